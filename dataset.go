@@ -1,0 +1,115 @@
+package robocache
+
+import "context"
+
+// Info is what a dataset says of itself, corrected where opening it showed otherwise.
+type Info struct {
+	URI      string            `json:"uri"`
+	Format   string            `json:"format"`
+	Version  string            `json:"version"`
+	Robot    string            `json:"robot_type,omitempty"`
+	FPS      Rate              `json:"fps,omitzero"`
+	Episodes int               `json:"num_episodes"`
+	Frames   int64             `json:"num_frames"`
+	Features []Feature         `json:"features"` // in the dataset's order
+	Tasks    []Task            `json:"tasks,omitempty"`
+	Splits   map[string]string `json:"splits,omitempty"`
+	Findings []Finding         `json:"findings,omitempty"` // what opening noticed
+}
+
+// Feature finds a feature by key; nil where there is none.
+func (i *Info) Feature(key string) *Feature {
+	for k := range i.Features {
+		if i.Features[k].Key == key {
+			return &i.Features[k]
+		}
+	}
+	return nil
+}
+
+// Task is a text and its number in the dataset.
+type Task struct {
+	Index int64  `json:"task_index"`
+	Text  string `json:"task"`
+}
+
+// Episode is what the metadata says of one episode.
+type Episode struct {
+	Position int      `json:"position"` // place in the dataset, 0-based: the first half of a Row
+	Index    int64    `json:"episode_index"`
+	Length   int      `json:"length"` // rows
+	Tasks    []string `json:"tasks"`
+}
+
+// Row names one row: the episode's position and the row in it, both from 0.
+type Row struct{ Episode, Index int }
+
+// FrameRef says where the picture of a row lies.
+type FrameRef struct {
+	Path    string // video file, relative to the dataset's root; "" for a still picture
+	Ordinal int    // k-th presented picture of that file
+	Encoded []byte // still picture: PNG, JPEG or TIFF bytes
+	Missing bool   // the row has no picture; the others are zero
+}
+
+// Dataset is a set of episodes with one schema. See the package contract for what may be called when.
+type Dataset interface {
+	Info() *Info
+	// Len is the number of rows of an episode.
+	Len(episode int) int
+	// Episode gives the metadata of one episode.
+	Episode(ctx context.Context, episode int) (Episode, error)
+	// Times gives the stamps of one stream of an episode, int64 ns, as recorded; "" means the episode's own rows.
+	Times(ctx context.Context, episode int, key string) ([]int64, error)
+	// Gather copies rows of a numeric feature into dst, in the order asked, C order, the stored dtype, little-endian.
+	// len(dst) must be len(rows) × RowBytes.
+	Gather(ctx context.Context, key string, rows []Row, dst []byte) error
+	// Text gives the rows of a text or event feature (event: JSON text), and of the pseudo-feature "task": the row's task text.
+	Text(ctx context.Context, key string, rows []Row) ([]string, error)
+	// Frames says where the pictures of rows lie. out is filled; len(out) = len(rows).
+	Frames(ctx context.Context, key string, rows []Row, out []FrameRef) error
+	// Stats gives the statistics that the dataset brings; nil where it brings none.
+	Stats(ctx context.Context) (Stats, error)
+	Close() error
+}
+
+// Stats is feature → statistics. FeatureStats' vectors are flat, in the format's own reduction (LeRobot: over all but the last axis;
+// pictures: a channel each).
+type Stats map[string]*FeatureStats
+
+// FeatureStats holds the statistics of one feature.
+type FeatureStats struct {
+	Min, Max, Mean, Std []float64
+	Count               int64
+	Quantiles           map[string][]float64 // "q01", "q10", "q50", "q90", "q99"
+	Shape               []int                // of each vector as stored, e.g. [26] or [3,1,1]
+}
+
+// Severity of a Finding.
+type Severity string
+
+const (
+	SeverityError   Severity = "error"   // data is lost, wrong or unreadable
+	SeverityWarning Severity = "warning" // readable, but other tools will stumble, or metadata lies
+	SeverityInfo    Severity = "info"
+)
+
+// Finding is one thing that is wrong with a dataset: what, where, and the mend.
+type Finding struct {
+	Severity Severity `json:"severity"`
+	Code     string   `json:"code"` // stable, kebab-case: "timestamp-drift", "missing-file" …
+	Where    Where    `json:"where,omitempty"`
+	Message  string   `json:"message"`
+	Mend     string   `json:"mend,omitempty"`
+	Count    int64    `json:"count,omitempty"` // how often, where it was counted
+}
+
+// Ranged is what a reader needs of a file: bytes at an offset, and to know that the file is still the one it opened.
+// ReadAt may be called from many goroutines; it fills p or fails. A short read without an error is a bug of the
+// implementation: storetest checks it.
+type Ranged interface {
+	ReadAt(ctx context.Context, p []byte, off int64) error
+	Size() int64
+	Version() string // ETag, or size and mtime; a change while reading is an error
+	Close() error
+}

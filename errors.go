@@ -1,0 +1,147 @@
+package robocache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"sort"
+	"strings"
+	"syscall"
+)
+
+// The classes of error. Callers branch on them with errors.Is; nobody parses text.
+var (
+	ErrNotFound      = errors.New("not found")
+	ErrMalformed     = errors.New("malformed input")
+	ErrUnsupported   = errors.New("unsupported")
+	ErrResourceLimit = errors.New("resource limit")
+	ErrTemporary     = errors.New("temporary")
+	ErrMisuse        = errors.New("misuse")
+)
+
+// Error is the one error type: what went wrong, where, and what a person can do about it.
+type Error struct {
+	Class error // one of the Err… classes above
+	Op    string
+	Where Where
+	Msg   string // what is wrong, when Want and Got do not say it
+	Want  string // expected
+	Got   string // found
+	Hint  string // the mend
+	Err   error  // cause, may be nil
+}
+
+// Where names a place: keys such as dataset, file, offset, box, row_group, column, episode, stream, index, row.
+type Where map[string]any
+
+// placeOrder puts the usual keys from the outside in; others follow by name.
+var placeOrder = []string{"dataset", "file", "pointer", "line", "box", "offset", "row_group", "column", "episode", "stream", "row", "index", "ordinal"}
+
+// String gives the place as "key value, key value", from the outside in.
+func (w Where) String() string {
+	seen := make(map[string]bool, len(w))
+	var parts []string
+	for _, k := range placeOrder {
+		if v, ok := w[k]; ok {
+			parts = append(parts, fmt.Sprintf("%s %v", k, v))
+			seen[k] = true
+		}
+	}
+	var rest []string
+	for k := range w {
+		if !seen[k] {
+			rest = append(rest, k)
+		}
+	}
+	sort.Strings(rest)
+	for _, k := range rest {
+		parts = append(parts, fmt.Sprintf("%s %v", k, w[k]))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (e *Error) Error() string {
+	var b strings.Builder
+	if e.Class != nil {
+		b.WriteString(e.Class.Error())
+		b.WriteString(": ")
+	}
+	if e.Op != "" {
+		b.WriteString(e.Op)
+		b.WriteString(": ")
+	}
+	if len(e.Where) > 0 {
+		b.WriteString(e.Where.String())
+		b.WriteString(": ")
+	}
+	msg := e.Msg
+	if e.Want != "" || e.Got != "" {
+		if msg != "" {
+			msg += ": "
+		}
+		msg += "expected " + e.Want + ", found " + e.Got
+	}
+	if msg == "" && e.Err != nil {
+		msg = e.Err.Error()
+	} else if e.Err != nil {
+		msg += " (" + e.Err.Error() + ")"
+	}
+	b.WriteString(msg)
+	if e.Hint != "" {
+		b.WriteString("; hint: " + e.Hint)
+	}
+	return b.String()
+}
+
+// Unwrap gives the class and the cause to errors.Is and errors.As.
+func (e *Error) Unwrap() []error {
+	if e.Err == nil {
+		return []error{e.Class}
+	}
+	return []error{e.Class, e.Err}
+}
+
+// At returns err with more of its place filled in. An *Error keeps what it already says; anything else is wrapped
+// and classified (see Classify). A nil err stays nil.
+func At(err error, where Where) error {
+	if err == nil {
+		return nil
+	}
+	var e *Error
+	if errors.As(err, &e) {
+		c := *e
+		c.Where = make(Where, len(e.Where)+len(where))
+		for k, v := range where {
+			c.Where[k] = v
+		}
+		for k, v := range e.Where {
+			c.Where[k] = v
+		}
+		return &c
+	}
+	return &Error{Class: Classify(err), Where: where, Err: err}
+}
+
+// Classify finds the class of an error of the standard library or of the operating system.
+// A context's end has none: it is returned as it is, because it is the caller's own doing.
+func Classify(err error) error {
+	for _, c := range []error{ErrNotFound, ErrMalformed, ErrUnsupported, ErrResourceLimit, ErrTemporary, ErrMisuse} {
+		if errors.Is(err, c) {
+			return c
+		}
+	}
+	switch {
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	case errors.Is(err, fs.ErrNotExist):
+		return ErrNotFound
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.ENOMEM), errors.Is(err, syscall.EDQUOT):
+		return ErrResourceLimit
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EISDIR), errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.EROFS):
+		return ErrMisuse
+	case errors.Is(err, syscall.EIO), errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ETIMEDOUT):
+		return ErrTemporary
+	}
+	return ErrMalformed
+}

@@ -1,0 +1,61 @@
+package robocache
+
+import "encoding/json"
+
+// Kind is what a stream carries.
+type Kind string
+
+const (
+	KindNumeric    Kind = "numeric"
+	KindImage      Kind = "image" // still pictures, one a row
+	KindVideo      Kind = "video" // pictures inside video files
+	KindPointCloud Kind = "pointcloud"
+	KindText       Kind = "text"
+	KindEvent      Kind = "event" // language columns: a list of dicts a row
+)
+
+// Feature describes one stream of a dataset's schema.
+type Feature struct {
+	Key   string          `json:"key"`
+	Kind  Kind            `json:"kind"`
+	DType DType           `json:"dtype"` // of one element as stored: Uint8 for colour pictures, Uint16 for depth video
+	Shape []int           `json:"shape"` // of one row as declared; [1] is a scalar column
+	Names json.RawMessage `json:"names,omitempty"`
+	// Pictures: size after names were consulted, whatever order the declaration has. 0 where nothing says it.
+	Height   int    `json:"height,omitempty"`
+	Width    int    `json:"width,omitempty"`
+	Channels int    `json:"channels,omitempty"`
+	FPS      Rate   `json:"fps,omitzero"`
+	Codec    string `json:"codec,omitempty"` // as the file says (stsd), once a file was read; else as declared
+	Depth    *Depth `json:"depth,omitempty"`
+	Default  bool   `json:"default,omitempty"` // a bookkeeping column of the format (timestamp, index …)
+}
+
+// Elements is the number of elements of one row.
+func (f *Feature) Elements() int {
+	n := 1
+	for _, d := range f.Shape {
+		n *= d
+	}
+	return n
+}
+
+// RowBytes is the size of one row of a numeric feature; 0 for text and pictures.
+func (f *Feature) RowBytes() int {
+	if f.Kind != KindNumeric {
+		return 0
+	}
+	return f.Elements() * f.DType.Size()
+}
+
+// Scalar says that a row is one number: shape [1] or [].
+func (f *Feature) Scalar() bool { return len(f.Shape) == 0 || len(f.Shape) == 1 && f.Shape[0] == 1 }
+
+// Depth is the code of a depth video: q = round(4095·n), n = (ln(d+s)−ln(min+s)) / (ln(max+s)−ln(min+s)), or linear.
+type Depth struct {
+	Min   float64 `json:"depth_min"` // metres
+	Max   float64 `json:"depth_max"`
+	Shift float64 `json:"shift"`
+	Log   bool    `json:"use_log"`
+	Unit  string  `json:"depth_unit"` // of the source: "m" or "mm"
+}

@@ -1,0 +1,85 @@
+package robocache
+
+import (
+	"context"
+	"errors"
+	"sort"
+	"strings"
+	"sync"
+)
+
+// Format is what a format package registers.
+type Format struct {
+	Name string
+	// Detect says whether the dataset at uri is of this format. An error means that it could not be looked at.
+	Detect func(ctx context.Context, uri string) (bool, error)
+	Open   func(ctx context.Context, uri string, opt OpenOptions) (Dataset, error)
+}
+
+// OpenOptions are the choices that hold for every format.
+type OpenOptions struct {
+	Format       string // "" = detect
+	MemoryBudget int64  // bytes for tables, indexes and open files; 0 = a default of the format
+}
+
+var registry struct {
+	sync.RWMutex
+	formats map[string]Format
+}
+
+// Register makes a format known. Format packages call it from init.
+func Register(f Format) {
+	registry.Lock()
+	defer registry.Unlock()
+	if registry.formats == nil {
+		registry.formats = map[string]Format{}
+	}
+	registry.formats[f.Name] = f
+}
+
+// Formats lists the names of the registered formats.
+func Formats() []string {
+	registry.RLock()
+	defer registry.RUnlock()
+	names := make([]string, 0, len(registry.formats))
+	for n := range registry.formats {
+		names = append(names, n)
+	}
+	sort.Strings(names)
+	return names
+}
+
+// Open opens the dataset at uri: a path, file://, http(s):// or mem://. The format is detected unless opt names it.
+func Open(ctx context.Context, uri string, opt OpenOptions) (Dataset, error) {
+	if uri == "" {
+		return nil, &Error{Class: ErrMisuse, Op: "open", Msg: "empty URI"}
+	}
+	names := Formats()
+	if opt.Format != "" {
+		registry.RLock()
+		f, ok := registry.formats[opt.Format]
+		registry.RUnlock()
+		if !ok {
+			return nil, &Error{Class: ErrUnsupported, Op: "open", Where: Where{"dataset": uri}, Msg: "no format named " + opt.Format, Hint: "known formats: " + strings.Join(names, ", ")}
+		}
+		return f.Open(ctx, uri, opt)
+	}
+	var failed error
+	for _, n := range names {
+		registry.RLock()
+		f := registry.formats[n]
+		registry.RUnlock()
+		ok, err := f.Detect(ctx, uri)
+		if err != nil {
+			failed = errors.Join(failed, err)
+			continue
+		}
+		if ok {
+			return f.Open(ctx, uri, opt)
+		}
+	}
+	if failed != nil {
+		return nil, At(failed, Where{"dataset": uri})
+	}
+	return nil, &Error{Class: ErrNotFound, Op: "open", Where: Where{"dataset": uri}, Msg: "no dataset of a known format is here", Hint: "known formats: " + strings.Join(names, ", ") + "; a LeRobot dataset has meta/info.json at its root"}
+}

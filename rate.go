@@ -1,0 +1,134 @@
+package robocache
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"strconv"
+	"strings"
+)
+
+// Rate is a rational number of rows a second, Num/Den > 0, in lowest terms.
+type Rate struct{ Num, Den int64 }
+
+// RateOf finds the rational that a JSON or Python number stands for: integers and decimals exactly as written
+// (29.97 is 2997/100; 30000/1001 can be written as a fraction).
+func RateOf(text string) (Rate, error) {
+	bad := func() (Rate, error) {
+		return Rate{}, &Error{Class: ErrMalformed, Want: "a rate > 0 such as 30, 29.97 or 30000/1001", Got: strconv.Quote(text)}
+	}
+	num, den, fraction := strings.Cut(text, "/")
+	var n, d int64
+	if fraction {
+		var err1, err2 error
+		n, err1 = strconv.ParseInt(num, 10, 64)
+		d, err2 = strconv.ParseInt(den, 10, 64)
+		if err1 != nil || err2 != nil {
+			return bad()
+		}
+	} else {
+		f, err := strconv.ParseFloat(text, 64)
+		if err != nil || math.IsNaN(f) || f <= 0 || f > 1e9 {
+			return bad()
+		}
+		d = 1
+		for f != math.Trunc(f) && d < 1e9 {
+			// By decimal digits of the shortest form: 29.97 is meant as 2997/100, not as its binary neighbour.
+			s := strconv.FormatFloat(f, 'f', -1, 64)
+			i := strings.IndexByte(s, '.')
+			digits := min(len(s)-i-1, 9)
+			d = int64(math.Pow10(digits))
+			f = math.Round(f * float64(d))
+			break
+		}
+		n = int64(f)
+	}
+	if n <= 0 || d <= 0 {
+		return bad()
+	}
+	g := gcd(n, d)
+	return Rate{n / g, d / g}, nil
+}
+
+func gcd(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// Zero says that no rate is known.
+func (r Rate) Zero() bool { return r.Num == 0 }
+
+// Float is the rate in Hz.
+func (r Rate) Float() float64 {
+	if r.Den == 0 {
+		return 0
+	}
+	return float64(r.Num) / float64(r.Den)
+}
+
+// Nanos is the time of row k after row 0: round(k·1e9·Den/Num), halves up, 128-bit inside.
+func (r Rate) Nanos(k int64) int64 {
+	neg := k < 0
+	if neg {
+		// floor((2k·1e9·den + num) / 2num) for negative k, by mirroring: -ceil-half-down of the positive value.
+		k = -k
+	}
+	hi, lo := bits.Mul64(uint64(k), 2_000_000_000)
+	// (hi,lo)·Den: k < 2^40 and Den ≤ 1e9 keep hi·Den below 2^64.
+	h2, l2 := bits.Mul64(lo, uint64(r.Den))
+	h2 += hi * uint64(r.Den)
+	num := uint64(r.Num)
+	add := num
+	if neg {
+		add = num - 1
+	}
+	l3, carry := bits.Add64(l2, add, 0)
+	h3 := h2 + carry
+	if h3 >= 2*num {
+		return math.MaxInt64
+	}
+	q, _ := bits.Div64(h3, l3, 2*num)
+	if neg {
+		return -int64(q)
+	}
+	return int64(q)
+}
+
+func (r Rate) String() string {
+	if r.Den == 1 {
+		return strconv.FormatInt(r.Num, 10)
+	}
+	if f := r.Float(); strconv.FormatFloat(f, 'f', -1, 64) != "" && f*1e6 == math.Trunc(f*1e6) {
+		return strconv.FormatFloat(f, 'f', -1, 64)
+	}
+	return fmt.Sprintf("%d/%d", r.Num, r.Den)
+}
+
+// MarshalJSON writes a number where it is exact, else a fraction as a string.
+func (r Rate) MarshalJSON() ([]byte, error) {
+	if r.Zero() {
+		return []byte("null"), nil
+	}
+	s := r.String()
+	if strings.Contains(s, "/") {
+		s = strconv.Quote(s)
+	}
+	return []byte(s), nil
+}
+
+// UnmarshalJSON reads a number or a fraction.
+func (r *Rate) UnmarshalJSON(b []byte) error {
+	s := strings.Trim(string(b), `"`)
+	if s == "null" || s == "" {
+		*r = Rate{}
+		return nil
+	}
+	v, err := RateOf(s)
+	if err != nil {
+		return err
+	}
+	*r = v
+	return nil
+}
