@@ -1,0 +1,19 @@
+// Package align turns streams on their own clocks into rows on one timeline.
+//
+// # Contract
+//
+//	A1   A plan depends on timestamps alone, never on values: it is made once and run for every stream that shares the clock.
+//	A2   Row i of the result is a function of t_i and of at most two samples (mean: of the window). No row looks at its neighbours in the result.
+//	A3   Valid(i) says whether t_i lies inside the data and no gap; it does not depend on the edge policy. The policy chooses the value only.
+//	A4   Equal timestamps: the last sample is the sample at that time. Coming from the left, interpolation runs to the first of them.
+//	A5   Weights are (t-s[k])/(s[k+1]-s[k]) with both differences in int64: no epsilon, and the denominator is > 0 by construction.
+//	A6   Stamps that decrease, and stamps or targets beyond ±2^62 ns, are errors that name the stream and the index.
+//	A7   A gap is longer than max_gap: linear, slerp, angle and mean measure the distance between the neighbours, previous, next and nearest that to the sample taken. An exact hit lies in no gap.
+//	A8   Extrapolation takes the line through the samples at the two nearest distinct stamps (A4 says which samples); with fewer it holds. In a gap there are samples on both sides, and the mode's own value is given.
+//	A9   Mean takes the samples of [t-h0, t+h1), on exact hits too. An empty window is a gap whose value is that of nearest.
+//	A10  Grids are integers: t_k = t0 + round(k·1e9·den/num), halves up, at any length.
+//	A11  Row windows follow lerobot 0.6.1: n = round half even(δ·fps), refused where |δ·fps - n|/fps > tolerance; a row outside the episode is the edge row, and padded.
+//	A12  Text, booleans, categories and pictures are never computed: nearest, previous and next only.
+//
+// Cost: O(S + T) for ascending targets, O(T log S) otherwise; no allocation after NewPlan.
+package align

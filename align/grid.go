@@ -1,0 +1,92 @@
+package align
+
+import (
+	"math"
+	"math/big"
+	"strconv"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// nanos is the time of row k after row 0 (A10). Rate.Nanos holds 128 bits for usual rates; beyond that, big integers.
+func nanos(r robocache.Rate, k int64) int64 {
+	if r.Num < 1<<61 && r.Den <= 1e9 && k < 1<<40 && k > -1<<40 {
+		return r.Nanos(k)
+	}
+	x := new(big.Int).Mul(big.NewInt(2_000_000_000), big.NewInt(r.Den))
+	x.Mul(x, big.NewInt(k)).Add(x, big.NewInt(r.Num))
+	d := new(big.Int).Lsh(big.NewInt(r.Num), 1)
+	x.Div(x, d) // floor, because d > 0
+	if !x.IsInt64() {
+		return math.MaxInt64
+	}
+	return x.Int64()
+}
+
+// UniformCount is the number of rows of Uniform, found without making them.
+func UniformCount(t0, t1 int64, rate robocache.Rate) int64 {
+	if rate.Num <= 0 || rate.Den <= 0 || t1 < t0 {
+		return 0
+	}
+	// The largest k with (2k·1e9·den + num) div 2num ≤ span is the largest with 2k·1e9·den < (2·span + 1)·num.
+	span := new(big.Int).Sub(big.NewInt(t1), big.NewInt(t0))
+	x := span.Lsh(span, 1).Add(span, big.NewInt(1))
+	x.Mul(x, big.NewInt(rate.Num)).Sub(x, big.NewInt(1))
+	d := new(big.Int).Mul(big.NewInt(2_000_000_000), big.NewInt(rate.Den))
+	x.Div(x, d)
+	if !x.IsInt64() || x.Int64() == math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return x.Int64() + 1
+}
+
+// Uniform is the grid t0, t0 + 1/rate … up to and including t1. A zero rate or t1 < t0 gives none.
+// UniformCount says how long it will be; callers with times from outside check that first.
+func Uniform(t0, t1 int64, rate robocache.Rate) []int64 {
+	n := UniformCount(t0, t1, rate)
+	out := make([]int64, n)
+	for k := range out {
+		out[k] = t0 + nanos(rate, int64(k))
+	}
+	return out
+}
+
+// Extent is the span of a timeline over several streams: "intersection", "union", or the name of one of them.
+// Streams without samples take no part in a union; they make an intersection empty (t1 < t0).
+func Extent(kind string, names []string, streams [][]int64) (t0, t1 int64, err error) {
+	empty := func() (int64, int64, error) { return 0, -1, nil }
+	switch kind {
+	case "", "intersection":
+		t0, t1 = math.MinInt64, math.MaxInt64
+		for _, s := range streams {
+			if len(s) == 0 {
+				return empty()
+			}
+			t0, t1 = max(t0, s[0]), min(t1, s[len(s)-1])
+		}
+		if len(streams) == 0 {
+			return empty()
+		}
+		return t0, t1, nil
+	case "union":
+		t0, t1 = math.MaxInt64, math.MinInt64
+		for _, s := range streams {
+			if len(s) > 0 {
+				t0, t1 = min(t0, s[0]), max(t1, s[len(s)-1])
+			}
+		}
+		if t0 > t1 {
+			return empty()
+		}
+		return t0, t1, nil
+	}
+	for i, n := range names {
+		if n == kind {
+			if s := streams[i]; len(s) > 0 {
+				return s[0], s[len(s)-1], nil
+			}
+			return empty()
+		}
+	}
+	return 0, 0, &robocache.Error{Class: robocache.ErrMisuse, Op: "align", Msg: "unknown extent", Want: "intersection, union or a stream's key", Got: strconv.Quote(kind), Hint: nearest(kind, names)}
+}

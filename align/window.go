@@ -1,0 +1,90 @@
+package align
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// Offsets turns offsets in seconds into row offsets by lerobot's rule (A11). Every offset that is no multiple of 1/fps
+// within the tolerance (seconds) is named in the error.
+func Offsets(deltas []float64, fps robocache.Rate, tolerance float64) ([]int, error) {
+	if fps.Num <= 0 || fps.Den <= 0 {
+		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "windows", Want: "a dataset with a rate", Got: "none"}
+	}
+	f := fps.Float()
+	out := make([]int, len(deltas))
+	var bad []string
+	for i, d := range deltas {
+		// The conversion keeps the product from being fused into the subtraction: Python rounds it first.
+		x := float64(d * f)
+		n := math.RoundToEven(x)
+		if !(math.Abs(x-n)/f <= tolerance) || math.Abs(n) > math.MaxInt32 {
+			bad = append(bad, fmt.Sprint(d))
+			continue
+		}
+		out[i] = int(n)
+	}
+	if bad != nil {
+		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "windows", Msg: "delta_timestamps outside the tolerance range",
+			Want: fmt.Sprintf("multiples of 1/%v s ± %v s", fps, tolerance), Got: strings.Join(bad, ", "),
+			Hint: "give multiples of the frame period, or windows on a timeline (hz=), which need none"}
+	}
+	return out, nil
+}
+
+// Clamp is the row that offset n from row i names in an episode of length rows, and whether it is padding: the edge row
+// in place of one outside the episode.
+func Clamp(i, n, length int) (row int, pad bool) {
+	r := i + n
+	if r < 0 || length <= 0 {
+		return 0, true
+	}
+	if r >= length {
+		return length - 1, true
+	}
+	return r, false
+}
+
+// Span is the native samples of the window [t+from, t+to] around a time: the half-open range of their indices.
+func Span(src []int64, t, from, to int64) (lo, hi int) {
+	lo, hi = lower(src, t+from), lower(src, t+to+1)
+	return lo, max(lo, hi)
+}
+
+// nearest suggests the names most like the one that was not found.
+func nearest(name string, known []string) string {
+	best, at := len(name)/2+2, ""
+	for _, k := range known {
+		if d := distance(name, k); d < best {
+			best, at = d, k
+		}
+	}
+	if at != "" {
+		return "did you mean " + at + "? known: " + strings.Join(known, ", ")
+	}
+	return "known: " + strings.Join(known, ", ")
+}
+
+// distance is Levenshtein's.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diag := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diag
+			if a[i] != b[j] {
+				cost++
+			}
+			diag = row[j+1]
+			row[j+1] = min(cost, row[j+1]+1, row[j]+1)
+		}
+	}
+	return row[len(b)]
+}

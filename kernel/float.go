@@ -1,0 +1,109 @@
+package kernel
+
+import "math"
+
+// FMA32 is w·d + v rounded once to float32.
+//
+// w·d is exact in float64 (24 + 24 bits), so only the sum is rounded before the conversion. That double rounding does
+// harm only where the float64 sum lies exactly half way between two float32 values, or where float32 is subnormal and
+// half way lies elsewhere; there the sum is first rounded to odd by TwoSum's error term. A fused sum changes nothing,
+// because the product is exact: the bits do not depend on GOAMD64.
+func FMA32(w, d, v float32) float32 {
+	p := float64(w) * float64(d)
+	s := p + float64(v)
+	b := math.Float64bits(s)
+	if b&(1<<29-1) != 1<<28 && b>>52&0x7ff >= 1023-126 {
+		return float32(s)
+	}
+	return fma32Odd(p, float64(v), s)
+}
+
+func fma32Odd(p, v, s float64) float32 {
+	if math.IsNaN(s) || math.IsInf(s, 0) {
+		return float32(s)
+	}
+	vv := s - p
+	e := (p - (s - vv)) + (v - vv)
+	if e == 0 {
+		return float32(s)
+	}
+	b := math.Float64bits(s)
+	if b&1 == 0 {
+		// The exact sum lies on e's side of s; the odd neighbour on that side keeps that knowledge through the conversion.
+		if (e > 0) == (s > 0) {
+			b++
+		} else {
+			b--
+		}
+	}
+	return float32(math.Float64frombits(b))
+}
+
+// roundOdd32 converts to float32, rounding inexact values to the neighbour with an odd significand. Rounding the
+// result to a type of at most 22 significant bits is then the same as rounding x once.
+func roundOdd32(x float64) float32 {
+	f := float32(x)
+	if float64(f) == x || math.IsNaN(x) {
+		return f
+	}
+	b := math.Float32bits(f)
+	if b&1 == 0 {
+		if math.Abs(float64(f)) > math.Abs(x) {
+			b--
+		} else {
+			b++
+		}
+	}
+	return math.Float32frombits(b)
+}
+
+// Float16to32 gives the value of a half-precision number.
+func Float16to32(h uint16) float32 {
+	sign := uint32(h>>15) << 31
+	e, m := uint32(h>>10&31), uint32(h&0x3ff)
+	switch {
+	case e == 31:
+		return math.Float32frombits(sign | 0x7f800000 | m<<13)
+	case e != 0:
+		return math.Float32frombits(sign | (e+112)<<23 | m<<13)
+	}
+	// Subnormal: m·2^-24, exact in float32.
+	f := float32(m) * 0x1p-24
+	return math.Float32frombits(sign | math.Float32bits(f))
+}
+
+// Float32to16 rounds to half precision, nearest even; beyond 65504 to infinity.
+func Float32to16(f float32) uint16 {
+	b := math.Float32bits(f)
+	sign := uint16(b >> 16 & 0x8000)
+	b &= 0x7fffffff
+	switch {
+	case b > 0x7f800000:
+		return sign | 0x7e00 | uint16(b>>13&0x3ff)
+	case b >= 0x477ff000: // 65520: half way to the next power, which is infinity
+		return sign | 0x7c00
+	case b >= 0x38800000: // 2^-14: normal
+		return sign | uint16((b+0xfff+(b>>13&1)-(112<<23))>>13)
+	}
+	// Subnormal: adding 1/2 puts the unit 2^-24 at float32's last place, so that the addition rounds.
+	s := math.Float32frombits(b) + 0.5
+	return sign | uint16(math.Float32bits(s)-0x3f000000)
+}
+
+// BFloat16to32 gives the value of a bfloat16 number.
+func BFloat16to32(h uint16) float32 { return math.Float32frombits(uint32(h) << 16) }
+
+// Float32toB16 rounds to bfloat16, nearest even. NaN is tested first: the rounding would carry some into infinity.
+func Float32toB16(f float32) uint16 {
+	b := math.Float32bits(f)
+	if b&0x7fffffff > 0x7f800000 {
+		return uint16(b>>16) | 0x40
+	}
+	return uint16((b + 0x7fff + b>>16&1) >> 16)
+}
+
+// Float64to16 rounds to half precision once.
+func Float64to16(x float64) uint16 { return Float32to16(roundOdd32(x)) }
+
+// Float64toB16 rounds to bfloat16 once.
+func Float64toB16(x float64) uint16 { return Float32toB16(roundOdd32(x)) }

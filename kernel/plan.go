@@ -1,0 +1,62 @@
+package kernel
+
+import (
+	"strconv"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// Kind says how one row of a plan is made.
+type Kind uint8
+
+const (
+	Zero   Kind = iota // zero bits: nothing to take, or policy mask
+	Copy               // the bits of sample Left
+	Blend              // between samples Left and Right, at Weight
+	Window             // the mean of samples Left … Right-1
+)
+
+// Plan is what time decides about each target row (K1). The slices have one entry a target; they are not to be
+// changed once the plan is in use, and may then be read by many goroutines.
+type Plan struct {
+	Mode        Mode
+	Sources     int // number of source stamps
+	Kind        []Kind
+	Left, Right []int32
+	Weight      []float64 // (t - s[Left]) / (s[Right] - s[Left]) in float64; outside [0,1] where the policy extrapolates
+	Valid       []uint8   // 1: inside the data and no gap
+}
+
+// Len is the number of target rows.
+func (p *Plan) Len() int { return len(p.Kind) }
+
+// check proves that every row of the plan reads inside the sources: a plan may come from outside the module.
+func (p *Plan) check() error {
+	n := len(p.Kind)
+	if len(p.Left) != n || len(p.Right) != n || len(p.Weight) != n || len(p.Valid) != n {
+		return misuse("plan", "length mismatch", "arrays of "+strconv.Itoa(n)+" rows", "others")
+	}
+	for i, k := range p.Kind {
+		l, r := int(p.Left[i]), int(p.Right[i])
+		ok := true
+		switch k {
+		case Zero:
+		case Copy:
+			ok = l >= 0 && l < p.Sources
+		case Blend:
+			ok = l >= 0 && l < p.Sources && r >= 0 && r < p.Sources
+		case Window:
+			ok = l >= 0 && l < r && r <= p.Sources
+		default:
+			ok = false
+		}
+		if !ok {
+			return &robocache.Error{Class: robocache.ErrMisuse, Op: "resample", Where: robocache.Where{"row": i}, Msg: "plan row outside the source range", Want: "samples below " + strconv.Itoa(p.Sources), Got: strconv.Itoa(l) + ", " + strconv.Itoa(r)}
+		}
+	}
+	return nil
+}
+
+func misuse(op, msg, want, got string) error {
+	return &robocache.Error{Class: robocache.ErrMisuse, Op: op, Msg: msg, Want: want, Got: got}
+}
