@@ -113,3 +113,10 @@ type Ranged interface {
 	Version() string // ETag, or size and mtime; a change while reading is an error
 	Close() error
 }
+
+// DiagnoseOptions are the choices of a dataset's doctor.
+type DiagnoseOptions struct {
+	Episodes []int // nil = all
+	Decode   bool  // also decode every picture
+	Progress func(done, total int64)
+}

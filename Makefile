@@ -1,0 +1,64 @@
+# The two commands: make demo, make test. Everything that they need they install or build themselves.
+SHELL := /bin/bash
+GO ?= go
+VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+# -Wl,--exclude-libs: PyAV and torchcodec bring their own FFmpeg into the same process; ours must not be seen.
+SO_LDFLAGS := $(LDFLAGS) -extldflags "-Wl,--exclude-libs,ALL"
+SO := python/robocache/_lib/librobocache.so
+export ROBOCACHE_TESTDATA ?= $(abspath ../shared/data)
+PY := .venv/bin/python
+
+.PHONY: help deps native build lib wheel demo test test-go test-race test-python lint fuzz bench clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
+
+deps: ## install the system packages that are missing
+	@scripts/deps.sh
+
+native: deps ## build the static decode libraries (once)
+	@scripts/native.sh
+
+build: native ## bin/robocache and the C library of the Python package
+	@mkdir -p bin
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/robocache ./cmd/robocache
+	@$(MAKE) --no-print-directory lib
+
+lib: native
+	$(GO) build -trimpath -buildmode=c-shared -ldflags '$(SO_LDFLAGS)' -o $(SO) ./cmd/librobocache
+	@rm -f $(SO:.so=.h)
+	@cp .build/native/COPYING.* python/robocache/_lib/ 2>/dev/null || true
+
+demo: build ## the main job, shown: synth, inspect, doctor, load, train, contact sheet (into demo-out/)
+	@scripts/venv.sh core
+	@scripts/demo.sh
+
+test: build lint test-go test-race test-python ## everything
+
+test-go:
+	$(GO) test ./...
+
+# The concurrent packages, under the race detector.
+test-race:
+	$(GO) test -race -short ./store/... ./video/... ./loader/... ./format/...
+
+test-python: lib
+	@scripts/venv.sh peers
+	PYTHONPATH=python $(PY) -m pytest -q -rs python/tests
+
+lint: ## gofmt, go vet, staticcheck, and that it builds without cgo; the import rules are a test (internal/house)
+	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "gofmt would change: $$out"; exit 1; }
+	$(GO) vet ./...
+	$(GO) tool -modfile=tools/go.mod staticcheck ./...
+	CGO_ENABLED=0 $(GO) build ./...
+
+fuzz: ## each parser for a minute
+	@for p in $$($(GO) list ./...); do for f in $$($(GO) test -list '^Fuzz' $$p | grep ^Fuzz); do echo "$$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime 60s $$p || exit 1; done; done
+
+bench: build ## the figures of docs/PERFORMANCE.md
+	@scripts/venv.sh peers
+	@scripts/bench.sh
+
+clean: ## remove what was built
+	rm -rf bin .build/native .build/native-src $(SO) demo-out

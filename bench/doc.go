@@ -1,0 +1,11 @@
+// Package bench measures: workloads run by arms (ours and its peers'), interleaved, each run in a fresh process.
+//
+// # Contract
+//
+//	B1  Arms run in turn, A B C A B C …, a fresh process each; figures are min, median and max over the repeats.
+//	B2  An arm's CPU seconds are user + system of its whole process tree, read at the ends of the measured window.
+//	B3  The measured window is whole epochs after a first one: queues are empty at both ends, so nothing is paid outside it.
+//	B4  Every arm logs the order of its samples as a hash, and how much of the ideal randomness it has.
+//	B5  A peer runs at its best known setting, named in the report; torch has one thread in every arm.
+//	B6  An arm that fails is reported as failed, with its own words; no figure is made up for it.
+package bench

@@ -1,0 +1,118 @@
+package bench
+
+import (
+	"embed"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+//go:embed arms/*.py
+var scripts embed.FS
+
+// Workload is what the arms of `bench load` do.
+type Workload struct {
+	URI       string `json:"uri"`
+	BatchSize int    `json:"batch_size"`
+	Workers   int    `json:"workers"` // peers: processes; ours: threads
+	Epochs    int    `json:"epochs"`  // measured, after one that is not
+	Video     string `json:"video"`   // one | all | none: cameras
+	Window    int    `json:"window"`  // frames and rows a window; 0 = single
+	Float32   bool   `json:"float32"`
+	Seed      int    `json:"seed"`
+}
+
+func (w *Workload) args() []string {
+	a := []string{w.URI, "--batch-size", strconv.Itoa(w.BatchSize), "--workers", strconv.Itoa(w.Workers), "--epochs", strconv.Itoa(w.Epochs), "--video", w.Video, "--window", strconv.Itoa(w.Window), "--seed", strconv.Itoa(w.Seed)}
+	if w.Float32 {
+		a = append(a, "--float32")
+	}
+	return a
+}
+
+// Tools says where the arms' programs are.
+type Tools struct {
+	Self       string // this robocache
+	Python     string // an interpreter with the peers
+	PythonPath string // a folder with our package, when it is not installed
+	dir        string // the unpacked scripts
+}
+
+// Unpack writes the Python arms to a temporary folder; the caller calls the function returned to remove it.
+func (t *Tools) Unpack() (func(), error) {
+	dir, err := os.MkdirTemp("", "robocache-bench-")
+	if err != nil {
+		return nil, robocache.At(err, nil)
+	}
+	t.dir = dir
+	entries, err := scripts.ReadDir("arms")
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		b, err := scripts.ReadFile("arms/" + e.Name())
+		if err != nil {
+			return nil, err
+		}
+		if err := os.WriteFile(filepath.Join(dir, e.Name()), b, 0o644); err != nil {
+			return nil, robocache.At(err, nil)
+		}
+	}
+	return func() { os.RemoveAll(dir) }, nil
+}
+
+func (t *Tools) env() []string {
+	env := []string{"OMP_NUM_THREADS=1", "PYTHONDONTWRITEBYTECODE=1"}
+	if t.PythonPath != "" {
+		env = append(env, "PYTHONPATH="+t.PythonPath)
+	}
+	return env
+}
+
+// LoadArms gives the arms by name: "engine" (the Go loader, no Python), "robocache" (into torch tensors), "lerobot".
+func LoadArms(names []string, w Workload, t Tools) ([]Arm, error) {
+	var arms []Arm
+	for _, n := range names {
+		a := Arm{Name: n, Env: t.env()}
+		switch n {
+		case "engine":
+			a.Setting = strconv.Itoa(w.Workers) + " threads, no Python"
+			a.Argv = append([]string{t.Self, "bench", "arm-load"}, w.args()...)
+		case "robocache":
+			a.Setting = strconv.Itoa(w.Workers) + " threads, into torch tensors"
+			a.Argv = append([]string{t.Python, filepath.Join(t.dir, "load_robocache.py")}, w.args()...)
+		case "lerobot":
+			a.Setting = strconv.Itoa(w.Workers) + " workers, persistent, torchcodec, return_uint8=" + strconv.FormatBool(!w.Float32) + ", one torch thread"
+			a.Argv = append([]string{t.Python, filepath.Join(t.dir, "load_lerobot.py")}, w.args()...)
+		default:
+			return nil, &robocache.Error{Class: robocache.ErrMisuse, Msg: "no arm named " + strconv.Quote(n), Hint: "engine, robocache, lerobot"}
+		}
+		arms = append(arms, a)
+	}
+	return arms, nil
+}
+
+// DecodeArms gives the arms of `bench decode`: "robocache", "ffmpeg", "torchcodec", "pyav".
+func DecodeArms(names []string, pattern string, count int, files []string, t Tools) ([]Arm, error) {
+	var arms []Arm
+	for _, n := range names {
+		a := Arm{Name: n, Env: t.env(), Setting: "one thread, " + pattern}
+		switch n {
+		case "robocache":
+			a.Argv = append([]string{t.Self, "bench", "arm-decode", "--pattern", pattern, "--count", strconv.Itoa(count)}, files...)
+		case "ffmpeg":
+			if pattern != "sequential" {
+				continue // spawning a process a frame is no contest
+			}
+			a.Argv = append([]string{t.Python, filepath.Join(t.dir, "decode_peer.py"), n, pattern, strconv.Itoa(count)}, files...)
+		case "torchcodec", "pyav":
+			a.Argv = append([]string{t.Python, filepath.Join(t.dir, "decode_peer.py"), n, pattern, strconv.Itoa(count)}, files...)
+		default:
+			return nil, &robocache.Error{Class: robocache.ErrMisuse, Msg: "no arm named " + strconv.Quote(n), Hint: "robocache, ffmpeg, torchcodec, pyav"}
+		}
+		arms = append(arms, a)
+	}
+	return arms, nil
+}

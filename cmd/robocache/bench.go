@@ -1,0 +1,246 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/bench"
+	"github.com/goatnote-inc/robocache/video"
+)
+
+func newBench() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "bench",
+		Short: "measure loading and decoding, side by side with the peers",
+	}
+	c.AddCommand(newBenchLoad(), newBenchDecode(), newArmLoad(), newArmDecode())
+	return c
+}
+
+// benchFlags are shared by the measurements.
+type benchFlags struct {
+	arms    []string
+	repeats int
+	out     string
+	python  string
+	json    bool
+	timeout time.Duration
+}
+
+func (f *benchFlags) add(c *cobra.Command, arms string) {
+	c.Flags().StringSliceVar(&f.arms, "arms", strings.Split(arms, ","), "who runs")
+	c.Flags().IntVar(&f.repeats, "repeats", 3, "interleaved repeats, a fresh process each")
+	c.Flags().StringVar(&f.out, "out", "", "write JSON, CSV and an HTML report into this folder")
+	c.Flags().StringVar(&f.python, "python", "", "interpreter of the Python arms (default: .venv/bin/python, else python3)")
+	c.Flags().BoolVar(&f.json, "json", false, "print JSON")
+	c.Flags().DurationVar(&f.timeout, "timeout", 10*time.Minute, "longest time of one run")
+}
+
+func (f *benchFlags) tools() (bench.Tools, func(), error) {
+	self, err := os.Executable()
+	if err != nil {
+		return bench.Tools{}, nil, err
+	}
+	t := bench.Tools{Self: self, Python: f.python}
+	if t.Python == "" {
+		t.Python = "python3"
+		if p, err := filepath.Abs(".venv/bin/python"); err == nil {
+			if _, err := os.Stat(p); err == nil {
+				t.Python = p
+			}
+		}
+	}
+	// In a checkout, our Python package stands beside the binary's folder.
+	if p := filepath.Join(filepath.Dir(filepath.Dir(self)), "python"); fileExists(filepath.Join(p, "robocache", "__init__.py")) {
+		t.PythonPath = p
+	}
+	done, err := t.Unpack()
+	return t, done, err
+}
+
+func fileExists(p string) bool { _, err := os.Stat(p); return err == nil }
+
+func (f *benchFlags) run(cmd *cobra.Command, name string, r *bench.Report, arms []bench.Arm) error {
+	r.Command = "robocache " + strings.Join(os.Args[1:], " ")
+	r.Machine = bench.ThisMachine()
+	errs := cmd.ErrOrStderr()
+	results, err := bench.Run(cmd.Context(), arms, f.repeats, f.timeout, func(format string, a ...any) { fmt.Fprintf(errs, format+"\n", a...) })
+	if err != nil {
+		return err
+	}
+	r.Results = results
+	if f.out != "" {
+		if err := r.Write(f.out, name); err != nil {
+			return err
+		}
+		fmt.Fprintf(errs, "wrote %s.{json,csv,html}\n", filepath.Join(f.out, name))
+	}
+	if f.json {
+		return printJSON(cmd.OutOrStdout(), r)
+	}
+	printResults(cmd.OutOrStdout(), r)
+	return nil
+}
+
+func printResults(w io.Writer, r *bench.Report) {
+	rows := [][]string{{"arm", r.Unit + "/s", "CPU s per 1,000", "first batch s", "peak PSS MB", "of ideal shuffle"}}
+	for _, res := range r.Results {
+		if res.Failed != "" {
+			rows = append(rows, []string{res.Arm.Name, "failed: " + res.Failed, "", "", "", ""})
+			continue
+		}
+		share := "–"
+		if n := len(res.Runs); n > 0 && res.Runs[n-1].IdealFrac > 0 {
+			share = fmt.Sprintf("%.2f", res.Runs[n-1].DistinctFrac/res.Runs[n-1].IdealFrac)
+		}
+		rows = append(rows, []string{res.Arm.Name, res.SamplesPerS.String(), res.CPUPer1000.String(), res.FirstBatchS.String(), res.PSSPeakMB.String(), share})
+	}
+	table(w, rows)
+	fmt.Fprintf(w, "  median (min–max) of the repeats; %s, %d cores\n", r.Machine.CPU, r.Machine.Cores)
+}
+
+func workloadFlags(c *cobra.Command, w *bench.Workload) {
+	c.Flags().IntVar(&w.BatchSize, "batch-size", 32, "samples a batch")
+	c.Flags().IntVar(&w.Workers, "workers", 2, "our threads; the peers' worker processes")
+	c.Flags().IntVar(&w.Epochs, "epochs", 1, "measured epochs, after one that is not")
+	c.Flags().StringVar(&w.Video, "video", "one", "cameras: one, all or none")
+	c.Flags().IntVar(&w.Window, "window", 0, "frames and rows a window (0: single)")
+	c.Flags().BoolVar(&w.Float32, "float32", false, "float32 pictures (default uint8)")
+	c.Flags().IntVar(&w.Seed, "seed", 0, "seed of the order")
+}
+
+func newBenchLoad() *cobra.Command {
+	var f benchFlags
+	var w bench.Workload
+	c := &cobra.Command{
+		Use:   "load URI",
+		Short: "loading rate and CPU cost, ours and the peers', interleaved",
+		Example: `  robocache bench load ./my_dataset --arms engine,robocache,lerobot --repeats 5 --out report
+  robocache bench load ./my_dataset --arms engine --window 8`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			w.URI = args[0]
+			tools, done, err := f.tools()
+			if err != nil {
+				return err
+			}
+			defer done()
+			arms, err := bench.LoadArms(f.arms, w, tools)
+			if err != nil {
+				return err
+			}
+			return f.run(cmd, "load", &bench.Report{Title: "bench load", Unit: "samples", Workload: map[string]any{"load": w}}, arms)
+		},
+	}
+	f.add(c, "engine")
+	workloadFlags(c, &w)
+	return c
+}
+
+func newBenchDecode() *cobra.Command {
+	var f benchFlags
+	var pattern string
+	var count int
+	c := &cobra.Command{
+		Use:   "decode URI|FILE.mp4...",
+		Short: "decoding to RGB on one thread, against the ffmpeg CLI, torchcodec and PyAV",
+		Example: `  robocache bench decode ./my_dataset --arms robocache,ffmpeg,torchcodec,pyav
+  robocache bench decode clip.mp4 --pattern random --count 500`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			files, err := videoFiles(args)
+			if err != nil {
+				return err
+			}
+			tools, done, err := f.tools()
+			if err != nil {
+				return err
+			}
+			defer done()
+			arms, err := bench.DecodeArms(f.arms, pattern, count, files, tools)
+			if err != nil {
+				return err
+			}
+			return f.run(cmd, "decode-"+pattern, &bench.Report{Title: "bench decode, " + pattern, Unit: "frames", Workload: map[string]any{"files": files, "pattern": pattern, "count": count}}, arms)
+		},
+	}
+	f.add(c, "robocache")
+	c.Flags().StringVar(&pattern, "pattern", "sequential", "sequential or random")
+	c.Flags().IntVar(&count, "count", 500, "frames wanted, with --pattern random")
+	return c
+}
+
+// videoFiles finds the mp4 files below the folders given; files stand for themselves.
+func videoFiles(args []string) ([]string, error) {
+	var files []string
+	for _, a := range args {
+		st, err := os.Stat(a)
+		if err != nil {
+			return nil, robocache.At(err, robocache.Where{"file": a})
+		}
+		if !st.IsDir() {
+			files = append(files, a)
+			continue
+		}
+		err = filepath.WalkDir(a, func(p string, d os.DirEntry, err error) error {
+			if err == nil && d.Type().IsRegular() && filepath.Ext(p) == ".mp4" {
+				files = append(files, p)
+			}
+			return err
+		})
+		if err != nil {
+			return nil, robocache.At(err, robocache.Where{"file": a})
+		}
+	}
+	if len(files) == 0 {
+		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "bench decode", Where: robocache.Where{"file": args[0]}, Msg: "no .mp4 here"}
+	}
+	return files, nil
+}
+
+// newArmLoad is the Go arm of `bench load`, run in its own process by the harness.
+func newArmLoad() *cobra.Command {
+	var w bench.Workload
+	c := &cobra.Command{
+		Use: "arm-load URI", Hidden: true, Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			w.URI = args[0]
+			o, err := bench.LoadRun(cmd.Context(), w)
+			if err != nil {
+				return err
+			}
+			return printOutcome(cmd.OutOrStdout(), o)
+		},
+	}
+	workloadFlags(c, &w)
+	return c
+}
+
+// newArmDecode is our arm of `bench decode`.
+func newArmDecode() *cobra.Command {
+	var pattern string
+	var count int
+	c := &cobra.Command{
+		Use: "arm-decode FILE...", Hidden: true, Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if _, err := video.ActiveBackend(); err != nil {
+				return err
+			}
+			o, err := bench.DecodeRun(cmd.Context(), args, pattern, count)
+			if err != nil {
+				return err
+			}
+			return printOutcome(cmd.OutOrStdout(), o)
+		},
+	}
+	c.Flags().StringVar(&pattern, "pattern", "sequential", "")
+	c.Flags().IntVar(&count, "count", 500, "")
+	return c
+}

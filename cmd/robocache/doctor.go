@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// Diagnoser is a dataset that can prove that it is what it claims.
+type Diagnoser interface {
+	Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) ([]robocache.Finding, error)
+}
+
+// Diagnosis is what `robocache doctor --json` prints.
+type Diagnosis struct {
+	URI      string              `json:"uri"`
+	Format   string              `json:"format"`
+	Version  string              `json:"version"`
+	Episodes int                 `json:"num_episodes"`
+	Frames   int64               `json:"num_frames"`
+	Findings []robocache.Finding `json:"findings"`
+	Errors   int                 `json:"errors"`
+	Warnings int                 `json:"warnings"`
+}
+
+func newDoctor() *cobra.Command {
+	var open openFlags
+	var opt robocache.DiagnoseOptions
+	c := &cobra.Command{
+		Use:   "doctor URI",
+		Short: "prove that a dataset is what it claims, and say what is wrong with it",
+		Long: `doctor reads every table row and every video sample table of a dataset and reports what does not fit:
+rows without a picture, drifting or lost frames, gaps, NaN, wrong counts, lying codecs, missing files, false statistics.
+It changes nothing. Exit code 3 where an error or a warning was found.`,
+		Example: `  robocache doctor ./my_dataset
+  robocache doctor ./my_dataset --decode --json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			ds, err := open.open(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			defer ds.Close()
+			dr, ok := ds.(Diagnoser)
+			if !ok {
+				return &robocache.Error{Class: robocache.ErrUnsupported, Op: "doctor", Msg: "format " + ds.Info().Format + " has no doctor"}
+			}
+			opt.Progress = progress(cmd, "doctor")
+			findings, err := dr.Diagnose(ctx, opt)
+			if err != nil {
+				return err
+			}
+			info := ds.Info()
+			d := Diagnosis{URI: info.URI, Format: info.Format, Version: info.Version, Episodes: info.Episodes, Frames: info.Frames, Findings: findings}
+			if d.Findings == nil {
+				d.Findings = []robocache.Finding{}
+			}
+			for _, f := range findings {
+				switch f.Severity {
+				case robocache.SeverityError:
+					d.Errors++
+				case robocache.SeverityWarning:
+					d.Warnings++
+				}
+			}
+			w := cmd.OutOrStdout()
+			if open.json {
+				err = printJSON(w, d)
+			} else {
+				printFindings(w, findings)
+				fmt.Fprintf(w, "%s %s, %d episodes, %d frames: %d errors, %d warnings\n", d.Format, d.Version, d.Episodes, d.Frames, d.Errors, d.Warnings)
+			}
+			if err == nil && d.Errors+d.Warnings > 0 {
+				return errFindings
+			}
+			return err
+		},
+	}
+	open.add(c)
+	c.Flags().BoolVar(&opt.Decode, "decode", false, "also decode every picture (slow)")
+	c.Flags().IntSliceVar(&opt.Episodes, "episodes", nil, "only these episodes")
+	return c
+}

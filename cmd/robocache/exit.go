@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// Exit codes, the same in every verb.
+const (
+	exitDone          = 0
+	exitFailed        = 1
+	exitMisuse        = 2
+	exitFindings      = 3
+	exitNotFound      = 10
+	exitMalformed     = 11
+	exitUnsupported   = 12
+	exitResourceLimit = 13
+	exitTemporary     = 75
+	exitInterrupted   = 130
+)
+
+const exitHelp = `
+Exit codes: 0 done, 1 failed, 2 misuse, 3 done with findings or skipped episodes, 10 not found, 11 malformed input,
+12 unsupported, 13 resource limit, 42 can never succeed, 75 temporary (retry), 130 interrupted.`
+
+// errFindings says that the verb did its work and found something.
+var errFindings = errors.New("done, with findings")
+
+func misuse(msg string) error { return &robocache.Error{Class: robocache.ErrMisuse, Msg: msg} }
+
+// exitCode maps an error class to the process's exit code: the only place that does.
+func exitCode(ctx context.Context, err error) int {
+	switch {
+	case err == nil:
+		return exitDone
+	case errors.Is(err, errFindings):
+		return exitFindings
+	case ctx.Err() != nil || errors.Is(err, context.Canceled):
+		return exitInterrupted
+	case errors.Is(err, robocache.ErrMisuse):
+		return exitMisuse
+	case errors.Is(err, robocache.ErrNotFound):
+		return exitNotFound
+	case errors.Is(err, robocache.ErrMalformed):
+		return exitMalformed
+	case errors.Is(err, robocache.ErrUnsupported):
+		return exitUnsupported
+	case errors.Is(err, robocache.ErrResourceLimit):
+		return exitResourceLimit
+	case errors.Is(err, robocache.ErrTemporary):
+		return exitTemporary
+	case strings.HasPrefix(err.Error(), "unknown command"), strings.Contains(err.Error(), "arg(s)"), strings.HasPrefix(err.Error(), "required flag"):
+		return exitMisuse // cobra's own words: it has no error type for these
+	}
+	return exitFailed
+}
+
+func withExitCodes(c *cobra.Command) {
+	if c.Long == "" {
+		c.Long = c.Short
+	}
+	if c.Runnable() {
+		c.Long += "\n" + exitHelp
+	}
+	for _, sub := range c.Commands() {
+		withExitCodes(sub)
+	}
+}

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/goatnote-inc/robocache/inspect"
+)
+
+func newInspect() *cobra.Command {
+	var open openFlags
+	var episode int
+	var sheet string
+	c := &cobra.Command{
+		Use:   "inspect URI",
+		Short: "what is in a dataset: streams, rates, codecs, tasks, sizes",
+		Example: `  robocache inspect ./my_dataset
+  robocache inspect ./my_dataset --episode 3
+  robocache inspect ./my_dataset --contact-sheet sheet.png --episode 3
+  robocache inspect https://host/my_dataset --json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			ds, err := open.open(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			defer ds.Close()
+			one := cmd.Flags().Changed("episode")
+			if sheet != "" {
+				if err := inspect.ContactSheet(ctx, ds, episode, sheet); err != nil {
+					return err
+				}
+				fmt.Fprintln(cmd.ErrOrStderr(), "wrote", sheet)
+				if !one {
+					return nil
+				}
+			}
+			if one {
+				r, err := inspect.Episode(ctx, ds, episode)
+				if err != nil {
+					return err
+				}
+				if open.json {
+					return printJSON(cmd.OutOrStdout(), r)
+				}
+				printEpisode(cmd.OutOrStdout(), r)
+				return nil
+			}
+			r, err := inspect.Dataset(ctx, ds)
+			if err != nil {
+				return err
+			}
+			if open.json {
+				return printJSON(cmd.OutOrStdout(), r)
+			}
+			printReport(cmd.OutOrStdout(), r)
+			return nil
+		},
+	}
+	open.add(c)
+	c.Flags().IntVar(&episode, "episode", 0, "show this episode's streams: stamps, gaps, jitter")
+	c.Flags().StringVar(&sheet, "contact-sheet", "", "write a PNG of an episode's frames and signals to this file")
+	return c
+}
+
+func printReport(w io.Writer, r *inspect.Report) {
+	fmt.Fprintf(w, "%s\n", r.URI)
+	fmt.Fprintf(w, "  %s %s, %d episodes, %d frames at %s fps (%.1f s)", r.Format, r.Version, r.Episodes, r.Frames, r.FPS, r.DurationS)
+	if r.Robot != "" {
+		fmt.Fprintf(w, ", robot %s", r.Robot)
+	}
+	fmt.Fprintf(w, "\n  episode length %d to %d, mean %.1f\n", r.Length.Min, r.Length.Max, r.Length.Mean)
+	if r.Bytes != nil {
+		fmt.Fprintf(w, "  %s in %d files\n", bytesText(r.Bytes.Total), r.Bytes.Files)
+	}
+	fmt.Fprintln(w, "\nstreams")
+	rows := [][]string{{"key", "kind", "dtype", "shape", "rate", "codec", "GOP"}}
+	for _, s := range r.Streams {
+		gop := ""
+		if s.GOP > 0 {
+			gop = strconv.FormatFloat(s.GOP, 'f', 1, 64)
+		}
+		rows = append(rows, []string{s.Key, string(s.Kind), s.DType.String(), shapeText(s.Shape), strconv.FormatFloat(s.RateHz, 'g', 6, 64) + " Hz", s.Codec, gop})
+	}
+	table(w, rows)
+	for _, s := range r.Streams {
+		if s.Problem != "" {
+			fmt.Fprintf(w, "  %s: %s\n", s.Key, s.Problem)
+		}
+	}
+	fmt.Fprintf(w, "\ntasks (%d)\n", len(r.Tasks))
+	for i, t := range r.Tasks {
+		if i == 10 {
+			fmt.Fprintf(w, "  … and %d more\n", len(r.Tasks)-i)
+			break
+		}
+		fmt.Fprintf(w, "  %d  %s\n", t.Index, t.Text)
+	}
+	if len(r.Stats) == 0 {
+		fmt.Fprintln(w, "\nno statistics stored ('robocache stats' computes them)")
+	} else {
+		fmt.Fprintf(w, "\nstatistics stored for %d features\n", len(r.Stats))
+	}
+	if len(r.Findings) > 0 {
+		fmt.Fprintln(w, "\nnoticed while opening")
+		printFindings(w, r.Findings)
+	}
+}
+
+func shapeText(shape []int) string {
+	parts := make([]string, len(shape))
+	for i, d := range shape {
+		parts[i] = strconv.Itoa(d)
+	}
+	return "[" + strings.Join(parts, ",") + "]"
+}
+
+func printEpisode(w io.Writer, r *inspect.EpisodeReport) {
+	fmt.Fprintf(w, "episode %d (index %d): %d rows; %s\n", r.Position, r.Index, r.Length, strings.Join(r.Tasks, " | "))
+	rows := [][]string{{"key", "kind", "rows", "first s", "last s", "rate", "jitter ms", "max gap ms", "gaps", "repeated"}}
+	for _, s := range r.Streams {
+		rows = append(rows, []string{s.Key, string(s.Kind), strconv.Itoa(s.Rows), fmt.Sprintf("%.6f", float64(s.FirstNS)/1e9), fmt.Sprintf("%.6f", float64(s.LastNS)/1e9),
+			fmt.Sprintf("%.3f Hz", s.RateHz), fmt.Sprintf("%.3f", s.JitterMS), fmt.Sprintf("%.1f", s.MaxGapMS), strconv.Itoa(s.Gaps), strconv.Itoa(s.Repeated)})
+	}
+	table(w, rows)
+	for _, s := range r.Streams {
+		if s.Problem != "" {
+			fmt.Fprintf(w, "  %s: %s\n", s.Key, s.Problem)
+		}
+	}
+}

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// printJSON writes v for machines.
+func printJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+// table writes rows in columns.
+func table(w io.Writer, rows [][]string) {
+	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	for _, r := range rows {
+		fmt.Fprintln(tw, "  "+strings.Join(r, "\t"))
+	}
+	tw.Flush()
+}
+
+// bytesText gives 1234567 as "1.2 MB".
+func bytesText(n int64) string {
+	f, unit := float64(n), "B"
+	for _, u := range []string{"kB", "MB", "GB", "TB"} {
+		if f < 1000 {
+			break
+		}
+		f, unit = f/1000, u
+	}
+	if unit == "B" {
+		return strconv.FormatInt(n, 10) + " B"
+	}
+	return fmt.Sprintf("%.1f %s", f, unit)
+}
+
+// parseBytes reads "4GiB", "512MB" or a plain number.
+func parseBytes(s string) (int64, error) {
+	units := []struct {
+		suffix string
+		mul    float64
+	}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"kB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"B", 1}, {"", 1}}
+	for _, u := range units {
+		if num, ok := strings.CutSuffix(s, u.suffix); ok {
+			f, err := strconv.ParseFloat(strings.TrimSpace(num), 64)
+			if err != nil || f < 0 || f*u.mul > 1<<60 {
+				break
+			}
+			return int64(f * u.mul), nil
+		}
+	}
+	return 0, misuse("not a size in bytes: " + strconv.Quote(s) + "; expected such as 512MiB or 4GB")
+}
+
+// progress shows work on a terminal with rate and ETA, and one line a minute elsewhere.
+func progress(cmd *cobra.Command, what string) func(done, total int64) {
+	w := cmd.ErrOrStderr()
+	if !isTerminal(w) {
+		start, last := time.Now(), time.Now()
+		return func(done, total int64) {
+			if time.Since(last) < time.Minute || done == 0 {
+				return
+			}
+			last = time.Now()
+			rate := float64(done) / time.Since(start).Seconds()
+			fmt.Fprintf(w, "%s: %d of %d, %.1f/s, %s left\n", what, done, total, rate, time.Duration(float64(total-done)/rate*1e9).Round(time.Second))
+		}
+	}
+	var bar *progressbar.ProgressBar
+	return func(done, total int64) {
+		if bar == nil {
+			bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(w), progressbar.OptionSetDescription(what), progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
+		}
+		bar.ChangeMax64(total)
+		_ = bar.Set64(done)
+		if done >= total {
+			_ = bar.Finish()
+		}
+	}
+}
+
+// openFlags are the flags of every verb that opens a dataset.
+type openFlags struct {
+	format string
+	memory string
+	json   bool
+}
+
+func (f *openFlags) add(c *cobra.Command) {
+	c.Flags().StringVar(&f.format, "format", "", "the dataset's format; detected when not given")
+	c.Flags().StringVar(&f.memory, "memory-budget", "1GiB", "bytes for tables, sample tables and open files")
+	c.Flags().BoolVar(&f.json, "json", false, "print JSON")
+}
+
+func (f *openFlags) open(ctx context.Context, uri string) (robocache.Dataset, error) {
+	budget, err := parseBytes(f.memory)
+	if err != nil {
+		return nil, err
+	}
+	return robocache.Open(ctx, uri, robocache.OpenOptions{Format: f.format, MemoryBudget: budget})
+}
+
+// printFindings lists findings for people, errors first.
+func printFindings(w io.Writer, findings []robocache.Finding) {
+	for _, sev := range []robocache.Severity{robocache.SeverityError, robocache.SeverityWarning, robocache.SeverityInfo} {
+		for _, f := range findings {
+			if f.Severity != sev {
+				continue
+			}
+			fmt.Fprintf(w, "%-8s %s: %s\n", f.Severity, f.Code, f.Message)
+			if len(f.Where) > 0 {
+				fmt.Fprintf(w, "         at %s\n", f.Where)
+			}
+			if f.Mend != "" {
+				fmt.Fprintf(w, "         mend: %s\n", f.Mend)
+			}
+		}
+	}
+}
+
+// printOutcome writes an arm's outcome as the one line that the harness reads.
+func printOutcome(w io.Writer, o any) error { return json.NewEncoder(w).Encode(o) }

@@ -1,0 +1,83 @@
+package inspect
+
+import (
+	"context"
+	"math"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// EpisodeReport is what `robocache inspect --episode N` shows.
+type EpisodeReport struct {
+	robocache.Episode
+	Streams []EpisodeStream `json:"streams"`
+}
+
+// EpisodeStream is one stream of one episode, on its own clock.
+type EpisodeStream struct {
+	Key      string         `json:"key"`
+	Kind     robocache.Kind `json:"kind"`
+	Rows     int            `json:"rows"`
+	FirstNS  int64          `json:"first_ns"`
+	LastNS   int64          `json:"last_ns"`
+	RateHz   float64        `json:"rate_hz"`   // (rows − 1) ÷ (last − first)
+	JitterMS float64        `json:"jitter_ms"` // standard deviation of the steps
+	MaxGapMS float64        `json:"max_gap_ms"`
+	Gaps     int            `json:"gaps"` // steps longer than 1.5 × the mean step
+	Repeated int            `json:"repeated"`
+	Problem  string         `json:"problem,omitempty"`
+}
+
+// Episode makes the report of one episode.
+func Episode(ctx context.Context, ds robocache.Dataset, episode int) (*EpisodeReport, error) {
+	ep, err := ds.Episode(ctx, episode)
+	if err != nil {
+		return nil, err
+	}
+	r := &EpisodeReport{Episode: ep}
+	features := ds.Info().Features
+	for i := range features {
+		f := &features[i]
+		if f.Default {
+			continue
+		}
+		s := EpisodeStream{Key: f.Key, Kind: f.Kind}
+		times, err := ds.Times(ctx, episode, f.Key)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if err != nil {
+			s.Problem = err.Error()
+		} else {
+			s.measure(times)
+		}
+		r.Streams = append(r.Streams, s)
+	}
+	return r, nil
+}
+
+func (s *EpisodeStream) measure(times []int64) {
+	s.Rows = len(times)
+	if len(times) == 0 {
+		return
+	}
+	s.FirstNS, s.LastNS = times[0], times[len(times)-1]
+	if len(times) < 2 || s.LastNS == s.FirstNS {
+		return
+	}
+	mean := float64(s.LastNS-s.FirstNS) / float64(len(times)-1)
+	s.RateHz = 1e9 / mean
+	var sum float64
+	for i := 1; i < len(times); i++ {
+		d := times[i] - times[i-1]
+		sum += (float64(d) - mean) * (float64(d) - mean)
+		s.MaxGapMS = math.Max(s.MaxGapMS, float64(d)/1e6)
+		if d == 0 {
+			s.Repeated++
+		}
+		if float64(d) > 1.5*mean {
+			s.Gaps++
+		}
+	}
+	s.JitterMS = math.Sqrt(sum/float64(len(times)-1)) / 1e6
+}

@@ -1,0 +1,164 @@
+package inspect
+
+import (
+	"context"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/store"
+	"github.com/goatnote-inc/robocache/video"
+)
+
+// Report is what `robocache inspect` shows of a dataset.
+type Report struct {
+	robocache.Info
+	DurationS float64         `json:"duration_s"` // frames ÷ fps
+	Length    Lengths         `json:"episode_length"`
+	Streams   []Stream        `json:"streams"`
+	Bytes     *Sizes          `json:"bytes,omitempty"`
+	Stats     robocache.Stats `json:"stats,omitempty"`
+}
+
+// Lengths summarises the rows of the episodes.
+type Lengths struct {
+	Min  int     `json:"min"`
+	Mean float64 `json:"mean"`
+	Max  int     `json:"max"`
+}
+
+// Stream is one feature with what its files say.
+type Stream struct {
+	Key      string          `json:"key"`
+	Kind     robocache.Kind  `json:"kind"`
+	DType    robocache.DType `json:"dtype"`
+	Shape    []int           `json:"shape"`
+	RateHz   float64         `json:"rate_hz,omitempty"`
+	Codec    string          `json:"codec,omitempty"`
+	GOP      float64         `json:"gop,omitempty"` // pictures a sync sample, in the first file
+	Height   int             `json:"height,omitempty"`
+	Width    int             `json:"width,omitempty"`
+	Problem  string          `json:"problem,omitempty"` // why the first file could not be read
+	Bookkept bool            `json:"default,omitempty"`
+}
+
+// Sizes is bytes by first folder, where the store can list.
+type Sizes struct {
+	Total int64            `json:"total"`
+	Files int              `json:"files"`
+	By    map[string]int64 `json:"by_folder"`
+}
+
+// withVideo is what a dataset with video files offers.
+type withVideo interface{ Video() *video.Library }
+
+// Dataset makes the summary.
+func Dataset(ctx context.Context, ds robocache.Dataset) (*Report, error) {
+	info := ds.Info()
+	r := &Report{Info: *info}
+	if f := info.FPS.Float(); f > 0 {
+		r.DurationS = float64(info.Frames) / f
+	}
+	for e := range info.Episodes {
+		n := ds.Len(e)
+		if e == 0 || n < r.Length.Min {
+			r.Length.Min = n
+		}
+		r.Length.Max = max(r.Length.Max, n)
+		r.Length.Mean += float64(n)
+	}
+	if info.Episodes > 0 {
+		r.Length.Mean /= float64(info.Episodes)
+	}
+	for i := range info.Features {
+		s, err := stream(ctx, ds, &info.Features[i])
+		if err != nil {
+			return nil, err
+		}
+		r.Streams = append(r.Streams, s)
+	}
+	stats, err := ds.Stats(ctx)
+	if err != nil {
+		r.Findings = append(r.Findings, robocache.Finding{Severity: robocache.SeverityWarning, Code: "unreadable-stats", Message: err.Error(), Mend: "run 'robocache stats --write'"})
+	}
+	r.Stats = stats
+	r.Bytes = sizes(ctx, info.URI)
+	return r, ctx.Err()
+}
+
+func stream(ctx context.Context, ds robocache.Dataset, f *robocache.Feature) (Stream, error) {
+	s := Stream{Key: f.Key, Kind: f.Kind, DType: f.DType, Shape: f.Shape, RateHz: f.FPS.Float(), Codec: f.Codec, Height: f.Height, Width: f.Width, Bookkept: f.Default}
+	if s.RateHz == 0 {
+		s.RateHz = ds.Info().FPS.Float()
+	}
+	lib, ok := ds.(withVideo)
+	if f.Kind != robocache.KindVideo || !ok {
+		return s, nil
+	}
+	// The first episode whose file can be read speaks for the stream (its codec is the file's word, not the metadata's).
+	for e := range min(ds.Info().Episodes, 16) {
+		if ds.Len(e) == 0 {
+			continue
+		}
+		ref := make([]robocache.FrameRef, 1)
+		if err := ds.Frames(ctx, f.Key, []robocache.Row{{Episode: e}}, ref); err != nil {
+			if ctx.Err() != nil {
+				return s, ctx.Err()
+			}
+			s.Problem = err.Error()
+			continue
+		}
+		if ref[0].Missing {
+			continue
+		}
+		file, err := lib.Video().Acquire(ctx, ref[0].Path)
+		if err != nil {
+			s.Problem = err.Error()
+			continue
+		}
+		fill(&s, file.Index)
+		file.Release()
+		break
+	}
+	return s, nil
+}
+
+func fill(s *Stream, ix *video.Index) {
+	s.Problem = ""
+	if e := ix.Entries(); len(e) > 0 {
+		s.Codec, s.Height, s.Width = string(e[0].Codec), e[0].Height, e[0].Width
+		if s.Codec == "" {
+			s.Codec = e[0].FourCC
+		}
+	}
+	sync := 0
+	for d := range ix.NumSamples() {
+		if ix.Sample(d).Sync {
+			sync++
+		}
+	}
+	if sync > 0 {
+		s.GOP = float64(ix.NumSamples()) / float64(sync)
+	}
+}
+
+func sizes(ctx context.Context, uri string) *Sizes {
+	s, err := store.Open(uri)
+	if err != nil {
+		return nil
+	}
+	entries, err := s.List(ctx, "")
+	if err != nil {
+		return nil // http cannot list
+	}
+	z := &Sizes{By: map[string]int64{}}
+	for _, e := range entries {
+		top, _, nested := strings.Cut(e.Name, "/")
+		if !nested {
+			top = "."
+		}
+		z.By[top] += e.Size
+		z.Total += e.Size
+		z.Files++
+	}
+	return z
+}

@@ -1,0 +1,123 @@
+// Package house holds the rules of the house as tests: who may import whom.
+package house
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/goatnote-inc/robocache"
+
+// allowed says what each room may import of the module. "" is the root. A room is matched by its longest prefix;
+// "cmd" and "examples" stand at the end of the way and may import every library room. Nobody may import them.
+var allowed = map[string][]string{
+	"":               {},
+	"store":          {""},
+	"video":          {""},
+	"video/ffmpeg":   {"", "video"},
+	"kernel":         {""},
+	"align":          {"", "kernel"},
+	"stats":          {"", "video"},
+	"format":         {"", "store", "video", "stats"},
+	"format/all":     {"format"},
+	"loader":         {"", "align", "kernel", "video"},
+	"convert":        {"", "store", "video", "align", "kernel", "stats", "format"},
+	"synth":          {"", "store", "video", "stats", "format"},
+	"inspect":        {"", "store", "video", "align", "format"},
+	"bench":          {"", "store", "video", "align", "kernel", "stats", "format", "loader", "synth", "inspect"},
+	"internal/house": {},
+	"cmd":            {"*"},
+	"examples":       {"*"},
+}
+
+type listed struct {
+	ImportPath string
+	Imports    []string
+}
+
+func TestImportsPointLeftwards(t *testing.T) {
+	out, err := exec.Command("go", "list", "-json=ImportPath,Imports", module+"/...").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	dec := json.NewDecoder(bytes.NewReader(out))
+	n := 0
+	for {
+		var p listed
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		n++
+		for _, bad := range forbidden(p) {
+			t.Errorf("%s imports %s: the arrow points the wrong way (ARCHITECTURE.md, DESIGN section 6)", p.ImportPath, bad)
+		}
+	}
+	if n < 5 {
+		t.Fatalf("only %d packages were looked at", n)
+	}
+}
+
+// TestRulesCanFail shows that the check sees a wrong arrow.
+func TestRulesCanFail(t *testing.T) {
+	for _, p := range []listed{
+		{module + "/format/lerobot", []string{module + "/loader"}},
+		{module + "/loader", []string{module + "/format/lerobot"}},
+		{module, []string{module + "/store"}},
+		{module + "/bench", []string{module + "/cmd/robocache"}},
+		{module + "/newroom", []string{"fmt"}},
+	} {
+		if len(forbidden(p)) == 0 {
+			t.Errorf("%s → %v passed", p.ImportPath, p.Imports)
+		}
+	}
+}
+
+func forbidden(p listed) []string {
+	from := strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/")
+	rule, rules := roomOf(from)
+	if rules == nil {
+		return []string{"(this room has no rule in internal/house)"}
+	}
+	var bad []string
+	for _, imp := range p.Imports {
+		if imp != module && !strings.HasPrefix(imp, module+"/") {
+			continue
+		}
+		to := strings.TrimPrefix(strings.TrimPrefix(imp, module), "/")
+		room, _ := roomOf(to)
+		if strings.HasPrefix(to, "cmd") || !permits(rules, to) && room != rule {
+			bad = append(bad, imp)
+		}
+	}
+	return bad
+}
+
+// roomOf finds the room of a package: the longest known prefix.
+func roomOf(path string) (string, []string) {
+	for p := path; ; {
+		if r, ok := allowed[p]; ok && (p != "" || path == "") {
+			return p, r
+		}
+		i := strings.LastIndexByte(p, '/')
+		if i < 0 {
+			return "", nil
+		}
+		p = p[:i]
+	}
+}
+
+func permits(rules []string, to string) bool {
+	for _, r := range rules {
+		if r == "*" || r == to || r != "" && strings.HasPrefix(to, r+"/") {
+			return true
+		}
+	}
+	return false
+}

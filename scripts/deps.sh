@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Installs what building and testing need and the machine lacks: Debian packages (as root, or through sudo).
+set -euo pipefail
+declare -A package=([ffmpeg]=ffmpeg [nasm]=nasm [meson]=meson [ninja]=ninja-build [gcc]=gcc [make]=make [xz]=xz-utils [git]=git [pkg-config]=pkg-config)
+missing=()
+for tool in "${!package[@]}"; do command -v "$tool" >/dev/null || missing+=("${package[$tool]}"); done
+[ ${#missing[@]} -eq 0 ] && exit 0
+sudo=()
+if [ "$(id -u)" -ne 0 ]; then
+  command -v sudo >/dev/null || { echo "deps: missing ${missing[*]}, and neither root nor sudo to install them" >&2; exit 1; }
+  sudo=(sudo)
+fi
+command -v apt-get >/dev/null || { echo "deps: missing ${missing[*]}; install them with this system's package manager" >&2; exit 1; }
+echo "deps: installing ${missing[*]}"
+export DEBIAN_FRONTEND=noninteractive
+"${sudo[@]}" apt-get -q update >/dev/null
+"${sudo[@]}" apt-get -q install -y --no-install-recommends "${missing[@]}" >/dev/null

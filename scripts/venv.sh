@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# Makes the project's own Python environment, .venv.
+#   venv.sh core    Python with torch and numpy: what the demo and our own package need
+#   venv.sh peers   also lerobot and its decoders, as judge and peer of the tests; where they cannot be installed, says so and goes on
+# Python 3.12 where a working one is found, else 3.10 or later.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+what=${1:-core}
+mkdir -p .build
+
+works() { "$@" -c 'import sys, venv, ensurepip; sys.exit(not (sys.version_info[:2] >= (3, 10)))' >/dev/null 2>&1; }
+find_python() {
+  local c
+  # A pyenv shim answers only with its version set: ask the installed versions themselves.
+  local pyenv_root=${PYENV_ROOT:-$HOME/.pyenv}
+  for c in python3.12 "$pyenv_root"/versions/3.12*/bin/python3 /usr/bin/python3.12 /usr/local/bin/python3.12 \
+    python3.11 "$pyenv_root"/versions/3.1[01]*/bin/python3 python3.10 python3.13 "$pyenv_root"/versions/3.13*/bin/python3 python3; do
+    if works "$c"; then echo "$c"; return; fi
+  done
+  echo "venv: no working Python 3.10 or later with venv and pip" >&2
+  return 1
+}
+
+if [ ! -x .venv/bin/python ]; then
+  python=$(find_python)
+  echo "venv: $($python --version) -> .venv"
+  "$python" -m venv .venv
+fi
+if ! .venv/bin/python -c 'import torch, numpy, pytest' 2>/dev/null; then
+  if [ "$what" = peers ] && .venv/bin/python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 12))'; then
+    : # one resolve for all, below
+  else
+    .venv/bin/python -m pip install -q --disable-pip-version-check -r python/requirements-core.txt
+  fi
+fi
+[ "$what" = peers ] || exit 0
+if .venv/bin/python -c 'import lerobot, torchcodec, av, torch, pytest' 2>/dev/null; then exit 0; fi
+if ! .venv/bin/python -m pip install -q --disable-pip-version-check -r python/requirements-core.txt -r python/requirements-peers.txt; then
+  echo "venv: the peers (lerobot 0.6.1 wants Python 3.12) could not be installed: their tests skip and say so" >&2
+  .venv/bin/python -m pip install -q --disable-pip-version-check -r python/requirements-core.txt
+fi

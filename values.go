@@ -1,0 +1,63 @@
+package robocache
+
+import (
+	"encoding/binary"
+	"math"
+)
+
+// Float64s appends the elements of raw (little-endian, dtype d) to dst as float64: exact for every dtype but 64-bit
+// integers beyond 2^53. Text types append nothing. It is for statistics and plots; the hot path never converts.
+func Float64s(dst []float64, d DType, raw []byte) []float64 {
+	le := binary.LittleEndian
+	n := 0
+	if s := d.Size(); s > 0 {
+		n = len(raw) / s
+	}
+	for i := range n {
+		var v float64
+		switch d {
+		case Bool, Uint8:
+			v = float64(raw[i])
+		case Int8:
+			v = float64(int8(raw[i]))
+		case Int16:
+			v = float64(int16(le.Uint16(raw[2*i:])))
+		case Uint16:
+			v = float64(le.Uint16(raw[2*i:]))
+		case Int32:
+			v = float64(int32(le.Uint32(raw[4*i:])))
+		case Uint32:
+			v = float64(le.Uint32(raw[4*i:]))
+		case Int64:
+			v = float64(int64(le.Uint64(raw[8*i:])))
+		case Uint64:
+			v = float64(le.Uint64(raw[8*i:]))
+		case Float16:
+			v = float64(HalfToFloat32(le.Uint16(raw[2*i:])))
+		case BFloat16:
+			v = float64(math.Float32frombits(uint32(le.Uint16(raw[2*i:])) << 16))
+		case Float32:
+			v = float64(math.Float32frombits(le.Uint32(raw[4*i:])))
+		case Float64:
+			v = math.Float64frombits(le.Uint64(raw[8*i:]))
+		}
+		dst = append(dst, v)
+	}
+	return dst
+}
+
+// HalfToFloat32 widens an IEEE 754 binary16 exactly.
+func HalfToFloat32(h uint16) float32 {
+	sign := uint32(h>>15) << 31
+	exp := uint32(h>>10) & 0x1f
+	frac := uint32(h) & 0x3ff
+	switch exp {
+	case 0:
+		// Subnormal: frac × 2^-24 is exact in float32.
+		v := float32(frac) * (1.0 / (1 << 24))
+		return math.Float32frombits(math.Float32bits(v) | sign)
+	case 0x1f:
+		return math.Float32frombits(sign | 0xff<<23 | frac<<13)
+	}
+	return math.Float32frombits(sign | (exp+112)<<23 | frac<<13)
+}
