@@ -1,0 +1,109 @@
+package loader
+
+import (
+	"sync/atomic"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// Field describes one entry of a batch, in the batch's order. Shape is one sample's, without the batch axis.
+type Field struct {
+	Key   string          `json:"key"`
+	DType robocache.DType `json:"dtype"` // String and JSON: text columns; else tensors
+	Shape []int           `json:"shape"`
+	Kind  robocache.Kind  `json:"kind"`
+	Mask  bool            `json:"mask,omitempty"` // a `<key>_is_pad`
+}
+
+// Text says that the entry is a list of strings a batch (JSON: of JSON values), not a tensor.
+func (f *Field) Text() bool { return f.DType == robocache.String || f.DType == robocache.JSON }
+
+// Tensor is one contiguous array of a batch: C order, little-endian, outside the Go heap, at a 64-byte boundary
+// (a page boundary where it is large).
+type Tensor struct {
+	Key   string
+	DType robocache.DType
+	Shape []int // with the batch axis
+	Data  []byte
+
+	buf *buffer
+}
+
+// Texts is one text column of a batch.
+type Texts struct {
+	Key    string
+	DType  robocache.DType // String or JSON
+	Values []string
+}
+
+// Batch is samples stacked into one tensor a key. It belongs to its taker until Release; nothing writes to it before.
+type Batch struct {
+	Rows     int     // samples
+	Epoch    int64   // of a Loader
+	Position int64   // of its first sample in the epoch, over all ranks
+	Indices  []int64 // the samples' numbers, as Map.Items takes them
+	Fields   []Field // what comes in what order; shared, not to be changed
+	Tensors  []Tensor
+	Texts    []Texts
+
+	released []atomic.Bool
+}
+
+// Entry gives the i-th entry of Fields: its tensor, or its texts.
+func (b *Batch) Entry(i int) (*Tensor, *Texts) {
+	t, s := 0, 0
+	for k := range i {
+		if b.Fields[k].Text() {
+			s++
+		} else {
+			t++
+		}
+	}
+	if b.Fields[i].Text() {
+		return nil, &b.Texts[s]
+	}
+	return &b.Tensors[t], nil
+}
+
+// Tensor finds a tensor by key; nil where there is none.
+func (b *Batch) Tensor(key string) *Tensor {
+	for i := range b.Tensors {
+		if b.Tensors[i].Key == key {
+			return &b.Tensors[i]
+		}
+	}
+	return nil
+}
+
+// Text finds a text column by key; nil where there is none.
+func (b *Batch) Text(key string) []string {
+	for i := range b.Texts {
+		if b.Texts[i].Key == key {
+			return b.Texts[i].Values
+		}
+	}
+	return nil
+}
+
+// Bytes is the size of the tensors.
+func (b *Batch) Bytes() int64 {
+	var n int64
+	for i := range b.Tensors {
+		n += int64(len(b.Tensors[i].Data))
+	}
+	return n
+}
+
+// Release gives all buffers back. The tensors must not be touched after it. A second call does nothing.
+func (b *Batch) Release() {
+	for i := range b.Tensors {
+		b.ReleaseTensor(i)
+	}
+}
+
+// ReleaseTensor gives one tensor back, so that a small one that is kept does not keep the pictures beside it.
+func (b *Batch) ReleaseTensor(i int) {
+	if b.released[i].CompareAndSwap(false, true) {
+		b.Tensors[i].buf.unref()
+	}
+}

@@ -1,0 +1,375 @@
+package loader
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"runtime"
+	"sort"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// Config says what a Loader or a Map gives. Its JSON keys are the keyword names of the Python client; every field may be left out.
+type Config struct {
+	// Which samples, and in what order (Loader only, but for Episodes and Drop…).
+	Episodes  []int   `json:"episodes,omitempty"`            // positions; nil = all. Rows come in file order, whatever the order of this list
+	DropFirst int     `json:"drop_n_first_frames,omitempty"` // anchors left out at the start of each episode
+	DropTail  int     `json:"drop_n_last_frames,omitempty"`  // and at its end
+	BatchSize int     `json:"batch_size,omitempty"`
+	Shuffle   Shuffle `json:"shuffle,omitempty"`
+	Seed      int64   `json:"seed,omitempty"`
+	DropLast  bool    `json:"drop_last,omitempty"` // drop the rest of the epoch's last global batch
+	Rank      int     `json:"rank,omitempty"`
+	WorldSize int     `json:"world_size,omitempty"`
+
+	// What a sample holds.
+	Keys      []string        `json:"keys,omitempty"`             // nil = all; columns, cameras and bytes of others are not touched
+	Deltas    Deltas          `json:"delta_timestamps,omitempty"` // windows: offsets in seconds a key
+	Hz        *robocache.Rate `json:"hz,omitempty"`               // samples lie on a uniform timeline an episode
+	Align     *Align          `json:"align,omitempty"`
+	Tolerance *float64        `json:"tolerance_s,omitempty"` // set: offsets and picture times are checked against it; nil: offsets against 1e-4 s
+	Compat    string          `json:"compat,omitempty"`      // "" or "lerobot": dtypes and shapes of LeRobot's class
+
+	// Pictures and values.
+	ImageDType string    `json:"image_dtype,omitempty"` // "uint8" | "float32"; default uint8, with compat float32
+	ImageSize  []int     `json:"image_size,omitempty"`  // [h, w]; scaled in the decode pass
+	DepthUnit  string    `json:"depth_unit,omitempty"`  // "mm" (default) | "m": float32; "code": uint16 as stored
+	Normalize  Normalize `json:"normalize,omitzero"`
+
+	// How.
+	Threads      int    `json:"threads,omitempty"`       // default: the cores
+	Prefetch     int    `json:"prefetch,omitempty"`      // batches of one decode horizon; default 4
+	MemoryBudget Bytes  `json:"memory_budget,omitempty"` // default 4 GiB
+	OnBadEpisode string `json:"on_bad_episode,omitempty"`
+	Cache        string `json:"cache,omitempty"`
+}
+
+// Shuffle names the order of an epoch.
+type Shuffle string
+
+const (
+	FileOrder Shuffle = ""       // Python: False
+	Global    Shuffle = "global" // a keyed permutation of all samples
+	Pool      Shuffle = "pool"   // resident episodes: not in this release
+)
+
+// UnmarshalJSON reads a name, or false for file order and true for global.
+func (s *Shuffle) UnmarshalJSON(b []byte) error {
+	switch string(b) {
+	case "false", "null":
+		*s = FileOrder
+	case "true":
+		*s = Global
+	default:
+		var v string
+		if err := json.Unmarshal(b, &v); err != nil {
+			return misuse("shuffle", `"global", "pool" or false`, string(b))
+		}
+		*s = Shuffle(v)
+	}
+	return nil
+}
+
+// Delta is the window of one key: offsets from the anchor in seconds.
+type Delta struct {
+	Key     string
+	Offsets []float64
+}
+
+// Deltas is a JSON object whose order is kept: the masks of a batch come in it.
+type Deltas []Delta
+
+// UnmarshalJSON reads {key: [seconds, …], …}.
+func (d *Deltas) UnmarshalJSON(b []byte) error {
+	*d = nil
+	if string(b) == "null" {
+		return nil
+	}
+	return orderedObject(b, "delta_timestamps", func(key string, raw json.RawMessage) error {
+		var offsets []float64
+		if err := json.Unmarshal(raw, &offsets); err != nil {
+			return misuse("delta_timestamps", "a list of seconds for "+key, clip(string(raw)))
+		}
+		*d = append(*d, Delta{key, offsets})
+		return nil
+	})
+}
+
+// MarshalJSON writes the object in its order.
+func (d Deltas) MarshalJSON() ([]byte, error) {
+	var b bytes.Buffer
+	b.WriteByte('{')
+	for i, w := range d {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		k, err := json.Marshal(w.Key)
+		if err != nil {
+			return nil, err
+		}
+		v, err := json.Marshal(w.Offsets)
+		if err != nil {
+			return nil, err
+		}
+		b.Write(k)
+		b.WriteByte(':')
+		b.Write(v)
+	}
+	b.WriteByte('}')
+	return b.Bytes(), nil
+}
+
+func (d Deltas) of(key string) []float64 {
+	for _, w := range d {
+		if w.Key == key {
+			return w.Offsets
+		}
+	}
+	return nil
+}
+
+// Bytes is a number of bytes; JSON may also say "4GiB".
+type Bytes int64
+
+// UnmarshalJSON reads a number, or a string with a unit.
+func (n *Bytes) UnmarshalJSON(b []byte) error {
+	s := strings.TrimSpace(strings.Trim(string(b), `"`))
+	if s == "null" || s == "" {
+		*n = 0
+		return nil
+	}
+	units := []struct {
+		suffix string
+		mul    float64
+	}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"kB", 1e3}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"B", 1}}
+	mul := 1.0
+	for _, u := range units {
+		if strings.HasSuffix(s, u.suffix) {
+			s, mul = strings.TrimSpace(strings.TrimSuffix(s, u.suffix)), u.mul
+			break
+		}
+	}
+	var v float64
+	if err := json.Unmarshal([]byte(s), &v); err != nil || v < 0 || v*mul > math.MaxInt64/2 {
+		return misuse("memory_budget", `bytes, or a string such as "4GiB"`, string(b))
+	}
+	*n = Bytes(v * mul)
+	return nil
+}
+
+// ParseConfig reads the JSON of a Config. An unknown key is Misuse and names the nearest known one.
+func ParseConfig(text []byte) (Config, error) {
+	var c Config
+	if len(bytes.TrimSpace(text)) == 0 {
+		return c, nil
+	}
+	var raw map[string]json.RawMessage
+	if err := json.Unmarshal(text, &raw); err != nil {
+		return c, &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: "the configuration is not a JSON object", Err: err}
+	}
+	known := configKeys()
+	for k := range raw {
+		if !contains(known, k) {
+			return c, &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: "unknown option " + k, Hint: nearest(k, known)}
+		}
+	}
+	if err := json.Unmarshal(text, &c); err != nil {
+		var e *robocache.Error
+		if asError(err, &e) {
+			return c, e
+		}
+		return c, &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: err.Error()}
+	}
+	return c, nil
+}
+
+func configKeys() []string {
+	return []string{"episodes", "drop_n_first_frames", "drop_n_last_frames", "batch_size", "shuffle", "seed", "drop_last", "rank", "world_size",
+		"keys", "delta_timestamps", "hz", "align", "tolerance_s", "compat", "image_dtype", "image_size", "depth_unit", "normalize",
+		"threads", "prefetch", "memory_budget", "on_bad_episode", "cache"}
+}
+
+// check fills in defaults and refuses what cannot be.
+func (c *Config) check(batches bool) error {
+	if c.BatchSize == 0 {
+		c.BatchSize = 64
+	}
+	if c.WorldSize == 0 {
+		c.WorldSize = 1
+	}
+	if c.Threads == 0 {
+		c.Threads = runtime.GOMAXPROCS(0)
+	}
+	if c.Prefetch == 0 {
+		c.Prefetch = 4
+	}
+	if c.MemoryBudget == 0 {
+		c.MemoryBudget = 4 << 30
+	}
+	if c.OnBadEpisode == "" {
+		c.OnBadEpisode = "error"
+	}
+	if c.ImageDType == "" {
+		c.ImageDType = "uint8"
+		if c.Compat == "lerobot" {
+			c.ImageDType = "float32"
+		}
+	}
+	if c.DepthUnit == "" {
+		c.DepthUnit = "mm"
+	}
+	switch {
+	case c.BatchSize < 0 || c.BatchSize > 1<<24:
+		return misuse("batch_size", "1 to 2^24", fmt.Sprint(c.BatchSize))
+	case c.WorldSize < 0 || c.WorldSize > 1<<20:
+		return misuse("world_size", "1 to 2^20", fmt.Sprint(c.WorldSize))
+	case c.Rank < 0 || c.Rank >= c.WorldSize:
+		return misuse("rank", fmt.Sprintf("0 to %d (world_size is %d)", c.WorldSize-1, c.WorldSize), fmt.Sprint(c.Rank))
+	case c.Threads < 0 || c.Threads > 4096:
+		return misuse("threads", "1 to 4096", fmt.Sprint(c.Threads))
+	case c.Prefetch < 0 || c.Prefetch > 1<<16:
+		return misuse("prefetch", "1 to 65536 batches", fmt.Sprint(c.Prefetch))
+	case c.MemoryBudget < 0:
+		return misuse("memory_budget", "bytes above 0", fmt.Sprint(int64(c.MemoryBudget)))
+	case c.OnBadEpisode != "error" && c.OnBadEpisode != "skip":
+		return misuse("on_bad_episode", `"error" or "skip"`, c.OnBadEpisode)
+	case c.ImageDType != "uint8" && c.ImageDType != "float32":
+		return misuse("image_dtype", `"uint8" or "float32"`, c.ImageDType)
+	case c.Compat != "" && c.Compat != "lerobot":
+		return misuse("compat", `"" or "lerobot"`, c.Compat)
+	case c.DepthUnit != "mm" && c.DepthUnit != "m" && c.DepthUnit != "code":
+		return misuse("depth_unit", `"mm", "m" or "code"`, c.DepthUnit)
+	case len(c.ImageSize) != 0 && (len(c.ImageSize) != 2 || c.ImageSize[0] < 1 || c.ImageSize[1] < 1 || c.ImageSize[0] > 1<<15 || c.ImageSize[1] > 1<<15):
+		return misuse("image_size", "[height, width], each 1 to 32768", fmt.Sprint(c.ImageSize))
+	case c.Tolerance != nil && !(*c.Tolerance > 0):
+		return misuse("tolerance_s", "seconds above 0", fmt.Sprint(*c.Tolerance))
+	case c.DropFirst < 0 || c.DropTail < 0:
+		return misuse("drop_n_first_frames, drop_n_last_frames", "0 or more", fmt.Sprint(c.DropFirst, c.DropTail))
+	}
+	switch c.Shuffle {
+	case FileOrder, Global:
+	case Pool:
+		if batches {
+			return &robocache.Error{Class: robocache.ErrUnsupported, Op: "loader", Msg: `shuffle="pool" comes with the next release`, Hint: `shuffle="global" is exact and needs no pool`}
+		}
+	default:
+		return misuse("shuffle", `"global", "pool" or false`, string(c.Shuffle))
+	}
+	if c.Cache != "" {
+		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "loader", Msg: "cache comes with the next release", Hint: "leave cache out"}
+	}
+	if c.Hz != nil {
+		if c.Align == nil {
+			c.Align = &Align{}
+		}
+		a := *c.Align
+		if a.Hz != nil && *a.Hz != *c.Hz {
+			return misuse("align", "the hz of hz= ("+c.Hz.String()+")", a.Hz.String())
+		}
+		a.Hz = c.Hz
+		c.Align = &a
+	}
+	if c.Align != nil {
+		if err := c.Align.check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func misuse(option, want, got string) error {
+	return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: option, Want: want, Got: got}
+}
+
+// orderedObject walks a JSON object in its order.
+func orderedObject(b []byte, name string, each func(key string, raw json.RawMessage) error) error {
+	dec := json.NewDecoder(bytes.NewReader(b))
+	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
+		return misuse(name, "an object", clip(string(b)))
+	}
+	seen := map[string]bool{}
+	for dec.More() {
+		t, err := dec.Token()
+		if err != nil {
+			return err
+		}
+		key, _ := t.(string)
+		var raw json.RawMessage
+		if err := dec.Decode(&raw); err != nil {
+			return err
+		}
+		if seen[key] {
+			return misuse(name, "each key once", key)
+		}
+		seen[key] = true
+		if err := each(key, raw); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func clip(s string) string {
+	if len(s) > 80 {
+		return s[:80] + "…"
+	}
+	return s
+}
+
+// nearest gives a hint with the known names that are closest to an unknown one.
+func nearest(name string, known []string) string {
+	type scored struct {
+		name string
+		d    int
+	}
+	var all []scored
+	for _, k := range known {
+		d := distance(name, k)
+		if strings.Contains(k, name) || strings.HasSuffix(k, "."+name) {
+			d = 0
+		}
+		all = append(all, scored{k, d})
+	}
+	sort.SliceStable(all, func(i, j int) bool { return all[i].d < all[j].d })
+	if len(all) > 3 {
+		all = all[:3]
+	}
+	names := make([]string, len(all))
+	for i, s := range all {
+		names[i] = s.name
+	}
+	return "nearest: " + strings.Join(names, ", ")
+}
+
+// distance is Levenshtein's.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		diag := row[0]
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := diag
+			if a[i-1] != b[j-1] {
+				cost++
+			}
+			diag = row[j]
+			row[j] = min(cost, row[j]+1, row[j-1]+1)
+		}
+	}
+	return row[len(b)]
+}
+
+func contains(list []string, s string) bool {
+	for _, v := range list {
+		if v == s {
+			return true
+		}
+	}
+	return false
+}

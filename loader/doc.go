@@ -1,0 +1,21 @@
+// Package loader makes training batches of a dataset: order, windows, decode plans, prefetch, state.
+//
+// # Contract
+//
+//	L1   A sample is one row of one episode (with hz: one place of its timeline) with all its windows. Samples are numbered in file order over the selected episodes.
+//	L2   The order is a pure function of (mode, seed, epoch, samples): no thread, timing, cache or neighbour changes it. Place and back cost O(1) memory at any size.
+//	L3   Step t of an epoch takes positions [tG, (t+1)G), G = batch × world; rank r the r-th slice. All ranks give equally many batches; every sample comes once, wrapped ones counted.
+//	L4   What a batch holds is a function of its samples alone: not of threads, prefetch, or what else was decoded with it.
+//	L5   State counts samples handed out. Restore is O(1) and exact at any batch size, world size and number of threads.
+//	L6   Windows stay in their episode: rows outside are the edge row, and `<key>_is_pad` says so.
+//	L7   In one horizon each frame is decoded and converted once, however many windows and batches want it.
+//	L8   Pictures are found by ordinal; a missing one is an error that names episode, row and key, or a skipped and counted episode, never another picture.
+//	L9   Tensors are contiguous, written once, outside the Go heap; nothing writes to a batch between Next and Release.
+//	L10  Batches in flight stay inside memory_budget; the horizon shrinks before anything fails.
+//	L11  Next returns soon after its context ends; Close ends every goroutine, at any moment.
+//	L12  Nothing is read for keys that were not asked for.
+//
+// # Keys of a batch
+//
+// Video keys, then the table's columns in the dataset's order, then `<key>_is_pad` in the order of delta_timestamps, then "task".
+package loader
