@@ -1,0 +1,85 @@
+package stats
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// element reads one type of number: as a float64, and as an unsigned key whose order is the order of the numbers.
+type element struct {
+	size  int // bytes
+	bits  int // of the key
+	value func(p []byte) float64
+	key   func(p []byte) uint64
+	back  func(k uint64) float64
+}
+
+// elementOf gives the reader of a type; ok is false for types that are no numbers.
+func elementOf(d robocache.DType) (element, bool) {
+	le := binary.LittleEndian
+	switch d {
+	case robocache.Bool, robocache.Uint8:
+		return element{1, 8, func(p []byte) float64 { return float64(p[0]) }, func(p []byte) uint64 { return uint64(p[0]) }, func(k uint64) float64 { return float64(k) }}, true
+	case robocache.Int8:
+		return element{1, 8, func(p []byte) float64 { return float64(int8(p[0])) }, func(p []byte) uint64 { return uint64(p[0] ^ 0x80) }, func(k uint64) float64 { return float64(int8(k ^ 0x80)) }}, true
+	case robocache.Uint16:
+		return element{2, 16, func(p []byte) float64 { return float64(le.Uint16(p)) }, func(p []byte) uint64 { return uint64(le.Uint16(p)) }, func(k uint64) float64 { return float64(k) }}, true
+	case robocache.Int16:
+		return element{2, 16, func(p []byte) float64 { return float64(int16(le.Uint16(p))) }, func(p []byte) uint64 { return uint64(le.Uint16(p) ^ 0x8000) }, func(k uint64) float64 { return float64(int16(k ^ 0x8000)) }}, true
+	case robocache.Uint32:
+		return element{4, 32, func(p []byte) float64 { return float64(le.Uint32(p)) }, func(p []byte) uint64 { return uint64(le.Uint32(p)) }, func(k uint64) float64 { return float64(k) }}, true
+	case robocache.Int32:
+		return element{4, 32, func(p []byte) float64 { return float64(int32(le.Uint32(p))) }, func(p []byte) uint64 { return uint64(le.Uint32(p) ^ 1<<31) }, func(k uint64) float64 { return float64(int32(uint32(k) ^ 1<<31)) }}, true
+	case robocache.Uint64:
+		return element{8, 64, func(p []byte) float64 { return float64(le.Uint64(p)) }, func(p []byte) uint64 { return le.Uint64(p) }, func(k uint64) float64 { return float64(k) }}, true
+	case robocache.Int64:
+		return element{8, 64, func(p []byte) float64 { return float64(int64(le.Uint64(p))) }, func(p []byte) uint64 { return le.Uint64(p) ^ 1<<63 }, func(k uint64) float64 { return float64(int64(k ^ 1<<63)) }}, true
+	case robocache.Float16:
+		return element{2, 16, func(p []byte) float64 { return half(le.Uint16(p)) }, func(p []byte) uint64 { return flip16(le.Uint16(p)) }, func(k uint64) float64 { return half(flop16(k)) }}, true
+	case robocache.BFloat16:
+		bf := func(b uint16) float64 { return float64(math.Float32frombits(uint32(b) << 16)) }
+		return element{2, 16, func(p []byte) float64 { return bf(le.Uint16(p)) }, func(p []byte) uint64 { return flip16(le.Uint16(p)) }, func(k uint64) float64 { return bf(flop16(k)) }}, true
+	case robocache.Float32:
+		return element{4, 32, func(p []byte) float64 { return float64(math.Float32frombits(le.Uint32(p))) },
+			func(p []byte) uint64 {
+				b := le.Uint32(p)
+				return uint64(b ^ (uint32(int32(b)>>31) | 1<<31))
+			},
+			func(k uint64) float64 {
+				b := uint32(k)
+				return float64(math.Float32frombits(b ^ (uint32(int32(^b)>>31) | 1<<31)))
+			}}, true
+	case robocache.Float64:
+		return element{8, 64, func(p []byte) float64 { return math.Float64frombits(le.Uint64(p)) },
+			func(p []byte) uint64 {
+				b := le.Uint64(p)
+				return b ^ (uint64(int64(b)>>63) | 1<<63)
+			},
+			func(k uint64) float64 { return math.Float64frombits(k ^ (uint64(int64(^k)>>63) | 1<<63)) }}, true
+	}
+	return element{}, false
+}
+
+// A float's bits sort as unsigned numbers once the sign bit is set on positive ones and all bits are turned on negative ones.
+func flip16(b uint16) uint64 { return uint64(b ^ (uint16(int16(b)>>15) | 1<<15)) }
+
+func flop16(k uint64) uint16 {
+	b := uint16(k)
+	return b ^ (uint16(int16(^b)>>15) | 1<<15)
+}
+
+func half(b uint16) float64 {
+	sign, exp, frac := 1-2*float64(b>>15), int(b>>10&31), float64(b&1023)
+	switch exp {
+	case 0:
+		return sign * math.Ldexp(frac, -24)
+	case 31:
+		if frac == 0 {
+			return math.Inf(int(sign))
+		}
+		return math.NaN()
+	}
+	return sign * math.Ldexp(1024+frac, exp-25)
+}

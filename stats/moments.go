@@ -1,0 +1,98 @@
+package stats
+
+import "math"
+
+// Moments holds count, extremes, mean and squared deviation of the columns of a matrix. The zero value is not usable; see NewMoments.
+type Moments struct {
+	N         []int64
+	Min, Max  []float64
+	NonFinite int64     // values left out (S5)
+	base      []float64 // first value of each column: what is summed is the distance from it, which cancels nothing
+	mean, m2  []float64 // of the distances
+}
+
+// NewMoments makes an empty accumulator of width columns.
+func NewMoments(width int) *Moments {
+	m := &Moments{N: make([]int64, width), Min: make([]float64, width), Max: make([]float64, width),
+		base: make([]float64, width), mean: make([]float64, width), m2: make([]float64, width)}
+	for i := range m.Min {
+		m.Min[i], m.Max[i] = math.Inf(1), math.Inf(-1)
+	}
+	return m
+}
+
+// Add takes rows of values, row after row.
+func (m *Moments) Add(values []float64) {
+	w := len(m.N)
+	for c := range w {
+		var n int64
+		var sum float64
+		lo, hi := m.Min[c], m.Max[c]
+		for i := c; i < len(values); i += w {
+			v := values[i]
+			if v-v != 0 { // NaN or infinite
+				m.NonFinite++
+				continue
+			}
+			if n == 0 && m.N[c] == 0 {
+				m.base[c] = v
+			}
+			n++
+			sum += v - m.base[c]
+			lo, hi = min(lo, v), max(hi, v)
+		}
+		if n == 0 {
+			continue
+		}
+		m.Min[c], m.Max[c] = lo, hi
+		mean := sum / float64(n)
+		var m2, rest float64
+		for i := c; i < len(values); i += w {
+			if v := values[i]; v-v == 0 {
+				d := v - m.base[c] - mean
+				m2 += d * d
+				rest += d
+			}
+		}
+		// The rounding of mean is taken back to second order.
+		m2 -= rest * rest / float64(n)
+		m.merge(c, n, mean+rest/float64(n), m2)
+	}
+}
+
+// Merge adds what o has seen.
+func (m *Moments) Merge(o *Moments) {
+	m.NonFinite += o.NonFinite
+	for c := range m.N {
+		if o.N[c] > 0 {
+			m.Min[c], m.Max[c] = min(m.Min[c], o.Min[c]), max(m.Max[c], o.Max[c])
+			if m.N[c] == 0 {
+				m.base[c] = o.base[c]
+			}
+			m.merge(c, o.N[c], o.base[c]-m.base[c]+o.mean[c], o.m2[c])
+		}
+	}
+}
+
+func (m *Moments) merge(c int, n int64, mean, m2 float64) {
+	if m.N[c] == 0 {
+		m.N[c], m.mean[c], m.m2[c] = n, mean, m2
+		return
+	}
+	na, nb := float64(m.N[c]), float64(n)
+	d := mean - m.mean[c]
+	m.N[c] += n
+	m.mean[c] += d * (nb / (na + nb))
+	m.m2[c] += m2 + d*d*(na*nb/(na+nb))
+}
+
+// Mean is the mean of a column; 0 where it has no values.
+func (m *Moments) Mean(c int) float64 { return m.base[c] + m.mean[c] }
+
+// Std is the population standard deviation of a column (numpy's ddof=0).
+func (m *Moments) Std(c int) float64 {
+	if m.N[c] == 0 {
+		return 0
+	}
+	return math.Sqrt(max(0, m.m2[c]) / float64(m.N[c]))
+}

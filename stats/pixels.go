@@ -1,0 +1,157 @@
+package stats
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// Pixels counts the levels of pictures, channel by channel: exact moments and quantiles of any number of frames in a
+// fixed space.
+type Pixels struct {
+	Frames int64
+	value  []float64 // of each level
+	hist   [][]int64 // channel, level
+}
+
+// NewPixels counts 8-bit pictures of the given channels, in [0,1].
+func NewPixels(channels int) *Pixels {
+	p := &Pixels{value: make([]float64, 256), hist: make([][]int64, channels)}
+	for v := range p.value {
+		p.value[v] = float64(v) / 255
+	}
+	for c := range p.hist {
+		p.hist[c] = make([]int64, 256)
+	}
+	return p
+}
+
+// NewDepth counts 16-bit depth pictures. With a code, levels are the 12-bit codes of a depth video and the statistics are
+// those of the depth, in the code's unit; without one they are those of the levels themselves.
+func NewDepth(code *robocache.Depth) *Pixels {
+	p := &Pixels{value: make([]float64, 65536), hist: [][]int64{make([]int64, 65536)}}
+	for v := range p.value {
+		p.value[v] = float64(v)
+		if code != nil {
+			p.value[v] = depthOf(code, min(v, 4095))
+		}
+	}
+	return p
+}
+
+func depthOf(c *robocache.Depth, q int) float64 {
+	n := float64(q) / 4095
+	d := c.Min + n*(c.Max-c.Min)
+	if c.Log {
+		lo, hi := math.Log(c.Min+c.Shift), math.Log(c.Max+c.Shift)
+		d = math.Exp(lo+n*(hi-lo)) - c.Shift
+	}
+	if c.Unit == "mm" {
+		d *= 1000
+	}
+	return d
+}
+
+// Channels is the number of channels counted.
+func (p *Pixels) Channels() int { return len(p.hist) }
+
+// Add8 counts a picture of 8-bit samples, channels last.
+func (p *Pixels) Add8(hwc []byte) {
+	p.Frames++
+	n := len(p.hist)
+	switch n {
+	case 1:
+		h := (*[256]int64)(p.hist[0])
+		for _, v := range hwc {
+			h[v]++
+		}
+	case 3:
+		r, g, b := (*[256]int64)(p.hist[0]), (*[256]int64)(p.hist[1]), (*[256]int64)(p.hist[2])
+		for i := 0; i+2 < len(hwc); i += 3 {
+			r[hwc[i]]++
+			g[hwc[i+1]]++
+			b[hwc[i+2]]++
+		}
+	default:
+		for i, v := range hwc {
+			p.hist[i%n][v]++
+		}
+	}
+}
+
+// Add16 counts a picture of one channel of little-endian 16-bit samples.
+func (p *Pixels) Add16(le []byte) {
+	p.Frames++
+	for i := 0; i+1 < len(le); i += 2 {
+		p.hist[0][binary.LittleEndian.Uint16(le[i:])]++
+	}
+}
+
+// Merge adds what o has counted; both must count the same kind of picture.
+func (p *Pixels) Merge(o *Pixels) {
+	p.Frames += o.Frames
+	for c := range p.hist {
+		for v, n := range o.hist[c] {
+			p.hist[c][v] += n
+		}
+	}
+}
+
+// Stats gives the statistics in shape (channels,1,1); nil where nothing was counted.
+func (p *Pixels) Stats() *robocache.FeatureStats {
+	if p == nil || p.Frames == 0 {
+		return nil
+	}
+	fs := &robocache.FeatureStats{Count: p.Frames, Shape: []int{len(p.hist), 1, 1}, Quantiles: map[string][]float64{}}
+	for _, h := range p.hist {
+		lo, hi := -1, 0
+		var n int64
+		var sum float64
+		for v, k := range h {
+			if k > 0 {
+				if lo < 0 {
+					lo = v
+				}
+				hi = v
+				n += k
+				sum += p.value[v] * float64(k)
+			}
+		}
+		if n == 0 {
+			return nil
+		}
+		mean := sum / float64(n)
+		var m2 float64
+		for v, k := range h {
+			if k > 0 {
+				d := p.value[v] - mean
+				m2 += d * d * float64(k)
+			}
+		}
+		fs.Min, fs.Max = append(fs.Min, p.value[lo]), append(fs.Max, p.value[hi])
+		fs.Mean, fs.Std = append(fs.Mean, mean), append(fs.Std, math.Sqrt(m2/float64(n)))
+		for i, q := range countedQuantiles(func(i int) float64 { return p.value[i] }, h) {
+			fs.Quantiles[Quantiles[i].Name] = append(fs.Quantiles[Quantiles[i].Name], q)
+		}
+	}
+	return fs
+}
+
+// SampleFrames chooses the rows of an episode whose pictures are looked at: clamp(n^0.75, 100, 10000) of them, evenly
+// spaced, first and last included.
+func SampleFrames(n int) []int {
+	lo := min(n, 100)
+	k := max(lo, min(int(math.Pow(float64(n), 0.75)), 10000))
+	out := make([]int, k)
+	for i := range out {
+		if k > 1 {
+			// numpy.round(numpy.linspace(0, n-1, k)): step times i, half to even.
+			out[i] = int(math.RoundToEven(float64(n-1) / float64(k-1) * float64(i)))
+		}
+	}
+	if k > 1 {
+		out[k-1] = n - 1
+	}
+	return out
+}
