@@ -1,0 +1,109 @@
+package video
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// memory is a Ranged over bytes; it counts what was read.
+type memory struct {
+	data  []byte
+	reads int
+	bytes int64
+}
+
+func (m *memory) ReadAt(_ context.Context, p []byte, off int64) error {
+	m.reads++
+	m.bytes += int64(len(p))
+	if off < 0 || off+int64(len(p)) > int64(len(m.data)) {
+		return &robocache.Error{Class: robocache.ErrMalformed, Msg: "read after the end"}
+	}
+	copy(p, m.data[off:])
+	return nil
+}
+func (m *memory) Size() int64     { return int64(len(m.data)) }
+func (m *memory) Version() string { return "1" }
+func (m *memory) Close() error    { return nil }
+
+// dataDir is the folder of the real test data; the test is skipped where it is missing.
+func dataDir(t testing.TB) string {
+	t.Helper()
+	dir := os.Getenv("ROBOCACHE_TESTDATA")
+	if dir == "" {
+		root, err := os.Getwd()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for {
+			if _, err := os.Stat(filepath.Join(root, "go.mod")); err == nil {
+				break
+			}
+			up := filepath.Dir(root)
+			if up == root {
+				t.Skip("no go.mod above the test")
+			}
+			root = up
+		}
+		dir = filepath.Join(root, "..", "shared", "data")
+	}
+	if _, err := os.Stat(dir); err != nil {
+		t.Skipf("no test data (ROBOCACHE_TESTDATA): %v", err)
+	}
+	return dir
+}
+
+func readFile(t testing.TB, path string) *memory {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &memory{data: b}
+}
+
+func indexOf(t testing.TB, path string) *Index {
+	t.Helper()
+	ix, err := ReadIndex(t.Context(), readFile(t, path), Limits{})
+	if err != nil {
+		t.Fatalf("%s: %v", filepath.Base(path), err)
+	}
+	return ix
+}
+
+// tool finds a program, or skips the test.
+func tool(t testing.TB, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		t.Skipf("no %s on this machine", name)
+	}
+	return path
+}
+
+// run runs a program and gives its standard output.
+func run(t testing.TB, name string, args ...string) []byte {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), tool(t, name), args...)
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s %v: %v\n%s", name, args, err, errs.Bytes())
+	}
+	return out
+}
+
+// clip makes a video with ffmpeg from 64×48 moving test pictures and gives its path.
+func clip(t testing.TB, name string, args ...string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	all := append([]string{"-v", "error", "-nostdin", "-y", "-f", "lavfi", "-i", "testsrc2=size=64x48:rate=30:duration=4"}, args...)
+	run(t, "ffmpeg", append(all, path)...)
+	return path
+}

@@ -1,0 +1,220 @@
+package video
+
+import (
+	"container/list"
+	"context"
+	"sync"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// maxIdleOpen bounds the files that stay open with nobody using them: a dataset may have more files than a process may open.
+const maxIdleOpen = 64
+
+// defaultLibraryBudget holds the indexes of some four thousand episodes of five minutes.
+const defaultLibraryBudget = 256 << 20
+
+// Library holds the open files and the indexes of one dataset: least recently used first out, within a budget in bytes for
+// the indexes and a bound on open files. Files in use are outside both.
+type Library struct {
+	open   Opener
+	limits Limits
+	budget int64
+
+	mu     sync.Mutex
+	files  map[string]*File
+	recent *list.List // of *File with no user, most recent first
+	bytes  int64      // of the indexes of recent
+	opened int        // members of recent with an open file
+	closed bool
+	stats  LibraryStats
+}
+
+// LibraryStats counts what a library did, and what it holds.
+type LibraryStats struct {
+	Files      int   // known, in use or idle
+	OpenFiles  int   // idle ones that are still open
+	IndexBytes int64 // of the idle ones
+	Hits       int64 // Acquire found the index
+	Reads      int64 // an index was read
+	Evicted    int64
+}
+
+// File is an open video file with its index. It is the holder's from Acquire to Release.
+type File struct {
+	Path   string
+	Index  *Index
+	Ranged robocache.Ranged
+
+	lib     *Library
+	refs    int
+	version string
+	loading chan struct{} // closed when the load that is under way has ended
+	place   *list.Element // in Library.recent
+}
+
+// NewLibrary makes a library over the files that open gives. budget bounds the indexes of files that nobody uses; 0 means 256 MiB.
+func NewLibrary(open Opener, budget int64) *Library { return NewLibraryLimits(open, budget, Limits{}) }
+
+// NewLibraryLimits is NewLibrary with limits other than the defaults.
+func NewLibraryLimits(open Opener, budget int64, lim Limits) *Library {
+	if budget <= 0 {
+		budget = defaultLibraryBudget
+	}
+	return &Library{open: open, budget: budget, limits: lim, files: map[string]*File{}, recent: list.New()}
+}
+
+// Acquire gives the file at path, opened and indexed. Callers that ask for one path at once share one load.
+func (l *Library) Acquire(ctx context.Context, path string) (*File, error) {
+	for {
+		l.mu.Lock()
+		if l.closed {
+			l.mu.Unlock()
+			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "open video", Where: robocache.Where{"file": path}, Msg: "the library is closed"}
+		}
+		f := l.files[path]
+		if f == nil {
+			f = &File{Path: path, lib: l}
+			l.files[path] = f
+		}
+		if f.loading != nil {
+			wait := f.loading
+			l.mu.Unlock()
+			select {
+			case <-wait:
+				continue // loaded, or failed under another's context: look again
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}
+		l.unlist(f)
+		f.refs++
+		if f.Ranged != nil {
+			l.stats.Hits++
+			l.mu.Unlock()
+			return f, nil
+		}
+		f.loading = make(chan struct{})
+		l.mu.Unlock()
+
+		r, ix, err := l.load(ctx, f)
+
+		l.mu.Lock()
+		close(f.loading)
+		f.loading = nil
+		if err == nil && l.closed {
+			err = &robocache.Error{Class: robocache.ErrMisuse, Op: "open video", Msg: "the library is closed"}
+			_ = r.Close()
+		}
+		if err != nil {
+			f.refs = 0
+			delete(l.files, path)
+			l.mu.Unlock()
+			return nil, robocache.At(err, robocache.Where{"file": path})
+		}
+		if f.Index == ix {
+			l.stats.Hits++
+		} else {
+			l.stats.Reads++
+		}
+		f.Ranged, f.Index, f.version = r, ix, r.Version()
+		l.mu.Unlock()
+		return f, nil
+	}
+}
+
+// load opens the file, and reads its index unless the one it has is of the same version.
+func (l *Library) load(ctx context.Context, f *File) (robocache.Ranged, *Index, error) {
+	r, err := l.open(ctx, f.Path)
+	if err != nil {
+		return nil, nil, err
+	}
+	if f.Index != nil && f.version == r.Version() {
+		return r, f.Index, nil
+	}
+	ix, err := ReadIndex(ctx, r, l.limits)
+	if err != nil {
+		_ = r.Close()
+		return nil, nil, err
+	}
+	return r, ix, nil
+}
+
+// Release gives the file back. The file may be closed from then on.
+func (f *File) Release() {
+	l := f.lib
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if f.refs--; f.refs > 0 || f.Ranged == nil {
+		return
+	}
+	if l.closed {
+		_ = f.Ranged.Close()
+		f.Ranged = nil
+		return
+	}
+	f.place = l.recent.PushFront(f)
+	l.bytes += f.Index.MemoryBytes()
+	l.opened++
+	for e := l.recent.Back(); e != nil && l.opened > maxIdleOpen; e = e.Prev() {
+		if old := e.Value.(*File); old.Ranged != nil {
+			_ = old.Ranged.Close()
+			old.Ranged = nil
+			l.opened--
+		}
+	}
+	for l.bytes > l.budget {
+		old := l.recent.Back().Value.(*File)
+		l.unlist(old)
+		if old.Ranged != nil {
+			_ = old.Ranged.Close()
+			old.Ranged = nil
+		}
+		delete(l.files, old.Path)
+		l.stats.Evicted++
+	}
+}
+
+// unlist takes a file out of the idle ones.
+func (l *Library) unlist(f *File) {
+	if f.place == nil {
+		return
+	}
+	l.recent.Remove(f.place)
+	f.place = nil
+	l.bytes -= f.Index.MemoryBytes()
+	if f.Ranged != nil {
+		l.opened--
+	}
+}
+
+// Stats says what the library did, and what it holds.
+func (l *Library) Stats() LibraryStats {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.stats
+	s.Files, s.OpenFiles, s.IndexBytes = len(l.files), l.opened, l.bytes
+	return s
+}
+
+// Close closes the idle files, and each of the others when it is released.
+func (l *Library) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	var first error
+	for e := l.recent.Front(); e != nil; e = e.Next() {
+		f := e.Value.(*File)
+		f.place = nil
+		if f.Ranged != nil {
+			if err := f.Ranged.Close(); err != nil && first == nil {
+				first = err
+			}
+			f.Ranged = nil
+		}
+	}
+	l.recent.Init()
+	l.bytes, l.opened = 0, 0
+	l.files = map[string]*File{}
+	return first
+}
