@@ -1,0 +1,18 @@
+// Package ffmpeg decodes video through libavcodec and libswscale, behind a shim that touches only what FFmpeg 5.1 to 8 share.
+// Importing it registers the decoders with package video. Without cgo it registers nothing, and video.ActiveBackend says what is missing.
+//
+// The libraries are the static ones of 'make native' where they were built, else the system's.
+// No container parser is linked: packets come from package video's own index.
+//
+// # Contract
+//
+//	F1  8-bit RGB is equal to the bit with PyAV and torchcodec: swscale's plain bilinear arithmetic, the stream's matrix and range.
+//	    The vector kernel for 4:2:0 stands for swscale only where a comparison at its first use found it equal.
+//	F2  YUVPlanes and Gray16 are the decoder's planes, equal to 'ffmpeg -f framemd5'.
+//	F3  Every column and row is written, at every width and height.
+//	F4  A packet that cannot be decoded is an error, or a picture that the codec concealed; never a crash, and never another picture's pixels.
+//	F5  A decoder runs on its caller's thread alone and prints nothing.
+//	F6  Decoding and converting allocate no Go memory once a decoder has seen its first picture.
+//	F7  DepthMM is lerobot's dequantize_depth in millimetres (float32), for codes of 12 bits.
+//	F8  A track's rotation is applied to RGB, Gray16 and DepthMM; YUVPlanes are as stored.
+package ffmpeg

@@ -1,0 +1,5 @@
+//go:build !cgo
+
+package ffmpeg
+
+// Without cgo there is no libavcodec: nothing is registered, and video.ActiveBackend names the mend.

@@ -1,0 +1,72 @@
+//go:build cgo
+
+package ffmpeg
+
+import (
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) }
+
+// F2: every picture of every real file, against ffmpeg's hashes.
+func TestOracle(t *testing.T) {
+	dir := dataDir(t)
+	tables, err := filepath.Glob(filepath.Join(dir, "*", "oracle", "*.framemd5"))
+	if err != nil || len(tables) == 0 {
+		t.Skipf("no oracle/*.framemd5 below %s", dir)
+	}
+	for _, table := range tables {
+		set := filepath.Dir(filepath.Dir(table))
+		name := strings.TrimSuffix(filepath.Base(table), ".framemd5")
+		t.Run(filepath.Base(set)+"/"+name, func(t *testing.T) {
+			path := mp4Of(t, set, name)
+			r, err := os.Open(table)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Close()
+			want := readMD5(t, r)
+			singles, plans := 40, 40
+			if testing.Short() {
+				singles, plans = 5, 5
+			}
+			checkSums(t, path, want, singles, plans)
+		})
+	}
+}
+
+// mp4Of finds the video that a table was made from: its path with separators made _ or __.
+func mp4Of(t *testing.T, set, name string) string {
+	t.Helper()
+	plain := func(s string) string {
+		s = strings.TrimSuffix(strings.ReplaceAll(s, string(filepath.Separator), "_"), ".mp4")
+		return strings.ReplaceAll(s, "__", "_")
+	}
+	found := ""
+	_ = filepath.WalkDir(filepath.Join(set, "videos"), func(path string, _ os.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".mp4") {
+			return nil
+		}
+		rel, _ := filepath.Rel(set, path)
+		want := plain(strings.TrimSuffix(name, ".mp4"))
+		if p := plain(rel); p == want || strings.HasSuffix(p, "_"+want) || matchesV21(rel, want) {
+			found = path
+		}
+		return nil
+	})
+	if found == "" {
+		t.Skipf("no video for table %s", name)
+	}
+	return found
+}
+
+// matchesV21 takes camera and file for a name where the path has chunk and camera in the other order.
+func matchesV21(rel, name string) bool {
+	camera := filepath.Base(filepath.Dir(rel))
+	file := strings.TrimSuffix(filepath.Base(rel), ".mp4")
+	return camera+"_"+file == name
+}

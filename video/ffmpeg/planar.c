@@ -1,0 +1,171 @@
+//go:build cgo
+
+// Pixels in the order of tensors. The arithmetic of yuv420 is that of swscale's vector code for an unscaled yuv420p → rgb24
+// (16-bit products, high halves kept), so that its results are equal to the bit: T1 of the tests compares them.
+
+#include "internal.h"
+
+#include <string.h>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#define X86 1
+#endif
+
+static inline int high(int a, int b) { return (a * b) >> 16; }
+
+static inline int sat16(int v) { return v < -32768 ? -32768 : v > 32767 ? 32767 : v; }
+
+static inline uint8_t sat8(int v) { return v < 0 ? 0 : v > 255 ? 255 : v; }
+
+static void yuv420_plain(const uint8_t *y, const uint8_t *u, const uint8_t *v, int from, int to, const rc_coeff *c, uint8_t *r, uint8_t *g, uint8_t *b)
+{
+	for (int x = from; x < to; x++) {
+		int uu = u[x >> 1] * 8 - 1024, vv = v[x >> 1] * 8 - 1024;
+		int yy = high(y[x] * 8 - c->y_offset, c->y);
+
+		r[x] = sat8(sat16(yy + high(vv, c->rv)));
+		g[x] = sat8(sat16(yy + sat16(high(uu, c->gu) + high(vv, c->gv))));
+		b[x] = sat8(sat16(yy + high(uu, c->bu)));
+	}
+}
+
+#ifdef X86
+typedef struct lanes {
+	__m256i y, y_offset, rv, gu, gv, bu, chroma, low, zip;
+} lanes;
+
+// 32 pixels of one row, given the chroma terms of its 16 pairs.
+__attribute__((target("avx2"))) static inline void row32(const uint8_t *y, const lanes *k, __m256i rv, __m256i guv, __m256i bu, uint8_t *r, uint8_t *g, uint8_t *b)
+{
+	__m256i yy = _mm256_loadu_si256((const __m256i *)y);
+	__m256i even = _mm256_and_si256(yy, k->low), odd = _mm256_srli_epi16(yy, 8);
+
+	even = _mm256_mulhi_epi16(_mm256_sub_epi16(_mm256_slli_epi16(even, 3), k->y_offset), k->y);
+	odd = _mm256_mulhi_epi16(_mm256_sub_epi16(_mm256_slli_epi16(odd, 3), k->y_offset), k->y);
+	_mm256_storeu_si256((__m256i *)r, _mm256_shuffle_epi8(_mm256_packus_epi16(_mm256_adds_epi16(even, rv), _mm256_adds_epi16(odd, rv)), k->zip));
+	_mm256_storeu_si256((__m256i *)g, _mm256_shuffle_epi8(_mm256_packus_epi16(_mm256_adds_epi16(even, guv), _mm256_adds_epi16(odd, guv)), k->zip));
+	_mm256_storeu_si256((__m256i *)b, _mm256_shuffle_epi8(_mm256_packus_epi16(_mm256_adds_epi16(even, bu), _mm256_adds_epi16(odd, bu)), k->zip));
+}
+
+__attribute__((target("avx2"))) static void yuv420_avx2(const uint8_t *y, int ys, const uint8_t *u, const uint8_t *v, int width,
+	const rc_coeff *c, uint8_t *r, uint8_t *g, uint8_t *b, ptrdiff_t stride)
+{
+	lanes k = {
+		.y = _mm256_set1_epi16(c->y), .y_offset = _mm256_set1_epi16(c->y_offset), .rv = _mm256_set1_epi16(c->rv),
+		.gu = _mm256_set1_epi16(c->gu), .gv = _mm256_set1_epi16(c->gv), .bu = _mm256_set1_epi16(c->bu),
+		.chroma = _mm256_set1_epi16(1024), .low = _mm256_set1_epi16(255),
+		.zip = _mm256_setr_epi8(0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15, 0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15),
+	};
+	int even = width & ~1;
+
+	for (int x = 0; x < even; x += 32) {
+		// The last block overlaps the one before: the same bytes are written twice, none outside.
+		if (x > even - 32)
+			x = even - 32;
+		__m256i uu = _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)(u + x / 2)));
+		__m256i vv = _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)(v + x / 2)));
+		uu = _mm256_subs_epi16(_mm256_slli_epi16(uu, 3), k.chroma);
+		vv = _mm256_subs_epi16(_mm256_slli_epi16(vv, 3), k.chroma);
+		__m256i rv = _mm256_mulhi_epi16(vv, k.rv), bu = _mm256_mulhi_epi16(uu, k.bu);
+		__m256i guv = _mm256_adds_epi16(_mm256_mulhi_epi16(uu, k.gu), _mm256_mulhi_epi16(vv, k.gv));
+		row32(y + x, &k, rv, guv, bu, r + x, g + x, b + x);
+		row32(y + ys + x, &k, rv, guv, bu, r + stride + x, g + stride + x, b + stride + x);
+	}
+}
+
+__attribute__((target("ssse3"))) static int deinterleave_ssse3(const uint8_t *p, int width, uint8_t *r, uint8_t *g, uint8_t *b)
+{
+	const char o = -128;
+	const __m128i r0 = _mm_setr_epi8(0, 3, 6, 9, 12, 15, o, o, o, o, o, o, o, o, o, o), r1 = _mm_setr_epi8(o, o, o, o, o, o, 2, 5, 8, 11, 14, o, o, o, o, o),
+		r2 = _mm_setr_epi8(o, o, o, o, o, o, o, o, o, o, o, 1, 4, 7, 10, 13);
+	const __m128i g0 = _mm_setr_epi8(1, 4, 7, 10, 13, o, o, o, o, o, o, o, o, o, o, o), g1 = _mm_setr_epi8(o, o, o, o, o, 0, 3, 6, 9, 12, 15, o, o, o, o, o),
+		g2 = _mm_setr_epi8(o, o, o, o, o, o, o, o, o, o, o, 2, 5, 8, 11, 14);
+	const __m128i b0 = _mm_setr_epi8(2, 5, 8, 11, 14, o, o, o, o, o, o, o, o, o, o, o), b1 = _mm_setr_epi8(o, o, o, o, o, 1, 4, 7, 10, 13, o, o, o, o, o, o),
+		b2 = _mm_setr_epi8(o, o, o, o, o, o, o, o, o, o, 0, 3, 6, 9, 12, 15);
+	int x = 0;
+
+	for (; x + 16 <= width; x += 16) {
+		__m128i a = _mm_loadu_si128((const __m128i *)(p + 3 * x)), m = _mm_loadu_si128((const __m128i *)(p + 3 * x + 16)), z = _mm_loadu_si128((const __m128i *)(p + 3 * x + 32));
+		_mm_storeu_si128((__m128i *)(r + x), _mm_or_si128(_mm_or_si128(_mm_shuffle_epi8(a, r0), _mm_shuffle_epi8(m, r1)), _mm_shuffle_epi8(z, r2)));
+		_mm_storeu_si128((__m128i *)(g + x), _mm_or_si128(_mm_or_si128(_mm_shuffle_epi8(a, g0), _mm_shuffle_epi8(m, g1)), _mm_shuffle_epi8(z, g2)));
+		_mm_storeu_si128((__m128i *)(b + x), _mm_or_si128(_mm_or_si128(_mm_shuffle_epi8(a, b0), _mm_shuffle_epi8(m, b1)), _mm_shuffle_epi8(z, b2)));
+	}
+	return x;
+}
+
+__attribute__((target("avx2"))) static size_t unit_floats_avx2(const uint8_t *src, float *dst, size_t n)
+{
+	const __m256 full = _mm256_set1_ps(255.0f);
+	size_t i = 0;
+
+	for (; i + 8 <= n; i += 8)
+		_mm256_storeu_ps(dst + i, _mm256_div_ps(_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(src + i)))), full));
+	return i;
+}
+#endif
+
+void rc_yuv420_planar(const uint8_t *y, int ys, const uint8_t *u, int us, const uint8_t *v, int vs, int width, int rows,
+	const rc_coeff *c, uint8_t *r, uint8_t *g, uint8_t *b, ptrdiff_t stride)
+{
+	int done = 0;
+#ifdef X86
+	int vector = width >= 32 && __builtin_cpu_supports("avx2");
+#endif
+
+	for (int k = 0; k < rows; k += 2) {
+#ifdef X86
+		if (vector) {
+			yuv420_avx2(y, ys, u, v, width, c, r, g, b, stride);
+			done = width & ~1;
+		}
+#endif
+		yuv420_plain(y, u, v, done, width, c, r, g, b);
+		yuv420_plain(y + ys, u, v, done, width, c, r + stride, g + stride, b + stride);
+		y += 2 * (ptrdiff_t)ys;
+		u += us;
+		v += vs;
+		r += 2 * stride;
+		g += 2 * stride;
+		b += 2 * stride;
+	}
+}
+
+void rc_deinterleave(const uint8_t *rgb, int width, uint8_t *r, uint8_t *g, uint8_t *b)
+{
+	int x = 0;
+
+#ifdef X86
+	if (__builtin_cpu_supports("ssse3"))
+		x = deinterleave_ssse3(rgb, width, r, g, b);
+#endif
+	for (; x < width; x++) {
+		r[x] = rgb[3 * x];
+		g[x] = rgb[3 * x + 1];
+		b[x] = rgb[3 * x + 2];
+	}
+}
+
+void rc_unit_floats(const uint8_t *src, float *dst, size_t n)
+{
+	size_t i = 0;
+
+#ifdef X86
+	if (__builtin_cpu_supports("avx2"))
+		i = unit_floats_avx2(src, dst, n);
+#endif
+	for (; i < n; i++)
+		dst[i] = src[i] / 255.0f;
+}
+
+// rc_rotate turns a plane of elements clockwise. dst is height × width for 90 and 270 degrees.
+void rc_rotate(const uint8_t *src, uint8_t *dst, int width, int height, int element, int degrees)
+{
+	for (int y = 0; y < height; y++)
+		for (int x = 0; x < width; x++) {
+			size_t at = degrees == 90 ? (size_t)x * height + (height - 1 - y)
+				: degrees == 180  ? (size_t)(height - 1 - y) * width + (width - 1 - x)
+						  : (size_t)(width - 1 - x) * height + y;
+			memcpy(dst + at * element, src + ((size_t)y * width + x) * element, element);
+		}
+}

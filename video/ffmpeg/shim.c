@@ -1,0 +1,232 @@
+//go:build cgo
+
+#include "internal.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <libavutil/avutil.h>
+#include <libavutil/imgutils.h>
+#include <libavutil/opt.h>
+#include <libavutil/pixdesc.h>
+
+const char *rc_version(void) { return av_version_info(); }
+
+int rc_has_decoder(const char *name) { return avcodec_find_decoder_by_name(name) != NULL; }
+
+void rc_error_text(int code, char *buf, int n) { av_strerror(code, buf, n); }
+
+int rc_open(const rc_config *cfg, rc_decoder **out)
+{
+	const AVCodec *codec = avcodec_find_decoder_by_name(cfg->codec);
+	rc_decoder *d;
+	int err;
+
+	*out = NULL;
+	// dav1d prints a line at each opening at the level below.
+	av_log_set_level(AV_LOG_FATAL);
+	if (!codec)
+		return RC_ERR_NO_DECODER;
+	if (!(d = calloc(1, sizeof(*d))))
+		return RC_ERR_MEMORY;
+	d->ctx = avcodec_alloc_context3(codec);
+	d->frame = av_frame_alloc();
+	d->packet = av_packet_alloc();
+	if (!d->ctx || !d->frame || !d->packet) {
+		rc_close(d);
+		return RC_ERR_MEMORY;
+	}
+	d->rotation = cfg->rotation;
+	if (cfg->extradata_size > 0) {
+		d->ctx->extradata = av_mallocz((size_t)cfg->extradata_size + AV_INPUT_BUFFER_PADDING_SIZE);
+		if (!d->ctx->extradata) {
+			rc_close(d);
+			return RC_ERR_MEMORY;
+		}
+		memcpy(d->ctx->extradata, cfg->extradata, cfg->extradata_size);
+		d->ctx->extradata_size = cfg->extradata_size;
+	}
+	d->ctx->width = cfg->width;
+	d->ctx->height = cfg->height;
+	d->ctx->color_primaries = cfg->primaries;
+	d->ctx->color_trc = cfg->transfer;
+	d->ctx->colorspace = cfg->matrix;
+	if (cfg->full_range)
+		d->ctx->color_range = AVCOL_RANGE_JPEG;
+	d->ctx->max_pixels = cfg->max_pixels;
+	d->ctx->thread_count = 1;
+	// H.264 that starts at a recovery point withholds frames at a drain although they are right: the index knows what each needs.
+	d->ctx->flags |= AV_CODEC_FLAG_OUTPUT_CORRUPT;
+	if (!strcmp(cfg->codec, "libdav1d")) {
+		// One picture in, one out. A build without one of these options has the same meaning by thread_count.
+		av_opt_set_int(d->ctx->priv_data, "max_frame_delay", 1, 0);
+		av_opt_set_int(d->ctx->priv_data, "framethreads", 1, 0);
+		av_opt_set_int(d->ctx->priv_data, "tilethreads", 1, 0);
+	}
+	if ((err = avcodec_open2(d->ctx, codec, NULL)) < 0) {
+		rc_close(d);
+		return err;
+	}
+	*out = d;
+	return RC_OK;
+}
+
+void rc_close(rc_decoder *d)
+{
+	if (!d)
+		return;
+	sws_freeContext(d->sws);
+	avcodec_free_context(&d->ctx);
+	av_frame_free(&d->frame);
+	av_packet_free(&d->packet);
+	av_buffer_unref(&d->input);
+	free(d->rows);
+	free(d->turned);
+	free(d);
+}
+
+const rc_picture *rc_picture_of(rc_decoder *d) { return &d->picture; }
+
+void rc_reorder(rc_decoder *d, int pictures)
+{
+	if (d->ctx->has_b_frames < pictures)
+		d->ctx->has_b_frames = pictures;
+}
+
+int rc_send(rc_decoder *d, const uint8_t *data, int size, int64_t pts, int skip)
+{
+	size_t need;
+	int err;
+
+	if (size <= 0 || size > INT_MAX - AV_INPUT_BUFFER_PADDING_SIZE)
+		return RC_ERR_SIZE;
+	need = (size_t)size + AV_INPUT_BUFFER_PADDING_SIZE;
+	// A decoder that still refers to the packet before keeps that buffer.
+	if (!d->input || d->input->size < need || !av_buffer_is_writable(d->input)) {
+		av_buffer_unref(&d->input);
+		d->input = av_buffer_alloc(need < 65536 ? 65536 : need + need / 4);
+		if (!d->input)
+			return RC_ERR_MEMORY;
+	}
+	memcpy(d->input->data, data, size);
+	// Damaged streams are read past their end: zeros there end every code.
+	memset(d->input->data + size, 0, AV_INPUT_BUFFER_PADDING_SIZE);
+	d->packet->buf = av_buffer_ref(d->input);
+	if (!d->packet->buf)
+		return RC_ERR_MEMORY;
+	d->packet->data = d->input->data;
+	d->packet->size = size;
+	d->packet->pts = pts;
+	d->packet->dts = AV_NOPTS_VALUE;
+	d->ctx->skip_frame = skip ? AVDISCARD_NONREF : AVDISCARD_DEFAULT;
+	err = avcodec_send_packet(d->ctx, d->packet);
+	av_packet_unref(d->packet);
+	return err;
+}
+
+int rc_drain(rc_decoder *d) { return avcodec_send_packet(d->ctx, NULL); }
+
+void rc_flush(rc_decoder *d)
+{
+	av_frame_unref(d->frame);
+	avcodec_flush_buffers(d->ctx);
+}
+
+static int luma_bits(const AVPixFmtDescriptor *desc)
+{
+	if (desc->flags & (AV_PIX_FMT_FLAG_RGB | AV_PIX_FMT_FLAG_PAL | AV_PIX_FMT_FLAG_BE | AV_PIX_FMT_FLAG_HWACCEL | AV_PIX_FMT_FLAG_BITSTREAM))
+		return 0;
+	// One luma sample after the other in the first plane, in the low bits.
+	if (desc->comp[0].plane != 0 || desc->comp[0].shift != 0 || desc->comp[0].offset != 0 || desc->comp[0].step != (desc->comp[0].depth > 8 ? 2 : 1))
+		return 0;
+	return desc->comp[0].depth;
+}
+
+int rc_receive(rc_decoder *d)
+{
+	int err = avcodec_receive_frame(d->ctx, d->frame);
+	const AVPixFmtDescriptor *desc;
+
+	if (err == AVERROR(EAGAIN) || err == AVERROR_EOF)
+		return RC_NONE;
+	if (err < 0)
+		return err;
+	if (d->frame->width <= 0 || d->frame->height <= 0 || (int64_t)d->frame->width * d->frame->height > d->ctx->max_pixels)
+		return RC_ERR_TOO_LARGE;
+	if (d->frame->format != d->picture.format || !d->picture.format_name) {
+		if (!(desc = av_pix_fmt_desc_get(d->frame->format)))
+			return RC_ERR_FORMAT;
+		d->picture.format = d->frame->format;
+		d->picture.format_name = desc->name;
+		d->picture.luma_bits = luma_bits(desc);
+	}
+	d->picture.width = d->frame->width;
+	d->picture.height = d->frame->height;
+	d->picture.pts = d->frame->pts;
+	d->picture.planes_bytes = av_image_get_buffer_size(d->frame->format, d->frame->width, d->frame->height, 1);
+	return RC_PICTURE;
+}
+
+int rc_planes(rc_decoder *d, uint8_t *dst, int size)
+{
+	int n = av_image_copy_to_buffer(dst, size, (const uint8_t *const *)d->frame->data, d->frame->linesize,
+		d->frame->format, d->frame->width, d->frame->height, 1);
+	return n < 0 ? n : RC_OK;
+}
+
+int64_t rc_memory(rc_decoder *d)
+{
+	// Reference pictures, the pool's spare ones and tables: about ten pictures beside a fixed megabyte.
+	int bytes = d->picture.planes_bytes;
+	if (bytes <= 0)
+		bytes = d->ctx->width * d->ctx->height / 2 * 3;
+	return (1 << 20) + 10 * (int64_t)bytes + (int64_t)d->rows_size + (int64_t)d->turned_size + (d->input ? (int64_t)d->input->size : 0);
+}
+
+int rc_grow(uint8_t **p, size_t *have, size_t need)
+{
+	void *q;
+
+	if (need <= *have)
+		return RC_OK;
+	free(*p);
+	*p = NULL;
+	*have = 0;
+	// Whole cache lines, so that rows padded to 64 bytes stay aligned.
+	if (posix_memalign(&q, 64, need))
+		return RC_ERR_MEMORY;
+	*p = q;
+	*have = need;
+	return RC_OK;
+}
+
+rc_decoder *rc_synthetic(int width, int height, const char *format, int matrix, int full_range, uint32_t seed)
+{
+	rc_decoder *d = calloc(1, sizeof(*d));
+	const AVPixFmtDescriptor *desc;
+	int i;
+
+	if (!d || !(d->frame = av_frame_alloc()))
+		return NULL;
+	d->frame->width = width;
+	d->frame->height = height;
+	d->frame->format = av_get_pix_fmt(format);
+	d->frame->colorspace = matrix;
+	d->frame->color_range = full_range ? AVCOL_RANGE_JPEG : AVCOL_RANGE_MPEG;
+	if (av_frame_get_buffer(d->frame, 64) < 0)
+		return NULL;
+	for (i = 0; i < AV_NUM_DATA_POINTERS && d->frame->buf[i]; i++)
+		for (size_t k = 0; k < (size_t)d->frame->buf[i]->size; k++) {
+			seed = seed * 1664525u + 1013904223u;
+			d->frame->buf[i]->data[k] = seed >> 24;
+		}
+	desc = av_pix_fmt_desc_get(d->frame->format);
+	d->picture.width = width;
+	d->picture.height = height;
+	d->picture.format = d->frame->format;
+	d->picture.format_name = desc->name;
+	d->picture.luma_bits = luma_bits(desc);
+	d->picture.planes_bytes = av_image_get_buffer_size(d->frame->format, width, height, 1);
+	return d;
+}

@@ -1,0 +1,72 @@
+// The border between Go and libavcodec/libswscale: plain structs and integers, nothing of FFmpeg's own types.
+// Everything behind it uses only API that FFmpeg 5.1 to 8 share.
+#ifndef ROBOCACHE_SHIM_H
+#define ROBOCACHE_SHIM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct rc_config {
+	const char *codec; // libavcodec's name of the decoder
+	const uint8_t *extradata;
+	int extradata_size;
+	int width, height;
+	int primaries, transfer, matrix; // 2 = unspecified
+	int full_range;
+	int rotation;
+	int64_t max_pixels;
+} rc_config;
+
+// The picture that rc_receive gave last; Go reads it without another call.
+typedef struct rc_picture {
+	int width, height; // as coded, before rotation
+	int format;
+	const char *format_name;
+	int64_t pts;
+	int luma_bits;      // of the first plane; 0 where it is no luma
+	int planes_bytes;   // of all planes, tightly packed
+} rc_picture;
+
+typedef struct rc_decoder rc_decoder;
+
+enum { RC_OK = 0, RC_PICTURE = 1, RC_NONE = 0 };
+
+// Errors are FFmpeg's negative codes, and these.
+enum {
+	RC_ERR_NO_DECODER = -1000001,
+	RC_ERR_MEMORY = -1000002,
+	RC_ERR_TOO_LARGE = -1000003,
+	RC_ERR_FORMAT = -1000004,
+	RC_ERR_SIZE = -1000005,
+};
+
+const char *rc_version(void);
+int rc_has_decoder(const char *name);
+void rc_error_text(int code, char *buf, int n);
+
+int rc_open(const rc_config *cfg, rc_decoder **out);
+void rc_close(rc_decoder *d);
+const rc_picture *rc_picture_of(rc_decoder *d);
+
+// rc_send copies the packet into a padded buffer of the decoder. skip says that the picture is not wanted: where nothing
+// can refer to it, the decoder passes over it.
+int rc_send(rc_decoder *d, const uint8_t *data, int size, int64_t pts, int skip);
+int rc_drain(rc_decoder *d);
+void rc_flush(rc_decoder *d);
+int rc_receive(rc_decoder *d); // RC_PICTURE, RC_NONE, or an error
+void rc_reorder(rc_decoder *d, int pictures);
+
+enum { RC_U8 = 0, RC_F32 = 1 };
+
+// rc_rgb converts the received picture. width and height are those of the result before rotation.
+// fast = 0 forbids the vector kernel (for tests that compare).
+int rc_rgb(rc_decoder *d, int width, int height, int element, int chw, int fast, uint8_t *dst);
+// rc_luma copies the luma plane as uint16, or through a table of 4096 floats where one is given.
+int rc_luma(rc_decoder *d, const float *table, uint8_t *dst);
+int rc_planes(rc_decoder *d, uint8_t *dst, int size);
+int64_t rc_memory(rc_decoder *d);
+
+// For tests: a picture of random bytes in the decoder's place.
+rc_decoder *rc_synthetic(int width, int height, const char *format, int matrix, int full_range, uint32_t seed);
+
+#endif

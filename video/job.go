@@ -1,0 +1,215 @@
+package video
+
+import (
+	"context"
+	"math"
+	"strconv"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+const minInt64 = math.MinInt64
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+// job is one group on one decoder.
+type job struct {
+	pool    *Pool
+	w       *worker
+	f       *File
+	g       Group
+	deliver func(ordinal int, pic Picture) error
+
+	left  int // wanted pictures still to come
+	first int // decode index of wanted[0]
+	err   error
+}
+
+// decode sends the packets and hands out the pictures. keep says whether the decoder is sound.
+//
+// Packets carry their decode index in place of a pts: it names the picture even where a damaged file repeats a pts.
+func (r *job) decode(ctx context.Context) (keep bool, err error) {
+	ix, w := r.f.Index, r.w
+	r.want()
+	if h, ok := w.dec.(Reorderer); ok && w.at.next == r.g.Start {
+		h.Reorder(reorder(ix, r.g.Start, r.g.End))
+	}
+	// Pictures that are still inside from the group before.
+	for w.at.next <= r.g.End && r.left > 0 {
+		if err := ctx.Err(); err != nil {
+			return w.rest(), err
+		}
+		from := w.at.next
+		to, base, buf, err := r.fetch(ctx, from)
+		if err != nil {
+			return w.rest(), at(err, r.f, &w.entry, r.ordinalAt(from))
+		}
+		for d := from; d < to && r.left > 0; d++ {
+			if d > from {
+				if err := ctx.Err(); err != nil {
+					return w.rest(), err
+				}
+			}
+			s := ix.Sample(d)
+			packet := buf[s.Offset-base : s.Offset-base+int64(s.Size)]
+			if r.wants(d) == 0 && w.skip != nil {
+				err = w.skip.SendUnwanted(packet, int64(d))
+				w.at.skipped = d
+			} else {
+				err = w.dec.Send(packet, int64(d))
+			}
+			r.pool.packets.Add(1)
+			w.at.next = d + 1
+			if err == nil {
+				err = r.receive()
+			}
+			if err != nil {
+				if r.err != nil { // the caller's own
+					return w.rest(), r.err
+				}
+				return false, at(err, r.f, &w.entry, r.ordinalAt(d))
+			}
+		}
+	}
+	if r.left == 0 {
+		return true, nil
+	}
+	// What is wanted is still inside.
+	w.at.index = nil
+	if err := w.dec.Drain(); err != nil {
+		return false, at(err, r.f, &w.entry, r.missing())
+	}
+	if err := r.receive(); err != nil {
+		if r.err != nil {
+			return true, r.err
+		}
+		return false, at(err, r.f, &w.entry, r.missing())
+	}
+	if r.left > 0 {
+		return false, &robocache.Error{
+			Class: robocache.ErrMalformed, Op: opDecode, Where: robocache.Where{"file": r.f.Path, "ordinal": r.missing(), "codec": string(w.entry.Codec)},
+			Msg: "the decoder gave no picture for this packet", Hint: "the video is damaged here; run 'robocache doctor' on the dataset",
+		}
+	}
+	return true, nil
+}
+
+// rest forgets where the decoder stands; it is sound, and flushed when it is given back.
+func (w *worker) rest() bool {
+	w.at.index = nil
+	return true
+}
+
+// want fills the table of wanted pictures.
+func (r *job) want() {
+	ix, w := r.f.Index, r.w
+	r.first = r.g.Start
+	n := r.g.End - r.g.Start + 1
+	if cap(w.wanted) < n {
+		w.wanted = make([]int32, n)
+	}
+	w.wanted = w.wanted[:n]
+	clear(w.wanted)
+	r.left = 0
+	for _, k := range r.g.Ordinals {
+		if slot := &w.wanted[ix.DecodeIndex(k)-r.first]; *slot == 0 {
+			*slot = int32(k) + 1
+			r.left++
+		}
+	}
+}
+
+func (r *job) wants(d int) int32 {
+	if i := d - r.first; i >= 0 && i < len(r.w.wanted) {
+		return r.w.wanted[i]
+	}
+	return 0
+}
+
+// ordinalAt names the wanted picture that a failure at packet d concerns: its own, else the first that is still to come.
+func (r *job) ordinalAt(d int) int {
+	if k := r.wants(d); k > 0 {
+		return int(k) - 1
+	}
+	return r.missing()
+}
+
+func (r *job) missing() int {
+	for _, k := range r.g.Ordinals {
+		if r.w.wanted[r.f.Index.DecodeIndex(k)-r.first] > 0 {
+			return k
+		}
+	}
+	return r.g.Ordinals[0]
+}
+
+// fetch reads packets from d on: as many as lie behind each other in the file, are needed, and fit the buffer.
+func (r *job) fetch(ctx context.Context, d int) (to int, base int64, buf []byte, err error) {
+	ix, w := r.f.Index, r.w
+	s := ix.Sample(d)
+	base, to = s.Offset, d+1
+	end := base + int64(s.Size)
+	for to <= r.g.End {
+		n := ix.Sample(to)
+		if n.Offset != end || end+int64(n.Size)-base > maxRead || n.Entry != s.Entry {
+			break
+		}
+		end += int64(n.Size)
+		to++
+	}
+	size := int(end - base)
+	if cap(w.read) < size {
+		w.read = make([]byte, max(size, min(2*cap(w.read), maxRead), 64<<10))
+	}
+	buf = w.read[:size]
+	r.pool.reads.Add(1)
+	r.pool.bytesRead.Add(int64(size))
+	return to, base, buf, r.f.Ranged.ReadAt(ctx, buf, base)
+}
+
+// receive takes the pictures that are ready, and hands out the wanted ones.
+func (r *job) receive() error {
+	ix, w := r.f.Index, r.w
+	for {
+		pic, key, ok, err := w.dec.Receive()
+		if err != nil || !ok {
+			return err
+		}
+		r.pool.decoded.Add(1)
+		d := int(key)
+		if d < 0 || d >= ix.NumSamples() {
+			continue
+		}
+		w.at.shown = max(w.at.shown, ix.Sample(d).PTS)
+		k := r.wants(d)
+		if k == 0 {
+			continue
+		}
+		r.w.wanted[d-r.first] = 0
+		r.left--
+		r.pool.delivered.Add(1)
+		if err := r.deliver(int(k)-1, pic); err != nil {
+			r.err = err
+			return err
+		}
+	}
+}
+
+// reorder is the largest number of pictures that precede one in decode order and follow it in presentation.
+func reorder(ix *Index, start, end int) int {
+	const most = 16 // the decoded picture buffer of H.264
+	var recent [most]int64
+	depth := 0
+	for d := start; d <= end; d++ {
+		pts := ix.Sample(d).PTS
+		after := 0
+		for i := 0; i < min(d-start, most); i++ {
+			if recent[i] > pts {
+				after++
+			}
+		}
+		depth = max(depth, after)
+		recent[(d-start)%most] = pts
+	}
+	return depth
+}

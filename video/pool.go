@@ -1,0 +1,315 @@
+package video
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+const opDecode = "decode video"
+
+// defaultPoolBudget holds about forty decoders of 640×480.
+const defaultPoolBudget = 256 << 20
+
+// maxRead bounds what one read of adjacent packets asks for. A single larger packet is read whole.
+const maxRead = 1 << 20
+
+// Pool decodes groups of packets, and keeps idle decoders for the next group: least recently used first out, within a budget in bytes.
+// A decoder fits every file of the same sample entry, so thousands of files of one encoder need as many decoders as there are callers.
+type Pool struct {
+	budget int64
+
+	mu     sync.Mutex
+	idle   []*worker // least recently used first
+	bytes  int64
+	closed bool
+
+	packets, decoded, delivered, opened, evicted, bytesRead, reads, continued atomic.Int64
+}
+
+// PoolStats counts what a pool did, and what it holds.
+type PoolStats struct {
+	Packets   int64 // sent to decoders
+	Decoded   int64 // pictures that came out
+	Delivered int64 // of them, wanted
+	Opened    int64 // decoders made
+	Evicted   int64 // idle decoders closed for the budget
+	Reads     int64
+	BytesRead int64
+	Continued int64 // groups that went on where a decoder stood
+	Idle      int   // decoders kept
+	IdleBytes int64
+}
+
+// worker is a decoder with the buffers that its use needs. One goroutine at a time.
+type worker struct {
+	dec   Decoder
+	skip  Skipper // dec, where it can pass over pictures that nothing refers to
+	entry SampleEntry
+	bytes int64
+
+	read   []byte  // adjacent packets
+	wanted []int32 // ordinal+1 by decode index - first; 0 = not wanted
+	at     position
+}
+
+// position is where a decoder that was not drained stands in a file. A group further on in the same chain of pictures goes on from there.
+type position struct {
+	index   *Index // nil: nowhere
+	start   int    // first packet sent
+	next    int    // packet to be sent next
+	shown   int64  // largest pts that came out
+	skipped int    // last packet sent as not wanted, -1 none
+}
+
+// Skipper is a Decoder that can save the work on pictures that are not wanted and that nothing refers to.
+type Skipper interface {
+	Decoder
+	SendUnwanted(packet []byte, pts int64) error
+}
+
+// Reorderer is a Decoder that takes a hint: how many pictures may precede one in decode order and follow it in presentation.
+// Streams that do not say it themselves come out in the wrong order without.
+type Reorderer interface {
+	Reorder(pictures int)
+}
+
+// NewPool makes a pool that keeps at most budget bytes of idle decoders; 0 means 256 MiB.
+func NewPool(budget int64) *Pool {
+	if budget <= 0 {
+		budget = defaultPoolBudget
+	}
+	return &Pool{budget: budget}
+}
+
+// Decode sends the packets of g and hands each wanted picture to deliver, in presentation order, on the caller's goroutine.
+// The picture is valid during that call. An error of deliver ends the decode and is returned as it is.
+func (p *Pool) Decode(ctx context.Context, f *File, g Group, deliver func(ordinal int, pic Picture) error) error {
+	ix := f.Index
+	if err := checkGroup(f, g); err != nil {
+		return err
+	}
+	if len(g.Ordinals) == 0 {
+		return nil
+	}
+	w, resume, err := p.acquire(f, g)
+	if err != nil {
+		return at(err, f, nil, g.Ordinals[0])
+	}
+	if !resume {
+		w.at = position{index: ix, start: g.Start, next: g.Start, shown: minInt64, skipped: -1}
+	} else {
+		p.continued.Add(1)
+	}
+	r := job{pool: p, w: w, f: f, g: g, deliver: deliver, left: len(g.Ordinals)}
+	keep, err := r.decode(ctx)
+	p.release(w, keep)
+	return err
+}
+
+// DecodeGroups decodes groups in order. Groups that follow each other without a gap are one run of packets: nothing is drained or flushed
+// between them, so that a whole file costs what decoding in sequence costs.
+func (p *Pool) DecodeGroups(ctx context.Context, f *File, groups []Group, deliver func(ordinal int, pic Picture) error) error {
+	for len(groups) > 0 {
+		g, n := groups[0], 1
+		for n < len(groups) && joins(f.Index, g, groups[n]) {
+			g.End = max(g.End, groups[n].End)
+			n++
+		}
+		if n > 1 {
+			total := 0
+			for _, m := range groups[:n] {
+				total += len(m.Ordinals)
+			}
+			all := make([]int, 0, total)
+			for _, m := range groups[:n] {
+				all = append(all, m.Ordinals...)
+			}
+			g.Ordinals = all
+		}
+		if err := p.Decode(ctx, f, g, deliver); err != nil {
+			return err
+		}
+		groups = groups[n:]
+	}
+	return nil
+}
+
+func joins(ix *Index, g, next Group) bool {
+	return len(next.Ordinals) > 0 && next.Start >= g.Start && next.Start <= g.End+1 && next.Start < ix.NumSamples() &&
+		next.End < ix.NumSamples() && ix.entryOf(next.Start) == ix.entryOf(g.Start)
+}
+
+func checkGroup(f *File, g Group) error {
+	n := f.Index.NumFrames()
+	for _, k := range g.Ordinals {
+		if k < 0 || k >= n {
+			return &robocache.Error{Class: robocache.ErrNotFound, Op: opDecode, Where: robocache.Where{"file": f.Path, "ordinal": k},
+				Msg: "no such picture: the file presents " + itoa(n)}
+		}
+		if d := f.Index.DecodeIndex(k); d < g.Start || d > g.End {
+			return &robocache.Error{Class: robocache.ErrMisuse, Op: opDecode, Where: robocache.Where{"file": f.Path, "ordinal": k},
+				Msg: "the group does not send the picture's packet"}
+		}
+	}
+	if len(g.Ordinals) > 0 && (g.Start < 0 || g.End >= f.Index.NumSamples()) {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: opDecode, Where: robocache.Where{"file": f.Path}, Msg: "the group is outside the file"}
+	}
+	return nil
+}
+
+// acquire takes an idle decoder: one that stands where g can go on, else any of the same sample entry, else a new one.
+func (p *Pool) acquire(f *File, g Group) (w *worker, resume bool, err error) {
+	entry := &f.Index.Entries()[f.Index.Sample(g.Start).Entry]
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return nil, false, &robocache.Error{Class: robocache.ErrMisuse, Op: opDecode, Msg: "the pool is closed"}
+	}
+	found := -1
+	for i := len(p.idle) - 1; i >= 0; i-- {
+		if c := p.idle[i]; c.at.index == f.Index && c.at.serves(f.Index, g) {
+			found, resume = i, true
+			break
+		}
+	}
+	// The least recently used of the fitting ones: those used last may stand where another caller goes on.
+	for i := 0; found < 0 && i < len(p.idle); i++ {
+		if sameEntry(&p.idle[i].entry, entry) {
+			found = i
+		}
+	}
+	if found >= 0 {
+		w = p.idle[found]
+		copy(p.idle[found:], p.idle[found+1:])
+		p.idle[len(p.idle)-1] = nil
+		p.idle = p.idle[:len(p.idle)-1]
+		p.bytes -= w.bytes
+		p.mu.Unlock()
+		if !resume && w.at.index != nil {
+			w.dec.Flush()
+			w.at = position{}
+		}
+		return w, resume, nil
+	}
+	p.mu.Unlock()
+	w, err = newWorker(entry)
+	if err == nil {
+		p.opened.Add(1)
+	}
+	return w, false, err
+}
+
+func newWorker(entry *SampleEntry) (*worker, error) {
+	b, err := ActiveBackend()
+	if err != nil {
+		return nil, err
+	}
+	if err := b.Supports(entry.Codec); err != nil {
+		return nil, err
+	}
+	dec, err := b.NewDecoder(entry)
+	if err != nil {
+		return nil, err
+	}
+	w := &worker{dec: dec, entry: *entry}
+	w.skip, _ = dec.(Skipper)
+	return w, nil
+}
+
+// serves says whether a decoder that stands here has everything that g needs, and has not yet given any of it away.
+func (at *position) serves(ix *Index, g Group) bool {
+	if at.start > g.Start || g.Start > at.next || ix.entryOf(at.start) != ix.entryOf(g.Start) {
+		return false
+	}
+	for _, k := range g.Ordinals {
+		d := ix.DecodeIndex(k)
+		if d >= at.next {
+			continue
+		}
+		if d <= at.skipped || ix.Sample(d).PTS <= at.shown {
+			return false
+		}
+	}
+	return true
+}
+
+func sameEntry(a, b *SampleEntry) bool {
+	return a.FourCC == b.FourCC && a.Codec == b.Codec && a.Width == b.Width && a.Height == b.Height && a.Primaries == b.Primaries &&
+		a.Transfer == b.Transfer && a.Matrix == b.Matrix && a.FullRange == b.FullRange && a.Rotation == b.Rotation && bytes.Equal(a.Extradata, b.Extradata)
+}
+
+// release takes a decoder back. One that failed is closed: what is inside it cannot be known.
+func (p *Pool) release(w *worker, keep bool) {
+	if !keep {
+		w.dec.Close()
+		return
+	}
+	if cap(w.read) > 2*maxRead {
+		w.read = nil
+	}
+	if w.at.index == nil {
+		w.dec.Flush()
+	}
+	w.bytes = w.dec.MemoryBytes() + int64(cap(w.read)) + int64(4*cap(w.wanted)) + int64(len(w.entry.Extradata))
+	p.mu.Lock()
+	if p.closed || w.bytes > p.budget {
+		p.mu.Unlock()
+		w.dec.Close()
+		return
+	}
+	p.idle = append(p.idle, w)
+	p.bytes += w.bytes
+	var out []*worker
+	for p.bytes > p.budget {
+		out = append(out, p.idle[0])
+		p.bytes -= p.idle[0].bytes
+		n := copy(p.idle, p.idle[1:])
+		p.idle[n] = nil
+		p.idle = p.idle[:n]
+	}
+	p.mu.Unlock()
+	for _, o := range out {
+		o.dec.Close()
+		p.evicted.Add(1)
+	}
+}
+
+// Stats says what the pool did, and what it holds.
+func (p *Pool) Stats() PoolStats {
+	p.mu.Lock()
+	idle, held := len(p.idle), p.bytes
+	p.mu.Unlock()
+	return PoolStats{
+		Packets: p.packets.Load(), Decoded: p.decoded.Load(), Delivered: p.delivered.Load(), Opened: p.opened.Load(), Evicted: p.evicted.Load(),
+		Reads: p.reads.Load(), BytesRead: p.bytesRead.Load(), Continued: p.continued.Load(), Idle: idle, IdleBytes: held,
+	}
+}
+
+// Close closes the idle decoders, and each of the others when its work ends.
+func (p *Pool) Close() error {
+	p.mu.Lock()
+	idle := p.idle
+	p.idle, p.bytes, p.closed = nil, 0, true
+	p.mu.Unlock()
+	for _, w := range idle {
+		w.dec.Close()
+	}
+	return nil
+}
+
+// at adds the place to an error of a decoder or of a read. The caller's own cancellation stays what it is.
+func at(err error, f *File, entry *SampleEntry, ordinal int) error {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	where := robocache.Where{"file": f.Path, "ordinal": ordinal}
+	if entry != nil {
+		where["codec"] = string(entry.Codec)
+	}
+	return robocache.At(err, where)
+}
