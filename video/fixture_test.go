@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
@@ -86,8 +87,8 @@ func tool(t testing.TB, name string) string {
 	return path
 }
 
-// run runs a program and gives its standard output.
-func run(t testing.TB, name string, args ...string) []byte {
+// runTool runs a program and gives its standard output.
+func runTool(t testing.TB, name string, args ...string) []byte {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), tool(t, name), args...)
 	var errs bytes.Buffer
@@ -104,6 +105,13 @@ func clip(t testing.TB, name string, args ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
 	all := append([]string{"-v", "error", "-nostdin", "-y", "-f", "lavfi", "-i", "testsrc2=size=64x48:rate=30:duration=4"}, args...)
-	run(t, "ffmpeg", append(all, path)...)
+	runTool(t, "ffmpeg", append(all, path)...)
 	return path
+}
+
+// allocated is the number of bytes that the process ever allocated.
+func allocated() uint64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.TotalAlloc
 }

@@ -36,6 +36,8 @@ func TestRealFiles(t *testing.T) {
 		oracle := filepath.Join(root, set, "oracle")
 		flat := strings.TrimSuffix(strings.ReplaceAll(rel, string(filepath.Separator), "__"), ".mp4")
 		names := []string{flat + ".mp4.probe.json", strings.ReplaceAll(strings.TrimPrefix(flat, "videos__"), "__", "_") + ".probe.json"}
+		parts := strings.Split(rel, string(filepath.Separator)) // v2.x: videos/chunk/key/episode
+		names = append(names, parts[len(parts)-2]+"_"+strings.TrimSuffix(parts[len(parts)-1], ".mp4")+".probe.json")
 		var want probeFile
 		found := false
 		for _, n := range names {

@@ -1,0 +1,229 @@
+package video
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"math/bits"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// Part is a run of pictures of one file: the ordinals From ≤ k < To.
+type Part struct {
+	File     *File
+	From, To int
+}
+
+// Concat joins pictures without re-encoding them: into dst goes an mp4 whose picture k is shown at exactly k/rate, the moov first,
+// the movie's timescale equal to the track's, and no edit list but the one that cancels the delay of reordered pictures.
+//
+// Each part must begin at a sync sample that nothing before it is needed for, end before the next one's pictures, and have the same sample
+// entry (codec configuration, size, colour) byte for byte, bit-rate notes aside. Else ErrUnsupported: the caller encodes, or
+// begins another file. Nothing is written before all parts were checked. The same parts give the same bytes.
+func Concat(ctx context.Context, dst io.Writer, parts []Part, rate robocache.Rate) error {
+	m, err := planJoin(ctx, parts, rate)
+	if err != nil {
+		return err
+	}
+	head, err := m.header()
+	if err != nil {
+		return err
+	}
+	if _, err := dst.Write(head); err != nil {
+		return err
+	}
+	return m.copyMedia(ctx, dst)
+}
+
+const opConcat = "join videos"
+
+// join is what a Concat is going to write.
+type join struct {
+	parts     []span
+	entry     []byte // sample entry, with its header
+	se        *SampleEntry
+	timescale int64
+	delta     int64    // of a picture, in timescale units
+	sizes     []uint32 // by decode index of the output
+	ordinals  []uint32 // of the output, by decode index; nil where pictures are not reordered
+	sync      []uint32 // decode indexes + 1
+	delay     int64    // pictures by which presentation lags
+	media     int64    // bytes
+}
+
+// span is a part's samples first..last in its file.
+type span struct {
+	file        *File
+	first, last int
+}
+
+// TrackTimescale is the timescale and the length of a picture that files of a rate are written with: the rate's numerator, doubled until it is at
+// least 10,000, as LeRobot's recorder has it (30 gives 15360 and 512).
+func TrackTimescale(rate robocache.Rate) (timescale, delta int64, err error) {
+	if rate.Num <= 0 || rate.Den <= 0 || rate.Num > math.MaxUint32 || rate.Den > 1<<24 {
+		return 0, 0, &robocache.Error{Class: robocache.ErrMisuse, Op: opConcat, Want: "a rate between 0 and 4294967295", Got: fmt.Sprintf("%d/%d", rate.Num, rate.Den)}
+	}
+	timescale, delta = rate.Num, rate.Den
+	for timescale < 10_000 {
+		timescale, delta = 2*timescale, 2*delta
+	}
+	if delta > math.MaxInt32>>6 { // 64 pictures of delay still fit into an offset of 32 bits
+		return 0, 0, &robocache.Error{Class: robocache.ErrUnsupported, Op: opConcat, Msg: fmt.Sprintf("a rate as slow as %s", rate)}
+	}
+	return timescale, delta, nil
+}
+
+func planJoin(ctx context.Context, parts []Part, rate robocache.Rate) (*join, error) {
+	m := &join{}
+	var err error
+	if m.timescale, m.delta, err = TrackTimescale(rate); err != nil {
+		return nil, err
+	}
+	total := 0
+	for i, p := range parts {
+		if p.File == nil || p.From < 0 || p.To <= p.From || p.To > p.File.Index.NumFrames() {
+			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: opConcat, Where: robocache.Where{"part": i}, Msg: fmt.Sprintf("ordinals %d to %d are no run of pictures of the file", p.From, p.To)}
+		}
+		if p.To > p.File.Index.Whole() {
+			return nil, partError(robocache.ErrMalformed, i, p, "the file is cut: not all of the pictures are there", "")
+		}
+		total += p.To - p.From
+	}
+	if total == 0 {
+		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: opConcat, Msg: "no pictures to join"}
+	}
+	m.sizes = make([]uint32, 0, total)
+	ordinals := make([]uint32, 0, total)
+	reordered := false
+	for i, p := range parts {
+		ix := p.File.Index
+		first, last := math.MaxInt, -1
+		for k := p.From; k < p.To; k++ {
+			d := ix.DecodeIndex(k)
+			first, last = min(first, d), max(last, d)
+		}
+		const encode = "encode the pictures instead, or begin another file"
+		start := ix.Sample(first)
+		if last-first+1 != p.To-p.From {
+			return nil, partError(robocache.ErrUnsupported, i, p, "samples of other pictures stand among those of the part (open GOP, or a cut by an edit list)", encode)
+		}
+		if !start.Sync || ix.DecodeIndex(p.From) != first {
+			return nil, partError(robocache.ErrUnsupported, i, p, "the part does not begin at a sync sample", encode)
+		}
+		raw := ix.rawStsd[start.Entry]
+		if m.entry == nil {
+			m.entry, m.se = raw, &ix.entries[start.Entry]
+		}
+		if !bytes.Equal(raw, m.entry) || ix.entries[start.Entry].Rotation != m.se.Rotation || ix.entryOf(last) != start.Entry {
+			return nil, partError(robocache.ErrUnsupported, i, p, "the sample entry (codec configuration) differs from the first part's", encode)
+		}
+		if err := checkClosed(ctx, p.File, start, i > 0); err != nil {
+			return nil, robocache.At(err, robocache.Where{"part": i, "file": p.File.Path, "ordinal": p.From})
+		}
+		base := len(m.sizes)
+		m.sizes = m.sizes[:base+p.To-p.From]
+		ordinals = ordinals[:len(m.sizes)]
+		for k := p.From; k < p.To; k++ {
+			at := base + ix.DecodeIndex(k) - first
+			ordinals[at] = uint32(base + k - p.From)
+			reordered = reordered || at != base+k-p.From
+			m.delay = max(m.delay, int64(at)-int64(base+k-p.From))
+		}
+		for d := first; d <= last; d++ {
+			s := ix.Sample(d)
+			m.sizes[base+d-first] = uint32(s.Size)
+			m.media += int64(s.Size)
+			if s.Sync {
+				m.sync = append(m.sync, uint32(base+d-first+1))
+			}
+		}
+		m.parts = append(m.parts, span{p.File, first, last})
+	}
+	if reordered {
+		m.ordinals = ordinals
+	}
+	if m.delay > 64 {
+		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: opConcat, Msg: fmt.Sprintf("pictures are reordered by %d, limit 64", m.delay)}
+	}
+	if hi, lo := bits.Mul64(uint64(total+1), uint64(m.delta)); hi != 0 || lo > 1<<62 {
+		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: opConcat, Msg: fmt.Sprintf("%d pictures at %s", total, rate)}
+	}
+	return m, nil
+}
+
+func partError(class error, i int, p Part, msg, hint string) error {
+	return &robocache.Error{Class: class, Op: opConcat, Where: robocache.Where{"part": i, "file": p.File.Path, "ordinal": p.From}, Msg: msg, Hint: hint}
+}
+
+// checkClosed refuses a joint whose first picture does not reset the decoder: H.264 recovery points and HEVC CRA pictures count their
+// order on from what came before, and in a joined file something else came before.
+func checkClosed(ctx context.Context, f *File, s Sample, joint bool) error {
+	e := &f.Index.entries[s.Entry]
+	if !joint || e.Codec != H264 && e.Codec != HEVC {
+		return nil
+	}
+	prefix := 4
+	switch {
+	case e.Codec == H264 && len(e.Extradata) > 4:
+		prefix = int(e.Extradata[4]&3) + 1
+	case e.Codec == HEVC && len(e.Extradata) > 21:
+		prefix = int(e.Extradata[21]&3) + 1
+	}
+	buf := make([]byte, s.Size)
+	if err := f.Ranged.ReadAt(ctx, buf, s.Offset); err != nil {
+		return err
+	}
+	for len(buf) > prefix {
+		n := 0
+		for _, c := range buf[:prefix] {
+			n = n<<8 | int(c)
+		}
+		buf = buf[prefix:]
+		if n <= 0 || n > len(buf) {
+			return &robocache.Error{Class: robocache.ErrMalformed, Op: opConcat, Msg: fmt.Sprintf("a NAL unit of %d bytes in %d", n, len(buf))}
+		}
+		if kind := buf[0]; e.Codec == H264 && kind&31 == 5 {
+			return nil
+		} else if t := kind >> 1 & 63; e.Codec == HEVC && t >= 16 && t <= 20 {
+			return nil
+		}
+		buf = buf[n:]
+	}
+	return &robocache.Error{Class: robocache.ErrUnsupported, Op: opConcat, Msg: "the part begins at a picture that does not reset the decoder (no IDR)", Hint: "encode the pictures instead, or begin another file"}
+}
+
+// copyRead is the largest piece that is read at once while samples lie one behind the other.
+const copyRead = 1 << 20
+
+// copyMedia writes the samples of all parts, in decode order.
+func (m *join) copyMedia(ctx context.Context, dst io.Writer) error {
+	buf := make([]byte, copyRead)
+	for i, p := range m.parts {
+		ix := p.file.Index
+		for d := p.first; d <= p.last; {
+			s := ix.Sample(d)
+			off, n := s.Offset, int64(s.Size)
+			for d++; d <= p.last; d++ {
+				next := ix.Sample(d)
+				if next.Offset != off+n || n+int64(next.Size) > copyRead {
+					break
+				}
+				n += int64(next.Size)
+			}
+			for n > 0 {
+				piece := buf[:min(n, copyRead)]
+				if err := p.file.Ranged.ReadAt(ctx, piece, off); err != nil {
+					return robocache.At(err, robocache.Where{"part": i, "file": p.file.Path, "offset": off})
+				}
+				if _, err := dst.Write(piece); err != nil {
+					return err
+				}
+				off, n = off+int64(len(piece)), n-int64(len(piece))
+			}
+		}
+	}
+	return nil
+}
