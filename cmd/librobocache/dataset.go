@@ -1,0 +1,224 @@
+package main
+
+/*
+#include <stdint.h>
+*/
+import "C"
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// shared is an open dataset, used by its own handle and by the maps and loaders over it. The last one closes it.
+type shared struct {
+	robocache.Dataset
+	users atomic.Int64
+}
+
+func (s *shared) retain() *shared { s.users.Add(1); return s }
+
+func (s *shared) release() error {
+	if s.users.Add(-1) == 0 {
+		return s.Dataset.Close()
+	}
+	return nil
+}
+
+// dataset is the object behind a dataset's handle. Calls hold it open while they run.
+type dataset struct {
+	mu     sync.Mutex
+	closed bool
+	shared *shared
+}
+
+func (d *dataset) hold(op string) (*shared, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil, misuse(op, "the dataset is closed")
+	}
+	return d.shared.retain(), nil
+}
+
+func (d *dataset) close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil
+	}
+	d.closed = true
+	return d.shared.release()
+}
+
+// holding gives the dataset of a handle, kept open until the call is over.
+func holding(handle C.int64_t, op string, f func(*shared) (result, error)) (result, error) {
+	d, err := lookup[*dataset](int64(handle), op)
+	if err != nil {
+		return result{}, err
+	}
+	s, err := d.hold(op)
+	if err != nil {
+		return result{}, err
+	}
+	defer func() { _ = s.release() }()
+	return f(s)
+}
+
+// made puts a new object into the table of handles and says how it is taken back.
+func made(o object, value func(handle int64) any) result {
+	h := handles.put(o)
+	return result{value: value(h), undo: func() {
+		if o := handles.remove(h); o != nil {
+			_ = o.close()
+		}
+	}}
+}
+
+type openArgs struct {
+	URI          string `json:"uri"`
+	Format       string `json:"format"`
+	MemoryBudget int64  `json:"memory_budget"`
+}
+
+type openReply struct {
+	Dataset int64           `json:"dataset"`
+	Info    *robocache.Info `json:"info"`
+}
+
+//export rc_open
+func rc_open(_ C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
+	var a openArgs
+	if err := arguments(in, &a); err != nil {
+		return fail(out, err)
+	}
+	return invoke(timeoutMS, ticket, out, func(ctx context) (result, error) {
+		ds, err := robocache.Open(ctx, a.URI, robocache.OpenOptions{Format: a.Format, MemoryBudget: a.MemoryBudget})
+		if err != nil {
+			return result{}, err
+		}
+		s := (&shared{Dataset: ds}).retain()
+		return made(&dataset{shared: s}, func(h int64) any { return openReply{h, ds.Info()} }), nil
+	})
+}
+
+type episodeArgs struct {
+	Episode int    `json:"episode"`
+	Key     string `json:"key"`
+}
+
+// at finds an episode by position; negative positions count from the end.
+func (s *shared) at(episode int) (int, error) {
+	n := s.Info().Episodes
+	e := episode
+	if e < 0 {
+		e += n
+	}
+	if e < 0 || e >= n {
+		return 0, &robocache.Error{Class: robocache.ErrMisuse, Op: "episode", Where: robocache.Where{"dataset": s.Info().URI, "episode": episode}, Msg: "there is no such episode", Hint: "the dataset has " + plural(n, "episode")}
+	}
+	return e, nil
+}
+
+//export rc_episode
+func rc_episode(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
+	var a episodeArgs
+	if err := arguments(in, &a); err != nil {
+		return fail(out, err)
+	}
+	return invoke(timeoutMS, ticket, out, func(ctx context) (result, error) {
+		return holding(handle, "episode", func(s *shared) (result, error) {
+			e, err := s.at(a.Episode)
+			if err != nil {
+				return result{}, err
+			}
+			ep, err := s.Episode(ctx, e)
+			return result{value: ep}, err
+		})
+	})
+}
+
+type episodesReply struct {
+	Index   []int64    `json:"episode_index"`
+	Lengths []int      `json:"lengths"`
+	Tasks   [][]string `json:"tasks"`
+}
+
+// rc_episodes gives the metadata of all episodes at once, column by column.
+//
+//export rc_episodes
+func rc_episodes(handle C.int64_t, _ *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
+	return invoke(timeoutMS, ticket, out, func(ctx context) (result, error) {
+		return holding(handle, "episodes", func(s *shared) (result, error) {
+			n := s.Info().Episodes
+			r := episodesReply{make([]int64, n), make([]int, n), make([][]string, n)}
+			for i := range n {
+				ep, err := s.Episode(ctx, i)
+				if err != nil {
+					return result{}, err
+				}
+				r.Index[i], r.Lengths[i], r.Tasks[i] = ep.Index, ep.Length, ep.Tasks
+			}
+			return result{value: r}, nil
+		})
+	})
+}
+
+type featureStats struct {
+	Min       []number            `json:"min,omitempty"`
+	Max       []number            `json:"max,omitempty"`
+	Mean      []number            `json:"mean,omitempty"`
+	Std       []number            `json:"std,omitempty"`
+	Count     int64               `json:"count"`
+	Quantiles map[string][]number `json:"quantiles,omitempty"`
+	Shape     []int               `json:"shape,omitempty"`
+}
+
+//export rc_stats
+func rc_stats(handle C.int64_t, _ *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
+	return invoke(timeoutMS, ticket, out, func(ctx context) (result, error) {
+		return holding(handle, "stats", func(s *shared) (result, error) {
+			st, err := s.Stats(ctx)
+			if err != nil {
+				return result{}, err
+			}
+			r := make(map[string]featureStats, len(st))
+			for k, v := range st {
+				if v != nil {
+					r[k] = featureStats{numbers(v.Min), numbers(v.Max), numbers(v.Mean), numbers(v.Std), v.Count, quantiles(v.Quantiles), v.Shape}
+				}
+			}
+			return result{value: r}, nil
+		})
+	})
+}
+
+// rc_stream gives times and, for numeric and text features, the values of one stream of an episode.
+//
+//export rc_stream
+func rc_stream(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
+	var a struct {
+		episodeArgs
+		Times  bool `json:"times"`
+		Values bool `json:"values"`
+	}
+	if err := arguments(in, &a); err != nil {
+		return fail(out, err)
+	}
+	return invoke(timeoutMS, ticket, out, func(ctx context) (result, error) {
+		return holding(handle, "stream", func(s *shared) (result, error) {
+			e, err := s.at(a.Episode)
+			if err != nil {
+				return result{}, err
+			}
+			arr := &answer{}
+			if err := s.stream(ctx, arr, e, a.Key, a.Times, a.Values); err != nil {
+				arr.drop()
+				return result{}, err
+			}
+			return arr.result(), nil
+		})
+	})
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"encoding/json"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// stream fills arr with the times and the values of one stream of an episode.
+func (s *shared) stream(ctx context, arr *answer, episode int, key string, times, values bool) error {
+	where := robocache.Where{"dataset": s.Info().URI, "episode": episode, "stream": key}
+	if times {
+		t, err := s.Times(ctx, episode, key)
+		if err != nil {
+			return robocache.At(err, where)
+		}
+		b, err := arr.add("times", robocache.Int64, []int{len(t)})
+		if err != nil {
+			return err
+		}
+		copy(int64s(b), t)
+	}
+	if !values {
+		return nil
+	}
+	f := s.Info().Feature(key)
+	switch {
+	case key == "task" && f == nil || f != nil && (f.Kind == robocache.KindText || f.Kind == robocache.KindEvent):
+		v, err := s.Text(ctx, key, s.rows(episode))
+		if err != nil {
+			return robocache.At(err, where)
+		}
+		arr.text("values", textType(f), v)
+		return nil
+	case f == nil:
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "stream", Where: where, Msg: "there is no such stream"}
+	case f.Kind != robocache.KindNumeric:
+		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "stream", Where: where, Msg: "a stream of kind " + string(f.Kind) + " is read through a map", Hint: "use MapDataset(…, keys=[…])"}
+	}
+	rows := s.rows(episode)
+	b, err := arr.add("values", f.DType, append([]int{len(rows)}, rowShape(f)...))
+	if err != nil {
+		return err
+	}
+	if err := s.Gather(ctx, key, rows, b); err != nil {
+		return robocache.At(err, where)
+	}
+	return nil
+}
+
+func (s *shared) rows(episode int) []robocache.Row {
+	rows := make([]robocache.Row, s.Len(episode))
+	for i := range rows {
+		rows[i] = robocache.Row{Episode: episode, Index: i}
+	}
+	return rows
+}
+
+// rowShape is the shape of one row as it is delivered: a scalar column has none.
+func rowShape(f *robocache.Feature) []int {
+	if f.Scalar() {
+		return nil
+	}
+	return slices.Clone(f.Shape)
+}
+
+// number is a float64 in JSON: NaN is null, and an infinity a number that every parser reads as one.
+type number float64
+
+func (n number) MarshalJSON() ([]byte, error) {
+	switch f := float64(n); {
+	case math.IsNaN(f):
+		return []byte("null"), nil
+	case math.IsInf(f, 0):
+		if f < 0 {
+			return []byte("-1e999"), nil
+		}
+		return []byte("1e999"), nil
+	default:
+		return json.Marshal(f)
+	}
+}
+
+func numbers(v []float64) []number {
+	out := make([]number, len(v))
+	for i, x := range v {
+		out[i] = number(x)
+	}
+	return out
+}
+
+func quantiles(m map[string][]float64) map[string][]number {
+	out := make(map[string][]number, len(m))
+	for k, v := range m {
+		out[k] = numbers(v)
+	}
+	return out
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return strconv.Itoa(n) + " " + what + "s"
+}
+
+// textType tells JSON values from plain text; f is nil for the pseudo-feature "task".
+func textType(f *robocache.Feature) robocache.DType {
+	if f == nil {
+		return robocache.String
+	}
+	return f.DType
+}

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# The figures of docs/PERFORMANCE.md: decode and load, ours and the peers', interleaved. About 25 minutes on two cores.
+# It measures on the real set g1_v30_exact (AV1) and on H.264 re-encodings of it.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+real=${ROBOCACHE_TESTDATA:-../shared/data}
+repeats=${REPEATS:-5}
+out=${OUT:-bench-out}
+robocache=bin/robocache
+[ -d "$real/g1_v30_exact" ] || { echo "bench: no data at $real (ROBOCACHE_TESTDATA)" >&2; exit 1; }
+mkdir -p "$out"
+export ROBOCACHE_BENCH=1
+
+# H.264 twins of the AV1 set: GOP 30 and GOP 250.
+for gop in 30 250; do
+  [ -d "$out/h264_g$gop" ] || "$robocache" convert "$real/g1_v30_exact" "$out/h264_g$gop" --video-codec h264 --gop "$gop"
+done
+
+for set in "$real/g1_v30_exact" "$out/h264_g30" "$out/h264_g250"; do
+  name=$(basename "$set")
+  "$robocache" bench decode "$set" --arms robocache,ffmpeg,torchcodec,pyav --repeats "$repeats" --out "$out/decode-sequential-$name"
+  "$robocache" bench decode "$set" --arms robocache,torchcodec,pyav --pattern random --count 300 --repeats "$repeats" --out "$out/decode-random-$name"
+  "$robocache" bench load "$set" --arms robocache,lerobot --repeats "$repeats" --out "$out/load-$name"
+done
+"$robocache" bench load "$real/g1_v30_exact" --arms robocache,lerobot --window 8 --repeats 3 --out "$out/load-window8"
+# Without video: a table-only twin, because lerobot decodes every camera that a set has.
+[ -d "$out/table" ] || "$robocache" convert "$real/g1_v30_exact" "$out/table" --drop-video
+"$robocache" bench load "$out/table" --arms robocache,engine,lerobot --video none --window 16 --repeats "$repeats" --out "$out/load-novideo"

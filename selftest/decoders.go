@@ -1,0 +1,129 @@
+package selftest
+
+import (
+	"context"
+	"crypto/md5"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/video"
+)
+
+//go:embed clips
+var clips embed.FS
+
+// Result is the verdict on one part.
+type Result struct {
+	Part    string `json:"part"`    // "decoder av1", "kernel reference" …
+	Present bool   `json:"present"` // false: Detail says why
+	OK      bool   `json:"ok"`
+	Detail  string `json:"detail,omitempty"`
+}
+
+// decoders decodes every embedded clip, in order and at random, and compares each picture's planes with the ffmpeg program's.
+func decoders(ctx context.Context) []Result {
+	names, err := fs.Glob(clips, "clips/*.mp4")
+	if err != nil || len(names) == 0 {
+		return []Result{{Part: "decoders", Detail: "no clips are embedded"}}
+	}
+	var out []Result
+	for _, n := range names {
+		r := Result{Part: "decoder " + strings.TrimSuffix(strings.TrimPrefix(n, "clips/"), ".mp4")}
+		if backend, err := video.ActiveBackend(); err != nil {
+			r.Detail = err.Error()
+		} else {
+			r.Present = true
+			r.Detail = backend.Name() + " " + backend.Version()
+			if err := decodeClip(ctx, n); err != nil {
+				r.Detail = err.Error()
+			} else {
+				r.OK = true
+			}
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+func decodeClip(ctx context.Context, name string) error {
+	data, err := clips.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	sums, err := clips.ReadFile(strings.TrimSuffix(name, ".mp4") + ".md5")
+	if err != nil {
+		return err
+	}
+	want := strings.Fields(string(sums))
+	lib := video.NewLibrary(func(context.Context, string) (robocache.Ranged, error) { return memory{data}, nil }, 1<<20)
+	defer lib.Close()
+	file, err := lib.Acquire(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer file.Release()
+	if n := file.Index.NumFrames(); n != len(want) {
+		return fmt.Errorf("%d pictures, want %d", n, len(want))
+	}
+	pool := video.NewPool(64 << 20)
+	defer pool.Close()
+	check := func(ordinal int, pic video.Picture) error {
+		spec := &video.Spec{Pixel: video.YUVPlanes}
+		n, err := pic.Bytes(spec)
+		if err != nil {
+			return err
+		}
+		buf := make([]byte, n)
+		if err := pic.Convert(spec, buf); err != nil {
+			return err
+		}
+		sum := md5.Sum(buf)
+		if got := hex.EncodeToString(sum[:]); got != want[ordinal] {
+			return fmt.Errorf("picture %d: md5 %s, want %s", ordinal, got, want[ordinal])
+		}
+		return nil
+	}
+	all := make([]int, len(want))
+	for i := range all {
+		all[i] = i
+	}
+	seen := 0
+	for _, ordinals := range append([][]int{all}, backwards(len(want))...) {
+		for _, g := range video.Plan(file.Index, ordinals) {
+			if err := pool.Decode(ctx, file, g, func(o int, p video.Picture) error { seen++; return check(o, p) }); err != nil {
+				return err
+			}
+		}
+	}
+	if seen != 2*len(want) {
+		return fmt.Errorf("%d pictures came out, want %d", seen, 2*len(want))
+	}
+	return nil
+}
+
+// backwards asks for each picture alone, last first.
+func backwards(n int) [][]int {
+	var out [][]int
+	for i := n - 1; i >= 0; i-- {
+		out = append(out, []int{i})
+	}
+	return out
+}
+
+// memory is a file of embedded bytes.
+type memory struct{ data []byte }
+
+func (m memory) ReadAt(_ context.Context, p []byte, off int64) error {
+	if off < 0 || off > int64(len(m.data)) || len(p) > len(m.data)-int(off) {
+		return &robocache.Error{Class: robocache.ErrMalformed, Msg: "read past the end"}
+	}
+	copy(p, m.data[off:])
+	return nil
+}
+func (m memory) Size() int64     { return int64(len(m.data)) }
+func (m memory) Version() string { h := md5.Sum(m.data); return hex.EncodeToString(h[:]) }
+func (m memory) Close() error    { return nil }

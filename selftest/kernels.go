@@ -1,0 +1,3 @@
+package selftest
+
+func kernels() []Result { return nil }

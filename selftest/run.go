@@ -1,0 +1,18 @@
+package selftest
+
+import "context"
+
+// Run tests every back end that is here.
+func Run(ctx context.Context) []Result {
+	return append(kernels(), decoders(ctx)...)
+}
+
+// OK says that everything present is right.
+func OK(results []Result) bool {
+	for _, r := range results {
+		if r.Present && !r.OK {
+			return false
+		}
+	}
+	return true
+}
