@@ -40,3 +40,17 @@ type Writer interface {
 	Commit() error
 	Abort()
 }
+
+// Exclusive is a Writable that can put a file only where there is none: file and mem.
+type Exclusive interface {
+	// CreateNew is Create, but Commit fails with ErrExists where the name is taken by then: of several writers one wins.
+	CreateNew(ctx context.Context, name string) (Writer, error)
+}
+
+// CreateNew begins a file that must not exist at Commit; ErrUnsupported where the store cannot promise that.
+func CreateNew(ctx context.Context, w Writable, name string) (Writer, error) {
+	if x, ok := w.(Exclusive); ok {
+		return x.CreateNew(ctx, name)
+	}
+	return nil, unsupported("create", w.URI(), "this store cannot put a file only where there is none", "")
+}

@@ -1,0 +1,255 @@
+package store
+
+import (
+	"context"
+	"io/fs"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// Mem is a store in memory. A committed file never changes: a handle keeps reading the bytes that it opened.
+type Mem struct {
+	name  string
+	mu    sync.RWMutex
+	files map[string]memObject
+	next  int64
+}
+
+type memObject struct {
+	data    []byte
+	version string
+}
+
+var mems struct {
+	sync.Mutex
+	byName map[string]*Mem
+}
+
+// NewMem makes an empty store that Open finds as mem://name until Close. An older one of that name is replaced.
+func NewMem(name string) *Mem {
+	m := &Mem{name: name, files: map[string]memObject{}}
+	mems.Lock()
+	defer mems.Unlock()
+	if mems.byName == nil {
+		mems.byName = map[string]*Mem{}
+	}
+	mems.byName[name] = m
+	return m
+}
+
+// openMem finds name, or name/folder, among the registered stores; the longest name wins.
+func openMem(rest string) (Store, error) {
+	rest = strings.TrimRight(rest, "/")
+	mems.Lock()
+	defer mems.Unlock()
+	for name := rest; name != ""; {
+		if m := mems.byName[name]; m != nil {
+			return Sub(m, strings.TrimPrefix(rest[len(name):], "/"))
+		}
+		cut := strings.LastIndexByte(name, '/')
+		if cut < 0 {
+			break
+		}
+		name = name[:cut]
+	}
+	return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "open", Where: robocache.Where{"dataset": show("mem://" + rest)}, Msg: "no store of this name in this process", Err: fs.ErrNotExist}
+}
+
+// URI is mem://name.
+func (m *Mem) URI() string { return "mem://" + m.name }
+
+// Close takes the store out of the register; who holds it may go on using it.
+func (m *Mem) Close() error {
+	mems.Lock()
+	defer mems.Unlock()
+	if mems.byName[m.name] == m {
+		delete(mems.byName, m.name)
+	}
+	return nil
+}
+
+// Put sets a file in one step. It panics on a name that CleanName refuses: it is for tests.
+func (m *Mem) Put(name string, data []byte) {
+	name, err := CleanName(name)
+	if err != nil {
+		panic(err)
+	}
+	m.set(name, slices.Clone(data), false)
+}
+
+// set takes data over; onlyNew: false where the name is taken.
+func (m *Mem) set(name string, data []byte, onlyNew bool) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, taken := m.files[name]; taken && onlyNew {
+		return false
+	}
+	m.next++
+	m.files[name] = memObject{data: data, version: strconv.Itoa(len(data)) + "-" + strconv.FormatInt(m.next, 10)}
+	return true
+}
+
+func (m *Mem) find(ctx context.Context, op, name string) (string, memObject, error) {
+	if err := ctx.Err(); err != nil {
+		return "", memObject{}, err
+	}
+	name, err := CleanName(name)
+	if err != nil {
+		return "", memObject{}, fail(op, m.URI(), "", err)
+	}
+	m.mu.RLock()
+	o, ok := m.files[name]
+	m.mu.RUnlock()
+	if !ok {
+		return "", memObject{}, fail(op, m.URI(), name, fs.ErrNotExist)
+	}
+	return name, o, nil
+}
+
+// Open opens the file as it is at this moment.
+func (m *Mem) Open(ctx context.Context, name string) (robocache.Ranged, error) {
+	name, o, err := m.find(ctx, "open", name)
+	if err != nil {
+		return nil, err
+	}
+	return &bytesFile{uri: m.URI(), name: name, data: o.data, version: o.version}, nil
+}
+
+// Stat describes a file.
+func (m *Mem) Stat(ctx context.Context, name string) (Entry, error) {
+	name, o, err := m.find(ctx, "stat", name)
+	if err != nil {
+		return Entry{}, err
+	}
+	return Entry{Name: name, Size: int64(len(o.data)), Version: o.version}, nil
+}
+
+// List gives the files below the folder prefix.
+func (m *Mem) List(ctx context.Context, prefix string) ([]Entry, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	prefix, err := cleanPrefix(prefix)
+	if err != nil {
+		return nil, fail("list", m.URI(), "", err)
+	}
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	var out []Entry
+	for name, o := range m.files {
+		if below(name, prefix) {
+			out = append(out, Entry{Name: name, Size: int64(len(o.data)), Version: o.version})
+		}
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].Name < out[j].Name })
+	return out, nil
+}
+
+// Create begins a file that replaces name at Commit.
+func (m *Mem) Create(ctx context.Context, name string) (Writer, error) {
+	return m.create(ctx, name, false)
+}
+
+// CreateNew is Create, but Commit fails with ErrExists where the name is taken by then.
+func (m *Mem) CreateNew(ctx context.Context, name string) (Writer, error) {
+	return m.create(ctx, name, true)
+}
+
+func (m *Mem) create(ctx context.Context, name string, onlyNew bool) (Writer, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	name, err := CleanName(name)
+	if err != nil {
+		return nil, fail("create", m.URI(), "", err)
+	}
+	return &memWriter{m: m, ctx: ctx, name: name, onlyNew: onlyNew}, nil
+}
+
+// Remove deletes a file; open handles keep their bytes.
+func (m *Mem) Remove(ctx context.Context, name string) error {
+	name, _, err := m.find(ctx, "remove", name)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.files, name)
+	return nil
+}
+
+// memWriter collects one file of a Mem.
+type memWriter struct {
+	m       *Mem
+	ctx     context.Context
+	name    string
+	onlyNew bool
+
+	mu    sync.Mutex
+	data  []byte
+	pos   int64 // where Write goes on; WriteAt does not move it
+	ended bool
+}
+
+// maxMem is the largest file that a Mem takes: an offset from a broken table must not ask for all memory.
+const maxMem = 1 << 32
+
+func (w *memWriter) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n, err := w.put(p, w.pos)
+	w.pos += int64(n)
+	return n, err
+}
+
+func (w *memWriter) WriteAt(p []byte, off int64) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.put(p, off)
+}
+
+func (w *memWriter) put(p []byte, off int64) (int, error) {
+	if w.ended {
+		return 0, closed("write", w.m.URI(), w.name)
+	}
+	if err := w.ctx.Err(); err != nil {
+		return 0, err
+	}
+	if off < 0 || off > maxMem-int64(len(p)) {
+		return 0, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "write", Where: robocache.Where{"dataset": w.m.URI(), "file": show(w.name), "offset": off}, Msg: "a file in memory holds at most 4 GiB"}
+	}
+	if end := off + int64(len(p)); end > int64(len(w.data)) {
+		have := len(w.data)
+		w.data = slices.Grow(w.data, int(end)-have)[:end]
+		clear(w.data[have:])
+	}
+	return copy(w.data[off:], p), nil
+}
+
+func (w *memWriter) Commit() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ended {
+		return closed("commit", w.m.URI(), w.name)
+	}
+	w.ended = true
+	if err := w.ctx.Err(); err != nil {
+		return err
+	}
+	if !w.m.set(w.name, w.data, w.onlyNew) {
+		return fail("commit", w.m.URI(), w.name, fs.ErrExist)
+	}
+	w.data = nil
+	return nil
+}
+
+func (w *memWriter) Abort() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ended, w.data = true, nil
+}

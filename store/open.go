@@ -1,0 +1,129 @@
+package store
+
+import (
+	"net/url"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// Open opens the store at uri: a path, file://, http(s):// or mem://name. It looks at a local folder at once and at the
+// network not at all.
+func Open(uri string) (Store, error) {
+	scheme, rest, err := split(uri)
+	if err != nil {
+		return nil, err
+	}
+	switch scheme {
+	case "":
+		return OpenLocal(uri)
+	case "file":
+		p, err := filePath(rest)
+		if err != nil {
+			return nil, err
+		}
+		return OpenLocal(p)
+	case "mem":
+		return openMem(rest)
+	case "http", "https":
+		return NewHTTP(uri, HTTPOptions{})
+	}
+	return nil, unsupported("open", Redact(uri), "no store for "+show(scheme)+"://", "known: a path, file://, http://, https://, mem://")
+}
+
+// OpenWritable is Open for writing: a local folder that is not there yet is made. ErrUnsupported where the store is read only.
+func OpenWritable(uri string) (Writable, error) {
+	scheme, rest, err := split(uri)
+	if err != nil {
+		return nil, err
+	}
+	dir := uri
+	switch scheme {
+	case "file":
+		if dir, err = filePath(rest); err != nil {
+			return nil, err
+		}
+		fallthrough
+	case "":
+		if err := makeFolder(dir); err != nil {
+			return nil, err
+		}
+	}
+	s, err := Open(uri)
+	if err != nil {
+		return nil, err
+	}
+	w, ok := s.(Writable)
+	if !ok {
+		Close(s)
+		return nil, unsupported("open", s.URI(), "this store cannot be written", "write to a local folder and copy it")
+	}
+	return w, nil
+}
+
+// Close gives back what a store holds (a folder handle, idle connections). Stores that hold nothing need none.
+func Close(s Store) error {
+	if c, ok := s.(interface{ Close() error }); ok {
+		return c.Close()
+	}
+	return nil
+}
+
+// split takes the scheme off a URI, in lower case; "" is a path. Nothing here ever starts a process ("pipe:" is a file's name).
+func split(uri string) (scheme, rest string, err error) {
+	switch {
+	case uri == "":
+		return "", "", &robocache.Error{Class: robocache.ErrMisuse, Op: "open", Msg: "empty URI"}
+	case strings.IndexByte(uri, 0) >= 0 || len(uri) > 16*MaxName:
+		return "", "", &robocache.Error{Class: robocache.ErrMalformed, Op: "open", Where: robocache.Where{"dataset": show(Redact(uri))}, Msg: "NUL in the URI, or the URI is too long"}
+	}
+	head, tail, ok := strings.Cut(uri, "://")
+	if !ok {
+		if after, ok := strings.CutPrefix(uri, "file:/"); ok {
+			return "file", "/" + after, nil
+		}
+		return "", uri, nil
+	}
+	for i, c := range []byte(head) {
+		letter := c|0x20 >= 'a' && c|0x20 <= 'z'
+		if !letter && (i == 0 || !strings.ContainsRune("0123456789+-.", rune(c))) {
+			return "", uri, nil // "dir/with://": a path
+		}
+	}
+	if head == "" {
+		return "", uri, nil
+	}
+	return strings.ToLower(head), tail, nil
+}
+
+// filePath is the path of what follows "file://".
+func filePath(rest string) (string, error) {
+	host, p, _ := strings.Cut(rest, "/")
+	if host != "" && !strings.EqualFold(host, "localhost") {
+		return "", &robocache.Error{Class: robocache.ErrUnsupported, Op: "open", Where: robocache.Where{"dataset": show("file://" + rest)}, Msg: "a file URI that names another host", Hint: "file:///absolute/path has three slashes"}
+	}
+	p, err := url.PathUnescape("/" + p)
+	if err != nil || strings.IndexByte(p, 0) >= 0 {
+		return "", &robocache.Error{Class: robocache.ErrMalformed, Op: "open", Where: robocache.Where{"dataset": show("file://" + rest)}, Msg: "bad escape in the URI"}
+	}
+	return p, nil
+}
+
+// Redact is a URI fit for logs: without user, password, query and fragment, where tokens and signatures live.
+func Redact(uri string) string {
+	head, tail, ok := strings.Cut(uri, "://")
+	if !ok || strings.ContainsAny(head, "/?#@") {
+		return uri
+	}
+	if strings.EqualFold(head, "file") || strings.EqualFold(head, "mem") {
+		return uri
+	}
+	if i := strings.IndexAny(tail, "?#"); i >= 0 {
+		tail = tail[:i]
+	}
+	// A password may hold a "/" that was not escaped: everything up to the last "@" goes.
+	if i := strings.LastIndexByte(tail, '@'); i >= 0 {
+		tail = tail[i+1:]
+	}
+	return head + "://" + tail
+}

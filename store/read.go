@@ -1,0 +1,45 @@
+package store
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// wholeReader is a store that reads a whole file in fewer steps than Open and ReadAt.
+type wholeReader interface {
+	readFile(ctx context.Context, name string, limit int64) ([]byte, error)
+}
+
+// ReadFile reads a whole file of at most limit bytes; more is a resource limit error, found before anything is allocated.
+// A limit of 0 or less allows only the empty file: there is no "unlimited".
+func ReadFile(ctx context.Context, s Store, name string, limit int64) (data []byte, err error) {
+	if r, ok := s.(wholeReader); ok {
+		return r.readFile(ctx, name, limit)
+	}
+	f, err := s.Open(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		// Close may report a change that no read could see.
+		if cerr := f.Close(); err == nil && cerr != nil {
+			data, err = nil, cerr
+		}
+	}()
+	size := f.Size()
+	if size > limit || int64(int(size)) != size {
+		return nil, tooLarge(s.URI(), name, size, limit)
+	}
+	data = make([]byte, size)
+	if err := f.ReadAt(ctx, data, 0); err != nil {
+		return nil, err
+	}
+	return data, nil
+}
+
+func tooLarge(uri, name string, size, limit int64) error {
+	return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "read", Where: robocache.Where{"dataset": uri, "file": show(name)},
+		Want: "at most " + strconv.FormatInt(limit, 10) + " bytes", Got: strconv.FormatInt(size, 10) + " bytes or more"}
+}
