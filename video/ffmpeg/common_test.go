@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/md5"
 	"encoding/hex"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -193,3 +194,5 @@ func checkSums(t *testing.T, path string, want []string, singles, plans int) {
 		check("random plan", set, p)
 	}
 }
+
+func isUnsupported(err error) bool { return errors.Is(err, robocache.ErrUnsupported) }

@@ -230,3 +230,5 @@ rc_decoder *rc_synthetic(int width, int height, const char *format, int matrix, 
 	d->picture.planes_bytes = av_image_get_buffer_size(d->frame->format, width, height, 1);
 	return d;
 }
+
+void rc_set_rotation(rc_decoder *d, int degrees) { d->rotation = degrees; }

@@ -1,0 +1,127 @@
+//go:build cgo
+
+package ffmpeg
+
+import (
+	"bufio"
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/goatnote-inc/robocache/video"
+)
+
+// python is an interpreter with PyAV or torchcodec; the test is skipped where there is none.
+func python(t testing.TB) string {
+	t.Helper()
+	py := os.Getenv("ROBOCACHE_PYTHON")
+	if py == "" {
+		py = filepath.Join(root(t), ".venv", "bin", "python")
+	}
+	if out, err := exec.Command(py, "-c", "import av, torchcodec").CombinedOutput(); err != nil {
+		t.Skipf("no Python with av and torchcodec (ROBOCACHE_PYTHON): %v %s", err, bytes.TrimSpace(out))
+	}
+	return py
+}
+
+// peerSums gives, for each file, the hashes of PyAV and of torchcodec by picture.
+func peerSums(t testing.TB, py string, paths []string) map[string][2][]string {
+	t.Helper()
+	cmd := exec.Command(py, append([]string{filepath.Join("testdata", "peers.py")}, paths...)...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("peers.py: %v\n%s", err, stderr.String())
+	}
+	if stderr.Len() > 0 {
+		t.Logf("peers.py: %s", stderr.String())
+	}
+	sums := map[string][2][]string{}
+	at := ""
+	s := bufio.NewScanner(bytes.NewReader(out))
+	for s.Scan() {
+		if path, ok := strings.CutPrefix(s.Text(), "== "); ok {
+			at = path
+			continue
+		}
+		two := strings.Fields(s.Text())
+		both := sums[at]
+		for i := range both {
+			if two[i] != "-" {
+				both[i] = append(both[i], two[i])
+			}
+		}
+		sums[at] = both
+	}
+	return sums
+}
+
+var peerNames = [2]string{"PyAV", "torchcodec"}
+
+// comparePeers decodes a file to RGB in both layouts, and compares with the peers; it says how many pictures differ from each.
+func comparePeers(t *testing.T, path string, sums [2][]string) (differ [2]int, have [2]bool) {
+	t.Helper()
+	f := acquire(t, path)
+	n := f.Index.NumFrames()
+	p := newPool(t, 0)
+	hwc := pictures(t, p, f, upTo(n), video.Spec{Pixel: video.RGB8})
+	chw := pictures(t, p, f, upTo(n), video.Spec{Pixel: video.RGB8, ChannelsFirst: true})
+	for k := range n {
+		plane := len(hwc[k]) / 3
+		for i := range plane {
+			for c := range 3 {
+				if hwc[k][3*i+c] != chw[k][c*plane+i] {
+					t.Fatalf("%s: picture %d: layouts differ", path, k)
+				}
+			}
+		}
+	}
+	for i, want := range sums {
+		if len(want) == 0 {
+			continue
+		}
+		have[i] = true
+		if len(want) != n {
+			t.Errorf("%s: %s gives %d pictures, the index has %d", path, peerNames[i], len(want), n)
+			continue
+		}
+		for k := range n {
+			if sum(hwc[k]) != want[k] {
+				differ[i]++
+			}
+		}
+	}
+	return differ, have
+}
+
+// F1 on the real sets: equal to the bit with both peers.
+func TestPeersOnRealVideo(t *testing.T) {
+	dir := dataDir(t)
+	py := python(t)
+	var paths []string
+	for _, pattern := range []string{"g1_*/videos/*/*/*.mp4", "gr00t_*/videos/*/*/*.mp4"} {
+		found, _ := filepath.Glob(filepath.Join(dir, pattern))
+		paths = append(paths, found...)
+	}
+	if len(paths) == 0 {
+		t.Skipf("no LeRobot videos below %s", dir)
+	}
+	if testing.Short() {
+		paths = paths[:1]
+	}
+	for path, sums := range peerSums(t, py, paths) {
+		differ, have := comparePeers(t, path, sums)
+		for i := range differ {
+			if !have[i] {
+				t.Errorf("%s: %s gave nothing", path, peerNames[i])
+			}
+			if differ[i] > 0 {
+				t.Errorf("%s: %d pictures differ from %s", path, differ[i], peerNames[i])
+			}
+		}
+	}
+}
