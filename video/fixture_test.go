@@ -100,11 +100,11 @@ func runTool(t testing.TB, name string, args ...string) []byte {
 	return out
 }
 
-// clip makes a video with ffmpeg from 64×48 moving test pictures and gives its path.
+// clip makes a video with ffmpeg from 96×64 moving test pictures and gives its path.
 func clip(t testing.TB, name string, args ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	all := append([]string{"-v", "error", "-nostdin", "-y", "-f", "lavfi", "-i", "testsrc2=size=64x48:rate=30:duration=4"}, args...)
+	all := append([]string{"-v", "error", "-nostdin", "-y", "-f", "lavfi", "-i", "testsrc2=size=96x64:rate=30:duration=4"}, args...)
 	runTool(t, "ffmpeg", append(all, path)...)
 	return path
 }

@@ -24,7 +24,6 @@ func parseMoov(moov box, fileSize int64, lim Limits) (*Index, error) {
 	var movieScale int64
 	movie := [4]int64{1 << 16, 0, 0, 1 << 16}
 	var video *track
-	fragmented := false
 	err := children("moov", moov.data, moov.off+8, func(b box) error {
 		switch b.kind {
 		case "mvhd":
@@ -39,7 +38,8 @@ func parseMoov(moov box, fileSize int64, lim Limits) (*Index, error) {
 			movieScale = int64(be.Uint32(d[at:]))
 			movie = matrixAt(d[matrix:], movie)
 		case "mvex":
-			fragmented = true
+			// The tables hold the first fragment or nothing: reading them alone would be a shorter list.
+			return unsupported(b.kind, b.off, remuxHint, "fragmented mp4: samples are listed in moof boxes")
 		case "trak":
 			if video != nil {
 				return nil
@@ -65,9 +65,6 @@ func parseMoov(moov box, fileSize int64, lim Limits) (*Index, error) {
 	ix, err := video.build(movieScale, fileSize, lim)
 	if err != nil {
 		return nil, err
-	}
-	if ix.n == 0 && fragmented {
-		return nil, unsupported("mvex", moov.off, remuxHint, "fragmented mp4: the sample tables are empty, the samples are listed in moof boxes")
 	}
 	rotation, ok := rotationOf(video.matrix, movie)
 	if !ok {
@@ -233,8 +230,12 @@ func (t *track) build(movieScale, fileSize int64, lim Limits) (*Index, error) {
 	if err = present(ix, pts, edits, t.elst); err != nil {
 		return nil, err
 	}
-	ix.dts = packTicks(dts)
-	ix.pts = packTicks(pts)
+	if slices.Equal(dts, pts) {
+		ix.dts = packTicks(dts)
+		ix.pts, ix.sameTimes = ix.dts, true
+	} else {
+		ix.dts, ix.pts = packTicks(dts), packTicks(pts)
+	}
 	ix.whole = ix.order.n
 	for k := 0; ix.cutAt < ix.n && k < ix.order.n; k++ {
 		if ix.order.at(k) >= ix.cutAt {
@@ -560,16 +561,34 @@ func present(ix *Index, pts []int64, edits []edit, elst box) error {
 	}
 	perm := make([]uint32, 0, len(pts))
 	shown := make([]int64, 0, len(pts))
+	gap := int64(-1)
 	for _, e := range edits { // in presentation order
+		from, to := 0, len(byTime)
+		if e.from != math.MinInt64 {
+			from, to = at(e.from), max(at(e.from), at(e.to))
+		}
 		origin := e.from
-		if origin == math.MinInt64 {
+		if e.from == math.MinInt64 {
 			origin = 0
 		}
-		for _, d := range byTime[at(e.from):max(at(e.from), at(e.to))] {
+		if gap < 0 && from < to {
+			// An edit that begins between two pictures shows its first one at once, as the decoders of the field have it: by the
+			// letter of the standard it would come late by the rest of a picture that nobody shows.
+			gap = 0
+			if elst.present() {
+				gap = pts[byTime[from]] - max(e.from, 0)
+			}
+		}
+		for _, d := range byTime[from:to] {
 			perm = append(perm, d)
-			shown = append(shown, pts[d]-origin+e.start)
+			shown = append(shown, pts[d]-origin+e.start-gap)
 		}
 	}
-	ix.order, ix.shown = packOrder(perm), packTicks(shown)
+	ix.order, ix.edits = packOrder(perm), len(edits)
+	if len(edits) > 1 {
+		ix.shown = packTicks(shown)
+	} else if len(perm) > 0 {
+		ix.shift = shown[0] - pts[perm[0]]
+	}
 	return nil
 }
