@@ -1,0 +1,40 @@
+package kernel
+
+import "math"
+
+// lerp blends samples a and b into row i (K2).
+func (r *run) lerp(i, a, b int, w float64) {
+	w32 := float32(w)
+	for col := 0; col < r.dst.Cols; col += tile {
+		n := min(tile, r.dst.Cols-col)
+		if r.wide {
+			x, y := r.a64[:n], r.b64[:n]
+			r.src.load64(x, a, col)
+			r.src.load64(y, b, col)
+			for j, v0 := range x {
+				x[j] = math.FMA(w, y[j]-v0, v0)
+			}
+			r.finish64(x, i, col)
+			continue
+		}
+		x, y := r.a32[:n], r.b32[:n]
+		r.src.load32(x, a, col)
+		r.src.load32(y, b, col)
+		for j, v0 := range x {
+			x[j] = FMA32(w32, y[j]-v0, v0)
+		}
+		r.finish32(x, i, col)
+	}
+}
+
+// lerpDense is lerp for float32 rows without gaps, which most robot data is.
+func (r *run) lerpDense(i, a, b int, w float32) {
+	n := 4 * r.dst.Cols
+	do, ao, bo := r.dst.at(i, 0), r.src.at(a, 0), r.src.at(b, 0)
+	d, x, y := r.dst.Data[do:do+n], r.src.Data[ao:ao+n], r.src.Data[bo:bo+n]
+	for len(d) >= 4 && len(x) >= 4 && len(y) >= 4 {
+		v0, v1 := math.Float32frombits(le.Uint32(x)), math.Float32frombits(le.Uint32(y))
+		le.PutUint32(d, math.Float32bits(FMA32(w, v1-v0, v0)))
+		d, x, y = d[4:], x[4:], y[4:]
+	}
+}

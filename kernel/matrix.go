@@ -1,0 +1,126 @@
+package kernel
+
+import (
+	"fmt"
+	"math/bits"
+	"unsafe"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// Matrix is a view of rows × columns in memory, little-endian, any strides (K8). Batches are one Matrix an entry.
+type Matrix struct {
+	Data       []byte
+	DType      robocache.DType
+	Rows, Cols int
+	RowStride  int // in elements; 0 and negative ones are legal in sources
+	ColStride  int
+	Base       int // element offset of [0, 0]
+}
+
+// Dense is the view of rows × cols elements in C order from the start of data.
+func Dense(data []byte, dtype robocache.DType, rows, cols int) Matrix {
+	return Matrix{Data: data, DType: dtype, Rows: rows, Cols: cols, RowStride: cols, ColStride: 1}
+}
+
+// Columns is the view of columns from … from+n-1.
+func (m Matrix) Columns(from, n int) Matrix {
+	m.Base += from * m.ColStride
+	m.Cols = n
+	return m
+}
+
+// span is the range of element offsets that the view can reach, hi exclusive; ok is false where it overflows.
+func (m *Matrix) span() (lo, hi int, ok bool) {
+	lo, hi = m.Base, m.Base
+	for _, d := range [2][2]int{{m.Rows, m.RowStride}, {m.Cols, m.ColStride}} {
+		n, s := d[0]-1, d[1]
+		neg := s < 0
+		if neg {
+			s = -s
+		}
+		h, l := bits.Mul64(uint64(n), uint64(s))
+		if h != 0 || l > 1<<60 {
+			return 0, 0, false
+		}
+		if neg {
+			lo -= int(l)
+		} else {
+			hi += int(l)
+		}
+	}
+	return lo, hi + 1, true
+}
+
+// check proves that every element lies inside the data.
+func (m *Matrix) check(op, name string) error {
+	size := m.DType.Size()
+	if size == 0 {
+		return &robocache.Error{Class: robocache.ErrUnsupported, Op: op, Where: robocache.Where{"tensor": name}, Msg: "unsupported dtype", Want: "a type of fixed size", Got: m.DType.String()}
+	}
+	if m.Rows < 0 || m.Cols < 0 {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: op, Where: robocache.Where{"tensor": name}, Msg: "negative extent", Want: "rows and columns ≥ 0", Got: fmt.Sprintf("%d × %d", m.Rows, m.Cols)}
+	}
+	if m.Rows == 0 || m.Cols == 0 {
+		return nil
+	}
+	lo, hi, ok := m.span()
+	if !ok || lo < 0 || hi > len(m.Data)/size {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: op, Where: robocache.Where{"tensor": name}, Msg: "length mismatch",
+			Want: fmt.Sprintf("%d × %d elements with strides %d, %d from %d inside the memory", m.Rows, m.Cols, m.RowStride, m.ColStride, m.Base),
+			Got:  fmt.Sprintf("%d elements", len(m.Data)/size)}
+	}
+	return nil
+}
+
+// overlaps says whether the two views may share a byte. Views of one buffer with equal row strides and disjoint columns do not.
+func (m *Matrix) overlaps(o *Matrix) bool {
+	if m.Rows == 0 || m.Cols == 0 || o.Rows == 0 || o.Cols == 0 {
+		return false
+	}
+	sm, so := m.DType.Size(), o.DType.Size()
+	ml, mh, _ := m.span()
+	ol, oh, _ := o.span()
+	mp, op := uintptr(unsafe.Pointer(unsafe.SliceData(m.Data))), uintptr(unsafe.Pointer(unsafe.SliceData(o.Data)))
+	m0, m1, o0, o1 := mp+uintptr(ml*sm), mp+uintptr(mh*sm), op+uintptr(ol*so), op+uintptr(oh*so)
+	if m1 <= o0 || o1 <= m0 {
+		return false
+	}
+	pitch := m.RowStride * sm
+	if pitch <= 0 || pitch != o.RowStride*so || m.ColStride < 0 || o.ColStride < 0 {
+		return true
+	}
+	mw, ow := ((m.Cols-1)*m.ColStride+1)*sm, ((o.Cols-1)*o.ColStride+1)*so
+	var ahead int // bytes from a row of m to the next row of o, within one pitch
+	if o0 >= m0 {
+		ahead = int(o0-m0) % pitch
+	} else {
+		ahead = (pitch - int(m0-o0)%pitch) % pitch
+	}
+	return ahead < mw || ahead+ow > pitch
+}
+
+// distinct says whether no two elements of the view share memory, by the sufficient rule that one stride steps over the whole other extent.
+func (m *Matrix) distinct() bool {
+	r, c := m.RowStride, m.ColStride
+	if r < 0 {
+		r = -r
+	}
+	if c < 0 {
+		c = -c
+	}
+	switch {
+	case m.Rows <= 1 && m.Cols <= 1:
+		return true
+	case m.Rows <= 1:
+		return c > 0
+	case m.Cols <= 1:
+		return r > 0
+	}
+	return c > 0 && r >= (m.Cols-1)*c+1 || r > 0 && c >= (m.Rows-1)*r+1
+}
+
+// at is the byte offset of an element.
+func (m *Matrix) at(row, col int) int {
+	return (m.Base + row*m.RowStride + col*m.ColStride) * m.DType.Size()
+}

@@ -1,0 +1,262 @@
+package kernel
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// tile is how many columns are taken through one step at a time: one dispatch on the type for each tile, none an element.
+const tile = 64
+
+// Counts of the casts that changed more than a rounding (K11).
+type Counts struct {
+	Overflow int64 // finite values that became infinite or were saturated
+	NaN      int64 // NaN that became the integer 0
+}
+
+var le = binary.LittleEndian
+
+// load32 reads columns col … as float32, for types whose computing type is float32. Wide integers are rounded once.
+func (m *Matrix) load32(dst []float32, row, col int) {
+	d, o, step := m.Data, m.at(row, col), m.ColStride*m.DType.Size()
+	switch m.DType {
+	case robocache.Float32:
+		for i := range dst {
+			dst[i] = math.Float32frombits(le.Uint32(d[o:]))
+			o += step
+		}
+	case robocache.Float16:
+		for i := range dst {
+			dst[i] = Float16to32(le.Uint16(d[o:]))
+			o += step
+		}
+	case robocache.BFloat16:
+		for i := range dst {
+			dst[i] = BFloat16to32(le.Uint16(d[o:]))
+			o += step
+		}
+	case robocache.Float64:
+		for i := range dst {
+			dst[i] = float32(math.Float64frombits(le.Uint64(d[o:])))
+			o += step
+		}
+	case robocache.Int64:
+		for i := range dst {
+			dst[i] = float32(int64(le.Uint64(d[o:])))
+			o += step
+		}
+	case robocache.Uint64:
+		for i := range dst {
+			dst[i] = float32(le.Uint64(d[o:]))
+			o += step
+		}
+	default: // at most 32 bits: exact in float64
+		for i := range dst {
+			dst[i] = float32(m.small(o))
+			o += step
+		}
+	}
+}
+
+// load64 reads columns col … as float64.
+func (m *Matrix) load64(dst []float64, row, col int) {
+	d, o, step := m.Data, m.at(row, col), m.ColStride*m.DType.Size()
+	switch m.DType {
+	case robocache.Float32:
+		for i := range dst {
+			dst[i] = float64(math.Float32frombits(le.Uint32(d[o:])))
+			o += step
+		}
+	case robocache.Float16:
+		for i := range dst {
+			dst[i] = float64(Float16to32(le.Uint16(d[o:])))
+			o += step
+		}
+	case robocache.BFloat16:
+		for i := range dst {
+			dst[i] = float64(BFloat16to32(le.Uint16(d[o:])))
+			o += step
+		}
+	case robocache.Float64:
+		for i := range dst {
+			dst[i] = math.Float64frombits(le.Uint64(d[o:]))
+			o += step
+		}
+	case robocache.Int64:
+		for i := range dst {
+			dst[i] = float64(int64(le.Uint64(d[o:])))
+			o += step
+		}
+	case robocache.Uint64:
+		for i := range dst {
+			dst[i] = float64(le.Uint64(d[o:]))
+			o += step
+		}
+	default:
+		for i := range dst {
+			dst[i] = m.small(o)
+			o += step
+		}
+	}
+}
+
+// small reads an integer of at most 32 bits or a bool at byte o.
+func (m *Matrix) small(o int) float64 {
+	d := m.Data
+	switch m.DType {
+	case robocache.Int8:
+		return float64(int8(d[o]))
+	case robocache.Int16:
+		return float64(int16(le.Uint16(d[o:])))
+	case robocache.Int32:
+		return float64(int32(le.Uint32(d[o:])))
+	case robocache.Uint16:
+		return float64(le.Uint16(d[o:]))
+	case robocache.Uint32:
+		return float64(le.Uint32(d[o:]))
+	case robocache.Bool:
+		if d[o] != 0 {
+			return 1
+		}
+		return 0
+	}
+	return float64(d[o])
+}
+
+// store32 writes float32 values, rounding once to the view's type.
+func (m *Matrix) store32(src []float32, row, col int, c *Counts) {
+	d, o, step := m.Data, m.at(row, col), m.ColStride*m.DType.Size()
+	switch m.DType {
+	case robocache.Float32:
+		for _, x := range src {
+			le.PutUint32(d[o:], math.Float32bits(x))
+			o += step
+		}
+	case robocache.Float16:
+		for _, x := range src {
+			h := Float32to16(x)
+			if h&0x7fff == 0x7c00 && !math.IsInf(float64(x), 0) {
+				c.Overflow++
+			}
+			le.PutUint16(d[o:], h)
+			o += step
+		}
+	case robocache.BFloat16:
+		for _, x := range src {
+			h := Float32toB16(x)
+			if h&0x7fff == 0x7f80 && !math.IsInf(float64(x), 0) {
+				c.Overflow++
+			}
+			le.PutUint16(d[o:], h)
+			o += step
+		}
+	default:
+		for _, x := range src {
+			m.put64(o, float64(x), c)
+			o += step
+		}
+	}
+}
+
+// store64 writes float64 values, rounding once to the view's type.
+func (m *Matrix) store64(src []float64, row, col int, c *Counts) {
+	o, step := m.at(row, col), m.ColStride*m.DType.Size()
+	for _, x := range src {
+		m.put64(o, x, c)
+		o += step
+	}
+}
+
+// limits of the integer types as float64: values in [lo, hi) truncate into the type.
+var limits = map[robocache.DType][2]float64{
+	robocache.Int8: {-1 << 7, 1 << 7}, robocache.Int16: {-1 << 15, 1 << 15}, robocache.Int32: {-1 << 31, 1 << 31}, robocache.Int64: {-1 << 63, 1 << 63},
+	robocache.Uint8: {0, 1 << 8}, robocache.Uint16: {0, 1 << 16}, robocache.Uint32: {0, 1 << 32}, robocache.Uint64: {0, 1 << 64},
+}
+
+func (m *Matrix) put64(o int, x float64, c *Counts) {
+	d := m.Data
+	switch m.DType {
+	case robocache.Float64:
+		le.PutUint64(d[o:], math.Float64bits(x))
+		return
+	case robocache.Float32:
+		f := float32(x)
+		if math.IsInf(float64(f), 0) && !math.IsInf(x, 0) {
+			c.Overflow++
+		}
+		le.PutUint32(d[o:], math.Float32bits(f))
+		return
+	case robocache.Float16, robocache.BFloat16:
+		f := roundOdd32(x)
+		h, inf := Float32to16(f), uint16(0x7c00)
+		if m.DType == robocache.BFloat16 {
+			h, inf = Float32toB16(f), 0x7f80
+		}
+		if h&0x7fff == inf && !math.IsInf(x, 0) {
+			c.Overflow++
+		}
+		le.PutUint16(d[o:], h)
+		return
+	}
+	l := limits[m.DType]
+	var u uint64 // two's complement, cut to the type's width below
+	x = math.Trunc(x)
+	switch {
+	case math.IsNaN(x):
+		c.NaN++
+	case x < l[0]:
+		c.Overflow++
+		u = uint64(int64(l[0]))
+	case x >= l[1]:
+		c.Overflow++
+		u = 1<<(8*m.DType.Size()) - 1
+		if l[0] < 0 {
+			u >>= 1
+			if m.DType == robocache.Int64 {
+				u = math.MaxInt64
+			}
+		}
+	case x < 0:
+		u = uint64(int64(x))
+	default:
+		u = uint64(x)
+	}
+	switch m.DType.Size() {
+	case 1:
+		d[o] = byte(u)
+	case 2:
+		le.PutUint16(d[o:], uint16(u))
+	case 4:
+		le.PutUint32(d[o:], uint32(u))
+	default:
+		le.PutUint64(d[o:], u)
+	}
+}
+
+// move copies the bits of a row between views of one type (K4).
+func move(dst, src *Matrix, to, from int) {
+	size := dst.DType.Size()
+	do, so := dst.at(to, 0), src.at(from, 0)
+	if dst.ColStride == 1 && src.ColStride == 1 {
+		copy(dst.Data[do:do+dst.Cols*size], src.Data[so:so+dst.Cols*size])
+		return
+	}
+	ds, ss := dst.ColStride*size, src.ColStride*size
+	for range dst.Cols {
+		copy(dst.Data[do:do+size], src.Data[so:so+size])
+		do += ds
+		so += ss
+	}
+}
+
+// zero fills a row with zero bits (K9).
+func (m *Matrix) zero(row int) {
+	size := m.DType.Size()
+	o, step := m.at(row, 0), m.ColStride*size
+	for range m.Cols {
+		clear(m.Data[o : o+size])
+		o += step
+	}
+}

@@ -1,0 +1,10 @@
+package kernel
+
+import "embed"
+
+// Vectors are the conformance vectors, below testdata/vectors. Package conform reads and runs them; a binary that does
+// not refer to them does not carry them.
+//
+//go:generate python3 testdata/generate.py
+//go:embed testdata/vectors/*.json
+var Vectors embed.FS

@@ -1,0 +1,158 @@
+package kernel
+
+import "math"
+
+// The modes of this file compute in float64 and round once (K5). Explicit conversions keep products from being fused
+// into sums: the bits must not depend on GOAMD64 or GOARCH.
+
+// angle blends around the circle: the short way, back into [lo, lo+period).
+func (r *run) angle(i, a, b int, w float64) {
+	for col := 0; col < r.dst.Cols; col += tile {
+		n := min(tile, r.dst.Cols-col)
+		x, y := r.a64[:n], r.b64[:n]
+		r.src.load64(x, a, col)
+		r.src.load64(y, b, col)
+		for j, v0 := range x {
+			d := math.Remainder(y[j]-v0, r.period)
+			s := math.FMA(w, d, v0)
+			x[j] = s - float64(r.period*math.Floor((s-r.lo)/r.period))
+		}
+		r.finish64(x, i, col)
+	}
+}
+
+// mean averages samples a … b-1: a sum in index order, one division.
+func (r *run) mean(i, a, b int) {
+	for col := 0; col < r.dst.Cols; col += tile {
+		n := min(tile, r.dst.Cols-col)
+		sum, y := r.a64[:n], r.b64[:n]
+		r.src.load64(sum, a, col)
+		for k := a + 1; k < b; k++ {
+			r.src.load64(y, k, col)
+			for j := range sum {
+				sum[j] += y[j]
+			}
+		}
+		for j := range sum {
+			sum[j] /= float64(b - a)
+		}
+		r.finish64(sum, i, col)
+	}
+}
+
+// slerp blends quaternions; channels that belong to none are linear.
+func (r *run) slerp(i, a, b int, w float64) {
+	if r.opt.Quats == nil {
+		for c := 0; c < r.dst.Cols; c += 4 {
+			r.quat(i, a, b, w, [4]int{c, c + 1, c + 2, c + 3})
+		}
+		return
+	}
+	r.lerp(i, a, b, w)
+	for _, q := range r.opt.Quats {
+		r.quat(i, a, b, w, q)
+	}
+}
+
+func (r *run) quat(i, a, b int, w float64, channels [4]int) {
+	var q0, q1 [4]float64
+	for j, c := range channels {
+		r.src.load64(q0[j:j+1], a, c)
+		r.src.load64(q1[j:j+1], b, c)
+	}
+	q, ok := slerp(q0, q1, w)
+	if !ok && r.opt.Valid != nil {
+		r.opt.Valid[i] = 0
+	}
+	for j, c := range channels {
+		r.a64[0] = q[j]
+		r.finish64(r.a64[:1], i, c)
+	}
+}
+
+func slerp(q0, q1 [4]float64, w float64) (q [4]float64, ok bool) {
+	n0, n1 := norm(q0), norm(q1)
+	if !(n0 > 0 && n1 > 0) || math.IsInf(n0, 0) || math.IsInf(n1, 0) {
+		nan := math.NaN()
+		return [4]float64{nan, nan, nan, nan}, false
+	}
+	var dot float64
+	for j := range q0 {
+		q0[j] /= n0
+		q1[j] /= n1
+		dot += float64(q0[j] * q1[j])
+	}
+	if dot < 0 {
+		for j := range q1 {
+			q1[j] = -q1[j]
+		}
+	}
+	var less, more [4]float64
+	for j := range q0 {
+		less[j], more[j] = q0[j]-q1[j], q0[j]+q1[j]
+	}
+	// atan2 of the two lengths keeps its precision where acos(dot) loses it: near 0.
+	th := 2 * math.Atan2(norm(less), norm(more))
+	if th < 1e-6 {
+		for j := range q {
+			q[j] = float64((1-w)*q0[j]) + float64(w*q1[j])
+		}
+		n := norm(q)
+		for j := range q {
+			q[j] /= n
+		}
+		return q, true
+	}
+	s, s0, s1 := math.Sin(th), math.Sin((1-w)*th), math.Sin(w*th)
+	for j := range q {
+		q[j] = (float64(s0*q0[j]) + float64(s1*q1[j])) / s
+	}
+	return q, true
+}
+
+func norm(q [4]float64) float64 {
+	var s float64
+	for _, x := range q {
+		s += float64(x * x)
+	}
+	return math.Sqrt(s)
+}
+
+// ContinuousSigns copies quaternions (every four columns) from src to dst, flipping each that points away from the one
+// before it: the option sign="continuous", to be applied before resampling. Views of one float type.
+func ContinuousSigns(dst, src Matrix) error {
+	if err := dst.check("slerp", "out"); err != nil {
+		return err
+	}
+	if err := src.check("slerp", "data"); err != nil {
+		return err
+	}
+	if dst.Rows != src.Rows || dst.Cols != src.Cols || dst.Cols%4 != 0 {
+		return misuse("slerp", "out has wrong shape", "the data's, a multiple of 4 channels", "another")
+	}
+	if dst.DType != src.DType || !src.DType.Float() {
+		return misuse("slerp", "dtypes must match", "one floating-point type", src.DType.String()+" → "+dst.DType.String())
+	}
+	size := dst.DType.Size()
+	var before, q [4]float64
+	for c := 0; c < src.Cols; c += 4 {
+		for i := range src.Rows {
+			src.load64(q[:], i, c)
+			var dot float64
+			for j := range q {
+				dot += float64(q[j] * before[j])
+			}
+			flip := i > 0 && dot < 0
+			for j := range q {
+				do, so := dst.at(i, c+j), src.at(i, c+j)
+				copy(dst.Data[do:do+size], src.Data[so:so+size])
+				if flip {
+					dst.Data[do+size-1] ^= 0x80
+					q[j] = -q[j]
+				}
+			}
+			before = q
+		}
+	}
+	return nil
+}
