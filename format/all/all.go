@@ -1,0 +1,6 @@
+// Package all registers every format: import it for its side effect.
+package all
+
+import (
+	_ "github.com/goatnote-inc/robocache/format/lerobot" // LeRobot v2.0 to v3.x
+)

@@ -1,0 +1,215 @@
+package lerobot
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"sort"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// episodes is the episodes table: a flat slice a column, sorted by episode_index. Files are numbered within it.
+type episodes struct {
+	index  []int64 // episode_index; nil where it is the position
+	length []int32
+	from   []int64 // global row of the first row, by our count; n+1
+	// v3 only; in v2 the file of an episode is its own.
+	file  []int32 // into files
+	start []int64 // row of the episode's first row inside its data file
+	files []fileNumber
+	cams  map[string]*camColumns
+}
+
+// fileNumber is the pair that v3 names files by.
+type fileNumber struct{ chunk, file int64 }
+
+// camColumns are the columns of one camera in v3.
+type camColumns struct {
+	file     []int32
+	files    []fileNumber
+	from, to []float64 // nil where the columns are missing
+}
+
+func (e *episodes) n() int { return len(e.length) }
+
+func (e *episodes) id(pos int) int64 {
+	if e.index == nil {
+		return int64(pos)
+	}
+	return e.index[pos]
+}
+
+// position finds an episode by episode_index; -1 where it is not there.
+func (e *episodes) position(id int64) int {
+	if e.index == nil {
+		if id < 0 || id >= int64(e.n()) {
+			return -1
+		}
+		return int(id)
+	}
+	if i, ok := slices.BinarySearch(e.index, id); ok {
+		return i
+	}
+	return -1
+}
+
+// row finds the episode of a global row.
+func (e *episodes) row(global int64) int {
+	return sort.Search(e.n(), func(i int) bool { return e.from[i+1] > global })
+}
+
+// count fills from.
+func (e *episodes) count() int64 {
+	e.from = make([]int64, e.n()+1)
+	for i, n := range e.length {
+		e.from[i+1] = e.from[i] + int64(n)
+	}
+	return e.from[e.n()]
+}
+
+// MemoryBytes is what the table holds.
+func (e *episodes) MemoryBytes() int64 {
+	n := 8*cap(e.index) + 4*cap(e.length) + 8*cap(e.from) + 4*cap(e.file) + 8*cap(e.start) + 16*cap(e.files)
+	for _, c := range e.cams {
+		n += 4*cap(c.file) + 16*cap(c.files) + 8*cap(c.from) + 8*cap(c.to)
+	}
+	return int64(n)
+}
+
+// order sorts by episode_index and refuses an index that occurs twice. It gives the permutation, nil where rows were in order.
+func order(ids []int64) ([]int, error) {
+	if slices.IsSorted(ids) {
+		for i := 1; i < len(ids); i++ {
+			if ids[i] == ids[i-1] {
+				return nil, twice(ids[i])
+			}
+		}
+		return nil, nil
+	}
+	perm := make([]int, len(ids))
+	for i := range perm {
+		perm[i] = i
+	}
+	sort.SliceStable(perm, func(a, b int) bool { return ids[perm[a]] < ids[perm[b]] })
+	for i := 1; i < len(perm); i++ {
+		if ids[perm[i]] == ids[perm[i-1]] {
+			return nil, twice(ids[perm[i]])
+		}
+	}
+	return perm, nil
+}
+
+func twice(id int64) error {
+	return &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"column": "episode_index"}, Msg: fmt.Sprintf("episode_index %d occurs twice", id)}
+}
+
+func permute[T any](s []T, perm []int) []T {
+	if s == nil || perm == nil {
+		return s
+	}
+	out := make([]T, len(s))
+	for i, p := range perm {
+		out[i] = s[p]
+	}
+	return out
+}
+
+// setIndex keeps the index column only where it says something.
+func (e *episodes) setIndex(ids []int64) {
+	for i, id := range ids {
+		if id != int64(i) {
+			e.index = ids
+			return
+		}
+	}
+}
+
+func rowCount(n int64) (int32, bool) { return int32(n), n >= 0 && n <= math.MaxInt32 }
+
+// episodeTasks holds the task texts of every episode: numbers into texts.
+type episodeTasks struct {
+	start []int32 // n+1
+	ids   []int32
+	texts []string
+}
+
+func (t *episodeTasks) of(pos int) []string {
+	if t == nil || pos+1 >= len(t.start) {
+		return nil
+	}
+	ids := t.ids[t.start[pos]:t.start[pos+1]]
+	out := make([]string, len(ids))
+	for i, id := range ids {
+		out[i] = t.texts[id]
+	}
+	return out
+}
+
+// interner builds an episodeTasks.
+type interner struct {
+	t    episodeTasks
+	seen map[string]int32
+}
+
+func (b *interner) add(tasks [][]byte) {
+	if b.seen == nil {
+		b.seen = map[string]int32{}
+		b.t.start = append(b.t.start, 0)
+	}
+	for _, s := range tasks {
+		id, ok := b.seen[string(s)]
+		if !ok {
+			id = int32(len(b.t.texts))
+			b.t.texts = append(b.t.texts, string(s))
+			b.seen[b.t.texts[id]] = id
+		}
+		b.t.ids = append(b.t.ids, id)
+	}
+	b.t.start = append(b.t.start, int32(len(b.t.ids)))
+}
+
+// reorder applies a permutation of the episodes.
+func (t *episodeTasks) reorder(perm []int) *episodeTasks {
+	if perm == nil {
+		return t
+	}
+	out := &episodeTasks{start: []int32{0}, texts: t.texts}
+	for _, p := range perm {
+		out.ids = append(out.ids, t.ids[t.start[p]:t.start[p+1]]...)
+		out.start = append(out.start, int32(len(out.ids)))
+	}
+	return out
+}
+
+// Episode gives the metadata of one episode.
+func (d *Dataset) Episode(ctx context.Context, episode int) (ep robocache.Episode, err error) {
+	defer guard("episode", &err)
+	if err := d.checkEpisode(episode); err != nil {
+		return robocache.Episode{}, err
+	}
+	t, err := d.episodeTasks(ctx)
+	if err != nil {
+		return robocache.Episode{}, robocache.At(err, robocache.Where{"episode": episode})
+	}
+	return robocache.Episode{Position: episode, Index: d.eps.id(episode), Length: d.Len(episode), Tasks: t.of(episode)}, nil
+}
+
+// episodeTasks reads the tasks column on the first call: it is the only part of the episodes table that costs text.
+func (d *Dataset) episodeTasks(ctx context.Context) (*episodeTasks, error) {
+	d.mu.Lock()
+	t := d.taskTab
+	d.mu.Unlock()
+	if t != nil {
+		return t, nil
+	}
+	t, err := d.readEpisodeTasksV3(ctx)
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	d.taskTab = t
+	d.mu.Unlock()
+	return t, nil
+}

@@ -1,0 +1,110 @@
+package lerobot
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/store"
+)
+
+// lines calls each for every line that is not blank.
+func lines(name string, b []byte, each func(line int, b []byte) error) error {
+	b = bytes.TrimPrefix(b, []byte("\xef\xbb\xbf"))
+	if isLFSPointer(b) {
+		return lfsError(name)
+	}
+	for n := 1; len(b) > 0; n++ {
+		var line []byte
+		line, b, _ = bytes.Cut(b, []byte("\n"))
+		line = bytes.TrimSpace(line)
+		if len(line) == 0 {
+			continue
+		}
+		if err := each(n, line); err != nil {
+			var e *robocache.Error
+			if !errors.As(err, &e) {
+				err = &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Msg: err.Error()}
+			}
+			return robocache.At(err, robocache.Where{"file": name, "line": n})
+		}
+	}
+	return nil
+}
+
+const episodesJSONL = "meta/episodes.jsonl"
+
+type episodeLine struct {
+	Index  *int64          `json:"episode_index"`
+	Length *int64          `json:"length"`
+	Tasks  json.RawMessage `json:"tasks"`
+}
+
+// readEpisodesV2 reads meta/episodes.jsonl.
+func (d *Dataset) readEpisodesV2(ctx context.Context) error {
+	b, err := store.ReadFile(ctx, d.st, episodesJSONL, maxLines)
+	if err != nil {
+		return robocache.At(err, robocache.Where{"file": episodesJSONL})
+	}
+	e, tasks, sorted, err := parseEpisodesV2(b)
+	if err != nil {
+		return err
+	}
+	d.eps, d.taskTab = e, tasks
+	if !sorted {
+		d.find(warn("episodes-unsorted", episodesJSONL, "episodes are not in the order of episode_index", "sort the lines"))
+	}
+	d.info.Episodes, d.info.Frames = e.n(), e.count()
+	return nil
+}
+
+func parseEpisodesV2(b []byte) (e *episodes, tasks *episodeTasks, sorted bool, err error) {
+	e = &episodes{}
+	var ids []int64
+	var texts interner
+	err = lines(episodesJSONL, b, func(_ int, b []byte) error {
+		var l episodeLine
+		if err := json.Unmarshal(b, &l); err != nil {
+			return err
+		}
+		if l.Index == nil || l.Length == nil {
+			return fmt.Errorf("episode_index or length is missing")
+		}
+		n, ok := rowCount(*l.Length)
+		if !ok {
+			return fmt.Errorf("length %d", *l.Length)
+		}
+		if *l.Index < 0 {
+			return fmt.Errorf("episode_index %d", *l.Index)
+		}
+		var list []string
+		if len(l.Tasks) > 0 && string(l.Tasks) != "null" && json.Unmarshal(l.Tasks, &list) != nil {
+			var one string
+			if json.Unmarshal(l.Tasks, &one) != nil {
+				return fmt.Errorf("tasks is not a list of texts")
+			}
+			list = []string{one}
+		}
+		raw := make([][]byte, len(list))
+		for i, s := range list {
+			raw[i] = []byte(s)
+		}
+		texts.add(raw)
+		ids = append(ids, *l.Index)
+		e.length = append(e.length, n)
+		return nil
+	})
+	if err != nil {
+		return nil, nil, false, err
+	}
+	perm, err := order(ids)
+	if err != nil {
+		return nil, nil, false, robocache.At(err, robocache.Where{"file": episodesJSONL})
+	}
+	e.setIndex(permute(ids, perm))
+	e.length = permute(e.length, perm)
+	return e, texts.t.reorder(perm), perm == nil, nil
+}

@@ -1,0 +1,307 @@
+package lerobot
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/lerobot/internal/pq"
+)
+
+// source says where a feature's rows come from.
+type source uint8
+
+const (
+	fromColumn source = iota // a column of the data files
+	derived                  // counted: the column is not there
+	fromVideo
+)
+
+// column is what reading needs of one feature.
+type column struct {
+	key      string
+	num      int32 // place in Info.Features, and the column number of its cache units
+	src      source
+	kind     robocache.Kind
+	dtype    robocache.DType
+	shape    []int
+	rowBytes int
+}
+
+var defaultColumns = []robocache.Feature{
+	{Key: "timestamp", Kind: robocache.KindNumeric, DType: robocache.Float32, Shape: []int{1}, Default: true},
+	{Key: "frame_index", Kind: robocache.KindNumeric, DType: robocache.Int64, Shape: []int{1}, Default: true},
+	{Key: "episode_index", Kind: robocache.KindNumeric, DType: robocache.Int64, Shape: []int{1}, Default: true},
+	{Key: "index", Kind: robocache.KindNumeric, DType: robocache.Int64, Shape: []int{1}, Default: true},
+	{Key: "task_index", Kind: robocache.KindNumeric, DType: robocache.Int64, Shape: []int{1}, Default: true},
+}
+
+func isDefault(key string) bool {
+	return slices.ContainsFunc(defaultColumns, func(f robocache.Feature) bool { return f.Key == key })
+}
+
+// describe makes the features: what is declared and there, the default columns, and columns that nobody declared.
+func (d *Dataset) describe(ctx context.Context) error {
+	schema, err := d.firstSchema(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range d.raw.features {
+		r := &d.raw.features[i]
+		f, err := feature(r)
+		if err != nil {
+			d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "feature-dropped", Where: robocache.Where{"file": infoPath, "pointer": "/features/" + escapePointer(r.key)}, Message: err.Error(), Mend: "declare one of the format's types"})
+			continue
+		}
+		switch {
+		case f.Kind == robocache.KindVideo:
+			ok, err := d.openCamera(ctx, &f)
+			if err != nil {
+				return err
+			}
+			if !ok {
+				d.drop(r.key, "no video file of it is there")
+				continue
+			}
+			d.add(f, fromVideo)
+		case schema != nil && schema.Column(r.key) == nil:
+			if f.Default {
+				d.add(f, derived)
+			} else {
+				d.drop(r.key, "no column of that name is in the data")
+			}
+		default:
+			d.add(f, fromColumn)
+		}
+	}
+	if schema != nil {
+		for _, top := range schema.Root.Children {
+			if _, ok := d.byKey[top.Name]; !ok && d.raw.declares(top.Name) == nil {
+				d.undeclared(top)
+			}
+		}
+	}
+	for _, f := range defaultColumns {
+		if _, ok := d.byKey[f.Key]; ok || f.Key == "task_index" && len(d.info.Tasks) != 1 {
+			continue
+		}
+		f.Shape = []int{1}
+		d.add(f, derived)
+	}
+	return nil
+}
+
+func (f *infoFile) declares(key string) *declared {
+	for i := range f.features {
+		if f.features[i].key == key {
+			return &f.features[i]
+		}
+	}
+	return nil
+}
+
+func (d *Dataset) drop(key, why string) {
+	d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "feature-dropped", Where: robocache.Where{"file": infoPath, "pointer": "/features/" + escapePointer(key)},
+		Message: "feature " + key + " is declared, but " + why + ": it is left out", Mend: "remove it from info.json, or fetch what is missing"})
+}
+
+func (d *Dataset) add(f robocache.Feature, src source) {
+	n := len(d.info.Features)
+	d.info.Features = append(d.info.Features, f)
+	d.cols = append(d.cols, column{key: f.Key, num: int32(n), src: src, kind: f.Kind, dtype: f.DType, shape: f.Shape, rowBytes: f.RowBytes()})
+	d.byKey[f.Key] = n
+}
+
+// undeclared takes in a column that info.json does not name, where its type is plain.
+func (d *Dataset) undeclared(top *pq.Node) {
+	finding := robocache.Finding{Severity: robocache.SeverityWarning, Code: "undeclared-column", Where: robocache.Where{"file": infoPath, "column": top.Name}, Message: "the data has a column that info.json does not declare: " + top.Name, Mend: "declare it, or remove the column: LeRobot refuses to open such a set"}
+	f := robocache.Feature{Key: top.Name, Kind: robocache.KindNumeric, Shape: []int{1}, Default: isDefault(top.Name)}
+	if !top.Group() && top.MaxRep == 0 {
+		f.DType = storedType(top)
+	}
+	switch f.DType {
+	case robocache.InvalidDType:
+		finding.Message += "; its shape is not known: it is left out"
+	case robocache.String:
+		f.Kind = robocache.KindText
+		fallthrough
+	default:
+		d.add(f, fromColumn)
+	}
+	d.find(finding)
+}
+
+// firstSchema is the footer of the first data file; nil for a set without episodes. A missing first file is not fatal: others may be there.
+func (d *Dataset) firstSchema(ctx context.Context) (*pq.File, error) {
+	n := d.tab.files()
+	if n == 0 {
+		return nil, nil
+	}
+	if err := d.probeData(ctx); err != nil {
+		return nil, err
+	}
+	var first error
+	for _, i := range slices.Compact([]int{0, n / 2, n - 1}) {
+		f, err := d.tab.footer(ctx, int32(i))
+		if err == nil {
+			return f.pq, nil
+		}
+		if ctx.Err() != nil {
+			return nil, err
+		}
+		if first == nil {
+			first = err
+		}
+		if !errors.Is(err, robocache.ErrNotFound) && !errors.Is(err, robocache.ErrMalformed) {
+			break
+		}
+	}
+	return nil, first
+}
+
+// probeData finds the template that names the first, middle and last data file.
+func (d *Dataset) probeData(ctx context.Context) error {
+	n := d.tab.files()
+	var probes []place
+	for _, i := range slices.Compact([]int{0, n / 2, n - 1}) {
+		probes = append(probes, d.dataPlace(int32(i)))
+	}
+	best, found, err := d.paths.choose(ctx, d.paths.data, probes)
+	if err != nil {
+		return err
+	}
+	if found > 0 && d.raw.dataPath != "" && best[0] != d.raw.dataPath {
+		d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "path-template", Where: robocache.Where{"file": infoPath, "pointer": "/data_path"}, Message: fmt.Sprintf("data_path %q does not name the files; %q does", d.raw.dataPath, best[0]), Mend: "write the template that fits"})
+	}
+	d.paths.data = best
+	return nil
+}
+
+// feature turns a declaration into a Feature.
+func feature(r *declared) (robocache.Feature, error) {
+	f := robocache.Feature{Key: r.key, Shape: r.shape, Default: isDefault(r.key)}
+	if len(r.Names) > 0 && string(r.Names) != "null" {
+		f.Names = r.Names
+	}
+	if len(r.FPS) > 0 {
+		if rate, err := robocache.RateOf(strings.Trim(string(r.FPS), `"`)); err == nil {
+			f.FPS = rate
+		}
+	}
+	switch r.DType {
+	case "video", "image":
+		f.Kind, f.DType = robocache.Kind(r.DType), robocache.Uint8
+		f.Height, f.Width, f.Channels = pictureSize(r)
+		if f.Codec = r.str("video.codec"); f.Codec == "" {
+			f.Codec = r.str("codec")
+		}
+		if v, ok := r.number("video.fps"); ok && f.FPS.Zero() {
+			f.FPS, _ = robocache.RateOf(fmt.Sprint(v))
+		}
+		if r.flag("is_depth_map") || r.flag("video.is_depth_map") {
+			f.DType, f.Depth = robocache.Uint16, depth(r)
+		}
+	case "string":
+		f.Kind, f.DType = robocache.KindText, robocache.String
+	case "language":
+		f.Kind, f.DType = robocache.KindEvent, robocache.JSON
+	default:
+		f.Kind = robocache.KindNumeric
+		t, ok := robocache.ParseDType(r.DType)
+		if alias := map[string]robocache.DType{"float": robocache.Float32, "double": robocache.Float64, "int": robocache.Int64, "boolean": robocache.Bool, "str": robocache.String}[r.DType]; !ok && alias != robocache.InvalidDType {
+			t, ok = alias, true
+		}
+		if !ok || t.Size() == 0 && t != robocache.String || t == robocache.BFloat16 {
+			return f, fmt.Errorf("feature %s has dtype %q, which no version defines: it is left out", r.key, r.DType)
+		}
+		f.DType = t
+		if t == robocache.String {
+			f.Kind = robocache.KindText
+		}
+	}
+	return f, nil
+}
+
+// any looks a key up in info, then in the older video_info.
+func (r *declared) any(key string) any {
+	if v, ok := r.Info[key]; ok {
+		return v
+	}
+	return r.VideoInfo[key]
+}
+
+func (r *declared) str(key string) string { s, _ := r.any(key).(string); return s }
+
+func (r *declared) flag(key string) bool { b, _ := r.any(key).(bool); return b }
+
+func (r *declared) number(key string) (float64, bool) { v, ok := r.any(key).(float64); return v, ok }
+
+// depth reads the depth code; what is not said is the recorder's default.
+func depth(r *declared) *robocache.Depth {
+	d := &robocache.Depth{Min: 0.01, Max: 10, Shift: 3.5, Log: true, Unit: "m"}
+	for key, to := range map[string]*float64{"video.depth_min": &d.Min, "video.depth_max": &d.Max, "video.shift": &d.Shift} {
+		if v, ok := r.number(key); ok {
+			*to = v
+		}
+	}
+	if v, ok := r.any("video.use_log").(bool); ok {
+		d.Log = v
+	}
+	if u := r.str("depth_unit"); u != "" {
+		d.Unit = u
+	}
+	return d
+}
+
+// pictureSize reads height, width and channels: only names say which is which. Without them the smallest end is taken for channels.
+func pictureSize(r *declared) (h, w, c int) {
+	s := r.shape
+	if len(s) == 2 {
+		return s[0], s[1], 1
+	}
+	if len(s) != 3 {
+		return 0, 0, 0
+	}
+	var names []string
+	if json.Unmarshal(r.Names, &names) == nil && len(names) == 3 {
+		at := func(words ...string) int {
+			return slices.IndexFunc(names, func(n string) bool { return slices.Contains(words, strings.ToLower(n)) })
+		}
+		ih, iw, ic := at("height", "h", "rows"), at("width", "w", "cols"), at("channel", "channels", "c", "rgb")
+		if ih >= 0 && iw >= 0 && ic >= 0 {
+			return s[ih], s[iw], s[ic]
+		}
+	}
+	if s[0] <= 4 && s[2] > 4 {
+		return s[1], s[2], s[0]
+	}
+	return s[0], s[1], s[2]
+}
+
+// get finds a column by key.
+func (d *Dataset) get(key string, kinds ...robocache.Kind) (*column, error) {
+	i, ok := d.byKey[key]
+	if !ok {
+		e := &robocache.Error{Class: robocache.ErrMisuse, Op: "lerobot", Where: robocache.Where{"stream": key}, Msg: fmt.Sprintf("no feature %q", key), Hint: "features: " + strings.Join(d.keys(), ", ")}
+		return nil, e
+	}
+	c := &d.cols[i]
+	if len(kinds) > 0 && !slices.Contains(kinds, c.kind) {
+		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "lerobot", Where: robocache.Where{"stream": key}, Want: fmt.Sprintf("a feature of kind %v", kinds), Got: string(c.kind)}
+	}
+	return c, nil
+}
+
+func (d *Dataset) keys() []string {
+	out := make([]string, 0, len(d.cols))
+	for i := range d.cols {
+		if out = append(out, d.cols[i].key); len(out) == 50 {
+			return append(out, "…")
+		}
+	}
+	return out
+}

@@ -1,0 +1,190 @@
+package lerobot
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// maxMoves bounds how often a caller asks again after proof found rows elsewhere: once a file is enough.
+const maxMoves = 3
+
+// Gather copies rows of a numeric feature into dst. Neighbouring rows are copied in one piece.
+func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) (err error) {
+	defer guard("gather", &err)
+	c, err := d.get(key, robocache.KindNumeric)
+	if err != nil {
+		return err
+	}
+	size := c.rowBytes
+	if len(dst) != len(rows)*size {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "lerobot gather", Where: robocache.Where{"stream": key}, Want: fmt.Sprintf("%d bytes for %d rows", len(rows)*size, len(rows)), Got: fmt.Sprint(len(dst))}
+	}
+	var s span
+	s.file = -1
+	for i := 0; i < len(rows); {
+		n, err := d.run(rows[i:])
+		if err != nil {
+			return err
+		}
+		if c.src == derived {
+			if err := d.derive(c, rows[i:i+n], dst[i*size:(i+n)*size]); err != nil {
+				return err
+			}
+			i += n
+			continue
+		}
+		file, start := d.tab.fileOf(rows[i].Episode)
+		at := start + int64(rows[i].Index)
+		if s.file != file || at < s.start || at >= s.end {
+			if s, err = d.table(ctx, c, rows[i].Episode, rows[i].Index); err != nil {
+				return err
+			}
+			_, start = d.tab.fileOf(rows[i].Episode)
+			at = start + int64(rows[i].Index)
+		}
+		n = min(n, int(s.end-at))
+		src := s.value.([]byte)
+		from := int(at-s.start) * size
+		copy(dst[i*size:(i+n)*size], src[from:from+n*size])
+		i += n
+	}
+	return nil
+}
+
+// run says how many rows from the first on follow each other in one episode, and checks that they are there.
+func (d *Dataset) run(rows []robocache.Row) (int, error) {
+	r := rows[0]
+	if r.Episode < 0 || r.Episode >= d.eps.n() {
+		return 0, d.checkEpisode(r.Episode)
+	}
+	length := int(d.eps.length[r.Episode])
+	if r.Index < 0 || r.Index >= length {
+		return 0, &robocache.Error{Class: robocache.ErrMisuse, Op: "lerobot", Where: robocache.Where{"episode": d.eps.id(r.Episode), "row": r.Index}, Want: fmt.Sprintf("a row from 0 to %d", length-1), Got: fmt.Sprint(r.Index)}
+	}
+	n := 1
+	for n < len(rows) && rows[n].Episode == r.Episode && rows[n].Index == r.Index+n && rows[n].Index < length {
+		n++
+	}
+	return n, nil
+}
+
+// table gives the decoded row group of a numeric column that holds a row.
+func (d *Dataset) table(ctx context.Context, c *column, episode, row int) (span, error) {
+	return d.find3(ctx, c, c.num, episode, row, c.decode(d.limit))
+}
+
+// find3 locates a row and loads its unit, again where proof moved it.
+func (d *Dataset) find3(ctx context.Context, c *column, num int32, episode, row int, read reader) (span, error) {
+	for try := 0; ; try++ {
+		file, start := d.tab.fileOf(episode)
+		s, err := d.tab.load(ctx, file, start+int64(row), num, read)
+		if err == nil {
+			if _, again := d.tab.fileOf(episode); again == start {
+				return s, nil
+			}
+			continue
+		}
+		if err == error(errMoved) && try < maxMoves {
+			continue
+		}
+		return span{}, robocache.At(err, robocache.Where{"episode": d.eps.id(episode), "stream": c.key})
+	}
+}
+
+// derive fills rows of a default column that the files do not have.
+func (d *Dataset) derive(c *column, rows []robocache.Row, dst []byte) error {
+	size := c.rowBytes
+	for i, r := range rows {
+		var v int64
+		switch c.key {
+		case "timestamp":
+			putFloat(dst[i*size:], c.dtype, d.seconds(r.Index))
+			continue
+		case "frame_index":
+			v = int64(r.Index)
+		case "episode_index":
+			v = d.eps.id(r.Episode)
+		case "index":
+			v = d.eps.from[r.Episode] + int64(r.Index)
+		case "task_index":
+			if len(d.info.Tasks) != 1 {
+				return &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"column": c.key}, Msg: "the column is missing, and there is more than one task"}
+			}
+			v = d.info.Tasks[0].Index
+		}
+		if c.dtype.Float() {
+			putFloat(dst[i*size:], c.dtype, float64(v))
+		} else if !putInt(dst[i*size:], c.dtype, v, false) {
+			return &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"column": c.key}, Want: "a value that fits " + c.dtype.String(), Got: fmt.Sprint(v)}
+		}
+	}
+	return nil
+}
+
+// seconds is the stamp of a row where none is stored: row / fps, as the recorder computes it.
+func (d *Dataset) seconds(row int) float64 { return float64(row) / d.raw.fps.Float() }
+
+// Times gives the stamps of an episode's rows. Every stream of a LeRobot episode shares them.
+func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int64, err error) {
+	defer guard("times", &err)
+	if err := d.checkEpisode(episode); err != nil {
+		return nil, err
+	}
+	if key != "" {
+		if _, err := d.get(key); err != nil {
+			return nil, err
+		}
+	}
+	out = make([]int64, d.Len(episode))
+	i, ok := d.byKey["timestamp"]
+	if !ok || d.cols[i].src == derived {
+		for k := range out {
+			out[k] = d.raw.fps.Nanos(int64(k))
+		}
+		return out, nil
+	}
+	c := d.cols[i]
+	for k := 0; k < len(out); {
+		s, err := d.find3(ctx, &c, unitTimes, episode, k, c.stamps(d.limit))
+		if err != nil {
+			return nil, err
+		}
+		_, start := d.tab.fileOf(episode)
+		k += copy(out[k:], s.value.([]int64)[start+int64(k)-s.start:])
+	}
+	for k, t := range out {
+		switch {
+		case t == badStamp:
+			return nil, d.badTime(episode, k, key, "a time", "NaN, infinity or a number beyond int64 nanoseconds")
+		case k > 0 && t < out[k-1]:
+			return nil, d.badTime(episode, k, key, fmt.Sprintf("at least %d ns, the time of the row before", out[k-1]), fmt.Sprintf("%d ns", t))
+		}
+	}
+	return out, nil
+}
+
+func (d *Dataset) badTime(episode, row int, key, want, got string) error {
+	if key == "" {
+		key = "timestamp"
+	}
+	return &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"episode": d.eps.id(episode), "stream": key, "index": row}, Want: want, Got: got}
+}
+
+const badStamp = math.MinInt64
+
+// stampNanos turns stored seconds into nanoseconds.
+func stampNanos(sec float64) int64 {
+	ns := math.RoundToEven(sec * 1e9)
+	if math.IsNaN(ns) || ns >= 1<<63 || ns <= -1<<63 {
+		return badStamp
+	}
+	return int64(ns)
+}
+
+func leFloat64(b []byte, i int) float64 {
+	return math.Float64frombits(binary.LittleEndian.Uint64(b[i*8:]))
+}

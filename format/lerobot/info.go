@@ -1,0 +1,357 @@
+package lerobot
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sort"
+	"strconv"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/store"
+)
+
+// Caps on metadata (specs: JSON 64 MiB and depth 128).
+const (
+	maxJSON      = 64 << 20
+	maxJSONDepth = 128
+	maxFeatures  = 65535
+	maxLines     = 2 << 30
+)
+
+// declared is one entry of "features" in info.json.
+type declared struct {
+	key       string
+	DType     string          `json:"dtype"`
+	Shape     json.RawMessage `json:"shape"`
+	Names     json.RawMessage `json:"names"`
+	Info      map[string]any  `json:"info"`
+	VideoInfo map[string]any  `json:"video_info"`
+	FPS       json.RawMessage `json:"fps"`
+	shape     []int
+}
+
+// infoFile is meta/info.json.
+type infoFile struct {
+	raw           []byte
+	version       string
+	major, minor  int
+	fps           robocache.Rate
+	robot         string
+	dataPath      string
+	videoPath     string // "" for null
+	chunksSize    int64
+	totalEpisodes int64 // -1 = not said
+	totalFrames   int64
+	totalTasks    int64
+	splits        map[string]string
+	features      []declared
+}
+
+func infoError(class error, pointer, msg string) *robocache.Error {
+	return &robocache.Error{Class: class, Op: "lerobot", Where: robocache.Where{"file": infoPath, "pointer": pointer}, Msg: msg}
+}
+
+// checkJSON refuses what a decoder would follow too deep, and strips a byte order mark.
+func checkJSON(name string, b []byte) ([]byte, error) {
+	b = bytes.TrimPrefix(b, []byte("\xef\xbb\xbf"))
+	if len(bytes.TrimSpace(b)) == 0 {
+		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"file": name}, Want: "JSON", Got: "an empty file", Hint: "fetch the file again"}
+	}
+	if isLFSPointer(b) {
+		return nil, lfsError(name)
+	}
+	depth, inString := 0, false
+	for i := 0; i < len(b); i++ {
+		switch c := b[i]; {
+		case inString && c == '\\':
+			i++
+		case c == '"':
+			inString = !inString
+		case inString:
+		case c == '{' || c == '[':
+			if depth++; depth > maxJSONDepth {
+				return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"file": name, "offset": i}, Msg: fmt.Sprintf("JSON nested deeper than %d", maxJSONDepth)}
+			}
+		case c == '}' || c == ']':
+			depth--
+		}
+	}
+	return b, nil
+}
+
+func isLFSPointer(b []byte) bool { return bytes.HasPrefix(b, []byte("version https://git-lfs")) }
+
+func lfsError(name string) *robocache.Error {
+	return &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"file": name}, Want: "data", Got: "a Git LFS pointer", Hint: "fetch the data: git lfs pull"}
+}
+
+func jsonError(name string, err error) error {
+	w := robocache.Where{"file": name}
+	var syn *json.SyntaxError
+	if errors.As(err, &syn) {
+		w["offset"] = syn.Offset
+	}
+	return &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: w, Msg: "not valid JSON: " + err.Error()}
+}
+
+// object reads a JSON object in order; a key twice is an error, because readers differ in which one they take.
+func object(b []byte, each func(key string, value json.RawMessage) error) error {
+	d := json.NewDecoder(bytes.NewReader(b))
+	t, err := d.Token()
+	if err != nil {
+		return err
+	}
+	if t != json.Delim('{') {
+		return fmt.Errorf("expected an object")
+	}
+	seen := map[string]bool{}
+	for d.More() {
+		t, err := d.Token()
+		if err != nil {
+			return err
+		}
+		key, _ := t.(string)
+		var v json.RawMessage
+		if err := d.Decode(&v); err != nil {
+			return err
+		}
+		if seen[key] {
+			return fmt.Errorf("key %q occurs twice", key)
+		}
+		seen[key] = true
+		if err := each(key, v); err != nil {
+			return err
+		}
+	}
+	_, err = d.Token()
+	return err
+}
+
+func readInfo(ctx context.Context, s store.Store) (*infoFile, []robocache.Finding, error) {
+	raw, err := store.ReadFile(ctx, s, infoPath, maxJSON)
+	if err != nil {
+		return nil, nil, robocache.At(err, robocache.Where{"file": infoPath})
+	}
+	return parseInfo(raw)
+}
+
+func parseInfo(raw []byte) (*infoFile, []robocache.Finding, error) {
+	b, err := checkJSON(infoPath, raw)
+	if err != nil {
+		return nil, nil, err
+	}
+	fields := map[string]json.RawMessage{}
+	if err := object(b, func(k string, v json.RawMessage) error { fields[k] = v; return nil }); err != nil {
+		return nil, nil, jsonError(infoPath, err)
+	}
+	f := &infoFile{raw: b, totalEpisodes: -1, totalFrames: -1, totalTasks: -1}
+	var found []robocache.Finding
+	if err := f.readVersion(fields); err != nil {
+		return nil, nil, err
+	}
+	if note, err := f.readFPS(fields["fps"]); err != nil {
+		return nil, nil, err
+	} else if note != "" {
+		found = append(found, warn("fps-type", infoPath, note, "write fps as a number"))
+	}
+	f.robot = text(fields["robot_type"])
+	for _, t := range []struct {
+		key string
+		to  *string
+		def string
+	}{{"data_path", &f.dataPath, ""}, {"video_path", &f.videoPath, ""}} {
+		v := fields[t.key]
+		if len(v) == 0 || string(v) == "null" {
+			continue
+		}
+		if err := json.Unmarshal(v, t.to); err != nil {
+			return nil, nil, infoError(robocache.ErrMalformed, "/"+t.key, "expected a string")
+		}
+		if err := checkTemplate(*t.to); err != nil {
+			return nil, nil, robocache.At(err, robocache.Where{"file": infoPath, "pointer": "/" + t.key})
+		}
+	}
+	for _, t := range []struct {
+		key string
+		to  *int64
+	}{{"chunks_size", &f.chunksSize}, {"total_episodes", &f.totalEpisodes}, {"total_frames", &f.totalFrames}, {"total_tasks", &f.totalTasks}} {
+		v, ok := fields[t.key]
+		if !ok || string(v) == "null" {
+			continue
+		}
+		n, ok := integer(v)
+		if !ok || n < 0 {
+			found = append(found, warn("metadata-type", infoPath, fmt.Sprintf("%s is %.40s, not a count: ignored", t.key, v), "write a number"))
+			continue
+		}
+		*t.to = n
+	}
+	if f.chunksSize <= 0 || f.chunksSize > 1<<31 {
+		f.chunksSize = 1000
+	}
+	f.splits = splits(fields["splits"])
+	if err := f.readFeatures(fields["features"]); err != nil {
+		return nil, nil, err
+	}
+	for k := range fields {
+		if !knownInfo[k] {
+			found = append(found, robocache.Finding{Severity: robocache.SeverityInfo, Code: "unknown-key", Where: robocache.Where{"file": infoPath, "pointer": "/" + k}, Message: "info.json has a key that no version defines: " + k})
+		}
+	}
+	sort.SliceStable(found, func(i, j int) bool { return found[i].Message < found[j].Message })
+	return f, found, nil
+}
+
+var knownInfo = map[string]bool{"codebase_version": true, "fps": true, "features": true, "total_episodes": true, "total_frames": true, "total_tasks": true, "chunks_size": true,
+	"data_files_size_in_mb": true, "video_files_size_in_mb": true, "data_path": true, "video_path": true, "robot_type": true, "splits": true, "tools": true, "total_videos": true,
+	"total_chunks": true, "storage_format": true}
+
+func (f *infoFile) readVersion(fields map[string]json.RawMessage) error {
+	v, ok := fields["codebase_version"]
+	if !ok {
+		return infoError(robocache.ErrMalformed, "/codebase_version", "missing: not a LeRobot dataset, or a damaged one")
+	}
+	f.version = text(v)
+	a, b, dot := strings.Cut(strings.TrimPrefix(f.version, "v"), ".")
+	var err1, err2 error
+	f.major, err1 = strconv.Atoi(a)
+	if dot {
+		b, _, _ = strings.Cut(b, ".")
+		f.minor, err2 = strconv.Atoi(b)
+	}
+	if err1 != nil || err2 != nil {
+		return infoError(robocache.ErrMalformed, "/codebase_version", fmt.Sprintf("expected a version such as v3.0, found %.40s", v))
+	}
+	if s := text(fields["storage_format"]); s != "" && s != "parquet" {
+		return infoError(robocache.ErrUnsupported, "/storage_format", fmt.Sprintf("storage format %q", s))
+	}
+	if f.major == 2 && f.minor <= 1 || f.major == 3 {
+		return nil
+	}
+	e := infoError(robocache.ErrUnsupported, "/codebase_version", "LeRobot version "+f.version)
+	e.Hint = "v2.0, v2.1 and v3.x can be read; older sets are converted by lerobot's own scripts"
+	return e
+}
+
+func (f *infoFile) readFPS(v json.RawMessage) (note string, err error) {
+	s := strings.TrimSpace(string(v))
+	if u := text(v); u != "" {
+		s, note = u, "fps is the string "+strconv.Quote(u)
+	}
+	f.fps, err = robocache.RateOf(s)
+	if err != nil || strings.Contains(s, "/") && note == "" {
+		return "", infoError(robocache.ErrMalformed, "/fps", fmt.Sprintf("expected a number above 0, found %.40q", string(v)))
+	}
+	return note, nil
+}
+
+func (f *infoFile) readFeatures(v json.RawMessage) error {
+	if len(v) == 0 {
+		return infoError(robocache.ErrMalformed, "/features", "missing")
+	}
+	err := object(v, func(key string, v json.RawMessage) error {
+		at := "/features/" + escapePointer(key)
+		if len(f.features) >= maxFeatures {
+			return infoError(robocache.ErrResourceLimit, "/features", fmt.Sprintf("more than %d features", maxFeatures))
+		}
+		d := declared{key: key}
+		if err := json.Unmarshal(v, &d); err != nil {
+			return infoError(robocache.ErrMalformed, at, err.Error())
+		}
+		if d.DType == "" {
+			return infoError(robocache.ErrMalformed, at+"/dtype", "missing")
+		}
+		var err error
+		if d.shape, err = readShape(d.Shape); err != nil {
+			return infoError(robocache.ErrMalformed, at+"/shape", err.Error())
+		}
+		f.features = append(f.features, d)
+		return nil
+	})
+	var e *robocache.Error
+	if err != nil && !errors.As(err, &e) {
+		return infoError(robocache.ErrMalformed, "/features", err.Error())
+	}
+	return err
+}
+
+func readShape(v json.RawMessage) ([]int, error) {
+	if len(v) == 0 || string(v) == "null" {
+		return []int{1}, nil
+	}
+	var raw []json.RawMessage
+	if err := json.Unmarshal(v, &raw); err != nil {
+		n, ok := integer(v)
+		if !ok {
+			return nil, fmt.Errorf("expected a list of sizes, found %.40s", v)
+		}
+		raw = []json.RawMessage{json.RawMessage(strconv.FormatInt(n, 10))}
+	}
+	if len(raw) > 16 {
+		return nil, fmt.Errorf("%d dimensions", len(raw))
+	}
+	shape, total := make([]int, len(raw)), int64(1)
+	for i, r := range raw {
+		n, ok := integer(r)
+		if !ok || n < 1 || n > 1<<31 {
+			return nil, fmt.Errorf("expected sizes above 0, found %.60s", v)
+		}
+		if total *= n; total > 1<<31 {
+			return nil, fmt.Errorf("%.60s has more than 2^31 elements", v)
+		}
+		shape[i] = int(n)
+	}
+	if len(shape) == 0 {
+		shape = []int{1}
+	}
+	return shape, nil
+}
+
+// integer reads 3, 3.0 and "3" is not one.
+func integer(v json.RawMessage) (int64, bool) {
+	if n, err := strconv.ParseInt(string(v), 10, 64); err == nil {
+		return n, true
+	}
+	f, err := strconv.ParseFloat(string(v), 64)
+	if err != nil || f != float64(int64(f)) || f > 1<<53 || f < -1<<53 {
+		return 0, false
+	}
+	return int64(f), true
+}
+
+// text is the string that v holds, or "".
+func text(v json.RawMessage) string {
+	var s string
+	if json.Unmarshal(v, &s) != nil {
+		return ""
+	}
+	return s
+}
+
+func splits(v json.RawMessage) map[string]string {
+	var m map[string]json.RawMessage
+	if json.Unmarshal(v, &m) != nil || len(m) == 0 {
+		return nil
+	}
+	out := make(map[string]string, len(m))
+	for k, v := range m {
+		if s := text(v); s != "" {
+			out[k] = s
+		} else {
+			out[k] = string(v)
+		}
+	}
+	return out
+}
+
+func escapePointer(s string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(s, "~", "~0"), "/", "~1")
+}
+
+func warn(code, file, msg, mend string) robocache.Finding {
+	return robocache.Finding{Severity: robocache.SeverityWarning, Code: code, Where: robocache.Where{"file": file}, Message: msg, Mend: mend}
+}

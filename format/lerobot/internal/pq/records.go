@@ -1,0 +1,264 @@
+package pq
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"math"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// ReadJSON assembles the rows of a column of any nesting and gives each as JSON text: groups are objects in the order of
+// the schema, lists are arrays, nulls are null. Floats keep the value that they have as float64.
+func ReadJSON(ctx context.Context, r robocache.Ranged, f *File, group int, top *Node, lim Limits) ([]string, error) {
+	rows := f.Groups[group].Rows
+	a := assembler{from: map[*Node]*stream{}, limit: lim.Bytes}
+	for _, leaf := range top.Leaves(nil) {
+		col, err := ReadColumn(ctx, r, f, group, leaf, nil, lim)
+		if err != nil {
+			return nil, err
+		}
+		a.from[leaf] = &stream{col: col, leaf: leaf}
+	}
+	where := robocache.Where{"row_group": group, "column": top.Name}
+	var out []string
+	var total int64
+	for row := range rows {
+		a.buf.Reset()
+		a.node(top)
+		if a.bad != "" {
+			return nil, malformed(with(where, "row", row), a.bad)
+		}
+		total += int64(a.buf.Len())
+		if total > lim.Bytes {
+			return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "parquet", Where: with(where, "row", row), Want: "fewer bytes of text than " + strconv.FormatInt(lim.Bytes, 10), Got: "more"}
+		}
+		// Events of language columns repeat on every frame of an episode: equal neighbours share their text.
+		if n := len(out); n > 0 && out[n-1] == string(a.buf.Bytes()) {
+			out = append(out, out[n-1])
+			continue
+		}
+		out = append(out, a.buf.String())
+	}
+	for _, s := range a.from {
+		if s.entry != s.col.Entries {
+			return nil, malformed(where, "the columns of a group hold different numbers of rows")
+		}
+	}
+	return out, nil
+}
+
+// stream walks one leaf's levels and values.
+type stream struct {
+	col          *Column
+	leaf         *Node
+	entry, value int
+}
+
+func (s *stream) def() int {
+	if s.entry >= s.col.Entries {
+		return -1
+	}
+	if s.col.Def == nil {
+		return s.leaf.MaxDef
+	}
+	return int(s.col.Def[s.entry])
+}
+
+func (s *stream) rep() int {
+	if s.entry >= s.col.Entries {
+		return -1
+	}
+	if s.col.Rep == nil {
+		return 0
+	}
+	return int(s.col.Rep[s.entry])
+}
+
+func (s *stream) skip() {
+	if s.def() == s.leaf.MaxDef {
+		s.value++
+	}
+	s.entry++
+}
+
+type assembler struct {
+	from  map[*Node]*stream
+	buf   bytes.Buffer
+	limit int64
+	bad   string
+}
+
+func (a *assembler) first(n *Node) *stream {
+	for n.Group() {
+		if len(n.Children) == 0 {
+			a.fail("a group without columns")
+			return nil
+		}
+		n = n.Children[0]
+	}
+	return a.from[n]
+}
+
+func (a *assembler) fail(msg string) {
+	if a.bad == "" {
+		a.bad = msg
+	}
+}
+
+func (a *assembler) skip(n *Node) {
+	for _, l := range n.Leaves(nil) {
+		a.from[l].skip()
+	}
+}
+
+// node writes the value of an optional or required node.
+func (a *assembler) node(n *Node) {
+	if a.bad != "" {
+		return
+	}
+	s := a.first(n)
+	if s == nil || s.def() < 0 {
+		a.fail("a column of the group ends early")
+		return
+	}
+	if n.Repetition == Repeated {
+		a.list(n, n)
+		return
+	}
+	if s.def() < n.MaxDef {
+		a.buf.WriteString("null")
+		a.skip(n)
+		return
+	}
+	if !n.Group() {
+		a.leaf(n, s)
+		return
+	}
+	if n.Note == List && len(n.Children) == 1 && n.Children[0].Repetition == Repeated {
+		rep := n.Children[0]
+		if rep.Group() && len(rep.Children) == 1 {
+			a.list(rep, rep.Children[0])
+		} else {
+			a.list(rep, rep)
+		}
+		return
+	}
+	a.object(n)
+}
+
+func (a *assembler) object(n *Node) {
+	a.buf.WriteByte('{')
+	for i, c := range n.Children {
+		if i > 0 {
+			a.buf.WriteString(", ")
+		}
+		a.text([]byte(c.Name))
+		a.buf.WriteString(": ")
+		a.node(c)
+	}
+	a.buf.WriteByte('}')
+}
+
+// list writes the elements of a repeated node; elem is what an element consists of.
+func (a *assembler) list(rep, elem *Node) {
+	s := a.first(rep)
+	if s.def() < rep.MaxDef {
+		a.buf.WriteString("[]")
+		a.skip(rep)
+		return
+	}
+	a.buf.WriteByte('[')
+	for i := 0; a.bad == "" && int64(a.buf.Len()) <= a.limit; i++ {
+		if i > 0 {
+			if s.rep() != rep.MaxRep {
+				break
+			}
+			a.buf.WriteString(", ")
+		}
+		before := s.entry
+		switch {
+		case elem != rep:
+			a.node(elem)
+		case rep.Group():
+			a.object(rep)
+		default:
+			a.leaf(rep, s)
+		}
+		if s.entry == before {
+			a.fail("lists of different lengths in one group")
+		}
+	}
+	a.buf.WriteByte(']')
+}
+
+func (a *assembler) leaf(n *Node, s *stream) {
+	if s.value >= s.col.Len() {
+		a.fail("values end early")
+		return
+	}
+	b := s.col.Item(s.value)
+	switch n.Type {
+	case Boolean:
+		a.buf.WriteString(strconv.FormatBool(b[0] != 0))
+	case Int32:
+		v := binary.LittleEndian.Uint32(b)
+		if n.Note == Unsigned {
+			a.buf.WriteString(strconv.FormatUint(uint64(v), 10))
+		} else {
+			a.buf.WriteString(strconv.FormatInt(int64(int32(v)), 10))
+		}
+	case Int64:
+		v := binary.LittleEndian.Uint64(b)
+		if n.Note == Unsigned {
+			a.buf.WriteString(strconv.FormatUint(v, 10))
+		} else {
+			a.buf.WriteString(strconv.FormatInt(int64(v), 10))
+		}
+	case Float:
+		a.float(float64(math.Float32frombits(binary.LittleEndian.Uint32(b))))
+	case Double:
+		a.float(math.Float64frombits(binary.LittleEndian.Uint64(b)))
+	case ByteArray:
+		if !utf8.Valid(b) {
+			a.fail("a text that is not UTF-8")
+			return
+		}
+		a.text(b)
+	default:
+		a.fail("a type that has no JSON form: " + n.Type.String())
+		return
+	}
+	s.skip()
+}
+
+// float writes numbers as Python's json does: NaN and infinities by name.
+func (a *assembler) float(v float64) {
+	switch {
+	case math.IsNaN(v):
+		a.buf.WriteString("NaN")
+	case math.IsInf(v, 1):
+		a.buf.WriteString("Infinity")
+	case math.IsInf(v, -1):
+		a.buf.WriteString("-Infinity")
+	default:
+		b := strconv.AppendFloat(nil, v, 'g', -1, 64)
+		if !bytes.ContainsAny(b, ".e") {
+			b = append(b, ".0"...)
+		}
+		a.buf.Write(b)
+	}
+}
+
+func (a *assembler) text(b []byte) {
+	enc, err := json.Marshal(string(b))
+	if err != nil {
+		a.fail(err.Error())
+		return
+	}
+	a.buf.Write(enc)
+}

@@ -1,0 +1,261 @@
+package pq
+
+// Physical is a type of Parquet as stored.
+type Physical int8
+
+// The physical types, by their numbers in the format.
+const (
+	Boolean Physical = iota
+	Int32
+	Int64
+	Int96
+	Float
+	Double
+	ByteArray
+	FixedLenByteArray
+	groupType Physical = -1
+)
+
+var physicalNames = [...]string{"BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY"}
+
+func (p Physical) String() string {
+	if p >= 0 && int(p) < len(physicalNames) {
+		return physicalNames[p]
+	}
+	return "group"
+}
+
+// Repetition of a node.
+type Repetition int8
+
+// The repetitions, by their numbers in the format.
+const (
+	Required Repetition = iota
+	Optional
+	Repeated
+)
+
+// Annotation is what a node's converted or logical type says, as far as readers here care.
+type Annotation int8
+
+// Annotations.
+const (
+	Plain Annotation = iota
+	Text             // UTF8, enum or JSON
+	List
+	Map
+	Unsigned
+	Half
+)
+
+// Node is a column or group of the schema.
+type Node struct {
+	Name       string
+	Type       Physical // groupType for groups
+	Length     int      // of FIXED_LEN_BYTE_ARRAY
+	Repetition Repetition
+	Note       Annotation
+	Bits       int // of an Int annotation; 0 where there is none
+	Children   []*Node
+	MaxDef     int // definition level of a value that is present here
+	MaxRep     int
+	Leaf       int // number of the leaf; -1 for groups
+}
+
+// Group says that a node has children.
+func (n *Node) Group() bool { return n.Type == groupType }
+
+// Child finds a child by name; nil where there is none.
+func (n *Node) Child(name string) *Node {
+	for _, c := range n.Children {
+		if c.Name == name {
+			return c
+		}
+	}
+	return nil
+}
+
+// OnlyLeaf is the single leaf below a node; nil where there are several.
+func (n *Node) OnlyLeaf() *Node {
+	for n.Group() {
+		if len(n.Children) != 1 {
+			return nil
+		}
+		n = n.Children[0]
+	}
+	return n
+}
+
+// Leaves appends the leaves below n, in order.
+func (n *Node) Leaves(to []*Node) []*Node {
+	if !n.Group() {
+		return append(to, n)
+	}
+	for _, c := range n.Children {
+		to = c.Leaves(to)
+	}
+	return to
+}
+
+// Width is the number of bytes of one decoded value; 0 for byte arrays. Booleans take one byte.
+func (n *Node) Width() int {
+	switch n.Type {
+	case Boolean:
+		return 1
+	case Int32, Float:
+		return 4
+	case Int64, Double:
+		return 8
+	case Int96:
+		return 12
+	case FixedLenByteArray:
+		return n.Length
+	}
+	return 0
+}
+
+const maxSchemaNodes = 1 << 20
+
+type element struct {
+	node     Node
+	children int
+}
+
+// readElement reads one SchemaElement.
+func readElement(c *cursor, depth int) element {
+	e := element{node: Node{Type: groupType, Leaf: -1}}
+	c.fields(depth, func(id int16, typ byte) bool {
+		switch {
+		case id == 1 && typ == tI32:
+			e.node.Type = Physical(c.i32())
+			if e.node.Type < Boolean || e.node.Type > FixedLenByteArray {
+				c.fail("unknown physical type")
+			}
+		case id == 2 && typ == tI32:
+			e.node.Length = int(c.i32())
+		case id == 3 && typ == tI32:
+			e.node.Repetition = Repetition(c.i32())
+			if e.node.Repetition < Required || e.node.Repetition > Repeated {
+				c.fail("unknown repetition")
+			}
+		case id == 4 && typ == tBinary:
+			e.node.Name = string(c.binary())
+		case id == 5 && typ == tI32:
+			e.children = int(c.i32())
+		case id == 6 && typ == tI32:
+			convertedType(&e.node, c.i32())
+		case id == 10 && typ == tStruct:
+			logicalType(&e.node, c, depth+1)
+		default:
+			return false
+		}
+		return true
+	})
+	return e
+}
+
+func convertedType(n *Node, v int32) {
+	switch {
+	case v == 0 || v == 4 || v == 19:
+		n.Note = Text
+	case v == 1 || v == 2:
+		n.Note = Map
+	case v == 3:
+		n.Note = List
+	case v >= 11 && v <= 14:
+		n.Note, n.Bits = Unsigned, 8<<(v-11)
+	case v >= 15 && v <= 18:
+		n.Bits = 8 << (v - 15)
+	}
+}
+
+func logicalType(n *Node, c *cursor, depth int) {
+	c.fields(depth, func(id int16, typ byte) bool {
+		switch id {
+		case 1, 4, 12:
+			n.Note = Text
+		case 2:
+			n.Note = Map
+		case 3:
+			n.Note = List
+		case 15:
+			n.Note = Half
+		case 10:
+			if typ != tStruct {
+				return false
+			}
+			c.fields(depth+1, func(id int16, typ byte) bool {
+				switch {
+				case id == 1 && typ == tByte:
+					n.Bits = int(c.byte())
+				case id == 2 && typ == tFalse:
+					n.Note = Unsigned
+				case id == 2 && typ == tTrue:
+				default:
+					return false
+				}
+				return true
+			})
+			return true
+		}
+		return false
+	})
+}
+
+// buildTree turns the flat list (depth first) into a tree and fills levels and leaf numbers.
+func buildTree(elems []element) (*Node, []*Node, string) {
+	var leaves []*Node
+	pos := 0
+	var build func(parent *Node, depth int) (*Node, string)
+	build = func(parent *Node, depth int) (*Node, string) {
+		if pos >= len(elems) {
+			return nil, "schema: a group has more children than there are elements"
+		}
+		if depth > maxThriftDepth {
+			return nil, "schema: nested too deep"
+		}
+		e := &elems[pos]
+		pos++
+		n := &e.node
+		if parent != nil {
+			n.MaxDef, n.MaxRep = parent.MaxDef, parent.MaxRep
+			if n.Repetition != Required {
+				n.MaxDef++
+			}
+			if n.Repetition == Repeated {
+				n.MaxRep++
+			}
+		}
+		if e.children < 0 || e.children > len(elems)-pos {
+			return nil, "schema: a group has more children than there are elements"
+		}
+		if e.children == 0 && parent != nil {
+			if n.Type == groupType {
+				return nil, "schema: column " + n.Name + " has no type"
+			}
+			if n.Type == FixedLenByteArray && (n.Length <= 0 || n.Length > 1<<20) {
+				return nil, "schema: column " + n.Name + " has a bad length"
+			}
+			n.Leaf = len(leaves)
+			leaves = append(leaves, n)
+			return n, ""
+		}
+		n.Type = groupType
+		for range e.children {
+			c, bad := build(n, depth+1)
+			if bad != "" {
+				return nil, bad
+			}
+			n.Children = append(n.Children, c)
+		}
+		return n, ""
+	}
+	if len(elems) == 0 {
+		return nil, nil, "schema: empty"
+	}
+	root, bad := build(nil, 0)
+	if bad == "" && pos != len(elems) {
+		bad = "schema: elements outside the tree"
+	}
+	return root, leaves, bad
+}

@@ -1,0 +1,191 @@
+package pq
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// Types of Thrift's compact protocol.
+const (
+	tStop   = 0
+	tTrue   = 1
+	tFalse  = 2
+	tByte   = 3
+	tI16    = 4
+	tI32    = 5
+	tI64    = 6
+	tDouble = 7
+	tBinary = 8
+	tList   = 9
+	tSet    = 10
+	tMap    = 11
+	tStruct = 12
+)
+
+const maxThriftDepth = 64
+
+// cursor walks a value of the compact protocol. The first fault sticks in bad; everything after it reads as zero,
+// so that callers test once a struct. It never allocates: lists are walked, not built.
+type cursor struct {
+	b   []byte
+	pos int
+	bad string
+}
+
+func (c *cursor) fail(msg string) {
+	if c.bad == "" {
+		c.bad = msg
+	}
+	c.pos = len(c.b)
+}
+
+func (c *cursor) byte() byte {
+	if c.pos >= len(c.b) {
+		c.fail("ends inside a value")
+		return 0
+	}
+	v := c.b[c.pos]
+	c.pos++
+	return v
+}
+
+func (c *cursor) uvarint() uint64 {
+	v, n := binary.Uvarint(c.b[c.pos:])
+	if n <= 0 {
+		c.fail("bad varint")
+		return 0
+	}
+	c.pos += n
+	return v
+}
+
+func (c *cursor) varint() int64 {
+	u := c.uvarint()
+	return int64(u>>1) ^ -int64(u&1)
+}
+
+func (c *cursor) i32() int32 {
+	v := c.varint()
+	if v < math.MinInt32 || v > math.MaxInt32 {
+		c.fail("32-bit integer out of range")
+		return 0
+	}
+	return int32(v)
+}
+
+func (c *cursor) binary() []byte {
+	n := c.uvarint()
+	if n > uint64(len(c.b)-c.pos) {
+		c.fail("binary longer than what is left")
+		return nil
+	}
+	v := c.b[c.pos : c.pos+int(n)]
+	c.pos += int(n)
+	return v
+}
+
+// list reads a list's header. Every element takes at least a byte, so the count cannot exceed what is left.
+func (c *cursor) list() (n int, elem byte) {
+	h := c.byte()
+	elem = h & 15
+	u := uint64(h >> 4)
+	if u == 15 {
+		u = c.uvarint()
+	}
+	if u > uint64(len(c.b)-c.pos) {
+		c.fail("list longer than what is left")
+		return 0, elem
+	}
+	return int(u), elem
+}
+
+// fields calls f for every field of a struct; f must consume the value, or return false to have it skipped.
+func (c *cursor) fields(depth int, f func(id int16, typ byte) bool) {
+	var last int16
+	if depth > maxThriftDepth {
+		c.fail("nested too deep")
+	}
+	for c.bad == "" {
+		h := c.byte()
+		typ := h & 15
+		if typ == tStop {
+			return
+		}
+		if d := h >> 4; d != 0 {
+			last += int16(d)
+		} else {
+			last = int16(c.varint())
+		}
+		start := c.pos
+		if !f(last, typ) {
+			c.pos = start
+			c.skip(typ, depth)
+		}
+	}
+}
+
+func (c *cursor) skip(typ byte, depth int) {
+	if depth > maxThriftDepth {
+		c.fail("nested too deep")
+		return
+	}
+	switch typ {
+	case tTrue, tFalse:
+	case tByte:
+		c.byte()
+	case tI16, tI32, tI64:
+		c.uvarint()
+	case tDouble:
+		if len(c.b)-c.pos < 8 {
+			c.fail("ends inside a value")
+			return
+		}
+		c.pos += 8
+	case tBinary:
+		c.binary()
+	case tList, tSet:
+		n, e := c.list()
+		for i := 0; i < n && c.bad == ""; i++ {
+			if e == tTrue || e == tFalse {
+				c.byte()
+			} else {
+				c.skip(e, depth+1)
+			}
+		}
+	case tMap:
+		n := c.uvarint()
+		if n == 0 {
+			return
+		}
+		kv := c.byte()
+		for i := uint64(0); i < n && c.bad == ""; i++ {
+			c.skip(kv>>4, depth+1)
+			c.skip(kv&15, depth+1)
+		}
+	case tStruct:
+		c.skipStruct(depth + 1)
+	default:
+		c.fail("unknown type")
+	}
+}
+
+// skipStruct is fields without a callback: footers of episodes files hold a million of them.
+func (c *cursor) skipStruct(depth int) {
+	for c.bad == "" {
+		h := c.byte()
+		typ := h & 15
+		if typ == tStop {
+			return
+		}
+		if h>>4 == 0 {
+			c.uvarint()
+		}
+		c.skip(typ, depth)
+	}
+}
+
+func malformed(where robocache.Where, msg string) error {
+	return &robocache.Error{Class: robocache.ErrMalformed, Op: "parquet", Where: where, Msg: msg}
+}

@@ -1,0 +1,214 @@
+package lerobot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/store"
+	"github.com/goatnote-inc/robocache/video"
+)
+
+const (
+	infoPath       = "meta/info.json"
+	defaultBudget  = 512 << 20
+	smallestBudget = 1 << 20
+)
+
+func init() {
+	robocache.Register(robocache.Format{Name: "lerobot", Detect: Detect, Open: func(ctx context.Context, uri string, opt robocache.OpenOptions) (robocache.Dataset, error) {
+		d, err := Open(ctx, uri, opt)
+		if err != nil {
+			return nil, err
+		}
+		return d, nil
+	}})
+}
+
+// Detect says whether meta/info.json is there.
+func Detect(ctx context.Context, uri string) (bool, error) {
+	s, err := store.Open(uri)
+	if err != nil {
+		return false, err
+	}
+	defer closeStore(s)
+	_, err = s.Stat(ctx, infoPath)
+	if errors.Is(err, robocache.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func closeStore(s store.Store) {
+	if c, ok := s.(interface{ Close() error }); ok {
+		c.Close()
+	}
+}
+
+// Dataset is an open LeRobot dataset.
+type Dataset struct {
+	st       store.Store
+	raw      *infoFile
+	info     *robocache.Info
+	eps      *episodes
+	cols     []column       // parallel to info.Features
+	byKey    map[string]int // into cols
+	taskText map[int64]string
+	paths    *paths
+	cams     map[string]*camera
+	tab      *tables
+	lib      *video.Library
+	modality *Modality
+	limit    int64
+
+	mu      sync.Mutex
+	noticed []robocache.Finding // what reading found after Open
+	said    map[string]bool
+	stats   robocache.Stats
+	statsOK bool
+	taskTab *episodeTasks
+}
+
+var _ robocache.Dataset = (*Dataset)(nil)
+
+// Open opens the dataset at uri.
+func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (d *Dataset, err error) {
+	s, err := store.Open(uri)
+	if err != nil {
+		return nil, err
+	}
+	d, err = OpenStore(ctx, s, opt)
+	if err != nil {
+		closeStore(s)
+		return nil, robocache.At(err, robocache.Where{"dataset": uri})
+	}
+	return d, nil
+}
+
+// OpenStore opens the dataset at the root of a store. Close of the dataset closes the store.
+func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d *Dataset, err error) {
+	defer guard("open", &err)
+	budget := opt.MemoryBudget
+	if budget <= 0 {
+		budget = defaultBudget
+	}
+	budget = max(budget, smallestBudget)
+	raw, found, err := readInfo(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	d = &Dataset{st: s, raw: raw, byKey: map[string]int{}, cams: map[string]*camera{}, said: map[string]bool{}, limit: budget}
+	d.info = &robocache.Info{URI: s.URI(), Format: "lerobot", Version: raw.version, Robot: raw.robot, FPS: raw.fps, Splits: raw.splits, Findings: found}
+	d.paths = newPaths(s, raw)
+	if raw.major == 2 {
+		err = d.readEpisodesV2(ctx)
+	} else {
+		err = d.readEpisodesV3(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err = d.readTasks(ctx); err != nil {
+		return nil, err
+	}
+	d.tab = newTables(d, budget)
+	if err = d.describe(ctx); err != nil {
+		return nil, err
+	}
+	d.readModality(ctx)
+	d.compareClaims()
+	d.lib = video.NewLibrary(func(ctx context.Context, path string) (robocache.Ranged, error) { return s.Open(ctx, path) }, max(budget/4, smallestBudget))
+	return d, nil
+}
+
+// guard turns a panic into Malformed: whatever was in the input, it stays inside this package.
+func guard(op string, err *error) {
+	if r := recover(); r != nil {
+		*err = &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot " + op, Msg: fmt.Sprintf("input that the reader did not expect: %v", r), Err: errors.New(string(debug.Stack()))}
+	}
+}
+
+// Info is what the dataset says of itself, and what opening it found.
+func (d *Dataset) Info() *robocache.Info { return d.info }
+
+// Video gives the dataset's video files.
+func (d *Dataset) Video() *video.Library { return d.lib }
+
+// Store gives the bytes below the dataset.
+func (d *Dataset) Store() store.Store { return d.st }
+
+// DeclaredInfo is meta/info.json as it is.
+func (d *Dataset) DeclaredInfo() []byte { return d.raw.raw }
+
+// Len is the number of rows of an episode; 0 for an episode that is not there.
+func (d *Dataset) Len(episode int) int {
+	if episode < 0 || episode >= d.eps.n() {
+		return 0
+	}
+	return int(d.eps.length[episode])
+}
+
+// Close releases files and caches.
+func (d *Dataset) Close() error {
+	err := d.lib.Close()
+	d.tab.close()
+	closeStore(d.st)
+	return err
+}
+
+// Noticed gives what reading found after Open: files whose pictures do not match their rows, and the like.
+func (d *Dataset) Noticed() []robocache.Finding {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return append([]robocache.Finding(nil), d.noticed...)
+}
+
+const maxNoticed = 10000
+
+// notice records a finding once.
+func (d *Dataset) notice(f robocache.Finding) {
+	id := f.Code + "\x00" + f.Where.String()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.said[id] || len(d.noticed) >= maxNoticed {
+		return
+	}
+	d.said[id] = true
+	d.noticed = append(d.noticed, f)
+}
+
+// find adds a finding of Open.
+func (d *Dataset) find(f robocache.Finding) { d.info.Findings = append(d.info.Findings, f) }
+
+// compareClaims reports totals of info.json that differ from what is there.
+func (d *Dataset) compareClaims() {
+	claim := func(name string, said, have int64) {
+		if said < 0 || said == have {
+			return
+		}
+		f := warn("total-differs", infoPath, fmt.Sprintf("%s says %d, there are %d", name, said, have), "write the number that is there")
+		f.Where["pointer"] = "/" + name
+		d.find(f)
+	}
+	claim("total_episodes", d.raw.totalEpisodes, int64(d.info.Episodes))
+	claim("total_frames", d.raw.totalFrames, d.info.Frames)
+	claim("total_tasks", d.raw.totalTasks, int64(len(d.info.Tasks)))
+	for name, span := range d.raw.splits {
+		var from, to int64
+		if n, _ := fmt.Sscanf(span, "%d:%d", &from, &to); n == 2 && (from < 0 || to > int64(d.info.Episodes) || from > to) {
+			f := warn("split-differs", infoPath, fmt.Sprintf("split %s is %s, there are %d episodes", name, span, d.info.Episodes), "")
+			f.Where["pointer"] = "/splits/" + escapePointer(name)
+			d.find(f)
+		}
+	}
+}
+
+func (d *Dataset) checkEpisode(episode int) error {
+	if episode < 0 || episode >= d.eps.n() {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "lerobot", Where: robocache.Where{"episode": episode}, Want: fmt.Sprintf("an episode from 0 to %d", d.eps.n()-1), Got: fmt.Sprint(episode)}
+	}
+	return nil
+}

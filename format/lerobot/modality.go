@@ -1,0 +1,93 @@
+package lerobot
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/store"
+)
+
+const modalityPath = "meta/modality.json"
+
+// Modality is GR00T's meta/modality.json: names for parts of features.
+type Modality struct {
+	State      map[string]Slice  `json:"state,omitempty"`
+	Action     map[string]Slice  `json:"action,omitempty"`
+	Video      map[string]string `json:"video,omitempty"`      // name → feature key
+	Annotation map[string]string `json:"annotation,omitempty"` // name → column of task numbers
+}
+
+// Slice is a part of a feature's vector: elements Start to End−1.
+type Slice struct {
+	Key        string `json:"key"`
+	Start, End int
+}
+
+// Modality gives the named sub-features that meta/modality.json declares; nil where there is none.
+func (d *Dataset) Modality() *Modality { return d.modality }
+
+func (d *Dataset) readModality(ctx context.Context) {
+	b, err := store.ReadFile(ctx, d.st, modalityPath, maxJSON)
+	if errors.Is(err, robocache.ErrNotFound) {
+		return
+	}
+	if err == nil {
+		if b, err = checkJSON(modalityPath, b); err == nil {
+			d.modality, err = parseModality(b, d.info)
+		}
+	}
+	if err != nil {
+		d.find(warn("modality", modalityPath, "modality.json is not used: "+err.Error(), "mend it or remove it"))
+		return
+	}
+	d.find(robocache.Finding{Severity: robocache.SeverityInfo, Code: "modality", Where: robocache.Where{"file": modalityPath},
+		Message: fmt.Sprintf("GR00T's modality.json names %d parts of the state, %d of the action, %d videos, %d annotations", len(d.modality.State), len(d.modality.Action), len(d.modality.Video), len(d.modality.Annotation))})
+}
+
+func parseModality(b []byte, info *robocache.Info) (*Modality, error) {
+	type part struct {
+		Start, End *int
+		Key        string `json:"original_key"`
+	}
+	var raw struct{ State, Action, Video, Annotation map[string]part }
+	if err := json.Unmarshal(b, &raw); err != nil {
+		return nil, err
+	}
+	m := &Modality{Video: map[string]string{}, Annotation: map[string]string{}}
+	slices := func(parts map[string]part, def string) (map[string]Slice, error) {
+		out := map[string]Slice{}
+		for name, p := range parts {
+			key := p.Key
+			if key == "" {
+				key = def
+			}
+			f := info.Feature(key)
+			if f == nil || p.Start == nil || p.End == nil || *p.Start < 0 || *p.End < *p.Start || *p.End > f.Elements() {
+				return nil, fmt.Errorf("%s: no such part of %s", name, key)
+			}
+			out[name] = Slice{key, *p.Start, *p.End}
+		}
+		return out, nil
+	}
+	var err error
+	if m.State, err = slices(raw.State, "observation.state"); err != nil {
+		return nil, err
+	}
+	if m.Action, err = slices(raw.Action, "action"); err != nil {
+		return nil, err
+	}
+	for name, p := range raw.Video {
+		if m.Video[name] = p.Key; p.Key == "" {
+			m.Video[name] = "observation.images." + name
+		}
+	}
+	for name, p := range raw.Annotation {
+		if m.Annotation[name] = p.Key; p.Key == "" {
+			m.Annotation[name] = "annotation." + name
+		}
+	}
+	return m, nil
+}

@@ -1,0 +1,302 @@
+package lerobot
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/store"
+)
+
+// The layouts of the format, tried after the dataset's own template.
+const (
+	dataV2  = "data/chunk-{episode_chunk:03d}/episode_{episode_index:06d}.parquet"
+	videoV2 = "videos/chunk-{episode_chunk:03d}/{video_key}/episode_{episode_index:06d}.mp4"
+	dataV3  = "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
+	videoV3 = "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4"
+)
+
+// paths finds files: by the template, then by the standard layout, then in the tree.
+type paths struct {
+	st       store.Store
+	raw      *infoFile
+	episodes []string // episodes files, v3
+	perm     []int    // order of the episodes' rows, nil = as stored
+
+	data   []string            // templates, best first
+	videos map[string][]string // by key
+
+	once sync.Mutex
+	tree map[string]map[place]string // "data" or video key → place → path; nil until listed
+}
+
+func newPaths(s store.Store, raw *infoFile) *paths {
+	p := &paths{st: s, raw: raw, videos: map[string][]string{}}
+	std := dataV3
+	if raw.major == 2 {
+		std = dataV2
+	}
+	p.data = candidates(raw.dataPath, std)
+	return p
+}
+
+// candidates are the templates to try: the declared, the standard, and the same below "video/" and "data/train/", as seen in the field.
+func candidates(own, std string) []string {
+	var out []string
+	for _, t := range []string{own, std} {
+		if t != "" && !slices.Contains(out, t) {
+			out = append(out, t)
+		}
+	}
+	for _, t := range slices.Clone(out) {
+		for _, swap := range [][2]string{{"videos/", "video/"}, {"video/", "videos/"}, {"data/", "data/train/"}} {
+			if rest, ok := strings.CutPrefix(t, swap[0]); ok && !slices.Contains(out, swap[1]+rest) {
+				out = append(out, swap[1]+rest)
+			}
+		}
+	}
+	return out
+}
+
+func (p *paths) videoTemplates(key string) []string {
+	if t, ok := p.videos[key]; ok {
+		return t
+	}
+	std := videoV3
+	if p.raw.major == 2 {
+		std = videoV2
+	}
+	return candidates(p.raw.videoPath, std)
+}
+
+// choose probes places and puts the template that finds most of them first. It says how many were found, and by which template.
+func (p *paths) choose(ctx context.Context, templates []string, probes []place) (best []string, found int, err error) {
+	at := 0
+	found = -1
+	for i, t := range templates {
+		n := 0
+		for _, pl := range probes {
+			ok, err := p.exists(ctx, t, pl)
+			if err != nil {
+				return nil, 0, err
+			}
+			if ok {
+				n++
+			}
+		}
+		if n > found {
+			at, found = i, n
+		}
+		if n == len(probes) {
+			break
+		}
+	}
+	best = append([]string{templates[at]}, templates[:at]...)
+	return append(best, templates[at+1:]...), found, nil
+}
+
+func (p *paths) exists(ctx context.Context, t string, pl place) (bool, error) {
+	name, err := expand(t, pl)
+	if err != nil {
+		return false, nil // checked at open for the declared one
+	}
+	if name, err = store.CleanName(name); err != nil {
+		return false, nil
+	}
+	_, err = p.st.Stat(ctx, name)
+	if errors.Is(err, robocache.ErrNotFound) || errors.Is(err, robocache.ErrMisuse) || errors.Is(err, robocache.ErrMalformed) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// find gives the path of a place: the first template that names a file, else what the tree holds, else NotFound for the first name.
+func (p *paths) find(ctx context.Context, templates []string, pl place) (string, error) {
+	first := ""
+	for _, t := range templates {
+		name, err := expand(t, pl)
+		if err != nil {
+			continue
+		}
+		if first == "" {
+			first = name
+		}
+		if name, err = store.CleanName(name); err != nil {
+			return "", robocache.At(err, robocache.Where{"file": first})
+		}
+		_, err = p.st.Stat(ctx, name)
+		if err == nil {
+			return name, nil
+		}
+		if !errors.Is(err, robocache.ErrNotFound) {
+			return "", robocache.At(err, robocache.Where{"file": name})
+		}
+	}
+	name, err := p.inTree(ctx, pl)
+	if err != nil {
+		return "", err
+	}
+	if name != "" {
+		return name, nil
+	}
+	return "", &robocache.Error{Class: robocache.ErrNotFound, Op: "lerobot", Where: robocache.Where{"file": first}, Msg: "the file is missing", Hint: "fetch the whole dataset, or leave its episodes out"}
+}
+
+var (
+	episodeName = regexp.MustCompile(`^episode_(\d{1,18})\.(parquet|mp4)$`)
+	fileName    = regexp.MustCompile(`^file[-_](\d{1,18})\.(parquet|mp4)$`)
+	chunkName   = regexp.MustCompile(`^chunk[-_](\d{1,18})$`)
+)
+
+// inTree looks a place up in the listing of the whole store, made on first need; "" where it is not there or the store cannot list.
+func (p *paths) inTree(ctx context.Context, pl place) (string, error) {
+	p.once.Lock()
+	defer p.once.Unlock()
+	if p.tree == nil {
+		list, err := p.st.List(ctx, "")
+		if err != nil && !errors.Is(err, robocache.ErrUnsupported) {
+			return "", err
+		}
+		p.tree = index(list, p.raw)
+	}
+	which := "data"
+	if pl.key != "" {
+		which = "key:" + pl.key
+	}
+	if p.raw.major == 2 {
+		return p.tree[which][place{episode: pl.episode}], nil
+	}
+	return p.tree[which][place{chunk: pl.chunk, file: pl.file}], nil
+}
+
+// index sorts a listing by what the names say: key and numbers. Two files for one place make it ambiguous: neither is taken.
+func index(list []store.Entry, raw *infoFile) map[string]map[place]string {
+	keys := map[string]bool{}
+	for i := range raw.features {
+		if raw.features[i].DType == "video" {
+			keys[raw.features[i].key] = true
+		}
+	}
+	tree := map[string]map[place]string{}
+	for _, e := range list {
+		parts := strings.Split(e.Name, "/")
+		if parts[0] == "meta" || parts[0] == "images" {
+			continue
+		}
+		var pl place
+		base := parts[len(parts)-1]
+		if m := episodeName.FindStringSubmatch(base); m != nil && raw.major == 2 {
+			pl.episode, _ = strconv.ParseInt(m[1], 10, 64)
+		} else if m := fileName.FindStringSubmatch(base); m != nil && raw.major == 3 {
+			pl.file, _ = strconv.ParseInt(m[1], 10, 64)
+			for _, dir := range parts[:len(parts)-1] {
+				if m := chunkName.FindStringSubmatch(dir); m != nil {
+					pl.chunk, _ = strconv.ParseInt(m[1], 10, 64)
+				}
+			}
+		} else {
+			continue
+		}
+		which := ""
+		if strings.HasSuffix(base, ".parquet") {
+			which = "data"
+		} else {
+			for _, dir := range parts[:len(parts)-1] {
+				if keys[dir] {
+					which = "key:" + dir
+				}
+			}
+		}
+		if which == "" {
+			continue
+		}
+		if tree[which] == nil {
+			tree[which] = map[place]string{}
+		}
+		if _, two := tree[which][pl]; two {
+			tree[which][pl] = ""
+			continue
+		}
+		tree[which][pl] = e.Name
+	}
+	return tree
+}
+
+// numbered lists files of a chunk-/file- tree in the order of their numbers: file-999 before file-1000. Where the
+// store cannot list, numbers are tried until one is missing.
+func (p *paths) numbered(ctx context.Context, dir, template, suffix string) ([]string, error) {
+	list, err := p.st.List(ctx, dir)
+	if errors.Is(err, robocache.ErrUnsupported) {
+		return p.enumerate(ctx, template)
+	}
+	if err != nil && !errors.Is(err, robocache.ErrNotFound) {
+		return nil, robocache.At(err, robocache.Where{"file": dir})
+	}
+	type named struct {
+		name string
+		nums []int64
+	}
+	var all []named
+	for _, e := range list {
+		rest, ok := strings.CutPrefix(e.Name, dir+"/")
+		if !ok || !strings.HasSuffix(rest, suffix) || strings.HasPrefix(path.Base(rest), ".") {
+			continue
+		}
+		n := named{name: e.Name}
+		for _, part := range strings.Split(strings.TrimSuffix(rest, suffix), "/") {
+			v := int64(-1)
+			if m := chunkName.FindStringSubmatch(part); m != nil {
+				v, _ = strconv.ParseInt(m[1], 10, 64)
+			} else if m := fileName.FindStringSubmatch(part + suffix); m != nil {
+				v, _ = strconv.ParseInt(m[1], 10, 64)
+			}
+			n.nums = append(n.nums, v)
+		}
+		all = append(all, n)
+	}
+	slices.SortFunc(all, func(a, b named) int {
+		return cmp.Or(slices.Compare(a.nums, b.nums), strings.Compare(a.name, b.name))
+	})
+	out := make([]string, len(all))
+	for i, n := range all {
+		out[i] = n.name
+	}
+	return out, nil
+}
+
+const maxFiles = 1 << 20
+
+func (p *paths) enumerate(ctx context.Context, template string) ([]string, error) {
+	var out []string
+	for chunk := int64(0); ; chunk++ {
+		n := 0
+		for file := int64(0); ; file++ {
+			name, err := expand(template, place{chunk: chunk, file: file})
+			if err != nil {
+				return nil, err
+			}
+			_, err = p.st.Stat(ctx, name)
+			if errors.Is(err, robocache.ErrNotFound) {
+				break
+			}
+			if err != nil {
+				return nil, robocache.At(err, robocache.Where{"file": name})
+			}
+			out = append(out, name)
+			if n++; len(out) > maxFiles {
+				return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "lerobot", Msg: fmt.Sprintf("more than %d files", maxFiles)}
+			}
+		}
+		if n == 0 {
+			return out, nil
+		}
+	}
+}

@@ -1,0 +1,164 @@
+package lerobot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/lerobot/internal/pq"
+)
+
+// prove compares the rows of a row group with the metadata, once: episode_index says whose they are, index (or frame_index)
+// that they are in order. Rows found elsewhere in the file are remembered and errMoved is given.
+func (t *tables) prove(ctx context.Context, f *tableFile, file int32, group int) error {
+	_, err := t.cache.get(ctx, unit{file, int32(group), unitProof}, func() (any, int64, error) {
+		return struct{}{}, 64, t.proveGroup(ctx, f, file, group)
+	})
+	return err
+}
+
+func (t *tables) proveGroup(ctx context.Context, f *tableFile, file int32, group int) error {
+	g := f.pq.Groups[group]
+	eps := t.episodesOf(file)
+	if t.d.raw.major == 2 && len(eps) == 1 && f.pq.Rows != int64(t.d.Len(int(eps[0]))) {
+		return t.lengthError(f, int(eps[0]), f.pq.Rows)
+	}
+	ids, err := t.integers(ctx, f, file, group, "episode_index")
+	if err != nil {
+		return err
+	}
+	order, err := t.integers(ctx, f, file, group, "index")
+	if err == nil && order == nil {
+		order, err = t.integers(ctx, f, file, group, "frame_index")
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range eps {
+		_, start := t.fileOf(int(e))
+		end := start + int64(t.d.Len(int(e)))
+		if start < g.Start+g.Rows && end > f.pq.Rows {
+			return t.search(ctx, f, file)
+		}
+		lo, hi := max(start, g.Start), min(end, g.Start+g.Rows)
+		if lo >= hi {
+			continue
+		}
+		id := t.d.eps.id(int(e))
+		for r := lo; r < hi; r++ {
+			if ids != nil && ids[r-g.Start] != id {
+				if t.d.raw.major == 2 {
+					t.d.notice(robocache.Finding{Severity: robocache.SeverityWarning, Code: "episode-index", Where: robocache.Where{"file": f.name, "row": r, "episode": id},
+						Message: fmt.Sprintf("column episode_index says %d in the file of episode %d", ids[r-g.Start], id), Mend: "renumber the column"})
+					break
+				}
+				return t.search(ctx, f, file)
+			}
+			if order != nil && r > lo && order[r-g.Start] != order[r-1-g.Start]+1 {
+				return &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"file": f.name, "row_group": group, "column": "index", "row": r - g.Start, "episode": id},
+					Want: fmt.Sprint(order[r-1-g.Start] + 1), Got: fmt.Sprint(order[r-g.Start]), Msg: "rows are not in order", Hint: "sort the rows by index"}
+			}
+		}
+	}
+	return nil
+}
+
+// integers reads an int column of a row group; nil where the file does not have it.
+func (t *tables) integers(ctx context.Context, f *tableFile, file int32, group int, name string) ([]int64, error) {
+	leaf := f.pq.Column(name)
+	if leaf == nil || leaf.Group() || leaf.MaxRep > 0 {
+		return nil, nil
+	}
+	h, err := t.open(ctx, file)
+	if err != nil {
+		return nil, err
+	}
+	defer t.handles.put(h)
+	col, err := pq.ReadColumn(ctx, h.r, f.pq, group, leaf, []int{}, pq.Limits{Bytes: t.d.limit})
+	if err == nil {
+		var v []int64
+		if v, err = toInt64(col); err == nil {
+			return v, nil
+		}
+	}
+	return nil, robocache.At(err, robocache.Where{"file": f.name, "row_group": group, "column": name})
+}
+
+// search looks through a whole file for its episodes. Each must be one unbroken run of the length that the metadata says; else
+// no row of the file can be trusted.
+func (t *tables) search(ctx context.Context, f *tableFile, file int32) error {
+	type run struct{ start, rows, runs int64 }
+	found := map[int64]*run{}
+	last := int64(-1)
+	some := false
+	for g := range f.pq.Groups {
+		ids, err := t.integers(ctx, f, file, g, "episode_index")
+		if err != nil {
+			return err
+		}
+		for i, id := range ids {
+			some = true
+			r := found[id]
+			if r == nil {
+				r = &run{start: f.pq.Groups[g].Start + int64(i)}
+				found[id] = r
+			}
+			if r.rows++; id != last {
+				r.runs++
+			}
+			last = id
+		}
+	}
+	t.moving.Lock()
+	defer t.moving.Unlock()
+	starts := map[int32]int64{}
+	if m := t.moved.Load(); m != nil {
+		for k, v := range *m {
+			starts[k] = v
+		}
+	}
+	changed := false
+	for _, e := range t.episodesOf(file) {
+		id := t.d.eps.id(int(e))
+		r := found[id]
+		if !some || r == nil || r.runs != 1 || r.rows != int64(t.d.Len(int(e))) {
+			var rows int64
+			if r != nil {
+				rows = r.rows
+			} else if !some {
+				rows = f.pq.Rows
+			}
+			if r != nil && r.runs > 1 {
+				return &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"file": f.name, "column": "episode_index", "episode": id}, Want: "the rows of an episode in one run", Got: fmt.Sprintf("%d runs", r.runs), Hint: "sort the rows by index"}
+			}
+			return t.lengthError(f, int(e), rows)
+		}
+		_, was := t.fileOf(int(e))
+		changed = changed || was != r.start
+		starts[e] = r.start
+	}
+	if !changed { // another goroutine was faster
+		return errMoved
+	}
+	t.moved.Store(&starts)
+	t.d.notice(warn("rows-moved", f.name, "episodes lie at other rows than dataset_from_index says: found by episode_index", "sort the rows by index, and the episodes table with them"))
+	return errMoved
+}
+
+func (t *tables) lengthError(f *tableFile, episode int, rows int64) error {
+	return &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"file": f.name, "episode": t.d.eps.id(episode)},
+		Want: fmt.Sprintf("%d rows, as the episodes table says", t.d.Len(episode)), Got: fmt.Sprint(rows), Hint: "run 'robocache doctor'; the file may be cut or of another version"}
+}
+
+// short is the error of a row after the end of its file, unless the episodes can be found elsewhere in it.
+func (t *tables) short(ctx context.Context, f *tableFile, file int32) error {
+	if t.d.raw.major == 2 {
+		return t.lengthError(f, int(file), f.pq.Rows)
+	}
+	err := t.search(ctx, f, file)
+	if errors.Is(err, errMoved) {
+		return errMoved
+	}
+	return err
+}

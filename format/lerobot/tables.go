@@ -1,0 +1,330 @@
+package lerobot
+
+import (
+	"context"
+	"fmt"
+	"sort"
+	"sync"
+	"sync/atomic"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/lerobot/internal/pq"
+)
+
+// tables gives decoded columns of the data files.
+type tables struct {
+	d       *Dataset
+	cache   *cache
+	handles handles
+	moved   atomic.Pointer[map[int32]int64] // episode → start row in its file, where proof found it elsewhere
+	moving  sync.Mutex
+	once    sync.Once
+	byFile  fileIndex
+}
+
+// tableFile is the footer of a data file.
+type tableFile struct {
+	name string
+	pq   *pq.File
+}
+
+func newTables(d *Dataset, budget int64) *tables {
+	return &tables{d: d, cache: newCache(budget), handles: handles{open: map[int32]*handle{}, max: 32}}
+}
+
+func (t *tables) close() {
+	t.handles.close()
+	t.cache.clear()
+}
+
+// files is the number of data files.
+func (t *tables) files() int {
+	if t.d.raw.major == 2 {
+		return t.d.eps.n()
+	}
+	return len(t.d.eps.files)
+}
+
+func (d *Dataset) dataPlace(file int32) place {
+	if d.raw.major == 2 {
+		id := d.eps.id(int(file))
+		return place{episode: id, chunk: id / d.raw.chunksSize}
+	}
+	f := d.eps.files[file]
+	return place{chunk: f.chunk, file: f.file}
+}
+
+// fileOf gives the data file of an episode and the row of its first row there.
+func (t *tables) fileOf(episode int) (file int32, start int64) {
+	e := t.d.eps
+	if e.file == nil {
+		return int32(episode), 0
+	}
+	file, start = e.file[episode], e.start[episode]
+	if m := t.moved.Load(); m != nil {
+		if s, ok := (*m)[int32(episode)]; ok {
+			start = s
+		}
+	}
+	return file, start
+}
+
+func (t *tables) open(ctx context.Context, file int32) (*handle, error) {
+	return t.handles.get(file, func() (robocache.Ranged, string, error) {
+		name, err := t.d.paths.find(ctx, t.d.paths.data, t.d.dataPlace(file))
+		if err != nil {
+			return nil, "", t.blame(err, file)
+		}
+		r, err := t.d.st.Open(ctx, name)
+		if err != nil {
+			return nil, "", t.blame(robocache.At(err, robocache.Where{"file": name}), file)
+		}
+		return r, name, nil
+	})
+}
+
+// blame adds the first episode of the file.
+func (t *tables) blame(err error, file int32) error {
+	if eps := t.episodesOf(file); len(eps) > 0 {
+		return robocache.At(err, robocache.Where{"episode": t.d.eps.id(int(eps[0]))})
+	}
+	return err
+}
+
+// footer gives the parsed footer of a data file.
+func (t *tables) footer(ctx context.Context, file int32) (*tableFile, error) {
+	v, err := t.cache.get(ctx, unit{file: file, col: unitFooter}, func() (v any, size int64, err error) {
+		defer guard("footer", &err)
+		h, err := t.open(ctx, file)
+		if err != nil {
+			return nil, 0, err
+		}
+		defer t.handles.put(h)
+		f, err := pq.Open(ctx, h.r, nil)
+		if err != nil {
+			return nil, 0, t.blame(robocache.At(err, robocache.Where{"file": h.name}), file)
+		}
+		return &tableFile{name: h.name, pq: f}, f.MemoryBytes(), nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return v.(*tableFile), nil
+}
+
+// group finds the row group of a row.
+func (f *tableFile) group(row int64) int {
+	g := f.pq.Groups
+	return sort.Search(len(g), func(i int) bool { return g[i].Start+g[i].Rows > row })
+}
+
+// errMoved says that proof found the rows of a file elsewhere: the caller asks fileOf again.
+var errMoved = &robocache.Error{Class: robocache.ErrTemporary, Op: "lerobot", Msg: "rows were found elsewhere"}
+
+// span is one decoded unit and the rows of the file that it covers.
+type span struct {
+	file       int32
+	start, end int64
+	value      any
+}
+
+// load gives the unit of column num that holds a row of a file, decoding it with read where it is not cached.
+func (t *tables) load(ctx context.Context, file int32, row int64, num int32, read func(ctx context.Context, r robocache.Ranged, f *tableFile, group int) (any, int64, error)) (span, error) {
+	f, err := t.footer(ctx, file)
+	if err != nil {
+		return span{}, err
+	}
+	g := f.group(row)
+	if g == len(f.pq.Groups) {
+		return span{}, t.short(ctx, f, file)
+	}
+	v, err := t.cache.get(ctx, unit{file, int32(g), num}, func() (v any, size int64, err error) {
+		defer guard("table", &err)
+		if err := t.prove(ctx, f, file, g); err != nil {
+			return nil, 0, err
+		}
+		h, err := t.open(ctx, file)
+		if err != nil {
+			return nil, 0, err
+		}
+		defer t.handles.put(h)
+		v, size, err = read(ctx, h.r, f, g)
+		if err != nil {
+			err = robocache.At(err, robocache.Where{"file": f.name, "row_group": g})
+		}
+		return v, size, err
+	})
+	if err != nil {
+		return span{}, err
+	}
+	at := f.pq.Groups[g]
+	return span{file: file, start: at.Start, end: at.Start + at.Rows, value: v}, nil
+}
+
+// numbers decodes a numeric column of a row group to its declared type.
+func (c *column) numbers(ctx context.Context, r robocache.Ranged, f *tableFile, group int, limit int64) (any, int64, error) {
+	col, err := c.read(ctx, r, f, group, limit)
+	if err != nil {
+		return nil, 0, err
+	}
+	b, err := convert(col, c.dtype)
+	if err != nil {
+		if e, ok := err.(*robocache.Error); ok && e.Where["value"] != nil {
+			e.Where = robocache.Where{"row": e.Where["value"].(int) / max(1, elements(c.shape))}
+		}
+		return nil, 0, robocache.At(err, robocache.Where{"column": c.key})
+	}
+	return b, int64(cap(b)) + 64, nil
+}
+
+// read decodes the column's only leaf, with the declared shape.
+func (c *column) read(ctx context.Context, r robocache.Ranged, f *tableFile, group int, limit int64) (*pq.Column, error) {
+	top := f.pq.Column(c.key)
+	if top == nil {
+		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"column": c.key}, Msg: "the column is missing in this file"}
+	}
+	leaf := top.OnlyLeaf()
+	if leaf == nil {
+		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"column": c.key}, Want: "numbers of shape " + fmt.Sprint(c.shape), Got: "a group of columns"}
+	}
+	shape := c.shape
+	if leaf.MaxRep == 0 {
+		if elements(shape) != 1 {
+			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"column": c.key}, Want: "rows of shape " + fmt.Sprint(shape), Got: "a number a row"}
+		}
+		shape = []int{}
+	}
+	return pq.ReadColumn(ctx, r, f.pq, group, leaf, shape, pq.Limits{Bytes: limit})
+}
+
+func elements(shape []int) int {
+	n := 1
+	for _, s := range shape {
+		n *= s
+	}
+	return n
+}
+
+// fileIndex lists the episodes of each file, by their start in it.
+type fileIndex struct {
+	first    []int32
+	episodes []int32
+}
+
+func (t *tables) episodesOf(file int32) []int32 {
+	e := t.d.eps
+	if e.file == nil {
+		return []int32{file}
+	}
+	t.once.Do(func() {
+		t.byFile = indexFiles(e.file, len(e.files), func(a, b int32) bool { return e.start[a] < e.start[b] })
+	})
+	return t.byFile.of(file)
+}
+
+func (x *fileIndex) of(file int32) []int32 {
+	if int(file)+1 >= len(x.first) {
+		return nil
+	}
+	return x.episodes[x.first[file]:x.first[file+1]]
+}
+
+// indexFiles sorts episodes by file, and within a file by less (ties by position).
+func indexFiles(file []int32, n int, less func(a, b int32) bool) fileIndex {
+	x := fileIndex{first: make([]int32, n+1), episodes: make([]int32, len(file))}
+	for _, f := range file {
+		x.first[f+1]++
+	}
+	for i := range n {
+		x.first[i+1] += x.first[i]
+	}
+	next := append([]int32(nil), x.first...)
+	for e, f := range file {
+		x.episodes[next[f]] = int32(e)
+		next[f]++
+	}
+	for f := range n {
+		s := x.episodes[x.first[f]:x.first[f+1]]
+		sort.SliceStable(s, func(i, j int) bool { return less(s[i], s[j]) })
+	}
+	return x
+}
+
+// handles keeps a bounded number of data files open.
+type handles struct {
+	mu    sync.Mutex
+	open  map[int32]*handle
+	max   int
+	clock int64
+	shut  bool
+}
+
+type handle struct {
+	r    robocache.Ranged
+	name string
+	file int32
+	refs int
+	used int64
+	idle bool // not in the map: closed by the last put
+}
+
+func (s *handles) get(file int32, open func() (robocache.Ranged, string, error)) (*handle, error) {
+	s.mu.Lock()
+	if h := s.open[file]; h != nil {
+		h.refs++
+		s.clock++
+		h.used = s.clock
+		s.mu.Unlock()
+		return h, nil
+	}
+	s.mu.Unlock()
+	r, name, err := open()
+	if err != nil {
+		return nil, err
+	}
+	h := &handle{r: r, name: name, file: file, refs: 1}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open[file] != nil || s.shut {
+		h.idle = true // another goroutine was faster: this one serves its caller and goes
+		return h, nil
+	}
+	s.clock++
+	h.used = s.clock
+	s.open[file] = h
+	for len(s.open) > s.max {
+		var oldest *handle
+		for _, o := range s.open {
+			if o != h && (oldest == nil || o.used < oldest.used) {
+				oldest = o
+			}
+		}
+		delete(s.open, oldest.file)
+		oldest.idle = true
+		if oldest.refs == 0 {
+			oldest.r.Close()
+		}
+	}
+	return h, nil
+}
+
+func (s *handles) put(h *handle) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if h.refs--; h.refs == 0 && h.idle {
+		h.r.Close()
+	}
+}
+
+func (s *handles) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.shut = true
+	for k, h := range s.open {
+		delete(s.open, k)
+		h.idle = true
+		if h.refs == 0 {
+			h.r.Close()
+		}
+	}
+}

@@ -1,0 +1,146 @@
+package lerobot
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sort"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/lerobot/internal/pq"
+	"github.com/goatnote-inc/robocache/store"
+)
+
+const (
+	tasksJSONL   = "meta/tasks.jsonl"
+	tasksParquet = "meta/tasks.parquet"
+)
+
+// readTasks reads the table of task texts. A set without one still has its numbers: a finding, not an error.
+func (d *Dataset) readTasks(ctx context.Context) error {
+	name := tasksParquet
+	var tasks []robocache.Task
+	var err error
+	if d.raw.major == 2 {
+		name = tasksJSONL
+		var b []byte
+		if b, err = store.ReadFile(ctx, d.st, name, maxJSON); err == nil {
+			tasks, err = parseTasksJSONL(b)
+		}
+	} else {
+		tasks, err = d.readTasksParquet(ctx)
+	}
+	if errors.Is(err, robocache.ErrNotFound) {
+		d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "missing-file", Where: robocache.Where{"file": name}, Message: "the table of tasks is missing: task texts are not known", Mend: "fetch the file, or write it"})
+		err = nil
+	}
+	if err != nil {
+		return robocache.At(err, robocache.Where{"file": name})
+	}
+	d.taskText = make(map[int64]string, len(tasks))
+	for i, t := range tasks {
+		if old, ok := d.taskText[t.Index]; ok && old != t.Text {
+			return &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"file": name, "row": i}, Msg: fmt.Sprintf("task_index %d has two texts", t.Index)}
+		}
+		d.taskText[t.Index] = t.Text
+	}
+	if !sort.SliceIsSorted(tasks, func(i, j int) bool { return tasks[i].Index < tasks[j].Index }) {
+		d.find(warn("tasks-unsorted", name, "tasks are not in the order of task_index: readers that look up by row give the wrong text", "sort the rows"))
+		sort.SliceStable(tasks, func(i, j int) bool { return tasks[i].Index < tasks[j].Index })
+	}
+	d.info.Tasks = tasks
+	return nil
+}
+
+func parseTasksJSONL(b []byte) ([]robocache.Task, error) {
+	var out []robocache.Task
+	err := lines(tasksJSONL, b, func(_ int, b []byte) error {
+		var l struct {
+			Index *int64  `json:"task_index"`
+			Task  *string `json:"task"`
+		}
+		if err := json.Unmarshal(b, &l); err != nil {
+			return err
+		}
+		if l.Index == nil || l.Task == nil {
+			return fmt.Errorf("task_index or task is missing")
+		}
+		out = append(out, robocache.Task{Index: *l.Index, Text: *l.Task})
+		return nil
+	})
+	return out, err
+}
+
+// readTasksParquet reads a pandas frame whose index is the text.
+func (d *Dataset) readTasksParquet(ctx context.Context) ([]robocache.Task, error) {
+	r, err := d.st.Open(ctx, tasksParquet)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	f, err := pq.Open(ctx, r, nil)
+	if err != nil {
+		return nil, err
+	}
+	number, label := f.Column("task_index"), taskColumn(f)
+	if number == nil || number.Group() || label == nil {
+		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Want: "columns task_index and a text", Got: fmt.Sprint(columnNames(f))}
+	}
+	if f.Meta["pandas"] == "" {
+		d.find(warn("tasks-index", tasksParquet, "no pandas metadata names the index: other readers take the task for a number", "write it with pandas, the text as index"))
+	}
+	var out []robocache.Task
+	for g := range f.Groups {
+		lim := pq.Limits{Bytes: maxJSON}
+		a, err := pq.ReadColumn(ctx, r, f, g, number, nil, lim)
+		if err != nil {
+			return nil, err
+		}
+		ids, err := toInt64(a)
+		if err != nil {
+			return nil, err
+		}
+		b, err := pq.ReadColumn(ctx, r, f, g, label, nil, lim)
+		if err != nil {
+			return nil, err
+		}
+		if a.Def != nil || b.Def != nil {
+			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"row_group": g}, Want: "a task in every row", Got: "null"}
+		}
+		for i, id := range ids {
+			out = append(out, robocache.Task{Index: id, Text: string(b.Item(i))})
+		}
+	}
+	return out, nil
+}
+
+// taskColumn is the column that pandas names as the index, else the only column of texts.
+func taskColumn(f *pq.File) *pq.Node {
+	var p struct {
+		Index []json.RawMessage `json:"index_columns"`
+	}
+	if json.Unmarshal([]byte(f.Meta["pandas"]), &p) == nil && len(p.Index) == 1 {
+		if n := f.Column(text(p.Index[0])); n != nil && n.Type == pq.ByteArray {
+			return n
+		}
+	}
+	var only *pq.Node
+	for _, n := range f.Root.Children {
+		if n.Type == pq.ByteArray && n.MaxRep == 0 {
+			if only != nil {
+				return f.Column("task")
+			}
+			only = n
+		}
+	}
+	return only
+}
+
+func columnNames(f *pq.File) []string {
+	var out []string
+	for _, n := range f.Root.Children {
+		out = append(out, n.Name)
+	}
+	return out
+}

@@ -1,0 +1,124 @@
+package lerobot
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/lerobot/internal/pq"
+)
+
+// Text gives rows of a text feature, of a language feature as JSON, or of the pseudo-feature "task".
+func (d *Dataset) Text(ctx context.Context, key string, rows []robocache.Row) (out []string, err error) {
+	defer guard("text", &err)
+	if _, own := d.byKey[key]; key == "task" && !own {
+		return d.tasksOfRows(ctx, rows)
+	}
+	c, err := d.get(key, robocache.KindText, robocache.KindEvent)
+	if err != nil {
+		return nil, err
+	}
+	read := c.texts(d.limit)
+	if c.kind == robocache.KindEvent {
+		read = c.events(d.limit)
+	}
+	out = make([]string, len(rows))
+	var s span
+	s.file = -1
+	for i, r := range rows {
+		if _, err := d.run(rows[i : i+1]); err != nil {
+			return nil, err
+		}
+		file, start := d.tab.fileOf(r.Episode)
+		if at := start + int64(r.Index); s.file != file || at < s.start || at >= s.end {
+			if s, err = d.find3(ctx, c, c.num, r.Episode, r.Index, read); err != nil {
+				return nil, err
+			}
+		}
+		_, start = d.tab.fileOf(r.Episode)
+		at := int(start + int64(r.Index) - s.start)
+		switch v := s.value.(type) {
+		case []string:
+			out[i] = v[at]
+		case *pq.Column:
+			out[i] = string(v.Item(at))
+			if !utf8.ValidString(out[i]) {
+				return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"episode": d.eps.id(r.Episode), "stream": key, "row": r.Index}, Want: "UTF-8", Got: fmt.Sprintf("%.20q", out[i])}
+			}
+		}
+	}
+	return out, nil
+}
+
+// tasksOfRows looks the rows' task_index up. Without that column the episode's only task is the task of its rows.
+func (d *Dataset) tasksOfRows(ctx context.Context, rows []robocache.Row) ([]string, error) {
+	out := make([]string, len(rows))
+	c, err := d.get("task_index")
+	if err != nil {
+		for i, r := range rows {
+			if _, err := d.run(rows[i : i+1]); err != nil {
+				return nil, err
+			}
+			ep, err := d.Episode(ctx, r.Episode)
+			if err != nil {
+				return nil, err
+			}
+			if len(ep.Tasks) == 1 {
+				out[i] = ep.Tasks[0]
+				continue
+			}
+			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"episode": d.eps.id(r.Episode), "column": "task_index"}, Want: "a column task_index, or one task in the episode", Got: fmt.Sprintf("%d tasks", len(ep.Tasks))}
+		}
+		return out, nil
+	}
+	if !c.dtype.Integer() || elements(c.shape) != 1 {
+		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"column": "task_index"}, Want: "an integer a row", Got: c.dtype.String()}
+	}
+	buf := make([]byte, len(rows)*c.rowBytes)
+	if err := d.Gather(ctx, "task_index", rows, buf); err != nil {
+		return nil, err
+	}
+	for i, r := range rows {
+		id := taskNumber(buf[i*c.rowBytes:], c.dtype)
+		t, ok := d.taskText[id]
+		if !ok {
+			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"episode": d.eps.id(r.Episode), "row": r.Index, "column": "task_index"}, Want: "a task of the table of tasks", Got: fmt.Sprint(id), Hint: "tasks known: " + d.someTasks()}
+		}
+		out[i] = t
+	}
+	return out, nil
+}
+
+func taskNumber(b []byte, t robocache.DType) int64 {
+	switch t.Size() {
+	case 1:
+		if t == robocache.Int8 {
+			return int64(int8(b[0]))
+		}
+		return int64(b[0])
+	case 2:
+		u := binary.LittleEndian.Uint16(b)
+		if t == robocache.Int16 {
+			return int64(int16(u))
+		}
+		return int64(u)
+	case 4:
+		u := binary.LittleEndian.Uint32(b)
+		if t == robocache.Int32 {
+			return int64(int32(u))
+		}
+		return int64(u)
+	}
+	return int64(binary.LittleEndian.Uint64(b))
+}
+
+func (d *Dataset) someTasks() string {
+	var s []string
+	for _, t := range d.info.Tasks[:min(len(d.info.Tasks), 10)] {
+		s = append(s, fmt.Sprint(t.Index))
+	}
+	return strings.Join(s, ", ")
+}

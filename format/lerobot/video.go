@@ -1,0 +1,309 @@
+package lerobot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sort"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/video"
+)
+
+// camera knows where the pictures of one video feature lie.
+type camera struct {
+	key       string
+	templates []string
+	cols      *camColumns // nil in v2: an mp4 an episode
+	byFile    fileIndex
+	files     []atomic.Pointer[camFile]
+	mu        sync.Mutex // one file is laid out at a time: the reads below are shared by the library anyway
+}
+
+// camFile is one mp4 laid out: who owns which pictures. Immutable.
+type camFile struct {
+	path     string
+	pictures int
+	episodes []int32 // by start
+	first    []int32 // ordinal of each one's first picture
+	span     []int32 // pictures of each; less than its length where rows have none
+	exact    bool    // pictures = rows: ordinals were counted, no time was consulted
+}
+
+// openCamera finds a camera's files; false where there are none at all.
+func (d *Dataset) openCamera(ctx context.Context, f *robocache.Feature) (bool, error) {
+	c := &camera{key: f.Key, templates: d.paths.videoTemplates(f.Key)}
+	n := d.eps.n()
+	if d.raw.major == 3 {
+		c.cols = d.eps.cams[f.Key]
+		if c.cols == nil {
+			return false, nil
+		}
+		from := c.cols.from
+		c.byFile = indexFiles(c.cols.file, len(c.cols.files), func(a, b int32) bool {
+			return from != nil && from[a] < from[b]
+		})
+		n = len(c.cols.files)
+	}
+	c.files = make([]atomic.Pointer[camFile], n)
+	d.cams[f.Key] = c
+	if n == 0 {
+		return true, nil
+	}
+	var probes []place
+	for _, i := range slices.Compact([]int{0, n / 2, n - 1}) {
+		probes = append(probes, d.videoPlace(c, int32(i)))
+	}
+	best, found, err := d.paths.choose(ctx, c.templates, probes)
+	if err != nil {
+		return false, err
+	}
+	c.templates = best
+	declared := d.raw.videoPath
+	if found > 0 {
+		if declared != "" && best[0] != declared {
+			d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "path-template", Where: robocache.Where{"file": infoPath, "pointer": "/video_path", "stream": f.Key}, Message: fmt.Sprintf("video_path %q does not name the files of %s; %q does", declared, f.Key, best[0]), Mend: "write the template that fits"})
+		}
+		return true, nil
+	}
+	for _, pl := range probes {
+		name, err := d.paths.inTree(ctx, pl)
+		if err != nil {
+			return false, err
+		}
+		if name != "" {
+			d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "path-template", Where: robocache.Where{"file": infoPath, "pointer": "/video_path", "stream": f.Key}, Message: fmt.Sprintf("no known template names the files of %s; they were found by key and number, as in %q", f.Key, name), Mend: "move the files, or write the template that fits"})
+			return true, nil
+		}
+	}
+	if some, err := d.paths.anyOf(ctx, f.Key); err != nil || some {
+		return some, err
+	}
+	delete(d.cams, f.Key)
+	return false, nil
+}
+
+func (d *Dataset) videoPlace(c *camera, file int32) place {
+	if c.cols == nil {
+		id := d.eps.id(int(file))
+		return place{episode: id, chunk: id / d.raw.chunksSize, key: c.key}
+	}
+	f := c.cols.files[file]
+	return place{chunk: f.chunk, file: f.file, key: c.key}
+}
+
+func (c *camera) fileOf(episode int) int32 {
+	if c.cols == nil {
+		return int32(episode)
+	}
+	return c.cols.file[episode]
+}
+
+// Frames says where the pictures of rows lie.
+func (d *Dataset) Frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) (err error) {
+	defer guard("frames", &err)
+	col, err := d.get(key, robocache.KindVideo, robocache.KindImage)
+	if err != nil {
+		return err
+	}
+	if len(out) != len(rows) {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "lerobot frames", Where: robocache.Where{"stream": key}, Want: fmt.Sprintf("room for %d rows", len(rows)), Got: fmt.Sprint(len(out))}
+	}
+	if col.kind == robocache.KindImage {
+		return d.stills(ctx, col, rows, out)
+	}
+	c := d.cams[key]
+	for i, r := range rows {
+		if _, err := d.run(rows[i : i+1]); err != nil {
+			return err
+		}
+		f, err := d.layout(ctx, c, r.Episode)
+		if err != nil {
+			return err
+		}
+		first, span := f.of(int32(r.Episode))
+		if r.Index >= span {
+			out[i] = robocache.FrameRef{Missing: true}
+			continue
+		}
+		out[i] = robocache.FrameRef{Path: f.path, Ordinal: first + r.Index}
+	}
+	return nil
+}
+
+// of gives an episode's first picture and how many of its rows have one.
+func (f *camFile) of(episode int32) (first, span int) {
+	i := 0
+	if len(f.episodes) > 1 {
+		i = slices.Index(f.episodes, episode)
+		if i < 0 {
+			return 0, 0
+		}
+	}
+	return int(f.first[i]), int(f.span[i])
+}
+
+// layout gives the file that holds an episode's pictures, laid out.
+func (d *Dataset) layout(ctx context.Context, c *camera, episode int) (*camFile, error) {
+	n := c.fileOf(episode)
+	if f := c.files[n].Load(); f != nil {
+		return f, nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if f := c.files[n].Load(); f != nil {
+		return f, nil
+	}
+	where := robocache.Where{"episode": d.eps.id(episode), "stream": c.key}
+	path, err := d.paths.find(ctx, c.templates, d.videoPlace(c, n))
+	if err != nil {
+		return nil, robocache.At(err, where)
+	}
+	vf, err := d.lib.Acquire(ctx, path)
+	if err != nil {
+		where["file"] = path
+		return nil, robocache.At(d.explain(ctx, path, err), where)
+	}
+	defer vf.Release()
+	var f *camFile
+	if c.cols == nil {
+		f = d.layoutV2(c, episode, path, vf.Index)
+	} else {
+		f, err = d.layoutV3(c, n, path, vf.Index)
+		if err != nil {
+			where["file"] = path
+			return nil, robocache.At(err, where)
+		}
+	}
+	c.files[n].Store(f)
+	return f, nil
+}
+
+// explain says "LFS pointer" where a video file is one.
+func (d *Dataset) explain(ctx context.Context, path string, err error) error {
+	if !errors.Is(err, robocache.ErrMalformed) && !errors.Is(err, robocache.ErrUnsupported) {
+		return err
+	}
+	r, e := d.st.Open(ctx, path)
+	if e != nil {
+		return err
+	}
+	defer r.Close()
+	head := make([]byte, min(64, r.Size()))
+	if r.ReadAt(ctx, head, 0) == nil && isLFSPointer(head) {
+		return lfsError(path)
+	}
+	return err
+}
+
+// layoutV2: the mp4 is the episode.
+func (d *Dataset) layoutV2(c *camera, episode int, path string, ix *video.Index) *camFile {
+	length := d.Len(episode)
+	n := ix.NumFrames()
+	f := &camFile{path: path, pictures: n, episodes: []int32{int32(episode)}, first: []int32{0}, span: []int32{int32(min(n, length))}, exact: n == length}
+	if n != length {
+		d.noticeCount(c, path, episode, n, length)
+	}
+	return f
+}
+
+func (d *Dataset) noticeCount(c *camera, path string, episode, pictures, rows int) {
+	sev := robocache.SeverityWarning
+	if pictures < rows {
+		sev = robocache.SeverityError
+	}
+	d.notice(robocache.Finding{Severity: sev, Code: "frame-count", Where: robocache.Where{"file": path, "stream": c.key, "episode": d.eps.id(episode)},
+		Message: fmt.Sprintf("%d pictures for %d rows", pictures, rows), Mend: "rows without a picture are masked; record or convert the episode again", Count: int64(max(0, rows-pictures))})
+}
+
+// layoutV3 gives every episode of a file its pictures: counted where pictures = rows, else by the sample nearest to
+// from_timestamp, in order.
+func (d *Dataset) layoutV3(c *camera, file int32, path string, ix *video.Index) (*camFile, error) {
+	eps := c.byFile.of(file)
+	n := ix.NumFrames()
+	f := &camFile{path: path, pictures: n, episodes: eps, first: make([]int32, len(eps)), span: make([]int32, len(eps))}
+	var rows int64
+	for _, e := range eps {
+		rows += int64(d.eps.length[e])
+	}
+	if rows == int64(n) {
+		f.exact = true
+		at := int32(0)
+		for i, e := range eps {
+			f.first[i], f.span[i] = at, d.eps.length[e]
+			at += d.eps.length[e]
+		}
+		return f, nil
+	}
+	if c.cols.from == nil {
+		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Want: fmt.Sprintf("%d pictures, one a row", rows), Got: fmt.Sprint(n), Msg: "and no from_timestamp says where episodes start"}
+	}
+	d.notice(robocache.Finding{Severity: robocache.SeverityError, Code: "frame-count", Where: robocache.Where{"file": path, "stream": c.key}, Message: fmt.Sprintf("%d pictures for the %d rows of its episodes", n, rows), Mend: "rows without a picture are masked; record or convert the episodes again", Count: int64(math.Abs(float64(rows - int64(n))))})
+	at := 0
+	for i, e := range eps {
+		from := c.cols.from[e]
+		if math.IsNaN(from) || math.IsInf(from, 0) || from < 0 {
+			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"column": "videos/" + c.key + "/from_timestamp", "episode": d.eps.id(int(e))}, Want: "seconds", Got: fmt.Sprint(from)}
+		}
+		at = min(n, max(at, nearest(ix, from)))
+		f.first[i] = int32(at)
+		if d.eps.length[e] > 0 {
+			at++ // the next episode starts later, whatever its stamp says
+		}
+	}
+	for i, e := range eps {
+		end := n
+		if i+1 < len(eps) {
+			end = int(f.first[i+1])
+		}
+		have := max(0, end-int(f.first[i]))
+		length := int(d.eps.length[e])
+		f.span[i] = int32(min(have, length))
+		if have != length {
+			d.noticeCount(c, path, int(e), have, length)
+		}
+	}
+	return f, nil
+}
+
+// nearest is the picture whose time is nearest to seconds; the earlier one of two.
+func nearest(ix *video.Index, seconds float64) int {
+	n := ix.NumFrames()
+	if n == 0 {
+		return 0
+	}
+	want := seconds * float64(ix.Timescale())
+	i := sort.Search(n, func(i int) bool { return float64(ix.PTS(i)) >= want })
+	if i == n {
+		// After the last picture: within one frame it still is the last one, else there is none.
+		step := float64(ix.PTS(n-1)-ix.PTS(0)) / float64(max(1, n-1))
+		if want-float64(ix.PTS(n-1)) <= step/2 {
+			return n - 1
+		}
+		return n
+	}
+	if i > 0 && want-float64(ix.PTS(i-1)) <= float64(ix.PTS(i))-want {
+		return i - 1
+	}
+	return i
+}
+
+// anyOf says whether some file of a camera exists, by the listing.
+func (p *paths) anyOf(ctx context.Context, key string) (bool, error) {
+	if _, err := p.inTree(ctx, place{key: key}); err != nil {
+		return false, err
+	}
+	p.once.Lock()
+	defer p.once.Unlock()
+	for _, name := range p.tree["key:"+key] {
+		if strings.HasSuffix(name, ".mp4") {
+			return true, nil
+		}
+	}
+	return false, nil
+}
