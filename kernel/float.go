@@ -9,16 +9,23 @@ import "math"
 // half way lies elsewhere; there the sum is first rounded to odd by TwoSum's error term. A fused sum changes nothing,
 // because the product is exact: the bits do not depend on GOAMD64.
 func FMA32(w, d, v float32) float32 {
-	p := float64(w) * float64(d)
-	s := p + float64(v)
-	b := math.Float64bits(s)
-	if b&(1<<29-1) != 1<<28 && b>>52&0x7ff >= 1023-126 {
+	s := float64(w)*float64(d) + float64(v)
+	if settled(s) {
 		return float32(s)
 	}
-	return fma32Odd(p, float64(v), s)
+	return fma32Odd(w, d, v)
 }
 
-func fma32Odd(p, v, s float64) float32 {
+// settled says that a float64 sum of an exact product and a float32 converts to what one rounding gives.
+func settled(s float64) bool {
+	b := math.Float64bits(s)
+	return b&(1<<29-1) != 1<<28 && b&(0x7ff<<52) >= (1023-126)<<52
+}
+
+// fma32Odd rounds the sum to odd in float64 before the conversion.
+func fma32Odd(w, d, v32 float32) float32 {
+	p, v := float64(w)*float64(d), float64(v32)
+	s := p + v
 	if math.IsNaN(s) || math.IsInf(s, 0) {
 		return float32(s)
 	}

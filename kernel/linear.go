@@ -21,7 +21,13 @@ func (r *run) lerp(i, a, b int, w float64) {
 		r.src.load32(x, a, col)
 		r.src.load32(y, b, col)
 		for j, v0 := range x {
-			x[j] = FMA32(w32, y[j]-v0, v0)
+			// FMA32, written out: it is too large to be inlined.
+			d := y[j] - v0
+			if sum := float64(w32)*float64(d) + float64(v0); settled(sum) {
+				x[j] = float32(sum)
+			} else {
+				x[j] = fma32Odd(w32, d, v0)
+			}
 		}
 		r.finish32(x, i, col)
 	}
@@ -34,7 +40,12 @@ func (r *run) lerpDense(i, a, b int, w float32) {
 	d, x, y := r.dst.Data[do:do+n], r.src.Data[ao:ao+n], r.src.Data[bo:bo+n]
 	for len(d) >= 4 && len(x) >= 4 && len(y) >= 4 {
 		v0, v1 := math.Float32frombits(le.Uint32(x)), math.Float32frombits(le.Uint32(y))
-		le.PutUint32(d, math.Float32bits(FMA32(w, v1-v0, v0)))
+		diff := v1 - v0
+		if sum := float64(w)*float64(diff) + float64(v0); settled(sum) {
+			le.PutUint32(d, math.Float32bits(float32(sum)))
+		} else {
+			le.PutUint32(d, math.Float32bits(fma32Odd(w, diff, v0)))
+		}
 		d, x, y = d[4:], x[4:], y[4:]
 	}
 }

@@ -170,7 +170,7 @@ func (m *Matrix) store64(src []float64, row, col int, c *Counts) {
 }
 
 // limits of the integer types as float64: values in [lo, hi) truncate into the type.
-var limits = map[robocache.DType][2]float64{
+var limits = [robocache.JSON + 1][2]float64{
 	robocache.Int8: {-1 << 7, 1 << 7}, robocache.Int16: {-1 << 15, 1 << 15}, robocache.Int32: {-1 << 31, 1 << 31}, robocache.Int64: {-1 << 63, 1 << 63},
 	robocache.Uint8: {0, 1 << 8}, robocache.Uint16: {0, 1 << 16}, robocache.Uint32: {0, 1 << 32}, robocache.Uint64: {0, 1 << 64},
 }
