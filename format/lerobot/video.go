@@ -30,6 +30,7 @@ type camFile struct {
 	path     string
 	pictures int
 	episodes []int32 // by start
+	rank     []int32 // places in episodes, sorted by episode; nil where episodes is sorted
 	first    []int32 // ordinal of each one's first picture
 	span     []int32 // pictures of each; less than its length where rows have none
 	exact    bool    // pictures = rows: ordinals were counted, no time was consulted
@@ -118,15 +119,19 @@ func (d *Dataset) Frames(ctx context.Context, key string, rows []robocache.Row, 
 		return d.stills(ctx, col, rows, out)
 	}
 	c := d.cams[key]
+	var f *camFile
+	first, span, last := 0, 0, -1
 	for i, r := range rows {
 		if _, err := d.run(rows[i : i+1]); err != nil {
 			return err
 		}
-		f, err := d.layout(ctx, c, r.Episode)
-		if err != nil {
-			return err
+		if r.Episode != last {
+			if f, err = d.layout(ctx, c, r.Episode); err != nil {
+				return err
+			}
+			first, span = f.of(int32(r.Episode))
+			last = r.Episode
 		}
-		first, span := f.of(int32(r.Episode))
 		if r.Index >= span {
 			out[i] = robocache.FrameRef{Missing: true}
 			continue
@@ -138,14 +143,31 @@ func (d *Dataset) Frames(ctx context.Context, key string, rows []robocache.Row, 
 
 // of gives an episode's first picture and how many of its rows have one.
 func (f *camFile) of(episode int32) (first, span int) {
-	i := 0
-	if len(f.episodes) > 1 {
-		i = slices.Index(f.episodes, episode)
-		if i < 0 {
+	if f.rank == nil {
+		i, ok := slices.BinarySearch(f.episodes, episode)
+		if !ok {
 			return 0, 0
 		}
+		return int(f.first[i]), int(f.span[i])
 	}
+	k, ok := sort.Find(len(f.rank), func(k int) int { return int(episode) - int(f.episodes[f.rank[k]]) })
+	if !ok {
+		return 0, 0
+	}
+	i := f.rank[k]
 	return int(f.first[i]), int(f.span[i])
+}
+
+// sortRank makes lookups by episode logarithmic also where episodes lie in another order than their numbers.
+func (f *camFile) sortRank() {
+	if slices.IsSorted(f.episodes) {
+		return
+	}
+	f.rank = make([]int32, len(f.episodes))
+	for i := range f.rank {
+		f.rank[i] = int32(i)
+	}
+	sort.Slice(f.rank, func(a, b int) bool { return f.episodes[f.rank[a]] < f.episodes[f.rank[b]] })
 }
 
 // layout gives the file that holds an episode's pictures, laid out.
@@ -227,6 +249,7 @@ func (d *Dataset) layoutV3(c *camera, file int32, path string, ix *video.Index) 
 	eps := c.byFile.of(file)
 	n := ix.NumFrames()
 	f := &camFile{path: path, pictures: n, episodes: eps, first: make([]int32, len(eps)), span: make([]int32, len(eps))}
+	f.sortRank()
 	var rows int64
 	for _, e := range eps {
 		rows += int64(d.eps.length[e])
