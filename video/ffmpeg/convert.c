@@ -17,6 +17,14 @@ static int full_range(const AVFrame *f)
 		|| f->format == AV_PIX_FMT_YUVJ444P || f->format == AV_PIX_FMT_YUVJ440P;
 }
 
+// interpolation: above 8 bits torchcodec's chroma is cubic. At 8 bits and the same size both give the same numbers.
+static int interpolation(const AVFrame *f, int width, int height)
+{
+	const AVPixFmtDescriptor *desc = av_pix_fmt_desc_get(f->format);
+
+	return desc && desc->comp[0].depth > 8 && width == f->width && height == f->height ? SWS_BICUBIC : SWS_BILINEAR;
+}
+
 static int scaler(rc_decoder *d, int width, int height)
 {
 	const AVFrame *f = d->frame;
@@ -26,7 +34,7 @@ static int scaler(rc_decoder *d, int width, int height)
 	if (d->sws && !memcmp(key, d->sws_key, sizeof(key)))
 		return RC_OK;
 	sws_freeContext(d->sws);
-	d->sws = sws_getContext(f->width, f->height, f->format, width, height, AV_PIX_FMT_RGB24, SWS_BILINEAR, NULL, NULL, NULL);
+	d->sws = sws_getContext(f->width, f->height, f->format, width, height, AV_PIX_FMT_RGB24, interpolation(f, width, height), NULL, NULL, NULL);
 	if (!d->sws)
 		return RC_ERR_FORMAT;
 	if (sws_getColorspaceDetails(d->sws, &have, &range_in, &table, &range_out, &brightness, &contrast, &saturation) >= 0)

@@ -62,24 +62,13 @@ func peerSums(t testing.TB, py string, paths []string) map[string][2][]string {
 
 var peerNames = [2]string{"PyAV", "torchcodec"}
 
-// comparePeers decodes a file to RGB in both layouts, and compares with the peers; it says how many pictures differ from each.
+// comparePeers decodes a file to RGB, and compares with the peers; it says how many pictures differ from each.
 func comparePeers(t *testing.T, path string, sums [2][]string) (differ [2]int, have [2]bool) {
 	t.Helper()
 	f := acquire(t, path)
 	n := f.Index.NumFrames()
 	p := newPool(t, 0)
 	hwc := pictures(t, p, f, upTo(n), video.Spec{Pixel: video.RGB8})
-	chw := pictures(t, p, f, upTo(n), video.Spec{Pixel: video.RGB8, ChannelsFirst: true})
-	for k := range n {
-		plane := len(hwc[k]) / 3
-		for i := range plane {
-			for c := range 3 {
-				if hwc[k][3*i+c] != chw[k][c*plane+i] {
-					t.Fatalf("%s: picture %d: layouts differ", path, k)
-				}
-			}
-		}
-	}
 	for i, want := range sums {
 		if len(want) == 0 {
 			continue
@@ -105,7 +94,19 @@ func TestPeersOnRealVideo(t *testing.T) {
 	var paths []string
 	for _, pattern := range []string{"g1_*/videos/*/*/*.mp4", "gr00t_*/videos/*/*/*.mp4"} {
 		found, _ := filepath.Glob(filepath.Join(dir, pattern))
-		paths = append(paths, found...)
+		seen := map[string]bool{} // one file a camera and set: the others are of the same encoder
+		for _, path := range found {
+			rel, _ := filepath.Rel(dir, path)
+			camera := filepath.Base(filepath.Dir(path))
+			if strings.HasPrefix(camera, "chunk-") {
+				camera = filepath.Base(filepath.Dir(filepath.Dir(path)))
+			}
+			key := strings.SplitN(rel, string(filepath.Separator), 2)[0] + camera
+			if !seen[key] {
+				seen[key] = true
+				paths = append(paths, path)
+			}
+		}
 	}
 	if len(paths) == 0 {
 		t.Skipf("no LeRobot videos below %s", dir)

@@ -1,0 +1,135 @@
+//go:build cgo
+
+package ffmpeg
+
+import (
+	"bytes"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// clip is a video that the ffmpeg CLI makes at test time.
+type clip struct {
+	name, size, format string
+	args               string
+}
+
+const x265Quiet = ":log-level=none:pools=1:frame-threads=1"
+
+var clips = []clip{
+	{"av1 g=2", "160x120", "yuv420p", "-c:v libsvtav1 -preset 12 -g 2 -svtav1-params lp=1"},
+	{"av1 g=16, hidden pictures", "160x120", "yuv420p", "-c:v libsvtav1 -preset 12 -g 16 -svtav1-params lp=1"},
+	{"av1 10 bit", "160x120", "yuv420p10le", "-c:v libsvtav1 -preset 12 -g 8 -svtav1-params lp=1"},
+	{"h264 g=2", "160x120", "yuv420p", "-c:v libx264 -g 2"},
+	{"h264 gop 250, b-frames", "160x120", "yuv420p", "-c:v libx264 -g 250 -bf 3"},
+	{"h264 open gop", "160x120", "yuv420p", "-c:v libx264 -bf 3 -x264-params open-gop=1:keyint=12:min-keyint=12:scenecut=0"},
+	{"h264 open gop, b-pyramid, 4 refs", "160x120", "yuv420p", "-c:v libx264 -bf 8 -refs 4 -x264-params open-gop=1:keyint=24:b-pyramid=normal:b-adapt=0"},
+	{"h264 interlaced", "160x128", "yuv420p", "-c:v libx264 -flags +ildct+ilme -g 12 -bf 2"},
+	{"h264 10 bit", "160x120", "yuv420p10le", "-c:v libx264 -g 12"},
+	{"h264 lossless 4:4:4", "98x62", "yuv444p", "-c:v libx264 -qp 0 -g 12"},
+	{"hevc open gop", "160x120", "yuv420p", "-c:v libx265 -tag:v hvc1 -x265-params keyint=8:min-keyint=8:open-gop=1" + x265Quiet},
+	{"hevc default", "160x120", "yuv420p", "-c:v libx265 -tag:v hev1 -x265-params keyint=30" + x265Quiet},
+	{"hevc 10 bit open gop", "160x120", "yuv420p10le", "-c:v libx265 -tag:v hvc1 -x265-params keyint=8:min-keyint=8:open-gop=1" + x265Quiet},
+	{"hevc temporal layers", "160x120", "yuv420p", "-c:v libx265 -tag:v hvc1 -x265-params keyint=24:temporal-layers=2:b-adapt=0:bframes=4" + x265Quiet},
+	{"hevc gray12 lossless g=2", "160x120", "gray12le", "-c:v libx265 -tag:v hvc1 -x265-params keyint=2:min-keyint=2:lossless=1" + x265Quiet},
+	{"mpeg4 b-frames", "160x120", "yuv420p", "-c:v mpeg4 -q:v 3 -g 12 -bf 2"},
+	{"mpeg4 odd", "99x57", "yuv420p", "-c:v mpeg4 -q:v 3 -g 12"},
+	{"vp9 g=8", "160x120", "yuv420p", "-c:v libvpx-vp9 -deadline realtime -cpu-used 8 -g 8"},
+	{"vp9 alternate references", "160x120", "yuv420p", "-c:v libvpx-vp9 -deadline good -cpu-used 5 -g 40 -auto-alt-ref 1 -lag-in-frames 16"},
+	{"vp9 odd", "101x67", "yuv420p", "-c:v libvpx-vp9 -deadline realtime -cpu-used 8 -g 8"},
+	{"width 84", "84x84", "yuv420p", "-c:v libx264 -g 10"},
+	{"width 100", "100x60", "yuv420p", "-c:v libx264 -g 10"},
+	{"width 150", "150x150", "yuv420p", "-c:v libx264 -g 10"},
+	{"width 322", "322x182", "yuv420p", "-c:v libx264 -g 10"},
+	{"width 18", "18x34", "yuv420p", "-c:v libx264 -g 10"},
+	{"full range", "160x120", "yuvj420p", "-c:v libx264 -g 10 -color_range pc"},
+	{"bt.709", "160x120", "yuv420p", "-c:v libx264 -g 10 -colorspace bt709 -color_primaries bt709 -color_trc bt709"},
+	{"bt.2020", "160x120", "yuv420p", "-c:v libx264 -g 10 -colorspace bt2020nc -color_primaries bt2020 -color_trc bt709"},
+	{"4:2:2", "150x98", "yuv422p", "-c:v libx264 -g 10"},
+	{"4:4:4", "101x67", "yuv444p", "-c:v libx264 -g 10"},
+	{"4:2:2, odd height", "98x67", "yuv422p", "-c:v libx264 -g 10"},
+}
+
+// exact says whether the peers' RGB is ours to the bit (F1).
+func (c clip) exact() bool { return !strings.HasPrefix(c.format, "gray") }
+
+func needFFmpeg(t testing.TB) {
+	t.Helper()
+	if _, err := exec.LookPath("ffmpeg"); err != nil {
+		t.Skip("no ffmpeg CLI to make clips with")
+	}
+}
+
+func ffmpegCLI(t testing.TB, args ...string) []byte {
+	t.Helper()
+	cmd := exec.Command("ffmpeg", append([]string{"-nostdin", "-v", "error", "-y"}, args...)...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("ffmpeg %s: %v\n%s", strings.Join(args, " "), err, stderr.String())
+	}
+	return out
+}
+
+const clipFrames = 120
+
+// make encodes a moving test pattern with noise, so that no two pictures are equal. A clip whose encoder is missing skips its test.
+func (c clip) make(t testing.TB) string {
+	t.Helper()
+	needFFmpeg(t)
+	words := strings.Fields(c.args)
+	if out, err := exec.Command("ffmpeg", "-hide_banner", "-h", "encoder="+words[1]).Output(); err != nil || !bytes.Contains(out, []byte("Encoder "+words[1])) {
+		t.Skipf("this ffmpeg has no %s", words[1])
+	}
+	path := filepath.Join(t.TempDir(), "clip.mp4")
+	args := []string{"-f", "lavfi", "-i", "testsrc2=size=" + c.size + ":rate=30,noise=alls=12:allf=t:all_seed=7", "-frames:v", "120", "-pix_fmt", c.format, "-threads", "1"}
+	args = append(args, words...)
+	ffmpegCLI(t, append(args, path)...)
+	return path
+}
+
+func clipSums(t testing.TB, path string) []string {
+	return readMD5(t, bytes.NewReader(ffmpegCLI(t, "-noautorotate", "-threads", "1", "-i", path, "-map", "0:v:0", "-fps_mode", "passthrough", "-f", "framemd5", "-")))
+}
+
+// F2: every picture of every clip, in sequence, each alone, and by random plans.
+func TestClips(t *testing.T) {
+	for _, c := range clips {
+		t.Run(c.name, func(t *testing.T) {
+			path := c.make(t)
+			want := clipSums(t, path)
+			if len(want) != clipFrames {
+				t.Fatalf("ffmpeg decodes %d pictures", len(want))
+			}
+			checkSums(t, path, want, clipFrames, 60)
+		})
+	}
+}
+
+// F1 on the clips: colour is equal to the bit with both peers; with more than 8 bits with torchcodec.
+func TestPeersOnClips(t *testing.T) {
+	py := python(t)
+	for _, c := range clips {
+		t.Run(c.name, func(t *testing.T) {
+			path := c.make(t)
+			differ, have := comparePeers(t, path, peerSums(t, py, []string{path})[path])
+			for i := range differ {
+				switch {
+				case !have[i]:
+					t.Logf("%s cannot read it", peerNames[i])
+				case differ[i] > 0 && i == 0 && strings.HasPrefix(c.name, "bt."):
+					t.Log("PyAV before 18 takes BT.601 for every stream")
+				case differ[i] > 0 && i == 0 && strings.Contains(c.format, "10le"):
+					t.Log("PyAV interpolates chroma of more than 8 bits linearly, torchcodec by cubics")
+				case differ[i] > 0 && c.exact():
+					t.Errorf("%d pictures differ from %s", differ[i], peerNames[i])
+				case differ[i] > 0:
+					t.Logf("%s: %d pictures differ from %s", c.format, differ[i], peerNames[i])
+				}
+			}
+		})
+	}
+}
