@@ -1,0 +1,190 @@
+package align
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"sort"
+	"strconv"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// Config says how the streams of an episode come onto one timeline. In JSON its keys are Python's keyword names; a
+// number with a point or an exponent is seconds, an integer is nanoseconds.
+type Config struct {
+	Keys   []string           `json:"keys,omitempty"`   // streams; none = all but the format's bookkeeping columns
+	HZ     robocache.Rate     `json:"hz,omitzero"`      // a uniform timeline at this rate, or …
+	Times  []Nanos            `json:"times,omitempty"`  // … these times, in any order
+	Extent string             `json:"extent,omitempty"` // of a uniform timeline: "intersection" (default), "union", or a stream's key
+	Modes  map[string]Mode    `json:"modes,omitempty"`
+	Edge   PerKey[Edge]       `json:"edge,omitzero"`
+	MaxGap PerKey[Nanos]      `json:"max_gap,omitzero"` // 0 = none
+	Offset map[string]Nanos   `json:"offset,omitempty"` // added to the stamps of a stream
+	Clock  map[string]string  `json:"clock,omitempty"`  // formats with several stamps a row: "header", "publish" or "log"
+	Window Nanos              `json:"window,omitempty"` // of mean; 0 = the period of hz
+	Period map[string]float64 `json:"period,omitempty"` // of angle; missing = 2π
+	// Quats names the channels of the quaternions in a stream under slerp; missing = every four channels.
+	Quats map[string][][4]int `json:"quats,omitempty"`
+	// DTypes asks for an output type: integers are computed with only on their way to a floating-point one.
+	DTypes map[string]robocache.DType `json:"dtypes,omitempty"`
+	Budget int64                      `json:"memory_budget,omitempty"` // bytes of everything that is made; 0 = 1 GiB
+}
+
+// Nanos is a time or a duration in ns; in JSON an integer, or a decimal number of seconds.
+type Nanos int64
+
+// UnmarshalJSON reads ns or seconds. A string is read as the number it holds: JSON numbers of some writers end at 2^53.
+func (n *Nanos) UnmarshalJSON(b []byte) error {
+	bad := func() error {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "align", Want: "a time: int nanoseconds or float seconds", Got: string(b)}
+	}
+	text := string(bytes.Trim(b, `"`))
+	if v, err := strconv.ParseInt(text, 10, 64); err == nil {
+		*n = Nanos(v)
+		return nil
+	}
+	f, err := strconv.ParseFloat(text, 64)
+	f = math.RoundToEven(f * 1e9)
+	if err != nil || !(math.Abs(f) < maxTime) {
+		return bad()
+	}
+	*n = Nanos(f)
+	return nil
+}
+
+// PerKey is one value for all streams, or a value a stream. In JSON it is the value itself, or an object.
+type PerKey[T any] struct {
+	All  T
+	Keys map[string]T
+}
+
+// For gives the value for a stream.
+func (p *PerKey[T]) For(key string) T {
+	if v, ok := p.Keys[key]; ok {
+		return v
+	}
+	return p.All
+}
+
+// IsZero says that nothing was chosen.
+func (p PerKey[T]) IsZero() bool {
+	b, _ := json.Marshal(p.All)
+	var zero T
+	z, _ := json.Marshal(zero)
+	return p.Keys == nil && bytes.Equal(b, z)
+}
+
+// UnmarshalJSON reads a value or an object of values; the object's "*" is the value of the other streams.
+func (p *PerKey[T]) UnmarshalJSON(b []byte) error {
+	b = bytes.TrimSpace(b)
+	if bytes.Equal(b, []byte("null")) {
+		*p = PerKey[T]{}
+		return nil
+	}
+	if len(b) > 0 && b[0] == '{' {
+		var m map[string]T
+		if err := json.Unmarshal(b, &m); err != nil {
+			return err
+		}
+		*p = PerKey[T]{}
+		if v, ok := m["*"]; ok {
+			p.All = v
+			delete(m, "*")
+		}
+		p.Keys = m
+		return nil
+	}
+	*p = PerKey[T]{}
+	return json.Unmarshal(b, &p.All)
+}
+
+// MarshalJSON is the inverse of UnmarshalJSON.
+func (p PerKey[T]) MarshalJSON() ([]byte, error) {
+	if p.Keys == nil {
+		return json.Marshal(p.All)
+	}
+	m := map[string]T{"*": p.All}
+	for k, v := range p.Keys {
+		m[k] = v
+	}
+	return json.Marshal(m)
+}
+
+// ParseConfig reads a configuration from JSON; an unknown key is an error that names the nearest known one.
+func ParseConfig(b []byte) (Config, error) {
+	var c Config
+	dec := json.NewDecoder(bytes.NewReader(b))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&c); err != nil {
+		e := &robocache.Error{Class: robocache.ErrMisuse, Op: "align", Msg: "the configuration cannot be read", Err: err}
+		var keys map[string]json.RawMessage
+		if json.Unmarshal(b, &keys) == nil {
+			known := []string{"keys", "hz", "times", "extent", "modes", "edge", "max_gap", "offset", "clock", "window", "period", "quats", "dtypes", "memory_budget"}
+			for k := range keys {
+				if !member(known, k) {
+					e.Hint = nearest(k, known)
+				}
+			}
+		}
+		return Config{}, e
+	}
+	return c, nil
+}
+
+func member(list []string, s string) bool {
+	for _, x := range list {
+		if x == s {
+			return true
+		}
+	}
+	return false
+}
+
+// validate checks what needs no data: the streams that are named, and the timeline.
+func (c *Config) validate(info *robocache.Info) error {
+	names := []string{"task"}
+	for i := range info.Features {
+		names = append(names, info.Features[i].Key)
+	}
+	check := func(option string, keys []string) error {
+		sort.Strings(keys)
+		for _, k := range keys {
+			if !member(names, k) {
+				return &robocache.Error{Class: robocache.ErrMisuse, Op: "align", Where: robocache.Where{"stream": k}, Msg: option + " names a stream that the dataset does not have", Hint: nearest(k, names)}
+			}
+		}
+		return nil
+	}
+	for _, l := range []struct {
+		option string
+		keys   []string
+	}{{"keys", append([]string(nil), c.Keys...)}, {"modes", keysOf(c.Modes)}, {"edge", keysOf(c.Edge.Keys)}, {"max_gap", keysOf(c.MaxGap.Keys)}, {"offset", keysOf(c.Offset)},
+		{"clock", keysOf(c.Clock)}, {"period", keysOf(c.Period)}, {"quats", keysOf(c.Quats)}, {"dtypes", keysOf(c.DTypes)}} {
+		if err := check(l.option, l.keys); err != nil {
+			return err
+		}
+	}
+	misuse := func(msg, want, got string) error {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "align", Msg: msg, Want: want, Got: got}
+	}
+	switch {
+	case c.HZ.Zero() == (c.Times == nil):
+		return misuse("", "either hz or times", map[bool]string{true: "neither", false: "both"}[c.HZ.Zero()])
+	case !c.HZ.Zero() && (c.HZ.Num < 0 || c.HZ.Den <= 0):
+		return misuse("hz", "a rate > 0", c.HZ.String())
+	case c.Times != nil && c.Extent != "":
+		return misuse("extent has no meaning beside times", "one of them", "both")
+	case c.Window < 0:
+		return misuse("window", "0 or more ns", strconv.FormatInt(int64(c.Window), 10))
+	}
+	return nil
+}
+
+func keysOf[V any](m map[string]V) []string {
+	var out []string
+	for k := range m {
+		out = append(out, k)
+	}
+	return out
+}

@@ -1,0 +1,429 @@
+package align
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/kernel"
+)
+
+// Aligned is an episode on one timeline.
+type Aligned struct {
+	Times   []int64
+	Streams []Stream // in the dataset's order, or that of Config.Keys
+}
+
+// Stream is one aligned stream. Of Data, Text and Rows one is set.
+type Stream struct {
+	Key   string
+	Kind  robocache.Kind
+	Mode  Mode
+	Edge  Edge
+	DType robocache.DType
+	Shape []int    // of one row
+	Data  []byte   // numeric: [T, Shape…], little-endian
+	Text  []string // text and events
+	Rows  []int32  // pictures and point clouds: the row of the episode to show; -1 = none (policy mask)
+	Valid []uint8  // [T]: 1 inside the data and no gap
+}
+
+// Stream finds a stream by key; nil where there is none.
+func (a *Aligned) Stream(key string) *Stream {
+	for i := range a.Streams {
+		if a.Streams[i].Key == key {
+			return &a.Streams[i]
+		}
+	}
+	return nil
+}
+
+const defaultBudget = 1 << 30
+
+// Episode brings the streams of one episode onto one timeline. Default modes: linear for floats; previous for integers,
+// booleans, text and events; nearest for pictures and point clouds.
+func Episode(ctx context.Context, ds robocache.Dataset, ep int, cfg Config) (*Aligned, error) {
+	a := aligner{ctx: ctx, ds: ds, ep: ep, cfg: cfg, left: cfg.Budget}
+	if a.left <= 0 {
+		a.left = defaultBudget
+	}
+	out, err := a.run()
+	if err != nil {
+		return nil, robocache.At(err, robocache.Where{"episode": ep})
+	}
+	return out, nil
+}
+
+type aligner struct {
+	ctx     context.Context
+	ds      robocache.Dataset
+	ep      int
+	cfg     Config
+	left    int64 // of the budget
+	streams []source
+	clocks  [][]int64 // each distinct one once
+	plans   []cached
+}
+
+// source is a stream to be aligned, with its choices made.
+type source struct {
+	feature robocache.Feature
+	opt     Options
+	clock   int // index into clocks
+}
+
+type cached struct {
+	clock int
+	opt   Options
+	plan  *kernel.Plan
+}
+
+func (a *aligner) run() (*Aligned, error) {
+	info := a.ds.Info()
+	if a.ep < 0 || a.ep >= info.Episodes {
+		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "align", Want: "an episode below " + strconv.Itoa(info.Episodes), Got: strconv.Itoa(a.ep)}
+	}
+	if err := a.cfg.validate(info); err != nil {
+		return nil, err
+	}
+	for _, f := range a.selected(info) {
+		s, err := a.choose(f)
+		if err != nil {
+			return nil, err
+		}
+		if s.clock, err = a.clock(f.Key); err != nil {
+			return nil, err
+		}
+		a.streams = append(a.streams, s)
+	}
+	times, err := a.timeline()
+	if err != nil {
+		return nil, err
+	}
+	out := &Aligned{Times: times, Streams: make([]Stream, 0, len(a.streams))}
+	for i := range a.streams {
+		s := &a.streams[i]
+		r, err := a.stream(s, times)
+		if err != nil {
+			return nil, robocache.At(err, robocache.Where{"stream": s.feature.Key})
+		}
+		out.Streams = append(out.Streams, *r)
+	}
+	return out, nil
+}
+
+// selected lists the features to align. "task" is the text that every dataset has a row.
+func (a *aligner) selected(info *robocache.Info) []robocache.Feature {
+	var out []robocache.Feature
+	if a.cfg.Keys == nil {
+		for _, f := range info.Features {
+			if !f.Default {
+				out = append(out, f)
+			}
+		}
+		return out
+	}
+	for _, k := range a.cfg.Keys {
+		if f := info.Feature(k); f != nil {
+			out = append(out, *f)
+		} else {
+			out = append(out, robocache.Feature{Key: k, Kind: robocache.KindText, DType: robocache.String, Shape: []int{1}})
+		}
+	}
+	return out
+}
+
+// choose makes the choices for one stream and refuses those that its kind does not allow (A12).
+func (a *aligner) choose(f robocache.Feature) (source, error) {
+	k := f.Key
+	s := source{feature: f, opt: Options{Edge: a.cfg.Edge.For(k), MaxGap: int64(a.cfg.MaxGap.For(k)), Stream: k}}
+	switch {
+	case f.Kind == robocache.KindImage || f.Kind == robocache.KindVideo || f.Kind == robocache.KindPointCloud:
+		s.opt.Mode = Nearest
+	case f.Kind == robocache.KindNumeric && f.DType.Float():
+		s.opt.Mode = Linear
+	default:
+		s.opt.Mode = Previous
+	}
+	if m, ok := a.cfg.Modes[k]; ok {
+		s.opt.Mode = m
+	}
+	if s.opt.Mode.Computes() && (f.Kind != robocache.KindNumeric || f.DType == robocache.Bool) {
+		what := string(f.Kind)
+		if f.Kind == robocache.KindNumeric {
+			what = "boolean"
+		}
+		return s, s.opt.fail(robocache.ErrMisuse, nil, "a "+what+" stream has no values in between", "nearest, previous or next", s.opt.Mode.String())
+	}
+	if _, ok := a.cfg.DTypes[k]; ok && f.Kind != robocache.KindNumeric {
+		return s, s.opt.fail(robocache.ErrMisuse, nil, "an output dtype is for numeric streams", "", string(f.Kind))
+	}
+	if to := a.cfg.DTypes[k]; s.opt.Mode.Computes() && f.DType.Integer() && !to.Float() {
+		err := s.opt.fail(robocache.ErrMisuse, nil, "unsupported dtype: integers under mode "+s.opt.Mode.String(), "nearest, previous or next, or a floating-point output dtype", f.DType.String())
+		err.(*robocache.Error).Hint = "set dtypes[" + k + `] to "float32" if the numbers are quantities and not categories`
+		return s, err
+	}
+	if s.opt.Mode == Mean {
+		w := int64(a.cfg.Window)
+		if w == 0 && !a.cfg.HZ.Zero() {
+			w = nanos(a.cfg.HZ, 1)
+		}
+		s.opt.Before, s.opt.After = HalfWindows(w)
+	}
+	return s, nil
+}
+
+// clock reads the stamps of a stream, checks them once, and finds whether another stream has the same.
+func (a *aligner) clock(key string) (int, error) {
+	if c, ok := a.cfg.Clock[key]; ok {
+		return 0, Options{Stream: key}.fail(robocache.ErrUnsupported, nil, "this dataset has one clock a stream", "no choice of clock", strconv.Quote(c))
+	}
+	name := key
+	if name == "task" {
+		name = ""
+	}
+	stamps, err := a.ds.Times(a.ctx, a.ep, name)
+	if err != nil {
+		return 0, robocache.At(err, robocache.Where{"stream": key})
+	}
+	if err := CheckStamps(stamps, key); err != nil {
+		return 0, err
+	}
+	if off := int64(a.cfg.Offset[key]); off != 0 {
+		if off <= -maxTime || off >= maxTime {
+			return 0, Options{Stream: key}.fail(robocache.ErrMisuse, nil, "offset outside ±2^62 ns", "", strconv.FormatInt(off, 10))
+		}
+		stamps = slices.Clone(stamps)
+		for i := range stamps {
+			stamps[i] += off
+		}
+		if err := CheckStamps(stamps, key); err != nil {
+			return 0, err
+		}
+	}
+	for i, c := range a.clocks {
+		if slices.Equal(c, stamps) {
+			return i, nil
+		}
+	}
+	a.clocks = append(a.clocks, stamps)
+	return len(a.clocks) - 1, nil
+}
+
+func (a *aligner) timeline() ([]int64, error) {
+	if a.cfg.Times != nil {
+		out := make([]int64, len(a.cfg.Times))
+		for i, t := range a.cfg.Times {
+			out[i] = int64(t)
+		}
+		return out, a.take(int64(len(out)) * 8)
+	}
+	var names []string
+	var streams [][]int64
+	for _, s := range a.streams {
+		names, streams = append(names, s.feature.Key), append(streams, a.clocks[s.clock])
+	}
+	kind := a.cfg.Extent
+	if kind != "" && kind != "intersection" && kind != "union" && !member(names, kind) && a.ds.Info().Feature(kind) != nil {
+		c, err := a.clock(kind)
+		if err != nil {
+			return nil, err
+		}
+		names, streams = append(names, kind), append(streams, a.clocks[c])
+	}
+	t0, t1, err := Extent(kind, names, streams)
+	if err != nil {
+		return nil, err
+	}
+	n := UniformCount(t0, t1, a.cfg.HZ)
+	if n > 1<<40 {
+		n = 1 << 40 // enough to exceed any budget, too little to overflow
+	}
+	if err := a.take(n * 8); err != nil {
+		return nil, err
+	}
+	return Uniform(t0, t1, a.cfg.HZ), nil
+}
+
+// take counts memory before it is allocated.
+func (a *aligner) take(n int64) error {
+	if n > a.left {
+		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "align", Msg: "memory budget exceeded", Want: fmt.Sprintf("at most %d bytes more", a.left), Got: strconv.FormatInt(n, 10), Hint: "align fewer streams or a shorter span at a time, or raise memory_budget"}
+	}
+	a.left -= n
+	return nil
+}
+
+// plan makes the plan of a stream, or finds that of another one on the same clock (A1).
+func (a *aligner) plan(s *source, times []int64) (*kernel.Plan, error) {
+	key := s.opt
+	key.Stream = ""
+	for _, c := range a.plans {
+		if c.clock == s.clock && c.opt == key {
+			return c.plan, nil
+		}
+	}
+	if err := a.take(int64(len(times)) * 18); err != nil {
+		return nil, err
+	}
+	p, err := NewPlan(a.clocks[s.clock], times, s.opt)
+	if err != nil {
+		return nil, err
+	}
+	a.plans = append(a.plans, cached{s.clock, key, p})
+	return p, nil
+}
+
+func (a *aligner) stream(s *source, times []int64) (*Stream, error) {
+	p, err := a.plan(s, times)
+	if err != nil {
+		return nil, err
+	}
+	f := &s.feature
+	out := &Stream{Key: f.Key, Kind: f.Kind, Mode: s.opt.Mode, Edge: s.opt.Edge, DType: f.DType, Shape: f.Shape}
+	if err := a.take(int64(len(times))); err != nil {
+		return nil, err
+	}
+	out.Valid = slices.Clone(p.Valid)
+	switch f.Kind {
+	case robocache.KindNumeric:
+		return out, a.numeric(s, p, out)
+	case robocache.KindText, robocache.KindEvent:
+		return out, a.text(f.Key, p, out)
+	}
+	return out, a.pictures(f, p, out)
+}
+
+// numeric gathers the samples that the plan reads and resamples them.
+func (a *aligner) numeric(s *source, p *kernel.Plan, out *Stream) error {
+	f := &s.feature
+	lo, hi := reach(p)
+	row := f.RowBytes()
+	if to, ok := a.cfg.DTypes[f.Key]; ok {
+		out.DType = to
+	}
+	size := int64(p.Len()) * int64(f.Elements()) * int64(out.DType.Size())
+	if err := a.take(size + int64(hi-lo)*int64(row)); err != nil {
+		return err
+	}
+	raw := make([]byte, (hi-lo)*row)
+	const step = 1 << 14 // rows named at a time: the list stays small beside the data
+	rows := make([]robocache.Row, min(step, hi-lo))
+	for at := lo; at < hi; at += step {
+		n := min(step, hi-at)
+		for i := range n {
+			rows[i] = robocache.Row{Episode: a.ep, Index: at + i}
+		}
+		if err := a.ds.Gather(a.ctx, f.Key, rows[:n], raw[(at-lo)*row:(at-lo+n)*row]); err != nil {
+			return err
+		}
+	}
+	out.Data = make([]byte, size)
+	src := kernel.Dense(raw, f.DType, hi-lo, f.Elements())
+	err := kernel.Resample(kernel.Dense(out.Data, out.DType, p.Len(), f.Elements()), src, rebase(p, lo, hi), kernel.Options{Period: a.cfg.Period[f.Key], Quats: a.cfg.Quats[f.Key], Valid: out.Valid})
+	a.left += int64(len(raw))
+	return err
+}
+
+// reach is the half-open range of samples that a plan reads.
+func reach(p *kernel.Plan) (lo, hi int) {
+	lo, hi = p.Sources, 0
+	for i, k := range p.Kind {
+		l, r := int(p.Left[i]), int(p.Right[i])
+		switch k {
+		case kernel.Zero:
+			continue
+		case kernel.Copy:
+			r = l + 1
+		case kernel.Blend:
+			r++
+		}
+		lo, hi = min(lo, l), max(hi, r)
+	}
+	if lo > hi {
+		return 0, 0
+	}
+	return lo, hi
+}
+
+// rebase is the plan over the samples lo … hi-1 alone.
+func rebase(p *kernel.Plan, lo, hi int) *kernel.Plan {
+	if lo == 0 {
+		q := *p
+		q.Sources = hi
+		return &q
+	}
+	q := *p
+	q.Sources = hi - lo
+	q.Left, q.Right = slices.Clone(p.Left), slices.Clone(p.Right)
+	for i := range q.Left {
+		q.Left[i] -= int32(lo)
+		q.Right[i] -= int32(lo)
+	}
+	return &q
+}
+
+// distinct lists the samples that a copying plan takes, each run of equal ones once, and where each row finds its own.
+func distinct(p *kernel.Plan, ep int) (rows []robocache.Row, place []int32) {
+	place = make([]int32, p.Len())
+	for i, k := range p.Kind {
+		if k == kernel.Zero {
+			place[i] = -1
+			continue
+		}
+		at := int(p.Left[i])
+		if n := len(rows); n == 0 || rows[n-1].Index != at {
+			rows = append(rows, robocache.Row{Episode: ep, Index: at})
+		}
+		place[i] = int32(len(rows) - 1)
+	}
+	return rows, place
+}
+
+func (a *aligner) text(key string, p *kernel.Plan, out *Stream) error {
+	if err := a.take(int64(p.Len()) * 36); err != nil {
+		return err
+	}
+	rows, place := distinct(p, a.ep)
+	texts, err := a.ds.Text(a.ctx, key, rows)
+	if err != nil {
+		return err
+	}
+	out.Text = make([]string, p.Len())
+	for i, k := range place {
+		if k >= 0 {
+			out.Text[i] = texts[k]
+		}
+	}
+	return nil
+}
+
+// pictures gives rows, not pixels. A row whose picture is missing from its video is not valid.
+func (a *aligner) pictures(f *robocache.Feature, p *kernel.Plan, out *Stream) error {
+	if err := a.take(int64(p.Len()) * 84); err != nil {
+		return err
+	}
+	rows, place := distinct(p, a.ep)
+	out.Rows = make([]int32, p.Len())
+	for i, k := range place {
+		out.Rows[i] = -1
+		if k >= 0 {
+			out.Rows[i] = int32(rows[k].Index)
+		}
+	}
+	if f.Kind != robocache.KindVideo {
+		return nil
+	}
+	refs := make([]robocache.FrameRef, len(rows))
+	if err := a.ds.Frames(a.ctx, f.Key, rows, refs); err != nil {
+		return err
+	}
+	for i, k := range place {
+		if k >= 0 && refs[k].Missing {
+			out.Valid[i] = 0
+		}
+	}
+	return nil
+}
