@@ -1,0 +1,343 @@
+package video
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"image"
+	"image/jpeg"
+	"image/png"
+	"math"
+
+	"github.com/goatnote-inc/robocache"
+	"golang.org/x/image/draw"
+	"golang.org/x/image/tiff"
+)
+
+// Still pictures: PNG, JPEG and TIFF, in pure Go.
+//
+// JPEG: chroma is upsampled as libjpeg does it by default (a triangle filter), so that pixels stay within a few levels of PIL's; the inverse DCT is
+// Go's own, hence not bit-equal. EXIF orientation is not applied, as PIL does not. CMYK is converted plainly.
+// Alpha is dropped, not blended, as PIL's convert("RGB") does.
+
+const opStill = "decode still picture"
+
+// MaxStillPixels is the largest picture that is decoded.
+const MaxStillPixels = 256 << 20
+
+// stillRatio bounds pixels by encoded bytes: deflate's 1032, eight 1-bit pixels a byte.
+const stillRatio = 1032 * 8
+
+// StillInfo is what the header of a still picture says.
+type StillInfo struct {
+	Format        string // "png", "jpeg", "tiff"
+	Width, Height int
+	Channels      int             // 3 for colour, 1 for grey; alpha is not counted
+	DType         robocache.DType // Uint8, Uint16 or Float32: of an element as delivered without loss
+}
+
+// StillSize reads the header of a still picture, and refuses one that is too large.
+func StillSize(encoded []byte) (StillInfo, error) {
+	info, err := stillHeader(encoded)
+	if err != nil {
+		return info, err
+	}
+	pixels := int64(info.Width) * int64(info.Height)
+	if info.Width <= 0 || info.Height <= 0 {
+		return info, stillError(robocache.ErrMalformed, "%s of %d×%d pixels", info.Format, info.Width, info.Height)
+	}
+	if pixels > MaxStillPixels || pixels > int64(len(encoded))*stillRatio {
+		return info, stillError(robocache.ErrResourceLimit, "%s of %d×%d pixels in %d bytes", info.Format, info.Width, info.Height, len(encoded))
+	}
+	return info, nil
+}
+
+func stillError(class error, format string, args ...any) error {
+	return &robocache.Error{Class: class, Op: opStill, Msg: fmt.Sprintf(format, args...)}
+}
+
+func stillHeader(b []byte) (StillInfo, error) {
+	switch {
+	case bytes.HasPrefix(b, []byte("\x89PNG\r\n\x1a\n")):
+		info := StillInfo{Format: "png", Channels: 3, DType: robocache.Uint8}
+		if len(b) < 33 || string(b[12:16]) != "IHDR" {
+			return info, stillError(robocache.ErrMalformed, "png without a header")
+		}
+		w, h := be.Uint32(b[16:]), be.Uint32(b[20:])
+		if w > math.MaxInt32 || h > math.MaxInt32 {
+			return info, stillError(robocache.ErrMalformed, "png of %d×%d pixels", w, h)
+		}
+		info.Width, info.Height = int(w), int(h)
+		if b[25] == 0 || b[25] == 4 {
+			info.Channels = 1
+		}
+		if b[24] == 16 && b[25] == 0 {
+			info.DType = robocache.Uint16
+		}
+		return info, nil
+	case bytes.HasPrefix(b, []byte{0xff, 0xd8}):
+		info := StillInfo{Format: "jpeg", Channels: 3, DType: robocache.Uint8}
+		w, h, n, err := jpegHeader(b)
+		if err != nil {
+			return info, err
+		}
+		if info.Width, info.Height = w, h; n == 1 {
+			info.Channels = 1
+		}
+		return info, nil
+	case bytes.HasPrefix(b, []byte("II*\x00")), bytes.HasPrefix(b, []byte("MM\x00*")):
+		t, err := tiffHeader(b)
+		if err != nil {
+			return StillInfo{Format: "tiff"}, err
+		}
+		return t.info(), nil
+	case bytes.HasPrefix(b, []byte("version https://git-lfs")):
+		return StillInfo{}, &robocache.Error{Class: robocache.ErrMalformed, Op: opStill, Msg: "a git-LFS pointer, not a picture (LFS pointer)", Hint: "fetch the real bytes: git lfs pull"}
+	case len(b) == 0:
+		return StillInfo{}, stillError(robocache.ErrMalformed, "no bytes")
+	}
+	return StillInfo{}, stillError(robocache.ErrUnsupported, "neither PNG, JPEG nor TIFF (begins with %x)", b[:min(len(b), 8)])
+}
+
+// jpegHeader finds the frame header, past what stands before it.
+func jpegHeader(b []byte) (w, h, components int, err error) {
+	for i := 2; i+4 <= len(b); {
+		if b[i] != 0xff {
+			break
+		}
+		marker := b[i+1]
+		if marker == 0xff { // fill
+			i++
+			continue
+		}
+		n := int(binary.BigEndian.Uint16(b[i+2:]))
+		if marker >= 0xc0 && marker <= 0xcf && marker != 0xc4 && marker != 0xc8 && marker != 0xcc {
+			if i+10 > len(b) {
+				break
+			}
+			return int(be.Uint16(b[i+7:])), int(be.Uint16(b[i+5:])), int(b[i+9]), nil
+		}
+		if marker == 0xd9 || marker == 0xda || n < 2 {
+			break
+		}
+		i += 2 + n
+	}
+	return 0, 0, 0, stillError(robocache.ErrMalformed, "jpeg without a frame header")
+}
+
+// StillBytes is the size that DecodeStill needs for a picture and a spec.
+func StillBytes(info StillInfo, spec *Spec) (int, error) {
+	w, h := spec.size(info)
+	if w <= 0 || h <= 0 || int64(w)*int64(h) > MaxStillPixels {
+		return 0, stillError(robocache.ErrResourceLimit, "a picture of %d×%d pixels is wanted", w, h)
+	}
+	switch spec.Pixel {
+	case RGB8:
+		return w * h * 3, nil
+	case RGBFloat32:
+		return w * h * 12, nil
+	case Gray16:
+		return w * h * 2, nil
+	case DepthMM:
+		return w * h * 4, nil
+	}
+	return 0, stillError(robocache.ErrUnsupported, "a still picture has no planes")
+}
+
+func (s *Spec) size(info StillInfo) (w, h int) {
+	w, h = s.Width, s.Height
+	if w == 0 {
+		w = info.Width
+	}
+	if h == 0 {
+		h = info.Height
+	}
+	return w, h
+}
+
+// DecodeStill decodes a picture into dst, which must have StillBytes bytes.
+//
+// Colour is scaled bilinearly where spec asks for another size; grey of 16 bits and depth by the nearest pixel, because the mean of
+// two depths is neither. Gray16 wants a grey picture and keeps its numbers. DepthMM takes uint16 as millimetres and float32 as metres, unless
+// spec.Depth.Unit says otherwise. A 16-bit or float grey picture is not made RGB.
+func DecodeStill(encoded []byte, spec *Spec, dst []byte) error {
+	info, err := StillSize(encoded)
+	if err != nil {
+		return err
+	}
+	need, err := StillBytes(info, spec)
+	if err != nil {
+		return err
+	}
+	if len(dst) != need {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: opStill, Want: fmt.Sprintf("%d bytes for the picture", need), Got: fmt.Sprint(len(dst))}
+	}
+	switch spec.Pixel {
+	case Gray16, DepthMM:
+		return decodeGrey(encoded, info, spec, dst)
+	}
+	if info.DType != robocache.Uint8 {
+		return &robocache.Error{Class: robocache.ErrUnsupported, Op: opStill, Msg: fmt.Sprintf("a grey %s picture as RGB", info.DType), Hint: "ask for it as 16-bit grey or as depth"}
+	}
+	img, err := decodeImage(encoded, info)
+	if err != nil {
+		return err
+	}
+	return deliverRGB(img, spec, info, dst)
+}
+
+// decodeImage decodes by the standard library, its panics turned into errors.
+func decodeImage(encoded []byte, info StillInfo) (img image.Image, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = stillError(robocache.ErrMalformed, "%s: %v", info.Format, p)
+		}
+	}()
+	r := bytes.NewReader(encoded)
+	switch info.Format {
+	case "png":
+		img, err = png.Decode(r)
+	case "jpeg":
+		img, err = jpeg.Decode(r)
+	default:
+		img, err = tiff.Decode(r)
+	}
+	if err != nil {
+		class := robocache.ErrMalformed
+		switch err.(type) {
+		case png.UnsupportedError, jpeg.UnsupportedError, tiff.UnsupportedError:
+			class = robocache.ErrUnsupported
+		}
+		return nil, &robocache.Error{Class: class, Op: opStill, Msg: info.Format, Err: err}
+	}
+	if b := img.Bounds(); b.Dx() != info.Width || b.Dy() != info.Height {
+		return nil, stillError(robocache.ErrMalformed, "%s of %d×%d pixels, its header says %d×%d", info.Format, b.Dx(), b.Dy(), info.Width, info.Height)
+	}
+	return img, nil
+}
+
+func deliverRGB(img image.Image, spec *Spec, info StillInfo, dst []byte) error {
+	w, h := spec.size(info)
+	n := 3 * info.Width * info.Height
+	direct := spec.Pixel == RGB8 && !spec.ChannelsFirst && w == info.Width && h == info.Height
+	rgb := dst
+	if !direct {
+		rgb = make([]byte, n)
+	}
+	packRGB(img, rgb)
+	if w != info.Width || h != info.Height {
+		rgb = scaleRGB(rgb, info.Width, info.Height, w, h)
+	}
+	if direct {
+		return nil
+	}
+	plane := w * h
+	switch {
+	case spec.Pixel == RGB8 && !spec.ChannelsFirst:
+		copy(dst, rgb)
+	case spec.Pixel == RGB8:
+		r, g, b := dst[:plane], dst[plane:2*plane], dst[2*plane:3*plane]
+		for i := range plane {
+			p := rgb[3*i : 3*i+3 : 3*i+3]
+			r[i], g[i], b[i] = p[0], p[1], p[2]
+		}
+	default:
+		for i := range plane {
+			for c := range 3 {
+				at := 3*i + c
+				if spec.ChannelsFirst {
+					at = c*plane + i
+				}
+				binary.LittleEndian.PutUint32(dst[4*at:], unitBits[rgb[3*i+c]])
+			}
+		}
+	}
+	return nil
+}
+
+// unitBits holds the float32 bits of v/255, by a real division.
+var unitBits = func() (t [256]uint32) {
+	for v := range t {
+		t[v] = math.Float32bits(float32(v) / 255)
+	}
+	return t
+}()
+
+func scaleRGB(rgb []byte, w, h, toW, toH int) []byte {
+	src := image.NewRGBA(image.Rect(0, 0, w, h))
+	for i := range w * h {
+		copy(src.Pix[4*i:4*i+3], rgb[3*i:])
+		src.Pix[4*i+3] = 255
+	}
+	to := image.NewRGBA(image.Rect(0, 0, toW, toH))
+	draw.BiLinear.Scale(to, to.Bounds(), src, src.Bounds(), draw.Src, nil)
+	out := make([]byte, 3*toW*toH)
+	for i := range toW * toH {
+		copy(out[3*i:3*i+3], to.Pix[4*i:])
+	}
+	return out
+}
+
+// packRGB writes the pixels as R, G, B, row by row.
+func packRGB(img image.Image, out []byte) {
+	b := img.Bounds()
+	w, h := b.Dx(), b.Dy()
+	switch m := img.(type) {
+	case *image.YCbCr:
+		packYCbCr(m, out)
+	case *image.Gray:
+		for y := range h {
+			for x, v := range m.Pix[y*m.Stride:][:w] {
+				p := out[3*(y*w+x):]
+				p[0], p[1], p[2] = v, v, v
+			}
+		}
+	case *image.RGBA: // from PNG and TIFF opaque
+		packRGBA(m.Pix, m.Stride, w, h, out)
+	case *image.NRGBA:
+		packRGBA(m.Pix, m.Stride, w, h, out)
+	case *image.NRGBA64:
+		for y := range h {
+			for x := range w {
+				p, q := m.Pix[y*m.Stride+8*x:], out[3*(y*w+x):]
+				q[0], q[1], q[2] = p[0], p[2], p[4]
+			}
+		}
+	case *image.RGBA64:
+		for y := range h {
+			for x := range w {
+				p, q := m.Pix[y*m.Stride+8*x:], out[3*(y*w+x):]
+				q[0], q[1], q[2] = p[0], p[2], p[4]
+			}
+		}
+	case *image.Paletted:
+		table := make([][3]byte, 256)
+		for i, c := range m.Palette {
+			if n, ok := c.(interface{ RGBA() (r, g, b, a uint32) }); ok {
+				table[i] = opaque(n)
+			}
+		}
+		for y := range h {
+			for x, v := range m.Pix[y*m.Stride:][:w] {
+				copy(out[3*(y*w+x):], table[v][:])
+			}
+		}
+	default:
+		for y := range h {
+			for x := range w {
+				r, g, bl, _ := img.At(b.Min.X+x, b.Min.Y+y).RGBA()
+				p := out[3*(y*w+x):]
+				p[0], p[1], p[2] = byte(r>>8), byte(g>>8), byte(bl>>8)
+			}
+		}
+	}
+}
+
+func packRGBA(pix []byte, stride, w, h int, out []byte) {
+	for y := range h {
+		row, to := pix[y*stride:][:4*w], out[3*y*w:][:3*w]
+		for x := range w {
+			copy(to[3*x:3*x+3], row[4*x:])
+		}
+	}
+}

@@ -1,0 +1,278 @@
+package video
+
+import (
+	"bytes"
+	"compress/zlib"
+	"encoding/binary"
+	"fmt"
+	"image"
+	"io"
+	"math"
+
+	"github.com/goatnote-inc/robocache"
+	"golang.org/x/image/tiff/lzw"
+)
+
+// tiffFile is the first directory of a TIFF, as far as grey pictures of 16 and 32 bits need it: they carry depth, and the
+// library reader has no floats.
+type tiffFile struct {
+	data             []byte
+	order            binary.ByteOrder
+	width, height    int
+	bits             int
+	samples          int
+	compression      int
+	photometric      int
+	predictor        int
+	float            bool
+	rows             int
+	offsets, lengths []uint32
+	tiled            bool
+}
+
+func tiffHeader(b []byte) (*tiffFile, error) {
+	bad := func(format string, args ...any) (*tiffFile, error) {
+		return nil, stillError(robocache.ErrMalformed, "tiff: "+format, args...)
+	}
+	t := &tiffFile{data: b, order: binary.LittleEndian, samples: 1, bits: 1, compression: 1, predictor: 1}
+	if b[0] == 'M' {
+		t.order = binary.BigEndian
+	}
+	if len(b) < 8 {
+		return bad("cut short")
+	}
+	at := int64(t.order.Uint32(b[4:]))
+	if at+2 > int64(len(b)) {
+		return bad("the directory is beyond the end")
+	}
+	n := int64(t.order.Uint16(b[at:]))
+	if at+2+12*n > int64(len(b)) {
+		return bad("the directory of %d entries is cut", n)
+	}
+	for i := range n {
+		e := b[at+2+12*i:][:12]
+		tag := t.order.Uint16(e)
+		switch tag {
+		case 256, 257, 258, 259, 262, 273, 277, 278, 279, 317, 322, 339:
+		default:
+			continue
+		}
+		v, err := t.values(e)
+		if err != nil {
+			return nil, err
+		}
+		if len(v) == 0 {
+			return bad("tag %d is empty", tag)
+		}
+		first := int(v[0])
+		switch tag {
+		case 256:
+			t.width = first
+		case 257:
+			t.height = first
+		case 258:
+			t.bits = first
+		case 259:
+			t.compression = first
+		case 262:
+			t.photometric = first
+		case 273:
+			t.offsets = v
+		case 277:
+			t.samples = first
+		case 278:
+			t.rows = first
+		case 279:
+			t.lengths = v
+		case 317:
+			t.predictor = first
+		case 322:
+			t.tiled = true
+		case 339:
+			t.float = first == 3
+		}
+	}
+	if t.width > math.MaxInt32 || t.height > math.MaxInt32 {
+		return bad("%d×%d pixels", t.width, t.height)
+	}
+	return t, nil
+}
+
+// values reads an entry's SHORT or LONG values.
+func (t *tiffFile) values(e []byte) ([]uint32, error) {
+	kind, count := t.order.Uint16(e[2:]), int64(t.order.Uint32(e[4:]))
+	width := map[uint16]int64{1: 1, 3: 2, 4: 4}[kind]
+	if width == 0 {
+		return nil, stillError(robocache.ErrMalformed, "tiff: tag %d of type %d", t.order.Uint16(e), kind)
+	}
+	d := e[8:]
+	if count*width > 4 {
+		off := int64(t.order.Uint32(d))
+		if count*width > int64(len(t.data))-off {
+			return nil, stillError(robocache.ErrMalformed, "tiff: %d values of tag %d are beyond the end", count, t.order.Uint16(e))
+		}
+		d = t.data[off:]
+	}
+	v := make([]uint32, count)
+	for i := range v {
+		switch width {
+		case 1:
+			v[i] = uint32(d[i])
+		case 2:
+			v[i] = uint32(t.order.Uint16(d[2*i:]))
+		case 4:
+			v[i] = t.order.Uint32(d[4*i:])
+		}
+	}
+	return v, nil
+}
+
+func (t *tiffFile) info() StillInfo {
+	info := StillInfo{Format: "tiff", Width: t.width, Height: t.height, Channels: 3, DType: robocache.Uint8}
+	if t.photometric <= 1 && t.samples <= 2 {
+		info.Channels = 1
+		switch {
+		case t.bits == 16 && !t.float:
+			info.DType = robocache.Uint16
+		case t.bits == 32 && t.float:
+			info.DType = robocache.Float32
+		}
+	}
+	return info
+}
+
+// grey decodes a one-channel picture of 16-bit integers or 32-bit floats into little-endian rows.
+func (t *tiffFile) grey() ([]byte, error) {
+	width := t.bits / 8
+	row := t.width * width
+	if t.samples != 1 || t.tiled || t.photometric != 1 || t.predictor != 1 && (t.predictor != 2 || t.float) {
+		return nil, stillError(robocache.ErrUnsupported, "tiff: grey of %d bits with %d samples, photometric %d, predictor %d, tiles %v", t.bits, t.samples, t.photometric, t.predictor, t.tiled)
+	}
+	if t.rows <= 0 || t.rows > t.height {
+		t.rows = t.height
+	}
+	strips := (t.height + t.rows - 1) / t.rows
+	if len(t.offsets) != strips || len(t.lengths) != strips {
+		return nil, stillError(robocache.ErrMalformed, "tiff: %d offsets and %d lengths for %d strips", len(t.offsets), len(t.lengths), strips)
+	}
+	out := make([]byte, row*t.height)
+	for s := range strips {
+		off, n := int64(t.offsets[s]), int64(t.lengths[s])
+		if off+n > int64(len(t.data)) {
+			return nil, stillError(robocache.ErrMalformed, "tiff: strip %d ends after the file", s)
+		}
+		to := out[s*t.rows*row : min((s+1)*t.rows, t.height)*row]
+		packed := bytes.NewReader(t.data[off : off+n])
+		var r io.Reader
+		switch t.compression {
+		case 1:
+			r = packed
+		case 8, 32946:
+			z, err := zlib.NewReader(packed)
+			if err != nil {
+				return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: opStill, Msg: fmt.Sprintf("tiff: strip %d", s), Err: err}
+			}
+			r = z
+		case 5:
+			r = lzw.NewReader(packed, lzw.MSB, 8)
+		default:
+			return nil, stillError(robocache.ErrUnsupported, "tiff: compression %d for grey of %d bits", t.compression, t.bits)
+		}
+		if _, err := io.ReadFull(r, to); err != nil {
+			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: opStill, Msg: fmt.Sprintf("tiff: strip %d is cut", s), Err: err}
+		}
+	}
+	if t.order == binary.BigEndian {
+		for i := 0; i < len(out); i += width {
+			for a, b := i, i+width-1; a < b; a, b = a+1, b-1 {
+				out[a], out[b] = out[b], out[a]
+			}
+		}
+	}
+	if t.predictor == 2 {
+		le := binary.LittleEndian
+		for y := range t.height {
+			for x := 1; x < t.width; x++ {
+				p := out[y*row+2*x:]
+				le.PutUint16(p, le.Uint16(p)+le.Uint16(out[y*row+2*x-2:]))
+			}
+		}
+	}
+	return out, nil
+}
+
+// decodeGrey delivers Gray16 and DepthMM.
+func decodeGrey(encoded []byte, info StillInfo, spec *Spec, dst []byte) error {
+	if info.Channels != 1 {
+		return stillError(robocache.ErrUnsupported, "a colour picture as grey")
+	}
+	le := binary.LittleEndian
+	var raw []byte // little-endian rows of info.DType
+	switch {
+	case info.Format == "tiff" && info.DType != robocache.Uint8:
+		t, err := tiffHeader(encoded)
+		if err != nil {
+			return err
+		}
+		if raw, err = t.grey(); err != nil {
+			return err
+		}
+	default:
+		img, err := decodeImage(encoded, info)
+		if err != nil {
+			return err
+		}
+		raw = make([]byte, info.Width*info.Height*info.DType.Size())
+		switch m := img.(type) {
+		case *image.Gray16:
+			for i := range info.Width * info.Height {
+				le.PutUint16(raw[2*i:], be.Uint16(m.Pix[i/info.Width*m.Stride+i%info.Width*2:]))
+			}
+		case *image.Gray:
+			for y := range info.Height {
+				copy(raw[y*info.Width:], m.Pix[y*m.Stride:][:info.Width])
+			}
+		default:
+			return stillError(robocache.ErrUnsupported, "a grey %s with transparency as depth", info.Format)
+		}
+	}
+	w, h := spec.size(info)
+	if spec.Pixel == Gray16 && info.DType == robocache.Float32 {
+		return &robocache.Error{Class: robocache.ErrUnsupported, Op: opStill, Msg: "a float picture as 16-bit grey", Hint: "ask for it as depth"}
+	}
+	scale := float32(1)
+	unit := "mm"
+	if info.DType == robocache.Float32 {
+		unit = "m"
+	}
+	if spec.Depth != nil && spec.Depth.Unit != "" {
+		unit = spec.Depth.Unit
+	}
+	if unit == "m" {
+		scale = 1000
+	}
+	for y := range h {
+		sy := (2*y + 1) * info.Height / (2 * h)
+		for x := range w {
+			at := sy*info.Width + (2*x+1)*info.Width/(2*w)
+			var v float32
+			var u uint16
+			switch info.DType {
+			case robocache.Uint8:
+				u = uint16(raw[at])
+				v = float32(u)
+			case robocache.Uint16:
+				u = le.Uint16(raw[2*at:])
+				v = float32(u)
+			default:
+				v = math.Float32frombits(le.Uint32(raw[4*at:]))
+			}
+			if i := y*w + x; spec.Pixel == Gray16 {
+				le.PutUint16(dst[2*i:], u)
+			} else {
+				le.PutUint32(dst[4*i:], math.Float32bits(v*scale))
+			}
+		}
+	}
+	return nil
+}
