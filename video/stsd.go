@@ -97,10 +97,10 @@ func parseColr(d []byte, e *SampleEntry) {
 	e.Primaries, e.Transfer, e.Matrix = int(be.Uint16(d[4:])), int(be.Uint16(d[6:])), int(be.Uint16(d[8:]))
 }
 
-// parseEsds finds the DecoderSpecificInfo, the only part of an esds that a decoder wants.
-func parseEsds(b box) (Codec, []byte, error) {
-	cut := func(what string) (Codec, []byte, error) {
-		return "", nil, malformed(b.kind, b.off, "%s is cut short", what)
+// decoderConfig finds the decoder configuration of an esds, past the ES descriptor's optional fields.
+func decoderConfig(b box) (kind byte, config []byte, err error) {
+	cut := func(what string) (byte, []byte, error) {
+		return 0, nil, malformed(b.kind, b.off, "%s is cut short", what)
 	}
 	if len(b.data) < 4 {
 		return cut("the box")
@@ -130,8 +130,17 @@ func parseEsds(b box) (Codec, []byte, error) {
 	if tag != 4 || len(body) < 13 {
 		return cut("the decoder configuration")
 	}
+	return body[0], body, nil
+}
+
+// parseEsds finds the DecoderSpecificInfo, the only part of an esds that a decoder wants.
+func parseEsds(b box) (Codec, []byte, error) {
+	kind, config, err := decoderConfig(b)
+	if err != nil {
+		return "", nil, err
+	}
 	var codec Codec
-	switch body[0] {
+	switch kind {
 	case 0x20:
 		codec = MPEG4
 	case 0x21:
@@ -143,7 +152,9 @@ func parseEsds(b box) (Codec, []byte, error) {
 	case 0xb1:
 		codec = VP9
 	}
-	for rest := body[13:]; len(rest) > 0; {
+	for rest := config[13:]; len(rest) > 0; {
+		var tag byte
+		var body []byte
 		tag, body, rest = descriptor(rest)
 		if tag == 5 {
 			return codec, body, nil
@@ -174,15 +185,27 @@ func descriptor(d []byte) (tag byte, body, rest []byte) {
 	return tag, d[i : i+n], d[i+n:]
 }
 
-// canonicalEntry is the entry as it is written again: without btrt, with a plain 32-bit size.
+// clearBitRates sets the buffer size and the bit rates of an esds to 0, "unknown": they are its btrt.
+func clearBitRates(esds []byte) {
+	_, config, err := decoderConfig(box{kind: "esds", data: esds})
+	if err == nil {
+		clear(config[2:13]) // in place: descriptors are views
+	}
+}
+
+// canonicalEntry is the entry as it is written again: without bit rates, with a plain 32-bit size.
 func canonicalEntry(b box) []byte {
 	out := append([]byte{0, 0, 0, 0}, []byte(b.kind)...)
 	out = append(out, b.data[:entryHead]...)
 	_ = children(b.kind, b.data[entryHead:], 0, func(c box) error {
-		if c.kind != "btrt" {
-			out = be.AppendUint32(out, uint32(8+len(c.data)))
-			out = append(out, c.kind...)
-			out = append(out, c.data...)
+		if c.kind == "btrt" {
+			return nil
+		}
+		out = be.AppendUint32(out, uint32(8+len(c.data)))
+		out = append(out, c.kind...)
+		out = append(out, c.data...)
+		if c.kind == "esds" {
+			clearBitRates(out[len(out)-len(c.data):])
 		}
 		return nil
 	})
