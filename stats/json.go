@@ -1,6 +1,7 @@
 package stats
 
 import (
+	"bytes"
 	"encoding/json"
 	"sort"
 
@@ -53,7 +54,7 @@ func Marshal(s robocache.Stats) ([]byte, error) {
 			} else {
 				continue
 			}
-			text, err := json.Marshal(v)
+			text, err := marshalFloats(v)
 			if err != nil {
 				return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "write statistics", Where: robocache.Where{"stream": k, "column": n}, Err: err}
 			}
@@ -67,6 +68,38 @@ func Marshal(s robocache.Stats) ([]byte, error) {
 		out = append(out, "\n    }"...)
 	}
 	return append(out, "\n}\n"...), nil
+}
+
+// marshalFloats writes floats as Python does, 1.0 rather than 1: a reader that takes types from the text would get integers.
+func marshalFloats(v any) ([]byte, error) {
+	switch v := v.(type) {
+	case float64:
+		b, err := json.Marshal(v)
+		if err == nil && !bytes.ContainsAny(b, ".e") {
+			b = append(b, ".0"...)
+		}
+		return b, err
+	case []float64:
+		return marshalList(len(v), func(i int) any { return v[i] })
+	case []any:
+		return marshalList(len(v), func(i int) any { return v[i] })
+	}
+	return json.Marshal(v)
+}
+
+func marshalList(n int, at func(int) any) ([]byte, error) {
+	out := []byte{'['}
+	for i := range n {
+		if i > 0 {
+			out = append(out, ", "...)
+		}
+		b, err := marshalFloats(at(i))
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, b...)
+	}
+	return append(out, ']'), nil
 }
 
 // nest gives a flat vector its axes: (3,1,1) is [[[r]],[[g]],[[b]]].

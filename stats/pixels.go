@@ -53,6 +53,15 @@ func depthOf(c *robocache.Depth, q int) float64 {
 	return d
 }
 
+// Empty makes a counter of the same kind that has counted nothing.
+func (p *Pixels) Empty() *Pixels {
+	o := &Pixels{value: p.value, hist: make([][]int64, len(p.hist))}
+	for c := range o.hist {
+		o.hist[c] = make([]int64, len(p.hist[c]))
+	}
+	return o
+}
+
 // Channels is the number of channels counted.
 func (p *Pixels) Channels() int { return len(p.hist) }
 

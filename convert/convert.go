@@ -1,0 +1,332 @@
+package convert
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"runtime"
+	"slices"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/lerobot"
+	"github.com/goatnote-inc/robocache/stats"
+	"github.com/goatnote-inc/robocache/store"
+	"github.com/goatnote-inc/robocache/video"
+)
+
+// ToLeRobot writes src as a LeRobot v3.0 dataset at dst, a path or URI that can be written.
+func ToLeRobot(ctx context.Context, src robocache.Dataset, dst string, opt Options) (*Report, error) {
+	c := &conversion{src: src, opt: opt, report: &Report{Renamed: map[string]string{}, Episodes: []EpisodeMap{}, Tasks: []TaskMap{}, Added: []string{}, Dropped: []string{}, Findings: []robocache.Finding{}}}
+	if err := c.plan(ctx); err != nil {
+		return nil, err
+	}
+	defer c.look.Close()
+	defer c.pool.Close()
+	if opt.DryRun {
+		c.report.DryRun = true
+		return c.report, c.dryRun(ctx)
+	}
+	target, made, err := openTarget(ctx, dst, opt.Resume)
+	if err != nil {
+		return nil, err
+	}
+	defer store.Close(target)
+	j, err := openJournal(ctx, target, c.identity(), opt.Resume)
+	if err == nil {
+		err = c.run(ctx, target, j)
+	}
+	if err != nil {
+		if !opt.Resume {
+			_ = target.Remove(context.Background(), journalName)
+			clearFolders(dst, made)
+		}
+		return c.report, err
+	}
+	_ = target.Remove(ctx, journalName)
+	return c.report, nil
+}
+
+// conversion is one run of ToLeRobot.
+type conversion struct {
+	src      robocache.Dataset
+	opt      Options
+	report   *Report
+	fps      robocache.Rate
+	features []feature
+	stamps   bool // RecordedStamps is written
+	look     *stats.Look
+	lib      *video.Library
+	pool     *video.Pool
+	decodes  bool
+	bytes    int64
+}
+
+// feature is a source feature and its name in the destination.
+type feature struct {
+	robocache.Feature        // as written
+	source            string // key in the source
+}
+
+// plan settles everything that must be known before the first episode is written.
+func (c *conversion) plan(ctx context.Context) error {
+	info := c.src.Info()
+	c.report.SourceFormat, c.report.SourceVersion = info.Format, info.Version
+	misuse := func(msg, hint string) error {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "convert", Where: robocache.Where{"dataset": info.URI}, Msg: msg, Hint: hint}
+	}
+	switch c.opt.VideoCodec {
+	case "":
+		c.opt.VideoCodec = "copy"
+	case "copy", "av1", "h264", "hevc":
+	default:
+		return misuse("unknown video codec "+c.opt.VideoCodec, "one of copy, av1, h264, hevc")
+	}
+	if c.opt.VideoCodec != "copy" {
+		c.opt.Encode.Codec = c.opt.VideoCodec
+	}
+	if c.opt.Threads <= 0 {
+		c.opt.Threads = runtime.GOMAXPROCS(0)
+	}
+	if c.opt.Frames == "" {
+		c.opt.Frames = stats.SampledFrames
+	}
+	if c.fps = c.opt.FPS; c.fps.Zero() {
+		c.fps = info.FPS
+	}
+	if c.fps.Zero() {
+		return misuse("the dataset states no rate", "give one")
+	}
+	c.report.FPS = c.fps
+	if c.opt.Episodes == nil {
+		for i := range info.Episodes {
+			c.opt.Episodes = append(c.opt.Episodes, i)
+		}
+	}
+	for _, e := range c.opt.Episodes {
+		if e < 0 || e >= info.Episodes {
+			return &robocache.Error{Class: robocache.ErrMisuse, Op: "convert", Where: robocache.Where{"episode": e}, Msg: "no such episode"}
+		}
+	}
+	c.look = stats.NewLook(c.src, c.opt.Frames, c.opt.Threads)
+	c.pool = video.NewPool(256 << 20)
+	if v, ok := c.src.(stats.VideoSource); ok {
+		c.lib = v.Video()
+	}
+	_, err := video.ActiveBackend()
+	c.decodes = err == nil
+	c.chooseFeatures()
+	return c.chooseStamps(ctx)
+}
+
+// chooseFeatures takes what v3.0 can hold, and says what it cannot.
+func (c *conversion) chooseFeatures() {
+	taken := map[string]bool{"timestamp": true, "frame_index": true, "episode_index": true, "index": true, "task_index": true, "task": true}
+	for _, f := range c.src.Info().Features {
+		if f.Default && taken[f.Key] {
+			continue
+		}
+		out := feature{Feature: f, source: f.Key}
+		out.Default = false
+		out.Key = legalKey(f.Key, taken)
+		if err := lerobot.CanWrite(out.Feature); err != nil {
+			c.report.Dropped = append(c.report.Dropped, f.Key)
+			c.find(robocache.SeverityWarning, "feature-dropped", robocache.Where{"stream": f.Key}, err.Error())
+			continue
+		}
+		if out.Key != f.Key {
+			c.report.Renamed[f.Key] = out.Key
+			c.find(robocache.SeverityWarning, "feature-renamed", robocache.Where{"stream": f.Key}, "LeRobot forbids the name; it is "+out.Key)
+		}
+		taken[out.Key] = true
+		c.features = append(c.features, out)
+	}
+}
+
+// legalKey gives a name that LeRobot takes: no "/", not taken.
+func legalKey(key string, taken map[string]bool) string {
+	b := []byte(key)
+	for i, ch := range b {
+		if ch == '/' || ch == '\\' || ch == 0 {
+			b[i] = '.'
+		}
+	}
+	name := string(b)
+	for len(name) > 0 && name[0] == '.' {
+		name = name[1:]
+	}
+	if name == "" {
+		name = "unnamed"
+	}
+	for taken[name] {
+		name += "_source"
+	}
+	return name
+}
+
+func (c *conversion) find(s robocache.Severity, code string, where robocache.Where, msg string) {
+	c.report.Findings = append(c.report.Findings, robocache.Finding{Severity: s, Code: code, Where: where, Message: msg})
+}
+
+// run writes the dataset.
+func (c *conversion) run(ctx context.Context, target store.Writable, j *journal) (err error) {
+	cfg := lerobot.WriteConfig{FPS: c.fps, Robot: c.src.Info().Robot, ChunksSize: c.opt.ChunksSize, DataFileBytes: c.opt.DataFileBytes, VideoFileBytes: c.opt.VideoFileBytes,
+		Video: c.opt.Encode, TempDir: c.opt.TempDir, StatsBudget: c.opt.StatsBudget, Extra: map[string][]byte{}, Tasks: c.chooseTasks(),
+		Reuse: func(name, key string) bool { return j.has(ctx, name, key) }, Made: func(name, key string) error { return j.add(ctx, name, key) }}
+	for _, f := range c.features {
+		cfg.Features = append(cfg.Features, f.Feature)
+	}
+	if c.stamps {
+		cfg.Features = append(cfg.Features, robocache.Feature{Key: RecordedStamps, Kind: robocache.KindNumeric, DType: robocache.Float64, Shape: []int{1}})
+		c.report.Added = append(c.report.Added, RecordedStamps)
+	}
+	w, err := lerobot.NewWriter(ctx, target, cfg)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			if c.opt.Resume {
+				w.Stop()
+			} else {
+				w.Abort()
+			}
+		}
+	}()
+	var total int64
+	for _, e := range c.opt.Episodes {
+		total += int64(c.src.Len(e))
+	}
+	for i, e := range c.opt.Episodes {
+		ep, m, err := c.episode(ctx, e)
+		if err != nil {
+			if ctx.Err() != nil || !c.opt.SkipBad {
+				return robocache.At(err, robocache.Where{"episode": e})
+			}
+			c.find(robocache.SeverityError, "episode-skipped", robocache.Where{"episode": e}, err.Error())
+			m.New = -1
+		}
+		if m.New >= 0 {
+			m.New, m.FromIndex = w.Episodes(), w.Frames()
+			if err := w.AddEpisode(ctx, *ep); err != nil {
+				return robocache.At(err, robocache.Where{"source episode": e})
+			}
+		}
+		c.report.Episodes = append(c.report.Episodes, m)
+		if c.opt.Progress != nil {
+			c.opt.Progress(Progress{Episodes: i + 1, TotalEpisodes: len(c.opt.Episodes), Frames: w.Frames(), TotalFrames: total, Bytes: c.bytes})
+		}
+	}
+	c.report.NumEpisodes, c.report.NumFrames = w.Episodes(), w.Frames()
+	c.report.Findings = append(c.report.Findings, w.Findings()...)
+	c.extras(ctx, cfg.Extra)
+	text, err := json.MarshalIndent(c.report, "", "  ")
+	if err != nil {
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: "convert", Msg: "report", Err: err}
+	}
+	cfg.Extra["meta/conversion.json"] = append(text, '\n')
+	return w.Close(ctx)
+}
+
+// extras keeps files that belong to the schema and that LeRobot does not know of.
+func (c *conversion) extras(ctx context.Context, out map[string][]byte) {
+	s, ok := c.src.(interface{ Store() store.Store })
+	if !ok {
+		return
+	}
+	const name = "meta/modality.json"
+	b, err := store.ReadFile(ctx, s.Store(), name, 16<<20)
+	if err == nil {
+		out[name] = b
+	} else if !errors.Is(err, robocache.ErrNotFound) {
+		c.find(robocache.SeverityWarning, "file-dropped", robocache.Where{"file": name}, err.Error())
+	}
+}
+
+// chooseTasks gives the tasks that keep their numbers (C3), and fills in the report's map.
+func (c *conversion) chooseTasks() []string {
+	tasks := slices.Clone(c.src.Info().Tasks)
+	slices.SortStableFunc(tasks, func(a, b robocache.Task) int {
+		if a.Index < b.Index {
+			return -1
+		}
+		return min(1, int(a.Index-b.Index))
+	})
+	number := map[string]int64{}
+	var texts []string
+	same := true
+	for _, t := range tasks {
+		n, ok := number[t.Text]
+		if !ok {
+			n = int64(len(texts))
+			number[t.Text] = n
+			texts = append(texts, t.Text)
+		}
+		same = same && n == t.Index
+		c.report.Tasks = append(c.report.Tasks, TaskMap{Old: t.Index, New: n, Text: t.Text})
+	}
+	if !same {
+		c.find(robocache.SeverityWarning, "tasks-renumbered", nil, "task numbers were not 0…n−1, each text once: columns that hold task numbers (annotations) still hold the old ones; see the report's tasks")
+	}
+	return texts
+}
+
+// dryRun reads what a run would read of the metadata and the sample tables, and writes nothing.
+func (c *conversion) dryRun(ctx context.Context) error {
+	c.chooseTasks()
+	if c.stamps {
+		c.report.Added = append(c.report.Added, RecordedStamps)
+	}
+	var from int64
+	for _, e := range c.opt.Episodes {
+		meta, err := c.src.Episode(ctx, e)
+		if err != nil {
+			return err
+		}
+		m := EpisodeMap{Old: meta.Index, New: c.report.NumEpisodes, Length: c.src.Len(e), FromIndex: from, Video: map[string]string{}}
+		if m.Length == 0 {
+			c.find(robocache.SeverityWarning, "empty-episode", robocache.Where{"episode": e}, "an episode without rows is left out")
+			m.New = -1
+		} else {
+			for i := range c.features {
+				if f := &c.features[i]; f.Kind == robocache.KindVideo {
+					seg, err := c.segment(ctx, f, e)
+					if err != nil {
+						return robocache.At(err, robocache.Where{"episode": e, "stream": f.source})
+					}
+					m.Video[f.Key] = seg.verdict()
+					c.count(seg)
+				}
+			}
+			c.report.NumEpisodes++
+			from += int64(m.Length)
+		}
+		c.report.Episodes = append(c.report.Episodes, m)
+	}
+	c.report.NumFrames = from
+	return nil
+}
+
+// clearFolders removes the empty folders that the run left; made is set where the root itself was made.
+func clearFolders(dst string, made bool) {
+	path, ok := localPath(dst)
+	if !ok {
+		return
+	}
+	removeEmpty(path, made)
+}
+
+func removeEmpty(dir string, self bool) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			removeEmpty(dir+string(os.PathSeparator)+e.Name(), true)
+		}
+	}
+	if self {
+		_ = os.Remove(dir) // fails where something is left, as it should
+	}
+}

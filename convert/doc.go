@@ -1,0 +1,15 @@
+// Package convert writes any dataset that RoboCache reads as LeRobot v3.0.
+//
+// # Contract
+//
+//	C1  Rows keep their bits: every numeric feature has the source's type and values (float64 stays float64). Episodes are numbered 0…E−1
+//	    in the order asked for, index from 0, frame_index from 0; timestamp is frame_index/fps, and recorded stamps that say otherwise
+//	    are kept as the float64 feature RecordedStamps.
+//	C2  Pictures are found by ordinal. Video is copied without re-encoding where an episode's pictures are one run that begins at a picture
+//	    which nothing before it is needed for; else it is decoded and encoded, or refused, as Options say. Still pictures keep their bytes.
+//	C3  Tasks keep their numbers where those are 0…n−1 (annotation columns hold task numbers); else they are renumbered, and the report says how.
+//	C4  Statistics are counted from the rows written, never copied from the source.
+//	C5  The destination must be empty. An error or the end of the context leaves nothing behind; a kill leaves a tree without
+//	    meta/info.json, which Options.Resume continues: the result has the same bytes as an uninterrupted run.
+//	C6  What was dropped, renamed, skipped or re-encoded is in the report, which also lies in meta/conversion.json; nothing is dropped silently.
+package convert

@@ -1,0 +1,326 @@
+package convert
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/lerobot"
+	"github.com/goatnote-inc/robocache/stats"
+	"github.com/goatnote-inc/robocache/video"
+)
+
+// rowsOf names all rows of an episode.
+func rowsOf(episode, n int) []robocache.Row {
+	rows := make([]robocache.Row, n)
+	for k := range rows {
+		rows[k] = robocache.Row{Episode: episode, Index: k}
+	}
+	return rows
+}
+
+// episode reads one episode of the source. m.New is −1 where it must be left out.
+func (c *conversion) episode(ctx context.Context, e int) (ep *lerobot.EpisodeData, m EpisodeMap, err error) {
+	n := c.src.Len(e)
+	m = EpisodeMap{Old: int64(e), Length: n, Video: map[string]string{}}
+	meta, err := c.src.Episode(ctx, e)
+	if err != nil {
+		return nil, m, err
+	}
+	m.Old = meta.Index
+	if n == 0 {
+		m.New = -1
+		c.find(robocache.SeverityWarning, "empty-episode", robocache.Where{"episode": e}, "an episode without rows is left out")
+		return nil, m, nil
+	}
+	rows := rowsOf(e, n)
+	ep = &lerobot.EpisodeData{Length: n, Columns: map[string][]byte{}, Text: map[string][]string{}, Images: map[string][][]byte{}, Videos: map[string]lerobot.VideoPart{},
+		Pictures: map[string]*stats.Pixels{}, Listed: meta.Tasks}
+	if ep.Tasks, err = c.tasksOf(ctx, rows, meta); err != nil {
+		return nil, m, err
+	}
+	for i := range c.features {
+		f := &c.features[i]
+		switch f.Kind {
+		case robocache.KindText, robocache.KindEvent:
+			ep.Text[f.Key], err = c.src.Text(ctx, f.source, rows)
+		case robocache.KindImage:
+			err = c.stills(ctx, f, rows, ep)
+		case robocache.KindVideo:
+			err = c.videoOf(ctx, f, e, ep, &m)
+		default:
+			raw := make([]byte, n*f.Elements()*f.DType.Size())
+			err = c.src.Gather(ctx, f.source, rows, raw)
+			ep.Columns[f.Key] = raw
+			c.bytes += int64(len(raw))
+		}
+		if err != nil {
+			return nil, m, robocache.At(err, robocache.Where{"stream": f.source})
+		}
+	}
+	if c.stamps {
+		t, err := c.recorded(ctx, e)
+		if err != nil {
+			return nil, m, err
+		}
+		var raw []byte
+		for _, v := range t {
+			raw = binary.LittleEndian.AppendUint64(raw, math.Float64bits(v))
+		}
+		ep.Columns[RecordedStamps] = raw
+	}
+	return ep, m, nil
+}
+
+// tasksOf gives a task text a row; "" where the source has no tasks.
+func (c *conversion) tasksOf(ctx context.Context, rows []robocache.Row, meta robocache.Episode) ([]string, error) {
+	texts, err := c.src.Text(ctx, "task", rows)
+	if err == nil {
+		return texts, nil
+	}
+	if errors.Is(err, robocache.ErrNotFound) || errors.Is(err, robocache.ErrMisuse) || errors.Is(err, robocache.ErrUnsupported) {
+		if len(meta.Tasks) > 0 {
+			return meta.Tasks[:1], nil
+		}
+		return []string{""}, nil
+	}
+	return nil, err
+}
+
+// stills takes the embedded pictures as they are.
+func (c *conversion) stills(ctx context.Context, f *feature, rows []robocache.Row, ep *lerobot.EpisodeData) error {
+	refs := make([]robocache.FrameRef, len(rows))
+	if err := c.src.Frames(ctx, f.source, rows, refs); err != nil {
+		return err
+	}
+	out := make([][]byte, len(rows))
+	for k, r := range refs {
+		if r.Missing || r.Path != "" {
+			return &robocache.Error{Class: robocache.ErrMalformed, Op: "convert", Where: robocache.Where{"row": k}, Msg: "the row has no picture", Hint: "leave the episode out"}
+		}
+		out[k] = r.Encoded
+		c.bytes += int64(len(r.Encoded))
+	}
+	ep.Images[f.Key] = out
+	look, err := c.look.Episode(ctx, &robocache.Feature{Key: f.source, Kind: f.Kind, DType: f.DType, Channels: f.Channels, Depth: f.Depth}, rows[0].Episode)
+	if err != nil {
+		return err
+	}
+	ep.Pictures[f.Key] = look
+	return nil
+}
+
+// segment is where an episode's pictures of one camera lie in the source.
+type segment struct {
+	refs   []robocache.FrameRef
+	reason string // why they cannot be copied; "" where they can
+}
+
+func (s *segment) verdict() string {
+	if s.reason == "" {
+		return "copied"
+	}
+	return "encoded: " + s.reason
+}
+
+func (c *conversion) count(s *segment) {
+	if s.reason == "" {
+		c.report.Copied++
+	} else {
+		c.report.Encoded++
+	}
+}
+
+// segment looks at the sample table and decides between copying and encoding (C2).
+func (c *conversion) segment(ctx context.Context, f *feature, e int) (*segment, error) {
+	rows := rowsOf(e, c.src.Len(e))
+	s := &segment{refs: make([]robocache.FrameRef, len(rows))}
+	if err := c.src.Frames(ctx, f.source, rows, s.refs); err != nil {
+		return nil, err
+	}
+	first := s.refs[0]
+	for k, r := range s.refs {
+		switch {
+		case r.Missing:
+			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "convert", Where: robocache.Where{"row": k}, Msg: "the row has no picture", Hint: "leave the episode out, or mend the video"}
+		case r.Path == "":
+			s.reason = "still pictures"
+		case r.Path != first.Path || r.Ordinal != first.Ordinal+k:
+			s.reason = "the pictures are no unbroken run of one file"
+		}
+	}
+	if c.opt.VideoCodec != "copy" {
+		s.reason = "asked for " + c.opt.VideoCodec
+	}
+	if s.reason == "" {
+		err := lerobot.CanCopy(ctx, c.lib, first.Path, first.Ordinal, first.Ordinal+len(rows), c.fps)
+		var why *robocache.Error
+		switch {
+		case errors.Is(err, robocache.ErrUnsupported) && errors.As(err, &why):
+			s.reason = why.Msg
+		case err != nil:
+			return nil, err
+		}
+	}
+	if s.reason != "" && c.opt.CopyOnly {
+		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "convert", Where: robocache.Where{"file": first.Path}, Msg: "the pictures cannot be copied: " + s.reason, Hint: "allow encoding"}
+	}
+	return s, nil
+}
+
+func (c *conversion) videoOf(ctx context.Context, f *feature, e int, ep *lerobot.EpisodeData, m *EpisodeMap) error {
+	s, err := c.segment(ctx, f, e)
+	if err != nil {
+		return err
+	}
+	m.Video[f.Key] = s.verdict()
+	c.count(s)
+	if s.reason != "" {
+		ep.Videos[f.Key] = lerobot.VideoPart{Frames: func(yield func([]byte) error) error { return c.frames(ctx, f, s.refs, yield) }}
+		return nil
+	}
+	ep.Videos[f.Key] = lerobot.VideoPart{Library: c.lib, Path: s.refs[0].Path, From: s.refs[0].Ordinal}
+	if c.opt.Frames == stats.NoFrames || !c.decodes {
+		return nil
+	}
+	source := f.Feature
+	source.Key = f.source
+	ep.Pictures[f.Key], err = c.look.Episode(ctx, &source, e)
+	return err
+}
+
+// frames decodes the pictures of an episode, in the order of its rows.
+func (c *conversion) frames(ctx context.Context, f *feature, refs []robocache.FrameRef, yield func([]byte) error) error {
+	spec := &video.Spec{Pixel: video.RGB8, Width: f.Width, Height: f.Height}
+	if f.Depth != nil {
+		spec.Pixel = video.Gray16
+	}
+	var buf []byte
+	for len(refs) > 0 {
+		// A run: one file, ordinals that do not go back. A picture shown twice is decoded once.
+		n := 1
+		for n < len(refs) && refs[n].Path == refs[0].Path && refs[n].Ordinal >= refs[n-1].Ordinal && refs[n].Path != "" {
+			n++
+		}
+		run := refs[:n]
+		refs = refs[n:]
+		if run[0].Path == "" {
+			var err error
+			if buf, err = stats.Still(run[0].Encoded, spec, buf); err != nil {
+				return err
+			}
+			if err := yield(buf); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := c.decodeRun(ctx, run, spec, yield); err != nil {
+			return robocache.At(err, robocache.Where{"file": run[0].Path})
+		}
+	}
+	return nil
+}
+
+func (c *conversion) decodeRun(ctx context.Context, run []robocache.FrameRef, spec *video.Spec, yield func([]byte) error) error {
+	file, err := c.lib.Acquire(ctx, run[0].Path)
+	if err != nil {
+		return err
+	}
+	defer file.Release()
+	ordinals := make([]int, len(run))
+	times := map[int]int{}
+	for i, r := range run {
+		ordinals[i] = r.Ordinal
+		times[r.Ordinal]++
+	}
+	var buf []byte
+	last := -1
+	for _, g := range video.Plan(file.Index, ordinals) {
+		err := c.pool.Decode(ctx, file, g, func(ordinal int, pic video.Picture) error {
+			if ordinal <= last {
+				return &robocache.Error{Class: robocache.ErrMalformed, Op: "convert", Where: robocache.Where{"ordinal": ordinal}, Msg: fmt.Sprintf("picture %d came after picture %d", ordinal, last)}
+			}
+			last = ordinal
+			n, err := pic.Bytes(spec)
+			if err != nil {
+				return err
+			}
+			buf = slices.Grow(buf[:0], n)[:n]
+			if err := pic.Convert(spec, buf); err != nil {
+				return err
+			}
+			for range times[ordinal] {
+				if err := yield(buf); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// recorded gives the stamps of an episode as the source has them, in seconds.
+func (c *conversion) recorded(ctx context.Context, e int) ([]float64, error) {
+	n := c.src.Len(e)
+	out := make([]float64, n)
+	if f := c.src.Info().Feature("timestamp"); f != nil && f.Kind == robocache.KindNumeric && f.Scalar() && (f.DType == robocache.Float64 || f.DType == robocache.Float32) {
+		raw := make([]byte, n*f.DType.Size())
+		if err := c.src.Gather(ctx, "timestamp", rowsOf(e, n), raw); err != nil {
+			return nil, robocache.At(err, robocache.Where{"stream": "timestamp"})
+		}
+		for k := range out {
+			if f.DType == robocache.Float64 {
+				out[k] = math.Float64frombits(binary.LittleEndian.Uint64(raw[8*k:]))
+			} else {
+				out[k] = float64(math.Float32frombits(binary.LittleEndian.Uint32(raw[4*k:])))
+			}
+		}
+		return out, nil
+	}
+	times, err := c.src.Times(ctx, e, "")
+	if err != nil {
+		return nil, err
+	}
+	if len(times) != n {
+		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "convert", Msg: "stamps", Want: fmt.Sprint(n), Got: fmt.Sprint(len(times))}
+	}
+	for k, t := range times {
+		out[k] = float64(t) / 1e9
+	}
+	return out, nil
+}
+
+// chooseStamps looks whether any recorded stamp says something else than frame_index/fps, beyond float32's rounding.
+func (c *conversion) chooseStamps(ctx context.Context) error {
+	for _, f := range c.features {
+		if f.Key == RecordedStamps {
+			return nil // an earlier conversion has kept them
+		}
+	}
+	for _, e := range c.opt.Episodes {
+		t, err := c.recorded(ctx, e)
+		if err != nil {
+			if ctx.Err() != nil || !c.opt.SkipBad {
+				return robocache.At(err, robocache.Where{"episode": e})
+			}
+			continue
+		}
+		for k, v := range t {
+			want := float64(k) / c.fps.Float()
+			if d := math.Abs(v - want); !(d <= 1e-6+want*1.2e-7) {
+				c.stamps = true
+				c.find(robocache.SeverityInfo, "stamps-kept", robocache.Where{"episode": e, "row": k}, fmt.Sprintf("recorded stamps are not frame_index/fps (first: %g for %g s): they are kept as %s", v, want, RecordedStamps))
+				return nil
+			}
+		}
+	}
+	return nil
+}

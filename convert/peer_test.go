@@ -1,0 +1,39 @@
+package convert
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestPeer opens what we write with LeRobot itself and compares its items with the source: values, stamps, tasks, and pictures decoded from the
+// source by ordinal.
+func TestPeer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts LeRobot: some 10 s a dataset")
+	}
+	py := filepath.Join(root(t), ".venv", "bin", "python")
+	if out, err := exec.Command(py, "-c", "import lerobot, torchcodec; print(lerobot.__version__)").CombinedOutput(); err != nil {
+		t.Skipf("no LeRobot in .venv: %v %s", err, out)
+	}
+	for _, name := range sources {
+		t.Run(name, func(t *testing.T) {
+			from := data(t, name)
+			src := open(t, from)
+			dst := filepath.Join(t.TempDir(), "out")
+			if _, err := ToLeRobot(t.Context(), src, dst, Options{DataFileBytes: 200_000, VideoFileBytes: 3_000_000}); err != nil {
+				t.Fatal(err)
+			}
+			cmd := exec.Command(py, filepath.Join("testdata", "peer.py"), dst, from)
+			cmd.Env = append(os.Environ(), "HF_HUB_OFFLINE=1", "HF_HOME="+t.TempDir())
+			out, err := cmd.CombinedOutput()
+			lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+			if err != nil {
+				t.Fatalf("%v\n%s", err, strings.Join(lines[max(0, len(lines)-30):], "\n"))
+			}
+			t.Log(lines[len(lines)-1])
+		})
+	}
+}

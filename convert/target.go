@@ -1,0 +1,65 @@
+package convert
+
+import (
+	"context"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/store"
+)
+
+// openTarget opens a destination and refuses one that holds anything, but for what an interrupted conversion left.
+// made says that the folder was not there.
+func openTarget(ctx context.Context, dst string, resume bool) (w store.Writable, made bool, err error) {
+	misuse := func(msg, hint string) error {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "convert", Where: robocache.Where{"dataset": dst}, Msg: msg, Hint: hint}
+	}
+	if dst == "" {
+		return nil, false, misuse("no destination", "")
+	}
+	if path, ok := localPath(dst); ok {
+		_, err := os.Stat(path)
+		made = os.IsNotExist(err)
+	}
+	if w, err = store.OpenWritable(dst); err != nil {
+		return nil, false, err
+	}
+	defer func() {
+		if err != nil {
+			_ = store.Close(w)
+		}
+	}()
+	files, err := w.List(ctx, "")
+	if err != nil {
+		return nil, made, err
+	}
+	journal := false
+	for _, f := range files {
+		journal = journal || f.Name == journalName
+		if f.Name == "meta/info.json" {
+			return nil, made, misuse("there is a dataset here already", "choose an empty destination")
+		}
+	}
+	switch {
+	case len(files) == 0:
+	case !journal:
+		return nil, made, misuse("the destination is not empty", "choose an empty destination")
+	case !resume:
+		return nil, made, misuse("an interrupted conversion lies here", "resume it, or empty the destination")
+	}
+	return w, made, nil
+}
+
+// localPath gives the path of a destination on this machine.
+func localPath(dst string) (string, bool) {
+	if strings.HasPrefix(dst, "file://") {
+		u, err := url.Parse(dst)
+		if err != nil {
+			return "", false
+		}
+		return u.Path, true
+	}
+	return dst, !strings.Contains(dst, "://")
+}

@@ -1,0 +1,434 @@
+package lerobot
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path"
+
+	"github.com/parquet-go/parquet-go"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/stats"
+	"github.com/goatnote-inc/robocache/store"
+)
+
+// Writer writes a LeRobot v3.0 dataset, episode after episode. One goroutine at a time.
+//
+// # Contract
+//
+//	W1  Every file appears whole, under its name, or not at all; meta/info.json is the last: a tree without it is no dataset.
+//	W2  The same episodes and configuration give the same bytes.
+//	W3  One row group an episode in data files; file numbers stay below 1000; no file is empty.
+//	W4  Picture k of an episode has pts from_timestamp + k/fps exactly, on one unbroken grid a file; what AddEpisode was given as
+//	    timestamps never enters it.
+//	W5  After an error the writer only answers Abort, which removes every file that it made.
+type Writer struct {
+	dst     store.Writable
+	cfg     WriteConfig
+	feats   []writtenFeature
+	schema  *parquet.Schema
+	meta    map[string]string
+	skip    [][]string
+	leaves  []*outLeaf
+	data    *outTable
+	chunk   int
+	file    int
+	tasks   map[string]int64
+	texts   []string
+	rows    int64
+	pending []*writtenEpisode
+	written int
+	index   *episodesWriter
+	cams    map[string]*outCamera
+	keys    []string // of cams, in the order of the features
+	collect *stats.Collector
+	looks   map[string]*stats.Pixels
+	temp    string
+	files   []string
+	failed  error
+	ended   bool
+
+	findings []robocache.Finding
+}
+
+type writtenFeature struct {
+	robocache.Feature
+	first, count int // leaves
+	read         func([]byte) parquet.Value
+}
+
+// NewWriter begins a dataset in a store that has no dataset yet.
+func NewWriter(ctx context.Context, dst store.Writable, cfg WriteConfig) (*Writer, error) {
+	cfg.Features = append([]robocache.Feature(nil), cfg.Features...)
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	if _, err := dst.Stat(ctx, "meta/info.json"); err == nil {
+		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "write lerobot", Where: robocache.Where{"dataset": dst.URI()}, Msg: "there is a dataset here already", Hint: "choose an empty destination"}
+	} else if !errors.Is(err, robocache.ErrNotFound) {
+		return nil, err
+	}
+	w := &Writer{dst: dst, cfg: cfg, tasks: map[string]int64{}, cams: map[string]*outCamera{}, collect: stats.NewCollector(cfg.StatsBudget), looks: map[string]*stats.Pixels{}}
+	var columns []outColumn
+	for _, f := range append(append([]robocache.Feature(nil), cfg.Features...), bookkeepingFeatures()...) {
+		c, err := nodeOf(&f)
+		if err != nil {
+			return nil, err
+		}
+		wf := writtenFeature{Feature: f, read: valueReader(f.DType)}
+		if c != nil {
+			if f.Default && (f.Key == "episode_index" || f.Key == "task_index") {
+				*c = scalarColumn(f.Key, f.DType, true)
+			}
+			columns = append(columns, *c)
+			if f.Kind == robocache.KindImage {
+				w.skip = append(w.skip, []string{f.Key, "bytes"}, []string{f.Key, "path"})
+			}
+		} else {
+			w.cams[f.Key] = newCamera(f)
+			w.keys = append(w.keys, f.Key)
+		}
+		w.feats = append(w.feats, wf)
+	}
+	var err error
+	if w.schema, w.meta, err = schemaOf(columns, "", ""); err != nil {
+		return nil, err
+	}
+	first := map[string]int{}
+	for i, p := range w.schema.Columns() {
+		if _, ok := first[p[0]]; !ok {
+			first[p[0]] = i
+		}
+	}
+	w.leaves = leavesOf(w.schema)
+	for i := range w.feats {
+		f := &w.feats[i]
+		f.first = first[f.Key]
+		for _, p := range w.schema.Columns() {
+			if p[0] == f.Key {
+				f.count++
+			}
+		}
+	}
+	for _, t := range cfg.Tasks {
+		w.task(t)
+	}
+	w.index = newEpisodesWriter(w)
+	return w, nil
+}
+
+// task gives the number of a task, a new one where the text is new.
+func (w *Writer) task(text string) int64 {
+	n, ok := w.tasks[text]
+	if !ok {
+		n = int64(len(w.texts))
+		w.tasks[text] = n
+		w.texts = append(w.texts, text)
+	}
+	return n
+}
+
+// Episodes is the number of episodes taken so far; Frames that of rows.
+func (w *Writer) Episodes() int { return w.written }
+func (w *Writer) Frames() int64 { return w.rows }
+
+// Findings are what the writer noticed: values left out of statistics, pictures without statistics.
+func (w *Writer) Findings() []robocache.Finding { return w.findings }
+
+// AddEpisode writes one episode.
+func (w *Writer) AddEpisode(ctx context.Context, ep EpisodeData) (err error) {
+	if w.failed != nil || w.ended {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "write lerobot", Msg: "the writer has ended", Err: w.failed}
+	}
+	if err := w.check(&ep); err != nil {
+		return robocache.At(err, robocache.Where{"episode": w.written})
+	}
+	defer func() {
+		if err != nil {
+			err = robocache.At(err, robocache.Where{"episode": w.written})
+			w.failed = err
+		}
+	}()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	row := &writtenEpisode{index: w.written, length: ep.Length, from: w.rows, stats: robocache.Stats{}, videos: map[string]*videoPlace{}}
+	books, err := w.bookkeeping(&ep, row)
+	if err != nil {
+		return err
+	}
+	if err := w.turnData(ctx, int64(ep.Length)); err != nil {
+		return err
+	}
+	row.chunk, row.file = w.chunk, w.file
+	for i := range w.feats {
+		f := &w.feats[i]
+		if f.Kind == robocache.KindVideo {
+			continue
+		}
+		raw := ep.Columns[f.Key]
+		if f.Default {
+			raw = books[f.Key]
+		}
+		if err := w.column(ctx, f, &ep, raw, row); err != nil {
+			return robocache.At(err, robocache.Where{"stream": f.Key})
+		}
+	}
+	if err := w.data.group(int64(ep.Length), w.leaves); err != nil {
+		return err
+	}
+	for _, key := range w.keys {
+		if err := w.addVideo(ctx, w.cams[key], ep.Videos[key], &ep, row); err != nil {
+			return robocache.At(err, robocache.Where{"stream": key})
+		}
+	}
+	w.pending = append(w.pending, row)
+	w.rows += int64(ep.Length)
+	w.written++
+	return w.flush(ctx, false)
+}
+
+// check refuses what would make a dataset that the reference misreads, before anything is written.
+func (w *Writer) check(ep *EpisodeData) error {
+	if ep.Length <= 0 {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "write lerobot", Msg: "an episode without rows", Hint: "leave it out: the format has no empty episodes"}
+	}
+	wrong := func(key, want string, got any) error {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "write lerobot", Where: robocache.Where{"stream": key}, Want: want, Got: fmt.Sprint(got)}
+	}
+	if n := len(ep.Tasks); n != 1 && n != ep.Length {
+		return wrong("task", fmt.Sprintf("1 or %d task texts", ep.Length), n)
+	}
+	for i := range w.feats {
+		f := &w.feats[i]
+		if f.Default {
+			continue
+		}
+		switch f.Kind {
+		case robocache.KindVideo:
+			p, ok := ep.Videos[f.Key]
+			if !ok || p.Library == nil && p.Frames == nil {
+				return wrong(f.Key, "a video part", "none")
+			}
+		case robocache.KindImage:
+			if n := len(ep.Images[f.Key]); n != ep.Length {
+				return wrong(f.Key, fmt.Sprintf("%d pictures", ep.Length), n)
+			}
+		case robocache.KindText, robocache.KindEvent:
+			if n := len(ep.Text[f.Key]); n != ep.Length {
+				return wrong(f.Key, fmt.Sprintf("%d texts", ep.Length), n)
+			}
+		default:
+			if n := len(ep.Columns[f.Key]); n != ep.Length*f.Elements()*f.DType.Size() {
+				return wrong(f.Key, fmt.Sprintf("%d bytes, %d rows of %v %v", ep.Length*f.Elements()*f.DType.Size(), ep.Length, f.DType, f.Shape), n)
+			}
+		}
+	}
+	return nil
+}
+
+// bookkeeping makes the five default columns.
+func (w *Writer) bookkeeping(ep *EpisodeData, row *writtenEpisode) (map[string][]byte, error) {
+	le := binary.LittleEndian
+	out := map[string][]byte{}
+	fps := w.cfg.FPS.Float()
+	listed := map[string]bool{}
+	list := func(t string) {
+		if !listed[t] {
+			listed[t] = true
+			row.tasks = append(row.tasks, t)
+		}
+	}
+	for k := range ep.Length {
+		text := ep.Tasks[min(k, len(ep.Tasks)-1)]
+		list(text)
+		out["timestamp"] = le.AppendUint32(out["timestamp"], math.Float32bits(float32(float64(k)/fps)))
+		out["frame_index"] = le.AppendUint64(out["frame_index"], uint64(k))
+		out["episode_index"] = le.AppendUint64(out["episode_index"], uint64(w.written))
+		out["index"] = le.AppendUint64(out["index"], uint64(w.rows+int64(k)))
+		out["task_index"] = le.AppendUint64(out["task_index"], uint64(w.task(text)))
+	}
+	for _, t := range ep.Listed {
+		list(t)
+	}
+	return out, nil
+}
+
+// column puts one feature's rows into its leaves and counts them.
+func (w *Writer) column(ctx context.Context, f *writtenFeature, ep *EpisodeData, raw []byte, row *writtenEpisode) error {
+	leaves := w.leaves[f.first : f.first+f.count]
+	switch f.Kind {
+	case robocache.KindText:
+		for _, s := range ep.Text[f.Key] {
+			leaves[0].scalar(parquet.ByteArrayValue([]byte(s)))
+		}
+		return nil
+	case robocache.KindEvent:
+		return languageLeaves(f.Key, leaves, ep.Text[f.Key])
+	case robocache.KindImage:
+		for k, b := range ep.Images[f.Key] {
+			leaves[0].put(parquet.ByteArrayValue(b), 0, 2)
+			leaves[1].put(parquet.ByteArrayValue([]byte(stillName(k, b))), 0, 2)
+		}
+		return w.lookAtStills(f, ep, row)
+	}
+	n, size := f.Elements(), f.DType.Size()
+	if f.Scalar() {
+		for p := 0; p < len(raw); p += size {
+			leaves[0].scalar(f.read(raw[p:]))
+		}
+	} else {
+		for p := 0; p < len(raw); p += n * size {
+			leaves[0].nested(n, func(i int) parquet.Value { return f.read(raw[p+i*size:]) }, f.Shape)
+		}
+	}
+	fs, left, err := stats.Numeric(ctx, f.DType, f.Shape, stats.Bytes(raw), w.cfg.StatsBudget)
+	if err != nil {
+		return err
+	}
+	if left > 0 {
+		w.find(robocache.SeverityWarning, "non-finite-values", f.Key, w.written, "values that are NaN or infinite take no part in the statistics", left)
+	}
+	row.stats[f.Key] = fs
+	return w.collect.Add(f.Key, f.DType, f.Shape, raw)
+}
+
+func (w *Writer) find(s robocache.Severity, code, key string, episode int, msg string, count int64) {
+	w.findings = append(w.findings, robocache.Finding{Severity: s, Code: code, Where: robocache.Where{"stream": key, "episode": episode}, Message: msg, Count: count})
+}
+
+// turnData ends the data file where the next episode would take it over its size, and begins the next.
+func (w *Writer) turnData(ctx context.Context, length int64) error {
+	if w.data != nil {
+		size := float64(w.data.out.n)
+		if size+size/float64(w.data.rows)*float64(length) < float64(w.cfg.DataFileBytes) {
+			return nil
+		}
+		if err := w.endData(); err != nil {
+			return err
+		}
+		var err error
+		if w.chunk, w.file, err = nextFile(w.chunk, w.file, w.cfg.ChunksSize, "data"); err != nil {
+			return err
+		}
+	}
+	name := fmt.Sprintf("data/chunk-%03d/file-%03d.parquet", w.chunk, w.file)
+	var err error
+	w.data, err = createTable(ctx, w.dst, name, w.schema, w.meta, w.skip)
+	return err
+}
+
+func (w *Writer) endData() error {
+	if w.data == nil {
+		return nil
+	}
+	t := w.data
+	w.data = nil
+	if err := t.close(); err != nil {
+		return err
+	}
+	w.files = append(w.files, t.name)
+	return nil
+}
+
+// nextFile is the reference's counter: file+1, or file 0 of the next chunk.
+func nextFile(chunk, file, size int, what string) (int, int, error) {
+	if file++; file >= size {
+		chunk, file = chunk+1, 0
+	}
+	if chunk > maxFileNumber {
+		return 0, 0, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "write lerobot", Msg: "over 1000 folders of " + what + " files", Hint: "raise the size at which files are ended"}
+	}
+	return chunk, file, nil
+}
+
+// Close writes what is left, the metadata, and meta/info.json last.
+func (w *Writer) Close(ctx context.Context) (err error) {
+	if w.ended {
+		return nil
+	}
+	if w.failed != nil {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "write lerobot", Msg: "an episode failed: the dataset cannot be ended", Err: w.failed}
+	}
+	defer func() {
+		if err != nil {
+			w.failed = err
+		}
+	}()
+	if w.written == 0 {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "write lerobot", Msg: "a dataset without episodes", Hint: "the format cannot hold one"}
+	}
+	if err := w.endData(); err != nil {
+		return err
+	}
+	for _, key := range w.keys {
+		if err := w.endVideo(ctx, w.cams[key]); err != nil {
+			return robocache.At(err, robocache.Where{"stream": key})
+		}
+	}
+	if err := w.flush(ctx, true); err != nil {
+		return err
+	}
+	if err := w.writeMeta(ctx); err != nil {
+		return err
+	}
+	w.ended = true
+	w.release()
+	return nil
+}
+
+// Abort gives the dataset up and removes every file that was made. After Close it does nothing.
+func (w *Writer) Abort() { w.stop(false) }
+
+// Stop gives the dataset up, but leaves finished files for a resumed run.
+func (w *Writer) Stop() { w.stop(true) }
+
+func (w *Writer) stop(keep bool) {
+	if w.ended {
+		return
+	}
+	w.ended = true
+	w.data.abort()
+	w.index.abort()
+	if !keep {
+		// Without the caller's context: it may be the one that ended.
+		for _, f := range w.files {
+			_ = w.dst.Remove(context.Background(), f)
+		}
+	}
+	w.release()
+}
+
+func (w *Writer) release() {
+	w.collect.Close()
+	for _, c := range w.cams {
+		w.closeTemp(c)
+	}
+	if w.temp != "" {
+		_ = os.RemoveAll(w.temp)
+	}
+}
+
+// put writes one small file.
+func (w *Writer) put(ctx context.Context, name string, data []byte) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	f, err := w.dst.Create(ctx, name)
+	if err != nil {
+		return robocache.At(err, robocache.Where{"file": name})
+	}
+	if _, err := f.Write(data); err != nil {
+		f.Abort()
+		return robocache.At(err, robocache.Where{"file": name})
+	}
+	if err := f.Commit(); err != nil {
+		return robocache.At(err, robocache.Where{"file": name})
+	}
+	w.files = append(w.files, path.Clean(name))
+	return nil
+}

@@ -1,0 +1,312 @@
+package lerobot
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/stats"
+	"github.com/goatnote-inc/robocache/video"
+)
+
+// outCamera collects the episodes of one camera until their mp4 is full.
+type outCamera struct {
+	feature robocache.Feature
+	chunk   int
+	file    int
+	parts   []cameraPart
+	bytes   int64
+	places  []*videoPlace
+	encoded bool
+	temp    *video.Library    // of the episodes that were encoded for the current file
+	seen    bool              // first describes the first file
+	first   video.SampleEntry // of the first file
+}
+
+// cameraPart is an episode's run of pictures in the file that is being collected.
+type cameraPart struct {
+	lib      *video.Library
+	path     string
+	from, to int
+	temp     bool   // the file is ours, and is removed once it was joined
+	identity string // of the bytes, for the journal
+}
+
+// maxParts bounds the files that are open at once while they are joined.
+const maxParts = 256
+
+func newCamera(f robocache.Feature) *outCamera { return &outCamera{feature: f} }
+
+// errProbe ends a Concat that was only asked whether it would.
+var errProbe = errors.New("joinable")
+
+type probeWriter struct{}
+
+func (probeWriter) Write([]byte) (int, error) { return 0, errProbe }
+
+// joinable asks Concat, which checks every part before it writes, whether the parts can stand in one file.
+func joinable(ctx context.Context, parts []video.Part, rate robocache.Rate) error {
+	err := video.Concat(ctx, probeWriter{}, parts, rate)
+	if errors.Is(err, errProbe) {
+		return nil
+	}
+	return err
+}
+
+// CanCopy says why pictures from ≤ k < to of a file cannot be stream-copied to the start of a file or behind other pictures;
+// nil where they can.
+func CanCopy(ctx context.Context, lib *video.Library, path string, from, to int, rate robocache.Rate) error {
+	f, err := lib.Acquire(ctx, path)
+	if err != nil {
+		return err
+	}
+	defer f.Release()
+	// Behind itself: a joint asks for more than a beginning.
+	p := video.Part{File: f, From: from, To: to}
+	return joinable(ctx, []video.Part{p, p}, rate)
+}
+
+// addVideo takes the pictures of one episode: encodes them where they come as pixels, and ends the camera's file where it is full.
+func (w *Writer) addVideo(ctx context.Context, c *outCamera, src VideoPart, ep *EpisodeData, row *writtenEpisode) error {
+	part := cameraPart{lib: src.Library, path: src.Path, from: src.From, to: src.From + ep.Length}
+	look := ep.Pictures[c.feature.Key]
+	if src.Library == nil {
+		var err error
+		if part, err = w.encode(ctx, c, src, ep.Length, row.index, &look); err != nil {
+			return err
+		}
+		c.encoded = true
+	}
+	if look == nil {
+		w.find(robocache.SeverityInfo, "no-picture-statistics", c.feature.Key, row.index, "the pictures were copied without being looked at: the camera has no statistics for this episode", 0)
+	} else if fs := look.Stats(); fs != nil {
+		row.stats[c.feature.Key] = fs
+		w.countPictures(c.feature.Key, look)
+	}
+	size, err := w.fits(ctx, c, &part)
+	if err != nil {
+		return err
+	}
+	c.parts = append(c.parts, part)
+	c.bytes += size
+	place := &videoPlace{chunk: c.chunk, file: c.file}
+	c.places = append(c.places, place)
+	row.videos[c.feature.Key] = place
+	return nil
+}
+
+func (w *Writer) countPictures(key string, p *stats.Pixels) {
+	if w.looks[key] == nil {
+		w.looks[key] = p.Empty()
+	}
+	w.looks[key].Merge(p)
+}
+
+// fits measures a part and begins the next file where the part would overfill this one, or cannot be joined to it.
+func (w *Writer) fits(ctx context.Context, c *outCamera, part *cameraPart) (size int64, err error) {
+	f, err := part.lib.Acquire(ctx, part.path)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Release()
+	if part.from < 0 || part.to > f.Index.NumFrames() {
+		return 0, &robocache.Error{Class: robocache.ErrMalformed, Op: "write lerobot", Where: robocache.Where{"file": part.path}, Msg: "the file has fewer pictures than the episode has rows",
+			Want: strconv.Itoa(part.to), Got: strconv.Itoa(f.Index.NumFrames())}
+	}
+	for k := part.from; k < part.to; k++ {
+		size += int64(f.Index.Sample(f.Index.DecodeIndex(k)).Size)
+	}
+	if part.temp {
+		part.identity = "encoded"
+	} else {
+		part.identity = f.Ranged.Version()
+	}
+	next := video.Part{File: f, From: part.from, To: part.to}
+	if err := joinable(ctx, []video.Part{next}, w.cfg.FPS); err != nil {
+		return 0, err
+	}
+	if len(c.parts) == 0 {
+		return size, nil
+	}
+	full := c.bytes+size >= w.cfg.VideoFileBytes || len(c.parts) >= maxParts
+	if !full {
+		head := c.parts[0]
+		h, err := head.lib.Acquire(ctx, head.path)
+		if err != nil {
+			return 0, err
+		}
+		defer h.Release()
+		switch err := joinable(ctx, []video.Part{{File: h, From: head.from, To: head.to}, next}, w.cfg.FPS); {
+		case errors.Is(err, robocache.ErrUnsupported):
+			full = true
+		case err != nil:
+			return 0, err
+		}
+	}
+	if full {
+		if err := w.endVideo(ctx, c); err != nil {
+			return 0, err
+		}
+		if c.chunk, c.file, err = nextFile(c.chunk, c.file, w.cfg.ChunksSize, "video"); err != nil {
+			return 0, err
+		}
+	}
+	return size, nil
+}
+
+// endVideo joins what was collected into the camera's file, and reads its sample table back: what the metadata says of it is what it holds.
+func (w *Writer) endVideo(ctx context.Context, c *outCamera) error {
+	if len(c.parts) == 0 {
+		return nil
+	}
+	name := fmt.Sprintf("videos/%s/chunk-%03d/file-%03d.mp4", c.feature.Key, c.chunk, c.file)
+	key := sha256.New()
+	fmt.Fprintln(key, w.cfg.FPS, w.cfg.Video)
+	for _, p := range c.parts {
+		fmt.Fprintln(key, p.path, p.from, p.to, p.identity)
+	}
+	id := hex.EncodeToString(key.Sum(nil))
+	if w.cfg.Reuse == nil || c.encoded || !w.cfg.Reuse(name, id) {
+		if err := w.join(ctx, c, name); err != nil {
+			return robocache.At(err, robocache.Where{"file": name})
+		}
+		if w.cfg.Made != nil && !c.encoded {
+			if err := w.cfg.Made(name, id); err != nil {
+				return err
+			}
+		}
+	}
+	w.files = append(w.files, name)
+	if err := w.place(ctx, c, name); err != nil {
+		return robocache.At(err, robocache.Where{"file": name})
+	}
+	w.closeTemp(c)
+	c.parts, c.places, c.bytes = nil, nil, 0
+	return nil
+}
+
+func (w *Writer) join(ctx context.Context, c *outCamera, name string) error {
+	parts := make([]video.Part, 0, len(c.parts))
+	defer func() {
+		for _, p := range parts {
+			p.File.Release()
+		}
+	}()
+	for _, p := range c.parts {
+		f, err := p.lib.Acquire(ctx, p.path)
+		if err != nil {
+			return err
+		}
+		parts = append(parts, video.Part{File: f, From: p.from, To: p.to})
+	}
+	out, err := w.dst.Create(ctx, name)
+	if err != nil {
+		return err
+	}
+	if err := video.Concat(ctx, out, parts, w.cfg.FPS); err != nil {
+		out.Abort()
+		return err
+	}
+	return out.Commit()
+}
+
+// place fills in where the episodes lie in the finished file (W4).
+func (w *Writer) place(ctx context.Context, c *outCamera, name string) error {
+	f, err := w.dst.Open(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	ix, err := video.ReadIndex(ctx, f, video.Limits{})
+	if err != nil {
+		return err
+	}
+	total := 0
+	for _, p := range c.parts {
+		total += p.to - p.from
+	}
+	if ix.NumFrames() != total {
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: "write lerobot", Msg: "pictures in the joined file", Want: strconv.Itoa(total), Got: strconv.Itoa(ix.NumFrames())}
+	}
+	if !c.seen {
+		c.seen, c.first = true, ix.Entries()[0]
+	}
+	scale, delta, err := video.TrackTimescale(w.cfg.FPS)
+	if err != nil {
+		return err
+	}
+	at := 0
+	for i, p := range c.parts {
+		n := p.to - p.from
+		if pts := ix.PTS(at); ix.Timescale() != scale || pts != int64(at)*delta || ix.PTS(at+n-1) != int64(at+n-1)*delta {
+			return &robocache.Error{Class: robocache.ErrMalformed, Op: "write lerobot", Where: robocache.Where{"ordinal": at}, Msg: "the joined file is not on its grid",
+				Want: fmt.Sprintf("%d/%d s", int64(at)*delta, scale), Got: fmt.Sprintf("%d/%d s", pts, ix.Timescale())}
+		}
+		v := c.places[i]
+		v.from, v.to, v.done = float64(int64(at)*delta)/float64(scale), float64(int64(at+n)*delta)/float64(scale), true
+		at += n
+	}
+	return nil
+}
+
+// info is what info.json says of the camera: read off the first file written, not off a declaration.
+func (c *outCamera) info(rate robocache.Rate) jsonObject {
+	f := c.feature
+	channels := 3
+	if f.Depth != nil {
+		channels = 1
+	}
+	pix := pixelFormat(&c.first, f.Depth != nil)
+	o := jsonObject{{"video.height", c.first.Height}, {"video.width", c.first.Width}, {"video.codec", string(c.first.Codec)}}
+	if pix != "" {
+		o = append(o, jsonField{"video.pix_fmt", pix})
+	}
+	o = append(o, jsonField{"video.fps", fpsNumber(rate)}, jsonField{"video.channels", channels}, jsonField{"has_audio", false}, jsonField{"is_depth_map", f.Depth != nil})
+	if d := f.Depth; d != nil {
+		o = append(o, jsonField{"video.depth_min", d.Min}, jsonField{"video.depth_max", d.Max}, jsonField{"video.shift", d.Shift}, jsonField{"video.use_log", d.Log}, jsonField{"depth_unit", d.Unit})
+	}
+	return o
+}
+
+// pixelFormat says what the codec's configuration says about it; "" where it would be a guess.
+func pixelFormat(e *video.SampleEntry, depth bool) string {
+	if depth {
+		return "gray12le"
+	}
+	x := e.Extradata
+	switch {
+	case e.Codec == video.AV1 && len(x) >= 3:
+		high, mono, sx, sy := x[2]&0x40 != 0, x[2]&0x10 != 0, x[2]&8 != 0, x[2]&4 != 0
+		name := "yuv444p"
+		switch {
+		case mono:
+			name = "gray"
+		case sx && sy:
+			name = "yuv420p"
+		case sx:
+			name = "yuv422p"
+		}
+		if high && x[2]&0x20 == 0 {
+			name += "10le"
+		}
+		return name
+	case e.Codec == video.H264 && len(x) >= 2 && x[1] != 244 && x[1] != 122 && x[1] != 110:
+		if e.FullRange {
+			return "yuvj420p"
+		}
+		return "yuv420p"
+	case e.Codec == video.MPEG4:
+		return "yuv420p"
+	case e.Codec == video.HEVC && len(x) > 18:
+		name := map[byte]string{0: "gray", 1: "yuv420p", 2: "yuv422p", 3: "yuv444p"}[x[16]&3]
+		if depth := 8 + int(x[17]&7); depth > 8 {
+			name += strconv.Itoa(depth) + "le"
+		}
+		return name
+	}
+	return ""
+}

@@ -1,0 +1,151 @@
+package lerobot
+
+import (
+	"encoding/json"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/stats"
+	"github.com/goatnote-inc/robocache/video"
+)
+
+// WriteConfig is what a Writer must know before the first episode. Zero values are the reference's defaults.
+type WriteConfig struct {
+	FPS   robocache.Rate
+	Robot string
+	// Features in the order in which they are declared; the five bookkeeping features (timestamp, frame_index,
+	// episode_index, index, task_index) are added by the writer and are left out here.
+	Features []robocache.Feature
+	// Tasks that must keep their number: task i is Tasks[i]. Others follow in the order of their first row.
+	Tasks []string
+
+	ChunksSize     int   // files in a chunk folder; 0 = 1000
+	DataFileBytes  int64 // a data or episodes file is ended before it would grow beyond; 0 = 100 MiB
+	VideoFileBytes int64 // the same for each camera's mp4; 0 = 200 MiB
+
+	// Video is how frames that come as pixels are encoded. Stream-copied parts keep their coding.
+	Video VideoConfig
+	// TempDir holds one mp4 for each encoded episode until it is joined; "" = the system's.
+	TempDir string
+	// StatsBudget bounds the memory that the statistics take, in bytes; 0 = 256 MiB.
+	StatsBudget int64
+	// Extra files, written before info.json: name → bytes (meta/modality.json).
+	Extra map[string][]byte
+	// Reuse says that the store already has the mp4 at name, made of exactly the parts that key names, so that it need not be made
+	// again; Made tells of a new one. A resumed conversion keeps its journal through them.
+	Reuse func(name, key string) bool
+	Made  func(name, key string) error
+}
+
+// VideoConfig chooses the coding of new video.
+type VideoConfig struct {
+	Codec  string // "av1" (default), "h264", "hevc"
+	GOP    int    // 0 = 2, the reference's
+	CRF    int    // 0 = 30, the reference's
+	Preset string // "" = the encoder's default here: 12 for av1
+}
+
+// EpisodeData is one episode. Rows are in time order; every feature of the config is present, exactly once.
+type EpisodeData struct {
+	Length  int
+	Columns map[string][]byte   // numeric features: Length rows, little-endian, C order
+	Text    map[string][]string // text features; event features as JSON, one value a row
+	Images  map[string][][]byte // image features: PNG, JPEG or TIFF bytes of each row
+	Videos  map[string]VideoPart
+	// Tasks has one text a row, or one for all rows.
+	Tasks []string
+	// Listed are the texts that the episode's entry names besides those of its rows.
+	Listed []string
+	// Pictures holds what was counted of the pictures of image and video features; nil entries are counted by the writer where it sees
+	// pixels, and have no statistics where it does not.
+	Pictures map[string]*stats.Pixels
+}
+
+// VideoPart is where an episode's pictures of one camera come from: a range of a video file, or pixels.
+type VideoPart struct {
+	Library *video.Library
+	Path    string
+	From    int // ordinals [From, From+Length)
+	// Frames gives the pictures one by one: RGB, 8 bits, channels last; depth: 16 bits, little-endian. It is used where Library is nil.
+	Frames func(yield func(picture []byte) error) error
+}
+
+const (
+	outMiB              = 1 << 20
+	defaultChunksSize   = 1000
+	defaultDataBytes    = 100 * outMiB
+	defaultVideoBytes   = 200 * outMiB
+	defaultStatsBudget  = 256 * outMiB
+	maxFileNumber       = 999 // the reference sorts file names as text: file-1000 would come before file-999
+	defaultDataPath     = "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
+	defaultVideoPath    = "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4"
+	writtenVersion      = "v3.0"
+	writerIdentity      = "robocache"
+	writerFormatVersion = "1"
+)
+
+// bookkeepingFeatures end every list of features.
+func bookkeepingFeatures() []robocache.Feature { return slices.Clone(defaultColumns) }
+
+func (c *WriteConfig) validate() error {
+	misuse := func(key, format string) error {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "write lerobot", Where: robocache.Where{"stream": key}, Msg: format}
+	}
+	if c.FPS.Num <= 0 || c.FPS.Den <= 0 {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "write lerobot", Want: "a rate > 0", Got: "none", Hint: "give the frames a second of the dataset"}
+	}
+	if c.ChunksSize == 0 {
+		c.ChunksSize = defaultChunksSize
+	}
+	if c.ChunksSize < 0 || c.ChunksSize > maxFileNumber+1 {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "write lerobot", Msg: "chunks_size", Want: "1 to 1000", Got: jsonText(c.ChunksSize)}
+	}
+	if c.DataFileBytes <= 0 {
+		c.DataFileBytes = defaultDataBytes
+	}
+	if c.VideoFileBytes <= 0 {
+		c.VideoFileBytes = defaultVideoBytes
+	}
+	if c.StatsBudget <= 0 {
+		c.StatsBudget = defaultStatsBudget
+	}
+	seen := map[string]bool{}
+	for _, f := range bookkeepingFeatures() {
+		seen[f.Key] = true
+	}
+	for i := range c.Features {
+		f := &c.Features[i]
+		if seen[f.Key] {
+			return misuse(f.Key, "declared twice, or a bookkeeping feature that the writer adds itself")
+		}
+		seen[f.Key] = true
+		if f.Key == "" || strings.ContainsAny(f.Key, "/\x00") || f.Key == "task" {
+			return &robocache.Error{Class: robocache.ErrUnsupported, Op: "write lerobot", Where: robocache.Where{"stream": f.Key}, Msg: "a feature's name may not be empty, hold '/' or NUL, or be 'task'", Hint: "rename the stream"}
+		}
+		for _, d := range f.Shape {
+			if d <= 0 {
+				return misuse(f.Key, "a shape with an axis of length 0")
+			}
+		}
+		if f.Kind == robocache.KindVideo && (strings.HasPrefix(f.Key, ".") || strings.ContainsAny(f.Key, "\\")) {
+			return misuse(f.Key, "the name of a camera is the name of a folder: no leading dot, no backslash")
+		}
+		if _, err := nodeOf(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CanWrite says why a feature cannot be written; nil where it can.
+func CanWrite(f robocache.Feature) error {
+	c := WriteConfig{FPS: robocache.Rate{Num: 1, Den: 1}, Features: []robocache.Feature{f}}
+	return c.validate()
+}
+
+func jsonText(v any) string { b, _ := json.Marshal(v); return string(b) }
+
+// megabytes is a threshold as info.json states it: whole MiB, at least 1.
+func megabytes(b int64) int64 { return max(1, int64(math.Ceil(float64(b)/outMiB))) }

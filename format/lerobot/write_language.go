@@ -1,0 +1,130 @@
+package lerobot
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/parquet-go/parquet-go"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+const (
+	languagePersistent = "language_persistent"
+	languageEvents     = "language_events"
+)
+
+// languageColumn is LIST<struct{role, content, style[, timestamp], camera, tool_calls}>: lerobot's two language columns.
+func languageColumn(key string) (outColumn, error) {
+	if key != languagePersistent && key != languageEvents {
+		return outColumn{}, &robocache.Error{Class: robocache.ErrUnsupported, Op: "write lerobot", Where: robocache.Where{"stream": key}, Msg: "lerobot has two event columns, language_persistent and language_events"}
+	}
+	var names []string
+	var nodes []parquet.Node
+	var fields []arrow.Field
+	add := func(name string, n parquet.Node, t arrow.DataType) {
+		names, nodes = append(names, name), append(nodes, parquet.Optional(n))
+		fields = append(fields, arrow.Field{Name: name, Type: t, Nullable: true})
+	}
+	var hf []string
+	value := func(name, dtype string) {
+		hf = append(hf, fmt.Sprintf(`%q: {"dtype": %q, "_type": "Value"}`, name, dtype))
+	}
+	text := func(name string) {
+		value(name, "string")
+		add(name, plain(parquet.String()), arrow.BinaryTypes.String)
+	}
+	text("role")
+	text("content")
+	text("style")
+	if key == languagePersistent {
+		value("timestamp", "float32")
+		add("timestamp", parquet.Leaf(parquet.FloatType), arrow.PrimitiveTypes.Float32)
+	}
+	text("camera")
+	add("tool_calls", parquet.List(parquet.Optional(plain(parquet.String()))), arrow.ListOfField(arrow.Field{Name: "element", Type: arrow.BinaryTypes.String, Nullable: true,
+		Metadata: arrow.NewMetadata([]string{"ARROW:extension:metadata", "ARROW:extension:name"}, []string{"", "arrow.json"})}))
+	item := arrow.Field{Name: "element", Type: arrow.StructOf(fields...), Nullable: true}
+	return outColumn{name: key, node: parquet.Optional(parquet.List(parquet.Optional(newGroup(names, nodes)))),
+		field: arrow.Field{Name: key, Type: arrow.ListOfField(item), Nullable: true},
+		hf:    json.RawMessage(`{"feature": {` + strings.Join(hf, ", ") + `, "tool_calls": {"feature": {"_type": "Json"}, "_type": "List"}}, "_type": "List"}`)}, nil
+}
+
+type languageItem struct {
+	Role      *string           `json:"role"`
+	Content   *string           `json:"content"`
+	Style     *string           `json:"style"`
+	Timestamp *float64          `json:"timestamp"`
+	Camera    *string           `json:"camera"`
+	ToolCalls []json.RawMessage `json:"tool_calls"`
+}
+
+// languageLeaves puts JSON rows into the leaves of a language column: role, content, style, [timestamp,] camera, tool_calls.
+func languageLeaves(key string, leaves []*outLeaf, rows []string) error {
+	for i, row := range rows {
+		var items []languageItem
+		if row != "" {
+			d := json.NewDecoder(bytes.NewReader([]byte(row)))
+			if err := d.Decode(&items); err != nil {
+				return &robocache.Error{Class: robocache.ErrMalformed, Op: "write lerobot", Where: robocache.Where{"stream": key, "index": i}, Want: "a JSON list of objects", Got: clip(row), Err: err}
+			}
+		}
+		if len(items) == 0 {
+			for _, l := range leaves {
+				l.put(parquet.Value{}, 0, 1)
+			}
+			continue
+		}
+		for k, it := range items {
+			rep := min(k, 1)
+			n := 0
+			// Levels: 1 the list, 2 an element slot, 3 the element, 4 its field.
+			text := func(s *string) {
+				if s == nil {
+					leaves[n].put(parquet.Value{}, rep, 3)
+				} else {
+					leaves[n].put(parquet.ByteArrayValue([]byte(*s)), rep, 4)
+				}
+				n++
+			}
+			text(it.Role)
+			text(it.Content)
+			text(it.Style)
+			if key == languagePersistent {
+				if it.Timestamp == nil || math.IsNaN(*it.Timestamp) {
+					leaves[n].put(parquet.Value{}, rep, 3)
+				} else {
+					leaves[n].put(parquet.FloatValue(float32(*it.Timestamp)), rep, 4)
+				}
+				n++
+			}
+			text(it.Camera)
+			switch {
+			case it.ToolCalls == nil:
+				leaves[n].put(parquet.Value{}, rep, 3)
+			case len(it.ToolCalls) == 0:
+				leaves[n].put(parquet.Value{}, rep, 4)
+			default:
+				for j, call := range it.ToolCalls {
+					r := rep
+					if j > 0 {
+						r = 2
+					}
+					leaves[n].put(parquet.ByteArrayValue(call), r, 6)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func clip(s string) string {
+	if len(s) > 80 {
+		return s[:80] + "…"
+	}
+	return s
+}

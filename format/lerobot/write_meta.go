@@ -1,0 +1,226 @@
+package lerobot
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"sort"
+
+	"github.com/parquet-go/parquet-go"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/stats"
+)
+
+// writeMeta writes tasks, statistics, the card and the extras, and then meta/info.json.
+func (w *Writer) writeMeta(ctx context.Context) error {
+	if err := w.writeTasks(ctx); err != nil {
+		return err
+	}
+	all, left, err := w.collect.Stats(ctx)
+	if err != nil {
+		return err
+	}
+	for key := range left {
+		_ = key // told episode by episode
+	}
+	for key, p := range w.looks {
+		if fs := p.Stats(); fs != nil {
+			all[key] = fs
+		}
+	}
+	text, err := stats.Marshal(all)
+	if err != nil {
+		return err
+	}
+	if err := w.put(ctx, "meta/stats.json", text); err != nil {
+		return err
+	}
+	var names []string
+	for n := range w.cfg.Extra {
+		names = append(names, n)
+	}
+	sort.Strings(names)
+	for _, n := range names {
+		if err := w.put(ctx, n, w.cfg.Extra[n]); err != nil {
+			return err
+		}
+	}
+	if _, ok := w.cfg.Extra["README.md"]; !ok {
+		if err := w.put(ctx, "README.md", w.card()); err != nil {
+			return err
+		}
+	}
+	info, err := w.info()
+	if err != nil {
+		return err
+	}
+	return w.put(ctx, "meta/info.json", info)
+}
+
+// pandasTasks makes the text the index of the frame: without it the reference takes the number for the text.
+const pandasTasks = `{"index_columns": ["task"], "column_indexes": [{"name": null, "field_name": null, "pandas_type": "unicode", "numpy_type": "object", "metadata": {"encoding": "UTF-8"}}], ` +
+	`"columns": [{"name": "task_index", "field_name": "task_index", "pandas_type": "int64", "numpy_type": "int64", "metadata": null}, ` +
+	`{"name": "task", "field_name": "task", "pandas_type": "unicode", "numpy_type": "object", "metadata": null}], "attributes": {}, "creator": {"library": "robocache", "version": "` + writerFormatVersion + `"}, "pandas_version": "2.3.3"}`
+
+func (w *Writer) writeTasks(ctx context.Context) error {
+	schema, meta, err := schemaOf([]outColumn{scalarColumn("task_index", robocache.Int64, false), scalarColumn("task", robocache.String, false)}, "pandas", pandasTasks)
+	if err != nil {
+		return err
+	}
+	t, err := createTable(ctx, w.dst, "meta/tasks.parquet", schema, meta, nil)
+	if err != nil {
+		return err
+	}
+	leaves := leavesOf(schema)
+	for i, text := range w.texts {
+		leaves[0].scalar(parquet.Int64Value(int64(i)))
+		leaves[1].scalar(parquet.ByteArrayValue([]byte(text)))
+	}
+	if err := t.group(int64(len(w.texts)), leaves); err != nil {
+		t.abort()
+		return err
+	}
+	if err := t.close(); err != nil {
+		return err
+	}
+	w.files = append(w.files, t.name)
+	return nil
+}
+
+// jsonObject is a JSON object that keeps the order of its keys.
+type jsonObject []jsonField
+
+type jsonField struct {
+	key   string
+	value any
+}
+
+func (o jsonObject) MarshalJSON() ([]byte, error) {
+	b := []byte{'{'}
+	for i, e := range o {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		k, err := jsonMarshal(e.key)
+		if err != nil {
+			return nil, err
+		}
+		v, err := jsonMarshal(e.value)
+		if err != nil {
+			return nil, err
+		}
+		b = append(append(append(b, k...), ':'), v...)
+	}
+	return append(b, '}'), nil
+}
+
+// marshal is json.Marshal without its escapes for HTML.
+func jsonMarshal(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+func (w *Writer) info() ([]byte, error) {
+	var features jsonObject
+	for _, f := range w.feats {
+		dtype, shape := f.DType.String(), f.Shape
+		names := any(nil)
+		if len(f.Names) > 0 {
+			names = f.Names
+		}
+		if len(shape) == 0 {
+			shape = []int{1}
+		}
+		switch f.Kind {
+		case robocache.KindImage:
+			dtype = "image"
+			shape, names = pictureShape(&f.Feature, names)
+		case robocache.KindVideo:
+			dtype = "video"
+			shape, names = pictureShape(&f.Feature, names)
+		case robocache.KindText:
+			dtype = "string"
+		case robocache.KindEvent:
+			dtype = "language"
+		}
+		o := jsonObject{{"dtype", dtype}, {"shape", shape}, {"names", names}}
+		if f.Kind == robocache.KindVideo {
+			o = append(o, jsonField{"info", w.cams[f.Key].info(w.cfg.FPS)})
+		} else if f.Kind == robocache.KindImage && f.Depth != nil {
+			o = append(o, jsonField{"info", jsonObject{{"is_depth_map", true}, {"depth_unit", f.Depth.Unit}}})
+		}
+		features = append(features, jsonField{f.Key, o})
+	}
+	videoPath := any(nil)
+	if len(w.keys) > 0 {
+		videoPath = defaultVideoPath
+	}
+	robot := any(nil)
+	if w.cfg.Robot != "" {
+		robot = w.cfg.Robot
+	}
+	info := jsonObject{
+		{"codebase_version", writtenVersion}, {"fps", fpsNumber(w.cfg.FPS)}, {"features", features},
+		{"total_episodes", w.written}, {"total_frames", w.rows}, {"total_tasks", len(w.texts)},
+		{"chunks_size", w.cfg.ChunksSize}, {"data_files_size_in_mb", megabytes(w.cfg.DataFileBytes)}, {"video_files_size_in_mb", megabytes(w.cfg.VideoFileBytes)},
+		{"data_path", defaultDataPath}, {"video_path", videoPath}, {"robot_type", robot},
+		{"splits", jsonObject{{"train", fmt.Sprintf("0:%d", w.written)}}},
+	}
+	raw, err := jsonMarshal(info)
+	if err != nil {
+		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "write lerobot", Where: robocache.Where{"file": "meta/info.json"}, Err: err}
+	}
+	var b bytes.Buffer
+	if err := json.Indent(&b, raw, "", "    "); err != nil {
+		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "write lerobot", Where: robocache.Where{"file": "meta/info.json"}, Err: err}
+	}
+	b.WriteByte('\n')
+	return b.Bytes(), nil
+}
+
+// fpsNumber is an integer where the rate is one: the reference wants it so.
+func fpsNumber(r robocache.Rate) any {
+	if r.Den == 1 {
+		return r.Num
+	}
+	return r.Float()
+}
+
+// pictureShape corrects a declared shape by the pictures' own size, in the declared order of axes.
+func pictureShape(f *robocache.Feature, names any) ([]int, any) {
+	h, w, c := f.Height, f.Width, f.Channels
+	if h == 0 || w == 0 {
+		return f.Shape, names
+	}
+	if c == 0 {
+		c = 3
+		if f.Depth != nil {
+			c = 1
+		}
+	}
+	if len(f.Shape) == 3 && names != nil {
+		if n := len(f.Shape); f.Shape[0] == c && f.Shape[n-1] != c {
+			return []int{c, h, w}, names
+		}
+		return []int{h, w, c}, names
+	}
+	return []int{h, w, c}, []string{"height", "width", "channels"}
+}
+
+// card is the README that the Hub reads: without its front matter the viewer takes the mp4s for the data.
+func (w *Writer) card() []byte {
+	var b bytes.Buffer
+	b.WriteString("---\ntask_categories:\n- robotics\ntags:\n- LeRobot\nconfigs:\n- config_name: default\n  data_files: data/*/*.parquet\n---\n\n")
+	b.WriteString("A LeRobot v3.0 dataset, written by RoboCache.\n\n")
+	fmt.Fprintf(&b, "%d episodes, %d frames at %s Hz, %d tasks.\n\n", w.written, w.rows, w.cfg.FPS, len(w.texts))
+	b.WriteString("Statistics are exact. Those of pictures look at clamp(n^0.75, 100, 10000) evenly spaced frames an episode, all pixels of each, unless the conversion was told otherwise.\n")
+	b.WriteString("On the Hub, give the revision the git tag v3.0: loaders look for it.\n")
+	return b.Bytes()
+}

@@ -1,0 +1,233 @@
+package lerobot
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"reflect"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/ipc"
+	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/format"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// column is one column of a file that is written: what Parquet, Arrow and the Hugging Face metadata call it.
+type outColumn struct {
+	name  string
+	node  parquet.Node // as a field of the root: optional
+	field arrow.Field
+	hf    json.RawMessage // nil where the file carries no such metadata
+}
+
+// orderedGroup is a group whose fields keep their order; parquet.Group sorts them by name.
+type orderedGroup struct {
+	parquet.Group
+	fields []parquet.Field
+}
+
+type outField struct {
+	parquet.Node
+	name string
+}
+
+func (f outField) Name() string { return f.name }
+func (f outField) Value(base reflect.Value) reflect.Value {
+	return base.MapIndex(reflect.ValueOf(f.name))
+}
+func (g orderedGroup) Fields() []parquet.Field { return g.fields }
+
+func newGroup(names []string, nodes []parquet.Node) orderedGroup {
+	g := orderedGroup{Group: parquet.Group{}}
+	for i, n := range names {
+		g.Group[n] = nodes[i]
+		g.fields = append(g.fields, outField{nodes[i], n})
+	}
+	return g
+}
+
+// float16Type is FIXED_LEN_BYTE_ARRAY(2) with the Float16 annotation.
+type float16Type struct{ parquet.Type }
+
+var float16Logical = format.LogicalType{Value: &format.Float16Type{}}
+
+func (float16Type) LogicalType() *format.LogicalType { return &float16Logical }
+
+// plain keeps the library from its own choice for texts, a delta coding that not every reader has.
+func plain(n parquet.Node) parquet.Node { return parquet.Encoded(n, &parquet.Plain) }
+
+func leafOf(d robocache.DType) (parquet.Node, arrow.DataType) {
+	switch d {
+	case robocache.Bool:
+		return parquet.Leaf(parquet.BooleanType), arrow.FixedWidthTypes.Boolean
+	case robocache.Int8:
+		return parquet.Int(8), arrow.PrimitiveTypes.Int8
+	case robocache.Int16:
+		return parquet.Int(16), arrow.PrimitiveTypes.Int16
+	case robocache.Int32:
+		return parquet.Leaf(parquet.Int32Type), arrow.PrimitiveTypes.Int32
+	case robocache.Int64:
+		return parquet.Leaf(parquet.Int64Type), arrow.PrimitiveTypes.Int64
+	case robocache.Uint8:
+		return parquet.Uint(8), arrow.PrimitiveTypes.Uint8
+	case robocache.Uint16:
+		return parquet.Uint(16), arrow.PrimitiveTypes.Uint16
+	case robocache.Uint32:
+		return parquet.Uint(32), arrow.PrimitiveTypes.Uint32
+	case robocache.Uint64:
+		return parquet.Uint(64), arrow.PrimitiveTypes.Uint64
+	case robocache.Float16:
+		return parquet.Leaf(float16Type{parquet.FixedLenByteArrayType(2)}), arrow.FixedWidthTypes.Float16
+	case robocache.Float32:
+		return parquet.Leaf(parquet.FloatType), arrow.PrimitiveTypes.Float32
+	case robocache.Float64:
+		return parquet.Leaf(parquet.DoubleType), arrow.PrimitiveTypes.Float64
+	case robocache.String:
+		return plain(parquet.String()), arrow.BinaryTypes.String
+	}
+	return nil, nil
+}
+
+// scalarColumn is one value a row.
+func scalarColumn(name string, d robocache.DType, dictionary bool) outColumn {
+	leaf, at := leafOf(d)
+	if dictionary {
+		leaf = parquet.Encoded(leaf, &parquet.RLEDictionary)
+	}
+	return outColumn{name: name, node: parquet.Optional(leaf), field: arrow.Field{Name: name, Type: at, Nullable: true},
+		hf: rawf(`{"dtype": %q, "_type": "Value"}`, d)}
+}
+
+// listColumn is depth nested lists a row. fixed > 0 gives the innermost length to Arrow and the Hugging Face metadata.
+func listColumn(name string, d robocache.DType, depth, fixed int) outColumn {
+	node, at := leafOf(d)
+	for level := range depth {
+		node = parquet.List(parquet.Optional(node))
+		element := arrow.Field{Name: "element", Type: at, Nullable: true}
+		if level == 0 && fixed > 0 && depth == 1 {
+			at = arrow.FixedSizeListOfField(int32(fixed), element)
+		} else {
+			at = arrow.ListOfField(element)
+		}
+	}
+	c := outColumn{name: name, node: parquet.Optional(node), field: arrow.Field{Name: name, Type: at, Nullable: true}}
+	if fixed > 0 {
+		c.hf = rawf(`{"feature": {"dtype": %q, "_type": "Value"}, "length": %d, "_type": "List"}`, d, fixed)
+	}
+	return c
+}
+
+func rawf(format string, a ...any) json.RawMessage { return json.RawMessage(fmt.Sprintf(format, a...)) }
+
+// nodeOf makes the column of a feature; nil for video, which has none.
+func nodeOf(f *robocache.Feature) (*outColumn, error) {
+	unsupported := func(msg string) error {
+		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "write lerobot", Where: robocache.Where{"stream": f.Key}, Msg: msg}
+	}
+	var c outColumn
+	switch f.Kind {
+	case robocache.KindVideo:
+		return nil, nil
+	case robocache.KindImage:
+		c = outColumn{name: f.Key,
+			node: parquet.Optional(newGroup([]string{"bytes", "path"}, []parquet.Node{parquet.Optional(plain(parquet.Leaf(parquet.ByteArrayType))), parquet.Optional(plain(parquet.String()))})),
+			field: arrow.Field{Name: f.Key, Nullable: true, Type: arrow.StructOf(
+				arrow.Field{Name: "bytes", Type: arrow.BinaryTypes.Binary, Nullable: true}, arrow.Field{Name: "path", Type: arrow.BinaryTypes.String, Nullable: true})},
+			hf: json.RawMessage(`{"_type": "Image"}`)}
+	case robocache.KindText:
+		if !f.Scalar() {
+			return nil, unsupported("lerobot has text features of shape [1] only")
+		}
+		c = scalarColumn(f.Key, robocache.String, true)
+	case robocache.KindEvent:
+		lc, err := languageColumn(f.Key)
+		if err != nil {
+			return nil, err
+		}
+		c = lc
+	case robocache.KindNumeric, robocache.KindPointCloud:
+		if leaf, _ := leafOf(f.DType); leaf == nil || f.DType == robocache.String {
+			return nil, unsupported("lerobot has no column of type " + f.DType.String())
+		}
+		switch n := len(f.Shape); {
+		case f.Scalar():
+			c = scalarColumn(f.Key, f.DType, false)
+		case n == 1:
+			c = listColumn(f.Key, f.DType, 1, f.Shape[0])
+		case n <= 5:
+			c = listColumn(f.Key, f.DType, n, 0)
+			c.hf = rawf(`{"shape": %s, "dtype": %q, "_type": "Array%dD"}`, spaced(f.Shape), f.DType, n)
+			c.field.Metadata = arrow.NewMetadata([]string{"ARROW:extension:metadata", "ARROW:extension:name"},
+				[]string{fmt.Sprintf(`[%s, "%s"]`, spaced(f.Shape), f.DType), fmt.Sprintf("datasets.features.features.Array%dDExtensionType", n)})
+		default:
+			return nil, unsupported("lerobot has at most 5 axes")
+		}
+	default:
+		return nil, unsupported("lerobot has no streams of kind " + string(f.Kind))
+	}
+	return &c, nil
+}
+
+// spaced writes a shape as Python's json does.
+func spaced(shape []int) string {
+	var b bytes.Buffer
+	b.WriteByte('[')
+	for i, d := range shape {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprint(&b, d)
+	}
+	b.WriteByte(']')
+	return b.String()
+}
+
+// schemaOf makes the Parquet schema and the metadata of a file. extra is one more key for both Parquet and Arrow ("pandas").
+func schemaOf(columns []outColumn, extraKey, extra string) (*parquet.Schema, map[string]string, error) {
+	names, nodes := make([]string, len(columns)), make([]parquet.Node, len(columns))
+	fields := make([]arrow.Field, len(columns))
+	hf := []byte(`{"info": {"features": {`)
+	withHF := true
+	for i, c := range columns {
+		names[i], nodes[i], fields[i] = c.name, c.node, c.field
+		if c.hf == nil {
+			withHF = false
+			continue
+		}
+		if i > 0 {
+			hf = append(hf, ", "...)
+		}
+		hf = append(append(append(hf, jsonText(c.name)...), ": "...), c.hf...)
+	}
+	hf = append(hf, "}}}"...)
+	meta := map[string]string{}
+	if extraKey != "" {
+		meta[extraKey] = extra
+	} else if withHF {
+		meta["huggingface"] = string(hf)
+	}
+	am := arrow.NewMetadata(nil, nil)
+	for k, v := range meta {
+		am = arrow.NewMetadata([]string{k}, []string{v})
+	}
+	text, err := arrowText(arrow.NewSchema(fields, &am))
+	if err != nil {
+		return nil, nil, err
+	}
+	meta["ARROW:schema"] = text
+	return parquet.NewSchema("schema", newGroup(names, nodes)), meta, nil
+}
+
+// arrowText serialises a schema as ARROW:schema wants it: one encapsulated message, in base64.
+func arrowText(s *arrow.Schema) (string, error) {
+	var b bytes.Buffer
+	w := ipc.NewWriter(&b, ipc.WithSchema(s))
+	if err := w.Close(); err != nil {
+		return "", &robocache.Error{Class: robocache.ErrUnsupported, Op: "write lerobot", Msg: "Arrow schema", Err: err}
+	}
+	// Close ends the stream with an empty message of 8 bytes, which is not part of the schema.
+	return base64.StdEncoding.EncodeToString(bytes.TrimSuffix(b.Bytes(), []byte{255, 255, 255, 255, 0, 0, 0, 0})), nil
+}

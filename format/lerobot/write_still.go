@@ -1,0 +1,39 @@
+package lerobot
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/stats"
+)
+
+// stillName is the bare file name that the reference's recorder leaves beside embedded bytes.
+func stillName(k int, b []byte) string {
+	ext := "png"
+	switch {
+	case bytes.HasPrefix(b, []byte{0xff, 0xd8}):
+		ext = "jpg"
+	case bytes.HasPrefix(b, []byte("II*\x00")), bytes.HasPrefix(b, []byte("MM\x00*")):
+		ext = "tiff"
+	}
+	return fmt.Sprintf("frame-%06d.%s", k, ext)
+}
+
+// lookAtStills counts embedded pictures, where nobody has.
+func (w *Writer) lookAtStills(f *writtenFeature, ep *EpisodeData, row *writtenEpisode) error {
+	look := ep.Pictures[f.Key]
+	if look == nil {
+		look = picturesOf(&f.Feature)
+		for _, k := range stats.SampleFrames(ep.Length) {
+			if err := look.AddStill(ep.Images[f.Key][k]); err != nil {
+				return robocache.At(err, robocache.Where{"row": k})
+			}
+		}
+	}
+	if fs := look.Stats(); fs != nil {
+		row.stats[f.Key] = fs
+		w.countPictures(f.Key, look)
+	}
+	return nil
+}

@@ -1,0 +1,116 @@
+package lerobot
+
+import (
+	"context"
+
+	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/compress/snappy"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/store"
+)
+
+// table writes one Parquet file, row group by row group.
+type outTable struct {
+	name string
+	out  *outCounter
+	w    *parquet.GenericWriter[any]
+	rows int64
+}
+
+type outCounter struct {
+	store.Writer
+	n int64
+}
+
+func (c *outCounter) Write(p []byte) (int, error) {
+	n, err := c.Writer.Write(p)
+	c.n += int64(n)
+	return n, err
+}
+
+// pageBytes ends a page; the reference's readers decode pages whole.
+const pageBytes = 1 << 20
+
+func createTable(ctx context.Context, s store.Writable, name string, schema *parquet.Schema, meta map[string]string, skipBounds [][]string) (*outTable, error) {
+	f, err := s.Create(ctx, name)
+	if err != nil {
+		return nil, robocache.At(err, robocache.Where{"file": name})
+	}
+	out := &outCounter{Writer: f}
+	opts := []parquet.WriterOption{schema, parquet.Compression(&snappy.Codec{}), parquet.DataPageVersion(1), parquet.PageBufferSize(pageBytes),
+		// A fixed identity: the default names the build, and the same input must give the same bytes.
+		parquet.CreatedBy(writerIdentity, writerFormatVersion, "0")}
+	for _, p := range skipBounds {
+		opts = append(opts, parquet.SkipPageBounds(p...))
+	}
+	for k, v := range meta {
+		opts = append(opts, parquet.KeyValueMetadata(k, v))
+	}
+	return &outTable{name: name, out: out, w: parquet.NewGenericWriter[any](out, opts...)}, nil
+}
+
+// group writes one row group out of the leaves, in the order of the file's columns, and empties them.
+func (t *outTable) group(rows int64, leaves []*outLeaf) error {
+	rg := t.w.BeginRowGroup()
+	cols := rg.ColumnWriters()
+	for i, l := range leaves {
+		if err := writeLeaf(cols[i], l.values); err != nil {
+			return robocache.At(err, robocache.Where{"file": t.name})
+		}
+		clear(l.values)
+		l.values = l.values[:0]
+	}
+	n, err := rg.Commit()
+	if err != nil {
+		return robocache.At(err, robocache.Where{"file": t.name})
+	}
+	if n != rows {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "write lerobot", Where: robocache.Where{"file": t.name}, Msg: "row group", Want: jsonText(rows) + " rows", Got: jsonText(n)}
+	}
+	t.rows += rows
+	return nil
+}
+
+// writeLeaf hands values over in pieces of whole rows, so that pages end near pageBytes.
+func writeLeaf(c *parquet.ColumnWriter, v []parquet.Value) error {
+	const piece = 4096
+	for len(v) > 0 {
+		n, size := 0, 0
+		for n < len(v) && (n < piece && size < pageBytes || v[n].RepetitionLevel() != 0) {
+			if k := v[n].Kind(); k == parquet.ByteArray {
+				size += len(v[n].ByteArray())
+			}
+			n++
+		}
+		if _, err := c.WriteRowValues(v[:n]); err != nil {
+			return err
+		}
+		v = v[n:]
+	}
+	return nil
+}
+
+// close ends the file and makes it appear.
+func (t *outTable) close() error {
+	if err := t.w.Close(); err != nil {
+		t.out.Abort()
+		return robocache.At(err, robocache.Where{"file": t.name})
+	}
+	return robocache.At(t.out.Commit(), robocache.Where{"file": t.name})
+}
+
+func (t *outTable) abort() {
+	if t != nil {
+		t.out.Abort()
+	}
+}
+
+// leavesOf makes the collectors of a schema's columns, in file order.
+func leavesOf(schema *parquet.Schema) []*outLeaf {
+	out := make([]*outLeaf, len(schema.Columns()))
+	for i := range out {
+		out[i] = &outLeaf{index: i}
+	}
+	return out
+}

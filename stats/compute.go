@@ -1,0 +1,309 @@
+package stats
+
+import (
+	"context"
+	"runtime"
+	"slices"
+	"sync"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/video"
+)
+
+// FramePolicy says which pictures are looked at.
+type FramePolicy string
+
+const (
+	SampledFrames FramePolicy = "sampled" // SampleFrames of each episode: the reference's choice
+	AllFrames     FramePolicy = "all"
+	NoFrames      FramePolicy = "none"
+)
+
+// Options are the choices of Compute. The zero value is good.
+type Options struct {
+	Keys     []string // nil = every feature that can have statistics
+	Episodes []int    // positions; nil = all
+	Frames   FramePolicy
+	Budget   int64 // bytes for columns and counts; 0 = 256 MiB
+	Threads  int   // decoders at once; 0 = the number of CPUs
+	// OnFinding hears of values left out and of features without statistics.
+	OnFinding func(robocache.Finding)
+	// Progress hears of features done.
+	Progress func(done, total int)
+}
+
+// VideoSource is a dataset whose pictures lie in video files.
+type VideoSource interface{ Video() *video.Library }
+
+// Compute counts a dataset of any format. Text has no statistics; pictures have none where no decoder is there, with a finding.
+func Compute(ctx context.Context, ds robocache.Dataset, opt Options) (robocache.Stats, error) {
+	if opt.Budget <= 0 {
+		opt.Budget = 256 << 20
+	}
+	if opt.Threads <= 0 {
+		opt.Threads = runtime.GOMAXPROCS(0)
+	}
+	if opt.Episodes == nil {
+		opt.Episodes = make([]int, ds.Info().Episodes)
+		for i := range opt.Episodes {
+			opt.Episodes[i] = i
+		}
+	}
+	find := func(f robocache.Finding) {
+		if opt.OnFinding != nil {
+			opt.OnFinding(f)
+		}
+	}
+	out := robocache.Stats{}
+	var features []*robocache.Feature
+	for i := range ds.Info().Features {
+		if f := &ds.Info().Features[i]; opt.Keys == nil || slices.Contains(opt.Keys, f.Key) {
+			features = append(features, f)
+		}
+	}
+	for i, f := range features {
+		switch f.Kind {
+		case robocache.KindNumeric:
+			fs, left, err := Numeric(ctx, f.DType, f.Shape, rowsOf(ds, f, opt.Episodes, opt.Budget), opt.Budget)
+			if err != nil {
+				return nil, robocache.At(err, robocache.Where{"stream": f.Key})
+			}
+			out[f.Key] = fs
+			if left > 0 {
+				find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "non-finite-values", Where: robocache.Where{"stream": f.Key}, Message: "values that are NaN or infinite take no part in the statistics", Count: left})
+			}
+		case robocache.KindImage, robocache.KindVideo:
+			if opt.Frames == NoFrames {
+				break
+			}
+			if _, err := video.ActiveBackend(); f.Kind == robocache.KindVideo && err != nil {
+				find(robocache.Finding{Severity: robocache.SeverityInfo, Code: "no-picture-statistics", Where: robocache.Where{"stream": f.Key}, Message: "no statistics of this camera: " + err.Error()})
+				break
+			}
+			p := NewLook(ds, opt.Frames, opt.Threads)
+			all, err := p.Episodes(ctx, f, opt.Episodes)
+			p.Close()
+			if err != nil {
+				return nil, robocache.At(err, robocache.Where{"stream": f.Key})
+			}
+			if fs := all.Stats(); fs != nil {
+				out[f.Key] = fs
+			}
+		}
+		if opt.Progress != nil {
+			opt.Progress(i+1, len(features))
+		}
+	}
+	return out, nil
+}
+
+// rowsOf reads the rows of a feature in blocks, and holds them where the budget allows: the quantiles read them again.
+func rowsOf(ds robocache.Dataset, f *robocache.Feature, episodes []int, budget int64) Blocks {
+	var total int64
+	for _, e := range episodes {
+		total += int64(ds.Len(e))
+	}
+	size := max(1, f.RowBytes())
+	hold := total*int64(size) <= budget
+	var held []byte
+	whole := false
+	return func(ctx context.Context, yield func([]byte) error) error {
+		if whole {
+			return yield(held)
+		}
+		block := max(1, min(8192, (4<<20)/size))
+		rows := make([]robocache.Row, 0, block)
+		buf := make([]byte, block*size)
+		send := func() error {
+			if len(rows) == 0 {
+				return nil
+			}
+			raw := buf[:len(rows)*size]
+			if err := ds.Gather(ctx, f.Key, rows, raw); err != nil {
+				return err
+			}
+			rows = rows[:0]
+			if hold {
+				held = append(held, raw...)
+			}
+			return yield(raw)
+		}
+		held = held[:0]
+		for _, e := range episodes {
+			for k := range ds.Len(e) {
+				rows = append(rows, robocache.Row{Episode: e, Index: k})
+				if len(rows) == block {
+					if err := send(); err != nil {
+						return err
+					}
+				}
+			}
+		}
+		if err := send(); err != nil {
+			return err
+		}
+		whole = hold
+		return nil
+	}
+}
+
+// Look counts pictures of a dataset. Close ends its decoders.
+type Look struct {
+	ds      robocache.Dataset
+	lib     *video.Library
+	pool    *video.Pool
+	policy  FramePolicy
+	threads int
+}
+
+// NewLook makes a counter of pictures over a dataset.
+func NewLook(ds robocache.Dataset, policy FramePolicy, threads int) *Look {
+	l := &Look{ds: ds, policy: policy, threads: max(1, threads), pool: video.NewPool(256 << 20)}
+	if v, ok := ds.(VideoSource); ok {
+		l.lib = v.Video()
+	}
+	return l
+}
+
+// Close ends the decoders.
+func (l *Look) Close() { _ = l.pool.Close() }
+
+// Episodes counts the pictures of some episodes together.
+func (l *Look) Episodes(ctx context.Context, f *robocache.Feature, episodes []int) (*Pixels, error) {
+	all := l.empty(f)
+	for _, e := range episodes {
+		p, err := l.Episode(ctx, f, e)
+		if err != nil {
+			return nil, robocache.At(err, robocache.Where{"episode": e})
+		}
+		all.Merge(p)
+	}
+	return all, nil
+}
+
+func (l *Look) empty(f *robocache.Feature) *Pixels {
+	if f.Depth != nil {
+		if f.Kind == robocache.KindVideo {
+			return NewDepth(f.Depth)
+		}
+		return NewDepth(nil)
+	}
+	if f.Channels == 1 && f.DType == robocache.Uint16 {
+		return NewDepth(nil)
+	}
+	if f.Channels > 0 && f.Kind == robocache.KindImage {
+		return NewPixels(f.Channels)
+	}
+	return NewPixels(3)
+}
+
+// Episode counts the pictures of one episode that the policy chooses. Rows without a picture take no part.
+func (l *Look) Episode(ctx context.Context, f *robocache.Feature, episode int) (*Pixels, error) {
+	var rows []robocache.Row
+	if n := l.ds.Len(episode); l.policy == AllFrames {
+		for k := range n {
+			rows = append(rows, robocache.Row{Episode: episode, Index: k})
+		}
+	} else if n > 0 {
+		for _, k := range SampleFrames(n) {
+			rows = append(rows, robocache.Row{Episode: episode, Index: k})
+		}
+	}
+	all := l.empty(f)
+	const block = 256 // rows: still pictures come with their bytes
+	for len(rows) > 0 {
+		part := rows[:min(block, len(rows))]
+		if f.Kind == robocache.KindVideo {
+			part = rows
+		}
+		rows = rows[len(part):]
+		refs := make([]robocache.FrameRef, len(part))
+		if err := l.ds.Frames(ctx, f.Key, part, refs); err != nil {
+			return nil, err
+		}
+		files := map[string][]int{}
+		var order []string
+		for i, r := range refs {
+			switch {
+			case r.Missing:
+			case r.Path == "":
+				if err := all.AddStill(r.Encoded); err != nil {
+					return nil, robocache.At(err, robocache.Where{"row": part[i].Index})
+				}
+			default:
+				if files[r.Path] == nil {
+					order = append(order, r.Path)
+				}
+				files[r.Path] = append(files[r.Path], r.Ordinal)
+			}
+		}
+		for _, path := range order {
+			if err := l.decode(ctx, f, path, files[path], all); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return all, nil
+}
+
+// decode counts pictures of one file, on several decoders.
+func (l *Look) decode(ctx context.Context, f *robocache.Feature, path string, ordinals []int, all *Pixels) error {
+	if l.lib == nil {
+		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "statistics", Msg: "the dataset names video files but does not open them"}
+	}
+	file, err := l.lib.Acquire(ctx, path)
+	if err != nil {
+		return err
+	}
+	defer file.Release()
+	groups := video.Plan(file.Index, ordinals)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	share := (len(groups) + l.threads - 1) / l.threads
+	for len(groups) > 0 {
+		mine := groups[:min(share, len(groups))]
+		groups = groups[len(mine):]
+		wg.Go(func() {
+			own := all.Empty()
+			spec := &video.Spec{Pixel: video.RGB8}
+			if own.deep() {
+				spec.Pixel = video.Gray16
+			}
+			var buf []byte
+			for _, g := range mine {
+				err := l.pool.Decode(ctx, file, g, func(_ int, pic video.Picture) error {
+					n, err := pic.Bytes(spec)
+					if err != nil {
+						return err
+					}
+					buf = slices.Grow(buf[:0], n)[:n]
+					if err := pic.Convert(spec, buf); err != nil {
+						return err
+					}
+					if own.deep() {
+						own.Add16(buf)
+					} else {
+						own.Add8(buf)
+					}
+					return nil
+				})
+				if err != nil {
+					cancel(err)
+					return
+				}
+			}
+			mu.Lock()
+			all.Merge(own)
+			mu.Unlock()
+		})
+	}
+	wg.Wait()
+	if err := context.Cause(ctx); err != nil {
+		return robocache.At(err, robocache.Where{"file": path, "stream": f.Key})
+	}
+	return nil
+}
+
+func (p *Pixels) deep() bool { return len(p.value) > 256 }
