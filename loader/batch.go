@@ -103,7 +103,7 @@ func (b *Batch) Release() {
 
 // ReleaseTensor gives one tensor back, so that a small one that is kept does not keep the pictures beside it.
 func (b *Batch) ReleaseTensor(i int) {
-	if b.released[i].CompareAndSwap(false, true) {
+	if b.released[i].CompareAndSwap(false, true) && b.Tensors[i].buf != nil {
 		b.Tensors[i].buf.unref()
 	}
 }

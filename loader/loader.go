@@ -2,55 +2,256 @@ package loader
 
 import (
 	"context"
+	"io"
+	"sort"
+	"sync"
+	"time"
 
 	"github.com/goatnote-inc/robocache"
 )
 
 // Loader gives the batches of one rank, epoch after epoch. Next is for one goroutine; all else may be called at any time.
-type Loader struct{}
+type Loader struct {
+	a   *assembler
+	cfg Config
+
+	mu     sync.Mutex
+	epoch  int64
+	start  int64 // position of the epoch where the cursor counts from
+	at     cursor
+	given  bool // a batch was handed out since New, SetEpoch or Restore
+	bad    []BadEpisode
+	run    *run
+	began  time.Time
+	closed bool
+}
 
 // New makes a Loader. Nothing is decoded, and no goroutine runs, before the first Next. The dataset stays the caller's: close the Loader first.
 func New(ctx context.Context, ds robocache.Dataset, cfg Config) (*Loader, error) {
 	if err := cfg.check(true); err != nil {
 		return nil, err
 	}
-	return &Loader{}, nil
+	a, err := newAssembler(ctx, ds, cfg)
+	if err != nil {
+		return nil, err
+	}
+	if _, _, err := a.horizonOf(); err != nil {
+		a.close()
+		return nil, err
+	}
+	return &Loader{a: a, cfg: a.cfg}, nil
+}
+
+// course is the sequence of the current epoch. l.mu is held, or l is not shared yet.
+func (l *Loader) course(start int64) course {
+	n := l.a.table.samples()
+	return course{
+		slice: slice{start: start, n: n, batch: int64(l.cfg.BatchSize), world: int64(l.cfg.WorldSize), rank: int64(l.cfg.Rank), dropLast: l.cfg.DropLast},
+		epoch: l.epoch, order: newOrder(l.cfg.Shuffle, l.cfg.Seed, l.epoch, n), table: l.a.table, bad: l.bad,
+	}
 }
 
 // Next gives the next batch, or io.EOF at the end of the epoch; the call after that begins the next epoch.
 // After another error the loader stands where it stood: Next tries the same batch again.
 func (l *Loader) Next(ctx context.Context) (*Batch, error) {
-	return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "loader", Msg: "Next"}
+	begin := time.Now()
+	for {
+		r, err := l.running(begin)
+		if err != nil {
+			return nil, err
+		}
+		if r.head == nil {
+			select {
+			case u, ok := <-r.units:
+				if !ok {
+					if l.endEpoch(r) {
+						return nil, io.EOF
+					}
+					continue
+				}
+				r.head = u
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			case <-r.ctx.Done():
+				continue
+			}
+		}
+		select {
+		case <-r.head.done:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-r.ctx.Done():
+			continue
+		}
+		b, again, err := l.take(r, begin)
+		if !again {
+			return b, err
+		}
+	}
+}
+
+// running gives the run, started where there is none.
+func (l *Loader) running(now time.Time) (*run, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: "the loader is closed"}
+	}
+	if l.began.IsZero() {
+		l.began = now
+	}
+	if l.run == nil {
+		l.run = startRun(l.a, l.course(l.start), l.at)
+	}
+	return l.run, nil
+}
+
+// endEpoch goes to the next epoch when a run has given all; false where the run is not the current one any more.
+func (l *Loader) endEpoch(r *run) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.run != r {
+		return false
+	}
+	l.stopRun()
+	l.goTo(l.epoch + 1)
+	return true
+}
+
+// goTo puts the loader at the start of an epoch.
+func (l *Loader) goTo(epoch int64) {
+	l.epoch, l.start, l.at, l.given = epoch, 0, cursor{}, false
+}
+
+func (l *Loader) stopRun() {
+	if l.run != nil {
+		l.run.stop()
+		l.run = nil
+	}
+}
+
+// take hands out the finished batch at the head of a run. again says that Next must look anew.
+func (l *Loader) take(r *run, begin time.Time) (b *Batch, again bool, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.run != r || l.closed {
+		return nil, true, nil
+	}
+	u := r.head
+	if u.err != nil {
+		l.stopRun()
+		return nil, false, u.err
+	}
+	if len(u.bad) > 0 {
+		if err := l.exclude(u.bad); err != nil {
+			l.stopRun()
+			return nil, false, err
+		}
+		l.stopRun()
+		return nil, true, nil
+	}
+	n := &l.a.n
+	l.at, l.given = u.after, true
+	n.wrap.Add(u.wrapped)
+	n.skip.Add(u.skipped)
+	n.samples.Add(int64(u.batch.Rows))
+	if n.batches.Add(1) == 1 {
+		n.first.Store(int64(time.Since(l.began)))
+	}
+	n.waitData.Add(int64(time.Since(begin)))
+	r.head = nil
+	return r.handOut(u), false, nil
+}
+
+// exclude takes bad episodes out of the order, from the batch on that could not be made: that position does not depend on how
+// far was prefetched.
+func (l *Loader) exclude(found map[int]error) error {
+	c := l.course(l.start)
+	position, _, ok := c.position(l.at.index)
+	if !ok {
+		position = c.n
+	}
+	episodes := make([]int, 0, len(found))
+	for e := range found {
+		episodes = append(episodes, e)
+	}
+	sort.Ints(episodes)
+	// A copy: the run's planner may still read the old list.
+	bad := append([]BadEpisode(nil), l.bad...)
+	for _, e := range episodes {
+		bad = append(bad, BadEpisode{Episode: e, Epoch: l.epoch, Position: position, Error: found[e].Error()})
+	}
+	if len(bad) >= len(l.a.table.ends)-len(l.a.table.emptied) {
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Msg: "every episode is bad", Err: found[episodes[0]]}
+	}
+	l.bad = bad
+	return nil
 }
 
 // Fields describes a batch, in its order, before there is one.
-func (l *Loader) Fields() []Field { return nil }
+func (l *Loader) Fields() []Field { return l.a.layout.fields }
+
+// Inverses says how normalised values are turned back, by key.
+func (l *Loader) Inverses() map[string]Inverse { return l.a.inverses() }
 
 // Samples is the number of samples of an epoch, over all ranks.
-func (l *Loader) Samples() int64 { return 0 }
+func (l *Loader) Samples() int64 { return l.a.table.samples() }
 
-// Len is the number of batches of an epoch on each rank.
-func (l *Loader) Len() int64 { return 0 }
+// Len is the number of batches of a whole epoch on each rank.
+func (l *Loader) Len() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.course(0)
+	return c.steps()
+}
+
+// Remaining is the number of batches until the epoch ends.
+func (l *Loader) Remaining() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.course(l.start)
+	return max(c.steps()-l.at.step, 0)
+}
 
 // Epoch is the epoch that the next batch belongs to.
-func (l *Loader) Epoch() int64 { return 0 }
+func (l *Loader) Epoch() int64 { return l.State().Epoch }
 
 // SetEpoch goes to the start of an epoch. It does nothing where the loader stands in that epoch and has given nothing
 // since it was made or restored, so that set_epoch after load_state_dict keeps the place.
-func (l *Loader) SetEpoch(epoch int64) error { return nil }
+func (l *Loader) SetEpoch(epoch int64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.epoch == epoch && !l.given {
+		return nil
+	}
+	l.stopRun()
+	l.goTo(epoch)
+	return nil
+}
 
 // Order is the sample order of an epoch; nothing is read for it. Bad episodes are not taken out.
-func (l *Loader) Order(epoch int64) *Order { return newOrder(FileOrder, 0, epoch, 0) }
+func (l *Loader) Order(epoch int64) *Order {
+	return newOrder(l.cfg.Shuffle, l.seed(), epoch, l.a.table.samples())
+}
 
-// State is where the loader stands, at any moment.
-func (l *Loader) State() State { return State{} }
+func (l *Loader) seed() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.cfg.Seed
+}
 
-// Restore goes to a state in O(1): made at any world size, batch size and number of threads. A state of other data is
-// Misuse that names the difference; force goes on all the same.
-func (l *Loader) Restore(s State, force bool) error { return nil }
-
-// Stats says what was done so far.
-func (l *Loader) Stats() Stats { return Stats{} }
+// Rows says which row of the dataset each sample is (with hz: which place of the episode's timeline).
+func (l *Loader) Rows(indices []int64) ([]robocache.Row, error) { return l.a.rowsOf(indices) }
 
 // Close ends all goroutines and waits for them. Batches that were handed out stay valid until their Release.
-func (l *Loader) Close() error { return nil }
+func (l *Loader) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return nil
+	}
+	l.closed = true
+	l.stopRun()
+	l.a.close()
+	return nil
+}

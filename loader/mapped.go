@@ -2,37 +2,142 @@ package loader
 
 import (
 	"context"
+	"fmt"
+	"sync"
 
 	"github.com/goatnote-inc/robocache"
 )
 
 // Map gives samples by number. All methods may be called from many goroutines.
-type Map struct{}
+type Map struct {
+	a      *assembler
+	ctx    context.Context
+	cancel context.CancelFunc
+
+	mu     sync.RWMutex // held for reading during Items
+	closed bool
+}
 
 // NewMap makes a Map. Order, batch size, ranks and prefetch of cfg do not matter to it.
 func NewMap(ctx context.Context, ds robocache.Dataset, cfg Config) (*Map, error) {
 	if err := cfg.check(false); err != nil {
 		return nil, err
 	}
-	return &Map{}, nil
+	a, err := newAssembler(ctx, ds, cfg)
+	if err != nil {
+		return nil, err
+	}
+	m := &Map{a: a}
+	m.ctx, m.cancel = context.WithCancel(context.Background())
+	return m, nil
 }
 
 // Len is the number of samples.
-func (m *Map) Len() int64 { return 0 }
+func (m *Map) Len() int64 { return m.a.table.samples() }
 
 // Fields describes a batch of items, in its order.
-func (m *Map) Fields() []Field { return nil }
+func (m *Map) Fields() []Field { return m.a.layout.fields }
 
-// Items gives samples by number, 0 ≤ index < Len, in the order asked, stacked.
-func (m *Map) Items(ctx context.Context, indices []int64) (*Batch, error) {
-	return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "map", Msg: "Items"}
+// Inverses says how normalised values are turned back, by key.
+func (m *Map) Inverses() map[string]Inverse { return m.a.inverses() }
+
+// Rows says which row of the dataset each sample is (with hz: which place of the episode's timeline).
+func (m *Map) Rows(indices []int64) ([]robocache.Row, error) { return m.a.rowsOf(indices) }
+
+func (a *assembler) checkIndices(indices []int64) error {
+	n := a.table.samples()
+	for _, i := range indices {
+		if i < 0 || i >= n {
+			return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Where: robocache.Where{"index": i}, Msg: "index out of range", Want: fmt.Sprintf("0 to %d", n-1), Got: fmt.Sprint(i)}
+		}
+	}
+	return nil
 }
 
-// Rows says which row of the dataset each sample is.
-func (m *Map) Rows(indices []int64) ([]robocache.Row, error) { return nil, nil }
+func (a *assembler) rowsOf(indices []int64) ([]robocache.Row, error) {
+	if err := a.checkIndices(indices); err != nil {
+		return nil, err
+	}
+	out := make([]robocache.Row, len(indices))
+	for k, i := range indices {
+		out[k], _ = a.table.row(i)
+	}
+	return out, nil
+}
+
+// Items gives samples by number, 0 ≤ index < Len, in the order asked, stacked. What several of them want is decoded once.
+// The work is spread over cfg.Threads goroutines, the caller's among them.
+func (m *Map) Items(ctx context.Context, indices []int64) (*Batch, error) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	if m.closed {
+		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "map", Msg: "the map is closed"}
+	}
+	a := m.a
+	if err := a.checkIndices(indices); err != nil {
+		return nil, err
+	}
+	if len(indices) == 0 {
+		return a.allocate(0)
+	}
+	if need := a.batchBytes(len(indices)); need > a.budget {
+		return nil, budgetError(need, a.budget, int64(a.cfg.MemoryBudget))
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(m.ctx, cancel)()
+	u, err := a.begin(0, indices)
+	if err != nil {
+		return nil, err
+	}
+	q := newQueue(ctx)
+	u.onDone = q.close
+	defer context.AfterFunc(ctx, q.close)()
+	parts := u.left.Load()
+	a.submit(q, &horizon{units: []*unit{u}})
+	q.start(a, int(min(parts, int64(a.cfg.Threads)))-1)
+	q.work(a)
+	q.wait()
+	if err := u.outcome(ctx); err != nil {
+		u.batch.Release()
+		return nil, err
+	}
+	b := u.batch
+	a.recycle(u)
+	a.n.samples.Add(int64(b.Rows))
+	a.n.batches.Add(1)
+	return b, nil
+}
+
+// outcome is the error of a unit that nobody works at any more.
+func (u *unit) outcome(ctx context.Context) error {
+	if u.left.Load() != 0 {
+		return ctx.Err()
+	}
+	if u.err != nil || len(u.bad) == 0 {
+		return u.err
+	}
+	// A map has no order to leave an episode out of.
+	least := -1
+	for e := range u.bad {
+		if least < 0 || e < least {
+			least = e
+		}
+	}
+	return u.bad[least]
+}
 
 // Stats says what was done so far.
-func (m *Map) Stats() Stats { return Stats{} }
+func (m *Map) Stats() Stats { return m.a.stats() }
 
-// Close ends the Map. Batches that were handed out stay valid until their Release.
-func (m *Map) Close() error { return nil }
+// Close ends what runs and waits for it. Batches that were handed out stay valid until their Release.
+func (m *Map) Close() error {
+	m.cancel()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.closed {
+		m.closed = true
+		m.a.close()
+	}
+	return nil
+}

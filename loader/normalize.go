@@ -1,7 +1,16 @@
 package loader
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
+	"math"
+	"sort"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/kernel"
+	"github.com/goatnote-inc/robocache/video"
 )
 
 // Normalize says which keys are normalised and how. One mode for all means: the float features that have statistics, without
@@ -52,4 +61,281 @@ func (n Normalize) MarshalJSON() ([]byte, error) {
 		return json.Marshal(n.Keys)
 	}
 	return json.Marshal(n.Mode)
+}
+
+// affine is a normalisation ready to run: kernel.Norm's arithmetic (K10) over repeating columns.
+type affine struct {
+	kernel.Norm
+	clip bool
+}
+
+// Inverse is how a normalised value is turned back: x = y·Scale + Shift, a column each. Constant columns have Scale 0.
+type Inverse struct {
+	Mode  string    `json:"mode"`
+	Scale []float64 `json:"scale"`
+	Shift []float64 `json:"shift"`
+}
+
+// normalizers settles which columns are normalised, and with what.
+func (a *assembler) normalizers(ctx context.Context) error {
+	n := &a.cfg.Normalize
+	if n.IsZero() {
+		return nil
+	}
+	var stats robocache.Stats
+	load := func() error {
+		if stats != nil {
+			return nil
+		}
+		s, err := a.ds.Stats(ctx)
+		if s == nil {
+			s = robocache.Stats{}
+		}
+		stats = s
+		return err
+	}
+	seen := 0
+	var constant []string
+	for i := range a.layout.columns {
+		c := &a.layout.columns[i]
+		if c.feature == nil {
+			continue
+		}
+		norm, named := n.Keys[c.key]
+		if named {
+			seen++
+		} else {
+			norm = Norm{Mode: n.Mode}
+			if n.Mode == "" || c.feature.Default || c.source != fromTable || !c.stored.Float() {
+				continue
+			}
+		}
+		if err := normalizable(c); err != nil {
+			return err
+		}
+		if norm.own() == nil {
+			if err := load(); err != nil {
+				return err
+			}
+		}
+		low, high, err := norm.vectors(c, stats[c.key])
+		if err != nil {
+			if !named && low == nil {
+				continue // "all that have statistics"
+			}
+			return err
+		}
+		f := &affine{clip: norm.Clip}
+		if norm.Mode == "mean_std" {
+			f.Norm = *kernel.NewMeanStd(low, high)
+		} else {
+			f.Norm = *kernel.NewMinMax(low, high)
+		}
+		for k, b := range f.B {
+			if b == 0 {
+				constant = append(constant, fmt.Sprintf("%s[%d]", c.key, k))
+			}
+		}
+		c.norm = f
+		if c.source == fromTable && c.out != robocache.Float64 {
+			a.retype(i, robocache.Float32)
+		}
+	}
+	if seen < len(n.Keys) {
+		for k := range n.Keys {
+			if !a.layout.has(k) {
+				return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Where: robocache.Where{"stream": k}, Msg: "normalize: no tensor of that key", Hint: nearest(k, a.layout.keys())}
+			}
+		}
+	}
+	if len(constant) > 0 {
+		sort.Strings(constant)
+		if len(constant) > 16 {
+			constant = append(constant[:16], "…")
+		}
+		a.warn("constant columns are normalised to 0: " + strings.Join(constant, ", "))
+	}
+	return nil
+}
+
+func normalizable(c *column) error {
+	bad := func(msg, hint string) error {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Where: robocache.Where{"stream": c.key}, Msg: "normalize: " + msg, Hint: hint}
+	}
+	switch {
+	case c.source == fromText:
+		return bad("a text", "")
+	case c.source == fromTable && !c.stored.Float():
+		return bad(c.stored.String()+" values are left as they are", "name float features only")
+	case c.source != fromTable && c.out != robocache.Float32:
+		return bad("pictures are "+c.out.String(), `image_dtype="float32"`)
+	}
+	return nil
+}
+
+// own gives the vectors that the configuration brings.
+func (n *Norm) own() [][]float64 {
+	if n.Mode == "mean_std" {
+		if n.Mean != nil || n.Std != nil {
+			return [][]float64{n.Mean, n.Std}
+		}
+		return nil
+	}
+	if n.Low != nil || n.High != nil {
+		return [][]float64{n.Low, n.High}
+	}
+	return nil
+}
+
+// vectors gives mean and std, or low and high, of a column. Where the dataset has none, low is nil beside the error.
+func (n *Norm) vectors(c *column, s *robocache.FeatureStats) (low, high []float64, err error) {
+	fail := func(msg string) ([]float64, []float64, error) {
+		return nil, nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Where: robocache.Where{"stream": c.key}, Msg: "normalize: " + msg, Hint: "robocache stats counts them; or give the vectors: {\"mode\": …, \"mean\": […], \"std\": […]}"}
+	}
+	if own := n.own(); own != nil {
+		low, high = own[0], own[1]
+	} else if c.spec.Pixel == video.DepthMM {
+		return fail("depth needs vectors in its own unit")
+	} else if s == nil {
+		if !knownNorm(n.Mode) {
+			return nil, nil, misuse("normalize", "mean_std, min_max, quantiles or quantile10", n.Mode)
+		}
+		return fail("the dataset has no statistics of it")
+	}
+	switch n.Mode {
+	case "mean_std":
+		if low == nil && s != nil {
+			low, high = s.Mean, s.Std
+		}
+	case "min_max":
+		if low == nil && s != nil {
+			low, high = s.Min, s.Max
+		}
+	case "quantiles":
+		if low == nil && s != nil {
+			low, high = s.Quantiles["q01"], s.Quantiles["q99"]
+		}
+	case "quantile10":
+		if low == nil && s != nil {
+			low, high = s.Quantiles["q10"], s.Quantiles["q90"]
+		}
+	default:
+		return []float64{}, nil, misuse("normalize", "mean_std, min_max, quantiles or quantile10", n.Mode)
+	}
+	if len(low) == 0 || len(low) != len(high) {
+		return fail("no " + n.Mode + " statistics")
+	}
+	per := c.elems
+	if c.source != fromTable {
+		per = channels(c.spec.Pixel)
+		if len(low) != per && len(low) != 1 {
+			return []float64{}, nil, misuse("normalize "+c.key, fmt.Sprintf("%d channels", per), fmt.Sprint(len(low)))
+		}
+	} else if per%len(low) != 0 {
+		return []float64{}, nil, misuse("normalize "+c.key, fmt.Sprintf("statistics of %v", c.feature.Shape), fmt.Sprintf("%d numbers", len(low)))
+	}
+	for i := range low {
+		if math.IsNaN(low[i]) || math.IsNaN(high[i]) {
+			return []float64{}, nil, misuse("normalize "+c.key, "finite statistics", "NaN")
+		}
+	}
+	return low, high, nil
+}
+
+func knownNorm(mode string) bool {
+	return mode == "mean_std" || mode == "min_max" || mode == "quantiles" || mode == "quantile10"
+}
+
+// retype changes the dtype of a numeric column's tensor.
+func (a *assembler) retype(i int, d robocache.DType) {
+	l := a.layout
+	c := &l.columns[i]
+	c.out = d
+	c.outBytes = c.elems * d.Size()
+	t := &l.tensors[c.entry]
+	t.dtype, t.bytes = d, c.steps*c.outBytes
+	for k := range l.fields {
+		if l.fields[k].Key == c.key && !l.fields[k].Mask {
+			l.fields[k].DType = d
+		}
+	}
+}
+
+// inverses says how each normalised key is turned back.
+func (a *assembler) inverses() map[string]Inverse {
+	out := map[string]Inverse{}
+	for i := range a.layout.columns {
+		c := &a.layout.columns[i]
+		if c.norm == nil {
+			continue
+		}
+		v := Inverse{Mode: "min_max"}
+		for k, b := range c.norm.B {
+			scale, shift := float64(b), float64(c.norm.A[k])
+			if c.norm.Kind == kernel.MeanStd {
+				v.Mode = "mean_std"
+			} else if b != 0 {
+				scale, shift = scale/2, shift+scale/2
+			}
+			v.Scale, v.Shift = append(v.Scale, scale), append(v.Shift, shift)
+		}
+		out[c.key] = v
+	}
+	return out
+}
+
+func (f *affine) one32(v float32, k int) float32 {
+	b := f.B[k]
+	switch {
+	case b == 0:
+		return 0
+	case f.Kind == kernel.MeanStd:
+		return (v - f.A[k]) / b
+	}
+	v = 2*(v-f.A[k])/b - 1
+	if f.clip {
+		v = min(max(v, -1), 1)
+	}
+	return v
+}
+
+// rows32 normalises rows whose columns repeat with the statistics' length.
+func (f *affine) rows32(v []float32) {
+	n := len(f.A)
+	for i := 0; i < len(v); i += n {
+		row := v[i : i+n]
+		for k := range row {
+			row[k] = f.one32(row[k], k)
+		}
+	}
+}
+
+func (f *affine) rows64(v []float64) {
+	n := len(f.A)
+	for i := range v {
+		k := i % n
+		b := float64(f.B[k])
+		switch {
+		case b == 0:
+			v[i] = 0
+		case f.Kind == kernel.MeanStd:
+			v[i] = (v[i] - float64(f.A[k])) / b
+		default:
+			v[i] = 2*(v[i]-float64(f.A[k]))/b - 1
+			if f.clip {
+				v[i] = min(max(v[i], -1), 1)
+			}
+		}
+	}
+}
+
+// planes normalises a picture, channels first.
+func (f *affine) planes(v []float32, plane int) {
+	for c := 0; c*plane < len(v); c++ {
+		k := min(c, len(f.A)-1)
+		p := v[c*plane : (c+1)*plane]
+		for i := range p {
+			p[i] = f.one32(p[i], k)
+		}
+	}
 }

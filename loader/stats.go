@@ -1,5 +1,13 @@
 package loader
 
+import (
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/goatnote-inc/robocache/video"
+)
+
 // Stats is what a Loader or a Map did since it was made. Times are seconds, summed over threads, but for the waits.
 type Stats struct {
 	Samples       int64        `json:"samples"` // handed out
@@ -28,4 +36,43 @@ type Stats struct {
 	BadEpisodes   []BadEpisode `json:"bad_episodes,omitempty"`
 	Warnings      []string     `json:"warnings,omitempty"`
 	Backend       string       `json:"backend,omitempty"` // the decoder
+}
+
+// Stats says what was done so far.
+func (l *Loader) Stats() Stats {
+	s := l.a.stats()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.began.IsZero() {
+		s.Seconds = time.Since(l.began).Seconds()
+	}
+	if s.Seconds > 0 {
+		s.SamplesPerSec = float64(s.Samples) / s.Seconds
+	}
+	s.BatchBytes = l.a.batchBytes(l.cfg.BatchSize)
+	s.Horizon, _, _ = l.a.horizonOf()
+	s.BadEpisodes = slices.Clone(l.bad)
+	return s
+}
+
+func (a *assembler) stats() Stats {
+	sec := func(n *atomic.Int64) float64 { return time.Duration(n.Load()).Seconds() }
+	n := &a.n
+	s := Stats{
+		Samples: n.samples.Load(), Batches: n.batches.Load(), FirstBatch: sec(&n.first),
+		Plan: sec(&n.plan), Gather: sec(&n.gather), Decode: sec(&n.decode), Convert: sec(&n.convert), WaitData: sec(&n.waitData), WaitConsumer: sec(&n.waitConsumer),
+		Frames: n.frames.Load(), FramesUnique: n.unique.Load(), Stills: n.stills.Load(),
+		BufferBytes: a.buffers.inUse.Load(), BufferPeak: a.buffers.peak.Load(), Wrapped: n.wrap.Load(), Skipped: n.skip.Load(),
+	}
+	if a.reels != nil {
+		p := a.reels.stats()
+		s.FramesDecoded, s.Packets, s.BytesRead = p.Decoded, p.Packets, p.BytesRead
+		if b, err := video.ActiveBackend(); err == nil {
+			s.Backend = b.Name() + " " + b.Version()
+		}
+	}
+	a.mu.Lock()
+	s.Warnings = slices.Clone(a.warnings)
+	a.mu.Unlock()
+	return s
 }

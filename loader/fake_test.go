@@ -1,0 +1,248 @@
+package loader
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/video"
+)
+
+// fake is a dataset in memory whose every value says where it comes from.
+type fake struct {
+	info    robocache.Info
+	lengths []int
+	perFile int // episodes a video file
+	gop     int
+	frames  frameFaults
+	badRows map[int]error // episode → what Gather says
+	slow    time.Duration // of a decode
+	late    func(key string, episode int) int64
+
+	mu      sync.Mutex
+	touched map[string]int
+	decoded atomic.Int64
+	opened  atomic.Int64
+	active  atomic.Int64
+}
+
+type frameFaults struct {
+	missing map[robocache.Row]bool
+	broken  map[string]map[int]bool // file → ordinals whose packet fails
+	lost    map[string]bool         // files that cannot be opened
+}
+
+const fakeW, fakeH = 6, 4
+
+func newFake(lengths ...int) *fake {
+	f := &fake{lengths: lengths, perFile: 3, gop: 4, touched: map[string]int{}}
+	total := 0
+	for _, n := range lengths {
+		total += n
+	}
+	f.info = robocache.Info{Format: "fake", FPS: robocache.Rate{Num: 10, Den: 1}, Episodes: len(lengths), Frames: int64(total), Features: []robocache.Feature{
+		{Key: "observation.state", Kind: robocache.KindNumeric, DType: robocache.Float32, Shape: []int{3}},
+		{Key: "cam", Kind: robocache.KindVideo, DType: robocache.Uint8, Shape: []int{fakeH, fakeW, 3}, Height: fakeH, Width: fakeW, Channels: 3},
+		{Key: "action", Kind: robocache.KindNumeric, DType: robocache.Float64, Shape: []int{2}},
+		{Key: "count", Kind: robocache.KindNumeric, DType: robocache.Int16, Shape: []int{1}},
+		{Key: "done", Kind: robocache.KindNumeric, DType: robocache.Bool, Shape: []int{1}},
+		{Key: "label", Kind: robocache.KindText, DType: robocache.String, Shape: []int{1}},
+		{Key: "language_events", Kind: robocache.KindEvent, DType: robocache.JSON, Shape: []int{1}},
+		{Key: "index", Kind: robocache.KindNumeric, DType: robocache.Int64, Shape: []int{1}, Default: true},
+	}, Tasks: []robocache.Task{{Index: 0, Text: "t"}}}
+	return f
+}
+
+func (f *fake) Info() *robocache.Info { return &f.info }
+func (f *fake) Len(e int) int         { return f.lengths[e] }
+func (f *fake) Close() error          { return nil }
+
+func (f *fake) Episode(_ context.Context, e int) (robocache.Episode, error) {
+	return robocache.Episode{Position: e, Index: int64(e), Length: f.lengths[e]}, nil
+}
+
+func (f *fake) Times(_ context.Context, e int, key string) ([]int64, error) {
+	out := make([]int64, f.lengths[e])
+	for i := range out {
+		out[i] = int64(i) * 100_000_000
+		if f.late != nil {
+			out[i] += f.late(key, e)
+		}
+	}
+	return out, nil
+}
+
+func (f *fake) touch(key string, n int) {
+	f.mu.Lock()
+	f.touched[key] += n
+	f.mu.Unlock()
+}
+
+func (f *fake) base(e int) int {
+	n := 0
+	for _, l := range f.lengths[:e] {
+		n += l
+	}
+	return n
+}
+
+func stateValue(r robocache.Row, k int) float32 {
+	return float32(r.Episode)*1000 + float32(r.Index) + float32(k)/8
+}
+
+func (f *fake) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) error {
+	f.touch(key, len(rows))
+	for i, r := range rows {
+		if r.Episode < 0 || r.Index < 0 || r.Index >= f.lengths[r.Episode] {
+			return fmt.Errorf("row %v does not exist", r)
+		}
+		if err := f.badRows[r.Episode]; err != nil {
+			return err
+		}
+		switch key {
+		case "observation.state":
+			for k := range 3 {
+				binary.LittleEndian.PutUint32(dst[i*12+4*k:], math.Float32bits(stateValue(r, k)))
+			}
+		case "action":
+			for k := range 2 {
+				binary.LittleEndian.PutUint64(dst[i*16+8*k:], math.Float64bits(float64(stateValue(r, k))+0.1))
+			}
+		case "count":
+			binary.LittleEndian.PutUint16(dst[i*2:], uint16(r.Index))
+		case "done":
+			dst[i] = byte(r.Index & 1)
+		case "index":
+			binary.LittleEndian.PutUint64(dst[i*8:], uint64(f.base(r.Episode)+r.Index))
+		default:
+			return fmt.Errorf("no column %s", key)
+		}
+	}
+	return ctx.Err()
+}
+
+func (f *fake) Text(_ context.Context, key string, rows []robocache.Row) ([]string, error) {
+	f.touch(key, len(rows))
+	out := make([]string, len(rows))
+	for i, r := range rows {
+		out[i] = fmt.Sprintf(`"%s %d %d"`, key, r.Episode, r.Index)
+	}
+	return out, nil
+}
+
+func (f *fake) Frames(_ context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) error {
+	f.touch(key, len(rows))
+	for i, r := range rows {
+		if r.Index < 0 || r.Index >= f.lengths[r.Episode] {
+			return fmt.Errorf("row %v does not exist", r)
+		}
+		if f.frames.missing[r] {
+			out[i] = robocache.FrameRef{Missing: true}
+			continue
+		}
+		file := r.Episode / f.perFile
+		out[i] = robocache.FrameRef{Path: fmt.Sprintf("v%d.mp4", file), Ordinal: f.base(r.Episode) - f.base(file*f.perFile) + r.Index}
+	}
+	return nil
+}
+
+func (f *fake) Stats(context.Context) (robocache.Stats, error) {
+	return robocache.Stats{"observation.state": {Mean: []float64{1, 2, 3}, Std: []float64{2, 0, 4}, Min: []float64{0, 5, 1}, Max: []float64{10, 5, 3}}}, nil
+}
+
+func (f *fake) reels() reels { return fakeReels{f} }
+
+type fakeReels struct{ f *fake }
+
+func (r fakeReels) open(_ context.Context, path string) (reel, error) {
+	if r.f.frames.lost[path] {
+		return nil, &robocache.Error{Class: robocache.ErrNotFound, Msg: "no file " + path}
+	}
+	r.f.opened.Add(1)
+	return fakeReel{r.f, path}, nil
+}
+func (r fakeReels) stats() video.PoolStats { return video.PoolStats{Decoded: r.f.decoded.Load()} }
+func (r fakeReels) close()                 {}
+
+type fakeReel struct {
+	f    *fake
+	path string
+}
+
+func (r fakeReel) size() (int, int) { return fakeW, fakeH }
+func (r fakeReel) release()         { r.f.opened.Add(-1) }
+
+func (r fakeReel) plan(_ *video.Planner, ordinals []int) []video.Group {
+	var out []video.Group
+	sorted := slices.Clone(ordinals)
+	slices.Sort(sorted)
+	for _, o := range slices.Compact(sorted) {
+		start := o / r.f.gop * r.f.gop
+		if n := len(out); n > 0 && out[n-1].Start == start {
+			out[n-1].End = o
+			out[n-1].Ordinals = append(out[n-1].Ordinals, o)
+			continue
+		}
+		out = append(out, video.Group{Start: start, End: o, Ordinals: []int{o}})
+	}
+	return out
+}
+
+func (r fakeReel) decode(ctx context.Context, g video.Group, deliver func(int, video.Picture) error) error {
+	r.f.active.Add(1)
+	defer r.f.active.Add(-1)
+	for d := g.Start; d <= g.End; d++ {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if r.f.slow > 0 {
+			time.Sleep(r.f.slow)
+		}
+		if r.f.frames.broken[r.path][d] {
+			return &robocache.Error{Class: robocache.ErrMalformed, Msg: "broken packet"}
+		}
+		r.f.decoded.Add(1)
+		if slices.Contains(g.Ordinals, d) {
+			if err := deliver(d, fakePicture{r.path, d}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+type fakePicture struct {
+	path    string
+	ordinal int
+}
+
+func (p fakePicture) Size() (int, int)               { return fakeW, fakeH }
+func (p fakePicture) PixelFormat() string            { return "fake" }
+func (p fakePicture) Bytes(*video.Spec) (int, error) { return 3 * fakeW * fakeH, nil }
+func (p fakePicture) Convert(_ *video.Spec, dst []byte) error {
+	fillPicture(dst, p.path, p.ordinal)
+	return nil
+}
+
+func fillPicture(dst []byte, path string, ordinal int) {
+	h := uint64(len(path))*131 + uint64(path[1])*31 + uint64(path[len(path)-5])*7919 + uint64(ordinal)*2654435761
+	for i := range dst {
+		dst[i] = byte(mix(h + uint64(i)))
+	}
+}
+
+func lengthsFor(seed uint64, n, least, most int) []int {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	out := make([]int, n)
+	for i := range out {
+		out[i] = least + rng.IntN(most-least+1)
+	}
+	return out
+}

@@ -1,0 +1,248 @@
+package loader
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// L2: a bijection at every size, small ones included.
+func TestOrderIsABijection(t *testing.T) {
+	for n := int64(0); n < 300; n++ {
+		checkBijection(t, newOrder(Global, 7, n%5, n), n)
+	}
+	for _, n := range []int64{1000, 4095, 4096, 4097, 65_537, 1_000_003} {
+		checkBijection(t, newOrder(Global, -3, 2, n), n)
+	}
+}
+
+func checkBijection(t *testing.T, o *Order, n int64) {
+	t.Helper()
+	seen := make([]bool, n)
+	for p := range n {
+		s := o.At(p)
+		if s < 0 || s >= n || seen[s] {
+			t.Fatalf("n=%d: position %d gives %d, out of range or a second time", n, p, s)
+		}
+		seen[s] = true
+	}
+}
+
+func TestOrderHuge(t *testing.T) {
+	const n = int64(1) << 50
+	o := newOrder(Global, 1, 0, n)
+	seen := map[int64]bool{}
+	for p := range int64(10_000) {
+		s := o.At(n - 1 - p*12345)
+		if s < 0 || s >= n || seen[s] {
+			t.Fatalf("position %d gives %d", p, s)
+		}
+		seen[s] = true
+	}
+}
+
+func TestOrderDependsOnSeedAndEpoch(t *testing.T) {
+	const n = 5000
+	base := newOrder(Global, 1, 0, n)
+	again := newOrder(Global, 1, 0, n)
+	for _, other := range []*Order{newOrder(Global, 2, 0, n), newOrder(Global, 1, 1, n), newOrder(Global, 0, 1, n), newOrder(Global, 1, 2, n)} {
+		same := 0
+		for p := range int64(n) {
+			if base.At(p) != again.At(p) {
+				t.Fatal("the same seed and epoch gave another order")
+			}
+			if base.At(p) == other.At(p) {
+				same++
+			}
+		}
+		if same > 12 { // expected 1
+			t.Errorf("%d of %d places equal in another seed or epoch", same, n)
+		}
+	}
+	for p := range int64(n) {
+		if newOrder(FileOrder, 1, 0, n).At(p) != p {
+			t.Fatal("file order is not the identity")
+		}
+	}
+}
+
+// Displacement, first-order and serial uniformity: chi-square over coarse cells.
+func TestOrderIsUniform(t *testing.T) {
+	const n, cells = 40_000, 40
+	for seed := range int64(5) {
+		o := newOrder(Global, seed, 0, n)
+		var first, serial [cells][cells]float64
+		prev := o.At(n - 1)
+		for p := range int64(n) {
+			s := o.At(p)
+			first[p*cells/n][s*cells/n]++
+			serial[prev*cells/n][s*cells/n]++
+			prev = s
+		}
+		for name, table := range map[string]*[cells][cells]float64{"place → sample": &first, "sample → next": &serial} {
+			want := float64(n) / cells / cells
+			chi := 0.0
+			for i := range cells {
+				for j := range cells {
+					d := table[i][j] - want
+					chi += d * d / want
+				}
+			}
+			df := float64((cells - 1) * (cells - 1))
+			if z := (chi - df) / math.Sqrt(2*df); z > 5 || z < -5 {
+				t.Errorf("seed %d, %s: chi-square %.0f for %.0f degrees of freedom (z %.1f)", seed, name, chi, df, z)
+			}
+		}
+	}
+}
+
+// loader.md section 5: distinct share and neighbour share against their ideals.
+func TestOrderRandomness(t *testing.T) {
+	lengths := lengthsFor(3, 512, 50, 399)
+	tab := tableOf(t, lengths)
+	n := tab.samples()
+	const b = 64
+	o := newOrder(Global, 42, 3, n)
+	distinct, batches, neighbours := 0, 0, 0
+	prev := -1
+	seen := map[int]bool{}
+	for p := range n {
+		r, _ := tab.row(o.At(p))
+		if r.Episode == prev {
+			neighbours++
+		}
+		prev = r.Episode
+		seen[r.Episode] = true
+		if (p+1)%b == 0 {
+			distinct += len(seen)
+			batches++
+			clear(seen)
+		}
+	}
+	ideal, same := 0.0, 0.0
+	for _, l := range lengths {
+		miss := 1.0
+		for k := range b {
+			miss *= float64(n-int64(l)-int64(k)) / float64(n-int64(k))
+		}
+		ideal += 1 - miss
+		same += float64(l) * float64(l-1)
+	}
+	ideal /= b
+	same /= float64(n) * float64(n-1)
+	share := float64(distinct) / float64(batches) / b
+	neighbour := float64(neighbours) / float64(n-1)
+	t.Logf("distinct share %.4f (ideal %.4f), neighbour share %.5f (ideal %.5f)", share, ideal, neighbour, same)
+	if r := share / ideal; r < 0.95 || r > 1.05 {
+		t.Errorf("distinct share is %.3f of the ideal", r)
+	}
+	if sd := math.Sqrt(same / float64(n)); math.Abs(neighbour-same) > 5*sd {
+		t.Errorf("neighbour share %.5f, ideal %.5f ± %.5f", neighbour, same, sd)
+	}
+}
+
+func tableOf(t testing.TB, lengths []int) *table {
+	tab, err := newTable(len(lengths), &Config{}, nil, func(e int) (int, int64, error) { return lengths[e], 0, nil }, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tab
+}
+
+// L3: 200 random (N, W, B, drop_last, start): every position once over all ranks, equal batch counts, wrapped ones counted.
+func TestSlicesCover(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 200 {
+		n := 1 + rng.Int64N(500)
+		world := 1 + rng.Int64N(8)
+		batch := 1 + rng.Int64N(40)
+		start := int64(0)
+		if rng.IntN(2) == 0 {
+			start = rng.Int64N(n)
+		}
+		drop := rng.IntN(2) == 0
+		name := fmt.Sprintf("n=%d world=%d batch=%d start=%d drop=%v", n, world, batch, start, drop)
+		seen := make([]int, n)
+		steps, wrapped := int64(-1), 0
+		for r := range world {
+			s := slice{start: start, n: n, batch: batch, world: world, rank: r, dropLast: drop}
+			if steps < 0 {
+				steps = s.steps()
+			} else if steps != s.steps() {
+				t.Fatalf("%s: ranks give different numbers of batches", name)
+			}
+			count := int64(0)
+			for i := int64(0); ; i++ {
+				p, wrap, ok := s.position(i)
+				if !ok {
+					break
+				}
+				count++
+				if wrap {
+					wrapped++
+				} else {
+					seen[p]++
+				}
+			}
+			if world > 1 && count != steps*batch {
+				t.Fatalf("%s: rank %d gives %d samples in %d steps", name, r, count, steps)
+			}
+		}
+		g := batch * world
+		for p := range n {
+			want := 1
+			if p < start || drop && p >= start+(n-start)/g*g {
+				want = 0
+			}
+			if seen[p] != want {
+				t.Fatalf("%s: position %d came %d times, expected %d", name, p, seen[p], want)
+			}
+		}
+		if world > 1 && !drop && int64(wrapped) != steps*g-(n-start) {
+			t.Fatalf("%s: %d wrapped", name, wrapped)
+		}
+	}
+}
+
+func TestTable(t *testing.T) {
+	lengths := []int{3, 0, 2, 5}
+	tab := tableOf(t, lengths)
+	k := int64(0)
+	for e, n := range lengths {
+		for i := range n {
+			if r, _ := tab.row(k); r.Episode != e || r.Index != i {
+				t.Fatalf("sample %d is %v, expected episode %d row %d", k, r, e, i)
+			}
+			k++
+		}
+	}
+	sel, err := newTable(4, &Config{Episodes: []int{3, 0, 3}, DropFirst: 1, DropTail: 2}, nil, func(e int) (int, int64, error) { return lengths[e], 0, nil }, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sel.samples() != 2 || len(sel.emptied) != 1 || sel.emptied[0] != 0 {
+		t.Fatalf("samples %d, emptied %v", sel.samples(), sel.emptied)
+	}
+	if r, _ := sel.row(0); r.Episode != 3 || r.Index != 1 {
+		t.Fatalf("first sample %v", r)
+	}
+}
+
+// Windows cost the same at 10^4 and 10^7 frames (loader.md section 13, 5).
+func BenchmarkTableRow(b *testing.B) {
+	for _, episodes := range []int{100, 100_000} {
+		lengths := make([]int, episodes)
+		for i := range lengths {
+			lengths[i] = 100
+		}
+		tab := tableOf(b, lengths)
+		o := newOrder(Global, 1, 0, tab.samples())
+		b.Run(fmt.Sprint(tab.samples()), func(b *testing.B) {
+			b.ReportAllocs()
+			for i := range b.N {
+				tab.row(o.At(int64(i) % tab.samples()))
+			}
+		})
+	}
+}

@@ -1,0 +1,159 @@
+package loader
+
+import (
+	"context"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/video"
+)
+
+// Source is a dataset that has video files: what a Loader needs of it beside the rows.
+type Source interface {
+	robocache.Dataset
+	// Video holds the dataset's open files. It is closed with the dataset.
+	Video() *video.Library
+}
+
+// reels gives video files and decodes them. It is an interface so that the tests of order, horizons and errors need no codec.
+type reels interface {
+	open(ctx context.Context, path string) (reel, error)
+	stats() video.PoolStats
+	close()
+}
+
+// reel is one open file, until release.
+type reel interface {
+	plan(p *video.Planner, ordinals []int) []video.Group
+	decode(ctx context.Context, g video.Group, deliver func(ordinal int, pic video.Picture) error) error
+	size() (width, height int)
+	release()
+}
+
+// openReels finds the files and makes the decoder pool, where a column needs them.
+func (a *assembler) openReels() error {
+	for i := range a.layout.columns {
+		c := &a.layout.columns[i]
+		if c.source != fromVideo {
+			continue
+		}
+		if fake, ok := a.ds.(interface{ reels() reels }); ok {
+			a.reels = fake.reels()
+			return nil
+		}
+		src, ok := a.ds.(Source)
+		if !ok {
+			return &robocache.Error{Class: robocache.ErrUnsupported, Op: "loader", Where: robocache.Where{"stream": c.key}, Msg: "the format " + a.ds.Info().Format + " gives no video files", Hint: "keys= without the video keys"}
+		}
+		if _, err := video.ActiveBackend(); err != nil {
+			return robocache.At(err, robocache.Where{"stream": c.key})
+		}
+		a.reels = &library{lib: src.Video(), pool: video.NewPool(int64(a.cfg.MemoryBudget) / 8)}
+		return nil
+	}
+	return nil
+}
+
+// library is the reels of a real dataset.
+type library struct {
+	lib  *video.Library
+	pool *video.Pool
+}
+
+func (l *library) open(ctx context.Context, path string) (reel, error) {
+	f, err := l.lib.Acquire(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	return film{l.pool, f}, nil
+}
+
+func (l *library) stats() video.PoolStats { return l.pool.Stats() }
+func (l *library) close()                 { _ = l.pool.Close() }
+
+type film struct {
+	pool *video.Pool
+	file *video.File
+}
+
+func (f film) plan(p *video.Planner, ordinals []int) []video.Group {
+	return p.Plan(f.file.Index, ordinals)
+}
+
+func (f film) decode(ctx context.Context, g video.Group, deliver func(ordinal int, pic video.Picture) error) error {
+	return f.pool.Decode(ctx, f.file, g, deliver)
+}
+
+func (f film) size() (width, height int) {
+	entries := f.file.Index.Entries()
+	if len(entries) == 0 {
+		return 0, 0
+	}
+	width, height = entries[0].Width, entries[0].Height
+	if entries[0].Rotation%180 != 0 {
+		width, height = height, width
+	}
+	return width, height
+}
+
+func (f film) release() { f.file.Release() }
+
+// probes bounds how many episodes are asked for a first picture.
+const probes = 8
+
+// probe finds the true size of each picture column from its first picture: what metadata declare may lie.
+func (a *assembler) probe(ctx context.Context) error {
+	for i := range a.layout.columns {
+		c := &a.layout.columns[i]
+		if c.source != fromVideo && c.source != fromStills || c.spec.Width != 0 {
+			continue
+		}
+		width, height, err := a.firstSize(ctx, c)
+		switch {
+		case width > 0 && height > 0:
+			a.layout.resize(i, height, width)
+		case c.width > 0 && c.height > 0:
+			// No picture could be looked at: what is declared holds until one comes, and each is checked against it.
+		case err != nil:
+			return robocache.At(err, robocache.Where{"stream": c.key})
+		default:
+			return &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Where: robocache.Where{"stream": c.key}, Msg: "nothing says the size of the pictures", Hint: "image_size=[h, w]"}
+		}
+		if c.width > 1<<15 || c.height > 1<<15 {
+			return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "loader", Where: robocache.Where{"stream": c.key}, Want: "pictures of at most 32768×32768", Got: sizeError(c, c.width, c.height).Error()}
+		}
+	}
+	return nil
+}
+
+func (a *assembler) firstSize(ctx context.Context, c *column) (width, height int, err error) {
+	tried := 0
+	before := int64(0)
+	for i, end := range a.table.ends {
+		if end == before {
+			continue
+		}
+		before = end
+		if tried++; tried > probes {
+			break
+		}
+		row := []robocache.Row{{Episode: a.table.episode(i), Index: 0}}
+		ref := make([]robocache.FrameRef, 1)
+		if err = a.ds.Frames(ctx, c.key, row, ref); err != nil || ref[0].Missing {
+			continue
+		}
+		if c.source == fromStills {
+			if width, height, _, err = stillSize(ref[0].Encoded); err == nil {
+				return width, height, nil
+			}
+			continue
+		}
+		var r reel
+		if r, err = a.reels.open(ctx, ref[0].Path); err != nil {
+			continue
+		}
+		width, height = r.size()
+		r.release()
+		return width, height, nil
+	}
+	return 0, 0, err
+}

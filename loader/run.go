@@ -1,0 +1,232 @@
+package loader
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// cursor is where a rank stands in its own sequence of an epoch: samples passed over or given, and batches given.
+type cursor struct{ index, step int64 }
+
+// course is the sequence of samples of one rank in one epoch: the order, cut by rank, less the bad episodes.
+type course struct {
+	slice
+	epoch int64
+	order *Order
+	table *table
+	bad   []BadEpisode
+}
+
+// next collects the samples of the batch at a cursor. ok is false at the end of the epoch.
+func (c *course) next(at cursor, dst []int64) (samples []int64, first int64, after cursor, wrapped, skipped int64, ok bool) {
+	own := c.steps() * c.batch // the rank's positions
+	if c.world > 1 && at.step >= c.steps() || own == 0 {
+		return nil, 0, at, 0, 0, false
+	}
+	i := at.index
+	for int64(len(dst)) < c.batch {
+		p, wrap, have := c.position(i)
+		if !have {
+			if c.world == 1 || i >= at.index+2*own {
+				break
+			}
+			// Bad episodes took samples of this rank: it goes round its own positions, so that all ranks give equally many batches.
+			p, _, _ = c.position(i % own)
+			wrap = true
+		}
+		i++
+		sample := c.order.At(p)
+		if len(c.bad) > 0 && c.isBad(sample, p, wrap) {
+			skipped++
+			continue
+		}
+		if len(dst) == 0 {
+			first = p
+		}
+		if wrap {
+			wrapped++
+		}
+		dst = append(dst, sample)
+	}
+	if len(dst) == 0 || c.world == 1 && c.dropLast && int64(len(dst)) < c.batch {
+		return nil, 0, at, 0, skipped, false
+	}
+	return dst, first, cursor{i, at.step + 1}, wrapped, skipped, true
+}
+
+// isBad says whether the sample at a position is of an episode that was found bad at or before it.
+func (c *course) isBad(sample, p int64, wrapped bool) bool {
+	r, _ := c.table.row(sample)
+	for k := range c.bad {
+		b := &c.bad[k]
+		if b.Episode == r.Episode && (b.Epoch < c.epoch || b.Epoch == c.epoch && (wrapped || p >= b.Position)) {
+			return true
+		}
+	}
+	return false
+}
+
+// here is the position of the epoch that a cursor stands at, over all ranks, and what this rank took beyond it.
+func (c *course) here(at cursor) (position, ahead int64) {
+	if c.world == 1 {
+		return min(c.start+at.index, c.n), 0
+	}
+	return c.consumed(at.step), max(at.index-at.step*c.batch, 0)
+}
+
+// ended says whether nothing is left behind a cursor.
+func (c *course) ended(at cursor) bool {
+	if c.world == 1 {
+		left := c.n - c.start - at.index
+		return left <= 0 || c.dropLast && left < c.batch
+	}
+	return at.step >= c.steps()
+}
+
+// run is one pass from a cursor on: a planner that stays ahead of the consumer, and a fixed set of workers.
+type run struct {
+	a      *assembler
+	ctx    context.Context
+	cancel context.CancelFunc
+	q      *queue
+	units  chan *unit
+	head   *unit // taken from units, not yet handed out; Next's own
+	wg     sync.WaitGroup
+
+	mu    sync.Mutex
+	space sync.Cond
+	live  []*unit // planned, not handed out
+}
+
+// horizonOf says how many batches are planned together, and how many may be in flight: two horizons where the budget
+// holds them, so that one is decoded while the other is consumed.
+func (a *assembler) horizonOf() (ahead, inFlight int, err error) {
+	bytes := max(a.batchBytes(a.cfg.BatchSize), 1)
+	fit := a.budget / bytes
+	if fit < 1 {
+		return 0, 0, budgetError(bytes, a.budget, int64(a.cfg.MemoryBudget))
+	}
+	ahead = int(min(int64(a.cfg.Prefetch), max(fit/2, 1)))
+	return ahead, int(min(int64(2*ahead), fit)), nil
+}
+
+func startRun(a *assembler, c course, from cursor) *run {
+	ctx, cancel := context.WithCancel(context.Background())
+	ahead, inFlight, _ := a.horizonOf()
+	r := &run{a: a, ctx: ctx, cancel: cancel, q: newQueue(ctx), units: make(chan *unit, inFlight+1)}
+	r.space.L = &r.mu
+	r.q.start(a, a.cfg.Threads)
+	r.wg.Add(1)
+	go func() {
+		defer r.wg.Done()
+		r.plan(c, from, ahead, inFlight)
+	}()
+	return r
+}
+
+// plan makes horizons until the epoch ends. The first is one batch, so that it comes soon.
+func (r *run) plan(c course, at cursor, ahead, inFlight int) {
+	defer close(r.units)
+	samples := make([]int64, 0, r.a.cfg.BatchSize)
+	for size, seq := 1, int64(0); ; size = ahead {
+		if !r.waitSpace(inFlight - size) {
+			return
+		}
+		begin := time.Now()
+		h := &horizon{}
+		more := true
+		for len(h.units) < size {
+			var first, wrapped, skipped int64
+			var after cursor
+			samples, first, after, wrapped, skipped, more = c.next(at, samples[:0])
+			if !more {
+				r.a.n.skip.Add(skipped)
+				break
+			}
+			u, err := r.a.begin(seq, samples)
+			if err != nil {
+				u = &unit{seq: seq, err: err, done: make(chan struct{})}
+				close(u.done)
+				more = false
+			} else {
+				u.batch.Epoch, u.batch.Position = c.epoch, first
+				u.after, u.wrapped, u.skipped = after, wrapped, skipped
+				h.units = append(h.units, u)
+			}
+			r.mu.Lock()
+			r.live = append(r.live, u)
+			r.mu.Unlock()
+			r.units <- u // has room for all that may be in flight
+			seq++
+			at = after
+			if err != nil {
+				break
+			}
+		}
+		r.a.n.plan.Add(int64(time.Since(begin)))
+		if len(h.units) > 0 {
+			r.a.submit(r.q, h)
+		}
+		if !more {
+			return
+		}
+	}
+}
+
+// waitSpace waits until at most n batches are in flight; false when the run is over.
+func (r *run) waitSpace(n int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.live) <= n {
+		return r.ctx.Err() == nil
+	}
+	begin := time.Now()
+	for len(r.live) > n && r.ctx.Err() == nil {
+		r.space.Wait()
+	}
+	r.a.n.waitConsumer.Add(int64(time.Since(begin)))
+	return r.ctx.Err() == nil
+}
+
+// handOut takes a finished batch out of the run.
+func (r *run) handOut(u *unit) *Batch {
+	r.mu.Lock()
+	for i := range r.live {
+		if r.live[i] == u {
+			n := copy(r.live[i:], r.live[i+1:])
+			r.live[i+n] = nil
+			r.live = r.live[:i+n]
+			break
+		}
+	}
+	r.mu.Unlock()
+	r.space.Signal()
+	b := u.batch
+	r.a.recycle(u)
+	return b
+}
+
+// stop ends all goroutines of the run and gives its batches back.
+func (r *run) stop() {
+	r.cancel()
+	r.mu.Lock()
+	r.space.Broadcast()
+	r.mu.Unlock()
+	r.q.close()
+	r.wg.Wait() // the planner first: what it pushed is dropped by wait
+	r.q.wait()
+	for _, u := range r.live {
+		if u.batch != nil {
+			u.batch.Release()
+		}
+	}
+	r.live = nil
+}
+
+func budgetError(need, have, budget int64) error {
+	return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "loader", Msg: "memory_budget: one batch does not fit",
+		Want: mib(need) + " for a batch", Got: mib(have) + " of " + mib(budget), Hint: "raise memory_budget, or lower batch_size, image_size or the windows"}
+}

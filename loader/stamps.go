@@ -1,0 +1,100 @@
+package loader
+
+import (
+	"container/list"
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// stamps keeps the time stamps of streams, least recently used first out, within a budget in bytes.
+type stamps struct {
+	ds     robocache.Dataset
+	budget int64
+
+	mu     sync.Mutex
+	have   map[stampKey]*list.Element
+	recent *list.List
+	bytes  int64
+}
+
+type stampKey struct {
+	episode int
+	stream  string
+}
+
+type stampEntry struct {
+	key   stampKey
+	times []int64
+}
+
+func newStamps(ds robocache.Dataset, budget int64) *stamps {
+	return &stamps{ds: ds, budget: budget, have: map[stampKey]*list.Element{}, recent: list.New()}
+}
+
+// of gives the stamps of a stream; they are shared and not to be changed. Two callers may read the same ones at once.
+func (s *stamps) of(ctx context.Context, episode int, stream string) ([]int64, error) {
+	k := stampKey{episode, stream}
+	s.mu.Lock()
+	if e := s.have[k]; e != nil {
+		s.recent.MoveToFront(e)
+		t := e.Value.(*stampEntry).times
+		s.mu.Unlock()
+		return t, nil
+	}
+	s.mu.Unlock()
+	t, err := s.ds.Times(ctx, episode, stream)
+	if err != nil {
+		return nil, robocache.At(err, robocache.Where{"episode": episode, "stream": stream})
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.have[k] == nil {
+		s.have[k] = s.recent.PushFront(&stampEntry{k, t})
+		s.bytes += size(t)
+	}
+	for s.bytes > s.budget && s.recent.Len() > 1 {
+		last := s.recent.Back()
+		old := s.recent.Remove(last).(*stampEntry)
+		delete(s.have, old.key)
+		s.bytes -= size(old.times)
+	}
+	return t, nil
+}
+
+func size(t []int64) int64 { return int64(8*len(t)) + 128 }
+
+// checkStamps is the reference's opt-in test: the recorded time of each picture against that of its row.
+func (a *assembler) checkStamps(ctx context.Context, u *unit, c *column, rows []robocache.Row) {
+	if a.cfg.Align != nil {
+		return // a timeline has no row of its own to compare with
+	}
+	limit := int64(*a.cfg.Tolerance * 1e9)
+	for i, r := range rows {
+		if i > 0 && r == rows[i-1] {
+			continue
+		}
+		pictures, err := a.stamps.of(ctx, r.Episode, c.key)
+		if err != nil {
+			a.blame(u, r.Episode, err)
+			return
+		}
+		own, err := a.stamps.of(ctx, r.Episode, "")
+		if err != nil {
+			a.blame(u, r.Episode, err)
+			return
+		}
+		if r.Index >= len(pictures) || r.Index >= len(own) {
+			a.blame(u, r.Episode, &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Where: robocache.Where{"episode": r.Episode, "row": r.Index, "stream": c.key}, Msg: "no stamp", Want: fmt.Sprintf("%d", len(own)), Got: fmt.Sprintf("%d", len(pictures))})
+			return
+		}
+		if d := pictures[r.Index] - own[r.Index]; d > limit || -d > limit {
+			a.blame(u, r.Episode, &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Where: robocache.Where{"episode": r.Episode, "row": r.Index, "stream": c.key},
+				Msg: "the picture's time is further from the row's than tolerance_s", Want: fmt.Sprintf("at most %d ns", limit), Got: fmt.Sprintf("%d ns", d),
+				Hint: "the picture is found by its number and is the right one; leave tolerance_s out unless such stamps must be refused"})
+			return
+		}
+	}
+}

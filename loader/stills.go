@@ -1,0 +1,130 @@
+package loader
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// stillsPerJob bounds how many encoded pictures a job holds at once.
+const stillsPerJob = 8
+
+// stillSet is the pictures that a unit wants of one column of stills, by row.
+type stillSet struct {
+	rows  []robocache.Row
+	order []int32 // slots, sorted by row
+	index []int32 // the distinct rows: where each begins in order
+}
+
+// sortStills finds the distinct rows of a column and cuts them into jobs.
+func (w *worker) sortStills(u *unit, col int) {
+	c := &w.a.layout.columns[col]
+	rows, err := w.pictureRows(u, c)
+	if err != nil {
+		w.a.failAt(u, err)
+		u.finish(int64(u.batch.Rows * c.steps))
+		return
+	}
+	s := &stillSet{rows: rows, order: make([]int32, len(rows))}
+	for i := range s.order {
+		s.order[i] = int32(i)
+	}
+	slices.SortFunc(s.order, func(x, y int32) int {
+		if d := cmp.Compare(rows[x].Episode, rows[y].Episode); d != 0 {
+			return d
+		}
+		if d := cmp.Compare(rows[x].Index, rows[y].Index); d != 0 {
+			return d
+		}
+		return cmp.Compare(x, y)
+	})
+	for i, slot := range s.order {
+		if i == 0 || rows[slot] != rows[s.order[i-1]] {
+			s.index = append(s.index, int32(i))
+		}
+	}
+	for lo := 0; lo < len(s.index); lo += stillsPerJob {
+		w.q.push(job{prio: u.seq, sub: int64(col)<<32 | int64(lo), kind: jobStill, u: u, col: int32(col), lo: int32(lo), hi: int32(min(lo+stillsPerJob, len(s.index))), stills: s})
+	}
+}
+
+// still decodes a few distinct rows and copies each picture to every place that wants it.
+func (w *worker) still(j *job) {
+	a, u, s := w.a, j.u, j.stills
+	c := &a.layout.columns[j.col]
+	rows := w.rows[:0]
+	for k := j.lo; k < j.hi; k++ {
+		rows = append(rows, s.rows[s.order[s.index[k]]])
+	}
+	w.rows = rows
+	asked := rows
+	if c.aligns != nil {
+		asked = slices.Clone(rows)
+		for i := range asked {
+			asked[i].Index = max(asked[i].Index, 0)
+		}
+	}
+	data := u.batch.Tensors[c.entry].Data
+	refs := w.refsFor(len(rows))
+	all := a.ds.Frames(w.ctx(), c.key, asked, refs)
+	for i, r := range rows {
+		k := int(j.lo) + i
+		end := len(s.order)
+		if k+1 < len(s.index) {
+			end = int(s.index[k+1])
+		}
+		slots := s.order[s.index[k]:end]
+		if noRow(r) {
+			for _, slot := range slots {
+				w.blank(u, c, int(slot))
+			}
+			continue
+		}
+		err := all
+		if err != nil && len(rows) > 1 {
+			// One bad row must not take its neighbours with it.
+			err = a.ds.Frames(w.ctx(), c.key, asked[i:i+1], refs[i:i+1])
+		}
+		dst := data[int(slots[0])*c.outBytes : int(slots[0]+1)*c.outBytes]
+		switch {
+		case err != nil:
+		case refs[i].Missing:
+			err = missing(c, r, &refs[i])
+		case refs[i].Path != "":
+			err = &robocache.Error{Class: robocache.ErrUnsupported, Op: "loader", Msg: "a still picture that is in a video file"}
+		default:
+			err = c.decodeStill(refs[i].Encoded, dst)
+		}
+		refs[i] = robocache.FrameRef{}
+		if err != nil {
+			a.blame(u, r.Episode, robocache.At(err, robocache.Where{"episode": r.Episode, "row": r.Index, "stream": c.key}))
+			u.finish(int64(len(slots)))
+			continue
+		}
+		for _, slot := range slots[1:] {
+			copy(data[int(slot)*c.outBytes:int(slot+1)*c.outBytes], dst)
+		}
+		a.n.stills.Add(1)
+		a.n.unique.Add(1)
+		a.n.frames.Add(int64(len(slots)))
+		u.finish(int64(len(slots)))
+	}
+}
+
+func (c *column) decodeStill(encoded []byte, dst []byte) error {
+	if c.spec.Width == 0 {
+		width, height, _, err := stillSize(encoded)
+		if err != nil {
+			return err
+		}
+		if width != c.width || height != c.height {
+			return sizeError(c, width, height)
+		}
+	}
+	if err := decodeStill(encoded, &c.spec, dst); err != nil {
+		return err
+	}
+	c.finishPicture(dst)
+	return nil
+}

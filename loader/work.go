@@ -1,0 +1,154 @@
+package loader
+
+import (
+	"context"
+	"slices"
+	"time"
+	"unsafe"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// run does one job. Every path through it counts the job's parts, or the batch would never be done.
+func (w *worker) run(j *job) {
+	a := w.a
+	begin := time.Now()
+	switch j.kind {
+	case jobLocate:
+		w.locate(j.h, int(j.col))
+		a.n.plan.Add(int64(time.Since(begin)))
+	case jobFile:
+		w.openFile(j.task)
+		a.n.plan.Add(int64(time.Since(begin)))
+	case jobSort:
+		w.sortStills(j.u, int(j.col))
+		a.n.plan.Add(int64(time.Since(begin)))
+	case jobGather:
+		w.gather(j.u, int(j.col))
+		a.n.gather.Add(int64(time.Since(begin)))
+		j.u.finish(1)
+	case jobText:
+		w.text(j.u, int(j.col))
+		a.n.gather.Add(int64(time.Since(begin)))
+		j.u.finish(1)
+	case jobGroup:
+		w.decodeGroup(j.task, j.group)
+		j.task.done()
+	case jobStill:
+		w.still(j)
+		a.n.decode.Add(int64(time.Since(begin)))
+	}
+}
+
+func (w *worker) ctx() context.Context { return w.q.ctx }
+
+// bytes gives scratch at an 8-byte boundary.
+func (w *worker) bytes(n int) []byte {
+	if len(w.scratch)*8 < n {
+		w.scratch = make([]uint64, (n+7)/8)
+	}
+	if n == 0 {
+		return nil
+	}
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(w.scratch))), n)
+}
+
+// gather fills a numeric tensor: one Gather for the whole batch, straight into it where no cast is asked.
+func (w *worker) gather(u *unit, col int) {
+	a := w.a
+	c := &a.layout.columns[col]
+	dst := u.batch.Tensors[c.entry].Data
+	if c.aligns != nil {
+		if err := w.gatherAligned(u, c, dst); err != nil {
+			a.failAt(u, err)
+		}
+		return
+	}
+	rows := u.rows[c.rows]
+	if c.elems == 0 {
+		return
+	}
+	into := dst
+	direct := c.stored == c.out && c.norm == nil
+	if !direct {
+		into = w.bytes(len(rows) * c.rowBytes)
+	}
+	if err := a.ds.Gather(w.ctx(), c.key, rows, into); err != nil {
+		a.isolate(u, rows, robocache.At(err, robocache.Where{"stream": c.key}), func(sub []robocache.Row) error {
+			return a.ds.Gather(w.ctx(), c.key, sub, w.bytes(len(sub)*c.rowBytes))
+		})
+		return
+	}
+	if !direct {
+		convert(dst, c.out, into, c.stored, c.norm)
+	}
+}
+
+// text fills a column of strings.
+func (w *worker) text(u *unit, col int) {
+	a := w.a
+	c := &a.layout.columns[col]
+	rows := u.rows[0]
+	if c.aligns != nil {
+		all, err := w.alignedRows(u, c, nil)
+		if err != nil {
+			a.failAt(u, err)
+			return
+		}
+		rows = all
+		if slices.ContainsFunc(all, noRow) {
+			w.sparseText(u, c, all)
+			return
+		}
+	}
+	values, err := a.ds.Text(w.ctx(), c.key, rows)
+	if err == nil && len(values) != len(rows) {
+		err = &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Msg: "the dataset gave another number of texts than asked"}
+	}
+	if err != nil {
+		a.isolate(u, rows, robocache.At(err, robocache.Where{"stream": c.key}), func(sub []robocache.Row) error {
+			_, err := a.ds.Text(w.ctx(), c.key, sub)
+			return err
+		})
+		return
+	}
+	copy(u.batch.Texts[c.entry].Values, values)
+}
+
+// sparseText is text on a timeline that reaches beyond the rows: "" where there is none.
+func (w *worker) sparseText(u *unit, c *column, all []robocache.Row) {
+	var rows []robocache.Row
+	for _, r := range all {
+		if !noRow(r) {
+			rows = append(rows, r)
+		}
+	}
+	values, err := w.a.ds.Text(w.ctx(), c.key, rows)
+	if err != nil || len(values) != len(rows) {
+		u.fail(robocache.At(err, robocache.Where{"stream": c.key}))
+		return
+	}
+	k := 0
+	for i, r := range all {
+		if !noRow(r) {
+			u.batch.Texts[c.entry].Values[i] = values[k]
+			k++
+		}
+	}
+}
+
+func noRow(r robocache.Row) bool { return r.Index < 0 }
+
+// pictureRows gives the rows whose pictures a column of a unit wants, and clears those that have none (index -1).
+func (w *worker) pictureRows(u *unit, c *column) ([]robocache.Row, error) {
+	if c.aligns == nil {
+		return u.rows[c.rows], nil
+	}
+	return w.alignedRows(u, c, u.batch.Tensors[c.mask].Data)
+}
+
+func (w *worker) refsFor(n int) []robocache.FrameRef {
+	w.refs = slices.Grow(w.refs[:0], n)[:n]
+	clear(w.refs)
+	return w.refs
+}
