@@ -1,9 +1,238 @@
 package store
 
-// HTTPOptions are the choices of a store behind http(s).
-type HTTPOptions struct{}
+import (
+	"context"
+	"io"
+	"math"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
 
-// NewHTTP opens the store at an http(s) URL.
-func NewHTTP(uri string, opt HTTPOptions) (Store, error) {
-	return nil, unsupported("open", Redact(uri), "http", "")
+	"github.com/goatnote-inc/robocache"
+)
+
+// HTTPOptions are the choices of a store behind http(s). The zero value is a good one.
+type HTTPOptions struct {
+	Header       http.Header       // sent to the store's own host only, never after a redirect to another (Authorization …)
+	Attempts     int               // failures in a row without progress that end an operation; 0 = 6
+	Stall        time.Duration     // no byte for so long counts as a reset; 0 = 20 s
+	Timeout      time.Duration     // time of one operation, waits included, beside that for its bytes; 0 = 2 min
+	MinRate      int64             // bytes a second under which an operation is given up; 0 = 128 KiB
+	Backoff      time.Duration     // first wait, doubled up to 50 times itself, with full jitter; 0 = 100 ms
+	Spool        int64             // largest file that is held in memory where the server has no ranges; 0 = 64 MiB
+	Conns        int               // connections to a host; 0 = 32
+	AllowPrivate bool              // a redirect may lead to a private or loopback address
+	Transport    http.RoundTripper // nil = an own one, with pooled connections
+}
+
+func (o HTTPOptions) withDefaults() HTTPOptions {
+	def := func(d *time.Duration, v time.Duration) {
+		if *d <= 0 {
+			*d = v
+		}
+	}
+	def(&o.Stall, 20*time.Second)
+	def(&o.Timeout, 2*time.Minute)
+	def(&o.Backoff, 100*time.Millisecond)
+	if o.Attempts <= 0 {
+		o.Attempts = 6
+	}
+	if o.MinRate <= 0 {
+		o.MinRate = 128 << 10
+	}
+	if o.Spool <= 0 {
+		o.Spool = 64 << 20
+	}
+	if o.Conns <= 0 {
+		o.Conns = 32
+	}
+	return o
+}
+
+// HTTP is a read-only store behind a web server. It cannot list.
+type HTTP struct {
+	base   *url.URL // holds secrets (query): never printed
+	auth   string   // Authorization made of the URL's user and password
+	uri    string   // redacted
+	opt    HTTPOptions
+	client *http.Client
+	gate   gate
+	slots  chan struct{} // one for each connection: waiting for one is not a stall
+}
+
+// NewHTTP makes a store of the files below an http(s) URL. A query in the URL is sent with every request (a signature that
+// holds for a folder); a user and password become basic authorization. Neither appears in messages.
+func NewHTTP(uri string, opt HTTPOptions) (*HTTP, error) {
+	bad := func(msg string) (*HTTP, error) {
+		// Without url.Parse's own message: it quotes the URL, and with it what is secret.
+		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "open", Where: robocache.Where{"dataset": show(Redact(uri))}, Msg: msg}
+	}
+	u, err := url.Parse(uri)
+	if err != nil {
+		return bad("not a URL")
+	}
+	u.Scheme = strings.ToLower(u.Scheme)
+	if u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.Opaque != "" {
+		return bad("not an http(s) URL with a host")
+	}
+	h := &HTTP{opt: opt.withDefaults()}
+	h.slots = make(chan struct{}, h.opt.Conns)
+	if u.User != nil {
+		r := http.Request{Header: http.Header{}}
+		pass, _ := u.User.Password()
+		r.SetBasicAuth(u.User.Username(), pass)
+		h.auth = r.Header.Get("Authorization")
+		u.User = nil
+	}
+	u.Fragment, u.RawFragment = "", ""
+	h.base = u
+	h.uri = u.Scheme + "://" + u.Host + strings.TrimRight(u.EscapedPath(), "/")
+	rt := opt.Transport
+	if rt == nil {
+		rt = newTransport(u, h.opt)
+	}
+	h.client = &http.Client{Transport: rt, CheckRedirect: h.redirect}
+	return h, nil
+}
+
+// URI is the root's URL without user, password, query and fragment.
+func (h *HTTP) URI() string { return h.uri }
+
+// String and GoString keep secrets out of a %v of the store.
+func (h *HTTP) String() string   { return h.uri }
+func (h *HTTP) GoString() string { return h.uri }
+
+// Close gives the idle connections back.
+func (h *HTTP) Close() error {
+	h.client.CloseIdleConnections()
+	return nil
+}
+
+// at is the URL of a clean name. Each part is escaped, so that a "?" or "%2e" in a name stays a name.
+func (h *HTTP) at(name string) *url.URL {
+	u := *h.base
+	var b strings.Builder
+	b.WriteString(strings.TrimRight(u.EscapedPath(), "/"))
+	for part := range strings.SplitSeq(name, "/") {
+		b.WriteByte('/')
+		b.WriteString(url.PathEscape(part))
+	}
+	u.RawPath = b.String()
+	u.Path = strings.TrimRight(u.Path, "/") + "/" + name
+	return &u
+}
+
+// Open learns size and version with a one-byte range, because servers and signatures may refuse HEAD. Where the server
+// has no ranges, a file of at most HTTPOptions.Spool bytes is read into memory, and a larger one is ErrUnsupported.
+func (h *HTTP) Open(ctx context.Context, name string) (robocache.Ranged, error) {
+	name, err := h.clean(ctx, "open", name)
+	if err != nil {
+		return nil, err
+	}
+	var f robocache.Ranged
+	err = h.do(ctx, "open", name, func(a *attempt) error {
+		r, err := a.get(name, 0, 1, nil)
+		if err != nil {
+			return err
+		}
+		defer r.body.Close()
+		if r.ranged {
+			io.CopyN(io.Discard, r.body, 1) // so that the connection can be used again
+			f = &httpFile{h: h, name: name, pin: r.pin}
+			return nil
+		}
+		data, err := a.spool(r, name, h.opt.Spool)
+		if tooLong(err) {
+			return unsupported("open", h.uri, "the server answers no ranges, and the file is too large to hold in memory ("+err.Error()+")",
+				"use a server with range requests, or copy the dataset")
+		}
+		f = &bytesFile{uri: h.uri, name: name, data: data, version: r.pin.sized(int64(len(data))).version()}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// Stat describes a file by a one-byte range request.
+func (h *HTTP) Stat(ctx context.Context, name string) (Entry, error) {
+	name, err := h.clean(ctx, "stat", name)
+	if err != nil {
+		return Entry{}, err
+	}
+	e := Entry{Name: name}
+	err = h.do(ctx, "stat", name, func(a *attempt) error {
+		r, err := a.get(name, 0, 1, nil)
+		if err != nil {
+			return err
+		}
+		defer r.body.Close()
+		if r.pin.size < 0 {
+			data, err := a.spool(r, name, h.opt.Spool)
+			if err != nil {
+				return err
+			}
+			r.pin.size = int64(len(data))
+		} else if r.ranged {
+			io.CopyN(io.Discard, r.body, 1)
+		}
+		e.Size, e.Version = r.pin.size, r.pin.version()
+		return nil
+	})
+	if err != nil {
+		return Entry{}, err
+	}
+	return e, nil
+}
+
+// List is ErrUnsupported: HTTP has no listing.
+func (h *HTTP) List(ctx context.Context, prefix string) ([]Entry, error) {
+	return nil, unsupported("list", h.uri, "http cannot list files", "use a format whose file names are known, or copy the dataset")
+}
+
+// readFile reads a whole file in one request, and after a reset goes on where it broke off.
+func (h *HTTP) readFile(ctx context.Context, name string, limit int64) ([]byte, error) {
+	name, err := h.clean(ctx, "read", name)
+	if err != nil {
+		return nil, err
+	}
+	limit = min(max(limit, 0), math.MaxInt64-1)
+	var data []byte
+	done := 0
+	var first *pin
+	err = h.do(ctx, "read", name, func(a *attempt) error {
+		r, err := a.get(name, int64(done), limit+1, first)
+		if err != nil {
+			return err
+		}
+		defer r.body.Close()
+		if r.pin.size > limit {
+			return tooLarge(h.uri, name, r.pin.size, limit)
+		}
+		if !r.ranged {
+			data, err = a.spool(r, name, limit)
+			return err
+		}
+		if first == nil {
+			first, data = &r.pin, make([]byte, r.pin.size)
+			a.extend(r.pin.size)
+		}
+		n, err := a.fill(r, data[done:])
+		done += n
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return data, nil
+}
+
+func (h *HTTP) clean(ctx context.Context, op, name string) (string, error) {
+	if err := ctx.Err(); err != nil {
+		return "", err
+	}
+	name, err := CleanName(name)
+	return name, fail(op, h.uri, "", err)
 }

@@ -1,0 +1,68 @@
+package store
+
+import (
+	"context"
+	"sync/atomic"
+)
+
+// httpFile is a file behind a server, pinned to the version that Open saw.
+type httpFile struct {
+	h      *HTTP
+	name   string
+	pin    pin
+	closed atomic.Bool
+}
+
+func (f *httpFile) Size() int64     { return f.pin.size }
+func (f *httpFile) Version() string { return f.pin.version() }
+
+// ReadAt fills p with one request, and after a reset or a short body with another for the rest.
+func (f *httpFile) ReadAt(ctx context.Context, p []byte, off int64) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if f.closed.Load() {
+		return closed("read", f.h.uri, f.name)
+	}
+	if outside(off, len(p), f.pin.size) {
+		return pastEnd(f.h.uri, f.name, off, len(p), f.pin.size)
+	}
+	done := 0
+	first := true
+	return f.h.do(ctx, "read", f.name, func(a *attempt) error {
+		if done == len(p) {
+			return nil
+		}
+		if first {
+			first = false
+			a.extend(int64(len(p)))
+		}
+		r, err := a.get(f.name, off+int64(done), off+int64(len(p)), &f.pin)
+		if err != nil {
+			return err
+		}
+		defer r.body.Close()
+		if !r.ranged {
+			return unsupported("read", f.h.uri, "the server stopped answering ranges", "look for a proxy between here and the server")
+		}
+		n, err := a.fill(r, p[done:])
+		done += n
+		return err
+	})
+}
+
+// httpGap and httpParallel: a request costs about as much as 256 KiB; more than a few streams to a host only add latency.
+const (
+	httpGap      = 256 << 10
+	httpParallel = 4
+)
+
+// ReadRanges fills many spans with few requests, several at once.
+func (f *httpFile) ReadRanges(ctx context.Context, spans []Span) error {
+	return readMerged(ctx, f, spans, httpGap, httpParallel)
+}
+
+func (f *httpFile) Close() error {
+	f.closed.Store(true)
+	return nil
+}

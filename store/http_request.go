@@ -1,0 +1,255 @@
+package store
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// pin is what a server said of an object; every later answer must say the same.
+type pin struct {
+	size     int64 // -1: not said
+	etag     string
+	modified string // Last-Modified
+}
+
+func (p pin) sized(size int64) pin {
+	p.size = size
+	return p
+}
+
+// version is the ETag, or size and Last-Modified.
+func (p pin) version() string {
+	if p.etag != "" {
+		return p.etag
+	}
+	if p.modified != "" {
+		return strconv.FormatInt(p.size, 10) + "-" + p.modified
+	}
+	return strconv.FormatInt(p.size, 10)
+}
+
+// same compares what both answers say. A weak ETag counts by its text: we ask for the bytes as stored, not compressed.
+func (p pin) same(q pin) bool {
+	if p.size >= 0 && q.size >= 0 && p.size != q.size {
+		return false
+	}
+	if p.etag != "" && q.etag != "" {
+		return strings.TrimPrefix(p.etag, "W/") == strings.TrimPrefix(q.etag, "W/")
+	}
+	return p.modified == "" || q.modified == "" || p.modified == q.modified
+}
+
+// reply is an answer that has bytes for us.
+type reply struct {
+	body   io.ReadCloser
+	pin    pin
+	ranged bool  // the body is the range asked for, or its beginning; else it is the whole object
+	length int64 // of the body; -1: not said
+}
+
+// get asks for [off, end) of name and checks status, place and version of the answer.
+func (a *attempt) get(name string, off, end int64, want *pin) (*reply, error) {
+	h := a.h
+	req := (&http.Request{Method: http.MethodGet, URL: h.at(name), Host: h.base.Host, Header: http.Header{}}).WithContext(a.ctx)
+	for k, v := range h.opt.Header {
+		req.Header[http.CanonicalHeaderKey(k)] = v
+	}
+	if h.auth != "" && req.Header.Get("Authorization") == "" {
+		req.Header.Set("Authorization", h.auth)
+	}
+	req.Header.Set("Accept-Encoding", "identity") // a compressed body has other offsets
+	req.Header.Set("User-Agent", "robocache")
+	req.Header.Set("Range", "bytes="+strconv.FormatInt(off, 10)+"-"+strconv.FormatInt(end-1, 10))
+	if want != nil && want.etag != "" && !strings.HasPrefix(want.etag, "W/") {
+		req.Header.Set("If-Match", want.etag)
+	}
+	resp, err := h.client.Do(req)
+	if err != nil {
+		return nil, a.network(err)
+	}
+	a.alive()
+	r, err := h.check(resp, name, off, want)
+	if err != nil {
+		// A short error body is read, so that the connection can serve the next try.
+		io.CopyN(io.Discard, resp.Body, 4<<10)
+		resp.Body.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// check turns an answer into a reply or into an error of its class; *transient ones may be tried again.
+func (h *HTTP) check(resp *http.Response, name string, off int64, want *pin) (*reply, error) {
+	got := pin{size: -1, etag: resp.Header.Get("ETag"), modified: resp.Header.Get("Last-Modified")}
+	r := &reply{body: resp.Body, length: resp.ContentLength}
+	wrong := func(class error, msg string) error {
+		return h.answered(resp, &robocache.Error{Class: class, Msg: msg})
+	}
+	switch resp.StatusCode {
+	case http.StatusPartialContent:
+		start, last, total, ok := contentRange(resp.Header.Get("Content-Range"))
+		if !ok || total < 0 {
+			return nil, wrong(robocache.ErrUnsupported, "a partial answer without a usable Content-Range")
+		}
+		got.size, r.ranged = total, true
+		// A shorter body than promised is read and then asked for further, like any that breaks off.
+		if start != off || r.length > last-start+1 {
+			return nil, wrong(robocache.ErrMalformed, "the server sent another range than asked for: "+show(resp.Header.Get("Content-Range")))
+		}
+	case http.StatusOK:
+		got.size = resp.ContentLength
+		if got.size < 0 && len(resp.TransferEncoding) == 0 && resp.ProtoMajor < 2 {
+			return nil, wrong(robocache.ErrUnsupported, "an answer without a length: a cut one could not be told from a whole one")
+		}
+	case http.StatusRequestedRangeNotSatisfiable:
+		_, _, total, ok := contentRange(resp.Header.Get("Content-Range"))
+		if ok && total == 0 && off == 0 && (want == nil || want.size == 0) {
+			resp.Body.Close()
+			return &reply{body: http.NoBody, pin: got.sized(0)}, nil
+		}
+		if want != nil {
+			return nil, changed(h.uri, name, show(want.version()), "a file that ends before the range (status 416)")
+		}
+		return nil, wrong(robocache.ErrMalformed, "the server refuses the first byte")
+	case http.StatusPreconditionFailed:
+		if want != nil {
+			return nil, changed(h.uri, name, show(want.version()), "another one (status 412)")
+		}
+		return nil, wrong(robocache.ErrMalformed, "precondition failed, where none was set")
+	default:
+		return nil, h.refused(resp)
+	}
+	if enc := resp.Header.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
+		return nil, wrong(robocache.ErrUnsupported, "the server compresses ("+show(enc)+") although asked not to")
+	}
+	if want != nil && !want.same(got) {
+		return nil, changed(h.uri, name, show(want.version()), "version "+show(got.version()))
+	}
+	r.pin = got
+	return r, nil
+}
+
+// contentRange parses "bytes a-b/total" and "bytes */total"; total is -1 for "*".
+func contentRange(s string) (start, last, total int64, ok bool) {
+	rest, ok := strings.CutPrefix(strings.TrimSpace(s), "bytes ")
+	if !ok {
+		return 0, 0, 0, false
+	}
+	span, size, ok := strings.Cut(rest, "/")
+	if !ok {
+		return 0, 0, 0, false
+	}
+	total = -1
+	if size != "*" {
+		if total, ok = decimal(size); !ok {
+			return 0, 0, 0, false
+		}
+	}
+	if span == "*" {
+		return 0, -1, total, true
+	}
+	a, b, _ := strings.Cut(span, "-")
+	start, ok1 := decimal(a)
+	last, ok2 := decimal(b)
+	if !ok1 || !ok2 || last < start || total >= 0 && last >= total {
+		return 0, 0, 0, false
+	}
+	return start, last, total, true
+}
+
+func decimal(s string) (int64, bool) {
+	v, err := strconv.ParseUint(s, 10, 63)
+	return int64(v), err == nil
+}
+
+// fill reads the reply into p. A body that ends early is transient: the caller counts n and asks for the rest.
+func (a *attempt) fill(r *reply, p []byte) (int, error) {
+	n := 0
+	for n < len(p) {
+		k, err := r.body.Read(p[n:])
+		n += k
+		if k > 0 {
+			a.alive()
+			a.progress += int64(k)
+		}
+		if n == len(p) {
+			return n, nil // with or without io.EOF
+		}
+		if errors.Is(err, io.EOF) {
+			return n, &transient{err: io.ErrUnexpectedEOF}
+		}
+		if err != nil {
+			return n, a.network(err)
+		}
+	}
+	return n, nil
+}
+
+// errTooLong says that a body without ranges passed its limit.
+var errTooLong = errors.New("over the limit")
+
+func tooLong(err error) bool { return errors.Is(err, errTooLong) }
+
+// spool reads a whole object, from its first byte, of at most limit bytes.
+func (a *attempt) spool(r *reply, name string, limit int64) ([]byte, error) {
+	size := r.pin.size
+	if size < 0 {
+		data, err := a.drain(r, limit)
+		if err == nil && int64(len(data)) > limit {
+			return nil, long(a.h.uri, name, int64(len(data)), limit)
+		}
+		return data, err
+	}
+	if size > limit {
+		return nil, long(a.h.uri, name, size, limit)
+	}
+	a.extend(size)
+	data := make([]byte, size)
+	_, err := a.fill(r, data)
+	return data, err
+}
+
+func long(uri, name string, size, limit int64) error {
+	e := tooLarge(uri, name, size, limit).(*robocache.Error)
+	e.Err = errTooLong
+	return e
+}
+
+// drain reads a body of unknown length, and stops one byte after limit.
+func (a *attempt) drain(r *reply, limit int64) ([]byte, error) {
+	var data []byte
+	buf := make([]byte, 32<<10)
+	for int64(len(data)) <= limit {
+		k, err := r.body.Read(buf[:min(int64(len(buf)), limit+1-int64(len(data)))])
+		data = append(data, buf[:k]...)
+		if k > 0 {
+			a.alive()
+			a.extend(int64(k))
+		}
+		if errors.Is(err, io.EOF) {
+			return data, nil
+		}
+		if err != nil {
+			return nil, a.network(err)
+		}
+	}
+	return data, nil
+}
+
+// retryAfter is how long the server asks to be left alone.
+func retryAfter(h http.Header, now time.Time) time.Duration {
+	s := strings.TrimSpace(h.Get("Retry-After"))
+	if n, err := strconv.ParseUint(s, 10, 31); err == nil {
+		return time.Duration(n) * time.Second
+	}
+	if t, err := http.ParseTime(s); err == nil {
+		return max(t.Sub(now), 0)
+	}
+	return 0
+}

@@ -1,0 +1,469 @@
+package store_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/store"
+	"github.com/goatnote-inc/robocache/store/storetest"
+)
+
+var httpData = storetest.Bytes(400_000, 9)
+
+// sound answers as a good server does.
+func sound(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("ETag", `"v1"`)
+	http.ServeContent(w, r, "x.bin", time.Time{}, bytes.NewReader(httpData))
+}
+
+// hijack sends head and part of the data, and cuts the connection.
+func hijack(w http.ResponseWriter, head string, body []byte) {
+	c, buf, err := w.(http.Hijacker).Hijack()
+	if err != nil {
+		panic(err)
+	}
+	fmt.Fprintf(buf, "HTTP/1.1 %s\r\n\r\n", head)
+	buf.Write(body)
+	buf.Flush()
+	c.Close()
+}
+
+func span(r *http.Request) (from, to int) {
+	fmt.Sscanf(r.Header.Get("Range"), "bytes=%d-%d", &from, &to)
+	return from, min(to, len(httpData)-1)
+}
+
+// TestHTTPMends: faults that pass leave exact bytes (T8). Each fault strikes requests 2 and 3, and 1 where it can.
+func TestHTTPMends(t *testing.T) {
+	status := func(code int, header ...string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			for i := 0; i < len(header); i += 2 {
+				w.Header().Set(header[i], header[i+1])
+			}
+			w.WriteHeader(code)
+			io.WriteString(w, "sorry")
+		}
+	}
+	faults := map[string]http.HandlerFunc{
+		"408": status(408), "429": status(429), "500": status(500), "502": status(502), "503": status(503), "504": status(504), "520": status(520),
+		"429 with a date": status(429, "Retry-After", time.Now().UTC().Format(http.TimeFormat)),
+		"reset before the head": func(w http.ResponseWriter, r *http.Request) {
+			c, _, _ := w.(http.Hijacker).Hijack()
+			c.Close()
+		},
+		"reset in the body": func(w http.ResponseWriter, r *http.Request) {
+			from, to := span(r)
+			hijack(w, fmt.Sprintf("206 Partial Content\r\nETag: \"v1\"\r\nContent-Length: %d\r\nContent-Range: bytes %d-%d/%d", to-from+1, from, to, len(httpData)),
+				httpData[from:from+(to-from)/2])
+		},
+		"short body that says so": func(w http.ResponseWriter, r *http.Request) {
+			from, to := span(r)
+			mid := from + (to-from)/2
+			hijack(w, fmt.Sprintf("206 Partial Content\r\nETag: \"v1\"\r\nContent-Length: %d\r\nContent-Range: bytes %d-%d/%d", mid-from, from, to, len(httpData)), httpData[from:mid])
+		},
+		"less range than asked for": func(w http.ResponseWriter, r *http.Request) {
+			from, to := span(r)
+			mid := from + (to-from)/2
+			hijack(w, fmt.Sprintf("206 Partial Content\r\nETag: \"v1\"\r\nContent-Length: %d\r\nContent-Range: bytes %d-%d/%d", mid-from+1, from, mid, len(httpData)), httpData[from:mid+1])
+		},
+		"stall before the head": func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+		"stall in the body": func(w http.ResponseWriter, r *http.Request) {
+			from, to := span(r)
+			w.Header().Set("ETag", `"v1"`)
+			w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, to, len(httpData)))
+			w.Header().Set("Content-Length", strconv.Itoa(to-from+1))
+			w.WriteHeader(206)
+			w.Write(httpData[from : from+(to-from)/2])
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		},
+	}
+	for what, fault := range faults {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			for _, first := range []int64{1, 2} {
+				var n atomic.Int64
+				s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if k := n.Add(1); k >= first && k < first+2 {
+						fault(w, r)
+						return
+					}
+					sound(w, r)
+				}), store.HTTPOptions{Stall: 100 * time.Millisecond})
+				f, err := s.Open(t.Context(), "a")
+				if err != nil {
+					t.Fatal(err)
+				}
+				p := make([]byte, 300_000)
+				if err := f.ReadAt(t.Context(), p, 50_000); err != nil || !bytes.Equal(p, httpData[50_000:350_000]) {
+					t.Fatalf("first %d: wrong bytes, or %v", first, err)
+				}
+				n.Store(0)
+				b, err := store.ReadFile(t.Context(), s, "a", 1<<20)
+				if err != nil || !bytes.Equal(b, httpData) {
+					t.Fatalf("first %d: ReadFile: %d bytes, %v", first, len(b), err)
+				}
+			}
+		})
+	}
+}
+
+// TestHTTPResumesAtTheByte: after a reset only the rest is asked for.
+func TestHTTPResumesAtTheByte(t *testing.T) {
+	var froms []int
+	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		from, to := span(r)
+		froms = append(froms, from)
+		if len(froms) == 2 {
+			hijack(w, fmt.Sprintf("206 Partial Content\r\nETag: \"v1\"\r\nContent-Length: %d\r\nContent-Range: bytes %d-%d/%d", to-from+1, from, to, len(httpData)), httpData[from:from+1000])
+			return
+		}
+		sound(w, r)
+	}), store.HTTPOptions{})
+	f, err := s.Open(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := make([]byte, 5000)
+	if err := f.ReadAt(t.Context(), p, 100); err != nil || !bytes.Equal(p, httpData[100:5100]) {
+		t.Fatal(err)
+	}
+	if fmt.Sprint(froms) != "[0 100 1100]" {
+		t.Fatalf("asked from %v", froms)
+	}
+}
+
+// TestHTTPGivesUp: what does not pass is a typed error in bounded time, after the right number of requests.
+func TestHTTPGivesUp(t *testing.T) {
+	code := func(c int, kv ...string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			if len(kv) == 2 {
+				w.Header().Set(kv[0], kv[1])
+			}
+			w.WriteHeader(c)
+		}
+	}
+	head := func(status string, body string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) { hijack(w, status, []byte(body)) }
+	}
+	for _, c := range []struct {
+		what     string
+		h        http.HandlerFunc
+		class    error
+		cause    error
+		requests int64
+	}{
+		{"404", code(404), robocache.ErrNotFound, fs.ErrNotExist, 1},
+		{"410", code(410), robocache.ErrNotFound, fs.ErrNotExist, 1},
+		{"401", code(401), robocache.ErrMisuse, fs.ErrPermission, 1},
+		{"403", code(403), robocache.ErrMisuse, fs.ErrPermission, 1},
+		{"400", code(400), robocache.ErrMisuse, nil, 1},
+		{"501", code(501), robocache.ErrUnsupported, nil, 1},
+		{"503 for ever", code(503), robocache.ErrTemporary, nil, 3},
+		{"429 for ever", code(429), robocache.ErrTemporary, nil, 3},
+		{"wait an hour", code(429, "Retry-After", "3600"), robocache.ErrTemporary, nil, 1},
+		{"wait for ever", code(503, "Retry-After", "Fri, 31 Dec 9999 23:59:59 GMT"), robocache.ErrTemporary, nil, 1},
+		{"stall for ever", func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, robocache.ErrTemporary, nil, 3},
+		{"reset for ever", head("200 OK\r\nContent-Length: 100", "x"), robocache.ErrTemporary, io.ErrUnexpectedEOF, 3},
+		{"no length", head("200 OK", "whole or cut?"), robocache.ErrUnsupported, nil, 1},
+		{"no Content-Range", head("206 Partial Content\r\nContent-Length: 1", "x"), robocache.ErrUnsupported, nil, 1},
+		{"hidden size", head("206 Partial Content\r\nContent-Length: 1\r\nContent-Range: bytes 0-0/*", "x"), robocache.ErrUnsupported, nil, 1},
+		{"other range", head("206 Partial Content\r\nContent-Length: 1\r\nContent-Range: bytes 5-5/9", "x"), robocache.ErrMalformed, nil, 1},
+		{"range past the end", head("206 Partial Content\r\nContent-Length: 1\r\nContent-Range: bytes 0-9/9", "x"), robocache.ErrUnsupported, nil, 1},
+		{"compressed", head("200 OK\r\nContent-Length: 1\r\nContent-Encoding: gzip", "x"), robocache.ErrUnsupported, nil, 1},
+		{"304", code(304), robocache.ErrMalformed, nil, 1},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			t.Parallel()
+			var n atomic.Int64
+			s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { n.Add(1); c.h(w, r) }),
+				store.HTTPOptions{Attempts: 3, Stall: 50 * time.Millisecond, Timeout: 10 * time.Second})
+			start := time.Now()
+			_, err := s.Open(t.Context(), "a")
+			if !errors.Is(err, c.class) || c.cause != nil && !errors.Is(err, c.cause) {
+				t.Errorf("%v", err)
+			}
+			if n.Load() != c.requests {
+				t.Errorf("%d requests, want %d: %v", n.Load(), c.requests, err)
+			}
+			if d := time.Since(start); d > 3*time.Second {
+				t.Errorf("took %v", d)
+			}
+			if _, err := store.ReadFile(t.Context(), s, "a", 1000); !errors.Is(err, c.class) && c.what != "no Content-Range" {
+				t.Errorf("ReadFile: %v", err)
+			}
+		})
+	}
+}
+
+// TestHTTPDrip: a server that is never silent but never done ends at the operation's deadline.
+func TestHTTPDrip(t *testing.T) {
+	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if from, to := span(r); to > from {
+			w.Header().Set("ETag", `"v1"`)
+			w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, to, len(httpData)))
+			w.WriteHeader(206)
+			for i := from; i <= to && r.Context().Err() == nil; i++ {
+				w.Write(httpData[i : i+1])
+				w.(http.Flusher).Flush()
+				time.Sleep(5 * time.Millisecond)
+			}
+			return
+		}
+		sound(w, r)
+	}), store.HTTPOptions{Timeout: 200 * time.Millisecond, MinRate: 1 << 30})
+	f, err := s.Open(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	if err := f.ReadAt(t.Context(), make([]byte, 1000), 0); !errors.Is(err, robocache.ErrTemporary) {
+		t.Error(err)
+	}
+	if d := time.Since(start); d > 2*time.Second {
+		t.Errorf("took %v", d)
+	}
+}
+
+// TestHTTPRetryAfter: the wait that the server asks for is kept, by the other readers too.
+func TestHTTPRetryAfter(t *testing.T) {
+	var n, early atomic.Int64
+	var until atomic.Int64
+	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if n.Add(1) == 2 {
+			until.Store(time.Now().Add(time.Second).UnixNano())
+			w.Header().Set("Retry-After", "1")
+			w.WriteHeader(429)
+			return
+		}
+		if time.Now().UnixNano() < until.Load()-int64(10*time.Millisecond) {
+			early.Add(1)
+		}
+		sound(w, r)
+	}), store.HTTPOptions{})
+	f, err := s.Open(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 2)
+	read := func() { done <- f.ReadAt(t.Context(), make([]byte, 100), 0) }
+	go read()
+	for until.Load() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	time.Sleep(50 * time.Millisecond)
+	go read()
+	for range 2 {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	if early.Load() != 0 {
+		t.Error("a request came before the time that the server asked for")
+	}
+}
+
+// TestHTTPChanged: an answer for another version is ErrChanged at once, never a mixture (T9).
+func TestHTTPChanged(t *testing.T) {
+	other := storetest.Bytes(len(httpData), 10)
+	for what, second := range map[string]http.HandlerFunc{
+		"412 to If-Match": func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("ETag", `"v2"`)
+			http.ServeContent(w, r, "x.bin", time.Time{}, bytes.NewReader(other))
+		},
+		"other ETag on the range": func(w http.ResponseWriter, r *http.Request) {
+			r.Header.Del("If-Match")
+			w.Header().Set("ETag", `"v2"`)
+			http.ServeContent(w, r, "x.bin", time.Time{}, bytes.NewReader(other))
+		},
+		"other size": func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("ETag", `"v1"`)
+			http.ServeContent(w, r, "x.bin", time.Time{}, bytes.NewReader(other[:390_000]))
+		},
+		"too short for the range": func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("ETag", `"v1"`)
+			http.ServeContent(w, r, "x.bin", time.Time{}, bytes.NewReader(other[:10]))
+		},
+		"after a reset": func(w http.ResponseWriter, r *http.Request) {
+			if from, to := span(r); from == 200_000 {
+				hijack(w, fmt.Sprintf("206 Partial Content\r\nETag: \"v1\"\r\nContent-Length: %d\r\nContent-Range: bytes %d-%d/%d", to-from+1, from, to, len(httpData)), httpData[from:from+1000])
+				return
+			}
+			r.Header.Del("If-Match")
+			w.Header().Set("ETag", `"v2"`)
+			http.ServeContent(w, r, "x.bin", time.Time{}, bytes.NewReader(other))
+		},
+	} {
+		var n atomic.Int64
+		s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if n.Add(1) == 1 {
+				sound(w, r)
+				return
+			}
+			second(w, r)
+		}), store.HTTPOptions{})
+		f, err := s.Open(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = f.ReadAt(t.Context(), make([]byte, 100_000), 200_000)
+		if !errors.Is(err, store.ErrChanged) || !errors.Is(err, robocache.ErrTemporary) {
+			t.Errorf("%s: %v", what, err)
+		}
+		if n.Load() > 3 {
+			t.Errorf("%s: %d requests", what, n.Load())
+		}
+	}
+}
+
+// TestHTTPNoRanges: a large file on a server without ranges is refused before it is read.
+func TestHTTPNoRanges(t *testing.T) {
+	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Header.Del("Range")
+		sound(w, r)
+	}), store.HTTPOptions{Spool: 1000})
+	if _, err := s.Open(t.Context(), "a"); !errors.Is(err, robocache.ErrUnsupported) {
+		t.Errorf("Open: %v", err)
+	}
+	if e, err := s.Stat(t.Context(), "a"); err != nil || e.Size != int64(len(httpData)) {
+		t.Errorf("Stat: %+v, %v", e, err)
+	}
+	chunked := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for i := 0; i < len(httpData); i += 50_000 {
+			w.Write(httpData[i : i+50_000])
+			w.(http.Flusher).Flush()
+		}
+	}), store.HTTPOptions{})
+	if b, err := store.ReadFile(t.Context(), chunked, "a", 1<<20); err != nil || !bytes.Equal(b, httpData) {
+		t.Errorf("chunked: %d bytes, %v", len(b), err)
+	}
+	if _, err := store.ReadFile(t.Context(), chunked, "a", 1000); !errors.Is(err, robocache.ErrResourceLimit) {
+		t.Errorf("chunked over the limit: %v", err)
+	}
+}
+
+// TestHTTPCancel: the caller's end comes through at once, from a stall and from a wait.
+func TestHTTPCancel(t *testing.T) {
+	for what, h := range map[string]http.HandlerFunc{
+		"stall": func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+		"wait":  func(w http.ResponseWriter, r *http.Request) { w.Header().Set("Retry-After", "30"); w.WriteHeader(503) },
+	} {
+		s := serve(t, h, store.HTTPOptions{})
+		ctx, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		start := time.Now()
+		_, err := s.Open(ctx, "a")
+		stop()
+		if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > time.Second {
+			t.Errorf("%s: %v after %v", what, err, time.Since(start))
+		}
+	}
+}
+
+// TestHTTPSecrets: no message holds what is secret, whatever the server does; and no other host hears it (T10).
+func TestHTTPSecrets(t *testing.T) {
+	const secret = "hunter2"
+	var leaked atomic.Value
+	foreign := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if text := fmt.Sprint(r.Header); strings.Contains(text, secret) || r.Header.Get("Authorization") != "" {
+			leaked.Store(text)
+		}
+		sound(w, r)
+	}))
+	defer foreign.Close()
+	modes := map[string]http.HandlerFunc{
+		"403": func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(403) },
+		"503": func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(503) },
+		"reset": func(w http.ResponseWriter, r *http.Request) {
+			c, _, _ := w.(http.Hijacker).Hijack()
+			c.Close()
+		},
+		"nonsense":         func(w http.ResponseWriter, r *http.Request) { hijack(w, "abc http://x/?sig="+secret, nil) },
+		"bad location":     func(w http.ResponseWriter, r *http.Request) { hijack(w, "302 Found\r\nLocation: http://[bad?sig="+secret, nil) },
+		"closed port":      func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "http://127.0.0.1:1/?sig="+secret, 302) },
+		"metadata address": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "http://169.254.169.254/?sig="+secret, 302) },
+		"loop":             func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/a?sig="+secret, 302) },
+		"file":             func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "file:///etc/passwd?sig="+secret, 302) },
+	}
+	for what, h := range modes {
+		srv := httptest.NewServer(h)
+		u := strings.Replace(srv.URL, "http://", "http://user:"+secret+"@", 1) + "/set?sig=" + secret + "#" + secret
+		s, err := store.NewHTTP(u, store.HTTPOptions{Attempts: 2, Backoff: time.Millisecond, Header: http.Header{"X-Api-Key": {secret}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = s.Open(t.Context(), "a")
+		if err == nil {
+			t.Errorf("%s: no error", what)
+		}
+		_, lerr := s.List(t.Context(), "")
+		text := fmt.Sprintf("%v %+v %#v %v %v %+v %#v", err, err, err, lerr, s, s, s) + s.URI()
+		for e := err; e != nil; e = errors.Unwrap(e) {
+			text += e.Error()
+		}
+		if strings.Contains(text, secret) {
+			t.Errorf("%s: leaks: %s", what, text)
+		}
+		srv.Close()
+	}
+	// What was sent to the user's own host, and what followed to another.
+	var got atomic.Value
+	own := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		user, pass, _ := r.BasicAuth()
+		got.Store(fmt.Sprint(user, pass, r.URL.RawQuery, r.Header.Get("X-Api-Key")))
+		http.Redirect(w, r, foreign.URL+"/x", 302)
+	}))
+	defer own.Close()
+	s, err := store.NewHTTP(strings.Replace(own.URL, "http://", "http://user:"+secret+"@", 1)+"/set?sig="+secret, store.HTTPOptions{Header: http.Header{"X-Api-Key": {secret}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if b, err := store.ReadFile(t.Context(), s, "a", 1<<20); err != nil || !bytes.Equal(b, httpData) {
+		t.Fatalf("over a redirect: %v", err)
+	}
+	if want := "user" + secret + "sig=" + secret + secret; got.Load() != want {
+		t.Errorf("the own host got %q", got.Load())
+	}
+	if leaked.Load() != nil {
+		t.Errorf("another host got %v", leaked.Load())
+	}
+	for _, bad := range []string{"http://user:" + secret + "@", "https://user:hun\nter2@h/", "http://u:" + secret + "@h:port/x?sig=" + secret, "http://u:a/" + secret + "@h/", "http://[::1/?x=" + secret} {
+		if _, err := store.Open(bad); !errors.Is(err, robocache.ErrMalformed) || strings.Contains(err.Error(), secret) {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
+// TestHTTPFewRequests: near ranges share a request.
+func TestHTTPFewRequests(t *testing.T) {
+	var n atomic.Int64
+	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { n.Add(1); sound(w, r) }), store.HTTPOptions{})
+	f, err := s.Open(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.Store(0)
+	var spans []store.Span
+	for i := range 50 {
+		spans = append(spans, store.Span{Off: int64(i * 8000), P: make([]byte, 1000)})
+	}
+	if err := store.ReadRanges(t.Context(), f, spans); err != nil || n.Load() != 1 {
+		t.Errorf("%d requests, %v", n.Load(), err)
+	}
+	n.Store(0)
+	if _, err := store.ReadFile(t.Context(), s, "a", 1<<20); err != nil || n.Load() != 1 {
+		t.Errorf("ReadFile: %d requests, %v", n.Load(), err)
+	}
+}

@@ -1,0 +1,112 @@
+package store
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// newTransport keeps a pool of HTTP/1.1 connections: a reset then hits one range, and several streams use several windows.
+func newTransport(base *url.URL, opt HTTPOptions) *http.Transport {
+	t := &http.Transport{
+		Proxy:                  http.ProxyFromEnvironment,
+		MaxConnsPerHost:        opt.Conns,
+		MaxIdleConnsPerHost:    opt.Conns,
+		MaxIdleConns:           2 * opt.Conns,
+		IdleConnTimeout:        60 * time.Second,
+		TLSHandshakeTimeout:    opt.Stall,
+		MaxResponseHeaderBytes: 256 << 10,
+		DisableCompression:     true,
+		ReadBufferSize:         64 << 10,
+		Protocols:              new(http.Protocols),
+	}
+	t.Protocols.SetHTTP1(true)
+	// The user named the host (and the proxy), so they may be anywhere; an address that a redirect names may not.
+	trusted := map[string]bool{hostPort(base): true}
+	if proxy, err := http.ProxyFromEnvironment(&http.Request{URL: base}); err == nil && proxy != nil {
+		trusted[hostPort(proxy)] = true
+	}
+	private := opt.AllowPrivate || isPrivateName(base.Hostname())
+	open := &net.Dialer{Timeout: opt.Stall, KeepAlive: 15 * time.Second}
+	guarded := *open
+	guarded.Control = func(network, address string, _ syscall.RawConn) error {
+		ap, err := netip.ParseAddrPort(address)
+		if err != nil || !mayVisit(ap.Addr(), private) {
+			return &robocache.Error{Class: robocache.ErrMisuse, Msg: "a redirect leads to a private address, which could be made to read what only this machine can reach",
+				Hint: "open the address itself if you trust it"}
+		}
+		return nil
+	}
+	t.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if trusted[strings.ToLower(addr)] {
+			return open.DialContext(ctx, network, addr)
+		}
+		return guarded.DialContext(ctx, network, addr)
+	}
+	return t
+}
+
+func hostPort(u *url.URL) string {
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"https": "443", "socks5": "1080"}[u.Scheme]
+		if port == "" {
+			port = "80"
+		}
+	}
+	return strings.ToLower(net.JoinHostPort(u.Hostname(), port))
+}
+
+// isPrivateName says whether the user's own host is of the private kind: then its redirects may be, too.
+func isPrivateName(host string) bool {
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	a, err := netip.ParseAddr(host)
+	return err == nil && !mayVisit(a, false)
+}
+
+// mayVisit says whether a redirect may lead to an address. Link-local ones, where clouds keep credentials, are never allowed.
+func mayVisit(a netip.Addr, private bool) bool {
+	a = a.Unmap()
+	if !a.IsValid() || a.IsLinkLocalUnicast() || a.IsMulticast() || a.IsUnspecified() {
+		return false
+	}
+	return private || !a.IsLoopback() && !a.IsPrivate()
+}
+
+// maxRedirects bounds a chain of redirects.
+const maxRedirects = 10
+
+// redirect decides on each step of a chain, and keeps what is secret on the store's own host.
+func (h *HTTP) redirect(req *http.Request, via []*http.Request) error {
+	refuse := func(msg string) error {
+		return &robocache.Error{Class: robocache.ErrMisuse, Msg: msg}
+	}
+	switch {
+	case len(via) > maxRedirects:
+		return refuse("too many redirects")
+	case req.URL.Scheme != "http" && req.URL.Scheme != "https":
+		return refuse("a redirect to something that is not http(s)")
+	case h.base.Scheme == "https" && req.URL.Scheme == "http":
+		return refuse("a redirect from https to http")
+	}
+	req.Header.Del("Referer") // it would carry the signature in our query
+	if hostPort(req.URL) != hostPort(h.base) {
+		req.Header.Del("Authorization")
+		for k := range h.opt.Header {
+			req.Header.Del(k)
+		}
+		if a, err := netip.ParseAddr(req.URL.Hostname()); err == nil && !mayVisit(a, h.opt.AllowPrivate || isPrivateName(h.base.Hostname())) {
+			return refuse("a redirect to a private address")
+		}
+	}
+	return nil
+}
