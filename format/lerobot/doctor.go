@@ -1,0 +1,168 @@
+package lerobot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// doctor collects what a dataset gets wrong. A kind of fault in one place becomes one finding with a count and the first
+// place, so that a thousand bad rows are one line.
+type doctor struct {
+	d      *Dataset
+	opt    robocache.DiagnoseOptions
+	chosen map[int]bool // episodes asked for; nil = all
+	bad    map[int]bool // episodes whose rows cannot be read: later parts leave them out
+	out    []robocache.Finding
+	at     map[string]int // code and place → position in out
+	done   int64
+	total  int64
+}
+
+// Diagnose proves that the dataset is what it claims: its rows, its video files, its statistics. What opening noticed is
+// among the findings. An error means that it could not be done, not that something was found.
+func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (out []robocache.Finding, err error) {
+	defer guard("doctor", &err)
+	doc := &doctor{d: d, opt: opt, bad: map[int]bool{}, at: map[string]int{}}
+	if opt.Episodes != nil {
+		doc.chosen = map[int]bool{}
+		for _, e := range opt.Episodes {
+			if err := d.checkEpisode(e); err != nil {
+				return nil, err
+			}
+			doc.chosen[e] = true
+		}
+	}
+	doc.out = append(doc.out, d.info.Findings...)
+	for _, part := range []func(context.Context) error{doc.layout, doc.tables, doc.videos, doc.statistics} {
+		if err := part(ctx); err != nil {
+			return nil, err
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+	}
+	for _, f := range d.Noticed() {
+		if !slices.ContainsFunc(doc.out, func(o robocache.Finding) bool {
+			return o.Code == f.Code && o.Where.String() == f.Where.String()
+		}) {
+			doc.out = append(doc.out, f)
+		}
+	}
+	return doc.out, nil
+}
+
+func (doc *doctor) wants(episode int) bool { return doc.chosen == nil || doc.chosen[episode] }
+
+// progress counts n units of work as done.
+func (doc *doctor) progress(n int64) {
+	doc.done += n
+	if doc.opt.Progress != nil {
+		doc.opt.Progress(min(doc.done, doc.total), doc.total)
+	}
+}
+
+// maxPlaces is how many findings of one code are listed; further places are counted in the last one.
+const maxPlaces = 20
+
+// add lists a finding, or counts it where the same was found before: key says what "the same" is.
+func (doc *doctor) add(key string, f robocache.Finding) {
+	if i, ok := doc.at[key]; ok {
+		doc.out[i].Count += max(1, f.Count)
+		return
+	}
+	n, last := 0, 0
+	for i := range doc.out {
+		if doc.out[i].Code == f.Code {
+			n, last = n+1, i
+		}
+	}
+	if n >= maxPlaces {
+		if more := " (and in more places, counted together)"; !strings.HasSuffix(doc.out[last].Message, more) {
+			doc.out[last].Message += more
+		}
+		doc.out[last].Count += max(1, f.Count)
+		doc.at[key] = last
+		return
+	}
+	doc.at[key] = len(doc.out)
+	doc.out = append(doc.out, f)
+}
+
+// found records a fault; the same code in the same file and stream is counted, and keeps the words of the first.
+func (doc *doctor) found(sev robocache.Severity, code string, where robocache.Where, mend, format string, a ...any) {
+	key := fmt.Sprint(code, "\x00", where["file"], "\x00", where["stream"], "\x00", where["column"])
+	doc.add(key, robocache.Finding{Severity: sev, Code: code, Where: where, Message: fmt.Sprintf(format, a...), Mend: mend, Count: 1})
+}
+
+// unreadable turns a reader's error into a finding; the end of the context is an error.
+func (doc *doctor) unreadable(ctx context.Context, err error, where robocache.Where) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	code := "unreadable-file"
+	switch {
+	case errors.Is(err, robocache.ErrNotFound):
+		code = "missing-file"
+	case errors.Is(err, robocache.ErrTemporary):
+		return err
+	}
+	f := robocache.Finding{Severity: robocache.SeverityError, Code: code, Where: robocache.Where{}, Message: err.Error(), Mend: "fetch or write the file again", Count: 1}
+	var e *robocache.Error
+	if errors.As(err, &e) {
+		for k, v := range e.Where {
+			f.Where[k] = v
+		}
+		if e.Hint != "" {
+			f.Mend = e.Hint
+		}
+	}
+	// The same rows fail for every stream: one finding, with the first.
+	place := robocache.Where{}
+	for k, v := range f.Where {
+		if k != "stream" {
+			place[k] = v
+		}
+	}
+	for k, v := range where {
+		f.Where[k] = v
+	}
+	doc.add(code+"\x00"+place.String(), f)
+	return nil
+}
+
+// layout looks at what the folder holds besides what the metadata names.
+func (doc *doctor) layout(ctx context.Context) error {
+	d := doc.d
+	doc.total = d.info.Frames * int64(2+len(d.cams))
+	if d.info.Episodes == 0 {
+		doc.found(robocache.SeverityError, "no-episodes", robocache.Where{"file": "meta"}, "record some", "the dataset has no episodes")
+	}
+	if d.raw.major == 3 {
+		if n := d.eps.id(0); d.eps.n() > 0 && n != 0 {
+			doc.found(robocache.SeverityWarning, "episodes-not-from-0", robocache.Where{"file": "meta/episodes", "episode": n}, "renumber them: 'robocache convert' does", "the first episode_index is %d, not 0: readers that look up by row show other episodes", n)
+		} else if d.eps.index != nil {
+			doc.found(robocache.SeverityWarning, "episodes-not-dense", robocache.Where{"file": "meta/episodes"}, "renumber them: 'robocache convert' does", "episode_index has holes: readers that look up by row show other episodes")
+		}
+		for _, f := range d.eps.files {
+			if f.file > 999 {
+				doc.found(robocache.SeverityWarning, "file-number", robocache.Where{"file": fmt.Sprintf("file-%d", f.file)}, "use more chunks: 'robocache convert' does", "file numbers above 999 sort before smaller ones in readers that sort names: rows move silently")
+			}
+		}
+	}
+	for key := range d.eps.cams {
+		if d.cams[key] == nil {
+			doc.found(robocache.SeverityError, "missing-file", robocache.Where{"file": "videos", "stream": key}, "fetch the files", "the episodes table names video files of this camera, and none is there")
+		}
+	}
+	for e := range d.eps.n() {
+		if d.eps.length[e] == 0 {
+			doc.found(robocache.SeverityWarning, "empty-episode", robocache.Where{"file": "meta/episodes", "episode": d.eps.id(e)}, "remove the episode", "the episode has no rows")
+		}
+	}
+	return nil
+}

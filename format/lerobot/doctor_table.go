@@ -1,0 +1,227 @@
+package lerobot
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/lerobot/internal/pq"
+)
+
+// tableCheck is what the rows must say next.
+type tableCheck struct {
+	global int64   // rows seen, over all files
+	rows   []int32 // of each episode
+	last   []float64
+}
+
+// tables reads the bookkeeping columns of every data file as they are stored.
+func (doc *doctor) tables(ctx context.Context) error {
+	d := doc.d
+	c := &tableCheck{rows: make([]int32, d.eps.n()), last: make([]float64, d.eps.n())}
+	for file := range d.tab.files() {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		eps := d.tab.episodesOf(int32(file))
+		if doc.chosen != nil && !anyWanted(doc, eps) {
+			continue
+		}
+		if err := doc.file(ctx, int32(file), c); err != nil {
+			for _, e := range eps {
+				doc.bad[int(e)] = true
+			}
+			if err := doc.unreadable(ctx, err, robocache.Where{"episodes": doc.span(eps)}); err != nil {
+				return err
+			}
+		}
+	}
+	for e, n := range c.rows {
+		if doc.wants(e) && !doc.bad[e] && int(n) != d.Len(e) {
+			doc.bad[e] = true
+			doc.found(robocache.SeverityError, "episode-length", robocache.Where{"file": "meta/episodes", "episode": d.eps.id(e)}, "write the episodes table anew: 'robocache convert' does", "the metadata says %d rows, the data has %d", d.Len(e), n)
+		}
+	}
+	return nil
+}
+
+func anyWanted(doc *doctor, eps []int32) bool {
+	for _, e := range eps {
+		if doc.wants(int(e)) {
+			return true
+		}
+	}
+	return false
+}
+
+// span names the episodes of a file: "12–14".
+func (doc *doctor) span(eps []int32) string {
+	if len(eps) == 0 {
+		return "none"
+	}
+	lo, hi := doc.d.eps.id(int(eps[0])), doc.d.eps.id(int(eps[len(eps)-1]))
+	if lo == hi {
+		return fmt.Sprint(lo)
+	}
+	return fmt.Sprintf("%d–%d", lo, hi)
+}
+
+func (doc *doctor) file(ctx context.Context, file int32, c *tableCheck) error {
+	d := doc.d
+	f, err := d.tab.footer(ctx, file)
+	if err != nil {
+		return err
+	}
+	if f.pq.Rows == 0 {
+		doc.found(robocache.SeverityError, "empty-file", robocache.Where{"file": f.name}, "remove the file", "the data file has no rows: LeRobot refuses such a set")
+	}
+	doc.schema(f)
+	for g := range f.pq.Groups {
+		if err := doc.group(ctx, f, file, g, c); err != nil {
+			return err
+		}
+		doc.progress(f.pq.Groups[g].Rows)
+	}
+	return nil
+}
+
+// schema compares a file's columns with the declaration.
+func (doc *doctor) schema(f *tableFile) {
+	for i := range doc.d.cols {
+		c := &doc.d.cols[i]
+		if c.src != fromColumn {
+			continue
+		}
+		top := f.pq.Column(c.key)
+		where := robocache.Where{"file": f.name, "column": c.key}
+		switch {
+		case top == nil:
+			doc.found(robocache.SeverityError, "missing-column", where, "write the file again", "declared, but not in this file")
+		case c.kind == robocache.KindNumeric && top.Group() && elements(c.shape) == 1 && len(c.shape) < 2:
+			doc.found(robocache.SeverityWarning, "scalar-as-list", where, "store shape [1] as a plain number", "shape [1] is stored as a list: LeRobot refuses it")
+		case c.kind == robocache.KindNumeric && !top.Group():
+			if t := storedType(top); t != c.dtype && t.Float() != c.dtype.Float() {
+				doc.found(robocache.SeverityWarning, "stored-type", where, "declare the type that is stored", "declared %s, stored %s", c.dtype, t)
+			}
+		}
+	}
+}
+
+// group checks the rows of one row group.
+func (doc *doctor) group(ctx context.Context, f *tableFile, file int32, g int, c *tableCheck) error {
+	d := doc.d
+	ids, err := d.tab.integers(ctx, f, file, g, "episode_index")
+	if err != nil {
+		return err
+	}
+	index, err := d.tab.integers(ctx, f, file, g, "index")
+	if err != nil {
+		return err
+	}
+	frame, err := d.tab.integers(ctx, f, file, g, "frame_index")
+	if err != nil {
+		return err
+	}
+	task, err := d.tab.integers(ctx, f, file, g, "task_index")
+	if err != nil {
+		return err
+	}
+	stamps, err := doc.stamps(ctx, f, file, g)
+	if err != nil {
+		return err
+	}
+	where := func(column string, row int) robocache.Where {
+		return robocache.Where{"file": f.name, "row_group": g, "column": column, "row": row}
+	}
+	const renumber = "'robocache convert' renumbers"
+	for r := range int(f.pq.Groups[g].Rows) {
+		e := int(file) // v2: the file is the episode
+		if ids != nil && d.raw.major != 2 {
+			e = d.eps.position(ids[r])
+		}
+		if index != nil && index[r] != c.global {
+			doc.found(robocache.SeverityError, "index-order", where("index", r), renumber, "index is %d where %d stands in order: readers that take a row's place as its index give other rows, and windows clamp wrongly", index[r], c.global)
+		}
+		c.global++
+		if e < 0 || e >= d.eps.n() {
+			doc.found(robocache.SeverityError, "orphan-rows", where("episode_index", r), "remove the rows, or restore their episode", "rows of episode %d, which the metadata does not know", ids[r])
+			continue
+		}
+		k := int64(c.rows[e])
+		c.rows[e]++
+		if !doc.wants(e) {
+			continue
+		}
+		if frame != nil && frame[r] != k {
+			doc.found(robocache.SeverityError, "frame-index", where("frame_index", r), renumber, "frame_index is %d in row %d of episode %d", frame[r], k, d.eps.id(e))
+		}
+		if task != nil {
+			if _, ok := d.taskText[task[r]]; !ok {
+				doc.found(robocache.SeverityError, "task-index", where("task_index", r), "add the task, or mend the number", "task_index %d has no text", task[r])
+			}
+		}
+		if stamps != nil {
+			doc.stamp(stamps[r], k, e, c, where("timestamp", r))
+		}
+	}
+	return nil
+}
+
+// stamps reads the timestamp column as float64 seconds; nil where there is none.
+func (doc *doctor) stamps(ctx context.Context, f *tableFile, file int32, g int) ([]float64, error) {
+	leaf := f.pq.Column("timestamp")
+	if leaf == nil || leaf.Group() || leaf.MaxRep > 0 {
+		return nil, nil
+	}
+	h, err := doc.d.tab.open(ctx, file)
+	if err != nil {
+		return nil, err
+	}
+	defer doc.d.tab.handles.put(h)
+	col, err := pq.ReadColumn(ctx, h.r, f.pq, g, leaf, []int{}, pq.Limits{Bytes: doc.d.limit})
+	if err == nil {
+		var raw []byte
+		if raw, err = convert(col, robocache.Float64); err == nil {
+			out := make([]float64, len(raw)/8)
+			for i := range out {
+				out[i] = math.Float64frombits(binary.LittleEndian.Uint64(raw[8*i:]))
+			}
+			return out, nil
+		}
+	}
+	return nil, robocache.At(err, robocache.Where{"file": f.name, "row_group": g, "column": "timestamp"})
+}
+
+// stamp checks one row's time: finite, increasing, on the grid of the frame rate from 0.
+func (doc *doctor) stamp(t float64, k int64, e int, c *tableCheck, where robocache.Where) {
+	where["episode"] = doc.d.eps.id(e)
+	if math.IsNaN(t) || math.IsInf(t, 0) {
+		doc.found(robocache.SeverityError, "timestamp-not-finite", where, "mend the stamp, or drop the row", "timestamp is %v", t)
+		return
+	}
+	fps := doc.d.info.FPS
+	step := 1 / fps.Float()
+	before := c.last[e]
+	c.last[e] = t
+	if k == 0 {
+		if math.Abs(t) > tolerance(t) {
+			doc.found(robocache.SeverityWarning, "timestamp-offset", where, "'robocache convert' writes stamps from 0", "stamps start at %.6g s, not at 0: readers that look up pictures by time are off by %.3g frames", t, t/step)
+		}
+		return
+	}
+	switch d := t - before; {
+	case d < 0:
+		doc.found(robocache.SeverityError, "timestamp-order", where, "sort the rows, or mend the stamps", "time goes back from %.9g to %.9g s", before, t)
+	case d == 0:
+		doc.found(robocache.SeverityWarning, "timestamp-repeated", where, "drop the row, or mend the stamp", "time stands still at %.9g s", t)
+	case d > 1.5*step:
+		doc.found(robocache.SeverityWarning, "timestamp-gap", where, "frames may be lost: compare with the recording", "a step of %.4g s, %.3g frames", d, d/step)
+	case math.Abs(d-step) > 2*tolerance(t):
+		doc.found(robocache.SeverityWarning, "timestamp-grid", where, "'robocache convert' writes stamps on the grid, and keeps the recorded ones", "a step of %.6g s where 1/fps is %.6g", d, step)
+	}
+}
+
+// tolerance is LeRobot's 0.1 ms, and what float32 itself cannot hold.
+func tolerance(t float64) float64 { return 1e-4 + math.Abs(t)/(1<<23) }

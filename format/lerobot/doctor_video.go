@@ -1,0 +1,187 @@
+package lerobot
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/video"
+)
+
+// videos checks every file of every camera against the rows that it must show.
+func (doc *doctor) videos(ctx context.Context) error {
+	d := doc.d
+	pool := video.NewPool(256 << 20)
+	defer pool.Close()
+	for i := range d.info.Features {
+		f := &d.info.Features[i]
+		c := d.cams[f.Key]
+		if f.Kind != robocache.KindVideo || c == nil {
+			continue
+		}
+		for file := range c.files {
+			eps := c.episodesOf(int32(file))
+			if len(eps) == 0 || doc.chosen != nil && !anyWanted(doc, eps) {
+				continue
+			}
+			if err := doc.videoFile(ctx, f, c, eps, pool); err != nil {
+				if err := doc.unreadable(ctx, err, robocache.Where{"stream": f.Key, "episodes": doc.span(eps)}); err != nil {
+					return err
+				}
+			}
+			for _, e := range eps {
+				doc.progress(int64(d.Len(int(e))))
+			}
+		}
+	}
+	return nil
+}
+
+// episodesOf lists the episodes of a video file in the order of their pictures.
+func (c *camera) episodesOf(file int32) []int32 {
+	if c.cols == nil {
+		return []int32{file}
+	}
+	return c.byFile.of(file)
+}
+
+func (doc *doctor) videoFile(ctx context.Context, f *robocache.Feature, c *camera, eps []int32, pool *video.Pool) error {
+	d := doc.d
+	layout, err := d.layout(ctx, c, int(eps[0]))
+	if err != nil {
+		return err
+	}
+	file, err := d.lib.Acquire(ctx, layout.path)
+	if err != nil {
+		return err
+	}
+	defer file.Release()
+	doc.claims(f, layout, file.Index)
+	doc.drift(f, c, layout, file.Index)
+	if doc.opt.Decode {
+		return doc.decode(ctx, f, file, pool)
+	}
+	return nil
+}
+
+// codecNames are spellings that mean the same coding.
+var codecNames = map[string]video.Codec{"avc": video.H264, "avc1": video.H264, "libx264": video.H264, "h265": video.HEVC, "libx265": video.HEVC, "hev1": video.HEVC, "hvc1": video.HEVC,
+	"av01": video.AV1, "libsvtav1": video.AV1, "libaom-av1": video.AV1, "mp4v": video.MPEG4, "vp09": video.VP9}
+
+// claims compares what info.json says of the files with what they are.
+func (doc *doctor) claims(f *robocache.Feature, l *camFile, ix *video.Index) {
+	where := robocache.Where{"file": l.path, "stream": f.Key}
+	entry := ix.Entries()[0]
+	if r := doc.d.raw.declares(f.Key); r != nil {
+		said := r.str("video.codec")
+		if said == "" {
+			said = r.str("codec")
+		}
+		norm := video.Codec(strings.ToLower(said))
+		if n, ok := codecNames[string(norm)]; ok {
+			norm = n
+		}
+		if said != "" && norm != entry.Codec {
+			is := string(entry.Codec)
+			if is == "" {
+				is = entry.FourCC
+			}
+			doc.found(robocache.SeverityWarning, "codec-lies", where, "mend video.codec in info.json: 'robocache convert' does", "info.json says %s, the file is %s", said, is)
+		}
+	}
+	if f.Height > 0 && (f.Height != entry.Height || f.Width != entry.Width) {
+		doc.found(robocache.SeverityWarning, "size-lies", where, "mend the shape in info.json", "info.json says %d×%d (height × width), the file is %d×%d", f.Height, f.Width, entry.Height, entry.Width)
+	}
+	if entry.Rotation != 0 {
+		doc.found(robocache.SeverityInfo, "rotated", where, "", "the file asks to be shown turned by %d degrees", entry.Rotation)
+	}
+	if n := ix.NumFrames(); n > 2 {
+		steps := make([]int64, n-1)
+		for i := range steps {
+			steps[i] = ix.PTS(i+1) - ix.PTS(i)
+		}
+		slices.Sort(steps)
+		fps := float64(ix.Timescale()) / float64(max(1, steps[len(steps)/2]))
+		if want := doc.d.info.FPS.Float(); math.Abs(fps-want) > 0.01*want {
+			doc.found(robocache.SeverityWarning, "fps-lies", where, "mend fps in info.json, or resample", "info.json says %.6g pictures a second, the file has %.6g", want, fps)
+		}
+	}
+}
+
+// drift compares the time at which each picture is shown with the time at which the format says to look for it.
+func (doc *doctor) drift(f *robocache.Feature, c *camera, l *camFile, ix *video.Index) {
+	d := doc.d
+	scale := 1 / float64(ix.Timescale())
+	step := 1 / d.info.FPS.Float()
+	var largest float64
+	var off, wrong, all int64
+	var before float64 // error of the last picture of the episode before
+	where := robocache.Where{"file": l.path, "stream": f.Key}
+	for i, e := range l.episodes {
+		id := d.eps.id(int(e))
+		from := 0.0
+		length := d.Len(int(e))
+		if c.cols != nil {
+			if c.cols.from == nil {
+				return
+			}
+			from = c.cols.from[e]
+			if to := c.cols.to; to != nil && math.Abs(to[e]-from-float64(length)*step) > 0.5*step {
+				w := robocache.Where{"file": "meta/episodes", "column": "videos/" + f.Key + "/to_timestamp", "episode": id}
+				doc.found(robocache.SeverityWarning, "to-timestamp", w, "'robocache convert' writes both ends by the pictures", "to − from is %.6g s, %d rows last %.6g", to[e]-from, length, float64(length)*step)
+			}
+		}
+		first, span := int(l.first[i]), int(l.span[i])
+		for k := range span {
+			pts := float64(ix.PTS(first+k)) * scale
+			want := from + float64(k)*step
+			diff := pts - want
+			all++
+			if math.Abs(diff) > math.Abs(largest) {
+				largest = diff
+			}
+			if math.Abs(diff) > 1e-4 {
+				off++
+				if nearest(ix, want) != first+k {
+					wrong++
+				}
+			}
+			if k == 0 && i > 0 && math.Abs(diff-before) > 0.5*step {
+				w := robocache.Where{"file": l.path, "stream": f.Key, "episode": id}
+				doc.found(robocache.SeverityError, "boundary-jump", w, "compare the first pictures of the episode with its rows; record or convert it again", "at the start of the episode time jumps by %.3g frames: pictures may belong to the episode before", (diff-before)/step)
+			}
+			before = diff
+		}
+	}
+	if off == 0 {
+		return
+	}
+	sev, count := robocache.SeverityWarning, off
+	if wrong > 0 {
+		sev, count = robocache.SeverityError, wrong
+	}
+	doc.add("timestamp-drift\x00"+l.path, robocache.Finding{Severity: sev, Code: "timestamp-drift", Where: where, Count: count,
+		Message: fmt.Sprintf("pictures are shown up to %.3f ms (%.2f frames) from where the metadata says; %d of %d are more than 0.1 ms off, and for %d a lookup by time gives another picture", 1e3*largest, largest/step, off, all, wrong),
+		Mend:    "read it by ordinal, as robocache does; 'robocache convert' joins the videos without drift"})
+}
+
+// decode decodes every picture; a group that fails is a finding, and the others go on.
+func (doc *doctor) decode(ctx context.Context, f *robocache.Feature, file *video.File, pool *video.Pool) error {
+	all := make([]int, file.Index.NumFrames())
+	for i := range all {
+		all[i] = i
+	}
+	for _, g := range video.Plan(file.Index, all) {
+		err := pool.Decode(ctx, file, g, func(int, video.Picture) error { return nil })
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			doc.found(robocache.SeverityError, "undecodable", robocache.Where{"file": file.Path, "stream": f.Key, "ordinal": g.Ordinals[0]}, "fetch the file again", "%v", err)
+		}
+	}
+	return nil
+}
