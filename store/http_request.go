@@ -244,12 +244,13 @@ func (a *attempt) drain(r *reply, limit int64) ([]byte, error) {
 
 // retryAfter is how long the server asks to be left alone.
 func retryAfter(h http.Header, now time.Time) time.Duration {
+	const most = 24 * time.Hour // more is the same, and sums of it could wrap
 	s := strings.TrimSpace(h.Get("Retry-After"))
 	if n, err := strconv.ParseUint(s, 10, 31); err == nil {
-		return time.Duration(n) * time.Second
+		return min(time.Duration(n)*time.Second, most)
 	}
 	if t, err := http.ParseTime(s); err == nil {
-		return max(t.Sub(now), 0)
+		return min(max(t.Sub(now), 0), most)
 	}
 	return 0
 }

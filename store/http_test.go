@@ -389,12 +389,20 @@ func TestHTTPSecrets(t *testing.T) {
 			c, _, _ := w.(http.Hijacker).Hijack()
 			c.Close()
 		},
-		"nonsense":         func(w http.ResponseWriter, r *http.Request) { hijack(w, "abc http://x/?sig="+secret, nil) },
-		"bad location":     func(w http.ResponseWriter, r *http.Request) { hijack(w, "302 Found\r\nLocation: http://[bad?sig="+secret, nil) },
-		"closed port":      func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "http://127.0.0.1:1/?sig="+secret, 302) },
-		"metadata address": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "http://169.254.169.254/?sig="+secret, 302) },
-		"loop":             func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/a?sig="+secret, 302) },
-		"file":             func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "file:///etc/passwd?sig="+secret, 302) },
+		"nonsense": func(w http.ResponseWriter, r *http.Request) { hijack(w, "abc http://x/?sig="+secret, nil) },
+		"bad location": func(w http.ResponseWriter, r *http.Request) {
+			hijack(w, "302 Found\r\nLocation: http://[bad?sig="+secret, nil)
+		},
+		"closed port": func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://127.0.0.1:1/?sig="+secret, 302)
+		},
+		"metadata address": func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://169.254.169.254/?sig="+secret, 302)
+		},
+		"loop": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/a?sig="+secret, 302) },
+		"file": func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "file:///etc/passwd?sig="+secret, 302)
+		},
 	}
 	for what, h := range modes {
 		srv := httptest.NewServer(h)
