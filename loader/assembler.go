@@ -21,7 +21,8 @@ type assembler struct {
 	buffers *buffers
 	reels   reels
 	stamps  *stamps // of streams, for timelines and tolerance checks
-	budget  int64   // for batches in flight
+	starts  videoStarts
+	budget  int64 // for batches in flight
 	n       counters
 	workers sync.Pool
 	units   sync.Pool
@@ -91,6 +92,7 @@ func newAssembler(ctx context.Context, ds robocache.Dataset, cfg Config) (*assem
 	if a.layout, err = newLayout(ctx, ds, &cfg, a.warn); err != nil {
 		return nil, err
 	}
+	a.starts, _ = ds.(videoStarts)
 	a.stamps = newStamps(ds, int64(cfg.MemoryBudget)/16)
 	if err := a.count(ctx); err != nil {
 		return nil, err
@@ -142,8 +144,11 @@ func (a *assembler) count(ctx context.Context) error {
 	if a.cfg.OnBadEpisode == "skip" {
 		for i := range info.Findings {
 			f := &info.Findings[i]
-			e, ok := f.Where["episode"].(int)
-			if f.Severity == robocache.SeverityError && ok && e >= 0 && e < info.Episodes && !exclude[e] {
+			if f.Severity != robocache.SeverityError {
+				continue
+			}
+			e, ok := a.position(ctx, f.Where["episode"])
+			if ok && !exclude[e] {
 				exclude[e] = true
 				a.n.skip.Add(int64(a.ds.Len(e)))
 				a.warn(robocache.Where{"episode": e}.String() + " is left out: " + f.Message)
@@ -166,6 +171,33 @@ func (a *assembler) count(ctx context.Context) error {
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: "no samples: the selected episodes are empty"}
 	}
 	return nil
+}
+
+// position finds the episode that a finding names by its number.
+func (a *assembler) position(ctx context.Context, number any) (int, bool) {
+	var id int64
+	switch v := number.(type) {
+	case int:
+		id = int64(v)
+	case int64:
+		id = v
+	default:
+		return 0, false
+	}
+	is := func(e int) bool {
+		ep, err := a.ds.Episode(ctx, e)
+		return err == nil && ep.Index == id
+	}
+	n := a.ds.Info().Episodes
+	if id >= 0 && id < int64(n) && is(int(id)) {
+		return int(id), true
+	}
+	for e := range n {
+		if is(e) {
+			return e, true
+		}
+	}
+	return 0, false
 }
 
 // batchBytes is what a batch of n samples takes of the budget.
@@ -376,14 +408,21 @@ func (a *assembler) blame(u *unit, episode int, err error) {
 	}
 }
 
-// failAt fails a unit by what the error says of its place.
+// episodeError says which episode an error is of, by its position.
+type episodeError struct {
+	episode int
+	err     error
+}
+
+func (e *episodeError) Error() string { return e.err.Error() }
+func (e *episodeError) Unwrap() error { return e.err }
+
+// failAt fails a unit, and blames the episode where the error knows it.
 func (a *assembler) failAt(u *unit, err error) {
-	var e *robocache.Error
+	var e *episodeError
 	if errors.As(err, &e) {
-		if episode, ok := e.Where["episode"].(int); ok {
-			a.blame(u, episode, err)
-			return
-		}
+		a.blame(u, e.episode, e.err)
+		return
 	}
 	u.fail(err)
 }

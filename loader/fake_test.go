@@ -176,8 +176,9 @@ type fakeReel struct {
 	path string
 }
 
-func (r fakeReel) size() (int, int) { return fakeW, fakeH }
-func (r fakeReel) release()         { r.f.opened.Add(-1) }
+func (r fakeReel) size() (int, int)   { return fakeW, fakeH }
+func (r fakeReel) timeNS(o int) int64 { return int64(o) * 100_000_000 }
+func (r fakeReel) release()           { r.f.opened.Add(-1) }
 
 func (r fakeReel) plan(_ *video.Planner, ordinals []int) []video.Group {
 	var out []video.Group

@@ -2,6 +2,7 @@ package loader
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"sync"
@@ -79,7 +80,7 @@ func (w *worker) locate(h *horizon, col int) {
 				continue
 			}
 			if r.Missing || r.Path == "" {
-				a.blame(u, rows[i].Episode, missing(c, rows[i], r))
+				a.blame(u, rows[i].Episode, a.missing(c, rows[i], r))
 				u.finish(1)
 				continue
 			}
@@ -91,7 +92,7 @@ func (w *worker) locate(h *horizon, col int) {
 			}
 			wants = append(wants, want{ordinal: r.Ordinal, path: p, unit: int32(k), slot: int32(i)})
 		}
-		if a.cfg.Tolerance != nil {
+		if a.cfg.Tolerance != nil && a.starts == nil {
 			a.checkStamps(w.ctx(), u, c, rows)
 		}
 	}
@@ -139,8 +140,20 @@ func (w *worker) blank(u *unit, c *column, slot int) {
 	u.finish(1)
 }
 
-func missing(c *column, r robocache.Row, ref *robocache.FrameRef) error {
-	e := &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Where: robocache.Where{"episode": r.Episode, "row": r.Index, "stream": c.key}, Msg: "the row has no picture",
+// where names the place of a picture or value, by the episode's number in the dataset.
+func (a *assembler) where(c *column, r robocache.Row) robocache.Where {
+	w := robocache.Where{"episode": r.Episode, "stream": c.key}
+	if ep, err := a.ds.Episode(context.Background(), r.Episode); err == nil {
+		w["episode"] = ep.Index
+	}
+	if r.Index >= 0 {
+		w["row"] = r.Index
+	}
+	return w
+}
+
+func (a *assembler) missing(c *column, r robocache.Row, ref *robocache.FrameRef) error {
+	e := &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Where: a.where(c, r), Msg: "the row has no picture",
 		Hint: `on_bad_episode="skip" leaves such episodes out; 'robocache doctor' lists them`}
 	if !ref.Missing {
 		e.Class, e.Msg, e.Hint = robocache.ErrUnsupported, "a picture of a video stream that is in no video file", ""
@@ -160,15 +173,19 @@ func (w *worker) openFile(t *fileTask) {
 	}
 	t.reel = reel
 	t.ordinals = t.ordinals[:0]
-	for i := range t.wants {
-		if i == 0 || t.wants[i].ordinal != t.wants[i-1].ordinal {
-			t.ordinals = append(t.ordinals, t.wants[i].ordinal)
+	for lo := 0; lo < len(t.wants); {
+		same := t.of(t.wants[lo].ordinal)
+		if err := w.checkTime(t, &same[0]); err != nil {
+			w.lose(t, same, err)
+		} else {
+			t.ordinals = append(t.ordinals, same[0].ordinal)
 		}
+		lo += len(same)
 	}
 	groups := reel.plan(&w.planner, t.ordinals)
 	// The planner's slices are the next plan's: the groups' ordinals move into the task's own, in the groups' order.
 	t.ordinals = t.ordinals[:0]
-	t.pending.Store(int64(len(groups)) + 1) // one for this loop
+	t.pending.Store(int64(len(groups)) + 1) // one for this function
 	for _, g := range groups {
 		if g.Cost() <= 0 {
 			for _, o := range g.Ordinals {
@@ -215,10 +232,8 @@ func (w *worker) lose(t *fileTask, wants []want, err error) {
 			r.Episode = u.rows[0][int(wants[i].slot)/c.steps].Episode
 			r.Index = -1
 		}
-		where := robocache.Where{"file": t.path, "episode": r.Episode, "stream": c.key, "ordinal": wants[i].ordinal}
-		if r.Index >= 0 {
-			where["row"] = r.Index
-		}
+		where := a.where(c, r)
+		where["file"], where["ordinal"] = t.path, wants[i].ordinal
 		a.blame(u, r.Episode, robocache.At(err, where))
 		u.finish(1)
 	}

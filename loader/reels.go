@@ -26,7 +26,14 @@ type reel interface {
 	plan(p *video.Planner, ordinals []int) []video.Group
 	decode(ctx context.Context, g video.Group, deliver func(ordinal int, pic video.Picture) error) error
 	size() (width, height int)
+	timeNS(ordinal int) int64
 	release()
+}
+
+// videoStarts is a dataset that says at which time of its video file an episode begins: what the reference's check of times adds
+// to a row's own. ok is false where nothing is declared.
+type videoStarts interface {
+	VideoStart(ctx context.Context, episode int, key string) (ns int64, ok bool, err error)
 }
 
 // openReels finds the files and makes the decoder pool, where a column needs them.
@@ -95,6 +102,8 @@ func (f film) size() (width, height int) {
 	return width, height
 }
 
+func (f film) timeNS(ordinal int) int64 { return f.file.Index.TimeNS(ordinal) }
+
 func (f film) release() { f.file.Release() }
 
 // probes bounds how many episodes are asked for a first picture.
@@ -142,10 +151,15 @@ func (a *assembler) firstSize(ctx context.Context, c *column) (width, height int
 			continue
 		}
 		if c.source == fromStills {
-			if width, height, _, err = stillSize(ref[0].Encoded); err == nil {
-				return width, height, nil
+			var info video.StillInfo
+			if info, err = video.StillSize(ref[0].Encoded); err != nil {
+				continue
 			}
-			continue
+			if info.DType != robocache.Uint8 && c.out == robocache.Uint8 {
+				// Sixteen bits or floats that nobody declared as depth.
+				a.depthStills(c, info.DType)
+			}
+			return info.Width, info.Height, nil
 		}
 		var r reel
 		if r, err = a.reels.open(ctx, ref[0].Path); err != nil {
@@ -156,4 +170,20 @@ func (a *assembler) firstSize(ctx context.Context, c *column) (width, height int
 		return width, height, nil
 	}
 	return 0, 0, err
+}
+
+// depthStills makes a column of stills one of depth pictures.
+func (a *assembler) depthStills(c *column, stored robocache.DType) {
+	c.spec.Pixel, c.out, c.metres = video.DepthMM, robocache.Float32, a.cfg.DepthUnit == "m"
+	if a.cfg.DepthUnit == "code" && stored == robocache.Uint16 {
+		c.spec.Pixel, c.out, c.metres = video.Gray16, robocache.Uint16, false
+	}
+	t := &a.layout.tensors[c.entry]
+	t.dtype = c.out
+	t.shape[len(t.shape)-3] = 1 // shared with the field
+	for k := range a.layout.fields {
+		if f := &a.layout.fields[k]; f.Key == c.key && !f.Mask {
+			f.DType = c.out
+		}
+	}
 }

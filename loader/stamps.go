@@ -66,12 +66,42 @@ func (s *stamps) of(ctx context.Context, episode int, stream string) ([]int64, e
 
 func size(t []int64) int64 { return int64(8*len(t)) + 128 }
 
-// checkStamps is the reference's opt-in test: the recorded time of each picture against that of its row.
+// checkTime is the reference's opt-in test: the time of a picture in its file against that of its row there.
+func (w *worker) checkTime(t *fileTask, x *want) error {
+	a := w.a
+	c := &a.layout.columns[t.col]
+	if a.cfg.Tolerance == nil || a.starts == nil || c.aligns != nil {
+		return nil
+	}
+	r := t.h.units[x.unit].rows[c.rows][x.slot]
+	start, ok, err := a.starts.VideoStart(w.ctx(), r.Episode, c.key)
+	if err != nil || !ok {
+		return err
+	}
+	own, err := a.stamps.of(w.ctx(), r.Episode, "")
+	if err != nil {
+		return err
+	}
+	if r.Index >= len(own) {
+		return nil
+	}
+	return a.compare(c, r, t.reel.timeNS(x.ordinal), start+own[r.Index])
+}
+
+func (a *assembler) compare(c *column, r robocache.Row, picture, row int64) error {
+	limit := int64(*a.cfg.Tolerance * 1e9)
+	if d := picture - row; d > limit || -d > limit {
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Where: a.where(c, r), Msg: "the picture's time is further from the row's than tolerance_s",
+			Want: fmt.Sprintf("at most %d ns", limit), Got: fmt.Sprintf("%d ns", d), Hint: "the picture is found by its number and is the right one; leave tolerance_s out unless such stamps must be refused"}
+	}
+	return nil
+}
+
+// checkStamps compares the recorded stamps of pictures and rows, where the dataset does not say where its episodes lie in the files.
 func (a *assembler) checkStamps(ctx context.Context, u *unit, c *column, rows []robocache.Row) {
 	if a.cfg.Align != nil {
 		return // a timeline has no row of its own to compare with
 	}
-	limit := int64(*a.cfg.Tolerance * 1e9)
 	for i, r := range rows {
 		if i > 0 && r == rows[i-1] {
 			continue
@@ -87,13 +117,11 @@ func (a *assembler) checkStamps(ctx context.Context, u *unit, c *column, rows []
 			return
 		}
 		if r.Index >= len(pictures) || r.Index >= len(own) {
-			a.blame(u, r.Episode, &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Where: robocache.Where{"episode": r.Episode, "row": r.Index, "stream": c.key}, Msg: "no stamp", Want: fmt.Sprintf("%d", len(own)), Got: fmt.Sprintf("%d", len(pictures))})
+			a.blame(u, r.Episode, &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Where: a.where(c, r), Msg: "no stamp", Want: fmt.Sprint(len(own)), Got: fmt.Sprint(len(pictures))})
 			return
 		}
-		if d := pictures[r.Index] - own[r.Index]; d > limit || -d > limit {
-			a.blame(u, r.Episode, &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Where: robocache.Where{"episode": r.Episode, "row": r.Index, "stream": c.key},
-				Msg: "the picture's time is further from the row's than tolerance_s", Want: fmt.Sprintf("at most %d ns", limit), Got: fmt.Sprintf("%d ns", d),
-				Hint: "the picture is found by its number and is the right one; leave tolerance_s out unless such stamps must be refused"})
+		if err := a.compare(c, r, pictures[r.Index], own[r.Index]); err != nil {
+			a.blame(u, r.Episode, err)
 			return
 		}
 	}

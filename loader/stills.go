@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/video"
 )
 
 // stillsPerJob bounds how many encoded pictures a job holds at once.
@@ -90,7 +91,7 @@ func (w *worker) still(j *job) {
 		switch {
 		case err != nil:
 		case refs[i].Missing:
-			err = missing(c, r, &refs[i])
+			err = a.missing(c, r, &refs[i])
 		case refs[i].Path != "":
 			err = &robocache.Error{Class: robocache.ErrUnsupported, Op: "loader", Msg: "a still picture that is in a video file"}
 		default:
@@ -98,7 +99,7 @@ func (w *worker) still(j *job) {
 		}
 		refs[i] = robocache.FrameRef{}
 		if err != nil {
-			a.blame(u, r.Episode, robocache.At(err, robocache.Where{"episode": r.Episode, "row": r.Index, "stream": c.key}))
+			a.blame(u, r.Episode, robocache.At(err, a.where(c, r)))
 			u.finish(int64(len(slots)))
 			continue
 		}
@@ -114,15 +115,15 @@ func (w *worker) still(j *job) {
 
 func (c *column) decodeStill(encoded []byte, dst []byte) error {
 	if c.spec.Width == 0 {
-		width, height, _, err := stillSize(encoded)
+		info, err := video.StillSize(encoded)
 		if err != nil {
 			return err
 		}
-		if width != c.width || height != c.height {
-			return sizeError(c, width, height)
+		if info.Width != c.width || info.Height != c.height {
+			return sizeError(c, info.Width, info.Height)
 		}
 	}
-	if err := decodeStill(encoded, &c.spec, dst); err != nil {
+	if err := video.DecodeStill(encoded, &c.spec, dst); err != nil {
 		return err
 	}
 	c.finishPicture(dst)

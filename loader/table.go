@@ -26,7 +26,7 @@ func newTable(total int, cfg *Config, exclude map[int]bool, count func(episode i
 	t := &table{first: cfg.DropFirst}
 	var list []int
 	if cfg.Episodes != nil {
-		list = append(list, cfg.Episodes...)
+		list = append(make([]int, 0, len(cfg.Episodes)), cfg.Episodes...)
 		sort.Ints(list)
 		for _, e := range list {
 			if e < 0 || e >= total {

@@ -146,7 +146,7 @@ func (w *worker) plans(u *unit, c *column) (*kernel.Plan, []robocache.Row, error
 		episode := a.table.episode(int(place))
 		src, err := a.stamps.of(w.ctx(), episode, c.aligns.clock)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, &episodeError{episode, err}
 		}
 		targets := make([]int64, 0, (hi-lo)*steps)
 		for _, i := range order[lo:hi] {
@@ -157,7 +157,7 @@ func (w *worker) plans(u *unit, c *column) (*kernel.Plan, []robocache.Row, error
 		}
 		p, err := align.NewPlan(src, targets, c.aligns.opt)
 		if err != nil {
-			return nil, nil, robocache.At(err, robocache.Where{"episode": episode})
+			return nil, nil, &episodeError{episode, robocache.At(err, robocache.Where{"episode": episode})}
 		}
 		used := usedRows(p)
 		base := int32(len(rows))
