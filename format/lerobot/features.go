@@ -236,7 +236,11 @@ func (r *declared) any(key string) any {
 
 func (r *declared) str(key string) string { s, _ := r.any(key).(string); return s }
 
-func (r *declared) flag(key string) bool { b, _ := r.any(key).(bool); return b }
+func (r *declared) flag(key string) bool {
+	a, _ := r.Info[key].(bool)
+	b, _ := r.VideoInfo[key].(bool)
+	return a || b
+}
 
 func (r *declared) number(key string) (float64, bool) { v, ok := r.any(key).(float64); return v, ok }
 

@@ -61,7 +61,16 @@ func (c *column) events(limit int64) reader {
 		if top == nil {
 			return nil, 0, &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"column": c.key}, Msg: "the column is missing in this file"}
 		}
-		out, err := pq.ReadJSON(ctx, r, f.pq, group, top, pq.Limits{Bytes: limit})
+		// Tool calls are JSON inside JSON: Arrow's extension type, or plain strings.
+		tools := map[*pq.Node]bool{}
+		if element := top.Element(); element != nil {
+			if t := element.Child("tool_calls"); t != nil {
+				for _, l := range t.Leaves(nil) {
+					tools[l] = true
+				}
+			}
+		}
+		out, err := pq.ReadJSON(ctx, r, f.pq, group, top, func(n *pq.Node) bool { return tools[n] }, pq.Limits{Bytes: limit})
 		if err != nil {
 			return nil, 0, err
 		}

@@ -13,8 +13,9 @@ import (
 )
 
 // ReadJSON assembles the rows of a column of any nesting and gives each as JSON text: groups are objects in the order of
-// the schema, lists are arrays, nulls are null. Floats keep the value that they have as float64.
-func ReadJSON(ctx context.Context, r robocache.Ranged, f *File, group int, top *Node, lim Limits) ([]string, error) {
+// the schema, lists are arrays, nulls are null. Floats keep the value that they have as float64. A leaf for which raw says
+// true holds JSON texts, which become values (and stay texts where they are no JSON).
+func ReadJSON(ctx context.Context, r robocache.Ranged, f *File, group int, top *Node, raw func(*Node) bool, lim Limits) ([]string, error) {
 	rows := f.Groups[group].Rows
 	a := assembler{from: map[*Node]*stream{}, limit: lim.Bytes}
 	for _, leaf := range top.Leaves(nil) {
@@ -22,7 +23,7 @@ func ReadJSON(ctx context.Context, r robocache.Ranged, f *File, group int, top *
 		if err != nil {
 			return nil, err
 		}
-		a.from[leaf] = &stream{col: col, leaf: leaf}
+		a.from[leaf] = &stream{col: col, leaf: leaf, raw: raw != nil && raw(leaf)}
 	}
 	where := robocache.Where{"row_group": group, "column": top.Name}
 	var out []string
@@ -56,6 +57,7 @@ func ReadJSON(ctx context.Context, r robocache.Ranged, f *File, group int, top *
 type stream struct {
 	col          *Column
 	leaf         *Node
+	raw          bool
 	entry, value int
 }
 
@@ -228,7 +230,11 @@ func (a *assembler) leaf(n *Node, s *stream) {
 			a.fail("a text that is not UTF-8")
 			return
 		}
-		a.text(b)
+		if s.raw && json.Valid(b) {
+			a.buf.Write(b)
+		} else {
+			a.text(b)
+		}
 	default:
 		a.fail("a type that has no JSON form: " + n.Type.String())
 		return

@@ -86,6 +86,17 @@ func (n *Node) OnlyLeaf() *Node {
 	return n
 }
 
+// Element is what the elements of a list consist of, when n is a list of groups; else nil.
+func (n *Node) Element() *Node {
+	for n != nil && n.Group() {
+		if len(n.Children) != 1 {
+			return n
+		}
+		n = n.Children[0]
+	}
+	return nil
+}
+
 // Leaves appends the leaves below n, in order.
 func (n *Node) Leaves(to []*Node) []*Node {
 	if !n.Group() {
