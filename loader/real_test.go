@@ -1,0 +1,180 @@
+package loader_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/goatnote-inc/robocache"
+	_ "github.com/goatnote-inc/robocache/format/all"
+	"github.com/goatnote-inc/robocache/loader"
+	"github.com/goatnote-inc/robocache/video"
+	_ "github.com/goatnote-inc/robocache/video/ffmpeg"
+)
+
+// testdata opens a dataset of the shared test data, or skips with the reason.
+func testdata(t testing.TB, name string) robocache.Dataset {
+	t.Helper()
+	root := os.Getenv("ROBOCACHE_TESTDATA")
+	if root == "" {
+		dir, err := os.Getwd()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+			if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+				break
+			}
+		}
+		root = filepath.Join(dir, "..", "shared", "data")
+	}
+	path := filepath.Join(root, name)
+	if _, err := os.Stat(path); err != nil {
+		t.Skipf("no test data: %v (set ROBOCACHE_TESTDATA)", err)
+	}
+	if _, err := video.ActiveBackend(); err != nil {
+		t.Skip(err)
+	}
+	ds, err := robocache.Open(context.Background(), path, robocache.OpenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ds.Close() })
+	return ds
+}
+
+// cpu is the CPU seconds of this process, user and system.
+func cpu() float64 {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
+}
+
+func benchmarkLoader(b *testing.B, name string, cfg loader.Config) {
+	ds := testdata(b, name)
+	ctx := context.Background()
+	l, err := loader.New(ctx, ds, cfg)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer l.Close()
+	batch, err := l.Next(ctx)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.SetBytes(batch.Bytes())
+	batch.Release()
+	b.ReportAllocs()
+	b.ResetTimer()
+	begin, start := cpu(), time.Now()
+	samples := 0
+	for range b.N {
+		batch, err := l.Next(ctx)
+		if err == io.EOF {
+			batch, err = l.Next(ctx)
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+		samples += batch.Rows
+		batch.Release()
+	}
+	b.StopTimer()
+	b.ReportMetric((cpu()-begin)/float64(samples)*1000, "cpu-s/1000")
+	b.ReportMetric(float64(samples)/time.Since(start).Seconds(), "samples/s")
+	s := l.Stats()
+	b.ReportMetric(float64(s.FramesDecoded)/float64(max(s.Frames, 1)), "decoded/frame")
+}
+
+func steps(n int, fps float64) []float64 {
+	out := make([]float64, n)
+	for i := range out {
+		out[i] = float64(i) / fps
+	}
+	return out
+}
+
+// One camera, AV1 640×480 GOP 2, batch 32, global shuffle, uint8 (specs/peers.md: the decode floor is 2.2–2.7 CPU s per 1,000).
+func BenchmarkLoaderAV1(b *testing.B) {
+	benchmarkLoader(b, "g1_v30_exact", loader.Config{BatchSize: 32, Shuffle: loader.Global, Seed: 1})
+}
+
+// 8-frame windows of the camera and the state.
+func BenchmarkLoaderAV1Windows(b *testing.B) {
+	benchmarkLoader(b, "g1_v30_exact", loader.Config{BatchSize: 32, Shuffle: loader.Global, Seed: 1, Deltas: loader.Deltas{{Key: "observation.images.cam_left_high", Offsets: back(8, 30)}, {Key: "observation.state", Offsets: back(8, 30)}}})
+}
+
+func back(n int, fps float64) []float64 {
+	out := steps(n, fps)
+	for i := range out {
+		out[i] -= float64(n-1) / fps
+	}
+	return out
+}
+
+// State and action windows of 16, no pictures.
+func BenchmarkLoaderNoVideo(b *testing.B) {
+	w := steps(16, 30)
+	benchmarkLoader(b, "g1_v30_exact", loader.Config{BatchSize: 32, Shuffle: loader.Global, Seed: 1, Keys: []string{"observation.state", "action"}, Deltas: loader.Deltas{{Key: "observation.state", Offsets: w}, {Key: "action", Offsets: w}}})
+}
+
+// Allocations must not grow with the batch.
+func BenchmarkLoaderNoVideo256(b *testing.B) {
+	w := steps(16, 30)
+	benchmarkLoader(b, "g1_v30_exact", loader.Config{BatchSize: 256, Shuffle: loader.Global, Seed: 1, Keys: []string{"observation.state", "action"}, Deltas: loader.Deltas{{Key: "observation.state", Offsets: w}, {Key: "action", Offsets: w}}})
+}
+
+// L4 on real video: random items through a Map one by one equal the batches of a Loader, at any threads.
+func TestRealMapEqualsLoader(t *testing.T) {
+	for _, name := range []string{"g1_v30_exact", "g1_h264_v30", "gr00t_picknplace_v20", "g1_v21"} {
+		t.Run(name, func(t *testing.T) {
+			ctx := context.Background()
+			ds := testdata(t, name)
+			l, err := loader.New(ctx, ds, loader.Config{BatchSize: 24, Shuffle: loader.Global, Seed: 3, Threads: 4})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			m, err := loader.NewMap(ctx, ds, loader.Config{Threads: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer m.Close()
+			rng := rand.New(rand.NewPCG(1, 1))
+			for range 3 {
+				b, err := l.Next(ctx)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for range 6 {
+					i := rng.IntN(b.Rows)
+					one, err := m.Items(ctx, b.Indices[i:i+1])
+					if err != nil {
+						t.Fatal(err)
+					}
+					for k := range one.Tensors {
+						n := len(one.Tensors[k].Data)
+						if !bytes.Equal(one.Tensors[k].Data, b.Tensors[k].Data[i*n:(i+1)*n]) {
+							t.Errorf("%s of sample %d differs between the batch and the item", one.Tensors[k].Key, b.Indices[i])
+						}
+					}
+					for k := range one.Texts {
+						if one.Texts[k].Values[0] != b.Texts[k].Values[i] {
+							t.Errorf("%s of sample %d differs", one.Texts[k].Key, b.Indices[i])
+						}
+					}
+					one.Release()
+				}
+				b.Release()
+			}
+		})
+	}
+}
