@@ -32,19 +32,27 @@ func ToLeRobot(ctx context.Context, src robocache.Dataset, dst string, opt Optio
 		return nil, err
 	}
 	defer store.Close(target)
-	j, err := openJournal(ctx, target, c.identity(), opt.Resume)
+	err = c.into(ctx, target)
+	if err != nil && !opt.Resume {
+		clearFolders(dst, made)
+	}
+	return c.report, err
+}
+
+// into runs the conversion with its journal in the destination.
+func (c *conversion) into(ctx context.Context, target store.Writable) error {
+	j, err := openJournal(ctx, target, c.identity(), c.opt.Resume)
 	if err == nil {
 		err = c.run(ctx, target, j)
 	}
-	if err != nil {
-		if !opt.Resume {
-			_ = target.Remove(context.Background(), journalName)
-			clearFolders(dst, made)
-		}
-		return c.report, err
+	if err == nil {
+		return target.Remove(ctx, journalName)
 	}
-	_ = target.Remove(ctx, journalName)
-	return c.report, nil
+	if !c.opt.Resume {
+		// Without the caller's context: it may be the one that ended.
+		_ = target.Remove(context.Background(), journalName)
+	}
+	return err
 }
 
 // conversion is one run of ToLeRobot.
@@ -108,6 +116,11 @@ func (c *conversion) plan(ctx context.Context) error {
 			return &robocache.Error{Class: robocache.ErrMisuse, Op: "convert", Where: robocache.Where{"episode": e}, Msg: "no such episode"}
 		}
 	}
+	for _, k := range c.opt.Keys {
+		if info.Feature(k) == nil {
+			return misuse("no feature "+k+" to keep", "see 'robocache inspect'")
+		}
+	}
 	c.look = stats.NewLook(c.src, c.opt.Frames, c.opt.Threads)
 	c.pool = video.NewPool(256 << 20)
 	if v, ok := c.src.(stats.VideoSource); ok {
@@ -124,6 +137,10 @@ func (c *conversion) chooseFeatures() {
 	taken := map[string]bool{"timestamp": true, "frame_index": true, "episode_index": true, "index": true, "task_index": true, "task": true}
 	for _, f := range c.src.Info().Features {
 		if f.Default && taken[f.Key] {
+			continue
+		}
+		if c.opt.Keys != nil && !slices.Contains(c.opt.Keys, f.Key) {
+			c.report.Dropped = append(c.report.Dropped, f.Key)
 			continue
 		}
 		out := feature{Feature: f, source: f.Key}
@@ -171,7 +188,7 @@ func (c *conversion) find(s robocache.Severity, code string, where robocache.Whe
 // run writes the dataset.
 func (c *conversion) run(ctx context.Context, target store.Writable, j *journal) (err error) {
 	cfg := lerobot.WriteConfig{FPS: c.fps, Robot: c.src.Info().Robot, ChunksSize: c.opt.ChunksSize, DataFileBytes: c.opt.DataFileBytes, VideoFileBytes: c.opt.VideoFileBytes,
-		Video: c.opt.Encode, TempDir: c.opt.TempDir, StatsBudget: c.opt.StatsBudget, Extra: map[string][]byte{}, Tasks: c.chooseTasks(),
+		Video: c.opt.Encode, TempDir: c.opt.TempDir, StatsBudget: c.opt.StatsBudget, Frames: c.opt.Frames, Extra: map[string][]byte{}, Tasks: c.chooseTasks(),
 		Reuse: func(name, key string) bool { return j.has(ctx, name, key) }, Made: func(name, key string) error { return j.add(ctx, name, key) }}
 	for _, f := range c.features {
 		cfg.Features = append(cfg.Features, f.Feature)

@@ -106,12 +106,7 @@ func (c *conversion) stills(ctx context.Context, f *feature, rows []robocache.Ro
 		c.bytes += int64(len(r.Encoded))
 	}
 	ep.Images[f.Key] = out
-	look, err := c.look.Episode(ctx, &robocache.Feature{Key: f.source, Kind: f.Kind, DType: f.DType, Channels: f.Channels, Depth: f.Depth}, rows[0].Episode)
-	if err != nil {
-		return err
-	}
-	ep.Pictures[f.Key] = look
-	return nil
+	return nil // the writer looks at the bytes itself
 }
 
 // segment is where an episode's pictures of one camera lie in the source.

@@ -11,7 +11,8 @@ const RecordedStamps = "recorded_timestamp"
 
 // Options are the choices of a conversion. The zero value converts everything and copies video where it can.
 type Options struct {
-	Episodes []int // positions in the source, in the order wanted; nil = all
+	Episodes []int    // positions in the source, in the order wanted; nil = all
+	Keys     []string // features to keep; nil = all. The bookkeeping columns are always there
 	// VideoCodec: "copy" (default) copies where C2 allows and encodes the rest as Encode says; "av1", "h264", "hevc" encode everything.
 	VideoCodec string
 	Encode     lerobot.VideoConfig

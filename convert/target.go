@@ -49,6 +49,12 @@ func openTarget(ctx context.Context, dst string, resume bool) (w store.Writable,
 	case !resume:
 		return nil, made, misuse("an interrupted conversion lies here", "resume it, or empty the destination")
 	}
+	if l, ok := w.(*store.Local); ok && journal {
+		// What a kill left unfinished: nobody else writes here, the journal says.
+		if _, err := l.Sweep(ctx, 0); err != nil {
+			return nil, made, err
+		}
+	}
 	return w, made, nil
 }
 

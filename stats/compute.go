@@ -2,6 +2,7 @@ package stats
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"slices"
 	"sync"
@@ -18,6 +19,21 @@ const (
 	AllFrames     FramePolicy = "all"
 	NoFrames      FramePolicy = "none"
 )
+
+// Choose gives the rows of an episode of n rows whose pictures are looked at.
+func (p FramePolicy) Choose(n int) []int {
+	switch {
+	case n <= 0 || p == NoFrames:
+		return nil
+	case p == AllFrames:
+		out := make([]int, n)
+		for k := range out {
+			out[k] = k
+		}
+		return out
+	}
+	return SampleFrames(n)
+}
 
 // Options are the choices of Compute. The zero value is good.
 type Options struct {
@@ -83,6 +99,10 @@ func Compute(ctx context.Context, ds robocache.Dataset, opt Options) (robocache.
 			p := NewLook(ds, opt.Frames, opt.Threads)
 			all, err := p.Episodes(ctx, f, opt.Episodes)
 			p.Close()
+			if errors.Is(err, robocache.ErrUnsupported) {
+				find(robocache.Finding{Severity: robocache.SeverityInfo, Code: "no-picture-statistics", Where: robocache.Where{"stream": f.Key}, Message: "no statistics of this camera: " + err.Error()})
+				break
+			}
 			if err != nil {
 				return nil, robocache.At(err, robocache.Where{"stream": f.Key})
 			}
@@ -170,7 +190,7 @@ func (l *Look) Close() { _ = l.pool.Close() }
 
 // Episodes counts the pictures of some episodes together.
 func (l *Look) Episodes(ctx context.Context, f *robocache.Feature, episodes []int) (*Pixels, error) {
-	all := l.empty(f)
+	all := PicturesOf(f)
 	for _, e := range episodes {
 		p, err := l.Episode(ctx, f, e)
 		if err != nil {
@@ -181,35 +201,13 @@ func (l *Look) Episodes(ctx context.Context, f *robocache.Feature, episodes []in
 	return all, nil
 }
 
-func (l *Look) empty(f *robocache.Feature) *Pixels {
-	if f.Depth != nil {
-		if f.Kind == robocache.KindVideo {
-			return NewDepth(f.Depth)
-		}
-		return NewDepth(nil)
-	}
-	if f.Channels == 1 && f.DType == robocache.Uint16 {
-		return NewDepth(nil)
-	}
-	if f.Channels > 0 && f.Kind == robocache.KindImage {
-		return NewPixels(f.Channels)
-	}
-	return NewPixels(3)
-}
-
 // Episode counts the pictures of one episode that the policy chooses. Rows without a picture take no part.
 func (l *Look) Episode(ctx context.Context, f *robocache.Feature, episode int) (*Pixels, error) {
 	var rows []robocache.Row
-	if n := l.ds.Len(episode); l.policy == AllFrames {
-		for k := range n {
-			rows = append(rows, robocache.Row{Episode: episode, Index: k})
-		}
-	} else if n > 0 {
-		for _, k := range SampleFrames(n) {
-			rows = append(rows, robocache.Row{Episode: episode, Index: k})
-		}
+	for _, k := range l.policy.Choose(l.ds.Len(episode)) {
+		rows = append(rows, robocache.Row{Episode: episode, Index: k})
 	}
-	all := l.empty(f)
+	all := PicturesOf(f)
 	const block = 256 // rows: still pictures come with their bytes
 	for len(rows) > 0 {
 		part := rows[:min(block, len(rows))]
@@ -305,5 +303,3 @@ func (l *Look) decode(ctx context.Context, f *robocache.Feature, path string, or
 	}
 	return nil
 }
-
-func (p *Pixels) deep() bool { return len(p.value) > 256 }

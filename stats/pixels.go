@@ -13,6 +13,7 @@ type Pixels struct {
 	Frames int64
 	value  []float64 // of each level
 	hist   [][]int64 // channel, level
+	buf    []byte
 }
 
 // NewPixels counts 8-bit pictures of the given channels, in [0,1].

@@ -1,6 +1,62 @@
 package stats
 
-import "github.com/goatnote-inc/robocache/video"
+import (
+	"slices"
 
-func Still(encoded []byte, spec *video.Spec, buf []byte) ([]byte, error) { return nil, nil }
-func (p *Pixels) AddStill(encoded []byte) error                          { return nil }
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/video"
+)
+
+// Still decodes a still picture into buf, grown as needed.
+func Still(encoded []byte, spec *video.Spec, buf []byte) ([]byte, error) {
+	info, err := video.StillSize(encoded)
+	if err != nil {
+		return nil, err
+	}
+	n, err := video.StillBytes(info, spec)
+	if err != nil {
+		return nil, err
+	}
+	buf = slices.Grow(buf[:0], n)[:n]
+	return buf, video.DecodeStill(encoded, spec, buf)
+}
+
+// AddStill counts an encoded picture: RGB whatever its colours, as the reference does, or 16-bit depth.
+// ErrUnsupported for depth in float32, whose levels cannot be counted.
+func (p *Pixels) AddStill(encoded []byte) error {
+	spec := &video.Spec{Pixel: video.RGB8}
+	if p.deep() {
+		spec.Pixel = video.Gray16
+		info, err := video.StillSize(encoded)
+		if err != nil {
+			return err
+		}
+		if info.DType == robocache.Float32 {
+			return &robocache.Error{Class: robocache.ErrUnsupported, Op: "statistics", Msg: "depth pictures in float32 have no statistics"}
+		}
+	}
+	pic, err := Still(encoded, spec, p.buf)
+	if err != nil {
+		return err
+	}
+	p.buf = pic
+	if p.deep() {
+		p.Add16(pic)
+	} else {
+		p.Add8(pic)
+	}
+	return nil
+}
+
+func (p *Pixels) deep() bool { return len(p.value) > 256 }
+
+// PicturesOf makes the counter that fits the pictures of a feature.
+func PicturesOf(f *robocache.Feature) *Pixels {
+	switch {
+	case f.Kind == robocache.KindVideo && f.Depth != nil:
+		return NewDepth(f.Depth)
+	case f.Depth != nil, f.Kind == robocache.KindImage && f.DType == robocache.Uint16:
+		return NewDepth(nil)
+	}
+	return NewPixels(3)
+}

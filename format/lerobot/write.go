@@ -48,7 +48,7 @@ type Writer struct {
 	collect *stats.Collector
 	looks   map[string]*stats.Pixels
 	temp    string
-	files   []string
+	files   []string // begun, so that Abort can remove them
 	failed  error
 	ended   bool
 
@@ -318,7 +318,7 @@ func (w *Writer) turnData(ctx context.Context, length int64) error {
 	}
 	name := fmt.Sprintf("data/chunk-%03d/file-%03d.parquet", w.chunk, w.file)
 	var err error
-	w.data, err = createTable(ctx, w.dst, name, w.schema, w.meta, w.skip)
+	w.data, err = w.createTable(ctx, name, w.schema, w.meta, w.skip)
 	return err
 }
 
@@ -328,11 +328,7 @@ func (w *Writer) endData() error {
 	}
 	t := w.data
 	w.data = nil
-	if err := t.close(); err != nil {
-		return err
-	}
-	w.files = append(w.files, t.name)
-	return nil
+	return t.close()
 }
 
 // nextFile is the reference's counter: file+1, or file 0 of the next chunk.
@@ -418,6 +414,7 @@ func (w *Writer) put(ctx context.Context, name string, data []byte) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	w.files = append(w.files, path.Clean(name))
 	f, err := w.dst.Create(ctx, name)
 	if err != nil {
 		return robocache.At(err, robocache.Where{"file": name})
@@ -426,9 +423,5 @@ func (w *Writer) put(ctx context.Context, name string, data []byte) error {
 		f.Abort()
 		return robocache.At(err, robocache.Where{"file": name})
 	}
-	if err := f.Commit(); err != nil {
-		return robocache.At(err, robocache.Where{"file": name})
-	}
-	w.files = append(w.files, path.Clean(name))
-	return nil
+	return robocache.At(f.Commit(), robocache.Where{"file": name})
 }

@@ -29,6 +29,8 @@ type WriteConfig struct {
 	Video VideoConfig
 	// TempDir holds one mp4 for each encoded episode until it is joined; "" = the system's.
 	TempDir string
+	// Frames says which pictures the writer looks at for statistics; "" = sampled, as the reference does.
+	Frames stats.FramePolicy
 	// StatsBudget bounds the memory that the statistics take, in bytes; 0 = 256 MiB.
 	StatsBudget int64
 	// Extra files, written before info.json: name → bytes (meta/modality.json).

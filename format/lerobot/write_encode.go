@@ -31,10 +31,10 @@ func (w *Writer) encode(ctx context.Context, c *outCamera, src VideoPart, rows, 
 	}
 	count := *look == nil
 	if count {
-		*look = picturesOf(f)
+		*look = stats.PicturesOf(f)
 	}
 	chosen := map[int]bool{}
-	for _, k := range stats.SampleFrames(rows) {
+	for _, k := range w.cfg.Frames.Choose(rows) {
 		chosen[k] = true
 	}
 	k := 0
@@ -66,18 +66,6 @@ func (w *Writer) encode(ctx context.Context, c *outCamera, src VideoPart, rows, 
 		return cameraPart{}, err
 	}
 	return cameraPart{lib: c.temp, path: name, from: 0, to: rows, temp: true}, nil
-}
-
-// picturesOf makes the counter that fits a feature's pictures.
-func picturesOf(f *robocache.Feature) *stats.Pixels {
-	if f.Depth != nil {
-		return stats.NewDepth(f.Depth)
-	}
-	n := f.Channels
-	if n <= 0 {
-		n = 3
-	}
-	return stats.NewPixels(n)
 }
 
 // codecDefaults are the reference's, but for the coding that GPUs can decode (video.md section 7).

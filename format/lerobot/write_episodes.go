@@ -132,7 +132,7 @@ func (e *episodesWriter) write(ctx context.Context, rows []*writtenEpisode) erro
 	}
 	if e.t == nil {
 		var err error
-		if e.t, err = createTable(ctx, e.w.dst, fmt.Sprintf("meta/episodes/chunk-%03d/file-%03d.parquet", e.chunk, e.file), e.schema, e.meta, nil); err != nil {
+		if e.t, err = e.w.createTable(ctx, fmt.Sprintf("meta/episodes/chunk-%03d/file-%03d.parquet", e.chunk, e.file), e.schema, e.meta, nil); err != nil {
 			return err
 		}
 	}
@@ -193,11 +193,7 @@ func (e *episodesWriter) end() error {
 	}
 	t := e.t
 	e.t = nil
-	if err := t.close(); err != nil {
-		return err
-	}
-	e.w.files = append(e.w.files, t.name)
-	return nil
+	return t.close()
 }
 
 func (e *episodesWriter) abort() { e.t.abort() }

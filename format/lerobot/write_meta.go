@@ -18,12 +18,9 @@ func (w *Writer) writeMeta(ctx context.Context) error {
 	if err := w.writeTasks(ctx); err != nil {
 		return err
 	}
-	all, left, err := w.collect.Stats(ctx)
+	all, _, err := w.collect.Stats(ctx) // values left out were told episode by episode
 	if err != nil {
 		return err
-	}
-	for key := range left {
-		_ = key // told episode by episode
 	}
 	for key, p := range w.looks {
 		if fs := p.Stats(); fs != nil {
@@ -69,7 +66,7 @@ func (w *Writer) writeTasks(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	t, err := createTable(ctx, w.dst, "meta/tasks.parquet", schema, meta, nil)
+	t, err := w.createTable(ctx, "meta/tasks.parquet", schema, meta, nil)
 	if err != nil {
 		return err
 	}
@@ -82,11 +79,7 @@ func (w *Writer) writeTasks(ctx context.Context) error {
 		t.abort()
 		return err
 	}
-	if err := t.close(); err != nil {
-		return err
-	}
-	w.files = append(w.files, t.name)
-	return nil
+	return t.close()
 }
 
 // jsonObject is a JSON object that keeps the order of its keys.

@@ -2,6 +2,7 @@ package lerobot
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 
 	"github.com/goatnote-inc/robocache"
@@ -24,9 +25,13 @@ func stillName(k int, b []byte) string {
 func (w *Writer) lookAtStills(f *writtenFeature, ep *EpisodeData, row *writtenEpisode) error {
 	look := ep.Pictures[f.Key]
 	if look == nil {
-		look = picturesOf(&f.Feature)
-		for _, k := range stats.SampleFrames(ep.Length) {
-			if err := look.AddStill(ep.Images[f.Key][k]); err != nil {
+		look = stats.PicturesOf(&f.Feature)
+		for _, k := range w.cfg.Frames.Choose(ep.Length) {
+			switch err := look.AddStill(ep.Images[f.Key][k]); {
+			case errors.Is(err, robocache.ErrUnsupported):
+				w.find(robocache.SeverityInfo, "no-picture-statistics", f.Key, w.written, err.Error(), 0)
+				return nil
+			case err != nil:
 				return robocache.At(err, robocache.Where{"row": k})
 			}
 		}

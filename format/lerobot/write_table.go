@@ -32,8 +32,9 @@ func (c *outCounter) Write(p []byte) (int, error) {
 // pageBytes ends a page; the reference's readers decode pages whole.
 const pageBytes = 1 << 20
 
-func createTable(ctx context.Context, s store.Writable, name string, schema *parquet.Schema, meta map[string]string, skipBounds [][]string) (*outTable, error) {
-	f, err := s.Create(ctx, name)
+func (w *Writer) createTable(ctx context.Context, name string, schema *parquet.Schema, meta map[string]string, skipBounds [][]string) (*outTable, error) {
+	w.files = append(w.files, name)
+	f, err := w.dst.Create(ctx, name)
 	if err != nil {
 		return nil, robocache.At(err, robocache.Where{"file": name})
 	}

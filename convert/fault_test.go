@@ -1,0 +1,206 @@
+package convert
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/stats"
+	"github.com/goatnote-inc/robocache/store"
+)
+
+// fullDisk fails the n-th creation, write or commit and all that follow.
+type fullDisk struct {
+	store.Writable
+	left *int
+}
+
+type fullFile struct {
+	store.Writer
+	left *int
+}
+
+func spend(left *int) error {
+	if *left--; *left < 0 {
+		return &robocache.Error{Class: robocache.ErrResourceLimit, Err: syscall.ENOSPC}
+	}
+	return nil
+}
+
+func (d fullDisk) Create(ctx context.Context, name string) (store.Writer, error) {
+	if err := spend(d.left); err != nil {
+		return nil, err
+	}
+	w, err := d.Writable.Create(ctx, name)
+	return fullFile{w, d.left}, err
+}
+
+func (f fullFile) Write(p []byte) (int, error) {
+	if err := spend(f.left); err != nil {
+		return 0, err
+	}
+	return f.Writer.Write(p)
+}
+
+func (f fullFile) Commit() error {
+	if err := spend(f.left); err != nil {
+		f.Abort()
+		return err
+	}
+	return f.Writer.Commit()
+}
+
+// C5: wherever the disk is full, the error says so and nothing is left.
+func TestDiskFull(t *testing.T) {
+	src := open(t, data(t, "g1_h264_v30"))
+	opt := Options{Frames: stats.NoFrames, Episodes: []int{0, 1}, DataFileBytes: 50_000, VideoFileBytes: 300_000}
+	for n := 0; ; n++ {
+		mem := store.NewMem(fmt.Sprintf("full-%d", n))
+		left := n
+		c := &conversion{src: src, opt: opt, report: &Report{Renamed: map[string]string{}}}
+		if err := c.plan(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		err := c.into(t.Context(), fullDisk{mem, &left})
+		if err == nil {
+			if n < 20 {
+				t.Errorf("a run of %d operations", n)
+			}
+			t.Logf("%d operations, each made to fail", n)
+			return
+		}
+		if !errors.Is(err, robocache.ErrResourceLimit) {
+			t.Fatalf("operation %d: %v", n, err)
+		}
+		files, err := mem.List(t.Context(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(files) != 0 {
+			t.Fatalf("operation %d failed and left %v", n, files)
+		}
+	}
+}
+
+// C5: the end of the context leaves nothing, not even a folder.
+func TestCancel(t *testing.T) {
+	src := open(t, data(t, "g1_v21"))
+	dst := filepath.Join(t.TempDir(), "out")
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err := ToLeRobot(ctx, src, dst, Options{Frames: stats.NoFrames, Progress: func(p Progress) {
+		if p.Episodes == 3 {
+			cancel()
+		}
+	}})
+	if !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(dst); !os.IsNotExist(err) {
+		t.Errorf("something is left: %v", tree(t, dst))
+	}
+}
+
+const childEnv = "ROBOCACHE_CONVERT_CHILD"
+
+func killOptions() Options {
+	return Options{DataFileBytes: 50_000, VideoFileBytes: 1_500_000, Threads: 1}
+}
+
+// TestKill is its own child: a conversion that is killed leaves no info.json, or the whole dataset; resuming gives the bytes of an
+// uninterrupted run.
+func TestKill(t *testing.T) {
+	if dst := os.Getenv(childEnv); dst != "" {
+		if _, err := ToLeRobot(t.Context(), open(t, data(t, "g1_v21")), dst, killOptions()); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	src := open(t, data(t, "g1_v21"))
+	whole := filepath.Join(t.TempDir(), "whole")
+	begin := time.Now()
+	if _, err := ToLeRobot(t.Context(), src, whole, killOptions()); err != nil {
+		t.Fatal(err)
+	}
+	took := time.Since(begin)
+	want := tree(t, whole)
+	rng := rand.New(rand.NewPCG(uint64(os.Getpid()), 1))
+	rounds := 8
+	if testing.Short() {
+		rounds = 2
+	}
+	early, late, reused := 0, 0, 0
+	for range rounds {
+		dst := filepath.Join(t.TempDir(), "out")
+		child := exec.Command(os.Args[0], "-test.run=^TestKill$")
+		child.Env = append(os.Environ(), childEnv+"="+dst)
+		if err := child.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Duration(rng.Int64N(int64(took * 5 / 4))))
+		_ = child.Process.Kill()
+		_ = child.Wait()
+		if _, err := os.Stat(filepath.Join(dst, "meta", "info.json")); err == nil {
+			late++
+			got := tree(t, dst)
+			delete(got, journalName) // the kill may fall between the two
+			if !maps.Equal(got, want) {
+				t.Fatal("info.json is there, and the dataset is not whole")
+			}
+			continue
+		}
+		early++
+		if _, err := os.Stat(filepath.Join(dst, journalName)); err == nil {
+			if _, err := ToLeRobot(t.Context(), src, dst, killOptions()); !errors.Is(err, robocache.ErrMisuse) {
+				t.Fatalf("without Resume: %v", err)
+			}
+			other := killOptions()
+			other.Resume, other.VideoFileBytes = true, 1
+			if _, err := ToLeRobot(t.Context(), src, dst, other); !errors.Is(err, robocache.ErrMisuse) {
+				t.Fatalf("resumed with other options: %v", err)
+			}
+			if files, _ := filepath.Glob(filepath.Join(dst, "videos", "*", "*", "*.mp4")); len(files) > 0 {
+				reused++
+			}
+		}
+		opt := killOptions()
+		opt.Resume = true
+		if _, err := ToLeRobot(t.Context(), src, dst, opt); err != nil {
+			t.Fatal(err)
+		}
+		if got := tree(t, dst); !maps.Equal(got, want) {
+			for k, v := range got {
+				if want[k] != v {
+					t.Errorf("%s differs from an uninterrupted run", k)
+				}
+			}
+			t.Fatalf("%d files, want %d", len(got), len(want))
+		}
+	}
+	t.Logf("killed %d times before the end (%d with finished mp4s), %d after", early, reused, late)
+}
+
+// C5: a destination that holds anything is refused and stays as it is.
+func TestRefusesTakenDestination(t *testing.T) {
+	src := open(t, data(t, "g1_v21"))
+	dst := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dst, "mine.txt"), []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, resume := range []bool{false, true} {
+		if _, err := ToLeRobot(t.Context(), src, dst, Options{Resume: resume}); !errors.Is(err, robocache.ErrMisuse) {
+			t.Errorf("resume %v: %v", resume, err)
+		}
+	}
+	if got := tree(t, dst); len(got) != 1 {
+		t.Errorf("%v", got)
+	}
+}
