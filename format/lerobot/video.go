@@ -254,6 +254,9 @@ func (d *Dataset) layoutV3(c *camera, file int32, path string, ix *video.Index) 
 	for _, e := range eps {
 		rows += int64(d.eps.length[e])
 	}
+	if f.rank != nil {
+		d.notice(robocache.Finding{Severity: robocache.SeverityWarning, Code: "video-order", Where: robocache.Where{"file": path, "stream": c.key}, Message: "episodes lie in another order in the video than in the dataset, as from_timestamp says"})
+	}
 	if rows == int64(n) {
 		f.exact = true
 		at := int32(0)

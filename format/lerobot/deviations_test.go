@@ -1,0 +1,542 @@
+package lerobot
+
+import (
+	"context"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/parquet-go/parquet-go"
+)
+
+// TestInfoDeviations: what info.json may say (L6).
+func TestInfoDeviations(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		alter func(*synth)
+		class error // nil = opens
+		words string
+		codes string
+	}{
+		{"v3.1", func(s *synth) { s.version = "v3.1" }, nil, "", ""},
+		{"v1.6", func(s *synth) { s.version = "v1.6" }, robocache.ErrUnsupported, "v1.6", ""},
+		{"v2.2", func(s *synth) { s.version = "v2.2" }, robocache.ErrUnsupported, "v2.2", ""},
+		{"v4.0", func(s *synth) { s.version = "v4.0" }, robocache.ErrUnsupported, "v4.0", ""},
+		{"no version", func(s *synth) { s.version = "" }, robocache.ErrMalformed, "/codebase_version", ""},
+		{"lance", func(s *synth) { s.info = `"storage_format": "lance",` }, robocache.ErrUnsupported, "lance", ""},
+		{"fps 0", func(s *synth) { s.fps = "0" }, robocache.ErrMalformed, "/fps", ""},
+		{"fps -1", func(s *synth) { s.fps = "-1" }, robocache.ErrMalformed, "/fps", ""},
+		{"fps null", func(s *synth) { s.fps = "null" }, robocache.ErrMalformed, "/fps", ""},
+		{"fps text", func(s *synth) { s.fps = `"10"` }, nil, "", "fps-type"},
+		{"fps 29.97", func(s *synth) { s.fps = "29.97" }, nil, "", ""},
+		{"unknown key", func(s *synth) { s.info = `"color": 3,` }, nil, "", "unknown-key"},
+		{"totals", func(s *synth) {
+			s.info = `"total_episodes": 9, "total_frames": 9, "total_tasks": 9, "splits": {"train": "0:100"},`
+		}, nil, "", "total-differs total-differs total-differs split-differs"},
+		{"key twice", func(s *synth) { s.info = `"fps": 10,` }, robocache.ErrMalformed, "twice", ""},
+		{"no column", func(s *synth) { s.features = `"ghost": {"dtype": "float32", "shape": [2]},` }, nil, "", "feature-dropped"},
+		{"no video", func(s *synth) { s.features = `"ghost": {"dtype": "video", "shape": [2, 2, 3]},` }, nil, "", "feature-dropped"},
+		{"unknown type", func(s *synth) { s.features = `"ghost": {"dtype": "complex64", "shape": [2]},` }, nil, "", "feature-dropped"},
+		{"shape 0", func(s *synth) { s.features = `"ghost": {"dtype": "float32", "shape": [0]},` }, robocache.ErrMalformed, "/features/ghost/shape", ""},
+		{"shape 2^60", func(s *synth) { s.features = `"ghost": {"dtype": "float32", "shape": [1152921504606846976]},` }, robocache.ErrMalformed, "/features/ghost/shape", ""},
+		{"features twice", func(s *synth) {
+			s.features = `"g": {"dtype": "float32", "shape": [1]}, "g": {"dtype": "float32", "shape": [1]},`
+		}, robocache.ErrMalformed, "twice", ""},
+		{"deep", func(s *synth) { s.info = `"x": ` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + "," }, robocache.ErrMalformed, "nested", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newSynth(3, 4)
+			c.alter(s)
+			d, err := tryOpen(t, s.write(t))
+			if c.class != nil {
+				wantError(t, err, c.class, infoPath, c.words)
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := codes(d); got != c.codes {
+				t.Errorf("findings %q, want %q", got, c.codes)
+			}
+			wantStates(t, d, 1)
+		})
+	}
+}
+
+// TestTemplates: a template is untrusted.
+func TestTemplates(t *testing.T) {
+	for _, bad := range []string{"../data/file-{file_index:03d}.parquet", "/etc/passwd", "a/../../b", "data/{__class__}", "data/{file_index", "data/{file_index:>99999999d}", "data/{file_index!r}", "data\\x", "a\x00b", strings.Repeat("x", 5000)} {
+		if err := checkTemplate(bad); err == nil {
+			t.Errorf("%.40q was accepted", bad)
+		}
+	}
+	for tmpl, want := range map[string]string{dataV2: "data/chunk-002/episode_002345.parquet", "x/{{{episode_index}}}": "x/{2345}", "{file_index:d}-{video_key}": "7-k.x", "{chunk_index:05d}": "00002"} {
+		got, err := expand(tmpl, place{episode: 2345, chunk: 2, file: 7, key: "k.x"})
+		if err != nil || got != want {
+			t.Errorf("%s: %q %v", tmpl, got, err)
+		}
+	}
+	s := newSynth(3)
+	dir := s.write(t)
+	edit(t, filepath.Join(dir, infoPath), "data/chunk-{chunk_index:03d}", "../data/chunk-{chunk_index:03d}")
+	_, err := tryOpen(t, dir)
+	wantError(t, err, robocache.ErrMalformed, "/data_path", "below")
+}
+
+// TestGR00T: what the simulator's v2.0 set gets wrong, and what is served all the same.
+func TestGR00T(t *testing.T) {
+	d := openReal(t, "gr00t_picknplace_v20")
+	info := d.Info()
+	if info.Feature("observation.images.egoview") != nil || info.Feature("observation.images.ego_view") == nil {
+		t.Error("the phantom camera is there, or the real one is not")
+	}
+	if f := info.Feature("observation.state"); f.DType != robocache.Float64 || f.Shape[0] != 44 {
+		t.Errorf("%+v", f)
+	}
+	if f := info.Feature("frame_index"); f == nil || !f.Default {
+		t.Errorf("frame_index: %+v", f)
+	}
+	b := gather(t, d, "frame_index", []robocache.Row{{Episode: 2, Index: 5}, {Episode: 0, Index: 0}})
+	if b[0] != 5 || b[8] != 0 {
+		t.Error("frame_index is not counted", b)
+	}
+	m := d.Modality()
+	if m == nil || m.State["right_arm"] != (Slice{"observation.state", 22, 29}) || m.Video["ego_view"] != "observation.images.ego_view" || m.Annotation["human.coarse_action"] != "annotation.human.action.task_description" {
+		t.Errorf("%+v", m)
+	}
+	times, err := d.Times(context.Background(), 0, "observation.state")
+	if err != nil || len(times) != 416 || times[0] != 49999952 {
+		t.Error(times[:3], err)
+	}
+	texts, err := d.Text(context.Background(), "task", []robocache.Row{{Episode: 1, Index: 3}})
+	if err != nil || texts[0] != "pick the sweet potato from the counter and place it in the plate" {
+		t.Error(texts, err)
+	}
+	ep, err := d.Episode(context.Background(), 2)
+	if err != nil || len(ep.Tasks) != 2 || ep.Length != 470 {
+		t.Error(ep, err)
+	}
+	if info.FPS != (robocache.Rate{Num: 20, Den: 1}) {
+		t.Error(info.FPS)
+	}
+}
+
+// TestLayouts: files that lie elsewhere than the template says are found, with a finding.
+func TestLayouts(t *testing.T) {
+	move := func(t *testing.T, dir, from, to string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, to)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(filepath.Join(dir, from), filepath.Join(dir, to)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func(t *testing.T, dir string, wantCodes string) {
+		t.Helper()
+		d := mustOpen(t, dir)
+		if got := codes(d); got != wantCodes {
+			t.Errorf("findings %q, want %q", got, wantCodes)
+		}
+		e := d.Info().Episodes - 1
+		gather(t, d, "observation.state", rowsOf(d, e))
+		for _, f := range d.Info().Features {
+			if f.Kind == robocache.KindVideo {
+				out := make([]robocache.FrameRef, d.Len(e))
+				if err := d.Frames(context.Background(), f.Key, rowsOf(d, e), out); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	t.Run("v2.1 template with chunk_index", func(t *testing.T) {
+		dir := copySet(t, "g1_v21")
+		edit(t, filepath.Join(dir, infoPath), "{episode_chunk:03d}", "{chunk_index:03d}")
+		check(t, dir, "")
+	})
+	t.Run("data/train", func(t *testing.T) {
+		dir := copySet(t, "g1_v21")
+		move(t, dir, "data/chunk-000", "data/train/chunk-000")
+		check(t, dir, "path-template")
+	})
+	t.Run("video for videos", func(t *testing.T) {
+		dir := copySet(t, "g1_h264_v30")
+		move(t, dir, "videos", "video")
+		check(t, dir, "path-template path-template")
+	})
+	t.Run("in the tree", func(t *testing.T) {
+		dir := copySet(t, "g1_h264_v30")
+		move(t, dir, "videos", "footage/of/it")
+		check(t, dir, "path-template path-template")
+	})
+	t.Run("hand-made episodes file", func(t *testing.T) {
+		dir := newSynth(3, 4).write(t)
+		move(t, dir, "meta/episodes/chunk-000/file-000.parquet", "meta/episodes/episodes.parquet")
+		check(t, dir, "")
+	})
+	t.Run("no template at all", func(t *testing.T) {
+		dir := copySet(t, "g1_h264_v30")
+		edit(t, filepath.Join(dir, infoPath), `"data_path"`, `"other"`)
+		check(t, dir, "unknown-key")
+	})
+}
+
+// TestBroken: files that are not what they should be are named, and the others are served.
+func TestBroken(t *testing.T) {
+	ctx := context.Background()
+	t.Run("zero-byte meta", func(t *testing.T) {
+		for _, name := range []string{infoPath, tasksJSONL, episodesJSONL} {
+			dir := copySet(t, "g1_v21")
+			writeText(t, filepath.Join(dir, name), "")
+			d, err := tryOpen(t, dir)
+			if name == infoPath {
+				wantError(t, err, robocache.ErrMalformed, name)
+			} else if err != nil {
+				wantError(t, err, robocache.ErrMalformed, name)
+			} else if codes(d) == "" {
+				t.Errorf("empty %s went unnoticed", name)
+			}
+		}
+		dir := newSynth(3).write(t)
+		writeText(t, filepath.Join(dir, tasksParquet), "")
+		_, err := tryOpen(t, dir)
+		wantError(t, err, robocache.ErrMalformed, tasksParquet)
+	})
+	t.Run("LFS pointers", func(t *testing.T) {
+		dir := copySet(t, "g1_v21")
+		writeText(t, filepath.Join(dir, "data/chunk-000/episode_000001.parquet"), lfsText)
+		writeText(t, filepath.Join(dir, "videos/chunk-000/observation.images.cam_high/episode_000002.mp4"), lfsText)
+		d := mustOpen(t, dir)
+		err := d.Gather(ctx, "action", rowsOf(d, 1)[:1], make([]byte, 104))
+		wantError(t, err, robocache.ErrMalformed, "LFS", "episode 1", "episode_000001.parquet")
+		err = d.Frames(ctx, "observation.images.cam_high", rowsOf(d, 2)[:1], make([]robocache.FrameRef, 1))
+		wantError(t, err, robocache.ErrMalformed, "LFS", "episode 2", "episode_000002.mp4")
+		gather(t, d, "action", rowsOf(d, 0, 2, 3))
+	})
+	t.Run("missing files", func(t *testing.T) {
+		dir := copySet(t, "g1_v21")
+		os.Remove(filepath.Join(dir, "data/chunk-000/episode_000003.parquet"))
+		os.Remove(filepath.Join(dir, "videos/chunk-000/observation.images.cam_high/episode_000001.mp4"))
+		d := mustOpen(t, dir)
+		wantError(t, d.Gather(ctx, "action", rowsOf(d, 3)[:1], make([]byte, 104)), robocache.ErrNotFound, "episode 3", "episode_000003.parquet")
+		wantError(t, d.Frames(ctx, "observation.images.cam_high", rowsOf(d, 1)[:1], make([]robocache.FrameRef, 1)), robocache.ErrNotFound, "episode 1", "episode_000001.mp4")
+		gather(t, d, "action", rowsOf(d, 1))
+	})
+	t.Run("cut parquet", func(t *testing.T) {
+		dir := copySet(t, "g1_v21")
+		p := filepath.Join(dir, "data/chunk-000/episode_000000.parquet")
+		b, _ := os.ReadFile(p)
+		os.WriteFile(p, b[:len(b)/2], 0o644)
+		_, err := tryOpen(t, dir)
+		if err == nil {
+			d := mustOpen(t, dir)
+			err = d.Gather(ctx, "action", rowsOf(d, 0)[:1], make([]byte, 104))
+			gather(t, d, "action", rowsOf(d, 1))
+		}
+		wantError(t, err, robocache.ErrMalformed, "no footer", "episode_000000.parquet")
+	})
+	t.Run("FIFO", func(t *testing.T) {
+		dir := copySet(t, "g1_v21")
+		p := filepath.Join(dir, "data/chunk-000/episode_000002.parquet")
+		os.Remove(p)
+		if err := os.Mkdir(p, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		d := mustOpen(t, dir)
+		wantError(t, d.Gather(ctx, "action", rowsOf(d, 2)[:1], make([]byte, 104)), robocache.ErrMisuse, "episode_000002.parquet")
+	})
+}
+
+// TestRows: rows in another order than the metadata says are found again or refused (L4).
+func TestRows(t *testing.T) {
+	ctx := context.Background()
+	state := func(d *Dataset, e int) error {
+		return d.Gather(ctx, "observation.state", rowsOf(d, e), make([]byte, d.Len(e)*12))
+	}
+	for _, group := range []int{1 << 20, 4} {
+		t.Run("episodes swapped", func(t *testing.T) {
+			s := newSynth(3, 4, 5)
+			rows := append(append([]dataRow(nil), s.rows[7:]...), s.rows[:7]...)
+			s.rows, s.perGroup = rows, group
+			d := mustOpen(t, s.write(t))
+			for _, e := range []int{2, 0, 1} {
+				wantStates(t, d, e)
+			}
+			if !strings.Contains(codes(d), "rows-moved") {
+				t.Error("no finding", codes(d))
+			}
+			times, err := d.Times(ctx, 2, "")
+			if err != nil || len(times) != 5 {
+				t.Error(times, err)
+			}
+		})
+		t.Run("orphan rows", func(t *testing.T) {
+			s := newSynth(3, 4, 5)
+			s.perGroup = group
+			s.episodes = []synthEpisode{s.episodes[0], s.episodes[2]} // the rows of episode 1 stay in the file
+			s.episodes[1].Index = 2
+			d := mustOpen(t, s.write(t))
+			if got := states(t, d, 1); got[0] != 2 || got[13] != 4 {
+				t.Error(got)
+			}
+			ep, err := d.Episode(ctx, 1)
+			if err != nil || ep.Index != 2 {
+				t.Error(ep, err)
+			}
+		})
+		t.Run("leading orphan rows", func(t *testing.T) {
+			s := newSynth(3, 4, 5)
+			s.perGroup = group
+			s.episodes = s.episodes[1:]
+			d := mustOpen(t, s.write(t))
+			if got := states(t, d, 0); got[0] != 1 || got[10] != 3 {
+				t.Error(got)
+			}
+		})
+		t.Run("rows shuffled", func(t *testing.T) {
+			s := newSynth(3, 4)
+			s.perGroup = group
+			s.rows[4], s.rows[5] = s.rows[5], s.rows[4]
+			d := mustOpen(t, s.write(t))
+			wantError(t, state(d, 1), robocache.ErrMalformed, "row_group", "index", "episode 1", "not in order")
+		})
+		t.Run("too few rows", func(t *testing.T) {
+			s := newSynth(3, 4)
+			s.perGroup = group
+			s.rows = s.rows[:6]
+			d := mustOpen(t, s.write(t))
+			wantError(t, state(d, 1), robocache.ErrMalformed, "4 rows", "found 3", "episode 1")
+		})
+		t.Run("interleaved", func(t *testing.T) {
+			s := newSynth(3, 4)
+			s.perGroup = group
+			s.rows[1], s.rows[4] = s.rows[4], s.rows[1]
+			d := mustOpen(t, s.write(t))
+			wantError(t, state(d, 0), robocache.ErrMalformed, "runs")
+		})
+	}
+	t.Run("table unsorted", func(t *testing.T) {
+		s := newSynth(3, 4, 5)
+		s.episodes[0], s.episodes[2] = s.episodes[2], s.episodes[0]
+		s.episodes[0].Tasks = []string{"last"}
+		d := mustOpen(t, s.write(t))
+		for e := range 3 {
+			wantStates(t, d, e)
+		}
+		if ep, err := d.Episode(ctx, 2); err != nil || ep.Length != 5 || ep.Tasks[0] != "last" {
+			t.Error(ep, err)
+		}
+		if codes(d) != "episodes-unsorted" {
+			t.Error(codes(d))
+		}
+	})
+	t.Run("index not from 0", func(t *testing.T) {
+		s := newSynth(3, 4)
+		for i := range s.rows {
+			s.rows[i].Index += 1000
+		}
+		for i := range s.episodes {
+			s.episodes[i].From += 1000
+			s.episodes[i].To += 1000
+		}
+		d := mustOpen(t, s.write(t))
+		wantStates(t, d, 1)
+	})
+	t.Run("episode twice", func(t *testing.T) {
+		s := newSynth(3, 4)
+		s.episodes[1].Index = 0
+		_, err := tryOpen(t, s.write(t))
+		wantError(t, err, robocache.ErrMalformed, "twice")
+	})
+	t.Run("length contradicts", func(t *testing.T) {
+		s := newSynth(3, 4)
+		s.episodes[1].Length = 5
+		_, err := tryOpen(t, s.write(t))
+		wantError(t, err, robocache.ErrMalformed, "dataset_to_index", "episode 1")
+	})
+}
+
+// TestTasks: look up by task_index, whatever the table looks like.
+func TestTasks(t *testing.T) {
+	ctx := context.Background()
+	text := func(d *Dataset, e int) (string, error) {
+		s, err := d.Text(ctx, "task", []robocache.Row{{Episode: e}})
+		if err != nil {
+			return "", err
+		}
+		return s[0], nil
+	}
+	s := newSynth(3, 4)
+	s.tasks = []taskRow{{1, "b"}, {0, "a"}}
+	d := mustOpen(t, s.write(t))
+	if got, err := text(d, 1); got != "b" || codes(d) != "tasks-unsorted" {
+		t.Error(got, err, codes(d))
+	}
+	s.rows[3].Task = 7
+	d = mustOpen(t, s.write(t))
+	_, err := text(d, 1)
+	wantError(t, err, robocache.ErrMalformed, "task_index", "found 7", "episode 1")
+
+	dir := newSynth(3, 4).write(t)
+	type oldTask struct {
+		Index int64  `parquet:"task_index"`
+		Task  string `parquet:"__index_level_0__"`
+	}
+	writeRows(t, filepath.Join(dir, tasksParquet), []oldTask{{0, "a"}, {1, "old"}}, 10, parquet.KeyValueMetadata("pandas", `{"index_columns": ["__index_level_0__"]}`))
+	d = mustOpen(t, dir)
+	if got, err := text(d, 1); got != "old" || codes(d) != "" {
+		t.Error(got, err, codes(d))
+	}
+	os.Remove(filepath.Join(dir, tasksParquet))
+	d = mustOpen(t, dir)
+	if codes(d) != "missing-file" {
+		t.Error(codes(d))
+	}
+	wantStates(t, d, 1)
+}
+
+// TestTimes: stamps that are no clock are errors that name the stream and the row.
+func TestTimes(t *testing.T) {
+	ctx := context.Background()
+	s := newSynth(3, 4)
+	s.rows[5].Time = float32(math.NaN())
+	d := mustOpen(t, s.write(t))
+	_, err := d.Times(ctx, 1, "observation.state")
+	wantError(t, err, robocache.ErrMalformed, "stream observation.state", "index 2", "episode 1", "NaN")
+	if _, err := d.Times(ctx, 0, ""); err != nil {
+		t.Error(err)
+	}
+	s.rows[5].Time = 0.05
+	d = mustOpen(t, s.write(t))
+	_, err = d.Times(ctx, 1, "")
+	wantError(t, err, robocache.ErrMalformed, "stream timestamp", "index 2")
+	s.rows[5].Time = 1e30
+	d = mustOpen(t, s.write(t))
+	_, err = d.Times(ctx, 1, "")
+	wantError(t, err, robocache.ErrMalformed, "index 2")
+}
+
+// wideRow stores other types than the format declares.
+type wideRow struct {
+	State []float64 `parquet:"observation.state,list"`
+	Time  float64   `parquet:"timestamp"`
+	Frame int32     `parquet:"frame_index"`
+	Ep    int32     `parquet:"episode_index"`
+	Index int32     `parquet:"index"`
+	Task  int32     `parquet:"task_index"`
+	Extra float64   `parquet:"extra"`
+	Say   string    `parquet:"note"`
+}
+
+// TestStoredTypes: other types than declared are converted, undeclared columns taken in (L3).
+func TestStoredTypes(t *testing.T) {
+	s := newSynth(3, 4)
+	dir := s.write(t)
+	var rows []wideRow
+	for _, r := range s.rows {
+		rows = append(rows, wideRow{State: []float64{float64(r.State[0]), float64(r.State[1]), 0.1}, Time: float64(r.Frame) / 10, Frame: int32(r.Frame), Ep: int32(r.Ep), Index: int32(r.Index), Task: int32(r.Task), Extra: 2.5, Say: "x"})
+	}
+	writeRows(t, filepath.Join(dir, "data/chunk-000/file-000.parquet"), rows, 4)
+	d := mustOpen(t, dir)
+	wantStates(t, d, 1)
+	if got := states(t, d, 1)[2]; got != float32(0.1) {
+		t.Error(got)
+	}
+	if codes(d) != "undeclared-column undeclared-column" {
+		t.Error(codes(d))
+	}
+	if f := d.Info().Feature("extra"); f == nil || f.DType != robocache.Float64 {
+		t.Error(f)
+	}
+	times, err := d.Times(context.Background(), 1, "")
+	if err != nil || times[1] != 100000000 {
+		t.Error(times, err) // from the stored float64, not from the declared float32
+	}
+	edit(t, filepath.Join(dir, infoPath), `"observation.state": {"dtype": "float32"`, `"observation.state": {"dtype": "int64"`)
+	d = mustOpen(t, dir)
+	err = d.Gather(context.Background(), "observation.state", rowsOf(d, 0), make([]byte, 3*24))
+	wantError(t, err, robocache.ErrMalformed, "int64", "observation.state", "row_group 0", "row 0")
+}
+
+// TestShapes: a list of another length than declared is Malformed with its row.
+func TestShapes(t *testing.T) {
+	ctx := context.Background()
+	for _, c := range []struct {
+		name  string
+		state []float32
+	}{{"short", []float32{1, 2}}, {"long", []float32{1, 2, 3, 4}}, {"empty", nil}} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newSynth(3, 4)
+			s.rows[5].State = c.state
+			d := mustOpen(t, s.write(t))
+			err := d.Gather(ctx, "observation.state", rowsOf(d, 1), make([]byte, 4*12))
+			wantError(t, err, robocache.ErrMalformed, "observation.state", "row_group 0", "row 5")
+		})
+	}
+	type nullRow struct {
+		State []*float32 `parquet:"observation.state,list"`
+		dataNoState
+	}
+	s := newSynth(3)
+	dir := s.write(t)
+	one := float32(1)
+	var rows []nullRow
+	for _, r := range s.rows {
+		rows = append(rows, nullRow{State: []*float32{&one, &one, &one}, dataNoState: dataNoState{r.Time, r.Frame, r.Ep, r.Index, r.Task}})
+	}
+	rows[1].State[2] = nil
+	writeRows(t, filepath.Join(dir, "data/chunk-000/file-000.parquet"), rows, 10)
+	d := mustOpen(t, dir)
+	err := d.Gather(ctx, "observation.state", rowsOf(d, 0), make([]byte, 36))
+	wantError(t, err, robocache.ErrMalformed, "observation.state", "null", "row 1")
+}
+
+type dataNoState struct {
+	Time  float32 `parquet:"timestamp"`
+	Frame int64   `parquet:"frame_index"`
+	Ep    int64   `parquet:"episode_index"`
+	Index int64   `parquet:"index"`
+	Task  int64   `parquet:"task_index"`
+}
+
+// TestImagePaths: null bytes with a path are read from below the root, and from nowhere else.
+func TestImagePaths(t *testing.T) {
+	ctx := context.Background()
+	type image struct {
+		Bytes []byte  `parquet:"bytes,optional"`
+		Path  *string `parquet:"path,optional"`
+	}
+	type imageRow struct {
+		Image image `parquet:"cam"`
+		dataNoState
+	}
+	s := newSynth(4)
+	s.features = `"cam": {"dtype": "image", "shape": [4, 6, 3], "names": ["height", "width", "channel"]},`
+	dir := s.write(t)
+	in, out := "frames/a.png", "../secret.png"
+	writeText(t, filepath.Join(dir, in), "PICTURE")
+	writeText(t, filepath.Join(filepath.Dir(dir), "secret.png"), "SECRET")
+	var rows []imageRow
+	for _, r := range s.rows {
+		rows = append(rows, imageRow{dataNoState: dataNoState{r.Time, r.Frame, r.Ep, r.Index, r.Task}})
+	}
+	rows[0].Image = image{Bytes: []byte("inline"), Path: &in}
+	rows[1].Image = image{Path: &in}
+	rows[2].Image = image{Path: &out}
+	writeRows(t, filepath.Join(dir, "data/chunk-000/file-000.parquet"), rows, 10)
+	d := mustOpen(t, dir)
+	refs := make([]robocache.FrameRef, 2)
+	if err := d.Frames(ctx, "cam", rowsOf(d, 0)[:2], refs); err != nil || string(refs[0].Encoded) != "inline" || string(refs[1].Encoded) != "PICTURE" {
+		t.Fatal(refs, err)
+	}
+	err := d.Frames(ctx, "cam", rowsOf(d, 0)[2:3], refs[:1])
+	wantError(t, err, robocache.ErrMalformed, "row 2", "cam")
+	err = d.Frames(ctx, "cam", rowsOf(d, 0)[3:4], refs[:1])
+	wantError(t, err, robocache.ErrMalformed, "row 3", "null")
+	if f := d.Info().Feature("cam"); f.Height != 4 || f.Width != 6 || f.Channels != 3 {
+		t.Error(f)
+	}
+}
