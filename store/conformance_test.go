@@ -52,7 +52,7 @@ func localFixture(t testing.TB, files map[string][]byte) storetest.Fixture {
 
 func memFixture(t testing.TB, files map[string][]byte) storetest.Fixture {
 	m := store.NewMem(t.Name())
-	t.Cleanup(func() { m.Close() })
+	t.Cleanup(m.Drop)
 	for name, data := range files {
 		m.Put(name, data)
 	}

@@ -19,10 +19,7 @@ import (
 // network classifies an error of net/http. Its text may quote URLs (of redirects too), so only causes known to hold none are kept whole.
 func (a *attempt) network(err error) error {
 	if cause := context.Cause(a.ctx); cause != nil {
-		if errors.Is(cause, errStalled) || errors.Is(cause, errDeadline) {
-			return &transient{err: cause}
-		}
-		return &transient{err: cause} // the caller's own end; do looks at its context first
+		return &transient{err: cause} // a stall, the deadline, or the caller's own end: do looks at the contexts first
 	}
 	var own *robocache.Error
 	var uerr *url.Error

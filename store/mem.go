@@ -30,7 +30,7 @@ var mems struct {
 	byName map[string]*Mem
 }
 
-// NewMem makes an empty store that Open finds as mem://name until Close. An older one of that name is replaced.
+// NewMem makes an empty store that Open finds as mem://name until Drop. An older one of that name is replaced.
 func NewMem(name string) *Mem {
 	m := &Mem{name: name, files: map[string]memObject{}}
 	mems.Lock()
@@ -63,14 +63,14 @@ func openMem(rest string) (Store, error) {
 // URI is mem://name.
 func (m *Mem) URI() string { return "mem://" + m.name }
 
-// Close takes the store out of the register; who holds it may go on using it.
-func (m *Mem) Close() error {
+// Drop takes the store out of the register; who holds it may go on using it. It is not named Close: a dataset closes its
+// store, and the next Open of mem://name must find it again, as it would find a folder.
+func (m *Mem) Drop() {
 	mems.Lock()
 	defer mems.Unlock()
 	if mems.byName[m.name] == m {
 		delete(mems.byName, m.name)
 	}
-	return nil
 }
 
 // Put sets a file in one step. It panics on a name that CleanName refuses: it is for tests.
