@@ -1,0 +1,19 @@
+// Package synth writes synthetic datasets: a planar arm of two links that reaches for coloured discs, seen by cameras.
+//
+// # Contract
+//
+//	S1  The same options give the same bytes (of one build, and of one release of the video encoder).
+//	S2  The content can be learned: action is a function of observation.state and of where the disc is that the task names; the disc is only in the pictures.
+//	S3  Every picture carries a bar code of (episode, row), which ReadCode finds again after lossy coding: a test can tell which frame it was given.
+//	S4  Without jitter and gaps the dataset is flawless: rows lie on the grid k/fps, and doctor finds nothing.
+//	S5  With them the recorded stamps are kept, in seconds from the episode's start, as float64: observation.state.recorded, and <camera>.recorded for each camera. LeRobot's own timestamp column stays k/fps, as its recorder writes it.
+//	S6  Destinations appear whole or not at all: an error removes what was written.
+//
+// # Streams faster than the pictures
+//
+// LeRobot has one row a frame. A stream that is faster (joints=100, force=333 beside camera=30) is stored as the native
+// samples of each row's interval: feature [k, D] with the samples recorded after the row before, up to and including this
+// row's time; <key>.recorded [k] their stamps; <key>.count their number. k is the largest count that occurs. Rows with fewer samples
+// repeat their last one with its stamp (a row without any repeats the one before), so that all rows in sequence are the stream itself:
+// stamps never decrease, and equal stamps carry equal values.
+package synth

@@ -1,0 +1,206 @@
+package synth
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"sort"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// native is a stream on a clock of its own: [D] values a sample.
+type native struct {
+	key    string
+	d      int
+	sample func(*state) []float64
+}
+
+var natives = map[string]native{
+	"joints": {"observation.joints", 4, func(s *state) []float64 { return []float64{s.q[0], s.q[1], s.v[0], s.v[1]} }},
+	"force":  {"observation.force", 3, func(s *state) []float64 { f := s.force(); return f[:] }},
+}
+
+// Streams of random numbers, one a purpose and episode: what one of them draws moves no other.
+const (
+	drawWorld = iota
+	drawRows
+	drawState
+	drawNative // + index
+	drawCamera = 16
+)
+
+func (o *Options) rng(episode, purpose int) *rand.Rand {
+	return rand.New(rand.NewPCG(o.Seed, uint64(episode)<<8|uint64(purpose)))
+}
+
+func (o *Options) end() int64 { return int64(math.Round(o.Seconds * 1e9)) }
+
+// task of an episode: which text, and the colour that it is about.
+func (o *Options) task(episode int) (text, colour int) {
+	text = (episode + int(o.Seed%uint64(len(o.Tasks)))) % len(o.Tasks)
+	return text, text % discCount
+}
+
+// rows of an episode: the grid times of the rows that were recorded.
+func (o *Options) rows(episode int, fps robocache.Rate) []int64 {
+	return clock(o.rng(episode, drawRows), fps, o.end(), 0, o.Gaps)
+}
+
+func (o *Options) nativeClock(episode, n int, rate robocache.Rate) []int64 {
+	return clock(o.rng(episode, drawNative+n), rate, o.end(), int64(o.Jitter), o.Gaps)
+}
+
+// interval is the samples that belong to a row at grid time t: those after the grid's row before.
+func interval(stamps []int64, t int64, fps robocache.Rate) (lo, hi int) {
+	k := int64(math.Round(float64(t) * 1e-9 * fps.Float()))
+	before := int64(math.MinInt64)
+	if k > 0 {
+		before = fps.Nanos(k - 1)
+	}
+	after := func(x int64) int { return sort.Search(len(stamps), func(i int) bool { return stamps[i] > x }) }
+	return after(before), after(t)
+}
+
+// widths finds, for each native stream, the largest number of samples that a row has anywhere in the dataset.
+func (o *Options) widths(fps robocache.Rate) (map[string]int, error) {
+	out := map[string]int{}
+	for n, name := range o.others() {
+		rate, err := rateOf(o.Rates[name])
+		if err != nil {
+			return nil, err
+		}
+		k := 1
+		for e := range o.Episodes {
+			stamps := o.nativeClock(e, n, rate)
+			for _, t := range o.rows(e, fps) {
+				lo, hi := interval(stamps, t, fps)
+				k = max(k, hi-lo)
+			}
+		}
+		out[name] = k
+	}
+	return out, nil
+}
+
+func names(list ...string) json.RawMessage {
+	b, _ := json.Marshal(list)
+	return b
+}
+
+func camera(i int) string { return fmt.Sprintf("observation.images.cam_%d", i) }
+
+func (o *Options) recorded() bool { return o.Jitter > 0 || o.Gaps > 0 }
+
+// features of the dataset, in order.
+func (o *Options) features(width map[string]int, fps robocache.Rate) []robocache.Feature {
+	numeric := func(key string, d robocache.DType, n json.RawMessage, shape ...int) robocache.Feature {
+		return robocache.Feature{Key: key, Kind: robocache.KindNumeric, DType: d, Shape: shape, Names: n}
+	}
+	out := []robocache.Feature{
+		numeric("observation.state", robocache.Float32, names("q0", "q1", "v0", "v1"), 4),
+		numeric("action", robocache.Float32, names("v0", "v1"), 2),
+	}
+	for i := range o.Cameras {
+		kind := robocache.KindVideo
+		if o.Codec == "png" {
+			kind = robocache.KindImage
+		}
+		out = append(out, robocache.Feature{Key: camera(i), Kind: kind, DType: robocache.Uint8, Shape: []int{o.Height, o.Width, 3}, Names: names("height", "width", "channels"), Height: o.Height, Width: o.Width, Channels: 3, FPS: fps})
+	}
+	for _, name := range o.others() {
+		n, k := natives[name], width[name]
+		out = append(out, numeric(n.key, robocache.Float32, nil, k, n.d), numeric(n.key+".recorded", robocache.Float64, nil, k), numeric(n.key+".count", robocache.Int64, nil, 1))
+	}
+	if o.recorded() {
+		out = append(out, numeric("observation.state.recorded", robocache.Float64, nil, 1))
+		for i := range o.Cameras {
+			out = append(out, numeric(camera(i)+".recorded", robocache.Float64, nil, 1))
+		}
+	}
+	return append(out, numeric("next.reward", robocache.Float32, nil, 1), numeric("next.done", robocache.Bool, nil, 1))
+}
+
+// episode is everything of one episode but its pictures.
+type episode struct {
+	length  int
+	columns map[string][]byte
+	world   []state
+	shots   [][]int64 // when each camera took each row's picture
+}
+
+func (o *Options) episode(e int, fps robocache.Rate, width map[string]int) (*episode, error) {
+	_, colour := o.task(e)
+	ep := &episode{columns: map[string][]byte{}, world: simulate(o.rng(e, drawWorld), colour, o.end()+int64(o.Jitter))}
+	rows := o.rows(e, fps)
+	ep.length = len(rows)
+	put32 := func(key string, v ...float64) {
+		for _, x := range v {
+			ep.columns[key] = binary.LittleEndian.AppendUint32(ep.columns[key], math.Float32bits(float32(x)))
+		}
+	}
+	put64 := func(key string, t int64) {
+		ep.columns[key] = binary.LittleEndian.AppendUint64(ep.columns[key], math.Float64bits(float64(t)/1e9))
+	}
+	shake := func(purpose int) []int64 {
+		rng := o.rng(e, purpose)
+		out := make([]int64, len(rows))
+		for i, t := range rows {
+			if out[i] = shaken(rng, t, int64(o.Jitter), fps); i > 0 {
+				out[i] = max(out[i], out[i-1]+1000)
+			}
+		}
+		return out
+	}
+	stamps := shake(drawState)
+	for i, t := range stamps {
+		s := at(ep.world, t)
+		c := s.command()
+		put32("observation.state", s.q[0], s.q[1], s.v[0], s.v[1])
+		put32("action", c[0], c[1])
+		after := at(ep.world, t+fps.Nanos(1))
+		_, tip := arm(after.q)
+		goal := after.discs[colour]
+		put32("next.reward", -math.Hypot(tip[0]-goal[0], tip[1]-goal[1]))
+		done := byte(0)
+		if i == len(rows)-1 {
+			done = 1
+		}
+		ep.columns["next.done"] = append(ep.columns["next.done"], done)
+		if o.recorded() {
+			put64("observation.state.recorded", t)
+		}
+	}
+	for i := range o.Cameras {
+		shots := shake(drawCamera + i)
+		ep.shots = append(ep.shots, shots)
+		if o.recorded() {
+			for _, t := range shots {
+				put64(camera(i)+".recorded", t)
+			}
+		}
+	}
+	for n, name := range o.others() {
+		rate, err := rateOf(o.Rates[name])
+		if err != nil {
+			return nil, err
+		}
+		nat, stamps := natives[name], o.nativeClock(e, n, rate)
+		last := 0
+		for _, t := range rows {
+			lo, hi := interval(stamps, t, fps)
+			ep.columns[nat.key+".count"] = binary.LittleEndian.AppendUint64(ep.columns[nat.key+".count"], uint64(hi-lo))
+			for j := range width[name] {
+				if lo+j < hi {
+					last = lo + j
+				}
+				s := at(ep.world, stamps[last])
+				put32(nat.key, nat.sample(&s)...)
+				put64(nat.key+".recorded", stamps[last])
+			}
+		}
+	}
+	return ep, nil
+}

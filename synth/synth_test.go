@@ -1,0 +1,387 @@
+package synth
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"image"
+	"image/png"
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/lerobot"
+	"github.com/goatnote-inc/robocache/store"
+)
+
+// inMemory makes a dataset with still pictures in memory: quick, and without an encoder.
+func inMemory(t *testing.T, opt Options) (*store.Mem, *Report, robocache.Dataset) {
+	t.Helper()
+	m := store.NewMem(strings.ReplaceAll(t.Name(), "/", "-") + fmt.Sprint(rand.Uint64()))
+	opt.Codec = "png"
+	r, err := Write(context.Background(), m.URI(), opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ds, err := robocache.Open(context.Background(), m.URI(), robocache.OpenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ds.Close() })
+	return m, r, ds
+}
+
+func files(t *testing.T, s store.Store) map[string]string {
+	t.Helper()
+	list, err := s.List(context.Background(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]string{}
+	for _, e := range list {
+		b, err := store.ReadFile(context.Background(), s, e.Name, 1<<30)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[e.Name] = string(b)
+	}
+	return out
+}
+
+func gather(t *testing.T, ds robocache.Dataset, ep int, key string) []byte {
+	t.Helper()
+	f := ds.Info().Feature(key)
+	if f == nil {
+		t.Fatalf("no feature %s", key)
+	}
+	rows := make([]robocache.Row, ds.Len(ep))
+	for i := range rows {
+		rows[i] = robocache.Row{Episode: ep, Index: i}
+	}
+	out := make([]byte, len(rows)*f.RowBytes())
+	if err := ds.Gather(context.Background(), key, rows, out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func f32s(b []byte) (v []float32) {
+	for ; len(b) >= 4; b = b[4:] {
+		v = append(v, math.Float32frombits(binary.LittleEndian.Uint32(b)))
+	}
+	return v
+}
+
+func f64s(b []byte) (v []float64) {
+	for ; len(b) >= 8; b = b[8:] {
+		v = append(v, math.Float64frombits(binary.LittleEndian.Uint64(b)))
+	}
+	return v
+}
+
+// TestSameSeedSameBytes is S1.
+func TestSameSeedSameBytes(t *testing.T) {
+	opt := Options{Episodes: 3, Seconds: 0.6, Seed: 7, Rates: map[string]float64{"joints": 100, "force": 333}, Jitter: 2 * time.Millisecond, Gaps: 0.05}
+	a, _, _ := inMemory(t, opt)
+	b, _, _ := inMemory(t, opt)
+	fa, fb := files(t, a), files(t, b)
+	if !reflect.DeepEqual(fa, fb) {
+		for n := range fa {
+			if fa[n] != fb[n] {
+				t.Errorf("%s differs", n)
+			}
+		}
+	}
+	if len(fa) < 5 {
+		t.Errorf("only %d files", len(fa))
+	}
+	opt.Seed = 8
+	c, _, _ := inMemory(t, opt)
+	if reflect.DeepEqual(fa, files(t, c)) {
+		t.Error("another seed gave the same bytes")
+	}
+}
+
+// TestFlawless is S4: without jitter and gaps rows lie on the grid, and opening notices nothing.
+func TestFlawless(t *testing.T) {
+	_, r, ds := inMemory(t, Options{Seconds: 1.5})
+	info := ds.Info()
+	if r.Episodes != 4 || r.Frames != 4*45 || info.Episodes != 4 || info.Frames != 4*45 || len(info.Tasks) != 3 || info.FPS != (robocache.Rate{Num: 30, Den: 1}) {
+		t.Errorf("%+v %+v", r, info)
+	}
+	if len(info.Findings) != 0 {
+		t.Errorf("findings: %v", info.Findings)
+	}
+	times, err := ds.Times(context.Background(), 2, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for k, x := range times {
+		// Through LeRobot's float32 timestamp.
+		if d := x - info.FPS.Nanos(int64(k)); d > 100_000 || d < -100_000 {
+			t.Fatalf("row %d at %d ns", k, x)
+		}
+	}
+}
+
+// TestLearnable is S2: the action follows from the state and from the place of the task's disc, which is not in the state.
+func TestLearnable(t *testing.T) {
+	_, _, ds := inMemory(t, Options{Episodes: 6, Seconds: 3, Cameras: -1})
+	for e := range 6 {
+		state, action, reward := f32s(gather(t, ds, e, "observation.state")), f32s(gather(t, ds, e, "action")), f32s(gather(t, ds, e, "next.reward"))
+		n, best := len(reward), float32(-9)
+		for i := range n {
+			// The controller saturates; elsewhere it tells where the goal is, and that does not move between two rows unless it was reached.
+			for j := range 2 {
+				if a := action[2*i+j]; a > fastest || a < -fastest {
+					t.Fatalf("episode %d row %d: action %v", e, i, a)
+				}
+			}
+			best = max(best, reward[i])
+		}
+		if best < -0.3 {
+			t.Errorf("episode %d never comes near its disc: %v", e, best)
+		}
+		moved := float32(0)
+		for i := 1; i < n; i++ {
+			moved += float32(math.Abs(float64(state[4*i] - state[4*i-4])))
+		}
+		if moved < 0.1 {
+			t.Errorf("episode %d stands still", e)
+		}
+	}
+	s := state{q: [2]float64{1, 1}, goal: [2]float64{1.1, -3}}
+	if c := s.command(); math.Abs(c[0]-0.4) > 1e-12 || c[1] != -fastest {
+		t.Errorf("command %v", c)
+	}
+	for _, p := range [][2]float64{{1, 1}, {-0.5, 0.9}, {0.2, 1.7}} {
+		if _, tip := arm(reach(p)); math.Hypot(tip[0]-p[0], tip[1]-p[1]) > 1e-9 {
+			t.Errorf("reach %v ends at %v", p, tip)
+		}
+	}
+}
+
+// TestFasterStreams is the storage of native samples, and S5: all rows in sequence are the stream itself.
+func TestFasterStreams(t *testing.T) {
+	for _, opt := range []Options{
+		{Episodes: 2, Seconds: 2, Cameras: 1, Rates: map[string]float64{"joints": 100, "force": 333}},
+		{Episodes: 6, Seconds: 2, Cameras: 1, Rates: map[string]float64{"joints": 100, "force": 333, "camera": 29.97}, Jitter: 3 * time.Millisecond, Gaps: 0.1, Seed: 3},
+		{Episodes: 1, Seconds: 2, Cameras: 1, Rates: map[string]float64{"joints": 10}, Jitter: time.Millisecond},
+	} {
+		_, r, ds := inMemory(t, opt)
+		flawless := opt.Jitter == 0
+		for name := range opt.Rates {
+			if name == "camera" {
+				continue
+			}
+			key := natives[name].key
+			d := natives[name].d
+			k := ds.Info().Feature(key).Shape[0]
+			for e := range opt.Episodes {
+				values, stamps, counts := f32s(gather(t, ds, e, key)), f64s(gather(t, ds, e, key+".recorded")), gather(t, ds, e, key+".count")
+				if len(stamps) != ds.Len(e)*k || len(values) != len(stamps)*d {
+					t.Fatalf("%s: %d stamps, %d values", key, len(stamps), len(values))
+				}
+				different, sum := 1, 0
+				for i := range stamps {
+					if i > 0 {
+						same := stamps[i] == stamps[i-1]
+						for c := range d {
+							if same && values[i*d+c] != values[(i-1)*d+c] {
+								t.Fatalf("%s: equal stamps, other values at %d", key, i)
+							}
+						}
+						if stamps[i] < stamps[i-1] {
+							t.Fatalf("%s: stamps decrease at %d: %v after %v", key, i, stamps[i], stamps[i-1])
+						}
+						if !same {
+							different++
+						}
+					}
+				}
+				for i := 0; i < len(counts); i += 8 {
+					sum += int(binary.LittleEndian.Uint64(counts[i:]))
+				}
+				want := int(opt.Seconds * opt.Rates[name] * 0.97)
+				if flawless && (different < want || sum < want || sum > different+1) || !flawless && (different < want/2 || sum > different+1) {
+					t.Errorf("%s episode %d: %d samples in the rows, counts say %d, the stream has about %d", key, e, different, sum, want)
+				}
+			}
+		}
+		if flawless != (ds.Info().Feature("observation.state.recorded") == nil) || flawless != (ds.Info().Feature("observation.images.cam_0.recorded") == nil) {
+			t.Errorf("recorded stamps: %v", r.Keys)
+		}
+		if !flawless {
+			jumps := 0
+			for e := range opt.Episodes {
+				rows := f64s(gather(t, ds, e, "observation.state.recorded"))
+				for i := 1; i < len(rows); i++ {
+					if rows[i] <= rows[i-1] {
+						t.Fatalf("row stamps do not increase at %d", i)
+					}
+					if rows[i]-rows[i-1] > 0.07 {
+						jumps++
+					}
+				}
+			}
+			if (jumps > 0) != (opt.Gaps > 0) {
+				t.Errorf("%d gaps, asked for a share of %v", jumps, opt.Gaps)
+			}
+		}
+	}
+}
+
+// TestCode is S3 on the pictures as drawn.
+func TestCode(t *testing.T) {
+	ctx := context.Background()
+	_, _, ds := inMemory(t, Options{Episodes: 2, Seconds: 0.5, Cameras: 3})
+	for e := range 2 {
+		for c := range 3 {
+			refs := make([]robocache.FrameRef, ds.Len(e))
+			rows := make([]robocache.Row, len(refs))
+			for i := range rows {
+				rows[i] = robocache.Row{Episode: e, Index: i}
+			}
+			if err := ds.Frames(ctx, camera(c), rows, refs); err != nil {
+				t.Fatal(err)
+			}
+			for i, r := range refs {
+				m, err := png.Decode(bytes.NewReader(r.Encoded))
+				if err != nil {
+					t.Fatal(err)
+				}
+				rgb, w, h := flat(m)
+				if ge, gr, ok := ReadCode(rgb, w, h); !ok || ge != e || gr != i {
+					t.Fatalf("camera %d episode %d row %d reads %d, %d, %v", c, e, i, ge, gr, ok)
+				}
+			}
+		}
+	}
+	// Every size that is accepted has room; noise and edges of the range.
+	rng := rand.New(rand.NewPCG(1, 1))
+	for _, size := range [][2]int{{64, 64}, {128, 96}, {66, 200}, {640, 480}, {1920, 1080}, {128, 128}} {
+		rgb := make([]byte, size[0]*size[1]*3)
+		for _, code := range [][2]int{{0, 0}, {maxEpisodes - 1, maxRows - 1}, {1, 2}, {rng.IntN(maxEpisodes), rng.IntN(maxRows)}} {
+			for i := range rgb {
+				rgb[i] = byte(rng.Uint32())
+			}
+			drawCode(rgb, size[0], size[1], code[0], code[1])
+			for i := range rgb {
+				rgb[i] = byte(max(0, min(255, int(rgb[i])+rng.IntN(121)-60)))
+			}
+			if e, r, ok := ReadCode(rgb, size[0], size[1]); !ok || e != code[0] || r != code[1] {
+				t.Errorf("%v: %v reads %d, %d, %v", size, code, e, r, ok)
+			}
+		}
+		for _, v := range []byte{0, 128, 255} {
+			for i := range rgb {
+				rgb[i] = v
+			}
+			if _, _, ok := ReadCode(rgb, size[0], size[1]); ok {
+				t.Errorf("%v: a flat picture of %d has a code", size, v)
+			}
+		}
+	}
+	if _, _, ok := ReadCode(nil, 128, 96); ok {
+		t.Error("nothing has a code")
+	}
+}
+
+func flat(m image.Image) (rgb []byte, w, h int) {
+	w, h = m.Bounds().Dx(), m.Bounds().Dy()
+	for y := range h {
+		for x := range w {
+			r, g, b, _ := m.At(x, y).RGBA()
+			rgb = append(rgb, byte(r>>8), byte(g>>8), byte(b>>8))
+		}
+	}
+	return rgb, w, h
+}
+
+// TestPicturesShowTheWorld: the disc of the task is where the state's goal is, in its colour, and cameras differ.
+func TestPicturesShowTheWorld(t *testing.T) {
+	o, _, err := Options{Seed: 5}.settled()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for e := range 3 {
+		_, colour := o.task(e)
+		world := simulate(o.rng(e, drawWorld), colour, 1e9)
+		s := at(world, 5e8)
+		if _, tip := arm(s.goal); math.Hypot(tip[0]-s.discs[colour][0], tip[1]-s.discs[colour][1]) > 1e-9 {
+			t.Fatalf("the goal %v is not at its disc %v", tip, s.discs[colour])
+		}
+		var before []byte
+		for c := range 2 {
+			cv := newCanvas(c, 640, 480)
+			// Without the arm in front of it.
+			s.q = [2]float64{-1.5, 0}
+			rgb := cv.paint(&s, e, 0)
+			for i, d := range s.discs {
+				x, y := cv.pixel(d)
+				p := (int(y)*640 + int(x)) * 3
+				for k := range 3 {
+					if math.Abs(float64(rgb[p+k])-colours[i].rgb[k]) > 1 {
+						t.Errorf("camera %d: disc %d at %v, %v is %v", c, i, x, y, rgb[p:p+3])
+						break
+					}
+				}
+			}
+			if bytes.Equal(before, rgb) {
+				t.Error("two cameras see the same")
+			}
+			before = bytes.Clone(rgb)
+		}
+	}
+}
+
+func TestOptionErrors(t *testing.T) {
+	ctx := context.Background()
+	for name, o := range map[string]Options{
+		"episodes": {Episodes: -1}, "seconds": {Seconds: -1}, "forever": {Seconds: math.Inf(1)}, "nan": {Seconds: math.NaN()}, "cameras": {Cameras: 99}, "jitter": {Jitter: -1}, "gaps": {Gaps: 1},
+		"codec": {Codec: "gif"}, "odd": {Width: 127}, "small": {Width: 32, Height: 32}, "rate": {Rates: map[string]float64{"camera": 0}}, "name": {Rates: map[string]float64{"lidar": 10}}, "fast": {Rates: map[string]float64{"force": 1e9}}, "gop": {GOP: -1},
+		"no room": {Width: 64, Height: 64, Codec: "png", Cameras: 1, Episodes: 70000},
+	} {
+		if _, err := Write(ctx, "mem://never", o); !errors.Is(err, robocache.ErrMisuse) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if r, err := ParseRates("camera=30, joints=100,force=333"); err != nil || !reflect.DeepEqual(r, map[string]float64{"camera": 30, "joints": 100, "force": 333}) {
+		t.Errorf("%v %v", r, err)
+	}
+	for _, text := range []string{"camera", "camera=x", "=,="} {
+		if _, err := ParseRates(text); !errors.Is(err, robocache.ErrMisuse) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	// There is one already.
+	m, _, _ := inMemory(t, Options{Episodes: 1, Seconds: 0.1})
+	if _, err := Write(ctx, m.URI(), Options{Codec: "png"}); !errors.Is(err, robocache.ErrMisuse) {
+		t.Errorf("a second dataset: %v", err)
+	}
+}
+
+// TestCancelled is S6.
+func TestCancelled(t *testing.T) {
+	m := store.NewMem("synth-cancelled")
+	ctx, cancel := context.WithCancel(context.Background())
+	_, err := Write(ctx, m.URI(), Options{Codec: "png", Seconds: 0.2, Progress: func(done, _ int) {
+		if done == 2 {
+			cancel()
+		}
+	}})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+	if left := files(t, m); len(left) != 0 {
+		t.Errorf("%d files were left", len(left))
+	}
+}
+
+var _ = lerobot.WriteConfig{} // registers the format
