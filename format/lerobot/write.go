@@ -27,30 +27,31 @@ import (
 //	    timestamps never enters it.
 //	W5  After an error the writer only answers Abort, which removes every file that it made.
 type Writer struct {
-	dst     store.Writable
-	cfg     WriteConfig
-	feats   []writtenFeature
-	schema  *parquet.Schema
-	meta    map[string]string
-	skip    [][]string
-	leaves  []*outLeaf
-	data    *outTable
-	chunk   int
-	file    int
-	tasks   map[string]int64
-	texts   []string
-	rows    int64
-	pending []*writtenEpisode
-	written int
-	index   *episodesWriter
-	cams    map[string]*outCamera
-	keys    []string // of cams, in the order of the features
-	collect *stats.Collector
-	looks   map[string]*stats.Pixels
-	temp    string
-	files   []string // begun, so that Abort can remove them
-	failed  error
-	ended   bool
+	dst       store.Writable
+	cfg       WriteConfig
+	feats     []writtenFeature
+	schema    *parquet.Schema
+	meta      map[string]string
+	skip      [][]string
+	leaves    []*outLeaf
+	data      *outTable
+	chunk     int
+	file      int
+	tasks     map[string]int64
+	texts     []string
+	rows      int64
+	pending   []*writtenEpisode
+	written   int
+	index     *episodesWriter
+	cams      map[string]*outCamera
+	keys      []string // of cams, in the order of the features
+	collect   *stats.Collector
+	looks     map[string]*stats.Pixels
+	temp      string // folder of encoded episodes
+	tempStore store.Store
+	files     []string // begun, so that Abort can remove them
+	failed    error
+	ended     bool
 
 	findings []robocache.Finding
 }
@@ -402,7 +403,10 @@ func (w *Writer) stop(keep bool) {
 func (w *Writer) release() {
 	w.collect.Close()
 	for _, c := range w.cams {
-		w.closeTemp(c)
+		w.closeTemp(c.parts)
+	}
+	if w.tempStore != nil {
+		_ = store.Close(w.tempStore)
 	}
 	if w.temp != "" {
 		_ = os.RemoveAll(w.temp)

@@ -22,7 +22,7 @@ type outCamera struct {
 	bytes   int64
 	places  []*videoPlace
 	encoded bool
-	temp    *video.Library    // of the episodes that were encoded for the current file
+	told    bool              // that the codec was replaced
 	seen    bool              // first describes the first file
 	first   video.SampleEntry // of the first file
 }
@@ -89,6 +89,7 @@ func (w *Writer) addVideo(ctx context.Context, c *outCamera, src VideoPart, ep *
 	}
 	size, err := w.fits(ctx, c, &part)
 	if err != nil {
+		w.closeTemp([]cameraPart{part})
 		return err
 	}
 	c.parts = append(c.parts, part)
@@ -184,7 +185,7 @@ func (w *Writer) endVideo(ctx context.Context, c *outCamera) error {
 	if err := w.place(ctx, c, name); err != nil {
 		return robocache.At(err, robocache.Where{"file": name})
 	}
-	w.closeTemp(c)
+	w.closeTemp(c.parts)
 	c.parts, c.places, c.bytes = nil, nil, 0
 	return nil
 }

@@ -41,12 +41,12 @@ type WriteConfig struct {
 	Made  func(name, key string) error
 }
 
-// VideoConfig chooses the coding of new video.
+// VideoConfig chooses the coding of new colour video; depth is always lossless 12-bit HEVC. Zero values are video.EncodeConfig's.
 type VideoConfig struct {
 	Codec  string // "av1" (default), "h264", "hevc"
-	GOP    int    // 0 = 2, the reference's
-	CRF    int    // 0 = 30, the reference's
-	Preset string // "" = the encoder's default here: 12 for av1
+	GOP    int
+	CRF    int
+	Preset string
 }
 
 // EpisodeData is one episode. Rows are in time order; every feature of the config is present, exactly once.

@@ -2,6 +2,7 @@ package lerobot
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,7 +17,7 @@ import (
 
 // encode makes an mp4 of one episode's pixels.
 func (w *Writer) encode(ctx context.Context, c *outCamera, src VideoPart, rows, episode int, look **stats.Pixels) (cameraPart, error) {
-	if err := w.openTemp(c); err != nil {
+	if err := w.openTemp(); err != nil {
 		return cameraPart{}, err
 	}
 	f := &c.feature
@@ -55,80 +56,58 @@ func (w *Writer) encode(ctx context.Context, c *outCamera, src VideoPart, rows, 
 		}
 		return enc.Write(p)
 	})
-	if cerr := enc.Close(); err == nil {
-		err = cerr
-	}
 	if err == nil && k != rows {
 		err = &robocache.Error{Class: robocache.ErrMisuse, Op: "write lerobot", Msg: "pictures", Want: strconv.Itoa(rows), Got: strconv.Itoa(k)}
 	}
 	if err != nil {
-		_ = os.Remove(file)
+		enc.Abort()
 		return cameraPart{}, err
 	}
-	return cameraPart{lib: c.temp, path: name, from: 0, to: rows, temp: true}, nil
+	if err := enc.Close(); err != nil {
+		return cameraPart{}, err
+	}
+	return cameraPart{lib: video.NewLibrary(w.tempStore.Open, 0), path: name, from: 0, to: rows, temp: true}, nil
 }
 
-// codecDefaults are the reference's, but for the coding that GPUs can decode (video.md section 7).
-func codecDefaults(c VideoConfig, depth bool) VideoConfig {
-	if depth {
-		return VideoConfig{Codec: "hevc", GOP: 2}
-	}
-	if c.Codec == "" {
-		c.Codec = "av1"
-	}
-	if c.GOP == 0 {
-		c.GOP = 2
-	}
-	if c.CRF == 0 {
-		c.CRF = 30
-		if c.Codec != "av1" {
-			c.CRF = 23
+// newEncoder starts the encoder of one episode. Where no codec was asked for and the default does not take the size, H.264 does.
+func (w *Writer) newEncoder(ctx context.Context, path string, c *outCamera) (*video.Encoder, error) {
+	v, f := w.cfg.Video, &c.feature
+	cfg := video.EncodeConfig{Codec: video.Codec(v.Codec), GOP: v.GOP, CRF: v.CRF, Preset: v.Preset, Width: f.Width, Height: f.Height, Rate: w.cfg.FPS, Gray12: f.Depth != nil}
+	e, err := video.NewEncoder(ctx, path, cfg)
+	if v.Codec == "" && f.Depth == nil && errors.Is(err, robocache.ErrUnsupported) {
+		cfg.Codec, cfg.Preset = video.H264, ""
+		if h, herr := video.NewEncoder(ctx, path, cfg); herr == nil {
+			if !c.told {
+				c.told = true
+				w.find(robocache.SeverityInfo, "codec-replaced", f.Key, w.written, "encoded as H.264: "+err.Error(), 0)
+			}
+			return h, nil
 		}
 	}
-	if c.Preset == "" && c.Codec == "av1" {
-		c.Preset = "12"
-	}
-	return c
+	return e, err
 }
 
-// openTemp makes the folder and the library for encoded episodes.
-func (w *Writer) openTemp(c *outCamera) error {
-	if w.temp == "" {
-		dir, err := os.MkdirTemp(w.cfg.TempDir, "robocache-encode-*")
-		if err != nil {
-			return robocache.At(err, robocache.Where{"file": w.cfg.TempDir})
-		}
-		w.temp = dir
+// openTemp makes the folder for encoded episodes.
+func (w *Writer) openTemp() error {
+	if w.temp != "" {
+		return nil
 	}
-	if c.temp == nil {
-		s, err := store.Open(w.temp)
-		if err != nil {
-			return err
-		}
-		c.temp = video.NewLibrary(s.Open, 0)
+	dir, err := os.MkdirTemp(w.cfg.TempDir, "robocache-encode-*")
+	if err != nil {
+		return robocache.At(err, robocache.Where{"file": w.cfg.TempDir})
 	}
-	return nil
+	w.temp = dir
+	w.tempStore, err = store.Open(dir)
+	return err
 }
 
-// closeTemp ends the use of the episodes that were encoded for a file, and removes them.
-func (w *Writer) closeTemp(c *outCamera) {
-	if c.temp == nil {
-		return
-	}
-	_ = c.temp.Close()
-	c.temp = nil
-	for _, p := range c.parts {
+// closeTemp ends the use of parts that were encoded for this dataset, and removes them. Each has a library of its own: one closed
+// too late would keep a removed file's space.
+func (w *Writer) closeTemp(parts []cameraPart) {
+	for _, p := range parts {
 		if p.temp {
+			_ = p.lib.Close()
 			_ = os.Remove(filepath.Join(w.temp, p.path))
 		}
 	}
-}
-
-type pictureEncoder interface {
-	Write([]byte) error
-	Close() error
-}
-
-func (w *Writer) newEncoder(ctx context.Context, path string, c *outCamera) (pictureEncoder, error) {
-	return nil, &robocache.Error{Class: robocache.ErrUnsupported}
 }
