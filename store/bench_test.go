@@ -28,7 +28,7 @@ func BenchmarkHTTPReadAt(b *testing.B) {
 				b.SetBytes(int64(n))
 				b.ReportAllocs()
 				b.SetParallelism(flight) // times GOMAXPROCS
-				if flight == 1 { // one alone
+				if flight == 1 {         // one alone
 					p := make([]byte, n)
 					for range b.N {
 						if err := f.ReadAt(b.Context(), p, 4096); err != nil {
