@@ -25,7 +25,8 @@ type Options struct {
 	// Gaps is the share of samples that the recorder lost, in bursts of about a quarter of a second.
 	Gaps float64 `json:"gaps"`
 	Seed uint64  `json:"seed"`
-	// Codec of the cameras: "av1" (default), "h264", "hevc", or "png" for still pictures in the table.
+	// Codec of the cameras: "av1", "h264", "hevc", or "png" for still pictures in the table. "" = av1, or h264 where the
+	// encoder for it is missing (Report.Findings says so).
 	Codec string `json:"codec"`
 	GOP   int    `json:"gop"` // 0 = the codec's default in LeRobot: 2
 	// Tasks are the texts; task i is about the disc of colour i modulo the number of colours. Empty: "reach the red disc" …
@@ -44,6 +45,8 @@ type Report struct {
 	Keys     []string `json:"keys"`
 	Tasks    []string `json:"tasks"`
 	Seed     uint64   `json:"seed"`
+	// Findings are what the writer noticed, a codec that was replaced among them.
+	Findings []robocache.Finding `json:"findings,omitempty"`
 }
 
 var colours = [...]struct {
@@ -92,9 +95,6 @@ func (o Options) settled() (Options, robocache.Rate, error) {
 	if o.Seconds == 0 {
 		o.Seconds = 2
 	}
-	if o.Codec == "" {
-		o.Codec = "av1"
-	}
 	if o.Robot == "" {
 		o.Robot = "planar_arm"
 	}
@@ -129,7 +129,7 @@ func (o Options) settled() (Options, robocache.Rate, error) {
 		err = misuse("jitter", "0 to 1s", o.Jitter.String())
 	case !(o.Gaps >= 0 && o.Gaps <= 0.9):
 		err = misuse("gaps", "a share from 0 to 0.9", fmt.Sprint(o.Gaps))
-	case o.Codec != "av1" && o.Codec != "h264" && o.Codec != "hevc" && o.Codec != "png":
+	case o.Codec != "" && o.Codec != "av1" && o.Codec != "h264" && o.Codec != "hevc" && o.Codec != "png":
 		err = misuse("codec", "av1, h264, hevc or png", strconv.Quote(o.Codec))
 	case o.Width%2 != 0 || o.Height%2 != 0 || o.Width > 8192 || o.Height > 8192 || o.Width < 64 || o.Height < 64:
 		err = misuse("size of the pictures", "even numbers from 64 to 8192", fmt.Sprintf("%d x %d", o.Width, o.Height))

@@ -75,7 +75,7 @@ func (o *Options) write(ctx context.Context, dst store.Writable, fps robocache.R
 	if err := w.Close(ctx); err != nil {
 		return nil, err
 	}
-	r := &Report{URI: dst.URI(), Episodes: o.Episodes, Frames: w.Frames(), FPS: fps.Float(), Tasks: o.Tasks, Seed: o.Seed}
+	r := &Report{URI: dst.URI(), Episodes: o.Episodes, Frames: w.Frames(), FPS: fps.Float(), Tasks: o.Tasks, Seed: o.Seed, Findings: w.Findings()}
 	for _, f := range cfg.Features {
 		r.Keys = append(r.Keys, f.Key)
 	}
