@@ -11,6 +11,7 @@ import (
 type unit struct {
 	file, group int32
 	col         int32 // column number, or one of the unit… constants
+	page        int32 // 1 + page for columns that are read by the page, -1 for the list of pages
 }
 
 const (

@@ -77,13 +77,20 @@ func (d *Dataset) table(ctx context.Context, c *column, episode, row int) (span,
 	return d.find3(ctx, c, c.num, episode, row, c.decode(d.limit))
 }
 
-// find3 locates a row and loads its unit, again where proof moved it.
+// find3 locates a row and loads its unit.
 func (d *Dataset) find3(ctx context.Context, c *column, num int32, episode, row int, read reader) (span, error) {
+	return d.locate(c, episode, func(file int32, start int64) (span, error) {
+		return d.tab.load(ctx, file, start+int64(row), num, read)
+	})
+}
+
+// locate calls load with the file of an episode and its first row there, again where proof moved it.
+func (d *Dataset) locate(c *column, episode int, load func(file int32, start int64) (span, error)) (span, error) {
 	for try := 0; ; try++ {
 		file, start := d.tab.fileOf(episode)
-		s, err := d.tab.load(ctx, file, start+int64(row), num, read)
+		s, err := load(file, start)
 		if err == nil {
-			if _, again := d.tab.fileOf(episode); again == start {
+			if _, again := d.tab.fileOf(episode); again == start || try == maxMoves {
 				return s, nil
 			}
 			continue

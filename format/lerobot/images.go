@@ -3,17 +3,18 @@ package lerobot
 import (
 	"context"
 	"fmt"
+	"sort"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/lerobot/internal/pq"
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// stillUnit is one row group of an image column.
+// stillUnit is a run of rows of an image column: a row group, or a page of a large one.
 type stillUnit struct {
 	bytes, path *pq.Column
-	at          []int32 // row → value of bytes, -1 for null; nil where no row is null
-	pathAt      []int32
+	at, pathAt  []int32 // row → value, -1 for null; nil where no row is null
+	pathStart   int64   // row of path's first value, from the unit's first row
 }
 
 func valueIndex(c *pq.Column) []int32 {
@@ -31,32 +32,46 @@ func valueIndex(c *pq.Column) []int32 {
 	return out
 }
 
-// images decodes an image column: the group {bytes, path}, or plain bytes.
-func (c *column) images(limit int64) reader {
+// leaves finds the columns of pictures: the group {bytes, path}, or plain bytes.
+func (c *column) leaves(f *tableFile) (b, p *pq.Node, err error) {
+	bad := func(got string) error {
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"file": f.name, "column": c.key}, Want: "a group {bytes, path}", Got: got}
+	}
+	top := f.pq.Column(c.key)
+	if top == nil {
+		return nil, nil, bad("no column in this file")
+	}
+	if b = top; top.Group() {
+		b, p = top.Child("bytes"), top.Child("path")
+	}
+	if b == nil || b.Type != pq.ByteArray || b.MaxRep > 0 || p != nil && (p.Type != pq.ByteArray || p.MaxRep > 0) {
+		return nil, nil, bad("another type")
+	}
+	return b, p, nil
+}
+
+// images decodes a run of rows: page i of list, or the whole row group where list is nil.
+func (c *column) images(limit int64, list *pq.PageList, i int) reader {
 	return func(ctx context.Context, r robocache.Ranged, f *tableFile, group int) (any, int64, error) {
-		bad := func(got string) error {
-			return &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"column": c.key}, Want: "a group {bytes, path}", Got: got}
-		}
-		top := f.pq.Column(c.key)
-		if top == nil {
-			return nil, 0, bad("no column in this file")
-		}
-		b, p := top, (*pq.Node)(nil)
-		if top.Group() {
-			b, p = top.Child("bytes"), top.Child("path")
-		}
-		if b == nil || b.Type != pq.ByteArray || b.MaxRep > 0 || p != nil && (p.Type != pq.ByteArray || p.MaxRep > 0) {
-			return nil, 0, bad("another type")
+		b, p, err := c.leaves(f)
+		if err != nil {
+			return nil, 0, err
 		}
 		u := &stillUnit{}
-		var err error
-		if u.bytes, err = pq.ReadColumn(ctx, r, f.pq, group, b, nil, pq.Limits{Bytes: limit}); err != nil {
+		lim := pq.Limits{Bytes: limit}
+		if list == nil {
+			u.bytes, err = pq.ReadColumn(ctx, r, f.pq, group, b, nil, lim)
+		} else {
+			u.bytes, err = pq.ReadPage(ctx, r, f.pq, group, b, list, i, lim)
+			u.pathStart = -list.Pages[i].Start
+		}
+		if err != nil {
 			return nil, 0, err
 		}
 		size := u.bytes.MemoryBytes()
 		if u.at = valueIndex(u.bytes); u.at != nil && p != nil {
 			// Paths matter only where bytes are null.
-			if u.path, err = pq.ReadColumn(ctx, r, f.pq, group, p, nil, pq.Limits{Bytes: limit}); err != nil {
+			if u.path, err = pq.ReadColumn(ctx, r, f.pq, group, p, nil, lim); err != nil {
 				return nil, 0, err
 			}
 			u.pathAt = valueIndex(u.path)
@@ -66,11 +81,48 @@ func (c *column) images(limit int64) reader {
 	}
 }
 
+// pageable is the size of a column chunk of pictures from which on it is read by the page.
+const pageable = 4 << 20
+
+// loadStills gives the run of rows that holds a row.
+func (d *Dataset) loadStills(ctx context.Context, c *column, file int32, row int64) (span, error) {
+	f, g, err := d.tab.groupOf(ctx, file, row)
+	if err != nil {
+		return span{}, err
+	}
+	b, _, err := c.leaves(f)
+	if err != nil {
+		return span{}, err
+	}
+	key := unit{file: file, group: int32(g), col: c.num}
+	at := f.pq.Groups[g]
+	if k, ok := f.pq.Chunk(g, b); !ok || k.Size < pageable {
+		v, err := d.tab.fetch(ctx, f, key, c.images(d.limit, nil, 0))
+		return span{file: file, start: at.Start, end: at.Start + at.Rows, value: v}, err
+	}
+	key.page = -1
+	v, err := d.tab.fetch(ctx, f, key, func(ctx context.Context, r robocache.Ranged, f *tableFile, group int) (any, int64, error) {
+		l, err := pq.Pages(ctx, r, f.pq, group, b)
+		if err != nil {
+			return nil, 0, err
+		}
+		return l, l.MemoryBytes(), nil
+	})
+	if err != nil {
+		return span{}, err
+	}
+	l := v.(*pq.PageList)
+	i := sort.Search(len(l.Pages), func(i int) bool { return l.Pages[i].Start+l.Pages[i].Rows > row-at.Start })
+	key.page = int32(i) + 1
+	v, err = d.tab.fetch(ctx, f, key, c.images(d.limit, l, i))
+	p := l.Pages[i]
+	return span{file: file, start: at.Start + p.Start, end: at.Start + p.Start + p.Rows, value: v}, err
+}
+
 const maxStill = 256 << 20
 
 // stills gives the encoded pictures of an image feature.
 func (d *Dataset) stills(ctx context.Context, c *column, rows []robocache.Row, out []robocache.FrameRef) error {
-	read := c.images(d.limit)
 	var s span
 	s.file = -1
 	for i, r := range rows {
@@ -80,7 +132,9 @@ func (d *Dataset) stills(ctx context.Context, c *column, rows []robocache.Row, o
 		file, start := d.tab.fileOf(r.Episode)
 		if at := start + int64(r.Index); s.file != file || at < s.start || at >= s.end {
 			var err error
-			if s, err = d.find3(ctx, c, c.num, r.Episode, r.Index, read); err != nil {
+			if s, err = d.locate(c, r.Episode, func(file int32, start int64) (span, error) {
+				return d.loadStills(ctx, c, file, start+int64(r.Index))
+			}); err != nil {
 				return err
 			}
 		}
@@ -110,9 +164,9 @@ func (d *Dataset) stills(ctx context.Context, c *column, rows []robocache.Row, o
 
 // stillFile reads a picture that the column names instead of holding. The name is untrusted: the store keeps it below the root.
 func (d *Dataset) stillFile(ctx context.Context, c *column, r robocache.Row, u *stillUnit, at int) ([]byte, error) {
-	v := at
+	v := at - int(u.pathStart)
 	if u.pathAt != nil {
-		v = int(u.pathAt[at])
+		v = int(u.pathAt[v])
 	}
 	if u.path == nil || v < 0 {
 		return nil, d.badStill(c, r, "bytes or a path", "null")

@@ -34,18 +34,12 @@ func Detect(ctx context.Context, uri string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	defer closeStore(s)
+	defer store.Close(s)
 	_, err = s.Stat(ctx, infoPath)
 	if errors.Is(err, robocache.ErrNotFound) {
 		return false, nil
 	}
 	return err == nil, err
-}
-
-func closeStore(s store.Store) {
-	if c, ok := s.(interface{ Close() error }); ok {
-		c.Close()
-	}
 }
 
 // Dataset is an open LeRobot dataset.
@@ -82,7 +76,7 @@ func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (d *Datase
 	}
 	d, err = OpenStore(ctx, s, opt)
 	if err != nil {
-		closeStore(s)
+		store.Close(s)
 		return nil, robocache.At(err, robocache.Where{"dataset": uri})
 	}
 	return d, nil
@@ -155,8 +149,7 @@ func (d *Dataset) Len(episode int) int {
 func (d *Dataset) Close() error {
 	err := d.lib.Close()
 	d.tab.close()
-	closeStore(d.st)
-	return err
+	return errors.Join(err, store.Close(d.st))
 }
 
 // Noticed gives what reading found after Open: files whose pictures do not match their rows, and the like.

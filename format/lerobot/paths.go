@@ -118,8 +118,13 @@ func (p *paths) exists(ctx context.Context, t string, pl place) (bool, error) {
 	return err == nil, err
 }
 
-// find gives the path of a place: the first template that names a file, else what the tree holds, else NotFound for the first name.
+// find gives the path of a place.
 func (p *paths) find(ctx context.Context, templates []string, pl place) (string, error) {
+	return p.try(ctx, templates, pl, func(name string) error { _, err := p.st.Stat(ctx, name); return err })
+}
+
+// try calls use with the paths that a place may have, until one is there: by the templates, then by the tree. It gives that path, or NotFound with the first.
+func (p *paths) try(ctx context.Context, templates []string, pl place, use func(name string) error) (string, error) {
 	first := ""
 	for _, t := range templates {
 		name, err := expand(t, pl)
@@ -129,10 +134,9 @@ func (p *paths) find(ctx context.Context, templates []string, pl place) (string,
 		if first == "" {
 			first = name
 		}
-		if name, err = store.CleanName(name); err != nil {
-			return "", robocache.At(err, robocache.Where{"file": first})
+		if name, err = store.CleanName(name); err == nil {
+			err = use(name)
 		}
-		_, err = p.st.Stat(ctx, name)
 		if err == nil {
 			return name, nil
 		}
@@ -145,7 +149,7 @@ func (p *paths) find(ctx context.Context, templates []string, pl place) (string,
 		return "", err
 	}
 	if name != "" {
-		return name, nil
+		return name, robocache.At(use(name), robocache.Where{"file": name})
 	}
 	return "", &robocache.Error{Class: robocache.ErrNotFound, Op: "lerobot", Where: robocache.Where{"file": first}, Msg: "the file is missing", Hint: "fetch the whole dataset, or leave its episodes out"}
 }

@@ -12,7 +12,7 @@ import (
 // prove compares the rows of a row group with the metadata, once: episode_index says whose they are, index (or frame_index)
 // that they are in order. Rows found elsewhere in the file are remembered and errMoved is given.
 func (t *tables) prove(ctx context.Context, f *tableFile, file int32, group int) error {
-	_, err := t.cache.get(ctx, unit{file, int32(group), unitProof}, func() (any, int64, error) {
+	_, err := t.cache.get(ctx, unit{file: file, group: int32(group), col: unitProof}, func() (any, int64, error) {
 		return struct{}{}, 64, t.proveGroup(ctx, f, file, group)
 	})
 	return err

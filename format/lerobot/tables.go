@@ -71,17 +71,49 @@ func (t *tables) fileOf(episode int) (file int32, start int64) {
 
 func (t *tables) open(ctx context.Context, file int32) (*handle, error) {
 	return t.handles.get(file, func() (robocache.Ranged, string, error) {
-		name, err := t.d.paths.find(ctx, t.d.paths.data, t.d.dataPlace(file))
+		var r robocache.Ranged
+		name, err := t.d.paths.try(ctx, t.d.paths.data, t.d.dataPlace(file), func(name string) (err error) {
+			r, err = t.d.st.Open(ctx, name)
+			return err
+		})
+		if err == nil && t.d.raw.major == 2 && r.Size() <= smallFile {
+			r, err = inMemory(ctx, r)
+		}
 		if err != nil {
 			return nil, "", t.blame(err, file)
-		}
-		r, err := t.d.st.Open(ctx, name)
-		if err != nil {
-			return nil, "", t.blame(robocache.At(err, robocache.Where{"file": name}), file)
 		}
 		return r, name, nil
 	})
 }
+
+// smallFile is the size up to which the file of one episode is read at once: a request costs more than its bytes.
+const smallFile = 256 << 10
+
+// memFile is a file that was read as a whole.
+type memFile struct {
+	b       []byte
+	version string
+}
+
+func inMemory(ctx context.Context, r robocache.Ranged) (robocache.Ranged, error) {
+	defer r.Close()
+	m := &memFile{b: make([]byte, r.Size()), version: r.Version()}
+	if err := r.ReadAt(ctx, m.b, 0); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+func (m *memFile) ReadAt(_ context.Context, p []byte, off int64) error {
+	if off < 0 || off > int64(len(m.b)) || copy(p, m.b[off:]) < len(p) {
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: "read", Where: robocache.Where{"offset": off}, Msg: "read after the end of the file"}
+	}
+	return nil
+}
+
+func (m *memFile) Size() int64     { return int64(len(m.b)) }
+func (m *memFile) Version() string { return m.version }
+func (m *memFile) Close() error    { return nil }
 
 // blame adds the first episode of the file.
 func (t *tables) blame(err error, file int32) error {
@@ -129,36 +161,50 @@ type span struct {
 }
 
 // load gives the unit of column num that holds a row of a file, decoding it with read where it is not cached.
-func (t *tables) load(ctx context.Context, file int32, row int64, num int32, read func(ctx context.Context, r robocache.Ranged, f *tableFile, group int) (any, int64, error)) (span, error) {
-	f, err := t.footer(ctx, file)
+func (t *tables) load(ctx context.Context, file int32, row int64, num int32, read reader) (span, error) {
+	f, g, err := t.groupOf(ctx, file, row)
 	if err != nil {
 		return span{}, err
 	}
-	g := f.group(row)
-	if g == len(f.pq.Groups) {
-		return span{}, t.short(ctx, f, file)
-	}
-	v, err := t.cache.get(ctx, unit{file, int32(g), num}, func() (v any, size int64, err error) {
-		defer guard("table", &err)
-		if err := t.prove(ctx, f, file, g); err != nil {
-			return nil, 0, err
-		}
-		h, err := t.open(ctx, file)
-		if err != nil {
-			return nil, 0, err
-		}
-		defer t.handles.put(h)
-		v, size, err = read(ctx, h.r, f, g)
-		if err != nil {
-			err = robocache.At(err, robocache.Where{"file": f.name, "row_group": g})
-		}
-		return v, size, err
-	})
+	v, err := t.fetch(ctx, f, unit{file: file, group: int32(g), col: num}, read)
 	if err != nil {
 		return span{}, err
 	}
 	at := f.pq.Groups[g]
 	return span{file: file, start: at.Start, end: at.Start + at.Rows, value: v}, nil
+}
+
+// groupOf finds the row group of a row.
+func (t *tables) groupOf(ctx context.Context, file int32, row int64) (*tableFile, int, error) {
+	f, err := t.footer(ctx, file)
+	if err != nil {
+		return nil, 0, err
+	}
+	g := f.group(row)
+	if g == len(f.pq.Groups) {
+		return nil, 0, t.short(ctx, f, file)
+	}
+	return f, g, nil
+}
+
+// fetch gives a unit of a row group, decoding it with read where it is not cached, and proving the group first.
+func (t *tables) fetch(ctx context.Context, f *tableFile, key unit, read reader) (any, error) {
+	return t.cache.get(ctx, key, func() (v any, size int64, err error) {
+		defer guard("table", &err)
+		if err := t.prove(ctx, f, key.file, int(key.group)); err != nil {
+			return nil, 0, err
+		}
+		h, err := t.open(ctx, key.file)
+		if err != nil {
+			return nil, 0, err
+		}
+		defer t.handles.put(h)
+		v, size, err = read(ctx, h.r, f, int(key.group))
+		if err != nil {
+			err = robocache.At(err, robocache.Where{"file": f.name, "row_group": int(key.group)})
+		}
+		return v, size, err
+	})
 }
 
 // numbers decodes a numeric column of a row group to its declared type.

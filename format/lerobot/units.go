@@ -7,7 +7,7 @@ import (
 	"github.com/goatnote-inc/robocache/format/lerobot/internal/pq"
 )
 
-// reader decodes one unit.
+// reader decodes one unit of a row group.
 type reader = func(ctx context.Context, r robocache.Ranged, f *tableFile, group int) (value any, size int64, err error)
 
 // decode gives a numeric column in its declared type: []byte.

@@ -182,14 +182,15 @@ func (d *Dataset) layout(ctx context.Context, c *camera, episode int) (*camFile,
 		return f, nil
 	}
 	where := robocache.Where{"episode": d.eps.id(episode), "stream": c.key}
-	path, err := d.paths.find(ctx, c.templates, d.videoPlace(c, n))
+	var vf *video.File
+	path, err := d.paths.try(ctx, c.templates, d.videoPlace(c, n), func(name string) (err error) {
+		if vf, err = d.lib.Acquire(ctx, name); err != nil {
+			err = d.explain(ctx, name, err)
+		}
+		return err
+	})
 	if err != nil {
 		return nil, robocache.At(err, where)
-	}
-	vf, err := d.lib.Acquire(ctx, path)
-	if err != nil {
-		where["file"] = path
-		return nil, robocache.At(d.explain(ctx, path, err), where)
 	}
 	defer vf.Release()
 	var f *camFile

@@ -48,17 +48,11 @@ var scratch = sync.Pool{New: func() any { return new([]byte) }}
 // without nulls: it is checked row by row while the levels are read, and a difference is Malformed with the row.
 func ReadColumn(ctx context.Context, r robocache.Ranged, f *File, group int, leaf *Node, shape []int, lim Limits) (*Column, error) {
 	where := robocache.Where{"row_group": group, "column": topName(f, leaf)}
-	k, ok := f.Chunk(group, leaf)
-	if !ok {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "parquet", Where: where, Msg: "the column was not asked for when the file was opened"}
-	}
-	if k.Offset < 4 || k.Size < 0 || k.Size > f.Size || k.Offset > f.Size-k.Size {
-		return nil, malformed(where, fmt.Sprintf("offset %d + size %d ends after the file (%d bytes)", k.Offset, k.Size, f.Size))
+	k, err := f.place(group, leaf, where)
+	if err != nil {
+		return nil, err
 	}
 	rows := f.Groups[group].Rows
-	if k.Values < 0 || k.Values < rows {
-		return nil, malformed(where, fmt.Sprintf("%d values for %d rows", k.Values, rows))
-	}
 	width := int64(leaf.Width())
 	if width == 0 {
 		width = 4 // an offset a value
@@ -92,6 +86,21 @@ func ReadColumn(ctx context.Context, r robocache.Ranged, f *File, group int, lea
 		return nil, malformed(where, fmt.Sprintf("the footer claims %d values, the pages hold %d", k.Values, d.col.Entries))
 	}
 	return d.finish(rows)
+}
+
+// place is the chunk of a leaf, checked against the file.
+func (f *File) place(group int, leaf *Node, where robocache.Where) (Chunk, error) {
+	k, ok := f.Chunk(group, leaf)
+	if !ok {
+		return k, &robocache.Error{Class: robocache.ErrMisuse, Op: "parquet", Where: where, Msg: "the column was not asked for when the file was opened"}
+	}
+	if k.Offset < 4 || k.Size < 0 || k.Size > f.Size || k.Offset > f.Size-k.Size {
+		return k, malformed(where, fmt.Sprintf("offset %d + size %d ends after the file (%d bytes)", k.Offset, k.Size, f.Size))
+	}
+	if rows := f.Groups[group].Rows; k.Values < rows {
+		return k, malformed(where, fmt.Sprintf("%d values for %d rows", k.Values, rows))
+	}
+	return k, nil
 }
 
 func topName(f *File, leaf *Node) string {

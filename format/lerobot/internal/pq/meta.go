@@ -39,7 +39,7 @@ type File struct {
 }
 
 const (
-	footerGuess = 64 << 10
+	footerGuess = 16 << 10
 	maxFooter   = 1 << 30
 )
 

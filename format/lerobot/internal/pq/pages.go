@@ -1,0 +1,111 @@
+package pq
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// Page is one data page of a column that does not repeat: its values are rows.
+type Page struct {
+	Offset      int64
+	Size        int64 // header and body
+	Start, Rows int64 // within the row group
+	dict        bool
+}
+
+// PageList says where the pages of a column chunk lie. Columns of pictures are read by it: a row group of them may be larger than memory.
+type PageList struct {
+	Pages []Page
+	dict  Page
+}
+
+// MemoryBytes is what the list holds.
+func (l *PageList) MemoryBytes() int64 { return int64(cap(l.Pages))*48 + 64 }
+
+const headerGuess = 512
+
+// Pages walks the page headers of a chunk.
+func Pages(ctx context.Context, r robocache.Ranged, f *File, group int, leaf *Node) (*PageList, error) {
+	where := robocache.Where{"row_group": group, "column": topName(f, leaf)}
+	k, err := f.place(group, leaf, where)
+	if err != nil {
+		return nil, err
+	}
+	if leaf.MaxRep > 0 {
+		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "parquet", Where: where, Msg: "pages of a list"}
+	}
+	l := &PageList{}
+	var row int64
+	buf := make([]byte, headerGuess)
+	for at, end := k.Offset, k.Offset+k.Size; at < end && row < k.Values; {
+		b := buf[:min(int64(len(buf)), end-at)]
+		if err := r.ReadAt(ctx, b, at); err != nil {
+			return nil, robocache.At(err, where)
+		}
+		h, n, bad := readPageHeader(b)
+		if bad != "" && int64(len(b)) < end-at && len(buf) < 1<<20 {
+			buf = make([]byte, 8*len(buf)) // statistics in the header may be long
+			continue
+		}
+		if bad != "" {
+			return nil, malformed(with(where, "offset", at), bad)
+		}
+		p := Page{Offset: at, Size: int64(n) + int64(h.packed), Start: row, dict: h.encoding == encRLEDict || h.encoding == encPlainDict}
+		if p.Size > end-at {
+			return nil, malformed(with(where, "offset", at), fmt.Sprintf("a page of %d bytes where %d are left: the file is cut or its header lies", p.Size, end-at))
+		}
+		at += p.Size
+		switch h.kind {
+		case 2:
+			l.dict = p
+		case 0, 3:
+			if p.Rows = int64(h.values); p.Rows > k.Values-row {
+				return nil, malformed(with(where, "offset", p.Offset), "pages hold more rows than the row group")
+			}
+			row += p.Rows
+			if p.Rows > 0 {
+				l.Pages = append(l.Pages, p)
+			}
+		}
+	}
+	if row != f.Groups[group].Rows {
+		return nil, malformed(where, fmt.Sprintf("the pages hold %d rows of %d", row, f.Groups[group].Rows))
+	}
+	return l, nil
+}
+
+// ReadPage decodes one page of a list.
+func ReadPage(ctx context.Context, r robocache.Ranged, f *File, group int, leaf *Node, l *PageList, i int, lim Limits) (*Column, error) {
+	where := robocache.Where{"row_group": group, "column": topName(f, leaf)}
+	k, err := f.place(group, leaf, where)
+	if err != nil {
+		return nil, err
+	}
+	p := l.Pages[i]
+	k.Values = p.Rows
+	d := newDecoder(leaf, k, lim, where)
+	read := func(p Page) error {
+		if p.Size > lim.Bytes {
+			return d.tooLarge(p.Size)
+		}
+		b := make([]byte, p.Size)
+		if err := r.ReadAt(ctx, b, p.Offset); err != nil {
+			return robocache.At(err, where)
+		}
+		if _, err := d.page(b); err != nil {
+			return robocache.At(err, robocache.Where{"offset": p.Offset})
+		}
+		return nil
+	}
+	if p.dict && l.dict.Size > 0 {
+		if err := read(l.dict); err != nil {
+			return nil, err
+		}
+	}
+	if err := read(p); err != nil {
+		return nil, err
+	}
+	return d.finish(p.Rows)
+}
