@@ -2,6 +2,7 @@ package video
 
 import (
 	"context"
+	"errors"
 	"math"
 	"strconv"
 
@@ -20,6 +21,11 @@ type job struct {
 	g       Group
 	deliver func(ordinal int, pic Picture) error
 
+	// inOrder says that the caller reads picture after picture: what is still inside is pushed out by the packets that follow, which
+	// the next call needs, instead of a drain, after which the decoder would have to start again at a sync sample.
+	inOrder bool
+	resumed bool // the decoder stood in the middle of the file
+
 	left  int // wanted pictures still to come
 	first int // decode index of wanted[0]
 	err   error
@@ -29,13 +35,40 @@ type job struct {
 //
 // Packets carry their decode index in place of a pts: it names the picture even where a damaged file repeats a pts.
 func (r *job) decode(ctx context.Context) (keep bool, err error) {
-	ix, w := r.f.Index, r.w
 	r.want()
+	keep, err = r.pass(ctx)
+	if errors.Is(err, errNotInside) {
+		// What a decoder that stands in the middle of a file ought to have inside is not there: start again where the plan says.
+		r.w.dec.Flush()
+		r.w.at = position{index: r.f.Index, start: r.g.Start, next: r.g.Start, shown: minInt64, skipped: -1}
+		r.inOrder, r.resumed = false, false
+		keep, err = r.pass(ctx)
+	}
+	return keep, err
+}
+
+var errNotInside = errors.New("not inside the decoder")
+
+func (r *job) pass(ctx context.Context) (keep bool, err error) {
+	ix, w := r.f.Index, r.w
 	if h, ok := w.dec.(Reorderer); ok && w.at.next == r.g.Start {
 		h.Reorder(reorder(ix, r.g.Start, r.g.End))
 	}
-	// Pictures that are still inside from the group before.
-	for w.at.next <= r.g.End && r.left > 0 {
+	if w.at.next > r.g.Start { // pictures that are ready since the group before
+		if err := r.receive(); err != nil {
+			if r.err != nil {
+				return w.rest(), r.err
+			}
+			return false, at(err, r.f, &w.entry, r.missing())
+		}
+	}
+	end := r.g.End
+	// A caller that reads in order is about to want the neighbours of what it wants.
+	near := ix.DecodeIndex(r.g.Ordinals[0]) - reach
+	if r.inOrder {
+		end = r.further()
+	}
+	for w.at.next <= end && r.left > 0 && !w.at.drained {
 		if err := ctx.Err(); err != nil {
 			return w.rest(), err
 		}
@@ -52,7 +85,7 @@ func (r *job) decode(ctx context.Context) (keep bool, err error) {
 			}
 			s := ix.Sample(d)
 			packet := buf[s.Offset-base : s.Offset-base+int64(s.Size)]
-			if r.wants(d) == 0 && w.skip != nil {
+			if r.wants(d) == 0 && w.skip != nil && (!r.inOrder || d < near) {
 				err = w.skip.SendUnwanted(packet, int64(d))
 				w.at.skipped = d
 			} else {
@@ -74,24 +107,42 @@ func (r *job) decode(ctx context.Context) (keep bool, err error) {
 	if r.left == 0 {
 		return true, nil
 	}
-	// What is wanted is still inside.
-	w.at.index = nil
-	if err := w.dec.Drain(); err != nil {
-		return false, at(err, r.f, &w.entry, r.missing())
-	}
-	if err := r.receive(); err != nil {
-		if r.err != nil {
-			return true, r.err
+	if !w.at.drained {
+		// What is wanted is still inside. So may be what the next group wants: the decoder keeps that until a flush.
+		w.at.drained = true
+		if err := w.dec.Drain(); err != nil {
+			return false, at(err, r.f, &w.entry, r.missing())
 		}
-		return false, at(err, r.f, &w.entry, r.missing())
-	}
-	if r.left > 0 {
-		return false, &robocache.Error{
-			Class: robocache.ErrMalformed, Op: opDecode, Where: robocache.Where{"file": r.f.Path, "ordinal": r.missing(), "codec": string(w.entry.Codec)},
-			Msg: "the decoder gave no picture for this packet", Hint: "the video is damaged here; run 'robocache doctor' on the dataset",
+		if err := r.receive(); err != nil {
+			if r.err != nil {
+				return w.rest(), r.err
+			}
+			return false, at(err, r.f, &w.entry, r.missing())
 		}
 	}
-	return true, nil
+	switch {
+	case r.left == 0:
+		return true, nil
+	case r.resumed:
+		return true, errNotInside
+	}
+	return false, &robocache.Error{
+		Class: robocache.ErrMalformed, Op: opDecode, Where: robocache.Where{"file": r.f.Path, "ordinal": r.missing(), "codec": string(w.entry.Codec)},
+		Msg: "the decoder gave no picture for this packet", Hint: "the video is damaged here; run 'robocache doctor' on the dataset",
+	}
+}
+
+// reach is beyond the decoded picture buffer of any codec: how many packets may pass between a picture's own and its coming out.
+const reach = 24
+
+// further is the last packet that may be sent to push out what is wanted.
+func (r *job) further() int {
+	ix := r.f.Index
+	end, entry := r.g.End, ix.entryOf(r.g.Start)
+	for end+1 < ix.NumSamples() && end < r.g.End+reach && ix.entryOf(end+1) == entry {
+		end++
+	}
+	return end
 }
 
 // rest forgets where the decoder stands; it is sound, and flushed when it is given back.
@@ -149,7 +200,7 @@ func (r *job) fetch(ctx context.Context, d int) (to int, base int64, buf []byte,
 	s := ix.Sample(d)
 	base, to = s.Offset, d+1
 	end := base + int64(s.Size)
-	for to <= r.g.End {
+	for to <= r.g.End { // beyond it one by one: mostly the first of them is enough
 		n := ix.Sample(to)
 		if n.Offset != end || end+int64(n.Size)-base > maxRead || n.Entry != s.Entry {
 			break
@@ -191,6 +242,9 @@ func (r *job) receive() error {
 		if err := r.deliver(int(k)-1, pic); err != nil {
 			r.err = err
 			return err
+		}
+		if r.left == 0 {
+			return nil // what else is ready may be what the next group wants
 		}
 	}
 }

@@ -55,15 +55,20 @@ type worker struct {
 	read   []byte  // adjacent packets
 	wanted []int32 // ordinal+1 by decode index - first; 0 = not wanted
 	at     position
+
+	// The file and picture that it was last used for: a caller that comes back for the next picture reads in order.
+	index *Index
+	last  int
 }
 
-// position is where a decoder that was not drained stands in a file. A group further on in the same chain of pictures goes on from there.
+// position is where a decoder stands in a file. A group further on in the same chain of pictures goes on from there.
 type position struct {
 	index   *Index // nil: nowhere
 	start   int    // first packet sent
 	next    int    // packet to be sent next
 	shown   int64  // largest pts that came out
 	skipped int    // last packet sent as not wanted, -1 none
+	drained bool   // no packet may follow before a flush; what is inside still comes out
 }
 
 // Skipper is a Decoder that can save the work on pictures that are not wanted and that nothing refers to.
@@ -96,17 +101,18 @@ func (p *Pool) Decode(ctx context.Context, f *File, g Group, deliver func(ordina
 	if len(g.Ordinals) == 0 {
 		return nil
 	}
-	w, resume, err := p.acquire(f, g)
+	w, how, err := p.acquire(f, g)
 	if err != nil {
 		return at(err, f, nil, g.Ordinals[0])
 	}
-	if !resume {
-		w.at = position{index: ix, start: g.Start, next: g.Start, shown: minInt64, skipped: -1}
-	} else {
+	if how == resumed {
 		p.continued.Add(1)
+	} else {
+		w.at = position{index: ix, start: g.Start, next: g.Start, shown: minInt64, skipped: -1}
 	}
-	r := job{pool: p, w: w, f: f, g: g, deliver: deliver, left: len(g.Ordinals)}
+	r := job{pool: p, w: w, f: f, g: g, deliver: deliver, inOrder: how != elsewhere, resumed: how == resumed}
 	keep, err := r.decode(ctx)
+	w.index, w.last = ix, g.Ordinals[len(g.Ordinals)-1]
 	p.release(w, keep)
 	return err
 }
@@ -162,26 +168,50 @@ func checkGroup(f *File, g Group) error {
 	return nil
 }
 
-// acquire takes an idle decoder: one that stands where g can go on, else any of the same sample entry, else a new one.
-func (p *Pool) acquire(f *File, g Group) (w *worker, resume bool, err error) {
+// How a decoder that acquire gives stands to the group.
+const (
+	elsewhere = iota // flushed
+	nearby           // flushed, but its last picture was shortly before: the caller reads in order
+	resumed          // stands where the group goes on
+)
+
+const (
+	// nearPictures is how far ahead a caller that reads in order may ask.
+	nearPictures = 8
+	// longGroup is the number of packets from which a place in a file is worth a decoder of its own, and keepPlaces the number of such decoders.
+	longGroup, keepPlaces = 8, 12
+)
+
+// acquire takes an idle decoder of the group's sample entry, or makes one.
+func (p *Pool) acquire(f *File, g Group) (w *worker, how int, err error) {
 	entry := &f.Index.Entries()[f.Index.Sample(g.Start).Entry]
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()
-		return nil, false, &robocache.Error{Class: robocache.ErrMisuse, Op: opDecode, Msg: "the pool is closed"}
+		return nil, elsewhere, &robocache.Error{Class: robocache.ErrMisuse, Op: opDecode, Msg: "the pool is closed"}
 	}
-	found := -1
-	for i := len(p.idle) - 1; i >= 0; i-- {
-		if c := p.idle[i]; c.at.index == f.Index && c.at.serves(f.Index, g) {
-			found, resume = i, true
-			break
+	found, fitting := -1, 0
+	for i, c := range p.idle {
+		if !sameEntry(&c.entry, entry) {
+			continue
 		}
-	}
-	// The least recently used of the fitting ones: those used last may stand where another caller goes on.
-	for i := 0; found < 0 && i < len(p.idle); i++ {
-		if sameEntry(&p.idle[i].entry, entry) {
+		// Of equal ones the least recently used: those used last may stand where another caller goes on.
+		if fitting++; found < 0 {
 			found = i
 		}
+		if c.index != f.Index {
+			continue
+		}
+		if c.at.index != nil && c.at.serves(f.Index, g) {
+			found, how = i, resumed
+			break
+		}
+		if ahead := g.Ordinals[0] - c.last; how == elsewhere && ahead > 0 && ahead <= nearPictures {
+			found, how = i, nearby
+		}
+	}
+	if found >= 0 && how == elsewhere && g.Cost() > longGroup && fitting < keepPlaces && p.idle[found].index != f.Index {
+		found = -1
 	}
 	if found >= 0 {
 		w = p.idle[found]
@@ -190,18 +220,18 @@ func (p *Pool) acquire(f *File, g Group) (w *worker, resume bool, err error) {
 		p.idle = p.idle[:len(p.idle)-1]
 		p.bytes -= w.bytes
 		p.mu.Unlock()
-		if !resume && w.at.index != nil {
+		if how != resumed && w.at.index != nil {
 			w.dec.Flush()
 			w.at = position{}
 		}
-		return w, resume, nil
+		return w, how, nil
 	}
 	p.mu.Unlock()
 	w, err = newWorker(entry)
 	if err == nil {
 		p.opened.Add(1)
 	}
-	return w, false, err
+	return w, elsewhere, err
 }
 
 func newWorker(entry *SampleEntry) (*worker, error) {
@@ -229,6 +259,9 @@ func (at *position) serves(ix *Index, g Group) bool {
 	for _, k := range g.Ordinals {
 		d := ix.DecodeIndex(k)
 		if d >= at.next {
+			if at.drained {
+				return false
+			}
 			continue
 		}
 		if d <= at.skipped || ix.Sample(d).PTS <= at.shown {
