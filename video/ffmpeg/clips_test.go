@@ -133,3 +133,22 @@ func TestPeersOnClips(t *testing.T) {
 		})
 	}
 }
+
+// ffmpegCLIRotated is picture 2 of rot90.mp4 as the ffmpeg CLI shows it; nil where there is none.
+func ffmpegCLIRotated(t *testing.T) []byte {
+	t.Helper()
+	needFFmpeg(t)
+	return ffmpegCLI(t, "-i", filepath.Join("testdata", "odd", "rot90.mp4"), "-vf", `select=eq(n\,2)`, "-frames:v", "1", "-pix_fmt", "rgb24", "-f", "rawvideo", "-")
+}
+
+// F2 on the committed odd cases.
+func TestOddFiles(t *testing.T) {
+	needFFmpeg(t)
+	paths, _ := filepath.Glob(filepath.Join("testdata", "odd", "*.mp4"))
+	for _, path := range paths {
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			want := clipSums(t, path)
+			checkSums(t, path, want, len(want), 5)
+		})
+	}
+}
