@@ -276,3 +276,26 @@ func TestConfigJSON(t *testing.T) {
 		t.Errorf("times %v", c.Times)
 	}
 }
+
+// FuzzParseConfig: any bytes give a configuration or Misuse, and what was read survives the way back.
+func FuzzParseConfig(f *testing.F) {
+	f.Add([]byte(`{"hz": 30, "edge": {"*": "mask"}, "max_gap": 0.1}`))
+	f.Add([]byte(`{"times": [1, 2.5, "3"], "quats": {"q": [[0, 1, 2, 3]]}}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		c, err := ParseConfig(b)
+		if err != nil {
+			if !errors.Is(err, robocache.ErrMisuse) {
+				t.Fatal(err)
+			}
+			return
+		}
+		out, err := json.Marshal(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ParseConfig(out); err != nil {
+			t.Fatalf("%s: %v", out, err)
+		}
+		_, _ = Episode(context.Background(), newFake(), 0, c)
+	})
+}

@@ -51,6 +51,41 @@ func Uniform(t0, t1 int64, rate robocache.Rate) []int64 {
 	return out
 }
 
+// onGrid gives the grid times k/rate in place of stamps that are those times through float32, as LeRobot stores them; any
+// other stamps come back as they are. Without this, previous at hz = rate would take the row before for every stamp that float32 rounded up.
+func onGrid(stamps []int64, rate robocache.Rate) []int64 {
+	if rate.Num <= 0 || rate.Den <= 0 {
+		return stamps
+	}
+	hz := rate.Float()
+	row := func(t int64) int64 { return int64(math.Round(float64(t) * 1e-9 * hz)) }
+	for i, t := range stamps {
+		d := t - nanos(rate, row(t))
+		// Half a step of float32, and the rounding to nanoseconds.
+		if limit := int64(math.Abs(float64(t))*0x1p-24) + 1; d > limit || d < -limit || i > 0 && row(t) == row(stamps[i-1]) {
+			return stamps
+		}
+	}
+	out := make([]int64, len(stamps))
+	for i, t := range stamps {
+		out[i] = nanos(rate, row(t))
+	}
+	return out
+}
+
+// Seconds turns float seconds into stamps, once, at the public edge: rint(t·1e9). The error names the stream and the first bad index.
+func Seconds(t []float64, stream string) ([]int64, error) {
+	out := make([]int64, len(t))
+	for i, x := range t {
+		ns := math.RoundToEven(x * 1e9)
+		if !(math.Abs(ns) < maxTime) {
+			return nil, Options{Stream: stream}.fail(robocache.ErrMalformed, robocache.Where{"index": i}, "timestamp not finite or outside ±2^62 ns", "", strconv.FormatFloat(x, 'g', -1, 64))
+		}
+		out[i] = int64(ns)
+	}
+	return out, nil
+}
+
 // Extent is the span of a timeline over several streams: "intersection", "union", or the name of one of them.
 // Streams without samples take no part in a union; they make an intersection empty (t1 < t0).
 func Extent(kind string, names []string, streams [][]int64) (t0, t1 int64, err error) {

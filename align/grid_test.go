@@ -82,3 +82,51 @@ func TestExtent(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestOnGrid is A13: at hz = rate every row finds itself, in every mode, although float32 moved most stamps.
+func TestOnGrid(t *testing.T) {
+	for _, r := range []robocache.Rate{{Num: 30, Den: 1}, {Num: 2997, Den: 100}, {Num: 50, Den: 1}, {Num: 15, Den: 1}} {
+		n := 20_000
+		stamps := make([]int64, n)
+		moved := 0
+		for k := range stamps {
+			stamps[k] = int64(math.RoundToEven(float64(float32(float64(k)/r.Float())) * 1e9))
+			if stamps[k] != nanos(r, int64(k)) {
+				moved++
+			}
+		}
+		if moved == 0 {
+			t.Fatal("float32 moved nothing: the test is void")
+		}
+		got := onGrid(stamps, r)
+		for k := range got {
+			if got[k] != nanos(r, int64(k)) {
+				t.Fatalf("rate %v row %d: %d, want %d", r, k, got[k], nanos(r, int64(k)))
+			}
+		}
+		for _, change := range []int64{5_000_000, -4000} {
+			other := append([]int64(nil), stamps...)
+			other[1] += change
+			if again := onGrid(other, r); again[1] != other[1] || again[7] != other[7] {
+				t.Errorf("rate %v: stamps off the grid were changed", r)
+			}
+		}
+	}
+	for _, s := range [][]int64{{}, {0, 0}, {0, 33_333_333, 33_333_333}} {
+		if got := onGrid(s, robocache.Rate{Num: 30, Den: 1}); len(got) != len(s) || len(s) > 0 && got[len(s)-1] != s[len(s)-1] {
+			t.Errorf("%v became %v", s, got)
+		}
+	}
+}
+
+func TestSeconds(t *testing.T) {
+	got, err := Seconds([]float64{0, 0.1, -1.5, 1.76e9, 2.5e-9, 3.5e-9}, "x")
+	if err != nil || got[1] != 100_000_000 || got[2] != -1_500_000_000 || got[3] != 1_760_000_000_000_000_000 || got[4] != 2 || got[5] != 4 {
+		t.Errorf("%v %v", got, err)
+	}
+	for _, bad := range []float64{math.NaN(), math.Inf(-1), 5e9} {
+		if _, err := Seconds([]float64{0, bad}, "x"); !errors.Is(err, robocache.ErrMalformed) || !contains(err, "index 1") {
+			t.Errorf("%v: %v", bad, err)
+		}
+	}
+}

@@ -268,6 +268,26 @@ func TestEpochStamps(t *testing.T) {
 	}
 }
 
+// FuzzNewPlan: any stamps and targets give a plan that agrees with the slow one, or an error; never a panic.
+func FuzzNewPlan(f *testing.F) {
+	f.Add([]byte{0, 1, 1, 3, 9}, []byte{0, 1, 2, 255}, uint8(0), uint8(0), int64(3))
+	f.Fuzz(func(t *testing.T, src, targets []byte, mode, edge uint8, gap int64) {
+		if len(src) > 50 || len(targets) > 50 {
+			return
+		}
+		var s, at []int64
+		now := int64(0)
+		for _, b := range src {
+			now += int64(b % 16)
+			s = append(s, now)
+		}
+		for _, b := range targets {
+			at = append(at, int64(b)*4-100)
+		}
+		compare(t, s, at, Options{Mode: Mode(mode % 7), Edge: Edge(edge % 4), MaxGap: max(gap, 0), Before: int64(mode), After: int64(edge) + 1})
+	})
+}
+
 func BenchmarkNewPlan(b *testing.B) {
 	src := Uniform(0, 100e9, robocache.Rate{Num: 100, Den: 1})
 	for _, order := range []string{"ascending", "shuffled"} {

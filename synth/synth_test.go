@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/align"
 	"github.com/goatnote-inc/robocache/format/lerobot"
 	"github.com/goatnote-inc/robocache/store"
 )
@@ -164,6 +165,62 @@ func TestLearnable(t *testing.T) {
 		if _, tip := arm(reach(p)); math.Hypot(tip[0]-p[0], tip[1]-p[1]) > 1e-9 {
 			t.Errorf("reach %v ends at %v", p, tip)
 		}
+	}
+}
+
+// TestActionFollows is S2, to the bit: the stored action is the controller's answer to the stored state and to the place of the task's disc.
+func TestActionFollows(t *testing.T) {
+	opt := Options{Episodes: 3, Seconds: 4, Cameras: 1, Seed: 9, Jitter: 2 * time.Millisecond}
+	_, _, ds := inMemory(t, opt)
+	o, _, err := opt.settled()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for e := range o.Episodes {
+		_, colour := o.task(e)
+		world := simulate(o.rng(e, drawWorld), colour, o.end()+int64(o.Jitter))
+		state, action, stamps := f32s(gather(t, ds, e, "observation.state")), f32s(gather(t, ds, e, "action")), f64s(gather(t, ds, e, "observation.state.recorded"))
+		places := map[[2]float64]bool{}
+		for i, sec := range stamps {
+			w := at(world, int64(math.Round(sec*1e9)))
+			goal := reach(w.discs[colour])
+			places[w.discs[colour]] = true
+			for j := range 2 {
+				want := max(-fastest, min(fastest, gain*(goal[j]-float64(state[4*i+j]))))
+				if math.Abs(want-float64(action[2*i+j])) > 1e-5 {
+					t.Fatalf("episode %d row %d: action %v, want %v", e, i, action[2*i+j], want)
+				}
+			}
+		}
+		if len(places) < 2 {
+			t.Errorf("episode %d: the disc never moves in 4 s", e)
+		}
+	}
+}
+
+// TestAligned gives a dataset to align: at the rows' own rate every row is itself, through LeRobot's float32 timestamps.
+func TestAligned(t *testing.T) {
+	_, _, ds := inMemory(t, Options{Episodes: 1, Seconds: 3, Cameras: 1})
+	a, err := align.Episode(context.Background(), ds, 0, align.Config{HZ: robocache.Rate{Num: 30, Den: 1}, Keys: []string{"observation.state", "next.done", camera(0), "task"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(a.Times) != ds.Len(0) {
+		t.Fatalf("%d rows of %d", len(a.Times), ds.Len(0))
+	}
+	for _, key := range []string{"observation.state", "next.done"} {
+		if !bytes.Equal(a.Stream(key).Data, gather(t, ds, 0, key)) {
+			t.Errorf("%s changed", key)
+		}
+	}
+	for i := range a.Times {
+		if a.Stream(camera(0)).Rows[i] != int32(i) || !strings.HasPrefix(a.Stream("task").Text[i], "reach the") || bytes.IndexByte(a.Stream("task").Valid, 0) >= 0 {
+			t.Fatalf("row %d: picture %d, %q", i, a.Stream(camera(0)).Rows[i], a.Stream("task").Text[i])
+		}
+	}
+	half, err := align.Episode(context.Background(), ds, 0, align.Config{HZ: robocache.Rate{Num: 60, Den: 1}, Keys: []string{"observation.state"}})
+	if err != nil || len(half.Times) != 2*ds.Len(0)-1 {
+		t.Fatalf("%d rows at twice the rate: %v", len(half.Times), err)
 	}
 }
 

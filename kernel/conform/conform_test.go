@@ -1,6 +1,9 @@
 package conform
 
 import (
+	"os"
+	"os/exec"
+	"path/filepath"
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
@@ -31,5 +34,31 @@ func TestCanFail(t *testing.T) {
 	}
 	if _, failures := Run(wrong); len(failures) < 100 {
 		t.Errorf("one wrong bit in each result was seen %d times", len(failures))
+	}
+}
+
+// TestFresh runs the generator again and compares: the committed files are what it makes.
+func TestFresh(t *testing.T) {
+	python := filepath.Join("..", "..", ".venv", "bin", "python")
+	if exec.Command(python, "-c", "import mpmath").Run() != nil {
+		t.Skip("no .venv with mpmath in the repository: the vectors are not made again")
+	}
+	dir := t.TempDir()
+	if out, err := exec.Command(python, filepath.Join("..", "testdata", "generate.py"), dir, "--quick").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	list, err := os.ReadDir(dir)
+	if err != nil || len(list) < 10 {
+		t.Fatalf("%d files: %v", len(list), err)
+	}
+	for _, e := range list {
+		made, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		have, err := kernel.Vectors.ReadFile("testdata/vectors/" + e.Name())
+		if err != nil || string(made) != string(have) {
+			t.Errorf("%s is not what generate.py makes (%v): run go generate ./kernel", e.Name(), err)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 """Writes testdata/vectors: the conformance vectors that pure Go, SIMD, CUDA and Python read.
 
-Run from the repository root: python kernel/testdata/generate.py
+Run from the repository root: python kernel/testdata/generate.py [FOLDER] [--quick]
+FOLDER is where the files go instead; --quick leaves large.json out, which takes some 15 s.
 Needs mpmath (slerp only). The logic is its own: rationals and searches by linear scan, by the words of kernels.md.
 
 Files are {"note", "cases": [case, ...]}. In a case:
@@ -12,7 +13,7 @@ Files are {"note", "cases": [case, ...]}. In a case:
   ulp              allowed distance in float32 steps (slerp); absent = equal bits
   error            {class, phrase} in place of a result
 """
-import hashlib, json, math, os, random, struct
+import hashlib, json, math, os, random, struct, sys
 from fractions import Fraction as F
 
 import mpmath
@@ -600,6 +601,9 @@ def large():
 
 
 if __name__ == "__main__":
+    args = [a for a in sys.argv[1:] if a != "--quick"]
+    HERE = args[0] if args else HERE
     os.makedirs(HERE, exist_ok=True)
     for make_file in (policies, linear, moves, strides, slerp, angle, mean, fuse, scalar, errors, large):
-        make_file()
+        if make_file is not large or "--quick" not in sys.argv:
+            make_file()
