@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"runtime"
 	"slices"
@@ -129,6 +130,9 @@ func (c *conversion) plan(ctx context.Context) error {
 	_, err := video.ActiveBackend()
 	c.decodes = err == nil
 	c.chooseFeatures()
+	if err := c.measure(ctx); err != nil {
+		return err
+	}
 	return c.chooseStamps(ctx)
 }
 
@@ -158,6 +162,44 @@ func (c *conversion) chooseFeatures() {
 		taken[out.Key] = true
 		c.features = append(c.features, out)
 	}
+}
+
+// measure takes the size of each camera's pictures off its first file: declarations have been wrong.
+func (c *conversion) measure(ctx context.Context) error {
+	for i := range c.features {
+		f := &c.features[i]
+		if f.Kind != robocache.KindVideo || c.lib == nil {
+			continue
+		}
+		ref := make([]robocache.FrameRef, 1)
+		for _, e := range c.opt.Episodes {
+			if c.src.Len(e) == 0 {
+				continue
+			}
+			if err := c.src.Frames(ctx, f.source, []robocache.Row{{Episode: e}}, ref); err != nil || ref[0].Missing || ref[0].Path == "" {
+				if ctx.Err() != nil {
+					return ctx.Err()
+				}
+				continue // the episode's own turn tells what is wrong with it
+			}
+			file, err := c.lib.Acquire(ctx, ref[0].Path)
+			if err != nil {
+				continue
+			}
+			se := file.Index.Entries()[0]
+			file.Release()
+			w, h := se.Width, se.Height
+			if se.Rotation%180 != 0 {
+				w, h = h, w
+			}
+			if f.Width != 0 && (f.Width != w || f.Height != h) {
+				c.find(robocache.SeverityWarning, "size-corrected", robocache.Where{"stream": f.source, "file": ref[0].Path}, fmt.Sprintf("declared %d×%d, the pictures are %d×%d", f.Width, f.Height, w, h))
+			}
+			f.Width, f.Height = w, h
+			break
+		}
+	}
+	return nil
 }
 
 // legalKey gives a name that LeRobot takes: no "/", not taken.

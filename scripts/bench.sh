@@ -24,5 +24,5 @@ for set in "$real/g1_v30_exact" "$out/h264_g30" "$out/h264_g250"; do
 done
 "$robocache" bench load "$real/g1_v30_exact" --arms robocache,lerobot --window 8 --repeats 3 --out "$out/load-window8"
 # Without video: a table-only twin, because lerobot decodes every camera that a set has.
-[ -d "$out/table" ] || "$robocache" convert "$real/g1_v30_exact" "$out/table" --drop-video
+[ -d "$out/table" ] || "$robocache" convert "$real/g1_v30_exact" "$out/table" --keys observation.state,action
 "$robocache" bench load "$out/table" --arms robocache,engine,lerobot --video none --window 16 --repeats "$repeats" --out "$out/load-novideo"
