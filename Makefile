@@ -3,8 +3,8 @@ SHELL := /bin/bash
 GO ?= go
 VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X main.version=$(VERSION)
-# -Wl,--exclude-libs: PyAV and torchcodec bring their own FFmpeg into the same process; ours must not be seen.
-SO_LDFLAGS := $(LDFLAGS) -extldflags "-Wl,--exclude-libs,ALL"
+# PyAV and torchcodec bring their own FFmpeg into the same process: ours must not be seen. Only robocache_* is exported.
+SO_LDFLAGS := $(LDFLAGS) -extldflags "-Wl,--exclude-libs,ALL -Wl,--version-script=$(CURDIR)/cmd/librobocache/exports.map"
 SO := python/robocache/_lib/librobocache.so
 export ROBOCACHE_TESTDATA ?= $(abspath ../shared/data)
 PY := .venv/bin/python

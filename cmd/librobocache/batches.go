@@ -80,8 +80,8 @@ type loaderReply struct {
 	Fields  []loader.Field `json:"fields"`
 }
 
-//export rc_loader_new
-func rc_loader_new(dataset C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
+//export robocache_loader_new
+func robocache_loader_new(dataset C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
 	cfg, err := configuration(in)
 	if err != nil {
 		return fail(out, err)
@@ -106,8 +106,8 @@ type nextReply struct {
 	*batchReply
 }
 
-//export rc_loader_next
-func rc_loader_next(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
+//export robocache_loader_next
+func robocache_loader_next(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
 	var a nextArgs
 	if err := arguments(in, &a); err != nil {
 		return fail(out, err)
@@ -161,8 +161,8 @@ func (l *loading) forget() {
 	l.last, l.orphan = nil, false
 }
 
-//export rc_loader_state
-func rc_loader_state(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
+//export robocache_loader_state
+func robocache_loader_state(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
 	var a nextArgs
 	if err := arguments(in, &a); err != nil {
 		return fail(out, err)
@@ -177,8 +177,8 @@ func rc_loader_state(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *
 	})
 }
 
-//export rc_loader_restore
-func rc_loader_restore(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
+//export robocache_loader_restore
+func robocache_loader_restore(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
 	var a struct {
 		State loader.State `json:"state"`
 		Force bool         `json:"force"`
@@ -192,8 +192,8 @@ func rc_loader_restore(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket
 	})
 }
 
-//export rc_loader_set_epoch
-func rc_loader_set_epoch(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
+//export robocache_loader_set_epoch
+func robocache_loader_set_epoch(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
 	var a struct {
 		Epoch int64 `json:"epoch"`
 	}
@@ -206,10 +206,10 @@ func rc_loader_set_epoch(handle C.int64_t, in *C.char, timeoutMS C.int32_t, tick
 	})
 }
 
-// rc_loader_order gives the order of an epoch as int64, or a part of it.
+// robocache_loader_order gives the order of an epoch as int64, or a part of it.
 //
-//export rc_loader_order
-func rc_loader_order(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
+//export robocache_loader_order
+func robocache_loader_order(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
 	var a struct {
 		Epoch int64 `json:"epoch"`
 		From  int64 `json:"from"`
@@ -235,8 +235,8 @@ func rc_loader_order(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *
 	})
 }
 
-//export rc_loader_stats
-func rc_loader_stats(handle C.int64_t, _ *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
+//export robocache_loader_stats
+func robocache_loader_stats(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
 	return with(handle, timeoutMS, ticket, out, func(_ context, l *loading) (result, error) {
 		return result{value: struct {
 			loader.Stats

@@ -88,8 +88,8 @@ type openReply struct {
 	Info    *robocache.Info `json:"info"`
 }
 
-//export rc_open
-func rc_open(_ C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
+//export robocache_open
+func robocache_open(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
 	var a openArgs
 	if err := arguments(in, &a); err != nil {
 		return fail(out, err)
@@ -122,8 +122,8 @@ func (s *shared) at(episode int) (int, error) {
 	return e, nil
 }
 
-//export rc_episode
-func rc_episode(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
+//export robocache_episode
+func robocache_episode(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
 	var a episodeArgs
 	if err := arguments(in, &a); err != nil {
 		return fail(out, err)
@@ -146,10 +146,10 @@ type episodesReply struct {
 	Tasks   [][]string `json:"tasks"`
 }
 
-// rc_episodes gives the metadata of all episodes at once, column by column.
+// robocache_episodes gives the metadata of all episodes at once, column by column.
 //
-//export rc_episodes
-func rc_episodes(handle C.int64_t, _ *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
+//export robocache_episodes
+func robocache_episodes(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
 	return invoke(timeoutMS, ticket, out, func(ctx context) (result, error) {
 		return holding(handle, "episodes", func(s *shared) (result, error) {
 			n := s.Info().Episodes
@@ -176,8 +176,8 @@ type featureStats struct {
 	Shape     []int               `json:"shape,omitempty"`
 }
 
-//export rc_stats
-func rc_stats(handle C.int64_t, _ *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
+//export robocache_stats
+func robocache_stats(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
 	return invoke(timeoutMS, ticket, out, func(ctx context) (result, error) {
 		return holding(handle, "stats", func(s *shared) (result, error) {
 			st, err := s.Stats(ctx)
@@ -195,10 +195,10 @@ func rc_stats(handle C.int64_t, _ *C.char, timeoutMS C.int32_t, ticket *C.int64_
 	})
 }
 
-// rc_stream gives times and, for numeric and text features, the values of one stream of an episode.
+// robocache_stream gives times and, for numeric and text features, the values of one stream of an episode.
 //
-//export rc_stream
-func rc_stream(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
+//export robocache_stream
+func robocache_stream(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
 	var a struct {
 		episodeArgs
 		Times  bool `json:"times"`

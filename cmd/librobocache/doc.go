@@ -4,12 +4,12 @@
 // # Contract
 //
 //	C1  Every call returns a status: 0 done, -1 still running, -2 the epoch is over, else the exit code that the CLI
-//	    documents for the class of the error. The text in *out is JSON: the result, or the error. rc_free gives it back.
-//	C2  A call that can block takes a timeout in ms. Where that passes, it returns -1 and a ticket; rc_wait goes on
-//	    waiting, rc_cancel gives up: the work is cancelled, and what it would have made is closed.
+//	    documents for the class of the error. The text in *out is JSON: the result, or the error. robocache_free gives it back.
+//	C2  A call that can block takes a timeout in ms. Where that passes, it returns -1 and a ticket; robocache_wait goes on
+//	    waiting, robocache_cancel gives up: the work is cancelled, and what it would have made is closed.
 //	C3  Objects are int64 handles, never reused. A closed or unknown handle, or one of another kind, is misuse, not a crash.
 //	C4  Tensors cross as {key, dtype, shape, ptr, nbytes}. The memory belongs to a batch handle and stays as it is until
-//	    rc_close(batch), whatever else is closed before.
+//	    robocache_close(batch), whatever else is closed before.
 //	C5  No panic crosses the border: it becomes an error of class "internal" with its stack in where.
 //	C6  There are no callbacks and no signal handlers but those of the Go runtime (synchronous signals only).
 //	C7  robocache_abi_version changes when a call changes its meaning; calls are only added within one version.

@@ -1,5 +1,9 @@
 package main
 
+/*
+#include <stdint.h>
+#include <stdlib.h>
+*/
 import "C"
 
 import (

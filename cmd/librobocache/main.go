@@ -27,8 +27,8 @@ func main() {}
 //export robocache_abi_version
 func robocache_abi_version() C.int32_t { return abiVersion }
 
-//export rc_free
-func rc_free(p *C.char) { C.free(unsafe.Pointer(p)) }
+//export robocache_free
+func robocache_free(p *C.char) { C.free(unsafe.Pointer(p)) }
 
 type versionsReply struct {
 	Version string   `json:"robocache"`
@@ -41,8 +41,8 @@ type versionsReply struct {
 	Threads int      `json:"threads"`
 }
 
-//export rc_versions
-func rc_versions(_ C.int64_t, _ *C.char, _ C.int32_t, _ *C.int64_t, out **C.char) C.int32_t {
+//export robocache_versions
+func robocache_versions(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
 	return direct(out, func() (any, error) {
 		v := versionsReply{Version: version, ABI: abiVersion, Go: runtime.Version(), Formats: robocache.Formats(), Codecs: []string{}, Threads: runtime.GOMAXPROCS(0)}
 		b, err := video.ActiveBackend()
@@ -60,8 +60,8 @@ func rc_versions(_ C.int64_t, _ *C.char, _ C.int32_t, _ *C.int64_t, out **C.char
 	})
 }
 
-//export rc_wait
-func rc_wait(_ C.int64_t, _ *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
+//export robocache_wait
+func robocache_wait(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
 	c := calls.take(int64(*ticket))
 	if c == nil {
 		return fail(out, misuse("wait", "no call with this ticket is running"))
@@ -69,19 +69,19 @@ func rc_wait(_ C.int64_t, _ *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out
 	return finish(c, timeoutMS, ticket, out)
 }
 
-// rc_cancel gives up a call that rc_wait would have waited for. It does not wait for its end.
+// robocache_cancel gives up a call that robocache_wait would have waited for. It does not wait for its end.
 //
-//export rc_cancel
-func rc_cancel(ticket C.int64_t) {
+//export robocache_cancel
+func robocache_cancel(ticket C.int64_t) {
 	if c := calls.take(int64(ticket)); c != nil {
 		c.abandon()
 	}
 }
 
-// rc_close closes a dataset, map, loader or batch. It waits until the goroutines of a loader are gone.
+// robocache_close closes a dataset, map, loader or batch. It waits until the goroutines of a loader are gone.
 //
-//export rc_close
-func rc_close(handle C.int64_t, _ *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
+//export robocache_close
+func robocache_close(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
 	obj := handles.remove(int64(handle))
 	if obj == nil {
 		return fail(out, misuse("close", "the handle is closed or was never given"))

@@ -61,8 +61,8 @@ func (b *batch) close() error {
 	return nil
 }
 
-//export rc_release
-func rc_release(handle C.int64_t, tensor C.int32_t) {
+//export robocache_release
+func robocache_release(handle C.int64_t, tensor C.int32_t) {
 	b, err := lookup[*batch](int64(handle), "release")
 	if err == nil && b.giveBack(int(tensor)) {
 		handles.remove(int64(handle))

@@ -46,8 +46,8 @@ type mapReply struct {
 	Fields []loader.Field `json:"fields"`
 }
 
-//export rc_map_new
-func rc_map_new(dataset C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
+//export robocache_map_new
+func robocache_map_new(dataset C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
 	cfg, err := configuration(in)
 	if err != nil {
 		return fail(out, err)
@@ -63,8 +63,8 @@ func rc_map_new(dataset C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C.in
 	})
 }
 
-//export rc_map_items
-func rc_map_items(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
+//export robocache_map_items
+func robocache_map_items(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
 	var a struct {
 		Indices []int64 `json:"indices"`
 	}
@@ -84,8 +84,8 @@ func rc_map_items(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C.i
 	})
 }
 
-//export rc_map_stats
-func rc_map_stats(handle C.int64_t, _ *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
+//export robocache_map_stats
+func robocache_map_stats(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
 	return invoke(timeoutMS, ticket, out, func(context) (result, error) {
 		return reading(handle, func(m *loader.Map) (result, error) { return result{value: m.Stats()}, nil })
 	})

@@ -1,0 +1,235 @@
+"""Loads the C library, calls it, and survives fork.
+
+A Go runtime does not survive fork: a call into it would hang for ever. So the process that first called the library is remembered, and a
+forked child opens a private copy (through a memfd), which brings a fresh runtime; objects make themselves again there (Handle). The
+parent's copy is never called in the child, finalizers included.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import tempfile
+import threading
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ._errors import Error, NotFound, Unsupported, from_engine
+
+ABI = 1
+STEP_MS = 50  # how long one wait may keep Ctrl-C waiting
+DONE, PENDING, END = 0, -1, -2
+
+_CALLS = (
+    "robocache_versions robocache_wait robocache_close robocache_open robocache_episode robocache_episodes robocache_stats robocache_stream robocache_align "
+    "robocache_map_new robocache_map_items robocache_loader_new robocache_loader_next robocache_loader_state robocache_loader_restore robocache_loader_set_epoch "
+    "robocache_loader_order robocache_loader_stats"
+).split()
+
+
+class Engine:
+    """One loaded copy of the library, and the process that may call it."""
+
+    def __init__(self, path: str) -> None:
+        self.pid = os.getpid()
+        try:
+            self.lib = ctypes.CDLL(path)  # CDLL releases the GIL during calls; PyDLL would not
+        except OSError as e:
+            raise Unsupported(
+                f"the engine cannot be loaded: {e}", {"file": path}, "it is built for Linux on x86-64 with glibc; build it here with 'make lib'"
+            ) from e
+        self.lib.robocache_abi_version.restype = ctypes.c_int32
+        found = self.lib.robocache_abi_version()
+        if found != ABI:
+            raise Unsupported(
+                f"the engine speaks ABI {found}, this package {ABI}", {"file": path}, "build both from one version: 'make lib', or pip install again"
+            )
+        for name in _CALLS:
+            fn = getattr(self.lib, name)
+            fn.restype = ctypes.c_int32
+            fn.argtypes = [ctypes.c_int64, ctypes.c_char_p, ctypes.c_int32, ctypes.POINTER(ctypes.c_int64), ctypes.POINTER(ctypes.c_void_p)]
+        self.lib.robocache_free.restype = None
+        self.lib.robocache_free.argtypes = [ctypes.c_void_p]
+        self.lib.robocache_release.restype = None
+        self.lib.robocache_release.argtypes = [ctypes.c_int64, ctypes.c_int32]
+        self.lib.robocache_cancel.restype = None
+        self.lib.robocache_cancel.argtypes = [ctypes.c_int64]
+
+    @property
+    def ours(self) -> bool:
+        """False in a process that was forked off after this copy was loaded: it must not be called there."""
+        return self.pid == os.getpid()
+
+    def call(self, name: str, handle: int = 0, args: dict[str, Any] | None = None) -> tuple[int, Any]:
+        """Calls the engine and gives (status, answer). Waits in short steps without the GIL, so that signals are seen; an exception cancels the work."""
+        payload = None if args is None else json.dumps(args).encode()
+        ticket = ctypes.c_int64(0)
+        out = ctypes.c_void_p()
+        try:
+            status = getattr(self.lib, name)(handle, payload, STEP_MS, ctypes.byref(ticket), ctypes.byref(out))
+            while status == PENDING:
+                status = self.lib.robocache_wait(0, None, STEP_MS, ctypes.byref(ticket), ctypes.byref(out))
+        except BaseException:
+            if ticket.value:
+                self.lib.robocache_cancel(ticket)
+            raise
+        answer = None
+        if out.value:
+            text = ctypes.string_at(out.value)
+            self.lib.robocache_free(out)
+            answer = json.loads(text)
+        if status in (DONE, END):
+            return status, answer
+        raise from_engine(answer or {})
+
+
+_lock = threading.Lock()
+_current: Engine | None = None
+_kept: list[Engine] = []  # copies of ancestors: never called, never unloaded
+
+
+def _after_fork() -> None:
+    global _lock
+    _lock = threading.Lock()  # another thread of the parent may have held it
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def library_path() -> Path:
+    """Where the C library lies: in the package (wheel, or 'make lib' in a checkout), or where ROBOCACHE_LIBRARY says."""
+    named = os.environ.get("ROBOCACHE_LIBRARY")
+    path = Path(named) if named else Path(__file__).resolve().parent / "_lib" / "librobocache.so"
+    if not path.is_file():
+        raise NotFound(
+            f"the engine's library is not there: {path}", {"file": str(path)}, "in a checkout run 'make lib'; otherwise 'pip install ./python'"
+        )
+    return path
+
+
+def _private_copy(path: Path) -> Engine:
+    """Opens a copy of the library as a file of its own, so that the loader does not give us the parent's."""
+    size = path.stat().st_size
+    try:
+        fd = os.memfd_create("librobocache", os.MFD_CLOEXEC)
+        with open(path, "rb") as src:
+            done = 0
+            while done < size:
+                n = os.sendfile(fd, src.fileno(), done, size - done)
+                if n == 0:
+                    break
+                done += n
+        # The descriptor stays open and the pid is in the name: dlopen compares names, and a reused one would give an ancestor's copy.
+        return Engine(f"/proc/{os.getpid()}/fd/{fd}")
+    except (OSError, Unsupported):
+        pass  # no memfd, or not executable there: a file that is removed at once
+    with tempfile.NamedTemporaryFile(prefix=f"librobocache-{os.getpid()}-", suffix=".so") as tmp:
+        tmp.write(path.read_bytes())
+        tmp.flush()
+        return Engine(tmp.name)
+
+
+def engine() -> Engine:
+    """The copy of the library that this process may call."""
+    global _current
+    e = _current
+    if e is not None and e.pid == os.getpid():
+        return e
+    with _lock:
+        e = _current
+        if e is not None and e.ours:
+            return e
+        path = library_path()
+        if e is None:
+            _current = Engine(str(path))
+        else:
+            _kept.append(e)
+            _current = _private_copy(path)
+        return _current
+
+
+def call(name: str, args: dict[str, Any] | None = None) -> Any:
+    """A call without an object."""
+    return engine().call(name, 0, args)[1]
+
+
+def _close(e: Engine, number: int) -> None:
+    if e.ours:
+        try:
+            e.call("robocache_close", number)
+        except Error:
+            pass  # an object that fails to close is gone all the same
+
+
+class Handle:
+    """An object of the engine. In a forked or other process it makes itself again; collected, it closes itself."""
+
+    __slots__ = ("_engine", "_number", "_finalizer", "_make", "_mutex", "closed", "info", "__weakref__")
+
+    def __init__(self, make: Callable[[], tuple[int, Any]]) -> None:
+        self._make = make
+        self._engine: Engine | None = None
+        self._number = 0
+        self._mutex = threading.RLock()
+        self._finalizer: Any = None
+        self.closed = False
+        self.info: Any = None  # what making it answered
+
+    def open(self) -> Handle:
+        self._resolve()
+        return self
+
+    @property
+    def live(self) -> bool:
+        """Whether it was made in this process."""
+        return self._engine is not None and self._engine.ours
+
+    @property
+    def foreign(self) -> bool:
+        """Whether it was made in a process that this one was forked off."""
+        return self._engine is not None and not self._engine.ours
+
+    def _resolve(self) -> tuple[Engine, int]:
+        if self.closed:
+            from ._errors import Misuse
+
+            raise Misuse("the object is closed", hint="make a new one")
+        e = self._engine
+        if e is not None and e.pid == os.getpid():
+            return e, self._number
+        if e is not None:
+            self._mutex = threading.RLock()  # ours now: the parent's thread that may have held it is not here
+            self._engine = None
+        with self._mutex:
+            if self._engine is None:
+                e = engine()
+                self._number, self.info = self._make()
+                self._finalizer = weakref.finalize(self, _close, e, self._number)
+                self._engine = e
+            return self._engine, self._number
+
+    @property
+    def number(self) -> int:
+        return self._resolve()[1]
+
+    def call(self, name: str, args: dict[str, Any] | None = None) -> Any:
+        e, n = self._resolve()
+        return e.call(name, n, args)[1]
+
+    def call_status(self, name: str, args: dict[str, Any] | None = None) -> tuple[int, Any]:
+        e, n = self._resolve()
+        return e.call(name, n, args)
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        f, e = self._finalizer, self._engine
+        if f is not None and e is not None:
+            if e.ours:
+                f()
+            else:
+                f.detach()

@@ -1,0 +1,131 @@
+"""Checks of arguments: a wrong one fails at once, and the message names the nearest right one."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+import numbers
+import os
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ._errors import Misuse
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint: the known names nearest to name, or all of them where none is near."""
+    known = list(known)
+    near = difflib.get_close_matches(str(name), known, n=3, cutoff=0.5)
+    if not near:  # a part of a dotted key is what people remember
+        near = [k for k in known if str(name) and str(name) in k][:3]
+    if near:
+        return "did you mean " + " or ".join(repr(n) for n in near) + "?"
+    return "known: " + ", ".join(known)
+
+
+def checked(fn: F) -> F:
+    """Makes an unknown keyword a Misuse that names the nearest one."""
+    params = inspect.signature(fn).parameters
+    known = [n for n, p in params.items() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) and n != "self"]
+
+    @functools.wraps(fn)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        for k in kwargs:
+            if k not in known:
+                raise Misuse(f"unknown keyword {k!r} of {fn.__qualname__.removesuffix('.__init__')}", hint=nearest(k, known))
+        return fn(*args, **kwargs)
+
+    return wrapper  # type: ignore[return-value]
+
+
+def choice(name: str, value: Any, allowed: Iterable[Any]) -> Any:
+    """value, where it is one of allowed."""
+    allowed = list(allowed)
+    if value not in allowed:
+        raise Misuse(f"{name}={value!r}: expected one of {', '.join(map(repr, allowed))}", hint=nearest(str(value), [str(a) for a in allowed]))
+    return value
+
+
+def key(name: str, known: Iterable[str], what: str = "stream") -> str:
+    """name, where it is one of the known keys."""
+    known = list(known)
+    if name not in known:
+        raise Misuse(f"unknown {what} {name!r}; {nearest(name, known)}", {what: name}, nearest(name, known))
+    return name
+
+
+def is_integer(v: Any) -> bool:
+    if isinstance(v, (bool, np.bool_)):
+        return False
+    if isinstance(v, numbers.Integral):
+        return True
+    dtype = getattr(v, "dtype", None)  # a torch or NumPy scalar
+    return dtype is not None and getattr(v, "ndim", 0) == 0 and "int" in str(dtype)
+
+
+def nanoseconds(name: str, v: Any) -> int:
+    """A time or duration in ns: float seconds, or int nanoseconds."""
+    if is_integer(v):
+        return int(v)
+    try:
+        f = float(v)
+    except (TypeError, ValueError):
+        raise Misuse(f"{name}={v!r}: expected float seconds or int nanoseconds") from None
+    if isinstance(v, (bool, np.bool_)) or not np.isfinite(f) or abs(f) > 9.2e9:
+        raise Misuse(f"{name}={v!r}: expected float seconds or int nanoseconds")
+    return int(np.rint(f * 1e9))
+
+
+def seconds(name: str, v: Any) -> float:
+    """A duration in float seconds; an int is nanoseconds."""
+    return int(v) / 1e9 if is_integer(v) else nanoseconds(name, v) and float(v)
+
+
+def times_ns(name: str, v: Any) -> np.ndarray:
+    """Times as int64 ns: an array of float seconds or of integer nanoseconds."""
+    a = np.asarray(v)
+    if a.ndim != 1:
+        raise Misuse(f"{name}: expected one dimension, found {a.ndim}")
+    if a.dtype.kind in "iu":
+        return a.astype(np.int64)
+    if a.dtype.kind == "f":
+        if not np.isfinite(a).all():
+            raise Misuse(f"{name}: times must be finite")
+        return np.rint(a.astype(np.float64) * 1e9).astype(np.int64)
+    raise Misuse(f"{name}: expected float seconds or int nanoseconds, found {a.dtype}")
+
+
+def uri(v: Any) -> str:
+    """A path or URI as text."""
+    try:
+        s = os.fspath(v)
+    except TypeError:
+        raise Misuse(f"expected a path or URI, found {type(v).__name__}") from None
+    s = s.decode() if isinstance(s, bytes) else s
+    if s == "":
+        raise Misuse("empty path or URI")
+    return os.path.expanduser(s) if s.startswith("~") else s
+
+
+_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
+
+
+def bytes_of(name: str, v: Any) -> int:
+    """A size: a number of bytes, or text such as "4GiB" or "512MB"."""
+    if is_integer(v):
+        n = int(v)
+    else:
+        text = str(v).strip().replace(" ", "").upper()
+        digits = text.rstrip("KMGTIB")
+        try:
+            n = int(float(digits) * _UNITS[text[len(digits) :]])
+        except (ValueError, KeyError, OverflowError):
+            raise Misuse(f"{name}={v!r}: expected bytes, or text such as '4GiB'") from None
+    if n <= 0:
+        raise Misuse(f"{name}={v!r}: expected more than zero bytes")
+    return n

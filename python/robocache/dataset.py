@@ -1,0 +1,443 @@
+"""Dataset, Episode and Stream: looking at what was recorded. Batches for training come from Loader and MapDataset."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from . import _engine, _memory, _options
+from ._errors import Misuse
+
+__all__ = ["Dataset", "Episode", "Stream", "Feature", "open"]
+
+_PICTURES = ("video", "image")
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One stream of a dataset's schema. dtype and shape are those of one stored row; pictures also say height, width, channels, codec."""
+
+    key: str
+    kind: str  # numeric | image | video | pointcloud | text | event
+    dtype: str
+    shape: tuple[int, ...]
+    names: Any = None
+    height: int = 0
+    width: int = 0
+    channels: int = 0
+    fps: float | None = None
+    codec: str = ""
+    depth: Mapping[str, Any] | None = None
+    default: bool = False  # a bookkeeping column of the format: timestamp, index …
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @staticmethod
+    def of(d: Mapping[str, Any]) -> Feature:
+        return Feature(
+            d["key"], d["kind"], d["dtype"], tuple(d.get("shape") or ()), d.get("names"), d.get("height", 0), d.get("width", 0),
+            d.get("channels", 0), number(d.get("fps")), d.get("codec", ""), d.get("depth"), d.get("default", False), dict(d),
+        )  # fmt: skip
+
+
+def number(v: Any) -> Any:
+    """A rate as the engine tells it: int where it is whole, else float; None where there is none."""
+    if v is None:
+        return None
+    f = Fraction(v) if isinstance(v, str) else v
+    return int(f) if f == int(f) else float(f)
+
+
+def rate(name: str, v: Any) -> Any:
+    """A rate for the engine: a number, a Fraction, or text such as "30000/1001"."""
+    if isinstance(v, str):
+        try:
+            v = Fraction(v)
+        except (ValueError, ZeroDivisionError):
+            raise Misuse(f"{name}={v!r}: expected a rate in Hz") from None
+    if isinstance(v, Fraction):
+        return v.numerator if v.denominator == 1 else f"{v.numerator}/{v.denominator}"
+    if _options.is_integer(v):
+        v = int(v)
+    else:
+        try:
+            v = float(v)
+        except (TypeError, ValueError):
+            raise Misuse(f"{name}={v!r}: expected a rate in Hz") from None
+    if not v > 0 or v == float("inf"):
+        raise Misuse(f"{name}={v!r}: expected a rate above 0 Hz")
+    return v
+
+
+def stats_of(answer: Mapping[str, Any]) -> dict[str, dict[str, np.ndarray]]:
+    """Statistics as float64 arrays in the shape that the dataset stores; count as int64 of shape (1,)."""
+    out: dict[str, dict[str, np.ndarray]] = {}
+    for k, s in answer.items():
+        shape = tuple(s.get("shape") or (-1,))
+
+        def vector(v: Sequence[Any], shape: tuple[int, ...] = shape) -> np.ndarray:
+            a = np.array([np.nan if x is None else x for x in v], np.float64)
+            return a.reshape(shape) if int(np.prod(shape)) in (a.size, -1) else a
+
+        one = {n: vector(s[n]) for n in ("min", "max", "mean", "std") if n in s}
+        one["count"] = np.array([s["count"]], np.int64)
+        one.update({q: vector(v) for q, v in sorted((s.get("quantiles") or {}).items())})
+        out[k] = one
+    return out
+
+
+class Dataset:
+    """An open dataset of any readable format. Made by robocache.open; may be pickled, and used after a fork."""
+
+    def __init__(self, uri: Any, *, format: str | None = None, memory_budget: int | str | None = None) -> None:
+        self.uri = _options.uri(uri)
+        self._args: dict[str, Any] = {"uri": self.uri}
+        if format is not None:
+            self._args["format"] = str(format)
+        if memory_budget is not None:
+            self._args["memory_budget"] = _options.bytes_of("memory_budget", memory_budget)
+        self._handle = _engine.Handle(self._open)
+        self._info: dict[str, Any] | None = None
+        self._features: dict[str, Feature] | None = None
+        self._stats: dict[str, dict[str, np.ndarray]] | None = None
+        self._table: dict[str, Any] | None = None
+
+    def _open(self) -> tuple[int, Any]:
+        answer = _engine.call("robocache_open", self._args)
+        return answer["dataset"], answer["info"]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"args": self._args}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        a = state["args"]
+        self.__init__(a["uri"], format=a.get("format"), memory_budget=a.get("memory_budget"))  # type: ignore[misc]
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """What the dataset says of itself, as the engine tells it."""
+        if self._info is None:
+            self._info = self._handle.open().info
+        return self._info
+
+    @property
+    def format(self) -> str:
+        """Name of the format: "lerobot" …"""
+        return self.info["format"]
+
+    @property
+    def version(self) -> str:
+        """Version of the format: "v3.0" …"""
+        return self.info["version"]
+
+    @property
+    def robot_type(self) -> str | None:
+        return self.info.get("robot_type")
+
+    @property
+    def fps(self) -> Any:
+        """Rows a second: int where whole, else float; None where the format has no common rate."""
+        return number(self.info.get("fps"))
+
+    @property
+    def num_episodes(self) -> int:
+        return self.info["num_episodes"]
+
+    @property
+    def num_frames(self) -> int:
+        """Rows over all episodes."""
+        return self.info["num_frames"]
+
+    @property
+    def features(self) -> dict[str, Feature]:
+        """The streams by key, in the dataset's order."""
+        if self._features is None:
+            self._features = {d["key"]: Feature.of(d) for d in self.info["features"]}
+        return self._features
+
+    @property
+    def tasks(self) -> dict[int, str]:
+        """task_index → text."""
+        return {t["task_index"]: t["task"] for t in self.info.get("tasks") or []}
+
+    @property
+    def findings(self) -> list[dict[str, Any]]:
+        """What opening noticed: severity, code, where, message, mend. 'robocache doctor' looks closer."""
+        return list(self.info.get("findings") or [])
+
+    @property
+    def stats(self) -> dict[str, dict[str, np.ndarray]]:
+        """Statistics that the dataset brings: feature → min, max, mean, std, count, q01 …; empty where it brings none."""
+        if self._stats is None:
+            self._stats = stats_of(self._handle.call("robocache_stats") or {})
+        return self._stats
+
+    @property
+    def episodes(self) -> dict[str, Any]:
+        """Columns over all episodes: episode_index, lengths (arrays) and tasks (lists of texts)."""
+        if self._table is None:
+            t = self._handle.call("robocache_episodes")
+            self._table = {"episode_index": np.array(t["episode_index"], np.int64), "lengths": np.array(t["lengths"], np.int64), "tasks": t["tasks"]}
+        return self._table
+
+    def episode(self, i: int) -> Episode:
+        """The i-th episode (a position; negative counts from the end)."""
+        if not _options.is_integer(i):
+            raise Misuse(f"episode {i!r}: expected an integer")
+        i = int(i)
+        if not -self.num_episodes <= i < self.num_episodes:
+            raise Misuse(f"episode {i} of a dataset of {self.num_episodes}", {"dataset": self.uri, "episode": i})
+        return Episode(self, i % self.num_episodes)
+
+    def __len__(self) -> int:
+        return self.num_episodes
+
+    def __iter__(self) -> Iterator[Episode]:
+        return (Episode(self, i) for i in range(self.num_episodes))
+
+    def close(self) -> None:
+        """Closes files. Batches and tensors that came from it stay valid."""
+        self._handle.close()
+
+    def __enter__(self) -> Dataset:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<robocache.Dataset {self.uri!r}: {self.format} {self.version}, {self.num_episodes} episodes, {self.num_frames} frames>"
+
+
+def open(uri: Any, *, format: str | None = None, memory_budget: int | str | None = None) -> Dataset:
+    """Opens the dataset at a path or URI.
+
+    uri: a path, file://, http(s)://, or mem:// in tests. The format is detected; format= overrides.
+    memory_budget: bytes (or "1GiB") for tables, sample indexes and open files.
+    Raises NotFound, Malformed or Unsupported with `.where` and `.hint`.
+    """
+    ds = Dataset(uri, format=format, memory_budget=memory_budget)
+    ds._handle.open()
+    return ds
+
+
+class _Streams(Mapping[str, "Stream"]):
+    def __init__(self, episode: Episode) -> None:
+        self._episode = episode
+
+    def __getitem__(self, key: str) -> Stream:
+        features = self._episode.dataset.features
+        if key not in features:
+            raise Misuse(f"unknown stream {key!r}; {_options.nearest(key, features)}", {"stream": key})
+        return Stream(self._episode, features[key])
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._episode.dataset.features
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._episode.dataset.features)
+
+    def __len__(self) -> int:
+        return len(self._episode.dataset.features)
+
+
+class Episode:
+    """One recorded trajectory: streams on their own clocks."""
+
+    def __init__(self, dataset: Dataset, position: int) -> None:
+        self.dataset = dataset
+        self.position = position
+        self._meta: dict[str, Any] | None = None
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        if self._meta is None:
+            self._meta = self.dataset._handle.call("robocache_episode", {"episode": self.position})
+        return self._meta
+
+    @property
+    def index(self) -> int:
+        """The number that the dataset gives it (episode_index)."""
+        return self.meta["episode_index"]
+
+    @property
+    def length(self) -> int:
+        """Rows."""
+        return self.meta["length"]
+
+    @property
+    def tasks(self) -> list[str]:
+        return list(self.meta.get("tasks") or [])
+
+    @property
+    def streams(self) -> Mapping[str, Stream]:
+        """The streams by key, in the dataset's order. Nothing is read before .times or .values."""
+        return _Streams(self)
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __repr__(self) -> str:
+        return f"<robocache.Episode {self.position} of {self.dataset.uri!r}: {self.length} rows>"
+
+    @_options.checked
+    def align(
+        self,
+        *,
+        hz: Any = None,
+        times: Any = None,
+        extent: str = "intersection",
+        modes: Mapping[str, str] | None = None,
+        edge: str | Mapping[str, str] = "clamp",
+        max_gap: Any = None,
+        offset: Mapping[str, Any] | None = None,
+        clock: Mapping[str, str] | None = None,
+        keys: Iterable[str] | None = None,
+        image_size: tuple[int, int] | None = None,
+    ) -> dict[str, Any]:
+        """Brings streams onto one timeline.
+
+        hz: rate of a uniform timeline over `extent` ("intersection", "union", or a stream key); or times: the targets themselves.
+        Times and durations are float seconds or int nanoseconds.
+        modes: key → "linear", "nearest", "previous", "next", "slerp", "angle", "mean". Without an entry: floats linear, pictures nearest,
+        everything else previous.
+        edge: "clamp", "mask", "extrapolate" or "error", for all or by key. max_gap: no bridging over longer gaps, for all or by key.
+        keys: the streams to align; default all but pictures and bookkeeping columns. A picture stream that is named is decoded: uint8
+        (T, C, H, W).
+        Returns a dict: "times" (int64 ns, shape (T,)), each key's array (T, …) (text: a list), and `<key>_is_pad` (bool, (T,)),
+        True where the row is not a recorded or properly interpolated one.
+        """
+        features = self.dataset.features
+        if (hz is None) == (times is None):
+            raise Misuse("align: give either hz= or times=")
+        args: dict[str, Any] = {}
+        if extent not in ("intersection", "union"):
+            _options.key(extent, [*features, "intersection", "union"], "extent")
+        if hz is not None:
+            args.update(hz=rate("hz", hz), extent=extent)
+        else:
+            args["times"] = _options.times_ns("times", times).tolist()
+        chosen = [k for k, f in features.items() if f.kind not in _PICTURES and not f.default] if keys is None else list(keys)
+        for k in chosen:
+            _options.key(k, [*features, "task"])
+        args["keys"] = chosen
+        args.update(align_args(features, modes, edge, max_gap, offset, clock))
+        call: dict[str, Any] = {"episode": self.position, "align": args}
+        if image_size is not None:
+            call["image_size"] = [int(v) for v in image_size]
+        return arrays(self.dataset._handle.call("robocache_align", call))
+
+
+def align_args(
+    features: Iterable[str], modes: Any = None, edge: Any = None, max_gap: Any = None, offset: Any = None, clock: Any = None
+) -> dict[str, Any]:
+    """The common keywords of an alignment, checked, as the engine wants them: durations in int nanoseconds."""
+    args: dict[str, Any] = {}
+    for name, table in (("modes", modes), ("edge", edge), ("max_gap", max_gap), ("offset", offset), ("clock", clock)):
+        if isinstance(table, Mapping):
+            for k in table:
+                _options.key(k, features)
+        elif name in ("modes", "offset", "clock") and table is not None:
+            raise Misuse(f"{name}={table!r}: expected a dict by stream key")
+    all_modes = ("linear", "nearest", "previous", "next", "slerp", "angle", "mean")
+    if modes:
+        args["modes"] = {k: _options.choice(f"modes[{k!r}]", v, all_modes) for k, v in modes.items()}
+    if edge is not None:
+        edges = ("clamp", "mask", "extrapolate", "error")
+        args["edge"] = {k: _options.choice("edge", v, edges) for k, v in edge.items()} if isinstance(edge, Mapping) else _options.choice("edge", edge, edges)
+    if max_gap is not None:
+        args["max_gap"] = (
+            {k: _options.nanoseconds("max_gap", v) for k, v in max_gap.items()} if isinstance(max_gap, Mapping) else _options.nanoseconds("max_gap", max_gap)
+        )
+    if offset:
+        args["offset"] = {k: _options.nanoseconds("offset", v) for k, v in offset.items()}
+    if clock:
+        args["clock"] = dict(clock)
+    return args
+
+
+def arrays(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """An answer with a batch as NumPy arrays and lists of text, in its order."""
+    e = _engine.engine()
+    out: dict[str, Any] = {}
+    for d in answer["entries"]:
+        out[d["key"]] = d.get("values") or [] if d.get("text") else _memory.array(_memory.Memory(e, answer["batch"], d["tensor"]), d)
+    return out
+
+
+class Stream:
+    """One modality of an episode on its own clock."""
+
+    def __init__(self, episode: Episode, feature: Feature) -> None:
+        self.episode = episode
+        self.feature = feature
+        self._times: np.ndarray | None = None
+
+    @property
+    def key(self) -> str:
+        return self.feature.key
+
+    @property
+    def kind(self) -> str:
+        return self.feature.kind
+
+    @property
+    def dtype(self) -> str:
+        return self.feature.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.feature.shape
+
+    def _read(self, times: bool, values: bool) -> dict[str, Any]:
+        return arrays(self.episode.dataset._handle.call("robocache_stream", {"episode": self.episode.position, "key": self.key, "times": times, "values": values}))
+
+    @property
+    def times(self) -> np.ndarray:
+        """Stamps as recorded, int64 nanoseconds."""
+        if self._times is None:
+            self._times = self._read(True, False)["times"]
+        return self._times
+
+    @property
+    def values(self) -> Any:
+        """All rows: an array (N, …) in the stored dtype; a list of str for text; pictures decoded to (N, C, H, W). See frames() for some of them."""
+        if self.kind in _PICTURES:
+            return self.frames()
+        return self._read(False, True)["values"]
+
+    def frames(self, rows: Iterable[int] | None = None, *, image_dtype: str = "uint8", image_size: tuple[int, int] | None = None) -> np.ndarray:
+        """Pictures of the given rows (default all), in the given order: (N, C, H, W); depth as float32 millimetres."""
+        if self.kind not in _PICTURES:
+            raise Misuse(f"stream {self.key!r} is {self.kind}, not pictures", {"stream": self.key}, "use .values")
+        n = self.episode.length
+        chosen = range(n) if rows is None else [int(r) for r in rows]
+        for r in chosen:
+            if not -n <= r < n:
+                raise Misuse(f"row {r} of an episode of {n}", {"episode": self.episode.position, "stream": self.key, "row": r})
+        config: dict[str, Any] = {"keys": [self.key], "episodes": [self.episode.position], "image_dtype": image_dtype}
+        if image_size is not None:
+            config["image_size"] = [int(v) for v in image_size]
+        ds = self.episode.dataset._handle
+        m = ds.call("robocache_map_new", config)
+        h = _engine.engine()
+        try:
+            answer = h.call("robocache_map_items", m["map"], {"indices": [r % n for r in chosen]})[1]
+            return arrays(answer)[self.key]
+        finally:
+            h.call("robocache_close", m["map"])
+
+    @property
+    def rate_hz(self) -> float:
+        """Mean rate: (N-1) / (last - first); NaN below two stamps."""
+        t = self.times
+        return float((len(t) - 1) / ((int(t[-1]) - int(t[0])) / 1e9)) if len(t) > 1 and t[-1] > t[0] else float("nan")
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+    def __repr__(self) -> str:
+        return f"<robocache.Stream {self.key!r}: {self.kind} {self.dtype} {self.shape}>"

@@ -1,0 +1,210 @@
+"""MapDataset: samples by number, for torch.utils.data.DataLoader or a loop of one's own."""
+
+from __future__ import annotations
+
+import json
+import operator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from . import _engine, _memory, _options
+from ._errors import Misuse
+from .dataset import Dataset, Feature, align_args, rate
+
+if TYPE_CHECKING:
+    _Base = object
+else:
+    try:  # to be an instance of what training frameworks check for
+        from torch.utils.data import Dataset as _Base
+    except ImportError:
+        _Base = object
+
+__all__ = ["MapDataset"]
+
+
+def sample_config(
+    features: Mapping[str, Feature],
+    *,
+    episodes: Iterable[int] | None = None,
+    delta_timestamps: Mapping[str, Sequence[float]] | None = None,
+    hz: Any = None,
+    align: Mapping[str, Any] | None = None,
+    keys: Iterable[str] | None = None,
+    image_dtype: str | None = None,
+    image_size: Sequence[int] | None = None,
+    tolerance_s: float | None = None,
+) -> dict[str, Any]:
+    """What a sample holds, checked, as the engine's configuration."""
+    c: dict[str, Any] = {}
+    if keys is not None:
+        if isinstance(keys, str):
+            raise Misuse(f"keys={keys!r}: expected a list of keys")
+        c["keys"] = [_options.key(k, [*features, "task"], "key") for k in keys]
+    if episodes is not None:
+        c["episodes"] = [operator.index(e) for e in episodes]
+    if delta_timestamps is not None:
+        if not isinstance(delta_timestamps, Mapping):
+            raise Misuse(f"delta_timestamps={delta_timestamps!r}: expected a dict by key")
+        # Seconds, ints too: lerobot's rule, where [-1, 0] is one second.
+        c["delta_timestamps"] = {_options.key(k, features, "key of delta_timestamps"): [float(d) for d in v] for k, v in delta_timestamps.items()}
+    if hz is not None:
+        c["hz"] = rate("hz", hz)
+    if align is not None:
+        if not isinstance(align, Mapping):
+            raise Misuse(f"align={align!r}: expected a dict with the keywords of Episode.align")
+        known = ("hz", "extent", "modes", "edge", "max_gap", "offset", "clock")
+        for k in align:
+            if k not in known:
+                raise Misuse(f"unknown keyword {k!r} in align", hint=_options.nearest(k, known))
+        a = align_args(features, *(align.get(k) for k in ("modes", "edge", "max_gap", "offset", "clock")))
+        if align.get("extent") is not None:
+            a["extent"] = align["extent"]
+        if align.get("hz") is not None:
+            a["hz"] = rate("align hz", align["hz"])
+        c["align"] = a
+    if image_dtype is not None:
+        c["image_dtype"] = _options.choice("image_dtype", image_dtype, ("uint8", "float32"))
+    if image_size is not None:
+        size = [operator.index(v) for v in image_size] if isinstance(image_size, Iterable) else []
+        if len(size) != 2 or min(size) < 1:
+            raise Misuse(f"image_size={image_size!r}: expected (height, width)")
+        c["image_size"] = size
+    if tolerance_s is not None:
+        c["tolerance_s"] = float(tolerance_s)
+    return c
+
+
+def values(answer: Mapping[str, Any], torch: Any) -> dict[str, Any]:
+    """A batch as tensors (arrays without torch) and lists, in its order."""
+    e = _engine.engine()
+    out: dict[str, Any] = {}
+    batch = answer["batch"]
+    for d in answer["entries"]:
+        if d.get("text"):
+            v = d.get("values") or []
+            out[d["key"]] = [json.loads(s) for s in v] if d["dtype"] == "json" else v
+        else:
+            out[d["key"]] = _memory.tensor(_memory.Memory(e, batch, d["tensor"]), d, torch)
+    return out
+
+
+def _rows(v: Any, torch: Any) -> Sequence[Any]:
+    """The rows of a batch, without a copy; in NumPy a row without axes stays an array."""
+    return v.unbind(0) if torch is not None else [v[i, ...] for i in range(len(v))]
+
+
+class MapDataset(_Base):
+    """Samples by number: len, [i], [a:b], negative indices, and __getitems__, which decodes a whole batch at once.
+
+    source: a path or URI, or an open Dataset.
+    episodes: positions; the samples come in file order. keys: the streams that a sample holds (others are not read).
+    delta_timestamps: {key: [seconds, …]}, windows with `<key>_is_pad`, by lerobot's rules.
+    hz, align: samples on a uniform timeline; align takes the keywords of Episode.align.
+    image_dtype: "uint8" or "float32" in [0, 1]. image_size: (height, width).
+    tolerance_s: where given, offsets and picture times are checked against it; pictures are found by ordinal in any case.
+
+    Works in a DataLoader under fork, forkserver and spawn, also after this process has used it. Items are dicts of torch tensors
+    (NumPy arrays without torch); text is str. Pictures are (C, H, W), windows (T, …).
+    """
+
+    _compat = ""
+
+    @_options.checked
+    def __init__(
+        self,
+        source: Any,
+        episodes: Iterable[int] | None = None,
+        delta_timestamps: Mapping[str, Sequence[float]] | None = None,
+        hz: Any = None,
+        align: Mapping[str, Any] | None = None,
+        keys: Iterable[str] | None = None,
+        image_dtype: str = "uint8",
+        image_size: Sequence[int] | None = None,
+        tolerance_s: float | None = None,
+        *,
+        threads: int | None = None,
+        memory_budget: int | str | None = None,
+    ) -> None:
+        self.dataset = source if isinstance(source, Dataset) else Dataset(source)
+        self._config = sample_config(
+            self.dataset.features, episodes=episodes, delta_timestamps=delta_timestamps, hz=hz, align=align, keys=keys,
+            image_dtype=image_dtype, image_size=image_size, tolerance_s=tolerance_s,
+        )  # fmt: skip
+        if threads is not None:
+            self._config["threads"] = operator.index(threads)
+        if memory_budget is not None:
+            self._config["memory_budget"] = _options.bytes_of("memory_budget", memory_budget)
+        self._start()
+
+    def _start(self) -> None:
+        self._map = _engine.Handle(self._make)
+        self._map.open()
+
+    def _make(self) -> tuple[int, Any]:
+        answer = self.dataset._handle.call("robocache_map_new", self._config)
+        return answer["map"], answer
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(self.__dict__)
+        del state["_map"]
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._map = _engine.Handle(self._make)  # opened at the first item
+
+    @property
+    def keys(self) -> list[str]:
+        """The keys of an item, in its order."""
+        return [f["key"] for f in self._map.open().info["fields"]]
+
+    @property
+    def features(self) -> Mapping[str, Any]:
+        return self.dataset.features
+
+    @property
+    def fps(self) -> Any:
+        return self.dataset.fps
+
+    def __len__(self) -> int:
+        return self._map.open().info["len"]
+
+    def _index(self, i: Any) -> int:
+        try:
+            k = operator.index(i)
+        except TypeError:
+            raise Misuse(f"index {i!r}: expected an integer or a slice") from None
+        n = len(self)
+        if not -n <= k < n:
+            raise IndexError(f"index {k} of a dataset of {n} samples")
+        return k % n
+
+    def __getitem__(self, i: Any) -> Any:
+        if isinstance(i, slice):
+            return self.__getitems__(list(range(*i.indices(len(self)))))
+        return self._items([self._index(i)])[0]
+
+    def __getitems__(self, indices: Sequence[Any]) -> list[dict[str, Any]]:
+        """Several items at once: each picture is decoded once, however many windows hold it."""
+        wanted = [self._index(i) for i in indices]
+        return self._items(wanted) if wanted else []
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return (self[i] for i in range(len(self)))
+
+    def batch(self, indices: Sequence[Any]) -> dict[str, Any]:
+        """Several items stacked: one tensor a key, as a Loader's batch."""
+        return values(self._map.call("robocache_map_items", {"indices": [self._index(i) for i in indices]}), _memory.torch_module())
+
+    def _items(self, indices: list[int]) -> list[dict[str, Any]]:
+        torch = _memory.torch_module()
+        columns = values(self._map.call("robocache_map_items", {"indices": indices}), torch)
+        rows = {k: v if isinstance(v, list) else _rows(v, torch) for k, v in columns.items()}
+        return [{k: v[i] for k, v in rows.items()} for i in range(len(indices))]
+
+    def close(self) -> None:
+        """Gives decoders and indexes back. Items that were taken stay valid."""
+        self._map.close()
+
+    def __repr__(self) -> str:
+        return f"<robocache.{type(self).__name__} of {self.dataset.uri!r}>"
