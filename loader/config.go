@@ -45,6 +45,8 @@ type Config struct {
 	MemoryBudget Bytes  `json:"memory_budget,omitempty"` // default 4 GiB
 	OnBadEpisode string `json:"on_bad_episode,omitempty"`
 	Cache        string `json:"cache,omitempty"`
+	// Deadline: a batch of which no part comes for so many seconds is an error that says what is missing. Default 300; below 0: none.
+	Deadline float64 `json:"deadline_s,omitempty"`
 }
 
 // Shuffle names the order of an epoch.
@@ -189,7 +191,7 @@ func ParseConfig(text []byte) (Config, error) {
 func configKeys() []string {
 	return []string{"episodes", "drop_n_first_frames", "drop_n_last_frames", "batch_size", "shuffle", "seed", "drop_last", "rank", "world_size",
 		"keys", "delta_timestamps", "hz", "align", "tolerance_s", "compat", "image_dtype", "image_size", "depth_unit", "normalize",
-		"threads", "prefetch", "memory_budget", "on_bad_episode", "cache"}
+		"threads", "prefetch", "memory_budget", "on_bad_episode", "cache", "deadline_s"}
 }
 
 // check fills in defaults and refuses what cannot be.
@@ -217,6 +219,9 @@ func (c *Config) check(batches bool) error {
 		if c.Compat == "lerobot" {
 			c.ImageDType = "float32"
 		}
+	}
+	if c.Deadline == 0 {
+		c.Deadline = 300
 	}
 	if c.DepthUnit == "" {
 		c.DepthUnit = "mm"

@@ -13,6 +13,7 @@
 //	L9   Tensors are contiguous, written once, outside the Go heap; nothing writes to a batch between Next and Release.
 //	L10  Batches in flight stay inside memory_budget; the horizon shrinks before anything fails.
 //	L11  Next returns soon after its context ends; Close ends every goroutine, at any moment.
+//	     A batch of which no part comes for deadline_s is an error that says so.
 //	L12  Nothing is read for keys that were not asked for.
 //
 // # Keys of a batch

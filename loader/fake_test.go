@@ -24,6 +24,7 @@ type fake struct {
 	frames  frameFaults
 	badRows map[int]error // episode → what Gather says
 	slow    time.Duration // of a decode
+	gate    chan struct{} // decodes wait for it
 	late    func(key string, episode int) int64
 
 	mu      sync.Mutex
@@ -199,6 +200,9 @@ func (r fakeReel) plan(_ *video.Planner, ordinals []int) []video.Group {
 func (r fakeReel) decode(ctx context.Context, g video.Group, deliver func(int, video.Picture) error) error {
 	r.f.active.Add(1)
 	defer r.f.active.Add(-1)
+	if r.f.gate != nil {
+		<-r.f.gate
+	}
 	for d := g.Start; d <= g.End; d++ {
 		if err := ctx.Err(); err != nil {
 			return err

@@ -232,7 +232,7 @@ func (c *column) picture(f *robocache.Feature, cfg *Config) error {
 	case f.Depth != nil || f.DType == robocache.Uint16:
 		c.spec.Pixel = video.Gray16
 		c.out = robocache.Uint16
-	case cfg.ImageDType == "float32":
+	case cfg.ImageDType == "float32", cfg.Compat == "lerobot" && f.Kind == robocache.KindImage: // the reference's return_uint8 is for video alone
 		c.spec.Pixel = video.RGBFloat32
 		c.out = robocache.Float32
 	default:

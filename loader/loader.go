@@ -2,6 +2,7 @@ package loader
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"sort"
 	"sync"
@@ -10,10 +11,12 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Loader gives the batches of one rank, epoch after epoch. Next is for one goroutine; all else may be called at any time.
+// Loader gives the batches of one rank, epoch after epoch. All methods may be called from many goroutines; calls of Next wait for each other.
 type Loader struct {
 	a   *assembler
 	cfg Config
+
+	taking sync.Mutex // held by Next, before mu
 
 	mu     sync.Mutex
 	epoch  int64
@@ -54,6 +57,8 @@ func (l *Loader) course(start int64) course {
 // Next gives the next batch, or io.EOF at the end of the epoch; the call after that begins the next epoch.
 // After another error the loader stands where it stood: Next tries the same batch again.
 func (l *Loader) Next(ctx context.Context) (*Batch, error) {
+	l.taking.Lock()
+	defer l.taking.Unlock()
 	begin := time.Now()
 	for {
 		r, err := l.running(begin)
@@ -76,16 +81,51 @@ func (l *Loader) Next(ctx context.Context) (*Batch, error) {
 				continue
 			}
 		}
-		select {
-		case <-r.head.done:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-r.ctx.Done():
+		over, err := l.await(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		if over {
 			continue
 		}
 		b, again, err := l.take(r, begin)
 		if !again {
 			return b, err
+		}
+	}
+}
+
+// await waits for the batch at the head of a run; over says that the run has ended instead. Workers take the head's parts
+// first, so that a head without progress means that nothing moves.
+func (l *Loader) await(ctx context.Context, r *run) (over bool, err error) {
+	u := r.head
+	select {
+	case <-u.done: // the usual case needs no timer
+		return false, nil
+	default:
+	}
+	var late <-chan time.Time
+	if l.cfg.Deadline > 0 {
+		timer := time.NewTicker(time.Duration(l.cfg.Deadline * float64(time.Second)))
+		defer timer.Stop()
+		late = timer.C
+	}
+	left := u.left.Load()
+	for {
+		select {
+		case <-u.done:
+			return false, nil
+		case <-ctx.Done():
+			return false, ctx.Err()
+		case <-r.ctx.Done():
+			return true, nil
+		case <-late:
+			now := u.left.Load()
+			if now == left && now > 0 {
+				return false, &robocache.Error{Class: robocache.ErrTemporary, Op: "loader", Where: robocache.Where{"position": u.batch.Position},
+					Msg: fmt.Sprintf("no progress for %v s: the batch waits for %d more columns and pictures", l.cfg.Deadline, now), Hint: "is the store reachable? deadline_s sets the patience"}
+			}
+			left = now
 		}
 	}
 }

@@ -647,6 +647,23 @@ func TestSkipKeepsRanksEqual(t *testing.T) {
 	}
 }
 
+// A stage without progress is an error, and the batch comes once the stage moves again.
+func TestDeadline(t *testing.T) {
+	f := newFake(10)
+	f.gate = make(chan struct{})
+	l := mustLoader(t, f, Config{BatchSize: 4, Deadline: 0.05, Keys: []string{"cam"}})
+	_, err := l.Next(bg)
+	if !errors.Is(err, robocache.ErrTemporary) || !strings.Contains(err.Error(), "4 more") {
+		t.Fatalf("nothing moves, and Next gives %v", err)
+	}
+	close(f.gate)
+	b, err := l.Next(bg)
+	if err != nil || b.Position != 0 {
+		t.Fatal(err)
+	}
+	b.Release()
+}
+
 func TestAllBadIsAnError(t *testing.T) {
 	f := newFake(5, 5)
 	f.frames.lost = map[string]bool{"v0.mp4": true}

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"syscall"
 	"testing"
 	"time"
@@ -109,7 +110,7 @@ func BenchmarkLoaderAV1(b *testing.B) {
 
 // 8-frame windows of the camera and the state.
 func BenchmarkLoaderAV1Windows(b *testing.B) {
-	benchmarkLoader(b, "g1_v30_exact", loader.Config{BatchSize: 32, Shuffle: loader.Global, Seed: 1, Deltas: loader.Deltas{{Key: "observation.images.cam_left_high", Offsets: back(8, 30)}, {Key: "observation.state", Offsets: back(8, 30)}}})
+	benchmarkLoader(b, "g1_v30_exact", loader.Config{BatchSize: 32, Shuffle: loader.Global, Seed: 1, Deltas: loader.Deltas{{Key: "observation.images.cam_high", Offsets: back(8, 30)}, {Key: "observation.state", Offsets: back(8, 30)}}})
 }
 
 func back(n int, fps float64) []float64 {
@@ -176,5 +177,142 @@ func TestRealMapEqualsLoader(t *testing.T) {
 				b.Release()
 			}
 		})
+	}
+}
+
+// Whole epochs, opening included, so that no prefetched batch is left outside the window.
+func BenchmarkLoaderAV1Epoch(b *testing.B) {
+	ds := testdata(b, "g1_v30_exact")
+	ctx := context.Background()
+	b.ReportAllocs()
+	begin, start := cpu(), time.Now()
+	samples := 0
+	var first float64
+	for range b.N {
+		l, err := loader.New(ctx, ds, loader.Config{BatchSize: 32, Shuffle: loader.Global, Seed: 1})
+		if err != nil {
+			b.Fatal(err)
+		}
+		for {
+			batch, err := l.Next(ctx)
+			if err == io.EOF {
+				break
+			}
+			if err != nil {
+				b.Fatal(err)
+			}
+			samples += batch.Rows
+			batch.Release()
+		}
+		first += l.Stats().FirstBatch
+		l.Close()
+	}
+	b.ReportMetric((cpu()-begin)/float64(samples)*1000, "cpu-s/1000")
+	b.ReportMetric(float64(samples)/time.Since(start).Seconds(), "samples/s")
+	b.ReportMetric(first/float64(b.N), "s-to-first")
+}
+
+// L6, L7 on real video, drifting stamps included: each picture of a window is the single picture of its clamped row.
+func TestRealWindows(t *testing.T) {
+	for _, name := range []string{"g1_h264_v30_bigdrift", "g1_v30_drift"} {
+		t.Run(name, func(t *testing.T) {
+			ctx := context.Background()
+			ds := testdata(t, name)
+			var cam string
+			for _, f := range ds.Info().Features {
+				if f.Kind == robocache.KindVideo {
+					cam = f.Key
+				}
+			}
+			fps := ds.Info().FPS.Float()
+			offsets := []int{-7, -3, -1, 0, 2}
+			window := make([]float64, len(offsets))
+			for i, o := range offsets {
+				window[i] = float64(o) / fps
+			}
+			l, err := loader.New(ctx, ds, loader.Config{BatchSize: 16, Shuffle: loader.Global, Threads: 3, Keys: []string{cam, "index"}, Deltas: loader.Deltas{{Key: cam, Offsets: window}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			m, err := loader.NewMap(ctx, ds, loader.Config{Threads: 1, Keys: []string{cam}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer m.Close()
+			for range 2 {
+				b, err := l.Next(ctx)
+				if err != nil {
+					t.Fatal(err)
+				}
+				rows, err := l.Rows(b.Indices)
+				if err != nil {
+					t.Fatal(err)
+				}
+				frame := len(b.Tensor(cam).Data) / b.Rows / len(offsets)
+				for i := 0; i < b.Rows; i += 5 {
+					for k, o := range offsets {
+						row := rows[i].Index + o
+						pad := row < 0 || row >= ds.Len(rows[i].Episode)
+						row = min(max(row, 0), ds.Len(rows[i].Episode)-1)
+						one, err := m.Items(ctx, []int64{b.Indices[i] + int64(row-rows[i].Index)})
+						if err != nil {
+							t.Fatal(err)
+						}
+						at := (i*len(offsets) + k) * frame
+						if !bytes.Equal(one.Tensors[0].Data, b.Tensor(cam).Data[at:at+frame]) {
+							t.Errorf("sample %d offset %d is another picture", b.Indices[i], o)
+						}
+						if got := b.Tensor(cam + "_is_pad").Data[i*len(offsets)+k]; (got == 1) != pad {
+							t.Errorf("sample %d offset %d: pad %d", b.Indices[i], o, got)
+						}
+						one.Release()
+					}
+				}
+				b.Release()
+			}
+		})
+	}
+}
+
+// L11 on real video: closing in the middle leaves no goroutine and no open file behind.
+func TestRealCloseLeavesNothing(t *testing.T) {
+	ctx := context.Background()
+	ds := testdata(t, "g1_v30_exact")
+	files := func() int {
+		e, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Skip(err)
+		}
+		return len(e)
+	}
+	once := func(wait time.Duration) {
+		l, err := loader.New(ctx, ds, loader.Config{BatchSize: 8, Shuffle: loader.Global, Threads: 3})
+		if err != nil {
+			t.Fatal(err)
+		}
+		short, cancel := context.WithTimeout(ctx, wait)
+		defer cancel()
+		begin := time.Now()
+		for {
+			b, err := l.Next(short)
+			if err != nil {
+				break
+			}
+			b.Release()
+		}
+		if d := time.Since(begin); d > wait+2*time.Second {
+			t.Errorf("Next came back %v after its context had ended", d-wait)
+		}
+		l.Close()
+	}
+	once(200 * time.Millisecond)
+	goroutines, open := runtime.NumGoroutine(), files()
+	for k := range 8 {
+		once(time.Duration(20*k) * time.Millisecond)
+	}
+	time.Sleep(20 * time.Millisecond)
+	if g, o := runtime.NumGoroutine(), files(); g > goroutines || o > open+1 {
+		t.Errorf("%d goroutines and %d files, %d and %d before", g, o, goroutines, open)
 	}
 }
