@@ -26,12 +26,13 @@ type Config struct {
 	WorldSize int     `json:"world_size,omitempty"`
 
 	// What a sample holds.
-	Keys      []string        `json:"keys,omitempty"`             // nil = all; columns, cameras and bytes of others are not touched
-	Deltas    Deltas          `json:"delta_timestamps,omitempty"` // windows: offsets in seconds a key
-	Hz        *robocache.Rate `json:"hz,omitempty"`               // samples lie on a uniform timeline an episode
-	Align     *Align          `json:"align,omitempty"`
-	Tolerance *float64        `json:"tolerance_s,omitempty"` // set: offsets and picture times are checked against it; nil: offsets against 1e-4 s
-	Compat    string          `json:"compat,omitempty"`      // "" or "lerobot": dtypes and shapes of LeRobot's class
+	Keys            []string        `json:"keys,omitempty"`             // nil = all; columns, cameras and bytes of others are not touched
+	Deltas          Deltas          `json:"delta_timestamps,omitempty"` // windows: offsets in seconds a key
+	Hz              *robocache.Rate `json:"hz,omitempty"`               // samples lie on a uniform timeline an episode
+	Align           *Align          `json:"align,omitempty"`
+	Tolerance       *float64        `json:"tolerance_s,omitempty"`        // set: offsets and picture times are checked against it; nil: offsets against 1e-4 s
+	OffsetTolerance *float64        `json:"offset_tolerance_s,omitempty"` // of offsets alone; nil: Tolerance, or 1e-4 s
+	Compat          string          `json:"compat,omitempty"`             // "" or "lerobot": dtypes and shapes of LeRobot's class
 
 	// Pictures and values.
 	ImageDType string    `json:"image_dtype,omitempty"` // "uint8" | "float32"; default uint8, with compat float32
@@ -190,7 +191,7 @@ func ParseConfig(text []byte) (Config, error) {
 
 func configKeys() []string {
 	return []string{"episodes", "drop_n_first_frames", "drop_n_last_frames", "batch_size", "shuffle", "seed", "drop_last", "rank", "world_size",
-		"keys", "delta_timestamps", "hz", "align", "tolerance_s", "compat", "image_dtype", "image_size", "depth_unit", "normalize",
+		"keys", "delta_timestamps", "hz", "align", "tolerance_s", "offset_tolerance_s", "compat", "image_dtype", "image_size", "depth_unit", "normalize",
 		"threads", "prefetch", "memory_budget", "on_bad_episode", "cache", "deadline_s"}
 }
 
@@ -249,6 +250,8 @@ func (c *Config) check(batches bool) error {
 		return misuse("depth_unit", `"mm", "m" or "code"`, c.DepthUnit)
 	case len(c.ImageSize) != 0 && (len(c.ImageSize) != 2 || c.ImageSize[0] < 1 || c.ImageSize[1] < 1 || c.ImageSize[0] > 1<<15 || c.ImageSize[1] > 1<<15):
 		return misuse("image_size", "[height, width], each 1 to 32768", fmt.Sprint(c.ImageSize))
+	case c.OffsetTolerance != nil && !(*c.OffsetTolerance > 0):
+		return misuse("offset_tolerance_s", "seconds above 0", fmt.Sprint(*c.OffsetTolerance))
 	case c.Tolerance != nil && !(*c.Tolerance > 0):
 		return misuse("tolerance_s", "seconds above 0", fmt.Sprint(*c.Tolerance))
 	case c.DropFirst < 0 || c.DropTail < 0:

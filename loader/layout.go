@@ -293,7 +293,10 @@ func newWindow(deltas []float64, cfg *Config, info *robocache.Info, f *robocache
 		fps = f.FPS
 	}
 	tolerance := defaultTolerance
-	if cfg.Tolerance != nil {
+	switch {
+	case cfg.OffsetTolerance != nil:
+		tolerance = *cfg.OffsetTolerance
+	case cfg.Tolerance != nil:
 		tolerance = *cfg.Tolerance
 	}
 	var err error
