@@ -195,7 +195,7 @@ func (a *aligner) clock(key string) (int, error) {
 	if f := a.ds.Info().Feature(key); f != nil && !f.FPS.Zero() {
 		rate = f.FPS
 	}
-	stamps = onGrid(stamps, rate)
+	stamps = OnGrid(stamps, rate)
 	if off := int64(a.cfg.Offset[key]); off != 0 {
 		if off <= -maxTime || off >= maxTime {
 			return 0, Options{Stream: key}.fail(robocache.ErrMisuse, nil, "offset outside ±2^62 ns", "", strconv.FormatInt(off, 10))

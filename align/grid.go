@@ -51,9 +51,9 @@ func Uniform(t0, t1 int64, rate robocache.Rate) []int64 {
 	return out
 }
 
-// onGrid gives the grid times k/rate in place of stamps that are those times through float32, as LeRobot stores them; any
+// OnGrid gives the grid times k/rate in place of stamps that are those times through float32, as LeRobot stores them; any
 // other stamps come back as they are. Without this, previous at hz = rate would take the row before for every stamp that float32 rounded up.
-func onGrid(stamps []int64, rate robocache.Rate) []int64 {
+func OnGrid(stamps []int64, rate robocache.Rate) []int64 {
 	if rate.Num <= 0 || rate.Den <= 0 {
 		return stamps
 	}

@@ -98,7 +98,7 @@ func TestOnGrid(t *testing.T) {
 		if moved == 0 {
 			t.Fatal("float32 moved nothing: the test is void")
 		}
-		got := onGrid(stamps, r)
+		got := OnGrid(stamps, r)
 		for k := range got {
 			if got[k] != nanos(r, int64(k)) {
 				t.Fatalf("rate %v row %d: %d, want %d", r, k, got[k], nanos(r, int64(k)))
@@ -107,13 +107,13 @@ func TestOnGrid(t *testing.T) {
 		for _, change := range []int64{5_000_000, -4000} {
 			other := append([]int64(nil), stamps...)
 			other[1] += change
-			if again := onGrid(other, r); again[1] != other[1] || again[7] != other[7] {
+			if again := OnGrid(other, r); again[1] != other[1] || again[7] != other[7] {
 				t.Errorf("rate %v: stamps off the grid were changed", r)
 			}
 		}
 	}
 	for _, s := range [][]int64{{}, {0, 0}, {0, 33_333_333, 33_333_333}} {
-		if got := onGrid(s, robocache.Rate{Num: 30, Den: 1}); len(got) != len(s) || len(s) > 0 && got[len(s)-1] != s[len(s)-1] {
+		if got := OnGrid(s, robocache.Rate{Num: 30, Den: 1}); len(got) != len(s) || len(s) > 0 && got[len(s)-1] != s[len(s)-1] {
 			t.Errorf("%v became %v", s, got)
 		}
 	}

@@ -3,7 +3,7 @@
 // # Contract
 //
 //	S1  The same options give the same bytes (of one build, and of one release of the video encoder).
-//	S2  The content can be learned: action is a function of observation.state and of where the disc is that the task names; the disc is only in the pictures.
+//	S2  The content can be learned: action is a function of observation.state and of where the disc is that the task names. The disc is only in the pictures, where a white ring marks it.
 //	S3  Every picture carries a bar code of (episode, row), which ReadCode finds again after lossy coding: a test can tell which frame it was given.
 //	S4  Without jitter and gaps the dataset is flawless: rows lie on the grid k/fps, and doctor finds nothing.
 //	S5  With them the recorded stamps are kept, in seconds from the episode's start, as float64: observation.state.recorded, and <camera>.recorded for each camera. LeRobot's own timestamp column stays k/fps, as its recorder writes it.

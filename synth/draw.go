@@ -45,6 +45,10 @@ func (c *canvas) paint(s *state, episode, row int) []byte {
 	copy(c.rgb, c.background)
 	for i, d := range s.discs {
 		x, y := c.pixel(d)
+		if i == s.task {
+			// A ring marks the goal: a policy without language can learn it too.
+			c.stroke(x, y, x, y, 1.45*discRadius*c.scale, [3]float64{240, 240, 240})
+		}
 		c.stroke(x, y, x, y, discRadius*c.scale, colours[i].rgb)
 	}
 	elbow, tip := arm(s.q)

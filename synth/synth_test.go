@@ -442,3 +442,17 @@ func TestCancelled(t *testing.T) {
 }
 
 var _ = lerobot.WriteConfig{} // registers the format
+
+func BenchmarkPaint(b *testing.B) {
+	for _, size := range [][2]int{{128, 96}, {640, 480}} {
+		b.Run(fmt.Sprintf("%dx%d", size[0], size[1]), func(b *testing.B) {
+			world := simulate(rand.New(rand.NewPCG(1, 1)), 0, 1e9)
+			c := newCanvas(0, size[0], size[1])
+			b.SetBytes(int64(len(c.rgb)))
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				c.paint(&world[i%1000], 0, i)
+			}
+		})
+	}
+}

@@ -23,6 +23,7 @@ type state struct {
 	goal  [2]float64            // joint angles that reach the disc of the task
 	discs [discCount][2]float64 // where the discs are
 	wave  float64               // of the force sensor's ripple
+	task  int                   // which disc is the goal
 }
 
 // discCount is the number of discs, one of each colour.
@@ -59,7 +60,7 @@ func reach(p [2]float64) [2]float64 {
 
 // simulate gives the world of one episode, in steps of 1 ms, to the end and one step beyond.
 func simulate(rng *rand.Rand, colour int, nanos int64) []state {
-	var s state
+	s := state{task: colour}
 	place := func(i int) {
 		// Apart from each other, so that no disc hides another.
 		for range 100 {
@@ -67,7 +68,7 @@ func simulate(rng *rand.Rand, colour int, nanos int64) []state {
 			p := [2]float64{float64(r * math.Cos(a)), float64(r * math.Sin(a))}
 			free := true
 			for k, d := range s.discs {
-				if k != i && math.Hypot(d[0]-p[0], d[1]-p[1]) < 2.2*discRadius {
+				if k != i && math.Hypot(d[0]-p[0], d[1]-p[1]) < 2.7*discRadius {
 					free = false
 				}
 			}
