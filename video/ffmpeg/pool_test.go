@@ -389,3 +389,49 @@ func TestUnsupportedCodec(t *testing.T) {
 		t.Errorf("45 degrees: %v", err)
 	}
 }
+
+// Decoders give back what they took: opening and closing many leaves the process as large as it was.
+func TestNoLeak(t *testing.T) {
+	resident := func() int64 {
+		b, err := os.ReadFile("/proc/self/statm")
+		if err != nil {
+			t.Skip("no /proc/self/statm")
+		}
+		var total, pages int64
+		if _, err := fmt.Sscan(string(b), &total, &pages); err != nil {
+			t.Fatal(err)
+		}
+		return pages * int64(os.Getpagesize())
+	}
+	for _, name := range []string{"av1.mp4", "w322.mp4", "gray12.mp4", "odd_101x67_vp9.mp4"} {
+		f := acquire(t, "testdata/odd/"+name)
+		spec := video.Spec{Pixel: video.RGBFloat32, Width: 320, Height: 240}
+		var dst []byte
+		round := func() {
+			p := video.NewPool(0)
+			if err := p.DecodeGroups(context.Background(), f, video.Plan(f.Index, []int{1, 5}), func(_ int, pic video.Picture) error {
+				n, err := pic.Bytes(&spec)
+				if err != nil {
+					return err
+				}
+				if dst == nil {
+					dst = make([]byte, n)
+				}
+				return pic.Convert(&spec, dst)
+			}); err != nil {
+				t.Fatal(err)
+			}
+			p.Close()
+		}
+		for range 20 {
+			round()
+		}
+		before := resident()
+		for range 60 {
+			round()
+		}
+		if grown := resident() - before; grown > 12<<20 {
+			t.Errorf("%s: %d KiB more after 60 decoders", name, grown>>10)
+		}
+	}
+}

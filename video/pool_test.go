@@ -1,0 +1,224 @@
+package video
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// scripted is a backend whose pictures are their packets' keys: they come out in the order of show, delay packets late.
+type scripted struct {
+	delay  int
+	show   func(key int64) int64
+	fail   func(key int64) error // of Send
+	lose   func(key int64) bool  // no picture for it
+	opened []*scriptedDecoder
+}
+
+type scriptedDecoder struct {
+	b                *scripted
+	inside           []int64
+	draining, closed bool
+	sent             []int64
+	flushes, drains  int
+}
+
+func (b *scripted) Name() string         { return "scripted" }
+func (b *scripted) Version() string      { return "1" }
+func (b *scripted) Supports(Codec) error { return nil }
+func (b *scripted) NewDecoder(*SampleEntry) (Decoder, error) {
+	d := &scriptedDecoder{b: b}
+	b.opened = append(b.opened, d)
+	return d, nil
+}
+
+func (d *scriptedDecoder) Send(_ []byte, key int64) error {
+	if d.draining {
+		return errors.New("a packet after the drain")
+	}
+	d.sent = append(d.sent, key)
+	if d.b.fail != nil {
+		if err := d.b.fail(key); err != nil {
+			return err
+		}
+	}
+	if d.b.lose == nil || !d.b.lose(key) {
+		d.inside = append(d.inside, key)
+		slices.SortFunc(d.inside, func(a, b int64) int { return int(d.b.show(a) - d.b.show(b)) })
+	}
+	return nil
+}
+
+func (d *scriptedDecoder) Receive() (Picture, int64, bool, error) {
+	if len(d.inside) == 0 || !d.draining && len(d.inside) <= d.b.delay {
+		return nil, 0, false, nil
+	}
+	key := d.inside[0]
+	d.inside = d.inside[1:]
+	return nil, key, true, nil
+}
+
+func (d *scriptedDecoder) Drain() error       { d.draining = true; d.drains++; return nil }
+func (d *scriptedDecoder) Flush()             { d.inside, d.draining = nil, false; d.flushes++ }
+func (d *scriptedDecoder) MemoryBytes() int64 { return 1000 }
+func (d *scriptedDecoder) Close()             { d.closed = true }
+
+// withScripted registers a backend for one test, on the file of six pictures without reordering and a sync sample every third.
+func withScripted(t *testing.T, b *scripted) *File {
+	t.Helper()
+	before := backend
+	RegisterBackend(b)
+	t.Cleanup(func() { RegisterBackend(before) })
+	data, err := os.ReadFile(filepath.Join("ffmpeg", "testdata", "odd", "odd_99x57.mp4"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lib := NewLibrary(func(context.Context, string) (robocache.Ranged, error) { return &memory{data: data}, nil }, 0)
+	f, err := lib.Acquire(context.Background(), "a.mp4")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Release(); lib.Close() })
+	if f.Index.NumFrames() != 6 || f.Index.Governing(5) != 3 {
+		t.Fatalf("%d pictures, picture 5 governed by %d", f.Index.NumFrames(), f.Index.Governing(5))
+	}
+	if b.show == nil {
+		b.show = func(key int64) int64 { return key }
+	}
+	return f
+}
+
+func ordinals(t *testing.T, p *Pool, f *File, set ...int) ([]int, error) {
+	t.Helper()
+	var got []int
+	err := p.DecodeGroups(context.Background(), f, Plan(f.Index, set), func(k int, _ Picture) error { got = append(got, k); return nil })
+	return got, err
+}
+
+func TestNoBackend(t *testing.T) {
+	before := backend
+	RegisterBackend(nil)
+	defer RegisterBackend(before)
+	if _, err := ActiveBackend(); !errors.Is(err, robocache.ErrUnsupported) || !strings.Contains(err.Error(), "cgo") {
+		t.Errorf("%v", err)
+	}
+}
+
+// Groups that touch are one run of packets: no drain, no flush, each packet once.
+func TestGroupsThatTouch(t *testing.T) {
+	b := &scripted{}
+	f := withScripted(t, b)
+	p := NewPool(0)
+	got, err := ordinals(t, p, f, 0, 1, 2, 3, 4, 5)
+	if err != nil || !slices.Equal(got, []int{0, 1, 2, 3, 4, 5}) {
+		t.Fatalf("%v, %v", got, err)
+	}
+	d := b.opened[0]
+	if !slices.Equal(d.sent, []int64{0, 1, 2, 3, 4, 5}) || d.flushes+d.drains != 0 {
+		t.Errorf("sent %v, %d flushes, %d drains", d.sent, d.flushes, d.drains)
+	}
+	if s := p.Stats(); s.Packets != 6 || s.Delivered != 6 || s.Reads != 1 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// A jump is drained once, flushed once, and starts at the governing sync sample.
+func TestJump(t *testing.T) {
+	b := &scripted{delay: 2}
+	f := withScripted(t, b)
+	p := NewPool(0)
+	for _, k := range []int{4, 1} {
+		if got, err := ordinals(t, p, f, k); err != nil || !slices.Equal(got, []int{k}) {
+			t.Fatalf("%v, %v", got, err)
+		}
+	}
+	d := b.opened[0]
+	if !slices.Equal(d.sent, []int64{3, 4, 0, 1}) || d.flushes != 1 || d.drains != 2 {
+		t.Errorf("sent %v, %d flushes, %d drains", d.sent, d.flushes, d.drains)
+	}
+	// What a drain has inside is still to be had.
+	if got, err := ordinals(t, p, f, 0); err != nil || !slices.Equal(got, []int{0}) {
+		t.Fatalf("%v, %v", got, err)
+	}
+}
+
+// A decoder that failed is closed, and not used again; the error names file, ordinal and codec.
+func TestFailedDecoderIsClosed(t *testing.T) {
+	bad := true
+	b := &scripted{}
+	b.fail = func(key int64) error {
+		if bad && key == 4 {
+			return io.ErrUnexpectedEOF
+		}
+		return nil
+	}
+	f := withScripted(t, b)
+	p := NewPool(0)
+	_, err := ordinals(t, p, f, 5)
+	var e *robocache.Error
+	if !errors.As(err, &e) || e.Where["file"] != "a.mp4" || e.Where["ordinal"] != 5 || e.Where["codec"] != "mpeg4" {
+		t.Fatalf("%v", err)
+	}
+	if !b.opened[0].closed || p.Stats().Idle != 0 {
+		t.Error("a failed decoder is kept")
+	}
+	bad = false
+	if got, err := ordinals(t, p, f, 5); err != nil || !slices.Equal(got, []int{5}) || len(b.opened) != 2 {
+		t.Errorf("%v, %v, %d opened", got, err, len(b.opened))
+	}
+}
+
+// A packet without a picture is an error, never a neighbour's picture.
+func TestMissingPicture(t *testing.T) {
+	b := &scripted{lose: func(key int64) bool { return key == 4 }}
+	f := withScripted(t, b)
+	p := NewPool(0)
+	got, err := ordinals(t, p, f, 3, 4, 5)
+	if !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), "ordinal 4") || !slices.Equal(got, []int{3, 5}) {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
+// Where a decoder stands is a guess about what is inside: where it is wrong, the plan is run from its start.
+func TestNotInside(t *testing.T) {
+	b := &scripted{delay: 2}
+	f := withScripted(t, b)
+	p := NewPool(0)
+	if _, err := ordinals(t, p, f, 0); err != nil {
+		t.Fatal(err)
+	}
+	b.opened[0].inside = nil // what it had is lost
+	if got, err := ordinals(t, p, f, 1, 2); err != nil || !slices.Equal(got, []int{1, 2}) {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
+// The budget is in bytes; what is over it goes, least recently used first.
+func TestPoolBudget(t *testing.T) {
+	b := &scripted{}
+	f := withScripted(t, b)
+	p := NewPool(100 << 10) // one decoder with its buffer of 64 KiB
+	err := p.Decode(context.Background(), f, Plan(f.Index, []int{0})[0], func(int, Picture) error {
+		_, err := ordinals(t, p, f, 3)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := p.Stats(); s.Opened != 2 || s.Evicted != 1 || s.Idle != 1 || s.IdleBytes > 100<<10 {
+		t.Errorf("%+v", s)
+	}
+	if b.opened[0].closed || !b.opened[1].closed {
+		t.Error("the wrong one went")
+	}
+	if err := p.Close(); err != nil || !b.opened[0].closed {
+		t.Error("Close leaves a decoder")
+	}
+}
