@@ -13,7 +13,7 @@ import (
 	"github.com/goatnote-inc/robocache/stats"
 )
 
-var sources = []string{"g1_v21", "gr00t_picknplace_v20", "g1_v30_drift", "g1_v30_exact", "g1_h264_v30"}
+var sources = []string{"g1_v21", "gr00t_picknplace_v20", "g1_v30_drift", "g1_v30_exact", "g1_h264_v30", "g1_h264_v30_bigdrift"}
 
 // C1, C2: what comes out is what went in: every numeric row by its bits, every picture by its packet, every task text.
 func TestRoundTrip(t *testing.T) {

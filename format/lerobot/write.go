@@ -305,7 +305,7 @@ func (w *Writer) find(s robocache.Severity, code, key string, episode int, msg s
 // turnData ends the data file where the next episode would take it over its size, and begins the next.
 func (w *Writer) turnData(ctx context.Context, length int64) error {
 	if w.data != nil {
-		size := float64(w.data.out.n)
+		size := float64(w.data.size())
 		if size+size/float64(w.data.rows)*float64(length) < float64(w.cfg.DataFileBytes) {
 			return nil
 		}

@@ -119,7 +119,7 @@ func (w *Writer) flush(ctx context.Context, last bool) error {
 
 func (e *episodesWriter) write(ctx context.Context, rows []*writtenEpisode) error {
 	if e.t != nil {
-		size := float64(e.t.out.n)
+		size := float64(e.t.size())
 		if size+e.perRow*float64(len(rows)) >= float64(e.w.cfg.DataFileBytes) {
 			if err := e.end(); err != nil {
 				return err
@@ -142,7 +142,7 @@ func (e *episodesWriter) write(ctx context.Context, rows []*writtenEpisode) erro
 	if err := e.t.group(int64(len(rows)), e.leaves); err != nil {
 		return err
 	}
-	e.perRow = float64(e.t.out.n) / float64(e.t.rows)
+	e.perRow = float64(e.t.size()) / float64(e.t.rows)
 	return nil
 }
 

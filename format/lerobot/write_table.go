@@ -13,20 +13,10 @@ import (
 // table writes one Parquet file, row group by row group.
 type outTable struct {
 	name string
-	out  *outCounter
+	out  store.Writer
 	w    *parquet.GenericWriter[any]
 	rows int64
-}
-
-type outCounter struct {
-	store.Writer
-	n int64
-}
-
-func (c *outCounter) Write(p []byte) (int, error) {
-	n, err := c.Writer.Write(p)
-	c.n += int64(n)
-	return n, err
+	cols int64 // column chunks, each with its entry in the footer
 }
 
 // pageBytes ends a page; the reference's readers decode pages whole.
@@ -38,7 +28,6 @@ func (w *Writer) createTable(ctx context.Context, name string, schema *parquet.S
 	if err != nil {
 		return nil, robocache.At(err, robocache.Where{"file": name})
 	}
-	out := &outCounter{Writer: f}
 	opts := []parquet.WriterOption{schema, parquet.Compression(&snappy.Codec{}), parquet.DataPageVersion(1), parquet.PageBufferSize(pageBytes),
 		// A fixed identity: the default names the build, and the same input must give the same bytes.
 		parquet.CreatedBy(writerIdentity, writerFormatVersion, "0")}
@@ -48,7 +37,7 @@ func (w *Writer) createTable(ctx context.Context, name string, schema *parquet.S
 	for k, v := range meta {
 		opts = append(opts, parquet.KeyValueMetadata(k, v))
 	}
-	return &outTable{name: name, out: out, w: parquet.NewGenericWriter[any](out, opts...)}, nil
+	return &outTable{name: name, out: f, w: parquet.NewGenericWriter[any](f, opts...)}, nil
 }
 
 // group writes one row group out of the leaves, in the order of the file's columns, and empties them.
@@ -70,8 +59,15 @@ func (t *outTable) group(rows int64, leaves []*outLeaf) error {
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: "write lerobot", Where: robocache.Where{"file": t.name}, Msg: "row group", Want: jsonText(rows) + " rows", Got: jsonText(n)}
 	}
 	t.rows += rows
+	t.cols += int64(len(leaves))
 	return nil
 }
+
+// footerBytes is about what a column chunk takes in the footer and the page index.
+const footerBytes = 220
+
+// size is about what the file would have if it were ended here.
+func (t *outTable) size() int64 { return t.w.Size() + t.cols*footerBytes }
 
 // writeLeaf hands values over in pieces of whole rows, so that pages end near pageBytes.
 func writeLeaf(c *parquet.ColumnWriter, v []parquet.Value) error {
