@@ -3,11 +3,14 @@ package loader_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -180,36 +183,59 @@ func TestRealMapEqualsLoader(t *testing.T) {
 	}
 }
 
-// Whole epochs, opening included, so that no prefetched batch is left outside the window.
-func BenchmarkLoaderAV1Epoch(b *testing.B) {
-	ds := testdata(b, "g1_v30_exact")
-	ctx := context.Background()
-	b.ReportAllocs()
-	begin, start := cpu(), time.Now()
-	samples := 0
-	var first float64
-	for range b.N {
-		l, err := loader.New(ctx, ds, loader.Config{BatchSize: 32, Shuffle: loader.Global, Seed: 1})
-		if err != nil {
-			b.Fatal(err)
-		}
-		for {
-			batch, err := l.Next(ctx)
-			if err == io.EOF {
-				break
-			}
-			if err != nil {
-				b.Fatal(err)
-			}
-			samples += batch.Rows
-			batch.Release()
-		}
-		first += l.Stats().FirstBatch
-		l.Close()
+// Whole epochs, opening included, so that no prefetched batch is left outside the window. specs/peers.md has the peers' figures.
+func BenchmarkEpoch(b *testing.B) {
+	window := func(cam string, n int, fps float64) loader.Deltas {
+		return loader.Deltas{{Key: cam, Offsets: back(n, fps)}, {Key: "observation.state", Offsets: back(n, fps)}}
 	}
-	b.ReportMetric((cpu()-begin)/float64(samples)*1000, "cpu-s/1000")
-	b.ReportMetric(float64(samples)/time.Since(start).Seconds(), "samples/s")
-	b.ReportMetric(first/float64(b.N), "s-to-first")
+	for _, c := range []struct {
+		name, set string
+		cfg       loader.Config
+	}{
+		{"AV1", "g1_v30_exact", loader.Config{Shuffle: loader.Global}},
+		{"AV1file", "g1_v30_exact", loader.Config{}},
+		{"AV1float", "g1_v30_exact", loader.Config{Shuffle: loader.Global, ImageDType: "float32"}},
+		{"AV1windows8", "g1_v30_exact", loader.Config{Shuffle: loader.Global, Deltas: window("observation.images.cam_high", 8, 30)}},
+		{"H264gop250", "gr00t_picknplace_v20", loader.Config{Shuffle: loader.Global}},
+		{"H264", "g1_h264_v30", loader.Config{Shuffle: loader.Global}},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			ds := testdata(b, c.set)
+			ctx := context.Background()
+			c.cfg.BatchSize, c.cfg.Seed = 32, 1
+			b.ReportAllocs()
+			begin, start := cpu(), time.Now()
+			samples, batches := 0, int64(0)
+			var first float64
+			var s loader.Stats
+			for range b.N {
+				l, err := loader.New(ctx, ds, c.cfg)
+				if err != nil {
+					b.Fatal(err)
+				}
+				for {
+					batch, err := l.Next(ctx)
+					if err == io.EOF {
+						break
+					}
+					if err != nil {
+						b.Fatal(err)
+					}
+					samples += batch.Rows
+					batch.Release()
+				}
+				s = l.Stats()
+				first += s.FirstBatch
+				batches += s.Batches
+				l.Close()
+			}
+			b.ReportMetric((cpu()-begin)/float64(samples)*1000, "cpu-s/1000")
+			b.ReportMetric(float64(samples)/time.Since(start).Seconds(), "samples/s")
+			b.ReportMetric(first/float64(b.N), "s-to-first")
+			b.ReportMetric(float64(s.FramesDecoded)/float64(max(s.Frames, 1)), "decoded/frame")
+			b.ReportMetric(float64(s.BufferPeak)/(1<<20), "buffer-MiB")
+		})
+	}
 }
 
 // L6, L7 on real video, drifting stamps included: each picture of a window is the single picture of its clamped row.
@@ -315,4 +341,78 @@ func TestRealCloseLeavesNothing(t *testing.T) {
 	if g, o := runtime.NumGoroutine(), files(); g > goroutines || o > open+1 {
 		t.Errorf("%d goroutines and %d files, %d and %d before", g, o, goroutines, open)
 	}
+}
+
+// Bad files: an error that names the place, or skipped, counted and listed, the same at any number of threads.
+func TestRealBadFiles(t *testing.T) {
+	ctx := context.Background()
+	testdata(t, "g1_v21")
+	src := testdata(t, "g1_v21").Info().URI
+	src = strings.TrimPrefix(src, "file://")
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(src)); err != nil {
+		t.Skip(err)
+	}
+	var mp4s []string
+	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(path, ".mp4") {
+			mp4s = append(mp4s, path)
+		}
+		return err
+	})
+	if err != nil || len(mp4s) < 3 {
+		t.Skipf("%d mp4s, %v", len(mp4s), err)
+	}
+	raw, err := os.ReadFile(mp4s[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(mp4s[1], raw[:len(raw)/2], 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(mp4s[2]); err != nil {
+		t.Fatal(err)
+	}
+	epoch := func(cfg loader.Config) (samples []int64, s loader.Stats, err error) {
+		ds, err := robocache.Open(ctx, dir, robocache.OpenOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ds.Close()
+		cfg.BatchSize, cfg.Shuffle, cfg.ImageSize = 16, loader.Global, []int{24, 32}
+		l, err := loader.New(ctx, ds, cfg)
+		if err != nil {
+			return nil, s, err
+		}
+		defer l.Close()
+		for {
+			b, err := l.Next(ctx)
+			if err != nil {
+				return samples, l.Stats(), err
+			}
+			samples = append(samples, b.Indices...)
+			b.Release()
+		}
+	}
+	_, _, err = epoch(loader.Config{})
+	if !errors.Is(err, robocache.ErrMalformed) && !errors.Is(err, robocache.ErrNotFound) {
+		t.Fatalf("two videos are bad, and the epoch ends with %v", err)
+	}
+	for _, s := range []string{"episode", "file"} {
+		if !strings.Contains(err.Error(), s) {
+			t.Errorf("%v does not name the %s", err, s)
+		}
+	}
+	one, s1, err := epoch(loader.Config{OnBadEpisode: "skip", Threads: 1, Prefetch: 1})
+	if err != io.EOF {
+		t.Fatal(err)
+	}
+	two, s2, err := epoch(loader.Config{OnBadEpisode: "skip", Threads: 4, Prefetch: 5})
+	if err != io.EOF || !slices.Equal(one, two) || s1.Skipped != s2.Skipped {
+		t.Errorf("the order of the good samples depends on threads: %v", err)
+	}
+	if s1.Skipped == 0 || len(s1.BadEpisodes)+len(s1.Warnings) < 2 {
+		t.Errorf("%d skipped, %v, %v", s1.Skipped, s1.BadEpisodes, s1.Warnings)
+	}
+	t.Logf("%d given, %d skipped, bad: %+v", len(one), s1.Skipped, s1.BadEpisodes)
 }

@@ -101,16 +101,16 @@ type run struct {
 	live  []*unit // planned, not handed out
 }
 
-// horizonOf says how many batches are planned together, and how many may be in flight: two horizons where the budget
-// holds them, so that one is decoded while the other is consumed.
+// horizonOf says how many batches are planned together, and how many may be in flight: a horizon and a half where the budget
+// holds them, so that the next is planned and begun while the rest of the last is consumed.
 func (a *assembler) horizonOf() (ahead, inFlight int, err error) {
 	bytes := max(a.batchBytes(a.cfg.BatchSize), 1)
 	fit := a.budget / bytes
 	if fit < 1 {
 		return 0, 0, budgetError(bytes, a.budget, int64(a.cfg.MemoryBudget))
 	}
-	ahead = int(min(int64(a.cfg.Prefetch), max(fit/2, 1)))
-	return ahead, int(min(int64(2*ahead), fit)), nil
+	ahead = int(min(int64(a.cfg.Prefetch), max(fit*2/3, 1)))
+	return ahead, int(min(int64(ahead+(ahead+1)/2), fit)), nil
 }
 
 func startRun(a *assembler, c course, from cursor) *run {
