@@ -40,7 +40,7 @@ def main():
     torch.set_num_threads(max(1, (os.cpu_count() or 2) // 2))  # the other half decodes
 
     ds = robocache.open(a.path)
-    camera = next(k for k, f in ds.features.items() if f["kind"] in ("video", "image"))
+    camera = next(k for k, f in ds.features.items() if f.kind in ("video", "image"))
     fps = float(ds.fps)
     print(f"{a.path}: {ds.num_episodes} episodes, {ds.num_frames} frames, camera {camera}")
 

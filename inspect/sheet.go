@@ -27,7 +27,8 @@ const (
 	sheetCols  = 8   // pictures a camera
 	plotHeight = 200 // pixels
 	maxCurves  = 12  // channels drawn of a stream
-	captionPx  = 18
+	linePx     = 16 // a line of text
+	captionPx  = 2 * linePx
 )
 
 // ContactSheet writes a PNG of one episode: evenly spaced pictures of every camera, and the numeric streams below on
@@ -80,7 +81,7 @@ func ContactSheet(ctx context.Context, ds robocache.Dataset, episode int, path s
 	return writePNG(path, sheet)
 }
 
-// cameraStrip decodes sheetCols pictures of a camera side by side, with their row numbers above.
+// cameraStrip decodes sheetCols pictures of a camera side by side, with its name and their row numbers above.
 func cameraStrip(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, episode, length int) (image.Image, error) {
 	n := min(sheetCols, length)
 	rows := make([]robocache.Row, n)
@@ -105,12 +106,9 @@ func cameraStrip(ctx context.Context, ds robocache.Dataset, f *robocache.Feature
 	style.Font.Size = font.Points(8)
 	dc := vgdraw.New(labels)
 	for i := range rows {
-		text := fmt.Sprintf("row %d", rows[i].Index)
-		if i == 0 {
-			text = f.Key + ", " + text
-		}
-		dc.FillText(style, vg.Point{X: dc.Max.X * vg.Length(i) / sheetCols, Y: 3}, text)
+		dc.FillText(style, vg.Point{X: dc.Max.X * vg.Length(i) / sheetCols, Y: 3}, fmt.Sprintf("row %d", rows[i].Index))
 	}
+	dc.FillText(style, vg.Point{Y: 3 + linePx*vg.Inch/96}, f.Key)
 	strip := image.NewRGBA(image.Rect(0, 0, sheetWidth, captionPx+h))
 	draw.Draw(strip, strip.Bounds(), image.White, image.Point{}, draw.Src)
 	draw.Draw(strip, image.Rect(0, 0, sheetWidth, captionPx), labels.Image(), image.Point{}, draw.Over)

@@ -13,7 +13,7 @@ imported = time.perf_counter() - T0
 t = time.perf_counter()
 ds = robocache.open(a.root)
 names = list(ds.features)
-cameras = [k for k in names if ds.features[k]["kind"] == "video"]
+cameras = [k for k in names if ds.features[k].kind == "video"]
 wanted = [] if a.video == "none" else cameras[: 1 if a.video == "one" else None]
 keys = [k for k in names if k not in cameras] + wanted
 windows = deltas(a, float(ds.fps), [k for k in ("observation.state", "action") if k in names] + wanted)
