@@ -41,6 +41,7 @@ func TestClipsAgainstProbe(t *testing.T) {
 	clips := map[string]string{
 		"h264 with B-frames": long,
 		"hevc open GOP":      open265,
+		"h264 open GOP":      clip(t, "open264.mp4", append(x264, "-g", "12", "-x264-params", "open-gop=1:bframes=3:scenecut=0")...),
 		"hevc depth": clip(t, "depth.mp4", "-pix_fmt", "gray12le", "-c:v", "libx265", "-g", "2", "-x265-params",
 			"log-level=error:lossless=1"),
 		"h264 faststart":   clip(t, "fast.mp4", append(x264, "-movflags", "+faststart")...),

@@ -129,6 +129,7 @@ func TestEdits(t *testing.T) {
 		{"delay alone", fake{samples: constant(4, 5), edits: []fakeEdit{{duration: 1024, media: -1}}}, 0, 4, []int64{1024}},
 		{"two that follow", fake{samples: constant(8, 4), edits: []fakeEdit{{duration: 1024, media: 0}, {duration: 1024, media: 2048}}}, 0, 4, []int64{0, 512, 1024, 1536}},
 		{"two in other order", fake{samples: constant(8, 4), edits: []fakeEdit{{duration: 1024, media: 2048}, {duration: 1024, media: 0}}}, 4, 4, []int64{0, 512, 1024, 1536}},
+		{"two that follow, lengths rounded up", fake{samples: constant(8, 4), movieScale: 100, edits: []fakeEdit{{duration: 7, media: 0}, {duration: 7, media: 1024}}}, 0, 5, []int64{0, 512, 1075, 1587}},
 		{"length in milliseconds, rounded down", fake{samples: constant(10, 5), movieScale: 1000, edits: []fakeEdit{{duration: 333, media: 0}}}, 0, 10, nil},
 	} {
 		ix := mustIndex(t, &c.f)

@@ -15,16 +15,10 @@ import (
 )
 
 // hashes gives ffmpeg's digest of every decoded picture, in presentation order.
-func hashes(t testing.TB, path string) (h []string) {
+func hashes(t testing.TB, path string) []string {
 	t.Helper()
 	out := runTool(t, "ffmpeg", "-v", "error", "-nostdin", "-i", path, "-map", "0:v:0", "-fps_mode", "passthrough", "-f", "framemd5", "-")
-	for line := range strings.Lines(string(out)) {
-		if !strings.HasPrefix(line, "#") {
-			f := strings.Split(strings.TrimSpace(line), ",")
-			h = append(h, strings.TrimSpace(f[len(f)-1]))
-		}
-	}
-	return h
+	return digests(string(out))
 }
 
 func fileOf(t testing.TB, path string) *File {

@@ -1,0 +1,151 @@
+package video
+
+import (
+	"cmp"
+	"math"
+	"math/bits"
+	"slices"
+	"sort"
+)
+
+// edit presents the media times [from, to) beginning at start on the presentation timeline; all in track units.
+type edit struct{ from, to, start int64 }
+
+// readEdits gives the edits that show something; none means that everything is shown.
+func (t *track) readEdits(movieScale int64) ([]edit, error) {
+	if !t.elst.present() {
+		return nil, nil
+	}
+	b := t.elst
+	width := 12
+	if len(b.data) > 0 && b.data[0] == 1 {
+		width = 20
+	}
+	version, d, n, err := b.table(width)
+	if err != nil {
+		return nil, err
+	}
+	var edits []edit
+	start := int64(0)
+	for i := range n {
+		e := d[width*i:]
+		var duration uint64
+		var media int64
+		if version == 1 {
+			duration, media = be.Uint64(e), int64(be.Uint64(e[8:]))
+		} else {
+			duration, media = uint64(be.Uint32(e)), int64(int32(be.Uint32(e[4:])))
+		}
+		rate := be.Uint32(e[width-4:])
+		length := rescale(duration, t.timescale, movieScale)
+		if media >= 0 {
+			if media > 1<<61 {
+				return nil, malformed(b.kind, b.off, "edit %d begins at media time %d", i, media)
+			}
+			if rate != 1<<16 {
+				return nil, unsupported(b.kind, b.off, "re-encode it", "edit %d plays at rate %g, not 1", i, float64(int32(rate))/65536)
+			}
+			to := media + length
+			if duration == 0 && n == 1 || movieScale == 0 {
+				to = math.MaxInt64 // a movie that was written before its length was known
+			}
+			edits = append(edits, edit{media, to, start})
+		} else if media < -1 {
+			return nil, malformed(b.kind, b.off, "edit %d begins at media time %d", i, media)
+		}
+		if start += length; start > 1<<61 {
+			return nil, malformed(b.kind, b.off, "edit %d ends beyond any time", i)
+		}
+	}
+	if len(edits) == 0 && n > 0 { // nothing but a delay
+		edits = append(edits, edit{math.MinInt64, math.MaxInt64, start})
+	}
+	return edits, nil
+}
+
+// rescale is round(v·to/from), bounded by 2^61.
+func rescale(v uint64, to, from int64) int64 {
+	if from <= 0 {
+		return 0
+	}
+	hi, lo := bits.Mul64(v, uint64(to))
+	lo, carry := bits.Add64(lo, uint64(from)/2, 0)
+	if hi += carry; hi >= uint64(from) {
+		return 1 << 61
+	}
+	q, _ := bits.Div64(hi, lo, uint64(from))
+	return int64(min(q, 1<<61))
+}
+
+// present fixes the ordinals: which samples are shown, in what order, and when.
+//
+// Lengths of edits are in the movie's units, which may be coarser: edits that overlap by no more than slack follow each other.
+func present(ix *Index, pts []int64, edits []edit, slack int64, elst box) error {
+	if len(edits) == 0 {
+		edits = []edit{{math.MinInt64, math.MaxInt64, 0}}
+	}
+	if len(edits) > 4096 {
+		return tooLarge(elst.kind, elst.off, "%d edits, limit 4096", len(edits))
+	}
+	if len(edits) > 1 {
+		byMedia := make([]*edit, len(edits))
+		for i := range edits {
+			byMedia[i] = &edits[i]
+		}
+		slices.SortFunc(byMedia, func(a, b *edit) int { return cmp.Compare(a.from, b.from) })
+		for i := 1; i < len(byMedia); i++ {
+			e, next := byMedia[i-1], byMedia[i]
+			if next.from < e.to-slack {
+				return unsupported(elst.kind, elst.off, "re-encode it", "the edit list shows media time %d twice", next.from)
+			}
+			e.to = min(e.to, next.from)
+		}
+	}
+	byTime := make([]uint32, len(pts))
+	for d := range byTime {
+		byTime[d] = uint32(d)
+	}
+	if !slices.IsSorted(pts) {
+		slices.SortFunc(byTime, func(a, b uint32) int {
+			if c := cmp.Compare(pts[a], pts[b]); c != 0 {
+				return c
+			}
+			return cmp.Compare(a, b)
+		})
+	}
+	at := func(t int64) int {
+		return sort.Search(len(byTime), func(i int) bool { return pts[byTime[i]] >= t })
+	}
+	perm := make([]uint32, 0, len(pts))
+	shown := make([]int64, 0, len(pts))
+	gap := int64(-1)
+	for _, e := range edits { // in presentation order
+		from, to := 0, len(byTime)
+		if e.from != math.MinInt64 {
+			from, to = at(e.from), max(at(e.from), at(e.to))
+		}
+		origin := e.from
+		if e.from == math.MinInt64 {
+			origin = 0
+		}
+		if gap < 0 && from < to {
+			// An edit that begins between two pictures shows its first one at once, as the decoders of the field have it: by the
+			// letter of the standard it would come late by the rest of a picture that nobody shows.
+			gap = 0
+			if elst.present() {
+				gap = pts[byTime[from]] - max(e.from, 0)
+			}
+		}
+		for _, d := range byTime[from:to] {
+			perm = append(perm, d)
+			shown = append(shown, pts[d]-origin+e.start-gap)
+		}
+	}
+	ix.order, ix.edits = packOrder(perm), len(edits)
+	if len(edits) > 1 {
+		ix.shown = packTicks(shown)
+	} else if len(perm) > 0 {
+		ix.shift = shown[0] - pts[perm[0]]
+	}
+	return nil
+}
