@@ -14,6 +14,8 @@ class Error(RuntimeError):
     hint: str
 
     def __init__(self, message: str = "", where: dict[str, Any] | None = None, hint: str = "") -> None:
+        if hint and hint not in message:
+            message = f"{message}; hint: {hint}"
         super().__init__(message)
         self.where = dict(where or {})
         self.hint = hint

@@ -20,7 +20,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 def nearest(name: str, known: Iterable[str]) -> str:
     """A hint: the known names nearest to name, or all of them where none is near."""
     known = list(known)
-    near = difflib.get_close_matches(str(name), known, n=3, cutoff=0.5)
+    near = difflib.get_close_matches(str(name), known, n=3, cutoff=0.6)
     if not near:  # a part of a dotted key is what people remember
         near = [k for k in known if str(name) and str(name) in k][:3]
     if near:
@@ -55,7 +55,7 @@ def key(name: str, known: Iterable[str], what: str = "stream") -> str:
     """name, where it is one of the known keys."""
     known = list(known)
     if name not in known:
-        raise Misuse(f"unknown {what} {name!r}; {nearest(name, known)}", {what: name}, nearest(name, known))
+        raise Misuse(f"unknown {what} {name!r}", {"stream" if what.startswith("key") else what: name}, nearest(name, known))
     return name
 
 

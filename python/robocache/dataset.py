@@ -224,6 +224,10 @@ def open(uri: Any, *, format: str | None = None, memory_budget: int | str | None
     return ds
 
 
+class _NoStream(Misuse, KeyError):
+    """What a mapping must raise, with the nearest key named."""
+
+
 class _Streams(Mapping[str, "Stream"]):
     def __init__(self, episode: Episode) -> None:
         self._episode = episode
@@ -231,7 +235,7 @@ class _Streams(Mapping[str, "Stream"]):
     def __getitem__(self, key: str) -> Stream:
         features = self._episode.dataset.features
         if key not in features:
-            raise Misuse(f"unknown stream {key!r}; {_options.nearest(key, features)}", {"stream": key})
+            raise _NoStream(f"unknown stream {key!r}", {"stream": key}, _options.nearest(key, features))
         return Stream(self._episode, features[key])
 
     def __contains__(self, key: object) -> bool:

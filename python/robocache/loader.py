@@ -93,6 +93,7 @@ class Loader:
     image_dtype: "uint8" (default) or "float32"; image_size: (height, width); pictures are NCHW.
     on_bad_episode: "error", or "skip" (counted and listed in stats()).
     delta_timestamps, keys, episodes, hz, align, tolerance_s: as MapDataset.
+    deadline_s: a batch of which nothing comes for so long is an error that says what is missing (default 300; 0: never).
 
     A batch is a dict: one contiguous tensor a key (NumPy array without torch), text as a list of str. It is yours: nothing writes to it
     again. Each `for` gives one epoch and goes on to the next; a `for` that was left early is followed by the next epoch.
@@ -125,6 +126,7 @@ class Loader:
         hz: Any = None,
         align: Mapping[str, Any] | None = None,
         tolerance_s: float | None = None,
+        deadline_s: float | None = None,
     ) -> None:
         self._handle: _engine.Handle | None = None
         if shuffle == "pool":
@@ -162,6 +164,8 @@ class Loader:
         }  # fmt: skip
         if threads is not None:
             self._config["threads"] = int(threads)
+        if deadline_s is not None:
+            self._config["deadline_s"] = float(deadline_s) or -1.0
         if (n := _normalize(normalize, self.dataset.features)) is not None:
             self._config["normalize"] = n
         self._place_batches(device, bool(pin_memory))

@@ -1,0 +1,66 @@
+"""Where the data is, and what the tests share."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path.insert(0, str(HERE.parent))
+# Quiet and offline: a peer that wants the network must fail, not wait.
+os.environ.update(HF_HUB_OFFLINE="1", HF_DATASETS_OFFLINE="1", HF_DATASETS_DISABLE_PROGRESS_BARS="1")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    try:
+        import torch
+    except ImportError:
+        return
+    torch.set_num_threads(1)  # or its own threads take the cores that are measured and shared
+
+
+def data_root() -> Path:
+    return Path(os.environ.get("ROBOCACHE_TESTDATA") or ROOT.parent / "shared" / "data")
+
+
+def dataset_path(name: str) -> str:
+    path = data_root() / name
+    if not path.is_dir():
+        pytest.skip(f"no test data {name} in {data_root()}: set ROBOCACHE_TESTDATA")
+    return str(path)
+
+
+@pytest.fixture(scope="session")
+def exact() -> str:
+    """AV1, five episodes in one mp4, exact timestamps."""
+    return dataset_path("g1_v30_exact")
+
+
+@pytest.fixture(scope="session")
+def h264() -> str:
+    """H.264 with B-frames, two cameras, small pictures."""
+    return dataset_path("g1_h264_v30")
+
+
+@pytest.fixture(scope="session")
+def torch():  # type: ignore[no-untyped-def]
+    return pytest.importorskip("torch", reason="torch is not installed")
+
+
+@pytest.fixture
+def script(tmp_path: Path):  # type: ignore[no-untyped-def]
+    """Runs Python text in a fresh process: what a user's script would see."""
+
+    def run(text: str, *args: str, timeout: float = 90, **kwargs: object) -> subprocess.CompletedProcess[str]:
+        path = tmp_path / "script.py"
+        path.write_text(textwrap.dedent(text))
+        env = {**os.environ, "PYTHONPATH": str(HERE.parent)}
+        return subprocess.run([sys.executable, str(path), *args], env=env, text=True, capture_output=True, timeout=timeout, **kwargs)  # type: ignore[call-overload]
+
+    return run
