@@ -96,6 +96,7 @@ func (d *Dataset) readEpisodesFile(ctx context.Context, name string, want map[st
 	if f.Rows > math.MaxInt32 {
 		return 0, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "lerobot", Want: "fewer than 2^31 episodes", Got: fmt.Sprint(f.Rows)}
 	}
+	var tops []*pq.Node
 	for _, top := range f.Root.Children {
 		c := want[top.Name]
 		if c == nil {
@@ -107,17 +108,26 @@ func (d *Dataset) readEpisodesFile(ctx context.Context, name string, want map[st
 		if c.rows != before {
 			return 0, missingColumn(top.Name, "earlier files")
 		}
-		for g := range f.Groups {
-			col, err := pq.ReadColumn(ctx, r, f, g, top, nil, pq.Limits{Bytes: 1 << 30})
+		c.rows += int(f.Rows)
+		c.seen = true
+		tops = append(tops, top)
+	}
+	p := &prefetched{Ranged: r}
+	for g, next := 0, 0; g < len(f.Groups); g++ {
+		if g == next {
+			if next, err = p.ahead(ctx, f, tops, g); err != nil {
+				return 0, err
+			}
+		}
+		for _, top := range tops {
+			col, err := pq.ReadColumn(ctx, p, f, g, top, nil, pq.Limits{Bytes: 1 << 30})
 			if err != nil {
 				return 0, err
 			}
-			if err := c.take(col); err != nil {
+			if err := want[top.Name].take(col); err != nil {
 				return 0, robocache.At(err, robocache.Where{"row_group": g, "column": top.Name})
 			}
 		}
-		c.rows += int(f.Rows)
-		c.seen = true
 	}
 	for k, c := range want {
 		if c.seen && c.rows != before+int(f.Rows) {
@@ -375,8 +385,14 @@ func (d *Dataset) readTasksOf(ctx context.Context, name string, b *interner) (in
 		}
 		return int(f.Rows), nil
 	}
-	for g := range f.Groups {
-		col, err := pq.ReadColumn(ctx, r, f, g, leaf, nil, pq.Limits{Bytes: 1 << 30})
+	p := &prefetched{Ranged: r}
+	for g, next := 0, 0; g < len(f.Groups); g++ {
+		if g == next {
+			if next, err = p.ahead(ctx, f, []*pq.Node{leaf}, g); err != nil {
+				return 0, err
+			}
+		}
+		col, err := pq.ReadColumn(ctx, p, f, g, leaf, nil, pq.Limits{Bytes: 1 << 30})
 		if err != nil {
 			return 0, err
 		}

@@ -109,10 +109,13 @@ func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d
 		return nil, err
 	}
 	d.tab = newTables(d, budget)
-	if err = d.describe(ctx); err != nil {
+	if err = d.describe(ctx); err == nil {
+		err = d.readModality(ctx)
+	}
+	if err != nil {
+		d.tab.close()
 		return nil, err
 	}
-	d.readModality(ctx)
 	d.compareClaims()
 	d.lib = video.NewLibrary(func(ctx context.Context, path string) (robocache.Ranged, error) { return s.Open(ctx, path) }, max(budget/4, smallestBudget))
 	return d, nil

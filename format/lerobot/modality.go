@@ -29,22 +29,24 @@ type Slice struct {
 // Modality gives the named sub-features that meta/modality.json declares; nil where there is none.
 func (d *Dataset) Modality() *Modality { return d.modality }
 
-func (d *Dataset) readModality(ctx context.Context) {
+func (d *Dataset) readModality(ctx context.Context) error {
 	b, err := store.ReadFile(ctx, d.st, modalityPath, maxJSON)
 	if errors.Is(err, robocache.ErrNotFound) {
-		return
+		return nil
 	}
-	if err == nil {
-		if b, err = checkJSON(modalityPath, b); err == nil {
-			d.modality, err = parseModality(b, d.info)
-		}
+	if err != nil {
+		return err
+	}
+	if b, err = checkJSON(modalityPath, b); err == nil {
+		d.modality, err = parseModality(b, d.info)
 	}
 	if err != nil {
 		d.find(warn("modality", modalityPath, "modality.json is not used: "+err.Error(), "mend it or remove it"))
-		return
+		return nil
 	}
 	d.find(robocache.Finding{Severity: robocache.SeverityInfo, Code: "modality", Where: robocache.Where{"file": modalityPath},
 		Message: fmt.Sprintf("GR00T's modality.json names %d parts of the state, %d of the action, %d videos, %d annotations", len(d.modality.State), len(d.modality.Action), len(d.modality.Video), len(d.modality.Annotation))})
+	return nil
 }
 
 func parseModality(b []byte, info *robocache.Info) (*Modality, error) {

@@ -10,7 +10,6 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/klauspost/compress/snappy"
 	"github.com/klauspost/compress/zstd"
-	"github.com/parquet-go/parquet-go/compress/lz4"
 )
 
 var zstdDecoders = sync.Pool{New: func() any {
@@ -54,6 +53,11 @@ func decompress(codec int32, dst, src []byte) error {
 		}
 		return nil
 	case 6:
+		// A frame may ask for a window of any size, whatever it holds.
+		var h zstd.Header
+		if e := h.Decode(src); e != nil || h.Skippable || h.HasFCS && h.FrameContentSize != uint64(len(dst)) || !h.HasFCS && h.WindowSize > uint64(max(8<<20, 2*len(dst))) {
+			return bad("zstd: the page holds another number of bytes than declared")
+		}
 		z := zstdDecoders.Get()
 		d, ok := z.(*zstd.Decoder)
 		if !ok {
@@ -72,7 +76,10 @@ func decompress(codec int32, dst, src []byte) error {
 		}
 		return nil
 	case 7:
-		out, err = (&lz4.Codec{}).Decode(dst, src)
+		if !lz4Block(dst, src) {
+			return bad("lz4: the page holds another number of bytes than declared")
+		}
+		return nil
 	default:
 		names := map[int32]string{3: "LZO", 4: "BROTLI", 5: "LZ4 (the deprecated framing)"}
 		name := names[codec]
@@ -91,4 +98,49 @@ func decompress(codec int32, dst, src []byte) error {
 		copy(dst, out)
 	}
 	return nil
+}
+
+// lz4Block decodes a raw LZ4 block that fills dst exactly. Its own, because the libraries at hand either grow their output until
+// the input ends (50 bytes took all memory) or are assembly that a hostile block can crash.
+func lz4Block(dst, src []byte) bool {
+	at := 0
+	length := func(n int) (int, bool) {
+		if n < 15 {
+			return n, true
+		}
+		for len(src) > 0 {
+			b := src[0]
+			src = src[1:]
+			if n += int(b); b != 255 {
+				return n, n <= len(dst)
+			}
+		}
+		return 0, false
+	}
+	for len(src) > 0 {
+		token := src[0]
+		src = src[1:]
+		n, ok := length(int(token >> 4))
+		if !ok || n > len(src) || n > len(dst)-at {
+			return false
+		}
+		at += copy(dst[at:at+n], src)
+		src = src[n:]
+		if len(src) == 0 {
+			break // the last sequence is literals alone
+		}
+		if len(src) < 2 {
+			return false
+		}
+		back := int(src[0]) | int(src[1])<<8
+		src = src[2:]
+		if n, ok = length(int(token & 15)); !ok || back == 0 || back > at || n+4 > len(dst)-at {
+			return false
+		}
+		for end := at + n + 4; at < end; {
+			// Overlapping copies repeat what was just written, at most back bytes at a time.
+			at += copy(dst[at:end], dst[at-back:at])
+		}
+	}
+	return at == len(dst)
 }
