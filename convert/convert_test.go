@@ -2,6 +2,7 @@ package convert
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"fmt"
 	"maps"
@@ -47,6 +48,21 @@ func compare(t *testing.T, src, dst robocache.Dataset, rep *Report) {
 			continue
 		}
 		t.Errorf("opening the result finds %v", f)
+	}
+	if d, ok := dst.(interface {
+		Diagnose(context.Context, robocache.DiagnoseOptions) ([]robocache.Finding, error)
+	}); ok {
+		found, err := d.Diagnose(t.Context(), robocache.DiagnoseOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range found {
+			if f.Severity != robocache.SeverityInfo {
+				t.Errorf("doctor finds %+v", f)
+			}
+		}
+	} else {
+		t.Error("the result cannot be diagnosed")
 	}
 	if dst.Info().Version != "v3.0" || dst.Info().Episodes != src.Info().Episodes || dst.Info().Frames != src.Info().Frames {
 		t.Fatalf("%+v", dst.Info())

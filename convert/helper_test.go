@@ -10,38 +10,12 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	_ "github.com/goatnote-inc/robocache/format/lerobot"
+	"github.com/goatnote-inc/robocache/internal/realdata"
 	_ "github.com/goatnote-inc/robocache/video/ffmpeg"
 )
 
-// root finds the repository's root by walking up to go.mod.
-func root(t testing.TB) string {
-	t.Helper()
-	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for ; dir != "/"; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir
-		}
-	}
-	t.Fatal("no go.mod above the test")
-	return ""
-}
-
-// data gives a folder of the test data, or skips with the reason.
-func data(t testing.TB, name string) string {
-	t.Helper()
-	base := os.Getenv("ROBOCACHE_TESTDATA")
-	if base == "" {
-		base = filepath.Join(root(t), "..", "shared", "data")
-	}
-	p := filepath.Join(base, name)
-	if _, err := os.Stat(p); err != nil {
-		t.Skipf("no test data: %v", err)
-	}
-	return p
-}
+func root(t testing.TB) string              { return realdata.Root(t) }
+func data(t testing.TB, name string) string { return realdata.Path(t, name) }
 
 func open(t testing.TB, path string) robocache.Dataset {
 	t.Helper()

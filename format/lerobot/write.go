@@ -259,6 +259,9 @@ func (w *Writer) bookkeeping(ep *EpisodeData, row *writtenEpisode) (map[string][
 	return out, nil
 }
 
+// spillValues is how many values of a column are collected before they go to their page.
+const spillValues = 1 << 14
+
 // column puts one feature's rows into its leaves and counts them.
 func (w *Writer) column(ctx context.Context, f *writtenFeature, ep *EpisodeData, raw []byte, row *writtenEpisode) error {
 	leaves := w.leaves[f.first : f.first+f.count]
@@ -278,13 +281,16 @@ func (w *Writer) column(ctx context.Context, f *writtenFeature, ep *EpisodeData,
 		return w.lookAtStills(f, ep, row)
 	}
 	n, size := f.Elements(), f.DType.Size()
-	if f.Scalar() {
-		for p := 0; p < len(raw); p += size {
+	for p := 0; p < len(raw); p += n * size {
+		if f.Scalar() {
 			leaves[0].scalar(f.read(raw[p:]))
-		}
-	} else {
-		for p := 0; p < len(raw); p += n * size {
+		} else {
 			leaves[0].nested(n, func(i int) parquet.Value { return f.read(raw[p+i*size:]) }, f.Shape)
+		}
+		if len(leaves[0].values) >= spillValues {
+			if err := w.data.spill(leaves[0]); err != nil {
+				return err
+			}
 		}
 	}
 	fs, left, err := stats.Numeric(ctx, f.DType, f.Shape, stats.Bytes(raw), w.cfg.StatsBudget)

@@ -17,6 +17,9 @@ type outTable struct {
 	w    *parquet.GenericWriter[any]
 	rows int64
 	cols int64 // column chunks, each with its entry in the footer
+
+	rg      *parquet.ConcurrentRowGroupWriter // under way
+	columns []*parquet.ColumnWriter
 }
 
 // pageBytes ends a page; the reference's readers decode pages whole.
@@ -40,18 +43,28 @@ func (w *Writer) createTable(ctx context.Context, name string, schema *parquet.S
 	return &outTable{name: name, out: f, w: parquet.NewGenericWriter[any](f, opts...)}, nil
 }
 
-// group writes one row group out of the leaves, in the order of the file's columns, and empties them.
-func (t *outTable) group(rows int64, leaves []*outLeaf) error {
-	rg := t.w.BeginRowGroup()
-	cols := rg.ColumnWriters()
-	for i, l := range leaves {
-		if err := writeLeaf(cols[i], l.values); err != nil {
-			return robocache.At(err, robocache.Where{"file": t.name})
-		}
-		clear(l.values)
-		l.values = l.values[:0]
+// spill writes what a leaf has collected so far, and empties it: a long episode is not held as values, 24 bytes each. The leaf holds
+// whole rows.
+func (t *outTable) spill(l *outLeaf) error {
+	if t.rg == nil {
+		t.rg = t.w.BeginRowGroup()
+		t.columns = t.rg.ColumnWriters()
 	}
-	n, err := rg.Commit()
+	err := writeLeaf(t.columns[l.index], l.values)
+	clear(l.values)
+	l.values = l.values[:0]
+	return robocache.At(err, robocache.Where{"file": t.name})
+}
+
+// group ends a row group with what the leaves, one a column, still hold.
+func (t *outTable) group(rows int64, leaves []*outLeaf) error {
+	for _, l := range leaves {
+		if err := t.spill(l); err != nil {
+			return err
+		}
+	}
+	n, err := t.rg.Commit()
+	t.rg, t.columns = nil, nil
 	if err != nil {
 		return robocache.At(err, robocache.Where{"file": t.name})
 	}
