@@ -94,6 +94,9 @@ func newAssembler(ctx context.Context, ds robocache.Dataset, cfg Config) (*assem
 	}
 	a.starts, _ = ds.(videoStarts)
 	a.stamps = newStamps(ds, int64(cfg.MemoryBudget)/16)
+	if cfg.Align != nil {
+		a.stamps.fix = a.onGrid
+	}
 	if err := a.count(ctx); err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/align"
 )
 
 // Config says what a Loader or a Map gives. Its JSON keys are the keyword names of the Python client; every field may be left out.
@@ -26,10 +27,10 @@ type Config struct {
 	WorldSize int     `json:"world_size,omitempty"`
 
 	// What a sample holds.
-	Keys            []string        `json:"keys,omitempty"`             // nil = all; columns, cameras and bytes of others are not touched
-	Deltas          Deltas          `json:"delta_timestamps,omitempty"` // windows: offsets in seconds a key
-	Hz              *robocache.Rate `json:"hz,omitempty"`               // samples lie on a uniform timeline an episode
-	Align           *Align          `json:"align,omitempty"`
+	Keys            []string        `json:"keys,omitempty"`               // nil = all; columns, cameras and bytes of others are not touched
+	Deltas          Deltas          `json:"delta_timestamps,omitempty"`   // windows: offsets in seconds a key
+	Hz              *robocache.Rate `json:"hz,omitempty"`                 // samples lie on a uniform timeline an episode
+	Align           *align.Config   `json:"align,omitempty"`              // how: the keywords of Episode.align
 	Tolerance       *float64        `json:"tolerance_s,omitempty"`        // set: offsets and picture times are checked against it; nil: offsets against 1e-4 s
 	OffsetTolerance *float64        `json:"offset_tolerance_s,omitempty"` // of offsets alone; nil: Tolerance, or 1e-4 s
 	Compat          string          `json:"compat,omitempty"`             // "" or "lerobot": dtypes and shapes of LeRobot's class
@@ -179,6 +180,11 @@ func ParseConfig(text []byte) (Config, error) {
 			return c, &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: "unknown option " + k, Hint: nearest(k, known)}
 		}
 	}
+	if a := raw["align"]; len(a) > 0 && string(a) != "null" {
+		if _, err := align.ParseConfig(a); err != nil { // names unknown keywords, which plain JSON passes over
+			return c, err
+		}
+	}
 	if err := json.Unmarshal(text, &c); err != nil {
 		var e *robocache.Error
 		if asError(err, &e) {
@@ -270,22 +276,17 @@ func (c *Config) check(batches bool) error {
 		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "loader", Msg: "cache comes with the next release", Hint: "leave cache out"}
 	}
 	if c.Hz != nil {
-		if c.Align == nil {
-			c.Align = &Align{}
+		a := align.Config{}
+		if c.Align != nil {
+			a = *c.Align
 		}
-		a := *c.Align
-		if a.Hz != nil && *a.Hz != *c.Hz {
-			return misuse("align", "the hz of hz= ("+c.Hz.String()+")", a.Hz.String())
+		if !a.HZ.Zero() && a.HZ != *c.Hz {
+			return misuse("align", "the hz of hz= ("+c.Hz.String()+")", a.HZ.String())
 		}
-		a.Hz = c.Hz
+		a.HZ = *c.Hz
 		c.Align = &a
 	}
-	if c.Align != nil {
-		if err := c.Align.check(); err != nil {
-			return err
-		}
-	}
-	return nil
+	return c.checkAlign()
 }
 
 func misuse(option, want, got string) error {

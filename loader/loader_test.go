@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/align"
 )
 
 var bg = context.Background()
@@ -690,7 +691,7 @@ func TestConfigErrors(t *testing.T) {
 		`{"normalize": {"actoin": "mean_std"}}`:            "action",
 		`{"image_size": [1]}`:                              "image_size",
 		`{"hz": 0}`:                                        "rate",
-		`{"align": {"hz": 5, "modes": {"cam": "linear"}}}`: "not computed",
+		`{"align": {"hz": 5, "modes": {"cam": "linear"}}}`: "not computed with",
 		`{"episodes": []}`:                                 "",
 	} {
 		cfg, err := ParseConfig([]byte(text))
@@ -705,7 +706,7 @@ func TestConfigErrors(t *testing.T) {
 		}
 	}
 	cfg, err := ParseConfig([]byte(`{"shuffle": true, "memory_budget": "1.5GiB", "delta_timestamps": {"b": [0, -1], "a": [1]}, "align": {"hz": "30000/1001", "edge": "mask", "max_gap": {"x": 0.05, "y": 7}}, "normalize": {"q": {"mode": "min_max", "low": [1], "high": [2]}}}`))
-	if err != nil || cfg.Shuffle != Global || cfg.MemoryBudget != 3<<29 || cfg.Deltas[0].Key != "b" || cfg.Align.MaxGap.Of("x") != 50_000_000 || cfg.Align.MaxGap.Of("y") != 7 || cfg.Align.Edge.Of("z") != "mask" {
+	if err != nil || cfg.Shuffle != Global || cfg.MemoryBudget != 3<<29 || cfg.Deltas[0].Key != "b" || cfg.Align.MaxGap.For("x") != 50_000_000 || cfg.Align.MaxGap.For("y") != 7 || cfg.Align.Edge.For("z") != align.EdgeMask {
 		t.Errorf("%+v %v", cfg, err)
 	}
 	raw, err := json.Marshal(cfg)

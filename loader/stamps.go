@@ -13,6 +13,7 @@ import (
 type stamps struct {
 	ds     robocache.Dataset
 	budget int64
+	fix    func(stream string, times []int64) []int64 // before they are kept; nil = as recorded
 
 	mu     sync.Mutex
 	have   map[stampKey]*list.Element
@@ -48,6 +49,9 @@ func (s *stamps) of(ctx context.Context, episode int, stream string) ([]int64, e
 	t, err := s.ds.Times(ctx, episode, stream)
 	if err != nil {
 		return nil, robocache.At(err, robocache.Where{"episode": episode, "stream": stream})
+	}
+	if s.fix != nil {
+		t = s.fix(stream, t)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

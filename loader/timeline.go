@@ -15,30 +15,55 @@ type streamAlign struct {
 	clock  string // the stream whose stamps count: "" for the task text
 	offset int64
 	opt    align.Options
+	values kernel.Options
 }
 
 // maxTimeline bounds the rows of one episode's timeline: beyond, a stamp is wrong.
 const maxTimeline = 1 << 31
 
-// alignColumns settles mode, edge and gap of each column.
+// checkAlign refuses what a loader's timeline cannot be.
+func (c *Config) checkAlign() error {
+	a := c.Align
+	switch {
+	case a == nil:
+		return nil
+	case a.Times != nil:
+		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "loader", Msg: "align times= in a loader", Hint: "give hz=; times= is for one episode's align"}
+	case len(a.Clock) > 0:
+		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "loader", Msg: "align clock=", Hint: "the streams of this format have one clock each; leave clock out"}
+	case len(a.Keys) > 0:
+		return misuse("align keys", "none: keys= of the loader chooses", fmt.Sprint(a.Keys))
+	case a.HZ.Zero() || a.HZ.Num < 0 || a.HZ.Den <= 0:
+		return misuse("align", "hz, a rate above 0", a.HZ.String())
+	case a.Window < 0:
+		return misuse("align window", "0 or more", fmt.Sprint(int64(a.Window)))
+	}
+	return nil
+}
+
+// alignColumns settles mode, edge and gap of each column. The defaults are Episode.align's: linear for floats; previous for
+// integers, booleans and text; nearest for pictures.
 func (a *assembler) alignColumns() error {
 	cfg := a.cfg.Align
-	period := int64(float64(1e9) / cfg.Hz.Float())
-	known := a.layout.keys()
-	for _, named := range [][]string{mapKeys(cfg.Modes), mapKeys(cfg.Edge.Keys), mapKeys(cfg.MaxGap.Keys), mapKeys(cfg.Offset)} {
+	known := append(a.layout.keys(), "task")
+	for _, named := range [][]string{mapKeys(cfg.Modes), mapKeys(cfg.Edge.Keys), mapKeys(cfg.MaxGap.Keys), mapKeys(cfg.Offset), mapKeys(cfg.Period), mapKeys(cfg.Quats), mapKeys(cfg.DTypes)} {
 		for _, k := range named {
-			if !slices.Contains(known, k) {
+			if !slices.Contains(known, k) && a.ds.Info().Feature(k) == nil {
 				return unknownKey("align", k, known)
 			}
 		}
 	}
+	window := int64(cfg.Window)
+	if window == 0 {
+		window = cfg.HZ.Nanos(1)
+	}
 	for i := range a.layout.columns {
 		c := &a.layout.columns[i]
-		s := &streamAlign{offset: int64(cfg.Offset[c.key]), opt: align.Options{Stream: c.key, MaxGap: int64(cfg.MaxGap.Of(c.key))}}
+		k := c.key
+		s := &streamAlign{offset: int64(cfg.Offset[k]), opt: align.Options{Stream: k, Edge: cfg.Edge.For(k), MaxGap: int64(cfg.MaxGap.For(k))}}
 		if c.feature != nil {
-			s.clock = c.key
+			s.clock = k
 		}
-		// What cannot be computed with is held; pictures take the nearest.
 		s.opt.Mode = align.Previous
 		switch {
 		case c.source == fromVideo || c.source == fromStills:
@@ -46,27 +71,29 @@ func (a *assembler) alignColumns() error {
 		case c.source == fromTable && c.stored.Float():
 			s.opt.Mode = align.Linear
 		}
-		if m, ok := cfg.Modes[c.key]; ok {
-			mode, err := align.ParseMode(m)
-			if err != nil {
-				return robocache.At(err, robocache.Where{"stream": c.key})
-			}
-			if mode.Computes() && (c.source != fromTable || !c.stored.Float()) {
-				return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Where: robocache.Where{"stream": c.key}, Msg: "align: " + m + " of values that are not computed with", Want: "nearest, previous or next", Got: m}
-			}
-			s.opt.Mode = mode
+		if m, ok := cfg.Modes[k]; ok {
+			s.opt.Mode = m
 		}
-		if e := cfg.Edge.Of(c.key); e != "" {
-			edge, err := align.ParseEdge(e)
-			if err != nil {
-				return robocache.At(err, robocache.Where{"stream": c.key})
-			}
-			s.opt.Edge = edge
+		bad := func(msg, hint string) error {
+			return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Where: robocache.Where{"stream": k}, Msg: "align: " + msg, Hint: hint}
 		}
-		if s.opt.MaxGap < 0 {
-			return misuse("align max_gap", "0 or more", fmt.Sprint(s.opt.MaxGap))
+		numeric := c.source == fromTable
+		to, cast := cfg.DTypes[k]
+		switch {
+		case s.opt.Mode.Computes() && (!numeric || c.stored == robocache.Bool):
+			return bad("mode "+s.opt.Mode.String()+": such values are not computed with", "nearest, previous or next")
+		case s.opt.Mode.Computes() && c.stored.Integer() && !to.Float():
+			return bad("mode "+s.opt.Mode.String()+" of integers", "nearest, previous or next; or dtypes={"+k+": \"float32\"} where they are quantities")
+		case cast && (!numeric || !to.Float()):
+			return bad("dtypes: "+to.String(), "float32, float64, float16 or bfloat16, for numeric streams")
 		}
-		s.opt.Before, s.opt.After = align.HalfWindows(period)
+		if cast {
+			a.retype(i, to)
+		}
+		if s.opt.Mode == align.Mean {
+			s.opt.Before, s.opt.After = align.HalfWindows(window)
+		}
+		s.values = kernel.Options{Period: cfg.Period[k], Quats: cfg.Quats[k]}
 		c.aligns = s
 	}
 	return nil
@@ -81,6 +108,15 @@ func mapKeys[T any](m map[string]T) []string {
 	return out
 }
 
+// onGrid gives stamps as align sees them: those that are grid times through float32 are the grid times.
+func (a *assembler) onGrid(stream string, times []int64) []int64 {
+	rate := a.ds.Info().FPS
+	if f := a.ds.Info().Feature(stream); f != nil && !f.FPS.Zero() {
+		rate = f.FPS
+	}
+	return align.OnGrid(times, rate)
+}
+
 // timeline counts the rows of an episode's timeline and finds its start.
 func (a *assembler) timeline(ctx context.Context, episode int) (n int, start int64, err error) {
 	cfg := a.cfg.Align
@@ -89,33 +125,39 @@ func (a *assembler) timeline(ctx context.Context, episode int) (n int, start int
 	}
 	var names []string
 	var streams [][]int64
-	for i := range a.layout.columns {
-		c := &a.layout.columns[i]
-		if c.feature == nil || c.feature.Default || c.source == fromText {
-			continue
-		}
-		t, err := a.stamps.of(ctx, episode, c.key)
+	add := func(key string) error {
+		t, err := a.stamps.of(ctx, episode, key)
 		if err != nil {
-			return 0, 0, err
+			return err
 		}
-		if off := int64(cfg.Offset[c.key]); off != 0 && len(t) > 0 {
+		if off := int64(cfg.Offset[key]); off != 0 && len(t) > 0 {
 			t = []int64{t[0] + off, t[len(t)-1] + off}
 		}
-		names, streams = append(names, c.key), append(streams, t)
+		names, streams = append(names, key), append(streams, t)
+		return nil
 	}
-	if len(streams) == 0 {
-		t, err := a.stamps.of(ctx, episode, "")
-		if err != nil {
+	for i := range a.layout.columns {
+		if c := &a.layout.columns[i]; c.feature != nil && (!c.feature.Default || a.cfg.Keys != nil) {
+			if err := add(c.key); err != nil {
+				return 0, 0, err
+			}
+		}
+	}
+	if k := cfg.Extent; k != "" && k != "intersection" && k != "union" && !slices.Contains(names, k) && a.ds.Info().Feature(k) != nil {
+		if err := add(k); err != nil {
 			return 0, 0, err
 		}
-		streams = append(streams, t)
-		names = append(names, "")
+	}
+	if len(streams) == 0 {
+		if err := add(""); err != nil {
+			return 0, 0, err
+		}
 	}
 	t0, t1, err := align.Extent(cfg.Extent, names, streams)
 	if err != nil {
 		return 0, 0, err
 	}
-	count := align.UniformCount(t0, t1, *cfg.Hz)
+	count := align.UniformCount(t0, t1, cfg.HZ)
 	if count > maxTimeline {
 		return 0, 0, &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Where: robocache.Where{"episode": episode}, Msg: fmt.Sprintf("a timeline of %d rows from %d to %d ns", count, t0, t1), Hint: "a stamp is wrong: robocache doctor"}
 	}
@@ -150,7 +192,7 @@ func (w *worker) plans(u *unit, c *column) (*kernel.Plan, []robocache.Row, error
 		}
 		targets := make([]int64, 0, (hi-lo)*steps)
 		for _, i := range order[lo:hi] {
-			t := a.table.start[place] + a.cfg.Align.Hz.Nanos(int64(u.rows[0][i].Index)) - c.aligns.offset
+			t := a.table.start[place] + a.cfg.Align.HZ.Nanos(int64(u.rows[0][i].Index)) - c.aligns.offset
 			for _, d := range deltas {
 				targets = append(targets, t+d)
 			}
@@ -224,7 +266,9 @@ func (w *worker) gatherAligned(u *unit, c *column, dst []byte) error {
 	if !direct {
 		out, dtype = make([]byte, p.Len()*c.rowBytes), c.stored
 	}
-	err = kernel.Resample(kernel.Dense(out, dtype, p.Len(), c.elems), kernel.Dense(src, c.stored, len(rows), c.elems), p, kernel.Options{Valid: mask})
+	opt := c.aligns.values
+	opt.Valid = mask
+	err = kernel.Resample(kernel.Dense(out, dtype, p.Len(), c.elems), kernel.Dense(src, c.stored, len(rows), c.elems), p, opt)
 	if err != nil {
 		return robocache.At(err, robocache.Where{"stream": c.key})
 	}
