@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _engine, _memory, _options
-from ._errors import Misuse
+from ._errors import Malformed, Misuse
 from .dataset import Dataset, Feature, align_args, rate
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class MapDataset(_Base):
     (NumPy arrays without torch); text is str. Pictures are (C, H, W), windows (T, …).
     """
 
-    _compat = ""
+    _told: tuple[int, list[Any]] | None = None
 
     @_options.checked
     def __init__(
@@ -142,6 +142,11 @@ class MapDataset(_Base):
 
     def _make(self) -> tuple[int, Any]:
         answer = self.dataset._handle.call("robocache_map_new", self._config)
+        told = (answer["len"], answer["fields"])
+        # Opened again in another process: a camera whose files are gone by now must not drop out of the items silently.
+        if self._told is not None and self._told != told:
+            raise Malformed("the dataset has changed since it was first opened", {"dataset": self.dataset.uri}, "make the MapDataset again")
+        self._told = told
         return answer["map"], answer
 
     def __getstate__(self) -> dict[str, Any]:
