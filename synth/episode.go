@@ -100,7 +100,7 @@ func (o *Options) features(width map[string]int, fps robocache.Rate) []robocache
 		return robocache.Feature{Key: key, Kind: robocache.KindNumeric, DType: d, Shape: shape, Names: n}
 	}
 	out := []robocache.Feature{
-		numeric("observation.state", robocache.Float32, names("q0", "q1", "v0", "v1"), 4),
+		numeric("observation.state", robocache.Float32, names("q0", "q1", "x", "y"), 4),
 		numeric("action", robocache.Float32, names("v0", "v1"), 2),
 	}
 	for i := range o.Cameras {
@@ -158,7 +158,9 @@ func (o *Options) episode(e int, fps robocache.Rate, width map[string]int) (*epi
 	for i, t := range stamps {
 		s := at(ep.world, t)
 		c := s.command()
-		put32("observation.state", s.q[0], s.q[1], s.v[0], s.v[1])
+		// No speeds: the motors follow the command within 50 ms, so that a policy could read the action off them and never look.
+		_, hand := arm(s.q)
+		put32("observation.state", s.q[0], s.q[1], hand[0], hand[1])
 		put32("action", c[0], c[1])
 		after := at(ep.world, t+fps.Nanos(1))
 		_, tip := arm(after.q)
