@@ -30,7 +30,7 @@ func TestOracle(t *testing.T) {
 			}
 			defer r.Close()
 			want := readMD5(t, r)
-			singles, plans := 40, 40
+			singles, plans := 25, 25
 			if testing.Short() {
 				singles, plans = 5, 5
 			}

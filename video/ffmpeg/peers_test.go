@@ -94,18 +94,17 @@ func TestPeersOnRealVideo(t *testing.T) {
 	var paths []string
 	for _, pattern := range []string{"g1_*/videos/*/*/*.mp4", "gr00t_*/videos/*/*/*.mp4"} {
 		found, _ := filepath.Glob(filepath.Join(dir, pattern))
-		seen := map[string]bool{} // one file a camera and set: the others are of the same encoder
+		smallest := map[string]string{} // one file a set: the others are of the same encoder
+		size := map[string]int64{}
 		for _, path := range found {
 			rel, _ := filepath.Rel(dir, path)
-			camera := filepath.Base(filepath.Dir(path))
-			if strings.HasPrefix(camera, "chunk-") {
-				camera = filepath.Base(filepath.Dir(filepath.Dir(path)))
+			set := strings.SplitN(rel, string(filepath.Separator), 2)[0]
+			if st, err := os.Stat(path); err == nil && (smallest[set] == "" || st.Size() < size[set]) {
+				smallest[set], size[set] = path, st.Size()
 			}
-			key := strings.SplitN(rel, string(filepath.Separator), 2)[0] + camera
-			if !seen[key] {
-				seen[key] = true
-				paths = append(paths, path)
-			}
+		}
+		for _, path := range smallest {
+			paths = append(paths, path)
 		}
 	}
 	if len(paths) == 0 {
