@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/align"
 	_ "github.com/goatnote-inc/robocache/format/all"
 	"github.com/goatnote-inc/robocache/loader"
 	"github.com/goatnote-inc/robocache/video"
@@ -415,4 +416,55 @@ func TestRealBadFiles(t *testing.T) {
 		t.Errorf("%d skipped, %v, %v", s1.Skipped, s1.BadEpisodes, s1.Warnings)
 	}
 	t.Logf("%d given, %d skipped, bad: %+v", len(one), s1.Skipped, s1.BadEpisodes)
+}
+
+// A Map on a timeline gives what Episode's align gives, to the bit: values, masks, and the rows of pictures.
+func TestRealTimelineEqualsAlign(t *testing.T) {
+	ctx := context.Background()
+	for _, name := range []string{"g1_v30_exact", "gr00t_picknplace_v20"} {
+		for _, hz := range []robocache.Rate{{Num: 50, Den: 1}, {Num: 7, Den: 1}, {Num: 30, Den: 1}} {
+			ds := testdata(t, name)
+			var keys []string
+			for _, f := range ds.Info().Features {
+				if f.Kind == robocache.KindNumeric && !f.Default {
+					keys = append(keys, f.Key)
+				}
+			}
+			const episode = 2
+			want, err := align.Episode(ctx, ds, episode, align.Config{HZ: hz, Keys: keys})
+			if err != nil {
+				t.Fatal(err)
+			}
+			m, err := loader.NewMap(ctx, ds, loader.Config{Hz: &hz, Episodes: []int{episode}, Keys: keys})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if m.Len() != int64(len(want.Times)) {
+				t.Fatalf("%s at %v: %d samples, align gives %d rows", name, hz, m.Len(), len(want.Times))
+			}
+			all := make([]int64, m.Len())
+			for i := range all {
+				all[i] = int64(i)
+			}
+			b, err := m.Items(ctx, all)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, k := range keys {
+				s := want.Stream(k)
+				if !bytes.Equal(b.Tensor(k).Data, s.Data) {
+					t.Errorf("%s at %v: %s differs from align", name, hz, k)
+				}
+				mask := b.Tensor(k + "_is_pad").Data
+				for i, v := range s.Valid {
+					if mask[i] != 1-v {
+						t.Errorf("%s at %v: the mask of %s differs at %d", name, hz, k, i)
+						break
+					}
+				}
+			}
+			b.Release()
+			m.Close()
+		}
+	}
 }
