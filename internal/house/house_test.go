@@ -33,6 +33,7 @@ var allowed = map[string][]string{
 	"bench":             {"", "store", "video", "align", "kernel", "stats", "format", "loader", "synth", "inspect"},
 	"internal/house":    {},
 	"internal/realdata": {},
+	"internal/e2e":      {"*"},
 	"cmd":               {"*"},
 	"examples":          {"*"},
 }

@@ -1,0 +1,495 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/lerobot"
+	"github.com/goatnote-inc/robocache/internal/realdata"
+	"github.com/goatnote-inc/robocache/loader"
+	"github.com/goatnote-inc/robocache/store"
+)
+
+// serve serves a folder as any web server does.
+func serve(t testing.TB, dir string) string {
+	t.Helper()
+	srv := httptest.NewServer(http.FileServer(http.Dir(dir)))
+	t.Cleanup(srv.Close)
+	return srv.URL
+}
+
+// E1: the same samples in the same order and the same pixels as from disk.
+func TestHTTPEqualsDisk(t *testing.T) {
+	decoders(t)
+	for _, c := range []struct {
+		name string
+		cfg  loader.Config
+	}{
+		{"g1_h264_v30_bigdrift", loader.Config{BatchSize: 32, Shuffle: loader.Global, Seed: 5}},
+		{"g1_h264_v30", loader.Config{BatchSize: 32, Shuffle: loader.Global, Seed: 6, Prefetch: 8, Episodes: []int{1, 4}}},
+		{"g1_v30_exact", loader.Config{BatchSize: 32, Shuffle: loader.Global, Seed: 7, Episodes: []int{0, 4}}},
+		{"g1_v30_drift", loader.Config{BatchSize: 16, Episodes: []int{8}}},
+		{"g1_v21", loader.Config{BatchSize: 32, Shuffle: loader.Global, Seed: 8, Episodes: []int{3}}},
+		{"gr00t_picknplace_v20", loader.Config{BatchSize: 64, Prefetch: 8, Seed: 9, Episodes: []int{1, 4}}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			if testing.Short() && c.name != small {
+				t.Skip("short")
+			}
+			dir := realdata.Path(t, c.name)
+			local := open(t, dir)
+			wantSum, n, err := digest(t.Context(), local, c.cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			remote := open(t, serve(t, dir))
+			c.cfg.Threads = 3
+			got, m, err := digest(t.Context(), remote, c.cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got != wantSum || n != m || n == 0 {
+				t.Errorf("%d samples from disk hash to %s, %d over http to %s", n, wantSum, m, got)
+			}
+			a, b := local.Info(), remote.Info()
+			if a.Episodes != b.Episodes || a.Frames != b.Frames || fmt.Sprint(a.Tasks, a.Splits, a.FPS) != fmt.Sprint(b.Tasks, b.Splits, b.FPS) {
+				t.Error("Info differs")
+			}
+		})
+	}
+}
+
+// E1: opening and one batch read what they need: no whole table, no whole video.
+func TestHTTPReadsLittle(t *testing.T) {
+	decoders(t)
+	for _, name := range []string{"g1_v30_exact", "g1_v21"} {
+		t.Run(name, func(t *testing.T) {
+			dir := realdata.Path(t, name)
+			var total int64
+			filepath.Walk(filepath.Join(dir, "videos"), func(_ string, i os.FileInfo, err error) error {
+				if err == nil && !i.IsDir() {
+					total += i.Size()
+				}
+				return nil
+			})
+			var sent, requests atomic.Int64
+			files := http.FileServer(http.Dir(dir))
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				requests.Add(1)
+				files.ServeHTTP(&meter{ResponseWriter: w, n: &sent}, r)
+			}))
+			defer srv.Close()
+			s, err := store.Open(srv.URL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			counter := store.Counting(s)
+			ds, err := lerobot.OpenStore(t.Context(), counter, robocache.OpenOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer ds.Close()
+			opened, openedSent, openedRequests := counter.Counts(), sent.Load(), requests.Load()
+			if opened.BytesRead > 200<<10 || openedSent > 250<<10 {
+				t.Errorf("opening read %d bytes in %d requests; the server sent %d", opened.BytesRead, openedRequests, openedSent)
+			}
+			// 8 rows, all of one episode: its row group or file, and 8 groups of pictures.
+			l, err := loader.New(t.Context(), ds, loader.Config{BatchSize: 8, Episodes: []int{1}, Shuffle: loader.Global, Prefetch: 1, Threads: 2})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			b, err := l.Next(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.Release()
+			l.Close()
+			read := counter.Counts().BytesRead - opened.BytesRead
+			if read > total/5 {
+				t.Errorf("one batch of 8 read %d bytes, of %d bytes of video", read, total)
+			}
+			if got := sent.Load() - openedSent; got > total/4 {
+				t.Errorf("one batch of 8: the server sent %d bytes, of %d bytes of video", got, total)
+			}
+			// L12: numbers alone touch no video.
+			before := counter.Counts()
+			cfg := loader.Config{BatchSize: 64, Keys: []string{"observation.state"}}
+			if _, n, err := digest(t.Context(), ds, cfg); err != nil || int64(n) != ds.Info().Frames {
+				t.Fatal(n, err)
+			}
+			after := counter.Counts()
+			if n := after.BytesRead - before.BytesRead; n > 400<<10 {
+				t.Errorf("an epoch of states read %d bytes", n)
+			}
+			t.Logf("opening: %d requests, %d bytes (sent %d); a batch of 8: %d bytes of %d of video; an epoch of states: %d bytes", openedRequests, opened.BytesRead, openedSent, read, total, after.BytesRead-before.BytesRead)
+		})
+	}
+}
+
+type meter struct {
+	http.ResponseWriter
+	n *atomic.Int64
+}
+
+func (m *meter) Write(p []byte) (int, error) {
+	n, err := m.ResponseWriter.Write(p)
+	m.n.Add(int64(n))
+	return n, err
+}
+
+// misbehave strikes the nth and every 3rd request after it (so that a retry meets a sound server), or all from the nth on.
+type misbehave struct {
+	files    http.Handler
+	dir      string
+	nth      int64
+	always   bool
+	seen     atomic.Int64
+	strike   func(w http.ResponseWriter, r *http.Request, dir string)
+	released chan struct{}
+}
+
+func (m *misbehave) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	n := m.seen.Add(1)
+	if m.nth > 0 && n >= m.nth && (m.always || (n-m.nth)%3 == 0) {
+		m.strike(w, r, m.dir)
+		return
+	}
+	m.files.ServeHTTP(w, r)
+}
+
+// answer gives the true bytes of the range asked for.
+func answer(r *http.Request, dir string) (head string, body []byte) {
+	data, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(r.URL.Path)))
+	if err != nil {
+		return "HTTP/1.1 404 Not Found\r\nContent-Length: 0", nil
+	}
+	st, _ := os.Stat(filepath.Join(dir, filepath.FromSlash(r.URL.Path)))
+	stamp := "\r\nLast-Modified: " + st.ModTime().UTC().Format(http.TimeFormat)
+	var from, to int
+	if n, _ := fmt.Sscanf(r.Header.Get("Range"), "bytes=%d-%d", &from, &to); n == 2 && from < len(data) {
+		to = min(to, len(data)-1)
+		return fmt.Sprintf("HTTP/1.1 206 Partial Content\r\nContent-Range: bytes %d-%d/%d\r\nContent-Length: %d%s", from, to, len(data), to-from+1, stamp), data[from : to+1]
+	}
+	return fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d%s", len(data), stamp), data
+}
+
+func raw(w http.ResponseWriter, head string, body []byte) {
+	c, buf, err := w.(http.Hijacker).Hijack()
+	if err != nil {
+		panic(err)
+	}
+	buf.WriteString(head + "\r\n\r\n")
+	buf.Write(body)
+	buf.Flush()
+	c.Close()
+}
+
+var strikes = map[string]func(w http.ResponseWriter, r *http.Request, dir string){
+	"503": func(w http.ResponseWriter, r *http.Request, dir string) { w.WriteHeader(503) },
+	"429": func(w http.ResponseWriter, r *http.Request, dir string) {
+		w.Header().Set("Retry-After", "0")
+		w.WriteHeader(429)
+	},
+	"reset before": func(w http.ResponseWriter, r *http.Request, dir string) { raw(w, "", nil) },
+	"reset mid-body": func(w http.ResponseWriter, r *http.Request, dir string) {
+		head, body := answer(r, dir)
+		raw(w, head, body[:len(body)/2])
+	},
+	"short body with 200": func(w http.ResponseWriter, r *http.Request, dir string) {
+		_, body := answer(r, dir)
+		raw(w, fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d", len(body)/2), body[:len(body)/2])
+	},
+	"another ETag": func(w http.ResponseWriter, r *http.Request, dir string) {
+		head, body := answer(r, dir)
+		raw(w, head+"\r\nETag: \"other\"", body)
+	},
+	"another size": func(w http.ResponseWriter, r *http.Request, dir string) {
+		head, body := answer(r, dir)
+		head = strings.Replace(head, "/"+fmt.Sprint(sizeOf(r, dir))+"\r\n", "/"+fmt.Sprint(sizeOf(r, dir)+1)+"\r\n", 1)
+		raw(w, head, body)
+	},
+	"another range": func(w http.ResponseWriter, r *http.Request, dir string) {
+		head, body := answer(r, dir)
+		raw(w, strings.Replace(head, "Content-Range: bytes ", "Content-Range: bytes 1", 1), body)
+	},
+	"stall": func(w http.ResponseWriter, r *http.Request, dir string) {
+		head, body := answer(r, dir)
+		c, buf, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			panic(err)
+		}
+		defer c.Close()
+		buf.WriteString(head + "\r\n\r\n")
+		buf.Write(body[:len(body)/3])
+		buf.Flush()
+		io.Copy(io.Discard, c) // until the client gives up
+	},
+	"garbage": func(w http.ResponseWriter, r *http.Request, dir string) {
+		raw(w, "SSH-2.0-OpenSSH_9.2", []byte("\x00\x01\x02"))
+	},
+	"401": func(w http.ResponseWriter, r *http.Request, dir string) { w.WriteHeader(401) },
+	"404": func(w http.ResponseWriter, r *http.Request, dir string) { w.WriteHeader(404) },
+	"redirect to metadata": func(w http.ResponseWriter, r *http.Request, dir string) {
+		http.Redirect(w, r, "http://169.254.169.254/latest/", http.StatusFound)
+	},
+}
+
+func sizeOf(r *http.Request, dir string) int64 {
+	st, err := os.Stat(filepath.Join(dir, filepath.FromSlash(r.URL.Path)))
+	if err != nil {
+		return 0
+	}
+	return st.Size()
+}
+
+// E2: a server that misbehaves now and then, or for ever from some request on: exact data or a typed error, in time.
+func TestHTTPFaults(t *testing.T) {
+	decoders(t)
+	dir := load(t, small).disk(t)
+	cfg := loader.Config{BatchSize: 10, Shuffle: loader.Global, Seed: 2, Episodes: []int{0, 30, 65}, Prefetch: 2, Threads: 2}
+	wantSum, _, err := digest(t.Context(), open(t, dir), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opt := store.HTTPOptions{Backoff: time.Millisecond, Stall: 60 * time.Millisecond, Timeout: time.Second, Attempts: 8}
+	run := func(m *misbehave) (string, error) {
+		srv := httptest.NewServer(m)
+		defer srv.Close()
+		defer srv.CloseClientConnections()
+		s, err := store.NewHTTP(srv.URL, opt)
+		if err != nil {
+			return "", err
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		counter := store.Counting(s)
+		ds, err := lerobot.OpenStore(ctx, counter, robocache.OpenOptions{})
+		if err != nil {
+			s.Close()
+			return "", err
+		}
+		sum, _, err := digest(ctx, ds, cfg)
+		if cerr := ds.Close(); cerr != nil {
+			t.Error("close:", cerr)
+		}
+		if n := counter.Counts().OpenFiles; n != 0 {
+			t.Errorf("%d files left open after %v", n, err)
+		}
+		if errors.Is(err, context.DeadlineExceeded) {
+			t.Error("hangs")
+		}
+		return sum, err
+	}
+	clean := &misbehave{files: http.FileServer(http.Dir(dir)), dir: dir}
+	if sum, err := run(clean); err != nil || sum != wantSum {
+		t.Fatal("a sound server:", sum, err)
+	}
+	requests := clean.seen.Load()
+	t.Logf("a run is %d requests", requests)
+	for name, strike := range strikes {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			step := int64(2)
+			if testing.Short() || name == "stall" {
+				step = 11
+			}
+			right, typed := 0, 0
+			for _, always := range []bool{false, true} {
+				for n := int64(1); n <= requests+2; n += step {
+					if always && n%9 != 1 { // for ever: some places will do
+						continue
+					}
+					m := &misbehave{files: clean.files, dir: dir, nth: n, always: always, strike: strike}
+					begin := time.Now()
+					sum, err := run(m)
+					sound(t, err)
+					switch {
+					case err == nil && sum != wantSum:
+						t.Fatalf("request %d (always %v): other data without an error", n, always)
+					case err == nil:
+						right++
+					default:
+						typed++
+						if mends := name == "503" || name == "429" || name == "reset before" || name == "reset mid-body" || name == "stall"; mends && !always {
+							t.Errorf("request %d: a fault that passes was not mended: %v", n, err)
+						}
+					}
+					if d := time.Since(begin); d > 15*time.Second {
+						t.Errorf("request %d (always %v) took %v", n, always, d)
+					}
+				}
+			}
+			t.Logf("%d runs right, %d ended with a typed error", right, typed)
+		})
+	}
+}
+
+// E2: the file is replaced on the server while it is read: never a mixture.
+func TestHTTPReplacedWhileReading(t *testing.T) {
+	decoders(t)
+	dir := load(t, small).disk(t)
+	ds := open(t, serve(t, dir))
+	l, err := loader.New(t.Context(), ds, loader.Config{BatchSize: 19, Prefetch: 1, Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	b, err := l.Next(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Release()
+	p := filepath.Join(dir, mp4)
+	data, err := os.ReadFile(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The same length, other bytes, another time.
+	os.Remove(p)
+	if err := os.WriteFile(p, bytes.Repeat([]byte{7}, len(data)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	later := time.Now().Add(time.Hour)
+	if err := os.Chtimes(p, later, later); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		b, err := l.Next(t.Context())
+		if err == io.EOF {
+			t.Fatal("the epoch went on over a replaced file")
+		}
+		if err != nil {
+			sound(t, err)
+			if !errors.Is(err, store.ErrChanged) {
+				t.Errorf("ErrChanged wanted, got %v", err)
+			}
+			return
+		}
+		b.Release()
+	}
+}
+
+// E2, SQLite's method: the n-th operation of the store fails, until a run has fewer.
+func TestNthOperationFails(t *testing.T) {
+	decoders(t)
+	dir := realdata.Path(t, small)
+	cfg := loader.Config{BatchSize: 10, Shuffle: loader.Global, Seed: 2, Episodes: []int{0, 30, 65}, Prefetch: 2, Threads: 2}
+	wantSum, _, err := digest(t.Context(), open(t, dir), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name  string
+		fault store.Fault
+		err   error
+		again bool
+	}{
+		{"fail once", store.FaultFail, nil, false},
+		{"fail for ever", store.FaultFail, nil, true},
+		{"short", store.FaultShort, nil, false},
+		{"changed", store.FaultChanged, nil, true},
+		{"gone", store.FaultFail, &robocache.Error{Class: robocache.ErrNotFound, Op: "faulty", Msg: "gone"}, true},
+		{"EIO", store.FaultFail, &os.PathError{Op: "read", Path: "f", Err: errno5}, true},
+		{"corrupt", store.FaultCorrupt, nil, false},
+		{"delay", store.FaultDelay, nil, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			goroutines := 0
+			failed := 0
+			for n := int64(1); ; n++ {
+				plan := &store.Plan{Nth: n, Fault: c.fault, Err: c.err, Repeat: c.again, Delay: 2 * time.Millisecond}
+				s, err := store.Open(dir)
+				if err != nil {
+					t.Fatal(err)
+				}
+				counter := store.Counting(store.Faulty(s, plan))
+				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+				ds, err := lerobot.OpenStore(ctx, counter, robocache.OpenOptions{})
+				sum := ""
+				if err == nil {
+					if n%2 == 0 {
+						err = readEpisodes(ctx, ds, 0, 30)
+					}
+					if err == nil {
+						sum, _, err = digest(ctx, ds, cfg)
+					}
+					if cerr := ds.Close(); cerr != nil && err == nil {
+						t.Errorf("operation %d: close: %v", n, cerr)
+					}
+				} else {
+					store.Close(s)
+				}
+				cancel()
+				sound(t, err)
+				if err != nil {
+					failed++
+					if errors.Is(err, context.DeadlineExceeded) {
+						t.Fatalf("operation %d hangs", n)
+					}
+					if c.fault == store.FaultDelay {
+						t.Errorf("operation %d: a delay became %v", n, err)
+					}
+				}
+				if err == nil && sum != wantSum && c.fault != store.FaultCorrupt {
+					t.Fatalf("operation %d: other data without an error", n)
+				}
+				if open := counter.Counts().OpenFiles; open != 0 {
+					t.Fatalf("operation %d: %d files left open after: %v", n, open, err)
+				}
+				if !plan.Struck() {
+					if n < 20 || err != nil {
+						t.Fatal("a run without a fault:", n, err)
+					}
+					t.Logf("%d operations, %d runs ended with a typed error", n-1, failed)
+					break
+				}
+				if testing.Short() {
+					n += 6
+				}
+				if n == 5 {
+					goroutines = numGoroutine()
+				}
+			}
+			if n := steadied(numGoroutine, goroutines); n > goroutines {
+				t.Errorf("%d goroutines, there were %d", n, goroutines)
+			}
+		})
+	}
+}
+
+func readEpisodes(ctx context.Context, ds robocache.Dataset, episodes ...int) error {
+	for _, e := range episodes {
+		rows := make([]robocache.Row, ds.Len(e))
+		for i := range rows {
+			rows[i] = robocache.Row{Episode: e, Index: i}
+		}
+		f := ds.Info().Feature("action")
+		if err := ds.Gather(ctx, "action", rows, make([]byte, len(rows)*f.RowBytes())); err != nil {
+			return err
+		}
+		if err := ds.Frames(ctx, camera, rows, make([]robocache.FrameRef, len(rows))); err != nil {
+			return err
+		}
+		if _, err := ds.Text(ctx, "task", rows); err != nil {
+			return err
+		}
+		if _, err := ds.Times(ctx, e, ""); err != nil {
+			return err
+		}
+	}
+	return nil
+}
