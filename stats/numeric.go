@@ -2,6 +2,7 @@ package stats
 
 import (
 	"context"
+	"math"
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
@@ -79,7 +80,7 @@ func Numeric(ctx context.Context, dtype robocache.DType, shape []int, rows Block
 	for i, name := range Quantiles {
 		v := make([]float64, width)
 		for c := range v {
-			v[c] = q[c][i]
+			v[c] = finite(q[c][i])
 		}
 		fs.Quantiles[name.Name] = v
 	}
@@ -87,10 +88,18 @@ func Numeric(ctx context.Context, dtype robocache.DType, shape []int, rows Block
 		if m.N[c] == 0 { // nothing finite: zeros rather than infinities, which JSON cannot hold
 			m.Min[c], m.Max[c] = 0, 0
 		}
-		fs.Mean, fs.Std = append(fs.Mean, m.Mean(c)), append(fs.Std, m.Std(c))
+		fs.Mean, fs.Std = append(fs.Mean, finite(m.Mean(c))), append(fs.Std, finite(m.Std(c)))
 	}
 	fs.Min, fs.Max = m.Min, m.Max
 	return fs, m.NonFinite, nil
+}
+
+// finite keeps what overflowed (values near 1e308) a number: JSON has no infinity.
+func finite(v float64) float64 {
+	if math.IsNaN(v) {
+		return math.MaxFloat64
+	}
+	return min(max(v, -math.MaxFloat64), math.MaxFloat64)
 }
 
 // Bytes makes Blocks of rows that lie in memory.

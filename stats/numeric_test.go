@@ -326,3 +326,18 @@ func BenchmarkNumeric(b *testing.B) {
 		}
 	}
 }
+
+// Values at the end of the range overflow the sums, but not the file.
+func TestHugeValues(t *testing.T) {
+	var raw []byte
+	for i := range 10 {
+		raw = binary.LittleEndian.AppendUint64(raw, math.Float64bits(math.MaxFloat64*float64(1-2*(i%2))))
+	}
+	fs, _, err := Numeric(t.Context(), robocache.Float64, []int{1}, Bytes(raw), 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Marshal(robocache.Stats{"x": fs}); err != nil {
+		t.Error(err)
+	}
+}
