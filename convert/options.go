@@ -22,6 +22,7 @@ type Options struct {
 	FPS    robocache.Rate
 	DryRun bool
 	// Resume continues what a killed conversion with the same options left, and leaves finished files for another when this one fails.
+	// Finished mp4s of copied pictures are taken over; rows, and pictures that must be encoded, are made again.
 	Resume bool
 	// SkipBad leaves out episodes that cannot be read, with a finding, instead of failing.
 	SkipBad bool
