@@ -77,7 +77,7 @@ func (d *Dataset) episodeFiles(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(names) == 0 {
+	if len(names) == 0 && d.raw.totalEpisodes != 0 { // a set of which nothing was recorded yet has none
 		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "lerobot", Where: robocache.Where{"file": "meta/episodes"}, Msg: "no episodes file is there", Hint: "a v3 dataset has meta/episodes/chunk-000/file-000.parquet"}
 	}
 	return names, nil

@@ -146,22 +146,35 @@ func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int
 			return nil, err
 		}
 	}
-	out = make([]int64, d.Len(episode))
+	// The length is the metadata's claim: memory is taken as rows are found, not before.
+	n := d.Len(episode)
 	i, ok := d.byKey["timestamp"]
 	if !ok || d.cols[i].src == derived {
+		file, start := d.tab.fileOf(episode)
+		f, err := d.tab.footer(ctx, file)
+		if err != nil {
+			return nil, err
+		}
+		if start+int64(n) > f.pq.Rows {
+			return nil, d.tab.lengthError(f, episode, f.pq.Rows-start)
+		}
+		out = make([]int64, n)
 		for k := range out {
 			out[k] = d.raw.fps.Nanos(int64(k))
 		}
 		return out, nil
 	}
 	c := d.cols[i]
-	for k := 0; k < len(out); {
-		s, err := d.find3(ctx, &c, unitTimes, episode, k, c.stamps(d.limit))
+	out = make([]int64, 0, min(n, 1<<16))
+	for len(out) < n {
+		s, err := d.find3(ctx, &c, unitTimes, episode, len(out), c.stamps(d.limit))
 		if err != nil {
 			return nil, err
 		}
 		_, start := d.tab.fileOf(episode)
-		k += copy(out[k:], s.value.([]int64)[start+int64(k)-s.start:])
+		at := start + int64(len(out)) - s.start
+		stamps := s.value.([]int64)[at:]
+		out = append(out, stamps[:min(len(stamps), n-len(out))]...)
 	}
 	for k, t := range out {
 		switch {

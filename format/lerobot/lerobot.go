@@ -108,7 +108,7 @@ func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d
 	if err = d.readTasks(ctx); err != nil {
 		return nil, err
 	}
-	d.tab = newTables(d, budget)
+	d.tab = newTables(d, budget-budget/4) // the rest is the video library's
 	if err = d.describe(ctx); err == nil {
 		err = d.readModality(ctx)
 	}
@@ -117,7 +117,7 @@ func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d
 		return nil, err
 	}
 	d.compareClaims()
-	d.lib = video.NewLibrary(func(ctx context.Context, path string) (robocache.Ranged, error) { return s.Open(ctx, path) }, max(budget/4, smallestBudget))
+	d.lib = video.NewLibrary(func(ctx context.Context, path string) (robocache.Ranged, error) { return s.Open(ctx, path) }, max(budget/4, smallestBudget/4))
 	return d, nil
 }
 

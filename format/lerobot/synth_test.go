@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/store"
 	"github.com/parquet-go/parquet-go"
 )
 
@@ -164,3 +165,25 @@ func edit(t *testing.T, path, old, new string) {
 }
 
 const lfsText = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n"
+
+// fixed is a store of a few files in memory.
+type fixed map[string][]byte
+
+func (m fixed) URI() string { return "fixed" }
+
+func (m fixed) Open(_ context.Context, name string) (robocache.Ranged, error) {
+	b, ok := m[name]
+	if !ok {
+		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "open", Where: robocache.Where{"file": name}, Msg: "not there"}
+	}
+	return &memFile{b: b}, nil
+}
+
+func (m fixed) Stat(ctx context.Context, name string) (store.Entry, error) {
+	_, err := m.Open(ctx, name)
+	return store.Entry{Name: name, Size: int64(len(m[name]))}, err
+}
+
+func (m fixed) List(context.Context, string) ([]store.Entry, error) {
+	return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "list", Msg: "cannot"}
+}
