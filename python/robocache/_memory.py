@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 import weakref
 from typing import Any
 
@@ -19,9 +17,11 @@ def torch_module() -> Any:
     """torch, imported at the first tensor; None where it is not installed."""
     global _torch, _looked
     if not _looked:
-        if "torch" in sys.modules or importlib.util.find_spec("torch") is not None:
+        try:
             import torch
-
+        except ImportError:
+            pass
+        else:
             _torch = torch
         _looked = True
     return _torch
