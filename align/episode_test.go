@@ -158,6 +158,18 @@ func TestEpisode(t *testing.T) {
 
 func abs(x int64) int64 { return max(x, -x) }
 
+// TestPlansAreShared is A1: streams on one clock with the same choices run on one plan.
+func TestPlansAreShared(t *testing.T) {
+	ds := newFake()
+	a := aligner{ctx: context.Background(), ds: ds, left: 1 << 20, cfg: mustConfig(t, `{"hz": 10, "keys": ["stage", "gripper", "words", "ticks", "camera"], "modes": {"ticks": "next"}}`)}
+	if _, err := a.run(); err != nil {
+		t.Fatal(err)
+	}
+	if len(a.clocks) != 2 || len(a.plans) != 3 {
+		t.Errorf("%d clocks and %d plans, want 2 and 3 (previous, next, and the camera's)", len(a.clocks), len(a.plans))
+	}
+}
+
 // TestEpisodeTimeline: extents, explicit times, offsets, and masks outside the data.
 func TestEpisodeTimeline(t *testing.T) {
 	ds := newFake()

@@ -73,7 +73,7 @@ func TestFMA32AgainstBig(t *testing.T) {
 	hard := 0
 	for range n {
 		var w, d, v float32
-		switch rng.IntN(3) {
+		switch rng.IntN(4) {
 		case 0: // product about half a step of the sum
 			// (1 + k·2^-23)·(1 - k·2^-23)·2^-24 falls short of half a step by k²·2^-70, which float64 cannot hold.
 			k := rng.Uint32N(256)
@@ -84,6 +84,11 @@ func TestFMA32AgainstBig(t *testing.T) {
 			w = math.Float32frombits(0x1f800000 + rng.Uint32()&0x1ffffff)
 			d = math.Float32frombits(0x1f800000 + rng.Uint32()&0x1ffffff)
 			v = math.Float32frombits(rng.Uint32() & 0x80ffffff)
+		case 2: // the same half step among the subnormals, where half way lies elsewhere in float64
+			k := rng.Uint32N(256)
+			w = math.Float32frombits((127-75)<<23 + k)
+			d = math.Float32frombits((127-75)<<23 - 2*k)
+			v = math.Float32frombits(rng.Uint32() & 0x807fffff)
 		default:
 			w, d, v = math.Float32frombits(rng.Uint32()), math.Float32frombits(rng.Uint32()), math.Float32frombits(rng.Uint32())
 		}

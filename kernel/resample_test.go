@@ -209,6 +209,49 @@ func TestMisuse(t *testing.T) {
 	}
 }
 
+// TestWeightZero is K2: at weight 0 the stored bits come back, where arithmetic would make NaN of Inf and +0 of -0.
+func TestWeightZero(t *testing.T) {
+	inf, zero := float32(math.Inf(1)), float32(math.Copysign(0, -1))
+	src := kernel.Dense(f32(1, zero, zero, inf, inf, 5, 2, 1), robocache.Float32, 2, 4)
+	for _, m := range []kernel.Mode{kernel.Linear, kernel.Angle, kernel.Slerp} {
+		out := make([]byte, 16)
+		if err := kernel.Resample(kernel.Dense(out, robocache.Float32, 1, 4), src, blends(m, 0), kernel.Options{}); err != nil {
+			t.Fatal(err)
+		}
+		if string(out) != string(src.Data[:16]) {
+			t.Errorf("%v: %v, want %v", m, back32(out), back32(src.Data[:16]))
+		}
+	}
+	// A weight that float32 rounds to 0 is 0 for float32 data.
+	out := make([]byte, 16)
+	if err := kernel.Resample(kernel.Dense(out, robocache.Float32, 1, 4), src, blends(kernel.Linear, 1e-60), kernel.Options{}); err != nil || string(out) != string(src.Data[:16]) {
+		t.Errorf("%v %v", back32(out), err)
+	}
+}
+
+// TestOneRounding is K5 and K11: float64 goes to the small types in one step; through float32 a tie would be seen where there is none.
+func TestOneRounding(t *testing.T) {
+	var b []byte
+	for _, x := range []float64{1 + 0x1p-11 + 0x1p-40, 1 + 0x1p-8 + 0x1p-40, 0, 0} {
+		b = binary.LittleEndian.AppendUint64(b, math.Float64bits(x))
+	}
+	p := blends(kernel.Previous, 0)
+	p.Kind[0] = kernel.Copy
+	for _, c := range []struct {
+		dt   robocache.DType
+		col  int
+		want uint16
+	}{{robocache.Float16, 0, 0x3c01}, {robocache.BFloat16, 1, 0x3f81}} {
+		out := make([]byte, 4)
+		if err := kernel.Resample(kernel.Dense(out, c.dt, 1, 2), kernel.Dense(b, robocache.Float64, 2, 2), p, kernel.Options{}); err != nil {
+			t.Fatal(err)
+		}
+		if got := binary.LittleEndian.Uint16(out[2*c.col:]); got != c.want {
+			t.Errorf("%v: %04x, want %04x", c.dt, got, c.want)
+		}
+	}
+}
+
 // TestNorm is K10, and K9: zero rows stay zero bits.
 func TestNorm(t *testing.T) {
 	src := kernel.Dense(f32(1, 5, 7, 3, 5, float32(math.NaN())), robocache.Float32, 2, 3)
@@ -228,6 +271,10 @@ func TestNorm(t *testing.T) {
 	m, s, eps := float32(0.3), float32(0.7), float32(1e-8)
 	if got := run(kernel.NewMeanStd([]float64{0.3, 5, 0}, []float64{0.7, 0, 0})); got[0] != (2-m)/(s+eps) || got[1] != 0 || got[2] != 0 || got[3] != 0 || got[4] != 0 {
 		t.Errorf("mean/std: %v", got)
+	}
+	s = 3e-8 // so small that the 1e-8 beside it counts
+	if got := run(kernel.NewMeanStd([]float64{0.3, 5, 0}, []float64{3e-8, 0, 0})); got[0] != (2-m)/(s+eps) {
+		t.Errorf("mean/std with a small std: %v", got)
 	}
 	lo, hi := float32(0.3), float32(0.9)
 	if got := run(kernel.NewMinMax([]float64{0.3, 5, 0}, []float64{0.9, 5, 0})); got[0] != 2*(2-lo)/(hi-lo)-1 || got[1] != 0 || got[2] != 0 || got[3] != 0 {

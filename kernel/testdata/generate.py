@@ -490,6 +490,8 @@ def scalar():
         seeds.append(tuple(rng.getrandbits(32) for _ in range(3)))
     for _ in range(500):
         seeds.append((rng.getrandbits(23) | 0x3f000000, rng.getrandbits(24), rng.getrandbits(24) | rng.getrandbits(1) << 31))
+    for k in range(0, 256, 2):  # half a step among the subnormals, short of it by k*k*2^-196
+        seeds.append(((127 - 75 << 23) + k, (127 - 75 << 23) - 2 * k, rng.getrandbits(23) | rng.getrandbits(1) << 31))
     for w, d, v in seeds:
         x = fma(value_of(w, "float32"), value_of(d, "float32"), value_of(v, "float32"))
         fm.append(["%08x" % w, "%08x" % d, "%08x" % v, hexa(bits_of(x, "float32"), 32)])
