@@ -5,7 +5,6 @@ import (
 	"math/bits"
 	"sync"
 	"sync/atomic"
-	"syscall"
 
 	"github.com/goatnote-inc/robocache"
 )
@@ -70,13 +69,9 @@ func (p *buffers) get(n int) (*buffer, error) {
 	}
 	p.mu.Unlock()
 	if mem == nil {
-		m, err := syscall.Mmap(-1, 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+		m, err := mapMemory(size)
 		if err != nil {
 			return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "loader", Msg: fmt.Sprintf("no memory for a batch buffer of %d bytes", size), Hint: "a smaller batch_size or prefetch; ulimit -v", Err: err}
-		}
-		if size >= hugePage {
-			// Best effort: fewer page faults while pictures are written.
-			_ = syscall.Madvise(m, syscall.MADV_HUGEPAGE)
 		}
 		mem = m
 		p.maps.Add(1)
@@ -113,7 +108,7 @@ func (b *buffer) unref() {
 	}
 	p.mu.Unlock()
 	if !keep {
-		_ = syscall.Munmap(mem)
+		unmapMemory(mem)
 	}
 }
 
@@ -126,7 +121,7 @@ func (p *buffers) close() {
 	p.mu.Unlock()
 	for _, list := range free {
 		for _, m := range list {
-			_ = syscall.Munmap(m)
+			unmapMemory(m)
 		}
 	}
 }

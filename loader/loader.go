@@ -250,6 +250,10 @@ func (l *Loader) Remaining() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c := l.course(l.start)
+	if c.world == 1 {
+		c.start += l.at.index // more than the batches given, where bad episodes were passed over
+		return c.steps()
+	}
 	return max(c.steps()-l.at.step, 0)
 }
 

@@ -648,6 +648,48 @@ func TestSkipKeepsRanksEqual(t *testing.T) {
 	}
 }
 
+// All of one rank's samples are bad: an error, not a shorter epoch that leaves the other ranks waiting.
+func TestSkipOfAWholeRank(t *testing.T) {
+	f := newFake(4, 4)
+	f.perFile = 1
+	f.frames.lost = map[string]bool{"v1.mp4": true}
+	l := mustLoader(t, f, Config{BatchSize: 4, WorldSize: 2, Rank: 1, OnBadEpisode: "skip"})
+	if _, err := l.Next(bg); !errors.Is(err, robocache.ErrMalformed) {
+		t.Errorf("%v", err)
+	}
+}
+
+// No allocation per sample in the steady state: a batch of 512 costs as many as one of 16.
+func TestAllocations(t *testing.T) {
+	perBatch := func(size int) float64 {
+		f := newFake(lengthsFor(1, 40, 200, 300)...)
+		l := mustLoader(t, f, Config{BatchSize: size, Shuffle: Global, Threads: 2, Keys: []string{"observation.state", "action", "count"}, Compat: "lerobot", Deltas: deltas("action", []float64{0, 0.1, 0.2})})
+		take := func(n int) {
+			for range n {
+				b, err := l.Next(bg)
+				if err == io.EOF {
+					b, err = l.Next(bg)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				b.Release()
+			}
+		}
+		take(4)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		take(12)
+		runtime.ReadMemStats(&after)
+		return float64(after.Mallocs-before.Mallocs) / 12
+	}
+	small, large := perBatch(16), perBatch(512)
+	t.Logf("allocations a batch: %.0f of 16 samples, %.0f of 512", small, large)
+	if large > small+24 {
+		t.Errorf("%.0f allocations more for 496 samples more", large-small)
+	}
+}
+
 // A stage without progress is an error, and the batch comes once the stage moves again.
 func TestDeadline(t *testing.T) {
 	f := newFake(10)

@@ -468,3 +468,26 @@ func TestRealTimelineEqualsAlign(t *testing.T) {
 		}
 	}
 }
+
+// One item by number, as ds[i] asks for it.
+func BenchmarkMapItem(b *testing.B) {
+	for name, cfg := range map[string]loader.Config{"video": {}, "numbers": {Keys: []string{"observation.state", "action", "timestamp", "task"}}} {
+		b.Run(name, func(b *testing.B) {
+			ds := testdata(b, "g1_v30_exact")
+			m, err := loader.NewMap(context.Background(), ds, cfg)
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer m.Close()
+			rng := rand.New(rand.NewPCG(1, 1))
+			b.ReportAllocs()
+			for range b.N {
+				batch, err := m.Items(context.Background(), []int64{rng.Int64N(m.Len())})
+				if err != nil {
+					b.Fatal(err)
+				}
+				batch.Release()
+			}
+		})
+	}
+}

@@ -144,22 +144,21 @@ func (r *run) plan(c course, at cursor, ahead, inFlight int) {
 			samples, first, after, wrapped, skipped, more = c.next(at, samples[:0])
 			if !more {
 				r.a.n.skip.Add(skipped)
+				if c.world > 1 && at.step < c.steps() {
+					r.give(&unit{seq: seq, err: &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Msg: "every sample of this rank is of a bad episode"}, done: closed()})
+				}
 				break
 			}
 			u, err := r.a.begin(seq, samples)
 			if err != nil {
-				u = &unit{seq: seq, err: err, done: make(chan struct{})}
-				close(u.done)
+				u = &unit{seq: seq, err: err, done: closed()}
 				more = false
 			} else {
 				u.batch.Epoch, u.batch.Position = c.epoch, first
 				u.after, u.wrapped, u.skipped = after, wrapped, skipped
 				h.units = append(h.units, u)
 			}
-			r.mu.Lock()
-			r.live = append(r.live, u)
-			r.mu.Unlock()
-			r.units <- u // has room for all that may be in flight
+			r.give(u)
 			seq++
 			at = after
 			if err != nil {
@@ -174,6 +173,20 @@ func (r *run) plan(c course, at cursor, ahead, inFlight int) {
 			return
 		}
 	}
+}
+
+// give puts a batch in the line. The line has room for all that may be in flight, and for an error behind them.
+func (r *run) give(u *unit) {
+	r.mu.Lock()
+	r.live = append(r.live, u)
+	r.mu.Unlock()
+	r.units <- u
+}
+
+func closed() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
 }
 
 // waitSpace waits until at most n batches are in flight; false when the run is over.

@@ -1,0 +1,5 @@
+//go:build unix && !linux
+
+package loader
+
+func adviseHuge([]byte) {}

@@ -1,0 +1,6 @@
+package loader
+
+import "syscall"
+
+// adviseHuge asks for huge pages, for fewer page faults while pictures are written. Best effort.
+func adviseHuge(m []byte) { _ = syscall.Madvise(m, syscall.MADV_HUGEPAGE) }
