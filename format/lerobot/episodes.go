@@ -55,11 +55,6 @@ func (e *episodes) position(id int64) int {
 	return -1
 }
 
-// row finds the episode of a global row.
-func (e *episodes) row(global int64) int {
-	return sort.Search(e.n(), func(i int) bool { return e.from[i+1] > global })
-}
-
 // count fills from.
 func (e *episodes) count() int64 {
 	e.from = make([]int64, e.n()+1)

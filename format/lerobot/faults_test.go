@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -134,8 +136,21 @@ func TestNoListing(t *testing.T) {
 			t.Errorf("%s: another result, %v", name, err)
 		}
 	}
+	// The real thing: http knows no listing.
+	dir := realData(t, "g1_v30_exact")
+	srv := httptest.NewServer(http.FileServer(http.Dir(dir)))
+	defer srv.Close()
+	want, err := readAll(t.Context(), openStore(t, dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	counter := store.Counting(openStore(t, srv.URL+"/"))
+	if got, err := readAll(t.Context(), counter); err != nil || !bytes.Equal(got, want) {
+		t.Error("another result over http", err)
+	}
+	t.Logf("%+v", counter.Counts())
 	s := newSynth(2, 2)
-	dir := s.write(t)
+	dir = s.write(t)
 	writeRows(t, filepath.Join(dir, "meta/episodes/chunk-000/file-000.parquet"), s.episodes[:1], 10)
 	writeRows(t, filepath.Join(dir, "meta/episodes/chunk-001/file-000.parquet"), s.episodes[1:], 10)
 	d, err := OpenStore(t.Context(), noList{openStore(t, dir)}, robocache.OpenOptions{})

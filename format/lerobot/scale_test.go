@@ -190,3 +190,18 @@ func BenchmarkGather(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkDecode reads a column of four episodes with nothing cached: footer, proof and pages.
+func BenchmarkDecode(b *testing.B) {
+	d := openReal(b, "g1_v30_exact")
+	rows := rowsOf(d, 0, 1, 2, 3)
+	dst := make([]byte, len(rows)*104)
+	b.SetBytes(int64(len(dst)))
+	b.ReportAllocs()
+	for b.Loop() {
+		d.tab.cache.clear()
+		if err := d.Gather(b.Context(), "action", rows, dst); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
