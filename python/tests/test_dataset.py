@@ -1,0 +1,148 @@
+"""Dataset, Episode, Stream: metadata, raw streams, alignment."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import dataset_path
+
+import robocache
+
+NS = 1_000_000_000
+
+
+def test_dataset(h264: str) -> None:
+    ds = robocache.open(h264)
+    assert (ds.format, ds.version, ds.fps) == ("lerobot", "v3.0", 30)
+    assert ds.num_episodes == len(ds) == len(list(ds)) and ds.num_frames == sum(e.length for e in ds)
+    f = ds.features["observation.images.cam_high"]
+    assert f.kind == "video" and f.codec == "h264" and (f.height, f.width, f.channels) == f.shape[:2] + (3,)
+    assert ds.features["action"].dtype == "float32" and ds.features["index"].default
+    assert list(ds.tasks) == [0] and all(isinstance(t, str) for t in ds.tasks.values())
+    assert ds.stats["action"]["mean"].shape == ds.features["action"].shape and ds.stats["action"]["count"].dtype == np.int64
+    assert ds.episodes["lengths"].sum() == ds.num_frames
+    assert ds.episode(-1).position == ds.num_episodes - 1
+    for bad in (ds.num_episodes, -ds.num_episodes - 1, "0"):
+        with pytest.raises(robocache.Misuse):
+            ds.episode(bad)  # type: ignore[arg-type]
+    assert robocache.open(Path(h264)).num_frames == robocache.open("file://" + h264).num_frames == ds.num_frames
+
+
+def test_closing(h264: str) -> None:
+    with robocache.open(h264) as ds:
+        values = ds.episode(0).streams["action"].values
+    assert values.shape[0] > 0 and np.isfinite(values).all()  # memory outlives the dataset
+    with pytest.raises(robocache.Misuse, match="closed"):
+        ds.episode(0).streams["action"].values  # noqa: B018
+    m = robocache.MapDataset(robocache.open(h264), keys=["action"])
+    m.dataset.close()
+    assert len(m[0]) == 1  # what is open in the map stays open
+
+
+def test_streams(h264: str) -> None:
+    pq = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
+    ds = robocache.open(h264)
+    ep = ds.episode(1)
+    table = pq.read_table(Path(h264) / "data/chunk-000/file-000.parquet", filters=[("episode_index", "=", ep.index)])
+    s = ep.streams["observation.state"]
+    assert np.array_equal(s.values, np.stack(table["observation.state"].to_numpy()))
+    assert s.values.dtype == np.float32 and s.times.dtype == np.int64 and len(s) == ep.length == len(table)
+    assert np.abs(s.times / 1e9 - table["timestamp"].to_numpy()).max() < 1e-6
+    assert s.rate_hz == pytest.approx(30, rel=1e-4)
+    assert np.array_equal(ep.streams["index"].values, table["index"].to_numpy())
+    assert set(ep.streams) == set(ds.features) and len(ep.streams) == len(ds.features)
+    pictures = ep.streams["observation.images.cam_high"]
+    few = pictures.frames([3, -1, 3], image_size=(24, 32))
+    assert few.shape == (3, 3, 24, 32) and few.dtype == np.uint8 and np.array_equal(few[0], few[2])
+    with pytest.raises(robocache.Misuse, match="observation.state"):
+        ep.streams["observation.stat"]
+    assert "nothing" not in ep.streams and ep.streams.get("nothing") is None
+    with pytest.raises(robocache.Misuse):
+        pictures.frames([ep.length])
+    with pytest.raises(robocache.Misuse):
+        s.frames()
+
+
+def test_align(h264: str) -> None:
+    ep = robocache.open(h264).episode(0)
+    state, times = ep.streams["observation.state"].values.astype(np.float64), ep.streams["observation.state"].times
+    a = ep.align(hz=50)
+    t = a["times"]
+    assert np.array_equal(t, times[0] + np.rint(np.arange(len(t)) * NS / 50).astype(np.int64)) and t[-1] <= times[-1]
+    assert a["observation.state_is_pad"].dtype == bool and not a["observation.state_is_pad"].any()
+    want = np.stack([np.interp(t, times, state[:, c]) for c in range(state.shape[1])], 1)
+    assert a["observation.state"].dtype == np.float32
+    np.testing.assert_allclose(a["observation.state"], want, rtol=0, atol=2e-6)
+    # Given times, seconds and nanoseconds; outside the data: masked, and by policy.
+    given = [-0.5, 0.1, 1.0, 1e4]
+    b = ep.align(times=given, keys=["action", "task"], modes={"action": "previous"})
+    c = ep.align(times=[int(x * NS) for x in given], keys=["action"], modes={"action": "previous"}, edge="mask")
+    assert b["action_is_pad"].tolist() == c["action_is_pad"].tolist() == [True, False, False, True]
+    assert not c["action"][[0, 3]].any() and np.array_equal(b["action"][1:3], c["action"][1:3])
+    assert np.array_equal(b["action"][3], ep.streams["action"].values[-1]) and isinstance(b["task"], list) and len(b["task"]) == 4
+    # float seconds and int nanoseconds mean the same; an offset moves a stream.
+    for gap in (0.02, 20_000_000, np.int64(20_000_000)):
+        assert ep.align(hz=50, keys=["action"], max_gap=gap)["action_is_pad"].any()
+    moved = ep.align(times=[0.5], keys=["action"], modes={"action": "nearest"}, offset={"action": 0.1})["action"]
+    assert np.array_equal(moved, ep.align(times=[0.4], keys=["action"], modes={"action": "nearest"})["action"])
+    assert len(ep.align(hz=Fraction(30000, 1001), keys=["action"])["times"]) == len(ep.align(hz="30000/1001", keys=["action"])["times"])
+    pictures = ep.align(times=[0.0, 0.34, -9.0], keys=["observation.images.cam_high"], edge="mask", image_size=(24, 32))
+    frames = ep.streams["observation.images.cam_high"].frames([0, 10], image_size=(24, 32))
+    assert np.array_equal(pictures["observation.images.cam_high"][:2], frames) and not pictures["observation.images.cam_high"][2].any()
+    assert pictures["observation.images.cam_high_is_pad"].tolist() == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    "kwargs,words",
+    [
+        ({}, "hz= or times="),
+        ({"hz": 10, "times": [0.0]}, "hz= or times="),
+        ({"hz": -1}, "rate"),
+        ({"hz": 10, "modes": {"action": "linea"}}, "linear"),
+        ({"hz": 10, "modes": {"acton": "linear"}}, "action"),
+        ({"hz": 10, "edge": "clip"}, "clamp"),
+        ({"hz": 10, "max_gap": "long"}, "float seconds or int nanoseconds"),
+        ({"hz": 10, "keys": ["task"], "modes": {"index": "linear"}}, ""),
+        ({"hz": 10, "mode": {}}, "modes"),
+        ({"hz": 10, "extent": "everything"}, "intersection"),
+        ({"hz": 10, "modes": {"observation.images.cam_high": "linear"}, "keys": ["observation.images.cam_high"]}, "nearest"),
+    ],
+)
+def test_align_misuse(h264: str, kwargs: dict, words: str) -> None:
+    ep = robocache.open(h264).episode(0)
+    if not words:
+        ep.align(**kwargs)
+        return
+    with pytest.raises(robocache.Misuse, match=words):
+        ep.align(**kwargs)
+
+
+@pytest.mark.parametrize("name,version", [("g1_v21", "v2.1"), ("gr00t_picknplace_v20", "v2.0"), ("g1_v30_drift", "v3.0")])
+def test_versions_of_the_format(name: str, version: str) -> None:
+    ds = robocache.open(dataset_path(name))
+    assert ds.version == version
+    ep = ds.episode(ds.num_episodes - 1)
+    for s in ep.streams.values():
+        assert len(s.times) == ep.length
+        if s.kind == "numeric":
+            assert s.values.shape[0] == ep.length
+
+
+def test_bad_places(tmp_path: Path) -> None:
+    with pytest.raises(robocache.NotFound) as e:
+        robocache.open(tmp_path / "nothing")
+    assert "dataset" in e.value.where and isinstance(e.value, FileNotFoundError)
+    with pytest.raises(robocache.Error):
+        robocache.open(tmp_path)
+    (tmp_path / "meta").mkdir()
+    (tmp_path / "meta/info.json").write_text('{"codebase_version": "v3.0", "fps": 0')
+    with pytest.raises(robocache.Malformed, match="info.json"):
+        robocache.open(tmp_path)
+    for wrong in ("", 3, None):
+        with pytest.raises(robocache.Misuse):
+            robocache.open(wrong)
+    with pytest.raises(robocache.Unsupported):
+        robocache.open(tmp_path, format="rlds")

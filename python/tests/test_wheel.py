@@ -1,0 +1,58 @@
+"""pip install ./python: the wheel, its tag, what is in it, and that it works in an environment of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from conftest import HERE
+
+pytestmark = pytest.mark.skipif(shutil.which("go") is None, reason="go is not on PATH: no wheel can be built")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("wheel")
+    pytest.importorskip("setuptools", minversion="70.1", reason="setuptools 70.1 or later is not installed")
+    # As pip does it, less the download of setuptools into an isolated environment.
+    r = subprocess.run(
+        [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "--disable-pip-version-check", "-w", str(out), str(HERE.parent)],
+        capture_output=True,
+        text=True,
+    )
+    assert r.returncode == 0, r.stderr
+    (found,) = out.glob("*.whl")
+    return found
+
+
+def test_contents(wheel: Path) -> None:
+    assert wheel.name.startswith("robocache-") and "-py3-none-linux_" in wheel.name
+    names = set(zipfile.ZipFile(wheel).namelist())
+    for name in ("robocache/__init__.py", "robocache/py.typed", "robocache/_lib/librobocache.so", "robocache/_lib/LICENSE", "robocache/_lib/COPYING.LGPLv2.1", "robocache/_lib/COPYING.dav1d"):
+        assert name in names, name
+    assert not any("tests/" in n or n.endswith((".h", ".go")) for n in names)
+
+
+def test_installed(wheel: Path, tmp_path: Path, h264: str) -> None:
+    target = tmp_path / "site"
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index", "--disable-pip-version-check", "--target", str(target), str(wheel)], check=True)
+    text = (
+        "import sys; sys.modules['torch'] = None\nimport robocache; assert robocache.__file__.startswith(sys.argv[1]), robocache.__file__\n"
+        "robocache.self_test(); b = next(iter(robocache.Loader(sys.argv[2], batch_size=4))); print(len(b['task']))"
+    )
+    env = {k: v for k, v in os.environ.items() if k != "ROBOCACHE_LIBRARY"} | {"PYTHONPATH": str(target)}
+    r = subprocess.run([sys.executable, "-c", text, str(target), h264], env=env, capture_output=True, text=True, cwd=tmp_path)
+    assert r.returncode == 0 and r.stdout.strip().endswith("4"), r.stderr
+
+
+def test_without_go(tmp_path: Path) -> None:
+    """Where go is missing the message says so."""
+    env = {**os.environ, "PATH": str(tmp_path)}
+    env.pop("GO", None)
+    r = subprocess.run([sys.executable, "setup.py", "-q", "build_py", "--build-lib", str(tmp_path / "out")], cwd=HERE.parent, env=env, capture_output=True, text=True)
+    assert r.returncode != 0 and "no 'go' is on PATH" in r.stderr
