@@ -1,9 +1,13 @@
 package loader
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"fmt"
+	"image"
+	"image/color"
+	"image/png"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -144,6 +148,13 @@ func (f *fake) Frames(_ context.Context, key string, rows []robocache.Row, out [
 		if r.Index < 0 || r.Index >= f.lengths[r.Episode] {
 			return fmt.Errorf("row %v does not exist", r)
 		}
+		if key == "img" {
+			out[i] = robocache.FrameRef{Encoded: stillOf(r)}
+			if f.frames.missing[r] {
+				out[i] = robocache.FrameRef{Encoded: []byte("\x89PNG\r\n\x1a\nbroken")}
+			}
+			continue
+		}
 		if f.frames.missing[r] {
 			out[i] = robocache.FrameRef{Missing: true}
 			continue
@@ -250,4 +261,26 @@ func lengthsFor(seed uint64, n, least, most int) []int {
 		out[i] = least + rng.IntN(most-least+1)
 	}
 	return out
+}
+
+// withStills adds a camera of still pictures.
+func (f *fake) withStills() *fake {
+	f.info.Features = append(f.info.Features, robocache.Feature{Key: "img", Kind: robocache.KindImage, DType: robocache.Uint8, Shape: []int{fakeH, fakeW, 3}, Height: fakeH, Width: fakeW, Channels: 3})
+	return f
+}
+
+func stillColour(r robocache.Row) color.RGBA {
+	return color.RGBA{uint8(r.Episode), uint8(r.Index), uint8(r.Episode + 2*r.Index), 255}
+}
+
+func stillOf(r robocache.Row) []byte {
+	m := image.NewRGBA(image.Rect(0, 0, fakeW, fakeH))
+	for i := range fakeW * fakeH {
+		m.Set(i%fakeW, i/fakeW, stillColour(r))
+	}
+	var b bytes.Buffer
+	if err := png.Encode(&b, m); err != nil {
+		panic(err)
+	}
+	return b.Bytes()
 }

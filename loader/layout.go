@@ -332,15 +332,6 @@ func (l *layout) addMask(key string) {
 	}
 }
 
-// sampleBytes is the size of one sample over all tensors.
-func (l *layout) sampleBytes() int64 {
-	var n int64
-	for i := range l.tensors {
-		n += int64(l.tensors[i].bytes)
-	}
-	return n
-}
-
 func (l *layout) keys() []string {
 	var out []string
 	for i := range l.columns {

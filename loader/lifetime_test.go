@@ -1,0 +1,202 @@
+package loader
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+func TestHeldBatchesStay(t *testing.T) {
+	f := newFake(lengthsFor(2, 6, 20, 40)...)
+	l := mustLoader(t, f, Config{BatchSize: 8, Shuffle: Global, Threads: 4, Keys: []string{"cam", "observation.state"}})
+	var held []*Batch
+	for {
+		b, err := l.Next(bg)
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(held)%2 == 0 {
+			held = append(held, b)
+		} else {
+			held = append(held, nil)
+			b.Release()
+			b.Release() // a second one does nothing
+		}
+	}
+	for _, b := range held {
+		if b != nil {
+			checkBatch(t, f, l.cfg, b)
+		}
+	}
+	l.Close()
+	for _, b := range held {
+		if b != nil {
+			checkBatch(t, f, l.cfg, b)
+			b.Release()
+		}
+	}
+	if n := l.a.buffers.inUse.Load(); n != 0 {
+		t.Errorf("%d bytes in use after all were released", n)
+	}
+}
+
+func TestBudget(t *testing.T) {
+	f := newFake(lengthsFor(2, 6, 20, 40)...)
+	cfg := Config{BatchSize: 8, Shuffle: Global, Threads: 4, Prefetch: 8, Keys: []string{"cam"}}
+	one := mustLoader(t, f, cfg).Stats().BatchBytes
+	for _, batches := range []int64{1, 2, 3, 5} {
+		cfg.MemoryBudget = Bytes((one*batches + 100) * 4 / 3)
+		l := mustLoader(t, f, cfg)
+		var peak int64
+		for {
+			b, err := l.Next(bg)
+			if err == io.EOF {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			peak = max(peak, l.Stats().BufferPeak)
+			b.Release()
+		}
+		if peak > one*(batches+1) { // one more is in the user's hands
+			t.Errorf("budget of %d batches: peak %d bytes, a batch has %d", batches, peak, one)
+		}
+	}
+	cfg.MemoryBudget = Bytes(one)
+	if _, err := New(bg, f, cfg); !errors.Is(err, robocache.ErrResourceLimit) || !strings.Contains(err.Error(), "memory_budget") {
+		t.Errorf("a batch above the budget: %v", err)
+	}
+}
+
+func TestCancelAndClose(t *testing.T) {
+	before := runtime.NumGoroutine()
+	rng := rand.New(rand.NewPCG(3, 3))
+	for range 25 {
+		f := newFake(lengthsFor(7, 6, 20, 40)...)
+		f.slow = time.Duration(rng.IntN(300)) * time.Microsecond
+		l, err := New(bg, f, Config{BatchSize: 8, Shuffle: Global, Threads: 3, Keys: []string{"cam"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(bg, time.Duration(rng.IntN(5000))*time.Microsecond)
+		done := make(chan error)
+		go func() {
+			for {
+				b, err := l.Next(ctx)
+				if err != nil {
+					done <- err
+					return
+				}
+				b.Release()
+			}
+		}()
+		if rng.IntN(2) == 0 {
+			time.Sleep(time.Duration(rng.IntN(3000)) * time.Microsecond)
+			l.Close()
+		}
+		select {
+		case err := <-done:
+			if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, robocache.ErrMisuse) && err != io.EOF {
+				t.Errorf("Next ended with %v", err)
+			}
+		case <-time.After(5 * time.Second):
+			t.Fatal("Next hangs")
+		}
+		cancel()
+		l.Close()
+		if n := l.a.buffers.inUse.Load(); n != 0 {
+			t.Fatalf("%d bytes not given back", n)
+		}
+		if f.opened.Load() != 0 {
+			t.Fatal("a file was not given back")
+		}
+	}
+	for range 50 {
+		if runtime.NumGoroutine() <= before {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Errorf("%d goroutines, %d before", runtime.NumGoroutine(), before)
+}
+
+func TestCancelledNextKeepsItsBatch(t *testing.T) {
+	f := newFake(40)
+	f.slow = 2 * time.Millisecond
+	l := mustLoader(t, f, Config{BatchSize: 8, Shuffle: Global, Threads: 2, Keys: []string{"cam", "index"}})
+	var got []int64
+	for len(got) < 40 {
+		ctx, cancel := context.WithTimeout(bg, time.Millisecond)
+		b, err := l.Next(ctx)
+		cancel()
+		if err == nil {
+			got = append(got, b.Indices...)
+			b.Release()
+		} else if !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+	}
+	want := make([]int64, 40)
+	l.Order(0).Fill(want, 0)
+	if !slices.Equal(got, want) {
+		t.Error("samples were lost or repeated")
+	}
+}
+
+func TestAllocations(t *testing.T) {
+	perBatch := func(size int) float64 {
+		f := newFake(lengthsFor(1, 40, 200, 300)...)
+		l := mustLoader(t, f, Config{BatchSize: size, Shuffle: Global, Threads: 2, Keys: []string{"observation.state", "action", "count"}, Compat: "lerobot", Deltas: deltas("action", []float64{0, 0.1, 0.2})})
+		take := func(n int) {
+			for range n {
+				b, err := l.Next(bg)
+				if err == io.EOF {
+					b, err = l.Next(bg)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				b.Release()
+			}
+		}
+		take(4)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		take(12)
+		runtime.ReadMemStats(&after)
+		return float64(after.Mallocs-before.Mallocs) / 12
+	}
+	small, large := perBatch(16), perBatch(512)
+	t.Logf("allocations a batch: %.0f of 16 samples, %.0f of 512", small, large)
+	if large > small+24 {
+		t.Errorf("%.0f allocations more for 496 samples more", large-small)
+	}
+}
+
+func TestDeadline(t *testing.T) {
+	f := newFake(10)
+	f.gate = make(chan struct{})
+	l := mustLoader(t, f, Config{BatchSize: 4, Deadline: 0.05, Keys: []string{"cam"}})
+	_, err := l.Next(bg)
+	if !errors.Is(err, robocache.ErrTemporary) || !strings.Contains(err.Error(), "4 more") {
+		t.Fatalf("nothing moves, and Next gives %v", err)
+	}
+	close(f.gate)
+	b, err := l.Next(bg)
+	if err != nil || b.Position != 0 {
+		t.Fatal(err)
+	}
+	b.Release()
+}

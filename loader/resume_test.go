@@ -1,0 +1,154 @@
+package loader
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+func TestResume(t *testing.T) {
+	rng := rand.New(rand.NewPCG(9, 9))
+	f := newFake(lengthsFor(4, 7, 3, 40)...)
+	whole := newOrder(Global, 11, 0, fakeTable(t, f, Config{}).samples())
+	n := whole.Len()
+	for range 30 {
+		var state *State
+		position := int64(0)
+		var got []int64
+		for position < n {
+			world := 1 + rng.IntN(4)
+			batch := 1 + rng.IntN(16)
+			steps := 1 + rng.IntN(4)
+			parts := make([][]int64, 0, world*steps)
+			var next State
+			var wrapped int64
+			for rank := range world {
+				l := mustLoader(t, f, Config{BatchSize: batch, WorldSize: world, Rank: rank, Shuffle: Global, Seed: 11, Threads: 1 + rng.IntN(3), Keys: []string{"index"}})
+				if state != nil {
+					raw, _ := json.Marshal(state)
+					var s State
+					if err := json.Unmarshal(raw, &s); err != nil {
+						t.Fatal(err)
+					}
+					if err := l.Restore(s, false); err != nil {
+						t.Fatal(err)
+					}
+				}
+				for k := range steps {
+					b, err := l.Next(bg)
+					if err == io.EOF {
+						break
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+					for len(parts) <= k*world+rank {
+						parts = append(parts, nil)
+					}
+					parts[k*world+rank] = slices.Clone(b.Indices)
+					b.Release()
+				}
+				next = l.State()
+				wrapped += l.Stats().Wrapped
+				l.Close()
+			}
+			for _, p := range parts {
+				got = append(got, p...)
+			}
+			got = got[:int64(len(got))-wrapped]
+			if next.Epoch == 1 {
+				position = n
+			} else {
+				position = next.Position
+			}
+			if position != int64(len(got)) {
+				t.Fatalf("position %d after %d samples", position, len(got))
+			}
+			state = &next
+		}
+		want := make([]int64, n)
+		whole.Fill(want, 0)
+		if !slices.Equal(got, want) {
+			t.Fatal("the resumed parts are not the unbroken order")
+		}
+		if state.Epoch != 1 || state.Position != 0 {
+			t.Fatalf("at the end: %+v", *state)
+		}
+	}
+}
+
+func TestResumeAtTheEdges(t *testing.T) {
+	f := newFake(10, 9)
+	cfg := Config{BatchSize: 4, Shuffle: Global, Seed: 3, Keys: []string{"index"}}
+	epochs := make([][]int64, 3)
+	l := mustLoader(t, f, cfg)
+	fresh := l.State()
+	var afterLast State
+	for e := range epochs {
+		for {
+			b, err := l.Next(bg)
+			if err == io.EOF {
+				break
+			}
+			epochs[e] = append(epochs[e], b.Indices...)
+			b.Release()
+			if e == 0 && len(epochs[0]) == 19 {
+				afterLast = l.State()
+			}
+		}
+	}
+	if slices.Equal(epochs[0], epochs[1]) {
+		t.Error("two epochs in one order")
+	}
+	try := func(name string, s State, want []int64, then ...func(*Loader)) {
+		l := mustLoader(t, f, cfg)
+		for range 2 { // twice in a row
+			if err := l.Restore(s, false); err != nil {
+				t.Fatal(name, err)
+			}
+		}
+		for _, fn := range then {
+			fn(l)
+		}
+		if got, _ := epochOf(t, nil, l); !slices.Equal(got, want) {
+			t.Errorf("%s: another order", name)
+		}
+	}
+	try("before the first batch", fresh, epochs[0])
+	try("after the last batch", afterLast, epochs[1])
+	try("after the last batch, then set_epoch of it", afterLast, epochs[1], func(l *Loader) { l.SetEpoch(1) })
+	try("then another epoch", afterLast, epochs[2], func(l *Loader) { l.SetEpoch(2) })
+	l = mustLoader(t, f, cfg)
+	b, _ := l.Next(bg)
+	b.Release()
+	mid := l.State()
+	try("in the middle, set_epoch keeps the place", mid, epochs[0][4:], func(l *Loader) { l.SetEpoch(0) })
+	if err := l.SetEpoch(0); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := epochOf(t, nil, l); !slices.Equal(got, epochs[0]) {
+		t.Error("set_epoch in the middle of it does not begin it again")
+	}
+	other := mustLoader(t, newFake(10, 8), cfg)
+	err := other.Restore(mid, false)
+	if !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "samples") {
+		t.Errorf("another dataset: %v", err)
+	}
+	if err := other.Restore(mid, true); err != nil {
+		t.Errorf("forced: %v", err)
+	}
+	file := mustLoader(t, f, Config{BatchSize: 4, Keys: []string{"index"}})
+	if err := file.Restore(mid, false); !errors.Is(err, robocache.ErrMisuse) {
+		t.Errorf("another order mode: %v", err)
+	}
+	dropping := mustLoader(t, f, Config{BatchSize: 4, Shuffle: Global, Seed: 3, DropLast: true, Keys: []string{"index"}})
+	if got, n := epochOf(t, nil, dropping); len(got) != 16 || n != 4 {
+		t.Errorf("drop_last gives %d samples", len(got))
+	}
+}

@@ -1,0 +1,132 @@
+package loader
+
+import (
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+func TestMissingPictureIsAnError(t *testing.T) {
+	f := newFake(10, 10, 10)
+	f.frames.missing = map[robocache.Row]bool{{Episode: 1, Index: 4}: true}
+	l := mustLoader(t, f, Config{BatchSize: 5})
+	for k := 0; ; k++ {
+		b, err := l.Next(bg)
+		if err != nil {
+			if k != 2 || !errors.Is(err, robocache.ErrMalformed) {
+				t.Fatalf("batch %d: %v", k, err)
+			}
+			for _, s := range []string{"episode 1", "row 4", "cam"} {
+				if !strings.Contains(err.Error(), s) {
+					t.Errorf("%v does not name %s", err, s)
+				}
+			}
+			break
+		}
+		b.Release()
+	}
+	if s := l.State(); s.Position != 10 {
+		t.Errorf("position %d after the error", s.Position)
+	}
+	f.frames.missing = nil // mended: the same batch comes
+	b, err := l.Next(bg)
+	if err != nil || b.Position != 10 {
+		t.Fatalf("after the mend: %v", err)
+	}
+	b.Release()
+}
+
+func TestSkip(t *testing.T) {
+	faults := map[string]func(f *fake){
+		"missing picture": func(f *fake) { f.frames.missing = map[robocache.Row]bool{{Episode: 2, Index: 3}: true} },
+		"broken packet":   func(f *fake) { f.frames.broken = map[string]map[int]bool{"v0.mp4": {25: true}} },
+		"lost file":       func(f *fake) { f.frames.lost = map[string]bool{"v1.mp4": true} },
+		"bad row group": func(f *fake) {
+			f.badRows = map[int]error{1: &robocache.Error{Class: robocache.ErrMalformed, Msg: "bad page"}, 4: &robocache.Error{Class: robocache.ErrMalformed, Msg: "bad page"}}
+		},
+	}
+	for name, fault := range faults {
+		var first []int64
+		var bad []BadEpisode
+		for _, how := range []Config{{Threads: 1, Prefetch: 1}, {Threads: 4, Prefetch: 6}, {Threads: 2, Prefetch: 3}} {
+			f := newFake(12, 12, 12, 12, 12, 12)
+			fault(f)
+			cfg := Config{BatchSize: 7, Shuffle: Global, Seed: 8, OnBadEpisode: "skip", Threads: how.Threads, Prefetch: how.Prefetch}
+			l := mustLoader(t, f, cfg)
+			got, _ := epochOf(t, f, l)
+			s := l.State()
+			if first == nil {
+				first, bad = got, s.BadEpisodes
+				if len(bad) == 0 {
+					t.Fatalf("%s: no episode was found bad", name)
+				}
+				if st := l.Stats(); st.Skipped+int64(len(got)) != 72 {
+					t.Errorf("%s: %d skipped, %d given", name, st.Skipped, len(got))
+				}
+				isBad := map[int]bool{}
+				for _, b := range bad {
+					isBad[b.Episode] = true
+				}
+				second, _ := epochOf(t, f, l)
+				if len(second) != 72-12*len(isBad) {
+					t.Errorf("%s: the second epoch has %d samples with %d bad episodes", name, len(second), len(isBad))
+				}
+				// Resume in the second epoch.
+				if err := l.Restore(s, false); err != nil {
+					t.Fatal(err)
+				}
+				if again, _ := epochOf(t, f, l); !slices.Equal(again, second) {
+					t.Errorf("%s: resumed with the list, the epoch is another", name)
+				}
+				continue
+			}
+			if !slices.Equal(got, first) {
+				t.Errorf("%s: the order depends on threads or prefetch", name)
+			}
+			for i := range bad {
+				if bad[i].Episode != s.BadEpisodes[i].Episode || bad[i].Position != s.BadEpisodes[i].Position {
+					t.Errorf("%s: %+v, %+v", name, bad[i], s.BadEpisodes[i])
+				}
+			}
+		}
+	}
+}
+
+func TestSkipKeepsRanksEqual(t *testing.T) {
+	counts := map[int]bool{}
+	for rank := range 3 {
+		f := newFake(12, 12, 12, 12)
+		f.frames.missing = map[robocache.Row]bool{{Episode: 2, Index: 3}: true}
+		l := mustLoader(t, f, Config{BatchSize: 4, WorldSize: 3, Rank: rank, Shuffle: Global, OnBadEpisode: "skip"})
+		_, n := epochOf(t, f, l)
+		counts[n] = true
+	}
+	if len(counts) != 1 {
+		t.Errorf("ranks gave different numbers of batches: %v", counts)
+	}
+}
+
+func TestSkipOfAWholeRank(t *testing.T) {
+	f := newFake(4, 4)
+	f.perFile = 1
+	f.frames.lost = map[string]bool{"v1.mp4": true}
+	l := mustLoader(t, f, Config{BatchSize: 4, WorldSize: 2, Rank: 1, OnBadEpisode: "skip"})
+	if _, err := l.Next(bg); !errors.Is(err, robocache.ErrMalformed) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestAllBadIsAnError(t *testing.T) {
+	f := newFake(5, 5)
+	f.frames.lost = map[string]bool{"v0.mp4": true}
+	l := mustLoader(t, f, Config{BatchSize: 4, OnBadEpisode: "skip"})
+	for range 3 {
+		if _, err := l.Next(bg); err == nil || err == io.EOF {
+			t.Fatalf("every episode is bad, and Next gives %v", err)
+		}
+	}
+}
