@@ -345,6 +345,17 @@ func TestRows(t *testing.T) {
 		d := mustOpen(t, s.write(t))
 		wantStates(t, d, 1)
 	})
+	t.Run("index counts nothing", func(t *testing.T) {
+		s := newSynth(3, 4)
+		for i := range s.rows {
+			s.rows[i].Index = 0
+		}
+		d := mustOpen(t, s.write(t))
+		wantStates(t, d, 1)
+		if codes(d) != "index-order" {
+			t.Error(codes(d))
+		}
+	})
 	t.Run("episode twice", func(t *testing.T) {
 		s := newSynth(3, 4)
 		s.episodes[1].Index = 0

@@ -55,13 +55,33 @@ func (t *tables) proveGroup(ctx context.Context, f *tableFile, file int32, group
 				}
 				return t.search(ctx, f, file)
 			}
-			if order != nil && r > lo && order[r-g.Start] != order[r-1-g.Start]+1 {
+			if order == nil || r == lo || order[r-g.Start] == order[r-1-g.Start]+1 {
+				continue
+			}
+			// A wrong index column says nothing against rows that frame_index counts.
+			frames, err := t.integers(ctx, f, file, group, "frame_index")
+			if err != nil {
+				return err
+			}
+			if frames == nil || !counts(frames[lo-g.Start:hi-g.Start]) {
 				return &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"file": f.name, "row_group": group, "column": "index", "row": r - g.Start, "episode": id},
 					Want: fmt.Sprint(order[r-1-g.Start] + 1), Got: fmt.Sprint(order[r-g.Start]), Msg: "rows are not in order", Hint: "sort the rows by index"}
 			}
+			t.d.notice(warn("index-order", f.name, "column index does not count the rows, frame_index does", "renumber the column"))
+			break
 		}
 	}
 	return nil
+}
+
+// counts says that every number is the one before plus 1.
+func counts(v []int64) bool {
+	for i := 1; i < len(v); i++ {
+		if v[i] != v[i-1]+1 {
+			return false
+		}
+	}
+	return true
 }
 
 // integers reads an int column of a row group; nil where the file does not have it.
