@@ -156,3 +156,29 @@ func TestTolerance(t *testing.T) {
 		m.Close()
 	}
 }
+
+// Whatever the JSON, a configuration is read or refused with a class, and what is made of it does not panic.
+func FuzzConfig(f *testing.F) {
+	for _, s := range []string{`{}`, `{"batch_size": 3, "shuffle": false}`, `{"delta_timestamps": {"action": [0, 0.1]}, "hz": 12.5}`, `{"align": {"hz": 5, "edge": {"*": "mask"}, "max_gap": 0.1}}`,
+		`{"normalize": {"observation.state": {"mode": "min_max", "low": [0], "high": [1]}}}`, `{"memory_budget": "1GiB", "episodes": [1, 0], "image_size": [2, 2]}`} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		cfg, err := ParseConfig([]byte(s))
+		if err == nil {
+			cfg.BatchSize, cfg.Threads = min(cfg.BatchSize, 1000), min(cfg.Threads, 2)
+			if cfg.Align != nil || cfg.Hz != nil {
+				return // rates of 1e9 make long timelines of small fakes
+			}
+			var l *Loader
+			if l, err = New(bg, newFake(3, 4), cfg); err == nil {
+				l.Close()
+				return
+			}
+		}
+		var e *robocache.Error
+		if !errors.As(err, &e) || e.Class == nil {
+			t.Errorf("%s: %v has no class", s, err)
+		}
+	})
+}

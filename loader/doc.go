@@ -15,6 +15,11 @@
 //	L11  Next returns soon after its context ends; Close ends every goroutine, at any moment.
 //	     A batch of which no part comes for deadline_s is an error that says so.
 //	L12  Nothing is read for keys that were not asked for.
+//	L13  With on_bad_episode="skip" an episode that fails is left out from the first sample of the batch on that could not be made; that
+//	     place does not depend on threads or prefetch. The list is in the state, and the order is a function of it. With one rank the
+//	     next samples move up; with several, each rank goes on in its own positions, so that all still give equally many batches.
+//	L14  On a timeline (hz, align) values, masks and rows are those of align.Episode.
+//	L15  In the steady state no allocation depends on the number of samples.
 //
 // # Keys of a batch
 //
