@@ -59,7 +59,7 @@ func value(t int64, channel int) float64 { return float64(t)*1e-9*8 + float64(ch
 func (f *fake) Gather(_ context.Context, key string, rows []robocache.Row, dst []byte) error {
 	f.gathers += len(rows)
 	ft := f.info.Feature(key)
-	clock, _ := f.Times(nil, 0, key)
+	clock, _ := f.Times(context.Background(), 0, key)
 	if len(dst) != len(rows)*ft.RowBytes() {
 		return fmt.Errorf("%d bytes for %d rows", len(dst), len(rows))
 	}

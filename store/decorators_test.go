@@ -130,7 +130,7 @@ func TestHTTPS(t *testing.T) {
 	defer other.Close()
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/away" {
-			http.Redirect(w, r, other.URL+"/x", 302)
+			http.Redirect(w, r, other.URL+"/x", http.StatusFound)
 			return
 		}
 		sound(w, r)

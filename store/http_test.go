@@ -394,14 +394,14 @@ func TestHTTPSecrets(t *testing.T) {
 			hijack(w, "302 Found\r\nLocation: http://[bad?sig="+secret, nil)
 		},
 		"closed port": func(w http.ResponseWriter, r *http.Request) {
-			http.Redirect(w, r, "http://127.0.0.1:1/?sig="+secret, 302)
+			http.Redirect(w, r, "http://127.0.0.1:1/?sig="+secret, http.StatusFound)
 		},
 		"metadata address": func(w http.ResponseWriter, r *http.Request) {
-			http.Redirect(w, r, "http://169.254.169.254/?sig="+secret, 302)
+			http.Redirect(w, r, "http://169.254.169.254/?sig="+secret, http.StatusFound)
 		},
-		"loop": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/a?sig="+secret, 302) },
+		"loop": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/a?sig="+secret, http.StatusFound) },
 		"file": func(w http.ResponseWriter, r *http.Request) {
-			http.Redirect(w, r, "file:///etc/passwd?sig="+secret, 302)
+			http.Redirect(w, r, "file:///etc/passwd?sig="+secret, http.StatusFound)
 		},
 	}
 	for what, h := range modes {
@@ -430,7 +430,7 @@ func TestHTTPSecrets(t *testing.T) {
 	own := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		user, pass, _ := r.BasicAuth()
 		got.Store(fmt.Sprint(user, pass, r.URL.RawQuery, r.Header.Get("X-Api-Key")))
-		http.Redirect(w, r, foreign.URL+"/x", 302)
+		http.Redirect(w, r, foreign.URL+"/x", http.StatusFound)
 	}))
 	defer own.Close()
 	s, err := store.NewHTTP(strings.Replace(own.URL, "http://", "http://user:"+secret+"@", 1)+"/set?sig="+secret, store.HTTPOptions{Header: http.Header{"X-Api-Key": {secret}}})

@@ -39,7 +39,7 @@ func ReadJSON(ctx context.Context, r robocache.Ranged, f *File, group int, top *
 			return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "parquet", Where: with(where, "row", row), Want: "fewer bytes of text than " + strconv.FormatInt(lim.Bytes, 10), Got: "more"}
 		}
 		// Events of language columns repeat on every frame of an episode: equal neighbours share their text.
-		if n := len(out); n > 0 && out[n-1] == string(a.buf.Bytes()) {
+		if n := len(out); n > 0 && out[n-1] == a.buf.String() {
 			out = append(out, out[n-1])
 			continue
 		}
