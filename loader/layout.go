@@ -228,6 +228,10 @@ func (c *column) picture(f *robocache.Feature, cfg *Config) error {
 	switch {
 	case f.Depth != nil && cfg.DepthUnit != "code":
 		c.spec.Pixel, c.spec.Depth, c.metres = video.DepthMM, f.Depth, cfg.DepthUnit == "m"
+		if c.metres && f.Kind == robocache.KindVideo {
+			// Codes are finer than millimetres near the camera: they go to metres in one step.
+			c.spec.Pixel, c.metres = video.DepthM, false
+		}
 		c.out = robocache.Float32
 	case f.Depth != nil || f.DType == robocache.Uint16:
 		c.spec.Pixel = video.Gray16

@@ -194,7 +194,7 @@ func (n *Norm) vectors(c *column, s *robocache.FeatureStats) (low, high []float6
 	}
 	if own := n.own(); own != nil {
 		low, high = own[0], own[1]
-	} else if c.spec.Pixel == video.DepthMM {
+	} else if c.spec.Pixel == video.DepthMM || c.spec.Pixel == video.DepthM {
 		return fail("depth needs vectors in its own unit")
 	} else if s == nil {
 		if !knownNorm(n.Mode) {

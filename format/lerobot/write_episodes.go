@@ -49,7 +49,6 @@ type episodesWriter struct {
 	chunk   int
 	file    int
 	perRow  float64 // bytes, as written so far
-	columns []string
 }
 
 func newEpisodesWriter(w *Writer) *episodesWriter {

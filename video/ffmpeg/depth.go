@@ -9,9 +9,9 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// depthTable gives millimetres by code. It takes lerobot's steps, each rounded to float32 as torch does it, so that the numbers are the same:
-// code · scale + offset, exp, − shift, clamp, · 1000, round half to even, clamp to 16 bits.
-func depthTable(d *robocache.Depth) (*[4096]float32, error) {
+// depthTable gives millimetres by code, or metres. It takes lerobot's steps, each rounded to float32 as torch does it, so that the numbers are the same:
+// code · scale + offset, exp, − shift, clamp; for millimetres then · 1000, round half to even, clamp to 16 bits.
+func depthTable(d *robocache.Depth, metres bool) (*[4096]float32, error) {
 	bad := func(want string) error {
 		return &robocache.Error{Class: robocache.ErrMalformed, Op: "dequantise depth", Want: want, Got: fmt.Sprintf("min %v, max %v, shift %v", d.Min, d.Max, d.Shift)}
 	}
@@ -34,6 +34,10 @@ func depthTable(d *robocache.Depth) (*[4096]float32, error) {
 			v = float32(float32(math.Exp(float64(v))) - float32(d.Shift))
 		}
 		v = max(float32(d.Min), min(v, float32(d.Max)))
+		if metres {
+			t[q] = v
+			continue
+		}
 		v = float32(math.RoundToEven(float64(float32(v * 1000))))
 		t[q] = max(0, min(v, 65535))
 	}

@@ -49,7 +49,7 @@ func TestDepthEqualsLeRobot(t *testing.T) {
 		t.Fatalf("%d lines", len(lines))
 	}
 	for i, line := range lines {
-		table, err := depthTable(&depthCodes[i])
+		table, err := depthTable(&depthCodes[i], false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -74,7 +74,7 @@ func TestDepthPicture(t *testing.T) {
 	defer d.Close()
 	codes := convert(t, d, video.Spec{Pixel: video.Gray16})
 	for _, code := range depthCodes {
-		table, err := depthTable(&code)
+		table, err := depthTable(&code, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -87,7 +87,7 @@ func TestDepthPicture(t *testing.T) {
 		}
 	}
 	for _, bad := range []robocache.Depth{{Min: -4, Max: 10, Shift: 3.5, Log: true}, {Min: math.NaN(), Max: 1}, {Min: 0, Max: math.Inf(1)}} {
-		if _, err := depthTable(&bad); err == nil {
+		if _, err := depthTable(&bad, false); err == nil {
 			t.Errorf("%+v accepted", bad)
 		}
 	}
@@ -96,7 +96,7 @@ func TestDepthPicture(t *testing.T) {
 // The code that a writer makes comes back within its step.
 func TestDepthRoundTrip(t *testing.T) {
 	for _, d := range depthCodes {
-		table, err := depthTable(&d)
+		table, err := depthTable(&d, false)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -22,6 +22,7 @@ type picture struct {
 	format  C.int // that name was made for
 	name    string
 	depth   robocache.Depth // that table was made for
+	metres  bool            // and its unit
 	table   *[4096]float32
 	swscale bool // never the vector kernel: for tests that compare
 }
@@ -66,7 +67,7 @@ func (p *picture) Bytes(spec *video.Spec) (int, error) {
 		return 3 * n, nil
 	case video.RGBFloat32:
 		return 12 * n, nil
-	case video.Gray16, video.DepthMM:
+	case video.Gray16, video.DepthMM, video.DepthM:
 		if p.d.seen.luma_bits == 0 {
 			return 0, &robocache.Error{Class: robocache.ErrUnsupported, Op: "convert a picture", Msg: "pixel format " + p.PixelFormat() + " has no luma plane to read codes from"}
 		}
@@ -74,7 +75,7 @@ func (p *picture) Bytes(spec *video.Spec) (int, error) {
 			return 2 * n, nil
 		}
 		if spec.Depth == nil {
-			return 0, &robocache.Error{Class: robocache.ErrMisuse, Op: "convert a picture", Msg: "DepthMM needs the stream's depth code"}
+			return 0, &robocache.Error{Class: robocache.ErrMisuse, Op: "convert a picture", Msg: "depth needs the stream's depth code"}
 		}
 		return 4 * n, nil
 	case video.YUVPlanes:
@@ -101,8 +102,8 @@ func (p *picture) Convert(spec *video.Spec, dst []byte) error {
 	switch spec.Pixel {
 	case video.Gray16:
 		return check("copy depth codes", C.rc_luma(p.d.c, nil, to))
-	case video.DepthMM:
-		table, err := p.millimetres(spec.Depth)
+	case video.DepthMM, video.DepthM:
+		table, err := p.distances(spec.Depth, spec.Pixel == video.DepthM)
 		if err != nil {
 			return err
 		}
@@ -130,14 +131,14 @@ func (p *picture) Convert(spec *video.Spec, dst []byte) error {
 	return check("convert to RGB", C.rc_rgb(p.d.c, C.int(w), C.int(h), element, chw, fast, to))
 }
 
-// millimetres gives the table for a depth code; it is made once a decoder and code.
-func (p *picture) millimetres(depth *robocache.Depth) (*[4096]float32, error) {
-	if p.table == nil || p.depth != *depth {
-		t, err := depthTable(depth)
+// distances gives the table for a depth code; it is made once a decoder, code and unit.
+func (p *picture) distances(depth *robocache.Depth, metres bool) (*[4096]float32, error) {
+	if p.table == nil || p.depth != *depth || p.metres != metres {
+		t, err := depthTable(depth, metres)
 		if err != nil {
 			return nil, err
 		}
-		p.table, p.depth = t, *depth
+		p.table, p.depth, p.metres = t, *depth, metres
 	}
 	return p.table, nil
 }
