@@ -41,14 +41,14 @@ const rowsPerGroup = 500
 // episodesWriter writes meta/episodes. The columns are known before the first episode: every feature that can have statistics has theirs,
 // null where an episode brings none.
 type episodesWriter struct {
-	w       *Writer
-	schema  *parquet.Schema
-	meta    map[string]string
-	leaves  []*outLeaf
-	t       *outTable
-	chunk   int
-	file    int
-	perRow  float64 // bytes, as written so far
+	w      *Writer
+	schema *parquet.Schema
+	meta   map[string]string
+	leaves []*outLeaf
+	t      *outTable
+	chunk  int
+	file   int
+	perRow float64 // bytes, as written so far
 }
 
 func newEpisodesWriter(w *Writer) *episodesWriter {
