@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ._errors import Misuse
+from ._errors import Misuse, Unsupported
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -28,6 +28,12 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return "known: " + ", ".join(known)
 
 
+_LATER = {
+    "windows": "windows= comes with the next release; delta_timestamps= gives the samples at offsets",
+    "rename": "rename= comes with mixtures in the next release; rename the keys of the batch",
+}
+
+
 def checked(fn: F) -> F:
     """Makes an unknown keyword a Misuse that names the nearest one."""
     params = inspect.signature(fn).parameters
@@ -36,6 +42,8 @@ def checked(fn: F) -> F:
     @functools.wraps(fn)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         for k in kwargs:
+            if k in _LATER and k not in known:
+                raise Unsupported(_LATER[k])
             if k not in known:
                 raise Misuse(f"unknown keyword {k!r} of {fn.__qualname__.removesuffix('.__init__')}", hint=nearest(k, known))
         return fn(*args, **kwargs)
