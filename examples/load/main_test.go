@@ -1,0 +1,25 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"testing"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/synth"
+)
+
+func TestLoad(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "set")
+	opt := synth.Options{Episodes: 2, Seconds: 1, Cameras: 1, Width: 64, Height: 64, Codec: "png"} // png needs no encoder
+	if _, err := synth.Write(context.Background(), path, opt); err != nil {
+		t.Fatal(err)
+	}
+	if err := load(context.Background(), path); err != nil {
+		t.Fatal(err)
+	}
+	if err := load(context.Background(), path+"-not-there"); !errors.Is(err, robocache.ErrNotFound) {
+		t.Fatalf("a missing dataset: %v", err)
+	}
+}

@@ -1,0 +1,61 @@
+"""Kill a training run in the middle of an epoch, and go on exactly where it stood.
+
+    python examples/resume.py PATH
+
+The state is a small JSON-able dict. It may be restored with other threads, another batch size or another number of ranks."""
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+
+import robocache
+
+
+def loader(path):
+    return robocache.Loader(path, batch_size=16, seed=7, keys=["index"])
+
+
+def train(path, checkpoint, batches):
+    """Takes batches and writes a checkpoint after each, until it is killed."""
+    with loader(path) as ld:
+        seen = []
+        for n, batch in enumerate(ld, 1):
+            seen += batch["index"].tolist()
+            with open(checkpoint + ".new", "w") as f:
+                json.dump({"seen": seen, "loader": ld.state_dict()}, f)
+            os.replace(checkpoint + ".new", checkpoint)  # whole or not at all
+            if n == batches:
+                os.kill(os.getpid(), signal.SIGKILL)  # the power fails
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("path")
+    p.add_argument("--checkpoint", help=argparse.SUPPRESS)
+    a = p.parse_args()
+    if a.checkpoint:
+        return train(a.path, a.checkpoint, batches=3)
+
+    with tempfile.TemporaryDirectory() as folder:
+        checkpoint = os.path.join(folder, "checkpoint.json")
+        died = subprocess.run([sys.executable, __file__, a.path, "--checkpoint", checkpoint])
+        assert died.returncode == -signal.SIGKILL, died
+        with open(checkpoint) as f:
+            saved = json.load(f)
+    print(f"killed after {len(saved['seen'])} samples; the state: {json.dumps(saved['loader'])}")
+
+    with loader(a.path) as ld:
+        ld.load_state_dict(saved["loader"])
+        rest = [i for batch in ld for i in batch["index"].tolist()]
+    with loader(a.path) as ld:
+        whole = [i for batch in ld for i in batch["index"].tolist()]
+    assert saved["seen"] + rest == whole
+    print(f"resumed: {len(rest)} samples, the same that an unbroken epoch of {len(whole)} gives there")
+
+
+if __name__ == "__main__":
+    main()
