@@ -238,7 +238,8 @@ func (e *Encoder) Close() error {
 	}
 	if e.frames == 0 {
 		e.Abort()
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: opEncode, Where: robocache.Where{"file": e.path}, Msg: "no picture was written"}
+		e.err = &robocache.Error{Class: robocache.ErrMisuse, Op: opEncode, Where: robocache.Where{"file": e.path}, Msg: "no picture was written"}
+		return e.err
 	}
 	if err := e.stdin.Close(); err != nil {
 		return e.fail(err)

@@ -103,7 +103,7 @@ func TestEncode(t *testing.T) {
 			}
 		}
 		f := fileOf(t, path)
-		if err := Joinable(t.Context(), []Part{{f, 0, 11}, {f, 0, 11}}, c.cfg.Rate); err != nil {
+		if _, err := planJoin(t.Context(), []Part{{f, 0, 11}, {f, 0, 11}}, c.cfg.Rate); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -69,6 +69,12 @@ func (f *fake) bytes() []byte {
 	return slices.Concat(ftyp, f.moov(int64(len(ftyp)+len(moov)+8)), mdat)
 }
 
+// header is the file without its media: ftyp, moov, and room enough for ReadIndex to read ahead.
+func (f *fake) header() []byte {
+	ftyp := rawBox("ftyp", []byte("isom\x00\x00\x02\x00isom")...)
+	return slices.Concat(ftyp, f.moov(4096), make([]byte, headRead))
+}
+
 func (f *fake) sizeOf(s fakeSample) uint32 {
 	if f.fixed > 0 {
 		return f.fixed

@@ -29,6 +29,7 @@ type job struct {
 	left  int // wanted pictures still to come
 	first int // decode index of wanted[0]
 	err   error
+	aside bool // what failed may lie outside of the group
 }
 
 // decode sends the packets and hands out the pictures. keep says whether the decoder is sound.
@@ -37,29 +38,54 @@ type job struct {
 func (r *job) decode(ctx context.Context) (keep bool, err error) {
 	r.want()
 	keep, err = r.pass(ctx)
-	if errors.Is(err, errNotInside) {
-		// What a decoder that stands in the middle of a file ought to have inside is not there: start again where the plan says.
-		r.w.dec.Flush()
-		r.w.at = position{index: r.f.Index, start: r.g.Start, next: r.g.Start, shown: minInt64, skipped: -1}
-		r.inOrder, r.resumed = false, false
+	if err != nil && r.aside {
+		if failed := r.afresh(keep); failed != nil {
+			return false, failed
+		}
 		keep, err = r.pass(ctx)
 	}
 	return keep, err
 }
 
+// afresh goes back to where the plan begins. A group must come out as it would with other neighbours or in another order: a damaged packet that
+// was sent only to push its pictures out, or that is still inside from the group before, is not its error.
+func (r *job) afresh(sound bool) error {
+	w := r.w
+	if sound {
+		w.dec.Flush()
+	} else {
+		fresh, err := newWorker(&w.entry)
+		if err != nil {
+			return at(err, r.f, &w.entry, r.missing())
+		}
+		r.pool.opened.Add(1)
+		w.dec.Close()
+		w.dec, w.skip = fresh.dec, fresh.skip
+	}
+	w.at = position{index: r.f.Index, start: r.g.Start, next: r.g.Start, shown: minInt64, skipped: -1}
+	r.inOrder, r.resumed, r.aside = false, false, false
+	return nil
+}
+
 var errNotInside = errors.New("not inside the decoder")
+
+// broken ends a pass whose decoder failed, or whose caller did.
+func (r *job) broken(err error, ordinal int) (keep bool, _ error) {
+	if r.err != nil {
+		return r.w.rest(), r.err
+	}
+	r.aside = r.inOrder || r.resumed
+	return false, at(err, r.f, &r.w.entry, ordinal)
+}
 
 func (r *job) pass(ctx context.Context) (keep bool, err error) {
 	ix, w := r.f.Index, r.w
 	if h, ok := w.dec.(Reorderer); ok && w.at.next == r.g.Start {
 		h.Reorder(reorder(ix, r.g.Start, r.g.End))
 	}
-	if w.at.next > r.g.Start { // pictures that are ready since the group before
+	if r.resumed { // pictures that are ready since the group before; a decoder may refuse packets until they are taken
 		if err := r.receive(); err != nil {
-			if r.err != nil {
-				return w.rest(), r.err
-			}
-			return false, at(err, r.f, &w.entry, r.missing())
+			return r.broken(err, r.missing())
 		}
 	}
 	end := r.g.End
@@ -75,6 +101,7 @@ func (r *job) pass(ctx context.Context) (keep bool, err error) {
 		from := w.at.next
 		to, base, buf, err := r.fetch(ctx, from)
 		if err != nil {
+			r.aside = from > r.g.End
 			return w.rest(), at(err, r.f, &w.entry, r.ordinalAt(from))
 		}
 		for d := from; d < to && r.left > 0; d++ {
@@ -97,10 +124,7 @@ func (r *job) pass(ctx context.Context) (keep bool, err error) {
 				err = r.receive()
 			}
 			if err != nil {
-				if r.err != nil { // the caller's own
-					return w.rest(), r.err
-				}
-				return false, at(err, r.f, &w.entry, r.ordinalAt(d))
+				return r.broken(err, r.ordinalAt(d))
 			}
 		}
 	}
@@ -110,20 +134,19 @@ func (r *job) pass(ctx context.Context) (keep bool, err error) {
 	if !w.at.drained {
 		// What is wanted is still inside. So may be what the next group wants: the decoder keeps that until a flush.
 		w.at.drained = true
-		if err := w.dec.Drain(); err != nil {
-			return false, at(err, r.f, &w.entry, r.missing())
+		err := w.dec.Drain()
+		if err == nil {
+			err = r.receive()
 		}
-		if err := r.receive(); err != nil {
-			if r.err != nil {
-				return w.rest(), r.err
-			}
-			return false, at(err, r.f, &w.entry, r.missing())
+		if err != nil {
+			return r.broken(err, r.missing())
 		}
 	}
 	switch {
 	case r.left == 0:
 		return true, nil
 	case r.resumed:
+		r.aside = true
 		return true, errNotInside
 	}
 	return false, &robocache.Error{
@@ -207,6 +230,9 @@ func (r *job) fetch(ctx context.Context, d int) (to int, base int64, buf []byte,
 		}
 		end += int64(n.Size)
 		to++
+	}
+	if s.Size > maxPacket {
+		return to, base, nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: opDecode, Msg: "a packet of " + itoa(s.Size) + " bytes, limit " + itoa(maxPacket)}
 	}
 	size := int(end - base)
 	if cap(w.read) < size {

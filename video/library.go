@@ -18,14 +18,13 @@ const defaultLibraryBudget = 256 << 20
 // the indexes and a bound on open files. Files in use are outside both.
 type Library struct {
 	open   Opener
-	limits Limits
 	budget int64
 
 	mu     sync.Mutex
 	files  map[string]*File
 	recent *list.List // of *File with no user, most recent first
+	opened *list.List // those of recent with an open file: a list of its own, for recent may hold a hundred thousand closed ones
 	bytes  int64      // of the indexes of recent
-	opened int        // members of recent with an open file
 	closed bool
 	stats  LibraryStats
 }
@@ -51,17 +50,15 @@ type File struct {
 	version string
 	loading chan struct{} // closed when the load that is under way has ended
 	place   *list.Element // in Library.recent
+	opened  *list.Element // in Library.opened
 }
 
 // NewLibrary makes a library over the files that open gives. budget bounds the indexes of files that nobody uses; 0 means 256 MiB.
-func NewLibrary(open Opener, budget int64) *Library { return NewLibraryLimits(open, budget, Limits{}) }
-
-// NewLibraryLimits is NewLibrary with limits other than the defaults.
-func NewLibraryLimits(open Opener, budget int64, lim Limits) *Library {
+func NewLibrary(open Opener, budget int64) *Library {
 	if budget <= 0 {
 		budget = defaultLibraryBudget
 	}
-	return &Library{open: open, budget: budget, limits: lim, files: map[string]*File{}, recent: list.New()}
+	return &Library{open: open, budget: budget, files: map[string]*File{}, recent: list.New(), opened: list.New()}
 }
 
 // Acquire gives the file at path, opened and indexed. Callers that ask for one path at once share one load.
@@ -132,7 +129,7 @@ func (l *Library) load(ctx context.Context, f *File) (robocache.Ranged, *Index, 
 	if f.Index != nil && f.version == r.Version() {
 		return r, f.Index, nil
 	}
-	ix, err := ReadIndex(ctx, r, l.limits)
+	ix, err := ReadIndex(ctx, r, Limits{})
 	if err != nil {
 		_ = r.Close()
 		return nil, nil, err
@@ -153,15 +150,13 @@ func (f *File) Release() {
 		f.Ranged = nil
 		return
 	}
-	f.place = l.recent.PushFront(f)
+	f.place, f.opened = l.recent.PushFront(f), l.opened.PushFront(f)
 	l.bytes += f.Index.MemoryBytes()
-	l.opened++
-	for e := l.recent.Back(); e != nil && l.opened > maxIdleOpen; e = e.Prev() {
-		if old := e.Value.(*File); old.Ranged != nil {
-			_ = old.Ranged.Close()
-			old.Ranged = nil
-			l.opened--
-		}
+	for l.opened.Len() > maxIdleOpen {
+		old := l.opened.Back().Value.(*File)
+		l.opened.Remove(old.opened)
+		_ = old.Ranged.Close()
+		old.Ranged, old.opened = nil, nil
 	}
 	for l.bytes > l.budget {
 		old := l.recent.Back().Value.(*File)
@@ -181,11 +176,11 @@ func (l *Library) unlist(f *File) {
 		return
 	}
 	l.recent.Remove(f.place)
-	f.place = nil
-	l.bytes -= f.Index.MemoryBytes()
-	if f.Ranged != nil {
-		l.opened--
+	if f.opened != nil {
+		l.opened.Remove(f.opened)
 	}
+	f.place, f.opened = nil, nil
+	l.bytes -= f.Index.MemoryBytes()
 }
 
 // Stats says what the library did, and what it holds.
@@ -193,7 +188,7 @@ func (l *Library) Stats() LibraryStats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.stats
-	s.Files, s.OpenFiles, s.IndexBytes = len(l.files), l.opened, l.bytes
+	s.Files, s.OpenFiles, s.IndexBytes = len(l.files), l.opened.Len(), l.bytes
 	return s
 }
 
@@ -205,7 +200,7 @@ func (l *Library) Close() error {
 	var first error
 	for e := l.recent.Front(); e != nil; e = e.Next() {
 		f := e.Value.(*File)
-		f.place = nil
+		f.place, f.opened = nil, nil
 		if f.Ranged != nil {
 			if err := f.Ranged.Close(); err != nil && first == nil {
 				first = err
@@ -214,7 +209,8 @@ func (l *Library) Close() error {
 		}
 	}
 	l.recent.Init()
-	l.bytes, l.opened = 0, 0
+	l.opened.Init()
+	l.bytes = 0
 	l.files = map[string]*File{}
 	return first
 }

@@ -227,9 +227,3 @@ func (m *join) copyMedia(ctx context.Context, dst io.Writer) error {
 	}
 	return nil
 }
-
-// Joinable says why Concat would refuse the parts; nil where it would not. It reads each part's first sample at most.
-func Joinable(ctx context.Context, parts []Part, rate robocache.Rate) error {
-	_, err := planJoin(ctx, parts, rate)
-	return err
-}

@@ -3,7 +3,6 @@ package video
 import (
 	"bytes"
 	"context"
-	"errors"
 	"sync"
 	"sync/atomic"
 
@@ -15,8 +14,12 @@ const opDecode = "decode video"
 // defaultPoolBudget holds about forty decoders of 640×480.
 const defaultPoolBudget = 256 << 20
 
-// maxRead bounds what one read of adjacent packets asks for. A single larger packet is read whole.
-const maxRead = 1 << 20
+const (
+	// maxRead bounds what one read of adjacent packets asks for. A single larger packet is read whole.
+	maxRead = 1 << 20
+	// maxPacket bounds a single one: a sample table may claim 4 GiB, and behind a URL the bytes cost their writer nothing.
+	maxPacket = 256 << 20
+)
 
 // Pool decodes groups of packets, and keeps idle decoders for the next group: least recently used first out, within a budget in bytes.
 // A decoder fits every file of the same sample entry, so thousands of files of one encoder need as many decoders as there are callers.
@@ -111,9 +114,10 @@ func (p *Pool) Decode(ctx context.Context, f *File, g Group, deliver func(ordina
 		w.at = position{index: ix, start: g.Start, next: g.Start, shown: minInt64, skipped: -1}
 	}
 	r := job{pool: p, w: w, f: f, g: g, deliver: deliver, inOrder: how != elsewhere, resumed: how == resumed}
-	keep, err := r.decode(ctx)
+	keep := false
+	defer func() { p.release(w, keep) }() // where deliver panics too: a decoder is C memory
 	w.index, w.last = ix, g.Ordinals[len(g.Ordinals)-1]
-	p.release(w, keep)
+	keep, err = r.decode(ctx)
 	return err
 }
 
@@ -335,9 +339,9 @@ func (p *Pool) Close() error {
 	return nil
 }
 
-// at adds the place to an error of a decoder or of a read. The caller's own cancellation stays what it is.
+// at adds the place to an error of a decoder or of a read. The caller's own cancellation stays what it is; a store's time-out has a place.
 func at(err error, f *File, entry *SampleEntry, ordinal int) error {
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+	if err == context.Canceled || err == context.DeadlineExceeded {
 		return err
 	}
 	where := robocache.Where{"file": f.Path, "ordinal": ordinal}

@@ -200,6 +200,112 @@ func TestNotInside(t *testing.T) {
 	}
 }
 
+// A packet after the group, sent only to push its pictures out, may be damaged or unreadable: the group comes out as it does alone.
+func TestDamagedNeighbour(t *testing.T) {
+	b := &scripted{delay: 1, fail: func(key int64) error {
+		if key == 2 {
+			return io.ErrUnexpectedEOF
+		}
+		return nil
+	}}
+	f := withScripted(t, b)
+	p := NewPool(0)
+	for k := range 2 {
+		if got, err := ordinals(t, p, f, k); err != nil || !slices.Equal(got, []int{k}) {
+			t.Fatalf("%v, %v", got, err)
+		}
+	}
+	if len(b.opened) != 2 || !b.opened[0].closed || !slices.Equal(b.opened[0].sent, []int64{0, 0, 1, 2}) || !slices.Equal(b.opened[1].sent, []int64{0, 1}) {
+		t.Errorf("%d opened, sent %v", len(b.opened), b.opened[0].sent)
+	}
+	if _, err := ordinals(t, p, f, 2); !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), "ordinal 2") {
+		t.Errorf("the damaged one itself: %v", err)
+	}
+
+	b = &scripted{delay: 1}
+	f = withScripted(t, b)
+	end := f.Index.Sample(2).Offset
+	f.Ranged = cutAt{f.Ranged, end}
+	p = NewPool(0)
+	for k := range 2 {
+		if got, err := ordinals(t, p, f, k); err != nil || !slices.Equal(got, []int{k}) {
+			t.Fatalf("before the cut: %v, %v", got, err)
+		}
+	}
+	if _, err := ordinals(t, p, f, 2); !errors.Is(err, robocache.ErrTemporary) || len(b.opened) != 1 {
+		t.Errorf("behind the cut: %v, %d opened", err, len(b.opened))
+	}
+}
+
+// cutAt is a Ranged that serves nothing from end on.
+type cutAt struct {
+	robocache.Ranged
+	end int64
+}
+
+func (c cutAt) ReadAt(ctx context.Context, p []byte, off int64) error {
+	if off+int64(len(p)) > c.end {
+		return &robocache.Error{Class: robocache.ErrTemporary, Msg: "timed out", Err: context.DeadlineExceeded}
+	}
+	return c.Ranged.ReadAt(ctx, p, off)
+}
+
+// A store's time-out is not the caller's: it keeps its place. The caller's own comes back as it is.
+func TestTimeoutHasItsPlace(t *testing.T) {
+	f := withScripted(t, &scripted{})
+	f.Ranged = cutAt{f.Ranged, 0}
+	_, err := ordinals(t, NewPool(0), f, 4)
+	if !errors.Is(err, robocache.ErrTemporary) || !strings.Contains(err.Error(), "a.mp4") || !strings.Contains(err.Error(), "ordinal 4") {
+		t.Errorf("%v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := NewPool(0).Decode(ctx, f, Plan(f.Index, []int{4})[0], nil); err != context.Canceled {
+		t.Errorf("%v", err)
+	}
+}
+
+// A decoder is not lost where the receiver of a picture panics.
+func TestPanicClosesTheDecoder(t *testing.T) {
+	b := &scripted{}
+	f := withScripted(t, b)
+	p := NewPool(0)
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("no panic")
+			}
+		}()
+		_ = p.Decode(t.Context(), f, Plan(f.Index, []int{0})[0], func(int, Picture) error { panic("receiver") })
+	}()
+	if !b.opened[0].closed || p.Stats().Idle != 0 {
+		t.Error("the decoder is still open")
+	}
+}
+
+// huge is a Ranged that has the head of a file, and claims what follows.
+type huge struct{ memory }
+
+func (h *huge) Size() int64 { return 1 << 40 }
+
+// What a table claims is not allocated.
+func TestPacketLimit(t *testing.T) {
+	withScripted(t, &scripted{})
+	h := &huge{memory{data: (&fake{samples: constant(3, 4), fixed: maxPacket + 1}).header()}}
+	ix, err := ReadIndex(t.Context(), h, Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := allocated()
+	_, err = ordinals(t, NewPool(0), &File{Path: "huge.mp4", Index: ix, Ranged: h}, 1)
+	if !errors.Is(err, robocache.ErrResourceLimit) || !strings.Contains(err.Error(), "huge.mp4") {
+		t.Errorf("%v", err)
+	}
+	if grown := allocated() - before; grown > 1<<20 {
+		t.Errorf("%d bytes allocated", grown)
+	}
+}
+
 // The budget is in bytes; what is over it goes, least recently used first.
 func TestPoolBudget(t *testing.T) {
 	b := &scripted{}

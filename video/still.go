@@ -141,7 +141,7 @@ func StillBytes(info StillInfo, spec *Spec) (int, error) {
 	case DepthMM:
 		return w * h * 4, nil
 	}
-	return 0, stillError(robocache.ErrUnsupported, "a still picture has no planes")
+	return 0, stillError(robocache.ErrUnsupported, "a still picture is delivered as RGB, as 16-bit grey or as millimetres, not as pixel kind %d", spec.Pixel)
 }
 
 func (s *Spec) size(info StillInfo) (w, h int) {
