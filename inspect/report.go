@@ -12,11 +12,11 @@ import (
 // Report is what `robocache inspect` shows of a dataset.
 type Report struct {
 	robocache.Info
-	DurationS float64         `json:"duration_s"` // frames ÷ fps
-	Length    Lengths         `json:"episode_length"`
-	Streams   []Stream        `json:"streams"`
-	Bytes     *Sizes          `json:"bytes,omitempty"`
-	Stats     robocache.Stats `json:"stats,omitempty"`
+	DurationS float64  `json:"duration_s"` // frames ÷ fps
+	Length    Lengths  `json:"episode_length"`
+	Streams   []Stream `json:"streams"`
+	Bytes     *Sizes   `json:"bytes,omitempty"`
+	Stats     Stats    `json:"stats,omitempty"`
 }
 
 // Lengths summarises the rows of the episodes.
@@ -80,7 +80,7 @@ func Dataset(ctx context.Context, ds robocache.Dataset) (*Report, error) {
 	if err != nil {
 		r.Findings = append(r.Findings, robocache.Finding{Severity: robocache.SeverityWarning, Code: "unreadable-stats", Message: err.Error(), Mend: "run 'robocache stats --write'"})
 	}
-	r.Stats = stats
+	r.Stats = Stats(stats)
 	r.Bytes = sizes(ctx, info.URI)
 	return r, ctx.Err()
 }
