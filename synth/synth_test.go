@@ -124,8 +124,7 @@ func TestFlawless(t *testing.T) {
 		t.Fatal(err)
 	}
 	for k, x := range times {
-		// Through LeRobot's float32 timestamp.
-		if d := x - info.FPS.Nanos(int64(k)); d > 100_000 || d < -100_000 {
+		if x != info.FPS.Nanos(int64(k)) {
 			t.Fatalf("row %d at %d ns", k, x)
 		}
 	}

@@ -161,7 +161,7 @@ func putInt(dst []byte, t robocache.DType, v int64, big bool) bool {
 func floatAt(b []byte, t robocache.DType) float64 {
 	switch t {
 	case robocache.Float16:
-		return halfToFloat(binary.LittleEndian.Uint16(b))
+		return float64(robocache.HalfToFloat32(binary.LittleEndian.Uint16(b)))
 	case robocache.Float32:
 		return float64(math.Float32frombits(binary.LittleEndian.Uint32(b)))
 	}
@@ -177,23 +177,6 @@ func putFloat(dst []byte, t robocache.DType, f float64) {
 	default:
 		binary.LittleEndian.PutUint64(dst, math.Float64bits(f))
 	}
-}
-
-func halfToFloat(h uint16) float64 {
-	sign, exp, frac := 1.0, int(h>>10&31), float64(h&1023)
-	if h>>15 != 0 {
-		sign = -1
-	}
-	switch exp {
-	case 0:
-		return sign * math.Ldexp(frac, -24)
-	case 31:
-		if frac != 0 {
-			return math.NaN()
-		}
-		return math.Inf(int(sign))
-	}
-	return sign * math.Ldexp(1024+frac, exp-25)
 }
 
 // floatToHalf rounds to nearest, ties to even, straight from float64: twice rounding would differ.

@@ -2,7 +2,6 @@ package lerobot
 
 import (
 	"context"
-	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -407,25 +406,4 @@ func TestTasks(t *testing.T) {
 		t.Error(codes(d))
 	}
 	wantStates(t, d, 1)
-}
-
-// TestTimes: stamps that are no clock are errors that name the stream and the row.
-func TestTimes(t *testing.T) {
-	ctx := context.Background()
-	s := newSynth(3, 4)
-	s.rows[5].Time = float32(math.NaN())
-	d := mustOpen(t, s.write(t))
-	_, err := d.Times(ctx, 1, "observation.state")
-	wantError(t, err, robocache.ErrMalformed, "stream observation.state", "index 2", "episode 1", "NaN")
-	if _, err := d.Times(ctx, 0, ""); err != nil {
-		t.Error(err)
-	}
-	s.rows[5].Time = 0.05
-	d = mustOpen(t, s.write(t))
-	_, err = d.Times(ctx, 1, "")
-	wantError(t, err, robocache.ErrMalformed, "stream timestamp", "index 2")
-	s.rows[5].Time = 1e30
-	d = mustOpen(t, s.write(t))
-	_, err = d.Times(ctx, 1, "")
-	wantError(t, err, robocache.ErrMalformed, "index 2")
 }

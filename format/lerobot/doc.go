@@ -14,4 +14,6 @@
 //	L6  What deviates from the format and still has one meaning is served, with a Finding in Info. What has none is a typed error
 //	    that names file, row group, column, row or episode.
 //	L7  No panic leaves the package. Declared sizes are checked against the budget before memory is taken.
+//	L8  Times gives row/fps, to the nanosecond, for a stored stamp that is row/fps rounded to float32, and every other stamp as it is stored. Gather gives
+//	    what is stored.
 package lerobot

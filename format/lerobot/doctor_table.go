@@ -27,9 +27,13 @@ func (doc *doctor) tables(ctx context.Context) error {
 		}
 		eps := d.tab.episodesOf(int32(file))
 		if doc.chosen != nil && !anyWanted(doc, eps) {
+			c.global += doc.rows(eps)
 			continue
 		}
+		before := c.global
 		if err := doc.file(ctx, int32(file), c); err != nil {
+			// The index of the files that follow is not this one's fault.
+			c.global = before + doc.rows(eps)
 			for _, e := range eps {
 				doc.bad[int(e)] = true
 			}
@@ -45,6 +49,14 @@ func (doc *doctor) tables(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// rows is how many rows the metadata gives to some episodes.
+func (doc *doctor) rows(eps []int32) (n int64) {
+	for _, e := range eps {
+		n += int64(doc.d.Len(int(e)))
+	}
+	return n
 }
 
 func anyWanted(doc *doctor, eps []int32) bool {
@@ -163,7 +175,11 @@ func (doc *doctor) group(ctx context.Context, f *tableFile, file int32, g int, c
 			}
 		}
 		if stamps != nil {
-			doc.stamp(stamps[r], k, e, c, where("timestamp", r))
+			doc.stamp(stamps[r], k, e, c, func() robocache.Where {
+				w := where("timestamp", r)
+				w["episode"] = d.eps.id(e)
+				return w
+			})
 		}
 	}
 	return nil
@@ -195,10 +211,9 @@ func (doc *doctor) stamps(ctx context.Context, f *tableFile, file int32, g int) 
 }
 
 // stamp checks one row's time: finite, increasing, on the grid of the frame rate from 0.
-func (doc *doctor) stamp(t float64, k int64, e int, c *tableCheck, where robocache.Where) {
-	where["episode"] = doc.d.eps.id(e)
+func (doc *doctor) stamp(t float64, k int64, e int, c *tableCheck, where func() robocache.Where) {
 	if math.IsNaN(t) || math.IsInf(t, 0) {
-		doc.found(robocache.SeverityError, "timestamp-not-finite", where, "mend the stamp, or drop the row", "timestamp is %v", t)
+		doc.found(robocache.SeverityError, "timestamp-not-finite", where(), "mend the stamp, or drop the row", "timestamp is %v", t)
 		return
 	}
 	fps := doc.d.info.FPS
@@ -207,19 +222,19 @@ func (doc *doctor) stamp(t float64, k int64, e int, c *tableCheck, where robocac
 	c.last[e] = t
 	if k == 0 {
 		if math.Abs(t) > tolerance(t) {
-			doc.found(robocache.SeverityWarning, "timestamp-offset", where, "'robocache convert' writes stamps from 0", "stamps start at %.6g s, not at 0: readers that look up pictures by time are off by %.3g frames", t, t/step)
+			doc.found(robocache.SeverityWarning, "timestamp-offset", where(), "'robocache convert' writes stamps from 0", "stamps start at %.6g s, not at 0: readers that look up pictures by time are off by %.3g frames", t, t/step)
 		}
 		return
 	}
 	switch d := t - before; {
 	case d < 0:
-		doc.found(robocache.SeverityError, "timestamp-order", where, "sort the rows, or mend the stamps", "time goes back from %.9g to %.9g s", before, t)
+		doc.found(robocache.SeverityError, "timestamp-order", where(), "sort the rows, or mend the stamps", "time goes back from %.9g to %.9g s", before, t)
 	case d == 0:
-		doc.found(robocache.SeverityWarning, "timestamp-repeated", where, "drop the row, or mend the stamp", "time stands still at %.9g s", t)
+		doc.found(robocache.SeverityWarning, "timestamp-repeated", where(), "drop the row, or mend the stamp", "time stands still at %.9g s", t)
 	case d > 1.5*step:
-		doc.found(robocache.SeverityWarning, "timestamp-gap", where, "frames may be lost: compare with the recording", "a step of %.4g s, %.3g frames", d, d/step)
+		doc.found(robocache.SeverityWarning, "timestamp-gap", where(), "frames may be lost: compare with the recording", "a step of %.4g s, %.3g frames", d, d/step)
 	case math.Abs(d-step) > 2*tolerance(t):
-		doc.found(robocache.SeverityWarning, "timestamp-grid", where, "'robocache convert' writes stamps on the grid, and keeps the recorded ones", "a step of %.6g s where 1/fps is %.6g", d, step)
+		doc.found(robocache.SeverityWarning, "timestamp-grid", where(), "'robocache convert' writes stamps on the grid, and keeps the recorded ones", "a step of %.6g s where 1/fps is %.6g", d, step)
 	}
 }
 

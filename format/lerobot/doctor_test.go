@@ -121,3 +121,21 @@ func TestDoctorListsPlacesWithinReason(t *testing.T) {
 		t.Errorf("%d findings that count %d", len(doc.out), total)
 	}
 }
+
+// What is wrong with one file, or was not asked for, is no fault of the files behind it.
+func TestDoctorOfSomeFiles(t *testing.T) {
+	for _, name := range []string{"g1_v21", "g1_v30_exact"} {
+		for _, f := range diagnose(t, realdata.Path(t, name), robocache.DiagnoseOptions{Episodes: []int{2, 4}}) {
+			t.Errorf("%s: %s %s: %s", name, f.Code, f.Where, f.Message)
+		}
+	}
+	dir := copySet(t, "g1_v21")
+	if err := os.Truncate(filepath.Join(dir, "data/chunk-000/episode_000002.parquet"), 5000); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range diagnose(t, dir, robocache.DiagnoseOptions{}) {
+		if f.Code != "unreadable-file" || f.Where["episode"] != int64(2) && f.Where["episodes"] != "2" {
+			t.Errorf("%s %s: %s", f.Code, f.Where, f.Message)
+		}
+	}
+}

@@ -137,7 +137,7 @@ func (doc *doctor) drift(f *robocache.Feature, c *camera, l *camFile, ix *video.
 		first, span := int(l.first[i]), int(l.span[i])
 		for k := range span {
 			pts := float64(ix.PTS(first+k)) * scale
-			want := from + float64(k)*step
+			want := from + float64(float64(k)*step)
 			diff := pts - want
 			all++
 			if math.Abs(diff) > math.Abs(largest) {

@@ -153,30 +153,41 @@ func (c *episodeColumn) take(col *pq.Column) error {
 	case pq.Double:
 		b := col.Data()
 		for i := 0; i < len(b); i += 8 {
-			c.floats = append(c.floats, math.Float64frombits(binary.LittleEndian.Uint64(b[i:])))
+			c.float(math.Float64frombits(binary.LittleEndian.Uint64(b[i:])))
 		}
 	case pq.Float:
 		b := col.Data()
 		for i := 0; i < len(b); i += 4 {
-			c.floats = append(c.floats, float64(math.Float32frombits(binary.LittleEndian.Uint32(b[i:]))))
+			c.float(float64(math.Float32frombits(binary.LittleEndian.Uint32(b[i:]))))
 		}
 	default:
 		v, err := toInt64(col)
 		if err != nil {
 			return err
 		}
-		c.ints = append(c.ints, v...)
+		if c.floats == nil {
+			c.ints = append(c.ints, v...)
+			return nil
+		}
+		for _, n := range v {
+			c.float(float64(n))
+		}
 	}
 	return nil
+}
+
+// float adds a number. Files differ in types (0 may be an integer in one): from the first float on, all are floats.
+func (c *episodeColumn) float(v float64) {
+	if c.ints != nil {
+		c.floats, c.ints = c.real(), nil
+	}
+	c.floats = append(c.floats, v)
 }
 
 // whole gives the column as integers: pandas writes them as float64 once a null was near.
 func (c *episodeColumn) whole() ([]int64, error) {
 	if len(c.floats) == 0 {
 		return c.ints, nil
-	}
-	if len(c.ints) > 0 {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Msg: "the column has two types"}
 	}
 	out := make([]int64, len(c.floats))
 	for i, f := range c.floats {

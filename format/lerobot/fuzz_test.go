@@ -2,7 +2,6 @@ package lerobot
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -219,12 +218,4 @@ func TestEmpty(t *testing.T) {
 	if d.Info().Episodes != 0 || d.Len(0) != 0 || len(d.Info().Features) != 6 {
 		t.Errorf("%+v", d.Info())
 	}
-	var back infoKeys
-	if err := json.Unmarshal(d.DeclaredInfo(), &back); err != nil || back.Version != "v3.0" {
-		t.Error(err)
-	}
-}
-
-type infoKeys struct {
-	Version string `json:"codebase_version"`
 }

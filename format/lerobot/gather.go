@@ -40,10 +40,9 @@ func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, 
 		file, start := d.tab.fileOf(rows[i].Episode)
 		at := start + int64(rows[i].Index)
 		if s.file != file || at < s.start || at >= s.end {
-			if s, err = d.table(ctx, c, rows[i].Episode, rows[i].Index); err != nil {
+			if s, start, err = d.unitOf(ctx, c, c.num, rows[i].Episode, rows[i].Index, c.decode(d.limit)); err != nil {
 				return err
 			}
-			_, start = d.tab.fileOf(rows[i].Episode)
 			at = start + int64(rows[i].Index)
 		}
 		n = min(n, int(s.end-at))
@@ -72,33 +71,28 @@ func (d *Dataset) run(rows []robocache.Row) (int, error) {
 	return n, nil
 }
 
-// table gives the decoded row group of a numeric column that holds a row.
-func (d *Dataset) table(ctx context.Context, c *column, episode, row int) (span, error) {
-	return d.find3(ctx, c, c.num, episode, row, c.decode(d.limit))
-}
-
-// find3 locates a row and loads its unit.
-func (d *Dataset) find3(ctx context.Context, c *column, num int32, episode, row int, read reader) (span, error) {
+// unitOf locates a row and loads its unit. start is the episode's first row in the file, as it was found with: another goroutine's proof may move it.
+func (d *Dataset) unitOf(ctx context.Context, c *column, num int32, episode, row int, read reader) (s span, start int64, err error) {
 	return d.locate(c, episode, func(file int32, start int64) (span, error) {
 		return d.tab.load(ctx, file, start+int64(row), num, read)
 	})
 }
 
 // locate calls load with the file of an episode and its first row there, again where proof moved it.
-func (d *Dataset) locate(c *column, episode int, load func(file int32, start int64) (span, error)) (span, error) {
+func (d *Dataset) locate(c *column, episode int, load func(file int32, start int64) (span, error)) (span, int64, error) {
 	for try := 0; ; try++ {
 		file, start := d.tab.fileOf(episode)
 		s, err := load(file, start)
 		if err == nil {
 			if _, again := d.tab.fileOf(episode); again == start || try == maxMoves {
-				return s, nil
+				return s, start, nil
 			}
 			continue
 		}
 		if err == error(errMoved) && try < maxMoves {
 			continue
 		}
-		return span{}, robocache.At(err, robocache.Where{"episode": d.eps.id(episode), "stream": c.key})
+		return span{}, 0, robocache.At(err, robocache.Where{"episode": d.eps.id(episode), "stream": c.key})
 	}
 }
 
@@ -167,11 +161,10 @@ func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int
 	c := d.cols[i]
 	out = make([]int64, 0, min(n, 1<<16))
 	for len(out) < n {
-		s, err := d.find3(ctx, &c, unitTimes, episode, len(out), c.stamps(d.limit))
+		s, start, err := d.unitOf(ctx, &c, unitTimes, episode, len(out), c.stamps(d.raw.fps, d.limit))
 		if err != nil {
 			return nil, err
 		}
-		_, start := d.tab.fileOf(episode)
 		at := start + int64(len(out)) - s.start
 		stamps := s.value.([]int64)[at:]
 		out = append(out, stamps[:min(len(stamps), n-len(out))]...)
@@ -196,8 +189,14 @@ func (d *Dataset) badTime(episode, row int, key, want, got string) error {
 
 const badStamp = math.MinInt64
 
-// stampNanos turns stored seconds into nanoseconds.
-func stampNanos(sec float64) int64 {
+// stampNanos turns stored seconds into nanoseconds. What is row/fps rounded to float32, as the recorder stores it, is the time row/fps: a
+// stamp that float32 moved up by a part of a nanosecond would give "the last row at or before" the row before (L8).
+func stampNanos(sec float64, rate robocache.Rate) int64 {
+	if f := float32(sec); float64(f) == sec {
+		if row := math.Round(sec * rate.Float()); math.Abs(row) < 1<<40 && f == float32(row/rate.Float()) {
+			return rate.Nanos(int64(row))
+		}
+	}
 	ns := math.RoundToEven(sec * 1e9)
 	if math.IsNaN(ns) || ns >= 1<<63 || ns <= -1<<63 {
 		return badStamp

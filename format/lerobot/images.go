@@ -132,13 +132,12 @@ func (d *Dataset) stills(ctx context.Context, c *column, rows []robocache.Row, o
 		file, start := d.tab.fileOf(r.Episode)
 		if at := start + int64(r.Index); s.file != file || at < s.start || at >= s.end {
 			var err error
-			if s, err = d.locate(c, r.Episode, func(file int32, start int64) (span, error) {
+			if s, start, err = d.locate(c, r.Episode, func(file int32, start int64) (span, error) {
 				return d.loadStills(ctx, c, file, start+int64(r.Index))
 			}); err != nil {
 				return err
 			}
 		}
-		_, start = d.tab.fileOf(r.Episode)
 		u := s.value.(*stillUnit)
 		at := int(start + int64(r.Index) - s.start)
 		v := at

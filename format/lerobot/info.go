@@ -36,7 +36,6 @@ type declared struct {
 
 // infoFile is meta/info.json.
 type infoFile struct {
-	raw           []byte
 	version       string
 	major, minor  int
 	fps           robocache.Rate
@@ -148,7 +147,7 @@ func parseInfo(raw []byte) (*infoFile, []robocache.Finding, error) {
 	if err := object(b, func(k string, v json.RawMessage) error { fields[k] = v; return nil }); err != nil {
 		return nil, nil, jsonError(infoPath, err)
 	}
-	f := &infoFile{raw: b, totalEpisodes: -1, totalFrames: -1, totalTasks: -1}
+	f := &infoFile{totalEpisodes: -1, totalFrames: -1, totalTasks: -1}
 	var found []robocache.Finding
 	if err := f.readVersion(fields); err != nil {
 		return nil, nil, err

@@ -137,9 +137,6 @@ func (d *Dataset) Video() *video.Library { return d.lib }
 // Store gives the bytes below the dataset.
 func (d *Dataset) Store() store.Store { return d.st }
 
-// DeclaredInfo is meta/info.json as it is.
-func (d *Dataset) DeclaredInfo() []byte { return d.raw.raw }
-
 // Len is the number of rows of an episode; 0 for an episode that is not there.
 func (d *Dataset) Len(episode int) int {
 	if episode < 0 || episode >= d.eps.n() {

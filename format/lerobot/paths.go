@@ -119,11 +119,6 @@ func (p *paths) exists(ctx context.Context, t string, pl place) (bool, error) {
 	return err == nil, err
 }
 
-// find gives the path of a place.
-func (p *paths) find(ctx context.Context, templates []string, pl place) (string, error) {
-	return p.try(ctx, templates, pl, func(name string) error { _, err := p.st.Stat(ctx, name); return err })
-}
-
 // try calls use with the paths that a place may have, until one is there: by the templates, then by the tree. It gives that path, or NotFound with the first.
 func (p *paths) try(ctx context.Context, templates []string, pl place, use func(name string) error) (string, error) {
 	first := ""

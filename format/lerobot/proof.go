@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sort"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/lerobot/internal/pq"
@@ -34,6 +35,13 @@ func (t *tables) proveGroup(ctx context.Context, f *tableFile, file int32, group
 	}
 	if err != nil {
 		return err
+	}
+	if t.moved.Load() == nil {
+		// By start: what ends before the group is passed over at once, or a file of many groups and episodes costs their product.
+		eps = eps[sort.Search(len(eps), func(i int) bool {
+			_, start := t.fileOf(int(eps[i]))
+			return start+int64(t.d.Len(int(eps[i]))) > g.Start
+		}):]
 	}
 	for _, e := range eps {
 		_, start := t.fileOf(int(e))

@@ -215,7 +215,7 @@ func (m *moments) add(s *robocache.FeatureStats) error {
 		m.mean[i] += d * n / total
 		m.m2[i] += d * d * m.n * n / total
 		if s.Std != nil {
-			m.m2[i] += s.Std[i] * s.Std[i] * n
+			m.m2[i] += float64(s.Std[i] * s.Std[i] * n) // the conversion forbids a fused multiply-add, which not every build has
 		}
 		if s.Min != nil && s.Max != nil {
 			m.min[i], m.max[i] = math.Min(m.min[i], s.Min[i]), math.Max(m.max[i], s.Max[i])

@@ -34,11 +34,10 @@ func (d *Dataset) Text(ctx context.Context, key string, rows []robocache.Row) (o
 		}
 		file, start := d.tab.fileOf(r.Episode)
 		if at := start + int64(r.Index); s.file != file || at < s.start || at >= s.end {
-			if s, err = d.find3(ctx, c, c.num, r.Episode, r.Index, read); err != nil {
+			if s, start, err = d.unitOf(ctx, c, c.num, r.Episode, r.Index, read); err != nil {
 				return nil, err
 			}
 		}
-		_, start = d.tab.fileOf(r.Episode)
 		at := int(start + int64(r.Index) - s.start)
 		switch v := s.value.(type) {
 		case []string:

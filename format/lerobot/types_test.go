@@ -162,8 +162,8 @@ func TestTypes(t *testing.T) {
 				}
 			}
 			times, err := d.Times(ctx, 2, "")
-			if err != nil || len(times) != 12 || times[0] != 0 || times[1] != 100000001 {
-				t.Error(times, err) // float32(0.1) is 0.10000000149
+			if err != nil || len(times) != 12 || times[0] != 0 || times[1] != 100000000 {
+				t.Error(times, err) // float32(0.1) is 0.10000000149 (L8)
 			}
 			st, err := d.Stats(ctx)
 			if err != nil || st["v32"] == nil || len(st["v32"].Mean) != 7 || st["v32"].Quantiles["q01"] == nil || st["rgb"] == nil || !reflect.DeepEqual(st["rgb"].Shape, []int{3, 1, 1}) {

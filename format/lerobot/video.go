@@ -304,7 +304,7 @@ func nearest(ix *video.Index, seconds float64) int {
 	if n == 0 {
 		return 0
 	}
-	want := seconds * float64(ix.Timescale())
+	want := float64(seconds * float64(ix.Timescale())) // rounded, not fused with what is subtracted below
 	i := sort.Search(n, func(i int) bool { return float64(ix.PTS(i)) >= want })
 	if i == n {
 		// After the last picture: within one frame it still is the last one, else there is none.

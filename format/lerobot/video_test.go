@@ -111,15 +111,3 @@ func TestFrameCountV3(t *testing.T) {
 	err := d.Frames(context.Background(), "cam", rowsOf(d, 1)[:1], make([]robocache.FrameRef, 1))
 	wantError(t, err, robocache.ErrMalformed, "from_timestamp", "episode")
 }
-
-// TestDrift measures what the oracle measured.
-func TestDrift(t *testing.T) {
-	for name, want := range map[string]float64{"g1_v30_exact": 0, "g1_h264_v30_bigdrift": 0.043359} {
-		d := openReal(t, name)
-		got, err := d.Drift(context.Background(), 0, "observation.images.cam_high")
-		if err != nil || math.Abs(got.Max-want) > 1e-5 {
-			t.Errorf("%s: %+v %v", name, got.Max, err)
-		}
-		t.Logf("%s: %d pictures, %d rows, off by at most %.3f ms, %d rows nearer to a neighbour", name, got.Pictures, got.Rows, got.Max*1e3, got.Over)
-	}
-}

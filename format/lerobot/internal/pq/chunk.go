@@ -34,9 +34,6 @@ func (c *Column) Data() []byte { return c.flat }
 // Item is value i (nulls not counted).
 func (c *Column) Item(i int) []byte { return c.values.item(i) }
 
-// Offsets of byte arrays in Data: Len()+1 numbers.
-func (c *Column) Offsets() []uint32 { return c.offsets }
-
 // MemoryBytes is what the column holds.
 func (c *Column) MemoryBytes() int64 {
 	return int64(cap(c.flat) + 4*cap(c.offsets) + cap(c.Def) + cap(c.Rep) + 128)

@@ -11,13 +11,10 @@ import (
 
 // Chunk says where one column of one row group lies.
 type Chunk struct {
-	Offset       int64 // first byte: the dictionary page where there is one
-	Size         int64 // compressed bytes, headers included
-	Uncompressed int64
-	Values       int64 // nulls included
-	Codec        int32
-	// Smallest and largest value as the statistics say, little-endian; nil where they say nothing.
-	Min, Max []byte
+	Offset int64 // first byte: the dictionary page where there is one
+	Size   int64 // compressed bytes, headers included
+	Values int64 // nulls included
+	Codec  int32
 }
 
 // Group is a row group.
@@ -265,16 +262,12 @@ func readChunk(c *cursor, depth int, leaf *Node) Chunk {
 					k.Codec = c.i32()
 				case id == 5 && typ == tI64:
 					k.Values = c.varint()
-				case id == 6 && typ == tI64:
-					k.Uncompressed = c.varint()
 				case id == 7 && typ == tI64:
 					k.Size = c.varint()
 				case id == 9 && typ == tI64:
 					data = c.varint()
 				case id == 11 && typ == tI64:
 					dict = c.varint()
-				case id == 12 && typ == tStruct:
-					readStatistics(c, depth+2, leaf, &k)
 				default:
 					return false
 				}
@@ -290,27 +283,6 @@ func readChunk(c *cursor, depth int, leaf *Node) Chunk {
 		k.Offset = dict
 	}
 	return k
-}
-
-func readStatistics(c *cursor, depth int, leaf *Node, k *Chunk) {
-	fixed := leaf.Type == Int32 || leaf.Type == Int64
-	c.fields(depth, func(id int16, typ byte) bool {
-		if typ != tBinary || !fixed || id != 5 && id != 6 {
-			return false
-		}
-		v := c.binary()
-		if len(v) != leaf.Width() {
-			return true
-		}
-		// Copied: the footer itself is not kept.
-		v = append([]byte(nil), v...)
-		if id == 5 {
-			k.Max = v
-		} else {
-			k.Min = v
-		}
-		return true
-	})
 }
 
 // Chunk is the place of a leaf in a row group; ok is false where the leaf was not asked for at Open.
@@ -332,7 +304,7 @@ func (f *File) MemoryBytes() int64 {
 		n += int64(len(k) + len(v))
 	}
 	for i := range f.Groups {
-		n += 40 + int64(len(f.Groups[i].chunks))*112
+		n += 40 + int64(len(f.Groups[i].chunks))*32
 	}
 	return n
 }

@@ -9,6 +9,7 @@ import (
 	"math"
 	"runtime/metrics"
 	"testing"
+	"time"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/parquet-go/parquet-go"
@@ -271,6 +272,25 @@ func TestMutations(t *testing.T) {
 				t.Fatal("at", at)
 			}
 		}
+	}
+}
+
+// TestHugeMap: a map that claims 2^62 booleans ends with the bytes.
+func TestHugeMap(t *testing.T) {
+	b := binary.AppendUvarint(nil, 1<<62)
+	c := &cursor{b: append(b, tTrue<<4|tFalse, 1, 2, 1)}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c.skip(tMap, 0)
+	}()
+	select {
+	case <-done:
+		if c.bad == "" {
+			t.Error("no fault")
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("still walking")
 	}
 }
 

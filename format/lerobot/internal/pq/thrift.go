@@ -148,11 +148,7 @@ func (c *cursor) skip(typ byte, depth int) {
 	case tList, tSet:
 		n, e := c.list()
 		for i := 0; i < n && c.bad == ""; i++ {
-			if e == tTrue || e == tFalse {
-				c.byte()
-			} else {
-				c.skip(e, depth+1)
-			}
+			c.element(e, depth+1)
 		}
 	case tMap:
 		n := c.uvarint()
@@ -161,14 +157,24 @@ func (c *cursor) skip(typ byte, depth int) {
 		}
 		kv := c.byte()
 		for i := uint64(0); i < n && c.bad == ""; i++ {
-			c.skip(kv>>4, depth+1)
-			c.skip(kv&15, depth+1)
+			c.element(kv>>4, depth+1)
+			c.element(kv&15, depth+1)
 		}
 	case tStruct:
 		c.skipStruct(depth + 1)
 	default:
 		c.fail("unknown type")
 	}
+}
+
+// element skips a member of a list or map. Its booleans take a byte, unlike those of a struct: were they to take none, a map that claims 2^60
+// of them would be walked to its end.
+func (c *cursor) element(typ byte, depth int) {
+	if typ == tTrue || typ == tFalse {
+		c.byte()
+		return
+	}
+	c.skip(typ, depth)
 }
 
 // skipStruct is fields without a callback: footers of episodes files hold a million of them.
