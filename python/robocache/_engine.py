@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ._errors import Error, NotFound, Unsupported, from_engine
+from ._errors import Error, Misuse, NotFound, Unsupported, from_engine
 
 ABI = 1
 STEP_MS = 50  # how long one wait may keep Ctrl-C waiting
@@ -167,13 +167,14 @@ def _close(e: Engine, number: int) -> None:
 class Handle:
     """An object of the engine. In a forked or other process it makes itself again; collected, it closes itself."""
 
-    __slots__ = ("_engine", "_number", "_finalizer", "_make", "_mutex", "closed", "info", "__weakref__")
+    __slots__ = ("_engine", "_number", "_finalizer", "_make", "_mutex", "_process", "closed", "info", "__weakref__")
 
     def __init__(self, make: Callable[[], tuple[int, Any]]) -> None:
         self._make = make
         self._engine: Engine | None = None
         self._number = 0
         self._mutex = threading.RLock()
+        self._process = os.getpid()  # whose threads may hold _mutex
         self._finalizer: Any = None
         self.closed = False
         self.info: Any = None  # what making it answered
@@ -194,15 +195,13 @@ class Handle:
 
     def _resolve(self) -> tuple[Engine, int]:
         if self.closed:
-            from ._errors import Misuse
-
             raise Misuse("the object is closed", hint="make a new one")
         e = self._engine
         if e is not None and e.pid == os.getpid():
             return e, self._number
-        if e is not None:
-            self._mutex = threading.RLock()  # ours now: the parent's thread that may have held it is not here
-            self._engine = None
+        if self._process != os.getpid():
+            # A thread of the parent may hold the lock, and is not here to give it back.
+            self._mutex, self._process, self._engine = threading.RLock(), os.getpid(), None
         with self._mutex:
             if self._engine is None:
                 e = engine()

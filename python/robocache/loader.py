@@ -188,6 +188,8 @@ class Loader:
             raise Misuse(f"device={device!r}: {e}") from None
         if d.type not in ("cpu", "cuda"):
             raise Unsupported(f"device={self.device!r}: batches go to CPU or CUDA", hint="move the batch yourself")
+        if d.index is not None and d.index >= torch.cuda.device_count():
+            raise Unsupported(f"device={self.device!r}: torch finds {torch.cuda.device_count()} CUDA devices")
         self._target = d
 
     def _fresh(self) -> None:

@@ -186,6 +186,42 @@ def test_pickle(h264: str) -> None:
     assert torch.equal(next(iter(loader))["index"], next(iter(robocache.Loader(h264, batch_size=8, keys=["index"], seed=3)))["index"])
 
 
+def test_without_memfd(h264: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the kernel gives no executable memfd, the private copy is a temporary file that is removed at once."""
+    import tempfile
+
+    m = small(h264, keys=["index"])
+    _ = m[0]
+    monkeypatch.setattr(os, "memfd_create", lambda *a: (_ for _ in ()).throw(PermissionError("no memfd")))
+    assert in_child(lambda: int(m[4]["index"])) == 4
+    assert not [f for f in os.listdir(tempfile.gettempdir()) if f.startswith("librobocache-")]
+
+
+def test_a_lock_held_at_the_fork(h264: str) -> None:
+    """A thread that was opening something when the process forked does not exist in the child; its lock must not count there."""
+    from robocache import _engine
+
+    m = small(h264, keys=["index"])
+    handle = m._map
+    _ = m[0]
+    with_lock = threading.Event()
+    done = threading.Event()
+
+    def hold() -> None:
+        with handle._mutex, _engine._lock:
+            with_lock.set()
+            done.wait(30)
+
+    t = threading.Thread(target=hold)
+    t.start()
+    with_lock.wait()
+    try:
+        assert in_child(lambda: int(m[2]["index"])) == 2
+    finally:
+        done.set()
+        t.join()
+
+
 def test_worker_errors_name_their_place(h264: str, tmp_path) -> None:  # type: ignore[no-untyped-def]
     """An exception of ours crosses the DataLoader's process border with its class."""
     import shutil
