@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -19,6 +20,15 @@ func newBench() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench",
 		Short: "measure loading and decoding, side by side with the peers",
+		Example: `  robocache bench load ./my_dataset --arms engine,robocache,lerobot
+  robocache bench decode ./my_dataset --arms robocache,ffmpeg`,
+		// Without RunE an unknown measurement would print the help and exit with 0.
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return misuse("bench " + strconv.Quote(args[0]) + ": expected load or decode")
+			}
+			return cmd.Help()
+		},
 	}
 	c.AddCommand(newBenchLoad(), newBenchDecode(), newArmLoad(), newArmDecode())
 	return c
@@ -34,8 +44,8 @@ type benchFlags struct {
 	timeout time.Duration
 }
 
-func (f *benchFlags) add(c *cobra.Command, arms string) {
-	c.Flags().StringSliceVar(&f.arms, "arms", strings.Split(arms, ","), "who runs")
+func (f *benchFlags) add(c *cobra.Command, arms, known string) {
+	c.Flags().StringSliceVar(&f.arms, "arms", strings.Split(arms, ","), "who runs: "+known)
 	c.Flags().IntVar(&f.repeats, "repeats", 3, "interleaved repeats, a fresh process each")
 	c.Flags().StringVar(&f.out, "out", "", "write JSON, CSV and an HTML report into this folder")
 	c.Flags().StringVar(&f.python, "python", "", "interpreter of the Python arms (default: .venv/bin/python, else python3)")
@@ -139,7 +149,7 @@ func newBenchLoad() *cobra.Command {
 			return f.run(cmd, "load", &bench.Report{Title: "bench load", Unit: "samples", Workload: map[string]any{"load": w}}, arms)
 		},
 	}
-	f.add(c, "engine")
+	f.add(c, "engine", "engine (no Python), robocache (into torch), lerobot")
 	workloadFlags(c, &w)
 	return c
 }
@@ -171,7 +181,7 @@ func newBenchDecode() *cobra.Command {
 			return f.run(cmd, "decode-"+pattern, &bench.Report{Title: "bench decode, " + pattern, Unit: "frames", Workload: map[string]any{"files": files, "pattern": pattern, "count": count}}, arms)
 		},
 	}
-	f.add(c, "robocache")
+	f.add(c, "robocache", "robocache, ffmpeg, torchcodec, pyav")
 	c.Flags().StringVar(&pattern, "pattern", "sequential", "sequential or random")
 	c.Flags().IntVar(&count, "count", 500, "frames wanted, with --pattern random")
 	return c

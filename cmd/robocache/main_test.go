@@ -65,6 +65,7 @@ func TestExitCodes(t *testing.T) {
 	}{
 		{[]string{"inspect"}, exitMisuse, "arg(s)"},
 		{[]string{"nonsense"}, exitMisuse, "unknown command"},
+		{[]string{"bench", "nonsense"}, exitMisuse, "load or decode"},
 		{[]string{"inspect", dir, "--no-such-flag"}, exitMisuse, "no-such-flag"},
 		{[]string{"inspect", filepath.Join(dir, "nothing")}, exitNotFound, "nothing"},
 		{[]string{"inspect", dir}, exitNotFound, "meta/info.json"},
