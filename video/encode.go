@@ -249,11 +249,17 @@ func (e *Encoder) Close() error {
 		return e.failed(err)
 	}
 	if err := e.verify(); err != nil {
+		if strings.Contains(e.stderr.String(), noSpace) {
+			return e.failed(err) // some releases of ffmpeg end with success although the disk was full
+		}
 		e.err = err
 		_ = os.Remove(e.path)
 	}
 	return e.err
 }
+
+// noSpace is how ffmpeg tells of ENOSPC.
+const noSpace = "No space left"
 
 // Abort kills the encoder and removes the file. After Close it does nothing.
 func (e *Encoder) Abort() {
@@ -285,7 +291,7 @@ func (e *Encoder) failed(cause error) error {
 	}
 	class := robocache.ErrUnsupported
 	said := e.stderr.String()
-	for text, c := range map[string]error{"No space left": robocache.ErrResourceLimit, "Cannot allocate memory": robocache.ErrResourceLimit, "Permission denied": robocache.ErrMisuse, "No such file": robocache.ErrNotFound} {
+	for text, c := range map[string]error{noSpace: robocache.ErrResourceLimit, "Cannot allocate memory": robocache.ErrResourceLimit, "Permission denied": robocache.ErrMisuse, "No such file": robocache.ErrNotFound} {
 		if strings.Contains(said, text) {
 			class = c
 		}

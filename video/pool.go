@@ -243,7 +243,11 @@ func newWorker(entry *SampleEntry) (*worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := b.Supports(entry.Codec); err != nil {
+	codec := entry.Codec
+	if codec == "" {
+		codec = Codec(entry.FourCC) // so that the error names it
+	}
+	if err := b.Supports(codec); err != nil {
 		return nil, err
 	}
 	dec, err := b.NewDecoder(entry)
