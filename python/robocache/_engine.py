@@ -184,11 +184,6 @@ class Handle:
         return self
 
     @property
-    def live(self) -> bool:
-        """Whether it was made in this process."""
-        return self._engine is not None and self._engine.ours
-
-    @property
     def foreign(self) -> bool:
         """Whether it was made in a process that this one was forked off."""
         return self._engine is not None and not self._engine.ours

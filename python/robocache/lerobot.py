@@ -240,7 +240,7 @@ class _Table:
             return column if isinstance(column, list) else list(column)
         if isinstance(i, slice):
             i = list(range(*i.indices(len(self))))
-        if isinstance(i, Iterable) and getattr(i, "ndim", 1):
+        if isinstance(i, Iterable) and getattr(i, "ndim", None) != 0:
             rows = self._rows([self._owner._index(k) for k in i])
             return {k: v if isinstance(v, list) else list(v) for k, v in rows.items()}
         return {k: v[0] for k, v in self._rows([self._owner._index(i)]).items()}

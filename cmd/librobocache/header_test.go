@@ -1,0 +1,39 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"testing"
+)
+
+// The header names exactly what the sources export.
+func TestHeader(t *testing.T) {
+	header, err := os.ReadFile("robocache.h")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told, exported []string
+	for _, m := range regexp.MustCompile(`(?m)^(?:ROBOCACHE_CALL\(|int32_t |void )(robocache_\w+)`).FindAllSubmatch(header, -1) {
+		told = append(told, string(m[1]))
+	}
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`(?m)^//export (\w+)$`).FindAllSubmatch(text, -1) {
+			exported = append(exported, string(m[1]))
+		}
+	}
+	slices.Sort(told)
+	slices.Sort(exported)
+	if !slices.Equal(told, exported) {
+		t.Errorf("header %v\nexported %v", told, exported)
+	}
+}
