@@ -13,4 +13,5 @@
 //	S6  Moments and Pixels merge: any split of the rows gives the same counts, extremes and quantiles, and the same mean and
 //	    deviation to rounding. Quantiles of a set are never made out of those of its episodes.
 //	S7  Memory is bounded by Options.Budget and a fixed part, not by the number of rows.
+//	S8  The numbers are the same bits in every build: no sum is fused with a product.
 package stats

@@ -37,7 +37,7 @@ func elementOf(d robocache.DType) (element, bool) {
 	case robocache.Int64:
 		return element{8, 64, func(p []byte) float64 { return float64(int64(le.Uint64(p))) }, func(p []byte) uint64 { return le.Uint64(p) ^ 1<<63 }, func(k uint64) float64 { return float64(int64(k ^ 1<<63)) }}, true
 	case robocache.Float16:
-		return element{2, 16, func(p []byte) float64 { return half(le.Uint16(p)) }, func(p []byte) uint64 { return flip16(le.Uint16(p)) }, func(k uint64) float64 { return half(flop16(k)) }}, true
+		return element{2, 16, func(p []byte) float64 { return float64(robocache.HalfToFloat32(le.Uint16(p))) }, func(p []byte) uint64 { return flip16(le.Uint16(p)) }, func(k uint64) float64 { return float64(robocache.HalfToFloat32(flop16(k))) }}, true
 	case robocache.BFloat16:
 		bf := func(b uint16) float64 { return float64(math.Float32frombits(uint32(b) << 16)) }
 		return element{2, 16, func(p []byte) float64 { return bf(le.Uint16(p)) }, func(p []byte) uint64 { return flip16(le.Uint16(p)) }, func(k uint64) float64 { return bf(flop16(k)) }}, true
@@ -68,18 +68,4 @@ func flip16(b uint16) uint64 { return uint64(b ^ (uint16(int16(b)>>15) | 1<<15))
 func flop16(k uint64) uint16 {
 	b := uint16(k)
 	return b ^ (uint16(int16(^b)>>15) | 1<<15)
-}
-
-func half(b uint16) float64 {
-	sign, exp, frac := 1-2*float64(b>>15), int(b>>10&31), float64(b&1023)
-	switch exp {
-	case 0:
-		return sign * math.Ldexp(frac, -24)
-	case 31:
-		if frac == 0 {
-			return math.Inf(int(sign))
-		}
-		return math.NaN()
-	}
-	return sign * math.Ldexp(1024+frac, exp-25)
 }

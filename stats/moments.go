@@ -21,7 +21,8 @@ func NewMoments(width int) *Moments {
 	return m
 }
 
-// Add takes rows of values, row after row.
+// Add takes rows of values, row after row. Products are converted before they are added, here and wherever numbers are summed: the conversion
+// forbids a fused multiply-add, which some builds have and others have not.
 func (m *Moments) Add(values []float64) {
 	w := len(m.N)
 	for c := range w {
@@ -50,12 +51,12 @@ func (m *Moments) Add(values []float64) {
 		for i := c; i < len(values); i += w {
 			if v := values[i]; v-v == 0 {
 				d := v - m.base[c] - mean
-				m2 += d * d
+				m2 += float64(d * d)
 				rest += d
 			}
 		}
 		// The rounding of mean is taken back to second order.
-		m2 -= rest * rest / float64(n)
+		m2 -= float64(rest * rest / float64(n))
 		m.merge(c, n, mean+rest/float64(n), m2)
 	}
 }
@@ -82,8 +83,8 @@ func (m *Moments) merge(c int, n int64, mean, m2 float64) {
 	na, nb := float64(m.N[c]), float64(n)
 	d := mean - m.mean[c]
 	m.N[c] += n
-	m.mean[c] += d * (nb / (na + nb))
-	m.m2[c] += m2 + d*d*(na*nb/(na+nb))
+	m.mean[c] += float64(d * (nb / (na + nb)))
+	m.m2[c] += m2 + float64(d*d*(na*nb/(na+nb)))
 }
 
 // Mean is the mean of a column; 0 where it has no values.

@@ -8,11 +8,14 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// sortRows is the number of rows up to which columns are sorted instead of being searched by their keys' digits.
-const sortRows = 1 << 14
+// Up to sortRows rows, columns are sorted instead of being searched by their keys' digits: while they take no more than the budget, or sortBytes.
+const (
+	sortRows  = 1 << 14
+	sortBytes = 1 << 20
+)
 
 // Numeric computes the statistics of rows of a numeric feature of the given shape. rows is read once, and again only for
-// the quantiles of more than 16,384 rows. left is the number of values that are not finite (S5).
+// the quantiles of more than 16,384 rows, or of more than the budget holds. left is the number of values that are not finite (S5).
 func Numeric(ctx context.Context, dtype robocache.DType, shape []int, rows Blocks, budget int64) (fs *robocache.FeatureStats, left int64, err error) {
 	el, ok := elementOf(dtype)
 	if !ok {
@@ -29,6 +32,7 @@ func Numeric(ctx context.Context, dtype robocache.DType, shape []int, rows Block
 	m := NewMoments(width)
 	var count int64
 	var buf, small []float64
+	sorts := true // all values are in small
 	err = rows(ctx, func(raw []byte) error {
 		if len(raw)%(elements*el.size) != 0 {
 			return &robocache.Error{Class: robocache.ErrMisuse, Op: "statistics", Msg: "a block is not a whole number of rows"}
@@ -44,11 +48,10 @@ func Numeric(ctx context.Context, dtype robocache.DType, shape []int, rows Block
 				buf = append(buf, el.value(part[i:]))
 			}
 			m.Add(buf)
-			if small != nil || count <= sortRows {
+			if sorts = sorts && count <= sortRows && int64(len(small)+len(buf))*8 <= max(budget, sortBytes); sorts {
 				small = append(small, buf...)
-				if len(small) > sortRows*elements {
-					small = nil
-				}
+			} else {
+				small = nil
 			}
 		}
 		return ctx.Err()
@@ -57,7 +60,7 @@ func Numeric(ctx context.Context, dtype robocache.DType, shape []int, rows Block
 		return nil, 0, err
 	}
 	var q [][]float64
-	if count <= sortRows {
+	if sorts {
 		q = make([][]float64, width)
 		column := make([]float64, 0, len(small)/width)
 		for c := range width {
@@ -71,7 +74,6 @@ func Numeric(ctx context.Context, dtype robocache.DType, shape []int, rows Block
 			q[c] = sortedQuantiles(column)
 		}
 	} else {
-		small = nil
 		if q, err = refine(ctx, el, width, m.N, rows, budget); err != nil {
 			return nil, 0, err
 		}

@@ -43,10 +43,10 @@ func NewDepth(code *robocache.Depth) *Pixels {
 
 func depthOf(c *robocache.Depth, q int) float64 {
 	n := float64(q) / 4095
-	d := c.Min + n*(c.Max-c.Min)
+	d := c.Min + float64(n*(c.Max-c.Min))
 	if c.Log {
 		lo, hi := math.Log(c.Min+c.Shift), math.Log(c.Max+c.Shift)
-		d = math.Exp(lo+n*(hi-lo)) - c.Shift
+		d = math.Exp(lo+float64(n*(hi-lo))) - c.Shift
 	}
 	if c.Unit == "mm" {
 		d *= 1000
@@ -125,7 +125,7 @@ func (p *Pixels) Stats() *robocache.FeatureStats {
 				}
 				hi = v
 				n += k
-				sum += p.value[v] * float64(k)
+				sum += float64(p.value[v] * float64(k))
 			}
 		}
 		if n == 0 {
@@ -136,7 +136,7 @@ func (p *Pixels) Stats() *robocache.FeatureStats {
 		for v, k := range h {
 			if k > 0 {
 				d := p.value[v] - mean
-				m2 += d * d * float64(k)
+				m2 += float64(d * d * float64(k))
 			}
 		}
 		fs.Min, fs.Max = append(fs.Min, p.value[lo]), append(fs.Max, p.value[hi])

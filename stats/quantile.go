@@ -17,7 +17,7 @@ var Quantiles = []Quantile{{"q01", 0.01}, {"q10", 0.1}, {"q50", 0.5}, {"q90", 0.
 
 // rank is the place of a quantile among n sorted values: between v[lo] and v[hi], by numpy's "linear".
 func rank(q float64, n int64) (lo, hi int64, t float64) {
-	at := float64(n-1) * q
+	at := float64(float64(n-1) * q) // rounded before it is subtracted from
 	lo = int64(math.Floor(at))
 	return lo, min(lo+1, n-1), at - math.Floor(at)
 }
