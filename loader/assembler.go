@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/align"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -151,7 +152,7 @@ func (a *assembler) count(ctx context.Context) error {
 				continue
 			}
 			e, ok := a.position(ctx, f.Where["episode"])
-			if ok && !exclude[e] {
+			if ok && !exclude[e] && (a.cfg.Episodes == nil || slices.Contains(a.cfg.Episodes, e)) {
 				exclude[e] = true
 				a.n.skip.Add(int64(a.ds.Len(e)))
 				a.warn(robocache.Where{"episode": e}.String() + " is left out: " + f.Message)
@@ -160,7 +161,16 @@ func (a *assembler) count(ctx context.Context) error {
 	}
 	count := func(e int) (int, int64, error) { return a.ds.Len(e), 0, nil }
 	if a.cfg.Align != nil {
-		count = func(e int) (int, int64, error) { return a.timeline(ctx, e) }
+		count = func(e int) (int, int64, error) {
+			n, start, err := a.timeline(ctx, e)
+			if err != nil && a.cfg.OnBadEpisode == "skip" && badEpisode(err) {
+				// Its stamps are bad: it never enters the order.
+				a.n.skip.Add(int64(a.ds.Len(e)))
+				a.warn(robocache.Where{"episode": e}.String() + " is left out: " + err.Error())
+				return 0, 0, nil
+			}
+			return n, start, err
+		}
 	}
 	var err error
 	if a.table, err = newTable(info.Episodes, &a.cfg, exclude, count, a.cfg.Align != nil); err != nil {
@@ -203,10 +213,16 @@ func (a *assembler) position(ctx context.Context, number any) (int, bool) {
 	return 0, false
 }
 
+// tooLarge stands for every size that no budget holds; sums of sizes below it do not overflow.
+const tooLarge = int64(1) << 60
+
 // batchBytes is what a batch of n samples takes of the budget.
 func (a *assembler) batchBytes(n int) int64 {
 	var total, small int64
 	for i := range a.layout.tensors {
+		if over := tooLarge / int64(len(a.layout.tensors)) / 2; int64(a.layout.tensors[i].bytes) > over/int64(max(n, 1)) {
+			return tooLarge
+		}
 		if size := n * a.layout.tensors[i].bytes; size >= ownBuffer {
 			total += int64(sizeClass(size))
 		} else {
@@ -322,9 +338,10 @@ func (a *assembler) windows(u *unit) {
 		offsets := l.windows[k].offsets
 		rows := slices.Grow(u.rows[k][:0], len(anchors)*len(offsets))
 		for _, r := range anchors {
-			last := a.ds.Len(r.Episode) - 1
+			length := a.ds.Len(r.Episode)
 			for _, o := range offsets {
-				rows = append(rows, robocache.Row{Episode: r.Episode, Index: min(max(r.Index+o, 0), last)})
+				row, _ := align.Clamp(r.Index, o, length)
+				rows = append(rows, robocache.Row{Episode: r.Episode, Index: row})
 			}
 		}
 		u.rows[k] = rows
@@ -341,7 +358,7 @@ func (a *assembler) windows(u *unit) {
 			length := a.ds.Len(r.Episode)
 			for _, o := range offsets {
 				mask[at] = 0
-				if k := r.Index + o; k < 0 || k >= length {
+				if _, pad := align.Clamp(r.Index, o, length); pad {
 					mask[at] = 1
 				}
 				at++
@@ -395,9 +412,14 @@ func (u *unit) fail(err error) {
 	}
 }
 
+// badEpisode says whether an error is the data's fault, and not the store's, the caller's or the machine's.
+func badEpisode(err error) bool {
+	return errors.Is(err, robocache.ErrMalformed) || errors.Is(err, robocache.ErrNotFound) || errors.Is(err, robocache.ErrUnsupported)
+}
+
 // blame notes that an episode is bad, where bad episodes may be skipped; any other error ends the batch.
 func (a *assembler) blame(u *unit, episode int, err error) {
-	if a.cfg.OnBadEpisode != "skip" || !(errors.Is(err, robocache.ErrMalformed) || errors.Is(err, robocache.ErrNotFound)) {
+	if a.cfg.OnBadEpisode != "skip" || !badEpisode(err) {
 		u.fail(err)
 		return
 	}

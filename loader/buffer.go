@@ -10,17 +10,16 @@ import (
 )
 
 // buffers are anonymous mappings: page aligned, invisible to Go's collector, never moved, and zero where they are new.
-// A mapping that came back is given out again; the idle ones are bounded in bytes.
+// A mapping that came back is given out again. Idle ones make room: together with those in use they stay below limit, where those in use do.
 type buffers struct {
-	mu      sync.Mutex
-	free    map[int][][]byte // by size
-	idle    int64
-	maxIdle int64
-	closed  bool
-	inUse   atomic.Int64
-	peak    atomic.Int64
-	maps    atomic.Int64
-	spare   []*buffer
+	mu     sync.Mutex
+	free   map[int][][]byte // by size
+	idle   int64
+	limit  int64
+	closed bool
+	inUse  atomic.Int64
+	peak   atomic.Int64
+	spare  []*buffer
 }
 
 // buffer is one mapping, shared by the tensors that lie in it.
@@ -35,8 +34,8 @@ const (
 	hugePage = 2 << 20
 )
 
-func newBuffers(maxIdle int64) *buffers {
-	return &buffers{free: map[int][][]byte{}, maxIdle: maxIdle}
+func newBuffers(limit int64) *buffers {
+	return &buffers{free: map[int][][]byte{}, limit: limit}
 }
 
 // sizeClass rounds up by at most an eighth, to whole pages (huge pages from 16 MiB on), so that near sizes share buffers.
@@ -56,10 +55,13 @@ func (p *buffers) get(n int) (*buffer, error) {
 	size := sizeClass(n)
 	p.mu.Lock()
 	var mem []byte
+	var out [][]byte
 	if list := p.free[size]; len(list) > 0 {
 		mem = list[len(list)-1]
 		p.free[size] = list[:len(list)-1]
 		p.idle -= int64(size)
+	} else {
+		out = p.makeRoom(int64(size))
 	}
 	var b *buffer
 	if k := len(p.spare); k > 0 {
@@ -67,24 +69,36 @@ func (p *buffers) get(n int) (*buffer, error) {
 	} else {
 		b = &buffer{pool: p}
 	}
+	used := p.inUse.Add(int64(size))
+	p.peak.Store(max(p.peak.Load(), used))
 	p.mu.Unlock()
+	for _, m := range out {
+		unmapMemory(m)
+	}
 	if mem == nil {
 		m, err := mapMemory(size)
 		if err != nil {
+			p.inUse.Add(-int64(size))
 			return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "loader", Msg: fmt.Sprintf("no memory for a batch buffer of %d bytes", size), Hint: "a smaller batch_size or prefetch; ulimit -v", Err: err}
 		}
 		mem = m
-		p.maps.Add(1)
 	}
 	b.mem = mem
 	b.refs.Store(1)
-	used := p.inUse.Add(int64(size))
-	for {
-		old := p.peak.Load()
-		if used <= old || p.peak.CompareAndSwap(old, used) {
-			return b, nil
+	return b, nil
+}
+
+// makeRoom takes idle buffers of other sizes out, until one of size more stays below the limit. mu is held.
+func (p *buffers) makeRoom(size int64) (out [][]byte) {
+	for class, list := range p.free {
+		for len(list) > 0 && p.idle+p.inUse.Load()+size > p.limit {
+			out = append(out, list[len(list)-1])
+			list = list[:len(list)-1]
+			p.idle -= int64(class)
 		}
+		p.free[class] = list
 	}
+	return out
 }
 
 func (b *buffer) ref() *buffer {
@@ -97,9 +111,9 @@ func (b *buffer) unref() {
 		return
 	}
 	p, mem := b.pool, b.mem
-	p.inUse.Add(-int64(len(mem)))
 	p.mu.Lock()
-	keep := !p.closed && p.idle+int64(len(mem)) <= p.maxIdle
+	p.inUse.Add(-int64(len(mem)))
+	keep := !p.closed && p.idle+p.inUse.Load()+int64(len(mem)) <= p.limit
 	if keep {
 		p.free[len(mem)] = append(p.free[len(mem)], mem)
 		p.idle += int64(len(mem))

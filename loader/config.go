@@ -263,6 +263,12 @@ func (c *Config) check(batches bool) error {
 	case c.DropFirst < 0 || c.DropTail < 0:
 		return misuse("drop_n_first_frames, drop_n_last_frames", "0 or more", fmt.Sprint(c.DropFirst, c.DropTail))
 	}
+	if c.Deadline > 0 && (c.Deadline < 1e-3 || c.Deadline > 1e9) { // beyond, the timer's duration is zero or wraps
+		return misuse("deadline_s", "0.001 to 1e9 seconds, or below 0 for none", fmt.Sprint(c.Deadline))
+	}
+	if err := c.Normalize.check(); err != nil {
+		return err
+	}
 	switch c.Shuffle {
 	case FileOrder, Global:
 	case Pool:

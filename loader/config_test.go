@@ -60,20 +60,25 @@ func TestCasts(t *testing.T) {
 func TestConfigErrors(t *testing.T) {
 	f := newFake(10)
 	for text, want := range map[string]string{
-		`{"batchsize": 3}`:                                 "nearest: batch_size",
-		`{"keys": ["cams"]}`:                               "nearest: cam",
-		`{"delta_timestamps": {"actin": [0]}}`:             "nearest: action",
-		`{"delta_timestamps": {"action": [0.05]}}`:         "0.05",
-		`{"delta_timestamps": {"label": [0]}}`:             "text",
-		`{"episodes": [1]}`:                                "episodes",
-		`{"rank": 2, "world_size": 2}`:                     "rank",
-		`{"shuffle": "pool"}`:                              "next release",
-		`{"normalize": "mean_sd"}`:                         "mean_std",
-		`{"normalize": {"actoin": "mean_std"}}`:            "action",
-		`{"image_size": [1]}`:                              "image_size",
-		`{"hz": 0}`:                                        "rate",
-		`{"align": {"hz": 5, "modes": {"cam": "linear"}}}`: "not computed with",
-		`{"episodes": []}`:                                 "",
+		`{"batchsize": 3}`:                             "nearest: batch_size",
+		`{"keys": ["cams"]}`:                           "nearest: cam",
+		`{"delta_timestamps": {"actin": [0]}}`:         "nearest: action",
+		`{"delta_timestamps": {"action": [0.05]}}`:     "0.05",
+		`{"delta_timestamps": {"label": [0]}}`:         "text",
+		`{"episodes": [1]}`:                            "episodes",
+		`{"rank": 2, "world_size": 2}`:                 "rank",
+		`{"shuffle": "pool"}`:                          "next release",
+		`{"normalize": "mean_sd", "keys": ["action"]}`: "mean_std",
+		`{"normalize": {"observation.state": {"mode": "mean_std", "means": [1]}}}`: "means",
+		`{"deadline_s": 1e10}`:  "deadline_s",
+		`{"deadline_s": 1e-12}`: "deadline_s",
+		`{"hz": 5, "align": {"offset": {"action": 4611686018427387904}}}`: "offset",
+		`{"normalize": "mean_sd"}`:                                        "mean_std",
+		`{"normalize": {"actoin": "mean_std"}}`:                           "action",
+		`{"image_size": [1]}`:                                             "image_size",
+		`{"hz": 0}`:                                                       "rate",
+		`{"align": {"hz": 5, "modes": {"cam": "linear"}}}`:                "not computed with",
+		`{"episodes": []}`:                                                "",
 	} {
 		cfg, err := ParseConfig([]byte(text))
 		if err == nil {
@@ -136,6 +141,7 @@ func TestNormalize(t *testing.T) {
 	}
 }
 
+// Opt-in, by recorded stamps.
 func TestTolerance(t *testing.T) {
 	f := newFake(10)
 	f.late = func(key string, _ int) int64 {
@@ -144,7 +150,7 @@ func TestTolerance(t *testing.T) {
 		}
 		return 0
 	}
-	for tol, ok := range map[float64]bool{0.002: false, 0.004: true} {
+	for tol, ok := range map[float64]bool{0.002: false, 0.004: true, 1e12: true} {
 		m, err := NewMap(bg, f, Config{Tolerance: &tol, Keys: []string{"cam"}})
 		if err != nil {
 			t.Fatal(err)

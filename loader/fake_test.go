@@ -21,21 +21,23 @@ import (
 
 // fake is a dataset in memory whose every value says where it comes from.
 type fake struct {
-	info    robocache.Info
-	lengths []int
-	perFile int // episodes a video file
-	gop     int
-	frames  frameFaults
-	badRows map[int]error // episode → what Gather says
-	slow    time.Duration // of a decode
-	gate    chan struct{} // decodes wait for it
-	late    func(key string, episode int) int64
+	info      robocache.Info
+	lengths   []int
+	perFile   int // episodes a video file
+	gop       int
+	frames    frameFaults
+	shortText bool          // Text gives one less than asked
+	badTimes  map[int]error // episode → what Times says
+	badRows   map[int]error // episode → what Gather says
+	slow      time.Duration // of a decode
+	gate      chan struct{} // decodes wait for it
+	late      func(key string, episode int) int64
 
-	mu      sync.Mutex
-	touched map[string]int
-	decoded atomic.Int64
-	opened  atomic.Int64
-	active  atomic.Int64
+	mu       sync.Mutex
+	touched  map[string]int
+	decoded  atomic.Int64
+	opened   atomic.Int64
+	mostOpen atomic.Int64
 }
 
 type frameFaults struct {
@@ -74,6 +76,9 @@ func (f *fake) Episode(_ context.Context, e int) (robocache.Episode, error) {
 }
 
 func (f *fake) Times(_ context.Context, e int, key string) ([]int64, error) {
+	if err := f.badTimes[e]; err != nil {
+		return nil, err
+	}
 	out := make([]int64, f.lengths[e])
 	for i := range out {
 		out[i] = int64(i) * 100_000_000
@@ -139,6 +144,9 @@ func (f *fake) Text(_ context.Context, key string, rows []robocache.Row) ([]stri
 	for i, r := range rows {
 		out[i] = fmt.Sprintf(`"%s %d %d"`, key, r.Episode, r.Index)
 	}
+	if f.shortText {
+		out = out[1:]
+	}
 	return out, nil
 }
 
@@ -177,7 +185,9 @@ func (r fakeReels) open(_ context.Context, path string) (reel, error) {
 	if r.f.frames.lost[path] {
 		return nil, &robocache.Error{Class: robocache.ErrNotFound, Msg: "no file " + path}
 	}
-	r.f.opened.Add(1)
+	n := r.f.opened.Add(1)
+	for most := r.f.mostOpen.Load(); n > most && !r.f.mostOpen.CompareAndSwap(most, n); most = r.f.mostOpen.Load() {
+	}
 	return fakeReel{r.f, path}, nil
 }
 func (r fakeReels) stats() video.PoolStats { return video.PoolStats{Decoded: r.f.decoded.Load()} }
@@ -209,8 +219,6 @@ func (r fakeReel) plan(_ *video.Planner, ordinals []int) []video.Group {
 }
 
 func (r fakeReel) decode(ctx context.Context, g video.Group, deliver func(int, video.Picture) error) error {
-	r.f.active.Add(1)
-	defer r.f.active.Add(-1)
 	if r.f.gate != nil {
 		<-r.f.gate
 	}

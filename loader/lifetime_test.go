@@ -14,6 +14,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
+// L9: a batch that is held is never overwritten; released ones are used again.
 func TestHeldBatchesStay(t *testing.T) {
 	f := newFake(lengthsFor(2, 6, 20, 40)...)
 	l := mustLoader(t, f, Config{BatchSize: 8, Shuffle: Global, Threads: 4, Keys: []string{"cam", "observation.state"}})
@@ -51,6 +52,7 @@ func TestHeldBatchesStay(t *testing.T) {
 	}
 }
 
+// L10: the horizon shrinks to the budget; what cannot fit is refused by name.
 func TestBudget(t *testing.T) {
 	f := newFake(lengthsFor(2, 6, 20, 40)...)
 	cfg := Config{BatchSize: 8, Shuffle: Global, Threads: 4, Prefetch: 8, Keys: []string{"cam"}}
@@ -80,6 +82,7 @@ func TestBudget(t *testing.T) {
 	}
 }
 
+// L11: cancel and close at any moment; nothing is left running.
 func TestCancelAndClose(t *testing.T) {
 	before := runtime.NumGoroutine()
 	rng := rand.New(rand.NewPCG(3, 3))
@@ -132,6 +135,7 @@ func TestCancelAndClose(t *testing.T) {
 	t.Errorf("%d goroutines, %d before", runtime.NumGoroutine(), before)
 }
 
+// L11: a cancelled Next loses nothing: the next one gives the batch.
 func TestCancelledNextKeepsItsBatch(t *testing.T) {
 	f := newFake(40)
 	f.slow = 2 * time.Millisecond
@@ -155,6 +159,7 @@ func TestCancelledNextKeepsItsBatch(t *testing.T) {
 	}
 }
 
+// L15: a batch of 512 costs as many allocations as one of 16.
 func TestAllocations(t *testing.T) {
 	perBatch := func(size int) float64 {
 		f := newFake(lengthsFor(1, 40, 200, 300)...)
@@ -185,6 +190,7 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
+// L11: a stage without progress is an error, and the batch comes once the stage moves again.
 func TestDeadline(t *testing.T) {
 	f := newFake(10)
 	f.gate = make(chan struct{})
@@ -199,4 +205,96 @@ func TestDeadline(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.Release()
+}
+
+// L11: a Next that waits for another Next ends with its own context.
+func TestSecondNextEndsWithItsContext(t *testing.T) {
+	f := newFake(10)
+	f.gate = make(chan struct{})
+	l := mustLoader(t, f, Config{BatchSize: 4, Threads: 1, Keys: []string{"cam"}})
+	first := make(chan error, 1)
+	go func() {
+		b, err := l.Next(bg)
+		if err == nil {
+			b.Release()
+		}
+		first <- err
+	}()
+	for len(l.taking) == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	ctx, cancel := context.WithTimeout(bg, 10*time.Millisecond)
+	defer cancel()
+	second := make(chan error, 1)
+	go func() {
+		_, err := l.Next(ctx)
+		second <- err
+	}()
+	select {
+	case err := <-second:
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("a Next behind another does not see that its context has ended")
+	}
+	close(f.gate)
+	if err := <-first; err != nil {
+		t.Error(err)
+	}
+}
+
+// L10: idle buffers of other sizes make room, so that used and idle together stay below the limit; only holders go beyond it.
+func TestBuffersStayBelowTheirLimit(t *testing.T) {
+	const limit = 1 << 20
+	p := newBuffers(limit)
+	defer p.close()
+	total := func() int64 { return p.idle + p.inUse.Load() }
+	for _, n := range []int{100, 5000, 70_000, 300_000, 600_000, 900_000, 100, 400_000} {
+		b, err := p.get(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if total() > limit {
+			t.Errorf("%d bytes with one of %d in use", total(), n)
+		}
+		b.unref()
+		if total() > limit {
+			t.Errorf("%d bytes after one of %d came back", total(), n)
+		}
+	}
+	var held []*buffer
+	for range 3 {
+		b, err := p.get(600_000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		held = append(held, b)
+	}
+	for _, b := range held {
+		b.unref()
+	}
+	if total() > limit || p.inUse.Load() != 0 {
+		t.Errorf("%d bytes idle, %d in use", p.idle, p.inUse.Load())
+	}
+}
+
+// A batch may want more files than a process may open: a file is decoded and given back before the next is opened.
+func TestFewFilesAreOpenAtOnce(t *testing.T) {
+	f := newFake(lengthsFor(1, 300, 3, 6)...)
+	f.perFile = 1
+	l := mustLoader(t, f, Config{BatchSize: 128, Shuffle: Global, Threads: 2, Prefetch: 1, Keys: []string{"cam"}})
+	epochOf(t, f, l)
+	if n := f.mostOpen.Load(); n > 8 {
+		t.Errorf("%d files open at once for 2 threads", n)
+	}
+}
+
+// Sizes beyond any memory are refused by the budget, whatever overflows on the way.
+func TestAbsurdBatch(t *testing.T) {
+	f := newFake(10)
+	_, err := New(bg, f, Config{BatchSize: 1 << 24, ImageSize: []int{1 << 15, 1 << 15}, ImageDType: "float32", Keys: []string{"cam"}, Deltas: deltas("cam", make([]float64, 1<<10))})
+	if !errors.Is(err, robocache.ErrResourceLimit) {
+		t.Errorf("%v", err)
+	}
 }

@@ -16,7 +16,7 @@ type Loader struct {
 	a   *assembler
 	cfg Config
 
-	taking sync.Mutex // held by Next, before mu
+	taking chan struct{} // holds a token while Next runs; taken before mu. A channel: who waits for it can give up
 
 	mu     sync.Mutex
 	epoch  int64
@@ -42,7 +42,7 @@ func New(ctx context.Context, ds robocache.Dataset, cfg Config) (*Loader, error)
 		a.close()
 		return nil, err
 	}
-	return &Loader{a: a, cfg: a.cfg}, nil
+	return &Loader{a: a, cfg: a.cfg, taking: make(chan struct{}, 1)}, nil
 }
 
 // course is the sequence of the current epoch. l.mu is held, or l is not shared yet.
@@ -57,8 +57,12 @@ func (l *Loader) course(start int64) course {
 // Next gives the next batch, or io.EOF at the end of the epoch; the call after that begins the next epoch.
 // After another error the loader stands where it stood: Next tries the same batch again.
 func (l *Loader) Next(ctx context.Context) (*Batch, error) {
-	l.taking.Lock()
-	defer l.taking.Unlock()
+	select {
+	case l.taking <- struct{}{}:
+		defer func() { <-l.taking }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	begin := time.Now()
 	for {
 		r, err := l.running(begin)
@@ -135,7 +139,7 @@ func (l *Loader) running(now time.Time) (*run, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: "the loader is closed"}
+		return nil, errClosed()
 	}
 	if l.began.IsZero() {
 		l.began = now
@@ -146,6 +150,10 @@ func (l *Loader) running(now time.Time) (*run, error) {
 	return l.run, nil
 }
 
+func errClosed() error {
+	return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: "the loader is closed"}
+}
+
 // endEpoch goes to the next epoch when a run has given all; false where the run is not the current one any more.
 func (l *Loader) endEpoch(r *run) bool {
 	l.mu.Lock()
@@ -153,6 +161,7 @@ func (l *Loader) endEpoch(r *run) bool {
 	if l.run != r {
 		return false
 	}
+	l.a.n.skip.Add(r.skipped)
 	l.stopRun()
 	l.goTo(l.epoch + 1)
 	return true
@@ -221,7 +230,7 @@ func (l *Loader) exclude(found map[int]error) error {
 	for _, e := range episodes {
 		bad = append(bad, BadEpisode{Episode: e, Epoch: l.epoch, Position: position, Error: found[e].Error()})
 	}
-	if len(bad) >= len(l.a.table.ends)-len(l.a.table.emptied) {
+	if l.a.table.without(bad) == 0 {
 		return &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Msg: "every episode is bad", Err: found[episodes[0]]}
 	}
 	l.bad = bad
@@ -265,6 +274,9 @@ func (l *Loader) Epoch() int64 { return l.State().Epoch }
 func (l *Loader) SetEpoch(epoch int64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.closed {
+		return errClosed()
+	}
 	if l.epoch == epoch && !l.given {
 		return nil
 	}

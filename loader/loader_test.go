@@ -208,18 +208,6 @@ func TestKeysPrune(t *testing.T) {
 	}
 }
 
-// L5: cut anywhere, go on at another batch size, world and thread count: the concatenation is the order.
-// Memory: a batch that is held is never overwritten; released ones are used again.
-// L10: the horizon shrinks to the budget; what cannot fit is refused by name.
-// L11: cancel and close at any moment; nothing is left running.
-// A cancelled Next loses nothing: the next one gives the batch.
-// L8: a missing picture is an error with its place; the loader stands where it stood.
-// loader.md section 12: bad episodes are left out from the batch on where they were found; deterministic in threads and prefetch; in the state.
-// All of one rank's samples are bad: an error, not a shorter epoch that leaves the other ranks waiting.
-// No allocation per sample in the steady state: a batch of 512 costs as many as one of 16.
-// A stage without progress is an error, and the batch comes once the stage moves again.
-// Windows and anchors on a timeline of another rate, streams with an offset, pictures by nearest.
-// Tolerance: opt-in, by recorded stamps.
 // Map: many callers at once get what one gets alone.
 func TestMapConcurrent(t *testing.T) {
 	f := newFake(lengthsFor(1, 6, 10, 30)...)

@@ -1,11 +1,13 @@
 package loader
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"math"
 	"sort"
+	"strconv"
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
@@ -46,7 +48,9 @@ func (n *Normalize) UnmarshalJSON(b []byte) error {
 	return orderedObject(b, "normalize", func(key string, raw json.RawMessage) error {
 		var one Norm
 		if json.Unmarshal(raw, &one.Mode) != nil {
-			if err := json.Unmarshal(raw, &one); err != nil {
+			dec := json.NewDecoder(bytes.NewReader(raw))
+			dec.DisallowUnknownFields() // "means" passed over would be the dataset's own statistics, silently
+			if err := dec.Decode(&one); err != nil {
 				return misuse("normalize", "a mode, or {mode, clip, mean, std, low, high} for "+key, clip(string(raw)))
 			}
 		}
@@ -125,7 +129,7 @@ func (a *assembler) normalizers(ctx context.Context) error {
 			}
 			return err
 		}
-		f := &affine{clip: norm.Clip}
+		f := &affine{clip: norm.Clip && norm.Mode != "mean_std"}
 		if norm.Mode == "mean_std" {
 			f.Norm = *kernel.NewMeanStd(low, high)
 		} else {
@@ -197,9 +201,6 @@ func (n *Norm) vectors(c *column, s *robocache.FeatureStats) (low, high []float6
 	} else if c.spec.Pixel == video.DepthMM || c.spec.Pixel == video.DepthM {
 		return fail("depth needs vectors in its own unit")
 	} else if s == nil {
-		if !knownNorm(n.Mode) {
-			return nil, nil, misuse("normalize", "mean_std, min_max, quantiles or quantile10", n.Mode)
-		}
 		return fail("the dataset has no statistics of it")
 	}
 	switch n.Mode {
@@ -219,8 +220,6 @@ func (n *Norm) vectors(c *column, s *robocache.FeatureStats) (low, high []float6
 		if low == nil && s != nil {
 			low, high = s.Quantiles["q10"], s.Quantiles["q90"]
 		}
-	default:
-		return []float64{}, nil, misuse("normalize", "mean_std, min_max, quantiles or quantile10", n.Mode)
 	}
 	if len(low) == 0 || len(low) != len(high) {
 		return fail("no " + n.Mode + " statistics")
@@ -242,8 +241,23 @@ func (n *Norm) vectors(c *column, s *robocache.FeatureStats) (low, high []float6
 	return low, high, nil
 }
 
-func knownNorm(mode string) bool {
-	return mode == "mean_std" || mode == "min_max" || mode == "quantiles" || mode == "quantile10"
+// check refuses modes that there are not, whether or not a column would come to use them.
+func (n *Normalize) check() error {
+	known := func(mode string) bool {
+		return mode == "mean_std" || mode == "min_max" || mode == "quantiles" || mode == "quantile10"
+	}
+	bad := func(mode string) error {
+		return misuse("normalize", "mean_std, min_max, quantiles or quantile10", mode)
+	}
+	if n.Mode != "" && !known(n.Mode) {
+		return bad(n.Mode)
+	}
+	for _, k := range mapKeys(n.Keys) {
+		if mode := n.Keys[k].Mode; !known(mode) {
+			return bad(k + ": " + strconv.Quote(mode))
+		}
+	}
+	return nil
 }
 
 // retype changes the dtype of a numeric column's tensor.
@@ -282,6 +296,37 @@ func (a *assembler) inverses() map[string]Inverse {
 		out[c.key] = v
 	}
 	return out
+}
+
+// repeated is the normalisation with a column each for rows of n.
+func (f *affine) repeated(n int) *kernel.Norm {
+	out := &kernel.Norm{Kind: f.Kind, A: make([]float32, n), B: make([]float32, n)}
+	for i := range n {
+		out.A[i], out.B[i] = f.A[i%len(f.A)], f.B[i%len(f.B)]
+	}
+	return out
+}
+
+// clampUnit cuts normalised values to [-1, 1]. Both ends are values of every type, so that it may come after the rounding.
+func clampUnit(data []byte, d robocache.DType) {
+	switch d {
+	case robocache.Float64:
+		for i, v := range view[float64](data) {
+			view[float64](data)[i] = min(max(v, -1), 1)
+		}
+	case robocache.Float32:
+		for i, v := range floats32(data) {
+			floats32(data)[i] = min(max(v, -1), 1)
+		}
+	case robocache.Float16:
+		for i, v := range view[uint16](data) {
+			view[uint16](data)[i] = kernel.Float32to16(min(max(kernel.Float16to32(v), -1), 1))
+		}
+	case robocache.BFloat16:
+		for i, v := range view[uint16](data) {
+			view[uint16](data)[i] = kernel.Float32toB16(min(max(kernel.BFloat16to32(v), -1), 1))
+		}
+	}
 }
 
 func (f *affine) one32(v float32, k int) float32 {

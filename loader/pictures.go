@@ -38,7 +38,7 @@ var fileTasks = sync.Pool{New: func() any { return new(fileTask) }}
 func (t *fileTask) done() {
 	if t.pending.Add(-1) == 0 {
 		t.reel.release()
-		t.reel, t.h = nil, nil
+		t.reel, t.h, t.wants = nil, nil, nil
 		fileTasks.Put(t)
 	}
 }
@@ -67,7 +67,7 @@ func (w *worker) locate(h *horizon, col int) {
 			asked = w.anyRow(rows)
 		}
 		if err := a.ds.Frames(w.ctx(), c.key, asked, refs); err != nil {
-			a.isolate(u, rows, robocache.At(err, robocache.Where{"stream": c.key}), func(sub []robocache.Row) error {
+			a.isolate(u, asked, robocache.At(err, robocache.Where{"stream": c.key}), func(sub []robocache.Row) error {
 				return a.ds.Frames(w.ctx(), c.key, sub, make([]robocache.FrameRef, len(sub)))
 			})
 			u.finish(int64(len(rows)))
@@ -167,7 +167,7 @@ func (w *worker) openFile(t *fileTask) {
 	reel, err := a.reels.open(w.ctx(), t.path)
 	if err != nil {
 		w.lose(t, t.wants, err)
-		t.h = nil
+		t.h, t.wants = nil, nil
 		fileTasks.Put(t)
 		return
 	}

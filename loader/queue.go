@@ -22,13 +22,15 @@ type job struct {
 
 type jobKind uint8
 
+// Of one batch the smaller kind runs first. Groups come before files, so that what is open is decoded and closed before more is opened:
+// a batch may want more files than a process may open.
 const (
 	jobLocate jobKind = iota // ask where the pictures of a column lie; makes file jobs
-	jobFile                  // open a file and plan its groups; makes group jobs
 	jobSort                  // find the distinct rows of a column of stills; makes still jobs
 	jobGather
 	jobText
 	jobGroup
+	jobFile // open a file and plan its groups; makes group jobs
 	jobStill
 )
 

@@ -12,6 +12,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
+// L5: cut anywhere, go on at another batch size, world and thread count: the concatenation is the order.
 func TestResume(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 9))
 	f := newFake(lengthsFor(4, 7, 3, 40)...)
@@ -83,6 +84,7 @@ func TestResume(t *testing.T) {
 	}
 }
 
+// L5: states of the epoch's ends, set_epoch after a restore, and states of other data.
 func TestResumeAtTheEdges(t *testing.T) {
 	f := newFake(10, 9)
 	cfg := Config{BatchSize: 4, Shuffle: Global, Seed: 3, Keys: []string{"index"}}

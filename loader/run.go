@@ -96,13 +96,18 @@ type run struct {
 	head   *unit // taken from units, not yet handed out; Next's own
 	wg     sync.WaitGroup
 
+	skipped int64 // samples of bad episodes behind the last batch; settled when units is closed
+
 	mu    sync.Mutex
 	space sync.Cond
 	live  []*unit // planned, not handed out
 }
 
+// largeBatch is the size from which on one batch is work enough for all workers while the next horizon is planned.
+const largeBatch = 64 << 20
+
 // horizonOf says how many batches are planned together, and how many may be in flight: a horizon and a half where the budget
-// holds them, so that the next is planned and begun while the rest of the last is consumed.
+// holds them, so that the next is planned and begun while the rest of the last is consumed; of large batches one more.
 func (a *assembler) horizonOf() (ahead, inFlight int, err error) {
 	bytes := max(a.batchBytes(a.cfg.BatchSize), 1)
 	fit := a.budget / bytes
@@ -110,7 +115,11 @@ func (a *assembler) horizonOf() (ahead, inFlight int, err error) {
 		return 0, 0, budgetError(bytes, a.budget, int64(a.cfg.MemoryBudget))
 	}
 	ahead = int(min(int64(a.cfg.Prefetch), max(fit*2/3, 1)))
-	return ahead, int(min(int64(ahead+(ahead+1)/2), fit)), nil
+	more := (ahead + 1) / 2
+	if bytes > largeBatch {
+		more = 1
+	}
+	return ahead, int(min(int64(ahead+more), fit)), nil
 }
 
 func startRun(a *assembler, c course, from cursor) *run {
@@ -143,7 +152,7 @@ func (r *run) plan(c course, at cursor, ahead, inFlight int) {
 			var after cursor
 			samples, first, after, wrapped, skipped, more = c.next(at, samples[:0])
 			if !more {
-				r.a.n.skip.Add(skipped)
+				r.skipped = skipped
 				if c.world > 1 && at.step < c.steps() {
 					r.give(&unit{seq: seq, err: &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Msg: "every sample of this rank is of a bad episode"}, done: closed()})
 				}

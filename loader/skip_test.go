@@ -10,6 +10,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
+// L8: a missing picture is an error with its place; the loader stands where it stood.
 func TestMissingPictureIsAnError(t *testing.T) {
 	f := newFake(10, 10, 10)
 	f.frames.missing = map[robocache.Row]bool{{Episode: 1, Index: 4}: true}
@@ -40,6 +41,7 @@ func TestMissingPictureIsAnError(t *testing.T) {
 	b.Release()
 }
 
+// L13: bad episodes are left out from the batch on where they were found, whatever threads and prefetch; the list is in the state.
 func TestSkip(t *testing.T) {
 	faults := map[string]func(f *fake){
 		"missing picture": func(f *fake) { f.frames.missing = map[robocache.Row]bool{{Episode: 2, Index: 3}: true} },
@@ -110,6 +112,7 @@ func TestSkipKeepsRanksEqual(t *testing.T) {
 	}
 }
 
+// All samples of a rank are bad: an error, not a shorter epoch that leaves the other ranks waiting.
 func TestSkipOfAWholeRank(t *testing.T) {
 	f := newFake(4, 4)
 	f.perFile = 1
@@ -127,6 +130,65 @@ func TestAllBadIsAnError(t *testing.T) {
 	for range 3 {
 		if _, err := l.Next(bg); err == nil || err == io.EOF {
 			t.Fatalf("every episode is bad, and Next gives %v", err)
+		}
+	}
+}
+
+// An episode without rows is no good one: when all others are bad there is nothing to give.
+func TestAllBadBesideAnEmptyOne(t *testing.T) {
+	f := newFake(5, 0, 5)
+	f.frames.lost = map[string]bool{"v0.mp4": true}
+	l := mustLoader(t, f, Config{BatchSize: 4, OnBadEpisode: "skip"})
+	if _, err := l.Next(bg); !errors.Is(err, robocache.ErrMalformed) {
+		t.Errorf("%v", err)
+	}
+}
+
+// Samples passed over are counted once, however often a found episode made the loader plan anew.
+func TestSkippedAreCountedOnce(t *testing.T) {
+	for _, prefetch := range []int{1, 8} {
+		f := newFake(6, 6, 6, 6)
+		f.perFile = 1
+		f.frames.lost = map[string]bool{"v1.mp4": true, "v3.mp4": true}
+		l := mustLoader(t, f, Config{BatchSize: 4, Prefetch: prefetch, Threads: 2, OnBadEpisode: "skip"})
+		for epoch := range 2 {
+			got, _ := epochOf(t, f, l)
+			if s := l.Stats(); len(got) != 12 || s.Skipped != int64(12*(epoch+1)) {
+				t.Errorf("prefetch %d, epoch %d: %d given, %d skipped in all", prefetch, epoch, len(got), s.Skipped)
+			}
+		}
+	}
+}
+
+// L13 on a timeline: a bad row group and bad stamps cost their episodes, not the run.
+func TestSkipOnATimeline(t *testing.T) {
+	hz := robocache.Rate{Num: 20, Den: 1}
+	for name, fault := range map[string]func(f *fake){
+		"bad row group": func(f *fake) {
+			f.badRows = map[int]error{1: &robocache.Error{Class: robocache.ErrMalformed, Msg: "bad page"}}
+		},
+		"bad stamps": func(f *fake) {
+			f.badTimes = map[int]error{1: &robocache.Error{Class: robocache.ErrMalformed, Msg: "NaN stamp"}}
+		},
+	} {
+		f := newFake(11, 11, 11)
+		fault(f)
+		l := mustLoader(t, f, Config{Hz: &hz, BatchSize: 5, OnBadEpisode: "skip", Keys: []string{"observation.state"}})
+		for range 2 {
+			if got, _ := epochOf(t, nil, l); len(got) != 42 {
+				t.Errorf("%s: %d samples", name, len(got))
+			}
+		}
+		if s := l.Stats(); s.Skipped == 0 || len(s.BadEpisodes)+len(s.Warnings) != 1 {
+			t.Errorf("%s: %d skipped, %v %v", name, s.Skipped, s.BadEpisodes, s.Warnings)
+		}
+		strict, err := New(bg, f, Config{Hz: &hz, BatchSize: 40, Keys: []string{"observation.state"}})
+		if err == nil {
+			_, err = strict.Next(bg)
+			strict.Close()
+		}
+		if !errors.Is(err, robocache.ErrMalformed) {
+			t.Errorf("%s, not skipped: %v", name, err)
 		}
 	}
 }

@@ -93,7 +93,7 @@ func (w *worker) checkTime(t *fileTask, x *want) error {
 }
 
 func (a *assembler) compare(c *column, r robocache.Row, picture, row int64) error {
-	limit := int64(*a.cfg.Tolerance * 1e9)
+	limit := int64(min(*a.cfg.Tolerance, 4e9) * 1e9) // more does not fit
 	if d := picture - row; d > limit || -d > limit {
 		return &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Where: a.where(c, r), Msg: "the picture's time is further from the row's than tolerance_s",
 			Want: fmt.Sprintf("at most %d ns", limit), Got: fmt.Sprintf("%d ns", d), Hint: "the picture is found by its number and is the right one; leave tolerance_s out unless such stamps must be refused"}

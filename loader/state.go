@@ -67,7 +67,7 @@ func (l *Loader) Restore(s State, force bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: "the loader is closed"}
+		return errClosed()
 	}
 	n := l.a.table.samples()
 	if !force {

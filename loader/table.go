@@ -92,6 +92,22 @@ func (t *table) samples() int64 {
 	return t.ends[len(t.ends)-1]
 }
 
+// without is the number of samples that are not of some bad episodes.
+func (t *table) without(bad []BadEpisode) (left int64) {
+	out := make(map[int]bool, len(bad))
+	for i := range bad {
+		out[bad[i].Episode] = true
+	}
+	before := int64(0)
+	for i, end := range t.ends {
+		if !out[t.episode(i)] {
+			left += end - before
+		}
+		before = end
+	}
+	return left
+}
+
 // row finds a sample's row, and which of the selected episodes it is in.
 func (t *table) row(sample int64) (r robocache.Row, i int) {
 	lo, hi := 0, len(t.ends)

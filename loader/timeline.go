@@ -38,8 +38,15 @@ func (c *Config) checkAlign() error {
 	case a.Window < 0:
 		return misuse("align window", "0 or more", fmt.Sprint(int64(a.Window)))
 	}
+	for _, k := range mapKeys(a.Offset) {
+		if off := a.Offset[k]; off <= -maxOffset || off >= maxOffset {
+			return misuse("align offset of "+k, "less than 2^62 ns", fmt.Sprint(int64(off)))
+		}
+	}
 	return nil
 }
+
+const maxOffset = 1 << 62
 
 // alignColumns settles mode, edge and gap of each column. The defaults are Episode.align's: linear for floats; previous for
 // integers, booleans and text; nearest for pictures.
@@ -94,6 +101,10 @@ func (a *assembler) alignColumns() error {
 			s.opt.Before, s.opt.After = align.HalfWindows(window)
 		}
 		s.values = kernel.Options{Period: cfg.Period[k], Quats: cfg.Quats[k]}
+		if c.norm != nil && numeric {
+			// In the kernel, so that rows without a value stay zero bits (K9) and there is one rounding (K10).
+			s.values.Norm = c.norm.repeated(c.elems)
+		}
 		c.aligns = s
 	}
 	return nil
@@ -254,7 +265,10 @@ func (w *worker) gatherAligned(u *unit, c *column, dst []byte) error {
 	}
 	src := make([]byte, len(rows)*c.rowBytes)
 	if err := w.a.ds.Gather(w.ctx(), c.key, rows, src); err != nil {
-		return robocache.At(err, robocache.Where{"stream": c.key})
+		w.a.isolate(u, rows, robocache.At(err, robocache.Where{"stream": c.key}), func(sub []robocache.Row) error {
+			return w.a.ds.Gather(w.ctx(), c.key, sub, w.bytes(len(sub)*c.rowBytes))
+		})
+		return nil
 	}
 	mask := u.batch.Tensors[c.mask].Data
 	if c.elems == 0 {
@@ -276,12 +290,8 @@ func (w *worker) gatherAligned(u *unit, c *column, dst []byte) error {
 	if !direct {
 		convert(dst, c.out, out, c.stored, nil)
 	}
-	if c.norm != nil {
-		if c.out == robocache.Float64 {
-			c.norm.rows64(view[float64](dst))
-		} else {
-			c.norm.rows32(floats32(dst))
-		}
+	if c.norm != nil && c.norm.clip {
+		clampUnit(dst, c.out)
 	}
 	return nil
 }

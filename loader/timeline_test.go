@@ -2,11 +2,16 @@ package loader
 
 import (
 	"bytes"
+	"errors"
+	"slices"
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/align"
+	"github.com/goatnote-inc/robocache/kernel"
 )
 
+// L14: windows and anchors on a timeline of another rate, pictures by nearest.
 func TestTimeline(t *testing.T) {
 	f := newFake(11, 5) // 10 Hz: 1.0 s and 0.4 s
 	hz := robocache.Rate{Num: 20, Den: 1}
@@ -54,5 +59,92 @@ func TestTimeline(t *testing.T) {
 	l := mustLoader(t, f, Config{Hz: &hz, BatchSize: 7, Shuffle: Global, Threads: 3, Keys: []string{"observation.state", "cam"}})
 	if got, _ := epochOf(t, nil, l); len(got) != 30 {
 		t.Errorf("%d samples", len(got))
+	}
+}
+
+// K9 and K10 on a timeline: values are normalised before the only rounding, and rows without a value stay zero bits, in every output type.
+func TestTimelineNormalised(t *testing.T) {
+	f := newFake(11)
+	hz := robocache.Rate{Num: 20, Den: 1}
+	norm := Normalize{Keys: map[string]Norm{"observation.state": {Mode: "min_max", Low: []float64{2}, High: []float64{6}, Clip: true}}}
+	for _, d := range []robocache.DType{robocache.Float32, robocache.Float16, robocache.BFloat16, robocache.Float64} {
+		var mask align.PerKey[align.Edge]
+		mask.All = align.EdgeMask
+		cfg := Config{Align: &align.Config{HZ: hz, Edge: mask, DTypes: map[string]robocache.DType{"observation.state": d}}, Normalize: norm,
+			Keys: []string{"observation.state", "label"}, Deltas: deltas("observation.state", []float64{-1, 0, 0.25})}
+		m, err := NewMap(bg, f, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := m.Items(bg, []int64{5, 20}) // rows 2.5 and 10
+		if err != nil {
+			t.Fatal(err)
+		}
+		x := b.Tensor("observation.state")
+		if x.DType != d {
+			t.Fatalf("%v, expected %v", x.DType, d)
+		}
+		value := func(i int) float64 {
+			switch d {
+			case robocache.Float16:
+				return float64(kernel.Float16to32(view[uint16](x.Data)[i]))
+			case robocache.BFloat16:
+				return float64(kernel.BFloat16to32(view[uint16](x.Data)[i]))
+			case robocache.Float64:
+				return view[float64](x.Data)[i]
+			}
+			return float64(floats32(x.Data)[i])
+		}
+		// Sample 5: before the data; 2.5 → -0.75; 5 → 0.5. Sample 20: row 0 → cut to -1; row 10 → cut to 1; behind the data.
+		for i, want := range []float64{0, -0.75, 0.5, -1, 1, 0} {
+			if got := value(i * 3); got != want {
+				t.Errorf("%v: place %d is %v, expected %v", d, i, got, want)
+			}
+		}
+		if want := []byte{1, 0, 0, 0, 0, 1}; !bytes.Equal(b.Tensor("observation.state_is_pad").Data, want) {
+			t.Errorf("mask %v", b.Tensor("observation.state_is_pad").Data)
+		}
+		b.Release()
+		m.Close()
+	}
+}
+
+// A union of streams reaches beyond some: texts are "" there, pictures zero and masked; a text that fails is an error, not "".
+func TestTimelineBeyondTheRows(t *testing.T) {
+	f := newFake(5)
+	f.late = func(key string, _ int) int64 {
+		if key == "observation.state" {
+			return -200_000_000
+		}
+		return 0
+	}
+	var mask align.PerKey[align.Edge]
+	mask.All = align.EdgeMask
+	cfg := Config{Align: &align.Config{HZ: robocache.Rate{Num: 10, Den: 1}, Edge: mask, Extent: "union"}, Keys: []string{"observation.state", "label", "cam"}}
+	m, err := NewMap(bg, f, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	if m.Len() != 7 {
+		t.Fatalf("%d samples", m.Len())
+	}
+	b, err := m.Items(bg, []int64{0, 2, 6})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l := b.Text("label"); l[0] != "" || l[1] != `"label 0 0"` || l[2] != `"label 0 4"` {
+		t.Errorf("%q", l)
+	}
+	if p := b.Tensor("cam_is_pad").Data; !bytes.Equal(p, []byte{1, 0, 0}) {
+		t.Errorf("cam_is_pad %v", p)
+	}
+	if c := b.Tensor("cam"); slices.ContainsFunc(c.Data[:len(c.Data)/3], func(x byte) bool { return x != 0 }) {
+		t.Error("a place without a picture is not zero")
+	}
+	b.Release()
+	f.shortText = true
+	if _, err := m.Items(bg, []int64{0, 2}); !errors.Is(err, robocache.ErrMalformed) {
+		t.Errorf("a text is lacking, and Items gives %v", err)
 	}
 }

@@ -88,18 +88,17 @@ func (w *worker) gather(u *unit, col int) {
 func (w *worker) text(u *unit, col int) {
 	a := w.a
 	c := &a.layout.columns[col]
-	rows := u.rows[0]
+	all := u.rows[0]
 	if c.aligns != nil {
-		all, err := w.alignedRows(u, c, nil)
-		if err != nil {
+		var err error
+		if all, err = w.alignedRows(u, c, nil); err != nil {
 			a.failAt(u, err)
 			return
 		}
-		rows = all
-		if slices.ContainsFunc(all, noRow) {
-			w.sparseText(u, c, all)
-			return
-		}
+	}
+	rows := all
+	if slices.ContainsFunc(all, noRow) { // a timeline that reaches beyond the rows: "" where there is none
+		rows = slices.DeleteFunc(slices.Clone(all), noRow)
 	}
 	values, err := a.ds.Text(w.ctx(), c.key, rows)
 	if err == nil && len(values) != len(rows) {
@@ -110,22 +109,6 @@ func (w *worker) text(u *unit, col int) {
 			_, err := a.ds.Text(w.ctx(), c.key, sub)
 			return err
 		})
-		return
-	}
-	copy(u.batch.Texts[c.entry].Values, values)
-}
-
-// sparseText is text on a timeline that reaches beyond the rows: "" where there is none.
-func (w *worker) sparseText(u *unit, c *column, all []robocache.Row) {
-	var rows []robocache.Row
-	for _, r := range all {
-		if !noRow(r) {
-			rows = append(rows, r)
-		}
-	}
-	values, err := w.a.ds.Text(w.ctx(), c.key, rows)
-	if err != nil || len(values) != len(rows) {
-		u.fail(robocache.At(err, robocache.Where{"stream": c.key}))
 		return
 	}
 	k := 0
