@@ -32,10 +32,11 @@ func framesByProbe(t testing.TB, path string) (pts []int64) {
 
 // TestClipsAgainstProbe makes clips of every kind that the field has, and compares pictures and times with ffprobe (V1).
 func TestClipsAgainstProbe(t *testing.T) {
+	t.Parallel() // programs do the work
 	tool(t, "ffmpeg")
 	tool(t, "ffprobe")
 	x264 := []string{"-c:v", "libx264", "-pix_fmt", "yuv420p"}
-	x265 := []string{"-c:v", "libx265", "-x265-params", "log-level=error"}
+	x265 := []string{"-c:v", "libx265", "-x265-params", "log-level=error:pools=1:frame-threads=1"}
 	long := clip(t, "long.mp4", append(x264, "-g", "24", "-bf", "3")...)
 	open265 := clip(t, "open265.mp4", append(x265, "-g", "8")...)
 	clips := map[string]string{
@@ -43,7 +44,7 @@ func TestClipsAgainstProbe(t *testing.T) {
 		"hevc open GOP":      open265,
 		"h264 open GOP":      clip(t, "open264.mp4", append(x264, "-g", "12", "-x264-params", "open-gop=1:bframes=3:scenecut=0")...),
 		"hevc depth": clip(t, "depth.mp4", "-pix_fmt", "gray12le", "-c:v", "libx265", "-g", "2", "-x265-params",
-			"log-level=error:lossless=1"),
+			"log-level=error:pools=1:frame-threads=1:lossless=1"),
 		"h264 faststart":   clip(t, "fast.mp4", append(x264, "-movflags", "+faststart")...),
 		"h264 signed ctts": clip(t, "signed.mp4", append(x264, "-movflags", "+negative_cts_offsets")...),
 		"h264 variable rate": clip(t, "vfr.mp4", append(x264, "-vf", "select='mod(n,7)*mod(n,5)',setpts='PTS+0.013*random(0)/TB'",

@@ -43,6 +43,7 @@ func encodeAll(t testing.TB, cfg EncodeConfig, frames [][]byte) (string, error) 
 
 // TestEncode: every picture comes back, at its place, in its colours; the same input gives the same bytes (V10).
 func TestEncode(t *testing.T) {
+	t.Parallel() // programs do the work
 	tool(t, "ffmpeg")
 	for name, c := range map[string]struct {
 		cfg   EncodeConfig

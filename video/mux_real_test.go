@@ -13,6 +13,7 @@ import (
 
 // TestConcatRealEpisodes joins the episodes of the real v2.x sets, and compares every picture with the oracle of its episode (V9).
 func TestConcatRealEpisodes(t *testing.T) {
+	t.Parallel() // programs do the work
 	tool(t, "ffmpeg")
 	root := dataDir(t)
 	for set, rate := range map[string]robocache.Rate{"g1_v21": {Num: 30, Den: 1}, "gr00t_picknplace_v20": {Num: 20, Den: 1}} {

@@ -33,12 +33,13 @@ func fileOf(t testing.TB, path string) *File {
 
 // TestConcatKeepsPictures joins clips of each codec, and compares pictures with the sources' and times with the grid (V9).
 func TestConcatKeepsPictures(t *testing.T) {
+	t.Parallel() // programs do the work
 	tool(t, "ffmpeg")
 	for name, args := range map[string][]string{
 		"h264 with B-frames": {"-c:v", "libx264", "-pix_fmt", "yuv420p", "-bf", "3", "-g", "12"},
 		"mpeg4":              {"-c:v", "mpeg4", "-g", "12"},
-		"hevc open GOP":      {"-c:v", "libx265", "-g", "8", "-x265-params", "log-level=error"},
-		"hevc depth":         {"-pix_fmt", "gray12le", "-c:v", "libx265", "-g", "2", "-x265-params", "log-level=error:lossless=1"},
+		"hevc open GOP":      {"-c:v", "libx265", "-g", "8", "-x265-params", "log-level=error:pools=1:frame-threads=1"},
+		"hevc depth":         {"-pix_fmt", "gray12le", "-c:v", "libx265", "-g", "2", "-x265-params", "log-level=error:pools=1:frame-threads=1:lossless=1"},
 		"av1":                {"-c:v", "libsvtav1", "-g", "2", "-crf", "30", "-preset", "12"},
 	} {
 		if name == "av1" && !encoderListed(t, "libsvtav1") {
@@ -97,6 +98,7 @@ func TestConcatKeepsPictures(t *testing.T) {
 
 // TestConcatRuns cuts runs of whole GOPs out of a file, and refuses those that are not.
 func TestConcatRuns(t *testing.T) {
+	t.Parallel() // programs do the work
 	tool(t, "ffmpeg")
 	path := clip(t, "gops.mp4", "-c:v", "libx264", "-pix_fmt", "yuv420p", "-g", "12", "-bf", "2", "-sc_threshold", "0", "-flags", "+cgop")
 	f := fileOf(t, path)
@@ -116,7 +118,7 @@ func TestConcatRuns(t *testing.T) {
 	if ix := indexOf(t, joined); ix.Timescale() != 11988 || ix.PTS(47) != 47*400 {
 		t.Errorf("timescale %d, last pts %d", ix.Timescale(), ix.PTS(47))
 	}
-	open := fileOf(t, clip(t, "open.mp4", "-c:v", "libx265", "-g", "8", "-x265-params", "log-level=error"))
+	open := fileOf(t, clip(t, "open.mp4", "-c:v", "libx265", "-g", "8", "-x265-params", "log-level=error:pools=1:frame-threads=1"))
 	other := fileOf(t, clip(t, "other.mp4", "-c:v", "libx264", "-pix_fmt", "yuv420p", "-g", "12", "-profile:v", "baseline"))
 	var key int // a sync sample of the open-GOP file that is not the first
 	for k := 1; k < open.Index.NumFrames(); k++ {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -78,74 +79,120 @@ func ffmpegCLI(t testing.TB, args ...string) []byte {
 	return out
 }
 
-const clipFrames = 120
+// clipFrames is more than one GOP of every kind but the endless ones, and longer than any look-ahead.
+const clipFrames = 72
 
-var made struct {
+// exhaustive is for the nightly: every picture alone, every real file, and many plans.
+func exhaustive() bool { return os.Getenv("ROBOCACHE_EXHAUSTIVE") == "1" }
+
+// clipDir is where clips are made, for TestMain to remove.
+var clipDir struct {
 	sync.Mutex
-	dir  string
-	path map[string]string
+	path string
 }
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if made.dir != "" {
-		os.RemoveAll(made.dir)
+	if clipDir.path != "" {
+		os.RemoveAll(clipDir.path)
 	}
 	os.Exit(code)
 }
 
-// make encodes a moving test pattern with noise, so that no two pictures are equal; once a process. A clip whose encoder is missing skips its test.
+func newClipPath(number int) (string, error) {
+	clipDir.Lock()
+	defer clipDir.Unlock()
+	if clipDir.path == "" {
+		dir, err := os.MkdirTemp("", "clips")
+		if err != nil {
+			return "", err
+		}
+		clipDir.path = dir
+	}
+	return filepath.Join(clipDir.path, fmt.Sprintf("%d.mp4", number)), nil
+}
+
+// encoders is what the ffmpeg CLI says of its encoders.
+var encoders = sync.OnceValue(func() string {
+	out, _ := exec.Command("ffmpeg", "-hide_banner", "-v", "error", "-encoders").Output()
+	return string(out)
+})
+
+// recipe makes one clip, and its hashes by the CLI, once a process.
+type recipe struct {
+	clip, sums sync.Once
+	path       string
+	want       []string
+}
+
+var recipes = func() map[string]*recipe {
+	all := map[string]*recipe{}
+	for _, c := range clips {
+		all[c.name] = &recipe{}
+	}
+	return all
+}()
+
+// make encodes a moving test pattern with noise, so that no two pictures are equal. A clip whose encoder is missing skips its test.
 func (c clip) make(t testing.TB) string {
 	t.Helper()
 	needFFmpeg(t)
-	made.Lock()
-	defer made.Unlock()
-	if path := made.path[c.name]; path != "" {
-		return path
+	words := strings.Fields(c.args)
+	if !strings.Contains(encoders(), " "+words[1]+" ") {
+		t.Skipf("this ffmpeg has no %s", words[1])
 	}
-	if made.dir == "" {
-		dir, err := os.MkdirTemp("", "clips")
+	r := recipes[c.name]
+	r.clip.Do(func() {
+		path, err := newClipPath(slices.IndexFunc(clips, func(o clip) bool { return o.name == c.name }))
 		if err != nil {
 			t.Fatal(err)
 		}
-		made.dir, made.path = dir, map[string]string{}
+		args := []string{"-f", "lavfi", "-i", "testsrc2=size=" + c.size + ":rate=30,noise=alls=12:allf=t:all_seed=7", "-frames:v", strconv.Itoa(clipFrames), "-pix_fmt", c.format, "-threads", "1"}
+		ffmpegCLI(t, append(append(args, words...), path)...)
+		r.path = path
+	})
+	if r.path == "" {
+		t.Fatalf("%s could not be made", c.name)
 	}
-	words := strings.Fields(c.args)
-	if out, err := exec.Command("ffmpeg", "-hide_banner", "-h", "encoder="+words[1]).Output(); err != nil || !bytes.Contains(out, []byte("Encoder "+words[1])) {
-		t.Skipf("this ffmpeg has no %s", words[1])
-	}
-	path := filepath.Join(made.dir, fmt.Sprintf("%d.mp4", len(made.path)))
-	args := []string{"-f", "lavfi", "-i", "testsrc2=size=" + c.size + ":rate=30,noise=alls=12:allf=t:all_seed=7", "-frames:v", strconv.Itoa(clipFrames), "-pix_fmt", c.format, "-threads", "1"}
-	args = append(args, words...)
-	ffmpegCLI(t, append(args, path)...)
-	made.path[c.name] = path
-	return path
+	return r.path
 }
 
-func clipSums(t testing.TB, path string) []string {
+// hashes are those of the CLI for every picture of the clip.
+func (c clip) hashes(t testing.TB) []string {
+	t.Helper()
+	path, r := c.make(t), recipes[c.name]
+	r.sums.Do(func() { r.want = fileSums(t, path) })
+	if len(r.want) != clipFrames {
+		t.Fatalf("ffmpeg decodes %d pictures", len(r.want))
+	}
+	return r.want
+}
+
+func fileSums(t testing.TB, path string) []string {
 	return readMD5(t, bytes.NewReader(ffmpegCLI(t, "-noautorotate", "-threads", "1", "-i", path, "-map", "0:v:0", "-fps_mode", "passthrough", "-f", "framemd5", "-")))
 }
 
 // F2: every picture of every clip, in sequence, each alone, and by random plans.
 func TestClips(t *testing.T) {
+	singles, plans := 12, 10
+	switch {
+	case exhaustive():
+		singles, plans = clipFrames, 60
+	case testing.Short():
+		singles, plans = 4, 3
+	}
+	t.Logf("each clip in sequence, %d of %d pictures alone, %d random plans (ROBOCACHE_EXHAUSTIVE=1: %d and 60)", singles, clipFrames, plans, clipFrames)
 	for _, c := range clips {
 		t.Run(c.name, func(t *testing.T) {
-			path := c.make(t)
-			want := clipSums(t, path)
-			if len(want) != clipFrames {
-				t.Fatalf("ffmpeg decodes %d pictures", len(want))
-			}
-			singles, plans := clipFrames, 60
-			if testing.Short() {
-				singles, plans = 8, 4
-			}
-			checkSums(t, path, want, singles, plans)
+			t.Parallel()
+			checkSums(t, c.make(t), c.hashes(t), singles, plans)
 		})
 	}
 }
 
 // F1 on the clips: colour is equal to the bit with both peers; with more than 8 bits with torchcodec.
 func TestPeersOnClips(t *testing.T) {
+	t.Parallel() // two thirds of it are Python's imports
 	py := python(t)
 	if testing.Short() {
 		t.Skip("short")
@@ -154,11 +201,12 @@ func TestPeersOnClips(t *testing.T) {
 	for _, c := range clips {
 		t.Run("make/"+c.name, func(t *testing.T) { paths = append(paths, c.make(t)) })
 	}
-	sums := peerSums(t, py, paths)
+	count := peerCount(t, 13)
+	sums := peerSums(t, py, count, paths)
 	for _, c := range clips {
 		t.Run(c.name, func(t *testing.T) {
 			path := c.make(t)
-			differ, have := comparePeers(t, path, sums[path])
+			differ, have := comparePeers(t, path, count, sums[path])
 			for i := range differ {
 				switch {
 				case !have[i]:
@@ -190,7 +238,7 @@ func TestOddFiles(t *testing.T) {
 	paths, _ := filepath.Glob(filepath.Join("testdata", "odd", "*.mp4"))
 	for _, path := range paths {
 		t.Run(filepath.Base(path), func(t *testing.T) {
-			want := clipSums(t, path)
+			want := fileSums(t, path)
 			checkSums(t, path, want, len(want), 5)
 		})
 	}

@@ -162,36 +162,43 @@ func upTo(n int) []int {
 // checkSums decodes a file in sequence, picture by picture, and by random sets, and compares the planes with the hashes of ffmpeg.
 func checkSums(t *testing.T, path string, want []string, singles, plans int) {
 	t.Helper()
-	f := acquire(t, path)
-	if n := f.Index.NumFrames(); n != len(want) {
-		t.Fatalf("%s: the index has %d pictures, ffmpeg %d", path, n, len(want))
-	}
-	spec := video.Spec{Pixel: video.YUVPlanes}
-	check := func(how string, ordinals []int, p *video.Pool) {
-		t.Helper()
-		got := pictures(t, p, f, ordinals, spec)
-		for _, k := range ordinals {
-			if s := sum(got[k]); s != want[k] {
-				t.Fatalf("%s: %s: picture %d is not ffmpeg's (set %v)", filepath.Base(path), how, k, ordinals)
-			}
-		}
-	}
-	p := newPool(t, 0)
-	check("sequence", upTo(len(want)), p)
+	checkSets(t, path, want, append([][]int{upTo(len(want))}, randomSets(len(want), singles, plans)...))
+}
+
+// randomSets are single pictures, all n of them where there are as many, and small sets.
+func randomSets(n, singles, plans int) (sets [][]int) {
 	r := newRand(7)
-	for i := 0; i < singles; i++ {
+	for i := range singles {
 		k := i
-		if singles < len(want) {
-			k = r.IntN(len(want))
+		if singles < n {
+			k = r.IntN(n)
 		}
-		check("single", []int{k}, p)
+		sets = append(sets, []int{k})
 	}
 	for range plans {
 		set := make([]int, 2+r.IntN(9))
 		for i := range set {
-			set[i] = r.IntN(len(want))
+			set[i] = r.IntN(n)
 		}
-		check("random plan", set, p)
+		sets = append(sets, set)
+	}
+	return sets
+}
+
+func checkSets(t *testing.T, path string, want []string, sets [][]int) {
+	t.Helper()
+	f := acquire(t, path)
+	if n := f.Index.NumFrames(); n != len(want) {
+		t.Fatalf("%s: the index has %d pictures, ffmpeg %d", path, n, len(want))
+	}
+	p := newPool(t, 0)
+	for _, ordinals := range sets {
+		got := pictures(t, p, f, ordinals, video.Spec{Pixel: video.YUVPlanes})
+		for _, k := range ordinals {
+			if s := sum(got[k]); s != want[k] {
+				t.Fatalf("%s: picture %d is not ffmpeg's (set %v)", filepath.Base(path), k, ordinals)
+			}
+		}
 	}
 }
 

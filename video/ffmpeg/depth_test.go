@@ -3,6 +3,7 @@
 package ffmpeg
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -26,47 +27,81 @@ var depthCodes = []robocache.Depth{
 	{Min: 0.25, Max: 2.5, Shift: 0, Log: true},
 }
 
-// F7: lerobot's own numbers, code by code.
+// F7: lerobot's own numbers, in both units. testdata/depth.golden holds what testdata/depth.py prints with lerobot 0.6.1; -update asks it again.
 func TestDepthEqualsLeRobot(t *testing.T) {
-	py := os.Getenv("ROBOCACHE_PYTHON")
-	if py == "" {
-		py = filepath.Join(root(t), ".venv", "bin", "python")
-	}
-	args := []string{filepath.Join("testdata", "depth.py")}
-	for _, d := range depthCodes {
-		log := 0
-		if d.Log {
-			log = 1
+	golden := filepath.Join("testdata", "depth.golden")
+	if *update || exhaustive() {
+		if out := depthByLeRobot(t); *update {
+			if err := os.WriteFile(golden, out, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		} else if want, err := os.ReadFile(golden); err != nil || !bytes.Equal(out, want) {
+			t.Errorf("%v; lerobot says\n%s", err, out)
 		}
-		args = append(args, fmt.Sprintf("%v,%v,%v,%d", d.Min, d.Max, d.Shift, log))
 	}
-	out, err := exec.Command(py, args...).Output()
+	want, err := os.ReadFile(golden)
 	if err != nil {
-		t.Skipf("no Python with lerobot (ROBOCACHE_PYTHON): %v", err)
+		t.Fatal(err)
 	}
-	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	lines := strings.Split(strings.TrimSpace(string(want)), "\n")
 	if len(lines) != len(depthCodes) {
 		t.Fatalf("%d lines", len(lines))
 	}
 	for i, line := range lines {
+		words := strings.Fields(line)
+		if words[0] != depthArgument(depthCodes[i]) {
+			t.Fatalf("line %d is of %s, want %s", i, words[0], depthArgument(depthCodes[i]))
+		}
 		table, err := depthTable(&depthCodes[i], false)
 		if err != nil {
 			t.Fatal(err)
 		}
-		differ := 0
-		for q, word := range strings.Fields(line) {
-			want, _ := strconv.Atoi(word)
-			if table[q] != float32(want) {
-				if math.Abs(float64(table[q])-float64(want)) > 1 || differ == 0 {
-					t.Logf("%+v: code %d gives %v, lerobot %d", depthCodes[i], q, table[q], want)
-				}
-				differ++
+		var b []byte
+		for _, v := range table {
+			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
+		}
+		if sum(b) != words[1] {
+			t.Errorf("%+v: the millimetres differ from lerobot's", depthCodes[i])
+		}
+		if table, err = depthTable(&depthCodes[i], true); err != nil {
+			t.Fatal(err)
+		}
+		for k, word := range words[2:] {
+			bits, err := strconv.ParseUint(word, 16, 32)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ours, theirs := table[45*k], math.Float32frombits(uint32(bits))
+			step := float32(0)
+			if depthCodes[i].Log { // torch's exp is not the nearest float32 for one code in a hundred
+				e := theirs + float32(depthCodes[i].Shift)
+				step = math.Nextafter32(e, math.MaxFloat32) - e
+			}
+			if d := ours - theirs; max(d, -d) > step {
+				t.Errorf("%+v: code %d gives %v metres, lerobot %v", depthCodes[i], 45*k, ours, theirs)
 			}
 		}
-		if differ > 0 {
-			t.Errorf("%+v: %d of 4096 codes differ from lerobot", depthCodes[i], differ)
-		}
 	}
+}
+
+func depthArgument(d robocache.Depth) string {
+	log := 0
+	if d.Log {
+		log = 1
+	}
+	return fmt.Sprintf("%v,%v,%v,%d", d.Min, d.Max, d.Shift, log)
+}
+
+func depthByLeRobot(t *testing.T) []byte {
+	args := []string{filepath.Join("testdata", "depth.py")}
+	for _, d := range depthCodes {
+		args = append(args, depthArgument(d))
+	}
+	out, err := exec.Command(python(t), args...).Output()
+	if err != nil {
+		t.Skipf("no Python with lerobot (ROBOCACHE_PYTHON): %v", err)
+	}
+	return out
 }
 
 func TestDepthPicture(t *testing.T) {
@@ -78,11 +113,19 @@ func TestDepthPicture(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		metres, err := depthTable(&code, true)
+		if err != nil {
+			t.Fatal(err)
+		}
 		got := convert(t, d, video.Spec{Pixel: video.DepthMM, Depth: &code, ChannelsFirst: true})
+		gotM := convert(t, d, video.Spec{Pixel: video.DepthM, Depth: &code})
 		for i := range len(codes) / 2 {
 			q := min(binary.LittleEndian.Uint16(codes[2*i:]), 4095)
 			if v := math.Float32frombits(binary.LittleEndian.Uint32(got[4*i:])); v != table[q] {
 				t.Fatalf("%+v: code %d gives %v, want %v", code, q, v, table[q])
+			}
+			if v := math.Float32frombits(binary.LittleEndian.Uint32(gotM[4*i:])); v != metres[q] {
+				t.Fatalf("%+v: code %d gives %v metres, want %v", code, q, v, metres[q])
 			}
 		}
 	}

@@ -13,6 +13,7 @@
 //	F4  A packet that cannot be decoded is an error, or a picture that the codec concealed; never a crash, and never another picture's pixels.
 //	F5  A decoder runs on its caller's thread alone and prints nothing.
 //	F6  Decoding and converting allocate no Go memory once a decoder has seen its first picture.
-//	F7  DepthMM and DepthM are lerobot's dequantize_depth in millimetres and metres (float32), for codes of 12 bits.
-//	F8  A track's rotation is applied to RGB, Gray16 and DepthMM; YUVPlanes are as stored.
+//	F7  DepthMM and DepthM are lerobot's dequantize_depth in millimetres and metres (float32), for codes of 12 bits: equal to the bit, but metres of
+//	    logarithmic codes, where torch's exp may be the second nearest float32.
+//	F8  A track's rotation is applied to RGB, Gray16, DepthMM and DepthM; YUVPlanes are as stored.
 package ffmpeg

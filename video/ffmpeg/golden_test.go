@@ -15,7 +15,7 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-var update = flag.Bool("update", false, "rewrite testdata/golden.txt")
+var update = flag.Bool("update", false, "rewrite testdata/golden.txt and testdata/depth.golden")
 
 // Golden hashes of the RGB of each odd case. They are those of a processor with AVX2 and of swscale 5.1 to 8's arithmetic there; where
 // swscale itself answers otherwise (no SSSE3), the peers do too, and the test says so.

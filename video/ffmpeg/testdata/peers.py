@@ -1,9 +1,15 @@
 """Prints the MD5 of every picture of a video as RGB24 rows: one line a picture, "pyav torchcodec" ("-" where a peer is absent or fails).
 
-usage: peers.py VIDEO...    ("== VIDEO" opens each file's list)
+usage: peers.py COUNT VIDEO...    ("== VIDEO" opens the list of each file's first COUNT pictures; exit code 3: a peer is missing)
 """
 import hashlib
+import importlib.util
+import itertools
 import sys
+
+count = int(sys.argv[1])
+if not all(importlib.util.find_spec(name) for name in ("av", "torchcodec")):
+    sys.exit(3)
 
 
 def pyav(path):
@@ -12,7 +18,7 @@ def pyav(path):
     with av.open(path) as c:
         stream = c.streams.video[0]
         stream.thread_count = 1
-        return [hashlib.md5(f.to_ndarray(format="rgb24").tobytes()).hexdigest() for f in c.decode(stream)]
+        return [hashlib.md5(f.to_ndarray(format="rgb24").tobytes()).hexdigest() for f in itertools.islice(c.decode(stream), count)]
 
 
 def torchcodec(path):
@@ -20,13 +26,14 @@ def torchcodec(path):
 
     d = VideoDecoder(path, dimension_order="NHWC", num_ffmpeg_threads=1, seek_mode="exact")
     sums = []
-    for start in range(0, len(d), 16):
-        batch = d.get_frames_in_range(start, min(start + 16, len(d))).data
+    n = min(count, len(d))
+    for start in range(0, n, 16):
+        batch = d.get_frames_in_range(start, min(start + 16, n)).data
         sums += [hashlib.md5(f.contiguous().numpy().tobytes()).hexdigest() for f in batch]
     return sums
 
 
-for path in sys.argv[1:]:
+for path in sys.argv[2:]:
     sums = []
     for peer in (pyav, torchcodec):
         try:
