@@ -112,7 +112,11 @@ func TestCancel(t *testing.T) {
 const childEnv = "ROBOCACHE_CONVERT_CHILD"
 
 func killOptions() Options {
-	return Options{DataFileBytes: 50_000, VideoFileBytes: 1_500_000, Threads: 1}
+	o := Options{DataFileBytes: 50_000, VideoFileBytes: 1_500_000, Threads: 1, Frames: stats.NoFrames}
+	if exhaustive() {
+		o.Frames = stats.SampledFrames
+	}
+	return o
 }
 
 // TestKill is its own child: a conversion that is killed leaves no info.json, or the whole dataset; resuming gives the bytes of an
@@ -131,11 +135,16 @@ func TestKill(t *testing.T) {
 		t.Fatal(err)
 	}
 	took := time.Since(begin)
+	begin = time.Now()
+	if err := exec.Command(os.Args[0], "-test.run=^$").Run(); err != nil {
+		t.Fatal(err)
+	}
+	startup := time.Since(begin)
 	want := tree(t, whole)
 	rng := rand.New(rand.NewPCG(uint64(os.Getpid()), 1))
-	rounds := 8
-	if testing.Short() {
-		rounds = 2
+	rounds := 4
+	if exhaustive() {
+		rounds = 20
 	}
 	early, late, reused := 0, 0, 0
 	for range rounds {
@@ -145,7 +154,7 @@ func TestKill(t *testing.T) {
 		if err := child.Start(); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Duration(rng.Int64N(int64(took * 5 / 4))))
+		time.Sleep(startup + time.Duration(rng.Int64N(int64(took*5/4))))
 		_ = child.Process.Kill()
 		_ = child.Wait()
 		if _, err := os.Stat(filepath.Join(dst, "meta", "info.json")); err == nil {
@@ -185,7 +194,7 @@ func TestKill(t *testing.T) {
 			t.Fatalf("%d files, want %d", len(got), len(want))
 		}
 	}
-	t.Logf("killed %d times before the end (%d with finished mp4s), %d after", early, reused, late)
+	t.Logf("killed %d times before the end (%d with finished mp4s), %d after (ROBOCACHE_EXHAUSTIVE=1: 20 times, with statistics of pictures)", early, reused, late)
 }
 
 // C5: a destination that holds anything is refused and stays as it is.

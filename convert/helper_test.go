@@ -17,6 +17,9 @@ import (
 func root(t testing.TB) string              { return realdata.Root(t) }
 func data(t testing.TB, name string) string { return realdata.Path(t, name) }
 
+// exhaustive asks for the long form of tests.
+func exhaustive() bool { return os.Getenv("ROBOCACHE_EXHAUSTIVE") == "1" }
+
 func open(t testing.TB, path string) robocache.Dataset {
 	t.Helper()
 	ds, err := robocache.Open(t.Context(), path, robocache.OpenOptions{})

@@ -48,7 +48,9 @@ func (d *Dataset) readEpisodesV3(ctx context.Context) error {
 	}
 	want := d.wanted()
 	total := 0
-	for _, name := range names {
+	starts := make([]int, len(names)) // rows before each file
+	for i, name := range names {
+		starts[i] = total
 		n, err := d.readEpisodesFile(ctx, name, want, total)
 		if err != nil {
 			return robocache.At(err, robocache.Where{"file": name})
@@ -57,7 +59,7 @@ func (d *Dataset) readEpisodesV3(ctx context.Context) error {
 	}
 	e, perm, err := assembleEpisodes(want, total, d.raw)
 	if err != nil {
-		return robocache.At(err, robocache.Where{"file": "meta/episodes"})
+		return inEpisodesFile(err, names, starts)
 	}
 	if perm != nil {
 		d.find(warn("episodes-unsorted", "meta/episodes", "episodes are not in the order of episode_index: readers that look up by row show wrong pictures", "sort the rows"))
@@ -69,6 +71,26 @@ func (d *Dataset) readEpisodesV3(ctx context.Context) error {
 	d.paths.episodes = names
 	d.info.Episodes, d.info.Frames = e.n(), e.from[e.n()]
 	return nil
+}
+
+// inEpisodesFile says in which file the row of an error is: rows are numbered over all of them.
+func inEpisodesFile(err error, names []string, starts []int) error {
+	name := "meta/episodes"
+	if len(names) == 1 {
+		name = names[0]
+	}
+	var e *robocache.Error
+	if errors.As(err, &e) {
+		if row, ok := e.Where["row"].(int); ok && len(names) > 0 {
+			i, found := slices.BinarySearch(starts, row)
+			if !found {
+				i--
+			}
+			name = names[i]
+			e.Where["row"] = row - starts[i]
+		}
+	}
+	return robocache.At(err, robocache.Where{"file": name})
 }
 
 // episodeFiles lists the episodes files, in the order of their numbers.

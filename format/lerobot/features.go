@@ -75,6 +75,10 @@ func (d *Dataset) describe(ctx context.Context) error {
 				d.drop(r.key, "no column of that name is in the data")
 			}
 		default:
+			if most, ok := longestRow(schema, r.key); ok && f.Kind == robocache.KindNumeric && int64(f.Elements()) > max(most, 1<<16) {
+				// Before anyone allocates by the shape. Smaller ones are found out when they are read: the other features are served.
+				return infoError(robocache.ErrMalformed, "/features/"+escapePointer(r.key)+"/shape", fmt.Sprintf("%v is more than a row holds: the data have at most %d values", f.Shape, most))
+			}
 			d.add(f, fromColumn)
 		}
 	}
@@ -93,6 +97,23 @@ func (d *Dataset) describe(ctx context.Context) error {
 		d.add(f, derived)
 	}
 	return nil
+}
+
+// longestRow is how many values a row of a column can have at most, by the footer of a file with rows; ok is false where it does not say.
+func longestRow(schema *pq.File, key string) (n int64, ok bool) {
+	if schema == nil {
+		return 0, false
+	}
+	leaf := schema.Column(key).OnlyLeaf()
+	if leaf == nil {
+		return 0, false
+	}
+	for g := range schema.Groups {
+		if c, there := schema.Chunk(g, leaf); there && schema.Groups[g].Rows > 0 {
+			n, ok = max(n, c.Values), true
+		}
+	}
+	return n, ok
 }
 
 func (f *infoFile) declares(key string) *declared {

@@ -172,19 +172,28 @@ func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int
 	for k, t := range out {
 		switch {
 		case t == badStamp:
-			return nil, d.badTime(episode, k, key, "a time", "NaN, infinity or a number beyond int64 nanoseconds")
+			return nil, d.badTime(ctx, episode, k, key, "a time", "NaN, infinity or a number beyond int64 nanoseconds")
 		case k > 0 && t < out[k-1]:
-			return nil, d.badTime(episode, k, key, fmt.Sprintf("at least %d ns, the time of the row before", out[k-1]), fmt.Sprintf("%d ns", t))
+			return nil, d.badTime(ctx, episode, k, key, fmt.Sprintf("at least %d ns, the time of the row before", out[k-1]), fmt.Sprintf("%d ns", t))
 		}
 	}
 	return out, nil
 }
 
-func (d *Dataset) badTime(episode, row int, key, want, got string) error {
+func (d *Dataset) badTime(ctx context.Context, episode, row int, key, want, got string) error {
 	if key == "" {
 		key = "timestamp"
 	}
-	return &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"episode": d.eps.id(episode), "stream": key, "index": row}, Want: want, Got: got}
+	return &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: d.inFile(ctx, episode, robocache.Where{"episode": d.eps.id(episode), "stream": key, "column": "timestamp", "index": row}), Want: want, Got: got}
+}
+
+// inFile adds the data file of an episode to a place.
+func (d *Dataset) inFile(ctx context.Context, episode int, w robocache.Where) robocache.Where {
+	file, _ := d.tab.fileOf(episode)
+	if f, err := d.tab.footer(ctx, file); err == nil {
+		w["file"] = f.name
+	}
+	return w
 }
 
 const badStamp = math.MinInt64

@@ -89,6 +89,10 @@ func lfsError(name string) *robocache.Error {
 }
 
 func jsonError(name string, err error) error {
+	var typed *robocache.Error
+	if errors.As(err, &typed) {
+		return robocache.At(err, robocache.Where{"file": name})
+	}
 	w := robocache.Where{"file": name}
 	var syn *json.SyntaxError
 	if errors.As(err, &syn) {
@@ -121,13 +125,67 @@ func object(b []byte, each func(key string, value json.RawMessage) error) error 
 		if seen[key] {
 			return fmt.Errorf("key %q occurs twice", key)
 		}
-		seen[key] = true
+		if seen[key] = true; len(seen) > maxFeatures {
+			return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "lerobot", Msg: fmt.Sprintf("an object of more than %d keys", maxFeatures)}
+		}
 		if err := each(key, v); err != nil {
 			return err
 		}
 	}
-	_, err = d.Token()
-	return err
+	if _, err = d.Token(); err != nil {
+		return err
+	}
+	if rest := bytes.TrimSpace(b[d.InputOffset():]); len(rest) > 0 {
+		return fmt.Errorf("%d bytes after the end of the object", len(rest))
+	}
+	return nil
+}
+
+// repeated finds a key that occurs twice in one object, at any depth, and gives its pointer; "" where there is none.
+// b is valid JSON, or what is before its first fault is looked at.
+func repeated(b []byte) string {
+	type level struct {
+		seen map[string]bool // nil in a list
+		key  string          // the member that is being read; "" where a key comes next
+		open bool
+	}
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.UseNumber()
+	var stack []level
+	for {
+		t, err := d.Token()
+		if err != nil {
+			return ""
+		}
+		top := len(stack) - 1
+		if key, ok := t.(string); ok && top >= 0 && stack[top].seen != nil && !stack[top].open {
+			if stack[top].seen[key] {
+				var at strings.Builder
+				for i := range stack[:top] {
+					if stack[i].seen != nil {
+						at.WriteString("/" + escapePointer(stack[i].key))
+					}
+				}
+				return at.String() + "/" + escapePointer(key)
+			}
+			stack[top].seen[key] = true
+			stack[top].key, stack[top].open = key, true
+			continue
+		}
+		switch t {
+		case json.Delim('{'):
+			stack = append(stack, level{seen: map[string]bool{}})
+			continue
+		case json.Delim('['):
+			stack = append(stack, level{})
+			continue
+		case json.Delim('}'), json.Delim(']'):
+			stack = stack[:top]
+		}
+		if top = len(stack) - 1; top >= 0 {
+			stack[top].open = false // the member's value is over
+		}
+	}
 }
 
 func readInfo(ctx context.Context, s store.Store) (*infoFile, []robocache.Finding, error) {
@@ -146,6 +204,9 @@ func parseInfo(raw []byte) (*infoFile, []robocache.Finding, error) {
 	fields := map[string]json.RawMessage{}
 	if err := object(b, func(k string, v json.RawMessage) error { fields[k] = v; return nil }); err != nil {
 		return nil, nil, jsonError(infoPath, err)
+	}
+	if at := repeated(fields["features"]); at != "" {
+		return nil, nil, infoError(robocache.ErrMalformed, "/features"+at, "the key occurs twice")
 	}
 	f := &infoFile{totalEpisodes: -1, totalFrames: -1, totalTasks: -1}
 	var found []robocache.Finding

@@ -84,7 +84,7 @@ func (d *Dataset) tasksOfRows(ctx context.Context, rows []robocache.Row) ([]stri
 		id := taskNumber(buf[i*c.rowBytes:], c.dtype)
 		t, ok := d.taskText[id]
 		if !ok {
-			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"episode": d.eps.id(r.Episode), "row": r.Index, "column": "task_index"}, Want: "a task of the table of tasks", Got: fmt.Sprint(id), Hint: "tasks known: " + d.someTasks()}
+			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: d.inFile(ctx, r.Episode, robocache.Where{"episode": d.eps.id(r.Episode), "row": r.Index, "column": "task_index"}), Want: "a task of the table of tasks", Got: fmt.Sprint(id), Hint: d.someTasks()}
 		}
 		out[i] = t
 	}

@@ -101,6 +101,7 @@ func TestMain(m *testing.M) {
 
 // TestTypes reads every kind of column that lerobot writes, in every encoding and compression, to the bit (L3).
 func TestTypes(t *testing.T) {
+	t.Parallel()
 	dir, want := madeByLeRobot(t)
 	for _, kind := range []string{"rec", "big", "gzip", "none", "lz4", "delta"} {
 		t.Run(kind, func(t *testing.T) {

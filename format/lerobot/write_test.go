@@ -311,9 +311,7 @@ func TestNestedLevels(t *testing.T) {
 
 // LeRobot itself, and the plain datasets library, open every type that we write.
 func TestWritePeer(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts LeRobot")
-	}
+	t.Parallel()
 	dir, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)

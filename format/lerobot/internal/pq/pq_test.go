@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"runtime/metrics"
 	"testing"
 	"time"
@@ -254,14 +255,19 @@ func abuse(t *testing.T, m mem) {
 	}
 }
 
-// TestMutations cuts small files at every length, and sets bytes to 0, 255, ±1: of each kind of file another fifth.
+// TestMutations cuts small files, and sets bytes to 0, 255, ±1: of each kind of file others.
 func TestMutations(t *testing.T) {
+	step, cut := 3*len(codecs), 3
+	if os.Getenv("ROBOCACHE_EXHAUSTIVE") == "1" {
+		step, cut = 1, 1
+	}
+	t.Logf("every %d-th byte altered, cut at every %d-rd length (ROBOCACHE_EXHAUSTIVE=1: every one)", step, cut)
 	for i, codec := range codecs {
 		m := file(t, 7, 4, codec, 1+i%2)
-		for at := range m {
+		for at := i % cut; at < len(m); at += cut {
 			abuse(t, m[:at])
 		}
-		for at := i; at < len(m); at += len(codecs) {
+		for at := i; at < len(m); at += step {
 			for _, v := range []byte{0, 255, m[at] + 1, m[at] - 1} {
 				old := m[at]
 				m[at] = v
