@@ -1,0 +1,54 @@
+"""What the documents name is there, and what is there is named."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+
+DOCS = sorted((ROOT / "docs").glob("*.md")) + [ROOT / "README.md", ROOT / "ARCHITECTURE.md"]
+
+MEASURED = "docs/PERFORMANCE.md"  # made by measuring a machine: a checkout may be without it
+
+
+def anchor(title: str) -> str:
+    """The name that a heading is linked by."""
+    return re.sub(r"[^a-z0-9_ -]", "", title.lower()).strip().replace(" ", "-")
+
+
+@pytest.mark.parametrize("doc", DOCS, ids=lambda p: p.name)
+def test_links(doc: Path) -> None:
+    for link in re.findall(r"\]\(([^)\s]+)\)", doc.read_text()):
+        if "://" in link or link == MEASURED:
+            continue
+        name, _, place = link.partition("#")
+        target = (doc.parent / name) if name else doc
+        assert target.exists(), link
+        if place:
+            assert place in [anchor(t) for t in re.findall(r"^#+ (.*)$", target.read_text(), re.MULTILINE)], link
+
+
+def test_every_finding_is_explained() -> None:
+    """docs/lerobot.md and docs/cli.md name the codes of the sources, and no others."""
+    files = [f for room in ("format/lerobot", "stats", "inspect", "convert") for f in (ROOT / room).glob("*.go") if not f.name.endswith("_test.go")]
+    source = "".join(f.read_text() for f in files)
+    codes = set(re.findall(r'(?:Code: *|Severity(?:Error|Warning|Info), *|warn\(|code = |code := |sev, *)"([a-z]+(?:-[a-z0-9]+)*)"', source))
+    assert len(codes) > 40
+    table = (ROOT / "docs" / "lerobot.md").read_text()
+    named = set(re.findall(r"`([a-z]+(?:-[a-z0-9]+)*)`", table + (ROOT / "docs" / "cli.md").read_text()))
+    assert not codes - named
+    rows = set(re.findall(r"`([a-z0-9-]+)`", "".join(re.findall(r"^\| (`[^|]*) \| [EWI/]+ \|", table, re.MULTILINE))))
+    assert rows and not {r for r in rows if f'"{r}"' not in source}
+
+
+def test_every_verb_is_documented() -> None:
+    binary = ROOT / "bin" / "robocache"
+    if not binary.exists():
+        pytest.skip("no bin/robocache: 'make build' makes one")
+    listed = subprocess.run([str(binary), "--help"], text=True, capture_output=True, check=True).stdout
+    verbs = re.findall(r"^  ([a-z-]+) +\S", listed.split("Available Commands:")[1].split("Flags:")[0], re.MULTILINE)
+    titles = re.findall(r"^## (.*)$", (ROOT / "docs" / "cli.md").read_text(), re.MULTILINE)
+    assert not [v for v in verbs if v != "help" and not any(v in t for t in titles)]
