@@ -51,7 +51,8 @@ func (n *Norm) check(cols int) error {
 	return nil
 }
 
-func (n *Norm) apply32(x []float32, col int) {
+// Normalize normalises values of one row, from column col on, in the type that they are computed in.
+func Normalize[T float32 | float64](n *Norm, x []T, col int) {
 	if n.Kind == Unit {
 		for i := range x {
 			x[i] /= 255
@@ -64,30 +65,9 @@ func (n *Norm) apply32(x []float32, col int) {
 		case b[i] == 0:
 			x[i] = 0
 		case n.Kind == MeanStd:
-			x[i] = (v - a[i]) / b[i]
+			x[i] = (v - T(a[i])) / T(b[i])
 		default:
-			x[i] = 2*(v-a[i])/b[i] - 1
-		}
-	}
-}
-
-// apply64 is for values whose computing type is float64.
-func (n *Norm) apply64(x []float64, col int) {
-	if n.Kind == Unit {
-		for i := range x {
-			x[i] /= 255
-		}
-		return
-	}
-	a, b := n.A[col:], n.B[col:]
-	for i, v := range x {
-		switch {
-		case b[i] == 0:
-			x[i] = 0
-		case n.Kind == MeanStd:
-			x[i] = (v - float64(a[i])) / float64(b[i])
-		default:
-			x[i] = 2*(v-float64(a[i]))/float64(b[i]) - 1
+			x[i] = 2*(v-T(a[i]))/T(b[i]) - 1
 		}
 	}
 }

@@ -160,14 +160,14 @@ func (r *run) rows() {
 
 func (r *run) finish32(x []float32, row, col int) {
 	if r.opt.Norm != nil {
-		r.opt.Norm.apply32(x, col)
+		Normalize(r.opt.Norm, x, col)
 	}
 	r.dst.store32(x, row, col, &r.counts)
 }
 
 func (r *run) finish64(x []float64, row, col int) {
 	if r.opt.Norm != nil {
-		r.opt.Norm.apply64(x, col)
+		Normalize(r.opt.Norm, x, col)
 	}
 	r.dst.store64(x, row, col, &r.counts)
 }

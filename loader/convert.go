@@ -37,7 +37,7 @@ func convert(dst []byte, to robocache.DType, src []byte, from robocache.DType, n
 		case robocache.Float64:
 			in := view[float64](src)
 			if norm != nil {
-				norm.rows64(in)
+				rows(norm, in)
 				norm = nil
 			}
 			for i, v := range in {
@@ -45,12 +45,12 @@ func convert(dst []byte, to robocache.DType, src []byte, from robocache.DType, n
 			}
 		}
 		if norm != nil {
-			norm.rows32(out)
+			rows(norm, out)
 		}
 	case robocache.Float64:
 		copy(dst, src)
 		if norm != nil {
-			norm.rows64(view[float64](dst))
+			rows(norm, view[float64](dst))
 		}
 	case robocache.Int64:
 		out := view[int64](dst)

@@ -311,13 +311,9 @@ func (f *affine) repeated(n int) *kernel.Norm {
 func clampUnit(data []byte, d robocache.DType) {
 	switch d {
 	case robocache.Float64:
-		for i, v := range view[float64](data) {
-			view[float64](data)[i] = min(max(v, -1), 1)
-		}
+		cut(view[float64](data))
 	case robocache.Float32:
-		for i, v := range floats32(data) {
-			floats32(data)[i] = min(max(v, -1), 1)
-		}
+		cut(floats32(data))
 	case robocache.Float16:
 		for i, v := range view[uint16](data) {
 			view[uint16](data)[i] = kernel.Float32to16(min(max(kernel.Float16to32(v), -1), 1))
@@ -329,48 +325,20 @@ func clampUnit(data []byte, d robocache.DType) {
 	}
 }
 
-func (f *affine) one32(v float32, k int) float32 {
-	b := f.B[k]
-	switch {
-	case b == 0:
-		return 0
-	case f.Kind == kernel.MeanStd:
-		return (v - f.A[k]) / b
+func cut[T float32 | float64](v []T) {
+	for i, x := range v {
+		v[i] = min(max(x, -1), 1)
 	}
-	v = 2*(v-f.A[k])/b - 1
-	if f.clip {
-		v = min(max(v, -1), 1)
-	}
-	return v
 }
 
-// rows32 normalises rows whose columns repeat with the statistics' length.
-func (f *affine) rows32(v []float32) {
+// rows normalises rows whose columns repeat with the statistics' length.
+func rows[T float32 | float64](f *affine, v []T) {
 	n := len(f.A)
 	for i := 0; i < len(v); i += n {
-		row := v[i : i+n]
-		for k := range row {
-			row[k] = f.one32(row[k], k)
-		}
+		kernel.Normalize(&f.Norm, v[i:i+n], 0)
 	}
-}
-
-func (f *affine) rows64(v []float64) {
-	n := len(f.A)
-	for i := range v {
-		k := i % n
-		b := float64(f.B[k])
-		switch {
-		case b == 0:
-			v[i] = 0
-		case f.Kind == kernel.MeanStd:
-			v[i] = (v[i] - float64(f.A[k])) / b
-		default:
-			v[i] = 2*(v[i]-float64(f.A[k]))/b - 1
-			if f.clip {
-				v[i] = min(max(v[i], -1), 1)
-			}
-		}
+	if f.clip {
+		cut(v)
 	}
 }
 
@@ -378,9 +346,21 @@ func (f *affine) rows64(v []float64) {
 func (f *affine) planes(v []float32, plane int) {
 	for c := 0; c*plane < len(v); c++ {
 		k := min(c, len(f.A)-1)
-		p := v[c*plane : (c+1)*plane]
-		for i := range p {
-			p[i] = f.one32(p[i], k)
+		a, b, p := f.A[k], f.B[k], v[c*plane:(c+1)*plane]
+		switch {
+		case b == 0:
+			clear(p)
+		case f.Kind == kernel.MeanStd:
+			for i := range p {
+				p[i] = (p[i] - a) / b
+			}
+		default:
+			for i := range p {
+				p[i] = 2*(p[i]-a)/b - 1
+			}
 		}
+	}
+	if f.clip {
+		cut(v)
 	}
 }
