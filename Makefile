@@ -9,7 +9,7 @@ SO := python/robocache/_lib/librobocache.so
 export ROBOCACHE_TESTDATA ?= $(abspath ../shared/data)
 PY := .venv/bin/python
 
-.PHONY: help deps native build lib wheel demo test test-go test-race test-python lint fuzz bench clean
+.PHONY: help deps native build lib core peers demo test test-go test-race test-python lint fuzz bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -30,21 +30,25 @@ lib: native
 	@rm -f $(SO:.so=.h)
 	@cp .build/native/COPYING.* python/robocache/_lib/ 2>/dev/null || true
 
-demo: build ## the main job, shown: synth, inspect, doctor, load, train, contact sheet (into demo-out/)
+core: ## .venv with torch, for the demo
 	@scripts/venv.sh core
+
+peers: ## .venv with lerobot and its decoders too: judge and peer of the tests, Go and Python
+	@scripts/venv.sh peers
+
+demo: build core ## the main job, shown: synth, inspect, doctor, load, train, contact sheet (into demo-out/)
 	@scripts/demo.sh
 
-test: build lint test-go test-race test-python ## everything
+test: build peers lint test-go test-race test-python ## everything
 
-test-go:
-	$(GO) test ./...
+test-go: native
+	$(GO) test -timeout 20m ./...
 
 # The concurrent packages, under the race detector.
-test-race:
-	$(GO) test -race -short ./store/... ./video/... ./loader/... ./format/...
+test-race: native
+	$(GO) test -race -short -timeout 20m ./store/... ./video/... ./loader/... ./format/...
 
 test-python: lib
-	@scripts/venv.sh peers
 	PYTHONPATH=python $(PY) -m pytest -q -rs python/tests
 
 lint: ## gofmt, go vet, staticcheck, and that it builds without cgo; the import rules are a test (internal/house)
@@ -54,10 +58,9 @@ lint: ## gofmt, go vet, staticcheck, and that it builds without cgo; the import 
 	CGO_ENABLED=0 $(GO) build ./...
 
 fuzz: ## each parser for a minute
-	@for p in $$($(GO) list ./...); do for f in $$($(GO) test -list '^Fuzz' $$p | grep ^Fuzz); do echo "$$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime 60s $$p || exit 1; done; done
+	@for p in $$($(GO) list ./...); do for f in $$($(GO) test -list '^Fuzz' $$p | grep ^Fuzz); do echo "$$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime 60s -fuzzminimizetime 1x $$p || exit 1; done; done
 
-bench: build ## the figures of docs/PERFORMANCE.md
-	@scripts/venv.sh peers
+bench: build peers ## the figures of docs/PERFORMANCE.md
 	@scripts/bench.sh
 
 clean: ## remove what was built
