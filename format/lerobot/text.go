@@ -114,10 +114,14 @@ func taskNumber(b []byte, t robocache.DType) int64 {
 	return int64(binary.LittleEndian.Uint64(b))
 }
 
+// someTasks is a hint for a task number that is not in the table.
 func (d *Dataset) someTasks() string {
+	if len(d.info.Tasks) == 0 {
+		return "no task is known: is meta/tasks.parquet (v2: meta/tasks.jsonl) there?"
+	}
 	var s []string
 	for _, t := range d.info.Tasks[:min(len(d.info.Tasks), 10)] {
 		s = append(s, fmt.Sprint(t.Index))
 	}
-	return strings.Join(s, ", ")
+	return "tasks known: " + strings.Join(s, ", ")
 }
