@@ -18,7 +18,7 @@ deps: ## install the system packages that are missing
 	@scripts/deps.sh
 
 native: deps ## build the static decode libraries (once)
-	@scripts/native.sh
+	@scripts/native.sh || { pkg-config --exists libavcodec libswscale && echo "native: the system's FFmpeg is linked instead"; }
 
 build: native ## bin/robocache and the C library of the Python package
 	@mkdir -p bin
