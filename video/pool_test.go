@@ -149,6 +149,21 @@ func TestJump(t *testing.T) {
 	}
 }
 
+// A picture that has come out is not waited for: the decoder goes back at once.
+func TestSamePictureAgain(t *testing.T) {
+	b := &scripted{delay: 1}
+	f := withScripted(t, b)
+	p := NewPool(0)
+	for _, k := range []int{0, 1, 1} {
+		if got, err := ordinals(t, p, f, k); err != nil || !slices.Equal(got, []int{k}) {
+			t.Fatalf("%v, %v", got, err)
+		}
+	}
+	if d := b.opened[0]; !slices.Equal(d.sent, []int64{0, 0, 1, 2, 0, 1}) {
+		t.Errorf("sent %v", d.sent)
+	}
+}
+
 // A decoder that failed is closed, and not used again; the error names file, ordinal and codec.
 func TestFailedDecoderIsClosed(t *testing.T) {
 	bad := true
