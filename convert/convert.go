@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -262,14 +263,21 @@ func (c *conversion) run(ctx context.Context, target store.Writable, j *journal)
 			if ctx.Err() != nil || !c.opt.SkipBad {
 				return robocache.At(err, robocache.Where{"episode": e})
 			}
-			c.find(robocache.SeverityError, "episode-skipped", robocache.Where{"episode": e}, err.Error())
+			c.skip(e, err)
 			m.New = -1
 		}
 		if m.New >= 0 {
 			m.New, m.FromIndex = w.Episodes(), w.Frames()
 			if err := w.AddEpisode(ctx, *ep); err != nil {
-				return robocache.At(err, robocache.Where{"source episode": e})
+				// Pixels that cannot be decoded show only here. What the machine lacks is no fault of the episode.
+				bad := errors.Is(err, robocache.ErrMalformed) || errors.Is(err, robocache.ErrNotFound)
+				if ctx.Err() != nil || !c.opt.SkipBad || !bad || w.Failed() != nil {
+					return robocache.At(err, robocache.Where{"source episode": e})
+				}
+				c.skip(e, err)
+				m.New, m.FromIndex = -1, 0
 			}
+			c.count(m)
 		}
 		c.report.Episodes = append(c.report.Episodes, m)
 		if c.opt.Progress != nil {
@@ -285,6 +293,10 @@ func (c *conversion) run(ctx context.Context, target store.Writable, j *journal)
 	}
 	cfg.Extra["meta/conversion.json"] = append(text, '\n')
 	return w.Close(ctx)
+}
+
+func (c *conversion) skip(episode int, err error) {
+	c.find(robocache.SeverityError, "episode-skipped", robocache.Where{"episode": episode}, err.Error())
 }
 
 // extras keeps files that belong to the schema and that LeRobot does not know of.
@@ -305,12 +317,7 @@ func (c *conversion) extras(ctx context.Context, out map[string][]byte) {
 // chooseTasks gives the tasks that keep their numbers (C3), and fills in the report's map.
 func (c *conversion) chooseTasks() []string {
 	tasks := slices.Clone(c.src.Info().Tasks)
-	slices.SortStableFunc(tasks, func(a, b robocache.Task) int {
-		if a.Index < b.Index {
-			return -1
-		}
-		return min(1, int(a.Index-b.Index))
-	})
+	slices.SortStableFunc(tasks, func(a, b robocache.Task) int { return cmp.Compare(a.Index, b.Index) })
 	number := map[string]int64{}
 	var texts []string
 	same := true
@@ -354,9 +361,9 @@ func (c *conversion) dryRun(ctx context.Context) error {
 						return robocache.At(err, robocache.Where{"episode": e, "stream": f.source})
 					}
 					m.Video[f.Key] = seg.verdict()
-					c.count(seg)
 				}
 			}
+			c.count(m)
 			c.report.NumEpisodes++
 			from += int64(m.Length)
 		}

@@ -2,8 +2,12 @@ package convert
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"math"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
@@ -119,5 +123,65 @@ func TestDryRun(t *testing.T) {
 	}
 	if dry.NumEpisodes != rep.NumEpisodes || dry.NumFrames != rep.NumFrames || dry.Copied != rep.Copied || len(dry.Added) != 1 || len(rep.Added) != 1 || dry.Added[0] != RecordedStamps {
 		t.Errorf("dry %+v\nrun %+v", dry, rep)
+	}
+}
+
+// An episode whose pictures cannot be decoded is left out where that was asked for, and the others are whole.
+func TestSkipUndecodable(t *testing.T) {
+	if err := video.CanEncode(t.Context(), video.EncodeConfig{Codec: video.H264, Width: 160, Height: 120, Rate: robocache.Rate{Num: 30, Den: 1}}); err != nil {
+		t.Skip(err)
+	}
+	if _, err := video.ActiveBackend(); err != nil {
+		t.Skip(err)
+	}
+	from, dir := data(t, "g1_v21"), t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(from)); err != nil {
+		t.Fatal(err)
+	}
+	const key = "observation.images.cam_high"
+	path := filepath.Join(dir, "videos", "chunk-000", key, "episode_000002.mp4")
+	src := open(t, from)
+	refs := make([]robocache.FrameRef, 1)
+	if err := src.Frames(t.Context(), key, []robocache.Row{{Episode: 2, Index: 20}}, refs); err != nil {
+		t.Fatal(err)
+	}
+	f, err := src.(stats.VideoSource).Video().Acquire(t.Context(), refs[0].Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for d := range 30 {
+		s := f.Index.Sample(20 + d)
+		for i := range s.Size {
+			b[s.Offset+int64(i)] = 0xff
+		}
+	}
+	f.Release()
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	opt := Options{VideoCodec: "h264", Keys: []string{key, "action"}, Episodes: []int{1, 2, 3}, Frames: stats.NoFrames, TempDir: t.TempDir()}
+	if _, err := ToLeRobot(t.Context(), open(t, dir), filepath.Join(t.TempDir(), "x"), opt); !errors.Is(err, robocache.ErrMalformed) {
+		t.Fatalf("not asked to skip: %v", err)
+	}
+	opt.SkipBad = true
+	dst := filepath.Join(t.TempDir(), "y")
+	rep, err := ToLeRobot(t.Context(), open(t, dir), dst, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rep.NumEpisodes != 2 || rep.Encoded != 2 || rep.Episodes[1].New != -1 || rep.Episodes[2].New != 1 || !strings.Contains(fmt.Sprint(rep.Findings), "episode-skipped") {
+		t.Errorf("%+v", rep)
+	}
+	out := open(t, dst)
+	pool := video.NewPool(64 << 20)
+	defer pool.Close()
+	for i, e := range []int{1, 3} {
+		if r := rms(picture(t, out, pool, key, robocache.Row{Episode: i, Index: 7}), picture(t, src, pool, key, robocache.Row{Episode: e, Index: 7})); r > 8 {
+			t.Errorf("episode %d: %.1f levels from its picture", e, r)
+		}
 	}
 }

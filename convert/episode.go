@@ -115,18 +115,25 @@ type segment struct {
 	reason string // why they cannot be copied; "" where they can
 }
 
+const copied = "copied"
+
 func (s *segment) verdict() string {
 	if s.reason == "" {
-		return "copied"
+		return copied
 	}
 	return "encoded: " + s.reason
 }
 
-func (c *conversion) count(s *segment) {
-	if s.reason == "" {
-		c.report.Copied++
-	} else {
-		c.report.Encoded++
+// count adds an episode that is in the result to the report's sums.
+func (c *conversion) count(m EpisodeMap) {
+	for _, verdict := range m.Video {
+		switch {
+		case m.New < 0:
+		case verdict == copied:
+			c.report.Copied++
+		default:
+			c.report.Encoded++
+		}
 	}
 }
 
@@ -173,7 +180,6 @@ func (c *conversion) videoOf(ctx context.Context, f *feature, e int, ep *lerobot
 		return err
 	}
 	m.Video[f.Key] = s.verdict()
-	c.count(s)
 	if s.reason != "" {
 		ep.Videos[f.Key] = lerobot.VideoPart{Frames: func(yield func([]byte) error) error { return c.frames(ctx, f, s.refs, yield) }}
 		return nil

@@ -25,7 +25,8 @@ import (
 //	W3  One row group an episode in data files; file numbers stay below 1000; no file is empty.
 //	W4  Picture k of an episode has pts from_timestamp + k/fps exactly, on one unbroken grid a file; what AddEpisode was given as
 //	    timestamps never enters it.
-//	W5  After an error the writer only answers Abort, which removes every file that it made.
+//	W5  An episode that is refused, or whose pixels do not come, leaves the writer as it was. After any other error it only answers Abort,
+//	    which removes every file that it made.
 type Writer struct {
 	dst       store.Writable
 	cfg       WriteConfig
@@ -137,7 +138,11 @@ func (w *Writer) task(text string) int64 {
 func (w *Writer) Episodes() int { return w.written }
 func (w *Writer) Frames() int64 { return w.rows }
 
-// Findings are what the writer noticed: values left out of statistics, pictures without statistics.
+// Failed is the error that ended the writer (W5); nil while it takes episodes.
+func (w *Writer) Failed() error { return w.failed }
+
+// Findings are what the writer noticed: values left out of statistics, pictures without statistics. Where names the first episode, Count says how many
+// values or episodes.
 func (w *Writer) Findings() []robocache.Finding { return w.findings }
 
 // AddEpisode writes one episode.
@@ -148,15 +153,23 @@ func (w *Writer) AddEpisode(ctx context.Context, ep EpisodeData) (err error) {
 	if err := w.check(&ep); err != nil {
 		return robocache.At(err, robocache.Where{"episode": w.written})
 	}
+	begun := false // what comes before leaves the writer as it was
 	defer func() {
 		if err != nil {
 			err = robocache.At(err, robocache.Where{"episode": w.written})
-			w.failed = err
+			if begun {
+				w.failed = err
+			}
 		}
 	}()
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	encoded, err := w.encodeAll(ctx, &ep)
+	if err != nil {
+		return err
+	}
+	begun = true
 	row := &writtenEpisode{index: w.written, length: ep.Length, from: w.rows, stats: robocache.Stats{}, videos: map[string]*videoPlace{}}
 	books, err := w.bookkeeping(&ep, row)
 	if err != nil {
@@ -183,7 +196,7 @@ func (w *Writer) AddEpisode(ctx context.Context, ep EpisodeData) (err error) {
 		return err
 	}
 	for _, key := range w.keys {
-		if err := w.addVideo(ctx, w.cams[key], ep.Videos[key], &ep, row); err != nil {
+		if err := w.addVideo(ctx, w.cams[key], ep.Videos[key], encoded[key], &ep, row); err != nil {
 			return robocache.At(err, robocache.Where{"stream": key})
 		}
 	}
@@ -305,7 +318,14 @@ func (w *Writer) column(ctx context.Context, f *writtenFeature, ep *EpisodeData,
 }
 
 func (w *Writer) find(s robocache.Severity, code, key string, episode int, msg string, count int64) {
-	w.findings = append(w.findings, robocache.Finding{Severity: s, Code: code, Where: robocache.Where{"stream": key, "episode": episode}, Message: msg, Count: count})
+	// One finding a code and stream, with the first episode: their number must not follow that of the episodes.
+	for i := range w.findings {
+		if f := &w.findings[i]; f.Code == code && f.Where["stream"] == key {
+			f.Count += max(1, count)
+			return
+		}
+	}
+	w.findings = append(w.findings, robocache.Finding{Severity: s, Code: code, Where: robocache.Where{"stream": key, "episode": episode}, Message: msg, Count: max(1, count)})
 }
 
 // turnData ends the data file where the next episode would take it over its size, and begins the next.

@@ -70,19 +70,16 @@ func CanCopy(ctx context.Context, lib *video.Library, path string, from, to int,
 	return joinable(ctx, []video.Part{p, p}, rate)
 }
 
-// addVideo takes the pictures of one episode: encodes them where they come as pixels, and ends the camera's file where it is full.
-func (w *Writer) addVideo(ctx context.Context, c *outCamera, src VideoPart, ep *EpisodeData, row *writtenEpisode) error {
+// addVideo takes the pictures of one episode, own where they came as pixels, and ends the camera's file where it is full.
+func (w *Writer) addVideo(ctx context.Context, c *outCamera, src VideoPart, own *encodedPart, ep *EpisodeData, row *writtenEpisode) error {
 	part := cameraPart{lib: src.Library, path: src.Path, from: src.From, to: src.From + ep.Length}
 	look := ep.Pictures[c.feature.Key]
-	if src.Library == nil {
-		var err error
-		if part, err = w.encode(ctx, c, src, ep.Length, row.index, &look); err != nil {
-			return err
-		}
+	if own != nil {
+		part, look = own.cameraPart, own.look
 		c.encoded = true
 	}
 	if look == nil {
-		w.find(robocache.SeverityInfo, "no-picture-statistics", c.feature.Key, row.index, "the pictures were copied without being looked at: the camera has no statistics for this episode", 0)
+		w.find(robocache.SeverityInfo, "no-picture-statistics", c.feature.Key, row.index, "the pictures were copied without being looked at: the camera has no statistics for such episodes", 0)
 	} else if fs := look.Stats(); fs != nil {
 		row.stats[c.feature.Key] = fs
 		w.countPictures(c.feature.Key, look)

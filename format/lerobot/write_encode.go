@@ -15,6 +15,34 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
+// encodedPart is an episode's pixels, encoded.
+type encodedPart struct {
+	cameraPart
+	look *stats.Pixels
+}
+
+// encodeAll encodes the cameras of an episode that come as pixels, before anything of the episode is written: where pixels do not come, nothing
+// of it is left.
+func (w *Writer) encodeAll(ctx context.Context, ep *EpisodeData) (map[string]*encodedPart, error) {
+	out := map[string]*encodedPart{}
+	for _, key := range w.keys {
+		src := ep.Videos[key]
+		if src.Library != nil {
+			continue
+		}
+		p := &encodedPart{look: ep.Pictures[key]}
+		var err error
+		if p.cameraPart, err = w.encode(ctx, w.cams[key], src, ep.Length, w.written, &p.look); err != nil {
+			for _, o := range out {
+				w.closeTemp([]cameraPart{o.cameraPart})
+			}
+			return nil, robocache.At(err, robocache.Where{"stream": key})
+		}
+		out[key] = p
+	}
+	return out, nil
+}
+
 // encode makes an mp4 of one episode's pixels.
 func (w *Writer) encode(ctx context.Context, c *outCamera, src VideoPart, rows, episode int, look **stats.Pixels) (cameraPart, error) {
 	if err := w.openTemp(); err != nil {

@@ -413,3 +413,23 @@ func TestWriteCancelled(t *testing.T) {
 		t.Errorf("left %v", files)
 	}
 }
+
+// What is wrong with many episodes is one finding, counted.
+func TestWriterFindingsAreCounted(t *testing.T) {
+	mem := store.NewMem("counted-findings")
+	defer mem.Drop()
+	w, err := NewWriter(t.Context(), mem, WriteConfig{FPS: robocache.Rate{Num: 10, Den: 1}, Features: []robocache.Feature{{Key: "x", Kind: robocache.KindNumeric, DType: robocache.Float32, Shape: []int{1}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Abort()
+	nan := []byte{0, 0, 0xc0, 0x7f, 0, 0, 0xc0, 0x7f, 0, 0, 0, 0}
+	for range 5 {
+		if err := w.AddEpisode(t.Context(), EpisodeData{Length: 3, Tasks: []string{"t"}, Columns: map[string][]byte{"x": nan}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if f := w.Findings(); len(f) != 1 || f[0].Count != 10 || f[0].Code != "non-finite-values" {
+		t.Errorf("%+v", f)
+	}
+}
