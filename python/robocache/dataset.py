@@ -35,6 +35,12 @@ class Feature:
     default: bool = False  # a bookkeeping column of the format: timestamp, index …
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
+    def __getitem__(self, name: str) -> Any:
+        """The attribute of that name: f["dtype"] is f.dtype, as in the format's own dicts."""
+        if name not in self.__dataclass_fields__:
+            raise KeyError(name)
+        return getattr(self, name)
+
     @staticmethod
     def of(d: Mapping[str, Any]) -> Feature:
         return Feature(
@@ -195,6 +201,9 @@ class Dataset:
     def __len__(self) -> int:
         return self.num_episodes
 
+    def __getitem__(self, i: int) -> Episode:
+        return self.episode(i)
+
     def __iter__(self) -> Iterator[Episode]:
         return (Episode(self, i) for i in range(self.num_episodes))
 
@@ -246,6 +255,9 @@ class _Streams(Mapping[str, "Stream"]):
 
     def __len__(self) -> int:
         return len(self._episode.dataset.features)
+
+    def __repr__(self) -> str:
+        return f"<streams {', '.join(self)}>"
 
 
 class Episode:

@@ -146,3 +146,14 @@ def test_bad_places(tmp_path: Path) -> None:
             robocache.open(wrong)
     with pytest.raises(robocache.Unsupported):
         robocache.open(tmp_path, format="rlds")
+
+
+def test_habits(h264: str) -> None:
+    """ds[i], f["dtype"] and a look at the streams do what one expects."""
+    ds = robocache.open(h264)
+    assert ds[-1].position == ds.num_episodes - 1
+    f = ds.features["action"]
+    assert f["dtype"] == f.dtype and f["shape"] == f.shape
+    with pytest.raises(KeyError):
+        f["nonsense"]
+    assert "action" in repr(ds[0].streams)
