@@ -26,11 +26,12 @@ type fake struct {
 	perFile   int // episodes a video file
 	gop       int
 	frames    frameFaults
-	shortText bool          // Text gives one less than asked
-	badTimes  map[int]error // episode → what Times says
-	badRows   map[int]error // episode → what Gather says
-	slow      time.Duration // of a decode
-	gate      chan struct{} // decodes wait for it
+	shortText bool                           // Text gives one less than asked
+	badTimes  map[int]error                  // episode → what Times says
+	badRows   map[int]error                  // episode → what Gather says
+	slow      time.Duration                  // of a decode
+	seen      func(path string, ordinal int) // told of each picture that is handed over
+	gate      chan struct{}                  // decodes wait for it
 	late      func(key string, episode int) int64
 
 	mu       sync.Mutex
@@ -44,6 +45,8 @@ type frameFaults struct {
 	missing map[robocache.Row]bool
 	broken  map[string]map[int]bool // file → ordinals whose packet fails
 	lost    map[string]bool         // files that cannot be opened
+	odd     map[string]map[int]bool // file → ordinals whose picture has another size
+	refused map[int]error           // episode → what Frames says
 }
 
 const fakeW, fakeH = 6, 4
@@ -156,6 +159,9 @@ func (f *fake) Frames(_ context.Context, key string, rows []robocache.Row, out [
 		if r.Index < 0 || r.Index >= f.lengths[r.Episode] {
 			return fmt.Errorf("row %v does not exist", r)
 		}
+		if err := f.frames.refused[r.Episode]; err != nil {
+			return err
+		}
 		if key == "img" {
 			out[i] = robocache.FrameRef{Encoded: stillOf(r)}
 			if f.frames.missing[r] {
@@ -234,7 +240,10 @@ func (r fakeReel) decode(ctx context.Context, g video.Group, deliver func(int, v
 		}
 		r.f.decoded.Add(1)
 		if slices.Contains(g.Ordinals, d) {
-			if err := deliver(d, fakePicture{r.path, d}); err != nil {
+			if r.f.seen != nil {
+				r.f.seen(r.path, d)
+			}
+			if err := deliver(d, fakePicture{r.path, d, r.f.frames.odd[r.path][d]}); err != nil {
 				return err
 			}
 		}
@@ -245,9 +254,15 @@ func (r fakeReel) decode(ctx context.Context, g video.Group, deliver func(int, v
 type fakePicture struct {
 	path    string
 	ordinal int
+	odd     bool
 }
 
-func (p fakePicture) Size() (int, int)               { return fakeW, fakeH }
+func (p fakePicture) Size() (int, int) {
+	if p.odd {
+		return fakeW + 2, fakeH
+	}
+	return fakeW, fakeH
+}
 func (p fakePicture) PixelFormat() string            { return "fake" }
 func (p fakePicture) Bytes(*video.Spec) (int, error) { return 3 * fakeW * fakeH, nil }
 func (p fakePicture) Convert(_ *video.Spec, dst []byte) error {

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/goatnote-inc/robocache"
 )
@@ -246,5 +247,53 @@ func TestMapConcurrent(t *testing.T) {
 	}
 	if m.a.buffers.inUse.Load() != 0 || f.opened.Load() != 0 {
 		t.Error("something was not given back")
+	}
+}
+
+// What the earliest batch wants is decoded first, whatever else the horizon holds; the first horizon is one batch.
+func TestEarliestBatchFirst(t *testing.T) {
+	f := newFake(lengthsFor(1, 12, 10, 20)...)
+	f.gop = 1
+	var order []string
+	f.seen = func(path string, ordinal int) { order = append(order, fmt.Sprint(path, ordinal)) } // one thread
+	const batch = 8
+	l := mustLoader(t, f, Config{BatchSize: batch, Shuffle: Global, Threads: 1, Prefetch: 4, Keys: []string{"cam"}})
+	epochOf(t, f, l)
+	l.Close()
+	batchOf := map[string]int{}
+	for p := range l.Samples() {
+		rows, err := l.Rows([]int64{l.Order(0).At(p)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ref := make([]robocache.FrameRef, 1)
+		if err := f.Frames(bg, "cam", rows, ref); err != nil {
+			t.Fatal(err)
+		}
+		batchOf[fmt.Sprint(ref[0].Path, ref[0].Ordinal)] = int(p) / batch
+	}
+	at := 0
+	for i, name := range order[:l.Samples()] {
+		if b := batchOf[name]; b < at {
+			t.Fatalf("picture %d is of batch %d, after one of batch %d", i, b, at)
+		} else {
+			at = b
+		}
+	}
+}
+
+// The first batch does not wait for a horizon.
+func TestFirstBatchIsPlannedAlone(t *testing.T) {
+	f := newFake(100)
+	f.gop = 1
+	f.slow = time.Millisecond
+	l := mustLoader(t, f, Config{BatchSize: 10, Threads: 1, Prefetch: 4, Keys: []string{"cam"}, Deltas: deltas("cam", []float64{0, 0.1, 0.2})})
+	b, err := l.Next(bg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Release()
+	if s := l.Stats(); s.FramesUnique > 20 {
+		t.Errorf("%d pictures were decoded for the first 10 samples", s.FramesUnique)
 	}
 }

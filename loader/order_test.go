@@ -181,6 +181,10 @@ func TestSlicesCover(t *testing.T) {
 				count++
 				if wrap {
 					wrapped++
+					// The place behind the end, counted on from the epoch's first position.
+					if behind := start + i/batch*batch*world + r*batch + i%batch; p != behind%n {
+						t.Fatalf("%s: place %d wrapped to %d", name, behind, p)
+					}
 				} else {
 					seen[p]++
 				}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/align"
 )
 
 // L8: a missing picture is an error with its place; the loader stands where it stood.
@@ -190,5 +191,39 @@ func TestSkipOnATimeline(t *testing.T) {
 		if !errors.Is(err, robocache.ErrMalformed) {
 			t.Errorf("%s, not skipped: %v", name, err)
 		}
+	}
+}
+
+// L4: whether a picture can be had does not depend on its neighbours in the group; one of another size is bad alone.
+func TestOneBadPictureInAGroup(t *testing.T) {
+	f := newFake(2, 2, 2)
+	f.frames.odd = map[string]map[int]bool{"v0.mp4": {1: true}}
+	l := mustLoader(t, f, Config{BatchSize: 6, OnBadEpisode: "skip", Keys: []string{"cam"}})
+	if got, _ := epochOf(t, f, l); !slices.Equal(got, []int64{2, 3, 4, 5}) {
+		t.Errorf("samples %v", got)
+	}
+	strict := mustLoader(t, f, Config{BatchSize: 6, Keys: []string{"cam"}})
+	if _, err := strict.Next(bg); !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), "8×4") || !strings.Contains(err.Error(), "v0.mp4") {
+		t.Errorf("%v", err)
+	}
+}
+
+// A dataset that refuses one episode's pictures costs that episode, also where the timeline asks for places without a row.
+func TestRefusedPicturesOnATimeline(t *testing.T) {
+	f := newFake(5, 5, 5)
+	f.late = func(key string, _ int) int64 {
+		if key == "observation.state" {
+			return -200_000_000
+		}
+		return 0
+	}
+	f.frames.refused = map[int]error{1: &robocache.Error{Class: robocache.ErrMalformed, Msg: "no such column"}}
+	var mask align.PerKey[align.Edge]
+	mask.All = align.EdgeMask
+	cfg := Config{Align: &align.Config{HZ: robocache.Rate{Num: 10, Den: 1}, Edge: mask, Extent: "union"}, BatchSize: 30, OnBadEpisode: "skip", Keys: []string{"observation.state", "cam"}}
+	l := mustLoader(t, f, cfg)
+	got, _ := epochOf(t, nil, l)
+	if s := l.Stats(); len(got) != 14 || len(s.BadEpisodes) != 1 || s.BadEpisodes[0].Episode != 1 {
+		t.Errorf("%d samples, %v", len(got), s.BadEpisodes)
 	}
 }

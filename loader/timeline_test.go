@@ -148,3 +148,84 @@ func TestTimelineBeyondTheRows(t *testing.T) {
 		t.Errorf("a text is lacking, and Items gives %v", err)
 	}
 }
+
+// L14: whatever modes, edges, offsets, extents and output types, a Map gives what align.Episode gives, to the bit.
+func TestTimelineEqualsAlign(t *testing.T) {
+	keys := []string{"observation.state", "action", "count", "done", "label", "cam"}
+	for i, text := range []string{
+		`{"hz": 7}`,
+		`{"hz": 4, "modes": {"observation.state": "mean", "action": "angle", "count": "next"}}`,
+		`{"hz": 3, "modes": {"observation.state": "mean"}, "window": 500000000, "edge": "mask"}`,
+		`{"hz": 25, "extent": "union", "edge": "mask", "offset": {"observation.state": 250000000, "label": -0.33, "cam": 0.2}}`,
+		`{"hz": 25, "extent": "union", "edge": "extrapolate", "offset": {"action": -0.45, "count": 0.1}}`,
+		`{"hz": "30000/1001", "extent": "action", "offset": {"action": 0.031}, "dtypes": {"count": "float32", "action": "float16"}, "modes": {"count": "linear"}}`,
+		`{"hz": 25, "max_gap": 0.05, "modes": {"cam": "previous", "label": "nearest"}}`,
+	} {
+		f := newFake(9, 14)
+		cfg, err := align.ParseConfig([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := NewMap(bg, f, Config{Align: &cfg, Keys: keys})
+		if err != nil {
+			t.Fatal(text, err)
+		}
+		own := cfg
+		own.Keys = keys
+		at := int64(0)
+		for e := range f.lengths {
+			want, err := align.Episode(bg, f, e, own)
+			if err != nil {
+				t.Fatal(text, err)
+			}
+			all := make([]int64, len(want.Times))
+			for k := range all {
+				all[k] = at + int64(k)
+			}
+			at += int64(len(all))
+			if at > m.Len() {
+				t.Fatalf("%s: %d samples, align has more", text, m.Len())
+			}
+			b, err := m.Items(bg, all)
+			if err != nil {
+				t.Fatal(text, err)
+			}
+			for _, s := range want.Streams {
+				if s.Text != nil {
+					if !slices.Equal(b.Text(s.Key), s.Text) {
+						t.Errorf("%d: %s of episode %d: %q, align has %q", i, s.Key, e, b.Text(s.Key), s.Text)
+					}
+					continue
+				}
+				mask := b.Tensor(s.Key + "_is_pad").Data
+				for k, v := range s.Valid {
+					if mask[k] != 1-v {
+						t.Errorf("%d: the mask of %s, episode %d, place %d", i, s.Key, e, k)
+						break
+					}
+				}
+				if s.Rows == nil {
+					if x := b.Tensor(s.Key); x.DType != s.DType || !bytes.Equal(x.Data, s.Data) {
+						t.Errorf("%d: %s of episode %d differs from align", i, s.Key, e)
+					}
+					continue
+				}
+				const size = 3 * fakeW * fakeH
+				for k, r := range s.Rows {
+					picture := make([]byte, size)
+					if r >= 0 {
+						fillPicture(picture, "v0.mp4", f.base(e)+int(r))
+					}
+					if !bytes.Equal(b.Tensor(s.Key).Data[k*size:(k+1)*size], picture) {
+						t.Errorf("%d: the picture of episode %d, place %d is not that of row %d", i, e, k, r)
+					}
+				}
+			}
+			b.Release()
+		}
+		if at != m.Len() {
+			t.Errorf("%s: %d samples, align has %d", text, m.Len(), at)
+		}
+		m.Close()
+	}
+}

@@ -1,0 +1,84 @@
+package loader
+
+import (
+	"encoding/binary"
+	"math"
+	"testing"
+	"unsafe"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/kernel"
+)
+
+// aligned gives n bytes at an 8-byte boundary, as tensors have.
+func aligned(n int) []byte {
+	b := make([]uint64, (n+7)/8+1)
+	return unsafe.Slice((*byte)(unsafe.Pointer(&b[0])), n)
+}
+
+// Every stored type comes out as what it is in the reference's types.
+func TestConvert(t *testing.T) {
+	le := binary.LittleEndian
+	put16 := func(v uint16) []byte { b := aligned(2); le.PutUint16(b, v); return b }
+	put32 := func(v uint32) []byte { b := aligned(4); le.PutUint32(b, v); return b }
+	put64 := func(v uint64) []byte { b := aligned(8); le.PutUint64(b, v); return b }
+	one := func(v byte) []byte { b := aligned(1); b[0] = v; return b }
+	for _, c := range []struct {
+		from robocache.DType
+		src  []byte
+		want float64
+	}{
+		{robocache.Float16, put16(kernel.Float32to16(-1.5)), -1.5},
+		{robocache.BFloat16, put16(kernel.Float32toB16(3.25)), 3.25},
+		{robocache.Float32, put32(math.Float32bits(0.1)), float64(float32(0.1))},
+		{robocache.Float64, put64(math.Float64bits(0.1)), float64(float32(0.1))},
+	} {
+		dst := aligned(4)
+		convert(dst, robocache.Float32, c.src, c.from, nil)
+		if got := float64(floats32(dst)[0]); got != c.want {
+			t.Errorf("%v: %v, expected %v", c.from, got, c.want)
+		}
+		norm := &affine{Norm: *kernel.NewMeanStd([]float64{1}, []float64{2})}
+		convert(dst, robocache.Float32, c.src, c.from, norm)
+		if got, want := float64(floats32(dst)[0]), (c.want-1)/2; math.Abs(got-want) > 1e-6 {
+			t.Errorf("%v normalised: %v, expected %v", c.from, got, want)
+		}
+	}
+	for _, c := range []struct {
+		from robocache.DType
+		src  []byte
+		want int64
+	}{
+		{robocache.Int8, one(0xfe), -2}, {robocache.Uint8, one(0xfe), 254}, {robocache.Int16, put16(0xfffd), -3}, {robocache.Uint16, put16(0xfffd), 65533},
+		{robocache.Int32, put32(0xfffffffc), -4}, {robocache.Uint32, put32(0xfffffffc), 1<<32 - 4}, {robocache.Int64, put64(1 << 60), 1 << 60},
+	} {
+		dst := aligned(8)
+		convert(dst, robocache.Int64, c.src, c.from, nil)
+		if got := view[int64](dst)[0]; got != c.want {
+			t.Errorf("%v: %d, expected %d", c.from, got, c.want)
+		}
+	}
+}
+
+// Pictures are normalised a channel each; one pair of numbers serves all; a constant channel is 0; clip cuts.
+func TestPlanes(t *testing.T) {
+	picture := func() []float32 { return []float32{0, 1, 0.5, 1, 0.25, 0.75} } // 3 channels of 2
+	for _, c := range []struct {
+		f    affine
+		want []float32
+	}{
+		{affine{Norm: *kernel.NewMinMax([]float64{0, 0.5, 0.25}, []float64{1, 0.5, 0.75})}, []float32{-1, 1, 0, 0, -1, 1}},
+		{affine{Norm: *kernel.NewMinMax([]float64{0}, []float64{0.5}), clip: true}, []float32{-1, 1, 1, 1, 0, 1}},
+		{affine{Norm: *kernel.NewMinMax([]float64{0}, []float64{0.5})}, []float32{-1, 3, 1, 3, 0, 2}},
+		{affine{Norm: *kernel.NewMeanStd([]float64{0, 1, 0.25}, []float64{1, 0.5, 0})}, []float32{0, 1, -1, 0, 0, 0}},
+	} {
+		v := picture()
+		c.f.planes(v, 2)
+		for i := range v {
+			if math.Abs(float64(v[i]-c.want[i])) > 1e-6 {
+				t.Errorf("%v, expected %v", v, c.want)
+				break
+			}
+		}
+	}
+}
