@@ -32,6 +32,9 @@ func framesByProbe(t testing.TB, path string) (pts []int64) {
 
 // TestClipsAgainstProbe makes clips of every kind that the field has, and compares pictures and times with ffprobe (V1).
 func TestClipsAgainstProbe(t *testing.T) {
+	if testing.Short() {
+		t.Skip("short: one goroutine, and programs that take the time")
+	}
 	t.Parallel() // programs do the work
 	tool(t, "ffmpeg")
 	tool(t, "ffprobe")
