@@ -21,4 +21,5 @@
 //	V8  Still pictures are refused by size before a pixel is allocated.
 //	V9  Concat writes the same bytes for the same parts; picture k of its output has pts exactly k/rate; nothing is re-encoded.
 //	V10 An Encoder never drops a picture: Close reads the file back and compares the sample count, or fails and removes the file.
+//	V11 A group gives the same pictures, or the same error, alone, among others and in any order: a damaged packet outside of it is not its error.
 package video

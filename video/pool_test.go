@@ -215,7 +215,7 @@ func TestNotInside(t *testing.T) {
 	}
 }
 
-// A packet after the group, sent only to push its pictures out, may be damaged or unreadable: the group comes out as it does alone.
+// A packet after the group, sent only to push its pictures out, may be damaged or unreadable: the group comes out as it does alone (V11).
 func TestDamagedNeighbour(t *testing.T) {
 	b := &scripted{delay: 1, fail: func(key int64) error {
 		if key == 2 {

@@ -133,7 +133,7 @@ static int same_as_swscale(int matrix, int full)
 	return is == 1;
 }
 
-static void floats_planar(rc_decoder *d, const uint8_t *r, const uint8_t *g, const uint8_t *b, size_t at, size_t n, size_t plane, float *dst)
+static void floats_planar(const uint8_t *r, const uint8_t *g, const uint8_t *b, size_t at, size_t n, size_t plane, float *dst)
 {
 	rc_unit_floats(r, dst + at, n);
 	rc_unit_floats(g, dst + plane + at, n);
@@ -161,7 +161,7 @@ static int planar(rc_decoder *d, int element, uint8_t *dst)
 
 		rc_yuv420_planar(f->data[0] + (ptrdiff_t)y * f->linesize[0], f->linesize[0], f->data[1] + (ptrdiff_t)(y / 2) * f->linesize[1], f->linesize[1],
 			f->data[2] + (ptrdiff_t)(y / 2) * f->linesize[2], f->linesize[2], w, n, &c, r, g, b, w);
-		floats_planar(d, r, g, b, (size_t)y * w, (size_t)n * w, plane, (float *)dst);
+		floats_planar(r, g, b, (size_t)y * w, (size_t)n * w, plane, (float *)dst);
 	}
 	return RC_OK;
 }
@@ -194,7 +194,7 @@ static int upright(rc_decoder *d, int width, int height, int element, int chw, i
 				int n = width - x < 256 ? width - x : 256;
 
 				rc_deinterleave(row + 3 * (size_t)x, n, part[0], part[1], part[2]);
-				floats_planar(d, part[0], part[1], part[2], at + x, n, plane, (float *)dst);
+				floats_planar(part[0], part[1], part[2], at + x, n, plane, (float *)dst);
 			}
 	}
 	return RC_OK;

@@ -68,8 +68,6 @@ int64_t rc_memory(rc_decoder *d);
 
 // For tests: a picture of random bytes in the decoder's place.
 rc_decoder *rc_synthetic(int width, int height, const char *format, int matrix, int full_range, uint32_t seed);
-
-
 void rc_set_rotation(rc_decoder *d, int degrees);
 
 #endif
