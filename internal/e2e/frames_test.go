@@ -125,10 +125,10 @@ func TestRightFrames(t *testing.T) {
 		name             string
 		singles, windows int
 	}{
-		{"g1_h264_v30_bigdrift", 1000, 100},
-		{"g1_h264_v30", 400, 40},
-		{"gr00t_picknplace_v20", 400, 40},
-		{"g1_v30_exact", 200, 20},
+		{"g1_h264_v30_bigdrift", 1400, 140},
+		{"g1_h264_v30", 300, 30},
+		{"gr00t_picknplace_v20", 150, 15},
+		{"g1_v30_exact", 150, 15},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -39,7 +39,7 @@ func TestHTTPEqualsDisk(t *testing.T) {
 	}{
 		{"g1_h264_v30_bigdrift", loader.Config{BatchSize: 32, Shuffle: loader.Global, Seed: 5}},
 		{"g1_h264_v30", loader.Config{BatchSize: 32, Shuffle: loader.Global, Seed: 6, Prefetch: 8, Episodes: []int{1, 4}}},
-		{"g1_v30_exact", loader.Config{BatchSize: 32, Shuffle: loader.Global, Seed: 7, Episodes: []int{0, 4}}},
+		{"g1_v30_exact", loader.Config{BatchSize: 32, Shuffle: loader.Global, Seed: 7, Episodes: []int{0}}},
 		{"g1_v30_drift", loader.Config{BatchSize: 16, Episodes: []int{8}}},
 		{"g1_v21", loader.Config{BatchSize: 32, Shuffle: loader.Global, Seed: 8, Episodes: []int{3}}},
 		{"gr00t_picknplace_v20", loader.Config{BatchSize: 64, Prefetch: 8, Seed: 9, Episodes: []int{1, 4}}},
@@ -303,14 +303,14 @@ func TestHTTPFaults(t *testing.T) {
 	for name, strike := range strikes {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			step := int64(2)
+			step := int64(4)
 			if testing.Short() || name == "stall" {
-				step = 11
+				step = 23
 			}
 			right, typed := 0, 0
 			for _, always := range []bool{false, true} {
 				for n := int64(1); n <= requests+2; n += step {
-					if always && n%9 != 1 { // for ever: some places will do
+					if always && n%8 != 1 { // for ever: some places will do
 						continue
 					}
 					m := &misbehave{files: clean.files, dir: dir, nth: n, always: always, strike: strike}
@@ -359,12 +359,14 @@ func TestHTTPReplacedWhileReading(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The same length, other bytes, another time.
-	os.Remove(p)
-	if err := os.WriteFile(p, bytes.Repeat([]byte{7}, len(data)), 0o644); err != nil {
+	if err := os.WriteFile(p+".new", bytes.Repeat([]byte{7}, len(data)), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	later := time.Now().Add(time.Hour)
-	if err := os.Chtimes(p, later, later); err != nil {
+	if err := os.Chtimes(p+".new", later, later); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(p+".new", p); err != nil {
 		t.Fatal(err)
 	}
 	for {
@@ -457,10 +459,13 @@ func TestNthOperationFails(t *testing.T) {
 					t.Logf("%d operations, %d runs ended with a typed error", n-1, failed)
 					break
 				}
-				if testing.Short() {
+				switch {
+				case testing.Short():
 					n += 6
+				case c.name != "fail once":
+					n += 2
 				}
-				if n == 5 {
+				if goroutines == 0 && n >= 5 {
 					goroutines = numGoroutine()
 				}
 			}

@@ -18,6 +18,9 @@ import (
 // altered runs testdata/alter.py over the small set: case → the files that differ.
 func altered(t testing.TB) map[string]tree {
 	t.Helper()
+	if alteredOnce != nil {
+		return alteredOnce
+	}
 	src := realdata.Path(t, small)
 	python := filepath.Join(realdata.Root(t), ".venv", "bin", "python")
 	if exec.Command(python, "-c", "import pyarrow").Run() != nil {
@@ -41,8 +44,12 @@ func altered(t testing.TB) map[string]tree {
 		}
 		cases[e.Name()] = files
 	}
+	alteredOnce = cases
 	return cases
 }
+
+// alteredOnce keeps what alter.py made: the tests that want it run one after the other.
+var alteredOnce map[string]tree
 
 // outcome is what must come of a damaged table: a class of error with words in its message, or data with findings.
 type outcome struct {
