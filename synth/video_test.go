@@ -108,6 +108,7 @@ func TestVideoSameBytes(t *testing.T) {
 
 // TestLeRobotReadsIt gives the dataset to the reference implementation and reads the bar codes of what it returns.
 func TestLeRobotReadsIt(t *testing.T) {
+	t.Parallel() // it waits for Python most of the time
 	python := interpreter()
 	if python == "" {
 		t.Skip("no .venv with lerobot in the repository")

@@ -102,6 +102,11 @@ func TestFrameCountV3(t *testing.T) {
 	if r := frames(t, d, "cam", []robocache.Row{{Episode: 0, Index: 0}, {Episode: 1, Index: 253}, {Episode: 0, Index: 999}}); r[0].Ordinal != 254 || r[1].Ordinal != 253 || r[2].Ordinal != 1253 {
 		t.Error(r)
 	}
+	// Two starts at one picture: the later episode begins one picture later, and the earlier one has that picture alone.
+	d = camSet(t, []int{5, 6}, []float64{0, 0})
+	if r := frames(t, d, "cam", []robocache.Row{{Episode: 0, Index: 0}, {Episode: 0, Index: 1}, {Episode: 1, Index: 0}, {Episode: 1, Index: 5}}); r[0].Ordinal != 0 || r[0].Missing || !r[1].Missing || r[2].Ordinal != 1 || r[3].Ordinal != 6 {
+		t.Error(r)
+	}
 	// A start after the end: all rows are missing.
 	d = camSet(t, []int{5, 5}, []float64{0, 1e6})
 	if r := frames(t, d, "cam", []robocache.Row{{Episode: 1, Index: 0}, {Episode: 0, Index: 4}}); !r[0].Missing || r[1].Ordinal != 4 {
