@@ -1,0 +1,47 @@
+package convert
+
+import (
+	"testing"
+
+	"github.com/goatnote-inc/robocache/store"
+)
+
+// C5: a resumed run takes a finished file over only where it was made of the same parts and has its size.
+func TestJournalHas(t *testing.T) {
+	mem := store.NewMem("journal-has")
+	defer mem.Drop()
+	write := func(text string) {
+		t.Helper()
+		w, err := mem.Create(t.Context(), "a.mp4")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Commit(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("pictures")
+	j, err := openJournal(t.Context(), mem, "id", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := j.add(t.Context(), "a.mp4", "parts"); err != nil {
+		t.Fatal(err)
+	}
+	if j, err = openJournal(t.Context(), mem, "id", true); err != nil {
+		t.Fatal(err)
+	}
+	if !j.has(t.Context(), "a.mp4", "parts") {
+		t.Error("its own file is not known")
+	}
+	if j.has(t.Context(), "a.mp4", "other parts") || j.has(t.Context(), "b.mp4", "parts") {
+		t.Error("a file of other parts is taken over")
+	}
+	write("picture")
+	if j.has(t.Context(), "a.mp4", "parts") {
+		t.Error("a file of another size is taken over")
+	}
+}
