@@ -154,3 +154,31 @@ func TestResumeAtTheEdges(t *testing.T) {
 		t.Errorf("drop_last gives %d samples", len(got))
 	}
 }
+
+// L5, L13: a rank that took samples beyond its place, for bad ones, goes on behind them after a restore.
+func TestResumeAhead(t *testing.T) {
+	cfg := Config{BatchSize: 3, WorldSize: 2, Rank: 1, Shuffle: Global, Seed: 4, OnBadEpisode: "skip"}
+	f := newFake(6, 6, 6, 6, 6)
+	f.perFile = 1
+	f.frames.lost = map[string]bool{"v2.mp4": true}
+	l := mustLoader(t, f, cfg)
+	for range 3 {
+		b, err := l.Next(bg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Release()
+	}
+	s := l.State()
+	if s.Ahead == 0 {
+		t.Fatalf("no sample was taken ahead: %+v", s)
+	}
+	rest, _ := epochOf(t, f, l)
+	again := mustLoader(t, f, cfg)
+	if err := again.Restore(s, false); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := epochOf(t, f, again); !slices.Equal(got, rest) {
+		t.Errorf("after the restore %v, unbroken %v", got, rest)
+	}
+}

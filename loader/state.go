@@ -93,9 +93,14 @@ func (l *Loader) Restore(s State, force bool) error {
 	l.start = s.Position
 	if s.WorldSize == l.cfg.WorldSize && s.BatchSize == l.cfg.BatchSize && s.Rank == l.cfg.Rank {
 		l.at.index = s.Ahead
+		if g := int64(s.BatchSize) * int64(s.WorldSize); s.WorldSize > 1 && s.Position%g == 0 {
+			// The epoch's own steps, so that a rank that lacks samples goes round the same positions as it would have.
+			step := s.Position / g
+			l.start, l.at = 0, cursor{step*int64(s.BatchSize) + s.Ahead, step}
+		}
 	}
 	c := l.course(l.start)
-	if l.start > 0 && c.steps() == 0 {
+	if s.Position > 0 && c.ended(l.at) {
 		// Nothing is left, or less than drop_last drops.
 		l.goTo(s.Epoch + 1)
 	}
