@@ -8,10 +8,10 @@
 //	L4   What a batch holds is a function of its samples alone: not of threads, prefetch, or what else was decoded with it.
 //	L5   State counts samples handed out. Restore is O(1) and exact at any batch size, world size and number of threads.
 //	L6   Windows stay in their episode: rows outside are the edge row, and `<key>_is_pad` says so.
-//	L7   In one horizon each frame is decoded and converted once, however many windows and batches want it.
+//	L7   In one horizon each frame of a video is decoded and converted once, however many windows and batches want it; a still once a batch.
 //	L8   Pictures are found by ordinal; a missing one is an error that names episode, row and key, or a skipped and counted episode, never another picture.
 //	L9   Tensors are contiguous, written once, outside the Go heap; nothing writes to a batch between Next and Release.
-//	L10  Batches in flight stay inside memory_budget; the horizon shrinks before anything fails.
+//	L10  Batches in flight, and idle buffers beside them, stay inside memory_budget; the horizon shrinks before anything fails. What the taker holds counts no batch in flight.
 //	L11  Next returns soon after its context ends; Close ends every goroutine, at any moment.
 //	     A batch of which no part comes for deadline_s is an error that says so.
 //	L12  Nothing is read for keys that were not asked for.
