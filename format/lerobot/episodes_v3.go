@@ -57,6 +57,9 @@ func (d *Dataset) readEpisodesV3(ctx context.Context) error {
 		}
 		total += n
 	}
+	if total == 0 && d.raw.totalEpisodes > 0 {
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"file": "meta/episodes"}, Want: fmt.Sprintf("%d episodes, as info.json says", d.raw.totalEpisodes), Got: "none", Hint: "fetch the files again"}
+	}
 	e, perm, err := assembleEpisodes(want, total, d.raw)
 	if err != nil {
 		return inEpisodesFile(err, names, starts)
