@@ -27,7 +27,7 @@ const (
 	sheetCols  = 8   // pictures a camera
 	plotHeight = 200 // pixels
 	maxCurves  = 12  // channels drawn of a stream
-	linePx     = 16 // a line of text
+	linePx     = 16  // a line of text
 	captionPx  = 2 * linePx
 )
 

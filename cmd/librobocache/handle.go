@@ -44,12 +44,6 @@ func (t *table[T]) remove(n int64) T {
 	return v
 }
 
-func (t *table[T]) len() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return len(t.m)
-}
-
 var handles table[object]
 
 // lookup finds the object of a handle and checks its kind.

@@ -153,13 +153,12 @@ func (m *meter) Write(p []byte) (int, error) {
 
 // misbehave strikes the nth and every 3rd request after it (so that a retry meets a sound server), or all from the nth on.
 type misbehave struct {
-	files    http.Handler
-	dir      string
-	nth      int64
-	always   bool
-	seen     atomic.Int64
-	strike   func(w http.ResponseWriter, r *http.Request, dir string)
-	released chan struct{}
+	files  http.Handler
+	dir    string
+	nth    int64
+	always bool
+	seen   atomic.Int64
+	strike func(w http.ResponseWriter, r *http.Request, dir string)
 }
 
 func (m *misbehave) ServeHTTP(w http.ResponseWriter, r *http.Request) {
