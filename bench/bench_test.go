@@ -1,0 +1,127 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	_ "github.com/goatnote-inc/robocache/format/all"
+	"github.com/goatnote-inc/robocache/internal/realdata"
+	_ "github.com/goatnote-inc/robocache/video/ffmpeg"
+)
+
+func TestSpread(t *testing.T) {
+	var s Spread
+	for _, v := range []float64{5, 1, 3, 2} {
+		s.add(v)
+	}
+	if s.Min != 1 || s.Max != 5 || s.Median != 2.5 || len(s.Raw) != 4 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// 16 episodes of equal length and batches of 32 give 0.43 when perfectly shuffled (specs/loader.md, section 5).
+func TestIdealDistinct(t *testing.T) {
+	lengths := make([]int, 16)
+	for i := range lengths {
+		lengths[i] = 250
+	}
+	if got := IdealDistinct(lengths, 32); math.Abs(got-0.43) > 0.01 {
+		t.Errorf("%.3f", got)
+	}
+	if got := IdealDistinct([]int{1, 1, 1, 1}, 4); got != 1 {
+		t.Errorf("four single frames: %v", got)
+	}
+}
+
+func shell(name, script string) Arm { return Arm{Name: name, Argv: []string{"sh", "-c", script}} }
+
+// B1 and B6: arms take turns, and one that fails says so in its own words, without a figure.
+func TestRunTakesTurns(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "log")
+	arms := []Arm{
+		shell("a", `echo a >> `+log+`; echo noise; echo '{"samples":10,"seconds":2,"cpu_seconds":1}'`),
+		shell("b", `echo b >> `+log+`; echo '{"samples":10,"seconds":1,"cpu_seconds":1}'`),
+		shell("broken", `echo "what went wrong" >&2; exit 3`),
+		shell("empty", `echo '{"samples":0,"seconds":1}'`),
+	}
+	results, err := Run(t.Context(), arms, 3, time.Minute, func(string, ...any) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, _ := os.ReadFile(log); strings.Join(strings.Fields(string(b)), "") != "ababab" {
+		t.Errorf("order %q", b)
+	}
+	if results[0].SamplesPerS.Median != 5 || results[0].CPUPer1000.Median != 100 || len(results[1].Runs) != 3 {
+		t.Errorf("%+v", results[:2])
+	}
+	if !strings.Contains(results[2].Failed, "what went wrong") || len(results[2].Runs) != 0 || results[3].Failed == "" {
+		t.Errorf("%+v", results[2:])
+	}
+}
+
+func TestRunEndsWithItsContextAndTimeout(t *testing.T) {
+	start := time.Now()
+	results, err := Run(t.Context(), []Arm{shell("sleeper", "sleep 60 & wait")}, 1, 200*time.Millisecond, func(string, ...any) {})
+	if err != nil || results[0].Failed == "" || time.Since(start) > 20*time.Second {
+		t.Errorf("%v %+v after %v", err, results, time.Since(start))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Run(ctx, []Arm{shell("a", "true")}, 1, time.Minute, func(string, ...any) {}); err == nil {
+		t.Error("a cancelled run gave no error")
+	}
+}
+
+func TestReportFiles(t *testing.T) {
+	r := &Report{Title: "t", Command: "<c>", Unit: "samples", Workload: map[string]any{"x": 1}, Machine: ThisMachine()}
+	results, err := Run(t.Context(), []Arm{shell("a", `echo '{"samples":10,"seconds":2,"cpu_seconds":1}'`), shell("b", "exit 1")}, 2, time.Minute, func(string, ...any) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Results = results
+	dir := t.TempDir()
+	if err := r.Write(dir, "load"); err != nil {
+		t.Fatal(err)
+	}
+	b, _ := os.ReadFile(filepath.Join(dir, "load.json"))
+	var back Report
+	if err := json.Unmarshal(b, &back); err != nil || back.Results[0].SamplesPerS.Median != 5 {
+		t.Errorf("%v %+v", err, back)
+	}
+	b, _ = os.ReadFile(filepath.Join(dir, "load.csv"))
+	if n := strings.Count(string(b), "\n"); n != 3 {
+		t.Errorf("%d lines of CSV", n)
+	}
+	b, _ = os.ReadFile(filepath.Join(dir, "load.html"))
+	if h := string(b); !strings.Contains(h, "<svg") || strings.Contains(h, "http") || strings.Contains(h, "<c>") {
+		t.Error("the page is not self-contained, has no plot, or does not escape")
+	}
+}
+
+// Our own arms do the whole work: every sample of the epoch, every frame of the file.
+func TestOwnArms(t *testing.T) {
+	path := realdata.Path(t, "g1_h264_v30")
+	o, err := LoadRun(t.Context(), Workload{URI: path, BatchSize: 32, Workers: 2, Epochs: 1, Video: "one"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.Samples != 1305 || o.Delivered != 1305 || o.OrderSHA256 == "" || math.Abs(o.DistinctFrac/o.IdealFrac-1) > 0.05 {
+		t.Errorf("%+v", o)
+	}
+	file := filepath.Join(path, "videos/observation.images.cam_high/chunk-000/file-000.mp4")
+	if o, err = DecodeRun(t.Context(), []string{file}, "sequential", 0); err != nil || o.Samples != 1305 {
+		t.Errorf("%+v %v", o, err)
+	}
+	if o, err = DecodeRun(t.Context(), []string{file}, "random", 20); err != nil || o.Samples != 20 || o.Decoded < 20 {
+		t.Errorf("%+v %v", o, err)
+	}
+	if _, err = DecodeRun(t.Context(), []string{file}, "backwards", 1); err == nil {
+		t.Error("an unknown pattern passed")
+	}
+}
