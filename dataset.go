@@ -59,7 +59,8 @@ type Dataset interface {
 	Len(episode int) int
 	// Episode gives the metadata of one episode.
 	Episode(ctx context.Context, episode int) (Episode, error)
-	// Times gives the stamps of one stream of an episode, int64 ns, as recorded; "" means the episode's own rows.
+	// Times gives the stamps of one stream of an episode, int64 ns, as recorded; "" means the episode's own rows. Where a format
+	// rounds them (float32 seconds), a stamp that is a rounded grid time is given as the grid time.
 	Times(ctx context.Context, episode int, key string) ([]int64, error)
 	// Gather copies rows of a numeric feature into dst, in the order asked, C order, the stored dtype, little-endian.
 	// len(dst) must be len(rows) × RowBytes.
