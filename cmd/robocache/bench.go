@@ -80,6 +80,7 @@ func fileExists(p string) bool { _, err := os.Stat(p); return err == nil }
 func (f *benchFlags) run(cmd *cobra.Command, name string, r *bench.Report, arms []bench.Arm) error {
 	r.Command = "robocache " + strings.Join(os.Args[1:], " ")
 	r.Machine = bench.ThisMachine()
+	r.Machine.Revision = version
 	errs := cmd.ErrOrStderr()
 	results, err := bench.Run(cmd.Context(), arms, f.repeats, f.timeout, func(format string, a ...any) { fmt.Fprintf(errs, format+"\n", a...) })
 	if err != nil {
