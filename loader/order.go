@@ -95,42 +95,5 @@ func ceilSqrt(n uint64) uint64 {
 	return s
 }
 
-// slice is the part of an epoch that one rank takes, from position start on: step t is the positions [start+tG, start+(t+1)G),
-// G = batch × world, and the rank has the rank-th slice of batch in each.
-type slice struct {
-	start, n           int64
-	batch, world, rank int64
-	dropLast           bool
-}
-
-// steps is the number of global steps that are left; the same on all ranks.
-func (s slice) steps() int64 {
-	left := max(s.n-s.start, 0)
-	g := s.batch * s.world
-	if s.dropLast {
-		return left / g
-	}
-	return (left + g - 1) / g
-}
-
-// position gives the place in the epoch of the rank's i-th sample, and whether it wrapped to the epoch's first positions.
-// ok is false where there is none: after the last step, or, with one rank, after the last sample.
-func (s slice) position(i int64) (p int64, wrapped, ok bool) {
-	t := i / s.batch
-	if t >= s.steps() {
-		return 0, false, false
-	}
-	p = s.start + t*s.batch*s.world + s.rank*s.batch + i%s.batch
-	if p < s.n {
-		return p, false, true
-	}
-	if s.world == 1 {
-		return 0, false, false
-	}
-	return p % s.n, true, true
-}
-
-// consumed is the position of the epoch after t steps of all ranks.
-func (s slice) consumed(t int64) int64 {
-	return min(s.start+t*s.batch*s.world, s.n)
-}
+// Lane is (0, 1): the order has no shards.
+func (o *Order) Lane(int64) (lane, lanes int32) { return 0, 1 }

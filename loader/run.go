@@ -8,84 +8,6 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// cursor is where a rank stands in its own sequence of an epoch: samples passed over or given, and batches given.
-type cursor struct{ index, step int64 }
-
-// course is the sequence of samples of one rank in one epoch: the order, cut by rank, less the bad episodes.
-type course struct {
-	slice
-	epoch int64
-	order *Order
-	table *table
-	bad   []BadEpisode
-}
-
-// next collects the samples of the batch at a cursor. ok is false at the end of the epoch.
-func (c *course) next(at cursor, dst []int64) (samples []int64, first int64, after cursor, wrapped, skipped int64, ok bool) {
-	own := c.steps() * c.batch // the rank's positions
-	if c.world > 1 && at.step >= c.steps() || own == 0 {
-		return nil, 0, at, 0, 0, false
-	}
-	i := at.index
-	for int64(len(dst)) < c.batch {
-		p, wrap, have := c.position(i)
-		if !have {
-			if c.world == 1 || i >= at.index+2*own {
-				break
-			}
-			// Bad episodes took samples of this rank: it goes round its own positions, so that all ranks give equally many batches.
-			p, _, _ = c.position(i % own)
-			wrap = true
-		}
-		i++
-		sample := c.order.At(p)
-		if len(c.bad) > 0 && c.isBad(sample, p, wrap) {
-			skipped++
-			continue
-		}
-		if len(dst) == 0 {
-			first = p
-		}
-		if wrap {
-			wrapped++
-		}
-		dst = append(dst, sample)
-	}
-	if len(dst) == 0 || c.world == 1 && c.dropLast && int64(len(dst)) < c.batch {
-		return nil, 0, at, 0, skipped, false
-	}
-	return dst, first, cursor{i, at.step + 1}, wrapped, skipped, true
-}
-
-// isBad says whether the sample at a position is of an episode that was found bad at or before it.
-func (c *course) isBad(sample, p int64, wrapped bool) bool {
-	r, _ := c.table.row(sample)
-	for k := range c.bad {
-		b := &c.bad[k]
-		if b.Episode == r.Episode && (b.Epoch < c.epoch || b.Epoch == c.epoch && (wrapped || p >= b.Position)) {
-			return true
-		}
-	}
-	return false
-}
-
-// here is the position of the epoch that a cursor stands at, over all ranks, and what this rank took beyond it.
-func (c *course) here(at cursor) (position, ahead int64) {
-	if c.world == 1 {
-		return min(c.start+at.index, c.n), 0
-	}
-	return c.consumed(at.step), max(at.index-at.step*c.batch, 0)
-}
-
-// ended says whether nothing is left behind a cursor.
-func (c *course) ended(at cursor) bool {
-	if c.world == 1 {
-		left := c.n - c.start - at.index
-		return left <= 0 || c.dropLast && left < c.batch
-	}
-	return at.step >= c.steps()
-}
-
 // run is one pass from a cursor on: a planner that stays ahead of the consumer, and a fixed set of workers.
 type run struct {
 	a      *assembler
@@ -139,7 +61,7 @@ func startRun(a *assembler, c course, from cursor) *run {
 // plan makes horizons until the epoch ends. The first is one batch, so that it comes soon.
 func (r *run) plan(c course, at cursor, ahead, inFlight int) {
 	defer close(r.units)
-	samples := make([]int64, 0, r.a.cfg.BatchSize)
+	var s step
 	for size, seq := 1, int64(0); ; size = ahead {
 		if !r.waitSpace(inFlight - size) {
 			return
@@ -148,28 +70,25 @@ func (r *run) plan(c course, at cursor, ahead, inFlight int) {
 		h := &horizon{}
 		more := true
 		for len(h.units) < size {
-			var first, wrapped, skipped int64
-			var after cursor
-			samples, first, after, wrapped, skipped, more = c.next(at, samples[:0])
-			if !more {
-				r.skipped = skipped
+			if more = c.next(at, &s); !more {
+				r.skipped = s.skipped
 				if c.world > 1 && at.step < c.steps() {
 					r.give(&unit{seq: seq, err: &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Msg: "every sample of this rank is of a bad episode"}, done: closed()})
 				}
 				break
 			}
-			u, err := r.a.begin(seq, samples)
+			u, err := r.a.begin(seq, s.samples)
 			if err != nil {
 				u = &unit{seq: seq, err: err, done: closed()}
 				more = false
 			} else {
-				u.batch.Epoch, u.batch.Position = c.epoch, first
-				u.after, u.wrapped, u.skipped = after, wrapped, skipped
+				u.batch.Epoch, u.batch.Position = c.epoch, s.first
+				u.after, u.wrapped, u.skipped = s.after, s.wrapped, s.skipped
 				h.units = append(h.units, u)
 			}
 			r.give(u)
 			seq++
-			at = after
+			at = s.after
 			if err != nil {
 				break
 			}
