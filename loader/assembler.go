@@ -9,20 +9,15 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/align"
 	"github.com/goatnote-inc/robocache/video"
 )
 
 // assembler makes batches of given samples. It has no order of its own: Loader and Map share it.
 type assembler struct {
-	ds      robocache.Dataset
 	cfg     Config
-	layout  *layout
-	table   *table
+	sources []*source
+	form    *form
 	buffers *buffers
-	reels   reels
-	stamps  *stamps // of streams, for timelines and tolerance checks
-	starts  videoStarts
 	budget  int64 // for batches in flight
 	n       counters
 	workers sync.Pool
@@ -44,9 +39,8 @@ type unit struct {
 	seq     int64
 	batch   *Batch
 	bytes   int64
-	rows    [][]robocache.Row // a window each, n × steps
-	places  []int32           // with a timeline: which selected episode each sample is in
-	left    atomic.Int64      // parts that are still to come
+	parts   []part       // what each source gives, those without samples left out
+	left    atomic.Int64 // pictures and columns that are still to come
 	done    chan struct{}
 	onDone  func()
 	after   cursor // where the loader stands once the batch is handed out
@@ -55,8 +49,11 @@ type unit struct {
 
 	mu  sync.Mutex
 	err error
-	bad map[int]error
+	bad map[badKey]error
 }
+
+// badKey names an episode that failed.
+type badKey struct{ source, episode int }
 
 // horizon is the batches that are planned together: what they want of one file is decoded in one go.
 type horizon struct {
@@ -81,40 +78,32 @@ type worker struct {
 	deliver func(ordinal int, pic video.Picture) error
 }
 
-func newAssembler(ctx context.Context, ds robocache.Dataset, cfg Config) (*assembler, error) {
-	a := &assembler{ds: ds, cfg: cfg}
+func newAssembler(ctx context.Context, mix []Mix, cfg Config) (*assembler, error) {
+	a := &assembler{cfg: cfg}
 	a.workers.New = func() any {
 		w := &worker{a: a}
 		w.deliver = w.take
 		return w
 	}
 	a.units.New = func() any { return &unit{} }
-	var err error
-	if a.layout, err = newLayout(ctx, ds, &cfg, a.warn); err != nil {
-		return nil, err
-	}
-	a.starts, _ = ds.(videoStarts)
-	a.stamps = newStamps(ds, int64(cfg.MemoryBudget)/16)
-	if cfg.Align != nil {
-		a.stamps.fix = a.onGrid
-	}
-	if err := a.count(ctx); err != nil {
-		return nil, err
-	}
-	if err := a.openReels(); err != nil {
-		return nil, err
-	}
-	if err := a.normalizers(ctx); err != nil {
-		a.close()
-		return nil, err
-	}
-	if cfg.Align != nil {
-		if err := a.alignColumns(); err != nil {
+	var offset int64
+	for i := range mix {
+		own, err := mix[i].config(cfg, len(mix) > 1)
+		if err != nil {
 			a.close()
 			return nil, err
 		}
+		src, err := newSource(ctx, a, i, mix[i].Name, mix[i].Dataset, own)
+		if err != nil {
+			a.close()
+			return nil, err
+		}
+		a.sources = append(a.sources, src)
+		src.offset = offset
+		offset += src.table.samples()
 	}
-	if err := a.probe(ctx); err != nil {
+	var err error
+	if a.form, err = newForm(a.sources, cfg.Missing == "pad"); err != nil {
 		a.close()
 		return nil, err
 	}
@@ -133,84 +122,27 @@ func (a *assembler) warn(s string) {
 }
 
 func (a *assembler) close() {
-	if a.reels != nil {
-		a.reels.close()
+	for _, src := range a.sources {
+		src.close()
 	}
 	if a.buffers != nil {
 		a.buffers.close()
 	}
 }
 
-// count makes the sample table. In skip mode episodes that opening found bad never enter it.
-func (a *assembler) count(ctx context.Context) error {
-	info := a.ds.Info()
-	exclude := map[int]bool{}
-	if a.cfg.OnBadEpisode == "skip" {
-		for i := range info.Findings {
-			f := &info.Findings[i]
-			if f.Severity != robocache.SeverityError {
-				continue
-			}
-			e, ok := a.position(ctx, f.Where["episode"])
-			if ok && !exclude[e] && (a.cfg.Episodes == nil || slices.Contains(a.cfg.Episodes, e)) {
-				exclude[e] = true
-				a.n.skip.Add(int64(a.ds.Len(e)))
-				a.warn(robocache.Where{"episode": e}.String() + " is left out: " + f.Message)
-			}
-		}
-	}
-	count := func(e int) (int, int64, error) { return a.ds.Len(e), 0, nil }
-	if a.cfg.Align != nil {
-		count = func(e int) (int, int64, error) {
-			n, start, err := a.timeline(ctx, e)
-			if err != nil && a.cfg.OnBadEpisode == "skip" && badEpisode(err) {
-				// Its stamps are bad: it never enters the order.
-				a.n.skip.Add(int64(a.ds.Len(e)))
-				a.warn(robocache.Where{"episode": e}.String() + " is left out: " + err.Error())
-				return 0, 0, nil
-			}
-			return n, start, err
-		}
-	}
-	var err error
-	if a.table, err = newTable(info.Episodes, &a.cfg, exclude, count, a.cfg.Align != nil); err != nil {
-		return err
-	}
-	a.table.print.Format = info.Format
-	if n := len(a.table.emptied); n > 0 {
-		a.warn(emptiedText(a.table.emptied))
-	}
-	if a.table.samples() == 0 {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: "no samples: the selected episodes are empty"}
-	}
-	return nil
+// samples is the number of samples of all sources.
+func (a *assembler) samples() int64 {
+	last := a.sources[len(a.sources)-1]
+	return last.offset + last.table.samples()
 }
 
-// position finds the episode that a finding names by its number.
-func (a *assembler) position(ctx context.Context, number any) (int, bool) {
-	var id int64
-	switch v := number.(type) {
-	case int:
-		id = int64(v)
-	case int64:
-		id = v
-	default:
-		return 0, false
+// sourceOf finds the source of a sample, and its number there.
+func (a *assembler) sourceOf(sample int64) (*source, int64) {
+	i := len(a.sources) - 1
+	for a.sources[i].offset > sample {
+		i--
 	}
-	is := func(e int) bool {
-		ep, err := a.ds.Episode(ctx, e)
-		return err == nil && ep.Index == id
-	}
-	n := a.ds.Info().Episodes
-	if id >= 0 && id < int64(n) && is(int(id)) {
-		return int(id), true
-	}
-	for e := range n {
-		if is(e) {
-			return e, true
-		}
-	}
-	return 0, false
+	return a.sources[i], sample - a.sources[i].offset
 }
 
 // tooLarge stands for every size that no budget holds; sums of sizes below it do not overflow.
@@ -219,11 +151,11 @@ const tooLarge = int64(1) << 60
 // batchBytes is what a batch of n samples takes of the budget.
 func (a *assembler) batchBytes(n int) int64 {
 	var total, small int64
-	for i := range a.layout.tensors {
-		if over := tooLarge / int64(len(a.layout.tensors)) / 2; int64(a.layout.tensors[i].bytes) > over/int64(max(n, 1)) {
+	for i := range a.form.tensors {
+		if over := tooLarge / int64(len(a.form.tensors)) / 2; int64(a.form.tensors[i].bytes) > over/int64(max(n, 1)) {
 			return tooLarge
 		}
-		if size := n * a.layout.tensors[i].bytes; size >= ownBuffer {
+		if size := n * a.form.tensors[i].bytes; size >= ownBuffer {
 			total += int64(sizeClass(size))
 		} else {
 			small += int64(roundUp(size, 64))
@@ -243,7 +175,7 @@ func roundUp(n, to int) int { return (n + to - 1) / to * to }
 
 // allocate makes an empty batch.
 func (a *assembler) allocate(n int) (*Batch, error) {
-	l := a.layout
+	l := a.form
 	b := &Batch{Rows: n, Fields: l.fields, Indices: make([]int64, n), Tensors: make([]Tensor, len(l.tensors)), Texts: make([]Texts, len(l.texts)), released: make([]atomic.Bool, len(l.tensors))}
 	dims, small := 0, 0
 	for i := range l.tensors {
@@ -287,7 +219,7 @@ func (a *assembler) allocate(n int) (*Batch, error) {
 		}
 	}
 	for i, c := range l.texts {
-		b.Texts[i] = Texts{Key: l.columns[c].key, DType: l.columns[c].out, Values: make([]string, n)}
+		b.Texts[i] = Texts{Key: c.key, DType: c.dtype, Values: make([]string, n)}
 	}
 	return b, nil
 }
@@ -303,91 +235,50 @@ func (a *assembler) begin(seq int64, samples []int64) (*unit, error) {
 	u.seq, u.batch, u.bytes = seq, b, a.batchBytes(len(samples))
 	u.done, u.onDone, u.err, u.bad = make(chan struct{}), nil, nil, nil
 	u.wrapped, u.skipped = 0, 0
-	if u.rows == nil {
-		u.rows = make([][]robocache.Row, len(a.layout.windows))
+	if len(a.sources) == 1 {
+		u.parts = slices.Grow(u.parts[:0], 1)[:1]
+		p := &u.parts[0]
+		p.u, p.src, p.slots = u, a.sources[0], nil
+		u.left.Store(p.begin(samples))
+		return u, nil
 	}
-	n := len(samples)
-	u.places = slices.Grow(u.places[:0], n)[:n]
-	anchors := slices.Grow(u.rows[0][:0], n)[:n]
-	for i, s := range samples {
-		r, place := a.table.row(s)
-		anchors[i], u.places[i] = r, int32(place)
-	}
-	u.rows[0] = anchors
-	if a.cfg.Align == nil {
-		a.windows(u)
-	}
-	parts := int64(0)
-	for i := range a.layout.columns {
-		c := &a.layout.columns[i]
-		if c.source == fromVideo || c.source == fromStills {
-			parts += int64(n * c.steps)
-		} else {
-			parts++
-		}
-	}
-	u.left.Store(parts)
+	u.left.Store(a.mixed(u, samples))
 	return u, nil
-}
-
-// windows fills in the rows of all windows and their masks.
-func (a *assembler) windows(u *unit) {
-	l := a.layout
-	anchors := u.rows[0]
-	for k := 1; k < len(l.windows); k++ {
-		offsets := l.windows[k].offsets
-		rows := slices.Grow(u.rows[k][:0], len(anchors)*len(offsets))
-		for _, r := range anchors {
-			length := a.ds.Len(r.Episode)
-			for _, o := range offsets {
-				row, _ := align.Clamp(r.Index, o, length)
-				rows = append(rows, robocache.Row{Episode: r.Episode, Index: row})
-			}
-		}
-		u.rows[k] = rows
-	}
-	for i := range l.columns {
-		c := &l.columns[i]
-		if c.mask < 0 {
-			continue
-		}
-		mask := u.batch.Tensors[c.mask].Data
-		offsets := l.windows[c.rows].offsets
-		at := 0
-		for _, r := range anchors {
-			length := a.ds.Len(r.Episode)
-			for _, o := range offsets {
-				mask[at] = 0
-				if _, pad := align.Clamp(r.Index, o, length); pad {
-					mask[at] = 1
-				}
-				at++
-			}
-		}
-	}
 }
 
 // submit makes the jobs of a horizon.
 func (a *assembler) submit(q *queue, h *horizon) {
 	first := h.units[0].seq
-	for i := range a.layout.columns {
-		c := &a.layout.columns[i]
-		if c.source == fromVideo {
-			q.push(job{prio: first, sub: int64(i), kind: jobLocate, h: h, col: int32(i)})
-		}
-	}
-	for _, u := range h.units {
-		for i := range a.layout.columns {
-			kind := jobGather
-			switch a.layout.columns[i].source {
-			case fromVideo:
-				continue
-			case fromText:
-				kind = jobText
-			case fromStills:
-				kind = jobSort
+	for _, src := range a.sources {
+		var parts []*part
+		for _, u := range h.units {
+			for k := range u.parts {
+				if u.parts[k].src == src {
+					parts = append(parts, &u.parts[k])
+				}
 			}
-			q.push(job{prio: u.seq, sub: int64(i), kind: kind, u: u, col: int32(i)})
+		}
+		if len(parts) == 0 {
+			continue
+		}
+		for i := range src.layout.columns {
+			if src.layout.columns[i].source == fromVideo {
+				q.push(job{prio: first, sub: int64(i), kind: jobLocate, parts: parts, col: int32(i)})
+			}
+		}
+		for _, p := range parts {
+			for i := range src.layout.columns {
+				kind := jobGather
+				switch src.layout.columns[i].source {
+				case fromVideo:
+					continue
+				case fromText:
+					kind = jobText
+				case fromStills:
+					kind = jobSort
+				}
+				q.push(job{prio: p.u.seq, sub: int64(i), kind: kind, p: p, col: int32(i)})
+			}
 		}
 	}
 }
@@ -418,18 +309,19 @@ func badEpisode(err error) bool {
 }
 
 // blame notes that an episode is bad, where bad episodes may be skipped; any other error ends the batch.
-func (a *assembler) blame(u *unit, episode int, err error) {
-	if a.cfg.OnBadEpisode != "skip" || !badEpisode(err) {
+func (p *part) blame(episode int, err error) {
+	u := p.u
+	if p.src.cfg.OnBadEpisode != "skip" || !badEpisode(err) {
 		u.fail(err)
 		return
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.bad == nil {
-		u.bad = map[int]error{}
+		u.bad = map[badKey]error{}
 	}
-	if u.bad[episode] == nil {
-		u.bad[episode] = err
+	if k := (badKey{p.src.index, episode}); u.bad[k] == nil {
+		u.bad[k] = err
 	}
 }
 
@@ -442,20 +334,20 @@ type episodeError struct {
 func (e *episodeError) Error() string { return e.err.Error() }
 func (e *episodeError) Unwrap() error { return e.err }
 
-// failAt fails a unit, and blames the episode where the error knows it.
-func (a *assembler) failAt(u *unit, err error) {
+// failAt fails the batch, and blames the episode where the error knows it.
+func (p *part) failAt(err error) {
 	var e *episodeError
 	if errors.As(err, &e) {
-		a.blame(u, e.episode, e.err)
+		p.blame(e.episode, e.err)
 		return
 	}
-	u.fail(err)
+	p.u.fail(err)
 }
 
 // isolate finds which episodes of some rows fail, by trying each alone. The batch fails either way; with skip we must know whom to skip.
-func (a *assembler) isolate(u *unit, rows []robocache.Row, first error, try func(sub []robocache.Row) error) {
-	if a.cfg.OnBadEpisode != "skip" {
-		u.fail(first)
+func (p *part) isolate(rows []robocache.Row, first error, try func(sub []robocache.Row) error) {
+	if p.src.cfg.OnBadEpisode != "skip" {
+		p.u.fail(first)
 		return
 	}
 	byEpisode := map[int][]robocache.Row{}
@@ -466,11 +358,11 @@ func (a *assembler) isolate(u *unit, rows []robocache.Row, first error, try func
 	for e, sub := range byEpisode {
 		if err := try(sub); err != nil {
 			found = true
-			a.blame(u, e, robocache.At(err, robocache.Where{"episode": e}))
+			p.blame(e, robocache.At(err, robocache.Where{"episode": e}))
 		}
 	}
 	if !found {
-		u.fail(first)
+		p.u.fail(first)
 	}
 }
 

@@ -46,7 +46,15 @@ type Config struct {
 	Prefetch     int    `json:"prefetch,omitempty"`      // batches of one decode horizon; default 4
 	MemoryBudget Bytes  `json:"memory_budget,omitempty"` // default 4 GiB
 	OnBadEpisode string `json:"on_bad_episode,omitempty"`
-	Cache        string `json:"cache,omitempty"`
+
+	// Mixtures (NewMix).
+	Temperature float64 `json:"temperature,omitempty"` // shares ∝ (weight, or size)^(1/temperature); default 1
+	Stop        string  `json:"stop,omitempty"`        // an epoch ends when the "first" source, or "all", have given all their samples; default: after the sum of the sizes
+	EpochSize   int64   `json:"epoch_size,omitempty"`  // or after so many samples
+	Stratified  bool    `json:"stratified,omitempty"`  // each global batch has its exact shares
+	Missing     string  `json:"missing,omitempty"`     // keys that a source lacks: "error" (default) or "pad"
+
+	Cache string `json:"cache,omitempty"`
 	// Deadline: a batch of which no part comes for so many seconds is an error that says what is missing. Default 300; below 0: none.
 	Deadline float64 `json:"deadline_s,omitempty"`
 }
@@ -198,7 +206,7 @@ func ParseConfig(text []byte) (Config, error) {
 func configKeys() []string {
 	return []string{"episodes", "drop_n_first_frames", "drop_n_last_frames", "batch_size", "shuffle", "seed", "drop_last", "rank", "world_size",
 		"keys", "delta_timestamps", "hz", "align", "tolerance_s", "offset_tolerance_s", "compat", "image_dtype", "image_size", "depth_unit", "normalize",
-		"threads", "prefetch", "memory_budget", "on_bad_episode", "cache", "deadline_s"}
+		"temperature", "stop", "epoch_size", "stratified", "missing", "threads", "prefetch", "memory_budget", "on_bad_episode", "cache", "deadline_s"}
 }
 
 // check fills in defaults and refuses what cannot be.

@@ -15,7 +15,7 @@ import (
 type column struct {
 	key     string
 	feature *robocache.Feature // nil for the task text
-	source  source
+	source  origin
 	steps   int  // T, 1 without a window
 	axis    bool // the T axis is in the shape
 	window  bool // delta_timestamps named it
@@ -36,10 +36,11 @@ type column struct {
 	aligns *streamAlign
 }
 
-type source uint8
+// origin says where the values of a column come from.
+type origin uint8
 
 const (
-	fromTable source = iota
+	fromTable origin = iota
 	fromText
 	fromVideo
 	fromStills

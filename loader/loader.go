@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"sort"
 	"sync"
 	"time"
@@ -31,10 +32,20 @@ type Loader struct {
 
 // New makes a Loader. Nothing is decoded, and no goroutine runs, before the first Next. The dataset stays the caller's: close the Loader first.
 func New(ctx context.Context, ds robocache.Dataset, cfg Config) (*Loader, error) {
+	return NewMix(ctx, []Mix{{Dataset: ds}}, cfg)
+}
+
+// NewMix makes a Loader of several datasets: each batch holds samples of all of them, in the shares that their weights say. Its keys are
+// those of all sources; a key means the same in each, and `dataset_index` says which source a sample is of.
+func NewMix(ctx context.Context, mix []Mix, cfg Config) (*Loader, error) {
 	if err := cfg.check(true); err != nil {
 		return nil, err
 	}
-	a, err := newAssembler(ctx, ds, cfg)
+	mix = slices.Clone(mix)
+	if err := checkMix(mix, &cfg); err != nil {
+		return nil, err
+	}
+	a, err := newAssembler(ctx, mix, cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -47,10 +58,10 @@ func New(ctx context.Context, ds robocache.Dataset, cfg Config) (*Loader, error)
 
 // course is the sequence of the current epoch. l.mu is held, or l is not shared yet.
 func (l *Loader) course(start int64) course {
-	n := l.a.table.samples()
+	n := l.a.sources[0].table.samples()
 	return course{
 		slice: slice{start: start, n: n, batch: int64(l.cfg.BatchSize), world: int64(l.cfg.WorldSize), rank: int64(l.cfg.Rank), dropLast: l.cfg.DropLast},
-		epoch: l.epoch, order: newOrder(l.cfg.Shuffle, l.cfg.Seed, l.epoch, n), table: l.a.table, bad: l.bad,
+		epoch: l.epoch, order: newOrder(l.cfg.Shuffle, l.cfg.Seed, l.epoch, n), table: l.a.sources[0].table, bad: l.bad,
 	}
 }
 
@@ -214,23 +225,26 @@ func (l *Loader) take(r *run, begin time.Time) (b *Batch, again bool, err error)
 
 // exclude takes bad episodes out of the order, from the batch on that could not be made: that position does not depend on how
 // far was prefetched.
-func (l *Loader) exclude(found map[int]error) error {
+func (l *Loader) exclude(found map[badKey]error) error {
 	c := l.course(l.start)
 	position, _, ok := c.position(l.at.index)
 	if !ok {
 		position = c.n
 	}
-	episodes := make([]int, 0, len(found))
+	episodes := make([]badKey, 0, len(found))
 	for e := range found {
 		episodes = append(episodes, e)
 	}
-	sort.Ints(episodes)
+	sort.Slice(episodes, func(i, j int) bool {
+		x, y := episodes[i], episodes[j]
+		return x.source < y.source || x.source == y.source && x.episode < y.episode
+	})
 	// A copy: the run's planner may still read the old list.
 	bad := append([]BadEpisode(nil), l.bad...)
 	for _, e := range episodes {
-		bad = append(bad, BadEpisode{Episode: e, Epoch: l.epoch, Position: position, Error: found[e].Error()})
+		bad = append(bad, BadEpisode{Episode: e.episode, Epoch: l.epoch, Position: position, Error: found[e].Error()})
 	}
-	if l.a.table.without(bad) == 0 {
+	if l.a.sources[0].table.without(bad) == 0 {
 		return &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Msg: "every episode is bad", Err: found[episodes[0]]}
 	}
 	l.bad = bad
@@ -238,13 +252,13 @@ func (l *Loader) exclude(found map[int]error) error {
 }
 
 // Fields describes a batch, in its order, before there is one.
-func (l *Loader) Fields() []Field { return l.a.layout.fields }
+func (l *Loader) Fields() []Field { return l.a.form.fields }
 
 // Inverses says how normalised values are turned back, by key.
 func (l *Loader) Inverses() map[string]Inverse { return l.a.inverses() }
 
 // Samples is the number of samples of an epoch, over all ranks.
-func (l *Loader) Samples() int64 { return l.a.table.samples() }
+func (l *Loader) Samples() int64 { return l.a.sources[0].table.samples() }
 
 // Len is the number of batches of a whole epoch on each rank.
 func (l *Loader) Len() int64 {
@@ -287,7 +301,7 @@ func (l *Loader) SetEpoch(epoch int64) error {
 
 // Order is the sample order of an epoch; nothing is read for it. Bad episodes are not taken out.
 func (l *Loader) Order(epoch int64) *Order {
-	return newOrder(l.cfg.Shuffle, l.seed(), epoch, l.a.table.samples())
+	return newOrder(l.cfg.Shuffle, l.seed(), epoch, l.a.sources[0].table.samples())
 }
 
 func (l *Loader) seed() int64 {

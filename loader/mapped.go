@@ -23,7 +23,7 @@ func NewMap(ctx context.Context, ds robocache.Dataset, cfg Config) (*Map, error)
 	if err := cfg.check(false); err != nil {
 		return nil, err
 	}
-	a, err := newAssembler(ctx, ds, cfg)
+	a, err := newAssembler(ctx, []Mix{{Dataset: ds}}, cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -33,10 +33,10 @@ func NewMap(ctx context.Context, ds robocache.Dataset, cfg Config) (*Map, error)
 }
 
 // Len is the number of samples.
-func (m *Map) Len() int64 { return m.a.table.samples() }
+func (m *Map) Len() int64 { return m.a.samples() }
 
 // Fields describes a batch of items, in its order.
-func (m *Map) Fields() []Field { return m.a.layout.fields }
+func (m *Map) Fields() []Field { return m.a.form.fields }
 
 // Inverses says how normalised values are turned back, by key.
 func (m *Map) Inverses() map[string]Inverse { return m.a.inverses() }
@@ -45,7 +45,7 @@ func (m *Map) Inverses() map[string]Inverse { return m.a.inverses() }
 func (m *Map) Rows(indices []int64) ([]robocache.Row, error) { return m.a.rowsOf(indices) }
 
 func (a *assembler) checkIndices(indices []int64) error {
-	n := a.table.samples()
+	n := a.samples()
 	for _, i := range indices {
 		if i < 0 || i >= n {
 			return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Where: robocache.Where{"index": i}, Msg: "index out of range", Want: fmt.Sprintf("0 to %d", n-1), Got: fmt.Sprint(i)}
@@ -60,7 +60,8 @@ func (a *assembler) rowsOf(indices []int64) ([]robocache.Row, error) {
 	}
 	out := make([]robocache.Row, len(indices))
 	for k, i := range indices {
-		out[k], _ = a.table.row(i)
+		src, number := a.sourceOf(i)
+		out[k], _ = src.table.row(number)
 	}
 	return out, nil
 }
@@ -118,9 +119,9 @@ func (u *unit) outcome(ctx context.Context) error {
 		return u.err
 	}
 	// A map has no order to leave an episode out of.
-	least := -1
+	least := badKey{-1, -1}
 	for e := range u.bad {
-		if least < 0 || e < least {
+		if least.episode < 0 || e.episode < least.episode {
 			least = e
 		}
 	}

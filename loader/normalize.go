@@ -81,8 +81,8 @@ type Inverse struct {
 }
 
 // normalizers settles which columns are normalised, and with what.
-func (a *assembler) normalizers(ctx context.Context) error {
-	n := &a.cfg.Normalize
+func (src *source) normalizers(ctx context.Context) error {
+	n := &src.cfg.Normalize
 	if n.IsZero() {
 		return nil
 	}
@@ -91,7 +91,7 @@ func (a *assembler) normalizers(ctx context.Context) error {
 		if stats != nil {
 			return nil
 		}
-		s, err := a.ds.Stats(ctx)
+		s, err := src.ds.Stats(ctx)
 		if s == nil {
 			s = robocache.Stats{}
 		}
@@ -100,8 +100,8 @@ func (a *assembler) normalizers(ctx context.Context) error {
 	}
 	seen := 0
 	var constant []string
-	for i := range a.layout.columns {
-		c := &a.layout.columns[i]
+	for i := range src.layout.columns {
+		c := &src.layout.columns[i]
 		if c.feature == nil {
 			continue
 		}
@@ -142,13 +142,13 @@ func (a *assembler) normalizers(ctx context.Context) error {
 		}
 		c.norm = f
 		if c.source == fromTable && c.out != robocache.Float64 {
-			a.retype(i, robocache.Float32)
+			src.retype(i, robocache.Float32)
 		}
 	}
 	if seen < len(n.Keys) {
 		for k := range n.Keys {
-			if !a.layout.has(k) {
-				return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Where: robocache.Where{"stream": k}, Msg: "normalize: no tensor of that key", Hint: nearest(k, a.layout.keys())}
+			if !src.layout.has(k) {
+				return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Where: robocache.Where{"stream": k}, Msg: "normalize: no tensor of that key", Hint: nearest(k, src.layout.keys())}
 			}
 		}
 	}
@@ -157,7 +157,7 @@ func (a *assembler) normalizers(ctx context.Context) error {
 		if len(constant) > 16 {
 			constant = append(constant[:16], "…")
 		}
-		a.warn("constant columns are normalised to 0: " + strings.Join(constant, ", "))
+		src.a.warn("constant columns are normalised to 0: " + strings.Join(constant, ", "))
 	}
 	return nil
 }
@@ -261,8 +261,8 @@ func (n *Normalize) check() error {
 }
 
 // retype changes the dtype of a numeric column's tensor.
-func (a *assembler) retype(i int, d robocache.DType) {
-	l := a.layout
+func (src *source) retype(i int, d robocache.DType) {
+	l := src.layout
 	c := &l.columns[i]
 	c.out = d
 	c.outBytes = c.elems * d.Size()
@@ -276,10 +276,24 @@ func (a *assembler) retype(i int, d robocache.DType) {
 }
 
 // inverses says how each normalised key is turned back.
+// A mixture normalises each source by its own statistics: its keys are "name/key".
 func (a *assembler) inverses() map[string]Inverse {
+	if len(a.sources) == 1 {
+		return a.sources[0].inverses()
+	}
 	out := map[string]Inverse{}
-	for i := range a.layout.columns {
-		c := &a.layout.columns[i]
+	for _, src := range a.sources {
+		for k, v := range src.inverses() {
+			out[src.name+"/"+k] = v
+		}
+	}
+	return out
+}
+
+func (src *source) inverses() map[string]Inverse {
+	out := map[string]Inverse{}
+	for i := range src.layout.columns {
+		c := &src.layout.columns[i]
 		if c.norm == nil {
 			continue
 		}

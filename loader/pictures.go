@@ -2,7 +2,6 @@ package loader
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"slices"
 	"sync"
@@ -17,13 +16,14 @@ import (
 type want struct {
 	ordinal int
 	path    int32 // index into the paths of the locate job
-	unit    int32 // of the horizon
-	slot    int32 // picture of the tensor
+	part    int32 // of the task
+	slot    int32 // picture of the part
 }
 
 // fileTask is what a horizon wants of one file for one column.
 type fileTask struct {
-	h        *horizon
+	src      *source
+	parts    []*part // of the horizon
 	col      int
 	path     string
 	wants    []want // by ordinal
@@ -38,27 +38,27 @@ var fileTasks = sync.Pool{New: func() any { return new(fileTask) }}
 func (t *fileTask) done() {
 	if t.pending.Add(-1) == 0 {
 		t.reel.release()
-		t.reel, t.h, t.wants = nil, nil, nil
+		t.reel, t.parts, t.wants = nil, nil, nil
 		fileTasks.Put(t)
 	}
 }
 
 // locate finds out where the pictures of a column lie, for all batches of a horizon, and makes a job a file.
-func (w *worker) locate(h *horizon, col int) {
-	a := w.a
-	c := &a.layout.columns[col]
+func (w *worker) locate(parts []*part, col int) {
+	src := parts[0].src
+	c := &src.layout.columns[col]
 	total := 0
-	for _, u := range h.units {
-		total += u.batch.Rows * c.steps
+	for _, p := range parts {
+		total += p.size() * c.steps
 	}
 	wants := make([]want, 0, total)
 	var paths []string
 	known := map[string]int32{}
-	for k, u := range h.units {
-		rows, err := w.pictureRows(u, c)
+	for k, p := range parts {
+		rows, err := w.pictureRows(p, c)
 		if err != nil {
-			a.failAt(u, err)
-			u.finish(int64(u.batch.Rows * c.steps))
+			p.failAt(err)
+			p.u.finish(int64(p.size() * c.steps))
 			continue
 		}
 		refs := w.refsFor(len(rows))
@@ -66,34 +66,34 @@ func (w *worker) locate(h *horizon, col int) {
 		if c.aligns != nil {
 			asked = w.anyRow(rows)
 		}
-		if err := a.ds.Frames(w.ctx(), c.key, asked, refs); err != nil {
-			a.isolate(u, asked, robocache.At(err, robocache.Where{"stream": c.key}), func(sub []robocache.Row) error {
-				return a.ds.Frames(w.ctx(), c.key, sub, make([]robocache.FrameRef, len(sub)))
+		if err := src.ds.Frames(w.ctx(), c.key, asked, refs); err != nil {
+			p.isolate(asked, robocache.At(err, robocache.Where{"stream": c.key}), func(sub []robocache.Row) error {
+				return src.ds.Frames(w.ctx(), c.key, sub, make([]robocache.FrameRef, len(sub)))
 			})
-			u.finish(int64(len(rows)))
+			p.u.finish(int64(len(rows)))
 			continue
 		}
 		for i := range refs {
 			r := &refs[i]
 			if noRow(rows[i]) {
-				w.blank(u, c, i)
+				w.blank(p, c, i)
 				continue
 			}
 			if r.Missing || r.Path == "" {
-				a.blame(u, rows[i].Episode, a.missing(c, rows[i], r))
-				u.finish(1)
+				p.blame(rows[i].Episode, src.missing(c, rows[i], r))
+				p.u.finish(1)
 				continue
 			}
-			p, ok := known[r.Path]
+			path, ok := known[r.Path]
 			if !ok {
-				p = int32(len(paths))
-				known[r.Path] = p
+				path = int32(len(paths))
+				known[r.Path] = path
 				paths = append(paths, r.Path)
 			}
-			wants = append(wants, want{ordinal: r.Ordinal, path: p, unit: int32(k), slot: int32(i)})
+			wants = append(wants, want{ordinal: r.Ordinal, path: path, part: int32(k), slot: int32(i)})
 		}
-		if a.cfg.Tolerance != nil && a.starts == nil {
-			a.checkStamps(w.ctx(), u, c, rows)
+		if src.cfg.Tolerance != nil && src.starts == nil {
+			src.checkStamps(w.ctx(), p, c, rows)
 		}
 	}
 	clear(w.refs)
@@ -104,21 +104,21 @@ func (w *worker) locate(h *horizon, col int) {
 		if d := cmp.Compare(x.ordinal, y.ordinal); d != 0 {
 			return d
 		}
-		if d := cmp.Compare(x.unit, y.unit); d != 0 {
+		if d := cmp.Compare(x.part, y.part); d != 0 {
 			return d
 		}
 		return cmp.Compare(x.slot, y.slot)
 	})
 	for lo := 0; lo < len(wants); {
 		hi := lo
-		first := wants[lo].unit
+		first := wants[lo].part
 		for hi < len(wants) && wants[hi].path == wants[lo].path {
-			first = min(first, wants[hi].unit)
+			first = min(first, wants[hi].part)
 			hi++
 		}
 		t := fileTasks.Get().(*fileTask)
-		t.h, t.col, t.path, t.wants = h, col, paths[wants[lo].path], wants[lo:hi]
-		w.q.push(job{prio: h.units[first].seq, sub: int64(col)<<32 | int64(wants[lo].path), kind: jobFile, task: t})
+		t.src, t.parts, t.col, t.path, t.wants = src, parts, col, paths[wants[lo].path], wants[lo:hi]
+		w.q.push(job{prio: parts[first].u.seq, sub: int64(col)<<32 | int64(wants[lo].path), kind: jobFile, task: t})
 		lo = hi
 	}
 }
@@ -133,41 +133,18 @@ func (w *worker) anyRow(rows []robocache.Row) []robocache.Row {
 }
 
 // blank writes the picture of a place that has none: zero, and masked.
-func (w *worker) blank(u *unit, c *column, slot int) {
-	data := u.batch.Tensors[c.entry].Data
-	clear(data[slot*c.outBytes : (slot+1)*c.outBytes])
+func (w *worker) blank(p *part, c *column, slot int) {
+	clear(p.picture(c, slot))
 	w.a.n.frames.Add(1)
-	u.finish(1)
-}
-
-// where names the place of a picture or value, by the episode's number in the dataset.
-func (a *assembler) where(c *column, r robocache.Row) robocache.Where {
-	w := robocache.Where{"episode": r.Episode, "stream": c.key}
-	if ep, err := a.ds.Episode(context.Background(), r.Episode); err == nil {
-		w["episode"] = ep.Index
-	}
-	if r.Index >= 0 {
-		w["row"] = r.Index
-	}
-	return w
-}
-
-func (a *assembler) missing(c *column, r robocache.Row, ref *robocache.FrameRef) error {
-	e := &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Where: a.where(c, r), Msg: "the row has no picture",
-		Hint: `on_bad_episode="skip" leaves such episodes out; 'robocache doctor' lists them`}
-	if !ref.Missing {
-		e.Class, e.Msg, e.Hint = robocache.ErrUnsupported, "a picture of a video stream that is in no video file", ""
-	}
-	return e
+	p.u.finish(1)
 }
 
 // openFile opens a file, plans its groups, and makes a job a group.
 func (w *worker) openFile(t *fileTask) {
-	a := w.a
-	reel, err := a.reels.open(w.ctx(), t.path)
+	reel, err := t.src.reels.open(w.ctx(), t.path)
 	if err != nil {
 		w.lose(t, t.wants, err)
-		t.h, t.wants = nil, nil
+		t.parts, t.wants = nil, nil
 		fileTasks.Put(t)
 		return
 	}
@@ -197,9 +174,9 @@ func (w *worker) openFile(t *fileTask) {
 		from := len(t.ordinals)
 		t.ordinals = append(t.ordinals, g.Ordinals...)
 		own := t.ordinals[from:len(t.ordinals):len(t.ordinals)]
-		first := t.h.units[t.of(own[0])[0].unit].seq
+		first := t.parts[t.of(own[0])[0].part].u.seq
 		for _, o := range own[1:] {
-			first = min(first, t.h.units[t.of(o)[0].unit].seq)
+			first = min(first, t.parts[t.of(o)[0].part].u.seq)
 		}
 		w.q.push(job{prio: first, sub: int64(t.col)<<48 | int64(t.wants[0].path)<<32 | int64(g.Start), kind: jobGroup, task: t, group: video.Group{Start: g.Start, End: g.End, Ordinals: own}})
 	}
@@ -221,21 +198,20 @@ func (t *fileTask) of(ordinal int) []want {
 
 // lose notes that pictures will not come.
 func (w *worker) lose(t *fileTask, wants []want, err error) {
-	a := w.a
-	c := &a.layout.columns[t.col]
+	c := &t.src.layout.columns[t.col]
 	for i := range wants {
-		u := t.h.units[wants[i].unit]
+		p := t.parts[wants[i].part]
 		r := robocache.Row{Episode: -1}
-		if rows := u.rows[c.rows]; c.aligns == nil {
+		if rows := p.rows[c.rows]; c.aligns == nil {
 			r = rows[wants[i].slot]
 		} else {
-			r.Episode = u.rows[0][int(wants[i].slot)/c.steps].Episode
+			r.Episode = p.rows[0][int(wants[i].slot)/c.steps].Episode
 			r.Index = -1
 		}
-		where := a.where(c, r)
+		where := t.src.where(c, r)
 		where["file"], where["ordinal"] = t.path, wants[i].ordinal
-		a.blame(u, r.Episode, robocache.At(err, where))
-		u.finish(1)
+		p.blame(r.Episode, robocache.At(err, where))
+		p.u.finish(1)
 	}
 }
 
@@ -297,17 +273,14 @@ func (w *worker) take(ordinal int, pic video.Picture) error {
 	}
 	t := w.task
 	a := w.a
-	c := &a.layout.columns[t.col]
+	c := &t.src.layout.columns[t.col]
 	if c.spec.Width == 0 {
 		if pw, ph := pic.Size(); pw != c.width || ph != c.height {
 			return sizeError(c, pw, ph)
 		}
 	}
 	wants := t.of(ordinal)
-	place := func(x *want) []byte {
-		data := t.h.units[x.unit].batch.Tensors[c.entry].Data
-		return data[int(x.slot)*c.outBytes : int(x.slot+1)*c.outBytes]
-	}
+	place := func(x *want) []byte { return t.parts[x.part].picture(c, int(x.slot)) }
 	dst := place(&wants[0])
 	if err := pic.Convert(&c.spec, dst); err != nil {
 		return err
@@ -321,7 +294,7 @@ func (w *worker) take(ordinal int, pic video.Picture) error {
 	a.n.frames.Add(int64(len(wants)))
 	// Only when all copies are made: a finished batch may be released, and its first picture overwritten.
 	for k := range wants {
-		t.h.units[wants[k].unit].finish(1)
+		t.parts[wants[k].part].u.finish(1)
 	}
 	return nil
 }

@@ -13,8 +13,8 @@ type job struct {
 	kind      jobKind
 	col       int32
 	lo, hi    int32
-	u         *unit
-	h         *horizon
+	p         *part
+	parts     []*part // of one source, in a horizon
 	task      *fileTask
 	stills    *stillSet
 	group     video.Group

@@ -37,24 +37,25 @@ type videoStarts interface {
 }
 
 // openReels finds the files and makes the decoder pool, where a column needs them.
-func (a *assembler) openReels() error {
-	for i := range a.layout.columns {
-		c := &a.layout.columns[i]
+func (src *source) openReels() error {
+	for i := range src.layout.columns {
+		c := &src.layout.columns[i]
 		if c.source != fromVideo {
 			continue
 		}
-		if fake, ok := a.ds.(interface{ reels() reels }); ok {
-			a.reels = fake.reels()
+		ds := base(src.ds)
+		if fake, ok := ds.(interface{ reels() reels }); ok {
+			src.reels = fake.reels()
 			return nil
 		}
-		src, ok := a.ds.(Source)
+		files, ok := ds.(Source)
 		if !ok {
-			return &robocache.Error{Class: robocache.ErrUnsupported, Op: "loader", Where: robocache.Where{"stream": c.key}, Msg: "the format " + a.ds.Info().Format + " gives no video files", Hint: "keys= without the video keys"}
+			return &robocache.Error{Class: robocache.ErrUnsupported, Op: "loader", Where: robocache.Where{"stream": c.key}, Msg: "the format " + ds.Info().Format + " gives no video files", Hint: "keys= without the video keys"}
 		}
 		if _, err := video.ActiveBackend(); err != nil {
 			return robocache.At(err, robocache.Where{"stream": c.key})
 		}
-		a.reels = &library{lib: src.Video(), pool: video.NewPool(int64(a.cfg.MemoryBudget) / 8)}
+		src.reels = &library{lib: files.Video(), pool: video.NewPool(int64(src.cfg.MemoryBudget) / 8)}
 		return nil
 	}
 	return nil
@@ -110,16 +111,16 @@ func (f film) release() { f.file.Release() }
 const probes = 8
 
 // probe finds the true size of each picture column from its first picture: what metadata declare may lie.
-func (a *assembler) probe(ctx context.Context) error {
-	for i := range a.layout.columns {
-		c := &a.layout.columns[i]
+func (src *source) probe(ctx context.Context) error {
+	for i := range src.layout.columns {
+		c := &src.layout.columns[i]
 		if c.source != fromVideo && c.source != fromStills || c.spec.Width != 0 {
 			continue
 		}
-		width, height, err := a.firstSize(ctx, c)
+		width, height, err := src.firstSize(ctx, c)
 		switch {
 		case width > 0 && height > 0:
-			a.layout.resize(i, height, width)
+			src.layout.resize(i, height, width)
 		case c.width > 0 && c.height > 0:
 			// No picture could be looked at: what is declared holds until one comes, and each is checked against it.
 		case err != nil:
@@ -134,10 +135,10 @@ func (a *assembler) probe(ctx context.Context) error {
 	return nil
 }
 
-func (a *assembler) firstSize(ctx context.Context, c *column) (width, height int, err error) {
+func (src *source) firstSize(ctx context.Context, c *column) (width, height int, err error) {
 	tried := 0
 	before := int64(0)
-	for i, end := range a.table.ends {
+	for i, end := range src.table.ends {
 		if end == before {
 			continue
 		}
@@ -145,9 +146,9 @@ func (a *assembler) firstSize(ctx context.Context, c *column) (width, height int
 		if tried++; tried > probes {
 			break
 		}
-		row := []robocache.Row{{Episode: a.table.episode(i), Index: 0}}
+		row := []robocache.Row{{Episode: src.table.episode(i), Index: 0}}
 		ref := make([]robocache.FrameRef, 1)
-		if err = a.ds.Frames(ctx, c.key, row, ref); err != nil || ref[0].Missing {
+		if err = src.ds.Frames(ctx, c.key, row, ref); err != nil || ref[0].Missing {
 			continue
 		}
 		if c.source == fromStills {
@@ -157,12 +158,12 @@ func (a *assembler) firstSize(ctx context.Context, c *column) (width, height int
 			}
 			if info.DType != robocache.Uint8 && c.out == robocache.Uint8 {
 				// Sixteen bits or floats that nobody declared as depth.
-				a.depthStills(c, info.DType)
+				src.depthStills(c, info.DType)
 			}
 			return info.Width, info.Height, nil
 		}
 		var r reel
-		if r, err = a.reels.open(ctx, ref[0].Path); err != nil {
+		if r, err = src.reels.open(ctx, ref[0].Path); err != nil {
 			continue
 		}
 		width, height = r.size()
@@ -173,16 +174,16 @@ func (a *assembler) firstSize(ctx context.Context, c *column) (width, height int
 }
 
 // depthStills makes a column of stills one of depth pictures.
-func (a *assembler) depthStills(c *column, stored robocache.DType) {
-	c.spec.Pixel, c.out, c.metres = video.DepthMM, robocache.Float32, a.cfg.DepthUnit == "m"
-	if a.cfg.DepthUnit == "code" && stored == robocache.Uint16 {
+func (src *source) depthStills(c *column, stored robocache.DType) {
+	c.spec.Pixel, c.out, c.metres = video.DepthMM, robocache.Float32, src.cfg.DepthUnit == "m"
+	if src.cfg.DepthUnit == "code" && stored == robocache.Uint16 {
 		c.spec.Pixel, c.out, c.metres = video.Gray16, robocache.Uint16, false
 	}
-	t := &a.layout.tensors[c.entry]
+	t := &src.layout.tensors[c.entry]
 	t.dtype = c.out
 	t.shape[len(t.shape)-3] = 1 // shared with the field
-	for k := range a.layout.fields {
-		if f := &a.layout.fields[k]; f.Key == c.key && !f.Mask {
+	for k := range src.layout.fields {
+		if f := &src.layout.fields[k]; f.Key == c.key && !f.Mask {
 			f.DType = c.out
 		}
 	}

@@ -72,60 +72,60 @@ func size(t []int64) int64 { return int64(8*len(t)) + 128 }
 
 // checkTime is the reference's opt-in test: the time of a picture in its file against that of its row there.
 func (w *worker) checkTime(t *fileTask, x *want) error {
-	a := w.a
-	c := &a.layout.columns[t.col]
-	if a.cfg.Tolerance == nil || a.starts == nil || c.aligns != nil {
+	src := t.src
+	c := &src.layout.columns[t.col]
+	if src.cfg.Tolerance == nil || src.starts == nil || c.aligns != nil {
 		return nil
 	}
-	r := t.h.units[x.unit].rows[c.rows][x.slot]
-	start, ok, err := a.starts.VideoStart(w.ctx(), r.Episode, c.key)
+	r := t.parts[x.part].rows[c.rows][x.slot]
+	start, ok, err := src.starts.VideoStart(w.ctx(), r.Episode, src.ownKey(c.key))
 	if err != nil || !ok {
 		return err
 	}
-	own, err := a.stamps.of(w.ctx(), r.Episode, "")
+	own, err := src.stamps.of(w.ctx(), r.Episode, "")
 	if err != nil {
 		return err
 	}
 	if r.Index >= len(own) {
 		return nil
 	}
-	return a.compare(c, r, t.reel.timeNS(x.ordinal), start+own[r.Index])
+	return src.compare(c, r, t.reel.timeNS(x.ordinal), start+own[r.Index])
 }
 
-func (a *assembler) compare(c *column, r robocache.Row, picture, row int64) error {
-	limit := int64(min(*a.cfg.Tolerance, 4e9) * 1e9) // more does not fit
+func (src *source) compare(c *column, r robocache.Row, picture, row int64) error {
+	limit := int64(min(*src.cfg.Tolerance, 4e9) * 1e9) // more does not fit
 	if d := picture - row; d > limit || -d > limit {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Where: a.where(c, r), Msg: "the picture's time is further from the row's than tolerance_s",
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Where: src.where(c, r), Msg: "the picture's time is further from the row's than tolerance_s",
 			Want: fmt.Sprintf("at most %d ns", limit), Got: fmt.Sprintf("%d ns", d), Hint: "the picture is found by its number and is the right one; leave tolerance_s out unless such stamps must be refused"}
 	}
 	return nil
 }
 
 // checkStamps compares the recorded stamps of pictures and rows, where the dataset does not say where its episodes lie in the files.
-func (a *assembler) checkStamps(ctx context.Context, u *unit, c *column, rows []robocache.Row) {
-	if a.cfg.Align != nil {
+func (src *source) checkStamps(ctx context.Context, p *part, c *column, rows []robocache.Row) {
+	if src.cfg.Align != nil {
 		return // a timeline has no row of its own to compare with
 	}
 	for i, r := range rows {
 		if i > 0 && r == rows[i-1] {
 			continue
 		}
-		pictures, err := a.stamps.of(ctx, r.Episode, c.key)
+		pictures, err := src.stamps.of(ctx, r.Episode, c.key)
 		if err != nil {
-			a.blame(u, r.Episode, err)
+			p.blame(r.Episode, err)
 			return
 		}
-		own, err := a.stamps.of(ctx, r.Episode, "")
+		own, err := src.stamps.of(ctx, r.Episode, "")
 		if err != nil {
-			a.blame(u, r.Episode, err)
+			p.blame(r.Episode, err)
 			return
 		}
 		if r.Index >= len(pictures) || r.Index >= len(own) {
-			a.blame(u, r.Episode, &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Where: a.where(c, r), Msg: "no stamp", Want: fmt.Sprint(len(own)), Got: fmt.Sprint(len(pictures))})
+			p.blame(r.Episode, &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Where: src.where(c, r), Msg: "no stamp", Want: fmt.Sprint(len(own)), Got: fmt.Sprint(len(pictures))})
 			return
 		}
-		if err := a.compare(c, r, pictures[r.Index], own[r.Index]); err != nil {
-			a.blame(u, r.Episode, err)
+		if err := src.compare(c, r, pictures[r.Index], own[r.Index]); err != nil {
+			p.blame(r.Episode, err)
 			return
 		}
 	}

@@ -49,7 +49,7 @@ func (l *Loader) State() State {
 	}
 	c := l.course(l.start)
 	s := State{Version: 1, Order: order, Seed: l.cfg.Seed, Epoch: l.epoch, Samples: c.n, BatchSize: l.cfg.BatchSize, WorldSize: l.cfg.WorldSize, Rank: l.cfg.Rank,
-		Fingerprint: l.a.table.print, BadEpisodes: l.bad}
+		Fingerprint: l.a.sources[0].table.print, BadEpisodes: l.bad}
 	s.Position, s.Ahead = c.here(l.at)
 	if l.given && c.ended(l.at) {
 		// After the last batch the loader stands at the start of the next epoch, whether io.EOF was seen or not.
@@ -69,9 +69,9 @@ func (l *Loader) Restore(s State, force bool) error {
 	if l.closed {
 		return errClosed()
 	}
-	n := l.a.table.samples()
+	n := l.a.sources[0].table.samples()
 	if !force {
-		if d := s.Fingerprint.difference(l.a.table.print); d != "" {
+		if d := s.Fingerprint.difference(l.a.sources[0].table.print); d != "" {
 			return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: "the state is of other data: " + d, Hint: "force=True goes on all the same"}
 		}
 		if (s.Order == "file") != (l.cfg.Shuffle == FileOrder) {
@@ -82,7 +82,7 @@ func (l *Loader) Restore(s State, force bool) error {
 		return misuse("state position", fmt.Sprintf("0 to %d", n), fmt.Sprint(s.Position))
 	}
 	for _, b := range s.BadEpisodes {
-		if b.Episode < 0 || b.Episode >= l.a.ds.Info().Episodes {
+		if b.Episode < 0 || b.Episode >= l.a.sources[0].ds.Info().Episodes {
 			return misuse("state bad_episodes", "episodes of the dataset", fmt.Sprint(b.Episode))
 		}
 	}

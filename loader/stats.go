@@ -64,9 +64,12 @@ func (a *assembler) stats() Stats {
 		Frames: n.frames.Load(), FramesUnique: n.unique.Load(), Stills: n.stills.Load(),
 		BufferBytes: a.buffers.inUse.Load(), BufferPeak: a.buffers.peak.Load(), Wrapped: n.wrap.Load(), Skipped: n.skip.Load(),
 	}
-	if a.reels != nil {
-		p := a.reels.stats()
-		s.FramesDecoded, s.Packets, s.BytesRead = p.Decoded, p.Packets, p.BytesRead
+	for _, src := range a.sources {
+		if src.reels == nil {
+			continue
+		}
+		p := src.decoders()
+		s.FramesDecoded, s.Packets, s.BytesRead = s.FramesDecoded+p.Decoded, s.Packets+p.Packets, s.BytesRead+p.BytesRead
 		if b, err := video.ActiveBackend(); err == nil {
 			s.Backend = b.Name() + " " + b.Version()
 		}

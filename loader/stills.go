@@ -19,12 +19,12 @@ type stillSet struct {
 }
 
 // sortStills finds the distinct rows of a column and cuts them into jobs.
-func (w *worker) sortStills(u *unit, col int) {
-	c := &w.a.layout.columns[col]
-	rows, err := w.pictureRows(u, c)
+func (w *worker) sortStills(p *part, col int) {
+	c := &p.src.layout.columns[col]
+	rows, err := w.pictureRows(p, c)
 	if err != nil {
-		w.a.failAt(u, err)
-		u.finish(int64(u.batch.Rows * c.steps))
+		p.failAt(err)
+		p.u.finish(int64(p.size() * c.steps))
 		return
 	}
 	s := &stillSet{rows: rows, order: make([]int32, len(rows))}
@@ -46,14 +46,15 @@ func (w *worker) sortStills(u *unit, col int) {
 		}
 	}
 	for lo := 0; lo < len(s.index); lo += stillsPerJob {
-		w.q.push(job{prio: u.seq, sub: int64(col)<<32 | int64(lo), kind: jobStill, u: u, col: int32(col), lo: int32(lo), hi: int32(min(lo+stillsPerJob, len(s.index))), stills: s})
+		w.q.push(job{prio: p.u.seq, sub: int64(col)<<32 | int64(lo), kind: jobStill, p: p, col: int32(col), lo: int32(lo), hi: int32(min(lo+stillsPerJob, len(s.index))), stills: s})
 	}
 }
 
 // still decodes a few distinct rows and copies each picture to every place that wants it.
 func (w *worker) still(j *job) {
-	a, u, s := w.a, j.u, j.stills
-	c := &a.layout.columns[j.col]
+	a, p, s := w.a, j.p, j.stills
+	src, u := p.src, p.u
+	c := &src.layout.columns[j.col]
 	rows := w.rows[:0]
 	for k := j.lo; k < j.hi; k++ {
 		rows = append(rows, s.rows[s.order[s.index[k]]])
@@ -66,9 +67,8 @@ func (w *worker) still(j *job) {
 			asked[i].Index = max(asked[i].Index, 0)
 		}
 	}
-	data := u.batch.Tensors[c.entry].Data
 	refs := w.refsFor(len(rows))
-	all := a.ds.Frames(w.ctx(), c.key, asked, refs)
+	all := src.ds.Frames(w.ctx(), c.key, asked, refs)
 	for i, r := range rows {
 		k := int(j.lo) + i
 		end := len(s.order)
@@ -78,20 +78,20 @@ func (w *worker) still(j *job) {
 		slots := s.order[s.index[k]:end]
 		if noRow(r) {
 			for _, slot := range slots {
-				w.blank(u, c, int(slot))
+				w.blank(p, c, int(slot))
 			}
 			continue
 		}
 		err := all
 		if err != nil && len(rows) > 1 {
 			// One bad row must not take its neighbours with it.
-			err = a.ds.Frames(w.ctx(), c.key, asked[i:i+1], refs[i:i+1])
+			err = src.ds.Frames(w.ctx(), c.key, asked[i:i+1], refs[i:i+1])
 		}
-		dst := data[int(slots[0])*c.outBytes : int(slots[0]+1)*c.outBytes]
+		dst := p.picture(c, int(slots[0]))
 		switch {
 		case err != nil:
 		case refs[i].Missing:
-			err = a.missing(c, r, &refs[i])
+			err = src.missing(c, r, &refs[i])
 		case refs[i].Path != "":
 			err = &robocache.Error{Class: robocache.ErrUnsupported, Op: "loader", Msg: "a still picture that is in a video file"}
 		default:
@@ -99,12 +99,12 @@ func (w *worker) still(j *job) {
 		}
 		refs[i] = robocache.FrameRef{}
 		if err != nil {
-			a.blame(u, r.Episode, robocache.At(err, a.where(c, r)))
+			p.blame(r.Episode, robocache.At(err, src.where(c, r)))
 			u.finish(int64(len(slots)))
 			continue
 		}
 		for _, slot := range slots[1:] {
-			copy(data[int(slot)*c.outBytes:int(slot+1)*c.outBytes], dst)
+			copy(p.picture(c, int(slot)), dst)
 		}
 		a.n.stills.Add(1)
 		a.n.unique.Add(1)

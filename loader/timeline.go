@@ -50,12 +50,12 @@ const maxOffset = 1 << 62
 
 // alignColumns settles mode, edge and gap of each column. The defaults are Episode.align's: linear for floats; previous for
 // integers, booleans and text; nearest for pictures.
-func (a *assembler) alignColumns() error {
-	cfg := a.cfg.Align
-	known := append(a.layout.keys(), "task")
+func (src *source) alignColumns() error {
+	cfg := src.cfg.Align
+	known := append(src.layout.keys(), "task")
 	for _, named := range [][]string{mapKeys(cfg.Modes), mapKeys(cfg.Edge.Keys), mapKeys(cfg.MaxGap.Keys), mapKeys(cfg.Offset), mapKeys(cfg.Period), mapKeys(cfg.Quats), mapKeys(cfg.DTypes)} {
 		for _, k := range named {
-			if !slices.Contains(known, k) && a.ds.Info().Feature(k) == nil {
+			if !slices.Contains(known, k) && src.ds.Info().Feature(k) == nil {
 				return unknownKey("align", k, known)
 			}
 		}
@@ -64,8 +64,8 @@ func (a *assembler) alignColumns() error {
 	if window == 0 {
 		window = cfg.HZ.Nanos(1)
 	}
-	for i := range a.layout.columns {
-		c := &a.layout.columns[i]
+	for i := range src.layout.columns {
+		c := &src.layout.columns[i]
 		k := c.key
 		s := &streamAlign{offset: int64(cfg.Offset[k]), opt: align.Options{Stream: k, Edge: cfg.Edge.For(k), MaxGap: int64(cfg.MaxGap.For(k))}}
 		if c.feature != nil {
@@ -95,7 +95,7 @@ func (a *assembler) alignColumns() error {
 			return bad("dtypes: "+to.String(), "float32, float64, float16 or bfloat16, for numeric streams")
 		}
 		if cast {
-			a.retype(i, to)
+			src.retype(i, to)
 		}
 		if s.opt.Mode == align.Mean {
 			s.opt.Before, s.opt.After = align.HalfWindows(window)
@@ -120,24 +120,24 @@ func mapKeys[T any](m map[string]T) []string {
 }
 
 // onGrid gives stamps as align sees them: those that are grid times through float32 are the grid times.
-func (a *assembler) onGrid(stream string, times []int64) []int64 {
-	rate := a.ds.Info().FPS
-	if f := a.ds.Info().Feature(stream); f != nil && !f.FPS.Zero() {
+func (src *source) onGrid(stream string, times []int64) []int64 {
+	rate := src.ds.Info().FPS
+	if f := src.ds.Info().Feature(stream); f != nil && !f.FPS.Zero() {
 		rate = f.FPS
 	}
 	return align.OnGrid(times, rate)
 }
 
 // timeline counts the rows of an episode's timeline and finds its start.
-func (a *assembler) timeline(ctx context.Context, episode int) (n int, start int64, err error) {
-	cfg := a.cfg.Align
-	if a.ds.Len(episode) == 0 {
+func (src *source) timeline(ctx context.Context, episode int) (n int, start int64, err error) {
+	cfg := src.cfg.Align
+	if src.ds.Len(episode) == 0 {
 		return 0, 0, nil
 	}
 	var names []string
 	var streams [][]int64
 	add := func(key string) error {
-		t, err := a.stamps.of(ctx, episode, key)
+		t, err := src.stamps.of(ctx, episode, key)
 		if err != nil {
 			return err
 		}
@@ -147,14 +147,14 @@ func (a *assembler) timeline(ctx context.Context, episode int) (n int, start int
 		names, streams = append(names, key), append(streams, t)
 		return nil
 	}
-	for i := range a.layout.columns {
-		if c := &a.layout.columns[i]; c.feature != nil && (!c.feature.Default || a.cfg.Keys != nil) {
+	for i := range src.layout.columns {
+		if c := &src.layout.columns[i]; c.feature != nil && (!c.feature.Default || src.cfg.Keys != nil) {
 			if err := add(c.key); err != nil {
 				return 0, 0, err
 			}
 		}
 	}
-	if k := cfg.Extent; k != "" && k != "intersection" && k != "union" && !slices.Contains(names, k) && a.ds.Info().Feature(k) != nil {
+	if k := cfg.Extent; k != "" && k != "intersection" && k != "union" && !slices.Contains(names, k) && src.ds.Info().Feature(k) != nil {
 		if err := add(k); err != nil {
 			return 0, 0, err
 		}
@@ -177,42 +177,42 @@ func (a *assembler) timeline(ctx context.Context, episode int) (n int, start int
 
 // plans finds, for each sample and step of a column, where its value comes from. The plan is of the whole batch: its sources are
 // the rows that are given beside it, each once.
-func (w *worker) plans(u *unit, c *column) (*kernel.Plan, []robocache.Row, error) {
-	a := w.a
-	deltas := a.layout.windows[c.rows].nanos
-	n := len(u.places)
+func (w *worker) plans(p *part, c *column) (*kernel.Plan, []robocache.Row, error) {
+	own := p.src
+	deltas := own.layout.windows[c.rows].nanos
+	n := p.size()
 	steps := c.steps
 	order := slices.Grow(w.index[:0], n)[:n]
 	for i := range order {
 		order[i] = int32(i)
 	}
 	w.index = order
-	slices.SortStableFunc(order, func(x, y int32) int { return int(u.places[x]) - int(u.places[y]) })
+	slices.SortStableFunc(order, func(x, y int32) int { return int(p.places[x]) - int(p.places[y]) })
 	whole := &kernel.Plan{Mode: c.aligns.opt.Mode, Kind: make([]kernel.Kind, n*steps), Left: make([]int32, n*steps), Right: make([]int32, n*steps), Weight: make([]float64, n*steps), Valid: make([]uint8, n*steps)}
 	var rows []robocache.Row
 	for lo := 0; lo < n; {
 		hi := lo
-		place := u.places[order[lo]]
-		for hi < n && u.places[order[hi]] == place {
+		place := p.places[order[lo]]
+		for hi < n && p.places[order[hi]] == place {
 			hi++
 		}
-		episode := a.table.episode(int(place))
-		src, err := a.stamps.of(w.ctx(), episode, c.aligns.clock)
+		episode := own.table.episode(int(place))
+		src, err := own.stamps.of(w.ctx(), episode, c.aligns.clock)
 		if err != nil {
 			return nil, nil, &episodeError{episode, err}
 		}
 		targets := make([]int64, 0, (hi-lo)*steps)
 		for _, i := range order[lo:hi] {
-			t := a.table.start[place] + a.cfg.Align.HZ.Nanos(int64(u.rows[0][i].Index)) - c.aligns.offset
+			t := own.table.start[place] + own.cfg.Align.HZ.Nanos(int64(p.rows[0][i].Index)) - c.aligns.offset
 			for _, d := range deltas {
 				targets = append(targets, t+d)
 			}
 		}
-		p, err := align.NewPlan(src, targets, c.aligns.opt)
+		one, err := align.NewPlan(src, targets, c.aligns.opt)
 		if err != nil {
 			return nil, nil, &episodeError{episode, robocache.At(err, robocache.Where{"episode": episode})}
 		}
-		used := usedRows(p)
+		used := usedRows(one)
 		base := int32(len(rows))
 		for _, r := range used {
 			rows = append(rows, robocache.Row{Episode: episode, Index: int(r)})
@@ -221,15 +221,15 @@ func (w *worker) plans(u *unit, c *column) (*kernel.Plan, []robocache.Row, error
 			k, _ := slices.BinarySearch(used, r)
 			return base + int32(k)
 		}
-		for k := range p.Kind {
+		for k := range one.Kind {
 			at := int(order[lo+k/steps])*steps + k%steps
-			whole.Kind[at], whole.Weight[at], whole.Valid[at] = p.Kind[k], p.Weight[k], p.Valid[k]
-			switch p.Kind[k] {
+			whole.Kind[at], whole.Weight[at], whole.Valid[at] = one.Kind[k], one.Weight[k], one.Valid[k]
+			switch one.Kind[k] {
 			case kernel.Copy, kernel.Blend:
-				whole.Left[at], whole.Right[at] = place32(p.Left[k]), place32(p.Right[k])
+				whole.Left[at], whole.Right[at] = place32(one.Left[k]), place32(one.Right[k])
 			case kernel.Window:
-				whole.Left[at] = place32(p.Left[k])
-				whole.Right[at] = whole.Left[at] + p.Right[k] - p.Left[k]
+				whole.Left[at] = place32(one.Left[k])
+				whole.Right[at] = whole.Left[at] + one.Right[k] - one.Left[k]
 			}
 		}
 		lo = hi
@@ -258,19 +258,23 @@ func usedRows(p *kernel.Plan) []int32 {
 }
 
 // gatherAligned brings a numeric column onto the timeline: one Gather of the rows that are needed, one Resample.
-func (w *worker) gatherAligned(u *unit, c *column, dst []byte) error {
-	p, rows, err := w.plans(u, c)
+func (w *worker) gatherAligned(part *part, c *column) error {
+	p, rows, err := w.plans(part, c)
 	if err != nil {
 		return err
 	}
+	ds := part.src.ds
 	src := make([]byte, len(rows)*c.rowBytes)
-	if err := w.a.ds.Gather(w.ctx(), c.key, rows, src); err != nil {
-		w.a.isolate(u, rows, robocache.At(err, robocache.Where{"stream": c.key}), func(sub []robocache.Row) error {
-			return w.a.ds.Gather(w.ctx(), c.key, sub, w.bytes(len(sub)*c.rowBytes))
+	if err := ds.Gather(w.ctx(), c.key, rows, src); err != nil {
+		part.isolate(rows, robocache.At(err, robocache.Where{"stream": c.key}), func(sub []robocache.Row) error {
+			return ds.Gather(w.ctx(), c.key, sub, w.bytes(len(sub)*c.rowBytes))
 		})
 		return nil
 	}
-	mask := u.batch.Tensors[c.mask].Data
+	mask, masked := part.rowsInto(c.mask)
+	defer masked()
+	dst, done := part.rowsInto(c.entry)
+	defer done()
 	if c.elems == 0 {
 		pads(mask, p.Valid)
 		return nil
@@ -304,14 +308,14 @@ func pads(mask, valid []uint8) {
 }
 
 // alignedRows gives the row that each place of a column takes its picture or text from, index -1 where it has none.
-func (w *worker) alignedRows(u *unit, c *column, mask []uint8) ([]robocache.Row, error) {
-	p, rows, err := w.plans(u, c)
+func (w *worker) alignedRows(part *part, c *column, mask []uint8) ([]robocache.Row, error) {
+	p, rows, err := w.plans(part, c)
 	if err != nil {
 		return nil, err
 	}
 	out := make([]robocache.Row, p.Len())
 	for i, k := range p.Kind {
-		out[i] = robocache.Row{Episode: u.rows[0][i/c.steps].Episode, Index: -1}
+		out[i] = robocache.Row{Episode: part.rows[0][i/c.steps].Episode, Index: -1}
 		if k == kernel.Copy {
 			out[i] = rows[p.Left[i]]
 		}

@@ -15,22 +15,22 @@ func (w *worker) run(j *job) {
 	begin := time.Now()
 	switch j.kind {
 	case jobLocate:
-		w.locate(j.h, int(j.col))
+		w.locate(j.parts, int(j.col))
 		a.n.plan.Add(int64(time.Since(begin)))
 	case jobFile:
 		w.openFile(j.task)
 		a.n.plan.Add(int64(time.Since(begin)))
 	case jobSort:
-		w.sortStills(j.u, int(j.col))
+		w.sortStills(j.p, int(j.col))
 		a.n.plan.Add(int64(time.Since(begin)))
 	case jobGather:
-		w.gather(j.u, int(j.col))
+		w.gather(j.p, int(j.col))
 		a.n.gather.Add(int64(time.Since(begin)))
-		j.u.finish(1)
+		j.p.u.finish(1)
 	case jobText:
-		w.text(j.u, int(j.col))
+		w.text(j.p, int(j.col))
 		a.n.gather.Add(int64(time.Since(begin)))
-		j.u.finish(1)
+		j.p.u.finish(1)
 	case jobGroup:
 		w.decodeGroup(j.task, j.group)
 		j.task.done()
@@ -54,45 +54,46 @@ func (w *worker) bytes(n int) []byte {
 }
 
 // gather fills a numeric tensor: one Gather for the whole batch, straight into it where no cast is asked.
-func (w *worker) gather(u *unit, col int) {
-	a := w.a
-	c := &a.layout.columns[col]
-	dst := u.batch.Tensors[c.entry].Data
+func (w *worker) gather(p *part, col int) {
+	src := p.src
+	c := &src.layout.columns[col]
 	if c.aligns != nil {
-		if err := w.gatherAligned(u, c, dst); err != nil {
-			a.failAt(u, err)
+		if err := w.gatherAligned(p, c); err != nil {
+			p.failAt(err)
 		}
 		return
 	}
-	rows := u.rows[c.rows]
+	rows := p.rows[c.rows]
 	if c.elems == 0 {
 		return
 	}
+	dst, done := p.rowsInto(c.entry)
 	into := dst
 	direct := c.stored == c.out && c.norm == nil
 	if !direct {
 		into = w.bytes(len(rows) * c.rowBytes)
 	}
-	if err := a.ds.Gather(w.ctx(), c.key, rows, into); err != nil {
-		a.isolate(u, rows, robocache.At(err, robocache.Where{"stream": c.key}), func(sub []robocache.Row) error {
-			return a.ds.Gather(w.ctx(), c.key, sub, w.bytes(len(sub)*c.rowBytes))
+	if err := src.ds.Gather(w.ctx(), c.key, rows, into); err != nil {
+		p.isolate(rows, robocache.At(err, robocache.Where{"stream": c.key}), func(sub []robocache.Row) error {
+			return src.ds.Gather(w.ctx(), c.key, sub, w.bytes(len(sub)*c.rowBytes))
 		})
 		return
 	}
 	if !direct {
 		convert(dst, c.out, into, c.stored, c.norm)
 	}
+	done()
 }
 
 // text fills a column of strings.
-func (w *worker) text(u *unit, col int) {
-	a := w.a
-	c := &a.layout.columns[col]
-	all := u.rows[0]
+func (w *worker) text(p *part, col int) {
+	src := p.src
+	c := &src.layout.columns[col]
+	all := p.rows[0]
 	if c.aligns != nil {
 		var err error
-		if all, err = w.alignedRows(u, c, nil); err != nil {
-			a.failAt(u, err)
+		if all, err = w.alignedRows(p, c, nil); err != nil {
+			p.failAt(err)
 			return
 		}
 	}
@@ -100,13 +101,13 @@ func (w *worker) text(u *unit, col int) {
 	if slices.ContainsFunc(all, noRow) { // a timeline that reaches beyond the rows: "" where there is none
 		rows = slices.DeleteFunc(slices.Clone(all), noRow)
 	}
-	values, err := a.ds.Text(w.ctx(), c.key, rows)
+	values, err := src.ds.Text(w.ctx(), c.key, rows)
 	if err == nil && len(values) != len(rows) {
 		err = &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Msg: "the dataset gave another number of texts than asked"}
 	}
 	if err != nil {
-		a.isolate(u, rows, robocache.At(err, robocache.Where{"stream": c.key}), func(sub []robocache.Row) error {
-			_, err := a.ds.Text(w.ctx(), c.key, sub)
+		p.isolate(rows, robocache.At(err, robocache.Where{"stream": c.key}), func(sub []robocache.Row) error {
+			_, err := src.ds.Text(w.ctx(), c.key, sub)
 			return err
 		})
 		return
@@ -114,7 +115,7 @@ func (w *worker) text(u *unit, col int) {
 	k := 0
 	for i, r := range all {
 		if !noRow(r) {
-			u.batch.Texts[c.entry].Values[i] = values[k]
+			p.u.batch.Texts[src.texts[c.entry]].Values[p.slot(i)] = values[k]
 			k++
 		}
 	}
@@ -123,11 +124,13 @@ func (w *worker) text(u *unit, col int) {
 func noRow(r robocache.Row) bool { return r.Index < 0 }
 
 // pictureRows gives the rows whose pictures a column of a unit wants, and clears those that have none (index -1).
-func (w *worker) pictureRows(u *unit, c *column) ([]robocache.Row, error) {
+func (w *worker) pictureRows(p *part, c *column) ([]robocache.Row, error) {
 	if c.aligns == nil {
-		return u.rows[c.rows], nil
+		return p.rows[c.rows], nil
 	}
-	return w.alignedRows(u, c, u.batch.Tensors[c.mask].Data)
+	mask, done := p.rowsInto(c.mask)
+	defer done()
+	return w.alignedRows(p, c, mask)
 }
 
 func (w *worker) refsFor(n int) []robocache.FrameRef {

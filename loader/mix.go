@@ -1,0 +1,291 @@
+package loader
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/align"
+)
+
+// Mix is one source of a mixture, and what is special about it. What is left out is as the Config says.
+type Mix struct {
+	Dataset   robocache.Dataset
+	Name      string            // in errors, states and statistics; default: its number
+	Weight    *float64          // share of the samples, whatever its size; nil in all sources: shares by size
+	Rename    map[string]string // its key → the batch's
+	Keys      []string          // after the renaming
+	Hz        *robocache.Rate
+	Align     *align.Config
+	ImageSize []int
+	Episodes  []int
+	Normalize *Normalize
+	Stats     robocache.Stats // in place of the dataset's own, by the batch's key
+}
+
+// config is the Config of one source.
+func (m *Mix) config(cfg Config, several bool) (Config, error) {
+	if m.Dataset == nil {
+		return cfg, &robocache.Error{Class: robocache.ErrMisuse, Op: "mixture", Msg: "a source without a dataset"}
+	}
+	if m.Hz != nil || m.Align != nil {
+		if m.Align != nil {
+			cfg.Align = m.Align
+		}
+		a := align.Config{}
+		if cfg.Align != nil {
+			a = *cfg.Align
+		}
+		if m.Hz != nil {
+			a.HZ, cfg.Hz = *m.Hz, m.Hz
+		} else if a.HZ.Zero() && cfg.Hz != nil {
+			a.HZ = *cfg.Hz
+		}
+		cfg.Align = &a
+		if err := cfg.checkAlign(); err != nil {
+			return cfg, err
+		}
+	}
+	if m.ImageSize != nil {
+		if len(m.ImageSize) != 2 || m.ImageSize[0] < 1 || m.ImageSize[1] < 1 || m.ImageSize[0] > 1<<15 || m.ImageSize[1] > 1<<15 {
+			return cfg, misuse("image_size of a mixture's source", "[height, width], each 1 to 32768", fmt.Sprint(m.ImageSize))
+		}
+		cfg.ImageSize = m.ImageSize
+	}
+	if m.Episodes != nil {
+		cfg.Episodes = m.Episodes
+	}
+	if m.Normalize != nil {
+		if err := m.Normalize.check(); err != nil {
+			return cfg, err
+		}
+		cfg.Normalize = *m.Normalize
+	}
+	if m.Keys != nil {
+		cfg.Keys = m.Keys
+	}
+	if several && m.Keys == nil {
+		// A key that another source has is not this one's to refuse: the form says what to do about it.
+		info := m.Dataset.Info()
+		has := func(k string) bool {
+			return info.Feature(k) != nil || k == "task" && (len(info.Tasks) > 0 || info.Feature("task_index") != nil)
+		}
+		if cfg.Keys != nil {
+			cfg.Keys = slices.DeleteFunc(slices.Clone(cfg.Keys), func(k string) bool { return !has(k) })
+		}
+		cfg.Deltas = slices.DeleteFunc(slices.Clone(cfg.Deltas), func(d Delta) bool { return !has(d.Key) })
+	}
+	return cfg, nil
+}
+
+// checkMix refuses what no source can be meant by.
+func checkMix(mix []Mix, cfg *Config) error {
+	if len(mix) == 0 {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "mixture", Msg: "no sources"}
+	}
+	weighted := 0
+	sum := 0.0
+	for i := range mix {
+		m := &mix[i]
+		if m.Name == "" {
+			m.Name = fmt.Sprint(i)
+		}
+		if slices.ContainsFunc(mix[:i], func(o Mix) bool { return o.Name == m.Name }) {
+			return misuse("name of a mixture's source", "a name each", m.Name)
+		}
+		if m.Weight != nil {
+			weighted++
+			sum += *m.Weight
+			if !(*m.Weight >= 0) || *m.Weight > 1e12 {
+				return misuse("weight of "+m.Name, "0 or more", fmt.Sprint(*m.Weight))
+			}
+		}
+		if m.Dataset != nil && (len(m.Rename) > 0 || m.Stats != nil) {
+			r, err := rename(m.Dataset, m.Rename, m.Stats)
+			if err != nil {
+				return robocache.At(err, robocache.Where{"dataset": m.Name})
+			}
+			m.Dataset = r
+		}
+	}
+	if weighted != 0 && (weighted != len(mix) || sum == 0) {
+		return misuse("weights of a mixture", "a weight for each source, one of them above 0, or none", fmt.Sprintf("%d of %d, sum %v", weighted, len(mix), sum))
+	}
+	if len(mix) == 1 {
+		return nil
+	}
+	known := map[string]bool{"task": true}
+	var names []string
+	for i := range mix {
+		if mix[i].Dataset == nil {
+			continue
+		}
+		for _, f := range mix[i].Dataset.Info().Features {
+			if !known[f.Key] {
+				known[f.Key] = true
+				names = append(names, f.Key)
+			}
+		}
+	}
+	for _, k := range cfg.Keys {
+		if !known[k] {
+			return unknownKey("keys", k, names)
+		}
+	}
+	for _, d := range cfg.Deltas {
+		if !known[d.Key] {
+			return unknownKey("delta_timestamps", d.Key, names)
+		}
+	}
+	return nil
+}
+
+// mixed deals the samples of a batch out to their sources.
+func (a *assembler) mixed(u *unit, samples []int64) (parts int64) {
+	index := view[int64](u.batch.Tensors[a.form.index].Data)
+	u.parts = slices.Grow(u.parts[:0], len(a.sources))
+	own := make([][]int64, len(a.sources))
+	slots := make([][]int32, len(a.sources))
+	for i, s := range samples {
+		src, number := a.sourceOf(s)
+		own[src.index] = append(own[src.index], number)
+		slots[src.index] = append(slots[src.index], int32(i))
+		index[i] = int64(src.index)
+	}
+	for _, src := range a.sources {
+		if len(own[src.index]) == 0 {
+			continue
+		}
+		u.parts = append(u.parts, part{u: u, src: src, slots: slots[src.index]})
+		p := &u.parts[len(u.parts)-1]
+		parts += p.begin(own[src.index])
+		p.clear()
+	}
+	return parts
+}
+
+// clear writes what a source has nothing for: zeros, and masks that say so. A mask of a key that the source does have says that it is there.
+func (p *part) clear() {
+	form := p.src.a.form
+	for _, i := range p.src.absent {
+		t := &form.tensors[i]
+		fill := byte(0)
+		if form.masks(t.key) && !p.src.layout.has(t.key[:len(t.key)-len("_is_pad")]) {
+			fill = 1
+		}
+		data := p.u.batch.Tensors[i].Data
+		for _, slot := range p.slots {
+			row := data[int(slot)*t.bytes : int(slot+1)*t.bytes]
+			if fill == 0 {
+				clear(row)
+				continue
+			}
+			for k := range row {
+				row[k] = fill
+			}
+		}
+	}
+}
+
+// masks says whether a tensor's key is that of a mask.
+func (f *form) masks(key string) bool {
+	return slices.ContainsFunc(f.fields, func(x Field) bool { return x.Mask && x.Key == key })
+}
+
+// renamed is a dataset under other keys.
+type renamed struct {
+	robocache.Dataset
+	info  robocache.Info
+	old   map[string]string // the batch's key → the dataset's
+	stats robocache.Stats
+}
+
+func rename(ds robocache.Dataset, names map[string]string, stats robocache.Stats) (robocache.Dataset, error) {
+	r := &renamed{Dataset: ds, info: *ds.Info(), old: map[string]string{}, stats: stats}
+	r.info.Features = slices.Clone(r.info.Features)
+	var known []string
+	for i := range r.info.Features {
+		known = append(known, r.info.Features[i].Key)
+	}
+	for k, to := range names {
+		if ds.Info().Feature(k) == nil {
+			return nil, unknownKey("rename", k, known)
+		}
+		if to == "" {
+			return nil, misuse("rename "+k, "a key", `""`)
+		}
+	}
+	seen := map[string]string{}
+	for i := range r.info.Features {
+		f := &r.info.Features[i]
+		if to, ok := names[f.Key]; ok {
+			r.old[to] = f.Key
+			f.Key = to
+		}
+		if other, ok := seen[f.Key]; ok {
+			return nil, misuse("rename", "each key once", fmt.Sprintf("%s and %s are both %s", other, known[i], f.Key))
+		}
+		seen[f.Key] = known[i]
+	}
+	return r, nil
+}
+
+func (r *renamed) key(k string) string {
+	if old, ok := r.old[k]; ok {
+		return old
+	}
+	return k
+}
+
+// base is the dataset behind the other keys, for what has none.
+func base(ds robocache.Dataset) robocache.Dataset {
+	if r, ok := ds.(*renamed); ok {
+		return r.Dataset
+	}
+	return ds
+}
+
+func (r *renamed) Info() *robocache.Info { return &r.info }
+
+func (r *renamed) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) error {
+	return r.Dataset.Gather(ctx, r.key(key), rows, dst)
+}
+
+func (r *renamed) Text(ctx context.Context, key string, rows []robocache.Row) ([]string, error) {
+	return r.Dataset.Text(ctx, r.key(key), rows)
+}
+
+func (r *renamed) Frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) error {
+	return r.Dataset.Frames(ctx, r.key(key), rows, out)
+}
+
+func (r *renamed) Times(ctx context.Context, episode int, key string) ([]int64, error) {
+	return r.Dataset.Times(ctx, episode, r.key(key))
+}
+
+func (r *renamed) Stats(ctx context.Context) (robocache.Stats, error) {
+	out := robocache.Stats{}
+	own, err := r.Dataset.Stats(ctx)
+	if err != nil && r.stats == nil {
+		return nil, err
+	}
+	for i := range r.info.Features {
+		k := r.info.Features[i].Key
+		if s := own[r.key(k)]; s != nil {
+			out[k] = s
+		}
+	}
+	for k, s := range r.stats {
+		out[k] = s
+	}
+	return out, nil
+}
+
+// ownKey is the dataset's own name of a key.
+func (src *source) ownKey(key string) string {
+	if r, ok := src.ds.(*renamed); ok {
+		return r.key(key)
+	}
+	return key
+}

@@ -1,0 +1,293 @@
+package loader
+
+import (
+	"context"
+	"slices"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/align"
+	"github.com/goatnote-inc/robocache/video"
+)
+
+// source is one dataset that batches are made of: its samples, its columns, its files. Most loaders have one; a mixture has several.
+type source struct {
+	a      *assembler
+	index  int
+	name   string // of a mixture's source
+	ds     robocache.Dataset
+	cfg    Config // the loader's, with what the mixture says of this source
+	layout *layout
+	table  *table
+	reels  reels
+	stamps *stamps // of streams, for timelines and tolerance checks
+	starts videoStarts
+	offset int64 // number of its first sample among those of all sources
+
+	tensors []int // of the layout → of the batch
+	texts   []int
+	absent  []int // tensors of the batch that this source has nothing for
+}
+
+func newSource(ctx context.Context, a *assembler, index int, name string, ds robocache.Dataset, cfg Config) (*source, error) {
+	src := &source{a: a, index: index, name: name, ds: ds, cfg: cfg}
+	var err error
+	if src.layout, err = newLayout(ctx, ds, &cfg, a.warn); err != nil {
+		return nil, err
+	}
+	if starts, ok := base(ds).(videoStarts); ok {
+		src.starts = starts
+	}
+	src.stamps = newStamps(ds, int64(cfg.MemoryBudget)/16)
+	if cfg.Align != nil {
+		src.stamps.fix = src.onGrid
+	}
+	if err := src.count(ctx); err != nil {
+		return nil, err
+	}
+	if err := src.openReels(); err != nil {
+		return nil, err
+	}
+	if err := src.normalizers(ctx); err != nil {
+		src.close()
+		return nil, err
+	}
+	if cfg.Align != nil {
+		if err := src.alignColumns(); err != nil {
+			src.close()
+			return nil, err
+		}
+	}
+	if err := src.probe(ctx); err != nil {
+		src.close()
+		return nil, err
+	}
+	return src, nil
+}
+
+func (src *source) close() {
+	if src.reels != nil {
+		src.reels.close()
+	}
+}
+
+// count makes the sample table. In skip mode episodes that opening found bad never enter it.
+func (src *source) count(ctx context.Context) error {
+	info := src.ds.Info()
+	a := src.a
+	exclude := map[int]bool{}
+	if src.cfg.OnBadEpisode == "skip" {
+		for i := range info.Findings {
+			f := &info.Findings[i]
+			if f.Severity != robocache.SeverityError {
+				continue
+			}
+			e, ok := src.position(ctx, f.Where["episode"])
+			if ok && !exclude[e] && (src.cfg.Episodes == nil || slices.Contains(src.cfg.Episodes, e)) {
+				exclude[e] = true
+				a.n.skip.Add(int64(src.ds.Len(e)))
+				a.warn(robocache.Where{"episode": e}.String() + " is left out: " + f.Message)
+			}
+		}
+	}
+	count := func(e int) (int, int64, error) { return src.ds.Len(e), 0, nil }
+	if src.cfg.Align != nil {
+		count = func(e int) (int, int64, error) {
+			n, start, err := src.timeline(ctx, e)
+			if err != nil && src.cfg.OnBadEpisode == "skip" && badEpisode(err) {
+				// Its stamps are bad: it never enters the order.
+				a.n.skip.Add(int64(src.ds.Len(e)))
+				a.warn(robocache.Where{"episode": e}.String() + " is left out: " + err.Error())
+				return 0, 0, nil
+			}
+			return n, start, err
+		}
+	}
+	var err error
+	if src.table, err = newTable(info.Episodes, &src.cfg, exclude, count, src.cfg.Align != nil); err != nil {
+		return err
+	}
+	src.table.print.Format = info.Format
+	if n := len(src.table.emptied); n > 0 {
+		a.warn(emptiedText(src.table.emptied))
+	}
+	if src.table.samples() == 0 {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: "no samples: the selected episodes are empty"}
+	}
+	return nil
+}
+
+// position finds the episode that a finding names by its number.
+func (src *source) position(ctx context.Context, number any) (int, bool) {
+	var id int64
+	switch v := number.(type) {
+	case int:
+		id = int64(v)
+	case int64:
+		id = v
+	default:
+		return 0, false
+	}
+	is := func(e int) bool {
+		ep, err := src.ds.Episode(ctx, e)
+		return err == nil && ep.Index == id
+	}
+	n := src.ds.Info().Episodes
+	if id >= 0 && id < int64(n) && is(int(id)) {
+		return int(id), true
+	}
+	for e := range n {
+		if is(e) {
+			return e, true
+		}
+	}
+	return 0, false
+}
+
+// where names the place of a picture or value, by the episode's number in the dataset.
+func (src *source) where(c *column, r robocache.Row) robocache.Where {
+	w := robocache.Where{"episode": r.Episode, "stream": c.key}
+	if src.name != "" {
+		w["dataset"] = src.name
+	}
+	if ep, err := src.ds.Episode(context.Background(), r.Episode); err == nil {
+		w["episode"] = ep.Index
+	}
+	if r.Index >= 0 {
+		w["row"] = r.Index
+	}
+	return w
+}
+
+func (src *source) missing(c *column, r robocache.Row, ref *robocache.FrameRef) error {
+	e := &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Where: src.where(c, r), Msg: "the row has no picture",
+		Hint: `on_bad_episode="skip" leaves such episodes out; 'robocache doctor' lists them`}
+	if !ref.Missing {
+		e.Class, e.Msg, e.Hint = robocache.ErrUnsupported, "a picture of a video stream that is in no video file", ""
+	}
+	return e
+}
+
+// part is what one source gives to a batch under construction.
+type part struct {
+	u      *unit
+	src    *source
+	rows   [][]robocache.Row // a window each, n × steps
+	places []int32           // which selected episode each sample is in
+	slots  []int32           // which sample of the batch each is; nil: the same
+}
+
+func (p *part) size() int { return len(p.places) }
+
+// slot is the place in the batch of the part's sample i.
+func (p *part) slot(i int) int {
+	if p.slots == nil {
+		return i
+	}
+	return int(p.slots[i])
+}
+
+// picture is where the k-th picture of a column goes.
+func (p *part) picture(c *column, k int) []byte {
+	if p.slots != nil {
+		k = int(p.slots[k/c.steps])*c.steps + k%c.steps
+	}
+	data := p.u.batch.Tensors[p.src.tensors[c.entry]].Data
+	return data[k*c.outBytes : (k+1)*c.outBytes]
+}
+
+// data is the tensor of the batch that entry i of the source's layout goes to.
+func (p *part) data(i int) []byte { return p.u.batch.Tensors[p.src.tensors[i]].Data }
+
+// rowsInto gives room for all samples' values of entry i, one after the other: the tensor itself where the part is the whole batch.
+// done puts them where they belong.
+func (p *part) rowsInto(i int) (dst []byte, done func()) {
+	data := p.data(i)
+	if p.slots == nil {
+		return data, func() {}
+	}
+	size := p.src.layout.tensors[i].bytes
+	dst = make([]byte, len(p.slots)*size)
+	return dst, func() {
+		for k, slot := range p.slots {
+			copy(data[int(slot)*size:int(slot+1)*size], dst[k*size:(k+1)*size])
+		}
+	}
+}
+
+// begin resolves the part's samples, numbered as its source does, to rows, windows and masks, and counts its parts.
+func (p *part) begin(samples []int64) (parts int64) {
+	src := p.src
+	n := len(samples)
+	if p.rows == nil {
+		p.rows = make([][]robocache.Row, len(src.layout.windows))
+	}
+	p.places = slices.Grow(p.places[:0], n)[:n]
+	anchors := slices.Grow(p.rows[0][:0], n)[:n]
+	for i, s := range samples {
+		r, place := src.table.row(s)
+		anchors[i], p.places[i] = r, int32(place)
+	}
+	p.rows[0] = anchors
+	if src.cfg.Align == nil {
+		p.windows()
+	}
+	for i := range src.layout.columns {
+		c := &src.layout.columns[i]
+		if c.source == fromVideo || c.source == fromStills {
+			parts += int64(n * c.steps)
+		} else {
+			parts++
+		}
+	}
+	return parts
+}
+
+// windowRows fills in the rows of all windows of the anchors.
+func (src *source) windowRows(rows [][]robocache.Row) {
+	anchors := rows[0]
+	for k := 1; k < len(src.layout.windows); k++ {
+		offsets := src.layout.windows[k].offsets
+		out := slices.Grow(rows[k][:0], len(anchors)*len(offsets))
+		for _, r := range anchors {
+			length := src.ds.Len(r.Episode)
+			for _, o := range offsets {
+				row, _ := align.Clamp(r.Index, o, length)
+				out = append(out, robocache.Row{Episode: r.Episode, Index: row})
+			}
+		}
+		rows[k] = out
+	}
+}
+
+// windows fills in the rows of all windows and their masks.
+func (p *part) windows() {
+	src := p.src
+	src.windowRows(p.rows)
+	anchors := p.rows[0]
+	for i := range src.layout.columns {
+		c := &src.layout.columns[i]
+		if c.mask < 0 {
+			continue
+		}
+		mask := p.data(c.mask)
+		offsets := src.layout.windows[c.rows].offsets
+		for k, r := range anchors {
+			length := src.ds.Len(r.Episode)
+			at := p.slot(k) * len(offsets)
+			for j, o := range offsets {
+				mask[at+j] = 0
+				if _, pad := align.Clamp(r.Index, o, length); pad {
+					mask[at+j] = 1
+				}
+			}
+		}
+	}
+}
+
+// video.PoolStats of the source's decoders.
+func (src *source) decoders() video.PoolStats {
+	if src.reels == nil {
+		return video.PoolStats{}
+	}
+	return src.reels.stats()
+}
