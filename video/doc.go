@@ -22,4 +22,5 @@
 //	V9  Concat writes the same bytes for the same parts; picture k of its output has pts exactly k/rate; nothing is re-encoded.
 //	V10 An Encoder never drops a picture: Close reads the file back and compares the sample count, or fails and removes the file.
 //	V11 A group gives the same pictures, or the same error, alone, among others and in any order: a damaged packet outside of it is not its error.
+//	V12 A stored PlaneInfo is checked before anything is converted by it: a format, size or turn that is none, or planes of another length, is Malformed.
 package video

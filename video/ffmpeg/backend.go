@@ -15,6 +15,14 @@ package ffmpeg
 #cgo nocallback rc_luma
 #cgo noescape rc_planes
 #cgo nocallback rc_planes
+#cgo noescape rc_keep
+#cgo nocallback rc_keep
+#cgo noescape rc_planes_rgb
+#cgo nocallback rc_planes_rgb
+#cgo noescape rc_planes_luma
+#cgo nocallback rc_planes_luma
+#cgo noescape rc_planes_plain
+#cgo nocallback rc_planes_plain
 #include <stdlib.h>
 #include "shim.h"
 */

@@ -11,54 +11,47 @@
 
 #include <libavutil/pixdesc.h>
 
-static int full_range(const AVFrame *f)
-{
-	return f->color_range == AVCOL_RANGE_JPEG || f->format == AV_PIX_FMT_YUVJ420P || f->format == AV_PIX_FMT_YUVJ422P
-		|| f->format == AV_PIX_FMT_YUVJ444P || f->format == AV_PIX_FMT_YUVJ440P;
-}
-
 // interpolation: above 8 bits torchcodec's chroma is cubic. At 8 bits and the same size both give the same numbers.
-static int interpolation(const AVFrame *f, int width, int height)
+static int interpolation(const rc_view *v, int width, int height)
 {
-	const AVPixFmtDescriptor *desc = av_pix_fmt_desc_get(f->format);
+	const AVPixFmtDescriptor *desc = av_pix_fmt_desc_get(v->format);
 
-	return desc && desc->comp[0].depth > 8 && width == f->width && height == f->height ? SWS_BICUBIC : SWS_BILINEAR;
+	return desc && desc->comp[0].depth > 8 && width == v->width && height == v->height ? SWS_BICUBIC : SWS_BILINEAR;
 }
 
-static int scaler(rc_decoder *d, int width, int height)
+static int scaler(const rc_view *v, rc_scratch *s, int width, int height)
 {
-	const AVFrame *f = d->frame;
-	int key[7] = { f->width, f->height, f->format, f->colorspace, full_range(f), width, height };
+	int key[7] = { v->width, v->height, v->format, v->matrix, v->full, width, height };
 	int *have, *table, range_in, range_out, brightness, contrast, saturation;
 
-	if (d->sws && !memcmp(key, d->sws_key, sizeof(key)))
+	if (s->sws && !memcmp(key, s->sws_key, sizeof(key)))
 		return RC_OK;
-	sws_freeContext(d->sws);
-	d->sws = sws_getContext(f->width, f->height, f->format, width, height, AV_PIX_FMT_RGB24, interpolation(f, width, height), NULL, NULL, NULL);
-	if (!d->sws)
+	sws_freeContext(s->sws);
+	s->sws = sws_getContext(v->width, v->height, v->format, width, height, AV_PIX_FMT_RGB24, interpolation(v, width, height), NULL, NULL, NULL);
+	if (!s->sws)
 		return RC_ERR_FORMAT;
-	if (sws_getColorspaceDetails(d->sws, &have, &range_in, &table, &range_out, &brightness, &contrast, &saturation) >= 0)
+	if (sws_getColorspaceDetails(s->sws, &have, &range_in, &table, &range_out, &brightness, &contrast, &saturation) >= 0)
 		// Formats without a matrix (gray, RGB) refuse: there is nothing to set.
-		sws_setColorspaceDetails(d->sws, sws_getCoefficients(f->colorspace), key[4], table, range_out, brightness, contrast, saturation);
-	memcpy(d->sws_key, key, sizeof(key));
+		sws_setColorspaceDetails(s->sws, sws_getCoefficients(v->matrix), v->full, table, range_out, brightness, contrast, saturation);
+	memcpy(s->sws_key, key, sizeof(key));
 	return RC_OK;
 }
 
 // interleaved gives the picture as RGB24 rows, padded: with tight rows swscale leaves the last columns unwritten at widths such as 84 or 322.
-static int interleaved(rc_decoder *d, int width, int height, ptrdiff_t *stride)
+static int interleaved(const rc_view *v, rc_scratch *s, int width, int height, ptrdiff_t *stride)
 {
-	int err = scaler(d, width, height), n;
+	int err = scaler(v, s, width, height), n;
 	uint8_t *planes[4] = { 0 };
 	int strides[4] = { 0 };
 
 	if (err)
 		return err;
 	*stride = (ptrdiff_t)((width + 31) & ~31) * 3;
-	if ((err = rc_grow(&d->rows, &d->rows_size, (size_t)*stride * height + 64)))
+	if ((err = rc_grow(&s->rows, &s->rows_size, (size_t)*stride * height + 64)))
 		return err;
-	planes[0] = d->rows;
+	planes[0] = s->rows;
 	strides[0] = (int)*stride;
-	n = sws_scale(d->sws, (const uint8_t *const *)d->frame->data, d->frame->linesize, 0, d->frame->height, planes, strides);
+	n = sws_scale(s->sws, v->data, v->stride, 0, v->height, planes, strides);
 	return n < 0 ? n : n != height ? RC_ERR_FORMAT : RC_OK;
 }
 
@@ -141,45 +134,48 @@ static void floats_planar(const uint8_t *r, const uint8_t *g, const uint8_t *b, 
 }
 
 // planar converts 4:2:0 straight into CHW, in blocks of rows that stay in the cache where floats follow.
-static int planar(rc_decoder *d, int element, uint8_t *dst)
+static int planar(const rc_view *v, rc_scratch *s, int element, uint8_t *dst)
 {
-	const AVFrame *f = d->frame;
-	int w = f->width, h = f->height, full = full_range(f), err;
+	int w = v->width, h = v->height, err;
 	size_t plane = (size_t)w * h;
-	rc_coeff c = coefficients(f->colorspace, full);
+	rc_coeff c = coefficients(v->matrix, v->full);
 	enum { BLOCK = 8 };
 
 	if (element == RC_U8) {
-		rc_yuv420_planar(f->data[0], f->linesize[0], f->data[1], f->linesize[1], f->data[2], f->linesize[2], w, h, &c, dst, dst + plane, dst + 2 * plane, w);
+		rc_yuv420_planar(v->data[0], v->stride[0], v->data[1], v->stride[1], v->data[2], v->stride[2], w, h, &c, dst, dst + plane, dst + 2 * plane, w);
 		return RC_OK;
 	}
-	if ((err = rc_grow(&d->rows, &d->rows_size, (size_t)w * BLOCK * 3)))
+	if ((err = rc_grow(&s->rows, &s->rows_size, (size_t)w * BLOCK * 3)))
 		return err;
 	for (int y = 0; y < h; y += BLOCK) {
 		int n = h - y < BLOCK ? h - y : BLOCK;
-		uint8_t *r = d->rows, *g = r + (size_t)w * n, *b = g + (size_t)w * n;
+		uint8_t *r = s->rows, *g = r + (size_t)w * n, *b = g + (size_t)w * n;
 
-		rc_yuv420_planar(f->data[0] + (ptrdiff_t)y * f->linesize[0], f->linesize[0], f->data[1] + (ptrdiff_t)(y / 2) * f->linesize[1], f->linesize[1],
-			f->data[2] + (ptrdiff_t)(y / 2) * f->linesize[2], f->linesize[2], w, n, &c, r, g, b, w);
+		rc_yuv420_planar(v->data[0] + (ptrdiff_t)y * v->stride[0], v->stride[0], v->data[1] + (ptrdiff_t)(y / 2) * v->stride[1], v->stride[1],
+			v->data[2] + (ptrdiff_t)(y / 2) * v->stride[2], v->stride[2], w, n, &c, r, g, b, w);
 		floats_planar(r, g, b, (size_t)y * w, (size_t)n * w, plane, (float *)dst);
 	}
 	return RC_OK;
 }
 
-static int upright(rc_decoder *d, int width, int height, int element, int chw, int fast, uint8_t *dst)
+static int plain(const rc_view *v, int width, int height, int chw)
 {
-	const AVFrame *f = d->frame;
+	return chw && (v->format == AV_PIX_FMT_YUV420P || v->format == AV_PIX_FMT_YUVJ420P) && width == v->width && height == v->height && !(height & 1)
+		&& same_as_swscale(v->matrix, v->full);
+}
+
+static int upright(const rc_view *v, rc_scratch *s, int width, int height, int element, int chw, int fast, uint8_t *dst)
+{
 	size_t plane = (size_t)width * height;
 	ptrdiff_t stride;
 	int err;
 
-	if (fast && chw && (f->format == AV_PIX_FMT_YUV420P || f->format == AV_PIX_FMT_YUVJ420P) && width == f->width && height == f->height && !(height & 1)
-		&& same_as_swscale(f->colorspace, full_range(f)))
-		return planar(d, element, dst);
-	if ((err = interleaved(d, width, height, &stride)))
+	if (fast && plain(v, width, height, chw))
+		return planar(v, s, element, dst);
+	if ((err = interleaved(v, s, width, height, &stride)))
 		return err;
 	for (int y = 0; y < height; y++) {
-		const uint8_t *row = d->rows + y * stride;
+		const uint8_t *row = s->rows + y * stride;
 		size_t at = (size_t)y * width;
 
 		if (!chw && element == RC_U8)
@@ -200,41 +196,40 @@ static int upright(rc_decoder *d, int width, int height, int element, int chw, i
 	return RC_OK;
 }
 
-int rc_rgb(rc_decoder *d, int width, int height, int element, int chw, int fast, uint8_t *dst)
+int rc_view_rgb(const rc_view *v, rc_scratch *s, int width, int height, int element, int chw, int fast, uint8_t *dst)
 {
 	size_t size = element == RC_F32 ? 4 : 1, plane = (size_t)width * height * size;
 	int err;
 
-	if (!d->rotation)
-		return upright(d, width, height, element, chw, fast, dst);
-	if ((err = rc_grow(&d->turned, &d->turned_size, 3 * plane)))
+	if (!v->rotation)
+		return upright(v, s, width, height, element, chw, fast, dst);
+	if ((err = rc_grow(&s->turned, &s->turned_size, 3 * plane)))
 		return err;
-	if ((err = upright(d, width, height, element, chw, fast, d->turned)))
+	if ((err = upright(v, s, width, height, element, chw, fast, s->turned)))
 		return err;
 	if (!chw)
-		rc_rotate(d->turned, dst, width, height, 3 * (int)size, d->rotation);
+		rc_rotate(s->turned, dst, width, height, 3 * (int)size, v->rotation);
 	else
 		for (int k = 0; k < 3; k++)
-			rc_rotate(d->turned + k * plane, dst + k * plane, width, height, (int)size, d->rotation);
+			rc_rotate(s->turned + k * plane, dst + k * plane, width, height, (int)size, v->rotation);
 	return RC_OK;
 }
 
-int rc_luma(rc_decoder *d, const float *table, uint8_t *dst)
+int rc_view_luma(const rc_view *v, rc_scratch *s, const float *table, uint8_t *dst)
 {
-	const AVFrame *f = d->frame;
-	int w = f->width, h = f->height, wide = d->picture.luma_bits > 8, err;
+	int w = v->width, h = v->height, wide = v->luma_bits > 8, err;
 	size_t size = table ? 4 : 2;
 	uint8_t *out = dst;
 
-	if (!d->picture.luma_bits)
+	if (!v->luma_bits)
 		return RC_ERR_FORMAT;
-	if (d->rotation) {
-		if ((err = rc_grow(&d->turned, &d->turned_size, (size_t)w * h * size)))
+	if (v->rotation) {
+		if ((err = rc_grow(&s->turned, &s->turned_size, (size_t)w * h * size)))
 			return err;
-		out = d->turned;
+		out = s->turned;
 	}
 	for (int y = 0; y < h; y++) {
-		const uint8_t *row = f->data[0] + (ptrdiff_t)y * f->linesize[0];
+		const uint8_t *row = v->data[0] + (ptrdiff_t)y * v->stride[0];
 		uint8_t *to = out + (size_t)y * w * size;
 
 		if (wide && !table) {
@@ -250,7 +245,112 @@ int rc_luma(rc_decoder *d, const float *table, uint8_t *dst)
 				((uint16_t *)to)[x] = q;
 		}
 	}
-	if (d->rotation)
-		rc_rotate(d->turned, dst, w, h, (int)size, d->rotation);
+	if (v->rotation)
+		rc_rotate(s->turned, dst, w, h, (int)size, v->rotation);
 	return RC_OK;
 }
+
+static rc_view view_of(const rc_decoder *d)
+{
+	const AVFrame *f = d->frame;
+	rc_view v = { .width = f->width, .height = f->height, .format = f->format, .matrix = d->picture.matrix, .full = d->picture.full_range,
+		.rotation = d->rotation, .luma_bits = d->picture.luma_bits };
+
+	for (int k = 0; k < 4; k++) {
+		v.data[k] = f->data[k];
+		v.stride[k] = f->linesize[k];
+	}
+	return v;
+}
+
+int rc_rgb(rc_decoder *d, int width, int height, int element, int chw, int fast, uint8_t *dst)
+{
+	rc_view v = view_of(d);
+
+	return rc_view_rgb(&v, &d->scratch, width, height, element, chw, fast, dst);
+}
+
+int rc_luma(rc_decoder *d, const float *table, uint8_t *dst)
+{
+	rc_view v = view_of(d);
+
+	return rc_view_luma(&v, &d->scratch, table, dst);
+}
+
+static rc_view view_of_kept(const rc_layout *l, const uint8_t *planes)
+{
+	rc_view v = { .width = l->width, .height = l->height, .format = l->format, .matrix = l->matrix, .full = l->full_range,
+		.rotation = l->rotation, .luma_bits = l->luma_bits };
+
+	for (int k = 0; k < l->count; k++) {
+		v.data[k] = planes + l->offset[k];
+		v.stride[k] = l->stride[k];
+	}
+	return v;
+}
+
+int rc_planes_plain(const rc_layout *l, int width, int height, int element, int chw)
+{
+	rc_view v = view_of_kept(l, NULL);
+
+	return element == RC_U8 && !l->rotation && plain(&v, width, height, chw);
+}
+
+int rc_planes_rgb(const rc_layout *l, const uint8_t *planes, rc_scratch *s, int width, int height, int element, int chw, int fast, uint8_t *dst)
+{
+	rc_view v = view_of_kept(l, planes);
+
+	return rc_view_rgb(&v, s, width, height, element, chw, fast, dst);
+}
+
+int rc_planes_luma(const rc_layout *l, const uint8_t *planes, rc_scratch *s, const float *table, uint8_t *dst)
+{
+	rc_view v = view_of_kept(l, planes);
+
+	return rc_view_luma(&v, s, table, dst);
+}
+
+int rc_keep(rc_decoder *d, const rc_layout *l, uint8_t *dst)
+{
+	const AVFrame *f = d->frame;
+
+	if (f->format != l->format || f->width != l->width || f->height != l->height)
+		return RC_ERR_FORMAT;
+	for (int k = 0; k < l->count; k++) {
+		const uint8_t *row = f->data[k];
+		uint8_t *to = dst + l->offset[k];
+		size_t pad = l->stride[k] - l->row_bytes[k], end = l->stride[k] * (size_t)l->rows[k];
+
+		for (int y = 0; y < l->rows[k]; y++, row += f->linesize[k], to += l->stride[k]) {
+			memcpy(to, row, l->row_bytes[k]);
+			memset(to + l->row_bytes[k], 0, pad);
+		}
+		memset(to, 0, -end & 63);
+	}
+	return RC_OK;
+}
+
+int rc_pixel_format(const char *name)
+{
+	rc_quiet(); // kept planes may be all that this process reads
+	return av_get_pix_fmt(name);
+}
+
+rc_scratch *rc_scratch_new(void) { return calloc(1, sizeof(rc_scratch)); }
+
+void rc_scratch_clear(rc_scratch *s)
+{
+	sws_freeContext(s->sws);
+	free(s->rows);
+	free(s->turned);
+	memset(s, 0, sizeof(*s));
+}
+
+void rc_scratch_free(rc_scratch *s)
+{
+	if (s)
+		rc_scratch_clear(s);
+	free(s);
+}
+
+int64_t rc_scratch_memory(const rc_scratch *s) { return (int64_t)s->rows_size + (int64_t)s->turned_size; }

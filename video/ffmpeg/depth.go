@@ -5,6 +5,7 @@ package ffmpeg
 import (
 	"fmt"
 	"math"
+	"sync"
 
 	"github.com/goatnote-inc/robocache"
 )
@@ -41,5 +42,41 @@ func depthTable(d *robocache.Depth, metres bool) (*[4096]float32, error) {
 		v = float32(math.RoundToEven(float64(float32(v * 1000))))
 		t[q] = max(0, min(v, 65535))
 	}
+	return t, nil
+}
+
+// tables are those of the depth codes in use: a dataset has one or a few.
+var tables depthTables
+
+type depthTables struct {
+	mu    sync.RWMutex
+	known map[depthKey]*[4096]float32
+}
+
+type depthKey struct {
+	code   robocache.Depth
+	metres bool
+}
+
+const maxTables = 64
+
+func (d *depthTables) get(code robocache.Depth, metres bool) (*[4096]float32, error) {
+	key := depthKey{code, metres}
+	d.mu.RLock()
+	t := d.known[key]
+	d.mu.RUnlock()
+	if t != nil {
+		return t, nil
+	}
+	t, err := depthTable(&code, metres)
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.known == nil || len(d.known) >= maxTables {
+		d.known = make(map[depthKey]*[4096]float32)
+	}
+	d.known[key] = t
 	return t, nil
 }

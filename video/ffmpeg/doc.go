@@ -16,4 +16,6 @@
 //	F7  DepthMM and DepthM are lerobot's dequantize_depth in millimetres and metres (float32), for codes of 12 bits: equal to the bit, but metres of
 //	    logarithmic codes, where torch's exp may be the second nearest float32.
 //	F8  A track's rotation is applied to RGB, Gray16, DepthMM and DepthM; YUVPlanes are as stored.
+//	F9  What ConvertPlanes makes of kept planes is what the picture's Convert makes, to the bit, for every format that PlaneInfo admits; kept planes
+//	    hold nothing but the picture, and no byte outside of them is read. Idle contexts and their room are bounded, whatever shapes come by.
 package ffmpeg

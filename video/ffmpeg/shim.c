@@ -17,6 +17,9 @@ int rc_has_decoder(const char *name) { return avcodec_find_decoder_by_name(name)
 
 void rc_error_text(int code, char *buf, int n) { av_strerror(code, buf, n); }
 
+// dav1d prints a line at each opening at the level below, and swscale one a context.
+void rc_quiet(void) { av_log_set_level(AV_LOG_FATAL); }
+
 int rc_open(const rc_config *cfg, rc_decoder **out)
 {
 	const AVCodec *codec = avcodec_find_decoder_by_name(cfg->codec);
@@ -24,8 +27,7 @@ int rc_open(const rc_config *cfg, rc_decoder **out)
 	int err;
 
 	*out = NULL;
-	// dav1d prints a line at each opening at the level below.
-	av_log_set_level(AV_LOG_FATAL);
+	rc_quiet();
 	if (!codec)
 		return RC_ERR_NO_DECODER;
 	if (!(d = calloc(1, sizeof(*d))))
@@ -76,13 +78,11 @@ void rc_close(rc_decoder *d)
 {
 	if (!d)
 		return;
-	sws_freeContext(d->sws);
+	rc_scratch_clear(&d->scratch);
 	avcodec_free_context(&d->ctx);
 	av_frame_free(&d->frame);
 	av_packet_free(&d->packet);
 	av_buffer_unref(&d->input);
-	free(d->rows);
-	free(d->turned);
 	free(d);
 }
 
@@ -133,6 +133,12 @@ void rc_flush(rc_decoder *d)
 	avcodec_flush_buffers(d->ctx);
 }
 
+int rc_full_range(const AVFrame *f)
+{
+	return f->color_range == AVCOL_RANGE_JPEG || f->format == AV_PIX_FMT_YUVJ420P || f->format == AV_PIX_FMT_YUVJ422P
+		|| f->format == AV_PIX_FMT_YUVJ444P || f->format == AV_PIX_FMT_YUVJ440P;
+}
+
 static int luma_bits(const AVPixFmtDescriptor *desc)
 {
 	if (desc->flags & (AV_PIX_FMT_FLAG_RGB | AV_PIX_FMT_FLAG_PAL | AV_PIX_FMT_FLAG_BE | AV_PIX_FMT_FLAG_HWACCEL | AV_PIX_FMT_FLAG_BITSTREAM))
@@ -164,6 +170,8 @@ int rc_receive(rc_decoder *d)
 	d->picture.width = d->frame->width;
 	d->picture.height = d->frame->height;
 	d->picture.pts = d->frame->pts;
+	d->picture.matrix = d->frame->colorspace;
+	d->picture.full_range = rc_full_range(d->frame);
 	d->picture.planes_bytes = av_image_get_buffer_size(d->frame->format, d->frame->width, d->frame->height, 1);
 	return RC_PICTURE;
 }
@@ -181,7 +189,7 @@ int64_t rc_memory(rc_decoder *d)
 	int bytes = d->picture.planes_bytes;
 	if (bytes <= 0)
 		bytes = d->ctx->width * d->ctx->height / 2 * 3;
-	return (1 << 20) + 10 * (int64_t)bytes + (int64_t)d->rows_size + (int64_t)d->turned_size + (d->input ? (int64_t)d->input->size : 0);
+	return (1 << 20) + 10 * (int64_t)bytes + rc_scratch_memory(&d->scratch) + (d->input ? (int64_t)d->input->size : 0);
 }
 
 int rc_grow(uint8_t **p, size_t *have, size_t need)
@@ -227,6 +235,8 @@ rc_decoder *rc_synthetic(int width, int height, const char *format, int matrix, 
 	d->picture.format = d->frame->format;
 	d->picture.format_name = desc->name;
 	d->picture.luma_bits = luma_bits(desc);
+	d->picture.matrix = matrix;
+	d->picture.full_range = rc_full_range(d->frame);
 	d->picture.planes_bytes = av_image_get_buffer_size(d->frame->format, width, height, 1);
 	return d;
 }

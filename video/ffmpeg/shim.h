@@ -25,6 +25,7 @@ typedef struct rc_picture {
 	int64_t pts;
 	int luma_bits;      // of the first plane; 0 where it is no luma
 	int planes_bytes;   // of all planes, tightly packed
+	int matrix, full_range;
 } rc_picture;
 
 typedef struct rc_decoder rc_decoder;
@@ -65,6 +66,32 @@ int rc_rgb(rc_decoder *d, int width, int height, int element, int chw, int fast,
 int rc_luma(rc_decoder *d, const float *table, uint8_t *dst);
 int rc_planes(rc_decoder *d, uint8_t *dst, int size);
 int64_t rc_memory(rc_decoder *d);
+
+// Kept planes: what video.PlaneInfo says, and where video.PlaneInfo.Planes puts them.
+typedef struct rc_layout {
+	int width, height, format; // as coded; libavutil's number
+	int matrix, full_range, rotation, luma_bits;
+	int count;
+	int stride[3], row_bytes[3], rows[3];
+	int64_t offset[3];
+} rc_layout;
+
+// rc_pixel_format gives libavutil's number of a format by its name; -1 where this build has none.
+int rc_pixel_format(const char *name);
+// rc_keep copies the received picture's planes; the bytes between rows and planes become zero.
+int rc_keep(rc_decoder *d, const rc_layout *l, uint8_t *dst);
+
+// A scratch is used by one thread at a time.
+typedef struct rc_scratch rc_scratch;
+rc_scratch *rc_scratch_new(void);
+void rc_scratch_free(rc_scratch *s);
+int64_t rc_scratch_memory(const rc_scratch *s);
+
+// Like rc_rgb and rc_luma, of kept planes. s may be NULL where rc_planes_plain says so.
+int rc_planes_rgb(const rc_layout *l, const uint8_t *planes, rc_scratch *s, int width, int height, int element, int chw, int fast, uint8_t *dst);
+int rc_planes_luma(const rc_layout *l, const uint8_t *planes, rc_scratch *s, const float *table, uint8_t *dst);
+// rc_planes_plain says whether this conversion to RGB needs no scratch.
+int rc_planes_plain(const rc_layout *l, int width, int height, int element, int chw);
 
 // For tests: a picture of random bytes in the decoder's place.
 rc_decoder *rc_synthetic(int width, int height, const char *format, int matrix, int full_range, uint32_t seed);

@@ -1,0 +1,222 @@
+package video
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// PlaneInfo says how stored planes are to be read. The zero value describes nothing.
+type PlaneInfo struct {
+	Width, Height int32 // as coded, before rotation
+	Format        uint8 // by PlaneFormat
+	Matrix        uint8 // the code of H.273
+	FullRange     bool
+	Rotation      int16 // degrees clockwise that the delivered picture is turned by: 0, 90, 180, 270
+}
+
+// PlanarPicture is a Picture whose planes can be kept and converted later.
+type PlanarPicture interface {
+	Picture
+	// PlaneInfo says how the planes are kept; false where they cannot be, and the picture has to be decoded again.
+	PlaneInfo() (PlaneInfo, bool)
+	// CopyPlanes writes the planes into dst, which must have PlaneInfo's Bytes.
+	CopyPlanes(dst []byte) error
+}
+
+// PlaneConverter is a Backend that converts kept planes.
+type PlaneConverter interface {
+	ConvertPlanes(info PlaneInfo, planes []byte, spec *Spec, dst []byte) error
+}
+
+// ConvertPlanes writes into dst what Convert of the picture that the planes came from writes, to the bit. dst must have
+// info.Shape().Bytes(spec) bytes. Any number of goroutines may call it, on the same planes too.
+func ConvertPlanes(info PlaneInfo, planes []byte, spec *Spec, dst []byte) error {
+	b, err := ActiveBackend()
+	if err != nil {
+		return err
+	}
+	c, ok := b.(PlaneConverter)
+	if !ok {
+		return &robocache.Error{Class: robocache.ErrUnsupported, Op: opConvert, Msg: "the decoders " + b.Name() + " convert no kept planes"}
+	}
+	if err := info.check(); err != nil {
+		return err
+	}
+	if n := info.Bytes(); len(planes) != n {
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: opConvert, Msg: "kept planes of another size", Want: fmt.Sprintf("%d bytes", n), Got: fmt.Sprint(len(planes))}
+	}
+	return c.ConvertPlanes(info, planes, spec, dst)
+}
+
+// planeFormat is a pixel format of plain planes, in libavutil's sense.
+type planeFormat struct {
+	name     string
+	planes   uint8
+	shiftX   uint8 // of the second and third plane
+	shiftY   uint8
+	sample   uint8 // bytes
+	lumaBits uint8 // 0 where the first plane is no luma
+}
+
+// planeFormats are the formats that can be kept. The index is stored: append only. Number 0 is none.
+var planeFormats = [...]planeFormat{
+	{},
+	{name: "yuv420p", planes: 3, shiftX: 1, shiftY: 1, sample: 1, lumaBits: 8},
+	{name: "yuvj420p", planes: 3, shiftX: 1, shiftY: 1, sample: 1, lumaBits: 8},
+	{name: "yuv422p", planes: 3, shiftX: 1, sample: 1, lumaBits: 8},
+	{name: "yuvj422p", planes: 3, shiftX: 1, sample: 1, lumaBits: 8},
+	{name: "yuv444p", planes: 3, sample: 1, lumaBits: 8},
+	{name: "yuvj444p", planes: 3, sample: 1, lumaBits: 8},
+	{name: "yuv440p", planes: 3, shiftY: 1, sample: 1, lumaBits: 8},
+	{name: "yuvj440p", planes: 3, shiftY: 1, sample: 1, lumaBits: 8},
+	{name: "yuv411p", planes: 3, shiftX: 2, sample: 1, lumaBits: 8},
+	{name: "yuv410p", planes: 3, shiftX: 2, shiftY: 2, sample: 1, lumaBits: 8},
+	{name: "yuv420p9le", planes: 3, shiftX: 1, shiftY: 1, sample: 2, lumaBits: 9},
+	{name: "yuv422p9le", planes: 3, shiftX: 1, sample: 2, lumaBits: 9},
+	{name: "yuv444p9le", planes: 3, sample: 2, lumaBits: 9},
+	{name: "yuv420p10le", planes: 3, shiftX: 1, shiftY: 1, sample: 2, lumaBits: 10},
+	{name: "yuv422p10le", planes: 3, shiftX: 1, sample: 2, lumaBits: 10},
+	{name: "yuv444p10le", planes: 3, sample: 2, lumaBits: 10},
+	{name: "yuv440p10le", planes: 3, shiftY: 1, sample: 2, lumaBits: 10},
+	{name: "yuv420p12le", planes: 3, shiftX: 1, shiftY: 1, sample: 2, lumaBits: 12},
+	{name: "yuv422p12le", planes: 3, shiftX: 1, sample: 2, lumaBits: 12},
+	{name: "yuv444p12le", planes: 3, sample: 2, lumaBits: 12},
+	{name: "yuv440p12le", planes: 3, shiftY: 1, sample: 2, lumaBits: 12},
+	{name: "yuv420p14le", planes: 3, shiftX: 1, shiftY: 1, sample: 2, lumaBits: 14},
+	{name: "yuv422p14le", planes: 3, shiftX: 1, sample: 2, lumaBits: 14},
+	{name: "yuv444p14le", planes: 3, sample: 2, lumaBits: 14},
+	{name: "gray", planes: 1, sample: 1, lumaBits: 8},
+	{name: "gray9le", planes: 1, sample: 2, lumaBits: 9},
+	{name: "gray10le", planes: 1, sample: 2, lumaBits: 10},
+	{name: "gray12le", planes: 1, sample: 2, lumaBits: 12},
+	{name: "gray14le", planes: 1, sample: 2, lumaBits: 14},
+	{name: "gray16le", planes: 1, sample: 2, lumaBits: 16},
+	{name: "gbrp", planes: 3, sample: 1},
+	{name: "gbrp9le", planes: 3, sample: 2},
+	{name: "gbrp10le", planes: 3, sample: 2},
+	{name: "gbrp12le", planes: 3, sample: 2},
+	{name: "gbrp14le", planes: 3, sample: 2},
+}
+
+// PlaneFormats is one more than the largest number of a format.
+const PlaneFormats = len(planeFormats)
+
+// PlaneFormatName gives libavutil's name of a format; "" where there is none of that number.
+func PlaneFormatName(format uint8) string {
+	if int(format) >= len(planeFormats) {
+		return ""
+	}
+	return planeFormats[format].name
+}
+
+func (i PlaneInfo) format() *planeFormat {
+	if int(i.Format) >= len(planeFormats) {
+		return &planeFormats[0]
+	}
+	return &planeFormats[i.Format]
+}
+
+// Plane is where one plane lies in kept planes.
+type Plane struct {
+	Offset, Stride int // bytes; offsets are multiples of 64, strides of 16
+	RowBytes, Rows int // what is used of it
+}
+
+// The rows are padded so that vector code, which works in blocks of up to 16 bytes of a row, reads nothing outside; the planes so
+// that they begin at a cache line.
+const (
+	rowAlign   = 16
+	planeAlign = 64
+)
+
+// Planes gives the planes' places, and how many there are.
+func (i PlaneInfo) Planes() (planes [3]Plane, count int) {
+	f := i.format()
+	offset := 0
+	for k := range int(f.planes) {
+		w, h := int(i.Width), int(i.Height)
+		if k > 0 {
+			w, h = (w+1<<f.shiftX-1)>>f.shiftX, (h+1<<f.shiftY-1)>>f.shiftY
+		}
+		p := &planes[k]
+		p.Offset, p.RowBytes, p.Rows = offset, w*int(f.sample), h
+		p.Stride = (p.RowBytes + rowAlign - 1) &^ (rowAlign - 1)
+		offset += (p.Stride*h + planeAlign - 1) &^ (planeAlign - 1)
+	}
+	return planes, int(f.planes)
+}
+
+// Bytes is the size of the kept planes: a multiple of 64.
+func (i PlaneInfo) Bytes() int {
+	planes, n := i.Planes()
+	if n == 0 {
+		return 0
+	}
+	last := &planes[n-1]
+	return last.Offset + (last.Stride*last.Rows+planeAlign-1)&^(planeAlign-1)
+}
+
+// Shape is that of the picture.
+func (i PlaneInfo) Shape() Shape {
+	s := Shape{Width: int(i.Width), Height: int(i.Height), Format: PlaneFormatName(i.Format)}
+	if i.Rotation%180 != 0 {
+		s.Width, s.Height = s.Height, s.Width
+	}
+	planes, n := i.Planes()
+	for k := range n {
+		s.PlanesBytes += planes[k].RowBytes * planes[k].Rows
+	}
+	s.LumaBits = i.LumaBits()
+	return s
+}
+
+// LumaBits is the depth of the first plane; 0 where it is no luma.
+func (i PlaneInfo) LumaBits() int { return int(i.format().lumaBits) }
+
+// planeInfoBytes is the length of a stored PlaneInfo.
+const planeInfoBytes = 16
+
+// Append stores info behind b: 16 bytes.
+func (i PlaneInfo) Append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint32(b, uint32(i.Width))
+	b = binary.LittleEndian.AppendUint32(b, uint32(i.Height))
+	full := byte(0)
+	if i.FullRange {
+		full = 1
+	}
+	b = append(b, i.Format, i.Matrix, full, 0)
+	b = binary.LittleEndian.AppendUint16(b, uint16(i.Rotation))
+	return append(b, 0, 0)
+}
+
+// ParsePlaneInfo reads what Append stored.
+func ParsePlaneInfo(b []byte) (PlaneInfo, error) {
+	if len(b) != planeInfoBytes {
+		return PlaneInfo{}, &robocache.Error{Class: robocache.ErrMalformed, Op: "read plane info", Want: fmt.Sprintf("%d bytes", planeInfoBytes), Got: fmt.Sprint(len(b))}
+	}
+	i := PlaneInfo{
+		Width: int32(binary.LittleEndian.Uint32(b)), Height: int32(binary.LittleEndian.Uint32(b[4:])),
+		Format: b[8], Matrix: b[9], FullRange: b[10] == 1, Rotation: int16(binary.LittleEndian.Uint16(b[12:])),
+	}
+	if b[10] > 1 || b[11]|b[14]|b[15] != 0 {
+		return PlaneInfo{}, &robocache.Error{Class: robocache.ErrMalformed, Op: "read plane info", Msg: "bytes that must be zero are not"}
+	}
+	if err := i.check(); err != nil {
+		return PlaneInfo{}, err
+	}
+	return i, nil
+}
+
+func (i PlaneInfo) check() error {
+	switch {
+	case i.Format == 0 || int(i.Format) >= len(planeFormats):
+	case i.Width <= 0 || i.Height <= 0 || int64(i.Width)*int64(i.Height) > MaxPicturePixels:
+	case i.Rotation != 0 && i.Rotation != 90 && i.Rotation != 180 && i.Rotation != 270:
+	default:
+		return nil
+	}
+	return &robocache.Error{Class: robocache.ErrMalformed, Op: "read plane info", Want: "a known format, at most 256 Mpixel, a rotation of 0, 90, 180 or 270 degrees",
+		Got: fmt.Sprintf("format %d, %d×%d, %d degrees", i.Format, i.Width, i.Height, i.Rotation)}
+}

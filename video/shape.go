@@ -1,0 +1,78 @@
+package video
+
+import (
+	"fmt"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// MaxPicturePixels is the largest picture that is decoded or made.
+const MaxPicturePixels = 256 << 20
+
+const opConvert = "convert a picture"
+
+// Shape is what the size of a converted picture follows from.
+type Shape struct {
+	Width, Height int    // upright
+	Format        string // libavutil's name
+	LumaBits      int    // of the first plane; 0 where it is no luma
+	PlanesBytes   int    // of all planes, tightly packed
+}
+
+// Size gives the result's size, or the reason why there is none.
+func (s *Shape) Size(spec *Spec) (width, height int, err error) {
+	if spec.Width == 0 && spec.Height == 0 || spec.Width == s.Width && spec.Height == s.Height {
+		return s.Width, s.Height, nil
+	}
+	if spec.Width <= 0 || spec.Height <= 0 || int64(spec.Width)*int64(spec.Height) > MaxPicturePixels {
+		return 0, 0, &robocache.Error{Class: robocache.ErrMisuse, Op: opConvert, Want: "a width and a height above 0, at most 256 Mpixel", Got: fmt.Sprintf("%d×%d", spec.Width, spec.Height)}
+	}
+	if spec.Pixel != RGB8 && spec.Pixel != RGBFloat32 {
+		return 0, 0, &robocache.Error{Class: robocache.ErrUnsupported, Op: opConvert, Msg: "depth codes and raw planes are not scaled: a mean of codes is no depth", Hint: "ask for the stored size"}
+	}
+	return spec.Width, spec.Height, nil
+}
+
+// Bytes is the size of the result.
+func (s *Shape) Bytes(spec *Spec) (int, error) {
+	w, h, err := s.Size(spec)
+	if err != nil {
+		return 0, err
+	}
+	n := w * h
+	switch spec.Pixel {
+	case RGB8:
+		return 3 * n, nil
+	case RGBFloat32:
+		return 12 * n, nil
+	case Gray16, DepthMM, DepthM:
+		if s.LumaBits == 0 {
+			return 0, &robocache.Error{Class: robocache.ErrUnsupported, Op: opConvert, Msg: "pixel format " + s.Format + " has no luma plane to read codes from"}
+		}
+		if spec.Pixel == Gray16 {
+			return 2 * n, nil
+		}
+		if spec.Depth == nil {
+			return 0, &robocache.Error{Class: robocache.ErrMisuse, Op: opConvert, Msg: "depth needs the stream's depth code"}
+		}
+		return 4 * n, nil
+	case YUVPlanes:
+		if s.PlanesBytes <= 0 {
+			return 0, &robocache.Error{Class: robocache.ErrUnsupported, Op: opConvert, Msg: "pixel format " + s.Format + " has no plain planes"}
+		}
+		return s.PlanesBytes, nil
+	}
+	return 0, &robocache.Error{Class: robocache.ErrMisuse, Op: opConvert, Msg: fmt.Sprintf("unknown pixel kind %d", spec.Pixel)}
+}
+
+// Check says whether dst is as long as the result.
+func (s *Shape) Check(spec *Spec, dst []byte) error {
+	need, err := s.Bytes(spec)
+	if err != nil {
+		return err
+	}
+	if len(dst) != need {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: opConvert, Want: fmt.Sprintf("a destination of %d bytes", need), Got: fmt.Sprint(len(dst))}
+	}
+	return nil
+}
