@@ -201,3 +201,25 @@ func TestHTTPLeavesNoGoroutine(t *testing.T) {
 	buf := make([]byte, 1<<16)
 	t.Errorf("%d goroutines, %d before:\n%s", runtime.NumGoroutine(), before, buf[:runtime.Stack(buf, true)])
 }
+
+// Remote is said by files behind http, through decorators, and by no others.
+func TestRemote(t *testing.T) {
+	m := store.NewMem(t.Name())
+	t.Cleanup(m.Drop)
+	m.Put("a", []byte("x"))
+	for _, c := range []struct {
+		s    store.Store
+		want bool
+	}{{m, false}, {serve(t, http.HandlerFunc(sound), store.HTTPOptions{}), true}} {
+		for _, s := range []store.Store{c.s, store.Counting(c.s), store.Faulty(store.Counting(c.s), &store.Plan{})} {
+			f, err := s.Open(t.Context(), "a")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if store.Remote(f) != c.want {
+				t.Errorf("%T says %v", f, !c.want)
+			}
+			f.Close()
+		}
+	}
+}

@@ -129,8 +129,8 @@ func TestFewReads(t *testing.T) {
 		if _, err := ReadIndex(t.Context(), m, Limits{}); err != nil {
 			t.Fatal(err)
 		}
-		if m.reads > 3 || m.bytes > 40<<10 {
-			t.Errorf("%s: %d reads, %d bytes of %d", flags, m.reads, m.bytes, len(m.data))
+		if m.reads.Load() > 3 || m.bytes.Load() > 40<<10 {
+			t.Errorf("%s: %d reads, %d bytes of %d", flags, m.reads.Load(), m.bytes.Load(), len(m.data))
 		}
 	}
 }

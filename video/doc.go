@@ -23,4 +23,6 @@
 //	V10 An Encoder never drops a picture: Close reads the file back and compares the sample count, or fails and removes the file.
 //	V11 A group gives the same pictures, or the same error, alone, among others and in any order: a damaged packet outside of it is not its error.
 //	V12 A stored PlaneInfo is checked before anything is converted by it: a format, size or turn that is none, or planes of another length, is Malformed.
+//	V13 DecodeFetched gives the pictures and the errors of Decode, whatever was fetched together. It reads nothing but what the Fetch did
+//	    not hold; what a Fetch holds is bounded before it is allocated.
 package video

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"sync/atomic"
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
@@ -15,13 +16,13 @@ import (
 // memory is a Ranged over bytes; it counts what was read.
 type memory struct {
 	data  []byte
-	reads int
-	bytes int64
+	reads atomic.Int64
+	bytes atomic.Int64
 }
 
 func (m *memory) ReadAt(_ context.Context, p []byte, off int64) error {
-	m.reads++
-	m.bytes += int64(len(p))
+	m.reads.Add(1)
+	m.bytes.Add(int64(len(p)))
 	if off < 0 || off+int64(len(p)) > int64(len(m.data)) {
 		return &robocache.Error{Class: robocache.ErrMalformed, Msg: "read after the end"}
 	}

@@ -66,8 +66,8 @@ func TestRealFiles(t *testing.T) {
 			t.Errorf("%s: %d frames, %d samples; want %d, %d", rel, ix.NumFrames(), ix.NumSamples(), want.Decoded, want.Packets)
 			return nil
 		}
-		if m.bytes > int64(want.Packets*64+40<<10) {
-			t.Errorf("%s: %d bytes read for %d samples", rel, m.bytes, want.Packets)
+		if m.bytes.Load() > int64(want.Packets*64+40<<10) {
+			t.Errorf("%s: %d bytes read for %d samples", rel, m.bytes.Load(), want.Packets)
 		}
 		for k, p := range want.First {
 			if ix.PTS(k) != p {

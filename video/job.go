@@ -18,6 +18,7 @@ type job struct {
 	pool    *Pool
 	w       *worker
 	f       *File
+	from    *Fetched // nil: packets are read
 	g       Group
 	deliver func(ordinal int, pic Picture) error
 
@@ -119,6 +120,7 @@ func (r *job) pass(ctx context.Context) (keep bool, err error) {
 				err = w.dec.Send(packet, int64(d))
 			}
 			r.pool.packets.Add(1)
+			r.pool.bytesNeeded.Add(int64(s.Size))
 			w.at.next = d + 1
 			if err == nil {
 				err = r.receive()
@@ -158,11 +160,12 @@ func (r *job) pass(ctx context.Context) (keep bool, err error) {
 // reach is beyond the decoded picture buffer of any codec: how many packets may pass between a picture's own and its coming out.
 const reach = 24
 
-// further is the last packet that may be sent to push out what is wanted.
+// further is the last packet that may be sent to push out what is wanted. Where packets were fetched, none is waited for: a drain
+// costs less.
 func (r *job) further() int {
 	ix := r.f.Index
 	end, entry := r.g.End, ix.entryOf(r.g.Start)
-	for end+1 < ix.NumSamples() && end < r.g.End+reach && ix.entryOf(end+1) == entry {
+	for end+1 < ix.NumSamples() && end < r.g.End+reach && ix.entryOf(end+1) == entry && (r.from == nil || end+1 < r.w.at.next || r.from.holds(end+1)) {
 		end++
 	}
 	return end
@@ -217,31 +220,27 @@ func (r *job) missing() int {
 	return r.g.Ordinals[0]
 }
 
-// fetch reads packets from d on: as many as lie behind each other in the file, are needed, and fit the buffer.
+// fetch gives packets from d on: those that were fetched, or one read of as many as lie behind each other in the file, are needed, and
+// fit the buffer. Beyond the group they come one by one: mostly the first of them is enough.
 func (r *job) fetch(ctx context.Context, d int) (to int, base int64, buf []byte, err error) {
-	ix, w := r.f.Index, r.w
-	s := ix.Sample(d)
-	base, to = s.Offset, d+1
-	end := base + int64(s.Size)
-	for to <= r.g.End { // beyond it one by one: mostly the first of them is enough
-		n := ix.Sample(to)
-		if n.Offset != end || end+int64(n.Size)-base > maxRead || n.Entry != s.Entry {
-			break
+	w := r.w
+	to, run, fits := adjacent(r.f.Index, d, r.g.End)
+	if !fits {
+		return to, run.Off, nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: opDecode, Msg: "a packet of " + itoa(int(run.Len)) + " bytes, limit " + itoa(maxPacket)}
+	}
+	if r.from != nil {
+		if to, base, buf, err, ok := r.from.packets(d, r.g.End); ok {
+			return to, base, buf, err
 		}
-		end += int64(n.Size)
-		to++
 	}
-	if s.Size > maxPacket {
-		return to, base, nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: opDecode, Msg: "a packet of " + itoa(s.Size) + " bytes, limit " + itoa(maxPacket)}
-	}
-	size := int(end - base)
+	size := int(run.Len)
 	if cap(w.read) < size {
 		w.read = make([]byte, max(size, min(2*cap(w.read), maxRead), 64<<10))
 	}
 	buf = w.read[:size]
 	r.pool.reads.Add(1)
 	r.pool.bytesRead.Add(int64(size))
-	return to, base, buf, r.f.Ranged.ReadAt(ctx, buf, base)
+	return to, run.Off, buf, r.f.Ranged.ReadAt(ctx, buf, run.Off)
 }
 
 // receive takes the pictures that are ready, and hands out the wanted ones.

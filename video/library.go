@@ -26,6 +26,7 @@ type Library struct {
 	opened *list.List // those of recent with an open file: a list of its own, for recent may hold a hundred thousand closed ones
 	bytes  int64      // of the indexes of recent
 	closed bool
+	wrap   func(path string, r robocache.Ranged) robocache.Ranged
 	stats  LibraryStats
 }
 
@@ -61,6 +62,20 @@ func NewLibrary(open Opener, budget int64) *Library {
 	return &Library{open: open, budget: budget, files: map[string]*File{}, recent: list.New(), opened: list.New()}
 }
 
+// Wrap puts a decorator (a cache of blocks, say) around each file opened from now on; nil takes it away. It must keep Size and Version,
+// and its Close must close what it wraps. The file's index is read through it too.
+func (l *Library) Wrap(wrap func(path string, r robocache.Ranged) robocache.Ranged) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.wrap = wrap
+}
+
+// Remote says that reads of the file wait for a store, so that Fetch ahead of decoding pays.
+func (f *File) Remote() bool {
+	r, ok := f.Ranged.(interface{ Remote() bool })
+	return ok && r.Remote()
+}
+
 // Acquire gives the file at path, opened and indexed. Callers that ask for one path at once share one load.
 func (l *Library) Acquire(ctx context.Context, path string) (*File, error) {
 	for {
@@ -92,9 +107,10 @@ func (l *Library) Acquire(ctx context.Context, path string) (*File, error) {
 			return f, nil
 		}
 		f.loading = make(chan struct{})
+		wrap := l.wrap
 		l.mu.Unlock()
 
-		r, ix, err := l.load(ctx, f)
+		r, ix, err := l.load(ctx, f, wrap)
 
 		l.mu.Lock()
 		close(f.loading)
@@ -121,10 +137,13 @@ func (l *Library) Acquire(ctx context.Context, path string) (*File, error) {
 }
 
 // load opens the file, and reads its index unless the one it has is of the same version.
-func (l *Library) load(ctx context.Context, f *File) (robocache.Ranged, *Index, error) {
+func (l *Library) load(ctx context.Context, f *File, wrap func(path string, r robocache.Ranged) robocache.Ranged) (robocache.Ranged, *Index, error) {
 	r, err := l.open(ctx, f.Path)
 	if err != nil {
 		return nil, nil, err
+	}
+	if wrap != nil {
+		r = wrap(f.Path, r)
 	}
 	if f.Index != nil && f.version == r.Version() {
 		return r, f.Index, nil

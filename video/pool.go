@@ -31,21 +31,22 @@ type Pool struct {
 	bytes  int64
 	closed bool
 
-	packets, decoded, delivered, opened, evicted, bytesRead, reads, continued atomic.Int64
+	packets, decoded, delivered, opened, evicted, bytesRead, bytesNeeded, reads, continued atomic.Int64
 }
 
 // PoolStats counts what a pool did, and what it holds.
 type PoolStats struct {
-	Packets   int64 // sent to decoders
-	Decoded   int64 // pictures that came out
-	Delivered int64 // of them, wanted
-	Opened    int64 // decoders made
-	Evicted   int64 // idle decoders closed for the budget
-	Reads     int64
-	BytesRead int64
-	Continued int64 // groups that went on where a decoder stood
-	Idle      int   // decoders kept
-	IdleBytes int64
+	Packets     int64 // sent to decoders
+	Decoded     int64 // pictures that came out
+	Delivered   int64 // of them, wanted
+	Opened      int64 // decoders made
+	Evicted     int64 // idle decoders closed for the budget
+	Reads       int64 // of files: those of a Fetched count when the first of its groups is decoded
+	BytesRead   int64
+	BytesNeeded int64 // the packets' own
+	Continued   int64 // groups that went on where a decoder stood
+	Idle        int   // decoders kept
+	IdleBytes   int64
 }
 
 // worker is a decoder with the buffers that its use needs. One goroutine at a time.
@@ -97,6 +98,10 @@ func NewPool(budget int64) *Pool {
 // Decode sends the packets of g and hands each wanted picture to deliver, in presentation order, on the caller's goroutine.
 // The picture is valid during that call. An error of deliver ends the decode and is returned as it is.
 func (p *Pool) Decode(ctx context.Context, f *File, g Group, deliver func(ordinal int, pic Picture) error) error {
+	return p.decode(ctx, f, nil, g, deliver)
+}
+
+func (p *Pool) decode(ctx context.Context, f *File, b *Fetched, g Group, deliver func(ordinal int, pic Picture) error) error {
 	ix := f.Index
 	if err := checkGroup(f, g); err != nil {
 		return err
@@ -113,7 +118,7 @@ func (p *Pool) Decode(ctx context.Context, f *File, g Group, deliver func(ordina
 	} else {
 		w.at = position{index: ix, start: g.Start, next: g.Start, shown: minInt64, skipped: -1}
 	}
-	r := job{pool: p, w: w, f: f, g: g, deliver: deliver, inOrder: how != elsewhere, resumed: how == resumed}
+	r := job{pool: p, w: w, f: f, from: b, g: g, deliver: deliver, inOrder: how != elsewhere, resumed: how == resumed}
 	keep := false
 	defer func() { p.release(w, keep) }() // where deliver panics too: a decoder is C memory
 	w.index, w.last = ix, g.Ordinals[len(g.Ordinals)-1]
@@ -327,7 +332,7 @@ func (p *Pool) Stats() PoolStats {
 	p.mu.Unlock()
 	return PoolStats{
 		Packets: p.packets.Load(), Decoded: p.decoded.Load(), Delivered: p.delivered.Load(), Opened: p.opened.Load(), Evicted: p.evicted.Load(),
-		Reads: p.reads.Load(), BytesRead: p.bytesRead.Load(), Continued: p.continued.Load(), Idle: idle, IdleBytes: held,
+		Reads: p.reads.Load(), BytesRead: p.bytesRead.Load(), BytesNeeded: p.bytesNeeded.Load(), Continued: p.continued.Load(), Idle: idle, IdleBytes: held,
 	}
 }
 
