@@ -6,28 +6,25 @@ package main
 import "C"
 
 import (
-	"errors"
-	"io"
 	"sync"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/loader"
 )
 
-// loading is a loader.Loader behind a handle. Next is for one caller at a time; what only looks needs no turn.
+// loading is a loader.Loader behind a handle. Taking is for one caller at a time; what only looks needs no turn.
 //
-// A client that is interrupted may never see a batch that Next gave. So batches are numbered, each call says which one came last,
-// and a batch that did not arrive is given again; State stands before it. Nothing is lost or counted that the user has not had.
+// A client that is interrupted may never see a batch that it was given. So the last one is remembered until the client says that it
+// arrived (C9): before that it is given again, and State stands before it. Nothing is lost or counted that the user has not had.
 type loading struct {
-	next   sync.Mutex // held by Next
+	next   sync.Mutex // held while a batch is taken
 	mu     sync.Mutex // guards what follows
 	l      *loader.Loader
 	closed bool
 	data   *shared
-	seq    int64        // of the last batch
-	last   *batchReply  // the last batch, as it was told
-	before loader.State // where the loader stood before it
-	orphan bool         // nobody was told of it
+	last   lastBatch
+	ended  *int64     // the epoch whose end was told last
+	texts  textWriter // next's
 }
 
 // close ends the loader first, which makes a waiting Next return, and so gives the turn.
@@ -42,7 +39,9 @@ func (l *loading) close() error {
 	err := l.l.Close()
 	l.next.Lock()
 	defer l.next.Unlock()
-	l.forget()
+	l.mu.Lock()
+	l.last.takeBack()
+	l.mu.Unlock()
 	if rerr := l.data.release(); err == nil {
 		err = rerr
 	}
@@ -97,84 +96,25 @@ func robocache_loader_new(dataset C.int64_t, in *C.char, timeoutMS C.int32_t, ti
 	})
 }
 
-type nextArgs struct {
-	After int64 `json:"after"` // number of the last batch that arrived; 0 before the first
-}
-
-type nextReply struct {
-	Seq int64 `json:"seq"`
-	*batchReply
-}
-
-//export robocache_loader_next
-func robocache_loader_next(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
-	var a nextArgs
-	if err := arguments(in, &a); err != nil {
-		return fail(out, err)
-	}
-	return with(handle, timeoutMS, ticket, out, func(ctx context, l *loading) (result, error) {
-		l.next.Lock()
-		defer l.next.Unlock()
-		if !l.lost(a.After) {
-			before := l.l.State()
-			b, err := l.l.Next(ctx)
-			switch {
-			case errors.Is(err, io.EOF):
-				return result{end: true}, nil
-			case err != nil:
-				return result{}, err
-			}
-			var ans answer
-			ans.batch(b)
-			reply, _ := ans.result().value.(batchReply)
-			l.mu.Lock()
-			l.seq, l.last, l.before = l.seq+1, &reply, before
-			l.mu.Unlock()
-		}
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.orphan = false
-		return result{value: nextReply{l.seq, l.last}, undo: func() {
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			l.orphan = true
-		}}, nil
-	})
-}
-
-// lost says that the last batch did not arrive.
-func (l *loading) lost(after int64) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.last != nil && after < l.seq
-}
-
-// forget drops a batch that did not arrive: the loader goes elsewhere.
-func (l *loading) forget() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.orphan {
-		if o := handles.remove(l.last.Batch); o != nil {
-			_ = o.close()
-		}
-	}
-	l.last, l.orphan = nil, false
-}
-
 //export robocache_loader_state
 func robocache_loader_state(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
-	var a nextArgs
-	if err := arguments(in, &a); err != nil {
-		return fail(out, err)
-	}
 	return with(handle, timeoutMS, ticket, out, func(_ context, l *loading) (result, error) {
-		if l.lost(a.After) {
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			return result{value: l.before}, nil
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.last.awaited() {
+			return result{value: l.last.before}, nil
 		}
 		return result{value: l.l.State()}, nil
 	})
+}
+
+// move sends the loader elsewhere. A batch that was told and did not arrive is taken back.
+func (l *loading) move(f func() error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.last.takeBack()
+	l.ended = nil
+	return f()
 }
 
 //export robocache_loader_restore
@@ -187,8 +127,7 @@ func robocache_loader_restore(handle C.int64_t, in *C.char, timeoutMS C.int32_t,
 		return fail(out, err)
 	}
 	return with(handle, timeoutMS, ticket, out, func(_ context, l *loading) (result, error) {
-		l.forget()
-		return result{}, l.l.Restore(a.State, a.Force)
+		return result{}, l.move(func() error { return l.l.Restore(a.State, a.Force) })
 	})
 }
 
@@ -201,8 +140,7 @@ func robocache_loader_set_epoch(handle C.int64_t, in *C.char, timeoutMS C.int32_
 		return fail(out, err)
 	}
 	return with(handle, timeoutMS, ticket, out, func(_ context, l *loading) (result, error) {
-		l.forget()
-		return result{}, l.l.SetEpoch(a.Epoch)
+		return result{}, l.move(func() error { return l.l.SetEpoch(a.Epoch) })
 	})
 }
 

@@ -8,10 +8,13 @@
 //	C2  A call that can block takes a timeout in ms. Where that passes, it returns -1 and a ticket; robocache_wait goes on
 //	    waiting, robocache_cancel gives up: the work is cancelled, and what it would have made is closed.
 //	C3  Objects are int64 handles, never reused. A closed or unknown handle, or one of another kind, is misuse, not a crash.
-//	C4  Tensors cross as {key, dtype, shape, ptr, nbytes}. The memory belongs to a batch handle and stays as it is until
-//	    robocache_close(batch), whatever else is closed before.
+//	C4  Tensors cross as {key, dtype, shape, ptr, nbytes}, or as DLPack from a loader. The memory belongs to a batch and stays as it
+//	    is until it is given back, tensor by tensor, whatever else is closed before. Small tensors go back together.
 //	C5  No panic crosses the border: it becomes an error of class "internal" with its stack in where.
 //	C6  There are no callbacks and no signal handlers but those of the Go runtime (synchronous signals only).
 //	C7  robocache_abi_version changes when a call changes its meaning; calls are only added within one version.
 //	C8  The library must not be called in a forked child of a process that has called it: the child opens its own copy.
+//	    Deleters of tensors may be called there: they do not enter Go.
+//	C9  A batch of a loader counts when the client says that it arrived; one that did not is given again. Taking a batch that is
+//	    finished starts no goroutine and writes no text.
 package main

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -15,7 +16,7 @@ func TestHeader(t *testing.T) {
 		t.Fatal(err)
 	}
 	var told, exported []string
-	for _, m := range regexp.MustCompile(`(?m)^(?:ROBOCACHE_CALL\(|int32_t |void )(robocache_\w+)`).FindAllSubmatch(header, -1) {
+	for _, m := range regexp.MustCompile(`(?m)^(?:ROBOCACHE_CALL\(|(?:int32_t|void|DLManagedTensor) \*?)(robocache_\w+)`).FindAllSubmatch(header, -1) {
 		told = append(told, string(m[1]))
 	}
 	files, err := filepath.Glob("*.go")
@@ -29,6 +30,15 @@ func TestHeader(t *testing.T) {
 		}
 		for _, m := range regexp.MustCompile(`(?m)^//export (\w+)$`).FindAllSubmatch(text, -1) {
 			exported = append(exported, string(m[1]))
+		}
+	}
+	text, err := os.ReadFile("batch.c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile(`(?m)^(?:int32_t|void|DLManagedTensor) \*?(robocache_\w+)\(.*\{`).FindAllSubmatch(text, -1) {
+		if name := string(m[1]); !strings.HasPrefix(name, "robocache_batch_") { // between the library's own sources
+			exported = append(exported, name)
 		}
 	}
 	slices.Sort(told)

@@ -1,6 +1,6 @@
-/* librobocache: the C interface of RoboCache, ABI 1. The contract (C1 to C8) is in doc.go beside this file.
+/* librobocache: the C interface of RoboCache, ABI 2. The contract (C1 to C9) is in doc.go beside this file.
  *
- * Every call but the first four has one shape:
+ * Calls that are declared by ROBOCACHE_CALL have one shape:
  *
  *     int32_t robocache_x(int64_t handle, char *json_in, int32_t timeout_ms, int64_t *ticket, char **json_out);
  *
@@ -43,10 +43,9 @@ ROBOCACHE_CALL(robocache_map_new);   /* dataset, loader.Config → {map, len, fi
 ROBOCACHE_CALL(robocache_map_items); /* map, {indices[]} → batch */
 ROBOCACHE_CALL(robocache_map_stats); /* map → loader.Stats */
 
-/* Batches. after = seq of the last batch that arrived, 0 before the first: one that did not arrive is given again. */
+/* Loaders */
 ROBOCACHE_CALL(robocache_loader_new);       /* dataset, loader.Config → {loader, len, samples, fields} */
-ROBOCACHE_CALL(robocache_loader_next);      /* loader, {after} → batch with seq, or -2 */
-ROBOCACHE_CALL(robocache_loader_state);     /* loader, {after} → loader.State */
+ROBOCACHE_CALL(robocache_loader_state);     /* loader → loader.State; it counts the batches that arrived */
 ROBOCACHE_CALL(robocache_loader_restore);   /* loader, {state, force?} */
 ROBOCACHE_CALL(robocache_loader_set_epoch); /* loader, {epoch} */
 ROBOCACHE_CALL(robocache_loader_order);     /* loader, {epoch, from?, count?} → batch: order, int64 */
@@ -54,6 +53,36 @@ ROBOCACHE_CALL(robocache_loader_stats);     /* loader → loader.Stats and epoch
 
 /* A batch is {batch, rows, epoch, position, entries[]}. An entry is a tensor {key, dtype, shape[], ptr, nbytes, tensor} in C order, or a
  * text column {key, dtype: "string" | "json", text: true, values[]}. ptr is an address in this process, good until the tensor is released. */
+
+/* Batches of a loader, without text between: tensors as DLPack (version 0.8's structures). */
+#ifndef DLPACK_VERSION
+typedef struct { int32_t device_type, device_id; } DLDevice;
+typedef struct { uint8_t code, bits; uint16_t lanes; } DLDataType;
+typedef struct { void *data; DLDevice device; int32_t ndim; DLDataType dtype; int64_t *shape, *strides; uint64_t byte_offset; } DLTensor;
+typedef struct DLManagedTensor { DLTensor dl_tensor; void *manager_ctx; void (*deleter)(struct DLManagedTensor *self); } DLManagedTensor;
+#endif
+
+typedef struct robocache_batch robocache_batch;
+typedef struct {
+	int64_t rows, epoch, position, tensors;
+	robocache_batch *batch;
+	char *text;         /* of each text column, in order: int32 distinct, int32 bytes of their texts, int32[distinct] their lengths; where distinct > 1, */
+	int64_t text_bytes; /* int32[rows] which one a row has; the texts, UTF-8, filled up with zeros to 4 bytes. Good until robocache_arrived */
+} robocache_taken;
+
+/* The next batch: 0, and *taken; -1: not finished within timeout_ms (0: do not wait), ask again; -2: the epoch is over; else an error and *json_out.
+ * epoch: of the batches that this pass has had, so that its end is told again to a client that was interrupted; below 0: none yet.
+ * A batch counts once robocache_arrived is told; until then the next call gives it again. */
+int32_t robocache_loader_take(int64_t loader, int64_t epoch, int32_t timeout_ms, robocache_taken *taken, char **json_out);
+void robocache_arrived(robocache_batch *batch);
+/* The i-th tensor, in the order of the fields that are no texts, for the caller to delete; from any thread, at any time. NULL where the batch was taken back. */
+DLManagedTensor *robocache_tensor(robocache_batch *batch, int32_t i);
+void robocache_release_group(int64_t batch, int32_t group); /* the library's own */
+
+/* For CPython, with the GIL held: functions = PyCapsule_New, PyCapsule_IsValid, PyCapsule_GetPointer, PyList_New, PyList_SetItem, Py_DecRef.
+ * robocache_capsules gives a list of "dltensor" capsules, all at once; an empty one where the batch was taken back. */
+void robocache_python(void **functions);
+void *robocache_capsules(robocache_batch *batch);
 
 #ifdef __cplusplus
 }

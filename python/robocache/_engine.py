@@ -19,15 +19,18 @@ from typing import Any
 
 from ._errors import Error, Misuse, NotFound, Unsupported, from_engine
 
-ABI = 1
+ABI = 2
 STEP_MS = 50  # how long one wait may keep Ctrl-C waiting
 DONE, PENDING, END = 0, -1, -2
 
 _CALLS = (
     "robocache_versions robocache_wait robocache_close robocache_open robocache_episode robocache_episodes robocache_stats robocache_stream robocache_align "
-    "robocache_map_new robocache_map_items robocache_loader_new robocache_loader_next robocache_loader_state robocache_loader_restore robocache_loader_set_epoch "
+    "robocache_map_new robocache_map_items robocache_loader_new robocache_loader_state robocache_loader_restore robocache_loader_set_epoch "
     "robocache_loader_order robocache_loader_stats"
 ).split()
+
+# What the library makes capsules with, in the order that robocache.h says.
+_PYTHON = "PyCapsule_New PyCapsule_IsValid PyCapsule_GetPointer PyList_New PyList_SetItem Py_DecRef".split()
 
 
 class Engine:
@@ -57,6 +60,18 @@ class Engine:
         self.lib.robocache_release.argtypes = [ctypes.c_int64, ctypes.c_int32]
         self.lib.robocache_cancel.restype = None
         self.lib.robocache_cancel.argtypes = [ctypes.c_int64]
+        self.lib.robocache_loader_take.restype = ctypes.c_int32
+        self.lib.robocache_loader_take.argtypes = [ctypes.c_int64, ctypes.c_int64, ctypes.c_int32, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p)]
+        # These two enter no Go and wait for nothing, so they keep the GIL: no signal handler runs within them.
+        held = ctypes.PyDLL(path)
+        self.capsules = held.robocache_capsules
+        self.capsules.restype = ctypes.py_object
+        self.capsules.argtypes = [ctypes.c_void_p]
+        self.arrived = held.robocache_arrived
+        self.arrived.restype = None
+        self.arrived.argtypes = [ctypes.c_void_p]
+        functions = (ctypes.c_void_p * len(_PYTHON))(*(ctypes.cast(getattr(ctypes.pythonapi, n), ctypes.c_void_p).value for n in _PYTHON))
+        held.robocache_python(functions)
 
     @property
     def ours(self) -> bool:
@@ -76,14 +91,18 @@ class Engine:
             if ticket.value:
                 self.lib.robocache_cancel(ticket)
             raise
-        answer = None
-        if out.value:
-            text = ctypes.string_at(out.value)
-            self.lib.robocache_free(out)
-            answer = json.loads(text)
+        answer = self.answer(out)
         if status in (DONE, END):
             return status, answer
         raise from_engine(answer or {})
+
+    def answer(self, out: ctypes.c_void_p) -> Any:
+        """Takes the JSON that a call left, and gives its memory back."""
+        if not out.value:
+            return None
+        text = ctypes.string_at(out.value)
+        self.lib.robocache_free(out)
+        return json.loads(text)
 
 
 _lock = threading.Lock()
@@ -189,6 +208,7 @@ class Handle:
         return self._engine is not None and not self._engine.ours
 
     def _resolve(self) -> tuple[Engine, int]:
+        """The engine of this process and the object's number in it."""
         if self.closed:
             raise Misuse("the object is closed", hint="make a new one")
         e = self._engine
@@ -212,10 +232,6 @@ class Handle:
     def call(self, name: str, args: dict[str, Any] | None = None) -> Any:
         e, n = self._resolve()
         return e.call(name, n, args)[1]
-
-    def call_status(self, name: str, args: dict[str, Any] | None = None) -> tuple[int, Any]:
-        e, n = self._resolve()
-        return e.call(name, n, args)
 
     def close(self) -> None:
         if self.closed:

@@ -52,7 +52,7 @@ class _Span:
         self.__array_interface__ = {"data": (ptr, False), "typestr": typestr, "shape": shape, "version": 3}
 
 
-_TYPESTR = {
+TYPESTR = {
     "bool": "|b1", "int8": "|i1", "int16": "<i2", "int32": "<i4", "int64": "<i8", "uint8": "|u1", "uint16": "<u2", "uint32": "<u4",
     "uint64": "<u8", "float16": "<f2", "bfloat16": "<u2", "float32": "<f4", "float64": "<f8",
 }  # fmt: skip
@@ -60,7 +60,7 @@ _TYPESTR = {
 
 def array(memory: Memory, d: dict[str, Any]) -> np.ndarray:
     """The tensor that a descriptor names; bfloat16, which NumPy lacks, as its uint16 bits."""
-    return np.asarray(_Span(memory, d["ptr"], _TYPESTR[d["dtype"]], tuple(d["shape"])))
+    return np.asarray(_Span(memory, d["ptr"], TYPESTR[d["dtype"]], tuple(d["shape"])))
 
 
 def tensor(memory: Memory, d: dict[str, Any], torch: Any) -> Any:

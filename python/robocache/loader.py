@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from . import _engine, _memory, _options
+from ._batches import Batches
 from ._errors import ForkError, Misuse, Unsupported
 from .dataset import Dataset, arrays
-from .mapdataset import MapDataset, sample_config, values
+from .mapdataset import MapDataset, sample_config
 
 __all__ = ["Loader"]
 
@@ -194,8 +195,9 @@ class Loader:
 
     def _fresh(self) -> None:
         self._handle = None
-        self._after = 0  # number of the last batch that arrived
+        self._batches: Batches | None = None  # made at the first batch
         self._midway = False  # some of the epoch was given, and not its end
+        self._given = 0  # epoch of the batch that was given last
         self._iterated = False
         self._turn = 0  # which `for` may take batches
 
@@ -220,7 +222,7 @@ class Loader:
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(self.__dict__)
-        for name in ("_handle", "_after", "_midway", "_iterated", "_turn"):
+        for name in ("_handle", "_batches", "_midway", "_given", "_iterated", "_turn"):
             del state[name]
         return state
 
@@ -255,15 +257,13 @@ class Loader:
         self._iterated = True
         return _Epoch(self, self._turn)
 
-    def _next(self) -> dict[str, Any] | None:
-        status, answer = self._open().call_status("robocache_loader_next", {"after": self._after})
-        if status == _engine.END:
-            self._midway = False
-            return None
-        self._after = answer["seq"]
-        self._midway = True
-        batch = values(answer, _memory.torch_module())
-        if self._target is not None:
+    def _next(self, epoch: int) -> dict[str, Any] | None:
+        taker = self._batches
+        if taker is None or taker.pid != os.getpid():
+            taker = self._batches = Batches(self._open().open())
+        batch = taker.next(epoch)
+        self._midway, self._given = batch is not None, taker.epoch
+        if batch is not None and self._target is not None:
             for k, v in batch.items():
                 if not isinstance(v, list):
                     t = v.pin_memory() if self.pin_memory else v
@@ -278,7 +278,7 @@ class Loader:
 
     def state_dict(self) -> dict[str, Any]:
         """Where the loader stands: a small JSON-able dict. It counts the samples that were handed out, not those prefetched."""
-        return self._open().call("robocache_loader_state", {"after": self._after})
+        return self._open().call("robocache_loader_state")
 
     def load_state_dict(self, state: Mapping[str, Any], *, force: bool = False) -> None:
         """Goes on from a state: exactly, at any world size, batch size and number of threads. A state of other data is Misuse, unless forced."""
@@ -296,6 +296,7 @@ class Loader:
 
     def close(self) -> None:
         """Ends all work. Batches that were taken stay valid."""
+        self._batches = None
         if self._handle is not None:
             self._handle.close()
         else:
@@ -319,6 +320,7 @@ class _Epoch:
         self._loader = loader
         self._turn = turn
         self._done = False
+        self._epoch = -1  # known with the first batch
 
     def __iter__(self) -> _Epoch:
         return self
@@ -328,10 +330,11 @@ class _Epoch:
             raise StopIteration
         if self._loader._turn != self._turn:
             raise Misuse("another `for`, set_epoch or load_state_dict has moved this Loader", hint="begin a new `for`")
-        batch = self._loader._next()
+        batch = self._loader._next(self._epoch)
         if batch is None:
             self._done = True
             raise StopIteration
+        self._epoch = self._loader._given
         return batch
 
     def __len__(self) -> int:

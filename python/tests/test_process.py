@@ -216,7 +216,7 @@ def test_symbols() -> None:
     out = subprocess.run([nm, "-D", "--defined-only", str(_engine.library_path())], capture_output=True, text=True, check=True).stdout
     names = {line.split()[-1] for line in out.splitlines()}
     assert {n for n in names if not n.startswith("robocache_")} == set()
-    assert {"robocache_abi_version", "robocache_loader_next", "robocache_free"} <= names
+    assert {"robocache_abi_version", "robocache_loader_take", "robocache_free"} <= names
 
 
 def test_every_call_is_declared() -> None:
@@ -256,7 +256,7 @@ def test_names() -> None:
 
 def test_stale_and_foreign_handles() -> None:
     e = _engine.engine()
-    for name in ("robocache_stats", "robocache_map_items", "robocache_loader_next", "robocache_close"):
+    for name in ("robocache_stats", "robocache_map_items", "robocache_loader_state", "robocache_close"):
         with pytest.raises(robocache.Misuse):
             e.call(name, 10**12)
     with pytest.raises(robocache.Misuse):

@@ -1,0 +1,120 @@
+//go:build cgo
+
+#include "batch.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Go: gives the memory of a group back. */
+extern void robocache_release_group(int64_t handle, int32_t group);
+
+static void let_go(robocache_batch *b) {
+	if (__atomic_sub_fetch(&b->left, 1, __ATOMIC_ACQ_REL) == 0)
+		free(b);
+}
+
+static void drop(robocache_batch *b, int32_t group) {
+	if (__atomic_sub_fetch(&b->refs[group], 1, __ATOMIC_ACQ_REL) != 0)
+		return;
+	if (b->pid == (int32_t)getpid())
+		robocache_release_group(b->handle, group);
+	let_go(b);
+}
+
+static void deleter(DLManagedTensor *t) {
+	struct robocache_tensor *own = (struct robocache_tensor *)t;
+	drop(own->batch, own->group);
+}
+
+void (*const robocache_deleter)(DLManagedTensor *) = deleter;
+
+/* keep takes a reference, unless the group has gone back already. */
+static int keep(robocache_batch *b, int32_t group) {
+	int32_t n = __atomic_load_n(&b->refs[group], __ATOMIC_ACQUIRE);
+	while (n > 0)
+		if (__atomic_compare_exchange_n(&b->refs[group], &n, n + 1, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+			return 1;
+	return 0;
+}
+
+robocache_batch *robocache_batch_new(int64_t handle, int32_t tensors, int32_t groups, int64_t dims, int64_t text, int64_t **shapes) {
+	size_t list = sizeof(robocache_batch);
+	size_t shape = list + (size_t)tensors * sizeof(struct robocache_tensor);
+	size_t refs = shape + (size_t)dims * sizeof(int64_t);
+	size_t words = refs + (size_t)groups * sizeof(int32_t);
+	char *p = malloc(words + (size_t)text);
+	if (p == NULL)
+		return NULL;
+	robocache_batch *b = (robocache_batch *)p;
+	memset(b, 0, sizeof *b);
+	b->handle = handle;
+	b->pid = (int32_t)getpid();
+	b->tensors = tensors;
+	b->groups = groups;
+	b->left = groups + 1;
+	b->list = (struct robocache_tensor *)(p + list);
+	b->refs = (int32_t *)(p + refs);
+	for (int32_t g = 0; g < groups; g++)
+		b->refs[g] = 1;
+	b->text = p + words;
+	*shapes = (int64_t *)(p + shape);
+	return b;
+}
+
+/* settle says how a batch ended that was told: 1 it arrived, 2 it is taken back. The first word counts; 1 when this was it. */
+int32_t robocache_batch_settle(robocache_batch *b, int32_t how) {
+	int32_t with_engine = 0;
+	if (!__atomic_compare_exchange_n(&b->arrived, &with_engine, how, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+		return 0;
+	for (int32_t g = 0, n = b->groups; g < n; g++)
+		drop(b, g);
+	return 1;
+}
+
+/* forget ends the engine's interest: it does not look at the batch again. */
+void robocache_batch_forget(robocache_batch *b) { let_go(b); }
+
+void robocache_arrived(robocache_batch *b) { robocache_batch_settle(b, 1); }
+
+DLManagedTensor *robocache_tensor(robocache_batch *b, int32_t i) {
+	if (i < 0 || i >= b->tensors || !keep(b, b->list[i].group))
+		return NULL;
+	return &b->list[i].dl;
+}
+
+/* Python's own functions, as its client found them: the library is linked to no version of it. */
+static struct {
+	void *(*capsule_new)(void *, const char *, void (*)(void *));
+	int (*capsule_is)(void *, const char *);
+	void *(*capsule_pointer)(void *, const char *);
+	void *(*list_new)(ptrdiff_t);
+	int (*list_set)(void *, ptrdiff_t, void *);
+	void (*decref)(void *);
+} py;
+
+void robocache_python(void **functions) { memcpy(&py, functions, sizeof py); }
+
+/* A capsule that nobody consumed gives its tensor back. */
+static void uncapsule(void *c) {
+	if (py.capsule_is(c, "dltensor"))
+		deleter(py.capsule_pointer(c, "dltensor"));
+}
+
+/* All tensors at once: no signal handler of Python runs in between, so each is either with the engine or in a capsule. */
+void *robocache_capsules(robocache_batch *b) {
+	void *list = py.list_new(b->tensors);
+	for (int32_t i = 0; list != NULL && i < b->tensors; i++) {
+		DLManagedTensor *t = robocache_tensor(b, i);
+		void *c = t == NULL ? NULL : py.capsule_new(t, "dltensor", uncapsule);
+		if (c == NULL) {
+			if (t != NULL)
+				t->deleter(t);
+			py.decref(list);
+			return t == NULL ? py.list_new(0) : NULL; /* taken back; or Python has set its exception */
+		}
+		py.list_set(list, i, c);
+	}
+	return list;
+}

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/loader"
+)
+
+// textWriter writes the text columns of a batch as robocache.h says: each distinct text once, because rows of one episode share
+// their task. It keeps its memory from batch to batch.
+type textWriter struct {
+	out      []byte
+	codes    []int32
+	distinct []string
+	known    map[string]int32
+}
+
+func (w *textWriter) write(b *loader.Batch) error {
+	w.out = w.out[:0]
+	for i := range b.Texts {
+		if err := w.column(b.Texts[i].Values); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *textWriter) column(values []string) error {
+	w.codes, w.distinct = w.codes[:0], w.distinct[:0]
+	if w.known == nil {
+		w.known = map[string]int32{}
+	}
+	clear(w.known)
+	size, last := 0, int32(-1)
+	for _, v := range values {
+		if last < 0 || w.distinct[last] != v {
+			code, ok := w.known[v]
+			if !ok {
+				code = int32(len(w.distinct))
+				w.known[v] = code
+				w.distinct = append(w.distinct, v)
+				size += len(v)
+			}
+			last = code
+		}
+		w.codes = append(w.codes, last)
+	}
+	if size > 1<<30 {
+		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "loader", Msg: fmt.Sprintf("the texts of a batch take %d bytes", size), Want: "at most 1 GiB", Hint: "a smaller batch_size"}
+	}
+	w.number(int32(len(w.distinct)))
+	w.number(int32(size))
+	for _, v := range w.distinct {
+		w.number(int32(len(v)))
+	}
+	if len(w.distinct) > 1 {
+		for _, c := range w.codes {
+			w.number(c)
+		}
+	}
+	for _, v := range w.distinct {
+		w.out = append(w.out, v...)
+	}
+	for len(w.out)%4 != 0 {
+		w.out = append(w.out, 0)
+	}
+	return nil
+}
+
+func (w *textWriter) number(v int32) { w.out = binary.LittleEndian.AppendUint32(w.out, uint32(v)) }

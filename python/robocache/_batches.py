@@ -1,0 +1,112 @@
+"""Batches of a loader of the engine: tensors over its memory, without a copy, a call or a finalizer of Python per tensor.
+
+The engine describes a batch as DLPack. Capsules of all its tensors are made in one call that no signal handler interrupts; each tensor gives
+its memory back by a C function when it dies. A batch counts once `arrived` is told, as the last step: interrupted before, it is given again.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import struct
+import threading
+from typing import Any
+
+import numpy as np
+
+from . import _engine, _memory
+from ._errors import Misuse, from_engine
+
+_TAKEN = 7  # words of robocache_taken
+_ROWS, _BATCH, _TEXT, _TEXT_BYTES = 0, 4, 5, 6
+
+_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer.restype = ctypes.c_void_p
+_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+
+
+class _Span:
+    """What NumPy asks for a tensor's place. As the array's base it keeps the capsule, which gives the memory back."""
+
+    __slots__ = ("__array_interface__", "capsule")
+
+    def __init__(self, capsule: Any, typestr: str, shape: tuple[int, ...]) -> None:
+        self.capsule = capsule
+        data = ctypes.c_void_p.from_address(_pointer(capsule, b"dltensor")).value or 0  # DLManagedTensor begins with it
+        self.__array_interface__ = {"data": (data, False), "typestr": typestr, "shape": shape, "version": 3}
+
+
+class Batches:
+    """Takes the batches of one loader of the engine."""
+
+    def __init__(self, handle: _engine.Handle) -> None:
+        self._engine, self._number = handle._resolve()
+        self.pid = self._engine.pid
+        self._take = self._engine.lib.robocache_loader_take
+        self._fields = handle.info["fields"]
+        self._keys = [f["key"] for f in self._fields]
+        text = ("string", "json")
+        self._tensors = [f for f in self._fields if f["dtype"] not in text]
+        self._texts = [(i, f["dtype"] == "json") for i, f in enumerate(self._fields) if f["dtype"] in text]
+        self._taken = (ctypes.c_int64 * _TAKEN)()
+        self._at = ctypes.addressof(self._taken)
+        self._torch = _memory.torch_module()
+        self._convert = None if self._torch is None else getattr(self._torch._C, "_from_dlpack", None) or self._torch.utils.dlpack.from_dlpack
+        self._turn = threading.Lock()  # one taker at a time: what was taken must be told before the next
+
+    def next(self, epoch: int = -1, wait: bool = True) -> dict[str, Any] | None | bool:
+        """The next batch; None at the end of the epoch; False where wait is False and it is not finished. epoch: of the batches that this
+        pass has had. Waits without the GIL, in steps, so that signals are seen."""
+        with self._turn:
+            out = ctypes.c_void_p()
+            step = _engine.STEP_MS if wait else 0
+            while True:
+                status = self._take(self._number, epoch, step, self._at, out)
+                if status == 0:
+                    return self._arrive()
+                if status != _engine.PENDING:
+                    break
+                if not wait:
+                    return False
+        if status == _engine.END:
+            return None
+        raise from_engine(self._engine.answer(out) or {})
+
+    @property
+    def epoch(self) -> int:
+        """Of the batch that was taken last."""
+        return self._taken[1]
+
+    def _arrive(self) -> dict[str, Any]:
+        rows, _, _, count, batch, _, text = self._taken
+        capsules = self._engine.capsules(batch)
+        if len(capsules) != count:
+            raise Misuse("the loader was closed or moved while a batch was on its way", hint="begin a new `for`")
+        values = list(map(self._convert, capsules)) if self._convert is not None else self._arrays(capsules, rows)
+        if self._texts:
+            self._read_texts(values, rows, ctypes.string_at(self._taken[_TEXT], text))
+        self._engine.arrived(batch)
+        return dict(zip(self._keys, values))
+
+    def _arrays(self, capsules: list[Any], rows: int) -> list[Any]:
+        return [np.asarray(_Span(c, _memory.TYPESTR[f["dtype"]], (rows, *f["shape"]))) for c, f in zip(capsules, self._tensors)]
+
+    def _read_texts(self, values: list[Any], rows: int, blob: bytes) -> None:
+        """Puts the text columns where they stand among the fields; robocache.h says how they are written."""
+        at = 0
+        for place, is_json in self._texts:
+            distinct, size = struct.unpack_from("<ii", blob, at)
+            lengths = struct.unpack_from(f"<{distinct}i", blob, at + 8)
+            at += 8 + 4 * distinct
+            codes: tuple[int, ...] | None = None
+            if distinct > 1:
+                codes = struct.unpack_from(f"<{rows}i", blob, at)
+                at += 4 * rows
+            texts, end = [], at
+            for n in lengths:
+                texts.append(str(blob[end : end + n], "utf-8", "replace"))
+                end += n
+            at = end + (-size) % 4
+            column = texts * rows if codes is None else [texts[c] for c in codes]
+            # Each row has a value of its own: what a user changes in one must not show in another.
+            values.insert(place, [json.loads(t) for t in column] if is_json else column)
