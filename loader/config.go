@@ -22,9 +22,14 @@ type Config struct {
 	BatchSize int     `json:"batch_size,omitempty"`
 	Shuffle   Shuffle `json:"shuffle,omitempty"`
 	Seed      int64   `json:"seed,omitempty"`
-	DropLast  bool    `json:"drop_last,omitempty"` // drop the rest of the epoch's last global batch
-	Rank      int     `json:"rank,omitempty"`
-	WorldSize int     `json:"world_size,omitempty"`
+	// Of shuffle="pool": what the order is made for. PoolSize is bytes of resident pictures; default half of memory_budget.
+	PoolSize     Bytes  `json:"pool_size,omitempty"`
+	PoolEpisodes int64  `json:"pool_episodes,omitempty"` // and at most so many resident episodes; 0 = no bound
+	PoolShards   int    `json:"pool_shards,omitempty"`   // the order's own shards; 0 = by the episodes, never by world_size
+	DropLast     bool   `json:"drop_last,omitempty"`     // drop the rest of the epoch's last global batch
+	Uneven       string `json:"uneven,omitempty"`        // the last step with several ranks: "wrap" (default) to the epoch's first samples, or "short" batches
+	Rank         int    `json:"rank,omitempty"`
+	WorldSize    int    `json:"world_size,omitempty"`
 
 	// What a sample holds.
 	Keys            []string        `json:"keys,omitempty"`               // nil = all; columns, cameras and bytes of others are not touched
@@ -65,7 +70,7 @@ type Shuffle string
 const (
 	FileOrder Shuffle = ""       // Python: False
 	Global    Shuffle = "global" // a keyed permutation of all samples
-	Pool      Shuffle = "pool"   // resident episodes: not in this release
+	Pool      Shuffle = "pool"   // samples of resident episodes
 )
 
 // UnmarshalJSON reads a name, or false for file order and true for global.
@@ -204,7 +209,7 @@ func ParseConfig(text []byte) (Config, error) {
 }
 
 func configKeys() []string {
-	return []string{"episodes", "drop_n_first_frames", "drop_n_last_frames", "batch_size", "shuffle", "seed", "drop_last", "rank", "world_size",
+	return []string{"episodes", "drop_n_first_frames", "drop_n_last_frames", "batch_size", "shuffle", "pool_size", "pool_episodes", "pool_shards", "seed", "drop_last", "uneven", "rank", "world_size",
 		"keys", "delta_timestamps", "hz", "align", "tolerance_s", "offset_tolerance_s", "compat", "image_dtype", "image_size", "depth_unit", "normalize",
 		"temperature", "stop", "epoch_size", "stratified", "missing", "threads", "prefetch", "memory_budget", "on_bad_episode", "cache", "deadline_s"}
 }
@@ -228,6 +233,12 @@ func (c *Config) check(batches bool) error {
 	}
 	if c.OnBadEpisode == "" {
 		c.OnBadEpisode = "error"
+	}
+	if c.PoolSize == 0 {
+		c.PoolSize = c.MemoryBudget / 2
+	}
+	if c.Uneven == "" {
+		c.Uneven = "wrap"
 	}
 	if c.ImageDType == "" {
 		c.ImageDType = "uint8"
@@ -254,6 +265,14 @@ func (c *Config) check(batches bool) error {
 		return misuse("prefetch", "1 to 65536 batches", fmt.Sprint(c.Prefetch))
 	case c.MemoryBudget < 0:
 		return misuse("memory_budget", "bytes above 0", fmt.Sprint(int64(c.MemoryBudget)))
+	case c.PoolSize < 0:
+		return misuse("pool_size", "bytes above 0", fmt.Sprint(int64(c.PoolSize)))
+	case c.PoolEpisodes < 0:
+		return misuse("pool_episodes", "0 or more", fmt.Sprint(c.PoolEpisodes))
+	case c.PoolShards < 0 || c.PoolShards > maxShards:
+		return misuse("pool_shards", fmt.Sprintf("1 to %d", maxShards), fmt.Sprint(c.PoolShards))
+	case c.Uneven != "wrap" && c.Uneven != "short":
+		return misuse("uneven", `"wrap" or "short"`, c.Uneven)
 	case c.OnBadEpisode != "error" && c.OnBadEpisode != "skip":
 		return misuse("on_bad_episode", `"error" or "skip"`, c.OnBadEpisode)
 	case c.ImageDType != "uint8" && c.ImageDType != "float32":
@@ -278,11 +297,7 @@ func (c *Config) check(batches bool) error {
 		return err
 	}
 	switch c.Shuffle {
-	case FileOrder, Global:
-	case Pool:
-		if batches {
-			return &robocache.Error{Class: robocache.ErrUnsupported, Op: "loader", Msg: `shuffle="pool" comes with the next release`, Hint: `shuffle="global" is exact and needs no pool`}
-		}
+	case FileOrder, Global, Pool:
 	default:
 		return misuse("shuffle", `"global", "pool" or false`, string(c.Shuffle))
 	}

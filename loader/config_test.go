@@ -67,7 +67,6 @@ func TestConfigErrors(t *testing.T) {
 		`{"delta_timestamps": {"label": [0]}}`:         "text",
 		`{"episodes": [1]}`:                            "episodes",
 		`{"rank": 2, "world_size": 2}`:                 "rank",
-		`{"shuffle": "pool"}`:                          "next release",
 		`{"normalize": "mean_sd", "keys": ["action"]}`: "mean_std",
 		`{"normalize": {"observation.state": {"mode": "mean_std", "means": [1]}}}`: "means",
 		`{"deadline_s": 1e10}`:  "deadline_s",

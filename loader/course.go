@@ -1,65 +1,158 @@
 package loader
 
-// sequence is what comes at each position of one epoch. Not safe for concurrent use; a run makes its own.
-type sequence interface {
-	Len() int64
-	// At gives the sample at position p, 0 ≤ p < Len. O(1) for file and global; for pool O(1) a position going forward, and a simulation from the start going back.
-	At(p int64) int64
-	// Lane is the canonical shard of a position; (0, 1) where the order has none. It simulates nothing.
-	Lane(p int64) (lane, lanes int32)
-}
+import (
+	"cmp"
+	"slices"
+)
 
 // cursor is where a rank stands in its own sequence of an epoch: samples passed over or given, and batches given.
 type cursor struct{ index, step int64 }
 
-// step is what one rank does in one global step.
+// admission is an episode that becomes resident, told before the first of its samples is drawn.
+type admission struct {
+	source, place int     // place: index into the table's ends
+	samples       []int64 // that are still to be drawn, ascending: all of them, but after a resume
+	// share is the part of its lane's samples that this rank took since it first drew from the lane, this step's among them. A rank
+	// for which it is small does better to decode on demand.
+	share float64
+}
+
+// step is what one rank does in one global step. Its slices are used again by the next call with it.
 type step struct {
 	samples          []int64
 	first            int64 // position of the first of them
 	after            cursor
 	wrapped, skipped int64
+	// Pool only: episodes that entered the lanes that this rank draws from, up to and with this step, in the order of their entering;
+	// and samples of such episodes that this rank will never give. Each sample of an admission is given or passed once, in its own step
+	// or a later one, but for those that drop_last drops. Wrapped samples need not be of an admitted episode.
+	admitted []admission
+	passed   []int64
 }
 
-// course is the sequence of samples of one rank in one epoch: the order, cut by rank, less the bad episodes.
+// slice is the part of an epoch that one rank takes, from position start on: step t is the positions [start+tG, start+(t+1)G),
+// G = batch × world, and the rank has the rank-th slice of batch in each. In the last step, where there is no whole one left,
+// positions go round to the epoch's first ones; or, short, what is left is cut into world parts that differ by at most one sample.
+type slice struct {
+	start, n           int64
+	batch, world, rank int64
+	dropLast, short    bool
+}
+
+// steps is the number of global steps that are left; the same on all ranks.
+func (s *slice) steps() int64 {
+	left := max(s.n-s.start, 0)
+	g := s.batch * s.world
+	if s.dropLast {
+		return left / g
+	}
+	return (left + g - 1) / g
+}
+
+// batches is the number of steps that are left in which this rank has a sample. It is steps, but for a short last one with
+// fewer samples than ranks.
+func (s *slice) batches() int64 {
+	n := s.steps()
+	if n > 0 {
+		if from, to := s.cut(n - 1); from == to {
+			n--
+		}
+	}
+	return n
+}
+
+// cut says which part of a step's positions the rank has, counted from the step's first one.
+func (s *slice) cut(step int64) (from, to int64) {
+	left := s.n - s.start - step*s.batch*s.world
+	switch {
+	case left >= s.batch*s.world:
+	case s.world == 1:
+		return 0, max(left, 0)
+	case s.short:
+		return share(max(left, 0), int(s.rank), int(s.world)), share(max(left, 0), int(s.rank+1), int(s.world))
+	}
+	return s.rank * s.batch, (s.rank + 1) * s.batch
+}
+
+// consumed is the position of the epoch after t steps of all ranks.
+func (s *slice) consumed(t int64) int64 {
+	return min(s.start+t*s.batch*s.world, s.n)
+}
+
+// course is the sequence of samples of one rank in one epoch: the order, cut by rank, less the bad episodes. Where the order
+// has lanes, and there are several ranks, a step's positions are cut after a stable sort by lane, so that a rank keeps to few
+// lanes; what it gets it gives in the order of positions.
 type course struct {
 	slice
 	epoch int64
-	order sequence
-	table *table
+	make  func() sequence
+	data  catalog
 	bad   []BadEpisode
+
+	order   sequence
+	lanes   pooled         // the order, where it has lanes
+	loaded  int64          // step whose part is loaded, plus one
+	mine    []spot         // the rank's part of it, in the order of positions
+	all     []spot         // scratch
+	present []*lane        // scratch: lanes of a step
+	nextOf  []int64        // scratch: where the next of a group of lanes stands
+	watched []*lane        // whose draws are all followed
+	untold  map[entry]bool // bad when they entered
+	out     *step          // of the call of next
 }
+
+// spot is a position of a step.
+type spot struct {
+	p       int64 // of the epoch
+	lane    *lane // nil where the order has none
+	draw    int64
+	sample  int64
+	wrapped bool
+	mine    bool
+}
+
+// entry is an episode by its place in a table.
+type entry struct{ source, place int }
 
 // next collects the samples of the batch at a cursor into dst, whose slices are used again. It is false at the end of the epoch.
 func (c *course) next(at cursor, dst *step) (ok bool) {
-	*dst = step{samples: dst.samples[:0], after: at}
+	*dst = step{samples: dst.samples[:0], after: at, admitted: dst.admitted[:0], passed: dst.passed[:0]}
+	c.out = dst
 	own := c.steps() * c.batch // the rank's positions
 	if c.world > 1 && at.step >= c.steps() || own == 0 {
 		return false
 	}
 	i := at.index
 	for int64(len(dst.samples)) < c.batch {
-		p, wrap, have := c.position(i)
-		if !have {
-			if c.world == 1 || i >= at.index+2*own {
+		t := i
+		if i >= own {
+			if c.world == 1 || c.short || i >= at.index+2*own {
 				break
 			}
 			// Bad episodes took samples of this rank: it goes round its own positions, so that all ranks give equally many batches.
-			p, _, _ = c.position(i % own)
-			wrap = true
+			t = i % own
 		}
+		c.load(t/c.batch, t%c.batch, i >= own)
+		if t%c.batch >= int64(len(c.mine)) { // the last part is shorter
+			break
+		}
+		s := c.mine[t%c.batch]
 		i++
-		sample := c.order.At(p)
-		if len(c.bad) > 0 && c.isBad(sample, p, wrap) {
+		wrap := s.wrapped || t != i-1
+		if len(c.bad) > 0 && c.isBad(s.sample, s.p, wrap) {
 			dst.skipped++
+			if s.lane != nil && !wrap {
+				c.pass(s.sample)
+			}
 			continue
 		}
 		if len(dst.samples) == 0 {
-			dst.first = p
+			dst.first = s.p
 		}
 		if wrap {
 			dst.wrapped++
 		}
-		dst.samples = append(dst.samples, sample)
+		dst.samples = append(dst.samples, s.sample)
 	}
 	if len(dst.samples) == 0 || c.world == 1 && c.dropLast && int64(len(dst.samples)) < c.batch {
 		return false
@@ -68,12 +161,237 @@ func (c *course) next(at cursor, dst *step) (ok bool) {
 	return true
 }
 
+// starved says whether the end that next found at a cursor is not the epoch's: every sample of the rank is of a bad episode.
+func (c *course) starved(at cursor) bool {
+	return c.world > 1 && !c.short && at.step < c.steps()
+}
+
+// position gives the place in the epoch of the rank's i-th sample; false where there is none. It simulates nothing.
+func (c *course) position(i int64) (p int64, ok bool) {
+	if i/c.batch >= c.steps() {
+		return 0, false
+	}
+	c.begin()
+	c.spots(i / c.batch)
+	c.loaded = 0
+	if i %= c.batch; i >= int64(len(c.mine)) {
+		return 0, false
+	}
+	return c.mine[i].p, true
+}
+
+// begin makes the order.
+func (c *course) begin() {
+	if c.order == nil {
+		c.order = c.make()
+		c.lanes, _ = c.order.(pooled)
+	}
+}
+
+// spots finds the rank's part of a step, without samples.
+func (c *course) spots(t int64) {
+	from, to := c.cut(t)
+	begin := c.start + t*c.batch*c.world
+	spotAt := func(k int64) spot {
+		p := begin + k
+		if p < c.n {
+			return spot{p: p}
+		}
+		return spot{p: p % c.n, wrapped: true}
+	}
+	c.mine = c.mine[:0]
+	if c.lanes == nil {
+		for k := from; k < to; k++ {
+			c.mine = append(c.mine, spotAt(k))
+		}
+		return
+	}
+	all := c.batch * c.world
+	if c.short || c.world == 1 {
+		all = min(all, c.n-begin)
+	}
+	c.all = c.all[:0]
+	for k := range all {
+		s := spotAt(k)
+		s.lane, s.draw = c.lanes.place(s.p)
+		c.all = append(c.all, s)
+	}
+	c.deal(from, to)
+	for _, s := range c.all {
+		if s.mine {
+			c.mine = append(c.mine, s)
+		}
+	}
+}
+
+// deal marks the rank's part [from, to) of a step's positions, sorted by lane. Lanes are compared as fractions of their number,
+// so that those of several sources lie side by side.
+func (c *course) deal(from, to int64) {
+	if c.world == 1 {
+		for k := range c.all {
+			c.all[k].mine = true
+		}
+		return
+	}
+	c.present = c.present[:0]
+	for k := range c.all {
+		c.all[k].lane.spots = 0
+	}
+	for k := range c.all {
+		ln := c.all[k].lane
+		if ln.spots++; ln.spots == 1 {
+			c.present = append(c.present, ln)
+		}
+	}
+	key := func(ln *lane) uint64 { return uint64(ln.number) << 32 / uint64(ln.lanes) }
+	slices.SortFunc(c.present, func(a, b *lane) int { return cmp.Compare(key(a), key(b)) })
+	c.nextOf = c.nextOf[:0]
+	var before, count int64
+	for k, ln := range c.present {
+		if k == 0 || key(ln) != key(c.present[k-1]) {
+			c.nextOf = append(c.nextOf, before+count)
+			before, count = before+count, 0
+		}
+		count += ln.spots
+		ln.group = len(c.nextOf) - 1
+	}
+	for k := range c.all {
+		at := &c.nextOf[c.all[k].lane.group]
+		c.all[k].mine = from <= *at && *at < to
+		*at++
+	}
+}
+
+// load makes the rank's part of a step, from its given-th sample on, and tells what enters and what other ranks take.
+// again says that the step is gone round to a second time.
+func (c *course) load(t, given int64, again bool) {
+	if c.loaded == t+1 {
+		return
+	}
+	c.begin()
+	c.loaded = t + 1
+	c.spots(t)
+	if c.lanes == nil {
+		for k := range c.mine {
+			c.mine[k].sample = c.order.At(c.mine[k].p)
+		}
+		return
+	}
+	if again {
+		c.unwatch()
+	} else {
+		c.watch()
+	}
+	k := 0
+	for _, s := range c.all {
+		switch {
+		case s.mine:
+			if s.wrapped {
+				s.lane.tell = nil
+			}
+			s.sample = s.lane.at(s.draw)
+			c.mine[k] = s
+			if !s.wrapped && int64(k) < given && !again {
+				c.pass(s.sample) // given before the course began
+			}
+			k++
+		case !again && !s.wrapped && s.lane.tell != nil:
+			c.pass(s.lane.at(s.draw))
+		}
+	}
+	if !again {
+		c.watched = slices.DeleteFunc(c.watched, func(ln *lane) bool {
+			if ln.tell != nil && ln.drawn < ln.n {
+				return false
+			}
+			ln.tell = nil
+			return true
+		})
+	}
+}
+
+// watch follows the lanes that the rank draws from in the step, from the step's first draw on.
+func (c *course) watch() {
+	for i := range c.all {
+		if ln := c.all[i].lane; ln.tell == nil {
+			ln.own, ln.all = 0, 0
+		}
+	}
+	for i := range c.all {
+		if s := &c.all[i]; !s.wrapped {
+			s.lane.all++
+			if s.mine {
+				s.lane.own++
+			}
+		}
+	}
+	for i := range c.all {
+		s := &c.all[i]
+		if s.wrapped || s.lane.own == 0 || s.lane.tell != nil {
+			continue
+		}
+		s.lane.seek(s.draw) // the lane's first draw of the step
+		s.lane.remaining(func(place int32, samples []int64) { c.admit(s.lane, place, samples) })
+		s.lane.tell = func(ln *lane, place int32) { c.admit(ln, place, nil) }
+		c.watched = append(c.watched, s.lane)
+	}
+}
+
+func (c *course) unwatch() {
+	for _, ln := range c.watched {
+		ln.tell = nil
+	}
+	c.watched = c.watched[:0]
+}
+
+// admit tells of an episode that entered; samples nil: all of them are still to be drawn.
+func (c *course) admit(ln *lane, place int32, samples []int64) {
+	from, to := ln.table.span(int(place))
+	if len(c.bad) > 0 && c.isBad(ln.offset+from, c.all[0].p, false) {
+		if c.untold == nil {
+			c.untold = map[entry]bool{}
+		}
+		c.untold[entry{ln.source, int(place)}] = true
+		return
+	}
+	// The inner slices are used again as well.
+	out := c.out
+	if n := len(out.admitted); n < cap(out.admitted) {
+		out.admitted = out.admitted[:n+1]
+	} else {
+		out.admitted = append(out.admitted, admission{})
+	}
+	a := &out.admitted[len(out.admitted)-1]
+	a.source, a.place, a.samples = ln.source, int(place), append(a.samples[:0], samples...)
+	a.share = 1
+	if ln.all > 0 {
+		a.share = float64(ln.own) / float64(ln.all)
+	}
+	if samples == nil {
+		for id := from; id < to; id++ {
+			a.samples = append(a.samples, ln.offset+id)
+		}
+	}
+}
+
+// pass tells of a sample that the rank will never give.
+func (c *course) pass(sample int64) {
+	if len(c.untold) > 0 {
+		source, place, _ := c.data.find(sample)
+		if c.untold[entry{source, place}] {
+			return
+		}
+	}
+	c.out.passed = append(c.out.passed, sample)
+}
+
 // isBad says whether the sample at a position is of an episode that was found bad at or before it.
 func (c *course) isBad(sample, p int64, wrapped bool) bool {
-	r, _ := c.table.row(sample)
+	source, place, _ := c.data.find(sample)
+	episode := c.data.tables[source].episode(place)
 	for k := range c.bad {
 		b := &c.bad[k]
-		if b.Episode == r.Episode && (b.Epoch < c.epoch || b.Epoch == c.epoch && (wrapped || p >= b.Position)) {
+		if b.Episode == episode && b.Source == source && (b.Epoch < c.epoch || b.Epoch == c.epoch && (wrapped || p >= b.Position)) {
 			return true
 		}
 	}
@@ -95,44 +413,4 @@ func (c *course) ended(at cursor) bool {
 		return left <= 0 || c.dropLast && left < c.batch
 	}
 	return at.step >= c.steps()
-}
-
-// slice is the part of an epoch that one rank takes, from position start on: step t is the positions [start+tG, start+(t+1)G),
-// G = batch × world, and the rank has the rank-th slice of batch in each.
-type slice struct {
-	start, n           int64
-	batch, world, rank int64
-	dropLast           bool
-}
-
-// steps is the number of global steps that are left; the same on all ranks.
-func (s slice) steps() int64 {
-	left := max(s.n-s.start, 0)
-	g := s.batch * s.world
-	if s.dropLast {
-		return left / g
-	}
-	return (left + g - 1) / g
-}
-
-// position gives the place in the epoch of the rank's i-th sample, and whether it wrapped to the epoch's first positions.
-// ok is false where there is none: after the last step, or, with one rank, after the last sample.
-func (s slice) position(i int64) (p int64, wrapped, ok bool) {
-	t := i / s.batch
-	if t >= s.steps() {
-		return 0, false, false
-	}
-	p = s.start + t*s.batch*s.world + s.rank*s.batch + i%s.batch
-	if p < s.n {
-		return p, false, true
-	}
-	if s.world == 1 {
-		return 0, false, false
-	}
-	return p % s.n, true, true
-}
-
-// consumed is the position of the epoch after t steps of all ranks.
-func (s slice) consumed(t int64) int64 {
-	return min(s.start+t*s.batch*s.world, s.n)
 }

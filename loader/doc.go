@@ -3,10 +3,12 @@
 // # Contract
 //
 //	L1   A sample is one row of one episode (with hz: one place of its timeline) with all its windows. Samples are numbered in file order over the selected episodes.
-//	L2   The order is a pure function of (mode, seed, epoch, samples): no thread, timing, cache or neighbour changes it. Place and back cost O(1) memory at any size.
-//	L3   Step t of an epoch takes positions [tG, (t+1)G), G = batch × world; rank r the r-th slice. All ranks give equally many batches; every sample comes once, wrapped ones counted.
+//	L2   The order is a pure function of (mode and its parameters, seed, epoch, lengths): no thread, timing, cache, world or neighbour changes it.
+//	     File and global cost O(1) memory at any size; pool costs its residents' samples, and a number an episode.
+//	L3   Step t of an epoch takes positions [tG, (t+1)G), G = batch × world; rank r the r-th slice, with pool of the positions sorted by lane.
+//	     All ranks give equally many batches, and every sample comes once, wrapped ones counted; uneven="short" gives no sample twice.
 //	L4   What a batch holds is a function of its samples alone: not of threads, prefetch, or what else was decoded with it.
-//	L5   State counts samples handed out. Restore is O(1) and exact at any batch size, world size and number of threads.
+//	L5   State counts samples handed out. Restore is exact at any batch size, world size and number of threads, and O(1); with pool the draws before it are simulated.
 //	L6   Windows stay in their episode: rows outside are the edge row, and `<key>_is_pad` says so.
 //	L7   In one horizon each frame of a video is decoded and converted once, however many windows and batches want it; a still once a batch.
 //	L8   Pictures are found by ordinal; a missing one is an error that names episode, row and key, or a skipped and counted episode, never another picture.

@@ -20,6 +20,7 @@ type Loader struct {
 	taking chan struct{} // holds a token while Next runs; taken before mu. A channel: who waits for it can give up
 
 	mu     sync.Mutex
+	order  *ordering
 	epoch  int64
 	start  int64 // position of the epoch where the cursor counts from
 	at     cursor
@@ -53,15 +54,17 @@ func NewMix(ctx context.Context, mix []Mix, cfg Config) (*Loader, error) {
 		a.close()
 		return nil, err
 	}
-	return &Loader{a: a, cfg: a.cfg, taking: make(chan struct{}, 1)}, nil
+	l := &Loader{a: a, cfg: a.cfg, taking: make(chan struct{}, 1)}
+	l.order = newOrdering(a.orderParams(), a.catalog(), a.cfg.Seed)
+	return l, nil
 }
 
 // course is the sequence of the current epoch. l.mu is held, or l is not shared yet.
 func (l *Loader) course(start int64) course {
-	n := l.a.sources[0].table.samples()
+	order, epoch := l.order, l.epoch
 	return course{
-		slice: slice{start: start, n: n, batch: int64(l.cfg.BatchSize), world: int64(l.cfg.WorldSize), rank: int64(l.cfg.Rank), dropLast: l.cfg.DropLast},
-		epoch: l.epoch, order: newOrder(l.cfg.Shuffle, l.cfg.Seed, l.epoch, n), table: l.a.sources[0].table, bad: l.bad,
+		slice: slice{start: start, n: order.samples(), batch: int64(l.cfg.BatchSize), world: int64(l.cfg.WorldSize), rank: int64(l.cfg.Rank), dropLast: l.cfg.DropLast, short: l.cfg.Uneven == "short"},
+		epoch: epoch, make: func() sequence { return order.sequence(epoch) }, data: order.data, bad: l.bad,
 	}
 }
 
@@ -227,7 +230,7 @@ func (l *Loader) take(r *run, begin time.Time) (b *Batch, again bool, err error)
 // far was prefetched.
 func (l *Loader) exclude(found map[badKey]error) error {
 	c := l.course(l.start)
-	position, _, ok := c.position(l.at.index)
+	position, ok := c.position(l.at.index)
 	if !ok {
 		position = c.n
 	}
@@ -242,9 +245,9 @@ func (l *Loader) exclude(found map[badKey]error) error {
 	// A copy: the run's planner may still read the old list.
 	bad := append([]BadEpisode(nil), l.bad...)
 	for _, e := range episodes {
-		bad = append(bad, BadEpisode{Episode: e.episode, Epoch: l.epoch, Position: position, Error: found[e].Error()})
+		bad = append(bad, BadEpisode{Source: e.source, Episode: e.episode, Epoch: l.epoch, Position: position, Error: found[e].Error()})
 	}
-	if l.a.sources[0].table.without(bad) == 0 {
+	if l.order.data.without(bad) == 0 {
 		return &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Msg: "every episode is bad", Err: found[episodes[0]]}
 	}
 	l.bad = bad
@@ -258,14 +261,18 @@ func (l *Loader) Fields() []Field { return l.a.form.fields }
 func (l *Loader) Inverses() map[string]Inverse { return l.a.inverses() }
 
 // Samples is the number of samples of an epoch, over all ranks.
-func (l *Loader) Samples() int64 { return l.a.sources[0].table.samples() }
+func (l *Loader) Samples() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.order.samples()
+}
 
 // Len is the number of batches of a whole epoch on each rank.
 func (l *Loader) Len() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c := l.course(0)
-	return c.steps()
+	return c.batches()
 }
 
 // Remaining is the number of batches until the epoch ends.
@@ -275,9 +282,9 @@ func (l *Loader) Remaining() int64 {
 	c := l.course(l.start)
 	if c.world == 1 {
 		c.start += l.at.index // more than the batches given, where bad episodes were passed over
-		return c.steps()
+		return c.batches()
 	}
-	return max(c.steps()-l.at.step, 0)
+	return max(c.batches()-l.at.step, 0)
 }
 
 // Epoch is the epoch that the next batch belongs to.
@@ -301,13 +308,9 @@ func (l *Loader) SetEpoch(epoch int64) error {
 
 // Order is the sample order of an epoch; nothing is read for it. Bad episodes are not taken out.
 func (l *Loader) Order(epoch int64) *Order {
-	return newOrder(l.cfg.Shuffle, l.seed(), epoch, l.a.sources[0].table.samples())
-}
-
-func (l *Loader) seed() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.cfg.Seed
+	return &Order{l.order.sequence(epoch)}
 }
 
 // Rows says which row of the dataset each sample is (with hz: which place of the episode's timeline).

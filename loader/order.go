@@ -1,99 +1,189 @@
 package loader
 
-import "math/bits"
+import (
+	"slices"
+	"sort"
+)
 
-// Order is the order of one epoch: a bijection on [0, Len), evaluated at any place in O(1) memory.
-// It is a pure function of (order mode, seed, epoch, number of samples): L2.
-type Order struct {
-	n    uint64
-	side uint64 // the permutation works on side × side ≥ n pairs; 0 = file order
-	keys [rounds]uint64
+// sequence is what comes at each position of one epoch. Not safe for concurrent use; a run makes its own.
+type sequence interface {
+	Len() int64
+	// At gives the sample at position p, 0 ≤ p < Len. O(1) for file and global; for pool O(1) a position going forward, and a simulation from the start going back.
+	At(p int64) int64
+	// Lane is the canonical shard of a position; (0, 1) where the order has none. It simulates nothing.
+	Lane(p int64) (lane, lanes int32)
 }
 
-// Eight rounds: six make the 4-point statistics of a Feistel network good; two more cost 5 ns.
-const rounds = 8
-
-func newOrder(mode Shuffle, seed, epoch, n int64) *Order {
-	o := &Order{n: uint64(max(n, 0))}
-	if mode == FileOrder || n < 2 {
-		return o
-	}
-	o.side = ceilSqrt(o.n)
-	// seed and epoch go through the mixer one after the other, so that (seed, epoch+1) and (seed+1, epoch) have nothing in common.
-	k := mix(mix(uint64(seed)^0x9e3779b97f4a7c15) + uint64(epoch))
-	for i := range o.keys {
-		k += 0x9e3779b97f4a7c15
-		o.keys[i] = mix(k)
-	}
-	return o
+// pooled is a sequence whose samples come of resident episodes. place gives the lane of a position, and which of the lane's
+// draws it is; it simulates nothing. A lane that place gave stays good when the sequence has gone on.
+type pooled interface {
+	sequence
+	place(p int64) (l *lane, draw int64)
 }
+
+// orderParams is what decides an order beside the data, the seed and the epoch.
+type orderParams struct {
+	mode         Shuffle
+	poolSamples  int64 // capacity over all lanes; 0 = no bound
+	poolEpisodes int64 // resident episodes over all lanes; 0 = no bound
+	shards       int   // lanes a source; 0 = by its episodes
+}
+
+// Order is the order of one epoch over all ranks. It is a pure function of the order's parameters, seed, epoch and lengths (L2).
+// Not safe for concurrent use.
+type Order struct{ seq sequence }
 
 // Len is the number of samples of the epoch.
-func (o *Order) Len() int64 { return int64(o.n) }
+func (o *Order) Len() int64 { return o.seq.Len() }
 
-// At gives the sample at position p, 0 ≤ p < Len.
-func (o *Order) At(p int64) int64 {
-	if o.side == 0 {
-		return p
-	}
-	x := uint64(p)
-	for {
-		l, r := x/o.side, x%o.side
-		for i := 0; i < rounds; i += 2 {
-			l = rotate(l, below(mix(r^o.keys[i]), o.side), o.side)
-			r = rotate(r, below(mix(l^o.keys[i+1]), o.side), o.side)
-		}
-		// side² exceeds n by at most 2·√n + 1, so walking on is rare.
-		if x = l*o.side + r; x < o.n {
-			return int64(x)
-		}
-	}
-}
+// At gives the sample at position p, 0 ≤ p < Len. With shuffle="pool" it costs O(1) going forward, and O(p) going back.
+func (o *Order) At(p int64) int64 { return o.seq.At(p) }
 
 // Fill writes the samples at positions from, from+1, … into dst and says how many there were.
 func (o *Order) Fill(dst []int64, from int64) int {
 	n := 0
-	for ; n < len(dst) && from+int64(n) < int64(o.n); n++ {
-		dst[n] = o.At(from + int64(n))
+	for ; n < len(dst) && from+int64(n) < o.seq.Len(); n++ {
+		dst[n] = o.seq.At(from + int64(n))
 	}
 	return n
 }
 
-// rotate is (a + b) mod m for a, b < m.
-func rotate(a, b, m uint64) uint64 {
-	if a += b; a >= m {
-		a -= m
+// fileOrder gives the samples as they are numbered.
+type fileOrder int64
+
+func (n fileOrder) Len() int64              { return int64(n) }
+func (fileOrder) At(p int64) int64          { return p }
+func (fileOrder) Lane(int64) (int32, int32) { return 0, 1 }
+
+// keyOf mixes numbers into a key, one after the other, so that (a, b+1) and (a+1, b) have nothing in common.
+func keyOf(seed int64, more ...int64) uint64 {
+	k := mix(uint64(seed) ^ golden)
+	for _, v := range more {
+		k = mix(k + uint64(v))
 	}
-	return a
+	return k
 }
 
-// below maps 64 random bits to [0, m).
-func below(x, m uint64) uint64 {
-	hi, _ := bits.Mul64(x, m)
-	return hi
+const golden = 0x9e3779b97f4a7c15
+
+// catalog is the tables of the sources. In a mixture the sources' sample numbers follow each other.
+type catalog struct {
+	tables  []*table
+	offsets []int64 // of each source's first sample
 }
 
-// mix is the finaliser of SplitMix64.
-func mix(x uint64) uint64 {
-	x ^= x >> 30
-	x *= 0xbf58476d1ce4e5b9
-	x ^= x >> 27
-	x *= 0x94d049bb133111eb
-	return x ^ x>>31
+func newCatalog(tables ...*table) catalog {
+	c := catalog{tables: tables, offsets: make([]int64, len(tables))}
+	sum := int64(0)
+	for i, t := range tables {
+		c.offsets[i] = sum
+		sum += t.samples()
+	}
+	return c
 }
 
-func ceilSqrt(n uint64) uint64 {
-	var s uint64
-	for lo, hi := uint64(1), uint64(1)<<32; lo <= hi; {
-		m := lo + (hi-lo)/2
-		if m*m >= n || m == 1<<32 {
-			s, hi = m, m-1
-		} else {
-			lo = m + 1
+// find gives a sample's source, its place in the source's table, and the number that it has in the source.
+func (c *catalog) find(sample int64) (source, place int, own int64) {
+	if len(c.tables) > 1 {
+		source = sort.Search(len(c.offsets), func(i int) bool { return c.offsets[i] > sample }) - 1
+		for c.tables[source].samples() == 0 {
+			source-- // an empty source has the offset of the next one
 		}
 	}
-	return s
+	own = sample - c.offsets[source]
+	_, place = c.tables[source].row(own)
+	return source, place, own
 }
 
-// Lane is (0, 1): the order has no shards.
-func (o *Order) Lane(int64) (lane, lanes int32) { return 0, 1 }
+// without is the number of samples that are not of some bad episodes.
+func (c *catalog) without(bad []BadEpisode) (left int64) {
+	for i, t := range c.tables {
+		left += t.without(slices.DeleteFunc(slices.Clone(bad), func(b BadEpisode) bool { return b.Source != i }))
+	}
+	return left
+}
+
+// catalog is the tables of the sources.
+func (a *assembler) catalog() catalog {
+	tables := make([]*table, len(a.sources))
+	for i, src := range a.sources {
+		tables[i] = src.table
+	}
+	return newCatalog(tables...)
+}
+
+// orderParams is what the configuration says of the order. The pool's capacity in samples comes of declared sizes.
+func (a *assembler) orderParams() orderParams {
+	p := orderParams{mode: a.cfg.Shuffle, poolEpisodes: a.cfg.PoolEpisodes, shards: a.cfg.PoolShards}
+	if p.mode == Pool {
+		most := 1
+		for _, src := range a.sources {
+			most = max(most, src.layout.pictureBytes())
+		}
+		p.poolSamples = max(int64(a.cfg.PoolSize)/int64(most), 1)
+	}
+	return p
+}
+
+// pictureBytes is what the pictures of one row take; where there are none, its numbers.
+func (l *layout) pictureBytes() int {
+	pictures, all := 0, 0
+	for i := range l.columns {
+		c := &l.columns[i]
+		all += c.outBytes
+		if c.source == fromVideo || c.source == fromStills {
+			pictures += c.outBytes
+		}
+	}
+	if pictures > 0 {
+		return pictures
+	}
+	return max(all, 1)
+}
+
+// PoolParams is what the order "pool" of one source is made for.
+type PoolParams struct {
+	PoolSamples  int64 `json:"pool_samples,omitempty"`  // capacity over all lanes; 0 = no bound
+	PoolEpisodes int64 `json:"pool_episodes,omitempty"` // resident episodes over all lanes; 0 = no bound
+	PoolShards   int   `json:"pool_shards,omitempty"`   // lanes
+}
+
+// ordering is all that decides the order of a loader's epochs. It is not changed after it is made.
+type ordering struct {
+	mode  Shuffle
+	seed  int64
+	data  catalog
+	pools []PoolParams // of each source; nil but for pool
+}
+
+func newOrdering(p orderParams, data catalog, seed int64) *ordering {
+	o := &ordering{mode: p.mode, seed: seed, data: data}
+	if p.mode == Pool {
+		for _, t := range data.tables {
+			c := p.shards
+			if c == 0 {
+				c = defaultShards(t.filled())
+			}
+			o.pools = append(o.pools, PoolParams{p.poolSamples, p.poolEpisodes, c})
+		}
+	}
+	return o
+}
+
+// samples is the number of samples of an epoch.
+func (o *ordering) samples() int64 { return o.data.tables[0].samples() }
+
+// sequence makes the order of an epoch.
+func (o *ordering) sequence(epoch int64) sequence { return o.of(0, o.seed, epoch) }
+
+// of is the order of one source in one of its epochs, as sample numbers of the source.
+func (o *ordering) of(i int, seed, epoch int64) sequence {
+	t := o.data.tables[i]
+	switch o.mode {
+	case FileOrder:
+		return fileOrder(t.samples())
+	case Pool:
+		return newPool(o.pools[i], t, seed, epoch)
+	}
+	return newPermutation(seed, epoch, t.samples())
+}

@@ -3,9 +3,16 @@ package loader
 import (
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"testing"
 )
+
+// newOrder is the order of one epoch of n samples without lanes.
+func newOrder(mode Shuffle, seed, epoch, n int64) *Order {
+	if mode == FileOrder {
+		return &Order{fileOrder(n)}
+	}
+	return &Order{newPermutation(seed, epoch, n)}
+}
 
 // L2: a bijection at every size, small ones included.
 func TestOrderIsABijection(t *testing.T) {
@@ -148,65 +155,6 @@ func tableOf(t testing.TB, lengths []int) *table {
 		t.Fatal(err)
 	}
 	return tab
-}
-
-// L3: 200 random (N, W, B, drop_last, start): every position once over all ranks, equal batch counts, wrapped ones counted.
-func TestSlicesCover(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 2))
-	for range 200 {
-		n := 1 + rng.Int64N(500)
-		world := 1 + rng.Int64N(8)
-		batch := 1 + rng.Int64N(40)
-		start := int64(0)
-		if rng.IntN(2) == 0 {
-			start = rng.Int64N(n)
-		}
-		drop := rng.IntN(2) == 0
-		name := fmt.Sprintf("n=%d world=%d batch=%d start=%d drop=%v", n, world, batch, start, drop)
-		seen := make([]int, n)
-		steps, wrapped := int64(-1), 0
-		for r := range world {
-			s := slice{start: start, n: n, batch: batch, world: world, rank: r, dropLast: drop}
-			if steps < 0 {
-				steps = s.steps()
-			} else if steps != s.steps() {
-				t.Fatalf("%s: ranks give different numbers of batches", name)
-			}
-			count := int64(0)
-			for i := int64(0); ; i++ {
-				p, wrap, ok := s.position(i)
-				if !ok {
-					break
-				}
-				count++
-				if wrap {
-					wrapped++
-					// The place behind the end, counted on from the epoch's first position.
-					if behind := start + i/batch*batch*world + r*batch + i%batch; p != behind%n {
-						t.Fatalf("%s: place %d wrapped to %d", name, behind, p)
-					}
-				} else {
-					seen[p]++
-				}
-			}
-			if world > 1 && count != steps*batch {
-				t.Fatalf("%s: rank %d gives %d samples in %d steps", name, r, count, steps)
-			}
-		}
-		g := batch * world
-		for p := range n {
-			want := 1
-			if p < start || drop && p >= start+(n-start)/g*g {
-				want = 0
-			}
-			if seen[p] != want {
-				t.Fatalf("%s: position %d came %d times, expected %d", name, p, seen[p], want)
-			}
-		}
-		if world > 1 && !drop && int64(wrapped) != steps*g-(n-start) {
-			t.Fatalf("%s: %d wrapped", name, wrapped)
-		}
-	}
 }
 
 func TestTable(t *testing.T) {

@@ -16,9 +16,11 @@ import (
 func TestResume(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 9))
 	f := newFake(lengthsFor(4, 7, 3, 40)...)
-	whole := newOrder(Global, 11, 0, fakeTable(t, f, Config{}).samples())
-	n := whole.Len()
-	for range 30 {
+	n := fakeTable(t, f, Config{}).samples()
+	for turn := range 60 {
+		mode := []Shuffle{Global, Pool, Pool, FileOrder}[turn%4]
+		size, shards := Bytes(40*14), turn%4
+		var want []int64
 		var state *State
 		position := int64(0)
 		var got []int64
@@ -30,8 +32,11 @@ func TestResume(t *testing.T) {
 			var next State
 			var wrapped int64
 			for rank := range world {
-				l := mustLoader(t, f, Config{BatchSize: batch, WorldSize: world, Rank: rank, Shuffle: Global, Seed: 11, Threads: 1 + rng.IntN(3), Keys: []string{"index"}})
-				if state != nil {
+				l := mustLoader(t, f, Config{BatchSize: batch, WorldSize: world, Rank: rank, Shuffle: mode, PoolSize: size, PoolShards: shards, Seed: 11, Threads: 1 + rng.IntN(3), Keys: []string{"index"}})
+				if state == nil {
+					want = make([]int64, n)
+					l.Order(0).Fill(want, 0)
+				} else {
 					raw, _ := json.Marshal(state)
 					var s State
 					if err := json.Unmarshal(raw, &s); err != nil {
@@ -59,8 +64,15 @@ func TestResume(t *testing.T) {
 				wrapped += l.Stats().Wrapped
 				l.Close()
 			}
-			for _, p := range parts {
-				got = append(got, p...)
+			size, shards = size+1000, 1 // the state's are kept
+			before := len(got)
+			for k := 0; k < len(parts); k += world {
+				s := slices.Concat(parts[k:min(k+world, len(parts))]...)
+				if mode == Pool {
+					// Ranks keep to lanes: a step is its positions, dealt out otherwise.
+					slices.SortFunc(s, func(a, b int64) int { return after(want, before, a) - after(want, before, b) })
+				}
+				got = append(got, s...)
 			}
 			got = got[:int64(len(got))-wrapped]
 			if next.Epoch == 1 {
@@ -73,8 +85,6 @@ func TestResume(t *testing.T) {
 			}
 			state = &next
 		}
-		want := make([]int64, n)
-		whole.Fill(want, 0)
 		if !slices.Equal(got, want) {
 			t.Fatal("the resumed parts are not the unbroken order")
 		}
@@ -82,6 +92,15 @@ func TestResume(t *testing.T) {
 			t.Fatalf("at the end: %+v", *state)
 		}
 	}
+}
+
+// after is the position of a sample, those before some position behind all others.
+func after(order []int64, from int, sample int64) int {
+	p := slices.Index(order, sample)
+	if p < from {
+		p += len(order)
+	}
+	return p
 }
 
 // L5: states of the epoch's ends, set_epoch after a restore, and states of other data.

@@ -72,7 +72,7 @@ func (r *run) plan(c course, at cursor, ahead, inFlight int) {
 		for len(h.units) < size {
 			if more = c.next(at, &s); !more {
 				r.skipped = s.skipped
-				if c.world > 1 && at.step < c.steps() {
+				if c.starved(at) {
 					r.give(&unit{seq: seq, err: &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Msg: "every sample of this rank is of a bad episode"}, done: closed()})
 				}
 				break

@@ -1,0 +1,233 @@
+package loader
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// an orderCase is everything that decides what ranks take.
+type orderCase struct {
+	o            *ordering
+	epoch        int64
+	start        int64
+	batch, world int64
+	drop, short  bool
+	bad          []BadEpisode
+}
+
+func (k *orderCase) course(rank int64) *course {
+	return &course{slice: slice{start: k.start, n: k.o.samples(), batch: k.batch, world: k.world, rank: rank, dropLast: k.drop, short: k.short},
+		epoch: k.epoch, make: func() sequence { return k.o.sequence(k.epoch) }, data: k.o.data, bad: k.bad}
+}
+
+// randomOrdering makes data and an order over it.
+func randomOrdering(t testing.TB, rng *rand.Rand) *ordering {
+	modes := []Shuffle{FileOrder, Global, Pool, Pool}
+	p := orderParams{mode: modes[rng.IntN(len(modes))]}
+	episodes := 1 + rng.IntN(40)
+	lengths := make([]int, episodes)
+	for i := range lengths {
+		if rng.IntN(8) > 0 || i == 0 {
+			lengths[i] = 1 + rng.IntN(30)
+		}
+	}
+	if rng.IntN(3) > 0 {
+		p.poolSamples = 1 + rng.Int64N(200)
+	}
+	if rng.IntN(3) == 0 {
+		p.poolEpisodes = 1 + rng.Int64N(12)
+	}
+	if rng.IntN(2) == 0 {
+		p.shards = 1 + rng.IntN(9)
+	}
+	return newOrdering(p, newCatalog(tableOf(t, lengths)), int64(rng.Uint64()))
+}
+
+func (k *orderCase) describe() string {
+	return fmt.Sprintf("mode=%q pools=%v n=%d seed=%d epoch=%d start=%d batch=%d world=%d drop=%v short=%v", k.o.mode, k.o.pools, k.o.samples(), k.o.seed, k.epoch, k.start, k.batch, k.world, k.drop, k.short)
+}
+
+func wholeOrder(o *ordering, epoch int64) []int64 {
+	out := make([]int64, o.samples())
+	(&Order{o.sequence(epoch)}).Fill(out, 0)
+	return out
+}
+
+// L2, L3: random data, modes, pools, worlds, batches and cuts: over all ranks each step is its positions, each rank gives its
+// part in the order of positions, ranks have equally many batches (short: parts differ by at most one sample), wrapped ones are
+// counted; and what enters and passes is told exactly.
+func TestRanksTakeTheOrder(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 400 {
+		k := orderCase{o: randomOrdering(t, rng), epoch: rng.Int64N(5), batch: 1 + rng.Int64N(20), world: 1 + rng.Int64N(8), drop: rng.IntN(3) == 0, short: rng.IntN(3) == 0}
+		if rng.IntN(5) == 0 {
+			k.world = 1 + rng.Int64N(64)
+		}
+		n := k.o.samples()
+		if rng.IntN(2) == 0 {
+			k.start = rng.Int64N(n)
+		}
+		k.check(t)
+	}
+}
+
+func (k *orderCase) check(t *testing.T) {
+	t.Helper()
+	whole := wholeOrder(k.o, k.epoch)
+	n := int64(len(whole))
+	sorted := slices.Clone(whole)
+	slices.Sort(sorted)
+	for i, s := range sorted {
+		if s != int64(i) {
+			t.Fatalf("%s: the order is not each sample once", k.describe())
+		}
+	}
+	at := make([]int64, n) // sample → position
+	for p, s := range whole {
+		at[s] = int64(p)
+	}
+	g := k.batch * k.world
+	left := n - k.start
+	steps := (left + g - 1) / g
+	if k.drop {
+		steps = left / g
+	}
+	taken := make([][]int64, steps)
+	fewest, most := n, int64(0)
+	for rank := range k.world {
+		c := k.course(rank)
+		if c.steps() != steps {
+			t.Fatalf("%s: %d steps, expected %d", k.describe(), c.steps(), steps)
+		}
+		told := newTold(t, k, rank)
+		var s step
+		cur, batches := cursor{}, int64(0)
+		for c.next(cur, &s) {
+			told.take(&s)
+			pos := int64(-1)
+			var wrapped int64
+			begin := k.start + batches*g
+			for i, id := range s.samples {
+				p := at[id]
+				if p < begin || p >= begin+g {
+					wrapped++
+					p += n
+				}
+				if i == 0 && s.first != at[id] {
+					t.Fatalf("%s: first position %d, expected %d", k.describe(), s.first, at[id])
+				}
+				if p <= pos && g <= n {
+					t.Fatalf("%s: rank %d gives positions %d, %d in this order", k.describe(), rank, pos, p)
+				}
+				pos = p
+			}
+			if g <= n && wrapped != s.wrapped {
+				t.Fatalf("%s: %d wrapped, %d counted", k.describe(), wrapped, s.wrapped)
+			}
+			taken[batches] = append(taken[batches], s.samples...)
+			if full := int64(len(s.samples)) == k.batch; !full && !(batches == steps-1 && (k.world == 1 || k.short)) {
+				t.Fatalf("%s: a batch of %d in step %d", k.describe(), len(s.samples), batches)
+			}
+			if batches == steps-1 {
+				fewest, most = min(fewest, int64(len(s.samples))), max(most, int64(len(s.samples)))
+			}
+			cur = s.after
+			batches++
+		}
+		told.end(&s)
+		if batches != c.batches() || batches != steps && !(k.short && left%g < k.world) {
+			t.Fatalf("%s: rank %d gives %d batches, says %d, expected %d", k.describe(), rank, batches, c.batches(), steps)
+		}
+		if batches < steps {
+			fewest = 0
+		}
+	}
+	if k.short && steps > 0 && most > fewest+1 {
+		t.Fatalf("%s: parts of %d and %d samples in the short step", k.describe(), fewest, most)
+	}
+	for i, got := range taken {
+		var want []int64
+		for p := k.start + int64(i)*g; p < k.start+int64(i+1)*g; p++ {
+			if p < n {
+				want = append(want, whole[p])
+			} else if k.world > 1 && !k.short {
+				want = append(want, whole[p%n])
+			}
+		}
+		slices.Sort(got)
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Fatalf("%s: step %d is not its positions", k.describe(), i)
+		}
+	}
+}
+
+// told checks what a course tells of residents.
+type told struct {
+	t       *testing.T
+	k       *orderCase
+	rank    int64
+	known   map[entry]bool
+	waiting map[int64]bool // of admitted episodes, neither given nor passed
+}
+
+func newTold(t *testing.T, k *orderCase, rank int64) *told {
+	return &told{t: t, k: k, rank: rank, known: map[entry]bool{}, waiting: map[int64]bool{}}
+}
+
+func (d *told) take(s *step) {
+	d.t.Helper()
+	for _, a := range s.admitted {
+		e := entry{a.source, a.place}
+		if d.known[e] {
+			d.t.Fatalf("%s: rank %d: episode %v enters a second time", d.k.describe(), d.rank, e)
+		}
+		d.known[e] = true
+		if a.share <= 0 || a.share > 1 || d.k.world == 1 && a.share != 1 {
+			d.t.Fatalf("%s: share %v", d.k.describe(), a.share)
+		}
+		if !slices.IsSorted(a.samples) || len(a.samples) == 0 {
+			d.t.Fatalf("%s: samples of %v: %v", d.k.describe(), e, a.samples)
+		}
+		for _, id := range a.samples {
+			if source, place, _ := d.k.o.data.find(id); source != a.source || place != a.place {
+				d.t.Fatalf("%s: sample %d is not of %v", d.k.describe(), id, e)
+			}
+			d.waiting[id] = true
+		}
+	}
+	if d.k.o.mode != Pool {
+		if len(s.admitted)+len(s.passed) > 0 {
+			d.t.Fatalf("%s: tells of residents", d.k.describe())
+		}
+		return
+	}
+	for _, id := range s.passed {
+		if !d.waiting[id] {
+			d.t.Fatalf("%s: rank %d: sample %d passes, and is not waited for", d.k.describe(), d.rank, id)
+		}
+		delete(d.waiting, id)
+	}
+	fresh := 0
+	for _, id := range s.samples {
+		if !d.waiting[id] {
+			fresh++
+		}
+		delete(d.waiting, id)
+	}
+	if int64(fresh) > s.wrapped {
+		d.t.Fatalf("%s: rank %d gives %d samples of episodes that were not told", d.k.describe(), d.rank, fresh)
+	}
+}
+
+func (d *told) end(s *step) {
+	d.t.Helper()
+	for _, id := range s.passed {
+		delete(d.waiting, id)
+	}
+	if !d.k.drop && len(d.waiting) > 0 {
+		d.t.Fatalf("%s: rank %d: %d samples of residents neither came nor passed", d.k.describe(), d.rank, len(d.waiting))
+	}
+}
