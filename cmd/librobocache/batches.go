@@ -21,7 +21,7 @@ type loading struct {
 	mu     sync.Mutex // guards what follows
 	l      *loader.Loader
 	closed bool
-	data   *shared
+	data   []*shared // its datasets, kept open
 	last   lastBatch
 	ended  *int64     // the epoch whose end was told last
 	texts  textWriter // next's
@@ -42,7 +42,7 @@ func (l *loading) close() error {
 	l.mu.Lock()
 	l.last.takeBack()
 	l.mu.Unlock()
-	if rerr := l.data.release(); err == nil {
+	if rerr := releaseAll(l.data); err == nil {
 		err = rerr
 	}
 	return err
@@ -79,20 +79,20 @@ type loaderReply struct {
 	Fields  []loader.Field `json:"fields"`
 }
 
+// robocache_loader_new makes a loader of the dataset of the handle, or with "sources" in the configuration of several.
+//
 //export robocache_loader_new
 func robocache_loader_new(dataset C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
-	cfg, err := configuration(in)
+	w, err := parseWish(in)
 	if err != nil {
 		return fail(out, err)
 	}
 	return invoke(timeoutMS, ticket, out, func(ctx context) (result, error) {
-		return holding(dataset, "loader", func(s *shared) (result, error) {
-			l, err := loader.New(ctx, s.Dataset, cfg)
-			if err != nil {
-				return result{}, err
-			}
-			return made(&loading{l: l, data: s.retain()}, func(h int64) any { return loaderReply{h, l.Len(), l.Samples(), l.Fields()} }), nil
-		})
+		l, err := w.open(ctx, int64(dataset))
+		if err != nil {
+			return result{}, err
+		}
+		return made(l, func(h int64) any { return loaderReply{h, l.l.Len(), l.l.Samples(), l.l.Fields()} }), nil
 	})
 }
 

@@ -44,11 +44,14 @@ ROBOCACHE_CALL(robocache_map_items); /* map, {indices[]} → batch */
 ROBOCACHE_CALL(robocache_map_stats); /* map → loader.Stats */
 
 /* Loaders */
-ROBOCACHE_CALL(robocache_loader_new);       /* dataset, loader.Config → {loader, len, samples, fields} */
+/* dataset, loader.Config → {loader, len, samples, fields}. Of several datasets (handle 0): "sources" in the configuration, a list of
+ * {dataset, name?, weight?, rename?, keys?, hz?, align?, image_size?, episodes?, normalize?, stats?} */
+ROBOCACHE_CALL(robocache_loader_new);
 ROBOCACHE_CALL(robocache_loader_state);     /* loader → loader.State; it counts the batches that arrived */
 ROBOCACHE_CALL(robocache_loader_restore);   /* loader, {state, force?} */
 ROBOCACHE_CALL(robocache_loader_set_epoch); /* loader, {epoch} */
 ROBOCACHE_CALL(robocache_loader_order);     /* loader, {epoch, from?, count?} → batch: order, int64 */
+ROBOCACHE_CALL(robocache_loader_locate);    /* loader, {samples[]} → batch: dataset_index, episode, row, int64 */
 ROBOCACHE_CALL(robocache_loader_stats);     /* loader → loader.Stats and epoch */
 
 /* A batch is {batch, rows, epoch, position, entries[]}. An entry is a tensor {key, dtype, shape[], ptr, nbytes, tensor} in C order, or a

@@ -86,6 +86,33 @@ func (n number) MarshalJSON() ([]byte, error) {
 	}
 }
 
+// UnmarshalJSON reads what MarshalJSON writes.
+func (n *number) UnmarshalJSON(b []byte) error {
+	switch string(b) {
+	case "null":
+		*n = number(math.NaN())
+		return nil
+	case "1e999":
+		*n = number(math.Inf(1))
+		return nil
+	case "-1e999":
+		*n = number(math.Inf(-1))
+		return nil
+	}
+	return json.Unmarshal(b, (*float64)(n))
+}
+
+func floats(v []number) []float64 {
+	if v == nil {
+		return nil
+	}
+	out := make([]float64, len(v))
+	for i, x := range v {
+		out[i] = float64(x)
+	}
+	return out
+}
+
 func numbers(v []float64) []number {
 	out := make([]number, len(v))
 	for i, x := range v {

@@ -27,21 +27,21 @@ if TYPE_CHECKING:
     from .lerobot import LeRobotDataset
     from .loader import Loader
     from .mapdataset import MapDataset
+    from .mix import Mix
 
 __all__ = [
-    "open", "Dataset", "Episode", "Stream", "Feature", "MapDataset", "LeRobotDataset", "Loader", "versions", "self_test",
+    "open", "Dataset", "Episode", "Stream", "Feature", "MapDataset", "LeRobotDataset", "Loader", "Mix", "versions", "self_test",
     "Error", "NotFound", "Malformed", "Unsupported", "ResourceLimit", "Temporary", "Misuse", "ForkError", "__version__",
 ]  # fmt: skip
 
-_LAZY = {"MapDataset": "mapdataset", "LeRobotDataset": "lerobot", "Loader": "loader"}
+_LAZY = {"MapDataset": "mapdataset", "LeRobotDataset": "lerobot", "Loader": "loader", "Mix": "mix"}
 
 # Names that people will look for, and what to use instead.
 _ELSEWHERE = {
-    "Mix": "mixtures of datasets come with the next release; give Loader one dataset",
     "resample": "tensor operations come with the next release; Episode.align and align= resample recorded streams",
     "fuse": "tensor operations come with the next release; Episode.align brings several streams onto one timeline",
     "voxelize": "tensor operations come with the next release",
-    "RobotDataLoader": "use robocache.Loader",
+    "RobotDataLoader": "use robocache.Loader([robocache.Mix(...)])",
     "TrajectoryResampler": "use Episode.align, or align= of Loader",
     "Trajectory": "use Episode.align, or align= of Loader",
     "ResampleConfig": "use Episode.align, or align= of Loader",

@@ -30,7 +30,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 _LATER = {
     "windows": "windows= comes with the next release; delta_timestamps= gives the samples at offsets",
-    "rename": "rename= comes with mixtures in the next release; rename the keys of the batch",
+    "rename": "rename= is a keyword of robocache.Mix: Loader([Mix(source, rename={...})])",
 }
 
 

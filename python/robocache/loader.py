@@ -4,100 +4,72 @@ from __future__ import annotations
 
 import operator
 import os
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import _engine, _memory, _options
+from . import _engine, _loading, _memory, _options
 from ._batches import Batches
 from ._errors import ForkError, Misuse, Unsupported
-from .dataset import Dataset, arrays
+from .dataset import Dataset, Feature, arrays
 from .mapdataset import MapDataset, sample_config
+from .mix import Mix
 
-__all__ = ["Loader"]
-
-_NORMS = ("mean_std", "min_max", "quantiles", "quantile10")
-
-
-def _normalize(v: Any, features: Iterable[str]) -> Any:
-    if v is None or v is False:
-        return None
-    if isinstance(v, str):
-        return _options.choice("normalize", v, _NORMS)
-    if not isinstance(v, Mapping):
-        raise Misuse(f"normalize={v!r}: expected one of {', '.join(map(repr, _NORMS))}, or a dict by key")
-    out: dict[str, Any] = {}
-    for k, one in v.items():
-        _options.key(k, features, "key of normalize")
-        if isinstance(one, str):
-            out[k] = _options.choice(f"normalize[{k!r}]", one, _NORMS)
-            continue
-        known = ("mode", "clip", "mean", "std", "low", "high")
-        for name in one:
-            if name not in known:
-                raise Misuse(f"unknown entry {name!r} in normalize[{k!r}]", hint=_options.nearest(name, known))
-        out[k] = {n: (np.asarray(x, np.float64).ravel().tolist() if n not in ("mode", "clip") else x) for n, x in one.items()}
-    return out
+__all__ = ["Loader", "Located"]
 
 
-def _place(rank: int | None, world_size: int | None) -> tuple[int, int]:
-    """rank and world: arguments, else torch.distributed, else RANK and WORLD_SIZE, else one process."""
-    found: tuple[int, int] | None = None
-    env = [os.environ.get(n) for n in ("RANK", "WORLD_SIZE")]
-    if all(env):
-        try:
-            found = int(env[0] or 0), int(env[1] or 1)
-        except ValueError:
-            raise Misuse(f"RANK={env[0]!r} and WORLD_SIZE={env[1]!r}: expected integers") from None
-    dist = sys.modules.get("torch.distributed")
-    if dist is not None and dist.is_available() and dist.is_initialized():
-        group = dist.get_rank(), dist.get_world_size()
-        if found is not None and found != group and rank is None and world_size is None:
-            raise Misuse(f"torch.distributed says rank {group[0]} of {group[1]}, the environment {found[0]} of {found[1]}", hint="give rank= and world_size=")
-        found = group
-    if rank is None and world_size is None:
-        r, w = found or (0, 1)
-    elif rank is None:
-        w = operator.index(world_size)  # type: ignore[arg-type]
-        if found is not None and found[1] == w:
-            r = found[0]
-        elif w == 1:
-            r = 0
-        else:
-            raise Misuse(f"world_size={w} without rank=", hint="give both")
-    elif world_size is None:
-        r = operator.index(rank)
-        if found is not None:
-            w = found[1]
-        elif r == 0:
-            w = 1
-        else:
-            raise Misuse(f"rank={r} without world_size=", hint="give both")
-    else:
-        r, w = operator.index(rank), operator.index(world_size)
-    if not 0 <= r < w:
-        raise Misuse(f"rank {r} of a world of {w}: expected 0 to world_size - 1")
-    return r, w
+class Located(NamedTuple):
+    """Where samples lie: int64 arrays."""
+
+    dataset_index: np.ndarray  # position among the sources; 0 of a single dataset
+    episode: np.ndarray  # position in its dataset
+    row: np.ndarray  # of its episode; with hz, place on its timeline
 
 
 class Loader:
-    """Batches of a dataset, made in parallel by the engine: no worker processes, no Python per sample.
+    """Batches of one dataset or a mixture, made in parallel by the engine: no worker processes, no Python per sample.
 
-    source: a path or URI, a Dataset, or a MapDataset (its selection and windows are taken; keywords here override them).
-    shuffle: "global" (a seeded permutation of all samples) or False (file order).
-    rank, world_size: default from torch.distributed or the environment. All ranks give equally many batches.
-    threads: default the cores. prefetch: batches planned and decoded together. memory_budget: bytes, or "4GiB".
-    device: "cpu", "cuda", "cuda:1" …; pin_memory: page-locked batches, for copies to the GPU that overlap.
+    source: a path or URI, a Dataset, or a MapDataset (its selection and windows are taken; keywords here override them); or a list of
+        robocache.Mix (paths, URIs and Datasets too): a mixture.
+    batch_size: samples a batch, on each rank.
+
+    What is in a batch
+    delta_timestamps, keys, episodes, hz, align, tolerance_s: as MapDataset. image_dtype: "uint8" (default) or "float32";
+        image_size: (height, width); pictures are NCHW.
     normalize: None, "mean_std", "min_max", "quantiles", "quantile10", or {key: mode or {mode, clip, mean, std, low, high}}.
-    image_dtype: "uint8" (default) or "float32"; image_size: (height, width); pictures are NCHW.
     on_bad_episode: "error", or "skip" (counted and listed in stats()).
-    delta_timestamps, keys, episodes, hz, align, tolerance_s: as MapDataset.
+
+    In what order
+    shuffle: "global" (an exact permutation of all samples), "pool" (whole episodes are decoded once and drawn from while they are
+        resident; for long GOPs and remote stores), or False (file order). The order is a function of the data, the options of the order,
+        seed and epoch alone: not of threads, budgets, caches or ranks. order(epoch) gives it.
+    pool_size: bytes of resident pictures that the order is made for (default half of memory_budget). pool_episodes: resident episodes,
+        at most. pool_shards: pools that the epoch is cut into, so that each stays on one rank (default from the number of episodes).
+    rank, world_size: default from torch.distributed or the environment. All ranks give equally many batches.
+    drop_last: leave out the rest of the last global batch. uneven: the last step of several ranks, "wrap" (default: it is filled up
+        with the epoch's first samples, counted in stats()) or "short" (some ranks give a short or empty share of it).
+
+    Of a mixture
+    temperature: shares are weight^(1/temperature), normalised; without weights the sizes stand for them.
+    epoch_size: samples of an epoch; stop: "first" or "all", an epoch ends when the first source, or every one, was given whole; default:
+        the sum of the sizes. stratified: each global batch holds its exact shares.
+    missing: keys that a source lacks: "error" (default), or "pad": zeros, and `<key>_is_pad` true.
+
+    How
+    threads: default the cores. prefetch: batches planned and decoded together. io_threads: reads in flight, for remote stores.
+    memory_budget: bytes, or "4GiB": for batches in flight, decoders, resident pictures and the RAM cache together.
+    cache: "ram" or a directory: decoded pictures stay for the next epoch; the directory also for other processes and runs. cache_budget:
+        bytes (default: half of memory_budget in RAM, 64 GiB in a directory). cache_format: "yuv" (planes as decoded), "rgb" (as in the
+        batch, at image_size), "encoded" (bytes of a remote store), or "auto".
+    device: "cpu", "cuda", "cuda:1" …: batches arrive there, copied on a stream of their own, one batch ahead. pin_memory: page-locked
+        batches on the host (default: where device is CUDA).
     deadline_s: a batch of which nothing comes for so long is an error that says what is missing (default 300; 0: never).
 
     A batch is a dict: one contiguous tensor a key (NumPy array without torch), text as a list of str. It is yours: nothing writes to it
-    again. Each `for` gives one epoch and goes on to the next; a `for` that was left early is followed by the next epoch.
+    again. Each `for` gives one epoch and goes on to the next; a `for` that was left early is followed by the next epoch. state_dict() and
+    load_state_dict() go on exactly, also at another batch size, world size or number of threads, and also inside torchdata's
+    StatefulDataLoader(loader, batch_size=None, num_workers=0).
     """
 
     @_options.checked
@@ -115,7 +87,7 @@ class Loader:
         memory_budget: int | str = "4GiB",
         cache: Any = None,
         device: Any = "cpu",
-        pin_memory: bool = False,
+        pin_memory: bool | None = None,
         normalize: Any = None,
         image_dtype: str | None = None,
         image_size: Sequence[int] | None = None,
@@ -128,50 +100,106 @@ class Loader:
         align: Mapping[str, Any] | None = None,
         tolerance_s: float | None = None,
         deadline_s: float | None = None,
+        pool_size: int | str | None = None,
+        pool_episodes: int | None = None,
+        pool_shards: int | None = None,
+        uneven: str | None = None,
+        cache_budget: int | str | None = None,
+        cache_format: str | None = None,
+        io_threads: int | None = None,
+        temperature: float | None = None,
+        stop: str | None = None,
+        epoch_size: int | None = None,
+        stratified: bool | None = None,
+        missing: str | None = None,
     ) -> None:
         self._handle: _engine.Handle | None = None
-        if shuffle == "pool":
-            raise Unsupported('shuffle="pool" comes with the next release', hint='shuffle="global" is an exact shuffle and needs no pool')
-        if shuffle is True:
-            shuffle = "global"
-        _options.choice("shuffle", shuffle, ("global", False))
+        ordered = _loading.order(shuffle, pool_size, pool_episodes, pool_shards, uneven)
         _options.choice("on_bad_episode", on_bad_episode, ("error", "skip"))
-        if cache is not None:
-            raise Unsupported("cache= comes with the next release", hint="leave cache out: decoded batches are not kept between epochs")
-        if isinstance(source, (list, tuple)):
-            raise Unsupported("mixtures of datasets come with the next release", hint="give one dataset; several Loaders can be interleaved by hand")
-        inherited: dict[str, Any] = {}
-        if isinstance(source, MapDataset):
-            if getattr(source, "image_transforms", None) is not None:
-                raise Unsupported("image_transforms are Python code, and a Loader runs none per sample", hint="apply them to the batch, on its device")
-            inherited, self.dataset = dict(source._config), source.dataset
-        elif isinstance(source, Dataset):
-            self.dataset = source
-        else:
-            self.dataset = Dataset(source)
+        inherited = self._sources(source)
+        features = self._features
         own = sample_config(
-            self.dataset.features, episodes=episodes, delta_timestamps=delta_timestamps, hz=hz, align=align, keys=keys,
+            features, episodes=episodes, delta_timestamps=delta_timestamps, hz=hz, align=align, keys=keys,
             image_dtype=image_dtype, image_size=image_size, tolerance_s=tolerance_s,
         )  # fmt: skip
-        self.rank, self.world_size = _place(rank, world_size)
-        for name, v in (("batch_size", batch_size), ("prefetch", prefetch), ("threads", threads)):
-            if v is not None and (not _options.is_integer(v) or int(v) < 1):
-                raise Misuse(f"{name}={v!r}: expected an integer of at least 1")
-        self.batch_size = int(batch_size)
+        self.rank, self.world_size = _loading.place(rank, world_size)
+        self.batch_size = _loading.whole("batch_size", batch_size)
         self._config: dict[str, Any] = {
-            **inherited, **own, "batch_size": self.batch_size, "shuffle": shuffle, "seed": operator.index(seed), "drop_last": bool(drop_last),
-            "rank": self.rank, "world_size": self.world_size, "prefetch": int(prefetch),
-            "memory_budget": _options.bytes_of("memory_budget", memory_budget), "on_bad_episode": on_bad_episode,
+            **inherited, **own, **ordered, **_loading.caching(cache, cache_budget, cache_format), "batch_size": self.batch_size,
+            "seed": operator.index(seed), "drop_last": bool(drop_last), "rank": self.rank, "world_size": self.world_size,
+            "prefetch": _loading.whole("prefetch", prefetch), "memory_budget": _options.bytes_of("memory_budget", memory_budget),
+            "on_bad_episode": on_bad_episode,
         }  # fmt: skip
-        if threads is not None:
-            self._config["threads"] = int(threads)
+        for name, v in (("threads", threads), ("io_threads", io_threads)):
+            if v is not None:
+                self._config[name] = _loading.whole(name, v)
         if deadline_s is not None:
             self._config["deadline_s"] = float(deadline_s) or -1.0
-        if (n := _normalize(normalize, self.dataset.features)) is not None:
+        if (n := _loading.normalize(normalize, features)) is not None:
             self._config["normalize"] = n
+        self._mixture(temperature=temperature, stop=stop, epoch_size=epoch_size, stratified=stratified, missing=missing)
         self._place_batches(device, bool(pin_memory))
         self._fresh()
         self._open().open()
+
+    def _sources(self, source: Any) -> dict[str, Any]:
+        """Takes the datasets; gives the configuration that comes with them."""
+        self._mix: list[Mix] | None = None
+        inherited: dict[str, Any] = {}
+        if isinstance(source, (list, tuple)):
+            if not source:
+                raise Misuse("a mixture of no datasets")
+            self._mix = [s if isinstance(s, Mix) else Mix(s) for s in source]
+        elif isinstance(source, Mix):
+            self._mix = [source]
+        if self._mix is not None:
+            self.datasets = [m.dataset for m in self._mix]
+            weighted = sum(m.weight is not None for m in self._mix)
+            if weighted not in (0, len(self._mix)):
+                raise Misuse(f"{weighted} of {len(self._mix)} sources have a weight", hint="give every Mix a weight=, or none: then shares go by size")
+            self._features: dict[str, Feature] = {}
+            for m in self._mix:
+                self._features.update((k, f) for k, f in m.features.items() if k not in self._features)
+            return inherited
+        if isinstance(source, MapDataset):
+            if getattr(source, "image_transforms", None) is not None:
+                raise Unsupported("image_transforms are Python code, and a Loader runs none per sample", hint="apply them to the batch, on its device")
+            inherited, source = dict(source._config), source.dataset
+        self.datasets = [source if isinstance(source, Dataset) else Dataset(source)]
+        self._features = dict(self.datasets[0].features)
+        return inherited
+
+    def _mixture(self, **options: Any) -> None:
+        """The options of a mixture."""
+        given = {k: v for k, v in options.items() if v is not None}
+        if given and self._mix is None:
+            raise Misuse(f"{next(iter(given))}= is for mixtures", hint="give a list of robocache.Mix")
+        for k, v in given.items():
+            if k == "temperature":
+                v = _loading.number(k, v)
+                if not v:
+                    raise Misuse("temperature=0: expected a number above 0")
+            elif k == "stop":
+                v = _options.choice(k, v, ("first", "all"))
+            elif k == "epoch_size":
+                v = _loading.whole(k, v)
+            elif k == "missing":
+                v = _options.choice(k, v, ("error", "pad"))
+            else:
+                v = bool(v)
+            self._config[k] = v
+
+    @property
+    def dataset(self) -> Dataset:
+        """The dataset; of a mixture see `datasets`."""
+        if self._mix is not None:
+            raise Misuse("a mixture has several datasets", hint="see .datasets")
+        return self.datasets[0]
+
+    @property
+    def _uri(self) -> Any:
+        uris = [d.uri for d in self.datasets]
+        return uris[0] if self._mix is None else uris
 
     def _place_batches(self, device: Any, pin: bool) -> None:
         self.device, self.pin_memory = str(device), pin
@@ -202,7 +230,10 @@ class Loader:
         self._turn = 0  # which `for` may take batches
 
     def _make(self) -> tuple[int, Any]:
-        answer = self.dataset._handle.call("robocache_loader_new", self._config)
+        if self._mix is None:
+            answer = self.dataset._handle.call("robocache_loader_new", self._config)
+        else:
+            answer = _engine.call("robocache_loader_new", {**self._config, "sources": [m._source() for m in self._mix]})
         return answer["loader"], answer
 
     def _open(self) -> _engine.Handle:
@@ -213,7 +244,7 @@ class Loader:
             if self._iterated:
                 raise ForkError(
                     "this Loader was in use before the fork, and cannot go on in the child",
-                    {"dataset": self.dataset.uri, "pid": os.getpid()},
+                    {"dataset": self._uri, "pid": os.getpid()},
                     "make a Loader in the child, or give a MapDataset to DataLoader workers",
                 )
             self._fresh()
@@ -287,8 +318,19 @@ class Loader:
         self._turn += 1
 
     def order(self, epoch: int = 0) -> np.ndarray:
-        """Sample numbers (as MapDataset counts) in the order of an epoch, over all ranks: int64. Nothing is decoded for it."""
+        """Sample numbers in the order of an epoch, over all ranks: int64. Nothing is decoded for it.
+
+        Samples are numbered as MapDataset counts; those of a mixture one source after the other. locate() says where they lie.
+        """
         return arrays(self._open().call("robocache_loader_order", {"epoch": operator.index(epoch)}))["order"]
+
+    def locate(self, samples: Any) -> Located:
+        """Where samples lie that order() named: dataset_index, episode (a position) and row, int64 arrays."""
+        a = np.asarray(samples)
+        if a.dtype.kind not in "iu" and a.size:
+            raise Misuse(f"samples of {a.dtype}: expected integers")
+        got = arrays(self._open().call("robocache_loader_locate", {"samples": a.ravel().tolist()}))
+        return Located(*(got[k].reshape(a.shape) for k in Located._fields))
 
     def stats(self) -> dict[str, Any]:
         """What was done so far: samples/s, stage times, waits, frames, bytes, skipped episodes, buffer peaks."""
@@ -310,7 +352,7 @@ class Loader:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<robocache.Loader of {self.dataset.uri!r}: batch {self.batch_size}, rank {self.rank} of {self.world_size}>"
+        return f"<robocache.Loader of {self._uri!r}: batch {self.batch_size}, rank {self.rank} of {self.world_size}>"
 
 
 class _Epoch:

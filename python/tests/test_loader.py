@@ -303,9 +303,18 @@ def test_normalize(h264: str) -> None:
 @pytest.mark.parametrize(
     "kwargs,cls,words",
     [
-        ({"shuffle": "pool"}, robocache.Unsupported, "global"),
         ({"shuffle": "globl"}, robocache.Misuse, "global"),
-        ({"cache": "ram"}, robocache.Unsupported, "next release"),
+        ({"pool_size": "1GiB"}, robocache.Misuse, "shuffle='pool'"),
+        ({"shuffle": "pool", "pool_size": "lots"}, robocache.Misuse, "pool_size"),
+        ({"shuffle": "pool", "pool_episodes": 0}, robocache.Misuse, "pool_episodes=0"),
+        ({"shuffle": "pool", "pool_shards": 1.5}, robocache.Misuse, "pool_shards"),
+        ({"uneven": "ragged"}, robocache.Misuse, "wrap"),
+        ({"cache": True}, robocache.Misuse, "directory"),
+        ({"cache_budget": "1GiB"}, robocache.Misuse, "without cache"),
+        ({"cache": "ram", "cache_format": "png"}, robocache.Misuse, "yuv"),
+        ({"io_threads": 0}, robocache.Misuse, "at least 1"),
+        ({"missing": "pad"}, robocache.Misuse, "Mix"),
+        ({"rename": {"a": "b"}}, robocache.Unsupported, "Mix"),
         ({"batch_size": 0}, robocache.Misuse, "at least 1"),
         ({"threads": 0}, robocache.Misuse, "at least 1"),
         ({"prefetch": 1.5}, robocache.Misuse, "integer"),
@@ -323,8 +332,6 @@ def test_loader_misuse(h264: str, kwargs: dict, cls: type, words: str) -> None:
 
 
 def test_unsupported_sources(h264: str) -> None:
-    with pytest.raises(robocache.Unsupported, match="[Mm]ixtures"):
-        robocache.Loader([h264, h264])
     with pytest.raises(robocache.Unsupported, match="image_transforms"):
         robocache.Loader(robocache.LeRobotDataset(h264, image_transforms=lambda x: x))
     with pytest.raises(robocache.Unsupported, match="delta_timestamps"):

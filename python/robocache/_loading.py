@@ -1,0 +1,156 @@
+"""What a Loader is asked for, checked: ranks, order, caches, normalisation."""
+
+from __future__ import annotations
+
+import operator
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from . import _options
+from ._errors import Misuse
+
+NORMS = ("mean_std", "min_max", "quantiles", "quantile10")
+
+
+def normalize(v: Any, features: Iterable[str]) -> Any:
+    """normalize= as the engine wants it; None for none."""
+    if v is None or v is False:
+        return None
+    if isinstance(v, str):
+        return _options.choice("normalize", v, NORMS)
+    if not isinstance(v, Mapping):
+        raise Misuse(f"normalize={v!r}: expected one of {', '.join(map(repr, NORMS))}, or a dict by key")
+    out: dict[str, Any] = {}
+    for k, one in v.items():
+        _options.key(k, features, "key of normalize")
+        if isinstance(one, str):
+            out[k] = _options.choice(f"normalize[{k!r}]", one, NORMS)
+            continue
+        known = ("mode", "clip", "mean", "std", "low", "high")
+        for name in one:
+            if name not in known:
+                raise Misuse(f"unknown entry {name!r} in normalize[{k!r}]", hint=_options.nearest(name, known))
+        out[k] = {n: (np.asarray(x, np.float64).ravel().tolist() if n not in ("mode", "clip") else x) for n, x in one.items()}
+    return out
+
+
+def statistics(v: Any, features: Iterable[str]) -> dict[str, Any]:
+    """stats= of a source, in the shape of Dataset.stats, as the engine wants it."""
+    if not isinstance(v, Mapping):
+        raise Misuse(f"stats={type(v).__name__}: expected a dict, as Dataset.stats")
+    out: dict[str, Any] = {}
+    for k, one in v.items():
+        _options.key(k, features, "key of stats")
+        if not isinstance(one, Mapping):
+            raise Misuse(f"stats[{k!r}]: expected a dict with mean, std, min, max or quantiles")
+        s: dict[str, Any] = {"count": int(np.asarray(one.get("count", 0)).ravel()[0])}
+        for name, x in one.items():
+            if name == "count":
+                continue
+            if name not in ("mean", "std", "min", "max") and not (name.startswith("q") and name[1:].isdigit()):
+                raise Misuse(f"unknown statistic {name!r} in stats[{k!r}]", hint=_options.nearest(name, ["mean", "std", "min", "max", "q01", "q10", "q90", "q99"]))
+            a = np.asarray(x, np.float64)
+            if np.isinf(a).any():
+                raise Misuse(f"stats[{k!r}][{name!r}] is infinite")
+            numbers = [None if np.isnan(f) else f for f in a.ravel().tolist()]
+            if name.startswith("q"):
+                s.setdefault("quantiles", {})[name] = numbers
+            else:
+                s[name] = numbers
+        out[k] = s
+    return out
+
+
+def place(rank: int | None, world_size: int | None) -> tuple[int, int]:
+    """rank and world: arguments, else torch.distributed, else RANK and WORLD_SIZE, else one process."""
+    found: tuple[int, int] | None = None
+    env = [os.environ.get(n) for n in ("RANK", "WORLD_SIZE")]
+    if all(env):
+        try:
+            found = int(env[0] or 0), int(env[1] or 1)
+        except ValueError:
+            raise Misuse(f"RANK={env[0]!r} and WORLD_SIZE={env[1]!r}: expected integers") from None
+    dist = sys.modules.get("torch.distributed")
+    if dist is not None and dist.is_available() and dist.is_initialized():
+        group = dist.get_rank(), dist.get_world_size()
+        if found is not None and found != group and rank is None and world_size is None:
+            raise Misuse(f"torch.distributed says rank {group[0]} of {group[1]}, the environment {found[0]} of {found[1]}", hint="give rank= and world_size=")
+        found = group
+    if rank is None and world_size is None:
+        r, w = found or (0, 1)
+    elif rank is None:
+        w = operator.index(world_size)  # type: ignore[arg-type]
+        if found is not None and found[1] == w:
+            r = found[0]
+        elif w == 1:
+            r = 0
+        else:
+            raise Misuse(f"world_size={w} without rank=", hint="give both")
+    elif world_size is None:
+        r = operator.index(rank)
+        if found is not None:
+            w = found[1]
+        elif r == 0:
+            w = 1
+        else:
+            raise Misuse(f"rank={r} without world_size=", hint="give both")
+    else:
+        r, w = operator.index(rank), operator.index(world_size)
+    if not 0 <= r < w:
+        raise Misuse(f"rank {r} of a world of {w}: expected 0 to world_size - 1")
+    return r, w
+
+
+def whole(name: str, v: Any, least: int = 1) -> int:
+    """An integer of at least so much."""
+    if not _options.is_integer(v) or int(v) < least:
+        raise Misuse(f"{name}={v!r}: expected an integer of at least {least}")
+    return int(v)
+
+
+def number(name: str, v: Any) -> float:
+    """A finite number of at least 0."""
+    try:
+        f = float(v)
+    except (TypeError, ValueError):
+        raise Misuse(f"{name}={v!r}: expected a number") from None
+    if not 0 <= f < float("inf"):
+        raise Misuse(f"{name}={v!r}: expected a number of at least 0")
+    return f
+
+
+def order(shuffle: Any, pool_size: Any, pool_episodes: Any, pool_shards: Any, uneven: Any) -> dict[str, Any]:
+    """The options of the order, as the engine wants them."""
+    if shuffle is True:
+        shuffle = "global"
+    c: dict[str, Any] = {"shuffle": _options.choice("shuffle", shuffle, ("global", "pool", False))}
+    for name, v in (("pool_size", pool_size), ("pool_episodes", pool_episodes), ("pool_shards", pool_shards)):
+        if v is None:
+            continue
+        if shuffle != "pool":
+            raise Misuse(f"{name} is for shuffle='pool'", hint="add shuffle='pool'")
+        c[name] = _options.bytes_of(name, v) if name == "pool_size" else whole(name, v)
+    if uneven is not None:
+        c["uneven"] = _options.choice("uneven", uneven, ("wrap", "short"))
+    return c
+
+
+def caching(cache: Any, budget: Any, format: Any) -> dict[str, Any]:
+    """The options of the cache, as the engine wants them."""
+    if cache is None or cache is False:
+        for name, v in (("cache_budget", budget), ("cache_format", format)):
+            if v is not None:
+                raise Misuse(f"{name} without cache", hint="add cache='ram' or cache=directory")
+        return {}
+    if cache is True:
+        raise Misuse("cache=True: expected 'ram' or a directory")
+    c: dict[str, Any] = {"cache": "ram" if cache == "ram" else os.path.abspath(_options.uri(cache))}
+    if budget is not None:
+        c["cache_budget"] = _options.bytes_of("cache_budget", budget)
+    if format is not None:
+        c["cache_format"] = _options.choice("cache_format", format, ("auto", "yuv", "rgb", "encoded"))
+    return c

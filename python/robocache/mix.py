@@ -1,0 +1,91 @@
+"""Mix: one dataset of a mixture, and what is special about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from . import _loading, _options
+from ._errors import Misuse
+from .dataset import Dataset, Feature
+from .mapdataset import MapDataset, sample_config
+
+__all__ = ["Mix"]
+
+
+class Mix:
+    """One dataset of a mixture: Loader([Mix(a, weight=3), Mix(b, weight=1, rename={...}), ...]).
+
+    source: a path or URI, or an open Dataset.
+    weight: its share of the samples beside the other weights, whatever its size. All sources have one, or none: then shares go by size.
+        At every prefix of the epoch the realised counts stay within a few samples of the shares.
+    rename: {its key: the batch's key}. What follows, and keys=, delta_timestamps=, align= and normalize= of the Loader, use the batch's keys.
+    hz, align: its timeline, so that windows in seconds mean the same at every source's rate.
+    stats: statistics in place of its own, {key: {mean, std, min, max, q01 ...}}, as Dataset.stats. Statistics are never pooled over sources.
+    normalize, image_size, episodes, keys: as of Loader, for this source alone.
+    name: in errors, statistics and states; default its number.
+
+    A batch holds the keys of all sources, each with one dtype and shape, and `dataset_index` (int64). Keys that a source lacks: see
+    missing= of Loader.
+    """
+
+    @_options.checked
+    def __init__(
+        self,
+        source: Any,
+        weight: float | None = None,
+        rename: Mapping[str, str] | None = None,
+        hz: Any = None,
+        align: Mapping[str, Any] | None = None,
+        stats: Mapping[str, Any] | None = None,
+        normalize: Any = None,
+        image_size: Sequence[int] | None = None,
+        episodes: Iterable[int] | None = None,
+        keys: Iterable[str] | None = None,
+        name: str | None = None,
+    ) -> None:
+        if isinstance(source, Mix):
+            raise Misuse("a Mix of a Mix", hint="give its path, URI or Dataset")
+        if isinstance(source, MapDataset):
+            raise Misuse("a Mix of a MapDataset", hint="give its .dataset; windows are the Loader's delta_timestamps=, the rest are keywords here")
+        self.dataset = source if isinstance(source, Dataset) else Dataset(source)
+        names = dict(rename or {})
+        for old, to in names.items():
+            _options.key(old, self.dataset.features, "key of rename")
+            if not isinstance(to, str) or not to:
+                raise Misuse(f"rename[{old!r}]={to!r}: expected a key")
+        self.features: dict[str, Feature] = {}
+        for k, f in self.dataset.features.items():
+            to = names.get(k, k)
+            if to in self.features:
+                raise Misuse(f"rename: two keys of {self.dataset.uri!r} are {to!r}")
+            self.features[to] = f
+        self._config: dict[str, Any] = {
+            k: v for k, v in sample_config(self.features, episodes=episodes, hz=hz, align=align, keys=keys, image_size=image_size).items()
+        }
+        if weight is not None:
+            self._config["weight"] = _loading.number("weight", weight)
+        if names:
+            self._config["rename"] = names
+        if stats is not None:
+            self._config["stats"] = _loading.statistics(stats, self.features)
+        if (n := _loading.normalize(normalize, self.features)) is not None:
+            self._config["normalize"] = n
+        if name is not None:
+            self._config["name"] = str(name)
+
+    @property
+    def weight(self) -> float | None:
+        return self._config.get("weight")
+
+    @property
+    def name(self) -> str | None:
+        return self._config.get("name")
+
+    def _source(self) -> dict[str, Any]:
+        """For the engine: which dataset, and how."""
+        return {"dataset": self.dataset._handle.number, **self._config}
+
+    def __repr__(self) -> str:
+        more = "".join(f", {k}={v!r}" for k, v in self._config.items() if k in ("name", "weight"))
+        return f"<robocache.Mix of {self.dataset.uri!r}{more}>"
