@@ -21,5 +21,8 @@
 //	T11 ReadFile has a limit, checked before allocating. List is sorted; a folder that is not there has no files.
 //	T12 No goroutine outlives the call that started it, but for idle connections, which Close ends.
 //
+//	T13 CachedRanged reads each block once, also where many want it at once, and keeps none under a version that may be that of other
+//	    bytes; what the cache loses, cuts or refuses is read again.
+//
 // storetest.Run holds every back end to T1 to T7 and T11. Counting and Faulty wrap any store.
 package store

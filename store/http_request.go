@@ -16,11 +16,18 @@ type pin struct {
 	size     int64 // -1: not said
 	etag     string
 	modified string // Last-Modified
+	settled  bool   // modified lies so far before the answer that another change would have shown in it: its grain is a second
 }
 
 func (p pin) sized(size int64) pin {
 	p.size = size
 	return p
+}
+
+func settled(h http.Header) bool {
+	at, err := http.ParseTime(h.Get("Last-Modified"))
+	now, nowErr := http.ParseTime(h.Get("Date"))
+	return err == nil && nowErr == nil && now.Sub(at) >= 2*time.Second
 }
 
 // version is the ETag, or size and Last-Modified.
@@ -86,7 +93,7 @@ func (a *attempt) get(name string, off, end int64, want *pin) (*reply, error) {
 
 // check turns an answer into a reply or into an error of its class; *transient ones may be tried again.
 func (h *HTTP) check(resp *http.Response, name string, off int64, want *pin) (*reply, error) {
-	got := pin{size: -1, etag: resp.Header.Get("ETag"), modified: resp.Header.Get("Last-Modified")}
+	got := pin{size: -1, etag: resp.Header.Get("ETag"), modified: resp.Header.Get("Last-Modified"), settled: settled(resp.Header)}
 	r := &reply{body: resp.Body, length: resp.ContentLength}
 	wrong := func(class error, msg string) error {
 		return h.answered(resp, &robocache.Error{Class: class, Msg: msg})
