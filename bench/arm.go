@@ -18,6 +18,8 @@ type Arm struct {
 	Setting string   `json:"setting"` // what was chosen for it, in words
 	Argv    []string `json:"argv"`
 	Env     []string `json:"env,omitempty"`
+	// BudgetMB is the memory_budget that the arm was given; 0: none.
+	BudgetMB float64 `json:"budget_mb,omitempty"`
 }
 
 // Outcome is what one run of an arm says of itself.
@@ -35,6 +37,7 @@ type Outcome struct {
 	Decoded      int64   `json:"frames_decoded,omitempty"`
 	Delivered    int64   `json:"frames_delivered,omitempty"`
 	Error        string  `json:"error,omitempty"`
+	Checks
 }
 
 // Result is an arm with the outcomes of its repeats.

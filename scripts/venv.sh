@@ -34,8 +34,16 @@ if ! .venv/bin/python -c 'import torch, numpy, pytest' 2>/dev/null; then
   fi
 fi
 [ "$what" = peers ] || exit 0
-if .venv/bin/python -c 'import lerobot, torchcodec, av, torch, pytest' 2>/dev/null; then exit 0; fi
+# robomimic asks for simulators and plotting that its dataset class does not use: it comes without what it asks for, so that nothing
+# else changes its version. Only `bench peers` runs it.
+alone() {
+  .venv/bin/python -c 'import h5py, robomimic' 2>/dev/null ||
+    .venv/bin/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -r python/requirements-peers-alone.txt ||
+    echo "venv: robomimic could not be installed: its arm of 'bench peers' says so" >&2
+}
+if .venv/bin/python -c 'import lerobot, torchcodec, av, torch, pytest' 2>/dev/null; then alone; exit 0; fi
 if ! .venv/bin/python -m pip install -q --disable-pip-version-check -r python/requirements-core.txt -r python/requirements-peers.txt; then
   echo "venv: the peers (lerobot 0.6.1 wants Python 3.12) could not be installed: their tests skip and say so" >&2
   .venv/bin/python -m pip install -q --disable-pip-version-check -r python/requirements-core.txt
 fi
+alone

@@ -25,7 +25,7 @@ func TestHelpIsEnoughToBegin(t *testing.T) {
 	if code != exitDone {
 		t.Fatalf("exit %d", code)
 	}
-	for _, verb := range []string{"inspect", "doctor", "stats", "convert", "synth", "bench", "cache", "self-test", "version", "completion"} {
+	for _, verb := range []string{"inspect", "doctor", "stats", "convert", "synth", "bench", "self-test", "version", "completion"} {
 		if !strings.Contains(out, "\n  "+verb) {
 			t.Errorf("--help does not list %s", verb)
 		}

@@ -1,0 +1,59 @@
+"""A LeRobot v3.0 folder as a plain program reads it: where each frame lies, and the rows, as arrays."""
+import glob, json, os
+
+import numpy as np
+
+
+class Set:
+    def __init__(self, root):
+        import pyarrow.parquet as pq
+
+        self.root = root
+        with open(os.path.join(root, "meta", "info.json")) as f:
+            self.info = json.load(f)
+        self.fps = float(self.info["fps"])
+        features = self.info["features"]
+        self.cameras = [k for k, v in features.items() if v["dtype"] == "video"]
+        self.camera = self.cameras[0] if self.cameras else None
+        self.numeric = [k for k in ("observation.state", "action") if k in features]
+        rows = []
+        for name in sorted(glob.glob(os.path.join(root, "meta", "episodes", "*", "*.parquet"))):
+            t = pq.read_table(name)
+            rows += t.select([c for c in t.column_names if not c.startswith("stats/")]).to_pylist()
+        rows.sort(key=lambda r: r["episode_index"])
+        self.lengths = [int(r["length"]) for r in rows]
+        self.ends = np.cumsum(self.lengths)
+        self.files = []  # mp4s of the camera
+        if self.camera:
+            self._place(rows)
+
+    def _place(self, rows):
+        """file[i], ordinal[i] of frame i: an episode's frames follow those of the episodes before it in the file."""
+        v, known, parts = f"videos/{self.camera}/", {}, []
+        for e, r in enumerate(rows):
+            name = self.info["video_path"].format(video_key=self.camera, chunk_index=r[v + "chunk_index"], file_index=r[v + "file_index"])
+            parts.append((known.setdefault(name, len(known)), r[v + "from_timestamp"], e))
+        self.files = [os.path.join(self.root, n) for n in known]
+        total = int(self.ends[-1])
+        self.file, self.ordinal = np.zeros(total, np.int32), np.zeros(total, np.int64)
+        at = [0] * len(known)
+        for f, _, e in sorted(parts):
+            lo, n = int(self.ends[e]) - self.lengths[e], self.lengths[e]
+            self.file[lo : lo + n] = f
+            self.ordinal[lo : lo + n] = np.arange(at[f], at[f] + n)
+            at[f] += n
+
+    def columns(self, names):
+        """Columns over all rows, float32 [N, D], in the order of the episodes."""
+        import pyarrow.parquet as pq
+
+        tables = [pq.read_table(f, columns=[*names, "index"]) for f in sorted(glob.glob(os.path.join(self.root, "data", "*", "*.parquet")))]
+        order = np.argsort(np.concatenate([t["index"].to_numpy() for t in tables]), kind="stable")
+        return {k: np.concatenate([np.stack(t[k].to_numpy()) for t in tables])[order].astype(np.float32) for k in names}
+
+    def episode(self, i):
+        return int(np.searchsorted(self.ends, i, "right"))
+
+    def window(self, i, n):
+        """Rows i … i+n−1, the episode's last row repeated beyond its end."""
+        return np.minimum(np.arange(i, i + max(n, 1)), self.ends[self.episode(i)] - 1)

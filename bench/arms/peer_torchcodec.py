@@ -1,0 +1,86 @@
+"""What a PyTorch user writes without a robot library: a map-style Dataset over (file, frame), torchcodec, DataLoader workers.
+
+Decoders stay open in each worker, one thread each, exact seeking, uint8. --batched: the frames of a batch are asked for in one sorted
+call a file (__getitems__), so that torchcodec decodes what they share once."""
+import time
+
+import peer
+from peer_set import Set
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset, default_collate
+
+a = peer.args(lambda p: p.add_argument("--batched", action="store_true"))
+torch.set_num_threads(1)
+from torchcodec.decoders import VideoDecoder
+
+
+class Frames(Dataset):
+    def __init__(self, s, window):
+        self.set, self.n, self.open = s, window, {}
+        self.columns = {k: torch.from_numpy(v) for k, v in s.columns(s.numeric).items()}
+
+    def __len__(self):
+        return int(self.set.ends[-1])
+
+    def decoder(self, f):
+        if f not in self.open:
+            self.open[f] = VideoDecoder(self.set.files[f], num_ffmpeg_threads=1, seek_mode="exact")
+        return self.open[f]
+
+    def rows(self, i):
+        w = self.set.window(i, self.n)
+        return {"index": i, **{k: v[torch.from_numpy(w)] if self.n else v[i] for k, v in self.columns.items()}}, w
+
+    def __getitem__(self, i):
+        item, w = self.rows(i)
+        d = self.decoder(int(self.set.file[i]))
+        if not self.n:
+            item["image"] = d.get_frame_at(int(self.set.ordinal[i])).data
+            return item
+        first, last = int(self.set.ordinal[w[0]]), int(self.set.ordinal[w[-1]])
+        got = d.get_frames_in_range(first, last + 1).data
+        item["image"] = got[torch.from_numpy(self.set.ordinal[w] - first)] if len(got) < self.n else got
+        return item
+
+
+class Batched(Frames):
+    def __getitems__(self, indices):
+        items, wanted = [], {}
+        for b, i in enumerate(indices):
+            item, w = self.rows(i)
+            items.append(item)
+            wanted.setdefault(int(self.set.file[i]), []).extend((int(o), b, k) for k, o in enumerate(self.set.ordinal[w]))
+        shape = None
+        for f, parts in wanted.items():
+            ordinals = sorted({o for o, _, _ in parts})
+            got = self.decoder(f).get_frames_at(ordinals).data
+            slot = {o: k for k, o in enumerate(ordinals)}
+            for o, b, k in parts:
+                if self.n:
+                    if "image" not in items[b]:
+                        items[b]["image"] = torch.empty((self.n, *got.shape[1:]), dtype=torch.uint8)
+                    items[b]["image"][k] = got[slot[o]]
+                else:
+                    items[b]["image"] = got[slot[o]]
+        return items
+
+
+def main():
+    imported = peer.since_start()
+    t = time.perf_counter()
+    s = Set(a.root)
+    ds = (Batched if a.batched else Frames)(s, a.window)
+    opened = time.perf_counter() - t
+    g = torch.Generator()
+    g.manual_seed(a.seed)
+    kw = dict(persistent_workers=True, prefetch_factor=4, worker_init_fn=lambda _: torch.set_num_threads(1)) if a.workers else {}
+    loader = DataLoader(ds, batch_size=a.batch_size, shuffle=True, num_workers=a.workers, generator=g, collate_fn=default_collate, **kw)
+    peer.measure(lambda: ((b["index"].numpy(), b) for b in loader), a, s.lengths, (imported, opened), pictures=lambda b: b["image"])
+
+
+try:
+    main()
+except Exception as e:
+    peer.failed(e)

@@ -1,0 +1,190 @@
+package bench
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/convert"
+	"github.com/goatnote-inc/robocache/stats"
+)
+
+// PeerSets makes the sets that the rows want out of one dataset, in a work folder; what is there is used again.
+type PeerSets struct {
+	URI      string
+	Work     string
+	Episodes int // of each set: a seeded choice of the dataset's; fewer are repeated. 0 = all, as they are
+	Seed     uint64
+	Tools    Tools
+	Log      func(format string, a ...any)
+
+	made map[string]string
+}
+
+// setRecipe is how a set differs from the dataset.
+type setRecipe struct {
+	codec string // "" = no video
+	gop   int
+	files int // mp4s, about
+}
+
+var setRecipes = map[string]setRecipe{
+	"av1":       {codec: "av1", gop: 2, files: 3},
+	"av1-one":   {codec: "av1", gop: 2, files: 1},
+	"h264-g30":  {codec: "h264", gop: 30, files: 3},
+	"h264-g250": {codec: "h264", gop: 250, files: 3},
+	"table":     {},
+}
+
+// Path makes a set by name and says where it is.
+func (s *PeerSets) Path(ctx context.Context, name string) (string, error) {
+	if p := s.made[name]; p != "" {
+		return p, nil
+	}
+	r, ok := setRecipes[name]
+	if !ok {
+		return "", unknownName("set", name, nil)
+	}
+	dir := filepath.Join(s.folder(), name)
+	if !exists(filepath.Join(dir, "meta", "info.json")) { // written last: a folder with it is complete
+		if err := os.RemoveAll(dir); err != nil { // what a killed run left
+			return "", robocache.At(err, robocache.Where{"file": dir})
+		}
+		if err := s.make(ctx, r, dir); err != nil {
+			return "", err
+		}
+		s.Log("made %s", dir)
+	}
+	if s.made == nil {
+		s.made = map[string]string{}
+	}
+	s.made[name] = dir
+	return dir, nil
+}
+
+// folder is the work folder of this dataset and these choices.
+func (s *PeerSets) folder() string {
+	h := fnv.New64a()
+	fmt.Fprintln(h, s.URI, s.Episodes, s.Seed)
+	return filepath.Join(s.Work, strings.TrimSuffix(filepath.Base(s.URI), "/")+"-"+hex.EncodeToString(h.Sum(nil))[:8])
+}
+
+func (s *PeerSets) make(ctx context.Context, r setRecipe, dir string) error {
+	ds, err := robocache.Open(ctx, s.URI, robocache.OpenOptions{})
+	if err != nil {
+		return err
+	}
+	defer ds.Close()
+	opt := convert.Options{Episodes: chooseEpisodes(ds.Info().Episodes, s.Episodes, s.Seed), Frames: stats.SampledFrames, VideoCodec: "copy"}
+	camera := ""
+	for i := range ds.Info().Features {
+		f := &ds.Info().Features[i]
+		switch {
+		case f.Kind == robocache.KindVideo && camera == "" && r.codec != "":
+			camera = f.Key
+			if f.Codec != r.codec || r.codec != "av1" { // an AV1 set is taken as it is, whatever its GOP
+				opt.VideoCodec, opt.Encode.Codec, opt.Encode.GOP = r.codec, r.codec, r.gop
+			}
+		case f.Key == "observation.state" || f.Key == "action":
+		default:
+			continue
+		}
+		opt.Keys = append(opt.Keys, f.Key)
+	}
+	if r.codec != "" && camera == "" {
+		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "bench peers", Where: robocache.Where{"dataset": s.URI}, Msg: "the dataset has no video", Hint: "--workload novideo-w16"}
+	}
+	report, err := convert.ToLeRobot(ctx, ds, dir, opt)
+	if err != nil || r.files <= 1 || opt.VideoCodec != "copy" {
+		return err
+	}
+	// The size of the mp4s is known only now: made again in about equal files, so that more than one is open.
+	size := treeSize(filepath.Join(dir, "videos"))
+	if report.NumEpisodes < r.files || size == 0 {
+		return nil
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return robocache.At(err, robocache.Where{"file": dir})
+	}
+	opt.VideoFileBytes = size/int64(r.files) + size/64
+	_, err = convert.ToLeRobot(ctx, ds, dir, opt)
+	return err
+}
+
+// chooseEpisodes gives n of have: a seeded choice, each twice or more where there are too few.
+func chooseEpisodes(have, n int, seed uint64) []int {
+	if n <= 0 || have <= 0 {
+		return nil
+	}
+	var out []int
+	if have > n {
+		out = rand.New(rand.NewPCG(seed, 0)).Perm(have)[:n]
+		slices.Sort(out)
+		return out
+	}
+	for i := range n {
+		out = append(out, i%have)
+	}
+	return out
+}
+
+// Oracle makes the pictures that the arms' are compared with.
+func (s *PeerSets) Oracle(ctx context.Context, set string) (string, error) {
+	root, err := s.Path(ctx, set)
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(s.folder(), "oracle-"+set)
+	if exists(filepath.Join(dir, "frames.json")) {
+		return dir, nil
+	}
+	return dir, s.python(ctx, "peer_oracle.py", root, dir)
+}
+
+// HDF5 makes robomimic's file of the table.
+func (s *PeerSets) HDF5(ctx context.Context) (string, error) {
+	root, err := s.Path(ctx, "table")
+	if err != nil {
+		return "", err
+	}
+	out := filepath.Join(s.folder(), "table.hdf5")
+	if exists(out) {
+		return out, nil
+	}
+	return out, s.python(ctx, "peer_robomimic.py", root, "--make", out)
+}
+
+func (s *PeerSets) python(ctx context.Context, script string, args ...string) error {
+	cmd := exec.CommandContext(ctx, s.Tools.Python, append([]string{filepath.Join(s.Tools.dir, script)}, args...)...)
+	cmd.Env = append(os.Environ(), s.Tools.env()...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "bench peers", Msg: script + ": " + lastLine(string(out)), Hint: "make peers installs what the peers need", Err: err}
+	}
+	return nil
+}
+
+func exists(path string) bool { _, err := os.Stat(path); return !errors.Is(err, fs.ErrNotExist) }
+
+func treeSize(dir string) int64 {
+	total := int64(0)
+	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() {
+			if i, err := d.Info(); err == nil {
+				total += i.Size()
+			}
+		}
+		return nil
+	})
+	return total
+}

@@ -1,0 +1,323 @@
+package bench
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/realdata"
+)
+
+// Every row names a family, arms that exist, and bars over arms that its own run has.
+func TestPeerRowsAreWhole(t *testing.T) {
+	known := []string{"lerobot", "lerobot-streaming", "lerobot-streaming-one", "torchcodec", "torchcodec-batched", "pyav-pool", "pyav-ram", "robomimic", "robomimic-all", "decode-floor", "decode-sequential", "memcpy"}
+	for n := range ours {
+		known = append(known, n)
+	}
+	names := map[string]bool{}
+	for _, r := range PeerRows() {
+		if names[r.Name] {
+			t.Errorf("two rows are named %s", r.Name)
+		}
+		names[r.Name] = true
+		f := familyOf(r.Family)
+		if f == nil {
+			t.Fatalf("%s: no family %s", r.Name, r.Family)
+		}
+		if _, ok := setRecipes[f.set]; !ok {
+			t.Errorf("%s: no set %s", f.name, f.set)
+		}
+		for _, a := range r.Arms {
+			if !slices.Contains(known, a) {
+				t.Errorf("%s: no arm %s", r.Name, a)
+			}
+		}
+		if slices.Contains(r.Arms, "decode-floor") && f.count == 0 {
+			t.Errorf("%s: the decode floor has no count", f.name)
+		}
+		for _, b := range r.Bars {
+			for _, a := range []string{b.Ours, b.Than, b.Floor} {
+				if a != "" && !slices.Contains(r.Arms, a) {
+					t.Errorf("%s: %q wants %s, which does not run", r.Name, b.Text, a)
+				}
+			}
+			asks := 0
+			for _, v := range []float64{b.AtLeast, b.AtMost, b.OverBudget} {
+				if v > 0 {
+					asks++
+				}
+			}
+			if want := 1; b.Metric == Faults && asks != 0 || b.Metric != Faults && asks != want {
+				t.Errorf("%s: %q asks for %d things", r.Name, b.Text, asks)
+			}
+			if _, isOurs := ours[b.Ours]; !isOurs {
+				t.Errorf("%s: %q is a bar on %s", r.Name, b.Text, b.Ours)
+			}
+		}
+	}
+	if _, err := PeerRowsNamed([]string{"av1-golbal"}); err == nil || !strings.Contains(err.Error(), "av1-global") {
+		t.Errorf("an unknown workload: %v", err)
+	}
+	if rows, err := PeerRowsNamed([]string{"disk", "ram-640"}); err != nil || len(rows) != 2 || rows[0].Name != "disk" {
+		t.Errorf("%v %v", rows, err)
+	}
+}
+
+// Rows of one family run in one turn, each arm once.
+func TestArmsOfAFamily(t *testing.T) {
+	got := armsOf(PeerRows(), "av1")
+	seen := map[string]int{}
+	for _, a := range got {
+		seen[a]++
+	}
+	if seen["lerobot"] != 1 || seen["robocache"] != 1 || seen["memcpy"] != 1 || seen["robomimic"] != 0 {
+		t.Errorf("%v", got)
+	}
+}
+
+func run(cpu, rate float64) Outcome {
+	return Outcome{Samples: 1000, Seconds: 1000 / rate, CPUSeconds: cpu, PSSPeakMB: 500, DistinctFrac: 0.3, IdealFrac: 0.4, Decoded: 1500, Delivered: 1000, Checks: Checks{CoverageMin: 1, CoverageMax: 1, FramesChecked: 16}}
+}
+
+func armResult(name string, runs ...Outcome) Result {
+	r := Result{Arm: Arm{Name: name, BudgetMB: 300}, Runs: runs}
+	r.summarise()
+	return r
+}
+
+func TestBars(t *testing.T) {
+	wrong, lost := run(1, 100), run(1, 100)
+	wrong.WrongFrames = 2
+	lost.CoverageMin = 0
+	results := []Result{
+		armResult("ours", run(2, 300), run(2.2, 300), run(1.8, 150)),
+		armResult("peer", run(4, 100), run(4.4, 100), run(4.5, 100)),
+		armResult("limit", run(1, 1), run(1, 1), run(1, 1)),
+		armResult("wrong", wrong),
+		armResult("lost", lost),
+		{Arm: Arm{Name: "broken"}, Failed: "IndexError: 3"},
+	}
+	for _, c := range []struct {
+		name  string
+		bar   Bar
+		pass  bool
+		ratio float64 // median
+		note  string
+	}{
+		{"cheaper", Bar{Ours: "ours", Than: "peer", Metric: CPU, AtLeast: 2}, true, 2, ""},
+		{"not that much cheaper", Bar{Ours: "ours", Than: "peer", Metric: CPU, AtLeast: 2.1}, false, 2, ""},
+		{"one repeat passes, the median does not", Bar{Ours: "ours", Than: "peer", Metric: CPU, AtLeast: 2.5}, false, 2, ""},
+		{"faster, not in every repeat", Bar{Ours: "ours", Than: "peer", Metric: Rate, AtLeast: 2}, true, 3, "within the spread"},
+		{"at most a multiple", Bar{Ours: "ours", Than: "limit", Metric: CPU, AtMost: 2.5}, true, 2, ""},
+		{"more than a multiple", Bar{Ours: "ours", Than: "limit", Metric: CPU, AtMost: 1.9}, false, 2, ""},
+		{"beyond what the limit leaves", Bar{Ours: "ours", Than: "peer", Floor: "limit", Metric: CPU, AtLeast: 5}, false, 2, "at most 4.4×"},
+		{"a number", Bar{Ours: "ours", Metric: Decoded, AtMost: 1.5}, true, math.NaN(), ""},
+		{"a number missed", Bar{Ours: "ours", Metric: Decoded, AtMost: 1}, false, math.NaN(), ""},
+		{"memory over the budget", Bar{Ours: "ours", Metric: Memory, OverBudget: 150}, false, math.NaN(), "budget 300 MB"},
+		{"memory within", Bar{Ours: "ours", Metric: Memory, OverBudget: 200}, true, math.NaN(), "budget 300 MB"},
+		{"randomness", Bar{Ours: "ours", Metric: Randomness, AtLeast: 0.74}, true, math.NaN(), ""},
+		{"right", Bar{Ours: "ours", Metric: Faults}, true, math.NaN(), ""},
+		{"wrong pictures", Bar{Ours: "wrong", Metric: Faults}, false, math.NaN(), "2 of 16 pictures"},
+		{"a fast arm that is wrong passes nothing", Bar{Ours: "wrong", Than: "peer", Metric: CPU, AtLeast: 1}, false, math.NaN(), "2 of 16 pictures"},
+		{"lost samples", Bar{Ours: "lost", Metric: Faults}, false, math.NaN(), "0 to 1 times"},
+		{"a peer that is wrong is named", Bar{Ours: "ours", Than: "lost", Metric: CPU, AtMost: 9}, true, 2, "0 to 1 times"},
+		{"a peer that failed", Bar{Ours: "ours", Than: "broken", Metric: CPU, AtLeast: 1}, false, math.NaN(), "broken failed: IndexError: 3"},
+		{"an arm that did not run", Bar{Ours: "none", Metric: Faults}, false, math.NaN(), "not run"},
+	} {
+		v := c.bar.Judge(results)
+		if v.Pass != c.pass || !strings.Contains(v.Note, c.note) || c.note == "" && v.Note != "" {
+			t.Errorf("%s: pass %v, note %q", c.name, v.Pass, v.Note)
+		}
+		if got := v.Ratio.Median; !math.IsNaN(c.ratio) && math.Abs(got-c.ratio) > 1e-9 || math.IsNaN(c.ratio) && len(v.Ratio.Raw) > 0 {
+			t.Errorf("%s: ratio %v", c.name, v.Ratio)
+		}
+	}
+}
+
+// What the Python arms print arrives in the outcome.
+func TestOutcomeOfAPeer(t *testing.T) {
+	var o Outcome
+	err := json.Unmarshal([]byte(`{"samples":5,"coverage_min":0,"coverage_max":2,"frames_checked":7,"wrong_frames":3,"epochs":4,"neighbour_share":0.5,"versions":{"torch":"2"}}`), &o)
+	if low, high := o.coverage(); err != nil || low != 0 || high != 2 || o.FramesChecked != 7 || o.WrongFrames != 3 || o.Checks.Epochs != 4 || o.NeighbourShare != 0.5 || o.Versions["torch"] != "2" {
+		t.Errorf("%v %+v", err, o)
+	}
+}
+
+func TestChooseEpisodes(t *testing.T) {
+	if got := chooseEpisodes(5, 12, 0); len(got) != 12 || got[4] != 4 || got[5] != 0 {
+		t.Errorf("%v", got)
+	}
+	a, b, c := chooseEpisodes(100, 12, 1), chooseEpisodes(100, 12, 1), chooseEpisodes(100, 12, 2)
+	if !slices.Equal(a, b) || slices.Equal(a, c) || len(slices.Compact(slices.Clone(a))) != 12 || !slices.IsSorted(a) {
+		t.Errorf("%v %v %v", a, b, c)
+	}
+	if chooseEpisodes(5, 0, 0) != nil {
+		t.Error("0 is not all")
+	}
+}
+
+func TestCopyRun(t *testing.T) {
+	o := CopyRun(1000, 8, 2, 0.05)
+	if o.Samples <= 0 || o.Samples%8 != 0 || o.Seconds < 0.04 {
+		t.Errorf("%+v", o)
+	}
+}
+
+func TestPeerMarkdownAndFiles(t *testing.T) {
+	results := []Result{armResult("robocache", run(2, 300), run(2.2, 310)), armResult("lerobot", run(4, 100), run(4.4, 110)), {Arm: Arm{Name: "lerobot-streaming", Setting: "a|b"}, Failed: "IndexError: <3>"}}
+	row := PeerRow{Name: "r", Title: "cold", Family: "av1", Bars: []Bar{{Text: "≥ 1.8× lerobot", Ours: "robocache", Than: "lerobot", Metric: CPU, AtLeast: 1.8}, {Text: "never", Ours: "robocache", Than: "lerobot-streaming", Metric: CPU, AtLeast: 9}}}
+	p := &PeerReport{Command: "robocache bench peers", Repeats: 2, Rows: []PeerRow{row}, Versions: map[string]string{"lerobot": "0.6.1"}, Machine: ThisMachine(),
+		Families: map[string]*Report{"av1": {Results: results, Unit: "samples", Workload: map[string]any{"batch_size": 32, "workers": 2, "repeats": 2}}}}
+	v := RowVerdict{Name: "r", Title: row.Title, Family: "av1"}
+	for _, b := range row.Bars {
+		v.Verdicts = append(v.Verdicts, b.Judge(results))
+	}
+	p.Verdicts = []RowVerdict{v}
+	var b bytes.Buffer
+	p.Markdown(&b)
+	for _, want := range []string{
+		"lerobot 0.6.1", "| cold | ≥ 1.8× lerobot | 2.1 (2–2.2) CPU s | 4.2 (4–4.4) CPU s | 2× | pass |",
+		"|  | never | 2.1 (2–2.2) CPU s | – | – | no figure: lerobot-streaming failed: IndexError: &lt;3> |",
+		"| lerobot-streaming | a\\|b | failed: IndexError: &lt;3> |", "0 of 32",
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q in\n%s", want, b.String())
+		}
+	}
+	dir := t.TempDir()
+	if err := p.Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"peers.json", "peers.csv", "peers.md", "peers.html", "peers-av1.json", "peers-av1.csv", "peers-av1.html"} {
+		if b, err := os.ReadFile(filepath.Join(dir, name)); err != nil || len(b) == 0 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	js, _ := os.ReadFile(filepath.Join(dir, "peers.json"))
+	var back PeerReport
+	if err := json.Unmarshal(js, &back); err != nil || len(back.Verdicts) != 1 || !back.Verdicts[0].Verdicts[0].Pass {
+		t.Errorf("%v", err)
+	}
+}
+
+// The sets: several mp4s, one camera, the same rows; a table without video; what is there is used again.
+func TestPeerSets(t *testing.T) {
+	logs := 0
+	s := &PeerSets{URI: realdata.Path(t, "g1_v30_exact"), Work: t.TempDir(), Episodes: 6, Log: func(string, ...any) { logs++ }}
+	av1, err := s.Path(t.Context(), "av1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, _ := filepath.Glob(filepath.Join(av1, "videos", "*", "*", "*.mp4"))
+	if len(files) < 2 || len(files) > 4 {
+		t.Errorf("%d mp4s", len(files))
+	}
+	table, err := s.Path(t.Context(), "table")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, video := range map[string]bool{av1: true, table: false} {
+		ds, err := robocache.Open(t.Context(), path, robocache.OpenOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		has := slices.ContainsFunc(ds.Info().Features, func(f robocache.Feature) bool { return f.Kind == robocache.KindVideo })
+		if ds.Info().Episodes != 6 || ds.Info().Frames != 221+277+267+280+260+221 || has != video {
+			t.Errorf("%s: %+v", path, ds.Info())
+		}
+		ds.Close()
+	}
+	again := &PeerSets{URI: s.URI, Work: s.Work, Episodes: 6, Log: s.Log}
+	if p, err := again.Path(t.Context(), "av1"); err != nil || p != av1 || logs != 2 {
+		t.Errorf("%s %v, %d made", p, err, logs)
+	}
+	if _, err := s.Path(t.Context(), "av2"); err == nil {
+		t.Error("an unknown set passed")
+	}
+}
+
+// interpreter is the project's Python where it can import what is asked for; else the test skips and says why.
+func interpreter(t *testing.T, modules string) string {
+	t.Helper()
+	py := filepath.Join(realdata.Root(t), ".venv", "bin", "python")
+	if out, err := exec.Command(py, "-c", "import "+modules).CombinedOutput(); err != nil {
+		t.Skipf("no %s in .venv (make peers): %v %s", modules, err, lastLine(string(out)))
+	}
+	return py
+}
+
+// The Python arms' shared functions on cases that can be counted by hand, and frames' places against the data's own oracle.
+func TestPeerFacts(t *testing.T) {
+	py := interpreter(t, "numpy, pyarrow")
+	for _, set := range []string{"g1_v30_exact", "g1_v30_drift"} {
+		cmd := exec.Command(py, filepath.Join("testdata", "peer_facts.py"), realdata.Path(t, set))
+		cmd.Env = append(os.Environ(), "PYTHONPATH=arms", "PYTHONDONTWRITEBYTECODE=1")
+		if out, err := cmd.CombinedOutput(); err != nil || !strings.HasPrefix(string(out), "ok ") || strings.HasPrefix(string(out), "ok 0") {
+			t.Errorf("%s: %v\n%s", set, err, out)
+		}
+	}
+}
+
+// Every peer's arm runs, delivers each sample once an epoch, and shows the right pictures; ours agree with the hash of their own order.
+func TestPeerArmsRun(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts every peer: a minute")
+	}
+	py := interpreter(t, "lerobot, torchcodec, av, h5py, robomimic, cv2")
+	ffmpeg(t)
+	tools := Tools{Python: py}
+	done, err := tools.Unpack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer done()
+	w := PeerWork{BatchSize: 16, Workers: 2, Tools: tools, Sets: &PeerSets{URI: realdata.Path(t, "g1_h264_v30_bigdrift"), Work: t.TempDir(), Episodes: 8, Tools: tools, Log: t.Logf}}
+	for family, names := range map[string][]string{
+		"h264-g30":    {"lerobot", "torchcodec", "torchcodec-batched", "pyav-pool", "pyav-ram", "lerobot-streaming"},
+		"novideo-w16": {"lerobot", "robomimic", "robomimic-all"},
+	} {
+		arms, err := PeerArms(t.Context(), family, names, &w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		results, err := Run(t.Context(), arms, 1, 5*time.Minute, t.Logf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range results {
+			if r.Arm.Name == "lerobot-streaming" {
+				// With several mp4s it cannot: what it says is the result.
+				if r.Failed == "" && r.fault() == "" {
+					t.Logf("lerobot-streaming reads this set")
+				}
+				continue
+			}
+			if r.Failed != "" || r.fault() != "" {
+				t.Errorf("%s/%s: %s%s", family, r.Arm.Name, r.Failed, r.fault())
+				continue
+			}
+			o := r.Runs[0]
+			if o.OrderSHA256 == "" || o.Versions["torch"] == "" || r.Arm.Name != "lerobot" && o.FramesChecked == 0 || o.FirstBatchS <= 0 || o.PSSPeakMB < 50 {
+				t.Errorf("%s/%s: %+v", family, r.Arm.Name, o)
+			}
+			if d := o.DistinctFrac / o.IdealFrac; r.Arm.Name != "pyav-pool" && math.Abs(d-1) > 0.15 {
+				t.Errorf("%s/%s: %.2f of the ideal shuffle", family, r.Arm.Name, d)
+			}
+		}
+	}
+}
+
+func ffmpeg(t *testing.T) {
+	t.Helper()
+	if _, err := exec.LookPath("ffmpeg"); err != nil {
+		t.Skip("no ffmpeg, which encodes the set")
+	}
+}

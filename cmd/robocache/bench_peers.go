@@ -1,0 +1,149 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/bench"
+)
+
+func newBenchPeers() *cobra.Command {
+	var f benchFlags
+	var w bench.PeerWork
+	var names []string
+	var all, list bool
+	var work string
+	var episodes int
+	c := &cobra.Command{
+		Use:   "peers [URI]",
+		Short: "the same workloads through the peers and ours, interleaved, with the bars beside them",
+		Long: `peers runs the same workload through lerobot, its streaming class, a plain PyTorch DataLoader with torchcodec, a plain PyAV
+episode pool, robomimic, and ours, each run in a fresh process, in turn; beside them the limits: decoding alone, and memcpy.
+It makes the sets that it wants (AV1, H.264 of GOP 30 and 250, a table) out of URI, in the work folder; without URI, out of
+g1_v30_exact in $ROBOCACHE_TESTDATA. It prints the table of docs/PERFORMANCE.md. All workloads take about an hour on two cores.`,
+		Example: `  robocache bench peers ./my_dataset --workload av1-global,av1-pool
+  robocache bench peers --all --repeats 5 --out report
+  robocache bench peers --list`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if all && cmd.Flags().Changed("workload") {
+				return misuse("--all and --workload: give one of them")
+			}
+			if all || list {
+				names = nil
+			}
+			rows, err := bench.PeerRowsNamed(names)
+			if err != nil {
+				return err
+			}
+			if list {
+				printPeerRows(cmd.OutOrStdout(), rows)
+				return nil
+			}
+			if f.repeats < 1 {
+				return misuse("--repeats: at least 1")
+			}
+			uri, err := peerSource(args)
+			if err != nil {
+				return err
+			}
+			tools, done, err := f.tools()
+			if err != nil {
+				return err
+			}
+			defer done()
+			errs := cmd.ErrOrStderr()
+			log := func(format string, a ...any) { fmt.Fprintf(errs, format+"\n", a...) }
+			if work, err = filepath.Abs(work); err != nil {
+				return err
+			}
+			w.Tools = tools
+			w.Sets = &bench.PeerSets{URI: uri, Work: work, Episodes: episodes, Seed: uint64(w.Seed), Tools: tools, Log: log}
+			p, err := bench.RunPeers(cmd.Context(), rows, w, f.repeats, f.timeout, log)
+			if err != nil {
+				return err
+			}
+			p.Command = "robocache " + strings.Join(os.Args[1:], " ")
+			p.Machine.Revision = version
+			if f.out != "" {
+				if err := p.Write(f.out); err != nil {
+					return err
+				}
+				log("wrote %s", filepath.Join(f.out, "peers.{json,csv,md,html}"))
+			}
+			if f.json {
+				return printJSON(cmd.OutOrStdout(), p)
+			}
+			p.Markdown(cmd.OutOrStdout())
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&all, "all", false, "every workload")
+	c.Flags().StringSliceVar(&names, "workload", []string{"av1-global", "av1-pool"}, "which, by name (--list)")
+	c.Flags().BoolVar(&list, "list", false, "list the workloads, their arms and bars")
+	c.Flags().StringVar(&work, "work", "bench-out/sets", "folder for the sets that are made; they are used again")
+	c.Flags().IntVar(&episodes, "episodes", 12, "episodes of each set: a seeded choice, or repeated where there are fewer (0: all)")
+	c.Flags().IntVar(&w.BatchSize, "batch-size", 32, "samples a batch")
+	c.Flags().IntVar(&w.Workers, "workers", 2, "our threads; the peers' worker processes or threads")
+	c.Flags().Float64Var(&w.Seconds, "seconds", 3, "least length of a measured window, in whole epochs")
+	c.Flags().IntVar(&w.Seed, "seed", 0, "seed of the order and of the choice of episodes")
+	c.Flags().IntVar(&f.repeats, "repeats", 3, "interleaved repeats, a fresh process each")
+	c.Flags().StringVar(&f.out, "out", "", "write JSON, CSV, Markdown and HTML into this folder")
+	c.Flags().StringVar(&f.python, "python", "", "interpreter of the Python arms (default: .venv/bin/python, else python3)")
+	c.Flags().BoolVar(&f.json, "json", false, "print JSON")
+	c.Flags().DurationVar(&f.timeout, "timeout", 30*time.Minute, "longest time of one run")
+	return c
+}
+
+// peerSource is the dataset given, or the real one of the test data.
+func peerSource(args []string) (string, error) {
+	if len(args) == 1 {
+		return args[0], nil
+	}
+	dir := os.Getenv("ROBOCACHE_TESTDATA")
+	if dir == "" {
+		dir = filepath.Join("..", "shared", "data")
+	}
+	p := filepath.Join(dir, "g1_v30_exact")
+	if !fileExists(p) {
+		return "", &robocache.Error{Class: robocache.ErrMisuse, Op: "bench peers", Where: robocache.Where{"dataset": p}, Msg: "no dataset was given, and the test data is not here", Hint: "give a dataset, or set ROBOCACHE_TESTDATA"}
+	}
+	return p, nil
+}
+
+func printPeerRows(w io.Writer, rows []bench.PeerRow) {
+	for _, r := range rows {
+		fmt.Fprintf(w, "%s: %s\n  arms: %s\n", r.Name, r.Title, strings.Join(r.Arms, ", "))
+		for _, b := range r.Bars {
+			fmt.Fprintf(w, "  bar:  %s\n", b.Text)
+		}
+	}
+}
+
+// newArmMemcpy is the limit of a warm cache, run in its own process by the harness.
+func newArmMemcpy() *cobra.Command {
+	var picture, batch, threads int
+	var seconds float64
+	c := &cobra.Command{
+		Use: "arm-memcpy", Hidden: true, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if picture < 1 || batch < 1 || threads < 1 {
+				return misuse("arm-memcpy: " + strconv.Itoa(picture) + " bytes, batch " + strconv.Itoa(batch) + ", " + strconv.Itoa(threads) + " threads: expected more than 0")
+			}
+			return printOutcome(cmd.OutOrStdout(), bench.CopyRun(picture, batch, threads, seconds))
+		},
+	}
+	c.Flags().IntVar(&picture, "picture-bytes", 640*480*3, "")
+	c.Flags().IntVar(&batch, "batch-size", 32, "")
+	c.Flags().IntVar(&threads, "workers", 2, "")
+	c.Flags().Float64Var(&seconds, "seconds", 3, "")
+	return c
+}
