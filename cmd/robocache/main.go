@@ -62,7 +62,7 @@ A URI is a path, file://, http:// or https://. The same in Python: import roboca
 	}
 	root.PersistentFlags().StringVar(&level, "log-level", "warn", "debug, info, warn or error; logs go to stderr")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return misuse(err.Error()) })
-	root.AddCommand(newInspect(), newDoctor(), newStats(), newConvert(), newSynth(), newBench(), newSelfTest(), newVersion())
+	root.AddCommand(newInspect(), newDoctor(), newStats(), newConvert(), newSynth(), newBench(), newCache(), newSelfTest(), newVersion())
 	for _, c := range root.Commands() {
 		withExitCodes(c)
 	}

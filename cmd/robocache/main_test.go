@@ -25,7 +25,7 @@ func TestHelpIsEnoughToBegin(t *testing.T) {
 	if code != exitDone {
 		t.Fatalf("exit %d", code)
 	}
-	for _, verb := range []string{"inspect", "doctor", "stats", "convert", "synth", "bench", "self-test", "version", "completion"} {
+	for _, verb := range []string{"inspect", "doctor", "stats", "convert", "synth", "bench", "cache", "self-test", "version", "completion"} {
 		if !strings.Contains(out, "\n  "+verb) {
 			t.Errorf("--help does not list %s", verb)
 		}
@@ -65,7 +65,7 @@ func TestExitCodes(t *testing.T) {
 	}{
 		{[]string{"inspect"}, exitMisuse, "arg(s)"},
 		{[]string{"nonsense"}, exitMisuse, "unknown command"},
-		{[]string{"bench", "nonsense"}, exitMisuse, "load or decode"},
+		{[]string{"bench", "nonsense"}, exitMisuse, "load, decode or peers"},
 		{[]string{"inspect", dir, "--no-such-flag"}, exitMisuse, "no-such-flag"},
 		{[]string{"inspect", filepath.Join(dir, "nothing")}, exitNotFound, "nothing"},
 		{[]string{"inspect", dir}, exitNotFound, "meta/info.json"},

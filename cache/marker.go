@@ -1,0 +1,197 @@
+package cache
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// markerName is the file that makes a directory ours. Its lock is held while room is made.
+const markerName = "robocache-cache.json"
+
+type marker struct {
+	Format int    `json:"robocache_cache"`
+	ID     string `json:"id"`
+	Note   string `json:"note"`
+}
+
+const maxMarker = 4096
+
+// openMarker gives the marker, locked, and the cache's id. With write, an empty directory becomes ours.
+func openMarker(root *os.Root, dir string, write bool) (f *os.File, id uint64, err error) {
+	flag := os.O_RDWR
+	if !write {
+		flag = os.O_RDONLY
+	}
+	info, err := root.Lstat(markerName)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && !write:
+		return nil, 0, &robocache.Error{Class: robocache.ErrNotFound, Op: "open cache", Where: robocache.Where{"cache": dir}, Msg: "no cache is here: " + markerName + " is missing"}
+	case errors.Is(err, fs.ErrNotExist):
+		if err := refuseForeign(root, dir); err != nil {
+			return nil, 0, err
+		}
+		flag |= os.O_CREATE
+	case err != nil:
+		return nil, 0, fail("open cache", dir, markerName, err)
+	case !info.Mode().IsRegular():
+		return nil, 0, badMarker(dir, "not a regular file")
+	}
+	f, err = root.OpenFile(markerName, flag|plainOnly, 0o666)
+	if err != nil {
+		return nil, 0, fail("open cache", dir, markerName, err)
+	}
+	defer func() {
+		if err != nil {
+			f.Close()
+			f = nil
+		}
+	}()
+	if write {
+		// Several processes may begin at once: the first one under the lock writes, the others read what it wrote.
+		if err := lockWithin(f, 10*time.Second); err != nil {
+			return f, 0, fail("lock cache", dir, markerName, err)
+		}
+		defer unlock(f)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxMarker+1))
+	if err != nil {
+		return f, 0, fail("open cache", dir, markerName, err)
+	}
+	if len(text) == 0 && write {
+		id, err = writeMarker(f, dir)
+		return f, id, err
+	}
+	var m marker
+	if len(text) > maxMarker || json.Unmarshal(text, &m) != nil {
+		return f, 0, badMarker(dir, "not what RoboCache writes")
+	}
+	if m.Format != formatVersion {
+		return f, 0, &robocache.Error{Class: robocache.ErrUnsupported, Op: "open cache", Where: robocache.Where{"cache": dir},
+			Want: fmt.Sprintf("format %d", formatVersion), Got: strconv.Itoa(m.Format), Hint: "another version of RoboCache made it: name another directory with cache="}
+	}
+	id, err = strconv.ParseUint(m.ID, 16, 64)
+	if err != nil || id == 0 || len(m.ID) != 16 {
+		return f, 0, badMarker(dir, "its id is not 16 hexadecimal digits")
+	}
+	return f, id, nil
+}
+
+func badMarker(dir, got string) error {
+	return &robocache.Error{Class: robocache.ErrMalformed, Op: "open cache", Where: robocache.Where{"cache": dir, "file": markerName}, Msg: got,
+		Hint: "look at what the directory holds; RoboCache removes nothing there without its marker"}
+}
+
+func writeMarker(f *os.File, dir string) (uint64, error) {
+	id := randomID()
+	text, err := json.MarshalIndent(marker{Format: formatVersion, ID: fmt.Sprintf("%016x", id),
+		Note: "A cache of RoboCache. Files named robocache-ID-* may be removed at any time; nothing else here is touched."}, "", "  ")
+	if err == nil {
+		_, err = f.WriteAt(append(text, '\n'), 0)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if err != nil {
+		_ = f.Truncate(0) // empty is "not yet written"; half a marker would be malformed for ever
+		return 0, fail("make cache", dir, markerName, err)
+	}
+	return id, nil
+}
+
+// refuseForeign is for a directory without a marker: only an empty one becomes a cache.
+func refuseForeign(root *os.Root, dir string) error {
+	names, err := listNames(root)
+	if err != nil {
+		return fail("open cache", dir, "", err)
+	}
+	for _, n := range names {
+		if n == markerName {
+			return nil // another process was faster
+		}
+	}
+	for _, n := range names {
+		if n != "lost+found" { // a fresh volume
+			return &robocache.Error{Class: robocache.ErrMisuse, Op: "open cache", Where: robocache.Where{"cache": dir},
+				Msg:  fmt.Sprintf("the directory holds other files (%q) and no %s: it is not a cache, and RoboCache writes into none but its own", n, markerName),
+				Hint: "name an empty or new directory with cache="}
+		}
+	}
+	return nil
+}
+
+func listNames(root *os.Root) ([]string, error) {
+	d, err := root.Open(".")
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	return d.Readdirnames(-1)
+}
+
+var errBusy = errors.New("locked by another process")
+
+// lockWithin takes the exclusive lock, or gives up: a stopped process must not stop us.
+func lockWithin(f *os.File, limit time.Duration) error {
+	wait := time.Millisecond
+	for start := time.Now(); ; {
+		ok, err := tryLock(f)
+		if ok || err != nil {
+			return err
+		}
+		if time.Since(start) > limit {
+			return &robocache.Error{Class: robocache.ErrTemporary, Op: "lock cache", Where: robocache.Where{"file": f.Name()}, Msg: "another process has held the lock for " + limit.String(),
+				Hint: "is it stopped? see fuser on that file", Err: errBusy}
+		}
+		time.Sleep(wait)
+		wait = min(wait*2, 20*time.Millisecond)
+	}
+}
+
+func randomID() uint64 {
+	var b [8]byte
+	for {
+		_, _ = rand.Read(b[:]) // never fails (crypto/rand)
+		if id := binary.LittleEndian.Uint64(b[:]); id != 0 {
+			return id
+		}
+	}
+}
+
+const (
+	sealedSuffix = ".shard"
+	openSuffix   = ".open"
+)
+
+func fileName(cacheID, shardID uint64, suffix string) string {
+	return fmt.Sprintf("robocache-%016x-%016x%s", cacheID, shardID, suffix)
+}
+
+// parseName says whether a name is one that this cache gives.
+func parseName(name string, cacheID uint64) (shardID uint64, sealed, ok bool) {
+	rest, ok := strings.CutPrefix(name, fmt.Sprintf("robocache-%016x-", cacheID))
+	if !ok {
+		return 0, false, false
+	}
+	hex, sealed := strings.CutSuffix(rest, sealedSuffix)
+	if !sealed {
+		if hex, ok = strings.CutSuffix(rest, openSuffix); !ok {
+			return 0, false, false
+		}
+	}
+	shardID, err := strconv.ParseUint(hex, 16, 64)
+	if err != nil || fileName(cacheID, shardID, map[bool]string{true: sealedSuffix, false: openSuffix}[sealed]) != name {
+		return 0, false, false
+	}
+	return shardID, sealed, true
+}
