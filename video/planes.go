@@ -30,6 +30,29 @@ type PlaneConverter interface {
 	ConvertPlanes(info PlaneInfo, planes []byte, spec *Spec, dst []byte) error
 }
 
+// PixelCopier is a Backend that copies faster than the language does.
+type PixelCopier interface {
+	CopyPixels(dst, src []byte)
+}
+
+// CopyPixels copies src into dst, which is as long, or its beginning. Large copies go past the processor's caches: right for a batch, which another
+// reads, or this program much later.
+func CopyPixels(dst, src []byte) {
+	if len(src) >= streamFrom && len(dst) >= len(src) {
+		backendMu.RLock()
+		c, ok := backend.(PixelCopier)
+		backendMu.RUnlock()
+		if ok {
+			c.CopyPixels(dst[:len(src)], src)
+			return
+		}
+	}
+	copy(dst, src)
+}
+
+// streamFrom is the size from which on a copy past the caches is faster.
+const streamFrom = 128 << 10
+
 // ConvertPlanes writes into dst what Convert of the picture that the planes came from writes, to the bit. dst must have
 // info.Shape().Bytes(spec) bytes. Any number of goroutines may call it, on the same planes too.
 func ConvertPlanes(info PlaneInfo, planes []byte, spec *Spec, dst []byte) error {

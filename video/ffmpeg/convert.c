@@ -98,8 +98,12 @@ static int equal_to_swscale(int matrix, int full)
 		AVFrame *f = d->frame;
 
 		if (ours && theirs && !rc_rgb(d, W, H, RC_U8, 1, 0, theirs)) {
-			rc_yuv420_planar(f->data[0], f->linesize[0], f->data[1], f->linesize[1], f->data[2], f->linesize[2], W, H, &c,
-				ours, ours + W * H, ours + 2 * W * H, W);
+			for (int y = 0; y < H; y += 2) {
+				uint8_t *to = ours + (size_t)y * W;
+
+				rc_yuv420_rows(f->data[0] + (ptrdiff_t)y * f->linesize[0], f->linesize[0], f->data[1] + (ptrdiff_t)(y / 2) * f->linesize[1],
+					f->data[2] + (ptrdiff_t)(y / 2) * f->linesize[2], W, &c, 0, to, to + W * H, to + 2 * W * H, W);
+			}
 			equal = !memcmp(ours, theirs, 3 * W * H);
 		}
 		free(ours);
@@ -126,73 +130,46 @@ static int same_as_swscale(int matrix, int full)
 	return is == 1;
 }
 
-static void floats_planar(const uint8_t *r, const uint8_t *g, const uint8_t *b, size_t at, size_t n, size_t plane, float *dst)
+// planar converts 4:2:0 two rows at a time, which stay in the cache until they have their last form.
+static void planar(const rc_view *v, rc_sink *s)
 {
-	rc_unit_floats(r, dst + at, n);
-	rc_unit_floats(g, dst + plane + at, n);
-	rc_unit_floats(b, dst + 2 * plane + at, n);
-}
-
-// planar converts 4:2:0 straight into CHW, in blocks of rows that stay in the cache where floats follow.
-static int planar(const rc_view *v, rc_scratch *s, int element, uint8_t *dst)
-{
-	int w = v->width, h = v->height, err;
-	size_t plane = (size_t)w * h;
 	rc_coeff c = coefficients(v->matrix, v->full);
-	enum { BLOCK = 8 };
+	// What comes from afar is asked for two pairs of rows early.
+	int ahead = 4 * v->stride[0];
 
-	if (element == RC_U8) {
-		rc_yuv420_planar(v->data[0], v->stride[0], v->data[1], v->stride[1], v->data[2], v->stride[2], w, h, &c, dst, dst + plane, dst + 2 * plane, w);
-		return RC_OK;
-	}
-	if ((err = rc_grow(&s->rows, &s->rows_size, (size_t)w * BLOCK * 3)))
-		return err;
-	for (int y = 0; y < h; y += BLOCK) {
-		int n = h - y < BLOCK ? h - y : BLOCK;
-		uint8_t *r = s->rows, *g = r + (size_t)w * n, *b = g + (size_t)w * n;
+	for (int y = 0; y < v->height; y += 2) {
+		uint8_t *to[3];
 
-		rc_yuv420_planar(v->data[0] + (ptrdiff_t)y * v->stride[0], v->stride[0], v->data[1] + (ptrdiff_t)(y / 2) * v->stride[1], v->stride[1],
-			v->data[2] + (ptrdiff_t)(y / 2) * v->stride[2], v->stride[2], w, n, &c, r, g, b, w);
-		floats_planar(r, g, b, (size_t)y * w, (size_t)n * w, plane, (float *)dst);
+		rc_sink_room(s, to);
+		rc_yuv420_rows(v->data[0] + (ptrdiff_t)y * v->stride[0], v->stride[0], v->data[1] + (ptrdiff_t)(y / 2) * v->stride[1],
+			v->data[2] + (ptrdiff_t)(y / 2) * v->stride[2], v->width, &c, ahead, to[0], to[1], to[2], v->width);
+		rc_sink_commit(s, 2 * (size_t)v->width);
 	}
-	return RC_OK;
 }
 
-static int plain(const rc_view *v, int width, int height, int chw)
+static int plain(const rc_view *v, int width, int height)
 {
-	return chw && (v->format == AV_PIX_FMT_YUV420P || v->format == AV_PIX_FMT_YUVJ420P) && width == v->width && height == v->height && !(height & 1)
+	return (v->format == AV_PIX_FMT_YUV420P || v->format == AV_PIX_FMT_YUVJ420P) && width == v->width && height == v->height && !(height & 1) && width <= MAX_ROW
 		&& same_as_swscale(v->matrix, v->full);
 }
 
 static int upright(const rc_view *v, rc_scratch *s, int width, int height, int element, int chw, int fast, uint8_t *dst)
 {
-	size_t plane = (size_t)width * height;
+	rc_sink sink;
 	ptrdiff_t stride;
 	int err;
 
-	if (fast && plain(v, width, height, chw))
-		return planar(v, s, element, dst);
-	if ((err = interleaved(v, s, width, height, &stride)))
-		return err;
-	for (int y = 0; y < height; y++) {
-		const uint8_t *row = s->rows + y * stride;
-		size_t at = (size_t)y * width;
-
-		if (!chw && element == RC_U8)
-			memcpy(dst + 3 * at, row, 3 * (size_t)width);
-		else if (!chw)
-			rc_unit_floats(row, (float *)dst + 3 * at, 3 * (size_t)width);
-		else if (element == RC_U8)
-			rc_deinterleave(row, width, dst + at, dst + plane + at, dst + 2 * plane + at);
-		else
-			for (int x = 0; x < width; x += 256) {
-				uint8_t part[3][256];
-				int n = width - x < 256 ? width - x : 256;
-
-				rc_deinterleave(row + 3 * (size_t)x, n, part[0], part[1], part[2]);
-				floats_planar(part[0], part[1], part[2], at + x, n, plane, (float *)dst);
-			}
+	if (fast && plain(v, width, height)) {
+		rc_sink_open(&sink, dst, (size_t)width * height, element, chw);
+		planar(v, &sink);
+	} else {
+		if ((err = interleaved(v, s, width, height, &stride)))
+			return err;
+		rc_sink_open(&sink, dst, (size_t)width * height, element, chw);
+		for (int y = 0; y < height; y++)
+			rc_sink_packed(&sink, s->rows + y * stride, width);
 	}
+	rc_sink_close(&sink);
 	return RC_OK;
 }
 
@@ -289,11 +266,11 @@ static rc_view view_of_kept(const rc_layout *l, const uint8_t *planes)
 	return v;
 }
 
-int rc_planes_plain(const rc_layout *l, int width, int height, int element, int chw)
+int rc_planes_plain(const rc_layout *l, int width, int height)
 {
 	rc_view v = view_of_kept(l, NULL);
 
-	return element == RC_U8 && !l->rotation && plain(&v, width, height, chw);
+	return !l->rotation && plain(&v, width, height);
 }
 
 int rc_planes_rgb(const rc_layout *l, const uint8_t *planes, rc_scratch *s, int width, int height, int element, int chw, int fast, uint8_t *dst)
@@ -310,6 +287,15 @@ int rc_planes_luma(const rc_layout *l, const uint8_t *planes, rc_scratch *s, con
 	return rc_view_luma(&v, s, table, dst);
 }
 
+// rows_of copies the rows of a plane; to's rows are padded with zeros.
+static void rows_of(uint8_t *to, int to_stride, const uint8_t *from, ptrdiff_t from_stride, int row_bytes, int rows)
+{
+	for (int y = 0; y < rows; y++, from += from_stride, to += to_stride) {
+		memcpy(to, from, row_bytes);
+		memset(to + row_bytes, 0, to_stride - row_bytes);
+	}
+}
+
 int rc_keep(rc_decoder *d, const rc_layout *l, uint8_t *dst)
 {
 	const AVFrame *f = d->frame;
@@ -317,15 +303,14 @@ int rc_keep(rc_decoder *d, const rc_layout *l, uint8_t *dst)
 	if (f->format != l->format || f->width != l->width || f->height != l->height)
 		return RC_ERR_FORMAT;
 	for (int k = 0; k < l->count; k++) {
-		const uint8_t *row = f->data[k];
 		uint8_t *to = dst + l->offset[k];
-		size_t pad = l->stride[k] - l->row_bytes[k], end = l->stride[k] * (size_t)l->rows[k];
+		size_t n = l->stride[k] * (size_t)l->rows[k];
 
-		for (int y = 0; y < l->rows[k]; y++, row += f->linesize[k], to += l->stride[k]) {
-			memcpy(to, row, l->row_bytes[k]);
-			memset(to + l->row_bytes[k], 0, pad);
-		}
-		memset(to, 0, -end & 63);
+		if (f->linesize[k] == l->stride[k] && l->row_bytes[k] == l->stride[k])
+			rc_copy(to, f->data[k], n);
+		else
+			rows_of(to, l->stride[k], f->data[k], f->linesize[k], l->row_bytes[k], l->rows[k]);
+		memset(to + n, 0, -n & 63);
 	}
 	return RC_OK;
 }

@@ -75,7 +75,7 @@ var formats = []string{"yuv420p", "yuvj420p", "yuv422p", "yuvj422p", "yuv444p", 
 // The layouts are one picture: CHW is HWC transposed, floats are bytes / 255, and no byte is left unwritten (F3).
 func TestLayouts(t *testing.T) {
 	for _, format := range formats {
-		for _, size := range [][2]int{{84, 84}, {322, 18}, {33, 17}, {7, 5}, {64, 64}} {
+		for _, size := range [][2]int{{84, 84}, {322, 18}, {33, 17}, {7, 5}, {64, 64}, {243, 192}} {
 			w, h := size[0], size[1]
 			d := synthetic(w, h, format, 5, false, 3)
 			if got := d.pic.PixelFormat(); got != format {

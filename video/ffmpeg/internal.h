@@ -52,10 +52,46 @@ int rc_view_luma(const rc_view *v, rc_scratch *s, const float *table, uint8_t *d
 void rc_scratch_clear(rc_scratch *s);
 
 // planar.c
-void rc_yuv420_planar(const uint8_t *y, int ys, const uint8_t *u, int us, const uint8_t *v, int vs, int width, int rows,
-	const rc_coeff *c, uint8_t *r, uint8_t *g, uint8_t *b, ptrdiff_t stride);
+// Two rows of 4:2:0, r + stride is the second. ahead is how many bytes of luma further the next rows lie, to fetch them early; 0 fetches nothing.
+void rc_yuv420_rows(const uint8_t *y, int ys, const uint8_t *u, const uint8_t *v, int width, const rc_coeff *c, int ahead, uint8_t *r, uint8_t *g, uint8_t *b, ptrdiff_t stride);
 void rc_deinterleave(const uint8_t *rgb, int width, uint8_t *r, uint8_t *g, uint8_t *b);
+void rc_interleave(const uint8_t *r, const uint8_t *g, const uint8_t *b, size_t n, uint8_t *rgb);
 void rc_unit_floats(const uint8_t *src, float *dst, size_t n);
 void rc_rotate(const uint8_t *src, uint8_t *dst, int width, int height, int element, int degrees);
+
+// stream.c
+enum {
+	LINE = 64,
+	STREAM_FROM = 128 << 10, // bytes of a result, from which on it is written past the caches
+	MAX_ROW = 8192,          // the widest picture of the kernels
+};
+
+typedef struct rc_lane {
+	uint8_t *dst; // where stage[0] goes: at a line's beginning
+	size_t fill;
+	size_t skip; // bytes of the first line that are not ours
+	uint8_t stage[2 * MAX_ROW + 2 * LINE] __attribute__((aligned(64)));
+} rc_lane;
+
+int rc_can_stream(void);
+void rc_fence(void);
+void rc_lane_open(rc_lane *l, uint8_t *dst);
+void rc_lane_commit(rc_lane *l, size_t n); // n bytes stand at stage + fill
+void rc_lane_close(rc_lane *l);            // rc_fence comes behind the last one
+
+// sink.c
+typedef struct rc_sink {
+	uint8_t *dst;
+	size_t plane, at; // pixels
+	int element, chw, stream;
+	uint8_t rows[3][2 * MAX_ROW + LINE];
+	rc_lane lane[3];
+} rc_sink;
+
+void rc_sink_open(rc_sink *s, uint8_t *dst, size_t pixels, int element, int chw);
+void rc_sink_room(rc_sink *s, uint8_t *to[3]); // for up to 2 * MAX_ROW pixels
+void rc_sink_commit(rc_sink *s, size_t n);     // n pixels stand there
+void rc_sink_packed(rc_sink *s, const uint8_t *rgb, size_t n);
+void rc_sink_close(rc_sink *s);
 
 #endif

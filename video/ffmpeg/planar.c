@@ -49,7 +49,7 @@ __attribute__((target("avx2"))) static inline void row32(const uint8_t *y, const
 }
 
 __attribute__((target("avx2"))) static void yuv420_avx2(const uint8_t *y, int ys, const uint8_t *u, const uint8_t *v, int width,
-	const rc_coeff *c, uint8_t *r, uint8_t *g, uint8_t *b, ptrdiff_t stride)
+	const rc_coeff *c, int ahead, uint8_t *r, uint8_t *g, uint8_t *b, ptrdiff_t stride)
 {
 	lanes k = {
 		.y = _mm256_set1_epi16(c->y), .y_offset = _mm256_set1_epi16(c->y_offset), .rv = _mm256_set1_epi16(c->rv),
@@ -63,6 +63,12 @@ __attribute__((target("avx2"))) static void yuv420_avx2(const uint8_t *y, int ys
 		// The last block overlaps the one before: the same bytes are written twice, none outside.
 		if (x > even - 32)
 			x = even - 32;
+		if (ahead) {
+			_mm_prefetch((const char *)(y + ahead + x), _MM_HINT_NTA);
+			_mm_prefetch((const char *)(y + ys + ahead + x), _MM_HINT_NTA);
+			_mm_prefetch((const char *)(u + (ahead >> 2) + x / 2), _MM_HINT_NTA);
+			_mm_prefetch((const char *)(v + (ahead >> 2) + x / 2), _MM_HINT_NTA);
+		}
 		__m256i uu = _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)(u + x / 2)));
 		__m256i vv = _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)(v + x / 2)));
 		uu = _mm256_subs_epi16(_mm256_slli_epi16(uu, 3), k.chroma);
@@ -94,41 +100,55 @@ __attribute__((target("ssse3"))) static int deinterleave_ssse3(const uint8_t *p,
 	return x;
 }
 
-__attribute__((target("avx2"))) static size_t unit_floats_avx2(const uint8_t *src, float *dst, size_t n)
+__attribute__((target("ssse3"))) static size_t interleave_ssse3(const uint8_t *r, const uint8_t *g, const uint8_t *b, size_t n, uint8_t *rgb)
 {
-	const __m256 full = _mm256_set1_ps(255.0f);
+	const char o = -128;
+	const __m128i r0 = _mm_setr_epi8(0, o, o, 1, o, o, 2, o, o, 3, o, o, 4, o, o, 5), g0 = _mm_setr_epi8(o, 0, o, o, 1, o, o, 2, o, o, 3, o, o, 4, o, o),
+		b0 = _mm_setr_epi8(o, o, 0, o, o, 1, o, o, 2, o, o, 3, o, o, 4, o);
+	const __m128i r1 = _mm_setr_epi8(o, o, 6, o, o, 7, o, o, 8, o, o, 9, o, o, 10, o), g1 = _mm_setr_epi8(5, o, o, 6, o, o, 7, o, o, 8, o, o, 9, o, o, 10),
+		b1 = _mm_setr_epi8(o, 5, o, o, 6, o, o, 7, o, o, 8, o, o, 9, o, o);
+	const __m128i r2 = _mm_setr_epi8(o, 11, o, o, 12, o, o, 13, o, o, 14, o, o, 15, o, o), g2 = _mm_setr_epi8(o, o, 11, o, o, 12, o, o, 13, o, o, 14, o, o, 15, o),
+		b2 = _mm_setr_epi8(10, o, o, 11, o, o, 12, o, o, 13, o, o, 14, o, o, 15);
+	size_t x = 0;
+
+	for (; x + 16 <= n; x += 16) {
+		__m128i rr = _mm_loadu_si128((const __m128i *)(r + x)), gg = _mm_loadu_si128((const __m128i *)(g + x)), bb = _mm_loadu_si128((const __m128i *)(b + x));
+		_mm_storeu_si128((__m128i *)(rgb + 3 * x), _mm_or_si128(_mm_or_si128(_mm_shuffle_epi8(rr, r0), _mm_shuffle_epi8(gg, g0)), _mm_shuffle_epi8(bb, b0)));
+		_mm_storeu_si128((__m128i *)(rgb + 3 * x + 16), _mm_or_si128(_mm_or_si128(_mm_shuffle_epi8(rr, r1), _mm_shuffle_epi8(gg, g1)), _mm_shuffle_epi8(bb, b1)));
+		_mm_storeu_si128((__m128i *)(rgb + 3 * x + 32), _mm_or_si128(_mm_or_si128(_mm_shuffle_epi8(rr, r2), _mm_shuffle_epi8(gg, g2)), _mm_shuffle_epi8(bb, b2)));
+	}
+	return x;
+}
+
+// v / 255 in one rounding: the quotient's second part goes in before it. Equal to the division for all of the 256 values.
+__attribute__((target("avx2,fma"))) static size_t unit_floats_fma(const uint8_t *src, float *dst, size_t n)
+{
+	const float first = 1.0f / 255, rest = (float)(1.0 / 255 - (double)(1.0f / 255));
+	const __m256 one = _mm256_set1_ps(first), two = _mm256_set1_ps(rest);
 	size_t i = 0;
 
-	for (; i + 8 <= n; i += 8)
-		_mm256_storeu_ps(dst + i, _mm256_div_ps(_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(src + i)))), full));
+	for (; i + 8 <= n; i += 8) {
+		__m256 v = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(src + i))));
+
+		_mm256_storeu_ps(dst + i, _mm256_fmadd_ps(v, one, _mm256_mul_ps(v, two)));
+	}
 	return i;
 }
 #endif
 
-void rc_yuv420_planar(const uint8_t *y, int ys, const uint8_t *u, int us, const uint8_t *v, int vs, int width, int rows,
-	const rc_coeff *c, uint8_t *r, uint8_t *g, uint8_t *b, ptrdiff_t stride)
+void rc_yuv420_rows(const uint8_t *y, int ys, const uint8_t *u, const uint8_t *v, int width, const rc_coeff *c, int ahead,
+	uint8_t *r, uint8_t *g, uint8_t *b, ptrdiff_t stride)
 {
 	int done = 0;
-#ifdef X86
-	int vector = width >= 32 && __builtin_cpu_supports("avx2");
-#endif
 
-	for (int k = 0; k < rows; k += 2) {
 #ifdef X86
-		if (vector) {
-			yuv420_avx2(y, ys, u, v, width, c, r, g, b, stride);
-			done = width & ~1;
-		}
-#endif
-		yuv420_plain(y, u, v, done, width, c, r, g, b);
-		yuv420_plain(y + ys, u, v, done, width, c, r + stride, g + stride, b + stride);
-		y += 2 * (ptrdiff_t)ys;
-		u += us;
-		v += vs;
-		r += 2 * stride;
-		g += 2 * stride;
-		b += 2 * stride;
+	if (width >= 32 && __builtin_cpu_supports("avx2")) {
+		yuv420_avx2(y, ys, u, v, width, c, ahead, r, g, b, stride);
+		done = width & ~1;
 	}
+#endif
+	yuv420_plain(y, u, v, done, width, c, r, g, b);
+	yuv420_plain(y + ys, u, v, done, width, c, r + stride, g + stride, b + stride);
 }
 
 void rc_deinterleave(const uint8_t *rgb, int width, uint8_t *r, uint8_t *g, uint8_t *b)
@@ -146,13 +166,28 @@ void rc_deinterleave(const uint8_t *rgb, int width, uint8_t *r, uint8_t *g, uint
 	}
 }
 
+void rc_interleave(const uint8_t *r, const uint8_t *g, const uint8_t *b, size_t n, uint8_t *rgb)
+{
+	size_t x = 0;
+
+#ifdef X86
+	if (__builtin_cpu_supports("ssse3"))
+		x = interleave_ssse3(r, g, b, n, rgb);
+#endif
+	for (; x < n; x++) {
+		rgb[3 * x] = r[x];
+		rgb[3 * x + 1] = g[x];
+		rgb[3 * x + 2] = b[x];
+	}
+}
+
 void rc_unit_floats(const uint8_t *src, float *dst, size_t n)
 {
 	size_t i = 0;
 
 #ifdef X86
-	if (__builtin_cpu_supports("avx2"))
-		i = unit_floats_avx2(src, dst, n);
+	if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+		i = unit_floats_fma(src, dst, n);
 #endif
 	for (; i < n; i++)
 		dst[i] = src[i] / 255.0f;

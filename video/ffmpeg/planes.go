@@ -20,6 +20,7 @@ import (
 var (
 	_ video.PlanarPicture  = (*picture)(nil)
 	_ video.PlaneConverter = backend{}
+	_ video.PixelCopier    = backend{}
 )
 
 // planeFormats gives libavutil's numbers of video's formats; -1 where this build has none.
@@ -134,7 +135,7 @@ func convertPlanes(info *video.PlaneInfo, planes []byte, spec *video.Spec, dst [
 	}
 	var s *scratch
 	var c *C.rc_scratch
-	if !fast || C.rc_planes_plain(&l, o.width, o.height, o.element, o.chw) == 0 {
+	if !fast || C.rc_planes_plain(&l, o.width, o.height) == 0 {
 		key.width, key.height = int32(o.width), int32(o.height)
 		if s, err = scratches.get(key); err != nil {
 			return err
@@ -147,6 +148,11 @@ func convertPlanes(info *video.PlaneInfo, planes []byte, spec *video.Spec, dst [
 		quick = 1
 	}
 	return check("convert to RGB", C.rc_planes_rgb(&l, from, c, o.width, o.height, o.element, o.chw, quick, to))
+}
+
+// CopyPixels is called by video.CopyPixels with slices of one length.
+func (backend) CopyPixels(dst, src []byte) {
+	C.rc_copy((*C.uint8_t)(unsafe.SliceData(dst)), (*C.uint8_t)(unsafe.SliceData(src)), C.size_t(len(src)))
 }
 
 // pack gives the planes without what pads them.

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -109,7 +108,7 @@ func sameAsConvert(t testing.TB, pic video.Picture, info video.PlaneInfo, planes
 
 // F9: what comes of kept planes is what came of the picture, for every format, width, turn and request.
 func TestKeptPlanes(t *testing.T) {
-	sizes := [][2]int{{64, 64}, {84, 84}, {33, 17}, {322, 18}, {7, 5}, {1, 1}, {2, 3}, {3, 2}, {5, 40}, {97, 30}, {160, 120}}
+	sizes := [][2]int{{64, 64}, {84, 84}, {33, 17}, {322, 18}, {7, 5}, {1, 1}, {2, 3}, {3, 2}, {5, 40}, {97, 30}, {160, 120}, {250, 200}}
 	if testing.Short() {
 		sizes = sizes[:6]
 	}
@@ -301,6 +300,54 @@ func TestKeptPlanesDoNotAllocate(t *testing.T) {
 	}
 }
 
+// Results that are written past the caches have the same bytes wherever they lie, and the neighbours' bytes stay (F3).
+func TestEveryAlignment(t *testing.T) {
+	for _, size := range [][2]int{{640, 80}, {250, 200}, {101, 500}, {8192, 8}, {8200, 8}} {
+		d := synthetic(size[0], size[1], "yuv420p", 5, false, 5)
+		for _, spec := range []video.Spec{{ChannelsFirst: true}, {}, {Pixel: video.RGBFloat32, ChannelsFirst: true}, {Pixel: video.RGBFloat32}} {
+			d.pic.swscale = true
+			want := convert(t, d, spec)
+			d.pic.swscale = false
+			buf := make([]byte, len(want)+256)
+			copied := make([]byte, len(want)+256)
+			for _, at := range []int{64, 65, 67, 68, 80, 95, 96, 100, 127} {
+				for i := range buf {
+					buf[i], copied[i] = 0xA5, 0xA5
+				}
+				n := len(want)
+				if err := d.pic.Convert(&spec, buf[at:at+n]); err != nil {
+					t.Fatal(err)
+				}
+				if !bytes.Equal(buf[at:at+n], want) {
+					t.Fatalf("%v %+v at %d: other bytes", size, spec, at)
+				}
+				video.CopyPixels(copied[at:at+n], want)
+				if !bytes.Equal(copied, buf) {
+					t.Fatalf("%v %+v at %d: copied otherwise", size, spec, at)
+				}
+				for i := range buf {
+					if (i < at || i >= at+n) && buf[i] != 0xA5 {
+						t.Fatalf("%v %+v at %d: byte %d is written", size, spec, at, i)
+					}
+				}
+			}
+		}
+		d.Close()
+	}
+	// CopyPixels is copy.
+	for _, n := range []int{0, 1, 128<<10 - 1, 128 << 10, 300001} {
+		src := make([]byte, n)
+		for i := range src {
+			src[i] = byte(i * 31)
+		}
+		dst := make([]byte, n+7)
+		video.CopyPixels(dst[3:], src)
+		if !bytes.Equal(dst[3:3+n], src) || dst[2] != 0 || dst[3+n] != 0 {
+			t.Errorf("%d bytes", n)
+		}
+	}
+}
+
 func TestConvertPlanesRefuses(t *testing.T) {
 	good := video.PlaneInfo{Width: 8, Height: 8, Format: 1, Matrix: 5}
 	planes := make([]byte, good.Bytes())
@@ -383,23 +430,4 @@ func FuzzConvertPlanes(f *testing.F) {
 			}
 		}
 	})
-}
-
-func BenchmarkConvertPlanes(b *testing.B) {
-	for _, spec := range []video.Spec{{Pixel: video.RGB8, ChannelsFirst: true}, {Pixel: video.RGB8}, {Pixel: video.RGBFloat32, ChannelsFirst: true}, {Pixel: video.RGB8, ChannelsFirst: true, Width: 224, Height: 224}} {
-		b.Run(fmt.Sprintf("pixel=%d/chw=%v/%d", spec.Pixel, spec.ChannelsFirst, spec.Width), func(b *testing.B) {
-			d := synthetic(640, 480, "yuv420p", 5, false, 1)
-			defer d.Close()
-			info, planes := keep(b, &d.pic)
-			n, _ := d.pic.Bytes(&spec)
-			dst := make([]byte, n)
-			b.ReportAllocs()
-			b.SetBytes(int64(n))
-			for b.Loop() {
-				if err := video.ConvertPlanes(info, planes, &spec, dst); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
 }

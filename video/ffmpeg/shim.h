@@ -91,7 +91,10 @@ int64_t rc_scratch_memory(const rc_scratch *s);
 int rc_planes_rgb(const rc_layout *l, const uint8_t *planes, rc_scratch *s, int width, int height, int element, int chw, int fast, uint8_t *dst);
 int rc_planes_luma(const rc_layout *l, const uint8_t *planes, rc_scratch *s, const float *table, uint8_t *dst);
 // rc_planes_plain says whether this conversion to RGB needs no scratch.
-int rc_planes_plain(const rc_layout *l, int width, int height, int element, int chw);
+int rc_planes_plain(const rc_layout *l, int width, int height);
+
+// rc_copy is memcpy; large copies go past the caches.
+void rc_copy(uint8_t *dst, const uint8_t *src, size_t n);
 
 // For tests: a picture of random bytes in the decoder's place.
 rc_decoder *rc_synthetic(int width, int height, const char *format, int matrix, int full_range, uint32_t seed);
