@@ -136,30 +136,6 @@ func TestVerifyDrops(t *testing.T) {
 	}
 }
 
-// A file that shrinks while it is mapped is a miss, and not the end of the process by SIGBUS.
-func TestTruncatedWhileMapped(t *testing.T) {
-	for _, touched := range []bool{false, true} {
-		dir := filledDir(t, 60)
-		d := mustOpen(t, dir, Options{Budget: 256 << 20})
-		if touched {
-			count(t, d, 60)
-		}
-		for _, f := range shardFiles(t, dir, sealedSuffix) {
-			if err := os.Truncate(f, 100_000); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if touched && noPopulate.Load() {
-			t.Log("this kernel cannot say that pages are gone")
-			continue
-		}
-		hits := count(t, d, 60)
-		if s := d.Stats(); hits > 20 || int64(60-hits) != s.BadEntries {
-			t.Errorf("touched %v: %d hits, %+v", touched, hits, s)
-		}
-	}
-}
-
 // C8: an unsealed shard that is cut, holed or damaged gives its whole entries, and no wrong byte.
 func TestLeftoverDamaged(t *testing.T) {
 	seed := uint64(rand.Uint32())
