@@ -109,7 +109,7 @@ func newAssembler(ctx context.Context, mix []Mix, cfg Config) (*assembler, error
 	}
 	// The rest of the budget is the decoders' and the stamps'.
 	a.budget = int64(cfg.MemoryBudget) / 4 * 3
-	a.buffers = newBuffers(a.budget)
+	a.buffers = newBuffers(a.budget, cfg.Memory)
 	return a, nil
 }
 

@@ -9,13 +9,14 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// buffers are anonymous mappings: page aligned, invisible to Go's collector, never moved, and zero where they are new.
+// buffers are anonymous mappings, or what an Allocator gives: page aligned, invisible to Go's collector, never moved, and zero where they are new.
 // A mapping that came back is given out again. Idle ones make room: together with those in use they stay below limit, where those in use do.
 type buffers struct {
 	mu     sync.Mutex
 	free   map[int][][]byte // by size
 	idle   int64
 	limit  int64
+	memory Allocator
 	closed bool
 	inUse  atomic.Int64
 	peak   atomic.Int64
@@ -34,8 +35,12 @@ const (
 	hugePage = 2 << 20
 )
 
-func newBuffers(limit int64) *buffers {
-	return &buffers{free: map[int][][]byte{}, limit: limit}
+// newBuffers takes its memory from an allocator; nil: anonymous mappings.
+func newBuffers(limit int64, memory Allocator) *buffers {
+	if memory == nil {
+		memory = mappings{}
+	}
+	return &buffers{free: map[int][][]byte{}, limit: limit, memory: memory}
 }
 
 // sizeClass rounds up by at most an eighth, to whole pages (huge pages from 16 MiB on), so that near sizes share buffers.
@@ -73,10 +78,10 @@ func (p *buffers) get(n int) (*buffer, error) {
 	p.peak.Store(max(p.peak.Load(), used))
 	p.mu.Unlock()
 	for _, m := range out {
-		unmapMemory(m)
+		p.memory.Free(m)
 	}
 	if mem == nil {
-		m, err := mapMemory(size)
+		m, err := p.memory.Alloc(size)
 		if err != nil {
 			p.inUse.Add(-int64(size))
 			return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "loader", Msg: fmt.Sprintf("no memory for a batch buffer of %d bytes", size), Hint: "a smaller batch_size or prefetch; ulimit -v", Err: err}
@@ -122,7 +127,7 @@ func (b *buffer) unref() {
 	}
 	p.mu.Unlock()
 	if !keep {
-		unmapMemory(mem)
+		p.memory.Free(mem)
 	}
 }
 
@@ -135,7 +140,7 @@ func (p *buffers) close() {
 	p.mu.Unlock()
 	for _, list := range free {
 		for _, m := range list {
-			unmapMemory(m)
+			p.memory.Free(m)
 		}
 	}
 }

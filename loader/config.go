@@ -47,10 +47,11 @@ type Config struct {
 	Normalize  Normalize `json:"normalize,omitzero"`
 
 	// How.
-	Threads      int    `json:"threads,omitempty"`       // default: the cores
-	Prefetch     int    `json:"prefetch,omitempty"`      // batches of one decode horizon; default 4
-	MemoryBudget Bytes  `json:"memory_budget,omitempty"` // default 4 GiB
-	OnBadEpisode string `json:"on_bad_episode,omitempty"`
+	Threads      int       `json:"threads,omitempty"`       // default: the cores
+	Prefetch     int       `json:"prefetch,omitempty"`      // batches of one decode horizon; default 4
+	MemoryBudget Bytes     `json:"memory_budget,omitempty"` // default 4 GiB
+	OnBadEpisode string    `json:"on_bad_episode,omitempty"`
+	Memory       Allocator `json:"-"` // of batches; nil: anonymous mappings
 
 	// Mixtures (NewMix).
 	Temperature float64 `json:"temperature,omitempty"` // shares ∝ (weight, or size)^(1/temperature); default 1

@@ -247,7 +247,7 @@ func TestSecondNextEndsWithItsContext(t *testing.T) {
 // L10: idle buffers of other sizes make room, so that used and idle together stay below the limit; only holders go beyond it.
 func TestBuffersStayBelowTheirLimit(t *testing.T) {
 	const limit = 1 << 20
-	p := newBuffers(limit)
+	p := newBuffers(limit, nil)
 	defer p.close()
 	total := func() int64 { return p.idle + p.inUse.Load() }
 	for _, n := range []int{100, 5000, 70_000, 300_000, 600_000, 900_000, 100, 400_000} {

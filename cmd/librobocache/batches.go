@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/cudahost"
 	"github.com/goatnote-inc/robocache/loader"
 )
 
@@ -23,8 +24,13 @@ type loading struct {
 	closed bool
 	data   []*shared // its datasets, kept open
 	last   lastBatch
-	ended  *int64     // the epoch whose end was told last
-	texts  textWriter // next's
+	ended  *int64         // the epoch whose end was told last
+	texts  textWriter     // next's
+	host   *cudahost.Host // where batches are page-locked
+	// Where the loader stood before each of the last batches, by their numbers: a client that keeps some on their way to a device asks
+	// for the state before the first of them.
+	seq    int64
+	before [8]loader.State
 }
 
 // close ends the loader first, which makes a waiting Next return, and so gives the turn.
@@ -42,6 +48,9 @@ func (l *loading) close() error {
 	l.mu.Lock()
 	l.last.takeBack()
 	l.mu.Unlock()
+	if l.host != nil {
+		l.host.Close()
+	}
 	if rerr := releaseAll(l.data); err == nil {
 		err = rerr
 	}
@@ -96,15 +105,30 @@ func robocache_loader_new(dataset C.int64_t, in *C.char, timeoutMS C.int32_t, ti
 	})
 }
 
+// robocache_loader_state says where the loader stands; with {"before": seq}, where it stood before a batch.
+//
 //export robocache_loader_state
 func robocache_loader_state(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
+	var a struct {
+		Before int64 `json:"before"`
+	}
+	if err := arguments(in, &a); err != nil {
+		return fail(out, err)
+	}
 	return with(handle, timeoutMS, ticket, out, func(_ context, l *loading) (result, error) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if l.last.awaited() {
-			return result{value: l.last.before}, nil
+		n := a.Before
+		if n == 0 && l.last.awaited() {
+			n = l.seq
 		}
-		return result{value: l.l.State()}, nil
+		switch {
+		case n == 0:
+			return result{value: l.l.State()}, nil
+		case n < 0 || n > l.seq || n <= l.seq-int64(len(l.before)):
+			return result{}, misuse("state", "the state before so early a batch is not kept")
+		}
+		return result{value: l.before[n%int64(len(l.before))]}, nil
 	})
 }
 

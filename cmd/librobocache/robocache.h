@@ -45,9 +45,10 @@ ROBOCACHE_CALL(robocache_map_stats); /* map → loader.Stats */
 
 /* Loaders */
 /* dataset, loader.Config → {loader, len, samples, fields}. Of several datasets (handle 0): "sources" in the configuration, a list of
- * {dataset, name?, weight?, rename?, keys?, hz?, align?, image_size?, episodes?, normalize?, stats?} */
+ * {dataset, name?, weight?, rename?, keys?, hz?, align?, image_size?, episodes?, normalize?, stats?}. "pin_memory": true: batches in page-locked
+ * memory, in the context of CUDA device "pin_device" (default: one in use) */
 ROBOCACHE_CALL(robocache_loader_new);
-ROBOCACHE_CALL(robocache_loader_state);     /* loader → loader.State; it counts the batches that arrived */
+ROBOCACHE_CALL(robocache_loader_state);     /* loader, {before?: seq} → loader.State; it counts the batches that arrived, or those before seq, one of the last 8 */
 ROBOCACHE_CALL(robocache_loader_restore);   /* loader, {state, force?} */
 ROBOCACHE_CALL(robocache_loader_set_epoch); /* loader, {epoch} */
 ROBOCACHE_CALL(robocache_loader_order);     /* loader, {epoch, from?, count?} → batch: order, int64 */
@@ -68,6 +69,7 @@ typedef struct DLManagedTensor { DLTensor dl_tensor; void *manager_ctx; void (*d
 typedef struct robocache_batch robocache_batch;
 typedef struct {
 	int64_t rows, epoch, position, tensors;
+	int64_t seq;        /* 1 for the loader's first batch, and so on */
 	robocache_batch *batch;
 	char *text;         /* of each text column, in order: int32 distinct, int32 bytes of their texts, int32[distinct] their lengths; where distinct > 1, */
 	int64_t text_bytes; /* int32[rows] which one a row has; the texts, UTF-8, filled up with zeros to 4 bytes. Good until robocache_arrived */

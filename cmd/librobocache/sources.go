@@ -10,6 +10,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
+	"github.com/goatnote-inc/robocache/internal/cudahost"
 	"github.com/goatnote-inc/robocache/loader"
 )
 
@@ -32,28 +33,37 @@ type source struct {
 type wish struct {
 	cfg     loader.Config
 	sources []source // nil: one
+	pin     bool     // page-locked batches
+	device  int      // in whose context; below 0: one that is in use
 }
 
 func parseWish(in *C.char) (wish, error) {
 	if in == nil {
-		return wish{}, nil
+		return wish{device: -1}, nil
 	}
 	return parseWishText([]byte(C.GoString(in)))
 }
 
 func parseWishText(text []byte) (w wish, err error) {
 	var raw map[string]json.RawMessage
-	if err := json.Unmarshal(text, &raw); err == nil && raw["sources"] != nil {
-		if err := decodeArguments(raw["sources"], &w.sources); err != nil {
-			return w, err
+	w.device = -1
+	if err := json.Unmarshal(text, &raw); err != nil {
+		w.cfg, err = loader.ParseConfig(text) // says what is wrong
+		return w, err
+	}
+	for key, to := range map[string]any{"sources": &w.sources, "pin_memory": &w.pin, "pin_device": &w.device} {
+		if own, ok := raw[key]; ok {
+			if err := decodeArguments(own, to); err != nil {
+				return w, err
+			}
+			delete(raw, key)
 		}
-		if len(w.sources) == 0 {
-			return w, misuse("loader", "a mixture of no datasets")
-		}
-		delete(raw, "sources")
-		if text, err = json.Marshal(raw); err != nil {
-			return w, err
-		}
+	}
+	if w.sources != nil && len(w.sources) == 0 {
+		return w, misuse("loader", "a mixture of no datasets")
+	}
+	if text, err = json.Marshal(raw); err != nil {
+		return w, err
 	}
 	w.cfg, err = loader.ParseConfig(text)
 	return w, err
@@ -117,6 +127,14 @@ func (w *wish) open(ctx context, handle int64) (*loading, error) {
 	if err != nil {
 		return nil, err
 	}
+	var host *cudahost.Host
+	if w.pin {
+		if host, err = cudahost.Open(w.device); err != nil {
+			_ = releaseAll(held)
+			return nil, err
+		}
+		w.cfg.Memory = host
+	}
 	var l *loader.Loader
 	if w.sources == nil {
 		l, err = loader.New(ctx, mix[0].Dataset, w.cfg)
@@ -125,9 +143,12 @@ func (w *wish) open(ctx context, handle int64) (*loading, error) {
 	}
 	if err != nil {
 		_ = releaseAll(held)
+		if host != nil {
+			host.Close()
+		}
 		return nil, err
 	}
-	return &loading{l: l, data: held}, nil
+	return &loading{l: l, data: held, host: host}, nil
 }
 
 func (f *featureStats) stats() *robocache.FeatureStats {

@@ -20,9 +20,8 @@ import (
 
 // lastBatch is the batch that was told last, until the next is taken.
 type lastBatch struct {
-	batch  *C.robocache_batch
-	taken  C.robocache_taken
-	before loader.State // where the loader stood before it
+	batch *C.robocache_batch
+	taken C.robocache_taken
 }
 
 // awaited says that a batch was told of which nothing was heard since.
@@ -165,7 +164,10 @@ func (l *loading) take(epoch int64, timeoutMS int, taken *C.robocache_taken) err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.last = lastBatch{t.batch, t, before}
+	l.seq++
+	l.before[l.seq%int64(len(l.before))] = before
+	t.seq = C.int64_t(l.seq)
+	l.last = lastBatch{t.batch, t}
 	*taken = t
 	return nil
 }

@@ -32,6 +32,7 @@ var allowed = map[string][]string{
 	"selftest":          {"", "video", "kernel", "align"},
 	"inspect":           {"", "store", "video", "align", "format"},
 	"bench":             {"", "store", "video", "align", "kernel", "stats", "format", "loader", "synth", "inspect", "convert"},
+	"internal/cudahost": {""},
 	"internal/house":    {},
 	"internal/realdata": {},
 	"internal/e2e":      {"*"},

@@ -17,8 +17,7 @@ import numpy as np
 from . import _engine, _memory
 from ._errors import Misuse, from_engine
 
-_TAKEN = 7  # words of robocache_taken
-_ROWS, _BATCH, _TEXT, _TEXT_BYTES = 0, 4, 5, 6
+_TAKEN = 8  # words of robocache_taken: rows, epoch, position, tensors, seq, batch, text, text_bytes
 
 _pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer.restype = ctypes.c_void_p
@@ -78,13 +77,13 @@ class Batches:
         return self._taken[1]
 
     def _arrive(self) -> dict[str, Any]:
-        rows, _, _, count, batch, _, text = self._taken
+        rows, _, _, count, _, batch, text, text_bytes = self._taken
         capsules = self._engine.capsules(batch)
         if len(capsules) != count:
             raise Misuse("the loader was closed or moved while a batch was on its way", hint="begin a new `for`")
         values = list(map(self._convert, capsules)) if self._convert is not None else self._arrays(capsules, rows)
         if self._texts:
-            self._read_texts(values, rows, ctypes.string_at(self._taken[_TEXT], text))
+            self._read_texts(values, rows, ctypes.string_at(text, text_bytes))
         self._engine.arrived(batch)
         return dict(zip(self._keys, values))
 

@@ -1,0 +1,189 @@
+package cudahost
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"unsafe"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// driver is what is used of the CUDA driver. Results are CUresult; 0 is success.
+type driver struct {
+	start          func(flags uint32) int32
+	deviceCount    func(n *int32) int32
+	deviceGet      func(device *int32, ordinal int32) int32
+	primaryState   func(device int32, flags *uint32, active *int32) int32
+	primaryRetain  func(context *uintptr, device int32) int32
+	primaryRelease func(device int32) int32
+	push           func(context uintptr) int32
+	pop            func(context *uintptr) int32
+	hostAlloc      func(p *unsafe.Pointer, size uintptr, flags uint32) int32
+	hostFree       func(p unsafe.Pointer) int32
+	errorName      func(code int32, name *unsafe.Pointer) int32
+}
+
+const (
+	portable    = 1 // CU_MEMHOSTALLOC_PORTABLE
+	outOfMemory = 2 // CUDA_ERROR_OUT_OF_MEMORY
+	noDevice    = 100
+)
+
+// Host allocates page-locked memory.
+type Host struct {
+	d       *driver
+	device  int32
+	context uintptr
+
+	mu     sync.Mutex
+	live   int
+	closed bool
+}
+
+// Open prepares for allocations. device: the driver's number of it; below 0 the first that has a context already, else the first.
+func Open(device int) (*Host, error) {
+	d, err := load()
+	if err != nil {
+		return nil, err
+	}
+	return open(d, device)
+}
+
+func open(d *driver, device int) (*Host, error) {
+	if code := d.start(0); code != 0 {
+		return nil, d.fail("start", code)
+	}
+	var n int32
+	if code := d.deviceCount(&n); code != 0 {
+		return nil, d.fail("count devices", code)
+	}
+	if n == 0 {
+		return nil, d.fail("count devices", noDevice)
+	}
+	if device >= int(n) {
+		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "page-locked memory", Msg: fmt.Sprintf("CUDA device %d", device), Want: fmt.Sprintf("0 to %d", n-1), Got: fmt.Sprint(device)}
+	}
+	h := &Host{d: d}
+	if device < 0 {
+		device = d.inUse(n)
+	}
+	if code := d.deviceGet(&h.device, int32(device)); code != 0 {
+		return nil, d.fail("find the device", code)
+	}
+	if code := d.primaryRetain(&h.context, h.device); code != 0 {
+		return nil, d.fail("make a context", code)
+	}
+	return h, nil
+}
+
+// inUse is the first device with a context.
+func (d *driver) inUse(n int32) int {
+	for i := range n {
+		var device, active int32
+		var flags uint32
+		if d.deviceGet(&device, i) == 0 && d.primaryState(device, &flags, &active) == 0 && active != 0 {
+			return int(i)
+		}
+	}
+	return 0
+}
+
+// within runs f with the context current on this thread.
+func (h *Host) within(f func() int32) int32 {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if code := h.d.push(h.context); code != 0 {
+		return code
+	}
+	code := f()
+	var out uintptr
+	if popped := h.d.pop(&out); code == 0 {
+		code = popped
+	}
+	return code
+}
+
+// Alloc gives n bytes.
+func (h *Host) Alloc(n int) ([]byte, error) {
+	if n <= 0 {
+		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "page-locked memory", Msg: "size", Want: "above 0", Got: fmt.Sprint(n)}
+	}
+	h.mu.Lock()
+	closed := h.closed
+	if !closed {
+		h.live++
+	}
+	h.mu.Unlock()
+	if closed {
+		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "page-locked memory", Msg: "closed"}
+	}
+	var p unsafe.Pointer
+	if code := h.within(func() int32 { return h.d.hostAlloc(&p, uintptr(n), portable) }); code != 0 {
+		h.gone()
+		return nil, robocache.At(h.d.fail("allocate", code), robocache.Where{"bytes": n})
+	}
+	m := unsafe.Slice((*byte)(p), n)
+	clear(m)
+	return m, nil
+}
+
+// Free gives memory of Alloc back. At the end of a process, when the driver is gone, there is nothing to do.
+func (h *Host) Free(m []byte) {
+	if len(m) == 0 {
+		return
+	}
+	p := unsafe.Pointer(unsafe.SliceData(m))
+	_ = h.within(func() int32 { return h.d.hostFree(p) })
+	h.gone()
+}
+
+// Close ends allocations. What is in use stays valid until its Free.
+func (h *Host) Close() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.closed {
+		h.closed = true
+		h.release()
+	}
+}
+
+func (h *Host) gone() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.live--
+	h.release()
+}
+
+// release gives the context back once nothing needs it: with it, the memory would go. mu is held.
+func (h *Host) release() {
+	if h.closed && h.live == 0 {
+		_ = h.d.primaryRelease(h.device)
+	}
+}
+
+// fail makes an error of a result of the driver.
+func (d *driver) fail(op string, code int32) error {
+	name := fmt.Sprintf("CUDA error %d", code)
+	var p unsafe.Pointer
+	if d.errorName(code, &p) == 0 && p != nil {
+		name = text(p)
+	}
+	e := &robocache.Error{Class: robocache.ErrUnsupported, Op: "page-locked memory", Msg: "the CUDA driver could not " + op + ": " + name, Hint: "pin_memory=False does without"}
+	switch code {
+	case outOfMemory:
+		e.Class, e.Hint = robocache.ErrResourceLimit, "a smaller batch_size or prefetch, or pin_memory=False; page-locked memory is limited by the machine's"
+	case noDevice:
+		e.Msg = "the CUDA driver finds no device"
+	}
+	return e
+}
+
+// text reads a C string.
+func text(p unsafe.Pointer) string {
+	n := 0
+	for n < 256 && *(*byte)(unsafe.Add(p, n)) != 0 {
+		n++
+	}
+	return string(unsafe.Slice((*byte)(p), n))
+}

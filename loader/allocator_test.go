@@ -1,0 +1,79 @@
+package loader
+
+import (
+	"errors"
+	"io"
+	"sync"
+	"testing"
+	"unsafe"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// counting is an allocator that knows what is out.
+type counting struct {
+	mu    sync.Mutex
+	live  map[*byte]int
+	total int
+	full  bool
+}
+
+func (c *counting) Alloc(n int) ([]byte, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.full {
+		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "test", Msg: "nothing left to lock"}
+	}
+	m, err := mapMemory(n)
+	c.live[unsafe.SliceData(m)] = n
+	c.total++
+	return m, err
+}
+
+func (c *counting) Free(m []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.live[unsafe.SliceData(m)] != len(m) {
+		panic("memory that was not given")
+	}
+	delete(c.live, unsafe.SliceData(m))
+	unmapMemory(m)
+}
+
+// All tensors lie in the allocator's memory, all of it goes back, and its failures are told.
+func TestAllocator(t *testing.T) {
+	f := newFake(lengthsFor(2, 6, 20, 40)...)
+	c := &counting{live: map[*byte]int{}}
+	l := mustLoader(t, f, Config{BatchSize: 8, Shuffle: Global, Threads: 4, Keys: []string{"cam", "observation.state"}, Memory: c})
+	var kept *Batch
+	for {
+		b, err := l.Next(bg)
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkBatch(t, f, l.cfg, b)
+		if kept == nil {
+			kept = b
+			continue
+		}
+		b.Release()
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if c.total == 0 || len(c.live) == 0 {
+		t.Errorf("%d allocations, %d live while a batch is kept", c.total, len(c.live))
+	}
+	kept.Release()
+	if len(c.live) != 0 {
+		t.Errorf("%d allocations never came back", len(c.live))
+	}
+	c.full = true
+	l = mustLoader(t, f, Config{BatchSize: 8, Keys: []string{"cam"}, Memory: c})
+	if _, err := l.Next(bg); !errors.Is(err, robocache.ErrResourceLimit) {
+		t.Errorf("an allocator without memory: %v", err)
+	}
+}
