@@ -46,7 +46,7 @@ test-go: native
 
 # The concurrent packages, under the race detector.
 test-race: native
-	$(GO) test -race -short -timeout 20m ./store/... ./video/... ./loader/... ./format/...
+	$(GO) test -race -short -timeout 20m ./store/... ./video/... ./loader/... ./format/... ./cache/...
 
 test-python: lib
 	PYTHONPATH=python $(PY) -m pytest -q -rs python/tests

@@ -23,6 +23,10 @@ type Options struct {
 	// KeepUsed keeps what was written or read since Open; what finds no room then is declined. For data that is gone through
 	// again and again: see C7.
 	KeepUsed bool
+
+	// Resident bounds what of the mapped files counts as this process's memory (RSS); 1 GiB where 0. The pages beyond stay in the
+	// system's page cache, and cost page faults again.
+	Resident int64
 }
 
 const (
@@ -31,6 +35,9 @@ const (
 	maxShards     = 4096
 	minShard      = 1 << 20
 	minBudget     = 4 << 20
+
+	defaultResident = 1 << 30
+	lockOnOpen      = 10 * time.Second
 )
 
 // Dir is an open cache.
@@ -61,6 +68,10 @@ type Dir struct {
 	limit   atomic.Int64 // what budget and file system permit together
 	onDisk  atomic.Int64 // bytes at the last look
 	zombies atomic.Int64 // bytes of files that are gone but still mapped here
+
+	trimMu sync.Mutex
+	mapped atomic.Int64 // bytes of entries that were touched and are counted as this process's memory
+	peak   atomic.Int64
 	counters
 }
 
@@ -105,8 +116,11 @@ func (o Options) filled(dir string) (Options, error) {
 	if o.ShardBytes == 0 {
 		o.ShardBytes = max(defaultShard, o.Budget/maxShards)
 	}
-	if o.ShardBytes < 0 {
-		return o, &robocache.Error{Class: robocache.ErrMisuse, Op: "open cache", Where: where, Want: "ShardBytes of at least 0", Got: fmt.Sprint(o.ShardBytes)}
+	if o.Resident == 0 {
+		o.Resident = defaultResident
+	}
+	if o.ShardBytes < 0 || o.Resident < 0 {
+		return o, &robocache.Error{Class: robocache.ErrMisuse, Op: "open cache", Where: where, Want: "ShardBytes and Resident of at least 0", Got: fmt.Sprint(o.ShardBytes, " and ", o.Resident)}
 	}
 	limit := fileSizeLimit()
 	if limit < minShard {
@@ -148,7 +162,7 @@ func (d *Dir) start() error {
 	if err := d.recoverAll(); err != nil {
 		return err
 	}
-	err := d.locked(func() error {
+	err := d.locked(lockOnOpen, func() error {
 		v, err := d.survey()
 		if err != nil {
 			return err

@@ -322,3 +322,28 @@ func TestOptions(t *testing.T) {
 		t.Errorf("after it: %v", d.Err())
 	}
 }
+
+func TestBlocks(t *testing.T) {
+	d := mustOpen(t, t.TempDir(), Options{Budget: 64 << 20})
+	var b interface { // store.BlockCache
+		Get(key [16]byte) (data []byte, release func(), ok bool)
+		Put(key [16]byte, data []byte) error
+	} = Blocks{d}
+	if _, _, ok := b.Get(key(1)); ok {
+		t.Error("there before it was put")
+	}
+	if err := b.Put(key(1), value(1)); err != nil {
+		t.Fatal(err)
+	}
+	data, release, ok := b.Get(key(1))
+	if !ok || !bytes.Equal(data, value(1)) {
+		t.Fatal(ok)
+	}
+	release()
+	release()
+	for _, s := range d.shards {
+		if n := s.refs.Load(); n != 1 {
+			t.Errorf("%d references", n)
+		}
+	}
+}

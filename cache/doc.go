@@ -29,7 +29,8 @@
 //	C9  Open fails, typed, where the directory cannot work: read-only, full, not a directory, no locks, a limit of the process.
 //	    A failing write later stops writing: one Put returns why, Stats say so, and reads go on.
 //	C10 Get, Has and Put may be called from many goroutines; no lock is held while bytes are read, hashed or written.
-//	C11 No goroutine outlives Close. At most four files are held open beside shards that are being sealed; mapped shards hold none.
+//	C11 What is mapped counts as memory of the process up to Options.Resident; pages beyond that are let go of, and stay in the page cache.
+//	C12 No goroutine outlives Close. At most four files are held open beside shards that are being sealed; mapped shards hold none.
 //
 // # Cost
 //

@@ -17,6 +17,8 @@ const (
 	tailSize  = 64
 
 	formatVersion = 1
+
+	maxRows = 1 << 20 // of a table: what a file can make us allocate is 40 MB
 )
 
 var (
@@ -134,7 +136,7 @@ func readTable(r io.ReaderAt, size int64, cacheID, shardID uint64) ([]slot, bool
 	off, count, sum := le.Uint64(rec[24:]), le.Uint64(rec[32:]), le.Uint64(rec[40:])
 	room := uint64(size - tailSize)
 	if !intact64(rec[:], tailMagic) || le.Uint64(rec[8:]) != cacheID || le.Uint64(rec[16:]) != shardID || le.Uint64(rec[48:]) != uint64(size) ||
-		off < headSize || off > room || count != (room-off)/tableRow || (room-off)%tableRow != 0 {
+		off < headSize || off > room || count > maxRows || count != (room-off)/tableRow || (room-off)%tableRow != 0 {
 		return nil, false, nil
 	}
 	rows := make([]byte, room-off)
@@ -172,7 +174,7 @@ func scan(r io.ReaderAt, size int64, shardID uint64, nextData func(int64) int64)
 	var buf []byte
 	pos := int64(headSize)
 	end = pos
-	for pos+entryHead <= size {
+	for pos+entryHead <= size && len(slots) < maxRows {
 		if _, err := r.ReadAt(rec[:], pos); err != nil {
 			return slots, end, short(err)
 		}

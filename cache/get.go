@@ -23,6 +23,7 @@ func (d *Dir) Get(k Key) (Entry, bool) {
 		return Entry{}, false
 	}
 	r.sh.use(now)
+	r.touched()
 	d.hits.Add(1)
 	d.hitBytes.Add(r.n)
 	return Entry{Data: r.data(), sh: r.sh}, true

@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ func init() {
 	roles["readonly"] = roleReadOnly
 	roles["fsize"] = roleFileSize
 	roles["files"] = roleFiles
+	roles["resident"] = roleResident
 }
 
 // inNamespace runs a role where it may mount.
@@ -239,7 +241,7 @@ func roleFileSize(args []string) error {
 	return nil
 }
 
-// C9, C11: without files to open, at Open and while running; and how many it holds.
+// C9, C12: without files to open, at Open and while running; and how many it holds.
 func TestOpenFileLimit(t *testing.T) { runRole(t, command(t, "files", t.TempDir())) }
 
 func roleFiles(args []string) error {
@@ -340,4 +342,65 @@ func TestTruncatedWhileMapped(t *testing.T) {
 			t.Errorf("touched %v: %d hits, %+v", touched, hits, s)
 		}
 	}
+}
+
+// C11: the mapped files do not grow the process beyond Resident, and go on to be read right.
+func TestResidentIsBounded(t *testing.T) { runRole(t, command(t, "resident", t.TempDir())) }
+
+func roleResident(args []string) error {
+	const n, size = 400, 256 << 10 // 100 MB
+	big := func(i int) []byte { return bytes.Repeat(value(i)[:1], size) }
+	d, err := Open(args[0], Options{Budget: 1 << 30, ShardBytes: 4 << 20})
+	if err != nil {
+		return err
+	}
+	for i := range n {
+		if err := d.Put(key(i), big(i)); err != nil {
+			return err
+		}
+	}
+	if err := d.Close(); err != nil {
+		return err
+	}
+	for _, limit := range []int64{16 << 20, 1 << 30} {
+		if d, err = Open(args[0], Options{Budget: 1 << 30, Resident: limit}); err != nil {
+			return err
+		}
+		before, peak := fileRSS(), int64(0)
+		for round := range 3 {
+			for i := range n {
+				i = i * 7 % n
+				e, ok := d.Get(key(i))
+				if !ok || !bytes.Equal(e.Data, big(i)) {
+					return fmt.Errorf("round %d entry %d: %v", round, i, ok)
+				}
+				e.Release()
+				if i%10 == 0 {
+					peak = max(peak, fileRSS()-before)
+				}
+			}
+		}
+		s := d.Stats()
+		fmt.Printf("limit %d: RSS of files grew by %d, counted %d\n", limit, peak, s.Peak)
+		if whole := int64(n * size); limit < whole && (peak > limit*3/2 || s.Peak > limit+size) || limit > whole && (peak < whole || s.Mapped != whole) {
+			return fmt.Errorf("limit %d: the RSS of files grew by %d; %+v", limit, peak, s)
+		}
+		if err := d.Close(); err != nil {
+			return err
+		}
+		if d.mapped.Load() != 0 {
+			return fmt.Errorf("%d bytes are counted after Close", d.mapped.Load())
+		}
+	}
+	return nil
+}
+
+func fileRSS() (n int64) {
+	text, _ := os.ReadFile("/proc/self/status")
+	for line := range strings.Lines(string(text)) {
+		if _, err := fmt.Sscanf(line, "RssFile: %d kB", &n); err == nil {
+			return n << 10
+		}
+	}
+	return 0
 }

@@ -59,7 +59,7 @@ func openMarker(root *os.Root, dir string, write bool) (f *os.File, id uint64, e
 	}()
 	if write {
 		// Several processes may begin at once: the first one under the lock writes, the others read what it wrote.
-		if err := lockWithin(f, 10*time.Second); err != nil {
+		if err := lockWithin(f, lockOnOpen); err != nil {
 			return f, 0, fail("lock cache", dir, markerName, err)
 		}
 		defer unlock(f)

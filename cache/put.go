@@ -17,6 +17,7 @@ import (
 const (
 	declineFor     = time.Second
 	declineSealing = 20 * time.Millisecond
+	lockOnPut      = 100 * time.Millisecond // others hold it for a millisecond a shard; a stopped process holds it for ever
 )
 
 // writing is the side of an unsealed shard that its writers use.
@@ -37,7 +38,7 @@ type writing struct {
 // take gives out room for n bytes. Dir.mu is held, so that nothing is given out after the shard was retired.
 func (w *writing) take(n int64) (off int64, ok bool) {
 	size := entryHead + roundUp(n)
-	if w.end+size+(w.rows+1)*tableRow+tailSize > w.capacity {
+	if w.end+size+(w.rows+1)*tableRow+tailSize > w.capacity || w.rows == maxRows {
 		return 0, false
 	}
 	off = w.end
@@ -199,7 +200,7 @@ func (d *Dir) newShard(n int64) (*writing, error) {
 	need := overhead + footprint(n)
 	w := &writing{end: headSize, done: make(chan struct{})}
 	var id uint64
-	err := d.locked(func() (err error) {
+	err := d.locked(lockOnPut, func() (err error) {
 		if w.capacity, err = d.makeRoom(need); err != nil || w.capacity == 0 {
 			return err
 		}

@@ -150,7 +150,7 @@ func Prune(dir string, budget int64) (*Pruned, error) {
 	}
 	defer d.Close()
 	d.recoverThese(v)
-	err = d.locked(func() error {
+	err = d.locked(lockOnOpen, func() error {
 		v, err := d.survey()
 		if err == nil {
 			d.evict(v, budget, false)

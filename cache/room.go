@@ -21,8 +21,8 @@ type found struct {
 }
 
 // locked runs f under the lock that keeps two processes from making room at once. rollMu is held, or nobody else has d yet.
-func (d *Dir) locked(f func() error) error {
-	if err := lockWithin(d.marker, 5*time.Second); err != nil {
+func (d *Dir) locked(wait time.Duration, f func() error) error {
+	if err := lockWithin(d.marker, wait); err != nil {
 		return fail("lock cache", d.dir, markerName, err)
 	}
 	defer unlock(d.marker)

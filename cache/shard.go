@@ -25,6 +25,9 @@ type shard struct {
 	used    atomic.Int64 // unix ns of the last Get, Put or known use by others
 	told    atomic.Int64 // unix ns when the file's time was set last
 
+	round  atomic.Uint32 // how often its pages were let go of
+	mapped atomic.Int64  // bytes touched in this round
+
 	mu      sync.Mutex
 	recs    []*rec // what the index may hold of it
 	dropped bool   // no longer in the index
@@ -35,6 +38,7 @@ type rec struct {
 	slot
 	sh    *shard
 	state atomic.Uint32
+	round atomic.Uint32 // the shard's, plus one, in which it was touched last
 }
 
 const (
@@ -46,6 +50,7 @@ const (
 func (s *shard) unref() {
 	if s.refs.Add(-1) == 0 {
 		unmap(s.mem)
+		s.d.mapped.Add(-s.mapped.Swap(0))
 		if s.dropped { // set before the reference of the index went
 			s.d.zombies.Add(-s.size)
 		}

@@ -19,7 +19,9 @@ type Stats struct {
 	Limit   int64  `json:"limit_bytes"`  // what budget and file system permitted at the last look
 	Bytes   int64  `json:"bytes"`        // files of all processes at the last look, unsealed shards with what they may grow to
 	Shards  int    `json:"shards"`       // mapped here
-	Entries int64  `json:"entries"`      // known here
+	Mapped  int64  `json:"mapped_bytes"` // of entries whose pages count as this process's memory
+	Peak    int64  `json:"mapped_peak_bytes"`
+	Entries int64  `json:"entries"` // known here
 
 	Hits     int64 `json:"hits"`
 	Misses   int64 `json:"misses"`
@@ -47,7 +49,7 @@ func (d *Dir) Stats() Stats {
 	shards := len(d.shards)
 	d.mu.Unlock()
 	s := Stats{
-		Dir: d.dir, Budget: d.opt.Budget, Limit: d.limit.Load(), Bytes: d.onDisk.Load(), Shards: shards, Entries: d.entries.Load(),
+		Dir: d.dir, Budget: d.opt.Budget, Limit: d.limit.Load(), Bytes: d.onDisk.Load(), Shards: shards, Mapped: d.mapped.Load(), Peak: d.peak.Load(), Entries: d.entries.Load(),
 		Hits: d.hits.Load(), Misses: d.misses.Load(), HitBytes: d.hitBytes.Load(),
 		Puts: d.puts.Load(), PutBytes: d.putBytes.Load(), Declined: d.declined.Load(),
 		VerifiedBytes: d.verified.Load(), BadEntries: d.badEntries.Load(), BadShards: d.badShards.Load(),

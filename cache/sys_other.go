@@ -24,3 +24,5 @@ func onDisk(info os.FileInfo) int64                    { return info.Size() }
 func fileSizeLimit() int64                             { return 1 << 62 }
 func resident([]byte) error                            { return nil }
 func nextData(*os.File) func(int64) int64              { return func(off int64) int64 { return off } }
+
+func letGo([]byte) {}
