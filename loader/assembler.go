@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/cache"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -18,6 +19,11 @@ type assembler struct {
 	sources []*source
 	form    *form
 	buffers *buffers
+	frames  *frames // nil: no pool and no RAM cache
+	disk    *disk   // nil: no disk cache
+	remote  *remote // nil: all sources are at hand
+	readers int     // workers beyond those of cfg.Threads, for reading
+	blocks  *cache.Dir
 	budget  int64 // for batches in flight
 	n       counters
 	workers sync.Pool
@@ -29,7 +35,7 @@ type assembler struct {
 
 // counters are what Stats sums up. Times are nanoseconds.
 type counters struct {
-	plan, gather, decode, convert                        atomic.Int64
+	plan, gather, decode, convert, copy, fetch           atomic.Int64
 	waitData, waitConsumer, first                        atomic.Int64
 	frames, unique, stills, samples, batches, wrap, skip atomic.Int64
 }
@@ -65,6 +71,7 @@ type worker struct {
 	a       *assembler
 	q       *queue
 	scratch []uint64
+	side    []uint64
 	rows    []robocache.Row
 	refs    []robocache.FrameRef
 	index   []int32
@@ -76,6 +83,10 @@ type worker struct {
 	got     []bool
 	spent   time.Duration // in deliver
 	deliver func(ordinal int, pic video.Picture) error
+
+	groups   []video.Group
+	chunk    *chunk // that is being decoded
+	ordinals []int
 }
 
 func newAssembler(ctx context.Context, mix []Mix, cfg Config) (*assembler, error) {
@@ -93,7 +104,7 @@ func newAssembler(ctx context.Context, mix []Mix, cfg Config) (*assembler, error
 			a.close()
 			return nil, err
 		}
-		src, err := newSource(ctx, a, i, mix[i].Name, mix[i].Dataset, own)
+		src, err := newSource(ctx, a, i, len(mix), mix[i].Name, mix[i].Dataset, own)
 		if err != nil {
 			a.close()
 			return nil, err
@@ -102,13 +113,15 @@ func newAssembler(ctx context.Context, mix []Mix, cfg Config) (*assembler, error
 		src.offset = offset
 		offset += src.table.samples()
 	}
+	if err := a.openCaches(ctx); err != nil {
+		a.close()
+		return nil, err
+	}
 	var err error
 	if a.form, err = newForm(a.sources, cfg.Missing == "pad"); err != nil {
 		a.close()
 		return nil, err
 	}
-	// The rest of the budget is the decoders' and the stamps'.
-	a.budget = int64(cfg.MemoryBudget) / 4 * 3
 	a.buffers = newBuffers(a.budget, cfg.Memory)
 	return a, nil
 }
@@ -127,6 +140,13 @@ func (a *assembler) close() {
 	}
 	if a.buffers != nil {
 		a.buffers.close()
+	}
+	if a.frames != nil {
+		a.frames.close()
+	}
+	a.disk.close()
+	if a.blocks != nil {
+		_ = a.blocks.Close()
 	}
 }
 

@@ -60,7 +60,10 @@ type Config struct {
 	Stratified  bool    `json:"stratified,omitempty"`  // each global batch has its exact shares
 	Missing     string  `json:"missing,omitempty"`     // keys that a source lacks: "error" (default) or "pad"
 
-	Cache string `json:"cache,omitempty"`
+	Cache       string `json:"cache,omitempty"`        // "": none; "ram": decoded pictures stay in memory; else a directory for them
+	CacheBudget Bytes  `json:"cache_budget,omitempty"` // default: "ram" half of memory_budget, a directory 64 GiB
+	CacheFormat string `json:"cache_format,omitempty"` // "auto", "yuv" (planes), "rgb" (pixels as in the batch), "encoded" (what was read of remote files)
+	IOThreads   int    `json:"io_threads,omitempty"`   // reads of remote files at once; default 32
 	// Deadline: a batch of which no part comes for so many seconds is an error that says what is missing. Default 300; below 0: none.
 	Deadline float64 `json:"deadline_s,omitempty"`
 }
@@ -212,7 +215,7 @@ func ParseConfig(text []byte) (Config, error) {
 func configKeys() []string {
 	return []string{"episodes", "drop_n_first_frames", "drop_n_last_frames", "batch_size", "shuffle", "pool_size", "pool_episodes", "pool_shards", "seed", "drop_last", "uneven", "rank", "world_size",
 		"keys", "delta_timestamps", "hz", "align", "tolerance_s", "offset_tolerance_s", "compat", "image_dtype", "image_size", "depth_unit", "normalize",
-		"temperature", "stop", "epoch_size", "stratified", "missing", "threads", "prefetch", "memory_budget", "on_bad_episode", "cache", "deadline_s"}
+		"temperature", "stop", "epoch_size", "stratified", "missing", "threads", "prefetch", "memory_budget", "on_bad_episode", "cache", "cache_budget", "cache_format", "io_threads", "deadline_s"}
 }
 
 // check fills in defaults and refuses what cannot be.
@@ -302,8 +305,11 @@ func (c *Config) check(batches bool) error {
 	default:
 		return misuse("shuffle", `"global", "pool" or false`, string(c.Shuffle))
 	}
-	if c.Cache != "" {
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "loader", Msg: "cache comes with the next release", Hint: "leave cache out"}
+	if !batches && c.Cache != "" {
+		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "map", Msg: "a cache of single items", Hint: "Loader has caches"}
+	}
+	if err := c.checkCache(); err != nil {
+		return err
 	}
 	if c.Hz != nil {
 		a := align.Config{}

@@ -3,6 +3,7 @@ package loader
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"image"
@@ -224,7 +225,15 @@ func (r fakeReel) plan(_ *video.Planner, ordinals []int) []video.Group {
 	return out
 }
 
-func (r fakeReel) decode(ctx context.Context, g video.Group, deliver func(int, video.Picture) error) error {
+func (r fakeReel) remote() bool { return false }
+
+func (r fakeReel) fetchBytes(video.Group) int64 { return 1 }
+
+func (r fakeReel) fetch(context.Context, []video.Group) (*video.Fetched, error) { return nil, nil }
+
+func (r fakeReel) identity() [32]byte { return sha256.Sum256([]byte(r.path)) }
+
+func (r fakeReel) decodeOne(ctx context.Context, g video.Group, deliver func(int, video.Picture) error) error {
 	if r.f.gate != nil {
 		<-r.f.gate
 	}
@@ -246,6 +255,15 @@ func (r fakeReel) decode(ctx context.Context, g video.Group, deliver func(int, v
 			if err := deliver(d, fakePicture{r.path, d, r.f.frames.odd[r.path][d]}); err != nil {
 				return err
 			}
+		}
+	}
+	return nil
+}
+
+func (r fakeReel) decode(ctx context.Context, _ *video.Fetched, groups []video.Group, deliver func(int, video.Picture) error) error {
+	for _, g := range groups {
+		if err := r.decodeOne(ctx, g, deliver); err != nil {
+			return err
 		}
 	}
 	return nil

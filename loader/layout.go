@@ -31,6 +31,7 @@ type column struct {
 	width, height int
 	metres        bool
 
+	number int // of the column
 	entry  int // index in Batch.Tensors or Batch.Texts
 	mask   int // index in Batch.Tensors of its is_pad; -1
 	aligns *streamAlign
@@ -135,7 +136,7 @@ func newLayout(ctx context.Context, ds robocache.Dataset, cfg *Config, warn func
 		if cfg.Deltas.of("task") != nil {
 			return nil, textWindow("task")
 		}
-		l.columns = append(l.columns, column{key: "task", source: fromText, steps: 1, out: robocache.String, mask: -1, entry: len(l.texts)})
+		l.columns = append(l.columns, column{key: "task", number: len(l.columns), source: fromText, steps: 1, out: robocache.String, mask: -1, entry: len(l.texts)})
 		l.texts = append(l.texts, len(l.columns)-1)
 		l.fields = append(l.fields, Field{Key: "task", DType: robocache.String, Shape: []int{}, Kind: robocache.KindText})
 	}
@@ -181,6 +182,7 @@ func (l *layout) add(f *robocache.Feature, cfg *Config, info *robocache.Info) er
 		c.entry = len(l.texts)
 		l.texts = append(l.texts, len(l.columns))
 		l.fields = append(l.fields, Field{Key: f.Key, DType: c.out, Shape: []int{}, Kind: f.Kind})
+		c.number = len(l.columns)
 		l.columns = append(l.columns, c)
 		return nil
 	case robocache.KindVideo, robocache.KindImage:
@@ -214,6 +216,7 @@ func (l *layout) add(f *robocache.Feature, cfg *Config, info *robocache.Info) er
 	c.entry = len(l.tensors)
 	l.tensors = append(l.tensors, tensorPlan{key: f.Key, dtype: c.out, shape: shape, bytes: c.steps * c.outBytes, column: len(l.columns), of: -1})
 	l.fields = append(l.fields, Field{Key: f.Key, DType: c.out, Shape: shape, Kind: f.Kind})
+	c.number = len(l.columns)
 	l.columns = append(l.columns, c)
 	return nil
 }

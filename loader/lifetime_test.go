@@ -58,7 +58,7 @@ func TestBudget(t *testing.T) {
 	cfg := Config{BatchSize: 8, Shuffle: Global, Threads: 4, Prefetch: 8, Keys: []string{"cam"}}
 	one := mustLoader(t, f, cfg).Stats().BatchBytes
 	for _, batches := range []int64{1, 2, 3, 5} {
-		cfg.MemoryBudget = Bytes((one*batches + 100) * 4 / 3)
+		cfg.MemoryBudget = Bytes((one*batches + 100) * 8 / 5)
 		l := mustLoader(t, f, cfg)
 		var peak int64
 		for {

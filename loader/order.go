@@ -116,29 +116,9 @@ func (a *assembler) catalog() catalog {
 func (a *assembler) orderParams() orderParams {
 	p := orderParams{mode: a.cfg.Shuffle, poolEpisodes: a.cfg.PoolEpisodes, shards: a.cfg.PoolShards}
 	if p.mode == Pool {
-		most := 1
-		for _, src := range a.sources {
-			most = max(most, src.layout.pictureBytes())
-		}
-		p.poolSamples = max(int64(a.cfg.PoolSize)/int64(most), 1)
+		p.poolSamples = a.poolSamples(int64(a.cfg.PoolSize) / int64(len(a.sources)))
 	}
 	return p
-}
-
-// pictureBytes is what the pictures of one row take; where there are none, its numbers.
-func (l *layout) pictureBytes() int {
-	pictures, all := 0, 0
-	for i := range l.columns {
-		c := &l.columns[i]
-		all += c.outBytes
-		if c.source == fromVideo || c.source == fromStills {
-			pictures += c.outBytes
-		}
-	}
-	if pictures > 0 {
-		return pictures
-	}
-	return max(all, 1)
 }
 
 // PoolParams is what the order "pool" of one source is made for.

@@ -109,6 +109,9 @@ func (w *worker) locate(parts []*part, col int) {
 		}
 		return cmp.Compare(x.slot, y.slot)
 	})
+	if w.a.frames != nil || w.a.disk != nil {
+		wants = w.found(parts, col, wants, paths)
+	}
 	for lo := 0; lo < len(wants); {
 		hi := lo
 		first := wants[lo].part
@@ -200,28 +203,37 @@ func (t *fileTask) of(ordinal int) []want {
 func (w *worker) lose(t *fileTask, wants []want, err error) {
 	c := &t.src.layout.columns[t.col]
 	for i := range wants {
-		p := t.parts[wants[i].part]
-		r := robocache.Row{Episode: -1}
-		if rows := p.rows[c.rows]; c.aligns == nil {
-			r = rows[wants[i].slot]
-		} else {
-			r.Episode = p.rows[0][int(wants[i].slot)/c.steps].Episode
-			r.Index = -1
-		}
-		where := t.src.where(c, r)
-		where["file"], where["ordinal"] = t.path, wants[i].ordinal
-		p.blame(r.Episode, robocache.At(err, where))
-		p.u.finish(1)
+		w.loseAt(t.parts[wants[i].part], c, int(wants[i].slot), t.path, wants[i].ordinal, err)
 	}
+}
+
+// loseAt notes that the picture of one place will not come.
+func (w *worker) loseAt(p *part, c *column, slot int, path string, ordinal int, err error) {
+	r := robocache.Row{Episode: -1}
+	if rows := p.rows[c.rows]; c.aligns == nil {
+		r = rows[slot]
+	} else {
+		r.Episode = p.rows[0][slot/c.steps].Episode
+		r.Index = -1
+	}
+	where := p.src.where(c, r)
+	where["file"], where["ordinal"] = path, ordinal
+	p.blame(r.Episode, robocache.At(err, where))
+	p.u.finish(1)
 }
 
 // decodeGroup decodes one group. Where it fails, each picture that did not come is tried alone: whether a picture can be
 // had must not depend on its neighbours (L4).
 func (w *worker) decodeGroup(t *fileTask, g video.Group) {
 	a := w.a
+	b, done, ok := w.fetch(t.reel, []video.Group{g})
+	if !ok {
+		return // the run is over: its parts need not be counted
+	}
+	defer done()
 	begin := time.Now()
 	w.spent = 0
-	err := w.decode(t, g)
+	err := w.decode(t, b, g)
 	if err != nil || slices.Contains(w.got, false) {
 		w.retry(t, g, err)
 	}
@@ -230,11 +242,12 @@ func (w *worker) decodeGroup(t *fileTask, g video.Group) {
 	a.n.convert.Add(int64(w.spent))
 }
 
-func (w *worker) decode(t *fileTask, g video.Group) error {
+func (w *worker) decode(t *fileTask, b *video.Fetched, g video.Group) error {
 	w.task, w.group = t, g
 	w.got = slices.Grow(w.got[:0], len(g.Ordinals))[:len(g.Ordinals)]
 	clear(w.got)
-	return t.reel.decode(w.ctx(), g, w.deliver)
+	w.groups = append(w.groups[:0], g)
+	return t.reel.decode(w.ctx(), b, w.groups, w.deliver)
 }
 
 func (w *worker) retry(t *fileTask, g video.Group, first error) {
@@ -252,7 +265,7 @@ func (w *worker) retry(t *fileTask, g video.Group, first error) {
 		if len(g.Ordinals) > 1 {
 			var p video.Planner
 			single := t.reel.plan(&p, []int{o})
-			if err = w.decode(t, single[0]); w.got[0] {
+			if err = w.decode(t, nil, single[0]); w.got[0] {
 				continue
 			}
 		}
@@ -282,14 +295,14 @@ func (w *worker) take(ordinal int, pic video.Picture) error {
 	wants := t.of(ordinal)
 	place := func(x *want) []byte { return t.parts[x.part].picture(c, int(x.slot)) }
 	dst := place(&wants[0])
-	if err := pic.Convert(&c.spec, dst); err != nil {
+	if err := c.render(pic, dst); err != nil {
 		return err
 	}
-	c.finishPicture(dst)
 	for k := 1; k < len(wants); k++ {
 		copy(place(&wants[k]), dst)
 	}
 	w.got[i] = true
+	w.cachePicture(t, c, ordinal, pic, dst)
 	a.n.unique.Add(1)
 	a.n.frames.Add(int64(len(wants)))
 	// Only when all copies are made: a finished batch may be released, and its first picture overwritten.
@@ -318,4 +331,33 @@ func (c *column) finishPicture(dst []byte) {
 	if c.norm != nil {
 		c.norm.planes(v, c.height*c.width)
 	}
+}
+
+// cachePicture keeps a picture that was decoded for a batch, where there is a cache and room in it.
+func (w *worker) cachePicture(t *fileTask, c *column, ordinal int, pic video.Picture, pixels []byte) {
+	a := w.a
+	a.disk.put(w, t.src, c, t.path, ordinal, pic, pixels)
+	f := a.frames
+	if f == nil || f.room == 0 {
+		return
+	}
+	size := len(pixels)
+	if c.keepsPlanes(f, pic) {
+		info, _ := pic.(video.PlanarPicture).PlaneInfo()
+		size = info.Bytes()
+	}
+	f.mu.Lock()
+	k := frameKey{t.src.column(t.col), f.file(t.src.column(t.col), t.path), int32(ordinal)}
+	f.mu.Unlock()
+	x := f.offer(k, size)
+	if x == nil {
+		return
+	}
+	stored, err := f.fill(x, pic, pixels)
+	if err != nil || !stored {
+		_ = w.serve(t.src, t.col, t.path, x, f.drop(x), pic, pixels)
+		return
+	}
+	_ = w.serve(t.src, t.col, t.path, x, f.arrived(x, true), pic, pixels)
+	f.done(x)
 }

@@ -17,6 +17,9 @@ type job struct {
 	parts     []*part // of one source, in a horizon
 	task      *fileTask
 	stills    *stillSet
+	admit     *admitted
+	chunk     *chunk
+	copies    *copies
 	group     video.Group
 }
 
@@ -25,11 +28,14 @@ type jobKind uint8
 // Of one batch the smaller kind runs first. Groups come before files, so that what is open is decoded and closed before more is opened:
 // a batch may want more files than a process may open.
 const (
-	jobLocate jobKind = iota // ask where the pictures of a column lie; makes file jobs
+	jobAdmit  jobKind = iota // open a file of an episode that becomes resident; makes chunk jobs
+	jobLocate                // ask where the pictures of a column lie; makes file jobs
 	jobSort                  // find the distinct rows of a column of stills; makes still jobs
 	jobGather
 	jobText
+	jobCopy // pictures that are there already
 	jobGroup
+	jobChunk
 	jobFile // open a file and plan its groups; makes group jobs
 	jobStill
 )

@@ -2,6 +2,9 @@ package loader
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/video"
@@ -24,7 +27,14 @@ type reels interface {
 // reel is one open file, until release.
 type reel interface {
 	plan(p *video.Planner, ordinals []int) []video.Group
-	decode(ctx context.Context, g video.Group, deliver func(ordinal int, pic video.Picture) error) error
+	// remote says that reading takes time: then the packets of groups are fetched before a core is taken for decoding.
+	remote() bool
+	fetch(ctx context.Context, groups []video.Group) (*video.Fetched, error)
+	fetchBytes(g video.Group) int64
+	// decode decodes groups in order, those that follow each other in one run; from what was fetched, where b is not nil.
+	decode(ctx context.Context, b *video.Fetched, groups []video.Group, deliver func(ordinal int, pic video.Picture) error) error
+	// identity is a hash of what decides the pictures of the file.
+	identity() [32]byte
 	size() (width, height int)
 	timeNS(ordinal int) int64
 	release()
@@ -36,8 +46,8 @@ type videoStarts interface {
 	VideoStart(ctx context.Context, episode int, key string) (ns int64, ok bool, err error)
 }
 
-// openReels finds the files and makes the decoder pool, where a column needs them.
-func (src *source) openReels() error {
+// openReels finds the files and makes the decoder pool, which keeps at most budget bytes of idle ones, where a column needs them.
+func (src *source) openReels(budget int64) error {
 	for i := range src.layout.columns {
 		c := &src.layout.columns[i]
 		if c.source != fromVideo {
@@ -55,7 +65,7 @@ func (src *source) openReels() error {
 		if _, err := video.ActiveBackend(); err != nil {
 			return robocache.At(err, robocache.Where{"stream": c.key})
 		}
-		src.reels = &library{lib: files.Video(), pool: video.NewPool(int64(src.cfg.MemoryBudget) / 8)}
+		src.reels = &library{lib: files.Video(), pool: video.NewPool(budget)}
 		return nil
 	}
 	return nil
@@ -87,8 +97,37 @@ func (f film) plan(p *video.Planner, ordinals []int) []video.Group {
 	return p.Plan(f.file.Index, ordinals)
 }
 
-func (f film) decode(ctx context.Context, g video.Group, deliver func(ordinal int, pic video.Picture) error) error {
-	return f.pool.Decode(ctx, f.file, g, deliver)
+func (f film) remote() bool { return f.file.Remote() }
+
+func (f film) fetch(ctx context.Context, groups []video.Group) (*video.Fetched, error) {
+	return video.Fetch(ctx, f.file, groups)
+}
+
+func (f film) fetchBytes(g video.Group) int64 { return video.FetchBytes(f.file, g) }
+
+func (f film) decode(ctx context.Context, b *video.Fetched, groups []video.Group, deliver func(ordinal int, pic video.Picture) error) error {
+	return f.pool.DecodeGroupsFetched(ctx, f.file, b, groups, deliver)
+}
+
+// identity covers the place and size of each packet, the codec's own header, and the file's version. Its path is left out: a copy
+// that keeps its time stamps is the same video.
+func (f film) identity() [32]byte {
+	h := sha256.New()
+	ix := f.file.Index
+	var b [32]byte
+	for d := range ix.NumSamples() {
+		s := ix.Sample(d)
+		binary.LittleEndian.PutUint64(b[:], uint64(s.Offset))
+		binary.LittleEndian.PutUint64(b[8:], uint64(s.Size))
+		binary.LittleEndian.PutUint64(b[16:], uint64(s.PTS))
+		binary.LittleEndian.PutUint64(b[24:], uint64(s.Entry))
+		h.Write(b[:])
+	}
+	for _, e := range ix.Entries() {
+		fmt.Fprintf(h, "%+v\n", e)
+	}
+	fmt.Fprintln(h, f.file.Ranged.Size(), f.file.Ranged.Version())
+	return [32]byte(h.Sum(nil))
 }
 
 func (f film) size() (width, height int) {

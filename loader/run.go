@@ -29,7 +29,8 @@ type run struct {
 const largeBatch = 64 << 20
 
 // horizonOf says how many batches are planned together, and how many may be in flight: a horizon and a half where the budget
-// holds them, so that the next is planned and begun while the rest of the last is consumed; of large batches one more.
+// holds them, so that the next is planned and begun while the rest of the last is consumed. Large batches are their own horizon:
+// as many as fit a sixteenth of memory_budget, one at least.
 func (a *assembler) horizonOf() (ahead, inFlight int, err error) {
 	bytes := max(a.batchBytes(a.cfg.BatchSize), 1)
 	fit := a.budget / bytes
@@ -37,11 +38,11 @@ func (a *assembler) horizonOf() (ahead, inFlight int, err error) {
 		return 0, 0, budgetError(bytes, a.budget, int64(a.cfg.MemoryBudget))
 	}
 	ahead = int(min(int64(a.cfg.Prefetch), max(fit*2/3, 1)))
-	more := (ahead + 1) / 2
 	if bytes > largeBatch {
-		more = 1
+		n := int(min(max(int64(a.cfg.MemoryBudget)/16/bytes, 1), fit))
+		return min(ahead, max(n-1, 1)), n, nil
 	}
-	return ahead, int(min(int64(ahead+more), fit)), nil
+	return ahead, int(min(int64(ahead+(ahead+1)/2), fit)), nil
 }
 
 func startRun(a *assembler, c course, from cursor) *run {
@@ -49,7 +50,7 @@ func startRun(a *assembler, c course, from cursor) *run {
 	ahead, inFlight, _ := a.horizonOf()
 	r := &run{a: a, ctx: ctx, cancel: cancel, q: newQueue(ctx), units: make(chan *unit, inFlight+1)}
 	r.space.L = &r.mu
-	r.q.start(a, a.cfg.Threads)
+	r.q.start(a, a.cfg.Threads+a.readers)
 	r.wg.Add(1)
 	go func() {
 		defer r.wg.Done()
@@ -62,6 +63,12 @@ func startRun(a *assembler, c course, from cursor) *run {
 func (r *run) plan(c course, at cursor, ahead, inFlight int) {
 	defer close(r.units)
 	var s step
+	w := r.a.workers.Get().(*worker)
+	w.q = r.q
+	defer func() {
+		w.q = nil
+		r.a.workers.Put(w)
+	}()
 	for size, seq := 1, int64(0); ; size = ahead {
 		if !r.waitSpace(inFlight - size) {
 			return
@@ -77,6 +84,7 @@ func (r *run) plan(c course, at cursor, ahead, inFlight int) {
 				}
 				break
 			}
+			w.follow(&s, seq)
 			u, err := r.a.begin(seq, s.samples)
 			if err != nil {
 				u = &unit{seq: seq, err: err, done: closed()}
@@ -165,6 +173,9 @@ func (r *run) stop() {
 		}
 	}
 	r.live = nil
+	if r.a.frames != nil {
+		r.a.frames.reset()
+	}
 }
 
 func budgetError(need, have, budget int64) error {

@@ -28,7 +28,7 @@ type source struct {
 	absent  []int // tensors of the batch that this source has nothing for
 }
 
-func newSource(ctx context.Context, a *assembler, index int, name string, ds robocache.Dataset, cfg Config) (*source, error) {
+func newSource(ctx context.Context, a *assembler, index, sources int, name string, ds robocache.Dataset, cfg Config) (*source, error) {
 	src := &source{a: a, index: index, name: name, ds: ds, cfg: cfg}
 	var err error
 	if src.layout, err = newLayout(ctx, ds, &cfg, a.warn); err != nil {
@@ -37,14 +37,18 @@ func newSource(ctx context.Context, a *assembler, index int, name string, ds rob
 	if starts, ok := base(ds).(videoStarts); ok {
 		src.starts = starts
 	}
-	src.stamps = newStamps(ds, int64(cfg.MemoryBudget)/16)
+	total := int64(cfg.MemoryBudget) / int64(sources)
+	src.stamps = newStamps(ds, total/32)
+	if b, ok := base(ds).(interface{ LimitMemory(bytes int64) }); ok {
+		b.LimitMemory(total / 8)
+	}
 	if cfg.Align != nil {
 		src.stamps.fix = src.onGrid
 	}
 	if err := src.count(ctx); err != nil {
 		return nil, err
 	}
-	if err := src.openReels(); err != nil {
+	if err := src.openReels(total / 8); err != nil {
 		return nil, err
 	}
 	if err := src.normalizers(ctx); err != nil {
@@ -214,8 +218,8 @@ func (p *part) rowsInto(i int) (dst []byte, done func()) {
 	}
 }
 
-// begin resolves the part's samples, numbered as its source does, to rows, windows and masks, and counts its parts.
-func (p *part) begin(samples []int64) (parts int64) {
+// resolve finds the rows of the part's samples, numbered as its source does, and those of their windows.
+func (p *part) resolve(samples []int64) {
 	src := p.src
 	n := len(samples)
 	if p.rows == nil {
@@ -229,7 +233,17 @@ func (p *part) begin(samples []int64) (parts int64) {
 	}
 	p.rows[0] = anchors
 	if src.cfg.Align == nil {
-		p.windows()
+		src.windowRows(p.rows)
+	}
+}
+
+// begin resolves the part's samples, writes their masks, and counts what is still to come.
+func (p *part) begin(samples []int64) (parts int64) {
+	src := p.src
+	n := len(samples)
+	p.resolve(samples)
+	if src.cfg.Align == nil {
+		p.masks()
 	}
 	for i := range src.layout.columns {
 		c := &src.layout.columns[i]
@@ -259,10 +273,9 @@ func (src *source) windowRows(rows [][]robocache.Row) {
 	}
 }
 
-// windows fills in the rows of all windows and their masks.
-func (p *part) windows() {
+// masks says which rows of the windows are padding.
+func (p *part) masks() {
 	src := p.src
-	src.windowRows(p.rows)
 	anchors := p.rows[0]
 	for i := range src.layout.columns {
 		c := &src.layout.columns[i]
@@ -284,7 +297,7 @@ func (p *part) windows() {
 	}
 }
 
-// video.PoolStats of the source's decoders.
+// decoders says what the source's decoders did.
 func (src *source) decoders() video.PoolStats {
 	if src.reels == nil {
 		return video.PoolStats{}

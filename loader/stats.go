@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/goatnote-inc/robocache/cache"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -19,23 +20,63 @@ type Stats struct {
 	Gather        float64      `json:"gather_seconds"`        // numeric columns and text
 	Decode        float64      `json:"decode_seconds"`        // packets to pictures
 	Convert       float64      `json:"convert_seconds"`       // pictures to pixels, copies, casts
+	Copy          float64      `json:"copy_seconds"`          // kept pictures to pixels
+	Fetch         float64      `json:"fetch_seconds"`         // reading packets of remote files, beside decoding
 	WaitData      float64      `json:"wait_data_seconds"`     // Next waited for a batch
 	WaitConsumer  float64      `json:"wait_consumer_seconds"` // all that may be prefetched was there
 	Frames        int64        `json:"frames"`                // pictures in batches
 	FramesDecoded int64        `json:"frames_decoded"`        // pictures that came out of decoders
 	FramesUnique  int64        `json:"frames_unique"`         // pictures converted; the others are copies of them
 	Packets       int64        `json:"packets"`
-	BytesRead     int64        `json:"bytes_read"` // of video
-	Stills        int64        `json:"stills"`     // still pictures decoded
+	BytesRead     int64        `json:"bytes_read"`   // of video
+	BytesNeeded   int64        `json:"bytes_needed"` // of it, the packets that were decoded
+	Reads         int64        `json:"reads"`        // of video files
+	Stills        int64        `json:"stills"`       // still pictures decoded
 	BufferBytes   int64        `json:"buffer_bytes"`
 	BufferPeak    int64        `json:"buffer_peak_bytes"`
 	BatchBytes    int64        `json:"batch_bytes"` // of a full batch
 	Horizon       int          `json:"horizon"`     // batches planned together
+	Memory        Memory       `json:"memory"`
+	Pool          *PoolStats   `json:"pool,omitempty"`
+	Cache         *CacheStats  `json:"cache,omitempty"`
 	Wrapped       int64        `json:"wrapped"`
 	Skipped       int64        `json:"skipped"` // samples of bad episodes passed over
 	BadEpisodes   []BadEpisode `json:"bad_episodes,omitempty"`
 	Warnings      []string     `json:"warnings,omitempty"`
 	Backend       string       `json:"backend,omitempty"` // the decoder
+}
+
+// Memory says how memory_budget is shared out, and what of it is and was taken.
+type Memory struct {
+	Budget       int64 `json:"budget_bytes"`
+	Batches      int64 `json:"batches_budget_bytes"` // under construction; BufferBytes and BufferPeak say what is taken
+	Kept         int64 `json:"kept_budget_bytes"`    // pictures of the pool and the RAM cache
+	KeptBytes    int64 `json:"kept_bytes"`
+	KeptPeak     int64 `json:"kept_peak_bytes"`
+	Decoders     int64 `json:"decoders_budget_bytes"` // idle ones
+	DecoderBytes int64 `json:"decoder_bytes"`
+}
+
+// PoolStats is what shuffle="pool" keeps.
+type PoolStats struct {
+	Samples  int64 `json:"samples"`  // the order's capacity
+	Episodes int64 `json:"episodes"` // and bound; 0: none
+	Shards   int   `json:"shards"`
+	Resident int64 `json:"resident_pictures"`
+	Refused  int64 `json:"refused_pictures"` // for which there was no room: decoded again when wanted
+}
+
+// CacheStats is what a cache did. Pictures that are wanted are hits or misses.
+type CacheStats struct {
+	Where  string  `json:"where"`  // "ram" or the directory
+	Format string  `json:"format"` // "yuv", "rgb" or "encoded"
+	Hits   int64   `json:"hits"`
+	Misses int64   `json:"misses"`
+	Rate   float64 `json:"hit_rate"`
+	Bytes  int64   `json:"bytes"`
+	Budget int64   `json:"budget_bytes"`
+	Full   bool    `json:"full,omitempty"`  // what came last found no room
+	Error  string  `json:"error,omitempty"` // why nothing more is written
 }
 
 // Stats says what was done so far.
@@ -60,7 +101,7 @@ func (a *assembler) stats() Stats {
 	n := &a.n
 	s := Stats{
 		Samples: n.samples.Load(), Batches: n.batches.Load(), FirstBatch: sec(&n.first),
-		Plan: sec(&n.plan), Gather: sec(&n.gather), Decode: sec(&n.decode), Convert: sec(&n.convert), WaitData: sec(&n.waitData), WaitConsumer: sec(&n.waitConsumer),
+		Plan: sec(&n.plan), Gather: sec(&n.gather), Decode: sec(&n.decode), Convert: sec(&n.convert), Copy: sec(&n.copy), Fetch: sec(&n.fetch), WaitData: sec(&n.waitData), WaitConsumer: sec(&n.waitConsumer),
 		Frames: n.frames.Load(), FramesUnique: n.unique.Load(), Stills: n.stills.Load(),
 		BufferBytes: a.buffers.inUse.Load(), BufferPeak: a.buffers.peak.Load(), Wrapped: n.wrap.Load(), Skipped: n.skip.Load(),
 	}
@@ -70,12 +111,61 @@ func (a *assembler) stats() Stats {
 		}
 		p := src.decoders()
 		s.FramesDecoded, s.Packets, s.BytesRead = s.FramesDecoded+p.Decoded, s.Packets+p.Packets, s.BytesRead+p.BytesRead
+		s.BytesNeeded, s.Reads = s.BytesNeeded+p.BytesNeeded, s.Reads+p.Reads
+		s.Memory.Decoders, s.Memory.DecoderBytes = s.Memory.Decoders+int64(a.cfg.MemoryBudget)/8/int64(len(a.sources)), s.Memory.DecoderBytes+p.IdleBytes
 		if b, err := video.ActiveBackend(); err == nil {
 			s.Backend = b.Name() + " " + b.Version()
 		}
 	}
+	s.Memory.Budget, s.Memory.Batches = int64(a.cfg.MemoryBudget), a.budget
+	a.keptStats(&s)
 	a.mu.Lock()
 	s.Warnings = slices.Clone(a.warnings)
 	a.mu.Unlock()
 	return s
+}
+
+// keptStats adds what the pool and the caches did.
+func (a *assembler) keptStats(s *Stats) {
+	format := "rgb"
+	if a.planar() {
+		format = "yuv"
+	}
+	rate := func(c *CacheStats) {
+		if n := c.Hits + c.Misses; n > 0 {
+			c.Rate = float64(c.Hits) / float64(n)
+		}
+	}
+	if f := a.frames; f != nil {
+		n, held := f.counts()
+		s.Memory.Kept = f.arena.limit
+		s.Memory.KeptBytes, _, s.Memory.KeptPeak = f.arena.held()
+		if a.cfg.Shuffle == Pool {
+			s.Pool = &PoolStats{Resident: int64(held), Refused: n.refused}
+			for _, p := range newOrdering(a.orderParams(), a.catalog(), 0).pools {
+				s.Pool.Samples, s.Pool.Episodes, s.Pool.Shards = s.Pool.Samples+p.PoolSamples, s.Pool.Episodes+p.PoolEpisodes, max(s.Pool.Shards, p.PoolShards)
+			}
+		}
+		if f.room > 0 {
+			s.Cache = &CacheStats{Where: "ram", Format: format, Hits: n.hits, Misses: n.misses, Bytes: f.keptBytes(), Budget: f.room, Full: n.full > 0}
+			rate(s.Cache)
+		}
+	}
+	switch {
+	case a.disk != nil:
+		s.Cache = &CacheStats{Where: a.cfg.Cache, Format: format, Hits: a.disk.hits.Load(), Misses: a.disk.misses.Load()}
+		rate(s.Cache)
+		describe(a.disk.dir, s.Cache)
+	case a.blocks != nil:
+		s.Cache = &CacheStats{Where: a.cfg.Cache, Format: "encoded"}
+		describe(a.blocks, s.Cache)
+		s.Cache.Hits, s.Cache.Misses = a.blocks.Stats().Hits, a.blocks.Stats().Misses
+		rate(s.Cache)
+	}
+}
+
+// describe adds what a cache directory says of itself.
+func describe(dir *cache.Dir, c *CacheStats) {
+	d := dir.Stats()
+	c.Bytes, c.Budget, c.Full, c.Error = d.Bytes, d.Budget, d.Full, d.Stopped
 }

@@ -23,6 +23,14 @@ func (w *worker) run(j *job) {
 	case jobSort:
 		w.sortStills(j.p, int(j.col))
 		a.n.plan.Add(int64(time.Since(begin)))
+	case jobAdmit:
+		w.cut(j.admit)
+		a.n.plan.Add(int64(time.Since(begin)))
+	case jobChunk:
+		w.decodeChunk(j.chunk)
+	case jobCopy:
+		defer a.remote.core()()
+		w.copyKept(j.copies)
 	case jobGather:
 		w.gather(j.p, int(j.col))
 		a.n.gather.Add(int64(time.Since(begin)))
@@ -35,6 +43,7 @@ func (w *worker) run(j *job) {
 		w.decodeGroup(j.task, j.group)
 		j.task.done()
 	case jobStill:
+		defer a.remote.core()()
 		w.still(j)
 		a.n.decode.Add(int64(time.Since(begin)))
 	}

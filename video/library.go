@@ -177,7 +177,20 @@ func (f *File) Release() {
 		_ = old.Ranged.Close()
 		old.Ranged, old.opened = nil, nil
 	}
-	for l.bytes > l.budget {
+	l.shrink()
+}
+
+// Limit lowers the budget.
+func (l *Library) Limit(budget int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.budget = min(l.budget, budget)
+	l.shrink()
+}
+
+// shrink forgets the least recently used files. l.mu is held.
+func (l *Library) shrink() {
+	for l.bytes > l.budget && l.recent.Len() > 0 {
 		old := l.recent.Back().Value.(*File)
 		l.unlist(old)
 		if old.Ranged != nil {

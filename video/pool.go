@@ -129,6 +129,11 @@ func (p *Pool) decode(ctx context.Context, f *File, b *Fetched, g Group, deliver
 // DecodeGroups decodes groups in order. Groups that follow each other without a gap are one run of packets: nothing is drained or flushed
 // between them, so that a whole file costs what decoding in sequence costs.
 func (p *Pool) DecodeGroups(ctx context.Context, f *File, groups []Group, deliver func(ordinal int, pic Picture) error) error {
+	return p.DecodeGroupsFetched(ctx, f, nil, groups, deliver)
+}
+
+// DecodeGroupsFetched is DecodeGroups from packets that were fetched before; b may be nil.
+func (p *Pool) DecodeGroupsFetched(ctx context.Context, f *File, b *Fetched, groups []Group, deliver func(ordinal int, pic Picture) error) error {
 	for len(groups) > 0 {
 		g, n := groups[0], 1
 		for n < len(groups) && joins(f.Index, g, groups[n]) {
@@ -146,7 +151,7 @@ func (p *Pool) DecodeGroups(ctx context.Context, f *File, groups []Group, delive
 			}
 			g.Ordinals = all
 		}
-		if err := p.Decode(ctx, f, g, deliver); err != nil {
+		if err := p.DecodeFetched(ctx, f, b, g, deliver); err != nil {
 			return err
 		}
 		groups = groups[n:]

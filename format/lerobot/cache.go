@@ -45,6 +45,14 @@ type CacheStats struct {
 	Hits, Loads, Evictions, Bytes, Peak, Budget int64
 }
 
+// limit lowers the budget.
+func (c *cache) limit(budget int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.budget = min(c.budget, budget)
+	c.shrink()
+}
+
 func newCache(budget int64) *cache { return &cache{units: map[unit]*entry{}, budget: budget} }
 
 // get gives the unit, loading it where it is not there. A load that was cancelled by its own caller is tried again by a waiter.
@@ -96,17 +104,22 @@ func (c *cache) fill(e *entry, load func() (any, int64, error)) {
 			e.place = c.recent.PushFront(e)
 			c.bytes += e.size
 			c.stats.Peak = max(c.stats.Peak, c.bytes)
-			for c.bytes > c.budget && c.recent.Len() > 1 {
-				old := c.recent.Remove(c.recent.Back()).(*entry)
-				delete(c.units, old.key)
-				c.bytes -= old.size
-				c.stats.Evictions++
-			}
+			c.shrink()
 		}
 		c.mu.Unlock()
 		close(e.done)
 	}()
 	e.value, e.size, e.err = load()
+}
+
+// shrink lets go of the least recently used. c.mu is held.
+func (c *cache) shrink() {
+	for c.bytes > c.budget && c.recent.Len() > 1 {
+		old := c.recent.Remove(c.recent.Back()).(*entry)
+		delete(c.units, old.key)
+		c.bytes -= old.size
+		c.stats.Evictions++
+	}
 }
 
 var errPanicked = errors.New("the load of a table failed")

@@ -19,6 +19,13 @@ func (c *cache) Stats() CacheStats {
 	return s
 }
 
+// LimitMemory lowers the budget of the tables and the video indexes together; it never raises it.
+func (d *Dataset) LimitMemory(bytes int64) {
+	bytes = max(bytes, smallestBudget)
+	d.tab.cache.limit(bytes - bytes/4)
+	d.lib.Limit(bytes / 4)
+}
+
 // MemoryBytes is what the dataset holds besides its caches: the episodes table and what follows from it.
 func (d *Dataset) MemoryBytes() int64 {
 	n := d.eps.MemoryBytes()

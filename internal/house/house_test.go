@@ -26,7 +26,7 @@ var allowed = map[string][]string{
 	"format":            {"", "store", "video", "stats"},
 	"format/all":        {"format"},
 	"cache":             {""},
-	"loader":            {"", "align", "kernel", "video", "cache"},
+	"loader":            {"", "align", "kernel", "video", "cache", "store"},
 	"convert":           {"", "store", "video", "align", "kernel", "stats", "format"},
 	"synth":             {"", "store", "video", "stats", "format"},
 	"selftest":          {"", "video", "kernel", "align"},

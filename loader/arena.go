@@ -1,0 +1,151 @@
+package loader
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// arena holds equal pieces of memory outside the Go heap, in slabs: what a decoded picture is kept in. All sizes together stay
+// below limit. A slab with nothing in it makes room for another size.
+type arena struct {
+	limit int64
+
+	mu     sync.Mutex
+	sizes  map[int]*pieces
+	mapped int64
+	used   int64
+	peak   int64
+}
+
+// pieces are the slabs of one size.
+type pieces struct {
+	size  int
+	slabs map[*slab]struct{}
+	free  []piece
+}
+
+type slab struct {
+	mem  []byte
+	held int // pieces in use
+}
+
+// piece is memory for one picture.
+type piece struct {
+	mem  []byte
+	slab *slab
+	own  *pieces
+}
+
+// slabBytes is large against a picture and a multiple of a huge page.
+const slabBytes = 16 << 20
+
+func newArena(limit int64) *arena {
+	return &arena{limit: limit, sizes: map[int]*pieces{}}
+}
+
+// get gives a piece of at least n bytes at a 64-byte boundary; ok is false where the limit does not allow it.
+func (r *arena) get(n int) (p piece, ok bool, err error) {
+	size := roundUp(max(n, 1), 64)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.sizes[size]
+	if s == nil {
+		s = &pieces{size: size, slabs: map[*slab]struct{}{}}
+		r.sizes[size] = s
+	}
+	if len(s.free) == 0 {
+		if ok, err := r.grow(s); !ok {
+			return piece{}, false, err
+		}
+	}
+	p = s.free[len(s.free)-1]
+	s.free = s.free[:len(s.free)-1]
+	p.slab.held++
+	r.used += int64(size)
+	return p, true, nil
+}
+
+// grow maps a slab: as many pieces as the limit allows, at most slabBytes.
+func (r *arena) grow(s *pieces) (bool, error) {
+	want := max(slabBytes/s.size, 1) * s.size
+	if r.mapped+int64(want) > r.limit {
+		r.shrink(s, int64(want))
+	}
+	if left := r.limit - r.mapped; int64(want) > left {
+		want = int(left) / s.size * s.size
+	}
+	if want <= 0 {
+		return false, nil
+	}
+	mem, err := mapMemory(roundUp(want, pageSize))
+	if err != nil {
+		return false, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "loader", Msg: fmt.Sprintf("no memory for %d bytes of kept pictures", want), Hint: "a smaller pool_size, cache_budget or memory_budget; ulimit -v", Err: err}
+	}
+	b := &slab{mem: mem}
+	s.slabs[b] = struct{}{}
+	r.mapped += int64(len(mem))
+	r.peak = max(r.peak, r.mapped)
+	for at := want - s.size; at >= 0; at -= s.size {
+		s.free = append(s.free, piece{mem[at : at+s.size : at+s.size], b, s})
+	}
+	return true, nil
+}
+
+// shrink unmaps empty slabs of other sizes until so many bytes fit.
+func (r *arena) shrink(keep *pieces, want int64) {
+	for _, s := range r.sizes {
+		if s == keep {
+			continue
+		}
+		for b := range s.slabs {
+			if r.mapped+want <= r.limit {
+				return
+			}
+			if b.held == 0 {
+				r.drop(s, b)
+			}
+		}
+	}
+}
+
+func (r *arena) drop(s *pieces, b *slab) {
+	delete(s.slabs, b)
+	kept := s.free[:0]
+	for _, p := range s.free {
+		if p.slab != b {
+			kept = append(kept, p)
+		}
+	}
+	clear(s.free[len(kept):])
+	s.free = kept
+	r.mapped -= int64(len(b.mem))
+	unmapMemory(b.mem)
+}
+
+func (r *arena) put(p piece) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p.slab.held--
+	r.used -= int64(p.own.size)
+	p.own.free = append(p.own.free, p)
+}
+
+// held says how many bytes pieces in use take, and how many are and were mapped.
+func (r *arena) held() (used, mapped, peak int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.used, r.mapped, r.peak
+}
+
+func (r *arena) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.sizes {
+		for b := range s.slabs {
+			unmapMemory(b.mem)
+		}
+	}
+	r.sizes, r.mapped, r.used = map[int]*pieces{}, 0, 0
+}

@@ -1,0 +1,159 @@
+package loader
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/cache"
+	"github.com/goatnote-inc/robocache/store"
+)
+
+// openCaches splits the memory budget, and makes the pool's and the cache's room.
+//
+// An eighth of memory_budget is for idle decoders, one for the tables and indexes of the datasets, a thirty-second for stamps. Of what is
+// left, half of the whole is for kept pictures where there are any (of a RAM cache beside a pool, a quarter more), and the rest, five
+// eighths of the whole or half of what the pictures leave, for batches under construction.
+func (a *assembler) openCaches(ctx context.Context) error {
+	cfg := &a.cfg
+	total := int64(cfg.MemoryBudget)
+	ram := cfg.Cache == "ram"
+	pool := cfg.Shuffle == Pool && a.hasVideo()
+	var poolBytes, room int64
+	if pool {
+		poolBytes = int64(cfg.PoolSize)
+	}
+	if ram {
+		if room = int64(cfg.CacheBudget); room == 0 {
+			room = total / 2
+			if pool {
+				room = total / 4
+			}
+		}
+	}
+	kept := poolBytes + room
+	if kept > total/8*7 {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: "pool_size and cache_budget leave nothing of memory_budget for batches",
+			Want: "at most " + mib(total/8*7) + " together", Got: mib(kept), Hint: "raise memory_budget"}
+	}
+	if kept > 0 {
+		a.frames = newFrames(kept, room, a.planar())
+	}
+	a.budget = total / 8 * 5
+	if kept > 0 {
+		a.budget = (total - kept) / 2
+	}
+	if cfg.Cache != "" && !ram {
+		if err := a.openDir(ctx); err != nil {
+			return err
+		}
+	}
+	reads := false
+	for _, src := range a.sources {
+		reads = reads || src.isRemote(ctx)
+	}
+	if reads {
+		n := cfg.IOThreads
+		if n == 0 {
+			n = defaultReads
+		}
+		a.readers = n
+		a.remote = newRemote(cfg.Threads, max(a.budget/8, 1<<20))
+	}
+	return nil
+}
+
+// openDir opens the cache directory: for decoded pictures, or for the bytes that are read of remote files.
+func (a *assembler) openDir(ctx context.Context) error {
+	cfg := &a.cfg
+	dir, err := cache.Open(cfg.Cache, cache.Options{Budget: int64(cfg.CacheBudget), KeepUsed: true})
+	if err != nil {
+		return err
+	}
+	encoded := cfg.CacheFormat == "encoded"
+	if cfg.CacheFormat == "auto" && len(cfg.ImageSize) == 0 {
+		for _, src := range a.sources {
+			encoded = encoded || src.isRemote(ctx)
+		}
+	}
+	if !encoded {
+		a.disk = newDisk(dir, a.planar())
+		return nil
+	}
+	blocks := &blockCache{dir}
+	a.blocks = dir
+	for _, src := range a.sources {
+		l, ok := src.reels.(*library)
+		if !ok {
+			continue
+		}
+		uri := src.ds.Info().URI
+		l.lib.Wrap(func(path string, r robocache.Ranged) robocache.Ranged {
+			return store.CachedRanged(r, uri+"/"+filepath.ToSlash(path), blocks, blockBytes)
+		})
+	}
+	return nil
+}
+
+// blockBytes is the piece in which remote files are kept.
+const blockBytes = 256 << 10
+
+// blockCache keeps pieces of remote files in a cache directory.
+type blockCache struct{ dir *cache.Dir }
+
+func (b *blockCache) Get(key [16]byte) ([]byte, func(), bool) {
+	e, ok := b.dir.Get(key)
+	if !ok {
+		return nil, nil, false
+	}
+	return e.Data, e.Release, true
+}
+
+func (b *blockCache) Put(key [16]byte, data []byte) error { return b.dir.Put(key, data) }
+
+func (a *assembler) hasVideo() bool {
+	for _, src := range a.sources {
+		if src.reels != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// planar says whether pictures are kept as the decoder's planes: half the bytes of RGB at the size of the file, and any picture of the
+// batch can be made of them. At a size of its own, pixels are smaller, and need no scaling again.
+func (a *assembler) planar() bool {
+	switch a.cfg.CacheFormat {
+	case "yuv":
+		return true
+	case "rgb":
+		return false
+	}
+	for _, src := range a.sources {
+		if len(src.cfg.ImageSize) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// checkCache refuses what a cache cannot be.
+func (c *Config) checkCache() error {
+	if c.CacheFormat == "" {
+		c.CacheFormat = "auto"
+	}
+	switch {
+	case c.CacheFormat != "auto" && c.CacheFormat != "yuv" && c.CacheFormat != "rgb" && c.CacheFormat != "encoded":
+		return misuse("cache_format", `"auto", "yuv", "rgb" or "encoded"`, c.CacheFormat)
+	case c.CacheFormat == "encoded" && c.Cache == "ram":
+		return misuse("cache_format", `a directory as cache, where it is "encoded"`, `cache="ram"`)
+	case c.CacheBudget < 0:
+		return misuse("cache_budget", "bytes above 0", fmt.Sprint(int64(c.CacheBudget)))
+	case c.PoolSize < 0:
+		return misuse("pool_size", "bytes above 0", fmt.Sprint(int64(c.PoolSize)))
+	case c.IOThreads < 0 || c.IOThreads > 4096:
+		return misuse("io_threads", "1 to 4096", fmt.Sprint(c.IOThreads))
+	}
+	return nil
+}

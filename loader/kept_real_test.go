@@ -1,0 +1,121 @@
+package loader_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"testing"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/loader"
+)
+
+// equalsMap goes through epochs of a loader, and compares each batch with the same samples of a Map, which keeps nothing.
+func equalsMap(t *testing.T, ds robocache.Dataset, cfg loader.Config, epochs int) loader.Stats {
+	t.Helper()
+	ctx := context.Background()
+	plain := cfg
+	plain.Cache, plain.CacheFormat, plain.CacheBudget, plain.Shuffle, plain.PoolSize = "", "", 0, loader.FileOrder, 0
+	m, err := loader.NewMap(ctx, ds, plain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	l, err := loader.New(ctx, ds, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for e := range epochs {
+		seen := map[int64]bool{}
+		for {
+			b, err := l.Next(ctx)
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, err := m.Items(ctx, b.Indices)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range b.Tensors {
+				if !bytes.Equal(b.Tensors[i].Data, want.Tensors[i].Data) {
+					t.Fatalf("epoch %d, position %d: %s differs", e, b.Position, b.Tensors[i].Key)
+				}
+			}
+			for _, i := range b.Indices {
+				if seen[i] {
+					t.Fatalf("epoch %d: sample %d twice", e, i)
+				}
+				seen[i] = true
+			}
+			b.Release()
+			want.Release()
+		}
+		if int64(len(seen)) != l.Samples() {
+			t.Fatalf("epoch %d: %d samples of %d", e, len(seen), l.Samples())
+		}
+	}
+	return l.Stats()
+}
+
+// TestRealKeptPicturesAreTheSame: what comes of a pool or a cache is what is decoded for one item alone.
+func TestRealKeptPicturesAreTheSame(t *testing.T) {
+	ds := testdata(t, "g1_v30_exact")
+	fps := ds.Info().FPS.Float()
+	camera := ""
+	for _, f := range ds.Info().Features {
+		if f.Kind == robocache.KindVideo {
+			camera = f.Key
+		}
+	}
+	windows := loader.Deltas{{Key: camera, Offsets: back(3, fps)}, {Key: "observation.state", Offsets: back(3, fps)}}
+	// A part of each episode is enough; what the files hold beside it is never wanted.
+	episodes := []int{0, 1, 3}
+	drop := 200
+	for name, cfg := range map[string]loader.Config{
+		"ram":                   {Cache: "ram"},
+		"ram, pixels":           {Cache: "ram", CacheFormat: "rgb"},
+		"ram, small":            {Cache: "ram", CacheBudget: 20 << 20},
+		"ram, 224":              {Cache: "ram", ImageSize: []int{224, 224}},
+		"ram, planes, 96":       {Cache: "ram", ImageSize: []int{96, 128}, CacheFormat: "yuv"},
+		"ram, float":            {Cache: "ram", ImageDType: "float32", ImageSize: []int{64, 64}},
+		"ram, windows":          {Cache: "ram", Deltas: windows},
+		"dir":                   {Cache: t.TempDir()},
+		"dir, pixels":           {Cache: t.TempDir(), CacheFormat: "rgb"},
+		"dir, 224":              {Cache: t.TempDir(), ImageSize: []int{224, 224}},
+		"pool":                  {Shuffle: loader.Pool},
+		"pool, small":           {Shuffle: loader.Pool, PoolSize: 40 << 20},
+		"pool, smaller":         {Shuffle: loader.Pool, PoolSize: 4 << 20},
+		"pool, windows":         {Shuffle: loader.Pool, Deltas: windows},
+		"pool, 224":             {Shuffle: loader.Pool, ImageSize: []int{224, 224}},
+		"pool, ram":             {Shuffle: loader.Pool, Cache: "ram"},
+		"pool, dir":             {Shuffle: loader.Pool, Cache: t.TempDir()},
+		"pool, windows on 10Hz": {Shuffle: loader.Pool, Hz: &robocache.Rate{Num: 10, Den: 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if cfg.Shuffle == loader.FileOrder {
+				cfg.Shuffle = loader.Global
+			}
+			cfg.Episodes, cfg.BatchSize, cfg.Seed, cfg.Threads, cfg.DropTail = episodes, 16, 3, 3, drop
+			if cfg.Hz != nil {
+				cfg.DropTail = 60
+			}
+			s := equalsMap(t, ds, cfg, 2)
+			pictures := s.Samples / 2
+			switch {
+			case cfg.PoolSize != 0 || cfg.CacheBudget != 0:
+				// Too small for what is wanted: decoded again, and right.
+			case cfg.Shuffle == loader.Pool && cfg.Cache != "" && s.FramesDecoded > pictures+pictures/10:
+				t.Errorf("%d pictures were decoded for %d rows that a cache keeps", s.FramesDecoded, pictures)
+			case cfg.Shuffle == loader.Pool && cfg.Hz == nil && s.FramesDecoded > 2*pictures+pictures/10:
+				t.Errorf("%d pictures were decoded in two epochs of %d rows", s.FramesDecoded, pictures)
+			case cfg.Cache == "ram" && s.FramesUnique > pictures+pictures/10:
+				t.Errorf("%d pictures were converted for %d rows that a cache keeps", s.FramesUnique, pictures)
+			}
+		})
+	}
+}

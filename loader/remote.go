@@ -1,0 +1,90 @@
+package loader
+
+import (
+	"context"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/video"
+)
+
+// remote is how work is shared out where reading takes time: more workers than cores, a token for each core, and a bound on the
+// bytes that are read ahead.
+type remote struct {
+	cores chan struct{}
+	bytes *semaphore.Weighted
+	limit int64
+}
+
+// defaultReads is how many reads are in flight where nothing is said: at 5 ms a request, some six thousand a second.
+const defaultReads = 32
+
+func newRemote(threads int, bytes int64) *remote {
+	return &remote{cores: make(chan struct{}, threads), bytes: semaphore.NewWeighted(bytes), limit: bytes}
+}
+
+// core takes a core; the function that it gives hands it back.
+func (r *remote) core() func() {
+	if r == nil {
+		return func() {}
+	}
+	r.cores <- struct{}{}
+	return func() { <-r.cores }
+}
+
+// fetch reads the packets of groups of a file that is far away, and takes a core for decoding them. ok is false where the run has ended.
+func (w *worker) fetch(r reel, groups []video.Group) (b *video.Fetched, done func(), ok bool) {
+	m := w.a.remote
+	if m == nil || !r.remote() {
+		return nil, m.core(), true
+	}
+	var need int64
+	for _, g := range groups {
+		need += r.fetchBytes(g)
+	}
+	need = min(need, m.limit)
+	if m.bytes.Acquire(w.ctx(), need) != nil {
+		return nil, nil, false
+	}
+	begin := time.Now()
+	b, err := r.fetch(w.ctx(), groups)
+	w.a.n.fetch.Add(int64(time.Since(begin)))
+	if err != nil {
+		m.bytes.Release(need)
+		return nil, nil, false
+	}
+	back := m.core()
+	return b, func() {
+		back()
+		if b != nil {
+			b.Release()
+		}
+		m.bytes.Release(need)
+	}, true
+}
+
+// isRemote says whether the video files of a source are far away: the first that can be opened speaks for all.
+func (src *source) isRemote(ctx context.Context) bool {
+	if src.reels == nil {
+		return false
+	}
+	for i := range src.layout.columns {
+		c := &src.layout.columns[i]
+		if c.source != fromVideo {
+			continue
+		}
+		for place := range min(len(src.table.ends), probes) {
+			ref := make([]robocache.FrameRef, 1)
+			if err := src.ds.Frames(ctx, c.key, []robocache.Row{{Episode: src.table.episode(place)}}, ref); err != nil || ref[0].Path == "" {
+				continue
+			}
+			if r, err := src.reels.open(ctx, ref[0].Path); err == nil {
+				defer r.release()
+				return r.remote()
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,454 @@
+package loader
+
+import (
+	"math"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/cache"
+	"github.com/goatnote-inc/robocache/video"
+)
+
+// chunk is neighbouring pictures of one file that are decoded in one go for a pool: few enough that the first batch does not
+// wait for whole episodes, and enough that starting at a sync sample is paid rarely.
+type chunk struct {
+	src    *source
+	col    int
+	path   string
+	frames []*frame // by ordinal
+	prio   int64    // of its most urgent job; guarded by frames.mu
+	begun  atomic.Bool
+}
+
+const (
+	chunkPictures = 16
+	// background is how many batches later than its admission an episode's pictures come that no batch has asked for yet.
+	background = 64
+)
+
+// admitted is the pictures that an admission wants of one file.
+type admitted struct {
+	src    *source
+	col    int
+	path   string
+	frames []*frame
+	seq    int64
+}
+
+// worthwhile is the part of a pool's samples that a rank must take for keeping its episodes to pay.
+const worthwhile = 0.2
+
+// follow brings the residents to where the order's pool is at a step: before its batch is made.
+func (w *worker) follow(s *step, seq int64) {
+	if w.a.frames == nil {
+		return
+	}
+	for i := range s.admitted {
+		if s.admitted[i].share >= worthwhile {
+			w.admit(w.q, &s.admitted[i], seq)
+		}
+	}
+	w.release(s.passed)
+}
+
+// admit makes an episode resident: what its samples will want is noted, and decoded from then on. Where it fails, nothing is noted:
+// the samples find their pictures as those of other orders do, and report what is wrong.
+func (w *worker) admit(q *queue, adm *admission, seq int64) {
+	a := w.a
+	src := a.sources[adm.source]
+	p := &part{src: src}
+	p.resolve(src.local(adm.samples))
+	for col := range src.layout.columns {
+		c := &src.layout.columns[col]
+		if c.source != fromVideo {
+			continue
+		}
+		uses, ok := w.uses(p, c)
+		if !ok {
+			continue
+		}
+		byPath := map[string][]*frame{}
+		prefixes := map[string]cache.Key{}
+		if a.disk != nil {
+			for k := range uses {
+				if _, ok := prefixes[k.path]; !ok {
+					prefixes[k.path] = w.prefix(src, c, k.path)
+				}
+			}
+		}
+		a.frames.mu.Lock()
+		for k, n := range uses {
+			if a.disk != nil && a.disk.has(prefixes[k.path], k.ordinal) {
+				continue
+			}
+			file := a.frames.file(src.column(col), k.path)
+			if x, fresh := a.frames.expect(frameKey{src.column(col), file, int32(k.ordinal)}, n); fresh {
+				byPath[k.path] = append(byPath[k.path], x)
+			}
+		}
+		a.frames.mu.Unlock()
+		for path, list := range byPath {
+			q.push(job{prio: seq, sub: int64(col), kind: jobAdmit, admit: &admitted{src, col, path, sorted(list), seq}})
+		}
+	}
+}
+
+// release takes back what samples of resident episodes would have used that this rank will never give.
+func (w *worker) release(samples []int64) {
+	a := w.a
+	for len(samples) > 0 {
+		src, _ := a.sourceOf(samples[0])
+		n := 1
+		for n < len(samples) && src.holds(samples[n]) {
+			n++
+		}
+		p := &part{src: src}
+		p.resolve(src.local(samples[:n]))
+		samples = samples[n:]
+		for col := range src.layout.columns {
+			c := &src.layout.columns[col]
+			if c.source != fromVideo {
+				continue
+			}
+			uses, ok := w.uses(p, c)
+			if !ok {
+				continue
+			}
+			a.frames.mu.Lock()
+			for k, n := range uses {
+				key := frameKey{src.column(col), a.frames.file(src.column(col), k.path), int32(k.ordinal)}
+				for range n {
+					a.frames.passed(key)
+				}
+			}
+			a.frames.mu.Unlock()
+		}
+	}
+}
+
+type pictureID struct {
+	path    string
+	ordinal int
+}
+
+// uses counts how often a part's samples want each picture of a column.
+func (w *worker) uses(p *part, c *column) (map[pictureID]int32, bool) {
+	rows := p.rows[c.rows]
+	if c.aligns != nil {
+		var err error
+		if rows, err = w.alignedRows(p, c, nil); err != nil {
+			return nil, false
+		}
+	}
+	refs := w.refsFor(len(rows))
+	asked := rows
+	if c.aligns != nil {
+		asked = w.anyRow(rows)
+	}
+	if err := p.src.ds.Frames(w.ctx(), c.key, asked, refs); err != nil {
+		return nil, false
+	}
+	uses := make(map[pictureID]int32, len(rows))
+	for i := range refs {
+		if noRow(rows[i]) || refs[i].Missing || refs[i].Path == "" {
+			continue
+		}
+		uses[pictureID{refs[i].Path, refs[i].Ordinal}]++
+	}
+	clear(refs)
+	return uses, true
+}
+
+// column numbers a column among those of all sources.
+func (src *source) column(col int) int32 { return int32(src.index<<16 | col) }
+
+// holds says whether a sample is of this source.
+func (src *source) holds(sample int64) bool {
+	return sample >= src.offset && sample < src.offset+src.table.samples()
+}
+
+// local gives samples by the source's own numbers.
+func (src *source) local(samples []int64) []int64 {
+	if src.offset == 0 {
+		return samples
+	}
+	out := make([]int64, len(samples))
+	for i, s := range samples {
+		out[i] = s - src.offset
+	}
+	return out
+}
+
+// cut makes chunks of what an admission wants of a file.
+func (w *worker) cut(ad *admitted) {
+	a := w.a
+	reel, err := ad.src.reels.open(w.ctx(), ad.path)
+	if err != nil {
+		for _, x := range ad.frames {
+			w.giveUp(ad.src, ad.col, ad.path, x, err)
+		}
+		return
+	}
+	defer reel.release()
+	ordinals := make([]int, len(ad.frames))
+	for i, x := range ad.frames {
+		ordinals[i] = int(x.key.ordinal)
+	}
+	c := &chunk{src: ad.src, col: ad.col, path: ad.path}
+	var jobs []job
+	flush := func() {
+		if len(c.frames) == 0 {
+			return
+		}
+		sorted(c.frames)
+		a.frames.mu.Lock()
+		c.prio = ad.seq + background
+		for _, x := range c.frames {
+			x.chunk = c
+			for _, wait := range x.wait {
+				c.prio = min(c.prio, wait.p.u.seq)
+			}
+		}
+		jobs = append(jobs, c.job())
+		a.frames.mu.Unlock()
+		c = &chunk{src: ad.src, col: ad.col, path: ad.path}
+	}
+	for _, g := range reel.plan(&w.planner, ordinals) {
+		for _, o := range g.Ordinals {
+			if k, ok := slices.BinarySearchFunc(ad.frames, o, func(x *frame, o int) int { return int(x.key.ordinal) - o }); ok {
+				c.frames = append(c.frames, ad.frames[k])
+			}
+		}
+		if len(c.frames) >= chunkPictures {
+			flush()
+		}
+	}
+	flush()
+	for _, j := range jobs {
+		w.q.push(j)
+	}
+}
+
+// job is the chunk's job at its present urgency. frames.mu is held.
+func (c *chunk) job() job {
+	first := int64(0)
+	if len(c.frames) > 0 {
+		first = int64(c.frames[0].key.ordinal)
+	}
+	return job{prio: c.prio, sub: int64(c.col)<<48 | first, kind: jobChunk, chunk: c}
+}
+
+// decodeChunk decodes what is still wanted of a chunk.
+func (w *worker) decodeChunk(c *chunk) {
+	if c.begun.Swap(true) {
+		return // a more urgent job of it came first
+	}
+	a := w.a
+	begin := time.Now()
+	w.spent = 0
+	w.chunk = c
+	w.ordinals = w.ordinals[:0]
+	kept := c.frames[:0]
+	a.frames.mu.Lock()
+	for _, x := range c.frames {
+		if x.uses == 0 && len(x.wait) == 0 {
+			delete(a.frames.have, x.key)
+			continue
+		}
+		kept = append(kept, x)
+		w.ordinals = append(w.ordinals, int(x.key.ordinal))
+	}
+	a.frames.mu.Unlock()
+	c.frames = kept
+	defer func() {
+		w.chunk = nil
+		a.n.decode.Add(int64(time.Since(begin) - w.spent))
+		a.n.convert.Add(int64(w.spent))
+	}()
+	if len(kept) == 0 {
+		return
+	}
+	w.got = slices.Grow(w.got[:0], len(kept))[:len(kept)]
+	clear(w.got)
+	reel, err := c.src.reels.open(w.ctx(), c.path)
+	if err != nil {
+		for _, x := range kept {
+			w.giveUp(c.src, c.col, c.path, x, err)
+		}
+		return
+	}
+	defer reel.release()
+	groups := slices.DeleteFunc(reel.plan(&w.planner, w.ordinals), func(g video.Group) bool { return g.Cost() <= 0 })
+	b, done, ok := w.fetch(reel, groups)
+	if !ok {
+		return // the run is over
+	}
+	defer done()
+	begin = time.Now()
+	_ = reel.decode(w.ctx(), b, groups, w.keep) // what did not come is tried alone, for its own error
+	for i, x := range kept {
+		if w.got[i] {
+			continue
+		}
+		if w.ctx().Err() != nil {
+			return // the run is over
+		}
+		// Whether a picture can be had must not depend on its neighbours (L4).
+		var p video.Planner
+		single := reel.plan(&p, []int{int(x.key.ordinal)})
+		if single[0].Cost() <= 0 {
+			err = &robocache.Error{Class: robocache.ErrMalformed, Op: "decode", Msg: "the video has no picture of that number", Hint: "the video is shorter than its table"}
+		} else if err = reel.decode(w.ctx(), nil, single, w.keep); w.got[i] {
+			continue
+		}
+		if err == nil {
+			err = &robocache.Error{Class: robocache.ErrMalformed, Op: "decode", Msg: "the decoder gave no picture"}
+		}
+		w.giveUp(c.src, c.col, c.path, x, err)
+	}
+}
+
+// keep takes one picture of a chunk: for those who wait for it, and for those who will come.
+func (w *worker) keep(ordinal int, pic video.Picture) error {
+	begin := time.Now()
+	defer func() { w.spent += time.Since(begin) }()
+	ch := w.chunk
+	i, ok := slices.BinarySearchFunc(ch.frames, ordinal, func(x *frame, o int) int { return int(x.key.ordinal) - o })
+	if !ok || w.got[i] {
+		return nil
+	}
+	a, x := w.a, ch.frames[i]
+	c := &ch.src.layout.columns[ch.col]
+	if c.spec.Width == 0 {
+		if pw, ph := pic.Size(); pw != c.width || ph != c.height {
+			return sizeError(c, pw, ph)
+		}
+	}
+	a.frames.mu.Lock()
+	later := x.uses > 0 || a.frames.room > 0
+	a.frames.mu.Unlock()
+	var pixels []byte
+	if !c.keepsPlanes(a.frames, pic) || a.disk.pixels() {
+		pixels = w.bytes(c.outBytes)
+		if err := c.render(pic, pixels); err != nil {
+			return err
+		}
+	}
+	stored := false
+	if later {
+		size := pixels
+		if size == nil {
+			size = w.bytes(c.outBytes) // its length is all that is looked at, where planes are kept
+		}
+		var err error
+		if stored, err = a.frames.fill(x, pic, size); err != nil {
+			return err
+		}
+	}
+	a.disk.put(w, ch.src, c, ch.path, ordinal, pic, pixels)
+	w.got[i] = true
+	a.n.unique.Add(1)
+	wait := a.frames.arrived(x, stored)
+	err := w.serve(ch.src, ch.col, ch.path, x, wait, pic, pixels)
+	a.frames.done(x)
+	return err
+}
+
+// serve writes a picture to the places that wait for it.
+func (w *worker) serve(src *source, col int, path string, x *frame, wait []waiter, pic video.Picture, pixels []byte) error {
+	c := &src.layout.columns[col]
+	for k, at := range wait {
+		dst := at.p.picture(c, int(at.slot))
+		switch {
+		case k > 0:
+			copy(dst, wait[0].p.picture(c, int(wait[0].slot)))
+		case pixels != nil:
+			copy(dst, pixels)
+		default:
+			if err := c.render(pic, dst); err != nil {
+				for _, at := range wait {
+					w.loseAt(at.p, c, int(at.slot), path, int(x.key.ordinal), err)
+				}
+				return nil
+			}
+		}
+	}
+	w.a.n.frames.Add(int64(len(wait)))
+	// Only when all copies are made: a finished batch may be released, and its first picture overwritten.
+	for _, at := range wait {
+		at.p.u.finish(1)
+	}
+	return nil
+}
+
+// giveUp says that a picture cannot be had to all who wait for it.
+func (w *worker) giveUp(src *source, col int, path string, x *frame, err error) {
+	c := &src.layout.columns[col]
+	for _, at := range w.a.frames.failed(x, err) {
+		w.loseAt(at.p, c, int(at.slot), path, int(x.key.ordinal), err)
+	}
+}
+
+// keepsPlanes says whether a picture is kept as its planes.
+func (c *column) keepsPlanes(f *frames, pic video.Picture) bool {
+	if !f.planar {
+		return false
+	}
+	p, ok := pic.(video.PlanarPicture)
+	if !ok {
+		return false
+	}
+	_, ok = p.PlaneInfo()
+	return ok
+}
+
+// render writes a decoded picture as it is in a batch.
+func (c *column) render(pic video.Picture, dst []byte) error {
+	if err := pic.Convert(&c.spec, dst); err != nil {
+		return err
+	}
+	c.finishPicture(dst)
+	return nil
+}
+
+// pictureBytes is what one kept picture of a column takes, by its declared size.
+func (c *column) pictureBytes(planar bool) int64 {
+	if !planar {
+		return int64(c.outBytes)
+	}
+	w, h := int64(c.width), int64(c.height)
+	if c.feature != nil && c.feature.Width > 0 && c.feature.Height > 0 {
+		w, h = int64(c.feature.Width), int64(c.feature.Height)
+	}
+	if c.spec.Pixel == video.RGB8 || c.spec.Pixel == video.RGBFloat32 {
+		return (w*h*3 + 1) / 2
+	}
+	return 2 * w * h
+}
+
+// poolSamples is the capacity of the order's pool: how many samples' pictures fit into so many bytes. An eighth is left for those of
+// batches that are under construction.
+func (a *assembler) poolSamples(bytes int64) int64 {
+	var most int64 = 1
+	for _, src := range a.sources {
+		var each, rows int64
+		for i := range src.layout.columns {
+			c := &src.layout.columns[i]
+			switch c.source {
+			case fromVideo:
+				each += c.pictureBytes(a.planar())
+			case fromStills:
+				each += int64(c.outBytes)
+			case fromTable:
+				rows += int64(c.rowBytes)
+			}
+		}
+		if each == 0 {
+			each = rows
+		}
+		most = max(most, each)
+	}
+	return min(max(bytes/8*7/most, 1), math.MaxInt32)
+}
