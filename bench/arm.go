@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/goatnote-inc/robocache/loader"
 )
 
 // Arm is one contestant: a command that runs the workload once and prints one JSON object, an Outcome, as its last line.
@@ -38,6 +40,44 @@ type Outcome struct {
 	Delivered    int64   `json:"frames_delivered,omitempty"`
 	Error        string  `json:"error,omitempty"`
 	Checks
+
+	// Of a window of seconds (Workload.Duration).
+	IndexBuildS     float64           `json:"index_build_s,omitempty"`
+	RSSPeakMB       float64           `json:"rss_peak_mb,omitempty"`
+	OrderSamples    int64             `json:"order_samples,omitempty"` // that order_sha256 is over: the first epoch's, until the window closed
+	NeighbourShare  float64           `json:"neighbour_share,omitempty"`
+	OpenUnixNS      int64             `json:"window_open_unix_ns,omitempty"`
+	ArrivalsUS      []int64           `json:"arrivals_us,omitempty"` // after the window opened, a batch each
+	ArrivalRows     []int             `json:"arrival_rows,omitempty"`
+	WaitS           float64           `json:"wait_s,omitempty"`     // of the window, for the next batch
+	BytesRead       int64             `json:"bytes_read,omitempty"` // in the window; asked of files and sockets
+	DeviceReadBytes int64             `json:"device_read_bytes,omitempty"`
+	QueueBatches    []*int            `json:"queue_batches,omitempty"` // ready and not taken, at both ends
+	EpochsFinished  int               `json:"epochs_finished,omitempty"`
+	CoverageMin     *int              `json:"coverage_min,omitempty"` // over finished epochs
+	CoverageMax     *int              `json:"coverage_max,omitempty"`
+	SamplesLost     int64             `json:"samples_lost,omitempty"` // in finished epochs
+	SamplesDoubled  int64             `json:"samples_doubled,omitempty"`
+	StatsOpen       *loader.Stats     `json:"stats_open,omitempty"`
+	StatsClose      *loader.Stats     `json:"stats_close,omitempty"`
+	ConsumerStepS   float64           `json:"consumer_step_s,omitempty"`
+	WaitPct         *float64          `json:"wait_pct,omitempty"`
+	H2DWaitPct      *float64          `json:"h2d_wait_pct,omitempty"`
+	SingleProc      *float64          `json:"single_proc_samples_per_s,omitempty"`
+	Headspace       float64           `json:"headspace_samples_per_s,omitempty"` // the same loop on one batch that is there
+	TotalTimeS      float64           `json:"total_time_s,omitempty"`
+	Cameras         int               `json:"num_cameras,omitempty"`
+	ImageShape      []int             `json:"image_shape,omitempty"`
+	FPS             float64           `json:"fps,omitempty"`
+	LoadedEpisodes  int               `json:"loaded_episodes,omitempty"`
+	Versions        map[string]string `json:"versions,omitempty"`
+	Seen            Seen              `json:"seen,omitzero"` // from outside
+}
+
+// Seen is what the harness saw of a run.
+type Seen struct {
+	ServerBytes    int64 `json:"server_bytes,omitempty"` // sent to this rank in its window
+	ServerRequests int64 `json:"server_requests,omitempty"`
 }
 
 // Result is an arm with the outcomes of its repeats.
@@ -91,23 +131,37 @@ func (r *Result) summarise() {
 	}
 }
 
+// observer sees an arm from outside; its functions may be nil.
+type observer struct {
+	start func(pid int)
+	line  func(string) // a line that the arm wrote
+}
+
 // runOnce starts the arm in its own process group, so that a peer's stray workers end with it.
 func runOnce(ctx context.Context, a Arm, timeout time.Duration) (Outcome, error) {
+	return runWatched(ctx, a, timeout, observer{})
+}
+
+func runWatched(ctx context.Context, a Arm, timeout time.Duration, see observer) (Outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, a.Argv[0], a.Argv[1:]...)
-	cmd.Env = append(os.Environ(), a.Env...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = 5 * time.Second
-	var out, errs bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errs
-	runErr := cmd.Run()
-	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	cmd, errs := armCommand(ctx, a)
+	out := &lines{each: see.line}
+	cmd.Stdout = out
+	runErr := cmd.Start()
+	if runErr == nil {
+		if see.start != nil {
+			see.start(cmd.Process.Pid)
+		}
+		runErr = cmd.Wait()
+	}
 	var o Outcome
-	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &o); err != nil {
+	if err := json.Unmarshal(out.last(), &o); err != nil {
 		if runErr == nil {
 			runErr = err
+		}
+		if ctx.Err() != nil {
+			runErr = fmt.Errorf("%w after %v", ctx.Err(), timeout)
 		}
 		return o, fmt.Errorf("%w: %s", runErr, lastLine(errs.String()))
 	}
@@ -121,6 +175,50 @@ func runOnce(ctx context.Context, a Arm, timeout time.Duration) (Outcome, error)
 		return o, fmt.Errorf("no samples were delivered")
 	}
 	return o, nil
+}
+
+// armCommand is the arm in a process group of its own, which ends with ctx; what it says on stderr is kept.
+func armCommand(ctx context.Context, a Arm) (*exec.Cmd, *bytes.Buffer) {
+	cmd := exec.CommandContext(ctx, a.Argv[0], a.Argv[1:]...)
+	cmd.Env = append(os.Environ(), a.Env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = 5 * time.Second
+	errs := &bytes.Buffer{}
+	cmd.Stderr = errs
+	return cmd, errs
+}
+
+// lines cuts what is written to it into lines, and keeps the last that is not empty.
+type lines struct {
+	each func(string)
+	part []byte
+	kept []byte
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.part = append(l.part, p...)
+	for {
+		i := bytes.IndexByte(l.part, '\n')
+		if i < 0 {
+			return len(p), nil
+		}
+		line := bytes.TrimSpace(l.part[:i])
+		if len(line) > 0 {
+			l.kept = append(l.kept[:0], line...)
+			if l.each != nil {
+				l.each(string(line))
+			}
+		}
+		l.part = l.part[i+1:]
+	}
+}
+
+func (l *lines) last() []byte {
+	if rest := bytes.TrimSpace(l.part); len(rest) > 0 {
+		return rest
+	}
+	return l.kept
 }
 
 func lastLine(s string) string {

@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -107,7 +108,7 @@ func TestReportFiles(t *testing.T) {
 // Our own arms do the whole work: every sample of the epoch, every frame of the file.
 func TestOwnArms(t *testing.T) {
 	path := realdata.Path(t, "g1_h264_v30")
-	o, err := LoadRun(t.Context(), Workload{URI: path, BatchSize: 32, Workers: 2, Epochs: 1, Video: "one"})
+	o, err := LoadRun(t.Context(), Workload{URI: path, BatchSize: 32, Workers: 2, Epochs: 1, Video: "one"}, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,18 +5,25 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"hash"
 	"io"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/loader"
 )
 
-// LoadRun runs the workload through the Go loader in this process: the engine without Python.
-func LoadRun(ctx context.Context, w Workload) (Outcome, error) {
+// LoadRun runs the workload through the Go loader in this process: the engine without Python. With a window of seconds it says on
+// marks when the window opens and closes.
+func LoadRun(ctx context.Context, w Workload, marks io.Writer) (Outcome, error) {
+	if w.Duration > 0 {
+		return loadWindow(ctx, w, marks)
+	}
 	start := time.Now()
 	ds, err := robocache.Open(ctx, w.URI, robocache.OpenOptions{})
 	if err != nil {
@@ -133,36 +140,110 @@ func IdealDistinct(lengths []int, batch int) float64 {
 	return total / float64(batch)
 }
 
-// config turns the workload into the loader's configuration, with the dataset's own names.
+// config turns the workload into the loader's configuration, with the dataset's own names. It goes through the JSON that Python
+// gives, so that an option that this loader does not know is refused by name.
 func (w *Workload) config(info *robocache.Info) (loader.Config, error) {
-	c := loader.Config{BatchSize: w.BatchSize, Shuffle: loader.Global, Seed: int64(w.Seed), Threads: w.Workers, ImageDType: "uint8"}
+	set, err := w.options(info)
+	if err != nil {
+		return loader.Config{}, err
+	}
+	text, err := json.Marshal(set)
+	if err != nil {
+		return loader.Config{}, err
+	}
+	return loader.ParseConfig(text)
+}
+
+func (w *Workload) options(info *robocache.Info) (map[string]any, error) {
+	c := map[string]any{"batch_size": w.BatchSize, "shuffle": loader.Global, "seed": w.Seed, "threads": w.Workers, "image_dtype": "uint8"}
 	if w.Float32 {
-		c.ImageDType = "float32"
+		c["image_dtype"] = "float32"
+	}
+	switch w.Shuffle {
+	case "", "global":
+	case "file":
+		c["shuffle"] = false
+	default:
+		c["shuffle"] = w.Shuffle
+	}
+	put := func(name string, set bool, v any) {
+		if set {
+			c[name] = v
+		}
+	}
+	put("prefetch", w.Prefetch > 0, w.Prefetch)
+	put("cache", w.Cache != "", w.Cache)
+	put("cache_budget", w.CacheBudget != "", w.CacheBudget)
+	put("memory_budget", w.MemoryBudget != "", w.MemoryBudget)
+	put("pool_episodes", w.PoolEpisodes > 0, w.PoolEpisodes)
+	put("drop_last", w.DropLast, true)
+	put("rank", w.World > 1, w.Rank)
+	put("world_size", w.World > 1, w.World)
+	put("on_bad_episode", w.Duration > 0, "skip") // counted: skipped_episodes
+	if w.ImageSize != "" {
+		var h, wide int
+		if _, err := fmt.Sscanf(w.ImageSize, "%dx%d", &h, &wide); err != nil {
+			return nil, &robocache.Error{Class: robocache.ErrMisuse, Msg: "--image-size", Want: "HxW, as 224x224", Got: w.ImageSize}
+		}
+		c["image_size"] = []int{h, wide}
+	}
+	if w.Episodes != "" {
+		list, err := ParseEpisodes(w.Episodes)
+		if err != nil {
+			return nil, err
+		}
+		c["episodes"] = list
 	}
 	var offsets []float64
 	for i := range w.Window {
 		offsets = append(offsets, float64(i)/info.FPS.Float())
 	}
-	cameras := 0
+	var keys []string
+	var deltas loader.Deltas
+	cameras := w.cameras(info)
 	for i := range info.Features {
 		f := &info.Features[i]
 		windowed := f.Key == "observation.state" || f.Key == "action"
 		if f.Kind == robocache.KindVideo {
-			if w.Video == "none" || w.Video == "one" && cameras > 0 {
+			if !slices.Contains(cameras, f.Key) {
 				continue
 			}
-			cameras++
 			windowed = true
 		}
-		c.Keys = append(c.Keys, f.Key)
+		keys = append(keys, f.Key)
 		if windowed && offsets != nil {
-			c.Deltas = append(c.Deltas, loader.Delta{Key: f.Key, Offsets: offsets})
+			deltas = append(deltas, loader.Delta{Key: f.Key, Offsets: offsets})
 		}
 	}
+	c["keys"] = keys
+	put("delta_timestamps", deltas != nil, deltas)
 	switch w.Video {
 	case "one", "all", "none":
 	default:
 		return c, &robocache.Error{Class: robocache.ErrMisuse, Msg: "--video", Want: "one, all or none", Got: w.Video}
 	}
 	return c, nil
+}
+
+// cameras are the video keys that the workload wants.
+func (w *Workload) cameras(info *robocache.Info) []string {
+	var keys []string
+	for i := range info.Features {
+		if f := &info.Features[i]; f.Kind == robocache.KindVideo && (w.Video == "all" || w.Video == "one" && len(keys) == 0) {
+			keys = append(keys, f.Key)
+		}
+	}
+	return keys
+}
+
+// episodes are the positions that the workload takes, ascending.
+func (w *Workload) episodes(info *robocache.Info) ([]int, error) {
+	if w.Episodes != "" {
+		return ParseEpisodes(w.Episodes)
+	}
+	all := make([]int, info.Episodes)
+	for i := range all {
+		all[i] = i
+	}
+	return all, nil
 }

@@ -12,7 +12,7 @@ import (
 //go:embed arms/*.py
 var scripts embed.FS
 
-// Workload is what the arms of `bench load` do.
+// Workload is what the arms of `bench load` do. The window is Duration seconds where that is set, else Epochs whole epochs.
 type Workload struct {
 	URI       string `json:"uri"`
 	BatchSize int    `json:"batch_size"`
@@ -22,13 +22,74 @@ type Workload struct {
 	Window    int    `json:"window"`  // frames and rows a window; 0 = single
 	Float32   bool   `json:"float32"`
 	Seed      int    `json:"seed"`
+
+	Duration     float64 `json:"duration_s,omitempty"` // of the window, looping over epochs
+	Warmup       int     `json:"warmup_batches,omitempty"`
+	Prefetch     int     `json:"prefetch,omitempty"`
+	Shuffle      string  `json:"shuffle,omitempty"` // global | pool | file
+	Cache        string  `json:"cache,omitempty"`
+	CacheBudget  string  `json:"cache_budget,omitempty"`
+	MemoryBudget string  `json:"memory_budget,omitempty"`
+	PoolEpisodes int     `json:"pool_episodes,omitempty"`
+	ImageSize    string  `json:"image_size,omitempty"` // HxW
+	Episodes     string  `json:"episodes,omitempty"`   // positions, as 0-9,12
+	DropLast     bool    `json:"drop_last,omitempty"`
+	StepMS       float64 `json:"step_ms,omitempty"`
+	Probes       int     `json:"probes,omitempty"`       // samples of the pass on one thread
+	CheckFrames  int     `json:"check_frames,omitempty"` // pictures to be handed over for checking
+
+	Rank      int    `json:"rank,omitempty"`
+	World     int    `json:"world,omitempty"`
+	Barrier   string `json:"-"` // a folder where ranks meet
+	FramesOut string `json:"-"`
+	OrderOut  string `json:"-"`
 }
 
+// args gives the workload as the arms' command line: arms/common.py and `bench arm-load` read the same flags.
 func (w *Workload) args() []string {
 	a := []string{w.URI, "--batch-size", strconv.Itoa(w.BatchSize), "--workers", strconv.Itoa(w.Workers), "--epochs", strconv.Itoa(w.Epochs), "--video", w.Video, "--window", strconv.Itoa(w.Window), "--seed", strconv.Itoa(w.Seed)}
-	if w.Float32 {
-		a = append(a, "--float32")
+	text := func(name, v string) {
+		if v != "" {
+			a = append(a, "--"+name, v)
+		}
 	}
+	number := func(name string, v int) {
+		if v != 0 {
+			a = append(a, "--"+name, strconv.Itoa(v))
+		}
+	}
+	real := func(name string, v float64) {
+		if v != 0 {
+			a = append(a, "--"+name, strconv.FormatFloat(v, 'g', -1, 64))
+		}
+	}
+	flag := func(name string, v bool) {
+		if v {
+			a = append(a, "--"+name)
+		}
+	}
+	flag("float32", w.Float32)
+	real("duration", w.Duration)
+	if w.Duration > 0 { // 0 batches are another thing than the default
+		a = append(a, "--warmup", strconv.Itoa(w.Warmup))
+	}
+	number("prefetch", w.Prefetch)
+	text("shuffle", w.Shuffle)
+	text("cache", w.Cache)
+	text("cache-budget", w.CacheBudget)
+	text("memory-budget", w.MemoryBudget)
+	number("pool-episodes", w.PoolEpisodes)
+	text("image-size", w.ImageSize)
+	text("episodes", w.Episodes)
+	flag("drop-last", w.DropLast)
+	real("step-ms", w.StepMS)
+	number("probes", w.Probes)
+	number("check-frames", w.CheckFrames)
+	number("rank", w.Rank)
+	number("world", w.World)
+	text("barrier", w.Barrier)
+	text("frames-out", w.FramesOut)
+	text("order-out", w.OrderOut)
 	return a
 }
 

@@ -3,6 +3,7 @@ package bench
 import (
 	"os"
 	"runtime"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -51,4 +52,14 @@ func procField(path, name string) string {
 		}
 	}
 	return ""
+}
+
+// availableMemory is what could be used without swapping; 0 where the system does not say.
+func availableMemory() int64 {
+	f := strings.Fields(procField("/proc/meminfo", "MemAvailable"))
+	if len(f) == 0 {
+		return 0
+	}
+	kb, _ := strconv.ParseInt(f[0], 10, 64)
+	return kb << 10
 }

@@ -1,0 +1,90 @@
+package bench
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Explain says in words which stage limits a run, with the numbers, and what a faster one would bring.
+func Explain(k *Keys, w *Workload, outs []Outcome) []string {
+	if k.Stages == nil || len(outs) == 0 {
+		return []string{"the arm says no stage times: nothing to explain"}
+	}
+	var st Stages
+	var samples, seconds, cpu, wait float64
+	for i := range outs {
+		s := stagesOf(outs[i].StatsOpen, outs[i].StatsClose)
+		st = st.plus(s)
+		samples, seconds, cpu, wait = samples+float64(outs[i].Samples), seconds+outs[i].Seconds, cpu+outs[i].CPUSeconds, wait+outs[i].WaitS
+	}
+	n := float64(len(outs))
+	wall, threads := seconds/n, float64(max(w.Workers, 1))
+	busy := st.Busy()
+	type stage struct {
+		name string
+		s    float64
+	}
+	stages := []stage{{"plan", st.Plan}, {"store", st.Store}, {"gather", st.Gather}, {"decode", st.Decode}, {"convert", st.Convert}}
+	slices.SortStableFunc(stages, func(a, b stage) int {
+		switch {
+		case a.s > b.s:
+			return -1
+		case a.s < b.s:
+			return 1
+		}
+		return 0
+	})
+	var lines []string
+	say := func(format string, a ...any) { lines = append(lines, fmt.Sprintf(format, a...)) }
+	rate := samples / wall // of all ranks
+	say("%.1f samples/s over %.1f s; %.3f CPU s per 1,000 samples; the taker waited %.0f %% of the window", rate, wall, 1e3*cpu/samples, 100*wait/seconds)
+	for _, s := range stages {
+		if s.s > 0 {
+			say("  %-8s %8.3f s per 1,000 samples, %3.0f %% of the work of the threads", s.name, 1e3*s.s/samples, 100*s.s/busy)
+		}
+	}
+	if st.Consumer > 0 {
+		say("  the loader stood still for %.0f %% of the window with all that it may prefetch ready", 100*min(1, st.Consumer/(seconds)))
+	}
+	// Threads that are busy for the whole window are what limits; else it is the taker, or waiting for the store.
+	load := busy / (threads * seconds)
+	top := stages[0]
+	switch {
+	case wait < 0.1*seconds:
+		say("limit: the consumer. The next batch was there in %.0f %% of the time; a faster loader brings nothing here", 100*(1-wait/seconds))
+	case st.Store > 0.5*busy:
+		say("limit: the store. Threads waited %.2f s per 1,000 samples for bytes: fewer and larger reads, a cache, or more io_threads", 1e3*st.Store/samples)
+	default:
+		say("limit: %s. %.0f of %d threads' time is work, and %s is %.0f %% of it", top.name, 100*load, int(threads), top.name, 100*top.s/busy)
+		if load < 0.5 {
+			say("  the threads are idle for %.0f %% of the time although the taker waits: the horizon is short of work (raise prefetch or batch_size), or other processes take the cores", 100*(1-load))
+		}
+	}
+	for _, s := range stages {
+		if s.s <= 0 || s.s < 0.05*busy {
+			continue
+		}
+		free := rate * busy / max(busy-s.s, 1e-9)
+		if k.HeadspaceSamplesPS > 0 {
+			free = min(free, k.HeadspaceSamplesPS)
+		}
+		say("if %s were free: %.0f samples/s (%.2f times)", s.name, free, free/rate)
+	}
+	if k.HeadspaceSamplesPS > 0 {
+		say("headspace: the same loop on one batch that is there makes %.0f samples/s, %.0f times this", k.HeadspaceSamplesPS, k.HeadspaceSamplesPS/rate)
+	}
+	if k.FramesDecodedPerS != nil && k.FramesDeliveredPerS != nil && *k.FramesDeliveredPerS > 0 {
+		say("frames: %.2f decoded for each delivered", *k.FramesDecodedPerS / *k.FramesDeliveredPerS)
+	}
+	if k.BytesReadPerSample != nil && k.BytesNeededPerSample != nil && *k.BytesNeededPerSample > 0 {
+		say("bytes: %.0f read a sample; a lone sample needs %.0f", *k.BytesReadPerSample, *k.BytesNeededPerSample)
+	}
+	if k.WaitPct != nil {
+		say("a consumer that takes %.1f ms a batch waits %.1f %% of its time", k.ConsumerStepMS, *k.WaitPct)
+	}
+	return lines
+}
+
+func (s Stages) plus(o Stages) Stages {
+	return Stages{s.Plan + o.Plan, s.Store + o.Store, s.Gather + o.Gather, s.Decode + o.Decode, s.Convert + o.Convert, s.Wait + o.Wait, s.Consumer + o.Consumer}
+}

@@ -1,0 +1,166 @@
+package bench
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// common is the stretch in which every rank's window was open, and what came in it.
+type common struct {
+	Seconds float64
+	Samples int64
+	Gaps    []float64 // ms a sample, ascending, over all ranks
+	Rates   []float64 // samples/s, a rank each
+	Slowest int
+}
+
+// commonWindow lays the ranks' arrivals on one clock: from the last window that opened to the first that closed. Both ends are
+// arrivals of one of the ranks.
+func commonWindow(ranks []Outcome) (common, error) {
+	var c common
+	open, end := int64(0), int64(0)
+	for i, o := range ranks {
+		if len(o.ArrivalsUS) == 0 {
+			return c, fmt.Errorf("rank %d says no arrivals", i)
+		}
+		last := o.OpenUnixNS + 1000*o.ArrivalsUS[len(o.ArrivalsUS)-1]
+		open = max(open, o.OpenUnixNS)
+		if i == 0 || last < end {
+			end = last
+		}
+	}
+	if end <= open {
+		return c, fmt.Errorf("the ranks' windows do not overlap: the last opened %.3f s after the first closed", float64(open-end)/1e9)
+	}
+	c.Seconds = float64(end-open) / 1e9
+	for i, o := range ranks {
+		var n int64
+		before := o.OpenUnixNS
+		for k, a := range o.ArrivalsUS {
+			at := o.OpenUnixNS + 1000*a
+			if at > open && at <= end {
+				n += int64(o.ArrivalRows[k])
+				c.Gaps = append(c.Gaps, float64(at-before)/1e6/float64(o.ArrivalRows[k]))
+			}
+			before = at
+		}
+		c.Samples += n
+		c.Rates = append(c.Rates, float64(n)/c.Seconds)
+		if c.Rates[i] < c.Rates[c.Slowest] {
+			c.Slowest = i
+		}
+	}
+	slices.Sort(c.Gaps)
+	return c, nil
+}
+
+// readOrders reads the samples of finished epochs that a rank wrote.
+func readOrders(path string) ([][]int64, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, robocache.At(err, robocache.Where{"file": path})
+	}
+	var epochs [][]int64
+	for len(b) > 0 {
+		if len(b) < 8 {
+			return nil, robocache.At(io.ErrUnexpectedEOF, robocache.Where{"file": path})
+		}
+		n := binary.LittleEndian.Uint64(b)
+		b = b[8:]
+		if n > uint64(len(b)/8) {
+			break // the file ends where its bound is
+		}
+		e := make([]int64, n)
+		for i := range e {
+			e[i] = int64(binary.LittleEndian.Uint64(b[8*i:]))
+		}
+		epochs, b = append(epochs, e), b[8*n:]
+	}
+	return epochs, nil
+}
+
+// coverage is how often samples came in the epochs that every rank has finished.
+type coverage struct {
+	Epochs        int
+	Low, High     int
+	Lost, Doubled int64
+	Order         string // hash of the first epoch: step by step, rank by rank
+	OrderSamples  int64
+}
+
+// coverageOf joins the ranks' epochs. Samples are known by number; an epoch has total of them.
+func coverageOf(ranks [][][]int64, total int64, batch int) coverage {
+	var c coverage
+	if len(ranks) == 0 {
+		return c
+	}
+	c.Epochs = len(ranks[0])
+	for _, r := range ranks {
+		c.Epochs = min(c.Epochs, len(r))
+	}
+	for e := range c.Epochs {
+		given := map[int64]int{}
+		for _, r := range ranks {
+			for _, s := range r[e] {
+				given[s]++
+			}
+		}
+		low, high := 0, 0
+		if int64(len(given)) >= total {
+			low = 1 << 30
+		}
+		for _, n := range given {
+			low, high = min(low, n), max(high, n)
+			c.Doubled += int64(n) - 1
+		}
+		c.Lost += max(0, total-int64(len(given)))
+		if e == 0 {
+			c.Low, c.High = low, high
+		}
+		c.Low, c.High = min(c.Low, low), max(c.High, high)
+	}
+	if c.Epochs > 0 {
+		h := sha256.New()
+		var b [8]byte
+		for at := 0; ; at += batch {
+			any := false
+			for _, r := range ranks {
+				for _, s := range r[0][min(at, len(r[0])):min(at+batch, len(r[0]))] {
+					binary.LittleEndian.PutUint64(b[:], uint64(s))
+					h.Write(b[:])
+					any = true
+					c.OrderSamples++
+				}
+			}
+			if !any {
+				break
+			}
+		}
+		c.Order = hex.EncodeToString(h.Sum(nil))
+	}
+	return c
+}
+
+// wrapsOfEpoch is how many samples an epoch gives twice by rule: with several ranks its last step is filled up from its start.
+func wrapsOfEpoch(total int64, batch, world int, dropLast bool) int64 {
+	if world < 2 || dropLast {
+		return 0
+	}
+	g := int64(batch) * int64(world)
+	return (g - total%g) % g
+}
+
+// dropsOfEpoch is how many samples an epoch leaves out by rule.
+func dropsOfEpoch(total int64, batch, world int, dropLast bool) int64 {
+	if !dropLast {
+		return 0
+	}
+	return total % (int64(batch) * int64(max(world, 1)))
+}

@@ -1,0 +1,172 @@
+package bench
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// PartEpisode is an episode as the partition sees it.
+type PartEpisode struct {
+	Position int
+	Weight   int64    // frames
+	Files    []string // video files that it touches; without video its data file
+}
+
+// Parts is a partition: the episodes of each bin, ascending.
+type Parts struct {
+	Bins [][]int
+	Load []int64  // frames
+	Cut  []string // files that several bins touch, and would read twice
+}
+
+// Partition cuts episodes into bins of about equal weight so that episodes that share a file stay together (LPT over groups). Where
+// there are fewer groups than bins, every episode is its own group, and bins share files. It is a function of its arguments alone;
+// the heaviest bin is at most (4/3 − 1/(3·bins)) times the best possible one over the same groups.
+func Partition(episodes []PartEpisode, bins int) (*Parts, error) {
+	if bins < 1 || len(episodes) < bins {
+		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "partition", Msg: "every bin wants an episode", Want: fmt.Sprintf("1 to %d bins", len(episodes)), Got: fmt.Sprint(bins)}
+	}
+	for _, e := range episodes {
+		if e.Weight <= 0 {
+			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "partition", Where: robocache.Where{"episode": e.Position}, Msg: "an episode without frames", Got: fmt.Sprint(e.Weight)}
+		}
+	}
+	eps := slices.Clone(episodes)
+	slices.SortFunc(eps, func(a, b PartEpisode) int { return cmp.Compare(a.Position, b.Position) })
+	groups := shareFiles(eps)
+	if len(groups) < bins {
+		groups = groups[:0]
+		for i := range eps {
+			groups = append(groups, []int{i})
+		}
+	}
+	type weighed struct {
+		index  int
+		weight int64
+	}
+	order := make([]weighed, len(groups))
+	for i, g := range groups {
+		order[i].index = i
+		for _, k := range g {
+			order[i].weight += eps[k].Weight
+		}
+	}
+	slices.SortFunc(order, func(a, b weighed) int {
+		if c := cmp.Compare(b.weight, a.weight); c != 0 {
+			return c
+		}
+		return cmp.Compare(a.index, b.index)
+	})
+	p := &Parts{Bins: make([][]int, bins), Load: make([]int64, bins)}
+	touched := map[string]map[int]bool{}
+	for _, o := range order {
+		// The weights are above 0 and the groups at least as many as the bins: the first bins groups go to empty bins.
+		best := 0
+		for b := range p.Load {
+			if p.Load[b] < p.Load[best] {
+				best = b
+			}
+		}
+		p.Load[best] += o.weight
+		for _, k := range groups[o.index] {
+			p.Bins[best] = append(p.Bins[best], eps[k].Position)
+			for _, f := range eps[k].Files {
+				if touched[f] == nil {
+					touched[f] = map[int]bool{}
+				}
+				touched[f][best] = true
+			}
+		}
+	}
+	for _, b := range p.Bins {
+		slices.Sort(b)
+	}
+	for f, in := range touched {
+		if len(in) > 1 {
+			p.Cut = append(p.Cut, f)
+		}
+	}
+	slices.Sort(p.Cut)
+	return p, nil
+}
+
+// shareFiles gives the groups of episodes that are joined by files, each ascending, in the order of their smallest member.
+func shareFiles(eps []PartEpisode) [][]int {
+	root := make([]int, len(eps))
+	for i := range root {
+		root[i] = i
+	}
+	find := func(i int) int {
+		for root[i] != i {
+			root[i] = root[root[i]]
+			i = root[i]
+		}
+		return i
+	}
+	first := map[string]int{}
+	for i, e := range eps {
+		for _, f := range e.Files {
+			if k, ok := first[f]; ok {
+				a, b := find(k), find(i)
+				root[max(a, b)] = min(a, b) // the smallest member stays the root
+			} else {
+				first[f] = i
+			}
+		}
+	}
+	at := map[int]int{}
+	var groups [][]int
+	for i := range eps {
+		r := find(i)
+		g, ok := at[r]
+		if !ok {
+			g = len(groups)
+			at[r] = g
+			groups = append(groups, nil)
+		}
+		groups[g] = append(groups[g], i)
+	}
+	return groups
+}
+
+// PartitionDataset is Partition over a dataset's episodes and video files. It reads metadata alone.
+func PartitionDataset(ctx context.Context, ds robocache.Dataset, positions []int, bins int) (*Parts, error) {
+	var cameras []string
+	for _, f := range ds.Info().Features {
+		if f.Kind == robocache.KindVideo {
+			cameras = append(cameras, f.Key)
+		}
+	}
+	eps := make([]PartEpisode, len(positions))
+	refs := make([]robocache.FrameRef, 1)
+	for i, e := range positions {
+		eps[i] = PartEpisode{Position: e, Weight: int64(ds.Len(e))}
+		if ds.Len(e) == 0 {
+			continue // refused by Partition, with its place
+		}
+		for _, key := range cameras {
+			if err := ds.Frames(ctx, key, []robocache.Row{{Episode: e}}, refs); err != nil {
+				return nil, err
+			}
+			if refs[0].Path != "" {
+				eps[i].Files = append(eps[i].Files, refs[0].Path)
+			}
+		}
+	}
+	return Partition(eps, bins)
+}
+
+// String says load and cut files.
+func (p *Parts) String() string {
+	least, most := slices.Min(p.Load), slices.Max(p.Load)
+	s := fmt.Sprintf("partition: %d bins, %d to %d frames", len(p.Bins), least, most)
+	if len(p.Cut) > 0 {
+		s += fmt.Sprintf("; %d files are shared by bins and read more than once: %s", len(p.Cut), strings.Join(p.Cut[:min(len(p.Cut), 3)], ", "))
+	}
+	return s
+}

@@ -1,0 +1,108 @@
+package bench
+
+import (
+	"fmt"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// Scenario is one row of the benchmark that LeRobot's users know (specs/bench.md, section 1). Ours run on one set, all five.
+type Scenario struct {
+	Name    string
+	Loader  string // map_style | streaming
+	Store   string // "" (the local copy), "hub", "bucket"
+	Nodes   int
+	Workers int // 0: as many as there are cores
+	Shuffle string
+
+	// What Slurm is asked for.
+	Memory string
+	Hours  int
+	CPUs   int
+}
+
+// Scenarios are the five, in their order.
+var Scenarios = []Scenario{
+	{Name: "mmap_local", Loader: "map_style", Nodes: 1, Workers: 8, Shuffle: "global", Memory: "64G", Hours: 1, CPUs: 12},
+	{Name: "mmap_local_maxworkers", Loader: "map_style", Nodes: 1, Workers: 0, Shuffle: "global", Memory: "128G", Hours: 1, CPUs: 92},
+	{Name: "stream_hub", Loader: "streaming", Store: "hub", Nodes: 1, Workers: 8, Shuffle: "pool", Memory: "250G", Hours: 3, CPUs: 12},
+	{Name: "stream_bucket", Loader: "streaming", Store: "bucket", Nodes: 1, Workers: 8, Shuffle: "pool", Memory: "250G", Hours: 3, CPUs: 12},
+	{Name: "stream_bucket_2node", Loader: "streaming", Store: "bucket", Nodes: 2, Workers: 8, Shuffle: "pool", Memory: "250G", Hours: 3, CPUs: 12},
+}
+
+// ScenariosByName finds scenarios; "all" are all five.
+func ScenariosByName(names []string) ([]Scenario, error) {
+	var out []Scenario
+	for _, n := range names {
+		if n == "all" {
+			return Scenarios, nil
+		}
+		found := false
+		for _, s := range Scenarios {
+			if s.Name == n {
+				out, found = append(out, s), true
+			}
+		}
+		if !found {
+			var known []string
+			for _, s := range Scenarios {
+				known = append(known, s.Name)
+			}
+			return nil, &robocache.Error{Class: robocache.ErrMisuse, Msg: "no scenario " + strconv.Quote(n), Hint: "all, " + strings.Join(known, ", ")}
+		}
+	}
+	return out, nil
+}
+
+// workers are the scenario's, at most one a core: the decoders are its threads, and more than cores of them only wait.
+func (s Scenario) workers(cores int) int {
+	if s.Workers == 0 {
+		return cores
+	}
+	return min(s.Workers, cores)
+}
+
+// workload is what a rank of the scenario does, from what the user asked for.
+func (s Scenario) workload(base Workload, batch int) Workload {
+	w := base
+	w.BatchSize = batch
+	if w.Workers <= 0 {
+		w.Workers = s.workers(runtime.GOMAXPROCS(0))
+	}
+	if w.Shuffle == "" {
+		w.Shuffle = s.Shuffle
+	}
+	w.Epochs = 1
+	if s.Nodes > 1 {
+		w.World = s.Nodes
+	}
+	return w
+}
+
+// stem is the name of a rank's files.
+func stem(scenario string, batch, workers, rank, world int) string {
+	return fmt.Sprintf("%s_bs%d_w%d_r%dof%d", scenario, batch, workers, rank, world)
+}
+
+// Link is a network as the loopback servers play it: a delay before each answer, and a rate that all answers of a node share.
+type Link struct {
+	Latency time.Duration `json:"latency"`
+	MBps    float64       `json:"megabytes_per_s"` // 0: as fast as it goes
+}
+
+func (l Link) String() string {
+	rate := "no limit of bandwidth"
+	if l.MBps > 0 {
+		rate = strconv.FormatFloat(l.MBps, 'g', -1, 64) + " MB/s"
+	}
+	return l.Latency.String() + " a request, " + rate
+}
+
+// DefaultLinks: the hub as a far public host, the bucket as an object store of the same region.
+func DefaultLinks() map[string]Link {
+	return map[string]Link{"hub": {40 * time.Millisecond, 100}, "bucket": {5 * time.Millisecond, 500}}
+}

@@ -1,0 +1,335 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// Suite is a run of scenarios on one set.
+type Suite struct {
+	URI        string // a local folder, or where it is http already: the scenarios that stream take it as it is
+	Scenarios  []Scenario
+	Arms       []string
+	BatchSizes []int
+	Repeats    int
+	Base       Workload // Workers 0 and Shuffle "" are the scenario's
+	CacheState string   // cold | warm
+	Links      map[string]Link
+	Timeout    time.Duration // of one run
+
+	Partitions, Partition int // the set is cut by Partition; 0: not at all
+	MaxEpisodes           int
+	Resume                bool // kill and resume once an arm and scenario
+	Program               string
+	Tools                 Tools
+	Log                   func(format string, a ...any)
+}
+
+// point is one measured combination.
+type point struct {
+	scenario Scenario
+	batch    int
+	arm      string
+	work     Workload
+	runs     [][]Outcome // repeat, rank
+	local    []runFacts  // a repeat each
+	failed   string
+	check    checked
+	resume   *bool
+	notes    []string
+}
+
+// runFacts is what the harness saw of one run.
+type runFacts struct {
+	resident  float64
+	known     bool
+	state     string // of the page cache
+	orders    []string
+	frames    []string
+	dir       string
+	samples   int64 // of an epoch
+	deviceOwn int64 // device reads of the harness, which serves the files of the streaming scenarios
+}
+
+// PointResult is the rows of one point: a rank each, and the merged one where there are several.
+type PointResult struct {
+	Keys     []*Keys   `json:"ranks"`
+	Merged   *Keys     `json:"merged"`
+	Explain  []string  `json:"explain,omitempty"`
+	Outcomes []Outcome `json:"-"` // of the median run
+}
+
+// RunSuite measures every combination of scenario, batch size and arm. Arms take turns within a scenario; each run is a fresh process
+// a rank. A run that gave a wrong picture or lost a sample is reported as failed, with its figures.
+func RunSuite(ctx context.Context, s *Suite) ([]PointResult, error) {
+	ds, err := robocache.Open(ctx, s.URI, robocache.OpenOptions{})
+	if err != nil {
+		return nil, err
+	}
+	defer ds.Close()
+	if err := s.chooseEpisodes(ctx, ds); err != nil {
+		return nil, err
+	}
+	j, err := newJudge(ctx, ds, s)
+	if err != nil {
+		return nil, err
+	}
+	defer j.close()
+	var results []PointResult
+	for _, sc := range s.Scenarios {
+		for _, batch := range s.BatchSizes {
+			points := make([]*point, len(s.Arms))
+			for i, a := range s.Arms {
+				points[i] = &point{scenario: sc, batch: batch, arm: a, work: sc.workload(s.Base, batch)}
+			}
+			for rep := range s.Repeats {
+				for _, p := range points {
+					if p.failed != "" {
+						continue
+					}
+					facts, outs, err := s.runRanks(ctx, p)
+					facts.samples = j.samples()
+					if ctx.Err() != nil {
+						return results, ctx.Err()
+					}
+					if err == nil && rep == 0 {
+						p.check, err = j.check(ctx, p, facts)
+					}
+					if facts.dir != "" {
+						defer os.RemoveAll(facts.dir)
+					}
+					if err != nil {
+						p.failed = err.Error()
+						s.Log("%s bs%d %s: failed: %v", sc.Name, batch, p.arm, err)
+						continue
+					}
+					p.runs, p.local = append(p.runs, outs), append(p.local, facts)
+					s.Log("%d/%d %-22s bs%-4d %-10s %10.1f samples/s", rep+1, s.Repeats, sc.Name, batch, p.arm, rate(outs))
+				}
+			}
+			for _, p := range points {
+				if s.Resume && p.failed == "" {
+					if p.resume, err = s.resumeExact(ctx, p); err != nil {
+						p.notes = append(p.notes, "resume_exact: "+err.Error())
+					}
+				}
+				results = append(results, j.result(ctx, p))
+			}
+		}
+	}
+	return results, nil
+}
+
+// rate is the samples per second of a run: of its common window.
+func rate(outs []Outcome) float64 {
+	if len(outs) == 1 {
+		return float64(outs[0].Samples) / outs[0].Seconds
+	}
+	c, err := commonWindow(outs)
+	if err != nil {
+		return 0
+	}
+	return float64(c.Samples) / c.Seconds
+}
+
+// chooseEpisodes turns partition and cap into a list of episodes.
+func (s *Suite) chooseEpisodes(ctx context.Context, ds robocache.Dataset) error {
+	list, err := s.Base.episodes(ds.Info())
+	if err != nil {
+		return err
+	}
+	for _, e := range list {
+		if e >= ds.Info().Episodes {
+			return &robocache.Error{Class: robocache.ErrMisuse, Msg: "episodes", Want: fmt.Sprintf("below %d", ds.Info().Episodes), Got: fmt.Sprint(e)}
+		}
+	}
+	if s.Partitions > 1 {
+		parts, err := PartitionDataset(ctx, ds, list, s.Partitions)
+		if err != nil {
+			return err
+		}
+		if s.Partition < 0 || s.Partition >= s.Partitions {
+			return &robocache.Error{Class: robocache.ErrMisuse, Msg: "--partition-index", Want: fmt.Sprintf("0 to %d", s.Partitions-1), Got: fmt.Sprint(s.Partition)}
+		}
+		s.Log("%s", parts)
+		list = parts.Bins[s.Partition]
+	}
+	list = ChooseEpisodes(list, s.MaxEpisodes, uint64(s.Base.Seed))
+	if len(list) < ds.Info().Episodes {
+		s.Base.Episodes = FormatEpisodes(list)
+	}
+	return nil
+}
+
+// runRanks runs one point once: its server, its page cache, its ranks.
+func (s *Suite) runRanks(ctx context.Context, p *point) (runFacts, []Outcome, error) {
+	var facts runFacts
+	dir, err := os.MkdirTemp("", "robocache-bench-run-")
+	if err != nil {
+		return facts, nil, robocache.At(err, nil)
+	}
+	facts.dir = dir
+	world := max(p.work.World, 1)
+	remote := strings.Contains(s.URI, "://") && !strings.HasPrefix(s.URI, "file:")
+	if remote && p.scenario.Store == "" {
+		return facts, nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "bench load", Where: robocache.Where{"dataset": s.URI}, Msg: p.scenario.Name + " wants a local copy", Hint: "give a folder: the streaming scenarios serve it themselves"}
+	}
+	facts.state = "unproven"
+	if !remote {
+		if err := s.preparePages(&facts); err != nil {
+			return facts, nil, err
+		}
+	}
+	arms := make([]Arm, world)
+	seen := make([]*rankWatch, world)
+	for r := range world {
+		w := p.work
+		w.URI, w.Rank = s.URI, r
+		w.Barrier = dir
+		w.FramesOut = filepath.Join(dir, fmt.Sprintf("frames%d", r))
+		facts.frames = append(facts.frames, w.FramesOut)
+		if world > 1 {
+			w.OrderOut = filepath.Join(dir, fmt.Sprintf("order%d", r))
+			facts.orders = append(facts.orders, w.OrderOut)
+		}
+		seen[r] = &rankWatch{}
+		if p.scenario.Store != "" && !remote {
+			srv, err := serve(strings.TrimPrefix(s.URI, "file://"), s.Links[p.scenario.Store])
+			if err != nil {
+				return facts, nil, err
+			}
+			defer srv.close()
+			seen[r].srv, w.URI = srv, srv.url
+		}
+		one, err := LoadArms([]string{p.arm}, w, s.Tools)
+		if err != nil {
+			return facts, nil, err
+		}
+		arms[r] = one[0]
+	}
+	own := selfIO("read_bytes")
+	outs, err := s.together(ctx, arms, seen)
+	facts.deviceOwn = selfIO("read_bytes") - own
+	return facts, outs, err
+}
+
+// together runs the ranks at the same time; the first that fails ends the others.
+func (s *Suite) together(ctx context.Context, arms []Arm, seen []*rankWatch) ([]Outcome, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type answer struct {
+		rank int
+		o    Outcome
+		err  error
+	}
+	answers := make(chan answer)
+	for r := range arms {
+		go func() {
+			o, err := runWatched(ctx, arms[r], s.Timeout, seen[r].observer())
+			seen[r].into(&o)
+			answers <- answer{r, o, err}
+		}()
+	}
+	outs := make([]Outcome, len(arms))
+	var first error
+	for range arms {
+		a := <-answers
+		outs[a.rank] = a.o
+		if a.err != nil && first == nil {
+			first = a.err
+			if len(arms) > 1 {
+				first = fmt.Errorf("rank %d: %w", a.rank, a.err)
+			}
+			cancel()
+		}
+	}
+	return outs, first
+}
+
+// preparePages brings the page cache into the state that was asked for, and says what was achieved.
+func (s *Suite) preparePages(facts *runFacts) error {
+	files, bytes, err := filesBelow(strings.TrimPrefix(s.URI, "file://"))
+	if err != nil {
+		return err
+	}
+	if s.CacheState == "cold" {
+		if err := evict(files); err != nil {
+			return err
+		}
+	} else if bytes < availableMemory()/2 {
+		if err := warm(files); err != nil {
+			return err
+		}
+	}
+	facts.resident, facts.known = resident(files)
+	switch {
+	case !facts.known:
+	case s.CacheState == "cold" && facts.resident < 0.01:
+		facts.state = "cold"
+	case s.CacheState != "cold" && facts.resident > 0.99:
+		facts.state = "warm"
+	}
+	return nil
+}
+
+// rankWatch is what is seen of one rank from outside.
+type rankWatch struct {
+	srv             *linkServer
+	mem             *watcher
+	bytes, requests int64 // when the window opened
+	sent, asked     int64 // in the window
+	rss, pss        int64
+}
+
+func (r *rankWatch) observer() observer {
+	return observer{
+		start: func(pid int) { r.mem = watch(pid) },
+		line: func(l string) {
+			switch {
+			case l == markOpen && r.srv != nil:
+				r.bytes, r.requests = r.srv.bytes.Load(), r.srv.requests.Load()
+			case l == markClose:
+				if r.srv != nil {
+					r.sent, r.asked = r.srv.bytes.Load()-r.bytes, r.srv.requests.Load()-r.requests
+				}
+				if r.mem != nil {
+					r.rss, r.pss = r.mem.peaks()
+				}
+			}
+		},
+	}
+}
+
+// into writes what was seen into the outcome.
+func (r *rankWatch) into(o *Outcome) {
+	if r.mem != nil {
+		r.mem.peaks() // where the arm did not come to its mark
+	}
+	o.RSSPeakMB, o.PSSPeakMB = float64(r.rss)/(1<<20), float64(r.pss)/(1<<20)
+	o.Seen = Seen{ServerBytes: r.sent, ServerRequests: r.asked}
+}
+
+// median gives the run whose rate is the median of the repeats (the lower one of two).
+func (p *point) median() int {
+	order := make([]int, len(p.runs))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int {
+		switch ra, rb := rate(p.runs[a]), rate(p.runs[b]); {
+		case ra < rb:
+			return -1
+		case ra > rb:
+			return 1
+		}
+		return a - b
+	})
+	return order[(len(order)-1)/2]
+}
