@@ -42,36 +42,32 @@ type Outcome struct {
 	Checks
 
 	// Of a window of seconds (Workload.Duration).
-	IndexBuildS     float64           `json:"index_build_s,omitempty"`
-	RSSPeakMB       float64           `json:"rss_peak_mb,omitempty"`
-	OrderSamples    int64             `json:"order_samples,omitempty"` // that order_sha256 is over: the first epoch's, until the window closed
-	NeighbourShare  float64           `json:"neighbour_share,omitempty"`
-	OpenUnixNS      int64             `json:"window_open_unix_ns,omitempty"`
-	ArrivalsUS      []int64           `json:"arrivals_us,omitempty"` // after the window opened, a batch each
-	ArrivalRows     []int             `json:"arrival_rows,omitempty"`
-	WaitS           float64           `json:"wait_s,omitempty"`     // of the window, for the next batch
-	BytesRead       int64             `json:"bytes_read,omitempty"` // in the window; asked of files and sockets
-	DeviceReadBytes int64             `json:"device_read_bytes,omitempty"`
-	QueueBatches    []*int            `json:"queue_batches,omitempty"` // ready and not taken, at both ends
-	EpochsFinished  int               `json:"epochs_finished,omitempty"`
-	CoverageMin     *int              `json:"coverage_min,omitempty"` // over finished epochs
-	CoverageMax     *int              `json:"coverage_max,omitempty"`
-	SamplesLost     int64             `json:"samples_lost,omitempty"` // in finished epochs
-	SamplesDoubled  int64             `json:"samples_doubled,omitempty"`
-	StatsOpen       *loader.Stats     `json:"stats_open,omitempty"`
-	StatsClose      *loader.Stats     `json:"stats_close,omitempty"`
-	ConsumerStepS   float64           `json:"consumer_step_s,omitempty"`
-	WaitPct         *float64          `json:"wait_pct,omitempty"`
-	H2DWaitPct      *float64          `json:"h2d_wait_pct,omitempty"`
-	SingleProc      *float64          `json:"single_proc_samples_per_s,omitempty"`
-	Headspace       float64           `json:"headspace_samples_per_s,omitempty"` // the same loop on one batch that is there
-	TotalTimeS      float64           `json:"total_time_s,omitempty"`
-	Cameras         int               `json:"num_cameras,omitempty"`
-	ImageShape      []int             `json:"image_shape,omitempty"`
-	FPS             float64           `json:"fps,omitempty"`
-	LoadedEpisodes  int               `json:"loaded_episodes,omitempty"`
-	Versions        map[string]string `json:"versions,omitempty"`
-	Seen            Seen              `json:"seen,omitzero"` // from outside
+	IndexBuildS     float64       `json:"index_build_s,omitempty"`
+	RSSPeakMB       float64       `json:"rss_peak_mb,omitempty"`
+	OrderSamples    int64         `json:"order_samples,omitempty"` // that order_sha256 is over: the first epoch's, until the window closed
+	OpenUnixNS      int64         `json:"window_open_unix_ns,omitempty"`
+	ArrivalsUS      []int64       `json:"arrivals_us,omitempty"` // after the window opened, a batch each
+	ArrivalRows     []int         `json:"arrival_rows,omitempty"`
+	WaitS           float64       `json:"wait_s,omitempty"`     // of the window, for the next batch
+	BytesRead       int64         `json:"bytes_read,omitempty"` // in the window; asked of files and sockets
+	DeviceReadBytes int64         `json:"device_read_bytes,omitempty"`
+	QueueBatches    []*int        `json:"queue_batches,omitempty"` // ready and not taken, at both ends
+	EpochsFinished  int           `json:"epochs_finished,omitempty"`
+	SamplesLost     int64         `json:"samples_lost,omitempty"` // in finished epochs
+	SamplesDoubled  int64         `json:"samples_doubled,omitempty"`
+	StatsOpen       *loader.Stats `json:"stats_open,omitempty"`
+	StatsClose      *loader.Stats `json:"stats_close,omitempty"`
+	ConsumerStepS   float64       `json:"consumer_step_s,omitempty"`
+	WaitPct         *float64      `json:"wait_pct,omitempty"`
+	H2DWaitPct      *float64      `json:"h2d_wait_pct,omitempty"`
+	SingleProc      *float64      `json:"single_proc_samples_per_s,omitempty"`
+	Headspace       float64       `json:"headspace_samples_per_s,omitempty"` // the same loop on one batch that is there
+	TotalTimeS      float64       `json:"total_time_s,omitempty"`
+	Cameras         int           `json:"num_cameras,omitempty"`
+	ImageShape      []int         `json:"image_shape,omitempty"`
+	FPS             float64       `json:"fps,omitempty"`
+	LoadedEpisodes  int           `json:"loaded_episodes,omitempty"`
+	Seen            Seen          `json:"seen,omitzero"` // from outside
 }
 
 // Seen is what the harness saw of a run.

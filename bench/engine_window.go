@@ -60,7 +60,8 @@ func loadWindow(ctx context.Context, w Workload, marks io.Writer) (Outcome, erro
 	}
 	defer ds.Close()
 	info := ds.Info()
-	o := Outcome{OpenS: time.Since(start).Seconds(), FPS: info.FPS.Float(), Versions: map[string]string{"go": runtime.Version()}}
+	o := Outcome{OpenS: time.Since(start).Seconds(), FPS: info.FPS.Float()}
+	o.Versions = map[string]string{"go": runtime.Version()}
 	begin := time.Now()
 	cfg, err := w.config(info)
 	if err != nil {
@@ -156,7 +157,7 @@ func loadWindow(ctx context.Context, w Workload, marks io.Writer) (Outcome, erro
 		return o, robocache.At(err, robocache.Where{"file": w.OrderOut})
 	}
 	if o.EpochsFinished = t.finished; t.finished > 0 {
-		o.CoverageMin, o.CoverageMax = &t.low, &t.high
+		o.CoverageMin, o.CoverageMax = t.low, t.high
 		o.SamplesLost, o.SamplesDoubled = t.missing, t.extra
 	}
 	if o.Headspace, err = headspace(ctx, src, w, info.Episodes); err != nil {
@@ -259,7 +260,7 @@ func handOver(ctx context.Context, src *engineSource, t *tally, w Workload, came
 		for _, i := range rng.Perm(b.Rows)[:min(b.Rows, 4, left)] {
 			p := b.Tensor(cameras[rng.IntN(len(cameras))])
 			each := len(p.Data) / b.Rows
-			h := handedOver{Key: p.Key, Episode: rows[i].Episode, Row: rows[i].Index, Shape: p.Shape[1:], DType: string(p.DType)}
+			h := handedOver{Key: p.Key, Episode: rows[i].Episode, Row: rows[i].Index, Shape: p.Shape[1:], DType: p.DType.String()}
 			data := p.Data[i*each : (i+1)*each]
 			if len(h.Shape) == 4 {
 				h.Offset = rng.IntN(h.Shape[0])

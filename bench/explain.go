@@ -34,6 +34,7 @@ func Explain(k *Keys, w *Workload, outs []Outcome) []string {
 		}
 		return 0
 	})
+	waits := k.Loader == "streaming" && st.Store == 0 && cpu < 0.6*busy // the stage that reads also waits: its time less the CPU's is waiting
 	var lines []string
 	say := func(format string, a ...any) { lines = append(lines, fmt.Sprintf(format, a...)) }
 	rate := samples / wall // of all ranks
@@ -43,9 +44,6 @@ func Explain(k *Keys, w *Workload, outs []Outcome) []string {
 			say("  %-8s %8.3f s per 1,000 samples, %3.0f %% of the work of the threads", s.name, 1e3*s.s/samples, 100*s.s/busy)
 		}
 	}
-	if st.Consumer > 0 {
-		say("  the loader stood still for %.0f %% of the window with all that it may prefetch ready", 100*min(1, st.Consumer/(seconds)))
-	}
 	// Threads that are busy for the whole window are what limits; else it is the taker, or waiting for the store.
 	load := busy / (threads * seconds)
 	top := stages[0]
@@ -54,14 +52,22 @@ func Explain(k *Keys, w *Workload, outs []Outcome) []string {
 		say("limit: the consumer. The next batch was there in %.0f %% of the time; a faster loader brings nothing here", 100*(1-wait/seconds))
 	case st.Store > 0.5*busy:
 		say("limit: the store. Threads waited %.2f s per 1,000 samples for bytes: fewer and larger reads, a cache, or more io_threads", 1e3*st.Store/samples)
+	case waits:
+		say("limit: the store. The threads were at it for %.2f s per 1,000 samples, and took only %.2f CPU s: the rest is waiting for bytes, inside %s", 1e3*busy/samples, 1e3*cpu/samples, top.name)
 	default:
-		say("limit: %s. %.0f of %d threads' time is work, and %s is %.0f %% of it", top.name, 100*load, int(threads), top.name, 100*top.s/busy)
+		say("limit: %s. %.0f %% of the time of the %d threads is work, and %s is %.0f %% of it", top.name, 100*min(load, 1), int(threads), top.name, 100*top.s/busy)
+		if cpu < 0.6*busy {
+			say("  but they took only %.0f %% of that time from the cores: other processes hold them", 100*cpu/busy)
+		}
 		if load < 0.5 {
 			say("  the threads are idle for %.0f %% of the time although the taker waits: the horizon is short of work (raise prefetch or batch_size), or other processes take the cores", 100*(1-load))
 		}
 	}
+	if waits {
+		say("if the bytes came at once: %.0f samples/s (%.2f times)", rate*busy/cpu, busy/cpu)
+	}
 	for _, s := range stages {
-		if s.s <= 0 || s.s < 0.05*busy {
+		if waits || s.s <= 0 || s.s < 0.05*busy {
 			continue
 		}
 		free := rate * busy / max(busy-s.s, 1e-9)

@@ -56,23 +56,12 @@ func (j *judge) close() {
 	store.Close(j.st)
 }
 
-// local is the set's folder; "" where it is remote.
-func (j *judge) local() string {
-	if p, ok := strings.CutPrefix(j.s.URI, "file://"); ok {
-		return p
-	}
-	if strings.Contains(j.s.URI, "://") {
-		return ""
-	}
-	return j.s.URI
-}
-
 // check compares the pictures of a run.
 func (j *judge) check(ctx context.Context, p *point, facts runFacts) (checked, error) {
 	if p.work.CheckFrames == 0 {
 		return checked{}, nil
 	}
-	if j.local() == "" {
+	if j.s.folder() == "" {
 		return checked{Note: "pictures of a remote set are not compared"}, nil
 	}
 	var all []delivered
@@ -86,7 +75,7 @@ func (j *judge) check(ctx context.Context, p *point, facts runFacts) (checked, e
 	if len(all) == 0 {
 		return checked{}, nil
 	}
-	return checkFrames(ctx, j.ds, j.local(), all)
+	return checkFrames(ctx, j.ds, j.s.folder(), all)
 }
 
 // neededBytes is the mean over samples of the bytes that a lone sample wants: packets from the governing key pictures to the wanted
@@ -111,7 +100,7 @@ func (j *judge) neededBytes(ctx context.Context, w *Workload) (*float64, error) 
 		rowBytes += n
 	}
 	probes := 200
-	if j.local() == "" {
+	if j.s.folder() == "" {
 		probes = 40
 	}
 	cameras, count := w.cameras(info), 0
@@ -253,7 +242,7 @@ func (j *judge) fill(p *point, k *Keys, facts runFacts) {
 		root := j.s.URI
 		k.DataFilesRoot = &root
 		k.Store = "http on the loopback, " + p.scenario.Store + ": " + j.s.Links[p.scenario.Store].String()
-		if j.local() == "" {
+		if j.s.folder() == "" {
 			k.Store = "the set's own server"
 		}
 	} else {

@@ -18,13 +18,16 @@ func keysOf(p *point, rank int, o *Outcome, facts runFacts) *Keys {
 		ShuffleRandomnessFrac: o.DistinctFrac, P50SampleLatencyMS: quantile(g, 0.5), P95SampleLatencyMS: quantile(g, 0.95), P99SampleLatencyMS: quantile(g, 0.99),
 		TotalTimeS: o.TotalTimeS, PSSPeakGB: o.PSSPeakMB * (1 << 20) / 1e9, OpenS: o.OpenS, IndexBuildS: o.IndexBuildS,
 		CPUPerSample: o.CPUSeconds / float64(o.Samples), RandomnessIdeal: o.IdealFrac, NeighbourShare: o.NeighbourShare,
-		CoverageMin: o.CoverageMin, CoverageMax: o.CoverageMax, OrderSHA256: o.OrderSHA256, OrderSamples: o.OrderSamples, EpochsFinished: o.EpochsFinished,
+		OrderSHA256: o.OrderSHA256, OrderSamples: o.OrderSamples, EpochsFinished: o.EpochsFinished,
 		WaitPct: o.WaitPct, H2DWaitPct: o.H2DWaitPct, Errors: []string{}, Versions: o.Versions,
 		Arm: p.arm, Setting: fmt.Sprintf("%d workers, prefetch %d, shuffle %s", w.Workers, w.Prefetch, w.Shuffle), Shuffle: w.Shuffle, Cache: w.Cache,
 		QueueBatches: o.QueueBatches, ConsumerStepMS: 1e3 * o.ConsumerStepS, HeadspaceSamplesPS: o.Headspace, DeviceReadBytes: o.DeviceReadBytes, Notes: []string{},
 	}
 	if p.scenario.Loader == "map_style" && o.LoadedEpisodes > 0 {
 		k.LoadedEpisodes = &o.LoadedEpisodes
+	}
+	if o.EpochsFinished > 0 {
+		k.CoverageMin, k.CoverageMax = &o.CoverageMin, &o.CoverageMax
 	}
 	per := func(v float64) *float64 { return &v }
 	if o.IdealFrac > 0 {

@@ -138,13 +138,13 @@ func (s *Suite) resumeExact(ctx context.Context, p *point) (*bool, error) {
 	defer os.RemoveAll(dir)
 	w := p.work
 	w.URI = s.URI
-	if p.scenario.Store != "" && !strings.Contains(s.URI, "://") {
-		srv, err := serve(s.URI, s.Links[p.scenario.Store])
+	if p.scenario.Store != "" && s.folder() != "" {
+		srv, err := s.Links[p.scenario.Store].serve(s.folder())
 		if err != nil {
 			return nil, err
 		}
-		defer srv.close()
-		w.URI = srv.url
+		defer srv.Close()
+		w.URI = srv.URL
 	}
 	kill := 1 + rand.New(rand.NewPCG(uint64(w.Seed), uint64(p.batch))).IntN(resumeSteps-1)
 	run := func(w Workload, kill int, name string) (string, error) {

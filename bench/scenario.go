@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/store/loopback"
 )
 
 // Scenario is one row of the benchmark that LeRobot's users know (specs/bench.md, section 1). Ours run on one set, all five.
@@ -84,8 +85,11 @@ func (s Scenario) workload(base Workload, batch int) Workload {
 }
 
 // stem is the name of a rank's files.
-func stem(scenario string, batch, workers, rank, world int) string {
-	return fmt.Sprintf("%s_bs%d_w%d_r%dof%d", scenario, batch, workers, rank, world)
+func stem(scenario string, batch, workers int, rank string, world int) string {
+	if rank == "merged" {
+		return fmt.Sprintf("%s_bs%d_w%d_merged%d", scenario, batch, workers, world)
+	}
+	return fmt.Sprintf("%s_bs%d_w%d_r%sof%d", scenario, batch, workers, rank, world)
 }
 
 // Link is a network as the loopback servers play it: a delay before each answer, and a rate that all answers of a node share.
@@ -100,6 +104,11 @@ func (l Link) String() string {
 		rate = strconv.FormatFloat(l.MBps, 'g', -1, 64) + " MB/s"
 	}
 	return l.Latency.String() + " a request, " + rate
+}
+
+// serve starts a server of a folder for one node: its bandwidth is its own.
+func (l Link) serve(dir string) (*loopback.Server, error) {
+	return loopback.Serve(dir, loopback.Options{Latency: l.Latency, BytesPerSecond: int64(l.MBps * 1e6)})
 }
 
 // DefaultLinks: the hub as a far public host, the bucket as an object store of the same region.

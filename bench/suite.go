@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/store/loopback"
 )
 
 // Suite is a run of scenarios on one set.
@@ -168,6 +169,17 @@ func (s *Suite) chooseEpisodes(ctx context.Context, ds robocache.Dataset) error 
 	return nil
 }
 
+// folder is the set's local folder; "" where it is remote.
+func (s *Suite) folder() string {
+	if p, ok := strings.CutPrefix(s.URI, "file://"); ok {
+		return p
+	}
+	if strings.Contains(s.URI, "://") {
+		return ""
+	}
+	return s.URI
+}
+
 // runRanks runs one point once: its server, its page cache, its ranks.
 func (s *Suite) runRanks(ctx context.Context, p *point) (runFacts, []Outcome, error) {
 	var facts runFacts
@@ -177,7 +189,7 @@ func (s *Suite) runRanks(ctx context.Context, p *point) (runFacts, []Outcome, er
 	}
 	facts.dir = dir
 	world := max(p.work.World, 1)
-	remote := strings.Contains(s.URI, "://") && !strings.HasPrefix(s.URI, "file:")
+	remote := s.folder() == ""
 	if remote && p.scenario.Store == "" {
 		return facts, nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "bench load", Where: robocache.Where{"dataset": s.URI}, Msg: p.scenario.Name + " wants a local copy", Hint: "give a folder: the streaming scenarios serve it themselves"}
 	}
@@ -201,12 +213,12 @@ func (s *Suite) runRanks(ctx context.Context, p *point) (runFacts, []Outcome, er
 		}
 		seen[r] = &rankWatch{}
 		if p.scenario.Store != "" && !remote {
-			srv, err := serve(strings.TrimPrefix(s.URI, "file://"), s.Links[p.scenario.Store])
+			srv, err := s.Links[p.scenario.Store].serve(s.folder())
 			if err != nil {
 				return facts, nil, err
 			}
-			defer srv.close()
-			seen[r].srv, w.URI = srv, srv.url
+			defer srv.Close()
+			seen[r].srv, w.URI = srv, srv.URL
 		}
 		one, err := LoadArms([]string{p.arm}, w, s.Tools)
 		if err != nil {
@@ -255,7 +267,7 @@ func (s *Suite) together(ctx context.Context, arms []Arm, seen []*rankWatch) ([]
 
 // preparePages brings the page cache into the state that was asked for, and says what was achieved.
 func (s *Suite) preparePages(facts *runFacts) error {
-	files, bytes, err := filesBelow(strings.TrimPrefix(s.URI, "file://"))
+	files, bytes, err := filesBelow(s.folder())
 	if err != nil {
 		return err
 	}
@@ -281,7 +293,7 @@ func (s *Suite) preparePages(facts *runFacts) error {
 
 // rankWatch is what is seen of one rank from outside.
 type rankWatch struct {
-	srv             *linkServer
+	srv             *loopback.Server
 	mem             *watcher
 	bytes, requests int64 // when the window opened
 	sent, asked     int64 // in the window
@@ -294,10 +306,10 @@ func (r *rankWatch) observer() observer {
 		line: func(l string) {
 			switch {
 			case l == markOpen && r.srv != nil:
-				r.bytes, r.requests = r.srv.bytes.Load(), r.srv.requests.Load()
+				r.bytes, r.requests = r.srv.Bytes(), r.srv.Requests()
 			case l == markClose:
 				if r.srv != nil {
-					r.sent, r.asked = r.srv.bytes.Load()-r.bytes, r.srv.requests.Load()-r.requests
+					r.sent, r.asked = r.srv.Bytes()-r.bytes, r.srv.Requests()-r.requests
 				}
 				if r.mem != nil {
 					r.rss, r.pss = r.mem.peaks()

@@ -23,9 +23,9 @@ for set in "$real/g1_v30_exact" "$out/h264_g30" "$out/h264_g250"; do
   [ "$name" = h264_g250 ] && n=$(((repeats + 1) / 2))
   run decode "$set" --arms robocache,ffmpeg,torchcodec,pyav --repeats "$n" --out "$out/decode-sequential-$name"
   run decode "$set" --arms robocache,torchcodec,pyav --pattern random --count 300 --repeats "$n" --out "$out/decode-random-$name"
-  run load "$set" --arms robocache,lerobot --repeats "$n" --out "$out/load-$name"
+  run load "$set" --arms robocache,lerobot --epochs 1 --repeats "$n" --out "$out/load-$name"
 done
-run load "$real/g1_v30_exact" --arms robocache,lerobot --window 8 --repeats $(((repeats + 1) / 2)) --out "$out/load-window8"
+run load "$real/g1_v30_exact" --arms robocache,lerobot --epochs 1 --window 8 --repeats $(((repeats + 1) / 2)) --out "$out/load-window8"
 # Without video: a table-only twin, because lerobot decodes every camera that a set has.
 [ -d "$out/table" ] || "$robocache" convert "$real/g1_v30_exact" "$out/table" --keys observation.state,action
 run load "$out/table" --arms robocache,lerobot --video none --window 16 --repeats "$repeats" --epochs 4 --out "$out/load-novideo"

@@ -31,7 +31,7 @@ func newBench() *cobra.Command {
 			return cmd.Help()
 		},
 	}
-	c.AddCommand(newBenchLoad(), newBenchDecode(), newBenchPeers(), newArmLoad(), newArmDecode(), newArmMemcpy())
+	c.AddCommand(newBenchLoad(), newBenchDecode(), newBenchPeers(), newArmLoad(), newArmResume(), newArmDecode(), newArmMemcpy())
 	return c
 }
 
@@ -118,44 +118,6 @@ func printResults(w io.Writer, r *bench.Report) {
 	fmt.Fprintf(w, "  median (min–max) of the repeats; %s, %d cores\n", r.Machine.CPU, r.Machine.Cores)
 }
 
-func workloadFlags(c *cobra.Command, w *bench.Workload) {
-	c.Flags().IntVar(&w.BatchSize, "batch-size", 32, "samples a batch")
-	c.Flags().IntVar(&w.Workers, "workers", 2, "our threads; the peers' worker processes")
-	c.Flags().IntVar(&w.Epochs, "epochs", 1, "measured epochs, after one that is not")
-	c.Flags().StringVar(&w.Video, "video", "one", "cameras: one, all or none")
-	c.Flags().IntVar(&w.Window, "window", 0, "frames and rows a window (0: single)")
-	c.Flags().BoolVar(&w.Float32, "float32", false, "float32 pictures (default uint8)")
-	c.Flags().IntVar(&w.Seed, "seed", 0, "seed of the order")
-}
-
-func newBenchLoad() *cobra.Command {
-	var f benchFlags
-	var w bench.Workload
-	c := &cobra.Command{
-		Use:   "load URI",
-		Short: "loading rate and CPU cost, ours and the peers', interleaved",
-		Example: `  robocache bench load ./my_dataset --arms engine,robocache,lerobot --repeats 5 --out report
-  robocache bench load ./my_dataset --arms engine --window 8`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			w.URI = args[0]
-			tools, done, err := f.tools()
-			if err != nil {
-				return err
-			}
-			defer done()
-			arms, err := bench.LoadArms(f.arms, w, tools)
-			if err != nil {
-				return err
-			}
-			return f.run(cmd, "load", &bench.Report{Title: "bench load", Unit: "samples", Workload: map[string]any{"load": w}}, arms)
-		},
-	}
-	f.add(c, "engine", "engine (no Python), robocache (into torch), lerobot")
-	workloadFlags(c, &w)
-	return c
-}
-
 func newBenchDecode() *cobra.Command {
 	var f benchFlags
 	var pattern string
@@ -215,24 +177,6 @@ func videoFiles(args []string) ([]string, error) {
 		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "bench decode", Where: robocache.Where{"file": args[0]}, Msg: "no .mp4 here"}
 	}
 	return files, nil
-}
-
-// newArmLoad is the Go arm of `bench load`, run in its own process by the harness.
-func newArmLoad() *cobra.Command {
-	var w bench.Workload
-	c := &cobra.Command{
-		Use: "arm-load URI", Hidden: true, Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			w.URI = args[0]
-			o, err := bench.LoadRun(cmd.Context(), w)
-			if err != nil {
-				return err
-			}
-			return printOutcome(cmd.OutOrStdout(), o)
-		},
-	}
-	workloadFlags(c, &w)
-	return c
 }
 
 // newArmDecode is our arm of `bench decode`.

@@ -1,0 +1,163 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/realdata"
+	"github.com/goatnote-inc/robocache/loader"
+)
+
+// handFrames writes the pictures of a small run as an arm does.
+func handFrames(t *testing.T, w Workload) []delivered {
+	t.Helper()
+	ds, err := robocache.Open(t.Context(), w.URI, robocache.OpenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ds.Close()
+	cfg, err := w.config(ds.Info())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ld, err := loader.New(t.Context(), ds, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ld.Close()
+	w.FramesOut = filepath.Join(t.TempDir(), "frames")
+	if err := handOver(t.Context(), &engineSource{ld: ld}, newTally(ld.Samples(), ds.Info().Episodes, w.BatchSize, nil), w, w.cameras(ds.Info())); err != nil {
+		t.Fatal(err)
+	}
+	got, err := readHandedOver(w.FramesOut)
+	if err != nil || len(got) != w.CheckFrames {
+		t.Fatalf("%d pictures, %v", len(got), err)
+	}
+	return got
+}
+
+// Right pictures pass, and the picture beside does not: as bytes, as floats, and out of windows.
+func TestCheckFrames(t *testing.T) {
+	if _, err := exec.LookPath("ffprobe"); err != nil {
+		t.Skip("no ffmpeg programs: ", err)
+	}
+	path := realdata.Path(t, "g1_h264_v30")
+	ds, err := robocache.Open(t.Context(), path, robocache.OpenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ds.Close()
+	for name, w := range map[string]Workload{"bytes": {}, "floats": {Float32: true}, "windows": {Window: 4}} {
+		w.URI, w.BatchSize, w.Workers, w.Video, w.CheckFrames = path, 8, 2, "one", 12
+		pictures := handFrames(t, w)
+		c, err := checkFrames(t.Context(), ds, path, pictures)
+		if err != nil || !c.done || c.Wrong != 0 || c.Checked < 6 || c.Note != "" {
+			t.Fatalf("%s: %+v %v", name, c, err)
+		}
+		sure := c.Checked
+		for i := range pictures { // as if the neighbour had come
+			if pictures[i].Row++; pictures[i].Row+pictures[i].Offset >= ds.Len(pictures[i].Episode) {
+				pictures[i].Row -= 2
+			}
+		}
+		if c, err = checkFrames(t.Context(), ds, path, pictures); err != nil || c.Wrong < sure || len(c.Where) == 0 {
+			t.Errorf("%s: pictures of the next row: %+v %v", name, c, err)
+		}
+	}
+}
+
+func TestHandedOverIsRead(t *testing.T) {
+	p := filepath.Join(t.TempDir(), "f")
+	var b bytes.Buffer
+	line, _ := json.Marshal(handedOver{Key: "k", Shape: []int{1, 1, 2}, DType: "float32"})
+	b.Write(append(line, '\n'))
+	for _, v := range []float32{0.5, 1.01} {
+		b.Write(binary.LittleEndian.AppendUint32(nil, math.Float32bits(v)))
+	}
+	if err := os.WriteFile(p, b.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := readHandedOver(p)
+	if err != nil || len(got) != 1 {
+		t.Fatal(got, err)
+	}
+	if px, err := got[0].pixels(); err != nil || !bytes.Equal(px, []byte{128, 255}) {
+		t.Errorf("%v %v", px, err)
+	}
+	if err := os.WriteFile(p, b.Bytes()[:b.Len()-1], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readHandedOver(p); err == nil {
+		t.Error("half a picture was read")
+	}
+	if got, err := readHandedOver(p + "none"); err != nil || got != nil {
+		t.Error(got, err)
+	}
+	if furthest([]byte{1, 200}, []byte{4, 190}) != 10 || furthest([]byte{1}, []byte{1, 2}) != 256 {
+		t.Error("furthest")
+	}
+}
+
+// Evicted files are not in the page cache, read ones are.
+func TestPageCache(t *testing.T) {
+	dir := t.TempDir()
+	for _, n := range []string{"a", "sub/b"} {
+		p := filepath.Join(dir, n)
+		if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(p, make([]byte, 1<<20), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files, size, err := filesBelow(dir)
+	if err != nil || len(files) != 2 || size != 2<<20 {
+		t.Fatal(files, size, err)
+	}
+	if err := warm(files); err != nil {
+		t.Fatal(err)
+	}
+	frac, ok := resident(files)
+	if !ok {
+		t.Skip("this system does not say what its page cache holds")
+	}
+	if frac != 1 {
+		t.Errorf("after reading: %v", frac)
+	}
+	if err := evict(files); err != nil {
+		t.Fatal(err)
+	}
+	if frac, _ = resident(files); frac > 0.01 {
+		t.Skipf("%v of the pages stay: the files lie in memory (tmpfs)", frac)
+	}
+}
+
+// The watcher sees the memory of children too.
+func TestWatcher(t *testing.T) {
+	cmd := exec.CommandContext(context.Background(), "sh", "-c", "sleep 0.3 & wait")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w := watch(cmd.Process.Pid)
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	rss, pss := w.peaks()
+	if again, _ := w.peaks(); again != rss {
+		t.Error("peaks of an ended watch changed")
+	}
+	if statm(os.Getpid()) == 0 {
+		t.Skip("no /proc")
+	}
+	if rss == 0 || pss == 0 || pss > rss {
+		t.Errorf("RSS %d, PSS %d", rss, pss)
+	}
+}

@@ -1,0 +1,94 @@
+package bench
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// SuiteReport is what `bench load` writes.
+type SuiteReport struct {
+	Command string        `json:"command"`
+	Results []PointResult `json:"results"`
+}
+
+// Write puts into dir: a JSON and a CSV file a rank, named as the original benchmark names them, merged ones where there are several
+// ranks, and load.{json,csv} with all rows. Where there are several arms, each has a folder of its own for the files a rank.
+func (r *SuiteReport) Write(dir string) error {
+	arms := map[string]bool{}
+	for _, p := range r.Results {
+		arms[p.Merged.Arm] = true
+	}
+	var rows []*Keys
+	for _, p := range r.Results {
+		to := dir
+		if len(arms) > 1 {
+			to = filepath.Join(dir, p.Merged.Arm)
+		}
+		if err := os.MkdirAll(to, 0o755); err != nil {
+			return robocache.At(err, robocache.Where{"file": to})
+		}
+		for _, k := range p.Keys {
+			if err := writeRow(to, stem(k.Scenario, k.BatchSize, k.NumWorkers, fmt.Sprint(k.Rank), k.WorldSize), k); err != nil {
+				return err
+			}
+		}
+		if k := p.Merged; len(p.Keys) != 1 {
+			if err := writeRow(to, stem(k.Scenario, k.BatchSize, k.NumWorkers, "merged", k.WorldSize), k); err != nil {
+				return err
+			}
+		}
+		rows = append(rows, p.Merged)
+	}
+	js, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "load.json"), append(js, '\n'), 0o644); err != nil {
+		return robocache.At(err, robocache.Where{"file": dir})
+	}
+	return writeTable(filepath.Join(dir, "load.csv"), rows)
+}
+
+func writeRow(dir, name string, k *Keys) error {
+	js, err := json.MarshalIndent(k, "", "  ")
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path+".json", append(js, '\n'), 0o644); err != nil {
+		return robocache.At(err, robocache.Where{"file": path + ".json"})
+	}
+	return writeTable(path+".csv", []*Keys{k})
+}
+
+func writeTable(path string, rows []*Keys) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return robocache.At(err, robocache.Where{"file": path})
+	}
+	if err := writeKeys(f, rows); err != nil {
+		f.Close()
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return robocache.At(err, robocache.Where{"file": path})
+	}
+	return nil
+}
+
+// Show is a figure that may not have been measured.
+func Show(v any) string {
+	r := reflect.ValueOf(v)
+	if r.IsNil() {
+		return "–"
+	}
+	if f, ok := v.(*float64); ok {
+		return fmt.Sprintf("%.3g", *f)
+	}
+	return fmt.Sprint(r.Elem().Interface())
+}

@@ -1,0 +1,260 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/goatnote-inc/robocache/bench"
+)
+
+// workloadFlags are read by `bench load`, by its Go arm, and by arms/common.py.
+func workloadFlags(c *cobra.Command, w *bench.Workload) {
+	f := c.Flags()
+	f.IntVar(&w.BatchSize, "batch-size", 32, "samples a batch (scenarios: --batch-sizes)")
+	f.IntVar(&w.Workers, "workers", 2, "our threads; the peers' worker processes (scenarios: their own number, at most one a core)")
+	f.IntVar(&w.Epochs, "epochs", 1, "measure so many whole epochs, after one that is not, instead of a window of seconds")
+	f.StringVar(&w.Video, "video", "one", "cameras: one, all or none")
+	f.IntVar(&w.Window, "window", 0, "frames and rows a window (0: single)")
+	f.BoolVar(&w.Float32, "float32", false, "float32 pictures (default uint8)")
+	f.IntVar(&w.Seed, "seed", 0, "seed of the order")
+	f.StringVar(&w.Shuffle, "shuffle", "", "global, pool or file (default: the scenario's; global for the local ones, pool for streaming)")
+	f.StringVar(&w.Cache, "cache", "", "decoded frames are kept in: ram, or a folder")
+	f.StringVar(&w.CacheBudget, "cache-budget", "", "bytes of the cache, or 4GiB")
+	f.StringVar(&w.MemoryBudget, "memory-budget", "", "the loader's memory, bytes or 4GiB")
+	f.IntVar(&w.PoolEpisodes, "pool-episodes", 0, "resident episodes of --shuffle pool (0: as memory allows)")
+	f.StringVar(&w.ImageSize, "image-size", "", "HxW: pictures are scaled while decoding")
+	f.StringVar(&w.Episodes, "episodes", "", "positions, as 0-9,12 (default: all)")
+	f.BoolVar(&w.DropLast, "drop-last", false, "drop the rest of an epoch's last step")
+	f.IntVar(&w.Warmup, "warmup", 5, "batches before the window")
+	f.IntVar(&w.Prefetch, "prefetch", 0, "batches planned ahead (scenarios: 2; peers: a worker; 0: the arm's own choice)")
+	f.Float64Var(&w.StepMS, "step-ms", 0, "step time of the consumer whose waiting is measured (0: 1.25 times the loader's own)")
+}
+
+// armFlags are what the harness tells an arm beyond the workload.
+func armFlags(c *cobra.Command, w *bench.Workload) {
+	workloadFlags(c, w)
+	f := c.Flags()
+	f.Float64Var(&w.Duration, "duration", 0, "")
+	f.IntVar(&w.Probes, "probes", 0, "")
+	f.IntVar(&w.CheckFrames, "check-frames", 0, "")
+	f.IntVar(&w.Rank, "rank", 0, "")
+	f.IntVar(&w.World, "world", 1, "")
+	f.StringVar(&w.Barrier, "barrier", "", "")
+	f.StringVar(&w.FramesOut, "frames-out", "", "")
+	f.StringVar(&w.OrderOut, "order-out", "", "")
+}
+
+func newBenchLoad() *cobra.Command {
+	var f benchFlags
+	var w bench.Workload
+	var names, more []string
+	var batches []int
+	var duration time.Duration
+	var explain bool
+	s := &bench.Suite{Links: bench.DefaultLinks()}
+	hub, bucket := s.Links["hub"], s.Links["bucket"]
+	c := &cobra.Command{
+		Use:   "load URI",
+		Short: "the data-loading benchmark: five scenarios on one set, with every metric checked",
+		Long: `Measures how fast batches come out of a dataset, in the scenarios of LeRobot's data-loading benchmark: mmap_local, mmap_local_maxworkers,
+stream_hub, stream_bucket (from http servers on the loopback with a stated latency and bandwidth) and stream_bucket_2node (two ranks that
+start together). The window opens and closes with the arrival of a batch. Delivered pictures are compared with a sequential decode by the
+ffmpeg program, samples are counted over finished epochs, and a run is killed and resumed: a wrong picture, a lost or doubled sample
+or another order than the unbroken run's is exit code 1.
+
+With --epochs, arms (ours and lerobot) are compared over whole epochs instead.`,
+		Example: `  robocache bench load ./my_dataset
+  robocache bench load ./my_dataset --scenarios all --duration 60s --repeats 5 --out report --explain
+  robocache bench load ./my_dataset --scenario mmap_local --arms engine,robocache --batch-sizes 16,32,64,128,256 --out report
+  robocache bench load ./my_dataset --arms engine,robocache,lerobot --epochs 1 --repeats 5`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			w.URI = args[0]
+			names = append(names, more...)
+			if cmd.Flags().Changed("epochs") {
+				if len(names) > 0 || explain {
+					return misuse("--epochs measures whole epochs; scenarios and --explain have a window of seconds (--duration)")
+				}
+				return loadEpochs(cmd, &f, w)
+			}
+			if len(names) == 0 {
+				names = []string{"mmap_local"}
+			}
+			var err error
+			if s.Scenarios, err = bench.ScenariosByName(names); err != nil {
+				return err
+			}
+			if s.BatchSizes = batches; cmd.Flags().Changed("batch-size") && !cmd.Flags().Changed("batch-sizes") {
+				s.BatchSizes = []int{w.BatchSize}
+			}
+			if !cmd.Flags().Changed("workers") {
+				w.Workers = 0
+			}
+			if w.Prefetch == 0 {
+				w.Prefetch = 2
+			}
+			if duration <= 0 {
+				return misuse("--duration: expected a time above 0")
+			}
+			if s.CacheState != "warm" && s.CacheState != "cold" {
+				return misuse("--cache-state: expected warm or cold")
+			}
+			w.Duration = duration.Seconds()
+			s.URI, s.Base, s.Arms, s.Repeats, s.Program = args[0], w, f.arms, f.repeats, version
+			if !cmd.Flags().Changed("repeats") {
+				s.Repeats = 1
+			}
+			s.Timeout = max(f.timeout, 3*duration)
+			s.Links["hub"], s.Links["bucket"] = hub, bucket
+			return f.scenarios(cmd, s, explain)
+		},
+	}
+	f.add(c, "engine", "engine (no Python), robocache (into torch), lerobot")
+	workloadFlags(c, &w)
+	fl := c.Flags()
+	fl.StringSliceVar(&names, "scenario", nil, "what to measure; default mmap_local")
+	fl.StringSliceVar(&more, "scenarios", nil, "several, or all")
+	fl.IntSliceVar(&batches, "batch-sizes", []int{64}, "batch sizes, one after the other")
+	fl.DurationVar(&duration, "duration", time.Minute, "the window; epochs follow each other in it")
+	fl.StringVar(&s.CacheState, "cache-state", "warm", "page cache before each run: warm (the set is read once) or cold (evicted)")
+	fl.IntVar(&s.Partitions, "num-partitions", 1, "cut the set into so many parts of about equal frames")
+	fl.IntVar(&s.Partition, "partition-index", 0, "and measure this one")
+	fl.IntVar(&s.MaxEpisodes, "max-episodes", 0, "a seeded choice of so many episodes (0: all)")
+	fl.IntVar(&w.Probes, "probes", 100, "samples of the pass on one thread (0: none)")
+	fl.IntVar(&w.CheckFrames, "check-frames", 32, "delivered pictures that are compared with ffmpeg, a rank (0: none)")
+	fl.BoolVar(&s.Resume, "resume", true, "kill a run and resume it, and compare with an unbroken one")
+	fl.DurationVar(&hub.Latency, "hub-latency", hub.Latency, "of each request to the hub")
+	fl.Float64Var(&hub.MBps, "hub-mbps", hub.MBps, "megabytes per second of the hub (0: no limit)")
+	fl.DurationVar(&bucket.Latency, "bucket-latency", bucket.Latency, "of each request to the bucket")
+	fl.Float64Var(&bucket.MBps, "bucket-mbps", bucket.MBps, "megabytes per second of the bucket, a node (0: no limit)")
+	fl.BoolVar(&explain, "explain", false, "say which stage limits, and what a faster one would bring")
+	return c
+}
+
+// loadEpochs compares arms over whole epochs.
+func loadEpochs(cmd *cobra.Command, f *benchFlags, w bench.Workload) error {
+	tools, done, err := f.tools()
+	if err != nil {
+		return err
+	}
+	defer done()
+	w.Warmup, w.Probes, w.CheckFrames = 0, 0, 0
+	arms, err := bench.LoadArms(f.arms, w, tools)
+	if err != nil {
+		return err
+	}
+	return f.run(cmd, "load", &bench.Report{Title: "bench load", Unit: "samples", Workload: map[string]any{"load": w}}, arms)
+}
+
+// scenarios runs a suite, writes its files and prints its table. A failed point is exit code 1, after all is written.
+func (f *benchFlags) scenarios(cmd *cobra.Command, s *bench.Suite, explain bool) error {
+	tools, done, err := f.tools()
+	if err != nil {
+		return err
+	}
+	defer done()
+	errs := cmd.ErrOrStderr()
+	s.Tools = tools
+	s.Log = func(format string, a ...any) { fmt.Fprintf(errs, format+"\n", a...) }
+	results, err := bench.RunSuite(cmd.Context(), s)
+	if err != nil {
+		return err
+	}
+	r := &bench.SuiteReport{Command: "robocache " + strings.Join(os.Args[1:], " "), Results: results}
+	if f.out != "" {
+		if err := r.Write(f.out); err != nil {
+			return err
+		}
+		fmt.Fprintf(errs, "wrote %s\n", filepath.Join(f.out, "load.{json,csv,html}"))
+	}
+	if f.json {
+		if err := printJSON(cmd.OutOrStdout(), r); err != nil {
+			return err
+		}
+	} else {
+		printSuite(cmd, r, explain)
+	}
+	var failed []string
+	for _, p := range results {
+		if p.Merged.Failed != "" {
+			failed = append(failed, fmt.Sprintf("%s bs%d %s: %s", p.Merged.Scenario, p.Merged.BatchSize, p.Merged.Arm, p.Merged.Failed))
+		}
+	}
+	if len(failed) > 0 {
+		return errors.New("failed: " + strings.Join(failed, "; "))
+	}
+	return nil
+}
+
+func printSuite(cmd *cobra.Command, r *bench.SuiteReport, explain bool) {
+	out := cmd.OutOrStdout()
+	rows := [][]string{{"scenario", "batch", "arm", "samples/s", "CPU s per 1,000", "first batch s", "p50/p95/p99 ms", "wait %", "peak PSS GB", "of ideal shuffle", "frames checked", "resume", ""}}
+	for _, p := range r.Results {
+		k := p.Merged
+		rows = append(rows, []string{k.Scenario, fmt.Sprint(k.BatchSize), k.Arm, k.Spread["samples_per_s"].String(), fmt.Sprintf("%.3f", 1e3*k.CPUPerSample), fmt.Sprintf("%.2f", k.FirstBatchLatencyS),
+			fmt.Sprintf("%.3g/%.3g/%.3g", k.P50SampleLatencyMS, k.P95SampleLatencyMS, k.P99SampleLatencyMS), bench.Show(k.WaitPct), fmt.Sprintf("%.2f", k.PSSPeakGB), bench.Show(k.RandomnessVsIdeal),
+			bench.Show(k.FramesChecked), bench.Show(k.ResumeExact), k.Failed})
+	}
+	table(out, rows)
+	for _, p := range r.Results {
+		k := p.Merged
+		if k.SlowestRank != nil {
+			fmt.Fprintf(out, "  %s: slowest rank %d with %.1f samples/s\n", k.Scenario, *k.SlowestRank, *k.SlowestSamplesPerS)
+		}
+		if explain {
+			fmt.Fprintf(out, "\n%s, batch %d, %s\n", k.Scenario, k.BatchSize, k.Arm)
+			for _, l := range p.Explain {
+				fmt.Fprintf(out, "  %s\n", l)
+			}
+		}
+		for _, n := range append(k.Notes, k.Errors...) {
+			fmt.Fprintf(out, "  note (%s, %s): %s\n", k.Scenario, k.Arm, n)
+		}
+	}
+	if len(r.Results) > 0 {
+		m := r.Results[0].Merged.Machine
+		fmt.Fprintf(out, "  page cache %s; %s, %d cores, load %s\n", r.Results[0].Merged.CacheState, m.CPU, m.Cores, m.Load1)
+	}
+}
+
+// newArmLoad is the Go arm of `bench load`, run in its own process by the harness.
+func newArmLoad() *cobra.Command {
+	var w bench.Workload
+	c := &cobra.Command{
+		Use: "arm-load URI", Hidden: true, Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			w.URI = args[0]
+			o, err := bench.LoadRun(cmd.Context(), w, cmd.OutOrStdout())
+			if err != nil {
+				return err
+			}
+			return printOutcome(cmd.OutOrStdout(), o)
+		},
+	}
+	armFlags(c, &w)
+	return c
+}
+
+// newArmResume is one process of the check that a killed run goes on exactly.
+func newArmResume() *cobra.Command {
+	var j bench.ResumeJob
+	c := &cobra.Command{
+		Use: "arm-resume URI", Hidden: true, Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			j.Work.URI = args[0]
+			return bench.ResumeRun(cmd.Context(), j)
+		},
+	}
+	armFlags(c, &j.Work)
+	c.Flags().IntVar(&j.Steps, "resume-steps", 0, "")
+	c.Flags().IntVar(&j.Kill, "resume-kill", 0, "")
+	c.Flags().StringVar(&j.State, "resume-state", "", "")
+	c.Flags().StringVar(&j.Log, "resume-log", "", "")
+	return c
+}

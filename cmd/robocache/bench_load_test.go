@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/goatnote-inc/robocache/internal/realdata"
+)
+
+// The harness starts its arms as `robocache bench …`: in a test, robocache is the test's own program.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "bench" {
+		os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
+	}
+	os.Exit(m.Run())
+}
+
+// All five scenarios on one set, end to end: processes, servers, a barrier, pictures against ffmpeg, kill and resume, files.
+func TestBenchLoadScenarios(t *testing.T) {
+	if _, err := exec.LookPath("ffprobe"); err != nil {
+		t.Skip("no ffmpeg programs: ", err)
+	}
+	set, dir := realdata.Path(t, "g1_h264_v30"), t.TempDir()
+	code, out, errs := call(t, "bench", "load", set, "--scenarios", "all", "--duration", "300ms", "--batch-size", "16", "--workers", "2", "--shuffle", "global", "--warmup", "1",
+		"--hub-latency", "3ms", "--bucket-latency", "1ms", "--check-frames", "4", "--probes", "16", "--image-size", "", "--explain", "--out", dir)
+	if code != exitDone {
+		t.Fatalf("exit %d: %s", code, errs)
+	}
+	for _, name := range []string{"mmap_local", "mmap_local_maxworkers", "stream_hub", "stream_bucket", "stream_bucket_2node"} {
+		file, world := name+"_bs16_w2_r0of1", 1.0
+		if name == "stream_bucket_2node" {
+			file, world = name+"_bs16_w2_merged2", 2
+			for _, rank := range []string{"0", "1"} {
+				if r := readRow(t, filepath.Join(dir, name+"_bs16_w2_r"+rank+"of2.json")); r["rank"] == nil || r["samples_per_s"].(float64) <= 0 {
+					t.Errorf("%s: rank %s: %v", name, rank, r)
+				}
+			}
+		}
+		r := readRow(t, filepath.Join(dir, file+".json"))
+		if r["scenario"] != name || r["world_size"] != world || r["samples_per_s"].(float64) <= 0 || r["wrong_frames"] != 0.0 || r["resume_exact"] != true || r["samples_lost"] != 0.0 || r["failed"] != "" {
+			t.Errorf("%s: %v", name, r)
+		}
+		if r["bytes_needed_per_sample"].(float64) <= 0 || r["bytes_read_per_sample"].(float64) <= 0 || r["cpu_s_per_sample"].(float64) <= 0 || r["peak_rss_gb"].(float64) <= 0 {
+			t.Errorf("%s: %v", name, r)
+		}
+		if world == 2 && (r["slowest_rank"] == nil || len(r["rank_samples_per_s"].([]any)) != 2) {
+			t.Errorf("%s: %v", name, r)
+		}
+		if !strings.Contains(out, name) || !strings.Contains(out, "limit: ") {
+			t.Errorf("%s is not in what is printed:\n%s", name, out)
+		}
+	}
+	for _, f := range []string{"load.json", "load.csv"} {
+		if st, err := os.Stat(filepath.Join(dir, f)); err != nil || st.Size() == 0 {
+			t.Errorf("%s: %v", f, err)
+		}
+	}
+}
+
+func readRow(t *testing.T, path string) map[string]any {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r map[string]any
+	if err := json.Unmarshal(b, &r); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// What the pictures are compared with is not what was delivered: exit code 1, and the figures are there all the same.
+func TestBenchLoadFailsOnWrongFrames(t *testing.T) {
+	if _, err := exec.LookPath("ffprobe"); err != nil {
+		t.Skip("no ffmpeg programs: ", err)
+	}
+	set, dir := realdata.Path(t, "g1_h264_v30"), t.TempDir()
+	// An ffmpeg that leaves the first picture out.
+	real, err := exec.LookPath("ffmpeg")
+	if err != nil {
+		t.Skip(err)
+	}
+	bin := t.TempDir()
+	script := "#!/bin/sh\n# every argument, and a filter before the output's options\nfor a; do shift; case $a in passthrough) set -- \"$@\" \"$a\" -vf \"select=gte(n\\,1)\";; *) set -- \"$@\" \"$a\";; esac; done\nexec " + real + " \"$@\"\n"
+	if err := os.WriteFile(filepath.Join(bin, "ffmpeg"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
+	code, _, errs := call(t, "bench", "load", set, "--duration", "100ms", "--batch-size", "8", "--workers", "1", "--warmup", "0", "--check-frames", "6", "--probes", "0", "--resume=false", "--shuffle", "global", "--out", dir)
+	if code != exitFailed || !strings.Contains(errs, "checked frames are wrong") {
+		t.Fatalf("exit %d: %s", code, errs)
+	}
+	if r := readRow(t, filepath.Join(dir, "mmap_local_bs8_w1_r0of1.json")); r["failed"] == "" || r["wrong_frames"] == 0.0 || r["samples_per_s"].(float64) <= 0 {
+		t.Errorf("%v", r)
+	}
+}
+
+func TestBenchLoadMisuse(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"--scenario", "mmap"}, "mmap_local"},
+		{[]string{"--epochs", "1", "--scenario", "mmap_local"}, "--epochs"},
+		{[]string{"--cache-state", "hot"}, "--cache-state"},
+		{[]string{"--duration", "0s"}, "--duration"},
+	} {
+		code, _, errs := call(t, append([]string{"bench", "load", t.TempDir()}, c.args...)...)
+		if code != exitMisuse || !strings.Contains(errs, c.says) {
+			t.Errorf("%v: exit %d: %s", c.args, code, errs)
+		}
+	}
+}
