@@ -15,6 +15,7 @@ type orderCase struct {
 	batch, world int64
 	drop, short  bool
 	bad          []BadEpisode
+	bySize       bool // an epoch holds each sample once
 }
 
 func (k *orderCase) course(rank int64) *course {
@@ -22,19 +23,33 @@ func (k *orderCase) course(rank int64) *course {
 		epoch: k.epoch, make: func() sequence { return k.o.sequence(k.epoch) }, data: k.o.data, bad: k.bad}
 }
 
-// randomOrdering makes data and an order over it.
-func randomOrdering(t testing.TB, rng *rand.Rand) *ordering {
+// randomOrdering makes data and an order over it. bySize: an epoch holds each sample once.
+func randomOrdering(t testing.TB, rng *rand.Rand) (o *ordering, bySize bool) {
 	modes := []Shuffle{FileOrder, Global, Pool, Pool}
 	p := orderParams{mode: modes[rng.IntN(len(modes))]}
-	episodes := 1 + rng.IntN(40)
-	lengths := make([]int, episodes)
-	for i := range lengths {
-		if rng.IntN(8) > 0 || i == 0 {
-			lengths[i] = 1 + rng.IntN(30)
-		}
+	tables := make([]*table, 1)
+	var mix *mixParams
+	if rng.IntN(2) == 0 {
+		tables = make([]*table, 1+rng.IntN(5))
+		mix = randomMix(rng, len(tables))
 	}
-	if rng.IntN(3) > 0 {
+	for i := range tables {
+		lengths := make([]int, 1+rng.IntN(40/len(tables)))
+		for i := range lengths {
+			if rng.IntN(8) > 0 || i == 0 {
+				lengths[i] = 1 + rng.IntN(30)
+			}
+		}
+		tables[i] = tableOf(t, lengths)
+	}
+	switch rng.IntN(3) {
+	case 0:
 		p.poolSamples = 1 + rng.Int64N(200)
+	case 1:
+		p.poolBytes = 1 + rng.Int64N(2000)
+		for range tables {
+			p.sampleBytes = append(p.sampleBytes, 1+rng.Int64N(20))
+		}
 	}
 	if rng.IntN(3) == 0 {
 		p.poolEpisodes = 1 + rng.Int64N(12)
@@ -42,11 +57,56 @@ func randomOrdering(t testing.TB, rng *rand.Rand) *ordering {
 	if rng.IntN(2) == 0 {
 		p.shards = 1 + rng.IntN(9)
 	}
-	return newOrdering(p, newCatalog(tableOf(t, lengths)), int64(rng.Uint64()))
+	o, err := newOrdering(p, newCatalog(tables...), mix, int64(rng.Uint64()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o, mix == nil || mix.weights == nil && mix.temperature == 0
+}
+
+func randomMix(rng *rand.Rand, k int) *mixParams {
+	m := &mixParams{names: make([]string, k)}
+	for i := range m.names {
+		m.names[i] = fmt.Sprint("source", i)
+	}
+	if rng.IntN(3) > 0 {
+		sum := 0.0
+		for range k {
+			w := rng.Float64()
+			if rng.IntN(8) == 0 {
+				w = 0
+			}
+			m.weights = append(m.weights, w)
+			sum += w
+		}
+		if sum == 0 {
+			m.weights[rng.IntN(k)] = 1
+		}
+	}
+	if rng.IntN(4) == 0 {
+		m.temperature = 0.5 + 3*rng.Float64()
+	}
+	if m.weights == nil && m.temperature == 0 {
+		return m
+	}
+	switch rng.IntN(4) {
+	case 0:
+		m.stop = "first"
+	case 1:
+		m.epochSize = 1 + rng.Int64N(800)
+	case 2:
+		m.stratified, m.globalBatch = true, 200
+		if m.weights != nil { // a share of a batch for each
+			for i := range m.weights {
+				m.weights[i] = 1 + rng.Float64()
+			}
+		}
+	}
+	return m
 }
 
 func (k *orderCase) describe() string {
-	return fmt.Sprintf("mode=%q pools=%v n=%d seed=%d epoch=%d start=%d batch=%d world=%d drop=%v short=%v", k.o.mode, k.o.pools, k.o.samples(), k.o.seed, k.epoch, k.start, k.batch, k.world, k.drop, k.short)
+	return fmt.Sprintf("mode=%q pools=%v mix=%+v n=%d seed=%d epoch=%d start=%d batch=%d world=%d drop=%v short=%v", k.o.mode, k.o.pools, k.o.plan, k.o.samples(), k.o.seed, k.epoch, k.start, k.batch, k.world, k.drop, k.short)
 }
 
 func wholeOrder(o *ordering, epoch int64) []int64 {
@@ -60,8 +120,9 @@ func wholeOrder(o *ordering, epoch int64) []int64 {
 // counted; and what enters and passes is told exactly.
 func TestRanksTakeTheOrder(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	for range 400 {
-		k := orderCase{o: randomOrdering(t, rng), epoch: rng.Int64N(5), batch: 1 + rng.Int64N(20), world: 1 + rng.Int64N(8), drop: rng.IntN(3) == 0, short: rng.IntN(3) == 0}
+	for range 1500 {
+		o, bySize := randomOrdering(t, rng)
+		k := orderCase{o: o, bySize: bySize, epoch: rng.Int64N(5), batch: 1 + rng.Int64N(20), world: 1 + rng.Int64N(8), drop: rng.IntN(3) == 0, short: rng.IntN(3) == 0}
 		if rng.IntN(5) == 0 {
 			k.world = 1 + rng.Int64N(64)
 		}
@@ -77,16 +138,20 @@ func (k *orderCase) check(t *testing.T) {
 	t.Helper()
 	whole := wholeOrder(k.o, k.epoch)
 	n := int64(len(whole))
-	sorted := slices.Clone(whole)
-	slices.Sort(sorted)
-	for i, s := range sorted {
-		if s != int64(i) {
-			t.Fatalf("%s: the order is not each sample once", k.describe())
-		}
-	}
+	// Of a mixture an epoch may hold a sample more than once, or not at all.
+	once := k.bySize
 	at := make([]int64, n) // sample → position
-	for p, s := range whole {
-		at[s] = int64(p)
+	if once {
+		sorted := slices.Clone(whole)
+		slices.Sort(sorted)
+		for i, s := range sorted {
+			if s != int64(i) {
+				t.Fatalf("%s: the order is not each sample once", k.describe())
+			}
+		}
+		for p, s := range whole {
+			at[s] = int64(p)
+		}
 	}
 	g := k.batch * k.world
 	left := n - k.start
@@ -110,6 +175,10 @@ func (k *orderCase) check(t *testing.T) {
 			var wrapped int64
 			begin := k.start + batches*g
 			for i, id := range s.samples {
+				if !once {
+					wrapped = s.wrapped
+					break
+				}
 				p := at[id]
 				if p < begin || p >= begin+g {
 					wrapped++
@@ -170,18 +239,18 @@ type told struct {
 	k       *orderCase
 	rank    int64
 	known   map[entry]bool
-	waiting map[int64]bool // of admitted episodes, neither given nor passed
+	waiting map[int64]int // of admitted episodes, neither given nor passed
 }
 
 func newTold(t *testing.T, k *orderCase, rank int64) *told {
-	return &told{t: t, k: k, rank: rank, known: map[entry]bool{}, waiting: map[int64]bool{}}
+	return &told{t: t, k: k, rank: rank, known: map[entry]bool{}, waiting: map[int64]int{}}
 }
 
 func (d *told) take(s *step) {
 	d.t.Helper()
 	for _, a := range s.admitted {
 		e := entry{a.source, a.place}
-		if d.known[e] {
+		if d.known[e] && d.k.bySize {
 			d.t.Fatalf("%s: rank %d: episode %v enters a second time", d.k.describe(), d.rank, e)
 		}
 		d.known[e] = true
@@ -195,7 +264,7 @@ func (d *told) take(s *step) {
 			if source, place, _ := d.k.o.data.find(id); source != a.source || place != a.place {
 				d.t.Fatalf("%s: sample %d is not of %v", d.k.describe(), id, e)
 			}
-			d.waiting[id] = true
+			d.waiting[id]++
 		}
 	}
 	if d.k.o.mode != Pool {
@@ -205,29 +274,36 @@ func (d *told) take(s *step) {
 		return
 	}
 	for _, id := range s.passed {
-		if !d.waiting[id] {
+		if d.waiting[id] == 0 {
 			d.t.Fatalf("%s: rank %d: sample %d passes, and is not waited for", d.k.describe(), d.rank, id)
 		}
-		delete(d.waiting, id)
+		d.less(id)
 	}
 	fresh := 0
 	for _, id := range s.samples {
-		if !d.waiting[id] {
+		if d.waiting[id] == 0 {
 			fresh++
+			continue
 		}
-		delete(d.waiting, id)
+		d.less(id)
 	}
 	if int64(fresh) > s.wrapped {
 		d.t.Fatalf("%s: rank %d gives %d samples of episodes that were not told", d.k.describe(), d.rank, fresh)
 	}
 }
 
+func (d *told) less(id int64) {
+	if d.waiting[id]--; d.waiting[id] == 0 {
+		delete(d.waiting, id)
+	}
+}
+
 func (d *told) end(s *step) {
 	d.t.Helper()
 	for _, id := range s.passed {
-		delete(d.waiting, id)
+		d.less(id)
 	}
-	if !d.k.drop && len(d.waiting) > 0 {
+	if !d.k.drop && d.k.bySize && len(d.waiting) > 0 {
 		d.t.Fatalf("%s: rank %d: %d samples of residents neither came nor passed", d.k.describe(), d.rank, len(d.waiting))
 	}
 }

@@ -5,6 +5,8 @@
 //	L1   A sample is one row of one episode (with hz: one place of its timeline) with all its windows. Samples are numbered in file order over the selected episodes.
 //	L2   The order is a pure function of (mode and its parameters, seed, epoch, lengths): no thread, timing, cache, world or neighbour changes it.
 //	     File and global cost O(1) memory at any size; pool costs its residents' samples, and a number an episode.
+//	     In a mixture of k sources, at every prefix of an epoch the count of a source with share w is within 1 + w(k−2) of its share: one sample
+//	     for two sources, never k−1 or more. Each source runs its own order, and goes on in its own next epoch. By size alone, each sample comes once.
 //	L3   Step t of an epoch takes positions [tG, (t+1)G), G = batch × world; rank r the r-th slice, with pool of the positions sorted by lane.
 //	     All ranks give equally many batches, and every sample comes once, wrapped ones counted; uneven="short" gives no sample twice.
 //	L4   What a batch holds is a function of its samples alone: not of threads, prefetch, or what else was decoded with it.

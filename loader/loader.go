@@ -55,7 +55,10 @@ func NewMix(ctx context.Context, mix []Mix, cfg Config) (*Loader, error) {
 		return nil, err
 	}
 	l := &Loader{a: a, cfg: a.cfg, taking: make(chan struct{}, 1)}
-	l.order = newOrdering(a.orderParams(), a.catalog(), a.cfg.Seed)
+	if l.order, err = newOrdering(a.orderParams(), a.catalog(), mixParamsOf(mix, &a.cfg), a.cfg.Seed); err != nil {
+		a.close()
+		return nil, err
+	}
 	return l, nil
 }
 

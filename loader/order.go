@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"math/big"
 	"slices"
 	"sort"
 )
@@ -24,9 +25,11 @@ type pooled interface {
 // orderParams is what decides an order beside the data, the seed and the epoch.
 type orderParams struct {
 	mode         Shuffle
-	poolSamples  int64 // capacity over all lanes; 0 = no bound
-	poolEpisodes int64 // resident episodes over all lanes; 0 = no bound
-	shards       int   // lanes a source; 0 = by its episodes
+	poolSamples  int64   // capacity over all lanes; 0 = no bound
+	poolBytes    int64   // in place of poolSamples: in bytes of resident samples, over all sources
+	sampleBytes  []int64 // of each source
+	poolEpisodes int64   // resident episodes over all lanes; 0 = no bound
+	shards       int     // lanes a source; 0 = by its episodes
 }
 
 // Order is the order of one epoch over all ranks. It is a pure function of the order's parameters, seed, epoch and lengths (L2).
@@ -114,11 +117,24 @@ func (a *assembler) catalog() catalog {
 
 // orderParams is what the configuration says of the order. The pool's capacity in samples comes of declared sizes.
 func (a *assembler) orderParams() orderParams {
-	p := orderParams{mode: a.cfg.Shuffle, poolEpisodes: a.cfg.PoolEpisodes, shards: a.cfg.PoolShards}
-	if p.mode == Pool {
-		p.poolSamples = a.poolSamples(int64(a.cfg.PoolSize) / int64(len(a.sources)))
+	// An eighth is left for the pictures of batches that are under construction.
+	p := orderParams{mode: a.cfg.Shuffle, poolBytes: int64(a.cfg.PoolSize) / 8 * 7, poolEpisodes: a.cfg.PoolEpisodes, shards: a.cfg.PoolShards}
+	for _, src := range a.sources {
+		p.sampleBytes = append(p.sampleBytes, src.residentBytes())
 	}
 	return p
+}
+
+// mixParamsOf is what the sources and the configuration ask of a mixture.
+func mixParamsOf(mix []Mix, cfg *Config) *mixParams {
+	m := &mixParams{temperature: cfg.Temperature, stop: cfg.Stop, epochSize: cfg.EpochSize, stratified: cfg.Stratified, globalBatch: int64(cfg.BatchSize) * int64(cfg.WorldSize)}
+	for i := range mix {
+		m.names = append(m.names, mix[i].Name)
+		if mix[i].Weight != nil {
+			m.weights = append(m.weights, *mix[i].Weight)
+		}
+	}
+	return m
 }
 
 // PoolParams is what the order "pool" of one source is made for.
@@ -134,36 +150,128 @@ type ordering struct {
 	seed  int64
 	data  catalog
 	pools []PoolParams // of each source; nil but for pool
+	plan  *mixPlan     // nil: one source, an epoch is its samples
+	asked *mixParams   // what the plan was made of
 }
 
-func newOrdering(p orderParams, data catalog, seed int64) *ordering {
+// newOrdering settles the parameters of an order. mix may be nil where there is one source.
+func newOrdering(p orderParams, data catalog, mix *mixParams, seed int64) (*ordering, error) {
 	o := &ordering{mode: p.mode, seed: seed, data: data}
-	if p.mode == Pool {
-		for _, t := range data.tables {
-			c := p.shards
-			if c == 0 {
-				c = defaultShards(t.filled())
-			}
-			o.pools = append(o.pools, PoolParams{p.poolSamples, p.poolEpisodes, c})
+	if mix != nil && (len(data.tables) > 1 || mix.epochSize > 0) {
+		sizes := make([]int64, len(data.tables))
+		for i, t := range data.tables {
+			sizes[i] = t.samples()
+		}
+		var err error
+		if o.plan, err = newMixPlan(*mix, sizes, seed); err != nil {
+			return nil, err
+		}
+		o.asked = mix
+	}
+	if p.mode != Pool {
+		return o, nil
+	}
+	samples := o.split(p)
+	for i, t := range data.tables {
+		c := p.shards
+		if c == 0 {
+			c = defaultShards(t.filled())
+		}
+		episodes := p.poolEpisodes
+		if o.plan != nil && episodes > 0 {
+			episodes = max(int64(float64(episodes)*o.plan.share(i)), 1)
+		}
+		o.pools = append(o.pools, PoolParams{samples[i], episodes, c})
+	}
+	return o, nil
+}
+
+// split gives each source its part of the pool: samples by its share, but no more than it has, in bytes as large as the whole pool.
+func (o *ordering) split(p orderParams) []int64 {
+	out := make([]int64, len(o.data.tables))
+	if p.poolBytes == 0 {
+		for i := range out {
+			out[i] = p.poolSamples
 		}
 	}
-	return o
+	left, open := p.poolBytes, make([]int, 0, len(out))
+	for i := range out {
+		if o.plan == nil || o.plan.shares[i] > 0 {
+			open = append(open, i)
+		}
+	}
+	share := func(i int) *big.Int {
+		if o.plan == nil {
+			return big.NewInt(1)
+		}
+		return new(big.Int).SetUint64(o.plan.shares[i])
+	}
+	for left > 0 && len(open) > 0 {
+		// samples_i = left · share_i / Σ share · bytes
+		sum := new(big.Int)
+		for _, i := range open {
+			sum.Add(sum, new(big.Int).Mul(share(i), big.NewInt(max(p.sampleBytes[i], 1))))
+		}
+		full := -1
+		for k, i := range open {
+			n := new(big.Int).Mul(share(i), big.NewInt(left))
+			n.Div(n, sum)
+			size := o.data.tables[i].samples()
+			if out[i] = max(size, 1); n.IsInt64() && n.Int64() < size {
+				out[i] = max(n.Int64(), 1)
+			} else if full < 0 {
+				full = k
+			}
+		}
+		if full < 0 {
+			break
+		}
+		// What a small source does not need is the others'.
+		left -= out[open[full]] * max(p.sampleBytes[open[full]], 1)
+		open = slices.Delete(open, full, full+1)
+	}
+	for i := range out {
+		out[i] = max(out[i], 1)
+	}
+	return out
 }
 
 // samples is the number of samples of an epoch.
-func (o *ordering) samples() int64 { return o.data.tables[0].samples() }
+func (o *ordering) samples() int64 {
+	if o.plan != nil {
+		return o.plan.n
+	}
+	return o.data.tables[0].samples()
+}
 
 // sequence makes the order of an epoch.
-func (o *ordering) sequence(epoch int64) sequence { return o.of(0, o.seed, epoch) }
+func (o *ordering) sequence(epoch int64) sequence {
+	switch {
+	case o.plan == nil:
+		return o.of(0, epoch)
+	case o.mode == Pool:
+		return mixedPools{newMixture(o, epoch)}
+	}
+	return newMixture(o, epoch)
+}
 
-// of is the order of one source in one of its epochs, as sample numbers of the source.
-func (o *ordering) of(i int, seed, epoch int64) sequence {
+// of is the order of one source in one of its own epochs. The first source has the seed itself, so that it alone has the same order
+// as in a mixture.
+func (o *ordering) of(i int, epoch int64) sequence {
 	t := o.data.tables[i]
+	seed := o.seed
+	if i > 0 {
+		seed = int64(keyOf(o.seed, int64(i), 4))
+	}
 	switch o.mode {
 	case FileOrder:
 		return fileOrder(t.samples())
 	case Pool:
-		return newPool(o.pools[i], t, seed, epoch)
+		s := newPool(o.pools[i], t, seed, epoch)
+		for k := range s.lanes {
+			s.lanes[k].source, s.lanes[k].offset = i, o.data.offsets[i]
+		}
+		return s
 	}
 	return newPermutation(seed, epoch, t.samples())
 }

@@ -1,7 +1,6 @@
 package loader
 
 import (
-	"math"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -428,27 +427,22 @@ func (c *column) pictureBytes(planar bool) int64 {
 	return 2 * w * h
 }
 
-// poolSamples is the capacity of the order's pool: how many samples' pictures fit into so many bytes. An eighth is left for those of
-// batches that are under construction.
-func (a *assembler) poolSamples(bytes int64) int64 {
-	var most int64 = 1
-	for _, src := range a.sources {
-		var each, rows int64
-		for i := range src.layout.columns {
-			c := &src.layout.columns[i]
-			switch c.source {
-			case fromVideo:
-				each += c.pictureBytes(a.planar())
-			case fromStills:
-				each += int64(c.outBytes)
-			case fromTable:
-				rows += int64(c.rowBytes)
-			}
+// residentBytes is what a sample of a pool's residents takes, by declared sizes: its pictures; where there are none, its numbers.
+func (src *source) residentBytes() int64 {
+	var pictures, rows int64
+	for i := range src.layout.columns {
+		c := &src.layout.columns[i]
+		switch c.source {
+		case fromVideo:
+			pictures += c.pictureBytes(src.a.planar())
+		case fromStills:
+			pictures += int64(c.outBytes)
+		case fromTable:
+			rows += int64(c.rowBytes)
 		}
-		if each == 0 {
-			each = rows
-		}
-		most = max(most, each)
 	}
-	return min(max(bytes/8*7/most, 1), math.MaxInt32)
+	if pictures == 0 {
+		return max(rows, 1)
+	}
+	return pictures
 }

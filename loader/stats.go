@@ -11,39 +11,40 @@ import (
 
 // Stats is what a Loader or a Map did since it was made. Times are seconds, summed over threads, but for the waits.
 type Stats struct {
-	Samples       int64        `json:"samples"` // handed out
-	Batches       int64        `json:"batches"`
-	Seconds       float64      `json:"seconds"` // since the first batch was asked for
-	SamplesPerSec float64      `json:"samples_per_second"`
-	FirstBatch    float64      `json:"first_batch_seconds"`
-	Plan          float64      `json:"plan_seconds"`          // order, rows, frame places, decode plans
-	Gather        float64      `json:"gather_seconds"`        // numeric columns and text
-	Decode        float64      `json:"decode_seconds"`        // packets to pictures
-	Convert       float64      `json:"convert_seconds"`       // pictures to pixels, copies, casts
-	Copy          float64      `json:"copy_seconds"`          // kept pictures to pixels
-	Fetch         float64      `json:"fetch_seconds"`         // reading packets of remote files, beside decoding
-	WaitData      float64      `json:"wait_data_seconds"`     // Next waited for a batch
-	WaitConsumer  float64      `json:"wait_consumer_seconds"` // all that may be prefetched was there
-	Frames        int64        `json:"frames"`                // pictures in batches
-	FramesDecoded int64        `json:"frames_decoded"`        // pictures that came out of decoders
-	FramesUnique  int64        `json:"frames_unique"`         // pictures converted; the others are copies of them
-	Packets       int64        `json:"packets"`
-	BytesRead     int64        `json:"bytes_read"`   // of video
-	BytesNeeded   int64        `json:"bytes_needed"` // of it, the packets that were decoded
-	Reads         int64        `json:"reads"`        // of video files
-	Stills        int64        `json:"stills"`       // still pictures decoded
-	BufferBytes   int64        `json:"buffer_bytes"`
-	BufferPeak    int64        `json:"buffer_peak_bytes"`
-	BatchBytes    int64        `json:"batch_bytes"` // of a full batch
-	Horizon       int          `json:"horizon"`     // batches planned together
-	Memory        Memory       `json:"memory"`
-	Pool          *PoolStats   `json:"pool,omitempty"`
-	Cache         *CacheStats  `json:"cache,omitempty"`
-	Wrapped       int64        `json:"wrapped"`
-	Skipped       int64        `json:"skipped"` // samples of bad episodes passed over
-	BadEpisodes   []BadEpisode `json:"bad_episodes,omitempty"`
-	Warnings      []string     `json:"warnings,omitempty"`
-	Backend       string       `json:"backend,omitempty"` // the decoder
+	Samples       int64         `json:"samples"` // handed out
+	Batches       int64         `json:"batches"`
+	Seconds       float64       `json:"seconds"` // since the first batch was asked for
+	SamplesPerSec float64       `json:"samples_per_second"`
+	FirstBatch    float64       `json:"first_batch_seconds"`
+	Plan          float64       `json:"plan_seconds"`          // order, rows, frame places, decode plans
+	Gather        float64       `json:"gather_seconds"`        // numeric columns and text
+	Decode        float64       `json:"decode_seconds"`        // packets to pictures
+	Convert       float64       `json:"convert_seconds"`       // pictures to pixels, copies, casts
+	Copy          float64       `json:"copy_seconds"`          // kept pictures to pixels
+	Fetch         float64       `json:"fetch_seconds"`         // reading packets of remote files, beside decoding
+	WaitData      float64       `json:"wait_data_seconds"`     // Next waited for a batch
+	WaitConsumer  float64       `json:"wait_consumer_seconds"` // all that may be prefetched was there
+	Frames        int64         `json:"frames"`                // pictures in batches
+	FramesDecoded int64         `json:"frames_decoded"`        // pictures that came out of decoders
+	FramesUnique  int64         `json:"frames_unique"`         // pictures converted; the others are copies of them
+	Packets       int64         `json:"packets"`
+	BytesRead     int64         `json:"bytes_read"`   // of video
+	BytesNeeded   int64         `json:"bytes_needed"` // of it, the packets that were decoded
+	Reads         int64         `json:"reads"`        // of video files
+	Stills        int64         `json:"stills"`       // still pictures decoded
+	BufferBytes   int64         `json:"buffer_bytes"`
+	BufferPeak    int64         `json:"buffer_peak_bytes"`
+	BatchBytes    int64         `json:"batch_bytes"` // of a full batch
+	Horizon       int           `json:"horizon"`     // batches planned together
+	Memory        Memory        `json:"memory"`
+	Pool          *PoolStats    `json:"pool,omitempty"`
+	Cache         *CacheStats   `json:"cache,omitempty"`
+	Wrapped       int64         `json:"wrapped"`
+	Skipped       int64         `json:"skipped"`           // samples of bad episodes passed over
+	Sources       []SourceStats `json:"sources,omitempty"` // of a mixture
+	BadEpisodes   []BadEpisode  `json:"bad_episodes,omitempty"`
+	Warnings      []string      `json:"warnings,omitempty"`
+	Backend       string        `json:"backend,omitempty"` // the decoder
 }
 
 // Memory says how memory_budget is shared out, and what of it is and was taken.
@@ -93,6 +94,14 @@ func (l *Loader) Stats() Stats {
 	s.BatchBytes = l.a.batchBytes(l.cfg.BatchSize)
 	s.Horizon, _, _ = l.a.horizonOf()
 	s.BadEpisodes = slices.Clone(l.bad)
+	if s.Pool != nil {
+		for _, p := range l.order.pools {
+			s.Pool.Samples, s.Pool.Episodes, s.Pool.Shards = s.Pool.Samples+p.PoolSamples, s.Pool.Episodes+p.PoolEpisodes, max(s.Pool.Shards, p.PoolShards)
+		}
+	}
+	c := l.course(l.start)
+	position, _ := c.here(l.at)
+	s.Sources = l.order.sourceStats(l.epoch, position, l.bad)
 	return s
 }
 
@@ -142,9 +151,6 @@ func (a *assembler) keptStats(s *Stats) {
 		s.Memory.KeptBytes, _, s.Memory.KeptPeak = f.arena.held()
 		if a.cfg.Shuffle == Pool {
 			s.Pool = &PoolStats{Resident: int64(held), Refused: n.refused}
-			for _, p := range newOrdering(a.orderParams(), a.catalog(), 0).pools {
-				s.Pool.Samples, s.Pool.Episodes, s.Pool.Shards = s.Pool.Samples+p.PoolSamples, s.Pool.Episodes+p.PoolEpisodes, max(s.Pool.Shards, p.PoolShards)
-			}
 		}
 		if f.room > 0 {
 			s.Cache = &CacheStats{Where: "ram", Format: format, Hits: n.hits, Misses: n.misses, Bytes: f.keptBytes(), Budget: f.room, Full: n.full > 0}

@@ -1,0 +1,421 @@
+package loader
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/big"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+func mustPlan(t testing.TB, m mixParams, sizes []int64, seed int64) *mixPlan {
+	t.Helper()
+	for len(m.names) < len(sizes) {
+		m.names = append(m.names, fmt.Sprint("source", len(m.names)))
+	}
+	p, err := newMixPlan(m, sizes, seed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// loader.md sections 8 and 13, 16: at every prefix each source is within the stated bound of its share, whatever the weights.
+func TestMixtureKeepsItsShares(t *testing.T) {
+	rng := rand.New(rand.NewPCG(4, 4))
+	worst := map[int]float64{}
+	for turn := range 150 {
+		k := 1 + rng.IntN(12)
+		if turn < 30 {
+			k = 2
+		}
+		m := mixParams{weights: make([]float64, k), epochSize: 20_000}
+		sizes := make([]int64, k)
+		sum := 0.0
+		for i := range k {
+			sizes[i] = 1 + rng.Int64N(5000)
+			switch rng.IntN(6) {
+			case 0:
+				m.weights[i] = 0
+			case 1:
+				m.weights[i] = math.Exp(-12 * rng.Float64())
+			case 2:
+				m.weights[i] = 1
+			default:
+				m.weights[i] = rng.Float64()
+			}
+			if i == k-1 && sum == 0 {
+				m.weights[i] = 1
+			}
+			sum += m.weights[i]
+		}
+		p := mustPlan(t, m, sizes, rng.Int64())
+		d := p.dealer()
+		count := make([]int64, k)
+		for at := int64(1); at <= p.n; at++ {
+			i, j := d.deal()
+			if j != count[i] {
+				t.Fatalf("weights %v: draw %d of source %d is numbered %d", m.weights, count[i], i, j)
+			}
+			count[i]++
+			for i := range count {
+				w := m.weights[i] / sum
+				off := math.Abs(float64(count[i]) - w*float64(at))
+				// 1/S of rounding a sample, for each source that may have given of its own
+				if off > p.bound(i)+float64(at)*float64(k)/mixTotal || off > float64(max(p.active()-1, 0))+1e-6 {
+					t.Fatalf("weights %v: at prefix %d source %d has %d draws, its share is %.4f, the bound %.4f", m.weights, at, i, count[i], w*float64(at), p.bound(i))
+				}
+				worst[p.active()] = max(worst[p.active()], off)
+			}
+		}
+	}
+	t.Logf("most samples off, by number of sources: %v", worst)
+}
+
+// The merge is exact: against rational numbers, ties among them.
+func TestMixtureIsTheMergeOfTimes(t *testing.T) {
+	rng := rand.New(rand.NewPCG(4, 5))
+	for turn := range 60 {
+		k := 1 + rng.IntN(5)
+		m := mixParams{epochSize: 300, stratified: turn%3 == 0, globalBatch: int64(8 + rng.IntN(56))}
+		sizes := make([]int64, k)
+		for i := range sizes {
+			sizes[i] = 1 + rng.Int64N(50)
+			m.weights = append(m.weights, float64(1+rng.IntN(3)))
+		}
+		p := mustPlan(t, m, sizes, rng.Int64())
+		if turn%2 == 0 {
+			for i := range p.starts { // equal times
+				p.starts[i] = 0
+			}
+		}
+		next := make([]int64, k)
+		d := p.dealer()
+		for at := range p.n {
+			best, bestTime := -1, new(big.Rat)
+			for i := range k {
+				if p.shares[i] == 0 {
+					continue
+				}
+				num := new(big.Int).Mul(big.NewInt(next[i]), new(big.Int).SetUint64(p.total))
+				num.Add(num, new(big.Int).SetUint64(p.starts[i]))
+				time := new(big.Rat).SetFrac(num, new(big.Int).SetUint64(p.shares[i]))
+				if best < 0 || time.Cmp(bestTime) < 0 {
+					best, bestTime = i, time
+				}
+			}
+			if i, j := d.deal(); i != best || j != next[best] {
+				t.Fatalf("position %d: source %d draw %d, expected %d draw %d", at, i, j, best, next[best])
+			}
+			if where, ok := p.position(best, next[best]); !ok || where != at {
+				t.Fatalf("draw %d of source %d stands at %d, it says %d", next[best], best, at, where)
+			}
+			next[best]++
+		}
+	}
+}
+
+// Any position is found from anywhere, also far beyond what can be walked to.
+func TestMixtureSeeks(t *testing.T) {
+	rng := rand.New(rand.NewPCG(4, 6))
+	for range 60 {
+		k := 1 + rng.IntN(9)
+		m := mixParams{epochSize: 4000}
+		sizes := make([]int64, k)
+		for i := range sizes {
+			sizes[i] = 1 + rng.Int64N(50)
+			m.weights = append(m.weights, math.Exp(-14*rng.Float64()))
+		}
+		p := mustPlan(t, m, sizes, rng.Int64())
+		type dealt struct {
+			source int
+			draw   int64
+		}
+		whole := make([]dealt, p.n)
+		d := p.dealer()
+		for at := range whole {
+			whole[at].source, whole[at].draw = d.deal()
+		}
+		for range 300 {
+			at := rng.Int64N(p.n)
+			d.seek(at)
+			if i, j := d.deal(); (dealt{i, j}) != whole[at] {
+				t.Fatalf("after a seek position %d is %d, %d, expected %v", at, i, j, whole[at])
+			}
+		}
+		far := int64(1)<<52 + rng.Int64N(1<<51)
+		a, b := p.dealer(), p.dealer()
+		a.seek(far)
+		b.seek(far - 1)
+		sum := int64(0)
+		for i, n := range a.drawn {
+			sum += n
+			if off := math.Abs(float64(n) - p.share(i)*float64(far)); off > p.bound(i)+4 { // float64 has 53 bits
+				t.Fatalf("at %d source %d has %d draws", far, i, n)
+			}
+		}
+		b.deal()
+		if sum != far || !slices.Equal(a.drawn, b.drawn) {
+			t.Fatalf("position %d: %v, one draw after the one before %v", far, a.drawn, b.drawn)
+		}
+	}
+}
+
+// By size every sample of every source comes exactly once an epoch.
+func TestMixtureBySize(t *testing.T) {
+	rng := rand.New(rand.NewPCG(4, 7))
+	for range 300 {
+		sizes := make([]int64, 1+rng.IntN(9))
+		sum := int64(0)
+		for i := range sizes {
+			sizes[i] = rng.Int64N(int64(1) << rng.IntN(34))
+			if i == 0 {
+				sizes[i]++
+			}
+			sum += sizes[i]
+		}
+		if p := mustPlan(t, mixParams{}, sizes, rng.Int64()); p.n != sum || !slices.Equal(p.counts, sizes) {
+			t.Fatalf("sizes %v: an epoch of %d has %v", sizes, p.n, p.counts)
+		}
+	}
+}
+
+// stop="first" is where one source has given all, "all" where every one has; epoch_size is itself; weight 0 is not there.
+func TestMixtureEpochs(t *testing.T) {
+	rng := rand.New(rand.NewPCG(4, 8))
+	for range 100 {
+		k := 1 + rng.IntN(6)
+		m := mixParams{}
+		sizes := make([]int64, k)
+		for i := range sizes {
+			sizes[i] = 1 + rng.Int64N(60)
+			m.weights = append(m.weights, 0.05+rng.Float64())
+			if i > 0 && rng.IntN(4) == 0 {
+				m.weights[i] = 0
+			}
+		}
+		seed := rng.Int64()
+		m.stop = "first"
+		first := mustPlan(t, m, sizes, seed)
+		m.stop = "all"
+		all := mustPlan(t, m, sizes, seed)
+		given := make([]int64, k)
+		d := all.dealer()
+		var firstAt, allAt int64
+		for at := int64(1); allAt == 0; at++ {
+			i, _ := d.deal()
+			given[i]++
+			whole := true
+			for i := range given {
+				if m.weights[i] == 0 {
+					continue
+				}
+				if given[i] >= sizes[i] && firstAt == 0 {
+					firstAt = at
+				}
+				whole = whole && given[i] >= sizes[i]
+			}
+			if whole {
+				allAt = at
+			}
+		}
+		if first.n != firstAt || all.n != allAt {
+			t.Fatalf("epochs of %d and %d, expected %d and %d", first.n, all.n, firstAt, allAt)
+		}
+		for i, n := range all.counts {
+			if m.weights[i] == 0 && n != 0 || m.weights[i] > 0 && n < sizes[i] {
+				t.Fatalf("counts %v of sizes %v", all.counts, sizes)
+			}
+		}
+		m.stop, m.epochSize = "", 77
+		if p := mustPlan(t, m, sizes, seed); p.n != 77 {
+			t.Fatalf("epoch_size 77 gives %d", p.n)
+		}
+	}
+	one := mustPlan(t, mixParams{weights: []float64{0, 1, 0}}, []int64{5, 7, 9}, 1)
+	if one.n != 7 || !slices.Equal(one.counts, []int64{0, 7, 0}) {
+		t.Errorf("weights 0, 1, 0: an epoch of %d has %v", one.n, one.counts)
+	}
+}
+
+// stratified: each global batch has the same number of samples of each source, by largest remainder.
+func TestMixtureStratified(t *testing.T) {
+	p := mustPlan(t, mixParams{weights: []float64{0.5, 0.3, 0.2}, stratified: true, globalBatch: 64, epochSize: 6400}, []int64{10, 20, 30}, 5)
+	if want := []uint64{32, 19, 13}; !slices.Equal(p.shares, want) {
+		t.Fatalf("shares %v of 64, expected %v", p.shares, want)
+	}
+	d := p.dealer()
+	for range 100 {
+		var count [3]uint64
+		for range 64 {
+			i, _ := d.deal()
+			count[i]++
+		}
+		if !slices.Equal(count[:], p.shares) {
+			t.Fatalf("a global batch of %v", count)
+		}
+	}
+	_, err := newMixPlan(mixParams{names: []string{"big", "small"}, weights: []float64{1000, 1}, stratified: true, globalBatch: 8}, []int64{10, 10}, 1)
+	if !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "small") {
+		t.Errorf("a source without a sample in a batch: %v", err)
+	}
+}
+
+// temperature: shares ∝ (weight, or size)^(1/T).
+func TestMixtureTemperature(t *testing.T) {
+	sizes := []int64{1000, 10, 100}
+	for _, c := range []struct {
+		m    mixParams
+		want []float64
+	}{
+		{mixParams{}, []float64{1000. / 1110, 10. / 1110, 100. / 1110}},
+		{mixParams{temperature: 2}, []float64{math.Sqrt(1000), math.Sqrt(10), 10}},
+		{mixParams{temperature: 1e9}, []float64{1, 1, 1}},
+		{mixParams{weights: []float64{1, 4, 0}, temperature: 0.5}, []float64{1, 16, 0}},
+		{mixParams{weights: []float64{1, 4, 0}}, []float64{0.2, 0.8, 0}},
+	} {
+		p := mustPlan(t, c.m, sizes, 1)
+		sum := 0.0
+		for _, w := range c.want {
+			sum += w
+		}
+		total := uint64(0)
+		for i, w := range c.want {
+			if math.Abs(p.share(i)-w/sum) > 1e-8 {
+				t.Errorf("%+v: share %d is %v, expected %v", c.m, i, p.share(i), w/sum)
+			}
+			total += p.shares[i]
+		}
+		if total != p.total {
+			t.Errorf("%+v: shares sum up to %d of %d", c.m, total, p.total)
+		}
+	}
+}
+
+func TestMixtureErrors(t *testing.T) {
+	for want, m := range map[string]mixParams{
+		"stop":                {stop: "last"},
+		"epoch_size":          {epochSize: -1},
+		"epoch_size and stop": {epochSize: 5, stop: "all"},
+		"temperature":         {temperature: -1},
+		"weight of b":         {weights: []float64{1, math.NaN()}},
+		"weights":             {weights: []float64{0, 0}},
+		"the epoch":           {weights: []float64{1, 1e-12}, stop: "all"},
+	} {
+		m.names = []string{"a", "b"}
+		_, err := newMixPlan(m, []int64{10, 1 << 40}, 0)
+		if !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+}
+
+// Each source runs its own order, and goes on in its own next epoch, over epochs of the mixture as well; the pattern of sources is
+// the same in each epoch.
+func TestMixtureRunsItsSourcesOrders(t *testing.T) {
+	rng := rand.New(rand.NewPCG(4, 9))
+	for turn := range 60 {
+		k := 1 + rng.IntN(4)
+		tables := make([]*table, k)
+		for i := range tables {
+			tables[i] = tableOf(t, lengthsFor(rng.Uint64(), 1+rng.IntN(6), 1, 12))
+		}
+		m := randomMix(rng, k)
+		m.stratified = false
+		if m.epochSize == 0 && m.stop == "" {
+			m.epochSize = 1 + rng.Int64N(300)
+		}
+		o, err := newOrdering(orderParams{mode: []Shuffle{Global, Pool, FileOrder}[turn%3], poolSamples: 20}, newCatalog(tables...), m, rng.Int64())
+		if err != nil {
+			t.Fatal(err)
+		}
+		drawn := make([]int64, k)
+		inner := make([]sequence, k)
+		var pattern []int
+		for epoch := range int64(4) {
+			s := o.sequence(epoch)
+			for p := range s.Len() {
+				source, _, own := o.data.find(s.At(p))
+				n := tables[source].samples()
+				if drawn[source]%n == 0 {
+					inner[source] = o.of(source, drawn[source]/n)
+				}
+				want := inner[source].At(drawn[source] % n)
+				if o.mode == Pool {
+					want -= o.data.offsets[source]
+				}
+				if own != want {
+					t.Fatalf("%+v: epoch %d position %d: sample %d of source %d, its own order says %d", *m, epoch, p, own, source, want)
+				}
+				drawn[source]++
+				if epoch == 0 {
+					pattern = append(pattern, source)
+				} else if pattern[p] != source {
+					t.Fatalf("epoch %d: position %d is of source %d, in epoch 0 of %d", epoch, p, source, pattern[p])
+				}
+			}
+		}
+	}
+}
+
+// One source of a mixture has the order that it has alone.
+func TestMixtureOfOne(t *testing.T) {
+	tab := tableOf(t, lengthsFor(2, 9, 3, 20))
+	alone, _ := newOrdering(orderParams{mode: Global}, newCatalog(tab), nil, 5)
+	mixed, err := newOrdering(orderParams{mode: Global}, newCatalog(tab), &mixParams{names: []string{"a"}, epochSize: 2 * tab.samples()}, 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := wholeOrder(mixed, 0), append(wholeOrder(alone, 0), wholeOrder(alone, 1)...); !slices.Equal(got, want) {
+		t.Errorf("%v, alone %v", got, want)
+	}
+}
+
+// The pool's bytes go to the sources by their shares; what a small one does not need is the others'.
+func TestPoolIsSplit(t *testing.T) {
+	tables := []*table{tableOf(t, []int{10, 20}), tableOf(t, slices.Repeat([]int{100}, 1000)), tableOf(t, slices.Repeat([]int{100}, 1000))}
+	o, err := newOrdering(orderParams{mode: Pool, poolBytes: 100_000, sampleBytes: []int64{10, 30, 10}, poolEpisodes: 10}, newCatalog(tables...),
+		&mixParams{names: []string{"a", "b", "c"}, weights: []float64{0.5, 0.25, 0.25}}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// a: all its 30 samples, 300 bytes; the rest by equal numbers of samples: 99 700 / 40.
+	if got, want := []int64{o.pools[0].PoolSamples, o.pools[1].PoolSamples, o.pools[2].PoolSamples}, []int64{30, 2492, 2492}; !slices.Equal(got, want) {
+		t.Errorf("pools of %v samples, expected %v", got, want)
+	}
+	if got, want := []int64{o.pools[0].PoolEpisodes, o.pools[1].PoolEpisodes}, []int64{5, 2}; !slices.Equal(got, want) {
+		t.Errorf("pools of %v episodes, expected %v", got, want)
+	}
+}
+
+func BenchmarkMixture(b *testing.B) {
+	for _, k := range []int{2, 8, 50} {
+		m := mixParams{epochSize: 1 << 50}
+		sizes := make([]int64, k)
+		for i := range sizes {
+			sizes[i] = int64(1000 * (i + 1))
+		}
+		p := mustPlan(b, m, sizes, 1)
+		b.Run(fmt.Sprintf("deal/%d", k), func(b *testing.B) {
+			d := p.dealer()
+			cpu := cpuTime()
+			for range b.N {
+				d.deal()
+			}
+			b.ReportMetric(float64(cpuTime()-cpu)/float64(b.N), "cpu-ns/op")
+		})
+		b.Run(fmt.Sprintf("seek/%d", k), func(b *testing.B) {
+			d := p.dealer()
+			cpu := cpuTime()
+			for i := range b.N {
+				d.seek(int64(i%2*1000000 + i*7919))
+			}
+			b.ReportMetric(float64(cpuTime()-cpu)/float64(b.N), "cpu-ns/op")
+		})
+	}
+}

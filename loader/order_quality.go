@@ -1,0 +1,89 @@
+package loader
+
+// Randomness says how well an order mixes episodes: what a batch of it holds, beside what a perfect shuffle of the same
+// episodes would give. 1 / Distinct is how many samples of one episode a batch has on average.
+type Randomness struct {
+	Batch          int64   `json:"batch"`
+	Distinct       float64 `json:"distinct"`        // episodes in a batch / its samples
+	DistinctIdeal  float64 `json:"distinct_ideal"`  // of a perfect shuffle
+	Neighbour      float64 `json:"neighbour"`       // share of samples whose next one is of the same episode
+	NeighbourIdeal float64 `json:"neighbour_ideal"` // of a perfect shuffle
+}
+
+// poolQuality measures the order "pool" over an epoch, or its first positions; see quality.
+func poolQuality(p PoolParams, t *table, seed, epoch, batch, limit int64) Randomness {
+	return quality(newPool(p, t, seed, epoch), newCatalog(t), batch, limit)
+}
+
+// quality measures an order over its first limit positions (0: all) by making it; nothing is read. Whole batches count.
+func quality(o sequence, data catalog, batch, limit int64) Randomness {
+	n := o.Len()
+	batch = max(min(batch, n), 1)
+	r := Randomness{Batch: batch}
+	episodes := make([]int, len(data.tables)) // numbers of the sources' first episodes
+	total := 0
+	for i, t := range data.tables {
+		episodes[i] = total
+		total += len(t.ends)
+	}
+	if limit <= 0 || limit > n {
+		limit = n
+	}
+	limit -= limit % batch
+	seen := make([]int64, total) // the last batch that an episode was in, from 1
+	last, distinct, neighbours := -1, int64(0), int64(0)
+	for p := range limit {
+		source, place, _ := data.find(o.At(p))
+		e := episodes[source] + place
+		if e == last {
+			neighbours++
+		}
+		last = e
+		if b := p/batch + 1; seen[e] != b {
+			seen[e] = b
+			distinct++
+		}
+	}
+	if limit > 0 {
+		r.Distinct = float64(distinct) / float64(limit)
+	}
+	if limit > 1 {
+		r.Neighbour = float64(neighbours) / float64(limit-1)
+	}
+	r.DistinctIdeal, r.NeighbourIdeal = ideals(data, batch)
+	return r
+}
+
+// ideals are the shares of a perfect shuffle: Σ_e [1 − C(N−n_e, B) / C(N, B)] / B, and Σ_e n_e(n_e−1) / N(N−1).
+func ideals(data catalog, batch int64) (distinct, neighbour float64) {
+	n := int64(0)
+	for _, t := range data.tables {
+		n += t.samples()
+	}
+	batch = min(batch, n)
+	hits := map[int64]float64{} // by length: episodes have few
+	for _, t := range data.tables {
+		for place := range t.ends {
+			from, to := t.span(place)
+			size := to - from
+			if size == 0 {
+				continue
+			}
+			hit, ok := hits[size]
+			if !ok {
+				miss := 1.0
+				for k := int64(0); k < batch && miss > 0; k++ {
+					miss *= float64(max(n-size-k, 0)) / float64(n-k)
+				}
+				hit = 1 - miss
+				hits[size] = hit
+			}
+			distinct += hit
+			neighbour += float64(size) * float64(size-1)
+		}
+	}
+	if n > 1 {
+		neighbour /= float64(n) * float64(n-1)
+	}
+	return distinct / float64(max(batch, 1)), neighbour
+}

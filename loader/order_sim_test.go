@@ -1,0 +1,237 @@
+package loader
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"testing"
+)
+
+// rankOf is a Loader without an engine: what it would give, and its states, are those of a whole one.
+type rankOf struct {
+	l    *Loader
+	c    *course
+	s    step
+	idle bool // it had nothing in a short last step, and waits for the others to end the epoch
+}
+
+func newRank(o *ordering, cfg Config) *rankOf {
+	return &rankOf{l: &Loader{order: o, cfg: cfg, a: &assembler{sources: make([]*source, len(o.data.tables))}}}
+}
+
+// next gives the samples of the next batch; nil at the end of the epoch, where the call after that begins the next one.
+func (r *rankOf) next() []int64 {
+	if r.idle {
+		r.idle = false
+		return nil
+	}
+	if r.c == nil {
+		c := r.l.course(r.l.start)
+		r.c = &c
+	}
+	if !r.c.next(r.l.at, &r.s) {
+		r.idle = r.l.at.step < r.c.steps() && r.c.world > 1
+		r.l.goTo(r.l.epoch + 1)
+		r.c = nil
+		return nil
+	}
+	r.l.at, r.l.given = r.s.after, true
+	return r.s.samples
+}
+
+func (r *rankOf) restore(t testing.TB, s State) {
+	if err := r.l.Restore(s, false); err != nil {
+		t.Fatal(err)
+	}
+	r.c = nil
+}
+
+// simulated are orders over some ten thousand samples, in all modes and mixtures.
+func simulated(t testing.TB) map[string]*ordering {
+	lengths := [][]int{lengthsFor(1, 300, 20, 180), lengthsFor(2, 37, 1, 900), lengthsFor(3, 5, 200, 400), slices.Repeat([]int{1}, 700)}
+	var tables []*table
+	for _, l := range lengths {
+		tables = append(tables, tableOf(t, l))
+	}
+	out := map[string]*ordering{}
+	add := func(name string, p orderParams, mix *mixParams, n int) {
+		if mix != nil {
+			for i := range n {
+				mix.names = append(mix.names, fmt.Sprint("source", i))
+			}
+		}
+		o, err := newOrdering(p, newCatalog(tables[:n]...), mix, 12345)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[name] = o
+	}
+	add("file", orderParams{}, nil, 1)
+	add("global", orderParams{mode: Global}, nil, 1)
+	add("pool", orderParams{mode: Pool, poolSamples: 4000}, nil, 1)
+	add("pool of episodes", orderParams{mode: Pool, poolEpisodes: 24, shards: 3}, nil, 1)
+	add("pool in one lane", orderParams{mode: Pool, poolSamples: 700, shards: 1}, nil, 1)
+	add("mixture of files", orderParams{}, &mixParams{weights: []float64{2, 1}}, 2)
+	add("mixture by size", orderParams{mode: Global}, &mixParams{}, 4)
+	add("mixture by weight", orderParams{mode: Global}, &mixParams{weights: []float64{0.2, 0.5, 0, 0.3}, epochSize: 33_333}, 4)
+	add("mixture of pools", orderParams{mode: Pool, poolSamples: 800}, &mixParams{weights: []float64{0.2, 0.5, 0.1, 0.2}}, 4)
+	add("mixture of pools by size", orderParams{mode: Pool, poolSamples: 800, shards: 4}, &mixParams{}, 4)
+	add("stratified", orderParams{mode: Global}, &mixParams{temperature: 2, stratified: true, globalBatch: 96}, 3)
+	add("until all have given all", orderParams{mode: Pool, poolSamples: 2000}, &mixParams{weights: []float64{1, 1, 1}, stop: "all"}, 3)
+	return out
+}
+
+// loader.md section 13, 11 and 23: ranks in any pace, deaths and restarts at other world sizes and batches, over a hundred thousand samples a mode, and a million where
+// ROBOCACHE_EXHAUSTIVE=1: what was taken up to the checkpoints is the order, epoch after epoch, nothing lost and nothing twice.
+func TestSimulatedRuns(t *testing.T) {
+	total := int64(100_000)
+	if os.Getenv("ROBOCACHE_EXHAUSTIVE") == "1" {
+		total = 1_000_000
+	}
+	for name, o := range simulated(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rng := rand.New(rand.NewPCG(77, uint64(len(name))))
+			sim := &simulation{t: t, o: o, rng: rng}
+			for sim.given < total {
+				sim.life()
+			}
+			t.Logf("%d samples in %d epochs, %d lives, %d deaths, worlds up to %d", sim.given, sim.epoch+1, sim.lives, sim.deaths, sim.most)
+		})
+	}
+}
+
+type simulation struct {
+	t   *testing.T
+	o   *ordering
+	rng *rand.Rand
+
+	state    *State
+	epoch    int64
+	position int64
+	whole    []int64
+	given    int64
+	lives    int
+	deaths   int
+	most     int
+}
+
+// life is one start of the job: a number of ranks, checkpoints now and then, and an end; at a death what came after the last
+// checkpoint is lost to all.
+func (m *simulation) life() {
+	rng := m.rng
+	world := 1 + rng.IntN(8)
+	if rng.IntN(4) == 0 {
+		world = 1 + rng.IntN(64)
+	}
+	batch := 1 + rng.IntN(64)
+	if m.state != nil && (m.state.Epoch != m.epoch || m.state.Position != m.position) {
+		// After the last batch a state is the next epoch's.
+		if m.state.Epoch != m.epoch+1 || m.state.Position != 0 || m.position != int64(len(m.whole)) {
+			m.t.Fatalf("a state of epoch %d, position %d at epoch %d, position %d", m.state.Epoch, m.state.Position, m.epoch, m.position)
+		}
+		m.epoch, m.position, m.whole = m.epoch+1, 0, nil
+	}
+	cfg := Config{BatchSize: batch, WorldSize: world, Shuffle: m.o.mode, Uneven: []string{"wrap", "short"}[rng.IntN(2)]}
+	m.lives++
+	m.most = max(m.most, world)
+	ranks := make([]*rankOf, world)
+	for i := range ranks {
+		cfg.Rank = i
+		// Every rank is told another seed and pool: the state's are what counts.
+		own := *m.o
+		if m.state != nil {
+			own.seed = rng.Int64()
+			own.pools = slices.Clone(own.pools)
+			for k := range own.pools {
+				own.pools[k].PoolShards = 1 + rng.IntN(5)
+			}
+		}
+		if m.o.asked != nil && m.o.asked.stratified && m.state != nil {
+			asked := *m.o.asked
+			asked.globalBatch = int64(batch * world)
+			own.asked = &asked
+		}
+		ranks[i] = newRank(&own, cfg)
+		if m.state != nil {
+			ranks[i].restore(m.t, *m.state)
+		}
+	}
+	for range 1 + rng.IntN(6) { // checkpoints
+		steps := 1 + rng.IntN(60)
+		taken := make([][][]int64, world)
+		left := make([]int, 0, world*steps)
+		for i := range ranks {
+			for range steps {
+				left = append(left, i)
+			}
+		}
+		rng.Shuffle(len(left), func(i, j int) { left[i], left[j] = left[j], left[i] })
+		dies := rng.IntN(5) == 0
+		if dies {
+			left = left[:rng.IntN(len(left))]
+		}
+		for _, i := range left { // each rank at its own pace
+			taken[i] = append(taken[i], slices.Clone(ranks[i].next()))
+		}
+		if dies {
+			m.deaths++
+			return
+		}
+		for k := range steps {
+			var all []int64
+			ended := 0
+			for i := range ranks {
+				if taken[i][k] == nil {
+					ended++
+				}
+				all = append(all, taken[i][k]...)
+			}
+			m.commit(all, ended, world, batch)
+		}
+		// Any rank's state will do.
+		raw, err := json.Marshal(ranks[rng.IntN(world)].l.State())
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		var s State
+		if err := json.Unmarshal(raw, &s); err != nil {
+			m.t.Fatal(err)
+		}
+		m.state = &s
+	}
+}
+
+// commit checks what all ranks took in one turn against the order.
+func (m *simulation) commit(all []int64, ended, world, batch int) {
+	if m.whole == nil {
+		m.whole = wholeOrder(m.o, m.epoch)
+	}
+	n := int64(len(m.whole))
+	if ended == world {
+		if m.position != n {
+			m.t.Fatalf("epoch %d ends at %d of %d", m.epoch, m.position, n)
+		}
+		m.epoch, m.position, m.whole = m.epoch+1, 0, nil
+		return
+	}
+	left := n - m.position
+	if ended > 0 && left >= int64(world) {
+		m.t.Fatalf("%d of %d ranks have nothing, %d samples are left", ended, world, left)
+	}
+	want := slices.Clone(m.whole[m.position:min(m.position+int64(batch*world), n)])
+	m.given += int64(len(want))
+	if wrapped := len(all) - len(want); wrapped > 0 {
+		for p := range wrapped {
+			want = append(want, m.whole[int64(p)%n])
+		}
+	}
+	slices.Sort(all)
+	slices.Sort(want)
+	if !slices.Equal(all, want) {
+		m.t.Fatalf("epoch %d, position %d, %d × %d: not the samples of the order", m.epoch, m.position, world, batch)
+	}
+	m.position = min(m.position+int64(batch*world), n)
+}
