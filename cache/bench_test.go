@@ -176,3 +176,64 @@ func BenchmarkPut(b *testing.B) {
 		}
 	})
 }
+
+// The first Get where nothing is in memory: what the disk gives to one reader in random order, beside reads of the same ranges into a buffer.
+func BenchmarkGetCold(b *testing.B) {
+	dir := benchDir(b)
+	files := shardFiles(b, dir, sealedSuffix)
+	forget := func() {
+		for _, path := range files {
+			f, err := os.Open(path)
+			if err != nil {
+				b.Fatal(err)
+			}
+			forgetPages(f)
+			f.Close()
+		}
+	}
+	b.Run("get", func(b *testing.B) {
+		b.SetBytes(frame)
+		var d *Dir
+		b.ResetTimer()
+		for i := range b.N {
+			if i%(benchFrames/5) == 0 {
+				b.StopTimer()
+				if d != nil {
+					d.Close()
+				}
+				forget()
+				d = mustOpen(b, dir, Options{Budget: 1 << 30})
+				b.StartTimer()
+			}
+			e, ok := d.Get(key(i * 263 % benchFrames))
+			if !ok {
+				b.Fatal("not there")
+			}
+			e.Release()
+		}
+	})
+	b.Run("pread", func(b *testing.B) {
+		var all []*os.File
+		for _, path := range files {
+			f, err := os.Open(path)
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer f.Close()
+			all = append(all, f)
+		}
+		dst := make([]byte, frame)
+		b.SetBytes(frame)
+		b.ResetTimer()
+		for i := range b.N {
+			if i%(benchFrames/5) == 0 {
+				b.StopTimer()
+				forget()
+				b.StartTimer()
+			}
+			if _, err := all[0].ReadAt(dst, int64(i*263%200)*(frame+entryHead)); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}

@@ -159,13 +159,15 @@ func (d *Dir) start() error {
 	if err := d.probe(); err != nil {
 		return err
 	}
-	if err := d.recoverAll(); err != nil {
-		return err
-	}
 	err := d.locked(lockOnOpen, func() error {
 		v, err := d.survey()
 		if err != nil {
 			return err
+		}
+		if d.recoverThese(v) > 0 {
+			if v, err = d.survey(); err != nil {
+				return err
+			}
 		}
 		if err := d.measure(v); err != nil {
 			return err
@@ -197,10 +199,10 @@ func (d *Dir) probe() error {
 			unmap(m)
 		}
 	}
-	f.Close()
-	if rerr := d.root.Remove(name); err == nil {
+	if rerr := d.root.Remove(name); err == nil { // before its lock goes: a leftover is anybody's
 		err = rerr
 	}
+	f.Close()
 	return fail("write cache", d.dir, name, err)
 }
 

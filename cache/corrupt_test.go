@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 )
 
 // filled makes a cache of n entries in sealed shards.
@@ -30,7 +31,11 @@ func TestDamage(t *testing.T) {
 	const n = 120
 	seed := uint64(rand.Uint32())
 	r := rand.New(rand.NewPCG(seed, 0))
-	for round := range 40 {
+	rounds := 40
+	if testing.Short() {
+		rounds = 10
+	}
+	for round := range rounds {
 		dir := filledDir(t, n)
 		files := shardFiles(t, dir, sealedSuffix)
 		whole := 0
@@ -177,10 +182,20 @@ func TestLeftoverDamaged(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, markerName), marker, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(dir, filepath.Base(open[0])), left, 0o644); err != nil {
+		path := filepath.Join(dir, filepath.Base(open[0]))
+		if err := os.WriteFile(path, left, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		then := time.Unix(1e9, 0)
+		if err := os.Chtimes(path, then, then); err != nil {
 			t.Fatal(err)
 		}
 		d := mustOpen(t, dir, Options{Budget: 256 << 20})
+		if files := shardFiles(t, dir, sealedSuffix); len(files) == 1 {
+			if info, err := os.Stat(files[0]); err != nil || !info.ModTime().Equal(then) {
+				t.Errorf("a recovered shard was last used at %v (%v)", info.ModTime(), err)
+			}
+		}
 		hits := count(t, d, n)
 		if hits < n-lost {
 			t.Errorf("seed %d round %d: %d of %d entries recovered", seed, round, hits, n)
@@ -198,6 +213,10 @@ func FuzzTable(f *testing.F) {
 	}
 	add(nil, 64)
 	add([]slot{{off: 128, n: 10}, {off: 256, n: 100}}, 448)
+	add([]slot{{off: 128, n: 1 << 62}}, 448)
+	add([]slot{{off: 128, n: -1}}, 448)
+	add([]slot{{off: -64, n: 1}, {off: 1 << 62, n: 1}, {off: 130, n: 1}, {off: 64, n: 1}}, 448)
+	add([]slot{{off: 384, n: 65}}, 448)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for range 2 {
 			size := int64(len(b))

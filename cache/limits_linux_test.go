@@ -9,8 +9,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/goatnote-inc/robocache"
 )
@@ -103,15 +105,27 @@ func roleFull(args []string) error {
 	if err := fill(); err != nil {
 		return err
 	}
-	errs := 0
-	for end := n + 600; n < end; n++ {
-		if err := d.Put(key(n), value(n)); err != nil {
-			errs++
-			if !errors.Is(err, robocache.ErrResourceLimit) || !strings.Contains(err.Error(), "cache=") {
-				return fmt.Errorf("untyped: %w", err)
+	var wg sync.WaitGroup
+	failed := make(chan error, 600)
+	for g := range 6 {
+		wg.Go(func() {
+			for i := range 100 {
+				if err := d.Put(key(n+g*100+i), value(n+g*100+i)); err != nil {
+					failed <- err
+				}
 			}
-			fmt.Println("as wanted:", err)
+		})
+	}
+	wg.Wait()
+	n += 600
+	close(failed)
+	errs := 0
+	for err := range failed {
+		errs++
+		if !errors.Is(err, robocache.ErrResourceLimit) || !strings.Contains(err.Error(), "cache=") {
+			return fmt.Errorf("untyped: %w", err)
 		}
+		fmt.Println("as wanted:", err)
 	}
 	s := d.Stats()
 	if errs != 1 || s.Stopped == "" || s.Declined == 0 || d.Accepts() || d.Err() == nil {
@@ -403,4 +417,36 @@ func fileRSS() (n int64) {
 		}
 	}
 	return 0
+}
+
+// Ahead reads without being waited for.
+func TestAhead(t *testing.T) {
+	dir := filledDir(t, 60)
+	for _, path := range shardFiles(t, dir, sealedSuffix) {
+		f, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		forgetPages(f)
+		f.Close()
+	}
+	d := mustOpen(t, dir, Options{Budget: 256 << 20})
+	there := func(i int) bool {
+		r := d.find(key(i))
+		defer r.sh.unref()
+		_, _, missing := absent(r.data())
+		return !missing
+	}
+	if there(20) {
+		t.Skip("this file system keeps its pages")
+	}
+	d.Ahead(key(20), key(1_000_000), key(30))
+	for start := time.Now(); !there(20) || !there(30); time.Sleep(time.Millisecond) {
+		if time.Since(start) > 10*time.Second {
+			t.Fatal("not read")
+		}
+	}
+	if hits := count(t, d, 60); hits != 60 {
+		t.Errorf("%d of 60", hits)
+	}
 }

@@ -232,8 +232,8 @@ func (d *Dir) newShard(n int64) (*writing, error) {
 	}
 	if err != nil {
 		if w.f != nil {
-			w.f.Close()
 			_ = d.root.Remove(w.name)
+			w.f.Close()
 		}
 		return nil, d.stop(fail("write cache", d.dir, w.name, err))
 	}

@@ -2,17 +2,7 @@ package cache
 
 import "os"
 
-// recoverAll seals or removes what dead writers left.
-func (d *Dir) recoverAll() error {
-	v, err := d.survey()
-	if err != nil {
-		return err
-	}
-	d.recoverThese(v)
-	return nil
-}
-
-// recoverThese gives how many of the unsealed shards had no living writer.
+// recoverThese seals or removes what dead writers left, and says how many. The lock of the directory is held.
 func (d *Dir) recoverThese(v []found) (n int) {
 	for _, f := range v {
 		if !f.sealed && d.recoverOne(f) {

@@ -144,14 +144,16 @@ func Prune(dir string, budget int64) (*Pruned, error) {
 	if budget < 0 {
 		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "prune cache", Want: "a budget of at least 0 bytes", Got: fmt.Sprint(budget)}
 	}
-	d, v, err := openThere(dir, true)
+	d, _, err := openThere(dir, true)
 	if err != nil {
 		return nil, err
 	}
 	defer d.Close()
-	d.recoverThese(v)
 	err = d.locked(lockOnOpen, func() error {
 		v, err := d.survey()
+		if err == nil && d.recoverThese(v) > 0 {
+			v, err = d.survey()
+		}
 		if err == nil {
 			d.evict(v, budget, false)
 		}

@@ -29,6 +29,7 @@ func (d *Dir) locked(wait time.Duration, f func() error) error {
 	return f()
 }
 
+// survey lists the files of this cache. With the lock held it misses none: they get and change their names under it.
 func (d *Dir) survey() ([]found, error) {
 	names, err := listNames(d.root)
 	if err != nil {

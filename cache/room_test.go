@@ -134,6 +134,39 @@ func TestKeepUsed(t *testing.T) {
 	}
 }
 
+// C6: use is told to other processes by the time of the file.
+func TestUseIsTold(t *testing.T) {
+	dir := filledDir(t, 10)
+	path := shardFiles(t, dir, sealedSuffix)[0]
+	then := time.Now().Add(-time.Hour)
+	for _, get := range []bool{false, true} {
+		if err := os.Chtimes(path, then, then); err != nil {
+			t.Fatal(err)
+		}
+		d := mustOpen(t, dir, Options{Budget: 256 << 20})
+		if get && !got(t, d, 3) {
+			t.Fatal("not there")
+		}
+		check := func(when string) {
+			if info, err := os.Stat(path); err != nil || info.ModTime().Equal(then) == get {
+				t.Errorf("%s, get %v: last used %v (%v)", when, get, info.ModTime(), err)
+			}
+		}
+		check("open")
+		if get {
+			s := d.find(key(3)).sh
+			s.unref()
+			s.used.Store(then.UnixNano() + 1) // a use that was not yet told
+			s.told.Store(then.UnixNano())
+			if err := os.Chtimes(path, then, then); err != nil {
+				t.Fatal(err)
+			}
+		}
+		d.Close()
+		check("closed")
+	}
+}
+
 // A budget that is half of the last run's prunes at Open, the least recently used first.
 func TestBudgetHalves(t *testing.T) {
 	dir := t.TempDir()

@@ -72,7 +72,7 @@ func (d *Dir) place(w *writing) error {
 		err = w.f.Sync()
 	}
 	if err == nil {
-		err = d.root.Rename(w.name, fileName(d.id, s.id, sealedSuffix))
+		err = d.rename(w.name, fileName(d.id, s.id, sealedSuffix))
 	}
 	if err != nil {
 		return err
@@ -85,6 +85,17 @@ func (d *Dir) place(w *writing) error {
 		s.spoil() // found damaged before there was a name to say it on
 	}
 	return nil
+}
+
+// rename gives a shard its name under the lock of the directory: a process that counts its bytes meanwhile could miss both names.
+// The lock is taken through an opening of its own, so that it holds against the other goroutines of this process too. Where it cannot be had, a budget that is
+// passed by a shard for a moment is better than a shard that is lost.
+func (d *Dir) rename(from, to string) error {
+	if f, err := d.root.OpenFile(markerName, os.O_RDWR|plainOnly, 0); err == nil {
+		defer f.Close()
+		_ = lockWithin(f, lockOnOpen)
+	}
+	return d.root.Rename(from, to)
 }
 
 // writeTable ends a shard's file and gives its size.

@@ -19,32 +19,53 @@ var (
 // resident has the pages of b in memory when it returns, where the system allows: what lies on disk is read in a system call, which Go's scheduler
 // sees, and not in a page fault, which it does not. An error says that b cannot be read: the file shrank, or the disk failed.
 func resident(b []byte) error {
-	if len(b) == 0 || noPopulate.Load() {
-		return nil
+	if from, to, missing := absent(b); missing {
+		return readIn(from, to)
 	}
-	from := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
-	to := (from + uintptr(len(b)) + page - 1) &^ (page - 1)
+	return nil
+}
+
+// ahead asks for what of b is not in memory, and does not wait.
+func ahead(b []byte) {
+	if from, to, missing := absent(b); missing {
+		willNeed(from, to)
+	}
+}
+
+// absent says from where on the pages of b are not all in memory.
+func absent(b []byte) (from, to uintptr, missing bool) {
+	if len(b) == 0 {
+		return 0, 0, false
+	}
+	from = uintptr(unsafe.Pointer(unsafe.SliceData(b)))
+	to = (from + uintptr(len(b)) + page - 1) &^ (page - 1)
 	from &^= page - 1
 	var vec [256]byte
 	for p := from; p < to; p += uintptr(len(vec)) * page {
 		n := min(to-p, uintptr(len(vec))*page)
 		if _, _, e := syscall.RawSyscall(syscall.SYS_MINCORE, p, n, uintptr(unsafe.Pointer(&vec[0]))); e != 0 {
-			return populate(p, to)
+			return p, to, true
 		}
 		for _, v := range vec[:n/page] {
 			if v&1 == 0 {
-				return populate(p, to)
+				return p, to, true
 			}
 		}
 	}
-	return nil
+	return to, to, false
+}
+
+func willNeed(from, to uintptr) {
+	_, _, _ = syscall.Syscall(syscall.SYS_MADVISE, from, to-from, syscall.MADV_WILLNEED)
 }
 
 // letGo takes the pages of a mapping out of this process's memory; they stay in the page cache.
 func letGo(m []byte) { _ = syscall.Madvise(m, syscall.MADV_DONTNEED) }
 
-func populate(from, to uintptr) error {
-	for {
+// readIn asks for all of a range at once (page by page a random 460 kB took three times as long), then waits for it.
+func readIn(from, to uintptr) error {
+	willNeed(from, to)
+	for try := 0; try < 10 && !noPopulate.Load(); try++ {
 		_, _, e := syscall.Syscall(syscall.SYS_MADVISE, from, to-from, populateRead)
 		switch e {
 		case 0:
@@ -56,8 +77,9 @@ func populate(from, to uintptr) error {
 		case syscall.EINVAL:
 			noPopulate.Store(true)
 		}
-		return nil // not read ahead: a page fault reads it
+		return nil // a page fault reads it
 	}
+	return nil
 }
 
 // nextData skips a hole of a file.

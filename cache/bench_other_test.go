@@ -1,0 +1,7 @@
+//go:build !linux
+
+package cache
+
+import "os"
+
+func forgetPages(*os.File) {}
