@@ -10,6 +10,7 @@ import ctypes
 import json
 import struct
 import threading
+from collections import deque
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,18 @@ class _Span:
         self.__array_interface__ = {"data": (data, False), "typestr": typestr, "shape": shape, "version": 3}
 
 
+class Taken:
+    """A batch that the engine gave."""
+
+    __slots__ = ("seq", "epoch", "batch", "copy")
+
+    def __init__(self, seq: int, epoch: int, batch: dict[str, Any]) -> None:
+        self.seq = seq  # 1 for the first, and so on
+        self.epoch = epoch
+        self.batch = batch
+        self.copy: Any = None  # on its way to a device
+
+
 class Batches:
     """Takes the batches of one loader of the engine."""
 
@@ -53,16 +66,19 @@ class Batches:
         self._convert = None if self._torch is None else getattr(self._torch._C, "_from_dlpack", None) or self._torch.utils.dlpack.from_dlpack
         self._turn = threading.Lock()  # one taker at a time: what was taken must be told before the next
 
-    def next(self, epoch: int = -1, wait: bool = True) -> dict[str, Any] | None | bool:
-        """The next batch; None at the end of the epoch; False where wait is False and it is not finished. epoch: of the batches that this
-        pass has had. Waits without the GIL, in steps, so that signals are seen."""
+    def next(self, epoch: int = -1, wait: bool = True, into: deque[Taken] | None = None) -> Taken | None | bool:
+        """The next batch; None at the end of the epoch; False where wait is False and it is not finished.
+
+        epoch: of the batches that this pass has had. into: a queue that takes it before it counts, so that an exception in between loses
+        nothing. Waits without the GIL, in steps, so that signals are seen.
+        """
         with self._turn:
             out = ctypes.c_void_p()
             step = _engine.STEP_MS if wait else 0
             while True:
                 status = self._take(self._number, epoch, step, self._at, out)
                 if status == 0:
-                    return self._arrive()
+                    return self._arrive(into)
                 if status != _engine.PENDING:
                     break
                 if not wait:
@@ -71,21 +87,21 @@ class Batches:
             return None
         raise from_engine(self._engine.answer(out) or {})
 
-    @property
-    def epoch(self) -> int:
-        """Of the batch that was taken last."""
-        return self._taken[1]
-
-    def _arrive(self) -> dict[str, Any]:
-        rows, _, _, count, _, batch, text, text_bytes = self._taken
+    def _arrive(self, into: deque[Taken] | None) -> Taken:
+        rows, epoch, _, count, seq, batch, text, text_bytes = self._taken
         capsules = self._engine.capsules(batch)
         if len(capsules) != count:
             raise Misuse("the loader was closed or moved while a batch was on its way", hint="begin a new `for`")
         values = list(map(self._convert, capsules)) if self._convert is not None else self._arrays(capsules, rows)
         if self._texts:
             self._read_texts(values, rows, ctypes.string_at(text, text_bytes))
+        taken = Taken(seq, epoch, dict(zip(self._keys, values)))
+        if into is not None:
+            if into and into[-1].seq == seq:  # given again, because an exception came before it counted
+                into.pop()
+            into.append(taken)
         self._engine.arrived(batch)
-        return dict(zip(self._keys, values))
+        return taken
 
     def _arrays(self, capsules: list[Any], rows: int) -> list[Any]:
         return [np.asarray(_Span(c, _memory.TYPESTR[f["dtype"]], (rows, *f["shape"]))) for c, f in zip(capsules, self._tensors)]

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import _engine, _loading, _memory, _options
-from ._batches import Batches
+from ._batches import Batches, Taken
+from ._device import Device
 from ._errors import ForkError, Misuse, Unsupported
 from .dataset import Dataset, Feature, arrays
 from .mapdataset import MapDataset, sample_config
@@ -138,7 +139,7 @@ class Loader:
         if (n := _loading.normalize(normalize, features)) is not None:
             self._config["normalize"] = n
         self._mixture(temperature=temperature, stop=stop, epoch_size=epoch_size, stratified=stratified, missing=missing)
-        self._place_batches(device, bool(pin_memory))
+        self._place_batches(device, None if pin_memory is None else bool(pin_memory))
         self._fresh()
         self._open().open()
 
@@ -201,40 +202,62 @@ class Loader:
         uris = [d.uri for d in self.datasets]
         return uris[0] if self._mix is None else uris
 
-    def _place_batches(self, device: Any, pin: bool) -> None:
-        self.device, self.pin_memory = str(device), pin
+    def _place_batches(self, device: Any, pin: bool | None) -> None:
+        self.device = str(device)
         self._target: Any = None
+        self._pin = pin
         if self.device == "cpu" and not pin:
             return
         torch = _memory.torch_module()
+        what = f"device={self.device!r}" if pin is None else f"device={self.device!r}, pin_memory={pin}"
         if torch is None:
-            raise Unsupported(f"device={self.device!r}, pin_memory={pin}: torch is not installed", hint="pip install torch")
-        if not torch.cuda.is_available():
-            raise Unsupported(f"device={self.device!r}, pin_memory={pin}: torch finds no CUDA device", hint='use device="cpu" and pin_memory=False')
+            raise Unsupported(f"{what}: torch is not installed", hint="pip install torch")
         try:
             d = torch.device(device)
-        except RuntimeError as e:
+        except (RuntimeError, TypeError) as e:
             raise Misuse(f"device={device!r}: {e}") from None
         if d.type not in ("cpu", "cuda"):
-            raise Unsupported(f"device={self.device!r}: batches go to CPU or CUDA", hint="move the batch yourself")
+            raise Unsupported(f"{what}: batches go to CPU or CUDA", hint="move the batch yourself")
+        if d.type == "cpu" and not pin:
+            return
+        if not torch.cuda.is_available():
+            raise Unsupported(f"{what}: torch finds no CUDA device", hint='use device="cpu" and pin_memory=False')
         if d.index is not None and d.index >= torch.cuda.device_count():
-            raise Unsupported(f"device={self.device!r}: torch finds {torch.cuda.device_count()} CUDA devices")
-        self._target = d
+            raise Unsupported(f"{what}: torch finds {torch.cuda.device_count()} CUDA devices")
+        index = torch.cuda.current_device() if d.index is None else d.index
+        if d.type == "cuda":
+            self._target = torch.device("cuda", index)
+        if pin is not False:
+            self._config["pin_memory"], self._config["pin_device"] = True, index
+
+    @property
+    def pin_memory(self) -> bool:
+        """Whether the batches' memory on the host is page-locked."""
+        return bool(self._config.get("pin_memory"))
 
     def _fresh(self) -> None:
         self._handle = None
-        self._batches: Batches | None = None  # made at the first batch
+        self._batches: Batches | Device | None = None  # made at the first batch
         self._midway = False  # some of the epoch was given, and not its end
         self._given = 0  # epoch of the batch that was given last
         self._iterated = False
         self._turn = 0  # which `for` may take batches
 
     def _make(self) -> tuple[int, Any]:
-        if self._mix is None:
-            answer = self.dataset._handle.call("robocache_loader_new", self._config)
-        else:
-            answer = _engine.call("robocache_loader_new", {**self._config, "sources": [m._source() for m in self._mix]})
+        try:
+            answer = self._make_one()
+        except Unsupported:
+            # Page-locked memory is what the user gets by default: where the driver does not give it, ordinary memory does.
+            if self._pin is not None or not self._config.pop("pin_memory", False):
+                raise
+            del self._config["pin_device"]
+            answer = self._make_one()
         return answer["loader"], answer
+
+    def _make_one(self) -> Any:
+        if self._mix is None:
+            return self.dataset._handle.call("robocache_loader_new", self._config)
+        return _engine.call("robocache_loader_new", {**self._config, "sources": [m._source() for m in self._mix]})
 
     def _open(self) -> _engine.Handle:
         h = self._handle
@@ -278,44 +301,58 @@ class Loader:
     @property
     def epoch(self) -> int:
         """The epoch that the next batch belongs to."""
-        return self._open().call("robocache_loader_stats")["epoch"]
+        ahead = self._batches.waiting if isinstance(self._batches, Device) else None
+        return self._open().call("robocache_loader_stats")["epoch"] if ahead is None else ahead
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         self._open()
         if self._midway:  # the last `for` was left early
-            self.set_epoch(self.epoch + 1)
+            self.set_epoch(self._given + 1)
         self._turn += 1
         self._iterated = True
         return _Epoch(self, self._turn)
 
-    def _next(self, epoch: int) -> dict[str, Any] | None:
+    def _taker(self) -> Batches | Device:
         taker = self._batches
         if taker is None or taker.pid != os.getpid():
-            taker = self._batches = Batches(self._open().open())
-        batch = taker.next(epoch)
-        self._midway, self._given = batch is not None, taker.epoch
-        if batch is not None and self._target is not None:
-            for k, v in batch.items():
-                if not isinstance(v, list):
-                    t = v.pin_memory() if self.pin_memory else v
-                    batch[k] = t.to(self._target, non_blocking=self.pin_memory)
-        return batch
+            taker = Batches(self._open().open())
+            if self._target is not None:
+                taker = Device(taker, _memory.torch_module(), self._target)
+            self._batches = taker
+        return taker
+
+    def _next(self, epoch: int) -> Taken | None:
+        taken = self._taker().next(epoch)
+        self._midway = taken is not None
+        if taken is not None:
+            self._given = taken.epoch
+        return taken  # type: ignore[return-value]
+
+    def _moved(self) -> None:
+        """The loader stands elsewhere: a `for` that is under way has ended, and so has what was taken ahead."""
+        self._midway = False
+        self._turn += 1
+        if isinstance(self._batches, Device):
+            self._batches.drop()
 
     def set_epoch(self, epoch: int) -> None:
         """Goes to the start of an epoch. Right after load_state_dict for that same epoch it keeps the place."""
-        self._open().call("robocache_loader_set_epoch", {"epoch": operator.index(epoch)})
-        self._midway = False
-        self._turn += 1
+        epoch = operator.index(epoch)
+        if isinstance(self._batches, Device) and self._batches.before and not self._midway:
+            # Taken ahead, and nothing was given since load_state_dict: the engine goes back, to keep the place as it would have.
+            self._open().call("robocache_loader_restore", {"state": self.state_dict()})
+        self._open().call("robocache_loader_set_epoch", {"epoch": epoch})
+        self._moved()
 
     def state_dict(self) -> dict[str, Any]:
         """Where the loader stands: a small JSON-able dict. It counts the samples that were handed out, not those prefetched."""
-        return self._open().call("robocache_loader_state")
+        before = self._batches.before if isinstance(self._batches, Device) else 0
+        return self._open().call("robocache_loader_state", {"before": before} if before else None)
 
     def load_state_dict(self, state: Mapping[str, Any], *, force: bool = False) -> None:
         """Goes on from a state: exactly, at any world size, batch size and number of threads. A state of other data is Misuse, unless forced."""
         self._open().call("robocache_loader_restore", {"state": dict(state), "force": bool(force)})
-        self._midway = False
-        self._turn += 1
+        self._moved()
 
     def order(self, epoch: int = 0) -> np.ndarray:
         """Sample numbers in the order of an epoch, over all ranks: int64. Nothing is decoded for it.
@@ -334,11 +371,13 @@ class Loader:
 
     def stats(self) -> dict[str, Any]:
         """What was done so far: samples/s, stage times, waits, frames, bytes, skipped episodes, buffer peaks."""
-        return self._open().call("robocache_loader_stats")
+        return {**self._open().call("robocache_loader_stats"), "pinned": self.pin_memory}
 
     def close(self) -> None:
         """Ends all work. Batches that were taken stay valid."""
-        self._batches = None
+        taker, self._batches = self._batches, None
+        if isinstance(taker, Device) and taker.pid == os.getpid():
+            taker.close()
         if self._handle is not None:
             self._handle.close()
         else:
@@ -372,12 +411,12 @@ class _Epoch:
             raise StopIteration
         if self._loader._turn != self._turn:
             raise Misuse("another `for`, set_epoch or load_state_dict has moved this Loader", hint="begin a new `for`")
-        batch = self._loader._next(self._epoch)
-        if batch is None:
+        taken = self._loader._next(self._epoch)
+        if taken is None:
             self._done = True
             raise StopIteration
-        self._epoch = self._loader._given
-        return batch
+        self._epoch = taken.epoch
+        return taken.batch
 
     def __len__(self) -> int:
         return len(self._loader)

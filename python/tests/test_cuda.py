@@ -24,12 +24,20 @@ pytestmark = [
 ]
 
 
+def open_loader(**kw):
+    return robocache.Loader(PATH, **{"batch_size": 32, "seed": 3, **kw})
+
+
 def epoch(**kw):
-    with robocache.Loader(PATH, batch_size=32, seed=3, **kw) as loader:
+    with open_loader(**kw) as loader:
         return [dict(b) for b in loader]
 
 
-@pytest.mark.parametrize("pin", [False, True])
+def tensors(b):
+    return {k: v for k, v in b.items() if not isinstance(v, list)}
+
+
+@pytest.mark.parametrize("pin", [None, True, False])
 def test_cuda_equals_cpu(pin):
     want = epoch()
     # All batches are kept: nothing may write to one after it was given.
@@ -45,39 +53,124 @@ def test_cuda_equals_cpu(pin):
 
 
 def test_pinned_on_the_host():
-    for b in epoch(pin_memory=True)[:2]:
-        assert all(v.is_pinned() for v in b.values() if not isinstance(v, list))
+    """The engine's own buffers are page-locked: no copy made them so."""
+    with open_loader(pin_memory=True) as loader:
+        got = [dict(b) for b, _ in zip(loader, range(3))]
+        assert loader.stats()["pinned"] and loader.pin_memory
+    want = epoch()
+    for a, b in zip(want, got):
+        for k, v in tensors(b).items():
+            assert v.is_pinned() and torch.equal(a[k], v), k
+    # They outlive the loader, and go back one by one.
+    del got
 
 
-def test_side_stream():
+def test_pinned_by_default_with_a_device():
+    with open_loader(device="cuda") as loader:
+        assert loader.pin_memory and next(iter(loader))["index"].is_cuda
+    with open_loader(device="cuda", pin_memory=False) as loader:
+        assert not loader.pin_memory and next(iter(loader))["index"].is_cuda
+
+
+def test_on_the_callers_stream():
+    """Batches are ready on whatever stream is current, and safe there while memory is given out again."""
+    want = epoch()
     stream = torch.cuda.Stream()
-    with torch.cuda.stream(stream):
-        got = epoch(device="cuda", pin_memory=True)
+    sums = []
+    with open_loader(device="cuda") as loader, torch.cuda.stream(stream):
+        for b in loader:
+            torch.cuda._sleep(2_000_000)  # this stream lags behind the copies
+            # Used after the lag, and dropped at once: the memory must not be another batch's before.
+            sums.append({k: v.double().sum() for k, v in tensors(b).items()})
+            del b
     stream.synchronize()
-    for a, b in zip(epoch(), got):
-        assert all(torch.equal(b[k].cpu(), v) for k, v in a.items() if not isinstance(v, list))
+    assert len(sums) == len(want)
+    for a, s in zip(want, sums):
+        for k, v in tensors(a).items():
+            assert torch.allclose(v.double().sum(), s[k].cpu(), rtol=1e-12), k
+
+
+def test_state_counts_what_was_given():
+    with open_loader(device="cuda") as a, open_loader() as b:
+        for step, (x, y) in enumerate(zip(a, b)):
+            if step + 1 < len(b):
+                assert a.state_dict() == b.state_dict(), step
+            if step == 5:
+                state = a.state_dict()
+        with open_loader(device="cuda", seed=3) as c:
+            c.load_state_dict(state)
+            rest = [x["index"].cpu() for x in c]
+    with open_loader() as b:
+        want = [x["index"] for x in b][6:]
+    assert all(torch.equal(x, y) for x, y in zip(rest, want, strict=True))
+
+
+def test_copies_overlap():
+    """While the device works on one batch, the next is on its way: it is there when asked for."""
+    with open_loader(device="cuda", keys=["observation.images.cam_high", "index"], batch_size=64, prefetch=8) as loader:
+        it = iter(loader)
+        next(it)
+        time.sleep(1.0)  # the engine is ahead
+        next(it)
+        torch.cuda.synchronize()
+        ahead = loader._batches._ahead
+        assert len(ahead) == 1 and ahead[0].copy.event.query(), "its copy was done by then"
+
+
+def test_memory_comes_back():
+    with open_loader(device="cuda", batch_size=16) as loader:
+        for _ in range(2):
+            for b in loader:
+                pass
+        del b
+        peak = loader.stats()["buffer_peak_bytes"]
+        for _ in range(3):
+            for _ in loader:
+                pass
+        assert loader.stats()["buffer_peak_bytes"] <= peak * 1.5
+    torch.cuda.synchronize()
+
+
+def test_several_devices():
+    if torch.cuda.device_count() < 2:
+        pytest.skip("one device")
+    b = next(iter(open_loader(device="cuda:1")))
+    assert all(v.device.index == 1 for v in tensors(b).values())
+    with pytest.raises(robocache.Unsupported):
+        open_loader(device=f"cuda:{torch.cuda.device_count()}")
 
 
 def rates():
-    for kw in ({}, {"device": "cuda"}, {"device": "cuda", "pin_memory": True}):
-        with robocache.Loader(PATH, batch_size=32, seed=3, **kw) as loader:
-            for _ in loader:
-                pass
-            start, n = time.perf_counter(), 0
-            for _ in range(3):
-                for b in loader:
-                    n += len(b["index"])
-            torch.cuda.synchronize()
-            print(f"{kw or 'cpu'}: {n / (time.perf_counter() - start):.0f} samples/s, {loader.stats()['wait_data_seconds']:.2f} s waited for data")
+    for kw in ({}, {"device": "cuda", "pin_memory": False}, {"device": "cuda"}):
+        for keys in (None, ["action", "observation.state", "index"]):
+            with robocache.Loader(PATH, batch_size=32, seed=3, keys=keys, **kw) as loader:
+                for _ in loader:
+                    pass
+                torch.cuda.synchronize()
+                start, cpu, n = time.perf_counter(), time.process_time(), 0
+                for _ in range(3 if keys is None else 30):
+                    for b in loader:
+                        n += len(b["index"])
+                torch.cuda.synchronize()
+                took = time.perf_counter() - start
+                print(
+                    f"{kw or 'cpu'}, {'all keys' if keys is None else 'no pictures'}: {n / took:.0f} samples/s, {(time.process_time() - cpu) / n * 1000:.4f} CPU s a 1,000, "
+                    f"{loader.stats()['wait_data_seconds']:.2f} s waited for data, pinned {loader.pin_memory}"
+                )
 
 
 if __name__ == "__main__":
     PATH = sys.argv[1]
     print(torch.__version__, torch.cuda.get_device_name(), robocache.versions())
-    for pin in (False, True):
+    for pin in (None, True, False):
         test_cuda_equals_cpu(pin)
         print("equal to the CPU's batches, pin_memory =", pin)
-    test_pinned_on_the_host()
-    test_side_stream()
-    print("pinned; side stream: ok")
+    for test in (
+        test_pinned_on_the_host, test_pinned_by_default_with_a_device, test_on_the_callers_stream, test_state_counts_what_was_given, test_copies_overlap, test_memory_comes_back,
+    ):  # fmt: skip
+        test()
+        print(test.__name__, "ok")
+    if torch.cuda.device_count() > 1:
+        test_several_devices()
+        print("several devices ok")
     rates()

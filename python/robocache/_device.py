@@ -1,0 +1,126 @@
+"""Batches on a CUDA device: copied on a stream of their own, one batch ahead of the one in use."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import deque
+from typing import Any
+
+from ._batches import Batches, Taken
+from ._errors import Error
+
+
+class _Copy:
+    """A batch on its way: what it is copied from stays untouched until the event says that it was read."""
+
+    __slots__ = ("event", "tensors")
+
+    def __init__(self, event: Any, tensors: dict[str, Any]) -> None:
+        self.event = event
+        self.tensors = tensors
+
+
+def _settle(*flights: deque[Taken]) -> None:
+    """Waits for copies that are under way, so that their host memory may go."""
+    for queue in flights:
+        while queue:
+            t = queue.popleft()
+            if t.copy is not None:
+                try:
+                    t.copy.event.synchronize()
+                except RuntimeError:
+                    pass  # the device has failed, or is gone at exit: nothing reads the memory any more
+
+
+class Device:
+    """Gives the batches of a taker on a device.
+
+    What was taken ahead is not the user's yet: `before` names the first such batch, so that a state stands before it.
+    """
+
+    def __init__(self, batches: Batches, torch: Any, target: Any) -> None:
+        self._batches, self._torch, self._target = batches, torch, target
+        self._stream = torch.cuda.Stream(device=target)
+        self._ahead: deque[Taken] = deque()  # taken from the engine, not given
+        self._behind: deque[Taken] = deque()  # given, copies perhaps under way
+        self._turn = threading.RLock()
+        weakref.finalize(self, _settle, self._behind, self._ahead)
+
+    @property
+    def pid(self) -> int:
+        return self._batches.pid
+
+    @property
+    def before(self) -> int:
+        """Number of the first batch that was taken and not given; 0 where there is none."""
+        return self._ahead[0].seq if self._ahead else 0
+
+    @property
+    def waiting(self) -> int | None:
+        """Its epoch."""
+        return self._ahead[0].epoch if self._ahead else None
+
+    def next(self, epoch: int = -1) -> Taken | None:
+        """The next batch on the device, ready on the caller's current stream; None at the end of the epoch."""
+        with self._turn:
+            while self._behind and self._behind[0].copy.event.query():
+                self._behind.popleft()
+            if not self._ahead and self._batches.next(epoch, into=self._ahead) is None:
+                return None
+            first = self._ahead[0]
+            self._send(first)
+            if len(self._ahead) < 2:
+                try:
+                    self._batches.next(first.epoch, wait=False, into=self._ahead)
+                except Error:
+                    pass  # it belongs to the next batch, and comes again with it
+            for t in self._ahead:
+                self._send(t)
+            now = self._torch.cuda.current_stream(self._target)
+            now.wait_event(first.copy.event)
+            tensors = first.copy.tensors
+            for v in tensors.values():
+                if not isinstance(v, list):
+                    # Its memory is the side stream's: without this it would be given out again while this stream still reads it.
+                    self._in_use(v, now)
+            given = Taken(first.seq, first.epoch, tensors)
+            # What it was copied from stays until the copy has read it. In this order an exception in between gives it again.
+            self._behind.append(first)
+            self._ahead.popleft()
+            first.copy.tensors = {}
+            return given
+
+    def _send(self, t: Taken) -> None:
+        """Starts the copy of a batch, unless it was."""
+        if t.copy is not None:
+            return
+        try:
+            with self._torch.cuda.stream(self._stream):
+                tensors = {k: v if isinstance(v, list) else self._copy(v) for k, v in t.batch.items()}
+                event = self._torch.cuda.Event()
+                event.record(self._stream)
+            t.copy = _Copy(event, tensors)
+        except BaseException:
+            self._stream.synchronize()  # part of it may be under way, and nothing else would wait for it
+            raise
+
+    def _copy(self, v: Any) -> Any:
+        return v.to(self._target, non_blocking=True)
+
+    def _in_use(self, v: Any, stream: Any) -> None:
+        v.record_stream(stream)
+
+    def drop(self) -> None:
+        """Forgets what was taken ahead: the loader goes elsewhere."""
+        with self._turn:
+            while self._ahead:
+                t = self._ahead[0]
+                if t.copy is not None:
+                    self._behind.append(t)
+                self._ahead.popleft()
+
+    def close(self) -> None:
+        """Waits for copies that are under way."""
+        with self._turn:
+            _settle(self._behind, self._ahead)

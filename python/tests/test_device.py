@@ -1,0 +1,261 @@
+"""Batches on a device, without one: a stand-in for torch.cuda whose copies run late, when the test says so.
+
+What a real device does is in test_cuda.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import types
+
+import pytest
+
+import robocache
+from robocache import _device, _memory
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+KEYS = ["action", "index", "task"]
+
+
+class Stream:
+    """Work in order; it runs when somebody waits for it."""
+
+    def __init__(self, device: object = None) -> None:
+        self.work: list = []
+
+    def run(self, n: int | None = None) -> None:
+        n = len(self.work) if n is None else n
+        for f in self.work[:n]:
+            f()
+        del self.work[:n]
+
+    def wait_event(self, event: Event) -> None:
+        event.synchronize()
+
+    def synchronize(self) -> None:
+        self.run()
+
+
+class Event:
+    def __init__(self) -> None:
+        self.done = False
+        self.stream: Stream | None = None
+
+    def record(self, stream: Stream) -> None:
+        self.stream = stream
+        stream.work.append(lambda: setattr(self, "done", True))
+
+    def query(self) -> bool:
+        return self.done
+
+    def synchronize(self) -> None:
+        while not self.done:
+            self.stream.run(1)
+
+
+class Late(_device.Device):
+    """Copies that read the host's memory as late as a device may."""
+
+    def _copy(self, v):  # type: ignore[no-untyped-def]
+        out = torch.full_like(v, 77) if v.dtype != torch.bool else torch.zeros_like(v)
+        place = (v.data_ptr(), v.nbytes)
+
+        def read() -> None:
+            import ctypes
+
+            ctypes.memmove(out.data_ptr(), *place)  # from the address: the tensor may be gone by then
+
+        self._stream.work.append(read)
+        return out
+
+    def _in_use(self, v, stream) -> None:  # type: ignore[no-untyped-def]
+        assert stream is main
+        used.append(v)
+
+
+main = Stream()
+used: list = []
+
+
+@pytest.fixture
+def late(monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
+    """Loaders of the test give their batches through Late."""
+    cuda = types.SimpleNamespace(Stream=Stream, Event=Event, stream=lambda s: contextlib.nullcontext(), current_stream=lambda d: main)
+    used.clear()
+
+    def make(path: str, **kwargs) -> robocache.Loader:  # type: ignore[no-untyped-def]
+        loader = robocache.Loader(path, **{"keys": KEYS, "batch_size": 32, "seed": 5, **kwargs})
+        real = robocache.Loader._taker
+
+        def taker(self):  # type: ignore[no-untyped-def]
+            if not isinstance(self._batches, Late):
+                self._batches = Late(real(self), types.SimpleNamespace(cuda=cuda), "device")
+            return self._batches
+
+        monkeypatch.setattr(loader, "_taker", taker.__get__(loader))
+        return loader
+
+    return make
+
+
+def plain(path: str, **kwargs) -> robocache.Loader:  # type: ignore[no-untyped-def]
+    return robocache.Loader(path, **{"keys": KEYS, "batch_size": 32, "seed": 5, **kwargs})
+
+
+def surely_ahead(loader: robocache.Loader) -> None:
+    """One batch ahead, its copy begun, also where it was not finished in time."""
+    d = loader._batches
+    if not d._ahead:
+        d._batches.next(0, into=d._ahead)
+        d._send(d._ahead[0])
+
+
+def test_batches_are_those_of_the_host(h264: str, late) -> None:  # type: ignore[no-untyped-def]
+    loader, twin = late(h264), plain(h264)
+    for _ in range(2):
+        n = 0
+        for a, b in zip(loader, twin, strict=True):
+            assert list(a) == list(b) and a["task"] == b["task"]
+            assert all(torch.equal(a[k], b[k]) for k in ("action", "index"))
+            n += 1
+        assert n == len(loader)
+    assert len(used) == 2 * 2 * len(loader), "each tensor is noted on the caller's stream"
+
+
+def test_host_memory_stays_until_it_was_read(h264: str, late) -> None:  # type: ignore[no-untyped-def]
+    """The copy of the batch ahead reads its source long after; by then the engine has made many others."""
+    loader = late(h264, batch_size=8, prefetch=8)
+    want = [b["index"].clone() for b in plain(h264, batch_size=8)]
+    got = []
+    for b in loader:
+        got.append(b["index"])
+    assert all(torch.equal(a, b) for a, b in zip(got, want, strict=True))
+    assert len(loader._batches._behind) <= 2
+
+
+def test_state_counts_what_was_given(h264: str, late) -> None:  # type: ignore[no-untyped-def]
+    loader, twin = late(h264), plain(h264)
+    a, b = iter(loader), iter(twin)
+    for step in range(len(twin) - 1):
+        next(a), next(b)
+        assert loader.state_dict() == twin.state_dict(), step
+        assert loader.epoch == twin.epoch
+    state = json.loads(json.dumps(loader.state_dict()))
+    rest = [x["index"].tolist() for x in a]
+    again = late(h264)
+    again.load_state_dict(state)
+    assert [x["index"].tolist() for x in again] == rest
+    assert loader.state_dict() == again.state_dict()
+
+
+def test_going_elsewhere_drops_what_was_ahead(h264: str, late) -> None:  # type: ignore[no-untyped-def]
+    loader = late(h264)
+    it = iter(loader)
+    next(it), next(it)
+    loader.set_epoch(0)
+    assert torch.equal(next(iter(loader))["index"], next(iter(plain(h264)))["index"])
+    second = [b["index"].tolist() for b in loader]  # that `for` was left early: the next epoch
+    assert sum(second, []) == loader.order(1).tolist()
+    state = loader.state_dict()
+    next(iter(loader))
+    loader.load_state_dict(state)
+    assert next(iter(loader))["index"].tolist() == loader.order(2)[:32].tolist()
+    loader.close()
+    assert not loader._batches
+
+
+def test_a_for_that_stops_at_the_last_batch(h264: str, late) -> None:  # type: ignore[no-untyped-def]
+    """range() beside the loader never asks for the end: the next `for` is the next epoch, not the one after."""
+    for loader in (late(h264), plain(h264)):
+        for e in range(3):
+            got = [b["index"].tolist() for _, b in zip(range(len(loader)), loader)]
+            assert sum(got, []) == loader.order(e).tolist()
+
+
+def test_exceptions_lose_nothing(h264: str, late, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    loader = late(h264)
+    want = loader.order(0).tolist()
+    it, got = iter(loader), []
+    places = ["_send", "_in_use", "_copy"]
+    step = 0
+    while True:
+        step += 1
+        if step % 3 == 0 and loader._batches is not None:
+            place = places[step % len(places)]
+
+            def strike(*args: object) -> None:
+                raise KeyboardInterrupt
+
+            with monkeypatch.context() as m:
+                m.setattr(loader._batches, place, strike)
+                with contextlib.suppress(KeyboardInterrupt):
+                    b = next(it, None)
+                    assert b is None, "the strike had no effect"
+            assert loader.state_dict()["position"] in (len(got), 0)
+            continue
+        b = next(it, None)
+        if b is None:
+            break
+        got += b["index"].tolist()
+    assert got == want
+
+
+def test_an_error_ahead_comes_with_its_own_batch(h264: str, late, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    loader = late(h264)
+    it = iter(loader)
+    next(it)
+    surely_ahead(loader)
+    source = loader._batches._batches
+    real = source.next
+
+    def failing(*args: object, **kwargs: object) -> object:
+        raise robocache.Temporary("the store is away")
+
+    monkeypatch.setattr(source, "next", failing)
+    next(it)  # it was ahead already
+    with pytest.raises(robocache.Temporary):
+        next(it)
+    monkeypatch.setattr(source, "next", real)
+    assert next(it)["index"].tolist() == loader.order(0)[64:96].tolist()
+
+
+def test_unsent_batches_and_collected_loaders(h264: str, late) -> None:  # type: ignore[no-untyped-def]
+    loader = late(h264)
+    next(iter(loader))
+    surely_ahead(loader)
+    stream = loader._batches._stream
+    assert stream.work, "a copy is under way"
+    loader._batches = None  # as when the loader is collected, which the stand-in keeps
+    gc.collect()
+    assert not stream.work, "it was waited for before its source went"
+
+
+def test_asking_for_a_device_that_is_not_there(h264: str) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("there is a CUDA device")
+    for kwargs in ({"device": "cuda"}, {"device": "cuda:3"}, {"pin_memory": True}, {"device": torch.device("cuda")}):
+        with pytest.raises(robocache.Unsupported, match="CUDA"):
+            robocache.Loader(h264, **kwargs)
+    with pytest.raises(robocache.Unsupported, match="CPU or CUDA"):
+        robocache.Loader(h264, device="meta")
+    with pytest.raises(robocache.Misuse):
+        robocache.Loader(h264, device="gpu")
+    assert robocache.Loader(h264, pin_memory=False).pin_memory is False
+
+
+def test_page_locked_by_default_where_the_driver_gives_it(h264: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a device page-locked memory is asked for; where there is no driver for it, ordinary memory does, unless it was wished for."""
+    if torch.cuda.is_available():
+        pytest.skip("there is a CUDA device")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
+    loader = robocache.Loader(h264, device="cuda", keys=KEYS)
+    assert loader._target == torch.device("cuda", 1) and not loader.pin_memory and loader.stats()["pinned"] is False
+    with pytest.raises(robocache.Unsupported, match="driver"):
+        robocache.Loader(h264, device="cuda", pin_memory=True, keys=KEYS)
+    with pytest.raises(robocache.Unsupported, match="2 CUDA devices"):
+        robocache.Loader(h264, device="cuda:2", keys=KEYS)
+    assert _memory.torch_module() is torch
