@@ -5,6 +5,7 @@
 
 #include "internal.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,11 +20,19 @@ static int interpolation(const rc_view *v, int width, int height)
 	return desc && desc->comp[0].depth > 8 && width == v->width && height == v->height ? SWS_BICUBIC : SWS_BILINEAR;
 }
 
-static int scaler(const rc_view *v, rc_scratch *s, int width, int height)
+static void key_of(int key[7], const rc_view *v, int width, int height)
 {
-	int key[7] = { v->width, v->height, v->format, v->matrix, v->full, width, height };
+	int all[7] = { v->width, v->height, v->format, v->matrix, v->full, width, height };
+
+	memcpy(key, all, sizeof(all));
+}
+
+static int context(const rc_view *v, rc_scratch *s, int width, int height)
+{
+	int key[7];
 	int *have, *table, range_in, range_out, brightness, contrast, saturation;
 
+	key_of(key, v, width, height);
 	if (s->sws && !memcmp(key, s->sws_key, sizeof(key)))
 		return RC_OK;
 	sws_freeContext(s->sws);
@@ -40,7 +49,7 @@ static int scaler(const rc_view *v, rc_scratch *s, int width, int height)
 // interleaved gives the picture as RGB24 rows, padded: with tight rows swscale leaves the last columns unwritten at widths such as 84 or 322.
 static int interleaved(const rc_view *v, rc_scratch *s, int width, int height, ptrdiff_t *stride)
 {
-	int err = scaler(v, s, width, height), n;
+	int err = context(v, s, width, height), n;
 	uint8_t *planes[4] = { 0 };
 	int strides[4] = { 0 };
 
@@ -153,8 +162,91 @@ static int plain(const rc_view *v, int width, int height)
 		&& same_as_swscale(v->matrix, v->full);
 }
 
+// trial is a picture of noise, of flat blocks and of edges between extremes, so that every sum and every limit occurs.
+static void trial(uint8_t *p, int stride, int width, int height, uint32_t seed)
+{
+	for (int y = 0; y < height; y++)
+		for (int x = 0; x < width; x++) {
+			uint32_t block = (x / 16 * 2654435761u ^ y / 16 * 2246822519u ^ seed) * 3266489917u;
+
+			seed = seed * 1664525u + 1013904223u;
+			p[(size_t)y * stride + x] = block >> 30 == 0 ? 0 : block >> 30 == 1 ? 255 : block >> 30 == 2 ? block >> 16 : seed >> 24;
+		}
+}
+
+// scales_alike lets both scale a picture of that size.
+static int scales_alike(const rc_view *like, const rc_scaler *scaler, int width, int height)
+{
+	rc_view v = *like;
+	rc_scratch theirs = { 0 };
+	rc_sink *sink = malloc(sizeof(*sink));
+	int half = v.format == AV_PIX_FMT_YUV420P || v.format == AV_PIX_FMT_YUVJ420P, alike = 0;
+	int rows[3] = { v.height, (v.height + half) >> half, (v.height + half) >> half }, columns[3] = { v.width, (v.width + 1) / 2, (v.width + 1) / 2 };
+	uint8_t *ours = malloc((size_t)width * height * 3), *planes[3];
+	ptrdiff_t stride;
+
+	for (int k = 0; k < 3; k++) {
+		v.stride[k] = (columns[k] + 63) & ~63;
+		v.data[k] = planes[k] = malloc((size_t)v.stride[k] * rows[k]);
+		if (planes[k])
+			trial(planes[k], v.stride[k], columns[k], rows[k], 11 + k);
+	}
+	if (sink && ours && planes[0] && planes[1] && planes[2] && !interleaved(&v, &theirs, width, height, &stride)) {
+		rc_sink_open(sink, ours, (size_t)width * height, RC_U8, 0);
+		rc_scaler_run(scaler, &v, sink);
+		rc_sink_close(sink);
+		alike = 1;
+		for (int y = 0; y < height && alike; y++)
+			alike = !memcmp(ours + (size_t)y * width * 3, theirs.rows + y * stride, (size_t)width * 3);
+	}
+	for (int k = 0; k < 3; k++)
+		free(planes[k]);
+	rc_scratch_clear(&theirs);
+	free(ours);
+	free(sink);
+	return alike;
+}
+
+// scaler_for gives the scaler of a scratch, or NULL where swscale has to do it. Whether ours may is asked once a process and shape: the first context of
+// a shape takes as long as two or three pictures.
+static rc_scaler *scaler_for(const rc_view *v, rc_scratch *s, int width, int height)
+{
+	enum { SHAPES = 256 };
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	static struct {
+		int key[7], alike;
+	} known[SHAPES];
+	static int next;
+	int key[7], is = -1;
+
+	key_of(key, v, width, height);
+	if (!memcmp(key, s->scaler_key, sizeof(key)))
+		return s->scaler;
+	rc_scaler_free(s->scaler);
+	memcpy(s->scaler_key, key, sizeof(key));
+	if (!(s->scaler = rc_scaler_make(v, width, height)))
+		return NULL;
+	pthread_mutex_lock(&lock);
+	for (int i = 0; i < SHAPES && is < 0; i++)
+		if (!memcmp(key, known[i].key, sizeof(key)))
+			is = known[i].alike;
+	if (is < 0) {
+		is = scales_alike(v, s->scaler, width, height);
+		memcpy(known[next].key, key, sizeof(key));
+		known[next].alike = is;
+		next = (next + 1) % SHAPES;
+	}
+	pthread_mutex_unlock(&lock);
+	if (!is) {
+		rc_scaler_free(s->scaler);
+		s->scaler = NULL;
+	}
+	return s->scaler;
+}
+
 static int upright(const rc_view *v, rc_scratch *s, int width, int height, int element, int chw, int fast, uint8_t *dst)
 {
+	rc_scaler *scaler;
 	rc_sink sink;
 	ptrdiff_t stride;
 	int err;
@@ -162,6 +254,9 @@ static int upright(const rc_view *v, rc_scratch *s, int width, int height, int e
 	if (fast && plain(v, width, height)) {
 		rc_sink_open(&sink, dst, (size_t)width * height, element, chw);
 		planar(v, &sink);
+	} else if (fast && (width != v->width || height != v->height) && (scaler = scaler_for(v, s, width, height))) {
+		rc_sink_open(&sink, dst, (size_t)width * height, element, chw);
+		rc_scaler_run(scaler, v, &sink);
 	} else {
 		if ((err = interleaved(v, s, width, height, &stride)))
 			return err;
@@ -326,6 +421,7 @@ rc_scratch *rc_scratch_new(void) { return calloc(1, sizeof(rc_scratch)); }
 void rc_scratch_clear(rc_scratch *s)
 {
 	sws_freeContext(s->sws);
+	rc_scaler_free(s->scaler);
 	free(s->rows);
 	free(s->turned);
 	memset(s, 0, sizeof(*s));
@@ -338,4 +434,4 @@ void rc_scratch_free(rc_scratch *s)
 	free(s);
 }
 
-int64_t rc_scratch_memory(const rc_scratch *s) { return (int64_t)s->rows_size + (int64_t)s->turned_size; }
+int64_t rc_scratch_memory(const rc_scratch *s) { return (int64_t)s->rows_size + (int64_t)s->turned_size + rc_scaler_memory(s->scaler); }

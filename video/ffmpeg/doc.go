@@ -7,7 +7,7 @@
 // # Contract
 //
 //	F1  8-bit RGB is equal to the bit with PyAV and torchcodec: swscale's plain bilinear arithmetic, the stream's matrix and range.
-//	    The vector kernel for 4:2:0 stands for swscale only where a comparison at its first use found it equal.
+//	    The vector kernel for 4:2:0 stands for swscale only where a comparison at its first use found it equal; so does the scaler, size by size.
 //	F2  YUVPlanes and Gray16 are the decoder's planes, equal to 'ffmpeg -f framemd5'.
 //	F3  Every column and row is written, at every width and height.
 //	F4  A packet that cannot be decoded is an error, or a picture that the codec concealed; never a crash, and never another picture's pixels.

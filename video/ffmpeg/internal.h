@@ -26,7 +26,10 @@ struct rc_scratch {
 	struct SwsContext *sws;
 	int sws_key[7]; // source width, height, format, matrix, range; target width, height
 
-	uint8_t *rows; // converted pictures or row blocks
+	struct rc_scaler *scaler; // NULL where swscale has to scale
+	int scaler_key[7];
+
+	uint8_t *rows; // converted pictures
 	size_t rows_size;
 	uint8_t *turned; // a picture before rotation
 	size_t turned_size;
@@ -93,5 +96,24 @@ void rc_sink_room(rc_sink *s, uint8_t *to[3]); // for up to 2 * MAX_ROW pixels
 void rc_sink_commit(rc_sink *s, size_t n);     // n pixels stand there
 void rc_sink_packed(rc_sink *s, const uint8_t *rgb, size_t n);
 void rc_sink_close(rc_sink *s);
+
+// taps.c
+typedef struct rc_taps {
+	int taps;
+	int *position;        // of the first tap
+	int16_t *coefficient; // taps a result
+} rc_taps;
+
+// rc_taps_make makes the filter of one direction; the sum of a result's taps is one.
+int rc_taps_make(rc_taps *t, int from, int to, int align, int one);
+void rc_taps_free(rc_taps *t);
+
+// scale.c
+typedef struct rc_scaler rc_scaler;
+
+rc_scaler *rc_scaler_make(const rc_view *v, int width, int height); // NULL where there is none for it
+void rc_scaler_run(const rc_scaler *s, const rc_view *v, rc_sink *sink);
+void rc_scaler_free(rc_scaler *s);
+int64_t rc_scaler_memory(const rc_scaler *s);
 
 #endif

@@ -242,3 +242,15 @@ rc_decoder *rc_synthetic(int width, int height, const char *format, int matrix, 
 }
 
 void rc_set_rotation(rc_decoder *d, int degrees) { d->rotation = degrees; }
+
+void rc_stretch(rc_decoder *d)
+{
+	for (int i = 0; i < AV_NUM_DATA_POINTERS && d->frame->buf[i]; i++)
+		for (size_t k = 0; k < (size_t)d->frame->buf[i]->size; k++) {
+			uint8_t *p = d->frame->buf[i]->data + k;
+
+			*p = k / 48 % 3 ? (k / 48 % 3 == 1 ? 0 : 255) ^ (*p > 250) : *p;
+		}
+}
+
+int rc_has_scaler(rc_decoder *d) { return d->scratch.scaler != NULL; }

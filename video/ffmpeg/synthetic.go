@@ -28,3 +28,9 @@ func synthetic(width, height int, format string, matrix int, fullRange bool, see
 }
 
 func setRotation(d *decoder, degrees int) { C.rc_set_rotation(d.c, C.int(degrees)) }
+
+// stretch makes blacks and whites of most of the picture's bytes, so that limits are met.
+func stretch(d *decoder) { C.rc_stretch(d.c) }
+
+// hasScaler says whether the last scaled conversion went through our own scaler.
+func hasScaler(d *decoder) bool { return C.rc_has_scaler(d.c) != 0 }
