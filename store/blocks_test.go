@@ -228,8 +228,8 @@ func TestCachedRangedShares(t *testing.T) {
 // Nothing is kept under a version that may be that of other bytes; another version never meets kept blocks, and one that changes under
 // the reader is ErrChanged where it is asked for what is not kept.
 func TestCachedRangedVersions(t *testing.T) {
-	old := storetest.Bytes(5000, 5)
-	fresh := storetest.Bytes(5000, 6)
+	old := storetest.Bytes(60_000, 5)
+	fresh := storetest.Bytes(60_000, 6)
 	var n atomic.Int64
 	data, etag := ptr(old), ptr(`"v1"`)
 	s := serve(t, cacheable(data, etag, &n), store.HTTPOptions{})
@@ -239,23 +239,23 @@ func TestCachedRangedVersions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return store.CachedRanged(f, "id", c, 1000)
+		return store.CachedRanged(f, "id", c, 10_000)
 	}
-	p := make([]byte, 1500)
+	p := make([]byte, 15_000)
 	f := open()
-	if err := f.ReadAt(t.Context(), p, 0); err != nil || !bytes.Equal(p, old[:1500]) {
+	if err := f.ReadAt(t.Context(), p, 0); err != nil || !bytes.Equal(p, old[:15_000]) {
 		t.Fatal(err)
 	}
 	data.Store(&fresh)
 	v2 := `"v2"`
 	etag.Store(&v2)
-	if err := f.ReadAt(t.Context(), p, 100); err != nil || !bytes.Equal(p, old[100:1600]) {
+	if err := f.ReadAt(t.Context(), p, 1000); err != nil || !bytes.Equal(p, old[1000:16_000]) {
 		t.Errorf("what was read stays what it was: %v", err)
 	}
-	if err := f.ReadAt(t.Context(), p, 3000); !errors.Is(err, store.ErrChanged) || !errors.Is(err, robocache.ErrTemporary) {
+	if err := f.ReadAt(t.Context(), p, 40_000); !errors.Is(err, store.ErrChanged) || !errors.Is(err, robocache.ErrTemporary) {
 		t.Errorf("%v", err)
 	}
-	if err := open().ReadAt(t.Context(), p, 0); err != nil || !bytes.Equal(p, fresh[:1500]) {
+	if err := open().ReadAt(t.Context(), p, 0); err != nil || !bytes.Equal(p, fresh[:15_000]) {
 		t.Errorf("the new version: %v", err)
 	}
 	f.Close()

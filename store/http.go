@@ -123,7 +123,10 @@ func (h *HTTP) at(name string) *url.URL {
 	return &u
 }
 
-// Open learns size and version with a one-byte range, because servers and signatures may refuse HEAD. Where the server
+// openRead is how much Open reads: an mp4's index or a small table is in it mostly, and it costs less than asking again.
+const openRead = 16 << 10
+
+// Open learns size and version with a range from the first byte on, because servers and signatures may refuse HEAD. Where the server
 // has no ranges, a file of at most HTTPOptions.Spool bytes is read into memory, and a larger one is ErrUnsupported.
 func (h *HTTP) Open(ctx context.Context, name string) (robocache.Ranged, error) {
 	name, err := h.clean(ctx, "open", name)
@@ -132,14 +135,17 @@ func (h *HTTP) Open(ctx context.Context, name string) (robocache.Ranged, error) 
 	}
 	var f robocache.Ranged
 	err = h.do(ctx, "open", name, func(a *attempt) error {
-		r, err := a.get(name, 0, 1, nil)
+		r, err := a.get(name, 0, openRead, nil)
 		if err != nil {
 			return err
 		}
 		defer r.body.Close()
 		if r.ranged {
-			io.CopyN(io.Discard, r.body, 1) // so that the connection can be used again
-			f = &httpFile{h: h, name: name, pin: r.pin}
+			head := make([]byte, min(openRead, r.pin.size))
+			if _, err := a.fill(r, head); err != nil {
+				return err
+			}
+			f = &httpFile{h: h, name: name, pin: r.pin, head: head}
 			return nil
 		}
 		data, err := a.spool(r, name, h.opt.Spool)

@@ -10,6 +10,7 @@ type httpFile struct {
 	h      *HTTP
 	name   string
 	pin    pin
+	head   []byte // what Open read; nobody writes to it
 	closed atomic.Bool
 }
 
@@ -26,6 +27,10 @@ func (f *httpFile) ReadAt(ctx context.Context, p []byte, off int64) error {
 	}
 	if outside(off, len(p), f.pin.size) {
 		return pastEnd(f.h.uri, f.name, off, len(p), f.pin.size)
+	}
+	if off <= int64(len(f.head)-len(p)) {
+		copy(p, f.head[off:])
+		return nil
 	}
 	done := 0
 	first := true

@@ -87,15 +87,23 @@ type window struct {
 	data []byte
 }
 
-// headRead is the first and the usual piece: the moov of a short episode fits, so that one or two reads make an index.
-const headRead = 8 << 10
+// headRead is the first and the usual piece: the moov of a short episode fits, so that one or two reads make an index. What is left of a
+// file behind its media is read whole up to tailRead: it is the moov mostly.
+const (
+	headRead = 8 << 10
+	tailRead = 64 << 10
+)
 
 // at gives n bytes at off, reading more than asked when it must read. The slice is valid until the next call.
 func (w *window) at(ctx context.Context, off int64, n int) ([]byte, error) {
 	if off >= w.off && off+int64(n) <= w.off+int64(len(w.data)) {
 		return w.data[off-w.off:][:n], nil
 	}
-	size := min(max(int64(n), headRead), w.f.Size()-off)
+	left := w.f.Size() - off
+	size := min(max(int64(n), headRead), left)
+	if off > 0 && left <= tailRead {
+		size = left
+	}
 	if size < int64(n) {
 		return nil, malformed("file", off, "%d bytes expected, %d are left: the file is cut", n, max(size, 0))
 	}

@@ -18,6 +18,7 @@ const (
 	unitFooter = -1 - iota
 	unitProof
 	unitTimes
+	unitCluster // page is its number
 )
 
 // cache keeps decoded units below a budget in bytes, least recently used out first. One goroutine loads a unit; others
@@ -91,6 +92,16 @@ func (c *cache) get(ctx context.Context, key unit, load func() (any, int64, erro
 		c.fill(e, load)
 		return e.value, e.err
 	}
+}
+
+// peek gives a unit that is there.
+func (c *cache) peek(key unit) (any, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e := c.units[key]; e != nil && e.place != nil {
+		return e.value, true
+	}
+	return nil, false
 }
 
 // fill runs the load. Waiters are released also when it panics; the panic goes on to the package's border.

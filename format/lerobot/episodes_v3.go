@@ -109,7 +109,7 @@ func (d *Dataset) episodeFiles(ctx context.Context) ([]string, error) {
 }
 
 func (d *Dataset) readEpisodesFile(ctx context.Context, name string, want map[string]*episodeColumn, before int) (int, error) {
-	r, err := d.st.Open(ctx, name)
+	r, err := d.openSmall(ctx, name)
 	if err != nil {
 		return 0, err
 	}
@@ -401,7 +401,7 @@ func (d *Dataset) readEpisodeTasksV3(ctx context.Context) (*episodeTasks, error)
 }
 
 func (d *Dataset) readTasksOf(ctx context.Context, name string, b *interner) (int, error) {
-	r, err := d.st.Open(ctx, name)
+	r, err := d.openSmall(ctx, name)
 	if err != nil {
 		return 0, err
 	}

@@ -23,6 +23,7 @@ func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, 
 	if len(dst) != len(rows)*size {
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: "lerobot gather", Where: robocache.Where{"stream": key}, Want: fmt.Sprintf("%d bytes for %d rows", len(rows)*size, len(rows)), Got: fmt.Sprint(len(dst))}
 	}
+	d.warm(ctx, c, c.num, rows, c.decode(d.limit))
 	var s span
 	s.file = -1
 	for i := 0; i < len(rows); {

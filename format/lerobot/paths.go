@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/store"
 )
@@ -82,12 +84,20 @@ func (p *paths) choose(ctx context.Context, templates []string, probes []place) 
 	at := 0
 	found = -1
 	for i, t := range templates {
+		there := make([]bool, len(probes))
+		g, ctx := errgroup.WithContext(ctx)
+		for k, pl := range probes {
+			g.Go(func() (err error) {
+				defer guard("probe", &err)
+				there[k], err = p.exists(ctx, t, pl)
+				return err
+			})
+		}
+		if err := g.Wait(); err != nil {
+			return nil, 0, err
+		}
 		n := 0
-		for _, pl := range probes {
-			ok, err := p.exists(ctx, t, pl)
-			if err != nil {
-				return nil, 0, err
-			}
+		for _, ok := range there {
 			if ok {
 				n++
 			}
@@ -274,29 +284,59 @@ func (p *paths) numbered(ctx context.Context, dir, template, suffix string) ([]s
 
 const maxFiles = 1 << 20
 
+// enumerate asks for more and more files at once, and for the next chunk's first beside them: most sets have one chunk of few files.
 func (p *paths) enumerate(ctx context.Context, template string) ([]string, error) {
 	var out []string
-	for chunk := int64(0); ; chunk++ {
-		n := 0
-		for file := int64(0); ; file++ {
-			name, err := expand(template, place{chunk: chunk, file: file})
+	for chunk, wave := int64(0), int64(2); ; chunk++ {
+		n := int64(0)
+		for more := true; more; wave = min(2*wave, atOnce) {
+			places := make([]place, 0, wave+1)
+			for i := range wave {
+				places = append(places, place{chunk: chunk, file: n + i})
+			}
+			names, err := p.present(ctx, template, append(places, place{chunk: chunk + 1}))
 			if err != nil {
 				return nil, err
 			}
-			_, err = p.st.Stat(ctx, name)
-			if errors.Is(err, robocache.ErrNotFound) {
-				break
+			next := names[wave]
+			k := slices.Index(names[:wave], "")
+			if more = k < 0; more {
+				k = int(wave)
 			}
-			if err != nil {
-				return nil, robocache.At(err, robocache.Where{"file": name})
-			}
-			out = append(out, name)
-			if n++; len(out) > maxFiles {
+			out = append(out, names[:k]...)
+			if n += int64(k); len(out) > maxFiles {
 				return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "lerobot", Msg: fmt.Sprintf("more than %d files", maxFiles)}
+			}
+			if !more && next == "" {
+				return out, nil
 			}
 		}
 		if n == 0 {
 			return out, nil
 		}
 	}
+}
+
+// present gives the names of places whose files are there, and "" for the others.
+func (p *paths) present(ctx context.Context, template string, places []place) ([]string, error) {
+	names := make([]string, len(places))
+	g, ctx := errgroup.WithContext(ctx)
+	for i, pl := range places {
+		g.Go(func() (err error) {
+			defer guard("probe", &err)
+			name, err := expand(template, pl)
+			if err != nil {
+				return err
+			}
+			switch _, err = p.st.Stat(ctx, name); {
+			case errors.Is(err, robocache.ErrNotFound):
+				return nil
+			case err != nil:
+				return robocache.At(err, robocache.Where{"file": name})
+			}
+			names[i] = name
+			return nil
+		})
+	}
+	return names, g.Wait()
 }

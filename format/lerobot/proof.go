@@ -103,7 +103,7 @@ func (t *tables) integers(ctx context.Context, f *tableFile, file int32, group i
 		return nil, err
 	}
 	defer t.handles.put(h)
-	col, err := pq.ReadColumn(ctx, h.r, f.pq, group, leaf, []int{}, pq.Limits{Bytes: t.d.limit})
+	col, err := pq.ReadColumn(ctx, t.ranged(h, f, file, group), f.pq, group, leaf, []int{}, pq.Limits{Bytes: t.d.limit})
 	if err == nil {
 		var v []int64
 		if v, err = toInt64(col); err == nil {

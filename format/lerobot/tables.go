@@ -9,6 +9,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/lerobot/internal/pq"
+	"github.com/goatnote-inc/robocache/store"
 )
 
 // tables gives decoded columns of the data files.
@@ -20,6 +21,7 @@ type tables struct {
 	moving  sync.Mutex
 	once    sync.Once
 	byFile  fileIndex
+	remote  atomic.Bool // a data file was opened whose reads are requests
 }
 
 // tableFile is the footer of a data file.
@@ -76,7 +78,10 @@ func (t *tables) open(ctx context.Context, file int32) (*handle, error) {
 			r, err = t.d.st.Open(ctx, name)
 			return err
 		})
-		if err == nil && t.d.raw.major == 2 && r.Size() <= smallFile {
+		if err == nil && store.Remote(r) {
+			t.remote.Store(true)
+		}
+		if err == nil && (t.d.raw.major == 2 && r.Size() <= smallFile || store.Remote(r) && r.Size() <= clusterChunk) {
 			r, err = inMemory(ctx, r)
 		}
 		if err != nil {
@@ -170,7 +175,7 @@ func (t *tables) fetch(ctx context.Context, f *tableFile, key unit, read reader)
 			return nil, 0, err
 		}
 		defer t.handles.put(h)
-		v, size, err = read(ctx, h.r, f, int(key.group))
+		v, size, err = read(ctx, t.ranged(h, f, key.file, int(key.group)), f, int(key.group))
 		if err != nil {
 			err = robocache.At(err, robocache.Where{"file": f.name, "row_group": int(key.group)})
 		}

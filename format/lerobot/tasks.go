@@ -74,7 +74,7 @@ func parseTasksJSONL(b []byte) ([]robocache.Task, error) {
 
 // readTasksParquet reads a pandas frame whose index is the text.
 func (d *Dataset) readTasksParquet(ctx context.Context) ([]robocache.Task, error) {
-	r, err := d.st.Open(ctx, tasksParquet)
+	r, err := d.openSmall(ctx, tasksParquet)
 	if err != nil {
 		return nil, err
 	}

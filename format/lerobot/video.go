@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sort"
 	"strings"
-	"sync"
 	"sync/atomic"
 
 	"github.com/goatnote-inc/robocache"
@@ -22,7 +21,6 @@ type camera struct {
 	cols      *camColumns // nil in v2: an mp4 an episode
 	byFile    fileIndex
 	files     []atomic.Pointer[camFile]
-	mu        sync.Mutex // one file is laid out at a time: the reads below are shared by the library anyway
 }
 
 // camFile is one mp4 laid out: who owns which pictures. Immutable.
@@ -120,6 +118,7 @@ func (d *Dataset) Frames(ctx context.Context, key string, rows []robocache.Row, 
 	}
 	c := d.cams[key]
 	var f *camFile
+	d.warmFrames(ctx, c, rows)
 	first, span, last := 0, 0, -1
 	for i, r := range rows {
 		if _, err := d.run(rows[i : i+1]); err != nil {
@@ -170,14 +169,10 @@ func (f *camFile) sortRank() {
 	sort.Slice(f.rank, func(a, b int) bool { return f.episodes[f.rank[a]] < f.episodes[f.rank[b]] })
 }
 
-// layout gives the file that holds an episode's pictures, laid out.
+// layout gives the file that holds an episode's pictures, laid out. Who asks at the same time shares the library's read and makes an equal
+// layout each.
 func (d *Dataset) layout(ctx context.Context, c *camera, episode int) (*camFile, error) {
 	n := c.fileOf(episode)
-	if f := c.files[n].Load(); f != nil {
-		return f, nil
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if f := c.files[n].Load(); f != nil {
 		return f, nil
 	}

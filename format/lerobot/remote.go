@@ -1,0 +1,171 @@
+package lerobot
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/lerobot/internal/pq"
+	"github.com/goatnote-inc/robocache/store"
+)
+
+// Where each read is a request, what a table costs is their number: the small columns of a row group are read together, and the row
+// groups and video indexes that one call needs are read at the same time.
+const (
+	clusterChunk = 64 << 10 // a larger column is read for itself: nobody may have asked for it
+	clusterBytes = smallFile
+	atOnce       = 16
+)
+
+// openSmall opens a file, and reads it whole where its parts would be several requests.
+func (d *Dataset) openSmall(ctx context.Context, name string) (robocache.Ranged, error) {
+	r, err := d.st.Open(ctx, name)
+	if err == nil && store.Remote(r) && r.Size() <= smallFile {
+		return inMemory(ctx, r)
+	}
+	return r, err
+}
+
+// cluster is a piece of a file that holds some column chunks.
+type cluster struct{ off, size int64 }
+
+// clusters joins the small column chunks of a row group that lie side by side. Chunks that are not in the file are left to ReadColumn,
+// which says so.
+func clusters(f *pq.File, group int) []cluster {
+	var chunks []cluster
+	for _, l := range f.Leaves {
+		if k, ok := f.Chunk(group, l); ok && k.Offset >= 0 && k.Size > 0 && k.Size <= min(clusterChunk, f.Size) && k.Offset <= f.Size-k.Size {
+			chunks = append(chunks, cluster{k.Offset, k.Size})
+		}
+	}
+	slices.SortFunc(chunks, func(a, b cluster) int { return cmp.Or(cmp.Compare(a.off, b.off), cmp.Compare(a.size, b.size)) })
+	out := chunks[:0]
+	for _, c := range chunks {
+		end := c.off + c.size
+		if n := len(out); n > 0 {
+			if last := &out[n-1]; c.off <= last.off+last.size+prefetchGap && end-last.off <= clusterBytes {
+				last.size = max(last.size, end-last.off)
+				continue
+			}
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// clustered serves the small columns of a row group out of the table cache, where each cluster is one read.
+type clustered struct {
+	robocache.Ranged
+	t           *tables
+	file, group int32
+	clusters    []cluster
+}
+
+func (c *clustered) ReadAt(ctx context.Context, p []byte, off int64) error {
+	i, ok := slices.BinarySearchFunc(c.clusters, off, func(c cluster, off int64) int { return cmp.Compare(c.off, off) })
+	if !ok {
+		i--
+	}
+	if i < 0 || int64(len(p)) > c.clusters[i].size || off > c.clusters[i].off+c.clusters[i].size-int64(len(p)) {
+		return c.Ranged.ReadAt(ctx, p, off)
+	}
+	at := c.clusters[i]
+	v, err := c.t.cache.get(ctx, unit{file: c.file, group: c.group, col: unitCluster, page: int32(i)}, func() (any, int64, error) {
+		b := make([]byte, at.size)
+		return b, at.size, c.Ranged.ReadAt(ctx, b, at.off)
+	})
+	if err != nil {
+		return err
+	}
+	copy(p, v.([]byte)[off-at.off:])
+	return nil
+}
+
+// ranged is what a row group of an open file is read through.
+func (t *tables) ranged(h *handle, f *tableFile, file int32, group int) robocache.Ranged {
+	if !store.Remote(h.r) {
+		return h.r
+	}
+	return &clustered{Ranged: h.r, t: t, file: file, group: int32(group), clusters: clusters(f.pq, group)}
+}
+
+// warm loads what rows of several episodes need of a column at the same time, where reads are requests. Its errors are left to those who
+// come after it for the units: they know for which row.
+func (d *Dataset) warm(ctx context.Context, c *column, num int32, rows []robocache.Row, read reader) {
+	if !d.tab.remote.Load() || c.src == derived {
+		return
+	}
+	var first []robocache.Row // of each episode
+	var bytes int64
+	seen := map[int]bool{}
+	for _, r := range rows {
+		if seen[r.Episode] || r.Episode < 0 || r.Episode >= d.eps.n() || r.Index < 0 || r.Index >= int(d.eps.length[r.Episode]) {
+			continue
+		}
+		seen[r.Episode] = true
+		file, start := d.tab.fileOf(r.Episode)
+		if d.tab.loaded(file, start+int64(r.Index), num) {
+			continue
+		}
+		// What does not fit into the cache together would be read twice.
+		if bytes += int64(d.eps.length[r.Episode]) * int64(c.rowBytes+16); bytes > d.tab.cache.budget/2 {
+			break
+		}
+		first = append(first, r)
+	}
+	if len(first) < 2 {
+		return
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(atOnce)
+	for _, r := range first {
+		g.Go(func() (err error) {
+			defer guard("gather", &err)
+			_, _, err = d.unitOf(ctx, c, num, r.Episode, r.Index, read)
+			return err
+		})
+	}
+	_ = g.Wait()
+}
+
+// loaded says whether a column of a row's group is in the cache.
+func (t *tables) loaded(file int32, row int64, num int32) bool {
+	v, ok := t.cache.peek(unit{file: file, col: unitFooter})
+	if !ok {
+		return false
+	}
+	_, ok = t.cache.peek(unit{file: file, group: int32(v.(*tableFile).group(row)), col: num})
+	return ok
+}
+
+// warmFrames lays out the video files of rows at the same time, where reads are requests.
+func (d *Dataset) warmFrames(ctx context.Context, c *camera, rows []robocache.Row) {
+	if !d.tab.remote.Load() {
+		return
+	}
+	files := map[int32]int{} // → an episode of it
+	for _, r := range rows {
+		if r.Episode < 0 || r.Episode >= d.eps.n() {
+			continue
+		}
+		if n := c.fileOf(r.Episode); c.files[n].Load() == nil {
+			files[n] = r.Episode
+		}
+	}
+	if len(files) < 2 {
+		return
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(atOnce)
+	for _, e := range files {
+		g.Go(func() (err error) {
+			defer guard("frames", &err)
+			_, err = d.layout(ctx, c, e)
+			return err
+		})
+	}
+	_ = g.Wait()
+}
