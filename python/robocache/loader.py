@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import operator
 import os
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -16,6 +17,14 @@ from ._errors import ForkError, Misuse, Unsupported
 from .dataset import Dataset, Feature, arrays
 from .mapdataset import MapDataset, sample_config
 from .mix import Mix
+
+if TYPE_CHECKING:
+    _Base = object
+else:
+    try:  # to be what DataLoader and torchdata's StatefulDataLoader iterate over
+        from torch.utils.data import IterableDataset as _Base
+    except ImportError:
+        _Base = object
 
 __all__ = ["Loader", "Located"]
 
@@ -28,7 +37,7 @@ class Located(NamedTuple):
     row: np.ndarray  # of its episode; with hz, place on its timeline
 
 
-class Loader:
+class Loader(_Base):
     """Batches of one dataset or a mixture, made in parallel by the engine: no worker processes, no Python per sample.
 
     source: a path or URI, a Dataset, or a MapDataset (its selection and windows are taken; keywords here override them); or a list of
@@ -305,6 +314,12 @@ class Loader:
         return self._open().call("robocache_loader_stats")["epoch"] if ahead is None else ahead
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
+        data = sys.modules.get("torch.utils.data")
+        if data is not None and (worker := data.get_worker_info()) is not None and worker.num_workers > 1:
+            raise Misuse(
+                f"a Loader in {worker.num_workers} workers of a DataLoader: each would give every batch",
+                hint="a Loader needs no workers: DataLoader(loader, batch_size=None, num_workers=0), or the Loader alone; or workers over a MapDataset",
+            )
         self._open()
         if self._midway:  # the last `for` was left early
             self.set_epoch(self._given + 1)

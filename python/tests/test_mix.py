@@ -13,7 +13,6 @@ from robocache import Mix
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 KEYS = ["action", "index", "task"]
-waits = pytest.mark.xfail(reason="the order of a mixture is not in the engine")
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +24,6 @@ def pair(h264: str, other: str, weights: tuple[float | None, float | None] = (3,
     return robocache.Loader([Mix(h264, weight=weights[0], name="a"), Mix(other, weight=weights[1], name="b")], **{"keys": KEYS, "batch_size": 32, **kwargs})
 
 
-@waits
 def test_a_batch_is_of_several_datasets(h264: str, other: str) -> None:
     loader = pair(h264, other, seed=2)
     maps = [robocache.MapDataset(p, keys=KEYS) for p in (h264, other)]
@@ -49,7 +47,6 @@ def test_a_batch_is_of_several_datasets(h264: str, other: str) -> None:
     assert at == loader.num_samples
 
 
-@waits
 def test_shares_without_weights_go_by_size(h264: str, other: str) -> None:
     loader = pair(h264, other, (None, None))
     sizes = [len(robocache.MapDataset(p, keys=["index"])) for p in (h264, other)]
@@ -58,7 +55,6 @@ def test_shares_without_weights_go_by_size(h264: str, other: str) -> None:
     assert sorted(loader.order(0).tolist()) == list(range(sum(sizes))), "every sample once"
 
 
-@waits
 def test_epochs_of_a_given_size_and_exact_shares(h264: str, other: str) -> None:
     loader = pair(h264, other, (1, 1), epoch_size=320, stratified=True, seed=1)
     sizes = [b["dataset_index"].sum().item() for b in loader]
@@ -70,7 +66,6 @@ def test_epochs_of_a_given_size_and_exact_shares(h264: str, other: str) -> None:
     assert abs(d.mean() - 0.5) < 0.02
 
 
-@waits
 def test_resume_in_a_mixture(h264: str, other: str) -> None:
     a = pair(h264, other, seed=7)
     it = iter(a)

@@ -1,0 +1,78 @@
+"""Pools and caches through the Python client: the same samples and the same pictures, whatever is kept."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import robocache
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+CAM = "observation.images.cam_high"
+SMALL = (48, 64)
+
+
+def loader(path: str, **kwargs) -> robocache.Loader:  # type: ignore[no-untyped-def]
+    return robocache.Loader(path, **{"keys": [CAM, "index"], "batch_size": 32, "seed": 2, "threads": 2, "image_size": SMALL, **kwargs})
+
+
+@pytest.fixture(scope="module")
+def pictures(h264: str) -> dict[int, torch.Tensor]:
+    return {int(i): p for b in loader(h264, shuffle=False) for i, p in zip(b["index"], b[CAM])}
+
+
+def same(l: robocache.Loader, pictures: dict[int, torch.Tensor]) -> list[int]:
+    got: list[int] = []
+    for b in l:
+        for i, p in zip(b["index"].tolist(), b[CAM]):
+            assert torch.equal(p, pictures[i]), i
+            got.append(i)
+    return got
+
+
+def test_pool(h264: str, pictures: dict[int, torch.Tensor]) -> None:
+    kwargs = {"shuffle": "pool", "pool_episodes": 2, "pool_shards": 1}
+    l = loader(h264, **kwargs)
+    for e in range(2):
+        got = same(l, pictures)
+        assert got == l.order(e).tolist() and sorted(got) == sorted(pictures)
+    # Resume in the middle, at another number of threads.
+    it = iter(l)
+    head = [next(it)["index"].tolist() for _ in range(4)]
+    state = json.loads(json.dumps(l.state_dict()))
+    other = loader(h264, threads=1, prefetch=1, **kwargs)
+    other.load_state_dict(state)
+    assert sum(head, []) + same(other, pictures) == l.order(2).tolist()
+    # The bytes of the pool, not of this machine, decide the order.
+    sized = {"shuffle": "pool", "pool_size": "1MiB"}
+    assert loader(h264, **sized).order(0).tolist() == loader(h264, memory_budget="1GiB", threads=1, **sized).order(0).tolist()
+
+
+def test_ranks_of_a_pool(h264: str) -> None:
+    ranks = [loader(h264, keys=["index"], shuffle="pool", pool_shards=2, rank=r, world_size=2, batch_size=16) for r in range(2)]
+    assert len(ranks[0]) == len(ranks[1])
+    assert {i for l in ranks for b in l for i in b["index"].tolist()} == set(range(ranks[0].num_samples))
+
+
+@pytest.mark.parametrize("how", ["ram", "directory", "planes"])
+def test_caches(h264: str, tmp_path: Path, pictures: dict[int, torch.Tensor], how: str) -> None:
+    kwargs = {"ram": {"cache": "ram"}, "directory": {"cache": tmp_path / "kept"}, "planes": {"cache": "ram", "cache_format": "yuv"}}[how]
+    l = loader(h264, cache_budget="256MiB", **kwargs)
+    assert sorted(same(l, pictures)) == sorted(pictures)
+    decoded = l.stats()["frames_decoded"]
+    assert sorted(same(l, pictures)) == sorted(pictures)
+    assert l.stats()["frames_decoded"] == decoded, "the second epoch decodes nothing"
+    l.close()
+    if how == "directory":
+        again = loader(h264, **kwargs)
+        assert sorted(same(again, pictures)) == sorted(pictures) and again.stats()["frames_decoded"] == 0, "nor does another process"
+
+
+def test_uneven_ends(h264: str) -> None:
+    n = loader(h264).num_samples
+    for uneven in ("wrap", "short"):
+        got = [i for r in range(3) for b in loader(h264, keys=["index"], rank=r, world_size=3, uneven=uneven) for i in b["index"].tolist()]
+        assert set(got) == set(range(n))
+        assert (len(got) == n) == (uneven == "short" or n % 96 == 0)
