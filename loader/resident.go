@@ -22,7 +22,7 @@ type chunk struct {
 }
 
 const (
-	chunkPictures = 16
+	chunkPictures = 32
 	// background is how many batches later than its admission an episode's pictures come that no batch has asked for yet.
 	background = 64
 )

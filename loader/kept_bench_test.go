@@ -1,0 +1,69 @@
+package loader_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/goatnote-inc/robocache/loader"
+)
+
+// BenchmarkKept is whole epochs out of a pool and the caches: CPU seconds and wall time for 1,000 samples of 640×480, after an
+// epoch that fills the cache where there is one.
+func BenchmarkKept(b *testing.B) {
+	for _, c := range []struct {
+		name string
+		cfg  loader.Config
+		warm bool
+	}{
+		{"global", loader.Config{Shuffle: loader.Global}, false},
+		{"pool", loader.Config{Shuffle: loader.Pool}, true},
+		{"ram", loader.Config{Shuffle: loader.Global, Cache: "ram"}, true},
+		{"ram-rgb", loader.Config{Shuffle: loader.Global, Cache: "ram", CacheFormat: "rgb"}, true},
+		{"ram-224", loader.Config{Shuffle: loader.Global, Cache: "ram", ImageSize: []int{224, 224}}, true},
+		{"dir", loader.Config{Shuffle: loader.Global, Cache: "dir"}, true},
+		{"dir-224", loader.Config{Shuffle: loader.Global, Cache: "dir", ImageSize: []int{224, 224}}, true},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			ctx := context.Background()
+			ds := testdata(b, "g1_v30_exact")
+			cfg := c.cfg
+			cfg.BatchSize, cfg.Threads = 32, 2
+			if cfg.Cache == "dir" {
+				cfg.Cache = b.TempDir()
+			}
+			l, err := loader.New(ctx, ds, cfg)
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer l.Close()
+			epoch := func() (n int) {
+				for {
+					batch, err := l.Next(ctx)
+					if errors.Is(err, io.EOF) {
+						return n
+					}
+					if err != nil {
+						b.Fatal(err)
+					}
+					n += batch.Rows
+					batch.Release()
+				}
+			}
+			if c.warm {
+				epoch()
+			}
+			n, began, before := 0, time.Now(), cpu()
+			b.ResetTimer()
+			for range b.N {
+				n += epoch()
+			}
+			b.ReportMetric((cpu()-before)/float64(n)*1000, "CPU-s/1000")
+			b.ReportMetric(float64(n)/time.Since(began).Seconds(), "samples/s")
+			s := l.Stats()
+			b.ReportMetric(float64(s.FramesDecoded)/float64(s.Frames), "decoded/frame")
+		})
+	}
+}
