@@ -41,13 +41,16 @@ type piece struct {
 // slabBytes is large, so that the kernel finds huge pages for it: first writes then cost a fifth.
 const slabBytes = 64 << 20
 
+// pieceBytes is what n bytes take.
+func pieceBytes(n int) int64 { return int64(roundUp(max(n, 1), 64)) }
+
 func newArena(limit int64) *arena {
 	return &arena{limit: limit, sizes: map[int]*pieces{}}
 }
 
 // get gives a piece of at least n bytes at a 64-byte boundary; ok is false where the limit does not allow it.
 func (r *arena) get(n int) (p piece, ok bool, err error) {
-	size := roundUp(max(n, 1), 64)
+	size := int(pieceBytes(n))
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.sizes[size]

@@ -24,6 +24,13 @@
 //	     next samples move up; with several, each rank goes on in its own positions, so that all still give equally many batches.
 //	L14  On a timeline (hz, align) values, masks and rows are those of align.Episode.
 //	L15  In the steady state no allocation depends on the number of samples.
+//	L20  A pool (shuffle="pool") decodes and converts each picture once an epoch, as long as the pictures of its residents fit: what has no
+//	     room is decoded again, and right. Its pictures go when their last sample is given.
+//	L21  A cache gives what decoding gives, to the bit. It never takes more than its budget: what a full one has no room for is decoded
+//	     each time, so that a cache of half the set saves half the work. The order does not know of it.
+//	L22  One memory_budget covers batches, kept pictures, idle decoders, tables and stamps; Stats shows each.
+//	L23  Of a source that is far away, packets are read beside decoding: waiting for a store holds no core and no decoder.
+//	L24  A mixture gives of each source what the source gives alone; keys that a source lacks are zeros under a mask.
 //
 // # Keys of a batch
 //

@@ -66,6 +66,9 @@ type frame struct {
 	chunk  *chunk // that will bring it
 }
 
+// room is what the picture takes of the arena.
+func (x *frame) room() int64 { return pieceBytes(x.size) }
+
 // waiter is a place that a picture goes to when it comes.
 type waiter struct {
 	p    *part
@@ -179,9 +182,9 @@ func (f *frames) arrived(x *frame, stored bool) []waiter {
 	if stored {
 		x.state = ready
 		f.n.stored++
-		if f.room > 0 && !x.cached && f.kept+int64(x.size) <= f.room {
+		if f.room > 0 && !x.cached && f.kept+x.room() <= f.room {
 			x.cached = true
-			f.kept += int64(x.size)
+			f.kept += x.room()
 		}
 		return wait
 	}
@@ -211,7 +214,7 @@ func (f *frames) failed(x *frame, err error) []waiter {
 // offer keeps a picture that was decoded for a batch, where the cache has room. It gives the frame to be filled, or nil.
 func (f *frames) offer(k frameKey, size int) *frame {
 	f.mu.Lock()
-	if f.room == 0 || f.have[k] != nil || f.kept+int64(size) > f.room {
+	if f.room == 0 || f.have[k] != nil || f.kept+pieceBytes(size) > f.room {
 		if f.room > 0 && f.have[k] == nil {
 			f.n.full++
 		}
@@ -220,7 +223,7 @@ func (f *frames) offer(k frameKey, size int) *frame {
 	}
 	x := &frame{key: k, size: size, cached: true}
 	f.have[k] = x
-	f.kept += int64(size)
+	f.kept += pieceBytes(size)
 	f.mu.Unlock()
 	return x
 }
@@ -230,7 +233,7 @@ func (f *frames) drop(x *frame) []waiter {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if x.cached {
-		f.kept -= int64(x.size)
+		f.kept -= x.room()
 		x.cached = false
 	}
 	if f.have[x.key] == x {
@@ -284,7 +287,7 @@ func (f *frames) reset() {
 			continue
 		}
 		if x.cached {
-			f.kept -= int64(x.size)
+			f.kept -= x.room()
 			x.cached = false
 		}
 		delete(f.have, k)

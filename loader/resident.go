@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"math/bits"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -415,28 +416,36 @@ func (c *column) render(pic video.Picture, dst []byte) error {
 // pictureBytes is what one kept picture of a column takes, by its declared size.
 func (c *column) pictureBytes(planar bool) int64 {
 	if !planar {
-		return int64(c.outBytes)
+		return pieceBytes(c.outBytes)
 	}
 	w, h := int64(c.width), int64(c.height)
 	if c.feature != nil && c.feature.Width > 0 && c.feature.Height > 0 {
 		w, h = int64(c.feature.Width), int64(c.feature.Height)
 	}
 	if c.spec.Pixel == video.RGB8 || c.spec.Pixel == video.RGBFloat32 {
-		return (w*h*3 + 1) / 2
+		return pieceBytes(int(w*h*3+1) / 2)
 	}
-	return 2 * w * h
+	return pieceBytes(int(2 * w * h))
 }
 
-// residentBytes is what a sample of a pool's residents takes, by declared sizes: its pictures; where there are none, its numbers.
+// residentBytes is what a sample that is still to be drawn takes of a pool, by declared sizes and lengths: its pictures; where there are
+// none, its numbers. With windows of T pictures a picture stays until the last of T samples is drawn: at most T pictures a sample, and at
+// most the whole episode, which is ln(n) + γ times the samples that an episode of n has left on average (draws empty it like a
+// collector of coupons).
+//
+// In integers: the order of a pool comes of it, and must be the same on every machine.
 func (src *source) residentBytes() int64 {
 	var pictures, rows int64
+	mean := src.table.samples() / int64(max(src.table.filled(), 1))
+	whole := 69*int64(bits.Len64(uint64(mean))) + 58 // hundredths
 	for i := range src.layout.columns {
 		c := &src.layout.columns[i]
+		each := min(100*int64(c.steps), whole)
 		switch c.source {
 		case fromVideo:
-			pictures += c.pictureBytes(src.a.planar())
+			pictures += each * c.pictureBytes(src.a.planar()) / 100
 		case fromStills:
-			pictures += int64(c.outBytes)
+			pictures += each * int64(c.outBytes) / 100
 		case fromTable:
 			rows += int64(c.rowBytes)
 		}

@@ -1,0 +1,65 @@
+package loader
+
+import (
+	"math/rand/v2"
+	"testing"
+	"unsafe"
+)
+
+// Pieces of several sizes never overlap, are aligned, and what is mapped stays below the limit; an empty slab makes room for another size.
+func TestArena(t *testing.T) {
+	const limit = 1 << 20
+	r := newArena(limit)
+	defer r.close()
+	rng := rand.New(rand.NewPCG(1, 2))
+	sizes := []int{64, 1000, 4096, 70_000}
+	var held []piece
+	refused := 0
+	for i := range 20_000 {
+		if len(held) > 0 && rng.IntN(3) == 0 {
+			k := rng.IntN(len(held))
+			for _, b := range held[k].mem {
+				if b != held[k].mem[0] {
+					t.Fatal("a piece was written by another's owner")
+				}
+			}
+			r.put(held[k])
+			held[k] = held[len(held)-1]
+			held = held[:len(held)-1]
+			continue
+		}
+		if i%5000 == 0 { // all go, so that slabs empty
+			for _, p := range held {
+				r.put(p)
+			}
+			held = nil
+		}
+		p, ok, err := r.get(sizes[(i/5000+rng.IntN(2))%len(sizes)])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !ok {
+			refused++
+			continue
+		}
+		if uintptr(unsafe.Pointer(unsafe.SliceData(p.mem)))%64 != 0 {
+			t.Fatal("a piece that is not aligned")
+		}
+		for k := range p.mem {
+			p.mem[k] = byte(i)
+		}
+		held = append(held, p)
+		if _, mapped, peak := r.held(); mapped > limit+pageSize || peak > limit+pageSize {
+			t.Fatalf("%d bytes mapped of %d", mapped, limit)
+		}
+	}
+	if refused == 0 {
+		t.Error("the limit was never felt")
+	}
+	for _, p := range held {
+		r.put(p)
+	}
+	if used, _, _ := r.held(); used != 0 {
+		t.Errorf("%d bytes in use after all came back", used)
+	}
+}

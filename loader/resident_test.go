@@ -1,0 +1,171 @@
+package loader
+
+import (
+	"errors"
+	"io"
+	"sync"
+	"testing"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// poolEpoch runs an epoch of a pool and checks each batch.
+func poolEpoch(t *testing.T, f *fake, cfg Config) (*Loader, []int64) {
+	t.Helper()
+	l := mustLoader(t, f, cfg)
+	order, _ := epochOf(t, f, l)
+	return l, order
+}
+
+// L16: a pool decodes and converts each picture once an epoch, in all windows that want it.
+func TestPoolDecodesOnce(t *testing.T) {
+	f := newFake(lengthsFor(7, 24, 10, 60)...)
+	seen := map[string]map[int]int{}
+	var mu sync.Mutex
+	f.seen = func(path string, ordinal int) {
+		mu.Lock()
+		defer mu.Unlock()
+		if seen[path] == nil {
+			seen[path] = map[int]int{}
+		}
+		seen[path][ordinal]++
+	}
+	for _, d := range []Deltas{nil, deltas("cam", []float64{-0.3, -0.1, 0, 0.2})} {
+		clear(seen)
+		cfg := Config{BatchSize: 8, Shuffle: Pool, Threads: 3, Seed: 4, Deltas: d, PoolSize: 40_000, CacheFormat: "rgb", MemoryBudget: 1 << 20}
+		poolEpoch(t, f, cfg)
+		for path, ordinals := range seen {
+			for o, n := range ordinals {
+				if n != 1 {
+					t.Fatalf("picture %d of %s was decoded %d times (windows %v)", o, path, n, d)
+				}
+			}
+		}
+	}
+}
+
+// L16: a pool that the memory cannot hold gives the same batches; it only decodes more.
+func TestPoolWithoutRoom(t *testing.T) {
+	f := newFake(lengthsFor(8, 16, 10, 60)...)
+	cfg := Config{BatchSize: 8, Shuffle: Pool, Threads: 3, Seed: 4, PoolSize: 40_000, CacheFormat: "rgb", MemoryBudget: 1 << 20}
+	l, want := poolEpoch(t, f, cfg)
+	state := l.State()
+	small := cfg
+	small.PoolSize = 300 // the state's order is of the larger one
+	s := mustLoader(t, f, small)
+	state.Epoch, state.Position = 0, 0
+	if err := s.Restore(state, false); err != nil {
+		t.Fatal(err)
+	}
+	got, _ := epochOf(t, f, s)
+	if len(got) != len(want) {
+		t.Fatalf("%d samples, want %d", len(got), len(want))
+	}
+	for i := range got {
+		if got[i] != want[i] {
+			t.Fatalf("position %d: sample %d, want %d", i, got[i], want[i])
+		}
+	}
+	if p := s.Stats().Pool; p.Refused == 0 {
+		t.Error("the small pool refused nothing: the test tests nothing")
+	}
+}
+
+// Nothing is left of a pool when its epoch, its loader or a part of it ends.
+func TestPoolLeavesNothing(t *testing.T) {
+	f := newFake(lengthsFor(9, 20, 10, 60)...)
+	l := mustLoader(t, f, Config{BatchSize: 8, Shuffle: Pool, Threads: 3, PoolSize: 40_000, CacheFormat: "rgb", MemoryBudget: 1 << 20})
+	for i := range 200 {
+		b, err := l.Next(bg)
+		if errors.Is(err, io.EOF) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkBatch(t, f, l.cfg, b)
+		b.Release()
+		if i%23 == 0 {
+			if err := l.SetEpoch(int64(i)); err != nil {
+				t.Fatal(err)
+			}
+			if used, _, _ := l.a.frames.arena.held(); used != 0 {
+				t.Fatalf("%d bytes of pictures are left", used)
+			}
+		}
+	}
+	l.Close()
+	if n := f.opened.Load(); n != 0 {
+		t.Errorf("%d files are open", n)
+	}
+}
+
+// A picture that cannot be had is an error of the batch that wants it, or its episode is skipped: in a pool as elsewhere.
+func TestPoolBadPicture(t *testing.T) {
+	f := newFake(lengthsFor(10, 12, 10, 40)...)
+	f.frames.broken = map[string]map[int]bool{"v1.mp4": {5: true}}
+	l := mustLoader(t, f, Config{BatchSize: 8, Shuffle: Pool, Threads: 3, PoolSize: 40_000, CacheFormat: "rgb", MemoryBudget: 1 << 20})
+	var err error
+	for err == nil {
+		var b *Batch
+		if b, err = l.Next(bg); err == nil {
+			b.Release()
+		}
+	}
+	if !errors.Is(err, robocache.ErrMalformed) {
+		t.Fatalf("a broken packet gives %v", err)
+	}
+	s := mustLoader(t, f, Config{BatchSize: 8, Shuffle: Pool, Threads: 3, PoolSize: 40_000, CacheFormat: "rgb", MemoryBudget: 1 << 20, OnBadEpisode: "skip"})
+	seen := map[int64]int{}
+	for {
+		b, err := s.Next(bg)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, i := range b.Indices {
+			seen[i]++
+		}
+		b.Release()
+	}
+	bad := map[int]bool{}
+	for _, b := range s.Stats().BadEpisodes {
+		bad[b.Episode] = true
+	}
+	if len(bad) == 0 || len(bad) > 3 {
+		t.Errorf("bad episodes: %v", bad)
+	}
+	for i := range s.Samples() {
+		rows, err := s.Rows([]int64{i})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := seen[i]; n > 1 || n == 0 && !bad[rows[0].Episode] {
+			t.Errorf("sample %d of episode %d came %d times", i, rows[0].Episode, n)
+		}
+	}
+}
+
+// A RAM cache decodes each picture once in all epochs, and never takes more than its budget; what does not fit is decoded again.
+func TestRAMCache(t *testing.T) {
+	f := newFake(lengthsFor(11, 12, 10, 40)...)
+	for _, budget := range []Bytes{1 << 18, 4000} {
+		f.decoded.Store(0)
+		l := mustLoader(t, f, Config{BatchSize: 8, Shuffle: Global, Threads: 3, Cache: "ram", CacheBudget: budget, MemoryBudget: 1 << 20})
+		for range 3 {
+			epochOf(t, f, l)
+		}
+		s := l.Stats()
+		if s.Cache == nil || s.Cache.Bytes > int64(budget) {
+			t.Fatalf("the cache holds %+v of %d", s.Cache, budget)
+		}
+		if full := budget == 4000; full != s.Cache.Full {
+			t.Errorf("budget %d: full is %t", budget, s.Cache.Full)
+		}
+		if budget > 4000 && s.FramesUnique != l.Samples() {
+			t.Errorf("%d pictures were converted for %d rows", s.FramesUnique, l.Samples())
+		}
+	}
+}
