@@ -38,6 +38,11 @@ func TestBudgetOnDisk(t *testing.T) {
 					t.Error(err)
 				}
 				got(t, d, w*1000+i)
+				if i%100 == 99 {
+					if err := d.Flush(); err != nil {
+						t.Error(err)
+					}
+				}
 			}
 		})
 	}
@@ -228,6 +233,11 @@ func TestForeignFiles(t *testing.T) {
 	}
 	for i := range 600 {
 		mustPut(t, d, i)
+		if i%30 == 29 {
+			if err := d.Flush(); err != nil { // or a slow disk would decline
+				t.Fatal(err)
+			}
+		}
 	}
 	if d.Stats().Evicted == 0 {
 		t.Error("nothing was evicted: the test shows nothing")
