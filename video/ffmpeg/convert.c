@@ -287,38 +287,57 @@ int rc_view_rgb(const rc_view *v, rc_scratch *s, int width, int height, int elem
 	return RC_OK;
 }
 
+// codes brings n codes of a row into their last form.
+static void codes(const uint8_t *row, int wide, const float *table, int n, uint8_t *to)
+{
+	if (!table && wide)
+		memcpy(to, row, (size_t)n * 2);
+	else if (!table)
+		for (int x = 0; x < n; x++)
+			((uint16_t *)to)[x] = row[x];
+	else if (wide)
+		rc_look_up((const uint16_t *)row, table, n, (float *)to);
+	else
+		for (int x = 0; x < n; x++)
+			((float *)to)[x] = table[row[x]];
+}
+
 int rc_view_luma(const rc_view *v, rc_scratch *s, const float *table, uint8_t *dst)
 {
 	int w = v->width, h = v->height, wide = v->luma_bits > 8, err;
-	size_t size = table ? 4 : 2;
-	uint8_t *out = dst;
+	size_t size = table ? 4 : 2, total = (size_t)w * h * size;
+	enum { PART = 1024 };
 
 	if (!v->luma_bits)
 		return RC_ERR_FORMAT;
 	if (v->rotation) {
-		if ((err = rc_grow(&s->turned, &s->turned_size, (size_t)w * h * size)))
+		if ((err = rc_grow(&s->turned, &s->turned_size, total)))
 			return err;
-		out = s->turned;
-	}
-	for (int y = 0; y < h; y++) {
-		const uint8_t *row = v->data[0] + (ptrdiff_t)y * v->stride[0];
-		uint8_t *to = out + (size_t)y * w * size;
-
-		if (wide && !table) {
-			memcpy(to, row, (size_t)w * 2);
-			continue;
-		}
-		for (int x = 0; x < w; x++) {
-			uint16_t q = wide ? ((const uint16_t *)row)[x] : row[x];
-
-			if (table)
-				((float *)to)[x] = table[q > 4095 ? 4095 : q];
-			else
-				((uint16_t *)to)[x] = q;
-		}
-	}
-	if (v->rotation)
+		for (int y = 0; y < h; y++)
+			codes(v->data[0] + (ptrdiff_t)y * v->stride[0], wide, table, w, s->turned + (size_t)y * w * size);
 		rc_rotate(s->turned, dst, w, h, (int)size, v->rotation);
+	} else if (wide && !table && v->stride[0] == 2 * w) {
+		rc_copy(dst, v->data[0], total);
+	} else if (total < STREAM_FROM || !rc_can_stream()) {
+		for (int y = 0; y < h; y++)
+			codes(v->data[0] + (ptrdiff_t)y * v->stride[0], wide, table, w, dst + (size_t)y * w * size);
+	} else {
+		rc_lane lane;
+
+		rc_lane_open(&lane, dst);
+		for (int y = 0; y < h; y++)
+			for (int x = 0; x < w; x += PART) {
+				int n = w - x < PART ? w - x : PART;
+				const uint8_t *row = v->data[0] + (ptrdiff_t)y * v->stride[0] + (size_t)x * (1 + wide);
+
+				if (y + 2 < h)
+					rc_prefetch(row + 2 * (ptrdiff_t)v->stride[0], (size_t)n * (1 + wide));
+				codes(row, wide, table, n, lane.stage + lane.fill);
+				rc_lane_commit(&lane, n * size);
+			}
+		rc_lane_close(&lane);
+		rc_fence();
+	}
 	return RC_OK;
 }
 

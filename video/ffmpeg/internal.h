@@ -60,6 +60,7 @@ void rc_yuv420_rows(const uint8_t *y, int ys, const uint8_t *u, const uint8_t *v
 void rc_deinterleave(const uint8_t *rgb, int width, uint8_t *r, uint8_t *g, uint8_t *b);
 void rc_interleave(const uint8_t *r, const uint8_t *g, const uint8_t *b, size_t n, uint8_t *rgb);
 void rc_unit_floats(const uint8_t *src, float *dst, size_t n);
+void rc_look_up(const uint16_t *codes, const float *table, int n, float *dst); // table has 4096; what lies beyond is the last
 void rc_rotate(const uint8_t *src, uint8_t *dst, int width, int height, int element, int degrees);
 
 // stream.c
@@ -78,6 +79,7 @@ typedef struct rc_lane {
 
 int rc_can_stream(void);
 void rc_fence(void);
+void rc_prefetch(const uint8_t *p, size_t n);
 void rc_lane_open(rc_lane *l, uint8_t *dst);
 void rc_lane_commit(rc_lane *l, size_t n); // n bytes stand at stage + fill
 void rc_lane_close(rc_lane *l);            // rc_fence comes behind the last one

@@ -119,3 +119,43 @@ func BenchmarkCold(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkDepthPlanes converts kept depth codes; sources and results take turns as in BenchmarkCold.
+func BenchmarkDepthPlanes(b *testing.B) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	d := synthetic(640, 480, "gray12le", 2, false, 1)
+	defer d.Close()
+	info, planes := keep(b, &d.pic)
+	for i := 1; i < len(planes); i += 2 {
+		planes[i] &= 15 // codes of 12 bits, as decoders give them
+	}
+	const pictures = 128
+	kept, dst := mapped(b, pictures*len(planes)), mapped(b, pictures*4*640*480)
+	for i := range pictures {
+		copy(kept[i*len(planes):], planes)
+	}
+	specs := []video.Spec{{Pixel: video.Gray16}, {Pixel: video.DepthMM, Depth: &depthCodes[0]}}
+	times := make([][]time.Duration, len(specs)+1)
+	i := 0
+	for b.Loop() {
+		for k := range times {
+			i += 37
+			to, from := dst[i%pictures*4*640*480:][:4*640*480], kept[i*5%pictures*len(planes):][:len(planes)]
+			begin := threadTime()
+			if k == len(specs) {
+				copy(to, dst[i*3%pictures*4*640*480:][:4*640*480])
+			} else {
+				n, _ := d.pic.Bytes(&specs[k])
+				if err := video.ConvertPlanes(info, from, &specs[k], to[:n]); err != nil {
+					b.Fatal(err)
+				}
+			}
+			times[k] = append(times[k], threadTime()-begin)
+		}
+	}
+	for k, name := range []string{"gray16-µs", "mm-µs", "copy-of-mm-µs"} {
+		slices.Sort(times[k])
+		b.ReportMetric(float64(times[k][len(times[k])/2].Nanoseconds())/1000, name)
+	}
+}

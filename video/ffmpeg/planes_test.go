@@ -334,6 +334,33 @@ func TestEveryAlignment(t *testing.T) {
 		}
 		d.Close()
 	}
+	// Depth too.
+	for _, size := range [][2]int{{320, 240}, {1100, 101}} {
+		d := synthetic(size[0], size[1], "gray12le", 2, false, 5)
+		for _, spec := range []video.Spec{{Pixel: video.Gray16}, {Pixel: video.DepthMM, Depth: &depthCodes[0]}} {
+			setRotation(d, 180)
+			turned := convert(t, d, spec)
+			setRotation(d, 0)
+			for _, at := range []int{64, 66, 68, 100, 127} {
+				buf := bytes.Repeat([]byte{0xA5}, len(turned)+256)
+				if err := d.pic.Convert(&spec, buf[at:at+len(turned)]); err != nil {
+					t.Fatal(err)
+				}
+				e := len(turned) / (size[0] * size[1])
+				for i := range size[0] * size[1] {
+					if !bytes.Equal(buf[at+i*e:at+i*e+e], turned[len(turned)-i*e-e:len(turned)-i*e]) {
+						t.Fatalf("%v %+v at %d: code %d", size, spec, at, i)
+					}
+				}
+				for i := range buf {
+					if (i < at || i >= at+len(turned)) && buf[i] != 0xA5 {
+						t.Fatalf("%v %+v at %d: byte %d is written", size, spec, at, i)
+					}
+				}
+			}
+		}
+		d.Close()
+	}
 	// CopyPixels is copy.
 	for _, n := range []int{0, 1, 128<<10 - 1, 128 << 10, 300001} {
 		src := make([]byte, n)

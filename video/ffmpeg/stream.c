@@ -51,6 +51,12 @@ void rc_fence(void)
 #endif
 }
 
+void rc_prefetch(const uint8_t *p, size_t n)
+{
+	for (size_t i = 0; i < n; i += LINE)
+		__builtin_prefetch(p + i, 0, 0);
+}
+
 void rc_lane_open(rc_lane *l, uint8_t *dst)
 {
 	l->fill = l->skip = (uintptr_t)dst & (LINE - 1);
