@@ -8,4 +8,6 @@
 //	B4  Every arm logs the order of its samples as a hash, and how much of the ideal randomness it has.
 //	B5  A peer runs at its best known setting, named in the report; torch has one thread in every arm.
 //	B6  An arm that fails is reported as failed, with its own words; no figure is made up for it.
+//	B7  A bar is judged on arms of one interleaved run, repeat by repeat. An arm of ours that shows a wrong picture, or does not give each
+//	    sample once an epoch, passes none; what a limit leaves possible is shown beside a bar that is missed.
 package bench

@@ -94,7 +94,7 @@ func (w *PeerWork) arm(ctx context.Context, f *peerFamily, name, root, oracle st
 		a.Argv = []string{w.Tools.Python, filepath.Join(w.Tools.dir, script), root, "--batch-size", strconv.Itoa(w.BatchSize), "--workers", strconv.Itoa(workers),
 			"--seconds", strconv.FormatFloat(w.Seconds, 'g', -1, 64), "--seed", strconv.Itoa(w.Seed), "--window", strconv.Itoa(f.window)}
 		if f.video {
-			a.Argv = append(a.Argv, "--oracle", oracle)
+			a.Argv, a.Checked = append(a.Argv, "--oracle", oracle), true
 		} else {
 			a.Argv = append(a.Argv, "--video", "none")
 		}

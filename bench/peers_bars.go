@@ -100,7 +100,7 @@ func (b Bar) Judge(results []Result) Verdict {
 		return v
 	}
 	if b.Than == "" {
-		v.Pass = within(v.Ours.Median, b)
+		v.Pass = len(v.Ours.Raw) > 0 && within(v.Ours.Median, b)
 		return v
 	}
 	than := resultOf(results, b.Than)
@@ -116,9 +116,15 @@ func (b Bar) Judge(results []Result) Verdict {
 		ratios = append(ratios, b.ratio(mine[i], theirs[i]))
 	}
 	v.Ratio = spreadOf(ratios)
+	if len(v.Ratio.Raw) < n || n == 0 {
+		v.Note = "too short to be measured: a longer --seconds"
+		return v
+	}
 	v.Pass = within(v.Ratio.Median, b)
 	if floor := resultOf(results, b.Floor); b.Floor != "" && unusable(floor, b.Floor) == "" {
-		v.Possible = v.Than.Median / spreadOf(b.Metric.values(floor)).Median
+		if cost := spreadOf(b.Metric.values(floor)).Median; cost > 0 {
+			v.Possible = v.Than.Median / cost
+		}
 	}
 	var notes []string
 	if why := than.fault(); why != "" {
@@ -181,16 +187,22 @@ func (r *Result) fault() string {
 			return fmt.Sprintf("a sample came %d to %d times an epoch", low, high)
 		}
 	}
+	if r.Arm.Checked && checked == 0 && len(r.Runs) > 0 {
+		return "no picture was checked"
+	}
 	if wrong > 0 {
 		return strconv.FormatInt(wrong, 10) + " of " + strconv.FormatInt(checked, 10) + " pictures are wrong"
 	}
 	return ""
 }
 
+// spreadOf leaves out what is no number: a window of no CPU tick has no ratio, and JSON no word for it.
 func spreadOf(values []float64) Spread {
 	var s Spread
 	for _, v := range values {
-		s.add(v)
+		if !math.IsNaN(v) && !math.IsInf(v, 0) {
+			s.add(v)
+		}
 	}
 	return s
 }

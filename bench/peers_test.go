@@ -103,6 +103,8 @@ func TestBars(t *testing.T) {
 		armResult("limit", run(1, 1), run(1, 1), run(1, 1)),
 		armResult("wrong", wrong),
 		armResult("lost", lost),
+		armResult("short", run(0, 100)),
+		{Arm: Arm{Name: "blind", Checked: true}, Runs: []Outcome{{Samples: 1, Seconds: 1, CPUSeconds: 1}}},
 		{Arm: Arm{Name: "broken"}, Failed: "IndexError: 3"},
 	}
 	for _, c := range []struct {
@@ -130,6 +132,8 @@ func TestBars(t *testing.T) {
 		{"lost samples", Bar{Ours: "lost", Metric: Faults}, false, math.NaN(), "0 to 1 times"},
 		{"a peer that is wrong is named", Bar{Ours: "ours", Than: "lost", Metric: CPU, AtMost: 9}, true, 2, "0 to 1 times"},
 		{"a peer that failed", Bar{Ours: "ours", Than: "broken", Metric: CPU, AtLeast: 1}, false, math.NaN(), "broken failed: IndexError: 3"},
+		{"no CPU tick in the window", Bar{Ours: "short", Than: "peer", Metric: CPU, AtLeast: 1}, false, math.NaN(), "too short"},
+		{"pictures that nobody looked at", Bar{Ours: "blind", Metric: Faults}, false, math.NaN(), "no picture was checked"},
 		{"an arm that did not run", Bar{Ours: "none", Metric: Faults}, false, math.NaN(), "not run"},
 	} {
 		v := c.bar.Judge(results)
@@ -195,6 +199,9 @@ func TestPeerMarkdownAndFiles(t *testing.T) {
 	dir := t.TempDir()
 	if err := p.Write(dir); err != nil {
 		t.Fatal(err)
+	}
+	if _, err := json.Marshal(Bar{Ours: "robocache", Than: "lerobot", Metric: CPU, AtMost: 1}.Judge([]Result{armResult("robocache", run(0, 1)), armResult("lerobot", run(0, 1))})); err != nil {
+		t.Error(err) // 0 ÷ 0
 	}
 	for _, name := range []string{"peers.json", "peers.csv", "peers.md", "peers.html", "peers-av1.json", "peers-av1.csv", "peers-av1.html"} {
 		if b, err := os.ReadFile(filepath.Join(dir, name)); err != nil || len(b) == 0 {
