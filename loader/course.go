@@ -123,10 +123,11 @@ func (c *course) next(at cursor, dst *step) (ok bool) {
 		return false
 	}
 	i := at.index
+	found := i // where the last good sample was
 	for int64(len(dst.samples)) < c.batch {
 		t := i
 		if i >= own {
-			if c.world == 1 || c.short || i >= at.index+2*own {
+			if c.world == 1 || c.short || i >= found+2*own {
 				break
 			}
 			// Bad episodes took samples of this rank: it goes round its own positions, so that all ranks give equally many batches.
@@ -152,6 +153,7 @@ func (c *course) next(at cursor, dst *step) (ok bool) {
 		if wrap {
 			dst.wrapped++
 		}
+		found = i
 		dst.samples = append(dst.samples, s.sample)
 	}
 	if len(dst.samples) == 0 || c.world == 1 && c.dropLast && int64(len(dst.samples)) < c.batch {

@@ -233,6 +233,141 @@ func (k *orderCase) check(t *testing.T) {
 	}
 }
 
+// L13: episodes that were found bad are left out from their position on: with one rank the next samples move up; with several each
+// rank goes on in its own positions, and round them, so that all still give equally many batches.
+func TestCourseLeavesBadEpisodesOut(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 3))
+	for range 600 {
+		o, bySize := randomOrdering(t, rng)
+		k := orderCase{o: o, bySize: bySize, epoch: rng.Int64N(3), batch: 1 + rng.Int64N(12), world: 1 + rng.Int64N(5), drop: rng.IntN(3) == 0, short: rng.IntN(4) == 0}
+		n := o.samples()
+		for source, tab := range o.data.tables {
+			for place := range tab.ends {
+				if rng.IntN(6) == 0 {
+					k.bad = append(k.bad, BadEpisode{Source: source, Episode: tab.episode(place), Epoch: k.epoch - rng.Int64N(2), Position: rng.Int64N(n)})
+				}
+			}
+		}
+		gone := func(id, p int64) bool {
+			source, place, _ := o.data.find(id)
+			for _, b := range k.bad {
+				if b.Source == source && b.Episode == place && (b.Epoch < k.epoch || p >= b.Position) {
+					return true
+				}
+			}
+			return false
+		}
+		whole := wholeOrder(o, k.epoch)
+		for rank := range k.world {
+			// The rank's own positions, as a course without bad ones gives them.
+			good := k
+			good.bad = nil
+			c := good.course(rank)
+			var own, expect []int64
+			for i := int64(0); ; i++ {
+				p, ok := c.position(i)
+				if !ok {
+					break
+				}
+				own = append(own, p)
+			}
+			for _, p := range own {
+				if !gone(whole[p], p) {
+					expect = append(expect, whole[p])
+				}
+			}
+			c = k.course(rank)
+			told := newTold(t, &k, rank)
+			var s step
+			var got []int64
+			var skipped, batches int64
+			cur := cursor{}
+			for c.next(cur, &s) {
+				told.take(&s)
+				got = append(got, s.samples...)
+				skipped += s.skipped
+				cur = s.after
+				batches++
+				if full := int64(len(s.samples)) == k.batch; !full && k.world > 1 && !k.short {
+					t.Fatalf("%s: rank %d gives a batch of %d", k.describe(), rank, len(s.samples))
+				}
+			}
+			skipped += s.skipped
+			told.end(&s)
+			firstLap := got[:min(len(got), len(expect))]
+			if k.world > 1 && !k.short && !k.drop {
+				// Places behind the epoch's end are wrapped ones, for which every bad episode is bad.
+				for i := range own {
+					if i > 0 && own[i] < own[i-1] {
+						firstLap = firstLap[:0]
+					}
+				}
+			}
+			if !slices.Equal(firstLap, expect[:len(firstLap)]) {
+				t.Fatalf("%s: rank %d gives %v, expected %v", k.describe(), rank, firstLap, expect)
+			}
+			switch {
+			case k.world == 1:
+				want := len(expect)
+				if k.drop {
+					want -= want % int(k.batch)
+				}
+				if len(got) != want || !k.drop && skipped != n-int64(want) {
+					t.Fatalf("%s: %d given and %d skipped of %d", k.describe(), len(got), skipped, n)
+				}
+			case !k.short && batches != c.steps() && !c.starved(cur):
+				t.Fatalf("%s: rank %d gives %d batches of %d", k.describe(), rank, batches, c.steps())
+			}
+		}
+	}
+}
+
+// L5: a course that begins in the middle goes on as the whole one does, and tells of residents what is still to come of them.
+func TestCourseGoesOnFromTheMiddle(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 4))
+	for range 400 {
+		o, bySize := randomOrdering(t, rng)
+		k := orderCase{o: o, bySize: bySize, epoch: rng.Int64N(3), batch: 1 + rng.Int64N(12), world: 1 + rng.Int64N(5), short: rng.IntN(4) == 0}
+		if rng.IntN(2) == 0 { // so that ranks stand beyond their step
+			for place := range o.data.tables[0].ends {
+				if rng.IntN(4) == 0 {
+					k.bad = append(k.bad, BadEpisode{Episode: place, Epoch: k.epoch, Position: rng.Int64N(o.samples())})
+				}
+			}
+		}
+		rank := rng.Int64N(k.world)
+		whole := k.course(rank)
+		var s step
+		cur := cursor{}
+		var cursors []cursor
+		var batches [][]int64
+		for whole.next(cur, &s) {
+			cursors = append(cursors, cur)
+			batches = append(batches, slices.Clone(s.samples))
+			cur = s.after
+		}
+		if len(batches) == 0 {
+			continue
+		}
+		from := rng.IntN(len(batches))
+		c := k.course(rank)
+		told := newTold(t, &k, rank)
+		cur = cursors[from]
+		i := from
+		for ; c.next(cur, &s); i++ {
+			told.take(&s)
+			if i >= len(batches) || !slices.Equal(s.samples, batches[i]) {
+				t.Fatalf("%s: begun at %v, batch %d is %v", k.describe(), cursors[from], i, s.samples)
+			}
+			cur = s.after
+		}
+		if i != len(batches) {
+			t.Fatalf("%s: begun at %v it gives %d batches, expected %d", k.describe(), cursors[from], i-from, len(batches)-from)
+		}
+		told.end(&s)
+	}
+}
+
 // told checks what a course tells of residents.
 type told struct {
 	t       *testing.T

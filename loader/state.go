@@ -238,7 +238,7 @@ func (l *Loader) Restore(s State, force bool) error {
 		return err
 	}
 	n := o.samples()
-	if s.Position < 0 || s.Position > n || s.Ahead < 0 || s.Ahead > 4*n+1<<20 {
+	if s.Position < 0 || s.Position > n || s.Ahead < 0 || s.Ahead > 1<<60 {
 		return misuse("state position", fmt.Sprintf("0 to %d", n), fmt.Sprint(s.Position, ", ahead ", s.Ahead))
 	}
 	for _, b := range s.BadEpisodes {
