@@ -12,7 +12,8 @@ import (
 
 // openCaches splits the memory budget, and makes the pool's and the cache's room.
 //
-// An eighth of memory_budget is for idle decoders, one for the tables and indexes of the datasets, a thirty-second for stamps. Of what is
+// An eighth of memory_budget is for idle decoders, one for the tables and indexes of the datasets, one for pages of a cache directory that
+// are mapped, a thirty-second for stamps. Of what is
 // left, half of the whole is for kept pictures where there are any (of a RAM cache beside a pool, a quarter more), and the rest, five
 // eighths of the whole or half of what the pictures leave, for batches under construction.
 func (a *assembler) openCaches(ctx context.Context) error {
@@ -67,7 +68,7 @@ func (a *assembler) openCaches(ctx context.Context) error {
 // openDir opens the cache directory: for decoded pictures, or for the bytes that are read of remote files.
 func (a *assembler) openDir(ctx context.Context) error {
 	cfg := &a.cfg
-	dir, err := cache.Open(cfg.Cache, cache.Options{Budget: int64(cfg.CacheBudget), KeepUsed: true})
+	dir, err := cache.Open(cfg.Cache, cache.Options{Budget: int64(cfg.CacheBudget), KeepUsed: true, Resident: max(int64(cfg.MemoryBudget)/8, 16<<20)})
 	if err != nil {
 		return err
 	}
@@ -81,7 +82,7 @@ func (a *assembler) openDir(ctx context.Context) error {
 		a.disk = newDisk(dir, a.planar())
 		return nil
 	}
-	blocks := &blockCache{dir}
+	blocks := cache.Blocks{Dir: dir}
 	a.blocks = dir
 	for _, src := range a.sources {
 		l, ok := src.reels.(*library)
@@ -98,19 +99,6 @@ func (a *assembler) openDir(ctx context.Context) error {
 
 // blockBytes is the piece in which remote files are kept.
 const blockBytes = 256 << 10
-
-// blockCache keeps pieces of remote files in a cache directory.
-type blockCache struct{ dir *cache.Dir }
-
-func (b *blockCache) Get(key [16]byte) ([]byte, func(), bool) {
-	e, ok := b.dir.Get(key)
-	if !ok {
-		return nil, nil, false
-	}
-	return e.Data, e.Release, true
-}
-
-func (b *blockCache) Put(key [16]byte, data []byte) error { return b.dir.Put(key, data) }
 
 func (a *assembler) hasVideo() bool {
 	for _, src := range a.sources {

@@ -93,7 +93,7 @@ func (d *disk) put(w *worker, src *source, c *column, path string, ordinal int, 
 		return
 	}
 	prefix := w.prefix(src, c, path)
-	if prefix == (cache.Key{}) {
+	if prefix == (cache.Key{}) || !d.dir.Accepts() {
 		return
 	}
 	k := pictureKey(prefix, ordinal)

@@ -43,6 +43,9 @@ func TestHTTPEqualsDisk(t *testing.T) {
 		{"g1_v30_drift", loader.Config{BatchSize: 16, Episodes: []int{8}}},
 		{"g1_v21", loader.Config{BatchSize: 32, Shuffle: loader.Global, Seed: 8, Episodes: []int{3}}},
 		{"gr00t_picknplace_v20", loader.Config{BatchSize: 64, Prefetch: 8, Seed: 9, Episodes: []int{1, 4}}},
+		{"g1_v30_exact", loader.Config{BatchSize: 32, Shuffle: loader.Pool, Seed: 7, Episodes: []int{0, 3}, DropTail: 100}},
+		{"g1_h264_v30", loader.Config{BatchSize: 32, Shuffle: loader.Global, Seed: 7, Episodes: []int{0, 3}, DropTail: 100, Cache: "ram", CacheBudget: 20 << 20}},
+		{"g1_h264_v30", loader.Config{BatchSize: 32, Shuffle: loader.Pool, Seed: 7, Episodes: []int{0, 3}, DropTail: 100, Cache: t.TempDir(), CacheFormat: "encoded"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -32,13 +32,22 @@ func TestChild(t *testing.T) {
 	}
 	var budget int64
 	var batch, windows int
-	fmt.Sscan(os.Getenv(childSet+"_ARGS"), &budget, &batch, &windows)
+	var keep string
+	fmt.Sscan(os.Getenv(childSet+"_ARGS"), &budget, &batch, &windows, &keep)
 	ds, err := robocache.Open(t.Context(), realdata.Path(t, name), robocache.OpenOptions{MemoryBudget: 32 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer ds.Close()
 	cfg := loader.Config{BatchSize: batch, Shuffle: loader.Global, Seed: 1, MemoryBudget: loader.Bytes(budget), Prefetch: 16, Threads: 4}
+	switch keep {
+	case "pool":
+		cfg.Shuffle = loader.Pool
+	case "ram":
+		cfg.Cache = "ram"
+	case "dir":
+		cfg.Cache, cfg.CacheBudget = t.TempDir(), loader.Bytes(4*budget)
+	}
 	if windows > 1 {
 		w := loader.Delta{Key: camera}
 		for i := range windows {
@@ -90,19 +99,23 @@ func TestPeakMemory(t *testing.T) {
 		name           string
 		budget         int64
 		batch, windows int
+		keep           string
 	}{
-		{"g1_h264_v30", 24 << 20, 8, 1},
-		{"g1_h264_v30_bigdrift", 32 << 20, 32, 4},
-		{"g1_v30_exact", 40 << 20, 8, 1},
+		{"g1_h264_v30", 24 << 20, 8, 1, "none"},
+		{"g1_h264_v30_bigdrift", 32 << 20, 32, 4, "none"},
+		{"g1_v30_exact", 40 << 20, 8, 1, "none"},
+		{"g1_v30_exact", 96 << 20, 8, 1, "pool"},
+		{"g1_v30_exact", 96 << 20, 8, 1, "ram"},
+		{"g1_v30_exact", 96 << 20, 8, 1, "dir"},
 	} {
-		t.Run(c.name, func(t *testing.T) {
+		t.Run(c.name+" "+c.keep, func(t *testing.T) {
 			t.Parallel()
 			if testing.Short() && c.name != small {
 				t.Skip("short")
 			}
 			realdata.Path(t, c.name)
 			cmd := exec.Command(os.Args[0], "-test.run=^TestChild$", "-test.v")
-			cmd.Env = append(os.Environ(), childSet+"="+c.name, fmt.Sprintf("%s_ARGS=%d %d %d", childSet, c.budget, c.batch, c.windows))
+			cmd.Env = append(os.Environ(), childSet+"="+c.name, fmt.Sprintf("%s_ARGS=%d %d %d %s", childSet, c.budget, c.batch, c.windows, c.keep))
 			out, err := cmd.CombinedOutput()
 			if err != nil {
 				t.Fatalf("%v\n%s", err, out)
