@@ -53,7 +53,7 @@ type Outcome struct {
 	WaitS           float64       `json:"wait_s,omitempty"`     // of the window, for the next batch
 	BytesRead       int64         `json:"bytes_read,omitempty"` // in the window; asked of files and sockets
 	DeviceReadBytes int64         `json:"device_read_bytes,omitempty"`
-	QueueBatches    []*int        `json:"queue_batches,omitempty"` // ready and not taken, at both ends
+	QueueBatches    []*float64    `json:"queue_batches,omitempty"` // ready and not taken, at both ends
 	EpochsFinished  int           `json:"epochs_finished,omitempty"`
 	SamplesLost     int64         `json:"samples_lost,omitempty"` // in finished epochs
 	SamplesDoubled  int64         `json:"samples_doubled,omitempty"`

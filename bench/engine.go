@@ -175,6 +175,8 @@ func (w *Workload) options(info *robocache.Info) (map[string]any, error) {
 	put("cache", w.Cache != "", w.Cache)
 	put("cache_budget", w.CacheBudget != "", w.CacheBudget)
 	put("memory_budget", w.MemoryBudget != "", w.MemoryBudget)
+	put("cache_format", w.CacheFormat != "", w.CacheFormat)
+	put("pool_size", w.PoolSize != "", w.PoolSize)
 	put("pool_episodes", w.PoolEpisodes > 0, w.PoolEpisodes)
 	put("drop_last", w.DropLast, true)
 	put("rank", w.World > 1, w.Rank)

@@ -129,7 +129,6 @@ func loadWindow(ctx context.Context, w Workload, marks io.Writer) (Outcome, erro
 	o.FirstBatchS, o.Seconds, o.WaitS, o.Samples = win.First.Seconds(), win.Length.Seconds(), win.Wait.Seconds(), win.Samples
 	o.OpenUnixNS, o.ArrivalsUS, o.ArrivalRows = win.OpenedAt.UnixNano(), win.Arrivals, win.Rows
 	o.Decoded, o.Delivered = o.StatsClose.FramesDecoded-o.StatsOpen.FramesDecoded, o.StatsClose.Frames-o.StatsOpen.Frames
-	o.QueueBatches = []*int{queued(o.StatsOpen), queued(o.StatsClose)}
 	o.OrderSHA256, o.OrderSamples = t.sum(), t.orderSamples
 	if t.full > 0 {
 		o.DistinctFrac = t.distinct / float64(t.full)

@@ -24,7 +24,7 @@ func Explain(k *Keys, w *Workload, outs []Outcome) []string {
 		name string
 		s    float64
 	}
-	stages := []stage{{"plan", st.Plan}, {"store", st.Store}, {"gather", st.Gather}, {"decode", st.Decode}, {"convert", st.Convert}}
+	stages := []stage{{"plan", st.Plan}, {"gather", st.Gather}, {"decode", st.Decode}, {"convert", st.Convert}, {"copy", st.Copy}}
 	slices.SortStableFunc(stages, func(a, b stage) int {
 		switch {
 		case a.s > b.s:
@@ -40,9 +40,12 @@ func Explain(k *Keys, w *Workload, outs []Outcome) []string {
 	rate := samples / wall // of all ranks
 	say("%.1f samples/s over %.1f s; %.3f CPU s per 1,000 samples; the taker waited %.0f %% of the window", rate, wall, 1e3*cpu/samples, 100*wait/seconds)
 	for _, s := range stages {
-		if s.s > 0 {
+		if 1e6*s.s > samples {
 			say("  %-8s %8.3f s per 1,000 samples, %3.0f %% of the work of the threads", s.name, 1e3*s.s/samples, 100*s.s/busy)
 		}
+	}
+	if st.Store > 0 {
+		say("  %-8s %8.3f s per 1,000 samples, beside them", "store", 1e3*st.Store/samples)
 	}
 	// Threads that are busy for the whole window are what limits; else it is the taker, or waiting for the store.
 	load := busy / (threads * seconds)
@@ -50,8 +53,9 @@ func Explain(k *Keys, w *Workload, outs []Outcome) []string {
 	switch {
 	case wait < 0.1*seconds:
 		say("limit: the consumer. The next batch was there in %.0f %% of the time; a faster loader brings nothing here", 100*(1-wait/seconds))
-	case st.Store > 0.5*busy:
-		say("limit: the store. Threads waited %.2f s per 1,000 samples for bytes: fewer and larger reads, a cache, or more io_threads", 1e3*st.Store/samples)
+	case st.Store > 0 && load < 0.7:
+		say("limit: the store. The %d threads worked %.0f %% of the time; reading took %.2f s per 1,000 samples, several reads at once", int(threads), 100*load, 1e3*st.Store/samples)
+		say("if the bytes came at once: %.0f samples/s (%.2f times)", rate/load, 1/load)
 	case waits:
 		say("limit: the store. The threads were at it for %.2f s per 1,000 samples, and took only %.2f CPU s: the rest is waiting for bytes, inside %s", 1e3*busy/samples, 1e3*cpu/samples, top.name)
 	default:
@@ -82,15 +86,20 @@ func Explain(k *Keys, w *Workload, outs []Outcome) []string {
 	if k.FramesDecodedPerS != nil && k.FramesDeliveredPerS != nil && *k.FramesDeliveredPerS > 0 {
 		say("frames: %.2f decoded for each delivered", *k.FramesDecodedPerS / *k.FramesDeliveredPerS)
 	}
-	if k.BytesReadPerSample != nil && k.BytesNeededPerSample != nil && *k.BytesNeededPerSample > 0 {
-		say("bytes: %.0f read a sample; a lone sample needs %.0f", *k.BytesReadPerSample, *k.BytesNeededPerSample)
+	if k.BytesReadPerSample != nil && k.BytesNeededPerSample != nil && k.BytesAlonePerSample != nil {
+		say("bytes: %.0f read a sample, %.0f needed (decoded packets and rows); a sample alone would need %.0f", *k.BytesReadPerSample, *k.BytesNeededPerSample, *k.BytesAlonePerSample)
+	}
+	if c := outs[0].StatsClose.Cache; c != nil {
+		say("cache (%s, %s): %.0f %% of the pictures that were wanted since the start were there; %d MiB", c.Where, c.Format, 100*c.Rate, c.Bytes>>20)
+		if c.Error != "" {
+			say("  nothing more is written: %s", c.Error)
+		}
+	}
+	if p := outs[0].StatsClose.Pool; p != nil {
+		say("pool: %d samples in %d shards; %d pictures resident, %d found no room and are decoded again", p.Samples, p.Shards, p.Resident, p.Refused)
 	}
 	if k.WaitPct != nil {
 		say("a consumer that takes %.1f ms a batch waits %.1f %% of its time", k.ConsumerStepMS, *k.WaitPct)
 	}
 	return lines
-}
-
-func (s Stages) plus(o Stages) Stages {
-	return Stages{s.Plan + o.Plan, s.Store + o.Store, s.Gather + o.Gather, s.Decode + o.Decode, s.Convert + o.Convert, s.Wait + o.Wait, s.Consumer + o.Consumer}
 }

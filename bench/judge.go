@@ -78,27 +78,33 @@ func (j *judge) check(ctx context.Context, p *point, facts runFacts) (checked, e
 	return checkFrames(ctx, j.ds, j.s.folder(), all)
 }
 
-// neededBytes is the mean over samples of the bytes that a lone sample wants: packets from the governing key pictures to the wanted
+// rowBytes are the bytes of a sample's rows.
+func (w *Workload) rowBytes(info *robocache.Info) float64 {
+	var n float64
+	for i := range info.Features {
+		f := &info.Features[i]
+		each := float64(f.RowBytes())
+		if w.Window > 0 && (f.Key == "observation.state" || f.Key == "action") {
+			each *= float64(w.Window)
+		}
+		n += each
+	}
+	return n
+}
+
+// aloneBytes is the mean over samples of the bytes that a lone sample wants: packets from the governing key pictures to the wanted
 // ones, and its rows. Samples of one batch share some of it, so a loader may read less.
-func (j *judge) neededBytes(ctx context.Context, w *Workload) (*float64, error) {
+func (j *judge) aloneBytes(ctx context.Context, w *Workload) (alone *float64, rows float64, err error) {
+	rowBytes := w.rowBytes(j.ds.Info())
 	key := fmt.Sprint(w.Video, w.Window)
 	if v, ok := j.needed[key]; ok {
-		return v, nil
+		return v, rowBytes, nil
 	}
 	list, err := w.episodes(j.ds.Info())
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	info, rng := j.ds.Info(), rand.New(rand.NewPCG(1, 2))
-	var total, rowBytes float64
-	for i := range info.Features {
-		f := &info.Features[i]
-		n := float64(f.RowBytes())
-		if w.Window > 0 && (f.Key == "observation.state" || f.Key == "action") {
-			n *= float64(w.Window)
-		}
-		rowBytes += n
-	}
+	info, rng, total := j.ds.Info(), rand.New(rand.NewPCG(1, 2)), 0.0
 	probes := 200
 	if j.s.folder() == "" {
 		probes = 40
@@ -118,22 +124,21 @@ func (j *judge) neededBytes(ctx context.Context, w *Workload) (*float64, error) 
 		refs := make([]robocache.FrameRef, len(rows))
 		for _, c := range cameras {
 			if err := j.ds.Frames(ctx, c, rows, refs); err != nil {
-				return nil, err
+				return nil, 0, err
 			}
 			n, err := j.packetBytes(ctx, refs)
 			if err != nil {
-				return nil, err
+				return nil, 0, err
 			}
 			total += float64(n)
 		}
 	}
-	var v *float64
 	if count > 0 {
 		mean := total/float64(count) + rowBytes
-		v = &mean
+		alone = &mean
 	}
-	j.needed[key] = v
-	return v, nil
+	j.needed[key] = alone
+	return alone, rowBytes, nil
 }
 
 func (j *judge) packetBytes(ctx context.Context, refs []robocache.FrameRef) (int64, error) {
@@ -169,21 +174,21 @@ func (j *judge) result(ctx context.Context, p *point) PointResult {
 	outs, facts := p.runs[m], p.local[m]
 	var r PointResult
 	r.Outcomes = outs
-	needed, err := j.neededBytes(ctx, &p.work)
+	alone, rows, err := j.aloneBytes(ctx, &p.work)
 	if err != nil {
 		p.notes = append(p.notes, "bytes_needed_per_sample: "+err.Error())
 	}
 	for i := range outs {
 		k := keysOf(p, i, &outs[i], facts)
 		j.fill(p, k, facts)
-		k.BytesNeededPerSample = needed
+		needs(k, alone, rows)
 		r.Keys = append(r.Keys, k)
 	}
 	r.Merged = r.Keys[0]
 	if len(outs) > 1 {
 		r.Merged = mergedKeys(p, r.Keys, outs, facts)
 		j.fill(p, r.Merged, facts)
-		r.Merged.BytesNeededPerSample = needed
+		r.Merged.BytesAlonePerSample = alone // of the ranks, the rows are counted already
 		j.cover(p, r.Merged, facts)
 	}
 	r.Merged.Spread = p.spread()
@@ -204,6 +209,21 @@ func (j *judge) result(ctx context.Context, p *point) PointResult {
 	}
 	r.Explain = Explain(r.Merged, &p.work, outs)
 	return r
+}
+
+// needs sets what a sample needed: the packets that were decoded for it and its rows; where the arm counts no packets, those of a lone
+// sample stand in for them.
+func needs(k *Keys, alone *float64, rows float64) {
+	k.BytesAlonePerSample = alone
+	switch {
+	case k.BytesNeededPerSample != nil:
+		v := *k.BytesNeededPerSample + rows
+		k.BytesNeededPerSample = &v
+	case k.NumCameras == 0:
+		k.BytesNeededPerSample = &rows
+	default:
+		k.BytesNeededPerSample = alone
+	}
 }
 
 // verdict says why a run does not count: a wrong picture, or a sample lost or doubled in a finished epoch.

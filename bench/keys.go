@@ -68,29 +68,30 @@ type Keys struct {
 	Machine               Machine  `json:"machine"`
 
 	// What the figures above rest on.
-	Arm                string            `json:"arm"`
-	Setting            string            `json:"setting"`
-	Shuffle            string            `json:"shuffle"`
-	Cache              string            `json:"cache"`
-	Store              string            `json:"store"` // where the bytes come from, with latency and bandwidth
-	QueueBatches       []*int            `json:"queue_batches"`
-	Stages             *Stages           `json:"stages_s"`
-	NeighbourIdeal     float64           `json:"neighbour_ideal"`
-	OrderSamples       int64             `json:"order_samples"`
-	EpochsFinished     int               `json:"epochs_finished"`
-	SamplesLost        int64             `json:"samples_lost"`    // in finished epochs
-	SamplesDoubled     int64             `json:"samples_doubled"` // in finished epochs, less those that wrap by rule
-	ConsumerStepMS     float64           `json:"consumer_step_ms"`
-	HeadspaceSamplesPS float64           `json:"headspace_samples_per_s"`
-	DeviceReadBytes    int64             `json:"device_read_bytes"`
-	ResidentBefore     *float64          `json:"resident_before_frac"` // share of the set in the page cache before the run
-	RequestsPerSample  *float64          `json:"requests_per_sample"`
-	SlowestRank        *int              `json:"slowest_rank"`
-	SlowestSamplesPerS *float64          `json:"slowest_rank_samples_per_s"`
-	RankSamplesPerS    []float64         `json:"rank_samples_per_s"`
-	Spread             map[string]Spread `json:"spread"` // over the repeats; the figures above are of the median run
-	Failed             string            `json:"failed"` // why this run does not count
-	Notes              []string          `json:"notes"`
+	Arm                 string            `json:"arm"`
+	Setting             string            `json:"setting"`
+	Shuffle             string            `json:"shuffle"`
+	Cache               string            `json:"cache"`
+	Store               string            `json:"store"` // where the bytes come from, with latency and bandwidth
+	QueueBatches        []*float64        `json:"queue_batches"`
+	Stages              *Stages           `json:"stages_s"`
+	NeighbourIdeal      float64           `json:"neighbour_ideal"`
+	OrderSamples        int64             `json:"order_samples"`
+	EpochsFinished      int               `json:"epochs_finished"`
+	SamplesLost         int64             `json:"samples_lost"`    // in finished epochs
+	SamplesDoubled      int64             `json:"samples_doubled"` // in finished epochs, less those that wrap by rule
+	ConsumerStepMS      float64           `json:"consumer_step_ms"`
+	HeadspaceSamplesPS  float64           `json:"headspace_samples_per_s"`
+	DeviceReadBytes     int64             `json:"device_read_bytes"`
+	ResidentBefore      *float64          `json:"resident_before_frac"`   // share of the set in the page cache before the run
+	BytesAlonePerSample *float64          `json:"bytes_alone_per_sample"` // that a lone sample needs: batches share some of it
+	RequestsPerSample   *float64          `json:"requests_per_sample"`
+	SlowestRank         *int              `json:"slowest_rank"`
+	SlowestSamplesPerS  *float64          `json:"slowest_rank_samples_per_s"`
+	RankSamplesPerS     []float64         `json:"rank_samples_per_s"`
+	Spread              map[string]Spread `json:"spread"` // over the repeats; the figures above are of the median run
+	Failed              string            `json:"failed"` // why this run does not count
+	Notes               []string          `json:"notes"`
 }
 
 // columns are the names and cells of a row, in order.

@@ -42,10 +42,16 @@ func keysOf(p *point, rank int, o *Outcome, facts runFacts) *Keys {
 	if a, b := o.StatsOpen, o.StatsClose; a != nil && b != nil {
 		k.FramesDeliveredPerS = per(float64(b.Frames-a.Frames) / o.Seconds)
 		k.FramesDecodedPerS = per(float64(b.FramesDecoded-a.FramesDecoded) / o.Seconds)
+		if b.Frames > a.Frames {
+			k.BytesNeededPerSample = per(float64(b.BytesNeeded-a.BytesNeeded) / float64(o.Samples)) // rows are added by the judge
+		}
 		st := stagesOf(a, b)
 		k.Stages = &st
-		if busy := st.Busy(); busy > 0 {
-			k.FetchPct, k.DecodePct = per(100*st.fetch()/busy), per(100*st.decode()/busy)
+		if all := st.fetch() + st.decode(); all > 0 {
+			k.FetchPct, k.DecodePct = per(100*st.fetch()/all), per(100*st.decode()/all)
+		}
+		if len(k.QueueBatches) == 0 || k.QueueBatches[0] == nil {
+			k.QueueBatches = []*float64{madeAhead(a, w, o.Cameras), madeAhead(b, w, o.Cameras)}
 		}
 		k.SkippedEpisodes = len(b.BadEpisodes)
 		for _, e := range b.BadEpisodes {
@@ -134,6 +140,7 @@ func mergedKeys(p *point, ranks []*Keys, outs []Outcome, facts runFacts) *Keys {
 	k.FramesDeliveredPerS = pick(func(r *Keys) *float64 { return r.FramesDeliveredPerS }, sum)
 	k.FramesDecodedPerS = pick(func(r *Keys) *float64 { return r.FramesDecodedPerS }, sum)
 	k.BytesReadPerSample = pick(func(r *Keys) *float64 { return r.BytesReadPerSample }, weighed)
+	k.BytesNeededPerSample = pick(func(r *Keys) *float64 { return r.BytesNeededPerSample }, weighed)
 	k.RequestsPerSample = pick(func(r *Keys) *float64 { return r.RequestsPerSample }, weighed)
 	k.WaitPct = pick(func(r *Keys) *float64 { return r.WaitPct }, slices.Max[[]float64])
 	k.H2DWaitPct = pick(func(r *Keys) *float64 { return r.H2DWaitPct }, slices.Max[[]float64])

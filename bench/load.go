@@ -30,6 +30,8 @@ type Workload struct {
 	Cache        string  `json:"cache,omitempty"`
 	CacheBudget  string  `json:"cache_budget,omitempty"`
 	MemoryBudget string  `json:"memory_budget,omitempty"`
+	CacheFormat  string  `json:"cache_format,omitempty"`
+	PoolSize     string  `json:"pool_size,omitempty"`
 	PoolEpisodes int     `json:"pool_episodes,omitempty"`
 	ImageSize    string  `json:"image_size,omitempty"` // HxW
 	Episodes     string  `json:"episodes,omitempty"`   // positions, as 0-9,12
@@ -78,6 +80,8 @@ func (w *Workload) args() []string {
 	text("cache", w.Cache)
 	text("cache-budget", w.CacheBudget)
 	text("memory-budget", w.MemoryBudget)
+	text("cache-format", w.CacheFormat)
+	text("pool-size", w.PoolSize)
 	number("pool-episodes", w.PoolEpisodes)
 	text("image-size", w.ImageSize)
 	text("episodes", w.Episodes)

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -17,7 +18,7 @@ type SuiteReport struct {
 }
 
 // Write puts into dir: a JSON and a CSV file a rank, named as the original benchmark names them, merged ones where there are several
-// ranks, and load.{json,csv} with all rows. Where there are several arms, each has a folder of its own for the files a rank.
+// ranks, load.{json,csv} with all rows, load.html, and its plots as PNG and SVG. Where there are several arms, each has a folder of its own for the files a rank.
 func (r *SuiteReport) Write(dir string) error {
 	arms := map[string]bool{}
 	for _, p := range r.Results {
@@ -51,7 +52,41 @@ func (r *SuiteReport) Write(dir string) error {
 	if err := os.WriteFile(filepath.Join(dir, "load.json"), append(js, '\n'), 0o644); err != nil {
 		return robocache.At(err, robocache.Where{"file": dir})
 	}
-	return writeTable(filepath.Join(dir, "load.csv"), rows)
+	if err := writeTable(filepath.Join(dir, "load.csv"), rows); err != nil {
+		return err
+	}
+	return r.writePage(dir)
+}
+
+// writePage writes load.html, which needs no other file, and its plots as PNG files.
+func (r *SuiteReport) writePage(dir string) error {
+	for _, f := range r.figures() {
+		b, err := f.png()
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, f.Name+".png"), b, 0o644); err != nil {
+			return robocache.At(err, robocache.Where{"file": dir})
+		}
+		if b, err = f.svg(); err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, f.Name+".svg"), b, 0o644); err != nil {
+			return robocache.At(err, robocache.Where{"file": dir})
+		}
+	}
+	p, err := r.page()
+	if err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	if err := suitePage.Execute(&b, p); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "load.html"), b.Bytes(), 0o644); err != nil {
+		return robocache.At(err, robocache.Where{"file": dir})
+	}
+	return nil
 }
 
 func writeRow(dir, name string, k *Keys) error {

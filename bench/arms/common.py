@@ -98,6 +98,8 @@ def args(parser=None):
     p.add_argument("--cache", default="", help="ram, a folder, or nothing")
     p.add_argument("--cache-budget", default="", help="bytes, or 4GiB; empty = the arm's default")
     p.add_argument("--memory-budget", default="", help="bytes, or 4GiB; empty = the arm's default")
+    p.add_argument("--cache-format", default="", help="auto, yuv, rgb or encoded")
+    p.add_argument("--pool-size", default="", help="bytes of resident pictures of --shuffle pool, or 1GiB")
     p.add_argument("--pool-episodes", type=int, default=0, help="resident episodes of --shuffle pool; 0 = as memory allows")
     p.add_argument("--image-size", default="", help="HxW; empty = as stored")
     p.add_argument("--episodes", default="", help="positions, as 0-9,12; empty = all")

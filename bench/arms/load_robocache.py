@@ -31,14 +31,9 @@ if a.duration:
     options["on_bad_episode"] = "skip"  # counted: skipped_episodes
 if a.prefetch:
     options["prefetch"] = a.prefetch
-if a.cache:
-    options["cache"] = a.cache
-if a.cache_budget:
-    options["cache_budget"] = a.cache_budget
-if a.memory_budget:
-    options["memory_budget"] = a.memory_budget
-if a.pool_episodes:
-    options["pool_episodes"] = a.pool_episodes
+for name in ("cache", "cache_budget", "cache_format", "memory_budget", "pool_size", "pool_episodes"):
+    if getattr(a, name):
+        options[name] = getattr(a, name)
 t = time.perf_counter()
 loader = robocache.Loader(a.root, threads=a.workers, **options)
 opened = time.perf_counter() - t

@@ -27,6 +27,8 @@ func workloadFlags(c *cobra.Command, w *bench.Workload) {
 	f.StringVar(&w.Cache, "cache", "", "decoded frames are kept in: ram, or a folder")
 	f.StringVar(&w.CacheBudget, "cache-budget", "", "bytes of the cache, or 4GiB")
 	f.StringVar(&w.MemoryBudget, "memory-budget", "", "the loader's memory, bytes or 4GiB")
+	f.StringVar(&w.CacheFormat, "cache-format", "", "auto, yuv, rgb or encoded")
+	f.StringVar(&w.PoolSize, "pool-size", "", "bytes of resident pictures that --shuffle pool is made for, or 1GiB")
 	f.IntVar(&w.PoolEpisodes, "pool-episodes", 0, "resident episodes of --shuffle pool (0: as memory allows)")
 	f.StringVar(&w.ImageSize, "image-size", "", "HxW: pictures are scaled while decoding")
 	f.StringVar(&w.Episodes, "episodes", "", "positions, as 0-9,12 (default: all)")
