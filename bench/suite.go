@@ -27,7 +27,8 @@ type Suite struct {
 
 	Partitions, Partition int // the set is cut by Partition; 0: not at all
 	MaxEpisodes           int
-	Resume                bool // kill and resume once an arm and scenario
+	Node                  *Node // one rank a process, where the scenario has several; nil: all ranks are ours
+	Resume                bool  // kill and resume once an arm and scenario
 	Program               string
 	Tools                 Tools
 	Log                   func(format string, a ...any)
@@ -183,12 +184,21 @@ func (s *Suite) folder() string {
 // runRanks runs one point once: its server, its page cache, its ranks.
 func (s *Suite) runRanks(ctx context.Context, p *point) (runFacts, []Outcome, error) {
 	var facts runFacts
-	dir, err := os.MkdirTemp("", "robocache-bench-run-")
+	world := max(p.work.World, 1)
+	own := -1
+	var dir string
+	var err error
+	if s.Node != nil && world > 1 {
+		own, world = s.Node.Rank, s.Node.World
+		p.work.World = world
+		dir, err = s.Node.turn(p)
+	} else {
+		dir, err = os.MkdirTemp("", "robocache-bench-run-")
+		facts.dir = dir // to be removed
+	}
 	if err != nil {
 		return facts, nil, robocache.At(err, nil)
 	}
-	facts.dir = dir
-	world := max(p.work.World, 1)
 	remote := s.folder() == ""
 	if remote && p.scenario.Store == "" {
 		return facts, nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "bench load", Where: robocache.Where{"dataset": s.URI}, Msg: p.scenario.Name + " wants a local copy", Hint: "give a folder: the streaming scenarios serve it themselves"}
@@ -199,8 +209,8 @@ func (s *Suite) runRanks(ctx context.Context, p *point) (runFacts, []Outcome, er
 			return facts, nil, err
 		}
 	}
-	arms := make([]Arm, world)
-	seen := make([]*rankWatch, world)
+	var arms []Arm
+	var seen []*rankWatch
 	for r := range world {
 		w := p.work
 		w.URI, w.Rank = s.URI, r
@@ -211,24 +221,30 @@ func (s *Suite) runRanks(ctx context.Context, p *point) (runFacts, []Outcome, er
 			w.OrderOut = filepath.Join(dir, fmt.Sprintf("order%d", r))
 			facts.orders = append(facts.orders, w.OrderOut)
 		}
-		seen[r] = &rankWatch{}
+		if own >= 0 && r != own {
+			continue
+		}
+		see := &rankWatch{}
 		if p.scenario.Store != "" && !remote {
 			srv, err := s.Links[p.scenario.Store].serve(s.folder())
 			if err != nil {
 				return facts, nil, err
 			}
 			defer srv.Close()
-			seen[r].srv, w.URI = srv, srv.URL
+			see.srv, w.URI = srv, srv.URL
 		}
 		one, err := LoadArms([]string{p.arm}, w, s.Tools)
 		if err != nil {
 			return facts, nil, err
 		}
-		arms[r] = one[0]
+		arms, seen = append(arms, one[0]), append(seen, see)
 	}
-	own := selfIO("read_bytes")
+	device := selfIO("read_bytes")
 	outs, err := s.together(ctx, arms, seen)
-	facts.deviceOwn = selfIO("read_bytes") - own
+	facts.deviceOwn = selfIO("read_bytes") - device
+	if own >= 0 && ctx.Err() == nil {
+		outs, err = s.Node.exchange(ctx, dir, outs[0], err)
+	}
 	return facts, outs, err
 }
 

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/goatnote-inc/robocache/bench"
 )
@@ -58,7 +60,7 @@ func newBenchLoad() *cobra.Command {
 	var names, more []string
 	var batches []int
 	var duration time.Duration
-	var explain bool
+	var explain, submit, dry bool
 	s := &bench.Suite{Links: bench.DefaultLinks()}
 	hub, bucket := s.Links["hub"], s.Links["bucket"]
 	c := &cobra.Command{
@@ -92,6 +94,9 @@ With --epochs, arms (ours and lerobot) are compared over whole epochs instead.`,
 			if s.Scenarios, err = bench.ScenariosByName(names); err != nil {
 				return err
 			}
+			if submit || dry {
+				return slurmChain(cmd, s.Scenarios, args[0], dry)
+			}
 			if s.BatchSizes = batches; cmd.Flags().Changed("batch-size") && !cmd.Flags().Changed("batch-sizes") {
 				s.BatchSizes = []int{w.BatchSize}
 			}
@@ -114,6 +119,9 @@ With --epochs, arms (ours and lerobot) are compared over whole epochs instead.`,
 			}
 			s.Timeout = max(f.timeout, 3*duration)
 			s.Links["hub"], s.Links["bucket"] = hub, bucket
+			if s.Node, err = thisNode(f.out); err != nil {
+				return err
+			}
 			return f.scenarios(cmd, s, explain)
 		},
 	}
@@ -136,7 +144,65 @@ With --epochs, arms (ours and lerobot) are compared over whole epochs instead.`,
 	fl.DurationVar(&bucket.Latency, "bucket-latency", bucket.Latency, "of each request to the bucket")
 	fl.Float64Var(&bucket.MBps, "bucket-mbps", bucket.MBps, "megabytes per second of the bucket, a node (0: no limit)")
 	fl.BoolVar(&explain, "explain", false, "say which stage limits, and what a faster one would bring")
+	fl.BoolVar(&submit, "submit", false, "hand the scenarios to Slurm, one after the other; account, partition and qos from ACCOUNT, PARTITION and QOS")
+	fl.BoolVar(&dry, "dry-run", false, "print what --submit would submit")
 	return c
+}
+
+// slurmChain submits, or prints, a job a scenario with the options of this command.
+func slurmChain(cmd *cobra.Command, scenarios []bench.Scenario, uri string, dry bool) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	j := &bench.Slurm{Program: self, URI: uri, Scenarios: scenarios, Account: os.Getenv("ACCOUNT"), Partition: os.Getenv("PARTITION"), QOS: os.Getenv("QOS")}
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		switch f.Name {
+		case "scenario", "scenarios", "submit", "dry-run":
+			return
+		case "workers":
+			j.Workers, _ = cmd.Flags().GetInt("workers")
+		}
+		v := f.Value.String()
+		if l, ok := f.Value.(pflag.SliceValue); ok {
+			v = strings.Join(l.GetSlice(), ",")
+		}
+		j.Options = append(j.Options, "--"+f.Name+"="+v)
+	})
+	if dry {
+		fmt.Fprint(cmd.OutOrStdout(), j.Script())
+		return nil
+	}
+	jobs, err := j.Submit(cmd.Context())
+	for i, id := range jobs {
+		fmt.Fprintf(cmd.OutOrStdout(), "%s\t%s\n", id, scenarios[i].Name)
+	}
+	return err
+}
+
+// thisNode reads RANK and WORLD_SIZE; nil where all ranks are to be started here.
+func thisNode(out string) (*bench.Node, error) {
+	r, w := os.Getenv("RANK"), os.Getenv("WORLD_SIZE")
+	if r == "" || w == "" || w == "1" {
+		return nil, nil
+	}
+	n := &bench.Node{}
+	var err error
+	if n.Rank, err = strconv.Atoi(r); err == nil {
+		n.World, err = strconv.Atoi(w)
+	}
+	if err != nil || n.Rank < 0 || n.Rank >= n.World {
+		return nil, misuse("RANK=" + r + " and WORLD_SIZE=" + w + ": expected integers, RANK below WORLD_SIZE")
+	}
+	if out == "" {
+		return nil, misuse("with RANK and WORLD_SIZE the nodes meet below --out: a folder that all of them see")
+	}
+	id := os.Getenv("SLURM_JOB_ID")
+	if id == "" {
+		id = os.Getenv("MASTER_PORT")
+	}
+	n.Dir = filepath.Join(out, "ranks-"+id)
+	return n, nil
 }
 
 // loadEpochs compares arms over whole epochs.
@@ -169,7 +235,7 @@ func (f *benchFlags) scenarios(cmd *cobra.Command, s *bench.Suite, explain bool)
 		return err
 	}
 	r := &bench.SuiteReport{Command: "robocache " + strings.Join(os.Args[1:], " "), Results: results}
-	if f.out != "" {
+	if f.out != "" && (s.Node == nil || s.Node.Rank == 0) {
 		if err := r.Write(f.out); err != nil {
 			return err
 		}

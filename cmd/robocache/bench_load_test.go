@@ -117,3 +117,49 @@ func TestBenchLoadMisuse(t *testing.T) {
 		}
 	}
 }
+
+// Every option is forwarded to the jobs, and --scenarios picks them.
+func TestBenchLoadDryRun(t *testing.T) {
+	t.Setenv("ACCOUNT", "lab")
+	code, out, errs := call(t, "bench", "load", "/data/my set", "--scenarios", "mmap_local,stream_hub", "--arms", "engine,robocache", "--duration", "30s", "--max-episodes", "512", "--workers", "6", "--dry-run")
+	if code != exitDone {
+		t.Fatalf("exit %d: %s", code, errs)
+	}
+	for _, want := range []string{"job_mmap_local=$(sbatch", "--account=lab", "--cpus-per-task=10", "my set", "--arms=engine,robocache", "--duration=30s", "--max-episodes=512", "--dependency=afterany:\"$job_mmap_local\""} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the script lacks %q:\n%s", want, out)
+		}
+	}
+	if strings.Contains(out, "stream_bucket") || strings.Contains(out, "dry-run") || strings.Contains(out, "--scenarios") {
+		t.Error(out)
+	}
+}
+
+// Two nodes: each process runs its rank, they meet in a folder that both see, and rank 0 writes the merged result.
+func TestBenchLoadNodes(t *testing.T) {
+	set, dir := realdata.Path(t, "g1_h264_v30"), t.TempDir()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cmds []*exec.Cmd
+	for rank := range 2 {
+		c := exec.CommandContext(t.Context(), self, "bench", "load", set, "--scenario", "stream_bucket_2node", "--duration", "200ms", "--batch-size", "16", "--workers", "1", "--shuffle", "global",
+			"--warmup", "1", "--bucket-latency", "1ms", "--check-frames", "2", "--probes", "0", "--resume=false", "--out", dir)
+		c.Env = append(os.Environ(), "RANK="+string(rune('0'+rank)), "WORLD_SIZE=2", "SLURM_JOB_ID=7")
+		c.Stderr = os.Stderr
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		cmds = append(cmds, c)
+	}
+	for i, c := range cmds {
+		if err := c.Wait(); err != nil {
+			t.Errorf("rank %d: %v", i, err)
+		}
+	}
+	r := readRow(t, filepath.Join(dir, "stream_bucket_2node_bs16_w1_merged2.json"))
+	if r["samples_per_s"].(float64) <= 0 || r["slowest_rank"] == nil || r["failed"] != "" {
+		t.Errorf("%v", r)
+	}
+}

@@ -1,0 +1,75 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// Node is this process's place where each rank of a scenario runs on a machine of its own (Slurm: RANK and WORLD_SIZE).
+type Node struct {
+	Rank, World int
+	Dir         string // a folder that all nodes see, of this run alone
+}
+
+// nodeTurn is the folder of one run of one point.
+func (n *Node) turn(p *point) (string, error) {
+	dir := filepath.Join(n.Dir, fmt.Sprintf("%s_bs%d_%s_%d", p.scenario.Name, p.batch, p.arm, len(p.runs)))
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", robocache.At(err, robocache.Where{"file": dir})
+	}
+	if _, err := os.Stat(filepath.Join(dir, fmt.Sprintf("outcome%d.json", n.Rank))); err == nil {
+		return "", &robocache.Error{Class: robocache.ErrMisuse, Op: "bench load", Where: robocache.Where{"file": dir}, Msg: "a run of this rank was here before", Hint: "give each run an --out of its own"}
+	}
+	return dir, nil
+}
+
+// exchange leaves this rank's outcome for the others, and waits for theirs.
+func (n *Node) exchange(ctx context.Context, dir string, own Outcome, failed error) ([]Outcome, error) {
+	if failed != nil {
+		own.Error = failed.Error()
+	}
+	name := func(r int) string { return filepath.Join(dir, fmt.Sprintf("outcome%d.json", r)) }
+	b, err := json.Marshal(own)
+	if err != nil {
+		return nil, err
+	}
+	// Named last: who sees it, sees all of it.
+	part := name(n.Rank) + ".part"
+	if err := os.WriteFile(part, b, 0o644); err != nil {
+		return nil, robocache.At(err, robocache.Where{"file": part})
+	}
+	if err := os.Rename(part, name(n.Rank)); err != nil {
+		return nil, robocache.At(err, robocache.Where{"file": part})
+	}
+	outs := make([]Outcome, n.World)
+	for r := range n.World {
+		for {
+			b, err := os.ReadFile(name(r))
+			if err == nil {
+				if err := json.Unmarshal(b, &outs[r]); err != nil {
+					return nil, robocache.At(err, robocache.Where{"file": name(r)})
+				}
+				break
+			}
+			if !errors.Is(err, os.ErrNotExist) {
+				return nil, robocache.At(err, robocache.Where{"file": name(r)})
+			}
+			select {
+			case <-ctx.Done():
+				return nil, &robocache.Error{Class: robocache.ErrTemporary, Op: "bench load", Msg: fmt.Sprintf("rank %d left no outcome", r), Err: ctx.Err()}
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+		if outs[r].Error != "" {
+			return outs, fmt.Errorf("rank %d: %s", r, outs[r].Error)
+		}
+	}
+	return outs, nil
+}
