@@ -277,20 +277,30 @@ func (b *Fetched) packets(d, last int) (to int, base int64, buf []byte, err erro
 	return to, p.off, p.data, nil, true
 }
 
-// buffers keeps memory between fetches, by powers of two from 64 KiB on.
-var buffers [16]sync.Pool
+// buffers keeps memory between fetches, in sizes that grow by a quarter from 4 KiB on: what a fetch holds is then about what it reads.
+var buffers [4 * 17]sync.Pool
 
-const smallestBuffer = 16 // log2
+const smallestBuffer = 12 // log2
+
+// classOf is the smallest size that holds n bytes.
+func classOf(n int) (class, size int) {
+	n = max(n, 1<<smallestBuffer)
+	e := bits.Len(uint(n-1)) - 1 // 2^e < n ≤ 2^(e+1)
+	quarter := 1 << (e - 2)
+	q := (n - 1<<e + quarter - 1) / quarter
+	return 4*(e+1-smallestBuffer) + q - 4, 1<<e + q*quarter
+}
 
 func (b *Fetched) alloc(n int) []byte {
 	if n == 0 {
 		return nil
 	}
-	b.class = max(bits.Len(uint(n-1)), smallestBuffer) - smallestBuffer
+	class, size := classOf(n)
+	b.class = class
 	if m, ok := buffers[b.class].Get().(*[]byte); ok {
 		b.buf = m
 	} else {
-		m := make([]byte, 1<<(b.class+smallestBuffer))
+		m := make([]byte, size)
 		b.buf = &m
 	}
 	return (*b.buf)[:n]

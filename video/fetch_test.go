@@ -410,6 +410,12 @@ func TestWrapAndRemote(t *testing.T) {
 	for _, f := range []*File{plain, held, wrapped} {
 		f.Release()
 	}
+	reads := l.Stats().Reads
+	again, err := l.Acquire(t.Context(), "a.mp4")
+	if err != nil || !again.Remote() || l.Stats().Reads != reads {
+		t.Errorf("an idle file is not opened anew, or its index is read again: %v", err)
+	}
+	again.Release()
 	if err := l.Close(); err != nil || s.open.Load() != 0 {
 		t.Errorf("%v, %d open", err, s.open.Load())
 	}
@@ -418,3 +424,21 @@ func TestWrapAndRemote(t *testing.T) {
 type far struct{ robocache.Ranged }
 
 func (far) Remote() bool { return true }
+
+// A fetch holds little more than it reads.
+func TestFetchedSizes(t *testing.T) {
+	seen := map[int]int{}
+	for n := 1; n <= 2*maxFetched; n += 1 + n/97 {
+		class, size := classOf(n)
+		if size < n || n > 1<<smallestBuffer && size > n+n/4+1 || class < 0 || class >= len(buffers) {
+			t.Fatalf("%d bytes: class %d of %d bytes", n, class, size)
+		}
+		if s, ok := seen[class]; ok && s != size {
+			t.Fatalf("class %d has %d and %d bytes", class, s, size)
+		}
+		seen[class] = size
+	}
+	if class, size := classOf(2 * maxFetched); class >= len(buffers) || size != 2*maxFetched {
+		t.Errorf("class %d of %d bytes", class, size)
+	}
+}

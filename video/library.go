@@ -27,6 +27,7 @@ type Library struct {
 	bytes  int64      // of the indexes of recent
 	closed bool
 	wrap   func(path string, r robocache.Ranged) robocache.Ranged
+	wraps  int // calls of Wrap
 	stats  LibraryStats
 }
 
@@ -49,6 +50,7 @@ type File struct {
 	lib     *Library
 	refs    int
 	version string
+	wraps   int           // Library.wraps when it was opened
 	loading chan struct{} // closed when the load that is under way has ended
 	place   *list.Element // in Library.recent
 	opened  *list.Element // in Library.opened
@@ -63,11 +65,13 @@ func NewLibrary(open Opener, budget int64) *Library {
 }
 
 // Wrap puts a decorator (a cache of blocks, say) around each file opened from now on; nil takes it away. It must keep Size and Version,
-// and its Close must close what it wraps. The file's index is read through it too.
+// and its Close must close what it wraps. The file's index is read through it too. Idle files are opened anew when they are next asked
+// for; those in use stay as they are until their last holder lets go.
 func (l *Library) Wrap(wrap func(path string, r robocache.Ranged) robocache.Ranged) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.wrap = wrap
+	l.wraps++
 }
 
 // Remote says that reads of the file wait for a store, so that Fetch ahead of decoding pays.
@@ -100,6 +104,10 @@ func (l *Library) Acquire(ctx context.Context, path string) (*File, error) {
 			}
 		}
 		l.unlist(f)
+		if f.Ranged != nil && f.refs == 0 && f.wraps != l.wraps {
+			_ = f.Ranged.Close()
+			f.Ranged = nil
+		}
 		f.refs++
 		if f.Ranged != nil {
 			l.stats.Hits++
@@ -107,7 +115,7 @@ func (l *Library) Acquire(ctx context.Context, path string) (*File, error) {
 			return f, nil
 		}
 		f.loading = make(chan struct{})
-		wrap := l.wrap
+		wrap, wraps := l.wrap, l.wraps
 		l.mu.Unlock()
 
 		r, ix, err := l.load(ctx, f, wrap)
@@ -130,7 +138,7 @@ func (l *Library) Acquire(ctx context.Context, path string) (*File, error) {
 		} else {
 			l.stats.Reads++
 		}
-		f.Ranged, f.Index, f.version = r, ix, r.Version()
+		f.Ranged, f.Index, f.version, f.wraps = r, ix, r.Version(), wraps
 		l.mu.Unlock()
 		return f, nil
 	}

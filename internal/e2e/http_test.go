@@ -243,7 +243,9 @@ var strikes = map[string]func(w http.ResponseWriter, r *http.Request, dir string
 	"garbage": func(w http.ResponseWriter, r *http.Request, dir string) {
 		raw(w, "SSH-2.0-OpenSSH_9.2", []byte("\x00\x01\x02"))
 	},
+	"500": func(w http.ResponseWriter, r *http.Request, dir string) { w.WriteHeader(500) },
 	"401": func(w http.ResponseWriter, r *http.Request, dir string) { w.WriteHeader(401) },
+	"403": func(w http.ResponseWriter, r *http.Request, dir string) { w.WriteHeader(403) }, // a signature that has expired
 	"404": func(w http.ResponseWriter, r *http.Request, dir string) { w.WriteHeader(404) },
 	"redirect to metadata": func(w http.ResponseWriter, r *http.Request, dir string) {
 		http.Redirect(w, r, "http://169.254.169.254/latest/", http.StatusFound)
@@ -272,7 +274,8 @@ func TestHTTPFaults(t *testing.T) {
 		srv := httptest.NewServer(m)
 		defer srv.Close()
 		defer srv.CloseClientConnections()
-		s, err := store.NewHTTP(srv.URL, opt)
+		const secret = "hunter2"
+		s, err := store.NewHTTP(strings.Replace(srv.URL, "http://", "http://me:"+secret+"@", 1)+"?sig="+secret, opt)
 		if err != nil {
 			return "", err
 		}
@@ -293,6 +296,9 @@ func TestHTTPFaults(t *testing.T) {
 		}
 		if errors.Is(err, context.DeadlineExceeded) {
 			t.Error("hangs")
+		}
+		if err != nil && strings.Contains(fmt.Sprintf("%v %+v %#v", err, err, err), secret) {
+			t.Errorf("the message holds a secret: %v", err)
 		}
 		return sum, err
 	}
@@ -326,7 +332,11 @@ func TestHTTPFaults(t *testing.T) {
 						right++
 					default:
 						typed++
-						if mends := name == "503" || name == "429" || name == "reset before" || name == "reset mid-body" || name == "stall"; mends && !always {
+						var e *robocache.Error
+						if errors.As(err, &e) && e.Where["file"] == nil {
+							t.Errorf("request %d (always %v): the error names no file: %v", n, always, err)
+						}
+						if mends := name == "500" || name == "503" || name == "429" || name == "reset before" || name == "reset mid-body" || name == "stall"; mends && !always {
 							t.Errorf("request %d: a fault that passes was not mended: %v", n, err)
 						}
 					}

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache/internal/realdata"
+	"github.com/goatnote-inc/robocache/loader"
 	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/store/loopback"
 	"github.com/goatnote-inc/robocache/video"
@@ -223,6 +225,65 @@ func BenchmarkRemoteDecode(b *testing.B) {
 			b.ReportMetric(per(float64(srv.Bytes()-bytes)), "sent-B/sample")
 			s := remote.pool.Stats()
 			b.ReportMetric(per(float64(s.BytesNeeded)), "needed-B/sample")
+		})
+	}
+}
+
+// BenchmarkRemoteLoader gives epochs of the loader from disk and over http, in turns: batches of 32, global shuffle, cold, two threads.
+// The server runs in this process: its CPU counts.
+func BenchmarkRemoteLoader(b *testing.B) {
+	decoders(b)
+	dir := realdata.Path(b, "g1_v30_exact")
+	for _, latency := range []time.Duration{5 * time.Millisecond, 50 * time.Millisecond} {
+		b.Run(fmt.Sprint(latency), func(b *testing.B) {
+			srv, err := loopback.Serve(dir, loopback.Options{Latency: latency})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer srv.Close()
+			var spent, cpu [2]time.Duration
+			var loaders [2]*loader.Loader
+			for i, uri := range []string{dir, srv.URL} {
+				l, err := loader.New(b.Context(), open(b, uri), loader.Config{BatchSize: 32, Shuffle: loader.Global, Seed: 3, Threads: 2, DropLast: true})
+				if err != nil {
+					b.Fatal(err)
+				}
+				defer l.Close()
+				loaders[i] = l
+			}
+			requests, bytes := srv.Requests(), srv.Bytes()
+			samples := 0
+			b.ResetTimer()
+			for i := range b.N {
+				for k := range 2 {
+					way := (i + k) % 2
+					begin, used := time.Now(), cpuTime()
+					for {
+						batch, err := loaders[way].Next(b.Context())
+						if err == io.EOF {
+							break
+						}
+						if err != nil {
+							b.Fatal(err)
+						}
+						if way == 0 {
+							samples += batch.Rows
+						}
+						batch.Release()
+					}
+					spent[way] += time.Since(begin)
+					cpu[way] += cpuTime() - used
+				}
+			}
+			per := func(v float64) float64 { return v / float64(samples) }
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(float64(samples)/spent[0].Seconds(), "local-samples/s")
+			b.ReportMetric(float64(samples)/spent[1].Seconds(), "http-samples/s")
+			b.ReportMetric(spent[0].Seconds()/spent[1].Seconds(), "http/local")
+			b.ReportMetric(1000*per(cpu[0].Seconds()), "local-cpu-s/1000")
+			b.ReportMetric(1000*per(cpu[1].Seconds()), "http-cpu-s/1000")
+			b.ReportMetric(per(float64(srv.Requests()-requests)), "requests/sample")
+			b.ReportMetric(per(float64(srv.Bytes()-bytes)), "sent-B/sample")
 		})
 	}
 }

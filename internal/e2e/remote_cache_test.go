@@ -1,0 +1,96 @@
+package e2e
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/goatnote-inc/robocache/cache"
+	"github.com/goatnote-inc/robocache/internal/realdata"
+	"github.com/goatnote-inc/robocache/loader"
+	"github.com/goatnote-inc/robocache/store"
+	"github.com/goatnote-inc/robocache/store/loopback"
+)
+
+// A remote file read through a cache directory: exact, and what one handle has read costs the next one no request.
+func TestRemoteBlocksOnDisk(t *testing.T) {
+	dir := realdata.Path(t, small)
+	data, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(mp4)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv, err := loopback.Serve(dir, loopback.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer srv.Close()
+	s, err := store.Open(srv.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close(s)
+	kept := t.TempDir()
+	for round := range 3 {
+		c, err := cache.Open(kept, cache.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		below, err := s.Open(t.Context(), mp4)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := store.CachedRanged(below, srv.URL+"/"+mp4, cache.Blocks{Dir: c}, 64<<10)
+		before := srv.Requests()
+		got := make([]byte, len(data))
+		for off := 0; off < len(got); off += 100_000 {
+			end := min(off+100_000, len(got))
+			if err := f.ReadAt(t.Context(), got[off:end], int64(off)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !bytes.Equal(got, data) {
+			t.Fatal("other bytes")
+		}
+		if n := srv.Requests() - before; (round == 0) != (n > 0) {
+			t.Errorf("round %d: %d requests", round, n)
+		}
+		f.Close()
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// The loader over http with a cache directory: the same batches, and the second run asks for no video but for its opening.
+func TestLoaderRemoteCache(t *testing.T) {
+	decoders(t)
+	dir := realdata.Path(t, small)
+	cfg := loader.Config{BatchSize: 32, Shuffle: loader.Global, Seed: 5, Threads: 2}
+	want, n, err := digest(t.Context(), open(t, dir), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv, err := loopback.Serve(dir, loopback.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer srv.Close()
+	cfg.Cache, cfg.CacheFormat = t.TempDir(), "encoded"
+	var sent [2]int64
+	for round := range sent {
+		before := srv.Bytes()
+		got, m, err := digest(t.Context(), open(t, srv.URL), cfg)
+		if err != nil || got != want || m != n {
+			t.Fatalf("round %d: %d samples of %d, equal %v, %v", round, m, n, got == want, err)
+		}
+		sent[round] = srv.Bytes() - before
+	}
+	video, err := os.Stat(filepath.Join(dir, filepath.FromSlash(mp4)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sent[0] > sent[1]+video.Size()+64<<10 || sent[1] > sent[0]-video.Size()/2 {
+		t.Errorf("%d bytes, then %d; the video has %d", sent[0], sent[1], video.Size())
+	}
+}
