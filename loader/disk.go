@@ -131,7 +131,7 @@ func (d *disk) get(w *worker, src *source, c *column, path string, ordinal int, 
 		if len(e.Data) != len(dst) {
 			return false, nil
 		}
-		copy(dst, e.Data)
+		video.CopyPixels(dst, e.Data)
 		d.hits.Add(1)
 		return true, nil
 	}

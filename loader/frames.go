@@ -273,7 +273,7 @@ func (f *frames) fill(x *frame, pic video.Picture, pixels []byte) (bool, error) 
 		}
 		return true, nil
 	}
-	copy(at.mem, pixels)
+	video.CopyPixels(at.mem[:size], pixels)
 	return true, nil
 }
 

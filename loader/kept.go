@@ -150,7 +150,7 @@ func (w *worker) copyKept(s *copies) {
 // fromKept writes a kept picture as it is in a batch.
 func (c *column) fromKept(x *frame, dst []byte) error {
 	if !x.planar {
-		copy(dst, x.at.mem[:x.size])
+		video.CopyPixels(dst, x.at.mem[:x.size])
 		return nil
 	}
 	if err := video.ConvertPlanes(x.info, x.at.mem[:x.size], &c.spec, dst); err != nil {
