@@ -9,6 +9,10 @@
     loader = robocache.Loader("path/to/dataset", batch_size=64)
     for batch in loader:                              # dict of torch tensors, made without workers
         ...
+    loader.state_dict()                               # exact resume; loader.order(epoch), loader.stats()
+
+    robocache.Loader(path, shuffle="pool", cache="ram", device="cuda")
+    robocache.Loader([robocache.Mix(a, weight=3), robocache.Mix(b, weight=1)], hz=20)   # several datasets in a batch
 
     robocache.MapDataset, robocache.LeRobotDataset    # samples by number, for torch.utils.data.DataLoader
 

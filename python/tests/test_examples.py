@@ -20,9 +20,16 @@ EXAMPLES = {
     "lerobot_dropin.py": ["fork: 90 samples", "spawn: 90 samples"],
     # 90 samples in steps of 2 × 8: the last step is filled up with 6 that came before.
     "ddp.py": ["2 ranks of 6 batches: 90 of 90 samples, 6 of them twice"],
-    "guide": ["90\n", "did you mean 'batch_size'?"],
+    "mixture.py": ["240 of most, 80 of some", "resumed: the 240 samples"],
+    "accelerate_loop.py": ["1 processes, 90 samples in 12 steps", "resumed from the checkpoint: 10 steps"],
+    "lightning_fit.py": ["3 epochs of 6 steps", "stopped after 9 steps, resumed for 9"],
+    "guide": ["90\n", "did you mean 'batch_size'"],
 }
-NEED_TORCH = ("lerobot_dropin.py", "ddp.py", "guide")
+# What an example imports beside ours; without it, it is not run.
+NEEDS = {
+    "lerobot_dropin.py": [["torch"]], "ddp.py": [["torch"]], "guide": [["torch"]], "accelerate_loop.py": [["accelerate"]],
+    "lightning_fit.py": [["lightning", "pytorch_lightning"]],
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +56,7 @@ def runs(tiny: Path) -> Iterator[dict[str, subprocess.Popen[str]]]:
     env = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "OMP_NUM_THREADS": "1"}
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
         env.pop(name, None)
-    names = [n for n in EXAMPLES if n not in NEED_TORCH or find_spec("torch")]
+    names = [n for n in EXAMPLES if all(any(find_spec(m) for m in one) for one in NEEDS.get(n, []))]
     guide = tiny.parent / "guide.py"  # beside the dataset, which the guide calls "arm"
     guide.write_text("\n".join(re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "guide.md").read_text(), re.DOTALL)))
     files = {n: guide if n == "guide" else ROOT / "examples" / n for n in names}
@@ -66,7 +73,7 @@ def runs(tiny: Path) -> Iterator[dict[str, subprocess.Popen[str]]]:
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_example(name: str, runs: dict[str, subprocess.Popen[str]]) -> None:
     if name not in runs:
-        pytest.skip("torch is not installed")
+        pytest.skip(f"not installed: {NEEDS[name]}")
     out, errors = runs[name].communicate(timeout=240)
     assert runs[name].returncode == 0, out + errors
     for words in EXAMPLES[name]:
