@@ -9,7 +9,7 @@ SO := python/robocache/_lib/librobocache.so
 export ROBOCACHE_TESTDATA ?= $(abspath ../shared/data)
 PY := .venv/bin/python
 
-.PHONY: help deps native build lib core peers demo test test-go test-race test-python lint fuzz bench clean
+.PHONY: help deps native build lib core peers demo test test-go test-race test-python lint fuzz soak bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -59,6 +59,9 @@ lint: ## gofmt, go vet, staticcheck, and that it builds without cgo; the import 
 
 fuzz: ## each parser for a minute
 	@for p in $$($(GO) list ./...); do for f in $$($(GO) test -list '^Fuzz' $$p | grep ^Fuzz); do echo "$$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime 60s -fuzzminimizetime 1x $$p || exit 1; done; done
+
+soak: build ## pools, caches, http, kills and resumes for 30 minutes (SOAK=2m: shorter): every picture checked, memory flat
+	@scripts/soak.sh
 
 bench: build peers ## the figures of docs/PERFORMANCE.md
 	@scripts/bench.sh

@@ -76,6 +76,7 @@ func (f *figure) draw() (*plot.Plot, vg.Length, error) {
 	p.NominalX(f.Groups...)
 	p.X.Tick.Label.Rotation = 0.35
 	p.X.Tick.Label.XAlign, p.X.Tick.Label.YAlign = draw.XRight, draw.YTop
+	p.X.Min, p.X.Max = -0.7, float64(len(f.Groups))-0.3
 	p.Y.Max *= 1.15 // the legend stands above the bars
 	return p, vg.Points(float64(max(460, 120+80*len(f.Groups)))), nil
 }

@@ -31,7 +31,7 @@ func newBench() *cobra.Command {
 			return cmd.Help()
 		},
 	}
-	c.AddCommand(newBenchLoad(), newBenchDecode(), newBenchPeers(), newArmLoad(), newArmResume(), newArmDecode(), newArmMemcpy())
+	c.AddCommand(newBenchLoad(), newBenchDecode(), newBenchPeers(), newBenchSoak(), newArmLoad(), newArmResume(), newArmDecode(), newArmMemcpy())
 	return c
 }
 

@@ -1,0 +1,260 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/loader"
+	"github.com/goatnote-inc/robocache/store/loopback"
+)
+
+// Soak is a long run of everything at once: pools, caches, http with faults, kills and resumes, on one set.
+type Soak struct {
+	URI      string // a local folder
+	Dir      string // scratch; "" makes one and removes it
+	Duration time.Duration
+	Seed     uint64
+	Self     string // this robocache, for the processes that are killed; "": none are
+	Log      func(format string, a ...any)
+	Progress time.Duration // between lines of the log
+}
+
+// SoakResult is what a soak did and saw.
+type SoakResult struct {
+	Seconds    float64 `json:"seconds"`
+	Rounds     int     `json:"rounds"`
+	Batches    int64   `json:"batches"`
+	Pictures   int64   `json:"pictures_checked"`
+	Judged     int     `json:"pictures_compared_with_ffmpeg"`
+	Resumes    int     `json:"resumes"`
+	Kills      int     `json:"processes_killed"`
+	HTTPFaults int64   `json:"http_faults"`
+	Trend      Trend   `json:"trend"`
+	Failed     string  `json:"failed,omitempty"`
+}
+
+// soakTurn is one round's choice.
+type soakTurn struct {
+	work  Workload
+	http  bool
+	kind  string // what decides the pixels beside the sample; "" = as stored
+	world int
+}
+
+// turn chooses what a round does: seeded, so that a failing round can be done again by its number.
+func (s *Soak) turn(n int, dir string) soakTurn {
+	rng := rand.New(rand.NewPCG(s.Seed, uint64(n)))
+	t := soakTurn{work: Workload{URI: s.URI, BatchSize: []int{1, 7, 16, 32}[rng.IntN(4)], Workers: 1 + rng.IntN(4), Video: "one", Seed: n, Prefetch: 1 + rng.IntN(4), MemoryBudget: "192MiB"}}
+	w := &t.work
+	w.Shuffle = []string{"global", "pool", "pool", "file"}[rng.IntN(4)]
+	if w.Shuffle == "pool" && rng.IntN(2) == 0 {
+		w.PoolEpisodes = 1 + rng.IntN(4)
+	}
+	t.http = rng.IntN(3) == 0
+	switch rng.IntN(4) {
+	case 0:
+		w.Cache, w.CacheBudget = "ram", "32MiB"
+	case 1: // smaller than the set: it evicts all the time
+		w.Cache, w.CacheBudget = filepath.Join(dir, "cache-yuv"), "48MiB"
+		w.CacheFormat = "yuv"
+	case 2:
+		if t.http {
+			w.Cache, w.CacheBudget, w.CacheFormat = filepath.Join(dir, "cache-encoded"), "8MiB", "encoded"
+		}
+	}
+	switch rng.IntN(5) {
+	case 0:
+		w.Window = 2
+	case 1:
+		w.ImageSize, t.kind = "96x96", "96x96"
+		if w.Cache != "" && w.Cache != "ram" && w.CacheFormat == "yuv" && rng.IntN(2) == 0 {
+			w.Cache, w.CacheFormat = filepath.Join(dir, "cache-rgb"), "rgb"
+		}
+	}
+	t.world = 1
+	if rng.IntN(4) == 0 {
+		t.world = 2
+		w.World, w.Rank = 2, rng.IntN(2)
+	}
+	return t
+}
+
+func (t soakTurn) String() string {
+	w := t.work
+	return fmt.Sprintf("shuffle %s, cache %q %s, http %v, window %d, size %q, batch %d, %d threads, prefetch %d, rank %d of %d, seed %d", w.Shuffle, filepath.Base(w.Cache), w.CacheFormat, t.http, w.Window, w.ImageSize, w.BatchSize, w.Workers, w.Prefetch, w.Rank, t.world, w.Seed)
+}
+
+// Run soaks until the time is over, or something is wrong: the result then says what.
+func (s *Soak) Run(ctx context.Context) (SoakResult, error) {
+	var res SoakResult
+	dir := s.Dir
+	if dir == "" {
+		d, err := os.MkdirTemp("", "robocache-soak-")
+		if err != nil {
+			return res, robocache.At(err, nil)
+		}
+		defer os.RemoveAll(d)
+		dir = d
+	}
+	ds, err := robocache.Open(ctx, s.URI, robocache.OpenOptions{})
+	if err != nil {
+		return res, err
+	}
+	tr, err := makeTruth(ctx, ds, s.URI, Workload{BatchSize: 32, Video: "one"})
+	camera := ""
+	if c := (&Workload{Video: "one"}).cameras(ds.Info()); len(c) > 0 {
+		camera = c[0]
+	}
+	if cerr := ds.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return res, err
+	}
+	res.Judged = tr.judged
+	s.Log("soak: %d pictures are the truth, %d of them compared with ffmpeg", len(tr.natural), tr.judged)
+	srv, err := loopback.Serve(s.URI, loopback.Options{Latency: time.Millisecond, Strike: func(n int64, w http.ResponseWriter, r *http.Request) bool {
+		if n%97 != 0 {
+			return false
+		}
+		http.Error(w, "struck", http.StatusServiceUnavailable) // is tried again
+		return true
+	}})
+	if err != nil {
+		return res, err
+	}
+	defer srv.Close()
+
+	watch := newTrend()
+	begin := time.Now()
+	last := begin
+	for round := 0; round == 0 || time.Since(begin) < s.Duration; round++ {
+		t := s.turn(round, dir)
+		if t.http {
+			t.work.URI = srv.URL
+		}
+		rctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+		err := s.round(rctx, t, tr, camera, &res)
+		if err == nil && s.Self != "" && round%8 == 5 {
+			err = s.kill(rctx, t, dir, round)
+			res.Kills++
+		}
+		cancel()
+		if ctx.Err() != nil {
+			return res, ctx.Err()
+		}
+		if err != nil {
+			res.Failed = fmt.Sprintf("round %d (%s): %v", round, t, err)
+			break
+		}
+		res.Rounds++
+		watch.sample(time.Since(begin))
+		if time.Since(last) >= s.Progress {
+			last = time.Now()
+			s.Log("soak: %4.0f s, %d rounds, %d pictures, %d resumes, %d kills; %s", time.Since(begin).Seconds(), res.Rounds, res.Pictures, res.Resumes, res.Kills, watch.now())
+		}
+	}
+	res.Seconds, res.Trend, res.HTTPFaults = time.Since(begin).Seconds(), watch.trend(), srv.Requests()/97
+	if res.Failed == "" {
+		res.Failed = res.Trend.verdict()
+	}
+	return res, nil
+}
+
+// round opens the set, takes batches, stops at random places and goes on from the state with other threads, and closes everything.
+func (s *Soak) round(ctx context.Context, t soakTurn, tr *truth, camera string, res *SoakResult) error {
+	rng := rand.New(rand.NewPCG(s.Seed+1, uint64(t.work.Seed)))
+	ds, err := robocache.Open(ctx, t.work.URI, robocache.OpenOptions{})
+	if err != nil {
+		return err
+	}
+	defer ds.Close()
+	var state *loader.State
+	left := 24 + rng.IntN(24) // batches of the round
+	for left > 0 {
+		stretch := min(left, 1+rng.IntN(16))
+		cfg, err := t.work.config(ds.Info())
+		if err != nil {
+			return err
+		}
+		if state != nil {
+			cfg.Threads, cfg.Prefetch = 1+rng.IntN(4), 1+rng.IntN(4)
+			res.Resumes++
+		}
+		if state, err = s.stretch(ctx, ds, cfg, state, stretch, t, tr, camera, res); err != nil {
+			return err
+		}
+		left -= stretch
+	}
+	return nil
+}
+
+// stretch takes n batches from a state on.
+func (s *Soak) stretch(ctx context.Context, ds robocache.Dataset, cfg loader.Config, state *loader.State, n int, t soakTurn, tr *truth, camera string, res *SoakResult) (*loader.State, error) {
+	ld, err := loader.New(ctx, ds, cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer ld.Close()
+	if state != nil {
+		if err := ld.Restore(*state, false); err != nil {
+			return nil, err
+		}
+	}
+	var order *loader.Order
+	epoch := int64(-1)
+	for range n {
+		b, err := ld.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			b, err = ld.Next(ctx)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if t.world == 1 { // a rank's positions are the course's affair; alone they follow each other
+			if order == nil || epoch != b.Epoch {
+				order, epoch = ld.Order(b.Epoch), b.Epoch
+			}
+			for i, got := range b.Indices {
+				if want := order.At(b.Position + int64(i)); got != want {
+					b.Release()
+					return nil, fmt.Errorf("epoch %d, position %d: sample %d came, the order says %d", b.Epoch, b.Position+int64(i), got, want)
+				}
+			}
+		}
+		err = tr.check(b, camera, t.kind)
+		res.Batches++
+		res.Pictures += int64(b.Rows)
+		b.Release()
+		if err != nil {
+			return nil, fmt.Errorf("epoch %d, position %d: %w", b.Epoch, b.Position, err)
+		}
+	}
+	st := ld.State()
+	return &st, nil
+}
+
+// kill starts a process that works on the same set and cache, and kills itself in the middle of it, without a chance to tidy up.
+func (s *Soak) kill(ctx context.Context, t soakTurn, dir string, round int) error {
+	state := filepath.Join(dir, "state-"+strconv.Itoa(round))
+	defer os.Remove(state)
+	defer os.Remove(state + ".log")
+	argv := append([]string{s.Self, "bench", "arm-resume"}, t.work.args()...)
+	argv = append(argv, "--resume-steps", "64", "--resume-kill", strconv.Itoa(3+round%13), "--resume-state", state, "--resume-log", state+".log")
+	cmd, errs := armCommand(ctx, Arm{Argv: argv})
+	err := cmd.Run()
+	if st, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || !st.Signaled() || st.Signal() != syscall.SIGKILL || ctx.Err() != nil {
+		return fmt.Errorf("the process that was to be killed ended otherwise: %v: %s", err, lastLine(errs.String()))
+	}
+	return nil
+}

@@ -1,0 +1,124 @@
+package bench
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/realdata"
+)
+
+func soakOf(t *testing.T, d time.Duration) *Soak {
+	return &Soak{URI: realdata.Path(t, "g1_h264_v30"), Duration: d, Log: t.Logf, Progress: time.Minute}
+}
+
+func TestSoakShort(t *testing.T) {
+	s := soakOf(t, 2*time.Second)
+	r, err := s.Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// So few rounds say nothing of a trend: only that the rounds were right.
+	if r.Failed != "" && !strings.Contains(r.Failed, "too few") && !strings.Contains(r.Failed, "grow") || r.Rounds == 0 || r.Pictures == 0 || r.Resumes == 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// A single other pixel is found, wherever it comes through.
+func TestSoakFindsAWrongPicture(t *testing.T) {
+	s := soakOf(t, 0)
+	ds, err := robocache.Open(t.Context(), s.URI, robocache.OpenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ds.Close()
+	tr, err := makeTruth(t.Context(), ds, s.URI, Workload{BatchSize: 32, Video: "one"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	camera := (&Workload{Video: "one"}).cameras(ds.Info())[0]
+	turn := soakTurn{work: Workload{URI: s.URI, BatchSize: 16, Workers: 2, Video: "one", Shuffle: "global"}, world: 1}
+	var res SoakResult
+	if err := s.round(t.Context(), turn, tr, camera, &res); err != nil {
+		t.Fatal(err)
+	}
+	for i := range tr.natural {
+		tr.natural[i]++
+	}
+	if err := s.round(t.Context(), turn, tr, camera, &res); err == nil || !strings.Contains(err.Error(), "other pixels") {
+		t.Errorf("%v", err)
+	}
+}
+
+// Every choice comes up, and a round can be done again by its number.
+func TestSoakTurns(t *testing.T) {
+	s := &Soak{URI: "/set", Seed: 3}
+	seen := map[string]int{}
+	for n := range 300 {
+		a, b := s.turn(n, "/dir"), s.turn(n, "/dir")
+		if a.String() != b.String() {
+			t.Fatal("a round cannot be done again")
+		}
+		w := a.work
+		for _, k := range []string{"shuffle " + w.Shuffle, "cache " + w.Cache + w.CacheFormat, "size " + w.ImageSize} {
+			seen[k]++
+		}
+		if a.http {
+			seen["http"]++
+		}
+		if a.world == 2 {
+			seen["ranks"]++
+		}
+	}
+	for _, k := range []string{"shuffle pool", "shuffle global", "shuffle file", "cache ram", "cache /dir/cache-yuvyuv", "cache /dir/cache-encodedencoded", "cache /dir/cache-rgbrgb", "size 96x96", "http", "ranks"} {
+		if seen[k] == 0 {
+			t.Errorf("%s never came: %v", k, seen)
+		}
+	}
+}
+
+// Growth of memory, files and goroutines is seen; flat and noisy lines are not taken for it.
+func TestTrend(t *testing.T) {
+	for name, c := range map[string]struct {
+		look func(i int) look
+		want string
+	}{
+		"flat":       {func(i int) look { return look{rss: 100, fds: 10, goroutines: 4} }, ""},
+		"noisy":      {func(i int) look { return look{rss: 100 + float64(i%7), fds: 10 + i%2, goroutines: 4 + i%3} }, ""},
+		"one peak":   {func(i int) look { return look{rss: 100 + 200*float64(i/89), fds: 10, goroutines: 4} }, ""},
+		"warming up": {func(i int) look { return look{rss: min(400, 20*float64(i)), fds: 10, goroutines: 4} }, ""},
+		"memory":     {func(i int) look { return look{rss: 100 + float64(i), fds: 10, goroutines: 4} }, "memory grows"},
+		"files":      {func(i int) look { return look{rss: 100, fds: 10 + i/10, goroutines: 4} }, "files grow"},
+		"goroutines": {func(i int) look { return look{rss: 100, fds: 10, goroutines: 4 + i} }, "goroutines grow"},
+	} {
+		tr := newTrend()
+		for i := range 90 {
+			l := c.look(i)
+			l.at = float64(10 * i)
+			tr.looks = append(tr.looks, l)
+		}
+		got := tr.trend().verdict()
+		if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+	if s := slope([]look{{at: 0, rss: 1}, {at: 10, rss: 6}, {at: 20, rss: 11}}); s != 0.5 {
+		t.Errorf("slope %v", s)
+	}
+	if got := newTrend().trend().verdict(); !strings.Contains(got, "too few") {
+		t.Error(got)
+	}
+	tr := newTrend()
+	before := openFiles()
+	tr.sample(time.Second)
+	f, err := os.Open("/proc/self/stat")
+	if err != nil {
+		t.Skip("no /proc")
+	}
+	defer f.Close()
+	if before == 0 || openFiles() != before+1 || tr.looks[0].rss < 1 || tr.looks[0].goroutines < 1 {
+		t.Errorf("%d, %d files, %+v", before, openFiles(), tr.looks)
+	}
+}

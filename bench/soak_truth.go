@@ -1,0 +1,168 @@
+package bench
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"io"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/loader"
+)
+
+// truth is what each picture of a set must be, as a hash: taken once from a plain pass in file order, each picture of which was
+// compared with a sequential decode by the ffmpeg program. From then on a picture must be those bits, whatever order, cache,
+// pool, store and number of threads it comes through.
+type truth struct {
+	seed    maphash.Seed
+	natural []uint64            // by sample, at the stored size
+	other   map[string][]uint64 // by kind of pixels: the first time counts, and all that follow must agree; 0: not seen
+	judged  int                 // pictures compared with ffmpeg
+}
+
+// makeTruth reads the set once. Without ffmpeg nothing is judged, and the pass itself is the truth.
+func makeTruth(ctx context.Context, ds robocache.Dataset, root string, w Workload) (*truth, error) {
+	w.Shuffle, w.Cache, w.ImageSize, w.Window, w.Workers = "file", "", "", 0, 1
+	cfg, err := w.config(ds.Info())
+	if err != nil {
+		return nil, err
+	}
+	ld, err := loader.New(ctx, ds, cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer ld.Close()
+	cameras := w.cameras(ds.Info())
+	if len(cameras) == 0 {
+		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "bench soak", Msg: "a set without video: there are no pictures to check"}
+	}
+	t := &truth{seed: maphash.MakeSeed(), natural: make([]uint64, ld.Samples()), other: map[string][]uint64{}}
+	program, lookErr := exec.LookPath("ffmpeg")
+	var film *filmStrip
+	defer func() { film.close() }()
+	refs := make([]robocache.FrameRef, 0, w.BatchSize)
+	for {
+		b, err := ld.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			return t, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		rows, err := ld.Rows(b.Indices)
+		if err != nil {
+			return nil, err
+		}
+		refs = refs[:len(rows)]
+		if err := ds.Frames(ctx, cameras[0], rows, refs); err != nil {
+			return nil, err
+		}
+		p := b.Tensor(cameras[0])
+		each := len(p.Data) / b.Rows
+		for i, s := range b.Indices {
+			got := p.Data[i*each : (i+1)*each]
+			t.natural[s] = maphash.Bytes(t.seed, got)
+			if lookErr != nil || refs[i].Path == "" || root == "" || p.Shape[1] != 3 {
+				continue
+			}
+			if film == nil || film.name != refs[i].Path || film.next > refs[i].Ordinal {
+				film.close()
+				if film, err = openFilm(ctx, program, filepath.Join(root, refs[i].Path), refs[i].Path); err != nil {
+					return nil, err
+				}
+			}
+			want, err := film.at(refs[i].Ordinal)
+			if err != nil {
+				return nil, err
+			}
+			if furthest(got, want) > pixelTolerance {
+				return nil, fmt.Errorf("%s picture %d is not what ffmpeg decodes (episode %d, row %d)", refs[i].Path, refs[i].Ordinal, rows[i].Episode, rows[i].Index)
+			}
+			t.judged++
+		}
+		b.Release()
+	}
+}
+
+// check compares the first picture of each sample of a batch; kind names what decides the pixels beside the sample.
+func (t *truth) check(b *loader.Batch, camera, kind string) error {
+	p := b.Tensor(camera)
+	each := len(p.Data) / b.Rows
+	want := t.natural
+	if kind != "" {
+		if want = t.other[kind]; want == nil {
+			want = make([]uint64, len(t.natural))
+			t.other[kind] = want
+		}
+	}
+	for i, s := range b.Indices {
+		one := p.Data[i*each : (i+1)*each]
+		if len(p.Shape) == 5 {
+			one = one[:each/p.Shape[1]] // of a window, the anchor's
+		}
+		h := maphash.Bytes(t.seed, one)
+		if want[s] == 0 && kind != "" {
+			want[s] = h
+			continue
+		}
+		if h != want[s] {
+			return fmt.Errorf("sample %d has other pixels than in the plain pass", s)
+		}
+	}
+	return nil
+}
+
+// filmStrip is a sequential decode of one file by the ffmpeg program.
+type filmStrip struct {
+	name   string
+	next   int // ordinal of the picture that comes next
+	packed []byte
+	cmd    *exec.Cmd
+	out    io.Reader
+	stop   context.CancelFunc
+}
+
+func openFilm(ctx context.Context, program, path, name string) (*filmStrip, error) {
+	width, height, err := sizeOf(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	f := &filmStrip{name: name, packed: make([]byte, 3*width*height), stop: stop}
+	f.cmd = exec.CommandContext(ctx, program, "-nostdin", "-v", "error", "-threads", "1", "-i", path, "-map", "0:v:0", "-fps_mode", "passthrough", "-sws_flags", "bilinear", "-pix_fmt", "rgb24", "-f", "rawvideo", "-")
+	out, err := f.cmd.StdoutPipe()
+	if err == nil {
+		err = f.cmd.Start()
+	}
+	if err != nil {
+		stop()
+		return nil, err
+	}
+	f.out = bufio.NewReaderSize(out, 1<<20)
+	return f, nil
+}
+
+// at gives the picture of an ordinal that is not behind, channels first.
+func (f *filmStrip) at(ordinal int) ([]byte, error) {
+	for {
+		if _, err := io.ReadFull(f.out, f.packed); err != nil {
+			return nil, fmt.Errorf("ffmpeg gives no picture %d of %s: %w", f.next, f.name, err)
+		}
+		f.next++
+		if f.next == ordinal+1 {
+			return planar(f.packed), nil
+		}
+	}
+}
+
+func (f *filmStrip) close() {
+	if f == nil {
+		return
+	}
+	f.stop()
+	_ = f.cmd.Wait() // killed
+}

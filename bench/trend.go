@@ -1,0 +1,130 @@
+package bench
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+)
+
+// look is what a process holds between two rounds, when everything is closed.
+type look struct {
+	at         float64 // s
+	rss        float64 // MiB
+	fds        int
+	goroutines int
+}
+
+// trends samples a process whose work is closed between samples: what it still holds must not grow.
+type trends struct {
+	looks []look
+}
+
+func newTrend() *trends { return &trends{} }
+
+// sample looks at this process. Goroutines that are on their way out get a moment.
+func (t *trends) sample(at time.Duration) {
+	base := 1 << 30
+	for _, l := range t.looks {
+		base = min(base, l.goroutines)
+	}
+	for i := 0; i < 50 && runtime.NumGoroutine() > base; i++ {
+		time.Sleep(2 * time.Millisecond)
+	}
+	debug.FreeOSMemory() // what the collector has not given back yet is no leak
+	t.looks = append(t.looks, look{at.Seconds(), float64(statm(os.Getpid())) / (1 << 20), openFiles(), runtime.NumGoroutine()})
+}
+
+func openFiles() int {
+	names, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return 0
+	}
+	n := 0
+	for _, e := range names {
+		// Sockets of http connections that idle are the transport's, and bounded by it.
+		if to, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && !strings.HasPrefix(to, "socket:") {
+			n++
+		}
+	}
+	return n
+}
+
+func (t *trends) now() string {
+	if len(t.looks) == 0 {
+		return "nothing seen yet"
+	}
+	l := t.looks[len(t.looks)-1]
+	return fmt.Sprintf("RSS %.0f MiB, %d files, %d goroutines", l.rss, l.fds, l.goroutines)
+}
+
+// Trend is how what a process holds went on, over the rounds after the first third, which warm it up.
+type Trend struct {
+	Looks             int     `json:"looks"`
+	RSSStartMiB       float64 `json:"rss_start_mib"` // median of the middle third
+	RSSEndMiB         float64 `json:"rss_end_mib"`   // median of the last third
+	RSSSlopeMiBPerMin float64 `json:"rss_slope_mib_per_min"`
+	FilesStart        int     `json:"files_start"`
+	FilesEnd          int     `json:"files_end"`
+	GoroutinesStart   int     `json:"goroutines_start"`
+	GoroutinesEnd     int     `json:"goroutines_end"`
+}
+
+func (t *trends) trend() Trend {
+	n := len(t.looks)
+	r := Trend{Looks: n}
+	if n < 6 {
+		return r
+	}
+	mid, end := t.looks[n/3:2*n/3], t.looks[2*n/3:]
+	median := func(ls []look, f func(look) float64) float64 {
+		v := make([]float64, len(ls))
+		for i, l := range ls {
+			v[i] = f(l)
+		}
+		slices.Sort(v)
+		return v[len(v)/2]
+	}
+	rss := func(l look) float64 { return l.rss }
+	files := func(l look) float64 { return float64(l.fds) }
+	threads := func(l look) float64 { return float64(l.goroutines) }
+	r.RSSStartMiB, r.RSSEndMiB = median(mid, rss), median(end, rss)
+	r.FilesStart, r.FilesEnd = int(median(mid, files)), int(median(end, files))
+	r.GoroutinesStart, r.GoroutinesEnd = int(median(mid, threads)), int(median(end, threads))
+	r.RSSSlopeMiBPerMin = 60 * slope(t.looks[n/3:])
+	return r
+}
+
+// slope is the least-squares line's, MiB a second.
+func slope(ls []look) float64 {
+	var mx, my, sxy, sxx float64
+	for _, l := range ls {
+		mx, my = mx+l.at/float64(len(ls)), my+l.rss/float64(len(ls))
+	}
+	for _, l := range ls {
+		sxy, sxx = sxy+(l.at-mx)*(l.rss-my), sxx+(l.at-mx)*(l.at-mx)
+	}
+	if sxx == 0 {
+		return 0
+	}
+	return sxy / sxx
+}
+
+// verdict says what grew; "" where nothing did. Both the slope and the step between the thirds must show it: a single high look
+// at the end is no trend.
+func (r Trend) verdict() string {
+	switch {
+	case r.Looks < 6:
+		return fmt.Sprintf("only %d rounds: too few to see a trend", r.Looks)
+	case r.RSSEndMiB-r.RSSStartMiB > 12+0.05*r.RSSStartMiB && r.RSSSlopeMiBPerMin > 0:
+		return fmt.Sprintf("memory grows: %.0f MiB, then %.0f MiB between rounds (%.2f MiB a minute)", r.RSSStartMiB, r.RSSEndMiB, r.RSSSlopeMiBPerMin)
+	case r.FilesEnd > r.FilesStart+1:
+		return fmt.Sprintf("open files grow: %d, then %d between rounds", r.FilesStart, r.FilesEnd)
+	case r.GoroutinesEnd > r.GoroutinesStart+2:
+		return fmt.Sprintf("goroutines grow: %d, then %d between rounds", r.GoroutinesStart, r.GoroutinesEnd)
+	}
+	return ""
+}

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/goatnote-inc/robocache/bench"
+)
+
+func newBenchSoak() *cobra.Command {
+	var s bench.Soak
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "soak DIR",
+		Short: "pools, caches, http with faults, kills and resumes for a long time: every picture checked, memory flat",
+		Long: `Runs seeded rounds over a local dataset until the time is over. A round picks an order, a cache, a store, windows, sizes, threads and a rank,
+takes batches, stops at random places and goes on from the state with other threads. Every picture must be bit for bit that of a plain
+pass, which is compared with a sequential decode by the ffmpeg program first; every sample must be the order's. Every eighth round a process
+that works on the same cache is killed with SIGKILL. Between rounds everything is closed: memory, open files and goroutines must not grow.
+Exit code 1 with the reason where something is wrong, and with the round, which --seed does again.`,
+		Example: `  robocache bench soak ./my_dataset --duration 30m`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			self, err := os.Executable()
+			if err != nil {
+				return err
+			}
+			errs := cmd.ErrOrStderr()
+			s.URI, s.Self = args[0], self
+			s.Log = func(format string, a ...any) { fmt.Fprintf(errs, format+"\n", a...) }
+			r, err := s.Run(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				if err := printJSON(cmd.OutOrStdout(), r); err != nil {
+					return err
+				}
+			} else {
+				fmt.Fprintf(cmd.OutOrStdout(), "%.0f s, %d rounds: %d batches, %d pictures checked, %d resumes, %d processes killed, %d http faults\n", r.Seconds, r.Rounds, r.Batches, r.Pictures, r.Resumes, r.Kills, r.HTTPFaults)
+				t := r.Trend
+				fmt.Fprintf(cmd.OutOrStdout(), "between rounds, middle third and last: RSS %.0f and %.0f MiB (%+.2f MiB a minute), files %d and %d, goroutines %d and %d\n", t.RSSStartMiB, t.RSSEndMiB, t.RSSSlopeMiBPerMin, t.FilesStart, t.FilesEnd, t.GoroutinesStart, t.GoroutinesEnd)
+			}
+			if r.Failed != "" {
+				return errors.New("soak: " + r.Failed)
+			}
+			return nil
+		},
+	}
+	c.Flags().DurationVar(&s.Duration, "duration", 30*time.Minute, "how long")
+	c.Flags().Uint64Var(&s.Seed, "seed", 0, "of the rounds")
+	c.Flags().StringVar(&s.Dir, "dir", "", "scratch folder, which stays (default: a temporary one)")
+	c.Flags().DurationVar(&s.Progress, "progress", 30*time.Second, "between lines of progress")
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}
