@@ -385,7 +385,11 @@ class Loader(_Base):
         return Located(*(got[k].reshape(a.shape) for k in Located._fields))
 
     def stats(self) -> dict[str, Any]:
-        """What was done so far: samples/s, stage times, waits, frames, bytes, skipped episodes, buffer peaks."""
+        """What was done so far: samples/s, seconds of each stage (summed over threads) and of waits, pictures wanted and decoded, bytes read,
+        wrapped and skipped samples, bad episodes, memory by use; of a mixture, what each source gave; whether batches are page-locked.
+
+        wait_data_seconds is what the loop waited for the loader; wait_consumer_seconds what the loader waited for the loop.
+        """
         return {**self._open().call("robocache_loader_stats"), "pinned": self.pin_memory}
 
     def close(self) -> None:

@@ -102,6 +102,7 @@ class MapDataset(_Base):
     hz, align: samples on a uniform timeline; align takes the keywords of Episode.align.
     image_dtype: "uint8" or "float32" in [0, 1]. image_size: (height, width).
     tolerance_s: where given, offsets and picture times are checked against it; pictures are found by ordinal in any case.
+    threads: for one batch; default the cores. memory_budget: bytes, or "4GiB", for decoders, tables and a batch.
 
     Works in a DataLoader under fork, forkserver and spawn, also after this process has used it. Items are dicts of torch tensors
     (NumPy arrays without torch); text is str. Pictures are (C, H, W), windows (T, …).

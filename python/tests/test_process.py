@@ -261,3 +261,15 @@ def test_stale_and_foreign_handles() -> None:
             e.call(name, 10**12)
     with pytest.raises(robocache.Misuse):
         e.call("robocache_open", 0, {"uri": "x", "colour": 1})
+
+
+def test_help_names_every_keyword() -> None:
+    """help() is enough to begin: each keyword stands in the text of its class."""
+    import inspect
+    import pydoc
+
+    for cls in (robocache.Loader, robocache.Mix, robocache.MapDataset):
+        for name in inspect.signature(cls.__init__).parameters:
+            assert name == "self" or name in (cls.__doc__ or ""), f"{cls.__name__}: {name}"
+    text = pydoc.plain(pydoc.render_doc(robocache.Loader)) + pydoc.plain(pydoc.render_doc(robocache))
+    assert all(word in text for word in ("state_dict", "locate(", "Mix(", "order(epoch)"))
