@@ -166,6 +166,20 @@ func (w *worker) openFile(t *fileTask) {
 	// The planner's slices are the next plan's: the groups' ordinals move into the task's own, in the groups' order.
 	t.ordinals = t.ordinals[:0]
 	t.pending.Store(int64(len(groups)) + 1) // one for this function
+	far := w.a.remote != nil && reel.remote()
+	var run []job
+	var bytes int64
+	push := func() {
+		if len(run) == 0 {
+			return
+		}
+		first := run[0].prio
+		for i := range run {
+			first = min(first, run[i].prio)
+		}
+		w.q.push(job{prio: first, sub: run[0].sub, kind: jobFetch, task: t, run: run})
+		run, bytes = nil, 0
+	}
 	for _, g := range groups {
 		if g.Cost() <= 0 {
 			for _, o := range g.Ordinals {
@@ -181,8 +195,18 @@ func (w *worker) openFile(t *fileTask) {
 		for _, o := range own[1:] {
 			first = min(first, t.parts[t.of(o)[0].part].u.seq)
 		}
-		w.q.push(job{prio: first, sub: int64(t.col)<<48 | int64(t.wants[0].path)<<32 | int64(g.Start), kind: jobGroup, task: t, group: video.Group{Start: g.Start, End: g.End, Ordinals: own}})
+		j := job{prio: first, sub: int64(t.col)<<48 | int64(t.wants[0].path)<<32 | int64(g.Start), kind: jobGroup, task: t, group: video.Group{Start: g.Start, End: g.End, Ordinals: own}}
+		if !far {
+			w.q.push(j)
+			continue
+		}
+		size := reel.fetchBytes(j.group)
+		if len(run) == runGroups || len(run) > 0 && bytes+size > runBytes {
+			push()
+		}
+		run, bytes = append(run, j), bytes+size
 	}
+	push()
 	t.done()
 }
 
@@ -224,13 +248,20 @@ func (w *worker) loseAt(p *part, c *column, slot int, path string, ordinal int, 
 
 // decodeGroup decodes one group. Where it fails, each picture that did not come is tried alone: whether a picture can be
 // had must not depend on its neighbours (L4).
-func (w *worker) decodeGroup(t *fileTask, g video.Group) {
+func (w *worker) decodeGroup(t *fileTask, f *fetched, g video.Group) {
 	a := w.a
-	b, done, ok := w.fetch(t.reel, []video.Group{g})
-	if !ok {
-		return // the run is over: its parts need not be counted
+	var b *video.Fetched
+	if f != nil {
+		b = f.b
+		defer w.a.remote.core()()
+	} else {
+		own, done, ok := w.fetch(t.reel, []video.Group{g})
+		if !ok {
+			return // the run is over: its parts need not be counted
+		}
+		defer done()
+		b = own
 	}
-	defer done()
 	begin := time.Now()
 	w.spent = 0
 	err := w.decode(t, b, g)

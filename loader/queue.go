@@ -21,6 +21,8 @@ type job struct {
 	chunk     *chunk
 	copies    *copies
 	group     video.Group
+	fetched   *fetched // of the group; nil: not yet
+	run       []job    // groups to be fetched together
 }
 
 type jobKind uint8
@@ -36,7 +38,8 @@ const (
 	jobCopy // pictures that are there already
 	jobGroup
 	jobChunk
-	jobFile // open a file and plan its groups; makes group jobs
+	jobFetch // read the packets of groups of a file that is far away; makes group jobs
+	jobFile  // open a file and plan its groups; makes group jobs
 	jobStill
 )
 
@@ -150,8 +153,14 @@ func (q *queue) wait() {
 
 // drop gives back what a job holds that will not run.
 func (j *job) drop() {
-	if j.kind == jobGroup {
+	switch j.kind {
+	case jobGroup:
+		j.fetched.unref()
 		j.task.done()
+	case jobFetch:
+		for range j.run {
+			j.task.done()
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package loader
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -15,14 +16,13 @@ import (
 type remote struct {
 	cores chan struct{}
 	bytes *semaphore.Weighted
-	limit int64
 }
 
 // defaultReads is how many reads are in flight where nothing is said: at 5 ms a request, some six thousand a second.
 const defaultReads = 32
 
 func newRemote(threads int, bytes int64) *remote {
-	return &remote{cores: make(chan struct{}, threads), bytes: semaphore.NewWeighted(bytes), limit: bytes}
+	return &remote{cores: make(chan struct{}, threads), bytes: semaphore.NewWeighted(bytes)}
 }
 
 // core takes a core; the function that it gives hands it back.
@@ -44,9 +44,9 @@ func (w *worker) fetch(r reel, groups []video.Group) (b *video.Fetched, done fun
 	for _, g := range groups {
 		need += r.fetchBytes(g)
 	}
-	need = min(need, m.limit)
-	if m.bytes.Acquire(w.ctx(), need) != nil {
-		return nil, nil, false
+	if !m.bytes.TryAcquire(need) {
+		// What is fetched may wait in the queue for this very worker: nobody waits for its bytes.
+		need = 0
 	}
 	begin := time.Now()
 	b, err := r.fetch(w.ctx(), groups)
@@ -63,6 +63,57 @@ func (w *worker) fetch(r reel, groups []video.Group) (b *video.Fetched, done fun
 		}
 		m.bytes.Release(need)
 	}, true
+}
+
+// fetched is packets of several groups, read together, until the last of them is decoded.
+type fetched struct {
+	m    *remote
+	b    *video.Fetched
+	need int64
+	refs atomic.Int32
+}
+
+func (f *fetched) unref() {
+	if f != nil && f.refs.Add(-1) == 0 {
+		if f.b != nil {
+			f.b.Release()
+		}
+		f.m.bytes.Release(f.need)
+	}
+}
+
+// A run is groups of one file that are fetched together: near ones are one read, and the others are read at once.
+const (
+	runGroups = 16
+	runBytes  = 4 << 20
+)
+
+// fetchRun reads the packets of a run, and makes jobs of its groups. Where too much is read ahead already, they are read one by one.
+func (w *worker) fetchRun(t *fileTask, jobs []job) {
+	m := w.a.remote
+	groups := make([]video.Group, len(jobs))
+	f := &fetched{m: m}
+	for i := range jobs {
+		groups[i] = jobs[i].group
+		f.need += t.reel.fetchBytes(groups[i])
+	}
+	if m.bytes.TryAcquire(f.need) {
+		begin := time.Now()
+		b, err := t.reel.fetch(w.ctx(), groups)
+		w.a.n.fetch.Add(int64(time.Since(begin)))
+		if err != nil {
+			m.bytes.Release(f.need)
+		} else {
+			f.b = b
+			f.refs.Store(int32(len(jobs)))
+			for i := range jobs {
+				jobs[i].fetched = f
+			}
+		}
+	}
+	for _, j := range jobs {
+		w.q.push(j)
+	}
 }
 
 // isRemote says whether the video files of a source are far away: the first that can be opened speaks for all.

@@ -40,8 +40,11 @@ func (w *worker) run(j *job) {
 		a.n.gather.Add(int64(time.Since(begin)))
 		j.p.u.finish(1)
 	case jobGroup:
-		w.decodeGroup(j.task, j.group)
+		w.decodeGroup(j.task, j.fetched, j.group)
+		j.fetched.unref()
 		j.task.done()
+	case jobFetch:
+		w.fetchRun(j.task, j.run)
 	case jobStill:
 		defer a.remote.core()()
 		w.still(j)
