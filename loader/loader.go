@@ -28,6 +28,7 @@ type Loader struct {
 	bad    []BadEpisode
 	run    *run
 	began  time.Time
+	random *Randomness // of the pool; nil until asked for
 	closed bool
 }
 

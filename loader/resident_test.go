@@ -50,6 +50,9 @@ func TestPoolWithoutRoom(t *testing.T) {
 	cfg := Config{BatchSize: 8, Shuffle: Pool, Threads: 3, Seed: 4, PoolSize: 40_000, CacheFormat: "rgb", MemoryBudget: 1 << 20}
 	l, want := poolEpoch(t, f, cfg)
 	state := l.State()
+	if r := l.Stats().Pool.Randomness; !(r.Distinct > 0 && r.Distinct <= 1 && r.DistinctIdeal > 0 && r.DistinctIdeal <= 1 && r.Batch == 8) {
+		t.Errorf("randomness %+v", r)
+	}
 	small := cfg
 	small.PoolSize = 300 // the state's order is of the larger one
 	s := mustLoader(t, f, small)

@@ -65,6 +65,8 @@ type PoolStats struct {
 	Shards   int   `json:"shards"`
 	Resident int64 `json:"resident_pictures"`
 	Refused  int64 `json:"refused_pictures"` // for which there was no room: decoded again when wanted
+	// Randomness is simulated over the beginning of epoch 0, at the global batch: what the pool's size buys.
+	Randomness Randomness `json:"randomness"`
 }
 
 // CacheStats is what a cache did. Pictures that are wanted are hits or misses.
@@ -94,6 +96,9 @@ func (l *Loader) Stats() Stats {
 	s.BatchBytes = l.a.batchBytes(l.cfg.BatchSize)
 	s.Horizon, _, _ = l.a.horizonOf()
 	s.BadEpisodes = slices.Clone(l.bad)
+	if s.Pool != nil {
+		s.Pool.Randomness = l.randomness()
+	}
 	if s.Pool != nil {
 		for _, p := range l.order.pools {
 			s.Pool.Samples, s.Pool.Episodes, s.Pool.Shards = s.Pool.Samples+p.PoolSamples, s.Pool.Episodes+p.PoolEpisodes, max(s.Pool.Shards, p.PoolShards)
@@ -132,6 +137,18 @@ func (a *assembler) stats() Stats {
 	s.Warnings = slices.Clone(a.warnings)
 	a.mu.Unlock()
 	return s
+}
+
+// randomSamples bounds the simulation: some milliseconds.
+const randomSamples = 200_000
+
+// randomness simulates the order once. l.mu is held.
+func (l *Loader) randomness() Randomness {
+	if l.random == nil {
+		r := quality(l.order.sequence(0), l.a.catalog(), int64(l.cfg.BatchSize)*int64(l.cfg.WorldSize), randomSamples)
+		l.random = &r
+	}
+	return *l.random
 }
 
 // keptStats adds what the pool and the caches did.
