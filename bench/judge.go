@@ -256,6 +256,9 @@ func (j *judge) fill(p *point, k *Keys, facts runFacts) {
 	if k.CacheState == "cold" && k.DeviceReadBytes == 0 {
 		k.CacheState = "unproven" // evicted, and yet no device was read
 	}
+	if k.CacheState == "cold" && k.EpochsFinished > 0 {
+		k.Notes = append(k.Notes, fmt.Sprintf("the set was gone through %d times: only the first time found a cold page cache (a larger set, or a shorter --duration)", k.EpochsFinished))
+	}
 	k.NeighbourIdeal = IdealNeighbours(j.lengths)
 	if k.Loader == "streaming" {
 		k.NumShards = &j.files

@@ -19,9 +19,11 @@ type PartEpisode struct {
 
 // Parts is a partition: the episodes of each bin, ascending.
 type Parts struct {
-	Bins [][]int
-	Load []int64  // frames
-	Cut  []string // files that several bins touch, and would read twice
+	Bins  [][]int
+	Load  []int64    // frames
+	Files [][]string // that a bin touches
+	Bytes []int64    // of those files, where SumBytes was told them
+	Cut   []string   // files that several bins touch, and would read twice
 }
 
 // Partition cuts episodes into bins of about equal weight so that episodes that share a file stay together (LPT over groups). Where
@@ -86,10 +88,17 @@ func Partition(episodes []PartEpisode, bins int) (*Parts, error) {
 	for _, b := range p.Bins {
 		slices.Sort(b)
 	}
+	p.Files = make([][]string, bins)
 	for f, in := range touched {
+		for b := range in {
+			p.Files[b] = append(p.Files[b], f)
+		}
 		if len(in) > 1 {
 			p.Cut = append(p.Cut, f)
 		}
+	}
+	for _, f := range p.Files {
+		slices.Sort(f)
 	}
 	slices.Sort(p.Cut)
 	return p, nil
@@ -161,10 +170,27 @@ func PartitionDataset(ctx context.Context, ds robocache.Dataset, positions []int
 	return Partition(eps, bins)
 }
 
-// String says load and cut files.
+// SumBytes adds up what each bin touches, from the size of a file; a file that is cut counts in each of its bins.
+func (p *Parts) SumBytes(size func(file string) (int64, error)) error {
+	p.Bytes = make([]int64, len(p.Bins))
+	for b, files := range p.Files {
+		for _, f := range files {
+			n, err := size(f)
+			if err != nil {
+				return err
+			}
+			p.Bytes[b] += n
+		}
+	}
+	return nil
+}
+
+// String says load, bytes and cut files.
 func (p *Parts) String() string {
-	least, most := slices.Min(p.Load), slices.Max(p.Load)
-	s := fmt.Sprintf("partition: %d bins, %d to %d frames", len(p.Bins), least, most)
+	s := fmt.Sprintf("partition: %d bins, %d to %d frames", len(p.Bins), slices.Min(p.Load), slices.Max(p.Load))
+	if p.Bytes != nil {
+		s += fmt.Sprintf(", %d to %d bytes of video", slices.Min(p.Bytes), slices.Max(p.Bytes))
+	}
 	if len(p.Cut) > 0 {
 		s += fmt.Sprintf("; %d files are shared by bins and read more than once: %s", len(p.Cut), strings.Join(p.Cut[:min(len(p.Cut), 3)], ", "))
 	}

@@ -27,7 +27,16 @@ type Soak struct {
 	Self     string // this robocache, for the processes that are killed; "": none are
 	Log      func(format string, a ...any)
 	Progress time.Duration // between lines of the log
+
+	picture int64 // bytes of one, as RGB
+	samples int64
 }
+
+// budget holds a few of the largest batches (32 windows of two) with what stands beside them, and no more.
+func (s *Soak) budget() int64 { return max(192<<20, 64*s.picture*6) }
+
+// small is a budget of a cache that does not hold the set: a third of its planes.
+func (s *Soak) small() int64 { return min(max(s.samples*s.picture/6, 4<<20), 256<<20) }
 
 // SoakResult is what a soak did and saw.
 type SoakResult struct {
@@ -54,7 +63,7 @@ type soakTurn struct {
 // turn chooses what a round does: seeded, so that a failing round can be done again by its number.
 func (s *Soak) turn(n int, dir string) soakTurn {
 	rng := rand.New(rand.NewPCG(s.Seed, uint64(n)))
-	t := soakTurn{work: Workload{URI: s.URI, BatchSize: []int{1, 7, 16, 32}[rng.IntN(4)], Workers: 1 + rng.IntN(4), Video: "one", Seed: n, Prefetch: 1 + rng.IntN(4), MemoryBudget: "192MiB"}}
+	t := soakTurn{work: Workload{URI: s.URI, BatchSize: []int{1, 7, 16, 32}[rng.IntN(4)], Workers: 1 + rng.IntN(4), Video: "one", Seed: n, Prefetch: 1 + rng.IntN(4), MemoryBudget: fmt.Sprint(s.budget())}}
 	w := &t.work
 	w.Shuffle = []string{"global", "pool", "pool", "file"}[rng.IntN(4)]
 	if w.Shuffle == "pool" && rng.IntN(2) == 0 {
@@ -63,9 +72,9 @@ func (s *Soak) turn(n int, dir string) soakTurn {
 	t.http = rng.IntN(3) == 0
 	switch rng.IntN(4) {
 	case 0:
-		w.Cache, w.CacheBudget = "ram", "32MiB"
+		w.Cache, w.CacheBudget = "ram", fmt.Sprint(min(s.small(), s.budget()/4))
 	case 1: // smaller than the set: it evicts all the time
-		w.Cache, w.CacheBudget = filepath.Join(dir, "cache-yuv"), "48MiB"
+		w.Cache, w.CacheBudget = filepath.Join(dir, "cache-yuv"), fmt.Sprint(s.small())
 		w.CacheFormat = "yuv"
 	case 2:
 		if t.http {
@@ -114,6 +123,8 @@ func (s *Soak) Run(ctx context.Context) (SoakResult, error) {
 	camera := ""
 	if c := (&Workload{Video: "one"}).cameras(ds.Info()); len(c) > 0 {
 		camera = c[0]
+		f := ds.Info().Feature(camera)
+		s.picture = 3 * int64(f.Width) * int64(f.Height)
 	}
 	if cerr := ds.Close(); err == nil {
 		err = cerr
@@ -121,7 +132,7 @@ func (s *Soak) Run(ctx context.Context) (SoakResult, error) {
 	if err != nil {
 		return res, err
 	}
-	res.Judged = tr.judged
+	res.Judged, s.samples = tr.judged, int64(len(tr.natural))
 	s.Log("soak: %d pictures are the truth, %d of them compared with ffmpeg", len(tr.natural), tr.judged)
 	srv, err := loopback.Serve(s.URI, loopback.Options{Latency: time.Millisecond, Strike: func(n int64, w http.ResponseWriter, r *http.Request) bool {
 		if n%97 != 0 {

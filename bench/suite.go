@@ -160,6 +160,17 @@ func (s *Suite) chooseEpisodes(ctx context.Context, ds robocache.Dataset) error 
 		if s.Partition < 0 || s.Partition >= s.Partitions {
 			return &robocache.Error{Class: robocache.ErrMisuse, Msg: "--partition-index", Want: fmt.Sprintf("0 to %d", s.Partitions-1), Got: fmt.Sprint(s.Partition)}
 		}
+		if dir := s.folder(); dir != "" {
+			if err := parts.SumBytes(func(f string) (int64, error) {
+				st, err := os.Stat(filepath.Join(dir, f))
+				if err != nil {
+					return 0, robocache.At(err, robocache.Where{"file": f})
+				}
+				return st.Size(), nil
+			}); err != nil {
+				return err
+			}
+		}
 		s.Log("%s", parts)
 		list = parts.Bins[s.Partition]
 	}

@@ -281,6 +281,7 @@ def measure_window(epoch, a, lengths, opened, extra, queued, single, cameras, st
     out["consumer_step_s"], out["wait_pct"] = step, 100 * waited / (time.perf_counter() - begin)
     if a.check_frames and a.frames_out and cameras:
         hand_over(stream, a, list(cameras))
+    out["headspace_samples_per_s"] = headspace(index, episode)
     stream.close()
     out.update(coverage(epochs, sum(lengths), a))
     if single and a.probes:
@@ -296,6 +297,18 @@ def measure_window(epoch, a, lengths, opened, extra, queued, single, cameras, st
             out["single_proc_samples_per_s"] = n / (time.perf_counter() - begin)
     out["total_time_s"] = time.perf_counter() - began
     finish(out)
+
+
+def headspace(index, episode):
+    """The rate of the window's own loop when the batch is there already."""
+    import numpy as np
+
+    n, same, begin = 0, 0, time.perf_counter()
+    while time.perf_counter() - begin < 0.05:
+        n += len(index)
+        len(np.unique(episode))
+        same += int((episode[1:] == episode[:-1]).sum())
+    return n / (time.perf_counter() - begin)
 
 
 def coverage(epochs, total, a):

@@ -163,3 +163,38 @@ func TestBenchLoadNodes(t *testing.T) {
 		t.Errorf("%v", r)
 	}
 }
+
+// The arm in Python gives the same figures' keys, the same order as the engine, right pictures, and goes on exactly after a kill.
+func TestBenchLoadPythonArm(t *testing.T) {
+	root := realdata.Root(t)
+	python := filepath.Join(root, ".venv", "bin", "python")
+	for _, f := range []string{python, filepath.Join(root, "python", "robocache", "_lib", "librobocache.so")} {
+		if _, err := os.Stat(f); err != nil {
+			t.Skip("not built: ", err)
+		}
+	}
+	set, dir := realdata.Path(t, "g1_h264_v30"), t.TempDir()
+	t.Setenv("PYTHONPATH", filepath.Join(root, "python"))
+	code, out, errs := call(t, "bench", "load", set, "--arms", "engine,robocache", "--python", python, "--episodes", "0", "--duration", "1s", "--batch-size", "16", "--shuffle", "pool", "--cache", "ram", "--workers", "2",
+		"--check-frames", "3", "--probes", "16", "--explain", "--out", dir)
+	if code != exitDone {
+		t.Fatalf("exit %d: %s", code, errs)
+	}
+	a, b := readRow(t, filepath.Join(dir, "engine", "mmap_local_bs16_w2_r0of1.json")), readRow(t, filepath.Join(dir, "robocache", "mmap_local_bs16_w2_r0of1.json"))
+	for key := range a {
+		if _, ok := b[key]; !ok {
+			t.Errorf("the Python arm's row lacks %s", key)
+		}
+	}
+	for _, r := range []map[string]any{a, b} {
+		if r["wrong_frames"] != 0.0 || r["resume_exact"] != true || r["samples_lost"] != 0.0 || r["samples_doubled"] != 0.0 || r["failed"] != "" || r["wait_pct"] == nil || r["single_proc_samples_per_s"] == nil || r["headspace_samples_per_s"].(float64) <= 0 {
+			t.Errorf("%v", r)
+		}
+	}
+	if a["order_samples"] == b["order_samples"] && a["order_sha256"] != b["order_sha256"] {
+		t.Error("the arms gave another order")
+	}
+	if n := strings.Count(out, "limit: "); n != 2 {
+		t.Errorf("%d explanations:\n%s", n, out)
+	}
+}
