@@ -181,6 +181,8 @@ func TestMixtureBySize(t *testing.T) {
 		}
 		if p := mustPlan(t, mixParams{}, sizes, rng.Int64()); p.n != sum || !slices.Equal(p.counts, sizes) {
 			t.Fatalf("sizes %v: an epoch of %d has %v", sizes, p.n, p.counts)
+		} else if least, most := slices.Min(p.starts), slices.Max(p.starts); least < p.total/16 || most >= p.total-p.total/16 {
+			t.Fatalf("starts from %d to %d", least, most) // nearer to the ends rounding would count
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"syscall"
 	"testing"
@@ -46,6 +47,46 @@ func TestPoolQuality(t *testing.T) {
 			t.Errorf("P=%d: in lanes the distinct share is %.3f, without %.3f", w.p, eight.Distinct, one.Distinct)
 		}
 	}
+}
+
+// What a loader says of its order, for pools and mixtures.
+func TestRandomness(t *testing.T) {
+	f, g := newFake(lengthsFor(1, 40, 20, 60)...), newFake(lengthsFor(2, 30, 10, 40)...)
+	keys := []string{"index"}
+	all := mustLoader(t, f, Config{BatchSize: 16, WorldSize: 2, Shuffle: Global, Keys: keys}).Randomness()
+	if all.Batch != 32 || math.Abs(all.Distinct/all.DistinctIdeal-1) > 0.05 || math.Abs(all.Neighbour-all.NeighbourIdeal) > 0.02 {
+		t.Errorf("global: %+v", all)
+	}
+	few := mustLoader(t, f, Config{BatchSize: 32, Shuffle: Pool, PoolEpisodes: 4, PoolShards: 1, Keys: keys}).Randomness()
+	if few.Distinct > 0.3*few.DistinctIdeal || few.Neighbour < 0.15 || few.DistinctIdeal != all.DistinctIdeal {
+		t.Errorf("a pool of 4 episodes: %+v", few)
+	}
+	mixed := mustMix(t, mixOf([]*fake{f, g}, []float64{1, 3}), Config{BatchSize: 32, Shuffle: Global, Keys: keys}).Randomness()
+	if math.Abs(mixed.Distinct/mixed.DistinctIdeal-1) > 0.05 || mixed.DistinctIdeal > 1 {
+		t.Errorf("a mixture: %+v", mixed)
+	}
+}
+
+// A pool over 10⁸ samples holds its residents and two numbers an episode, not the samples.
+func TestPoolMemory(t *testing.T) {
+	tab := tableOf(t, slices.Repeat([]int{250}, 400_000))
+	measure := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := measure()
+	o := newPool(PoolParams{PoolSamples: 100_000, PoolShards: 8}, tab, 1, 0)
+	for p := range int64(2_000_000) {
+		o.At(p)
+	}
+	used := int64(measure()) - int64(before)
+	if limit := int64(400_000*8 + 100_000*8*2 + 1<<20); used > limit {
+		t.Errorf("%d bytes for %d samples, expected at most %d", used, o.Len(), limit)
+	}
+	runtime.KeepAlive(o)
+	runtime.KeepAlive(tab)
 }
 
 // peakOf is the most samples that residents have left, and the mean over the first half of the epoch.
@@ -184,6 +225,21 @@ func TestPoolLanes(t *testing.T) {
 			t.Fatalf("episode %d is in lanes %d and %d", place, l, lanes[p])
 		}
 		in[place] = lanes[p]
+	}
+}
+
+// Lanes have nothing in common, though their episodes are equally long.
+func TestPoolLanesDiffer(t *testing.T) {
+	tab := tableOf(t, slices.Repeat([]int{100}, 64))
+	o := newPool(PoolParams{PoolSamples: 1600, PoolShards: 2}, tab, 1, 0)
+	same := 0
+	for range 3000 {
+		if o.lanes[0].draw()%100 == o.lanes[1].draw()%100 {
+			same++
+		}
+	}
+	if same > 70 { // expected 30
+		t.Errorf("%d of 3000 draws are of the same row in both lanes", same)
 	}
 }
 

@@ -1,5 +1,7 @@
 package loader
 
+import "math"
+
 // Randomness says how well an order mixes episodes: what a batch of it holds, beside what a perfect shuffle of the same
 // episodes would give. 1 / Distinct is how many samples of one episode a batch has on average.
 type Randomness struct {
@@ -8,6 +10,31 @@ type Randomness struct {
 	DistinctIdeal  float64 `json:"distinct_ideal"`  // of a perfect shuffle
 	Neighbour      float64 `json:"neighbour"`       // share of samples whose next one is of the same episode
 	NeighbourIdeal float64 `json:"neighbour_ideal"` // of a perfect shuffle
+}
+
+// randomnessLimit bounds what Randomness makes of an epoch: some 0.1 s.
+const randomnessLimit = 1 << 20
+
+// Randomness measures this epoch's order for the batches of all ranks, over its first million positions; nothing is read. Of a mixture
+// the ideals are those of its sources, each shuffled perfectly and drawn by its weight.
+func (l *Loader) Randomness() Randomness {
+	l.mu.Lock()
+	order, epoch, batch := l.order, l.epoch, int64(l.cfg.BatchSize)*int64(l.cfg.WorldSize)
+	l.mu.Unlock()
+	r := quality(order.sequence(epoch), order.data, batch, randomnessLimit)
+	if p := order.plan; p != nil {
+		r.DistinctIdeal, r.NeighbourIdeal = 0, 0
+		for i, t := range order.data.tables {
+			part := int64(math.Round(p.share(i) * float64(r.Batch)))
+			if part == 0 {
+				continue
+			}
+			distinct, neighbour := ideals(newCatalog(t), part)
+			r.DistinctIdeal += distinct * float64(min(part, t.samples())) / float64(r.Batch)
+			r.NeighbourIdeal += p.share(i) * p.share(i) * neighbour
+		}
+	}
+	return r
 }
 
 // poolQuality measures the order "pool" over an epoch, or its first positions; see quality.
