@@ -15,6 +15,8 @@ import (
 
 // PeerWork is what all rows share.
 type PeerWork struct {
+	Command   string // for the report, with the program's revision
+	Revision  string
 	BatchSize int
 	Workers   int     // peers: worker processes or threads; ours: threads
 	Seconds   float64 // of a window, at least; whole epochs

@@ -25,10 +25,11 @@ type RowVerdict struct {
 	Verdicts []Verdict `json:"bars"`
 }
 
-// RunPeers runs the rows, a family at a time: all arms of its rows in one interleaved run.
-func RunPeers(ctx context.Context, rows []PeerRow, w PeerWork, repeats int, timeout time.Duration, log func(format string, a ...any)) (*PeerReport, error) {
+// RunPeers runs the rows, a family at a time: all arms of its rows in one interleaved run. keep is given what there is after each family.
+func RunPeers(ctx context.Context, rows []PeerRow, w PeerWork, repeats int, timeout time.Duration, keep func(*PeerReport) error, log func(format string, a ...any)) (*PeerReport, error) {
 	defer w.closeServers()
-	p := &PeerReport{Rows: rows, Repeats: repeats, Versions: map[string]string{}, Families: map[string]*Report{}, Machine: ThisMachine()}
+	p := &PeerReport{Command: w.Command, Rows: rows, Repeats: repeats, Versions: map[string]string{}, Families: map[string]*Report{}, Machine: ThisMachine()}
+	p.Machine.Revision = w.Revision
 	for _, f := range peerFamilies {
 		names := armsOf(rows, f.name)
 		if len(names) == 0 {
@@ -67,8 +68,11 @@ func RunPeers(ctx context.Context, rows []PeerRow, w PeerWork, repeats int, time
 			}
 			p.Verdicts = append(p.Verdicts, v)
 		}
+		p.sort()
+		if err := keep(p); err != nil {
+			return p, err
+		}
 	}
-	p.sort()
 	return p, nil
 }
 

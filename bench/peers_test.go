@@ -273,6 +273,35 @@ func TestPeerFacts(t *testing.T) {
 	}
 }
 
+// The limit of a warm cache and our own arm in one run, judged and kept after the family.
+func TestRunPeers(t *testing.T) {
+	py := interpreter(t, "av, torch, pyarrow")
+	if _, err := os.Stat(filepath.Join(realdata.Root(t), "python", "robocache", "_lib", "librobocache.so")); err != nil {
+		t.Skipf("make lib: %v", err)
+	}
+	tools := Tools{Python: py, PythonPath: filepath.Join(realdata.Root(t), "python"), Self: "/bin/false"}
+	done, err := tools.Unpack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer done()
+	w := PeerWork{Command: "c", Revision: "r", BatchSize: 16, Workers: 1, Tools: tools, Sets: &PeerSets{URI: realdata.Path(t, "g1_v30_exact"), Work: t.TempDir(), Episodes: 1, Tools: tools, Log: t.Logf}}
+	row := PeerRow{Name: "r", Title: "t", Family: "av1", Arms: []string{"robocache", "robocache-http", "memcpy"}, Bars: []Bar{rightBar("robocache"), rightBar("robocache-http"), {Text: "x", Ours: "robocache", Than: "memcpy", Metric: CPU, AtMost: 1}}}
+	kept := 0
+	p, err := RunPeers(t.Context(), []PeerRow{row}, w, 1, time.Minute, func(p *PeerReport) error { kept = len(p.Verdicts); return nil }, t.Logf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := p.Verdicts[0].Verdicts
+	if kept != 1 || !v[0].Pass || !v[1].Pass || v[2].Pass || !strings.Contains(v[2].Note, "memcpy failed") || p.Versions["robocache"] == "" || p.Machine.Revision != "r" {
+		t.Errorf("%d kept; %+v", kept, v)
+	}
+	a, b := p.Families["av1"].Results[0].Runs[0], p.Families["av1"].Results[1].Runs[0]
+	if a.OrderSHA256 != b.OrderSHA256 || a.FramesChecked == 0 {
+		t.Errorf("from disk %+v, over http %+v", a, b)
+	}
+}
+
 // Every peer's arm runs, delivers each sample once an epoch, and shows the right pictures; ours agree with the hash of their own order.
 func TestPeerArmsRun(t *testing.T) {
 	if testing.Short() {

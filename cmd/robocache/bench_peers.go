@@ -67,16 +67,19 @@ g1_v30_exact in $ROBOCACHE_TESTDATA. It prints the table of docs/PERFORMANCE.md.
 			}
 			w.Tools = tools
 			w.Sets = &bench.PeerSets{URI: uri, Work: work, Episodes: episodes, Seed: uint64(w.Seed), Tools: tools, Log: log}
-			p, err := bench.RunPeers(cmd.Context(), rows, w, f.repeats, f.timeout, log)
+			w.Command, w.Revision = "robocache "+strings.Join(os.Args[1:], " "), version
+			// After each family: what an hour measured is not lost with its last minute.
+			keep := func(p *bench.PeerReport) error {
+				if f.out == "" {
+					return nil
+				}
+				return p.Write(f.out)
+			}
+			p, err := bench.RunPeers(cmd.Context(), rows, w, f.repeats, f.timeout, keep, log)
 			if err != nil {
 				return err
 			}
-			p.Command = "robocache " + strings.Join(os.Args[1:], " ")
-			p.Machine.Revision = version
 			if f.out != "" {
-				if err := p.Write(f.out); err != nil {
-					return err
-				}
 				log("wrote %s", filepath.Join(f.out, "peers.{json,csv,md,html}"))
 			}
 			if f.json {
