@@ -34,6 +34,10 @@ type fake struct {
 	seen      func(path string, ordinal int) // told of each picture that is handed over
 	gate      chan struct{}                  // decodes wait for it
 	late      func(key string, episode int) int64
+	tag       string                         // in the names of its files, so that two fakes have different pictures
+	share     bool                           // odd episodes have the pictures of the one before, as far as those go
+	far       bool                           // its files are read over a network
+	flaky     atomic.Int64                   // so many decodes fail for now
 
 	mu       sync.Mutex
 	touched  map[string]int
@@ -174,8 +178,15 @@ func (f *fake) Frames(_ context.Context, key string, rows []robocache.Row, out [
 			out[i] = robocache.FrameRef{Missing: true}
 			continue
 		}
+		if e := r.Episode - 1; f.share && e >= 0 && e%2 == 0 && r.Index < f.lengths[e] {
+			r.Episode = e
+		}
 		file := r.Episode / f.perFile
-		out[i] = robocache.FrameRef{Path: fmt.Sprintf("v%d.mp4", file), Ordinal: f.base(r.Episode) - f.base(file*f.perFile) + r.Index}
+		kind := "v"
+		if key == "wide" {
+			kind = "w"
+		}
+		out[i] = robocache.FrameRef{Path: fmt.Sprintf("%s%s%d.mp4", kind, f.tag, file), Ordinal: f.base(r.Episode) - f.base(file*f.perFile) + r.Index}
 	}
 	return nil
 }
@@ -205,7 +216,7 @@ type fakeReel struct {
 	path string
 }
 
-func (r fakeReel) size() (int, int)   { return fakeW, fakeH }
+func (r fakeReel) size() (int, int)   { return sizeOf(r.path) }
 func (r fakeReel) timeNS(o int) int64 { return int64(o) * 100_000_000 }
 func (r fakeReel) release()           { r.f.opened.Add(-1) }
 
@@ -225,11 +236,30 @@ func (r fakeReel) plan(_ *video.Planner, ordinals []int) []video.Group {
 	return out
 }
 
-func (r fakeReel) remote() bool { return false }
+// sizeOf is the size of the pictures of a file.
+func sizeOf(path string) (width, height int) {
+	if path[0] == 'w' {
+		return 3 * fakeW, 2 * fakeH
+	}
+	return fakeW, fakeH
+}
+
+// withWide adds a camera of another size.
+func (f *fake) withWide() *fake {
+	f.info.Features = append(f.info.Features, robocache.Feature{Key: "wide", Kind: robocache.KindVideo, DType: robocache.Uint8, Shape: []int{2 * fakeH, 3 * fakeW, 3}, Height: 2 * fakeH, Width: 3 * fakeW, Channels: 3})
+	return f
+}
+
+func (r fakeReel) remote() bool { return r.f.far }
 
 func (r fakeReel) fetchBytes(video.Group) int64 { return 1 }
 
-func (r fakeReel) fetch(context.Context, []video.Group) (*video.Fetched, error) { return nil, nil }
+func (r fakeReel) fetch(ctx context.Context, _ []video.Group) (*video.Fetched, error) {
+	if r.f.slow > 0 {
+		time.Sleep(r.f.slow)
+	}
+	return nil, ctx.Err()
+}
 
 func (r fakeReel) identity() [32]byte { return sha256.Sum256([]byte(r.path)) }
 
@@ -243,6 +273,9 @@ func (r fakeReel) decodeOne(ctx context.Context, g video.Group, deliver func(int
 		}
 		if r.f.slow > 0 {
 			time.Sleep(r.f.slow)
+		}
+		if r.f.flaky.Load() > 0 && r.f.flaky.Add(-1) >= 0 {
+			return &robocache.Error{Class: robocache.ErrTemporary, Msg: "the store is away"}
 		}
 		if r.f.frames.broken[r.path][d] {
 			return &robocache.Error{Class: robocache.ErrMalformed, Msg: "broken packet"}
@@ -276,20 +309,24 @@ type fakePicture struct {
 }
 
 func (p fakePicture) Size() (int, int) {
+	w, h := sizeOf(p.path)
 	if p.odd {
-		return fakeW + 2, fakeH
+		w += 2
 	}
-	return fakeW, fakeH
+	return w, h
 }
 func (p fakePicture) PixelFormat() string            { return "fake" }
-func (p fakePicture) Bytes(*video.Spec) (int, error) { return 3 * fakeW * fakeH, nil }
+func (p fakePicture) Bytes(*video.Spec) (int, error) {
+	w, h := sizeOf(p.path)
+	return 3 * w * h, nil
+}
 func (p fakePicture) Convert(_ *video.Spec, dst []byte) error {
 	fillPicture(dst, p.path, p.ordinal)
 	return nil
 }
 
 func fillPicture(dst []byte, path string, ordinal int) {
-	h := uint64(len(path))*131 + uint64(path[1])*31 + uint64(path[len(path)-5])*7919 + uint64(ordinal)*2654435761
+	h := uint64(len(path))*131 + uint64(path[0])*131071 + uint64(path[1])*31 + uint64(path[len(path)-5])*7919 + uint64(ordinal)*2654435761
 	for i := range dst {
 		dst[i] = byte(mix(h + uint64(i)))
 	}

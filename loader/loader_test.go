@@ -78,14 +78,18 @@ func checkBatch(t testing.TB, f *fake, cfg Config, b *Batch) {
 			}
 		}
 	}
-	if c := b.Tensor("cam"); c != nil {
-		want := make([]byte, 3*fakeW*fakeH)
+	for _, camera := range []string{"cam", "wide"} {
+		c := b.Tensor(camera)
+		if c == nil {
+			continue
+		}
+		want := make([]byte, c.Shape[len(c.Shape)-3]*c.Shape[len(c.Shape)-2]*c.Shape[len(c.Shape)-1])
 		k := 0
 		for _, r := range rows {
-			for _, o := range window("cam") {
+			for _, o := range window(camera) {
 				i := min(max(r.Index+o, 0), f.lengths[r.Episode]-1)
 				ref := make([]robocache.FrameRef, 1)
-				f.Frames(bg, "cam", []robocache.Row{{Episode: r.Episode, Index: i}}, ref)
+				f.Frames(bg, camera, []robocache.Row{{Episode: r.Episode, Index: i}}, ref)
 				fillPicture(want, ref[0].Path, ref[0].Ordinal)
 				if !bytes.Equal(want, c.Data[k*len(want):(k+1)*len(want)]) {
 					t.Fatalf("picture of %v offset %d is another one", r, o)

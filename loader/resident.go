@@ -260,8 +260,8 @@ func (w *worker) decodeChunk(c *chunk) {
 		kept = append(kept, x)
 		w.ordinals = append(w.ordinals, int(x.key.ordinal))
 	}
+	c.frames = kept // under the lock: who wants a picture of it reads them to raise the chunk
 	a.frames.mu.Unlock()
-	c.frames = kept
 	defer func() {
 		w.chunk = nil
 		a.n.decode.Add(int64(time.Since(begin) - w.spent))
