@@ -34,10 +34,10 @@ type fake struct {
 	seen      func(path string, ordinal int) // told of each picture that is handed over
 	gate      chan struct{}                  // decodes wait for it
 	late      func(key string, episode int) int64
-	tag       string                         // in the names of its files, so that two fakes have different pictures
-	share     bool                           // odd episodes have the pictures of the one before, as far as those go
-	far       bool                           // its files are read over a network
-	flaky     atomic.Int64                   // so many decodes fail for now
+	tag       string       // in the names of its files, so that two fakes have different pictures
+	share     bool         // odd episodes have the pictures of the one before, as far as those go
+	far       bool         // its files are read over a network
+	flaky     atomic.Int64 // so many decodes fail for now
 
 	mu       sync.Mutex
 	touched  map[string]int
@@ -315,7 +315,7 @@ func (p fakePicture) Size() (int, int) {
 	}
 	return w, h
 }
-func (p fakePicture) PixelFormat() string            { return "fake" }
+func (p fakePicture) PixelFormat() string { return "fake" }
 func (p fakePicture) Bytes(*video.Spec) (int, error) {
 	w, h := sizeOf(p.path)
 	return 3 * w * h, nil

@@ -110,6 +110,9 @@ func (w *worker) locate(parts []*part, col int) {
 		return cmp.Compare(x.slot, y.slot)
 	})
 	if w.a.frames != nil || w.a.disk != nil {
+		if src.timed(c) {
+			wants = w.timely(parts, col, wants, paths)
+		}
 		wants = w.found(parts, col, wants, paths)
 	}
 	for lo := 0; lo < len(wants); {
@@ -152,14 +155,13 @@ func (w *worker) openFile(t *fileTask) {
 		return
 	}
 	t.reel = reel
+	if c := &t.src.layout.columns[t.col]; t.src.timed(c) {
+		t.wants = w.timelyOf(reel, t.parts, c, t.wants, t.path)
+	}
 	t.ordinals = t.ordinals[:0]
 	for lo := 0; lo < len(t.wants); {
 		same := t.of(t.wants[lo].ordinal)
-		if err := w.checkTime(t, &same[0]); err != nil {
-			w.lose(t, same, err)
-		} else {
-			t.ordinals = append(t.ordinals, same[0].ordinal)
-		}
+		t.ordinals = append(t.ordinals, same[0].ordinal)
 		lo += len(same)
 	}
 	groups := reel.plan(&w.planner, t.ordinals)

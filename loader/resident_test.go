@@ -1,8 +1,10 @@
 package loader
 
 import (
+	"context"
 	"errors"
 	"io"
+	"strings"
 	"sync"
 	"testing"
 
@@ -170,5 +172,42 @@ func TestRAMCache(t *testing.T) {
 		if budget > 4000 && s.FramesUnique != l.Samples() {
 			t.Errorf("%d pictures were converted for %d rows", s.FramesUnique, l.Samples())
 		}
+	}
+}
+
+// started is a fake that says where its episodes begin in their files.
+type started struct {
+	*fake
+	off map[int]int64 // episode → by how much that is wrong
+}
+
+func (s started) VideoStart(_ context.Context, e int, _ string) (int64, bool, error) {
+	return int64(s.base(e)-s.base(e/s.perFile*s.perFile))*100_000_000 + s.off[e], true, nil
+}
+
+// With tolerance_s a picture is refused by its time wherever it comes from: decoded for its batch, for a pool, or kept by one who asked for no
+// tolerance.
+func TestToleranceOfKeptPictures(t *testing.T) {
+	f := newFake(lengthsFor(12, 12, 10, 40)...)
+	dir, tol := t.TempDir(), 0.002
+	filler := mustLoader(t, f, Config{BatchSize: 8, Cache: dir, CacheFormat: "rgb", Keys: []string{"cam"}})
+	epochOf(t, f, filler)
+	filler.Close()
+	for name, cfg := range map[string]Config{
+		"global": {Shuffle: Global},
+		"pool":   {Shuffle: Pool, PoolSize: 40_000},
+		"ram":    {Shuffle: Global, Cache: "ram"},
+		"dir":    {Shuffle: Global, Cache: dir},
+	} {
+		cfg.BatchSize, cfg.Threads, cfg.Tolerance, cfg.CacheFormat, cfg.Keys, cfg.OnBadEpisode = 8, 3, &tol, "rgb", []string{"cam"}, "skip"
+		l := mustLoader(t, started{f, map[int]int64{4: 3_000_000, 7: 1_000_000}}, cfg)
+		for range 2 {
+			epochOf(t, f, l)
+		}
+		bad := l.Stats().BadEpisodes
+		if len(bad) != 1 || bad[0].Episode != 4 || !strings.Contains(bad[0].Error, "tolerance_s") {
+			t.Errorf("%s: bad episodes %v, expected 4", name, bad)
+		}
+		l.Close()
 	}
 }

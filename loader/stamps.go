@@ -70,26 +70,64 @@ func (s *stamps) of(ctx context.Context, episode int, stream string) ([]int64, e
 
 func size(t []int64) int64 { return int64(8*len(t)) + 128 }
 
-// checkTime is the reference's opt-in test: the time of a picture in its file against that of its row there.
-func (w *worker) checkTime(t *fileTask, x *want) error {
-	src := t.src
-	c := &src.layout.columns[t.col]
-	if src.cfg.Tolerance == nil || src.starts == nil || c.aligns != nil {
-		return nil
-	}
-	r := t.parts[x.part].rows[c.rows][x.slot]
-	start, ok, err := src.starts.VideoStart(w.ctx(), r.Episode, src.ownKey(c.key))
+// timed says whether pictures' times in their files are to be checked against those of their rows there: the reference's opt-in test.
+func (src *source) timed(c *column) bool {
+	return src.cfg.Tolerance != nil && src.starts != nil && c.aligns == nil
+}
+
+// checkTime is that test of one place.
+func (w *worker) checkTime(p *part, c *column, r reel, x *want) error {
+	src := p.src
+	row := p.rows[c.rows][x.slot]
+	start, ok, err := src.starts.VideoStart(w.ctx(), row.Episode, src.ownKey(c.key))
 	if err != nil || !ok {
 		return err
 	}
-	own, err := src.stamps.of(w.ctx(), r.Episode, "")
+	own, err := src.stamps.of(w.ctx(), row.Episode, "")
 	if err != nil {
 		return err
 	}
-	if r.Index >= len(own) {
+	if row.Index >= len(own) {
 		return nil
 	}
-	return src.compare(c, r, t.reel.timeNS(x.ordinal), start+own[r.Index])
+	return src.compare(c, row, r.timeNS(x.ordinal), start+own[row.Index])
+}
+
+// timely takes out of wants those whose pictures have times that are refused: before they are looked for among kept ones, of which nobody
+// knows whether they were checked, or for which row.
+func (w *worker) timely(parts []*part, col int, wants []want, paths []string) []want {
+	src := parts[0].src
+	c := &src.layout.columns[col]
+	left := wants[:0]
+	for lo := 0; lo < len(wants); {
+		hi := lo
+		for hi < len(wants) && wants[hi].path == wants[lo].path {
+			hi++
+		}
+		own := wants[lo:hi]
+		path := paths[own[0].path]
+		if r, err := src.reels.open(w.ctx(), path); err == nil { // else who decodes it says so
+			own = w.timelyOf(r, parts, c, own, path)
+			r.release()
+		}
+		left = append(left, own...)
+		lo = hi
+	}
+	return left
+}
+
+// timelyOf does so for one file. Each place is tested, for episodes may share a picture.
+func (w *worker) timelyOf(r reel, parts []*part, c *column, wants []want, path string) []want {
+	left := wants[:0]
+	for _, x := range wants {
+		p := parts[x.part]
+		if err := w.checkTime(p, c, r, &x); err != nil {
+			w.loseAt(p, c, int(x.slot), path, x.ordinal, err)
+			continue
+		}
+		left = append(left, x)
+	}
+	return left
 }
 
 func (src *source) compare(c *column, r robocache.Row, picture, row int64) error {
