@@ -1,53 +1,58 @@
-"""Two ranks of torch.distributed on gloo: together they see exactly the epoch.
+"""DistributedDataParallel: each rank gets its part of one sequence, and a restart goes on in it, with any number of ranks.
 
-    python examples/ddp.py PATH
-    torchrun --nproc-per-node 2 examples/ddp.py PATH
+    torchrun --standalone --nproc_per_node 2 examples/ddp.py PATH --steps 20 --checkpoint run.pt
 
-Loader takes rank and world size from torch.distributed, else from RANK and WORLD_SIZE. All ranks get equally many batches; where the
-samples do not divide evenly, the first ones of the order come again (stats()["wrapped"] counts them)."""
+Loader takes its rank from torch.distributed. All ranks get equally many batches: the last step is filled up with the epoch's first samples."""
 
 import argparse
 import os
-import socket
-from collections import Counter
 
+import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
+from torch.nn.parallel import DistributedDataParallel
 
 import robocache
-
-
-def train(rank, path, world, port):
-    if port is not None:  # torchrun sets these itself
-        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE=str(world))
-    dist.init_process_group("gloo")
-    with robocache.Loader(path, batch_size=8, seed=3, keys=["index"]) as loader:
-        mine = [batch["index"].tolist() for batch in loader]
-        stats = loader.stats()
-        samples = loader.num_samples
-    everyone = [None] * dist.get_world_size()
-    dist.all_gather_object(everyone, (mine, stats["wrapped"]))
-    if dist.get_rank() == 0:
-        batches = [len(b) for b, _ in everyone]
-        seen = Counter(i for b, _ in everyone for batch in b for i in batch)
-        extra = sum(seen.values()) - len(seen)
-        assert len(set(batches)) == 1, batches
-        assert len(seen) == samples, "every sample came"
-        assert extra < 8 * len(everyone), "only the last step was filled up"
-        print(f"{len(everyone)} ranks of {batches[0]} batches: {len(seen)} of {samples} samples, {extra} of them twice to fill the last step")
-    dist.destroy_process_group()
 
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("path")
+    p.add_argument("--steps", type=int, default=20)
+    p.add_argument("--checkpoint")
     a = p.parse_args()
-    if "LOCAL_RANK" in os.environ:  # started by torchrun
-        return train(int(os.environ["RANK"]), a.path, int(os.environ["WORLD_SIZE"]), None)
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-    mp.spawn(train, (a.path, 2, port), nprocs=2)
+    dist.init_process_group("gloo")  # "nccl", and device=f"cuda:{local_rank}" for Loader, on GPUs
+    loader = robocache.Loader(a.path, batch_size=8, seed=3, threads=1, keys=["observation.state", "action", "index"])
+    features = loader.dataset.features
+    model = DistributedDataParallel(torch.nn.Linear(features["observation.state"].shape[0], features["action"].shape[0]))
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-2)
+    step = 0
+    if a.checkpoint and os.path.exists(a.checkpoint):
+        saved = torch.load(a.checkpoint)
+        model.module.load_state_dict(saved["model"])
+        optimizer.load_state_dict(saved["optimizer"])
+        loader.load_state_dict(saved["loader"])  # any rank's state is everyone's
+        step = saved["step"]
+    while step < a.steps:
+        epoch, seen = loader.epoch, []
+        for batch in loader:  # one epoch, or what is left of it
+            loss = (model(batch["observation.state"]) - batch["action"]).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            seen += batch["index"].tolist()
+            step += 1
+            if a.checkpoint and dist.get_rank() == 0:
+                state = {"model": model.module.state_dict(), "optimizer": optimizer.state_dict(), "loader": loader.state_dict(), "step": step}
+                torch.save(state, a.checkpoint + ".new")
+                os.replace(a.checkpoint + ".new", a.checkpoint)  # whole or not at all
+            if step == a.steps:
+                break
+        everyone = [[]] * dist.get_world_size()
+        dist.all_gather_object(everyone, seen)
+        if dist.get_rank() == 0:
+            distinct = len({i for ids in everyone for i in ids})
+            print(f"step {step}, epoch {epoch}: {len(everyone)} ranks saw {distinct} of {loader.num_samples} samples; loss {loss.item():.4f}")
+    dist.destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -37,6 +37,10 @@ class Located(NamedTuple):
     row: np.ndarray  # of its episode; with hz, place on its timeline
 
 
+class _NoDataset(Misuse, AttributeError):
+    """Also an AttributeError: Lightning and others ask hasattr(loader, "dataset")."""
+
+
 class Loader(_Base):
     """Batches of one dataset or a mixture, made in parallel by the engine: no worker processes, no Python per sample.
 
@@ -203,7 +207,7 @@ class Loader(_Base):
     def dataset(self) -> Dataset:
         """The dataset; of a mixture see `datasets`."""
         if self._mix is not None:
-            raise Misuse("a mixture has several datasets", hint="see .datasets")
+            raise _NoDataset("a mixture has several datasets", hint="see .datasets")
         return self.datasets[0]
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -34,6 +35,21 @@ def dataset_path(name: str) -> str:
     if not path.is_dir():
         pytest.skip(f"no test data {name} in {data_root()}: set ROBOCACHE_TESTDATA")
     return str(path)
+
+
+def synth(path: Path, *options: str) -> Path:
+    """A synthetic dataset, made by the command line."""
+    if (ROOT / "bin" / "robocache").exists():
+        command = [str(ROOT / "bin" / "robocache")]
+    elif shutil.which("go"):
+        command = ["go", "run", "./cmd/robocache"]
+    else:
+        pytest.skip("no bin/robocache and no go to run it with: 'make build' makes one")
+    done = subprocess.run([*command, "synth", str(path), *options], cwd=ROOT, text=True, capture_output=True, timeout=300)
+    if done.returncode == 10 and "ffmpeg" in done.stderr or done.returncode == 12:
+        pytest.skip(f"synth has no encoder here: {done.stderr.strip()}")
+    assert done.returncode == 0, done.stderr
+    return path
 
 
 @pytest.fixture(scope="session")

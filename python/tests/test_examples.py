@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
+import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,14 +13,18 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, synth
+
+import robocache
 
 EXAMPLES = {
     "align.py": ["rows are padding", "rows lie in a gap", "a batch of 147 places"],
     "resume.py": ["killed after 48 samples", "resumed: 42 samples"],
     "lerobot_dropin.py": ["fork: 90 samples", "spawn: 90 samples"],
-    # 90 samples in steps of 2 × 8: the last step is filled up with 6 that came before.
-    "ddp.py": ["2 ranks of 6 batches: 90 of 90 samples, 6 of them twice"],
+    # 90 samples: 64 by two ranks, 26 and the filling by three; then the next epoch.
+    "ddp.py": ["step 4, epoch 0: 2 ranks saw 64 of 90", "step 6, epoch 0: 3 ranks saw 48 of 90", "step 7, epoch 1: 3 ranks saw 24 of 90"],
+    "accelerate_train.py": ["4 steps, epoch 0: 2 ranks saw 64 of 90", "2 steps, epoch 0: 2 ranks saw 32 of 90", "3 steps, epoch 1: 2 ranks saw 16 of 90"],
+    "lightning_train.py": [],
     "mixture.py": ["240 of most, 80 of some", "resumed: the 240 samples"],
     "accelerate_loop.py": ["1 processes, 90 samples in 12 steps", "resumed from the checkpoint: 10 steps"],
     "lightning_fit.py": ["3 epochs of 6 steps", "stopped after 9 steps, resumed for 9"],
@@ -28,26 +33,24 @@ EXAMPLES = {
 # What an example imports beside ours; without it, it is not run.
 NEEDS = {
     "lerobot_dropin.py": [["torch"]], "ddp.py": [["torch"]], "guide": [["torch"]], "accelerate_loop.py": [["accelerate"]],
-    "lightning_fit.py": [["lightning", "pytorch_lightning"]],
+    "lightning_fit.py": [["lightning", "pytorch_lightning"]], "accelerate_train.py": [["accelerate"]], "lightning_train.py": [["pytorch_lightning"]],
 }  # fmt: skip
+
+
+def runs_of(name: str) -> list[list[str]]:
+    """Arguments of the processes that an example is run as, one after the other; PATH follows the file."""
+    torchrun, kept = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node"], ["--checkpoint", f"{name}.kept"]
+    return {
+        "ddp.py": [[*torchrun, "2", name, "--steps", "4", *kept], [*torchrun, "3", name, "--steps", "7", *kept]],
+        "accelerate_train.py": [[*torchrun, "2", name, "--steps", "4", *kept], [*torchrun, "2", name, "--steps", "3", *kept]],
+        "lightning_train.py": [[name, "--devices", "2", "--steps", n, *kept] for n in ("4", "7")],
+    }.get(name, [[name]])
 
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three episodes of a second, one camera; made by the command line."""
-    path = tmp_path_factory.mktemp("examples") / "arm"
-    if (ROOT / "bin" / "robocache").exists():
-        command = [str(ROOT / "bin" / "robocache")]
-    elif shutil.which("go"):
-        command = ["go", "run", "./cmd/robocache"]
-    else:
-        pytest.skip("no bin/robocache and no go to run it with: 'make build' makes one")
-    size = ["--episodes", "3", "--seconds", "1", "--cameras", "1", "--size", "64x64"]
-    done = subprocess.run([*command, "synth", str(path), *size], cwd=ROOT, text=True, capture_output=True, timeout=300)
-    if done.returncode == 10 and "ffmpeg" in done.stderr or done.returncode == 12:
-        pytest.skip(f"synth has no encoder here: {done.stderr.strip()}")
-    assert done.returncode == 0, done.stderr
-    return path
+    return synth(tmp_path_factory.mktemp("examples") / "arm", "--episodes", "3", "--seconds", "1", "--cameras", "1", "--size", "64x64")
 
 
 @pytest.fixture(scope="module")
@@ -59,22 +62,39 @@ def runs(tiny: Path) -> Iterator[dict[str, subprocess.Popen[str]]]:
     names = [n for n in EXAMPLES if all(any(find_spec(m) for m in one) for one in NEEDS.get(n, []))]
     guide = tiny.parent / "guide.py"  # beside the dataset, which the guide calls "arm"
     guide.write_text("\n".join(re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "guide.md").read_text(), re.DOTALL)))
-    files = {n: guide if n == "guide" else ROOT / "examples" / n for n in names}
-    started = {
-        n: subprocess.Popen([sys.executable, str(f), str(tiny)], env=env, cwd=tiny.parent, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        for n, f in files.items()
-    }
+    started = {}
+    for n in names:
+        file = guide if n == "guide" else ROOT / "examples" / n
+        commands = [[sys.executable, *(w for a in args for w in ((str(file), str(tiny)) if a == n else (a,)))] for args in runs_of(n)]
+        started[n] = subprocess.Popen(
+            " && ".join(map(shlex.join, commands)), shell=True, start_new_session=True, env=env, cwd=tiny.parent, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
     yield started
     for p in started.values():
         if p.poll() is None:
-            p.kill()
+            os.killpg(p.pid, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_example(name: str, runs: dict[str, subprocess.Popen[str]]) -> None:
+def test_example(name: str, tiny: Path, runs: dict[str, subprocess.Popen[str]]) -> None:
     if name not in runs:
         pytest.skip(f"not installed: {NEEDS[name]}")
-    out, errors = runs[name].communicate(timeout=240)
+    out, errors = runs[name].communicate(timeout=400)
     assert runs[name].returncode == 0, out + errors
     for words in EXAMPLES[name]:
         assert words in out, out
+    if name == "lightning_train.py":
+        check_lightning(out, tiny)
+
+
+def check_lightning(out: str, path: Path) -> None:
+    """Two ranks, stopped after four steps and resumed in mid-epoch: the global batches are the order's."""
+    lines = re.findall(r"step (\d) rank (\d): \[(.*?)\]", out)
+    got = {(int(step), int(rank)): [int(i) for i in ids.split(",")] for step, rank, ids in lines}
+    assert len(lines) == len(got) == 2 * 7
+    with robocache.Loader(path, batch_size=16, seed=3, keys=["index"]) as loader:
+        orders = [loader.order(e).tolist() for e in range(2)]
+    for step in range(7):
+        e, at = divmod(step, 6)
+        assert got[step, 0] + got[step, 1] == (orders[e] * 2)[at * 16 : at * 16 + 16], step

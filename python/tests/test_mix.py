@@ -134,6 +134,7 @@ def test_misuse_of_mixtures(h264: str, other: str) -> None:
         robocache.Loader([])
     with pytest.raises(robocache.Misuse, match="datasets"):
         pair(h264, other).dataset  # noqa: B018
+    assert not hasattr(pair(h264, other), "dataset"), "as Lightning asks"
     with pytest.raises(robocache.Misuse, match="MapDataset"):
         Mix(robocache.MapDataset(h264))
     with pytest.raises(robocache.Misuse, match="stop"):
