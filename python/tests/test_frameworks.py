@@ -90,7 +90,7 @@ def lightning():  # type: ignore[no-untyped-def]
 class Run:
     """A short training that notes its batches, and writes checkpoints after given steps."""
 
-    def __init__(self, L: Any, source: Any, folder: Path, save: tuple[int, ...] = (), plain: bool = False, **kwargs: Any) -> None:
+    def __init__(self, L: Any, source: Any, folder: Path, save: tuple[int, ...] = (), plain: bool = False, batch: int = BATCH, **kwargs: Any) -> None:
         run = self
         self.seen: list[tuple[int, list[int]]] = []  # epoch, samples
 
@@ -98,7 +98,7 @@ class Run:
             """Lightning saves and restores the states of what this gives, in mid-epoch."""
 
             def train_dataloader(self) -> robocache.Loader:
-                return loader(source)
+                return loader(source, batch_size=batch)
 
         class Data(L.LightningDataModule):
             """As examples/lightning_train.py: at the end of an epoch too."""
@@ -107,7 +107,7 @@ class Run:
             saved: dict[str, Any] | None = None
 
             def train_dataloader(self) -> robocache.Loader:
-                self.loader = loader(source)
+                self.loader = loader(source, batch_size=batch)
                 if self.saved:
                     self.loader.load_state_dict(self.saved)
                 return self.loader
@@ -166,6 +166,8 @@ def test_lightning_resumes(lightning: Any, path: str, tmp_path: Path, plain: boo
     if not plain:
         for e in range(2):
             assert Run(lightning, path, tmp_path).fit(tmp_path / f"epoch{e}.ckpt") == whole[(e + 1) * steps :], e
+        other = Run(lightning, path, tmp_path, batch=20).fit(tmp_path / "epoch0.ckpt")
+        assert [i for _, b in other for i in b] == orders[1] + orders[2], "at an epoch's end anything may change"
 
 
 @pytest.mark.filterwarnings("ignore")
