@@ -26,14 +26,12 @@ EXAMPLES = {
     "accelerate_train.py": ["4 steps, epoch 0: 2 ranks saw 64 of 90", "2 steps, epoch 0: 2 ranks saw 32 of 90", "3 steps, epoch 1: 2 ranks saw 16 of 90"],
     "lightning_train.py": [],
     "mixture.py": ["240 of most, 80 of some", "resumed: the 240 samples"],
-    "accelerate_loop.py": ["1 processes, 90 samples in 12 steps", "resumed from the checkpoint: 10 steps"],
-    "lightning_fit.py": ["3 epochs of 6 steps", "stopped after 9 steps, resumed for 9"],
     "guide": ["90\n", "did you mean 'batch_size'"],
 }
 # What an example imports beside ours; without it, it is not run.
 NEEDS = {
-    "lerobot_dropin.py": [["torch"]], "ddp.py": [["torch"]], "guide": [["torch"]], "accelerate_loop.py": [["accelerate"]],
-    "lightning_fit.py": [["lightning", "pytorch_lightning"]], "accelerate_train.py": [["accelerate"]], "lightning_train.py": [["pytorch_lightning"]],
+    "lerobot_dropin.py": [["torch"]], "ddp.py": [["torch"]], "guide": [["torch"]],
+    "accelerate_train.py": [["accelerate"]], "lightning_train.py": [["pytorch_lightning"]],
 }  # fmt: skip
 
 
