@@ -378,6 +378,26 @@ func TestMixtureOfOne(t *testing.T) {
 	}
 }
 
+// Sources have nothing in common, though they are equally long.
+func TestMixtureSourcesDiffer(t *testing.T) {
+	tab := tableOf(t, slices.Repeat([]int{50}, 20))
+	for _, mode := range []Shuffle{Global, Pool} {
+		o, err := newOrdering(orderParams{mode: mode, poolSamples: 400}, newCatalog(tab, tab), &mixParams{names: []string{"a", "b"}}, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, b, same := o.of(0, 0), o.of(1, 0), 0
+		for p := range tab.samples() {
+			if a.At(p)%1000 == b.At(p)%1000 {
+				same++
+			}
+		}
+		if same > 20 {
+			t.Errorf("%s: %d of 1000 places are the same in both sources", mode, same)
+		}
+	}
+}
+
 // The pool's bytes go to the sources by their shares; what a small one does not need is the others'.
 func TestPoolIsSplit(t *testing.T) {
 	tables := []*table{tableOf(t, []int{10, 20}), tableOf(t, slices.Repeat([]int{100}, 1000)), tableOf(t, slices.Repeat([]int{100}, 1000))}
