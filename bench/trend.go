@@ -14,6 +14,7 @@ import (
 type look struct {
 	at         float64 // s
 	rss        float64 // MiB
+	heap       float64 // MiB, of it what the Go runtime holds
 	fds        int
 	goroutines int
 }
@@ -35,7 +36,9 @@ func (t *trends) sample(at time.Duration) {
 		time.Sleep(2 * time.Millisecond)
 	}
 	debug.FreeOSMemory() // what the collector has not given back yet is no leak
-	t.looks = append(t.looks, look{at.Seconds(), float64(statm(os.Getpid())) / (1 << 20), openFiles(), runtime.NumGoroutine()})
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	t.looks = append(t.looks, look{at.Seconds(), float64(statm(os.Getpid())) / (1 << 20), float64(m.Sys-m.HeapReleased) / (1 << 20), openFiles(), runtime.NumGoroutine()})
 }
 
 func openFiles() int {
@@ -58,7 +61,7 @@ func (t *trends) now() string {
 		return "nothing seen yet"
 	}
 	l := t.looks[len(t.looks)-1]
-	return fmt.Sprintf("RSS %.0f MiB, %d files, %d goroutines", l.rss, l.fds, l.goroutines)
+	return fmt.Sprintf("RSS %.0f MiB (Go %.0f), %d files, %d goroutines", l.rss, l.heap, l.fds, l.goroutines)
 }
 
 // Trend is how what a process holds went on, over the rounds after the first third, which warm it up.
