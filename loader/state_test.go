@@ -397,6 +397,33 @@ func TestStateAtTheEdges(t *testing.T) {
 	}
 }
 
+// Where nothing is left of the state's epoch, or less than drop_last drops at this batch size, the loader stands at the next one.
+func TestStateOfAnEpochsRest(t *testing.T) {
+	f := newFake(10, 9)
+	small := mustLoader(t, f, Config{BatchSize: 4, Shuffle: Pool, Keys: []string{"index"}})
+	for range 3 {
+		b, err := small.Next(bg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Release()
+	}
+	s := small.State()
+	for name, c := range map[string]struct {
+		position int64
+		batch    int
+	}{"dropped": {12, 8}, "nothing left": {19, 4}} {
+		s.Position = c.position
+		l := mustLoader(t, f, Config{BatchSize: c.batch, Shuffle: Pool, DropLast: true, Keys: []string{"index"}})
+		if err := l.Restore(s, false); err != nil {
+			t.Fatal(err)
+		}
+		if got := l.State(); got.Epoch != 1 || got.Position != 0 {
+			t.Errorf("%s: epoch %d, position %d", name, got.Epoch, got.Position)
+		}
+	}
+}
+
 // Whatever a state says, Restore refuses it or the loader goes on; and what it then says is a state that it accepts.
 func FuzzState(f *testing.F) {
 	data, other := newFake(5, 4, 3), newFake(2, 2)
