@@ -99,15 +99,19 @@ func newAssembler(ctx context.Context, mix []Mix, cfg Config) (*assembler, error
 	a.units.New = func() any { return &unit{} }
 	var offset int64
 	for i := range mix {
+		name := mix[i].Name
+		if len(mix) == 1 {
+			name = "" // nothing to tell it from
+		}
 		own, err := mix[i].config(cfg, len(mix) > 1)
 		if err != nil {
 			a.close()
-			return nil, err
+			return nil, named(err, name)
 		}
-		src, err := newSource(ctx, a, i, len(mix), mix[i].Name, mix[i].Dataset, own)
+		src, err := newSource(ctx, a, i, len(mix), name, mix[i].Dataset, own)
 		if err != nil {
 			a.close()
-			return nil, err
+			return nil, named(err, name)
 		}
 		a.sources = append(a.sources, src)
 		src.offset = offset
@@ -331,6 +335,7 @@ func badEpisode(err error) bool {
 // blame notes that an episode is bad, where bad episodes may be skipped; any other error ends the batch.
 func (p *part) blame(episode int, err error) {
 	u := p.u
+	err = named(err, p.src.name)
 	if p.src.cfg.OnBadEpisode != "skip" || !badEpisode(err) {
 		u.fail(err)
 		return
@@ -361,13 +366,13 @@ func (p *part) failAt(err error) {
 		p.blame(e.episode, e.err)
 		return
 	}
-	p.u.fail(err)
+	p.u.fail(named(err, p.src.name))
 }
 
 // isolate finds which episodes of some rows fail, by trying each alone. The batch fails either way; with skip we must know whom to skip.
 func (p *part) isolate(rows []robocache.Row, first error, try func(sub []robocache.Row) error) {
 	if p.src.cfg.OnBadEpisode != "skip" {
-		p.u.fail(first)
+		p.u.fail(named(first, p.src.name))
 		return
 	}
 	byEpisode := map[int][]robocache.Row{}
@@ -382,8 +387,16 @@ func (p *part) isolate(rows []robocache.Row, first error, try func(sub []robocac
 		}
 	}
 	if !found {
-		p.u.fail(first)
+		p.u.fail(named(first, p.src.name))
 	}
+}
+
+// named adds the source of a mixture to an error.
+func named(err error, source string) error {
+	if source == "" {
+		return err
+	}
+	return robocache.At(err, robocache.Where{"dataset": source})
 }
 
 // recycle keeps a unit's slices for another. Its batch must have been handed out or released.

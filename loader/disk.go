@@ -47,8 +47,15 @@ func (w *worker) prefix(src *source, c *column, path string) cache.Key {
 		return cache.Key{}
 	}
 	defer r.release()
-	h := sha256.New()
 	id := r.identity()
+	if id == ([32]byte{}) {
+		w.a.warn("the store gives no versions of its files (ETag or time): their pictures are not cached in a directory")
+		d.mu.Lock()
+		d.files[name] = k
+		d.mu.Unlock()
+		return k
+	}
+	h := sha256.New()
 	h.Write(id[:])
 	if d.planar {
 		fmt.Fprint(h, "planes 1")

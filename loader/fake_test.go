@@ -37,6 +37,7 @@ type fake struct {
 	tag       string       // in the names of its files, so that two fakes have different pictures
 	share     bool         // odd episodes have the pictures of the one before, as far as those go
 	far       bool         // its files are read over a network
+	nameless  bool         // its files have no identity
 	flaky     atomic.Int64 // so many decodes fail for now
 
 	mu       sync.Mutex
@@ -261,7 +262,12 @@ func (r fakeReel) fetch(ctx context.Context, _ []video.Group) (*video.Fetched, e
 	return nil, ctx.Err()
 }
 
-func (r fakeReel) identity() [32]byte { return sha256.Sum256([]byte(r.path)) }
+func (r fakeReel) identity() [32]byte {
+	if r.f.nameless {
+		return [32]byte{}
+	}
+	return sha256.Sum256([]byte(r.path))
+}
 
 func (r fakeReel) decodeOne(ctx context.Context, g video.Group, deliver func(int, video.Picture) error) error {
 	if r.f.gate != nil {

@@ -29,6 +29,9 @@ func (m *Mix) config(cfg Config, several bool) (Config, error) {
 	if m.Dataset == nil {
 		return cfg, &robocache.Error{Class: robocache.ErrMisuse, Op: "mixture", Msg: "a source without a dataset"}
 	}
+	if several {
+		cfg.ofSource(m)
+	}
 	if m.Hz != nil || m.Align != nil {
 		if m.Align != nil {
 			cfg.Align = m.Align
@@ -64,17 +67,6 @@ func (m *Mix) config(cfg Config, several bool) (Config, error) {
 	}
 	if m.Keys != nil {
 		cfg.Keys = m.Keys
-	}
-	if several && m.Keys == nil {
-		// A key that another source has is not this one's to refuse: the form says what to do about it.
-		info := m.Dataset.Info()
-		has := func(k string) bool {
-			return info.Feature(k) != nil || k == "task" && (len(info.Tasks) > 0 || info.Feature("task_index") != nil)
-		}
-		if cfg.Keys != nil {
-			cfg.Keys = slices.DeleteFunc(slices.Clone(cfg.Keys), func(k string) bool { return !has(k) })
-		}
-		cfg.Deltas = slices.DeleteFunc(slices.Clone(cfg.Deltas), func(d Delta) bool { return !has(d.Key) })
 	}
 	return cfg, nil
 }
@@ -115,30 +107,7 @@ func checkMix(mix []Mix, cfg *Config) error {
 	if len(mix) == 1 {
 		return nil
 	}
-	known := map[string]bool{"task": true}
-	var names []string
-	for i := range mix {
-		if mix[i].Dataset == nil {
-			continue
-		}
-		for _, f := range mix[i].Dataset.Info().Features {
-			if !known[f.Key] {
-				known[f.Key] = true
-				names = append(names, f.Key)
-			}
-		}
-	}
-	for _, k := range cfg.Keys {
-		if !known[k] {
-			return unknownKey("keys", k, names)
-		}
-	}
-	for _, d := range cfg.Deltas {
-		if !known[d.Key] {
-			return unknownKey("delta_timestamps", d.Key, names)
-		}
-	}
-	return nil
+	return checkNamed(mix, cfg)
 }
 
 // mixed deals the samples of a batch out to their sources.

@@ -33,7 +33,7 @@ type reel interface {
 	fetchBytes(g video.Group) int64
 	// decode decodes groups in order, those that follow each other in one run; from what was fetched, where b is not nil.
 	decode(ctx context.Context, b *video.Fetched, groups []video.Group, deliver func(ordinal int, pic video.Picture) error) error
-	// identity is a hash of what decides the pictures of the file.
+	// identity is a hash of what decides the pictures of the file; zero where its store gives no version, and it may become another unseen.
 	identity() [32]byte
 	size() (width, height int)
 	timeNS(ordinal int) int64
@@ -112,6 +112,9 @@ func (f film) decode(ctx context.Context, b *video.Fetched, groups []video.Group
 // identity covers the place and size of each packet, the codec's own header, and the file's version. Its path is left out: a copy
 // that keeps its time stamps is the same video.
 func (f film) identity() [32]byte {
+	if f.file.Ranged.Version() == "" {
+		return [32]byte{}
+	}
 	h := sha256.New()
 	ix := f.file.Index
 	var b [32]byte

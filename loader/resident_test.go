@@ -211,3 +211,17 @@ func TestToleranceOfKeptPictures(t *testing.T) {
 		l.Close()
 	}
 }
+
+// What a store may replace unseen is not kept for others.
+func TestDirCacheWithoutVersions(t *testing.T) {
+	f := newFake(20, 30)
+	f.nameless = true
+	l := mustLoader(t, f, Config{BatchSize: 8, Cache: t.TempDir(), CacheFormat: "rgb"})
+	for range 2 {
+		epochOf(t, f, l)
+	}
+	s := l.Stats()
+	if s.FramesUnique != 2*l.Samples() || s.Cache.Hits != 0 || len(s.Warnings) != 1 || !strings.Contains(s.Warnings[0], "version") {
+		t.Errorf("%d pictures decoded for %d rows in two epochs, cache %+v, warnings %v", s.FramesUnique, l.Samples(), s.Cache, s.Warnings)
+	}
+}

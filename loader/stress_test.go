@@ -179,7 +179,7 @@ func stressRound(t *testing.T, round uint64) {
 
 // L24: a mixture of fakes: each slot holds the values of its own source's sample.
 func TestStressMixture(t *testing.T) {
-	for round := range uint64(40) {
+	for round := range uint64(20) {
 		rng := rand.New(rand.NewPCG(round, 78))
 		var fakes []*fake
 		var mix []Mix

@@ -1,0 +1,200 @@
+package loader
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/align"
+)
+
+// L24: of random mixtures each slot holds what a Map of its source alone gives of the sample: pictures of two cameras, stills, numbers,
+// texts, masks, on timelines and without; under its names; and zeros, "" and masks for what the source lacks.
+func TestMixtureGivesItsSources(t *testing.T) {
+	for round := range uint64(16) {
+		rng := rand.New(rand.NewPCG(round, 79))
+		cfg := Config{BatchSize: 1 + rng.IntN(20), Shuffle: []Shuffle{Pool, Global}[rng.IntN(2)], Seed: int64(round), Threads: 3, MemoryBudget: 4 << 20, PoolSize: 40_000, CacheFormat: "rgb", Missing: "pad"}
+		if rng.IntN(3) == 0 {
+			cfg.Cache, cfg.CacheBudget = "ram", 1<<17
+		}
+		if rng.IntN(2) == 0 {
+			cfg.Deltas = deltas("wide", []float64{-0.3, 0, 0.1}, "img", []float64{0, 0.2}, "observation.state", []float64{-0.1, 0.1})
+		}
+		var mix []Mix
+		var alone []*Map
+		for i := range 1 + rng.IntN(4) {
+			f := newFake(lengthsFor(round*7+uint64(i), 2+rng.IntN(6), 3, 30)...).withWide().withStills()
+			f.tag, f.share, f.perFile = string(rune('a'+i)), rng.IntN(3) == 0, 1+rng.IntN(4)
+			var ds robocache.Dataset = f
+			if i > 1 && rng.IntN(2) == 0 {
+				ds = mix[0].Dataset // the same dataset twice
+			}
+			m := Mix{Dataset: ds}
+			own := cfg
+			own.Cache, own.Shuffle, own.CacheFormat = "", FileOrder, ""
+			if w := float64(1 + rng.IntN(4)); round%2 == 0 {
+				m.Weight = &w
+			}
+			if rng.IntN(3) == 0 {
+				m.Hz = &robocache.Rate{Num: 7, Den: 1}
+				own.Hz = m.Hz
+			}
+			if i > 0 && rng.IntN(2) == 0 {
+				m.Rename = map[string]string{"cam": "img", "img": "cam", "label": "task text"}
+			}
+			if i > 0 && rng.IntN(3) == 0 {
+				m.Keys = [][]string{{"cam", "img", "observation.state", "wide"}, {"action", "task"}}[rng.IntN(2)]
+				own.Keys = m.Keys
+				own.Deltas = nil
+				for _, d := range cfg.Deltas {
+					if m.Keys[0] == "cam" {
+						own.Deltas = append(own.Deltas, d)
+					}
+				}
+			}
+			mix = append(mix, m)
+			renamed, err := rename(ds, m.Rename, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			one, err := NewMap(bg, renamed, own)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer one.Close()
+			alone = append(alone, one)
+		}
+		l, err := NewMix(bg, mix, cfg)
+		if err != nil {
+			t.Fatalf("round %d: %v", round, err)
+		}
+		for range 12 {
+			b, err := l.Next(bg)
+			if errors.Is(err, io.EOF) {
+				continue
+			}
+			if err != nil {
+				t.Fatalf("round %d: %v", round, err)
+			}
+			for k, s := range b.Indices {
+				src, own := l.a.sourceOf(s)
+				want, err := alone[src.index].Items(bg, []int64{own})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, x := range b.Tensors {
+					size := len(x.Data) / b.Rows
+					got := x.Data[k*size : (k+1)*size]
+					if y := want.Tensor(x.Key); y != nil {
+						if !bytes.Equal(got, y.Data) {
+							t.Fatalf("round %d: slot %d, source %d: %s differs", round, k, src.index, x.Key)
+						}
+						continue
+					}
+					if x.Key == datasetIndex {
+						if got[0] != byte(src.index) {
+							t.Fatalf("round %d: slot %d says source %d", round, k, got[0])
+						}
+						continue
+					}
+					fill := byte(0)
+					if of, mask := strings.CutSuffix(x.Key, "_is_pad"); mask && want.Tensor(of) == nil {
+						fill = 1
+					}
+					if !bytes.Equal(got, bytes.Repeat([]byte{fill}, size)) {
+						t.Fatalf("round %d: slot %d, source %d lacks %s, and has %v", round, k, src.index, x.Key, got)
+					}
+				}
+				for _, x := range b.Texts {
+					text := ""
+					if y := want.Text(x.Key); y != nil {
+						text = y[0]
+					}
+					if x.Values[k] != text {
+						t.Fatalf("round %d: slot %d, source %d: %s is %q, alone %q", round, k, src.index, x.Key, x.Values[k], text)
+					}
+				}
+				want.Release()
+			}
+			b.Release()
+		}
+		l.Close()
+	}
+}
+
+// What the Config says for all sources may name what only some of them have; what none has is refused.
+func TestMixtureOptionsOfSome(t *testing.T) {
+	a, b := newFake(10, 12).withWide(), newFake(9, 7)
+	b.info.Features = b.info.Features[1:] // no state
+	cfg := Config{BatchSize: 4, Missing: "pad", Hz: &robocache.Rate{Num: 10, Den: 1}, Align: &align.Config{Modes: map[string]align.Mode{"observation.state": align.Previous}},
+		Normalize: Normalize{Keys: map[string]Norm{"observation.state": {Mode: "mean_std"}}}, Deltas: deltas("wide", []float64{0, 0.1})}
+	sources := []Mix{{Dataset: a, Name: "a"}, {Dataset: b, Name: "b", Keys: []string{"cam"}}}
+	l, err := NewMix(bg, sources, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	epochOf(t, nil, l)
+	l.Close()
+	for name, c := range map[string]Config{
+		"normalize": {BatchSize: 4, Missing: "pad", Normalize: Normalize{Keys: map[string]Norm{"stat": {Mode: "mean_std"}}}},
+		"align":     {BatchSize: 4, Missing: "pad", Hz: cfg.Hz, Align: &align.Config{Modes: map[string]align.Mode{"stat": align.Previous}}},
+		"delta":     {BatchSize: 4, Missing: "pad", Deltas: deltas("stat", []float64{0})},
+	} {
+		if _, err := NewMix(bg, sources, c); !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "stat") {
+			t.Errorf("%s of a key that no source has: %v", name, err)
+		}
+	}
+	own := []Mix{sources[0], {Dataset: b, Name: "b", Normalize: &cfg.Normalize}}
+	if _, err := NewMix(bg, own, Config{BatchSize: 4, Missing: "pad"}); !errors.Is(err, robocache.ErrMisuse) {
+		t.Errorf("a source's own normalize of a key that it lacks: %v", err)
+	}
+}
+
+// An error of a mixture names the source; one of a plain loader has no such thing.
+func TestMixtureErrorsNameTheSource(t *testing.T) {
+	bad := func() *fake {
+		f := newFake(10, 12)
+		f.badRows = map[int]error{1: &robocache.Error{Class: robocache.ErrMalformed, Msg: "a broken row"}}
+		f.frames.missing = map[robocache.Row]bool{{Episode: 1, Index: 3}: true}
+		return f
+	}
+	for _, keys := range [][]string{{"action"}, {"cam"}} {
+		for _, skip := range []string{"error", "skip"} {
+			l, err := NewMix(bg, []Mix{{Dataset: newFake(20), Name: "good"}, {Dataset: bad(), Name: "worse"}}, Config{BatchSize: 8, Keys: keys, OnBadEpisode: skip})
+			if err != nil {
+				t.Fatal(err)
+			}
+			text := ""
+			for text == "" {
+				b, err := l.Next(bg)
+				if errors.Is(err, io.EOF) {
+					text = l.Stats().BadEpisodes[0].Error
+				} else if err != nil {
+					text = err.Error()
+				} else {
+					b.Release()
+				}
+			}
+			if !strings.Contains(text, "worse") {
+				t.Errorf("%v, %s: %s", keys, skip, text)
+			}
+			l.Close()
+		}
+		l := mustLoader(t, bad(), Config{BatchSize: 8, Keys: keys})
+		for {
+			b, err := l.Next(bg)
+			if err == nil {
+				b.Release()
+				continue
+			}
+			if strings.Contains(err.Error(), "dataset") {
+				t.Errorf("%v: %v", keys, err)
+			}
+			break
+		}
+	}
+}
