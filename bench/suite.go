@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/goatnote-inc/robocache"
@@ -320,6 +321,7 @@ func (s *Suite) preparePages(facts *runFacts) error {
 
 // rankWatch is what is seen of one rank from outside.
 type rankWatch struct {
+	mu              sync.Mutex // the arm's lines come on a goroutine of their own
 	srv             *loopback.Server
 	mem             *watcher
 	bytes, requests int64 // when the window opened
@@ -329,8 +331,14 @@ type rankWatch struct {
 
 func (r *rankWatch) observer() observer {
 	return observer{
-		start: func(pid int) { r.mem = watch(pid) },
+		start: func(pid int) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.mem = watch(pid)
+		},
 		line: func(l string) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
 			switch {
 			case l == markOpen && r.srv != nil:
 				r.bytes, r.requests = r.srv.Bytes(), r.srv.Requests()
@@ -348,6 +356,8 @@ func (r *rankWatch) observer() observer {
 
 // into writes what was seen into the outcome.
 func (r *rankWatch) into(o *Outcome) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.mem != nil {
 		r.mem.peaks() // where the arm did not come to its mark
 	}
