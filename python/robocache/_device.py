@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import weakref
 from collections import deque
@@ -25,12 +26,13 @@ def _settle(*flights: deque[Taken]) -> None:
     """Waits for copies that are under way, so that their host memory may go."""
     for queue in flights:
         while queue:
-            t = queue.popleft()
+            t = queue[0]  # it stays there until its copy is done: an interrupt must not let its memory go
             if t.copy is not None:
                 try:
                     t.copy.event.synchronize()
                 except RuntimeError:
                     pass  # the device has failed, or is gone at exit: nothing reads the memory any more
+            queue.popleft()
 
 
 class Device:
@@ -124,3 +126,74 @@ class Device:
         """Waits for copies that are under way."""
         with self._turn:
             _settle(self._behind, self._ahead)
+
+
+class PageLocked:
+    """Gives page-locked batches of the host to a user who copies them with non_blocking=True.
+
+    Such a copy may still read when the user's tensor is gone, as torch knows of its own page-locked memory and cannot of ours. So each tensor
+    is kept here until nobody else has it, and then until the device has done what stood in the caller's stream.
+    """
+
+    _LOOKED_AT = 256  # kept tensors of a call: a user may collect thousands
+
+    def __init__(self, batches: Batches, torch: Any, device: Any) -> None:
+        self._batches, self._torch, self._device = batches, torch, device
+        self._given: deque[Any] = deque()  # tensors, the newest last
+        self._older: deque[Any] = deque()  # those that stayed in use for some batches
+        self._left: deque[tuple[Any, list[Any]]] = deque()  # nobody's, copies perhaps under way
+        self._turn = threading.RLock()
+        self._count = getattr(torch._C, "_storage_Use_Count", None)
+        self._alone = self._holders(deque([torch.empty(1)]))  # of a tensor that is nobody else's; versions of Python and torch differ
+        weakref.finalize(self, _quiet, torch, device, self._given, self._older, self._left)
+
+    @property
+    def pid(self) -> int:
+        return self._batches.pid
+
+    def next(self, epoch: int = -1) -> Taken | None:
+        with self._turn:
+            self._let_go()
+            taken = self._batches.next(epoch)
+            if isinstance(taken, Taken):
+                self._given.extend(v for v in taken.batch.values() if not isinstance(v, list))
+                return taken
+            return None
+
+    def _holders(self, queue: deque[Any]) -> tuple[int, int]:
+        """How many references a queue's first tensor has, and how many its memory: views have their own."""
+        t = queue[0]
+        return sys.getrefcount(t), 0 if self._count is None else self._count(t.untyped_storage()._cdata)
+
+    def _let_go(self) -> None:
+        while self._left and self._left[0][0].query():
+            self._left.popleft()
+        free: list[Any] = []
+        for queue, n in ((self._given, len(self._given)), (self._older, min(len(self._older), self._LOOKED_AT))):
+            for _ in range(n):
+                used = self._holders(queue) != self._alone
+                (queue if used else free).append(queue[0])
+                queue.popleft()
+        while len(self._given) > self._LOOKED_AT:
+            self._older.append(self._given[0])
+            self._given.popleft()
+        if free:
+            event = self._torch.cuda.Event()
+            event.record(self._torch.cuda.current_stream(self._device))
+            self._left.append((event, free))
+
+    def close(self) -> None:
+        """Waits for what the device was asked for."""
+        with self._turn:
+            _quiet(self._torch, self._device, self._given, self._older, self._left)
+
+
+def _quiet(torch: Any, device: Any, *kept: deque[Any]) -> None:
+    """Waits for the device, so that the memory of tensors may go."""
+    if any(kept):
+        try:
+            torch.cuda.synchronize(device)
+        except RuntimeError:
+            pass  # it has failed, or is gone at exit
+    for queue in kept:
+        queue.clear()

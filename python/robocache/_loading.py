@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import os
 import sys
 from collections.abc import Iterable, Mapping
@@ -31,10 +30,15 @@ def normalize(v: Any, features: Iterable[str]) -> Any:
             out[k] = _options.choice(f"normalize[{k!r}]", one, NORMS)
             continue
         known = ("mode", "clip", "mean", "std", "low", "high")
+        if not isinstance(one, Mapping):
+            raise Misuse(f"normalize[{k!r}]={one!r}: expected a mode, or a dict of {', '.join(known)}")
         for name in one:
             if name not in known:
                 raise Misuse(f"unknown entry {name!r} in normalize[{k!r}]", hint=_options.nearest(name, known))
-        out[k] = {n: (np.asarray(x, np.float64).ravel().tolist() if n not in ("mode", "clip") else x) for n, x in one.items()}
+        try:
+            out[k] = {n: (np.asarray(x, np.float64).ravel().tolist() if n not in ("mode", "clip") else x) for n, x in one.items()}
+        except (TypeError, ValueError):
+            raise Misuse(f"normalize[{k!r}]: expected numbers, found {dict(one)!r}") from None
     return out
 
 
@@ -83,7 +87,7 @@ def place(rank: int | None, world_size: int | None) -> tuple[int, int]:
     if rank is None and world_size is None:
         r, w = found or (0, 1)
     elif rank is None:
-        w = operator.index(world_size)  # type: ignore[arg-type]
+        w = integer("world_size", world_size)
         if found is not None and found[1] == w:
             r = found[0]
         elif w == 1:
@@ -91,7 +95,7 @@ def place(rank: int | None, world_size: int | None) -> tuple[int, int]:
         else:
             raise Misuse(f"world_size={w} without rank=", hint="give both")
     elif world_size is None:
-        r = operator.index(rank)
+        r = integer("rank", rank)
         if found is not None:
             w = found[1]
         elif r == 0:
@@ -99,10 +103,24 @@ def place(rank: int | None, world_size: int | None) -> tuple[int, int]:
         else:
             raise Misuse(f"rank={r} without world_size=", hint="give both")
     else:
-        r, w = operator.index(rank), operator.index(world_size)
+        r, w = integer("rank", rank), integer("world_size", world_size)
     if not 0 <= r < w:
         raise Misuse(f"rank {r} of a world of {w}: expected 0 to world_size - 1")
     return r, w
+
+
+def integer(name: str, v: Any) -> int:
+    """An integer that the engine's int64 holds."""
+    if not _options.is_integer(v) or not -(2**63) <= int(v) < 2**63:
+        raise Misuse(f"{name}={v!r}: expected an integer")
+    return int(v)
+
+
+def flag(name: str, v: Any) -> bool:
+    """True or False: bool("no") would be True."""
+    if isinstance(v, (bool, np.bool_)) or (_options.is_integer(v) and int(v) in (0, 1)):
+        return bool(v)
+    raise Misuse(f"{name}={v!r}: expected True or False")
 
 
 def whole(name: str, v: Any, least: int = 1) -> int:
@@ -125,8 +143,10 @@ def number(name: str, v: Any) -> float:
 
 def order(shuffle: Any, pool_size: Any, pool_episodes: Any, pool_shards: Any, uneven: Any) -> dict[str, Any]:
     """The options of the order, as the engine wants them."""
-    if shuffle is True:
-        shuffle = "global"
+    if isinstance(shuffle, (bool, np.bool_)):
+        shuffle = "global" if shuffle else False
+    elif not isinstance(shuffle, str):
+        raise Misuse(f"shuffle={shuffle!r}: expected 'global', 'pool' or False")
     c: dict[str, Any] = {"shuffle": _options.choice("shuffle", shuffle, ("global", "pool", False))}
     for name, v in (("pool_size", pool_size), ("pool_episodes", pool_episodes), ("pool_shards", pool_shards)):
         if v is None:
@@ -146,9 +166,13 @@ def caching(cache: Any, budget: Any, format: Any) -> dict[str, Any]:
             if v is not None:
                 raise Misuse(f"{name} without cache", hint="add cache='ram' or cache=directory")
         return {}
-    if cache is True:
-        raise Misuse("cache=True: expected 'ram' or a directory")
-    c: dict[str, Any] = {"cache": "ram" if cache == "ram" else os.path.abspath(_options.uri(cache))}
+    if not isinstance(cache, (str, bytes, os.PathLike)):
+        raise Misuse(f"cache={cache!r}: expected 'ram' or a directory")
+    if isinstance(cache, str) and cache != "ram" and cache.lower() == "ram":
+        raise Misuse(f"cache={cache!r}: expected 'ram' or a directory", hint=f"did you mean 'ram'? A directory of that name is './{cache}'")
+    if "://" in (where := _options.uri(cache)):
+        raise Misuse(f"cache={where!r}: expected 'ram' or a directory", hint="a cache lies on a disk of this machine")
+    c: dict[str, Any] = {"cache": "ram" if where == "ram" and isinstance(cache, str) else os.path.abspath(where)}
     if budget is not None:
         c["cache_budget"] = _options.bytes_of("cache_budget", budget)
     if format is not None:

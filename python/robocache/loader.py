@@ -12,7 +12,7 @@ import numpy as np
 
 from . import _engine, _loading, _memory, _options
 from ._batches import Batches, Taken
-from ._device import Device
+from ._device import Device, PageLocked
 from ._errors import ForkError, Misuse, Unsupported
 from .dataset import Dataset, Feature, arrays
 from .mapdataset import MapDataset, sample_config
@@ -140,7 +140,7 @@ class Loader(_Base):
         self.batch_size = _loading.whole("batch_size", batch_size)
         self._config: dict[str, Any] = {
             **inherited, **own, **ordered, **_loading.caching(cache, cache_budget, cache_format), "batch_size": self.batch_size,
-            "seed": operator.index(seed), "drop_last": bool(drop_last), "rank": self.rank, "world_size": self.world_size,
+            "seed": _loading.integer("seed", seed), "drop_last": _loading.flag("drop_last", drop_last), "rank": self.rank, "world_size": self.world_size,
             "prefetch": _loading.whole("prefetch", prefetch), "memory_budget": _options.bytes_of("memory_budget", memory_budget),
             "on_bad_episode": on_bad_episode,
         }  # fmt: skip
@@ -148,11 +148,11 @@ class Loader(_Base):
             if v is not None:
                 self._config[name] = _loading.whole(name, v)
         if deadline_s is not None:
-            self._config["deadline_s"] = float(deadline_s) or -1.0
+            self._config["deadline_s"] = _loading.number("deadline_s", deadline_s) or -1.0
         if (n := _loading.normalize(normalize, features)) is not None:
             self._config["normalize"] = n
         self._mixture(temperature=temperature, stop=stop, epoch_size=epoch_size, stratified=stratified, missing=missing)
-        self._place_batches(device, None if pin_memory is None else bool(pin_memory))
+        self._place_batches(device, None if pin_memory is None else _loading.flag("pin_memory", pin_memory))
         self._fresh()
         self._open().open()
 
@@ -200,7 +200,7 @@ class Loader(_Base):
             elif k == "missing":
                 v = _options.choice(k, v, ("error", "pad"))
             else:
-                v = bool(v)
+                v = _loading.flag(k, v)
             self._config[k] = v
 
     @property
@@ -250,7 +250,7 @@ class Loader(_Base):
 
     def _fresh(self) -> None:
         self._handle = None
-        self._batches: Batches | Device | None = None  # made at the first batch
+        self._batches: Batches | Device | PageLocked | None = None  # made at the first batch
         self._midway = False  # some of the epoch was given, and not its end
         self._given = 0  # epoch of the batch that was given last
         self._iterated = False
@@ -331,12 +331,14 @@ class Loader(_Base):
         self._iterated = True
         return _Epoch(self, self._turn)
 
-    def _taker(self) -> Batches | Device:
+    def _taker(self) -> Batches | Device | PageLocked:
         taker = self._batches
         if taker is None or taker.pid != os.getpid():
             taker = Batches(self._open().open())
             if self._target is not None:
                 taker = Device(taker, _memory.torch_module(), self._target)
+            elif self.pin_memory:
+                taker = PageLocked(taker, _memory.torch_module(), self._config["pin_device"])
             self._batches = taker
         return taker
 
@@ -370,6 +372,8 @@ class Loader(_Base):
 
     def load_state_dict(self, state: Mapping[str, Any], *, force: bool = False) -> None:
         """Goes on from a state: exactly, at any world size, batch size and number of threads. A state of other data is Misuse, unless forced."""
+        if not isinstance(state, Mapping):
+            raise Misuse(f"a state of {type(state).__name__}: expected what state_dict() gave")
         self._open().call("robocache_loader_restore", {"state": dict(state), "force": bool(force)})
         self._moved()
 
@@ -399,7 +403,7 @@ class Loader(_Base):
     def close(self) -> None:
         """Ends all work. Batches that were taken stay valid."""
         taker, self._batches = self._batches, None
-        if isinstance(taker, Device) and taker.pid == os.getpid():
+        if isinstance(taker, (Device, PageLocked)) and taker.pid == os.getpid():
             taker.close()
         if self._handle is not None:
             self._handle.close()

@@ -41,12 +41,20 @@ def sample_config(
             raise Misuse(f"keys={keys!r}: expected a list of keys")
         c["keys"] = [_options.key(k, [*features, "task"], "key") for k in keys]
     if episodes is not None:
-        c["episodes"] = [operator.index(e) for e in episodes]
+        try:
+            c["episodes"] = [operator.index(e) for e in episodes]
+        except TypeError:
+            raise Misuse(f"episodes={episodes!r}: expected positions, as a list of integers") from None
     if delta_timestamps is not None:
         if not isinstance(delta_timestamps, Mapping):
             raise Misuse(f"delta_timestamps={delta_timestamps!r}: expected a dict by key")
         # Seconds, ints too: lerobot's rule, where [-1, 0] is one second.
-        c["delta_timestamps"] = {_options.key(k, features, "key of delta_timestamps"): [float(d) for d in v] for k, v in delta_timestamps.items()}
+        try:
+            c["delta_timestamps"] = {_options.key(k, features, "key of delta_timestamps"): [float(d) for d in v] for k, v in delta_timestamps.items()}
+        except Misuse:
+            raise
+        except (TypeError, ValueError):
+            raise Misuse(f"delta_timestamps={delta_timestamps!r}: expected a list of seconds for each key") from None
     if hz is not None:
         c["hz"] = rate("hz", hz)
     if align is not None:
@@ -70,7 +78,10 @@ def sample_config(
             raise Misuse(f"image_size={image_size!r}: expected (height, width)")
         c["image_size"] = size
     if tolerance_s is not None:
-        c["tolerance_s"] = float(tolerance_s)
+        try:
+            c["tolerance_s"] = float(tolerance_s)
+        except (TypeError, ValueError):
+            raise Misuse(f"tolerance_s={tolerance_s!r}: expected seconds") from None
     return c
 
 

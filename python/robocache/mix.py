@@ -49,6 +49,8 @@ class Mix:
         if isinstance(source, MapDataset):
             raise Misuse("a Mix of a MapDataset", hint="give its .dataset; windows are the Loader's delta_timestamps=, the rest are keywords here")
         self.dataset = source if isinstance(source, Dataset) else Dataset(source)
+        if rename is not None and not isinstance(rename, Mapping):
+            raise Misuse(f"rename={rename!r}: expected a dict of its keys to the batch's")
         names = dict(rename or {})
         for old, to in names.items():
             _options.key(old, self.dataset.features, "key of rename")

@@ -114,6 +114,7 @@ def test_statistics_stay_per_source(h264: str, other: str) -> None:
         ({"weight": "much"}, "number"),
         ({"rename": {"acton": "action"}}, "'action'"),
         ({"rename": {"action": "index"}}, "two keys"),
+        ({"rename": ["action", "index"]}, "expected a dict"),
         ({"stats": {"acton": {}}}, "'action'"),
         ({"stats": {"action": {"median": [1]}}}, "median"),
         ({"stats": {"action": {"mean": [float("inf")]}}}, "infinite"),
