@@ -134,8 +134,8 @@ func (c *Config) checkCache() error {
 	switch {
 	case c.CacheFormat != "auto" && c.CacheFormat != "yuv" && c.CacheFormat != "rgb" && c.CacheFormat != "encoded":
 		return misuse("cache_format", `"auto", "yuv", "rgb" or "encoded"`, c.CacheFormat)
-	case c.CacheFormat == "encoded" && c.Cache == "ram":
-		return misuse("cache_format", `a directory as cache, where it is "encoded"`, `cache="ram"`)
+	case c.CacheFormat == "encoded" && (c.Cache == "ram" || c.Cache == ""):
+		return misuse("cache_format", `a directory as cache, where it is "encoded"`, fmt.Sprintf("cache=%q", c.Cache))
 	case c.CacheBudget < 0:
 		return misuse("cache_budget", "bytes above 0", fmt.Sprint(int64(c.CacheBudget)))
 	case c.PoolSize < 0:

@@ -23,6 +23,7 @@ func NewMap(ctx context.Context, ds robocache.Dataset, cfg Config) (*Map, error)
 	if err := cfg.check(false); err != nil {
 		return nil, err
 	}
+	cfg.Shuffle = FileOrder // no pool
 	a, err := newAssembler(ctx, []Mix{{Dataset: ds}}, cfg)
 	if err != nil {
 		return nil, err

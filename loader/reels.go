@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -112,7 +113,7 @@ func (f film) decode(ctx context.Context, b *video.Fetched, groups []video.Group
 // identity covers the place and size of each packet, the codec's own header, and the file's version. Its path is left out: a copy
 // that keeps its time stamps is the same video.
 func (f film) identity() [32]byte {
-	if f.file.Ranged.Version() == "" {
+	if !store.Versioned(f.file.Ranged) {
 		return [32]byte{}
 	}
 	h := sha256.New()

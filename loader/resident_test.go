@@ -225,3 +225,18 @@ func TestDirCacheWithoutVersions(t *testing.T) {
 		t.Errorf("%d pictures decoded for %d rows in two epochs, cache %+v, warnings %v", s.FramesUnique, l.Samples(), s.Cache, s.Warnings)
 	}
 }
+
+// What does not matter is not refused, and what does nothing is.
+func TestOptionsOfKeeping(t *testing.T) {
+	m, err := NewMap(bg, newFake(5), Config{Shuffle: Pool, PoolSize: 1 << 50})
+	if err != nil {
+		t.Errorf("the order of a Map: %v", err)
+	} else {
+		m.Close()
+	}
+	for _, cache := range []string{"", "ram"} {
+		if _, err := New(bg, newFake(5), Config{Cache: cache, CacheFormat: "encoded"}); !errors.Is(err, robocache.ErrMisuse) {
+			t.Errorf("cache %q of encoded bytes: %v", cache, err)
+		}
+	}
+}
