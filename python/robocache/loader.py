@@ -358,7 +358,7 @@ class Loader(_Base):
 
     def set_epoch(self, epoch: int) -> None:
         """Goes to the start of an epoch. Right after load_state_dict for that same epoch it keeps the place."""
-        epoch = operator.index(epoch)
+        epoch = _loading.whole("epoch", epoch, least=0)
         if isinstance(self._batches, Device) and self._batches.before and not self._midway:
             # Taken ahead, and nothing was given since load_state_dict: the engine goes back, to keep the place as it would have.
             self._open().call("robocache_loader_restore", {"state": self.state_dict()})

@@ -65,6 +65,20 @@ def test_pinned_on_the_host():
     del got
 
 
+def test_copies_of_a_user_may_be_late():
+    """The batch is dropped while its copies wait behind work of the stream: its memory is not used again before they have read it."""
+    want = epoch(seed=9)
+    got = []
+    with open_loader(seed=9, pin_memory=True) as loader:
+        for b in loader:
+            torch.cuda._sleep(20_000_000)  # cycles: about 10 ms
+            got.append({k: v.to("cuda", non_blocking=True) for k, v in tensors(b).items()})
+            del b
+    for a, b in zip(want, got, strict=True):
+        for k, v in b.items():
+            assert torch.equal(a[k], v.cpu()), k
+
+
 def test_pinned_by_default_with_a_device():
     with open_loader(device="cuda") as loader:
         assert loader.pin_memory and next(iter(loader))["index"].is_cuda

@@ -300,6 +300,16 @@ def test_normalize(h264: str) -> None:
     assert torch.equal(a["observation.state"], b["observation.state"])
 
 
+def test_epochs_count_from_0(h264: str) -> None:
+    loader = robocache.Loader(h264, keys=["index"])
+    for bad in (-1, "1", 1.0, True, None):
+        with pytest.raises(robocache.Misuse, match="epoch="):
+            loader.set_epoch(bad)
+    for bad in (None, 5, "state"):
+        with pytest.raises(robocache.Misuse, match="state_dict"):
+            loader.load_state_dict(bad)
+
+
 @pytest.mark.parametrize(
     "kwargs,cls,words",
     [
