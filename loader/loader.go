@@ -19,17 +19,18 @@ type Loader struct {
 
 	taking chan struct{} // holds a token while Next runs; taken before mu. A channel: who waits for it can give up
 
-	mu     sync.Mutex
-	order  *ordering
-	epoch  int64
-	start  int64 // position of the epoch where the cursor counts from
-	at     cursor
-	given  bool // a batch was handed out since New, SetEpoch or Restore
-	bad    []BadEpisode
-	run    *run
-	began  time.Time
-	random *Randomness // of the pool; nil until asked for
-	closed bool
+	mu       sync.Mutex
+	order    *ordering
+	epoch    int64
+	start    int64 // position of the epoch where the cursor counts from
+	at       cursor
+	given    bool // a batch was handed out since New, SetEpoch or Restore
+	bad      []BadEpisode
+	run      *run
+	began    time.Time
+	random   *Randomness // of the pool; nil until asked for
+	randomOf *ordering   // which it is of
+	closed   bool
 }
 
 // New makes a Loader. Nothing is decoded, and no goroutine runs, before the first Next. The dataset stays the caller's: close the Loader first.

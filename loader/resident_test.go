@@ -240,3 +240,20 @@ func TestOptionsOfKeeping(t *testing.T) {
 		}
 	}
 }
+
+// What Stats says of the order is of the one that Restore brought.
+func TestRandomnessFollowsRestore(t *testing.T) {
+	f := newFake(lengthsFor(8, 16, 10, 60)...)
+	cfg := Config{BatchSize: 8, Shuffle: Pool, PoolSize: 40_000, CacheFormat: "rgb", MemoryBudget: 1 << 20}
+	l := mustLoader(t, f, cfg)
+	small := cfg
+	small.PoolSize = 2000
+	s := mustLoader(t, f, small)
+	before := s.Stats().Pool.Randomness
+	if err := s.Restore(l.State(), false); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := s.Stats().Pool.Randomness, l.Stats().Pool.Randomness; got != want || got == before {
+		t.Errorf("%+v, want %+v (before %+v)", got, want, before)
+	}
+}

@@ -144,9 +144,9 @@ const randomSamples = 200_000
 
 // randomness simulates the order once. l.mu is held.
 func (l *Loader) randomness() Randomness {
-	if l.random == nil {
+	if l.random == nil || l.randomOf != l.order { // Restore may have brought another
 		r := quality(l.order.sequence(0), l.a.catalog(), int64(l.cfg.BatchSize)*int64(l.cfg.WorldSize), randomSamples)
-		l.random = &r
+		l.random, l.randomOf = &r, l.order
 	}
 	return *l.random
 }
