@@ -238,6 +238,9 @@ func (l *Loader) Restore(s State, force bool) error {
 		return err
 	}
 	n := o.samples()
+	if s.Epoch < 0 {
+		return misuse("state epoch", "0 or more", fmt.Sprint(s.Epoch))
+	}
 	if s.Position < 0 || s.Position > n || s.Ahead < 0 || s.Ahead > 1<<60 {
 		return misuse("state position", fmt.Sprintf("0 to %d", n), fmt.Sprint(s.Position, ", ahead ", s.Ahead))
 	}

@@ -282,6 +282,7 @@ func TestStateContradictions(t *testing.T) {
 		"version":    edit(single, func(s *State) { s.Version = 3 }),
 		"no version": edit(single, func(s *State) { s.Version = 0 }),
 		"position":   edit(single, func(s *State) { s.Position = 20 }),
+		"epoch":      edit(single, func(s *State) { s.Epoch = -1 }),
 		"before":     edit(single, func(s *State) { s.Position = -1 }),
 		"ahead":      edit(single, func(s *State) { s.Ahead = -1 }),
 		"bad":        edit(single, func(s *State) { s.BadEpisodes = []BadEpisode{{Episode: 2}} }),
