@@ -126,7 +126,12 @@ func newAssembler(ctx context.Context, mix []Mix, cfg Config) (*assembler, error
 		a.close()
 		return nil, err
 	}
-	a.buffers = newBuffers(a.budget, cfg.Memory)
+	limit := a.budget
+	if _, inFlight, err := a.horizonOf(); err == nil {
+		// And the one that the taker holds: what comes back from it is the next one's, and is not mapped anew.
+		limit = max(limit, int64(inFlight+1)*a.batchBytes(cfg.BatchSize))
+	}
+	a.buffers = newBuffers(limit, cfg.Memory)
 	return a, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"math/bits"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/goatnote-inc/robocache"
 )
@@ -21,6 +22,7 @@ type buffers struct {
 	inUse  atomic.Int64
 	peak   atomic.Int64
 	spare  []*buffer
+	back   chan struct{} // holds a token when a large one came back
 }
 
 // buffer is one mapping, shared by the tensors that lie in it.
@@ -40,7 +42,7 @@ func newBuffers(limit int64, memory Allocator) *buffers {
 	if memory == nil {
 		memory = mappings{}
 	}
-	return &buffers{free: map[int][][]byte{}, limit: limit, memory: memory}
+	return &buffers{free: map[int][][]byte{}, limit: limit, memory: memory, back: make(chan struct{}, 1)}
 }
 
 // sizeClass rounds up by at most an eighth, to whole pages (huge pages from 16 MiB on), so that near sizes share buffers.
@@ -61,6 +63,9 @@ func (p *buffers) get(n int) (*buffer, error) {
 	p.mu.Lock()
 	var mem []byte
 	var out [][]byte
+	if size >= patientFrom && len(p.free[size]) == 0 && p.inUse.Load() > 0 && p.inUse.Load()+int64(size) > p.limit {
+		p.awaitReturn(size)
+	}
 	if list := p.free[size]; len(list) > 0 {
 		mem = list[len(list)-1]
 		p.free[size] = list[:len(list)-1]
@@ -91,6 +96,35 @@ func (p *buffers) get(n int) (*buffer, error) {
 	b.mem = mem
 	b.refs.Store(1)
 	return b, nil
+}
+
+const (
+	patientFrom = 32 << 20
+	patience    = 5 * time.Millisecond
+)
+
+// awaitReturn waits a moment for a large buffer to come back: a loop lets go of a batch just after it was given the next, and touching
+// new memory costs more than the moment. mu is held, but not meanwhile.
+func (p *buffers) awaitReturn(size int) {
+	select {
+	case <-p.back: // of long ago
+	default:
+	}
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	for len(p.free[size]) == 0 {
+		p.mu.Unlock()
+		over := false
+		select {
+		case <-p.back:
+		case <-late.C:
+			over = true
+		}
+		p.mu.Lock()
+		if over || p.closed {
+			return
+		}
+	}
 }
 
 // makeRoom takes idle buffers of other sizes out, until one of size more stays below the limit. mu is held.
@@ -128,6 +162,10 @@ func (b *buffer) unref() {
 	p.mu.Unlock()
 	if !keep {
 		p.memory.Free(mem)
+	}
+	select {
+	case p.back <- struct{}{}:
+	default:
 	}
 }
 

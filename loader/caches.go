@@ -12,10 +12,9 @@ import (
 
 // openCaches splits the memory budget, and makes the pool's and the cache's room.
 //
-// An eighth of memory_budget is for idle decoders, one for the tables and indexes of the datasets, one for pages of a cache directory that
-// are mapped, a thirty-second for stamps. Of what is
-// left, half of the whole is for kept pictures where there are any (of a RAM cache beside a pool, a quarter more), and the rest, five
-// eighths of the whole or half of what the pictures leave, for batches under construction.
+// An eighth of memory_budget is for idle decoders, one for the tables and indexes of the datasets, a sixteenth for mapped pages of a
+// cache directory, a thirty-second for stamps. Half of the whole is for kept pictures where there are any (of a RAM cache beside a pool, a
+// quarter more), and half of what they leave for batches under construction; without them, five eighths of the whole.
 func (a *assembler) openCaches(ctx context.Context) error {
 	cfg := &a.cfg
 	total := int64(cfg.MemoryBudget)
@@ -68,7 +67,7 @@ func (a *assembler) openCaches(ctx context.Context) error {
 // openDir opens the cache directory: for decoded pictures, or for the bytes that are read of remote files.
 func (a *assembler) openDir(ctx context.Context) error {
 	cfg := &a.cfg
-	dir, err := cache.Open(cfg.Cache, cache.Options{Budget: int64(cfg.CacheBudget), KeepUsed: true, Resident: max(int64(cfg.MemoryBudget)/8, 16<<20)})
+	dir, err := cache.Open(cfg.Cache, cache.Options{Budget: int64(cfg.CacheBudget), KeepUsed: true, Resident: max(int64(cfg.MemoryBudget)/16, 16<<20)})
 	if err != nil {
 		return err
 	}
