@@ -257,3 +257,22 @@ func TestRandomnessFollowsRestore(t *testing.T) {
 		t.Errorf("%+v, want %+v (before %+v)", got, want, before)
 	}
 }
+
+// Stills are kept too: in the second epoch none is decoded or read.
+func TestRAMCacheOfStills(t *testing.T) {
+	f := newFake(lengthsFor(12, 8, 10, 30)...).withStills()
+	l := mustLoader(t, f, Config{BatchSize: 8, Shuffle: Global, Threads: 3, Cache: "ram", MemoryBudget: 1 << 20, Keys: []string{"img", "observation.state"}})
+	epochOf(t, f, l)
+	before := l.Stats().Stills
+	f.mu.Lock()
+	read := f.touched["img"]
+	f.mu.Unlock()
+	for range 2 {
+		epochOf(t, f, l)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if s := l.Stats(); s.Stills != before || before != l.Samples() || f.touched["img"] != read {
+		t.Errorf("%d stills decoded, then %d; %d read, then %d; %d rows", before, s.Stills, read, f.touched["img"], l.Samples())
+	}
+}

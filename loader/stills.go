@@ -56,10 +56,18 @@ func (w *worker) still(j *job) {
 	src, u := p.src, p.u
 	c := &src.layout.columns[j.col]
 	rows := w.rows[:0]
+	places := make([]int32, 0, stillsPerJob)
 	for k := j.lo; k < j.hi; k++ {
-		rows = append(rows, s.rows[s.order[s.index[k]]])
+		r := s.rows[s.order[s.index[k]]]
+		if w.keptStill(p, c, r, s.slots(k)) {
+			continue
+		}
+		rows, places = append(rows, r), append(places, k)
 	}
 	w.rows = rows
+	if len(rows) == 0 {
+		return
+	}
 	asked := rows
 	if c.aligns != nil {
 		asked = slices.Clone(rows)
@@ -70,12 +78,7 @@ func (w *worker) still(j *job) {
 	refs := w.refsFor(len(rows))
 	all := src.ds.Frames(w.ctx(), c.key, asked, refs)
 	for i, r := range rows {
-		k := int(j.lo) + i
-		end := len(s.order)
-		if k+1 < len(s.index) {
-			end = int(s.index[k+1])
-		}
-		slots := s.order[s.index[k]:end]
+		slots := s.slots(places[i])
 		if noRow(r) {
 			for _, slot := range slots {
 				w.blank(p, c, int(slot))
@@ -106,11 +109,69 @@ func (w *worker) still(j *job) {
 		for _, slot := range slots[1:] {
 			copy(p.picture(c, int(slot)), dst)
 		}
+		w.keepStill(src, c, r, dst)
 		a.n.stills.Add(1)
 		a.n.unique.Add(1)
 		a.n.frames.Add(int64(len(slots)))
 		u.finish(int64(len(slots)))
 	}
+}
+
+// slots are the places that want the k-th distinct row.
+func (s *stillSet) slots(k int32) []int32 {
+	end := len(s.order)
+	if int(k)+1 < len(s.index) {
+		end = int(s.index[k+1])
+	}
+	return s.order[s.index[k]:end]
+}
+
+// stillKey names a still in the RAM cache: it has no file, but an episode and a row.
+func stillKey(src *source, c *column, r robocache.Row) frameKey {
+	return frameKey{src.column(c.number), int32(-1 - r.Episode), int32(r.Index)}
+}
+
+// keptStill writes a still that is in the RAM cache to all places that want it. The encoded picture is not read.
+func (w *worker) keptStill(p *part, c *column, r robocache.Row, slots []int32) bool {
+	f := w.a.frames
+	if f == nil || f.room == 0 || noRow(r) {
+		return false
+	}
+	f.mu.Lock()
+	x := f.have[stillKey(p.src, c, r)]
+	if x == nil || x.state != ready {
+		f.n.misses++
+		f.mu.Unlock()
+		return false
+	}
+	f.n.hits++
+	x.pins++
+	f.mu.Unlock()
+	for _, slot := range slots {
+		video.CopyPixels(p.picture(c, int(slot)), x.at.mem[:x.size])
+	}
+	f.done(x)
+	w.a.n.frames.Add(int64(len(slots)))
+	p.u.finish(int64(len(slots)))
+	return true
+}
+
+// keepStill keeps a decoded still, as it is in the batch, where there is a RAM cache with room.
+func (w *worker) keepStill(src *source, c *column, r robocache.Row, pixels []byte) {
+	f := w.a.frames
+	if f == nil || f.room == 0 {
+		return
+	}
+	x := f.offer(stillKey(src, c, r), len(pixels))
+	if x == nil {
+		return
+	}
+	if stored, err := f.fill(x, nil, pixels); err != nil || !stored {
+		f.drop(x)
+		return
+	}
+	f.arrived(x, true)
+	f.done(x)
 }
 
 func (c *column) decodeStill(encoded []byte, dst []byte) error {
