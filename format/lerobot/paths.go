@@ -122,8 +122,8 @@ func (p *paths) exists(ctx context.Context, t string, pl place) (bool, error) {
 		return false, nil
 	}
 	_, err = p.st.Stat(ctx, name)
-	// What is no regular file inside the root is no file of the dataset; reading it says why.
-	if errors.Is(err, robocache.ErrNotFound) || errors.Is(err, robocache.ErrMisuse) || errors.Is(err, robocache.ErrMalformed) && !errors.Is(err, store.ErrChanged) {
+	// What is no regular file inside the root is no file of the dataset; reading it says why. A server that refuses to say is another matter.
+	if errors.Is(err, robocache.ErrNotFound) || errors.Is(err, robocache.ErrMisuse) && !strings.HasPrefix(p.st.URI(), "http") || errors.Is(err, robocache.ErrMalformed) && !errors.Is(err, store.ErrChanged) {
 		return false, nil
 	}
 	return err == nil, err

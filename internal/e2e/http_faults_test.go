@@ -136,14 +136,15 @@ func TestHTTPFaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	opt := store.HTTPOptions{Backoff: time.Millisecond, Stall: 60 * time.Millisecond, Timeout: time.Second, Attempts: 8}
-	run := func(m *misbehave) (string, error) {
+	// told: opening said that something is missing.
+	run := func(m *misbehave) (digested string, told bool, err error) {
 		srv := httptest.NewServer(m)
 		defer srv.Close()
 		defer srv.CloseClientConnections()
 		const secret = "hunter2"
 		s, err := store.NewHTTP(strings.Replace(srv.URL, "http://", "http://me:"+secret+"@", 1)+"?sig="+secret, opt)
 		if err != nil {
-			return "", err
+			return "", false, err
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
@@ -151,8 +152,9 @@ func TestHTTPFaults(t *testing.T) {
 		ds, err := lerobot.OpenStore(ctx, counter, robocache.OpenOptions{})
 		if err != nil {
 			s.Close()
-			return "", err
+			return "", false, err
 		}
+		told = len(ds.Info().Findings) > 0
 		sum, _, err := digest(ctx, ds, cfg)
 		if cerr := ds.Close(); cerr != nil {
 			t.Error("close:", cerr)
@@ -166,11 +168,11 @@ func TestHTTPFaults(t *testing.T) {
 		if err != nil && strings.Contains(fmt.Sprintf("%v %+v %#v", err, err, err), secret) {
 			t.Errorf("the message holds a secret: %v", err)
 		}
-		return sum, err
+		return sum, told, err
 	}
 	clean := &misbehave{files: http.FileServer(http.Dir(dir)), dir: dir}
-	if sum, err := run(clean); err != nil || sum != wantSum {
-		t.Fatal("a sound server:", sum, err)
+	if sum, told, err := run(clean); err != nil || told || sum != wantSum {
+		t.Fatal("a sound server:", sum, told, err)
 	}
 	requests := clean.seen.Load()
 	t.Logf("a run is %d requests", requests)
@@ -189,9 +191,11 @@ func TestHTTPFaults(t *testing.T) {
 					}
 					m := &misbehave{files: clean.files, dir: dir, nth: n, always: always, strike: strike}
 					begin := time.Now()
-					sum, err := run(m)
+					sum, told, err := run(m)
 					sound(t, err)
 					switch {
+					case err == nil && name == "404" && told:
+						typed++ // a server that says that a camera's files are not there is believed, and it is a finding
 					case err == nil && sum != wantSum:
 						t.Fatalf("request %d (always %v): other data without an error", n, always)
 					case err == nil:
