@@ -60,7 +60,7 @@ var small = map[string]struct {
 	options map[string]any
 }{
 	"av1-windows8/robocache":      {budget: 512},
-	"av1-windows8/robocache-pool": {budget: 580, options: map[string]any{"shuffle": "pool", "pool_size": 120 << 20}},
+	"av1-windows8/robocache-pool": {budget: 768, options: map[string]any{"shuffle": "pool", "pool_size": 256 << 20}},
 }
 
 // PeerArms gives the arms of one family by name. What an arm needs is made first: a reason why it cannot be stands in the arm, which then fails with it.
