@@ -38,7 +38,7 @@ type fake struct {
 	share     bool         // odd episodes have the pictures of the one before, as far as those go
 	far       bool         // its files are read over a network
 	nameless  bool         // its files have no identity
-	flaky     atomic.Int64 // so many decodes fail for now
+	flaky     atomic.Int64 // so many of the next decodes fail, then none
 
 	mu       sync.Mutex
 	touched  map[string]int
