@@ -1,0 +1,128 @@
+package kernel
+
+// Rule says how a stream's values are found among its stamps.
+type Rule struct {
+	Mode          Mode
+	Edge          Edge
+	MaxGap        int64    // ns; 0 = any gap is bridged
+	Before, After int64    // mean: the window [t-Before, t+After), ns
+	Period        float64  // angle; 0 = 2π
+	Lo            *float64 // angle: results lie in [Lo, Lo+Period); nil = -Period/2
+	Quats         [][4]int // slerp: the channels of each quaternion; nil = every four columns. Other channels are linear
+}
+
+// Epilogue is what happens to values before the only rounding, in this order: normalise, clip, augment, cast (K10).
+type Epilogue struct {
+	Norm    *Norm
+	Plane   int // neighbouring columns that share one entry of Norm: column c has entry (c / Plane) % len; 0 = 1
+	Clip    *[2]float32
+	Augment *Augment
+}
+
+// Series is one stream of a FuseOp.
+//
+// Values are dense [B,S,D], or [sum of S, D] with Offsets. Times are [S] (shared by the batch) or [B,S], or [sum of S] with Offsets: int64 ns,
+// or float64 or float32 seconds.
+type Series struct {
+	Name     string // for errors
+	Values   Tensor
+	Times    Tensor
+	Lengths  *Tensor // int64 [B]: rows of Values that count, from the first
+	Offsets  *Tensor // int64 [B+1]: entry b is rows Offsets[b] … Offsets[b+1]-1
+	Rule     Rule
+	Epilogue Epilogue
+}
+
+// Clock says how times are compared.
+type Clock uint8
+
+const (
+	Nanoseconds Clock = iota // int64 ns; seconds become rint(t·1e9)
+	AsGiven                  // the earlier RoboCache: float times as they are, differences in float64, interval t0 < t ≤ t1, denominator (t1-t0)+Epsilon s
+)
+
+// FuseOp resamples any number of streams into neighbouring columns of Out [B,T,sum of D], in one launch. Resample is a FuseOp of one stream.
+type FuseOp struct {
+	Series  []Series
+	Targets Tensor  // [T] or [B,T]; types as Times
+	Out     Tensor  // [B,T,sum of D]; any strides that give each element its own place
+	Valid   *Tensor // uint8 [B,T,N]: 1 = inside the data and no gap
+	Counts  *Tensor // int64 [2]: added to: overflows, NaN that became 0 (K11)
+	Clock   Clock
+	Epsilon float64 // s; AsGiven only
+	// Validate asks for the order and range of times to be proved first. The host always proves them; a device needs a launch and a wait for it.
+	Validate bool
+}
+
+// Tensors are the op's tensors, in the order in which a prepared launch takes their addresses.
+func (op *FuseOp) Tensors() []*Tensor {
+	var out []*Tensor
+	for i := range op.Series {
+		s := &op.Series[i]
+		out = present(out, &s.Values, &s.Times, s.Lengths, s.Offsets, s.Epilogue.samples())
+	}
+	return present(out, &op.Targets, &op.Out, op.Valid, op.Counts)
+}
+
+// FuseGradOp is the backward of one linear stream: Grad[b,k] is the sum over the target rows that read sample k of w·g or (1-w)·g, in float32
+// (float64 for float64 data), in target order. Rows that are not valid and filled with zeros pass none.
+type FuseGradOp struct {
+	Series  Series // Values is not read: its shape, type, Lengths and Offsets count
+	Targets Tensor
+	Out     Tensor // gradient of the result, [B,T,D]
+	Grad    Tensor // gradient of Values
+	Clock   Clock
+	Epsilon float64
+}
+
+// Tensors are the op's tensors, in the order in which a prepared launch takes their addresses.
+func (op *FuseGradOp) Tensors() []*Tensor {
+	s := &op.Series
+	return present(nil, &s.Times, s.Lengths, s.Offsets, &op.Targets, &op.Out, &op.Grad)
+}
+
+// ApplyOp makes rows of several tensors by plans that exist already, or copies, casts and normalises them: what is left to do of a loader's
+// batch, in one launch.
+type ApplyOp struct {
+	Parts  []Part
+	Counts *Tensor
+}
+
+// Part is one tensor of an ApplyOp. Without a plan, row i of Out is made of row i of Src.
+type Part struct {
+	Name        string
+	Src         Tensor  // [S, D]
+	Out         Tensor  // [T, D]
+	Rule        Rule    // Mode, and what it needs for values
+	Kind        *Tensor // uint8 [T]: Kind; nil = all Copy of row i
+	Left, Right *Tensor // int32 [T]
+	Weight      *Tensor // float64 [T]
+	Valid       *Tensor // uint8 [T], read and written: rows whose values are not (K6) become 0
+	Epilogue    Epilogue
+}
+
+// Tensors are the op's tensors, in the order in which a prepared launch takes their addresses.
+func (op *ApplyOp) Tensors() []*Tensor {
+	var out []*Tensor
+	for i := range op.Parts {
+		p := &op.Parts[i]
+		out = present(out, &p.Src, &p.Out, p.Kind, p.Left, p.Right, p.Weight, p.Valid, p.Epilogue.samples())
+	}
+	return present(out, op.Counts)
+}
+
+func (e *Epilogue) samples() *Tensor {
+	if e.Augment == nil {
+		return nil
+	}
+	return e.Augment.Samples
+}
+
+func present(out []*Tensor, tensors ...*Tensor) []*Tensor {
+	for _, t := range tensors {
+		if t != nil {
+			out = append(out, t)
+		}
+	}
+	return out
+}
