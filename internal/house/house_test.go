@@ -21,6 +21,7 @@ var allowed = map[string][]string{
 	"video":             {""},
 	"video/ffmpeg":      {"", "video"},
 	"kernel":            {""},
+	"kernel/cpu":        {"", "kernel"},
 	"align":             {"", "kernel"},
 	"stats":             {"", "video"},
 	"format":            {"", "store", "video", "stats"},
