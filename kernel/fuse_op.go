@@ -11,8 +11,9 @@ type Rule struct {
 	Quats         [][4]int // slerp: the channels of each quaternion; nil = every four columns. Other channels are linear
 }
 
-// Epilogue is what happens to values before the only rounding, in this order: normalise, clip, augment, cast (K10).
+// Epilogue is what happens to values before the only rounding, in this order: x/255, normalise, clip, augment, cast (K10).
 type Epilogue struct {
+	Unit    bool // x/255: pictures
 	Norm    *Norm
 	Plane   int // neighbouring columns that share one entry of Norm: column c has entry (c / Plane) % len; 0 = 1
 	Clip    *[2]float32
