@@ -1,0 +1,375 @@
+package kernel
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"strconv"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+const voxelize = "voxelize"
+
+var floatTypes = []robocache.DType{robocache.Float32, robocache.Float16, robocache.BFloat16, robocache.Float64}
+
+// VoxelLayout is what a VoxelOp's inputs and options say about its result, before there is one.
+type VoxelLayout struct {
+	Batched  bool  // the result has the axis B
+	Batch    int   // entries; 1 where not Batched
+	Rows     int   // points an entry; ragged: of all entries
+	Features int   // F; 0 under Occupancy and Count
+	Cells    int64 // of one entry's grid
+	Total    int64 // of the batch: every flat index is below
+	Shape    []int // of a dense result
+	DType    robocache.DType
+	Bytes    int64 // of a dense result
+}
+
+// Layout looks at the inputs and options, and not at the results: a caller asks it for the shape and the bytes before it allocates. A dense
+// result beyond Budget, or beyond what int64 counts, is the error "memory budget".
+func (op *VoxelOp) Layout() (*VoxelLayout, error) {
+	if int(op.Mode) >= len(voxelNames) {
+		return nil, misuse(voxelize, "Invalid mode", "occupancy, count, sum, mean, max, min or first", strconv.Itoa(int(op.Mode)))
+	}
+	if int(op.Outside) >= len(outsideNames) {
+		return nil, misuse(voxelize, "Invalid outside", "drop, clip or error", strconv.Itoa(int(op.Outside)))
+	}
+	l := &VoxelLayout{Batch: 1}
+	if err := op.checkPoints(l); err != nil {
+		return nil, err
+	}
+	if err := op.checkFeatures(l); err != nil {
+		return nil, err
+	}
+	if err := checkGrid(voxelize, op.Min, op.Size, op.Grid[:]); err != nil {
+		return nil, err
+	}
+	return l, op.size(l)
+}
+
+func (op *VoxelOp) checkPoints(l *VoxelLayout) error {
+	p := &op.Points
+	rank := len(p.Shape)
+	if (rank != 2 && rank != 3) || p.Shape[rank-1] != 3 || rank == 3 && op.Offsets != nil {
+		want := "[N, 3] or [B, N, 3]"
+		if op.Offsets != nil {
+			want = "[sum of N, 3] beside offsets"
+		}
+		return misuse(voxelize, "points must have shape "+want, want, fmt.Sprint(p.Shape))
+	}
+	if !p.DType.Float() {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: voxelize, Where: robocache.Where{"tensor": "points"}, Msg: "unsupported dtype", Want: join(floatTypes), Got: p.DType.String()}
+	}
+	if err := p.Check(voxelize, "points"); err != nil {
+		return err
+	}
+	l.Rows = p.Shape[rank-2]
+	switch {
+	case op.Offsets != nil:
+		o := op.Offsets
+		if op.Lengths != nil {
+			return misuse(voxelize, "lengths beside offsets", "one of them", "both")
+		}
+		if len(o.Shape) != 1 || o.Shape[0] < 1 {
+			return misuse(voxelize, "offsets has wrong shape", "[B+1]", fmt.Sprint(o.Shape))
+		}
+		l.Batched, l.Batch = true, o.Shape[0]-1
+		return checkIndex("offsets", o, l.Batch+1)
+	case rank == 3:
+		l.Batched, l.Batch = true, p.Shape[0]
+		if op.Lengths == nil {
+			return nil
+		}
+		if len(op.Lengths.Shape) == 1 && op.Lengths.Shape[0] != l.Batch {
+			return misuse(voxelize, "Batch size mismatch (batch size mismatch of points and lengths)", strconv.Itoa(l.Batch), strconv.Itoa(op.Lengths.Shape[0]))
+		}
+		return checkIndex("lengths", op.Lengths, l.Batch)
+	case op.Lengths != nil:
+		return misuse(voxelize, "lengths without a batch", "points [B, N, 3]", fmt.Sprint(p.Shape))
+	}
+	return nil
+}
+
+func checkIndex(name string, t *Tensor, n int) error {
+	if err := checkForm(voxelize, name, t, []int{n}, robocache.Int64); err != nil {
+		return err
+	}
+	return t.Check(voxelize, name)
+}
+
+func (op *VoxelOp) checkFeatures(l *VoxelLayout) error {
+	if !op.Mode.Featured() {
+		return nil
+	}
+	f, p := op.Features, &op.Points
+	if f == nil {
+		return misuse(voxelize, "features required for mean/max modes", "features under mode "+op.Mode.String(), "none")
+	}
+	lead := len(p.Shape) - 1
+	if len(f.Shape) != lead+1 {
+		return misuse(voxelize, "features must have shape "+fmt.Sprint(p.Shape[:lead])+" and F", strconv.Itoa(lead+1)+" axes", fmt.Sprint(f.Shape))
+	}
+	for i, d := range p.Shape[:lead] {
+		if f.Shape[i] != d {
+			if i == 0 && lead == 2 {
+				return misuse(voxelize, "Batch size mismatch (batch size mismatch of points and features)", strconv.Itoa(d), strconv.Itoa(f.Shape[i]))
+			}
+			return misuse(voxelize, "length mismatch of points and features", strconv.Itoa(d), strconv.Itoa(f.Shape[i]))
+		}
+	}
+	l.Features = f.Shape[lead]
+	if !f.DType.Float() {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: voxelize, Where: robocache.Where{"tensor": "features"}, Msg: "unsupported dtype", Want: join(floatTypes), Got: f.DType.String()}
+	}
+	return f.Check(voxelize, "features")
+}
+
+// checkGrid proves a voxel size, an origin and a grid.
+func checkGrid(op string, lo, size [3]float32, grid []int) error {
+	for a, s := range size {
+		if !(s > 0) || math.IsInf(float64(s), 0) {
+			return &robocache.Error{Class: robocache.ErrMisuse, Op: op, Where: robocache.Where{"axis": a}, Msg: "voxel_size must be positive: a voxel size must be positive and finite", Want: "a finite number > 0", Got: fmt.Sprint(s)}
+		}
+	}
+	for a, x := range lo {
+		if x-x != 0 {
+			return &robocache.Error{Class: robocache.ErrMisuse, Op: op, Where: robocache.Where{"axis": a}, Msg: "grid_min is not finite", Want: "a finite number", Got: fmt.Sprint(x)}
+		}
+	}
+	for a, g := range grid {
+		if g <= 0 || g > math.MaxInt32 {
+			return &robocache.Error{Class: robocache.ErrMisuse, Op: op, Where: robocache.Where{"axis": a}, Msg: "Invalid grid dimensions", Want: "extents of 1 … 2147483647", Got: fmt.Sprint(grid), Hint: "grid_size is voxels an axis"}
+		}
+	}
+	return nil
+}
+
+// size counts the cells and what a dense result of them takes.
+func (op *VoxelOp) size(l *VoxelLayout) error {
+	l.DType = robocache.Float32
+	switch {
+	case op.Mode == Occupancy:
+		l.DType = robocache.Uint8
+		if op.Out != nil {
+			l.DType = op.Out.DType
+		}
+	case op.Mode == Count:
+		l.DType = robocache.Int32
+	}
+	budget := op.Budget
+	if budget <= 0 {
+		budget = math.MaxInt64
+	}
+	over := func() error {
+		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: voxelize, Msg: "memory budget exceeded", Want: fmt.Sprintf("at most %d bytes", budget),
+			Got: op.wanted(l), Hint: "a smaller grid, larger voxels, or the sparse layout"}
+	}
+	var ok bool
+	l.Cells, ok = product(int64(op.Grid[0]), int64(op.Grid[1]), int64(op.Grid[2]))
+	if !ok {
+		return over()
+	}
+	if l.Total, ok = product(l.Cells, int64(l.Batch)); !ok {
+		return over()
+	}
+	if op.Coords != nil {
+		return nil
+	}
+	if op.Bits {
+		bytes := l.Total/8 + min(l.Total%8, 1)
+		l.Shape, l.Bytes = []int{int(bytes)}, bytes
+	} else {
+		if l.Batched {
+			l.Shape = append(l.Shape, l.Batch)
+		}
+		l.Shape = append(l.Shape, op.Grid[:]...)
+		wide := int64(1)
+		if op.Mode.Featured() {
+			l.Shape = append(l.Shape, l.Features)
+			wide = int64(l.Features)
+		}
+		if l.Bytes, ok = product(l.Total, wide, int64(l.DType.Size())); !ok {
+			return over()
+		}
+	}
+	if l.Bytes > budget {
+		return over()
+	}
+	return nil
+}
+
+func (op *VoxelOp) wanted(l *VoxelLayout) string {
+	s := fmt.Sprintf("a grid of %d × %d × %d", op.Grid[0], op.Grid[1], op.Grid[2])
+	if l.Batched {
+		s = strconv.Itoa(l.Batch) + " times " + s
+	}
+	if op.Mode.Featured() {
+		s += fmt.Sprintf(" with %d features", l.Features)
+	}
+	return s
+}
+
+// product multiplies numbers from 0; ok is false where the result is no int64.
+func product(xs ...int64) (p int64, ok bool) {
+	p = 1
+	for _, x := range xs {
+		h, lo := bits.Mul64(uint64(p), uint64(x))
+		if h != 0 || lo > math.MaxInt64 {
+			return math.MaxInt64, false
+		}
+		p = int64(lo)
+	}
+	return p, true
+}
+
+// Check proves everything that can be seen without looking at values or memory; the three back ends begin with it.
+func (op *VoxelOp) Check() error {
+	l, err := op.Layout()
+	if err != nil {
+		return err
+	}
+	sparse := op.Coords != nil
+	if op.Bits && (op.Mode != Occupancy || sparse) {
+		return misuse(voxelize, "bits hold dense occupancy only", "mode occupancy with a dense result", op.Mode.String())
+	}
+	switch {
+	case sparse && op.Out != nil, !sparse && op.Out == nil:
+		return misuse(voxelize, "one result", "out, or coords", "both or neither")
+	case !sparse && (op.Rows != nil || op.Counts != nil || op.Found != nil):
+		return misuse(voxelize, "rows, counts and found belong to the sparse layout", "coords beside them", "none")
+	case sparse:
+		err = op.checkSparse(l)
+	default:
+		err = op.checkDense(l)
+	}
+	if err != nil {
+		return err
+	}
+	if op.Stats != nil {
+		if err := checkForm(voxelize, "stats", op.Stats, []int{3}, robocache.Int64); err != nil {
+			return err
+		}
+		if err := op.Stats.CheckResult(voxelize, "stats"); err != nil {
+			return err
+		}
+	}
+	if op.Scratch != nil && (op.Scratch.DType != robocache.Uint8 || len(op.Scratch.Shape) != 1 || op.Scratch.Step(0) != 1 && op.Scratch.Shape[0] > 1) {
+		return misuse(voxelize, "scratch has wrong shape", "uint8, one axis without gaps", op.Scratch.DType.String())
+	}
+	return checkSide(voxelize, op.Tensors()...)
+}
+
+func (op *VoxelOp) checkDense(l *VoxelLayout) error {
+	types := []robocache.DType{l.DType}
+	switch {
+	case op.Bits:
+		types = []robocache.DType{robocache.Uint8}
+	case op.Mode == Occupancy:
+		types = []robocache.DType{robocache.Uint8, robocache.Bool, robocache.Int32, robocache.Float32}
+	}
+	if err := checkForm(voxelize, "out", op.Out, l.Shape, types...); err != nil {
+		return err
+	}
+	return op.Out.CheckResult(voxelize, "out")
+}
+
+func (op *VoxelOp) checkSparse(l *VoxelLayout) error {
+	c := op.Coords
+	if len(c.Shape) != 2 || c.Shape[1] != 4 {
+		return misuse(voxelize, "coords has wrong shape", "[capacity, 4]", fmt.Sprint(c.Shape))
+	}
+	capacity := c.Shape[0]
+	if l.Batch > math.MaxInt32 {
+		return misuse(voxelize, "coords are int32: batch too large", "at most 2147483647 entries", strconv.Itoa(l.Batch))
+	}
+	switch {
+	case op.Found == nil:
+		return misuse(voxelize, "the sparse layout needs found", "int64 [1]", "none")
+	case op.Mode.Featured() && op.Rows == nil:
+		return misuse(voxelize, "the sparse layout needs rows under mode "+op.Mode.String(), "float32 [capacity, F]", "none")
+	case !op.Mode.Featured() && op.Rows != nil:
+		return misuse(voxelize, "rows under mode "+op.Mode.String(), "none", "some")
+	case op.Mode == Count && op.Counts == nil:
+		return misuse(voxelize, "the sparse layout needs counts under mode count", "int32 [capacity]", "none")
+	}
+	for _, r := range []struct {
+		name   string
+		tensor *Tensor
+		shape  []int
+		dtype  robocache.DType
+	}{
+		{"coords", c, []int{capacity, 4}, robocache.Int32},
+		{"rows", op.Rows, []int{capacity, l.Features}, robocache.Float32},
+		{"counts", op.Counts, []int{capacity}, robocache.Int32},
+		{"found", op.Found, []int{1}, robocache.Int64},
+	} {
+		if r.tensor == nil {
+			continue
+		}
+		if err := checkForm(voxelize, r.name, r.tensor, r.shape, r.dtype); err != nil {
+			return err
+		}
+		if err := r.tensor.CheckResult(voxelize, r.name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CheckHost is Check, and that all memory is there and no result lies on another tensor: what a back end on the host begins with.
+func (op *VoxelOp) CheckHost() error {
+	if err := op.Check(); err != nil {
+		return err
+	}
+	var in, out []named
+	add := func(list []named, name string, t *Tensor) []named {
+		if t == nil {
+			return list
+		}
+		return append(list, named{name, t})
+	}
+	in = add(in, "points", &op.Points)
+	if op.Mode.Featured() {
+		in = add(in, "features", op.Features)
+	}
+	in = add(in, "lengths", op.Lengths)
+	in = add(in, "offsets", op.Offsets)
+	out = add(out, "out", op.Out)
+	out = add(out, "coords", op.Coords)
+	out = add(out, "rows", op.Rows)
+	out = add(out, "counts", op.Counts)
+	out = add(out, "found", op.Found)
+	out = add(out, "stats", op.Stats)
+	return checkMemory(voxelize, in, out)
+}
+
+// Entry is the range of rows of Points and Features that batch entry b has, on the host; where points are [B,N,3], rows of that entry.
+func (op *VoxelOp) Entry(b int) (from, to int, err error) {
+	rows := op.Points.Shape[len(op.Points.Shape)-2]
+	switch {
+	case op.Offsets != nil:
+		from, to := op.Offsets.int64At(b), op.Offsets.int64At(b+1)
+		if from < 0 || to < from || to > int64(rows) {
+			return 0, 0, &robocache.Error{Class: robocache.ErrMisuse, Op: voxelize, Where: robocache.Where{"tensor": "offsets", "index": b}, Msg: "length mismatch", Want: fmt.Sprintf("offsets that do not decrease, in 0 … %d", rows), Got: fmt.Sprintf("%d, %d", from, to)}
+		}
+		return int(from), int(to), nil
+	case op.Lengths != nil:
+		n := op.Lengths.int64At(b)
+		if n < 0 || n > int64(rows) {
+			return 0, 0, &robocache.Error{Class: robocache.ErrMisuse, Op: voxelize, Where: robocache.Where{"tensor": "lengths", "index": b}, Msg: "length mismatch", Want: fmt.Sprintf("0 … %d points", rows), Got: strconv.FormatInt(n, 10)}
+		}
+		return 0, int(n), nil
+	}
+	return 0, rows, nil
+}
+
+// OutsideError is what FailOutside gives: entry b's row i lies outside, at p.
+func (op *VoxelOp) OutsideError(b, i int, p [3]float32) error {
+	where := robocache.Where{"tensor": "points", "row": i}
+	if len(op.Points.Shape) == 3 || op.Offsets != nil {
+		where["entry"] = b
+	}
+	return &robocache.Error{Class: robocache.ErrMisuse, Op: voxelize, Where: where, Msg: "point outside the grid",
+		Want: fmt.Sprintf("%v + [0, %v) voxels of %v", op.Min, op.Grid, op.Size), Got: fmt.Sprint(p), Hint: "outside=\"drop\" leaves such points out, \"clip\" moves them into the nearest cell"}
+}
