@@ -11,7 +11,6 @@ import (
 
 // driver is what is used of the CUDA driver. Results are CUresult; 0 is success.
 type driver struct {
-	start          func(flags uint32) int32
 	deviceCount    func(n *int32) int32
 	deviceGet      func(device *int32, ordinal int32) int32
 	primaryState   func(device int32, flags *uint32, active *int32) int32
@@ -21,7 +20,7 @@ type driver struct {
 	pop            func(context *uintptr) int32
 	hostAlloc      func(p *unsafe.Pointer, size uintptr, flags uint32) int32
 	hostFree       func(p unsafe.Pointer) int32
-	errorName      func(code int32, name *unsafe.Pointer) int32
+	name           func(code int32) string
 }
 
 const (
@@ -51,9 +50,6 @@ func Open(device int) (*Host, error) {
 }
 
 func open(d *driver, device int) (*Host, error) {
-	if code := d.start(0); code != 0 {
-		return nil, d.fail("start", code)
-	}
 	var n int32
 	if code := d.deviceCount(&n); code != 0 {
 		return nil, d.fail("count devices", code)
@@ -164,12 +160,7 @@ func (h *Host) release() {
 
 // fail makes an error of a result of the driver.
 func (d *driver) fail(op string, code int32) error {
-	name := fmt.Sprintf("CUDA error %d", code)
-	var p unsafe.Pointer
-	if d.errorName(code, &p) == 0 && p != nil {
-		name = text(p)
-	}
-	e := &robocache.Error{Class: robocache.ErrUnsupported, Op: "page-locked memory", Msg: "the CUDA driver could not " + op + ": " + name, Hint: "pin_memory=False does without"}
+	e := &robocache.Error{Class: robocache.ErrUnsupported, Op: "page-locked memory", Msg: "the CUDA driver could not " + op + ": " + d.name(code), Hint: "pin_memory=False does without"}
 	switch code {
 	case outOfMemory:
 		e.Class, e.Hint = robocache.ErrResourceLimit, "a smaller batch_size or prefetch, or pin_memory=False; page-locked memory is limited by the machine's"
@@ -177,13 +168,4 @@ func (d *driver) fail(op string, code int32) error {
 		e.Msg = "the CUDA driver finds no device"
 	}
 	return e
-}
-
-// text reads a C string.
-func text(p unsafe.Pointer) string {
-	n := 0
-	for n < 256 && *(*byte)(unsafe.Add(p, n)) != 0 {
-		n++
-	}
-	return string(unsafe.Slice((*byte)(p), n))
 }

@@ -25,7 +25,6 @@ func (f *fake) driver() *driver {
 	code := func(op string) int32 { return f.fail[op] }
 	locked := func(g func() int32) int32 { f.mu.Lock(); defer f.mu.Unlock(); return g() }
 	return &driver{
-		start:       func(uint32) int32 { return code("start") },
 		deviceCount: func(n *int32) int32 { *n = f.devices; return code("count") },
 		deviceGet:   func(d *int32, i int32) int32 { *d = i + 10; return code("get") },
 		primaryState: func(d int32, _ *uint32, active *int32) int32 {
@@ -64,12 +63,11 @@ func (f *fake) driver() *driver {
 				return 0
 			})
 		},
-		errorName: func(c int32, name *unsafe.Pointer) int32 {
+		name: func(c int32) string {
 			if c == 999 {
-				return 1
+				return "CUDA error 999"
 			}
-			*name = unsafe.Pointer(unsafe.StringData("CUDA_ERROR_OF_SORTS\x00"))
-			return 0
+			return "CUDA_ERROR_OF_SORTS"
 		},
 	}
 }
@@ -140,7 +138,7 @@ func TestDeviceInUse(t *testing.T) {
 
 // H2
 func TestFailures(t *testing.T) {
-	for op, class := range map[string]error{"start": robocache.ErrUnsupported, "count": robocache.ErrUnsupported, "get": robocache.ErrUnsupported, "retain": robocache.ErrUnsupported} {
+	for op, class := range map[string]error{"count": robocache.ErrUnsupported, "get": robocache.ErrUnsupported, "retain": robocache.ErrUnsupported} {
 		f := newFake()
 		f.fail[op] = 35
 		if _, err := open(f.driver(), 0); !errors.Is(err, class) || !strings.Contains(err.Error(), "CUDA_ERROR_OF_SORTS") {

@@ -2,8 +2,9 @@
 
 package cudahost
 
-import "github.com/goatnote-inc/robocache"
+import "errors"
 
-func load() (*driver, error) {
-	return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "page-locked memory", Msg: "page-locked memory is for Linux", Hint: "pin_memory=False does without"}
-}
+var errPlatform = errors.New("CUDA is used on Linux")
+
+func dlopen(string) (uintptr, error)         { return 0, errPlatform }
+func dlsym(uintptr, string) (uintptr, error) { return 0, errPlatform }

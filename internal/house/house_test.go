@@ -22,6 +22,7 @@ var allowed = map[string][]string{
 	"video/ffmpeg":      {"", "video"},
 	"kernel":            {""},
 	"kernel/cpu":        {"", "kernel"},
+	"kernel/cuda":       {"", "kernel", "internal/cudahost"},
 	"align":             {"", "kernel"},
 	"stats":             {"", "video"},
 	"format":            {"", "store", "video", "stats"},

@@ -1,0 +1,146 @@
+package cudahost
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"unsafe"
+
+	"github.com/ebitengine/purego"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// Driver is the CUDA driver's library, open: the one door to it. It is never closed, because a framework in the process may use it too.
+type Driver struct {
+	library uintptr
+	version int32 // 12080 = CUDA 12.8; 0 = it does not say
+	nameOf  uintptr
+}
+
+var libraries = []string{"libcuda.so.1", "libcuda.so"}
+
+// Load opens the driver's library and starts it, once.
+var Load = sync.OnceValues(func() (*Driver, error) { return loadFrom(libraries) })
+
+func loadFrom(names []string) (*Driver, error) {
+	d := &Driver{}
+	var err error
+	for _, name := range names {
+		if d.library, err = dlopen(name); err == nil {
+			break
+		}
+	}
+	if err != nil {
+		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "CUDA", Msg: "there is no CUDA driver: " + err.Error()}
+	}
+	// The driver says its version before cuInit, so that the error of what is missing can name it.
+	if p, err := dlsym(d.library, "cuDriverGetVersion"); err == nil {
+		v := new(int32)
+		if Call(p, uintptr(unsafe.Pointer(v))) == 0 {
+			d.version = *v
+		}
+	}
+	start, err := d.Symbol("cuInit")
+	if err != nil {
+		return nil, err
+	}
+	if d.nameOf, err = d.Symbol("cuGetErrorName"); err != nil {
+		return nil, err
+	}
+	if code := Call(start, 0); code != 0 {
+		return nil, d.noStart(code)
+	}
+	return d, nil
+}
+
+func (d *Driver) noStart(code int32) error {
+	e := &robocache.Error{Class: robocache.ErrUnsupported, Op: "CUDA", Msg: "the CUDA driver could not start: " + d.Name(code)}
+	if code == noDevice {
+		e.Msg = "the CUDA driver finds no device"
+	}
+	return e
+}
+
+// Symbol finds a function of the driver. One that is missing means a driver older than the caller needs: the error names both.
+func (d *Driver) Symbol(name string) (uintptr, error) {
+	p, err := dlsym(d.library, name)
+	if err != nil {
+		return 0, &robocache.Error{Class: robocache.ErrUnsupported, Op: "CUDA", Msg: "driver too old", Want: "a driver with " + name, Got: d.Version(), Hint: "a newer NVIDIA driver", Err: err}
+	}
+	return p, nil
+}
+
+// Version is the CUDA version that the driver serves, as text.
+func (d *Driver) Version() string {
+	if d.version == 0 {
+		return "one that does not say its version"
+	}
+	return fmt.Sprintf("one for CUDA %d.%d", d.version/1000, d.version%1000/10)
+}
+
+// CUDA is the CUDA version that the driver serves: 12080 is 12.8, 0 unknown.
+func (d *Driver) CUDA() int { return int(d.version) }
+
+// Name is the driver's name for a result.
+func (d *Driver) Name(code int32) string {
+	p := new(unsafe.Pointer)
+	if d.nameOf == 0 || Call(d.nameOf, uintptr(code), uintptr(unsafe.Pointer(p))) != 0 || *p == nil {
+		return fmt.Sprintf("CUDA error %d", code)
+	}
+	return text(*p)
+}
+
+// Call calls a function of the driver by the address that Symbol gave, with words: integers, addresses, handles; floats do not go this way.
+// Unlike a function of purego.RegisterFunc it looks at no types, and costs a fraction: what is called for every launch goes this way.
+// Memory whose address is passed lies on the heap, and the caller keeps it alive.
+//
+//go:uintptrescapes
+func Call(fn uintptr, args ...uintptr) int32 {
+	r, _, _ := purego.SyscallN(fn, args...)
+	return int32(r)
+}
+
+// load binds what page-locked memory takes.
+func load() (*driver, error) {
+	lib, err := Load()
+	if err != nil {
+		return nil, pageLocked(err)
+	}
+	d := &driver{name: lib.Name}
+	for _, f := range []struct {
+		name string
+		to   any
+	}{
+		{"cuDeviceGetCount", &d.deviceCount}, {"cuDeviceGet", &d.deviceGet}, {"cuDevicePrimaryCtxGetState", &d.primaryState},
+		{"cuDevicePrimaryCtxRetain", &d.primaryRetain}, {"cuDevicePrimaryCtxRelease_v2", &d.primaryRelease}, {"cuCtxPushCurrent_v2", &d.push},
+		{"cuCtxPopCurrent_v2", &d.pop}, {"cuMemHostAlloc", &d.hostAlloc}, {"cuMemFreeHost", &d.hostFree},
+	} {
+		p, err := lib.Symbol(f.name)
+		if err != nil {
+			return nil, pageLocked(err)
+		}
+		purego.RegisterFunc(f.to, p)
+	}
+	return d, nil
+}
+
+// pageLocked says what an error of the driver means to who wanted page-locked memory.
+func pageLocked(err error) error {
+	var e *robocache.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	c := *e
+	c.Op, c.Hint = "page-locked memory", "pin_memory=False does without"
+	return &c
+}
+
+// text reads a C string.
+func text(p unsafe.Pointer) string {
+	n := 0
+	for n < 256 && *(*byte)(unsafe.Add(p, n)) != 0 {
+		n++
+	}
+	return string(unsafe.Slice((*byte)(p), n))
+}

@@ -1,0 +1,102 @@
+package cuda
+
+import (
+	"reflect"
+	"sync"
+	"unsafe"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/cudahost"
+)
+
+// driver is the functions of the driver that are used here, by address. All are looked for at once: one that is missing is told before
+// anything is begun.
+type driver struct {
+	lib *cudahost.Driver
+	f   functions
+	// launchEx is nil in drivers before CUDA 11.8: launches go without attributes then.
+	launchEx uintptr
+}
+
+type functions struct {
+	DeviceGetCount, DeviceGet, DeviceGetName, DeviceGetAttribute                                  uintptr
+	DevicePrimaryCtxRetain, CtxGetCurrent, CtxPushCurrent_v2, CtxPopCurrent_v2, CtxSynchronize    uintptr
+	ModuleLoadDataEx, ModuleGetFunction, FuncGetAttribute, FuncSetAttribute, LaunchKernel         uintptr
+	MemAlloc_v2, MemFree_v2, MemGetInfo_v2, MemHostAlloc, MemFreeHost, MemHostGetDevicePointer_v2 uintptr
+	MemcpyHtoDAsync_v2, MemcpyDtoHAsync_v2, MemcpyDtoDAsync_v2, MemsetD8Async                     uintptr
+	StreamCreate, StreamDestroy_v2, StreamSynchronize, StreamIsCapturing, StreamWaitEvent         uintptr
+	StreamBeginCapture_v2, StreamEndCapture, ThreadExchangeStreamCaptureMode                      uintptr
+	GraphInstantiateWithFlags, GraphLaunch, GraphExecDestroy, GraphDestroy                        uintptr
+	EventCreate, EventRecord, EventSynchronize, EventElapsedTime, EventDestroy_v2                 uintptr
+}
+
+var load = sync.OnceValues(func() (*driver, error) {
+	lib, err := cudahost.Load()
+	if err != nil {
+		return nil, err
+	}
+	d := &driver{lib: lib}
+	table := reflect.ValueOf(&d.f).Elem()
+	for i := range table.NumField() {
+		p, err := lib.Symbol("cu" + table.Type().Field(i).Name)
+		if err != nil {
+			return nil, err
+		}
+		*(*uintptr)(table.Field(i).Addr().UnsafePointer()) = p
+	}
+	if p, err := lib.Symbol("cuLaunchKernelEx"); err == nil {
+		d.launchEx = p
+	}
+	return d, nil
+})
+
+func (d *driver) count() (int, error) {
+	n := new(int32)
+	if code := cudahost.Call(d.f.DeviceGetCount, ptr(n)); code != 0 {
+		return 0, d.fail("count the devices", code)
+	}
+	if *n == 0 {
+		return 0, &robocache.Error{Class: robocache.ErrUnsupported, Op: "CUDA", Msg: "the CUDA driver finds no device"}
+	}
+	return int(*n), nil
+}
+
+// ptr is the address of what lies on the heap.
+func ptr[T any](p *T) uintptr { return uintptr(unsafe.Pointer(p)) }
+
+// Results that mean something to the caller.
+const (
+	invalidValue      = 1
+	outOfMemory       = 2
+	invalidImage      = 200
+	invalidContext    = 201
+	noBinary          = 209
+	invalidPTX        = 218
+	noCompiler        = 221
+	ptxVersion        = 222
+	invalidHandle     = 400
+	notFound          = 500
+	illegalAddress    = 700
+	tooManyResources  = 701
+	launchTimeout     = 702
+	misalignedAddress = 716
+	launchFailed      = 719
+	captureForbids    = 900
+)
+
+// fail makes an error of a result of the driver. What: "allocate 5 bytes".
+func (d *driver) fail(what string, code int32) error {
+	e := &robocache.Error{Class: robocache.ErrUnsupported, Op: "CUDA", Msg: "the CUDA driver could not " + what + ": " + d.lib.Name(code)}
+	switch code {
+	case invalidValue, invalidContext, invalidHandle, captureForbids:
+		e.Class = robocache.ErrMisuse
+	case outOfMemory:
+		e.Class, e.Hint = robocache.ErrResourceLimit, "the device's memory is in use: smaller batches, or torch.cuda.empty_cache()"
+	case invalidImage, noBinary, invalidPTX, noCompiler, ptxVersion:
+		e.Msg += " (driver too old: it is " + d.lib.Version() + ")"
+		e.Hint = "a newer NVIDIA driver"
+	case illegalAddress, misalignedAddress, launchFailed, launchTimeout:
+		e.Hint = "a kernel before it, of this library or of another, broke the context: the process has to start anew; compute-sanitizer finds the kernel"
+	}
+	return e
+}

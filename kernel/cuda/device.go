@@ -1,0 +1,76 @@
+package cuda
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/kernel"
+)
+
+// Device runs operations. One value stands for a device in the whole process; calls may come from many goroutines.
+type Device struct {
+	on  launcher
+	gpu *gpu // nil: the simulator
+}
+
+var devices struct {
+	mu   sync.Mutex
+	open map[int]*Device
+}
+
+// Open gives a device by the driver's number of it (CUDA_VISIBLE_DEVICES counts). It takes the device's primary context, the one that
+// frameworks use too, and keeps it for the life of the process. Without a driver, a device or an image for the chip the error is Unsupported
+// and says which.
+func Open(ordinal int) (*Device, error) {
+	devices.mu.Lock()
+	defer devices.mu.Unlock()
+	if d := devices.open[ordinal]; d != nil {
+		return d, nil
+	}
+	g, err := openGPU(ordinal)
+	if err != nil {
+		return nil, err
+	}
+	d := &Device{on: g, gpu: g}
+	if devices.open == nil {
+		devices.open = map[int]*Device{}
+	}
+	devices.open[ordinal] = d
+	return d, nil
+}
+
+// Count is the number of devices; 0 and the reason where there is none.
+func Count() (int, error) {
+	d, err := load()
+	if err != nil {
+		return 0, err
+	}
+	return d.count()
+}
+
+// Queue is the operations of a device on one stream. They return when all is launched: the device may still be at work.
+type Queue struct {
+	d      *Device
+	stream uintptr
+}
+
+// On gives the operations on a stream: a CUstream of the device's primary context, 0 (legacy), 1 (legacy) or 2 (per thread).
+func (d *Device) On(stream uintptr) *Queue { return &Queue{d: d, stream: stream} }
+
+// run launches a prepared op on the addresses of its tensors.
+func (q *Queue) run(l *Launch, err error, tensors []*kernel.Tensor) error {
+	if err != nil {
+		return err
+	}
+	addrs := make([]uintptr, len(tensors))
+	for i, t := range tensors {
+		if t.Addr == 0 && t.Len() != 0 {
+			return &robocache.Error{Class: robocache.ErrMisuse, Op: l.op, Where: robocache.Where{"tensor": i}, Msg: "must be on the same device", Want: "a device address", Got: "host memory"}
+		}
+		addrs[i] = t.Addr
+	}
+	return l.Run(addrs, q.stream)
+}
+
+func (c chip) String() string { return fmt.Sprintf("sm_%d%d", c.major, c.minor) }

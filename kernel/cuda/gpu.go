@@ -1,0 +1,217 @@
+package cuda
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"unsafe"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/cudahost"
+)
+
+// gpu is a device of the driver: the launcher that is real.
+type gpu struct {
+	*driver
+	ordinal int
+	handle  int32
+	context uintptr
+	name    string
+	chip    chip
+
+	mu      sync.Mutex // of what follows
+	modules map[string]*module
+	words   *flags
+}
+
+// Attributes of devices (CUdevice_attribute).
+const (
+	attrProcessors    = 16
+	attrL2            = 38
+	attrThreads       = 39
+	attrMajor         = 75
+	attrMinor         = 76
+	attrSharedPerBlok = 97 // that a block may opt into
+)
+
+func openGPU(ordinal int) (*gpu, error) {
+	d, err := load()
+	if err != nil {
+		return nil, err
+	}
+	n, err := d.count()
+	if err != nil {
+		return nil, err
+	}
+	if ordinal < 0 || ordinal >= n {
+		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "CUDA", Msg: fmt.Sprintf("device %d", ordinal), Want: fmt.Sprintf("0 to %d", n-1), Got: fmt.Sprint(ordinal)}
+	}
+	g := &gpu{driver: d, ordinal: ordinal, modules: map[string]*module{}}
+	handle, name, context := new(int32), new([256]byte), new(uintptr)
+	if code := cudahost.Call(d.f.DeviceGet, ptr(handle), uintptr(ordinal)); code != 0 {
+		return nil, g.fail("find the device", code)
+	}
+	g.handle = *handle
+	if code := cudahost.Call(d.f.DeviceGetName, ptr(name), uintptr(len(name)-1), uintptr(g.handle)); code == 0 {
+		g.name, _, _ = strings.Cut(string(name[:]), "\x00")
+	}
+	for attr, to := range map[int]*int{attrProcessors: &g.chip.processors, attrL2: &g.chip.l2, attrThreads: &g.chip.threads, attrMajor: &g.chip.major, attrMinor: &g.chip.minor, attrSharedPerBlok: &g.chip.shared} {
+		v := new(int32)
+		if code := cudahost.Call(d.f.DeviceGetAttribute, ptr(v), uintptr(attr), uintptr(g.handle)); code != 0 {
+			return nil, g.fail(fmt.Sprintf("tell attribute %d", attr), code)
+		}
+		*to = int(*v)
+	}
+	if g.chip.major < 8 {
+		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "CUDA", Where: robocache.Where{"device": ordinal}, Msg: "no image for the chip", Want: "sm_80 or later", Got: g.name + ", " + g.chip.String()}
+	}
+	if code := cudahost.Call(d.f.DevicePrimaryCtxRetain, ptr(context), uintptr(g.handle)); code != 0 {
+		return nil, g.fail("make a context", code)
+	}
+	g.context = *context
+	return g, nil
+}
+
+// fail adds the device to an error of the driver.
+func (g *gpu) fail(what string, code int32) error {
+	return robocache.At(g.driver.fail(what, code), robocache.Where{"device": g.ordinal})
+}
+
+// enter makes the device's context current on this thread, which the goroutine keeps until leave. Where a framework's thread calls, its
+// context is there already: the primary one.
+func (g *gpu) enter() (pushed bool, code int32) {
+	runtime.LockOSThread()
+	s := scratch.Get().(*scratchWords)
+	code = cudahost.Call(g.f.CtxGetCurrent, ptr(&s.word))
+	current := s.word
+	scratch.Put(s)
+	if code != 0 || current == g.context {
+		return false, code
+	}
+	return true, cudahost.Call(g.f.CtxPushCurrent_v2, g.context)
+}
+
+func (g *gpu) leave(pushed bool) {
+	if pushed {
+		s := scratch.Get().(*scratchWords)
+		cudahost.Call(g.f.CtxPopCurrent_v2, ptr(&s.word))
+		scratch.Put(s)
+	}
+	runtime.UnlockOSThread()
+}
+
+// within runs f with the context current.
+func (g *gpu) within(f func() int32) int32 {
+	pushed, code := g.enter()
+	if code == 0 {
+		code = f()
+	}
+	g.leave(pushed && code != invalidContext)
+	return code
+}
+
+// scratchWords is memory that the driver writes into, kept so that a launch does not allocate.
+type scratchWords struct {
+	word   uintptr
+	launch launchConfig
+	attr   launchAttribute
+	param  unsafe.Pointer
+}
+
+var scratch = sync.Pool{New: func() any { return new(scratchWords) }}
+
+// launchConfig is CUlaunchConfig.
+type launchConfig struct {
+	gridX, gridY, gridZ, blockX, blockY, blockZ, shared uint32
+	stream                                              uintptr
+	attrs                                               unsafe.Pointer
+	count                                               uint32
+}
+
+// launchAttribute is CUlaunchAttribute.
+type launchAttribute struct {
+	id    uint32
+	_     uint32
+	value [64]byte
+}
+
+const attrEarly = 6 // CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+
+// launch puts a kernel on a stream.
+func (g *gpu) launch(k *call, stream uintptr) error {
+	f, _ := k.device.(*function)
+	if f == nil {
+		if err := g.prepare(k); err != nil {
+			return err
+		}
+		f = k.device.(*function)
+	}
+	if k.block == 0 || k.block > uint32(f.maxThreads) || int(k.shared) > f.maxShared || k.grid > 1<<31-1 {
+		return g.refused(k, f)
+	}
+	pushed, code := g.enter()
+	if code == 0 {
+		s := scratch.Get().(*scratchWords)
+		s.param = unsafe.Pointer(unsafe.SliceData(k.params))
+		if g.launchEx != 0 {
+			s.launch = launchConfig{gridX: k.grid, gridY: 1, gridZ: 1, blockX: k.block, blockY: 1, blockZ: 1, shared: k.shared, stream: stream}
+			if k.early && f.early {
+				s.attr.id, s.attr.value[0] = attrEarly, 1
+				s.launch.attrs, s.launch.count = unsafe.Pointer(&s.attr), 1
+			}
+			code = cudahost.Call(g.launchEx, ptr(&s.launch), f.handle, ptr(&s.param), 0)
+		} else {
+			code = cudahost.Call(g.f.LaunchKernel, f.handle, uintptr(k.grid), 1, 1, uintptr(k.block), 1, 1, uintptr(k.shared), stream, ptr(&s.param), 0)
+		}
+		runtime.KeepAlive(k.params)
+		s.param, s.launch.attrs = nil, nil
+		scratch.Put(s)
+	}
+	g.leave(pushed)
+	if code != 0 {
+		return g.fail("launch "+k.String(), code)
+	}
+	return nil
+}
+
+// refused tells what of a launch is outside the kernel's limits, before the driver says "invalid argument".
+func (g *gpu) refused(k *call, f *function) error {
+	return &robocache.Error{Class: robocache.ErrUnsupported, Op: "CUDA", Where: robocache.Where{"device": g.ordinal}, Msg: "launch " + k.String(),
+		Want: fmt.Sprintf("1 to %d threads, at most %d bytes of shared memory, a grid below 2^31", f.maxThreads, f.maxShared), Got: fmt.Sprintf("%d, %d, %d", k.block, k.shared, k.grid)}
+}
+
+func (g *gpu) sm() chip { return g.chip }
+
+func (g *gpu) wait(stream uintptr) error {
+	if code := g.within(func() int32 { return cudahost.Call(g.f.StreamSynchronize, stream) }); code != 0 {
+		return g.fail("finish a stream", code)
+	}
+	return nil
+}
+
+func (g *gpu) capturing(stream uintptr) bool {
+	v := new(int32)
+	return g.within(func() int32 { return cudahost.Call(g.f.StreamIsCapturing, stream, ptr(v)) }) == 0 && *v != 0
+}
+
+// flags are 4 KB of page-locked memory that is mapped into the device, made when they are first wanted.
+func (g *gpu) flags() (*flags, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.words != nil {
+		return g.words, nil
+	}
+	host, device := new(unsafe.Pointer), new(uintptr)
+	code := g.within(func() int32 {
+		if code := cudahost.Call(g.f.MemHostAlloc, ptr(host), flagLines*64, hostPortable|hostMapped); code != 0 {
+			return code
+		}
+		return cudahost.Call(g.f.MemHostGetDevicePointer_v2, ptr(device), uintptr(*host), 0)
+	})
+	if code != 0 {
+		return nil, g.fail("map memory for results of checks", code)
+	}
+	g.words = newFlags(*host, *device)
+	return g.words, nil
+}

@@ -1,0 +1,95 @@
+// Package nvrtc compiles CUDA C by libnvrtc, which is opened at run time. It builds the images, and lets kernels be tried on a machine that
+// has the library; the product itself does not need it.
+package nvrtc
+
+import (
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"unsafe"
+
+	"github.com/ebitengine/purego"
+)
+
+// Compiler is an open libnvrtc.
+type Compiler struct{ library uintptr }
+
+// Find looks for libnvrtc in the places given: files, patterns, or names that the loader knows. The first that opens is taken.
+func Find(places ...string) (*Compiler, error) {
+	var last error
+	for _, p := range places {
+		names, _ := filepath.Glob(p)
+		if len(names) == 0 {
+			names = []string{p}
+		}
+		for _, n := range names {
+			h, err := purego.Dlopen(n, purego.RTLD_NOW|purego.RTLD_LOCAL)
+			if err == nil {
+				return &Compiler{h}, nil
+			}
+			last = err
+		}
+	}
+	return nil, fmt.Errorf("no libnvrtc: %w", last)
+}
+
+func (c *Compiler) call(name string, args ...uintptr) error {
+	f, err := purego.Dlsym(c.library, name)
+	if err != nil {
+		return err
+	}
+	if r, _, _ := purego.SyscallN(f, args...); int32(r) != 0 {
+		return fmt.Errorf("%s: result %d", name, int32(r))
+	}
+	return nil
+}
+
+func text(s string) *byte { return unsafe.SliceData(append([]byte(s), 0)) }
+
+func ptr[T any](p *T) uintptr { return uintptr(unsafe.Pointer(p)) }
+
+// Version is NVRTC's version.
+func (c *Compiler) Version() (string, error) {
+	v := new([2]int32)
+	err := c.call("nvrtcVersion", ptr(&v[0]), ptr(&v[1]))
+	return fmt.Sprintf("%d.%d", v[0], v[1]), err
+}
+
+// Compile makes PTX for compute_N, machine code for sm_N: options say which. Headers are files that the source includes, by name.
+func (c *Compiler) Compile(name, source string, headers map[string]string, options []string, ptx bool) ([]byte, error) {
+	var texts, names, opts []*byte
+	for n, h := range headers {
+		names, texts = append(names, text(n)), append(texts, text(h))
+	}
+	for _, o := range options {
+		opts = append(opts, text(o))
+	}
+	texts, names, opts = append(texts, nil), append(names, nil), append(opts, nil)
+	program, src, file := new(uintptr), text(source), text(name)
+	if err := c.call("nvrtcCreateProgram", ptr(program), ptr(src), ptr(file), uintptr(len(names)-1), ptr(&texts[0]), ptr(&names[0])); err != nil {
+		return nil, err
+	}
+	defer func() { _ = c.call("nvrtcDestroyProgram", ptr(program)) }()
+	err := c.call("nvrtcCompileProgram", *program, uintptr(len(opts)-1), ptr(&opts[0]))
+	runtime.KeepAlive([]any{texts, names, opts, src, file})
+	if err != nil {
+		log, _ := c.get(*program, "nvrtcGetProgramLog")
+		return nil, fmt.Errorf("%s: %w\n%s", name, err, log)
+	}
+	if ptx {
+		return c.get(*program, "nvrtcGetPTX")
+	}
+	return c.get(*program, "nvrtcGetCUBIN")
+}
+
+func (c *Compiler) get(program uintptr, what string) ([]byte, error) {
+	n := new(uintptr)
+	if err := c.call(what+"Size", program, ptr(n)); err != nil {
+		return nil, err
+	}
+	b := make([]byte, *n+1)
+	if err := c.call(what, program, ptr(&b[0])); err != nil {
+		return nil, err
+	}
+	return b[:*n], nil
+}

@@ -1,0 +1,214 @@
+package cuda
+
+import (
+	"fmt"
+	"runtime"
+	"unsafe"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/cudahost"
+)
+
+// Flags of page-locked memory.
+const (
+	hostPortable = 1
+	hostMapped   = 2
+)
+
+// Alloc gives n bytes of the device's memory, at least 256-byte aligned, with whatever was there before. More than is free is a ResourceLimit
+// that says how much there is, before the driver is asked.
+func (d *Device) Alloc(n int) (uintptr, error) {
+	if n < 0 {
+		return 0, &robocache.Error{Class: robocache.ErrMisuse, Op: "CUDA", Msg: "size", Want: "0 or more", Got: fmt.Sprint(n)}
+	}
+	if n == 0 {
+		return 0, nil
+	}
+	return d.on.alloc(n)
+}
+
+// Free gives memory of Alloc back, once nothing on the device uses it: it waits for that.
+func (d *Device) Free(addr uintptr) {
+	if addr != 0 {
+		d.on.free(addr)
+	}
+}
+
+// CopyIn copies to the device, and waits.
+func (d *Device) CopyIn(to uintptr, b []byte) error {
+	if len(b) == 0 {
+		return nil
+	}
+	return d.on.copyIn(to, b)
+}
+
+// CopyOut copies from the device, and waits.
+func (d *Device) CopyOut(b []byte, from uintptr) error {
+	if len(b) == 0 {
+		return nil
+	}
+	return d.on.copyOut(b, from)
+}
+
+// Clear sets device memory to zero, and waits.
+func (d *Device) Clear(addr uintptr, n int) error {
+	if n == 0 {
+		return nil
+	}
+	return d.on.clear(addr, n)
+}
+
+// Wait returns when all that was put on the stream is done, with its error.
+func (d *Device) Wait(stream uintptr) error { return d.on.wait(stream) }
+
+// Memory is how many bytes of the device are free, and how many it has.
+func (d *Device) Memory() (free, total int64, err error) {
+	if d.gpu == nil {
+		return 1 << 40, 1 << 40, nil
+	}
+	return d.gpu.memory()
+}
+
+// Name is what the driver calls the device, and its compute capability.
+func (d *Device) Name() string {
+	if d.gpu == nil {
+		return "simulator"
+	}
+	return d.gpu.name + " (" + d.gpu.chip.String() + ")"
+}
+
+// Driver is the CUDA version of the driver: 13000 is 13.0.
+func (d *Device) Driver() int {
+	if d.gpu == nil {
+		return 0
+	}
+	return d.gpu.lib.CUDA()
+}
+
+func (g *gpu) memory() (free, total int64, err error) {
+	words := new([2]uintptr)
+	if code := g.within(func() int32 { return cudahost.Call(g.f.MemGetInfo_v2, ptr(&words[0]), ptr(&words[1])) }); code != 0 {
+		return 0, 0, g.fail("tell its memory", code)
+	}
+	return int64(words[0]), int64(words[1]), nil
+}
+
+func (g *gpu) alloc(n int) (uintptr, error) {
+	p := new(uintptr)
+	code := g.within(func() int32 { return cudahost.Call(g.f.MemAlloc_v2, ptr(p), uintptr(n)) })
+	if code == 0 {
+		return *p, nil
+	}
+	err := g.fail("allocate", code)
+	if code == outOfMemory {
+		free, total, _ := g.memory()
+		return 0, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "CUDA", Where: robocache.Where{"device": g.ordinal}, Msg: "memory budget", Want: fmt.Sprintf("at most %d bytes free of %d", free, total), Got: fmt.Sprint(n), Hint: "smaller batches, or torch.cuda.empty_cache()"}
+	}
+	return 0, err
+}
+
+func (g *gpu) free(addr uintptr) {
+	_ = g.within(func() int32 { return cudahost.Call(g.f.MemFree_v2, addr) })
+}
+
+func (g *gpu) copyIn(to uintptr, b []byte) error {
+	if err := g.copyInAsync(to, b, 0); err != nil {
+		return err
+	}
+	return g.wait(0)
+}
+
+func (g *gpu) copyOut(b []byte, from uintptr) error {
+	if err := g.copyOutAsync(b, from, 0); err != nil {
+		return err
+	}
+	return g.wait(0)
+}
+
+func (g *gpu) clear(addr uintptr, n int) error {
+	if code := g.within(func() int32 { return cudahost.Call(g.f.MemsetD8Async, addr, 0, uintptr(n), 0) }); code != 0 {
+		return g.fail(fmt.Sprintf("clear %d bytes", n), code)
+	}
+	return g.wait(0)
+}
+
+func (g *gpu) copyInAsync(to uintptr, b []byte, stream uintptr) error {
+	code := g.within(func() int32 {
+		return cudahost.Call(g.f.MemcpyHtoDAsync_v2, to, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), stream)
+	})
+	runtime.KeepAlive(b)
+	if code != 0 {
+		return g.fail(fmt.Sprintf("copy %d bytes to the device", len(b)), code)
+	}
+	return nil
+}
+
+func (g *gpu) copyOutAsync(b []byte, from uintptr, stream uintptr) error {
+	code := g.within(func() int32 {
+		return cudahost.Call(g.f.MemcpyDtoHAsync_v2, uintptr(unsafe.Pointer(unsafe.SliceData(b))), from, uintptr(len(b)), stream)
+	})
+	runtime.KeepAlive(b)
+	if code != 0 {
+		return g.fail(fmt.Sprintf("copy %d bytes from the device", len(b)), code)
+	}
+	return nil
+}
+
+// real is the device of the driver; what follows has no meaning under the simulator.
+func (d *Device) real() (*gpu, error) {
+	if d.gpu == nil {
+		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "CUDA", Msg: "the simulator has no streams"}
+	}
+	return d.gpu, nil
+}
+
+// CopyInAsync copies from the host on a stream. It overlaps with other work if b is page-locked (HostAlloc), and b must stay as it is until
+// the stream has come past it.
+func (d *Device) CopyInAsync(to uintptr, b []byte, stream uintptr) error {
+	g, err := d.real()
+	if err != nil || len(b) == 0 {
+		return err
+	}
+	return g.copyInAsync(to, b, stream)
+}
+
+// CopyOutAsync copies to the host on a stream; see CopyInAsync.
+func (d *Device) CopyOutAsync(b []byte, from uintptr, stream uintptr) error {
+	g, err := d.real()
+	if err != nil || len(b) == 0 {
+		return err
+	}
+	return g.copyOutAsync(b, from, stream)
+}
+
+// CopyAsync copies within the device, on a stream.
+func (d *Device) CopyAsync(to, from uintptr, n int, stream uintptr) error {
+	g, err := d.real()
+	if err != nil || n == 0 {
+		return err
+	}
+	if code := g.within(func() int32 { return cudahost.Call(g.f.MemcpyDtoDAsync_v2, to, from, uintptr(n), stream) }); code != 0 {
+		return g.fail(fmt.Sprintf("copy %d bytes", n), code)
+	}
+	return nil
+}
+
+// HostAlloc gives page-locked memory of the host, with whatever the system put there; HostFree gives it back.
+func (d *Device) HostAlloc(n int) ([]byte, error) {
+	g, err := d.real()
+	if err != nil || n <= 0 {
+		return nil, err
+	}
+	p := new(unsafe.Pointer)
+	if code := g.within(func() int32 { return cudahost.Call(g.f.MemHostAlloc, ptr(p), uintptr(n), hostPortable) }); code != 0 {
+		return nil, g.fail(fmt.Sprintf("allocate %d page-locked bytes", n), code)
+	}
+	return unsafe.Slice((*byte)(*p), n), nil
+}
+
+// HostFree gives memory of HostAlloc back, once no copy uses it.
+func (d *Device) HostFree(b []byte) {
+	if g, err := d.real(); err == nil && len(b) > 0 {
+		_ = g.within(func() int32 { return cudahost.Call(g.f.MemFreeHost, uintptr(unsafe.Pointer(unsafe.SliceData(b)))) })
+	}
+}

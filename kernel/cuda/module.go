@@ -1,0 +1,141 @@
+package cuda
+
+import (
+	"errors"
+	"runtime"
+	"unsafe"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/cudahost"
+	"github.com/goatnote-inc/robocache/kernel/cuda/images"
+)
+
+// module is the kernels of one source file, loaded into a device.
+type module struct {
+	handle    uintptr
+	early     bool // machine code for sm_90 or later: its kernels wait by griddepcontrol
+	functions map[string]*function
+	err       error
+}
+
+// function is a kernel, ready to be launched.
+type function struct {
+	handle     uintptr
+	maxThreads int
+	maxShared  int // dynamic
+	early      bool
+}
+
+// Attributes of functions (CUfunction_attribute).
+const (
+	attrFuncThreads   = 0
+	attrFuncShared    = 1 // static, bytes
+	attrFuncMaxShared = 8 // dynamic, bytes
+)
+
+// override stands for the images while kernels are tried on a machine with NVRTC: tests set it (devsrc_test.go). It gives nil for a source
+// that it does not have.
+var override func(source string, c chip) ([]byte, error)
+
+// prepare loads the kernel's module when it is first wanted, and finds the kernel.
+func (g *gpu) prepare(k *call) error {
+	if k.device != nil {
+		return nil
+	}
+	f, err := g.function(k.kernel)
+	if err != nil {
+		return err
+	}
+	k.device = f
+	return nil
+}
+
+func (g *gpu) function(name string) (*function, error) {
+	source := images.Source(name)
+	if source == "" {
+		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "CUDA", Msg: "no image has kernel " + name, Hint: "scripts/cuda-images.sh builds them"}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	m := g.modules[source]
+	if m == nil {
+		m = g.loadModule(source)
+		g.modules[source] = m
+	}
+	if m.err != nil {
+		return nil, m.err
+	}
+	if f := m.functions[name]; f != nil {
+		return f, nil
+	}
+	f, err := g.find(m, name)
+	if err == nil {
+		m.functions[name] = f
+	}
+	return f, err
+}
+
+// loadModule tries the machine code that fits the chip best, then PTX, which the driver compiles.
+func (g *gpu) loadModule(source string) *module {
+	m := &module{functions: map[string]*function{}}
+	list, err := images.For(source, g.chip.major, g.chip.minor)
+	if override != nil {
+		b, e := override(source, g.chip)
+		if b != nil || e != nil {
+			list, err = []images.Image{{Arch: g.chip.major*10 + g.chip.minor, Code: b}}, e
+		}
+	}
+	if err != nil {
+		return &module{err: robocache.At(err, robocache.Where{"device": g.ordinal})}
+	}
+	m.err = &robocache.Error{Class: robocache.ErrUnsupported, Op: "CUDA", Where: robocache.Where{"device": g.ordinal, "source": source}, Msg: "no image for the chip", Got: g.name + ", " + g.chip.String(), Want: "one of the images"}
+	for _, image := range list {
+		handle, code := new(uintptr), int32(0)
+		code = g.within(func() int32 {
+			// A graph may be being captured on this thread, which forbids what loading does; the module is no part of it.
+			mode := new(int32)
+			*mode = captureRelaxed
+			cudahost.Call(g.f.ThreadExchangeStreamCaptureMode, ptr(mode))
+			defer func() { cudahost.Call(g.f.ThreadExchangeStreamCaptureMode, ptr(mode)) }()
+			return cudahost.Call(g.f.ModuleLoadDataEx, ptr(handle), uintptr(unsafe.Pointer(unsafe.SliceData(image.Code))), 0, 0, 0)
+		})
+		runtime.KeepAlive(image.Code)
+		if code == 0 {
+			m.handle, m.err, m.early = *handle, nil, !image.PTX && image.Arch >= 90
+			return m
+		}
+		m.err = robocache.At(g.fail("load the image "+image.Name(), code), robocache.Where{"source": source})
+		if errors.Is(m.err, robocache.ErrResourceLimit) {
+			break
+		}
+	}
+	return m
+}
+
+func (g *gpu) find(m *module, name string) (*function, error) {
+	b := append([]byte(name), 0)
+	handle, v := new(uintptr), new(int32)
+	f := &function{early: m.early}
+	what, code := "find kernel "+name, int32(0)
+	code = g.within(func() int32 {
+		if code := cudahost.Call(g.f.ModuleGetFunction, ptr(handle), m.handle, uintptr(unsafe.Pointer(&b[0]))); code != 0 {
+			return code
+		}
+		f.handle = *handle
+		if code := cudahost.Call(g.f.FuncGetAttribute, ptr(v), attrFuncThreads, f.handle); code != 0 {
+			return code
+		}
+		f.maxThreads = int(*v)
+		if code := cudahost.Call(g.f.FuncGetAttribute, ptr(v), attrFuncShared, f.handle); code != 0 {
+			return code
+		}
+		f.maxShared = g.chip.shared - int(*v)
+		what = "allow shared memory to kernel " + name
+		return cudahost.Call(g.f.FuncSetAttribute, f.handle, attrFuncMaxShared, uintptr(f.maxShared))
+	})
+	runtime.KeepAlive(b)
+	if code != 0 {
+		return nil, g.fail(what, code)
+	}
+	return f, nil
+}

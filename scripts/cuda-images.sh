@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# Compiles kernel/cuda/src into kernel/cuda/images/data: no GPU, driver or toolkit is needed. The compiler is NVRTC of a Python package, kept in
+# .build; the same version gives the same bytes anywhere. With -f also what has not changed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+version=12.8.93
+if [ ! -e .build/nvrtc/nvidia_cuda_nvrtc_cu12-$version.dist-info ]; then
+	rm -rf .build/nvrtc
+	python3 -m pip install -q --no-deps --target .build/nvrtc nvidia-cuda-nvrtc-cu12==$version
+fi
+CGO_ENABLED=0 go run ./kernel/cuda/internal/build/cmd "$@"
