@@ -6,5 +6,6 @@ import "embed"
 // not refer to them does not carry them.
 //
 //go:generate python3 testdata/generate.py
-//go:embed testdata/vectors/*.json
+//go:generate python3 testdata/generate_voxels.py
+//go:embed testdata/vectors/*.json testdata/vectors/voxels/*.json
 var Vectors embed.FS

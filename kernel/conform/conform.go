@@ -73,7 +73,7 @@ func Load() ([]Case, error) {
 	}
 	var all []Case
 	for _, e := range entries {
-		if e.Name() == "scalar.json" || e.Name() == "large.json" {
+		if e.IsDir() || e.Name() == "scalar.json" || e.Name() == "large.json" {
 			continue
 		}
 		b, err := kernel.Vectors.ReadFile(path.Join(dir, e.Name()))

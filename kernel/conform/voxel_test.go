@@ -1,0 +1,101 @@
+package conform
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/goatnote-inc/robocache/kernel"
+)
+
+func TestReferenceVoxels(t *testing.T) {
+	ran, failures := RunVoxels(kernel.Reference{})
+	if ran < 300 {
+		t.Errorf("only %d cases ran", ran)
+	}
+	for i, f := range failures {
+		if i == 20 {
+			t.Fatalf("and %d more of %d", len(failures)-i, ran)
+		}
+		t.Error(f)
+	}
+}
+
+// wrongSpace changes one bit of each result.
+type wrongSpace struct{ kernel.Reference }
+
+func (w wrongSpace) Voxelize(op *kernel.VoxelOp) error {
+	err := w.Reference.Voxelize(op)
+	if t := op.Out; t != nil && t.Len() > 0 {
+		t.Data[t.Base*t.DType.Size()] ^= 1
+	}
+	if op.Coords != nil && op.Coords.Len() > 0 {
+		op.Coords.Data[0] ^= 1
+	}
+	return err
+}
+
+func (w wrongSpace) Unproject(op *kernel.DepthOp) error {
+	err := w.Reference.Unproject(op)
+	if op.Valid != nil && op.Valid.Len() > 0 {
+		op.Valid.Data[0] ^= 1
+	}
+	return err
+}
+
+func (w wrongSpace) Integrate(op *kernel.TSDFOp) error {
+	err := w.Reference.Integrate(op)
+	op.Weight.Data[op.Weight.Base*4] ^= 1
+	return err
+}
+
+// TestVoxelsCanFail shows that a wrong back end is seen.
+func TestVoxelsCanFail(t *testing.T) {
+	ran, failures := RunVoxels(wrongSpace{})
+	if len(failures) < ran*3/4 {
+		t.Errorf("one wrong bit in each result was seen %d times of %d", len(failures), ran)
+	}
+	if SweepVoxels(kernel.Reference{}, wrongSpace{}, 1, 50) == nil || SweepDepth(kernel.Reference{}, wrongSpace{}, 1, 50) == nil || SweepTSDF(kernel.Reference{}, wrongSpace{}, 1, 50) == nil {
+		t.Error("a sweep did not see one wrong bit in each result")
+	}
+}
+
+// TestSweeps shows that the sweeps run, and that most of what they make is no error.
+func TestSweeps(t *testing.T) {
+	if err := SweepVoxels(kernel.Reference{}, kernel.Reference{}, 1, 300); err != nil {
+		t.Error(err)
+	}
+	if err := SweepDepth(kernel.Reference{}, kernel.Reference{}, 1, 100); err != nil {
+		t.Error(err)
+	}
+	if err := SweepTSDF(kernel.Reference{}, kernel.Reference{}, 1, 100); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestVoxelsFresh runs the generator again and compares: the committed files are what it makes.
+func TestVoxelsFresh(t *testing.T) {
+	python := filepath.Join("..", "..", ".venv", "bin", "python")
+	if exec.Command(python, "-c", "import mpmath, numpy").Run() != nil {
+		t.Skip("no .venv with mpmath and NumPy in the repository: the vectors are not made again")
+	}
+	dir := t.TempDir()
+	if out, err := exec.Command(python, filepath.Join("..", "testdata", "generate_voxels.py"), dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	list, err := os.ReadDir(dir)
+	if err != nil || len(list) != 5 {
+		t.Fatalf("%d files: %v", len(list), err)
+	}
+	for _, e := range list {
+		made, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		have, err := kernel.Vectors.ReadFile(voxelVectors + e.Name())
+		if err != nil || string(made) != string(have) {
+			t.Errorf("%s is not what generate_voxels.py makes (%v): run go generate ./kernel", e.Name(), err)
+		}
+	}
+}
