@@ -134,8 +134,8 @@ struct Casts {
   u32 overflow, nan;
 };
 
-DEVICE bool finite(float x) { return (bits(x) & 0x7f800000u) != 0x7f800000u; }
-DEVICE bool finite(double x) { return (bits(x) >> 52 & 0x7ff) != 0x7ff; }
+DEVICE bool is_finite(float x) { return (bits(x) & 0x7f800000u) != 0x7f800000u; }
+DEVICE bool is_finite(double x) { return (bits(x) >> 52 & 0x7ff) != 0x7ff; }
 
 DEVICE void store_bits(char *p, i32 size, u64 v) {
   if (size == 1) *(u8 *)p = (u8)v;
@@ -159,7 +159,7 @@ DEVICE void store_double(char *p, u8 t, double x, Casts &c) {
   }
   if (t == kF32) {
     float f = __double2float_rn(x);
-    c.overflow += !finite(f) && finite(x);
+    c.overflow += !is_finite(f) && is_finite(x);
     *(float *)p = f;
     return;
   }

@@ -1,0 +1,183 @@
+// From time to weights: the planner of package kernel (finder.go), one target row a thread.
+#pragma once
+#include "common.cuh"
+
+// The numbers of kernel.Mode, kernel.Edge, kernel.Kind and kernel.Clock.
+enum Mode : u8 { kLinear, kNearest, kPrevious, kNext, kSlerp, kAngle, kMean };
+enum Edge : u8 { kClamp, kMask, kExtrapolate, kErrorEdge };
+enum Kind : u8 { kZero, kCopy, kBlend, kWindow };
+enum Clock : u8 { kNanoseconds, kAsGiven };
+
+const i64 kMaxTime = 1ll << 62;
+
+// Times are compared as integers. Under AsGiven the integer is the float64's bits, bent into the order of the numbers.
+DEVICE i64 time_key(double t) {
+  i64 b = __double_as_longlong(t + 0.0); // -0 is 0
+  return b ^ (i64)((u64)(b >> 63) >> 1);
+}
+DEVICE double time_of(i64 key) { return __longlong_as_double(key ^ (i64)((u64)(key >> 63) >> 1)); }
+
+DEVICE i64 load_time(const char *p, u8 type, u8 clock) {
+  if (clock == kNanoseconds) return load_ns(p, type);
+  return time_key(type == kF64 ? *(const double *)p : type == kF32 ? (double)*(const float *)p : __ll2double_rn(*(const i64 *)p));
+}
+
+// Stamps are the stamps of one entry: every step-th of them in shared memory, the last of each step. step 1: all.
+struct Stamps {
+  const i64 *pivot;
+  const char *times;
+  i64 stride; // bytes
+  i32 n, step;
+  u8 type, clock;
+};
+
+DEVICE i64 stamp(const Stamps &s, i32 i) { return s.step == 1 ? s.pivot[i] : load_time(s.times + i * s.stride, s.type, s.clock); }
+
+// not_after is the number of stamps ≤ t.
+DEVICE i32 not_after(const Stamps &s, i64 t) {
+  i32 lo = 0, hi = s.step == 1 ? s.n : (s.n + s.step - 1) / s.step;
+  while (lo < hi) {
+    i32 m = (u32)(lo + hi) >> 1;
+    if (s.pivot[m] <= t) lo = m + 1;
+    else hi = m;
+  }
+  if (s.step == 1) return lo;
+  hi = min((lo + 1) * s.step - 1, s.n);
+  lo = min(lo * s.step, s.n);
+  while (lo < hi) {
+    i32 m = (u32)(lo + hi) >> 1;
+    if (load_time(s.times + m * s.stride, s.type, s.clock) <= t) lo = m + 1;
+    else hi = m;
+  }
+  return lo;
+}
+
+// not_before is the number of stamps < t.
+DEVICE i32 before(const Stamps &s, i64 t) { return not_after(s, t - 1); }
+
+// Found is one row of a plan.
+struct Found {
+  i32 left, right;
+  double w;
+  u8 kind, valid;
+  u8 fault; // under the policy error: 1 outside the source range, 2 a gap, 3 an empty window
+};
+
+// Way is what of a stream's rule the planner needs.
+struct Way {
+  u8 mode, edge;
+  i64 max_gap, before, after; // ns
+  double epsilon;             // s
+};
+
+DEVICE void found_copy(Found &f, i32 k) {
+  f.kind = kCopy;
+  f.left = f.right = k;
+}
+DEVICE void found_zero(Found &f) {
+  f.kind = kZero;
+  f.left = f.right = 0;
+  f.w = 0;
+}
+DEVICE void found_blend(Found &f, const Stamps &s, const Way &way, i64 t, i32 a, i32 b) {
+  f.kind = kBlend;
+  f.left = a;
+  f.right = b;
+  i64 sa = stamp(s, a), sb = stamp(s, b);
+  if (s.clock == kNanoseconds) f.w = __ddiv_rn(__ll2double_rn(t - sa), __ll2double_rn(sb - sa));
+  else f.w = __ddiv_rn(__dsub_rn(time_of(t), time_of(sa)), __dadd_rn(__dsub_rn(time_of(sb), time_of(sa)), way.epsilon));
+}
+
+DEVICE bool too_long(const Stamps &s, const Way &way, i64 from, i64 to) {
+  if (way.max_gap == 0) return false;
+  if (s.clock == kNanoseconds) return to - from > way.max_gap;
+  return __dsub_rn(time_of(to), time_of(from)) > __ddiv_rn(__ll2double_rn(way.max_gap), 1e9);
+}
+
+// found_gap settles the validity of a row inside the data, and its value where the gap from … to is too long.
+DEVICE void found_gap(Found &f, const Stamps &s, const Way &way, i64 from, i64 to) {
+  if (!too_long(s, way, from, to)) f.valid = 1;
+  else if (way.edge == kMask) found_zero(f);
+  else if (way.edge == kErrorEdge) f.fault = 2;
+}
+
+// nearer says whether b is strictly nearer to t than a is.
+DEVICE bool nearer(const Stamps &s, i64 a, i64 t, i64 b) {
+  if (s.clock == kNanoseconds) return t - a > b - t;
+  return __dsub_rn(time_of(t), time_of(a)) > __dsub_rn(time_of(b), time_of(t));
+}
+
+DEVICE void found_outside(Found &f, const Stamps &s, const Way &way, i64 t, bool first) {
+  if (way.edge == kErrorEdge) f.fault = 1;
+  if (way.edge == kMask || s.n == 0) {
+    found_zero(f);
+    return;
+  }
+  found_copy(f, first ? 0 : s.n - 1);
+  if (way.edge != kExtrapolate || (way.mode != kLinear && way.mode != kAngle)) return;
+  i64 lo = stamp(s, 0), hi = stamp(s, s.n - 1);
+  if (lo == hi) return;
+  if (first) {
+    i32 a = not_after(s, lo) - 1;
+    found_blend(f, s, way, t, a, not_after(s, stamp(s, a + 1)) - 1);
+  } else {
+    found_blend(f, s, way, t, before(s, hi) - 1, s.n - 1);
+  }
+}
+
+// found_mean takes the window around t, which lies inside the data; k is the last stamp ≤ t. ns only.
+DEVICE void found_mean(Found &f, const Stamps &s, const Way &way, i64 t, i32 k) {
+  i64 from = max(t - way.before, stamp(s, 0)), to = t + min(way.after, kMaxTime - 1 - max(t, 0ll));
+  i32 lo = before(s, from), hi = before(s, to);
+  i64 at = stamp(s, k);
+  if (lo < hi) {
+    f.kind = kWindow;
+    f.left = lo;
+    f.right = hi;
+    if (t == at) f.valid = 1;
+    else found_gap(f, s, way, at, stamp(s, k + 1));
+    return;
+  }
+  found_copy(f, t != at && nearer(s, at, t, stamp(s, k + 1)) ? k + 1 : k);
+  if (way.edge == kMask) found_zero(f);
+  else if (way.edge == kErrorEdge) f.fault = 3;
+}
+
+// find_row decides the row at time t. ALL: also what the fast kernels have no use for.
+template <bool ALL> DEVICE Found find_row(const Stamps &s, const Way &way, i64 t) {
+  Found f = {};
+  i32 k = not_after(s, t) - 1;
+  if (k < 0) { // no stamps at all, too
+    found_outside(f, s, way, t, true);
+    return f;
+  }
+  i64 a = stamp(s, k);
+  if (t != a && k == s.n - 1) {
+    found_outside(f, s, way, t, false);
+    return f;
+  }
+  if (ALL && way.mode == kMean) {
+    found_mean(f, s, way, t, k);
+    return f;
+  }
+  if (t == a) {
+    bool open = s.clock == kAsGiven && (way.mode == kLinear || way.mode >= kSlerp);
+    if (open) k = before(s, t) - 1; // the interval that ends at t
+    if (!open || k < 0) {
+      found_copy(f, max(k, 0));
+      f.valid = 1;
+      return f;
+    }
+    a = stamp(s, k);
+  }
+  i64 b = stamp(s, k + 1);
+  if (way.mode == kPrevious || way.mode == kNext || way.mode == kNearest) {
+    bool right = way.mode == kNext || (way.mode == kNearest && nearer(s, a, t, b));
+    found_copy(f, right ? k + 1 : k);
+    found_gap(f, s, way, right ? t : a, right ? b : t);
+    return f;
+  }
+  found_blend(f, s, way, t, k, k + 1);
+  found_gap(f, s, way, a, b);
+  return f;
+}
