@@ -10,6 +10,7 @@ import (
 	"math"
 	"reflect"
 	"slices"
+	"sort"
 	"strings"
 	"testing"
 
@@ -140,7 +141,7 @@ func TestEpisode(t *testing.T) {
 				t.Fatalf("force %d at %d: %v, want %v", c, at, v, value(at, c))
 			}
 		}
-		k := upperFrom(rows, 0, at) - 1
+		k := sort.Search(len(rows), func(i int) bool { return rows[i] > at }) - 1
 		if v := int(binary.LittleEndian.Uint64(st.Data[8*i:])); v != k || w.Text[i] != fmt.Sprintf("words %d", k) {
 			t.Fatalf("stage at %d: %d and %q, want %d", at, v, w.Text[i], k)
 		}

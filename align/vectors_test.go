@@ -32,10 +32,10 @@ func TestVectors(t *testing.T) {
 		}
 		p, err := NewPlan(times, targets, Options{Mode: c.Mode, Edge: c.Edge, MaxGap: c.MaxGap, Before: c.Before, After: c.After})
 		if c.Error != nil {
-			failed++
 			if err == nil {
-				err = c.With(kernel.Resample, p)
+				continue // conform runs it: what fails is the values
 			}
+			failed++
 			class := map[string]error{"misuse": robocache.ErrMisuse, "malformed": robocache.ErrMalformed}[c.Error.Class]
 			if !errors.Is(err, class) || !strings.Contains(err.Error(), c.Error.Phrase) {
 				t.Errorf("%s: %s: %v, want %s: %s", c.File, c.Name, err, c.Error.Class, c.Error.Phrase)
@@ -57,9 +57,6 @@ func TestVectors(t *testing.T) {
 					p.Kind[j], p.Left[j], p.Right[j], p.Weight[j], p.Valid[j], k, want.Left[j], want.Right[j], want.Weight[j], want.Valid[j])
 				break
 			}
-		}
-		if err := c.With(kernel.Resample, p); err != nil {
-			t.Errorf("%s: %s: %v", c.File, c.Name, err)
 		}
 	}
 	if failed < 50 {

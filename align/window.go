@@ -3,6 +3,7 @@ package align
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
@@ -50,7 +51,8 @@ func Clamp(i, n, length int) (row int, pad bool) {
 
 // Span is the native samples of the window [t+from, t+to] around a time: the half-open range of their indices.
 func Span(src []int64, t, from, to int64) (lo, hi int) {
-	lo, hi = lower(src, t+from), lower(src, t+to+1)
+	lo, _ = slices.BinarySearch(src, t+from)
+	hi, _ = slices.BinarySearch(src, t+to+1)
 	return lo, max(lo, hi)
 }
 

@@ -4,7 +4,7 @@
 //
 // # Contract
 //
-//	K1   A Plan is rows of (kind, left, right, weight, valid): everything that time decides. It is made once (package align) and run for every stream on the same stamps.
+//	K1   A Plan is rows of (kind, left, right, weight, valid): everything that time decides. It is made once (NewPlan) and run for every stream on the same stamps.
 //	K2   Linear: weight 0 gives the stored bits of the left sample; else fma(w, v1-v0, v0) in float32 with w rounded to float32, v1-v0 rounded to float32 and one rounding to the output type (nearest even). float64: the same in float64 with the unrounded weight.
 //	K3   FMA32 is the exactly rounded float32 fused multiply-add under every GOAMD64 and GOARCH.
 //	K4   previous, next, nearest and every exact hit move any type bit by bit.
@@ -13,9 +13,16 @@
 //	K7   Integers under a computing mode are Misuse unless the output is floating point; booleans are never computed with.
 //	K8   Any strides: 0, negative, gaps, and bases that are not aligned. Sources are never written. Any extent may be 0.
 //	K9   Zero rows (policy mask, or no sample at all) are zero bits of the output type; no epilogue touches them.
-//	K10  Epilogues run before the only rounding: (x-m)/(std+1e-8), or 2(x-lo)/(hi-lo)-1, by real division; a constant channel gives 0.
+//	K10  Epilogues run before the only rounding, in the computing type, in this order: x/255 · (x-m)/(std+1e-8), or 2(x-lo)/(hi-lo)-1, by real division, a constant channel gives 0 · x < lo → lo, x > hi → hi, NaN stays · augmentation (K16) · cast. An epilogue needs a floating-point output. The computing type is float32; float64 for float64 data, and for integers on their way to float64.
 //	K11  Casts to float16 and bfloat16 round to nearest even, overflow to ±Inf and keep NaN a NaN; casts to integers truncate and saturate, NaN gives 0. Both are counted.
-//	K12  Resample and Fuse do not allocate.
+//	K12  Resample does not allocate.
+//	K13  Times are int64 ns inside ±2^62. Seconds become rint(float64(t)·1e9) ns, the product rounded to float64; NaN and Inf are Malformed. Stamps must not decrease; targets may come in any order.
+//	K14  Under AsGiven times are seconds in float64 as they are: differences in float64, weight (t-t0)/((t1-t0)+Epsilon), max_gap / 1e9 s. linear, slerp and angle take the interval t0 < t ≤ t1 (the first of equal stamps on the right); t at the first stamp is that sample. previous, next and nearest take an exact hit as in ns. Mean is Misuse.
+//	K15  Extrapolation takes the line through the samples at the two nearest distinct stamps: of equal ones the last. With fewer it holds.
+//	K16  Augmentation draws from Philox4x32-10. Key: words 0 and 1 of Philox(counter = epoch low, epoch high, op, 0; key = seed low, seed high). Counter: (purpose<<30 | column>>2, row, sample low, sample high); purpose 0 noise, 1 dropout, 2 scale; row and column count inside the sample, and are 0 where they have no part. uniform(x) = (x>>8)·2^-24. In this order, each operation rounded to the computing type: dropout: the row is zeros where uniform(word 0) < Dropout · scale: x·s, s = ScaleLo + (ScaleHi-ScaleLo)·uniform(word 0) in float32, unless both are 0 · noise: fma(Noise, g, x) with g the normal of the column: words (0,1) of its counter make those of columns 4n and 4n+1, words (2,3) those of 4n+2 and 4n+3, as r·cos(2πu), r·sin(2πu) with r = sqrt(-2 ln(((x>>8)+1)·2^-24)) and u = uniform(y), in float64, rounded once to float32; other back ends may be 2 ulp of the largest normal (2^-20) away. Jitter of times is added to the int64 stamps before planning, and no part of an op.
+//	K17  The gradient: sample k gets acc = fma(c, g, acc) over the rows that read it, in target order, from 0, in float32 (float64 for float64 values), rounded once to the type of Grad. c is 1 for a row that is a sample (weight 0 among them), 1-w (rounded) for the left and w for the right sample of a blend. Zero rows pass none; rows outside the data pass theirs to the samples that they are made of. Samples that no row reads, and rows beyond a length, are 0.
+//	K18  An op's Check proves shapes, types, strides and that no result lies on another tensor; it looks at no memory. All back ends call it first, so that errors are the same on each; the host's call CheckHost.
+//	K19  All times of an op are proved before any result is written, on the host.
 //
 // NaN means any NaN: its payload is not part of the contract. Slerp is exact to 1 float32 ulp, everything else to the bit.
 package kernel

@@ -56,13 +56,15 @@ type FuseOp struct {
 }
 
 // Tensors are the op's tensors, in the order in which a prepared launch takes their addresses.
-func (op *FuseOp) Tensors() []*Tensor {
-	var out []*Tensor
+func (op *FuseOp) Tensors() []*Tensor { return tensors(op.named()) }
+
+func (op *FuseOp) named() []named {
+	var out []named
 	for i := range op.Series {
 		s := &op.Series[i]
-		out = present(out, &s.Values, &s.Times, s.Lengths, s.Offsets, s.Epilogue.samples())
+		out = append(out, named{"values", &s.Values}, named{"times", &s.Times}, named{"lengths", s.Lengths}, named{"offsets", s.Offsets}, named{"samples", s.Epilogue.samples()})
 	}
-	return present(out, &op.Targets, &op.Out, op.Valid, op.Counts)
+	return append(out, named{"targets", &op.Targets}, named{"out", &op.Out}, named{"valid", op.Valid}, named{"counts", op.Counts})
 }
 
 // FuseGradOp is the backward of one linear stream: Grad[b,k] is the sum over the target rows that read sample k of w·g or (1-w)·g, in float32
@@ -77,9 +79,11 @@ type FuseGradOp struct {
 }
 
 // Tensors are the op's tensors, in the order in which a prepared launch takes their addresses.
-func (op *FuseGradOp) Tensors() []*Tensor {
+func (op *FuseGradOp) Tensors() []*Tensor { return tensors(op.named()) }
+
+func (op *FuseGradOp) named() []named {
 	s := &op.Series
-	return present(nil, &s.Times, s.Lengths, s.Offsets, &op.Targets, &op.Out, &op.Grad)
+	return []named{{"times", &s.Times}, {"lengths", s.Lengths}, {"offsets", s.Offsets}, {"targets", &op.Targets}, {"out", &op.Out}, {"grad", &op.Grad}}
 }
 
 // ApplyOp makes rows of several tensors by plans that exist already, or copies, casts and normalises them: what is left to do of a loader's
@@ -103,13 +107,16 @@ type Part struct {
 }
 
 // Tensors are the op's tensors, in the order in which a prepared launch takes their addresses.
-func (op *ApplyOp) Tensors() []*Tensor {
-	var out []*Tensor
+func (op *ApplyOp) Tensors() []*Tensor { return tensors(op.named()) }
+
+func (op *ApplyOp) named() []named {
+	var out []named
 	for i := range op.Parts {
 		p := &op.Parts[i]
-		out = present(out, &p.Src, &p.Out, p.Kind, p.Left, p.Right, p.Weight, p.Valid, p.Epilogue.samples())
+		out = append(out, named{"data", &p.Src}, named{"out", &p.Out}, named{"kind", p.Kind}, named{"left", p.Left}, named{"right", p.Right}, named{"weight", p.Weight},
+			named{"valid", p.Valid}, named{"samples", p.Epilogue.samples()})
 	}
-	return present(out, op.Counts)
+	return append(out, named{"counts", op.Counts})
 }
 
 func (e *Epilogue) samples() *Tensor {
@@ -117,6 +124,17 @@ func (e *Epilogue) samples() *Tensor {
 		return nil
 	}
 	return e.Augment.Samples
+}
+
+// tensors are those that are there.
+func tensors(all []named) []*Tensor {
+	out := make([]*Tensor, 0, len(all))
+	for _, n := range all {
+		if n.tensor != nil {
+			out = append(out, n.tensor)
+		}
+	}
+	return out
 }
 
 func present(out []*Tensor, tensors ...*Tensor) []*Tensor {

@@ -2,11 +2,11 @@ package kernel
 
 import "math"
 
-// lerp blends samples a and b into row i (K2).
-func (r *run) lerp(i, a, b int, w float64) {
+// lerp blends columns from … to-1 of samples a and b into row i (K2).
+func (r *run) lerp(i, a, b int, w float64, from, to int) {
 	w32 := float32(w)
-	for col := 0; col < r.dst.Cols; col += tile {
-		n := min(tile, r.dst.Cols-col)
+	for col := from; col < to; col += tile {
+		n := min(tile, to-col)
 		if r.wide {
 			x, y := r.a64[:n], r.b64[:n]
 			r.src.load64(x, a, col)

@@ -2,16 +2,15 @@ package kernel
 
 import "strconv"
 
-// NormKind says which epilogue a Norm is.
+// NormKind says which normalisation a Norm is.
 type NormKind uint8
 
 const (
 	MeanStd NormKind = iota // (x - A) / B
 	MinMax                  // 2(x - A) / B - 1, not clipped
-	Unit                    // x / 255
 )
 
-// Norm is a normalisation before the only rounding (K10). A and B have one entry a column; B = 0 marks a constant
+// Norm is a normalisation before the only rounding (K10). A and B have one entry a channel; B = 0 marks a constant
 // channel, whose result is 0.
 type Norm struct {
 	Kind NormKind
@@ -44,30 +43,30 @@ func NewMinMax(lo, hi []float64) *Norm {
 	return n
 }
 
-func (n *Norm) check(cols int) error {
-	if n.Kind != Unit && (len(n.A) != cols || len(n.B) != cols) {
-		return misuse("resample", "length mismatch", "statistics of "+strconv.Itoa(cols)+" channels", strconv.Itoa(len(n.A))+" and "+strconv.Itoa(len(n.B)))
+func (n *Norm) check(op string, cols, plane int) error {
+	if len(n.A) != len(n.B) || cols > 0 && (len(n.A) == 0 || cols%(plane*len(n.A)) != 0) {
+		return misuse(op, "length mismatch", "statistics of "+strconv.Itoa(cols/plane)+" channels, or of a part that repeats", strconv.Itoa(len(n.A))+" and "+strconv.Itoa(len(n.B)))
+	}
+	if n.Kind > MinMax {
+		return misuse(op, "unknown normalisation", "MeanStd or MinMax", strconv.Itoa(int(n.Kind)))
 	}
 	return nil
 }
 
 // Normalize normalises values of one row, from column col on, in the type that they are computed in.
 func Normalize[T float32 | float64](n *Norm, x []T, col int) {
-	if n.Kind == Unit {
-		for i := range x {
-			x[i] /= 255
-		}
-		return
-	}
-	a, b := n.A[col:], n.B[col:]
 	for i, v := range x {
-		switch {
-		case b[i] == 0:
-			x[i] = 0
-		case n.Kind == MeanStd:
-			x[i] = (v - T(a[i])) / T(b[i])
-		default:
-			x[i] = 2*(v-T(a[i]))/T(b[i]) - 1
-		}
+		x[i] = normOne(n, v, col+i)
 	}
+}
+
+func normOne[T float32 | float64](n *Norm, x T, channel int) T {
+	a, b := T(n.A[channel]), T(n.B[channel])
+	switch {
+	case b == 0:
+		return 0
+	case n.Kind == MeanStd:
+		return (x - a) / b
+	}
+	return 2*(x-a)/b - 1
 }

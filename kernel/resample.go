@@ -2,7 +2,6 @@ package kernel
 
 import (
 	"fmt"
-	"math"
 	"strconv"
 
 	"github.com/goatnote-inc/robocache"
@@ -10,17 +9,18 @@ import (
 
 // Options are what values need beyond the plan. The zero value is right for linear, previous, next, nearest and mean.
 type Options struct {
-	Period float64  // angle; 0 = 2π
-	Lo     *float64 // angle: results lie in [Lo, Lo+Period); nil = -Period/2
-	Quats  [][4]int // slerp: the channels of each quaternion; nil = every four columns. Other channels are linear
-	Norm   *Norm
-	Valid  []uint8 // filled where not nil: the plan's validity, less what the values themselves make invalid (K6)
-	Counts *Counts // added to where not nil
+	Period   float64  // angle; 0 = 2π
+	Lo       *float64 // angle: results lie in [Lo, Lo+Period); nil = -Period/2
+	Quats    [][4]int // slerp: the channels of each quaternion; nil = every four columns. Other channels are linear
+	Epilogue Epilogue
+	Samples  []int64 // augmentation: the sample of each entry, rows in turn (Augment.Samples is not looked at); nil = all are sample 0
+	Valid    []uint8 // filled where not nil: the plan's validity, less what the values themselves make invalid (K6)
+	Counts   *Counts // added to where not nil
 }
 
 // Resample fills dst [T, D] from src [S, D] by the plan. The output type is that of dst.
 func Resample(dst, src Matrix, p *Plan, opt Options) error {
-	r := run{dst: dst, src: src, p: p, opt: opt}
+	r := run{dst: dst, src: src, p: p, opt: opt, rule: Rule{Mode: p.Mode, Period: opt.Period, Lo: opt.Lo, Quats: opt.Quats}}
 	if err := r.check(); err != nil {
 		return err
 	}
@@ -37,14 +37,15 @@ func Resample(dst, src Matrix, p *Plan, opt Options) error {
 
 // run is one call: the tiles live here, so that nothing is allocated (K12).
 type run struct {
-	dst, src   Matrix
-	p          *Plan
-	opt        Options
-	period, lo float64
-	wide       bool // the computing type is float64
-	counts     Counts
-	a32, b32   [tile]float32
-	a64, b64   [tile]float64
+	dst, src Matrix
+	p        *Plan
+	opt      Options
+	rule     Rule
+	ep       epilogue
+	wide     bool // the computing type is float64
+	counts   Counts
+	a32, b32 [tile]float32
+	a64, b64 [tile]float64
 }
 
 func (r *run) check() error {
@@ -72,65 +73,28 @@ func (r *run) check() error {
 	if r.dst.overlaps(&r.src) {
 		return misuse("resample", "out aliases the data", "memory of its own", "shared memory")
 	}
-	if r.opt.Norm != nil {
-		if err := r.opt.Norm.check(r.src.Cols); err != nil {
-			return err
-		}
+	if n := len(r.opt.Samples); n > 0 && r.dst.Rows%n != 0 {
+		return batchError("resample", "batch of the samples", r.dst.Rows, n)
 	}
-	return r.checkTypes()
+	if err := r.rule.checkValues("resample", r.src.Cols, r.src.DType, r.dst.DType, &r.opt.Epilogue); err != nil {
+		return err
+	}
+	if err := r.opt.Epilogue.check("resample", r.src.Cols); err != nil {
+		return err
+	}
+	r.ep.start(&r.opt.Epilogue, r.opt.Samples, r.dst.Rows)
+	// float32 computes all but float64 data and integers on their way to float64.
+	r.wide = computesWide(r.src.DType, r.dst.DType)
+	return nil
 }
 
-func (r *run) checkTypes() error {
-	from, to := r.src.DType, r.dst.DType
-	bad := func(msg, want string) error {
-		return misuse("resample", msg, want, from.String()+" → "+to.String())
-	}
-	switch {
-	case r.p.Mode.Computes() && from == robocache.Bool:
-		return bad("unsupported dtype: booleans are not computed with", "previous, next or nearest")
-	case r.p.Mode.Computes() && from.Integer() && !to.Float():
-		return bad("unsupported dtype: integers under mode "+r.p.Mode.String(), "a floating-point output dtype, or previous, next or nearest")
-	case r.opt.Norm != nil && !to.Float():
-		return bad("unsupported dtype: a normalised result", "a floating-point output dtype")
-	case from != to && to == robocache.Bool, from != to && !from.Float() && !to.Float():
-		return bad("dtypes must match", "equal types, or a floating-point one")
-	}
-	switch r.p.Mode {
-	case Angle:
-		r.period = r.opt.Period
-		if r.period == 0 {
-			r.period = 2 * math.Pi
-		}
-		if !(r.period > 0) || math.IsInf(r.period, 0) {
-			return misuse("resample", "invalid period", "a finite number > 0", fmt.Sprint(r.opt.Period))
-		}
-		r.lo = -r.period / 2
-		if r.opt.Lo != nil {
-			r.lo = *r.opt.Lo
-		}
-		if math.IsNaN(r.lo) || math.IsInf(r.lo, 0) {
-			return misuse("resample", "invalid lower end of the period", "a finite number", fmt.Sprint(r.lo))
-		}
-	case Slerp:
-		if r.opt.Quats == nil && r.src.Cols%4 != 0 {
-			return misuse("resample", "quaternions must have shape (…, 4)", "a multiple of 4 channels, or channel groups", strconv.Itoa(r.src.Cols))
-		}
-		for _, q := range r.opt.Quats {
-			for _, c := range q {
-				if c < 0 || c >= r.src.Cols {
-					return misuse("resample", "quaternion channel outside the data", "0 … "+strconv.Itoa(r.src.Cols-1), strconv.Itoa(c))
-				}
-			}
-		}
-	}
-	// float32 computes all but float64 data and integers on their way to float64.
-	r.wide = from == robocache.Float64 || !from.Float() && to == robocache.Float64
-	return nil
+func computesWide(from, to robocache.DType) bool {
+	return from == robocache.Float64 || !from.Float() && to == robocache.Float64
 }
 
 func (r *run) rows() {
 	p := r.p
-	bits := r.src.DType == r.dst.DType && r.opt.Norm == nil
+	bits := r.src.DType == r.dst.DType && !r.opt.Epilogue.computes()
 	dense := bits && r.src.DType == robocache.Float32 && r.src.ColStride == 1 && r.dst.ColStride == 1
 	for i, k := range p.Kind {
 		a, b := int(p.Left[i]), int(p.Right[i])
@@ -153,22 +117,18 @@ func (r *run) rows() {
 		case dense:
 			r.lerpDense(i, a, b, float32(p.Weight[i]))
 		default:
-			r.lerp(i, a, b, p.Weight[i])
+			r.lerp(i, a, b, p.Weight[i], 0, r.dst.Cols)
 		}
 	}
 }
 
 func (r *run) finish32(x []float32, row, col int) {
-	if r.opt.Norm != nil {
-		Normalize(r.opt.Norm, x, col)
-	}
+	finish(&r.ep, x, row, col, FMA32)
 	r.dst.store32(x, row, col, &r.counts)
 }
 
 func (r *run) finish64(x []float64, row, col int) {
-	if r.opt.Norm != nil {
-		Normalize(r.opt.Norm, x, col)
-	}
+	finish(&r.ep, x, row, col, fma64)
 	r.dst.store64(x, row, col, &r.counts)
 }
 

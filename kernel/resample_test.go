@@ -187,7 +187,7 @@ func TestMisuse(t *testing.T) {
 		{"quaternions", "must have shape", out(), src, blends(kernel.Slerp, .5), kernel.Options{}},
 		{"quaternion channel", "outside the data", out(), src, blends(kernel.Slerp, .5), kernel.Options{Quats: [][4]int{{0, 1, 2, 3}}}},
 		{"period", "period", out(), src, blends(kernel.Angle, .5), kernel.Options{Period: -1}},
-		{"norm", "statistics", out(), src, blends(kernel.Linear, .5), kernel.Options{Norm: kernel.NewMeanStd([]float64{1}, []float64{1})}},
+		{"norm", "statistics", out(), src, blends(kernel.Linear, .5), kernel.Options{Epilogue: kernel.Epilogue{Norm: kernel.NewMeanStd([]float64{1, 2, 3}, []float64{1, 2, 3})}}},
 		{"plan row", "plan row", out(), src, &kernel.Plan{Sources: 2, Kind: []kernel.Kind{kernel.Copy}, Left: []int32{2}, Right: []int32{0}, Weight: []float64{0}, Valid: []uint8{0}}, kernel.Options{}},
 		{"plan window", "plan row", out(), src, &kernel.Plan{Sources: 2, Kind: []kernel.Kind{kernel.Window}, Left: []int32{1}, Right: []int32{1}, Weight: []float64{0}, Valid: []uint8{0}}, kernel.Options{}},
 		{"plan kind", "plan row", out(), src, &kernel.Plan{Sources: 2, Kind: []kernel.Kind{9}, Left: []int32{0}, Right: []int32{0}, Weight: []float64{0}, Valid: []uint8{0}}, kernel.Options{}},
@@ -262,7 +262,7 @@ func TestNorm(t *testing.T) {
 		for i := range out {
 			out[i] = 0xff
 		}
-		if err := kernel.Resample(kernel.Dense(out, robocache.Float32, 2, 3), src, p, kernel.Options{Norm: n}); err != nil {
+		if err := kernel.Resample(kernel.Dense(out, robocache.Float32, 2, 3), src, p, kernel.Options{Epilogue: kernel.Epilogue{Norm: n}}); err != nil {
 			t.Fatal(err)
 		}
 		return back32(out)
@@ -287,7 +287,7 @@ func TestNorm(t *testing.T) {
 	out := make([]byte, 1024)
 	q := blends(kernel.Previous, 0)
 	q.Kind[0] = kernel.Copy
-	if err := kernel.Resample(kernel.Dense(out, robocache.Float32, 1, 256), kernel.Dense(bytes, robocache.Uint8, 2, 256), q, kernel.Options{Norm: &kernel.Norm{Kind: kernel.Unit}}); err != nil {
+	if err := kernel.Resample(kernel.Dense(out, robocache.Float32, 1, 256), kernel.Dense(bytes, robocache.Uint8, 2, 256), q, kernel.Options{Epilogue: kernel.Epilogue{Unit: true}}); err != nil {
 		t.Fatal(err)
 	}
 	for i, v := range back32(out) {
@@ -376,48 +376,6 @@ func TestQuats(t *testing.T) {
 	}
 }
 
-// TestFuse: columns of a fused row are what each stream gives alone, also where slerp decides validity.
-func TestFuse(t *testing.T) {
-	rng := rand.New(rand.NewPCG(5, 5))
-	const T = 150
-	w := make([]float64, T)
-	for i := range w {
-		w[i] = rng.Float64()
-	}
-	a := kernel.Dense(f32(1, 2, 3, 4, 5, 6), robocache.Float32, 2, 3)
-	zero := kernel.Dense(f32(0, 0, 0, 0, 1, 0, 0, 0), robocache.Float32, 2, 4)
-	h := kernel.Dense([]byte{0, 0x3c, 0, 0x40}, robocache.Float16, 2, 1)
-	streams := []kernel.Stream{{Src: a, Plan: blends(kernel.Linear, w...)}, {Src: zero, Plan: blends(kernel.Slerp, w...)}, {Src: h, Plan: blends(kernel.Linear, w...)}}
-	out, valid := make([]byte, T*8*4), make([]uint8, T*3)
-	if err := kernel.Fuse(kernel.Dense(out, robocache.Float32, T, 8), valid, streams); err != nil {
-		t.Fatal(err)
-	}
-	fused := back32(out)
-	col := 0
-	for s, st := range streams {
-		alone, v := make([]byte, T*st.Src.Cols*4), make([]uint8, T)
-		opt := kernel.Options{Valid: v}
-		if err := kernel.Resample(kernel.Dense(alone, robocache.Float32, T, st.Src.Cols), st.Src, st.Plan, opt); err != nil {
-			t.Fatal(err)
-		}
-		x := back32(alone)
-		for i := range T {
-			for j := range st.Src.Cols {
-				if math.Float32bits(fused[i*8+col+j]) != math.Float32bits(x[i*st.Src.Cols+j]) {
-					t.Fatalf("stream %d row %d: %v, alone %v", s, i, fused[i*8+col+j], x[i*st.Src.Cols+j])
-				}
-			}
-			if valid[i*3+s] != v[i] || (s == 1) == (v[i] == 1) {
-				t.Fatalf("stream %d row %d: valid %d, alone %d", s, i, valid[i*3+s], v[i])
-			}
-		}
-		col += st.Src.Cols
-	}
-	if err := kernel.Fuse(kernel.Dense(out, robocache.Float32, T, 7), nil, streams); !errors.Is(err, robocache.ErrMisuse) {
-		t.Errorf("wrong width: %v", err)
-	}
-}
-
 // TestNoAllocation is K12.
 func TestNoAllocation(t *testing.T) {
 	for m := kernel.Linear; m <= kernel.Mean; m++ {
@@ -431,14 +389,12 @@ func TestNoAllocation(t *testing.T) {
 		src := kernel.Dense(f32(make([]float32, 2*96)...), robocache.Float32, 2, 96)
 		dst := kernel.Dense(make([]byte, 2*96*4), robocache.Float32, 2, 96)
 		half := kernel.Dense(make([]byte, 2*96*2), robocache.Float16, 2, 96)
-		streams := []kernel.Stream{{Src: src, Plan: p}}
 		valid := make([]uint8, 2)
 		var counts kernel.Counts
 		norm := kernel.NewMeanStd(make([]float64, 96), make([]float64, 96))
 		n := testing.AllocsPerRun(20, func() {
 			_ = kernel.Resample(dst, src, p, kernel.Options{Valid: valid})
-			_ = kernel.Resample(half, src, p, kernel.Options{Counts: &counts, Norm: norm})
-			_ = kernel.Fuse(dst, valid, streams)
+			_ = kernel.Resample(half, src, p, kernel.Options{Counts: &counts, Epilogue: kernel.Epilogue{Norm: norm}})
 		})
 		if n != 0 {
 			t.Errorf("%v: %v allocations", m, n)

@@ -2,20 +2,37 @@ package kernel
 
 import "math"
 
+// period is that of angle.
+func (r *Rule) period() float64 {
+	if r.Period == 0 {
+		return 2 * math.Pi
+	}
+	return r.Period
+}
+
+// low is the lower end of the results of angle.
+func (r *Rule) low() float64 {
+	if r.Lo != nil {
+		return *r.Lo
+	}
+	return -r.period() / 2
+}
+
 // The modes of this file compute in float64 and round once (K5). Explicit conversions keep products from being fused
 // into sums: the bits must not depend on GOAMD64 or GOARCH.
 
 // angle blends around the circle: the short way, back into [lo, lo+period).
 func (r *run) angle(i, a, b int, w float64) {
+	period, lo := r.rule.period(), r.rule.low()
 	for col := 0; col < r.dst.Cols; col += tile {
 		n := min(tile, r.dst.Cols-col)
 		x, y := r.a64[:n], r.b64[:n]
 		r.src.load64(x, a, col)
 		r.src.load64(y, b, col)
 		for j, v0 := range x {
-			d := math.Remainder(y[j]-v0, r.period)
+			d := math.Remainder(y[j]-v0, period)
 			s := math.FMA(w, d, v0)
-			x[j] = s - float64(r.period*math.Floor((s-r.lo)/r.period))
+			x[j] = s - float64(period*math.Floor((s-lo)/period))
 		}
 		r.finish64(x, i, col)
 	}
@@ -48,10 +65,28 @@ func (r *run) slerp(i, a, b int, w float64) {
 		}
 		return
 	}
-	r.lerp(i, a, b, w)
+	// The columns between those of quaternions, in runs: each column is finished, and counted, once.
+	for from := 0; from < r.dst.Cols; {
+		to := from
+		for to < r.dst.Cols && !r.inQuat(to) {
+			to++
+		}
+		r.lerp(i, a, b, w, from, to)
+		for from = to; from < r.dst.Cols && r.inQuat(from); from++ {
+		}
+	}
 	for _, q := range r.opt.Quats {
 		r.quat(i, a, b, w, q)
 	}
+}
+
+func (r *run) inQuat(col int) bool {
+	for _, q := range r.opt.Quats {
+		if q[0] == col || q[1] == col || q[2] == col || q[3] == col {
+			return true
+		}
+	}
+	return false
 }
 
 func (r *run) quat(i, a, b int, w float64, channels [4]int) {

@@ -103,7 +103,7 @@ func (src *source) alignColumns() error {
 		s.values = kernel.Options{Period: cfg.Period[k], Quats: cfg.Quats[k]}
 		if c.norm != nil && numeric {
 			// In the kernel, so that rows without a value stay zero bits (K9) and there is one rounding (K10).
-			s.values.Norm = c.norm.repeated(c.elems)
+			s.values.Epilogue.Norm = c.norm.repeated(c.elems)
 		}
 		c.aligns = s
 	}

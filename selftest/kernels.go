@@ -10,7 +10,7 @@ import (
 // kernels runs the conformance vectors on the kernels' back ends.
 func kernels() []Result {
 	r := Result{Part: "kernel reference", Present: true}
-	ran, failures := conform.Run(kernel.Resample)
+	ran, failures := conform.Run(kernel.Reference{})
 	r.OK = ran > 0 && len(failures) == 0
 	r.Detail = fmt.Sprintf("%d vectors, pure Go", ran)
 	if len(failures) > 0 {

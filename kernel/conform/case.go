@@ -1,8 +1,7 @@
-// Package conform runs the conformance vectors of kernel on any back end that resamples: the pure-Go reference, SIMD,
-// CUDA. testdata/generate.py writes the vectors by logic of its own and says what is in them.
 package conform
 
 import (
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -13,6 +12,10 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/kernel"
 )
+
+var le = binary.LittleEndian
+
+func bits64(x float64) uint64 { return math.Float64bits(x) }
 
 // Case is one vector.
 type Case struct {
@@ -119,7 +122,7 @@ func float(bits string) (float64, error) {
 	return math.Float64frombits(u), err
 }
 
-// Kernel gives the plan in the form that Resample takes.
+// Kernel gives the stored plan.
 func (c *Case) Kernel() (*kernel.Plan, error) {
 	p := &kernel.Plan{Mode: c.Mode, Sources: len(c.Times), Left: c.Plan.Left, Right: c.Plan.Right, Valid: narrow(c.Plan.Valid)}
 	for _, k := range c.Plan.Kind {
@@ -136,42 +139,42 @@ func (c *Case) Kernel() (*kernel.Plan, error) {
 }
 
 // Source lays the data out as the case says.
-func (c *Case) Source() (kernel.Matrix, error) {
+func (c *Case) Source() (kernel.Tensor, error) {
 	d := &c.Data
 	dt, ok := robocache.ParseDType(d.DType)
 	if !ok {
-		return kernel.Matrix{}, fmt.Errorf("dtype %q", d.DType)
+		return kernel.Tensor{}, fmt.Errorf("dtype %q", d.DType)
 	}
 	buf := make([]byte, d.Skip, d.Skip+len(d.Memory)*dt.Size())
 	for _, h := range d.Memory {
 		b, err := hex.DecodeString(h)
 		if err != nil {
-			return kernel.Matrix{}, err
+			return kernel.Tensor{}, err
 		}
 		for i := len(b) - 1; i >= 0; i-- {
 			buf = append(buf, b[i])
 		}
 	}
-	return kernel.Matrix{Data: buf[d.Skip:], DType: dt, Rows: d.Rows, Cols: d.Cols, RowStride: d.RowStride, ColStride: d.ColStride, Base: d.Base}, nil
+	return kernel.Tensor{Data: buf[d.Skip:], DType: dt, Shape: []int{d.Rows, d.Cols}, Stride: []int{d.RowStride, d.ColStride}, Base: d.Base}, nil
 }
 
-// Options gives the case's options of value.
-func (c *Case) Options() (kernel.Options, error) {
-	var o kernel.Options
+// Rule gives the case's mode, policy and options.
+func (c *Case) Rule() (kernel.Rule, error) {
+	r := kernel.Rule{Mode: c.Mode, Edge: c.Edge, MaxGap: c.MaxGap, Before: c.Before, After: c.After}
 	var err error
 	if c.Period != "" {
-		if o.Period, err = float(c.Period); err != nil {
-			return o, err
+		if r.Period, err = float(c.Period); err != nil {
+			return r, err
 		}
 	}
 	if c.Lo != "" {
 		lo, err := float(c.Lo)
 		if err != nil {
-			return o, err
+			return r, err
 		}
-		o.Lo = &lo
+		r.Lo = &lo
 	}
-	return o, nil
+	return r, nil
 }
 
 // Check compares a result, C order, with what the case wants.
@@ -249,60 +252,4 @@ func apart(a, b uint64, dt robocache.DType) int64 {
 		return -d
 	}
 	return d
-}
-
-// Resample is the back end under test.
-type Resample func(dst, src kernel.Matrix, p *kernel.Plan, opt kernel.Options) error
-
-// Run gives every case with a result to the back end, by the stored plan. It returns how many ran, and the failures.
-func Run(f Resample) (ran int, failures []error) {
-	cases, err := Load()
-	if err != nil {
-		return 0, []error{err}
-	}
-	for i := range cases {
-		c := &cases[i]
-		if c.Error != nil {
-			continue
-		}
-		ran++
-		if err := c.run(f); err != nil {
-			failures = append(failures, fmt.Errorf("%s: %s: %w", c.File, c.Name, err))
-		}
-	}
-	return ran, failures
-}
-
-func (c *Case) run(f Resample) error {
-	p, err := c.Kernel()
-	if err != nil {
-		return err
-	}
-	return c.With(f, p)
-}
-
-// With runs the case on a plan that the caller made.
-func (c *Case) With(f Resample, p *kernel.Plan) error {
-	src, err := c.Source()
-	if err != nil {
-		return err
-	}
-	opt, err := c.Options()
-	if err != nil {
-		return err
-	}
-	dt, ok := robocache.ParseDType(c.Out)
-	if !ok {
-		return fmt.Errorf("dtype %q", c.Out)
-	}
-	out := make([]byte, p.Len()*src.Cols*dt.Size())
-	opt.Valid = make([]uint8, p.Len())
-	before := string(src.Data)
-	if err := f(kernel.Dense(out, dt, p.Len(), src.Cols), src, p, opt); err != nil {
-		return err
-	}
-	if before != string(src.Data) {
-		return fmt.Errorf("the source was written to")
-	}
-	return c.Check(out, opt.Valid)
 }

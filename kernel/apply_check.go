@@ -1,0 +1,153 @@
+package kernel
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// Check proves shapes, types, strides, and that nothing is written where it is read; it looks at no memory. That plan rows lie inside the
+// source is the back end's to prove.
+func (op *ApplyOp) Check() error {
+	const name = "apply"
+	written := []*Tensor{op.Counts}
+	for i := range op.Parts {
+		p := &op.Parts[i]
+		if err := p.check(name); err != nil {
+			return robocache.At(err, p.place(i))
+		}
+		written = append(written, &p.Out, p.Valid)
+	}
+	if err := checkOptional(name, "counts", op.Counts, robocache.Int64, 2); err != nil {
+		return err
+	}
+	return checkAliases(name, op.named(), written...)
+}
+
+// CheckHost is Check, and proves that every tensor lies in host memory: what back ends of the host begin with.
+func (op *ApplyOp) CheckHost() error {
+	if err := op.Check(); err != nil {
+		return err
+	}
+	return checkHost("apply", op.named())
+}
+
+func (p *Part) place(i int) robocache.Where {
+	if p.Name != "" {
+		return robocache.Where{"stream": p.Name}
+	}
+	return robocache.Where{"stream": i}
+}
+
+func (p *Part) check(op string) error {
+	if err := p.Src.Check(op, "data"); err != nil {
+		return err
+	}
+	if err := p.Out.Check(op, "out"); err != nil {
+		return err
+	}
+	if len(p.Src.Shape) != 2 {
+		return misuse(op, "data must have shape [S, D]", "2 extents", fmt.Sprint(p.Src.Shape))
+	}
+	rows, cols := p.Src.Shape[0], p.Src.Shape[1]
+	if p.Kind != nil {
+		rows = p.Kind.Len()
+		for _, t := range []struct {
+			name string
+			*Tensor
+			dtype robocache.DType
+		}{{"kind", p.Kind, robocache.Uint8}, {"left", p.Left, robocache.Int32}, {"right", p.Right, robocache.Int32}, {"weight", p.Weight, robocache.Float64}} {
+			if t.Tensor == nil {
+				return misuse(op, "length mismatch", "a plan with kind, left, right and weight", "no "+t.name)
+			}
+			if err := t.Check(op, t.name); err != nil {
+				return err
+			}
+			if t.DType != t.dtype {
+				return misuse(op, "unsupported dtype of "+t.name, t.dtype.String(), t.DType.String())
+			}
+			if !slices.Equal(t.Shape, []int{rows}) {
+				return misuse(op, "length mismatch", fmt.Sprintf("%s [%d]", t.name, rows), fmt.Sprint(t.Shape))
+			}
+		}
+	} else if p.Left != nil || p.Right != nil || p.Weight != nil {
+		return misuse(op, "length mismatch", "a plan with kind, left, right and weight", "no kind")
+	}
+	if want := []int{rows, cols}; !slices.Equal(p.Out.Shape, want) {
+		return shapeError(op, "out", want, p.Out.Shape)
+	}
+	if err := checkOptional(op, "valid", p.Valid, robocache.Uint8, rows); err != nil {
+		return err
+	}
+	if p.Rule.Mode > Mean {
+		return misuse(op, "Invalid mode", "a known mode", p.Rule.Mode.String())
+	}
+	if err := p.Rule.checkValues(op, cols, p.Src.DType, p.Out.DType, &p.Epilogue); err != nil {
+		return err
+	}
+	if err := p.Epilogue.check(op, cols); err != nil {
+		return err
+	}
+	a := p.Epilogue.Augment
+	if a == nil || a.Samples == nil {
+		return nil
+	}
+	n := a.Samples.Len()
+	if n == 0 && rows > 0 || n > 0 && rows%n != 0 {
+		return batchError(op, "batch of the samples", rows, n)
+	}
+	return p.Epilogue.checkSamples(op, n)
+}
+
+// checkValues checks what of the rule concerns values.
+func (r *Rule) checkValues(op string, cols int, from, to robocache.DType, e *Epilogue) error {
+	bad := func(msg, want string) error {
+		return misuse(op, msg, want, from.String()+" → "+to.String())
+	}
+	switch {
+	case r.Mode.Computes() && from == robocache.Bool:
+		return bad("unsupported dtype: booleans are not computed with", "previous, next or nearest")
+	case r.Mode.Computes() && from.Integer() && !to.Float():
+		return bad("unsupported dtype: integers under mode "+r.Mode.String(), "a floating-point output dtype, or previous, next or nearest")
+	case e.computes() && !to.Float():
+		return bad("unsupported dtype: a normalised result", "a floating-point output dtype")
+	case from != to && to == robocache.Bool, from != to && !from.Float() && !to.Float():
+		return bad("Stream dtypes must match", "equal types, or a floating-point one")
+	}
+	switch r.Mode {
+	case Angle:
+		if p := r.period(); !(p > 0) || !finite(p) {
+			return misuse(op, "invalid period", "a finite number > 0", fmt.Sprint(r.Period))
+		}
+		if lo := r.low(); !finite(lo) {
+			return misuse(op, "invalid lower end of the period", "a finite number", fmt.Sprint(lo))
+		}
+	case Slerp:
+		return r.checkQuats(op, cols)
+	}
+	return nil
+}
+
+func (r *Rule) checkQuats(op string, cols int) error {
+	if r.Quats == nil {
+		if cols%4 != 0 {
+			return misuse(op, "quaternions must have shape (…, 4)", "a multiple of 4 channels, or channel groups", strconv.Itoa(cols))
+		}
+		return nil
+	}
+	for i, q := range r.Quats {
+		for j, c := range q {
+			if c < 0 || c >= cols {
+				return misuse(op, "quaternion channel outside the data", "0 … "+strconv.Itoa(cols-1), strconv.Itoa(c))
+			}
+			for k := range 4*i + j {
+				if r.Quats[k/4][k%4] == c {
+					return misuse(op, "quaternion channel named twice", "each channel once", strconv.Itoa(c))
+				}
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,131 @@
+package kernel
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// computes says whether the epilogue changes values: then no row is moved bit by bit.
+func (e *Epilogue) computes() bool {
+	return e.Unit || e.Norm != nil || e.Clip != nil || e.Augment != nil
+}
+
+func (e *Epilogue) check(op string, cols int) error {
+	if e.Plane < 0 {
+		return misuse(op, "invalid plane", "0 or more columns", strconv.Itoa(e.Plane))
+	}
+	if e.Norm != nil {
+		if err := e.Norm.check(op, cols, max(e.Plane, 1)); err != nil {
+			return err
+		}
+	}
+	if c := e.Clip; c != nil && !(c[0] <= c[1]) {
+		return misuse(op, "invalid clip", "a lower and an upper end", fmt.Sprint(c[0], ", ", c[1]))
+	}
+	a := e.Augment
+	if a == nil {
+		return nil
+	}
+	switch {
+	case !(a.Noise >= 0) || !finite(float64(a.Noise)):
+		return misuse(op, "invalid noise", "a finite standard deviation ≥ 0", fmt.Sprint(a.Noise))
+	case !(a.Dropout >= 0 && a.Dropout <= 1):
+		return misuse(op, "invalid dropout", "a probability", fmt.Sprint(a.Dropout))
+	case !(a.ScaleLo <= a.ScaleHi) || !finite(float64(a.ScaleLo)) || !finite(float64(a.ScaleHi)):
+		return misuse(op, "invalid scale", "a finite lower and upper end", fmt.Sprint(a.ScaleLo, ", ", a.ScaleHi))
+	}
+	return nil
+}
+
+// checkSamples checks Augment.Samples, which is one number an entry.
+func (e *Epilogue) checkSamples(op string, batch int) error {
+	a := e.Augment
+	if a == nil || a.Samples == nil {
+		return nil
+	}
+	if err := a.Samples.Check(op, "samples"); err != nil {
+		return err
+	}
+	if a.Samples.DType != robocache.Int64 {
+		return misuse(op, "unsupported dtype of samples", "int64", a.Samples.DType.String())
+	}
+	if !slices.Equal(a.Samples.Shape, []int{batch}) {
+		return batchError(op, "batch of the samples", batch, a.Samples.Len())
+	}
+	return nil
+}
+
+// epilogue runs on one row at a time.
+type epilogue struct {
+	Epilogue
+	samples []int64 // of the entries that the rows belong to, in turn; empty = one entry, sample 0
+	rows    int     // of an entry
+	key     [2]uint32
+	normals [tile]float32
+}
+
+func (e *epilogue) start(from *Epilogue, samples []int64, rows int) {
+	e.Epilogue, e.samples, e.rows = *from, samples, rows
+	if len(samples) > 0 {
+		e.rows = rows / len(samples)
+	}
+	if from.Augment != nil {
+		e.key = from.Augment.Key()
+	}
+}
+
+// finish changes columns col … of a row, in the type that they are computed in; at most tile of them.
+func finish[T float32 | float64](e *epilogue, x []T, row, col int, fma func(a, b, c T) T) {
+	if e.Unit {
+		for i := range x {
+			x[i] /= 255
+		}
+	}
+	if n := e.Norm; n != nil {
+		plane := max(e.Plane, 1)
+		for i := range x {
+			x[i] = normOne(n, x[i], (col+i)/plane%len(n.A))
+		}
+	}
+	if e.Clip != nil {
+		lo, hi := T(e.Clip[0]), T(e.Clip[1])
+		for i, v := range x {
+			if v < lo {
+				x[i] = lo
+			} else if v > hi {
+				x[i] = hi
+			}
+		}
+	}
+	a := e.Augment
+	if a == nil {
+		return
+	}
+	sample := int64(0)
+	if len(e.samples) > 0 {
+		sample, row = e.samples[row/e.rows], row%e.rows
+	}
+	if a.Drops(e.key, sample, row) {
+		clear(x)
+		return
+	}
+	if a.ScaleLo != 0 || a.ScaleHi != 0 {
+		s := T(a.Scale(e.key, sample))
+		for i := range x {
+			x[i] = T(x[i] * s)
+		}
+	}
+	if a.Noise > 0 {
+		g := e.normals[:len(x)]
+		a.Normals(g, e.key, sample, row, col)
+		for i := range x {
+			x[i] = fma(T(a.Noise), T(g[i]), x[i])
+		}
+	}
+}
+
+func fma64(a, b, c float64) float64 { return math.FMA(a, b, c) }

@@ -1,0 +1,289 @@
+package kernel
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// Check proves shapes, types, strides, and that nothing is written where it is read. Every back end calls it first; it looks at no memory.
+// What depends on values is the back end's: the order and range of times, lengths, offsets, and targets outside under ErrorEdge.
+func (op *FuseOp) Check() error {
+	name := op.name()
+	if len(op.Series) == 0 {
+		return misuse(name, "no stream", "at least one", "none")
+	}
+	batch, cols := -1, 0
+	for i := range op.Series {
+		s := &op.Series[i]
+		err := s.check(name, op.Clock, &batch)
+		if err == nil {
+			err = s.Rule.checkValues(name, s.cols(), s.Values.DType, op.Out.DType, &s.Epilogue)
+		}
+		if err == nil {
+			err = s.Epilogue.check(name, s.cols())
+		}
+		if err == nil {
+			err = s.Epilogue.checkSamples(name, batch)
+		}
+		if err != nil {
+			return robocache.At(err, s.place(i, len(op.Series)))
+		}
+		cols += s.cols()
+	}
+	rows, err := checkTargets(name, &op.Targets, batch, op.Clock)
+	if err != nil {
+		return err
+	}
+	if err := op.Out.Check(name, "out"); err != nil {
+		return err
+	}
+	if want := []int{batch, rows, cols}; !slices.Equal(op.Out.Shape, want) {
+		return shapeError(name, "out", want, op.Out.Shape)
+	}
+	if err := checkOptional(name, "valid", op.Valid, robocache.Uint8, batch, rows, len(op.Series)); err != nil {
+		return err
+	}
+	if err := checkOptional(name, "counts", op.Counts, robocache.Int64, 2); err != nil {
+		return err
+	}
+	if op.Clock > AsGiven {
+		return misuse(name, "unknown clock", "Nanoseconds or AsGiven", strconv.Itoa(int(op.Clock)))
+	}
+	if !(op.Epsilon >= 0) || math.IsInf(op.Epsilon, 0) {
+		return misuse(name, "invalid epsilon", "a finite number of seconds ≥ 0", fmt.Sprint(op.Epsilon))
+	}
+	return checkAliases(name, op.named(), &op.Out, op.Valid, op.Counts)
+}
+
+// CheckHost is Check, and proves that every tensor lies in host memory: what back ends of the host begin with.
+func (op *FuseOp) CheckHost() error {
+	if err := op.Check(); err != nil {
+		return err
+	}
+	return checkHost(op.name(), op.named())
+}
+
+// name is the operation as errors call it.
+func (op *FuseOp) name() string {
+	if len(op.Series) == 1 {
+		return "resample"
+	}
+	return "fuse"
+}
+
+// Check proves shapes, types, strides, and that nothing is written where it is read; it looks at no memory.
+func (op *FuseGradOp) Check() error {
+	const name = "fuse_grad"
+	s := &op.Series
+	batch := -1
+	if err := s.check(name, op.Clock, &batch); err != nil {
+		return robocache.At(err, s.place(0, 1))
+	}
+	unsupported := func(msg, want, got string) error {
+		return robocache.At(&robocache.Error{Class: robocache.ErrUnsupported, Op: name, Msg: msg, Want: want, Got: got}, s.place(0, 1))
+	}
+	switch {
+	case s.Rule.Mode >= Slerp:
+		return unsupported("no gradient of this mode", "linear, previous, next or nearest", s.Rule.Mode.String())
+	case !s.Values.DType.Float():
+		return unsupported("unsupported dtype: no gradient of integers", "a floating-point type", s.Values.DType.String())
+	case s.Epilogue.computes():
+		return unsupported("no gradient through an epilogue", "none", "one")
+	}
+	rows, err := checkTargets(name, &op.Targets, batch, op.Clock)
+	if err != nil {
+		return err
+	}
+	for _, t := range []struct {
+		name string
+		*Tensor
+		want []int
+	}{{"out", &op.Out, []int{batch, rows, s.cols()}}, {"grad", &op.Grad, s.Values.Shape}} {
+		if err := t.Check(name, t.name); err != nil {
+			return err
+		}
+		if !slices.Equal(t.Shape, t.want) {
+			return shapeError(name, t.name, t.want, t.Shape)
+		}
+		if !t.DType.Float() {
+			return misuse(name, "unsupported dtype of "+t.name, "a floating-point type", t.DType.String())
+		}
+	}
+	if op.Clock > AsGiven {
+		return misuse(name, "unknown clock", "Nanoseconds or AsGiven", strconv.Itoa(int(op.Clock)))
+	}
+	if !(op.Epsilon >= 0) || math.IsInf(op.Epsilon, 0) {
+		return misuse(name, "invalid epsilon", "a finite number of seconds ≥ 0", fmt.Sprint(op.Epsilon))
+	}
+	return checkAliases(name, op.named(), &op.Grad)
+}
+
+// CheckHost is Check, and proves that every tensor lies in host memory: what back ends of the host begin with.
+func (op *FuseGradOp) CheckHost() error {
+	if err := op.Check(); err != nil {
+		return err
+	}
+	return checkHost("fuse_grad", op.named())
+}
+
+func (s *Series) place(i, n int) robocache.Where {
+	switch {
+	case s.Name != "":
+		return robocache.Where{"stream": s.Name}
+	case n > 1:
+		return robocache.Where{"stream": i}
+	}
+	return nil
+}
+
+// cols is D.
+func (s *Series) cols() int { return s.Values.Shape[len(s.Values.Shape)-1] }
+
+// check proves the shapes and types of a stream; *batch is set by the first stream (-1 before it), and is every other's too.
+func (s *Series) check(op string, clock Clock, batch *int) error {
+	for _, t := range []struct {
+		name string
+		*Tensor
+	}{{"values", &s.Values}, {"times", &s.Times}, {"lengths", s.Lengths}, {"offsets", s.Offsets}} {
+		if t.Tensor == nil {
+			continue
+		}
+		if err := t.Check(op, t.name); err != nil {
+			return err
+		}
+	}
+	values, times := s.Values.Shape, s.Times.Shape
+	if s.Lengths != nil && s.Offsets != nil {
+		return misuse(op, "lengths and offsets", "one of them: padded or ragged", "both")
+	}
+	n, rows := 0, 0
+	switch {
+	case s.Offsets != nil:
+		if len(values) != 2 || len(times) != 1 {
+			return misuse(op, "ragged values must have shape [sum of S, D], and times [sum of S]", "2 and 1 extents", fmt.Sprintf("%v, %v", values, times))
+		}
+		if s.Offsets.DType != robocache.Int64 || len(s.Offsets.Shape) != 1 || s.Offsets.Shape[0] < 1 {
+			return misuse(op, "offsets must have shape [B+1]", "int64 [B+1]", s.Offsets.DType.String()+" "+fmt.Sprint(s.Offsets.Shape))
+		}
+		n, rows = s.Offsets.Shape[0]-1, values[0]
+	case len(values) != 3:
+		return misuse(op, "values must have shape [B, S, D]", "3 extents", fmt.Sprint(values))
+	default:
+		n, rows = values[0], values[1]
+	}
+	if *batch < 0 {
+		*batch = n
+	}
+	if n != *batch {
+		return batchError(op, "batch of the values", *batch, n)
+	}
+	if rows > math.MaxInt32 && s.Offsets == nil {
+		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: op, Msg: "too many samples", Want: "at most 2^31-1", Got: strconv.Itoa(rows)}
+	}
+	if len(times) != 1 && len(times) != 2 {
+		return misuse(op, "times must have shape [S] or [B, S]", "1 or 2 extents", fmt.Sprint(times))
+	}
+	if len(times) == 2 && times[0] != *batch {
+		return batchError(op, "batch of the timestamps", *batch, times[0])
+	}
+	if got := times[len(times)-1]; got != rows {
+		return misuse(op, "Source length mismatch (length of data and of its timestamps)", strconv.Itoa(rows)+" timestamps", strconv.Itoa(got))
+	}
+	if err := checkTimeType(op, "times", s.Times.DType, clock); err != nil {
+		return err
+	}
+	if s.Lengths != nil && (s.Lengths.DType != robocache.Int64 || !slices.Equal(s.Lengths.Shape, []int{*batch})) {
+		if len(s.Lengths.Shape) == 1 && s.Lengths.DType == robocache.Int64 {
+			return batchError(op, "batch of the lengths", *batch, s.Lengths.Shape[0])
+		}
+		return misuse(op, "lengths must have shape [B]", fmt.Sprintf("int64 [%d]", *batch), s.Lengths.DType.String()+" "+fmt.Sprint(s.Lengths.Shape))
+	}
+	if err := s.Rule.checkTime(); err != nil {
+		return err
+	}
+	if clock == AsGiven && s.Rule.Mode == Mean {
+		return misuse(op, "Invalid mode: mean has no meaning for times as given", "another mode, or times in ns", "mean")
+	}
+	return nil
+}
+
+func batchError(op, what string, want, got int) error {
+	return &robocache.Error{Class: robocache.ErrMisuse, Op: op, Msg: "Batch size mismatch (" + what + ")", Want: strconv.Itoa(want), Got: strconv.Itoa(got),
+		Hint: "times [S] and targets [T] are shared by the batch; any other batch size mismatch is yours to expand"}
+}
+
+func checkTimeType(op, name string, d robocache.DType, clock Clock) error {
+	switch {
+	case d == robocache.Float32, d == robocache.Float64, d == robocache.Int64 && clock == Nanoseconds:
+		return nil
+	case clock == AsGiven:
+		return misuse(op, "unsupported dtype of "+name, "float64 or float32 seconds for times as given", d.String())
+	}
+	return misuse(op, "unsupported dtype of "+name, "int64 ns, or float64 or float32 seconds", d.String())
+}
+
+func checkTargets(op string, t *Tensor, batch int, clock Clock) (rows int, err error) {
+	if err := t.Check(op, "targets"); err != nil {
+		return 0, err
+	}
+	if len(t.Shape) != 1 && len(t.Shape) != 2 {
+		return 0, misuse(op, "targets must have shape [T] or [B, T]", "1 or 2 extents", fmt.Sprint(t.Shape))
+	}
+	if len(t.Shape) == 2 && t.Shape[0] != batch {
+		return 0, batchError(op, "batch of the targets", batch, t.Shape[0])
+	}
+	return t.Shape[len(t.Shape)-1], checkTimeType(op, "targets", t.DType, clock)
+}
+
+func checkOptional(op, name string, t *Tensor, d robocache.DType, want ...int) error {
+	if t == nil {
+		return nil
+	}
+	if err := t.Check(op, name); err != nil {
+		return err
+	}
+	if t.DType != d {
+		return misuse(op, "unsupported dtype of "+name, d.String(), t.DType.String())
+	}
+	if !slices.Equal(t.Shape, want) {
+		return shapeError(op, name, want, t.Shape)
+	}
+	return nil
+}
+
+// checkAliases proves that what is written has a place of its own for each element, and shares none with any other tensor of the op.
+func checkAliases(op string, all []named, written ...*Tensor) error {
+	if err := checkSide(op, tensors(all)...); err != nil {
+		return err
+	}
+	for _, w := range written {
+		if w == nil {
+			continue
+		}
+		if err := w.CheckResult(op, "out"); err != nil {
+			return err
+		}
+		for _, n := range all {
+			if n.tensor != nil && n.tensor != w && w.Overlaps(n.tensor) {
+				return misuse(op, "out aliases "+n.name, "memory of its own", "shared memory")
+			}
+		}
+	}
+	return nil
+}
+
+// checkHost proves that every element of an op's tensors lies in host memory.
+func checkHost(op string, all []named) error {
+	for _, n := range all {
+		if n.tensor != nil {
+			if err := n.tensor.CheckHost(op, n.name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,119 @@
+package kernel
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// MaxTime bounds stamps and targets in ns, so that no difference of two overflows (K13).
+const MaxTime = 1 << 62
+
+// NewPlan finds the source samples of each target. src must not decrease; targets may come in any order.
+func NewPlan(src, targets []int64, rule Rule) (*Plan, error) {
+	if err := CheckStamps(src); err != nil {
+		return nil, err
+	}
+	if err := rule.checkTime(); err != nil {
+		return nil, err
+	}
+	p := makePlan(rule.Mode, len(targets))
+	if err := fill(p, src, targets, &rule, rule.MaxGap, 0, false); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// newPlanAsGiven is NewPlan under the clock AsGiven.
+func newPlanAsGiven(src, targets []float64, rule *Rule, epsilon float64) (*Plan, error) {
+	p := makePlan(rule.Mode, len(targets))
+	if err := fill(p, src, targets, rule, float64(rule.MaxGap)/1e9, epsilon, rule.Mode.Computes()); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func makePlan(mode Mode, n int) *Plan {
+	return &Plan{Mode: mode, Kind: make([]Kind, n), Left: make([]int32, n), Right: make([]int32, n), Weight: make([]float64, n), Valid: make([]uint8, n)}
+}
+
+// fill decides every row. Under leftOpen an exact hit belongs to the interval that ends there (K14).
+func fill[T stamp](p *Plan, src, targets []T, rule *Rule, gap T, epsilon float64, leftOpen bool) error {
+	p.Sources = len(src)
+	f := finder[T]{src: src, rule: rule, maxGap: gap, epsilon: epsilon, leftOpen: leftOpen, p: p}
+	f.first, f.last = ends(src)
+	ub := 0
+	for i, t := range targets {
+		if err := checkTarget(t, i); err != nil {
+			return err
+		}
+		ub = upperFrom(src, ub, t)
+		if err := f.row(i, t, ub); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CheckStamps proves that the stamps of a stream do not decrease and are in range; the error names the first bad index.
+func CheckStamps(src []int64) error { return checkStamps(src) }
+
+func checkStamps[T stamp](src []T) error {
+	if len(src) > math.MaxInt32 {
+		return planError(robocache.ErrResourceLimit, nil, "too many samples", "at most 2^31-1", strconv.Itoa(len(src)))
+	}
+	for i, t := range src {
+		if !inRange(t) {
+			if f := float64(t); f != f || math.IsInf(f, 0) {
+				return notFinite("index", i, "timestamp", f)
+			}
+			return planError(robocache.ErrMalformed, robocache.Where{"index": i}, "timestamp outside ±2^62 ns", "", fmt.Sprint(t))
+		}
+		if i > 0 && t < src[i-1] {
+			return planError(robocache.ErrMalformed, robocache.Where{"index": i}, "timestamps must not decrease", fmt.Sprintf("at least %v", src[i-1]), fmt.Sprint(t))
+		}
+	}
+	return nil
+}
+
+func checkTarget[T stamp](t T, i int) error {
+	if inRange(t) {
+		return nil
+	}
+	if f := float64(t); f != f || math.IsInf(f, 0) {
+		return notFinite("row", i, "target time", f)
+	}
+	return planError(robocache.ErrMalformed, robocache.Where{"row": i}, "target time outside ±2^62 ns", "", fmt.Sprint(t))
+}
+
+// inRange: ns lie inside ±2^62; seconds under AsGiven are finite, and far inside float64's range.
+func inRange[T stamp](t T) bool { return t > -MaxTime && t < MaxTime }
+
+func notFinite(key string, i int, what string, t float64) error {
+	return planError(robocache.ErrMalformed, robocache.Where{key: i}, what+" not finite; timestamps must not decrease", "a finite number", fmt.Sprint(t))
+}
+
+// checkTime checks what of the rule concerns time.
+func (r *Rule) checkTime() error {
+	switch {
+	case r.Mode > Mean:
+		return planError(robocache.ErrMisuse, nil, "Invalid mode", "a known mode", r.Mode.String())
+	case r.Edge > ErrorEdge:
+		return planError(robocache.ErrMisuse, nil, "Invalid edge", "a known edge policy", r.Edge.String())
+	case r.MaxGap < 0:
+		return planError(robocache.ErrMisuse, nil, "invalid max_gap", "0 (none) or more ns", strconv.FormatInt(r.MaxGap, 10))
+	case r.Mode == Mean && (r.Before < 0 || r.After < 0 || r.Before > MaxTime || r.After > MaxTime || r.Before == 0 && r.After == 0):
+		return planError(robocache.ErrMisuse, nil, "mean needs a window", "before and after ≥ 0, not both 0", fmt.Sprintf("%d, %d", r.Before, r.After))
+	}
+	return nil
+}
+
+// planError has the op of package align, where plans have always been made for people.
+func planError(class error, where robocache.Where, msg, want, got string) error {
+	if want == "" && got != "" {
+		msg, got = msg+": "+got, ""
+	}
+	return &robocache.Error{Class: class, Op: "align", Where: where, Msg: msg, Want: want, Got: got}
+}

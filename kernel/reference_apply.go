@@ -1,0 +1,67 @@
+package kernel
+
+import (
+	"math"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// Apply makes the rows of each part by its plan.
+func (Reference) Apply(op *ApplyOp) error {
+	if err := op.CheckHost(); err != nil {
+		return err
+	}
+	plans := make([]*Plan, len(op.Parts))
+	for i := range op.Parts {
+		p := &op.Parts[i]
+		plans[i] = p.plan()
+		if err := plans[i].check(); err != nil {
+			return robocache.At(err, p.place(i))
+		}
+	}
+	for i := range op.Parts {
+		p := &op.Parts[i]
+		rows := p.Out.Shape[0]
+		valid := make([]uint8, rows)
+		var counts Counts
+		opt := Options{Period: p.Rule.Period, Lo: p.Rule.Lo, Quats: p.Rule.Quats, Epilogue: p.Epilogue, Valid: valid, Counts: &counts}
+		if a := p.Epilogue.Augment; a != nil && a.Samples != nil {
+			for k := range a.Samples.Shape[0] {
+				opt.Samples = append(opt.Samples, a.Samples.int64At(k))
+			}
+		}
+		if err := Resample(p.Out.matrix(0, rows), p.Src.matrix(0, p.Src.Shape[0]), plans[i], opt); err != nil {
+			return robocache.At(err, p.place(i))
+		}
+		if p.Valid != nil {
+			for row, v := range valid {
+				p.Valid.Data[p.Valid.at(row)] = v
+			}
+		}
+		op.Counts.addInt64(counts.Overflow, 0)
+		op.Counts.addInt64(counts.NaN, 1)
+	}
+	return nil
+}
+
+// plan reads the part's plan; without one, row i is made of row i.
+func (p *Part) plan() *Plan {
+	rows := p.Out.Shape[0]
+	out := makePlan(p.Rule.Mode, rows)
+	out.Sources = p.Src.Shape[0]
+	for i := range rows {
+		out.Valid[i] = 1
+		if p.Valid != nil {
+			out.Valid[i] = p.Valid.Data[p.Valid.at(i)]
+		}
+		if p.Kind == nil {
+			out.Kind[i], out.Left[i], out.Right[i] = Copy, int32(i), int32(i)
+			continue
+		}
+		out.Kind[i] = Kind(p.Kind.Data[p.Kind.at(i)])
+		out.Left[i] = int32(le.Uint32(p.Left.Data[p.Left.at(i):]))
+		out.Right[i] = int32(le.Uint32(p.Right.Data[p.Right.at(i):]))
+		out.Weight[i] = math.Float64frombits(le.Uint64(p.Weight.Data[p.Weight.at(i):]))
+	}
+	return out
+}

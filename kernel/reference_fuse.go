@@ -1,0 +1,115 @@
+package kernel
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// Fuse resamples every stream of every entry into its columns. All times are proved before anything is written.
+func (Reference) Fuse(op *FuseOp) error {
+	if err := op.CheckHost(); err != nil {
+		return err
+	}
+	for _, write := range []bool{false, true} {
+		for b := range op.Out.Shape[0] {
+			col := 0
+			for i := range op.Series {
+				s := &op.Series[i]
+				if err := op.entry(s, b, i, col, write); err != nil {
+					return robocache.At(robocache.At(err, s.place(i, len(op.Series))), robocache.Where{"batch": b})
+				}
+				col += s.cols()
+			}
+		}
+	}
+	return nil
+}
+
+// entry plans one stream of one entry, and makes its rows.
+func (op *FuseOp) entry(s *Series, b, i, col int, write bool) error {
+	p, from, err := s.plan(&op.Targets, b, op.Clock, op.Epsilon)
+	if err != nil || !write {
+		return err
+	}
+	src := s.values(b, from, p.Sources)
+	rows := op.Out.Shape[1]
+	valid := make([]uint8, rows)
+	var counts Counts
+	sample := int64(b)
+	if a := s.Epilogue.Augment; a != nil && a.Samples != nil {
+		sample = a.Samples.int64At(b)
+	}
+	opt := Options{Period: s.Rule.Period, Lo: s.Rule.Lo, Quats: s.Rule.Quats, Epilogue: s.Epilogue, Samples: []int64{sample}, Valid: valid, Counts: &counts}
+	if err := Resample(op.Out.matrix(0, rows, b).Columns(col, s.cols()), src, p, opt); err != nil {
+		return err
+	}
+	if op.Valid != nil {
+		for row, v := range valid {
+			op.Valid.Data[op.Valid.at(b, row, i)] = v
+		}
+	}
+	op.Counts.addInt64(counts.Overflow, 0)
+	op.Counts.addInt64(counts.NaN, 1)
+	return nil
+}
+
+// values are the rows of an entry.
+func (s *Series) values(b, from, n int) Matrix {
+	if s.Offsets != nil {
+		return s.Values.matrix(from, n)
+	}
+	return s.Values.matrix(from, n, b)
+}
+
+// Rows says which rows of a stream are entry b's: from … from+n-1. It proves lengths and offsets.
+func (s *Series) Rows(b int) (from, n int, err error) {
+	rows := s.Values.Shape[len(s.Values.Shape)-2]
+	switch {
+	case s.Lengths != nil:
+		if k := s.Lengths.int64At(b); k >= 0 && k <= int64(rows) {
+			return 0, int(k), nil
+		}
+		return 0, 0, lengthError("lengths", fmt.Sprintf("0 … %d", rows), s.Lengths.int64At(b))
+	case s.Offsets == nil:
+		return 0, rows, nil
+	}
+	first, end := s.Offsets.int64At(b), s.Offsets.int64At(b+1)
+	if first < 0 || first > int64(rows) {
+		return 0, 0, lengthError("offsets", fmt.Sprintf("0 … %d", rows), first)
+	}
+	if end < first || end > int64(rows) {
+		return 0, 0, lengthError("offsets", fmt.Sprintf("%d … %d", first, rows), end)
+	}
+	return int(first), int(end - first), nil
+}
+
+func lengthError(name, want string, got int64) error {
+	return &robocache.Error{Class: robocache.ErrMalformed, Op: "resample", Where: robocache.Where{"tensor": name}, Msg: "Source length mismatch (length outside the data)", Want: want, Got: strconv.FormatInt(got, 10)}
+}
+
+// plan is the plan of entry b, and its first row in Values.
+func (s *Series) plan(targets *Tensor, b int, clock Clock, epsilon float64) (p *Plan, from int, err error) {
+	from, n, err := s.Rows(b)
+	if err != nil {
+		return nil, 0, err
+	}
+	src, err := s.Times.read(clock, from, n, b, "index", "timestamp")
+	if err != nil {
+		return nil, 0, err
+	}
+	to, err := targets.read(clock, 0, targets.Shape[len(targets.Shape)-1], b, "row", "target time")
+	if err != nil {
+		return nil, 0, err
+	}
+	if clock == AsGiven {
+		if err = checkStamps(src.seconds); err != nil {
+			return nil, 0, err
+		}
+		p, err = newPlanAsGiven(src.seconds, to.seconds, &s.Rule, epsilon)
+	} else {
+		p, err = NewPlan(src.ns, to.ns, s.Rule)
+	}
+	return p, from, err
+}
