@@ -1,0 +1,278 @@
+package sim
+
+import (
+	"bytes"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"unsafe"
+
+	"github.com/ebitengine/purego"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+//go:embed host/sim.h
+var header string
+
+//go:embed host/sim.cpp
+var scheduler string
+
+// Options of a Machine.
+type Options struct {
+	Checked bool   // S5; some ten times slower
+	Seed    uint64 // S2
+	Flags   []string
+}
+
+// Machine is compiled sources and the memory that their kernels work on.
+type Machine struct {
+	options Options
+	kernels map[string]entry
+	libs    []library
+
+	mu      sync.Mutex
+	buffers map[uintptr]mapping
+	Ordered bool // blocks of the next launches are ordered by what the kernels do themselves: no races between blocks (S5)
+}
+
+type entry struct {
+	f   uintptr
+	lib library
+}
+
+type library struct{ launch, buffer uintptr }
+
+type mapping struct {
+	pages []byte
+	n     int
+}
+
+// one: the scheduler takes signals of the whole process while it runs.
+var one sync.Mutex
+
+// New compiles sources of a folder ("fuse" is fuse.cu), each once for as long as it stays the same. Where g++ is missing, the error is Unsupported.
+func New(dir string, sources []string, o Options) (*Machine, error) {
+	m := &Machine{options: o, kernels: map[string]entry{}, buffers: map[uintptr]mapping{}}
+	if _, err := exec.LookPath("g++"); err != nil {
+		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "simulator", Msg: "needs g++", Err: err}
+	}
+	for _, s := range sources {
+		if err := m.load(dir, s); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+func (m *Machine) load(dir, source string) error {
+	file, kernels, err := compile(dir, source, m.options)
+	if err != nil {
+		return err
+	}
+	h, err := purego.Dlopen(file, purego.RTLD_NOW|purego.RTLD_LOCAL)
+	if err != nil {
+		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "simulator", Err: err}
+	}
+	var lib library
+	for name, to := range map[string]*uintptr{"sim_launch": &lib.launch, "sim_buffer": &lib.buffer} {
+		if *to, err = purego.Dlsym(h, name); err != nil {
+			return err
+		}
+	}
+	for _, k := range kernels {
+		f, err := purego.Dlsym(h, "sim_kernel_"+k)
+		if err != nil {
+			return err
+		}
+		m.kernels[k] = entry{f, lib}
+	}
+	m.libs = append(m.libs, lib)
+	return nil
+}
+
+var (
+	dynamicShared = regexp.MustCompile(`extern\s+__shared__\s+((?:__attribute__\s*\(\(aligned\(\d+\)\)\)\s*)?)([\w \t]+?)\s*\b(\w+)\s*\[\s*\]\s*;`)
+	entryPoint    = regexp.MustCompile(`extern\s+"C"\s+__global__\s+void\s+(\w+)\s*\(`)
+)
+
+// compile makes a shared object of a source, in a folder of the machine's temporary ones that is kept from run to run.
+func compile(dir, source string, o Options) (file string, kernels []string, err error) {
+	cache := filepath.Join(os.TempDir(), fmt.Sprintf("robocache-sim-%d", os.Getuid()))
+	if err := os.MkdirAll(cache, 0o700); err != nil {
+		return "", nil, err
+	}
+	work, err := os.MkdirTemp(cache, "build")
+	if err != nil {
+		return "", nil, err
+	}
+	defer func() { _ = os.RemoveAll(work) }()
+	for name, text := range map[string]string{"sim.h": header, "sim.cpp": scheduler} {
+		if err := os.WriteFile(filepath.Join(work, name), []byte(text), 0o600); err != nil {
+			return "", nil, err
+		}
+	}
+	run := func(args ...string) ([]byte, error) {
+		var out, complaint bytes.Buffer
+		c := exec.Command("g++", args...)
+		c.Dir, c.Stdout, c.Stderr = work, &out, &complaint
+		if err := c.Run(); err != nil {
+			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "simulator", Where: robocache.Where{"source": source}, Msg: "g++ " + strings.Join(args, " ") + "\n" + complaint.String(), Err: err}
+		}
+		return out.Bytes(), nil
+	}
+	from, err := filepath.Abs(filepath.Join(dir, source+".cu"))
+	if err != nil {
+		return "", nil, err
+	}
+	text, err := run("-E", "-x", "c++", "-std=c++17", "-w", "-include", "sim.h", from)
+	if err != nil {
+		return "", nil, err
+	}
+	text = dynamicShared.ReplaceAll(text, []byte("$2 *$3 = ($2 *)sim_dynamic();"))
+	for _, k := range entryPoint.FindAllSubmatch(text, -1) {
+		kernels = append(kernels, string(k[1]))
+	}
+	text = bytes.ReplaceAll(text, []byte("__global__"), nil)
+	text = bytes.ReplaceAll(text, []byte("__shared__"), []byte("static"))
+	text = append(text, "\ntemplate <class P> static inline void sim_call(void (*f)(P), const void *p) { f(*(const P *)p); }\n"...)
+	for _, k := range kernels {
+		text = append(text, fmt.Sprintf("extern \"C\" void sim_kernel_%s(const void *p) { sim_call(%s, p); }\n", k, k)...)
+	}
+	flags := append([]string{"-O1", "-std=c++17", "-fPIC", "-w", "-fno-strict-aliasing", "-ffp-contract=off", "-fno-threadsafe-statics", "-fno-exceptions", "-fno-stack-protector", "-fvisibility=default"}, o.Flags...)
+	if runtime.GOARCH == "amd64" {
+		flags = append(flags, "-mfma", "-mf16c") // fma in one instruction, exact either way
+	}
+	check := []string{}
+	if o.Checked {
+		check = []string{"-fsanitize=thread", "-fsanitize=alignment", "-fsanitize-undefined-trap-on-error"}
+	}
+	hash := sha256.New()
+	fmt.Fprintln(hash, flags, check, len(text), scheduler)
+	hash.Write(text)
+	file = filepath.Join(cache, source+"-"+hex.EncodeToString(hash.Sum(nil))[:24]+".so")
+	if _, err := os.Stat(file); err == nil {
+		return file, kernels, nil
+	}
+	if err := os.WriteFile(filepath.Join(work, "kernels.ii"), text, 0o600); err != nil {
+		return "", nil, err
+	}
+	if _, err := run(append(append(append([]string{}, flags...), check...), "-c", "kernels.ii", "-o", "kernels.o")...); err != nil {
+		return "", nil, err
+	}
+	if _, err := run(append(append([]string{}, flags...), "-O2", "-c", "sim.cpp", "-o", "sim.o")...); err != nil {
+		return "", nil, err
+	}
+	if _, err := run("-shared", "-Wl,-Bsymbolic", "-o", "out.so", "kernels.o", "sim.o", "-lm"); err != nil {
+		return "", nil, err
+	}
+	return file, kernels, os.Rename(filepath.Join(work, "out.so"), file)
+}
+
+// Kernels says whether there is such a kernel.
+func (m *Machine) Has(kernel string) bool { _, ok := m.kernels[kernel]; return ok }
+
+// Launch runs a grid to its end.
+func (m *Machine) Launch(kernel string, grid, block, shared uint32, params []byte) error {
+	k, ok := m.kernels[kernel]
+	if !ok {
+		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "simulator", Msg: "no kernel " + kernel}
+	}
+	var flags uintptr
+	if m.options.Checked {
+		flags |= 1
+	}
+	if m.Ordered {
+		flags |= 2
+	}
+	// The parameters are copied, as a launch does, with room for the alignment of the struct.
+	p := make([]uint64, len(params)/8+3)
+	at := unsafe.Pointer(&p[0])
+	if uintptr(at)%16 != 0 {
+		at = unsafe.Pointer(&p[1])
+	}
+	copy(unsafe.Slice((*byte)(at), len(params)), params)
+	one.Lock()
+	defer one.Unlock()
+	text, _, _ := purego.SyscallN(k.lib.launch, k.f, uintptr(grid), uintptr(block), uintptr(shared), uintptr(at), uintptr(m.options.Seed), flags)
+	runtime.KeepAlive(p)
+	if text != 0 {
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: "simulator", Where: robocache.Where{"kernel": kernel}, Msg: goText(text)}
+	}
+	return nil
+}
+
+func goText(p uintptr) string {
+	at := *(*unsafe.Pointer)(unsafe.Pointer(&p))
+	n := 0
+	for n < 1024 && *(*byte)(unsafe.Add(at, n)) != 0 {
+		n++
+	}
+	return string(unsafe.Slice((*byte)(at), n))
+}
+
+// Alloc gives n bytes whose end is align-aligned and lies at a page that cannot be touched (before: whose start does), and their address.
+func (m *Machine) Alloc(n, align int, before bool) (uintptr, []byte, error) {
+	const page = 4096
+	size := (n + align - 1) / align * align
+	body := (size + page - 1) / page * page
+	pages, err := syscall.Mmap(-1, 0, body+2*page, syscall.PROT_NONE, syscall.MAP_PRIVATE|syscall.MAP_ANON|syscall.MAP_NORESERVE)
+	if err != nil {
+		return 0, nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "simulator", Msg: "memory", Got: fmt.Sprint(n), Err: err}
+	}
+	if body > 0 {
+		if err := syscall.Mprotect(pages[page:page+body], syscall.PROT_READ|syscall.PROT_WRITE); err != nil {
+			return 0, nil, err
+		}
+	}
+	at := page
+	if !before {
+		at = page + body - size
+	}
+	b := pages[at : at+n : at+n]
+	x := m.options.Seed*2862933555777941757 + 3037000493
+	for i := range min(n, 1<<20) { // garbage, but not for minutes
+		x = x*6364136223846793005 + 1442695040888963407
+		b[i] = byte(x >> 56)
+	}
+	addr := uintptr(unsafe.Pointer(unsafe.SliceData(pages))) + uintptr(at)
+	m.mu.Lock()
+	m.buffers[addr] = mapping{pages, n}
+	m.mu.Unlock()
+	m.tell(addr, n)
+	return addr, b, nil
+}
+
+func (m *Machine) tell(addr uintptr, n int) {
+	one.Lock()
+	defer one.Unlock()
+	for _, l := range m.libs {
+		purego.SyscallN(l.buffer, addr, uintptr(n))
+	}
+}
+
+// Free takes memory of Alloc back: from then on it cannot be touched.
+func (m *Machine) Free(addr uintptr) {
+	m.mu.Lock()
+	b, ok := m.buffers[addr]
+	delete(m.buffers, addr)
+	m.mu.Unlock()
+	if ok {
+		m.tell(addr, 0)
+		_ = syscall.Munmap(b.pages)
+	}
+}
+
+// Bytes is memory of Alloc, seen by the host.
+func (m *Machine) Bytes(addr uintptr, n int) []byte {
+	return unsafe.Slice((*byte)(*(*unsafe.Pointer)(unsafe.Pointer(&addr))), n)
+}

@@ -1,0 +1,74 @@
+//go:build linux
+
+package cuda
+
+import (
+	"errors"
+	"testing"
+	"unsafe"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/kernel/cuda/sim"
+)
+
+// simulated is the launcher of tests: kernels run on the host.
+type simulated struct {
+	m       *sim.Machine
+	f       *flags
+	chip    chip
+	capture bool // what capturing answers
+	before  bool // memory starts at the page that cannot be touched, instead of ending there
+	align   int
+}
+
+// simulator gives a device that runs the kernels of some sources of src ("fuse" is fuse.cu) on the host. Without g++ the test is skipped.
+func simulator(t testing.TB, o sim.Options, sources ...string) *Device {
+	t.Helper()
+	m, err := sim.New("src", sources, o)
+	if errors.Is(err, robocache.ErrUnsupported) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	words := make([]int64, flagLines*8)
+	p := unsafe.Pointer(unsafe.SliceData(words))
+	// An H200, with fewer multiprocessors: a grid that fills it is small.
+	return &Device{on: &simulated{m: m, f: newFlags(p, uintptr(p)), chip: chip{processors: 4, major: 9, minor: 0, shared: 227 << 10, l2: 50 << 20, threads: 2048}, align: 16}}
+}
+
+func (s *simulated) launch(k *call, _ uintptr) error {
+	return s.m.Launch(k.kernel, k.grid, k.block, k.shared, k.params)
+}
+
+func (s *simulated) prepare(k *call) error {
+	if !s.m.Has(k.kernel) {
+		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "simulator", Msg: "no image has kernel " + k.kernel}
+	}
+	return nil
+}
+
+func (s *simulated) wait(uintptr) error     { return nil }
+func (s *simulated) capturing(uintptr) bool { return s.capture }
+func (s *simulated) flags() (*flags, error) { return s.f, nil }
+func (s *simulated) sm() chip               { return s.chip }
+func (s *simulated) free(addr uintptr)      { s.m.Free(addr) }
+func (s *simulated) alloc(n int) (uintptr, error) {
+	addr, _, err := s.m.Alloc(n, s.align, s.before)
+	return addr, err
+}
+
+func (s *simulated) clear(addr uintptr, n int) error {
+	clear(s.m.Bytes(addr, n))
+	return nil
+}
+
+func (s *simulated) copyIn(to uintptr, b []byte) error {
+	copy(s.m.Bytes(to, len(b)), b)
+	return nil
+}
+
+func (s *simulated) copyOut(b []byte, from uintptr) error {
+	copy(b, s.m.Bytes(from, len(b)))
+	return nil
+}
