@@ -102,6 +102,10 @@ func (f *figure) svg() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	return svgOf(p, w)
+}
+
+func svgOf(p *plot.Plot, w vg.Length) ([]byte, error) {
 	c := vgsvg.New(w, figureHigh)
 	p.Draw(draw.New(c))
 	var b bytes.Buffer
@@ -120,6 +124,10 @@ func (f *figure) png() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	return pngOf(p, w)
+}
+
+func pngOf(p *plot.Plot, w vg.Length) ([]byte, error) {
 	c := vgimg.PngCanvas{Canvas: vgimg.New(w, figureHigh)}
 	p.Draw(draw.New(c))
 	var b bytes.Buffer

@@ -17,6 +17,7 @@ A script registers arms and ends with serve():
     if __name__ == "__main__":
         ops.serve()
 
+Bars name these arms: "np.interp", "numpy" (any "numpy …"), "torch.compile", "torch" (any), "open3d", "memcpy" (any), on the GPU "copy" (any).
 raise ops.Skip("why") where the arm does not do the row (another mode, say). An arm that is named "torch …" is one of the torch ways: a bar
 "≥ 4× torch" is held against the fastest of them. setting= says in words what the arm is; row.get("threads") threads are set before.
 Times come as int64 ns. An arm may prepare its inputs (float32 seconds, a layout that it likes better) outside of call: the peer's best setting counts.
@@ -36,8 +37,8 @@ Times come as int64 ns. An arm may prepare its inputs (float32 seconds, a layout
 One JSON object a line on stdin, one on stdout; stderr is for words. The harness (bench/ops_peer.go) keeps the process and asks arms in turn.
 
  {"cmd":"hello","device","threads"}         → {"versions": {…}}
- {"cmd":"setup","row":{…},"arms":[…],"inputs":{name:{"dtype","shape","file","period"}}} → {"arms":{name:{"setting"} or {"error"}}}
-     arms: empty = all that know the kind. file holds the elements, little-endian; where it holds only period of them they repeat
+ {"cmd":"setup","row":{…},"arms":[…],"without":[…],"inputs":{name:{"dtype","shape","file","period"}}} → {"arms":{name:{"setting"} or {"error"}}}
+     arms: empty = all that know the kind; "torch" is every torch arm. file holds the elements, little-endian; where it holds only period of them they repeat
  {"cmd":"probe","name","arm","index":[…]}   → {"shape","values":[…]}: the result at these flat indices (sparse: of the dense grid of rows)
  {"cmd":"time","name","arm","seconds","cold":bool} → {"us":[…]}: µs a call, a figure a chunk
  {"cmd":"drop","name"}                      → {}
@@ -205,7 +206,7 @@ def serve(timed=Timed):
                 row, ready, out = ask["row"], {}, {}
                 inputs = Inputs(ask["inputs"], device)
                 for a in ARMS:
-                    if row["kind"] not in a["kinds"] or a["device"] != device or ask.get("arms") and a["name"] not in ask["arms"]:
+                    if row["kind"] not in a["kinds"] or a["device"] != device or ask.get("arms") and not named(a["name"], ask["arms"]) or named(a["name"], ask.get("without") or []):
                         continue
                     try:
                         start = time.perf_counter()
@@ -235,6 +236,10 @@ def serve(timed=Timed):
             out = {"error": f"{type(e).__name__}: {e}".split("\n")[0][:400]}
         answers.write(json.dumps(out) + "\n")
         answers.flush()
+
+
+def named(name, families):
+    return any(name == f or name.startswith((f + " ", f + ".")) for f in families)
 
 
 def threads(n):

@@ -22,16 +22,17 @@ func newBench() *cobra.Command {
 		Short: "measure loading and decoding, side by side with the peers",
 		Example: `  robocache bench load ./my_dataset --arms engine,robocache,lerobot
   robocache bench decode ./my_dataset --arms robocache,ffmpeg
+  robocache bench ops --quick
   robocache bench peers ./my_dataset --workload av1-global`,
 		// Without RunE an unknown measurement would print the help and exit with 0.
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return misuse("bench " + strconv.Quote(args[0]) + ": expected load, decode or peers")
+				return misuse("bench " + strconv.Quote(args[0]) + ": expected load, decode, ops or peers")
 			}
 			return cmd.Help()
 		},
 	}
-	c.AddCommand(newBenchLoad(), newBenchDecode(), newBenchPeers(), newBenchSoak(), newArmLoad(), newArmResume(), newArmDecode(), newArmMemcpy())
+	c.AddCommand(newBenchLoad(), newBenchDecode(), newBenchOps(), newBenchPeers(), newBenchSoak(), newArmLoad(), newArmResume(), newArmDecode(), newArmMemcpy())
 	return c
 }
 

@@ -33,7 +33,7 @@ var allowed = map[string][]string{
 	"synth":             {"", "store", "video", "stats", "format"},
 	"selftest":          {"", "video", "kernel", "align"},
 	"inspect":           {"", "store", "video", "align", "format"},
-	"bench":             {"", "store", "video", "align", "kernel", "stats", "format", "loader", "synth", "inspect", "convert"},
+	"bench":             {"", "store", "video", "align", "kernel", "stats", "format", "loader", "synth", "inspect", "convert", "kernel/cpu", "kernel/cuda"},
 	"internal/cudahost": {""},
 	"internal/house":    {},
 	"internal/realdata": {},

@@ -1,0 +1,130 @@
+package bench
+
+import (
+	"context"
+	"sync"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/kernel/cpu"
+)
+
+// peerProcesses is how many interpreters compile the peers' kernels beside each other: torch.compile takes seconds a shape, and a lease is short.
+const peerProcesses = 6
+
+// gpuRow is a row that is ready for its rounds.
+type gpuRow struct {
+	res    *OpsResult
+	in     *opsInputs
+	call   *opsCall
+	truth  *opsTruth
+	copies int
+	peers  []*opsPeer // that hold it
+	theirs []*entrant
+	err    error
+}
+
+// cuda measures the rows on a device. First every peer sets its rows up, many at once; then rows are timed one by one, arms in turn.
+func (r *OpsRun) cuda(ctx context.Context, rep *OpsReport, dir string) error {
+	g, err := openOpsGPU(r.Ordinal)
+	if err != nil {
+		return err
+	}
+	defer g.close()
+	rep.Device = g.describe()
+	rep.Cache = rep.Device.L2
+	peers, err := r.peers(ctx, "cuda", 1, min(peerProcesses, max(1, len(r.Rows))))
+	if err != nil {
+		return err
+	}
+	defer closePeers(peers)
+	// The same script in several processes: a row goes to one process of each script.
+	byScript := map[string][]*opsPeer{}
+	var scripts []string
+	for _, p := range peers {
+		if byScript[p.script] == nil {
+			scripts = append(scripts, p.script)
+		}
+		byScript[p.script] = append(byScript[p.script], p)
+	}
+	ref := whole(cpu.New(0)) // equal to the reference to the bit (kernel/conform), and there by the time a lease has
+	rows := make([]*gpuRow, len(r.Rows))
+	var mu sync.Mutex // of rep.Versions
+	var wg sync.WaitGroup
+	room := make(chan struct{}, 2*peerProcesses)
+	for i := range r.Rows {
+		row := &gpuRow{res: &OpsResult{OpsRow: r.Rows[i]}}
+		rows[i] = row
+		for _, s := range scripts {
+			row.peers = append(row.peers, byScript[s][i%len(byScript[s])])
+		}
+		room <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-room }()
+			row.err = r.ready(row, ref, rep, dir, &mu)
+		})
+	}
+	wg.Wait()
+	for _, row := range rows {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if row.err != nil {
+			return robocache.At(row.err, robocache.Where{"row": row.res.Name})
+		}
+		if err := r.gpuRow(ctx, g, row); err != nil {
+			return err
+		}
+		r.drop(row.peers, row.res.Name)
+		row.in, row.call, row.truth, row.theirs = nil, nil, nil, nil
+		if err := r.finish(rep, row.res); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ready makes a row's inputs and truth, and has the peers set it up.
+func (r *OpsRun) ready(row *gpuRow, ref opsBackend, rep *OpsReport, dir string, mu *sync.Mutex) error {
+	w := &row.res.Work
+	var err error
+	if row.in, err = newInputs(w); err != nil {
+		return err
+	}
+	row.res.Bytes = w.bytes(row.in)
+	row.copies = copiesFor(row.res.Bytes, rep.Cache)
+	if row.truth, err = newOpsTruth(w, row.in, ref); err != nil {
+		return err
+	}
+	if row.call, err = row.in.call(w); err != nil {
+		return err
+	}
+	part := &OpsReport{Versions: map[string]string{}}
+	row.theirs, err = r.setup(part, row.peers, row.res, row.in, row.truth, dir, 1, row.copies)
+	mu.Lock()
+	defer mu.Unlock()
+	for k, v := range part.Versions {
+		rep.Versions[k] = v
+	}
+	return err
+}
+
+// gpuRow checks ours and lets the arms take turns.
+func (r *OpsRun) gpuRow(ctx context.Context, g *opsGPU, row *gpuRow) error {
+	ours := &entrant{arm: OpsArm{Name: OpsOurs, Setting: "kernel/cuda, in a CUDA graph"}}
+	arm, err := g.newArm(row.call, row.copies)
+	defer arm.close()
+	if err == nil {
+		err = arm.once(row.call)
+	}
+	if err == nil {
+		err = row.truth.compare(row.call.results())
+	}
+	if err != nil {
+		ours.arm.Failed = err.Error()
+	} else {
+		row.res.Checked = row.truth.words()
+	}
+	ours.c = arm
+	field := append([]*entrant{ours, {OpsArm{Name: "copy go", Setting: "stream copy of 2 GiB, scaled to the row's bytes"}, gpuCopyArm{g, row.res.Bytes}}}, row.theirs...)
+	return r.rounds(ctx, row.res, field)
+}

@@ -1,0 +1,98 @@
+package bench
+
+import (
+	"sync"
+	"time"
+)
+
+// hostArm is an arm of this process: calls on host memory, timed by the clock.
+type hostArm struct {
+	calls []func() error // [0] is the one that is hot; all of them, in turn, are cold
+	more  func() (func() error, error)
+	want  int // copies for cold
+}
+
+// turn is what to call.
+func (a *hostArm) turn(cold bool) (func() error, int, error) {
+	if !cold || a.more == nil {
+		return a.calls[0], 1, nil
+	}
+	for len(a.calls) < a.want {
+		c, err := a.more()
+		if err != nil {
+			return nil, 0, err
+		}
+		a.calls = append(a.calls, c)
+	}
+	i := 0
+	return func() error {
+		c := a.calls[i]
+		if i++; i == len(a.calls) {
+			i = 0
+		}
+		return c()
+	}, len(a.calls), nil
+}
+
+// time gives µs a call, a figure a chunk: long enough for the clock, and short enough that an interruption spoils few. As arms/ops_common.py does.
+func (a *hostArm) time(seconds float64, cold bool) ([]float64, error) {
+	call, warm, err := a.turn(cold)
+	if err != nil {
+		return nil, err
+	}
+	for range warm {
+		if err := call(); err != nil {
+			return nil, err
+		}
+	}
+	start := time.Now()
+	if err := call(); err != nil {
+		return nil, err
+	}
+	once := max(time.Since(start).Seconds(), 1e-7)
+	n := max(1, min(int(2e-4/once), int(seconds/5/once)))
+	var out []float64
+	for begin := time.Now(); len(out) < 3 || time.Since(begin).Seconds() < seconds; {
+		start := time.Now()
+		for range n {
+			if err := call(); err != nil {
+				return nil, err
+			}
+		}
+		out = append(out, float64(time.Since(start).Nanoseconds())/float64(n)/1e3)
+	}
+	return out, nil
+}
+
+// copyArm is the limit in Go: copying half of the bytes into the other half, over so many threads.
+func copyArm(bytes int64, threads, copies int) *hostArm {
+	a := &hostArm{want: copies}
+	a.more = func() (func() error, error) {
+		n := max(int(bytes/2), 1)
+		src, dst := aligned(n), aligned(n)
+		if threads == 1 {
+			return func() error { copy(dst, src); return nil }, nil
+		}
+		return func() error {
+			var wg sync.WaitGroup
+			for i := 1; i < threads; i++ {
+				lo, hi := n*i/threads, n*(i+1)/threads
+				wg.Go(func() { copy(dst[lo:hi], src[lo:hi]) })
+			}
+			copy(dst[:n/threads], src[:n/threads])
+			wg.Wait()
+			return nil
+		}, nil
+	}
+	first, _ := a.more()
+	a.calls = []func() error{first}
+	return a
+}
+
+// backendArm is a back end of host memory on a row.
+func backendArm(b opsBackend, c *opsCall, copies int) *hostArm {
+	return &hostArm{calls: []func() error{func() error { return c.run(b) }}, want: copies, more: func() (func() error, error) {
+		other := c.again()
+		return func() error { return other.run(b) }, nil
+	}}
+}

@@ -1,0 +1,270 @@
+package bench
+
+import (
+	"encoding/binary"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"unsafe"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/kernel"
+)
+
+// opsInputs are a row's inputs on the host: the same for ours and for the peers, who read them from files.
+type opsInputs struct {
+	times   [][]int64 // a stream each: [B,S], ragged [sum of S]
+	offsets [][]int64 // ragged
+	targets []int64   // [B,T]
+	values  []kernel.Tensor
+	mean    []float32
+	std     []float32
+	points  []float32
+	feature []float32
+}
+
+// block is the random numbers that values are made of: they repeat, since speed does not depend on them and gigabytes of fresh ones cost minutes.
+const block = 1<<20 + 7
+
+var normals = sync.OnceValue(func() []float32 {
+	rng := rand.New(rand.NewPCG(7, 5))
+	out := make([]float32, block)
+	for i := range out {
+		out[i] = float32(rng.NormFloat64())
+	}
+	return out
+})
+
+// encoded is the block in a type, little-endian.
+func encoded(t robocache.DType) []byte {
+	src := normals()
+	out := make([]byte, len(src)*t.Size())
+	for i, v := range src {
+		switch t {
+		case robocache.BFloat16:
+			binary.LittleEndian.PutUint16(out[2*i:], kernel.Float32toB16(v))
+		case robocache.Float16:
+			binary.LittleEndian.PutUint16(out[2*i:], kernel.Float32to16(v))
+		case robocache.Float64:
+			binary.LittleEndian.PutUint64(out[8*i:], math.Float64bits(float64(v)))
+		default:
+			binary.LittleEndian.PutUint32(out[4*i:], math.Float32bits(v))
+		}
+	}
+	return out
+}
+
+// repeated fills n bytes with a block.
+func repeated(part []byte, n int) []byte {
+	out := aligned(n)
+	for at := 0; at < n; {
+		at += copy(out[at:], part)
+	}
+	return out
+}
+
+// aligned is memory at the start of a cache line, as allocators of numeric libraries give it, every page of it touched.
+func aligned(n int) []byte {
+	raw := make([]byte, n+64)
+	skip := int(-uintptr(unsafe.Pointer(&raw[0])) & 63)
+	out := raw[skip : skip+n : skip+n]
+	for i := 0; i < n; i += 4096 {
+		out[i] = 1
+	}
+	return out
+}
+
+// entry is where batch entry b of stream i lies among its samples.
+func (in *opsInputs) entry(w *OpsWork, i, b int) (lo, hi int) {
+	if w.Ragged {
+		return int(in.offsets[i][b]), int(in.offsets[i][b+1])
+	}
+	s := w.Streams[i].S
+	return b * s, (b + 1) * s
+}
+
+func (in *opsInputs) stamps(i int) int { return len(in.times[i]) }
+
+// newInputs makes a row's inputs. Each batch entry begins at an epoch stamp of its own; streams cover the same span with jitter, targets the span evenly.
+func newInputs(w *OpsWork) (*opsInputs, error) {
+	in := &opsInputs{}
+	if w.Kind == "voxelize" {
+		return in, in.cloud(w)
+	}
+	t, ok := robocache.ParseDType(w.DType)
+	if !ok {
+		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "bench ops", Msg: "unsupported dtype", Got: w.DType}
+	}
+	rng := rand.New(rand.NewPCG(11, uint64(w.B)))
+	const span = 1_000_000_000
+	start := func(b int) int64 { return 1_700_000_000_000_000_000 + int64(b)*3_000_000_000 }
+	part := encoded(t)
+	for _, s := range w.Streams {
+		var times, offsets []int64
+		for b := range w.B {
+			n := s.S
+			if w.Ragged {
+				offsets = append(offsets, int64(len(times)))
+				n = s.S/2 + rng.IntN(s.S/2+1)
+			}
+			step := float64(span) / float64(max(n-1, 1))
+			for k := range n {
+				x := int64(float64(k) * step)
+				if k > 0 && k < n-1 {
+					x += int64((rng.Float64() - 0.5) * 0.4 * step)
+				}
+				times = append(times, start(b)+x)
+			}
+		}
+		if w.Ragged {
+			offsets = append(offsets, int64(len(times)))
+		}
+		in.times, in.offsets = append(in.times, times), append(in.offsets, offsets)
+		v := kernel.Tensor{DType: t, Shape: []int{w.B, s.S, s.D}}
+		if w.Ragged {
+			v.Shape = []int{len(times), s.D}
+		}
+		v.Data = repeated(part, v.Len()*t.Size())
+		in.values = append(in.values, v)
+	}
+	for b := range w.B {
+		for k := range w.T {
+			in.targets = append(in.targets, start(b)+int64(float64(k)*float64(span)/float64(max(w.T-1, 1))))
+		}
+	}
+	if w.Norm {
+		for range w.width() {
+			in.mean = append(in.mean, float32(rng.NormFloat64()))
+			in.std = append(in.std, float32(0.5+rng.Float64()))
+		}
+	}
+	return in, nil
+}
+
+// cloud makes points and features. One point in a hundred lies outside the grid.
+func (in *opsInputs) cloud(w *OpsWork) error {
+	rng := rand.New(rand.NewPCG(13, uint64(w.N)))
+	if w.Cloud == "kitti" {
+		in.points = kittiFrame(rng)
+		w.N = len(in.points) / 3
+	} else {
+		in.points = make([]float32, 3*w.N)
+	}
+	var cells []int32
+	if w.Cloud == "cells" {
+		for range w.cells() / 20 {
+			cells = append(cells, int32(rng.IntN(w.cells())))
+		}
+	}
+	for i := 0; i < w.N && w.Cloud != "kitti"; i++ {
+		p := in.points[3*i : 3*i+3]
+		at := [3]float32{}
+		if cells != nil {
+			c := int(cells[rng.IntN(len(cells))])
+			at = [3]float32{float32(c / (w.Grid[1] * w.Grid[2])), float32(c / w.Grid[2] % w.Grid[1]), float32(c % w.Grid[2])}
+		}
+		for a := range 3 {
+			u := rng.Float32()
+			if cells != nil {
+				p[a] = w.Min[a] + w.Size[a]*(at[a]+0.1+0.8*u)
+			} else {
+				p[a] = w.Min[a] + w.Size[a]*float32(w.Grid[a])*u
+			}
+		}
+		if i%100 == 99 {
+			p[rng.IntN(3)] = w.Min[0] - 1
+		}
+	}
+	if w.F > 0 {
+		n := w.N * w.F
+		in.feature = make([]float32, n)
+		for at := 0; at < n; {
+			at += copy(in.feature[at:], normals())
+		}
+	}
+	return nil
+}
+
+// kittiFrame is the points of a real frame of the test data, or as many that lie like it: ahead of the sensor, near ones denser.
+func kittiFrame(rng *rand.Rand) []float32 {
+	dir := os.Getenv("ROBOCACHE_TESTDATA")
+	if b, err := os.ReadFile(filepath.Join(dir, "pointclouds", "kitti", "000008.bin")); err == nil && dir != "" {
+		var out []float32
+		for i := 0; i+16 <= len(b); i += 16 {
+			for a := range 3 {
+				out = append(out, math.Float32frombits(binary.LittleEndian.Uint32(b[i+4*a:])))
+			}
+		}
+		return out
+	}
+	var out []float32
+	for range 17_000 {
+		r, angle := 3*math.Exp(3.2*rng.Float64()), (rng.Float64()-0.5)*1.4
+		out = append(out, float32(r*math.Cos(angle)), float32(r*math.Sin(angle)), float32(-1.7+0.5*math.Abs(rng.NormFloat64())))
+	}
+	return out
+}
+
+// bytesOf is the memory of numbers, little-endian on every machine that this runs on.
+func bytesOf[T int64 | int32 | float32 | uint8](v []T) []byte {
+	if len(v) == 0 {
+		return []byte{}
+	}
+	var zero T
+	return unsafe.Slice((*byte)(unsafe.Pointer(&v[0])), len(v)*int(unsafe.Sizeof(zero)))
+}
+
+// opsInput describes one input to a peer.
+type opsInput struct {
+	DType  string `json:"dtype"`
+	Shape  []int  `json:"shape"`
+	File   string `json:"file"`
+	Period int    `json:"period,omitempty"`
+}
+
+// write puts the inputs into files below dir, for the peers.
+func (in *opsInputs) write(w *OpsWork, dir, name string) (map[string]opsInput, error) {
+	out := map[string]opsInput{}
+	put := func(key, dtype string, shape []int, data []byte) error {
+		d := opsInput{DType: dtype, Shape: shape, File: filepath.Join(dir, name+"-"+key)}
+		if size := elementSize(dtype); len(data) > block*size && (key[0] == 'v' || key == "features") {
+			d.Period, data = block, data[:block*size]
+		}
+		out[key] = d
+		if err := os.WriteFile(d.File, data, 0o644); err != nil {
+			return robocache.At(err, robocache.Where{"file": d.File})
+		}
+		return nil
+	}
+	var err error
+	add := func(key, dtype string, shape []int, data []byte) {
+		if err == nil {
+			err = put(key, dtype, shape, data)
+		}
+	}
+	if w.Kind == "voxelize" {
+		add("points", "float32", []int{w.N, 3}, bytesOf(in.points))
+		if w.F > 0 {
+			add("features", "float32", []int{w.N, w.F}, bytesOf(in.feature))
+		}
+		return out, err
+	}
+	for i := range w.Streams {
+		n := string(rune('0' + i))
+		shape := []int{w.B, w.Streams[i].S}
+		if w.Ragged {
+			shape = []int{len(in.times[i])}
+			add("offsets"+n, "int64", []int{w.B + 1}, bytesOf(in.offsets[i]))
+		}
+		add("values"+n, w.DType, in.values[i].Shape, in.values[i].Data)
+		add("times"+n, "int64", shape, bytesOf(in.times[i]))
+	}
+	add("targets", "int64", []int{w.B, w.T}, bytesOf(in.targets))
+	if w.Norm {
+		add("mean", "float32", []int{w.width()}, bytesOf(in.mean))
+		add("std", "float32", []int{w.width()}, bytesOf(in.std))
+	}
+	return out, err
+}

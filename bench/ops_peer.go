@@ -1,0 +1,223 @@
+package bench
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// opsPeer is a Python process that holds arms and is asked in turn; arms/ops_common.py says how they talk.
+type opsPeer struct {
+	script string
+	cmd    *exec.Cmd
+	in     io.WriteCloser
+	out    *bufio.Reader
+	errs   *tail
+	mu     sync.Mutex
+	gone   error
+}
+
+// peerArm is one arm of a peer on one row.
+type peerArm struct {
+	peer *opsPeer
+	row  string
+	name string
+}
+
+// opsScripts are the scripts with arms for a device.
+func opsScripts(dir, device string) ([]string, error) {
+	all, err := filepath.Glob(filepath.Join(dir, "ops_*.py"))
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, p := range all {
+		name := filepath.Base(p)
+		if name != "ops_common.py" && strings.Contains(name, "gpu") == (device == "cuda") {
+			out = append(out, p)
+		}
+	}
+	return out, nil
+}
+
+// startPeer starts a script with so many threads.
+func startPeer(ctx context.Context, t *Tools, script, device string, threads int) (*opsPeer, error) {
+	p := &opsPeer{script: filepath.Base(script), errs: &tail{}}
+	p.cmd = exec.CommandContext(ctx, t.Python, script)
+	n := strconv.Itoa(max(threads, 1))
+	p.cmd.Env = append(append(os.Environ(), t.env()...), "OMP_NUM_THREADS="+n, "MKL_NUM_THREADS="+n, "OPENBLAS_NUM_THREADS="+n,
+		// The peers' results are new memory each call. Kept by malloc, it costs them no page faults: their best setting.
+		"MALLOC_MMAP_THRESHOLD_=4294967296", "MALLOC_TRIM_THRESHOLD_=4294967296", "PYTHONUNBUFFERED=1")
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	p.cmd.Cancel = func() error { return syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) }
+	p.cmd.WaitDelay = 5 * time.Second
+	p.cmd.Stderr = p.errs
+	var err error
+	if p.in, err = p.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	p.out = bufio.NewReaderSize(out, 1<<20)
+	if err := p.cmd.Start(); err != nil {
+		return nil, robocache.At(err, robocache.Where{"program": t.Python})
+	}
+	return p, nil
+}
+
+// tail keeps the last of what a peer says on stderr.
+type tail struct {
+	mu sync.Mutex
+	b  []byte
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.b = append(t.b, p...)
+	if len(t.b) > 1<<16 {
+		t.b = bytes.Clone(t.b[len(t.b)-1<<15:])
+	}
+	return len(p), nil
+}
+
+func (t *tail) last() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return lastLine(string(t.b))
+}
+
+// opsAsk and opsAnswer are the lines of the protocol.
+type opsAsk struct {
+	Cmd     string              `json:"cmd"`
+	Device  string              `json:"device,omitempty"`
+	Threads int                 `json:"threads,omitempty"`
+	Row     *opsPeerRow         `json:"row,omitempty"`
+	Arms    []string            `json:"arms,omitempty"`
+	Without []string            `json:"without,omitempty"`
+	Inputs  map[string]opsInput `json:"inputs,omitempty"`
+	Name    string              `json:"name,omitempty"`
+	Arm     string              `json:"arm,omitempty"`
+	Index   []int               `json:"index,omitempty"`
+	Seconds float64             `json:"seconds,omitempty"`
+	Cold    bool                `json:"cold,omitempty"`
+}
+
+type opsPeerRow struct {
+	Name string `json:"name"`
+	OpsWork
+	Device  string `json:"device"`
+	Threads int    `json:"threads"`
+	Bytes   int64  `json:"bytes"`
+	Copies  int    `json:"copies"`
+}
+
+type opsAnswer struct {
+	Error    string                     `json:"error"`
+	Arms     map[string]opsAnswerArm    `json:"arms"`
+	Shape    []int                      `json:"shape"`
+	Values   []any                      `json:"values"`
+	US       []float64                  `json:"us"`
+	Versions map[string]string          `json:"versions"`
+	Extra    map[string]json.RawMessage `json:"extra"`
+}
+
+type opsAnswerArm struct {
+	Setting string  `json:"setting"`
+	SetupS  float64 `json:"setup_s"`
+	Error   string  `json:"error"`
+	Skip    bool    `json:"skip"`
+}
+
+// ask sends a line and waits for the answer.
+func (p *opsPeer) ask(a opsAsk, timeout time.Duration) (opsAnswer, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var ans opsAnswer
+	if p.gone != nil {
+		return ans, p.gone
+	}
+	line, err := json.Marshal(a)
+	if err != nil {
+		return ans, err
+	}
+	// A peer that hangs is ended: its pipe closes, and the reading below comes back.
+	timer := time.AfterFunc(timeout, func() { _ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) })
+	defer timer.Stop()
+	_, err = p.in.Write(append(line, '\n'))
+	var got []byte
+	if err == nil {
+		got, err = p.out.ReadBytes('\n')
+	}
+	if err == nil {
+		err = json.Unmarshal(got, &ans)
+	}
+	if err != nil {
+		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+		_ = p.cmd.Wait()
+		p.gone = fmt.Errorf("%s ended (%s): %w: %s", p.script, p.cmd.ProcessState, err, p.errs.last())
+		return ans, p.gone
+	}
+	if ans.Error != "" {
+		return ans, fmt.Errorf("%s: %s", p.script, ans.Error)
+	}
+	return ans, nil
+}
+
+// close lets the process end by itself, and ends it where it does not.
+func (p *opsPeer) close() {
+	p.in.Close()
+	done := make(chan struct{})
+	go func() { _ = p.cmd.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(3 * time.Second):
+		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+		<-done
+	}
+}
+
+// check asks for some of the arm's values and holds them against the reference's.
+func (a *peerArm) check(w *OpsWork, index []int, want []float64, timeout time.Duration) error {
+	ans, err := a.peer.ask(opsAsk{Cmd: "probe", Name: a.row, Arm: a.name, Index: index}, timeout)
+	if err != nil {
+		return err
+	}
+	if len(ans.Values) != len(want) {
+		return fmt.Errorf("%d values, want %d", len(ans.Values), len(want))
+	}
+	for i, v := range ans.Values {
+		x, ok := v.(float64)
+		if !ok {
+			if s, text := v.(string); text {
+				x, _ = strconv.ParseFloat(s, 64)
+			}
+		}
+		// Relative to the data, which is of the order of 1, or to the value.
+		if d := math.Abs(x - want[i]); !(d <= w.tolerance()*max(1, math.Abs(want[i]))) {
+			return fmt.Errorf("wrong: element %d is %v, the reference has %v", index[i], v, want[i])
+		}
+	}
+	return nil
+}
+
+func (a *peerArm) time(seconds float64, cold bool, timeout time.Duration) ([]float64, error) {
+	ans, err := a.peer.ask(opsAsk{Cmd: "time", Name: a.row, Arm: a.name, Seconds: seconds, Cold: cold}, timeout)
+	return ans.US, err
+}

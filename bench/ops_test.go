@@ -1,0 +1,227 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/kernel"
+)
+
+func TestOpsBars(t *testing.T) {
+	for text, want := range map[string]OpsBar{
+		"≤ 2.6 µs":               {Value: 2.6, Unit: "µs"},
+		"≥ 97 % of copy":         {Least: true, Value: 0.97, Unit: "share", Than: "copy"},
+		"≥ 2.5× torch.compile":   {Least: true, Value: 2.5, Unit: "times", Than: "torch.compile"},
+		"≤ 1.1× row fuse3-4":     {Value: 1.1, Unit: "times", Row: "fuse3-4"},
+		"≥ 90 % of memcpy, cold": {Least: true, Value: 0.9, Unit: "share", Than: "memcpy", Cold: true},
+	} {
+		want.Text = text
+		if got, err := ParseOpsBar(text); err != nil || got != want {
+			t.Errorf("%q: %+v, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "2.6 µs", "≤ µs", "≥ 3 µs", "≥ 3×", "≥ 3× ", "≤ 3× torch", "≥ 90 % memcpy", "≤ 1.1× row ", "≥ 1..2× torch"} {
+		if _, err := ParseOpsBar(text); !errors.Is(err, robocache.ErrMisuse) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+// TestOpsRows reads the whole table: names are unique, rows that bars refer to are there, every bar reads.
+func TestOpsRows(t *testing.T) {
+	for _, device := range []string{"cpu", "cuda"} {
+		seen := map[string]bool{}
+		rows := OpsRows(device)
+		for _, r := range rows {
+			if seen[r.Name] || r.Title == "" || r.Device != device {
+				t.Errorf("%s %q: seen %v", r.Name, r.Title, seen[r.Name])
+			}
+			seen[r.Name] = true
+		}
+		for _, r := range rows {
+			for _, b := range r.Bars {
+				if b.Row != "" && !seen[b.Row] {
+					t.Errorf("%s: no row %s", r.Name, b.Row)
+				}
+			}
+		}
+	}
+	if _, err := OpsRowsNamed("cpu", []string{"nothing"}, false, false); !errors.Is(err, robocache.ErrMisuse) {
+		t.Error(err)
+	}
+	some, err := OpsRowsNamed("cuda", []string{"fuse3-4"}, false, false)
+	if err != nil || len(some) != 4 {
+		t.Errorf("%d rows: %v", len(some), err)
+	}
+	none, err := OpsRowsNamed("cuda", nil, false, false)
+	if err != nil || len(none) == 0 || len(none) >= len(OpsRows("cuda")) {
+		t.Errorf("%d rows without sweeps: %v", len(none), err)
+	}
+}
+
+// TestOpsFloors holds byte floors against those that specs/kernels.md section 10 worked out: µs at 4,257 GB/s.
+func TestOpsFloors(t *testing.T) {
+	sparse := voxels(1000, "mean", 8)
+	sparse.Layout = "sparse"
+	for _, c := range []struct {
+		w    OpsWork
+		want float64
+	}{
+		{resample(256, 100, 50, 32, "bfloat16"), 0.65},
+		{resample(256, 100, 50, 32, "float32"), 1.2},
+		{resample(32, 500, 256, 256, "bfloat16"), 3.0},
+		{resample(64, 4096, 1024, 128, "bfloat16"), 12.4},
+		{resample(256, 500, 250, 7, "float32"), 1.6},
+		{fuse3(256, "bfloat16"), 6.5},
+		{voxels(500_000, "count", 0), 3.4},
+		{voxels(500_000, "occupancy", 0), 1.9},
+		{voxels(500_000, "mean", 8), 21},
+	} {
+		in, err := newInputs(&c.w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := float64(c.w.bytes(in)) / 4257e3; math.Abs(got-c.want) > 0.04*c.want+0.05 {
+			t.Errorf("%s: floor %.2f µs, want %v", c.w.title(), got, c.want)
+		}
+	}
+	// By hand: two samples and one target between them, then a hit, then before the data.
+	w := resample(3, 2, 1, 1, "float32")
+	in := &opsInputs{times: [][]int64{{0, 10, 0, 10, 0, 10}}, targets: []int64{5, 10, -1}}
+	if n := in.rowsRead(&w, 0); n != 2+1+1 {
+		t.Errorf("%d rows are read, want 4", n)
+	}
+	if n := w.bytes(in); n != 4*4+6*8+3*8+3*4 {
+		t.Errorf("%d bytes", n)
+	}
+	in, err := newInputs(&sparse)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, m := sparse.bytes(in), int64(in.occupied(&sparse)); m < 900 || m > 990 || n != 1000*44+m*52 {
+		t.Errorf("%d bytes, %d cells", n, m)
+	}
+}
+
+// wrongBackend changes one bit of a result.
+type wrongBackend struct{ opsBackend }
+
+func (b wrongBackend) Voxelize(op *kernel.VoxelOp) error {
+	err := b.opsBackend.Voxelize(op)
+	if op.Out != nil {
+		op.Out.Data[len(op.Out.Data)/2] ^= 1
+	} else {
+		op.Counts.Data[0] ^= 1
+	}
+	return err
+}
+
+func (b wrongBackend) Fuse(op *kernel.FuseOp) error {
+	err := b.opsBackend.Fuse(op)
+	op.Out.Data[len(op.Out.Data)/2] ^= 1
+	return err
+}
+
+func smallVoxels(mode, layout string, f int) OpsWork {
+	w := voxels(500, mode, f)
+	w.Layout, w.Grid, w.Size = layout, [3]int{8, 4, 16}, [3]float32{1.0 / 8, 1.0 / 4, 1.0 / 16}
+	return w
+}
+
+// TestOpsCompare: what is compared before an arm is timed sees one wrong bit.
+func TestOpsCompare(t *testing.T) {
+	ref := whole(kernel.Reference{})
+	for _, w := range []OpsWork{smallVoxels("count", "dense", 0), smallVoxels("mean", "dense", 2), smallVoxels("mean", "sparse", 2), smallVoxels("occupancy", "dense", 0)} {
+		in, err := newInputs(&w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		truth, err := newOpsTruth(&w, in, ref)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := in.call(&w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, copy := range []*opsCall{c, c.again()} {
+			if err := copy.run(ref); err != nil {
+				t.Fatal(err)
+			}
+			if err := truth.compare(copy.results()); err != nil {
+				t.Errorf("%s: %v", w.title(), err)
+			}
+			if err := copy.run(wrongBackend{ref}); err != nil {
+				t.Fatal(err)
+			}
+			if truth.compare(copy.results()) == nil {
+				t.Errorf("%s: a wrong bit was not seen", w.title())
+			}
+		}
+	}
+}
+
+// TestOpsQuick runs the harness as it is on small rows, with the copies as Python peers where there is an interpreter with NumPy.
+func TestOpsQuick(t *testing.T) {
+	tools := Tools{Python: "python3"}
+	if p, err := filepath.Abs("../.venv/bin/python"); err == nil {
+		if _, err := os.Stat(p); err == nil {
+			tools.Python = p
+		}
+	}
+	done, err := tools.Unpack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer done()
+	row := opsRow("cpu", "small", smallVoxels("count", "dense", 0), "≥ 0.0001 % of memcpy", "≥ 3× nobody", "≤ 1000000 µs", "≤ 100× row small")
+	curve := row
+	curve.Name, curve.Curve, curve.Bars = "point", "line", nil
+	rep, err := RunOps(context.Background(), OpsRun{Rows: []OpsRow{row, curve}, Device: "cpu", Threads: []int{1}, Rounds: 2, Seconds: 0.001, Cold: true, Arms: []string{"memcpy", "reference"}, Tools: tools,
+		Timeout: time.Minute, Log: t.Logf, Command: "robocache bench ops"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(rep.Rows[0].arm(OpsOurs).Failed, "this build's back end has no") {
+		t.Skip("the back end is not built in yet")
+	}
+	dir := t.TempDir()
+	if err := rep.Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"ops-cpu.json", "ops-cpu.csv", "ops-cpu.md", "ops-cpu.html", "ops-cpu-curve-hot.svg", "ops-cpu-curve-cold.png"} {
+		if st, err := os.Stat(filepath.Join(dir, name)); err != nil || st.Size() < 100 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	var back OpsReport
+	js, err := os.ReadFile(filepath.Join(dir, "ops-cpu.json"))
+	if err != nil || json.Unmarshal(js, &back) != nil || len(back.Rows) != 2 {
+		t.Fatalf("%v: %d rows", err, len(back.Rows))
+	}
+	r := back.Rows[0]
+	if a := r.arm("reference"); a == nil || a.Failed != "" || len(a.Hot.Raw) != 2 || len(a.Cold.Raw) != 2 {
+		t.Errorf("the reference: %+v", a)
+	}
+	if a := r.arm("memcpy go"); a == nil || a.Hot.Median <= 0 {
+		t.Errorf("the copy: %+v", a)
+	}
+	if v := r.Verdicts[1]; v.Judged || !strings.Contains(v.Note, "was not run") {
+		t.Errorf("a bar without its arm: %+v", v)
+	}
+	if ours := r.arm(OpsOurs); ours.Failed == "" {
+		for _, i := range []int{0, 2, 3} {
+			if !r.Verdicts[i].Pass {
+				t.Errorf("%+v", r.Verdicts[i])
+			}
+		}
+	}
+}

@@ -1,0 +1,261 @@
+package bench
+
+import (
+	"fmt"
+	"sort"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/kernel"
+)
+
+// OpsWork is what the arms of a row of `bench ops` compute. arms/ops_common.py describes the same to the peers.
+type OpsWork struct {
+	Kind string `json:"kind"` // fuse (resample: one stream), voxelize, or one of those that OpsRow.Runner runs
+
+	// fuse
+	Mode    string      `json:"mode,omitempty"` // linear, slerp …; voxelize: count, occupancy, mean, max …
+	DType   string      `json:"dtype,omitempty"`
+	Out     string      `json:"out,omitempty"`
+	B       int         `json:"B,omitempty"`
+	T       int         `json:"T,omitempty"`
+	Streams []OpsStream `json:"streams,omitempty"`
+	Norm    bool        `json:"norm,omitempty"`
+	Ragged  bool        `json:"ragged,omitempty"`
+
+	// voxelize
+	Layout string     `json:"layout,omitempty"` // dense, sparse
+	Cloud  string     `json:"cloud,omitempty"`  // uniform; cells (5 % of the cells have all points); kitti (a real frame where the test data is, else one like it)
+	N      int        `json:"N,omitempty"`
+	F      int        `json:"F,omitempty"`
+	Grid   [3]int     `json:"grid,omitzero"`
+	Min    [3]float32 `json:"min,omitzero"`
+	Size   [3]float32 `json:"size,omitzero"`
+}
+
+// OpsStream is one stream of a fuse: S samples of D numbers a batch entry.
+type OpsStream struct {
+	S int `json:"S"`
+	D int `json:"D"`
+}
+
+// resample is a fuse of one stream.
+func resample(b, s, t, d int, dtype string) OpsWork {
+	return OpsWork{Kind: "fuse", Mode: "linear", DType: dtype, Out: dtype, B: b, T: t, Streams: []OpsStream{{s, d}}}
+}
+
+// fuse3 is the robot's three streams: pictures' features at 30, joints at 100, force at 200 samples.
+func fuse3(b int, dtype string) OpsWork {
+	return OpsWork{Kind: "fuse", Mode: "linear", DType: dtype, Out: dtype, B: b, T: 50, Streams: []OpsStream{{30, 512}, {100, 64}, {200, 12}}}
+}
+
+// voxels is a grid of 128³ over the unit cube.
+func voxels(n int, mode string, f int) OpsWork {
+	return OpsWork{Kind: "voxelize", Mode: mode, Layout: "dense", Cloud: "uniform", N: n, F: f, Grid: [3]int{128, 128, 128}, Size: [3]float32{1.0 / 128, 1.0 / 128, 1.0 / 128}}
+}
+
+// title says it as the issue's tables do.
+func (w *OpsWork) title() string {
+	switch w.Kind {
+	case "fuse":
+		verb := "resample"
+		shape := ""
+		if len(w.Streams) == 1 {
+			shape = fmt.Sprintf("%d×%d→%d×%d", w.B, w.Streams[0].S, w.T, w.Streams[0].D)
+		} else {
+			verb, shape = "fuse", fmt.Sprintf("%d streams (", len(w.Streams))
+			for i, s := range w.Streams {
+				if i > 0 {
+					shape += ", "
+				}
+				shape += fmt.Sprintf("%d×%d", s.S, s.D)
+			}
+			shape += fmt.Sprintf(" → %d), B = %d,", w.T, w.B)
+		}
+		s := verb + " " + shape + " " + shortType(w.DType)
+		if w.Mode != "linear" {
+			s += " " + w.Mode
+		}
+		if w.Ragged {
+			s += ", ragged"
+		}
+		if w.Norm {
+			s += ", normalise"
+		}
+		if w.Out != w.DType {
+			s += ", cast to " + shortType(w.Out)
+		}
+		return s
+	case "voxelize":
+		points := fmt.Sprintf("%d points", w.N)
+		if w.N%1000 == 0 {
+			points = fmt.Sprintf("%dk points", w.N/1000)
+		}
+		if w.N%1000000 == 0 {
+			points = fmt.Sprintf("%dM points", w.N/1000000)
+		}
+		if w.Cloud == "kitti" {
+			points = "a KITTI frame"
+		}
+		what := w.Mode
+		if w.F > 0 {
+			what += fmt.Sprintf(" of %d", w.F)
+		}
+		s := fmt.Sprintf("voxelize %d×%d×%d, %s: %s", w.Grid[0], w.Grid[1], w.Grid[2], points, what)
+		if w.Layout == "sparse" {
+			s += ", sparse"
+		}
+		if w.Cloud == "cells" {
+			s += ", 5 % occupied"
+		}
+		return s
+	}
+	return w.Kind
+}
+
+func shortType(t string) string {
+	switch t {
+	case "bfloat16":
+		return "bf16"
+	case "float16":
+		return "f16"
+	case "float32":
+		return "f32"
+	case "float64":
+		return "f64"
+	}
+	return t
+}
+
+// width is the sum of the streams' columns.
+func (w *OpsWork) width() int {
+	n := 0
+	for _, s := range w.Streams {
+		n += s.D
+	}
+	return n
+}
+
+func (w *OpsWork) cells() int { return w.Grid[0] * w.Grid[1] * w.Grid[2] }
+
+// elementSize is a type's bytes; 0 for a name that is none.
+func elementSize(name string) int {
+	t, ok := robocache.ParseDType(name)
+	if !ok {
+		return 0
+	}
+	return t.Size()
+}
+
+// bytes is the floor of the work: each byte that it cannot do without, once. Of the sources only the rows that some target reads; of the stamps
+// all, int64; the whole result.
+func (w *OpsWork) bytes(in *opsInputs) int64 {
+	if w.Kind == "voxelize" {
+		n := int64(w.N) * int64(12+4*w.F)
+		if w.Layout == "sparse" {
+			// coordinates, count and features of each cell that is occupied
+			return n + int64(in.occupied(w))*int64(16+4+4*w.F)
+		}
+		each := 4 // count
+		switch {
+		case w.Mode == "occupancy":
+			each = 1
+		case w.F > 0:
+			each = 4 * w.F
+		}
+		return n + int64(w.cells())*int64(each)
+	}
+	size, out := int64(elementSize(w.DType)), int64(elementSize(w.Out))
+	total := int64(w.B) * int64(w.T) * (8 + int64(w.width())*out)
+	if w.Norm {
+		total += int64(w.width()) * 8
+	}
+	for i, s := range w.Streams {
+		total += in.rowsRead(w, i) * int64(s.D) * size
+		total += 8 * int64(in.stamps(i))
+		if w.Ragged {
+			total += 8 * int64(w.B+1)
+		}
+	}
+	return total
+}
+
+// rowsRead counts the samples of stream i that at least one target reads: both neighbours inside, one on a hit or at an edge.
+func (in *opsInputs) rowsRead(w *OpsWork, i int) int64 {
+	var total int64
+	times, targets := in.times[i], in.targets
+	var seen []bool
+	for b := range w.B {
+		lo, hi := in.entry(w, i, b)
+		s, t := times[lo:hi], targets[b*w.T:(b+1)*w.T]
+		if cap(seen) < len(s) {
+			seen = make([]bool, len(s))
+		}
+		seen = seen[:len(s)]
+		clear(seen)
+		for _, x := range t {
+			k := sort.Search(len(s), func(j int) bool { return s[j] > x }) - 1
+			switch {
+			case len(s) == 0:
+			case k < 0:
+				seen[0] = true
+			case k == len(s)-1 || s[k] == x:
+				seen[k] = true
+			default:
+				seen[k] = true
+				// A mode that takes one of the two is charged with one.
+				if w.Mode == "linear" || w.Mode == "slerp" || w.Mode == "angle" {
+					seen[k+1] = true
+				}
+			}
+		}
+		for _, x := range seen {
+			if x {
+				total++
+			}
+		}
+	}
+	return total
+}
+
+// cell is the flat index of a point's voxel, -1 outside: the contract's own arithmetic, float32 division and floor.
+func (w *OpsWork) cell(p []float32) int {
+	flat := 0
+	for a := range 3 {
+		f := floor32((p[a] - w.Min[a]) / w.Size[a])
+		if !(f >= 0 && f < float32(w.Grid[a])) {
+			return -1
+		}
+		flat = flat*w.Grid[a] + int(f)
+	}
+	return flat
+}
+
+func floor32(x float32) float32 {
+	if x != x || x >= 1<<24 || x <= -1<<24 {
+		return x // no fraction left, or NaN
+	}
+	f := float32(int32(x))
+	if f > x {
+		f--
+	}
+	return f
+}
+
+// occupied counts the cells that some point lies in.
+func (in *opsInputs) occupied(w *OpsWork) int {
+	seen := make([]bool, w.cells())
+	n := 0
+	for i := range w.N {
+		if c := w.cell(in.points[3*i : 3*i+3]); c >= 0 && !seen[c] {
+			seen[c] = true
+			n++
+		}
+	}
+	return n
+}
+
+// voxelMode maps the names of rows.
+func voxelMode(name string) (kernel.VoxelMode, bool) {
+	m, ok := map[string]kernel.VoxelMode{"occupancy": kernel.Occupancy, "count": kernel.Count, "sum": kernel.Sum, "mean": kernel.Average, "max": kernel.Maximum, "min": kernel.Minimum, "first": kernel.FirstPoint}[name]
+	return m, ok
+}

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/goatnote-inc/robocache/bench"
+)
+
+func newBenchOps() *cobra.Command {
+	var f benchFlags
+	var r bench.OpsRun
+	var names []string
+	var quick, sweep, list bool
+	c := &cobra.Command{
+		Use:   "ops",
+		Short: "the kernels: resample, fuse and voxelize, on CPU or GPU, with their peers, the copy that is the limit, and the bars",
+		Long: `ops measures resample, fuse and voxelize on a device. Of each row ours is first compared with the reference, bit for bit, and some values of each
+peer too: a wrong arm gives no figure. Then the arms take turns: ours in this process (on a GPU in a CUDA graph), the peers (NumPy, torch eager,
+torch.compile, …) in Python processes that are kept, and copies of as many bytes as the work cannot do without: the limit. Figures are µs a call,
+hot (the same buffers again and again) and cold (buffers that together are four times the caches).`,
+		Example: `  robocache bench ops --quick
+  robocache bench ops --rows resample,fuse3 --threads 1 --arms torch
+  robocache bench ops --device cuda --sweep --out report
+  robocache bench ops --list`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if r.Device != "cpu" && r.Device != "cuda" {
+				return misuse("--device: cpu or cuda")
+			}
+			if !cmd.Flags().Changed("rows") {
+				names = nil
+			}
+			if r.Rounds < 1 || r.Seconds <= 0 || len(r.Threads) == 0 {
+				return misuse("--rounds, --seconds and --threads: expected more than 0")
+			}
+			for _, n := range r.Threads {
+				if n < 1 {
+					return misuse("--threads: at least 1")
+				}
+			}
+			rows, err := bench.OpsRowsNamed(r.Device, names, quick, sweep || list)
+			if err != nil {
+				return err
+			}
+			if list {
+				printOpsRows(cmd.OutOrStdout(), rows)
+				return nil
+			}
+			if quick {
+				quicker(cmd, &r)
+			}
+			tools, done, err := f.tools()
+			if err != nil {
+				return err
+			}
+			defer done()
+			errs := cmd.ErrOrStderr()
+			r.Rows, r.Tools = rows, tools
+			r.Arms, r.Timeout = nil, f.timeout
+			if cmd.Flags().Changed("arms") {
+				r.Arms = f.arms
+			}
+			r.Command, r.Revision = "robocache "+strings.Join(os.Args[1:], " "), version
+			r.Log = func(format string, a ...any) { fmt.Fprintf(errs, format+"\n", a...) }
+			if f.out != "" {
+				r.Keep = func(p *bench.OpsReport) error { return p.Write(f.out) }
+			}
+			p, err := bench.RunOps(cmd.Context(), r)
+			if err != nil {
+				return err
+			}
+			if f.out != "" {
+				r.Log("wrote %s", filepath.Join(f.out, "ops-"+r.Device+".{json,csv,md,html}"))
+			}
+			if f.json {
+				return printJSON(cmd.OutOrStdout(), p)
+			}
+			p.Markdown(cmd.OutOrStdout())
+			return p.Wrong()
+		},
+	}
+	c.Flags().StringVar(&r.Device, "device", "cpu", "cpu or cuda")
+	c.Flags().IntVar(&r.Ordinal, "ordinal", 0, "which GPU")
+	c.Flags().StringSliceVar(&names, "rows", nil, "which rows: names or beginnings of names (--list); default: all but the sweeps")
+	c.Flags().BoolVar(&quick, "quick", false, "a few rows, short rounds, without torch.compile, which takes half a minute a shape to begin")
+	c.Flags().BoolVar(&sweep, "sweep", false, "the curves too: sizes from launch-bound to memory-bound, odd widths, ragged lengths")
+	c.Flags().BoolVar(&list, "list", false, "list the rows with their bars")
+	c.Flags().IntSliceVar(&r.Threads, "threads", []int{1, 2}, "cpu: threads of every arm, a result each")
+	c.Flags().IntVar(&r.Rounds, "rounds", 5, "how often the arms take turns")
+	c.Flags().Float64Var(&r.Seconds, "seconds", 0.1, "of an arm in a round")
+	c.Flags().BoolVar(&r.Cold, "cold", true, "measure with cold caches too")
+	c.Flags().StringSliceVar(&f.arms, "arms", nil, "peers by name or family (torch, numpy, np.interp, memcpy, reference, none); default: all that are there")
+	c.Flags().StringSliceVar(&r.Without, "without", nil, "peers to leave out")
+	c.Flags().StringVar(&f.out, "out", "", "write JSON, CSV, Markdown, plots and an HTML report into this folder")
+	c.Flags().StringVar(&f.python, "python", "", "interpreter of the Python arms (default: .venv/bin/python, else python3)")
+	c.Flags().BoolVar(&f.json, "json", false, "print JSON")
+	c.Flags().DurationVar(&f.timeout, "timeout", 10*time.Minute, "longest time of one answer of a peer")
+	return c
+}
+
+// quicker takes what was not asked for otherwise.
+func quicker(cmd *cobra.Command, r *bench.OpsRun) {
+	changed := cmd.Flags().Changed
+	if !changed("rounds") {
+		r.Rounds = 3
+	}
+	if !changed("seconds") {
+		r.Seconds = 0.02
+	}
+	if !changed("threads") {
+		r.Threads = []int{1}
+	}
+	if !changed("without") {
+		r.Without = []string{"torch.compile"}
+	}
+}
+
+func printOpsRows(w io.Writer, rows []bench.OpsRow) {
+	for _, r := range rows {
+		fmt.Fprintf(w, "%s: %s\n", r.Name, r.Title)
+		for _, b := range r.Bars {
+			fmt.Fprintf(w, "  bar:  %s\n", b.Text)
+		}
+	}
+}
