@@ -16,12 +16,10 @@ type Backend interface {
 	Fuse(*kernel.FuseOp) error
 	FuseGrad(*kernel.FuseGradOp) error
 	Apply(*kernel.ApplyOp) error
-	Voxelize(*kernel.VoxelOp) error
-	Unproject(*kernel.DepthOp) error
-	Integrate(*kernel.TSDFOp) error
+	Space
 }
 
-// Run gives every vector to the back end: by its times through Fuse, and by its stored plan through Apply. It returns how many ran, and the
+// Run gives every vector to the back end; a plan's by its times through Fuse, and as it is stored through Apply. It returns how many ran, and the
 // failures.
 func Run(b Backend) (ran int, failures []error) {
 	cases, err := Load()
@@ -35,7 +33,8 @@ func Run(b Backend) (ran int, failures []error) {
 			failures = append(failures, fmt.Errorf("%s: %s: %w", c.File, c.Name, err))
 		}
 	}
-	return ran, failures
+	more, wrong := RunVoxels(b)
+	return ran + more, append(failures, wrong...)
 }
 
 // Run gives the case to the back end.

@@ -1,0 +1,268 @@
+package conform
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/kernel"
+)
+
+// Sweep gives n random operations to both back ends and compares their results bit by bit; slerp and noise may differ by what the contract
+// says. Operation i is that of seed+i alone: a failure names the seed that makes it again, with n = 1. One that a back end says it does not
+// support is left out; ran counts the others.
+func Sweep(a, b Backend, seed uint64, n int) (ran int, failures []error) {
+	for i := range uint64(n) {
+		done, err := sweepOne(a, b, seed+i)
+		if done {
+			ran++
+		}
+		if err != nil {
+			failures = append(failures, fmt.Errorf("seed %d: %w", seed+i, err))
+		}
+	}
+	return ran, failures
+}
+
+func sweepOne(a, b Backend, seed uint64) (done bool, err error) {
+	// The same seed makes the same op again: each back end has memory of its own.
+	kind := seed % 10
+	make := func() sweeper { return sweeper{rand.New(rand.NewPCG(seed, 0x5eed))} }
+	var x, y []result
+	var errA, errB error
+	var text string
+	switch {
+	case kind < 6:
+		p, q := make().fuse(), make().fuse()
+		if err := p.Check(); err != nil {
+			return true, fmt.Errorf("the sweep made an op that is wrong: %w", err)
+		}
+		text, x, y = describeFuse(p), fuseResults(p), fuseResults(q)
+		errA, errB = a.Fuse(p), b.Fuse(q)
+	case kind < 8:
+		p, q := make().grad(), make().grad()
+		if err := p.Check(); err != nil {
+			return true, fmt.Errorf("the sweep made an op that is wrong: %w", err)
+		}
+		text = fmt.Sprintf("gradient of %s from %v, targets %v", describeSeries(&p.Series), form(&p.Out), p.Targets.Shape)
+		x, y = []result{{t: &p.Grad}}, []result{{t: &q.Grad}}
+		errA, errB = a.FuseGrad(p), b.FuseGrad(q)
+	default:
+		p, q := make().apply(), make().apply()
+		if err := p.Check(); err != nil {
+			return true, fmt.Errorf("the sweep made an op that is wrong: %w", err)
+		}
+		text, x, y = describeApply(p), applyResults(p), applyResults(q)
+		errA, errB = a.Apply(p), b.Apply(q)
+	}
+	if errors.Is(errA, robocache.ErrUnsupported) || errors.Is(errB, robocache.ErrUnsupported) {
+		return false, nil
+	}
+	if errA != nil || errB != nil {
+		if errA == nil || errB == nil || robocache.Classify(errA) != robocache.Classify(errB) {
+			return true, fmt.Errorf("%s: one says %v, the other %v", text, errA, errB)
+		}
+		return true, nil
+	}
+	for i := range x {
+		if err := x[i].compare(&y[i]); err != nil {
+			return true, fmt.Errorf("%s: %w", text, err)
+		}
+	}
+	return true, nil
+}
+
+// result is a tensor that an op writes, and how far two back ends may be apart in each of its columns.
+type result struct {
+	name  string
+	t     *kernel.Tensor
+	apart []float64 // by column of the last axis; nil or 0 = equal bits
+}
+
+// compare looks at the elements, then at the memory between them, which nobody may have touched.
+func (x *result) compare(y *result) error {
+	var err error
+	dt := x.t.DType
+	size := dt.Size()
+	elements(x.t, func(o int, index []int) {
+		p, q := x.t.Data[o:o+size], y.t.Data[o:o+size]
+		var slack float64
+		if x.apart != nil {
+			slack = x.apart[index[len(index)-1]]
+		}
+		if err == nil && !near(word(p), word(q), dt, slack) {
+			err = fmt.Errorf("%s %v: %0*x and %0*x", x.name, index, 2*size, word(p), 2*size, word(q))
+		}
+		clear(p)
+		clear(q)
+	})
+	if err == nil && !bytes.Equal(x.t.Data, y.t.Data) {
+		err = fmt.Errorf("%s: memory between the elements was written to", x.name)
+	}
+	return err
+}
+
+func word(b []byte) (u uint64) {
+	for i := len(b) - 1; i >= 0; i-- {
+		u = u<<8 | uint64(b[i])
+	}
+	return u
+}
+
+// near says whether two elements are the same bits, both NaN, or by no more than the slack and one step of the type apart.
+func near(a, b uint64, dt robocache.DType, slack float64) bool {
+	if a == b || isNaN(a, dt) && isNaN(b, dt) {
+		return true
+	}
+	if slack == 0 || !dt.Float() || isNaN(a, dt) || isNaN(b, dt) {
+		return false
+	}
+	x, y := decode(a, dt), decode(b, dt)
+	return math.Abs(x-y) <= slack || apart(a, b, dt) <= 1
+}
+
+func decode(u uint64, dt robocache.DType) float64 {
+	switch dt {
+	case robocache.Float64:
+		return math.Float64frombits(u)
+	case robocache.Float16:
+		return float64(kernel.Float16to32(uint16(u)))
+	case robocache.BFloat16:
+		return float64(kernel.BFloat16to32(uint16(u)))
+	}
+	return float64(math.Float32frombits(uint32(u)))
+}
+
+// slack is how far two back ends may be apart: one float32 step of a quaternion, and 2^-20 of the noise (K5, K16), after what the epilogue
+// makes of them.
+func slack(r *kernel.Rule, e *kernel.Epilogue, out robocache.DType) float64 {
+	s := 0.0
+	if r.Mode == kernel.Slerp {
+		s = 0x1p-23
+		if e.Norm != nil {
+			for _, b := range e.Norm.B {
+				if b != 0 {
+					s = max(s, 0x1p-22/math.Abs(float64(b)))
+				}
+			}
+		}
+	}
+	if a := e.Augment; a != nil {
+		if s > 0 {
+			s *= max(1, math.Abs(float64(a.ScaleLo)), math.Abs(float64(a.ScaleHi)))
+		}
+		s += float64(a.Noise) * 0x1p-20
+	}
+	if s > 0 { // a step of the output type, where rounding takes them to different sides
+		switch out {
+		case robocache.Float16:
+			s += 0x1p-10
+		case robocache.BFloat16:
+			s += 0x1p-7
+		}
+	}
+	return s
+}
+
+func repeat(s float64, n int) []float64 {
+	out := make([]float64, n)
+	for i := range out {
+		out[i] = s
+	}
+	return out
+}
+
+func fuseResults(op *kernel.FuseOp) []result {
+	var columns []float64
+	loose := false
+	for i := range op.Series {
+		s := &op.Series[i]
+		x := slack(&s.Rule, &s.Epilogue, op.Out.DType)
+		loose = loose || x > 0
+		columns = append(columns, repeat(x, s.Values.Shape[len(s.Values.Shape)-1])...)
+	}
+	out := []result{{"out", &op.Out, columns}}
+	if op.Valid != nil {
+		out = append(out, result{"valid", op.Valid, nil})
+	}
+	if op.Counts != nil && !loose {
+		out = append(out, result{"counts", op.Counts, nil})
+	}
+	return out
+}
+
+func applyResults(op *kernel.ApplyOp) []result {
+	var out []result
+	loose := false
+	for i := range op.Parts {
+		p := &op.Parts[i]
+		x := slack(&p.Rule, &p.Epilogue, p.Out.DType)
+		loose = loose || x > 0
+		out = append(out, result{fmt.Sprintf("part %d", i), &p.Out, repeat(x, p.Out.Shape[1])})
+		if p.Valid != nil {
+			out = append(out, result{fmt.Sprintf("valid of part %d", i), p.Valid, nil})
+		}
+	}
+	if op.Counts != nil && !loose {
+		out = append(out, result{"counts", op.Counts, nil})
+	}
+	return out
+}
+
+func form(t *kernel.Tensor) string {
+	if t.Stride == nil {
+		return fmt.Sprint(t.DType, t.Shape)
+	}
+	return fmt.Sprint(t.DType, t.Shape, "/", t.Stride)
+}
+
+func describeRule(r *kernel.Rule, e *kernel.Epilogue) string {
+	s := fmt.Sprintf("%v %v gap %d", r.Mode, r.Edge, r.MaxGap)
+	if r.Quats != nil {
+		s += fmt.Sprint(" quats ", r.Quats)
+	}
+	if e.Unit {
+		s += " unit"
+	}
+	if e.Norm != nil {
+		s += fmt.Sprintf(" norm %d/%d", len(e.Norm.A), e.Plane)
+	}
+	if e.Clip != nil {
+		s += " clip"
+	}
+	if a := e.Augment; a != nil {
+		s += fmt.Sprintf(" noise %v dropout %v scale %v…%v", a.Noise, a.Dropout, a.ScaleLo, a.ScaleHi)
+	}
+	return s
+}
+
+func describeSeries(s *kernel.Series) string {
+	kind := ""
+	if s.Lengths != nil {
+		kind = " padded"
+	}
+	if s.Offsets != nil {
+		kind = " ragged"
+	}
+	return fmt.Sprintf("{%s%s, times %s, %s}", form(&s.Values), kind, form(&s.Times), describeRule(&s.Rule, &s.Epilogue))
+}
+
+func describeFuse(op *kernel.FuseOp) string {
+	s := fmt.Sprintf("fuse clock %d to %s, targets %s", op.Clock, form(&op.Out), form(&op.Targets))
+	for i := range op.Series {
+		s += " " + describeSeries(&op.Series[i])
+	}
+	return s
+}
+
+func describeApply(op *kernel.ApplyOp) string {
+	s := "apply"
+	for i := range op.Parts {
+		p := &op.Parts[i]
+		s += fmt.Sprintf(" {%s to %s planned %v, %s}", form(&p.Src), form(&p.Out), p.Kind != nil, describeRule(&p.Rule, &p.Epilogue))
+	}
+	return s
+}
