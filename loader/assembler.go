@@ -117,6 +117,7 @@ func newAssembler(ctx context.Context, mix []Mix, cfg Config) (*assembler, error
 		src.offset = offset
 		offset += src.table.samples()
 	}
+	wire(a.sources)
 	if err := a.openCaches(ctx); err != nil {
 		a.close()
 		return nil, err
@@ -206,16 +207,13 @@ func roundUp(n, to int) int { return (n + to - 1) / to * to }
 func (a *assembler) allocate(n int) (*Batch, error) {
 	l := a.form
 	b := &Batch{Rows: n, Fields: l.fields, Indices: make([]int64, n), Tensors: make([]Tensor, len(l.tensors)), Texts: make([]Texts, len(l.texts)), released: make([]atomic.Bool, len(l.tensors))}
-	dims, small := 0, 0
+	dims := 0
 	for i := range l.tensors {
 		dims += len(l.tensors[i].shape) + 1
-		if size := n * l.tensors[i].bytes; size < ownBuffer {
-			small += roundUp(size, 64)
-		}
 	}
+	at, small := l.places(n)
 	shapes := make([]int, 0, dims)
 	var shared *buffer
-	at := 0
 	for i := range l.tensors {
 		p := &l.tensors[i]
 		t := &b.Tensors[i]
@@ -224,7 +222,7 @@ func (a *assembler) allocate(n int) (*Batch, error) {
 		t.Key, t.DType, t.Shape = p.key, p.dtype, shapes[from:len(shapes):len(shapes)]
 		size := n * p.bytes
 		switch {
-		case size >= ownBuffer:
+		case at[i].own:
 			own, err := a.buffers.get(size)
 			if err != nil {
 				b.Release()
@@ -238,13 +236,12 @@ func (a *assembler) allocate(n int) (*Batch, error) {
 					b.Release()
 					return nil, err
 				}
-				shared = s
+				shared, b.shared = s, s.mem[:small:small]
 				t.buf = s
 			} else {
 				t.buf = shared.ref()
 			}
-			t.Data = shared.mem[at : at+size : at+size]
-			at += roundUp(size, 64)
+			t.Data = b.shared[at[i].offset : at[i].offset+size : at[i].offset+size]
 		}
 	}
 	for i, c := range l.texts {

@@ -46,6 +46,7 @@ type Batch struct {
 	Tensors  []Tensor
 	Texts    []Texts
 
+	shared   []byte // what the small tensors lie in
 	released []atomic.Bool
 }
 

@@ -45,6 +45,8 @@ type Config struct {
 	ImageSize  []int     `json:"image_size,omitempty"`  // [h, w]; scaled in the decode pass
 	DepthUnit  string    `json:"depth_unit,omitempty"`  // "mm" (default) | "m": float32; "code": uint16 as stored
 	Normalize  Normalize `json:"normalize,omitzero"`
+	// Raw: tensors hold what was stored; casts, normalisation and interpolation are left to a device (Loader only, see Finish).
+	Raw bool `json:"raw,omitempty"`
 
 	// How.
 	Threads      int       `json:"threads,omitempty"`       // default: the cores

@@ -120,7 +120,25 @@ func (f *form) join(sources []*source, pad bool) error {
 		}
 		f.tensors = append(f.tensors, tensorPlan{key: x.Key, dtype: x.DType, shape: x.Shape, bytes: n, column: -1, of: -1})
 	}
+	f.rewire(sources[0].layout)
 	return nil
+}
+
+// rewire takes over what is raw. A key is raw in all sources, or in none.
+func (f *form) rewire(l *layout) {
+	for i := range l.columns {
+		c := &l.columns[i]
+		if c.raw == nil {
+			continue
+		}
+		at := slices.IndexFunc(f.tensors, func(t tensorPlan) bool { return t.key == c.key })
+		f.tensors[at] = l.tensors[c.entry]
+		for _, k := range []int{c.raw.kind, c.raw.weight} {
+			if k >= 0 {
+				f.tensors = append(f.tensors, l.tensors[k])
+			}
+		}
+	}
 }
 
 func (f *form) field(key string, masks []Field, task *Field) *Field {

@@ -35,6 +35,7 @@ type column struct {
 	entry  int // index in Batch.Tensors or Batch.Texts
 	mask   int // index in Batch.Tensors of its is_pad; -1
 	aligns *streamAlign
+	raw    *wired // its batches are raw; nil: they are as the field says
 }
 
 // origin says where the values of a column come from.

@@ -294,13 +294,14 @@ func (src *source) inverses() map[string]Inverse {
 	out := map[string]Inverse{}
 	for i := range src.layout.columns {
 		c := &src.layout.columns[i]
-		if c.norm == nil {
+		norm := c.normal()
+		if norm == nil {
 			continue
 		}
 		v := Inverse{Mode: "min_max"}
-		for k, b := range c.norm.B {
-			scale, shift := float64(b), float64(c.norm.A[k])
-			if c.norm.Kind == kernel.MeanStd {
+		for k, b := range norm.B {
+			scale, shift := float64(b), float64(norm.A[k])
+			if norm.Kind == kernel.MeanStd {
 				v.Mode = "mean_std"
 			} else if b != 0 {
 				scale, shift = scale/2, shift+scale/2

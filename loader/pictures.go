@@ -141,6 +141,7 @@ func (w *worker) anyRow(rows []robocache.Row) []robocache.Row {
 // blank writes the picture of a place that has none: zero, and masked.
 func (w *worker) blank(p *part, c *column, slot int) {
 	clear(p.picture(c, slot))
+	p.absent(c, slot)
 	w.a.n.frames.Add(1)
 	p.u.finish(1)
 }

@@ -273,6 +273,11 @@ func (w *worker) gatherAligned(part *part, c *column) error {
 	}
 	mask, masked := part.rowsInto(c.mask)
 	defer masked()
+	if c.raw != nil {
+		pads(mask, p.Valid)
+		part.pair(c, p, src)
+		return nil
+	}
 	dst, done := part.rowsInto(c.entry)
 	defer done()
 	if c.elems == 0 {

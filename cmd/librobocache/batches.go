@@ -21,6 +21,7 @@ type loading struct {
 	next   sync.Mutex // held while a batch is taken
 	mu     sync.Mutex // guards what follows
 	l      *loader.Loader
+	raw    bool // its batches are raw
 	closed bool
 	data   []*shared // its datasets, kept open
 	last   lastBatch

@@ -148,7 +148,7 @@ func (w *wish) open(ctx context, handle int64) (*loading, error) {
 		}
 		return nil, err
 	}
-	return &loading{l: l, data: held, host: host}, nil
+	return &loading{l: l, raw: w.cfg.Raw, data: held, host: host}, nil
 }
 
 func (f *featureStats) stats() *robocache.FeatureStats {

@@ -158,7 +158,7 @@ func (l *loading) take(epoch int64, timeoutMS int, taken *C.robocache_taken) err
 		b.Release()
 		return err
 	}
-	t, err := lend(b, l.texts.out)
+	t, err := lend(b, l.texts.out, l.raw)
 	if err != nil {
 		return err
 	}
@@ -173,31 +173,43 @@ func (l *loading) take(epoch int64, timeoutMS int, taken *C.robocache_taken) err
 }
 
 // lend makes the C side of a batch.
-func lend(b *loader.Batch, text []byte) (C.robocache_taken, error) {
+func lend(b *loader.Batch, text []byte, raw bool) (C.robocache_taken, error) {
 	n := newLent(b)
+	tensors, group := b.Tensors, n.groups
+	if raw {
+		// What is moved to a device is whole buffers.
+		buffers, owner := b.Buffers()
+		tensors, group = buffers, make([]int32, len(buffers))
+		for i, o := range owner {
+			group[i] = n.groups[o]
+		}
+		n.left.Store(int32(len(buffers)))
+	}
 	dims := 0
-	for i := range b.Tensors {
-		dims += len(b.Tensors[i].Shape)
+	for i := range tensors {
+		dims += len(tensors[i].Shape)
 	}
 	h := int64(0)
-	if len(b.Tensors) > 0 {
+	if len(tensors) > 0 {
 		h = handles.put(n)
+	} else {
+		b.Release()
 	}
 	var shapes *C.int64_t
 	groups := n.left.Load()
-	c := C.robocache_batch_new(C.int64_t(h), C.int32_t(len(b.Tensors)), C.int32_t(groups), C.int64_t(dims), C.int64_t(len(text)), &shapes)
+	c := C.robocache_batch_new(C.int64_t(h), C.int32_t(len(tensors)), C.int32_t(groups), C.int64_t(dims), C.int64_t(len(text)), &shapes)
 	if c == nil {
 		handles.remove(h)
 		b.Release()
 		return C.robocache_taken{}, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "loader", Msg: "no memory for the description of a batch"}
 	}
 	all, at := unsafe.Slice((*int64)(unsafe.Pointer(shapes)), dims), 0
-	list := unsafe.Slice(c.list, len(b.Tensors))
-	for i := range b.Tensors {
-		t := &b.Tensors[i]
+	list := unsafe.Slice(c.list, len(tensors))
+	for i := range tensors {
+		t := &tensors[i]
 		code, bits := dlType(t.DType)
 		d := &list[i]
-		*d = C.struct_robocache_tensor{batch: c, group: C.int32_t(n.groups[i])}
+		*d = C.struct_robocache_tensor{batch: c, group: C.int32_t(group[i])}
 		d.dl.dl_tensor.data = unsafe.Pointer(unsafe.SliceData(t.Data))
 		d.dl.dl_tensor.device.device_type = 1 // kDLCPU; page-locked memory too: torch asks the driver about it
 		d.dl.dl_tensor.ndim = C.int32_t(len(t.Shape))
@@ -212,7 +224,7 @@ func lend(b *loader.Batch, text []byte) (C.robocache_taken, error) {
 		}
 	}
 	copy(unsafe.Slice((*byte)(unsafe.Pointer(c.text)), len(text)), text)
-	return C.robocache_taken{rows: C.int64_t(b.Rows), epoch: C.int64_t(b.Epoch), position: C.int64_t(b.Position), tensors: C.int64_t(len(b.Tensors)),
+	return C.robocache_taken{rows: C.int64_t(b.Rows), epoch: C.int64_t(b.Epoch), position: C.int64_t(b.Position), tensors: C.int64_t(len(tensors)),
 		batch: c, text: c.text, text_bytes: C.int64_t(len(text))}, nil
 }
 

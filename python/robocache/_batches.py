@@ -17,6 +17,7 @@ import numpy as np
 
 from . import _engine, _memory
 from ._errors import Misuse, from_engine
+from ._finish import Raw
 
 _TAKEN = 8  # words of robocache_taken: rows, epoch, position, tensors, seq, batch, text, text_bytes
 
@@ -41,17 +42,18 @@ class Taken:
 
     __slots__ = ("seq", "epoch", "batch", "copy")
 
-    def __init__(self, seq: int, epoch: int, batch: dict[str, Any]) -> None:
+    def __init__(self, seq: int, epoch: int, batch: Any) -> None:
         self.seq = seq  # 1 for the first, and so on
         self.epoch = epoch
-        self.batch = batch
+        self.batch = batch  # a dict; Raw where the engine gives raw ones
         self.copy: Any = None  # on its way to a device
 
 
 class Batches:
     """Takes the batches of one loader of the engine."""
 
-    def __init__(self, handle: _engine.Handle) -> None:
+    def __init__(self, handle: _engine.Handle, raw: bool = False) -> None:
+        self._raw = raw
         self._engine, self._number = handle._resolve()
         self.pid = self._engine.pid
         self._take = self._engine.lib.robocache_loader_take
@@ -93,9 +95,13 @@ class Batches:
         if len(capsules) != count:
             raise Misuse("the loader was closed or moved while a batch was on its way", hint="begin a new `for`")
         values = list(map(self._convert, capsules)) if self._convert is not None else self._arrays(capsules, rows)
-        if self._texts:
-            self._read_texts(values, rows, ctypes.string_at(text, text_bytes))
-        taken = Taken(seq, epoch, dict(zip(self._keys, values)))
+        texts = self._read_texts(rows, ctypes.string_at(text, text_bytes)) if self._texts else []
+        if self._raw:
+            taken = Taken(seq, epoch, Raw(rows, values, texts))
+        else:
+            for place, column in texts:
+                values.insert(place, column)
+            taken = Taken(seq, epoch, dict(zip(self._keys, values)))
         if into is not None:
             if into and into[-1].seq == seq:  # given again, because an exception came before it counted
                 into.pop()
@@ -106,8 +112,9 @@ class Batches:
     def _arrays(self, capsules: list[Any], rows: int) -> list[Any]:
         return [np.asarray(_Span(c, _memory.TYPESTR[f["dtype"]], (rows, *f["shape"]))) for c, f in zip(capsules, self._tensors)]
 
-    def _read_texts(self, values: list[Any], rows: int, blob: bytes) -> None:
-        """Puts the text columns where they stand among the fields; robocache.h says how they are written."""
+    def _read_texts(self, rows: int, blob: bytes) -> list[tuple[int, list[Any]]]:
+        """The text columns, each beside its place among the fields; robocache.h says how they are written."""
+        found: list[tuple[int, list[Any]]] = []
         at = 0
         for place, is_json in self._texts:
             distinct, size = struct.unpack_from("<ii", blob, at)
@@ -124,4 +131,5 @@ class Batches:
             at = end + (-size) % 4
             column = texts * rows if codes is None else [texts[c] for c in codes]
             # Each row has a value of its own: what a user changes in one must not show in another.
-            values.insert(place, [json.loads(t) for t in column] if is_json else column)
+            found.append((place, [json.loads(t) for t in column] if is_json else column))
+        return found

@@ -10,6 +10,7 @@ from typing import Any
 
 from ._batches import Batches, Taken
 from ._errors import Error
+from ._finish import Finisher
 
 
 class _Copy:
@@ -41,8 +42,8 @@ class Device:
     What was taken ahead is not the user's yet: `before` names the first such batch, so that a state stands before it.
     """
 
-    def __init__(self, batches: Batches, torch: Any, target: Any) -> None:
-        self._batches, self._torch, self._target = batches, torch, target
+    def __init__(self, batches: Batches, torch: Any, target: Any, finisher: Finisher | None = None) -> None:
+        self._batches, self._torch, self._target, self._finisher = batches, torch, target, finisher
         self._stream = torch.cuda.Stream(device=target)
         self._ahead: deque[Taken] = deque()  # taken from the engine, not given
         self._behind: deque[Taken] = deque()  # given, copies perhaps under way
@@ -99,7 +100,10 @@ class Device:
             return
         try:
             with self._torch.cuda.stream(self._stream):
-                tensors = {k: v if isinstance(v, list) else self._copy(v) for k, v in t.batch.items()}
+                if self._finisher is not None:
+                    tensors = self._finisher(t.batch, self._copy, self._stream.cuda_stream)
+                else:
+                    tensors = {k: v if isinstance(v, list) else self._copy(v) for k, v in t.batch.items()}
                 event = self._torch.cuda.Event()
                 event.record(self._stream)
             t.copy = _Copy(event, tensors)

@@ -14,6 +14,7 @@ from . import _engine, _loading, _memory, _options
 from ._batches import Batches, Taken
 from ._device import Device, PageLocked
 from ._errors import ForkError, Misuse, Unsupported
+from ._finish import Finisher
 from .dataset import Dataset, Feature, arrays
 from .mapdataset import MapDataset, sample_config
 from .mix import Mix
@@ -219,6 +220,7 @@ class Loader(_Base):
         self.device = str(device)
         self._target: Any = None
         self._pin = pin
+        self._on_host: str | None = None  # why batches for a device are finished on the host
         if self.device == "cpu" and not pin:
             return
         torch = _memory.torch_module()
@@ -240,6 +242,7 @@ class Loader(_Base):
         index = torch.cuda.current_device() if d.index is None else d.index
         if d.type == "cuda":
             self._target = torch.device("cuda", index)
+            self._config["raw"] = True
         if pin is not False:
             self._config["pin_memory"], self._config["pin_device"] = True, index
 
@@ -256,6 +259,14 @@ class Loader(_Base):
         self._iterated = False
         self._turn = 0  # which `for` may take batches
 
+    @property
+    def _raw(self) -> bool:
+        """Whether the engine leaves casts, normalisation and interpolation to the device."""
+        return bool(self._config.get("raw"))
+
+    def _finisher(self, handle: _engine.Handle) -> Finisher:
+        return Finisher(handle, _memory.torch_module(), self._target, "cuda", self._target.index)
+
     def _make(self) -> tuple[int, Any]:
         try:
             answer = self._make_one()
@@ -265,6 +276,20 @@ class Loader(_Base):
                 raise
             del self._config["pin_device"]
             answer = self._make_one()
+        if self._raw:
+            e = _engine.engine()
+            where = {"rows": self.batch_size, "backend": "cuda", "device": self._target.index}
+            try:
+                probe = e.call("robocache_loader_finish", answer["loader"], where)[1]["op"]
+            except Unsupported as why:
+                # Our kernels do not run there: the host finishes batches, and stats() says so.
+                e.call("robocache_close", answer["loader"])
+                del self._config["raw"]
+                self._on_host = str(why)
+                answer = self._make_one()
+            else:
+                if probe:
+                    e.call("robocache_close", probe)
         return answer["loader"], answer
 
     def _make_one(self) -> Any:
@@ -334,9 +359,10 @@ class Loader(_Base):
     def _taker(self) -> Batches | Device | PageLocked:
         taker = self._batches
         if taker is None or taker.pid != os.getpid():
-            taker = Batches(self._open().open())
+            handle = self._open().open()
+            taker = Batches(handle, raw=self._raw)
             if self._target is not None:
-                taker = Device(taker, _memory.torch_module(), self._target)
+                taker = Device(taker, _memory.torch_module(), self._target, self._finisher(handle) if self._raw else None)
             elif self.pin_memory:
                 taker = PageLocked(taker, _memory.torch_module(), self._config["pin_device"])
             self._batches = taker
@@ -394,11 +420,13 @@ class Loader(_Base):
 
     def stats(self) -> dict[str, Any]:
         """What was done so far: samples/s, seconds of each stage (summed over threads) and of waits, pictures wanted and decoded, bytes read,
-        wrapped and skipped samples, bad episodes, memory by use; of a mixture, what each source gave; whether batches are page-locked.
+        wrapped and skipped samples, bad episodes, memory by use; of a mixture, what each source gave; whether batches are page-locked; and
+        finished_on: "cuda" where casts, normalisation and interpolation are done there ("host" beside not_on_device: why, where they cannot be).
 
         wait_data_seconds is what the loop waited for the loader; wait_consumer_seconds what the loader waited for the loop.
         """
-        return {**self._open().call("robocache_loader_stats"), "pinned": self.pin_memory}
+        where = {"finished_on": "cuda" if self._raw else "host", **({"not_on_device": self._on_host} if self._on_host else {})}
+        return {**self._open().call("robocache_loader_stats"), "pinned": self.pin_memory, **where}
 
     def close(self) -> None:
         """Ends all work. Batches that were taken stay valid."""

@@ -1,0 +1,160 @@
+package loader
+
+import (
+	"slices"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/kernel"
+)
+
+// Finish says how the raw batches of n samples become what Fields promise: what is to be moved, and what is to be made of it. The buffers are
+// those that Batch.Buffers gives: each is moved whole, once; then Op, if there is one, runs once.
+type Finish struct {
+	Buffers []int // bytes of each
+	Op      *kernel.ApplyOp
+	Places  []Place  // of Op's tensors, in the order of Op.Tensors
+	Fields  []Place  // of the fields that are not texts, in their order
+	Outputs []Output // what Op writes
+}
+
+// Place is where a tensor lies: in a buffer, or in an output.
+type Place struct {
+	Output bool `json:"output,omitempty"`
+	Index  int  `json:"index"` // of the buffer or output
+	Offset int  `json:"offset"`
+}
+
+// Output is a tensor that a Finish makes.
+type Output struct {
+	DType robocache.DType `json:"dtype"`
+	Shape []int           `json:"shape"`
+	Bytes int             `json:"bytes"`
+}
+
+// place is where an entry of a batch lies: in the buffer that small ones share (own false), or in one of its own.
+type place struct {
+	own    bool
+	offset int
+}
+
+// places lays the tensors of a batch of n samples out: small ones share a buffer.
+func (f *form) places(n int) (at []place, shared int) {
+	at = make([]place, len(f.tensors))
+	for i := range f.tensors {
+		if size := n * f.tensors[i].bytes; size >= ownBuffer {
+			at[i].own = true
+		} else {
+			at[i].offset = shared
+			shared += roundUp(size, 64)
+		}
+	}
+	return at, shared
+}
+
+// Buffers are the buffers of a batch, whole: what the small tensors share first, then the large ones in their order. They are the batch's:
+// owner names a tensor each that keeps it.
+func (b *Batch) Buffers() (buffers []Tensor, owner []int) {
+	add := func(data []byte, i int) {
+		buffers, owner = append(buffers, Tensor{Key: b.Tensors[i].Key, DType: robocache.Uint8, Shape: []int{len(data)}, Data: data}), append(owner, i)
+	}
+	for i := range b.Tensors {
+		if size := len(b.Tensors[i].Data); size > 0 && size < ownBuffer {
+			add(b.shared, i)
+			break
+		}
+	}
+	for i := range b.Tensors {
+		if data := b.Tensors[i].Data; len(data) >= ownBuffer {
+			add(data, i)
+		}
+	}
+	return buffers, owner
+}
+
+// Finish describes what is left to do of raw batches of n samples.
+func (l *Loader) Finish(n int) (*Finish, error) {
+	if !l.cfg.Raw {
+		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: "batches are finished: raw was not asked for"}
+	}
+	return l.a.form.finish(l.a.sources[0].layout, n), nil
+}
+
+func (f *form) finish(l *layout, n int) *Finish {
+	at, shared := f.places(n)
+	out := &Finish{}
+	buffer := make([]int, len(f.tensors))
+	if shared > 0 {
+		out.Buffers = append(out.Buffers, shared)
+	}
+	for i := range f.tensors {
+		if at[i].own {
+			buffer[i] = len(out.Buffers)
+			out.Buffers = append(out.Buffers, n*f.tensors[i].bytes)
+		}
+	}
+	where := func(i int) Place { return Place{Index: buffer[i], Offset: at[i].offset} }
+	index := func(key string) int {
+		return slices.IndexFunc(f.tensors, func(t tensorPlan) bool { return t.key == key })
+	}
+	op := &kernel.ApplyOp{}
+	for i := range f.fields {
+		x := &f.fields[i]
+		if x.Text() {
+			continue
+		}
+		own := index(x.Key)
+		var raw *wired
+		if c := l.column(x.Key); c != nil && !x.Mask {
+			raw = c.raw
+		}
+		if raw == nil || n == 0 {
+			out.Fields = append(out.Fields, where(own))
+			continue
+		}
+		c := l.column(x.Key)
+		rows := n * c.steps
+		p := kernel.Part{Name: x.Key, Rule: raw.rule, Epilogue: raw.epilogue(c)}
+		p.Src = kernel.Tensor{DType: c.out, Shape: []int{rows, raw.elems}}
+		p.Out = kernel.Tensor{DType: raw.out, Shape: []int{rows, raw.elems}}
+		o := Place{Output: true, Index: len(out.Outputs)}
+		places := []Place{where(own), o}
+		if raw.pairs {
+			p.Src.Shape[0] *= 2
+		}
+		if raw.kind >= 0 {
+			p.Kind = &kernel.Tensor{DType: robocache.Uint8, Shape: []int{rows}}
+			places = append(places, where(index(l.tensors[raw.kind].key)))
+		}
+		if raw.weight >= 0 {
+			p.Weight = &kernel.Tensor{DType: robocache.Float64, Shape: []int{rows}}
+			places = append(places, where(index(l.tensors[raw.weight].key)))
+		}
+		out.Outputs = append(out.Outputs, Output{DType: raw.out, Shape: append([]int{n}, x.Shape...), Bytes: rows * raw.elems * raw.out.Size()})
+		out.Fields = append(out.Fields, o)
+		op.Parts, out.Places = append(op.Parts, p), append(out.Places, places...)
+	}
+	if len(op.Parts) > 0 {
+		out.Op = op
+	}
+	return out
+}
+
+// epilogue is what happens to the values of a raw column.
+func (w *wired) epilogue(c *column) kernel.Epilogue {
+	e := kernel.Epilogue{Unit: w.unit}
+	if w.norm == nil {
+		return e
+	}
+	norm := w.norm.Norm
+	e.Norm = &norm
+	if w.unit {
+		e.Plane = c.height * c.width // a number a channel
+		if channels(c.spec.Pixel) != len(norm.A) {
+			e.Plane = w.elems
+		}
+	}
+	if w.norm.clip {
+		e.Clip = &[2]float32{-1, 1}
+	}
+	return e
+}

@@ -1,0 +1,156 @@
+package loader
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"testing"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/align"
+	"github.com/goatnote-inc/robocache/kernel"
+)
+
+// finished does to a raw batch what a device would: it moves the buffers, and runs the op.
+func finished(t *testing.T, l *Loader, b *Batch) [][]byte {
+	t.Helper()
+	f, err := l.Finish(b.Rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	buffers, _ := b.Buffers()
+	if len(buffers) != len(f.Buffers) {
+		t.Fatalf("%d buffers, Finish says %d", len(buffers), len(f.Buffers))
+	}
+	moved := make([][]byte, len(buffers))
+	for i := range buffers {
+		if len(buffers[i].Data) != f.Buffers[i] {
+			t.Fatalf("buffer %d has %d bytes, Finish says %d", i, len(buffers[i].Data), f.Buffers[i])
+		}
+		moved[i] = bytes.Clone(buffers[i].Data)
+	}
+	made := make([][]byte, len(f.Outputs))
+	for i := range made {
+		made[i] = bytes.Repeat([]byte{0xa5}, f.Outputs[i].Bytes)
+	}
+	at := func(p Place) []byte {
+		if p.Output {
+			return made[p.Index]
+		}
+		return moved[p.Index][p.Offset:]
+	}
+	if f.Op != nil {
+		tensors := f.Op.Tensors()
+		if len(tensors) != len(f.Places) {
+			t.Fatalf("%d tensors, %d places", len(tensors), len(f.Places))
+		}
+		for i, x := range tensors {
+			x.Data = at(f.Places[i])[:x.Len()*x.DType.Size()]
+		}
+		if err := (kernel.Reference{}).Apply(f.Op); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out [][]byte
+	for i, p := range f.Fields {
+		_ = i
+		out = append(out, at(p))
+	}
+	return out
+}
+
+// L26: a raw batch, finished by one op, is the batch that the loader makes itself, to the bit; and each stored byte is in it once.
+func TestRawBatchesFinishToTheSame(t *testing.T) {
+	stats := map[string]Norm{
+		"observation.state": {Mode: "mean_std", Mean: []float64{1, 500, 3}, Std: []float64{2, 0, 7}},
+		"action":            {Mode: "min_max", Low: []float64{-3, 2}, High: []float64{900, 2000}, Clip: true},
+		"cam":               {Mode: "mean_std", Mean: []float64{0.4, 0.5, 0.6}, Std: []float64{0.2, 0.3, 0.4}},
+	}
+	hz := &robocache.Rate{Num: 23, Den: 1}
+	window := deltas("observation.state", []float64{-0.3, 0, 0.1}, "cam", []float64{0, 0.2})
+	for name, c := range map[string]struct {
+		cfg Config
+		mix bool
+		raw int // tensors that are left to do
+	}{
+		"plain":             {Config{}, false, 0},
+		"float pictures":    {Config{ImageDType: "float32"}, false, 2},
+		"normalised":        {Config{ImageDType: "float32", Normalize: Normalize{Keys: stats}, Deltas: window}, false, 4},
+		"lerobot's types":   {Config{Compat: "lerobot"}, false, 3},
+		"timeline":          {Config{Hz: hz, Deltas: window}, false, 2},
+		"timeline, masked":  {Config{Hz: hz, Align: &align.Config{HZ: *hz, Extent: "union", Edge: align.PerKey[align.Edge]{All: align.EdgeMask}, Offset: map[string]align.Nanos{"cam": 350e6, "action": -420e6}}, ImageDType: "float32", Normalize: Normalize{Keys: stats}, Deltas: window}, false, 4},
+		"modes":             {Config{Hz: hz, Align: &align.Config{HZ: *hz, Modes: map[string]align.Mode{"observation.state": align.Angle, "action": align.Mean}}}, false, 1},
+		"mixture":           {Config{ImageDType: "float32", Normalize: Normalize{Keys: stats}}, true, 4},
+		"mixture, own ways": {Config{ImageDType: "float32", Missing: "pad"}, true, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := c.cfg
+			cfg.BatchSize, cfg.Shuffle, cfg.Threads = 7, Global, 2
+			var mix []Mix
+			for i := range 1 + b2i(c.mix) {
+				f := newFake(11, 5, 9).withStills()
+				f.late = func(key string, e int) int64 { return int64(len(key)) * 3_000_000 }
+				m := Mix{Dataset: f}
+				if i == 1 && cfg.Missing == "pad" {
+					m.Keys = []string{"cam", "action"} // img and state are padded: zeros, which no normalisation may touch
+					m.Normalize = &Normalize{Keys: map[string]Norm{"action": stats["action"]}}
+				}
+				mix = append(mix, m)
+			}
+			want, err := NewMix(bg, mix, cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer want.Close()
+			if _, err := want.Finish(7); !errors.Is(err, robocache.ErrMisuse) {
+				t.Errorf("Finish of finished batches: %v", err)
+			}
+			cfg.Raw = true
+			raw, err := NewMix(bg, mix, cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer raw.Close()
+			if f, _ := raw.Finish(7); len(f.Outputs) != c.raw {
+				t.Errorf("%d tensors are left to do, want %d", len(f.Outputs), c.raw)
+			}
+			if x, y := raw.Fields(), want.Fields(); len(x) != len(y) {
+				t.Fatalf("fields %v, want %v", x, y)
+			}
+			for n := 0; ; n++ {
+				w, err := want.Next(bg)
+				r, rerr := raw.Next(bg)
+				if errors.Is(err, io.EOF) && errors.Is(rerr, io.EOF) {
+					if n < 2 {
+						t.Fatalf("%d batches", n)
+					}
+					break
+				}
+				if err != nil || rerr != nil {
+					t.Fatal(err, rerr)
+				}
+				got := finished(t, raw, r)
+				k := 0
+				for i := range w.Fields {
+					x, _ := w.Entry(i)
+					if x == nil {
+						continue
+					}
+					if !bytes.Equal(got[k][:len(x.Data)], x.Data) {
+						t.Fatalf("batch %d: %s differs", n, x.Key)
+					}
+					k++
+				}
+				w.Release()
+				r.Release()
+			}
+		})
+	}
+}
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
