@@ -31,6 +31,8 @@
 //	L22  One memory_budget covers batches, kept pictures, idle decoders, tables and stamps; Stats shows each.
 //	L23  Of a source that is far away, packets are read beside decoding: waiting for a store holds no core and no decoder.
 //	L24  A mixture gives of each source what the source gives alone; keys that a source lacks are zeros under a mask.
+//	L25  A raw batch (Config.Raw) holds each stored byte once; one copy a buffer and one kernel.ApplyOp (Finish) make of it the batch that
+//	     the loader would have made itself, to the bit.
 //
 // # Keys of a batch
 //

@@ -326,7 +326,15 @@ func (p fakePicture) Bytes(*video.Spec) (int, error) {
 	w, h := sizeOf(p.path)
 	return 3 * w * h, nil
 }
-func (p fakePicture) Convert(_ *video.Spec, dst []byte) error {
+func (p fakePicture) Convert(s *video.Spec, dst []byte) error {
+	if s.Pixel == video.RGBFloat32 {
+		b := make([]byte, len(dst)/4)
+		fillPicture(b, p.path, p.ordinal)
+		for i, v := range b {
+			floats32(dst)[i] = float32(v) / 255
+		}
+		return nil
+	}
 	fillPicture(dst, p.path, p.ordinal)
 	return nil
 }

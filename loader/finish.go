@@ -121,13 +121,11 @@ func (f *form) finish(l *layout, n int) *Finish {
 		if raw.pairs {
 			p.Src.Shape[0] *= 2
 		}
-		if raw.kind >= 0 {
-			p.Kind = &kernel.Tensor{DType: robocache.Uint8, Shape: []int{rows}}
-			places = append(places, where(index(l.tensors[raw.kind].key)))
-		}
-		if raw.weight >= 0 {
-			p.Weight = &kernel.Tensor{DType: robocache.Float64, Shape: []int{rows}}
-			places = append(places, where(index(l.tensors[raw.weight].key)))
+		if raw.plan != nil {
+			for i, to := range []**kernel.Tensor{&p.Kind, &p.Left, &p.Right, &p.Weight} {
+				*to = &kernel.Tensor{DType: planned[i].dtype, Shape: []int{rows}}
+				places = append(places, where(index(l.tensors[raw.plan[i]].key)))
+			}
 		}
 		out.Outputs = append(out.Outputs, Output{DType: raw.out, Shape: append([]int{n}, x.Shape...), Bytes: rows * raw.elems * raw.out.Size()})
 		out.Fields = append(out.Fields, o)

@@ -133,8 +133,8 @@ func (f *form) rewire(l *layout) {
 		}
 		at := slices.IndexFunc(f.tensors, func(t tensorPlan) bool { return t.key == c.key })
 		f.tensors[at] = l.tensors[c.entry]
-		for _, k := range []int{c.raw.kind, c.raw.weight} {
-			if k >= 0 {
+		if c.raw.plan != nil {
+			for _, k := range c.raw.plan {
 				f.tensors = append(f.tensors, l.tensors[k])
 			}
 		}

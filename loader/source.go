@@ -249,8 +249,8 @@ func (p *part) begin(samples []int64) (parts int64) {
 		c := &src.layout.columns[i]
 		if c.source == fromVideo || c.source == fromStills {
 			parts += int64(n * c.steps)
-			if c.raw != nil && c.raw.kind >= 0 {
-				p.kinds(c)
+			if c.raw != nil && c.raw.plan != nil {
+				p.planRows(c)
 			}
 		} else {
 			parts++

@@ -11,15 +11,20 @@ import (
 // wired says what is left to do of a column whose batches are raw: its tensor holds what was stored, and a device makes of it what the
 // field promises, for all columns in one launch (Finish).
 type wired struct {
-	out    robocache.DType // of the field
-	elems  int             // of a row of the field
-	norm   *affine
-	unit   bool // pictures: x/255
-	rule   kernel.Rule
-	pairs  bool // rows come as the two samples that they lie between
-	kind   int  // tensor of the layout: kernel.Kind a row; -1: all rows are copied
-	weight int  // tensor of the layout, under pairs: where between its samples a row lies
+	out   robocache.DType // of the field
+	elems int             // of a row of the field
+	norm  *affine
+	unit  bool // pictures: x/255
+	rule  kernel.Rule
+	pairs bool    // rows come as the two samples that they lie between
+	plan  *[4]int // tensors of the layout: kind, left, right and weight of each row; nil: all rows are copied
 }
+
+// The tensors of a plan: kernel.Plan's arrays.
+var planned = [4]struct {
+	name  string
+	dtype robocache.DType
+}{{"kind", robocache.Uint8}, {"left", robocache.Int32}, {"right", robocache.Int32}, {"weight", robocache.Float64}}
 
 // wire makes columns raw, where that is asked and where it means the same in every source that a batch is made of.
 func wire(sources []*source) {
@@ -57,7 +62,7 @@ func wire(sources []*source) {
 
 // wire says how a column can be raw; nil where it cannot, or where nothing would be left to do.
 func (c *column) wire() *wired {
-	w := &wired{out: c.out, elems: c.elems, norm: c.norm, kind: -1, weight: -1}
+	w := &wired{out: c.out, elems: c.elems, norm: c.norm}
 	switch {
 	case c.elems == 0:
 		return nil
@@ -115,16 +120,16 @@ func (l *layout) rewire(c *column, w *wired) {
 	}
 	c.outBytes = c.elems * c.out.Size()
 	t.dtype, t.bytes = c.out, c.steps*c.outBytes
-	extra := func(what string, d robocache.DType) int {
-		l.tensors = append(l.tensors, tensorPlan{key: c.key + "\x00" + what, dtype: d, shape: []int{c.steps}, bytes: c.steps * d.Size(), column: -1, of: -1})
-		return len(l.tensors) - 1
-	}
 	if w.pairs {
 		t.shape, t.bytes = []int{c.steps, 2, c.elems}, 2*t.bytes
-		w.weight = extra("weight", robocache.Float64)
 	}
-	if c.aligns != nil {
-		w.kind = extra("kind", robocache.Uint8)
+	if c.aligns == nil {
+		return
+	}
+	w.plan = new([4]int)
+	for i, x := range planned {
+		w.plan[i] = len(l.tensors)
+		l.tensors = append(l.tensors, tensorPlan{key: c.key + "\x00" + x.name, dtype: x.dtype, shape: []int{c.steps}, bytes: c.steps * x.dtype.Size(), column: -1, of: -1})
 	}
 }
 
@@ -136,47 +141,41 @@ func (c *column) normal() *affine {
 	return c.norm
 }
 
-// kinds says of all pictures of a raw column that they are there; those that are not are told by blank.
-func (p *part) kinds(c *column) {
-	all := p.data(c.raw.kind)
+// planRows writes the plan of a raw column of pictures: each is there, until absent says that it is not.
+func (p *part) planRows(c *column) {
+	kinds, left, right, weights := p.data(c.raw.plan[0]), view[int32](p.data(c.raw.plan[1])), view[int32](p.data(c.raw.plan[2])), view[float64](p.data(c.raw.plan[3]))
 	for i := range p.size() {
-		at := p.slot(i) * c.steps
-		for k := range c.steps {
-			all[at+k] = byte(kernel.Copy)
+		for at := p.slot(i) * c.steps; at < (p.slot(i)+1)*c.steps; at++ {
+			kinds[at], left[at], right[at], weights[at] = byte(kernel.Copy), int32(at), int32(at), 0
 		}
 	}
 }
 
 // absent says of the k-th picture of a raw column that it is not there.
 func (p *part) absent(c *column, k int) {
-	if c.raw == nil || c.raw.kind < 0 {
-		return
+	if c.raw != nil && c.raw.plan != nil {
+		p.data(c.raw.plan[0])[p.slot(k/c.steps)*c.steps+k%c.steps] = byte(kernel.Zero)
 	}
-	p.data(c.raw.kind)[p.slot(k/c.steps)*c.steps+k%c.steps] = byte(kernel.Zero)
 }
 
-// pair writes the raw rows of an aligned column: for each the two samples that it lies between, its kind and its weight.
+// pair writes the raw rows of an aligned column: for each the two samples that it lies between, and its plan.
 func (p *part) pair(c *column, plan *kernel.Plan, src []byte) {
-	dst, done := p.rowsInto(c.entry)
-	defer done()
-	kinds, kindsDone := p.rowsInto(c.raw.kind)
-	defer kindsDone()
-	weights, weightsDone := p.rowsInto(c.raw.weight)
-	defer weightsDone()
+	dst := p.data(c.entry)
+	kinds, left, right, weights := p.data(c.raw.plan[0]), view[int32](p.data(c.raw.plan[1])), view[int32](p.data(c.raw.plan[2])), view[float64](p.data(c.raw.plan[3]))
 	size := c.rowBytes
 	for i, k := range plan.Kind {
-		two := dst[2*i*size : 2*(i+1)*size]
-		kinds[i] = byte(k)
-		view[float64](weights)[i] = plan.Weight[i]
+		at := p.slot(i/c.steps)*c.steps + i%c.steps
+		kinds[at], left[at], right[at], weights[at] = byte(k), int32(2*at), int32(2*at+1), plan.Weight[i]
+		first, second := dst[2*at*size:(2*at+1)*size], dst[(2*at+1)*size:2*(at+1)*size]
+		// What the row does not read is cleared: the buffer is an old batch's.
+		clear(first)
+		clear(second)
 		switch k {
-		case kernel.Copy:
-			copy(two, src[int(plan.Left[i])*size:][:size])
-			clear(two[size:])
 		case kernel.Blend:
-			copy(two, src[int(plan.Left[i])*size:][:size])
-			copy(two[size:], src[int(plan.Right[i])*size:][:size])
-		default:
-			clear(two)
+			copy(second, src[int(plan.Right[i])*size:])
+			fallthrough
+		case kernel.Copy:
+			copy(first, src[int(plan.Left[i])*size:])
 		}
 	}
 }

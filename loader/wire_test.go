@@ -59,7 +59,7 @@ func finished(t *testing.T, l *Loader, b *Batch) [][]byte {
 	return out
 }
 
-// L26: a raw batch, finished by one op, is the batch that the loader makes itself, to the bit; and each stored byte is in it once.
+// L25: a raw batch, finished by one op, is the batch that the loader makes itself, to the bit; and each stored byte is in it once.
 func TestRawBatchesFinishToTheSame(t *testing.T) {
 	stats := map[string]Norm{
 		"observation.state": {Mode: "mean_std", Mean: []float64{1, 500, 3}, Std: []float64{2, 0, 7}},
