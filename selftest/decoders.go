@@ -22,6 +22,8 @@ type Result struct {
 	Present bool   `json:"present"` // false: Detail says why
 	OK      bool   `json:"ok"`
 	Detail  string `json:"detail,omitempty"`
+	// Info is what Detail says, for machines: vectors, wrong; instructions, threads; device, driver, image.
+	Info map[string]string `json:"info,omitempty"`
 }
 
 // decoders decodes every embedded clip, in order and at random, and compares each picture's planes with the ffmpeg program's.

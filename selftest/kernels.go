@@ -1,23 +1,86 @@
 package selftest
 
 import (
+	"context"
 	"fmt"
+	"strconv"
 
 	"github.com/goatnote-inc/robocache/kernel"
 	"github.com/goatnote-inc/robocache/kernel/conform"
+	"github.com/goatnote-inc/robocache/kernel/cpu"
+	"github.com/goatnote-inc/robocache/kernel/cuda"
 )
 
-// kernels runs the conformance vectors on the kernels' back ends.
-func kernels() []Result {
-	r := Result{Part: "kernel reference", Present: true}
-	ran, failures := conform.Run(kernel.Reference{})
-	r.OK = ran > 0 && len(failures) == 0
-	r.Detail = fmt.Sprintf("%d vectors, pure Go", ran)
+// kernels runs the conformance vectors on the kernels' back ends: the reference, the processor's cores, each GPU.
+func kernels(ctx context.Context) []Result {
+	out := []Result{vectors("kernel reference", "pure Go", map[string]string{"instructions": "pure Go"}, kernel.Reference{}), simd()}
+	return append(out, gpus(ctx)...)
+}
+
+// vectors is the verdict on a back end that is here.
+func vectors(part, detail string, info map[string]string, b conform.Backend) Result {
+	ran, failures := conform.Run(b)
+	r := Result{Part: part, Present: true, OK: ran > 0 && len(failures) == 0, Info: info}
+	info["vectors"], info["wrong"] = strconv.Itoa(ran), strconv.Itoa(len(failures))
+	r.Detail = fmt.Sprintf("%s; %d vectors", detail, ran)
 	if len(failures) > 0 {
-		r.Detail = fmt.Sprintf("%d of %d vectors wrong; the first: %v", len(failures), ran, failures[0])
+		r.Detail = fmt.Sprintf("%s; %d of %d vectors wrong; the first: %v", detail, len(failures), ran, failures[0])
 	}
-	return []Result{r,
-		{Part: "kernel SIMD", Detail: "not in this version"},
-		{Part: "kernel CUDA", Detail: "not in this version"},
+	return r
+}
+
+func simd() Result {
+	const part = "kernel SIMD"
+	b := cpu.New(0)
+	info := map[string]string{"instructions": instructions(b), "threads": strconv.Itoa(b.Threads())}
+	all, ok := any(b).(conform.Backend)
+	if !ok {
+		return Result{Part: part, Detail: "this build has not all operations"}
 	}
+	return vectors(part, info["instructions"]+", "+info["threads"]+" threads", info, all)
+}
+
+// instructions says what the back end computes with.
+func instructions(b any) string {
+	if s, ok := b.(interface{ Instructions() string }); ok {
+		return s.Instructions()
+	}
+	return "plain Go"
+}
+
+// gpus has a result a device, or one that says why there is none.
+func gpus(ctx context.Context) []Result {
+	const part = "kernel CUDA"
+	n, err := cuda.Count()
+	if err != nil || n == 0 {
+		r := Result{Part: part, Detail: "no device"}
+		if err != nil {
+			r.Detail = err.Error()
+		}
+		return []Result{r}
+	}
+	var out []Result
+	for i := 0; i < n && ctx.Err() == nil; i++ {
+		out = append(out, gpu(fmt.Sprintf("%s %d", part, i), i))
+	}
+	return out
+}
+
+func gpu(part string, ordinal int) Result {
+	dev, err := cuda.Open(ordinal)
+	if err != nil {
+		return Result{Part: part, Detail: err.Error()}
+	}
+	info := map[string]string{"device": dev.Name(), "driver": fmt.Sprintf("CUDA %d.%d", dev.Driver()/1000, dev.Driver()%1000/10)}
+	detail := info["device"] + ", driver of " + info["driver"]
+	if i, ok := any(dev).(interface{ Image() string }); ok {
+		info["image"] = i.Image()
+		detail += ", image " + info["image"]
+	}
+	b, err := newOnDevice(dev)
+	if err != nil {
+		return Result{Part: part, Detail: detail + ": " + err.Error(), Info: info}
+	}
+	defer b.close()
+	return vectors(part, detail, info, b)
 }

@@ -4,7 +4,7 @@ import "context"
 
 // Run tests every back end that is here.
 func Run(ctx context.Context) []Result {
-	return append(kernels(), decoders(ctx)...)
+	return append(kernels(ctx), decoders(ctx)...)
 }
 
 // OK says that everything present is right.

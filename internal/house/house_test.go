@@ -31,7 +31,7 @@ var allowed = map[string][]string{
 	"loader":            {"", "align", "kernel", "video", "cache", "store"},
 	"convert":           {"", "store", "video", "align", "kernel", "stats", "format"},
 	"synth":             {"", "store", "video", "stats", "format"},
-	"selftest":          {"", "video", "kernel", "align"},
+	"selftest":          {"", "video", "kernel", "align", "kernel/cpu", "kernel/cuda"},
 	"inspect":           {"", "store", "video", "align", "format"},
 	"bench":             {"", "store", "video", "align", "kernel", "stats", "format", "loader", "synth", "inspect", "convert", "kernel/cpu", "kernel/cuda"},
 	"internal/cudahost": {""},

@@ -1,0 +1,68 @@
+package selftest
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/kernel"
+)
+
+// TestRun is T1 and T2 on this machine: whatever is here is right, whatever is not says why.
+func TestRun(t *testing.T) {
+	results := Run(context.Background())
+	parts := map[string]Result{}
+	for _, r := range results {
+		parts[strings.Fields(r.Part)[0]+" "+strings.Fields(r.Part)[1]] = r
+		if r.Present && !r.OK || !r.Present && r.Detail == "" {
+			t.Errorf("%+v", r)
+		}
+	}
+	for _, part := range []string{"kernel reference", "kernel SIMD", "kernel CUDA", "decoder h264"} {
+		if _, ok := parts[part]; !ok {
+			t.Errorf("nothing is said of %s", part)
+		}
+	}
+	if r := parts["kernel reference"]; !r.OK || r.Info["vectors"] == "" || r.Info["wrong"] != "0" {
+		t.Errorf("%+v", r)
+	}
+	if !OK(results) {
+		t.Error("not OK")
+	}
+}
+
+// wrong changes one bit of each result.
+type wrong struct{ kernel.Reference }
+
+func (wrong) Fuse(op *kernel.FuseOp) error {
+	err := kernel.Reference{}.Fuse(op)
+	if len(op.Out.Data) > 0 {
+		op.Out.Data[0] ^= 1
+	}
+	return err
+}
+
+func TestWrongIsSeen(t *testing.T) {
+	r := vectors("kernel wrong", "a wrong one", map[string]string{}, wrong{})
+	if !r.Present || r.OK || r.Info["wrong"] == "0" || !strings.Contains(r.Detail, "vectors wrong; the first") {
+		t.Errorf("%+v", r)
+	}
+	if OK([]Result{{Part: "decoder", Detail: "not there"}, r}) || !OK([]Result{{Part: "decoder", Detail: "not there"}}) {
+		t.Error("OK looks at the wrong parts")
+	}
+}
+
+// TestRegions: tensors in the same memory share it on the device too.
+func TestRegions(t *testing.T) {
+	one, other := make([]byte, 100), make([]byte, 50)
+	at := func(b []byte) *kernel.Tensor { return &kernel.Tensor{DType: robocache.Uint8, Data: b} }
+	list := regions([]*kernel.Tensor{at(one[10:60]), at(other), at(nil), at(one[40:100]), at(one[20:30])})
+	if len(list) != 2 {
+		t.Fatalf("%d regions", len(list))
+	}
+	lengths := map[int]bool{len(list[0].data): true, len(list[1].data): true}
+	if !lengths[90] || !lengths[50] {
+		t.Errorf("%v", lengths)
+	}
+}
