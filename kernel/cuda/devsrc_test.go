@@ -1,0 +1,47 @@
+package cuda
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/goatnote-inc/robocache/kernel/cuda/images"
+	"github.com/goatnote-inc/robocache/kernel/cuda/internal/build"
+	"github.com/goatnote-inc/robocache/kernel/cuda/internal/nvrtc"
+)
+
+// ROBOCACHE_CUDA_SRC=folder compiles the sources of that folder by the libnvrtc of this machine, instead of taking the images: kernels are tried
+// on a GPU machine so. It is a means of the tests; the product does not compile. ROBOCACHE_CUDA_OPTIONS: one more option for the compiler.
+func init() {
+	dir := os.Getenv("ROBOCACHE_CUDA_SRC")
+	if dir == "" {
+		return
+	}
+	override = func(source string, c chip) ([]byte, error) {
+		compiler, err := nvrtc.Find("libnvrtc.so.13", "libnvrtc.so.12", "/opt/torch/.venv/lib/python3*/site-packages/nvidia/cu13/lib/libnvrtc.so.1?", "/usr/local/cuda*/lib64/libnvrtc.so")
+		if err != nil {
+			return nil, err
+		}
+		s, err := build.Read(dir, source)
+		if err != nil {
+			return nil, err
+		}
+		var more []string
+		if o := os.Getenv("ROBOCACHE_CUDA_OPTIONS"); o != "" {
+			more = append(more, o)
+		}
+		return s.Compile(compiler, images.Entry{Arch: c.major*10 + c.minor}, more...)
+	}
+}
+
+func TestOverride(t *testing.T) {
+	if override == nil {
+		t.Skip("ROBOCACHE_CUDA_SRC is not set")
+	}
+	d := device(t)
+	b, err := override("probe", d.on.sm())
+	fmt.Println(len(b), "bytes of machine code from", os.Getenv("ROBOCACHE_CUDA_SRC"))
+	if err != nil {
+		t.Fatal(err)
+	}
+}
