@@ -180,6 +180,24 @@ func TestGraph(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer g.Free()
+	// What prepares an op in the middle of a capture of a framework: modules, tables.
+	h, err := d.Capture(s, func() error {
+		d.gpu.mu.Lock()
+		clear(d.gpu.modules)
+		d.gpu.mu.Unlock()
+		m, err := probe(d, "probe_add", probeParams{n: n, add: 1}, 128, 0)
+		if err != nil {
+			return err
+		}
+		if _, err := m.table(make([]byte, 100)); err != nil {
+			return err
+		}
+		return m.Run([]uintptr{a}, s)
+	})
+	if err != nil {
+		t.Fatal("preparing while a graph is captured: ", err)
+	}
+	h.Free()
 	if d.on.capturing(s) || word(t, d, a, 5) != 0 {
 		t.Error("the capture ran")
 	}

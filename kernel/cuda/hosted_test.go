@@ -104,7 +104,9 @@ func (h *hosted) Fuse(op *kernel.FuseOp) error {
 }
 
 func (h *hosted) FuseGrad(op *kernel.FuseGradOp) error {
-	q, ok := any(h.d.On(h.stream)).(interface{ FuseGrad(*kernel.FuseGradOp) error })
+	q, ok := any(h.d.On(h.stream)).(interface {
+		FuseGrad(*kernel.FuseGradOp) error
+	})
 	if !ok {
 		return missing("fuse_grad")
 	}

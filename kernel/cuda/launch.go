@@ -3,6 +3,7 @@ package cuda
 import (
 	"encoding/binary"
 	"fmt"
+	"runtime"
 	"sync"
 	"unsafe"
 
@@ -19,6 +20,7 @@ type launcher interface {
 	alloc(n int) (uintptr, error)      // device memory
 	free(addr uintptr)                 //
 	clear(addr uintptr, n int) error   // zeros
+	upload(b []byte) (uintptr, error)  // new memory with these bytes; also while a graph is being captured
 	copyIn(to uintptr, b []byte) error // waits
 	copyOut(b []byte, from uintptr) error
 	sm() chip
@@ -66,8 +68,9 @@ type place struct {
 	offset           int64 // bytes
 }
 
-// Launch is a prepared operation: kernels, their parameters, and where the addresses of tensors go in these. It holds no memory of a device
-// and no stream. Runs may come from many goroutines; each is a launch, not a wait.
+// Launch is a prepared operation: kernels, their parameters, and where the addresses of tensors go in these. It holds no memory
+// of a device but its tables, and no stream. Runs may come from many goroutines; each is a launch, not a wait. Who prepares once and runs often
+// keeps it; graphs that captured a Launch need it as long as they are replayed.
 type Launch struct {
 	op      string // for errors
 	on      launcher
@@ -80,7 +83,48 @@ type Launch struct {
 	// after, if set, comes after the launches: a check that waits, and reads what kernels left in flags. It cannot be captured.
 	after func(stream uintptr) error
 
-	mu sync.Mutex
+	tables *tables
+	mu     sync.Mutex
+}
+
+// tables is device memory of a Launch: what is too large for parameters. It goes with the Launch.
+type tables struct {
+	on    launcher
+	addrs []uintptr
+}
+
+func (t *tables) free() {
+	for _, a := range t.addrs {
+		t.on.free(a)
+	}
+	t.addrs = nil
+}
+
+// table puts bytes into device memory, for as long as the Launch lives.
+func (l *Launch) table(b []byte) (uintptr, error) {
+	if len(b) == 0 {
+		return 0, nil
+	}
+	addr, err := l.on.upload(b)
+	if err != nil {
+		return 0, robocache.At(err, robocache.Where{"op": l.op})
+	}
+	if l.tables == nil {
+		l.tables = &tables{on: l.on}
+		runtime.AddCleanup(l, (*tables).free, l.tables)
+	}
+	l.tables.addrs = append(l.tables.addrs, addr)
+	return addr, nil
+}
+
+// Close gives the tables back, when nothing that was launched is running. Without it they go when the Launch is collected.
+func (l *Launch) Close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.tables != nil {
+		l.tables.free()
+	}
+	l.calls = nil
 }
 
 // Run launches the operation on a stream: that of the caller, where all its inputs are ready in stream order. Addresses stand in the order of
@@ -103,6 +147,9 @@ func (l *Launch) Run(addrs []uintptr, stream uintptr) error {
 }
 
 func (l *Launch) run(addrs []uintptr, stream uintptr) error {
+	if l.calls == nil {
+		return l.closed()
+	}
 	for i := range l.places {
 		p := &l.places[i]
 		binary.LittleEndian.PutUint64(l.calls[p.call].params[p.at:], uint64(int64(addrs[p.tensor])+p.offset))
@@ -124,12 +171,19 @@ func (l *Launch) run(addrs []uintptr, stream uintptr) error {
 	return nil
 }
 
+func (l *Launch) closed() error {
+	return &robocache.Error{Class: robocache.ErrMisuse, Op: l.op, Msg: "the launch is closed"}
+}
+
 func (l *Launch) misuse(addrs []uintptr) error {
 	return &robocache.Error{Class: robocache.ErrMisuse, Op: l.op, Msg: "addresses", Want: fmt.Sprint(l.tensors), Got: fmt.Sprint(len(addrs))}
 }
 
 // prepared finishes a Launch: kernels are loaded, and parameters and places are looked at once, so that Run need not.
 func (l *Launch) prepared() (*Launch, error) {
+	if l.calls == nil {
+		l.calls = []call{} // nothing to launch, but not closed
+	}
 	for i := range l.calls {
 		k := &l.calls[i]
 		if len(k.params) > maxParams {

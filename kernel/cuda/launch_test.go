@@ -110,6 +110,30 @@ func TestLaunchErrors(t *testing.T) {
 	}
 }
 
+// Tables live as long as the Launch.
+func TestTables(t *testing.T) {
+	d := simulator(t, sim.Options{Checked: true}, "probe")
+	l := &Launch{op: "test", on: d.on, tensors: 0}
+	p := probeParams{n: 2, add: 5}
+	l.calls = []call{{kernel: "probe_add", grid: 1, block: 32, params: paramsOf(&p)}}
+	var err error
+	if p.out, err = l.table([]byte{1, 0, 0, 0, 2, 0, 0, 0}); err != nil {
+		t.Fatal(err)
+	}
+	if l, err = l.prepared(); err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, 8)
+	if err := errors.Join(l.Run(nil, 0), d.CopyOut(b, p.out)); err != nil || b[0] != 6 || b[4] != 7 {
+		t.Error(err, b)
+	}
+	l.Close()
+	l.Close()
+	if err := l.Run(nil, 0); !errors.Is(err, robocache.ErrMisuse) {
+		t.Error("a closed launch:", err)
+	}
+}
+
 // G5, above the driver.
 func TestRunDoesNotAllocate(t *testing.T) {
 	l := &Launch{op: "test", on: nowhere{}, tensors: 1, places: []place{{at: 0}}, calls: []call{{kernel: "k", grid: 1, block: 32, params: paramsOf(&probeParams{})}}}

@@ -95,7 +95,7 @@ func (g *gpu) memory() (free, total int64, err error) {
 
 func (g *gpu) alloc(n int) (uintptr, error) {
 	p := new(uintptr)
-	code := g.within(func() int32 { return cudahost.Call(g.f.MemAlloc_v2, ptr(p), uintptr(n)) })
+	code := g.relaxed(func() int32 { return cudahost.Call(g.f.MemAlloc_v2, ptr(p), uintptr(n)) })
 	if code == 0 {
 		return *p, nil
 	}
@@ -108,9 +108,50 @@ func (g *gpu) alloc(n int) (uintptr, error) {
 }
 
 func (g *gpu) free(addr uintptr) {
-	_ = g.within(func() int32 { return cudahost.Call(g.f.MemFree_v2, addr) })
+	_ = g.relaxed(func() int32 { return cudahost.Call(g.f.MemFree_v2, addr) })
 }
 
+// relaxed runs f where a graph may be being captured on this thread, which forbids what f does although it is no part of the graph.
+func (g *gpu) relaxed(f func() int32) int32 {
+	return g.within(func() int32 {
+		mode := new(int32)
+		*mode = captureRelaxed
+		if code := cudahost.Call(g.f.ThreadExchangeStreamCaptureMode, ptr(mode)); code != 0 {
+			return code
+		}
+		code := f()
+		cudahost.Call(g.f.ThreadExchangeStreamCaptureMode, ptr(mode))
+		return code
+	})
+}
+
+// upload copies on a stream of its own: the legacy one may not be touched while another is captured.
+func (g *gpu) upload(b []byte) (uintptr, error) {
+	addr, err := g.alloc(len(b))
+	if err != nil {
+		return 0, err
+	}
+	s := new(uintptr)
+	code := g.relaxed(func() int32 {
+		if code := cudahost.Call(g.f.StreamCreate, ptr(s), 1); code != 0 {
+			return code
+		}
+		code := cudahost.Call(g.f.MemcpyHtoDAsync_v2, addr, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), *s)
+		if waited := cudahost.Call(g.f.StreamSynchronize, *s); code == 0 {
+			code = waited
+		}
+		cudahost.Call(g.f.StreamDestroy_v2, *s)
+		return code
+	})
+	runtime.KeepAlive(b)
+	if code != 0 {
+		g.free(addr)
+		return 0, g.fail(fmt.Sprintf("copy a table of %d bytes", len(b)), code)
+	}
+	return addr, nil
+}
+
+// copyIn waits: for what is on the legacy stream before, and for the copy.
 func (g *gpu) copyIn(to uintptr, b []byte) error {
 	if err := g.copyInAsync(to, b, 0); err != nil {
 		return err

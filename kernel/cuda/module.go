@@ -90,13 +90,8 @@ func (g *gpu) loadModule(source string) *module {
 	}
 	m.err = &robocache.Error{Class: robocache.ErrUnsupported, Op: "CUDA", Where: robocache.Where{"device": g.ordinal, "source": source}, Msg: "no image for the chip", Got: g.name + ", " + g.chip.String(), Want: "one of the images"}
 	for _, image := range list {
-		handle, code := new(uintptr), int32(0)
-		code = g.within(func() int32 {
-			// A graph may be being captured on this thread, which forbids what loading does; the module is no part of it.
-			mode := new(int32)
-			*mode = captureRelaxed
-			cudahost.Call(g.f.ThreadExchangeStreamCaptureMode, ptr(mode))
-			defer func() { cudahost.Call(g.f.ThreadExchangeStreamCaptureMode, ptr(mode)) }()
+		handle := new(uintptr)
+		code := g.relaxed(func() int32 {
 			return cudahost.Call(g.f.ModuleLoadDataEx, ptr(handle), uintptr(unsafe.Pointer(unsafe.SliceData(image.Code))), 0, 0, 0)
 		})
 		runtime.KeepAlive(image.Code)

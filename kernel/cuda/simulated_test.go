@@ -58,6 +58,12 @@ func (s *simulated) alloc(n int) (uintptr, error) {
 	return addr, err
 }
 
+func (s *simulated) upload(b []byte) (uintptr, error) {
+	addr, to, err := s.m.Alloc(len(b), 16, false)
+	copy(to, b)
+	return addr, err
+}
+
 func (s *simulated) clear(addr uintptr, n int) error {
 	clear(s.m.Bytes(addr, n))
 	return nil

@@ -1,0 +1,46 @@
+package cuda
+
+import (
+	"testing"
+
+	"github.com/goatnote-inc/robocache/kernel"
+	"github.com/goatnote-inc/robocache/kernel/conform"
+)
+
+// suite runs everything that conform has on a back end: all vectors, and random ops beside the CPU's back end.
+func suite(t *testing.T, b conform.Backend, fuses, voxels int) {
+	t.Helper()
+	report := func(what string, ran int, failures []error) {
+		t.Logf("%s: %d ran, %d failed", what, ran, len(failures))
+		for i, err := range failures {
+			if i == 20 {
+				t.Errorf("and %d more", len(failures)-i)
+				break
+			}
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	q := any(&Queue{})
+	if _, ok := q.(interface{ Apply(*kernel.ApplyOp) error }); ok {
+		ran, failures := conform.Run(b)
+		report("vectors", ran, failures)
+		ran, failures = conform.Sweep(kernel.Reference{}, b, 1, fuses)
+		report("sweep", ran, failures)
+	}
+	if _, ok := q.(conform.Space); !ok {
+		return
+	}
+	ran, failures := conform.RunVoxels(b)
+	report("vectors of voxels", ran, failures)
+	for what, f := range map[string]func(a, b conform.Space, seed uint64, n int) error{"voxels": conform.SweepVoxels, "depth": conform.SweepDepth, "tsdf": conform.SweepTSDF} {
+		if err := f(kernel.Reference{}, b, 1, voxels); err != nil {
+			t.Errorf("sweep of %s: %v", what, err)
+		}
+	}
+}
+
+func TestConformOnGPU(t *testing.T) {
+	d := device(t)
+	suite(t, &hosted{t: t, d: d, stream: stream(t, d)}, 3000, 1000)
+	t.Run("graphs", func(t *testing.T) { suite(t, &hosted{t: t, d: d, stream: stream(t, d), graph: true}, 300, 100) })
+}
