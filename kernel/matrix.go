@@ -110,7 +110,7 @@ func (m *Matrix) distinct() bool {
 		c = -c
 	}
 	switch {
-	case m.Rows <= 1 && m.Cols <= 1:
+	case m.Rows == 0, m.Cols == 0, m.Rows <= 1 && m.Cols <= 1:
 		return true
 	case m.Rows <= 1:
 		return c > 0

@@ -17,4 +17,6 @@
 //	    Deleters of tensors may be called there: they do not enter Go.
 //	C9  A batch of a loader counts when the client says that it arrived; one that did not is given again. Taking a batch that is
 //	    finished starts no goroutine and writes no text.
+//	C10 An operation is checked and prepared once and run many times, from many threads: a run copies no tensor, reads no text and, on a
+//	    device, allocates and waits for nothing. Host memory is looked at during the run only.
 package main

@@ -17,7 +17,7 @@ import (
 )
 
 // abiVersion is compared by the client when it loads the library (C7).
-const abiVersion = 2
+const abiVersion = 3
 
 // version is set by the linker: -X main.version=….
 var version = "unknown"

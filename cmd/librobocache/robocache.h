@@ -1,4 +1,4 @@
-/* librobocache: the C interface of RoboCache, ABI 2. The contract (C1 to C9) is in doc.go beside this file.
+/* librobocache: the C interface of RoboCache, ABI 3. The contract (C1 to C9) is in doc.go beside this file.
  *
  * Calls that are declared by ROBOCACHE_CALL have one shape:
  *
@@ -54,6 +54,17 @@ ROBOCACHE_CALL(robocache_loader_set_epoch); /* loader, {epoch} */
 ROBOCACHE_CALL(robocache_loader_order);     /* loader, {epoch, from?, count?} → batch: order, int64 */
 ROBOCACHE_CALL(robocache_loader_locate);    /* loader, {samples[]} → batch: dataset_index, episode, row, int64 */
 ROBOCACHE_CALL(robocache_loader_stats);     /* loader → loader.Stats and epoch */
+
+/* Operations on memory of the client's
+ * op_new: {op: "fuse" | "fuse_grad" | "voxelize" | "unproject" | "integrate", backend: "cpu" | "reference" | "cuda", device, tensors: [{dtype, shape[],
+ * stride[] in elements}], has: [the optional tensors that are there], and the options of kernel's operation of that name} → {op, scratch}. Tensors are
+ * in the order of the operation's Tensors(); scratch: bytes of device memory that come after the last of them, where it is not 0. */
+ROBOCACHE_CALL(robocache_op_new);
+ROBOCACHE_CALL(robocache_backends);  /* → {cpu: {instructions, threads}, cuda: {present, driver, devices[], reason}} */
+ROBOCACHE_CALL(robocache_self_test); /* → [{part, present, ok, detail}]: the conformance vectors on each back end */
+/* Runs an operation that op_new made on the addresses of its elements [0, …, 0]. A host's is done on return; a device's is on its way on the stream
+ * (a CUstream; 0 is the legacy default stream), and the device is the operation's, whichever is current. From many threads at once. */
+int32_t robocache_op_run(int64_t op, int64_t *addrs, int64_t n, int64_t stream, char **json_out);
 
 /* A batch is {batch, rows, epoch, position, entries[]}. An entry is a tensor {key, dtype, shape[], ptr, nbytes, tensor} in C order, or a
  * text column {key, dtype: "string" | "json", text: true, values[]}. ptr is an address in this process, good until the tensor is released. */

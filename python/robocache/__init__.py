@@ -32,19 +32,22 @@ if TYPE_CHECKING:
     from .loader import Loader
     from .mapdataset import MapDataset
     from .mix import Mix
+    from .ops import fuse, resample
+    from .voxels import SparseVoxels, depth_to_points, tsdf_integrate, voxelize
 
 __all__ = [
-    "open", "Dataset", "Episode", "Stream", "Feature", "MapDataset", "LeRobotDataset", "Loader", "Mix", "versions", "self_test",
+    "open", "Dataset", "Episode", "Stream", "Feature", "MapDataset", "LeRobotDataset", "Loader", "Mix", "resample", "fuse", "voxelize",
+    "depth_to_points", "tsdf_integrate", "SparseVoxels", "versions", "self_test",
     "Error", "NotFound", "Malformed", "Unsupported", "ResourceLimit", "Temporary", "Misuse", "ForkError", "__version__",
 ]  # fmt: skip
 
-_LAZY = {"MapDataset": "mapdataset", "LeRobotDataset": "lerobot", "Loader": "loader", "Mix": "mix"}
+_LAZY = {
+    "MapDataset": "mapdataset", "LeRobotDataset": "lerobot", "Loader": "loader", "Mix": "mix", "resample": "ops", "fuse": "ops", "voxelize": "voxels",
+    "depth_to_points": "voxels", "tsdf_integrate": "voxels", "SparseVoxels": "voxels",
+}  # fmt: skip
 
 # Names that people will look for, and what to use instead.
 _ELSEWHERE = {
-    "resample": "tensor operations come with the next release; Episode.align and align= resample recorded streams",
-    "fuse": "tensor operations come with the next release; Episode.align brings several streams onto one timeline",
-    "voxelize": "tensor operations come with the next release",
     "RobotDataLoader": "use robocache.Loader([robocache.Mix(...)])",
     "TrajectoryResampler": "use Episode.align, or align= of Loader",
     "Trajectory": "use Episode.align, or align= of Loader",

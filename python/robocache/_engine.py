@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import re
 import tempfile
 import threading
 import weakref
@@ -19,18 +20,21 @@ from typing import Any
 
 from ._errors import Error, Misuse, NotFound, Unsupported, from_engine
 
-ABI = 2
+ABI = 3
 STEP_MS = 50  # how long one wait may keep Ctrl-C waiting
 DONE, PENDING, END = 0, -1, -2
 
 _CALLS = (
     "robocache_versions robocache_wait robocache_close robocache_open robocache_episode robocache_episodes robocache_stats robocache_stream robocache_align "
     "robocache_map_new robocache_map_items robocache_loader_new robocache_loader_state robocache_loader_restore robocache_loader_set_epoch "
-    "robocache_loader_order robocache_loader_locate robocache_loader_stats"
+    "robocache_loader_order robocache_loader_locate robocache_loader_stats robocache_op_new robocache_backends robocache_self_test"
 ).split()
 
 # What the library makes capsules with, in the order that robocache.h says.
 _PYTHON = "PyCapsule_New PyCapsule_IsValid PyCapsule_GetPointer PyList_New PyList_SetItem Py_DecRef".split()
+
+# op, addresses as packed int64, how many, stream, where the text of an error goes
+_OP_RUN: list[Any] = [ctypes.c_int64, ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p]
 
 
 class Engine:
@@ -62,8 +66,14 @@ class Engine:
         self.lib.robocache_cancel.argtypes = [ctypes.c_int64]
         self.lib.robocache_loader_take.restype = ctypes.c_int32
         self.lib.robocache_loader_take.argtypes = [ctypes.c_int64, ctypes.c_int64, ctypes.c_int32, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p)]
-        # These two enter no Go and wait for nothing, so they keep the GIL: no signal handler runs within them.
+        self.lib.robocache_op_run.restype = ctypes.c_int32
+        self.lib.robocache_op_run.argtypes = _OP_RUN
         held = ctypes.PyDLL(path)
+        # A launch waits for nothing: the GIL is kept, because with other threads about it can cost milliseconds to have it again.
+        self.launch = held.robocache_op_run
+        self.launch.restype = ctypes.c_int32
+        self.launch.argtypes = _OP_RUN
+        # These two enter no Go and wait for nothing, so they keep the GIL: no signal handler runs within them.
         self.capsules = held.robocache_capsules
         self.capsules.restype = ctypes.py_object
         self.capsules.argtypes = [ctypes.c_void_p]
@@ -80,7 +90,7 @@ class Engine:
 
     def call(self, name: str, handle: int = 0, args: dict[str, Any] | None = None) -> tuple[int, Any]:
         """Calls the engine and gives (status, answer). Waits in short steps without the GIL, so that signals are seen; an exception cancels the work."""
-        payload = None if args is None else json.dumps(args).encode()
+        payload = None if args is None else _json(args)
         ticket = ctypes.c_int64(0)
         out = ctypes.c_void_p()
         try:
@@ -104,6 +114,16 @@ class Engine:
         self.lib.robocache_free(out)
         return json.loads(text)
 
+
+def _json(args: dict[str, Any]) -> bytes:
+    """JSON as the library reads it: it has no NaN and no infinities, so they go as null and as numbers beyond all."""
+    text = json.dumps(args)
+    if "NaN" in text or "Infinity" in text:
+        text = _UNTOLD.sub(lambda m: m[0] if m[0][0] == '"' else "null" if m[0] == "NaN" else "1e999", text)
+    return text.encode()
+
+
+_UNTOLD = re.compile(r'"(?:[^"\\]|\\.)*"|NaN|Infinity')
 
 _lock = threading.Lock()
 _current: Engine | None = None

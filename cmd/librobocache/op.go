@@ -1,0 +1,194 @@
+package main
+
+/*
+#include <stdint.h>
+*/
+import "C"
+
+import (
+	"fmt"
+	"math/bits"
+	"sync"
+	"unsafe"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/kernel"
+)
+
+// prepared is an operation that was checked and made ready once, to be run with new addresses again and again (C10).
+type prepared struct {
+	args  *opArgs
+	host  hostBackend // nil: a device's
+	dev   deviceOp
+	spans []span
+	count int // addresses of a run
+
+	mu   sync.Mutex
+	idle []*operation // instances that no run uses
+}
+
+// deviceOp is a launch that was made ready: asynchronous on the stream, no allocation, no wait.
+type deviceOp interface {
+	Run(addrs []uintptr, stream uintptr) error
+}
+
+func (p *prepared) close() error { return nil }
+
+// span says which bytes a tensor reaches from the address of its element [0, …, 0].
+type span struct {
+	lo, n int // n = 0: none
+	size  int // of an element
+}
+
+type opReply struct {
+	Op      int64 `json:"op"`
+	Scratch int   `json:"scratch"` // bytes on the device, after the last tensor
+}
+
+// robocache_op_new prepares an operation.
+//
+//export robocache_op_new
+func robocache_op_new(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
+	a := &opArgs{}
+	if err := arguments(in, a); err != nil {
+		return fail(out, err)
+	}
+	// Not on a goroutine of its own where it is short: a device's may have to compile.
+	if a.Backend != "cuda" {
+		return direct(out, func() (any, error) { return newOp(a) })
+	}
+	return invoke(timeoutMS, ticket, out, func(context) (result, error) {
+		r, err := newOp(a)
+		return result{value: r, undo: func() { handles.remove(r.Op) }}, err
+	})
+}
+
+func newOp(a *opArgs) (r opReply, err error) {
+	p := &prepared{args: a}
+	o, err := a.build()
+	if err != nil {
+		return r, err
+	}
+	if err := o.check(); err != nil {
+		return r, err
+	}
+	if a.Backend == "cuda" {
+		if p.dev, r.Scratch, err = prepareDevice(a.Device, o); err != nil {
+			return r, err
+		}
+	} else {
+		if p.host, err = host(a.Backend); err != nil {
+			return r, err
+		}
+		p.idle = append(p.idle, o)
+	}
+	p.count = len(o.tensors)
+	for _, t := range o.tensors {
+		s, err := reach(t)
+		if err != nil {
+			return r, err
+		}
+		p.spans = append(p.spans, s)
+	}
+	r.Op = handles.put(p)
+	return r, nil
+}
+
+// reach is the span of a tensor.
+func reach(t *kernel.Tensor) (span, error) {
+	s := span{size: t.DType.Size()}
+	if s.size == 0 {
+		return s, &robocache.Error{Class: robocache.ErrUnsupported, Op: "op", Msg: "unsupported dtype", Want: "a type of fixed size", Got: t.DType.String()}
+	}
+	lo, hi := 0, 0
+	for axis, d := range t.Shape {
+		if d == 0 {
+			return s, nil
+		}
+		n, step := uint64(d-1), t.Stride[axis]
+		h, l := bits.Mul64(n, uint64(max(step, -step)))
+		if h != 0 || l > 1<<58 || hi-lo > 1<<58 {
+			return s, &robocache.Error{Class: robocache.ErrMisuse, Op: "op", Msg: "length mismatch: strides reach beyond all memory", Got: fmt.Sprint(t.Shape, t.Stride), Want: "a tensor"}
+		}
+		if step < 0 {
+			lo -= int(l)
+		} else {
+			hi += int(l)
+		}
+	}
+	s.lo, s.n = lo*s.size, (hi+1-lo)*s.size
+	return s, nil
+}
+
+// robocache_op_run runs a prepared op on the memory at the addresses, in the order of its tensors. Host ops are done when it returns; device
+// ops are on their way on the stream.
+//
+//export robocache_op_run
+func robocache_op_run(op C.int64_t, addrs *C.int64_t, n C.int64_t, stream C.int64_t, out **C.char) (status C.int32_t) {
+	defer func() {
+		if r := recover(); r != nil {
+			status = fail(out, panicked(r))
+		}
+	}()
+	p, err := lookup[*prepared](int64(op), "op")
+	if err == nil {
+		err = p.run(unsafe.Slice((*uintptr)(unsafe.Pointer(addrs)), int(n)), uintptr(stream))
+	}
+	if err != nil {
+		return fail(out, err)
+	}
+	return statusDone
+}
+
+func (p *prepared) run(addrs []uintptr, stream uintptr) error {
+	if len(addrs) != p.count {
+		return misuse("op", fmt.Sprintf("%d addresses, expected %d", len(addrs), p.count))
+	}
+	if p.dev != nil {
+		return p.dev.Run(addrs, stream)
+	}
+	o, err := p.take()
+	if err != nil {
+		return err
+	}
+	for i, t := range o.tensors {
+		s := &p.spans[i]
+		if s.n == 0 {
+			continue
+		}
+		if addrs[i] == 0 {
+			return misuse("op", fmt.Sprintf("tensor %d has no address", i))
+		}
+		t.Data = unsafe.Slice((*byte)(foreign(addrs[i]+uintptr(s.lo))), s.n)
+		t.Base = -s.lo / s.size
+	}
+	err = o.on(p.host)
+	p.give(o)
+	return err
+}
+
+// foreign is memory of the client's, which the garbage collector does not know.
+func foreign(addr uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&addr)) }
+
+// take gives an instance that no other run uses.
+func (p *prepared) take() (*operation, error) {
+	p.mu.Lock()
+	if n := len(p.idle); n > 0 {
+		o := p.idle[n-1]
+		p.idle = p.idle[:n-1]
+		p.mu.Unlock()
+		return o, nil
+	}
+	p.mu.Unlock()
+	return p.args.build()
+}
+
+// give takes it back. It forgets its memory: the client's may be freed, and its addresses be Go's next.
+func (p *prepared) give(o *operation) {
+	for _, t := range o.tensors {
+		t.Data = nil
+	}
+	p.mu.Lock()
+	p.idle = append(p.idle, o)
+	p.mu.Unlock()
+}

@@ -1,0 +1,271 @@
+//go:build cgo
+
+package main
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/kernel"
+)
+
+// opArgs is an operation without its memory: everything that a call from Python repeats from step to step.
+type opArgs struct {
+	Op      string      `json:"op"` // fuse | fuse_grad | voxelize | unproject | integrate
+	Backend string      `json:"backend"`
+	Device  int         `json:"device"`
+	Tensors []tensorArg `json:"tensors"` // in the order of the op's Tensors(), scratch left out
+	Has     []string    `json:"has"`     // the optional tensors of the op that are there
+
+	Series   []seriesArg `json:"series"`
+	Clock    string      `json:"clock"` // ns | given
+	Epsilon  float64     `json:"epsilon"`
+	Validate bool        `json:"validate"`
+
+	Min       []number32       `json:"min"`
+	Size      []number32       `json:"size"`
+	Grid      []int            `json:"grid"`
+	Mode      kernel.VoxelMode `json:"mode"`
+	Outside   kernel.Outside   `json:"outside"`
+	Budget    int64            `json:"budget"`
+	Bits      bool             `json:"bits"`
+	Fast      bool             `json:"fast"`
+	Fill      number32         `json:"fill"`
+	Camera    []number32       `json:"camera"`
+	Scale     number32         `json:"scale"`
+	Pose      []number32       `json:"pose"`
+	Truncate  number32         `json:"truncate"`
+	MaxWeight number32         `json:"max_weight"`
+}
+
+type tensorArg struct {
+	DType  robocache.DType `json:"dtype"`
+	Shape  []int           `json:"shape"`
+	Stride []int           `json:"stride"`
+}
+
+type seriesArg struct {
+	Name    string      `json:"name"`
+	Has     []string    `json:"has"` // lengths | offsets | samples
+	Mode    kernel.Mode `json:"mode"`
+	Edge    kernel.Edge `json:"edge"`
+	MaxGap  int64       `json:"max_gap"`
+	Before  int64       `json:"before"`
+	After   int64       `json:"after"`
+	Period  float64     `json:"period"`
+	Lo      *float64    `json:"lo"`
+	Quats   [][4]int    `json:"quats"`
+	Unit    bool        `json:"unit"`
+	Norm    *normArg    `json:"norm"`
+	Plane   int         `json:"plane"`
+	Clip    []number32  `json:"clip"`
+	Augment *augmentArg `json:"augment"`
+}
+
+type normArg struct {
+	Kind string   `json:"kind"` // mean_std | min_max
+	A    []number `json:"a"`
+	B    []number `json:"b"`
+}
+
+type augmentArg struct {
+	Seed    uint64      `json:"seed"`
+	Epoch   uint64      `json:"epoch"`
+	Op      uint32      `json:"op"`
+	Noise   number32    `json:"noise"`
+	Dropout number32    `json:"dropout"`
+	Scale   [2]number32 `json:"scale"`
+}
+
+// number32 is a float32 in JSON that may be infinite or NaN, as number is for float64.
+type number32 float32
+
+func (n *number32) UnmarshalJSON(b []byte) error {
+	var f number
+	if err := f.UnmarshalJSON(b); err != nil {
+		return err
+	}
+	*n = number32(f)
+	return nil
+}
+
+// feed gives out the tensors of the call in the order in which they came.
+type feed struct {
+	args []tensorArg
+	has  []string
+	err  error
+}
+
+func (f *feed) must() kernel.Tensor {
+	if len(f.args) == 0 {
+		f.err = misuse("op", "a tensor is missing")
+		return kernel.Tensor{}
+	}
+	a := f.args[0]
+	f.args = f.args[1:]
+	if len(a.Stride) != len(a.Shape) {
+		f.err = misuse("op", fmt.Sprintf("%d strides for %d extents", len(a.Stride), len(a.Shape)))
+	}
+	for _, d := range a.Shape {
+		if d < 0 {
+			f.err = misuse("op", fmt.Sprintf("negative extent %d", d))
+		}
+	}
+	return kernel.Tensor{DType: a.DType, Shape: a.Shape, Stride: a.Stride}
+}
+
+func (f *feed) maybe(name string) *kernel.Tensor {
+	if !slices.Contains(f.has, name) {
+		return nil
+	}
+	t := f.must()
+	return &t
+}
+
+// operation is one instance of a prepared op: its tensors get their memory for one run.
+type operation struct {
+	op      any // *kernel.FuseOp, *kernel.FuseGradOp, *kernel.VoxelOp, *kernel.DepthOp or *kernel.TSDFOp
+	tensors []*kernel.Tensor
+}
+
+// build makes an instance of the op. The arguments stay as they are: it is called again for each concurrent run.
+func (a *opArgs) build() (*operation, error) {
+	f := &feed{args: a.Tensors, has: a.Has}
+	clock, err := parse("clock", a.Clock, map[string]kernel.Clock{"": kernel.Nanoseconds, "ns": kernel.Nanoseconds, "given": kernel.AsGiven})
+	if err != nil {
+		return nil, err
+	}
+	var o operation
+	switch a.Op {
+	case "fuse":
+		op := &kernel.FuseOp{Clock: clock, Epsilon: a.Epsilon, Validate: a.Validate}
+		for i := range a.Series {
+			s, err := a.Series[i].series(f, true)
+			if err != nil {
+				return nil, err
+			}
+			op.Series = append(op.Series, s)
+		}
+		f.has = a.Has
+		op.Targets, op.Out = f.must(), f.must()
+		op.Valid, op.Counts = f.maybe("valid"), f.maybe("counts")
+		o = operation{op, op.Tensors()}
+	case "fuse_grad":
+		if len(a.Series) != 1 {
+			return nil, misuse("op", "a gradient is of one stream")
+		}
+		op := &kernel.FuseGradOp{Clock: clock, Epsilon: a.Epsilon}
+		if op.Series, err = a.Series[0].series(f, false); err != nil {
+			return nil, err
+		}
+		op.Targets, op.Out, op.Grad = f.must(), f.must(), f.must()
+		op.Series.Values = kernel.Tensor{DType: op.Grad.DType, Shape: op.Grad.Shape, Stride: op.Grad.Stride}
+		o = operation{op, op.Tensors()}
+	case "voxelize":
+		op, err := a.voxels(f)
+		if err != nil {
+			return nil, err
+		}
+		o = operation{op, op.Tensors()}
+	case "unproject":
+		op := &kernel.DepthOp{Scale: float32(a.Scale), Depth: f.must(), Out: f.must(), Valid: f.maybe("valid")}
+		if err := floats32(op.Camera[:], a.Camera, "camera"); err != nil {
+			return nil, err
+		}
+		if a.Pose != nil {
+			op.Pose = new([12]float32)
+			if err := floats32(op.Pose[:], a.Pose, "pose"); err != nil {
+				return nil, err
+			}
+		}
+		o = operation{op, op.Tensors()}
+	case "integrate":
+		op := &kernel.TSDFOp{Scale: float32(a.Scale), Truncate: float32(a.Truncate), MaxWeight: float32(a.MaxWeight), Depth: f.must(), Value: f.must(), Weight: f.must()}
+		for _, v := range []struct {
+			name string
+			to   []float32
+			from []number32
+		}{{"camera", op.Camera[:], a.Camera}, {"view", op.View[:], a.Pose}, {"grid_min", op.Min[:], a.Min}, {"voxel_size", op.Size[:], a.Size}} {
+			if err := floats32(v.to, v.from, v.name); err != nil {
+				return nil, err
+			}
+		}
+		o = operation{op, op.Tensors()}
+	default:
+		return nil, misuse("op", fmt.Sprintf("there is no operation %q", a.Op))
+	}
+	if f.err != nil {
+		return nil, f.err
+	}
+	if len(f.args) != 0 {
+		return nil, misuse("op", fmt.Sprintf("%d tensors too many", len(f.args)))
+	}
+	return &o, nil
+}
+
+func (s *seriesArg) series(f *feed, values bool) (kernel.Series, error) {
+	f.has = s.Has
+	out := kernel.Series{Name: s.Name}
+	if values {
+		out.Values = f.must()
+	}
+	out.Times, out.Lengths, out.Offsets = f.must(), f.maybe("lengths"), f.maybe("offsets")
+	out.Rule = kernel.Rule{Mode: s.Mode, Edge: s.Edge, MaxGap: s.MaxGap, Before: s.Before, After: s.After, Period: s.Period, Lo: s.Lo, Quats: s.Quats}
+	out.Epilogue.Unit, out.Epilogue.Plane = s.Unit, s.Plane
+	if s.Clip != nil {
+		if len(s.Clip) != 2 {
+			return out, misuse("op", "clip: expected the lowest and the highest value")
+		}
+		out.Epilogue.Clip = &[2]float32{float32(s.Clip[0]), float32(s.Clip[1])}
+	}
+	if n := s.Norm; n != nil {
+		switch n.Kind {
+		case "mean_std":
+			out.Epilogue.Norm = kernel.NewMeanStd(floats(n.A), floats(n.B))
+		case "min_max":
+			out.Epilogue.Norm = kernel.NewMinMax(floats(n.A), floats(n.B))
+		default:
+			return out, misuse("op", fmt.Sprintf("there is no normalisation %q", n.Kind))
+		}
+	}
+	if a := s.Augment; a != nil {
+		out.Epilogue.Augment = &kernel.Augment{Seed: a.Seed, Epoch: a.Epoch, Op: a.Op, Noise: float32(a.Noise), Dropout: float32(a.Dropout), ScaleLo: float32(a.Scale[0]), ScaleHi: float32(a.Scale[1]), Samples: f.maybe("samples")}
+	}
+	return out, nil
+}
+
+func (a *opArgs) voxels(f *feed) (*kernel.VoxelOp, error) {
+	op := &kernel.VoxelOp{Mode: a.Mode, Outside: a.Outside, Budget: a.Budget, Bits: a.Bits, Fast: a.Fast, Fill: float32(a.Fill), Points: f.must(),
+		Features: f.maybe("features"), Lengths: f.maybe("lengths"), Offsets: f.maybe("offsets"), Out: f.maybe("out"),
+		Coords: f.maybe("coords"), Rows: f.maybe("rows"), Counts: f.maybe("counts"), Found: f.maybe("found"), Stats: f.maybe("stats")}
+	if err := floats32(op.Min[:], a.Min, "grid_min"); err != nil {
+		return nil, err
+	}
+	if err := floats32(op.Size[:], a.Size, "voxel_size"); err != nil {
+		return nil, err
+	}
+	if len(a.Grid) != 3 {
+		return nil, misuse("voxelize", "Invalid grid dimensions: expected 3, found "+fmt.Sprint(len(a.Grid)))
+	}
+	copy(op.Grid[:], a.Grid)
+	return op, nil
+}
+
+func parse[T any](what, name string, known map[string]T) (T, error) {
+	v, ok := known[name]
+	if !ok {
+		return v, misuse("op", fmt.Sprintf("Invalid %s %q", what, name))
+	}
+	return v, nil
+}
+
+func floats32(to []float32, from []number32, what string) error {
+	if len(from) != len(to) {
+		return misuse("op", fmt.Sprintf("%s: expected %d numbers, found %d", what, len(to), len(from)))
+	}
+	for i, x := range from {
+		to[i] = float32(x)
+	}
+	return nil
+}

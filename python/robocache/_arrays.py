@@ -1,0 +1,147 @@
+"""What comes into an operation: NumPy arrays, torch tensors, and whatever speaks DLPack, seen as pointer, type, shape and strides.
+
+torch is looked at only where the process has imported it: this module never imports it for a NumPy array.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from ._errors import Misuse, Unsupported
+
+__all__ = ["View", "view", "view_like", "torch_of", "is_tensor"]
+
+HOST = -1  # device number of host memory, as Tensor.get_device() tells it
+
+
+def torch_of() -> Any:
+    """torch, where the process has it; nothing is imported."""
+    return sys.modules.get("torch")
+
+
+def is_tensor(x: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(x, getattr(torch, "Tensor", ()))
+
+
+class View:
+    """A strided view of memory. `array` keeps it alive; `axes` may be added and taken without a copy."""
+
+    __slots__ = ("name", "array", "dtype", "shape", "stride", "addr", "device", "tensor")
+
+    def __init__(self, name: str, array: Any, dtype: str, shape: tuple[int, ...], stride: tuple[int, ...], addr: int, device: int, tensor: bool) -> None:
+        self.name = name
+        self.array = array
+        self.dtype = dtype  # NumPy's name of the type
+        self.shape = shape
+        self.stride = stride  # in elements
+        self.addr = addr
+        self.device = device  # HOST, or the number of a CUDA device
+        self.tensor = tensor  # a torch tensor
+
+    def batched(self, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Shape and strides with leading axes of one entry, and one channel where there is none: [S] and [S, D] as [1, S, D]."""
+        shape, stride = self.shape, self.stride
+        if len(shape) == 1 and rank > 1:
+            shape, stride = (*shape, 1), (*stride, 1)
+        while len(shape) < rank:
+            shape, stride = (1, *shape), (0, *stride)
+        return shape, stride
+
+    def describe(self) -> dict[str, Any]:
+        return {"dtype": self.dtype, "shape": list(self.shape), "stride": list(self.stride)}
+
+
+def view(name: str, x: Any) -> View:
+    """x as memory. Lists, tuples and numbers become NumPy arrays; DLPack comes in without a copy."""
+    if isinstance(x, np.ndarray):
+        return _numpy(name, x)
+    if is_tensor(x):
+        return _torch(name, x)
+    if hasattr(x, "__dlpack__"):
+        return _dlpack(name, x)
+    try:
+        a = np.asarray(x)
+    except (TypeError, ValueError):
+        a = None
+    if a is None or a.dtype.kind not in "biuf":
+        raise Misuse(f"{name}: expected an array or a tensor, found {type(x).__name__}", {"tensor": name})
+    return _numpy(name, a)
+
+
+def view_like(name: str, x: Any, like: View) -> View:
+    """As view, but lists and numbers go where `like` lies; arrays of another device are refused."""
+    if like.tensor and not hasattr(x, "__dlpack__") and not isinstance(x, np.ndarray):
+        a = view(name, x).array
+        torch = torch_of()
+        return _torch(name, torch.from_numpy(np.ascontiguousarray(a)).to(like.array.device))
+    return view(name, x)
+
+
+def _numpy(name: str, a: np.ndarray) -> View:
+    kind = a.dtype.kind
+    if kind in "mM":  # timedelta64, datetime64: nanoseconds
+        a = a.astype(f"{kind}8[ns]", copy=False).view(np.int64)
+    elif kind == "c":
+        raise Misuse(f"{name}: unsupported dtype {a.dtype}: complex numbers are not computed with", {"tensor": name}, "use .real and .imag")
+    elif not a.dtype.isnative:
+        raise Misuse(f"{name}: unsupported dtype {a.dtype.str}: bytes of the other order", {"tensor": name}, "use .astype(a.dtype.newbyteorder('='))")
+    size = a.itemsize
+    if size == 0 or any(s % size for s in a.strides):
+        raise Misuse(f"{name}: strides of {a.strides} bytes are no multiples of the element's {size}", {"tensor": name}, "use numpy.ascontiguousarray")
+    return View(name, a, a.dtype.name, a.shape, tuple(s // size for s in a.strides), a.__array_interface__["data"][0], HOST, False)
+
+
+def _torch(name: str, t: Any) -> View:
+    torch = sys.modules["torch"]
+    problem = None
+    if t.layout is not torch.strided:
+        problem = f"a tensor of layout {t.layout}".replace("torch.", ""), "use .to_dense()"
+    elif t.device.type == "meta":
+        problem = "a meta tensor has no memory", "give it a device"
+    elif t.is_quantized:
+        problem = "a quantised tensor", "use .dequantize()"
+    elif t.is_complex():
+        problem = f"unsupported dtype {_dtype(t)}: complex numbers are not computed with", "use .real and .imag"
+    if problem:
+        raise Misuse(f"{name}: {problem[0]}", {"tensor": name}, problem[1])
+    if t.is_neg():
+        t = t.resolve_neg()
+    if t.device.type not in ("cpu", "cuda"):
+        raise Unsupported(f"{name}: a tensor on {t.device}: the kernels run on cpu and cuda", {"tensor": name}, "use .cpu()")
+    if torch.is_grad_enabled() and t.requires_grad:
+        t = t.detach()
+    return View(name, t, _dtype(t), tuple(t.shape), t.stride(), t.data_ptr(), t.get_device(), True)
+
+
+def _dtype(t: Any) -> str:
+    return str(t.dtype).removeprefix("torch.")
+
+
+def _dlpack(name: str, x: Any) -> View:
+    """Another library's array: on the host as NumPy, on a device as a torch tensor, which shares its memory and waits for its stream."""
+    try:
+        kind = int(x.__dlpack_device__()[0])
+    except Exception as e:
+        raise Misuse(f"{name}: its __dlpack_device__ failed: {e}", {"tensor": name}) from e
+    try:
+        if kind == 1:
+            try:
+                return _numpy(name, np.from_dlpack(x))
+            except (BufferError, RuntimeError, TypeError):
+                if "torch" not in sys.modules:  # types that NumPy lacks, such as bfloat16
+                    raise
+        if kind in (1, 2, 3, 13):
+            try:
+                import torch
+            except ImportError:
+                raise Unsupported(f"{name}: memory of a CUDA device needs torch, which is not installed", {"tensor": name}, "pip install torch") from None
+            return _torch(name, torch.from_dlpack(x))
+    except (BufferError, RuntimeError, TypeError) as e:
+        if isinstance(e, (Misuse, Unsupported)):
+            raise
+        raise Misuse(f"{name}: its __dlpack__ failed: {e}", {"tensor": name}) from e
+    raise Unsupported(f"{name}: memory of DLPack device {kind}: the kernels run on cpu and cuda", {"tensor": name}, "copy it to the host")

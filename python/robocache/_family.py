@@ -1,0 +1,42 @@
+"""Results in the family of the first argument: NumPy and torch as they are, other libraries through their own from_dlpack."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from . import _arrays
+
+__all__ = ["deliver", "foreign"]
+
+
+def foreign(x: Any) -> Any:
+    """What makes arrays of x's library out of DLPack; None for NumPy, torch, lists and numbers."""
+    if isinstance(x, np.ndarray) or _arrays.is_tensor(x):
+        return None
+    if isinstance(x, (list, tuple)) and x:
+        return foreign(x[0])
+    if not hasattr(x, "__dlpack__"):
+        return None
+    space = getattr(x, "__array_namespace__", None)
+    if space is not None:
+        make = getattr(space(), "from_dlpack", None)
+        if make is not None:
+            return make
+    root = sys.modules.get(type(x).__module__.partition(".")[0])
+    for place in (root, getattr(root, "dlpack", None), getattr(getattr(root, "utils", None), "dlpack", None)):
+        make = getattr(place, "from_dlpack", None)
+        if make is not None:
+            return make
+    return None
+
+
+def deliver(results: tuple[Any, ...], like: Any) -> Any:
+    """The results that there are, one alone or several as a tuple, in the family of `like`."""
+    there = [r for r in results if r is not None]
+    make = foreign(like)
+    if make is not None:
+        there = [make(r) if isinstance(r, np.ndarray) or _arrays.is_tensor(r) else r for r in there]
+    return there[0] if len(there) == 1 else tuple(there)

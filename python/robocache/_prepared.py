@@ -1,0 +1,108 @@
+"""Operations that the engine made ready, kept by what they were made from: a call with the same shapes runs one with new addresses."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import struct
+import weakref
+from typing import Any, Generic, TypeVar
+
+from . import _engine
+from ._errors import Unsupported, from_engine
+
+__all__ = ["Prepared", "Recent", "forget", "prepare", "raw_stream"]
+
+V = TypeVar("V")
+
+
+class Recent(Generic[V]):
+    """What was used of late, at most twice `size` of it. A hit costs one look-up: the older half falls away when the newer one is full."""
+
+    __slots__ = ("_new", "_old", "_size", "__weakref__")
+
+    def __init__(self, size: int = 256) -> None:
+        self._size = size
+        self._new: dict[Any, V] = {}
+        self._old: dict[Any, V] = {}
+        _all.add(self)
+
+    def get(self, key: Any) -> V | None:
+        v = self._new.get(key)
+        if v is None:
+            v = self._old.get(key)
+            if v is not None:
+                self.put(key, v)
+        return v
+
+    def put(self, key: Any, v: V) -> None:
+        if len(self._new) >= self._size:
+            self._old, self._new = self._new, {}
+        self._new[key] = v
+
+    def clear(self) -> None:
+        self._new, self._old = {}, {}
+
+
+_all: weakref.WeakSet[Recent[Any]] = weakref.WeakSet()
+
+
+def forget() -> None:
+    """Empties all: a forked child must not use what its parent's engine made."""
+    for r in list(_all):
+        r.clear()
+
+
+os.register_at_fork(after_in_child=forget)
+
+_packs = [struct.Struct(f"={n}q").pack for n in range(200)]
+
+
+class Prepared:
+    """One operation with its shapes, types and options. It is checked; only addresses are missing."""
+
+    __slots__ = ("engine", "number", "scratch", "count", "pack", "_run", "__weakref__")
+
+    def __init__(self, spec: dict[str, Any]) -> None:
+        self.engine = _engine.engine()
+        made = self.engine.call("robocache_op_new", 0, spec)[1]
+        self.number: int = made["op"]
+        self.scratch: int = made["scratch"]
+        self.count = len(spec["tensors"]) + (self.scratch > 0)
+        self.pack = _packs[self.count]
+        # A launch does not wait, so it keeps the GIL; what works or waits gives it up.
+        held = spec["backend"] == "cuda" and not spec.get("validate")
+        self._run = self.engine.launch if held else self.engine.lib.robocache_op_run
+        weakref.finalize(self, _engine._close, self.engine, self.number).atexit = False
+
+    def run(self, stream: int, *addresses: int) -> None:
+        """Runs it on these addresses, in the order of its tensors; on a device: on that stream."""
+        out = ctypes.c_void_p()
+        if self._run(self.number, self.pack(*addresses), self.count, stream, ctypes.addressof(out)) != 0:
+            raise from_engine(self.engine.answer(out) or {})
+
+
+_prepared: Recent[Prepared] = Recent()
+
+
+def prepare(spec: dict[str, Any]) -> Prepared:
+    """The prepared operation for a specification (robocache_op_new in robocache.h says what is in it)."""
+    key = json.dumps(spec, sort_keys=True)
+    p = _prepared.get(key)
+    if p is None:
+        try:
+            p = Prepared(spec)
+        except Unsupported as e:
+            if spec["backend"] != "cuda" or str(e).startswith("CUDA backend"):
+                raise
+            raise Unsupported(f"CUDA backend requested but {e}", e.where, e.hint) from None
+        _prepared.put(key, p)
+    return p
+
+
+def raw_stream(device: int) -> int:
+    """The caller's current stream on a CUDA device."""
+    import torch
+
+    return int(torch._C._cuda_getCurrentRawStream(device))

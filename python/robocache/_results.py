@@ -1,0 +1,95 @@
+"""An operation with several results: what to allocate by the caller's allocator, and the run on the addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from . import _arrays
+from ._arrays import HOST, View
+from ._errors import Misuse
+from ._prepared import Prepared, raw_stream
+
+__all__ = ["Made", "dense", "native", "place", "same_place", "writable"]
+
+
+def dense(shape: Sequence[int]) -> list[int]:
+    """Strides of C order, in elements."""
+    out, n = [], 1
+    for d in reversed(shape):
+        out.append(n)
+        n *= max(d, 1)
+    return out[::-1]
+
+
+def place(v: View) -> str:
+    return "cpu" if v.device == HOST else f"cuda:{v.device}"
+
+
+def same_place(views: Sequence[View]) -> None:
+    """All lie where the first one does."""
+    first = views[0]
+    for v in views:
+        if v.device != first.device:
+            raise Misuse(f"{v.name} must be on the same device as {first.name}: expected {place(first)}, found {place(v)}", {"tensor": v.name})
+
+
+def writable(name: str, x: Any, shape: Sequence[int], dtype: str | None, like: View) -> View:
+    """A result that the caller gave."""
+    v = _arrays.view(name, x)
+    if v.shape != tuple(shape):
+        raise Misuse(f"{name} has wrong shape: expected {list(shape)}, found {list(v.shape)}", {"tensor": name})
+    if dtype is not None and v.dtype != dtype:
+        raise Misuse(f"{name} has wrong dtype: expected {dtype}, found {v.dtype}", {"tensor": name})
+    if not v.tensor and not v.array.flags.writeable:
+        raise Misuse(f"{name} is read-only", {"tensor": name})
+    same_place([like, v])
+    return v
+
+
+def native(dtype: str, like: View) -> Any:
+    """A dtype in the terms of the caller's family."""
+    if like.tensor:
+        torch = _arrays.torch_of()
+        made = getattr(torch, dtype, None)
+        if not isinstance(made, torch.dtype):
+            raise Misuse(f"dtype={dtype!r}: unsupported dtype", hint="torch has no such type")
+        return made
+    if dtype == like.dtype:
+        return like.array.dtype
+    try:
+        return np.dtype(dtype)
+    except TypeError:
+        raise Misuse(f"dtype={dtype!r}: unsupported dtype", hint="NumPy has no such type: give torch tensors, or import ml_dtypes") from None
+
+
+class Made:
+    """A prepared operation and the results that each run makes: (shape, dtype) each, or None where the caller gives it."""
+
+    __slots__ = ("op", "results", "device", "cuda")
+
+    def __init__(self, op: Prepared, results: list[tuple[tuple[int, ...], Any] | None], like: View) -> None:
+        self.op = op
+        self.results = results
+        self.device = like.array.device if like.tensor else None
+        self.cuda = like.device
+
+    def run(self, inputs: Sequence[int], given: Sequence[Any] = ()) -> list[Any]:
+        """Runs it on the inputs' addresses. given: arrays for the results that the caller has."""
+        addresses, out, mine = list(inputs), [], iter(given)
+        torch = None if self.device is None else _arrays.torch_of()
+        for r in self.results:
+            if torch is None:
+                a = next(mine) if r is None else np.empty(r[0], r[1])
+                addresses.append(a.__array_interface__["data"][0])
+            else:
+                a = next(mine) if r is None else torch.empty(r[0], dtype=r[1], device=self.device)
+                addresses.append(a.data_ptr())
+            out.append(a)
+        if self.op.scratch and torch is not None:
+            scratch = torch.empty(self.op.scratch, dtype=torch.uint8, device=self.device)  # freed in stream order
+            addresses.append(scratch.data_ptr())
+        self.op.run(raw_stream(self.cuda) if self.cuda >= 0 else 0, *addresses)
+        return out

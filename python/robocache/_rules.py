@@ -1,0 +1,211 @@
+"""What a caller says about values (mode, edge, gaps, normalisation …), as the engine takes it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from . import _options
+from ._errors import Misuse, Unsupported
+
+__all__ = ["MODES", "EDGES", "RULE", "rule", "dtype_name", "backend_of", "BACKENDS"]
+
+MODES = ("linear", "nearest", "previous", "next", "slerp", "angle", "mean")
+EDGES = ("clamp", "mask", "extrapolate", "error")
+BACKENDS = ("cuda", "pytorch", "cpu", "auto")
+
+# The options that each stream of a fuse may have of its own.
+RULE = ("mode", "edge", "max_gap", "window", "period", "lo", "quats", "normalize", "clip", "augment", "lengths", "offsets")
+
+# Names of the statistics of each normalisation, and what the engine calls it.
+_NORMS = {
+    "mean_std": ("mean", "std", "mean_std"),
+    "min_max": ("min", "max", "min_max"),
+    "quantiles": ("q01", "q99", "min_max"),
+    "quantile10": ("q10", "q90", "min_max"),
+}
+
+
+def rule(
+    mode: Any = "linear", edge: Any = "clamp", max_gap: Any = None, window: Any = None, period: Any = None, lo: Any = None, quats: Any = None,
+    normalize: Any = None, clip: Any = None, augment: Any = None, *, channels: int = 1, step: int = 0,
+) -> dict[str, Any]:  # fmt: skip
+    """A series of the engine's specification. step: of the targets, ns, where it is known: the window of a mean."""
+    out: dict[str, Any] = {}
+    if mode not in MODES:
+        raise Misuse(f"Invalid mode {mode!r}: expected {', '.join(MODES)}", hint=_options.nearest(str(mode), MODES))
+    if edge not in EDGES:
+        raise Misuse(f"Invalid edge {edge!r}: expected {', '.join(EDGES)}", hint=_options.nearest(str(edge), EDGES))
+    if mode != "linear":
+        out["mode"] = mode
+    if edge != "clamp":
+        out["edge"] = edge
+    if max_gap is not None:
+        gap = _options.nanoseconds("max_gap", max_gap)
+        if gap < 0:
+            raise Misuse(f"max_gap={max_gap!r}: expected a duration; 0 or None sets no limit")
+        out["max_gap"] = gap
+    _window(out, mode, window, step)
+    if mode == "angle":
+        if period is not None:
+            out["period"] = _finite("period", period)
+        if lo is not None:
+            out["lo"] = _finite("lo", lo)
+    elif period is not None or lo is not None:
+        raise Misuse("period= and lo= belong to mode='angle'")
+    if quats is not None:
+        if mode != "slerp":
+            raise Misuse("quats= belongs to mode='slerp'")
+        out["quats"] = [_quat(q) for q in quats]
+    if normalize is not None:
+        _norm(normalize, channels, out)
+    if clip is not None:
+        try:
+            low, high = (float(c) for c in clip)
+        except (TypeError, ValueError):
+            raise Misuse(f"clip={clip!r}: expected (lowest, highest)") from None
+        if not low <= high:
+            raise Misuse(f"clip={clip!r}: expected the lowest value first")
+        out["clip"] = [low, high]
+    if augment is not None:
+        out["augment"] = _augment(augment)
+    return out
+
+
+def _window(out: dict[str, Any], mode: str, window: Any, step: int) -> None:
+    if mode != "mean":
+        if window is not None:
+            raise Misuse("window= belongs to mode='mean'")
+        return
+    if window is None:
+        if step <= 0:
+            raise Misuse("mode='mean' averages over window= seconds (or int ns) around each target", hint="give window=, or hz= in place of target times")
+        window = step
+    if isinstance(window, (tuple, list)):
+        if len(window) != 2:
+            raise Misuse(f"window={window!r}: expected a duration, or (before, after)")
+        before, after = (_options.nanoseconds("window", w) for w in window)
+    else:
+        whole = _options.nanoseconds("window", window)
+        before, after = whole // 2, whole - whole // 2
+    if before < 0 or after < 0 or before + after <= 0:
+        raise Misuse(f"window={window!r}: expected a duration above 0")
+    out["before"], out["after"] = before, after
+
+
+def _finite(name: str, v: Any) -> float:
+    try:
+        f = float(v)
+    except (TypeError, ValueError):
+        f = math.nan
+    if not math.isfinite(f) or name == "period" and f <= 0:
+        raise Misuse(f"{name}={v!r}: expected a finite number{' above 0' if name == 'period' else ''}")
+    return f
+
+
+def _quat(q: Any) -> list[int]:
+    channels = [int(c) for c in q]
+    if len(channels) != 4:
+        raise Misuse(f"quats: expected groups of four channels, found {q!r}")
+    return channels
+
+
+def numbers(name: str, v: Any) -> list[float]:
+    """Statistics as plain numbers, from lists, arrays or tensors. Those of a device cost a wait for it."""
+    try:
+        a = v.detach().cpu().double().numpy() if hasattr(v, "detach") else np.asarray(v, np.float64)
+    except (TypeError, ValueError):
+        raise Misuse(f"normalize: {name} is no array of numbers: {v!r}") from None
+    return [float(x) for x in a.ravel()]
+
+
+def _norm(v: Any, channels: int, out: dict[str, Any]) -> None:
+    if isinstance(v, str) and v == "unit":
+        out["unit"] = True
+        return
+    name, stats = v if isinstance(v, (tuple, list)) and len(v) == 2 else (None, v)
+    if not isinstance(stats, Mapping):
+        raise Misuse(f"normalize={v!r}: expected 'unit' (x/255), statistics such as {{'mean': …, 'std': …}}, or (name, statistics)", hint=f"names: {', '.join(_NORMS)}")
+    if name is None:
+        found = [n for n, (a, b, _) in _NORMS.items() if a in stats and b in stats]
+        if len(found) != 1:
+            raise Misuse(
+                f"normalize: the statistics {sorted(stats)} fit {' and '.join(found) or 'no normalisation'}", hint=f"say which: (name, statistics), with one of {', '.join(_NORMS)}"
+            )
+        name = found[0]
+    if name not in _NORMS:
+        raise Misuse(f"normalize: unknown name {name!r}", hint=_options.nearest(str(name), _NORMS))
+    a, b, kind = _NORMS[name]
+    for k in (a, b):
+        if k not in stats:
+            raise Misuse(f"normalize={name!r} needs the statistic {k!r}", hint=f"there is {sorted(stats)}")
+    one, two = numbers(a, stats[a]), numbers(b, stats[b])
+    if len(one) != len(two):
+        raise Misuse(f"normalize: length mismatch: {len(one)} values of {a!r} and {len(two)} of {b!r}")
+    # One value for all, or one each for so many neighbouring columns (the pixels of a channel).
+    plane = stats.get("plane", channels if len(one) == 1 else 1)
+    if plane != 1:
+        out["plane"] = max(int(plane), 1)
+    if stats.get("unit"):
+        out["unit"] = True  # x/255 comes first
+    out["norm"] = {"kind": kind, "a": one, "b": two}
+
+
+_AUGMENT = ("seed", "epoch", "op", "samples", "noise", "dropout", "scale")
+
+
+def _augment(v: Any) -> dict[str, Any]:
+    if not isinstance(v, Mapping) or "seed" not in v:
+        raise Misuse(f"augment={v!r}: expected {{'seed': …}} and some of {', '.join(_AUGMENT[1:])}")
+    for k in v:
+        if k not in _AUGMENT:
+            raise Misuse(f"augment: unknown key {k!r}", hint=_options.nearest(k, _AUGMENT))
+    out: dict[str, Any] = {k: int(v.get(k, 0)) for k in ("seed", "epoch", "op")}
+    for k, bits in (("seed", 64), ("epoch", 64), ("op", 32)):
+        if not 0 <= out[k] < 1 << bits:
+            raise Misuse(f"augment: {k}={out[k]} is outside 0 … 2^{bits}-1")
+    noise, dropout = float(v.get("noise", 0)), float(v.get("dropout", 0))
+    low, high = (float(s) for s in v.get("scale") or (0, 0))
+    if not (noise >= 0 and math.isfinite(noise)) or not 0 <= dropout <= 1 or not (low <= high and math.isfinite(low) and math.isfinite(high)):
+        raise Misuse(f"augment={dict(v)!r}: expected noise ≥ 0, dropout from 0 to 1 and scale=(lowest, highest)")
+    out.update(noise=noise, dropout=dropout, scale=[low, high])
+    return out
+
+
+def dtype_name(dtype: Any) -> str:
+    """NumPy's name of a dtype of NumPy or torch."""
+    if isinstance(dtype, str):
+        name = dtype
+    elif type(dtype).__module__ == "torch":
+        name = str(dtype).removeprefix("torch.")
+    else:
+        try:
+            name = np.dtype(dtype).name
+        except TypeError:
+            raise Misuse(f"dtype={dtype!r}: unsupported dtype", hint="one of NumPy's or torch's") from None
+    return {"float": "float32", "double": "float64", "half": "float16"}.get(name, name)
+
+
+def backend_of(backend: Any, device: int, what: str = "the data") -> str:
+    """Which back end runs a call on memory of this device (-1: the host): 'cpu', 'cuda' or 'pytorch'."""
+    if backend is not None and backend not in BACKENDS and backend != "reference":
+        raise Misuse(f"Invalid backend {backend!r} (Unknown backend): expected {', '.join(map(repr, BACKENDS))}")
+    if device < 0:
+        if backend == "cuda":
+            raise Unsupported(f"CUDA backend requested but {what} is in host memory", hint="move it with .cuda(), or leave backend= out")
+        return "reference" if backend == "reference" else "cpu"
+    if backend in ("cpu", "reference"):
+        raise Misuse(f"backend={backend!r}, but {what} is on cuda:{device}", hint="move it with .cpu(), or leave backend= out")
+    return "pytorch" if backend == "pytorch" else "cuda"
+
+
+def per_stream(name: str, v: Any, n: int) -> Sequence[Any]:
+    """An option of fuse for each of n streams: a list gives one each, anything else is everyone's."""
+    if isinstance(v, list):
+        if len(v) != n:
+            raise Misuse(f"{name}: {len(v)} entries for {n} streams")
+        return v
+    return [v] * n

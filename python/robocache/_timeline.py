@@ -1,0 +1,79 @@
+"""Target times from hz=: the grid that starts where all streams have begun and ends where the first one ends."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from ._arrays import View
+from ._errors import Misuse
+from .dataset import rate
+
+__all__ = ["frequency", "grid", "period_ns"]
+
+
+def frequency(hz: Any) -> Fraction:
+    """hz as a fraction; 29.97 is 2997/100, as it is written."""
+    f = Fraction(str(rate("hz", hz)))
+    if f.denominator > 10**9 or f.numerator > 10**18:
+        raise Misuse(f"hz={hz!r}: expected a rate of at most 9 decimals, or a fraction")
+    return f
+
+
+def period_ns(f: Fraction) -> int:
+    """The time of row 1 after row 0."""
+    return _nanos(np.array([1]), f)[0].item()
+
+
+def _nanos(k: np.ndarray, f: Fraction) -> np.ndarray:
+    """round(k·1e9/f), halves up, in integers."""
+    step = 2 * 10**9 * f.denominator
+    if len(k) and int(k[-1]) * step + f.numerator >= 1 << 63:
+        k = k.astype(object)
+    return np.asarray((k * step + f.numerator) // (2 * f.numerator), dtype=np.int64)
+
+
+def _host(v: View) -> np.ndarray:
+    """The values of a tensor, on the host; those of a device cost a wait for it."""
+    return v.array.cpu().numpy() if v.tensor else v.array
+
+
+def _ends(times: View, lengths: View | None, offsets: View | None) -> tuple[np.ndarray, np.ndarray]:
+    """First and last stamp of each entry, ns; an entry without samples ends before it begins."""
+    t = _host(times)
+    if t.dtype.kind == "f":
+        t = np.rint(t.astype(np.float64) * 1e9).astype(np.int64)
+    if offsets is not None:
+        o = _host(offsets)
+        begin, end = o[:-1], o[1:]
+    else:
+        t = t.reshape(-1, t.shape[-1])
+        begin = np.arange(len(t)) * t.shape[1]
+        n = np.full(len(t), t.shape[1]) if lengths is None else _host(lengths)
+        if len(n) != len(t):
+            begin, t = np.zeros(len(n), np.int64), t[:1]
+        end = begin + n
+    t = t.reshape(-1)
+    if len(t) == 0:
+        return np.ones(len(begin), np.int64), np.zeros(len(begin), np.int64)
+    first, last = t[np.minimum(begin, len(t) - 1)], t[np.maximum(end - 1, 0)]
+    return first, np.where(end > begin, last, first - 1)
+
+
+def grid(streams: list[tuple[View, View | None, View | None]], f: Fraction) -> np.ndarray:
+    """Targets [T], or [B, T] where entries have clocks of their own: T is the longest entry's, and the rows beyond a shorter one's end are not valid."""
+    ends = [_ends(*s) for s in streams]
+    first = np.max(np.broadcast_arrays(*(e[0] for e in ends)), axis=0)
+    last = np.min(np.broadcast_arrays(*(e[1] for e in ends)), axis=0)
+    longest = int(np.max(last - first, initial=-1))
+    if longest < 0:
+        rows = 0
+    else:
+        rows = int(longest * f / 10**9) + 2
+        while rows > 0 and _nanos(np.array([rows - 1]), f)[0] > longest:
+            rows -= 1
+    out = first[:, None] + _nanos(np.arange(rows), f)[None, :]
+    shared = all(len(s[0].shape) == 1 and s[1] is None and s[2] is None for s in streams)
+    return np.ascontiguousarray(out[0]) if shared else out

@@ -1,0 +1,219 @@
+"""Rows onto new times: resample for one stream, fuse for several in one launch.
+
+They take NumPy arrays, torch tensors on the CPU or a CUDA device, and anything with __dlpack__; results are of the family and on the device
+of the first argument. Nothing is copied to make it contiguous. On a GPU the work is put into the caller's current stream.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from . import _options, _resampling, _rules
+from ._errors import Misuse
+from ._family import deliver
+from ._prepared import Recent, raw_stream
+from ._resampling import Plan
+
+__all__ = ["resample", "fuse"]
+
+_fast: Recent[Plan] = Recent()
+
+_RESAMPLE = (
+    "data", "times", "target_times", "mode", "edge", "max_gap", "out", "hz", "dtype", "return_valid", "return_times", "normalize", "clip", "augment", "window",
+    "period", "lo", "quats", "lengths", "offsets", "backend", "validate",
+)  # fmt: skip
+_FUSE = tuple(n for n in _RESAMPLE if n not in ("data", "times", "lengths", "offsets"))
+
+
+def _traced(torch: Any) -> bool:
+    """Whether torch records what is done: then all of it must be torch's own operations."""
+    return bool(torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() or torch._C._functorch.peek_interpreter_stack() is not None)
+
+
+def resample(
+    data: Any, times: Any, target_times: Any = None, *, mode: str = "linear", edge: str = "clamp", max_gap: float | None = None, out: Any = None,
+    hz: Any = None, dtype: Any = None, return_valid: bool = False, return_times: bool = False, normalize: Any = None, clip: tuple[float, float] | None = None,
+    augment: Mapping[str, Any] | None = None, window: Any = None, period: float | None = None, lo: float | None = None,
+    quats: Sequence[Sequence[int]] | None = None, lengths: Any = None, offsets: Any = None, backend: str | None = None, validate: bool | None = None,
+    **unknown: Any,
+) -> Any:  # fmt: skip
+    """Brings rows onto new times.
+
+    data: [B, S, D], [S, D] or [S]; float32, float16, bfloat16, float64, any type under previous, next and nearest; any strides. A ragged batch is a
+        list of [S, D], a jagged nested tensor, or all rows [sum of S, D] with offsets= [B+1]; lengths= [B] says how many rows of [B, S, D] count.
+    times: [S] for all, or [B, S]; int64 nanoseconds, or float seconds; they must not decrease (Malformed, with the row and index).
+    target_times: [T] or [B, T], in any order; or hz= for a grid over the data.
+    mode: linear, nearest, previous, next, slerp, angle, mean. edge: clamp, mask, extrapolate, error: rows outside the data or in a gap longer
+        than max_gap.
+    normalize: "unit" (x/255), {"mean": …, "std": …}, {"min": …, "max": …}, or (name, statistics); then clip=(lowest, highest), then
+        augment={"seed": …, "noise": …, "scale": (…, …), "dropout": …}; then one rounding to dtype.
+    window (mean): seconds around each target. period, lo (angle). quats (slerp): groups of four channels.
+    return_valid: also a bool [B, T], True where a row is inside the data and in no gap. return_times: also the targets.
+    backend: None or "auto" by the data's device, "cpu", "cuda", "pytorch". validate: a GPU checks the order of times only if True (it waits).
+
+    Returns [B, T, D] ([T, D], [T]) of data's dtype, device and family, and never a view of data. Differentiable in data for linear,
+    previous, next and nearest. Formulas and ties: docs/kernels.md.
+    """
+    if unknown:
+        raise _unknown("resample", unknown, _RESAMPLE)
+    torch: Any = sys.modules.get("torch")
+    kind: Any = type(data)
+    key: Any = None
+    if (
+        hz is None and dtype is None and normalize is None and clip is None and augment is None and window is None and period is None and lo is None
+        and quats is None and lengths is None and offsets is None and not return_times and type(times) is kind and type(target_times) is kind
+    ):  # fmt: skip
+        gap = None if max_gap is None else _options.nanoseconds("max_gap", max_gap)
+        if torch is not None and kind is torch.Tensor:
+            if not (_traced(torch) or data.requires_grad or data.is_neg() or times.is_neg() or target_times.is_neg()):
+                key = (
+                    mode, edge, gap, return_valid, backend, validate, data.dtype, data.shape, data.stride(), data.get_device(), times.dtype, times.shape,
+                    times.stride(), times.get_device(), target_times.dtype, target_times.shape, target_times.stride(), target_times.get_device(),
+                    None if out is None else _layout(out, kind),
+                )  # fmt: skip
+                try:
+                    plan = _fast.get(key)
+                except TypeError:  # an option that is no plain value: the long way says which
+                    key = plan = None
+                if plan is not None:
+                    got = torch.empty(plan.shape, dtype=plan.dtype, device=plan.device) if out is None else out
+                    stream = raw_stream(plan.cuda) if plan.cuda >= 0 else 0
+                    if plan.valid is None:
+                        plan.op.run(stream, data.data_ptr(), times.data_ptr(), target_times.data_ptr(), got.data_ptr())
+                        return got
+                    valid = torch.empty(plan.valid, dtype=torch.bool, device=plan.device)
+                    plan.op.run(stream, data.data_ptr(), times.data_ptr(), target_times.data_ptr(), got.data_ptr(), valid.data_ptr())
+                    return got, valid
+        elif kind is np.ndarray:
+            key, plan, got = _quick((mode, edge, gap, return_valid, backend), (data, times, target_times), out)
+            if plan is not None:
+                return got
+    rule = {
+        "mode": mode, "edge": edge, "max_gap": max_gap, "window": window, "period": period, "lo": lo, "quats": quats, "normalize": normalize, "clip": clip,
+        "augment": augment, "lengths": lengths, "offsets": offsets,
+    }  # fmt: skip
+    return _call(
+        [("data", data, times, rule)], target_times, key, True, hz=hz, out=out, dtype=dtype, want_valid=return_valid, return_times=return_times, validate=validate, backend=backend
+    )
+
+
+def fuse(
+    streams: Sequence[Any], target_times: Any = None, *, mode: Any = "linear", edge: Any = "clamp", max_gap: Any = None, out: Any = None, hz: Any = None,
+    dtype: Any = None, return_valid: bool = False, return_times: bool = False, normalize: Any = None, clip: Any = None, augment: Any = None,
+    window: Any = None, period: Any = None, lo: Any = None, quats: Any = None, backend: str | None = None, validate: bool | None = None, **unknown: Any,
+) -> Any:  # fmt: skip
+    """Brings several streams onto the same times, side by side in one result, in one launch.
+
+    streams: (data, times) pairs, each as in resample; a third part holds options of that stream alone, as
+        (data, times, {"mode": "nearest", "lengths": …}). Any option may also be a list with one entry a stream.
+    target_times: [T] or [B, T]; or hz= for a grid from where all streams have begun to where the first one ends.
+    dtype: needed where the streams' dtypes differ, unless out= says it.
+
+    Returns [B, T, sum of D] in the order given; return_valid: also a bool [B, T, N], one a stream. The rest is as in resample.
+    """
+    if unknown:
+        raise _unknown("fuse", unknown, _FUSE)
+    options = {
+        "mode": mode, "edge": edge, "max_gap": max_gap, "window": window, "period": period, "lo": lo, "quats": quats, "normalize": normalize, "clip": clip,
+        "augment": augment,
+    }  # fmt: skip
+    arrays, key = [], None
+    plain = hz is None and not return_times and normalize is None and augment is None and quats is None
+    try:
+        for s in streams:
+            if len(s) != 2:
+                plain = False
+            arrays += s[:2]
+    except TypeError:
+        raise Misuse(f"streams: expected (data, times) pairs, found {type(streams).__name__}", hint="resample(data, times, …) takes one stream") from None
+    if plain and arrays:
+        given = tuple(tuple(v) if isinstance(v, list) else v for v in (mode, edge, period, lo, clip))
+        # 1 and 1.0 are equal, and a nanosecond and a second.
+        key, plan, got = _quick((*given, _gaps(window), _gaps(max_gap), str(dtype), return_valid, backend, validate, "fuse"), (*arrays, target_times), out)
+        if plan is not None:
+            return got
+    return _call(
+        _each(streams, options), target_times, key, False, hz=hz, out=out, dtype=dtype, want_valid=return_valid, return_times=return_times, validate=validate, backend=backend
+    )
+
+
+def _unknown(op: str, unknown: Mapping[str, Any], known: Sequence[str]) -> Misuse:
+    name = next(iter(unknown))
+    return Misuse(f"unknown keyword {name!r} of {op}", hint=_options.nearest(name, known))
+
+
+def _gaps(v: Any) -> Any:
+    if isinstance(v, (list, tuple)):
+        return tuple(_gaps(x) for x in v)
+    return None if v is None else _options.nanoseconds("max_gap", v)
+
+
+def _each(streams: Sequence[Any], options: Mapping[str, Any]) -> list[tuple[str, Any, Any, Mapping[str, Any]]]:
+    """Name, data, times and options of each stream."""
+    n = len(streams)
+    if n == 0:
+        raise Misuse("streams: expected at least one (data, times) pair")
+    spread = {k: _rules.per_stream(k, v, n) for k, v in options.items()}
+    out: list[tuple[str, Any, Any, Mapping[str, Any]]] = []
+    for i, s in enumerate(streams):
+        if len(s) not in (2, 3):
+            raise Misuse(f"stream {i}: expected (data, times) or (data, times, options), found {len(s)} parts", {"stream": i})
+        own = dict(s[2]) if len(s) == 3 else {}
+        for k in own:
+            if k not in _rules.RULE:
+                raise Misuse(f"stream {i}: unknown option {k!r}", {"stream": i}, _options.nearest(k, _rules.RULE))
+        out.append((f"stream {i}", s[0], s[1], {**{k: v[i] for k, v in spread.items()}, **own}))
+    return out
+
+
+def _layout(out: Any, kind: Any) -> Any:
+    """What a plan depends on in a result that was given; refused results go the long way, which says why."""
+    if type(out) is not kind:
+        return object()
+    return out.dtype, out.shape, out.stride(), out.get_device(), out.is_neg() or out.requires_grad
+
+
+def _quick(options: tuple[Any, ...], arrays: tuple[Any, ...], out: Any) -> tuple[Any, Plan | None, Any]:
+    """A call that was made before with other addresses: (key, plan, result). The key is None where the call cannot be kept."""
+    torch: Any = sys.modules.get("torch")
+    kind: Any = type(arrays[0])
+    tensor = torch is not None and kind is torch.Tensor
+    if tensor and _traced(torch) or not tensor and kind is not np.ndarray:
+        return None, None, None
+    key: list[Any] = [kind, options]
+    addresses = []
+    for a in (arrays if out is None else (*arrays, out)):
+        if type(a) is not kind:
+            return None, None, None
+        if tensor:
+            if a.requires_grad or a.is_neg():
+                return None, None, None
+            key += (a.dtype, a.shape, a.stride(), a.get_device())
+            addresses.append(a.data_ptr())
+        else:
+            key += (a.dtype, a.shape, a.strides)
+            addresses.append(a.__array_interface__["data"][0])
+    if out is not None:
+        key.append(tensor or out.flags.writeable)
+    whole = tuple(key)
+    try:
+        plan = _fast.get(whole)
+    except TypeError:  # an option that is no plain value
+        return None, None, None
+    if plan is None:
+        return whole, None, None
+    given = 0 if out is None else addresses.pop()
+    got, valid = _resampling.execute(plan, addresses, out, given)
+    return whole, plan, got if valid is None else (got, valid)
+
+
+def _call(streams: list[Any], target_times: Any, key: Any, single: bool, *, return_times: bool, want_valid: bool, **options: Any) -> Any:
+    """The long way: everything is looked at, and what it comes to is kept under the key."""
+    got, valid, targets, plan = _resampling.call(streams, target_times, single=single, want_valid=want_valid, **options)
+    if key is not None and plan is not None and not plan.far:
+        _fast.put(key, plan)
+    return deliver((got, valid if want_valid else None, targets.array if return_times else None), streams[0][1])

@@ -1,0 +1,308 @@
+"""Points and depth images into grids: voxelize, depth_to_points, tsdf_integrate. What they take and give is as in robocache.ops."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from . import _arrays, _options, _resampling, _rules
+from ._arrays import HOST, View
+from ._errors import Misuse
+from ._family import deliver
+from ._prepared import Recent, prepare
+from ._results import Made, dense, native, same_place, writable
+
+__all__ = ["voxelize", "depth_to_points", "tsdf_integrate", "SparseVoxels"]
+
+VOXEL_MODES = ("occupancy", "count", "sum", "mean", "max", "min", "first")
+OUTSIDE = ("drop", "clip", "error")
+_NAMES = (
+    "points", "features", "grid_min", "voxel_size", "grid_size", "mode", "layout", "outside", "fill", "dtype", "bits", "deterministic", "lengths", "offsets",
+    "capacity", "out", "return_stats", "memory_budget", "backend",
+)  # fmt: skip
+
+
+class SparseVoxels(NamedTuple):
+    """The occupied voxels in ascending order. With capacity= the first `found` rows count, and found is a tensor: nothing waited for it."""
+
+    coords: Any  # int32 [M, 4]: b, x, y, z
+    features: Any  # float32 [M, F]; None under occupancy and count
+    counts: Any  # int32 [M]: points of each
+    found: Any  # M; with capacity= int64 [1] on the device, also where it is more than the capacity
+
+
+def three(name: str, v: Any, phrase: str = "") -> list[float]:
+    """Three numbers, or one for all three axes."""
+    try:
+        a = np.asarray(v.detach().cpu() if hasattr(v, "detach") else v, np.float64).ravel()
+    except (TypeError, ValueError):
+        a = np.empty(0)
+    if a.size == 1:
+        a = np.repeat(a, 3)
+    if a.size != 3:
+        raise Misuse(f"{phrase or name + ': '}expected three numbers for {name}, found {v!r}")
+    return [float(x) for x in a]
+
+
+_fast: Recent[Any] = Recent()
+
+
+def voxelize(
+    points: Any, features: Any = None, *, grid_min: Any, voxel_size: Any, grid_size: Any, mode: str = "occupancy", layout: str = "dense", outside: str = "drop",
+    fill: float = 0.0, dtype: Any = None, bits: bool = False, deterministic: bool = True, lengths: Any = None, offsets: Any = None, capacity: int | None = None,
+    out: Any = None, return_stats: bool = False, memory_budget: int | str | None = None, backend: str | None = None, **unknown: Any,
+) -> Any:  # fmt: skip
+    """Sorts points into the voxels of a grid: index floor((p - grid_min) / voxel_size) in float32, half-open, NaN and Inf dropped.
+
+    points: [N, 3], [B, N, 3] (lengths= [B]: how many count), a list of [N, 3], or [sum of N, 3] with offsets= [B+1]; floating point, any strides.
+    features: [..., F] beside the points, for sum, mean, max, min and first.
+    grid_min, voxel_size, grid_size: three numbers each, or one for all axes. outside: drop, clip (into the nearest voxel), error.
+    mode: occupancy (uint8, or dtype= bool, int32, float32; bits=True: a bit a voxel), count (int32), sum, mean, max, min, first (float32).
+        fill: what empty voxels hold under max, min and first. deterministic=False allows float32 sums in any order.
+    layout: "dense" gives [(B,) X, Y, Z] or [(B,) X, Y, Z, F]; "sparse" gives SparseVoxels(coords, features, counts, found); on a GPU it waits to
+        learn how many there are, unless capacity= sets the rows of the result.
+    return_stats: also int64 [3], the points inside, outside, and not finite.
+    memory_budget: bytes ("4GiB") that a dense grid may have; default: the memory of the machine or the device.
+    """
+    if unknown:
+        name = next(iter(unknown))
+        raise Misuse(f"unknown keyword {name!r} of voxelize", hint=_options.nearest(name, _NAMES))
+    call = _Call(points, features, mode, layout, lengths, offsets)
+    spec = _spec(call, grid_min, voxel_size, grid_size, outside, fill, bits, deterministic, memory_budget)
+    chosen = _rules.backend_of(backend, call.points.device, "points")
+    if chosen == "pytorch":
+        from . import _oracle
+
+        return _oracle.voxelize(call, spec, dtype=dtype, capacity=capacity, return_stats=return_stats, out=out)
+    spec["backend"] = chosen
+    if layout == "sparse":
+        if out is not None or dtype is not None or bits:
+            raise Misuse("layout='sparse' makes its own results: leave out=, dtype= and bits= out")
+        return _sparse(call, spec, capacity, return_stats, points)
+    if capacity is not None:
+        raise Misuse("capacity= belongs to layout='sparse'")
+    shape, kind = dense_shape(call, spec, dtype, out)
+    into = None if out is None else writable("out", out, shape, kind, call.points)
+    tensors = [*call.describe(), {"dtype": kind, "shape": list(shape), "stride": dense(shape) if into is None else list(into.stride)}]
+    spec["has"] += ["out"]
+    results: list[Any] = [None if into is not None else (shape, native(kind, call.points))]
+    _stats(spec, tensors, results, call, return_stats)
+    spec["tensors"] = tensors
+    got = Made(prepare(spec), results, call.points).run(call.addresses(), [] if into is None else [into.array])
+    if out is not None:
+        got[0] = out
+    return deliver(tuple(got), points)
+
+
+class _Call:
+    """The inputs of a voxelize, looked at."""
+
+    def __init__(self, points: Any, features: Any, mode: Any, layout: Any, lengths: Any, offsets: Any) -> None:
+        if mode not in VOXEL_MODES:
+            raise Misuse(f"Invalid mode {mode!r}: expected {', '.join(VOXEL_MODES)}", hint=_options.nearest(str(mode), VOXEL_MODES))
+        _options.choice("layout", layout, ("dense", "sparse"))
+        self.mode = mode
+        self.featured = mode not in ("occupancy", "count")
+        if self.featured and features is None:
+            raise Misuse(f"features required for mean/max modes: mode={mode!r} reads them")
+        if _resampling.ragged(points):
+            if offsets is not None or lengths is not None:
+                raise Misuse("points: a ragged batch has lengths of its own: leave lengths= and offsets= out")
+            points, offsets = _resampling.joined("points", points)
+            if self.featured:
+                features, other = _resampling.joined("features", features)
+                if other != offsets:
+                    raise Misuse(f"length mismatch of points and features: {np.diff(offsets).tolist()} and {np.diff(other).tolist()}")
+        elif _resampling.jagged(points):
+            offsets, points = points.offsets(), points.values()
+            features = features.values() if _resampling.jagged(features) else features
+        self.points = _arrays.view("points", points)
+        if len(self.points.shape) == 0 or len(self.points.shape) == 1 and self.points.shape[0] == 0 and not self.points.tensor:
+            self.points = _arrays.view("points", np.empty((0, 3), np.float32))  # an empty list
+        if self.points.dtype not in ("float32", "float16", "bfloat16", "float64") and not hasattr(points, "dtype"):
+            self.points = _arrays.view("points", np.asarray(points, np.float64))  # a list of whole numbers
+        if len(self.points.shape) not in (2, 3) or self.points.shape[-1] != 3:
+            raise Misuse(f"points must have shape [N, 3] or [B, N, 3], found {list(self.points.shape)}", {"tensor": "points"})
+        self.features = _arrays.view_like("features", features, self.points) if self.featured else None
+        self.lengths = None if lengths is None else _resampling.index("lengths", lengths, self.points)
+        self.offsets = None if offsets is None else _resampling.index("offsets", offsets, self.points)
+        same_place(self.views())
+        shape = self.points.shape
+        self.batch = self.offsets.shape[0] - 1 if self.offsets is not None else shape[0] if len(shape) == 3 else None
+        self.total = shape[0] if len(shape) == 2 else shape[0] * shape[1]
+        self.width = self.features.shape[-1] if self.features is not None and self.features.shape else 0
+
+    def views(self) -> list[View]:
+        return [v for v in (self.points, self.features, self.lengths, self.offsets) if v is not None]
+
+    def describe(self) -> list[dict[str, Any]]:
+        return [v.describe() for v in self.views()]
+
+    def addresses(self) -> list[int]:
+        return [v.addr for v in self.views()]
+
+
+def _spec(
+    call: _Call, grid_min: Any, voxel_size: Any, grid_size: Any, outside: Any, fill: float, bits: bool, deterministic: bool, memory_budget: Any
+) -> dict[str, Any]:  # fmt: skip
+    _options.choice("outside", outside, OUTSIDE)
+    size = three("voxel_size", voxel_size, "voxel_size must be positive: ")
+    grid = three("grid_size", grid_size, "Invalid grid dimensions: ")
+    if any(not s > 0 or s == float("inf") for s in size):
+        raise Misuse(f"voxel_size must be positive (a voxel size must be positive and finite): found {voxel_size!r}")
+    if any(g != int(g) or g <= 0 if g == g and abs(g) < 2**62 else True for g in grid):
+        raise Misuse(f"Invalid grid dimensions (invalid grid dimensions): expected whole numbers above 0, found {grid_size!r}", hint="grid_size is voxels an axis")
+    budget = _options.bytes_of("memory_budget", memory_budget) if memory_budget is not None else _memory(call.points)
+    return {
+        "op": "voxelize", "device": max(call.points.device, 0), "mode": call.mode, "outside": outside, "min": three("grid_min", grid_min), "size": size,
+        "grid": [int(g) for g in grid], "fill": float(fill), "bits": bool(bits), "fast": not deterministic, "budget": budget,
+        "has": [n for n, v in (("features", call.features), ("lengths", call.lengths), ("offsets", call.offsets)) if v is not None],
+    }  # fmt: skip
+
+
+def _memory(like: View) -> int:
+    """All memory of the machine, or of the device: more cannot be had."""
+    if like.device == HOST:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return int(_arrays.torch_of().cuda.get_device_properties(like.device).total_memory)
+
+
+def dense_shape(call: _Call, spec: Mapping[str, Any], dtype: Any, out: Any) -> tuple[tuple[int, ...], str]:
+    """Shape and dtype of a dense result."""
+    kind = {"occupancy": "uint8", "count": "int32"}.get(call.mode, "float32")
+    if dtype is not None:
+        kind = _rules.dtype_name(dtype)
+    elif out is not None and call.mode == "occupancy" and not spec["bits"]:
+        kind = _arrays.view("out", out).dtype
+    if spec["bits"]:
+        cells = int(np.prod([call.batch or 0 if call.batch is not None else 1, *spec["grid"]], dtype=object))
+        return ((cells + 7) // 8,), kind
+    shape = [] if call.batch is None else [call.batch]
+    return (*shape, *spec["grid"], *([call.width] if call.featured else [])), kind
+
+
+def _stats(spec: dict[str, Any], tensors: list[Any], results: list[Any], call: _Call, wanted: bool) -> None:
+    if wanted:
+        spec["has"].append("stats")
+        tensors.append({"dtype": "int64", "shape": [3], "stride": [1]})
+        results.append(((3,), native("int64", call.points)))
+
+
+def _sparse(call: _Call, spec: dict[str, Any], capacity: int | None, return_stats: bool, like: Any) -> Any:
+    cells = int(np.prod([1 if call.batch is None else call.batch, *spec["grid"]], dtype=object))
+    rows = min(call.total, cells) if capacity is None else int(capacity)
+    if rows < 0:
+        raise Misuse(f"capacity={capacity!r}: expected a number of rows")
+    made: list[tuple[str, str, tuple[int, ...]]] = [("coords", "int32", (rows, 4))]
+    if call.featured:
+        made.append(("rows", "float32", (rows, call.width)))
+    made += [("counts", "int32", (rows,)), ("found", "int64", (1,))]
+    spec["has"] += [m[0] for m in made]
+    tensors = call.describe() + [{"dtype": d, "shape": list(s), "stride": dense(s)} for _, d, s in made]
+    results: list[Any] = [(s, native(d, call.points)) for _, d, s in made]
+    _stats(spec, tensors, results, call, return_stats)
+    spec["tensors"] = tensors
+    got = Made(prepare(spec), results, call.points).run(call.addresses())
+    stats = got.pop() if return_stats else None
+    found = got.pop()
+    if capacity is None:
+        m = int(found[0])  # on a GPU this waits
+        # Few rows of a large buffer should not keep it.
+        got = [(a[:m].clone() if call.points.tensor else a[:m].copy()) if m < rows // 2 else a[:m] for a in got]
+        found = m
+    coords, counts, wide = got[0], got[-1], got[1] if call.featured else None
+    coords, counts = deliver((coords,), like), deliver((counts,), like)
+    wide = None if wide is None else deliver((wide,), like)
+    sparse = SparseVoxels(coords, wide, counts, found if capacity is None else deliver((found,), like))
+    return sparse if stats is None else (sparse, deliver((stats,), like))
+
+
+def camera_of(v: Any) -> list[float]:
+    """fx, fy, cx, cy from four numbers or a 3×3 matrix."""
+    a = np.asarray(v.detach().cpu() if hasattr(v, "detach") else v, np.float64)
+    if a.shape == (3, 3):
+        a = np.array([a[0, 0], a[1, 1], a[0, 2], a[1, 2]])
+    if a.shape != (4,) or not np.isfinite(a).all() or a[0] == 0 or a[1] == 0:
+        raise Misuse(f"camera={v!r}: expected (fx, fy, cx, cy), or a 3×3 matrix of intrinsics")
+    return [float(x) for x in a]
+
+
+def pose_of(name: str, v: Any) -> list[float]:
+    """The first three rows of a 4×4 or 3×4 matrix."""
+    a = np.asarray(v.detach().cpu() if hasattr(v, "detach") else v, np.float64)
+    if a.shape not in ((3, 4), (4, 4)) or not np.isfinite(a).all():
+        raise Misuse(f"{name}: expected a finite matrix of 3×4 or 4×4, found shape {list(a.shape)}")
+    return [float(x) for x in a[:3].ravel()]
+
+
+def depth_to_points(
+    depth: Any, camera: Any, *, scale: float | None = None, pose: Any = None, out: Any = None, return_valid: bool = False, backend: str | None = None
+) -> Any:  # fmt: skip
+    """Makes points of depth images: z = depth·scale, x = ((u - cx)·z) / fx, y = ((v - cy)·z) / fy, then the pose.
+
+    depth: [H, W] or [B, H, W]; uint16 (scale 0.001 by default) or floating point (scale 1). camera: (fx, fy, cx, cy) or a 3×3 matrix.
+    pose: 4×4 or 3×4, camera to world. A pixel without depth (0, not finite) is NaN; return_valid: also a bool [(B,) H, W].
+
+    Returns float32 [(B,) H, W, 3]; .reshape(-1, 3) are the points that voxelize takes: it drops the NaN.
+    """
+    d = _arrays.view("depth", depth)
+    if len(d.shape) not in (2, 3):
+        raise Misuse(f"depth must have shape [H, W] or [B, H, W], found {list(d.shape)}", {"tensor": "depth"})
+    chosen = _rules.backend_of(backend, d.device, "depth")
+    shape = (*d.shape, 3)
+    into = None if out is None else writable("out", out, shape, "float32", d)
+    tensors = [d.describe(), {"dtype": "float32", "shape": list(shape), "stride": dense(shape) if into is None else list(into.stride)}]
+    spec: dict[str, Any] = {"op": "unproject", "backend": "cuda" if chosen == "pytorch" else chosen, "device": max(d.device, 0), "camera": camera_of(camera), "has": []}
+    if scale is not None:
+        spec["scale"] = _positive("scale", scale)
+    if pose is not None:
+        spec["pose"] = pose_of("pose", pose)
+    results: list[Any] = [None if into is not None else (shape, native("float32", d))]
+    if return_valid:
+        spec["has"].append("valid")
+        tensors.append({"dtype": "uint8", "shape": list(d.shape), "stride": dense(d.shape)})
+        results.append((d.shape, native("bool", d)))
+    spec["tensors"] = tensors
+    got = Made(prepare(spec), results, d).run([d.addr], [] if into is None else [into.array])
+    if out is not None:
+        got[0] = out
+    return deliver(tuple(got), depth)
+
+
+def _positive(name: str, v: Any) -> float:
+    f = float(v)
+    if not 0 < f < float("inf"):
+        raise Misuse(f"{name}={v!r}: expected a finite number above 0")
+    return f
+
+
+def tsdf_integrate(
+    value: Any, weight: Any, depth: Any, camera: Any, *, view: Any, grid_min: Any, voxel_size: Any, truncate: float, max_weight: float = 64.0, scale: float | None = None,
+    backend: str | None = None,
+) -> tuple[Any, Any]:  # fmt: skip
+    """Integrates one depth image into a truncated signed distance field, in place: value and weight, float32 [X, Y, Z].
+
+    view: world to camera, 4×4 or 3×4. truncate: the distance that counts as 1. A voxel that no image saw has weight 0; its value means nothing.
+    Begin with weight = zeros. Returns (value, weight), the same arrays.
+    """
+    d = _arrays.view("depth", depth)
+    if len(d.shape) != 2:
+        raise Misuse(f"depth must have shape [H, W], found {list(d.shape)}", {"tensor": "depth"})
+    chosen = _rules.backend_of(backend, d.device, "depth")
+    v = _arrays.view("value", value)
+    if len(v.shape) != 3:
+        raise Misuse(f"value must have shape [X, Y, Z], found {list(v.shape)}", {"tensor": "value"})
+    v = writable("value", value, v.shape, "float32", d)
+    w = writable("weight", weight, v.shape, "float32", d)
+    spec: dict[str, Any] = {
+        "op": "integrate", "backend": "cuda" if chosen == "pytorch" else chosen, "device": max(d.device, 0), "camera": camera_of(camera), "pose": pose_of("view", view),
+        "min": three("grid_min", grid_min), "size": three("voxel_size", voxel_size), "truncate": _positive("truncate", truncate),
+        "max_weight": _positive("max_weight", max_weight), "tensors": [d.describe(), v.describe(), w.describe()],
+    }  # fmt: skip
+    if scale is not None:
+        spec["scale"] = _positive("scale", scale)
+    Made(prepare(spec), [], d).run([d.addr, v.addr, w.addr])
+    return value, weight
