@@ -42,6 +42,7 @@ type VoxelOp struct {
 	Outside          Outside
 	Bits             bool    // occupancy: bit i of byte i/8 is the cell of flat index i
 	Fast             bool    // sum and average: float32 additions in any order
+	Zeroed           bool    // Out holds zeros already, as fresh memory does: what stays 0 is not written
 	Fill             float32 // of empty cells, under Maximum, Minimum and FirstPoint
 	Out              *Tensor // dense
 	Coords           *Tensor // sparse: int32 [capacity, 4]: b, x, y, z

@@ -69,11 +69,14 @@ func (op *VoxelOp) collect() (points []voxelPoint, stats [3]int, err error) {
 	if err != nil {
 		return nil, stats, err
 	}
-	for b := range l.Batch {
-		from, to, err := op.Entry(b)
-		if err != nil {
+	entries := make([][2]int, l.Batch)
+	for b := range entries {
+		if entries[b][0], entries[b][1], err = op.Entry(b); err != nil {
 			return nil, stats, err
 		}
+	}
+	for b, e := range entries {
+		from, to := e[0], e[1]
 		for row := from; row < to; row++ {
 			p := op.point(b, row)
 			cell, place := op.Place(p)

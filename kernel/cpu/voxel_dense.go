@@ -1,0 +1,295 @@
+package cpu
+
+import (
+	"encoding/binary"
+	"math"
+	"sync/atomic"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/kernel"
+)
+
+// contiguous says whether a tensor is in C order without gaps, and where its first element is.
+func contiguous(t *kernel.Tensor) bool {
+	want := 1
+	for a := len(t.Shape) - 1; a >= 0; a-- {
+		if t.Shape[a] != 1 && t.Step(a) != want {
+			return false
+		}
+		want *= t.Shape[a]
+	}
+	return true
+}
+
+// direct says whether points can go straight into the result: whole numbers that need no order, on one thread.
+func (v *voxels) direct() bool {
+	op := v.op
+	return v.threads == 1 && op.Out != nil && !op.Mode.Featured() && op.Outside != kernel.FailOutside && contiguous(op.Out) && v.plain() != nil
+}
+
+// plain is the result's memory where it is in C order, as bytes; nil where it is not aligned.
+func (v *voxels) plain() []byte {
+	t := v.op.Out
+	size := t.DType.Size()
+	if t.Len() == 0 {
+		return []byte{}
+	}
+	out := t.Data[t.Base*size : (t.Base+t.Len())*size]
+	if size == 4 && elements[uint32](out) == nil {
+		return nil
+	}
+	return out
+}
+
+// one is what a cell that is occupied holds.
+func one(dt robocache.DType) uint32 {
+	if dt == robocache.Float32 {
+		return math.Float32bits(1)
+	}
+	return 1
+}
+
+// straight counts on one thread.
+func (v *voxels) straight() {
+	op, out := v.op, v.plain()
+	if !op.Zeroed {
+		clear(out)
+	}
+	words, full := elements[uint32](out), one(op.Out.DType)
+	// FailOutside does not come here: there is no error.
+	_ = v.visit(v.work[0], &v.stats, func(c chunk, _ int, flat []int64) {
+		base := int64(c.entry) * v.cells
+		switch {
+		case op.Mode == kernel.Count:
+			cells := words[base : base+v.cells]
+			for _, f := range flat {
+				if uint64(f) < uint64(len(cells)) {
+					cells[f]++
+				}
+			}
+		case op.Bits:
+			for _, f := range flat {
+				if f >= 0 {
+					out[(base+f)>>3] |= 1 << ((base + f) & 7)
+				}
+			}
+		case op.Out.DType.Size() == 1:
+			cells := out[base : base+v.cells]
+			for _, f := range flat {
+				if uint64(f) < uint64(len(cells)) {
+					cells[f] = 1
+				}
+			}
+		default:
+			cells := words[base : base+v.cells]
+			for _, f := range flat {
+				if uint64(f) < uint64(len(cells)) {
+					cells[f] = full
+				}
+			}
+		}
+	})
+}
+
+// dense makes the result from keys in the order of their buckets.
+func (v *voxels) dense() {
+	t := v.op.Out
+	if t.Len() == 0 {
+		return
+	}
+	out := []byte(nil)
+	if contiguous(t) {
+		out = v.plain()
+	}
+	if out == nil {
+		v.scattered()
+		return
+	}
+	v.share(func(r *reducer, d int) {
+		from, to := int64(d)<<v.shift, min(int64(d+1)<<v.shift, v.l.Total)
+		if from >= to {
+			return
+		}
+		if v.op.Mode.Featured() {
+			v.features(r, d, from, to, elements[float32](out))
+		} else {
+			v.whole(v.keys[v.first[d]:v.first[d+1]], from, to, out)
+		}
+	})
+}
+
+// share gives buckets to threads, some neighbours at a time; who is done takes the next.
+func (v *voxels) share(f func(r *reducer, d int)) {
+	threads := v.threads
+	step := max(1, v.buckets/(8*threads))
+	if threads == 1 {
+		step = v.buckets
+	}
+	var next atomic.Int64
+	each(threads, func(int) {
+		r := v.reducer.clone()
+		for {
+			d := int(next.Add(int64(step))) - step
+			if d >= v.buckets {
+				return
+			}
+			for i := d; i < min(d+step, v.buckets); i++ {
+				f(r, i)
+			}
+		}
+	})
+}
+
+// whole makes counts or occupancy of the cells from … to-1.
+func (v *voxels) whole(keys []uint64, from, to int64, out []byte) {
+	op, shift := v.op, v.rowBits
+	if op.Bits {
+		part := out[from/8 : (to+7)/8]
+		if !op.Zeroed {
+			clear(part)
+		}
+		for _, k := range keys {
+			i := k>>shift - uint64(from)
+			part[i>>3] |= 1 << (i & 7)
+		}
+		return
+	}
+	size := int64(op.Out.DType.Size())
+	part := out[from*size : to*size]
+	if !op.Zeroed {
+		clear(part)
+	}
+	if size == 1 {
+		for _, k := range keys {
+			part[k>>shift-uint64(from)] = 1
+		}
+		return
+	}
+	words, full := elements[uint32](part), one(op.Out.DType)
+	for _, k := range keys {
+		i := k>>shift - uint64(from)
+		if op.Mode == kernel.Count {
+			words[i]++
+		} else {
+			words[i] = full
+		}
+	}
+}
+
+// features makes rows of the cells from … to-1, the empty ones among them.
+func (v *voxels) features(r *reducer, d int, from, to int64, out []float32) {
+	width := int64(v.l.Features)
+	keys := v.sorted(r, d)
+	at := from
+	for len(keys) > 0 {
+		flat := int64(keys[0] >> v.rowBits)
+		n := 1
+		for n < len(keys) && int64(keys[n]>>v.rowBits) == flat {
+			n++
+		}
+		if flat > at {
+			v.empty(out[at*width : flat*width])
+		}
+		r.reduce(out[flat*width:(flat+1)*width], v.entry(flat), keys[:n])
+		keys = keys[n:]
+		at = flat + 1
+	}
+	v.empty(out[at*width : to*width])
+}
+
+// entry is the batch entry of a flat index.
+func (v *voxels) entry(flat int64) int {
+	if v.reducer.entry == 0 {
+		return 0 // it makes no difference
+	}
+	return int(flat / v.cells)
+}
+
+// empty fills the rows of empty cells.
+func (v *voxels) empty(out []float32) {
+	switch {
+	case v.op.Mode >= kernel.Maximum && math.Float32bits(v.op.Fill) != 0:
+		fill := v.op.Fill
+		for i := range out {
+			out[i] = fill
+		}
+	case !v.op.Zeroed:
+		clear(out)
+	}
+}
+
+// scattered makes a result that is not in C order, cell by cell, on one thread.
+func (v *voxels) scattered() {
+	op, t := v.op, v.op.Out
+	empty := uint32(0)
+	if op.Mode >= kernel.Maximum {
+		empty = math.Float32bits(op.Fill)
+	}
+	size := t.DType.Size()
+	put := func(i int, bits uint32) {
+		if size == 1 {
+			t.Data[i] = byte(bits)
+		} else {
+			binary.LittleEndian.PutUint32(t.Data[4*i:], bits)
+		}
+	}
+	if !op.Zeroed || empty != 0 {
+		walk(t.Shape, t, func(i int) { put(i, empty) })
+	}
+	row := make([]float32, v.l.Features)
+	r := v.reducer.clone()
+	for d := range v.buckets {
+		keys := v.sorted(r, d)
+		for len(keys) > 0 {
+			flat := int64(keys[0] >> v.rowBits)
+			n := 1
+			for n < len(keys) && int64(keys[n]>>v.rowBits) == flat {
+				n++
+			}
+			if op.Bits {
+				t.Data[t.Base+int(flat>>3)*t.Step(0)] |= 1 << (flat & 7)
+				keys = keys[n:]
+				continue
+			}
+			at := t.Base
+			rest, axis := int(flat), len(t.Shape)-1
+			if op.Mode.Featured() {
+				axis--
+			}
+			for ; axis >= 0; axis-- {
+				at += rest % t.Shape[axis] * t.Step(axis)
+				rest /= t.Shape[axis]
+			}
+			switch {
+			case op.Mode == kernel.Count:
+				put(at, uint32(n))
+			case op.Mode == kernel.Occupancy:
+				put(at, one(t.DType))
+			default:
+				r.reduce(row, v.entry(flat), keys[:n])
+				for c, x := range row {
+					put(at+c*t.Step(len(t.Shape)-1), math.Float32bits(x))
+				}
+			}
+			keys = keys[n:]
+		}
+	}
+}
+
+// walk calls f with the element offset of every element.
+func walk(shape []int, t *kernel.Tensor, f func(i int)) {
+	index := make([]int, len(shape))
+	for range t.Len() {
+		o := t.Base
+		for a, i := range index {
+			o += i * t.Step(a)
+		}
+		f(o)
+		for a := len(index) - 1; a >= 0; a-- {
+			if index[a]++; index[a] < shape[a] {
+				break
+			}
+			index[a] = 0
+		}
+	}
+}

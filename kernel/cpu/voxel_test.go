@@ -1,0 +1,51 @@
+package cpu
+
+import (
+	"testing"
+
+	"github.com/goatnote-inc/robocache/kernel"
+	"github.com/goatnote-inc/robocache/kernel/conform"
+)
+
+// each thread count, with as few points a thread as can be: so that small ops are spread too.
+func TestVoxelVectors(t *testing.T) {
+	for _, threads := range []int{1, 2, 5} {
+		ran, failures := conform.RunVoxels(small{New(threads)})
+		if ran < 300 {
+			t.Errorf("only %d cases ran", ran)
+		}
+		for i, f := range failures {
+			if i == 10 {
+				t.Fatalf("%d threads: and %d more of %d", threads, len(failures)-i, ran)
+			}
+			t.Errorf("%d threads: %v", threads, f)
+		}
+	}
+}
+
+// small spreads ops of any size over threads.
+type small struct{ *Backend }
+
+func (s small) Voxelize(op *kernel.VoxelOp) error {
+	defer func(n int) { apiece = n }(apiece)
+	apiece = 3
+	return s.Backend.Voxelize(op)
+}
+
+func TestVoxelSweep(t *testing.T) {
+	n := 2000
+	if testing.Short() {
+		n = 300
+	}
+	for i, threads := range []int{1, 2, 4} {
+		if err := conform.SweepVoxels(kernel.Reference{}, small{New(threads)}, uint64(100+i), n); err != nil {
+			t.Errorf("%d threads: %v", threads, err)
+		}
+		if err := conform.SweepDepth(kernel.Reference{}, New(threads), uint64(100+i), n/4); err != nil {
+			t.Errorf("%d threads: %v", threads, err)
+		}
+		if err := conform.SweepTSDF(kernel.Reference{}, New(threads), uint64(100+i), n/4); err != nil {
+			t.Errorf("%d threads: %v", threads, err)
+		}
+	}
+}
