@@ -35,6 +35,28 @@ func newPlanAsGiven(src, targets []float64, rule *Rule, epsilon float64) (*Plan,
 	return p, nil
 }
 
+// Fill decides every row of p as NewPlan does, in slices that are there: for back ends that find most rows themselves. src is proved already.
+func (p *Plan) Fill(src, targets []int64, rule *Rule) error {
+	p.start(rule.Mode)
+	return fill(p, src, targets, rule, rule.MaxGap, 0, false)
+}
+
+// FillAsGiven is Fill under the clock AsGiven.
+func (p *Plan) FillAsGiven(src, targets []float64, rule *Rule, epsilon float64) error {
+	p.start(rule.Mode)
+	return fill(p, src, targets, rule, float64(rule.MaxGap)/1e9, epsilon, rule.Mode.Computes())
+}
+
+// start makes the rows those of a new plan.
+func (p *Plan) start(mode Mode) {
+	p.Mode = mode
+	clear(p.Kind)
+	clear(p.Left)
+	clear(p.Right)
+	clear(p.Weight)
+	clear(p.Valid)
+}
+
 func makePlan(mode Mode, n int) *Plan {
 	return &Plan{Mode: mode, Kind: make([]Kind, n), Left: make([]int32, n), Right: make([]int32, n), Weight: make([]float64, n), Valid: make([]uint8, n)}
 }

@@ -1,0 +1,182 @@
+package cpu
+
+import (
+	"math"
+	"sync"
+
+	"github.com/goatnote-inc/robocache/kernel"
+)
+
+// Apply makes the rows of each part by its plan. After an error the outputs may hold anything.
+func (b *Backend) Apply(op *kernel.ApplyOp) error {
+	if err := op.CheckHost(); err != nil {
+		return err
+	}
+	c := applies.Get().(*apply)
+	defer c.release()
+	c.start(op, b.threads)
+	if !c.crew.run(c, len(c.pieces), worth(b.threads, c.bytes)) {
+		return kernel.Reference{}.Apply(op) // which says what is wrong, and where
+	}
+	c.crew.tell(op.Counts)
+	return nil
+}
+
+// pieceBytes is what one unit of an Apply reads and writes at least, where there is so much.
+const pieceBytes = 512 << 10
+
+// apply is one Apply while it runs.
+type apply struct {
+	op      *kernel.ApplyOp
+	streams []stream
+	pieces  []piece
+	bytes   int
+	crew    crew
+}
+
+// piece is a block of one part.
+type piece struct{ part, from, to, left, right int }
+
+var applies = sync.Pool{New: func() any { return new(apply) }}
+
+func (c *apply) release() {
+	for i := range c.streams {
+		c.streams[i].forget()
+	}
+	c.op = nil
+	applies.Put(c)
+}
+
+func (c *apply) start(op *kernel.ApplyOp, threads int) {
+	c.op, c.bytes, c.pieces = op, 0, c.pieces[:0]
+	c.streams = resize(c.streams, len(op.Parts))
+	for i := range op.Parts {
+		p, s := &op.Parts[i], &c.streams[i]
+		rows, cols := p.Out.Shape[0], p.Out.Shape[1]
+		s.start(&p.Rule, &p.Epilogue, viewOf(&p.Out), viewOf(&p.Src), cols, op.Counts != nil, false)
+		row := cols * (p.Out.DType.Size() + p.Src.DType.Size())
+		c.bytes += rows * row
+		c.split(i, rows, cols, row, threads)
+	}
+}
+
+// split cuts a part into pieces: by rows, and where those are few and long (pictures) by columns.
+func (c *apply) split(part, rows, cols, row, threads int) {
+	s := &c.streams[part]
+	if rows == 0 || cols == 0 && c.op.Parts[part].Kind == nil {
+		return
+	}
+	most := max(1, rows*row/pieceBytes)
+	height, width := rows, cols
+	if threads > 1 && s.epilogue.Augment == nil {
+		height = max(1, (rows+most-1)/most)
+		if wide := most / rows; wide > 1 && s.kernel != nil && !s.general && s.infinity == 0 {
+			width = max(blockCols, (cols/wide+blockCols-1)/blockCols*blockCols)
+		}
+	}
+	for r := 0; r < rows; r += height {
+		for l := 0; l < cols || l == 0; l += max(width, 1) {
+			c.pieces = append(c.pieces, piece{part, r, min(rows, r+height), l, min(cols, l+width)})
+		}
+	}
+}
+
+func (c *apply) begin(*worker) {}
+
+func (c *apply) unit(w *worker, u int) bool {
+	k := &c.pieces[u]
+	p, s := &c.op.Parts[k.part], &c.streams[k.part]
+	size := rowsPerPlan
+	var samples []int64
+	if a := p.Epilogue.Augment; a != nil {
+		size = k.to - k.from
+		if t := a.Samples; t != nil {
+			for i := range t.Shape[0] {
+				samples = append(samples, int64(le.Uint64(t.Data[(t.Base+i*t.Step(0))*8:])))
+			}
+		}
+	}
+	for r := k.from; r < k.to; r += size {
+		n := min(size, k.to-r)
+		usable, ok := w.load(p, s, r, n)
+		if !ok {
+			return false
+		}
+		at := place{row: r, sources: p.Src.Shape[0], left: k.left, right: k.right}
+		var valid []uint8
+		if usable {
+			valid, ok = w.rows(s, at, samples)
+		} else if k.left == 0 {
+			valid, ok = w.reference(s, at, samples) // all columns
+		}
+		if !ok {
+			return false
+		}
+		if p.Valid != nil && k.left == 0 {
+			for i, v := range valid {
+				p.Valid.Data[p.Valid.Base+(r+i)*p.Valid.Step(0)] = v
+			}
+		}
+	}
+	return true
+}
+
+// load puts the part's plan of rows r … r+n-1 into the worker's. It proves them, and says whether the part's kernel makes all of them.
+func (w *worker) load(part *kernel.Part, s *stream, r, n int) (usable, ok bool) {
+	w.resizePlan(n)
+	p := &w.plan
+	p.Mode, p.Sources = part.Rule.Mode, part.Src.Shape[0]
+	w.plain = true
+	if part.Valid == nil {
+		setAll(p.Valid, ones)
+	} else {
+		for i := range n {
+			p.Valid[i] = part.Valid.Data[part.Valid.Base+(r+i)*part.Valid.Step(0)]
+		}
+	}
+	if part.Kind == nil {
+		setAll(p.Kind, copies)
+		clear(p.Weight)
+		for i := range n {
+			p.Left[i], p.Right[i] = int32(r+i), int32(r+i)
+		}
+		return true, true
+	}
+	usable = true
+	kind, left, right, weight := part.Kind, part.Left, part.Right, part.Weight
+	ks, ls, rs, ws := kind.Step(0), 4*left.Step(0), 4*right.Step(0), 8*weight.Step(0)
+	ki, li, ri, wi := kind.Base+r*ks, 4*left.Base+r*ls, 4*right.Base+r*rs, 8*weight.Base+r*ws
+	sources := uint32(p.Sources)
+	for i := range n {
+		k := kernel.Kind(kind.Data[ki])
+		a, b := int32(le.Uint32(left.Data[li:])), int32(le.Uint32(right.Data[ri:]))
+		x := math.Float64frombits(le.Uint64(weight.Data[wi:]))
+		ki, li, ri, wi = ki+ks, li+ls, ri+rs, wi+ws
+		switch k {
+		case kernel.Zero:
+			w.plain = false
+			a, b, x = 0, 0, 0
+		case kernel.Copy:
+			if uint32(a) >= sources {
+				return false, false
+			}
+			b, x = a, 0
+		case kernel.Blend:
+			if uint32(a) >= sources || uint32(b) >= sources {
+				return false, false
+			}
+			if s.moves {
+				usable = false
+			}
+		case kernel.Window:
+			if a < 0 || a >= b || uint32(b) > sources {
+				return false, false
+			}
+			usable = false
+		default:
+			return false, false
+		}
+		p.Kind[i], p.Left[i], p.Right[i], p.Weight[i] = k, a, b, x
+	}
+	return usable, true
+}

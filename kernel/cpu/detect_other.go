@@ -1,0 +1,17 @@
+//go:build purego || !amd64
+
+package cpu
+
+import "github.com/goatnote-inc/robocache"
+
+const fast = false
+
+func lerpKernel(src, dst robocache.DType, f form) func(*rowArgs) { return nil }
+
+func streamKernel(src, dst robocache.DType) func(*rowArgs) { return nil }
+
+func moveKernel() func(*rowArgs) { return nil }
+
+func isSorted(s []int64) bool { return sortedGo(s) }
+
+func find(a *searchArgs) int { return bracketGo(a) }

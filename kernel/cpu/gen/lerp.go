@@ -1,0 +1,420 @@
+package main
+
+import (
+	"fmt"
+
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// kind is a type of elements that are computed in float32.
+type kind struct {
+	name string
+	size int
+}
+
+var (
+	f32  = kind{"F32", 4}
+	f16  = kind{"F16", 2}
+	bf16 = kind{"B16", 2}
+	u8   = kind{"U8", 1}
+)
+
+// epilogue says what a kernel does before the rounding.
+type epilogue int
+
+const (
+	plain    epilogue = iota
+	norm              // ((x - a)·scale)/b - off, clipped
+	unitNorm          // x/255 first
+)
+
+var suffix = map[epilogue]string{norm: "Norm", unitNorm: "UnitNorm"}
+
+// Offsets of the fields of rowArgs.
+const (
+	offDst = 8 * iota
+	offSrc
+	offDstStep
+	offSrcStep
+	offLeft
+	offRight
+	offWeight
+	offRows
+	offCols
+	offA
+	offB
+	offScale // four float32: scale, off, lo, hi
+	offLo
+	offLimits // greatest magnitude of 16-bit results, 8 lanes; 16 bytes
+	_
+	offAhead
+)
+
+// rows is the generator of one kernel over rows.
+type rows struct {
+	src, dst         kind
+	epi              epilogue
+	args             reg.Register
+	row, cols, i, t  reg.GPVirtual
+	out, p0, p1      reg.GPVirtual
+	a, b             reg.GPVirtual
+	w                reg.VecVirtual
+	scale, off       reg.VecVirtual
+	lo, hi, zero     reg.VecVirtual
+	bias, one, quiet reg.VecVirtual
+	magnitude, most  reg.VecVirtual
+	by255            reg.VecVirtual
+	stream           bool // stores go round the caches: rows begin and end at multiples of 32 bytes
+	q0, q1           reg.GPVirtual
+}
+
+func mem(base reg.Register, disp int) Mem { return Mem{Base: base, Disp: disp} }
+
+func at(base, index reg.Register, scale, disp int) Mem {
+	return Mem{Base: base, Index: index, Scale: uint8(scale), Disp: disp}
+}
+
+// lerp writes the kernel that blends rows: weight 0 takes the left row alone.
+func lerp(src, dst kind, epi epilogue, stream bool) {
+	name := "lerp" + src.name + dst.name + suffix[epi]
+	if stream {
+		name += "Stream"
+	}
+	TEXT(name, NOSPLIT, "func(a *byte)")
+	Pragma("noescape")
+	Doc(fmt.Sprintf("%s blends rows of %s into %s.", name, src.name, dst.name))
+	if stream {
+		Comment("Stores go round the caches, and rows to come are asked for.")
+	}
+	k := &rows{src: src, dst: dst, epi: epi, stream: stream}
+	k.args = Load(Param("a"), GP64())
+	k.row, k.cols, k.i, k.t, k.out, k.p0, k.p1 = GP64(), GP64(), GP64(), GP64(), GP64(), GP64(), GP64()
+	k.w = YMM()
+	MOVQ(mem(k.args, offCols), k.cols)
+	MOVQ(mem(k.args, offDst), k.out)
+	XORQ(k.row, k.row)
+	k.constants()
+
+	Label("row")
+	CMPQ(k.row, mem(k.args, offRows))
+	JGE(LabelRef("end"))
+	k.source(offLeft, k.p0)
+	MOVQ(mem(k.args, offWeight), k.t)
+	VXORPS(k.w.AsX(), k.w.AsX(), k.w.AsX())
+	VCVTSD2SS(at(k.t, k.row, 8, 0), k.w.AsX(), k.w.AsX())
+	VMOVD(k.w.AsX(), k.t.As32())
+	ADDL(k.t.As32(), k.t.As32())
+	JZ(LabelRef("left"))
+	k.source(offRight, k.p1)
+	VBROADCASTSS(k.w.AsX(), k.w)
+	if stream {
+		MOVQ(mem(k.args, offAhead), k.t)
+		TESTQ(k.t, k.t)
+		JZ(LabelRef("near"))
+		k.ahead()
+		k.columns("far", true)
+		k.q0, k.q1 = nil, nil
+		Label("near")
+	}
+	k.columns("blend", true)
+	Label("left")
+	k.columns("left", false)
+	Label("next")
+	ADDQ(mem(k.args, offDstStep), k.out)
+	INCQ(k.row)
+	JMP(LabelRef("row"))
+	Label("end")
+	if dst == f16 || dst == bf16 {
+		VMOVDQU(k.most.AsX(), mem(k.args, offLimits))
+	}
+	if stream {
+		SFENCE()
+	}
+	VZEROUPPER()
+	RET()
+}
+
+// ahead finds the rows that the row so many after this one is made of; near the end, the last one.
+func (k *rows) ahead() {
+	index, last := GP64(), GP64()
+	k.q0, k.q1 = GP64(), GP64()
+	LEAQ(at(k.row, k.t, 1, 0), index)
+	MOVQ(mem(k.args, offRows), last)
+	DECQ(last)
+	CMPQ(index, last)
+	CMOVQGT(last, index)
+	for i, q := range []reg.GPVirtual{k.q0, k.q1} {
+		MOVQ(mem(k.args, offLeft+8*i), k.t)
+		MOVLQSX(at(k.t, index, 4, 0), q)
+		IMULQ(mem(k.args, offSrcStep), q)
+		ADDQ(mem(k.args, offSrc), q)
+	}
+}
+
+// source puts the address of a row that an index names into p.
+func (k *rows) source(field int, p reg.GPVirtual) {
+	MOVQ(mem(k.args, field), k.t)
+	MOVLQSX(at(k.t, k.row, 4, 0), p)
+	IMULQ(mem(k.args, offSrcStep), p)
+	ADDQ(mem(k.args, offSrc), p)
+}
+
+func (k *rows) broadcast(bits uint32) reg.VecVirtual {
+	y := YMM()
+	MOVL(U32(bits), k.t.As32())
+	VMOVD(k.t.As32(), y.AsX())
+	VPBROADCASTD(y.AsX(), y)
+	return y
+}
+
+func (k *rows) constants() {
+	if k.epi != plain {
+		k.a, k.b = GP64(), GP64()
+		MOVQ(mem(k.args, offA), k.a)
+		MOVQ(mem(k.args, offB), k.b)
+		k.scale, k.off, k.lo, k.hi, k.zero = YMM(), YMM(), YMM(), YMM(), YMM()
+		VBROADCASTSS(mem(k.args, offScale), k.scale)
+		VBROADCASTSS(mem(k.args, offScale+4), k.off)
+		VBROADCASTSS(mem(k.args, offLo), k.lo)
+		VBROADCASTSS(mem(k.args, offLo+4), k.hi)
+		VXORPS(k.zero, k.zero, k.zero)
+	}
+	if k.epi == unitNorm {
+		k.by255 = k.broadcast(0x437f0000)
+	}
+	switch k.dst {
+	case bf16:
+		k.bias, k.one, k.quiet = k.broadcast(0x7fff), k.broadcast(1), k.broadcast(0x7fc0)
+		fallthrough
+	case f16:
+		k.magnitude, k.most = k.broadcast(0x7fff7fff), YMM()
+		VPXOR(k.most, k.most, k.most)
+	}
+}
+
+// columns goes along one row: eight columns at a time, the last eight overlapping the ones before, so that nothing beyond the row is touched.
+func (k *rows) columns(name string, blend bool) {
+	l := func(s string) string { return name + s }
+	XORQ(k.i, k.i)
+	CMPQ(k.cols, U8(8))
+	JL(LabelRef(l("Small")))
+	Label(l("Four"))
+	LEAQ(mem(k.i, 32), k.t)
+	CMPQ(k.t, k.cols)
+	JG(LabelRef(l("One")))
+	if k.q0 != nil {
+		// Into the second cache: fetches into the first share its few buffers with the loads.
+		for line := 0; line < 32*k.src.size; line += 64 {
+			PREFETCHT1(at(k.q0, k.i, k.src.size, line))
+			PREFETCHT1(at(k.q1, k.i, k.src.size, line))
+		}
+	}
+	for j := range 4 {
+		k.step(8, 8*j, blend)
+	}
+	MOVQ(k.t, k.i)
+	JMP(LabelRef(l("Four")))
+	Label(l("One"))
+	LEAQ(mem(k.i, 8), k.t)
+	CMPQ(k.t, k.cols)
+	JG(LabelRef(l("Rest")))
+	k.step(8, 0, blend)
+	MOVQ(k.t, k.i)
+	JMP(LabelRef(l("One")))
+	Label(l("Rest"))
+	CMPQ(k.i, k.cols)
+	JE(LabelRef("next"))
+	LEAQ(mem(k.cols, -8), k.i)
+	k.step(8, 0, blend)
+	JMP(LabelRef("next"))
+	Label(l("Small"))
+	CMPQ(k.cols, U8(4))
+	JL(LabelRef(l("Tiny")))
+	k.step(4, 0, blend)
+	LEAQ(mem(k.cols, -4), k.i)
+	k.step(4, 0, blend)
+	JMP(LabelRef("next"))
+	Label(l("Tiny"))
+	CMPQ(k.i, k.cols)
+	JGE(LabelRef("next"))
+	k.step(1, 0, blend)
+	INCQ(k.i)
+	JMP(LabelRef(l("Tiny")))
+}
+
+// width is the part of a register that n float32 take.
+func width(v reg.VecVirtual, n int) reg.Register {
+	if n == 8 {
+		return v
+	}
+	return v.AsX()
+}
+
+// step makes n columns from column i+first on.
+func (k *rows) step(n, first int, blend bool) {
+	if !blend && k.src == k.dst && k.epi == plain {
+		k.bits(n, first)
+		return
+	}
+	v := k.load(n, k.p0, first)
+	if blend {
+		d := k.load(n, k.p1, first)
+		VSUBPS(width(v, n), width(d, n), width(d, n))
+		VFMADD213PS(width(v, n), width(k.w, n), width(d, n))
+		v = d
+	}
+	k.finish(n, v, first)
+	k.store(n, v, first)
+}
+
+// load reads n columns as float32; without a blend into the same type, as bits.
+func (k *rows) load(n int, p reg.Register, first int) reg.VecVirtual {
+	y := YMM()
+	m := at(p, k.i, k.src.size, first*k.src.size)
+	r := width(y, n)
+	switch k.src {
+	case f32:
+		if n == 1 {
+			VMOVSS(m, y.AsX())
+		} else {
+			VMOVUPS(m, r)
+		}
+	case f16:
+		if n == 1 {
+			MOVWLZX(m, k.t.As32())
+			VMOVD(k.t.As32(), y.AsX())
+			VCVTPH2PS(y.AsX(), y.AsX())
+		} else {
+			VCVTPH2PS(m, r)
+		}
+	case bf16:
+		if n == 1 {
+			MOVWLZX(m, k.t.As32())
+			VMOVD(k.t.As32(), y.AsX())
+		} else {
+			VPMOVZXWD(m, r)
+		}
+		VPSLLD(U8(16), r, r)
+	case u8:
+		if n == 1 {
+			MOVBLZX(m, k.t.As32())
+			VMOVD(k.t.As32(), y.AsX())
+		} else {
+			VPMOVZXBD(m, r)
+		}
+		VCVTDQ2PS(r, r)
+	}
+	return y
+}
+
+// finish is the epilogue.
+func (k *rows) finish(n int, y reg.VecVirtual, first int) {
+	if k.epi == plain {
+		return
+	}
+	r := width(y, n)
+	if k.epi == unitNorm {
+		VDIVPS(width(k.by255, n), r, r)
+	}
+	v := YMM()
+	a, b := at(k.a, k.i, 4, 4*first), at(k.b, k.i, 4, 4*first)
+	bv := width(v, n)
+	if n == 1 {
+		VMOVSS(a, v.AsX())
+		VSUBPS(bv, r, r)
+		VMOVSS(b, v.AsX())
+	} else {
+		VSUBPS(a, r, r)
+		VMOVUPS(b, bv)
+	}
+	VMULPS(width(k.scale, n), r, r)
+	VDIVPS(bv, r, r)
+	VSUBPS(width(k.off, n), r, r)
+	VCMPPS(U8(4), width(k.zero, n), bv, bv) // b ≠ 0: a constant channel gives 0
+	VANDPS(bv, r, r)
+	// The value is the second operand, which is the result where it is NaN, and where both are zeros.
+	VMAXPS(r, width(k.lo, n), r)
+	VMINPS(r, width(k.hi, n), r)
+}
+
+func (k *rows) store(n int, y reg.VecVirtual, first int) {
+	r := width(y, n)
+	switch k.dst {
+	case f32:
+		m := at(k.out, k.i, 4, 4*first)
+		if n == 1 {
+			VMOVSS(y.AsX(), m)
+		} else {
+			if k.stream && n == 8 {
+				VMOVNTPS(r, m)
+			} else {
+				VMOVUPS(r, m)
+			}
+		}
+		return
+	case f16:
+		VCVTPS2PH(U8(0), r, y.AsX())
+	case bf16:
+		u, nan := YMM(), YMM()
+		VCMPPS(U8(3), r, r, width(nan, n))
+		VPSRLD(U8(16), r, width(u, n))
+		VPAND(width(k.one, n), width(u, n), width(u, n))
+		VPADDD(width(k.bias, n), width(u, n), width(u, n))
+		VPADDD(width(u, n), r, r)
+		VPSRLD(U8(16), r, r)
+		VBLENDVPS(width(nan, n), width(k.quiet, n), r, r)
+		if n == 8 {
+			VEXTRACTI128(U8(1), y, u.AsX())
+		} else {
+			u = y
+		}
+		VPACKUSDW(u.AsX(), y.AsX(), y.AsX())
+	}
+	m := YMM()
+	VPAND(k.magnitude.AsX(), y.AsX(), m.AsX())
+	VPMAXUW(m.AsX(), k.most.AsX(), k.most.AsX())
+	k.storeHalf(n, y, first)
+}
+
+func (k *rows) storeHalf(n int, y reg.VecVirtual, first int) {
+	m := at(k.out, k.i, 2, 2*first)
+	switch n {
+	case 8:
+		if k.stream {
+			VMOVNTDQ(y.AsX(), m)
+		} else {
+			VMOVDQU(y.AsX(), m)
+		}
+	case 4:
+		VMOVQ(y.AsX(), m)
+	default:
+		VPEXTRW(U8(0), y.AsX(), m)
+	}
+}
+
+// bits copies n columns as they are.
+func (k *rows) bits(n, first int) {
+	y := YMM()
+	m := at(k.p0, k.i, k.src.size, first*k.src.size)
+	if k.src == f32 {
+		if n == 1 {
+			VMOVSS(m, y.AsX())
+		} else {
+			VMOVUPS(m, width(y, n))
+		}
+		k.store(n, y, first)
+		return
+	}
+	switch n {
+	case 8:
+		VMOVDQU(m, y.AsX())
+	case 4:
+		VMOVQ(m, y.AsX())
+	default:
+		MOVWLZX(m, k.t.As32())
+		VMOVD(k.t.As32(), y.AsX())
+	}
+	k.storeHalf(n, y, first)
+}

@@ -1,0 +1,152 @@
+package cpu
+
+import (
+	"bytes"
+	"math"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/kernel"
+)
+
+func floatAt(d []byte, o int, t robocache.DType) float64 {
+	if t == robocache.Float32 {
+		return float64(math.Float32frombits(le.Uint32(d[o:])))
+	}
+	return math.Float64frombits(le.Uint64(d[o:]))
+}
+
+func (w *worker) resizePlan(n int) {
+	p := &w.plan
+	p.Kind, p.Left, p.Right, p.Weight, p.Valid = resize(p.Kind, n), resize(p.Left, n), resize(p.Right, n), resize(p.Weight, n), resize(p.Valid, n)
+}
+
+// What a row that bracket found begins as.
+var (
+	blends = kernelKinds(kernel.Blend)
+	copies = kernelKinds(kernel.Copy)
+	ones   = bytes.Repeat([]byte{1}, rowsPerPlan)
+)
+
+func kernelKinds(k kernel.Kind) []kernel.Kind {
+	s := make([]kernel.Kind, rowsPerPlan)
+	for i := range s {
+		s[i] = k
+	}
+	return s
+}
+
+// setAll fills dst from a slice of equal values: a move of bytes, where a loop stores one at a time.
+func setAll[T any](dst, from []T) {
+	for len(dst) > 0 {
+		dst = dst[copy(dst, from):]
+	}
+}
+
+// fill plans targets t … t+n-1. The search finds the rows inside the data; all others are the reference's to decide.
+func (w *worker) fill(rule *kernel.Rule, src, to *stamps, t, n int, clock kernel.Clock, epsilon float64) bool {
+	p := &w.plan
+	if clock == kernel.AsGiven {
+		p.Mode = rule.Mode
+		if p.FillAsGiven(src.seconds, to.seconds[t:t+n], rule, epsilon) != nil {
+			return false
+		}
+		w.look(0, n, true)
+		return true
+	}
+	p.Mode, p.Sources = rule.Mode, len(src.ns)
+	w.plain = true
+	targets := to.ns[t : t+n]
+	s := src.ns
+	if len(s) < 4 || s[0] == s[len(s)-1] || rule.Mode == kernel.Mean {
+		return w.slow(rule, s, targets, 0, n)
+	}
+	a := &w.search
+	rate := float64(len(s)-1) / float64(s[len(s)-1]-s[0])
+	*a = searchArgs{stamps: &s[0], last: len(s) - 1, maxGap: gapLimit(rule), start: s[0], rate: rate}
+	chunk := 4
+	for i := 0; i < n; {
+		a.targets, a.left, a.right, a.weight, a.rows = &targets[i], &p.Left[i], &p.Right[i], &p.Weight[i], n-i
+		k := find(a)
+		w.found(rule, s, targets, i, i+k)
+		i += k
+		if i == n {
+			break
+		}
+		if k >= 32 {
+			chunk = 4
+		} else if chunk < 64 {
+			chunk *= 2
+		}
+		end := min(i+chunk, n)
+		if !w.slow(rule, s, targets, i, end) {
+			return false
+		}
+		i = end
+		// Guesses go on from where the last row was found: after a gap in the stamps they are all off by as much.
+		l := int(p.Left[end-1])
+		a.start, a.first = s[l], float64(l)
+		if k < 16 {
+			lo, hi := max(0, l-64), min(len(s)-1, l+64)
+			if d := s[hi] - s[lo]; d > 0 {
+				a.rate = float64(hi-lo) / float64(d)
+			}
+		} else {
+			a.rate = rate
+		}
+	}
+	return true
+}
+
+// slow has the reference decide rows from … to-1.
+func (w *worker) slow(rule *kernel.Rule, s, targets []int64, from, to int) bool {
+	p := &w.plan
+	part := kernel.Plan{Kind: p.Kind[from:to], Left: p.Left[from:to], Right: p.Right[from:to], Weight: p.Weight[from:to], Valid: p.Valid[from:to]}
+	if part.Fill(s, targets[from:to], rule) != nil {
+		return false
+	}
+	w.look(from, to, from == 0)
+	return true
+}
+
+// look notes rows that are not made by the kernels, and makes copies those of weight 0.
+func (w *worker) look(from, to int, first bool) {
+	if first {
+		w.plain = true
+	}
+	for _, k := range w.plan.Kind[from:to] {
+		if k == kernel.Zero || k == kernel.Window {
+			w.plain = false
+		}
+	}
+}
+
+// found finishes the rows that bracket has found: between two samples or on one, in no gap.
+func (w *worker) found(rule *kernel.Rule, s, targets []int64, from, to int) {
+	p := &w.plan
+	setAll(p.Valid[from:to], ones)
+	left, right, weight := p.Left[from:to], p.Right[from:to], p.Weight[from:to]
+	switch rule.Mode {
+	case kernel.Previous, kernel.Next, kernel.Nearest:
+		setAll(p.Kind[from:to], copies)
+	default:
+		setAll(p.Kind[from:to], blends)
+		return
+	}
+	switch rule.Mode {
+	case kernel.Next:
+		for i := range left {
+			if weight[i] != 0 {
+				left[i]++
+			}
+		}
+	case kernel.Nearest:
+		for i, t := range targets[from:to] {
+			k := left[i]
+			if t-s[k] > s[k+1]-t {
+				left[i]++
+			}
+		}
+	}
+	copy(right, left)
+	clear(weight)
+}

@@ -1,0 +1,41 @@
+package cpu
+
+import (
+	"math"
+	"unsafe"
+)
+
+// sortedGo is isSorted in plain Go.
+func sortedGo(s []int64) bool {
+	for i := 1; i < len(s); i++ {
+		if s[i] < s[i-1] {
+			return false
+		}
+	}
+	return true
+}
+
+// bracketGo is bracket in plain Go.
+func bracketGo(a *searchArgs) int {
+	s := unsafe.Slice(a.stamps, a.last+1)
+	targets := unsafe.Slice(a.targets, a.rows)
+	left, right, weight := unsafe.Slice(a.left, a.rows), unsafe.Slice(a.right, a.rows), unsafe.Slice(a.weight, a.rows)
+	for i, t := range targets {
+		g := math.FMA(float64(t-a.start), a.rate, a.first)
+		k := 1
+		if g > 1 {
+			k = int(min(g, float64(a.last-2)))
+		}
+		if s[k+1] <= t {
+			k++
+		} else if s[k] > t {
+			k--
+		}
+		num, den := t-s[k], s[k+1]-s[k]
+		if uint64(num) >= uint64(den) || den > a.maxGap {
+			return i
+		}
+		left[i], right[i], weight[i] = int32(k), int32(k+1), float64(num)/float64(den)
+	}
+	return a.rows
+}

@@ -1,0 +1,198 @@
+package cpu
+
+import (
+	"sync"
+	"unsafe"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/kernel"
+)
+
+// worker is what one thread works in: scratch that is kept from call to call.
+type worker struct {
+	plan    kernel.Plan
+	plain   bool // every row of the plan is copied or blended
+	search  searchArgs
+	args    rowArgs
+	counts  kernel.Counts
+	samples [1]int64
+	clocks  []prepared
+	targets stamps
+	entry   int // that targets are of; -1 = none
+	valid   []uint8
+}
+
+// prepared is what is known of a clock's entry.
+type prepared struct {
+	stamps stamps
+	entry  int // -1 = none
+	from   int // first row of the values
+	// The plan at hand, where it is shared: its first row, and how many.
+	planned [2]int
+}
+
+// stamps are times in ns, or as given.
+type stamps struct {
+	ns, room     []int64
+	seconds, own []float64
+}
+
+var workers = sync.Pool{New: func() any { return new(worker) }}
+
+// release forgets the caller's memory.
+func (w *worker) release() {
+	w.targets.ns, w.targets.seconds = nil, nil
+	for i := range w.clocks {
+		w.clocks[i].stamps.ns, w.clocks[i].stamps.seconds = nil, nil
+	}
+	w.search, w.args = searchArgs{}, rowArgs{}
+	workers.Put(w)
+}
+
+// entryRows makes rows from … to-1 of entry b. It is false where something is wrong with the times.
+func (w *worker) entryRows(c *call, b, from, to int) bool {
+	if w.entry != b && !(w.entry >= 0 && onePerBatch(&c.op.Targets)) {
+		if !w.targets.read(&c.op.Targets, c.op.Clock, 0, c.rows, b) {
+			return false
+		}
+		w.entry = b
+	}
+	size := rowsPerPlan
+	if c.whole {
+		size = c.rows
+	}
+	for t := from; t < to; t += size {
+		n := min(size, to-t)
+		for k := range c.clocks {
+			if !w.clock(c, k, b, t, n) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// clock plans rows t … t+n-1 of one entry for one clock, and makes them for its streams.
+func (w *worker) clock(c *call, k, b, t, n int) bool {
+	clock, p := &c.clocks[k], &w.clocks[k]
+	if p.entry != b && !(p.entry >= 0 && clock.shared) && !p.prepare(c, clock, b) {
+		return false
+	}
+	// A plan is at hand where all entries share it, and no other clock has used the room since.
+	if key := [2]int{t, n}; !clock.shared || len(c.clocks) > 1 || p.planned != key {
+		p.planned = key
+		w.resizePlan(n)
+		if !w.fill(&clock.series.Rule, &p.stamps, &w.targets, t, n, c.op.Clock, c.op.Epsilon) {
+			return false
+		}
+	}
+	if c.dry {
+		return true
+	}
+	for _, i := range clock.users {
+		s := &c.streams[i]
+		at := place{b: b, row: t, batch: b, from: p.from, sources: p.stamps.len(), right: s.cols}
+		if clock.series.Offsets != nil {
+			at.batch = 0
+		}
+		valid, ok := w.rows(s, at, w.sample(s, b))
+		if !ok {
+			return false
+		}
+		if v := c.op.Valid; v != nil {
+			o, step := v.Base+b*v.Step(0)+t*v.Step(1)+i*v.Step(2), v.Step(1)
+			for _, x := range valid {
+				v.Data[o] = x
+				o += step
+			}
+		}
+	}
+	return true
+}
+
+// sample is the number that an entry's augmentation is keyed by.
+func (w *worker) sample(s *stream, b int) []int64 {
+	a := s.epilogue.Augment
+	if a == nil {
+		return nil
+	}
+	w.samples[0] = int64(b)
+	if t := a.Samples; t != nil {
+		w.samples[0] = int64(le.Uint64(t.Data[(t.Base+b*t.Step(0))*8:]))
+	}
+	return w.samples[:]
+}
+
+// prepare finds and proves the stamps of an entry.
+func (p *prepared) prepare(c *call, clock *clock, b int) bool {
+	s := clock.series
+	from, n, err := s.Rows(b)
+	if err != nil {
+		return false
+	}
+	p.entry, p.from = b, from
+	if !p.stamps.read(&s.Times, c.op.Clock, from, n, b) {
+		return false
+	}
+	return p.stamps.proved()
+}
+
+func (s *stamps) len() int { return len(s.ns) + len(s.seconds) }
+
+// proved says that the stamps do not decrease and are in range. Of those in order the first and the last say it for all.
+func (s *stamps) proved() bool {
+	if v := s.ns; len(v) > 0 {
+		return isSorted(v) && inRange(v[0]) && inRange(v[len(v)-1])
+	}
+	v := s.seconds
+	for i, t := range v {
+		if !(t > -kernel.MaxTime && t < kernel.MaxTime) || i > 0 && t < v[i-1] {
+			return false
+		}
+	}
+	return true
+}
+
+// read takes n times from an index on. int64 ns that lie side by side are used where they are.
+func (s *stamps) read(t *kernel.Tensor, clock kernel.Clock, from, n, entry int) bool {
+	axis := len(t.Shape) - 1
+	step, at := t.Step(axis), t.Base+from*t.Step(axis)
+	if axis == 1 {
+		at += entry * t.Step(0)
+	}
+	s.ns, s.seconds = nil, nil
+	if n == 0 {
+		return true
+	}
+	d, size := t.Data, t.DType.Size()
+	if clock == kernel.AsGiven {
+		s.own = resize(s.own, n)
+		s.seconds = s.own
+		for i := range n {
+			s.seconds[i] = floatAt(d, (at+i*step)*size, t.DType)
+		}
+		return true
+	}
+	if t.DType == robocache.Int64 {
+		if p := unsafe.Pointer(&d[at*8]); step == 1 && uintptr(p)%8 == 0 {
+			s.ns = unsafe.Slice((*int64)(p), n)
+			return true
+		}
+		s.room = resize(s.room, n)
+		s.ns = s.room
+		for i := range n {
+			s.ns[i] = int64(le.Uint64(d[(at+i*step)*8:]))
+		}
+		return true
+	}
+	s.room = resize(s.room, n)
+	s.ns = s.room
+	for i := range n {
+		x := floatAt(d, (at+i*step)*size, t.DType)
+		if x-x != 0 {
+			return false // not finite
+		}
+		s.ns[i] = nanoseconds(x)
+	}
+	return true
+}
