@@ -83,19 +83,18 @@ func (g *gpu) fail(what string, code int32) error {
 func (g *gpu) enter() (pushed bool, code int32) {
 	runtime.LockOSThread()
 	s := scratch.Get().(*scratchWords)
-	code = cudahost.Call(g.f.CtxGetCurrent, ptr(&s.word))
-	current := s.word
-	scratch.Put(s)
-	if code != 0 || current == g.context {
+	defer scratch.Put(s)
+	if code = s.call(g.f.CtxGetCurrent, ptr(&s.word)); code != 0 || s.word == g.context {
 		return false, code
 	}
-	return true, cudahost.Call(g.f.CtxPushCurrent_v2, g.context)
+	code = s.call(g.f.CtxPushCurrent_v2, g.context)
+	return code == 0, code
 }
 
 func (g *gpu) leave(pushed bool) {
 	if pushed {
 		s := scratch.Get().(*scratchWords)
-		cudahost.Call(g.f.CtxPopCurrent_v2, ptr(&s.word))
+		s.call(g.f.CtxPopCurrent_v2, ptr(&s.word))
 		scratch.Put(s)
 	}
 	runtime.UnlockOSThread()
@@ -107,19 +106,26 @@ func (g *gpu) within(f func() int32) int32 {
 	if code == 0 {
 		code = f()
 	}
-	g.leave(pushed && code != invalidContext)
+	g.leave(pushed)
 	return code
 }
 
-// scratchWords is memory that the driver writes into, kept so that a launch does not allocate.
+// scratchWords is memory that the driver reads and writes, kept so that a launch does not allocate.
 type scratchWords struct {
-	word   uintptr
-	launch launchConfig
-	attr   launchAttribute
-	param  unsafe.Pointer
+	args    [16]uintptr
+	word    uintptr
+	launch  launchConfig
+	attr    launchAttribute
+	param   unsafe.Pointer
+	passage passage
 }
 
 var scratch = sync.Pool{New: func() any { return new(scratchWords) }}
+
+// call is cudahost.Call without an allocation for the arguments.
+func (s *scratchWords) call(f uintptr, args ...uintptr) int32 {
+	return cudahost.Call(f, s.args[:copy(s.args[:], args)]...)
+}
 
 // launchConfig is CUlaunchConfig.
 type launchConfig struct {
@@ -150,29 +156,38 @@ func (g *gpu) launch(k *call, stream uintptr) error {
 	if k.block == 0 || k.block > uint32(f.maxThreads) || int(k.shared) > f.maxShared || k.grid > 1<<31-1 {
 		return g.refused(k, f)
 	}
-	pushed, code := g.enter()
-	if code == 0 {
-		s := scratch.Get().(*scratchWords)
-		s.param = unsafe.Pointer(unsafe.SliceData(k.params))
-		if g.launchEx != 0 {
-			s.launch = launchConfig{gridX: k.grid, gridY: 1, gridZ: 1, blockX: k.block, blockY: 1, blockZ: 1, shared: k.shared, stream: stream}
-			if k.early && f.early {
-				s.attr.id, s.attr.value[0] = attrEarly, 1
-				s.launch.attrs, s.launch.count = unsafe.Pointer(&s.attr), 1
-			}
-			code = cudahost.Call(g.launchEx, ptr(&s.launch), f.handle, ptr(&s.param), 0)
-		} else {
-			code = cudahost.Call(g.f.LaunchKernel, f.handle, uintptr(k.grid), 1, 1, uintptr(k.block), 1, 1, uintptr(k.shared), stream, ptr(&s.param), 0)
-		}
-		runtime.KeepAlive(k.params)
-		s.param, s.launch.attrs = nil, nil
-		scratch.Put(s)
-	}
-	g.leave(pushed)
+	s := scratch.Get().(*scratchWords)
+	s.param = unsafe.Pointer(unsafe.SliceData(k.params))
+	code := g.put(s, k, f, stream)
+	runtime.KeepAlive(k.params)
+	s.param, s.launch.attrs = nil, nil
+	scratch.Put(s)
 	if code != 0 {
 		return g.fail("launch "+k.String(), code)
 	}
 	return nil
+}
+
+// put is the launch itself.
+func (g *gpu) put(s *scratchWords, k *call, f *function, stream uintptr) int32 {
+	if g.launchEx != 0 {
+		s.launch = launchConfig{gridX: k.grid, gridY: 1, gridZ: 1, blockX: k.block, blockY: 1, blockZ: 1, shared: k.shared, stream: stream}
+		if k.early && f.early {
+			s.attr.id, s.attr.value[0] = attrEarly, 1
+			s.launch.attrs, s.launch.count = unsafe.Pointer(&s.attr), 1
+		}
+		if hasOneLaunch {
+			return g.oneLaunch(s, f.handle)
+		}
+	}
+	pushed, code := g.enter()
+	if code == 0 && g.launchEx != 0 {
+		code = s.call(g.launchEx, ptr(&s.launch), f.handle, ptr(&s.param), 0)
+	} else if code == 0 {
+		code = s.call(g.f.LaunchKernel, f.handle, uintptr(k.grid), 1, 1, uintptr(k.block), 1, 1, uintptr(k.shared), stream, ptr(&s.param), 0)
+	}
+	g.leave(pushed)
+	return code
 }
 
 // refused tells what of a launch is outside the kernel's limits, before the driver says "invalid argument".

@@ -13,17 +13,23 @@ import (
 // launcher is what runs kernels: a device, or the simulator of kernel/cuda/sim. All host code above it is the same for both.
 type launcher interface {
 	launch(k *call, stream uintptr) error
-	wait(stream uintptr) error         // until what was launched on the stream is done; an error of it, if there was one
-	capturing(stream uintptr) bool     // a graph is being captured: nothing may be waited for
-	flags() (*flags, error)            // words that kernels write and the host reads after wait
-	prepare(k *call) error             // loads the kernel, so that launch does not
-	alloc(n int) (uintptr, error)      // device memory
-	free(addr uintptr)                 //
-	clear(addr uintptr, n int) error   // zeros
-	upload(b []byte) (uintptr, error)  // new memory with these bytes; also while a graph is being captured
-	copyIn(to uintptr, b []byte) error // waits
-	copyOut(b []byte, from uintptr) error
+	wait(stream uintptr) error     // until what was launched on the stream is done; an error of it, if there was one
+	capturing(stream uintptr) bool // a graph is being captured: nothing may be waited for
+	flags() (*flags, error)        // words that kernels write and the host reads after wait
+	prepare(k *call) error         // loads the kernel, so that launch does not
 	sm() chip
+
+	alloc(n int) (uintptr, error)     // device memory
+	free(addr uintptr)                //
+	upload(b []byte) (uintptr, error) // new memory with these bytes; also while a graph is being captured
+	hostAlloc(n int) ([]byte, error)  // page-locked memory of the host
+	hostFree(b []byte)
+	newStream() (uintptr, error)
+	freeStream(stream uintptr)
+	clear(addr uintptr, n int, stream uintptr) error // zeros
+	copyIn(to uintptr, b []byte, stream uintptr) error
+	copyOut(b []byte, from uintptr, stream uintptr) error
+	copy(to, from uintptr, n int, stream uintptr) error
 }
 
 // chip is what host code chooses grids by.

@@ -176,3 +176,5 @@ func TestFlags(t *testing.T) {
 		t.Error("the line that came free")
 	}
 }
+
+func TestFlow(t *testing.T) { flow(t, simulator(t, sim.Options{Seed: 4, Checked: true}, "probe")) }

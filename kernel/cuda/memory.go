@@ -34,28 +34,76 @@ func (d *Device) Free(addr uintptr) {
 	}
 }
 
-// CopyIn copies to the device, and waits.
+// CopyIn copies to the device, after what the legacy stream has, and waits.
 func (d *Device) CopyIn(to uintptr, b []byte) error {
-	if len(b) == 0 {
-		return nil
+	if err := d.CopyInAsync(to, b, 0); err != nil {
+		return err
 	}
-	return d.on.copyIn(to, b)
+	return d.on.wait(0)
 }
 
-// CopyOut copies from the device, and waits.
+// CopyOut copies from the device, after what the legacy stream has, and waits.
 func (d *Device) CopyOut(b []byte, from uintptr) error {
+	if err := d.CopyOutAsync(b, from, 0); err != nil {
+		return err
+	}
+	return d.on.wait(0)
+}
+
+// Clear sets device memory to zero, after what the legacy stream has, and waits.
+func (d *Device) Clear(addr uintptr, n int) error {
+	if err := d.ClearAsync(addr, n, 0); err != nil {
+		return err
+	}
+	return d.on.wait(0)
+}
+
+// CopyInAsync copies from the host on a stream. It overlaps with other work if b is page-locked (HostAlloc), and b must stay as it is until
+// the stream has come past it.
+func (d *Device) CopyInAsync(to uintptr, b []byte, stream uintptr) error {
 	if len(b) == 0 {
 		return nil
 	}
-	return d.on.copyOut(b, from)
+	return d.on.copyIn(to, b, stream)
 }
 
-// Clear sets device memory to zero, and waits.
-func (d *Device) Clear(addr uintptr, n int) error {
+// CopyOutAsync copies to the host on a stream; see CopyInAsync.
+func (d *Device) CopyOutAsync(b []byte, from uintptr, stream uintptr) error {
+	if len(b) == 0 {
+		return nil
+	}
+	return d.on.copyOut(b, from, stream)
+}
+
+// CopyAsync copies within the device, on a stream.
+func (d *Device) CopyAsync(to, from uintptr, n int, stream uintptr) error {
 	if n == 0 {
 		return nil
 	}
-	return d.on.clear(addr, n)
+	return d.on.copy(to, from, n, stream)
+}
+
+// ClearAsync sets device memory to zero, on a stream.
+func (d *Device) ClearAsync(addr uintptr, n int, stream uintptr) error {
+	if n == 0 {
+		return nil
+	}
+	return d.on.clear(addr, n, stream)
+}
+
+// HostAlloc gives page-locked memory of the host, with whatever the system put there; HostFree gives it back, once no copy uses it.
+func (d *Device) HostAlloc(n int) ([]byte, error) {
+	if n <= 0 {
+		return nil, nil
+	}
+	return d.on.hostAlloc(n)
+}
+
+// HostFree gives memory of HostAlloc back.
+func (d *Device) HostFree(b []byte) {
+	if len(b) > 0 {
+		d.on.hostFree(b)
+	}
 }
 
 // Wait returns when all that was put on the stream is done, with its error.
@@ -151,29 +199,14 @@ func (g *gpu) upload(b []byte) (uintptr, error) {
 	return addr, nil
 }
 
-// copyIn waits: for what is on the legacy stream before, and for the copy.
-func (g *gpu) copyIn(to uintptr, b []byte) error {
-	if err := g.copyInAsync(to, b, 0); err != nil {
-		return err
-	}
-	return g.wait(0)
-}
-
-func (g *gpu) copyOut(b []byte, from uintptr) error {
-	if err := g.copyOutAsync(b, from, 0); err != nil {
-		return err
-	}
-	return g.wait(0)
-}
-
-func (g *gpu) clear(addr uintptr, n int) error {
-	if code := g.within(func() int32 { return cudahost.Call(g.f.MemsetD8Async, addr, 0, uintptr(n), 0) }); code != 0 {
+func (g *gpu) clear(addr uintptr, n int, stream uintptr) error {
+	if code := g.within(func() int32 { return cudahost.Call(g.f.MemsetD8Async, addr, 0, uintptr(n), stream) }); code != 0 {
 		return g.fail(fmt.Sprintf("clear %d bytes", n), code)
 	}
-	return g.wait(0)
+	return nil
 }
 
-func (g *gpu) copyInAsync(to uintptr, b []byte, stream uintptr) error {
+func (g *gpu) copyIn(to uintptr, b []byte, stream uintptr) error {
 	code := g.within(func() int32 {
 		return cudahost.Call(g.f.MemcpyHtoDAsync_v2, to, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), stream)
 	})
@@ -184,7 +217,7 @@ func (g *gpu) copyInAsync(to uintptr, b []byte, stream uintptr) error {
 	return nil
 }
 
-func (g *gpu) copyOutAsync(b []byte, from uintptr, stream uintptr) error {
+func (g *gpu) copyOut(b []byte, from uintptr, stream uintptr) error {
 	code := g.within(func() int32 {
 		return cudahost.Call(g.f.MemcpyDtoHAsync_v2, uintptr(unsafe.Pointer(unsafe.SliceData(b))), from, uintptr(len(b)), stream)
 	})
@@ -195,51 +228,14 @@ func (g *gpu) copyOutAsync(b []byte, from uintptr, stream uintptr) error {
 	return nil
 }
 
-// real is the device of the driver; what follows has no meaning under the simulator.
-func (d *Device) real() (*gpu, error) {
-	if d.gpu == nil {
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "CUDA", Msg: "the simulator has no streams"}
-	}
-	return d.gpu, nil
-}
-
-// CopyInAsync copies from the host on a stream. It overlaps with other work if b is page-locked (HostAlloc), and b must stay as it is until
-// the stream has come past it.
-func (d *Device) CopyInAsync(to uintptr, b []byte, stream uintptr) error {
-	g, err := d.real()
-	if err != nil || len(b) == 0 {
-		return err
-	}
-	return g.copyInAsync(to, b, stream)
-}
-
-// CopyOutAsync copies to the host on a stream; see CopyInAsync.
-func (d *Device) CopyOutAsync(b []byte, from uintptr, stream uintptr) error {
-	g, err := d.real()
-	if err != nil || len(b) == 0 {
-		return err
-	}
-	return g.copyOutAsync(b, from, stream)
-}
-
-// CopyAsync copies within the device, on a stream.
-func (d *Device) CopyAsync(to, from uintptr, n int, stream uintptr) error {
-	g, err := d.real()
-	if err != nil || n == 0 {
-		return err
-	}
+func (g *gpu) copy(to, from uintptr, n int, stream uintptr) error {
 	if code := g.within(func() int32 { return cudahost.Call(g.f.MemcpyDtoDAsync_v2, to, from, uintptr(n), stream) }); code != 0 {
 		return g.fail(fmt.Sprintf("copy %d bytes", n), code)
 	}
 	return nil
 }
 
-// HostAlloc gives page-locked memory of the host, with whatever the system put there; HostFree gives it back.
-func (d *Device) HostAlloc(n int) ([]byte, error) {
-	g, err := d.real()
-	if err != nil || n <= 0 {
-		return nil, err
-	}
+func (g *gpu) hostAlloc(n int) ([]byte, error) {
 	p := new(unsafe.Pointer)
 	if code := g.within(func() int32 { return cudahost.Call(g.f.MemHostAlloc, ptr(p), uintptr(n), hostPortable) }); code != 0 {
 		return nil, g.fail(fmt.Sprintf("allocate %d page-locked bytes", n), code)
@@ -247,9 +243,6 @@ func (d *Device) HostAlloc(n int) ([]byte, error) {
 	return unsafe.Slice((*byte)(*p), n), nil
 }
 
-// HostFree gives memory of HostAlloc back, once no copy uses it.
-func (d *Device) HostFree(b []byte) {
-	if g, err := d.real(); err == nil && len(b) > 0 {
-		_ = g.within(func() int32 { return cudahost.Call(g.f.MemFreeHost, uintptr(unsafe.Pointer(unsafe.SliceData(b)))) })
-	}
+func (g *gpu) hostFree(b []byte) {
+	_ = g.within(func() int32 { return cudahost.Call(g.f.MemFreeHost, uintptr(unsafe.Pointer(unsafe.SliceData(b)))) })
 }

@@ -64,17 +64,27 @@ func (s *simulated) upload(b []byte) (uintptr, error) {
 	return addr, err
 }
 
-func (s *simulated) clear(addr uintptr, n int) error {
+func (s *simulated) hostAlloc(n int) ([]byte, error) { return make([]byte, n), nil }
+func (s *simulated) hostFree([]byte)                 {}
+func (s *simulated) newStream() (uintptr, error)     { return 1, nil }
+func (s *simulated) freeStream(uintptr)              {}
+
+func (s *simulated) clear(addr uintptr, n int, _ uintptr) error {
 	clear(s.m.Bytes(addr, n))
 	return nil
 }
 
-func (s *simulated) copyIn(to uintptr, b []byte) error {
+func (s *simulated) copyIn(to uintptr, b []byte, _ uintptr) error {
 	copy(s.m.Bytes(to, len(b)), b)
 	return nil
 }
 
-func (s *simulated) copyOut(b []byte, from uintptr) error {
+func (s *simulated) copyOut(b []byte, from uintptr, _ uintptr) error {
 	copy(b, s.m.Bytes(from, len(b)))
+	return nil
+}
+
+func (s *simulated) copy(to, from uintptr, n int, _ uintptr) error {
+	copy(s.m.Bytes(to, n), s.m.Bytes(from, n))
 	return nil
 }

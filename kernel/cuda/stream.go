@@ -4,17 +4,23 @@ import (
 	"sort"
 	"unsafe"
 
+	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/cudahost"
 )
 
 const captureRelaxed = 2
 
 // NewStream makes a stream that does not wait for the legacy one.
-func (d *Device) NewStream() (uintptr, error) {
-	g, err := d.real()
-	if err != nil {
-		return 0, err
+func (d *Device) NewStream() (uintptr, error) { return d.on.newStream() }
+
+// FreeStream gives a stream of NewStream back; what is on it still runs.
+func (d *Device) FreeStream(s uintptr) {
+	if s != 0 {
+		d.on.freeStream(s)
 	}
+}
+
+func (g *gpu) newStream() (uintptr, error) {
 	s := new(uintptr)
 	if code := g.within(func() int32 { return cudahost.Call(g.f.StreamCreate, ptr(s), 1) }); code != 0 {
 		return 0, g.fail("make a stream", code)
@@ -22,11 +28,16 @@ func (d *Device) NewStream() (uintptr, error) {
 	return *s, nil
 }
 
-// FreeStream gives a stream of NewStream back; what is on it still runs.
-func (d *Device) FreeStream(s uintptr) {
-	if g, err := d.real(); err == nil && s != 0 {
-		_ = g.within(func() int32 { return cudahost.Call(g.f.StreamDestroy_v2, s) })
+func (g *gpu) freeStream(s uintptr) {
+	_ = g.within(func() int32 { return cudahost.Call(g.f.StreamDestroy_v2, s) })
+}
+
+// real is the device of the driver: the simulator has no time and no graphs.
+func (d *Device) real() (*gpu, error) {
+	if d.gpu == nil {
+		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "CUDA", Msg: "the simulator has no events and no graphs"}
 	}
+	return d.gpu, nil
 }
 
 // Event is a point of a stream.
