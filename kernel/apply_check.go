@@ -84,6 +84,9 @@ func (p *Part) check(op string) error {
 	if p.Rule.Mode > Mean {
 		return misuse(op, "Invalid mode", "a known mode", p.Rule.Mode.String())
 	}
+	if p.Rule.Continuous {
+		return misuse(op, "continuous signs need the whole stream", "FuseOp", "rows that a plan has chosen")
+	}
 	if err := p.Rule.checkValues(op, cols, p.Src.DType, p.Out.DType, &p.Epilogue); err != nil {
 		return err
 	}
@@ -125,6 +128,9 @@ func (r *Rule) checkValues(op string, cols int, from, to robocache.DType, e *Epi
 			return misuse(op, "invalid lower end of the period", "a finite number", fmt.Sprint(lo))
 		}
 	case Slerp:
+		if r.Continuous && !from.Float() {
+			return bad("unsupported dtype: the sign of integers", "floating-point quaternions")
+		}
 		return r.checkQuats(op, cols)
 	}
 	return nil

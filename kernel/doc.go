@@ -13,7 +13,7 @@
 //	K7   Integers under a computing mode are Misuse unless the output is floating point; booleans are never computed with.
 //	K8   Any strides: 0, negative, gaps, and bases that are not aligned. Sources are never written. Any extent may be 0.
 //	K9   Zero rows (policy mask, or no sample at all) are zero bits of the output type; no epilogue touches them.
-//	K10  Epilogues run before the only rounding, in the computing type, in this order: x/255 · (x-m)/(std+1e-8), or 2(x-lo)/(hi-lo)-1, by real division, a constant channel gives 0 · x < lo → lo, x > hi → hi, NaN stays · augmentation (K16) · cast. An epilogue needs a floating-point output. The computing type is float32; float64 for float64 data, and for integers on their way to float64.
+//	K10  Epilogues run before the only rounding, in the computing type, in this order: x/255 · (x-m)/(std+1e-8), or 2(x-lo)/(hi-lo)-1, by real division, a constant channel gives 0 · x < lo → lo, x > hi → hi, NaN stays · augmentation (K16) · cast. An epilogue needs a floating-point output. The computing type is float32; float64 for float64 data, for integers on their way to float64, and for what slerp (the quaternions' channels), angle and mean have computed: not for the samples that they copy.
 //	K11  Casts to float16 and bfloat16 round to nearest even, overflow to ±Inf and keep NaN a NaN; casts to integers truncate and saturate, NaN gives 0. Both are counted.
 //	K12  Resample does not allocate.
 //	K13  Times are int64 ns inside ±2^62. Seconds become rint(float64(t)·1e9) ns, the product rounded to float64; NaN and Inf are Malformed. Stamps must not decrease; targets may come in any order.
@@ -23,6 +23,7 @@
 //	K17  The gradient: sample k gets acc = fma(c, g, acc) over the rows that read it, in target order, from 0, in float32 (float64 for float64 values), rounded once to the type of Grad. c is 1 for a row that is a sample (weight 0 among them), 1-w (rounded) for the left and w for the right sample of a blend. Zero rows pass none; rows outside the data pass theirs to the samples that they are made of. Samples that no row reads, and rows beyond a length, are 0.
 //	K18  An op's Check proves shapes, types, strides and that no result lies on another tensor; it looks at no memory. All back ends call it first, so that errors are the same on each; the host's call CheckHost.
 //	K19  All times of an op are proved before any result is written, on the host.
+//	K20  Continuous signs: from the second sample of an entry on, a quaternion is negated (its sign bits flip) where its dot product with the one before it, negated or not, is < 0: products and sums in float64, in the order of the channels. A product that is 0 or NaN negates nothing.
 //
 // NaN means any NaN: its payload is not part of the contract. Slerp is exact to 1 float32 ulp, everything else to the bit.
 package kernel

@@ -9,6 +9,7 @@ type Rule struct {
 	Period        float64  // angle; 0 = 2π
 	Lo            *float64 // angle: results lie in [Lo, Lo+Period); nil = -Period/2
 	Quats         [][4]int // slerp: the channels of each quaternion; nil = every four columns. Other channels are linear
+	Continuous    bool     // slerp, sign="continuous": see K20. A back end may say Unsupported
 }
 
 // Epilogue is what happens to values before the only rounding, in this order: x/255, normalise, clip, augment, cast (K10).

@@ -110,11 +110,11 @@ func (m *Matrix) distinct() bool {
 		c = -c
 	}
 	switch {
-	case m.Rows == 0, m.Cols == 0, m.Rows <= 1 && m.Cols <= 1:
+	case m.Rows == 0 || m.Cols == 0, m.Rows == 1 && m.Cols == 1:
 		return true
-	case m.Rows <= 1:
+	case m.Rows == 1:
 		return c > 0
-	case m.Cols <= 1:
+	case m.Cols == 1:
 		return r > 0
 	}
 	return c > 0 && r >= (m.Cols-1)*c+1 || r > 0 && c >= (m.Rows-1)*r+1

@@ -34,6 +34,13 @@ func (op *FuseOp) entry(s *Series, b, i, col int, write bool) error {
 		return err
 	}
 	src := s.values(b, from, p.Sources)
+	if s.Rule.Mode == Slerp && s.Rule.Continuous {
+		signed := Dense(make([]byte, src.Rows*src.Cols*src.DType.Size()), src.DType, src.Rows, src.Cols)
+		if err := ContinuousSigns(signed, src, s.Rule.Quats); err != nil {
+			return err
+		}
+		src = signed
+	}
 	rows := op.Out.Shape[1]
 	valid := make([]uint8, rows)
 	var counts Counts

@@ -365,7 +365,7 @@ func TestQuats(t *testing.T) {
 	}
 	signs := f32(1, 0, 0, 0, -1, 0, 0, 0, -0.9, 0.1, 0, 0, 1, 0, 0, 0)
 	fixed := make([]byte, len(signs))
-	if err := kernel.ContinuousSigns(kernel.Dense(fixed, robocache.Float32, 4, 4), kernel.Dense(signs, robocache.Float32, 4, 4)); err != nil {
+	if err := kernel.ContinuousSigns(kernel.Dense(fixed, robocache.Float32, 4, 4), kernel.Dense(signs, robocache.Float32, 4, 4), nil); err != nil {
 		t.Fatal(err)
 	}
 	f := back32(fixed)

@@ -7,5 +7,5 @@ import "embed"
 //
 //go:generate python3 testdata/generate.py
 //go:generate python3 testdata/generate_voxels.py
-//go:embed testdata/vectors/*.json testdata/vectors/voxels/*.json
+//go:embed testdata/vectors/*.json testdata/vectors/ops/*.json testdata/vectors/voxels/*.json
 var Vectors embed.FS

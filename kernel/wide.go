@@ -153,41 +153,54 @@ func norm(q [4]float64) float64 {
 	return math.Sqrt(s)
 }
 
-// ContinuousSigns copies quaternions (every four columns) from src to dst, flipping each that points away from the one
-// before it: the option sign="continuous", to be applied before resampling. Views of one float type.
-func ContinuousSigns(dst, src Matrix) error {
+// ContinuousSigns copies rows from src to dst, negating each quaternion that points away from the one before it in dst (K20): before it is
+// resampled. Views of one floating-point type; nil quats are every four columns.
+func ContinuousSigns(dst, src Matrix, quats [][4]int) error {
 	if err := dst.check("slerp", "out"); err != nil {
 		return err
 	}
 	if err := src.check("slerp", "data"); err != nil {
 		return err
 	}
-	if dst.Rows != src.Rows || dst.Cols != src.Cols || dst.Cols%4 != 0 {
-		return misuse("slerp", "out has wrong shape", "the data's, a multiple of 4 channels", "another")
+	if dst.Rows != src.Rows || dst.Cols != src.Cols {
+		return misuse("slerp", "out has wrong shape", "the data's", "another")
 	}
 	if dst.DType != src.DType || !src.DType.Float() {
 		return misuse("slerp", "dtypes must match", "one floating-point type", src.DType.String()+" → "+dst.DType.String())
 	}
-	size := dst.DType.Size()
-	var before, q [4]float64
-	for c := 0; c < src.Cols; c += 4 {
-		for i := range src.Rows {
-			src.load64(q[:], i, c)
-			var dot float64
-			for j := range q {
-				dot += float64(q[j] * before[j])
-			}
-			flip := i > 0 && dot < 0
-			for j := range q {
-				do, so := dst.at(i, c+j), src.at(i, c+j)
-				copy(dst.Data[do:do+size], src.Data[so:so+size])
-				if flip {
-					dst.Data[do+size-1] ^= 0x80
-					q[j] = -q[j]
-				}
-			}
-			before = q
+	r := Rule{Quats: quats}
+	if err := r.checkQuats("slerp", src.Cols); err != nil {
+		return err
+	}
+	for i := range src.Rows {
+		move(&dst, &src, i, i)
+	}
+	if quats == nil {
+		for c := 0; c < src.Cols; c += 4 {
+			dst.alignSigns([4]int{c, c + 1, c + 2, c + 3})
 		}
 	}
+	for _, q := range quats {
+		dst.alignSigns(q)
+	}
 	return nil
+}
+
+func (m *Matrix) alignSigns(channels [4]int) {
+	size := m.DType.Size()
+	var before, q [4]float64
+	for i := range m.Rows {
+		var dot float64
+		for j, c := range channels {
+			m.load64(q[j:j+1], i, c)
+			dot += float64(q[j] * before[j])
+		}
+		if i > 0 && dot < 0 {
+			for j, c := range channels {
+				m.Data[m.at(i, c)+size-1] ^= 0x80
+				q[j] = -q[j]
+			}
+		}
+		before = q
+	}
 }

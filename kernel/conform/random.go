@@ -59,7 +59,7 @@ func (r sweeper) layout(d robocache.DType, read bool, shape ...int) kernel.Tenso
 	}
 	buf := make([]byte, skip+(t.Base+hi)*size+r.IntN(4))
 	for i := range buf {
-		buf[i] = fill
+		buf[i] = poison
 	}
 	t.Data = buf[skip:]
 	return t

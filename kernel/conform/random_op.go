@@ -30,12 +30,11 @@ func (r sweeper) sizes() sizes {
 
 // clock is how an op's times are written.
 type clock struct {
-	as         kernel.Clock
-	types      []robocache.DType
-	base       int64
-	step       int
-	stamps     []int64 // of an entry of the first stream: what targets lie around
-	mean, edge bool
+	as     kernel.Clock
+	types  []robocache.DType
+	base   int64
+	step   int
+	stamps []int64 // of an entry of the first stream: what targets lie around
 }
 
 func (r sweeper) clock() clock {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
@@ -33,8 +34,9 @@ func Run(b Backend) (ran int, failures []error) {
 			failures = append(failures, fmt.Errorf("%s: %s: %w", c.File, c.Name, err))
 		}
 	}
-	more, wrong := RunVoxels(b)
-	return ran + more, append(failures, wrong...)
+	n, wrong := runOps(b)
+	more, wrongVoxels := RunVoxels(b)
+	return ran + n + more, slices.Concat(failures, wrong, wrongVoxels)
 }
 
 // Run gives the case to the back end.
@@ -65,12 +67,9 @@ func (e *ExpectedError) Match(err error) error {
 	return nil
 }
 
-// fill is what results lie in before they are written: bytes that no back end may leave behind.
-const fill = 0xA5
-
 func filled(d robocache.DType, shape ...int) kernel.Tensor {
 	t := kernel.Tensor{DType: d, Shape: shape}
-	t.Data = bytes.Repeat([]byte{fill}, t.Len()*d.Size())
+	t.Data = bytes.Repeat([]byte{poison}, t.Len()*d.Size())
 	return t
 }
 

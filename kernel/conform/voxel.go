@@ -29,6 +29,7 @@ type array struct {
 	Shape  []int           `json:"shape"`
 	Stride []int           `json:"stride"`
 	Base   int             `json:"base"`
+	Skip   int             `json:"skip"` // bytes before the memory, so that elements are not aligned
 	Memory []string        `json:"memory"`
 }
 
@@ -130,7 +131,7 @@ func (r *reader) floats(dst []float32, s []string) {
 }
 
 func (r *reader) tensor(a *array) kernel.Tensor {
-	t := kernel.Tensor{DType: a.DType, Shape: a.Shape, Stride: a.Stride, Base: a.Base}
+	t := kernel.Tensor{DType: a.DType, Shape: a.Shape, Stride: a.Stride, Base: a.Base, Data: make([]byte, a.Skip, a.Skip+8*len(a.Memory))}
 	for _, h := range a.Memory {
 		b, err := hex.DecodeString(h)
 		r.err = errors.Join(r.err, err)
@@ -138,6 +139,7 @@ func (r *reader) tensor(a *array) kernel.Tensor {
 			t.Data = append(t.Data, b[i])
 		}
 	}
+	t.Data = t.Data[a.Skip:]
 	return t
 }
 

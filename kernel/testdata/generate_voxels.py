@@ -22,7 +22,7 @@ from fractions import Fraction as F
 import numpy as np
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from generate import FORMATS, bits_of, fma, hexa, rnd, value_of, width  # numbers only
+from vectorgen.numbers import FORMATS, bits_of, fma, hexa, rnd, value_of, width  # numbers only
 
 HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "vectors", "voxels")
 f32 = np.float32
