@@ -1,6 +1,8 @@
 package cuda
 
 import (
+	"os"
+	"strconv"
 	"testing"
 
 	"github.com/goatnote-inc/robocache/kernel"
@@ -41,6 +43,10 @@ func suite(t *testing.T, b conform.Backend, fuses, voxels int) {
 
 func TestConformOnGPU(t *testing.T) {
 	d := device(t)
-	suite(t, &hosted{t: t, d: d, stream: stream(t, d)}, 3000, 1000)
-	t.Run("graphs", func(t *testing.T) { suite(t, &hosted{t: t, d: d, stream: stream(t, d), graph: true}, 300, 100) })
+	n := 3000
+	if s, err := strconv.Atoi(os.Getenv("ROBOCACHE_SWEEP")); err == nil { // fewer under a sanitizer
+		n = s
+	}
+	suite(t, &hosted{t: t, d: d, stream: stream(t, d)}, n, n/3)
+	t.Run("graphs", func(t *testing.T) { suite(t, &hosted{t: t, d: d, stream: stream(t, d), graph: true}, n/10, n/30) })
 }

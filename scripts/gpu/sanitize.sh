@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# compute-sanitizer over the vectors and a part of the random sweeps: accesses outside memory, races in shared memory, memory that is read before
+# it is written, barriers. Beside cuda.test, as carry.sh lays it out. TOOLS: which of its tools; SWEEP: how many random ops.
+cd "$(dirname "$0")/kernel/cuda" || exit 1
+export ROBOCACHE_NEED_GPU=1 ROBOCACHE_SWEEP=${SWEEP:-60}
+command -v compute-sanitizer >/dev/null || PATH=$PATH:/usr/local/cuda/bin
+failed=0
+for tool in ${TOOLS:-memcheck racecheck initcheck synccheck}; do
+	echo "== $tool"
+	# A kernel's error must not look like a passed test: the tool's own exit status counts.
+	timeout -k 5 "${LIMIT:-280}" compute-sanitizer --tool "$tool" --error-exitcode 9 --print-limit 5 ./cuda.test -test.run 'TestConformOnGPU|TestLaunchOnGPU|TestFlowOnGPU' 2>&1 | tail -25
+	[ "${PIPESTATUS[0]}" = 0 ] || failed=1
+done
+exit $failed
