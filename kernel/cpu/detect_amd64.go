@@ -71,3 +71,5 @@ func streamKernel(src, dst robocache.DType) func(*rowArgs) {
 	}
 	return nil
 }
+
+func scatter(a *rowArgs) { scatterF32(a) }

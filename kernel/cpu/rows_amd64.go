@@ -169,6 +169,11 @@ func lerpF64F32(a *rowArgs)
 //go:noescape
 func moveRows(a *rowArgs)
 
+// scatterF32 adds rows, weighted, to the rows that they were made of.
+//
+//go:noescape
+func scatterF32(a *rowArgs)
+
 // bracket finds s[k] ≤ t < s[k+1] and the weight of t for rows from the first on, and returns how many it did. It needs four stamps or more.
 //
 //go:noescape

@@ -11519,6 +11519,130 @@ end:
 	VZEROUPPER
 	RET
 
+// func scatterF32(a *rowArgs)
+// Requires: AVX, AVX2, FMA3
+TEXT ·scatterF32(SB), NOSPLIT, $0-8
+	MOVQ  a+0(FP), AX
+	MOVQ  64(AX), DX
+	MOVQ  8(AX), DI
+	MOVL  $0x3f800000, SI
+	VMOVD SI, X2
+	XORQ  CX, CX
+
+row:
+	CMPQ         CX, 56(AX)
+	JGE          end
+	MOVQ         32(AX), SI
+	MOVLQSX      (SI)(CX*4), R8
+	IMULQ        16(AX), R8
+	ADDQ         (AX), R8
+	MOVQ         48(AX), SI
+	VXORPS       X0, X0, X0
+	VCVTSD2SS    (SI)(CX*8), X0, X0
+	VMOVD        X0, SI
+	XORQ         BX, BX
+	ADDL         SI, SI
+	JZ           copy8
+	MOVQ         40(AX), SI
+	MOVLQSX      (SI)(CX*4), R9
+	IMULQ        16(AX), R9
+	ADDQ         (AX), R9
+	VSUBSS       X0, X2, X1
+	VBROADCASTSS X0, Y0
+	VBROADCASTSS X1, Y1
+
+blend8:
+	LEAQ        8(BX), SI
+	CMPQ        SI, DX
+	JG          blend8end
+	VMOVUPS     (DI)(BX*4), Y3
+	VMOVUPS     (R8)(BX*4), Y4
+	VFMADD231PS Y3, Y1, Y4
+	VMOVUPS     Y4, (R8)(BX*4)
+	VMOVUPS     (R9)(BX*4), Y4
+	VFMADD231PS Y3, Y0, Y4
+	VMOVUPS     Y4, (R9)(BX*4)
+	MOVQ        SI, BX
+	JMP         blend8
+
+blend8end:
+blend4:
+	LEAQ        4(BX), SI
+	CMPQ        SI, DX
+	JG          blend4end
+	VMOVUPS     (DI)(BX*4), X3
+	VMOVUPS     (R8)(BX*4), X4
+	VFMADD231PS X3, X1, X4
+	VMOVUPS     X4, (R8)(BX*4)
+	VMOVUPS     (R9)(BX*4), X4
+	VFMADD231PS X3, X0, X4
+	VMOVUPS     X4, (R9)(BX*4)
+	MOVQ        SI, BX
+	JMP         blend4
+
+blend4end:
+blend1:
+	LEAQ        1(BX), SI
+	CMPQ        SI, DX
+	JG          blend1end
+	VMOVSS      (DI)(BX*4), X3
+	VMOVSS      (R8)(BX*4), X4
+	VFMADD231PS X3, X1, X4
+	VMOVSS      X4, (R8)(BX*4)
+	VMOVSS      (R9)(BX*4), X4
+	VFMADD231PS X3, X0, X4
+	VMOVSS      X4, (R9)(BX*4)
+	MOVQ        SI, BX
+	JMP         blend1
+
+blend1end:
+	JMP next
+
+copy8:
+	LEAQ    8(BX), SI
+	CMPQ    SI, DX
+	JG      copy8end
+	VMOVUPS (DI)(BX*4), Y0
+	VMOVUPS (R8)(BX*4), Y1
+	VADDPS  Y0, Y1, Y1
+	VMOVUPS Y1, (R8)(BX*4)
+	MOVQ    SI, BX
+	JMP     copy8
+
+copy8end:
+copy4:
+	LEAQ    4(BX), SI
+	CMPQ    SI, DX
+	JG      copy4end
+	VMOVUPS (DI)(BX*4), X0
+	VMOVUPS (R8)(BX*4), X1
+	VADDPS  X0, X1, X1
+	VMOVUPS X1, (R8)(BX*4)
+	MOVQ    SI, BX
+	JMP     copy4
+
+copy4end:
+copy1:
+	LEAQ   1(BX), SI
+	CMPQ   SI, DX
+	JG     copy1end
+	VMOVSS (DI)(BX*4), X0
+	VMOVSS (R8)(BX*4), X1
+	VADDPS X0, X1, X1
+	VMOVSS X1, (R8)(BX*4)
+	MOVQ   SI, BX
+	JMP    copy1
+
+copy1end:
+next:
+	ADDQ 24(AX), DI
+	INCQ CX
+	JMP  row
+
+end:
+	VZEROUPPER
+	RET
+
 // func bracket(a *searchArgs) int
 // Requires: AVX, CMOV, FMA3
 TEXT ·bracket(SB), NOSPLIT, $0-16

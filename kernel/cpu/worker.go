@@ -20,6 +20,10 @@ type worker struct {
 	targets stamps
 	entry   int // that targets are of; -1 = none
 	valid   []uint8
+	// Of FuseGrad: sums of 16-bit gradients, rows as float32, and the plan that takes each row as it is.
+	total, wide []float32
+	same        []int32
+	none        []float64
 }
 
 // prepared is what is known of a clock's entry.
@@ -75,7 +79,7 @@ func (w *worker) entryRows(c *call, b, from, to int) bool {
 // clock plans rows t … t+n-1 of one entry for one clock, and makes them for its streams.
 func (w *worker) clock(c *call, k, b, t, n int) bool {
 	clock, p := &c.clocks[k], &w.clocks[k]
-	if p.entry != b && !(p.entry >= 0 && clock.shared) && !p.prepare(c, clock, b) {
+	if p.entry != b && !(p.entry >= 0 && clock.shared) && !p.prepare(c.op.Clock, clock.series, b) {
 		return false
 	}
 	// A plan is at hand where all entries share it, and no other clock has used the room since.
@@ -124,14 +128,13 @@ func (w *worker) sample(s *stream, b int) []int64 {
 }
 
 // prepare finds and proves the stamps of an entry.
-func (p *prepared) prepare(c *call, clock *clock, b int) bool {
-	s := clock.series
+func (p *prepared) prepare(clock kernel.Clock, s *kernel.Series, b int) bool {
 	from, n, err := s.Rows(b)
 	if err != nil {
 		return false
 	}
 	p.entry, p.from = b, from
-	if !p.stamps.read(&s.Times, c.op.Clock, from, n, b) {
+	if !p.stamps.read(&s.Times, clock, from, n, b) {
 		return false
 	}
 	return p.stamps.proved()

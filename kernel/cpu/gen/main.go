@@ -32,6 +32,7 @@ func main() {
 	lerp64(false)
 	lerp64(true)
 	move()
+	grad()
 	plan()
 	sorted()
 	Generate()

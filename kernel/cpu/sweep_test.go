@@ -1,0 +1,598 @@
+package cpu
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/kernel"
+)
+
+// dice makes random operations. Everything that it draws is legal but for a few stamps out of order.
+type dice struct{ *rand.Rand }
+
+func (r dice) oneOf(d ...robocache.DType) robocache.DType { return d[r.IntN(len(d))] }
+
+// layout gives a tensor of this shape room of its own, in C order, with gaps, turned round, or expanded.
+func (r dice) layout(d robocache.DType, source bool, shape ...int) kernel.Tensor {
+	t := kernel.Tensor{DType: d, Shape: shape}
+	n := len(shape)
+	t.Stride = make([]int, n)
+	reach := 1
+	for a := n - 1; a >= 0; a-- {
+		s := reach
+		switch r.IntN(8) {
+		case 0:
+			s *= 2
+		case 1:
+			s += 3
+		}
+		if a == n-1 && r.IntN(3) > 0 {
+			s = 1
+		}
+		t.Stride[a] = s
+		if shape[a] > 0 {
+			reach = s*(shape[a]-1) + reach
+		}
+	}
+	for a := range n {
+		switch {
+		case r.IntN(12) == 0 && shape[a] > 0:
+			t.Base += t.Stride[a] * (shape[a] - 1)
+			t.Stride[a] = -t.Stride[a]
+		case source && r.IntN(12) == 0:
+			t.Stride[a] = 0
+		}
+	}
+	pad := r.IntN(9)
+	t.Base += pad
+	t.Data = make([]byte, (reach+pad)*d.Size()+r.IntN(8))
+	if source && r.IntN(6) == 0 {
+		// An address that is no multiple of the type's size.
+		t.Data = make([]byte, len(t.Data)+1)[1:]
+	}
+	return t
+}
+
+var special = []float64{0, math.Copysign(0, -1), math.Inf(1), math.Inf(-1), math.NaN(), 1e-310, 1e-45, -1e-40, 3e38, -3.3e38, 65504, 65520, 1e300, 0.1, 1, -1, math.Pi}
+
+func (r dice) values(t *kernel.Tensor) {
+	for i := range t.Data {
+		t.Data[i] = byte(r.Uint32())
+	}
+	if !t.DType.Float() {
+		if t.DType == robocache.Bool {
+			for i := range t.Data {
+				t.Data[i] &= 1
+			}
+		}
+		return
+	}
+	wild := r.IntN(3)
+	for o := 0; o+t.DType.Size() <= len(t.Data); o += t.DType.Size() {
+		x := r.NormFloat64()
+		switch {
+		case wild == 0 && r.IntN(6) == 0:
+			x = special[r.IntN(len(special))]
+		case wild == 1:
+			x *= math.Exp2(float64(r.IntN(60) - 30))
+		}
+		switch t.DType {
+		case robocache.Float32:
+			binary.LittleEndian.PutUint32(t.Data[o:], math.Float32bits(float32(x)))
+		case robocache.Float64:
+			binary.LittleEndian.PutUint64(t.Data[o:], math.Float64bits(x))
+		case robocache.Float16:
+			binary.LittleEndian.PutUint16(t.Data[o:], kernel.Float64to16(x))
+		default:
+			binary.LittleEndian.PutUint16(t.Data[o:], kernel.Float64toB16(x))
+		}
+	}
+}
+
+// stamps writes n times in order from index on.
+func (r dice) stamps(t *kernel.Tensor, at func(i int) int, n int) {
+	now := int64(r.IntN(1000))
+	if r.IntN(3) == 0 {
+		now += 1_760_000_000_000_000_000
+	}
+	if t.DType != robocache.Int64 {
+		now %= 1e9
+	}
+	step, jitter := int64(1)<<r.IntN(31), r.IntN(4)
+	for i := range n {
+		r.time(t, at(i), now)
+		switch {
+		case jitter == 0:
+			now += step
+		case jitter == 1:
+			now += step + r.Int64N(step/4+1)
+		case r.IntN(5) > 0:
+			now += r.Int64N(2 * step)
+		}
+		if r.IntN(60) == 0 {
+			now += 20 * step
+		}
+	}
+	if n > 2 && r.IntN(40) == 0 {
+		r.time(t, at(n/2), now+1)
+	}
+}
+
+func (r dice) time(t *kernel.Tensor, o int, ns int64) {
+	d := t.Data[(t.Base+o)*t.DType.Size():]
+	switch t.DType {
+	case robocache.Int64:
+		le.PutUint64(d, uint64(ns))
+	case robocache.Float64:
+		le.PutUint64(d, math.Float64bits(float64(ns)*1e-9))
+	default:
+		le.PutUint32(d, math.Float32bits(float32(float64(ns)*1e-9)))
+	}
+}
+
+func readTime(t *kernel.Tensor, o int) int64 {
+	d := t.Data[(t.Base+o)*t.DType.Size():]
+	if t.DType == robocache.Int64 {
+		return int64(le.Uint64(d))
+	}
+	return int64(floatAt(d, 0, t.DType) * 1e9)
+}
+
+func (r dice) rule(cols int) kernel.Rule {
+	rule := kernel.Rule{Mode: kernel.Mode(r.IntN(7)), Edge: kernel.Edge(r.IntN(4)), Before: 1 << r.IntN(30), After: 1 << r.IntN(30)}
+	if rule.Mode == kernel.Slerp && cols%4 != 0 {
+		rule.Quats = [][4]int{}
+		if cols > 4 {
+			rule.Quats = [][4]int{{4, 1, 2, 3}}
+		}
+	}
+	if r.IntN(2) == 0 {
+		rule.Mode = kernel.Linear
+	}
+	if rule.Edge == kernel.ErrorEdge && r.IntN(4) > 0 {
+		rule.Edge = kernel.Mask
+	}
+	if r.IntN(3) == 0 {
+		rule.MaxGap = 1 << r.IntN(32)
+	}
+	return rule
+}
+
+func (r dice) epilogue(cols int, out robocache.DType) (e kernel.Epilogue) {
+	if !out.Float() || r.IntN(2) == 0 {
+		return e
+	}
+	e.Unit = r.IntN(4) == 0
+	if r.IntN(2) == 0 && cols > 0 {
+		channels := cols
+		if r.IntN(3) == 0 {
+			for _, p := range []int{7, 3, 2} {
+				if cols%p == 0 {
+					channels = p
+					e.Plane = r.IntN(2) * cols / p
+					break
+				}
+			}
+		}
+		a, b := make([]float64, channels), make([]float64, channels)
+		for i := range a {
+			a[i] = r.NormFloat64()
+			if r.IntN(5) > 0 {
+				b[i] = a[i] + r.ExpFloat64()
+			} else {
+				b[i] = a[i]
+			}
+		}
+		if r.IntN(2) == 0 {
+			e.Norm = kernel.NewMinMax(a, b)
+		} else {
+			for i := range b {
+				b[i] -= a[i]
+			}
+			e.Norm = kernel.NewMeanStd(a, b)
+		}
+	}
+	if r.IntN(5) == 0 {
+		e.Clip = &[2]float32{-0.5, 0.7}
+	}
+	if r.IntN(8) == 0 {
+		e.Augment = &kernel.Augment{Seed: r.Uint64(), Epoch: 3, Noise: 0.1, Dropout: 0.2, ScaleLo: 0.5, ScaleHi: 2}
+	}
+	return e
+}
+
+var dims = []int{1, 2, 3, 4, 5, 7, 8, 12, 13, 15, 16, 31, 32, 33, 40, 64, 100, 128, 130, 160}
+
+// fuse is a random operation. Series of one clock appear too.
+func (r dice) fuse() *kernel.FuseOp {
+	batch, rows := r.IntN(6), r.IntN(80)
+	if r.IntN(8) == 0 {
+		rows = 500 + r.IntN(200)
+	}
+	timeType := r.oneOf(robocache.Int64, robocache.Int64, robocache.Float64, robocache.Float32)
+	op := &kernel.FuseOp{}
+	if timeType != robocache.Int64 && r.IntN(2) == 0 {
+		op.Clock, op.Epsilon = kernel.AsGiven, 1e-8
+	}
+	out := r.oneOf(robocache.Float32, robocache.Float32, robocache.Float16, robocache.BFloat16, robocache.Float64)
+	if r.IntN(10) == 0 {
+		out = r.oneOf(robocache.Uint8, robocache.Int16, robocache.Int64, robocache.Bool)
+	}
+	cols := 0
+	for i := range 1 + r.IntN(3) {
+		s := kernel.Series{Name: strconv.Itoa(i)}
+		d := dims[r.IntN(len(dims))]
+		from := out
+		if out.Float() && r.IntN(2) == 0 {
+			from = r.oneOf(robocache.Float32, robocache.Float16, robocache.BFloat16, robocache.Float64, robocache.Uint8, robocache.Int32)
+		}
+		s.Rule, s.Epilogue = r.rule(d), r.epilogue(d, out)
+		if !out.Float() || op.Clock == kernel.AsGiven && s.Rule.Mode == kernel.Mean {
+			s.Rule.Mode = kernel.Nearest
+		}
+		samples := r.IntN(60)
+		switch r.IntN(4) {
+		case 0: // ragged
+			off := kernel.Tensor{DType: robocache.Int64, Shape: []int{batch + 1}, Data: make([]byte, 8*(batch+1))}
+			total := 0
+			for b := range batch {
+				le.PutUint64(off.Data[8*b:], uint64(total))
+				total += r.IntN(30)
+			}
+			le.PutUint64(off.Data[8*batch:], uint64(total))
+			s.Offsets = &off
+			s.Values, s.Times = r.layout(from, true, total, d), r.layout(timeType, false, total)
+			for b := range batch {
+				first := int(le.Uint64(off.Data[8*b:]))
+				r.stamps(&s.Times, func(i int) int { return (first + i) * s.Times.Stride[0] }, int(le.Uint64(off.Data[8*b+8:]))-first)
+			}
+		case 1: // shared
+			s.Values, s.Times = r.layout(from, true, batch, samples, d), r.layout(timeType, false, samples)
+			r.stamps(&s.Times, func(i int) int { return i * s.Times.Stride[0] }, samples)
+		default:
+			s.Values, s.Times = r.layout(from, true, batch, samples, d), r.layout(timeType, false, batch, samples)
+			if r.IntN(6) == 0 {
+				s.Times.Base, s.Times.Stride = 0, []int{0, 1}
+			}
+			for b := range batch {
+				r.stamps(&s.Times, func(i int) int { return b*s.Times.Stride[0] + i*s.Times.Stride[1] }, samples)
+			}
+			if r.IntN(3) == 0 {
+				l := kernel.Tensor{DType: robocache.Int64, Shape: []int{batch}, Data: make([]byte, 8*batch)}
+				for b := range batch {
+					le.PutUint64(l.Data[8*b:], uint64(r.IntN(samples+1)))
+				}
+				s.Lengths = &l
+			}
+		}
+		if i > 0 && r.IntN(3) == 0 && op.Series[0].Offsets == nil && op.Series[0].Values.Shape[1] > 0 {
+			// On the clock of the first.
+			o := op.Series[0]
+			s.Times, s.Lengths, s.Offsets = o.Times, o.Lengths, nil
+			s.Values = r.layout(from, true, batch, o.Values.Shape[1], d)
+			if r.IntN(2) == 0 {
+				s.Rule = o.Rule
+				if s.Rule.Mode == kernel.Slerp {
+					s.Rule.Mode = kernel.Linear
+				}
+			}
+		}
+		r.values(&s.Values)
+		op.Series = append(op.Series, s)
+		cols += d
+	}
+	if r.IntN(2) == 0 {
+		op.Targets = r.layout(timeType, false, rows)
+		r.targets(op, 0, 0, rows)
+	} else {
+		op.Targets = r.layout(timeType, false, batch, rows)
+		for b := range batch {
+			r.targets(op, b, b*op.Targets.Stride[0], rows)
+		}
+	}
+	op.Out = r.layout(out, false, batch, rows, cols)
+	if r.IntN(3) == 0 {
+		op.Out = kernel.Tensor{DType: out, Shape: []int{batch, rows, cols}, Data: make([]byte, max(batch*rows*cols*out.Size(), 4096))}
+	}
+	if r.IntN(2) == 0 {
+		v := r.layout(robocache.Uint8, false, batch, rows, len(op.Series))
+		op.Valid = &v
+	}
+	if r.IntN(3) == 0 {
+		op.Counts = &kernel.Tensor{DType: robocache.Int64, Shape: []int{2}, Data: make([]byte, 16)}
+	}
+	return op
+}
+
+// targets lie among the stamps of the first series: on them, between them, and outside; in order or not.
+func (r dice) targets(op *kernel.FuseOp, b, at, rows int) {
+	t := &op.Targets
+	step := t.Stride[len(t.Stride)-1]
+	first := &op.Series[0].Times
+	n := first.Len()
+	var all []int64
+	for range rows {
+		x := int64(r.IntN(1 << 30))
+		if n > 0 {
+			row := 0
+			i := r.IntN(first.Shape[len(first.Shape)-1])
+			if len(first.Shape) == 2 {
+				row = b * first.Stride[0]
+			}
+			x = readTime(first, row+i*first.Stride[len(first.Stride)-1])
+			switch r.IntN(4) {
+			case 0:
+			case 1:
+				x += int64(r.IntN(1<<20)) - 1<<19
+			default:
+				x += r.Int64N(1 << (1 + r.IntN(30)))
+			}
+		}
+		all = append(all, x)
+	}
+	if r.IntN(4) > 0 {
+		slices.Sort(all)
+	}
+	for i, x := range all {
+		r.time(t, at+i*step, x)
+	}
+}
+
+// sameBits compares results; any NaN is any other.
+func sameBits(a, b []byte, d robocache.DType) error {
+	if bytes.Equal(a, b) {
+		return nil
+	}
+	n := d.Size()
+	for o := 0; o+n <= len(a); o += n {
+		x, y := a[o:o+n], b[o:o+n]
+		if !bytes.Equal(x, y) && !(d.Float() && isNaN(x, d) && isNaN(y, d)) {
+			return fmt.Errorf("element %d: %x, want %x", o/n, x, y)
+		}
+	}
+	return nil
+}
+
+// near allows slerp what its contract does: a float32 step, and what float64 does not resolve near zero.
+func near(a, b []byte, d robocache.DType) error {
+	n := d.Size()
+	for o := 0; o+n <= len(a); o += n {
+		x, y := float(a[o:], d), float(b[o:], d)
+		if isNaN(a[o:o+n], d) && isNaN(b[o:o+n], d) || x == y || math.Abs(x-y) < 0x1p-40 || d != robocache.Float16 && d != robocache.BFloat16 && math.Abs(x-y) <= 0x1.1p-23*math.Abs(y) {
+			continue
+		}
+		return fmt.Errorf("element %d: %v, want %v", o/n, x, y)
+	}
+	return nil
+}
+
+func float(b []byte, d robocache.DType) float64 {
+	switch d {
+	case robocache.Float16:
+		return float64(kernel.Float16to32(le.Uint16(b)))
+	case robocache.BFloat16:
+		return float64(kernel.BFloat16to32(le.Uint16(b)))
+	case robocache.Float32:
+		return float64(math.Float32frombits(le.Uint32(b)))
+	}
+	return math.Float64frombits(le.Uint64(b))
+}
+
+func isNaN(b []byte, d robocache.DType) bool { x := float(b, d); return x != x }
+
+// twin is a tensor of the same layout with memory of its own.
+func twin(t *kernel.Tensor) *kernel.Tensor {
+	if t == nil {
+		return nil
+	}
+	c := *t
+	c.Data = slices.Clone(t.Data)
+	return &c
+}
+
+func runs(t *testing.T, short int) int {
+	if s := os.Getenv("ROBOCACHE_SWEEP"); s != "" {
+		n, err := strconv.Atoi(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	return short
+}
+
+func TestFuseIsTheReference(t *testing.T) {
+	failed := 0
+	defer func(n int) { streamBytes = n }(streamBytes)
+	for seed := range runs(t, 3000) {
+		streamBytes = seed % 2 << 20
+		r := dice{rand.New(rand.NewPCG(uint64(seed), 7))}
+		op := r.fuse()
+		want := *op
+		want.Out, want.Valid, want.Counts = *twin(&op.Out), twin(op.Valid), twin(op.Counts)
+		wantErr := kernel.Reference{}.Fuse(&want)
+		before := string(op.Series[0].Values.Data)
+		err := New(1 + seed%4).Fuse(op)
+		if fmt.Sprint(err) != fmt.Sprint(wantErr) {
+			t.Fatalf("seed %d: %v, want %v", seed, err, wantErr)
+		}
+		if err != nil {
+			failed++
+			continue
+		}
+		slerp := false
+		for i := range op.Series {
+			slerp = slerp || op.Series[i].Rule.Mode == kernel.Slerp
+		}
+		if slerp {
+			err = near(op.Out.Data, want.Out.Data, op.Out.DType)
+		} else {
+			err = sameBits(op.Out.Data, want.Out.Data, op.Out.DType)
+		}
+		if err == nil && op.Valid != nil {
+			err = sameBits(op.Valid.Data, want.Valid.Data, robocache.Uint8)
+		}
+		if err == nil && op.Counts != nil {
+			err = sameBits(op.Counts.Data, want.Counts.Data, robocache.Int64)
+		}
+		if err == nil && before != string(op.Series[0].Values.Data) {
+			err = fmt.Errorf("the source was written to")
+		}
+		if err != nil {
+			for i := range op.Series {
+				s := &op.Series[i]
+				t.Logf("series %d: %v %v %v mode %v edge %v gap %d times %v epilogue %+v", i, s.Values.DType, s.Values.Shape, s.Values.Stride, s.Rule.Mode, s.Rule.Edge, s.Rule.MaxGap, s.Times.DType, s.Epilogue)
+			}
+			t.Fatalf("seed %d: out %v %v %v: %v", seed, op.Out.DType, op.Out.Shape, op.Out.Stride, err)
+		}
+	}
+	t.Logf("%d were errors", failed)
+}
+
+func TestGradIsTheReference(t *testing.T) {
+	failed := 0
+	for seed := range runs(t, 1500) {
+		r := dice{rand.New(rand.NewPCG(uint64(seed), 8))}
+		f := r.fuse()
+		op := &kernel.FuseGradOp{Series: f.Series[0], Targets: f.Targets, Clock: f.Clock, Epsilon: f.Epsilon}
+		op.Series.Epilogue = kernel.Epilogue{}
+		op.Series.Rule.Mode %= 4
+		batch, rows := f.Out.Shape[0], f.Out.Shape[1]
+		shape := op.Series.Values.Shape
+		d := r.oneOf(robocache.Float32, robocache.Float16, robocache.BFloat16)
+		op.Out = r.layout(d, true, batch, rows, shape[len(shape)-1])
+		r.values(&op.Out)
+		op.Grad = r.layout(r.oneOf(robocache.Float32, robocache.Float16, robocache.BFloat16), false, shape...)
+		r.values(&op.Grad)
+		want := *op
+		want.Grad = *twin(&op.Grad)
+		wantErr := kernel.Reference{}.FuseGrad(&want)
+		err := New(1 + seed%4).FuseGrad(op)
+		if fmt.Sprint(err) != fmt.Sprint(wantErr) {
+			t.Fatalf("seed %d: %v, want %v", seed, err, wantErr)
+		}
+		if err != nil {
+			failed++
+			continue
+		}
+		if err := sameBits(op.Grad.Data, want.Grad.Data, op.Grad.DType); err != nil {
+			t.Fatalf("seed %d: %v %v %v of %v %v: %v", seed, op.Grad.DType, op.Grad.Shape, op.Grad.Stride, op.Out.DType, op.Out.Stride, err)
+		}
+	}
+	t.Logf("%d were errors", failed)
+}
+
+// part is a part of an Apply with a random plan, or none.
+func (r dice) part() kernel.Part {
+	d, sources, rows := dims[r.IntN(len(dims))], r.IntN(20), r.IntN(40)
+	if r.IntN(20) == 0 {
+		d = 5040 + 42*r.IntN(100)
+	}
+	out := r.oneOf(robocache.Float32, robocache.Float16, robocache.BFloat16, robocache.Float64)
+	from := r.oneOf(out, robocache.Uint8, robocache.Float32, robocache.Float64, robocache.Uint8, robocache.Int16)
+	if r.IntN(6) == 0 {
+		out = r.oneOf(robocache.Uint8, robocache.Bool, robocache.Int64)
+		from = out
+	}
+	p := kernel.Part{Rule: r.rule(d), Epilogue: r.epilogue(d, out)}
+	if !out.Float() {
+		p.Rule.Mode = kernel.Previous
+	}
+	plan := r.IntN(3) > 0
+	if !plan {
+		rows = sources
+	}
+	p.Src, p.Out = r.layout(from, true, sources, d), r.layout(out, false, rows, d)
+	r.values(&p.Src)
+	if r.IntN(2) == 0 {
+		v := r.layout(robocache.Uint8, false, rows)
+		for i := range v.Data {
+			v.Data[i] = byte(r.IntN(2))
+		}
+		p.Valid = &v
+	}
+	if !plan {
+		return p
+	}
+	kind, left, right, weight := r.layout(robocache.Uint8, true, rows), r.layout(robocache.Int32, false, rows), r.layout(robocache.Int32, false, rows), r.layout(robocache.Float64, false, rows)
+	clear(kind.Data)
+	for i := range rows {
+		k, a, b, w := kernel.Kind(r.IntN(4)), r.IntN(sources+1), r.IntN(sources+1), r.Float64()
+		if kind.Stride[0] == 0 {
+			k = kernel.Kind(kind.Data[kind.Base])
+		}
+		if a == sources && (k == kernel.Copy || k == kernel.Blend) || b == sources && k == kernel.Blend || k == kernel.Window && a >= b {
+			k = kernel.Zero
+		}
+		if r.IntN(4) == 0 {
+			w = math.Round(w)
+		}
+		if r.IntN(2000) == 0 {
+			a = -1
+		}
+		if kind.Stride[0] != 0 {
+			kind.Data[kind.Base+i*kind.Stride[0]] = byte(k)
+		}
+		le.PutUint32(left.Data[4*(left.Base+i*left.Stride[0]):], uint32(a))
+		le.PutUint32(right.Data[4*(right.Base+i*right.Stride[0]):], uint32(b))
+		le.PutUint64(weight.Data[8*(weight.Base+i*weight.Stride[0]):], math.Float64bits(w))
+	}
+	p.Kind, p.Left, p.Right, p.Weight = &kind, &left, &right, &weight
+	return p
+}
+
+func TestApplyIsTheReference(t *testing.T) {
+	failed := 0
+	for seed := range runs(t, 2000) {
+		r := dice{rand.New(rand.NewPCG(uint64(seed), 9))}
+		op := &kernel.ApplyOp{}
+		slerp := false
+		for range 1 + r.IntN(3) {
+			op.Parts = append(op.Parts, r.part())
+			slerp = slerp || op.Parts[len(op.Parts)-1].Rule.Mode == kernel.Slerp
+		}
+		if r.IntN(3) == 0 {
+			op.Counts = &kernel.Tensor{DType: robocache.Int64, Shape: []int{2}, Data: make([]byte, 16)}
+		}
+		want := &kernel.ApplyOp{Counts: twin(op.Counts)}
+		for _, p := range op.Parts {
+			p.Out, p.Valid = *twin(&p.Out), twin(p.Valid)
+			want.Parts = append(want.Parts, p)
+		}
+		wantErr := kernel.Reference{}.Apply(want)
+		err := New(1 + seed%4).Apply(op)
+		if fmt.Sprint(err) != fmt.Sprint(wantErr) {
+			t.Fatalf("seed %d: %v, want %v", seed, err, wantErr)
+		}
+		if err != nil {
+			failed++
+			continue
+		}
+		for i := range op.Parts {
+			p, q := &op.Parts[i], &want.Parts[i]
+			if p.Rule.Mode == kernel.Slerp {
+				err = near(p.Out.Data, q.Out.Data, p.Out.DType)
+			} else {
+				err = sameBits(p.Out.Data, q.Out.Data, p.Out.DType)
+			}
+			if err == nil && p.Valid != nil {
+				err = sameBits(p.Valid.Data, q.Valid.Data, robocache.Uint8)
+			}
+			if err == nil && op.Counts != nil {
+				err = sameBits(op.Counts.Data, want.Counts.Data, robocache.Int64)
+			}
+			if err != nil {
+				t.Fatalf("seed %d part %d: %v %v %v → %v %v mode %v %+v plan %v: %v", seed, i, p.Src.DType, p.Src.Shape, p.Src.Stride, p.Out.DType, p.Out.Stride, p.Rule.Mode, p.Epilogue, p.Kind != nil, err)
+			}
+		}
+	}
+	t.Logf("%d were errors", failed)
+}
