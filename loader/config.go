@@ -216,7 +216,7 @@ func ParseConfig(text []byte) (Config, error) {
 
 func configKeys() []string {
 	return []string{"episodes", "drop_n_first_frames", "drop_n_last_frames", "batch_size", "shuffle", "pool_size", "pool_episodes", "pool_shards", "seed", "drop_last", "uneven", "rank", "world_size",
-		"keys", "delta_timestamps", "hz", "align", "tolerance_s", "offset_tolerance_s", "compat", "image_dtype", "image_size", "depth_unit", "normalize",
+		"keys", "delta_timestamps", "hz", "align", "tolerance_s", "offset_tolerance_s", "compat", "image_dtype", "image_size", "depth_unit", "normalize", "raw",
 		"temperature", "stop", "epoch_size", "stratified", "missing", "threads", "prefetch", "memory_budget", "on_bad_episode", "cache", "cache_budget", "cache_format", "io_threads", "deadline_s"}
 }
 

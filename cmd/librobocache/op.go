@@ -17,8 +17,8 @@ import (
 
 // prepared is an operation that was checked and made ready once, to be run with new addresses again and again (C10).
 type prepared struct {
-	args  *opArgs
-	host  hostBackend // nil: a device's
+	build func() (*operation, error) // a new instance
+	host  hostBackend                // nil: a device's
 	dev   deviceOp
 	spans []span
 	count int // addresses of a run
@@ -55,29 +55,29 @@ func robocache_op_new(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket 
 	}
 	// Not on a goroutine of its own where it is short: a device's may have to compile.
 	if a.Backend != "cuda" {
-		return direct(out, func() (any, error) { return newOp(a) })
+		return direct(out, func() (any, error) { return prepare(a.build, a.Backend, a.Device) })
 	}
 	return invoke(timeoutMS, ticket, out, func(context) (result, error) {
-		r, err := newOp(a)
+		r, err := prepare(a.build, a.Backend, a.Device)
 		return result{value: r, undo: func() { handles.remove(r.Op) }}, err
 	})
 }
 
-func newOp(a *opArgs) (r opReply, err error) {
-	p := &prepared{args: a}
-	o, err := a.build()
+func prepare(build func() (*operation, error), backend string, device int) (r opReply, err error) {
+	p := &prepared{build: build}
+	o, err := build()
 	if err != nil {
 		return r, err
 	}
 	if err := o.check(); err != nil {
 		return r, err
 	}
-	if a.Backend == "cuda" {
-		if p.dev, r.Scratch, err = prepareDevice(a.Device, o); err != nil {
+	if backend == "cuda" {
+		if p.dev, r.Scratch, err = prepareDevice(device, o); err != nil {
 			return r, err
 		}
 	} else {
-		if p.host, err = host(a.Backend); err != nil {
+		if p.host, err = host(backend); err != nil {
 			return r, err
 		}
 		p.idle = append(p.idle, o)
@@ -105,7 +105,7 @@ func reach(t *kernel.Tensor) (span, error) {
 		if d == 0 {
 			return s, nil
 		}
-		n, step := uint64(d-1), t.Stride[axis]
+		n, step := uint64(d-1), t.Step(axis)
 		h, l := bits.Mul64(n, uint64(max(step, -step)))
 		if h != 0 || l > 1<<58 || hi-lo > 1<<58 {
 			return s, &robocache.Error{Class: robocache.ErrMisuse, Op: "op", Msg: "length mismatch: strides reach beyond all memory", Got: fmt.Sprint(t.Shape, t.Stride), Want: "a tensor"}
@@ -180,7 +180,7 @@ func (p *prepared) take() (*operation, error) {
 		return o, nil
 	}
 	p.mu.Unlock()
-	return p.args.build()
+	return p.build()
 }
 
 // give takes it back. It forgets its memory: the client's may be freed, and its addresses be Go's next.

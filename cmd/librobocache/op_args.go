@@ -125,7 +125,7 @@ func (f *feed) maybe(name string) *kernel.Tensor {
 
 // operation is one instance of a prepared op: its tensors get their memory for one run.
 type operation struct {
-	op      any // *kernel.FuseOp, *kernel.FuseGradOp, *kernel.VoxelOp, *kernel.DepthOp or *kernel.TSDFOp
+	op      any // *kernel.FuseOp, *kernel.FuseGradOp, *kernel.ApplyOp, *kernel.VoxelOp, *kernel.DepthOp or *kernel.TSDFOp
 	tensors []*kernel.Tensor
 }
 

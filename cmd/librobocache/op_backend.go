@@ -14,6 +14,7 @@ import (
 type hostBackend interface {
 	Fuse(*kernel.FuseOp) error
 	FuseGrad(*kernel.FuseGradOp) error
+	Apply(*kernel.ApplyOp) error
 	Voxelize(*kernel.VoxelOp) error
 	Unproject(*kernel.DepthOp) error
 	Integrate(*kernel.TSDFOp) error
@@ -37,6 +38,8 @@ func (o *operation) on(b hostBackend) error {
 		return b.Fuse(op)
 	case *kernel.FuseGradOp:
 		return b.FuseGrad(op)
+	case *kernel.ApplyOp:
+		return b.Apply(op)
 	case *kernel.VoxelOp:
 		return b.Voxelize(op)
 	case *kernel.DepthOp:
@@ -75,6 +78,13 @@ func prepareDevice(ordinal int, o *operation) (deviceOp, int, error) {
 			PrepareFuseGrad(*kernel.FuseGradOp) (*cuda.Launch, error)
 		}); ok {
 			l, err := d.PrepareFuseGrad(op)
+			return l, 0, err
+		}
+	case *kernel.ApplyOp:
+		if d, ok := d.(interface {
+			PrepareApply(*kernel.ApplyOp) (*cuda.Launch, error)
+		}); ok {
+			l, err := d.PrepareApply(op)
 			return l, 0, err
 		}
 	case *kernel.VoxelOp:

@@ -48,6 +48,9 @@ ROBOCACHE_CALL(robocache_map_stats); /* map → loader.Stats */
  * {dataset, name?, weight?, rename?, keys?, hz?, align?, image_size?, episodes?, normalize?, stats?}. "pin_memory": true: batches in page-locked
  * memory, in the context of CUDA device "pin_device" (default: one in use) */
 ROBOCACHE_CALL(robocache_loader_new);
+/* loader with "raw": true, {rows, backend, device} → {op, buffers[], places[], fields[], outputs[]}: batches hold what was stored, as buffers; "op"
+ * (0: none) makes of them what the fields promise. A place is {output, index, offset}: in a buffer, or an output of the caller's. The caller closes op. */
+ROBOCACHE_CALL(robocache_loader_finish);
 ROBOCACHE_CALL(robocache_loader_state);     /* loader, {before?: seq} → loader.State; it counts the batches that arrived, or those before seq, one of the last 8 */
 ROBOCACHE_CALL(robocache_loader_restore);   /* loader, {state, force?} */
 ROBOCACHE_CALL(robocache_loader_set_epoch); /* loader, {epoch} */

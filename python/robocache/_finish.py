@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from . import _engine
+from ._prepared import Prepared
 
 
 class Raw(NamedTuple):
@@ -20,70 +20,57 @@ class Raw(NamedTuple):
 class _Plan:
     """What is done to batches of so many rows."""
 
-    __slots__ = ("handle", "op", "addrs", "places", "fields", "outputs")
+    __slots__ = ("op", "places", "fields", "outputs")
 
-    def __init__(self, handle: _engine.Handle, torch: Any) -> None:
-        handle.open()
-        info = handle.info
-        self.handle = handle  # it closes the prepared launch
-        self.op = info["op"]
+    def __init__(self, engine: _engine.Engine, info: dict[str, Any], held: bool, torch: Any) -> None:
         self.places = [(p.get("output", False), p["index"], p["offset"]) for p in info["places"] or []]
-        self.addrs = (ctypes.c_int64 * max(len(self.places), 1))()
+        self.op = Prepared(engine, info["op"], len(self.places), 0, held) if info["op"] else None
         self.fields = []
-        for f, p in zip(info["fields"] or [], info["at"] or []):
-            dtype, size = getattr(torch, f["dtype"]), f["bytes"]
-            self.fields.append((f["key"], p.get("output", False), p["index"], p["offset"], p["offset"] + size, dtype, tuple(f["shape"])))
+        for f in info["fields"] or []:
+            dtype, begin = getattr(torch, f["dtype"]), f["offset"]
+            self.fields.append((f.get("output", False), f["index"], begin, begin + f["bytes"], dtype, tuple(f["shape"])))
         self.outputs = [(tuple(o["shape"]), getattr(torch, o["dtype"])) for o in info["outputs"] or []]
 
 
 class Finisher:
-    """Finishes the raw batches of one loader. Runs on the stream that is current."""
+    """Finishes the raw batches of one loader, by `kernels` (back end and device). Runs on the stream that is current."""
 
-    def __init__(self, loader: _engine.Handle, torch: Any, target: Any, backend: str, device: int) -> None:
-        self._loader, self._torch, self._target = loader, torch, target
-        self._where = {"backend": backend, "device": device}
+    def __init__(self, loader: _engine.Handle, torch: Any, target: Any, kernels: dict[str, Any]) -> None:
+        self._loader, self._torch, self._target, self._kernels = loader, torch, target, kernels
         self._plans: dict[int, _Plan] = {}
-        self._keys = [f["key"] for f in loader.info["fields"] if f["dtype"] not in ("string", "json")]
-        self._texts = [f["key"] for f in loader.info["fields"] if f["dtype"] in ("string", "json")]
-        self._run = loader._resolve()[0].lib.robocache_op_run
+        fields = loader.info["fields"]
+        self._texts = [f["key"] for f in fields if f["dtype"] in ("string", "json")]
+        self._keys = [f["key"] for f in fields if f["key"] not in self._texts]
 
     def plan(self, rows: int) -> _Plan:
-        """What is done to batches of so many rows; Unsupported where the device cannot."""
+        """What is done to batches of so many rows; Unsupported where the kernels cannot."""
         p = self._plans.get(rows)
         if p is None:
             if len(self._plans) >= 4:
                 self._plans.clear()  # an epoch has two sizes of batches
-            answer: Callable[[], tuple[int, Any]] = lambda: self._ask(rows)
-            p = self._plans[rows] = _Plan(_engine.Handle(answer), self._torch)
+            engine, number = self._loader._resolve()
+            info = engine.call("robocache_loader_finish", number, {"rows": rows, **self._kernels})[1]
+            p = self._plans[rows] = _Plan(engine, info, self._kernels["backend"] == "cuda", self._torch)
         return p
 
-    def _ask(self, rows: int) -> tuple[int, Any]:
-        got = self._loader.call("robocache_loader_finish", {"rows": rows, **self._where})
-        return got["op"], got
-
-    def __call__(self, raw: Raw, copy: Callable[[Any], Any], stream: Any) -> dict[str, Any]:
+    def __call__(self, raw: Raw, copy: Callable[[Any], Any], stream: int) -> dict[str, Any]:
         """The batch on the device. copy moves one buffer there; both it and the launch are of the current stream."""
         plan = self.plan(raw.rows)
         moved = [copy(b) for b in raw.buffers]
         made = [self._torch.empty(shape, dtype=dtype, device=self._target) for shape, dtype in plan.outputs]
-        if plan.op:
+        if plan.op is not None:
             self._launch(plan, moved, made, stream)
         values = []
-        for _, output, index, begin, end, dtype, shape in plan.fields:
-            values.append(made[index] if output else moved[index][begin:end].view(dtype).view(shape))
-        batch = dict(zip(self._keys, values))
-        if raw.texts:
-            items = list(batch.items())
-            for (place, column), key in zip(raw.texts, self._texts):
-                items.insert(place, (key, column))
-            batch = dict(items)
-        return batch
+        for output, index, begin, end, dtype, shape in plan.fields:
+            values.append(made[index] if output else moved[index][begin:end].view(dtype).view(shape) if end > begin else self._nothing(dtype, shape))
+        items = list(zip(self._keys, values))
+        for (place, column), key in zip(raw.texts, self._texts):
+            items.insert(place, (key, column))
+        return dict(items)
 
-    def _launch(self, plan: _Plan, moved: list[Any], made: list[Any], stream: Any) -> None:
-        for i, (output, index, offset) in enumerate(plan.places):
-            plan.addrs[i] = made[index].data_ptr() if output else moved[index].data_ptr() + offset
-        out = ctypes.c_void_p()
-        status = self._run(plan.op, plan.addrs, len(plan.places), stream, ctypes.byref(out))
-        if status != _engine.DONE:
-            e = self._loader._resolve()[0]
-            raise _engine.from_engine(e.answer(out) or {})
+    def _nothing(self, dtype: Any, shape: tuple[int, ...]) -> Any:
+        return self._torch.empty(shape, dtype=dtype, device=self._target)
+
+    def _launch(self, plan: _Plan, moved: list[Any], made: list[Any], stream: int) -> None:
+        assert plan.op is not None
+        plan.op.run(stream, *(made[index].data_ptr() if output else moved[index].data_ptr() + offset for output, index, offset in plan.places))

@@ -64,15 +64,13 @@ class Prepared:
 
     __slots__ = ("engine", "number", "scratch", "count", "pack", "_run", "__weakref__")
 
-    def __init__(self, spec: dict[str, Any]) -> None:
-        self.engine = _engine.engine()
-        made = self.engine.call("robocache_op_new", 0, spec)[1]
-        self.number: int = made["op"]
-        self.scratch: int = made["scratch"]
-        self.count = len(spec["tensors"]) + (self.scratch > 0)
-        self.pack = _packs[self.count]
+    def __init__(self, engine: _engine.Engine, number: int, tensors: int, scratch: int, held: bool) -> None:
+        self.engine = engine
+        self.number = number
+        self.scratch = scratch
+        self.count = tensors + (scratch > 0)
+        self.pack = _packs[self.count] if self.count < len(_packs) else struct.Struct(f"={self.count}q").pack
         # A launch does not wait, so it keeps the GIL; what works or waits gives it up.
-        held = spec["backend"] == "cuda" and not spec.get("validate")
         self._run = self.engine.launch if held else self.engine.lib.robocache_op_run
         weakref.finalize(self, _engine._close, self.engine, self.number).atexit = False
 
@@ -92,11 +90,13 @@ def prepare(spec: dict[str, Any]) -> Prepared:
     p = _prepared.get(key)
     if p is None:
         try:
-            p = Prepared(spec)
-        except Unsupported as e:
-            if spec["backend"] != "cuda" or str(e).startswith("CUDA backend"):
+            e = _engine.engine()
+            made = e.call("robocache_op_new", 0, spec)[1]
+            p = Prepared(e, made["op"], len(spec["tensors"]), made["scratch"], spec["backend"] == "cuda" and not spec.get("validate"))
+        except Unsupported as why:
+            if spec["backend"] != "cuda" or str(why).startswith("CUDA backend"):
                 raise
-            raise Unsupported(f"CUDA backend requested but {e}", e.where, e.hint) from None
+            raise Unsupported(f"CUDA backend requested but {why}", why.where, why.hint) from None
         _prepared.put(key, p)
     return p
 

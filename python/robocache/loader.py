@@ -220,6 +220,7 @@ class Loader(_Base):
         self.device = str(device)
         self._target: Any = None
         self._pin = pin
+        self._kernels: dict[str, Any] = {}  # which finish raw batches
         self._on_host: str | None = None  # why batches for a device are finished on the host
         if self.device == "cpu" and not pin:
             return
@@ -243,6 +244,7 @@ class Loader(_Base):
         if d.type == "cuda":
             self._target = torch.device("cuda", index)
             self._config["raw"] = True
+            self._kernels = {"backend": "cuda", "device": index}
         if pin is not False:
             self._config["pin_memory"], self._config["pin_device"] = True, index
 
@@ -265,7 +267,7 @@ class Loader(_Base):
         return bool(self._config.get("raw"))
 
     def _finisher(self, handle: _engine.Handle) -> Finisher:
-        return Finisher(handle, _memory.torch_module(), self._target, "cuda", self._target.index)
+        return Finisher(handle, _memory.torch_module(), self._target, self._kernels)
 
     def _make(self) -> tuple[int, Any]:
         try:
@@ -278,7 +280,7 @@ class Loader(_Base):
             answer = self._make_one()
         if self._raw:
             e = _engine.engine()
-            where = {"rows": self.batch_size, "backend": "cuda", "device": self._target.index}
+            where = {"rows": self.batch_size, **self._kernels}
             try:
                 probe = e.call("robocache_loader_finish", answer["loader"], where)[1]["op"]
             except Unsupported as why:

@@ -194,7 +194,8 @@ def test_texts() -> None:
     b._texts = [(1, False), (2, True), (3, False)]
     tasks, events, empty = ["größer", "öl", "größer"], ['{"a": [1]}', '{"a": [1]}', "null"], ["", "", ""]
     out: list = ["tensor"]
-    b._read_texts(out, 3, column(tasks) + column(events) + column(empty))
+    for place, values in b._read_texts(3, column(tasks) + column(events) + column(empty)):
+        out.insert(place, values)
     assert out == ["tensor", tasks, [{"a": [1]}, {"a": [1]}, None], empty]
     out[2][0]["a"].append(2)
     assert out[2][1] == {"a": [1]}, "rows do not share what they hold"

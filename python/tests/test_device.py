@@ -13,7 +13,7 @@ import types
 import pytest
 
 import robocache
-from robocache import _device, _memory
+from robocache import _device, _finish, _memory
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 KEYS = ["action", "index", "task"]
@@ -24,6 +24,7 @@ class Stream:
 
     def __init__(self, device: object = None) -> None:
         self.work: list = []
+        self.cuda_stream = 0
 
     def run(self, n: int | None = None) -> None:
         n = len(self.work) if n is None else n
@@ -75,6 +76,15 @@ class Late(_device.Device):
         used.append(v)
 
 
+class LateFinisher(_finish.Finisher):
+    """The launch too runs when somebody waits for its stream."""
+
+    def _launch(self, plan, moved, made, stream) -> None:  # type: ignore[no-untyped-def]
+        launch = super()._launch
+        assert all(m.dtype == torch.uint8 for m in moved)
+        self.queue.append(lambda: launch(plan, moved, made, stream))
+
+
 main = Stream()
 used: list = []
 
@@ -85,13 +95,23 @@ def late(monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
     cuda = types.SimpleNamespace(Stream=Stream, Event=Event, stream=lambda s: contextlib.nullcontext(), current_stream=lambda d: main)
     used.clear()
 
-    def make(path: str, **kwargs) -> robocache.Loader:  # type: ignore[no-untyped-def]
+    def make(path: str, raw: bool = False, **kwargs) -> robocache.Loader:  # type: ignore[no-untyped-def]
         loader = robocache.Loader(path, **{"keys": KEYS, "batch_size": 32, "seed": 5, **kwargs})
+        if raw:
+            loader._config["raw"] = True
+            loader._kernels = {"backend": "cpu", "device": 0}
+            loader._fresh()
         real = robocache.Loader._taker
 
         def taker(self):  # type: ignore[no-untyped-def]
             if not isinstance(self._batches, Late):
-                self._batches = Late(real(self), types.SimpleNamespace(cuda=cuda), "device")
+                batches = real(self)
+                finisher = None
+                if self._raw:
+                    finisher = LateFinisher(self._open(), torch, "cpu", self._kernels)
+                self._batches = Late(batches, types.SimpleNamespace(cuda=cuda), "device", finisher)
+                if finisher is not None:
+                    finisher.queue = self._batches._stream.work
             return self._batches
 
         monkeypatch.setattr(loader, "_taker", taker.__get__(loader))
@@ -122,6 +142,47 @@ def test_batches_are_those_of_the_host(h264: str, late) -> None:  # type: ignore
             n += 1
         assert n == len(loader)
     assert len(used) == 2 * 2 * len(loader), "each tensor is noted on the caller's stream"
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {},
+        {"image_dtype": "float32"},
+        {"image_dtype": "float32", "normalize": "mean_std"},
+        {"hz": 20, "normalize": {"action": {"mode": "min_max", "clip": True}}, "delta_timestamps": {"action": [0.0, 0.1], "observation.state": [-0.2, 0.0]}},
+        {"cache": "ram", "image_dtype": "float32"},
+    ],
+    ids=str,
+)
+def test_raw_batches_become_those_of_the_host(h264: str, late, how) -> None:  # type: ignore[no-untyped-def]
+    """Stored bytes are moved once, and one launch makes the batch of them: equal to the bit to what the host makes."""
+    how = {"keys": None, "batch_size": 16, "threads": 2, "episodes": [0], **how}
+    loader, twin = late(h264, raw=True, **how), plain(h264, **how)
+    for _ in range(2):
+        n = 0
+        for a, b in zip(loader, twin, strict=True):
+            assert list(a) == list(b)
+            for k, v in b.items():
+                if isinstance(v, list):
+                    assert a[k] == v
+                    continue
+                assert a[k].dtype == v.dtype and a[k].shape == v.shape, k
+                assert torch.equal(a[k].view(torch.uint8) if v.is_floating_point() and v.dim() else a[k], v.view(torch.uint8) if v.is_floating_point() and v.dim() else v), k
+            n += 1
+        assert n == len(loader)
+    assert loader.stats()["normalization"] == twin.stats()["normalization"] if "normalization" in twin.stats() else True
+
+
+def test_raw_mixtures(h264: str, late) -> None:  # type: ignore[no-untyped-def]
+    how = {"keys": None, "batch_size": 16, "threads": 2, "image_dtype": "float32", "normalize": "mean_std"}
+    mix = [robocache.Mix(h264, weight=2, name="a"), robocache.Mix(h264, weight=1, name="b", hz=15)]
+    loader, twin = late(mix, raw=True, **how), plain(mix, **how)
+    for n, (a, b) in enumerate(zip(loader, twin, strict=True)):
+        for k, v in b.items():
+            assert a[k] == v if isinstance(v, list) else torch.equal(a[k], v), k
+        if n == 4:
+            break
 
 
 def test_host_memory_stays_until_it_was_read(h264: str, late) -> None:  # type: ignore[no-untyped-def]
