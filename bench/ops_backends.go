@@ -18,7 +18,7 @@ type hostBackend struct {
 func hostBackends(threads int) []hostBackend {
 	return []hostBackend{
 		{OpsOurs, "kernel/cpu, " + strconv.Itoa(threads) + " threads", whole(cpu.New(threads))},
-		{"reference", "pure Go, one thread", whole(kernel.Reference{})},
+		{"reference", "pure Go, one thread", kernel.Reference{}},
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/kernel"
 	"github.com/goatnote-inc/robocache/kernel/cpu"
 )
 
@@ -46,7 +47,10 @@ func (r *OpsRun) cuda(ctx context.Context, rep *OpsReport, dir string) error {
 		}
 		byScript[p.script] = append(byScript[p.script], p)
 	}
-	ref := whole(cpu.New(0)) // equal to the reference to the bit (kernel/conform), and there by the time a lease has
+	var ref opsBackend = kernel.Reference{}
+	if fast, ok := any(cpu.New(0)).(opsBackend); ok {
+		ref = fast // equal to it to the bit (kernel/conform), and done while a device waits
+	}
 	rows := make([]*gpuRow, len(r.Rows))
 	var mu sync.Mutex // of rep.Versions
 	var wg sync.WaitGroup

@@ -115,7 +115,7 @@ func (r *OpsRun) cpu(ctx context.Context, rep *OpsReport, dir string, threads in
 		}
 		res.Bytes = res.Work.bytes(in)
 		copies := copiesFor(res.Bytes, rep.Cache)
-		truth, err := newOpsTruth(&res.Work, in, whole(kernel.Reference{}))
+		truth, err := newOpsTruth(&res.Work, in, kernel.Reference{})
 		if err != nil {
 			return robocache.At(err, robocache.Where{"row": row.Name})
 		}

@@ -138,7 +138,7 @@ func smallVoxels(mode, layout string, f int) OpsWork {
 
 // TestOpsCompare: what is compared before an arm is timed sees one wrong bit.
 func TestOpsCompare(t *testing.T) {
-	ref := whole(kernel.Reference{})
+	ref := opsBackend(kernel.Reference{})
 	for _, w := range []OpsWork{smallVoxels("count", "dense", 0), smallVoxels("mean", "dense", 2), smallVoxels("mean", "sparse", 2), smallVoxels("occupancy", "dense", 0)} {
 		in, err := newInputs(&w)
 		if err != nil {
