@@ -125,7 +125,7 @@ func (r *OpsRun) cpu(ctx context.Context, rep *OpsReport, dir string, threads in
 			return err
 		}
 		for _, b := range hostBackends(threads) {
-			if b.name != OpsOurs && !wanted(b.name, r.Arms, nil) {
+			if b.name != OpsOurs && (r.Arms == nil || !wanted(b.name, r.Arms, r.Without)) {
 				continue
 			}
 			e := &entrant{arm: OpsArm{Name: b.name, Setting: b.setting}, c: backendArm(b.backend, own, copies)}

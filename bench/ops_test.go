@@ -139,7 +139,14 @@ func smallVoxels(mode, layout string, f int) OpsWork {
 // TestOpsCompare: what is compared before an arm is timed sees one wrong bit.
 func TestOpsCompare(t *testing.T) {
 	ref := opsBackend(kernel.Reference{})
-	for _, w := range []OpsWork{smallVoxels("count", "dense", 0), smallVoxels("mean", "dense", 2), smallVoxels("mean", "sparse", 2), smallVoxels("occupancy", "dense", 0)} {
+	fused := resample(3, 20, 10, 5, "float32")
+	ragged := fuse3(2, "bfloat16")
+	ragged.Ragged = true
+	norm := fuse3(2, "bfloat16")
+	norm.Norm, norm.Out = true, "float16"
+	slerp := resample(3, 20, 10, 4, "float32")
+	slerp.Mode = "slerp"
+	for _, w := range []OpsWork{fused, ragged, norm, slerp, smallVoxels("count", "dense", 0), smallVoxels("mean", "dense", 2), smallVoxels("mean", "sparse", 2), smallVoxels("occupancy", "dense", 0)} {
 		in, err := newInputs(&w)
 		if err != nil {
 			t.Fatal(err)
@@ -162,7 +169,7 @@ func TestOpsCompare(t *testing.T) {
 			if err := copy.run(wrongBackend{ref}); err != nil {
 				t.Fatal(err)
 			}
-			if truth.compare(copy.results()) == nil {
+			if w.Mode != "slerp" && truth.compare(copy.results()) == nil { // of slerp a bit is an ulp
 				t.Errorf("%s: a wrong bit was not seen", w.title())
 			}
 		}
@@ -190,9 +197,6 @@ func TestOpsQuick(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if strings.Contains(rep.Rows[0].arm(OpsOurs).Failed, "this build's back end has no") {
-		t.Skip("the back end is not built in yet")
-	}
 	dir := t.TempDir()
 	if err := rep.Write(dir); err != nil {
 		t.Fatal(err)
@@ -217,11 +221,9 @@ func TestOpsQuick(t *testing.T) {
 	if v := r.Verdicts[1]; v.Judged || !strings.Contains(v.Note, "was not run") {
 		t.Errorf("a bar without its arm: %+v", v)
 	}
-	if ours := r.arm(OpsOurs); ours.Failed == "" {
-		for _, i := range []int{0, 2, 3} {
-			if !r.Verdicts[i].Pass {
-				t.Errorf("%+v", r.Verdicts[i])
-			}
+	for _, i := range []int{0, 2, 3} {
+		if !r.Verdicts[i].Pass {
+			t.Errorf("%+v", r.Verdicts[i])
 		}
 	}
 }

@@ -27,9 +27,9 @@ type OpsWork struct {
 	Cloud  string     `json:"cloud,omitempty"`  // uniform; cells (5 % of the cells have all points); kitti (a real frame where the test data is, else one like it)
 	N      int        `json:"N,omitempty"`
 	F      int        `json:"F,omitempty"`
-	Grid   [3]int     `json:"grid,omitzero"`
-	Min    [3]float32 `json:"min,omitzero"`
-	Size   [3]float32 `json:"size,omitzero"`
+	Grid   [3]int     `json:"grid"`
+	Min    [3]float32 `json:"min"`
+	Size   [3]float32 `json:"size"`
 }
 
 // OpsStream is one stream of a fuse: S samples of D numbers a batch entry.

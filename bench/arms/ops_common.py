@@ -18,6 +18,7 @@ A script registers arms and ends with serve():
         ops.serve()
 
 Bars name these arms: "np.interp", "numpy" (any "numpy …"), "torch.compile", "torch" (any), "open3d", "memcpy" (any), on the GPU "copy" (any).
+Torch's arms are in ops_torch.py and ops_gpu.py (both by ways_torch.py).
 raise ops.Skip("why") where the arm does not do the row (another mode, say). An arm that is named "torch …" is one of the torch ways: a bar
 "≥ 4× torch" is held against the fastest of them. setting= says in words what the arm is; row.get("threads") threads are set before.
 Times come as int64 ns. An arm may prepare its inputs (float32 seconds, a layout that it likes better) outside of call: the peer's best setting counts.
@@ -193,14 +194,13 @@ def serve(timed=Timed):
     # What libraries print must not reach the harness: answers have a descriptor of their own.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    device, rows = "cpu", {}
+    device, count, rows = "cpu", 1, {}
     for line in sys.stdin:
         ask = json.loads(line)
         try:
             cmd = ask["cmd"]
             if cmd == "hello":
-                device = ask.get("device", "cpu")
-                threads(ask.get("threads", 1))
+                device, count = ask.get("device", "cpu"), ask.get("threads", 1)
                 out = {}
             elif cmd == "setup":
                 row, ready, out = ask["row"], {}, {}
@@ -210,6 +210,7 @@ def serve(timed=Timed):
                         continue
                     try:
                         start = time.perf_counter()
+                        threads(count)
                         ready[a["name"]] = timed(a["make"], row, inputs)
                         out[a["name"]] = {"setting": a["setting"], "setup_s": time.perf_counter() - start}
                     except Skip as e:
@@ -225,6 +226,7 @@ def serve(timed=Timed):
                 # JSON has no NaN and no infinity.
                 out = {"shape": shape, "values": [v if math.isfinite(v) else str(v) for v in values]}
             elif cmd == "time":
+                threads(count)
                 out = {"us": rows[ask["name"]][1][ask["arm"]].time(ask["seconds"], ask.get("cold", False))}
             elif cmd == "drop":
                 rows.pop(ask["name"], None)
@@ -243,13 +245,7 @@ def named(name, families):
 
 
 def threads(n):
-    """As many threads for every library that has some; the harness also sets OMP_NUM_THREADS before the start."""
-    try:
-        import torch
-    except ImportError:
-        return
-    torch.set_num_threads(n)
-    try:
-        torch.set_num_interop_threads(1)
-    except RuntimeError:
-        pass
+    """Equal in every arm. The harness has set OMP_NUM_THREADS before the start; whoever imports torch is told again. A process without torch arms does not wait for its import."""
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.set_num_threads(n)
