@@ -27,10 +27,11 @@ func (b *Backend) Voxelize(op *kernel.VoxelOp) error {
 	if err := v.chunk(b.threads); err != nil {
 		return err
 	}
-	if !little || bits.Len64(uint64(l.Total))+v.rowBits > 64 || !v.source.open(&op.Points) || !v.reducer.open(op, l.Features) {
+	if !little || bits.Len64(uint64(l.Total))+v.rowBits > 64 {
 		return kernel.Reference{}.Voxelize(op)
 	}
-	v.reducer.mask = 1<<v.rowBits - 1
+	v.source.open(&op.Points)
+	v.reducer.open(op, l, v.rowBits)
 	s := scratches.Get().(*scratch)
 	defer scratches.Put(s)
 	v.s = s
@@ -59,7 +60,7 @@ type voxels struct {
 	threads int
 	points  int // in all
 	work    [][]chunk
-	rowBits int // a key is flat<<rowBits | row
+	rowBits int // a key is flat<<rowBits | row; rows of all entries are numbered as one
 	source  source
 	reducer reducer
 	s       *scratch
@@ -76,6 +77,14 @@ type voxels struct {
 type chunk struct {
 	entry, from, to int
 	keys            int // where its keys may begin
+}
+
+// row numbers the points of all entries.
+func (v *voxels) row(entry, row int) int {
+	if len(v.op.Points.Shape) == 3 {
+		row += entry * v.l.Rows
+	}
+	return row
 }
 
 // block is how many points are taken through one step at a time.
@@ -96,7 +105,7 @@ func (v *voxels) chunk(threads int) error {
 			all = append(all, chunk{b, from, to, v.points})
 			v.points += to - from
 		}
-		v.rowBits = max(v.rowBits, bits.Len(uint(max(to-1, 0))))
+		v.rowBits = max(v.rowBits, bits.Len(uint(max(v.row(b, to)-1, 0))))
 	}
 	v.threads = max(1, min(threads, v.points/apiece))
 	v.work = make([][]chunk, v.threads)

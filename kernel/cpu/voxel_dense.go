@@ -179,30 +179,30 @@ func (v *voxels) whole(keys []uint64, from, to int64, out []byte) {
 // features makes rows of the cells from … to-1, the empty ones among them.
 func (v *voxels) features(r *reducer, d int, from, to int64, out []float32) {
 	width := int64(v.l.Features)
-	keys := v.sorted(r, d)
 	at := from
-	for len(keys) > 0 {
-		flat := int64(keys[0] >> v.rowBits)
-		n := 1
-		for n < len(keys) && int64(keys[n]>>v.rowBits) == flat {
-			n++
+	for keys := r.begin(v.sorted(r, d)); len(keys) > 0; keys = r.begin(keys) {
+		for len(keys) > 0 && r.left > 0 {
+			flat := int64(keys[0] >> v.rowBits)
+			n := run(keys, v.rowBits)
+			if flat > at {
+				v.empty(out[at*width : flat*width])
+			}
+			r.reduce(out[flat*width:(flat+1)*width], keys[:n])
+			keys = keys[n:]
+			at = flat + 1
 		}
-		if flat > at {
-			v.empty(out[at*width : flat*width])
-		}
-		r.reduce(out[flat*width:(flat+1)*width], v.entry(flat), keys[:n])
-		keys = keys[n:]
-		at = flat + 1
 	}
 	v.empty(out[at*width : to*width])
 }
 
-// entry is the batch entry of a flat index.
-func (v *voxels) entry(flat int64) int {
-	if v.reducer.entry == 0 {
-		return 0 // it makes no difference
+// run is how many keys from the first on are of one cell.
+func run(keys []uint64, rowBits int) int {
+	flat := keys[0] >> rowBits
+	n := 1
+	for n < len(keys) && keys[n]>>rowBits == flat {
+		n++
 	}
-	return int(flat / v.cells)
+	return n
 }
 
 // empty fills the rows of empty cells.
@@ -239,39 +239,41 @@ func (v *voxels) scattered() {
 	row := make([]float32, v.l.Features)
 	r := v.reducer.clone()
 	for d := range v.buckets {
-		keys := v.sorted(r, d)
-		for len(keys) > 0 {
-			flat := int64(keys[0] >> v.rowBits)
-			n := 1
-			for n < len(keys) && int64(keys[n]>>v.rowBits) == flat {
-				n++
-			}
-			if op.Bits {
-				t.Data[t.Base+int(flat>>3)*t.Step(0)] |= 1 << (flat & 7)
+		for keys := r.begin(v.sorted(r, d)); len(keys) > 0; keys = r.begin(keys) {
+			for len(keys) > 0 && r.left > 0 {
+				n := run(keys, v.rowBits)
+				v.put(r, row, keys[:n], put)
 				keys = keys[n:]
-				continue
 			}
-			at := t.Base
-			rest, axis := int(flat), len(t.Shape)-1
-			if op.Mode.Featured() {
-				axis--
-			}
-			for ; axis >= 0; axis-- {
-				at += rest % t.Shape[axis] * t.Step(axis)
-				rest /= t.Shape[axis]
-			}
-			switch {
-			case op.Mode == kernel.Count:
-				put(at, uint32(n))
-			case op.Mode == kernel.Occupancy:
-				put(at, one(t.DType))
-			default:
-				r.reduce(row, v.entry(flat), keys[:n])
-				for c, x := range row {
-					put(at+c*t.Step(len(t.Shape)-1), math.Float32bits(x))
-				}
-			}
-			keys = keys[n:]
+		}
+	}
+}
+
+// put writes one cell of a result that is not in C order.
+func (v *voxels) put(r *reducer, row []float32, keys []uint64, put func(i int, bits uint32)) {
+	op, t, flat := v.op, v.op.Out, int(keys[0]>>v.rowBits)
+	if op.Bits {
+		r.left -= len(keys)
+		t.Data[t.Base+flat>>3*t.Step(0)] |= 1 << (flat & 7)
+		return
+	}
+	axis, at := len(t.Shape)-1, t.Base
+	if op.Mode.Featured() {
+		axis--
+	}
+	for ; axis >= 0; axis-- {
+		at += flat % t.Shape[axis] * t.Step(axis)
+		flat /= t.Shape[axis]
+	}
+	r.reduce(row, keys)
+	switch {
+	case op.Mode == kernel.Count:
+		put(at, uint32(len(keys)))
+	case op.Mode == kernel.Occupancy:
+		put(at, one(t.DType))
+	default:
+		for c, x := range row {
+			put(at+c*t.Step(len(t.Shape)-1), math.Float32bits(x))
 		}
 	}
 }

@@ -2,13 +2,19 @@ package cpu
 
 import "math/bits"
 
+// bucketed is about how many keys a bucket has.
+var bucketed = 512
+
 // produce makes the keys of all points, each thread those of its own run, and counts them by bucket.
 func (v *voxels) produce() error {
 	v.s.a = grow(&v.s.a, v.points)
 	v.s.b = grow(&v.s.b, v.points)
 	// As many buckets as keep a bucket's keys in the fastest cache, and its cells too where there is a dense result.
 	width := bits.Len64(uint64(max(v.l.Total-1, 0)))
-	top := min(11, bits.Len(uint(v.points/64)), width)
+	top := min(11, bits.Len(uint(v.points/bucketed)), width)
+	if v.threads == 1 && v.points < 64*bucketed {
+		top = 0
+	}
 	if v.op.Bits {
 		top = min(top, width-3) // no two buckets share a byte
 	}
@@ -31,6 +37,7 @@ func (v *voxels) produce() error {
 		n, shift, rowBits := 0, v.shift, v.rowBits
 		errs[t] = v.visit(v.work[t], &stats[t], func(c chunk, row int, flat []int64) {
 			base := int64(c.entry) * v.cells
+			row = v.row(c.entry, row)
 			for i, f := range flat {
 				if f < 0 {
 					continue

@@ -18,8 +18,7 @@ type source struct {
 	f32           []float32 // the same memory, where a point is three neighbours of this type
 }
 
-// open says whether the tensor can be read here.
-func (s *source) open(t *kernel.Tensor) bool {
+func (s *source) open(t *kernel.Tensor) {
 	rank := len(t.Shape)
 	s.data, s.dtype, s.base = t.Data, t.DType, t.Base
 	s.row, s.c = t.Step(rank-2), t.Step(rank-1)
@@ -29,7 +28,6 @@ func (s *source) open(t *kernel.Tensor) bool {
 	if s.dtype == robocache.Float32 && s.c == 1 {
 		s.f32 = elements[float32](t.Data)
 	}
-	return true
 }
 
 // elements is memory as numbers of a type; nil where it is not aligned to them.

@@ -2,97 +2,204 @@ package cpu
 
 import (
 	"math"
+	"unsafe"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
 // reducer makes a cell's row of the features of its points. Each thread has its own.
+//
+// Rows of features lie anywhere, so that each costs the time of a cache miss. They are first gathered, many keys at a time and without a branch
+// between them, which lets the processor wait for many misses at once; then cells are made of rows that lie side by side.
 type reducer struct {
-	mode          kernel.VoxelMode
-	data          []byte
-	dtype         robocache.DType
-	base          int
-	entry, row, c int       // strides, in elements
-	f32           []float32 // the same memory, where a row is neighbours of this type
-	mask          uint64    // of a key's row
-	digits        *[1 << widest]uint32
+	mode       kernel.VoxelMode
+	width      int // F
+	data       []byte
+	dtype      robocache.DType
+	base       int
+	entry      int // stride of entries of rows points, in elements; rows = 0: the rows are numbered through
+	rows       int
+	row, c     int       // strides, in elements
+	f32        []float32 // the same memory, where a row is neighbours of this type
+	mask       uint64    // of a key's row
+	rowBits    int
+	digits     *[1 << widest]uint32
+	gathered   []float32 // rows of the keys since begin
+	gathered64 []float64 // the same for float64
+	next       int       // where among them the next cell's begin
+	left       int       // keys that begin has taken and reduce has not
+	long       bool      // they are one cell's and not gathered
 }
 
-// open says whether the op's features can be read here.
-func (r *reducer) open(op *kernel.VoxelOp, width int) bool {
-	r.mode = op.Mode
+// gatherable is how many keys are gathered at a time: their rows should stay in the fastest cache.
+const gatherable = 512
+
+// open takes the op's features.
+func (r *reducer) open(op *kernel.VoxelOp, l *kernel.VoxelLayout, rowBits int) {
+	r.mode, r.width, r.rowBits, r.mask = op.Mode, l.Features, rowBits, 1<<rowBits-1
 	if !op.Mode.Featured() {
-		return true
+		return
 	}
 	t := op.Features
 	rank := len(t.Shape)
 	r.data, r.dtype, r.base = t.Data, t.DType, t.Base
 	r.row, r.c = t.Step(rank-2), t.Step(rank-1)
-	if rank == 3 {
-		r.entry = t.Step(0)
+	if rank == 3 && t.Step(0) != r.row*l.Rows {
+		r.entry, r.rows = t.Step(0), l.Rows
 	}
-	if t.DType == robocache.Float32 && (r.c == 1 || width == 1) {
+	if t.DType == robocache.Float32 && (r.c == 1 || r.width == 1) {
 		r.f32 = elements[float32](t.Data)
 	}
-	return true
 }
 
 // clone is a reducer with memory of its own.
 func (r *reducer) clone() *reducer {
 	c := *r
 	c.digits = new([1 << widest]uint32)
+	if c.width > 0 && c.dtype == robocache.Float64 {
+		c.gathered64 = make([]float64, gatherable*c.width)
+	} else if c.width > 0 {
+		c.gathered = make([]float32, gatherable*c.width)
+	}
 	return &c
 }
 
-// reduce fills dst from the points that the keys name, which are in order.
-func (r *reducer) reduce(dst []float32, entry int, keys []uint64) {
-	base := r.base + entry*r.entry
+// at is the element where the row of a key begins.
+func (r *reducer) at(key uint64) int {
+	i := int(key & r.mask)
+	if r.rows == 0 {
+		return r.base + i*r.row
+	}
+	return r.base + i/r.rows*r.entry + i%r.rows*r.row
+}
+
+// begin gathers what is next of the keys, up to the end of a cell. It gives the keys back.
+func (r *reducer) begin(keys []uint64) []uint64 {
+	r.left, r.long = len(keys), false
+	if r.width == 0 || len(keys) == 0 {
+		return keys
+	}
+	if r.left > gatherable {
+		r.left = gatherable
+		for r.left > 0 && keys[r.left]>>r.rowBits == keys[r.left-1]>>r.rowBits {
+			r.left--
+		}
+		if r.left == 0 {
+			r.left, r.long = run(keys, r.rowBits), true
+			return keys
+		}
+	}
+	r.next = 0
+	r.gather(keys[:r.left])
+	return keys
+}
+
+// four and eight are so many float32, as what the compiler moves through registers; arrays it moves by a call.
+type (
+	four  struct{ a, b uint64 }
+	eight struct{ a, b, c, d uint64 }
+)
+
+func (r *reducer) gather(keys []uint64) {
+	w := r.width
 	switch {
-	case len(dst) == 0:
+	case r.dtype == robocache.Float64:
+		for i, k := range keys {
+			at := r.at(k)
+			for j := range w {
+				r.gathered64[i*w+j] = number(r.data, r.dtype, at+j*r.c)
+			}
+		}
+		return
 	case r.f32 == nil:
-		r.any(dst, base, keys)
+		for i, k := range keys {
+			at := r.at(k)
+			for j := range w {
+				r.gathered[i*w+j] = float32(number(r.data, r.dtype, at+j*r.c))
+			}
+		}
+		return
+	}
+	dst := r.gathered
+	switch {
+	case w == 4 && r.rows == 0:
+		for _, k := range keys {
+			at := r.base + int(k&r.mask)*r.row
+			*(*four)(unsafe.Pointer(unsafe.SliceData(dst[:4]))) = *(*four)(unsafe.Pointer(unsafe.SliceData(r.f32[at : at+4])))
+			dst = dst[4:]
+		}
+	case w == 8 && r.rows == 0:
+		for _, k := range keys {
+			at := r.base + int(k&r.mask)*r.row
+			*(*eight)(unsafe.Pointer(unsafe.SliceData(dst[:8]))) = *(*eight)(unsafe.Pointer(unsafe.SliceData(r.f32[at : at+8])))
+			dst = dst[8:]
+		}
+	default:
+		for _, k := range keys {
+			at := r.at(k)
+			copy(dst[:w], r.f32[at:at+w])
+			dst = dst[w:]
+		}
+	}
+}
+
+// reduce fills dst from the points of one cell, which are the next of those that begin took.
+func (r *reducer) reduce(dst []float32, keys []uint64) {
+	n := len(keys)
+	r.left -= n
+	switch {
+	case r.width == 0:
+		return
+	case r.long:
+		r.longCell(dst, keys)
+		return
+	case r.dtype == robocache.Float64:
+		r.wide(dst, r.gathered64[r.next:r.next+n*r.width], n)
+		r.next += n * r.width
+		return
+	}
+	rows := r.gathered[r.next : r.next+n*r.width]
+	r.next += len(rows)
+	switch {
 	case r.mode == kernel.FirstPoint:
-		at := base + int(keys[0]&r.mask)*r.row
-		copy(dst, r.f32[at:at+len(dst)])
-	case len(keys) == 1 && (r.mode == kernel.Sum || r.mode == kernel.Average):
-		at := base + int(keys[0]&r.mask)*r.row
-		for c, x := range r.f32[at : at+len(dst)] {
+		copy(dst, rows)
+	case r.mode == kernel.Maximum, r.mode == kernel.Minimum:
+		r.extremes(dst, rows)
+	case n == 1:
+		for c, x := range rows {
 			dst[c] = x + 0 // a sum begins at +0: -0 becomes +0
 		}
-	case r.mode == kernel.Maximum, r.mode == kernel.Minimum:
-		r.extremes(dst, base, keys)
 	default:
-		r.sums(dst, base, keys)
+		r.sums(dst, rows, n)
 	}
 }
 
 // sums adds in float64, four channels at a time.
-func (r *reducer) sums(dst []float32, base int, keys []uint64) {
-	n := 1.0
+func (r *reducer) sums(dst, rows []float32, n int) {
+	by, w := 1.0, r.width
 	if r.mode == kernel.Average {
-		n = float64(len(keys))
+		by = float64(n)
 	}
-	for len(dst) >= 4 {
+	j := 0
+	for ; j+4 <= w; j += 4 {
 		var a, b, c, d float64
-		for _, k := range keys {
-			at := base + int(k&r.mask)*r.row
-			x := (*[4]float32)(r.f32[at : at+4])
+		for i := j; i+4 <= len(rows); i += w {
+			x := (*[4]float32)(rows[i : i+4])
 			a += float64(x[0])
 			b += float64(x[1])
 			c += float64(x[2])
 			d += float64(x[3])
 		}
-		dst[0], dst[1], dst[2], dst[3] = float32(a/n), float32(b/n), float32(c/n), float32(d/n)
-		dst = dst[4:]
-		base += 4
+		y := (*[4]float32)(dst[j : j+4])
+		y[0], y[1], y[2], y[3] = float32(a/by), float32(b/by), float32(c/by), float32(d/by)
 	}
-	for j := range dst {
+	for ; j < w; j++ {
 		s := 0.0
-		for _, k := range keys {
-			s += float64(r.f32[base+j+int(k&r.mask)*r.row])
+		for i := j; i < len(rows); i += w {
+			s += float64(rows[i])
 		}
-		dst[j] = float32(s / n)
+		dst[j] = float32(s / by)
 	}
 }
 
@@ -107,61 +214,79 @@ var (
 	highest = ordered(math.Float32bits(float32(math.Inf(1))))
 )
 
-func (r *reducer) extremes(dst []float32, base int, keys []uint64) {
-	for j := range dst {
-		m := lowest
-		if r.mode == kernel.Minimum {
-			m = highest
-		}
-		for _, k := range keys {
-			x := r.f32[base+j+int(k&r.mask)*r.row]
-			o := ordered(math.Float32bits(x))
-			switch {
-			case x != x:
-			case r.mode == kernel.Maximum:
-				m = max(m, o)
-			default:
-				m = min(m, o)
-			}
-		}
-		dst[j] = math.Float32frombits(uint32(ordered(uint32(m))))
+// extreme takes one number more into a maximum or a minimum.
+func (r *reducer) extreme(m int32, x float32) int32 {
+	switch o := ordered(math.Float32bits(x)); {
+	case x != x:
+		return m
+	case r.mode == kernel.Maximum:
+		return max(m, o)
+	default:
+		return min(m, o)
 	}
 }
 
-// any is reduce for every type and layout.
-func (r *reducer) any(dst []float32, base int, keys []uint64) {
+// none is the maximum or minimum of nothing.
+func (r *reducer) none() int32 {
+	if r.mode == kernel.Maximum {
+		return lowest
+	}
+	return highest
+}
+
+func (r *reducer) extremes(dst, rows []float32) {
 	for j := range dst {
-		s, m := 0.0, lowest
-		if r.mode == kernel.Minimum {
-			m = highest
+		m := r.none()
+		for i := j; i < len(rows); i += r.width {
+			m = r.extreme(m, rows[i])
 		}
-		for i, k := range keys {
-			x := number(r.data, r.dtype, base+int(k&r.mask)*r.row+j*r.c)
-			switch r.mode {
-			case kernel.Sum, kernel.Average:
-				s += x
-				continue
-			case kernel.FirstPoint:
-				if i == 0 {
-					s = x
-				}
-				continue
-			}
-			f := float32(x)
-			o := ordered(math.Float32bits(f))
-			switch {
-			case f != f:
-			case r.mode == kernel.Maximum:
-				m = max(m, o)
-			default:
-				m = min(m, o)
+		dst[j] = unordered(m)
+	}
+}
+
+func unordered(m int32) float32 { return math.Float32frombits(uint32(ordered(uint32(m)))) }
+
+// wide is reduce for float64.
+func (r *reducer) wide(dst []float32, rows []float64, n int) {
+	for j := range dst {
+		s, m := 0.0, r.none()
+		for i := j; i < len(rows); i += r.width {
+			s += rows[i]
+			if r.mode >= kernel.Maximum {
+				m = r.extreme(m, float32(rows[i]))
 			}
 		}
 		switch r.mode {
+		case kernel.FirstPoint:
+			dst[j] = float32(rows[j])
+		case kernel.Maximum, kernel.Minimum:
+			dst[j] = unordered(m)
+		case kernel.Average:
+			dst[j] = float32(s / float64(n))
+		default:
+			dst[j] = float32(s)
+		}
+	}
+}
+
+// longCell is reduce for a cell of more points than are gathered: their rows come in order, which needs no help.
+func (r *reducer) longCell(dst []float32, keys []uint64) {
+	for j := range dst {
+		s, m := 0.0, r.none()
+		for _, k := range keys {
+			x := number(r.data, r.dtype, r.at(k)+j*r.c)
+			s += x
+			if r.mode >= kernel.Maximum {
+				m = r.extreme(m, float32(x))
+			}
+		}
+		switch r.mode {
+		case kernel.FirstPoint:
+			dst[j] = float32(number(r.data, r.dtype, r.at(keys[0])+j*r.c))
+		case kernel.Maximum, kernel.Minimum:
+			dst[j] = unordered(m)
 		case kernel.Average:
 			dst[j] = float32(s / float64(len(keys)))
-		case kernel.Maximum, kernel.Minimum:
-			dst[j] = math.Float32frombits(uint32(ordered(uint32(m))))
 		default:
 			dst[j] = float32(s)
 		}

@@ -29,7 +29,7 @@ func (v *voxels) sparse() {
 	rows.open()
 	v.share(func(r *reducer, d int) {
 		if before[d] < rows.capacity {
-			rows.write(v, r, before[d], v.keys[v.first[d]:v.first[d+1]])
+			rows.write(r, before[d], v.keys[v.first[d]:v.first[d+1]])
 		}
 	})
 }
@@ -53,19 +53,20 @@ func (l *lists) open() {
 }
 
 // write makes the rows of one bucket, from row at on.
-func (l *lists) write(v *voxels, r *reducer, at int64, keys []uint64) {
+func (l *lists) write(r *reducer, at int64, keys []uint64) {
 	op := l.op
 	gx, gy, gz := uint64(op.Grid[0]), uint64(op.Grid[1]), uint64(op.Grid[2])
 	var row []float32
 	if op.Rows != nil {
 		row = make([]float32, op.Rows.Shape[1])
 	}
+	r.left = 0
 	for ; len(keys) > 0 && at < l.capacity; at++ {
-		flat := keys[0] >> l.rowBits
-		n := 1
-		for n < len(keys) && keys[n]>>l.rowBits == flat {
-			n++
+		if r.left == 0 {
+			r.begin(keys)
 		}
+		flat := keys[0] >> l.rowBits
+		n := run(keys, l.rowBits)
 		var c [4]int32
 		if flat < 1<<32 { // half the time of a division of 64 bits
 			f := uint32(flat)
@@ -96,9 +97,9 @@ func (l *lists) write(v *voxels, r *reducer, at int64, keys []uint64) {
 		switch {
 		case l.rows != nil:
 			w := int64(len(row))
-			r.reduce(l.rows[at*w:(at+1)*w], v.entry(int64(flat)), keys[:n])
-		case row != nil:
-			r.reduce(row, v.entry(int64(flat)), keys[:n])
+			r.reduce(l.rows[at*w:(at+1)*w], keys[:n])
+		default:
+			r.reduce(row, keys[:n])
 			for j, x := range row {
 				put32(op.Rows, int(at), j, math.Float32bits(x))
 			}
