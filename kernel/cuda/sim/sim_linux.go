@@ -17,6 +17,7 @@ import (
 	"unsafe"
 
 	"github.com/ebitengine/purego"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/goatnote-inc/robocache"
 )
@@ -66,19 +67,27 @@ func New(dir string, sources []string, o Options) (*Machine, error) {
 	if _, err := exec.LookPath("g++"); err != nil {
 		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "simulator", Msg: "needs g++", Err: err}
 	}
-	for _, s := range sources {
-		if err := m.load(dir, s); err != nil {
+	var all errgroup.Group
+	all.SetLimit(runtime.NumCPU())
+	files, kernels := make([]string, len(sources)), make([][]string, len(sources))
+	for i, s := range sources {
+		all.Go(func() (err error) {
+			files[i], kernels[i], err = compile(dir, s, o)
+			return err
+		})
+	}
+	if err := all.Wait(); err != nil {
+		return nil, err
+	}
+	for i := range sources {
+		if err := m.load(files[i], kernels[i]); err != nil {
 			return nil, err
 		}
 	}
 	return m, nil
 }
 
-func (m *Machine) load(dir, source string) error {
-	file, kernels, err := compile(dir, source, m.options)
-	if err != nil {
-		return err
-	}
+func (m *Machine) load(file string, kernels []string) error {
 	h, err := purego.Dlopen(file, purego.RTLD_NOW|purego.RTLD_LOCAL)
 	if err != nil {
 		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "simulator", Err: err}
@@ -169,10 +178,19 @@ func compile(dir, source string, o Options) (file string, kernels []string, err 
 	if _, err := run(append(append(append([]string{}, flags...), check...), "-c", "kernels.ii", "-o", "kernels.o")...); err != nil {
 		return "", nil, err
 	}
-	if _, err := run(append(append([]string{}, flags...), "-O2", "-c", "sim.cpp", "-o", "sim.o")...); err != nil {
-		return "", nil, err
+	// The scheduler is the same for all sources.
+	hash.Reset()
+	fmt.Fprintln(hash, flags, scheduler, header)
+	object := filepath.Join(cache, "scheduler-"+hex.EncodeToString(hash.Sum(nil))[:24]+".o")
+	if _, err := os.Stat(object); err != nil {
+		if _, err := run(append(append([]string{}, flags...), "-O2", "-c", "sim.cpp", "-o", "sim.o")...); err != nil {
+			return "", nil, err
+		}
+		if err := os.Rename(filepath.Join(work, "sim.o"), object); err != nil {
+			return "", nil, err
+		}
 	}
-	if _, err := run("-shared", "-Wl,-Bsymbolic", "-o", "out.so", "kernels.o", "sim.o", "-lm"); err != nil {
+	if _, err := run("-shared", "-Wl,-Bsymbolic", "-o", "out.so", "kernels.o", object, "-lm"); err != nil {
 		return "", nil, err
 	}
 	return file, kernels, os.Rename(filepath.Join(work, "out.so"), file)

@@ -195,7 +195,7 @@ type race struct {
 // S4, S5
 func TestRaces(t *testing.T) {
 	m := demo(t, Options{Seed: 5, Checked: true})
-	for kind, want := range []string{"", "race", "", "another block writes", "race", "not aligned", "division by zero", "100 bytes of shared memory"} {
+	for kind, want := range []string{"", "race", "", "another block writes", "race", "not aligned", "division by zero", "100 bytes of shared memory", "", "did not wait for", "not aligned"} {
 		out, b, _ := m.Alloc(4*4*64, 4, false)
 		clear(b)
 		p := race{out, uint32(kind)}

@@ -213,13 +213,17 @@ template <int BYTES> struct Words {
 
 template <int BYTES> DEVICE Words<BYTES> load_once(const char *p) {
   Words<BYTES> r = {};
+  sim_aligned(p, BYTES);
   __builtin_memcpy(r.w, p, BYTES);
   return r;
 }
 template <int BYTES> DEVICE Words<BYTES> load_shared(const char *p) { return load_once<BYTES>(p); }
-template <int BYTES> DEVICE void store_once(char *p, const Words<BYTES> &r) { __builtin_memcpy(p, r.w, BYTES); }
-template <int BYTES> DEVICE void copy_async(void *shared, const void *global) { __builtin_memcpy(shared, global, BYTES); }
-DEVICE void copy_async_wait() {}
+template <int BYTES> DEVICE void store_once(char *p, const Words<BYTES> &r) {
+  sim_aligned(p, BYTES);
+  __builtin_memcpy(p, r.w, BYTES);
+}
+template <int BYTES> DEVICE void copy_async(void *shared, const void *global) { sim_copy_async(shared, global, BYTES); }
+DEVICE void copy_async_wait() { sim_copy_wait(); }
 DEVICE void wait_for_previous_grid() {}
 DEVICE void let_next_grid_start() {}
 

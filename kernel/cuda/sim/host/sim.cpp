@@ -42,6 +42,13 @@ struct Fiber {
   int warp_kind, argument, width;     // at a warp's meeting
   unsigned mask, answer_mask;
   uint64_t word, answer;
+  struct Copy *copies; // asynchronous ones that were not waited for
+  int copy_count, copy_room;
+};
+struct Copy {
+  void *to;
+  const void *from;
+  unsigned n;
 };
 
 // Last is the last write, or read, of a byte.
@@ -148,6 +155,7 @@ void fiber_main() {
   S.kernel(S.params);
   if (S.checked) settle();
   Fiber &f = S.fibers[S.current];
+  if (f.copy_count) sim_fail("thread %u ends with %d asynchronous copies that it did not wait for", S.current, f.copy_count);
   f.state = done;
   S.alive--;
   to_scheduler();
@@ -160,6 +168,7 @@ void begin(Fiber &f) {
     mprotect(f.stack, 4096, PROT_NONE);
   }
   f.state = ready;
+  f.copy_count = 0;
 #if defined(__x86_64__)
   // Tops at different distances: else they would all lie in the same few sets of the caches.
   void **sp = (void **)(f.stack + stack_bytes - ((&f - S.fibers) * 448 & 0x7fff)) - 2;
@@ -505,6 +514,23 @@ void touch(char *p, unsigned n, bool write, bool atomic) {
 }
 
 } // namespace
+
+extern "C" void sim_copy_async(void *to, const void *from, unsigned n) {
+  if ((n != 4 && n != 8 && n != 16) || (uintptr_t)to % n || (uintptr_t)from % n) sim_fail("an asynchronous copy of %u bytes from %p to %p, which are not aligned to as many", n, from, to);
+  Fiber &f = S.fibers[S.current];
+  if (f.copy_count == f.copy_room) f.copies = (Copy *)realloc(f.copies, (f.copy_room = f.copy_room * 2 + 16) * sizeof(Copy));
+  f.copies[f.copy_count++] = {to, from, n};
+}
+
+extern "C" void sim_copy_wait() {
+  Fiber &f = S.fibers[S.current];
+  for (int i = 0; i < f.copy_count; i++) {
+    Copy &c = f.copies[i];
+    if (S.checked) touch((char *)c.from, c.n, false, false), touch((char *)c.to, c.n, true, false);
+    memcpy(c.to, c.from, c.n);
+  }
+  f.copy_count = 0;
+}
 
 extern "C" {
 void sim_atomic(const void *p, unsigned size) {

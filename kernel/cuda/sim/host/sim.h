@@ -29,6 +29,8 @@ extern sim_index threadIdx, blockIdx, blockDim, gridDim;
 void *sim_dynamic();
 int sim_barrier(int line, int kind, int value);                                                          // kind 0 plain, 1 count, 2 and, 3 or
 uint64_t sim_warp(int kind, unsigned mask, uint64_t value, int argument, int width, unsigned *other); // kinds below
+void sim_copy_async(void *shared, const void *global, unsigned n); // cp.async: the memory changes when the thread waits
+void sim_copy_wait();
 void sim_atomic(const void *p, unsigned size);                                                          // an access that races with no other of its kind
 }
 static const int warpSize = 32;

@@ -49,7 +49,8 @@ extern "C" __global__ void warp(const __grid_constant__ Warp p) {
 struct Race { u32 *out; u32 kind; };
 
 // races are between blocks, and between threads on a buffer: 0 atomics, none; 1 plain additions; 2 the same value from all; 3 different values;
-// 4 another thread's word without a barrier; 5 an address that is not aligned; 6 a division by zero; 7 dynamic shared memory overrun.
+// 4 another thread's word without a barrier; 5 an address that is not aligned; 6 a division by zero; 7 dynamic shared memory overrun;
+// 9 asynchronous copies that nobody waits for; 10 an address that is not aligned, in what stands for an instruction.
 extern "C" __global__ void races(const __grid_constant__ Race p) {
 	extern __shared__ u32 words[];
 	u32 *o = p.out, t = threadIdx.x;
@@ -64,4 +65,11 @@ extern "C" __global__ void races(const __grid_constant__ Race p) {
 	if (p.kind == 5) *(u32 *)((char *)o + 1) = 3;
 	if (p.kind == 6) o[0] = 5 / (p.kind - 6 + (o[1] & 0));
 	if (p.kind == 7) words[t] = t;
+	if (p.kind == 8 || p.kind == 9) {
+		sim_copy_async(words + t % 16, o + t % 16, 4);
+		if (p.kind == 8) sim_copy_wait();
+		__syncthreads();
+		if (blockIdx.x) o[blockIdx.x * blockDim.x + t] = words[t % 16];
+	}
+	if (p.kind == 10) sim_aligned((char *)o + 2, 4);
 }
