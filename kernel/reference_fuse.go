@@ -96,7 +96,11 @@ func lengthError(name, want string, got int64) error {
 	return &robocache.Error{Class: robocache.ErrMalformed, Op: "resample", Where: robocache.Where{"tensor": name}, Msg: "Source length mismatch (length outside the data)", Want: want, Got: strconv.FormatInt(got, 10)}
 }
 
-// plan is the plan of entry b, and its first row in Values.
+// Plan is the plan of entry b for targets in host memory, under the clock Nanoseconds, and the entry's first row in Values.
+func (s *Series) Plan(targets *Tensor, b int) (p *Plan, first int, err error) {
+	return s.plan(targets, b, Nanoseconds, 0)
+}
+
 func (s *Series) plan(targets *Tensor, b int, clock Clock, epsilon float64) (p *Plan, from int, err error) {
 	from, n, err := s.Rows(b)
 	if err != nil {

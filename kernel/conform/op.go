@@ -120,7 +120,8 @@ func runOps(b Backend) (ran int, failures []error) {
 			failures = append(failures, fmt.Errorf("ops/%s: %s: %w", files[i], c.Name, err))
 		}
 	}
-	return ran, failures
+	n, more := runLarge(b)
+	return ran + n, append(failures, more...)
 }
 
 func (c *opCase) continuous() bool {
@@ -240,9 +241,89 @@ func (c *opCase) fuse(b Backend) error {
 		return err
 	}
 	if c.Counts != nil {
-		return expect("counts", op.Counts, words([]int64{7 + c.Counts[0], 1<<40 + c.Counts[1]}, 16))
+		if err := expect("counts", op.Counts, words([]int64{7 + c.Counts[0], 1<<40 + c.Counts[1]}, 16)); err != nil {
+			return err
+		}
+	}
+	if op.Clock == kernel.Nanoseconds && !c.continuous() {
+		if err := c.apply(b, op); err != nil {
+			return fmt.Errorf("by plans: %w", err)
+		}
 	}
 	return nil
+}
+
+// apply makes the same result by Apply: a part for every entry and stream, with the reference's plans, all into the op's tensors.
+func (c *opCase) apply(b Backend, op *kernel.FuseOp) error {
+	for _, t := range []*kernel.Tensor{&op.Out, op.Valid} {
+		for i := range t.Data {
+			t.Data[i] = poison
+		}
+	}
+	counts := int64s([]int64{0, 0})
+	a := &kernel.ApplyOp{Counts: &counts}
+	for e := range op.Out.Shape[0] {
+		col := 0
+		for i := range op.Series {
+			s := &op.Series[i]
+			plan, first, err := s.Plan(&op.Targets, e)
+			if err != nil {
+				return err
+			}
+			p := Planned(plan)
+			p.Rule, p.Epilogue = s.Rule, s.Epilogue
+			p.Src = view(&s.Values, e, first, plan.Sources)
+			p.Out = view(&op.Out, e, 0, plan.Len())
+			p.Out.Base += col * p.Out.Stride[1]
+			p.Out.Shape[1] = p.Src.Shape[1]
+			// The part's own validity goes into the op's.
+			v := view(op.Valid, e, 0, plan.Len())
+			v.Base += i * v.Stride[1]
+			v.Shape, v.Stride = v.Shape[:1], v.Stride[:1]
+			elements(&v, func(o int, index []int) { v.Data[o] = plan.Valid[index[0]] })
+			p.Valid = &v
+			if g := s.Epilogue.Augment; g != nil {
+				sample := int64(e)
+				if g.Samples != nil {
+					sample = int64(le.Uint64(g.Samples.Data[8*e:]))
+				}
+				one, g := int64s([]int64{sample}), *g
+				g.Samples = &one
+				p.Epilogue.Augment = &g
+			}
+			a.Parts = append(a.Parts, p)
+			col += p.Src.Shape[1]
+		}
+	}
+	if err := b.Apply(a); err != nil {
+		return err
+	}
+	if err := c.compare(&op.Out); err != nil {
+		return err
+	}
+	valid := make([]string, len(c.Valid))
+	for i, v := range c.Valid {
+		valid[i] = fmt.Sprintf("%02x", v)
+	}
+	if err := expect("valid", op.Valid, valid); err != nil {
+		return err
+	}
+	if c.Counts != nil {
+		return expect("counts", a.Counts, words(c.Counts, 16))
+	}
+	return nil
+}
+
+// view is rows first … first+n-1 of an entry: the last two axes.
+func view(t *kernel.Tensor, entry, first, n int) kernel.Tensor {
+	v := *t
+	axis := len(t.Shape) - 2
+	v.Shape, v.Stride = []int{n, t.Shape[axis+1]}, []int{t.Step(axis), t.Step(axis + 1)}
+	v.Base += first * v.Stride[0]
+	if axis == 1 {
+		v.Base += entry * t.Step(0)
+	}
+	return v
 }
 
 func (c *opCase) grad(b Backend) error {

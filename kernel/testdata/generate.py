@@ -1,7 +1,7 @@
 """Writes testdata/vectors: the conformance vectors that pure Go, SIMD, CUDA and Python read.
 
 Run from the repository root: python kernel/testdata/generate.py [FOLDER] [--quick]
-FOLDER is where the files go instead; --quick leaves large.json out, which takes some 15 s.
+FOLDER is where the files go instead; --quick leaves out what large.json holds, which takes some 30 s.
 Needs mpmath (slerp only). The logic is its own: rationals and searches by linear scan, by the words of kernels.md.
 
 Files are {"note", "cases": [case, ...]}. In a case:
@@ -23,7 +23,7 @@ vectors/ops holds whole calls of Fuse and FuseGrad:
 """
 import os, sys
 
-from vectorgen import batches, epilogues, linear, more, policies, wide
+from vectorgen import batches, epilogues, large_ops, linear, more, op_errors, policies, wide
 
 HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "vectors")
 
@@ -35,5 +35,7 @@ if __name__ == "__main__":
     for make_file in (policies.policies, linear.linear, linear.moves, linear.strides, wide.slerp, wide.angle, wide.mean, more.fuse, more.scalar, more.errors, more.large):
         if make_file is not more.large or "--quick" not in sys.argv:
             make_file(folder)
-    for make_file in (batches.batches, batches.layouts, batches.streams, batches.clocks, epilogues.epilogues, epilogues.augments, epilogues.gradients):
+    for make_file in (batches.batches, batches.layouts, batches.streams, batches.clocks, epilogues.epilogues, epilogues.augments, epilogues.gradients, op_errors.errors):
         make_file(ops)
+    if "--quick" not in sys.argv:
+        large_ops.large(ops)

@@ -1,0 +1,113 @@
+package conform
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/kernel"
+)
+
+// largeCase is a generated Fuse and the SHA-256 of its result; vectorgen/large_ops.py says how it is made.
+type largeCase struct {
+	Name     string `json:"name"`
+	Batch    int    `json:"batch"`
+	Targets  int    `json:"targets"`
+	Shuffled bool   `json:"shuffled"`
+	Streams  []struct {
+		DType  robocache.DType `json:"dtype"`
+		Rows   int             `json:"rows"`
+		Cols   int             `json:"cols"`
+		Mode   kernel.Mode     `json:"mode"`
+		Ragged bool            `json:"ragged"`
+	} `json:"streams"`
+	Out    robocache.DType `json:"out"`
+	Seed   uint64          `json:"seed,string"`
+	SHA256 string          `json:"sha256"`
+}
+
+func runLarge(b Backend) (ran int, failures []error) {
+	raw, err := kernel.Vectors.ReadFile(opVectors + "large.json")
+	var f struct{ Cases []largeCase }
+	if err == nil {
+		err = json.Unmarshal(raw, &f)
+	}
+	if err != nil {
+		return 0, []error{err}
+	}
+	for i := range f.Cases {
+		ran++
+		if err := f.Cases[i].run(b); err != nil {
+			failures = append(failures, fmt.Errorf("ops/large.json: %s: %w", f.Cases[i].Name, err))
+		}
+	}
+	return ran, failures
+}
+
+func (c *largeCase) run(b Backend) error {
+	state := c.Seed
+	op := &kernel.FuseOp{Validate: true}
+	most, cols := 0, 0
+	for _, s := range c.Streams {
+		most = max(most, s.Rows)
+		cols += s.Cols
+		offsets := make([]int64, c.Batch+1)
+		for e := range c.Batch {
+			n := s.Rows
+			if s.Ragged {
+				n = int(splitmix(&state) % uint64(s.Rows+1))
+			}
+			offsets[e+1] = offsets[e] + int64(n)
+		}
+		var stamps []int64
+		for e := range c.Batch {
+			t := int64(0)
+			for range offsets[e+1] - offsets[e] {
+				t += int64(splitmix(&state) % 20000000)
+				stamps = append(stamps, t)
+			}
+		}
+		values := filled(s.DType, len(stamps), s.Cols)
+		elements(&values, func(o int, _ []int) {
+			u := splitmix(&state)
+			x := float64(int64(u>>56) - 128)
+			if s.DType == robocache.Float32 {
+				x = float64(int64(u>>40)-1<<23) * 0x1p-20
+			}
+			put(&values, o, x, u>>56)
+		})
+		series := kernel.Series{Values: values, Times: int64s(stamps), Rule: kernel.Rule{Mode: s.Mode}}
+		if s.Ragged {
+			o := int64s(offsets)
+			series.Offsets = &o
+		} else {
+			series.Values.Shape, series.Times.Shape = []int{c.Batch, s.Rows, s.Cols}, []int{c.Batch, s.Rows}
+		}
+		op.Series = append(op.Series, series)
+	}
+	targets := make([]int64, c.Batch*c.Targets)
+	for i := range targets {
+		targets[i] = int64(splitmix(&state) % (uint64(most) * 10000000))
+	}
+	for e := 0; e < len(targets) && !c.Shuffled; e += c.Targets {
+		slices.Sort(targets[e : e+c.Targets])
+	}
+	op.Targets = int64s(targets)
+	op.Targets.Shape = []int{c.Batch, c.Targets}
+	op.Out = filled(c.Out, c.Batch, c.Targets, cols)
+	valid := filled(robocache.Uint8, c.Batch, c.Targets, len(c.Streams))
+	op.Valid = &valid
+	if err := b.Fuse(op); err != nil {
+		return err
+	}
+	h := sha256.New()
+	h.Write(op.Out.Data)
+	h.Write(valid.Data)
+	if got := hex.EncodeToString(h.Sum(nil)); got != c.SHA256 {
+		return fmt.Errorf("%s, want %s", got, c.SHA256)
+	}
+	return nil
+}
