@@ -32,6 +32,18 @@ func (s small) Voxelize(op *kernel.VoxelOp) error {
 	return s.Backend.Voxelize(op)
 }
 
+func (s small) Unproject(op *kernel.DepthOp) error {
+	defer func(n int) { pixels = n }(pixels)
+	pixels = 1
+	return s.Backend.Unproject(op)
+}
+
+func (s small) Integrate(op *kernel.TSDFOp) error {
+	defer func(n int) { pixels = n }(pixels)
+	pixels = 1
+	return s.Backend.Integrate(op)
+}
+
 func TestVoxelSweep(t *testing.T) {
 	n := 2000
 	if testing.Short() {
@@ -41,10 +53,10 @@ func TestVoxelSweep(t *testing.T) {
 		if err := conform.SweepVoxels(kernel.Reference{}, small{New(threads)}, uint64(100+i), n); err != nil {
 			t.Errorf("%d threads: %v", threads, err)
 		}
-		if err := conform.SweepDepth(kernel.Reference{}, New(threads), uint64(100+i), n/4); err != nil {
+		if err := conform.SweepDepth(kernel.Reference{}, small{New(threads)}, uint64(100+i), n/4); err != nil {
 			t.Errorf("%d threads: %v", threads, err)
 		}
-		if err := conform.SweepTSDF(kernel.Reference{}, New(threads), uint64(100+i), n/4); err != nil {
+		if err := conform.SweepTSDF(kernel.Reference{}, small{New(threads)}, uint64(100+i), n/4); err != nil {
 			t.Errorf("%d threads: %v", threads, err)
 		}
 	}
