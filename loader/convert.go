@@ -1,10 +1,12 @@
 package loader
 
 import (
+	"sync"
 	"unsafe"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/kernel"
+	"github.com/goatnote-inc/robocache/kernel/cpu"
 )
 
 // view reads bytes as elements. Tensors and scratch begin at 8-byte boundaries at least; hosts are little-endian.
@@ -16,43 +18,69 @@ func view[T any](b []byte) []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/int(unsafe.Sizeof(t)))
 }
 
+// bytesOf is the memory of elements.
+func bytesOf[T any](v []T) []byte {
+	if len(v) == 0 {
+		return nil
+	}
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), len(v)*int(unsafe.Sizeof(v[0])))
+}
+
 func floats32(b []byte) []float32 { return view[float32](b) }
 
-// convert casts rows into a tensor and normalises them before the only rounding. from is to, or a reference dtype's source.
-func convert(dst []byte, to robocache.DType, src []byte, from robocache.DType, norm *affine) {
-	switch to {
-	case robocache.Float32:
-		out := floats32(dst)
-		switch from {
-		case robocache.Float32:
-			copy(out, floats32(src))
-		case robocache.Float16:
-			for i, v := range view[uint16](src) {
-				out[i] = kernel.Float16to32(v)
-			}
-		case robocache.BFloat16:
-			for i, v := range view[uint16](src) {
-				out[i] = kernel.BFloat16to32(v)
-			}
-		case robocache.Float64:
-			in := view[float64](src)
-			if norm != nil {
-				rows(norm, in)
-				norm = nil
-			}
-			for i, v := range in {
-				out[i] = float32(v)
-			}
-		}
-		if norm != nil {
-			rows(norm, out)
-		}
-	case robocache.Float64:
+// kernels computes on the goroutine that asks: the loader's workers are the threads.
+var kernels = cpu.New(1)
+
+// applied is one part of a kernel.ApplyOp with room for its shapes, kept so that a call allocates nothing.
+type applied struct {
+	op             kernel.ApplyOp
+	parts          [1]kernel.Part
+	src, out, rows [2]int
+	plan           [5]kernel.Tensor
+}
+
+var applies = sync.Pool{New: func() any { return new(applied) }}
+
+// part readies a part from src to dst, of so many elements a row.
+func (x *applied) part(dst []byte, to robocache.DType, src []byte, from robocache.DType, elems int, e kernel.Epilogue) *kernel.Part {
+	x.src, x.out = [2]int{len(src) / elems / from.Size(), elems}, [2]int{len(dst) / elems / to.Size(), elems}
+	x.parts[0] = kernel.Part{Src: kernel.Tensor{DType: from, Shape: x.src[:], Data: src}, Out: kernel.Tensor{DType: to, Shape: x.out[:], Data: dst}, Epilogue: e}
+	x.op.Parts = x.parts[:]
+	return &x.parts[0]
+}
+
+// planned gives the part its rows. valid is read and written.
+func (x *applied) planned(p *kernel.Plan, valid []byte) {
+	part := &x.parts[0]
+	x.rows[0] = p.Len()
+	for i, t := range []kernel.Tensor{
+		{DType: robocache.Uint8, Data: bytesOf(p.Kind)}, {DType: robocache.Int32, Data: bytesOf(p.Left)}, {DType: robocache.Int32, Data: bytesOf(p.Right)},
+		{DType: robocache.Float64, Data: bytesOf(p.Weight)}, {DType: robocache.Uint8, Data: valid},
+	} {
+		t.Shape = x.rows[:1]
+		x.plan[i] = t
+	}
+	part.Kind, part.Left, part.Right, part.Weight, part.Valid = &x.plan[0], &x.plan[1], &x.plan[2], &x.plan[3], &x.plan[4]
+}
+
+func (x *applied) run() error {
+	err := kernels.Apply(&x.op)
+	x.parts[0], x.plan = kernel.Part{}, [5]kernel.Tensor{}
+	applies.Put(x)
+	return err
+}
+
+// convert casts rows of so many elements into a tensor, and normalises them before the only rounding. from is to, or a reference dtype's source.
+func convert(dst []byte, to robocache.DType, src []byte, from robocache.DType, elems int, norm *affine) error {
+	switch {
+	case len(dst) == 0:
+	case to.Float() && (from != to || norm != nil):
+		x := applies.Get().(*applied)
+		x.part(dst, to, src, from, elems, norm.epilogue(0))
+		return x.run()
+	case to != robocache.Int64:
 		copy(dst, src)
-		if norm != nil {
-			rows(norm, view[float64](dst))
-		}
-	case robocache.Int64:
+	default:
 		out := view[int64](dst)
 		switch from {
 		case robocache.Int8:
@@ -70,9 +98,8 @@ func convert(dst []byte, to robocache.DType, src []byte, from robocache.DType, n
 		default:
 			copy(dst, src) // uint64 too: torch has no other way to hold it, and indices fit
 		}
-	default:
-		copy(dst, src)
 	}
+	return nil
 }
 
 func widen[T int8 | int16 | int32 | uint8 | uint16 | uint32](dst []int64, src []T) {

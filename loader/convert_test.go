@@ -8,6 +8,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/kernel"
+	"github.com/goatnote-inc/robocache/video"
 )
 
 // aligned gives n bytes at an 8-byte boundary, as tensors have.
@@ -34,12 +35,12 @@ func TestConvert(t *testing.T) {
 		{robocache.Float64, put64(math.Float64bits(0.1)), float64(float32(0.1))},
 	} {
 		dst := aligned(4)
-		convert(dst, robocache.Float32, c.src, c.from, nil)
+		_ = convert(dst, robocache.Float32, c.src, c.from, 1, nil)
 		if got := float64(floats32(dst)[0]); got != c.want {
 			t.Errorf("%v: %v, expected %v", c.from, got, c.want)
 		}
 		norm := &affine{Norm: *kernel.NewMeanStd([]float64{1}, []float64{2})}
-		convert(dst, robocache.Float32, c.src, c.from, norm)
+		_ = convert(dst, robocache.Float32, c.src, c.from, 1, norm)
 		if got, want := float64(floats32(dst)[0]), (c.want-1)/2; math.Abs(got-want) > 1e-6 {
 			t.Errorf("%v normalised: %v, expected %v", c.from, got, want)
 		}
@@ -53,7 +54,7 @@ func TestConvert(t *testing.T) {
 		{robocache.Int32, put32(0xfffffffc), -4}, {robocache.Uint32, put32(0xfffffffc), 1<<32 - 4}, {robocache.Int64, put64(1 << 60), 1 << 60},
 	} {
 		dst := aligned(8)
-		convert(dst, robocache.Int64, c.src, c.from, nil)
+		_ = convert(dst, robocache.Int64, c.src, c.from, 1, nil)
 		if got := view[int64](dst)[0]; got != c.want {
 			t.Errorf("%v: %d, expected %d", c.from, got, c.want)
 		}
@@ -61,22 +62,31 @@ func TestConvert(t *testing.T) {
 }
 
 // Pictures are normalised a channel each; one pair of numbers serves all; a constant channel is 0; clip cuts.
-func TestPlanes(t *testing.T) {
-	picture := func() []float32 { return []float32{0, 1, 0.5, 1, 0.25, 0.75} } // 3 channels of 2
+func TestPicturesAreNormalised(t *testing.T) {
+	// 3 channels of 2 pixels.
 	for _, c := range []struct {
 		f    affine
 		want []float32
 	}{
-		{affine{Norm: *kernel.NewMinMax([]float64{0, 0.5, 0.25}, []float64{1, 0.5, 0.75})}, []float32{-1, 1, 0, 0, -1, 1}},
-		{affine{Norm: *kernel.NewMinMax([]float64{0}, []float64{0.5}), clip: true}, []float32{-1, 1, 1, 1, 0, 1}},
-		{affine{Norm: *kernel.NewMinMax([]float64{0}, []float64{0.5})}, []float32{-1, 3, 1, 3, 0, 2}},
-		{affine{Norm: *kernel.NewMeanStd([]float64{0, 1, 0.25}, []float64{1, 0.5, 0})}, []float32{0, 1, -1, 0, 0, 0}},
+		{affine{Norm: *kernel.NewMinMax([]float64{0, 0.6, 0.2}, []float64{1, 0.6, 0.8})}, []float32{-1, 1, 0, 0, -1, 1}},
+		{affine{Norm: *kernel.NewMinMax([]float64{0}, []float64{0.4}), clip: true}, []float32{-1, 1, 1, 1, 0, 1}},
+		{affine{Norm: *kernel.NewMinMax([]float64{0}, []float64{0.4})}, []float32{-1, 4, 1, 4, 0, 3}},
+		{affine{Norm: *kernel.NewMeanStd([]float64{0, 1, 0.2}, []float64{1, 0.6, 0})}, []float32{0, 1, -1, 0, 0, 0}},
 	} {
-		v := picture()
-		c.f.planes(v, 2)
-		for i := range v {
-			if math.Abs(float64(v[i]-c.want[i])) > 1e-6 {
-				t.Errorf("%v, expected %v", v, c.want)
+		col := &column{norm: &c.f, height: 1, width: 2, elems: 6}
+		col.spec.Pixel = video.RGBFloat32
+		dst := aligned(24)
+		spec, into, box := col.draft(dst)
+		if spec.Pixel != video.RGB8 || len(into) != 6 {
+			t.Fatalf("a draft of %v, %d bytes", spec.Pixel, len(into))
+		}
+		copy(into, []byte{0, 255, 102, 255, 51, 204})
+		if err := col.finishPicture(into, box, dst); err != nil {
+			t.Fatal(err)
+		}
+		for i, v := range floats32(dst) {
+			if i < 6 && math.Abs(float64(v-c.want[i])) > 1e-6 {
+				t.Errorf("%v, expected %v", floats32(dst), c.want)
 				break
 			}
 		}

@@ -152,10 +152,13 @@ func (d *disk) get(w *worker, src *source, c *column, path string, ordinal int, 
 	if shape := info.Shape(); c.spec.Width == 0 && (shape.Width != c.width || shape.Height != c.height) {
 		return true, sizeError(c, shape.Width, shape.Height)
 	}
-	if err := video.ConvertPlanes(info, e.Data[headerBytes:], &c.spec, dst); err != nil {
+	spec, into, box := c.draft(dst)
+	if err := video.ConvertPlanes(info, e.Data[headerBytes:], spec, into); err != nil {
 		return true, err
 	}
-	c.finishPicture(dst)
+	if err := c.finishPicture(into, box, dst); err != nil {
+		return true, err
+	}
 	d.hits.Add(1)
 	return true, nil
 }

@@ -139,20 +139,18 @@ func (f *form) finish(l *layout, n int) *Finish {
 
 // epilogue is what happens to the values of a raw column.
 func (w *wired) epilogue(c *column) kernel.Epilogue {
-	e := kernel.Epilogue{Unit: w.unit}
-	if w.norm == nil {
-		return e
+	if !w.unit {
+		return w.norm.epilogue(0)
 	}
-	norm := w.norm.Norm
-	e.Norm = &norm
-	if w.unit {
-		e.Plane = c.height * c.width // a number a channel
-		if channels(c.spec.Pixel) != len(norm.A) {
-			e.Plane = w.elems
-		}
-	}
-	if w.norm.clip {
-		e.Clip = &[2]float32{-1, 1}
-	}
+	e := w.norm.epilogue(c.plane(w.norm))
+	e.Unit = true
 	return e
+}
+
+// plane is how many elements of a picture share one number of its statistics: a channel's, or all.
+func (c *column) plane(norm *affine) int {
+	if norm != nil && len(norm.A) == 1 {
+		return c.elems
+	}
+	return c.height * c.width
 }

@@ -153,11 +153,11 @@ func (c *column) fromKept(x *frame, dst []byte) error {
 		video.CopyPixels(dst, x.at.mem[:x.size])
 		return nil
 	}
-	if err := video.ConvertPlanes(x.info, x.at.mem[:x.size], &c.spec, dst); err != nil {
+	spec, into, box := c.draft(dst)
+	if err := video.ConvertPlanes(x.info, x.at.mem[:x.size], spec, into); err != nil {
 		return err
 	}
-	c.finishPicture(dst)
-	return nil
+	return c.finishPicture(into, box, dst)
 }
 
 // decodeOne decodes a picture for one place.

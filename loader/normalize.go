@@ -313,69 +313,16 @@ func (src *source) inverses() map[string]Inverse {
 	return out
 }
 
-// repeated is the normalisation with a column each for rows of n.
-func (f *affine) repeated(n int) *kernel.Norm {
-	out := &kernel.Norm{Kind: f.Kind, A: make([]float32, n), B: make([]float32, n)}
-	for i := range n {
-		out.A[i], out.B[i] = f.A[i%len(f.A)], f.B[i%len(f.B)]
-	}
-	return out
-}
+var unitRange = [2]float32{-1, 1}
 
-// clampUnit cuts normalised values to [-1, 1]. Both ends are values of every type, so that it may come after the rounding.
-func clampUnit(data []byte, d robocache.DType) {
-	switch d {
-	case robocache.Float64:
-		cut(view[float64](data))
-	case robocache.Float32:
-		cut(floats32(data))
-	case robocache.Float16:
-		for i, v := range view[uint16](data) {
-			view[uint16](data)[i] = kernel.Float32to16(min(max(kernel.Float16to32(v), -1), 1))
-		}
-	case robocache.BFloat16:
-		for i, v := range view[uint16](data) {
-			view[uint16](data)[i] = kernel.Float32toB16(min(max(kernel.BFloat16to32(v), -1), 1))
-		}
+// epilogue is what a kernel does: columns repeat with the statistics' length, or by planes (channels first); 0: no planes.
+func (f *affine) epilogue(plane int) kernel.Epilogue {
+	if f == nil {
+		return kernel.Epilogue{}
 	}
-}
-
-func cut[T float32 | float64](v []T) {
-	for i, x := range v {
-		v[i] = min(max(x, -1), 1)
-	}
-}
-
-// rows normalises rows whose columns repeat with the statistics' length.
-func rows[T float32 | float64](f *affine, v []T) {
-	n := len(f.A)
-	for i := 0; i < len(v); i += n {
-		kernel.Normalize(&f.Norm, v[i:i+n], 0)
-	}
+	e := kernel.Epilogue{Norm: &f.Norm, Plane: plane}
 	if f.clip {
-		cut(v)
+		e.Clip = &unitRange
 	}
-}
-
-// planes normalises a picture, channels first.
-func (f *affine) planes(v []float32, plane int) {
-	for c := 0; c*plane < len(v); c++ {
-		k := min(c, len(f.A)-1)
-		a, b, p := f.A[k], f.B[k], v[c*plane:(c+1)*plane]
-		switch {
-		case b == 0:
-			clear(p)
-		case f.Kind == kernel.MeanStd:
-			for i := range p {
-				p[i] = (p[i] - a) / b
-			}
-		default:
-			for i := range p {
-				p[i] = 2*(p[i]-a)/b - 1
-			}
-		}
-	}
-	if f.clip {
-		cut(v)
-	}
+	return e
 }

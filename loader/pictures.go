@@ -351,20 +351,44 @@ func sizeError(c *column, width, height int) error {
 		Want: fmt.Sprintf("%d×%d", c.width, c.height), Got: fmt.Sprintf("%d×%d", width, height), Hint: "image_size=[h, w] brings all to one size"}
 }
 
-// finishPicture does what the decoder's conversion does not: metres, and normalisation.
-func (c *column) finishPicture(dst []byte) {
-	if !c.metres && c.norm == nil {
-		return
+// draft is where a picture is decoded to, and as what: the batch itself, or where it is to be normalised, scratch (box, for finishPicture).
+func (c *column) draft(dst []byte) (spec *video.Spec, into []byte, box *[]byte) {
+	if c.norm == nil {
+		return &c.spec, dst, nil
 	}
-	v := floats32(dst)
+	n := len(dst)
+	spec = &c.spec
+	if c.spec.Pixel == video.RGBFloat32 {
+		small := c.spec
+		small.Pixel = video.RGB8
+		spec, n = &small, n/4
+	}
+	box = drafts.Get().(*[]byte)
+	*box = slices.Grow((*box)[:0], n)[:n]
+	return spec, *box, box
+}
+
+var drafts = sync.Pool{New: func() any { return new([]byte) }}
+
+// finishPicture does what the decoder's conversion does not: metres, and normalisation of a draft.
+func (c *column) finishPicture(into []byte, box *[]byte, dst []byte) error {
 	if c.metres {
+		v := floats32(into)
 		for i := range v {
 			v[i] /= 1000
 		}
 	}
-	if c.norm != nil {
-		c.norm.planes(v, c.height*c.width)
+	if c.norm == nil {
+		return nil
 	}
+	defer drafts.Put(box)
+	e, from := c.norm.epilogue(c.plane(c.norm)), robocache.Float32
+	if c.spec.Pixel == video.RGBFloat32 {
+		e.Unit, from = true, robocache.Uint8
+	}
+	x := applies.Get().(*applied)
+	x.part(dst, robocache.Float32, into, from, c.elems, e)
+	return x.run()
 }
 
 // cachePicture keeps a picture that was decoded for a batch, where there is a cache and room in it.

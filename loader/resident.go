@@ -406,11 +406,11 @@ func (c *column) keepsPlanes(f *frames, pic video.Picture) bool {
 
 // render writes a decoded picture as it is in a batch.
 func (c *column) render(pic video.Picture, dst []byte) error {
-	if err := pic.Convert(&c.spec, dst); err != nil {
+	spec, into, box := c.draft(dst)
+	if err := pic.Convert(spec, into); err != nil {
 		return err
 	}
-	c.finishPicture(dst)
-	return nil
+	return c.finishPicture(into, box, dst)
 }
 
 // pictureBytes is what one kept picture of a column takes, by its declared size.

@@ -184,9 +184,9 @@ func (c *column) decodeStill(encoded []byte, dst []byte) error {
 			return sizeError(c, info.Width, info.Height)
 		}
 	}
-	if err := video.DecodeStill(encoded, &c.spec, dst); err != nil {
+	spec, into, box := c.draft(dst)
+	if err := video.DecodeStill(encoded, spec, into); err != nil {
 		return err
 	}
-	c.finishPicture(dst)
-	return nil
+	return c.finishPicture(into, box, dst)
 }

@@ -12,10 +12,11 @@ import (
 
 // streamAlign is how one column comes onto the timeline.
 type streamAlign struct {
-	clock  string // the stream whose stamps count: "" for the task text
-	offset int64
-	opt    align.Options
-	values kernel.Options
+	clock    string // the stream whose stamps count: "" for the task text
+	offset   int64
+	opt      align.Options
+	rule     kernel.Rule // of values
+	epilogue kernel.Epilogue
 }
 
 // maxTimeline bounds the rows of one episode's timeline: beyond, a stamp is wrong.
@@ -100,10 +101,10 @@ func (src *source) alignColumns() error {
 		if s.opt.Mode == align.Mean {
 			s.opt.Before, s.opt.After = align.HalfWindows(window)
 		}
-		s.values = kernel.Options{Period: cfg.Period[k], Quats: cfg.Quats[k]}
+		s.rule = kernel.Rule{Mode: s.opt.Mode, Period: cfg.Period[k], Quats: cfg.Quats[k]}
 		if c.norm != nil && numeric {
 			// In the kernel, so that rows without a value stay zero bits (K9) and there is one rounding (K10).
-			s.values.Epilogue.Norm = c.norm.repeated(c.elems)
+			s.epilogue = c.norm.epilogue(0)
 		}
 		c.aligns = s
 	}
@@ -289,18 +290,16 @@ func (w *worker) gatherAligned(part *part, c *column) error {
 	if !direct {
 		out, dtype = make([]byte, p.Len()*c.rowBytes), c.stored
 	}
-	opt := c.aligns.values
-	opt.Valid = mask
-	err = kernel.Resample(kernel.Dense(out, dtype, p.Len(), c.elems), kernel.Dense(src, c.stored, len(rows), c.elems), p, opt)
-	if err != nil {
+	copy(mask, p.Valid)
+	x := applies.Get().(*applied)
+	x.part(out, dtype, src, c.stored, c.elems, c.aligns.epilogue).Rule = c.aligns.rule
+	x.planned(p, mask)
+	if err := x.run(); err != nil {
 		return robocache.At(err, robocache.Where{"stream": c.key})
 	}
 	pads(mask, mask)
 	if !direct {
-		convert(dst, c.out, out, c.stored, nil)
-	}
-	if c.norm != nil && c.norm.clip {
-		clampUnit(dst, c.out)
+		return convert(dst, c.out, out, c.stored, c.elems, nil)
 	}
 	return nil
 }

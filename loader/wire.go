@@ -86,7 +86,7 @@ func (c *column) wire() *wired {
 		return nil
 	}
 	w.pairs = true
-	w.rule = kernel.Rule{Mode: mode, Period: c.aligns.values.Period} // a loader has no Lo
+	w.rule = c.aligns.rule
 	return w
 }
 

@@ -92,7 +92,10 @@ func (w *worker) gather(p *part, col int) {
 		return
 	}
 	if !direct {
-		convert(dst, c.out, into, c.stored, c.norm)
+		if err := convert(dst, c.out, into, c.stored, c.elems, c.norm); err != nil {
+			p.u.fail(robocache.At(err, robocache.Where{"stream": c.key}))
+			return
+		}
 	}
 	done()
 }
