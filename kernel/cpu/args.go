@@ -17,6 +17,7 @@ type rowArgs struct {
 	lo, hi           float32   // the ends that it is clipped to
 	limits           [8]uint16 // out: the greatest magnitude that a 16-bit result had, in eight lanes
 	ahead            int       // streaming: how many rows before their turn sources are asked for; 0 = left to the processor
+	valid            *uint8    // slerp: 0 is written for rows that are not valid
 }
 
 // peak is the greatest of the limits.
@@ -36,10 +37,11 @@ type searchArgs struct {
 	rows        int
 	left, right *int32
 	weight      *float64
-	maxGap      int64
+	maxGap      int64   // at most maxSpan
 	start       int64   // a stamp that guesses begin at
 	first       float64 // its index
 	rate        float64 // samples a nanosecond
+	span        *int64  // room for the length of each row's interval
 }
 
 // form is a choice among the kernels of one pair of types.

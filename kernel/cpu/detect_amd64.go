@@ -73,3 +73,5 @@ func streamKernel(src, dst robocache.DType) func(*rowArgs) {
 }
 
 func scatter(a *rowArgs) { scatterF32(a) }
+
+func slerpKernel(a *rowArgs) { slerpF32(a) }

@@ -63,13 +63,14 @@ func (w *worker) fill(rule *kernel.Rule, src, to *stamps, t, n int, clock kernel
 	a := &w.search
 	rate := float64(len(s)-1) / float64(s[len(s)-1]-s[0])
 	*a = searchArgs{stamps: &s[0], last: len(s) - 1, maxGap: gapLimit(rule), start: s[0], rate: rate}
+	w.span = resize(w.span, n)
 	chunk := 4
 	for i := 0; i < n; {
-		a.targets, a.left, a.right, a.weight, a.rows = &targets[i], &p.Left[i], &p.Right[i], &p.Weight[i], n-i
+		a.targets, a.left, a.right, a.weight, a.span, a.rows = &targets[i], &p.Left[i], &p.Right[i], &p.Weight[i], &w.span[i], n-i
 		k := find(a)
 		w.found(rule, s, targets, i, i+k)
 		i += k
-		if i == n {
+		if i += w.outside(rule, s, targets, i); i == n {
 			break
 		}
 		if k >= 32 {
@@ -95,6 +96,37 @@ func (w *worker) fill(rule *kernel.Rule, src, to *stamps, t, n int, clock kernel
 		}
 	}
 	return true
+}
+
+// outside does rows from i on that lie before the first stamp, or not before the last; it returns how many. Lines through the edge samples, and
+// errors, are the reference's.
+func (w *worker) outside(rule *kernel.Rule, s, targets []int64, i int) int {
+	if rule.Edge > kernel.Mask {
+		return 0
+	}
+	p, n, from := &w.plan, len(s), i
+	kind, first, last := kernel.Copy, s[0], s[n-1]
+	if rule.Edge == kernel.Mask {
+		kind = kernel.Zero
+	}
+	for ; i < len(targets); i++ {
+		t := targets[i]
+		if t >= first && t < last || !inRange(t) {
+			break
+		}
+		k, edge, valid := kind, int32(0), uint8(0)
+		if t >= last {
+			edge = int32(n - 1)
+		}
+		if t == last {
+			k, valid = kernel.Copy, 1
+		}
+		if k == kernel.Zero {
+			edge, w.plain = 0, false
+		}
+		p.Kind[i], p.Left[i], p.Right[i], p.Weight[i], p.Valid[i] = k, edge, edge, 0, valid
+	}
+	return i - from
 }
 
 // slow has the reference decide rows from … to-1.

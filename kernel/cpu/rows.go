@@ -29,6 +29,11 @@ func (w *worker) rows(s *stream, at place, samples []int64) ([]uint8, bool) {
 		src = s.src.at(at.batch, at.from)
 	}
 	w.args = s.args
+	valid := p.Valid
+	if s.least > 0 {
+		w.valid = append(w.valid[:0], valid...) // the plan may be other streams' too
+		valid = w.valid
+	}
 	peak := uint16(0)
 	for i := 0; i < n; {
 		j := n
@@ -38,9 +43,17 @@ func (w *worker) rows(s *stream, at place, samples []int64) ([]uint8, bool) {
 			for j = i + 1; j < n && (p.Kind[j] == kernel.Zero) == zero; j++ {
 			}
 		}
-		if zero {
+		switch {
+		case zero:
 			s.zeros(unsafe.Add(dst, i*s.args.dstStep), j-i, at)
-		} else {
+		case j-i < s.least:
+			if !w.few(s, at, valid, i, j) {
+				return nil, false
+			}
+		default:
+			if s.least > 0 {
+				w.args.valid = &valid[i]
+			}
 			peak = max(peak, w.piece(s, dst, src, i, j, at))
 		}
 		i = j
@@ -48,7 +61,15 @@ func (w *worker) rows(s *stream, at place, samples []int64) ([]uint8, bool) {
 	if s.infinity != 0 && peak >= s.infinity {
 		return w.reference(s, at, samples) // once more, to count
 	}
-	return p.Valid, true
+	return valid, true
+}
+
+// few makes rows from … to-1, fewer than the kernel can, by kernel.Resample.
+func (w *worker) few(s *stream, at place, valid []uint8, from, to int) bool {
+	p := &w.plan
+	part := kernel.Plan{Mode: p.Mode, Sources: p.Sources, Kind: p.Kind[from:to], Left: p.Left[from:to], Right: p.Right[from:to], Weight: p.Weight[from:to], Valid: p.Valid[from:to]}
+	opt := kernel.Options{Quats: s.rule.Quats, Epilogue: *s.epilogue, Valid: valid[from:to], Counts: &w.counts}
+	return kernel.Resample(s.dst.matrix(at.b, at.row+from, to-from, s.cols), s.src.matrix(at.batch, at.from, at.sources, s.cols), &part, opt) == nil
 }
 
 // piece makes rows from … to-1, a block of columns at a time where a normalisation's table is shorter than a row.

@@ -174,6 +174,11 @@ func moveRows(a *rowArgs)
 //go:noescape
 func scatterF32(a *rowArgs)
 
+// slerpF32 blends rows of quaternions, four rows or more. Weight 0 copies; a norm that is zero or not finite gives NaN, and 0 in valid.
+//
+//go:noescape
+func slerpF32(a *rowArgs)
+
 // bracket finds s[k] ≤ t < s[k+1] and the weight of t for rows from the first on, and returns how many it did. It needs four stamps or more.
 //
 //go:noescape

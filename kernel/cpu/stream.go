@@ -25,6 +25,7 @@ type stream struct {
 	dst, src view
 	kernel   func(*rowArgs) // rows that are copied, and blended where the mode is linear; nil = kernel.Resample makes them
 	moves    bool           // the kernel counts bytes
+	least    int            // rows that the kernel needs; slerp's also writes the validity
 	general  bool           // blended rows and windows are for kernel.Resample
 	args     rowArgs
 	table    table
@@ -75,6 +76,10 @@ func (s *stream) start(rule *kernel.Rule, e *kernel.Epilogue, dst, src view, col
 		return
 	default:
 		s.kernel = lerpKernel(from, to, f)
+	}
+	if rule.Mode == kernel.Slerp && rule.Quats == nil && f == plain && from == robocache.Float32 && to == from && fast {
+		s.kernel, s.moves, s.least = slerpKernel, false, 4
+		return
 	}
 	s.general = rule.Mode.Computes() && rule.Mode != kernel.Linear
 	if s.kernel == nil {

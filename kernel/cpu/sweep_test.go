@@ -2,7 +2,6 @@ package cpu
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -84,16 +83,27 @@ func (r dice) values(t *kernel.Tensor) {
 		case wild == 1:
 			x *= math.Exp2(float64(r.IntN(60) - 30))
 		}
-		switch t.DType {
-		case robocache.Float32:
-			binary.LittleEndian.PutUint32(t.Data[o:], math.Float32bits(float32(x)))
-		case robocache.Float64:
-			binary.LittleEndian.PutUint64(t.Data[o:], math.Float64bits(x))
-		case robocache.Float16:
-			binary.LittleEndian.PutUint16(t.Data[o:], kernel.Float64to16(x))
-		default:
-			binary.LittleEndian.PutUint16(t.Data[o:], kernel.Float64toB16(x))
-		}
+		putFloat(t.Data[o:], t.DType, x)
+	}
+}
+
+// floats are normal numbers throughout.
+func (r dice) floats(t *kernel.Tensor) {
+	for o := 0; o+t.DType.Size() <= len(t.Data); o += t.DType.Size() {
+		putFloat(t.Data[o:], t.DType, r.NormFloat64())
+	}
+}
+
+func putFloat(b []byte, d robocache.DType, x float64) {
+	switch d {
+	case robocache.Float32:
+		le.PutUint32(b, math.Float32bits(float32(x)))
+	case robocache.Float64:
+		le.PutUint64(b, math.Float64bits(x))
+	case robocache.Float16:
+		le.PutUint16(b, kernel.Float64to16(x))
+	default:
+		le.PutUint16(b, kernel.Float64toB16(x))
 	}
 }
 
@@ -148,6 +158,10 @@ func readTime(t *kernel.Tensor, o int) int64 {
 
 func (r dice) rule(cols int) kernel.Rule {
 	rule := kernel.Rule{Mode: kernel.Mode(r.IntN(7)), Edge: kernel.Edge(r.IntN(4)), Before: 1 << r.IntN(30), After: 1 << r.IntN(30)}
+	if r.IntN(5) == 0 && cols%4 == 0 {
+		rule.Mode = kernel.Slerp
+		return rule
+	}
 	if rule.Mode == kernel.Slerp && cols%4 != 0 {
 		rule.Quats = [][4]int{}
 		if cols > 4 {
@@ -235,6 +249,7 @@ func (r dice) fuse() *kernel.FuseOp {
 			from = r.oneOf(robocache.Float32, robocache.Float16, robocache.BFloat16, robocache.Float64, robocache.Uint8, robocache.Int32)
 		}
 		s.Rule, s.Epilogue = r.rule(d), r.epilogue(d, out)
+		s.Rule.Continuous = from.Float() && r.IntN(3) == 0
 		if !out.Float() || op.Clock == kernel.AsGiven && s.Rule.Mode == kernel.Mean {
 			s.Rule.Mode = kernel.Nearest
 		}

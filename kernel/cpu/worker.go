@@ -13,6 +13,7 @@ type worker struct {
 	plan    kernel.Plan
 	plain   bool // every row of the plan is copied or blended
 	search  searchArgs
+	span    []int64
 	args    rowArgs
 	counts  kernel.Counts
 	samples [1]int64
@@ -20,6 +21,9 @@ type worker struct {
 	targets stamps
 	entry   int // that targets are of; -1 = none
 	valid   []uint8
+	// Of continuous signs: an entry's rows, and the stream that reads them.
+	turned       []byte
+	turnedStream stream
 	// Of FuseGrad: sums of 16-bit gradients, rows as float32, and the plan that takes each row as it is.
 	total, wide []float32
 	same        []int32
@@ -49,7 +53,7 @@ func (w *worker) release() {
 	for i := range w.clocks {
 		w.clocks[i].stamps.ns, w.clocks[i].stamps.seconds = nil, nil
 	}
-	w.search, w.args = searchArgs{}, rowArgs{}
+	w.search, w.args, w.turnedStream = searchArgs{}, rowArgs{}, stream{}
 	workers.Put(w)
 }
 
@@ -99,6 +103,11 @@ func (w *worker) clock(c *call, k, b, t, n int) bool {
 		if clock.series.Offsets != nil {
 			at.batch = 0
 		}
+		if s.rule.Continuous && s.rule.Mode == kernel.Slerp {
+			if s = w.continuous(s, &at); s == nil {
+				return false
+			}
+		}
 		valid, ok := w.rows(s, at, w.sample(s, b))
 		if !ok {
 			return false
@@ -112,6 +121,21 @@ func (w *worker) clock(c *call, k, b, t, n int) bool {
 		}
 	}
 	return true
+}
+
+// continuous is the stream with the entry's quaternions turned to one side (K20), in the worker's room.
+func (w *worker) continuous(s *stream, at *place) *stream {
+	size := s.src.dtype.Size()
+	w.turned = resize(w.turned, at.sources*s.cols*size)
+	signed := kernel.Dense(w.turned, s.src.dtype, at.sources, s.cols)
+	if kernel.ContinuousSigns(signed, s.src.matrix(at.batch, at.from, at.sources, s.cols), s.rule.Quats) != nil {
+		return nil
+	}
+	w.turnedStream = *s
+	w.turnedStream.src = view{data: w.turned, dtype: s.src.dtype, row: s.cols, step: 1}
+	w.turnedStream.args.srcStep = s.cols * size
+	at.batch, at.from = 0, 0
+	return &w.turnedStream
 }
 
 // sample is the number that an entry's augmentation is keyed by.

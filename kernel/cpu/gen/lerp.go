@@ -50,6 +50,7 @@ const (
 	offLimits // greatest magnitude of 16-bit results, 8 lanes; 16 bytes
 	_
 	offAhead
+	offValid
 )
 
 // rows is the generator of one kernel over rows.

@@ -33,6 +33,7 @@ func main() {
 	lerp64(true)
 	move()
 	grad()
+	slerp()
 	plan()
 	sorted()
 	Generate()
