@@ -201,6 +201,7 @@ func (r sweeper) rule(cols, step int) kernel.Rule {
 			u.Period, u.Lo = pick(r, 360, 2*math.Pi, 1.0), &lo
 		}
 	case kernel.Slerp:
+		u.Continuous = r.chance(.1)
 		if cols%4 != 0 || r.chance(.3) {
 			channels := r.Perm(cols)
 			for i := 0; i+4 <= cols && len(u.Quats) < 3; i += 4 {

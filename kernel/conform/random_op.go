@@ -121,6 +121,7 @@ func (r sweeper) series(c *clock, batch, cols int, out robocache.DType) kernel.S
 		}
 	}
 	r.values(&s.Values, s.Rule.Mode)
+	s.Rule.Continuous = s.Rule.Continuous && s.Rule.Mode == kernel.Slerp && d.Float()
 	if out.Float() && r.chance(.3) {
 		s.Epilogue = r.epilogue(cols, batch)
 	}
@@ -218,6 +219,7 @@ func (r sweeper) apply() *kernel.ApplyOp {
 		s := r.series(&c, 1, n.cols, out)
 		src := 1 + r.IntN(30)
 		p := kernel.Part{Rule: s.Rule, Epilogue: s.Epilogue}
+		p.Rule.Continuous = false
 		planned := r.chance(.7)
 		if !planned {
 			src = rows

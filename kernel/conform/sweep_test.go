@@ -8,7 +8,7 @@ import (
 
 // TestSweep: the ops of the sweep are right ones that run; the same one twice gives the same bits.
 func TestSweep(t *testing.T) {
-	ran, failures := Sweep(kernel.Reference{}, kernel.Reference{}, 0, 500)
+	ran, failures := SweepBits(kernel.Reference{}, kernel.Reference{}, 0, 500)
 	if ran < 480 {
 		t.Errorf("only %d ran", ran)
 	}
