@@ -211,7 +211,7 @@ func TestNothingWrittenOnError(t *testing.T) {
 	bad.Times.Shape = []int{2, 2}
 	err := Reference{}.Fuse(&FuseOp{Series: []Series{good, bad}, Targets: int64Tensor(0), Out: *out, Valid: valid, Counts: counts})
 	var e *robocache.Error
-	if !errors.As(err, &e) || e.Where["stream"] != "wrist" || e.Where["batch"] != 1 || e.Where["index"] != 1 {
+	if !errors.As(err, &e) || e.Where["stream"] != "wrist" || e.Where["batch"] != 1 || e.Where["index"] != 1 || e.Op != "fuse" {
 		t.Errorf("%v", err)
 	}
 	for _, x := range []*Tensor{out, valid, counts} {

@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -18,13 +19,23 @@ func (Reference) Fuse(op *FuseOp) error {
 			for i := range op.Series {
 				s := &op.Series[i]
 				if err := op.entry(s, b, i, col, write); err != nil {
-					return robocache.At(robocache.At(err, s.place(i, len(op.Series))), robocache.Where{"batch": b})
+					return failed(err, op.name(), s.place(i, len(op.Series)), b)
 				}
 				col += s.cols()
 			}
 		}
 	}
 	return nil
+}
+
+// failed says which op, stream and entry an error of planning is of.
+func failed(err error, op string, stream robocache.Where, entry int) error {
+	err = robocache.At(robocache.At(err, stream), robocache.Where{"batch": entry})
+	var e *robocache.Error
+	if errors.As(err, &e) { // At has made a copy
+		e.Op = op
+	}
+	return err
 }
 
 // entry plans one stream of one entry, and makes its rows.
