@@ -1,10 +1,6 @@
 package align
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"math"
 	"strings"
@@ -61,70 +57,5 @@ func TestVectors(t *testing.T) {
 	}
 	if failed < 50 {
 		t.Errorf("only %d error cases", failed)
-	}
-}
-
-// splitmix is the generator of the large vectors' data.
-type splitmix uint64
-
-func (s *splitmix) next() uint64 {
-	*s += 0x9E3779B97F4A7C15
-	z := uint64(*s)
-	z = (z ^ z>>30) * 0xBF58476D1CE4E5B9
-	z = (z ^ z>>27) * 0x94D049BB133111EB
-	return z ^ z>>31
-}
-
-// TestLargeVectors resamples an hour of data and compares the digest.
-func TestLargeVectors(t *testing.T) {
-	b, err := kernel.Vectors.ReadFile("testdata/vectors/large.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var f struct {
-		Cases []struct {
-			Name       string `json:"name"`
-			Rate       int64  `json:"rate"`
-			TargetRate int64  `json:"target_rate"`
-			Seconds    int64  `json:"seconds"`
-			Cols       int    `json:"cols"`
-			Mode       Mode   `json:"mode"`
-			Seed       uint64 `json:"seed,string"`
-			Rows       int    `json:"rows"`
-			SHA256     string `json:"sha256"`
-		} `json:"cases"`
-	}
-	if err := json.Unmarshal(b, &f); err != nil {
-		t.Fatal(err)
-	}
-	if len(f.Cases) < 4 {
-		t.Fatalf("%d cases", len(f.Cases))
-	}
-	for _, c := range f.Cases {
-		src := Uniform(0, c.Seconds*1e9, robocache.Rate{Num: c.Rate, Den: 1})
-		targets := Uniform(0, c.Seconds*1e9, robocache.Rate{Num: c.TargetRate, Den: 1})
-		if len(targets) != c.Rows {
-			t.Fatalf("%s: %d rows, want %d", c.Name, len(targets), c.Rows)
-		}
-		g := splitmix(c.Seed)
-		data := make([]byte, 4*len(src)*c.Cols)
-		for i := 0; i < len(data); i += 4 {
-			v := float32(int64(g.next()>>40)-1<<23) * 0x1p-20
-			binary.LittleEndian.PutUint32(data[i:], math.Float32bits(v))
-		}
-		p, err := NewPlan(src, targets, Options{Mode: c.Mode})
-		if err != nil {
-			t.Fatal(err)
-		}
-		out, valid := make([]byte, 4*c.Cols*len(targets)), make([]uint8, len(targets))
-		if err := kernel.Resample(kernel.Dense(out, robocache.Float32, len(targets), c.Cols), kernel.Dense(data, robocache.Float32, len(src), c.Cols), p, kernel.Options{Valid: valid}); err != nil {
-			t.Fatal(err)
-		}
-		h := sha256.New()
-		h.Write(out)
-		h.Write(valid)
-		if got := hex.EncodeToString(h.Sum(nil)); got != c.SHA256 {
-			t.Errorf("%s: %s, want %s", c.Name, got, c.SHA256)
-		}
 	}
 }

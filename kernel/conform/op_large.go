@@ -44,7 +44,71 @@ func runLarge(b Backend) (ran int, failures []error) {
 			failures = append(failures, fmt.Errorf("ops/large.json: %s: %w", f.Cases[i].Name, err))
 		}
 	}
+	n, more := runHours(b)
+	return ran + n, append(failures, more...)
+}
+
+// hour is an hour of a stream on a grid, brought onto another; vectorgen/more.py says how it is made.
+type hour struct {
+	Name       string      `json:"name"`
+	Rate       int64       `json:"rate"`
+	TargetRate int64       `json:"target_rate"`
+	Seconds    int64       `json:"seconds"`
+	Cols       int         `json:"cols"`
+	Mode       kernel.Mode `json:"mode"`
+	Seed       uint64      `json:"seed,string"`
+	Rows       int         `json:"rows"`
+	SHA256     string      `json:"sha256"`
+}
+
+func runHours(b Backend) (ran int, failures []error) {
+	raw, err := kernel.Vectors.ReadFile("testdata/vectors/large.json")
+	var f struct{ Cases []hour }
+	if err == nil {
+		err = json.Unmarshal(raw, &f)
+	}
+	if err != nil {
+		return 0, []error{err}
+	}
+	for i := range f.Cases {
+		ran++
+		if err := f.Cases[i].run(b); err != nil {
+			failures = append(failures, fmt.Errorf("large.json: %s: %w", f.Cases[i].Name, err))
+		}
+	}
 	return ran, failures
+}
+
+func (c *hour) run(b Backend) error {
+	grid := func(rate int64) []int64 {
+		out := make([]int64, rate*c.Seconds+1)
+		for k := range out {
+			out[k] = (2*int64(k)*1e9 + rate) / (2 * rate)
+		}
+		return out
+	}
+	src, to := grid(c.Rate), grid(c.TargetRate)
+	if len(to) != c.Rows {
+		return fmt.Errorf("%d rows, want %d", len(to), c.Rows)
+	}
+	values := filled(robocache.Float32, 1, len(src), c.Cols)
+	elements(&values, func(o int, _ []int) { put(&values, o, float64(int64(splitmix(&c.Seed)>>40)-1<<23)*0x1p-20, 0) })
+	out, valid := filled(robocache.Float32, 1, len(to), c.Cols), filled(robocache.Uint8, 1, len(to), 1)
+	if err := b.Fuse(&kernel.FuseOp{Series: []kernel.Series{{Values: values, Times: int64s(src), Rule: kernel.Rule{Mode: c.Mode}}}, Targets: int64s(to), Out: out, Valid: &valid, Validate: true}); err != nil {
+		return err
+	}
+	return digest(c.SHA256, out.Data, valid.Data)
+}
+
+func digest(want string, parts ...[]byte) error {
+	h := sha256.New()
+	for _, p := range parts {
+		h.Write(p)
+	}
+	if got := hex.EncodeToString(h.Sum(nil)); got != want {
+		return fmt.Errorf("sha256 %s, want %s", got, want)
+	}
+	return nil
 }
 
 func (c *largeCase) run(b Backend) error {
@@ -103,11 +167,5 @@ func (c *largeCase) run(b Backend) error {
 	if err := b.Fuse(op); err != nil {
 		return err
 	}
-	h := sha256.New()
-	h.Write(op.Out.Data)
-	h.Write(valid.Data)
-	if got := hex.EncodeToString(h.Sum(nil)); got != c.SHA256 {
-		return fmt.Errorf("%s, want %s", got, c.SHA256)
-	}
-	return nil
+	return digest(c.SHA256, op.Out.Data, valid.Data)
 }
