@@ -12,7 +12,7 @@ import (
 // OpsBar is one bar of a row, as its text says it:
 //
 //	≤ 2.6 µs            ours takes at most so long
-//	≥ 97 % of copy      ours moves the bytes that it must at so much of the rate of the fastest copy arm
+//	≥ 97 % of copy      ours goes at so much of the rate of the fastest copy arm: a copy of the bytes that it must move
 //	≥ 2.5× torch        ours is so many times as fast as the fastest arm whose name begins with torch
 //	≤ 1.1× row NAME     ours takes at most so many times what ours takes in another row of the run
 //
@@ -103,6 +103,10 @@ func family(than, arm string) bool {
 func (b OpsBar) Judge(r *OpsResult, rows func(name string) *OpsResult) OpsVerdict {
 	v := OpsVerdict{Bar: b}
 	ours := r.arm(OpsOurs)
+	if r.Skipped != "" {
+		v.Note = r.Skipped
+		return v
+	}
 	if ours == nil || ours.Failed != "" || len(ours.us(b.Cold).Raw) == 0 {
 		v.Note = "no figure of ours"
 		if ours != nil && ours.Failed != "" {

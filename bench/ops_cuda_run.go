@@ -90,6 +90,12 @@ func (r *OpsRun) cuda(ctx context.Context, rep *OpsReport, dir string) error {
 // ready makes a row's inputs and truth, and has the peers set it up.
 func (r *OpsRun) ready(row *gpuRow, ref opsBackend, rep *OpsReport, dir string, mu *sync.Mutex) error {
 	w := &row.res.Work
+	if w.Kind == "flow" || w.Kind == "shards-host" {
+		// Inputs are made on the spot, page-locked. All of them cross the bus, whether a target reads them or not.
+		s := w.Streams[0]
+		row.res.Bytes = int64(w.B) * int64(s.S*(s.D*elementSize(w.DType)+8)+w.T*(s.D*elementSize(w.Out)+8))
+		return nil
+	}
 	var err error
 	if row.in, err = newInputs(w); err != nil {
 		return err
@@ -114,9 +120,30 @@ func (r *OpsRun) ready(row *gpuRow, ref opsBackend, rep *OpsReport, dir string, 
 
 // gpuRow checks ours and lets the arms take turns.
 func (r *OpsRun) gpuRow(ctx context.Context, g *opsGPU, row *gpuRow) error {
+	done := func() {}
+	var field []*entrant
+	var err error
+	switch row.res.Work.Kind {
+	case "call": // ours is one of the peers' processes: Python
+		return r.rounds(ctx, row.res, row.theirs, false)
+	case "flow":
+		field, done, err = r.flowRow(row.res, g)
+	case "shards", "shards-host":
+		field, done, err = r.shardRow(row.res, row.in, row.truth)
+	default:
+		field, done = r.opRow(g, row)
+	}
+	defer done()
+	if err != nil {
+		field = []*entrant{{arm: OpsArm{Name: OpsOurs, Failed: err.Error()}}}
+	}
+	return r.rounds(ctx, row.res, append(field, row.theirs...), r.Cold && row.res.Work.isOp())
+}
+
+// opRow is ours, checked, and the copy.
+func (r *OpsRun) opRow(g *opsGPU, row *gpuRow) ([]*entrant, func()) {
 	ours := &entrant{arm: OpsArm{Name: OpsOurs, Setting: "kernel/cuda, in a CUDA graph"}}
 	arm, err := g.newArm(row.call, row.copies)
-	defer arm.close()
 	if err == nil {
 		err = arm.once(row.call)
 	}
@@ -129,6 +156,5 @@ func (r *OpsRun) gpuRow(ctx context.Context, g *opsGPU, row *gpuRow) error {
 		row.res.Checked = row.truth.words()
 	}
 	ours.c = arm
-	field := append([]*entrant{ours, {OpsArm{Name: "copy go", Setting: "stream copy of 2 GiB, scaled to the row's bytes"}, gpuCopyArm{g, row.res.Bytes}}}, row.theirs...)
-	return r.rounds(ctx, row.res, field)
+	return []*entrant{ours, {OpsArm{Name: "copy go", Setting: "stream copy of 2 GiB, scaled to the row's bytes"}, gpuCopyArm{g, row.res.Bytes}}}, arm.close
 }

@@ -141,6 +141,7 @@ type opsAnswer struct {
 type opsAnswerArm struct {
 	Setting string  `json:"setting"`
 	SetupS  float64 `json:"setup_s"`
+	Other   bool    `json:"other"`
 	Error   string  `json:"error"`
 	Skip    bool    `json:"skip"`
 }

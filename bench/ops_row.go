@@ -41,7 +41,8 @@ type OpsResult struct {
 	Threads  int          `json:"threads,omitempty"` // cpu
 	Bytes    int64        `json:"bytes"`             // touched by the work: each byte that it cannot do without, once
 	Arms     []OpsArm     `json:"arms"`
-	Checked  string       `json:"checked"` // what was compared before ours was timed
+	Checked  string       `json:"checked"`           // what was compared before ours was timed
+	Skipped  string       `json:"skipped,omitempty"` // why the row was not run here
 	Verdicts []OpsVerdict `json:"verdicts,omitempty"`
 }
 

@@ -20,6 +20,8 @@ func opsRowsCPU() []OpsRow {
 	norm.Norm = true
 	sparse := voxels(500_000, "mean", 4)
 	sparse.Layout = "sparse"
+	call := resample(4, 100, 50, 32, "float32")
+	call.Kind = "call"
 	kitti := OpsWork{Kind: "voxelize", Mode: "mean", Layout: "sparse", Cloud: "kitti", F: 4, Grid: [3]int{400, 400, 20}, Min: [3]float32{0, -40, -3}, Size: [3]float32{0.2, 0.2, 0.2}}
 	count := kitti
 	count.Mode, count.Layout, count.F = "count", "dense", 0
@@ -44,6 +46,7 @@ func opsRowsCPU() []OpsRow {
 		quick(row("voxel-kitti-sparse-mean4", kitti, "≥ 3× open3d")),
 		row("voxel-kitti-count", count),
 		row("voxel-kitti-mean4", dense),
+		row("call", call),
 	}
 }
 
@@ -76,6 +79,11 @@ func opsRowsCUDA() []OpsRow {
 	}
 	sparse := voxels(500_000, "mean", 8)
 	sparse.Layout, sparse.Cloud = "sparse", "cells"
+	kind := func(k string, b int) OpsWork {
+		w := resample(b, 100, 50, 32, bf)
+		w.Kind = k
+		return w
+	}
 	return append(out,
 		quick(row("voxel-count-500k", voxels(500_000, "count", 0), "≤ 9.5 µs")),
 		row("voxel-occupancy-500k", voxels(500_000, "occupancy", 0), "≤ 9.5 µs"),
@@ -86,6 +94,10 @@ func opsRowsCUDA() []OpsRow {
 		row("voxel-mean8-5m", voxels(5_000_000, "mean", 8), "≤ 320 µs"),
 		row("voxel-max8-5m", voxels(5_000_000, "max", 8), "≤ 300 µs"),
 		quick(row("voxel-sparse-mean8-500k", sparse, "≥ 5× torch")),
+		quick(row("call", kind("call", 4), "≤ 10 µs")),
+		row("pcie-1m", kind("flow", 1<<20), "≥ 90 % of pcie"),
+		row("gpus-2", kind("shards", 1<<16), "≥ 97 % of linear"),
+		row("gpus-2-host", kind("shards-host", 1<<19)),
 	)
 }
 

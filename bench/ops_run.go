@@ -125,6 +125,9 @@ func (r *OpsRun) cpu(ctx context.Context, rep *OpsReport, dir string, threads in
 			return err
 		}
 		for _, b := range hostBackends(threads) {
+			if res.Work.Kind == "call" {
+				break // ours is one of the peers' processes: Python
+			}
 			if b.name != OpsOurs && (r.Arms == nil || !wanted(b.name, r.Arms, r.Without)) {
 				continue
 			}
@@ -138,7 +141,7 @@ func (r *OpsRun) cpu(ctx context.Context, rep *OpsReport, dir string, threads in
 			}
 			field = append(field, e)
 		}
-		if wanted("memcpy go", nil, r.Without) {
+		if res.Work.isOp() && wanted("memcpy go", nil, r.Without) {
 			field = append(field, &entrant{OpsArm{Name: "memcpy go", Setting: "copy of half the bytes, " + strconv.Itoa(threads) + " goroutines"}, copyArm(res.Bytes, threads, copies)})
 		}
 		theirs, err := r.setup(rep, peers, res, in, truth, dir, threads, copies)
@@ -146,7 +149,7 @@ func (r *OpsRun) cpu(ctx context.Context, rep *OpsReport, dir string, threads in
 			return err
 		}
 		field = append(field, theirs...)
-		if err := r.rounds(ctx, res, field); err != nil {
+		if err := r.rounds(ctx, res, field, r.Cold && res.Work.isOp()); err != nil {
 			return err
 		}
 		r.drop(peers, row.Name)
@@ -224,7 +227,7 @@ func (r *OpsRun) setup(rep *OpsReport, peers []*opsPeer, res *OpsResult, in *ops
 			if a.Error == "" {
 				arm := &peerArm{p, res.Name, name}
 				e.c = timedPeer{arm, r.Timeout}
-				if !family("memcpy", name) && !family("copy", name) {
+				if !a.Other {
 					if err := arm.check(&res.Work, index, want, r.Timeout); err != nil {
 						e.arm.Failed = err.Error()
 					}
@@ -248,11 +251,11 @@ func (r *OpsRun) drop(peers []*opsPeer, name string) {
 }
 
 // rounds lets the arms take turns; a round's figure is the median of its chunks.
-func (r *OpsRun) rounds(ctx context.Context, res *OpsResult, field []*entrant) error {
+func (r *OpsRun) rounds(ctx context.Context, res *OpsResult, field []*entrant, withCold bool) error {
 	runtime.GC()
 	for range r.Rounds {
 		for _, cold := range []bool{false, true} {
-			if cold && !r.Cold {
+			if cold && !withCold {
 				continue
 			}
 			for _, e := range field {

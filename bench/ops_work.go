@@ -10,7 +10,7 @@ import (
 
 // OpsWork is what the arms of a row of `bench ops` compute. arms/ops_common.py describes the same to the peers.
 type OpsWork struct {
-	Kind string `json:"kind"` // fuse (resample: one stream), voxelize, or one of those that OpsRow.Runner runs
+	Kind string `json:"kind"` // fuse (resample: one stream), voxelize; call: a fuse from Python; flow: over PCIe; shards, shards-host: on two devices
 
 	// fuse
 	Mode    string      `json:"mode,omitempty"` // linear, slerp …; voxelize: count, occupancy, mean, max …
@@ -31,6 +31,9 @@ type OpsWork struct {
 	Min    [3]float32 `json:"min"`
 	Size   [3]float32 `json:"size"`
 }
+
+// isOp says whether the row is an operation by itself: with a copy beside it, hot and cold.
+func (w *OpsWork) isOp() bool { return w.Kind == "fuse" || w.Kind == "voxelize" }
 
 // OpsStream is one stream of a fuse: S samples of D numbers a batch entry.
 type OpsStream struct {
@@ -56,6 +59,14 @@ func voxels(n int, mode string, f int) OpsWork {
 // title says it as the issue's tables do.
 func (w *OpsWork) title() string {
 	switch w.Kind {
+	case "call":
+		return fmt.Sprintf("one call from Python, %d×%d→%d×%d %s, no graph: host time", w.B, w.Streams[0].S, w.T, w.Streams[0].D, shortType(w.DType))
+	case "flow":
+		return fmt.Sprintf("%d trajectories %d→%d×%d %s from page-locked memory and back", w.B, w.Streams[0].S, w.T, w.Streams[0].D, shortType(w.DType))
+	case "shards":
+		return fmt.Sprintf("two GPUs, each %d×%d→%d×%d %s, resident", w.B, w.Streams[0].S, w.T, w.Streams[0].D, shortType(w.DType))
+	case "shards-host":
+		return fmt.Sprintf("two GPUs, each %d×%d→%d×%d %s, fed from the host", w.B, w.Streams[0].S, w.T, w.Streams[0].D, shortType(w.DType))
 	case "fuse":
 		verb := "resample"
 		shape := ""

@@ -30,6 +30,7 @@ Times come as int64 ns. An arm may prepare its inputs (float32 seconds, a layout
  "fuse":     "mode": "linear"|"slerp"|…, "dtype", "out" (type of the result), "B", "T", "streams": [{"S","D"}, …], "norm": bool, "ragged": bool
              inputs valuesI [B,S,D], timesI int64 [B,S] (ns), targets int64 [B,T]; ragged: valuesI [sum of S, D], timesI [sum of S], offsetsI int64 [B+1];
              norm: mean, std float32 [sum of D]: (x-mean)/(std+1e-8). slerp: D = 4
+ "call":     a "fuse" of a small shape: the host's time of one call
  "voxelize": "mode": "count"|"occupancy"|"mean"|"max", "layout": "dense"|"sparse", "N", "F", "grid": [X,Y,Z], "min": [3], "size": [3]
              inputs points float32 [N,3], features float32 [N,F]. A point outside the grid is dropped. Empty cells are 0}
 
@@ -38,7 +39,7 @@ Times come as int64 ns. An arm may prepare its inputs (float32 seconds, a layout
 One JSON object a line on stdin, one on stdout; stderr is for words. The harness (bench/ops_peer.go) keeps the process and asks arms in turn.
 
  {"cmd":"hello","device","threads"}         → {"versions": {…}}
- {"cmd":"setup","row":{…},"arms":[…],"without":[…],"inputs":{name:{"dtype","shape","file","period"}}} → {"arms":{name:{"setting"} or {"error"}}}
+ {"cmd":"setup","row":{…},"arms":[…],"without":[…],"inputs":{name:{"dtype","shape","file","period"}}} → {"arms":{name:{"setting","other"} or {"error"}}}
      arms: empty = all that know the kind; "torch" is every torch arm. file holds the elements, little-endian; where it holds only period of them they repeat
  {"cmd":"probe","name","arm","index":[…]}   → {"shape","values":[…]}: the result at these flat indices (sparse: of the dense grid of rows)
  {"cmd":"time","name","arm","seconds","cold":bool} → {"us":[…]}: µs a call, a figure a chunk
@@ -54,11 +55,11 @@ class Skip(Exception):
     """The arm does not do this row."""
 
 
-def arm(name, kinds, device="cpu", setting=""):
-    """Registers make(row, inputs) → call."""
+def arm(name, kinds, device="cpu", setting="", other=False):
+    """Registers make(row, inputs) → call. other: it does other work, for comparison; its result is not looked at."""
 
     def register(make):
-        ARMS.append({"name": name, "kinds": kinds, "device": device, "setting": setting, "make": make})
+        ARMS.append({"name": name, "kinds": kinds, "device": device, "setting": setting, "other": other, "make": make})
         return make
 
     return register
@@ -101,6 +102,13 @@ class Inputs:
                 self.arrays.pop(name)
             self.tensors[name] = t
         return self.tensors[name]
+
+    def wait(self):
+        """Until the device has done what was put on it."""
+        if self.device == "cuda":
+            import torch
+
+            torch.cuda.synchronize()
 
     def again(self):
         """The same inputs at other addresses."""
@@ -212,7 +220,7 @@ def serve(timed=Timed):
                         start = time.perf_counter()
                         threads(count)
                         ready[a["name"]] = timed(a["make"], row, inputs)
-                        out[a["name"]] = {"setting": a["setting"], "setup_s": time.perf_counter() - start}
+                        out[a["name"]] = {"setting": a["setting"], "other": a["other"], "setup_s": time.perf_counter() - start}
                     except Skip as e:
                         if str(e):
                             out[a["name"]] = {"error": str(e), "skip": True}

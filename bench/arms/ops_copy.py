@@ -4,7 +4,7 @@ import ops_common as ops
 KINDS = ("fuse", "voxelize", "copy")
 
 
-@ops.arm("memcpy numpy", KINDS, setting="np.copyto, one thread")
+@ops.arm("memcpy numpy", KINDS, setting="np.copyto, one thread", other=True)
 def numpy_copy(row, x):
     import numpy as np
 
@@ -15,7 +15,7 @@ def numpy_copy(row, x):
     return lambda: np.copyto(dst, src)
 
 
-@ops.arm("memcpy torch", KINDS, setting="copy_")
+@ops.arm("memcpy torch", KINDS, setting="copy_", other=True)
 def torch_copy(row, x):
     import torch
 

@@ -79,7 +79,7 @@ class Graphed:
         return figures[2:]
 
 
-@ops.arm("copy torch", KINDS, device="cuda", setting="copy_ of 1 GiB on the stream, scaled to the row's bytes")
+@ops.arm("copy torch", KINDS, device="cuda", setting="copy_ of 1 GiB on the stream, scaled to the row's bytes", other=True)
 def copy(row, x):
     import torch
 
