@@ -2,11 +2,13 @@ package bench
 
 import (
 	"context"
+	"fmt"
 	"sync"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/kernel"
 	"github.com/goatnote-inc/robocache/kernel/cpu"
+	"github.com/goatnote-inc/robocache/kernel/cuda"
 )
 
 // peerProcesses is how many interpreters compile the peers' kernels beside each other: torch.compile takes seconds a shape, and a lease is short.
@@ -90,6 +92,12 @@ func (r *OpsRun) cuda(ctx context.Context, rep *OpsReport, dir string) error {
 // ready makes a row's inputs and truth, and has the peers set it up.
 func (r *OpsRun) ready(row *gpuRow, ref opsBackend, rep *OpsReport, dir string, mu *sync.Mutex) error {
 	w := &row.res.Work
+	if w.Kind == "shards" || w.Kind == "shards-host" {
+		if n, _ := cuda.Count(); n < 2 {
+			row.res.Skipped = fmt.Sprintf("needs two devices: %d here", n)
+			return nil
+		}
+	}
 	if w.Kind == "flow" || w.Kind == "shards-host" {
 		// Inputs are made on the spot, page-locked. All of them cross the bus, whether a target reads them or not.
 		s := w.Streams[0]
@@ -120,7 +128,10 @@ func (r *OpsRun) ready(row *gpuRow, ref opsBackend, rep *OpsReport, dir string, 
 
 // gpuRow checks ours and lets the arms take turns.
 func (r *OpsRun) gpuRow(ctx context.Context, g *opsGPU, row *gpuRow) error {
-	done := func() {}
+	if row.res.Skipped != "" {
+		return nil
+	}
+	var done func()
 	var field []*entrant
 	var err error
 	switch row.res.Work.Kind {

@@ -232,11 +232,6 @@ func (r *OpsRun) shardRow(res *OpsResult, in *opsInputs, truth *opsTruth) (field
 			undo[i]()
 		}
 	}
-	n, err := cuda.Count()
-	if n < 2 {
-		res.Skipped = fmt.Sprintf("needs two devices: %d here", n)
-		return nil, done, nil
-	}
 	ours := &entrant{arm: OpsArm{Name: OpsOurs, Setting: "two devices at once, a goroutine and a stream each"}}
 	linear := &entrant{arm: OpsArm{Name: "linear", Setting: "one device alone: the slower of the two"}}
 	if res.Work.Kind == "shards-host" {
