@@ -4,21 +4,20 @@ package main
 
 import (
 	"fmt"
+	"sync"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/kernel"
+	"github.com/goatnote-inc/robocache/kernel/conform"
+	"github.com/goatnote-inc/robocache/kernel/cpu"
 	"github.com/goatnote-inc/robocache/kernel/cuda"
 )
 
 // hostBackend runs operations on host memory.
-type hostBackend interface {
-	Fuse(*kernel.FuseOp) error
-	FuseGrad(*kernel.FuseGradOp) error
-	Apply(*kernel.ApplyOp) error
-	Voxelize(*kernel.VoxelOp) error
-	Unproject(*kernel.DepthOp) error
-	Integrate(*kernel.TSDFOp) error
-}
+type hostBackend = conform.Backend
+
+// cores are all of the processor's.
+var cores = sync.OnceValue(func() *cpu.Backend { return cpu.New(0) })
 
 // host finds a back end for host memory by its name.
 func host(name string) (hostBackend, error) {
@@ -26,7 +25,7 @@ func host(name string) (hostBackend, error) {
 	case "reference":
 		return kernel.Reference{}, nil
 	case "cpu", "":
-		return kernel.Reference{}, nil
+		return cores(), nil
 	}
 	return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "op", Msg: fmt.Sprintf("Invalid backend %q", name), Want: "cpu, cuda or reference", Got: name}
 }

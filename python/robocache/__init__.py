@@ -28,6 +28,12 @@ from ._version import __version__
 from .dataset import Dataset, Episode, Feature, Stream, open
 
 if TYPE_CHECKING:
+    from .compat import (
+        check_installation as check_installation, enable_jit_cache as enable_jit_cache, fuse_multimodal as fuse_multimodal,
+        fuse_multimodal_alignment as fuse_multimodal_alignment, fused_multimodal_alignment as fused_multimodal_alignment, is_cuda_available as is_cuda_available,
+        print_installation_info as print_installation_info, resample_trajectories as resample_trajectories, set_device as set_device,
+        voxelize_occupancy as voxelize_occupancy, voxelize_point_cloud as voxelize_point_cloud, voxelize_pointcloud as voxelize_pointcloud,
+    )  # fmt: skip
     from .lerobot import LeRobotDataset
     from .loader import Loader
     from .mapdataset import MapDataset
@@ -37,24 +43,62 @@ if TYPE_CHECKING:
 
 __all__ = [
     "open", "Dataset", "Episode", "Stream", "Feature", "MapDataset", "LeRobotDataset", "Loader", "Mix", "resample", "fuse", "voxelize",
-    "depth_to_points", "tsdf_integrate", "SparseVoxels", "versions", "self_test",
+    "depth_to_points", "tsdf_integrate", "SparseVoxels", "versions", "self_test", "is_cuda_available", "check_installation",
+    "print_installation_info",
     "Error", "NotFound", "Malformed", "Unsupported", "ResourceLimit", "Temporary", "Misuse", "ForkError", "__version__",
 ]  # fmt: skip
 
 _LAZY = {
     "MapDataset": "mapdataset", "LeRobotDataset": "lerobot", "Loader": "loader", "Mix": "mix", "resample": "ops", "fuse": "ops", "voxelize": "voxels",
-    "depth_to_points": "voxels", "tsdf_integrate": "voxels", "SparseVoxels": "voxels",
+    "depth_to_points": "voxels", "tsdf_integrate": "voxels", "SparseVoxels": "voxels", "is_cuda_available": "compat", "check_installation": "compat",
+    "print_installation_info": "compat",
 }  # fmt: skip
+
+# Names of the earlier RoboCache that still work; robocache.compat has them, docs/migration.md the ways on.
+_OLD = (
+    "resample_trajectories", "fuse_multimodal", "fuse_multimodal_alignment", "fused_multimodal_alignment", "voxelize_pointcloud", "voxelize_point_cloud",
+    "voxelize_occupancy", "set_device", "enable_jit_cache",
+)  # fmt: skip
+_LAZY.update(dict.fromkeys(_OLD, "compat"))
 
 # Names that people will look for, and what to use instead.
 _ELSEWHERE = {
     "RobotDataLoader": "use robocache.Loader([robocache.Mix(...)])",
-    "TrajectoryResampler": "use Episode.align, or align= of Loader",
-    "Trajectory": "use Episode.align, or align= of Loader",
-    "ResampleConfig": "use Episode.align, or align= of Loader",
+    "TrajectoryResampler": "use robocache.resample for arrays, Episode.align or align= of Loader for datasets",
+    "Trajectory": "use robocache.resample for arrays, Episode.align or align= of Loader for datasets",
+    "ResampleConfig": "use the keywords of robocache.resample",
     "conv3d": "use torch.nn.functional.conv3d",
-    "attention": "use torch.nn.functional.scaled_dot_product_attention",
-    "will_oom": "use memory_budget= of Loader",
+    "attention": "use torch.nn.functional.scaled_dot_product_attention; robocache.resample brings keys onto the queries' times",
+    "temporal_fusion": "use torch.nn.TransformerEncoder on the rows of robocache.fuse",
+    "will_oom": "use memory_budget= of Loader and voxelize",
+    "memory": "use memory_budget= of Loader and voxelize",
+    "utils": "operations follow the tensor's device; torch.cuda.device sets the current one",
+    "datasets": "use robocache.open(path), robocache.MapDataset or robocache.Loader",
+    "RTXDataset": "use robocache.open(path), robocache.MapDataset or robocache.Loader",
+    "RTXDataLoader": "use robocache.Loader(path, batch_size=…)",
+    "create_rtx_dataloader": "use robocache.Loader(path, hz=…, batch_size=…)",
+    "CALVINDataset": "use robocache.open(path); CALVIN is not read yet",
+    "RoboMimicDataset": "use robocache.open(path); robomimic's files are not read yet",
+    "backends": "use backend= of each call, and robocache.check_installation()",
+    "select_backend": "use backend= of each call",
+    "get_backend_info": "use robocache.check_installation()",
+    "get_backend_status": "use robocache.check_installation()",
+    "is_pytorch_available": 'use robocache.check_installation()["pytorch_available"]',
+    "config": "use keywords of each call: there is no global configuration",
+    "get_config": "use keywords of each call: there is no global configuration",
+    "set_config": "use keywords of each call: there is no global configuration",
+    "metrics": "use Loader.stats(); metrics of operations come with the service",
+    "observability": "use Loader.stats(); there is no telemetry",
+    "cuda_graph_cache": "use torch.cuda.graph: every operation can be captured",
+    "sim_to_real": "use augment= of robocache.resample and Loader",
+    "ops_fallback": "use robocache.resample, fuse and voxelize on CPU tensors",
+    "_cuda_available": "use robocache.is_cuda_available()",
+    "_multimodal_available": "use robocache.is_cuda_available()",
+    "_voxelize_available": "use robocache.is_cuda_available()",
+    "_cuda_ops": "it was private; use robocache.resample",
+    "_multimodal_ops": "it was private; use robocache.fuse",
+    "_voxelize_ops": "it was private; use robocache.voxelize",
+    "_cutlass_ops": "it was private; use robocache.resample",
 }
 
 
@@ -75,12 +119,18 @@ def versions() -> dict[str, Any]:
 
 
 def self_test() -> bool:
-    """Checks that the engine loads, answers, reports errors by class, and has its decoder. Prints what is there; True, or raises.
+    """Runs the conformance vectors on every back end of the kernels and the decoders, and prints what is here and why the rest is not. True, or raises."""
+    from . import _engine
 
-    The conformance vectors of every back end are run by 'robocache self-test'.
-    """
     v = versions()
     print(f"robocache {v['package']}, engine {v['robocache']} (ABI {v['abi']}, {v['go']}), formats: {', '.join(v['formats']) or 'none'}")
+    failed = []
+    for r in _engine.call("robocache_self_test"):
+        state = "ok" if r["ok"] else "WRONG" if r["present"] else "not here"
+        print(f"{r['part']}: {state}{': ' + r['detail'] if r.get('detail') else ''}")
+        failed += [r["part"]] if r["present"] and not r["ok"] else []
+    if failed:
+        raise Error(f"{', '.join(failed)} gave wrong results", hint="please report what robocache.self_test() printed")
     if not v["formats"]:
         raise Unsupported("the engine knows no format", hint="build it from ./cmd/librobocache")
     if v.get("decoder"):

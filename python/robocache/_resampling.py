@@ -259,6 +259,22 @@ def execute(p: Plan, inputs: Sequence[int], out: Any, address: int) -> tuple[Any
     return out, valid
 
 
+def _by_torch(
+    series: list[Series], targets: View, single: bool, out: Any, dtype: Any, want_valid: bool, clock: str, epsilon: float
+) -> tuple[Any, Any, View, None]:  # fmt: skip
+    """The same by torch's operators."""
+    from . import _oracle
+
+    same_place([*(v for s in series for v in s.views()), targets])
+    kind = None if dtype is None else native(_rules.dtype_name(dtype), series[0].values)
+    got, valid = _oracle.fuse(series, targets, kind if out is None else out.dtype, {"clock": clock, "epsilon": epsilon})
+    if series[0].batch is None:
+        got, valid = got[0], valid[0]
+        got = got[..., 0] if single and series[0].rank == 1 else got
+    valid = valid[..., 0] if single else valid
+    return got if out is None else out.copy_(got), valid if want_valid else None, targets, None
+
+
 def own_step(hz: Any) -> int:
     return _timeline.period_ns(_timeline.frequency(hz)) if hz is not None else 0
 
@@ -266,7 +282,7 @@ def own_step(hz: Any) -> int:
 def call(
     streams: list[tuple[str, Any, Any, Mapping[str, Any]]], target_times: Any, *, single: bool, hz: Any = None, out: Any = None, dtype: Any = None,
     want_valid: bool = False, validate: Any = None, backend: Any = None, clock: str = "ns", epsilon: float = 0.0,
-) -> tuple[Any, Any, View, Plan]:  # fmt: skip
+) -> tuple[Any, Any, View, Plan | None]:  # fmt: skip
     """One call: result, validity, targets, and the plan."""
     step = own_step(hz)
     series = [series_of(*s, step=step) for s in streams]
@@ -276,6 +292,8 @@ def call(
     if into is not None and not into.tensor and not into.array.flags.writeable:
         raise Misuse("out is read-only", {"tensor": "out"})
     chosen = _rules.backend_of(backend, series[0].values.device)
+    if chosen == "pytorch":
+        return _by_torch(series, targets, single, out, dtype, want_valid, clock, epsilon)
     p = plan(series, targets, single=single, out=into, dtype=dtype, want_valid=want_valid, validate=validate, backend=chosen, clock=clock, epsilon=epsilon)
     p.far = any(far)
     inputs = [v.addr for s in series for v in s.views()] + [targets.addr]

@@ -30,8 +30,8 @@ _FUSE = tuple(n for n in _RESAMPLE if n not in ("data", "times", "lengths", "off
 
 
 def _traced(torch: Any) -> bool:
-    """Whether torch records what is done: then all of it must be torch's own operations."""
-    return bool(torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() or torch._C._functorch.peek_interpreter_stack() is not None)
+    """Whether torch records what is done (beside torch.compile, which is asked first): then all of it must be torch's own operations."""
+    return bool(torch._C._len_torch_dispatch_stack() or torch._C._functorch.peek_interpreter_stack() is not None)
 
 
 def resample(
@@ -63,7 +63,9 @@ def resample(
     torch: Any = sys.modules.get("torch")
     kind: Any = type(data)
     key: Any = None
-    if (
+    if torch is not None and torch.compiler.is_compiling():
+        pass
+    elif (
         hz is None and dtype is None and normalize is None and clip is None and augment is None and window is None and period is None and lo is None
         and quats is None and lengths is None and offsets is None and not return_times and type(times) is kind and type(target_times) is kind
     ):  # fmt: skip
@@ -123,6 +125,9 @@ def fuse(
     }  # fmt: skip
     arrays, key = [], None
     plain = hz is None and not return_times and normalize is None and augment is None and quats is None
+    torch: Any = sys.modules.get("torch")
+    if torch is not None and torch.compiler.is_compiling():
+        plain = False
     try:
         for s in streams:
             if len(s) != 2:
@@ -139,6 +144,19 @@ def fuse(
     return _call(
         _each(streams, options), target_times, key, False, hz=hz, out=out, dtype=dtype, want_valid=return_valid, return_times=return_times, validate=validate, backend=backend
     )
+
+
+def recorded(torch: Any, streams: Sequence[Any], target_times: Any) -> bool:
+    """Whether a call is to be made of torch's own operators: it is traced, needs a gradient, or has tensors that are more than memory."""
+    if torch.compiler.is_compiling():
+        return any(isinstance(s[1], torch.Tensor) or isinstance(s[1], (list, tuple)) and isinstance(s[1][0], torch.Tensor) for s in streams)
+    data = [p for s in streams for p in (s[1] if isinstance(s[1], (list, tuple)) else (s[1],)) if isinstance(p, torch.Tensor)]
+    if not data:
+        return False
+    if _traced(torch) or torch.is_grad_enabled() and any(d.requires_grad for d in data):
+        return True
+    plain = (torch.Tensor, torch.nn.Parameter)
+    return any(isinstance(t, torch.Tensor) and type(t) not in plain and not t.is_nested for t in (*data, *(s[2] for s in streams), target_times))
 
 
 def _unknown(op: str, unknown: Mapping[str, Any], known: Sequence[str]) -> Misuse:
@@ -213,6 +231,11 @@ def _quick(options: tuple[Any, ...], arrays: tuple[Any, ...], out: Any) -> tuple
 
 def _call(streams: list[Any], target_times: Any, key: Any, single: bool, *, return_times: bool, want_valid: bool, **options: Any) -> Any:
     """The long way: everything is looked at, and what it comes to is kept under the key."""
+    torch = sys.modules.get("torch")
+    if torch is not None and recorded(torch, streams, target_times):
+        from . import _torchops
+
+        return _torchops.call(streams, target_times, single=single, want_valid=want_valid, return_times=return_times, **options)
     got, valid, targets, plan = _resampling.call(streams, target_times, single=single, want_valid=want_valid, **options)
     if key is not None and plan is not None and not plan.far:
         _fast.put(key, plan)

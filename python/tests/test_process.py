@@ -246,7 +246,7 @@ def test_missing_library(script) -> None:  # type: ignore[no-untyped-def]
 def test_names() -> None:
     for name in robocache.__all__:
         assert getattr(robocache, name) is not None
-    for name, way in (("resample", "align"), ("RobotDataLoader", "robocache.Loader"), ("Loadr", "'Loader'")):
+    for name, way in (("RobotDataLoader", "robocache.Loader"), ("Loadr", "'Loader'")):
         with pytest.raises(AttributeError, match=way):
             getattr(robocache, name)
     for cls, base in ((robocache.NotFound, FileNotFoundError), (robocache.Misuse, ValueError), (robocache.Error, RuntimeError), (robocache.ForkError, robocache.Error)):

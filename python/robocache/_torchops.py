@@ -1,0 +1,330 @@
+"""resample and fuse as operators of torch: what autograd, torch.compile, export, fake tensors and subclasses go through.
+
+Imported at the first tensor that needs it. Everything that decides which operator runs is a text of options, which tracing keeps as a constant.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from . import _arrays, _resampling, _rules
+from ._errors import Misuse, Unsupported
+from ._prepared import Recent, prepare
+from ._resampling import Plan, Series
+from ._results import Made, dense
+
+__all__ = ["call"]
+
+DIFFERENTIABLE = ("linear", "previous", "next", "nearest")
+
+_library = torch.library.Library("robocache", "DEF")
+_library.define("resample(Tensor data, Tensor times, Tensor targets, Tensor[] extras, str options, ScalarType? dtype, bool valid) -> (Tensor, Tensor)")
+_library.define("fuse(Tensor[] data, Tensor[] times, Tensor targets, Tensor[] extras, str options, ScalarType? dtype, bool valid) -> (Tensor, Tensor)")
+_library.define("resample_backward(Tensor grad, Tensor times, Tensor targets, Tensor[] extras, SymInt[] shape, str options, ScalarType dtype) -> Tensor")
+
+_plans: Recent[Plan] = Recent()
+_grads: Recent[Made] = Recent()
+
+
+@functools.lru_cache(1024)
+def _read(options: str) -> dict[str, Any]:
+    return json.loads(options)  # type: ignore[no-any-return]
+
+
+def _layout(t: torch.Tensor) -> tuple[Any, ...]:
+    return t.dtype, t.shape, t.stride(), t.device
+
+
+def _extras(spec: Mapping[str, Any], extras: Sequence[torch.Tensor]) -> list[dict[str, torch.Tensor]]:
+    """Lengths, offsets and samples of each stream, by name."""
+    mine = iter(extras)
+    return [{n: next(mine) for n in ("lengths", "offsets", "samples") if n in s.get("has", ())} for s in spec["series"]]
+
+
+def _series(spec: Mapping[str, Any], data: Sequence[torch.Tensor], times: Sequence[torch.Tensor], extras: Sequence[torch.Tensor]) -> list[Series]:
+    out = []
+    for s, d, t, more in zip(spec["series"], data, times, _extras(spec, extras), strict=True):
+        view = {n: _arrays.view(n, m) for n, m in more.items()}
+        rule = {k: v for k, v in s.items() if k not in ("has", "name")}
+        out.append(
+            Series(s.get("name", "data"), _arrays.view(s.get("name", "data"), d), _arrays.view("times", t), view.get("lengths"), view.get("offsets"), view.get("samples"), rule)
+        )
+    return out
+
+
+def _forward(
+    data: Sequence[torch.Tensor], times: Sequence[torch.Tensor], targets: torch.Tensor, extras: Sequence[torch.Tensor], options: str, dtype: Any, valid: bool
+) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+    inputs = [t.resolve_neg() for t in (*data, *times, targets, *extras)]
+    key = (options, dtype, valid, len(data), *map(_layout, inputs))
+    plan = _plans.get(key)
+    n = len(data)
+    data, times, targets, extras = inputs[:n], inputs[n : 2 * n], inputs[2 * n], inputs[2 * n + 1 :]
+    spec = _read(options)
+    if plan is None:
+        series, at = _series(spec, data, times, extras), _arrays.view("target_times", targets)
+        chosen = _rules.backend_of(spec.get("backend"), series[0].values.device)
+        if chosen == "pytorch":
+            from . import _oracle
+
+            got, mask = _oracle.fuse(series, at, dtype, spec)
+            return got, mask if valid else torch.empty(0, dtype=torch.bool, device=got.device)
+        plan = _resampling.plan(
+            series, at, single=False, out=None, dtype=dtype, want_valid=valid, validate=spec.get("validate"), backend=chosen, clock=spec.get("clock", "ns"),
+            epsilon=spec.get("epsilon", 0.0),
+        )  # fmt: skip
+        _plans.put(key, plan)
+    addresses, more = [], iter(extras)
+    for s, d, t in zip(spec["series"], data, times, strict=True):
+        addresses += [d.data_ptr(), t.data_ptr(), *(next(more).data_ptr() for _ in s.get("has", ()))]
+    got, mask = _resampling.execute(plan, [*addresses, targets.data_ptr()], None, 0)
+    return got, mask if mask is not None else torch.empty(0, dtype=torch.bool, device=got.device)
+
+
+def _resample(data: Any, times: Any, targets: Any, extras: Any, options: str, dtype: Any, valid: bool) -> Any:
+    return _forward([data], [times], targets, extras, options, dtype, valid)
+
+
+def _backward(grad: Any, times: Any, targets: Any, extras: Any, shape: Sequence[int], options: str, dtype: Any) -> Any:
+    spec = _read(options)
+    inputs = [t.resolve_neg() for t in (times, *extras, targets, grad)]
+    key = (options, dtype, tuple(shape), *map(_layout, inputs))
+    made = _grads.get(key)
+    if made is None:
+        views = [_arrays.view("grad", t) for t in inputs]
+        series = {k: v for k, v in spec["series"][0].items() if k not in _EPILOGUE}
+        like = views[-1]
+        tensors = [v.describe() for v in views] + [{"dtype": _rules.dtype_name(dtype), "shape": list(shape), "stride": dense(shape)}]
+        chosen = _rules.backend_of(None if spec.get("backend") == "pytorch" else spec.get("backend"), like.device)
+        whole = {
+            "op": "fuse_grad", "backend": chosen, "device": max(like.device, 0), "tensors": tensors, "series": [series], "clock": spec.get("clock", "ns"),
+            "epsilon": spec.get("epsilon", 0.0),
+        }  # fmt: skip
+        made = Made(prepare(whole), [(tuple(shape), dtype)], like)
+        _grads.put(key, made)
+    return made.run([t.data_ptr() for t in inputs])[0]
+
+
+_EPILOGUE = ("norm", "unit", "plane", "clip", "augment")
+
+for _key in ("CPU", "CUDA"):
+    _library.impl("resample", _resample, _key)
+    _library.impl("fuse", _forward, _key)
+    _library.impl("resample_backward", _backward, _key)
+
+
+@torch.library.register_fake("robocache::fuse", lib=_library)
+def _fake_fuse(data: Any, times: Any, targets: Any, extras: Any, options: str, dtype: Any, valid: bool) -> Any:
+    spec = _read(options)
+    more = _extras(spec, extras)[0]
+    batch = more["offsets"].shape[0] - 1 if "offsets" in more else data[0].shape[0]
+    rows, channels = targets.shape[-1], sum(d.shape[-1] for d in data)
+    out = data[0].new_empty((batch, rows, channels), dtype=dtype or data[0].dtype)
+    return out, data[0].new_empty((batch, rows, len(data)) if valid else (0,), dtype=torch.bool)
+
+
+@torch.library.register_fake("robocache::resample", lib=_library)
+def _fake_resample(data: Any, times: Any, targets: Any, extras: Any, options: str, dtype: Any, valid: bool) -> Any:
+    return _fake_fuse([data], [times], targets, extras, options, dtype, valid)
+
+
+@torch.library.register_fake("robocache::resample_backward", lib=_library)
+def _fake_backward(grad: Any, times: Any, targets: Any, extras: Any, shape: Any, options: str, dtype: Any) -> Any:
+    return grad.new_empty(tuple(shape), dtype=dtype)
+
+
+@functools.lru_cache(1024)
+def _alone(options: str, i: int) -> tuple[str, dict[str, Any]]:
+    """The options of one stream of several, without its epilogue, which is kept apart: its slope is torch's to multiply."""
+    spec = dict(_read(options))
+    series = dict(spec["series"][i])
+    epilogue = {k: series.pop(k) for k in _EPILOGUE if k in series}
+    series["has"] = [h for h in series.get("has", ()) if h != "samples"]
+    return json.dumps({**spec, "series": [series]}), epilogue
+
+
+def _slope(g: torch.Tensor, epilogue: Mapping[str, Any]) -> torch.Tensor:
+    """The gradient before the normalisation."""
+    if epilogue.get("unit"):
+        g = g / 255
+    norm = epilogue.get("norm")
+    if norm is None:
+        return g
+    a, b = torch.tensor(norm["a"], dtype=torch.float32), torch.tensor(norm["b"], dtype=torch.float32)
+    down, up = (b + 1e-8, 1) if norm["kind"] == "mean_std" else (b - a, 2)
+    constant = (b if up == 1 else down) == 0
+    slope = torch.where(constant, 0, up / torch.where(constant, 1, down))
+    column = torch.arange(g.shape[-1]) // max(epilogue.get("plane", 1), 1) % len(slope)
+    return g * slope[column].to(g)
+
+
+def _check_differentiable(spec: Mapping[str, Any]) -> None:
+    for s in spec["series"]:
+        mode = s.get("mode", "linear")
+        if mode not in DIFFERENTIABLE:
+            raise Unsupported(f"mode={mode!r} has no gradient: {', '.join(DIFFERENTIABLE)} have", hint="use data.detach(), or torch.no_grad()")
+        for k in ("clip", "augment"):
+            if k in s:
+                raise Unsupported(f"{k}= has no gradient", hint="clip and augment by torch afterwards, or use data.detach()")
+
+
+def _setup_fuse(ctx: Any, inputs: Any, output: Any) -> None:
+    data, times, targets, extras, options, _, _ = inputs
+    _check_differentiable(_read(options))
+    ctx.mark_non_differentiable(output[1])
+    ctx.save_for_backward(*times, targets, *extras)
+    ctx.streams, ctx.options = [(tuple(d.shape), d.dtype) for d in data], options
+
+
+def _grad_fuse(ctx: Any, g: Any, _: Any) -> Any:
+    n = len(ctx.streams)
+    saved = ctx.saved_tensors
+    spec = _read(ctx.options)
+    more = _extras(spec, saved[n + 1 :])
+    out, column = [], 0
+    for i, (shape, dtype) in enumerate(ctx.streams):
+        mine = g[..., column : column + shape[-1]]
+        column += shape[-1]
+        options, epilogue = _alone(ctx.options, i)
+        extras = [v for k, v in more[i].items() if k != "samples"]
+        out.append(torch.ops.robocache.resample_backward(_slope(mine, epilogue), saved[i], saved[n], extras, shape, options, dtype))
+    return out, [None] * n, None, [None] * (len(saved) - n - 1), None, None, None
+
+
+def _setup_resample(ctx: Any, inputs: Any, output: Any) -> None:
+    data, times, *rest = inputs
+    _setup_fuse(ctx, ([data], [times], *rest), output)
+
+
+def _grad_resample(ctx: Any, g: Any, _: Any) -> Any:
+    data, times, *rest = _grad_fuse(ctx, g, _)
+    return data[0], times[0], *rest
+
+
+def _setup_backward(ctx: Any, inputs: Any, output: Any) -> None:
+    grad, times, targets, extras, _, options, _ = inputs
+    ctx.save_for_backward(times, targets, *extras)
+    ctx.dtype, ctx.options = grad.dtype, options
+
+
+def _grad_backward(ctx: Any, g: Any) -> Any:
+    times, targets, *extras = ctx.saved_tensors
+    options, _ = _alone(ctx.options, 0)
+    out, _ = torch.ops.robocache.resample(g, times, targets, extras, options, ctx.dtype, False)
+    return out, None, None, [None] * len(extras), None, None, None
+
+
+torch.library.register_autograd("robocache::fuse", _grad_fuse, setup_context=_setup_fuse, lib=_library)
+torch.library.register_autograd("robocache::resample", _grad_resample, setup_context=_setup_resample, lib=_library)
+torch.library.register_autograd("robocache::resample_backward", _grad_backward, setup_context=_setup_backward, lib=_library)
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _options(rules: Any, names: Any, has: Any, channels: Any, validate: Any, backend: Any, clock: str, epsilon: Any) -> str:
+    """What decides the operation, as a text. Tracing calls it once, with constants."""
+    series = [
+        {**_rules.rule(**dict(r), channels=c), "name": n, "has": list(h)} for r, n, h, c in zip(rules, names, has, channels, strict=True)
+    ]  # fmt: skip
+    return json.dumps({"series": series, "validate": bool(validate), "backend": backend, "clock": clock, "epsilon": epsilon or 0.0}, sort_keys=True)
+
+
+def _tensor(name: str, x: Any, like: torch.Tensor) -> torch.Tensor:
+    """Times, lengths and the like, on the data's device."""
+    if not isinstance(x, torch.Tensor):
+        x = torch.as_tensor(np.asarray(x))
+    return x.to(like.device)
+
+
+def _constant(v: Any) -> Any:
+    """An option under torch.compile: numbers become part of the operation, and a graph cannot read them from a tensor."""
+    if isinstance(v, (torch.Tensor, np.ndarray)):
+        raise Unsupported("under torch.compile options must be numbers, not arrays", hint="use .tolist() outside of the compiled function")
+    if isinstance(v, dict):
+        return {k: _constant(v[k]) for k in v}
+    if isinstance(v, (list, tuple)):
+        return [_constant(x) for x in v]
+    if isinstance(v, (int, float)):
+        return list({v: None})[0]  # as a key it is looked at: a number that dynamic shapes made a symbol is one again
+    return v
+
+
+def call(
+    streams: Sequence[tuple[str, Any, Any, Mapping[str, Any]]], target_times: Any, *, single: bool, hz: Any = None, out: Any = None, dtype: Any = None,
+    want_valid: bool = False, return_times: bool = False, validate: Any = None, backend: Any = None, clock: str = "ns", epsilon: float | None = None,
+) -> Any:  # fmt: skip
+    """One call of resample or fuse, made of torch's operations alone."""
+    if hz is not None and torch.compiler.is_compiling():
+        raise Unsupported("hz= looks at the times, which torch.compile cannot: give target times", hint="robocache.resample(…, hz=…, return_times=True) makes them")
+    data, times, extras, rules, names, has, channels, ranks = [], [], [], [], [], [], [], []
+    for name, d, t, given in streams:
+        rule = dict(given)
+        more = {"lengths": rule.pop("lengths", None), "offsets": rule.pop("offsets", None), "samples": None}
+        if rule.get("augment") is not None:
+            rule["augment"] = dict(rule["augment"])
+            more["samples"] = rule["augment"].pop("samples", None)
+        if isinstance(d, (list, tuple)):
+            more["offsets"] = [0]
+            for part in d:
+                more["offsets"].append(more["offsets"][-1] + part.shape[0])
+            d, t = torch.cat(list(d)), torch.cat(list(t)) if isinstance(t, (list, tuple)) else t
+        elif d.is_nested:
+            more["offsets"], d = d.offsets(), d.values()
+            t = t.values() if isinstance(t, torch.Tensor) and t.is_nested else t
+        if not isinstance(d, torch.Tensor):
+            raise Misuse(f"{name}: expected a torch tensor beside others, found {type(d).__name__}", {"tensor": name})
+        if torch.compiler.is_compiling():
+            rule = _constant(rule)
+        ragged = more["offsets"] is not None
+        if not 1 <= d.dim() <= (2 if ragged else 3):
+            raise Misuse(f"{name} must have shape [B, S, D], [S, D] or [S], found {list(d.shape)}", {"tensor": name})
+        ranks.append(3 if ragged else d.dim())
+        if d.dim() == 1:
+            d = d[:, None]
+        if d.dim() == 2 and not ragged:
+            d = d[None]
+        data.append(d)
+        times.append(_tensor("times", t, d))
+        here = [k for k in ("lengths", "offsets", "samples") if more[k] is not None]
+        extras += [_tensor(k, more[k], d) for k in here]
+        has.append(tuple(here))
+        rules.append(rule)
+        names.append(name)
+        channels.append(_constant(d.shape[-1]) if rule.get("normalize") is not None else 1)
+    if hz is not None:
+        step = _resampling.own_step(hz)
+        target_times = _resampling.targets_of(None, hz, [_resampling.series_of(n, d, t, r, step) for n, d, t, r in streams]).array
+        for r in rules:
+            r["window"] = step if r.get("mode") == "mean" and r.get("window") is None else r.get("window")
+    if target_times is None:
+        raise Misuse("expected target times or hz=, one of them", hint="hz=50 makes a grid of 50 rows a second over the data")
+    targets = _tensor("target_times", target_times, data[0])
+    if min(ranks) < 3 and (max(ranks) == 3 or targets.dim() > 1):
+        raise Misuse(f"Batch size mismatch (batch sizes of the streams and targets): ranks {ranks} and {targets.dim()}", hint="give all a batch, or none")
+    wanted = getattr(torch, _rules.dtype_name(dtype)) if dtype is not None else None
+    if len({d.dtype for d in data}) > 1 and wanted is None and out is None:
+        raise Misuse(f"Stream dtypes must match (dtypes must match): found {[d.dtype for d in data]}", hint="dtype= says what the result is to be")
+    if out is not None:
+        if torch.is_grad_enabled() and (out.requires_grad or any(d.requires_grad for d in data)):
+            raise Misuse("out= keeps no gradient: leave it out, or use torch.no_grad()")
+        wanted = wanted or out.dtype
+    options = _options(rules, names, has, channels, validate, backend, clock, epsilon)
+    if len(data) == 1:
+        got, valid = torch.ops.robocache.resample(data[0], times[0], targets, extras, options, wanted, want_valid)
+    else:
+        got, valid = torch.ops.robocache.fuse(data, times, targets, extras, options, wanted, want_valid)
+    if max(ranks) < 3:
+        got, valid = got[0], valid[0] if want_valid else valid
+        if single and ranks[0] == 1:
+            got = got[..., 0]
+    if single and want_valid:
+        valid = valid[..., 0]
+    if out is not None:
+        got = out.copy_(got)
+    results = [got] + ([valid] if want_valid else []) + ([targets] if return_times else [])
+    return results[0] if len(results) == 1 else tuple(results)
