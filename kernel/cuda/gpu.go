@@ -206,8 +206,16 @@ func (g *gpu) wait(stream uintptr) error {
 }
 
 func (g *gpu) capturing(stream uintptr) bool {
-	v := new(int32)
-	return g.within(func() int32 { return cudahost.Call(g.f.StreamIsCapturing, stream, ptr(v)) }) == 0 && *v != 0
+	pushed, code := g.enter()
+	s := scratch.Get().(*scratchWords)
+	s.word = 0
+	if code == 0 {
+		code = s.call(g.f.StreamIsCapturing, stream, ptr(&s.word))
+	}
+	is := code == 0 && uint32(s.word) != 0
+	scratch.Put(s)
+	g.leave(pushed)
+	return is
 }
 
 // flags are 4 KB of page-locked memory that is mapped into the device, made when they are first wanted.

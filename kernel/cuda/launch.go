@@ -76,7 +76,7 @@ type place struct {
 
 // Launch is a prepared operation: kernels, their parameters, and where the addresses of tensors go in these. It holds no memory
 // of a device but its tables, and no stream. Runs may come from many goroutines; each is a launch, not a wait. Who prepares once and runs often
-// keeps it; graphs that captured a Launch need it as long as they are replayed.
+// keeps it. Tables that a graph captured are kept for the life of the process: nobody says when a graph goes.
 type Launch struct {
 	op      string // for errors
 	on      launcher
@@ -95,11 +95,15 @@ type Launch struct {
 
 // tables is device memory of a Launch: what is too large for parameters. It goes with the Launch.
 type tables struct {
-	on    launcher
-	addrs []uintptr
+	on       launcher
+	addrs    []uintptr
+	captured bool
 }
 
 func (t *tables) free() {
+	if t.captured {
+		return
+	}
 	for _, a := range t.addrs {
 		t.on.free(a)
 	}
@@ -155,6 +159,9 @@ func (l *Launch) Run(addrs []uintptr, stream uintptr) error {
 func (l *Launch) run(addrs []uintptr, stream uintptr) error {
 	if l.calls == nil {
 		return l.closed()
+	}
+	if l.tables != nil && !l.tables.captured && l.on.capturing(stream) {
+		l.tables.captured = true
 	}
 	for i := range l.places {
 		p := &l.places[i]

@@ -127,8 +127,17 @@ func TestTables(t *testing.T) {
 	if err := errors.Join(l.Run(nil, 0), d.CopyOut(b, p.out)); err != nil || b[0] != 6 || b[4] != 7 {
 		t.Error(err, b)
 	}
+	// What a graph captured is replayed after the Launch is gone.
+	d.on.(*simulated).capture = true
+	if err := l.Run(nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	d.on.(*simulated).capture = false
 	l.Close()
 	l.Close()
+	if err := d.CopyOut(b, p.out); err != nil || b[0] != 11 { // freed memory would be a fault
+		t.Error(err, b)
+	}
 	if err := l.Run(nil, 0); !errors.Is(err, robocache.ErrMisuse) {
 		t.Error("a closed launch:", err)
 	}
