@@ -65,6 +65,20 @@ func (p *OpsReport) Write(dir string) error {
 	return nil
 }
 
+// ReadOps reads a report that Write wrote. Its bars are judged again.
+func ReadOps(file string) (*OpsReport, error) {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return nil, robocache.At(err, robocache.Where{"file": file})
+	}
+	p := &OpsReport{}
+	if err := json.Unmarshal(b, p); err != nil {
+		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "bench ops", Where: robocache.Where{"file": file}, Msg: "no report of bench ops", Err: err}
+	}
+	p.judge()
+	return p, nil
+}
+
 // csv has a line an arm.
 func (p *OpsReport) csv() ([]byte, error) {
 	var b bytes.Buffer

@@ -202,8 +202,8 @@ func closePeers(peers []*opsPeer) {
 
 // setup gives the row to the peers; each one's answer is an arm, and its values are looked at.
 func (r *OpsRun) setup(rep *OpsReport, peers []*opsPeer, res *OpsResult, in *opsInputs, truth *opsTruth, dir string, threads, copies int) ([]*entrant, error) {
-	if len(peers) == 0 {
-		return nil, nil
+	if len(peers) == 0 || res.Curve != "" && r.Arms == nil {
+		return nil, nil // a curve is ours and the copy: peers only where they are named
 	}
 	files, err := in.write(&res.Work, dir, res.Name)
 	if err != nil {

@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"math"
 	"os"
@@ -206,10 +205,18 @@ func TestOpsQuick(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	var back OpsReport
-	js, err := os.ReadFile(filepath.Join(dir, "ops-cpu.json"))
-	if err != nil || json.Unmarshal(js, &back) != nil || len(back.Rows) != 2 {
+	back, err := ReadOps(filepath.Join(dir, "ops-cpu.json"))
+	if err != nil || len(back.Rows) != 2 {
 		t.Fatalf("%v: %d rows", err, len(back.Rows))
+	}
+	var one, two strings.Builder
+	rep.Markdown(&one)
+	back.Markdown(&two)
+	if one.String() != two.String() || !strings.Contains(one.String(), "| met |") {
+		t.Errorf("what was read back is another report:\n%s\n%s", one.String(), two.String())
+	}
+	if _, err := ReadOps(filepath.Join(dir, "ops-cpu.csv")); !errors.Is(err, robocache.ErrMalformed) {
+		t.Error(err)
 	}
 	r := back.Rows[0]
 	if a := r.arm("reference"); a == nil || a.Failed != "" || len(a.Hot.Raw) != 2 || len(a.Cold.Raw) != 2 {

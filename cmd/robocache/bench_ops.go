@@ -18,6 +18,7 @@ func newBenchOps() *cobra.Command {
 	var r bench.OpsRun
 	var names []string
 	var quick, sweep, list bool
+	var from string
 	c := &cobra.Command{
 		Use:   "ops",
 		Short: "the kernels: resample, fuse and voxelize, on CPU or GPU, with their peers, the copy that is the limit, and the bars",
@@ -31,6 +32,19 @@ hot (the same buffers again and again) and cold (buffers that together are four 
   robocache bench ops --list`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if from != "" {
+				p, err := bench.ReadOps(from)
+				if err != nil {
+					return err
+				}
+				if f.out != "" {
+					if err := p.Write(f.out); err != nil {
+						return err
+					}
+				}
+				p.Markdown(cmd.OutOrStdout())
+				return nil
+			}
 			if r.Device != "cpu" && r.Device != "cuda" {
 				return misuse("--device: cpu or cuda")
 			}
@@ -99,6 +113,7 @@ hot (the same buffers again and again) and cold (buffers that together are four 
 	c.Flags().StringSliceVar(&f.arms, "arms", nil, "peers by name or family (torch, numpy, np.interp, memcpy, reference, none); default: all that are there")
 	c.Flags().StringSliceVar(&r.Without, "without", nil, "peers to leave out")
 	c.Flags().StringVar(&f.out, "out", "", "write JSON, CSV, Markdown, plots and an HTML report into this folder")
+	c.Flags().StringVar(&from, "from", "", "measure nothing: tables and plots of a JSON report of before")
 	c.Flags().StringVar(&f.python, "python", "", "interpreter of the Python arms (default: .venv/bin/python, else python3)")
 	c.Flags().BoolVar(&f.json, "json", false, "print JSON")
 	c.Flags().DurationVar(&f.timeout, "timeout", 10*time.Minute, "longest time of one answer of a peer")
