@@ -75,8 +75,8 @@ func (p *Part) check(op string) error {
 	} else if p.Left != nil || p.Right != nil || p.Weight != nil {
 		return misuse(op, "length mismatch", "a plan with kind, left, right and weight", "no kind")
 	}
-	if want := []int{rows, cols}; !slices.Equal(p.Out.Shape, want) {
-		return shapeError(op, "out", want, p.Out.Shape)
+	if !slices.Equal(p.Out.Shape, []int{rows, cols}) {
+		return shapeError(op, "out", []int{rows, cols}, p.Out.Shape)
 	}
 	if err := checkOptional(op, "valid", p.Valid, robocache.Uint8, rows); err != nil {
 		return err

@@ -41,8 +41,8 @@ func (op *FuseOp) Check() error {
 	if err := op.Out.Check(name, "out"); err != nil {
 		return err
 	}
-	if want := []int{batch, rows, cols}; !slices.Equal(op.Out.Shape, want) {
-		return shapeError(name, "out", want, op.Out.Shape)
+	if !slices.Equal(op.Out.Shape, []int{batch, rows, cols}) {
+		return shapeError(name, "out", []int{batch, rows, cols}, op.Out.Shape)
 	}
 	if err := checkOptional(name, "valid", op.Valid, robocache.Uint8, batch, rows, len(op.Series)); err != nil {
 		return err

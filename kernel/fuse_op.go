@@ -60,7 +60,7 @@ type FuseOp struct {
 func (op *FuseOp) Tensors() []*Tensor { return tensors(op.named()) }
 
 func (op *FuseOp) named() []named {
-	var out []named
+	out := make([]named, 0, 5*len(op.Series)+4)
 	for i := range op.Series {
 		s := &op.Series[i]
 		out = append(out, named{"values", &s.Values}, named{"times", &s.Times}, named{"lengths", s.Lengths}, named{"offsets", s.Offsets}, named{"samples", s.Epilogue.samples()})
@@ -111,7 +111,7 @@ type Part struct {
 func (op *ApplyOp) Tensors() []*Tensor { return tensors(op.named()) }
 
 func (op *ApplyOp) named() []named {
-	var out []named
+	out := make([]named, 0, 8*len(op.Parts)+1)
 	for i := range op.Parts {
 		p := &op.Parts[i]
 		out = append(out, named{"data", &p.Src}, named{"out", &p.Out}, named{"kind", p.Kind}, named{"left", p.Left}, named{"right", p.Right}, named{"weight", p.Weight},

@@ -1,10 +1,11 @@
 package kernel
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/bits"
-	"sort"
+	"slices"
 	"strconv"
 	"unsafe"
 
@@ -55,7 +56,8 @@ func (t *Tensor) CheckResult(op, name string) error {
 		return err
 	}
 	type axis struct{ stride, extent int }
-	var axes []axis
+	var few [4]axis // ops have no more: nothing is allocated
+	axes := few[:0]
 	for i, d := range t.Shape {
 		if d == 0 {
 			return nil
@@ -65,7 +67,7 @@ func (t *Tensor) CheckResult(op, name string) error {
 			axes = append(axes, axis{max(s, -s), d})
 		}
 	}
-	sort.Slice(axes, func(i, j int) bool { return axes[i].stride < axes[j].stride })
+	slices.SortFunc(axes, func(a, b axis) int { return cmp.Compare(a.stride, b.stride) })
 	reach := 0
 	for _, a := range axes {
 		if a.stride <= reach {
@@ -82,13 +84,12 @@ func (t *Tensor) CheckHost(op, name string) error {
 	if t.Len() == 0 {
 		return nil
 	}
-	where := robocache.Where{"tensor": name}
 	if t.Addr != 0 {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: op, Where: where, Msg: "must be on the same device", Want: "host memory", Got: "a device's"}
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: op, Where: robocache.Where{"tensor": name}, Msg: "must be on the same device", Want: "host memory", Got: "a device's"}
 	}
 	lo, hi, _ := t.span()
 	if have := len(t.Data) / t.DType.Size(); lo < 0 || hi > have {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: op, Where: where, Msg: "length mismatch",
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: op, Where: robocache.Where{"tensor": name}, Msg: "length mismatch",
 			Want: fmt.Sprintf("%v elements with strides %v from %d inside the memory", t.Shape, t.Stride, t.Base), Got: strconv.Itoa(have) + " elements"}
 	}
 	return nil
