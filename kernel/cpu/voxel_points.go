@@ -82,8 +82,10 @@ type lattice struct {
 	gy, gz          int32
 }
 
-// flatten finds the flat index of each point inside, within its entry; -1 for all others. The grid has less than 2^31 cells.
-func flattenGo(out []int32, p []float32, g *lattice) {
+// flattenGo finds the flat index of each point inside, within its entry; -1 for all others. It returns how many are inside. The grid has less
+// than 2^31 cells.
+func flattenGo(out []int64, p []float32, g *lattice) int {
+	inside := 0
 	for i := range out {
 		x, y, z := p[3*i], p[3*i+1], p[3*i+2]
 		qx, qy, qz := (x-g.min[0])/g.size[0], (y-g.min[1])/g.size[1], (z-g.min[2])/g.size[2]
@@ -91,17 +93,18 @@ func flattenGo(out []int32, p []float32, g *lattice) {
 		// A quotient's floor lies in 0 … G-1 where the quotient itself lies in [0, G), and truncation is the floor there.
 		if qx >= 0 && qx < g.grid[0] && qy >= 0 && qy < g.grid[1] && qz >= 0 && qz < g.grid[2] {
 			f = (int32(qx)*g.gy+int32(qy))*g.gz + int32(qz)
+			inside++
 		}
-		out[i] = f
+		out[i] = int64(f)
 	}
+	return inside
 }
 
 // visit calls f with the flat indices of one block after the other of the thread's points: within their entry, -1 for points that are dropped.
 // It counts, and stops at the first point that is an error.
 func (v *voxels) visit(chunks []chunk, stats *[3]int64, f func(c chunk, row int, flat []int64)) error {
 	var buf [3 * block]float32
-	var narrow [block]int32
-	var wide [block]int64
+	var flat [block]int64
 	op := v.op
 	g := lattice{min: op.Min, size: op.Size, gy: int32(op.Grid[1]), gz: int32(op.Grid[2])}
 	for a, n := range op.Grid {
@@ -112,28 +115,28 @@ func (v *voxels) visit(chunks []chunk, stats *[3]int64, f func(c chunk, row int,
 		for row := c.from; row < c.to; row += block {
 			n := min(block, c.to-row)
 			p := v.source.load(&buf, c.entry, row, n)
+			inside := 0
 			if small {
-				flatten(narrow[:n], p, &g)
+				inside = flatten(flat[:n], p, &g)
+				stats[kernel.Inside] += int64(inside)
 			}
-			for i := range n {
-				if small && narrow[i] >= 0 {
-					wide[i] = int64(narrow[i])
-					stats[kernel.Inside]++
+			for i := 0; i < n && inside < n; i++ {
+				if small && flat[i] >= 0 {
 					continue
 				}
 				point := [3]float32(p[3*i:])
 				cell, place := op.Place(point)
 				stats[place]++
-				wide[i] = -1
+				flat[i] = -1
 				switch {
 				case place == kernel.NotFinite, place == kernel.Beyond && op.Outside == kernel.DropOutside:
 					continue
 				case place == kernel.Beyond && op.Outside == kernel.FailOutside:
 					return op.OutsideError(c.entry, row+i, point)
 				}
-				wide[i] = (int64(cell[0])*int64(op.Grid[1])+int64(cell[1]))*int64(op.Grid[2]) + int64(cell[2])
+				flat[i] = (int64(cell[0])*int64(op.Grid[1])+int64(cell[1]))*int64(op.Grid[2]) + int64(cell[2])
 			}
-			f(c, row, wide[:n])
+			f(c, row, flat[:n])
 		}
 	}
 	return nil

@@ -28,8 +28,9 @@ type reducer struct {
 	gathered   []float32 // rows of the keys since begin
 	gathered64 []float64 // the same for float64
 	next       int       // where among them the next cell's begin
-	left       int       // keys that begin has taken and reduce has not
-	long       bool      // they are one cell's and not gathered
+	sums       sums
+	left       int  // keys that begin has taken and reduce has not
+	long       bool // they are one cell's and not gathered
 }
 
 // gatherable is how many keys are gathered at a time: their rows should stay in the fastest cache.
@@ -62,6 +63,7 @@ func (r *reducer) clone() *reducer {
 	} else if c.width > 0 {
 		c.gathered = make([]float32, gatherable*c.width)
 	}
+	c.sums = sumsOf(&c)
 	return &c
 }
 
@@ -171,12 +173,12 @@ func (r *reducer) reduce(dst []float32, keys []uint64) {
 			dst[c] = x + 0 // a sum begins at +0: -0 becomes +0
 		}
 	default:
-		r.sums(dst, rows, n)
+		r.sum(dst, rows, n)
 	}
 }
 
-// sums adds in float64, four channels at a time.
-func (r *reducer) sums(dst, rows []float32, n int) {
+// sum adds in float64, four channels at a time.
+func (r *reducer) sum(dst, rows []float32, n int) {
 	by, w := 1.0, r.width
 	if r.mode == kernel.Average {
 		by = float64(n)

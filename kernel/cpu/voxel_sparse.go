@@ -3,6 +3,7 @@ package cpu
 import (
 	"encoding/binary"
 	"math"
+	"math/bits"
 
 	"github.com/goatnote-inc/robocache/kernel"
 )
@@ -36,16 +37,18 @@ func (v *voxels) sparse() {
 
 // lists are the results of the sparse layout.
 type lists struct {
-	op       *kernel.VoxelOp
-	capacity int64
-	rowBits  int
-	coords   []int32   // in C order, or nil
-	rows     []float32 // in C order, or nil
+	op         *kernel.VoxelOp
+	capacity   int64
+	rowBits    int
+	gx, gy, gz divisor
+	coords     []uint64  // in C order, pairs as one number; or nil
+	rows       []float32 // in C order, or nil
 }
 
 func (l *lists) open() {
+	l.gx, l.gy, l.gz = divide(l.op.Grid[0]), divide(l.op.Grid[1]), divide(l.op.Grid[2])
 	if t := l.op.Coords; contiguous(t) && t.Len() > 0 {
-		l.coords = elements[int32](t.Data[4*t.Base : 4*(t.Base+t.Len())])
+		l.coords = elements[uint64](t.Data[4*t.Base : 4*(t.Base+t.Len())])
 	}
 	if t := l.op.Rows; t != nil && contiguous(t) && t.Len() > 0 {
 		l.rows = elements[float32](t.Data[4*t.Base : 4*(t.Base+t.Len())])
@@ -55,7 +58,6 @@ func (l *lists) open() {
 // write makes the rows of one bucket, from row at on.
 func (l *lists) write(r *reducer, at int64, keys []uint64) {
 	op := l.op
-	gx, gy, gz := uint64(op.Grid[0]), uint64(op.Grid[1]), uint64(op.Grid[2])
 	var row []float32
 	if op.Rows != nil {
 		row = make([]float32, op.Rows.Shape[1])
@@ -67,27 +69,11 @@ func (l *lists) write(r *reducer, at int64, keys []uint64) {
 		}
 		flat := keys[0] >> l.rowBits
 		n := run(keys, l.rowBits)
-		var c [4]int32
-		if flat < 1<<32 { // half the time of a division of 64 bits
-			f := uint32(flat)
-			q := f / uint32(gz)
-			c[3] = int32(f - q*uint32(gz))
-			f, q = q, q/uint32(gy)
-			c[2] = int32(f - q*uint32(gy))
-			f, q = q, q/uint32(gx)
-			c[1], c[0] = int32(f-q*uint32(gx)), int32(q)
-		} else {
-			q := flat / gz
-			c[3] = int32(flat - q*gz)
-			q, f := q/gy, q
-			c[2] = int32(f - q*gy)
-			q, f = q/gx, q
-			c[1], c[0] = int32(f-q*gx), int32(q)
-		}
+		bx, yz := l.cell(flat)
 		if l.coords != nil {
-			copy(l.coords[4*at:4*at+4], c[:])
+			l.coords[2*at], l.coords[2*at+1] = bx, yz
 		} else {
-			for j, x := range c {
+			for j, x := range [4]uint64{bx, bx >> 32, yz, yz >> 32} {
 				put32(op.Coords, int(at), j, uint32(x))
 			}
 		}
@@ -106,6 +92,33 @@ func (l *lists) write(r *reducer, at int64, keys []uint64) {
 		}
 		keys = keys[n:]
 	}
+}
+
+// cell takes a flat index apart: entry and x, y and z.
+func (l *lists) cell(flat uint64) (bx, yz uint64) {
+	if flat < 1<<32 {
+		z := l.gz.by(flat)
+		y := l.gy.by(z)
+		x := l.gx.by(y)
+		return x | (y-x*l.gx.d)<<32, z - y*l.gy.d | (flat-z*l.gz.d)<<32
+	}
+	z := flat / l.gz.d
+	y := z / l.gy.d
+	x := y / l.gx.d
+	return x | (y-x*l.gx.d)<<32, z - y*l.gy.d | (flat-z*l.gz.d)<<32
+}
+
+// divisor divides numbers below 2^32 by a product: the high half of n·(2^64/d + 1) is n/d where both have 32 bits (Lemire, Kaser, Kurz 2019).
+type divisor struct{ d, m uint64 }
+
+func divide(d int) divisor { return divisor{uint64(d), ^uint64(0)/uint64(d) + 1} }
+
+func (d divisor) by(n uint64) uint64 {
+	if d.m == 0 { // by 1
+		return n
+	}
+	q, _ := bits.Mul64(d.m, n)
+	return q
 }
 
 func put32(t *kernel.Tensor, i, j int, bits uint32) {
