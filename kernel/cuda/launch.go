@@ -148,10 +148,10 @@ func (l *Launch) Run(addrs []uintptr, stream uintptr) error {
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: l.op, Msg: "a check of values waits for the device, which a graph cannot capture", Hint: "validate=False, and an edge policy other than error"}
 	}
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	err := l.run(addrs, stream)
-	l.mu.Unlock()
 	if err == nil && l.after != nil {
-		err = l.after(stream)
+		err = l.after(stream) // still locked: what adjust noted of this run is this run's
 	}
 	return err
 }

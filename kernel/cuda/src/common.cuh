@@ -222,6 +222,10 @@ template <int BYTES> DEVICE void store_once(char *p, const Words<BYTES> &r) {
   sim_aligned(p, BYTES);
   __builtin_memcpy(p, r.w, BYTES);
 }
+template <int BYTES> DEVICE void store_shared(char *p, const Words<BYTES> &r) {
+  sim_aligned(p, BYTES);
+  __builtin_memcpy(p, r.w, BYTES);
+}
 template <int BYTES> DEVICE void copy_async(void *shared, const void *global) { sim_copy_async(shared, global, BYTES); }
 DEVICE void copy_async_wait() { sim_copy_wait(); }
 DEVICE void wait_for_previous_grid() {}
@@ -232,15 +236,15 @@ DEVICE void let_next_grid_start() {}
 // load_once reads memory that no one writes while the kernel runs.
 template <int BYTES> DEVICE Words<BYTES> load_once(const char *p) {
   Words<BYTES> r;
-  if constexpr (BYTES == 16) asm("ld.global.nc.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(r.w[0]), "=r"(r.w[1]), "=r"(r.w[2]), "=r"(r.w[3]) : "l"(p));
-  else if constexpr (BYTES == 8) asm("ld.global.nc.v2.u32 {%0,%1}, [%2];" : "=r"(r.w[0]), "=r"(r.w[1]) : "l"(p));
-  else if constexpr (BYTES == 4) asm("ld.global.nc.u32 %0, [%1];" : "=r"(r.w[0]) : "l"(p));
+  if constexpr (BYTES == 16) asm volatile("ld.global.nc.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(r.w[0]), "=r"(r.w[1]), "=r"(r.w[2]), "=r"(r.w[3]) : "l"(p));
+  else if constexpr (BYTES == 8) asm volatile("ld.global.nc.v2.u32 {%0,%1}, [%2];" : "=r"(r.w[0]), "=r"(r.w[1]) : "l"(p));
+  else if constexpr (BYTES == 4) asm volatile("ld.global.nc.u32 %0, [%1];" : "=r"(r.w[0]) : "l"(p));
   else if constexpr (BYTES == 2) {
     u16 h;
-    asm("ld.global.nc.u16 %0, [%1];" : "=h"(h) : "l"(p));
+    asm volatile("ld.global.nc.u16 %0, [%1];" : "=h"(h) : "l"(p));
     r.w[0] = h;
   } else {
-    asm("ld.global.nc.u8 %0, [%1];" : "=r"(r.w[0]) : "l"(p));
+    asm volatile("ld.global.nc.u8 %0, [%1];" : "=r"(r.w[0]) : "l"(p));
   }
   return r;
 }
@@ -258,6 +262,14 @@ template <int BYTES> DEVICE Words<BYTES> load_shared(const char *p) {
   else if constexpr (BYTES == 2) r.w[0] = *(const u16 *)p;
   else r.w[0] = *(const u8 *)p;
   return r;
+}
+
+template <int BYTES> DEVICE void store_shared(char *p, const Words<BYTES> &r) {
+  if constexpr (BYTES == 16) *(uint4 *)p = make_uint4(r.w[0], r.w[1], r.w[2], r.w[3]);
+  else if constexpr (BYTES == 8) *(uint2 *)p = make_uint2(r.w[0], r.w[1]);
+  else if constexpr (BYTES == 4) *(u32 *)p = r.w[0];
+  else if constexpr (BYTES == 2) *(u16 *)p = (u16)r.w[0];
+  else *(u8 *)p = (u8)r.w[0];
 }
 
 // store_once writes what this kernel does not read again: it is the first to leave the caches.
@@ -303,6 +315,16 @@ DEVICE void stage(char *shared, const char *from, i32 n, i32 thread, i32 threads
   if (thread < head) shared[thread] = from[thread];
   i32 tail = head + body + thread;
   if (tail < n) shared[tail] = from[tail];
+}
+
+// unstage is the way back: result = staged_offset(to) beyond a 16-aligned place of shared memory.
+DEVICE void unstage(char *to, const char *result, i32 n, i32 thread, i32 threads) {
+  i32 head = min(n, (16 - staged_offset(to)) & 15);
+  i32 body = (n - head) & ~15;
+  for (i32 i = thread * 16; i < body; i += threads * 16) store_once<16>(to + head + i, load_shared<16>(result + head + i));
+  if (thread < head) to[thread] = result[thread];
+  i32 tail = head + body + thread;
+  if (tail < n) to[tail] = result[tail];
 }
 
 // ---- times ----

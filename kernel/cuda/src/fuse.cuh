@@ -1,33 +1,31 @@
-// FuseOp on the device: parameters, and the rows of a tile.
+// FuseOp on the device: parameters, and the plan of a tile of target rows.
 #pragma once
 #include "plan.cuh"
 
-// What of a stream does not depend on addresses and is seldom there: it lies in device memory, at Fuse.table.
+// What of a stream does not depend on addresses and is seldom there: it lies in device memory, at byte Stream.extra of the table.
 struct Extra {
-  i32 a, b;           // normalisation: byte offsets of entries float32 each, in the table
+  i32 a, b;           // normalisation: where the entries lie in the table, float32 each
   i32 entries, plane; // column c has entry (c / plane) % entries
-  u8 norm;            // 0 none, 1 (x-a)/b, 2 2(x-a)/b-1, 3 x/255
+  u8 norm;            // 0 none, 1 (x-a)/b, 2 2(x-a)/b-1
   u8 unit, clip, augment;
   float clip_lo, clip_hi;
-  i32 quats, groups; // slerp: byte offset of groups × 4 columns int32; groups < 0: every four columns
-  i32 pad;
-  i64 column; // bytes between columns of the values
-  i64 before, after;
-  double period, lo;
-  u64 seed, epoch;
-  u32 op;
   float noise, dropout, scale_lo, scale_hi;
-  i32 pad2;
-  i64 samples; // bytes between samples
+  u32 key0, key1;        // Philox
+  i32 quats, quat_count; // slerp: where 4 columns each lie in the table, int32; quat_count -1: every four columns
+  i64 column;            // bytes between columns of the values
+  i64 before, after;     // mean, ns
+  double period, lo;     // angle
+  i64 samples;           // bytes between samples
+  i64 strides[5];        // ApplyOp: bytes between rows of kind, left, right, weight, valid
 };
 
-enum StreamFlags : u8 { kLengths = 1, kOffsets = 2, kStaged = 4 };
+enum StreamFlags : u8 { kLengths = 1, kOffsets = 2, kTimesF64 = 4, kTimesF32 = 8 };
 
 struct Stream {
   const char *values, *times;
   const char *rows; // lengths or offsets, int64
   const char *samples;
-  i64 entry, row;   // bytes between entries and rows of values
+  i64 entry, row;   // bytes between entries and rows of values; kOffsets: entry is how many rows there are
   i64 times_entry, times_row;
   i64 max_gap;
   i64 out;      // byte offset of the first column in a row of out
@@ -38,8 +36,12 @@ struct Stream {
   i32 most;     // how many pivots there may be
   i32 extra;    // byte offset in the table, -1: none
   u8 type, mode, edge, flags;
-  i32 staged; // where its values lie in shared memory, under kStaged
+  i32 staged; // where its values lie in shared memory, if they are staged
 };
+
+#ifndef STREAMS
+#define STREAMS 32
+#endif
 
 struct Fuse {
   const char *targets;
@@ -47,7 +49,7 @@ struct Fuse {
   u8 *valid;
   u64 *counts;
   const char *table;
-  u32 *status;
+  i64 *status; // with a check before: below kNoFault, nothing is written
   i64 batch;
   i64 targets_entry, targets_row;             // bytes
   i64 out_entry, out_row, out_column;         // bytes
@@ -56,18 +58,36 @@ struct Fuse {
   i64 work;                                   // blocks' worth of work: batch × tiles × chunks
   i32 rows, streams, tile, tiles;             // target rows; rows of a tile
   i32 vectors, chunk, chunks;                 // vectors of columns in a row, in a chunk
-  i32 plan, pivots, values;                   // byte offsets in shared memory
-  u8 time_type, clock, out_type, first;       // first: the first stream is number `first` of valid
-  i32 pad;
-  Stream s[32];
+  i32 plan, pivots, result;                   // byte offsets in shared memory
+  u8 time_type, clock, out_type, pad;
+  i32 first;                                  // the number of the first stream, in valid and for errors
+  Stream s[STREAMS];
 };
 
-// Row is a row of a plan in shared memory.
+// Row is a row of a plan in shared memory, WideRow one with all that the general kernel wants.
 struct __align__(16) Row {
   i32 left, right; // left < 0: zero bits
   float w;
   u32 pad;
 };
+struct __align__(8) WideRow {
+  double w;
+  i32 left, right;
+  u32 kind, drop;
+};
+
+DEVICE void set_row(Row &r, const Found &f) {
+  r.left = f.kind == kZero ? -1 : f.left;
+  r.right = f.right;
+  r.w = f.kind == kBlend ? __double2float_rn(f.w) : 0.0f;
+}
+DEVICE void set_row(WideRow &r, const Found &f) {
+  r.w = f.w;
+  r.left = f.left;
+  r.right = f.right;
+  r.kind = f.kind;
+  r.drop = 0;
+}
 
 // Span is what of a stream's rows an entry has.
 struct __align__(16) Span {
@@ -75,52 +95,55 @@ struct __align__(16) Span {
   i32 n, step;
 };
 
+const i64 kNoFault = 0x7fffffffffffffffll;
+
+DEVICE bool at_fault(const Fuse &p) { return p.status != nullptr && *(const volatile i64 *)p.status != kNoFault; }
+
+DEVICE u8 time_type(const Stream &s) { return (s.flags & kTimesF64) ? kF64 : (s.flags & kTimesF32) ? kF32 : kI64; }
+
+// span_of trusts lengths and offsets no further than that no row below the first and none beyond n is read.
 DEVICE Span span_of(const Stream &s, i64 entry) {
   Span v = {0, s.n, 1};
   if (s.flags & kLengths) v.n = (i32)min(max(*(const i64 *)(s.rows + entry * s.rows_step), 0ll), (i64)s.n);
   if (s.flags & kOffsets) {
-    v.first = *(const i64 *)(s.rows + entry * s.rows_step);
-    v.n = (i32)max(0ll, *(const i64 *)(s.rows + (entry + 1) * s.rows_step) - v.first);
+    v.first = max(0ll, *(const i64 *)(s.rows + entry * s.rows_step));
+    v.n = (i32)min(max(0ll, *(const i64 *)(s.rows + (entry + 1) * s.rows_step) - v.first), 0x7fffffffll);
   }
   if (v.n > s.most) v.step = (v.n + s.most - 1) / s.most;
   return v;
 }
 
-DEVICE const char *times_of(const Fuse &p, const Stream &s, const Span &v, i64 entry) {
+DEVICE const char *times_of(const Stream &s, const Span &v, i64 entry) {
   return s.times + ((s.flags & kOffsets) ? v.first * s.times_row : entry * s.times_entry);
 }
 DEVICE const char *values_of(const Stream &s, const Span &v, i64 entry) {
   return s.values + ((s.flags & kOffsets) ? v.first * s.row : entry * s.entry);
 }
 
-// Shared memory of a tile: spans, plan, pivots, staged values. plan_tile leaves the plan there; all threads pass its barriers.
-template <bool STAGE> DEVICE void plan_tile(const Fuse &p, char *shared, i64 entry, i32 from, i32 n, bool writes_valid) {
+// gather brings what a tile is planned from into shared memory: spans, pivots, and with STAGE the values.
+template <bool STAGE> DEVICE void gather(const Fuse &p, char *shared, i32 s0, i32 streams, i64 entry) {
   Span *spans = (Span *)shared;
-  Row *plan = (Row *)(shared + p.plan);
   i64 *pivots = (i64 *)(shared + p.pivots);
-  i32 thread = threadIdx.x, threads = blockDim.x, streams = p.streams;
-  const char *targets = p.targets + entry * p.targets_entry + from * p.targets_row;
-  i64 t = 0;
-  i32 todo = n * streams;
-  if (thread < todo) t = load_time(targets + thread / streams * p.targets_row, p.time_type, p.clock);
-  if (thread < streams) spans[thread] = span_of(p.s[thread], entry);
+  i32 thread = threadIdx.x, threads = blockDim.x, base = p.s[s0].pivots;
+  if (thread < streams) spans[thread] = span_of(p.s[s0 + thread], entry);
   __syncthreads();
   {
-    i32 s = 0, i = thread, total = p.s[streams - 1].pivots + p.s[streams - 1].most;
+    i32 s = 0, i = thread, total = p.s[s0 + streams - 1].pivots + p.s[s0 + streams - 1].most - base;
     for (; i < total; i += threads) {
-      while (s + 1 < streams && i >= p.s[s + 1].pivots) s++;
-      const Stream &x = p.s[s];
+      while (s + 1 < streams && i >= p.s[s0 + s + 1].pivots - base) s++;
+      const Stream &x = p.s[s0 + s];
       Span v = spans[s];
-      i32 k = i - x.pivots;
+      i64 k = i - (x.pivots - base);
       if (k * v.step >= v.n) continue;
-      const char *at = times_of(p, x, v, entry) + min((k + 1) * v.step - 1, v.n - 1) * x.times_row;
-      if (p.time_type == kI64 && p.clock == kNanoseconds) copy_async<8>(pivots + i, at);
-      else pivots[i] = load_time(at, p.time_type, p.clock);
+      const char *at = times_of(x, v, entry) + min((k + 1) * v.step - 1, (i64)v.n - 1) * x.times_row;
+      u8 type = time_type(x);
+      if (type == kI64 && p.clock == kNanoseconds) copy_async<8>(pivots + i, at);
+      else pivots[i] = load_time(at, type, p.clock);
     }
   }
   if (STAGE) {
     for (i32 s = 0; s < streams; s++) {
-      const Stream &x = p.s[s];
+      const Stream &x = p.s[s0 + s];
       Span v = spans[s];
       const char *at = values_of(x, v, entry);
       stage(shared + x.staged + staged_offset(at), at, v.n * (i32)x.row, thread, threads);
@@ -128,17 +151,36 @@ template <bool STAGE> DEVICE void plan_tile(const Fuse &p, char *shared, i64 ent
   }
   copy_async_wait();
   __syncthreads();
-  for (i32 i = thread; i < todo; i += threads) {
+}
+
+template <bool ALL> DEVICE Found find_in(const Fuse &p, const char *shared, i32 s0, i32 s, i64 entry, i64 t) {
+  const Stream &x = p.s[s0 + s];
+  Span v = ((const Span *)shared)[s];
+  Stamps stamps = {(const i64 *)(shared + p.pivots) + (x.pivots - p.s[s0].pivots), times_of(x, v, entry), x.times_row, v.n, v.step, time_type(x), p.clock};
+  Way way = {x.mode, x.edge, x.max_gap, 0, 0, p.epsilon};
+  if (ALL && x.extra >= 0) {
+    const Extra *e = (const Extra *)(p.table + x.extra);
+    way.before = e->before;
+    way.after = e->after;
+  }
+  return find_row<ALL>(stamps, way, t);
+}
+
+// plan_tile plans target rows from … from+n-1 of an entry for the streams s0 … s0+streams-1. It leaves, in shared memory, spans, rows of the
+// plan (by target row, then stream), pivots, and with STAGE the values; all threads pass its barriers.
+template <class R, bool ALL, bool STAGE> DEVICE void plan_tile(const Fuse &p, char *shared, i32 s0, i32 streams, i64 entry, i32 from, i32 n, bool writes_valid) {
+  R *plan = (R *)(shared + p.plan);
+  i32 thread = threadIdx.x, todo = n * streams;
+  const char *targets = p.targets + entry * p.targets_entry + from * p.targets_row;
+  i64 t = 0;
+  if (thread < todo) t = load_time(targets + thread / streams * p.targets_row, p.time_type, p.clock);
+  gather<STAGE>(p, shared, s0, streams, entry);
+  for (i32 i = thread; i < todo; i += blockDim.x) {
     i32 r = i / streams, s = i - r * streams;
     if (i != thread) t = load_time(targets + r * p.targets_row, p.time_type, p.clock);
-    const Stream &x = p.s[s];
-    Span v = spans[s];
-    Stamps stamps = {pivots + x.pivots, times_of(p, x, v, entry), x.times_row, v.n, v.step, p.time_type, p.clock};
-    Way way = {x.mode, x.edge, x.max_gap, 0, 0, p.epsilon};
-    Found f = find_row<false>(stamps, way, t);
-    Row row = {f.kind == kZero ? -1 : f.left, f.right, f.kind == kBlend ? __double2float_rn(f.w) : 0.0f, 0};
-    plan[i] = row;
-    if (writes_valid) p.valid[entry * p.valid_entry + (from + r) * p.valid_row + (p.first + s) * p.valid_stream] = f.valid;
+    Found f = find_in<ALL>(p, shared, s0, s, entry, t);
+    set_row(plan[i], f);
+    if (writes_valid) p.valid[entry * p.valid_entry + (from + r) * p.valid_row + (p.first + s0 + s) * p.valid_stream] = f.valid;
   }
   __syncthreads();
 }

@@ -1,0 +1,374 @@
+package cuda
+
+import (
+	"fmt"
+	"math"
+	"unsafe"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/kernel"
+)
+
+// Fuse resamples any number of streams into neighbouring columns, in one launch (kernel.FuseOp). With Validate, or the policy error, it waits
+// for a check of times before anything is written.
+func (q *Queue) Fuse(op *kernel.FuseOp) error {
+	l, err := q.d.PrepareFuse(op)
+	return q.run(l, err, op.Tensors())
+}
+
+// PrepareFuse makes a Launch of the op; the tensors' addresses are those of Run.
+func (d *Device) PrepareFuse(op *kernel.FuseOp) (*Launch, error) {
+	if err := op.Check(); err != nil {
+		return nil, err
+	}
+	f := fuser{on: d.on, op: op, l: &Launch{op: "fuse", on: d.on}}
+	if len(op.Series) == 1 {
+		f.l.op = "resample"
+	}
+	f.number()
+	if err := f.calls(); err != nil {
+		return nil, err
+	}
+	return f.l.prepared()
+}
+
+// fuser makes the calls of a FuseOp.
+type fuser struct {
+	on launcher
+	op *kernel.FuseOp
+	l  *Launch
+
+	series                      []seriesTensors // where addresses stand
+	targets, out, valid, counts int             // -1: none
+	batch, rows, cols           int
+	table                       table
+}
+
+// seriesTensors are the numbers of a stream's tensors among the op's; -1: none.
+type seriesTensors struct{ values, times, rows, samples int }
+
+// number counts the op's tensors in the order of op.Tensors.
+func (f *fuser) number() {
+	n := 0
+	take := func(there bool) int {
+		if !there {
+			return -1
+		}
+		n++
+		return n - 1
+	}
+	for i := range f.op.Series {
+		s := &f.op.Series[i]
+		t := seriesTensors{values: take(true), times: take(true)}
+		lengths, offsets := take(s.Lengths != nil), take(s.Offsets != nil)
+		t.rows = max(lengths, offsets)
+		t.samples = take(s.Epilogue.Augment != nil && s.Epilogue.Augment.Samples != nil)
+		f.series = append(f.series, t)
+		f.cols += columns(s)
+	}
+	f.targets, f.out, f.valid, f.counts = take(true), take(true), take(f.op.Valid != nil), take(f.op.Counts != nil)
+	f.l.tensors = n
+	f.batch, f.rows = f.op.Out.Shape[0], f.op.Out.Shape[1]
+}
+
+// columns is a stream's D.
+func columns(s *kernel.Series) int { return s.Values.Shape[len(s.Values.Shape)-1] }
+
+// calls makes one launch for each 32 streams, after the check of values.
+func (f *fuser) calls() error {
+	checks := f.op.Validate
+	for i := range f.op.Series {
+		checks = checks || f.op.Series[i].Rule.Edge == kernel.ErrorEdge
+	}
+	if f.batch == 0 || f.rows == 0 && !checks || f.cols == 0 && f.op.Valid == nil && !checks {
+		return nil
+	}
+	if f.rows > math.MaxInt32/2 {
+		return tooLarge(f.l.op, "target rows", f.rows)
+	}
+	var groups []*fuseGroup
+	col := 0
+	for from := 0; from < len(f.op.Series); from += maxStreams {
+		g := &fuseGroup{f: f, from: from, to: min(from+maxStreams, len(f.op.Series)), col: col}
+		if err := g.describe(); err != nil {
+			return err
+		}
+		groups = append(groups, g)
+		col += g.cols
+	}
+	addr, err := f.l.table(f.table.b)
+	if err != nil {
+		return err
+	}
+	if checks {
+		f.check(groups, addr)
+	}
+	if f.rows == 0 {
+		return nil
+	}
+	for _, g := range groups {
+		g.launch(addr)
+	}
+	f.l.adjust = join(f.l.adjust, alignment(f.l.op, f.op.Tensors()))
+	for _, g := range groups {
+		if g.vector > 1 {
+			f.l.adjust = join(f.l.adjust, g.choose)
+		}
+	}
+	return nil
+}
+
+func tooLarge(op, what string, n int) error {
+	return &robocache.Error{Class: robocache.ErrResourceLimit, Op: op, Msg: "too many " + what, Want: "at most 2^30", Got: fmt.Sprint(n)}
+}
+
+type adjuster = func(calls []call, addrs []uintptr) error
+
+func join(a, b adjuster) adjuster {
+	if a == nil {
+		return b
+	}
+	return func(calls []call, addrs []uintptr) error {
+		if err := a(calls, addrs); err != nil {
+			return err
+		}
+		return b(calls, addrs)
+	}
+}
+
+// alignment refuses addresses that are no multiple of the element: a device faults there, and the fault would end the context.
+func alignment(op string, tensors []*kernel.Tensor) adjuster {
+	sizes := make([]uintptr, len(tensors))
+	for i, t := range tensors {
+		sizes[i] = uintptr(t.DType.Size())
+	}
+	return func(_ []call, addrs []uintptr) error {
+		for i, a := range addrs {
+			if a%sizes[i] != 0 {
+				return &robocache.Error{Class: robocache.ErrUnsupported, Op: op, Where: robocache.Where{"tensor": i}, Msg: "address is no multiple of the element", Want: fmt.Sprint("a multiple of ", sizes[i]), Got: fmt.Sprintf("%#x", a)}
+			}
+		}
+		return nil
+	}
+}
+
+// fuseGroup is up to 32 neighbouring streams, which one launch makes.
+type fuseGroup struct {
+	f             *fuser
+	from, to, col int
+	cols          int
+	kind          fuseKind
+	vector        int // columns a thread, of the fast kernels; 1 also otherwise
+	p             fuseParams
+	wide, narrow  int // calls: of vectors, of single columns
+	grids         [2]uint32
+	needs         []need
+}
+
+// need is an alignment that vectors ask of an address.
+type need struct {
+	tensor int
+	bytes  uintptr
+}
+
+type fuseKind uint8
+
+const (
+	fuseAny    fuseKind = iota // everything
+	fuseMapped                 // an epilogue, or another type
+	fuseLean
+)
+
+// describe fills the parameters that do not depend on the kernel, and chooses it.
+func (g *fuseGroup) describe() error {
+	f, op := g.f, g.f.op
+	p := &g.p
+	size := op.Out.DType.Size()
+	p.batch, p.rows, p.streams, p.first = int64(f.batch), int32(f.rows), int32(g.to-g.from), int32(g.from)
+	p.outEntry, p.outRow, p.outColumn = bytesStep(&op.Out, 0), bytesStep(&op.Out, 1), bytesStep(&op.Out, 2)
+	p.outType, p.clock, p.epsilon = uint8(op.Out.DType), uint8(op.Clock), op.Epsilon
+	p.timeType = uint8(op.Targets.DType)
+	p.targetsRow = bytesStep(&op.Targets, len(op.Targets.Shape)-1)
+	if len(op.Targets.Shape) == 2 {
+		p.targetsEntry = bytesStep(&op.Targets, 0)
+	}
+	if v := op.Valid; v != nil {
+		p.validEntry, p.validRow, p.validStream = bytesStep(v, 0), bytesStep(v, 1), bytesStep(v, 2)
+	}
+	lean, mapped := op.Counts == nil, true
+	dense := (op.Out.Step(2) == 1 || f.cols <= 1) && small(p.outRow)
+	for i := g.from; i < g.to; i++ {
+		s, x := &op.Series[i], &p.s[i-g.from]
+		d := columns(s)
+		if d > math.MaxInt32/2 {
+			return tooLarge(f.l.op, "channels", d)
+		}
+		axis := len(s.Values.Shape) - 2
+		x.columns, x.n, x.row = int32(d), int32(min(s.Values.Shape[axis], math.MaxInt32)), bytesStep(&s.Values, axis)
+		x.entry = int64(s.Values.Shape[0]) // ragged: the number of rows
+		if axis == 1 {
+			x.entry = bytesStep(&s.Values, 0)
+		}
+		x.timesRow = bytesStep(&s.Times, len(s.Times.Shape)-1)
+		if len(s.Times.Shape) == 2 {
+			x.timesEntry = bytesStep(&s.Times, 0)
+		}
+		switch s.Times.DType {
+		case robocache.Float64:
+			x.flags = streamTimesF64
+		case robocache.Float32:
+			x.flags = streamTimesF32
+		}
+		if s.Lengths != nil {
+			x.flags |= streamLengths
+			x.rowsStep = bytesStep(s.Lengths, 0)
+		}
+		if s.Offsets != nil {
+			x.flags |= streamOffsets
+			x.rowsStep = bytesStep(s.Offsets, 0)
+		}
+		x.maxGap, x.mode, x.edge, x.dtype = s.Rule.MaxGap, uint8(s.Rule.Mode), uint8(s.Rule.Edge), uint8(s.Values.DType)
+		x.out = int64(g.col+g.cols) * p.outColumn
+		a, b := fast(&s.Rule, &s.Epilogue, s.Values.DType, op.Out.DType)
+		ok := dense && (s.Values.Step(axis+1) == 1 || d <= 1) && small(x.row)
+		lean, mapped = lean && a && ok, mapped && b && ok
+		g.cols += d
+	}
+	switch {
+	case lean && g.cols > 0:
+		g.kind = fuseLean
+	case mapped && g.cols > 0:
+		g.kind = fuseMapped
+	}
+	for i := g.from; i < g.to; i++ {
+		s, x := &op.Series[i], &p.s[i-g.from]
+		x.extra = -1
+		if g.kind == fuseAny || g.kind == fuseMapped && rare(&s.Epilogue) {
+			x.extra = f.table.extra(&s.Rule, &s.Epilogue, int(bytesStep(&s.Values, len(s.Values.Shape)-1)))
+		}
+	}
+	g.vector = 1
+	if g.kind != fuseAny {
+		g.width(size)
+	}
+	return nil
+}
+
+// bytesStep is a stride in bytes.
+func bytesStep(t *kernel.Tensor, axis int) int64 {
+	return int64(t.Step(axis)) * int64(t.DType.Size())
+}
+
+// small says that the fast kernels can count in 32 bits with such a step.
+func small(step int64) bool { return step > math.MinInt32/2 && step < math.MaxInt32/2 }
+
+// width chooses how many neighbouring columns a thread makes at once: as many as each stream's extent and strides allow, at most 16 bytes of
+// the larger side. What addresses allow is seen in each run.
+func (g *fuseGroup) width(size int) {
+	p := &g.p
+	widest := 4
+	if g.kind == fuseLean && size == 2 {
+		widest = 8
+	}
+	for e := widest; e > 1; e /= 2 {
+		if e == 2 {
+			return
+		}
+		out := int64(e * size)
+		ok := p.outRow%out == 0 && (g.f.batch == 1 || p.outEntry%out == 0)
+		for i := g.from; i < g.to && ok; i++ {
+			s, x := &g.f.op.Series[i], &p.s[i-g.from]
+			in := int64(e * s.Values.DType.Size())
+			ok = int(x.columns)%e == 0 && x.out%out == 0 && x.row%in == 0 && (g.f.batch == 1 || s.Offsets != nil || x.entry%in == 0)
+		}
+		if ok {
+			g.vector = e
+			return
+		}
+	}
+}
+
+// launch adds the group's calls.
+func (g *fuseGroup) launch(table uintptr) {
+	f := g.f
+	p := g.p
+	p.table = table
+	switch g.kind {
+	case fuseAny:
+		g.wide = g.add(p, 1, "fuse_any")
+	case fuseMapped:
+		g.wide = g.add(p, g.vector, fmt.Sprintf("fuse_%d_mapped", g.vector))
+		if g.vector > 1 {
+			g.narrow = g.add(p, 1, "fuse_1_mapped")
+		}
+	case fuseLean:
+		g.wide = g.add(p, g.vector, fmt.Sprintf("fuse_%d", g.vector))
+		if g.vector > 1 {
+			g.narrow = g.add(p, 1, "fuse_1")
+		}
+	}
+	if g.vector > 1 {
+		out := uintptr(g.vector * f.op.Out.DType.Size())
+		g.needs = append(g.needs, need{f.out, out})
+		g.grids = [2]uint32{f.l.calls[g.wide].grid, f.l.calls[g.narrow].grid}
+		for i := g.from; i < g.to; i++ {
+			g.needs = append(g.needs, need{f.series[i].values, uintptr(g.vector * f.op.Series[i].Values.DType.Size())})
+		}
+	}
+}
+
+// add adds one call, of a kernel that takes p by tiles; it gives the call's number.
+func (g *fuseGroup) add(params fuseParams, vector int, name string) int {
+	f := g.f
+	p := &params
+	vectors := 0
+	for i := range int(p.streams) {
+		p.s[i].vector = int32(vectors)
+		vectors += int(p.s[i].columns) / vector
+	}
+	p.vectors = int32(vectors)
+	k := call{kernel: name, params: paramsOf(p), early: true}
+	k.block, k.grid, k.shared = g.shape(p, vector)
+	k.args = func() string {
+		return fmt.Sprintf("B %d, T %d, streams %d, columns %d, tile %d", p.batch, p.rows, p.streams, g.cols, p.tile)
+	}
+	f.l.calls = append(f.l.calls, k)
+	n := len(f.l.calls) - 1
+	g.place(n)
+	return n
+}
+
+// place says where the addresses of the group go in a call.
+func (g *fuseGroup) place(n int) {
+	f := g.f
+	var p fuseParams
+	set := func(at uintptr, tensor int) {
+		if tensor >= 0 {
+			f.l.places = append(f.l.places, place{call: n, at: int(at), tensor: tensor})
+		}
+	}
+	set(unsafe.Offsetof(p.targets), f.targets)
+	set(unsafe.Offsetof(p.out), f.out)
+	set(unsafe.Offsetof(p.valid), f.valid)
+	set(unsafe.Offsetof(p.counts), f.counts)
+	for i := g.from; i < g.to; i++ {
+		at := unsafe.Offsetof(p.s) + uintptr(i-g.from)*unsafe.Sizeof(p.s[0])
+		set(at+unsafe.Offsetof(p.s[0].values), f.series[i].values)
+		set(at+unsafe.Offsetof(p.s[0].times), f.series[i].times)
+		set(at+unsafe.Offsetof(p.s[0].rows), f.series[i].rows)
+		set(at+unsafe.Offsetof(p.s[0].samples), f.series[i].samples)
+	}
+}
+
+// choose takes the call of vectors where all addresses allow, else that of single columns.
+func (g *fuseGroup) choose(calls []call, addrs []uintptr) error {
+	wide := true
+	for _, n := range g.needs {
+		wide = wide && addrs[n.tensor]%n.bytes == 0
+	}
+	calls[g.wide].grid, calls[g.narrow].grid = g.grids[0], 0
+	if !wide {
+		calls[g.wide].grid, calls[g.narrow].grid = 0, g.grids[1]
+	}
+	return nil
+}

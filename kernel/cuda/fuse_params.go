@@ -1,0 +1,143 @@
+package cuda
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/kernel"
+)
+
+// The structs of src/fuse.cuh: same order, same sizes (fuse_params_test.go).
+
+// fuseExtra is Extra.
+type fuseExtra struct {
+	a, b, entries, plane                  int32
+	norm, unit, clip, augment             uint8
+	clipLo, clipHi                        float32
+	noise, dropout, scaleLo, scaleHi      float32
+	key0, key1                            uint32
+	quats, quatCount                      int32
+	column, before, after                 int64
+	period, lo                            float64
+	samples                               int64
+	kindRow, leftRow, rightRow, weightRow int64
+	validRow                              int64
+}
+
+const (
+	streamLengths = 1 << iota // StreamFlags
+	streamOffsets
+	streamTimesF64
+	streamTimesF32
+)
+
+// fuseStream is Stream.
+type fuseStream struct {
+	values, times, rows, samples            uintptr
+	entry, row, timesEntry, timesRow        int64
+	maxGap, out, rowsStep                   int64
+	n, columns, vector, pivots, most, extra int32
+	dtype, mode, edge, flags                uint8
+	staged                                  int32
+}
+
+// maxStreams is how many streams one launch takes.
+const maxStreams = 32
+
+// fuseParams is Fuse.
+type fuseParams struct {
+	targets, out, valid, counts, table, status uintptr
+	batch, targetsEntry, targetsRow            int64
+	outEntry, outRow, outColumn                int64
+	validEntry, validRow, validStream          int64
+	epsilon                                    float64
+	work                                       int64
+	rows, streams, tile, tiles                 int32
+	vectors, chunk, chunks                     int32
+	plan, pivots, result                       int32
+	timeType, clock, outType, _                uint8
+	first                                      int32
+	s                                          [maxStreams]fuseStream
+}
+
+// table is what of an operation is too large or too rare for parameters: Extras, statistics, channels of quaternions.
+type table struct{ b []byte }
+
+func (t *table) pad(n int) {
+	for len(t.b)%n != 0 {
+		t.b = append(t.b, 0)
+	}
+}
+
+func (t *table) floats(v []float32) int32 {
+	t.pad(16)
+	at := len(t.b)
+	for _, x := range v {
+		t.b = binary.LittleEndian.AppendUint32(t.b, math.Float32bits(x))
+	}
+	return int32(at)
+}
+
+// extra appends what is rare of a stream; column is the stride of its values in bytes. It gives the place in the table.
+func (t *table) extra(rule *kernel.Rule, e *kernel.Epilogue, column int) int32 {
+	x := fuseExtra{plane: int32(max(e.Plane, 1)), entries: 1, column: int64(column), before: rule.Before, after: rule.After, quatCount: -1}
+	x.period, x.lo = rule.Period, 0
+	if x.period == 0 {
+		x.period = 2 * math.Pi
+	}
+	x.lo = -x.period / 2
+	if rule.Lo != nil {
+		x.lo = *rule.Lo
+	}
+	if e.Unit {
+		x.unit = 1
+	}
+	if n := e.Norm; n != nil {
+		x.norm = 1 + uint8(n.Kind)
+		x.entries = int32(max(len(n.A), 1))
+		x.a, x.b = t.floats(n.A), t.floats(n.B)
+	}
+	if e.Clip != nil {
+		x.clip, x.clipLo, x.clipHi = 1, e.Clip[0], e.Clip[1]
+	}
+	if a := e.Augment; a != nil {
+		x.augment, x.noise, x.dropout, x.scaleLo, x.scaleHi = 1, a.Noise, a.Dropout, a.ScaleLo, a.ScaleHi
+		key := a.Key()
+		x.key0, x.key1 = key[0], key[1]
+		if a.Samples != nil {
+			x.samples = int64(a.Samples.Step(0) * 8)
+		}
+	}
+	if rule.Quats != nil {
+		t.pad(16)
+		x.quats, x.quatCount = int32(len(t.b)), int32(len(rule.Quats))
+		for _, q := range rule.Quats {
+			for _, c := range q {
+				t.b = binary.LittleEndian.AppendUint32(t.b, uint32(c))
+			}
+		}
+	}
+	t.pad(16)
+	at := len(t.b)
+	t.b = append(t.b, paramsOf(&x)...)
+	return int32(at)
+}
+
+// rare says that an epilogue is there.
+func rare(e *kernel.Epilogue) bool {
+	return e.Unit || e.Norm != nil || e.Clip != nil || e.Augment != nil
+}
+
+// fast says what of a stream the fast kernels can do: lean takes equal types and no epilogue, mapped an epilogue and casts.
+func fast(rule *kernel.Rule, e *kernel.Epilogue, from, to robocache.DType) (lean, mapped bool) {
+	if rule.Mode > kernel.Next || e.Augment != nil {
+		return false, false
+	}
+	half := func(d robocache.DType) bool {
+		return d == robocache.Float32 || d == robocache.Float16 || d == robocache.BFloat16
+	}
+	lean = from == to && half(from) && !rare(e)
+	mapped = half(to) && (half(from) || from == robocache.Uint8)
+	return lean, mapped
+}

@@ -1,0 +1,46 @@
+package cuda
+
+import (
+	"testing"
+	"unsafe"
+
+	"github.com/goatnote-inc/robocache/kernel"
+	"github.com/goatnote-inc/robocache/kernel/conform"
+	"github.com/goatnote-inc/robocache/kernel/cuda/sim"
+)
+
+// The structs of src/fuse.cuh and their mirrors.
+func TestFuseLayout(t *testing.T) {
+	var x fuseExtra
+	var s fuseStream
+	var p fuseParams
+	for what, is := range map[string][2]uintptr{
+		"Extra": {unsafe.Sizeof(x), 152}, "Extra.key0": {unsafe.Offsetof(x.key0), 44}, "Extra.column": {unsafe.Offsetof(x.column), 64}, "Extra.samples": {unsafe.Offsetof(x.samples), 104},
+		"Stream": {unsafe.Sizeof(s), 120}, "Stream.n": {unsafe.Offsetof(s.n), 88}, "Stream.staged": {unsafe.Offsetof(s.staged), 116},
+		"Fuse": {unsafe.Sizeof(p), 4024}, "Fuse.work": {unsafe.Offsetof(p.work), 128}, "Fuse.timeType": {unsafe.Offsetof(p.timeType), 176}, "Fuse.s": {unsafe.Offsetof(p.s), 184},
+	} {
+		if is[0] != is[1] {
+			t.Errorf("%s: %d, not %d", what, is[0], is[1])
+		}
+	}
+}
+
+func TestFuseSweepOnSimulator(t *testing.T) {
+	d := simulator(t, sim.Options{Seed: 1}, "fuse", "any")
+	h := &hosted{t: t, d: d}
+	fails, total := 0, 0
+	for seed := range uint64(400) {
+		ran, failures := conform.Sweep(kernel.Reference{}, h, seed, 1)
+		total += ran
+		for _, err := range failures {
+			t.Error(err)
+			fails++
+		}
+		if seed == 399 {
+			t.Log(total)
+		}
+		if fails > 10 {
+			return
+		}
+	}
+}
