@@ -127,6 +127,9 @@ func newInputs(w *OpsWork) (*opsInputs, error) {
 			v.Shape = []int{len(times), s.D}
 		}
 		v.Data = repeated(part, v.Len()*t.Size())
+		if w.Mode == "slerp" && t == robocache.Float32 {
+			unit(v.Data)
+		}
 		in.values = append(in.values, v)
 	}
 	for b := range w.B {
@@ -141,6 +144,20 @@ func newInputs(w *OpsWork) (*opsInputs, error) {
 		}
 	}
 	return in, nil
+}
+
+// unit makes quaternions of float32 numbers: others would come out as they are on a hit, and normalised beside it.
+func unit(b []byte) {
+	q := unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/4)
+	for i := 0; i+4 <= len(q); i += 4 {
+		n := 0.0
+		for _, x := range q[i : i+4] {
+			n += float64(x) * float64(x)
+		}
+		for k := range 4 {
+			q[i+k] = float32(float64(q[i+k]) / math.Sqrt(n))
+		}
+	}
 }
 
 // cloud makes points and features. One point in a hundred lies outside the grid.
