@@ -41,7 +41,6 @@ type searchArgs struct {
 	start       int64   // a stamp that guesses begin at
 	first       float64 // its index
 	rate        float64 // samples a nanosecond
-	span        *int64  // room for the length of each row's interval
 }
 
 // form is a choice among the kernels of one pair of types.

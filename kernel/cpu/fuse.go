@@ -44,6 +44,7 @@ const rowsPerPlan = 512
 type call struct {
 	op          *kernel.FuseOp
 	batch, rows int
+	targets     clockView
 	streams     []stream
 	clocks      []clock
 	whole       bool // an entry's rows are made in one piece: augmentation counts them
@@ -57,6 +58,7 @@ type call struct {
 // clock is what streams of the same stamps and the same rule of time share: one plan.
 type clock struct {
 	series *kernel.Series
+	times  clockView
 	shared bool // by all entries
 	users  []int
 }
@@ -68,15 +70,16 @@ func (c *call) release() {
 		c.streams[i].forget()
 	}
 	for i := range c.clocks {
-		c.clocks[i].series = nil
+		c.clocks[i].series, c.clocks[i].times = nil, clockView{}
 	}
-	c.op = nil
+	c.op, c.targets = nil, clockView{}
 	calls.Put(c)
 }
 
 func (c *call) start(op *kernel.FuseOp) {
 	c.op, c.batch, c.rows = op, op.Out.Shape[0], op.Out.Shape[1]
 	c.whole, c.dry = false, false
+	c.targets = clockOf(&op.Targets, op.Clock)
 	c.streams = resize(c.streams, len(op.Series))
 	c.clocks = c.clocks[:0]
 	size := op.Out.DType.Size()
@@ -109,12 +112,8 @@ func (c *call) clock(s *kernel.Series, i int) {
 	c.clocks = resize(c.clocks, n+1)
 	o := &c.clocks[n]
 	o.series, o.users = s, append(o.users[:0], i)
-	o.shared = s.Lengths == nil && s.Offsets == nil && onePerBatch(&s.Times) && onePerBatch(&c.op.Targets)
-}
-
-// onePerBatch says that a tensor of times is the same for every entry.
-func onePerBatch(t *kernel.Tensor) bool {
-	return len(t.Shape) == 1 || t.Stride != nil && t.Stride[0] == 0
+	o.times = clockOf(&s.Times, c.op.Clock)
+	o.shared = s.Lengths == nil && s.Offsets == nil && o.times.batch == 0 && c.targets.batch == 0
 }
 
 func sameClock(a, b *kernel.Series) bool {

@@ -27,6 +27,7 @@ func (b *Backend) FuseGrad(op *kernel.FuseGradOp) error {
 type gradCall struct {
 	op          *kernel.FuseGradOp
 	clock       clock
+	targets     clockView
 	out, grad   view
 	batch, rows int
 	cols        int
@@ -37,13 +38,13 @@ type gradCall struct {
 var grads = sync.Pool{New: func() any { return new(gradCall) }}
 
 func (c *gradCall) forget() {
-	c.op, c.clock.series, c.out, c.grad = nil, nil, view{}, view{}
+	c.op, c.clock, c.targets, c.out, c.grad = nil, clock{}, clockView{}, view{}, view{}
 }
 
 // start is false where there is no kernel: float64, columns with gaps, or a processor without.
 func (c *gradCall) start(op *kernel.FuseGradOp) bool {
 	c.op, c.out, c.grad = op, viewOf(&op.Out), viewOf(&op.Grad)
-	c.clock.series, c.clock.shared = &op.Series, false
+	c.clock.series, c.clock.times, c.targets = &op.Series, clockOf(&op.Series.Times, op.Clock), clockOf(&op.Targets, op.Clock)
 	c.batch, c.rows, c.cols = op.Out.Shape[0], op.Out.Shape[1], op.Out.Shape[2]
 	if !fast || c.batch == 0 || c.rows == 0 || c.cols == 0 || c.cols > 1 && (c.out.step != 1 || c.grad.step != 1) || op.Series.Values.DType == robocache.Float64 || c.out.dtype == robocache.Float64 || c.grad.dtype == robocache.Float64 {
 		return false
@@ -80,7 +81,7 @@ func (c *gradCall) begin(w *worker) {
 
 func (c *gradCall) unit(w *worker, b int) bool {
 	op, p := c.op, &w.clocks[0]
-	if !w.targets.read(&op.Targets, op.Clock, 0, c.rows, b) || !p.prepare(op.Clock, &op.Series, b) {
+	if !w.targets.read(&c.targets, 0, c.rows, b) || !p.prepare(&c.clock, b) {
 		return false
 	}
 	batch := b

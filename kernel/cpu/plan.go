@@ -63,15 +63,18 @@ func (w *worker) fill(rule *kernel.Rule, src, to *stamps, t, n int, clock kernel
 	a := &w.search
 	rate := float64(len(s)-1) / float64(s[len(s)-1]-s[0])
 	*a = searchArgs{stamps: &s[0], last: len(s) - 1, maxGap: gapLimit(rule), start: s[0], rate: rate}
-	w.span = resize(w.span, n)
 	chunk := 4
 	for i := 0; i < n; {
-		a.targets, a.left, a.right, a.weight, a.span, a.rows = &targets[i], &p.Left[i], &p.Right[i], &p.Weight[i], &w.span[i], n-i
+		a.targets, a.left, a.right, a.weight, a.rows = &targets[i], &p.Left[i], &p.Right[i], &p.Weight[i], n-i
 		k := find(a)
 		w.found(rule, s, targets, i, i+k)
 		i += k
-		if i += w.outside(rule, s, targets, i); i == n {
+		if i == n {
 			break
+		}
+		if o := w.outside(rule, s, targets, i); o > 0 {
+			i += o
+			continue
 		}
 		if k >= 32 {
 			chunk = 4

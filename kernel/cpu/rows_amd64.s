@@ -5,7 +5,7 @@
 #include "textflag.h"
 
 // func lerpF32F32(a *rowArgs)
-// Requires: AVX, AVX2, FMA3
+// Requires: AVX, AVX2, FMA3, MMX+
 TEXT ·lerpF32F32(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 64(AX), DX
@@ -19,6 +19,8 @@ row:
 	MOVLQSX      (SI)(CX*4), R8
 	IMULQ        24(AX), R8
 	ADDQ         8(AX), R8
+	PREFETCHT1   16384(R8)
+	PREFETCHT1   4096(DI)
 	MOVQ         48(AX), SI
 	VXORPS       X0, X0, X0
 	VCVTSD2SS    (SI)(CX*8), X0, X0
@@ -176,7 +178,7 @@ end:
 	RET
 
 // func lerpF32F32Norm(a *rowArgs)
-// Requires: AVX, AVX2, FMA3
+// Requires: AVX, AVX2, FMA3, MMX+
 TEXT ·lerpF32F32Norm(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
 	MOVQ         64(AX), DX
@@ -197,6 +199,8 @@ row:
 	MOVLQSX      (SI)(CX*4), R8
 	IMULQ        24(AX), R8
 	ADDQ         8(AX), R8
+	PREFETCHT1   16384(R8)
+	PREFETCHT1   4096(DI)
 	MOVQ         48(AX), SI
 	VXORPS       X0, X0, X0
 	VCVTSD2SS    (SI)(CX*8), X0, X0
@@ -518,7 +522,7 @@ end:
 	RET
 
 // func lerpF16F32(a *rowArgs)
-// Requires: AVX, AVX2, F16C, FMA3
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
 TEXT ·lerpF16F32(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 64(AX), DX
@@ -532,6 +536,8 @@ row:
 	MOVLQSX      (SI)(CX*4), R8
 	IMULQ        24(AX), R8
 	ADDQ         8(AX), R8
+	PREFETCHT1   16384(R8)
+	PREFETCHT1   4096(DI)
 	MOVQ         48(AX), SI
 	VXORPS       X0, X0, X0
 	VCVTSD2SS    (SI)(CX*8), X0, X0
@@ -695,7 +701,7 @@ end:
 	RET
 
 // func lerpF16F32Norm(a *rowArgs)
-// Requires: AVX, AVX2, F16C, FMA3
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
 TEXT ·lerpF16F32Norm(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
 	MOVQ         64(AX), DX
@@ -716,6 +722,8 @@ row:
 	MOVLQSX      (SI)(CX*4), R8
 	IMULQ        24(AX), R8
 	ADDQ         8(AX), R8
+	PREFETCHT1   16384(R8)
+	PREFETCHT1   4096(DI)
 	MOVQ         48(AX), SI
 	VXORPS       X0, X0, X0
 	VCVTSD2SS    (SI)(CX*8), X0, X0
@@ -1043,7 +1051,7 @@ end:
 	RET
 
 // func lerpB16F32(a *rowArgs)
-// Requires: AVX, AVX2, FMA3
+// Requires: AVX, AVX2, FMA3, MMX+
 TEXT ·lerpB16F32(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 64(AX), DX
@@ -1057,6 +1065,8 @@ row:
 	MOVLQSX      (SI)(CX*4), R8
 	IMULQ        24(AX), R8
 	ADDQ         8(AX), R8
+	PREFETCHT1   16384(R8)
+	PREFETCHT1   4096(DI)
 	MOVQ         48(AX), SI
 	VXORPS       X0, X0, X0
 	VCVTSD2SS    (SI)(CX*8), X0, X0
@@ -1244,7 +1254,7 @@ end:
 	RET
 
 // func lerpB16F32Norm(a *rowArgs)
-// Requires: AVX, AVX2, FMA3
+// Requires: AVX, AVX2, FMA3, MMX+
 TEXT ·lerpB16F32Norm(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
 	MOVQ         64(AX), DX
@@ -1265,6 +1275,8 @@ row:
 	MOVLQSX      (SI)(CX*4), R8
 	IMULQ        24(AX), R8
 	ADDQ         8(AX), R8
+	PREFETCHT1   16384(R8)
+	PREFETCHT1   4096(DI)
 	MOVQ         48(AX), SI
 	VXORPS       X0, X0, X0
 	VCVTSD2SS    (SI)(CX*8), X0, X0
@@ -1616,7 +1628,7 @@ end:
 	RET
 
 // func lerpU8F32(a *rowArgs)
-// Requires: AVX, AVX2, FMA3
+// Requires: AVX, AVX2, FMA3, MMX+
 TEXT ·lerpU8F32(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 64(AX), DX
@@ -1630,6 +1642,8 @@ row:
 	MOVLQSX      (SI)(CX*4), R8
 	IMULQ        24(AX), R8
 	ADDQ         8(AX), R8
+	PREFETCHT1   16384(R8)
+	PREFETCHT1   4096(DI)
 	MOVQ         48(AX), SI
 	VXORPS       X0, X0, X0
 	VCVTSD2SS    (SI)(CX*8), X0, X0
@@ -1817,7 +1831,7 @@ end:
 	RET
 
 // func lerpU8F32Norm(a *rowArgs)
-// Requires: AVX, AVX2, FMA3
+// Requires: AVX, AVX2, FMA3, MMX+
 TEXT ·lerpU8F32Norm(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
 	MOVQ         64(AX), DX
@@ -1838,6 +1852,8 @@ row:
 	MOVLQSX      (SI)(CX*4), R8
 	IMULQ        24(AX), R8
 	ADDQ         8(AX), R8
+	PREFETCHT1   16384(R8)
+	PREFETCHT1   4096(DI)
 	MOVQ         48(AX), SI
 	VXORPS       X0, X0, X0
 	VCVTSD2SS    (SI)(CX*8), X0, X0
@@ -2189,7 +2205,7 @@ end:
 	RET
 
 // func lerpU8F32UnitNorm(a *rowArgs)
-// Requires: AVX, AVX2, FMA3
+// Requires: AVX, AVX2, FMA3, MMX+
 TEXT ·lerpU8F32UnitNorm(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
 	MOVQ         64(AX), DX
@@ -2213,6 +2229,8 @@ row:
 	MOVLQSX      (SI)(CX*4), R8
 	IMULQ        24(AX), R8
 	ADDQ         8(AX), R8
+	PREFETCHT1   16384(R8)
+	PREFETCHT1   4096(DI)
 	MOVQ         48(AX), SI
 	VXORPS       X0, X0, X0
 	VCVTSD2SS    (SI)(CX*8), X0, X0
@@ -2597,6 +2615,8 @@ row:
 	MOVLQSX      (SI)(CX*4), R8
 	IMULQ        24(AX), R8
 	ADDQ         8(AX), R8
+	PREFETCHT1   16384(R8)
+	PREFETCHT1   4096(DI)
 	MOVQ         48(AX), SI
 	VXORPS       X0, X0, X0
 	VCVTSD2SS    (SI)(CX*8), X0, X0
@@ -2857,7 +2877,7 @@ end:
 	RET
 
 // func lerpF32F16(a *rowArgs)
-// Requires: AVX, AVX2, F16C, FMA3
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
 TEXT ·lerpF32F16(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
 	MOVQ         64(AX), DX
@@ -2875,6 +2895,8 @@ row:
 	MOVLQSX      (SI)(CX*4), R8
 	IMULQ        24(AX), R8
 	ADDQ         8(AX), R8
+	PREFETCHT1   16384(R8)
+	PREFETCHT1   4096(DI)
 	MOVQ         48(AX), SI
 	VXORPS       X0, X0, X0
 	VCVTSD2SS    (SI)(CX*8), X0, X0
@@ -3087,7 +3109,7 @@ end:
 	RET
 
 // func lerpF32F16Norm(a *rowArgs)
-// Requires: AVX, AVX2, F16C, FMA3
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
 TEXT ·lerpF32F16Norm(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
 	MOVQ         64(AX), DX
@@ -3112,6 +3134,8 @@ row:
 	MOVLQSX      (SI)(CX*4), R8
 	IMULQ        24(AX), R8
 	ADDQ         8(AX), R8
+	PREFETCHT1   16384(R8)
+	PREFETCHT1   4096(DI)
 	MOVQ         48(AX), SI
 	VXORPS       X0, X0, X0
 	VCVTSD2SS    (SI)(CX*8), X0, X0
@@ -3488,7 +3512,7 @@ end:
 	RET
 
 // func lerpF16F16(a *rowArgs)
-// Requires: AVX, AVX2, F16C, FMA3
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
 TEXT ·lerpF16F16(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
 	MOVQ         64(AX), DX
@@ -3506,6 +3530,8 @@ row:
 	MOVLQSX      (SI)(CX*4), R8
 	IMULQ        24(AX), R8
 	ADDQ         8(AX), R8
+	PREFETCHT1   16384(R8)
+	PREFETCHT1   4096(DI)
 	MOVQ         48(AX), SI
 	VXORPS       X0, X0, X0
 	VCVTSD2SS    (SI)(CX*8), X0, X0
@@ -3696,7 +3722,7 @@ end:
 	RET
 
 // func lerpF16F16Norm(a *rowArgs)
-// Requires: AVX, AVX2, F16C, FMA3
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
 TEXT ·lerpF16F16Norm(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
 	MOVQ         64(AX), DX
@@ -3721,6 +3747,8 @@ row:
 	MOVLQSX      (SI)(CX*4), R8
 	IMULQ        24(AX), R8
 	ADDQ         8(AX), R8
+	PREFETCHT1   16384(R8)
+	PREFETCHT1   4096(DI)
 	MOVQ         48(AX), SI
 	VXORPS       X0, X0, X0
 	VCVTSD2SS    (SI)(CX*8), X0, X0
@@ -4103,7 +4131,7 @@ end:
 	RET
 
 // func lerpB16F16(a *rowArgs)
-// Requires: AVX, AVX2, F16C, FMA3
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
 TEXT ·lerpB16F16(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
 	MOVQ         64(AX), DX
@@ -4121,6 +4149,8 @@ row:
 	MOVLQSX      (SI)(CX*4), R8
 	IMULQ        24(AX), R8
 	ADDQ         8(AX), R8
+	PREFETCHT1   16384(R8)
+	PREFETCHT1   4096(DI)
 	MOVQ         48(AX), SI
 	VXORPS       X0, X0, X0
 	VCVTSD2SS    (SI)(CX*8), X0, X0
@@ -4363,7 +4393,7 @@ end:
 	RET
 
 // func lerpB16F16Norm(a *rowArgs)
-// Requires: AVX, AVX2, F16C, FMA3
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
 TEXT ·lerpB16F16Norm(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
 	MOVQ         64(AX), DX
@@ -4388,6 +4418,8 @@ row:
 	MOVLQSX      (SI)(CX*4), R8
 	IMULQ        24(AX), R8
 	ADDQ         8(AX), R8
+	PREFETCHT1   16384(R8)
+	PREFETCHT1   4096(DI)
 	MOVQ         48(AX), SI
 	VXORPS       X0, X0, X0
 	VCVTSD2SS    (SI)(CX*8), X0, X0
@@ -4794,7 +4826,7 @@ end:
 	RET
 
 // func lerpU8F16(a *rowArgs)
-// Requires: AVX, AVX2, F16C, FMA3
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
 TEXT ·lerpU8F16(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
 	MOVQ         64(AX), DX
@@ -4812,6 +4844,8 @@ row:
 	MOVLQSX      (SI)(CX*4), R8
 	IMULQ        24(AX), R8
 	ADDQ         8(AX), R8
+	PREFETCHT1   16384(R8)
+	PREFETCHT1   4096(DI)
 	MOVQ         48(AX), SI
 	VXORPS       X0, X0, X0
 	VCVTSD2SS    (SI)(CX*8), X0, X0
@@ -5054,7 +5088,7 @@ end:
 	RET
 
 // func lerpU8F16Norm(a *rowArgs)
-// Requires: AVX, AVX2, F16C, FMA3
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
 TEXT ·lerpU8F16Norm(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
 	MOVQ         64(AX), DX
@@ -5079,6 +5113,8 @@ row:
 	MOVLQSX      (SI)(CX*4), R8
 	IMULQ        24(AX), R8
 	ADDQ         8(AX), R8
+	PREFETCHT1   16384(R8)
+	PREFETCHT1   4096(DI)
 	MOVQ         48(AX), SI
 	VXORPS       X0, X0, X0
 	VCVTSD2SS    (SI)(CX*8), X0, X0
@@ -5485,7 +5521,7 @@ end:
 	RET
 
 // func lerpU8F16UnitNorm(a *rowArgs)
-// Requires: AVX, AVX2, F16C, FMA3
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
 TEXT ·lerpU8F16UnitNorm(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
 	MOVQ         64(AX), DX
@@ -5513,6 +5549,8 @@ row:
 	MOVLQSX      (SI)(CX*4), R8
 	IMULQ        24(AX), R8
 	ADDQ         8(AX), R8
+	PREFETCHT1   16384(R8)
+	PREFETCHT1   4096(DI)
 	MOVQ         48(AX), SI
 	VXORPS       X0, X0, X0
 	VCVTSD2SS    (SI)(CX*8), X0, X0
@@ -5956,6 +5994,8 @@ row:
 	MOVLQSX      (SI)(CX*4), R8
 	IMULQ        24(AX), R8
 	ADDQ         8(AX), R8
+	PREFETCHT1   16384(R8)
+	PREFETCHT1   4096(DI)
 	MOVQ         48(AX), SI
 	VXORPS       X0, X0, X0
 	VCVTSD2SS    (SI)(CX*8), X0, X0
@@ -6278,7 +6318,7 @@ end:
 	RET
 
 // func lerpF32B16(a *rowArgs)
-// Requires: AVX, AVX2, FMA3
+// Requires: AVX, AVX2, FMA3, MMX+
 TEXT ·lerpF32B16(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
 	MOVQ         64(AX), DX
@@ -6305,6 +6345,8 @@ row:
 	MOVLQSX      (SI)(CX*4), R8
 	IMULQ        24(AX), R8
 	ADDQ         8(AX), R8
+	PREFETCHT1   16384(R8)
+	PREFETCHT1   4096(DI)
 	MOVQ         48(AX), SI
 	VXORPS       X0, X0, X0
 	VCVTSD2SS    (SI)(CX*8), X0, X0
@@ -6655,7 +6697,7 @@ end:
 	RET
 
 // func lerpF32B16Norm(a *rowArgs)
-// Requires: AVX, AVX2, FMA3
+// Requires: AVX, AVX2, FMA3, MMX+
 TEXT ·lerpF32B16Norm(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
 	MOVQ         64(AX), DX
@@ -6689,6 +6731,8 @@ row:
 	MOVLQSX      (SI)(CX*4), R8
 	IMULQ        24(AX), R8
 	ADDQ         8(AX), R8
+	PREFETCHT1   16384(R8)
+	PREFETCHT1   4096(DI)
 	MOVQ         48(AX), SI
 	VXORPS       X0, X0, X0
 	VCVTSD2SS    (SI)(CX*8), X0, X0
@@ -7203,7 +7247,7 @@ end:
 	RET
 
 // func lerpF16B16(a *rowArgs)
-// Requires: AVX, AVX2, F16C, FMA3
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
 TEXT ·lerpF16B16(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
 	MOVQ         64(AX), DX
@@ -7230,6 +7274,8 @@ row:
 	MOVLQSX      (SI)(CX*4), R8
 	IMULQ        24(AX), R8
 	ADDQ         8(AX), R8
+	PREFETCHT1   16384(R8)
+	PREFETCHT1   4096(DI)
 	MOVQ         48(AX), SI
 	VXORPS       X0, X0, X0
 	VCVTSD2SS    (SI)(CX*8), X0, X0
@@ -7586,7 +7632,7 @@ end:
 	RET
 
 // func lerpF16B16Norm(a *rowArgs)
-// Requires: AVX, AVX2, F16C, FMA3
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
 TEXT ·lerpF16B16Norm(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
 	MOVQ         64(AX), DX
@@ -7620,6 +7666,8 @@ row:
 	MOVLQSX      (SI)(CX*4), R8
 	IMULQ        24(AX), R8
 	ADDQ         8(AX), R8
+	PREFETCHT1   16384(R8)
+	PREFETCHT1   4096(DI)
 	MOVQ         48(AX), SI
 	VXORPS       X0, X0, X0
 	VCVTSD2SS    (SI)(CX*8), X0, X0
@@ -8140,7 +8188,7 @@ end:
 	RET
 
 // func lerpB16B16(a *rowArgs)
-// Requires: AVX, AVX2, FMA3
+// Requires: AVX, AVX2, FMA3, MMX+
 TEXT ·lerpB16B16(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
 	MOVQ         64(AX), DX
@@ -8167,6 +8215,8 @@ row:
 	MOVLQSX      (SI)(CX*4), R8
 	IMULQ        24(AX), R8
 	ADDQ         8(AX), R8
+	PREFETCHT1   16384(R8)
+	PREFETCHT1   4096(DI)
 	MOVQ         48(AX), SI
 	VXORPS       X0, X0, X0
 	VCVTSD2SS    (SI)(CX*8), X0, X0
@@ -8442,7 +8492,7 @@ end:
 	RET
 
 // func lerpB16B16Norm(a *rowArgs)
-// Requires: AVX, AVX2, FMA3
+// Requires: AVX, AVX2, FMA3, MMX+
 TEXT ·lerpB16B16Norm(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
 	MOVQ         64(AX), DX
@@ -8476,6 +8526,8 @@ row:
 	MOVLQSX      (SI)(CX*4), R8
 	IMULQ        24(AX), R8
 	ADDQ         8(AX), R8
+	PREFETCHT1   16384(R8)
+	PREFETCHT1   4096(DI)
 	MOVQ         48(AX), SI
 	VXORPS       X0, X0, X0
 	VCVTSD2SS    (SI)(CX*8), X0, X0
@@ -9020,7 +9072,7 @@ end:
 	RET
 
 // func lerpU8B16(a *rowArgs)
-// Requires: AVX, AVX2, FMA3
+// Requires: AVX, AVX2, FMA3, MMX+
 TEXT ·lerpU8B16(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
 	MOVQ         64(AX), DX
@@ -9047,6 +9099,8 @@ row:
 	MOVLQSX      (SI)(CX*4), R8
 	IMULQ        24(AX), R8
 	ADDQ         8(AX), R8
+	PREFETCHT1   16384(R8)
+	PREFETCHT1   4096(DI)
 	MOVQ         48(AX), SI
 	VXORPS       X0, X0, X0
 	VCVTSD2SS    (SI)(CX*8), X0, X0
@@ -9427,7 +9481,7 @@ end:
 	RET
 
 // func lerpU8B16Norm(a *rowArgs)
-// Requires: AVX, AVX2, FMA3
+// Requires: AVX, AVX2, FMA3, MMX+
 TEXT ·lerpU8B16Norm(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
 	MOVQ         64(AX), DX
@@ -9461,6 +9515,8 @@ row:
 	MOVLQSX      (SI)(CX*4), R8
 	IMULQ        24(AX), R8
 	ADDQ         8(AX), R8
+	PREFETCHT1   16384(R8)
+	PREFETCHT1   4096(DI)
 	MOVQ         48(AX), SI
 	VXORPS       X0, X0, X0
 	VCVTSD2SS    (SI)(CX*8), X0, X0
@@ -10005,7 +10061,7 @@ end:
 	RET
 
 // func lerpU8B16UnitNorm(a *rowArgs)
-// Requires: AVX, AVX2, FMA3
+// Requires: AVX, AVX2, FMA3, MMX+
 TEXT ·lerpU8B16UnitNorm(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
 	MOVQ         64(AX), DX
@@ -10042,6 +10098,8 @@ row:
 	MOVLQSX      (SI)(CX*4), R8
 	IMULQ        24(AX), R8
 	ADDQ         8(AX), R8
+	PREFETCHT1   16384(R8)
+	PREFETCHT1   4096(DI)
 	MOVQ         48(AX), SI
 	VXORPS       X0, X0, X0
 	VCVTSD2SS    (SI)(CX*8), X0, X0
@@ -10632,6 +10690,8 @@ row:
 	MOVLQSX      (SI)(CX*4), R8
 	IMULQ        24(AX), R8
 	ADDQ         8(AX), R8
+	PREFETCHT1   16384(R8)
+	PREFETCHT1   4096(DI)
 	MOVQ         48(AX), SI
 	VXORPS       X0, X0, X0
 	VCVTSD2SS    (SI)(CX*8), X0, X0
@@ -11124,7 +11184,7 @@ end:
 	RET
 
 // func lerpF64F64(a *rowArgs)
-// Requires: AVX, AVX2, FMA3
+// Requires: AVX, AVX2, FMA3, MMX+
 TEXT ·lerpF64F64(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 64(AX), DX
@@ -11138,6 +11198,8 @@ row:
 	MOVLQSX      (SI)(CX*4), R8
 	IMULQ        24(AX), R8
 	ADDQ         8(AX), R8
+	PREFETCHT1   16384(R8)
+	PREFETCHT1   4096(DI)
 	MOVQ         48(AX), SI
 	MOVQ         (SI)(CX*8), SI
 	VMOVQ        SI, X0
@@ -11268,7 +11330,7 @@ end:
 	RET
 
 // func lerpF64F32(a *rowArgs)
-// Requires: AVX, AVX2, FMA3
+// Requires: AVX, AVX2, FMA3, MMX+
 TEXT ·lerpF64F32(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 64(AX), DX
@@ -11282,6 +11344,8 @@ row:
 	MOVLQSX      (SI)(CX*4), R8
 	IMULQ        24(AX), R8
 	ADDQ         8(AX), R8
+	PREFETCHT1   16384(R8)
+	PREFETCHT1   4096(DI)
 	MOVQ         48(AX), SI
 	MOVQ         (SI)(CX*8), SI
 	VMOVQ        SI, X0
@@ -11426,7 +11490,7 @@ end:
 	RET
 
 // func moveRows(a *rowArgs)
-// Requires: AVX
+// Requires: AVX, MMX+
 TEXT ·moveRows(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 64(AX), DX
@@ -11434,21 +11498,23 @@ TEXT ·moveRows(SB), NOSPLIT, $0-8
 	XORQ CX, CX
 
 row:
-	CMPQ    CX, 56(AX)
-	JGE     end
-	MOVQ    32(AX), SI
-	MOVLQSX (SI)(CX*4), R8
-	IMULQ   24(AX), R8
-	ADDQ    8(AX), R8
-	CMPQ    DX, $0x20
-	JG      long
-	CMPQ    DX, $0x10
-	JGE     pair16
-	CMPQ    DX, $0x08
-	JGE     pair8
-	CMPQ    DX, $0x04
-	JGE     pair4
-	XORQ    BX, BX
+	CMPQ       CX, 56(AX)
+	JGE        end
+	MOVQ       32(AX), SI
+	MOVLQSX    (SI)(CX*4), R8
+	IMULQ      24(AX), R8
+	ADDQ       8(AX), R8
+	PREFETCHT1 16384(R8)
+	PREFETCHT1 4096(DI)
+	CMPQ       DX, $0x20
+	JG         long
+	CMPQ       DX, $0x10
+	JGE        pair16
+	CMPQ       DX, $0x08
+	JGE        pair8
+	CMPQ       DX, $0x04
+	JGE        pair4
+	XORQ       BX, BX
 
 byte:
 	CMPQ BX, DX
@@ -12124,96 +12190,147 @@ GLOBL fourbfc5555555555555<>(SB), RODATA|NOPTR, $32
 
 // func bracket(a *searchArgs) int
 // Requires: AVX, AVX2, CMOV, FMA3
-TEXT ·bracket(SB), NOSPLIT, $8-16
-	MOVQ   a+0(FP), AX
-	XORQ   CX, CX
-	CMPQ   CX, 24(AX)
-	JGE    none
-	MOVQ   (AX), DX
-	MOVQ   16(AX), BX
-	MOVQ   32(AX), SI
-	MOVQ   40(AX), DI
-	MOVQ   48(AX), R8
-	MOVQ   88(AX), R9
-	MOVQ   64(AX), R10
-	MOVQ   8(AX), R11
-	SUBQ   $0x02, R11
-	VMOVSD 72(AX), X0
-	VMOVSD 80(AX), X1
-	MOVQ   $0x00000001, BP
-
-row:
-	MOVQ        (BX)(CX*8), R12
-	MOVQ        R12, R13
-	SUBQ        R10, R13
-	VXORPS      X2, X2, X2
-	VCVTSI2SDQ  R13, X2, X2
-	VFMADD213SD X0, X1, X2
-	VCVTTSD2SIQ X2, R13
-	CMPQ        R13, BP
-	CMOVQLT     BP, R13
-	CMPQ        R13, R11
-	CMOVQGT     R11, R13
-	XORL        R14, R14
-	XORL        R15, R15
-	CMPQ        8(DX)(R13*8), R12
-	SETLE       R15
-	CMPQ        (DX)(R13*8), R12
-	SETGT       R14
-	ADDQ        R15, R13
-	SUBQ        R14, R13
-	MOVQ        (DX)(R13*8), R14
-	MOVQ        8(DX)(R13*8), R15
-	SUBQ        R14, R12
-	SUBQ        R14, R15
-	CMPQ        R12, R15
-	JAE         end
-	CMPQ        R15, 56(AX)
-	JG          end
-	MOVQ        R12, (R8)(CX*8)
-	MOVQ        R15, (R9)(CX*8)
-	MOVL        R13, (SI)(CX*4)
-	INCQ        R13
-	MOVL        R13, (DI)(CX*4)
-	INCQ        CX
-	CMPQ        CX, 24(AX)
-	JLT         row
-
-end:
-	MOVQ         $0x4330000000000000, R12
-	VMOVQ        R12, X0
-	VPBROADCASTQ X0, Y0
-	XORQ         R13, R13
+TEXT ·bracket(SB), NOSPLIT, $0-16
+	MOVQ         a+0(FP), AX
+	XORQ         CX, CX
+	MOVQ         24(AX), DX
+	MOVQ         (AX), BX
+	MOVQ         16(AX), SI
+	MOVQ         32(AX), DI
+	MOVQ         40(AX), R8
+	MOVQ         48(AX), R9
+	VBROADCASTSD 72(AX), Y0
+	VBROADCASTSD 80(AX), Y1
+	VPBROADCASTQ 64(AX), Y2
+	VPBROADCASTQ 56(AX), Y3
+	MOVQ         8(AX), R10
+	SUBQ         $0x02, R10
+	VMOVD        R10, X4
+	VPBROADCASTD X4, X4
+	MOVQ         $0x4338000000000000, R10
+	VMOVQ        R10, X5
+	VPBROADCASTQ X5, Y5
+	VPCMPEQD     Y6, Y6, Y6
 
 four:
-	LEAQ    4(R13), R12
-	CMPQ    R12, CX
-	JG      single
-	VPOR    (R8)(R13*8), Y0, Y1
-	VPOR    (R9)(R13*8), Y0, Y2
-	VSUBPD  Y0, Y1, Y1
-	VSUBPD  Y0, Y2, Y2
-	VDIVPD  Y2, Y1, Y1
-	VMOVUPD Y1, (R8)(R13*8)
-	MOVQ    R12, R13
-	JMP     four
+	LEAQ         4(CX), R12
+	CMPQ         R12, DX
+	JG           row
+	VMOVDQU      (SI)(CX*8), Y7
+	VPSUBQ       Y2, Y7, Y8
+	VPADDQ       Y5, Y8, Y8
+	VSUBPD       Y5, Y8, Y8
+	VFMADD213PD  Y0, Y1, Y8
+	VCVTTPD2DQY  Y8, X8
+	VPABSD       X6, X9
+	VPMAXSD      X9, X8, X8
+	VPMINSD      X4, X8, X8
+	VMOVQ        X8, R10
+	VPEXTRQ      $0x01, X8, R11
+	MOVL         R10, R13
+	SHRQ         $0x20, R10
+	MOVL         R11, R12
+	SHRQ         $0x20, R11
+	VMOVDQU      (BX)(R13*8), X9
+	VMOVDQU      (BX)(R10*8), X10
+	VINSERTI128  $0x01, (BX)(R12*8), Y9, Y9
+	VINSERTI128  $0x01, (BX)(R11*8), Y10, Y10
+	VPUNPCKLQDQ  Y10, Y9, Y13
+	VPUNPCKHQDQ  Y10, Y9, Y14
+	VPMOVSXDQ    X8, Y8
+	VPCMPGTQ     Y7, Y13, Y13
+	VPCMPGTQ     Y7, Y14, Y14
+	VPADDQ       Y13, Y8, Y8
+	VPADDQ       Y14, Y8, Y8
+	VPSUBQ       Y6, Y8, Y8
+	VEXTRACTI128 $0x01, Y8, X9
+	VMOVQ        X8, R13
+	VPEXTRQ      $0x01, X8, R10
+	VMOVQ        X9, R12
+	VPEXTRQ      $0x01, X9, R11
+	VSHUFPS      $0x88, X9, X8, X8
+	VMOVDQU      (BX)(R13*8), X11
+	VMOVDQU      (BX)(R10*8), X12
+	VINSERTI128  $0x01, (BX)(R12*8), Y11, Y11
+	VINSERTI128  $0x01, (BX)(R11*8), Y12, Y12
+	VPUNPCKLQDQ  Y12, Y11, Y13
+	VPUNPCKHQDQ  Y12, Y11, Y14
+	VPSUBQ       Y13, Y7, Y7
+	VPSUBQ       Y13, Y14, Y14
+	VPCMPGTQ     Y7, Y14, Y13
+	VPCMPGTQ     Y3, Y14, Y15
+	VPOR         Y7, Y15, Y15
+	VPANDN       Y13, Y15, Y13
+	VMOVMSKPD    Y13, R10
+	CMPL         R10, $0x0f
+	JNE          row
+	VPOR         four4330000000000000<>+0(SB), Y7, Y7
+	VPOR         four4330000000000000<>+0(SB), Y14, Y14
+	VSUBPD       four4330000000000000<>+0(SB), Y7, Y7
+	VSUBPD       four4330000000000000<>+0(SB), Y14, Y14
+	VDIVPD       Y14, Y7, Y7
+	VMOVUPD      Y7, (R9)(CX*8)
+	VMOVDQU      X8, (DI)(CX*4)
+	VPSUBD       X6, X8, X8
+	VMOVDQU      X8, (R8)(CX*4)
+	ADDQ         $0x04, CX
+	JMP          four
 
-single:
-	CMPQ       R13, CX
-	JGE        none
-	VXORPS     X1, X1, X1
-	VXORPS     X2, X2, X2
-	VCVTSI2SDQ (R8)(R13*8), X1, X1
-	VCVTSI2SDQ (R9)(R13*8), X2, X2
-	VDIVSD     X2, X1, X1
-	VMOVSD     X1, (R8)(R13*8)
-	INCQ       R13
-	JMP        single
+row:
+	CMPQ        CX, DX
+	JGE         end
+	MOVQ        $0x00000001, R12
+	MOVQ        (SI)(CX*8), R10
+	MOVQ        R10, R11
+	SUBQ        64(AX), R11
+	VXORPS      X2, X2, X2
+	VCVTSI2SDQ  R11, X2, X2
+	VFMADD213SD X0, X1, X2
+	VCVTTSD2SIQ X2, R11
+	CMPQ        R11, R12
+	CMOVQLT     R12, R11
+	MOVQ        8(AX), R12
+	SUBQ        $0x02, R12
+	CMPQ        R11, R12
+	CMOVQGT     R12, R11
+	XORL        R12, R12
+	XORL        R13, R13
+	CMPQ        8(BX)(R11*8), R10
+	SETLE       R13
+	CMPQ        (BX)(R11*8), R10
+	SETGT       R12
+	ADDQ        R13, R11
+	SUBQ        R12, R11
+	MOVQ        (BX)(R11*8), R12
+	MOVQ        8(BX)(R11*8), R13
+	SUBQ        R12, R10
+	SUBQ        R12, R13
+	CMPQ        R10, R13
+	JAE         end
+	CMPQ        R13, 56(AX)
+	JG          end
+	VXORPS      X2, X2, X2
+	VXORPS      X3, X3, X3
+	VCVTSI2SDQ  R10, X2, X2
+	VCVTSI2SDQ  R13, X3, X3
+	VDIVSD      X3, X2, X2
+	VMOVSD      X2, (R9)(CX*8)
+	MOVL        R11, (DI)(CX*4)
+	INCQ        R11
+	MOVL        R11, (R8)(CX*4)
+	INCQ        CX
+	JMP         row
 
-none:
+end:
 	VZEROUPPER
 	MOVQ CX, ret+8(FP)
 	RET
+
+DATA four4330000000000000<>+0(SB)/8, $0x4330000000000000
+DATA four4330000000000000<>+8(SB)/8, $0x4330000000000000
+DATA four4330000000000000<>+16(SB)/8, $0x4330000000000000
+DATA four4330000000000000<>+24(SB)/8, $0x4330000000000000
+GLOBL four4330000000000000<>(SB), RODATA|NOPTR, $32
 
 // func sorted(p *int64, n int) bool
 // Requires: AVX, AVX2

@@ -12,7 +12,7 @@ import (
 var le = binary.LittleEndian
 
 // streamBytes is the size of a result that leaves the second cache before anyone reads it: its rows are stored round the caches. Tests lower it.
-var streamBytes = 1 << 20
+var streamBytes = 4 << 20
 
 // rowsAhead is how many rows before their turn long source rows are asked for.
 const rowsAhead = 16

@@ -428,7 +428,7 @@ func TestFuseIsTheReference(t *testing.T) {
 	failed := 0
 	defer func(n int) { streamBytes = n }(streamBytes)
 	for seed := range runs(t, 3000) {
-		streamBytes = seed % 2 << 20
+		streamBytes = seed % 2 << 22
 		r := dice{rand.New(rand.NewPCG(uint64(seed), 7))}
 		op := r.fuse()
 		want := *op

@@ -13,7 +13,6 @@ type worker struct {
 	plan    kernel.Plan
 	plain   bool // every row of the plan is copied or blended
 	search  searchArgs
-	span    []int64
 	args    rowArgs
 	counts  kernel.Counts
 	samples [1]int64
@@ -59,8 +58,8 @@ func (w *worker) release() {
 
 // entryRows makes rows from … to-1 of entry b. It is false where something is wrong with the times.
 func (w *worker) entryRows(c *call, b, from, to int) bool {
-	if w.entry != b && !(w.entry >= 0 && onePerBatch(&c.op.Targets)) {
-		if !w.targets.read(&c.op.Targets, c.op.Clock, 0, c.rows, b) {
+	if w.entry != b && !(w.entry >= 0 && c.targets.batch == 0) {
+		if !w.targets.read(&c.targets, 0, c.rows, b) {
 			return false
 		}
 		w.entry = b
@@ -83,7 +82,7 @@ func (w *worker) entryRows(c *call, b, from, to int) bool {
 // clock plans rows t … t+n-1 of one entry for one clock, and makes them for its streams.
 func (w *worker) clock(c *call, k, b, t, n int) bool {
 	clock, p := &c.clocks[k], &w.clocks[k]
-	if p.entry != b && !(p.entry >= 0 && clock.shared) && !p.prepare(c.op.Clock, clock.series, b) {
+	if p.entry != b && !(p.entry >= 0 && clock.shared) && !p.prepare(clock, b) {
 		return false
 	}
 	// A plan is at hand where all entries share it, and no other clock has used the room since.
@@ -152,13 +151,13 @@ func (w *worker) sample(s *stream, b int) []int64 {
 }
 
 // prepare finds and proves the stamps of an entry.
-func (p *prepared) prepare(clock kernel.Clock, s *kernel.Series, b int) bool {
-	from, n, err := s.Rows(b)
+func (p *prepared) prepare(clock *clock, b int) bool {
+	from, n, err := clock.series.Rows(b)
 	if err != nil {
 		return false
 	}
 	p.entry, p.from = b, from
-	if !p.stamps.read(&s.Times, clock, from, n, b) {
+	if !p.stamps.read(&clock.times, from, n, b) {
 		return false
 	}
 	return p.stamps.proved()
@@ -180,42 +179,56 @@ func (s *stamps) proved() bool {
 	return true
 }
 
-// read takes n times from an index on. int64 ns that lie side by side are used where they are.
-func (s *stamps) read(t *kernel.Tensor, clock kernel.Clock, from, n, entry int) bool {
+// clockView is a tensor of times by addresses.
+type clockView struct {
+	data        []byte
+	dtype       robocache.DType
+	base        int // elements
+	batch, step int // strides in elements
+	asGiven     bool
+}
+
+func clockOf(t *kernel.Tensor, clock kernel.Clock) clockView {
 	axis := len(t.Shape) - 1
-	step, at := t.Step(axis), t.Base+from*t.Step(axis)
+	v := clockView{data: t.Data, dtype: t.DType, base: t.Base, step: t.Step(axis), asGiven: clock == kernel.AsGiven}
 	if axis == 1 {
-		at += entry * t.Step(0)
+		v.batch = t.Step(0)
 	}
+	return v
+}
+
+// read takes n times from an index on. int64 ns that lie side by side are used where they are.
+func (s *stamps) read(v *clockView, from, n, entry int) bool {
+	at, d := v.base+entry*v.batch+from*v.step, v.data
 	s.ns, s.seconds = nil, nil
 	if n == 0 {
 		return true
 	}
-	d, size := t.Data, t.DType.Size()
-	if clock == kernel.AsGiven {
-		s.own = resize(s.own, n)
-		s.seconds = s.own
-		for i := range n {
-			s.seconds[i] = floatAt(d, (at+i*step)*size, t.DType)
-		}
-		return true
-	}
-	if t.DType == robocache.Int64 {
-		if p := unsafe.Pointer(&d[at*8]); step == 1 && uintptr(p)%8 == 0 {
+	if v.dtype == robocache.Int64 {
+		if p := unsafe.Pointer(&d[at*8]); v.step == 1 && uintptr(p)%8 == 0 {
 			s.ns = unsafe.Slice((*int64)(p), n)
 			return true
 		}
 		s.room = resize(s.room, n)
 		s.ns = s.room
 		for i := range n {
-			s.ns[i] = int64(le.Uint64(d[(at+i*step)*8:]))
+			s.ns[i] = int64(le.Uint64(d[(at+i*v.step)*8:]))
+		}
+		return true
+	}
+	size := v.dtype.Size()
+	if v.asGiven {
+		s.own = resize(s.own, n)
+		s.seconds = s.own
+		for i := range n {
+			s.seconds[i] = floatAt(d, (at+i*v.step)*size, v.dtype)
 		}
 		return true
 	}
 	s.room = resize(s.room, n)
 	s.ns = s.room
 	for i := range n {
-		x := floatAt(d, (at+i*step)*size, t.DType)
+		x := floatAt(d, (at+i*v.step)*size, v.dtype)
 		if x-x != 0 {
 			return false // not finite
 		}
