@@ -146,7 +146,8 @@ func newInputs(w *OpsWork) (*opsInputs, error) {
 	return in, nil
 }
 
-// unit makes quaternions of float32 numbers: others would come out as they are on a hit, and normalised beside it.
+// unit makes quaternions of float32 numbers, of length 1 and none more than half a turn from the one before: others would come out as they are on
+// a hit, and normalised, or with the other sign, beside it.
 func unit(b []byte) {
 	q := unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/4)
 	for i := 0; i+4 <= len(q); i += 4 {
@@ -154,8 +155,17 @@ func unit(b []byte) {
 		for _, x := range q[i : i+4] {
 			n += float64(x) * float64(x)
 		}
+		dot := float32(0)
 		for k := range 4 {
 			q[i+k] = float32(float64(q[i+k]) / math.Sqrt(n))
+			if i > 0 {
+				dot += q[i+k] * q[i+k-4]
+			}
+		}
+		for k := range 4 {
+			if dot < 0 {
+				q[i+k] = -q[i+k]
+			}
 		}
 	}
 }
