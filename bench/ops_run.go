@@ -167,7 +167,7 @@ func (r *OpsRun) peers(ctx context.Context, device string, threads, each int) ([
 		return nil, err
 	}
 	var out []*opsPeer
-	if r.Arms != nil && len(r.Arms) == 0 {
+	if slices.Equal(r.Arms, []string{"none"}) {
 		return nil, nil
 	}
 	for _, s := range scripts {
