@@ -86,6 +86,15 @@ func RunSuite(ctx context.Context, s *Suite) ([]PointResult, error) {
 	}
 	defer j.close()
 	var results []PointResult
+	// What ranks hand over, pictures and orders, is hundreds of MB a run: it goes when its point is judged.
+	var dirs []string
+	tidy := func() {
+		for _, d := range dirs {
+			os.RemoveAll(d)
+		}
+		dirs = nil
+	}
+	defer tidy()
 	for _, sc := range s.Scenarios {
 		for _, batch := range s.BatchSizes {
 			points := make([]*point, len(s.Arms))
@@ -99,14 +108,14 @@ func RunSuite(ctx context.Context, s *Suite) ([]PointResult, error) {
 					}
 					facts, outs, err := s.runRanks(ctx, p)
 					facts.samples = j.samples()
+					if facts.dir != "" {
+						dirs = append(dirs, facts.dir)
+					}
 					if ctx.Err() != nil {
 						return results, ctx.Err()
 					}
 					if err == nil && rep == 0 {
 						p.check, err = j.check(ctx, p, facts)
-					}
-					if facts.dir != "" {
-						defer os.RemoveAll(facts.dir)
 					}
 					if err != nil {
 						p.failed = err.Error()
@@ -125,6 +134,7 @@ func RunSuite(ctx context.Context, s *Suite) ([]PointResult, error) {
 				}
 				results = append(results, j.result(ctx, p))
 			}
+			tidy()
 		}
 	}
 	return results, nil
