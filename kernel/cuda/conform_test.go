@@ -26,13 +26,13 @@ func suite(t *testing.T, b conform.Backend, fuses, voxels int) {
 	if _, ok := q.(interface{ Apply(*kernel.ApplyOp) error }); ok {
 		ran, failures := conform.Run(b)
 		report("vectors", ran, failures)
-		ran, failures = conform.Sweep(kernel.Reference{}, b, 1, fuses)
-		report("sweep", ran, failures)
 	}
+	ran, failures := conform.Sweep(kernel.Reference{}, b, 1, fuses)
+	report("sweep", ran, failures)
 	if _, ok := q.(conform.Space); !ok {
 		return
 	}
-	ran, failures := conform.RunVoxels(b)
+	ran, failures = conform.RunVoxels(b)
 	report("vectors of voxels", ran, failures)
 	for what, f := range map[string]func(a, b conform.Space, seed uint64, n int) error{"voxels": conform.SweepVoxels, "depth": conform.SweepDepth, "tsdf": conform.SweepTSDF} {
 		if err := f(kernel.Reference{}, b, 1, voxels); err != nil {

@@ -97,17 +97,9 @@ func targets50() []byte {
 	return b
 }
 
-type preparer interface {
-	PrepareFuse(*kernel.FuseOp) (*Launch, error)
-}
-
 func prepareFuse(t *testing.T, d *Device, op *kernel.FuseOp) *Launch {
 	t.Helper()
-	p, ok := any(d).(preparer)
-	if !ok {
-		t.Skip("kernel/cuda has no fuse")
-	}
-	l, err := p.PrepareFuse(op)
+	l, err := d.PrepareFuse(op)
 	if err != nil {
 		t.Fatal(err)
 	}
