@@ -14,6 +14,11 @@ func flattenRows(out *int64, p *float32, n int, grid *lattice) int
 //go:noescape
 func accumulate(a *sumArgs)
 
+// sumRuns makes the rows of n cells, from 1 on: cell i is keys count[i] … count[i+1]-1. It writes 16 bytes at a time: what lies beyond a cell's row the next one overwrites.
+//
+//go:noescape
+func sumRuns(a *sumArgs)
+
 // settle turns the sums of n cells, a multiple of 4, into results, 16 bytes at a time: what it writes beyond a cell's row the next one overwrites. It leaves sums and counts 0.
 //
 //go:noescape

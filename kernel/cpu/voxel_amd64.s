@@ -129,6 +129,72 @@ last:
 	VZEROUPPER
 	RET
 
+// func sumRuns(a *sumArgs)
+// Requires: AVX, AVX2, MMX+
+TEXT ·sumRuns(SB), NOSPLIT, $0-8
+	MOVQ    a+0(FP), AX
+	MOVQ    8(AX), CX
+	MOVQ    16(AX), DX
+	MOVQ    24(AX), BX
+	MOVQ    32(AX), SI
+	MOVQ    80(AX), DI
+	VMOVDQU 104(AX), X0
+	VMOVD   96(AX), X1
+
+run:
+	MOVL         4(CX), R9
+	MOVL         (CX), R10
+	MOVL         R9, R8
+	SUBL         R10, R8
+	VMOVD        R8, X4
+	VPMINUD      X1, X4, X4
+	VPBROADCASTD X4, X4
+	VCVTDQ2PD    X4, Y4
+	MOVQ         72(AX), R12
+	MOVQ         DI, R11
+	XORQ         R13, R13
+
+block:
+	VXORPS Y3, Y3, Y3
+	MOVL   (CX), R8
+
+key:
+	MOVQ       192(DX)(R8*8), R10
+	ANDQ       40(AX), R10
+	IMULQ      64(AX), R10
+	PREFETCHT0 (SI)(R10*1)
+	MOVQ       (DX)(R8*8), R10
+	ANDQ       40(AX), R10
+	IMULQ      64(AX), R10
+	ADDQ       SI, R10
+	TESTQ      R12, R12
+	JZ         tail
+	VMOVUPS    (R10)(R13*1), X2
+	JMP        add
+
+tail:
+	VMASKMOVPS (R10)(R13*1), X0, X2
+
+add:
+	VCVTPS2PD  X2, Y2
+	VADDPD     Y2, Y3, Y3
+	INCQ       R8
+	CMPQ       R8, R9
+	JL         key
+	VDIVPD     Y4, Y3, Y3
+	VCVTPD2PSY Y3, X3
+	VMOVUPS    X3, (R11)
+	ADDQ       $0x10, R11
+	ADDQ       $0x10, R13
+	DECQ       R12
+	JNS        block
+	ADDQ       88(AX), DI
+	ADDQ       $0x04, CX
+	DECQ       BX
+	JNZ        run
+	VZEROUPPER
+	RET
+
 // func settle(a *sumArgs)
 // Requires: AVX, AVX2
 TEXT ·settle(SB), NOSPLIT, $0-8

@@ -7,8 +7,9 @@ var bucketed = 512
 
 // produce makes the keys of all points, each thread those of its own run, and counts them by bucket.
 func (v *voxels) produce() error {
-	v.s.a = grow(&v.s.a, v.points)
-	v.s.b = grow(&v.s.b, v.points)
+	// sumRuns looks at keys ahead of those that it adds.
+	v.s.a = grow(&v.s.a, v.points+64)[:v.points]
+	v.s.b = grow(&v.s.b, v.points+64)[:v.points]
 	// As many buckets as keep a bucket's keys in the fastest cache, and its cells too where there is a dense result.
 	width := bits.Len64(uint64(max(v.l.Total-1, 0)))
 	top := min(11, bits.Len(uint(v.points/bucketed)), width)

@@ -29,8 +29,9 @@ type reducer struct {
 	gathered64 []float64 // the same for float64
 	next       int       // where among them the next cell's begin
 	sums       sums
-	left       int  // keys that begin has taken and reduce has not
-	long       bool // they are one cell's and not gathered
+	starts     []uint32 // of the cells of a bucket
+	left       int      // keys that begin has taken and reduce has not
+	long       bool     // they are one cell's and not gathered
 }
 
 // gatherable is how many keys are gathered at a time: their rows should stay in the fastest cache.

@@ -8,40 +8,58 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// sparse lists the occupied cells. Buckets are sorted and counted first, so that each knows where its rows begin.
+// sparse lists the occupied cells. Over several threads, buckets are sorted and their cells counted first, so that each knows where its rows begin.
 func (v *voxels) sparse() {
-	before := make([]int64, v.buckets+1)
-	v.share(func(r *reducer, d int) {
-		n := int64(0)
-		last := ^uint64(0)
-		for _, k := range v.sorted(r, d) {
-			if f := k >> v.rowBits; f != last {
-				last = f
-				n++
-			}
+	rows := lists{op: v.op, capacity: v.op.Coords.Shape[0], rowBits: v.rowBits}
+	rows.open()
+	if v.threads == 1 {
+		r := v.reducer.clone()
+		found := 0
+		for d := range v.buckets {
+			found += rows.write(r, found, v.sorted(r, d))
 		}
-		before[d+1] = n
+		v.found = int64(found)
+		return
+	}
+	before := make([]int, v.buckets+1)
+	v.share(func(r *reducer, d int) {
+		before[d+1] = len(r.split(v.sorted(r, d))) - 1
 	})
 	for d := range v.buckets {
 		before[d+1] += before[d]
 	}
-	v.found = before[v.buckets]
-	rows := lists{op: v.op, capacity: int64(v.op.Coords.Shape[0]), rowBits: v.rowBits}
-	rows.open()
+	v.found = int64(before[v.buckets])
 	v.share(func(r *reducer, d int) {
-		if before[d] < rows.capacity {
-			rows.write(r, before[d], v.keys[v.first[d]:v.first[d+1]])
-		}
+		rows.write(r, before[d], v.keys[v.first[d]:v.first[d+1]])
 	})
+}
+
+// split says where each cell's keys begin, and at last where they end.
+func (r *reducer) split(keys []uint64) []uint32 {
+	starts := grow(&r.starts, len(keys)+1)
+	r.starts = starts
+	m, last := 0, ^uint64(0)
+	for i, k := range keys {
+		f := k >> r.rowBits
+		// Written each time and kept where a cell begins: a branch would be guessed wrong too often.
+		starts[m] = uint32(i)
+		if f != last {
+			m++
+		}
+		last = f
+	}
+	starts[m] = uint32(len(keys))
+	return starts[:m+1]
 }
 
 // lists are the results of the sparse layout.
 type lists struct {
 	op         *kernel.VoxelOp
-	capacity   int64
+	capacity   int
 	rowBits    int
 	gx, gy, gz divisor
 	coords     []uint64  // in C order, pairs as one number; or nil
+	counts     []uint32  // in C order, or nil
 	rows       []float32 // in C order, or nil
 }
 
@@ -50,47 +68,78 @@ func (l *lists) open() {
 	if t := l.op.Coords; contiguous(t) && t.Len() > 0 {
 		l.coords = elements[uint64](t.Data[4*t.Base : 4*(t.Base+t.Len())])
 	}
+	if t := l.op.Counts; t != nil && contiguous(t) && t.Len() > 0 {
+		l.counts = elements[uint32](t.Data[4*t.Base : 4*(t.Base+t.Len())])
+	}
 	if t := l.op.Rows; t != nil && contiguous(t) && t.Len() > 0 {
 		l.rows = elements[float32](t.Data[4*t.Base : 4*(t.Base+t.Len())])
 	}
 }
 
-// write makes the rows of one bucket, from row at on.
-func (l *lists) write(r *reducer, at int64, keys []uint64) {
-	op := l.op
-	var row []float32
-	if op.Rows != nil {
-		row = make([]float32, op.Rows.Shape[1])
+// write makes the rows of one bucket, from row at on, and says how many cells it has.
+func (l *lists) write(r *reducer, at int, keys []uint64) int {
+	starts := r.split(keys)
+	found := len(starts) - 1
+	n := min(found, l.capacity-at)
+	if n <= 0 {
+		return found
 	}
-	r.left = 0
-	for ; len(keys) > 0 && at < l.capacity; at++ {
-		if r.left == 0 {
-			r.begin(keys)
+	op := l.op
+	starts = starts[:n+1]
+	if l.coords != nil {
+		out := l.coords[2*at : 2*(at+n)]
+		for i, s := range starts[:n] {
+			out[2*i], out[2*i+1] = l.cell(keys[s] >> l.rowBits)
 		}
-		flat := keys[0] >> l.rowBits
-		n := run(keys, l.rowBits)
-		bx, yz := l.cell(flat)
-		if l.coords != nil {
-			l.coords[2*at], l.coords[2*at+1] = bx, yz
-		} else {
+	} else {
+		for i, s := range starts[:n] {
+			bx, yz := l.cell(keys[s] >> l.rowBits)
 			for j, x := range [4]uint64{bx, bx >> 32, yz, yz >> 32} {
-				put32(op.Coords, int(at), j, uint32(x))
+				put32(op.Coords, at+i, j, uint32(x))
 			}
 		}
-		if t := op.Counts; t != nil {
-			binary.LittleEndian.PutUint32(t.Data[4*(t.Base+int(at)*t.Step(0)):], uint32(n))
+	}
+	if l.counts != nil {
+		for i, s := range starts[:n] {
+			l.counts[at+i] = starts[i+1] - s
 		}
-		switch {
-		case l.rows != nil:
-			w := int64(len(row))
-			r.reduce(l.rows[at*w:(at+1)*w], keys[:n])
-		default:
-			r.reduce(row, keys[:n])
-			for j, x := range row {
-				put32(op.Rows, int(at), j, math.Float32bits(x))
-			}
+	} else if t := op.Counts; t != nil {
+		for i, s := range starts[:n] {
+			binary.LittleEndian.PutUint32(t.Data[4*(t.Base+(at+i)*t.Step(0)):], starts[i+1]-s)
 		}
-		keys = keys[n:]
+	}
+	if op.Rows != nil && r.width > 0 {
+		l.features(r, at, keys, starts)
+	}
+	return found
+}
+
+// features makes rows from row at on.
+func (l *lists) features(r *reducer, at int, keys []uint64, starts []uint32) {
+	n, w := len(starts)-1, r.width
+	if l.rows != nil && r.sums.usable {
+		out := l.rows[at*w : (at+n)*w]
+		if n > 1 {
+			r.sums.runs(out, keys, starts[:n])
+		}
+		r.longCell(out[(n-1)*w:], keys[starts[n-1]:starts[n]])
+		return
+	}
+	row := make([]float32, w)
+	r.left = 0
+	for i := range n {
+		if r.left == 0 {
+			r.begin(keys[starts[i]:])
+		}
+		cell := keys[starts[i]:starts[i+1]]
+		if l.rows != nil {
+			r.reduce(l.rows[(at+i)*w:(at+i+1)*w], cell)
+			continue
+		}
+		r.reduce(row, cell)
+		for j, x := range row {
+			put32(l.op.Rows, at+i, j, math.Float32bits(x))
+		}
 	}
 }
 

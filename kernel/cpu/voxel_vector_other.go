@@ -6,6 +6,8 @@ func flatten(out []int64, p []float32, g *lattice) int { return flattenGo(out, p
 
 func accumulate(*sumArgs) { panic("no kernel") }
 
+func sumRuns(*sumArgs) { panic("no kernel") }
+
 func settle(*sumArgs) { panic("no kernel") }
 
 func settleFar(*sumArgs) { panic("no kernel") }

@@ -24,6 +24,7 @@ func main() {
 	ConstraintExpr("!purego")
 	flatten()
 	accumulate()
+	sumRuns()
 	settle(false)
 	settle(true)
 	Generate()
@@ -190,6 +191,79 @@ func accumulate() {
 	VZEROUPPER()
 	RET()
 }
+
+// sumRuns writes the rows of cells whose keys lie side by side.
+func sumRuns() {
+	TEXT("sumRuns", NOSPLIT, "func(a *byte)")
+	Pragma("noescape")
+	Doc("sumRuns makes the rows of n cells, from 1 on: cell i is keys count[i] … count[i+1]-1. It writes 16 bytes at a time: what lies beyond a cell's row the next one overwrites.")
+	a := Load(Param("a"), GP64())
+	field := func(offset int) reg.GPVirtual {
+		r := GP64()
+		MOVQ(Mem{Base: a, Disp: offset}, r)
+		return r
+	}
+	starts, keys, n, rows, out := field(sumCount), field(sumKeys), field(sumN), field(sumRows), field(sumOut)
+	mask, limit := XMM(), XMM()
+	VMOVDQU(Mem{Base: a, Disp: sumTail}, mask)
+	VMOVD(Mem{Base: a, Disp: sumLimit}, limit)
+	i, end, k, at, row, b, disp, t := GP64(), GP64(), GP64(), GP64(), GP64(), GP64(), GP64(), GP64()
+	x, y, sum, by := XMM(), YMM(), YMM(), YMM()
+
+	Label("run")
+	MOVL(Mem{Base: starts, Disp: 4}, end.As32())
+	MOVL(Mem{Base: starts}, t.As32())
+	MOVL(end.As32(), i.As32())
+	SUBL(t.As32(), i.As32())
+	VMOVD(i.As32(), by.AsX())
+	VPMINUD(limit, by.AsX(), by.AsX())
+	VPBROADCASTD(by.AsX(), by.AsX())
+	VCVTDQ2PD(by.AsX(), by)
+	MOVQ(Mem{Base: a, Disp: sumBlocks}, b)
+	MOVQ(out, at)
+	XORQ(disp, disp)
+	Label("block")
+	VXORPS(sum, sum, sum)
+	MOVL(Mem{Base: starts}, i.As32())
+	Label("key")
+	// A row some keys ahead is asked for: its time passes while these are added.
+	MOVQ(Mem{Base: keys, Index: i, Scale: 8, Disp: 8 * ahead}, k)
+	ANDQ(Mem{Base: a, Disp: sumMask}, k)
+	IMULQ(Mem{Base: a, Disp: sumStep}, k)
+	PREFETCHT0(Mem{Base: rows, Index: k, Scale: 1})
+	MOVQ(Mem{Base: keys, Index: i, Scale: 8}, row)
+	ANDQ(Mem{Base: a, Disp: sumMask}, row)
+	IMULQ(Mem{Base: a, Disp: sumStep}, row)
+	ADDQ(rows, row)
+	TESTQ(b, b)
+	JZ(LabelRef("tail"))
+	VMOVUPS(Mem{Base: row, Index: disp, Scale: 1}, x)
+	JMP(LabelRef("add"))
+	Label("tail")
+	VMASKMOVPS(Mem{Base: row, Index: disp, Scale: 1}, mask, x)
+	Label("add")
+	VCVTPS2PD(x, y)
+	VADDPD(y, sum, sum)
+	INCQ(i)
+	CMPQ(i, end)
+	JL(LabelRef("key"))
+	VDIVPD(by, sum, sum)
+	VCVTPD2PSY(sum, sum.AsX())
+	VMOVUPS(sum.AsX(), Mem{Base: at})
+	ADDQ(U8(16), at)
+	ADDQ(U8(16), disp)
+	DECQ(b)
+	JNS(LabelRef("block"))
+	ADDQ(Mem{Base: a, Disp: sumOutStep}, out)
+	ADDQ(U8(4), starts)
+	DECQ(n)
+	JNZ(LabelRef("run"))
+	VZEROUPPER()
+	RET()
+}
+
+// ahead is how many keys before its use a row is asked for. As many may be read beyond the keys.
+const ahead = 24
 
 // settle writes the division and the only rounding of a bucket's sums, and their clearing.
 func settle(far bool) {
