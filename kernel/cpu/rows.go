@@ -55,6 +55,9 @@ func (w *worker) rows(s *stream, at place, samples []int64) ([]uint8, bool) {
 				w.args.valid = &valid[i]
 			}
 			peak = max(peak, w.piece(s, dst, src, i, j, at))
+			if s.least > 0 && w.args.limits[0] != 0 && !w.left(s, at, valid, i, j) {
+				return nil, false
+			}
 		}
 		i = j
 	}
@@ -62,6 +65,16 @@ func (w *worker) rows(s *stream, at place, samples []int64) ([]uint8, bool) {
 		return w.reference(s, at, samples) // once more, to count
 	}
 	return valid, true
+}
+
+// left makes those of rows from … to-1 that the kernel left to the reference.
+func (w *worker) left(s *stream, at place, valid []uint8, from, to int) bool {
+	for i := from; i < to; i++ {
+		if valid[i] == 2 && !w.few(s, at, valid, i, i+1) {
+			return false
+		}
+	}
+	return true
 }
 
 // few makes rows from … to-1, fewer than the kernel can, by kernel.Resample.

@@ -174,7 +174,8 @@ func moveRows(a *rowArgs)
 //go:noescape
 func scatterF32(a *rowArgs)
 
-// slerpF32 blends rows of quaternions, four rows or more. Weight 0 copies; a norm that is zero or not finite gives NaN, and 0 in valid.
+// slerpF32 blends rows of quaternions, four rows or more. Weight 0 copies. In valid it writes 0 for a norm that is zero or not finite, whose row is NaN,
+// and 2 for a row that is left to the reference; limits is not 0 where it wrote any.
 //
 //go:noescape
 func slerpF32(a *rowArgs)

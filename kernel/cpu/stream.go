@@ -15,7 +15,7 @@ var le = binary.LittleEndian
 var streamBytes = 4 << 20
 
 // rowsAhead is how many rows before their turn long source rows are asked for.
-const rowsAhead = 16
+const rowsAhead = 8
 
 // stream is one series of a Fuse, or one part of an Apply, with what its rows are made by.
 type stream struct {

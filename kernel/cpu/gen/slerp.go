@@ -9,12 +9,13 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// Minimax polynomials in the square of the argument, the highest power first: sin(a)/a on [0, π/2] to 2e-17, atan(x)/x on [0, tan π/8] to 7e-17.
+// Minimax polynomials, the highest power first: sin(√v)/√v for v in [0, π²/4] to 2e-17, and acos(1-y)²/y for y in [0, 1] to 2e-15.
 var (
 	sinPoly = []float64{0x1.883810fd15ca6p-49, -0x1.ae439bf37aa2bp-41, 0x1.6123ccce4bceep-33, -0x1.ae6454d04a591p-26, 0x1.71de3a528cbc0p-19,
 		-0x1.a01a01a0147e6p-13, 0x1.11111111110bcp-7, -0x1.5555555555555p-3, 1}
-	atanPoly = []float64{0x1.5a416174e9066p-6, -0x1.642e7ce496477p-5, 0x1.d1fc5e5c44049p-5, -0x1.0ffbceb95936dp-4, 0x1.3afaff0729265p-4,
-		-0x1.745ba9f715ab9p-4, 0x1.c71c6488ac72ep-4, -0x1.249249008ec7dp-3, 0x1.9999999934cfcp-3, -0x1.55555555551e3p-2, 1}
+	acosPoly = []float64{0x1.b55b6128f3ef3p-15, -0x1.5bbf3309c0e9bp-12, 0x1.0868f2ca5c4e5p-10, -0x1.e8097706647e1p-10, 0x1.3423f7d4944f1p-9, -0x1.0f41bf71c10e0p-9,
+		0x1.717839dfaaed2p-10, -0x1.1c7c005e19bffp-11, 0x1.017a94eb5f96bp-11, 0x1.26a51cd4b705dp-11, 0x1.91f08dcf47a63p-10, 0x1.f82e922558343p-9,
+		0x1.4ce296a6403f3p-7, 0x1.d41d3b76ee1bcp-6, 0x1.6c16c176e3413p-4, 0x1.555555554e1acp-2, 0x1.0000000000006p+1}
 )
 
 var constants = map[uint64]Mem{}
@@ -43,11 +44,18 @@ func poly(coefficients []float64, z reg.VecVirtual) reg.VecVirtual {
 	return y
 }
 
-// sine is sin(a), and takes a's place.
-func sine(a reg.VecVirtual) {
+// polyHalves is poly with the even and the odd powers apart: half as long a chain.
+func polyHalves(coefficients []float64, y reg.VecVirtual) reg.VecVirtual {
 	z := YMM()
-	VMULPD(a, a, z)
-	VMULPD(poly(sinPoly, z), a, a)
+	VMULPD(y, y, z)
+	var part [2][]float64 // even, odd
+	for i, c := range coefficients {
+		k := (len(coefficients) - 1 - i) % 2
+		part[k] = append(part[k], c)
+	}
+	even, odd := poly(part[0], z), poly(part[1], z)
+	VFMADD231PD(odd, y, even)
+	return even
 }
 
 func transpose(r [4]reg.VecVirtual) (c [4]reg.VecVirtual) {
@@ -81,14 +89,20 @@ func sum(each func(j int, y reg.VecVirtual)) reg.VecVirtual {
 	return s
 }
 
-// slerp writes the kernel of four rows at a time. Up to the sign and the two lengths it does what the reference does, operation by operation: which way
-// round a quaternion goes may hang on the last bit.
+// slerp writes the kernel of four rows at a time.
+//
+// With u = th², sin(w·th)/sin th = w·S(w²u)/S(u), where S(v) = sin(√v)/√v, and u = acos²(d) is smooth down to d = 1: no angle is needed, no branch near 0,
+// and no root but those of the norms, which are divided out with the weights. What cancels in the sum has to cancel as it does in the reference, so
+// products are not fused. Where d is next to 0 the reference's last bit decides which way round q1 goes: those rows are left to it.
 func slerp() {
 	TEXT("slerpF32", NOSPLIT, "func(a *byte)")
 	Pragma("noescape")
-	Doc("slerpF32 blends rows of quaternions, four rows or more. Weight 0 copies; a norm that is zero or not finite gives NaN, and 0 in valid.")
+	Doc("slerpF32 blends rows of quaternions, four rows or more. Weight 0 copies. In valid it writes 0 for a norm that is zero or not finite, whose row is NaN,",
+		"and 2 for a row that is left to the reference; limits is not 0 where it wrote any.")
 	a := Load(Param("a"), GP64())
 	row, i, t, p, out, mask := GP64(), GP64(), GP64(), GP64(), GP64(), GP64()
+	seen := GP32()
+	XORL(seen, seen)
 	XORQ(row, row)
 	Label("rows")
 	XORQ(i, i)
@@ -112,71 +126,69 @@ func slerp() {
 		}
 		return transpose(r)
 	}
-	XORL(mask.As32(), mask.As32())
-	normed := func(field int) [4]reg.VecVirtual {
-		q := load(field)
-		n := sum(func(j int, y reg.VecVirtual) { VMULPD(q[j], q[j], y) })
-		ok, finite := YMM(), YMM()
-		VXORPD(ok, ok, ok)
-		VCMPPD(U8(0x11), n, ok, ok) // 0 < n
-		VCMPPD(U8(0x11), four(math.Inf(1)), n, finite)
-		VANDPD(finite, ok, ok)
-		bad := GP32()
-		VMOVMSKPD(ok, bad)
-		XORL(U8(15), bad)
-		ORL(bad, mask.As32())
-		VSQRTPD(n, n)
-		for j := range q {
-			VDIVPD(n, q[j], q[j])
-		}
-		return q
+	q0, q1 := load(offLeft), load(offRight)
+	square := func(q [4]reg.VecVirtual) reg.VecVirtual {
+		return sum(func(j int, y reg.VecVirtual) { VMULPD(q[j], q[j], y) })
 	}
-	q0 := normed(offLeft)
-	q1 := normed(offRight)
+	n0, n1 := square(q0), square(q1)
 	dot := sum(func(j int, y reg.VecVirtual) { VMULPD(q1[j], q0[j], y) })
-	zero := YMM()
-	VXORPD(zero, zero, zero)
-	VCMPPD(U8(0x11), zero, dot, dot) // dot < 0
-	VANDPD(four(math.Copysign(0, -1)), dot, dot)
-	for j := range q1 {
-		VXORPD(dot, q1[j], q1[j])
-	}
-	less := sum(func(j int, y reg.VecVirtual) { VSUBPD(q1[j], q0[j], y); VMULPD(y, y, y) })
-	more := sum(func(j int, y reg.VecVirtual) { VADDPD(q1[j], q0[j], y); VMULPD(y, y, y) })
-	VSQRTPD(less, less)
-	VSQRTPD(more, more)
-	// With lengths 2 sin(th/2) and 2 cos(th/2): sin th = less·more/2, and tan(th/4) = less/(2+more) is small enough for one polynomial.
-	s := YMM()
-	VMULPD(more, less, s)
-	VMULPD(four(0.5), s, s)
-	VADDPD(four(2), more, more)
-	VDIVPD(more, less, less)
-	th, z := less, more
-	VMULPD(th, th, z)
-	VMULPD(poly(atanPoly, z), th, th)
-	VMULPD(four(4), th, th)
-	tiny := YMM()
-	VCMPPD(U8(0x11), four(1e-6), th, tiny)
-	w1, w0 := YMM(), YMM()
+	ok, finite := YMM(), YMM()
+	VXORPD(ok, ok, ok)
+	VCMPPD(U8(0x11), n0, ok, finite) // 0 < n
+	VCMPPD(U8(0x11), n1, ok, ok)
+	VANDPD(finite, ok, ok)
+	VCMPPD(U8(0x11), four(math.Inf(1)), n0, finite)
+	VANDPD(finite, ok, ok)
+	VCMPPD(U8(0x11), four(math.Inf(1)), n1, finite)
+	VANDPD(finite, ok, ok)
+	VMOVMSKPD(ok, mask.As32())
+	// g = 1/(n0·n1), which makes 1/n0 of n1 and the other way round.
+	VSQRTPD(n0, n0)
+	VSQRTPD(n1, n1)
+	g := ok
+	VMULPD(n1, n0, g)
+	one := YMM()
+	VMOVUPD(four(1), one)
+	VDIVPD(g, one, g)
+	r0, r1 := n1, n0
+	VMULPD(g, r0, r0)
+	VMULPD(g, r1, r1)
+	VMULPD(g, dot, dot)
+	// 1/n1 takes the sign of d.
+	sign := finite
+	VANDPD(four(math.Copysign(0, -1)), dot, sign)
+	VXORPD(sign, r1, r1)
+	VXORPD(sign, dot, dot)
+	near := sign
+	VCMPPD(U8(0x11), four(0x1p-44), dot, near)
+	again := GP32()
+	VMOVMSKPD(near, again)
+	y := dot
+	VSUBPD(dot, one, y)
+	u := polyHalves(acosPoly, y)
+	VMULPD(y, u, u)
+	w1, w0 := YMM(), one
 	MOVQ(mem(a, offWeight), t)
 	VMOVUPD(at(t, row, 8, 0), w1)
-	VMOVUPD(four(1), w0)
 	VSUBPD(w1, w0, w0)
-	s0, s1 := YMM(), th
-	VMULPD(w0, th, s0)
-	VMULPD(w1, th, s1)
-	sine(s0)
-	sine(s1)
-	VBLENDVPD(tiny, w0, s0, s0)
-	VBLENDVPD(tiny, w1, s1, s1)
-	VBLENDVPD(tiny, four(1), s, s)
+	weight := func(w, r reg.VecVirtual) {
+		v := YMM()
+		VMULPD(w, w, v)
+		VMULPD(u, v, v)
+		VMULPD(w, r, r)
+		VMULPD(poly(sinPoly, v), r, r)
+	}
+	weight(w0, r0)
+	weight(w1, r1)
+	s := poly(sinPoly, u)
 	VMOVUPD(four(1), w0)
 	VDIVPD(s, w0, s)
+	VMULPD(s, r0, r0)
+	VMULPD(s, r1, r1)
 	for j := range q0 {
-		VMULPD(s0, q0[j], q0[j])
-		VMULPD(s1, q1[j], q1[j])
-		VADDPD(q1[j], q0[j], q0[j]) // not fused: what cancels has to cancel
-		VMULPD(s, q0[j], q0[j])
+		VMULPD(r0, q0[j], q0[j])
+		VMULPD(r1, q1[j], q1[j])
+		VADDPD(q1[j], q0[j], q0[j])
 	}
 	r := transpose(q0)
 	MOVQ(out, p)
@@ -187,39 +199,46 @@ func slerp() {
 			ADDQ(mem(a, offDstStep), p)
 		}
 	}
-	// Rows that hit a sample are its bits.
-	exact := GP32()
+	// Rows that hit a sample are its bits. mask: valid; again: left to the reference.
+	exact, zero := GP32(), YMM()
 	VXORPD(zero, zero, zero)
 	MOVQ(mem(a, offWeight), t)
 	VCMPPD(U8(0), at(t, row, 8, 0), zero, zero)
 	VMOVMSKPD(zero, exact)
-	TESTL(exact, exact)
-	JZ(LabelRef("blended"))
-	bits := XMM()
-	to := GP64()
+	ORL(exact, mask.As32())
+	ANDL(mask.As32(), again)
+	XORL(U8(15), mask.As32())
+	ORL(again, mask.As32())
+	ORL(exact, mask.As32())
+	JZ(LabelRef("valid"))
+	bits, to := XMM(), GP64()
 	MOVQ(out, to)
 	for lane := range 4 {
-		label := fmt.Sprintf("exact%d", lane)
+		label := fmt.Sprintf("lane%d", lane)
+		check := fmt.Sprintf("check%d", lane)
 		TESTL(U32(1<<lane), exact)
-		JZ(LabelRef(label))
+		JZ(LabelRef(check))
 		source(offLeft, lane)
 		VMOVUPS(at(p, i, 4, 0), bits)
 		VMOVUPS(bits, at(to, i, 4, 0))
-		Label(label)
-		ADDQ(mem(a, offDstStep), to)
-	}
-	NOTL(exact)
-	ANDL(exact, mask.As32())
-	Label("blended")
-	TESTL(mask.As32(), mask.As32())
-	JZ(LabelRef("valid"))
-	MOVQ(mem(a, offValid), t)
-	for lane := range 4 {
-		label := fmt.Sprintf("valid%d", lane)
+		JMP(LabelRef(label))
+		Label(check)
 		TESTL(U32(1<<lane), mask.As32())
 		JZ(LabelRef(label))
-		MOVB(U8(0), at(t, row, 1, lane))
+		ORL(mask.As32(), seen)
+		MOVQ(mem(a, offValid), t)
+		MOVL(again, p.As32())
+		SHRL(U8(lane), p.As32())
+		ANDL(U8(1), p.As32())
+		ADDL(p.As32(), p.As32())
+		// 2 stays: the reference decides the validity of the whole row.
+		CMPB(at(t, row, 1, lane), U8(2))
+		JEQ(LabelRef(label))
+		MOVB(p.As8(), at(t, row, 1, lane))
 		Label(label)
+		if lane < 3 {
+			ADDQ(mem(a, offDstStep), to)
+		}
 	}
 	Label("valid")
 	ADDQ(U8(4), i)
@@ -235,6 +254,7 @@ func slerp() {
 	CMOVQGT(t, row)
 	JMP(LabelRef("rows"))
 	Label("end")
+	MOVQ(seen.As64(), mem(a, offLimits))
 	VZEROUPPER()
 	RET()
 }
