@@ -218,14 +218,14 @@ func digit(dst, src []uint64, lo, width int, at *[1 << widest]uint32) {
 	mask := uint64(1)<<width - 1
 	clear(at[:mask+1])
 	for _, k := range src {
-		at[(k>>lo)&mask&(1<<widest-1)]++
+		at[(k>>(lo&63))&mask&(1<<widest-1)]++
 	}
 	sum := uint32(0)
 	for i := range at[:mask+1] {
 		at[i], sum = sum, sum+at[i]
 	}
 	for _, k := range src {
-		d := (k >> lo) & mask & (1<<widest - 1)
+		d := (k >> (lo & 63)) & mask & (1<<widest - 1)
 		dst[at[d]] = k
 		at[d]++
 	}

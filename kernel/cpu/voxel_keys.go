@@ -44,8 +44,8 @@ func (v *voxels) produce() error {
 					continue
 				}
 				k := uint64(base + f)
-				h[k>>shift]++
-				keys[n] = k<<rowBits | uint64(row+i)
+				h[k>>(shift&63)]++
+				keys[n] = k<<(rowBits&63) | uint64(row+i)
 				n++
 			}
 		})
@@ -88,7 +88,7 @@ func (v *voxels) scatter() {
 		from := v.work[t][0].keys
 		shift, dst := v.shift+v.rowBits, v.s.b
 		for _, k := range v.s.a[from : from+v.s.count[t]] {
-			d := k >> shift
+			d := k >> (shift & 63)
 			dst[at[d]] = k
 			at[d]++
 		}

@@ -38,9 +38,9 @@ func (v *voxels) sparse() {
 func (r *reducer) split(keys []uint64) []uint32 {
 	starts := grow(&r.starts, len(keys)+1)
 	r.starts = starts
-	m, last := 0, ^uint64(0)
+	m, last, rowBits := 0, ^uint64(0), r.rowBits
 	for i, k := range keys {
-		f := k >> r.rowBits
+		f := k >> (rowBits & 63)
 		// Written each time and kept where a cell begins: a branch would be guessed wrong too often.
 		starts[m] = uint32(i)
 		if f != last {
@@ -87,10 +87,7 @@ func (l *lists) write(r *reducer, at int, keys []uint64) int {
 	op := l.op
 	starts = starts[:n+1]
 	if l.coords != nil {
-		out := l.coords[2*at : 2*(at+n)]
-		for i, s := range starts[:n] {
-			out[2*i], out[2*i+1] = l.cell(keys[s] >> l.rowBits)
-		}
+		l.cells(l.coords[2*at:2*(at+n)], keys, starts[:n])
 	} else {
 		for i, s := range starts[:n] {
 			bx, yz := l.cell(keys[s] >> l.rowBits)
@@ -140,6 +137,26 @@ func (l *lists) features(r *reducer, at int, keys []uint64, starts []uint32) {
 		for j, x := range row {
 			put32(l.op.Rows, at+i, j, math.Float32bits(x))
 		}
+	}
+}
+
+// cells writes coordinates. The next cell lies mostly in the same line of the grid, where z alone is another.
+func (l *lists) cells(out []uint64, keys []uint64, starts []uint32) {
+	var bx, yz uint64
+	flat, y, rowBits := uint64(0), uint64(0), l.rowBits
+	z := l.gz.d // as if a line had ended
+	for _, s := range starts {
+		f := keys[s] >> (rowBits & 63)
+		z += f - flat
+		flat = f
+		if z >= l.gz.d {
+			bx, yz = l.cell(f)
+			z = yz >> 32
+			y = yz & math.MaxUint32
+		}
+		o := out[:2]
+		o[0], o[1] = bx, y|z<<32
+		out = out[2:]
 	}
 }
 
