@@ -49,7 +49,8 @@ func Count() (int, error) {
 	return d.count()
 }
 
-// Queue is the operations of a device on one stream. They return when all is launched: the device may still be at work.
+// Queue is the operations of a device on one stream. They return when all is launched: the device may still be at work. Each prepares its
+// launch anew, and proves that the tensors lie on the device; who calls often keeps a Launch.
 type Queue struct {
 	d      *Device
 	stream uintptr
@@ -65,8 +66,14 @@ func (q *Queue) run(l *Launch, err error, tensors []*kernel.Tensor) error {
 	}
 	addrs := make([]uintptr, len(tensors))
 	for i, t := range tensors {
-		if t.Addr == 0 && t.Len() != 0 {
+		if t.Len() == 0 {
+			continue
+		}
+		if t.Addr == 0 {
 			return &robocache.Error{Class: robocache.ErrMisuse, Op: l.op, Where: robocache.Where{"tensor": i}, Msg: "must be on the same device", Want: "a device address", Got: "host memory"}
+		}
+		if err := q.d.on.owns(t.Addr); err != nil {
+			return robocache.At(err, robocache.Where{"op": l.op, "tensor": i})
 		}
 		addrs[i] = t.Addr
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"unsafe"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/cudahost"
@@ -322,6 +323,44 @@ func TestContexts(t *testing.T) {
 			t.Error("a stream of another device:", err)
 		}
 		cudahost.Call(g.f.CtxPopCurrent_v2, ptr(now))
+	}
+}
+
+// G8: whose memory an address is, told before the launch.
+func TestOwns(t *testing.T) {
+	d := device(t)
+	locked, err := d.HostAlloc(64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.HostFree(locked)
+	plain := make([]byte, 64)
+	a := words(t, d, 100)
+	for _, ok := range []uintptr{a, a + 396, uintptr(unsafe.Pointer(&locked[5]))} {
+		if err := d.on.owns(ok); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, bad := range []uintptr{uintptr(unsafe.Pointer(&plain[0])), 12} {
+		if err := d.on.owns(bad); !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "must be on the same device") {
+			t.Error(err)
+		}
+	}
+	op := trajectories(2)
+	for _, x := range op.Tensors() {
+		x.Addr = uintptr(unsafe.Pointer(&plain[0]))
+	}
+	if err := d.On(0).Fuse(op); !errors.Is(err, robocache.ErrMisuse) {
+		t.Error("host memory in a fuse:", err)
+	}
+	if n, _ := Count(); n > 1 {
+		o, err := Open(1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.on.owns(words(t, o, 1)); !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "memory of device 1") {
+			t.Error(err)
+		}
 	}
 }
 

@@ -18,6 +18,7 @@ type launcher interface {
 	flags() (*flags, error)        // words that kernels write and the host reads after wait
 	prepare(k *call) error         // loads the kernel, so that launch does not
 	sm() chip
+	owns(addr uintptr) error // an error if the device cannot reach the address
 
 	alloc(n int) (uintptr, error)     // device memory
 	free(addr uintptr)                //

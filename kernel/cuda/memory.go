@@ -155,6 +155,37 @@ func (g *gpu) alloc(n int) (uintptr, error) {
 	return 0, err
 }
 
+// Attributes of addresses (CUpointer_attribute).
+const (
+	attrMemory  = 2 // 1 = page-locked memory of the host, which every device reaches
+	attrOrdinal = 9
+)
+
+// owns asks the driver whose memory an address is: a kernel that touches another's would break the context.
+func (g *gpu) owns(addr uintptr) error {
+	s := scratch.Get().(*scratchWords)
+	defer scratch.Put(s)
+	ask := func(attr uintptr) (int, int32) {
+		s.word = 0
+		code := g.within(func() int32 { return s.call(g.f.PointerGetAttribute, ptr(&s.word), attr, addr) })
+		return int(int32(s.word)), code
+	}
+	if kind, code := ask(attrMemory); code == 0 && kind == 1 {
+		return nil
+	}
+	e := &robocache.Error{Class: robocache.ErrMisuse, Op: "CUDA", Msg: "must be on the same device", Want: fmt.Sprintf("memory of device %d", g.ordinal), Got: "memory that no device knows"}
+	switch ordinal, code := ask(attrOrdinal); {
+	case code == invalidValue:
+		return e
+	case code != 0:
+		return g.fail("tell whose memory an address is", code)
+	case ordinal != g.ordinal:
+		e.Got = fmt.Sprintf("memory of device %d", ordinal)
+		return e
+	}
+	return nil
+}
+
 func (g *gpu) free(addr uintptr) {
 	_ = g.relaxed(func() int32 { return cudahost.Call(g.f.MemFree_v2, addr) })
 }

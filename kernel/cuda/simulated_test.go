@@ -58,6 +58,13 @@ func (s *simulated) alloc(n int) (uintptr, error) {
 	return addr, err
 }
 
+func (s *simulated) owns(addr uintptr) error {
+	if s.m.Owns(addr) {
+		return nil
+	}
+	return &robocache.Error{Class: robocache.ErrMisuse, Op: "simulator", Msg: "must be on the same device"}
+}
+
 func (s *simulated) upload(b []byte) (uintptr, error) {
 	addr, to, err := s.m.Alloc(len(b), 16, false)
 	copy(to, b)

@@ -38,7 +38,7 @@ cuda='cd kernel/cuda && ./cuda.test'
 for word in $words; do
 	case $word in
 	check)
-		step "The host side, and the vectors and random sweeps on the device" "$cuda -test.v -test.run 'OnGPU|TestFuse|TestOpen|TestGraph\$|ErrorsOfLaunches|Contexts|TestMemory|ManyElements'"
+		step "The host side, and the vectors and random sweeps on the device" "$cuda -test.v -test.run 'OnGPU|TestFuse|TestOpen|TestGraph\$|ErrorsOfLaunches|Contexts|TestOwns|TestMemory|ManyElements'"
 		step "Page-locked memory" "cd kernel/cuda && ./cudahost.test -test.v -test.run ThisMachine"
 		step "Self-test" "./robocache self-test"
 		;;

@@ -2,7 +2,7 @@
 # compute-sanitizer over the vectors and a part of the random sweeps: accesses outside memory, races in shared memory, memory that is read before
 # it is written, barriers. Beside cuda.test, as carry.sh lays it out. TOOLS: which of its tools; SWEEP: how many random ops.
 cd "$(dirname "$0")/kernel/cuda" || exit 1
-export ROBOCACHE_NEED_GPU=1 ROBOCACHE_SWEEP=${SWEEP:-60}
+export ROBOCACHE_NEED_GPU=1 ROBOCACHE_SWEEP=${SWEEP:-300}
 command -v compute-sanitizer >/dev/null || PATH=$PATH:/usr/local/cuda/bin
 failed=0
 for tool in ${TOOLS:-memcheck racecheck initcheck synccheck}; do

@@ -290,6 +290,18 @@ func (m *Machine) Free(addr uintptr) {
 	}
 }
 
+// Owns says whether an address lies in memory of Alloc.
+func (m *Machine) Owns(addr uintptr) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for at, b := range m.buffers {
+		if addr >= at && addr < at+uintptr(b.n) {
+			return true
+		}
+	}
+	return false
+}
+
 // Bytes is memory of Alloc, seen by the host.
 func (m *Machine) Bytes(addr uintptr, n int) []byte {
 	return unsafe.Slice((*byte)(*(*unsafe.Pointer)(unsafe.Pointer(&addr))), n)
