@@ -38,14 +38,13 @@ def voxel_way(torch, row, points, features):
     lo = torch.tensor(lo, device=points.device)
     size = torch.tensor(size, device=points.device)
     shape = torch.tensor(g, device=points.device)
-    step = torch.tensor([g[1] * g[2], g[2], 1], device=points.device)
     ones = torch.ones(points.shape[0], dtype=torch.int32, device=points.device)
 
     def index():
         f = torch.floor((points - lo) / size)
         inside = ((f >= 0) & (f < shape)).all(1)
-        flat = (f.to(torch.int64) * step).sum(1)
-        return torch.where(inside, flat, cells)  # a cell behind the grid takes what is outside: no wait for a mask
+        i = f.long()
+        return torch.where(inside, (i[:, 0] * g[1] + i[:, 1]) * g[2] + i[:, 2], cells)  # a cell behind the grid takes what is outside: no wait for a mask
 
     def run():
         at = index()
