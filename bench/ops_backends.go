@@ -16,34 +16,11 @@ type hostBackend struct {
 
 // hostBackends are ours, and the reference for who asks for it by name.
 func hostBackends(threads int) []hostBackend {
+	ours := cpu.New(threads)
 	return []hostBackend{
-		{OpsOurs, "kernel/cpu, " + strconv.Itoa(threads) + " threads", whole(cpu.New(threads))},
+		{OpsOurs, "kernel/cpu, " + ours.Instructions() + ", " + strconv.Itoa(threads) + " threads", ours},
 		{"reference", "pure Go, one thread", kernel.Reference{}},
 	}
-}
-
-// part is a back end of which some operation is not there.
-type part struct{ b any }
-
-func whole(b any) opsBackend {
-	if w, ok := b.(opsBackend); ok {
-		return w
-	}
-	return part{b}
-}
-
-func (p part) Fuse(op *kernel.FuseOp) error {
-	if f, ok := p.b.(interface{ Fuse(*kernel.FuseOp) error }); ok {
-		return f.Fuse(op)
-	}
-	return absent("fuse")
-}
-
-func (p part) Voxelize(op *kernel.VoxelOp) error {
-	if f, ok := p.b.(interface{ Voxelize(*kernel.VoxelOp) error }); ok {
-		return f.Voxelize(op)
-	}
-	return absent("voxelize")
 }
 
 func absent(op string) error {

@@ -6,7 +6,6 @@ import (
 	"sync"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/kernel"
 	"github.com/goatnote-inc/robocache/kernel/cpu"
 	"github.com/goatnote-inc/robocache/kernel/cuda"
 )
@@ -49,10 +48,7 @@ func (r *OpsRun) cuda(ctx context.Context, rep *OpsReport, dir string) error {
 		}
 		byScript[p.script] = append(byScript[p.script], p)
 	}
-	var ref opsBackend = kernel.Reference{}
-	if fast, ok := any(cpu.New(0)).(opsBackend); ok {
-		ref = fast // equal to it to the bit (kernel/conform), and done while a device waits
-	}
+	ref := cpu.New(0) // equal to the reference to the bit (kernel/conform), and done before a device is tired of waiting
 	rows := make([]*gpuRow, len(r.Rows))
 	var mu sync.Mutex // of rep.Versions
 	var wg sync.WaitGroup

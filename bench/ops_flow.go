@@ -79,14 +79,16 @@ func (f *feeder) close() {
 }
 
 // pass sends all through once.
-func (f *feeder) pass(run func(addrs []uintptr, stream uintptr) error) error {
+func (f *feeder) pass(run func(addrs []uintptr, stream uintptr) error, oneWay bool) error {
 	in, out := make([][]byte, 4), make([][]byte, 4)
 	for at := 0; at < f.total; at += flowPiece {
 		i := at % flowRing
 		for k := range 3 {
 			in[k] = f.host[k][i*f.rows[k] : (i+flowPiece)*f.rows[k]]
 		}
-		out[3] = f.host[3][i*f.rows[3] : (i+flowPiece)*f.rows[3]]
+		if !oneWay {
+			out[3] = f.host[3][i*f.rows[3] : (i+flowPiece)*f.rows[3]]
+		}
 		if err := f.flow.Do(in, out, run); err != nil {
 			return err
 		}
@@ -98,11 +100,12 @@ func (f *feeder) pass(run func(addrs []uintptr, stream uintptr) error) error {
 type feedArm struct {
 	f   *feeder
 	run func(addrs []uintptr, stream uintptr) error
+	in  bool // nothing comes back
 }
 
 func (a feedArm) time(float64, bool) ([]float64, error) {
 	begin := time.Now()
-	err := a.f.pass(a.run)
+	err := a.f.pass(a.run, a.in)
 	return []float64{float64(time.Since(begin).Nanoseconds()) / 1e3}, err
 }
 
@@ -111,7 +114,7 @@ func nothing([]uintptr, uintptr) error { return nil }
 // check looks at some trajectories that came back.
 func (f *feeder) check(w *OpsWork) error {
 	clear(f.host[3])
-	if err := f.pass(f.launch.Run); err != nil {
+	if err := f.pass(f.launch.Run, false); err != nil {
 		return err
 	}
 	one := *w
@@ -140,13 +143,16 @@ func (r *OpsRun) flowRow(res *OpsResult, g *opsGPU) ([]*entrant, func(), error) 
 	if err != nil {
 		return nil, func() {}, err
 	}
-	ours := &entrant{OpsArm{Name: OpsOurs, Setting: fmt.Sprintf("pieces of %d from page-locked memory, %d at once; copies and kernels overlap", flowPiece, flowSlots)}, feedArm{f, f.launch.Run}}
+	ours := &entrant{OpsArm{Name: OpsOurs, Setting: fmt.Sprintf("pieces of %d from page-locked memory, %d at once; copies and kernels overlap", flowPiece, flowSlots)}, feedArm{f, f.launch.Run, false}}
 	if err := f.check(&res.Work); err != nil {
 		ours.arm.Failed = err.Error()
 	} else {
 		res.Checked = "5 trajectories equal the reference's"
 	}
-	return []*entrant{ours, {OpsArm{Name: "pcie go", Setting: "the same copies without the kernel"}, feedArm{f, nothing}}}, f.close, nil
+	return []*entrant{ours,
+		{OpsArm{Name: "pcie go", Setting: "the same copies without the kernel"}, feedArm{f, nothing, false}},
+		{OpsArm{Name: "pcie-in go", Setting: "the copies to the device alone"}, feedArm{f, nothing, true}},
+	}, f.close, nil
 }
 
 // shard is what one device holds of a sharded row.
@@ -212,7 +218,7 @@ func (a feeders) time(float64, bool) ([]float64, error) {
 	var wg sync.WaitGroup
 	begin := time.Now()
 	for i, f := range a {
-		wg.Go(func() { errs[i] = f.pass(f.launch.Run) })
+		wg.Go(func() { errs[i] = f.pass(f.launch.Run, false) })
 	}
 	wg.Wait()
 	took := float64(time.Since(begin).Nanoseconds()) / 1e3

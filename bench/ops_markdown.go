@@ -119,6 +119,9 @@ func (p *OpsReport) figureTable(w io.Writer) {
 }
 
 func megabytes(n int64) string {
+	if n == 0 {
+		return "–"
+	}
 	if n < 1e6 {
 		return digits(float64(n)/1e3) + " kB"
 	}
@@ -128,6 +131,8 @@ func megabytes(n int64) string {
 func (r *OpsResult) ourCell(cold bool) string {
 	a := r.arm(OpsOurs)
 	switch {
+	case r.Skipped != "":
+		return r.Skipped
 	case a == nil:
 		return "–"
 	case a.Failed != "":

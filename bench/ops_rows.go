@@ -95,7 +95,7 @@ func opsRowsCUDA() []OpsRow {
 		row("voxel-max8-5m", voxels(5_000_000, "max", 8), "≤ 300 µs"),
 		quick(row("voxel-sparse-mean8-500k", sparse, "≥ 5× torch")),
 		quick(row("call", kind("call", 4), "≤ 10 µs")),
-		row("pcie-1m", kind("flow", 1<<20), "≥ 90 % of pcie"),
+		row("pcie-1m", kind("flow", 1<<20), "≥ 90 % of pcie", "≥ 90 % of pcie-in"),
 		row("gpus-2", kind("shards", 1<<16), "≥ 97 % of linear"),
 		row("gpus-2-host", kind("shards-host", 1<<19)),
 	)

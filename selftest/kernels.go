@@ -32,20 +32,8 @@ func vectors(part, detail string, info map[string]string, b conform.Backend) Res
 func simd() Result {
 	const part = "kernel SIMD"
 	b := cpu.New(0)
-	info := map[string]string{"instructions": instructions(b), "threads": strconv.Itoa(b.Threads())}
-	all, ok := any(b).(conform.Backend)
-	if !ok {
-		return Result{Part: part, Detail: "this build has not all operations"}
-	}
-	return vectors(part, info["instructions"]+", "+info["threads"]+" threads", info, all)
-}
-
-// instructions says what the back end computes with.
-func instructions(b any) string {
-	if s, ok := b.(interface{ Instructions() string }); ok {
-		return s.Instructions()
-	}
-	return "plain Go"
+	info := map[string]string{"instructions": b.Instructions(), "threads": strconv.Itoa(b.Threads())}
+	return vectors(part, info["instructions"]+", "+info["threads"]+" threads", info, b)
 }
 
 // gpus has a result a device, or one that says why there is none.

@@ -17,3 +17,11 @@ func New(threads int) *Backend {
 
 // Threads is how many cores a call uses at most.
 func (b *Backend) Threads() int { return b.threads }
+
+// Instructions says what the back end computes with on this processor: what self-tests and benchmarks print.
+func (b *Backend) Instructions() string {
+	if fast {
+		return "AVX2, FMA, F16C"
+	}
+	return "plain Go"
+}
