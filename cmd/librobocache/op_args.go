@@ -31,6 +31,7 @@ type opArgs struct {
 	Budget    int64            `json:"budget"`
 	Bits      bool             `json:"bits"`
 	Fast      bool             `json:"fast"`
+	Zeroed    bool             `json:"zeroed"`
 	Fill      number32         `json:"fill"`
 	Camera    []number32       `json:"camera"`
 	Scale     number32         `json:"scale"`
@@ -46,21 +47,22 @@ type tensorArg struct {
 }
 
 type seriesArg struct {
-	Name    string      `json:"name"`
-	Has     []string    `json:"has"` // lengths | offsets | samples
-	Mode    kernel.Mode `json:"mode"`
-	Edge    kernel.Edge `json:"edge"`
-	MaxGap  int64       `json:"max_gap"`
-	Before  int64       `json:"before"`
-	After   int64       `json:"after"`
-	Period  float64     `json:"period"`
-	Lo      *float64    `json:"lo"`
-	Quats   [][4]int    `json:"quats"`
-	Unit    bool        `json:"unit"`
-	Norm    *normArg    `json:"norm"`
-	Plane   int         `json:"plane"`
-	Clip    []number32  `json:"clip"`
-	Augment *augmentArg `json:"augment"`
+	Name       string      `json:"name"`
+	Has        []string    `json:"has"` // lengths | offsets | samples
+	Mode       kernel.Mode `json:"mode"`
+	Edge       kernel.Edge `json:"edge"`
+	MaxGap     int64       `json:"max_gap"`
+	Before     int64       `json:"before"`
+	After      int64       `json:"after"`
+	Period     float64     `json:"period"`
+	Lo         *float64    `json:"lo"`
+	Quats      [][4]int    `json:"quats"`
+	Continuous bool        `json:"continuous"`
+	Unit       bool        `json:"unit"`
+	Norm       *normArg    `json:"norm"`
+	Plane      int         `json:"plane"`
+	Clip       []number32  `json:"clip"`
+	Augment    *augmentArg `json:"augment"`
 }
 
 type normArg struct {
@@ -211,7 +213,7 @@ func (s *seriesArg) series(f *feed, values bool) (kernel.Series, error) {
 		out.Values = f.must()
 	}
 	out.Times, out.Lengths, out.Offsets = f.must(), f.maybe("lengths"), f.maybe("offsets")
-	out.Rule = kernel.Rule{Mode: s.Mode, Edge: s.Edge, MaxGap: s.MaxGap, Before: s.Before, After: s.After, Period: s.Period, Lo: s.Lo, Quats: s.Quats}
+	out.Rule = kernel.Rule{Mode: s.Mode, Edge: s.Edge, MaxGap: s.MaxGap, Before: s.Before, After: s.After, Period: s.Period, Lo: s.Lo, Quats: s.Quats, Continuous: s.Continuous}
 	out.Epilogue.Unit, out.Epilogue.Plane = s.Unit, s.Plane
 	if s.Clip != nil {
 		if len(s.Clip) != 2 {
@@ -236,7 +238,7 @@ func (s *seriesArg) series(f *feed, values bool) (kernel.Series, error) {
 }
 
 func (a *opArgs) voxels(f *feed) (*kernel.VoxelOp, error) {
-	op := &kernel.VoxelOp{Mode: a.Mode, Outside: a.Outside, Budget: a.Budget, Bits: a.Bits, Fast: a.Fast, Fill: float32(a.Fill), Points: f.must(),
+	op := &kernel.VoxelOp{Mode: a.Mode, Outside: a.Outside, Budget: a.Budget, Bits: a.Bits, Fast: a.Fast, Zeroed: a.Zeroed, Fill: float32(a.Fill), Points: f.must(),
 		Features: f.maybe("features"), Lengths: f.maybe("lengths"), Offsets: f.maybe("offsets"), Out: f.maybe("out"),
 		Coords: f.maybe("coords"), Rows: f.maybe("rows"), Counts: f.maybe("counts"), Found: f.maybe("found"), Stats: f.maybe("stats")}
 	if err := floats32(op.Min[:], a.Min, "grid_min"); err != nil {

@@ -79,9 +79,10 @@ func (s *sums) cells(out []float32, keys []uint64, first int64, far bool) {
 	a := &s.args
 	a.acc, a.count, a.keys, a.n, a.first, a.rows = &s.acc[0], &s.count[0], &keys[0], len(keys), int(first), &s.f32[s.base]
 	accumulate(a)
-	// The last cell's row ends where memory may end that is ours: it is left to Go, with what is no multiple of 4.
+	// A padded row is stored over the cells after it, which come later. The last ones, whose stores would end behind our memory, are left to Go,
+	// with what is no multiple of 4.
 	whole := cells &^ 3
-	if s.padded != s.width && whole == cells {
+	for whole > 0 && (whole-1)*s.width+s.padded > len(out) {
 		whole -= 4
 	}
 	if whole > 0 {

@@ -65,7 +65,9 @@ def _times(name: str, x: Any, like: View) -> View:
     if v.dtype not in _CLOCKS:
         raise Misuse(f"{name}: unsupported dtype {v.dtype}: expected int64 nanoseconds, or float64 or float32 seconds", {"tensor": name})
     if len(v.shape) not in (1, 2):
-        raise Misuse(f"{name} must have shape [S] or [B, S], found {list(v.shape)}", {"tensor": name})
+        what, _, of = name.partition(" of ")
+        want = "targets must have shape [T] or [B, T]" if name == "target_times" else f"{what} must have shape [S] or [B, S]"
+        raise Misuse(f"{of + ': ' if of else ''}{want}, found {list(v.shape)}", {"tensor": name})
     return v
 
 

@@ -18,7 +18,7 @@ EDGES = ("clamp", "mask", "extrapolate", "error")
 BACKENDS = ("cuda", "pytorch", "cpu", "auto")
 
 # The options that each stream of a fuse may have of its own.
-RULE = ("mode", "edge", "max_gap", "window", "period", "lo", "quats", "normalize", "clip", "augment", "lengths", "offsets")
+RULE = ("mode", "edge", "max_gap", "window", "period", "lo", "quats", "sign", "normalize", "clip", "augment", "lengths", "offsets")
 
 # Names of the statistics of each normalisation, and what the engine calls it.
 _NORMS = {
@@ -31,7 +31,7 @@ _NORMS = {
 
 def rule(
     mode: Any = "linear", edge: Any = "clamp", max_gap: Any = None, window: Any = None, period: Any = None, lo: Any = None, quats: Any = None,
-    normalize: Any = None, clip: Any = None, augment: Any = None, *, channels: int = 1, step: int = 0,
+    sign: Any = None, normalize: Any = None, clip: Any = None, augment: Any = None, *, channels: int = 1, step: int = 0,
 ) -> dict[str, Any]:  # fmt: skip
     """A series of the engine's specification. step: of the targets, ns, where it is known: the window of a mean."""
     out: dict[str, Any] = {}
@@ -60,15 +60,19 @@ def rule(
         if mode != "slerp":
             raise Misuse("quats= belongs to mode='slerp'")
         out["quats"] = [_quat(q) for q in quats]
+    if sign is not None:
+        if mode != "slerp" or sign != "continuous":
+            raise Misuse(f"sign={sign!r}: expected 'continuous', with mode='slerp'")
+        out["continuous"] = True
     if normalize is not None:
         _norm(normalize, channels, out)
     if clip is not None:
         try:
             low, high = (float(c) for c in clip)
         except (TypeError, ValueError):
-            raise Misuse(f"clip={clip!r}: expected (lowest, highest)") from None
+            raise Misuse(f"invalid clip {clip!r}: expected (lowest, highest)") from None
         if not low <= high:
-            raise Misuse(f"clip={clip!r}: expected the lowest value first")
+            raise Misuse(f"invalid clip {clip!r}: expected the lowest value first")
         out["clip"] = [low, high]
     if augment is not None:
         out["augment"] = _augment(augment)
@@ -82,7 +86,7 @@ def _window(out: dict[str, Any], mode: str, window: Any, step: int) -> None:
         return
     if window is None:
         if step <= 0:
-            raise Misuse("mode='mean' averages over window= seconds (or int ns) around each target", hint="give window=, or hz= in place of target times")
+            raise Misuse("mean needs a window: window= seconds (or int ns) around each target", hint="give window=, or hz= in place of target times")
         window = step
     if isinstance(window, (tuple, list)):
         if len(window) != 2:
@@ -92,7 +96,7 @@ def _window(out: dict[str, Any], mode: str, window: Any, step: int) -> None:
         whole = _options.nanoseconds("window", window)
         before, after = whole // 2, whole - whole // 2
     if before < 0 or after < 0 or before + after <= 0:
-        raise Misuse(f"window={window!r}: expected a duration above 0")
+        raise Misuse(f"mean needs a window: window={window!r}: expected a duration above 0")
     out["before"], out["after"] = before, after
 
 
@@ -102,7 +106,7 @@ def _finite(name: str, v: Any) -> float:
     except (TypeError, ValueError):
         f = math.nan
     if not math.isfinite(f) or name == "period" and f <= 0:
-        raise Misuse(f"{name}={v!r}: expected a finite number{' above 0' if name == 'period' else ''}")
+        raise Misuse(f"invalid {name} {v!r}: expected a finite number{' above 0' if name == 'period' else ''}")
     return f
 
 
@@ -169,8 +173,6 @@ def _augment(v: Any) -> dict[str, Any]:
             raise Misuse(f"augment: {k}={out[k]} is outside 0 … 2^{bits}-1")
     noise, dropout = float(v.get("noise", 0)), float(v.get("dropout", 0))
     low, high = (float(s) for s in v.get("scale") or (0, 0))
-    if not (noise >= 0 and math.isfinite(noise)) or not 0 <= dropout <= 1 or not (low <= high and math.isfinite(low) and math.isfinite(high)):
-        raise Misuse(f"augment={dict(v)!r}: expected noise ≥ 0, dropout from 0 to 1 and scale=(lowest, highest)")
     out.update(noise=noise, dropout=dropout, scale=[low, high])
     return out
 

@@ -24,7 +24,7 @@ _fast: Recent[Plan] = Recent()
 
 _RESAMPLE = (
     "data", "times", "target_times", "mode", "edge", "max_gap", "out", "hz", "dtype", "return_valid", "return_times", "normalize", "clip", "augment", "window",
-    "period", "lo", "quats", "lengths", "offsets", "backend", "validate",
+    "period", "lo", "quats", "sign", "lengths", "offsets", "backend", "validate",
 )  # fmt: skip
 _FUSE = tuple(n for n in _RESAMPLE if n not in ("data", "times", "lengths", "offsets"))
 
@@ -38,7 +38,7 @@ def resample(
     data: Any, times: Any, target_times: Any = None, *, mode: str = "linear", edge: str = "clamp", max_gap: float | None = None, out: Any = None,
     hz: Any = None, dtype: Any = None, return_valid: bool = False, return_times: bool = False, normalize: Any = None, clip: tuple[float, float] | None = None,
     augment: Mapping[str, Any] | None = None, window: Any = None, period: float | None = None, lo: float | None = None,
-    quats: Sequence[Sequence[int]] | None = None, lengths: Any = None, offsets: Any = None, backend: str | None = None, validate: bool | None = None,
+    quats: Sequence[Sequence[int]] | None = None, sign: str | None = None, lengths: Any = None, offsets: Any = None, backend: str | None = None, validate: bool | None = None,
     **unknown: Any,
 ) -> Any:  # fmt: skip
     """Brings rows onto new times.
@@ -51,7 +51,8 @@ def resample(
         than max_gap.
     normalize: "unit" (x/255), {"mean": …, "std": …}, {"min": …, "max": …}, or (name, statistics); then clip=(lowest, highest), then
         augment={"seed": …, "noise": …, "scale": (…, …), "dropout": …}; then one rounding to dtype.
-    window (mean): seconds around each target. period, lo (angle). quats (slerp): groups of four channels.
+    window (mean): seconds around each target. period, lo (angle). quats (slerp): groups of four channels;
+        sign="continuous": each turned to the side of the one before.
     return_valid: also a bool [B, T], True where a row is inside the data and in no gap. return_times: also the targets.
     backend: None or "auto" by the data's device, "cpu", "cuda", "pytorch". validate: a GPU checks the order of times only if True (it waits).
 
@@ -67,7 +68,7 @@ def resample(
         pass
     elif (
         hz is None and dtype is None and normalize is None and clip is None and augment is None and window is None and period is None and lo is None
-        and quats is None and lengths is None and offsets is None and not return_times and type(times) is kind and type(target_times) is kind
+        and quats is None and sign is None and lengths is None and offsets is None and not return_times and type(times) is kind and type(target_times) is kind
     ):  # fmt: skip
         gap = None if max_gap is None else _options.nanoseconds("max_gap", max_gap)
         if torch is not None and kind is torch.Tensor:
@@ -95,7 +96,7 @@ def resample(
             if plan is not None:
                 return got
     rule = {
-        "mode": mode, "edge": edge, "max_gap": max_gap, "window": window, "period": period, "lo": lo, "quats": quats, "normalize": normalize, "clip": clip,
+        "mode": mode, "edge": edge, "max_gap": max_gap, "window": window, "period": period, "lo": lo, "quats": quats, "sign": sign, "normalize": normalize, "clip": clip,
         "augment": augment, "lengths": lengths, "offsets": offsets,
     }  # fmt: skip
     return _call(
@@ -106,7 +107,7 @@ def resample(
 def fuse(
     streams: Sequence[Any], target_times: Any = None, *, mode: Any = "linear", edge: Any = "clamp", max_gap: Any = None, out: Any = None, hz: Any = None,
     dtype: Any = None, return_valid: bool = False, return_times: bool = False, normalize: Any = None, clip: Any = None, augment: Any = None,
-    window: Any = None, period: Any = None, lo: Any = None, quats: Any = None, backend: str | None = None, validate: bool | None = None, **unknown: Any,
+    window: Any = None, period: Any = None, lo: Any = None, quats: Any = None, sign: Any = None, backend: str | None = None, validate: bool | None = None, **unknown: Any,
 ) -> Any:  # fmt: skip
     """Brings several streams onto the same times, side by side in one result, in one launch.
 
@@ -120,7 +121,7 @@ def fuse(
     if unknown:
         raise _unknown("fuse", unknown, _FUSE)
     options = {
-        "mode": mode, "edge": edge, "max_gap": max_gap, "window": window, "period": period, "lo": lo, "quats": quats, "normalize": normalize, "clip": clip,
+        "mode": mode, "edge": edge, "max_gap": max_gap, "window": window, "period": period, "lo": lo, "quats": quats, "sign": sign, "normalize": normalize, "clip": clip,
         "augment": augment,
     }  # fmt: skip
     arrays, key = [], None
@@ -173,8 +174,6 @@ def _gaps(v: Any) -> Any:
 def _each(streams: Sequence[Any], options: Mapping[str, Any]) -> list[tuple[str, Any, Any, Mapping[str, Any]]]:
     """Name, data, times and options of each stream."""
     n = len(streams)
-    if n == 0:
-        raise Misuse("streams: expected at least one (data, times) pair")
     spread = {k: _rules.per_stream(k, v, n) for k, v in options.items()}
     out: list[tuple[str, Any, Any, Mapping[str, Any]]] = []
     for i, s in enumerate(streams):
@@ -231,6 +230,8 @@ def _quick(options: tuple[Any, ...], arrays: tuple[Any, ...], out: Any) -> tuple
 
 def _call(streams: list[Any], target_times: Any, key: Any, single: bool, *, return_times: bool, want_valid: bool, **options: Any) -> Any:
     """The long way: everything is looked at, and what it comes to is kept under the key."""
+    if not streams:
+        raise Misuse("no stream: expected at least one (data, times) pair")
     torch = sys.modules.get("torch")
     if torch is not None and recorded(torch, streams, target_times):
         from . import _torchops
