@@ -67,6 +67,9 @@ hot (the same buffers again and again) and cold (buffers that together are four 
 				printOpsRows(cmd.OutOrStdout(), rows)
 				return nil
 			}
+			if r.Device == "cuda" && !cmd.Flags().Changed("seconds") {
+				r.Seconds = 0.02 // events of a device tell the same time again and again
+			}
 			if quick {
 				quicker(cmd, &r)
 			}
@@ -108,7 +111,7 @@ hot (the same buffers again and again) and cold (buffers that together are four 
 	c.Flags().BoolVar(&list, "list", false, "list the rows with their bars")
 	c.Flags().IntSliceVar(&r.Threads, "threads", []int{1, 2}, "cpu: threads of every arm, a result each")
 	c.Flags().IntVar(&r.Rounds, "rounds", 5, "how often the arms take turns")
-	c.Flags().Float64Var(&r.Seconds, "seconds", 0.1, "of an arm in a round")
+	c.Flags().Float64Var(&r.Seconds, "seconds", 0.1, "of an arm in a round (cuda: 0.02)")
 	c.Flags().BoolVar(&r.Cold, "cold", true, "measure with cold caches too")
 	c.Flags().StringSliceVar(&f.arms, "arms", nil, "peers by name or family (torch, numpy, np.interp, memcpy, reference, none); default: all that are there")
 	c.Flags().StringSliceVar(&r.Without, "without", nil, "peers to leave out")
