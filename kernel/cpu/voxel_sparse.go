@@ -116,10 +116,14 @@ func (l *lists) features(r *reducer, at int, keys []uint64, starts []uint32) {
 	n, w := len(starts)-1, r.width
 	if l.rows != nil && r.sums.usable {
 		out := l.rows[at*w : (at+n)*w]
-		if n > 1 {
-			r.sums.runs(out, keys, starts[:n])
+		// A padded row is stored over the rows after it, which come later. The last ones, whose stores would end behind our memory, are left to Go.
+		whole := max(0, n-(r.sums.padded-1)/w)
+		if whole > 0 {
+			r.sums.runs(out, keys, starts[:whole+1])
 		}
-		r.longCell(out[(n-1)*w:], keys[starts[n-1]:starts[n]])
+		for i := whole; i < n; i++ {
+			r.longCell(out[i*w:(i+1)*w], keys[starts[i]:starts[i+1]])
+		}
 		return
 	}
 	row := make([]float32, w)

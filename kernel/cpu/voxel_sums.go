@@ -103,8 +103,7 @@ func (s *sums) cells(out []float32, keys []uint64, first int64, far bool) {
 	}
 }
 
-// runs makes rows of cells whose keys lie side by side: cell i has keys starts[i] … starts[i+1]-1. The last cell's row ends where memory may end that
-// is ours: it is not among them.
+// runs makes rows of cells whose keys lie side by side: cell i has keys starts[i] … starts[i+1]-1.
 func (s *sums) runs(out []float32, keys []uint64, starts []uint32) {
 	a := &s.args
 	a.count, a.keys, a.n, a.rows, a.out = &starts[0], &keys[0], len(starts)-1, &s.f32[s.base], &out[0]

@@ -272,6 +272,11 @@ def voxels():
             cases.append(make(f"features {fdt}, {mode}", pts[:24], mode, feats[:24], size=(2, 2, 3), grid=(3, 3, 2), fdt=fdt))
         cases.append(make(f"features of NaN only, {mode}", [[0, 0, 0], [1, 1, 1], [1, 1, 1]], mode, [[nan, 1], [nan, -0.0], [2, 0.0]], fill=7.5))
         cases.append(make(f"out with gaps, {mode}", pts[:24], mode, feats[:24, :2], size=(2, 2, 3), grid=(3, 3, 2), out=([-41, 12, 3, 1], 90)))
+    for n in (1, 2, 5, 6, 9):
+        wide = np.tile(feats, (1, 3))[:, :n]
+        for mode in ("sum", "mean", "max"):
+            cases.append(make(f"{n} features, {mode}, sparse", pts, mode, wide, size=size, grid=g, capacity=100))
+            cases.append(make(f"{n} features, {mode}", pts, mode, wide, size=size, grid=g))
     cases.append(make("features that only float64 tells apart", [[0, 0, 0]] * 3, "sum", [[1.0], [2.0 ** -40], [-1.0]], fdt="float64", grid=(1, 1, 1)))
     cases.append(make("a sum whose order counts", [[0, 0, 0]] * 4, "sum", [[1e17], [1.0], [-1e17], [1.0]], fdt="float64", grid=(1, 1, 1)))
     cases.append(make("a sum beyond float32", [[0, 0, 0]] * 4, "mean", [[3e38], [3e38], [3e38], [-1.0]], grid=(1, 1, 1)))
