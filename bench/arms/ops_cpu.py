@@ -85,6 +85,8 @@ def slerp(row, x):
         near = s < 1e-6
         s = np.where(near, 1, s)
         a, b = np.where(near, 1 - w, np.sin((1 - w) * th) / s), np.where(near, w, np.sin(w * th) / s)
+        # A target on or after the last sample is that sample, whichever way round it is.
+        b = np.where((w >= 1) & (dot < 0), -b, b)
         return (a * q0 + b * q1).astype(np.float32)
 
     return call

@@ -3,6 +3,8 @@ package cpu
 import (
 	"testing"
 
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/kernel"
 	"github.com/goatnote-inc/robocache/kernel/conform"
 )
 
@@ -14,6 +16,33 @@ func TestConform(t *testing.T) {
 		}
 		if ran < 500 {
 			t.Errorf("%d vectors", ran)
+		}
+	}
+}
+
+// TestNothingIsAllocated is C8: beyond what the checks allocate, and what sync.Pool loses to a collection meanwhile.
+func TestNothingIsAllocated(t *testing.T) {
+	k := New(1)
+	op := shape{8, 40, 30, 14, robocache.Float32, kernel.Linear}.op()
+	apply := &kernel.ApplyOp{Parts: []kernel.Part{{
+		Src:      kernel.Tensor{DType: robocache.Uint8, Shape: []int{4, 3 * 64 * 64}, Data: make([]byte, 4*3*64*64)},
+		Out:      kernel.Tensor{DType: robocache.Float32, Shape: []int{4, 3 * 64 * 64}, Data: make([]byte, 16*3*64*64)},
+		Epilogue: kernel.Epilogue{Unit: true, Norm: kernel.NewMeanStd([]float64{.4, .5, .4}, []float64{.2, .2, .2}), Plane: 64 * 64},
+	}}}
+	for name, f := range map[string][2]func() error{
+		"fuse":  {op.CheckHost, func() error { return k.Fuse(op) }},
+		"apply": {apply.CheckHost, func() error { return k.Apply(apply) }},
+	} {
+		var n [2]float64
+		for i := range f {
+			n[i] = testing.AllocsPerRun(200, func() {
+				if err := f[i](); err != nil {
+					t.Fatal(err)
+				}
+			})
+		}
+		if n[1] > n[0]+0.5 {
+			t.Errorf("%s: %v allocations, its checks %v", name, n[1], n[0])
 		}
 	}
 }

@@ -53,6 +53,13 @@ const (
 	offValid
 )
 
+// How far ahead lines are asked for, in bytes, and from how many columns on all of them are.
+const (
+	sourceAhead = 16384
+	resultAhead = 4096
+	longCols    = 128
+)
+
 // rows is the generator of one kernel over rows.
 type rows struct {
 	src, dst         kind
@@ -158,8 +165,8 @@ func (k *rows) ahead() {
 // fetch asks for a line of the source and one of the result that are due some rows later: the processor's own look-ahead stops at pages, and needs a
 // hint a row to keep up with rows that are read with little work in between. Nothing faults where they lie beyond the memory.
 func (k *rows) fetch() {
-	PREFETCHT1(mem(k.p0, 16384))
-	PREFETCHT1(mem(k.out, 4096))
+	PREFETCHT1(mem(k.p0, sourceAhead))
+	PREFETCHT1(mem(k.out, resultAhead))
 }
 
 // source puts the address of a row that an index names into p.
@@ -209,6 +216,26 @@ func (k *rows) columns(name string, blend bool) {
 	XORQ(k.i, k.i)
 	CMPQ(k.cols, U8(8))
 	JL(LabelRef(l("Small")))
+	if blend && k.q0 == nil && k.epi == plain {
+		// Long rows: every line is asked for, of the source and of the result.
+		CMPQ(k.cols, U32(longCols))
+		JL(LabelRef(l("Four")))
+		Label(l("Long"))
+		LEAQ(mem(k.i, 32), k.t)
+		CMPQ(k.t, k.cols)
+		JG(LabelRef(l("One")))
+		for line := 0; line < 32*k.src.size; line += 64 {
+			PREFETCHT1(at(k.p0, k.i, k.src.size, line+sourceAhead))
+		}
+		for line := 0; line < 32*k.dst.size && !k.stream; line += 64 {
+			PREFETCHT1(at(k.out, k.i, k.dst.size, line+resultAhead))
+		}
+		for j := range 4 {
+			k.step(8, 8*j, blend)
+		}
+		MOVQ(k.t, k.i)
+		JMP(LabelRef(l("Long")))
+	}
 	Label(l("Four"))
 	LEAQ(mem(k.i, 32), k.t)
 	CMPQ(k.t, k.cols)
