@@ -227,8 +227,17 @@ func (g *fuseGroup) describe() error {
 			x.flags |= streamOffsets
 			x.rowsStep = bytesStep(s.Offsets, 0)
 		}
+		if s.Lengths != nil || s.Offsets != nil {
+			p.ragged = 1
+		}
+		if s.Rule.Mode == kernel.Linear && s.Rule.Edge <= kernel.Mask && op.Clock == kernel.Nanoseconds && s.Times.DType == robocache.Int64 {
+			x.flags |= streamBrief
+		}
 		x.maxGap, x.mode, x.edge, x.dtype = s.Rule.MaxGap, uint8(s.Rule.Mode), uint8(s.Rule.Edge), uint8(s.Values.DType)
 		x.out = int64(g.col+g.cols) * p.outColumn
+		if s.Rule.Mode == kernel.Slerp && s.Rule.Continuous {
+			return &robocache.Error{Class: robocache.ErrUnsupported, Op: f.l.op, Where: robocache.Where{"stream": i}, Msg: "continuous signs are not made on a GPU", Hint: "kernel.ContinuousSigns before the copy, or the CPU"}
+		}
 		a, b := fast(&s.Rule, &s.Epilogue, s.Values.DType, op.Out.DType)
 		ok := dense && (s.Values.Step(axis+1) == 1 || d <= 1) && small(x.row)
 		lean, mapped = lean && a && ok, mapped && b && ok

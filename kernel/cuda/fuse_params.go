@@ -17,8 +17,11 @@ type fuseExtra struct {
 	clipLo, clipHi                        float32
 	noise, dropout, scaleLo, scaleHi      float32
 	key0, key1                            uint32
+	tame                                  uint8
+	_                                     [3]uint8
+	per                                   int32
 	quats, quatCount                      int32
-	column, before, after                 int64
+	column, outColumn, before, after      int64
 	period, lo                            float64
 	samples                               int64
 	kindRow, leftRow, rightRow, weightRow int64
@@ -30,6 +33,7 @@ const (
 	streamOffsets
 	streamTimesF64
 	streamTimesF32
+	streamBrief
 )
 
 // fuseStream is Stream.
@@ -56,7 +60,8 @@ type fuseParams struct {
 	rows, streams, tile, tiles                 int32
 	vectors, chunk, chunks                     int32
 	plan, pivots, result                       int32
-	timeType, clock, outType, _                uint8
+	buffer, bufferBytes                        int32
+	timeType, clock, outType, ragged           uint8
 	first                                      int32
 	s                                          [maxStreams]fuseStream
 }
@@ -97,6 +102,12 @@ func (t *table) extra(rule *kernel.Rule, e *kernel.Epilogue, column int) int32 {
 		x.norm = 1 + uint8(n.Kind)
 		x.entries = int32(max(len(n.A), 1))
 		x.a, x.b = t.floats(n.A), t.floats(n.B)
+		x.tame = 1
+		for _, b := range n.B {
+			if m := math.Abs(float64(b)); m != 0 && !(m >= 0x1p-60 && m <= 0x1p60) {
+				x.tame = 0
+			}
+		}
 	}
 	if e.Clip != nil {
 		x.clip, x.clipLo, x.clipHi = 1, e.Clip[0], e.Clip[1]

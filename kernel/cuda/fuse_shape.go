@@ -26,7 +26,7 @@ func (g *fuseGroup) shape(p *fuseParams, vector int) (block, grid, shared uint32
 		vectors := int(p.vectors)
 		threads = threadsFor(vectors)
 		lanes := max(1, threads/vectors)
-		chunk := min(vectors, 4*threads)
+		chunk := min(vectors, threads)
 		p.chunk, p.chunks = int32(chunk), int32(ceil(int64(vectors), int64(chunk)))
 		tile = min(tile, max(2*unroll*lanes, 32), 2048/streams)
 		for tile > unroll*lanes && tile > 8 && p.batch*ceil(int64(p.rows), int64(tile))*int64(p.chunks) < int64(2*c.processors) {

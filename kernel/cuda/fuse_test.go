@@ -15,9 +15,10 @@ func TestFuseLayout(t *testing.T) {
 	var s fuseStream
 	var p fuseParams
 	for what, is := range map[string][2]uintptr{
-		"Extra": {unsafe.Sizeof(x), 152}, "Extra.key0": {unsafe.Offsetof(x.key0), 44}, "Extra.column": {unsafe.Offsetof(x.column), 64}, "Extra.samples": {unsafe.Offsetof(x.samples), 104},
+		"Extra": {unsafe.Sizeof(x), 168}, "Extra.key0": {unsafe.Offsetof(x.key0), 44}, "Extra.column": {unsafe.Offsetof(x.column), 72}, "Extra.samples": {unsafe.Offsetof(x.samples), 120},
 		"Stream": {unsafe.Sizeof(s), 120}, "Stream.n": {unsafe.Offsetof(s.n), 88}, "Stream.staged": {unsafe.Offsetof(s.staged), 116},
-		"Fuse": {unsafe.Sizeof(p), 4024}, "Fuse.work": {unsafe.Offsetof(p.work), 128}, "Fuse.timeType": {unsafe.Offsetof(p.timeType), 176}, "Fuse.s": {unsafe.Offsetof(p.s), 184},
+		"Fuse": {unsafe.Sizeof(p), 4032}, "Fuse.work": {unsafe.Offsetof(p.work), 128}, "Fuse.timeType": {unsafe.Offsetof(p.timeType), 184}, "Fuse.s": {unsafe.Offsetof(p.s), 192},
+		"Part": {unsafe.Sizeof(applyPart{}), 128}, "Apply": {unsafe.Sizeof(applyParams{}), 3872}, "Apply.s": {unsafe.Offsetof(applyParams{}.s), 32}, "Grad": {unsafe.Sizeof(gradParams{}), 208},
 	} {
 		if is[0] != is[1] {
 			t.Errorf("%s: %d, not %d", what, is[0], is[1])
@@ -26,7 +27,7 @@ func TestFuseLayout(t *testing.T) {
 }
 
 func TestFuseSweepOnSimulator(t *testing.T) {
-	d := simulator(t, sim.Options{Seed: 1}, "fuse", "any")
+	d := simulator(t, sim.Options{Seed: 1}, "fuse", "any", "apply", "grad")
 	h := &hosted{t: t, d: d}
 	fails, total := 0, 0
 	for seed := range uint64(400) {

@@ -12,6 +12,7 @@ const u32 kDrawNoise = 0, kDrawDropout = 1u << 30, kDrawScale = 2u << 30;
 
 DEVICE Four philox(u32 k0, u32 k1, u32 purpose, i32 row, i32 column, u64 sample) {
   u32 c0 = purpose | (u32)column >> 2, c1 = (u32)row, c2 = (u32)sample, c3 = (u32)(sample >> 32);
+#pragma unroll 1
   for (i32 round = 0; round < 10; round++) {
     u32 a_high = __umulhi(c0, 0xD2511F53u), a_low = c0 * 0xD2511F53u, b_high = __umulhi(c2, 0xCD9E8D57u), b_low = c2 * 0xCD9E8D57u;
     c0 = b_high ^ c1 ^ k0;
@@ -27,7 +28,7 @@ DEVICE Four philox(u32 k0, u32 k1, u32 purpose, i32 row, i32 column, u64 sample)
 // uniform is 24 bits in [0, 1): exact in float32.
 DEVICE float uniform(u32 x) { return __fmul_rn(__uint2float_rn(x >> 8), 5.9604644775390625e-8f); }
 
-DEVICE float normal(const Extra &e, i32 row, i32 column, u64 sample) {
+COLD float normal(const Extra &e, i32 row, i32 column, u64 sample) {
   Four d = philox(e.key0, e.key1, kDrawNoise, row, column, sample);
   u32 x = d.x[column & 2], y = d.x[(column & 2) + 1];
   double r = __dsqrt_rn(__dmul_rn(-2.0, log(__dmul_rn((double)((x >> 8) + 1), 5.9604644775390625e-8))));
@@ -127,7 +128,7 @@ DEVICE double length_of(const double *q) {
 }
 
 // slerp is kernel's (wide.go), within 1 ulp of float32: sine and arc tangent are not exactly rounded anywhere.
-DEVICE bool slerp(const double *p0, const double *p1, double w, double *q) {
+COLD bool slerp(const double *p0, const double *p1, double w, double *q) {
   double n0 = length_of(p0), n1 = length_of(p1), q0[4], q1[4], dot = 0;
   if (!(n0 > 0 && n1 > 0) || !is_finite(n0) || !is_finite(n1)) {
     for (i32 i = 0; i < 4; i++) q[i] = real(0x7ff8000000000000ull);
@@ -158,6 +159,7 @@ DEVICE bool slerp(const double *p0, const double *p1, double w, double *q) {
 
 // in_quat says whether a column belongs to a quaternion.
 DEVICE bool in_quat(const i32 *quats, i32 count, i32 column) {
+#pragma unroll 1
   for (i32 i = 0; i < 4 * count; i++)
     if (quats[i] == column) return true;
   return false;
@@ -219,6 +221,7 @@ DEVICE bool make_unit(const char *table, const Extra &e, const Values &v, const 
     store_bits(cell.to, size, load_bits(v.from + row.left * v.row + u * v.column, size));
   } else if (row.kind == kWindow) {
     double sum = value_at<double>(v, row.left, u);
+#pragma unroll 1
     for (i32 k = row.left + 1; k < row.right; k++) sum = add(sum, value_at<double>(v, k, u));
     finish_value<double>(table, e, cell, quotient(sum, (double)(row.right - row.left)), casts);
   } else if (v.mode == kAngle && row.kind == kBlend && row.w != 0) {

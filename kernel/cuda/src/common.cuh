@@ -16,6 +16,9 @@ enum DType : u8 { kBool = 1, kI8, kI16, kI32, kI64, kU8, kU16, kU32, kU64, kF16,
 
 #define DEVICE static __device__ __forceinline__
 
+// COLD is for what is large and seldom runs: one copy an image.
+#define COLD static __device__ __noinline__
+
 DEVICE i32 size_of(u8 t) {
   return t >= kF16 ? (t == kF64 ? 8 : t == kF32 ? 4 : 2) : t >= kU8 ? 1 << (t - kU8) : t >= kI8 ? 1 << (t - kI8) : 1;
 }
@@ -326,6 +329,44 @@ DEVICE void unstage(char *to, const char *result, i32 n, i32 thread, i32 threads
   i32 tail = head + body + thread;
   if (tail < n) to[tail] = result[tail];
 }
+
+// ---- the copy engine (sm_90) ----
+
+// One thread asks for whole blocks; a word in shared memory counts the bytes that came. Both ends and the size are multiples of 16.
+#if !defined(ROBOCACHE_SIM) && __CUDA_ARCH__ >= 900
+
+const bool kBulk = true;
+
+// bulk_init comes before a barrier that all threads pass.
+DEVICE void bulk_init(u64 *word) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(word)) : "memory");
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+DEVICE void bulk_expect(u64 *word, u32 bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(word)), "r"(bytes) : "memory");
+}
+DEVICE void bulk_copy(char *shared, const char *global, u32 bytes, u64 *word) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared_address(shared)), "l"(global), "r"(bytes), "r"(shared_address(word)) : "memory");
+}
+// bulk_wait waits for the copies of a round; rounds are numbered 0, 1, 0, 1 …
+DEVICE void bulk_wait(u64 *word, u32 round) {
+  asm volatile("{\n"
+               ".reg .pred done;\n"
+               "again:\n"
+               "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+               "@!done bra again;\n"
+               "}" ::"r"(shared_address(word)), "r"(round) : "memory");
+}
+
+#else
+
+const bool kBulk = false;
+DEVICE void bulk_init(u64 *) {}
+DEVICE void bulk_expect(u64 *, u32) {}
+DEVICE void bulk_copy(char *, const char *, u32, u64 *) {}
+DEVICE void bulk_wait(u64 *, u32) {}
+
+#endif
 
 // ---- times ----
 

@@ -11,15 +11,19 @@ struct Extra {
   float clip_lo, clip_hi;
   float noise, dropout, scale_lo, scale_hi;
   u32 key0, key1;        // Philox
+  u8 tame;               // every b is 0, or its magnitude lies in 2^-60 … 2^60
+  u8 pad[3];
+  i32 per; // ApplyOp: rows of a sample; 0: all are sample 0
   i32 quats, quat_count; // slerp: where 4 columns each lie in the table, int32; quat_count -1: every four columns
   i64 column;            // bytes between columns of the values
+  i64 out_column;        // ApplyOp: bytes between columns of the result
   i64 before, after;     // mean, ns
   double period, lo;     // angle
   i64 samples;           // bytes between samples
   i64 strides[5];        // ApplyOp: bytes between rows of kind, left, right, weight, valid
 };
 
-enum StreamFlags : u8 { kLengths = 1, kOffsets = 2, kTimesF64 = 4, kTimesF32 = 8 };
+enum StreamFlags : u8 { kLengths = 1, kOffsets = 2, kTimesF64 = 4, kTimesF32 = 8, kBrief = 16 }; // kBrief: find_brief does
 
 struct Stream {
   const char *values, *times;
@@ -59,16 +63,17 @@ struct Fuse {
   i32 rows, streams, tile, tiles;             // target rows; rows of a tile
   i32 vectors, chunk, chunks;                 // vectors of columns in a row, in a chunk
   i32 plan, pivots, result;                   // byte offsets in shared memory
-  u8 time_type, clock, out_type, pad;
+  i32 buffer, buffer_bytes;                   // staged kernels: two of them, each targets, stamps and values of one entry
+  u8 time_type, clock, out_type, ragged;      // ragged: some stream has lengths or offsets
   i32 first;                                  // the number of the first stream, in valid and for errors
   Stream s[STREAMS];
 };
 
 // Row is a row of a plan in shared memory, WideRow one with all that the general kernel wants.
 struct __align__(16) Row {
-  i32 left, right; // left < 0: zero bits
+  i32 left, right;
   float w;
-  u32 pad;
+  u32 keep; // all ones; 0: the result is zero bits, whatever the samples
 };
 struct __align__(8) WideRow {
   double w;
@@ -77,9 +82,10 @@ struct __align__(8) WideRow {
 };
 
 DEVICE void set_row(Row &r, const Found &f) {
-  r.left = f.kind == kZero ? -1 : f.left;
+  r.left = f.left;
   r.right = f.right;
   r.w = f.kind == kBlend ? __double2float_rn(f.w) : 0.0f;
+  r.keep = f.kind == kZero ? 0u : ~0u;
 }
 DEVICE void set_row(WideRow &r, const Found &f) {
   r.w = f.w;
@@ -113,6 +119,14 @@ DEVICE Span span_of(const Stream &s, i64 entry) {
   return v;
 }
 
+// span is span_of out of shared memory, where it comes from memory.
+DEVICE Span span(const Fuse &p, const char *spans, i32 s0, i32 s) {
+  if (p.ragged) return ((const Span *)spans)[s];
+  Span v = {0, p.s[s0 + s].n, 1};
+  if (v.n > p.s[s0 + s].most) v.step = (v.n + p.s[s0 + s].most - 1) / p.s[s0 + s].most;
+  return v;
+}
+
 DEVICE const char *times_of(const Stream &s, const Span &v, i64 entry) {
   return s.times + ((s.flags & kOffsets) ? v.first * s.times_row : entry * s.times_entry);
 }
@@ -120,45 +134,48 @@ DEVICE const char *values_of(const Stream &s, const Span &v, i64 entry) {
   return s.values + ((s.flags & kOffsets) ? v.first * s.row : entry * s.entry);
 }
 
-// gather brings what a tile is planned from into shared memory: spans, pivots, and with STAGE the values.
-template <bool STAGE> DEVICE void gather(const Fuse &p, char *shared, i32 s0, i32 streams, i64 entry) {
+// gather brings what a tile is planned from into shared memory: spans and pivots.
+DEVICE void gather(const Fuse &p, char *shared, i32 s0, i32 streams, i64 entry) {
   Span *spans = (Span *)shared;
   i64 *pivots = (i64 *)(shared + p.pivots);
   i32 thread = threadIdx.x, threads = blockDim.x, base = p.s[s0].pivots;
-  if (thread < streams) spans[thread] = span_of(p.s[s0 + thread], entry);
-  __syncthreads();
-  {
-    i32 s = 0, i = thread, total = p.s[s0 + streams - 1].pivots + p.s[s0 + streams - 1].most - base;
-    for (; i < total; i += threads) {
-      while (s + 1 < streams && i >= p.s[s0 + s + 1].pivots - base) s++;
-      const Stream &x = p.s[s0 + s];
-      Span v = spans[s];
-      i64 k = i - (x.pivots - base);
-      if (k * v.step >= v.n) continue;
-      const char *at = times_of(x, v, entry) + min((k + 1) * v.step - 1, (i64)v.n - 1) * x.times_row;
-      u8 type = time_type(x);
-      if (type == kI64 && p.clock == kNanoseconds) copy_async<8>(pivots + i, at);
-      else pivots[i] = load_time(at, type, p.clock);
-    }
+  if (p.ragged) {
+    if (thread < streams) spans[thread] = span_of(p.s[s0 + thread], entry);
+    __syncthreads();
   }
-  if (STAGE) {
-    for (i32 s = 0; s < streams; s++) {
-      const Stream &x = p.s[s0 + s];
-      Span v = spans[s];
-      const char *at = values_of(x, v, entry);
-      stage(shared + x.staged + staged_offset(at), at, v.n * (i32)x.row, thread, threads);
-    }
+  i32 s = 0, i = thread, total = p.s[s0 + streams - 1].pivots + p.s[s0 + streams - 1].most - base;
+#pragma unroll 1
+  for (; i < total; i += threads) {
+#pragma unroll 1
+    while (s + 1 < streams && i >= p.s[s0 + s + 1].pivots - base) s++;
+    const Stream &x = p.s[s0 + s];
+    Span v = span(p, shared, s0, s);
+    i64 k = i - (x.pivots - base);
+    if (k * v.step >= v.n) continue;
+    const char *at = times_of(x, v, entry) + min((k + 1) * v.step - 1, (i64)v.n - 1) * x.times_row;
+    u8 type = time_type(x);
+    if (type == kI64 && p.clock == kNanoseconds) copy_async<8>(pivots + i, at);
+    else pivots[i] = load_time(at, type, p.clock);
   }
   copy_async_wait();
   __syncthreads();
 }
 
+DEVICE Found find_at(const Fuse &p, const Stream &x, const Span &v, const i64 *pivots, i64 entry, i64 t) {
+  Stamps stamps = {pivots, times_of(x, v, entry), x.times_row, v.n, v.step, time_type(x), p.clock};
+  Way way = {x.mode, x.edge, x.max_gap, 0, 0, p.epsilon};
+  if (x.flags & kBrief) return find_brief(stamps, way, t);
+  return find_row<false>(stamps, way, t);
+}
+
 template <bool ALL> DEVICE Found find_in(const Fuse &p, const char *shared, i32 s0, i32 s, i64 entry, i64 t) {
   const Stream &x = p.s[s0 + s];
-  Span v = ((const Span *)shared)[s];
-  Stamps stamps = {(const i64 *)(shared + p.pivots) + (x.pivots - p.s[s0].pivots), times_of(x, v, entry), x.times_row, v.n, v.step, time_type(x), p.clock};
+  Span v = span(p, shared, s0, s);
+  const i64 *pivots = (const i64 *)(shared + p.pivots) + (x.pivots - p.s[s0].pivots);
+  if (!ALL) return find_at(p, x, v, pivots, entry, t);
+  Stamps stamps = {pivots, times_of(x, v, entry), x.times_row, v.n, v.step, time_type(x), p.clock};
   Way way = {x.mode, x.edge, x.max_gap, 0, 0, p.epsilon};
-  if (ALL && x.extra >= 0) {
+  if (x.extra >= 0) {
     const Extra *e = (const Extra *)(p.table + x.extra);
     way.before = e->before;
     way.after = e->after;
@@ -166,21 +183,26 @@ template <bool ALL> DEVICE Found find_in(const Fuse &p, const char *shared, i32 
   return find_row<ALL>(stamps, way, t);
 }
 
-// plan_tile plans target rows from … from+n-1 of an entry for the streams s0 … s0+streams-1. It leaves, in shared memory, spans, rows of the
-// plan (by target row, then stream), pivots, and with STAGE the values; all threads pass its barriers.
-template <class R, bool ALL, bool STAGE> DEVICE void plan_tile(const Fuse &p, char *shared, i32 s0, i32 streams, i64 entry, i32 from, i32 n, bool writes_valid) {
+DEVICE void set_valid(const Fuse &p, i64 entry, i32 row, i32 s, u8 valid) {
+  p.valid[entry * p.valid_entry + row * p.valid_row + (p.first + s) * p.valid_stream] = valid;
+}
+
+// plan_tile plans target rows from … from+n-1 of an entry for the streams s0 … s0+streams-1. It leaves spans, rows of the plan (by target row,
+// then stream) and pivots in shared memory; all threads pass its barriers.
+template <class R, bool ALL> DEVICE void plan_tile(const Fuse &p, char *shared, i32 s0, i32 streams, i64 entry, i32 from, i32 n, bool writes_valid) {
   R *plan = (R *)(shared + p.plan);
   i32 thread = threadIdx.x, todo = n * streams;
   const char *targets = p.targets + entry * p.targets_entry + from * p.targets_row;
   i64 t = 0;
-  if (thread < todo) t = load_time(targets + thread / streams * p.targets_row, p.time_type, p.clock);
-  gather<STAGE>(p, shared, s0, streams, entry);
+  if (thread < todo) t = load_time(targets + (streams == 1 ? thread : thread / streams) * p.targets_row, p.time_type, p.clock);
+  gather(p, shared, s0, streams, entry);
+#pragma unroll 1
   for (i32 i = thread; i < todo; i += blockDim.x) {
-    i32 r = i / streams, s = i - r * streams;
+    i32 r = streams == 1 ? i : i / streams, s = i - r * streams;
     if (i != thread) t = load_time(targets + r * p.targets_row, p.time_type, p.clock);
     Found f = find_in<ALL>(p, shared, s0, s, entry, t);
     set_row(plan[i], f);
-    if (writes_valid) p.valid[entry * p.valid_entry + (from + r) * p.valid_row + (p.first + s0 + s) * p.valid_stream] = f.valid;
+    if (writes_valid) set_valid(p, entry, from + r, s0 + s, f.valid);
   }
   __syncthreads();
 }

@@ -63,7 +63,7 @@ template <> struct Of<kU8> {
 
 // Lane is a thread's place in a tile: E neighbouring columns of one stream, every step-th row from first on.
 struct Lane {
-  const char *from;
+  const char *from; // row 0; there is one
   char *to;
   i32 row, out_row; // bytes
   const Row *plan;
@@ -73,56 +73,74 @@ struct Lane {
 
 // ---- the same type in and out ----
 
-// lerp blends E values; weight 0 gives the stored bits (kernel K2).
-template <u8 T, int E> DEVICE Words<E * Of<T>::size> lerp(const Words<E * Of<T>::size> &a, const Words<E * Of<T>::size> &b, float w) {
-  float x[E], y[E];
+// blend gives E values between two samples; weight 0 gives the first's bits (kernel K2).
+template <u8 T, int E> DEVICE void blend(const Words<E * Of<T>::size> &a, const Words<E * Of<T>::size> &b, float w, float *x) {
+  float y[E];
   Of<T>::template open<E>(a, x);
   Of<T>::template open<E>(b, y);
 #pragma unroll
   for (int i = 0; i < E; i++) x[i] = __fmaf_rn(w, __fsub_rn(y[i], x[i]), x[i]);
+}
+
+template <u8 T, int E> DEVICE Words<E * Of<T>::size> lerp(const Words<E * Of<T>::size> &a, const Words<E * Of<T>::size> &b, float w, u32 keep) {
+  float x[E];
+  blend<T, E>(a, b, w, x);
   Words<E * Of<T>::size> r = Of<T>::template close<E>(x);
 #pragma unroll
-  for (int i = 0; i < (int)(sizeof(r.w) / 4); i++) r.w[i] = w == 0 ? a.w[i] : r.w[i];
+  for (int i = 0; i < (int)(sizeof(r.w) / 4); i++) r.w[i] = (w == 0 ? a.w[i] : r.w[i]) & keep;
   return r;
 }
 
-// load_pair reads both samples of UNROLL rows before the first is used. Rows beyond the last are the last again.
-template <int BYTES, bool STAGE> DEVICE void load_pairs(const Lane &l, i32 r, Words<BYTES> *a, Words<BYTES> *b, float *w, u32 *zero) {
+// Pairs are both samples of UNROLL rows, read before the first is used, and without a branch. Rows beyond the last are the last again.
+template <int BYTES> struct Pairs {
+  Words<BYTES> a[UNROLL], b[UNROLL];
+  float w[UNROLL];
+  u32 keep[UNROLL];
+};
+
+template <int BYTES, bool STAGE> DEVICE void load_pairs(const Lane &l, i32 r, Pairs<BYTES> &p) {
+  Row row[UNROLL];
+#pragma unroll
+  for (int u = 0; u < UNROLL; u++) row[u] = l.plan[min(r + u * l.step, l.n - 1) * l.plan_step];
 #pragma unroll
   for (int u = 0; u < UNROLL; u++) {
-    Row row = l.plan[min(r + u * l.step, l.n - 1) * l.plan_step];
-    w[u] = row.w;
-    zero[u] = row.left < 0;
-    a[u] = b[u] = Words<BYTES>{};
-    if (row.left >= 0) {
-      const char *pa = l.from + (i64)row.left * l.row, *pb = l.from + (i64)row.right * l.row;
-      a[u] = STAGE ? load_shared<BYTES>(pa) : load_once<BYTES>(pa);
-      b[u] = STAGE ? load_shared<BYTES>(pb) : load_once<BYTES>(pb);
-    }
+    const char *a = l.from + (i64)row[u].left * l.row, *b = l.from + (i64)row[u].right * l.row;
+    p.a[u] = STAGE ? load_shared<BYTES>(a) : load_once<BYTES>(a);
+    p.b[u] = STAGE ? load_shared<BYTES>(b) : load_once<BYTES>(b);
+    p.w[u] = row[u].w;
+    p.keep[u] = row[u].keep;
   }
 }
 
 template <u8 T, int E, bool STAGE> DEVICE void lerp_rows(const Lane &l) {
   const int size = E * Of<T>::size;
+#pragma unroll 1
   for (i32 r = l.first; r < l.n; r += l.step * UNROLL) {
-    Words<size> a[UNROLL], b[UNROLL];
-    float w[UNROLL];
-    u32 zero[UNROLL];
-    load_pairs<size, STAGE>(l, r, a, b, w, zero);
+    Pairs<size> p;
+    load_pairs<size, STAGE>(l, r, p);
 #pragma unroll
     for (int u = 0; u < UNROLL; u++) {
       i32 at = r + u * l.step;
-      if (at < l.n) store_once<size>(l.to + (i64)at * l.out_row, lerp<T, E>(a[u], b[u], w[u]));
+      if (at < l.n) store_once<size>(l.to + (i64)at * l.out_row, lerp<T, E>(p.a[u], p.b[u], p.w[u], p.keep[u]));
     }
   }
+}
+
+// zero_rows is what streams without samples give.
+DEVICE void zero_rows(const Lane &l, i32 bytes) {
+#pragma unroll 1
+  for (i32 r = l.first; r < l.n; r += l.step)
+    for (i32 i = 0; i < bytes; i++) l.to[(i64)r * l.out_row + i] = 0;
 }
 
 // ---- with an epilogue or another type out ----
 
 // Finish is what happens to the values of a thread's columns before the only rounding: x/255, normalise, clip (kernel K10).
 template <int E> struct Finish {
-  float a[E], b[E], lo, hi;
+  float a[E], b[E], y[E], lo, hi; // y: 1/b
+  u32 live[E];                    // all ones; 0: a constant channel, whose result is 0
   u8 norm, unit, clip, type;
+  bool tame; // every b is 0, or far from the ends of the exponents
 };
 
 template <int E> DEVICE void set_finish(Finish<E> &f, const char *table, i32 extra, i32 column, u8 type) {
@@ -143,43 +161,69 @@ template <int E> DEVICE void set_finish(Finish<E> &f, const char *table, i32 ext
     i32 k = plane == 1 && column + i < entries ? column + i : (i32)((u32)(column + i) / (u32)plane % (u32)entries);
     f.a[i] = a[k];
     f.b[i] = b[k];
+    f.live[i] = f.b[i] == 0 ? 0u : ~0u;
+    if (f.b[i] == 0) f.b[i] = 1;
+    f.y[i] = __frcp_rn(f.b[i]);
   }
+  f.tame = x->tame;
 }
 
-DEVICE float normalized(u8 norm, float x, float a, float b) {
-  float d = __fsub_rn(x, a);
-  if (norm == 2) d = __fadd_rn(d, d);
-  d = __fdiv_rn(d, b);
-  if (norm == 2) d = __fsub_rn(d, 1.0f);
-  return b == 0 ? 0.0f : d; // a constant channel
+// quotient_by is x / b, correctly rounded, by y = 1/b: with a quotient that is off by less than a unit, its exact remainder times y gives the
+// rounded one (Markstein). Neither may come near the ends of the exponents, and 0 would lose its sign.
+DEVICE float quotient_by(float x, float b, float y) {
+  float q = __fmul_rn(x, y);
+  q = __fmaf_rn(__fmaf_rn(-q, b, x), y, q);
+  return __fmaf_rn(__fmaf_rn(-q, b, x), y, q);
 }
+DEVICE bool is_tame(float x) { return fabsf(x) >= 8.6736174e-19f && fabsf(x) <= 1.1529215e18f; } // 2^-60 … 2^60
 
-template <int E> DEVICE void finish_row(const Finish<E> &f, float *x) {
-  if (f.unit) {
+COLD float divide(float x, float b) { return __fdiv_rn(x, b); }
+
+// What there is to do, as far as the inner loop wants to know it: PLAIN is (x-a)/b alone, with tame denominators.
+template <u8 T, int E, bool PLAIN> DEVICE void finish_row(const Finish<E> &f, float *x) {
+  if (!PLAIN && f.unit) {
 #pragma unroll
-    for (int i = 0; i < E; i++) x[i] = __fdiv_rn(x[i], 255.0f);
+    for (int i = 0; i < E; i++) x[i] = T == kU8 ? quotient_by(x[i], 255.0f, 1.0f / 255.0f) : divide(x[i], 255.0f);
   }
-  if (f.norm) {
+  if (PLAIN || f.norm) {
+    bool tame = PLAIN || f.tame;
 #pragma unroll
-    for (int i = 0; i < E; i++) x[i] = normalized(f.norm, x[i], f.a[i], f.b[i]);
+    for (int i = 0; i < E; i++) {
+      x[i] = __fsub_rn(x[i], f.a[i]);
+      if (!PLAIN && f.norm == 2) x[i] = __fadd_rn(x[i], x[i]);
+      tame = tame && is_tame(x[i]);
+    }
+    float q[E];
+#pragma unroll
+    for (int i = 0; i < E; i++) q[i] = quotient_by(x[i], f.b[i], f.y[i]);
+    if (!tame) {
+#pragma unroll
+      for (int i = 0; i < E; i++) q[i] = x[i] == 0 && f.tame ? __fmul_rn(x[i], f.y[i]) : divide(x[i], f.b[i]);
+    }
+#pragma unroll
+    for (int i = 0; i < E; i++) {
+      x[i] = q[i];
+      if (!PLAIN && f.norm == 2) x[i] = __fsub_rn(x[i], 1.0f);
+      x[i] = real(bits(x[i]) & f.live[i]);
+    }
   }
-  if (f.clip) {
+  if (!PLAIN && f.clip) {
 #pragma unroll
     for (int i = 0; i < E; i++) x[i] = x[i] < f.lo ? f.lo : x[i] > f.hi ? f.hi : x[i];
   }
 }
 
-template <int E> DEVICE void store_row(char *to, u8 type, const float *x, bool zero) {
+template <int E> DEVICE void store_row(char *to, u8 type, const float *x, u32 keep) {
   if (type == kF32) {
     Words<E * 4> r = Of<kF32>::close<E>(x);
 #pragma unroll
-    for (int i = 0; i < E; i++) r.w[i] = zero ? 0 : r.w[i];
+    for (int i = 0; i < E; i++) r.w[i] &= keep;
     store_once<E * 4>(to, r);
     return;
   }
   Words<E * 2> r = type == kBF16 ? Of<kBF16>::close<E>(x) : Of<kF16>::close<E>(x);
 #pragma unroll
-  for (int i = 0; i < (int)(sizeof(r.w) / 4); i++) r.w[i] = zero ? 0 : r.w[i];
+  for (int i = 0; i < (int)(sizeof(r.w) / 4); i++) r.w[i] &= keep;
   store_once<E * 2>(to, r);
 }
 
@@ -194,34 +238,38 @@ template <int E> DEVICE u32 count_row(u8 type, const float *x) {
   return n;
 }
 
-template <u8 T, int E, bool STAGE> DEVICE void map_rows(const Lane &l, const Finish<E> &f, bool counts, u32 &overflow) {
+template <u8 T, int E, bool STAGE, bool PLAIN> DEVICE void map_rows(const Lane &l, const Finish<E> &f, bool counts, u32 &overflow) {
   const int size = E * Of<T>::size;
+#pragma unroll 1
   for (i32 r = l.first; r < l.n; r += l.step * UNROLL) {
-    Words<size> a[UNROLL], b[UNROLL];
-    float w[UNROLL];
-    u32 zero[UNROLL];
-    load_pairs<size, STAGE>(l, r, a, b, w, zero);
+    Pairs<size> p;
+    load_pairs<size, STAGE>(l, r, p);
 #pragma unroll
     for (int u = 0; u < UNROLL; u++) {
       i32 at = r + u * l.step;
-      if (at >= l.n) continue;
-      float x[E], y[E];
-      Of<T>::template open<E>(a[u], x);
-      Of<T>::template open<E>(b[u], y);
+      float x[E], v[E];
+      blend<T, E>(p.a[u], p.b[u], p.w[u], x);
+      Of<T>::template open<E>(p.a[u], v);
 #pragma unroll
-      for (int i = 0; i < E; i++) x[i] = w[u] == 0 ? x[i] : __fmaf_rn(w[u], __fsub_rn(y[i], x[i]), x[i]);
-      finish_row<E>(f, x);
-      if (counts && !zero[u]) overflow += count_row<E>(f.type, x);
-      store_row<E>(l.to + (i64)at * l.out_row, f.type, x, zero[u]);
+      for (int i = 0; i < E; i++) x[i] = p.w[u] == 0 ? v[i] : x[i];
+      finish_row<T, E, PLAIN>(f, x);
+      if (at >= l.n) continue;
+      if (!PLAIN && counts && p.keep[u]) overflow += count_row<E>(f.type, x);
+      store_row<E>(l.to + (i64)at * l.out_row, f.type, x, p.keep[u]);
     }
   }
 }
 
+template <u8 T, int E, bool STAGE> DEVICE void map_type(const Lane &l, const Finish<E> &f, bool counts, u32 &overflow) {
+  if (T != kU8 && f.norm == 1 && f.tame && !f.unit && !f.clip && !counts) map_rows<T, E, STAGE, true>(l, f, counts, overflow);
+  else map_rows<T, E, STAGE, false>(l, f, counts, overflow);
+}
+
 template <int E, bool STAGE> DEVICE void map_lane(const Lane &l, u8 type, const Finish<E> &f, bool counts, u32 &overflow) {
-  if (type == kF32) map_rows<kF32, E, STAGE>(l, f, counts, overflow);
-  else if (type == kBF16) map_rows<kBF16, E, STAGE>(l, f, counts, overflow);
-  else if (type == kF16) map_rows<kF16, E, STAGE>(l, f, counts, overflow);
-  else map_rows<kU8, E, STAGE>(l, f, counts, overflow);
+  if (type == kF32) map_type<kF32, E, STAGE>(l, f, counts, overflow);
+  else if (type == kBF16) map_type<kBF16, E, STAGE>(l, f, counts, overflow);
+  else if (type == kF16) map_type<kF16, E, STAGE>(l, f, counts, overflow);
+  else map_type<kU8, E, STAGE>(l, f, counts, overflow);
 }
 
 template <int E, bool STAGE> DEVICE void lerp_lane(const Lane &l, u8 type) {

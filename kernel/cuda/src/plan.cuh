@@ -22,7 +22,7 @@ DEVICE i64 load_time(const char *p, u8 type, u8 clock) {
   return time_key(type == kF64 ? *(const double *)p : type == kF32 ? (double)*(const float *)p : __ll2double_rn(*(const i64 *)p));
 }
 
-// Stamps are the stamps of one entry: every step-th of them in shared memory, the last of each step. step 1: all.
+// Stamps are the stamps of one entry: every step-th of them in shared memory, the last of each step. step 1: all; 0: none.
 struct Stamps {
   const i64 *pivot;
   const char *times;
@@ -33,17 +33,33 @@ struct Stamps {
 
 DEVICE i64 stamp(const Stamps &s, i32 i) { return s.step == 1 ? s.pivot[i] : load_time(s.times + i * s.stride, s.type, s.clock); }
 
+// not_after4 is not_after where all stamps are in shared memory: three of them at a time, because a search waits for each answer.
+DEVICE i32 not_after4(const i64 *stamps, i32 n, i64 t) {
+  i32 lo = 0;
+#pragma unroll 1
+  while (n >= 4) {
+    i32 d = n >> 2;
+    i32 passed = (i32)(stamps[lo + d - 1] <= t) + (i32)(stamps[lo + 2 * d - 1] <= t) + (i32)(stamps[lo + 3 * d - 1] <= t);
+    lo += passed * d;
+    n = passed == 3 ? n - 3 * d : d - 1;
+  }
+  i32 more = 0;
+  if (n > 0) more += stamps[lo] <= t;
+  if (n > 1) more += stamps[lo + 1] <= t;
+  if (n > 2) more += stamps[lo + 2] <= t;
+  return lo + more;
+}
+
 // not_after is the number of stamps ≤ t.
 DEVICE i32 not_after(const Stamps &s, i64 t) {
-  i32 lo = 0, hi = s.step == 1 ? s.n : (s.n + s.step - 1) / s.step;
-  while (lo < hi) {
-    i32 m = (u32)(lo + hi) >> 1;
-    if (s.pivot[m] <= t) lo = m + 1;
-    else hi = m;
+  i32 lo = 0, hi = s.n;
+  if (s.step != 0) {
+    lo = not_after4(s.pivot, s.step == 1 ? s.n : (s.n + s.step - 1) / s.step, t);
+    if (s.step == 1) return lo;
+    hi = min((lo + 1) * s.step - 1, s.n);
+    lo = min(lo * s.step, s.n);
   }
-  if (s.step == 1) return lo;
-  hi = min((lo + 1) * s.step - 1, s.n);
-  lo = min(lo * s.step, s.n);
+#pragma unroll 1
   while (lo < hi) {
     i32 m = (u32)(lo + hi) >> 1;
     if (load_time(s.times + m * s.stride, s.type, s.clock) <= t) lo = m + 1;
@@ -52,8 +68,11 @@ DEVICE i32 not_after(const Stamps &s, i64 t) {
   return lo;
 }
 
-// not_before is the number of stamps < t.
-DEVICE i32 before(const Stamps &s, i64 t) { return not_after(s, t - 1); }
+// count_to is not_after out of line.
+COLD i32 count_to(const Stamps &s, i64 t) { return not_after(s, t); }
+
+// before is the number of stamps < t.
+DEVICE i32 before(const Stamps &s, i64 t) { return count_to(s, t - 1); }
 
 // Found is one row of a plan.
 struct Found {
@@ -107,7 +126,7 @@ DEVICE bool nearer(const Stamps &s, i64 a, i64 t, i64 b) {
   return __dsub_rn(time_of(t), time_of(a)) > __dsub_rn(time_of(b), time_of(t));
 }
 
-DEVICE void found_outside(Found &f, const Stamps &s, const Way &way, i64 t, bool first) {
+COLD void found_outside(Found &f, const Stamps &s, const Way &way, i64 t, bool first) {
   if (way.edge == kErrorEdge) f.fault = 1;
   if (way.edge == kMask || s.n == 0) {
     found_zero(f);
@@ -118,15 +137,15 @@ DEVICE void found_outside(Found &f, const Stamps &s, const Way &way, i64 t, bool
   i64 lo = stamp(s, 0), hi = stamp(s, s.n - 1);
   if (lo == hi) return;
   if (first) {
-    i32 a = not_after(s, lo) - 1;
-    found_blend(f, s, way, t, a, not_after(s, stamp(s, a + 1)) - 1);
+    i32 a = count_to(s, lo) - 1;
+    found_blend(f, s, way, t, a, count_to(s, stamp(s, a + 1)) - 1);
   } else {
     found_blend(f, s, way, t, before(s, hi) - 1, s.n - 1);
   }
 }
 
 // found_mean takes the window around t, which lies inside the data; k is the last stamp ≤ t. ns only.
-DEVICE void found_mean(Found &f, const Stamps &s, const Way &way, i64 t, i32 k) {
+COLD void found_mean(Found &f, const Stamps &s, const Way &way, i64 t, i32 k) {
   i64 from = max(t - way.before, stamp(s, 0)), to = t + min(way.after, kMaxTime - 1 - max(t, 0ll));
   i32 lo = before(s, from), hi = before(s, to);
   i64 at = stamp(s, k);
@@ -144,9 +163,9 @@ DEVICE void found_mean(Found &f, const Stamps &s, const Way &way, i64 t, i32 k) 
 }
 
 // find_row decides the row at time t. ALL: also what the fast kernels have no use for.
-template <bool ALL> DEVICE Found find_row(const Stamps &s, const Way &way, i64 t) {
+template <bool ALL> COLD Found find_row(const Stamps &s, const Way &way, i64 t) {
   Found f = {};
-  i32 k = not_after(s, t) - 1;
+  i32 k = count_to(s, t) - 1;
   if (k < 0) { // no stamps at all, too
     found_outside(f, s, way, t, true);
     return f;
@@ -179,5 +198,29 @@ template <bool ALL> DEVICE Found find_row(const Stamps &s, const Way &way, i64 t
   }
   found_blend(f, s, way, t, k, k + 1);
   found_gap(f, s, way, a, b);
+  return f;
+}
+
+// find_brief is find_row for what is nearly always asked: linear, ns as int64, the policy clamp or mask.
+DEVICE Found find_brief(const Stamps &s, const Way &way, i64 t) {
+  Found f;
+  i32 k = not_after(s, t) - 1;
+  f.left = max(k, 0);
+  f.right = max(min(f.left + 1, s.n - 1), 0);
+  i64 a = 0, b = 0;
+  if (s.n > 0) {
+    if (s.step == 1) {
+      a = s.pivot[f.left];
+      b = s.pivot[f.right];
+    } else {
+      a = *(const i64 *)(s.times + f.left * s.stride);
+      b = *(const i64 *)(s.times + f.right * s.stride);
+    }
+  }
+  bool inside = k >= 0 && (k < s.n - 1 || t == a);
+  f.w = inside && t != a ? __ddiv_rn(__ll2double_rn(t - a), __ll2double_rn(b - a)) : 0.0;
+  f.valid = inside && (way.max_gap == 0 || t == a || b - a <= way.max_gap);
+  f.kind = s.n == 0 || (way.edge == kMask && !f.valid) ? kZero : kBlend; // a zero row's samples are there, unless none is
+  f.fault = 0;
   return f;
 }

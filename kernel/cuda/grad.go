@@ -1,0 +1,108 @@
+package cuda
+
+import (
+	"fmt"
+	"math"
+	"unsafe"
+
+	"github.com/goatnote-inc/robocache/kernel"
+)
+
+// FuseGrad is the backward of one stream, in one launch; each sample's gradient is summed in target order, so that the bits are the same in
+// each run.
+func (q *Queue) FuseGrad(op *kernel.FuseGradOp) error {
+	l, err := q.d.PrepareFuseGrad(op)
+	return q.run(l, err, op.Tensors())
+}
+
+// gradParams is Grad of src/grad.cu.
+type gradParams struct {
+	times, rows, targets, out, grad                      uintptr
+	batch, work, raggedRows                              int64
+	timesEntry, timesRow, rowsStep                       int64
+	targetsEntry, targetsRow                             int64
+	outEntry, outRow, outColumn                          int64
+	gradEntry, gradRow, gradColumn                       int64
+	maxGap                                               int64
+	epsilon                                              float64
+	n, targetsN, columns, samples, groups, chunk, chunks int32
+	dtype, outType, gradType, timeType                   uint8
+	targetType, clock, mode, edge, flags                 uint8
+	_                                                    [3]uint8
+}
+
+const (
+	gradThreads = 256  // kPiece
+	gradOwned   = 1024 // kPiece * kOwned
+)
+
+// PrepareFuseGrad makes a Launch of the op; the tensors' addresses are those of Run.
+func (d *Device) PrepareFuseGrad(op *kernel.FuseGradOp) (*Launch, error) {
+	if err := op.Check(); err != nil {
+		return nil, err
+	}
+	s := &op.Series
+	l := &Launch{op: "fuse_grad", on: d.on, tensors: len(op.Tensors())}
+	if op.Grad.Len() == 0 {
+		return l.prepared()
+	}
+	p := &gradParams{batch: int64(op.Out.Shape[0]), targetsN: int32(op.Out.Shape[1]), columns: int32(op.Out.Shape[2])}
+	rows := op.Grad.Shape[len(op.Grad.Shape)-2]
+	if max(rows, op.Out.Shape[1], op.Out.Shape[2]) > math.MaxInt32/2 {
+		return nil, tooLarge("fuse_grad", "elements of an axis", max(rows, op.Out.Shape[1], op.Out.Shape[2]))
+	}
+	p.n, p.raggedRows = int32(rows), int64(rows)
+	p.timesRow = bytesStep(&s.Times, len(s.Times.Shape)-1)
+	if len(s.Times.Shape) == 2 {
+		p.timesEntry = bytesStep(&s.Times, 0)
+	}
+	p.targetsRow = bytesStep(&op.Targets, len(op.Targets.Shape)-1)
+	if len(op.Targets.Shape) == 2 {
+		p.targetsEntry = bytesStep(&op.Targets, 0)
+	}
+	p.outEntry, p.outRow, p.outColumn = bytesStep(&op.Out, 0), bytesStep(&op.Out, 1), bytesStep(&op.Out, 2)
+	axis := len(op.Grad.Shape) - 2
+	p.gradRow, p.gradColumn = bytesStep(&op.Grad, axis), bytesStep(&op.Grad, axis+1)
+	if axis == 1 {
+		p.gradEntry = bytesStep(&op.Grad, 0)
+	}
+	p.maxGap, p.epsilon, p.clock = s.Rule.MaxGap, op.Epsilon, uint8(op.Clock)
+	p.mode, p.edge = uint8(s.Rule.Mode), uint8(s.Rule.Edge)
+	p.dtype, p.outType, p.gradType = uint8(s.Values.DType), uint8(op.Out.DType), uint8(op.Grad.DType)
+	p.timeType, p.targetType = uint8(s.Times.DType), uint8(op.Targets.DType)
+	p.chunk = min(p.columns, gradThreads)
+	p.chunks = int32(ceil(int64(p.columns), int64(p.chunk)))
+	p.samples = gradOwned / p.chunk
+	p.groups = int32(ceil(int64(p.n), int64(p.samples)))
+	p.work = p.batch * int64(p.groups) * int64(p.chunks)
+	rowsAt := -1
+	tensor := 1
+	for _, t := range []*kernel.Tensor{s.Lengths, s.Offsets} {
+		if t != nil {
+			p.rowsStep, rowsAt = bytesStep(t, 0), tensor
+			tensor++
+		}
+	}
+	if s.Lengths != nil {
+		p.flags |= streamLengths
+	}
+	if s.Offsets != nil {
+		p.flags |= streamOffsets
+		p.work = int64(p.groups) * int64(p.chunks)
+	}
+	l.calls = []call{{kernel: "fuse_grad", grid: uint32(min(p.work, 1<<30)), block: gradThreads, params: paramsOf(p), early: true, args: func() string {
+		return fmt.Sprintf("B %d, S %d, T %d, D %d", p.batch, p.n, p.targetsN, p.columns)
+	}}}
+	put := func(at uintptr, tensor int) {
+		if tensor >= 0 {
+			l.places = append(l.places, place{at: int(at), tensor: tensor})
+		}
+	}
+	put(unsafe.Offsetof(p.times), 0)
+	put(unsafe.Offsetof(p.rows), rowsAt)
+	put(unsafe.Offsetof(p.targets), tensor)
+	put(unsafe.Offsetof(p.out), tensor+1)
+	put(unsafe.Offsetof(p.grad), tensor+2)
+	l.adjust = alignment("fuse_grad", op.Tensors())
+	return l.prepared()
+}
