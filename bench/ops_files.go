@@ -17,10 +17,7 @@ func (p *OpsReport) Write(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return robocache.At(err, robocache.Where{"file": dir})
 	}
-	name := "ops-cpu"
-	if p.Device != nil {
-		name = "ops-cuda"
-	}
+	name := p.stem()
 	js, err := json.MarshalIndent(p, "", "  ")
 	if err != nil {
 		return err
@@ -63,6 +60,24 @@ func (p *OpsReport) Write(dir string) error {
 		}
 	}
 	return nil
+}
+
+func (p *OpsReport) stem() string {
+	if p.Device != nil {
+		return "ops-cuda"
+	}
+	return "ops-cpu"
+}
+
+// Keep puts the JSON alone into dir: after each row, so that a run that is broken off has what it measured.
+func (p *OpsReport) Keep(dir string) error {
+	js, err := json.MarshalIndent(p, "", "  ")
+	if err == nil {
+		if err = os.MkdirAll(dir, 0o755); err == nil {
+			err = os.WriteFile(filepath.Join(dir, p.stem()+".json"), append(js, '\n'), 0o644)
+		}
+	}
+	return robocache.At(err, robocache.Where{"file": dir})
 }
 
 // ReadOps reads a report that Write wrote. Its bars are judged again.

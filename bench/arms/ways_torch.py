@@ -39,8 +39,13 @@ def voxel_way(torch, row, points, features):
         raise ops.Skip()
     ones = torch.ones(points.shape[0], dtype=torch.int32, device=points.device)
     weights = ones.float()
+    low, sizes, shape = (torch.tensor(v, device=points.device) for v in (lo, size, g))
 
     def index():
+        if row["layout"] == "sparse" and points.is_cuda:  # launched one by one: fewer launches are faster
+            f = torch.floor((points - low) / sizes)
+            i = f.long()
+            return torch.where(((f >= 0) & (f < shape)).all(1), (i[:, 0] * g[1] + i[:, 1]) * g[2] + i[:, 2], cells)
         # Column by column: three times as fast on a CPU as rows of three. float32 holds the flat index of up to 2^24 cells.
         x, y, z = (torch.floor((points[:, a] - lo[a]) / size[a]) for a in range(3))
         inside = (x >= 0) & (x < g[0]) & (y >= 0) & (y < g[1]) & (z >= 0) & (z < g[2])

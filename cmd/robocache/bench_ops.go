@@ -87,13 +87,16 @@ hot (the same buffers again and again) and cold (buffers that together are four 
 			r.Command, r.Revision = "robocache "+strings.Join(os.Args[1:], " "), version
 			r.Log = func(format string, a ...any) { fmt.Fprintf(errs, format+"\n", a...) }
 			if f.out != "" {
-				r.Keep = func(p *bench.OpsReport) error { return p.Write(f.out) }
+				r.Keep = func(p *bench.OpsReport) error { return p.Keep(f.out) }
 			}
 			p, err := bench.RunOps(cmd.Context(), r)
 			if err != nil {
 				return err
 			}
 			if f.out != "" {
+				if err := p.Write(f.out); err != nil {
+					return err
+				}
 				r.Log("wrote %s", filepath.Join(f.out, "ops-"+r.Device+".{json,csv,md,html}"))
 			}
 			if f.json {
