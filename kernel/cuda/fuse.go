@@ -302,6 +302,10 @@ func (g *fuseGroup) launch(table uintptr) {
 	f := g.f
 	p := g.p
 	p.table = table
+	if g.direct() {
+		g.launchDirect(p)
+		return
+	}
 	switch g.kind {
 	case fuseAny:
 		g.wide = g.add(p, 1, "fuse_any")

@@ -27,6 +27,7 @@ func TestFuseLayout(t *testing.T) {
 }
 
 func TestFuseSweepOnSimulator(t *testing.T) {
+	limitDirect(t, 0)
 	d := simulator(t, sim.Options{Seed: 1}, "fuse", "any", "apply", "grad")
 	h := &hosted{t: t, d: d}
 	fails, total := 0, 0

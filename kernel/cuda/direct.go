@@ -1,0 +1,159 @@
+package cuda
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"unsafe"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/kernel"
+)
+
+// The structs of src/direct.cuh: same order, same sizes (direct_test.go).
+
+// directStream is DirectStream.
+type directStream struct {
+	values, times, rows                        uintptr
+	entry, row, timesEntry, timesRow           int64
+	maxGap, out, rowsStep                      int64
+	n, vector, a, b, entries, plane            int32
+	dtype, mode, edge, flags, norm, _, _, _, _ uint8
+	_                                          [3]uint8
+}
+
+// divisor is Divisor.
+type divisor struct{ m, shift uint32 }
+
+// directParams is Direct. It begins as fuseParams does, up to status, which the check of values fills in (fuse_check.go).
+type directParams struct {
+	targets, out, valid, counts, table, status uintptr
+	total, vectors, rows                       uint32
+	streams                                    int32
+	byVectors, byRows                          divisor
+	targetsEntry, targetsRow                   int64
+	outEntry, outRow                           int64
+	validEntry, validRow, validStream          int64
+	first                                      int32
+	outType, _, _, _                           uint8
+	s                                          [directStreams]directStream
+}
+
+const directStreams = 4 // DIRECT_STREAMS
+
+// directLimit is how many vectors the direct kernels still make faster than the others: above, planning a tile once for all its columns pays.
+// Tests set it.
+var directLimit int64 = 400_000
+
+// divide makes the divisor of numbers below 2^31: with 2^(s-1) < d ≤ 2^s and m = ⌈2^(31+s)/d⌉, n·m exceeds n·2^(31+s)/d by less than
+// 2^(31+s)/d, so that the quotient is exact.
+func divide(d uint32) divisor {
+	s := uint32(bits.Len32(d - 1))
+	return divisor{uint32((1<<(31+uint64(s)) + uint64(d) - 1) / uint64(d)), 31 + s}
+}
+
+// direct says whether the direct kernels can make the group's rows, and are the faster ones.
+func (g *fuseGroup) direct() bool {
+	f, op := g.f, g.f.op
+	if g.kind == fuseAny || g.to-g.from > directStreams || op.Clock != kernel.Nanoseconds || op.Counts != nil || op.Targets.DType != robocache.Int64 {
+		return false
+	}
+	for i := g.from; i < g.to; i++ {
+		s := &op.Series[i]
+		d := s.Values.DType
+		if columns(s) == 0 || s.Times.DType != robocache.Int64 || s.Rule.Edge == kernel.Extrapolate || d != op.Series[g.from].Values.DType || d == robocache.Uint8 {
+			return false
+		}
+		if e := &s.Epilogue; e.Unit || e.Clip != nil {
+			return false
+		}
+	}
+	lines, vectors := int64(f.batch)*int64(f.rows), int64(g.cols/g.vector)
+	return lines <= directLimit && lines*vectors <= directLimit && lines*int64(g.cols) < math.MaxInt32
+}
+
+// launchDirect adds the group's calls: of vectors, and of single columns where addresses do not allow these.
+func (g *fuseGroup) launchDirect(p fuseParams) {
+	f := g.f
+	g.wide = g.addDirect(p, g.vector)
+	if g.vector == 1 {
+		return
+	}
+	g.narrow = g.addDirect(p, 1)
+	g.grids = [2]uint32{f.l.calls[g.wide].grid, f.l.calls[g.narrow].grid}
+	g.needs = append(g.needs, need{f.out, uintptr(g.vector * f.op.Out.DType.Size())})
+	for i := g.from; i < g.to; i++ {
+		g.needs = append(g.needs, need{f.series[i].values, uintptr(g.vector * f.op.Series[i].Values.DType.Size())})
+	}
+}
+
+// addDirect adds the call of vectors of so many columns; it gives its number.
+func (g *fuseGroup) addDirect(params fuseParams, vector int) int {
+	f := g.f
+	p := &directParams{table: params.table, vectors: uint32(g.cols / vector), rows: uint32(params.rows), streams: params.streams,
+		targetsEntry: params.targetsEntry, targetsRow: params.targetsRow, outEntry: params.outEntry, outRow: params.outRow,
+		validEntry: params.validEntry, validRow: params.validRow, validStream: params.validStream, first: params.first, outType: params.outType}
+	p.total = uint32(params.batch) * p.rows * p.vectors
+	p.byVectors, p.byRows = divide(p.vectors), divide(p.rows)
+	at := int32(0)
+	for i := range int(params.streams) {
+		x := &params.s[i]
+		p.s[i] = directStream{entry: x.entry, row: x.row, timesEntry: x.timesEntry, timesRow: x.timesRow, maxGap: x.maxGap, out: x.out,
+			rowsStep: x.rowsStep, n: x.n, vector: at, dtype: x.dtype, mode: x.mode, edge: x.edge, flags: x.flags}
+		at += x.columns / int32(vector)
+		if x.extra >= 0 {
+			e := (*fuseExtra)(unsafe.Pointer(&f.table.b[x.extra]))
+			p.s[i].a, p.s[i].b, p.s[i].entries, p.s[i].plane, p.s[i].norm = e.a, e.b, e.entries, e.plane, e.norm
+		}
+	}
+	block, early := directShape(p.total)
+	k := call{kernel: g.directKernel(vector), grid: uint32(ceil(int64(p.total), int64(block))), block: block, params: paramsOf(p), early: early}
+	k.args = func() string {
+		return fmt.Sprintf("B %d, T %d, streams %d, columns %d", params.batch, p.rows, p.streams, g.cols)
+	}
+	f.l.calls = append(f.l.calls, k)
+	n := len(f.l.calls) - 1
+	g.placeDirect(n)
+	return n
+}
+
+// directShape chooses the threads of a block, and whether a launch may begin early (H200, graphs of 50): few blocks wait beside those before
+// them at no cost, a good many take their room, and of those that do not fit at once some can start early.
+func directShape(total uint32) (block uint32, early bool) {
+	if total > 1<<17 {
+		return 256, true
+	}
+	return 128, total <= 40_000
+}
+
+func (g *fuseGroup) directKernel(vector int) string {
+	name := map[robocache.DType]string{robocache.Float32: "f32", robocache.BFloat16: "bf16", robocache.Float16: "f16"}[g.f.op.Series[g.from].Values.DType]
+	name = fmt.Sprintf("direct_%s_%d", name, vector)
+	if g.to-g.from > 1 {
+		name += "_many"
+	}
+	if g.kind == fuseMapped {
+		name += "_scaled"
+	}
+	return name
+}
+
+// placeDirect is place for directParams.
+func (g *fuseGroup) placeDirect(n int) {
+	f := g.f
+	var p directParams
+	set := func(at uintptr, tensor int) {
+		if tensor >= 0 {
+			f.l.places = append(f.l.places, place{call: n, at: int(at), tensor: tensor})
+		}
+	}
+	set(unsafe.Offsetof(p.targets), f.targets)
+	set(unsafe.Offsetof(p.out), f.out)
+	set(unsafe.Offsetof(p.valid), f.valid)
+	for i := g.from; i < g.to; i++ {
+		at := unsafe.Offsetof(p.s) + uintptr(i-g.from)*unsafe.Sizeof(p.s[0])
+		set(at+unsafe.Offsetof(p.s[0].values), f.series[i].values)
+		set(at+unsafe.Offsetof(p.s[0].times), f.series[i].times)
+		set(at+unsafe.Offsetof(p.s[0].rows), f.series[i].rows)
+	}
+}
