@@ -11,26 +11,28 @@ TEXT ·lerpF32F32(SB), NOSPLIT, $0-8
 	MOVQ 64(AX), DX
 	MOVQ (AX), DI
 	XORQ CX, CX
+	MOVQ 32(AX), R10
+	MOVQ 40(AX), R11
+	MOVQ 8(AX), R12
+	MOVQ 24(AX), R13
+	MOVQ 48(AX), R14
 
 row:
 	CMPQ         CX, 56(AX)
 	JGE          end
-	MOVQ         32(AX), SI
-	MOVLQSX      (SI)(CX*4), R8
-	IMULQ        24(AX), R8
-	ADDQ         8(AX), R8
+	MOVLQSX      (R10)(CX*4), R8
+	IMULQ        R13, R8
+	ADDQ         R12, R8
 	PREFETCHT1   16384(R8)
 	PREFETCHT1   4096(DI)
-	MOVQ         48(AX), SI
 	VXORPS       X0, X0, X0
-	VCVTSD2SS    (SI)(CX*8), X0, X0
+	VCVTSD2SS    (R14)(CX*8), X0, X0
 	VMOVD        X0, SI
 	ADDL         SI, SI
 	JZ           left
-	MOVQ         40(AX), SI
-	MOVLQSX      (SI)(CX*4), R9
-	IMULQ        24(AX), R9
-	ADDQ         8(AX), R9
+	MOVLQSX      (R11)(CX*4), R9
+	IMULQ        R13, R9
+	ADDQ         R12, R9
 	VBROADCASTSS X0, Y0
 	XORQ         BX, BX
 	CMPQ         DX, $0x08
@@ -561,26 +563,28 @@ TEXT ·lerpF16F32(SB), NOSPLIT, $0-8
 	MOVQ 64(AX), DX
 	MOVQ (AX), DI
 	XORQ CX, CX
+	MOVQ 32(AX), R10
+	MOVQ 40(AX), R11
+	MOVQ 8(AX), R12
+	MOVQ 24(AX), R13
+	MOVQ 48(AX), R14
 
 row:
 	CMPQ         CX, 56(AX)
 	JGE          end
-	MOVQ         32(AX), SI
-	MOVLQSX      (SI)(CX*4), R8
-	IMULQ        24(AX), R8
-	ADDQ         8(AX), R8
+	MOVLQSX      (R10)(CX*4), R8
+	IMULQ        R13, R8
+	ADDQ         R12, R8
 	PREFETCHT1   16384(R8)
 	PREFETCHT1   4096(DI)
-	MOVQ         48(AX), SI
 	VXORPS       X0, X0, X0
-	VCVTSD2SS    (SI)(CX*8), X0, X0
+	VCVTSD2SS    (R14)(CX*8), X0, X0
 	VMOVD        X0, SI
 	ADDL         SI, SI
 	JZ           left
-	MOVQ         40(AX), SI
-	MOVLQSX      (SI)(CX*4), R9
-	IMULQ        24(AX), R9
-	ADDQ         8(AX), R9
+	MOVLQSX      (R11)(CX*4), R9
+	IMULQ        R13, R9
+	ADDQ         R12, R9
 	VBROADCASTSS X0, Y0
 	XORQ         BX, BX
 	CMPQ         DX, $0x08
@@ -1122,26 +1126,28 @@ TEXT ·lerpB16F32(SB), NOSPLIT, $0-8
 	MOVQ 64(AX), DX
 	MOVQ (AX), DI
 	XORQ CX, CX
+	MOVQ 32(AX), R10
+	MOVQ 40(AX), R11
+	MOVQ 8(AX), R12
+	MOVQ 24(AX), R13
+	MOVQ 48(AX), R14
 
 row:
 	CMPQ         CX, 56(AX)
 	JGE          end
-	MOVQ         32(AX), SI
-	MOVLQSX      (SI)(CX*4), R8
-	IMULQ        24(AX), R8
-	ADDQ         8(AX), R8
+	MOVLQSX      (R10)(CX*4), R8
+	IMULQ        R13, R8
+	ADDQ         R12, R8
 	PREFETCHT1   16384(R8)
 	PREFETCHT1   4096(DI)
-	MOVQ         48(AX), SI
 	VXORPS       X0, X0, X0
-	VCVTSD2SS    (SI)(CX*8), X0, X0
+	VCVTSD2SS    (R14)(CX*8), X0, X0
 	VMOVD        X0, SI
 	ADDL         SI, SI
 	JZ           left
-	MOVQ         40(AX), SI
-	MOVLQSX      (SI)(CX*4), R9
-	IMULQ        24(AX), R9
-	ADDQ         8(AX), R9
+	MOVLQSX      (R11)(CX*4), R9
+	IMULQ        R13, R9
+	ADDQ         R12, R9
 	VBROADCASTSS X0, Y0
 	XORQ         BX, BX
 	CMPQ         DX, $0x08
@@ -1739,26 +1745,28 @@ TEXT ·lerpU8F32(SB), NOSPLIT, $0-8
 	MOVQ 64(AX), DX
 	MOVQ (AX), DI
 	XORQ CX, CX
+	MOVQ 32(AX), R10
+	MOVQ 40(AX), R11
+	MOVQ 8(AX), R12
+	MOVQ 24(AX), R13
+	MOVQ 48(AX), R14
 
 row:
 	CMPQ         CX, 56(AX)
 	JGE          end
-	MOVQ         32(AX), SI
-	MOVLQSX      (SI)(CX*4), R8
-	IMULQ        24(AX), R8
-	ADDQ         8(AX), R8
+	MOVLQSX      (R10)(CX*4), R8
+	IMULQ        R13, R8
+	ADDQ         R12, R8
 	PREFETCHT1   16384(R8)
 	PREFETCHT1   4096(DI)
-	MOVQ         48(AX), SI
 	VXORPS       X0, X0, X0
-	VCVTSD2SS    (SI)(CX*8), X0, X0
+	VCVTSD2SS    (R14)(CX*8), X0, X0
 	VMOVD        X0, SI
 	ADDL         SI, SI
 	JZ           left
-	MOVQ         40(AX), SI
-	MOVLQSX      (SI)(CX*4), R9
-	IMULQ        24(AX), R9
-	ADDQ         8(AX), R9
+	MOVLQSX      (R11)(CX*4), R9
+	IMULQ        R13, R9
+	ADDQ         R12, R9
 	VBROADCASTSS X0, Y0
 	XORQ         BX, BX
 	CMPQ         DX, $0x08
@@ -3063,26 +3071,28 @@ TEXT ·lerpF32F16(SB), NOSPLIT, $0-8
 	VMOVD        SI, X1
 	VPBROADCASTD X1, Y1
 	VPXOR        Y2, Y2, Y2
+	MOVQ         32(AX), R10
+	MOVQ         40(AX), R11
+	MOVQ         8(AX), R12
+	MOVQ         24(AX), R13
+	MOVQ         48(AX), R14
 
 row:
 	CMPQ         CX, 56(AX)
 	JGE          end
-	MOVQ         32(AX), SI
-	MOVLQSX      (SI)(CX*4), R8
-	IMULQ        24(AX), R8
-	ADDQ         8(AX), R8
+	MOVLQSX      (R10)(CX*4), R8
+	IMULQ        R13, R8
+	ADDQ         R12, R8
 	PREFETCHT1   16384(R8)
 	PREFETCHT1   4096(DI)
-	MOVQ         48(AX), SI
 	VXORPS       X0, X0, X0
-	VCVTSD2SS    (SI)(CX*8), X0, X0
+	VCVTSD2SS    (R14)(CX*8), X0, X0
 	VMOVD        X0, SI
 	ADDL         SI, SI
 	JZ           left
-	MOVQ         40(AX), SI
-	MOVLQSX      (SI)(CX*4), R9
-	IMULQ        24(AX), R9
-	ADDQ         8(AX), R9
+	MOVLQSX      (R11)(CX*4), R9
+	IMULQ        R13, R9
+	ADDQ         R12, R9
 	VBROADCASTSS X0, Y0
 	XORQ         BX, BX
 	CMPQ         DX, $0x08
@@ -3742,26 +3752,28 @@ TEXT ·lerpF16F16(SB), NOSPLIT, $0-8
 	VMOVD        SI, X1
 	VPBROADCASTD X1, Y1
 	VPXOR        Y2, Y2, Y2
+	MOVQ         32(AX), R10
+	MOVQ         40(AX), R11
+	MOVQ         8(AX), R12
+	MOVQ         24(AX), R13
+	MOVQ         48(AX), R14
 
 row:
 	CMPQ         CX, 56(AX)
 	JGE          end
-	MOVQ         32(AX), SI
-	MOVLQSX      (SI)(CX*4), R8
-	IMULQ        24(AX), R8
-	ADDQ         8(AX), R8
+	MOVLQSX      (R10)(CX*4), R8
+	IMULQ        R13, R8
+	ADDQ         R12, R8
 	PREFETCHT1   16384(R8)
 	PREFETCHT1   4096(DI)
-	MOVQ         48(AX), SI
 	VXORPS       X0, X0, X0
-	VCVTSD2SS    (SI)(CX*8), X0, X0
+	VCVTSD2SS    (R14)(CX*8), X0, X0
 	VMOVD        X0, SI
 	ADDL         SI, SI
 	JZ           left
-	MOVQ         40(AX), SI
-	MOVLQSX      (SI)(CX*4), R9
-	IMULQ        24(AX), R9
-	ADDQ         8(AX), R9
+	MOVLQSX      (R11)(CX*4), R9
+	IMULQ        R13, R9
+	ADDQ         R12, R9
 	VBROADCASTSS X0, Y0
 	XORQ         BX, BX
 	CMPQ         DX, $0x08
@@ -4404,26 +4416,28 @@ TEXT ·lerpB16F16(SB), NOSPLIT, $0-8
 	VMOVD        SI, X1
 	VPBROADCASTD X1, Y1
 	VPXOR        Y2, Y2, Y2
+	MOVQ         32(AX), R10
+	MOVQ         40(AX), R11
+	MOVQ         8(AX), R12
+	MOVQ         24(AX), R13
+	MOVQ         48(AX), R14
 
 row:
 	CMPQ         CX, 56(AX)
 	JGE          end
-	MOVQ         32(AX), SI
-	MOVLQSX      (SI)(CX*4), R8
-	IMULQ        24(AX), R8
-	ADDQ         8(AX), R8
+	MOVLQSX      (R10)(CX*4), R8
+	IMULQ        R13, R8
+	ADDQ         R12, R8
 	PREFETCHT1   16384(R8)
 	PREFETCHT1   4096(DI)
-	MOVQ         48(AX), SI
 	VXORPS       X0, X0, X0
-	VCVTSD2SS    (SI)(CX*8), X0, X0
+	VCVTSD2SS    (R14)(CX*8), X0, X0
 	VMOVD        X0, SI
 	ADDL         SI, SI
 	JZ           left
-	MOVQ         40(AX), SI
-	MOVLQSX      (SI)(CX*4), R9
-	IMULQ        24(AX), R9
-	ADDQ         8(AX), R9
+	MOVLQSX      (R11)(CX*4), R9
+	IMULQ        R13, R9
+	ADDQ         R12, R9
 	VBROADCASTSS X0, Y0
 	XORQ         BX, BX
 	CMPQ         DX, $0x08
@@ -5150,26 +5164,28 @@ TEXT ·lerpU8F16(SB), NOSPLIT, $0-8
 	VMOVD        SI, X1
 	VPBROADCASTD X1, Y1
 	VPXOR        Y2, Y2, Y2
+	MOVQ         32(AX), R10
+	MOVQ         40(AX), R11
+	MOVQ         8(AX), R12
+	MOVQ         24(AX), R13
+	MOVQ         48(AX), R14
 
 row:
 	CMPQ         CX, 56(AX)
 	JGE          end
-	MOVQ         32(AX), SI
-	MOVLQSX      (SI)(CX*4), R8
-	IMULQ        24(AX), R8
-	ADDQ         8(AX), R8
+	MOVLQSX      (R10)(CX*4), R8
+	IMULQ        R13, R8
+	ADDQ         R12, R8
 	PREFETCHT1   16384(R8)
 	PREFETCHT1   4096(DI)
-	MOVQ         48(AX), SI
 	VXORPS       X0, X0, X0
-	VCVTSD2SS    (SI)(CX*8), X0, X0
+	VCVTSD2SS    (R14)(CX*8), X0, X0
 	VMOVD        X0, SI
 	ADDL         SI, SI
 	JZ           left
-	MOVQ         40(AX), SI
-	MOVLQSX      (SI)(CX*4), R9
-	IMULQ        24(AX), R9
-	ADDQ         8(AX), R9
+	MOVLQSX      (R11)(CX*4), R9
+	IMULQ        R13, R9
+	ADDQ         R12, R9
 	VBROADCASTSS X0, Y0
 	XORQ         BX, BX
 	CMPQ         DX, $0x08
@@ -6744,26 +6760,28 @@ TEXT ·lerpF32B16(SB), NOSPLIT, $0-8
 	VMOVD        SI, X4
 	VPBROADCASTD X4, Y4
 	VPXOR        Y5, Y5, Y5
+	MOVQ         32(AX), R10
+	MOVQ         40(AX), R11
+	MOVQ         8(AX), R12
+	MOVQ         24(AX), R13
+	MOVQ         48(AX), R14
 
 row:
 	CMPQ         CX, 56(AX)
 	JGE          end
-	MOVQ         32(AX), SI
-	MOVLQSX      (SI)(CX*4), R8
-	IMULQ        24(AX), R8
-	ADDQ         8(AX), R8
+	MOVLQSX      (R10)(CX*4), R8
+	IMULQ        R13, R8
+	ADDQ         R12, R8
 	PREFETCHT1   16384(R8)
 	PREFETCHT1   4096(DI)
-	MOVQ         48(AX), SI
 	VXORPS       X0, X0, X0
-	VCVTSD2SS    (SI)(CX*8), X0, X0
+	VCVTSD2SS    (R14)(CX*8), X0, X0
 	VMOVD        X0, SI
 	ADDL         SI, SI
 	JZ           left
-	MOVQ         40(AX), SI
-	MOVLQSX      (SI)(CX*4), R9
-	IMULQ        24(AX), R9
-	ADDQ         8(AX), R9
+	MOVLQSX      (R11)(CX*4), R9
+	IMULQ        R13, R9
+	ADDQ         R12, R9
 	VBROADCASTSS X0, Y0
 	XORQ         BX, BX
 	CMPQ         DX, $0x08
@@ -7749,26 +7767,28 @@ TEXT ·lerpF16B16(SB), NOSPLIT, $0-8
 	VMOVD        SI, X4
 	VPBROADCASTD X4, Y4
 	VPXOR        Y5, Y5, Y5
+	MOVQ         32(AX), R10
+	MOVQ         40(AX), R11
+	MOVQ         8(AX), R12
+	MOVQ         24(AX), R13
+	MOVQ         48(AX), R14
 
 row:
 	CMPQ         CX, 56(AX)
 	JGE          end
-	MOVQ         32(AX), SI
-	MOVLQSX      (SI)(CX*4), R8
-	IMULQ        24(AX), R8
-	ADDQ         8(AX), R8
+	MOVLQSX      (R10)(CX*4), R8
+	IMULQ        R13, R8
+	ADDQ         R12, R8
 	PREFETCHT1   16384(R8)
 	PREFETCHT1   4096(DI)
-	MOVQ         48(AX), SI
 	VXORPS       X0, X0, X0
-	VCVTSD2SS    (SI)(CX*8), X0, X0
+	VCVTSD2SS    (R14)(CX*8), X0, X0
 	VMOVD        X0, SI
 	ADDL         SI, SI
 	JZ           left
-	MOVQ         40(AX), SI
-	MOVLQSX      (SI)(CX*4), R9
-	IMULQ        24(AX), R9
-	ADDQ         8(AX), R9
+	MOVLQSX      (R11)(CX*4), R9
+	IMULQ        R13, R9
+	ADDQ         R12, R9
 	VBROADCASTSS X0, Y0
 	XORQ         BX, BX
 	CMPQ         DX, $0x08
@@ -8765,26 +8785,30 @@ TEXT ·lerpB16B16(SB), NOSPLIT, $0-8
 	VMOVD        SI, X4
 	VPBROADCASTD X4, Y4
 	VPXOR        Y5, Y5, Y5
+	VPXOR        Y6, Y6, Y6
+	VPXOR        Y7, Y7, Y7
+	MOVQ         32(AX), R10
+	MOVQ         40(AX), R11
+	MOVQ         8(AX), R12
+	MOVQ         24(AX), R13
+	MOVQ         48(AX), R14
 
 row:
 	CMPQ         CX, 56(AX)
 	JGE          end
-	MOVQ         32(AX), SI
-	MOVLQSX      (SI)(CX*4), R8
-	IMULQ        24(AX), R8
-	ADDQ         8(AX), R8
+	MOVLQSX      (R10)(CX*4), R8
+	IMULQ        R13, R8
+	ADDQ         R12, R8
 	PREFETCHT1   16384(R8)
 	PREFETCHT1   4096(DI)
-	MOVQ         48(AX), SI
 	VXORPS       X0, X0, X0
-	VCVTSD2SS    (SI)(CX*8), X0, X0
+	VCVTSD2SS    (R14)(CX*8), X0, X0
 	VMOVD        X0, SI
 	ADDL         SI, SI
 	JZ           left
-	MOVQ         40(AX), SI
-	MOVLQSX      (SI)(CX*4), R9
-	IMULQ        24(AX), R9
-	ADDQ         8(AX), R9
+	MOVLQSX      (R11)(CX*4), R9
+	IMULQ        R13, R9
+	ADDQ         R12, R9
 	VBROADCASTSS X0, Y0
 	XORQ         BX, BX
 	CMPQ         DX, $0x08
@@ -8793,187 +8817,155 @@ row:
 	JL           blendFour
 
 blendLong:
-	LEAQ         32(BX), SI
-	CMPQ         SI, DX
-	JG           blendOne
-	PREFETCHT1   16384(R8)(BX*2)
-	PREFETCHT1   4096(DI)(BX*2)
-	VPMOVZXWD    (R8)(BX*2), Y6
-	VPSLLD       $0x10, Y6, Y6
-	VPMOVZXWD    (R9)(BX*2), Y7
-	VPSLLD       $0x10, Y7, Y7
-	VSUBPS       Y6, Y7, Y7
-	VFMADD213PS  Y6, Y0, Y7
-	VCMPPS       $0x03, Y7, Y7, Y8
-	VPSRLD       $0x10, Y7, Y6
-	VPAND        Y2, Y6, Y6
-	VPADDD       Y1, Y6, Y6
-	VPADDD       Y6, Y7, Y7
-	VPSRLD       $0x10, Y7, Y7
-	VBLENDVPS    Y8, Y3, Y7, Y7
-	VEXTRACTI128 $0x01, Y7, X6
-	VPACKUSDW    X6, X7, X7
-	VPAND        X4, X7, X6
-	VPMAXUW      X6, X5, X5
-	VMOVDQU      X7, (DI)(BX*2)
-	VPMOVZXWD    16(R8)(BX*2), Y6
-	VPSLLD       $0x10, Y6, Y6
-	VPMOVZXWD    16(R9)(BX*2), Y7
-	VPSLLD       $0x10, Y7, Y7
-	VSUBPS       Y6, Y7, Y7
-	VFMADD213PS  Y6, Y0, Y7
-	VCMPPS       $0x03, Y7, Y7, Y8
-	VPSRLD       $0x10, Y7, Y6
-	VPAND        Y2, Y6, Y6
-	VPADDD       Y1, Y6, Y6
-	VPADDD       Y6, Y7, Y7
-	VPSRLD       $0x10, Y7, Y7
-	VBLENDVPS    Y8, Y3, Y7, Y7
-	VEXTRACTI128 $0x01, Y7, X6
-	VPACKUSDW    X6, X7, X7
-	VPAND        X4, X7, X6
-	VPMAXUW      X6, X5, X5
-	VMOVDQU      X7, 16(DI)(BX*2)
-	VPMOVZXWD    32(R8)(BX*2), Y6
-	VPSLLD       $0x10, Y6, Y6
-	VPMOVZXWD    32(R9)(BX*2), Y7
-	VPSLLD       $0x10, Y7, Y7
-	VSUBPS       Y6, Y7, Y7
-	VFMADD213PS  Y6, Y0, Y7
-	VCMPPS       $0x03, Y7, Y7, Y8
-	VPSRLD       $0x10, Y7, Y6
-	VPAND        Y2, Y6, Y6
-	VPADDD       Y1, Y6, Y6
-	VPADDD       Y6, Y7, Y7
-	VPSRLD       $0x10, Y7, Y7
-	VBLENDVPS    Y8, Y3, Y7, Y7
-	VEXTRACTI128 $0x01, Y7, X6
-	VPACKUSDW    X6, X7, X7
-	VPAND        X4, X7, X6
-	VPMAXUW      X6, X5, X5
-	VMOVDQU      X7, 32(DI)(BX*2)
-	VPMOVZXWD    48(R8)(BX*2), Y6
-	VPSLLD       $0x10, Y6, Y6
-	VPMOVZXWD    48(R9)(BX*2), Y7
-	VPSLLD       $0x10, Y7, Y7
-	VSUBPS       Y6, Y7, Y7
-	VFMADD213PS  Y6, Y0, Y7
-	VCMPPS       $0x03, Y7, Y7, Y8
-	VPSRLD       $0x10, Y7, Y6
-	VPAND        Y2, Y6, Y6
-	VPADDD       Y1, Y6, Y6
-	VPADDD       Y6, Y7, Y7
-	VPSRLD       $0x10, Y7, Y7
-	VBLENDVPS    Y8, Y3, Y7, Y7
-	VEXTRACTI128 $0x01, Y7, X6
-	VPACKUSDW    X6, X7, X7
-	VPAND        X4, X7, X6
-	VPMAXUW      X6, X5, X5
-	VMOVDQU      X7, 48(DI)(BX*2)
-	MOVQ         SI, BX
-	JMP          blendLong
+	LEAQ        32(BX), SI
+	CMPQ        SI, DX
+	JG          blendOne
+	PREFETCHT1  16384(R8)(BX*2)
+	PREFETCHT1  4096(DI)(BX*2)
+	VMOVDQU     (R8)(BX*2), Y8
+	VMOVDQU     (R9)(BX*2), Y9
+	VPUNPCKLWD  Y8, Y6, Y10
+	VPUNPCKLWD  Y9, Y6, Y11
+	VPUNPCKHWD  Y8, Y6, Y8
+	VPUNPCKHWD  Y9, Y6, Y9
+	VSUBPS      Y10, Y11, Y11
+	VFMADD213PS Y10, Y0, Y11
+	VCMPPS      $0x03, Y11, Y11, Y12
+	VPSRLD      $0x10, Y11, Y10
+	VPAND       Y2, Y10, Y10
+	VPADDD      Y1, Y10, Y10
+	VPADDD      Y10, Y11, Y11
+	VPSRLD      $0x10, Y11, Y11
+	VBLENDVPS   Y12, Y3, Y11, Y11
+	VSUBPS      Y8, Y9, Y9
+	VFMADD213PS Y8, Y0, Y9
+	VCMPPS      $0x03, Y9, Y9, Y10
+	VPSRLD      $0x10, Y9, Y8
+	VPAND       Y2, Y8, Y8
+	VPADDD      Y1, Y8, Y8
+	VPADDD      Y8, Y9, Y9
+	VPSRLD      $0x10, Y9, Y9
+	VBLENDVPS   Y10, Y3, Y9, Y9
+	VPACKUSDW   Y9, Y11, Y11
+	VPAND       Y4, Y11, Y10
+	VPMAXUW     Y10, Y7, Y7
+	VMOVDQU     Y11, (DI)(BX*2)
+	VMOVDQU     32(R8)(BX*2), Y8
+	VMOVDQU     32(R9)(BX*2), Y9
+	VPUNPCKLWD  Y8, Y6, Y10
+	VPUNPCKLWD  Y9, Y6, Y11
+	VPUNPCKHWD  Y8, Y6, Y8
+	VPUNPCKHWD  Y9, Y6, Y9
+	VSUBPS      Y10, Y11, Y11
+	VFMADD213PS Y10, Y0, Y11
+	VCMPPS      $0x03, Y11, Y11, Y12
+	VPSRLD      $0x10, Y11, Y10
+	VPAND       Y2, Y10, Y10
+	VPADDD      Y1, Y10, Y10
+	VPADDD      Y10, Y11, Y11
+	VPSRLD      $0x10, Y11, Y11
+	VBLENDVPS   Y12, Y3, Y11, Y11
+	VSUBPS      Y8, Y9, Y9
+	VFMADD213PS Y8, Y0, Y9
+	VCMPPS      $0x03, Y9, Y9, Y10
+	VPSRLD      $0x10, Y9, Y8
+	VPAND       Y2, Y8, Y8
+	VPADDD      Y1, Y8, Y8
+	VPADDD      Y8, Y9, Y9
+	VPSRLD      $0x10, Y9, Y9
+	VBLENDVPS   Y10, Y3, Y9, Y9
+	VPACKUSDW   Y9, Y11, Y11
+	VPAND       Y4, Y11, Y10
+	VPMAXUW     Y10, Y7, Y7
+	VMOVDQU     Y11, 32(DI)(BX*2)
+	MOVQ        SI, BX
+	JMP         blendLong
 
 blendFour:
-	LEAQ         32(BX), SI
-	CMPQ         SI, DX
-	JG           blendOne
-	VPMOVZXWD    (R8)(BX*2), Y6
-	VPSLLD       $0x10, Y6, Y6
-	VPMOVZXWD    (R9)(BX*2), Y7
-	VPSLLD       $0x10, Y7, Y7
-	VSUBPS       Y6, Y7, Y7
-	VFMADD213PS  Y6, Y0, Y7
-	VCMPPS       $0x03, Y7, Y7, Y8
-	VPSRLD       $0x10, Y7, Y6
-	VPAND        Y2, Y6, Y6
-	VPADDD       Y1, Y6, Y6
-	VPADDD       Y6, Y7, Y7
-	VPSRLD       $0x10, Y7, Y7
-	VBLENDVPS    Y8, Y3, Y7, Y7
-	VEXTRACTI128 $0x01, Y7, X6
-	VPACKUSDW    X6, X7, X7
-	VPAND        X4, X7, X6
-	VPMAXUW      X6, X5, X5
-	VMOVDQU      X7, (DI)(BX*2)
-	VPMOVZXWD    16(R8)(BX*2), Y6
-	VPSLLD       $0x10, Y6, Y6
-	VPMOVZXWD    16(R9)(BX*2), Y7
-	VPSLLD       $0x10, Y7, Y7
-	VSUBPS       Y6, Y7, Y7
-	VFMADD213PS  Y6, Y0, Y7
-	VCMPPS       $0x03, Y7, Y7, Y8
-	VPSRLD       $0x10, Y7, Y6
-	VPAND        Y2, Y6, Y6
-	VPADDD       Y1, Y6, Y6
-	VPADDD       Y6, Y7, Y7
-	VPSRLD       $0x10, Y7, Y7
-	VBLENDVPS    Y8, Y3, Y7, Y7
-	VEXTRACTI128 $0x01, Y7, X6
-	VPACKUSDW    X6, X7, X7
-	VPAND        X4, X7, X6
-	VPMAXUW      X6, X5, X5
-	VMOVDQU      X7, 16(DI)(BX*2)
-	VPMOVZXWD    32(R8)(BX*2), Y6
-	VPSLLD       $0x10, Y6, Y6
-	VPMOVZXWD    32(R9)(BX*2), Y7
-	VPSLLD       $0x10, Y7, Y7
-	VSUBPS       Y6, Y7, Y7
-	VFMADD213PS  Y6, Y0, Y7
-	VCMPPS       $0x03, Y7, Y7, Y8
-	VPSRLD       $0x10, Y7, Y6
-	VPAND        Y2, Y6, Y6
-	VPADDD       Y1, Y6, Y6
-	VPADDD       Y6, Y7, Y7
-	VPSRLD       $0x10, Y7, Y7
-	VBLENDVPS    Y8, Y3, Y7, Y7
-	VEXTRACTI128 $0x01, Y7, X6
-	VPACKUSDW    X6, X7, X7
-	VPAND        X4, X7, X6
-	VPMAXUW      X6, X5, X5
-	VMOVDQU      X7, 32(DI)(BX*2)
-	VPMOVZXWD    48(R8)(BX*2), Y6
-	VPSLLD       $0x10, Y6, Y6
-	VPMOVZXWD    48(R9)(BX*2), Y7
-	VPSLLD       $0x10, Y7, Y7
-	VSUBPS       Y6, Y7, Y7
-	VFMADD213PS  Y6, Y0, Y7
-	VCMPPS       $0x03, Y7, Y7, Y8
-	VPSRLD       $0x10, Y7, Y6
-	VPAND        Y2, Y6, Y6
-	VPADDD       Y1, Y6, Y6
-	VPADDD       Y6, Y7, Y7
-	VPSRLD       $0x10, Y7, Y7
-	VBLENDVPS    Y8, Y3, Y7, Y7
-	VEXTRACTI128 $0x01, Y7, X6
-	VPACKUSDW    X6, X7, X7
-	VPAND        X4, X7, X6
-	VPMAXUW      X6, X5, X5
-	VMOVDQU      X7, 48(DI)(BX*2)
-	MOVQ         SI, BX
-	JMP          blendFour
+	LEAQ        32(BX), SI
+	CMPQ        SI, DX
+	JG          blendOne
+	VMOVDQU     (R8)(BX*2), Y8
+	VMOVDQU     (R9)(BX*2), Y9
+	VPUNPCKLWD  Y8, Y6, Y10
+	VPUNPCKLWD  Y9, Y6, Y11
+	VPUNPCKHWD  Y8, Y6, Y8
+	VPUNPCKHWD  Y9, Y6, Y9
+	VSUBPS      Y10, Y11, Y11
+	VFMADD213PS Y10, Y0, Y11
+	VCMPPS      $0x03, Y11, Y11, Y12
+	VPSRLD      $0x10, Y11, Y10
+	VPAND       Y2, Y10, Y10
+	VPADDD      Y1, Y10, Y10
+	VPADDD      Y10, Y11, Y11
+	VPSRLD      $0x10, Y11, Y11
+	VBLENDVPS   Y12, Y3, Y11, Y11
+	VSUBPS      Y8, Y9, Y9
+	VFMADD213PS Y8, Y0, Y9
+	VCMPPS      $0x03, Y9, Y9, Y10
+	VPSRLD      $0x10, Y9, Y8
+	VPAND       Y2, Y8, Y8
+	VPADDD      Y1, Y8, Y8
+	VPADDD      Y8, Y9, Y9
+	VPSRLD      $0x10, Y9, Y9
+	VBLENDVPS   Y10, Y3, Y9, Y9
+	VPACKUSDW   Y9, Y11, Y11
+	VPAND       Y4, Y11, Y10
+	VPMAXUW     Y10, Y7, Y7
+	VMOVDQU     Y11, (DI)(BX*2)
+	VMOVDQU     32(R8)(BX*2), Y8
+	VMOVDQU     32(R9)(BX*2), Y9
+	VPUNPCKLWD  Y8, Y6, Y10
+	VPUNPCKLWD  Y9, Y6, Y11
+	VPUNPCKHWD  Y8, Y6, Y8
+	VPUNPCKHWD  Y9, Y6, Y9
+	VSUBPS      Y10, Y11, Y11
+	VFMADD213PS Y10, Y0, Y11
+	VCMPPS      $0x03, Y11, Y11, Y12
+	VPSRLD      $0x10, Y11, Y10
+	VPAND       Y2, Y10, Y10
+	VPADDD      Y1, Y10, Y10
+	VPADDD      Y10, Y11, Y11
+	VPSRLD      $0x10, Y11, Y11
+	VBLENDVPS   Y12, Y3, Y11, Y11
+	VSUBPS      Y8, Y9, Y9
+	VFMADD213PS Y8, Y0, Y9
+	VCMPPS      $0x03, Y9, Y9, Y10
+	VPSRLD      $0x10, Y9, Y8
+	VPAND       Y2, Y8, Y8
+	VPADDD      Y1, Y8, Y8
+	VPADDD      Y8, Y9, Y9
+	VPSRLD      $0x10, Y9, Y9
+	VBLENDVPS   Y10, Y3, Y9, Y9
+	VPACKUSDW   Y9, Y11, Y11
+	VPAND       Y4, Y11, Y10
+	VPMAXUW     Y10, Y7, Y7
+	VMOVDQU     Y11, 32(DI)(BX*2)
+	MOVQ        SI, BX
+	JMP         blendFour
 
 blendOne:
 	LEAQ         8(BX), SI
 	CMPQ         SI, DX
 	JG           blendRest
-	VPMOVZXWD    (R8)(BX*2), Y6
-	VPSLLD       $0x10, Y6, Y6
-	VPMOVZXWD    (R9)(BX*2), Y7
-	VPSLLD       $0x10, Y7, Y7
-	VSUBPS       Y6, Y7, Y7
-	VFMADD213PS  Y6, Y0, Y7
-	VCMPPS       $0x03, Y7, Y7, Y8
-	VPSRLD       $0x10, Y7, Y6
-	VPAND        Y2, Y6, Y6
-	VPADDD       Y1, Y6, Y6
-	VPADDD       Y6, Y7, Y7
-	VPSRLD       $0x10, Y7, Y7
-	VBLENDVPS    Y8, Y3, Y7, Y7
-	VEXTRACTI128 $0x01, Y7, X6
-	VPACKUSDW    X6, X7, X7
-	VPAND        X4, X7, X6
-	VPMAXUW      X6, X5, X5
-	VMOVDQU      X7, (DI)(BX*2)
+	VPMOVZXWD    (R8)(BX*2), Y8
+	VPSLLD       $0x10, Y8, Y8
+	VPMOVZXWD    (R9)(BX*2), Y9
+	VPSLLD       $0x10, Y9, Y9
+	VSUBPS       Y8, Y9, Y9
+	VFMADD213PS  Y8, Y0, Y9
+	VCMPPS       $0x03, Y9, Y9, Y10
+	VPSRLD       $0x10, Y9, Y8
+	VPAND        Y2, Y8, Y8
+	VPADDD       Y1, Y8, Y8
+	VPADDD       Y8, Y9, Y9
+	VPSRLD       $0x10, Y9, Y9
+	VBLENDVPS    Y10, Y3, Y9, Y9
+	VEXTRACTI128 $0x01, Y9, X8
+	VPACKUSDW    X8, X9, X9
+	VPAND        X4, X9, X8
+	VPMAXUW      X8, X5, X5
+	VMOVDQU      X9, (DI)(BX*2)
 	MOVQ         SI, BX
 	JMP          blendOne
 
@@ -8981,88 +8973,88 @@ blendRest:
 	CMPQ         BX, DX
 	JE           next
 	LEAQ         -8(DX), BX
-	VPMOVZXWD    (R8)(BX*2), Y6
-	VPSLLD       $0x10, Y6, Y6
-	VPMOVZXWD    (R9)(BX*2), Y7
-	VPSLLD       $0x10, Y7, Y7
-	VSUBPS       Y6, Y7, Y7
-	VFMADD213PS  Y6, Y0, Y7
-	VCMPPS       $0x03, Y7, Y7, Y6
-	VPSRLD       $0x10, Y7, Y0
+	VPMOVZXWD    (R8)(BX*2), Y8
+	VPSLLD       $0x10, Y8, Y8
+	VPMOVZXWD    (R9)(BX*2), Y9
+	VPSLLD       $0x10, Y9, Y9
+	VSUBPS       Y8, Y9, Y9
+	VFMADD213PS  Y8, Y0, Y9
+	VCMPPS       $0x03, Y9, Y9, Y8
+	VPSRLD       $0x10, Y9, Y0
 	VPAND        Y2, Y0, Y0
 	VPADDD       Y1, Y0, Y0
-	VPADDD       Y0, Y7, Y7
-	VPSRLD       $0x10, Y7, Y7
-	VBLENDVPS    Y6, Y3, Y7, Y7
-	VEXTRACTI128 $0x01, Y7, X0
-	VPACKUSDW    X0, X7, X7
-	VPAND        X4, X7, X0
+	VPADDD       Y0, Y9, Y9
+	VPSRLD       $0x10, Y9, Y9
+	VBLENDVPS    Y8, Y3, Y9, Y9
+	VEXTRACTI128 $0x01, Y9, X0
+	VPACKUSDW    X0, X9, X9
+	VPAND        X4, X9, X0
 	VPMAXUW      X0, X5, X5
-	VMOVDQU      X7, (DI)(BX*2)
+	VMOVDQU      X9, (DI)(BX*2)
 	JMP          next
 
 blendSmall:
 	CMPQ        DX, $0x04
 	JL          blendTiny
-	VPMOVZXWD   (R8)(BX*2), X6
-	VPSLLD      $0x10, X6, X6
-	VPMOVZXWD   (R9)(BX*2), X7
-	VPSLLD      $0x10, X7, X7
-	VSUBPS      X6, X7, X7
-	VFMADD213PS X6, X0, X7
-	VCMPPS      $0x03, X7, X7, X8
-	VPSRLD      $0x10, X7, X6
-	VPAND       X2, X6, X6
-	VPADDD      X1, X6, X6
-	VPADDD      X6, X7, X7
-	VPSRLD      $0x10, X7, X7
-	VBLENDVPS   X8, X3, X7, X7
-	VPACKUSDW   X7, X7, X7
-	VPAND       X4, X7, X6
-	VPMAXUW     X6, X5, X5
-	VMOVQ       X7, (DI)(BX*2)
+	VPMOVZXWD   (R8)(BX*2), X8
+	VPSLLD      $0x10, X8, X8
+	VPMOVZXWD   (R9)(BX*2), X9
+	VPSLLD      $0x10, X9, X9
+	VSUBPS      X8, X9, X9
+	VFMADD213PS X8, X0, X9
+	VCMPPS      $0x03, X9, X9, X10
+	VPSRLD      $0x10, X9, X8
+	VPAND       X2, X8, X8
+	VPADDD      X1, X8, X8
+	VPADDD      X8, X9, X9
+	VPSRLD      $0x10, X9, X9
+	VBLENDVPS   X10, X3, X9, X9
+	VPACKUSDW   X9, X9, X9
+	VPAND       X4, X9, X8
+	VPMAXUW     X8, X5, X5
+	VMOVQ       X9, (DI)(BX*2)
 	LEAQ        -4(DX), BX
-	VPMOVZXWD   (R8)(BX*2), X6
-	VPSLLD      $0x10, X6, X6
-	VPMOVZXWD   (R9)(BX*2), X7
-	VPSLLD      $0x10, X7, X7
-	VSUBPS      X6, X7, X7
-	VFMADD213PS X6, X0, X7
-	VCMPPS      $0x03, X7, X7, X6
-	VPSRLD      $0x10, X7, X0
+	VPMOVZXWD   (R8)(BX*2), X8
+	VPSLLD      $0x10, X8, X8
+	VPMOVZXWD   (R9)(BX*2), X9
+	VPSLLD      $0x10, X9, X9
+	VSUBPS      X8, X9, X9
+	VFMADD213PS X8, X0, X9
+	VCMPPS      $0x03, X9, X9, X8
+	VPSRLD      $0x10, X9, X0
 	VPAND       X2, X0, X0
 	VPADDD      X1, X0, X0
-	VPADDD      X0, X7, X7
-	VPSRLD      $0x10, X7, X7
-	VBLENDVPS   X6, X3, X7, X7
-	VPACKUSDW   X7, X7, X7
-	VPAND       X4, X7, X0
+	VPADDD      X0, X9, X9
+	VPSRLD      $0x10, X9, X9
+	VBLENDVPS   X8, X3, X9, X9
+	VPACKUSDW   X9, X9, X9
+	VPAND       X4, X9, X0
 	VPMAXUW     X0, X5, X5
-	VMOVQ       X7, (DI)(BX*2)
+	VMOVQ       X9, (DI)(BX*2)
 	JMP         next
 
 blendTiny:
 	CMPQ        BX, DX
 	JGE         next
 	MOVWLZX     (R8)(BX*2), SI
-	VMOVD       SI, X6
-	VPSLLD      $0x10, X6, X6
+	VMOVD       SI, X8
+	VPSLLD      $0x10, X8, X8
 	MOVWLZX     (R9)(BX*2), SI
-	VMOVD       SI, X7
-	VPSLLD      $0x10, X7, X7
-	VSUBPS      X6, X7, X7
-	VFMADD213PS X6, X0, X7
-	VCMPPS      $0x03, X7, X7, X8
-	VPSRLD      $0x10, X7, X6
-	VPAND       X2, X6, X6
-	VPADDD      X1, X6, X6
-	VPADDD      X6, X7, X7
-	VPSRLD      $0x10, X7, X7
-	VBLENDVPS   X8, X3, X7, X7
-	VPACKUSDW   X7, X7, X7
-	VPAND       X4, X7, X6
-	VPMAXUW     X6, X5, X5
-	VPEXTRW     $0x00, X7, (DI)(BX*2)
+	VMOVD       SI, X9
+	VPSLLD      $0x10, X9, X9
+	VSUBPS      X8, X9, X9
+	VFMADD213PS X8, X0, X9
+	VCMPPS      $0x03, X9, X9, X10
+	VPSRLD      $0x10, X9, X8
+	VPAND       X2, X8, X8
+	VPADDD      X1, X8, X8
+	VPADDD      X8, X9, X9
+	VPSRLD      $0x10, X9, X9
+	VBLENDVPS   X10, X3, X9, X9
+	VPACKUSDW   X9, X9, X9
+	VPAND       X4, X9, X8
+	VPMAXUW     X8, X5, X5
+	VPEXTRW     $0x00, X9, (DI)(BX*2)
 	INCQ        BX
 	JMP         blendTiny
 
@@ -9128,7 +9120,10 @@ next:
 	JMP  row
 
 end:
-	VMOVDQU X5, 104(AX)
+	VPMAXUW      X7, X5, X5
+	VEXTRACTI128 $0x01, Y7, X7
+	VPMAXUW      X7, X5, X5
+	VMOVDQU      X5, 104(AX)
 	VZEROUPPER
 	RET
 
@@ -9732,26 +9727,28 @@ TEXT ·lerpU8B16(SB), NOSPLIT, $0-8
 	VMOVD        SI, X4
 	VPBROADCASTD X4, Y4
 	VPXOR        Y5, Y5, Y5
+	MOVQ         32(AX), R10
+	MOVQ         40(AX), R11
+	MOVQ         8(AX), R12
+	MOVQ         24(AX), R13
+	MOVQ         48(AX), R14
 
 row:
 	CMPQ         CX, 56(AX)
 	JGE          end
-	MOVQ         32(AX), SI
-	MOVLQSX      (SI)(CX*4), R8
-	IMULQ        24(AX), R8
-	ADDQ         8(AX), R8
+	MOVLQSX      (R10)(CX*4), R8
+	IMULQ        R13, R8
+	ADDQ         R12, R8
 	PREFETCHT1   16384(R8)
 	PREFETCHT1   4096(DI)
-	MOVQ         48(AX), SI
 	VXORPS       X0, X0, X0
-	VCVTSD2SS    (SI)(CX*8), X0, X0
+	VCVTSD2SS    (R14)(CX*8), X0, X0
 	VMOVD        X0, SI
 	ADDL         SI, SI
 	JZ           left
-	MOVQ         40(AX), SI
-	MOVLQSX      (SI)(CX*4), R9
-	IMULQ        24(AX), R9
-	ADDQ         8(AX), R9
+	MOVLQSX      (R11)(CX*4), R9
+	IMULQ        R13, R9
+	ADDQ         R12, R9
 	VBROADCASTSS X0, Y0
 	XORQ         BX, BX
 	CMPQ         DX, $0x08
@@ -11406,6 +11403,8 @@ TEXT ·lerpB16B16Stream(SB), NOSPLIT, $0-8
 	VMOVD        SI, X4
 	VPBROADCASTD X4, Y4
 	VPXOR        Y5, Y5, Y5
+	VPXOR        Y6, Y6, Y6
+	VPXOR        Y7, Y7, Y7
 
 row:
 	CMPQ         CX, 56(AX)
@@ -11448,108 +11447,92 @@ row:
 	JL           farSmall
 
 farFour:
-	LEAQ         32(BX), SI
-	CMPQ         SI, DX
-	JG           farOne
-	PREFETCHT1   (R10)(BX*2)
-	PREFETCHT1   (R11)(BX*2)
-	VPMOVZXWD    (R8)(BX*2), Y6
-	VPSLLD       $0x10, Y6, Y6
-	VPMOVZXWD    (R9)(BX*2), Y7
-	VPSLLD       $0x10, Y7, Y7
-	VSUBPS       Y6, Y7, Y7
-	VFMADD213PS  Y6, Y0, Y7
-	VCMPPS       $0x03, Y7, Y7, Y8
-	VPSRLD       $0x10, Y7, Y6
-	VPAND        Y2, Y6, Y6
-	VPADDD       Y1, Y6, Y6
-	VPADDD       Y6, Y7, Y7
-	VPSRLD       $0x10, Y7, Y7
-	VBLENDVPS    Y8, Y3, Y7, Y7
-	VEXTRACTI128 $0x01, Y7, X6
-	VPACKUSDW    X6, X7, X7
-	VPAND        X4, X7, X6
-	VPMAXUW      X6, X5, X5
-	VMOVNTDQ     X7, (DI)(BX*2)
-	VPMOVZXWD    16(R8)(BX*2), Y6
-	VPSLLD       $0x10, Y6, Y6
-	VPMOVZXWD    16(R9)(BX*2), Y7
-	VPSLLD       $0x10, Y7, Y7
-	VSUBPS       Y6, Y7, Y7
-	VFMADD213PS  Y6, Y0, Y7
-	VCMPPS       $0x03, Y7, Y7, Y8
-	VPSRLD       $0x10, Y7, Y6
-	VPAND        Y2, Y6, Y6
-	VPADDD       Y1, Y6, Y6
-	VPADDD       Y6, Y7, Y7
-	VPSRLD       $0x10, Y7, Y7
-	VBLENDVPS    Y8, Y3, Y7, Y7
-	VEXTRACTI128 $0x01, Y7, X6
-	VPACKUSDW    X6, X7, X7
-	VPAND        X4, X7, X6
-	VPMAXUW      X6, X5, X5
-	VMOVNTDQ     X7, 16(DI)(BX*2)
-	VPMOVZXWD    32(R8)(BX*2), Y6
-	VPSLLD       $0x10, Y6, Y6
-	VPMOVZXWD    32(R9)(BX*2), Y7
-	VPSLLD       $0x10, Y7, Y7
-	VSUBPS       Y6, Y7, Y7
-	VFMADD213PS  Y6, Y0, Y7
-	VCMPPS       $0x03, Y7, Y7, Y8
-	VPSRLD       $0x10, Y7, Y6
-	VPAND        Y2, Y6, Y6
-	VPADDD       Y1, Y6, Y6
-	VPADDD       Y6, Y7, Y7
-	VPSRLD       $0x10, Y7, Y7
-	VBLENDVPS    Y8, Y3, Y7, Y7
-	VEXTRACTI128 $0x01, Y7, X6
-	VPACKUSDW    X6, X7, X7
-	VPAND        X4, X7, X6
-	VPMAXUW      X6, X5, X5
-	VMOVNTDQ     X7, 32(DI)(BX*2)
-	VPMOVZXWD    48(R8)(BX*2), Y6
-	VPSLLD       $0x10, Y6, Y6
-	VPMOVZXWD    48(R9)(BX*2), Y7
-	VPSLLD       $0x10, Y7, Y7
-	VSUBPS       Y6, Y7, Y7
-	VFMADD213PS  Y6, Y0, Y7
-	VCMPPS       $0x03, Y7, Y7, Y8
-	VPSRLD       $0x10, Y7, Y6
-	VPAND        Y2, Y6, Y6
-	VPADDD       Y1, Y6, Y6
-	VPADDD       Y6, Y7, Y7
-	VPSRLD       $0x10, Y7, Y7
-	VBLENDVPS    Y8, Y3, Y7, Y7
-	VEXTRACTI128 $0x01, Y7, X6
-	VPACKUSDW    X6, X7, X7
-	VPAND        X4, X7, X6
-	VPMAXUW      X6, X5, X5
-	VMOVNTDQ     X7, 48(DI)(BX*2)
-	MOVQ         SI, BX
-	JMP          farFour
+	LEAQ        32(BX), SI
+	CMPQ        SI, DX
+	JG          farOne
+	PREFETCHT1  (R10)(BX*2)
+	PREFETCHT1  (R11)(BX*2)
+	VMOVDQU     (R8)(BX*2), Y8
+	VMOVDQU     (R9)(BX*2), Y9
+	VPUNPCKLWD  Y8, Y6, Y10
+	VPUNPCKLWD  Y9, Y6, Y11
+	VPUNPCKHWD  Y8, Y6, Y8
+	VPUNPCKHWD  Y9, Y6, Y9
+	VSUBPS      Y10, Y11, Y11
+	VFMADD213PS Y10, Y0, Y11
+	VCMPPS      $0x03, Y11, Y11, Y12
+	VPSRLD      $0x10, Y11, Y10
+	VPAND       Y2, Y10, Y10
+	VPADDD      Y1, Y10, Y10
+	VPADDD      Y10, Y11, Y11
+	VPSRLD      $0x10, Y11, Y11
+	VBLENDVPS   Y12, Y3, Y11, Y11
+	VSUBPS      Y8, Y9, Y9
+	VFMADD213PS Y8, Y0, Y9
+	VCMPPS      $0x03, Y9, Y9, Y10
+	VPSRLD      $0x10, Y9, Y8
+	VPAND       Y2, Y8, Y8
+	VPADDD      Y1, Y8, Y8
+	VPADDD      Y8, Y9, Y9
+	VPSRLD      $0x10, Y9, Y9
+	VBLENDVPS   Y10, Y3, Y9, Y9
+	VPACKUSDW   Y9, Y11, Y11
+	VPAND       Y4, Y11, Y10
+	VPMAXUW     Y10, Y7, Y7
+	VMOVNTDQ    Y11, (DI)(BX*2)
+	VMOVDQU     32(R8)(BX*2), Y8
+	VMOVDQU     32(R9)(BX*2), Y9
+	VPUNPCKLWD  Y8, Y6, Y10
+	VPUNPCKLWD  Y9, Y6, Y11
+	VPUNPCKHWD  Y8, Y6, Y8
+	VPUNPCKHWD  Y9, Y6, Y9
+	VSUBPS      Y10, Y11, Y11
+	VFMADD213PS Y10, Y0, Y11
+	VCMPPS      $0x03, Y11, Y11, Y12
+	VPSRLD      $0x10, Y11, Y10
+	VPAND       Y2, Y10, Y10
+	VPADDD      Y1, Y10, Y10
+	VPADDD      Y10, Y11, Y11
+	VPSRLD      $0x10, Y11, Y11
+	VBLENDVPS   Y12, Y3, Y11, Y11
+	VSUBPS      Y8, Y9, Y9
+	VFMADD213PS Y8, Y0, Y9
+	VCMPPS      $0x03, Y9, Y9, Y10
+	VPSRLD      $0x10, Y9, Y8
+	VPAND       Y2, Y8, Y8
+	VPADDD      Y1, Y8, Y8
+	VPADDD      Y8, Y9, Y9
+	VPSRLD      $0x10, Y9, Y9
+	VBLENDVPS   Y10, Y3, Y9, Y9
+	VPACKUSDW   Y9, Y11, Y11
+	VPAND       Y4, Y11, Y10
+	VPMAXUW     Y10, Y7, Y7
+	VMOVNTDQ    Y11, 32(DI)(BX*2)
+	MOVQ        SI, BX
+	JMP         farFour
 
 farOne:
 	LEAQ         8(BX), SI
 	CMPQ         SI, DX
 	JG           farRest
-	VPMOVZXWD    (R8)(BX*2), Y6
-	VPSLLD       $0x10, Y6, Y6
-	VPMOVZXWD    (R9)(BX*2), Y7
-	VPSLLD       $0x10, Y7, Y7
-	VSUBPS       Y6, Y7, Y7
-	VFMADD213PS  Y6, Y0, Y7
-	VCMPPS       $0x03, Y7, Y7, Y8
-	VPSRLD       $0x10, Y7, Y6
-	VPAND        Y2, Y6, Y6
-	VPADDD       Y1, Y6, Y6
-	VPADDD       Y6, Y7, Y7
-	VPSRLD       $0x10, Y7, Y7
-	VBLENDVPS    Y8, Y3, Y7, Y7
-	VEXTRACTI128 $0x01, Y7, X6
-	VPACKUSDW    X6, X7, X7
-	VPAND        X4, X7, X6
-	VPMAXUW      X6, X5, X5
-	VMOVNTDQ     X7, (DI)(BX*2)
+	VPMOVZXWD    (R8)(BX*2), Y8
+	VPSLLD       $0x10, Y8, Y8
+	VPMOVZXWD    (R9)(BX*2), Y9
+	VPSLLD       $0x10, Y9, Y9
+	VSUBPS       Y8, Y9, Y9
+	VFMADD213PS  Y8, Y0, Y9
+	VCMPPS       $0x03, Y9, Y9, Y10
+	VPSRLD       $0x10, Y9, Y8
+	VPAND        Y2, Y8, Y8
+	VPADDD       Y1, Y8, Y8
+	VPADDD       Y8, Y9, Y9
+	VPSRLD       $0x10, Y9, Y9
+	VBLENDVPS    Y10, Y3, Y9, Y9
+	VEXTRACTI128 $0x01, Y9, X8
+	VPACKUSDW    X8, X9, X9
+	VPAND        X4, X9, X8
+	VPMAXUW      X8, X5, X5
+	VMOVNTDQ     X9, (DI)(BX*2)
 	MOVQ         SI, BX
 	JMP          farOne
 
@@ -11557,88 +11540,88 @@ farRest:
 	CMPQ         BX, DX
 	JE           next
 	LEAQ         -8(DX), BX
-	VPMOVZXWD    (R8)(BX*2), Y6
-	VPSLLD       $0x10, Y6, Y6
-	VPMOVZXWD    (R9)(BX*2), Y7
-	VPSLLD       $0x10, Y7, Y7
-	VSUBPS       Y6, Y7, Y7
-	VFMADD213PS  Y6, Y0, Y7
-	VCMPPS       $0x03, Y7, Y7, Y6
-	VPSRLD       $0x10, Y7, Y0
+	VPMOVZXWD    (R8)(BX*2), Y8
+	VPSLLD       $0x10, Y8, Y8
+	VPMOVZXWD    (R9)(BX*2), Y9
+	VPSLLD       $0x10, Y9, Y9
+	VSUBPS       Y8, Y9, Y9
+	VFMADD213PS  Y8, Y0, Y9
+	VCMPPS       $0x03, Y9, Y9, Y8
+	VPSRLD       $0x10, Y9, Y0
 	VPAND        Y2, Y0, Y0
 	VPADDD       Y1, Y0, Y0
-	VPADDD       Y0, Y7, Y7
-	VPSRLD       $0x10, Y7, Y7
-	VBLENDVPS    Y6, Y3, Y7, Y7
-	VEXTRACTI128 $0x01, Y7, X0
-	VPACKUSDW    X0, X7, X7
-	VPAND        X4, X7, X0
+	VPADDD       Y0, Y9, Y9
+	VPSRLD       $0x10, Y9, Y9
+	VBLENDVPS    Y8, Y3, Y9, Y9
+	VEXTRACTI128 $0x01, Y9, X0
+	VPACKUSDW    X0, X9, X9
+	VPAND        X4, X9, X0
 	VPMAXUW      X0, X5, X5
-	VMOVNTDQ     X7, (DI)(BX*2)
+	VMOVNTDQ     X9, (DI)(BX*2)
 	JMP          next
 
 farSmall:
 	CMPQ        DX, $0x04
 	JL          farTiny
-	VPMOVZXWD   (R8)(BX*2), X6
-	VPSLLD      $0x10, X6, X6
-	VPMOVZXWD   (R9)(BX*2), X7
-	VPSLLD      $0x10, X7, X7
-	VSUBPS      X6, X7, X7
-	VFMADD213PS X6, X0, X7
-	VCMPPS      $0x03, X7, X7, X8
-	VPSRLD      $0x10, X7, X6
-	VPAND       X2, X6, X6
-	VPADDD      X1, X6, X6
-	VPADDD      X6, X7, X7
-	VPSRLD      $0x10, X7, X7
-	VBLENDVPS   X8, X3, X7, X7
-	VPACKUSDW   X7, X7, X7
-	VPAND       X4, X7, X6
-	VPMAXUW     X6, X5, X5
-	VMOVQ       X7, (DI)(BX*2)
+	VPMOVZXWD   (R8)(BX*2), X8
+	VPSLLD      $0x10, X8, X8
+	VPMOVZXWD   (R9)(BX*2), X9
+	VPSLLD      $0x10, X9, X9
+	VSUBPS      X8, X9, X9
+	VFMADD213PS X8, X0, X9
+	VCMPPS      $0x03, X9, X9, X10
+	VPSRLD      $0x10, X9, X8
+	VPAND       X2, X8, X8
+	VPADDD      X1, X8, X8
+	VPADDD      X8, X9, X9
+	VPSRLD      $0x10, X9, X9
+	VBLENDVPS   X10, X3, X9, X9
+	VPACKUSDW   X9, X9, X9
+	VPAND       X4, X9, X8
+	VPMAXUW     X8, X5, X5
+	VMOVQ       X9, (DI)(BX*2)
 	LEAQ        -4(DX), BX
-	VPMOVZXWD   (R8)(BX*2), X6
-	VPSLLD      $0x10, X6, X6
-	VPMOVZXWD   (R9)(BX*2), X7
-	VPSLLD      $0x10, X7, X7
-	VSUBPS      X6, X7, X7
-	VFMADD213PS X6, X0, X7
-	VCMPPS      $0x03, X7, X7, X6
-	VPSRLD      $0x10, X7, X0
+	VPMOVZXWD   (R8)(BX*2), X8
+	VPSLLD      $0x10, X8, X8
+	VPMOVZXWD   (R9)(BX*2), X9
+	VPSLLD      $0x10, X9, X9
+	VSUBPS      X8, X9, X9
+	VFMADD213PS X8, X0, X9
+	VCMPPS      $0x03, X9, X9, X8
+	VPSRLD      $0x10, X9, X0
 	VPAND       X2, X0, X0
 	VPADDD      X1, X0, X0
-	VPADDD      X0, X7, X7
-	VPSRLD      $0x10, X7, X7
-	VBLENDVPS   X6, X3, X7, X7
-	VPACKUSDW   X7, X7, X7
-	VPAND       X4, X7, X0
+	VPADDD      X0, X9, X9
+	VPSRLD      $0x10, X9, X9
+	VBLENDVPS   X8, X3, X9, X9
+	VPACKUSDW   X9, X9, X9
+	VPAND       X4, X9, X0
 	VPMAXUW     X0, X5, X5
-	VMOVQ       X7, (DI)(BX*2)
+	VMOVQ       X9, (DI)(BX*2)
 	JMP         next
 
 farTiny:
 	CMPQ        BX, DX
 	JGE         next
 	MOVWLZX     (R8)(BX*2), SI
-	VMOVD       SI, X6
-	VPSLLD      $0x10, X6, X6
+	VMOVD       SI, X8
+	VPSLLD      $0x10, X8, X8
 	MOVWLZX     (R9)(BX*2), SI
-	VMOVD       SI, X7
-	VPSLLD      $0x10, X7, X7
-	VSUBPS      X6, X7, X7
-	VFMADD213PS X6, X0, X7
-	VCMPPS      $0x03, X7, X7, X8
-	VPSRLD      $0x10, X7, X6
-	VPAND       X2, X6, X6
-	VPADDD      X1, X6, X6
-	VPADDD      X6, X7, X7
-	VPSRLD      $0x10, X7, X7
-	VBLENDVPS   X8, X3, X7, X7
-	VPACKUSDW   X7, X7, X7
-	VPAND       X4, X7, X6
-	VPMAXUW     X6, X5, X5
-	VPEXTRW     $0x00, X7, (DI)(BX*2)
+	VMOVD       SI, X9
+	VPSLLD      $0x10, X9, X9
+	VSUBPS      X8, X9, X9
+	VFMADD213PS X8, X0, X9
+	VCMPPS      $0x03, X9, X9, X10
+	VPSRLD      $0x10, X9, X8
+	VPAND       X2, X8, X8
+	VPADDD      X1, X8, X8
+	VPADDD      X8, X9, X9
+	VPSRLD      $0x10, X9, X9
+	VBLENDVPS   X10, X3, X9, X9
+	VPACKUSDW   X9, X9, X9
+	VPAND       X4, X9, X8
+	VPMAXUW     X8, X5, X5
+	VPEXTRW     $0x00, X9, (DI)(BX*2)
 	INCQ        BX
 	JMP         farTiny
 
@@ -11650,186 +11633,154 @@ near:
 	JL   blendFour
 
 blendLong:
-	LEAQ         32(BX), SI
-	CMPQ         SI, DX
-	JG           blendOne
-	PREFETCHT1   16384(R8)(BX*2)
-	VPMOVZXWD    (R8)(BX*2), Y6
-	VPSLLD       $0x10, Y6, Y6
-	VPMOVZXWD    (R9)(BX*2), Y7
-	VPSLLD       $0x10, Y7, Y7
-	VSUBPS       Y6, Y7, Y7
-	VFMADD213PS  Y6, Y0, Y7
-	VCMPPS       $0x03, Y7, Y7, Y8
-	VPSRLD       $0x10, Y7, Y6
-	VPAND        Y2, Y6, Y6
-	VPADDD       Y1, Y6, Y6
-	VPADDD       Y6, Y7, Y7
-	VPSRLD       $0x10, Y7, Y7
-	VBLENDVPS    Y8, Y3, Y7, Y7
-	VEXTRACTI128 $0x01, Y7, X6
-	VPACKUSDW    X6, X7, X7
-	VPAND        X4, X7, X6
-	VPMAXUW      X6, X5, X5
-	VMOVNTDQ     X7, (DI)(BX*2)
-	VPMOVZXWD    16(R8)(BX*2), Y6
-	VPSLLD       $0x10, Y6, Y6
-	VPMOVZXWD    16(R9)(BX*2), Y7
-	VPSLLD       $0x10, Y7, Y7
-	VSUBPS       Y6, Y7, Y7
-	VFMADD213PS  Y6, Y0, Y7
-	VCMPPS       $0x03, Y7, Y7, Y8
-	VPSRLD       $0x10, Y7, Y6
-	VPAND        Y2, Y6, Y6
-	VPADDD       Y1, Y6, Y6
-	VPADDD       Y6, Y7, Y7
-	VPSRLD       $0x10, Y7, Y7
-	VBLENDVPS    Y8, Y3, Y7, Y7
-	VEXTRACTI128 $0x01, Y7, X6
-	VPACKUSDW    X6, X7, X7
-	VPAND        X4, X7, X6
-	VPMAXUW      X6, X5, X5
-	VMOVNTDQ     X7, 16(DI)(BX*2)
-	VPMOVZXWD    32(R8)(BX*2), Y6
-	VPSLLD       $0x10, Y6, Y6
-	VPMOVZXWD    32(R9)(BX*2), Y7
-	VPSLLD       $0x10, Y7, Y7
-	VSUBPS       Y6, Y7, Y7
-	VFMADD213PS  Y6, Y0, Y7
-	VCMPPS       $0x03, Y7, Y7, Y8
-	VPSRLD       $0x10, Y7, Y6
-	VPAND        Y2, Y6, Y6
-	VPADDD       Y1, Y6, Y6
-	VPADDD       Y6, Y7, Y7
-	VPSRLD       $0x10, Y7, Y7
-	VBLENDVPS    Y8, Y3, Y7, Y7
-	VEXTRACTI128 $0x01, Y7, X6
-	VPACKUSDW    X6, X7, X7
-	VPAND        X4, X7, X6
-	VPMAXUW      X6, X5, X5
-	VMOVNTDQ     X7, 32(DI)(BX*2)
-	VPMOVZXWD    48(R8)(BX*2), Y6
-	VPSLLD       $0x10, Y6, Y6
-	VPMOVZXWD    48(R9)(BX*2), Y7
-	VPSLLD       $0x10, Y7, Y7
-	VSUBPS       Y6, Y7, Y7
-	VFMADD213PS  Y6, Y0, Y7
-	VCMPPS       $0x03, Y7, Y7, Y8
-	VPSRLD       $0x10, Y7, Y6
-	VPAND        Y2, Y6, Y6
-	VPADDD       Y1, Y6, Y6
-	VPADDD       Y6, Y7, Y7
-	VPSRLD       $0x10, Y7, Y7
-	VBLENDVPS    Y8, Y3, Y7, Y7
-	VEXTRACTI128 $0x01, Y7, X6
-	VPACKUSDW    X6, X7, X7
-	VPAND        X4, X7, X6
-	VPMAXUW      X6, X5, X5
-	VMOVNTDQ     X7, 48(DI)(BX*2)
-	MOVQ         SI, BX
-	JMP          blendLong
+	LEAQ        32(BX), SI
+	CMPQ        SI, DX
+	JG          blendOne
+	PREFETCHT1  16384(R8)(BX*2)
+	VMOVDQU     (R8)(BX*2), Y8
+	VMOVDQU     (R9)(BX*2), Y9
+	VPUNPCKLWD  Y8, Y6, Y10
+	VPUNPCKLWD  Y9, Y6, Y11
+	VPUNPCKHWD  Y8, Y6, Y8
+	VPUNPCKHWD  Y9, Y6, Y9
+	VSUBPS      Y10, Y11, Y11
+	VFMADD213PS Y10, Y0, Y11
+	VCMPPS      $0x03, Y11, Y11, Y12
+	VPSRLD      $0x10, Y11, Y10
+	VPAND       Y2, Y10, Y10
+	VPADDD      Y1, Y10, Y10
+	VPADDD      Y10, Y11, Y11
+	VPSRLD      $0x10, Y11, Y11
+	VBLENDVPS   Y12, Y3, Y11, Y11
+	VSUBPS      Y8, Y9, Y9
+	VFMADD213PS Y8, Y0, Y9
+	VCMPPS      $0x03, Y9, Y9, Y10
+	VPSRLD      $0x10, Y9, Y8
+	VPAND       Y2, Y8, Y8
+	VPADDD      Y1, Y8, Y8
+	VPADDD      Y8, Y9, Y9
+	VPSRLD      $0x10, Y9, Y9
+	VBLENDVPS   Y10, Y3, Y9, Y9
+	VPACKUSDW   Y9, Y11, Y11
+	VPAND       Y4, Y11, Y10
+	VPMAXUW     Y10, Y7, Y7
+	VMOVNTDQ    Y11, (DI)(BX*2)
+	VMOVDQU     32(R8)(BX*2), Y8
+	VMOVDQU     32(R9)(BX*2), Y9
+	VPUNPCKLWD  Y8, Y6, Y10
+	VPUNPCKLWD  Y9, Y6, Y11
+	VPUNPCKHWD  Y8, Y6, Y8
+	VPUNPCKHWD  Y9, Y6, Y9
+	VSUBPS      Y10, Y11, Y11
+	VFMADD213PS Y10, Y0, Y11
+	VCMPPS      $0x03, Y11, Y11, Y12
+	VPSRLD      $0x10, Y11, Y10
+	VPAND       Y2, Y10, Y10
+	VPADDD      Y1, Y10, Y10
+	VPADDD      Y10, Y11, Y11
+	VPSRLD      $0x10, Y11, Y11
+	VBLENDVPS   Y12, Y3, Y11, Y11
+	VSUBPS      Y8, Y9, Y9
+	VFMADD213PS Y8, Y0, Y9
+	VCMPPS      $0x03, Y9, Y9, Y10
+	VPSRLD      $0x10, Y9, Y8
+	VPAND       Y2, Y8, Y8
+	VPADDD      Y1, Y8, Y8
+	VPADDD      Y8, Y9, Y9
+	VPSRLD      $0x10, Y9, Y9
+	VBLENDVPS   Y10, Y3, Y9, Y9
+	VPACKUSDW   Y9, Y11, Y11
+	VPAND       Y4, Y11, Y10
+	VPMAXUW     Y10, Y7, Y7
+	VMOVNTDQ    Y11, 32(DI)(BX*2)
+	MOVQ        SI, BX
+	JMP         blendLong
 
 blendFour:
-	LEAQ         32(BX), SI
-	CMPQ         SI, DX
-	JG           blendOne
-	VPMOVZXWD    (R8)(BX*2), Y6
-	VPSLLD       $0x10, Y6, Y6
-	VPMOVZXWD    (R9)(BX*2), Y7
-	VPSLLD       $0x10, Y7, Y7
-	VSUBPS       Y6, Y7, Y7
-	VFMADD213PS  Y6, Y0, Y7
-	VCMPPS       $0x03, Y7, Y7, Y8
-	VPSRLD       $0x10, Y7, Y6
-	VPAND        Y2, Y6, Y6
-	VPADDD       Y1, Y6, Y6
-	VPADDD       Y6, Y7, Y7
-	VPSRLD       $0x10, Y7, Y7
-	VBLENDVPS    Y8, Y3, Y7, Y7
-	VEXTRACTI128 $0x01, Y7, X6
-	VPACKUSDW    X6, X7, X7
-	VPAND        X4, X7, X6
-	VPMAXUW      X6, X5, X5
-	VMOVNTDQ     X7, (DI)(BX*2)
-	VPMOVZXWD    16(R8)(BX*2), Y6
-	VPSLLD       $0x10, Y6, Y6
-	VPMOVZXWD    16(R9)(BX*2), Y7
-	VPSLLD       $0x10, Y7, Y7
-	VSUBPS       Y6, Y7, Y7
-	VFMADD213PS  Y6, Y0, Y7
-	VCMPPS       $0x03, Y7, Y7, Y8
-	VPSRLD       $0x10, Y7, Y6
-	VPAND        Y2, Y6, Y6
-	VPADDD       Y1, Y6, Y6
-	VPADDD       Y6, Y7, Y7
-	VPSRLD       $0x10, Y7, Y7
-	VBLENDVPS    Y8, Y3, Y7, Y7
-	VEXTRACTI128 $0x01, Y7, X6
-	VPACKUSDW    X6, X7, X7
-	VPAND        X4, X7, X6
-	VPMAXUW      X6, X5, X5
-	VMOVNTDQ     X7, 16(DI)(BX*2)
-	VPMOVZXWD    32(R8)(BX*2), Y6
-	VPSLLD       $0x10, Y6, Y6
-	VPMOVZXWD    32(R9)(BX*2), Y7
-	VPSLLD       $0x10, Y7, Y7
-	VSUBPS       Y6, Y7, Y7
-	VFMADD213PS  Y6, Y0, Y7
-	VCMPPS       $0x03, Y7, Y7, Y8
-	VPSRLD       $0x10, Y7, Y6
-	VPAND        Y2, Y6, Y6
-	VPADDD       Y1, Y6, Y6
-	VPADDD       Y6, Y7, Y7
-	VPSRLD       $0x10, Y7, Y7
-	VBLENDVPS    Y8, Y3, Y7, Y7
-	VEXTRACTI128 $0x01, Y7, X6
-	VPACKUSDW    X6, X7, X7
-	VPAND        X4, X7, X6
-	VPMAXUW      X6, X5, X5
-	VMOVNTDQ     X7, 32(DI)(BX*2)
-	VPMOVZXWD    48(R8)(BX*2), Y6
-	VPSLLD       $0x10, Y6, Y6
-	VPMOVZXWD    48(R9)(BX*2), Y7
-	VPSLLD       $0x10, Y7, Y7
-	VSUBPS       Y6, Y7, Y7
-	VFMADD213PS  Y6, Y0, Y7
-	VCMPPS       $0x03, Y7, Y7, Y8
-	VPSRLD       $0x10, Y7, Y6
-	VPAND        Y2, Y6, Y6
-	VPADDD       Y1, Y6, Y6
-	VPADDD       Y6, Y7, Y7
-	VPSRLD       $0x10, Y7, Y7
-	VBLENDVPS    Y8, Y3, Y7, Y7
-	VEXTRACTI128 $0x01, Y7, X6
-	VPACKUSDW    X6, X7, X7
-	VPAND        X4, X7, X6
-	VPMAXUW      X6, X5, X5
-	VMOVNTDQ     X7, 48(DI)(BX*2)
-	MOVQ         SI, BX
-	JMP          blendFour
+	LEAQ        32(BX), SI
+	CMPQ        SI, DX
+	JG          blendOne
+	VMOVDQU     (R8)(BX*2), Y8
+	VMOVDQU     (R9)(BX*2), Y9
+	VPUNPCKLWD  Y8, Y6, Y10
+	VPUNPCKLWD  Y9, Y6, Y11
+	VPUNPCKHWD  Y8, Y6, Y8
+	VPUNPCKHWD  Y9, Y6, Y9
+	VSUBPS      Y10, Y11, Y11
+	VFMADD213PS Y10, Y0, Y11
+	VCMPPS      $0x03, Y11, Y11, Y12
+	VPSRLD      $0x10, Y11, Y10
+	VPAND       Y2, Y10, Y10
+	VPADDD      Y1, Y10, Y10
+	VPADDD      Y10, Y11, Y11
+	VPSRLD      $0x10, Y11, Y11
+	VBLENDVPS   Y12, Y3, Y11, Y11
+	VSUBPS      Y8, Y9, Y9
+	VFMADD213PS Y8, Y0, Y9
+	VCMPPS      $0x03, Y9, Y9, Y10
+	VPSRLD      $0x10, Y9, Y8
+	VPAND       Y2, Y8, Y8
+	VPADDD      Y1, Y8, Y8
+	VPADDD      Y8, Y9, Y9
+	VPSRLD      $0x10, Y9, Y9
+	VBLENDVPS   Y10, Y3, Y9, Y9
+	VPACKUSDW   Y9, Y11, Y11
+	VPAND       Y4, Y11, Y10
+	VPMAXUW     Y10, Y7, Y7
+	VMOVNTDQ    Y11, (DI)(BX*2)
+	VMOVDQU     32(R8)(BX*2), Y8
+	VMOVDQU     32(R9)(BX*2), Y9
+	VPUNPCKLWD  Y8, Y6, Y10
+	VPUNPCKLWD  Y9, Y6, Y11
+	VPUNPCKHWD  Y8, Y6, Y8
+	VPUNPCKHWD  Y9, Y6, Y9
+	VSUBPS      Y10, Y11, Y11
+	VFMADD213PS Y10, Y0, Y11
+	VCMPPS      $0x03, Y11, Y11, Y12
+	VPSRLD      $0x10, Y11, Y10
+	VPAND       Y2, Y10, Y10
+	VPADDD      Y1, Y10, Y10
+	VPADDD      Y10, Y11, Y11
+	VPSRLD      $0x10, Y11, Y11
+	VBLENDVPS   Y12, Y3, Y11, Y11
+	VSUBPS      Y8, Y9, Y9
+	VFMADD213PS Y8, Y0, Y9
+	VCMPPS      $0x03, Y9, Y9, Y10
+	VPSRLD      $0x10, Y9, Y8
+	VPAND       Y2, Y8, Y8
+	VPADDD      Y1, Y8, Y8
+	VPADDD      Y8, Y9, Y9
+	VPSRLD      $0x10, Y9, Y9
+	VBLENDVPS   Y10, Y3, Y9, Y9
+	VPACKUSDW   Y9, Y11, Y11
+	VPAND       Y4, Y11, Y10
+	VPMAXUW     Y10, Y7, Y7
+	VMOVNTDQ    Y11, 32(DI)(BX*2)
+	MOVQ        SI, BX
+	JMP         blendFour
 
 blendOne:
 	LEAQ         8(BX), SI
 	CMPQ         SI, DX
 	JG           blendRest
-	VPMOVZXWD    (R8)(BX*2), Y6
-	VPSLLD       $0x10, Y6, Y6
-	VPMOVZXWD    (R9)(BX*2), Y7
-	VPSLLD       $0x10, Y7, Y7
-	VSUBPS       Y6, Y7, Y7
-	VFMADD213PS  Y6, Y0, Y7
-	VCMPPS       $0x03, Y7, Y7, Y8
-	VPSRLD       $0x10, Y7, Y6
-	VPAND        Y2, Y6, Y6
-	VPADDD       Y1, Y6, Y6
-	VPADDD       Y6, Y7, Y7
-	VPSRLD       $0x10, Y7, Y7
-	VBLENDVPS    Y8, Y3, Y7, Y7
-	VEXTRACTI128 $0x01, Y7, X6
-	VPACKUSDW    X6, X7, X7
-	VPAND        X4, X7, X6
-	VPMAXUW      X6, X5, X5
-	VMOVNTDQ     X7, (DI)(BX*2)
+	VPMOVZXWD    (R8)(BX*2), Y8
+	VPSLLD       $0x10, Y8, Y8
+	VPMOVZXWD    (R9)(BX*2), Y9
+	VPSLLD       $0x10, Y9, Y9
+	VSUBPS       Y8, Y9, Y9
+	VFMADD213PS  Y8, Y0, Y9
+	VCMPPS       $0x03, Y9, Y9, Y10
+	VPSRLD       $0x10, Y9, Y8
+	VPAND        Y2, Y8, Y8
+	VPADDD       Y1, Y8, Y8
+	VPADDD       Y8, Y9, Y9
+	VPSRLD       $0x10, Y9, Y9
+	VBLENDVPS    Y10, Y3, Y9, Y9
+	VEXTRACTI128 $0x01, Y9, X8
+	VPACKUSDW    X8, X9, X9
+	VPAND        X4, X9, X8
+	VPMAXUW      X8, X5, X5
+	VMOVNTDQ     X9, (DI)(BX*2)
 	MOVQ         SI, BX
 	JMP          blendOne
 
@@ -11837,88 +11788,88 @@ blendRest:
 	CMPQ         BX, DX
 	JE           next
 	LEAQ         -8(DX), BX
-	VPMOVZXWD    (R8)(BX*2), Y6
-	VPSLLD       $0x10, Y6, Y6
-	VPMOVZXWD    (R9)(BX*2), Y7
-	VPSLLD       $0x10, Y7, Y7
-	VSUBPS       Y6, Y7, Y7
-	VFMADD213PS  Y6, Y0, Y7
-	VCMPPS       $0x03, Y7, Y7, Y6
-	VPSRLD       $0x10, Y7, Y0
+	VPMOVZXWD    (R8)(BX*2), Y8
+	VPSLLD       $0x10, Y8, Y8
+	VPMOVZXWD    (R9)(BX*2), Y9
+	VPSLLD       $0x10, Y9, Y9
+	VSUBPS       Y8, Y9, Y9
+	VFMADD213PS  Y8, Y0, Y9
+	VCMPPS       $0x03, Y9, Y9, Y8
+	VPSRLD       $0x10, Y9, Y0
 	VPAND        Y2, Y0, Y0
 	VPADDD       Y1, Y0, Y0
-	VPADDD       Y0, Y7, Y7
-	VPSRLD       $0x10, Y7, Y7
-	VBLENDVPS    Y6, Y3, Y7, Y7
-	VEXTRACTI128 $0x01, Y7, X0
-	VPACKUSDW    X0, X7, X7
-	VPAND        X4, X7, X0
+	VPADDD       Y0, Y9, Y9
+	VPSRLD       $0x10, Y9, Y9
+	VBLENDVPS    Y8, Y3, Y9, Y9
+	VEXTRACTI128 $0x01, Y9, X0
+	VPACKUSDW    X0, X9, X9
+	VPAND        X4, X9, X0
 	VPMAXUW      X0, X5, X5
-	VMOVNTDQ     X7, (DI)(BX*2)
+	VMOVNTDQ     X9, (DI)(BX*2)
 	JMP          next
 
 blendSmall:
 	CMPQ        DX, $0x04
 	JL          blendTiny
-	VPMOVZXWD   (R8)(BX*2), X6
-	VPSLLD      $0x10, X6, X6
-	VPMOVZXWD   (R9)(BX*2), X7
-	VPSLLD      $0x10, X7, X7
-	VSUBPS      X6, X7, X7
-	VFMADD213PS X6, X0, X7
-	VCMPPS      $0x03, X7, X7, X8
-	VPSRLD      $0x10, X7, X6
-	VPAND       X2, X6, X6
-	VPADDD      X1, X6, X6
-	VPADDD      X6, X7, X7
-	VPSRLD      $0x10, X7, X7
-	VBLENDVPS   X8, X3, X7, X7
-	VPACKUSDW   X7, X7, X7
-	VPAND       X4, X7, X6
-	VPMAXUW     X6, X5, X5
-	VMOVQ       X7, (DI)(BX*2)
+	VPMOVZXWD   (R8)(BX*2), X8
+	VPSLLD      $0x10, X8, X8
+	VPMOVZXWD   (R9)(BX*2), X9
+	VPSLLD      $0x10, X9, X9
+	VSUBPS      X8, X9, X9
+	VFMADD213PS X8, X0, X9
+	VCMPPS      $0x03, X9, X9, X10
+	VPSRLD      $0x10, X9, X8
+	VPAND       X2, X8, X8
+	VPADDD      X1, X8, X8
+	VPADDD      X8, X9, X9
+	VPSRLD      $0x10, X9, X9
+	VBLENDVPS   X10, X3, X9, X9
+	VPACKUSDW   X9, X9, X9
+	VPAND       X4, X9, X8
+	VPMAXUW     X8, X5, X5
+	VMOVQ       X9, (DI)(BX*2)
 	LEAQ        -4(DX), BX
-	VPMOVZXWD   (R8)(BX*2), X6
-	VPSLLD      $0x10, X6, X6
-	VPMOVZXWD   (R9)(BX*2), X7
-	VPSLLD      $0x10, X7, X7
-	VSUBPS      X6, X7, X7
-	VFMADD213PS X6, X0, X7
-	VCMPPS      $0x03, X7, X7, X6
-	VPSRLD      $0x10, X7, X0
+	VPMOVZXWD   (R8)(BX*2), X8
+	VPSLLD      $0x10, X8, X8
+	VPMOVZXWD   (R9)(BX*2), X9
+	VPSLLD      $0x10, X9, X9
+	VSUBPS      X8, X9, X9
+	VFMADD213PS X8, X0, X9
+	VCMPPS      $0x03, X9, X9, X8
+	VPSRLD      $0x10, X9, X0
 	VPAND       X2, X0, X0
 	VPADDD      X1, X0, X0
-	VPADDD      X0, X7, X7
-	VPSRLD      $0x10, X7, X7
-	VBLENDVPS   X6, X3, X7, X7
-	VPACKUSDW   X7, X7, X7
-	VPAND       X4, X7, X0
+	VPADDD      X0, X9, X9
+	VPSRLD      $0x10, X9, X9
+	VBLENDVPS   X8, X3, X9, X9
+	VPACKUSDW   X9, X9, X9
+	VPAND       X4, X9, X0
 	VPMAXUW     X0, X5, X5
-	VMOVQ       X7, (DI)(BX*2)
+	VMOVQ       X9, (DI)(BX*2)
 	JMP         next
 
 blendTiny:
 	CMPQ        BX, DX
 	JGE         next
 	MOVWLZX     (R8)(BX*2), SI
-	VMOVD       SI, X6
-	VPSLLD      $0x10, X6, X6
+	VMOVD       SI, X8
+	VPSLLD      $0x10, X8, X8
 	MOVWLZX     (R9)(BX*2), SI
-	VMOVD       SI, X7
-	VPSLLD      $0x10, X7, X7
-	VSUBPS      X6, X7, X7
-	VFMADD213PS X6, X0, X7
-	VCMPPS      $0x03, X7, X7, X8
-	VPSRLD      $0x10, X7, X6
-	VPAND       X2, X6, X6
-	VPADDD      X1, X6, X6
-	VPADDD      X6, X7, X7
-	VPSRLD      $0x10, X7, X7
-	VBLENDVPS   X8, X3, X7, X7
-	VPACKUSDW   X7, X7, X7
-	VPAND       X4, X7, X6
-	VPMAXUW     X6, X5, X5
-	VPEXTRW     $0x00, X7, (DI)(BX*2)
+	VMOVD       SI, X9
+	VPSLLD      $0x10, X9, X9
+	VSUBPS      X8, X9, X9
+	VFMADD213PS X8, X0, X9
+	VCMPPS      $0x03, X9, X9, X10
+	VPSRLD      $0x10, X9, X8
+	VPAND       X2, X8, X8
+	VPADDD      X1, X8, X8
+	VPADDD      X8, X9, X9
+	VPSRLD      $0x10, X9, X9
+	VBLENDVPS   X10, X3, X9, X9
+	VPACKUSDW   X9, X9, X9
+	VPAND       X4, X9, X8
+	VPMAXUW     X8, X5, X5
+	VPEXTRW     $0x00, X9, (DI)(BX*2)
 	INCQ        BX
 	JMP         blendTiny
 
@@ -11984,7 +11935,10 @@ next:
 	JMP  row
 
 end:
-	VMOVDQU X5, 104(AX)
+	VPMAXUW      X7, X5, X5
+	VEXTRACTI128 $0x01, Y7, X7
+	VPMAXUW      X7, X5, X5
+	VMOVDQU      X5, 104(AX)
 	SFENCE
 	VZEROUPPER
 	RET

@@ -73,9 +73,12 @@ type rows struct {
 	lo, hi, zero     reg.VecVirtual
 	bias, one, quiet reg.VecVirtual
 	magnitude, most  reg.VecVirtual
+	most2            reg.VecVirtual
 	by255            reg.VecVirtual
 	stream           bool // stores go round the caches: rows begin and end at multiples of 32 bytes
 	q0, q1           reg.GPVirtual
+	left, right      reg.GPVirtual // nil = they are read from the arguments a row
+	base, step0      reg.GPVirtual
 }
 
 func mem(base reg.Register, disp int) Mem { return Mem{Base: base, Disp: disp} }
@@ -104,15 +107,27 @@ func lerp(src, dst kind, epi epilogue, stream bool) {
 	MOVQ(mem(k.args, offDst), k.out)
 	XORQ(k.row, k.row)
 	k.constants()
+	weight := k.t
+	if epi == plain && !stream {
+		// Registers are enough for all that a row needs.
+		k.left, k.right, k.base, k.step0, weight = GP64(), GP64(), GP64(), GP64(), GP64()
+		MOVQ(mem(k.args, offLeft), k.left)
+		MOVQ(mem(k.args, offRight), k.right)
+		MOVQ(mem(k.args, offSrc), k.base)
+		MOVQ(mem(k.args, offSrcStep), k.step0)
+		MOVQ(mem(k.args, offWeight), weight)
+	}
 
 	Label("row")
 	CMPQ(k.row, mem(k.args, offRows))
 	JGE(LabelRef("end"))
 	k.source(offLeft, k.p0)
 	k.fetch()
-	MOVQ(mem(k.args, offWeight), k.t)
+	if k.left == nil {
+		MOVQ(mem(k.args, offWeight), weight)
+	}
 	VXORPS(k.w.AsX(), k.w.AsX(), k.w.AsX())
-	VCVTSD2SS(at(k.t, k.row, 8, 0), k.w.AsX(), k.w.AsX())
+	VCVTSD2SS(at(weight, k.row, 8, 0), k.w.AsX(), k.w.AsX())
 	VMOVD(k.w.AsX(), k.t.As32())
 	ADDL(k.t.As32(), k.t.As32())
 	JZ(LabelRef("left"))
@@ -136,6 +151,11 @@ func lerp(src, dst kind, epi epilogue, stream bool) {
 	JMP(LabelRef("row"))
 	Label("end")
 	if dst == f16 || dst == bf16 {
+		if k.wide16() {
+			VPMAXUW(k.most2.AsX(), k.most.AsX(), k.most.AsX())
+			VEXTRACTI128(U8(1), k.most2, k.most2.AsX())
+			VPMAXUW(k.most2.AsX(), k.most.AsX(), k.most.AsX())
+		}
 		VMOVDQU(k.most.AsX(), mem(k.args, offLimits))
 	}
 	if stream {
@@ -171,6 +191,16 @@ func (k *rows) fetch() {
 
 // source puts the address of a row that an index names into p.
 func (k *rows) source(field int, p reg.GPVirtual) {
+	if k.left != nil {
+		index := k.left
+		if field == offRight {
+			index = k.right
+		}
+		MOVLQSX(at(index, k.row, 4, 0), p)
+		IMULQ(k.step0, p)
+		ADDQ(k.base, p)
+		return
+	}
 	MOVQ(mem(k.args, field), k.t)
 	MOVLQSX(at(k.t, k.row, 4, 0), p)
 	IMULQ(mem(k.args, offSrcStep), p)
@@ -208,6 +238,11 @@ func (k *rows) constants() {
 		k.magnitude, k.most = k.broadcast(0x7fff7fff), YMM()
 		VPXOR(k.most, k.most, k.most)
 	}
+	if k.wide16() {
+		k.zero, k.most2 = YMM(), YMM()
+		VPXOR(k.zero, k.zero, k.zero)
+		VPXOR(k.most2, k.most2, k.most2)
+	}
 }
 
 // columns goes along one row: eight columns at a time, the last eight overlapping the ones before, so that nothing beyond the row is touched.
@@ -230,9 +265,7 @@ func (k *rows) columns(name string, blend bool) {
 		for line := 0; line < 32*k.dst.size && !k.stream; line += 64 {
 			PREFETCHT1(at(k.out, k.i, k.dst.size, line+resultAhead))
 		}
-		for j := range 4 {
-			k.step(8, 8*j, blend)
-		}
+		k.four(blend)
 		MOVQ(k.t, k.i)
 		JMP(LabelRef(l("Long")))
 	}
@@ -247,9 +280,7 @@ func (k *rows) columns(name string, blend bool) {
 			PREFETCHT1(at(k.q1, k.i, k.src.size, line))
 		}
 	}
-	for j := range 4 {
-		k.step(8, 8*j, blend)
-	}
+	k.four(blend)
 	MOVQ(k.t, k.i)
 	JMP(LabelRef(l("Four")))
 	Label(l("One"))
@@ -278,6 +309,61 @@ func (k *rows) columns(name string, blend bool) {
 	k.step(1, 0, blend)
 	INCQ(k.i)
 	JMP(LabelRef(l("Tiny")))
+}
+
+// four makes 32 columns.
+func (k *rows) four(blend bool) {
+	if blend && k.wide16() {
+		k.step16(0)
+		k.step16(16)
+		return
+	}
+	for j := range 4 {
+		k.step(8, 8*j, blend)
+	}
+}
+
+// wide16 says whether sixteen columns go together: halves that keep their place when the even and the odd groups of four are taken apart and packed again.
+func (k *rows) wide16() bool { return k.src == bf16 && k.dst == bf16 && k.epi == plain }
+
+// step16 blends sixteen columns of bfloat16. Interleaved with zeros, its bits are those of float32.
+func (k *rows) step16(first int) {
+	m := func(p reg.Register) Mem { return at(p, k.i, 2, 2*first) }
+	left, right := YMM(), YMM()
+	VMOVDQU(m(k.p0), left)
+	VMOVDQU(m(k.p1), right)
+	blend := func(v0, d reg.VecVirtual) {
+		VSUBPS(v0, d, d)
+		VFMADD213PS(v0, k.w, d)
+		k.round(8, d, v0)
+	}
+	v, d := YMM(), YMM()
+	VPUNPCKLWD(left, k.zero, v)
+	VPUNPCKLWD(right, k.zero, d)
+	VPUNPCKHWD(left, k.zero, left)
+	VPUNPCKHWD(right, k.zero, right)
+	blend(v, d)
+	blend(left, right)
+	VPACKUSDW(right, d, d)
+	VPAND(k.magnitude, d, v)
+	VPMAXUW(v, k.most2, k.most2)
+	if k.stream {
+		VMOVNTDQ(d, m(k.out))
+	} else {
+		VMOVDQU(d, m(k.out))
+	}
+}
+
+// round makes bfloat16 of float32, in the low halves. NaN is looked for first: the rounding would carry some into infinity.
+func (k *rows) round(n int, y, u reg.VecVirtual) {
+	r, nan := width(y, n), YMM()
+	VCMPPS(U8(3), r, r, width(nan, n))
+	VPSRLD(U8(16), r, width(u, n))
+	VPAND(width(k.one, n), width(u, n), width(u, n))
+	VPADDD(width(k.bias, n), width(u, n), width(u, n))
+	VPADDD(width(u, n), r, r)
+	VPSRLD(U8(16), r, r)
+	VBLENDVPS(width(nan, n), width(k.quiet, n), r, r)
 }
 
 // width is the part of a register that n float32 take.
@@ -393,14 +479,8 @@ func (k *rows) store(n int, y reg.VecVirtual, first int) {
 	case f16:
 		VCVTPS2PH(U8(0), r, y.AsX())
 	case bf16:
-		u, nan := YMM(), YMM()
-		VCMPPS(U8(3), r, r, width(nan, n))
-		VPSRLD(U8(16), r, width(u, n))
-		VPAND(width(k.one, n), width(u, n), width(u, n))
-		VPADDD(width(k.bias, n), width(u, n), width(u, n))
-		VPADDD(width(u, n), r, r)
-		VPSRLD(U8(16), r, r)
-		VBLENDVPS(width(nan, n), width(k.quiet, n), r, r)
+		u := YMM()
+		k.round(n, y, u)
 		if n == 8 {
 			VEXTRACTI128(U8(1), y, u.AsX())
 		} else {
