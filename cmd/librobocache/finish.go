@@ -67,7 +67,7 @@ func robocache_loader_finish(handle C.int64_t, in *C.char, timeoutMS C.int32_t, 
 			if err != nil {
 				return nil, err
 			}
-			return &operation{f.Op, f.Op.Tensors()}, nil
+			return &operation{op: f.Op, tensors: f.Op.Tensors()}, nil
 		}, a.Backend, a.Device)
 		if err != nil {
 			return result{}, err

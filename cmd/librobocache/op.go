@@ -21,7 +21,7 @@ type prepared struct {
 	host  hostBackend                // nil: a device's
 	dev   deviceOp
 	spans []span
-	count int // addresses of a run
+	from  int // the first tensor that is written
 
 	mu   sync.Mutex
 	idle []*operation // instances that no run uses
@@ -82,7 +82,9 @@ func prepare(build func() (*operation, error), backend string, device int) (r op
 		}
 		p.idle = append(p.idle, o)
 	}
-	p.count = len(o.tensors)
+	if p.from = o.results; p.from == 0 {
+		p.from = len(o.tensors)
+	}
 	for _, t := range o.tensors {
 		s, err := reach(t)
 		if err != nil {
@@ -141,10 +143,15 @@ func robocache_op_run(op C.int64_t, addrs *C.int64_t, n C.int64_t, stream C.int6
 }
 
 func (p *prepared) run(addrs []uintptr, stream uintptr) error {
-	if len(addrs) != p.count {
-		return misuse("op", fmt.Sprintf("%d addresses, expected %d", len(addrs), p.count))
+	if len(addrs) != len(p.spans) {
+		return misuse("op", fmt.Sprintf("%d addresses, expected %d", len(addrs), len(p.spans)))
 	}
 	if p.dev != nil {
+		if p.near(addrs) {
+			if err := p.apart(addrs); err != nil {
+				return err
+			}
+		}
 		return p.dev.Run(addrs, stream)
 	}
 	o, err := p.take()
@@ -165,6 +172,33 @@ func (p *prepared) run(addrs []uintptr, stream uintptr) error {
 	err = o.on(p.host)
 	p.give(o)
 	return err
+}
+
+// near says whether a result lies within the reach of another tensor: then it may be the same memory.
+func (p *prepared) near(addrs []uintptr) bool {
+	for r := p.from; r < len(addrs); r++ {
+		lo := addrs[r] + uintptr(p.spans[r].lo)
+		hi := lo + uintptr(p.spans[r].n)
+		for i := range r {
+			from := addrs[i] + uintptr(p.spans[i].lo)
+			if from < hi && lo < from+uintptr(p.spans[i].n) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// apart proves that no result shares memory with another tensor; interleaved ones do not. The host's back ends prove it themselves.
+func (p *prepared) apart(addrs []uintptr) error {
+	o, err := p.build()
+	if err != nil {
+		return err
+	}
+	for i, t := range o.tensors {
+		t.Addr = addrs[i]
+	}
+	return o.check()
 }
 
 // foreign is memory of the client's, which the garbage collector does not know.

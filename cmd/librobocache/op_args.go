@@ -129,6 +129,7 @@ func (f *feed) maybe(name string) *kernel.Tensor {
 type operation struct {
 	op      any // *kernel.FuseOp, *kernel.FuseGradOp, *kernel.ApplyOp, *kernel.VoxelOp, *kernel.DepthOp or *kernel.TSDFOp
 	tensors []*kernel.Tensor
+	results int // the first tensor that is written, and so are those after it; 0: the caller knows them apart
 }
 
 // build makes an instance of the op. The arguments stay as they are: it is called again for each concurrent run.
@@ -139,6 +140,7 @@ func (a *opArgs) build() (*operation, error) {
 		return nil, err
 	}
 	var o operation
+	var first *kernel.Tensor
 	switch a.Op {
 	case "fuse":
 		op := &kernel.FuseOp{Clock: clock, Epsilon: a.Epsilon, Validate: a.Validate}
@@ -152,7 +154,7 @@ func (a *opArgs) build() (*operation, error) {
 		f.has = a.Has
 		op.Targets, op.Out = f.must(), f.must()
 		op.Valid, op.Counts = f.maybe("valid"), f.maybe("counts")
-		o = operation{op, op.Tensors()}
+		o, first = operation{op: op, tensors: op.Tensors()}, &op.Out
 	case "fuse_grad":
 		if len(a.Series) != 1 {
 			return nil, misuse("op", "a gradient is of one stream")
@@ -163,13 +165,16 @@ func (a *opArgs) build() (*operation, error) {
 		}
 		op.Targets, op.Out, op.Grad = f.must(), f.must(), f.must()
 		op.Series.Values = kernel.Tensor{DType: op.Grad.DType, Shape: op.Grad.Shape, Stride: op.Grad.Stride}
-		o = operation{op, op.Tensors()}
+		o, first = operation{op: op, tensors: op.Tensors()}, &op.Grad
 	case "voxelize":
 		op, err := a.voxels(f)
 		if err != nil {
 			return nil, err
 		}
-		o = operation{op, op.Tensors()}
+		o, first = operation{op: op, tensors: op.Tensors()}, op.Out
+		if first == nil {
+			first = op.Coords
+		}
 	case "unproject":
 		op := &kernel.DepthOp{Scale: float32(a.Scale), Depth: f.must(), Out: f.must(), Valid: f.maybe("valid")}
 		if err := floats32(op.Camera[:], a.Camera, "camera"); err != nil {
@@ -181,7 +186,7 @@ func (a *opArgs) build() (*operation, error) {
 				return nil, err
 			}
 		}
-		o = operation{op, op.Tensors()}
+		o, first = operation{op: op, tensors: op.Tensors()}, &op.Out
 	case "integrate":
 		op := &kernel.TSDFOp{Scale: float32(a.Scale), Truncate: float32(a.Truncate), MaxWeight: float32(a.MaxWeight), Depth: f.must(), Value: f.must(), Weight: f.must()}
 		for _, v := range []struct {
@@ -193,13 +198,14 @@ func (a *opArgs) build() (*operation, error) {
 				return nil, err
 			}
 		}
-		o = operation{op, op.Tensors()}
+		o, first = operation{op: op, tensors: op.Tensors()}, &op.Value
 	default:
 		return nil, misuse("op", fmt.Sprintf("there is no operation %q", a.Op))
 	}
 	if f.err != nil {
 		return nil, f.err
 	}
+	o.results = slices.Index(o.tensors, first)
 	if len(f.args) != 0 {
 		return nil, misuse("op", fmt.Sprintf("%d tensors too many", len(f.args)))
 	}

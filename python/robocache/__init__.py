@@ -72,7 +72,7 @@ _ELSEWHERE = {
     "temporal_fusion": "use torch.nn.TransformerEncoder on the rows of robocache.fuse",
     "will_oom": "use memory_budget= of Loader and voxelize",
     "memory": "use memory_budget= of Loader and voxelize",
-    "utils": "operations follow the tensor's device; torch.cuda.device sets the current one",
+    "utils": "use torch.cuda.device; operations follow the tensor's device, whichever is current",
     "datasets": "use robocache.open(path), robocache.MapDataset or robocache.Loader",
     "RTXDataset": "use robocache.open(path), robocache.MapDataset or robocache.Loader",
     "RTXDataLoader": "use robocache.Loader(path, batch_size=…)",
@@ -158,7 +158,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"robocache.{name}: {_ELSEWHERE[name]}")
     from ._options import nearest
 
-    raise AttributeError(f"module 'robocache' has no attribute {name!r}: {nearest(name, __all__)}")
+    raise AttributeError(f"module 'robocache' has no attribute {name!r}: {nearest(name, [*__all__, *_OLD])}")
 
 
 def __dir__() -> list[str]:

@@ -26,7 +26,8 @@ def _clock(t: torch.Tensor, given: bool) -> torch.Tensor:
 
 def fuse(series: list[Any], targets: View, dtype: Any, spec: Mapping[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
     """[B, T, sum of D] and the validity [B, T, N]."""
-    given, epsilon = spec.get("clock") == "given", spec.get("epsilon") or 0.0
+    given = spec.get("clock") == "given"
+    epsilon = spec.get("epsilon") or 0.0 if given else 0.0
     at = _clock(targets.array, given)
     columns, valid = [], []
     for s in series:

@@ -66,22 +66,31 @@ def native(dtype: str, like: View) -> Any:
 
 
 class Made:
-    """A prepared operation and the results that each run makes: (shape, dtype) each, or None where the caller gives it."""
+    """A prepared operation and the results that each run makes: (shape, dtype) each, or None where the caller gives it.
 
-    __slots__ = ("op", "results", "device", "cuda")
+    zeroed: the first result is made of fresh pages, which the host's system fills with zeros when they are touched.
+    """
 
-    def __init__(self, op: Prepared, results: list[tuple[tuple[int, ...], Any] | None], like: View) -> None:
+    __slots__ = ("op", "results", "zeroed", "device", "cuda")
+
+    def __init__(self, op: Prepared, results: list[tuple[tuple[int, ...], Any] | None], like: View, zeroed: Any = None) -> None:
         self.op = op
         self.results = results
+        self.zeroed = zeroed  # NumPy's dtype of it
         self.device = like.array.device if like.tensor else None
         self.cuda = like.device
 
     def run(self, inputs: Sequence[int], given: Sequence[Any] = ()) -> list[Any]:
         """Runs it on the inputs' addresses. given: arrays for the results that the caller has."""
-        addresses, out, mine = list(inputs), [], iter(given)
+        addresses, mine = list(inputs), iter(given)
+        out: list[Any] = []
         torch = None if self.device is None else _arrays.torch_of()
         for r in self.results:
-            if torch is None:
+            if self.zeroed is not None and not out and r is not None:
+                fresh = np.zeros(r[0], self.zeroed)
+                a = fresh if torch is None else torch.from_numpy(fresh)
+                addresses.append(fresh.__array_interface__["data"][0])
+            elif torch is None:
                 a = next(mine) if r is None else np.empty(r[0], r[1])
                 addresses.append(a.__array_interface__["data"][0])
             else:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import _arrays, _options, _resampling, _rules
+from . import _arrays, _options, _resampling, _rules, ops
 from ._arrays import HOST, View
 from ._errors import Misuse
 from ._family import deliver
@@ -70,6 +71,21 @@ def voxelize(
     if unknown:
         name = next(iter(unknown))
         raise Misuse(f"unknown keyword {name!r} of voxelize", hint=_options.nearest(name, _NAMES))
+    key, addresses = _quick(points, features, (mode, layout, outside, fill, dtype, bits, deterministic, capacity, return_stats, backend), (grid_min, voxel_size, grid_size))
+    if key is None or lengths is not None or offsets is not None or out is not None or memory_budget is not None:
+        key = None
+    else:
+        plan = _fast.get(key)
+        if plan is not None:
+            return plan.run(addresses, points)
+    torch = sys.modules.get("torch")
+    if torch is not None and (ops.recorded(torch, [("points", points, features, {})], None) or getattr(features, "requires_grad", False) and torch.is_grad_enabled()):
+        from . import _torchvoxels
+
+        return _torchvoxels.call(
+            points, features, grid_min=grid_min, voxel_size=voxel_size, grid_size=grid_size, mode=mode, layout=layout, outside=outside, fill=fill, dtype=dtype, bits=bits,
+            deterministic=deterministic, lengths=lengths, offsets=offsets, out=out, return_stats=return_stats, backend=backend,
+        )  # fmt: skip
     call = _Call(points, features, mode, layout, lengths, offsets)
     spec = _spec(call, grid_min, voxel_size, grid_size, outside, fill, bits, deterministic, memory_budget)
     chosen = _rules.backend_of(backend, call.points.device, "points")
@@ -81,20 +97,46 @@ def voxelize(
     if layout == "sparse":
         if out is not None or dtype is not None or bits:
             raise Misuse("layout='sparse' makes its own results: leave out=, dtype= and bits= out")
-        return _sparse(call, spec, capacity, return_stats, points)
-    if capacity is not None:
-        raise Misuse("capacity= belongs to layout='sparse'")
-    shape, kind = dense_shape(call, spec, dtype, out)
-    into = None if out is None else writable("out", out, shape, kind, call.points)
-    tensors = [*call.describe(), {"dtype": kind, "shape": list(shape), "stride": dense(shape) if into is None else list(into.stride)}]
-    spec["has"] += ["out"]
-    results: list[Any] = [None if into is not None else (shape, native(kind, call.points))]
-    _stats(spec, tensors, results, call, return_stats)
-    spec["tensors"] = tensors
-    got = Made(prepare(spec), results, call.points).run(call.addresses(), [] if into is None else [into.array])
-    if out is not None:
-        got[0] = out
-    return deliver(tuple(got), points)
+        plan = _sparse(call, spec, capacity, return_stats)
+    else:
+        if capacity is not None:
+            raise Misuse("capacity= belongs to layout='sparse'")
+        plan = _dense(call, spec, dtype, out, return_stats)
+    if key is not None:
+        _fast.put(key, plan)
+    return plan.run(call.addresses(), points, out)
+
+
+def _quick(points: Any, features: Any, options: tuple[Any, ...], grid: tuple[Any, ...]) -> tuple[Any, list[int]]:
+    """What a call is kept under, and its addresses; None where it is not kept."""
+    torch: Any = sys.modules.get("torch")
+    kind: Any = type(points)
+    if torch is not None and torch.compiler.is_compiling():
+        return None, []
+    tensor = torch is not None and kind is torch.Tensor
+    if not tensor and kind is not np.ndarray or tensor and ops._traced(torch):
+        return None, []
+    key: list[Any] = [kind, options]
+    for g in grid:
+        if isinstance(g, (list, tuple)):
+            g = tuple(g)
+        elif not isinstance(g, (int, float)):
+            return None, []
+        key.append(g)
+    addresses = []
+    for a in (points, features):
+        if a is None:
+            continue
+        if type(a) is not kind or tensor and (a.is_neg() or a.requires_grad or a.layout is not torch.strided or a.is_meta):
+            return None, []
+        key += (a.dtype, a.shape, a.stride(), a.get_device()) if tensor else (a.dtype, a.shape, a.strides)
+        addresses.append(a.data_ptr() if tensor else a.__array_interface__["data"][0])
+    whole = tuple(key)
+    try:
+        hash(whole)
+    except TypeError:
+        return None, []
+    return whole, addresses
 
 
 class _Call:
@@ -191,7 +233,38 @@ def _stats(spec: dict[str, Any], tensors: list[Any], results: list[Any], call: _
         results.append(((3,), native("int64", call.points)))
 
 
-def _sparse(call: _Call, spec: dict[str, Any], capacity: int | None, return_stats: bool, like: Any) -> Any:
+class _DensePlan:
+    """A dense grid, ready but for addresses."""
+
+    def __init__(self, made: Made, out: View | None) -> None:
+        self.made = made
+        self.given = [] if out is None else [out.array]
+
+    def run(self, addresses: list[int], like: Any, out: Any = None) -> Any:
+        got = self.made.run(addresses, self.given)
+        if out is not None:
+            got[0] = out
+        return deliver(tuple(got), like)
+
+
+FRESH = 1 << 20  # bytes: from here on new memory comes from the system, and is zeros
+
+
+def _dense(call: _Call, spec: dict[str, Any], dtype: Any, out: Any, return_stats: bool) -> _DensePlan:
+    shape, kind = dense_shape(call, spec, dtype, out)
+    into = None if out is None else writable("out", out, shape, kind, call.points)
+    tensors = [*call.describe(), {"dtype": kind, "shape": list(shape), "stride": dense(shape) if into is None else list(into.stride)}]
+    spec["has"] += ["out"]
+    results: list[Any] = [None if into is not None else (shape, native(kind, call.points))]
+    _stats(spec, tensors, results, call, return_stats)
+    spec["tensors"] = tensors
+    zeroed = None
+    if into is None and call.points.device == HOST and np.dtype(kind).itemsize * float(np.prod(shape, dtype=float)) >= FRESH:
+        zeroed = spec["zeroed"] = True
+    return _DensePlan(Made(prepare(spec), results, call.points, np.dtype(kind) if zeroed else None), into)
+
+
+def _sparse(call: _Call, spec: dict[str, Any], capacity: int | None, return_stats: bool) -> _SparsePlan:
     cells = int(np.prod([1 if call.batch is None else call.batch, *spec["grid"]], dtype=object))
     rows = min(call.total, cells) if capacity is None else int(capacity)
     if rows < 0:
@@ -205,19 +278,28 @@ def _sparse(call: _Call, spec: dict[str, Any], capacity: int | None, return_stat
     results: list[Any] = [(s, native(d, call.points)) for _, d, s in made]
     _stats(spec, tensors, results, call, return_stats)
     spec["tensors"] = tensors
-    got = Made(prepare(spec), results, call.points).run(call.addresses())
-    stats = got.pop() if return_stats else None
-    found = got.pop()
-    if capacity is None:
-        m = int(found[0])  # on a GPU this waits
-        # Few rows of a large buffer should not keep it.
-        got = [(a[:m].clone() if call.points.tensor else a[:m].copy()) if m < rows // 2 else a[:m] for a in got]
-        found = m
-    coords, counts, wide = got[0], got[-1], got[1] if call.featured else None
-    coords, counts = deliver((coords,), like), deliver((counts,), like)
-    wide = None if wide is None else deliver((wide,), like)
-    sparse = SparseVoxels(coords, wide, counts, found if capacity is None else deliver((found,), like))
-    return sparse if stats is None else (sparse, deliver((stats,), like))
+    return _SparsePlan(Made(prepare(spec), results, call.points), capacity is None, return_stats, call.featured, rows, call.points.tensor)
+
+
+class _SparsePlan:
+    """The occupied voxels, ready but for addresses."""
+
+    def __init__(self, made: Made, trim: bool, stats: bool, featured: bool, rows: int, tensor: bool) -> None:
+        self.made, self.trim, self.stats, self.featured, self.rows, self.tensor = made, trim, stats, featured, rows, tensor
+
+    def run(self, addresses: list[int], like: Any, out: Any = None) -> Any:
+        got = self.made.run(addresses)
+        stats = got.pop() if self.stats else None
+        found = got.pop()
+        if self.trim:
+            m = int(found[0])  # on a GPU this waits
+            # Few rows of a large buffer should not keep it.
+            got = [(a[:m].clone() if self.tensor else a[:m].copy()) if m < self.rows // 2 else a[:m] for a in got]
+            found = m
+        sparse = SparseVoxels(
+            deliver((got[0],), like), deliver((got[1],), like) if self.featured else None, deliver((got[-1],), like), found if self.trim else deliver((found,), like)
+        )
+        return sparse if stats is None else (sparse, deliver((stats,), like))
 
 
 def camera_of(v: Any) -> list[float]:

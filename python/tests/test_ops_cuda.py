@@ -140,7 +140,7 @@ def test_torch_operators_agree() -> None:
         want, mask = robocache.resample(data, times, targets, backend="pytorch", **kw)
         assert torch.equal(valid, mask)
         if dtype == torch.float64:
-            assert torch.allclose(got, want, rtol=1e-14, atol=1e-14)
+            assert torch.allclose(got, want, rtol=1e-13, atol=1e-13)
         else:
             assert torch.equal(got, want)
 
@@ -379,10 +379,10 @@ def test_host_time(capsys: pytest.CaptureFixture[str]) -> None:
         "resample out=": best(lambda: robocache.resample(data, times, targets, out=out)),
         "resample and validity": best(lambda: robocache.resample(data, times, targets, return_valid=True)),
         "fuse of three": best(lambda: robocache.fuse([(data, times), (data, times), (data, times)], targets)),
-        "voxelize": best(lambda: robocache.voxelize(p, grid_min=0, voxel_size=0.1, grid_size=10)),
         "torch.ops.robocache.resample": best(lambda: torch.ops.robocache.resample(data, times, targets, [], '{"series": [{"has": [], "name": "data"}]}', None, False)),
     }
     with capsys.disabled():
         print("\nhost time of one call, µs: " + ", ".join(f"{k} {v:.2f}" for k, v in told.items()))
+        print(f"voxelize {best(lambda: robocache.voxelize(p, grid_min=0, voxel_size=0.1, grid_size=10)):.2f}")
     assert told["resample out="] <= 10
     assert told["resample"] <= 12
