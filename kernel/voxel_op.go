@@ -51,6 +51,7 @@ type VoxelOp struct {
 	Found            *Tensor // sparse: int64 [1]: cells that are occupied, also beyond the capacity
 	Stats            *Tensor // int64 [3]: points inside, outside, not finite, whatever the policy makes of them
 	Scratch          *Tensor // uint8: what the back end asks for
+	Validate         bool    // lengths and offsets are proved. The host always proves them; a device has to wait for that, and otherwise takes the nearest value that makes sense
 	Budget           int64   // bytes that a dense result may have; 0 = as many as can be counted. See Layout, which looks before anything is allocated
 }
 

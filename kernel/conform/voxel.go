@@ -255,7 +255,7 @@ func (c *spaceCase) failed(err error) (done bool, _ error) {
 
 func (c *spaceCase) voxelize(b Space) error {
 	var r reader
-	op := &kernel.VoxelOp{Points: r.tensor(c.Points), Lengths: r.index(c.Lengths), Offsets: r.index(c.Offsets), Bits: c.Bits, Fill: r.float(c.Fill)}
+	op := &kernel.VoxelOp{Points: r.tensor(c.Points), Lengths: r.index(c.Lengths), Offsets: r.index(c.Offsets), Bits: c.Bits, Fill: r.float(c.Fill), Validate: c.Error != nil}
 	if c.Features != nil {
 		f := r.tensor(c.Features)
 		op.Features = &f

@@ -1,0 +1,85 @@
+package cuda
+
+import (
+	"fmt"
+	"math"
+	"unsafe"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/kernel"
+)
+
+// depthParams is Depth of src/depth.cu.
+type depthParams struct {
+	depth, out, valid                                                       uintptr
+	depthEntry, depthRow, depthColumn, outEntry, outRow, outColumn, outAxis int64
+	validEntry, validRow, validColumn, pixels                               int64
+	height, width                                                           uint32
+	fx, fy, cx, cy, scale                                                   float32
+	pose                                                                    [12]float32
+	depthType, posed, flat                                                  uint8
+	_                                                                       [5]uint8
+}
+
+// planeStrides are a tensor's strides over [(B,) H, W]; without B the first is 0.
+func planeStrides(t *kernel.Tensor, rank int) (entry, row, column int64) {
+	if rank == 3 {
+		entry = int64(t.Step(0))
+	}
+	return entry, int64(t.Step(rank - 2)), int64(t.Step(rank - 1))
+}
+
+// Unproject launches the op.
+func (q *Queue) Unproject(op *kernel.DepthOp) error {
+	l, err := q.d.PrepareUnproject(op)
+	return q.run(l, err, op.Tensors())
+}
+
+// PrepareUnproject makes a launch of the op, to run on any addresses of tensors of its form.
+func (d *Device) PrepareUnproject(op *kernel.DepthOp) (*Launch, error) {
+	if err := op.Check(); err != nil {
+		return nil, err
+	}
+	rank := len(op.Depth.Shape)
+	p := &depthParams{pixels: int64(op.Depth.Len()), height: uint32(op.Depth.Shape[rank-2]), width: uint32(op.Depth.Shape[rank-1]),
+		fx: op.Camera[0], fy: op.Camera[1], cx: op.Camera[2], cy: op.Camera[3], scale: op.DepthScale(), depthType: uint8(op.Depth.DType), flat: flag(contiguous(&op.Out))}
+	if most := max(op.Depth.Shape[rank-2], op.Depth.Shape[rank-1]); most > math.MaxUint32 {
+		return nil, extentTooLarge("depth_to_points", most)
+	}
+	p.depthEntry, p.depthRow, p.depthColumn = planeStrides(&op.Depth, rank)
+	p.outEntry, p.outRow, p.outColumn = planeStrides(&op.Out, rank)
+	p.outAxis = int64(op.Out.Step(rank))
+	if op.Pose != nil {
+		p.pose, p.posed = *op.Pose, 1
+	}
+	l := &Launch{op: "depth_to_points", on: d.on, tensors: 2, places: []place{
+		{at: int(unsafe.Offsetof(p.depth)), tensor: 0}, {at: int(unsafe.Offsetof(p.out)), tensor: 1}}}
+	if op.Valid != nil {
+		p.validEntry, p.validRow, p.validColumn = planeStrides(op.Valid, rank)
+		l.tensors++
+		l.places = append(l.places, place{at: int(unsafe.Offsetof(p.valid)), tensor: 2})
+	}
+	const block, each = 256, 4
+	blocks := ceilDiv(p.pixels, block*each)
+	if blocks > math.MaxInt32 {
+		return nil, extentTooLarge("depth_to_points", int(p.pixels))
+	}
+	l.calls = []call{{kernel: "depth_points", grid: uint32(blocks), block: block, params: paramsOf(p), args: func() string { return fmt.Sprintf("depth %s %v", op.Depth.DType, op.Depth.Shape) }}}
+	return l.prepared()
+}
+
+func extentTooLarge(op string, got int) error {
+	return &robocache.Error{Class: robocache.ErrUnsupported, Op: op, Msg: "kernel/cuda: an extent is too large", Got: fmt.Sprint(got)}
+}
+
+// contiguous says whether a tensor lies in C order without gaps; axes of one element have no step.
+func contiguous(t *kernel.Tensor) bool {
+	n := 1
+	for a := len(t.Shape) - 1; a >= 0; a-- {
+		if t.Shape[a] != 1 && t.Step(a) != n {
+			return false
+		}
+		n *= t.Shape[a]
+	}
+	return true
+}

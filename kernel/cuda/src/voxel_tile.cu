@@ -1,0 +1,130 @@
+// Tiles of points by bucket: see voxel.cuh.
+#include "voxel.cuh"
+
+#ifndef LATE
+#define LATE 0
+#endif
+
+// slow finds the cell of any point (huge: its bucket), or kNone.
+DEVICE u32 slow(const Voxel &p, const char *rows, u32 i, u32 &beyond, u32 &strange, u64 number) {
+  const char *row = rows + i * p.point_row * size_of(p.point_type);
+  Cell c = cell_of(p, point_at(p, row, 0), point_at(p, row, 1), point_at(p, row, 2));
+  beyond += c.place == kBeyond;
+  strange += c.place == kNotFinite;
+  if (c.place == kBeyond && p.outside == kFail) atomicMin(&head(p)->first_outside, number + i);
+  if (!kept(p, c.place)) return kNone;
+  return p.huge ? (u32)(flat_of(p, c) >> p.shift) : (c.x * p.grid[1] + c.y) * p.grid[2] + c.z;
+}
+
+// A tile of blockDim.x·R points. The order of the points of a bucket is that of chance.
+template <int R> DEVICE void tile(const Voxel &p) {
+  extern __shared__ __align__(16) char shared[];
+  u32 threads = blockDim.x, warp = threadIdx.x >> 5, t = threadIdx.x;
+  u32 *partial = (u32 *)shared, *sorted = partial + 64, *counters = sorted + threads * R;
+  for (u32 i = t; i < (p.buckets + 3) >> 2; i += threads) ((uint4 *)counters)[i] = make_uint4(0, 0, 0, 0);
+  wait_for_previous_grid();
+#if !LATE
+  let_next_grid_start();
+#endif
+
+  if (p.sparse) { // what the next kernel counts on
+    u64 states = p.batch * p.buckets;
+    for (u64 i = (u64)blockIdx.x * threads + t; i < states; i += (u64)gridDim.x * threads) ((u64 *)(p.scratch + p.state))[i] = 0;
+  }
+  if (blockIdx.x == 0 && t == 0) head(p)->cursor = 0, head(p)->ticket = 0;
+  if (blockIdx.x >= p.tiles) return; // no points at all
+
+  i64 entry = entry_of(p, blockIdx.x);
+  Span s = span_of(p, entry);
+  i64 from = (blockIdx.x - first_tile(p, entry, s)) << p.tile, left = s.count - from;
+  u32 n = left <= 0 || from < 0 ? 0 : (u32)(left < (i64)(threads * R) ? left : threads * R);
+  const char *rows = p.points + (entry * p.point_entry + (s.first + from) * p.point_row) * size_of(p.point_type);
+
+  u32 cell[R], rank[R], beyond = 0, strange = 0, unsure = 0;
+  if (p.quick) {
+    const char *x = rows + (i64)p.row_bytes * t, *y = x + p.axis_bytes, *z = y + p.axis_bytes;
+    i64 step = (i64)p.row_bytes * threads;
+#pragma unroll
+    for (int r = 0; r < R; r += 4) {
+      const int C = R < 4 ? R : 4;
+      float a[C], b[C], c[C];
+#pragma unroll
+      for (int k = 0; k < C; k++, x += step, y += step, z += step) {
+        a[k] = b[k] = c[k] = real(0x7fc00000u);
+        if ((r + k) * threads + t < n) a[k] = real(load_once<4>(x).w[0]), b[k] = real(load_once<4>(y).w[0]), c[k] = real(load_once<4>(z).w[0]);
+      }
+#pragma unroll
+      for (int k = 0; k < C; k++) {
+        bool inside, sure = quick_cell(p, a[k], b[k], c[k], cell[r + k], inside);
+        beyond += sure && !inside;
+        if (!sure) unsure |= 1u << (r + k);
+        if (!inside || !sure) cell[r + k] = kNone;
+      }
+    }
+  } else {
+    unsure = ~0u;
+#pragma unroll
+    for (int r = 0; r < R; r++) cell[r] = kNone;
+  }
+  if (unsure) {
+    u64 number = entry * p.rows_in * (p.entries != kOffsets) + s.first + from; // of the tile's first point among all
+#pragma unroll 1
+    for (u32 r = 0; r < R; r++)
+      if (unsure >> r & 1) sorted[r * threads + t] = r * threads + t < n ? slow(p, rows, r * threads + t, beyond, strange, number) : kNone;
+#pragma unroll
+    for (int r = 0; r < R; r++)
+      if (unsure >> r & 1) cell[r] = sorted[r * threads + t];
+  }
+  __syncthreads(); // counters are 0, sorted is free
+
+  u32 shift = p.huge ? 0 : p.shift;
+#pragma unroll
+  for (int r = 0; r < R; r++) rank[r] = cell[r] != kNone ? atomicAdd(&counters[cell[r] >> shift], 1u) : 0;
+  __syncthreads();
+
+  // Counters become the places where buckets begin: two neighbours a thread.
+  u16 *row = (u16 *)(p.scratch + p.table) + (u64)blockIdx.x * p.pitch;
+  u32 carry = 0, total, half = (p.buckets + 1) >> 1;
+  for (u32 first = 0; first < half; first += threads) {
+    u32 j = first + t;
+    uint2 c = make_uint2(0, 0);
+    if (j < half) c = ((uint2 *)counters)[j];
+    u32 at = carry + block_scan(c.x + c.y, partial, total);
+    if (j < half) {
+      ((uint2 *)counters)[j] = make_uint2(at, at + c.x);
+      *(u32 *)(row + 2 * j) = at | (at + c.x) << 16;
+    }
+    carry += total;
+  }
+  if (t == 0 && !(p.buckets & 1)) row[p.buckets] = (u16)carry; // odd: the last high half is it
+  __syncthreads();
+
+#pragma unroll
+  for (int r = 0; r < R; r++)
+    if (cell[r] != kNone) sorted[counters[cell[r] >> shift] + rank[r]] = (cell[r] & ((1u << shift) - 1)) << p.tile | (r * threads + t);
+  if (t < 3 && carry + t < threads * R) sorted[carry + t] = 0; // 16 bytes leave at once
+#if LATE
+  let_next_grid_start();
+#endif
+  u32 b = 0, q = 0; // what lay outside, for the counts; the next kernel adds them up
+  if (p.stats) {
+    b = __reduce_add_sync(0xffffffffu, beyond), q = __reduce_add_sync(0xffffffffu, strange);
+    if (lane() == 0) partial[warp] = b, partial[32 + warp] = q;
+  }
+  __syncthreads();
+  if (p.stats && t == 0) {
+    u32 *places = (u32 *)(p.scratch + p.places) + (u64)blockIdx.x * 3;
+    b = q = 0;
+    for (u32 w = 0; w < threads >> 5; w++) b += partial[w], q += partial[32 + w];
+    places[0] = n - b - q, places[1] = b, places[2] = q;
+  }
+  u32 *words = (u32 *)(p.scratch + p.words) + ((u64)blockIdx.x << p.tile);
+  for (u32 i = t; 4 * i < carry; i += threads) ((uint4 *)words)[i] = ((uint4 *)sorted)[i];
+}
+
+extern "C" __global__ void __launch_bounds__(1024) voxel_tile_4(const __grid_constant__ Voxel p) { tile<4>(p); }
+extern "C" __global__ void __launch_bounds__(1024) voxel_tile_16(const __grid_constant__ Voxel p) { tile<16>(p); }
+#ifdef TILE_VARIANTS
+extern "C" __global__ void __launch_bounds__(1024) voxel_tile_2(const __grid_constant__ Voxel p) { tile<2>(p); }
+extern "C" __global__ void __launch_bounds__(1024) voxel_tile_8(const __grid_constant__ Voxel p) { tile<8>(p); }
+#endif

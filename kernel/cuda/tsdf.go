@@ -1,0 +1,63 @@
+package cuda
+
+import (
+	"fmt"
+	"math"
+	"unsafe"
+
+	"github.com/goatnote-inc/robocache/kernel"
+)
+
+// tsdfParams is TSDF of src/tsdf.cu.
+type tsdfParams struct {
+	depth, value, weight                                                     uintptr
+	depthRow, depthColumn, valueX, valueY, valueZ, weightX, weightY, weightZ int64
+	voxels                                                                   int64
+	grid                                                                     [3]uint32
+	height, width                                                            uint32
+	fx, fy, cx, cy, scale                                                    float32
+	view                                                                     [12]float32
+	lo, size                                                                 [3]float32
+	truncate, most                                                           float32
+	depthType                                                                uint8
+	_                                                                        [3]uint8
+}
+
+// Integrate launches the op.
+func (q *Queue) Integrate(op *kernel.TSDFOp) error {
+	l, err := q.d.PrepareIntegrate(op)
+	return q.run(l, err, op.Tensors())
+}
+
+// PrepareIntegrate makes a launch of the op, to run on any addresses of tensors of its form.
+func (d *Device) PrepareIntegrate(op *kernel.TSDFOp) (*Launch, error) {
+	if err := op.Check(); err != nil {
+		return nil, err
+	}
+	h, w := op.Depth.Shape[0], op.Depth.Shape[1]
+	if max(h, w) > math.MaxUint32 {
+		return nil, extentTooLarge("tsdf_integrate", max(h, w))
+	}
+	p := &tsdfParams{voxels: int64(op.Value.Len()), height: uint32(h), width: uint32(w), fx: op.Camera[0], fy: op.Camera[1], cx: op.Camera[2], cy: op.Camera[3],
+		scale: op.DepthScale(), view: op.View, lo: op.Min, size: op.Size, truncate: op.Truncate, most: op.MaxWeight, depthType: uint8(op.Depth.DType)}
+	for a, g := range op.Value.Shape {
+		p.grid[a] = uint32(g)
+	}
+	_, p.depthRow, p.depthColumn = planeStrides(&op.Depth, 2)
+	p.valueX, p.valueY, p.valueZ = planeStrides(&op.Value, 3)
+	p.weightX, p.weightY, p.weightZ = planeStrides(&op.Weight, 3)
+	const block = 256
+	blocks := ceilDiv(p.voxels, block)
+	if blocks > math.MaxInt32 {
+		return nil, extentTooLarge("tsdf_integrate", int(p.voxels))
+	}
+	if h == 0 || w == 0 {
+		blocks = 0 // no voxel is seen
+	}
+	l := &Launch{op: "tsdf_integrate", on: d.on, tensors: 3, places: []place{
+		{at: int(unsafe.Offsetof(p.depth)), tensor: 0}, {at: int(unsafe.Offsetof(p.value)), tensor: 1}, {at: int(unsafe.Offsetof(p.weight)), tensor: 2}}}
+	l.calls = []call{{kernel: "tsdf_integrate", grid: uint32(blocks), block: block, params: paramsOf(p), args: func() string {
+		return fmt.Sprintf("depth %s %v, voxels %v", op.Depth.DType, op.Depth.Shape, op.Value.Shape)
+	}}}
+	return l.prepared()
+}

@@ -1,0 +1,171 @@
+package cuda
+
+import (
+	"math"
+	"unsafe"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/kernel"
+)
+
+// voxelParams is Voxel of src/voxel.cuh.
+type voxelParams struct {
+	points, features, index                                                          uintptr
+	out, coords, rows, counts, found, stats, scratch                                 uintptr
+	words, table, places, state, arena                                               int64
+	pointEntry, pointRow, pointAxis                                                  int64
+	featureEntry, featureRow, featureColumn                                          int64
+	indexStep                                                                        int64
+	outEntry, outX, outY, outZ, outColumn                                            int64
+	coordsRow, coordsColumn, rowsRow, rowsColumn, countsStep, statsStep              int64
+	capacity, rowsIn, cells, batch                                                   int64
+	lo, size                                                                         [3]float32
+	fill                                                                             float32
+	inverse                                                                          [3]float32
+	sure                                                                             float32
+	grid                                                                             [3]uint32
+	columns, tiles, entryTiles, tile, buckets, shift, pitch                          uint32
+	rowBytes, axisBytes                                                              int32
+	featureBytes, room                                                               uint32
+	pointType, featureType, outType, mode, outside, entries, bit, flat, sparse, wide uint8
+	list, huge, log, quick                                                           uint8
+	_                                                                                [2]uint8
+}
+
+// Entries of src/voxel.cuh.
+const (
+	equalEntries = iota
+	lengthEntries
+	offsetEntries
+)
+
+// kinds of src/voxel_rows.cu: what a point takes in shared memory or in the arena.
+const (
+	voxelOrdered = 4
+	voxelListed  = 24
+)
+
+// voxelHead is the bytes of Head of src/voxel.cuh, rounded up.
+const voxelHead = 64
+
+func flag(b bool) uint8 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// layoutOf fills in all that an op's tensors say.
+func (p *voxelParams) layoutOf(op *kernel.VoxelOp, l *kernel.VoxelLayout) {
+	*p = voxelParams{lo: op.Min, size: op.Size, cells: l.Cells, batch: int64(l.Batch), rowsIn: int64(l.Rows), columns: uint32(l.Features),
+		pointType: uint8(op.Points.DType), mode: uint8(op.Mode), outside: uint8(op.Outside), bit: flag(op.Bits), sparse: flag(op.Coords != nil)}
+	for a, g := range op.Grid {
+		p.grid[a] = uint32(g)
+	}
+	if op.Mode >= kernel.Maximum {
+		p.fill = op.Fill
+	}
+	step := func(t *kernel.Tensor, axis int) int64 { return int64(t.Step(axis)) }
+	at := len(op.Points.Shape) - 2
+	p.pointRow, p.pointAxis = step(&op.Points, at), step(&op.Points, at+1)
+	if at == 1 {
+		p.pointEntry = step(&op.Points, 0)
+	}
+	if op.Mode.Featured() {
+		f := op.Features
+		p.featureType, p.featureRow, p.featureColumn = uint8(f.DType), step(f, at), step(f, at+1)
+		if at == 1 {
+			p.featureEntry = step(f, 0)
+		}
+	}
+	switch {
+	case op.Lengths != nil:
+		p.entries, p.indexStep = lengthEntries, step(op.Lengths, 0)
+	case op.Offsets != nil:
+		p.entries, p.indexStep = offsetEntries, step(op.Offsets, 0)
+	}
+	if op.Stats != nil {
+		p.statsStep = step(op.Stats, 0)
+	}
+	if op.Coords != nil {
+		p.sparseOf(op)
+	} else {
+		p.denseOf(op, l)
+	}
+	p.quickOf(op, l)
+	// Four columns at once: they have to be neighbours, and every row has to begin where four do.
+	bytes := p.featureRow * int64(op.Points.DType.Size())
+	if op.Mode.Featured() {
+		bytes = p.featureRow * int64(op.Features.DType.Size())
+	}
+	narrow := p.featureType == uint8(robocache.Float64) || p.featureColumn != 1 || p.columns == 0 || bytes < 0 || bytes > math.MaxUint32
+	p.featureBytes = uint32(bytes)
+	p.wide = flag(!narrow && (p.featureEntry|p.featureRow|int64(p.columns))%4 == 0 && p.wide != 0)
+}
+
+// quickOf makes ready for quick_cell of src/voxel.cuh, whose error it knows.
+func (p *voxelParams) quickOf(op *kernel.VoxelOp, l *kernel.VoxelLayout) {
+	row, axis := p.pointRow*4, p.pointAxis*4
+	ok := op.Points.DType == robocache.Float32 && int64(int32(row)) == row && int64(int32(axis)) == axis && l.Cells < math.MaxUint32
+	most := 0
+	for a, s := range op.Size {
+		most = max(most, op.Grid[a])
+		p.inverse[a] = float32(1 / float64(s))
+		ok = ok && s > 0x1p-60 && s < 0x1p60
+	}
+	p.quick = flag(ok && most <= 1<<20)
+	p.sure = float32(0.5 - float64(most+1)*0x1p-22)
+	p.rowBytes, p.axisBytes = int32(row), int32(axis)
+}
+
+func (p *voxelParams) sparseOf(op *kernel.VoxelOp) {
+	p.capacity = int64(op.Coords.Shape[0])
+	p.coordsRow, p.coordsColumn = int64(op.Coords.Step(0)), int64(op.Coords.Step(1))
+	p.outType = uint8(robocache.Float32)
+	if op.Rows != nil {
+		p.rowsRow, p.rowsColumn = int64(op.Rows.Step(0)), int64(op.Rows.Step(1))
+		p.wide = flag(p.rowsColumn == 1 && p.rowsRow%4 == 0)
+	}
+	if op.Counts != nil {
+		p.countsStep = int64(op.Counts.Step(0))
+	}
+}
+
+func (p *voxelParams) denseOf(op *kernel.VoxelOp, l *kernel.VoxelLayout) {
+	o := op.Out
+	p.outType = uint8(o.DType)
+	if op.Bits {
+		p.outZ, p.flat = int64(o.Step(0)), flag(o.Step(0) == 1)
+		return
+	}
+	first := 0
+	if l.Batched {
+		p.outEntry, first = int64(o.Step(0)), 1
+	}
+	p.outX, p.outY, p.outZ, p.outColumn = int64(o.Step(first)), int64(o.Step(first+1)), int64(o.Step(first+2)), 1
+	pitch := int64(1)
+	if op.Mode.Featured() {
+		p.outColumn = int64(o.Step(first + 3))
+		pitch = int64(p.columns)
+	}
+	// Neighbouring cells lie a fixed step apart, in C order: an index is enough. Axes of one element have no step.
+	even := func(axis int, step, want int64) bool { return op.Grid[axis] == 1 || step == want }
+	run := p.outZ
+	if op.Grid[2] == 1 {
+		if run = p.outY; op.Grid[1] == 1 {
+			run = p.outX
+		}
+	}
+	z, y := int64(op.Grid[2]), int64(op.Grid[1])
+	regular := even(1, p.outY, run*z) && even(0, p.outX, run*z*y)
+	p.wide = flag(regular && p.outColumn == 1 && (run|p.outEntry)%4 == 0)
+	p.flat = flag(regular && run == pitch && (pitch == 1 || p.outColumn == 1))
+	if regular {
+		p.outZ = run // where an axis has one element, its step means nothing
+	}
+}
+
+// address is where a tensor's address goes, by its field.
+func (p *voxelParams) address(field *uintptr) int {
+	return int(uintptr(unsafe.Pointer(field)) - uintptr(unsafe.Pointer(p)))
+}

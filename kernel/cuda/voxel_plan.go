@@ -1,0 +1,222 @@
+package cuda
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/kernel"
+)
+
+// voxelPlan is which kernels make an op, how its grid and points are cut, and where things lie in scratch.
+type voxelPlan struct {
+	params voxelParams
+	steps  []voxelStep
+	bytes  int // of scratch
+}
+
+type voxelStep struct {
+	kernel              string
+	grid, block, shared uint32
+	early               bool
+	blank               bool // it is given scratch alone
+}
+
+// voxelAlign is how scratch is aligned, and the areas in it.
+const voxelAlign = 256
+
+// Sizes that the kernels are written for; the others were chosen on an H200 (docs/PERFORMANCE.md).
+const (
+	cellShift  = 11   // a bucket whose cells are counted one by one has 2^11 of them with features,
+	countShift = 13   // 2^13 without,
+	maxBuckets = 2048 // and an entry's grid this many buckets: more do not fit a tile's table
+)
+
+func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }
+
+// log2Ceil is the smallest n with 2^n ≥ x.
+func log2Ceil(x int64) int { return bits.Len64(uint64(max(x, 1) - 1)) }
+
+func (d *Device) planVoxels(op *kernel.VoxelOp) (*voxelPlan, error) {
+	if err := op.Check(); err != nil {
+		return nil, err
+	}
+	l, err := op.Layout()
+	if err != nil {
+		return nil, err
+	}
+	plan := &voxelPlan{}
+	p := &plan.params
+	p.layoutOf(op, l)
+	points := int64(l.Rows)
+	if p.entries != offsetEntries {
+		points *= int64(l.Batch)
+	}
+	chip := d.on.sm()
+	clear := voxelStep{kernel: "voxel_clear", grid: uint32(chip.processors * 4), block: 512}
+	switch {
+	case l.Batch == 0:
+		clear.grid = 1
+		plan.steps = []voxelStep{clear}
+		plan.bytes = voxelHead + voxelAlign
+		return plan, nil
+	case !op.Mode.Featured() && p.sparse == 0 && !plan.countable(points):
+		p.tile = 10
+		plan.cut(points)
+		hit := voxelStep{kernel: "voxel_hit", grid: p.tiles, block: 256, early: true}
+		plan.steps = []voxelStep{clear, hit}
+		plan.bytes = voxelHead + voxelAlign
+		return plan, plan.limits(points)
+	}
+	plan.bucketed(op, points, chip)
+	if p.list != 0 && p.sparse == 0 && p.columns > 0 {
+		plan.steps = append([]voxelStep{clear}, plan.steps...)
+	} else if op.Outside == kernel.FailOutside {
+		plan.steps = append([]voxelStep{{kernel: "voxel_clear", grid: 1, block: 32, blank: true}}, plan.steps...)
+	}
+	return plan, plan.limits(points)
+}
+
+// countable says whether counts go by buckets in shared memory: atomics in global memory are for grids that have too many cells.
+func (v *voxelPlan) countable(points int64) bool {
+	p := &v.params
+	if p.cells > maxBuckets/2<<countShift {
+		return false
+	}
+	return p.bit == 0 || p.batch == 1 || p.cells%8 == 0 // a byte of bits lies in one bucket
+}
+
+// cut counts the tiles of 2^tile points.
+func (v *voxelPlan) cut(points int64) {
+	p := &v.params
+	tiles := points>>p.tile + p.batch
+	if p.entries != offsetEntries {
+		entry := ceilDiv(p.rowsIn, 1<<p.tile)
+		p.entryTiles = uint32(min(entry, math.MaxUint32))
+		tiles = entry * p.batch
+	}
+	p.tiles = uint32(min(tiles, math.MaxUint32))
+}
+
+// bucketed plans the two kernels of src/voxel.cuh: tiles, then buckets.
+func (v *voxelPlan) bucketed(op *kernel.VoxelOp, points int64, chip chip) {
+	p := &v.params
+	rounds, threads := 4, 1024
+	if points > 1<<20 {
+		rounds, threads = 16, 512
+	}
+	for rounds == 4 && threads > 128 && max(p.rowsIn, 1) <= int64(rounds*threads/2) {
+		threads /= 2 // small entries
+	}
+	p.tile = uint32(bits.Len(uint(rounds*threads)) - 1)
+	v.cut(points)
+
+	counts := !op.Mode.Featured() && p.sparse == 0
+	shift, widest := log2Ceil(ceilDiv(p.cells, 1024)), cellShift
+	if counts {
+		shift, widest = log2Ceil(ceilDiv(p.cells, 256)), countShift
+	}
+	few := p.sparse != 0 && p.rowsIn < p.cells/64 // so few points are rather sorted than counted
+	switch {
+	case few || shift > widest && p.cells>>widest > maxBuckets:
+		shift = max(log2Ceil(p.cells)-bits.Len64(uint64(min(max(p.rowsIn/256, 1), 1024)))+1, widest+1)
+	case shift > widest:
+		shift = widest // as many cells as can be counted
+	default:
+		for shift < widest && p.batch<<max(log2Ceil(p.cells)-shift, 0) > 1<<12 {
+			shift++ // many entries: no more blocks than fill the chip a few times
+		}
+	}
+	if counts {
+		shift = max(shift, 3) // whole bytes of bits
+	}
+	p.shift = uint32(shift)
+	p.buckets = uint32(ceilDiv(p.cells, 1<<shift))
+	p.pitch = (p.buckets + 2) &^ 1
+	p.list = flag(shift > widest && !counts)
+	p.huge = flag(p.list != 0 && uint32(shift)+p.tile > 32)
+	if p.huge != 0 {
+		p.quick = 0
+	}
+	v.areas(points)
+
+	tile := voxelStep{kernel: fmt.Sprintf("voxel_tile_%d", rounds), grid: max(p.tiles, 1), block: uint32(threads), shared: uint32(256 + 4*threads*rounds + 4*(int(p.buckets)+3)&^3)}
+	second := voxelStep{kernel: "voxel_count", grid: uint32(min(p.batch*int64(p.buckets), math.MaxUint32)), block: 512, shared: uint32(4 * max(1<<shift, 4)), early: true}
+	p.log = 2
+	if !counts {
+		second.kernel, second.block = "voxel_add", 256
+		switch op.Mode {
+		case kernel.Maximum, kernel.Minimum:
+			second.kernel = "voxel_extreme"
+		case kernel.FirstPoint:
+			second.kernel = "voxel_pick"
+		}
+		cells := 0
+		if p.list == 0 {
+			cells = max(1<<shift, 8)
+		}
+		each := int64(2 * voxelOrdered) // what a bucket has on average, twice
+		if p.list != 0 {
+			each = voxelListed * 3 / 2
+		}
+		room := max(each*points/max(p.batch*int64(p.buckets), 1), 1024)
+		room = min(room, 64<<10, int64(chip.shared-16<<10))
+		p.room = uint32(room) &^ 15
+		second.shared = uint32(6*cells) + p.room
+		p.log = 1
+	}
+	v.steps = []voxelStep{tile, second}
+}
+
+// areas lays scratch out.
+func (v *voxelPlan) areas(points int64) {
+	p := &v.params
+	at := int64(voxelHead)
+	area := func(bytes int64) int64 {
+		at = (at + voxelAlign - 1) &^ (voxelAlign - 1)
+		from := at
+		at += bytes
+		return from
+	}
+	p.words = area(int64(p.tiles) << p.tile * 4)
+	p.table = area(int64(p.tiles) * int64(p.pitch) * 2)
+	p.places = area(int64(p.tiles) * 12)
+	if p.sparse != 0 {
+		p.state = area(p.batch * int64(p.buckets) * 8)
+	}
+	if p.columns > 0 || p.sparse != 0 {
+		p.arena = area(points * voxelListed)
+	}
+	v.bytes = int(at + voxelAlign)
+}
+
+// limits proves what the kernels' own numbers have to hold.
+func (v *voxelPlan) limits(points int64) error {
+	p := &v.params
+	tooMany := func(what string, got, most int64) error {
+		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "voxelize", Msg: "kernel/cuda: too many " + what, Want: fmt.Sprintf("at most %d", most), Got: fmt.Sprint(got), Hint: "split the batch"}
+	}
+	switch {
+	case int64(p.tiles) > math.MaxInt32 || points>>p.tile > math.MaxInt32:
+		return tooMany("points", points, math.MaxInt32<<p.tile)
+	case p.rowsIn >= math.MaxUint32 && (p.columns > 0 || p.sparse != 0):
+		return tooMany("points of an entry", p.rowsIn, math.MaxUint32-1)
+	case p.batch*int64(max(p.buckets, 1)) > math.MaxInt32:
+		return tooMany("entries", p.batch, math.MaxInt32/int64(max(p.buckets, 1)))
+	}
+	return nil
+}
+
+// floatOf is a floating-point element as float32, from its bits.
+func floatOf(t robocache.DType, raw uint64) float32 {
+	switch t {
+	case robocache.Float64:
+		return float32(math.Float64frombits(raw))
+	case robocache.Float16:
+		return kernel.Float16to32(uint16(raw))
+	case robocache.BFloat16:
+		return kernel.BFloat16to32(uint16(raw))
+	}
+	return math.Float32frombits(uint32(raw))
+}
