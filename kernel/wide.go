@@ -30,12 +30,31 @@ func (r *run) angle(i, a, b int, w float64) {
 		r.src.load64(x, a, col)
 		r.src.load64(y, b, col)
 		for j, v0 := range x {
-			d := math.Remainder(y[j]-v0, period)
+			d := remainder(y[j]-v0, period)
 			s := math.FMA(w, d, v0)
 			x[j] = s - float64(period*math.Floor((s-lo)/period))
 		}
 		r.finish64(x, i, col)
 	}
+}
+
+// remainder is math.Remainder, by a subtraction where x lies within one and a half periods: between half a period and two the difference is exact.
+func remainder(x, period float64) float64 {
+	half := period / 2
+	if period < 0x1p-1000 || !(math.Abs(x) < 1.5*period) {
+		return math.Remainder(x, period)
+	}
+	if math.Abs(x) <= half {
+		return x // a tie takes 0 periods, the even number
+	}
+	d := x - math.Copysign(period, x)
+	switch {
+	case d == 0:
+		return math.Copysign(0, x)
+	case math.Abs(d) < half:
+		return d
+	}
+	return math.Remainder(x, period)
 }
 
 // mean averages samples a … b-1: a sum in index order, one division.
