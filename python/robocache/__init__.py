@@ -16,6 +16,13 @@
 
     robocache.MapDataset, robocache.LeRobotDataset    # samples by number, for torch.utils.data.DataLoader
 
+    robocache.resample(data, times, hz=50)            # arrays in memory, NumPy or torch, CPU or GPU: rows onto new times
+    robocache.fuse([(a, a_times), (b, b_times)], targets)
+    robocache.voxelize(points, grid_min=(-1, -1, 0), voxel_size=0.05, grid_size=(40, 40, 40), mode="count")
+    robocache.depth_to_points, robocache.tsdf_integrate
+
+    robocache.self_test(), robocache.check_installation()             # what is here, and why the rest is not
+
 Importing it loads neither torch nor the engine. help() of each name says the rest.
 """
 
