@@ -52,6 +52,33 @@ def test_cuda_equals_cpu(pin):
                 assert b[k].is_cuda and b[k].dtype == v.dtype and torch.equal(b[k].cpu(), v), k
 
 
+FINISHED = [
+    {"image_dtype": "float32"},
+    {"image_dtype": "float32", "normalize": "mean_std"},
+    {"hz": 20, "normalize": {"action": {"mode": "min_max", "clip": True}}, "delta_timestamps": {"action": [0.0, 0.1], "observation.state": [-0.2, 0.0]}},
+    {"hz": 50, "align": {"edge": "mask", "extent": "union"}, "image_dtype": "float32", "keys": ["action", "observation.state", "observation.images.cam_high"]},
+]
+
+
+@pytest.mark.parametrize("how", FINISHED, ids=str)
+def test_the_device_finishes_batches(how):
+    """Casts, normalisation and interpolation of stored bytes on the device give the host's bits."""
+    if "observation.images.cam_high" not in robocache.open(PATH).features:
+        how = {k: v for k, v in how.items() if k != "keys"}
+    how = {"episodes": [0], "batch_size": 16, **how}
+    want = epoch(**how)
+    with open_loader(device="cuda", **how) as loader:
+        got = [dict(b) for b in loader]
+        where = loader.stats()
+    assert where["finished_on"] == "cuda", where.get("not_on_device")
+    for a, b in zip(want, got, strict=True):
+        assert list(a) == list(b)
+        for k, v in tensors(a).items():
+            x = b[k].cpu()
+            assert b[k].is_cuda and x.dtype == v.dtype and x.shape == v.shape, k
+            assert torch.equal(x.reshape(-1).view(torch.uint8), v.reshape(-1).view(torch.uint8)), k
+
+
 def test_pinned_on_the_host():
     """The engine's own buffers are page-locked: no copy made them so."""
     with open_loader(pin_memory=True) as loader:
@@ -175,7 +202,8 @@ def rates():
 
 def kept_rates():
     """Pools and caches: what the way to the device costs where decoding costs little."""
-    for kw in ({"shuffle": "pool"}, {"cache": "ram"}, {"cache": "ram", "image_size": (224, 224)}):
+    normal = {"image_dtype": "float32", "normalize": "mean_std"}
+    for kw in ({"shuffle": "pool"}, {"cache": "ram"}, {"cache": "ram", **normal}, {"cache": "ram", "image_size": (224, 224)}, {"cache": "ram", "image_size": (224, 224), **normal}):
         for device in ({}, {"device": "cuda", "pin_memory": False}, {"device": "cuda"}):
             with robocache.Loader(PATH, batch_size=64, seed=3, **kw, **device) as loader:
                 for _ in loader:
@@ -197,6 +225,9 @@ if __name__ == "__main__":
     for pin in (None, True, False):
         test_cuda_equals_cpu(pin)
         print("equal to the CPU's batches, pin_memory =", pin)
+    for how in FINISHED:
+        test_the_device_finishes_batches(how)
+        print("finished on the device:", how)
     for test in (
         test_pinned_on_the_host, test_pinned_by_default_with_a_device, test_on_the_callers_stream, test_state_counts_what_was_given, test_copies_overlap, test_memory_comes_back,
     ):  # fmt: skip
