@@ -61,14 +61,13 @@ func gpu(part string, ordinal int) Result {
 	}
 	info := map[string]string{"device": dev.Name(), "driver": fmt.Sprintf("CUDA %d.%d", dev.Driver()/1000, dev.Driver()%1000/10)}
 	detail := info["device"] + ", driver of " + info["driver"]
-	if i, ok := any(dev).(interface{ Image() string }); ok {
-		info["image"] = i.Image()
+	if info["image"] = dev.Image(); info["image"] != "" {
 		detail += ", image " + info["image"]
 	}
-	b, err := newOnDevice(dev)
+	stream, err := dev.NewStream()
 	if err != nil {
 		return Result{Part: part, Detail: detail + ": " + err.Error(), Info: info}
 	}
-	defer b.close()
-	return vectors(part, detail, info, b)
+	defer dev.FreeStream(stream)
+	return vectors(part, detail, info, dev.Hosted(stream))
 }

@@ -16,13 +16,13 @@ func TestConformOnSimulator(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := simulator(t, sim.Options{Seed: 1}, names...)
-	suite(t, &hosted{t: t, d: d}, 300, 100)
+	suite(t, &Hosted{d: d}, 300, 100)
 	if testing.Short() {
 		return
 	}
 	t.Run("checked", func(t *testing.T) {
 		d := simulator(t, sim.Options{Seed: 2, Checked: true}, names...)
 		d.on.(*simulated).align = 1 // each tensor ends where its page does
-		suite(t, &hosted{t: t, d: d}, 100, 30)
+		suite(t, &Hosted{d: d}, 100, 30)
 	})
 }

@@ -103,13 +103,13 @@ func (f *fuser) calls() error {
 	if checks {
 		f.check(groups, addr)
 	}
+	f.l.adjust = join(f.l.adjust, alignment(f.l.op, f.op.Tensors())) // also where only checks look
 	if f.rows == 0 {
 		return nil
 	}
 	for _, g := range groups {
 		g.launch(addr)
 	}
-	f.l.adjust = join(f.l.adjust, alignment(f.l.op, f.op.Tensors()))
 	for _, g := range groups {
 		if g.vector > 1 {
 			f.l.adjust = join(f.l.adjust, g.choose)

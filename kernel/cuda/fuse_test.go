@@ -29,7 +29,7 @@ func TestFuseLayout(t *testing.T) {
 func TestFuseSweepOnSimulator(t *testing.T) {
 	limitDirect(t, 0)
 	d := simulator(t, sim.Options{Seed: 1}, "fuse", "any", "apply", "grad")
-	h := &hosted{t: t, d: d}
+	h := &Hosted{d: d}
 	fails, total := 0, 0
 	for seed := range uint64(400) {
 		ran, failures := conform.Sweep(kernel.Reference{}, h, seed, 1)

@@ -63,7 +63,7 @@ func TestFuseManyElements(t *testing.T) {
 // Extents of 0, and one beyond what grid.y ends at.
 func TestFuseExtents(t *testing.T) {
 	d := device(t)
-	h := &hosted{t: t, d: d, stream: stream(t, d)}
+	h := &Hosted{d: d, stream: stream(t, d)}
 	for _, c := range [][4]int{{0, 100, 50, 32}, {4, 0, 50, 32}, {4, 100, 0, 32}, {4, 100, 50, 0}, {1, 1, 1, 1}, {2, 300, 70_000, 3}, {70_000, 3, 2, 1}} {
 		b, s, n, cols := c[0], c[1], c[2], c[3]
 		make := func() *kernel.FuseOp {

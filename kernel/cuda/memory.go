@@ -7,6 +7,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/cudahost"
+	"github.com/goatnote-inc/robocache/kernel/cuda/images"
 )
 
 // Flags of page-locked memory.
@@ -123,6 +124,16 @@ func (d *Device) Name() string {
 		return "simulator"
 	}
 	return d.gpu.name + " (" + d.gpu.chip.String() + ")"
+}
+
+// Image is which of the compiled kernels fit the device best: sm_90, or compute_80 where the driver compiles PTX; "" without any.
+func (d *Device) Image() string {
+	c := d.on.sm()
+	list, err := images.For("probe", c.major, c.minor)
+	if err != nil || len(list) == 0 {
+		return ""
+	}
+	return list[0].Name()
 }
 
 // Driver is the CUDA version of the driver: 13000 is 13.0.

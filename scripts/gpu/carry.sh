@@ -17,6 +17,8 @@ cp -r bench/arms "$to/bench/"
 if [ -e python/robocache/_lib/librobocache.so ]; then
 	mkdir -p "$to/python"
 	cp -r python/robocache python/tests "$to/python/"
+	mkdir -p "$to/kernel/testdata"
+	cp -r kernel/testdata/vectors "$to/kernel/testdata/"
 	find "$to/python" -name __pycache__ -prune -exec rm -rf {} +
 else
 	echo "carry: no python/robocache/_lib/librobocache.so (make lib): the Python part stays behind" >&2

@@ -49,7 +49,7 @@ for word in $words; do
 		step "The table of bars, and the curves" "PYTHONPATH=\$PWD/python ./robocache bench ops --device cuda --sweep --python python3 --out $OUT/ops >$OUT/ops.md"
 		;;
 	python)
-		[ -d python ] && step "Python" "PYTHONPATH=python python3 -m pytest -q -rs python/tests/test_ops.py"
+		[ -d python ] && step "Python" "PYTHONPATH=python python3 -m pytest -q -rs -p no:cacheprovider python/tests/test_ops_cuda.py python/tests/test_ops.py python/tests/test_ops_vectors.py"
 		;;
 	shards)
 		step "Two devices" "$cuda -test.v -test.run 'TestShards|TestContexts'"
