@@ -24,9 +24,6 @@ func suite(t *testing.T, b conform.Backend, fuses, voxels int) {
 	}
 	ran, failures := conform.Sweep(kernel.Reference{}, b, 1, fuses)
 	report("sweep", ran, failures)
-	if _, ok := any(&Queue{}).(conform.Space); !ok {
-		return
-	}
 	ran, failures = conform.Run(b)
 	report("vectors", ran, failures)
 	for what, f := range map[string]func(a, b conform.Space, seed uint64, n int) error{"voxels": conform.SweepVoxels, "depth": conform.SweepDepth, "tsdf": conform.SweepTSDF} {

@@ -220,7 +220,7 @@ func directCase(seed uint64) *kernel.FuseOp {
 }
 
 // directSweep compares ops of the direct kernels with the reference.
-func directSweep(t *testing.T, h *hosted, seed uint64, n int) {
+func directSweep(t *testing.T, h *Hosted, seed uint64, n int) {
 	t.Helper()
 	direct, bad := 0, 0
 	for i := range uint64(n) {
@@ -291,19 +291,19 @@ func sameFloats(a, b []byte, dt robocache.DType) bool {
 func TestDirectOnSimulator(t *testing.T) {
 	limitDirect(t, math.MaxInt32)
 	for seed := range uint64(3) { // each another order of the threads
-		directSweep(t, &hosted{t: t, d: simulator(t, sim.Options{Seed: seed + 1}, "direct", "any")}, seed*1000, 400)
+		directSweep(t, &Hosted{d: simulator(t, sim.Options{Seed: seed + 1}, "direct", "any")}, seed*1000, 400)
 	}
 	if !testing.Short() {
 		d := simulator(t, sim.Options{Seed: 9, Checked: true}, "direct", "any")
 		d.on.(*simulated).align = 1 // each tensor ends where its page does
-		directSweep(t, &hosted{t: t, d: d}, 50_000, 80)
+		directSweep(t, &Hosted{d: d}, 50_000, 80)
 	}
 }
 
 func TestDirectOnGPU(t *testing.T) {
 	limitDirect(t, math.MaxInt32)
 	d := device(t)
-	h := &hosted{t: t, d: d, stream: stream(t, d)}
+	h := &Hosted{d: d, stream: stream(t, d)}
 	directSweep(t, h, 0, 4000)
 	suite(t, h, 1000, 10)
 }

@@ -153,13 +153,7 @@ func (h *Hosted) Voxelize(op *kernel.VoxelOp) error {
 		return err
 	}
 	if op.Scratch == nil {
-		d, ok := any(h.d).(interface {
-			VoxelScratch(*kernel.VoxelOp) (int, error)
-		})
-		if !ok {
-			return missing("voxelize")
-		}
-		n, err := d.VoxelScratch(op)
+		n, err := h.d.VoxelScratch(op)
 		if err != nil {
 			return err
 		}
@@ -173,7 +167,7 @@ func (h *Hosted) Voxelize(op *kernel.VoxelOp) error {
 	}
 	graph := h.graph
 	h.graph = graph && op.Outside != kernel.FailOutside
-	err := h.run(op.Tensors(), func() error { return any(h.d.On(h.stream)).(spaces).Voxelize(op) })
+	err := h.run(op.Tensors(), func() error { return h.d.On(h.stream).Voxelize(op) })
 	h.graph = graph
 	return err
 }
@@ -183,10 +177,7 @@ func (h *Hosted) Unproject(op *kernel.DepthOp) error {
 	if err := op.CheckHost(); err != nil {
 		return err
 	}
-	if _, ok := any(h.d.On(h.stream)).(spaces); !ok {
-		return missing("unproject")
-	}
-	return h.run(op.Tensors(), func() error { return any(h.d.On(h.stream)).(spaces).Unproject(op) })
+	return h.run(op.Tensors(), func() error { return h.d.On(h.stream).Unproject(op) })
 }
 
 // Integrate is Queue.Integrate.
@@ -194,18 +185,5 @@ func (h *Hosted) Integrate(op *kernel.TSDFOp) error {
 	if err := op.CheckHost(); err != nil {
 		return err
 	}
-	if _, ok := any(h.d.On(h.stream)).(spaces); !ok {
-		return missing("integrate")
-	}
-	return h.run(op.Tensors(), func() error { return any(h.d.On(h.stream)).(spaces).Integrate(op) })
-}
-
-type spaces interface {
-	Voxelize(*kernel.VoxelOp) error
-	Unproject(*kernel.DepthOp) error
-	Integrate(*kernel.TSDFOp) error
-}
-
-func missing(op string) error {
-	return &robocache.Error{Class: robocache.ErrUnsupported, Op: op, Msg: "kernel/cuda has no such operation"}
+	return h.run(op.Tensors(), func() error { return h.d.On(h.stream).Integrate(op) })
 }

@@ -30,7 +30,7 @@ func TestLayout(t *testing.T) {
 type probeParams struct {
 	out         uintptr
 	n           int64
-	add, repeat uint32
+	add, _ uint32 // and rounds of arithmetic
 }
 
 // probe prepares a launch of a kernel of src/probe.cu over n words.

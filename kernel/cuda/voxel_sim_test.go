@@ -18,7 +18,7 @@ import (
 // Cells with many points take other ways: sorted by the block, added up by it; grids too large to count cell by cell have lists.
 func TestCrowdedCells(t *testing.T) {
 	d := simulator(t, sim.Options{Seed: 3, Checked: true}, "voxel_tile", "voxel_count", "voxel_rows")
-	h := &hosted{t: t, d: d}
+	h := &Hosted{d: d}
 	for i, c := range []struct {
 		mode    kernel.VoxelMode
 		grid    [3]int
