@@ -28,8 +28,8 @@ func TestLayout(t *testing.T) {
 
 // probeParams is ProbeParams of src/probe.cu.
 type probeParams struct {
-	out         uintptr
-	n           int64
+	out    uintptr
+	n      int64
 	add, _ uint32 // and rounds of arithmetic
 }
 
