@@ -41,9 +41,10 @@ type directParams struct {
 
 const directStreams = 4 // DIRECT_STREAMS
 
-// directLimit is how many vectors the direct kernels still make faster than the others: above, planning a tile once for all its columns pays.
-// Tests set it.
-var directLimit int64 = 400_000
+// directLimit is how many vectors the direct kernels still make faster than the others (H200, µs against those: 470,000 of 8 bytes 6.1 and 8.7,
+// 520,000 of 16 bytes 6.4 and 8.4, 1,900,000 of 8 bytes 20.5 and 13.4). Above, planning a tile once for all its columns pays; for single
+// columns sooner. Tests set it.
+var directLimit int64 = 600_000
 
 // divide makes the divisor of numbers below 2^31: with 2^(s-1) < d ≤ 2^s and m = ⌈2^(31+s)/d⌉, n·m exceeds n·2^(31+s)/d by less than
 // 2^(31+s)/d, so that the quotient is exact.
@@ -68,8 +69,11 @@ func (g *fuseGroup) direct() bool {
 			return false
 		}
 	}
-	lines, vectors := int64(f.batch)*int64(f.rows), int64(g.cols/g.vector)
-	return lines <= directLimit && lines*vectors <= directLimit && lines*int64(g.cols) < math.MaxInt32
+	lines, vectors, limit := int64(f.batch)*int64(f.rows), int64(g.cols/g.vector), directLimit
+	if g.vector == 1 {
+		limit = limit / 3 * 2
+	}
+	return lines <= limit && lines*vectors <= limit && lines*int64(g.cols) < math.MaxInt32
 }
 
 // launchDirect adds the group's calls: of vectors, and of single columns where addresses do not allow these.
@@ -117,13 +121,16 @@ func (g *fuseGroup) addDirect(params fuseParams, vector int) int {
 	return n
 }
 
-// directShape chooses the threads of a block, and whether a launch may begin early (H200, graphs of 50): few blocks wait beside those before
-// them at no cost, a good many take their room, and of those that do not fit at once some can start early.
+// directShape chooses the threads of a block, and whether a launch may begin early (H200, graphs of 50 launches): few small
+// blocks wait beside those before them at no cost, more of them take their room, and where not all fit at once those that wait are the next.
 func directShape(total uint32) (block uint32, early bool) {
 	if total > 1<<17 {
 		return 256, true
 	}
-	return 128, total <= 40_000
+	if total > 40_000 {
+		return 128, false
+	}
+	return 64, true
 }
 
 func (g *fuseGroup) directKernel(vector int) string {

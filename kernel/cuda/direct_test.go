@@ -289,7 +289,7 @@ func sameFloats(a, b []byte, dt robocache.DType) bool {
 }
 
 func TestDirectOnSimulator(t *testing.T) {
-	limitDirect(t, math.MaxInt32)
+	limitDirect(t, math.MaxInt64)
 	for seed := range uint64(3) { // each another order of the threads
 		directSweep(t, &Hosted{d: simulator(t, sim.Options{Seed: seed + 1}, "direct", "any")}, seed*1000, 400)
 	}
@@ -301,7 +301,7 @@ func TestDirectOnSimulator(t *testing.T) {
 }
 
 func TestDirectOnGPU(t *testing.T) {
-	limitDirect(t, math.MaxInt32)
+	limitDirect(t, math.MaxInt64)
 	d := device(t)
 	h := &Hosted{d: d, stream: stream(t, d)}
 	directSweep(t, h, 0, 4000)
