@@ -187,7 +187,7 @@ func finish(ctx context.Context, s *Suite, program string, argv []string, killed
 	defer cancel()
 	cmd, errs := armCommand(ctx, Arm{Argv: append([]string{program}, argv...), Env: s.Tools.env()})
 	err := cmd.Run()
-	if killed {
+	if killed && cmd.ProcessState != nil { // nil: it did not start
 		if st, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && st.Signaled() && st.Signal() == syscall.SIGKILL && ctx.Err() == nil {
 			return nil
 		}
