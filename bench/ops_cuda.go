@@ -2,7 +2,6 @@ package bench
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/kernel"
@@ -128,7 +127,7 @@ type gpuGraph struct {
 func (g *opsGPU) newArm(c *opsCall, copies int) (*gpuArm, error) {
 	a := &gpuArm{g: g, copies: copies}
 	if v := c.voxel; v != nil {
-		n, err := voxelScratch(g.dev, v)
+		n, err := g.dev.VoxelScratch(v)
 		if err != nil {
 			return a, err
 		}
@@ -156,9 +155,9 @@ func (g *opsGPU) newArm(c *opsCall, copies int) (*gpuArm, error) {
 	a.sets = append(a.sets, set)
 	var err error
 	if d.voxel != nil {
-		a.launch, err = prepareVoxelize(g.dev, d.voxel)
+		a.launch, err = g.dev.PrepareVoxelize(d.voxel)
 	} else {
-		a.launch, err = prepareFuse(g.dev, d.fuse)
+		a.launch, err = g.dev.PrepareFuse(d.fuse)
 	}
 	return a, err
 }
@@ -323,9 +322,6 @@ func (a *gpuArm) close() {
 
 // describe says what the figures are of.
 func (g *opsGPU) describe() *OpsDevice {
-	d := &OpsDevice{Name: g.dev.Name(), Driver: fmt.Sprintf("CUDA %d.%d", g.dev.Driver()/1000, g.dev.Driver()%1000/10), L2: 64 << 20}
-	if _, chip, ok := strings.Cut(d.Name, ", "); ok {
-		d.Compute = chip
-	}
+	d := &OpsDevice{Name: g.dev.Name(), Driver: fmt.Sprintf("CUDA %d.%d", g.dev.Driver()/1000, g.dev.Driver()%1000/10), Image: g.dev.Image(), L2: 64 << 20}
 	return d
 }

@@ -12,7 +12,7 @@ import (
 func (p *OpsReport) Markdown(w io.Writer) {
 	fmt.Fprintf(w, "`%s` on %s: %s, %d cores", p.Command, p.Machine.Time.Format("2006-01-02 15:04 MST"), p.Machine.CPU, p.Machine.Cores)
 	if p.Device != nil {
-		fmt.Fprintf(w, "; %s, %s", p.Device.Name, p.Device.Driver)
+		fmt.Fprintf(w, "; %s, %s, image %s", p.Device.Name, p.Device.Driver, p.Device.Image)
 	}
 	fmt.Fprintf(w, "; load %s at the start, revision %s.", p.Machine.Load1, p.Machine.Revision)
 	v := []string{p.Machine.Go}

@@ -50,11 +50,10 @@ type OpsReport struct {
 
 // OpsDevice is the GPU of a report.
 type OpsDevice struct {
-	Name    string `json:"name"`
-	Driver  string `json:"driver"`
-	Compute string `json:"compute"`
-	Image   string `json:"image"`
-	L2      int64  `json:"l2_bytes"`
+	Name   string `json:"name"`
+	Driver string `json:"driver"`
+	Image  string `json:"image"`
+	L2     int64  `json:"l2_bytes"`
 }
 
 // contestant is an arm on a row, ready to be timed.
