@@ -102,9 +102,13 @@ func (v *voxelPlan) cut(points int64) {
 // bucketed plans the two kernels of src/voxel.cuh: tiles, then buckets.
 func (v *voxelPlan) bucketed(op *kernel.VoxelOp, points int64, chip chip) {
 	p := &v.params
+	counts := !op.Mode.Featured() && p.sparse == 0
 	rounds, threads := 4, 1024
 	if points > 1<<20 {
 		rounds, threads = 16, 512
+	}
+	if counts {
+		threads /= 2 // runs are long, so tiles may be small
 	}
 	for rounds == 4 && threads > 128 && max(p.rowsIn, 1) <= int64(rounds*threads/2) {
 		threads /= 2 // small entries
@@ -112,7 +116,6 @@ func (v *voxelPlan) bucketed(op *kernel.VoxelOp, points int64, chip chip) {
 	p.tile = uint32(bits.Len(uint(rounds*threads)) - 1)
 	v.cut(points)
 
-	counts := !op.Mode.Featured() && p.sparse == 0
 	shift, widest := log2Ceil(ceilDiv(p.cells, 1024)), cellShift
 	if counts {
 		shift, widest = log2Ceil(ceilDiv(p.cells, 256)), countShift
@@ -128,6 +131,9 @@ func (v *voxelPlan) bucketed(op *kernel.VoxelOp, points int64, chip chip) {
 			shift++ // many entries: no more blocks than fill the chip a few times
 		}
 	}
+	if !counts && shift <= widest && shift > 8 && p.cells>>shift <= maxBuckets/2 && points>>11 > p.batch*p.cells>>shift {
+		shift-- // many points a bucket: more blocks beside each other
+	}
 	if counts {
 		shift = max(shift, 3) // whole bytes of bits
 	}
@@ -142,7 +148,7 @@ func (v *voxelPlan) bucketed(op *kernel.VoxelOp, points int64, chip chip) {
 	v.areas(points)
 
 	tile := voxelStep{kernel: fmt.Sprintf("voxel_tile_%d", rounds), grid: max(p.tiles, 1), block: uint32(threads), shared: uint32(256 + 4*threads*rounds + 4*(int(p.buckets)+3)&^3)}
-	second := voxelStep{kernel: "voxel_count", grid: uint32(min(p.batch*int64(p.buckets), math.MaxUint32)), block: 512, shared: uint32(4 * max(1<<shift, 4)), early: true}
+	second := voxelStep{kernel: "voxel_count", grid: uint32(min(p.batch*int64(p.buckets), math.MaxUint32)), block: uint32(min(max(1<<shift/8, 128), 1024)), shared: uint32(4 * max(1<<shift, 4)), early: true}
 	p.log = 2
 	if !counts {
 		second.kernel, second.block = "voxel_add", 256

@@ -11,7 +11,7 @@ enum Reduce { kAdd, kExtreme, kPick };
 
 constexpr u32 kFew = 96;    // points of a cell that one thread sorts: they are nearly in order
 constexpr u32 kListed = 24; // bytes a point in two lists
-constexpr u32 kValues = 1024; // values of such rows at once
+constexpr u32 kValues = 512; // values of such rows at once
 constexpr u32 kMany = 1024; // points of a row that a whole block reads
 constexpr u32 kCells = 8;   // neighbouring cells a thread
 
@@ -221,7 +221,7 @@ template <int OP> DEVICE void write_any(const Voxel &p, const Bucket &b, const R
 // Rows of many points, one after the other: all threads bring values, and one a column adds them up in their order while the next are on
 // their way.
 template <int OP> DEVICE void write_heavy(const Voxel &p, const Bucket &b, const Rows &r, double *values) {
-  const u32 E = 4; // values of a thread at once
+  const u32 E = 2, A = 8; // values that a thread brings, and adds, at once
   u32 size = size_of(p.feature_type), t = threadIdx.x, threads = blockDim.x;
   const char *features = p.features + (b.entry * p.feature_entry + b.span.first * p.feature_row) * size;
   u32 group = min(p.columns, 32u), batch = min(kValues, E * threads) / group; // columns at once, and points of them
@@ -255,11 +255,17 @@ template <int OP> DEVICE void write_heavy(const Voxel &p, const Bucket &b, const
         __syncthreads();
         bring(j + batch);
         if (t < columns) {
-#pragma unroll 8
-          for (u32 i = 0; i < n; i++) {
-            double x = values[i * columns + t];
-            if (OP == kAdd) sum.s = __dadd_rn(sum.s, x);
-            else sum.add(p, __double2float_rn(x));
+          const double *at = values + t;
+          for (u32 i = 0; i < n; i += A) {
+            double x[A];
+#pragma unroll
+            for (u32 k = 0; k < A; k++, at += columns) x[k] = i + k < n ? *at : 0.0;
+#pragma unroll
+            for (u32 k = 0; k < A; k++) {
+              if (i + k >= n) break;
+              if (OP == kAdd) sum.s = __dadd_rn(sum.s, x[k]);
+              else sum.add(p, __double2float_rn(x[k]));
+            }
           }
         }
       }
@@ -564,9 +570,7 @@ template <int OP> DEVICE void reduce(const Voxel &p) {
   if (number == 0) add_places(p);
 }
 
-#ifndef BOUND
-#define BOUND __launch_bounds__(256, 4) // more threads would spill, fewer wait
-#endif
-extern "C" __global__ void BOUND voxel_add(const __grid_constant__ Voxel p) { reduce<kAdd>(p); }
-extern "C" __global__ void BOUND voxel_extreme(const __grid_constant__ Voxel p) { reduce<kExtreme>(p); }
-extern "C" __global__ void BOUND voxel_pick(const __grid_constant__ Voxel p) { reduce<kPick>(p); }
+// As many blocks a multiprocessor as registers allow without much spilling: their waits overlap.
+extern "C" __global__ void __launch_bounds__(256, 4) voxel_add(const __grid_constant__ Voxel p) { reduce<kAdd>(p); }
+extern "C" __global__ void __launch_bounds__(256, 5) voxel_extreme(const __grid_constant__ Voxel p) { reduce<kExtreme>(p); }
+extern "C" __global__ void __launch_bounds__(256, 5) voxel_pick(const __grid_constant__ Voxel p) { reduce<kPick>(p); }

@@ -1,10 +1,6 @@
 // Tiles of points by bucket: see voxel.cuh.
 #include "voxel.cuh"
 
-#ifndef LATE
-#define LATE 0
-#endif
-
 // slow finds the cell of any point (huge: its bucket), or kNone.
 DEVICE u32 slow(const Voxel &p, const char *rows, u32 i, u32 &beyond, u32 &strange, u64 number) {
   const char *row = rows + i * p.point_row * size_of(p.point_type);
@@ -23,9 +19,7 @@ template <int R> DEVICE void tile(const Voxel &p) {
   u32 *partial = (u32 *)shared, *sorted = partial + 64, *counters = sorted + threads * R;
   for (u32 i = t; i < (p.buckets + 3) >> 2; i += threads) ((uint4 *)counters)[i] = make_uint4(0, 0, 0, 0);
   wait_for_previous_grid();
-#if !LATE
   let_next_grid_start();
-#endif
 
   if (p.sparse) { // what the next kernel counts on
     u64 states = p.batch * p.buckets;
@@ -103,9 +97,6 @@ template <int R> DEVICE void tile(const Voxel &p) {
   for (int r = 0; r < R; r++)
     if (cell[r] != kNone) sorted[counters[cell[r] >> shift] + rank[r]] = (cell[r] & ((1u << shift) - 1)) << p.tile | (r * threads + t);
   if (t < 3 && carry + t < threads * R) sorted[carry + t] = 0; // 16 bytes leave at once
-#if LATE
-  let_next_grid_start();
-#endif
   u32 b = 0, q = 0; // what lay outside, for the counts; the next kernel adds them up
   if (p.stats) {
     b = __reduce_add_sync(0xffffffffu, beyond), q = __reduce_add_sync(0xffffffffu, strange);
