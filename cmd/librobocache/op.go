@@ -129,17 +129,24 @@ func reach(t *kernel.Tensor) (span, error) {
 func robocache_op_run(op C.int64_t, addrs *C.int64_t, n C.int64_t, stream C.int64_t, out **C.char) (status C.int32_t) {
 	defer func() {
 		if r := recover(); r != nil {
-			status = fail(out, panicked(r))
+			status = 1
+			if out != nil {
+				status = fail(out, panicked(r))
+			}
 		}
 	}()
 	p, err := lookup[*prepared](int64(op), "op")
 	if err == nil {
 		err = p.run(unsafe.Slice((*uintptr)(unsafe.Pointer(addrs)), int(n)), uintptr(stream))
 	}
-	if err != nil {
-		return fail(out, err)
+	if err == nil {
+		return statusDone
 	}
-	return statusDone
+	if out == nil { // only the status is wanted
+		_, status := describe(err)
+		return status
+	}
+	return fail(out, err)
 }
 
 func (p *prepared) run(addrs []uintptr, stream uintptr) error {

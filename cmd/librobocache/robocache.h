@@ -66,7 +66,8 @@ ROBOCACHE_CALL(robocache_op_new);
 ROBOCACHE_CALL(robocache_backends);  /* → {cpu: {instructions, threads}, cuda: {present, driver, devices[], reason}} */
 ROBOCACHE_CALL(robocache_self_test); /* → [{part, present, ok, detail}]: the conformance vectors on each back end */
 /* Runs an operation that op_new made on the addresses of its elements [0, …, 0]. A host's is done on return; a device's is on its way on the stream
- * (a CUstream; 0 is the legacy default stream), and the device is the operation's, whichever is current. From many threads at once. */
+ * (a CUstream; 0 is the legacy default stream), and the device is the operation's, whichever is current. From many threads at once.
+ * json_out may be NULL where only the status is wanted. */
 int32_t robocache_op_run(int64_t op, int64_t *addrs, int64_t n, int64_t stream, char **json_out);
 
 /* A batch is {batch, rows, epoch, position, entries[]}. An entry is a tensor {key, dtype, shape[], ptr, nbytes, tensor} in C order, or a

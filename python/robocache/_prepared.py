@@ -6,6 +6,7 @@ import ctypes
 import json
 import os
 import struct
+import sys
 import weakref
 from typing import Any, Generic, TypeVar
 
@@ -62,7 +63,7 @@ _packs = [struct.Struct(f"={n}q").pack for n in range(200)]
 class Prepared:
     """One operation with its shapes, types and options. It is checked; only addresses are missing."""
 
-    __slots__ = ("engine", "number", "scratch", "count", "pack", "_run", "__weakref__")
+    __slots__ = ("engine", "number", "scratch", "count", "pack", "start", "__weakref__")
 
     def __init__(self, engine: _engine.Engine, number: int, tensors: int, scratch: int, held: bool) -> None:
         self.engine = engine
@@ -71,13 +72,14 @@ class Prepared:
         self.count = tensors + (scratch > 0)
         self.pack = _packs[self.count] if self.count < len(_packs) else struct.Struct(f"={self.count}q").pack
         # A launch does not wait, so it keeps the GIL; what works or waits gives it up.
-        self._run = self.engine.launch if held else self.engine.lib.robocache_op_run
+        # start(number, addresses, count, stream, where the text of an error goes or None): 0, or the status of an error.
+        self.start = self.engine.launch if held else self.engine.lib.robocache_op_run
         weakref.finalize(self, _engine._close, self.engine, self.number).atexit = False
 
     def run(self, stream: int, *addresses: int) -> None:
         """Runs it on these addresses, in the order of its tensors; on a device: on that stream."""
         out = ctypes.c_void_p()
-        if self._run(self.number, self.pack(*addresses), self.count, stream, ctypes.addressof(out)) != 0:
+        if self.start(self.number, self.pack(*addresses), self.count, stream, ctypes.addressof(out)) != 0:
             raise from_engine(self.engine.answer(out) or {})
 
 
@@ -103,6 +105,4 @@ def prepare(spec: dict[str, Any]) -> Prepared:
 
 def raw_stream(device: int) -> int:
     """The caller's current stream on a CUDA device."""
-    import torch
-
-    return int(torch._C._cuda_getCurrentRawStream(device))
+    return sys.modules["torch"]._C._cuda_getCurrentRawStream(device)  # type: ignore[no-any-return]

@@ -50,12 +50,13 @@ class Series:
 class Plan:
     """What a call of these shapes, types and options does: the operation, and how its results look. Only addresses are missing."""
 
-    __slots__ = ("op", "shape", "dtype", "device", "valid", "cuda", "far")
+    __slots__ = ("op", "shape", "dtype", "device", "valid", "cuda", "far", "alike")
 
     def __init__(self, op: Prepared, shape: tuple[int, ...], dtype: Any, device: Any, valid: tuple[int, ...] | None, cuda: int) -> None:
         self.op, self.shape, self.dtype, self.device = op, shape, dtype, device
         self.valid = valid  # shape of the validity; None: not asked for
         self.cuda = cuda
+        self.alike = False  # the result has the type of the data
         self.far = False  # float32 stamps of the host, which are looked at in each call until somebody was warned
 
 
@@ -233,7 +234,9 @@ def plan(
         spec["epsilon"] = epsilon
     if validate or first.device == HOST:
         spec["validate"] = True
-    return Plan(prepare(spec), shape, native(result, first), first.array.device if first.tensor else None, valid, first.device)
+    made = Plan(prepare(spec), shape, native(result, first), first.array.device if first.tensor else None, valid, first.device)
+    made.alike = result == first.dtype
+    return made
 
 
 def execute(p: Plan, inputs: Sequence[int], out: Any, address: int) -> tuple[Any, Any]:

@@ -29,6 +29,22 @@ _RESAMPLE = (
 _FUSE = tuple(n for n in _RESAMPLE if n not in ("data", "times", "lengths", "offsets"))
 
 
+_tensor: Any = None  # torch.Tensor, once there was one; the others are torch's functions
+_compiling: Any = None
+_modes: Any = None
+_transforms: Any = None
+_stream: Any = None
+_bool: Any = None
+
+
+def _bind(torch: Any) -> None:
+    """Keeps what each call asks of torch: looking it up costs as much as calling it."""
+    global _tensor, _compiling, _modes, _transforms, _stream, _bool
+    _compiling, _modes, _transforms = torch.compiler.is_compiling, torch._C._len_torch_dispatch_stack, torch._C._functorch.peek_interpreter_stack
+    _stream, _bool = getattr(torch._C, "_cuda_getCurrentRawStream", None), torch.bool
+    _tensor = torch.Tensor
+
+
 def _traced(torch: Any) -> bool:
     """Whether torch records what is done (beside torch.compile, which is asked first): then all of it must be torch's own operations."""
     return bool(torch._C._len_torch_dispatch_stack() or torch._C._functorch.peek_interpreter_stack() is not None)
@@ -61,40 +77,42 @@ def resample(
     """
     if unknown:
         raise _unknown("resample", unknown, _RESAMPLE)
-    torch: Any = sys.modules.get("torch")
     kind: Any = type(data)
     key: Any = None
-    if torch is not None and torch.compiler.is_compiling():
-        pass
-    elif (
+    if kind is _tensor and _compiling() or not (
         hz is None and dtype is None and normalize is None and clip is None and augment is None and window is None and period is None and lo is None
         and quats is None and sign is None and lengths is None and offsets is None and not return_times and type(times) is kind and type(target_times) is kind
     ):  # fmt: skip
-        gap = None if max_gap is None else _options.nanoseconds("max_gap", max_gap)
-        if torch is not None and kind is torch.Tensor:
-            if not (_traced(torch) or data.requires_grad or data.is_neg() or times.is_neg() or target_times.is_neg()):
-                key = (
-                    mode, edge, gap, return_valid, backend, validate, data.dtype, data.shape, data.stride(), data.get_device(), times.dtype, times.shape,
-                    times.stride(), times.get_device(), target_times.dtype, target_times.shape, target_times.stride(), target_times.get_device(),
-                    None if out is None else _layout(out, kind),
-                )  # fmt: skip
-                try:
-                    plan = _fast.get(key)
-                except TypeError:  # an option that is no plain value: the long way says which
-                    key = plan = None
-                if plan is not None:
-                    got = torch.empty(plan.shape, dtype=plan.dtype, device=plan.device) if out is None else out
-                    stream = raw_stream(plan.cuda) if plan.cuda >= 0 else 0
-                    if plan.valid is None:
-                        plan.op.run(stream, data.data_ptr(), times.data_ptr(), target_times.data_ptr(), got.data_ptr())
-                        return got
-                    valid = torch.empty(plan.valid, dtype=torch.bool, device=plan.device)
-                    plan.op.run(stream, data.data_ptr(), times.data_ptr(), target_times.data_ptr(), got.data_ptr(), valid.data_ptr())
-                    return got, valid
-        elif kind is np.ndarray:
-            key, plan, got = _quick((mode, edge, gap, return_valid, backend), (data, times, target_times), out)
+        pass
+    elif kind is _tensor:
+        if not (_modes() or _transforms() is not None or data.requires_grad or data.is_neg() or times.is_neg() or target_times.is_neg()):
+            key = (
+                mode, edge, None if max_gap is None else _options.nanoseconds("max_gap", max_gap), return_valid, backend, validate, data.dtype, data.shape,
+                data.stride(), data.get_device(), times.dtype, times.shape, times.stride(), times.get_device(), target_times.dtype, target_times.shape,
+                target_times.stride(), target_times.get_device(), None if out is None else _layout(out, kind),
+            )  # fmt: skip
+            try:
+                plan = _fast.get(key)
+            except TypeError:  # an option that is no plain value: the long way says which
+                key = plan = None
             if plan is not None:
-                return got
+                got = out
+                if out is None:
+                    got = data.new_empty(plan.shape) if plan.alike else data.new_empty(plan.shape, dtype=plan.dtype)
+                op = plan.op
+                stream = _stream(plan.cuda) if plan.cuda >= 0 else 0
+                if plan.valid is None:
+                    if op.start(op.number, op.pack(data.data_ptr(), times.data_ptr(), target_times.data_ptr(), got.data_ptr()), op.count, stream, None):
+                        op.run(stream, data.data_ptr(), times.data_ptr(), target_times.data_ptr(), got.data_ptr())  # says what is wrong
+                    return got
+                valid = data.new_empty(plan.valid, dtype=_bool)
+                op.run(stream, data.data_ptr(), times.data_ptr(), target_times.data_ptr(), got.data_ptr(), valid.data_ptr())
+                return got, valid
+    elif kind is np.ndarray:
+        gap = None if max_gap is None else _options.nanoseconds("max_gap", max_gap)
+        key, plan, got = _quick((mode, edge, gap, return_valid, backend), (data, times, target_times), out)
+        if plan is not None:
+            return got
     rule = {
         "mode": mode, "edge": edge, "max_gap": max_gap, "window": window, "period": period, "lo": lo, "quats": quats, "sign": sign, "normalize": normalize, "clip": clip,
         "augment": augment, "lengths": lengths, "offsets": offsets,
@@ -233,6 +251,8 @@ def _call(streams: list[Any], target_times: Any, key: Any, single: bool, *, retu
     if not streams:
         raise Misuse("no stream: expected at least one (data, times) pair")
     torch = sys.modules.get("torch")
+    if torch is not None and _tensor is None and not torch.compiler.is_compiling():
+        _bind(torch)
     if torch is not None and recorded(torch, streams, target_times):
         from . import _torchops
 
