@@ -11,18 +11,18 @@ import (
 
 // The same kernels and the same host code, on the host.
 func TestConformOnSimulator(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles all kernels for the host, and runs all vectors: minutes")
+	}
 	names, err := build.Names("src")
 	if err != nil {
 		t.Fatal(err)
 	}
 	d := simulator(t, sim.Options{Seed: 1}, names...)
-	suite(t, &Hosted{d: d}, 300, 100)
-	if testing.Short() {
-		return
-	}
-	t.Run("checked", func(t *testing.T) {
+	suite(t, &Hosted{d: d}, 200, 60)
+	t.Run("checked", func(t *testing.T) { // ten times slower: random ops only
 		d := simulator(t, sim.Options{Seed: 2, Checked: true}, names...)
 		d.on.(*simulated).align = 1 // each tensor ends where its page does
-		suite(t, &Hosted{d: d}, 100, 30)
+		sweeps(t, &Hosted{d: d}, 60, 20)
 	})
 }

@@ -471,6 +471,10 @@ void touch(char *p, unsigned n, bool write, bool atomic) {
     for (int i = 0; i < S.count; i++) {
       Buffer &b = S.buffers[i];
       if (p + n <= b.p || p >= b.p + b.n) continue;
+      if (atomic && n <= 4) { // there are no smaller ones: a word's other bytes may be outside, and keep their values
+        if (p < b.p) n -= (unsigned)(b.p - p), p = b.p;
+        if (p + n > b.p + b.n) n = (unsigned)(b.p + b.n - p);
+      }
       if (p < b.p || p + n > b.p + b.n) sim_fail("an access of %u bytes, %ld bytes after the start of a buffer of %zu", n, (long)(p - b.p), b.n);
       if (!b.shadow) b.shadow = (Shadow *)mmap(0, b.n * sizeof(Shadow), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
       s = b.shadow + (p - b.p);
