@@ -244,7 +244,7 @@ func (s *seriesArg) series(f *feed, values bool) (kernel.Series, error) {
 }
 
 func (a *opArgs) voxels(f *feed) (*kernel.VoxelOp, error) {
-	op := &kernel.VoxelOp{Mode: a.Mode, Outside: a.Outside, Budget: a.Budget, Bits: a.Bits, Fast: a.Fast, Zeroed: a.Zeroed, Fill: float32(a.Fill), Points: f.must(),
+	op := &kernel.VoxelOp{Mode: a.Mode, Outside: a.Outside, Budget: a.Budget, Validate: a.Validate, Bits: a.Bits, Fast: a.Fast, Zeroed: a.Zeroed, Fill: float32(a.Fill), Points: f.must(),
 		Features: f.maybe("features"), Lengths: f.maybe("lengths"), Offsets: f.maybe("offsets"), Out: f.maybe("out"),
 		Coords: f.maybe("coords"), Rows: f.maybe("rows"), Counts: f.maybe("counts"), Found: f.maybe("found"), Stats: f.maybe("stats")}
 	if err := floats32(op.Min[:], a.Min, "grid_min"); err != nil {

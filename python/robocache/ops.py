@@ -35,13 +35,21 @@ _modes: Any = None
 _transforms: Any = None
 _stream: Any = None
 _bool: Any = None
+_strided: Any = None
+_guards: Any = None
 
 
 def _bind(torch: Any) -> None:
     """Keeps what each call asks of torch: looking it up costs as much as calling it."""
-    global _tensor, _compiling, _modes, _transforms, _stream, _bool
+    global _tensor, _compiling, _modes, _transforms, _stream, _bool, _strided, _guards
     _compiling, _modes, _transforms = torch.compiler.is_compiling, torch._C._len_torch_dispatch_stack, torch._C._functorch.peek_interpreter_stack
     _stream, _bool = getattr(torch._C, "_cuda_getCurrentRawStream", None), torch.bool
+    _strided = torch.strided
+    try:
+        # What torch.compile looks at tensors with: one call proves types, shapes, strides, devices, no gradient, and that nothing is recorded.
+        from torch._C._dynamo.guards import TensorGuards as _guards
+    except ImportError:
+        pass
     _tensor = torch.Tensor
 
 
@@ -85,29 +93,31 @@ def resample(
     ):  # fmt: skip
         pass
     elif kind is _tensor:
-        if not (_modes() or _transforms() is not None or data.requires_grad or data.is_neg() or times.is_neg() or target_times.is_neg()):
-            key = (
-                mode, edge, None if max_gap is None else _options.nanoseconds("max_gap", max_gap), return_valid, backend, validate, data.dtype, data.shape,
-                data.stride(), data.get_device(), times.dtype, times.shape, times.stride(), times.get_device(), target_times.dtype, target_times.shape,
-                target_times.stride(), target_times.get_device(), None if out is None else _layout(out, kind),
-            )  # fmt: skip
-            try:
-                plan = _fast.get(key)
-            except TypeError:  # an option that is no plain value: the long way says which
-                key = plan = None
-            if plan is not None:
-                got = out
-                if out is None:
-                    got = data.new_empty(plan.shape) if plan.alike else data.new_empty(plan.shape, dtype=plan.dtype)
-                op = plan.op
-                stream = _stream(plan.cuda) if plan.cuda >= 0 else 0
-                if plan.valid is None:
-                    if op.start(op.number, op.pack(data.data_ptr(), times.data_ptr(), target_times.data_ptr(), got.data_ptr()), op.count, stream, None):
-                        op.run(stream, data.data_ptr(), times.data_ptr(), target_times.data_ptr(), got.data_ptr())  # says what is wrong
-                    return got
-                valid = data.new_empty(plan.valid, dtype=_bool)
-                op.run(stream, data.data_ptr(), times.data_ptr(), target_times.data_ptr(), got.data_ptr(), valid.data_ptr())
-                return got, valid
+        options = (mode, edge, None if max_gap is None else _options.nanoseconds("max_gap", max_gap), return_valid, backend, validate, out is None)
+        tensors: tuple[Any, ...] = (data, times, target_times) if out is None else (data, times, target_times, out)
+        try:
+            plan = None
+            for check, known in _near.get(options) or ():
+                if check(*tensors):
+                    plan = known
+                    break
+        except TypeError:  # an option that is no plain value: the long way says which
+            tensors = ()
+        if plan is None and tensors:
+            key, plan = _look(options, tensors)
+        if plan is not None:
+            got = out
+            if out is None:
+                got = data.new_empty(plan.shape) if plan.alike else data.new_empty(plan.shape, dtype=plan.dtype)
+            op = plan.op
+            stream = _stream(plan.cuda) if plan.cuda >= 0 else 0
+            if plan.valid is None:
+                if op.start(op.number, op.pack(data.data_ptr(), times.data_ptr(), target_times.data_ptr(), got.data_ptr()), op.count, stream, None):
+                    op.run(stream, data.data_ptr(), times.data_ptr(), target_times.data_ptr(), got.data_ptr())  # says what is wrong
+                return got
+            valid = data.new_empty(plan.valid, dtype=_bool)
+            op.run(stream, data.data_ptr(), times.data_ptr(), target_times.data_ptr(), got.data_ptr(), valid.data_ptr())
+            return got, valid
     elif kind is np.ndarray:
         gap = None if max_gap is None else _options.nanoseconds("max_gap", max_gap)
         key, plan, got = _quick((mode, edge, gap, return_valid, backend), (data, times, target_times), out)
@@ -205,45 +215,67 @@ def _each(streams: Sequence[Any], options: Mapping[str, Any]) -> list[tuple[str,
     return out
 
 
-def _layout(out: Any, kind: Any) -> Any:
-    """What a plan depends on in a result that was given; refused results go the long way, which says why."""
-    if type(out) is not kind:
-        return object()
-    return out.dtype, out.shape, out.stride(), out.get_device(), out.is_neg() or out.requires_grad
+_near: Recent[list[tuple[Any, Any]]] = Recent()
+_NEAR = 4  # shapes of a kind of call that one check each is kept for
+
+
+def _look(options: tuple[Any, ...], tensors: Sequence[Any], kept: Recent[Any] = _fast) -> tuple[Any, Any]:
+    """The plan of a call with tensors, by all that it depends on: (key, plan). The key is None where the call cannot be kept."""
+    if _modes() or _transforms() is not None:
+        return None, None
+    key: list[Any] = [options]
+    for t in tensors:
+        if type(t) is not _tensor or t.requires_grad or t.is_neg() or t.is_nested:
+            return None, None
+        key += (t.dtype, t.shape, t.layout, t.get_device()) if t.layout is not _strided else (t.dtype, t.shape, t.stride(), t.get_device())
+    whole = tuple(key)
+    plan = kept.get(whole)
+    if plan is not None and _guards is not None:
+        near = _near.get(options)
+        if near is None:
+            near = []
+            _near.put(options, near)
+        if len(near) < _NEAR:
+            sizes, strides = [list(t.shape) for t in tensors], [list(t.stride()) for t in tensors]
+            near.append((_guards(*tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides).check, plan))
+    return whole, plan
 
 
 def _quick(options: tuple[Any, ...], arrays: tuple[Any, ...], out: Any) -> tuple[Any, Plan | None, Any]:
     """A call that was made before with other addresses: (key, plan, result). The key is None where the call cannot be kept."""
-    torch: Any = sys.modules.get("torch")
     kind: Any = type(arrays[0])
-    tensor = torch is not None and kind is torch.Tensor
-    if tensor and _traced(torch) or not tensor and kind is not np.ndarray:
+    if kind is not _tensor and kind is not np.ndarray:
         return None, None, None
-    key: list[Any] = [kind, options]
-    addresses = []
-    for a in (arrays if out is None else (*arrays, out)):
-        if type(a) is not kind:
-            return None, None, None
-        if tensor:
-            if a.requires_grad or a.is_neg():
-                return None, None, None
-            key += (a.dtype, a.shape, a.stride(), a.get_device())
-            addresses.append(a.data_ptr())
-        else:
-            key += (a.dtype, a.shape, a.strides)
-            addresses.append(a.__array_interface__["data"][0])
-    if out is not None:
-        key.append(tensor or out.flags.writeable)
-    whole = tuple(key)
+    given = arrays if out is None else (*arrays, out)
+    options = (options, out is None)
+    key, plan = None, None
     try:
-        plan = _fast.get(whole)
+        if kind is _tensor:
+            for check, known in _near.get(options) or ():
+                if check(*given):
+                    plan = known
+                    break
+            if plan is None:
+                key, plan = _look(options, given)
+            addresses = [a.data_ptr() for a in given] if plan is not None else []
+        else:
+            whole: list[Any] = [options]
+            for a in given:
+                if type(a) is not kind:
+                    return None, None, None
+                whole += (a.dtype, a.shape, a.strides)
+            if out is not None:
+                whole.append(out.flags.writeable)
+            key = tuple(whole)
+            plan = _fast.get(key)
+            addresses = [a.__array_interface__["data"][0] for a in given] if plan is not None else []
     except TypeError:  # an option that is no plain value
         return None, None, None
     if plan is None:
-        return whole, None, None
-    given = 0 if out is None else addresses.pop()
-    got, valid = _resampling.execute(plan, addresses, out, given)
-    return whole, plan, got if valid is None else (got, valid)
+        return key, None, None
+    place = 0 if out is None else addresses.pop()
+    got, valid = _resampling.execute(plan, addresses, out, place)
+    return key, plan, got if valid is None else (got, valid)
 
 
 def _call(streams: list[Any], target_times: Any, key: Any, single: bool, *, return_times: bool, want_valid: bool, **options: Any) -> Any:

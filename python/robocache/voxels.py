@@ -22,7 +22,7 @@ VOXEL_MODES = ("occupancy", "count", "sum", "mean", "max", "min", "first")
 OUTSIDE = ("drop", "clip", "error")
 _NAMES = (
     "points", "features", "grid_min", "voxel_size", "grid_size", "mode", "layout", "outside", "fill", "dtype", "bits", "deterministic", "lengths", "offsets",
-    "capacity", "out", "return_stats", "memory_budget", "backend",
+    "capacity", "out", "return_stats", "memory_budget", "backend", "validate",
 )  # fmt: skip
 
 
@@ -54,7 +54,7 @@ _fast: Recent[Any] = Recent()
 def voxelize(
     points: Any, features: Any = None, *, grid_min: Any, voxel_size: Any, grid_size: Any, mode: str = "occupancy", layout: str = "dense", outside: str = "drop",
     fill: float = 0.0, dtype: Any = None, bits: bool = False, deterministic: bool = True, lengths: Any = None, offsets: Any = None, capacity: int | None = None,
-    out: Any = None, return_stats: bool = False, memory_budget: int | str | None = None, backend: str | None = None, **unknown: Any,
+    out: Any = None, return_stats: bool = False, memory_budget: int | str | None = None, backend: str | None = None, validate: bool | None = None, **unknown: Any,
 ) -> Any:  # fmt: skip
     """Sorts points into the voxels of a grid: index floor((p - grid_min) / voxel_size) in float32, half-open, NaN and Inf dropped.
 
@@ -66,16 +66,15 @@ def voxelize(
     layout: "dense" gives [(B,) X, Y, Z] or [(B,) X, Y, Z, F]; "sparse" gives SparseVoxels(coords, features, counts, found); on a GPU it waits to
         learn how many there are, unless capacity= sets the rows of the result.
     return_stats: also int64 [3], the points inside, outside, and not finite.
-    memory_budget: bytes ("4GiB") that a dense grid may have; default: the memory of the machine or the device.
+    validate: a GPU proves lengths and offsets only if True (it waits). memory_budget: bytes ("4GiB") that a dense grid may have; default: the memory of the machine or the device.
     """
     if unknown:
         name = next(iter(unknown))
         raise Misuse(f"unknown keyword {name!r} of voxelize", hint=_options.nearest(name, _NAMES))
-    key, addresses = _quick(points, features, (mode, layout, outside, fill, dtype, bits, deterministic, capacity, return_stats, backend), (grid_min, voxel_size, grid_size))
-    if key is None or lengths is not None or offsets is not None or out is not None or memory_budget is not None:
-        key = None
-    else:
-        plan = _fast.get(key)
+    key = None
+    if lengths is None and offsets is None and out is None and memory_budget is None:
+        options = ("voxelize", mode, layout, outside, fill, str(dtype), bits, deterministic, capacity, return_stats, backend, validate)
+        key, plan, addresses = _quick((points,) if features is None else (points, features), options, (grid_min, voxel_size, grid_size))
         if plan is not None:
             return plan.run(addresses, points)
     torch = sys.modules.get("torch")
@@ -94,6 +93,8 @@ def voxelize(
 
         return _oracle.voxelize(call, spec, dtype=dtype, capacity=capacity, return_stats=return_stats, out=out)
     spec["backend"] = chosen
+    if validate or call.points.device == HOST:
+        spec["validate"] = True
     if layout == "sparse":
         if out is not None or dtype is not None or bits:
             raise Misuse("layout='sparse' makes its own results: leave out=, dtype= and bits= out")
@@ -107,36 +108,31 @@ def voxelize(
     return plan.run(call.addresses(), points, out)
 
 
-def _quick(points: Any, features: Any, options: tuple[Any, ...], grid: tuple[Any, ...]) -> tuple[Any, list[int]]:
-    """What a call is kept under, and its addresses; None where it is not kept."""
-    torch: Any = sys.modules.get("torch")
-    kind: Any = type(points)
-    if torch is not None and torch.compiler.is_compiling():
-        return None, []
-    tensor = torch is not None and kind is torch.Tensor
-    if not tensor and kind is not np.ndarray or tensor and ops._traced(torch):
-        return None, []
-    key: list[Any] = [kind, options]
+def _quick(arrays: tuple[Any, ...], options: tuple[Any, ...], grid: tuple[Any, ...]) -> tuple[Any, Any, list[int]]:
+    """A call that was made before with other addresses: (key, plan, addresses). The key is None where the call cannot be kept."""
+    kind: Any = type(arrays[0])
+    tensor = kind is ops._tensor
+    if tensor and ops._compiling() or not tensor and kind is not np.ndarray:
+        return None, None, []
     for g in grid:
         if isinstance(g, (list, tuple)):
             g = tuple(g)
         elif not isinstance(g, (int, float)):
-            return None, []
-        key.append(g)
-    addresses = []
-    for a in (points, features):
-        if a is None:
-            continue
-        if type(a) is not kind or tensor and (a.is_neg() or a.requires_grad or a.layout is not torch.strided or a.is_meta):
-            return None, []
-        key += (a.dtype, a.shape, a.stride(), a.get_device()) if tensor else (a.dtype, a.shape, a.strides)
-        addresses.append(a.data_ptr() if tensor else a.__array_interface__["data"][0])
-    whole = tuple(key)
+            return None, None, []
+        options += (g,)
     try:
-        hash(whole)
-    except TypeError:
-        return None, []
-    return whole, addresses
+        if not tensor:
+            if any(type(a) is not kind for a in arrays):
+                return None, None, []
+            key = (options, *((a.dtype, a.shape, a.strides) for a in arrays))
+            return key, _fast.get(key), [a.__array_interface__["data"][0] for a in arrays]
+        for check, plan in ops._near.get(options) or ():
+            if check(*arrays):
+                return None, plan, [a.data_ptr() for a in arrays]
+        key, plan = ops._look(options, arrays, _fast)
+        return key, plan, [] if plan is None else [a.data_ptr() for a in arrays]
+    except TypeError:  # an option that is no plain value
+        return None, None, []
 
 
 class _Call:
