@@ -67,6 +67,11 @@ func (d *Device) planVoxels(op *kernel.VoxelOp) (*voxelPlan, error) {
 		hit := voxelStep{kernel: "voxel_hit", grid: p.tiles, block: 256, early: true}
 		plan.steps = []voxelStep{clear, hit}
 		plan.bytes = voxelHead + voxelAlign
+		if p.bit != 0 {
+			p.words = voxelAlign
+			plan.bytes = int(voxelAlign*2 + ceilDiv(l.Total, 128)*16)
+			plan.steps = append(plan.steps, voxelStep{kernel: "voxel_bits", grid: clear.grid, block: clear.block})
+		}
 		return plan, plan.limits(points)
 	}
 	plan.bucketed(op, points, chip)

@@ -57,7 +57,6 @@ extern "C" __global__ void voxel_count(const __grid_constant__ Voxel p) {
 // ---- grids of any size: cleared, then hit in global memory ----
 
 DEVICE i64 spread(const Voxel &p, i64 i) { // the place of element i of a result with any strides
-  if (p.bit) return i * p.out_z;
   u32 c = 0;
   if (p.columns) c = (u32)(i % p.columns), i /= p.columns;
   i64 z = i % p.grid[2];
@@ -78,9 +77,14 @@ extern "C" __global__ void voxel_clear(const __grid_constant__ Voxel p) {
     if (p.found) *(i64 *)p.found = 0;
   }
   if (!p.out) return;
-  i64 n = p.bit ? (p.batch * p.cells + 7) >> 3 : p.batch * p.cells * (p.columns ? p.columns : 1);
+  if (p.bit) { // bits are gathered in scratch: words of the result may reach beyond it
+    i64 words = (p.batch * p.cells + 127) >> 7;
+    for (i64 j = i; j < words; j += step) ((uint4 *)(p.scratch + p.words))[j] = make_uint4(0, 0, 0, 0);
+    return;
+  }
+  i64 n = p.batch * p.cells * (p.columns ? p.columns : 1);
   u32 size = size_of(p.out_type), v = bits(p.fill);
-  if (p.bit ? p.out_z == 1 : p.flat && (p.batch == 1 || p.out_entry == p.cells * (p.columns ? p.columns : 1))) {
+  if (p.flat && (p.batch == 1 || p.out_entry == p.cells * (p.columns ? p.columns : 1))) {
     i64 whole = ((u64)p.out & 15) ? 0 : n * size / 16;
     for (i64 j = i; j < whole; j += step) *(uint4 *)(p.out + 16 * j) = make_uint4(v, v, v, v); // fill is 0 unless the result is float32
     for (i64 j = whole * 16 / size + i; j < n; j += step) store_bits(p.out + j * size, size, v);
@@ -117,8 +121,7 @@ extern "C" __global__ void voxel_hit(const __grid_constant__ Voxel p) {
     i64 at;
     if (p.bit) {
       i64 flat = entry * p.cells + (i64)flat_of(p, c[r]);
-      u64 byte = (u64)(p.out + (flat >> 3) * p.out_z);
-      atomicOr((u32 *)(byte & ~3ull), 1u << ((u32)(flat & 7) + 8 * (u32)(byte & 3)));
+      atomicOr((u32 *)(p.scratch + p.words) + (flat >> 5), 1u << (flat & 31));
       continue;
     }
     at = entry * p.out_entry + c[r].x * p.out_x + c[r].y * p.out_y + c[r].z * p.out_z;
@@ -141,4 +144,13 @@ extern "C" __global__ void voxel_hit(const __grid_constant__ Voxel p) {
     if (b) atomicAdd(stats + p.stats_step, (u64)b);
     if (q) atomicAdd(stats + 2 * p.stats_step, (u64)q);
   }
+}
+
+// The bits that voxel_hit gathered.
+extern "C" __global__ void voxel_bits(const __grid_constant__ Voxel p) {
+  wait_for_previous_grid();
+  let_next_grid_start();
+  i64 n = (p.batch * p.cells + 7) >> 3, step = (i64)gridDim.x * blockDim.x;
+  const char *bits = p.scratch + p.words;
+  for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) p.out[i * p.out_z] = bits[i];
 }
