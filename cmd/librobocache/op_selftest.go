@@ -8,7 +8,6 @@ import "C"
 import (
 	"strconv"
 
-	"github.com/goatnote-inc/robocache/kernel/cpu"
 	"github.com/goatnote-inc/robocache/kernel/cuda"
 	"github.com/goatnote-inc/robocache/selftest"
 )
@@ -19,7 +18,8 @@ type backendsReply struct {
 }
 
 type cpuReply struct {
-	Threads int `json:"threads"`
+	Instructions string `json:"instructions"`
+	Threads      int    `json:"threads"`
 }
 
 type cudaReply struct {
@@ -33,7 +33,7 @@ type cudaReply struct {
 //export robocache_backends
 func robocache_backends(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
 	return invoke(timeoutMS, ticket, out, func(context) (result, error) {
-		r := backendsReply{CPU: cpuReply{Threads: cpu.New(0).Threads()}, CUDA: cudaReply{Devices: []string{}}}
+		r := backendsReply{CPU: cpuReply{Instructions: cores().Instructions(), Threads: cores().Threads()}, CUDA: cudaReply{Devices: []string{}}}
 		n, err := cuda.Count()
 		for i := 0; i < n && err == nil; i++ {
 			var d *cuda.Device
