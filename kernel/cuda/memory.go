@@ -152,9 +152,11 @@ func (g *gpu) memory() (free, total int64, err error) {
 	return int64(words[0]), int64(words[1]), nil
 }
 
+// alloc takes whole words: atomics have no smaller ones, and that of the last byte of a bit field must not lie outside (the driver gives
+// multiples of 512 anyway, but compute-sanitizer goes by what was asked).
 func (g *gpu) alloc(n int) (uintptr, error) {
 	p := new(uintptr)
-	code := g.relaxed(func() int32 { return cudahost.Call(g.f.MemAlloc_v2, ptr(p), uintptr(n)) })
+	code := g.relaxed(func() int32 { return cudahost.Call(g.f.MemAlloc_v2, ptr(p), uintptr(n+3)&^3) })
 	if code == 0 {
 		return *p, nil
 	}
