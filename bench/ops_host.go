@@ -50,6 +50,9 @@ func (a *hostArm) time(seconds float64, cold bool) ([]float64, error) {
 		return nil, err
 	}
 	once := max(time.Since(start).Seconds(), 1e-7)
+	if once > seconds {
+		return []float64{once * 1e6}, nil
+	}
 	n := max(1, min(int(2e-4/once), int(seconds/5/once)))
 	var out []float64
 	for begin := time.Now(); len(out) < 3 || time.Since(begin).Seconds() < seconds; {

@@ -219,7 +219,7 @@ func TestOpsQuick(t *testing.T) {
 		t.Error(err)
 	}
 	r := back.Rows[0]
-	if a := r.arm("reference"); a == nil || a.Failed != "" || len(a.Hot.Raw) != 2 || len(a.Cold.Raw) != 2 {
+	if a := r.arm("reference"); a == nil || a.Failed != "" || len(a.Hot.Raw) != 2 || len(a.Cold.Raw) != 1 {
 		t.Errorf("the reference: %+v", a)
 	}
 	if a := r.arm("memcpy go"); a == nil || a.Hot.Median <= 0 {
