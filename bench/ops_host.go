@@ -10,7 +10,13 @@ type hostArm struct {
 	calls []func() error // [0] is the one that is hot; all of them, in turn, are cold
 	more  func() (func() error, error)
 	want  int // copies for cold
+	now   func() time.Duration
 }
+
+// wallTime counts from the first use of the program.
+func wallTime() time.Duration { return time.Since(began) }
+
+var began = time.Now()
 
 // turn is what to call.
 func (a *hostArm) turn(cold bool) (func() error, int, error) {
@@ -45,31 +51,32 @@ func (a *hostArm) time(seconds float64, cold bool) ([]float64, error) {
 			return nil, err
 		}
 	}
-	start := time.Now()
+	now := a.now
+	start := now()
 	if err := call(); err != nil {
 		return nil, err
 	}
-	once := max(time.Since(start).Seconds(), 1e-7)
+	once := max((now() - start).Seconds(), 1e-7)
 	if once > seconds {
 		return []float64{once * 1e6}, nil
 	}
 	n := max(1, min(int(2e-4/once), int(seconds/5/once)))
 	var out []float64
-	for begin := time.Now(); len(out) < 3 || time.Since(begin).Seconds() < seconds; {
-		start := time.Now()
+	for begin := now(); len(out) < 3 || (now()-begin).Seconds() < seconds; {
+		start := now()
 		for range n {
 			if err := call(); err != nil {
 				return nil, err
 			}
 		}
-		out = append(out, float64(time.Since(start).Nanoseconds())/float64(n)/1e3)
+		out = append(out, float64((now()-start).Nanoseconds())/float64(n)/1e3)
 	}
 	return out, nil
 }
 
 // copyArm is the limit in Go: copying half of the bytes into the other half, over so many threads.
-func copyArm(bytes int64, threads, copies int) *hostArm {
-	a := &hostArm{want: copies}
+func copyArm(bytes int64, threads, copies int, now func() time.Duration) *hostArm {
+	a := &hostArm{want: copies, now: now}
 	a.more = func() (func() error, error) {
 		n := max(int(bytes/2), 1)
 		src, dst := aligned(n), aligned(n)
@@ -93,8 +100,8 @@ func copyArm(bytes int64, threads, copies int) *hostArm {
 }
 
 // backendArm is a back end of host memory on a row.
-func backendArm(b opsBackend, c *opsCall, copies int) *hostArm {
-	return &hostArm{calls: []func() error{func() error { return c.run(b) }}, want: copies, more: func() (func() error, error) {
+func backendArm(b opsBackend, c *opsCall, copies int, now func() time.Duration) *hostArm {
+	return &hostArm{now: now, calls: []func() error{func() error { return c.run(b) }}, want: copies, more: func() (func() error, error) {
 		other := c.again()
 		return func() error { return other.run(b) }, nil
 	}}

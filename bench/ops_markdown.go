@@ -20,6 +20,9 @@ func (p *OpsReport) Markdown(w io.Writer) {
 		v = append(v, k+" "+p.Versions[k])
 	}
 	fmt.Fprintf(w, " %s.\n\n", strings.Join(v, ", "))
+	if p.Clock == "cpu" {
+		fmt.Fprint(w, "Of the thread's own CPU time, since the machine was not quiet. ")
+	}
 	fmt.Fprintf(w, "µs a call, median (min–max) of %d rounds in which the arms took turns. Hot: the same buffers again and again; cold: buffers that together are four times the cache of %d MiB.\n", p.Rounds, p.Cache>>20)
 	p.barTable(w)
 	p.figureTable(w)

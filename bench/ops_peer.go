@@ -108,6 +108,7 @@ type opsAsk struct {
 	Cmd     string              `json:"cmd"`
 	Device  string              `json:"device,omitempty"`
 	Threads int                 `json:"threads,omitempty"`
+	Clock   string              `json:"clock,omitempty"`
 	Row     *opsPeerRow         `json:"row,omitempty"`
 	Arms    []string            `json:"arms,omitempty"`
 	Without []string            `json:"without,omitempty"`

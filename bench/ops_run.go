@@ -26,6 +26,7 @@ type OpsRun struct {
 	Rounds   int    // arms take turns so many times
 	Seconds  float64
 	Cold     bool
+	Clock    string   // wall, or cpu: the thread's own time, of one thread on a machine that is not quiet
 	Arms     []string // peers by name or family; nil: all
 	Without  []string
 	Tools    Tools
@@ -43,7 +44,8 @@ type OpsReport struct {
 	Device   *OpsDevice        `json:"device,omitempty"`
 	Versions map[string]string `json:"versions"`
 	Rounds   int               `json:"rounds"`
-	Seconds  float64           `json:"seconds"` // an arm and round
+	Seconds  float64           `json:"seconds"`         // an arm and round
+	Clock    string            `json:"clock,omitempty"` // cpu: figures are of the thread's own CPU time
 	Cache    int64             `json:"cache_bytes"`
 	Rows     []*OpsResult      `json:"rows"`
 }
@@ -84,7 +86,7 @@ func (p timedPeer) time(seconds float64, cold bool) ([]float64, error) {
 // RunOps measures the rows: of each, ours is compared with the reference before it is timed, and the peers' values are looked at; then the arms
 // take turns. A wrong arm gives no figure.
 func RunOps(ctx context.Context, r OpsRun) (*OpsReport, error) {
-	rep := &OpsReport{Command: r.Command, Machine: ThisMachine(), Versions: map[string]string{}, Rounds: r.Rounds, Seconds: r.Seconds, Cache: lastCache()}
+	rep := &OpsReport{Command: r.Command, Machine: ThisMachine(), Versions: map[string]string{}, Rounds: r.Rounds, Seconds: r.Seconds, Clock: r.Clock, Cache: lastCache()}
 	rep.Machine.Revision = r.Revision
 	dir, err := os.MkdirTemp("", "robocache-ops-")
 	if err != nil {
@@ -105,6 +107,12 @@ func RunOps(ctx context.Context, r OpsRun) (*OpsReport, error) {
 func (r *OpsRun) cpu(ctx context.Context, rep *OpsReport, dir string, threads int) error {
 	before := runtime.GOMAXPROCS(threads)
 	defer runtime.GOMAXPROCS(before)
+	now := wallTime
+	if r.Clock == "cpu" {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		now = threadTime
+	}
 	peers, err := r.peers(ctx, "cpu", threads, 1)
 	if err != nil {
 		return err
@@ -135,7 +143,7 @@ func (r *OpsRun) cpu(ctx context.Context, rep *OpsReport, dir string, threads in
 			if b.name != OpsOurs && (r.Arms == nil || !wanted(b.name, r.Arms, r.Without)) {
 				continue
 			}
-			e := &entrant{arm: OpsArm{Name: b.name, Setting: b.setting}, c: backendArm(b.backend, own, copies)}
+			e := &entrant{arm: OpsArm{Name: b.name, Setting: b.setting}, c: backendArm(b.backend, own, copies, now)}
 			if err := own.run(b.backend); err != nil {
 				e.arm.Failed = err.Error()
 			} else if err := truth.compare(own.results()); err != nil {
@@ -146,7 +154,7 @@ func (r *OpsRun) cpu(ctx context.Context, rep *OpsReport, dir string, threads in
 			field = append(field, e)
 		}
 		if res.Work.isOp() && wanted("memcpy go", nil, r.Without) {
-			field = append(field, &entrant{OpsArm{Name: "memcpy go", Setting: "copy of half the bytes, " + strconv.Itoa(threads) + " goroutines"}, copyArm(res.Bytes, threads, copies)})
+			field = append(field, &entrant{OpsArm{Name: "memcpy go", Setting: "copy of half the bytes, " + strconv.Itoa(threads) + " goroutines"}, copyArm(res.Bytes, threads, copies, now)})
 		}
 		theirs, err := r.setup(rep, peers, res, in, truth, dir, threads, copies)
 		if err != nil {
@@ -189,7 +197,7 @@ func (r *OpsRun) peers(ctx context.Context, device string, threads, each int) ([
 	var wg sync.WaitGroup
 	for _, p := range out {
 		wg.Go(func() {
-			if _, err := p.ask(opsAsk{Cmd: "hello", Device: device, Threads: threads}, r.Timeout); err != nil {
+			if _, err := p.ask(opsAsk{Cmd: "hello", Device: device, Threads: threads, Clock: r.Clock}, r.Timeout); err != nil {
 				r.Log("%v", err)
 			}
 		})

@@ -38,7 +38,7 @@ Times come as int64 ns. An arm may prepare its inputs (float32 seconds, a layout
 
 One JSON object a line on stdin, one on stdout; stderr is for words. The harness (bench/ops_peer.go) keeps the process and asks arms in turn.
 
- {"cmd":"hello","device","threads"}         → {"versions": {…}}
+ {"cmd":"hello","device","threads","clock"}  → {"versions": {…}}. clock "cpu": of the thread's own CPU time, for one thread on a busy machine
  {"cmd":"setup","row":{…},"arms":[…],"without":[…],"inputs":{name:{"dtype","shape","file","period"}}} → {"arms":{name:{"setting","other"} or {"error"}}}
      arms: empty = all that know the kind; "torch" is every torch arm. file holds the elements, little-endian; where it holds only period of them they repeat
  {"cmd":"probe","name","arm","index":[…]}   → {"shape","values":[…]}: the result at these flat indices (sparse: of the dense grid of rows)
@@ -48,6 +48,7 @@ Any answer may be {"error": "…"} instead."""
 import itertools, json, math, os, sys, time
 
 ARMS = []
+CLOCK = [time.perf_counter]
 VERSIONS = {"python": sys.version.split()[0]}
 
 
@@ -139,7 +140,7 @@ class Timed:
         return lambda: next(ring)()
 
     def time(self, seconds, cold):
-        call, clock = self.turn(cold), time.perf_counter
+        call, clock = self.turn(cold), CLOCK[0]
         for _ in range(len(self.calls) if cold else 1):
             call()
         start = clock()
@@ -211,6 +212,7 @@ def serve(timed=Timed):
             cmd = ask["cmd"]
             if cmd == "hello":
                 device, count = ask.get("device", "cpu"), ask.get("threads", 1)
+                CLOCK[0] = time.thread_time if ask.get("clock") == "cpu" else time.perf_counter
                 out = {}
             elif cmd == "setup":
                 row, ready, out = ask["row"], {}, {}

@@ -59,6 +59,9 @@ hot (the same buffers again and again) and cold (buffers that together are four 
 					return misuse("--threads: at least 1")
 				}
 			}
+			if r.Clock != "wall" && (r.Clock != "cpu" || r.Device != "cpu" || len(r.Threads) != 1 || r.Threads[0] != 1) {
+				return misuse("--clock: wall, or cpu with --device cpu --threads 1")
+			}
 			rows, err := bench.OpsRowsNamed(r.Device, names, quick, sweep || list)
 			if err != nil {
 				return err
@@ -115,6 +118,7 @@ hot (the same buffers again and again) and cold (buffers that together are four 
 	c.Flags().IntSliceVar(&r.Threads, "threads", []int{1, 2}, "cpu: threads of every arm, a result each")
 	c.Flags().IntVar(&r.Rounds, "rounds", 5, "how often the arms take turns")
 	c.Flags().Float64Var(&r.Seconds, "seconds", 0.1, "of an arm in a round (cuda: 0.02)")
+	c.Flags().StringVar(&r.Clock, "clock", "wall", "wall, or cpu: the thread's own CPU time, for --threads 1 on a machine that is not quiet")
 	c.Flags().BoolVar(&r.Cold, "cold", true, "measure with cold caches too")
 	c.Flags().StringSliceVar(&f.arms, "arms", nil, "peers by name or family (torch, numpy, np.interp, memcpy, reference, none); default: all that are there")
 	c.Flags().StringSliceVar(&r.Without, "without", nil, "peers to leave out")

@@ -1,0 +1,8 @@
+//go:build !linux
+
+package bench
+
+import "time"
+
+// threadTime is the wall's where a thread cannot be asked.
+func threadTime() time.Duration { return wallTime() }
