@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 
@@ -52,6 +53,9 @@ func (p *Part) check(op string) error {
 		return misuse(op, "data must have shape [S, D]", "2 extents", fmt.Sprint(p.Src.Shape))
 	}
 	rows, cols := p.Src.Shape[0], p.Src.Shape[1]
+	if rows > math.MaxInt32 { // plans count in int32
+		return tooMany(op, rows)
+	}
 	if p.Kind != nil {
 		rows = p.Kind.Len()
 		for _, t := range []struct {

@@ -85,19 +85,29 @@ func (op *DepthOp) Check() error {
 			return err
 		}
 	}
-	return checkSide(unproject, op.Tensors()...)
+	if err := checkSide(unproject, op.Tensors()...); err != nil {
+		return err
+	}
+	in, out := op.named()
+	return checkApart(unproject, in, out)
 }
 
-// CheckHost is Check, and that all memory is there and no result lies on another tensor: what a back end on the host begins with.
+// CheckHost is Check, and that all memory is there: what a back end on the host begins with.
 func (op *DepthOp) CheckHost() error {
 	if err := op.Check(); err != nil {
 		return err
 	}
-	out := []named{{"out", &op.Out}}
+	in, out := op.named()
+	return checkHost(unproject, append(in, out...))
+}
+
+// named are the tensors that are read and those that are written.
+func (op *DepthOp) named() (in, out []named) {
+	out = []named{{"out", &op.Out}}
 	if op.Valid != nil {
 		out = append(out, named{"valid", op.Valid})
 	}
-	return checkMemory(unproject, []named{{"depth", &op.Depth}}, out)
+	return []named{{"depth", &op.Depth}}, out
 }
 
 // Unproject makes one pixel after the other.

@@ -182,7 +182,7 @@ func (s *Series) check(op string, clock Clock, batch *int) error {
 		return batchError(op, "batch of the values", *batch, n)
 	}
 	if rows > math.MaxInt32 && s.Offsets == nil {
-		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: op, Msg: "too many samples", Want: "at most 2^31-1", Got: strconv.Itoa(rows)}
+		return tooMany(op, rows)
 	}
 	if len(times) != 1 && len(times) != 2 {
 		return misuse(op, "times must have shape [S] or [B, S]", "1 or 2 extents", fmt.Sprint(times))
@@ -209,6 +209,10 @@ func (s *Series) check(op string, clock Clock, batch *int) error {
 		return misuse(op, "Invalid mode: mean has no meaning for times as given", "another mode, or times in ns", "mean")
 	}
 	return nil
+}
+
+func tooMany(op string, rows int) error {
+	return &robocache.Error{Class: robocache.ErrResourceLimit, Op: op, Msg: "too many samples", Want: "at most 2^31-1", Got: strconv.Itoa(rows)}
 }
 
 func batchError(op, what string, want, got int) error {

@@ -33,6 +33,9 @@ func (m Matrix) Columns(from, n int) Matrix {
 // span is the range of element offsets that the view can reach, hi exclusive; ok is false where it overflows.
 func (m *Matrix) span() (lo, hi int, ok bool) {
 	lo, hi = m.Base, m.Base
+	if lo < 0 || hi > 1<<60 { // the first element is one of them
+		return 0, 0, false
+	}
 	for _, d := range [2][2]int{{m.Rows, m.RowStride}, {m.Cols, m.ColStride}} {
 		n, s := d[0]-1, d[1]
 		neg := s < 0

@@ -53,13 +53,7 @@ func (n *Norm) check(op string, cols, plane int) error {
 	return nil
 }
 
-// Normalize normalises values of one row, from column col on, in the type that they are computed in.
-func Normalize[T float32 | float64](n *Norm, x []T, col int) {
-	for i, v := range x {
-		x[i] = normOne(n, v, col+i)
-	}
-}
-
+// normOne normalises one value, in the type that it is computed in.
 func normOne[T float32 | float64](n *Norm, x T, channel int) T {
 	a, b := T(n.A[channel]), T(n.B[channel])
 	switch {

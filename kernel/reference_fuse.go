@@ -3,6 +3,7 @@ package kernel
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 
 	"github.com/goatnote-inc/robocache"
@@ -99,6 +100,9 @@ func (s *Series) Rows(b int) (from, n int, err error) {
 	}
 	if end < first || end > int64(rows) {
 		return 0, 0, lengthError("offsets", fmt.Sprintf("%d … %d", first, rows), end)
+	}
+	if end-first > math.MaxInt32 {
+		return 0, 0, tooMany("resample", int(end-first))
 	}
 	return int(first), int(end - first), nil
 }

@@ -55,6 +55,9 @@ func (m *Matrix) clear() {
 
 // sums adds the gradient of each row to those of the samples that it was made of.
 func sums[T float32 | float64](p *Plan, grad, out *Matrix, load func(*Matrix, []T, int, int), store func(*Matrix, []T, int, int, *Counts), fma func(a, b, c T) T, narrow func(float64) T) {
+	if len(p.Kind) == 0 && p.Sources == 0 {
+		return // rows of any length
+	}
 	cols := grad.Cols
 	total, g := make([]T, p.Sources*cols), make([]T, cols)
 	for i, k := range p.Kind {

@@ -48,15 +48,18 @@ func (op *TSDFOp) Check() error {
 			return err
 		}
 	}
-	return checkSide(integrate, op.Tensors()...)
+	if err := checkSide(integrate, op.Tensors()...); err != nil {
+		return err
+	}
+	return checkApart(integrate, []named{{"depth", &op.Depth}}, []named{{"value", &op.Value}, {"weight", &op.Weight}})
 }
 
-// CheckHost is Check, and that all memory is there and no result lies on another tensor: what a back end on the host begins with.
+// CheckHost is Check, and that all memory is there: what a back end on the host begins with.
 func (op *TSDFOp) CheckHost() error {
 	if err := op.Check(); err != nil {
 		return err
 	}
-	return checkMemory(integrate, []named{{"depth", &op.Depth}}, []named{{"value", &op.Value}, {"weight", &op.Weight}})
+	return checkHost(integrate, []named{{"depth", &op.Depth}, {"value", &op.Value}, {"weight", &op.Weight}})
 }
 
 // Integrate updates one voxel after the other.

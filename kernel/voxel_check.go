@@ -254,10 +254,19 @@ func (op *VoxelOp) Check() error {
 			return err
 		}
 	}
+	if op.Scratch != nil {
+		if err := op.Scratch.Check(voxelize, "scratch"); err != nil {
+			return err
+		}
+	}
 	if op.Scratch != nil && (op.Scratch.DType != robocache.Uint8 || len(op.Scratch.Shape) != 1 || op.Scratch.Step(0) != 1 && op.Scratch.Shape[0] > 1) {
 		return misuse(voxelize, "scratch has wrong shape", "uint8, one axis without gaps", op.Scratch.DType.String())
 	}
-	return checkSide(voxelize, op.Tensors()...)
+	if err := checkSide(voxelize, op.Tensors()...); err != nil {
+		return err
+	}
+	in, out := op.named()
+	return checkApart(voxelize, in, out)
 }
 
 func (op *VoxelOp) checkDense(l *VoxelLayout) error {
@@ -317,12 +326,20 @@ func (op *VoxelOp) checkSparse(l *VoxelLayout) error {
 	return nil
 }
 
-// CheckHost is Check, and that all memory is there and no result lies on another tensor: what a back end on the host begins with.
+// CheckHost is Check, and that all memory is there: what a back end on the host begins with.
 func (op *VoxelOp) CheckHost() error {
 	if err := op.Check(); err != nil {
 		return err
 	}
-	var in, out []named
+	in, out := op.named()
+	if err := checkHost(voxelize, in); err != nil {
+		return err
+	}
+	return checkHost(voxelize, out)
+}
+
+// named are the tensors that are read and those that are written.
+func (op *VoxelOp) named() (in, out []named) {
 	add := func(list []named, name string, t *Tensor) []named {
 		if t == nil {
 			return list
@@ -341,7 +358,7 @@ func (op *VoxelOp) CheckHost() error {
 	out = add(out, "counts", op.Counts)
 	out = add(out, "found", op.Found)
 	out = add(out, "stats", op.Stats)
-	return checkMemory(voxelize, in, out)
+	return in, out
 }
 
 // Entry is the range of rows of Points and Features that batch entry b has, on the host; where points are [B,N,3], rows of that entry.

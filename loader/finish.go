@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
@@ -71,10 +72,13 @@ func (b *Batch) Buffers() (buffers []Tensor, owner []int) {
 	return buffers, owner
 }
 
-// Finish describes what is left to do of raw batches of n samples.
+// Finish describes what is left to do of raw batches of n samples, at most a whole batch.
 func (l *Loader) Finish(n int) (*Finish, error) {
 	if !l.cfg.Raw {
 		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: "batches are finished: raw was not asked for"}
+	}
+	if n < 0 || n > l.cfg.BatchSize {
+		return nil, misuse("finish", fmt.Sprintf("0 … %d samples", l.cfg.BatchSize), fmt.Sprint(n))
 	}
 	return l.a.form.finish(l.a.sources[0].layout, n), nil
 }

@@ -111,6 +111,11 @@ func TestRawBatchesFinishToTheSame(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer raw.Close()
+			for _, n := range []int{-1, raw.cfg.BatchSize + 1, 1 << 62} {
+				if _, err := raw.Finish(n); !errors.Is(err, robocache.ErrMisuse) {
+					t.Errorf("a batch of %d samples is finished: %v", n, err)
+				}
+			}
 			if f, _ := raw.Finish(7); len(f.Outputs) != c.raw {
 				t.Errorf("%d tensors are left to do, want %d", len(f.Outputs), c.raw)
 			}

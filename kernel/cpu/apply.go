@@ -53,7 +53,7 @@ func (c *apply) start(op *kernel.ApplyOp, threads int) {
 	for i := range op.Parts {
 		p, s := &op.Parts[i], &c.streams[i]
 		rows, cols := p.Out.Shape[0], p.Out.Shape[1]
-		s.start(&p.Rule, &p.Epilogue, viewOf(&p.Out), viewOf(&p.Src), cols, op.Counts != nil, false)
+		s.start(&p.Rule, &p.Epilogue, viewOf(&p.Out), viewOf(&p.Src), cols, op.Counts != nil, false, rows == 0)
 		row := cols * (p.Out.DType.Size() + p.Src.DType.Size())
 		c.bytes += rows * row
 		c.split(i, rows, cols, row, threads)
@@ -70,7 +70,8 @@ func (c *apply) split(part, rows, cols, row, threads int) {
 	height, width := rows, cols
 	if threads > 1 && s.epilogue.Augment == nil {
 		height = max(1, (rows+most-1)/most)
-		if wide := most / rows; wide > 1 && s.kernel != nil && !s.general && s.infinity == 0 {
+		// A row whose validity is asked for, or that slerp may leave to the reference, is one thread's.
+		if wide := most / rows; wide > 1 && s.kernel != nil && !s.general && s.infinity == 0 && s.least == 0 && c.op.Parts[part].Valid == nil {
 			width = max(blockCols, (cols/wide+blockCols-1)/blockCols*blockCols)
 		}
 	}

@@ -94,7 +94,7 @@ func (c *call) start(op *kernel.FuseOp) {
 		c.whole = c.whole || s.Epilogue.Augment != nil
 		dst := viewOf(&op.Out)
 		dst.base += col * dst.step
-		c.streams[i].start(&s.Rule, &s.Epilogue, dst, viewOf(&s.Values), d, op.Counts != nil, streaming)
+		c.streams[i].start(&s.Rule, &s.Epilogue, dst, viewOf(&s.Values), d, op.Counts != nil, streaming, c.batch == 0 || c.rows == 0)
 		c.clock(s, i)
 		col += d
 	}

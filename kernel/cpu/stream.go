@@ -57,13 +57,13 @@ func (v *view) matrix(b, row, rows, cols int) kernel.Matrix {
 	return kernel.Matrix{Data: v.data, DType: v.dtype, Rows: rows, Cols: cols, RowStride: v.row, ColStride: v.step, Base: v.base + b*v.batch + row*v.row}
 }
 
-// start chooses what makes the rows; dst and src are the tensors' views.
-func (s *stream) start(rule *kernel.Rule, e *kernel.Epilogue, dst, src view, cols int, counted, streaming bool) {
+// start chooses what makes the rows; dst and src are the tensors' views. Of an empty result nothing is made, whose rows may be of any length.
+func (s *stream) start(rule *kernel.Rule, e *kernel.Epilogue, dst, src view, cols int, counted, streaming, empty bool) {
 	s.forget()
 	s.rule, s.epilogue, s.cols, s.dst, s.src = rule, e, cols, dst, src
 	from, to := src.dtype, dst.dtype
 	// The kernels need columns side by side.
-	if cols > 1 && (src.step != 1 || dst.step != 1) || e.Augment != nil {
+	if empty || cols > 1 && (src.step != 1 || dst.step != 1) || e.Augment != nil {
 		return
 	}
 	a := &s.args

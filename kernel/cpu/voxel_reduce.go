@@ -29,13 +29,18 @@ type reducer struct {
 	gathered64 []float64 // the same for float64
 	next       int       // where among them the next cell's begin
 	sums       sums
+	most       int      // keys that are gathered at a time
 	starts     []uint32 // of the cells of a bucket
 	left       int      // keys that begin has taken and reduce has not
 	long       bool     // they are one cell's and not gathered
 }
 
-// gatherable is how many keys are gathered at a time: their rows should stay in the fastest cache.
-const gatherable = 512
+// gatherable is the most keys that are gathered at a time, and gatherRoom the most numbers of them: rows should stay in a near cache. Wider rows
+// are read where they are.
+const (
+	gatherable = 512
+	gatherRoom = 1 << 18
+)
 
 // open takes the op's features.
 func (r *reducer) open(op *kernel.VoxelOp, l *kernel.VoxelLayout, rowBits int) {
@@ -59,10 +64,11 @@ func (r *reducer) open(op *kernel.VoxelOp, l *kernel.VoxelLayout, rowBits int) {
 func (r *reducer) clone() *reducer {
 	c := *r
 	c.digits = new([1 << widest]uint32)
+	c.most = min(gatherable, gatherRoom/max(c.width, 1))
 	if c.width > 0 && c.dtype == robocache.Float64 {
-		c.gathered64 = make([]float64, gatherable*c.width)
+		c.gathered64 = make([]float64, c.most*c.width)
 	} else if c.width > 0 {
-		c.gathered = make([]float32, gatherable*c.width)
+		c.gathered = make([]float32, c.most*c.width)
 	}
 	c.sums = sumsOf(&c)
 	return &c
@@ -83,8 +89,8 @@ func (r *reducer) begin(keys []uint64) []uint64 {
 	if r.width == 0 || len(keys) == 0 {
 		return keys
 	}
-	if r.left > gatherable {
-		r.left = gatherable
+	if r.left > r.most {
+		r.left = r.most
 		for r.left > 0 && keys[r.left]>>r.rowBits == keys[r.left-1]>>r.rowBits {
 			r.left--
 		}

@@ -1,0 +1,88 @@
+package cpu
+
+import (
+	"bytes"
+	"math"
+	"testing"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/kernel"
+)
+
+// Wide rows are shared out by columns only where no column decides about the row.
+func TestWideRowsKeepTheirValidity(t *testing.T) {
+	const rows, cols = 5, 1 << 17
+	part := func() *kernel.ApplyOp {
+		src := make([]byte, 2*rows*cols*4)
+		for i := range 2 * rows * cols {
+			le.PutUint32(src[4*i:], math.Float32bits(float32(i%7)+1))
+		}
+		clear(src[4*(4*cols+cols/2):][:16]) // a quaternion of row 2's left sample, beyond the first block
+		kinds, left, right, weight, valid := make([]byte, rows), make([]byte, 4*rows), make([]byte, 4*rows), make([]byte, 8*rows), bytes.Repeat([]byte{1}, rows)
+		for i := range rows {
+			kinds[i] = byte(kernel.Blend)
+			le.PutUint32(left[4*i:], uint32(2*i))
+			le.PutUint32(right[4*i:], uint32(2*i+1))
+			le.PutUint64(weight[8*i:], math.Float64bits(0.25))
+		}
+		tensor := func(d robocache.DType, data []byte) *kernel.Tensor {
+			return &kernel.Tensor{DType: d, Shape: []int{rows}, Data: data}
+		}
+		return &kernel.ApplyOp{Parts: []kernel.Part{{
+			Src:   kernel.Tensor{DType: robocache.Float32, Shape: []int{2 * rows, cols}, Data: src},
+			Out:   kernel.Tensor{DType: robocache.Float32, Shape: []int{rows, cols}, Data: make([]byte, rows*cols*4)},
+			Rule:  kernel.Rule{Mode: kernel.Slerp},
+			Kind:  tensor(robocache.Uint8, kinds),
+			Left:  tensor(robocache.Int32, left),
+			Right: tensor(robocache.Int32, right), Weight: tensor(robocache.Float64, weight), Valid: tensor(robocache.Uint8, valid),
+		}}}
+	}
+	for _, mode := range []kernel.Mode{kernel.Slerp, kernel.Linear} {
+		want, got := part(), part()
+		want.Parts[0].Rule.Mode, got.Parts[0].Rule.Mode = mode, mode
+		if err := (kernel.Reference{}).Apply(want); err != nil {
+			t.Fatal(err)
+		}
+		if err := New(4).Apply(got); err != nil {
+			t.Fatal(err)
+		}
+		if w, g := want.Parts[0].Valid.Data, got.Parts[0].Valid.Data; !bytes.Equal(w, g) {
+			t.Errorf("%v: valid %v, want %v", mode, g, w)
+		}
+	}
+}
+
+// Rows that no memory holds cost none: extents of 0 beside huge ones are legal.
+func TestNothingOfGreatWidth(t *testing.T) {
+	const huge = 1 << 50
+	f32 := func(shape ...int) kernel.Tensor { return kernel.Tensor{DType: robocache.Float32, Shape: shape} }
+	i64 := func(shape ...int) kernel.Tensor { return kernel.Tensor{DType: robocache.Int64, Shape: shape} }
+	found := i64(1)
+	found.Data = make([]byte, 8)
+	i32 := kernel.Tensor{DType: robocache.Int32, Shape: []int{0, 4}}
+	one := f32(1, 3)
+	one.Data = make([]byte, 12)
+	wide := kernel.Tensor{DType: robocache.Float32, Shape: []int{1, huge}, Stride: []int{0, 0}, Data: make([]byte, 4)}
+	none := f32(0, huge)
+	norm := kernel.NewMeanStd(make([]float64, 4096), make([]float64, 4096))
+	for name, run := range map[string]func(b *Backend) error{
+		"voxelize": func(b *Backend) error {
+			return b.Voxelize(&kernel.VoxelOp{Points: one, Features: &wide, Mode: kernel.Average, Size: [3]float32{1, 1, 1}, Grid: [3]int{2, 2, 2}, Coords: &i32, Rows: &none, Found: &found})
+		},
+		"fuse_grad": func(b *Backend) error {
+			return b.FuseGrad(&kernel.FuseGradOp{Series: kernel.Series{Values: f32(1, 0, huge), Times: i64(0)}, Targets: i64(0), Out: f32(1, 0, huge), Grad: f32(1, 0, huge)})
+		},
+		"fuse": func(b *Backend) error {
+			return b.Fuse(&kernel.FuseOp{Series: []kernel.Series{{Values: f32(1, 0, huge), Times: i64(0), Epilogue: kernel.Epilogue{Norm: norm}}}, Targets: i64(0), Out: f32(1, 0, huge)})
+		},
+		"apply": func(b *Backend) error {
+			return b.Apply(&kernel.ApplyOp{Parts: []kernel.Part{{Src: f32(0, huge), Out: f32(0, huge), Epilogue: kernel.Epilogue{Norm: norm}}}})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := run(New(2)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
