@@ -306,19 +306,26 @@ func (g *fuseGroup) launch(table uintptr) {
 		g.launchDirect(p)
 		return
 	}
-	switch g.kind {
-	case fuseAny:
-		g.wide = g.add(p, 1, "fuse_any")
-	case fuseMapped:
-		g.wide = g.add(p, g.vector, fmt.Sprintf("fuse_%d_mapped", g.vector))
-		if g.vector > 1 {
-			g.narrow = g.add(p, 1, "fuse_1_mapped")
-		}
-	case fuseLean:
-		g.wide = g.add(p, g.vector, fmt.Sprintf("fuse_%d", g.vector))
-		if g.vector > 1 {
-			g.narrow = g.add(p, 1, "fuse_1")
-		}
+	mapped := ""
+	if g.kind == fuseMapped {
+		mapped = "_mapped"
+	}
+	how := g.way(&p)
+	switch {
+	case g.kind == fuseAny:
+		g.wide = g.add(p, 1, "fuse_any", fuseTiles)
+		return
+	case how == fuseRows:
+		g.wide = g.add(p, 1, "fuse_small_rows"+mapped, how)
+		return
+	case how == fuseWhole:
+		g.vector = 4
+		g.wide = g.add(p, 4, "fuse_4_staged"+mapped, how)
+	default:
+		g.wide = g.add(p, g.vector, fmt.Sprintf("fuse_%d%s", g.vector, mapped), how)
+	}
+	if g.vector > 1 {
+		g.narrow = g.add(p, 1, "fuse_1"+mapped, fuseTiles)
 	}
 	if g.vector > 1 {
 		out := uintptr(g.vector * f.op.Out.DType.Size())
@@ -331,7 +338,7 @@ func (g *fuseGroup) launch(table uintptr) {
 }
 
 // add adds one call, of a kernel that takes p by tiles; it gives the call's number.
-func (g *fuseGroup) add(params fuseParams, vector int, name string) int {
+func (g *fuseGroup) add(params fuseParams, vector int, name string, how fuseWay) int {
 	f := g.f
 	p := &params
 	vectors := 0
@@ -341,7 +348,7 @@ func (g *fuseGroup) add(params fuseParams, vector int, name string) int {
 	}
 	p.vectors = int32(vectors)
 	k := call{kernel: name, params: paramsOf(p), early: true}
-	k.block, k.grid, k.shared = g.shape(p, vector)
+	k.block, k.grid, k.shared = g.shape(p, vector, how)
 	k.args = func() string {
 		return fmt.Sprintf("B %d, T %d, streams %d, columns %d, tile %d", p.batch, p.rows, p.streams, g.cols, p.tile)
 	}

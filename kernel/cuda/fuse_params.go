@@ -60,7 +60,8 @@ type fuseParams struct {
 	rows, streams, tile, tiles                 int32
 	vectors, chunk, chunks                     int32
 	plan, pivots, result                       int32
-	buffer, bufferBytes                        int32
+	buffer, bufferBytes, buffers               int32
+	zeros, zeroBytes, _                        int32
 	timeType, clock, outType, ragged           uint8
 	first                                      int32
 	s                                          [maxStreams]fuseStream

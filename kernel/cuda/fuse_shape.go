@@ -1,5 +1,19 @@
 package cuda
 
+import (
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/kernel"
+)
+
+// fuseWay is how the fast kernels take entries.
+type fuseWay uint8
+
+const (
+	fuseTiles fuseWay = iota // a tile of rows of one, from memory
+	fuseWhole                // whole, in shared memory; a thread has columns
+	fuseRows                 // whole, and a thread makes small rows, which go out through shared memory
+)
+
 // unroll is how many rows a thread of the fast kernels has in flight (UNROLL in src/lanes.cuh).
 const unroll = 4
 
@@ -10,7 +24,10 @@ const (
 )
 
 // shape chooses threads, tiles and shared memory of a call, and puts into p what the kernel wants to know of them.
-func (g *fuseGroup) shape(p *fuseParams, vector int) (block, grid, shared uint32) {
+func (g *fuseGroup) shape(p *fuseParams, vector int, how fuseWay) (block, grid, shared uint32) {
+	if how != fuseTiles {
+		return g.stagedShape(p, vector, how)
+	}
 	c := g.f.on.sm()
 	threads, tile := 128, int(p.rows)
 	streams := int(p.streams)
@@ -29,7 +46,7 @@ func (g *fuseGroup) shape(p *fuseParams, vector int) (block, grid, shared uint32
 		chunk := min(vectors, threads)
 		p.chunk, p.chunks = int32(chunk), int32(ceil(int64(vectors), int64(chunk)))
 		tile = min(tile, max(2*unroll*lanes, 32), 2048/streams)
-		for tile > unroll*lanes && tile > 8 && p.batch*ceil(int64(p.rows), int64(tile))*int64(p.chunks) < int64(2*c.processors) {
+		for tile > lanes && tile > 2 && p.batch*ceil(int64(p.rows), int64(tile))*int64(p.chunks) < int64(c.processors) {
 			tile = (tile + 1) / 2
 		}
 		p.work = p.batch * ceil(int64(p.rows), int64(tile)) * int64(p.chunks)
@@ -42,10 +59,118 @@ func (g *fuseGroup) shape(p *fuseParams, vector int) (block, grid, shared uint32
 	} else {
 		at += rowBytes * tile * streams
 	}
-	at = (at + 15) &^ 15
+	at = align16(at)
 	p.pivots = int32(at)
 	at += 8 * g.pivots(p, g.kind == fuseAny, tile)
 	return uint32(threads), uint32(min(p.work, 1<<30)), uint32(at)
+}
+
+func align16(n int) int { return (n + 15) &^ 15 }
+
+// stagedShape is shape for the kernels that take entries whole: a grid of as many blocks as the chip holds at once.
+func (g *fuseGroup) stagedShape(p *fuseParams, vector int, how fuseWay) (block, grid, shared uint32) {
+	c := g.f.on.sm()
+	g.layout(p, how, g.buffers(p, how))
+	threads := 320
+	if how == fuseRows {
+		// A thread a row; more of them, should there be fewer entries than the chip has room for.
+		threads = min(max(64, (int(p.rows*p.streams)+31)&^31), 256)
+		if p.batch <= int64(2*c.processors) {
+			threads = min(max(64, (int(p.rows*p.streams)+31)&^31), 512)
+		}
+	} else if n := int(p.vectors); n > 0 {
+		for best := 0.0; threads <= 512; threads += 32 {
+			if used := float64(threads/n*n) / float64(threads); used > best {
+				best, block = used, uint32(threads)
+			}
+		}
+		threads = int(block)
+	}
+	bytes := stagedBytes(p)
+	per := min((c.shared+1024)/(bytes+1024), c.threads/threads, 65536/(72*threads))
+	p.work = p.batch
+	return uint32(threads), uint32(min(p.batch, int64(max(per, 1)*c.processors))), uint32(bytes)
+}
+
+// layout places what a staged kernel has in shared memory: plan, a row of zeros, the result, one or two buffers of targets, stamps and values.
+func (g *fuseGroup) layout(p *fuseParams, how fuseWay, buffers int) {
+	at := 16 + 2*spanBytes*int(p.streams)
+	if how == fuseWhole {
+		p.plan = int32(at)
+		at += rowBytes * int(p.rows) * int(p.streams)
+		p.zeros, p.zeroBytes = int32(at), 0
+		for i := range int(p.streams) {
+			p.zeroBytes = max(p.zeroBytes, int32(align16(int(p.s[i].row))))
+		}
+		at += int(p.zeroBytes)
+	}
+	p.result = int32(at)
+	p.buffer = int32(align16(at + int(p.rows)*int(p.outRow) + 16))
+	p.pivots = int32(align16(8*int(p.rows) + 16))
+	stamps := 0
+	for i := range int(p.streams) {
+		x := &p.s[i]
+		x.pivots, x.most = int32(stamps), max(x.n, 1)
+		stamps += (int(x.n) + 3) &^ 1
+	}
+	at = int(p.pivots) + 8*stamps
+	for i := range int(p.streams) {
+		x := &p.s[i]
+		x.staged = int32(at)
+		at += align16(int(x.n)*int(x.row) + 16)
+	}
+	p.bufferBytes, p.buffers = int32(align16(at)), int32(buffers)
+}
+
+// stagedBytes is the shared memory of a block.
+func stagedBytes(p *fuseParams) int { return int(p.buffer + p.buffers*p.bufferBytes) }
+
+// way says how entries are best taken: tile by tile, or whole through shared memory. Whole, all samples are read, also those that no row wants;
+// in return they are on their way long before they are wanted, and no sample is fetched twice.
+func (g *fuseGroup) way(p *fuseParams) fuseWay {
+	c := g.f.on.sm()
+	op := g.f.op
+	if g.kind == fuseAny || op.Clock != kernel.Nanoseconds || p.targetsRow != 8 || p.rows > 1024 || op.Targets.DType == robocache.Float32 || p.batch < int64(c.processors)/2 {
+		return fuseTiles
+	}
+	var in, out int64
+	for i := g.from; i < g.to; i++ {
+		s, x := &op.Series[i], &p.s[i-g.from]
+		size := int64(s.Values.DType.Size())
+		if s.Offsets != nil || s.Times.DType == robocache.Float32 || x.timesRow != 8 || x.row != int64(x.columns)*size || x.n > 8192 || int64(x.n)*x.row > 1<<17 {
+			return fuseTiles
+		}
+		in += int64(x.n) * (x.row + 8)
+		out += int64(p.rows) * x.row
+	}
+	packed := p.outRow == int64(g.f.cols)*p.outColumn && g.cols == g.f.cols && p.outColumn == int64(op.Out.DType.Size())
+	how := fuseTiles
+	switch {
+	case in > 4*out:
+	case g.vector == 1 && packed && p.outRow <= 256*int64(p.streams):
+		how = fuseRows
+	case g.vector > 1 && packed && in < 2*out && p.batch >= int64(4*c.processors) && g.cols/4 <= 512:
+		how = fuseWhole
+	}
+	if how == fuseTiles {
+		return how
+	}
+	q := *p
+	g.layout(&q, how, 1)
+	if stagedBytes(&q) > c.shared/2 {
+		return fuseTiles
+	}
+	return how
+}
+
+// buffers is two where that leaves room for several blocks on a multiprocessor: what is on its way then is on its way earlier.
+func (g *fuseGroup) buffers(p *fuseParams, how fuseWay) int {
+	q := *p
+	g.layout(&q, how, 2)
+	if stagedBytes(&q) > g.f.on.sm().shared/4 {
+		return 1
+	}
+	return 2
 }
 
 // pivots decides how many stamps of each stream lie in shared memory: all where a tile needs a good part of them, else enough that what is left

@@ -14,7 +14,7 @@ extern "C" __global__ void fuse_any(const __grid_constant__ Fuse p) {
     i32 s = (i32)(work - q * p.streams);
     i64 entry = q / p.tiles;
     i32 from = (i32)(q - entry * p.tiles) * p.tile, n = min(p.tile, p.rows - from);
-    plan_tile<WideRow, true>(p, shared, s, 1, entry, from, n, p.valid != nullptr);
+    plan_tile<true>(p, shared, s, 1, entry, from, n, p.valid != nullptr, look_ahead(p, s, 1, entry, from, n));
     const Stream &x = p.s[s];
     const Extra &e = *(const Extra *)(p.table + x.extra);
     const WideRow *plan = (const WideRow *)(shared + p.plan);
@@ -80,10 +80,10 @@ extern "C" __global__ void fuse_check(const __grid_constant__ Fuse p) {
 #pragma unroll 1
     for (i32 i = threadIdx.x; sound && ok && i < p.rows; i += blockDim.x) ok = in_range(targets + i * p.targets_row, p.time_type, p.clock);
     if (sound && x.edge == kErrorEdge) {
-      gather(p, shared, s, 1, entry);
+      gather(p, shared, s, 1, entry, look_ahead(p, s, 1, entry, 0, 0));
 #pragma unroll 1
       for (i32 i = threadIdx.x; ok && i < p.rows; i += blockDim.x)
-        ok = find_in<true>(p, shared, s, 0, entry, load_time(targets + i * p.targets_row, p.time_type, p.clock)).fault == 0;
+        ok = find_all(p, shared, s, 0, entry, load_time(targets + i * p.targets_row, p.time_type, p.clock)).fault == 0;
     }
     if (!ok) atomicMin(p.status, entry << 16 | (p.first + s));
     __syncthreads();

@@ -37,7 +37,7 @@ template <u8 T, int E> DEVICE void cast_rows(const Lane &l, i32 from, const Fini
       if (at >= l.n) continue;
       float x[E];
       Of<T>::template open<E>(a[u], x);
-      finish_row<T, E, false>(f, x);
+      finish_row<T, E, false, kF32>(f, x);
       if (counts) overflow += count_row<E>(f.type, x);
       store_row<E>(l.to + (i64)at * l.out_row, f.type, x, ~0u);
     }
@@ -69,7 +69,7 @@ extern "C" __global__ void apply(const __grid_constant__ Apply p) {
     i32 lanes = (i32)blockDim.x / x.chunk, lane = (i32)threadIdx.x / x.chunk, v = chunk * x.chunk + (i32)threadIdx.x - lane * x.chunk;
     if (x.kind != nullptr) {
 #pragma unroll 1
-      for (i32 i = threadIdx.x; i < n; i += blockDim.x) set_row(plan[i], load_plan(p, x, from + i));
+      for (i32 i = threadIdx.x; i < n; i += blockDim.x) set_row(plan[i], brief_of(load_plan(p, x, from + i)));
       __syncthreads();
     }
     if (lane < lanes && v < x.vectors) {

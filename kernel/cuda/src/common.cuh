@@ -308,6 +308,38 @@ DEVICE void let_next_grid_start() {
 
 #endif
 
+// Near is an address in shared memory: 32 bits where that is one.
+#ifdef ROBOCACHE_SIM
+typedef char *Near;
+DEVICE Near near_of(char *p) { return p; }
+template <int BYTES> DEVICE Words<BYTES> load_near(Near p) { return load_shared<BYTES>(p); }
+template <int BYTES> DEVICE void store_near(Near p, const Words<BYTES> &r) { store_shared<BYTES>(p, r); }
+#else
+typedef u32 Near;
+DEVICE Near near_of(char *p) { return shared_address(p); }
+template <int BYTES> DEVICE Words<BYTES> load_near(Near p) {
+  Words<BYTES> r;
+  if constexpr (BYTES == 16) asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(r.w[0]), "=r"(r.w[1]), "=r"(r.w[2]), "=r"(r.w[3]) : "r"(p));
+  else if constexpr (BYTES == 8) asm volatile("ld.shared.v2.u32 {%0,%1}, [%2];" : "=r"(r.w[0]), "=r"(r.w[1]) : "r"(p));
+  else if constexpr (BYTES == 4) asm volatile("ld.shared.u32 %0, [%1];" : "=r"(r.w[0]) : "r"(p));
+  else if constexpr (BYTES == 2) {
+    u16 h;
+    asm volatile("ld.shared.u16 %0, [%1];" : "=h"(h) : "r"(p));
+    r.w[0] = h;
+  } else {
+    asm volatile("ld.shared.u8 %0, [%1];" : "=r"(r.w[0]) : "r"(p));
+  }
+  return r;
+}
+template <int BYTES> DEVICE void store_near(Near p, const Words<BYTES> &r) {
+  if constexpr (BYTES == 16) asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};" ::"r"(p), "r"(r.w[0]), "r"(r.w[1]), "r"(r.w[2]), "r"(r.w[3]) : "memory");
+  else if constexpr (BYTES == 8) asm volatile("st.shared.v2.u32 [%0], {%1,%2};" ::"r"(p), "r"(r.w[0]), "r"(r.w[1]) : "memory");
+  else if constexpr (BYTES == 4) asm volatile("st.shared.u32 [%0], %1;" ::"r"(p), "r"(r.w[0]) : "memory");
+  else if constexpr (BYTES == 2) asm volatile("st.shared.u16 [%0], %1;" ::"r"(p), "h"((u16)r.w[0]) : "memory");
+  else asm volatile("st.shared.u8 [%0], %1;" ::"r"(p), "r"(r.w[0]) : "memory");
+}
+#endif
+
 // stage copies n bytes from global to shared memory by all threads: 16 at a time where both ends allow, never outside
 // [from, from+n). shared must be 16-aligned plus (from & 15): staged_offset. The caller waits and passes a barrier.
 DEVICE i32 staged_offset(const void *from) { return (i32)((u64)from & 15); }
@@ -358,9 +390,23 @@ DEVICE void bulk_wait(u64 *word, u32 round) {
                "}" ::"r"(shared_address(word)), "r"(round) : "memory");
 }
 
+// bulk_store sends what all threads have written, once a barrier has come: each of them says bulk_written before that. bulk_stored waits until
+// the shared memory may be written again.
+DEVICE void bulk_written() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+DEVICE void bulk_store(char *global, const char *shared, u32 bytes) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(global), "r"(shared_address(shared)), "r"(bytes) : "memory");
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+DEVICE void bulk_stored() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
+DEVICE void bulk_finished() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
+
 #else
 
 const bool kBulk = false;
+DEVICE void bulk_written() {}
+DEVICE void bulk_store(char *, const char *, u32) {}
+DEVICE void bulk_stored() {}
+DEVICE void bulk_finished() {}
 DEVICE void bulk_init(u64 *) {}
 DEVICE void bulk_expect(u64 *, u32) {}
 DEVICE void bulk_copy(char *, const char *, u32, u64 *) {}

@@ -49,7 +49,6 @@ DEVICE u32 divided(u32 n, Divisor d) { return (u32)((u64)n * d.m >> d.shift); }
 
 #ifdef ROBOCACHE_SIM
 DEVICE i64 load_stamp(const char *p) { return *(const i64 *)p; }
-DEVICE float about(float x, float y) { return x / y; }
 #else
 // load_stamp stays behind the wait for the grid before: the compiler may move other reads of constant memory.
 DEVICE i64 load_stamp(const char *p) {
@@ -57,7 +56,6 @@ DEVICE i64 load_stamp(const char *p) {
   asm volatile("ld.global.nc.s64 %0, [%1];" : "=l"(t) : "l"(p));
   return t;
 }
-DEVICE float about(float x, float y) { return __fdividef(x, y); }
 #endif
 
 // Spot is what a thread knows of its target row.
@@ -68,7 +66,7 @@ struct Spot {
 
 DEVICE i64 stamp_at(const DirectStream &x, const Spot &o, i32 i) { return load_stamp(o.times + i * x.times_row); }
 
-// set_spot trusts lengths and offsets no further than span_of does.
+// set_spot trusts lengths and offsets as span_of does: not at all. No row is read that is not there.
 DEVICE void set_spot(Spot &o, const DirectStream &x, i64 entry) {
   o.n = x.n;
   o.times = x.times + entry * x.times_entry;
@@ -79,8 +77,8 @@ DEVICE void set_spot(Spot &o, const DirectStream &x, i64 entry) {
     o.n = (i32)min(max(first, 0ll), (i64)x.n);
     return;
   }
-  first = max(first, 0ll);
-  o.n = (i32)min(max(load_stamp(x.rows + (entry + 1) * x.rows_step) - first, 0ll), 0x7fffffffll);
+  first = min(max(first, 0ll), x.entry); // x.entry: how many rows there are
+  o.n = (i32)min(max(load_stamp(x.rows + (entry + 1) * x.rows_step) - first, 0ll), min(x.entry - first, 0x7fffffffll));
   o.times = x.times + first * x.times_row;
   o.values = x.values + first * x.row;
 }
@@ -116,13 +114,6 @@ template <int BYTES> struct Pair {
 template <int BYTES> DEVICE void load_pair(Pair<BYTES> &p, const DirectStream &x, const Spot &o, i32 k) {
   p.a = load_once<BYTES>(o.values + k * x.row);
   p.b = load_once<BYTES>(o.values + min(k + 1, o.n - 1) * x.row);
-}
-
-// weight is (t-a)/(b-a) in float64, rounded to float32. Of integers that float32 holds, its own division gives the same bits: float64 has more
-// than twice as many, so that rounding twice is rounding once.
-DEVICE float weight(i64 part, i64 whole) {
-  if (whole <= 1 << 24) return __fdiv_rn(__int2float_rn((i32)part), __int2float_rn((i32)whole));
-  return __double2float_rn(__ddiv_rn(__ll2double_rn(part), __ll2double_rn(whole)));
 }
 
 template <int BYTES> DEVICE Pair<BYTES> find_pair(const DirectStream &x, const Spot &o, i64 t) {

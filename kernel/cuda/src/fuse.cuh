@@ -63,7 +63,8 @@ struct Fuse {
   i32 rows, streams, tile, tiles;             // target rows; rows of a tile
   i32 vectors, chunk, chunks;                 // vectors of columns in a row, in a chunk
   i32 plan, pivots, result;                   // byte offsets in shared memory
-  i32 buffer, buffer_bytes;                   // staged kernels: two of them, each targets, stamps and values of one entry
+  i32 buffer, buffer_bytes, buffers;          // staged kernels: one or two, each with targets, stamps and values of one entry
+  i32 zeros, zero_bytes, pad;                 // a row of zeros
   u8 time_type, clock, out_type, ragged;      // ragged: some stream has lengths or offsets
   i32 first;                                  // the number of the first stream, in valid and for errors
   Stream s[STREAMS];
@@ -81,11 +82,11 @@ struct __align__(8) WideRow {
   u32 kind, drop;
 };
 
-DEVICE void set_row(Row &r, const Found &f) {
+DEVICE void set_row(Row &r, const Brief &f) {
   r.left = f.left;
   r.right = f.right;
-  r.w = f.kind == kBlend ? __double2float_rn(f.w) : 0.0f;
-  r.keep = f.kind == kZero ? 0u : ~0u;
+  r.w = f.w;
+  r.keep = f.zero ? 0u : ~0u;
 }
 DEVICE void set_row(WideRow &r, const Found &f) {
   r.w = f.w;
@@ -94,6 +95,7 @@ DEVICE void set_row(WideRow &r, const Found &f) {
   r.kind = f.kind;
   r.drop = 0;
 }
+DEVICE Brief brief_of(const Found &f) { return Brief{f.left, f.right, f.kind == kBlend ? __double2float_rn(f.w) : 0.0f, f.kind == kZero, f.valid != 0}; }
 
 // Span is what of a stream's rows an entry has.
 struct __align__(16) Span {
@@ -107,13 +109,13 @@ DEVICE bool at_fault(const Fuse &p) { return p.status != nullptr && *(const vola
 
 DEVICE u8 time_type(const Stream &s) { return (s.flags & kTimesF64) ? kF64 : (s.flags & kTimesF32) ? kF32 : kI64; }
 
-// span_of trusts lengths and offsets no further than that no row below the first and none beyond n is read.
+// span_of does not trust lengths and offsets: where nobody proved them, wrong ones give wrong rows, and none is read that is not there.
 DEVICE Span span_of(const Stream &s, i64 entry) {
   Span v = {0, s.n, 1};
   if (s.flags & kLengths) v.n = (i32)min(max(*(const i64 *)(s.rows + entry * s.rows_step), 0ll), (i64)s.n);
   if (s.flags & kOffsets) {
-    v.first = max(0ll, *(const i64 *)(s.rows + entry * s.rows_step));
-    v.n = (i32)min(max(0ll, *(const i64 *)(s.rows + (entry + 1) * s.rows_step) - v.first), 0x7fffffffll);
+    v.first = min(max(0ll, *(const i64 *)(s.rows + entry * s.rows_step)), s.entry);
+    v.n = (i32)min(max(0ll, *(const i64 *)(s.rows + (entry + 1) * s.rows_step) - v.first), min(s.entry - v.first, 0x7fffffffll));
   }
   if (v.n > s.most) v.step = (v.n + s.most - 1) / s.most;
   return v;
@@ -134,45 +136,86 @@ DEVICE const char *values_of(const Stream &s, const Span &v, i64 entry) {
   return s.values + ((s.flags & kOffsets) ? v.first * s.row : entry * s.entry);
 }
 
+// Ahead is where a thread's first target and first stamp of a tile lie: known before the wait for the grid before, which it shortens by the
+// latency of the parameters.
+struct Ahead {
+  const char *target, *stamp;
+  i32 pivot, s; // where the stamp goes; the stream that it is of
+};
+
+// stamp_at finds the place of pivot i, of the streams from s0 on, counted from the first of these; s is at most its stream.
+DEVICE const char *stamp_at(const Fuse &p, const char *spans, i32 s0, i32 streams, i64 entry, i32 i, i32 &s) {
+  i32 base = p.s[s0].pivots;
+#pragma unroll 1
+  while (s + 1 < streams && i >= p.s[s0 + s + 1].pivots - base) s++;
+  const Stream &x = p.s[s0 + s];
+  Span v = span(p, spans, s0, s);
+  i64 k = i - (x.pivots - base);
+  if (v.step == 1) return k < v.n ? times_of(x, v, entry) + k * x.times_row : nullptr;
+  return k * v.step < v.n ? times_of(x, v, entry) + min((k + 1) * v.step - 1, (i64)v.n - 1) * x.times_row : nullptr;
+}
+
+DEVICE i32 pivots_of(const Fuse &p, i32 s0, i32 streams) { return p.s[s0 + streams - 1].pivots + p.s[s0 + streams - 1].most - p.s[s0].pivots; }
+
+DEVICE Ahead look_ahead(const Fuse &p, i32 s0, i32 streams, i64 entry, i32 from, i32 n) {
+  Ahead a = {nullptr, nullptr, (i32)threadIdx.x, 0};
+  i32 thread = threadIdx.x;
+  if (thread < n * streams) a.target = p.targets + entry * p.targets_entry + (from + (streams == 1 ? thread : thread / streams)) * p.targets_row;
+  if (!p.ragged && thread < pivots_of(p, s0, streams)) a.stamp = stamp_at(p, nullptr, s0, streams, entry, thread, a.s);
+  return a;
+}
+
+DEVICE void take_pivot(const Fuse &p, const Stream &x, i64 *to, const char *at) {
+  u8 type = time_type(x);
+  if (type == kI64 && p.clock == kNanoseconds) copy_async<8>(to, at);
+  else *to = load_time(at, type, p.clock);
+}
+
 // gather brings what a tile is planned from into shared memory: spans and pivots.
-DEVICE void gather(const Fuse &p, char *shared, i32 s0, i32 streams, i64 entry) {
-  Span *spans = (Span *)shared;
+DEVICE void gather(const Fuse &p, char *shared, i32 s0, i32 streams, i64 entry, const Ahead &a) {
   i64 *pivots = (i64 *)(shared + p.pivots);
-  i32 thread = threadIdx.x, threads = blockDim.x, base = p.s[s0].pivots;
+  i32 thread = threadIdx.x, s = 0, i = thread, total = pivots_of(p, s0, streams);
   if (p.ragged) {
-    if (thread < streams) spans[thread] = span_of(p.s[s0 + thread], entry);
+    if (thread < streams) ((Span *)shared)[thread] = span_of(p.s[s0 + thread], entry);
     __syncthreads();
+  } else {
+    s = a.s;
+    i += blockDim.x;
+    if (a.stamp != nullptr) take_pivot(p, p.s[s0 + s], pivots + a.pivot, a.stamp);
   }
-  i32 s = 0, i = thread, total = p.s[s0 + streams - 1].pivots + p.s[s0 + streams - 1].most - base;
 #pragma unroll 1
-  for (; i < total; i += threads) {
-#pragma unroll 1
-    while (s + 1 < streams && i >= p.s[s0 + s + 1].pivots - base) s++;
-    const Stream &x = p.s[s0 + s];
-    Span v = span(p, shared, s0, s);
-    i64 k = i - (x.pivots - base);
-    if (k * v.step >= v.n) continue;
-    const char *at = times_of(x, v, entry) + min((k + 1) * v.step - 1, (i64)v.n - 1) * x.times_row;
-    u8 type = time_type(x);
-    if (type == kI64 && p.clock == kNanoseconds) copy_async<8>(pivots + i, at);
-    else pivots[i] = load_time(at, type, p.clock);
+  for (; i < total; i += blockDim.x) {
+    const char *at = stamp_at(p, shared, s0, streams, entry, i, s);
+    if (at != nullptr) take_pivot(p, p.s[s0 + s], pivots + i, at);
   }
   copy_async_wait();
   __syncthreads();
 }
 
-DEVICE Found find_at(const Fuse &p, const Stream &x, const Span &v, const i64 *pivots, i64 entry, i64 t) {
-  Stamps stamps = {pivots, times_of(x, v, entry), x.times_row, v.n, v.step, time_type(x), p.clock};
+// find_rare is what find_brief does not do, out of line; it takes no structure, so that none has to lie in memory for it.
+COLD Found find_rare(const Fuse &p, i32 s, i64 first, i32 n, i32 step, const i64 *pivots, i64 entry, i64 t) {
+  const Stream &x = p.s[s];
+  Span v = {first, n, step};
+  Stamps stamps = {pivots, times_of(x, v, entry), x.times_row, n, step, time_type(x), p.clock};
   Way way = {x.mode, x.edge, x.max_gap, 0, 0, p.epsilon};
-  if (x.flags & kBrief) return find_brief(stamps, way, t);
   return find_row<false>(stamps, way, t);
 }
 
-template <bool ALL> DEVICE Found find_in(const Fuse &p, const char *shared, i32 s0, i32 s, i64 entry, i64 t) {
+DEVICE Brief find_at(const Fuse &p, i32 s, const Span &v, const i64 *pivots, i64 entry, i64 t) {
+  const Stream &x = p.s[s];
+  if (!(x.flags & kBrief)) {
+    Found f = find_rare(p, s, v.first, v.n, v.step, pivots, entry, t);
+    return brief_of(f);
+  }
+  Stamps stamps = {pivots, times_of(x, v, entry), x.times_row, v.n, v.step, kI64, kNanoseconds};
+  return find_brief(stamps, x.max_gap, x.edge == kMask, t);
+}
+
+// find_all is for every mode.
+DEVICE Found find_all(const Fuse &p, const char *shared, i32 s0, i32 s, i64 entry, i64 t) {
   const Stream &x = p.s[s0 + s];
   Span v = span(p, shared, s0, s);
   const i64 *pivots = (const i64 *)(shared + p.pivots) + (x.pivots - p.s[s0].pivots);
-  if (!ALL) return find_at(p, x, v, pivots, entry, t);
   Stamps stamps = {pivots, times_of(x, v, entry), x.times_row, v.n, v.step, time_type(x), p.clock};
   Way way = {x.mode, x.edge, x.max_gap, 0, 0, p.epsilon};
   if (x.extra >= 0) {
@@ -180,7 +223,7 @@ template <bool ALL> DEVICE Found find_in(const Fuse &p, const char *shared, i32 
     way.before = e->before;
     way.after = e->after;
   }
-  return find_row<ALL>(stamps, way, t);
+  return find_row<true>(stamps, way, t);
 }
 
 DEVICE void set_valid(const Fuse &p, i64 entry, i32 row, i32 s, u8 valid) {
@@ -189,20 +232,42 @@ DEVICE void set_valid(const Fuse &p, i64 entry, i32 row, i32 s, u8 valid) {
 
 // plan_tile plans target rows from … from+n-1 of an entry for the streams s0 … s0+streams-1. It leaves spans, rows of the plan (by target row,
 // then stream) and pivots in shared memory; all threads pass its barriers.
-template <class R, bool ALL> DEVICE void plan_tile(const Fuse &p, char *shared, i32 s0, i32 streams, i64 entry, i32 from, i32 n, bool writes_valid) {
-  R *plan = (R *)(shared + p.plan);
+template <bool ALL> struct RowOf {
+  typedef Row type;
+};
+template <> struct RowOf<true> {
+  typedef WideRow type;
+};
+
+template <bool ALL> DEVICE void plan_tile(const Fuse &p, char *shared, i32 s0, i32 streams, i64 entry, i32 from, i32 n, bool writes_valid, const Ahead &a) {
+  typename RowOf<ALL>::type *plan = (typename RowOf<ALL>::type *)(shared + p.plan);
   i32 thread = threadIdx.x, todo = n * streams;
-  const char *targets = p.targets + entry * p.targets_entry + from * p.targets_row;
   i64 t = 0;
-  if (thread < todo) t = load_time(targets + (streams == 1 ? thread : thread / streams) * p.targets_row, p.time_type, p.clock);
-  gather(p, shared, s0, streams, entry);
+  if (a.target != nullptr) t = load_time(a.target, p.time_type, p.clock);
+  gather(p, shared, s0, streams, entry, a);
 #pragma unroll 1
   for (i32 i = thread; i < todo; i += blockDim.x) {
     i32 r = streams == 1 ? i : i / streams, s = i - r * streams;
-    if (i != thread) t = load_time(targets + r * p.targets_row, p.time_type, p.clock);
-    Found f = find_in<ALL>(p, shared, s0, s, entry, t);
-    set_row(plan[i], f);
-    if (writes_valid) set_valid(p, entry, from + r, s0 + s, f.valid);
+    if (i != thread) t = load_time(p.targets + entry * p.targets_entry + (from + r) * p.targets_row, p.time_type, p.clock);
+    bool valid;
+    if constexpr (ALL) {
+      Found f = find_all(p, shared, s0, s, entry, t);
+      set_row(plan[i], f);
+      valid = f.valid != 0;
+    } else {
+      const i64 *pivots = (const i64 *)(shared + p.pivots) + (p.s[s0 + s].pivots - p.s[s0].pivots);
+      Brief f = find_at(p, s0 + s, span(p, shared, s0, s), pivots, entry, t);
+      set_row(plan[i], f);
+      valid = f.valid;
+    }
+    if (writes_valid) set_valid(p, entry, from + r, s0 + s, valid);
   }
   __syncthreads();
+}
+
+// known makes the compiler have a value here, and not later.
+DEVICE void known(const void *p) {
+#ifndef ROBOCACHE_SIM
+  asm volatile("" ::"l"(p));
+#endif
 }

@@ -82,7 +82,7 @@ template <u8 T, int E> DEVICE void blend(const Words<E * Of<T>::size> &a, const 
   for (int i = 0; i < E; i++) x[i] = __fmaf_rn(w, __fsub_rn(y[i], x[i]), x[i]);
 }
 
-template <u8 T, int E> DEVICE Words<E * Of<T>::size> lerp(const Words<E * Of<T>::size> &a, const Words<E * Of<T>::size> &b, float w, u32 keep) {
+template <u8 T, int E> DEVICE Words<E * Of<T>::size> lerp(const Words<E * Of<T>::size> &a, const Words<E * Of<T>::size> &b, float w, u32 keep = ~0u) {
   float x[E];
   blend<T, E>(a, b, w, x);
   Words<E * Of<T>::size> r = Of<T>::template close<E>(x);
@@ -180,10 +180,28 @@ DEVICE bool is_tame(float x) { return fabsf(x) >= 8.6736174e-19f && fabsf(x) <= 
 COLD float divide(float x, float b) { return __fdiv_rn(x, b); }
 
 // What there is to do, as far as the inner loop wants to know it: PLAIN is (x-a)/b alone, with tame denominators.
-template <u8 T, int E, bool PLAIN> DEVICE void finish_row(const Finish<E> &f, float *x) {
+template <u8 T, int E, bool PLAIN, u8 OUT> DEVICE void finish_row(const Finish<E> &f, float *x) {
   if (!PLAIN && f.unit) {
 #pragma unroll
     for (int i = 0; i < E; i++) x[i] = T == kU8 ? quotient_by(x[i], 255.0f, 1.0f / 255.0f) : divide(x[i], 255.0f);
+  }
+  if (PLAIN && OUT == kBF16) {
+    // x·(1/b) is off by at most two units of float32. Rounded to bfloat16, that shows only next to the middle of two of its numbers.
+    bool clear = true;
+    float q[E];
+#pragma unroll
+    for (int i = 0; i < E; i++) {
+      x[i] = __fsub_rn(x[i], f.a[i]);
+      q[i] = __fmul_rn(x[i], f.y[i]);
+      clear = clear && ((bits(q[i]) + 0x8004u) & 0xfff8u) != 0;
+    }
+    if (!clear) {
+#pragma unroll
+      for (int i = 0; i < E; i++) q[i] = divide(x[i], f.b[i]);
+    }
+#pragma unroll
+    for (int i = 0; i < E; i++) x[i] = real(bits(q[i]) & f.live[i]);
+    return;
   }
   if (PLAIN || f.norm) {
     bool tame = PLAIN || f.tame;
@@ -238,7 +256,7 @@ template <int E> DEVICE u32 count_row(u8 type, const float *x) {
   return n;
 }
 
-template <u8 T, int E, bool STAGE, bool PLAIN> DEVICE void map_rows(const Lane &l, const Finish<E> &f, bool counts, u32 &overflow) {
+template <u8 T, int E, bool STAGE, bool PLAIN, u8 OUT> DEVICE void map_rows(const Lane &l, const Finish<E> &f, bool counts, u32 &overflow) {
   const int size = E * Of<T>::size;
 #pragma unroll 1
   for (i32 r = l.first; r < l.n; r += l.step * UNROLL) {
@@ -252,7 +270,7 @@ template <u8 T, int E, bool STAGE, bool PLAIN> DEVICE void map_rows(const Lane &
       Of<T>::template open<E>(p.a[u], v);
 #pragma unroll
       for (int i = 0; i < E; i++) x[i] = p.w[u] == 0 ? v[i] : x[i];
-      finish_row<T, E, PLAIN>(f, x);
+      finish_row<T, E, PLAIN, OUT>(f, x);
       if (at >= l.n) continue;
       if (!PLAIN && counts && p.keep[u]) overflow += count_row<E>(f.type, x);
       store_row<E>(l.to + (i64)at * l.out_row, f.type, x, p.keep[u]);
@@ -261,8 +279,10 @@ template <u8 T, int E, bool STAGE, bool PLAIN> DEVICE void map_rows(const Lane &
 }
 
 template <u8 T, int E, bool STAGE> DEVICE void map_type(const Lane &l, const Finish<E> &f, bool counts, u32 &overflow) {
-  if (T != kU8 && f.norm == 1 && f.tame && !f.unit && !f.clip && !counts) map_rows<T, E, STAGE, true>(l, f, counts, overflow);
-  else map_rows<T, E, STAGE, false>(l, f, counts, overflow);
+  bool plain = T != kU8 && f.norm == 1 && f.tame && !f.unit && !f.clip && !counts;
+  if (plain && f.type == kBF16) map_rows<T, E, STAGE, true, kBF16>(l, f, counts, overflow);
+  else if (plain) map_rows<T, E, STAGE, true, kF32>(l, f, counts, overflow);
+  else map_rows<T, E, STAGE, false, kF32>(l, f, counts, overflow);
 }
 
 template <int E, bool STAGE> DEVICE void map_lane(const Lane &l, u8 type, const Finish<E> &f, bool counts, u32 &overflow) {

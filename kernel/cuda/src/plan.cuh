@@ -163,7 +163,7 @@ COLD void found_mean(Found &f, const Stamps &s, const Way &way, i64 t, i32 k) {
 }
 
 // find_row decides the row at time t. ALL: also what the fast kernels have no use for.
-template <bool ALL> COLD Found find_row(const Stamps &s, const Way &way, i64 t) {
+template <bool ALL> DEVICE Found find_row(const Stamps &s, const Way &way, i64 t) {
   Found f = {};
   i32 k = count_to(s, t) - 1;
   if (k < 0) { // no stamps at all, too
@@ -201,26 +201,68 @@ template <bool ALL> COLD Found find_row(const Stamps &s, const Way &way, i64 t) 
   return f;
 }
 
-// find_brief is find_row for what is nearly always asked: linear, ns as int64, the policy clamp or mask.
-DEVICE Found find_brief(const Stamps &s, const Way &way, i64 t) {
-  Found f;
-  i32 k = not_after(s, t) - 1;
-  f.left = max(k, 0);
-  f.right = max(min(f.left + 1, s.n - 1), 0);
-  i64 a = 0, b = 0;
-  if (s.n > 0) {
-    if (s.step == 1) {
-      a = s.pivot[f.left];
-      b = s.pivot[f.right];
-    } else {
-      a = *(const i64 *)(s.times + f.left * s.stride);
-      b = *(const i64 *)(s.times + f.right * s.stride);
+#ifdef ROBOCACHE_SIM
+DEVICE float about(float x, float y) { return x / y; }
+#else
+DEVICE float about(float x, float y) { return __fdividef(x, y); }
+#endif
+
+// weight is part / whole in float64, rounded to float32. Of integers that float32 holds, its own division gives the same bits: float64 has more
+// than twice as many, so that rounding twice is rounding once.
+DEVICE float weight(i64 part, i64 whole) {
+  if (whole <= 1 << 24) return __fdiv_rn(__int2float_rn((i32)part), __int2float_rn((i32)whole));
+  return __double2float_rn(__ddiv_rn(__ll2double_rn(part), __ll2double_rn(whole)));
+}
+
+// Brief is a row of a plan without what only rare modes need.
+struct Brief {
+  i32 left, right;
+  float w;
+  bool zero, valid;
+};
+
+// find_brief is find_row for what is nearly always asked: linear, ns as int64, the policy clamp or mask. Stamps are nearly evenly spaced nearly
+// always: where they would be so exactly is looked first.
+DEVICE Brief find_brief(const Stamps &s, i64 max_gap, bool mask, i64 t) {
+  Brief f = {0, 0, 0, true, false};
+  if (s.n == 0) return f;
+  i32 last = s.n - 1, k;
+  i64 a, b;
+  if (s.step == 1) {
+    const i64 *v = s.pivot;
+    i64 begin = v[0], end = v[last];
+    k = __float2int_rz(__fmul_rn(about(__ll2float_rn(t - begin), __ll2float_rn(end - begin)), (float)last));
+    k = min(max(k, 0), max(last - 1, 0));
+    if (t >= end) k = last; // of equal stamps the last
+    a = v[k];
+    b = v[min(k + 1, last)];
+    if (t >= begin && t < end && (t < a || t >= b)) {
+      i64 before = v[max(k - 1, 0)], after = v[min(k + 2, last)];
+      if (t >= b && t < after) {
+        k++, a = b, b = after;
+      } else if (t < a && t >= before) {
+        k--, b = a, a = before;
+      } else {
+        k = not_after4(v, s.n, t) - 1;
+        a = v[k];
+        b = v[min(k + 1, last)];
+      }
     }
+    f.valid = t >= begin && t <= end;
+  } else {
+    k = not_after(s, t) - 1;
+    f.valid = k >= 0;
+    k = max(k, 0);
+    a = *(const i64 *)(s.times + k * s.stride);
+    b = *(const i64 *)(s.times + min(k + 1, last) * s.stride);
+    f.valid = f.valid && (k < last || t == a);
   }
-  bool inside = k >= 0 && (k < s.n - 1 || t == a);
-  f.w = inside && t != a ? __ddiv_rn(__ll2double_rn(t - a), __ll2double_rn(b - a)) : 0.0;
-  f.valid = inside && (way.max_gap == 0 || t == a || b - a <= way.max_gap);
-  f.kind = s.n == 0 || (way.edge == kMask && !f.valid) ? kZero : kBlend; // a zero row's samples are there, unless none is
-  f.fault = 0;
+  f.left = k;
+  f.right = min(k + 1, last);
+  if (f.valid && t != a) {
+    f.w = weight(t - a, b - a);
+    f.valid = max_gap == 0 || b - a <= max_gap;
+  }
+  f.zero = mask && !f.valid;
   return f;
 }

@@ -85,9 +85,24 @@ struct Entry {
   const char *spans;
 };
 
+// send starts the way of the results of an entry to memory, all of them one range; the caller has passed a barrier since they were written, and
+// each thread has said bulk_written before that.
+DEVICE void send(char *to, const char *result, i32 n) {
+  if (!kBulk) {
+    unstage(to, result, n, threadIdx.x, blockDim.x);
+    return;
+  }
+  i32 head = min(n, (16 - staged_offset(to)) & 15), body = (n - head) & ~15, thread = threadIdx.x;
+  if (thread == 0 && body > 0) bulk_store(to + head, result + head, (u32)body);
+  if (thread < head) to[thread] = result[thread];
+  if (head + body + thread < n) to[head + body + thread] = result[head + body + thread];
+}
+
+// for_entries calls make for one entry after the other. make passes a barrier before it writes results, which are on their way from the entry
+// before, and leaves them to send. A single buffer is refilled as soon as make has done with it.
 template <class Make> DEVICE void for_entries(const Fuse &p, char *shared, const Make &make) {
   i64 entry = blockIdx.x;
-  bool first_warp = threadIdx.x < 32;
+  bool first_warp = threadIdx.x < 32, two = p.buffers == 2;
   if (kBulk && threadIdx.x == 0) {
     bulk_init(word_of(shared, 0));
     bulk_init(word_of(shared, 1));
@@ -101,9 +116,11 @@ template <class Make> DEVICE void for_entries(const Fuse &p, char *shared, const
   u32 round = 0;
 #pragma unroll 1
   for (; entry < p.batch; entry += gridDim.x) {
+    bool more = entry + gridDim.x < p.batch;
     if (kBulk) {
-      if (first_warp && entry + gridDim.x < p.batch) bring(p, shared, at ^ 1, entry + gridDim.x);
+      if (two && more && first_warp) bring(p, shared, at ^ 1, entry + gridDim.x);
       bulk_wait(word_of(shared, at), round);
+      if (threadIdx.x == 0) bulk_stored();
     } else {
       copy_async_wait();
       __syncthreads();
@@ -124,57 +141,177 @@ template <class Make> DEVICE void for_entries(const Fuse &p, char *shared, const
     }
     if (seconds) __syncthreads();
     make(e);
+    bulk_written();
     __syncthreads();
-    if (!kBulk && entry + gridDim.x < p.batch) bring(p, shared, at ^ 1, entry + gridDim.x);
-    at ^= 1;
-    round ^= at == 0;
+    char *out = p.out + entry * p.out_entry;
+    send(out, shared + p.result + staged_offset(out), p.rows * (i32)p.out_row);
+    if (two) {
+      if (!kBulk && more) bring(p, shared, at ^ 1, entry + gridDim.x);
+      at ^= 1;
+      round ^= at == 0;
+    } else {
+      if (more && (!kBulk || first_warp)) bring(p, shared, 0, entry + gridDim.x);
+      round ^= 1;
+    }
   }
+  if (kBulk && threadIdx.x == 0) bulk_finished();
 }
 
 // find_staged plans target row r of a stream.
-DEVICE Found find_staged(const Fuse &p, const Entry &e, i32 s, i32 r) {
+DEVICE Brief find_staged(const Fuse &p, const Entry &e, i32 s, i32 r) {
   const Stream &x = p.s[s];
   Span v = span(p, e.spans, 0, s);
   i64 t = ((const i64 *)targets_in(p, e.buffer, e.number))[r];
-  return find_at(p, x, v, (const i64 *)stamps_in(p, x, e.buffer, times_of(x, v, e.number)), e.number, t);
+  return find_at(p, s, v, (const i64 *)stamps_in(p, x, e.buffer, times_of(x, v, e.number)), e.number, t);
 }
 
 // ---- columns of E values ----
+
+// NearRow is a row of a plan: where its samples lie in shared memory. A row of zeros is one of the row of zeros that lies there for it.
+struct __align__(16) NearRow {
+  i32 a, b; // bytes from the start of shared memory
+  float w;
+  u32 pad;
+};
+
+// NearLane is a thread's place: E columns of one stream, every step-th row from first on.
+struct NearLane {
+  Near from, to; // of the first row's result
+  const NearRow *plan;
+  i32 plan_step, out_step, n;
+};
+
+template <u8 T, int E> struct NearPair {
+  Words<E * Of<T>::size> a, b;
+  float w;
+};
+
+template <u8 T, int E> DEVICE NearPair<T, E> load_near_pair(const NearLane &l, const NearRow &row) {
+  NearPair<T, E> p;
+  p.a = load_near<E * Of<T>::size>(l.from + row.a);
+  p.b = load_near<E * Of<T>::size>(l.from + row.b);
+  p.w = row.w;
+  return p;
+}
+
+// near_rows goes down the rows, UNROLL of them in flight; put makes the result of one.
+template <u8 T, int E, class Put> DEVICE void near_rows(NearLane l, const Put &put) {
+#pragma unroll 1
+  for (; l.n >= UNROLL; l.n -= UNROLL) {
+    NearPair<T, E> p[UNROLL];
+    NearRow row[UNROLL];
+#pragma unroll
+    for (int u = 0; u < UNROLL; u++) row[u] = l.plan[u * l.plan_step];
+#pragma unroll
+    for (int u = 0; u < UNROLL; u++) p[u] = load_near_pair<T, E>(l, row[u]);
+#pragma unroll
+    for (int u = 0; u < UNROLL; u++) {
+      put(l.to, p[u]);
+      l.to += l.out_step;
+    }
+    l.plan += UNROLL * l.plan_step;
+  }
+#pragma unroll 1
+  for (; l.n > 0; l.n--) {
+    put(l.to, load_near_pair<T, E>(l, *l.plan));
+    l.to += l.out_step;
+    l.plan += l.plan_step;
+  }
+}
+
+template <u8 T, int E> DEVICE void near_lerp(const NearLane &l) {
+  near_rows<T, E>(l, [](Near to, const NearPair<T, E> &p) { store_near<E * Of<T>::size>(to, lerp<T, E>(p.a, p.b, p.w)); });
+}
+
+template <int E> DEVICE void store_near_as(Near to, u8 type, const float *x) {
+  if (type == kF32) store_near<E * 4>(to, Of<kF32>::close<E>(x));
+  else store_near<E * 2>(to, type == kBF16 ? Of<kBF16>::close<E>(x) : Of<kF16>::close<E>(x));
+}
+
+// OUT is the type of the result, 0 where the inner loop need not know it.
+template <u8 T, int E, u8 OUT> DEVICE void near_map(const NearLane &l, const Finish<E> &f, bool counts, u32 &overflow) {
+  near_rows<T, E>(l, [&](Near to, const NearPair<T, E> &p) {
+    float x[E], v[E];
+    blend<T, E>(p.a, p.b, p.w, x);
+    Of<T>::template open<E>(p.a, v);
+#pragma unroll
+    for (int i = 0; i < E; i++) x[i] = p.w == 0 ? v[i] : x[i];
+    finish_row<T, E, OUT != 0, OUT>(f, x);
+    if (OUT == 0 && counts) overflow += count_row<E>(f.type, x);
+    store_near_as<E>(to, OUT != 0 ? OUT : f.type, x);
+  });
+}
+
+template <u8 T, int E> DEVICE void near_out(const NearLane &l, const Finish<E> &f, bool counts, u32 &overflow) {
+  bool plain = f.norm == 1 && f.tame && !f.unit && !f.clip && !counts;
+  if (plain && f.type == kBF16 && T != kF16) near_map<T, E, kBF16>(l, f, counts, overflow);
+  else if (plain && f.type == kF32 && T == kF32) near_map<T, E, kF32>(l, f, counts, overflow);
+  else near_map<T, E, 0>(l, f, counts, overflow);
+}
 
 template <int E, bool MAP> DEVICE void fuse_staged(const Fuse &p) {
   extern __shared__ __align__(16) char shared[];
   let_next_grid_start();
   u32 overflow = 0;
-  Row *plan = (Row *)(shared + p.plan);
-  i32 lanes = max(1, (i32)blockDim.x / p.vectors), threads = lanes * p.vectors, lane = (i32)threadIdx.x / p.vectors, s = 0, streams = p.streams;
+  NearRow *plan = (NearRow *)(shared + p.plan);
+  i32 lanes = (i32)blockDim.x / p.vectors, lane = (i32)threadIdx.x / p.vectors, s = 0, streams = p.streams;
   i32 column = (i32)threadIdx.x - lane * p.vectors;
 #pragma unroll 1
   while (s + 1 < streams && column >= p.s[s + 1].vector) s++;
   const Stream &x = p.s[s];
   column = (column - x.vector) * E;
+  for (i32 i = threadIdx.x * 16; i < p.zero_bytes; i += blockDim.x * 16) store_shared<16>(shared + p.zeros + i, Words<16>{});
+  Finish<E> f;
+  if (MAP) set_finish<E>(f, p.table, x.extra, column, p.out_type); // the table is the launch's own: no grid before writes it
   for_entries(p, shared, [&](const Entry &e) {
 #pragma unroll 1
     for (i32 i = threadIdx.x; i < p.rows * streams; i += blockDim.x) {
       i32 r = i / streams, k = i - r * streams;
-      Found f = find_staged(p, e, k, r);
-      set_row(plan[i], f);
-      if (p.valid != nullptr) set_valid(p, e.number, r, k, f.valid);
+      const Stream &y = p.s[k];
+      Brief found = find_staged(p, e, k, r);
+      i32 values = (i32)(values_in(y, e.buffer, values_of(y, span(p, e.spans, 0, k), e.number)) - shared);
+      NearRow row;
+      row.a = found.zero ? p.zeros : values + found.left * (i32)y.row;
+      row.b = found.zero ? p.zeros : values + found.right * (i32)y.row;
+      row.w = found.zero ? 0.0f : found.w;
+      row.pad = found.zero;
+      plan[i] = row;
+      if (p.valid != nullptr) set_valid(p, e.number, r, k, found.valid);
     }
     __syncthreads();
-    if ((i32)threadIdx.x < threads) {
-      Span rows = span(p, e.spans, 0, s);
-      const char *values = values_of(x, rows, e.number);
-      Lane l = {values_in(x, e.buffer, values) + column * size_of(x.type), p.out + e.number * p.out_entry + x.out + column * size_of(p.out_type),
-                (i32)x.row, (i32)p.out_row, plan + s, streams, p.rows, lane, lanes};
-      if (rows.n == 0) {
-        zero_rows(l, E * size_of(p.out_type));
-      } else if constexpr (MAP) {
-        Finish<E> f;
-        set_finish<E>(f, p.table, x.extra, column, p.out_type);
-        map_lane<E, true>(l, x.type, f, p.counts != nullptr, overflow);
+    if (lane < lanes) {
+      char *out = p.out + e.number * p.out_entry;
+      NearLane l;
+      l.from = near_of(shared) + column * size_of(x.type);
+      l.to = near_of(shared + p.result + staged_offset(out)) + (i32)x.out + column * size_of(p.out_type) + lane * (i32)p.out_row;
+      l.plan = plan + lane * streams + s;
+      l.plan_step = lanes * streams;
+      l.out_step = lanes * (i32)p.out_row;
+      l.n = (p.rows - lane + lanes - 1) / lanes;
+      if constexpr (MAP) {
+        bool counts = p.counts != nullptr;
+        if (x.type == kBF16) near_out<kBF16, E>(l, f, counts, overflow);
+        else if (x.type == kF32) near_out<kF32, E>(l, f, counts, overflow);
+        else if (x.type == kF16) near_out<kF16, E>(l, f, counts, overflow);
+        else near_map<kU8, E, 0>(l, f, counts, overflow);
       } else {
-        lerp_lane<E, true>(l, x.type);
+        if (x.type == kBF16) near_lerp<kBF16, E>(l);
+        else if (x.type == kF32) near_lerp<kF32, E>(l);
+        else near_lerp<kF16, E>(l);
       }
+    }
+    if (!MAP) return;
+    // A row of zeros has no epilogue (kernel K9).
+    bool any = false;
+#pragma unroll 1
+    for (i32 i = threadIdx.x; i < p.rows * streams; i += blockDim.x) any = any || plan[i].pad;
+    if (!__syncthreads_or(any)) return;
+    if (lane < lanes) {
+      char *out = p.out + e.number * p.out_entry, *result = shared + p.result + staged_offset(out) + (i32)x.out + column * size_of(p.out_type);
+#pragma unroll 1
+      for (i32 r = lane; r < p.rows; r += lanes)
+        if (plan[r * streams + s].pad)
+          for (i32 i = 0; i < E * size_of(p.out_type); i++) result[r * (i32)p.out_row + i] = 0;
     }
   });
   if (MAP && p.counts != nullptr) add_counts(p.counts, Casts{overflow, 0});
@@ -195,12 +332,12 @@ template <u8 T, bool MAP> DEVICE void small_row(char *to, const char *a, const c
       if (w != 0) v = __fmaf_rn(w, __fsub_rn(u, v), v);
       Finish<1> f;
       set_finish<1>(f, table, extra, c, type);
-      finish_row<T, 1, false>(f, &v);
+      finish_row<T, 1, false, kF32>(f, &v);
       if (counts) overflow += count_row<1>(type, &v);
       if (type == kF32) store_shared<4>(to + c * 4, Of<kF32>::close<1>(&v));
       else store_shared<2>(to + c * 2, type == kBF16 ? Of<kBF16>::close<1>(&v) : Of<kF16>::close<1>(&v));
     } else {
-      store_shared<size>(to + c * size, lerp<T, 1>(x, y, w, ~0u));
+      store_shared<size>(to + c * size, lerp<T, 1>(x, y, w));
     }
   }
 }
@@ -211,19 +348,20 @@ template <bool MAP> DEVICE void fuse_small(const Fuse &p) {
   u32 overflow = 0;
   for_entries(p, shared, [&](const Entry &e) {
     char *out = p.out + e.number * p.out_entry, *result = shared + p.result + staged_offset(out);
+    if (kBulk) __syncthreads(); // thread 0 has seen the results before leave
 #pragma unroll 1
     for (i32 i = threadIdx.x; i < p.rows * p.streams; i += blockDim.x) {
       i32 s = p.streams == 1 ? 0 : i / p.rows, r = i - s * p.rows;
-      Found f = find_staged(p, e, s, r);
+      Brief f = find_staged(p, e, s, r);
       if (p.valid != nullptr) set_valid(p, e.number, r, s, f.valid);
       const Stream &x = p.s[s];
       char *to = result + r * (i32)p.out_row + (i32)x.out;
-      if (f.kind == kZero) {
+      if (f.zero) {
 #pragma unroll 1
         for (i32 c = 0; c < x.columns * size_of(p.out_type); c++) to[c] = 0;
         continue;
       }
-      float w = f.kind == kBlend ? __double2float_rn(f.w) : 0.0f;
+      float w = f.w;
       const char *values = values_in(x, e.buffer, values_of(x, span(p, e.spans, 0, s), e.number));
       const char *a = values + f.left * (i32)x.row, *b = values + f.right * (i32)x.row;
       bool counts = p.counts != nullptr;
@@ -232,8 +370,6 @@ template <bool MAP> DEVICE void fuse_small(const Fuse &p) {
       else if (x.type == kF16) small_row<kF16, MAP>(to, a, b, w, x.columns, p.table, x.extra, p.out_type, counts, overflow);
       else if constexpr (MAP) small_row<kU8, MAP>(to, a, b, w, x.columns, p.table, x.extra, p.out_type, counts, overflow);
     }
-    __syncthreads();
-    unstage(out, result, p.rows * (i32)p.out_row, threadIdx.x, blockDim.x);
   });
   if (MAP && p.counts != nullptr) add_counts(p.counts, Casts{overflow, 0});
 }
