@@ -140,7 +140,7 @@ var wayCases = []wayCase{
 }
 
 // Each fast kernel gives the reference's bits.
-func ways(t *testing.T, h *hosted) {
+func ways(t *testing.T, h *Hosted) {
 	limitDirect(t, 0)
 	for i, c := range wayCases {
 		name := fmt.Sprintf("%s_%d", c.kernel, i)
@@ -196,11 +196,11 @@ func isNaN(d robocache.DType, b []byte) bool {
 
 func TestWaysOnSimulator(t *testing.T) {
 	for _, o := range []sim.Options{{Seed: 1}, {Seed: 3, Checked: true}} {
-		ways(t, &hosted{t: t, d: simulator(t, o, "fuse", "any")})
+		ways(t, &Hosted{d: simulator(t, o, "fuse", "any")})
 	}
 }
 
 func TestWaysOnGPU(t *testing.T) {
 	d := device(t)
-	ways(t, &hosted{t: t, d: d, stream: stream(t, d)})
+	ways(t, &Hosted{d: d, stream: stream(t, d)})
 }
