@@ -38,13 +38,26 @@ func TestHostileTensors(t *testing.T) {
 			Targets: i64([]int{1}, nil, 5), Out: f32(4, []int{1, 1, 1}, nil)}), "too many samples"},
 		"scratch's strides": {(&VoxelOp{Points: points, Size: [3]float32{1, 1, 1}, Grid: [3]int{2, 2, 2}, Mode: Count, Out: &Tensor{DType: robocache.Int32, Shape: []int{2, 2, 2}, Data: make([]byte, 32)},
 			Scratch: &Tensor{DType: robocache.Uint8, Shape: []int{2}, Stride: []int{}}}).Check(), "length mismatch"},
-		"voxels on points": {(&VoxelOp{Points: points, Size: [3]float32{1, 1, 1}, Grid: [3]int{1, 1, 2}, Mode: Occupancy, Out: onPoints}).Check(), "out aliases points"},
-		"points on depth":  {(&DepthOp{Depth: depth, Camera: [4]float32{1, 1, 0, 0}, Out: Tensor{DType: robocache.Float32, Shape: []int{2, 2, 3}, Data: depth.Data}}).Check(), "out aliases depth"},
-		"weight on value":  {(&TSDFOp{Depth: depth, Camera: [4]float32{1, 1, 0, 0}, Size: [3]float32{1, 1, 1}, Truncate: 1, MaxWeight: 1, Value: cells, Weight: cells}).Check(), "out aliases weight"},
+		"voxels on points":        {(&VoxelOp{Points: points, Size: [3]float32{1, 1, 1}, Grid: [3]int{1, 1, 2}, Mode: Occupancy, Out: onPoints}).Check(), "out aliases points"},
+		"points on depth":         {(&DepthOp{Depth: depth, Camera: [4]float32{1, 1, 0, 0}, Out: Tensor{DType: robocache.Float32, Shape: []int{2, 2, 3}, Data: depth.Data}}).Check(), "out aliases depth"},
+		"weight on value":         {(&TSDFOp{Depth: depth, Camera: [4]float32{1, 1, 0, 0}, Size: [3]float32{1, 1, 1}, Truncate: 1, MaxWeight: 1, Value: cells, Weight: cells}).Check(), "out aliases weight"},
+		"planes beyond counting":  {(&ApplyOp{Parts: []Part{{Src: f32(32, []int{1, 8}, nil), Out: f32(32, []int{1, 8}, nil), Epilogue: Epilogue{Norm: NewMeanStd(make([]float64, 4), make([]float64, 4)), Plane: 1 << 62}}}}).Check(), "length mismatch"},
+		"columns beyond counting": {wideStreams(8).Check(), "more elements than can be counted"},
 	} {
 		var e *robocache.Error
 		if !errors.As(c.err, &e) || !strings.Contains(e.Msg, c.want) {
 			t.Errorf("%s: %v, want %q", name, c.err, c.want)
 		}
 	}
+}
+
+// wideStreams have no sample, and so many columns that their number is 1 again, once it has run over.
+func wideStreams(n int) *FuseOp {
+	times := Tensor{DType: robocache.Int64, Shape: []int{0}}
+	op := &FuseOp{Targets: Tensor{DType: robocache.Int64, Shape: []int{1}, Data: make([]byte, 8)}, Out: Tensor{DType: robocache.Float32, Shape: []int{1, 1, 1}, Data: make([]byte, 4)}}
+	for range n {
+		op.Series = append(op.Series, Series{Values: Tensor{DType: robocache.Float32, Shape: []int{1, 0, 1 << 61}}, Times: times, Rule: Rule{Edge: Mask}})
+	}
+	op.Series = append(op.Series, Series{Values: Tensor{DType: robocache.Float32, Shape: []int{1, 0, 1}}, Times: times, Rule: Rule{Edge: Mask}})
+	return op
 }

@@ -32,6 +32,9 @@ func (op *FuseOp) Check() error {
 		if err != nil {
 			return robocache.At(err, s.place(i, len(op.Series)))
 		}
+		if cols > math.MaxInt-s.cols() { // of no rows: then any extent is legal
+			return &robocache.Error{Class: robocache.ErrResourceLimit, Op: name, Msg: "more elements than can be counted", Want: "at most 2^63 columns", Got: "more"}
+		}
 		cols += s.cols()
 	}
 	rows, err := checkTargets(name, &op.Targets, batch, op.Clock)

@@ -44,7 +44,7 @@ func NewMinMax(lo, hi []float64) *Norm {
 }
 
 func (n *Norm) check(op string, cols, plane int) error {
-	if len(n.A) != len(n.B) || cols > 0 && (len(n.A) == 0 || cols%(plane*len(n.A)) != 0) {
+	if len(n.A) != len(n.B) || cols > 0 && (len(n.A) == 0 || plane > cols/len(n.A) || cols%(plane*len(n.A)) != 0) {
 		return misuse(op, "length mismatch", "statistics of "+strconv.Itoa(cols/plane)+" channels, or of a part that repeats", strconv.Itoa(len(n.A))+" and "+strconv.Itoa(len(n.B)))
 	}
 	if n.Kind > MinMax {

@@ -143,7 +143,7 @@ func (w *worker) slow(rule *kernel.Rule, s, targets []int64, from, to int) bool 
 	return true
 }
 
-// look notes rows that are not made by the kernels, and makes copies those of weight 0.
+// look notes rows that are not made by the kernels.
 func (w *worker) look(from, to int, first bool) {
 	if first {
 		w.plain = true
