@@ -69,14 +69,13 @@ func (op *VoxelOp) collect() (points []voxelPoint, stats [3]int, err error) {
 	if err != nil {
 		return nil, stats, err
 	}
-	entries := make([][2]int, l.Batch)
-	for b := range entries {
-		if entries[b][0], entries[b][1], err = op.Entry(b); err != nil {
+	for b := range l.Batch { // all are proved before the first is read
+		if _, _, err = op.Entry(b); err != nil {
 			return nil, stats, err
 		}
 	}
-	for b, e := range entries {
-		from, to := e[0], e[1]
+	for b := range l.Batch {
+		from, to, _ := op.Entry(b)
 		for row := from; row < to; row++ {
 			p := op.point(b, row)
 			cell, place := op.Place(p)

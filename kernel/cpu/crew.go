@@ -24,6 +24,7 @@ type crew struct {
 	done   sync.WaitGroup
 	mu     sync.Mutex
 	counts kernel.Counts
+	panics panics
 }
 
 func (c *crew) run(t task, units, threads int) bool {
@@ -43,6 +44,7 @@ func (c *crew) run(t task, units, threads int) bool {
 	if threads > 1 {
 		c.done.Wait()
 	}
+	c.panics.again()
 	return !c.failed.Load()
 }
 
@@ -50,6 +52,7 @@ func (c *crew) run(t task, units, threads int) bool {
 func worth(threads, bytes int) int { return max(1, min(threads, bytes/aloneBytes)) }
 
 func (c *crew) work(t task) {
+	defer c.panics.catch()
 	w := workers.Get().(*worker)
 	w.counts = kernel.Counts{}
 	t.begin(w)
@@ -79,5 +82,28 @@ func (c *crew) tell(t *kernel.Tensor) {
 	for i, n := range [2]int64{c.counts.Overflow, c.counts.NaN} {
 		p := t.Data[(t.Base+i*t.Step(0))*8:]
 		le.PutUint64(p, le.Uint64(p)+uint64(n))
+	}
+}
+
+// panics brings what went wrong on any thread to the caller's, which can recover from it: elsewhere it would end the process.
+type panics struct {
+	mu    sync.Mutex
+	value any
+}
+
+// catch is to be deferred.
+func (p *panics) catch() {
+	if r := recover(); r != nil {
+		p.mu.Lock()
+		p.value = r
+		p.mu.Unlock()
+	}
+}
+
+// again goes on with a panic, when all threads are done.
+func (p *panics) again() {
+	if r := p.value; r != nil {
+		p.value = nil
+		panic(r)
 	}
 }

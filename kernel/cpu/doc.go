@@ -10,6 +10,7 @@
 //	C6  After an error the outputs may hold anything, except under ErrorEdge: there all rows are planned before any is written.
 //	C7  Rows of results too large for the caches (streamBytes) are stored round them, where rows lie at multiples of 32 bytes.
 //	C8  Scratch is kept from call to call: on one thread a call allocates no more than the checks of package kernel do.
+//	C9  A panic on any thread is the caller's, when all threads are done.
 //
 // The assembly is written by gen, a module of its own; a test compares it with what gen writes. The build tag purego leaves it out.
 //

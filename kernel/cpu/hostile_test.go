@@ -86,3 +86,50 @@ func TestNothingOfGreatWidth(t *testing.T) {
 		})
 	}
 }
+
+// An expanded image has more pixels than any memory: what is not looked at costs nothing.
+func TestExpandedImage(t *testing.T) {
+	op := func() *kernel.TSDFOp {
+		x := &kernel.TSDFOp{Depth: kernel.Tensor{DType: robocache.Float32, Shape: []int{1 << 30, 1 << 30}, Stride: []int{0, 0}, Data: make([]byte, 4)}, Camera: [4]float32{9, 9, 2, 2},
+			View: [12]float32{1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0}, Size: [3]float32{1, 1, 1}, Truncate: 1, MaxWeight: 4}
+		le.PutUint32(x.Depth.Data, math.Float32bits(2))
+		for _, v := range []*kernel.Tensor{&x.Value, &x.Weight} {
+			*v = kernel.Tensor{DType: robocache.Float32, Shape: []int{3, 3, 3}, Data: make([]byte, 4*27)}
+		}
+		return x
+	}
+	want, got := op(), op()
+	if err := (kernel.Reference{}).Integrate(want); err != nil {
+		t.Fatal(err)
+	}
+	if err := New(2).Integrate(got); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(want.Value.Data, got.Value.Data) || bytes.Equal(want.Weight.Data, make([]byte, 4*27)) {
+		t.Errorf("%v, want %v", got.Value.Data, want.Value.Data)
+	}
+}
+
+// broken panics on every thread.
+type broken struct{}
+
+func (broken) begin(*worker) {}
+
+func (broken) unit(*worker, int) bool { panic("broken") }
+
+// A panic on any thread is the caller's, when no other works any more (C9).
+func TestPanicsAreTheCallers(t *testing.T) {
+	for name, run := range map[string]func(){
+		"crew": func() { new(crew).run(broken{}, 100, 4) },
+		"each": func() { each(4, func(int) { panic("broken") }) },
+	} {
+		func() {
+			defer func() {
+				if r := recover(); r != "broken" {
+					t.Errorf("%s: recovered %v", name, r)
+				}
+			}()
+			run()
+		}()
+	}
+}

@@ -7,6 +7,9 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
+// mostPixels is the largest image that is turned into metres first: 1 GB.
+const mostPixels = 1 << 28
+
 // Integrate updates a TSDF, a column of voxels after the other: what the two outer indices decide of a voxel's place is made once a column.
 func (b *Backend) Integrate(op *kernel.TSDFOp) error {
 	if err := op.CheckHost(); err != nil {
@@ -19,6 +22,9 @@ func (b *Backend) Integrate(op *kernel.TSDFOp) error {
 	h, w := op.Depth.Shape[0], op.Depth.Shape[1]
 	if op.Value.Len() == 0 || h*w == 0 {
 		return nil
+	}
+	if h > mostPixels/w { // an expanded image has more than its memory holds
+		return kernel.Reference{}.Integrate(op)
 	}
 	depth := make([]float32, h*w)
 	rowwise(b.threads, h, w, func(row int) {

@@ -152,11 +152,17 @@ func grow[T any](s *[]T, n int) []T {
 // each runs f for every thread and waits; f has the thread's number.
 func each(threads int, f func(t int)) {
 	var wg sync.WaitGroup
-	for t := 1; t < threads; t++ {
-		wg.Go(func() { f(t) })
+	var p panics
+	one := func(t int) {
+		defer p.catch()
+		f(t)
 	}
-	f(0)
+	for t := 1; t < threads; t++ {
+		wg.Go(func() { one(t) })
+	}
+	one(0)
 	wg.Wait()
+	p.again()
 }
 
 // finish writes what is known at the end.
