@@ -58,6 +58,37 @@ def lerp(row, x):
     return call
 
 
+def blend(np, q0, q1, w):
+    q0 = q0 / np.linalg.norm(q0, axis=-1, keepdims=True)
+    q1 = q1 / np.linalg.norm(q1, axis=-1, keepdims=True)
+    dot = (q0 * q1).sum(-1, keepdims=True)
+    q1 = np.where(dot < 0, -q1, q1)
+    th = np.arccos(np.clip(np.abs(dot), 0, 1))
+    s = np.sin(th)
+    near = s < 1e-6
+    s = np.where(near, 1, s)
+    a, b = np.where(near, 1 - w, np.sin((1 - w) * th) / s), np.where(near, w, np.sin(w * th) / s)
+    return (a * q0 + b * q1).astype(np.float32)
+
+
+@ops.arm("numpy slerp loop", ("fuse",), setting="a trajectory at a time, float64")
+def slerp_loop(row, x):
+    import numpy as np
+
+    parts, targets, norm = streams(row, x, ("slerp",))
+    v, t = parts[0]
+    out = np.empty((row["B"], row["T"], 4), np.float32)
+
+    def call():
+        for b in range(row["B"]):
+            i = np.clip(np.searchsorted(t[b], targets[b], "right"), 1, t.shape[1] - 1)
+            w = np.clip((targets[b] - t[b, i - 1]) / (t[b, i] - t[b, i - 1]), 0, 1)[:, None]
+            out[b] = blend(np, v[b, i - 1].astype(np.float64), v[b, i].astype(np.float64), w)
+        return out
+
+    return call
+
+
 @ops.arm("numpy slerp", ("fuse",), setting="all trajectories in one vectorised expression, float64")
 def slerp(row, x):
     import numpy as np
@@ -76,18 +107,7 @@ def slerp(row, x):
         w = np.clip((targets - t0) / (t1 - t0), 0, 1)[..., None]
         q0 = np.take_along_axis(v, (i - 1)[..., None], 1).astype(np.float64)
         q1 = np.take_along_axis(v, i[..., None], 1).astype(np.float64)
-        q0 /= np.linalg.norm(q0, axis=-1, keepdims=True)
-        q1 /= np.linalg.norm(q1, axis=-1, keepdims=True)
-        dot = (q0 * q1).sum(-1, keepdims=True)
-        q1 = np.where(dot < 0, -q1, q1)
-        th = np.arccos(np.clip(np.abs(dot), 0, 1))
-        s = np.sin(th)
-        near = s < 1e-6
-        s = np.where(near, 1, s)
-        a, b = np.where(near, 1 - w, np.sin((1 - w) * th) / s), np.where(near, w, np.sin(w * th) / s)
-        # A target on or after the last sample is that sample, whichever way round it is.
-        b = np.where((w >= 1) & (dot < 0), -b, b)
-        return (a * q0 + b * q1).astype(np.float32)
+        return blend(np, q0, q1, w)
 
     return call
 
