@@ -1,6 +1,8 @@
 package cuda
 
 import (
+	"math"
+
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/kernel"
 )
@@ -42,11 +44,10 @@ func (g *fuseGroup) shape(p *fuseParams, vector int, how fuseWay) (block, grid, 
 	} else {
 		vectors := int(p.vectors)
 		threads = threadsFor(vectors)
-		lanes := max(1, threads/vectors)
-		chunk := min(vectors, threads)
-		p.chunk, p.chunks = int32(chunk), int32(ceil(int64(vectors), int64(chunk)))
-		tile = min(tile, max(2*unroll*lanes, 32), 2048/streams)
-		for tile > lanes && tile > 2 && p.batch*ceil(int64(p.rows), int64(tile))*int64(p.chunks) < int64(c.processors) {
+		p.chunks = int32(ceil(int64(vectors), int64(threads)))
+		p.chunk = int32(ceil(int64(vectors), int64(p.chunks)))
+		tile = min(tile, max(g.tileRows(p, threads/int(p.chunk)), 1), 2048/streams)
+		for tile > 2 && p.batch*ceil(int64(p.rows), int64(tile))*int64(p.chunks) < int64(c.processors) {
 			tile = (tile + 1) / 2
 		}
 		p.work = p.batch * ceil(int64(p.rows), int64(tile)) * int64(p.chunks)
@@ -64,6 +65,23 @@ func (g *fuseGroup) shape(p *fuseParams, vector int, how fuseWay) (block, grid, 
 	at += 8 * g.pivots(p, g.kind == fuseAny, tile)
 	return uint32(threads), uint32(min(p.work, 1<<30)), uint32(at)
 }
+
+// tileRows is how many target rows a block is best given, by sweeps on an H200: few entries' rows whole, else as many as keep each thread busy for
+// two rounds, or more where a tile needs a sample of all stamps.
+func (g *fuseGroup) tileRows(p *fuseParams, lanes int) int {
+	if p.rows <= 64 {
+		return int(p.rows)
+	}
+	for i := range int(p.streams) {
+		if p.s[i].n > manyStamps {
+			return max(256, 2*unroll*lanes)
+		}
+	}
+	return max(2*unroll*lanes, 32)
+}
+
+// manyStamps is from where on a tile takes only some of the stamps into shared memory.
+const manyStamps = 1024
 
 func align16(n int) int { return (n + 15) &^ 15 }
 
@@ -87,7 +105,7 @@ func (g *fuseGroup) stagedShape(p *fuseParams, vector int, how fuseWay) (block, 
 		threads = int(block)
 	}
 	bytes := stagedBytes(p)
-	per := min((c.shared+1024)/(bytes+1024), c.threads/threads, 65536/(72*threads))
+	per := min((c.shared+1024)/(bytes+1024), c.threads/threads, 65536/(80*threads))
 	p.work = p.batch
 	return uint32(threads), uint32(min(p.batch, int64(max(per, 1)*c.processors))), uint32(bytes)
 }
@@ -185,8 +203,8 @@ func (g *fuseGroup) pivots(p *fuseParams, alone bool, tile int) int {
 	for i := range streams {
 		x := &p.s[i]
 		n := int(x.n)
-		if n > 1024 && n/8 > n*tile/int(max(p.rows, 1)) {
-			n = max(256, n/16)
+		if n > manyStamps {
+			n = 512
 		}
 		n = max(1, min(n, budget))
 		x.pivots, x.most = int32(total), int32(n)
@@ -202,16 +220,16 @@ func (g *fuseGroup) pivots(p *fuseParams, alone bool, tile int) int {
 	return total
 }
 
-// threadsFor is a block's size: a multiple of 32 that rows of so many vectors leave few threads of idle.
+// threadsFor is a block's size: a multiple of 32, not far from 256, that rows of so many vectors leave few threads of idle.
 func threadsFor(vectors int) int {
-	best, most := 128, 0.0
-	for n := 128; n <= 512; n += 32 {
+	best, most := 256, 0.0
+	for n := 128; n <= 320; n += 32 {
 		used := float64(n/vectors*vectors) / float64(n)
 		if vectors > n {
 			rounds := (vectors + n - 1) / n
 			used = float64(vectors) / float64(rounds*n)
 		}
-		if used > most+0.02 {
+		if used -= 0.02 * math.Abs(float64(n-256)) / 64; used > most {
 			best, most = n, used
 		}
 	}
