@@ -367,7 +367,7 @@ def best(f: Any, n: int = 300, rounds: int = 30) -> float:
 
 
 def test_host_time(capsys: pytest.CaptureFixture[str]) -> None:
-    """What one small call costs the host: the bar is 10 µs."""
+    """What one small call costs the host, printed: `bench ops` has it as a row (bar: 10 µs). A clock is no test."""
     data, times, targets = (x.cuda() for x in make(d=8, b=4))
     out = torch.empty(4, T, 8, device="cuda")
     p = torch.rand(500, 3, device="cuda")
@@ -384,5 +384,3 @@ def test_host_time(capsys: pytest.CaptureFixture[str]) -> None:
     with capsys.disabled():
         print("\nhost time of one call, µs: " + ", ".join(f"{k} {v:.2f}" for k, v in told.items()))
         print(f"voxelize {best(lambda: robocache.voxelize(p, grid_min=0, voxel_size=0.1, grid_size=10)):.2f}")
-    assert told["resample out="] <= 10
-    assert told["resample"] <= 12
