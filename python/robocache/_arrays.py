@@ -12,7 +12,7 @@ import numpy as np
 
 from ._errors import Misuse, Unsupported
 
-__all__ = ["View", "view", "view_like", "torch_of", "is_tensor"]
+__all__ = ["View", "given", "view", "view_like", "torch_of", "is_tensor"]
 
 HOST = -1  # device number of host memory, as Tensor.get_device() tells it
 
@@ -72,6 +72,22 @@ def view(name: str, x: Any) -> View:
     return _numpy(name, a)
 
 
+def given(name: str, x: Any) -> View:
+    """As view, for what is written: the memory must be the caller's own, and nobody's gradient."""
+    if not hasattr(x, "__dlpack__") and not isinstance(x, np.ndarray):
+        raise Misuse(f"{name}: expected an array or a tensor to write into, found {type(x).__name__}", {"tensor": name})
+    if is_tensor(x):
+        torch = sys.modules["torch"]
+        if x.is_neg():
+            raise Misuse(f"{name}: a view that negates its memory cannot be written", {"tensor": name}, "use .resolve_neg()")
+        if x.requires_grad and torch.is_grad_enabled():
+            raise Misuse(f"{name} requires a gradient, which writing into it would lose", {"tensor": name}, f"use {name}.detach(), or torch.no_grad()")
+    v = view(name, x)
+    if not v.tensor and not v.array.flags.writeable:
+        raise Misuse(f"{name} is read-only", {"tensor": name})
+    return v
+
+
 def view_like(name: str, x: Any, like: View) -> View:
     """As view, but lists and numbers go where `like` lies; arrays of another device are refused."""
     if like.tensor and not hasattr(x, "__dlpack__") and not isinstance(x, np.ndarray):
@@ -85,6 +101,8 @@ def _numpy(name: str, a: np.ndarray) -> View:
     kind = a.dtype.kind
     if kind in "mM":  # timedelta64, datetime64: nanoseconds
         a = a.astype(f"{kind}8[ns]", copy=False).view(np.int64)
+    elif kind in "OSUT":
+        raise Misuse(f"{name}: unsupported dtype {a.dtype}", {"tensor": name}, "use an array of numbers or booleans")
     elif kind == "c":
         raise Misuse(f"{name}: unsupported dtype {a.dtype}: complex numbers are not computed with", {"tensor": name}, "use .real and .imag")
     elif not a.dtype.isnative:

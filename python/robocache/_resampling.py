@@ -293,9 +293,7 @@ def call(
     series = [series_of(*s, step=step) for s in streams]
     targets = targets_of(target_times, hz, series)
     far = [warn_far(v) for v in (*(s.times for s in series), targets)]
-    into = None if out is None else _arrays.view("out", out)
-    if into is not None and not into.tensor and not into.array.flags.writeable:
-        raise Misuse("out is read-only", {"tensor": "out"})
+    into = None if out is None else _arrays.given("out", out)
     chosen = _rules.backend_of(backend, series[0].values.device)
     if chosen == "pytorch":
         return _by_torch(series, targets, single, out, dtype, want_valid, clock, epsilon)

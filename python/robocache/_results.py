@@ -38,13 +38,11 @@ def same_place(views: Sequence[View]) -> None:
 
 def writable(name: str, x: Any, shape: Sequence[int], dtype: str | None, like: View) -> View:
     """A result that the caller gave."""
-    v = _arrays.view(name, x)
+    v = _arrays.given(name, x)
     if v.shape != tuple(shape):
         raise Misuse(f"{name} has wrong shape: expected {list(shape)}, found {list(v.shape)}", {"tensor": name})
     if dtype is not None and v.dtype != dtype:
         raise Misuse(f"{name} has wrong dtype: expected {dtype}, found {v.dtype}", {"tensor": name})
-    if not v.tensor and not v.array.flags.writeable:
-        raise Misuse(f"{name} is read-only", {"tensor": name})
     same_place([like, v])
     return v
 

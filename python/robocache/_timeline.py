@@ -49,7 +49,7 @@ def _ends(times: View, lengths: View | None, offsets: View | None) -> tuple[np.n
         o = _host(offsets)
         begin, end = o[:-1], o[1:]
     else:
-        t = t.reshape(-1, t.shape[-1])
+        t = t.reshape(int(np.prod(t.shape[:-1])), t.shape[-1])
         begin = np.arange(len(t)) * t.shape[1]
         n = np.full(len(t), t.shape[1]) if lengths is None else _host(lengths)
         if len(n) != len(t):

@@ -14,8 +14,9 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from . import _arrays, _engine, _options, voxels
+from . import _arrays, _engine, _options, _rules, voxels
 from ._errors import Misuse, Unsupported
+from ._family import deliver
 from ._version import __version__
 from .ops import _call as _resampled
 
@@ -35,6 +36,12 @@ def _move(x: Any, device: Any) -> Any:
         import torch
     except ImportError:
         raise Unsupported(f"device={device!r} needs torch, which is not installed", hint="pip install torch") from None
+    try:
+        device = torch.device(device)
+    except (RuntimeError, TypeError):
+        raise Misuse(f"device={device!r}: expected 'cpu', 'cuda' or 'cuda:1'") from None
+    if device.type == "cuda" and not torch.compiler.is_compiling() and not (torch.cuda.is_available() and (device.index or 0) < torch.cuda.device_count()):
+        raise Unsupported(f"CUDA backend requested but device={str(device)!r} is not here: torch sees {torch.cuda.device_count()} CUDA devices")
     if isinstance(x, torch.Tensor):
         return x.to(device)
     return torch.as_tensor(np.asarray(x) if not hasattr(x, "__dlpack__") or isinstance(x, np.ndarray) else torch.from_dlpack(x)).to(device)
@@ -60,17 +67,19 @@ def _times(t: Any) -> tuple[Any, bool]:
 
 def _run(
     streams: list[tuple[str, Any, Any]], target_times: Any, *, single: bool, epsilon: float, mode: Any, edge: Any, max_gap: Any, out: Any, return_valid: bool, validate: Any,
-    backend: Any,
+    backend: Any, first: Mapping[str, Any] | None = None,
 ) -> Any:  # fmt: skip
+    if isinstance(epsilon, (np.floating, np.integer)):
+        epsilon = float(epsilon)
     if isinstance(epsilon, bool) or not isinstance(epsilon, (int, float)) or not 0 <= epsilon < float("inf"):
         raise Misuse(f"epsilon={epsilon!r}: expected seconds, 0 or more")
     rule = {"mode": mode, "edge": edge, "max_gap": max_gap}
     target_times, seconds = _times(target_times)
-    whole = []
+    whole: list[tuple[str, Any, Any, Mapping[str, Any]]] = []
     for name, data, times in streams:
         times, own = _times(times)
         seconds = seconds and own
-        whole.append((name, data, times, rule))
+        whole.append((name, data, times, rule if first is None or whole else first))
     clock: dict[str, Any] = {"clock": "given", "epsilon": float(epsilon)} if seconds and mode != "mean" else {}
     return _resampled(
         whole, target_times, None, single, hz=None, out=out, dtype=None, want_valid=return_valid, return_times=False, validate=validate, backend=backend, **clock
@@ -135,29 +144,22 @@ def fuse_multimodal(
     return _onto_first(streams, out, options)
 
 
+_COPIED: dict[str, Any] = {"mode": "nearest", "edge": "clamp", "max_gap": None}  # moves any type, asks for nothing
+
+
 def _onto_first(streams: list[tuple[str, Any, Any]], out: Any, options: dict[str, Any]) -> Any:
-    """The first stream as it is, the others on its clock."""
-    (_, first, clock), rest = streams[0], streams[1:]
-    valid = None
-    if rest:
-        got = _run(rest, clock, single=False, out=None, **options)
-        got, valid = got if options["return_valid"] else (got, None)
-    elif options["return_valid"]:
-        raise Misuse("fuse_multimodal: one stream on its own clock is a copy: it has no validity")
-    torch = _arrays.torch_of()
-    if torch is not None and isinstance(first, torch.Tensor):
-        got = torch.cat([first, got], -1) if rest else first.clone()
-        valid = None if valid is None else torch.cat([torch.ones_like(valid[..., :1]), valid], -1)
-        got = got if out is None else out.copy_(got)
-    else:
-        got = np.concatenate([first, got], -1) if rest else np.array(first)
-        valid = None if valid is None else np.concatenate([np.ones_like(valid[..., :1]), valid], -1)
-        if out is not None:
-            if out.shape != got.shape:
-                raise Misuse(f"out has wrong shape: expected {list(got.shape)}, found {list(out.shape)}", {"tensor": "out"})
-            out[...] = got
-            got = out
-    return got if valid is None else (got, valid)
+    """The first stream as it is, the others on its clock. It is resampled with them, so that all is checked as everywhere, and then copied over."""
+    name, like, clock = streams[0]
+    if isinstance(like, (list, tuple)) and any(hasattr(x, "shape") for x in like):
+        raise Misuse("fuse_multimodal: a ragged batch has no clock that all share", hint="give target_times=")
+    _rules.rule(**{k: options[k] for k in ("mode", "edge", "max_gap")}, window=1 if options["mode"] == "mean" else None)
+    first = like if isinstance(like, np.ndarray) or _arrays.is_tensor(like) else _arrays.view(name, like).array
+    got = _run([(name, first, clock), *streams[1:]], clock, single=False, out=out, first=_COPIED, **options)
+    got, valid = got if options["return_valid"] else (got, None)
+    got[..., : first.shape[-1] if first.ndim > 1 else 1] = first[:, None] if first.ndim == 1 else first
+    if valid is not None:
+        valid[..., 0] = True
+    return deliver((got, valid), like)
 
 
 fuse_multimodal_alignment = fuse_multimodal

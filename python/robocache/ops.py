@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from . import _options, _resampling, _rules
-from ._errors import Misuse
+from ._errors import Misuse, Unsupported
 from ._family import deliver
 from ._prepared import Recent, raw_stream
 from ._resampling import Plan
@@ -33,6 +33,7 @@ _tensor: Any = None  # torch.Tensor, once there was one; the others are torch's 
 _compiling: Any = None
 _modes: Any = None
 _transforms: Any = None
+_dual: Any = None  # tensors in forward mode look like all others
 _stream: Any = None
 _bool: Any = None
 _strided: Any = None
@@ -41,7 +42,7 @@ _guards: Any = None
 
 def _bind(torch: Any) -> None:
     """Keeps what each call asks of torch: looking it up costs as much as calling it."""
-    global _tensor, _compiling, _modes, _transforms, _stream, _bool, _strided, _guards
+    global _tensor, _compiling, _modes, _transforms, _dual, _stream, _bool, _strided, _guards
     _compiling, _modes, _transforms = torch.compiler.is_compiling, torch._C._len_torch_dispatch_stack, torch._C._functorch.peek_interpreter_stack
     _stream, _bool = getattr(torch._C, "_cuda_getCurrentRawStream", None), torch.bool
     _strided = torch.strided
@@ -50,6 +51,7 @@ def _bind(torch: Any) -> None:
         from torch._C._dynamo.guards import TensorGuards as _guards
     except ImportError:
         pass
+    _dual = torch.autograd.forward_ad
     _tensor = torch.Tensor
 
 
@@ -87,7 +89,7 @@ def resample(
         raise _unknown("resample", unknown, _RESAMPLE)
     kind: Any = type(data)
     key: Any = None
-    if kind is _tensor and _compiling() or not (
+    if kind is _tensor and (_compiling() or _dual._current_level >= 0) or not (
         hz is None and dtype is None and normalize is None and clip is None and augment is None and window is None and period is None and lo is None
         and quats is None and sign is None and lengths is None and offsets is None and not return_times and type(times) is kind and type(target_times) is kind
     ):  # fmt: skip
@@ -159,11 +161,13 @@ def fuse(
         plain = False
     try:
         for s in streams:
+            if not isinstance(s, (tuple, list)):  # rows of an array are no pair
+                raise TypeError
             if len(s) != 2:
                 plain = False
             arrays += s[:2]
     except TypeError:
-        raise Misuse(f"streams: expected (data, times) pairs, found {type(streams).__name__}", hint="resample(data, times, …) takes one stream") from None
+        raise Misuse(f"streams: expected (data, times) pairs, found {_kinds(streams)}", hint="resample(data, times, …) takes one stream") from None
     if plain and arrays:
         given = tuple(tuple(v) if isinstance(v, list) else v for v in (mode, edge, period, lo, clip))
         # 1 and 1.0 are equal, and a nanosecond and a second.
@@ -182,15 +186,31 @@ def recorded(torch: Any, streams: Sequence[Any], target_times: Any) -> bool:
     data = [p for s in streams for p in (s[1] if isinstance(s[1], (list, tuple)) else (s[1],)) if isinstance(p, torch.Tensor)]
     if not data:
         return False
+    no_tangents(torch, data)
     if _traced(torch) or torch.is_grad_enabled() and any(d.requires_grad for d in data):
         return True
     plain = (torch.Tensor, torch.nn.Parameter)
     return any(isinstance(t, torch.Tensor) and type(t) not in plain and not t.is_nested for t in (*data, *(s[2] for s in streams), target_times))
 
 
+def no_tangents(torch: Any, tensors: Sequence[Any]) -> None:
+    """Refuses tensors of forward mode: an operator of torch.library drops their tangents, and the derivative would be zero without a word."""
+    if torch.autograd.forward_ad._current_level < 0:
+        return
+    for t in tensors:
+        if isinstance(t, torch.Tensor) and t.is_floating_point() and torch.autograd.forward_ad.unpack_dual(t).tangent is not None:
+            raise Unsupported("there is no derivative in forward mode (jvp, jacfwd, dual numbers)", hint="use reverse mode: torch.autograd.grad, .backward()")
+
+
 def _unknown(op: str, unknown: Mapping[str, Any], known: Sequence[str]) -> Misuse:
     name = next(iter(unknown))
     return Misuse(f"unknown keyword {name!r} of {op}", hint=_options.nearest(name, known))
+
+
+def _kinds(streams: Any) -> str:
+    if not isinstance(streams, (tuple, list)):
+        return type(streams).__name__
+    return ", ".join(type(s).__name__ for s in streams)
 
 
 def _gaps(v: Any) -> Any:
@@ -221,11 +241,11 @@ _NEAR = 4  # shapes of a kind of call that one check each is kept for
 
 def _look(options: tuple[Any, ...], tensors: Sequence[Any], kept: Recent[Any] = _fast) -> tuple[Any, Any]:
     """The plan of a call with tensors, by all that it depends on: (key, plan). The key is None where the call cannot be kept."""
-    if _modes() or _transforms() is not None:
+    if _modes() or _transforms() is not None or _dual._current_level >= 0:
         return None, None
     key: list[Any] = [options]
     for t in tensors:
-        if type(t) is not _tensor or t.requires_grad or t.is_neg() or t.is_nested:
+        if type(t) is not _tensor or t.requires_grad or t.is_neg() or t.is_nested or t.is_meta:
             return None, None
         key += (t.dtype, t.shape, t.layout, t.get_device()) if t.layout is not _strided else (t.dtype, t.shape, t.stride(), t.get_device())
     whole = tuple(key)
@@ -244,7 +264,7 @@ def _look(options: tuple[Any, ...], tensors: Sequence[Any], kept: Recent[Any] = 
 def _quick(options: tuple[Any, ...], arrays: tuple[Any, ...], out: Any) -> tuple[Any, Plan | None, Any]:
     """A call that was made before with other addresses: (key, plan, result). The key is None where the call cannot be kept."""
     kind: Any = type(arrays[0])
-    if kind is not _tensor and kind is not np.ndarray:
+    if kind is not _tensor and kind is not np.ndarray or kind is _tensor and _dual._current_level >= 0:
         return None, None, None
     given = arrays if out is None else (*arrays, out)
     options = (options, out is None)

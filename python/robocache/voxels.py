@@ -11,7 +11,7 @@ import numpy as np
 
 from . import _arrays, _options, _resampling, _rules, ops
 from ._arrays import HOST, View
-from ._errors import Misuse
+from ._errors import Misuse, Unsupported
 from ._family import deliver
 from ._prepared import Recent, prepare
 from ._results import Made, dense, native, same_place, writable
@@ -77,7 +77,9 @@ def voxelize(
         key, plan, addresses = _quick((points,) if features is None else (points, features), options, (grid_min, voxel_size, grid_size))
         if plan is not None:
             return plan.run(addresses, points)
-    torch = sys.modules.get("torch")
+    torch: Any = sys.modules.get("torch")
+    if torch is not None and features is not None and not torch.compiler.is_compiling():
+        ops.no_tangents(torch, [features])
     if torch is not None and (ops.recorded(torch, [("points", points, features, {})], None) or getattr(features, "requires_grad", False) and torch.is_grad_enabled()):
         from . import _torchvoxels
 
@@ -112,7 +114,7 @@ def _quick(arrays: tuple[Any, ...], options: tuple[Any, ...], grid: tuple[Any, .
     """A call that was made before with other addresses: (key, plan, addresses). The key is None where the call cannot be kept."""
     kind: Any = type(arrays[0])
     tensor = kind is ops._tensor
-    if tensor and ops._compiling() or not tensor and kind is not np.ndarray:
+    if tensor and (ops._compiling() or ops._dual._current_level >= 0) or not tensor and kind is not np.ndarray:
         return None, None, []
     for g in grid:
         if isinstance(g, (list, tuple)):
@@ -196,9 +198,16 @@ def _spec(
     budget = _options.bytes_of("memory_budget", memory_budget) if memory_budget is not None else _memory(call.points)
     return {
         "op": "voxelize", "device": max(call.points.device, 0), "mode": call.mode, "outside": outside, "min": three("grid_min", grid_min), "size": size,
-        "grid": [int(g) for g in grid], "fill": float(fill), "bits": bool(bits), "fast": not deterministic, "budget": budget,
+        "grid": [int(g) for g in grid], "fill": _fill(fill), "bits": bool(bits), "fast": not deterministic, "budget": budget,
         "has": [n for n, v in (("features", call.features), ("lengths", call.lengths), ("offsets", call.offsets)) if v is not None],
     }  # fmt: skip
+
+
+def _fill(v: Any) -> float:
+    try:
+        return float(v)
+    except (TypeError, ValueError):
+        raise Misuse(f"fill={v!r}: expected a number") from None
 
 
 def _memory(like: View) -> int:
@@ -262,6 +271,8 @@ def _dense(call: _Call, spec: dict[str, Any], dtype: Any, out: Any, return_stats
 
 def _sparse(call: _Call, spec: dict[str, Any], capacity: int | None, return_stats: bool) -> _SparsePlan:
     cells = int(np.prod([1 if call.batch is None else call.batch, *spec["grid"]], dtype=object))
+    if capacity is not None and not hasattr(capacity, "__index__"):
+        raise Misuse(f"capacity={capacity!r}: expected a number of rows")
     rows = min(call.total, cells) if capacity is None else int(capacity)
     if rows < 0:
         raise Misuse(f"capacity={capacity!r}: expected a number of rows")
@@ -298,9 +309,16 @@ class _SparsePlan:
         return sparse if stats is None else (sparse, deliver((stats,), like))
 
 
+def _numbers(v: Any) -> Any:
+    try:
+        return np.asarray(v.detach().cpu() if hasattr(v, "detach") else v, np.float64)
+    except (TypeError, ValueError):
+        return np.empty(0)
+
+
 def camera_of(v: Any) -> list[float]:
     """fx, fy, cx, cy from four numbers or a 3×3 matrix."""
-    a = np.asarray(v.detach().cpu() if hasattr(v, "detach") else v, np.float64)
+    a = _numbers(v)
     if a.shape == (3, 3):
         a = np.array([a[0, 0], a[1, 1], a[0, 2], a[1, 2]])
     if a.shape != (4,) or not np.isfinite(a).all() or a[0] == 0 or a[1] == 0:
@@ -310,10 +328,19 @@ def camera_of(v: Any) -> list[float]:
 
 def pose_of(name: str, v: Any) -> list[float]:
     """The first three rows of a 4×4 or 3×4 matrix."""
-    a = np.asarray(v.detach().cpu() if hasattr(v, "detach") else v, np.float64)
+    a = _numbers(v)
     if a.shape not in ((3, 4), (4, 4)) or not np.isfinite(a).all():
         raise Misuse(f"{name}: expected a finite matrix of 3×4 or 4×4, found shape {list(a.shape)}")
     return [float(x) for x in a[:3].ravel()]
+
+
+def _no_gradient(op: str, *tensors: Any) -> None:
+    """Results are new memory: a gradient would be lost without a word."""
+    torch: Any = sys.modules.get("torch")
+    if torch is None or torch.compiler.is_compiling():
+        return
+    if torch.is_grad_enabled() and any(getattr(t, "requires_grad", False) for t in tensors):
+        raise Unsupported(f"{op} has no gradient", hint="use .detach(), or torch.no_grad()")
 
 
 def depth_to_points(
@@ -330,6 +357,7 @@ def depth_to_points(
     if len(d.shape) not in (2, 3):
         raise Misuse(f"depth must have shape [H, W] or [B, H, W], found {list(d.shape)}", {"tensor": "depth"})
     chosen = _rules.backend_of(backend, d.device, "depth")
+    _no_gradient("depth_to_points", depth)
     shape = (*d.shape, 3)
     into = None if out is None else writable("out", out, shape, "float32", d)
     tensors = [d.describe(), {"dtype": "float32", "shape": list(shape), "stride": dense(shape) if into is None else list(into.stride)}]
@@ -351,7 +379,10 @@ def depth_to_points(
 
 
 def _positive(name: str, v: Any) -> float:
-    f = float(v)
+    try:
+        f = float(v)
+    except (TypeError, ValueError):
+        f = float("nan")
     if not 0 < f < float("inf"):
         raise Misuse(f"{name}={v!r}: expected a finite number above 0")
     return f
@@ -370,6 +401,7 @@ def tsdf_integrate(
     if len(d.shape) != 2:
         raise Misuse(f"depth must have shape [H, W], found {list(d.shape)}", {"tensor": "depth"})
     chosen = _rules.backend_of(backend, d.device, "depth")
+    _no_gradient("tsdf_integrate", depth)
     v = _arrays.view("value", value)
     if len(v.shape) != 3:
         raise Misuse(f"value must have shape [X, Y, Z], found {list(v.shape)}", {"tensor": "value"})

@@ -251,3 +251,51 @@ def test_names_that_are_gone() -> None:
         assert callable(getattr(robocache, name))
     with pytest.raises(AttributeError, match="did you mean"):
         robocache.resample_trajectorie  # noqa: B018
+
+
+def test_onto_the_first_clock(torch) -> None:  # type: ignore[no-untyped-def]
+    """An even number of tensors: the first stream is copied, and all is checked as in any other call."""
+    x, t = torch.randn(2, 10, 3), torch.arange(10.0).expand(2, -1)
+    y, s = torch.randn(2, 5, 4), torch.linspace(0, 9, 5).expand(2, -1)
+    f = robocache.fuse_multimodal
+    nan = t.clone()
+    nan[1, 4] = float("nan")
+    for error, phrase, args, kw in (
+        (robocache.Misuse, "Stream dtypes must match", (x, t, y.double(), s), {}), (robocache.Misuse, "Source length mismatch", (x, t[:, :5], y, s), {}),
+        (robocache.Misuse, "Source length mismatch", (x, t[:, :5]), {}), (robocache.Misuse, "Batch size mismatch", (x, t, y[:1], s[:1]), {}),
+        (robocache.Malformed, "timestamps must not decrease", (x, t.flip(1), y, s), {}), (robocache.Malformed, "not finite", (x, nan), {}),
+        (robocache.Misuse, "Invalid backend 'x'", (x, t), {"backend": "x"}), (robocache.Unsupported, "CUDA backend requested but", (x, t), {"backend": "cuda"}),
+        (robocache.Misuse, "Invalid mode", (x, t), {"mode": "cubic"}), (robocache.Misuse, "out has wrong shape", (x[:1], t[:1], y[:1], s[:1]), {"out": torch.empty(2, 10, 7)}),
+        (robocache.Misuse, "out aliases", (x, t), {"out": x}), (robocache.Misuse, "complex", (x + 0j, t), {}), (robocache.Misuse, "target_times", ([x[0], x[1, :4]], t), {}),
+    ):  # fmt: skip
+        with pytest.raises(error, match=phrase):
+            f(*args, **kw)
+    want = f(x, t, y, s)
+    for a, b in ((x, t.numpy()), (x, t)):
+        assert torch.equal(f(a, b, y.numpy(), s), want)  # of the first one's family
+    assert isinstance(f(x.numpy(), t, y, s), np.ndarray) and np.array_equal(f(x.numpy(), t, y, s), want)
+    assert f(x[0, :, 0], t[0], y[0, :, 0], s[0]).shape == (10, 2)
+    got, valid = f(x, t, y, s, return_valid=True)
+    assert torch.equal(got, want) and valid[..., 0].all()
+    assert f(x, t, return_valid=True)[1].all()
+    twice = torch.tensor([[0.0, 1, 1, 2]])  # of equal stamps each sample stays itself
+    assert torch.equal(f(x[:1, :4], twice), x[:1, :4])
+    g, h = x.clone().requires_grad_(), y.clone().requires_grad_()
+    f(g, t, h, s).sum().backward()
+    assert torch.equal(g.grad, torch.ones_like(x)) and h.grad.abs().sum() > 0
+    assert torch.equal(f(x, t, y, s, epsilon=np.float32(1e-8)), f(x, t, y, s, epsilon=float(np.float32(1e-8))))
+
+
+def test_devices_that_are_not_here(torch) -> None:  # type: ignore[no-untyped-def]
+    x, t = torch.zeros(1, 3, 2), torch.arange(3.0)[None]
+    with pytest.raises(robocache.Misuse, match="'cuda:1'"):
+        robocache.resample_trajectories(x, t, t, device="tpu")
+    with pytest.raises(robocache.Unsupported, match="CUDA backend requested but"):
+        robocache.resample_trajectories(x, t, t, device=f"cuda:{torch.cuda.device_count()}")
+
+
+def test_old_names_point_somewhere() -> None:
+    """Names of the earlier package that have no place here say what to use."""
+    for name in ("reset_config", "BackendType", "enable_metrics", "health_check", "RTXEpisode", "CUDAGraphCache", "create_temporal_fusion", "Telemetry", "set_log_level", "robocache_cuda"):
+        with pytest.raises(AttributeError, match=f"robocache.{name}: .*use"):
+            getattr(robocache, name)

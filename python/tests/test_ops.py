@@ -357,3 +357,28 @@ def test_dlpack(rng: np.random.Generator) -> None:
     got, valid = robocache.resample(Dlpack(data), Dlpack(times), times, return_valid=True)
     assert isinstance(got, Dlpack) and isinstance(valid, Dlpack)
     np.testing.assert_array_equal(got.a, data)
+
+
+def test_what_is_no_place_or_pair() -> None:
+    """Each was taken for something else, or failed with an error of NumPy's own."""
+    s = np.arange(3.0)
+    with pytest.raises(robocache.Misuse, match="to write into"):
+        robocache.resample([1.0, 2.0, 3.0], s, s, out=[0.0, 0.0, 0.0])
+    for streams in ([np.zeros((2, 3, 1)), np.zeros((2, 3, 1))], (np.zeros((2, 3)), s), {"a": 1}):
+        with pytest.raises(robocache.Misuse, match=r"expected \(data, times\) pairs"):
+            robocache.fuse(streams, s)
+    for bad in (np.array(["a", "b", "c"]), np.array([None] * 3)):
+        with pytest.raises(robocache.Misuse, match="unsupported dtype"):
+            robocache.resample(bad, s, s, mode="previous")
+    with pytest.raises(robocache.Misuse, match="unsupported dtype"):
+        robocache.resample(s, s, s, dtype="float13")
+    assert robocache.resample(np.zeros((2, 0, 3)), s[:0], hz=5).shape == (2, 0, 3)
+    grid = {"grid_min": 0, "voxel_size": 1, "grid_size": 1}
+    p, d, eye = np.zeros((1, 3), np.float32), np.ones((2, 2), np.float32), np.eye(4)
+    for call in (
+        lambda: robocache.voxelize(p, p, mode="max", fill="x", **grid), lambda: robocache.voxelize(p, layout="sparse", capacity="x", **grid),
+        lambda: robocache.depth_to_points(d, "x"), lambda: robocache.depth_to_points(d, (1, 1, 0, 0), scale="x"), lambda: robocache.depth_to_points(d, (1, 1, 0, 0), pose="x"),
+        lambda: robocache.tsdf_integrate([[[0.0]]], [[[0.0]]], d, (1, 1, 0, 0), view=eye, grid_min=0, voxel_size=1, truncate=1),
+    ):  # fmt: skip
+        with pytest.raises(robocache.Misuse):
+            call()

@@ -289,3 +289,43 @@ def test_dlpack_families_come_back() -> None:
 
     got = robocache.resample(Other(x.bfloat16()), np.arange(6), np.arange(6))  # bfloat16: NumPy has none
     assert isinstance(got, Other) and torch.equal(got.t, x.bfloat16())
+
+
+def test_no_derivative_is_lost() -> None:
+    """What cannot carry a derivative refuses it: a tangent that is dropped is a derivative of zero."""
+    x, t, u = torch.randn(2, 6, 3), torch.arange(6.0), torch.tensor([0.5, 2.25])
+    p = torch.rand(4, 3)
+    grid = {"grid_min": 0, "voxel_size": 1, "grid_size": 1, "mode": "mean"}
+    calls = (lambda a: robocache.resample(a, t, u), lambda a: robocache.fuse([(a, t), (x, t)], u), lambda a: robocache.voxelize(p, a[0, :4], **grid))
+    for f in calls:
+        for _ in range(3):
+            f(x)  # known calls too
+        with pytest.raises(robocache.Unsupported, match="forward mode"):
+            torch.func.jvp(f, (x,), (x,))
+        with torch.autograd.forward_ad.dual_level():
+            f(x)
+            with pytest.raises(robocache.Unsupported, match="forward mode"):
+                f(torch.autograd.forward_ad.make_dual(x, x))
+        f(x)
+    depth = torch.rand(3, 4)
+    with pytest.raises(robocache.Unsupported, match="no gradient"):
+        robocache.depth_to_points(depth.clone().requires_grad_(), (1, 1, 0, 0))
+    assert robocache.depth_to_points(depth.clone().requires_grad_().detach(), (1, 1, 0, 0)).shape == (3, 4, 3)
+
+
+def test_results_that_cannot_be_written() -> None:
+    x, t, u = torch.randn(2, 6, 3), torch.arange(6.0), torch.tensor([0.5, 2.25])
+    negated = torch.zeros(2, 2, 3, dtype=torch.complex64).conj().imag
+    leaf = torch.empty(2, 2, 3, requires_grad=True)
+    for _ in range(2):  # the second call is a known one
+        with pytest.raises(robocache.Misuse, match="negates"):
+            robocache.resample(x, t, u, out=negated)
+        with pytest.raises(robocache.Misuse, match="requires a gradient"):
+            robocache.resample(x, t, u, out=leaf)
+        assert robocache.resample(x, t, u, out=leaf.detach()).isfinite().all()
+    with pytest.raises(robocache.Misuse, match="requires a gradient"):
+        robocache.voxelize(torch.zeros(1, 3), torch.ones(1, 1), grid_min=0, voxel_size=1, grid_size=1, mode="sum", out=torch.zeros(1, 1, 1, 1, requires_grad=True))
+    robocache.resample(x, t, u)
+    for _ in range(2):
+        with pytest.raises(robocache.Misuse, match="meta tensor"):
+            robocache.resample(x.to("meta"), t, u)
