@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"github.com/goatnote-inc/robocache"
 )
@@ -131,7 +132,8 @@ func (t *Tools) Unpack() (func(), error) {
 func (t *Tools) env() []string {
 	env := []string{"OMP_NUM_THREADS=1", "PYTHONDONTWRITEBYTECODE=1"}
 	if t.PythonPath != "" {
-		env = append(env, "PYTHONPATH="+t.PythonPath)
+		// Ours first; a peer that stands in a folder of its own (open3d) stays to be found.
+		env = append(env, "PYTHONPATH="+strings.TrimSuffix(t.PythonPath+string(os.PathListSeparator)+os.Getenv("PYTHONPATH"), string(os.PathListSeparator)))
 	}
 	return env
 }
