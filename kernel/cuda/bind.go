@@ -61,8 +61,19 @@ func (d *driver) count() (int, error) {
 	return int(*n), nil
 }
 
-// ptr is the address of what lies on the heap.
-func ptr[T any](p *T) uintptr { return uintptr(unsafe.Pointer(p)) }
+// ptr is the address of p for the driver, and makes p lie on the heap. What new gave would else lie on the goroutine's stack, which a call on its
+// way to the driver may grow, and so move: the driver then writes where nobody looks any more.
+func ptr[T any](p *T) uintptr {
+	if never {
+		sink = unsafe.Pointer(p)
+	}
+	return uintptr(unsafe.Pointer(p))
+}
+
+var (
+	never bool
+	sink  unsafe.Pointer
+)
 
 // Results that mean something to the caller.
 const (
