@@ -64,16 +64,14 @@ func (d *driver) count() (int, error) {
 // ptr is the address of p for the driver, and makes p lie on the heap. What new gave would else lie on the goroutine's stack, which a call on its
 // way to the driver may grow, and so move: the driver then writes where nobody looks any more.
 func ptr[T any](p *T) uintptr {
-	if never {
+	if sink != nil {
 		sink = unsafe.Pointer(p)
 	}
 	return uintptr(unsafe.Pointer(p))
 }
 
-var (
-	never bool
-	sink  unsafe.Pointer
-)
+// sink stays nil, which the compiler does not know.
+var sink unsafe.Pointer
 
 // Results that mean something to the caller.
 const (
