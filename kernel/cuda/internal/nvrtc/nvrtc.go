@@ -46,12 +46,19 @@ func (c *Compiler) call(name string, args ...uintptr) error {
 
 func text(s string) *byte { return unsafe.SliceData(append([]byte(s), 0)) }
 
-func ptr[T any](p *T) uintptr { return uintptr(unsafe.Pointer(p)) }
+// ptr is an address for NVRTC. Pinned, what it points to lies on the heap: a stack may move before the library is called, which then writes
+// into memory of others.
+func ptr[T any](pin *runtime.Pinner, p *T) uintptr {
+	pin.Pin(p)
+	return uintptr(unsafe.Pointer(p))
+}
 
 // Version is NVRTC's version.
 func (c *Compiler) Version() (string, error) {
+	var pin runtime.Pinner
+	defer pin.Unpin()
 	v := new([2]int32)
-	err := c.call("nvrtcVersion", ptr(&v[0]), ptr(&v[1]))
+	err := c.call("nvrtcVersion", ptr(&pin, &v[0]), ptr(&pin, &v[1]))
 	return fmt.Sprintf("%d.%d", v[0], v[1]), err
 }
 
@@ -65,12 +72,14 @@ func (c *Compiler) Compile(name, source string, headers map[string]string, optio
 		opts = append(opts, text(o))
 	}
 	texts, names, opts = append(texts, nil), append(names, nil), append(opts, nil)
+	var pin runtime.Pinner
+	defer pin.Unpin()
 	program, src, file := new(uintptr), text(source), text(name)
-	if err := c.call("nvrtcCreateProgram", ptr(program), ptr(src), ptr(file), uintptr(len(names)-1), ptr(&texts[0]), ptr(&names[0])); err != nil {
+	if err := c.call("nvrtcCreateProgram", ptr(&pin, program), ptr(&pin, src), ptr(&pin, file), uintptr(len(names)-1), ptr(&pin, &texts[0]), ptr(&pin, &names[0])); err != nil {
 		return nil, err
 	}
-	defer func() { _ = c.call("nvrtcDestroyProgram", ptr(program)) }()
-	err := c.call("nvrtcCompileProgram", *program, uintptr(len(opts)-1), ptr(&opts[0]))
+	defer func() { _ = c.call("nvrtcDestroyProgram", ptr(&pin, program)) }()
+	err := c.call("nvrtcCompileProgram", *program, uintptr(len(opts)-1), ptr(&pin, &opts[0]))
 	runtime.KeepAlive([]any{texts, names, opts, src, file})
 	if err != nil {
 		log, _ := c.get(*program, "nvrtcGetProgramLog")
@@ -83,12 +92,14 @@ func (c *Compiler) Compile(name, source string, headers map[string]string, optio
 }
 
 func (c *Compiler) get(program uintptr, what string) ([]byte, error) {
+	var pin runtime.Pinner
+	defer pin.Unpin()
 	n := new(uintptr)
-	if err := c.call(what+"Size", program, ptr(n)); err != nil {
+	if err := c.call(what+"Size", program, ptr(&pin, n)); err != nil {
 		return nil, err
 	}
 	b := make([]byte, *n+1)
-	if err := c.call(what, program, ptr(&b[0])); err != nil {
+	if err := c.call(what, program, ptr(&pin, &b[0])); err != nil {
 		return nil, err
 	}
 	return b[:*n], nil
