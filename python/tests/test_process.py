@@ -131,7 +131,8 @@ def test_ctrl_c_loses_no_batch(exact: str, tmp_path: Path) -> None:
         p.send_signal(signal.SIGINT)
     out, err = p.communicate(timeout=60)
     # An interrupt between two statements of the script itself may end it; one of ours must never lose a batch.
-    assert "a batch was lost" not in err and "AssertionError" not in err, err
+    # Its traceback quotes the line that it hit: only a raised assertion counts.
+    assert "AssertionError" not in err, err
 
 
 @pytest.mark.parametrize("how", ["end", "raise", "sys.exit", "thread"])
