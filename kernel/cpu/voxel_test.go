@@ -1,10 +1,6 @@
 package cpu
 
 import (
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/goatnote-inc/robocache/kernel"
@@ -62,33 +58,6 @@ func TestVoxelSweep(t *testing.T) {
 		}
 		if err := conform.SweepTSDF(kernel.Reference{}, small{New(threads)}, uint64(100+i), n/4); err != nil {
 			t.Errorf("%d threads: %v", threads, err)
-		}
-	}
-}
-
-// TestVoxelKernelsFresh makes the assembly again and compares.
-func TestVoxelKernelsFresh(t *testing.T) {
-	if testing.Short() {
-		t.Skip("short: avo is not built")
-	}
-	dir := t.TempDir()
-	cmd := exec.Command("go", "-C", "gen", "run", "./voxel", "-dir", dir)
-	cmd.Env = append(os.Environ(), "GOPROXY=off")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Skipf("the generator cannot be built here: %v: %s", err, out)
-	}
-	for _, name := range []string{"voxel_amd64.s", "voxel_amd64.go"} {
-		made, err := os.ReadFile(filepath.Join(dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		have, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		// The first line names the command, and so the folder.
-		if _, m, _ := strings.Cut(string(made), "\n"); !strings.HasSuffix(string(have), m) {
-			t.Errorf("%s is not what gen/voxel makes: go generate ./kernel/cpu", name)
 		}
 	}
 }
