@@ -22,60 +22,14 @@ from fractions import Fraction as F
 import numpy as np
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from vectorgen.numbers import FORMATS, bits_of, fma, hexa, rnd, value_of, width  # numbers only
+from vectorgen.numbers import fma, rnd  # numbers only
+from vectorgen.camera import move, pixel, turn
+from vectorgen.layout import bits32, decode, encode, raw32, tensor
 
 HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "vectors", "voxels")
 f32 = np.float32
 np.seterr(all="ignore")
 MODES = ["occupancy", "count", "sum", "mean", "max", "min", "first"]
-
-
-def bits32(x):
-    x = f32(x)
-    return "nan" if x != x else "%08x" % x.view(np.uint32)
-
-
-def raw32(x):
-    return "%08x" % f32(x).view(np.uint32)
-
-
-def encode(x, dt):
-    """The bits of a number in the type; NaN has a payload of the type."""
-    x = float(x)
-    if x != x:
-        return {"float64": 0x7FF8 << 48, "float32": 0x7FC00000, "float16": 0x7E00, "bfloat16": 0x7FC0}[dt]
-    if dt == "uint16":
-        return int(x)
-    return bits_of(x if x == 0 or math.isinf(x) else F(x), dt)
-
-
-def decode(b, dt):
-    return float(b) if dt == "uint16" else value_of(b, dt)
-
-
-def tensor(values, dt, order=None, gap=1, flip=(), expand=(), skip=0):
-    """Lays values out: the axes in this order from the outside in, the innermost stride gap, flipped axes negative, expanded ones 0.
-    Gives the tensor, and the values as the type holds them."""
-    values = np.asarray(values, dtype=np.float64)
-    shape, n = values.shape, values.ndim
-    stride, step, base = [0] * n, gap, skip
-    for a in reversed(order or range(n)):
-        if a in expand:
-            continue
-        stride[a] = step
-        step *= max(shape[a], 1)
-    for a in flip:
-        base += stride[a] * max(shape[a] - 1, 0)
-        stride[a] = -stride[a]
-    size = base + 1 + sum(max(s, 0) * max(d - 1, 0) for s, d in zip(stride, shape)) if values.size else 0
-    w = 16 if dt == "uint16" else width(dt)
-    memory = [0xA5A5A5A5A5A5A5A5 >> (64 - w)] * size
-    for i in np.ndindex(*shape):
-        memory[base + sum(a * s for a, s in zip(i, stride))] = encode(values[i], dt)
-    held = np.zeros(shape)
-    for i in np.ndindex(*shape):
-        held[i] = decode(memory[base + sum(a * s for a, s in zip(i, stride))], dt)
-    return {"dtype": dt, "shape": list(shape), "stride": stride, "base": base, "memory": [hexa(b, w) for b in memory]}, held
 
 
 def cells_of(points, lo, size, grid, outside):
@@ -291,31 +245,6 @@ def voxels():
 
 
 voxels_note = "points into cells: borders, what is outside, not finite, empty; modes, types, strides, batches, dense and sparse"
-
-
-def pixel(d, u, v, cam, scale, pose):
-    z = f32(f32(d) * f32(scale))
-    if z == 0 or not np.isfinite(z):
-        return [math.nan] * 3, 0
-    x = f32(f32(f32(f32(u) - cam[2]) * z) / cam[0])
-    y = f32(f32(f32(f32(v) - cam[3]) * z) / cam[1])
-    return (list(move(pose, x, y, z)) if pose is not None else [x, y, z]), 1
-
-
-def move(m, x, y, z):
-    out = []
-    for r in range(3):
-        a = float(m[4 * r + 3])
-        for k, c in ((0, x), (1, y), (2, z)):
-            a = rnd(fma(float(m[4 * r + k]), float(c), a), "float32")
-        out.append(f32(a))
-    return out
-
-
-def turn(rng):
-    """A rotation and a translation, float32."""
-    q, _ = np.linalg.qr(rng.normal(size=(3, 3)))
-    return [f32(x) for x in np.concatenate([q, rng.normal(size=(3, 1))], axis=1).ravel()]
 
 
 def depths():

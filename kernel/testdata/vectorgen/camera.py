@@ -1,0 +1,33 @@
+"""A depth image's pixels as points, by the words of kernels.md section 4: float32 step by step, fma by rationals."""
+import math
+
+import numpy as np
+
+from .numbers import fma, rnd
+
+f32 = np.float32
+
+
+def pixel(d, u, v, cam, scale, pose):
+    z = f32(f32(d) * f32(scale))
+    if z == 0 or not np.isfinite(z):
+        return [math.nan] * 3, 0
+    x = f32(f32(f32(f32(u) - cam[2]) * z) / cam[0])
+    y = f32(f32(f32(f32(v) - cam[3]) * z) / cam[1])
+    return (list(move(pose, x, y, z)) if pose is not None else [x, y, z]), 1
+
+
+def move(m, x, y, z):
+    out = []
+    for r in range(3):
+        a = float(m[4 * r + 3])
+        for k, c in ((0, x), (1, y), (2, z)):
+            a = rnd(fma(float(m[4 * r + k]), float(c), a), "float32")
+        out.append(f32(a))
+    return out
+
+
+def turn(rng):
+    """A rotation and a translation, float32."""
+    q, _ = np.linalg.qr(rng.normal(size=(3, 3)))
+    return [f32(x) for x in np.concatenate([q, rng.normal(size=(3, 1))], axis=1).ravel()]
