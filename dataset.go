@@ -9,6 +9,7 @@ type Info struct {
 	Version  string            `json:"version"`
 	Robot    string            `json:"robot_type,omitempty"`
 	FPS      Rate              `json:"fps,omitzero"`
+	Clock    string            `json:"clock,omitempty"` // of a dataset with several clocks: the one that "" stands for (Feature.Clock)
 	Episodes int               `json:"num_episodes"`
 	Frames   int64             `json:"num_frames"`
 	Features []Feature         `json:"features"` // in the dataset's order
@@ -41,7 +42,8 @@ type Episode struct {
 	Tasks    []string `json:"tasks"`
 }
 
-// Row names one row: the episode's position and the row in it, both from 0.
+// Row names one row: the episode's position and the row in it, both from 0. Where streams have clocks of their own (Feature.Clock),
+// Index counts the rows of the stream that is asked, 0 to len(Times(episode, key))-1.
 type Row struct{ Episode, Index int }
 
 // FrameRef says where the picture of a row lies.
@@ -49,13 +51,23 @@ type FrameRef struct {
 	Path    string // video file, relative to the dataset's root; "" for a still picture
 	Ordinal int    // k-th presented picture of that file
 	Encoded []byte // still picture: PNG, JPEG or TIFF bytes
+	Raw     *Raw   // still picture: its pixels
 	Missing bool   // the row has no picture; the others are zero
+}
+
+// Raw is a picture as its pixels: rows of Width × Channels elements, channels last.
+type Raw struct {
+	Pix                     []byte
+	Height, Width, Channels int
+	DType                   DType // Uint8, Uint16 or Float32, little-endian. One channel of Uint16 or Float32 is depth
+	Stride                  int   // bytes from row to row; 0 = packed
+	BGR                     bool  // the first three channels are blue, green, red
 }
 
 // Dataset is a set of episodes with one schema. See the package contract for what may be called when.
 type Dataset interface {
 	Info() *Info
-	// Len is the number of rows of an episode.
+	// Len is the number of rows of an episode: of its own clock, where streams have others (Info.Clock).
 	Len(episode int) int
 	// Episode gives the metadata of one episode.
 	Episode(ctx context.Context, episode int) (Episode, error)
@@ -72,6 +84,32 @@ type Dataset interface {
 	// Stats gives the statistics that the dataset brings; nil where it brings none.
 	Stats(ctx context.Context) (Stats, error)
 	Close() error
+}
+
+// RaggedDataset is a Dataset with ragged features: point clouds, and numeric rows of varying length.
+type RaggedDataset interface {
+	// GatherRagged gives the rows of a ragged feature, one after the other in the order asked: counts[i] entries of row i, each of
+	// Elements() × DType.Size() bytes, in data. Both are the caller's.
+	GatherRagged(ctx context.Context, key string, rows []Row) (data []byte, counts []int, err error)
+}
+
+// Masker is a Dataset some of whose rows hold no value (Feature.Masked): what Gather gives for them is zeros.
+type Masker interface {
+	// Valid writes for each row 1 where it holds a value, else 0. len(valid) = len(rows).
+	Valid(ctx context.Context, key string, rows []Row, valid []uint8) error
+}
+
+// Clocked is a Dataset whose streams were stamped by several clocks: of a ROS 2 message its header's, its publisher's and its recorder's.
+type Clocked interface {
+	// Clocks lists the clocks of a stream, the one that Times gives first.
+	Clocks(key string) []string
+	// TimesBy gives the stamps of a stream by one of them, in the order of its rows: they may go backwards.
+	TimesBy(ctx context.Context, episode int, key, clock string) ([]int64, error)
+}
+
+// Diagnoser is a Dataset with checks of its own format.
+type Diagnoser interface {
+	Diagnose(ctx context.Context, opt DiagnoseOptions) ([]Finding, error)
 }
 
 // Stats is feature → statistics. FeatureStats' vectors are flat, in the format's own reduction (LeRobot: over all but the last axis;

@@ -29,20 +29,40 @@ type Feature struct {
 	Codec    string `json:"codec,omitempty"` // as the file says (stsd), once a file was read; else as declared
 	Depth    *Depth `json:"depth,omitempty"`
 	Default  bool   `json:"default,omitempty"` // a bookkeeping column of the format (timestamp, index …)
+
+	// Clock names the clock that the stream's rows are counted by: streams with one Clock have the same stamps and the same number of
+	// rows in every episode. "" is the episode's own clock, that of Len and of Times("").
+	Clock string `json:"clock,omitempty"`
+	// Interpolation is the mode that suits the values where that does not follow from kind and dtype: "slerp" for a quaternion
+	// (x, y, z, w), "angle", or "nearest" for a category kept in numbers. "" leaves it to kind and dtype.
+	Interpolation string `json:"interpolation,omitempty"`
+	Unit          string `json:"unit,omitempty"`   // as the format or a mapping states it
+	Masked        bool   `json:"masked,omitempty"` // some rows hold no value: see Masker
 }
 
-// Elements is the number of elements of one row.
+// fixed is where the dimensions that do not vary begin.
+func (f *Feature) fixed() int {
+	if f.Ragged() {
+		return 1
+	}
+	return 0
+}
+
+// Ragged says that a row holds a varying number of elements: the first dimension of Shape is -1. Such rows are read by GatherRagged.
+func (f *Feature) Ragged() bool { return len(f.Shape) > 0 && f.Shape[0] < 0 }
+
+// Elements is the number of elements of one row; of a ragged one, of each of its entries (a point's channels).
 func (f *Feature) Elements() int {
 	n := 1
-	for _, d := range f.Shape {
+	for _, d := range f.Shape[f.fixed():] {
 		n *= d
 	}
 	return n
 }
 
-// RowBytes is the size of one row of a numeric feature; 0 for text and pictures.
+// RowBytes is the size of one row of a numeric feature; 0 for text, pictures and ragged rows.
 func (f *Feature) RowBytes() int {
-	if f.Kind != KindNumeric {
+	if f.Kind != KindNumeric || f.Ragged() {
 		return 0
 	}
 	return f.Elements() * f.DType.Size()

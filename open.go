@@ -14,12 +14,39 @@ type Format struct {
 	// Detect says whether the dataset at uri is of this format. An error means that it could not be looked at.
 	Detect func(ctx context.Context, uri string) (bool, error)
 	Open   func(ctx context.Context, uri string, opt OpenOptions) (Dataset, error)
+	// Write writes a dataset in this format; nil where it has no writer.
+	Write func(ctx context.Context, src Dataset, dst string, opt WriteOptions) (*WriteReport, error)
+	// Options names the keys of OpenOptions.Options that Open knows, each with what it does.
+	Options map[string]string
 }
 
 // OpenOptions are the choices that hold for every format.
 type OpenOptions struct {
 	Format       string // "" = detect
 	MemoryBudget int64  // bytes for tables, indexes and open files; 0 = a default of the format
+	HZ           Rate   // of the rows, for formats that keep no clock; zero = as the format knows or finds
+	Map          *Mapping
+	// Options are choices of one format alone; Format.Options lists them. An unknown one is ErrMisuse.
+	Options map[string]string
+}
+
+// WriteOptions are the choices that hold for every writer.
+type WriteOptions struct {
+	Episodes []int    // positions in the source, in the order wanted; nil = all
+	Keys     []string // features to keep; nil = all but bookkeeping columns
+	Threads  int      // 0 = the number of CPUs
+	SkipBad  bool     // leave out episodes that cannot be read, with a finding
+	Options  map[string]string
+	Progress func(done, total int)
+}
+
+// WriteReport says what a writer did.
+type WriteReport struct {
+	Episodes int       `json:"num_episodes"`
+	Frames   int64     `json:"num_frames"`
+	Bytes    int64     `json:"bytes"`
+	Dropped  []string  `json:"dropped_features"` // what the format cannot hold
+	Findings []Finding `json:"findings"`
 }
 
 var registry struct {

@@ -1,0 +1,26 @@
+package robocache
+
+// Mapping says what a format leaves open: which streams there are, under what names, on which clock, in which unit. Package mapping
+// reads it from YAML; formats consult what concerns their reading, and the rest is put over the opened dataset.
+type Mapping struct {
+	HZ      Rate                     `json:"hz,omitzero"`       // of the rows, where the format keeps no clock
+	Clock   string                   `json:"clock,omitempty"`   // the anchor: a stream (source key) whose rows are the episode's own
+	Task    string                   `json:"task,omitempty"`    // a text stream (source key) whose first non-empty value is the episode's task
+	Streams map[string]StreamMapping `json:"streams"`           // new key → what it is made of
+	Rest    string                   `json:"rest,omitempty"`    // streams that are not named: "keep" (default) or "drop"
+	Options map[string]string        `json:"options,omitempty"` // OpenOptions.Options of the format
+}
+
+// StreamMapping is one stream made of others.
+type StreamMapping struct {
+	From          []string `json:"from"`                 // source keys on one clock; several numeric ones are concatenated in this order
+	Slice         []int    `json:"slice,omitempty"`      // [from, to) of the (flat) row
+	Clock         string   `json:"clock,omitempty"`      // header | publish | log, or "stamps:<key>": a numeric stream that holds the stamps
+	StampUnit     string   `json:"stamp_unit,omitempty"` // of such a stream: "s" (default), "ms", "us", "ns"
+	Offset        int64    `json:"offset_ns,omitempty"`  // added to the stamps
+	Scale         float64  `json:"scale,omitempty"`      // values × Scale (degrees → radians); 0 = 1
+	Unit          string   `json:"unit,omitempty"`
+	Interpolation string   `json:"interpolation,omitempty"`
+	Names         []string `json:"names,omitempty"`
+	ChannelOrder  string   `json:"channel_order,omitempty"` // pictures: "bgr" where the pixels are swapped
+}
