@@ -1,0 +1,2 @@
+// Package bag makes a dataset of recordings: messages of many topics, each with its own times.
+package bag

@@ -1,0 +1,54 @@
+package bag
+
+import (
+	"context"
+
+	robocache "github.com/goatnote-inc/robocache"
+)
+
+// Storage is one recording: an MCAP file, a db3 file, or the files of a split bag as one. All its methods may be called from many
+// goroutines. A message is named by its topic's place in Topics and its number in the topic, from 0 in log-time order (messages of
+// one log time in the order of the file).
+type Storage interface {
+	// Topics lists the topics, in a stable order. Topics of one name and another type are topics of their own.
+	Topics() []TopicInfo
+	// Index gives the times of a topic's messages without touching payloads where the storage allows. The caller does not change it.
+	Index(ctx context.Context, topic int) (*Index, error)
+	// Messages gives the messages from ≤ i < to of a topic in order, from one goroutine. m and its data are the storage's, until fn returns.
+	Messages(ctx context.Context, topic, from, to int, fn func(i int, m *Message) error) error
+	// Findings are what opening and reading met so far: a missing summary, skipped chunks, missing splits.
+	Findings() []robocache.Finding
+	Close() error
+}
+
+// Bulk is a Storage that reads several topics in one pass over its chunks.
+type Bulk interface {
+	// Scan gives all messages of these topics, each topic's in its order; topics interleave as the chunks have them. Several goroutines
+	// call fn, never two at a time for one topic.
+	Scan(ctx context.Context, topics []int, fn func(topic, i int, m *Message) error) error
+}
+
+// TopicInfo is what a recording says of a topic.
+type TopicInfo struct {
+	Name           string // "/imu/data"
+	Type           string // "sensor_msgs/msg/Imu"
+	SchemaEncoding string // "ros2msg", "ros2idl"; "" where the recording has no schema (ros2.KnownSchema may)
+	SchemaText     string
+	Encoding       string // of the messages: "cdr", "json", "protobuf" …
+	Messages       int64
+	Latched        bool // durability transient_local: the last message holds for who comes later
+	Metadata       map[string]string
+}
+
+// Index is the times of a topic's messages, in log-time order.
+type Index struct {
+	Log     []int64 // ns, not decreasing
+	Publish []int64 // ns; nil where the storage has none, or where only the messages have it (Message.Publish)
+}
+
+// Message is one message as stored.
+type Message struct {
+	Log, Publish int64  // ns; Publish is Log where the storage keeps none
+	Sequence     uint32 // 0 where the storage keeps none
+	Data         []byte
+}
