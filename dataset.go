@@ -107,6 +107,25 @@ type Clocked interface {
 	TimesBy(ctx context.Context, episode int, key, clock string) ([]int64, error)
 }
 
+// Wrapper is a Dataset put over another one: a mapping, a view on one grid.
+type Wrapper interface{ Unwrap() Dataset }
+
+// As finds what a dataset offers beside Dataset, in it or in what it was put over: its video files, its store. It is for what does not
+// depend on rows or keys: those the wrapper may have changed.
+func As[T any](ds Dataset) (T, bool) {
+	for {
+		if t, ok := ds.(T); ok {
+			return t, true
+		}
+		w, ok := ds.(Wrapper)
+		if !ok {
+			var none T
+			return none, false
+		}
+		ds = w.Unwrap()
+	}
+}
+
 // Diagnoser is a Dataset with checks of its own format.
 type Diagnoser interface {
 	Diagnose(ctx context.Context, opt DiagnoseOptions) ([]Finding, error)

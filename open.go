@@ -16,6 +16,8 @@ type Format struct {
 	Open   func(ctx context.Context, uri string, opt OpenOptions) (Dataset, error)
 	// Write writes a dataset in this format; nil where it has no writer.
 	Write func(ctx context.Context, src Dataset, dst string, opt WriteOptions) (*WriteReport, error)
+	// Clocks says that Write keeps streams on clocks of their own. Other writers want one clock: align.View gives a dataset that.
+	Clocks bool
 	// Options names the keys of OpenOptions.Options that Open knows, each with what it does.
 	Options map[string]string
 }
@@ -76,6 +78,17 @@ func Formats() []string {
 	return names
 }
 
+// FormatNamed finds a registered format by its name.
+func FormatNamed(name string) (Format, error) {
+	registry.RLock()
+	f, ok := registry.formats[name]
+	registry.RUnlock()
+	if !ok {
+		return f, &Error{Class: ErrUnsupported, Op: "open", Msg: "no format named " + name, Hint: "known formats: " + strings.Join(Formats(), ", ")}
+	}
+	return f, nil
+}
+
 // Open opens the dataset at uri: a path, file://, http(s):// or mem://. The format is detected unless opt names it.
 func Open(ctx context.Context, uri string, opt OpenOptions) (Dataset, error) {
 	if uri == "" {
@@ -83,11 +96,9 @@ func Open(ctx context.Context, uri string, opt OpenOptions) (Dataset, error) {
 	}
 	names := Formats()
 	if opt.Format != "" {
-		registry.RLock()
-		f, ok := registry.formats[opt.Format]
-		registry.RUnlock()
-		if !ok {
-			return nil, &Error{Class: ErrUnsupported, Op: "open", Where: Where{"dataset": uri}, Msg: "no format named " + opt.Format, Hint: "known formats: " + strings.Join(names, ", ")}
+		f, err := FormatNamed(opt.Format)
+		if err != nil {
+			return nil, At(err, Where{"dataset": uri})
 		}
 		return f.Open(ctx, uri, opt)
 	}

@@ -125,7 +125,7 @@ func (c *conversion) plan(ctx context.Context) error {
 	}
 	c.look = stats.NewLook(c.src, c.opt.Frames, c.opt.Threads)
 	c.pool = video.NewPool(256 << 20)
-	if v, ok := c.src.(stats.VideoSource); ok {
+	if v, ok := robocache.As[stats.VideoSource](c.src); ok {
 		c.lib = v.Video()
 	}
 	_, err := video.ActiveBackend()
@@ -301,7 +301,7 @@ func (c *conversion) skip(episode int, err error) {
 
 // extras keeps files that belong to the schema and that LeRobot does not know of.
 func (c *conversion) extras(ctx context.Context, out map[string][]byte) {
-	s, ok := c.src.(interface{ Store() store.Store })
+	s, ok := robocache.As[interface{ Store() store.Store }](c.src)
 	if !ok {
 		return
 	}

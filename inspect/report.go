@@ -90,7 +90,7 @@ func stream(ctx context.Context, ds robocache.Dataset, f *robocache.Feature) (St
 	if s.RateHz == 0 {
 		s.RateHz = ds.Info().FPS.Float()
 	}
-	lib, ok := ds.(withVideo)
+	lib, ok := robocache.As[withVideo](ds)
 	if f.Kind != robocache.KindVideo || !ok {
 		return s, nil
 	}

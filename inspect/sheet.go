@@ -144,7 +144,7 @@ func decodeTiles(ctx context.Context, ds robocache.Dataset, refs []robocache.Fra
 			byFile[r.Path] = append(byFile[r.Path], i)
 		}
 	}
-	lib, ok := ds.(withVideo)
+	lib, ok := robocache.As[withVideo](ds)
 	if !ok || len(byFile) == 0 {
 		return nil
 	}

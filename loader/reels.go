@@ -11,9 +11,8 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// Source is a dataset that has video files: what a Loader needs of it beside the rows.
+// Source is a dataset that has video files, itself or in what it was put over (robocache.As): what a Loader needs beside the rows.
 type Source interface {
-	robocache.Dataset
 	// Video holds the dataset's open files. It is closed with the dataset.
 	Video() *video.Library
 }
@@ -59,7 +58,7 @@ func (src *source) openReels(budget int64) error {
 			src.reels = fake.reels()
 			return nil
 		}
-		files, ok := ds.(Source)
+		files, ok := robocache.As[Source](ds)
 		if !ok {
 			return &robocache.Error{Class: robocache.ErrUnsupported, Op: "loader", Where: robocache.Where{"stream": c.key}, Msg: "the format " + ds.Info().Format + " gives no video files", Hint: "keys= without the video keys"}
 		}

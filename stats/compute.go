@@ -179,7 +179,7 @@ type Look struct {
 // NewLook makes a counter of pictures over a dataset.
 func NewLook(ds robocache.Dataset, policy FramePolicy, threads int) *Look {
 	l := &Look{ds: ds, policy: policy, threads: max(1, threads), pool: video.NewPool(256 << 20)}
-	if v, ok := ds.(VideoSource); ok {
+	if v, ok := robocache.As[VideoSource](ds); ok {
 		l.lib = v.Video()
 	}
 	return l

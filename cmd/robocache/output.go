@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -91,27 +90,6 @@ func progress(cmd *cobra.Command, what string) func(done, total int64) {
 			_ = bar.Finish()
 		}
 	}
-}
-
-// openFlags are the flags of every verb that opens a dataset.
-type openFlags struct {
-	format string
-	memory string
-	json   bool
-}
-
-func (f *openFlags) add(c *cobra.Command) {
-	c.Flags().StringVar(&f.format, "format", "", "the dataset's format; detected when not given")
-	c.Flags().StringVar(&f.memory, "memory-budget", "1GiB", "bytes for tables, sample tables and open files")
-	c.Flags().BoolVar(&f.json, "json", false, "print JSON")
-}
-
-func (f *openFlags) open(ctx context.Context, uri string) (robocache.Dataset, error) {
-	budget, err := parseBytes(f.memory)
-	if err != nil {
-		return nil, err
-	}
-	return robocache.Open(ctx, uri, robocache.OpenOptions{Format: f.format, MemoryBudget: budget})
 }
 
 // printFindings lists findings for people, errors first.
