@@ -1,0 +1,108 @@
+package ros2
+
+import (
+	"github.com/goatnote-inc/robocache"
+)
+
+// Field is one stream of a topic.
+type Field struct {
+	Suffix  string // of the topic's key: "", ".position"
+	Feature robocache.Feature
+	Clock   int // place in Topic.Clocks
+	// Partial says that a message may turn out to hold no value for the row, because Scan has not seen every message: whoever
+	// skips Scan marks such features as Masked.
+	Partial bool
+}
+
+// Topic decodes the messages of one topic into streams.
+//
+// NewTopic settles columns by the first messages. Scan of every message settles them for good: it meets the transforms that come later,
+// arrays whose lengths vary, joints that are missing; after it Fields is what the whole recording holds. Scan is called from one
+// goroutine; all else may be called from many, once scanning is over.
+type Topic struct {
+	name   string
+	key    string
+	schema *Schema
+	dec    decoder
+	fields []Field
+	clocks []string
+}
+
+// decoder is one way to decode a type. Methods that take entry: the number of the row within the message (0 for most types).
+type decoder interface {
+	// scan reads what settles the columns, and tells the rows that the message holds.
+	scan(msg []byte, row func(clock, entry int, stamp int64, stamped bool)) error
+	// layout gives the streams and clocks as they are known.
+	layout(t *Topic) ([]Field, []string)
+	numeric(msg []byte, field, entry int, dst []byte) (bool, error)
+	columns(msgs [][]byte, entries []int32, fields []int, dst [][]byte, valid [][]uint8) (int, error)
+	ragged(msg []byte, field, entry int, dst []byte) ([]byte, int, error)
+	picture(msg []byte, field, entry int) (robocache.FrameRef, error)
+	text(msg []byte, field, entry int) (string, error)
+	findings() []robocache.Finding
+}
+
+// Key is the topic's name as a stream's key: without the leading "/", every other "/" a ".".
+func Key(topic string) string { return key(topic) }
+
+// NewTopic makes the decoder of a topic. first are its first messages, at least one where it has any: they settle names of joints, the
+// encoding of pictures, the fields of clouds, and which arrays have one length.
+func NewTopic(topic string, s *Schema, first [][]byte) (*Topic, error) {
+	return newTopic(topic, s, first)
+}
+
+// Key is the topic's key; the key of a stream is Key + Field.Suffix.
+func (t *Topic) Key() string { return t.key }
+
+// Type is the message type, "pkg/msg/Type".
+func (t *Topic) Type() string { return t.schema.Name }
+
+// Fields lists the streams; their order does not change, Scan may add some at the end.
+func (t *Topic) Fields() []Field { return t.fields }
+
+// Clocks lists the clocks of the streams (Feature.Clock). Most topics have one, their key, and one row a message; a TFMessage has one
+// for each pair of frames, and as many rows as transforms.
+func (t *Topic) Clocks() []string { return t.clocks }
+
+// Scan reads one message, calls row for each row that it holds, and settles the columns (see Topic). stamp is the row's own: its
+// header's, where stamped. Rows come in the message's order; a decoder of one clock gives exactly one row, also for a message that is
+// wrong inside: then the error says so, and the row holds no value.
+func (t *Topic) Scan(msg []byte, row func(clock, entry int, stamp int64, stamped bool)) error {
+	return t.scan(msg, row)
+}
+
+// Stamp is header.stamp of a message in ns; !ok where the type has none.
+func (t *Topic) Stamp(msg []byte) (ns int64, ok bool, err error) { return t.stamp(msg) }
+
+// FrameID is header.frame_id of a message; "" where the type has none.
+func (t *Topic) FrameID(msg []byte) (string, error) { return t.frameID(msg) }
+
+// Numeric writes a row of a numeric field to dst (RowBytes). A row without value is zeros and !valid.
+func (t *Topic) Numeric(msg []byte, field, entry int, dst []byte) (valid bool, err error) {
+	return t.dec.numeric(msg, field, entry, dst)
+}
+
+// Columns decodes many messages at once: row k of fields[j] goes to dst[j][k*RowBytes:], and valid[j][k] is 1 where it holds a value.
+// entries are the rows' numbers within their messages; nil = all 0. valid may be nil, and so may each of its vectors. The first message
+// that fails ends it: bad is its number, else -1; the rows before it are there.
+func (t *Topic) Columns(msgs [][]byte, entries []int32, fields []int, dst [][]byte, valid [][]uint8) (bad int, err error) {
+	return t.dec.columns(msgs, entries, fields, dst, valid)
+}
+
+// Ragged appends the row of a ragged field to dst; count is the number of its entries (points, elements).
+func (t *Topic) Ragged(msg []byte, field, entry int, dst []byte) (out []byte, count int, err error) {
+	return t.dec.ragged(msg, field, entry, dst)
+}
+
+// Picture gives the picture of a message. Its bytes may be those of msg.
+func (t *Topic) Picture(msg []byte, field, entry int) (robocache.FrameRef, error) {
+	return t.dec.picture(msg, field, entry)
+}
+
+// Text gives a row of a text field.
+func (t *Topic) Text(msg []byte, field, entry int) (string, error) {
+	return t.dec.text(msg, field, entry)
+}
+
+// Findings are what scanning noticed: parts not given, joints that change, a camera's calibration that changes.
+func (t *Topic) Findings() []robocache.Finding { return t.dec.findings() }
