@@ -26,7 +26,7 @@ type Stream struct {
 	Shape []int    // of one row
 	Data  []byte   // numeric: [T, Shape…], little-endian
 	Text  []string // text and events
-	Rows  []int32  // pictures and point clouds: the row of the episode to show; -1 = none (policy mask)
+	Rows  []int32  // pictures, point clouds and other ragged rows: the row of the stream to show; -1 = none (policy mask)
 	Valid []uint8  // [T]: 1 inside the data and no gap
 }
 
@@ -43,7 +43,7 @@ func (a *Aligned) Stream(key string) *Stream {
 const defaultBudget = 1 << 30
 
 // Episode brings the streams of one episode onto one timeline. Default modes: linear for floats; previous for integers,
-// booleans, text and events; nearest for pictures and point clouds.
+// booleans, text, events and ragged rows; nearest for pictures and point clouds.
 func Episode(ctx context.Context, ds robocache.Dataset, ep int, cfg Config) (*Aligned, error) {
 	a := aligner{ctx: ctx, ds: ds, ep: ep, cfg: cfg, left: cfg.Budget}
 	if a.left <= 0 {
@@ -88,7 +88,29 @@ func (a *aligner) run() (*Aligned, error) {
 	if err := a.cfg.validate(info); err != nil {
 		return nil, err
 	}
-	for _, f := range a.selected(info) {
+	times, err := a.prepare()
+	if err != nil {
+		return nil, err
+	}
+	out := &Aligned{Times: times, Streams: make([]Stream, 0, len(a.streams))}
+	for i := range a.streams {
+		s := &a.streams[i]
+		p, err := a.plan(s, times)
+		if err != nil {
+			return nil, robocache.At(err, robocache.Where{"stream": s.feature.Key})
+		}
+		r, err := a.stream(s, p)
+		if err != nil {
+			return nil, robocache.At(err, robocache.Where{"stream": s.feature.Key})
+		}
+		out.Streams = append(out.Streams, *r)
+	}
+	return out, nil
+}
+
+// prepare makes the choices for each stream, reads its stamps, and gives the timeline.
+func (a *aligner) prepare() ([]int64, error) {
+	for _, f := range a.selected(a.ds.Info()) {
 		s, err := a.choose(f)
 		if err != nil {
 			return nil, err
@@ -98,20 +120,7 @@ func (a *aligner) run() (*Aligned, error) {
 		}
 		a.streams = append(a.streams, s)
 	}
-	times, err := a.timeline()
-	if err != nil {
-		return nil, err
-	}
-	out := &Aligned{Times: times, Streams: make([]Stream, 0, len(a.streams))}
-	for i := range a.streams {
-		s := &a.streams[i]
-		r, err := a.stream(s, times)
-		if err != nil {
-			return nil, robocache.At(err, robocache.Where{"stream": s.feature.Key})
-		}
-		out.Streams = append(out.Streams, *r)
-	}
-	return out, nil
+	return a.timeline()
 }
 
 // selected lists the features to align. "task" is the text that every dataset has a row.
@@ -142,7 +151,7 @@ func (a *aligner) choose(f robocache.Feature) (source, error) {
 	switch {
 	case f.Kind == robocache.KindImage || f.Kind == robocache.KindVideo || f.Kind == robocache.KindPointCloud:
 		s.opt.Mode = Nearest
-	case f.Kind == robocache.KindNumeric && f.DType.Float():
+	case f.Kind == robocache.KindNumeric && f.DType.Float() && !f.Ragged():
 		s.opt.Mode = Linear
 	default:
 		s.opt.Mode = Previous
@@ -150,9 +159,12 @@ func (a *aligner) choose(f robocache.Feature) (source, error) {
 	if m, ok := a.cfg.Modes[k]; ok {
 		s.opt.Mode = m
 	}
-	if s.opt.Mode.Computes() && (f.Kind != robocache.KindNumeric || f.DType == robocache.Bool) {
+	if s.opt.Mode.Computes() && (f.Kind != robocache.KindNumeric || f.DType == robocache.Bool || f.Ragged()) {
 		what := string(f.Kind)
-		if f.Kind == robocache.KindNumeric {
+		switch {
+		case f.Ragged():
+			what = "ragged"
+		case f.Kind == robocache.KindNumeric:
 			what = "boolean"
 		}
 		return s, s.opt.fail(robocache.ErrMisuse, nil, "a "+what+" stream has no values in between", "nearest, previous or next", s.opt.Mode.String())
@@ -281,21 +293,19 @@ func (a *aligner) plan(s *source, times []int64) (*kernel.Plan, error) {
 	return p, nil
 }
 
-func (a *aligner) stream(s *source, times []int64) (*Stream, error) {
-	p, err := a.plan(s, times)
-	if err != nil {
-		return nil, err
-	}
+// stream makes the values that a plan asks for.
+func (a *aligner) stream(s *source, p *kernel.Plan) (*Stream, error) {
 	f := &s.feature
 	out := &Stream{Key: f.Key, Kind: f.Kind, Mode: s.opt.Mode, Edge: s.opt.Edge, DType: f.DType, Shape: f.Shape}
-	if err := a.take(int64(len(times))); err != nil {
+	if err := a.take(int64(p.Len())); err != nil {
 		return nil, err
 	}
 	out.Valid = slices.Clone(p.Valid)
-	switch f.Kind {
-	case robocache.KindNumeric:
+	switch {
+	case f.Ragged():
+	case f.Kind == robocache.KindNumeric:
 		return out, a.numeric(s, p, out)
-	case robocache.KindText, robocache.KindEvent:
+	case f.Kind == robocache.KindText, f.Kind == robocache.KindEvent:
 		return out, a.text(f.Key, p, out)
 	}
 	return out, a.pictures(f, p, out)

@@ -1,0 +1,323 @@
+package align
+
+import (
+	"context"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/kernel"
+)
+
+// ValidSuffix ends the key of the mask that View puts beside a stream: bool, one value a row.
+const ValidSuffix = ".valid"
+
+// ViewOptions are the choices of View that Config does not have.
+type ViewOptions struct {
+	// DropInvalid leaves out the rows at which some stream has no value, in place of giving masks: Times then has holes.
+	DropInvalid bool
+	Threads     int // that read stamps while the view is made; 0 = the number of CPUs
+}
+
+// Viewed is a dataset on one grid.
+type Viewed struct {
+	src     robocache.Dataset
+	cfg     Config
+	opt     ViewOptions
+	info    robocache.Info
+	kept    []robocache.Feature // the source's, in the order of the streams
+	place   map[string]int      // key → its place in kept
+	masks   map[string]int      // "<key>.valid" → the place of key
+	lengths []int
+	broken  []error // of the episodes that cannot be aligned
+
+	mu      sync.Mutex
+	layouts map[int]*layout
+	recent  []int // episodes of layouts, oldest first
+	held    int64
+}
+
+// layout is what time decides about one episode: its rows, and where each stream's values come from.
+type layout struct {
+	a     *aligner
+	times []int64
+	plans []*kernel.Plan
+	task  *kernel.Plan // of the pseudo-feature "task": previous on the episode's own clock
+	size  int64
+}
+
+const layoutBudget = 64 << 20
+
+// View gives a dataset whose streams all lie on the grid of cfg: rows, values and masks are those of Episode, made when they are asked for.
+//
+// Streams some of whose rows hold no value in some episode (beyond the data, in a gap, masked in the source, under slerp) are joined by a bool
+// feature "<key>.valid"; ViewOptions.DropInvalid leaves such rows out instead. Pictures and ragged rows are those of the row that
+// the mode chooses; a row of none (policy mask) is a missing picture, or a ragged row without entries. An episode that cannot be aligned has
+// no rows, a finding, and its error when it is asked for.
+//
+// All stamps are read once here, because Len and Info.Frames follow from them. The source stays the caller's to close.
+func View(ctx context.Context, src robocache.Dataset, cfg Config, opt ViewOptions) (*Viewed, error) {
+	if cfg.Times != nil {
+		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "align", Msg: "a view of a dataset has a rate, not times of its own", Want: "hz"}
+	}
+	if member(cfg.Keys, "task") {
+		// The task is there for every dataset; as a stream it would only take part in the extent.
+		cfg.Keys = slices.DeleteFunc(slices.Clone(cfg.Keys), func(k string) bool { return k == "task" })
+	}
+	info := src.Info()
+	if err := cfg.validate(info); err != nil {
+		return nil, err
+	}
+	v := &Viewed{src: src, cfg: cfg, opt: opt, info: *info, place: map[string]int{}, masks: map[string]int{}, layouts: map[int]*layout{}}
+	probe := aligner{ctx: ctx, ds: src, cfg: cfg}
+	v.kept = probe.selected(info)
+	for _, f := range v.kept {
+		if _, err := probe.choose(f); err != nil {
+			return nil, err
+		}
+	}
+	masked, err := v.scan(ctx)
+	if err != nil {
+		return nil, err
+	}
+	v.describe(masked)
+	return v, nil
+}
+
+// scan lays out every episode once, for its length and for which streams need a mask.
+func (v *Viewed) scan(ctx context.Context) (masked []bool, err error) {
+	n := v.info.Episodes
+	v.lengths, v.broken, masked = make([]int, n), make([]error, n), make([]bool, len(v.kept))
+	threads := v.opt.Threads
+	if threads <= 0 {
+		threads = runtime.GOMAXPROCS(0)
+	}
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	next := make(chan int)
+	for range min(threads, max(n, 1)) {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			for e := range next {
+				l, err := v.layout(ctx, e)
+				if err != nil {
+					v.broken[e] = err
+					continue
+				}
+				v.lengths[e] = len(l.times)
+				mu.Lock()
+				for i, p := range l.plans {
+					masked[i] = masked[i] || slices.Contains(p.Valid, 0)
+				}
+				mu.Unlock()
+			}
+		}()
+	}
+	for e := range n {
+		next <- e
+	}
+	close(next)
+	wg.Wait()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return masked, nil
+}
+
+// describe makes the schema.
+func (v *Viewed) describe(masked []bool) {
+	v.info.FPS, v.info.Clock, v.info.Frames = v.cfg.HZ, "", 0
+	v.info.Findings = slices.Clone(v.info.Findings)
+	v.info.Features = nil
+	for e, n := range v.lengths {
+		v.info.Frames += int64(n)
+		if err := v.broken[e]; err != nil {
+			v.info.Findings = append(v.info.Findings, robocache.Finding{Severity: robocache.SeverityError, Code: "episode-not-aligned", Where: robocache.Where{"episode": e}, Message: err.Error()})
+		}
+	}
+	probe := aligner{ds: v.src, cfg: v.cfg}
+	for i, f := range v.kept {
+		v.place[f.Key] = i
+		s, _ := probe.choose(f)
+		masked[i] = masked[i] || f.Masked || s.opt.Mode == Slerp
+		if to, ok := v.cfg.DTypes[f.Key]; ok {
+			f.DType = to
+		}
+		f.Clock, f.FPS, f.Masked, f.Default = "", v.cfg.HZ, false, false
+		v.info.Features = append(v.info.Features, f)
+	}
+	if v.opt.DropInvalid {
+		return
+	}
+	for i, f := range v.kept {
+		// A stream of that name is the source's own, and stays.
+		if key := f.Key + ValidSuffix; masked[i] && v.src.Info().Feature(key) == nil {
+			v.masks[key] = i
+			v.info.Features = append(v.info.Features, robocache.Feature{Key: key, Kind: robocache.KindNumeric, DType: robocache.Bool, Shape: []int{1}, FPS: v.cfg.HZ})
+		}
+	}
+}
+
+// layout finds or makes what time decides about an episode.
+func (v *Viewed) layout(ctx context.Context, e int) (*layout, error) {
+	if e < 0 || e >= v.info.Episodes {
+		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "align", Want: "an episode below " + strconv.Itoa(v.info.Episodes), Got: strconv.Itoa(e)}
+	}
+	v.mu.Lock()
+	l := v.layouts[e]
+	v.mu.Unlock()
+	if l != nil {
+		return l, nil
+	}
+	l, err := v.lay(ctx, e)
+	if err != nil {
+		return nil, robocache.At(err, robocache.Where{"episode": e})
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.layouts[e] == nil {
+		v.layouts[e], v.recent, v.held = l, append(v.recent, e), v.held+l.size
+		for v.held > layoutBudget && len(v.recent) > 1 {
+			v.held -= v.layouts[v.recent[0]].size
+			delete(v.layouts, v.recent[0])
+			v.recent = v.recent[1:]
+		}
+	}
+	return l, nil
+}
+
+func (v *Viewed) lay(ctx context.Context, e int) (*layout, error) {
+	a := v.aligner(ctx, e)
+	times, err := a.prepare()
+	if err != nil {
+		return nil, err
+	}
+	l := &layout{a: a, times: times}
+	for i := range a.streams {
+		p, err := a.plan(&a.streams[i], times)
+		if err != nil {
+			return nil, robocache.At(err, robocache.Where{"stream": a.streams[i].feature.Key})
+		}
+		l.plans = append(l.plans, p)
+	}
+	own, err := a.clock("task")
+	if err != nil {
+		return nil, err
+	}
+	if l.task, err = a.plan(&source{clock: own, opt: Options{Mode: Previous, Stream: "task"}}, times); err != nil {
+		return nil, err
+	}
+	if v.opt.DropInvalid {
+		l.drop()
+	}
+	seen := map[*kernel.Plan]bool{l.task: true}
+	for _, p := range l.plans {
+		seen[p] = true
+	}
+	l.size = int64(len(l.times))*(8+18*int64(len(seen))) + 4096
+	for _, c := range a.clocks {
+		l.size += int64(len(c)) * 8
+	}
+	a.plans = nil // found through l.plans
+	return l, nil
+}
+
+// drop takes out the rows at which some stream has no value.
+func (l *layout) drop() {
+	var rows []int
+	for i := range l.times {
+		if !slices.ContainsFunc(l.plans, func(p *kernel.Plan) bool { return p.Valid[i] == 0 }) {
+			rows = append(rows, i)
+		}
+	}
+	if len(rows) == len(l.times) {
+		return
+	}
+	made := map[*kernel.Plan]*kernel.Plan{}
+	cut := func(p *kernel.Plan) *kernel.Plan {
+		if made[p] == nil {
+			made[p] = choose(p, rows)
+		}
+		return made[p]
+	}
+	for i, p := range l.plans {
+		l.plans[i] = cut(p)
+	}
+	l.task = cut(l.task)
+	times := make([]int64, len(rows))
+	for i, r := range rows {
+		times[i] = l.times[r]
+	}
+	l.times = times
+}
+
+// choose is a plan of some rows of another (A2: no row looks at its neighbours).
+func choose(p *kernel.Plan, rows []int) *kernel.Plan {
+	q := &kernel.Plan{Mode: p.Mode, Sources: p.Sources, Kind: make([]kernel.Kind, len(rows)), Left: make([]int32, len(rows)), Right: make([]int32, len(rows)), Weight: make([]float64, len(rows)), Valid: make([]uint8, len(rows))}
+	for i, r := range rows {
+		q.Kind[i], q.Left[i], q.Right[i], q.Weight[i], q.Valid[i] = p.Kind[r], p.Left[r], p.Right[r], p.Weight[r], p.Valid[r]
+	}
+	return q
+}
+
+// aligner makes one with a budget of its own.
+func (v *Viewed) aligner(ctx context.Context, e int) *aligner {
+	a := &aligner{ctx: ctx, ds: v.src, ep: e, cfg: v.cfg, left: v.cfg.Budget}
+	if a.left <= 0 {
+		a.left = defaultBudget
+	}
+	return a
+}
+
+// Unwrap gives the dataset under the view (robocache.As).
+func (v *Viewed) Unwrap() robocache.Dataset { return v.src }
+
+// Info is the source's, with the schema of the view.
+func (v *Viewed) Info() *robocache.Info { return &v.info }
+
+// Len is the number of grid rows of an episode; 0 where it cannot be aligned.
+func (v *Viewed) Len(e int) int {
+	if e < 0 || e >= len(v.lengths) {
+		return 0
+	}
+	return v.lengths[e]
+}
+
+// Episode is the source's, with the length of the view.
+func (v *Viewed) Episode(ctx context.Context, e int) (robocache.Episode, error) {
+	if e >= 0 && e < len(v.broken) && v.broken[e] != nil {
+		return robocache.Episode{}, v.broken[e]
+	}
+	ep, err := v.src.Episode(ctx, e)
+	ep.Length = v.Len(e)
+	return ep, err
+}
+
+// Times is the grid, whatever the stream.
+func (v *Viewed) Times(ctx context.Context, e int, key string) ([]int64, error) {
+	if _, mask := v.masks[key]; key != "" && v.info.Feature(key) == nil && !mask {
+		return nil, v.unknown(key)
+	}
+	l, err := v.layout(ctx, e)
+	if err != nil {
+		return nil, err
+	}
+	return slices.Clone(l.times), nil
+}
+
+func (v *Viewed) unknown(key string) error {
+	var names []string
+	for _, f := range v.info.Features {
+		names = append(names, f.Key)
+	}
+	return &robocache.Error{Class: robocache.ErrNotFound, Op: "align", Where: robocache.Where{"stream": key}, Msg: "no such stream", Hint: nearest(key, names)}
+}
+
+// Stats are none: those of the source are not those of the view's rows.
+func (v *Viewed) Stats(context.Context) (robocache.Stats, error) { return nil, nil }
+
+// Close ends the view. The source stays open.
+func (v *Viewed) Close() error { return nil }
