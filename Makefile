@@ -67,4 +67,4 @@ bench: build peers ## the figures of docs/PERFORMANCE.md
 	@scripts/bench.sh
 
 clean: ## remove what was built
-	rm -rf bin .build/native .build/native-src $(SO) demo-out
+	rm -rf bin .build/native .build/native-src* $(SO) demo-out

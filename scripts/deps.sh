@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what building and testing need and the machine lacks: Debian packages (as root, or through sudo).
 set -euo pipefail
-declare -A package=([ffmpeg]=ffmpeg [nasm]=nasm [meson]=meson [ninja]=ninja-build [gcc]=gcc [make]=make [xz]=xz-utils [git]=git [pkg-config]=pkg-config)
+declare -A package=([ffmpeg]=ffmpeg [nasm]=nasm [meson]=meson [cmake]=cmake [patch]=patch [ninja]=ninja-build [gcc]=gcc [make]=make [xz]=xz-utils [git]=git [pkg-config]=pkg-config)
 missing=()
 for tool in "${!package[@]}"; do command -v "$tool" >/dev/null || missing+=("${package[$tool]}"); done
 [ ${#missing[@]} -eq 0 ] && exit 0

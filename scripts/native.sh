@@ -1,24 +1,32 @@
 #!/usr/bin/env bash
-# Builds the static decode libraries (dav1d, libavcodec, libswscale, libavutil) that video/ffmpeg links,
-# from Debian's own source packages (apt verifies their signatures), into .build/native.
-# Only decoders are built: no container parser, no protocol, no network (specs/video.md, section 8).
-# dav1d's objects are merged into libavcodec.a, so that one -lavcodec serves this build and a system FFmpeg alike.
+# Builds the static libraries that our cgo packages link, from Debian's own source packages (apt verifies their signatures), into
+# .build/native: scripts/native/video.sh for video/ffmpeg, deflate.sh for internal/inflate.
+# Each part is built once, again when its own files change, and beside the others: it is moved into place when it is whole.
+#   native.sh [part ...]    all parts, or these
 set -euo pipefail
 cd "$(dirname "$0")/.."
-prefix=$PWD/.build/native
-stamp=$prefix/built
-want=$(sha256sum scripts/native.sh | cut -c1-16)
-if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$want" ]; then exit 0; fi
+root=$PWD
+prefix=$root/.build/native
+parts=("$@")
+[ ${#parts[@]} -gt 0 ] || parts=(video deflate)
+
+stamp_of() { cat scripts/native/"$1".* | sha256sum | cut -c1-16; }
+missing=()
+for part in "${parts[@]}"; do
+  [ -f "scripts/native/$part.sh" ] || { echo "native: no part $part" >&2; exit 2; }
+  if [ ! -f "$prefix/built.$part" ] || [ "$(cat "$prefix/built.$part")" != "$(stamp_of "$part")" ]; then missing+=("$part"); fi
+done
+[ ${#missing[@]} -gt 0 ] || exit 0
 
 need=()
-for tool in nasm meson ninja xz gcc make ar; do command -v "$tool" >/dev/null || need+=("$tool"); done
+for tool in nasm meson cmake ninja xz patch gcc make ar; do command -v "$tool" >/dev/null || need+=("$tool"); done
 if [ ${#need[@]} -gt 0 ]; then
   echo "native: missing ${need[*]}; run 'make deps' first" >&2
   exit 1
 fi
 
-work=$PWD/.build/native-src
-rm -rf "$work" "$prefix"
+work=$root/.build/native-src.$$
+trap 'rm -rf "$work"' EXIT
 mkdir -p "$work/apt/lists/partial" "$work/apt/parts" "$prefix"
 cd "$work"
 
@@ -32,36 +40,43 @@ if [ -f /etc/apt/sources.list ]; then
 fi
 apt=(apt-get -q -o APT::Sandbox::User=root -o Dir::Etc::sourcelist=/dev/null -o "Dir::Etc::sourceparts=$work/apt/parts" -o "Dir::State::lists=$work/apt/lists")
 "${apt[@]}" update >/dev/null
-"${apt[@]}" source --download-only dav1d ffmpeg >/dev/null
-
-unpack() { mkdir "$1" && tar -xf "$1"_*.orig.tar.* -C "$1" --strip-components=1 --exclude='*/tests/ref/*' 2>/dev/null || tar -xf "$(ls "$1"_*.orig.tar.xz)" -C "$1" --strip-components=1; }
-unpack dav1d
-unpack ffmpeg
-
 jobs=$(nproc)
-meson setup dav1d/build dav1d --buildtype release --default-library static -Db_staticpic=true \
-  -Denable_tools=false -Denable_tests=false -Denable_examples=false \
-  --prefix "$prefix" --libdir lib >/dev/null
-ninja -C dav1d/build -j "$jobs" install >/dev/null
 
-mkdir ffmpeg/out
-cd ffmpeg/out
-PKG_CONFIG_PATH="$prefix/lib/pkgconfig" ../configure --prefix="$prefix" --pkg-config-flags=--static \
-  --disable-everything --disable-autodetect --disable-network --disable-programs --disable-doc --disable-debug \
-  --disable-avformat --disable-avdevice --disable-avfilter --disable-swresample --disable-postproc \
-  --enable-pic --enable-libdav1d \
-  --enable-decoder=libdav1d,h264,hevc,vp9,mpeg4,mjpeg --enable-parser=h264,hevc,vp9,mpeg4video,av1 \
-  --extra-cflags="-fvisibility=hidden -w" >/dev/null
-make -j "$jobs" install >/dev/null
-cp ../COPYING.LGPLv2.1 "$prefix/COPYING.LGPLv2.1"
-cp "$work/dav1d/COPYING" "$prefix/COPYING.dav1d"
+# fetch NAME: Debian's source of a package, its code patches applied, in the folder NAME.
+fetch() {
+  "${apt[@]}" source --download-only "$1" >/dev/null
+  local tar
+  tar=$(ls "$1"_*.orig.tar.* | grep -v '\.asc$' | head -n 1)
+  mkdir "$1"
+  tar -xf "$tar" -C "$1" --strip-components=1 --exclude='*/tests/ref/*'
+}
 
-ar -M <<MRI
-OPEN $prefix/lib/libavcodec.a
-ADDLIB $prefix/lib/libdav1d.a
-SAVE
-END
-MRI
-ranlib "$prefix/lib/libavcodec.a"
-echo "$want" > "$stamp"
-rm -rf "$work"
+# install_stage: what a part has put under stage goes into place, each file at once.
+install_stage() {
+  (cd stage && find . -type f) | while read -r f; do
+    mkdir -p "$prefix/$(dirname "$f")"
+    cp "stage/$f" "$prefix/$f.$$" && mv "$prefix/$f.$$" "$prefix/$f"
+  done
+}
+
+# whole NAME OBJECT...: one relocatable object of many, every name in it hidden, and the linker script that -lNAME finds.
+# The object announces itself from a constructor: nothing of it can meet a library of the same code in the process.
+whole() {
+  local name=$1
+  shift
+  mkdir -p stage/lib
+  ld -r "$@" -o "stage/lib/lib$name.o"
+  objcopy --strip-debug --keep-global-symbol=none "stage/lib/lib$name.o"
+  echo "INPUT(lib$name.o)" > "stage/lib/lib$name.a"
+}
+
+for part in "${missing[@]}"; do
+  rm -rf "$work/$part"
+  mkdir "$work/$part"
+  cd "$work/$part"
+  # shellcheck source=/dev/null
+  . "$root/scripts/native/$part.sh"
+  cd "$work/$part"
+  install_stage
+  (cd "$root" && stamp_of "$part") > "$prefix/built.$part"
+done

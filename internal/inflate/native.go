@@ -1,0 +1,54 @@
+//go:build cgo && linux
+
+package inflate
+
+/*
+#cgo CFLAGS: -O2
+#cgo LDFLAGS: -L${SRCDIR}/../../.build/native/lib -L${SRCDIR}/absent -lrcdeflate
+#cgo noescape rc_inflate
+#cgo nocallback rc_inflate
+#include <stddef.h>
+
+// What scripts/native/deflate.c announces, where it is linked.
+typedef int (*rc_inflate_func)(int kind, const void *in, size_t in_size, void *out, size_t room, size_t *read, size_t *written);
+extern rc_inflate_func rc_inflate_native;
+
+typedef struct { size_t read, written; int code; } rc_inflated;
+
+static inline int rc_inflate_present(void) { return rc_inflate_native != NULL; }
+static inline rc_inflated rc_inflate(int kind, const void *in, size_t in_size, void *out, size_t room) {
+	rc_inflated r = {0, 0, 3};
+	r.code = rc_inflate_native(kind, in, in_size, out, room, &r.read, &r.written);
+	return r;
+}
+*/
+import "C"
+
+import (
+	"unsafe"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+var linked = C.rc_inflate_present() != 0
+
+func native() bool { return linked }
+
+func some(kind Kind, dst, src []byte) (written, read int, err error) {
+	if !linked {
+		return pure(kind, dst, src)
+	}
+	if len(src) == 0 {
+		return 0, 0, errData
+	}
+	r := C.rc_inflate(C.int(kind), unsafe.Pointer(unsafe.SliceData(src)), C.size_t(len(src)), unsafe.Pointer(unsafe.SliceData(dst)), C.size_t(len(dst)))
+	switch r.code {
+	case 0:
+		return int(r.written), int(r.read), nil
+	case 1:
+		return 0, 0, errData
+	case 2:
+		return 0, 0, ErrRoom
+	}
+	return 0, 0, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "inflate", Msg: "no memory for a decompressor"}
+}
