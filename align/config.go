@@ -13,17 +13,19 @@ import (
 // Config says how the streams of an episode come onto one timeline. In JSON its keys are Python's keyword names; a
 // number with a point or an exponent is seconds, an integer is nanoseconds.
 type Config struct {
-	Keys   []string           `json:"keys,omitempty"`   // streams; none = all but the format's bookkeeping columns
-	HZ     robocache.Rate     `json:"hz,omitzero"`      // a uniform timeline at this rate, or …
-	Times  []Nanos            `json:"times,omitempty"`  // … these times, in any order
-	Extent string             `json:"extent,omitempty"` // of a uniform timeline: "intersection" (default), "union", or a stream's key
-	Modes  map[string]Mode    `json:"modes,omitempty"`
-	Edge   PerKey[Edge]       `json:"edge,omitzero"`
-	MaxGap PerKey[Nanos]      `json:"max_gap,omitzero"` // 0 = none
-	Offset map[string]Nanos   `json:"offset,omitempty"` // added to the stamps of a stream
-	Clock  map[string]string  `json:"clock,omitempty"`  // formats with several stamps a row: "header", "publish" or "log"
-	Window Nanos              `json:"window,omitempty"` // of mean; 0 = the period of hz
-	Period map[string]float64 `json:"period,omitempty"` // of angle; missing = 2π
+	Keys   []string         `json:"keys,omitempty"`   // streams; none = all but the format's bookkeeping columns
+	HZ     robocache.Rate   `json:"hz,omitzero"`      // a uniform timeline at this rate, or …
+	Times  []Nanos          `json:"times,omitempty"`  // … these times, in any order
+	Extent string           `json:"extent,omitempty"` // of a uniform timeline: "intersection" (default), "union", or a stream's key
+	Modes  map[string]Mode  `json:"modes,omitempty"`
+	Edge   PerKey[Edge]     `json:"edge,omitzero"`
+	MaxGap PerKey[Nanos]    `json:"max_gap,omitzero"` // 0 = none
+	Offset map[string]Nanos `json:"offset,omitempty"` // added to the stamps of a stream
+	// Latency is how long after the fact a stream was stamped: its samples are taken to be so much older than their stamps say.
+	Latency map[string]Nanos   `json:"latency,omitempty"`
+	Clock   map[string]string  `json:"clock,omitempty"`  // formats with several stamps a row: "header", "publish" or "log" (robocache.Clocked)
+	Window  Nanos              `json:"window,omitempty"` // of mean; 0 = the period of hz
+	Period  map[string]float64 `json:"period,omitempty"` // of angle; missing = 2π
 	// Quats names the channels of the quaternions in a stream under slerp; missing = every four channels.
 	Quats map[string][][4]int `json:"quats,omitempty"`
 	// DTypes asks for an output type: integers are computed with only on their way to a floating-point one.
@@ -120,7 +122,7 @@ func ParseConfig(b []byte) (Config, error) {
 		e := &robocache.Error{Class: robocache.ErrMisuse, Op: "align", Msg: "the configuration cannot be read", Err: err}
 		var keys map[string]json.RawMessage
 		if json.Unmarshal(b, &keys) == nil {
-			known := []string{"keys", "hz", "times", "extent", "modes", "edge", "max_gap", "offset", "clock", "window", "period", "quats", "dtypes", "memory_budget"}
+			known := []string{"keys", "hz", "times", "extent", "modes", "edge", "max_gap", "offset", "latency", "clock", "window", "period", "quats", "dtypes", "memory_budget"}
 			for k := range keys {
 				if !member(known, k) {
 					e.Hint = nearest(k, known)
@@ -159,7 +161,7 @@ func (c *Config) validate(info *robocache.Info) error {
 	for _, l := range []struct {
 		option string
 		keys   []string
-	}{{"keys", append([]string(nil), c.Keys...)}, {"modes", keysOf(c.Modes)}, {"edge", keysOf(c.Edge.Keys)}, {"max_gap", keysOf(c.MaxGap.Keys)}, {"offset", keysOf(c.Offset)},
+	}{{"keys", append([]string(nil), c.Keys...)}, {"modes", keysOf(c.Modes)}, {"edge", keysOf(c.Edge.Keys)}, {"max_gap", keysOf(c.MaxGap.Keys)}, {"offset", keysOf(c.Offset)}, {"latency", keysOf(c.Latency)},
 		{"clock", keysOf(c.Clock)}, {"period", keysOf(c.Period)}, {"quats", keysOf(c.Quats)}, {"dtypes", keysOf(c.DTypes)}} {
 		if err := check(l.option, l.keys); err != nil {
 			return err

@@ -15,6 +15,8 @@
 //	A11  Row windows follow lerobot 0.6.1: n = round half even(δ·fps), refused where |δ·fps - n|/fps > tolerance; a row outside the episode is the edge row, and padded.
 //	A12  Text, booleans, categories and pictures are never computed: nearest, previous and next only.
 //	A13  Episode takes stamps that are k/rate through float32 (LeRobot's timestamp column) for k/rate; all other stamps stay as recorded.
+//	A14  A target that reads a row without a value (robocache.Masker) is zero and not valid, whatever the edge policy; under error it is an error.
+//	A15  Of a dataset with several clocks texts, and streams of a single sample, bound no extent, unless there is nothing else or one is named.
 //	A16  View is Episode for every row of every episode, made when it is asked for: same timeline, values, chosen rows and masks; "task" takes no part in its extent.
 //
 // Cost: O(S + T) for ascending targets, O(T log S) otherwise; no allocation after NewPlan.

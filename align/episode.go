@@ -26,7 +26,7 @@ type Stream struct {
 	Shape []int    // of one row
 	Data  []byte   // numeric: [T, Shape…], little-endian
 	Text  []string // text and events
-	Rows  []int32  // pictures, point clouds and other ragged rows: the row of the stream to show; -1 = none (policy mask)
+	Rows  []int32  // pictures, point clouds and ragged rows: the row of the stream to show; -1 = none (policy mask, or a row without a value)
 	Valid []uint8  // [T]: 1 inside the data and no gap
 }
 
@@ -42,8 +42,7 @@ func (a *Aligned) Stream(key string) *Stream {
 
 const defaultBudget = 1 << 30
 
-// Episode brings the streams of one episode onto one timeline. Default modes: linear for floats; previous for integers,
-// booleans, text, events and ragged rows; nearest for pictures and point clouds.
+// Episode brings the streams of one episode onto one timeline. Default modes: DefaultMode.
 func Episode(ctx context.Context, ds robocache.Dataset, ep int, cfg Config) (*Aligned, error) {
 	a := aligner{ctx: ctx, ds: ds, ep: ep, cfg: cfg, left: cfg.Budget}
 	if a.left <= 0 {
@@ -148,14 +147,7 @@ func (a *aligner) selected(info *robocache.Info) []robocache.Feature {
 func (a *aligner) choose(f robocache.Feature) (source, error) {
 	k := f.Key
 	s := source{feature: f, opt: Options{Edge: a.cfg.Edge.For(k), MaxGap: int64(a.cfg.MaxGap.For(k)), Stream: k}}
-	switch {
-	case f.Kind == robocache.KindImage || f.Kind == robocache.KindVideo || f.Kind == robocache.KindPointCloud:
-		s.opt.Mode = Nearest
-	case f.Kind == robocache.KindNumeric && f.DType.Float() && !f.Ragged():
-		s.opt.Mode = Linear
-	default:
-		s.opt.Mode = Previous
-	}
+	s.opt.Mode = DefaultMode(&f)
 	if m, ok := a.cfg.Modes[k]; ok {
 		s.opt.Mode = m
 	}
@@ -169,8 +161,8 @@ func (a *aligner) choose(f robocache.Feature) (source, error) {
 		}
 		return s, s.opt.fail(robocache.ErrMisuse, nil, "a "+what+" stream has no values in between", "nearest, previous or next", s.opt.Mode.String())
 	}
-	if _, ok := a.cfg.DTypes[k]; ok && f.Kind != robocache.KindNumeric {
-		return s, s.opt.fail(robocache.ErrMisuse, nil, "an output dtype is for numeric streams", "", string(f.Kind))
+	if _, ok := a.cfg.DTypes[k]; ok && (f.Kind != robocache.KindNumeric || f.Ragged()) {
+		return s, s.opt.fail(robocache.ErrMisuse, nil, "an output dtype is for numeric streams of one size", "", string(f.Kind))
 	}
 	if to := a.cfg.DTypes[k]; s.opt.Mode.Computes() && f.DType.Integer() && !to.Float() {
 		err := s.opt.fail(robocache.ErrMisuse, nil, "unsupported dtype: integers under mode "+s.opt.Mode.String(), "nearest, previous or next, or a floating-point output dtype", f.DType.String())
@@ -189,29 +181,22 @@ func (a *aligner) choose(f robocache.Feature) (source, error) {
 
 // clock reads the stamps of a stream, checks them once, and finds whether another stream has the same.
 func (a *aligner) clock(key string) (int, error) {
-	if c, ok := a.cfg.Clock[key]; ok {
-		return 0, Options{Stream: key}.fail(robocache.ErrUnsupported, nil, "this dataset has one clock a stream", "no choice of clock", strconv.Quote(c))
-	}
 	name := key
-	if name == "task" {
+	if name == "task" && a.ds.Info().Feature("task") == nil {
 		name = ""
 	}
-	stamps, err := a.ds.Times(a.ctx, a.ep, name)
+	stamps, err := StampsOf(a.ctx, a.ds, a.ep, name, a.cfg.Clock[key])
 	if err != nil {
 		return 0, robocache.At(err, robocache.Where{"stream": key})
 	}
 	if err := CheckStamps(stamps, key); err != nil {
 		return 0, err
 	}
-	rate := a.ds.Info().FPS
-	if f := a.ds.Info().Feature(key); f != nil && !f.FPS.Zero() {
-		rate = f.FPS
+	off, err := a.cfg.Shift(key)
+	if err != nil {
+		return 0, err
 	}
-	stamps = OnGrid(stamps, rate)
-	if off := int64(a.cfg.Offset[key]); off != 0 {
-		if off <= -maxTime || off >= maxTime {
-			return 0, Options{Stream: key}.fail(robocache.ErrMisuse, nil, "offset outside ±2^62 ns", "", strconv.FormatInt(off, 10))
-		}
+	if off != 0 {
 		stamps = slices.Clone(stamps)
 		for i := range stamps {
 			stamps[i] += off
@@ -240,7 +225,14 @@ func (a *aligner) timeline() ([]int64, error) {
 	var names []string
 	var streams [][]int64
 	for _, s := range a.streams {
-		names, streams = append(names, s.feature.Key), append(streams, a.clocks[s.clock])
+		if stamps := a.clocks[s.clock]; a.cfg.Extent == s.feature.Key || Bounds(&s.feature, stamps) {
+			names, streams = append(names, s.feature.Key), append(streams, stamps)
+		}
+	}
+	if len(streams) == 0 { // then they do
+		for _, s := range a.streams {
+			names, streams = append(names, s.feature.Key), append(streams, a.clocks[s.clock])
+		}
 	}
 	kind := a.cfg.Extent
 	if kind != "" && kind != "intersection" && kind != "union" && !member(names, kind) && a.ds.Info().Feature(kind) != nil {
@@ -298,6 +290,10 @@ func (a *aligner) stream(s *source, p *kernel.Plan) (*Stream, error) {
 	f := &s.feature
 	out := &Stream{Key: f.Key, Kind: f.Kind, Mode: s.opt.Mode, Edge: s.opt.Edge, DType: f.DType, Shape: f.Shape}
 	if err := a.take(int64(p.Len())); err != nil {
+		return nil, err
+	}
+	p, err := a.masked(s, p)
+	if err != nil {
 		return nil, err
 	}
 	out.Valid = slices.Clone(p.Valid)
@@ -429,7 +425,7 @@ func (a *aligner) pictures(f *robocache.Feature, p *kernel.Plan, out *Stream) er
 		}
 	}
 	if f.Kind != robocache.KindVideo {
-		return nil
+		return nil // of stills Masker says which are missing
 	}
 	refs := make([]robocache.FrameRef, len(rows))
 	if err := a.ds.Frames(a.ctx, f.Key, rows, refs); err != nil {

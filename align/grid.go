@@ -58,6 +58,10 @@ func OnGrid(stamps []int64, rate robocache.Rate) []int64 {
 		return stamps
 	}
 	hz := rate.Float()
+	// Beyond this time half a step of float32 is a quarter of the period: such stamps never were float32 seconds, they count from an epoch.
+	if n := len(stamps); n > 0 && max(math.Abs(float64(stamps[0])), math.Abs(float64(stamps[n-1])))*0x1p-24*4 > 1e9/hz {
+		return stamps
+	}
 	row := func(t int64) int64 { return int64(math.Round(float64(t) * 1e-9 * hz)) }
 	for i, t := range stamps {
 		d := t - nanos(rate, row(t))

@@ -6,6 +6,9 @@ package main
 import "C"
 
 import (
+	"bytes"
+	"encoding/json"
+	"os"
 	"sync"
 	"sync/atomic"
 
@@ -78,9 +81,35 @@ func made(o object, value func(handle int64) any) result {
 }
 
 type openArgs struct {
-	URI          string `json:"uri"`
-	Format       string `json:"format"`
-	MemoryBudget int64  `json:"memory_budget"`
+	URI          string            `json:"uri"`
+	Format       string            `json:"format"`
+	MemoryBudget int64             `json:"memory_budget"`
+	Hz           robocache.Rate    `json:"hz"`
+	Map          json.RawMessage   `json:"map"` // a mapping, or the path of a file that holds one
+	Options      map[string]string `json:"options"`
+}
+
+// mapping reads a robocache.Mapping, or the file whose path is given.
+func mapping(b json.RawMessage) (*robocache.Mapping, error) {
+	if len(b) == 0 || string(b) == "null" {
+		return nil, nil
+	}
+	e := &robocache.Error{Class: robocache.ErrMisuse, Op: "map", Msg: "the mapping cannot be read"}
+	var path string
+	if json.Unmarshal(b, &path) == nil {
+		e.Where = robocache.Where{"file": path}
+		if b, e.Err = os.ReadFile(path); e.Err != nil {
+			e.Class = robocache.ErrNotFound
+			return nil, e
+		}
+	}
+	dec := json.NewDecoder(bytes.NewReader(b))
+	dec.DisallowUnknownFields()
+	m := &robocache.Mapping{}
+	if e.Err = dec.Decode(m); e.Err != nil {
+		return nil, e
+	}
+	return m, nil
 }
 
 type openReply struct {
@@ -95,7 +124,11 @@ func robocache_open(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C
 		return fail(out, err)
 	}
 	return invoke(timeoutMS, ticket, out, func(ctx context) (result, error) {
-		ds, err := robocache.Open(ctx, a.URI, robocache.OpenOptions{Format: a.Format, MemoryBudget: a.MemoryBudget})
+		m, err := mapping(a.Map)
+		if err != nil {
+			return result{}, err
+		}
+		ds, err := robocache.Open(ctx, a.URI, robocache.OpenOptions{Format: a.Format, MemoryBudget: a.MemoryBudget, HZ: a.Hz, Map: m, Options: a.Options})
 		if err != nil {
 			return result{}, err
 		}

@@ -14,24 +14,30 @@ import (
 // stream fills arr with the times and the values of one stream of an episode.
 func (s *shared) stream(ctx context, arr *answer, episode int, key string, times, values bool) error {
 	where := robocache.Where{"dataset": s.Info().URI, "episode": episode, "stream": key}
-	if times {
+	f := s.Info().Feature(key)
+	rows := s.Len(episode)
+	if times || f != nil && f.Clock != "" {
 		t, err := s.Times(ctx, episode, key)
 		if err != nil {
 			return robocache.At(err, where)
 		}
-		b, err := arr.add("times", robocache.Int64, []int{len(t)})
-		if err != nil {
-			return err
+		if f != nil && f.Clock != "" { // its own clock: its own number of rows
+			rows = len(t)
 		}
-		copy(int64s(b), t)
+		if times {
+			b, err := arr.add("times", robocache.Int64, []int{len(t)})
+			if err != nil {
+				return err
+			}
+			copy(int64s(b), t)
+		}
 	}
 	if !values {
 		return nil
 	}
-	f := s.Info().Feature(key)
 	switch {
 	case key == "task" && f == nil || f != nil && (f.Kind == robocache.KindText || f.Kind == robocache.KindEvent):
-		v, err := s.Text(ctx, key, s.rows(episode))
+		v, err := s.Text(ctx, key, rowsOf(episode, rows))
 		if err != nil {
 			return robocache.At(err, where)
 		}
@@ -39,22 +45,52 @@ func (s *shared) stream(ctx context, arr *answer, episode int, key string, times
 		return nil
 	case f == nil:
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: "stream", Where: where, Msg: "there is no such stream"}
+	case f.Ragged():
+		return robocache.At(s.ragged(ctx, arr, f, rowsOf(episode, rows)), where)
 	case f.Kind != robocache.KindNumeric:
 		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "stream", Where: where, Msg: "a stream of kind " + string(f.Kind) + " is read through a map", Hint: "use MapDataset(…, keys=[…])"}
 	}
-	rows := s.rows(episode)
-	b, err := arr.add("values", f.DType, append([]int{len(rows)}, rowShape(f)...))
+	b, err := arr.add("values", f.DType, append([]int{rows}, rowShape(f)...))
 	if err != nil {
 		return err
 	}
-	if err := s.Gather(ctx, key, rows, b); err != nil {
+	if err := s.Gather(ctx, key, rowsOf(episode, rows), b); err != nil {
 		return robocache.At(err, where)
 	}
 	return nil
 }
 
-func (s *shared) rows(episode int) []robocache.Row {
-	rows := make([]robocache.Row, s.Len(episode))
+// ragged gives rows of varying length: all entries, and how many each row has.
+func (s *shared) ragged(ctx context, arr *answer, f *robocache.Feature, rows []robocache.Row) error {
+	ds, ok := s.Dataset.(robocache.RaggedDataset)
+	if !ok {
+		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "stream", Msg: "this format gives no rows of varying length"}
+	}
+	data, counts, err := ds.GatherRagged(ctx, f.Key, rows)
+	if err != nil {
+		return err
+	}
+	size := f.Elements() * f.DType.Size()
+	if len(counts) != len(rows) || size == 0 || len(data)%size != 0 {
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: "stream", Msg: "the dataset gave another number of entries than it says"}
+	}
+	b, err := arr.add("values", f.DType, append([]int{len(data) / size}, f.Shape[1:]...))
+	if err != nil {
+		return err
+	}
+	copy(b, data)
+	if b, err = arr.add("lengths", robocache.Int64, []int{len(counts)}); err != nil {
+		return err
+	}
+	for i, n := range counts {
+		int64s(b)[i] = int64(n)
+	}
+	return nil
+}
+
+// rowsOf lists the first n rows of a stream of an episode.
+func rowsOf(episode, n int) []robocache.Row {
+	rows := make([]robocache.Row, n)
 	for i := range rows {
 		rows[i] = robocache.Row{Episode: episode, Index: i}
 	}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -33,6 +34,10 @@ class Feature:
     codec: str = ""
     depth: Mapping[str, Any] | None = None
     default: bool = False  # a bookkeeping column of the format: timestamp, index …
+    clock: str = ""  # streams of one clock have the same stamps and rows; "": the episode's own
+    interpolation: str = ""  # the mode of align that suits the values, where that does not follow from kind and dtype
+    unit: str = ""
+    masked: bool = False  # some rows hold no value
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def __getitem__(self, name: str) -> Any:
@@ -41,11 +46,17 @@ class Feature:
             raise KeyError(name)
         return getattr(self, name)
 
+    @property
+    def ragged(self) -> bool:
+        """A row holds a varying number of entries: shape begins with -1."""
+        return len(self.shape) > 0 and self.shape[0] < 0
+
     @staticmethod
     def of(d: Mapping[str, Any]) -> Feature:
         return Feature(
             d["key"], d["kind"], d["dtype"], tuple(d.get("shape") or ()), d.get("names"), d.get("height", 0), d.get("width", 0),
-            d.get("channels", 0), number(d.get("fps")), d.get("codec", ""), d.get("depth"), d.get("default", False), dict(d),
+            d.get("channels", 0), number(d.get("fps")), d.get("codec", ""), d.get("depth"), d.get("default", False),
+            d.get("clock", ""), d.get("interpolation", ""), d.get("unit", ""), d.get("masked", False), dict(d),
         )  # fmt: skip
 
 
@@ -98,13 +109,23 @@ def stats_of(answer: Mapping[str, Any]) -> dict[str, dict[str, np.ndarray]]:
 class Dataset:
     """An open dataset of any readable format. Made by robocache.open; may be pickled, and used after a fork."""
 
-    def __init__(self, uri: Any, *, format: str | None = None, memory_budget: int | str | None = None) -> None:
+    def __init__(
+        self,
+        uri: Any,
+        *,
+        format: str | None = None,
+        hz: Any = None,
+        map: Any = None,
+        options: Mapping[str, Any] | None = None,
+        memory_budget: int | str | None = None,
+    ) -> None:
         self.uri = _options.uri(uri)
-        self._args: dict[str, Any] = {"uri": self.uri}
-        if format is not None:
-            self._args["format"] = str(format)
+        self._args: dict[str, Any] = {"uri": self.uri, **opening(format, hz, map, options)}
         if memory_budget is not None:
             self._args["memory_budget"] = _options.bytes_of("memory_budget", memory_budget)
+        self._fresh()
+
+    def _fresh(self) -> None:
         self._handle = _engine.Handle(self._open)
         self._info: dict[str, Any] | None = None
         self._features: dict[str, Feature] | None = None
@@ -119,8 +140,9 @@ class Dataset:
         return {"args": self._args}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        a = state["args"]
-        self.__init__(a["uri"], format=a.get("format"), memory_budget=a.get("memory_budget"))  # type: ignore[misc]
+        self._args = state["args"]
+        self.uri = self._args["uri"]
+        self._fresh()
 
     @property
     def info(self) -> dict[str, Any]:
@@ -221,16 +243,53 @@ class Dataset:
         return f"<robocache.Dataset {self.uri!r}: {self.format} {self.version}, {self.num_episodes} episodes, {self.num_frames} frames>"
 
 
-def open(uri: Any, *, format: str | None = None, memory_budget: int | str | None = None) -> Dataset:
+@_options.checked
+def open(
+    uri: Any,
+    *,
+    format: str | None = None,
+    hz: Any = None,
+    map: Any = None,
+    options: Mapping[str, Any] | None = None,
+    memory_budget: int | str | None = None,
+) -> Dataset:
     """Opens the dataset at a path or URI.
 
     uri: a path, file://, http(s)://, or mem:// in tests. The format is detected; format= overrides.
+    hz: rate of the rows, for formats that keep no clock. options: choices of one format, {name: value}; its page lists them.
+    map: a mapping that says what the format leaves open (streams, clocks, units): a dict, or the path of a file.
     memory_budget: bytes (or "1GiB") for tables, sample indexes and open files.
     Raises NotFound, Malformed or Unsupported with `.where` and `.hint`.
     """
-    ds = Dataset(uri, format=format, memory_budget=memory_budget)
+    ds = Dataset(uri, format=format, hz=hz, map=map, options=options, memory_budget=memory_budget)
     ds._handle.open()
     return ds
+
+
+def opening(format: Any = None, hz: Any = None, map: Any = None, options: Any = None) -> dict[str, Any]:
+    """How a dataset is opened, checked, as the engine wants it."""
+    args: dict[str, Any] = {}
+    if format is not None:
+        args["format"] = str(format)
+    if hz is not None:
+        args["hz"] = rate("hz", hz)
+    if map is not None:
+        args["map"] = dict(map) if isinstance(map, Mapping) else os.path.abspath(_options.uri(map))
+    if options is not None:
+        if not isinstance(options, Mapping):
+            raise Misuse(f"options={options!r}: expected a dict")
+        args["options"] = {str(k): ("true" if v else "false") if isinstance(v, bool) else str(v) for k, v in options.items()}
+    return args
+
+
+def opened(source: Any, **how: Any) -> Dataset:
+    """A Dataset, or what it is opened from. how: the keywords of open."""
+    given = [k for k, v in how.items() if v is not None]
+    if not isinstance(source, Dataset):
+        return Dataset(source, **how)
+    if given:
+        raise Misuse(f"{given[0]}= is for opening a path, and this is a Dataset that was opened already", hint=f"robocache.open(…, {given[0]}=…)")
+    return source
 
 
 class _NoStream(Misuse, KeyError):
@@ -310,6 +369,7 @@ class Episode:
         edge: str | Mapping[str, str] = "clamp",
         max_gap: Any = None,
         offset: Mapping[str, Any] | None = None,
+        latency: Mapping[str, Any] | None = None,
         clock: Mapping[str, str] | None = None,
         keys: Iterable[str] | None = None,
         image_size: tuple[int, int] | None = None,
@@ -318,10 +378,12 @@ class Episode:
 
         hz: rate of a uniform timeline over `extent` ("intersection", "union", or a stream key); or times: the targets themselves.
         Times and durations are float seconds or int nanoseconds.
-        modes: key → "linear", "nearest", "previous", "next", "slerp", "angle", "mean". Without an entry: floats linear, pictures nearest,
-        everything else previous.
+        modes: key → "linear", "nearest", "previous", "next", "slerp", "angle", "mean". Without an entry: what the feature says of itself
+        (`interpolation`), else floats linear, pictures and point clouds nearest, everything else previous.
         edge: "clamp", "mask", "extrapolate" or "error", for all or by key. max_gap: no bridging over longer gaps, for all or by key.
-        keys: the streams to align; default all but pictures and bookkeeping columns. A picture stream that is named is decoded: uint8
+        offset: added to a stream's stamps; latency: how long after the fact it was stamped (taken off them). clock: which of several stamps
+        counts ("header", "publish", "log"), where a format keeps them.
+        keys: the streams to align; default all but pictures, point clouds and bookkeeping columns. A picture stream that is named is decoded: uint8
         (T, C, H, W).
         Returns a dict: "times" (int64 ns, shape (T,)), each key's array (T, …) (text: a list), and `<key>_is_pad` (bool, (T,)),
         True where the row is not a recorded or properly interpolated one.
@@ -336,11 +398,11 @@ class Episode:
             args.update(hz=rate("hz", hz), extent=extent)
         else:
             args["times"] = _options.times_ns("times", times).tolist()
-        chosen = [k for k, f in features.items() if f.kind not in _PICTURES and not f.default] if keys is None else list(keys)
+        chosen = [k for k, f in features.items() if f.kind not in _PICTURES and not f.ragged and not f.default] if keys is None else list(keys)
         for k in chosen:
             _options.key(k, [*features, "task"])
         args["keys"] = chosen
-        args.update(align_args(features, modes, edge, max_gap, offset, clock))
+        args.update(align_args(features, modes, edge, max_gap, offset, clock, latency))
         call: dict[str, Any] = {"episode": self.position, "align": args}
         if image_size is not None:
             call["image_size"] = [int(v) for v in image_size]
@@ -348,15 +410,15 @@ class Episode:
 
 
 def align_args(
-    features: Iterable[str], modes: Any = None, edge: Any = None, max_gap: Any = None, offset: Any = None, clock: Any = None
+    features: Iterable[str], modes: Any = None, edge: Any = None, max_gap: Any = None, offset: Any = None, clock: Any = None, latency: Any = None
 ) -> dict[str, Any]:
     """The common keywords of an alignment, checked, as the engine wants them: durations in int nanoseconds."""
     args: dict[str, Any] = {}
-    for name, table in (("modes", modes), ("edge", edge), ("max_gap", max_gap), ("offset", offset), ("clock", clock)):
+    for name, table in (("modes", modes), ("edge", edge), ("max_gap", max_gap), ("offset", offset), ("clock", clock), ("latency", latency)):
         if isinstance(table, Mapping):
             for k in table:
                 _options.key(k, features)
-        elif name in ("modes", "offset", "clock") and table is not None:
+        elif name in ("modes", "offset", "clock", "latency") and table is not None:
             raise Misuse(f"{name}={table!r}: expected a dict by stream key")
     all_modes = ("linear", "nearest", "previous", "next", "slerp", "angle", "mean")
     if modes:
@@ -370,6 +432,8 @@ def align_args(
         )
     if offset:
         args["offset"] = {k: _options.nanoseconds("offset", v) for k, v in offset.items()}
+    if latency:
+        args["latency"] = {k: _options.nanoseconds("latency", v) for k, v in latency.items()}
     if clock:
         args["clock"] = dict(clock)
     return args
@@ -420,21 +484,25 @@ class Stream:
 
     @property
     def values(self) -> Any:
-        """All rows: an array (N, …) in the stored dtype; a list of str for text; pictures decoded to (N, C, H, W). See frames() for some of them."""
+        """All rows: an array (N, …) in the stored dtype; a list of str for text; of point clouds and other rows of varying length a list of
+        arrays; pictures decoded to (N, C, H, W). See frames() for some of them."""
         if self.kind in _PICTURES:
             return self.frames()
-        return self._read(False, True)["values"]
+        got = self._read(False, True)
+        return np.split(got["values"], np.cumsum(got["lengths"])[:-1]) if self.feature.ragged and len(got["lengths"]) else got["values"]
 
     def frames(self, rows: Iterable[int] | None = None, *, image_dtype: str = "uint8", image_size: tuple[int, int] | None = None) -> np.ndarray:
         """Pictures of the given rows (default all), in the given order: (N, C, H, W); depth as float32 millimetres."""
         if self.kind not in _PICTURES:
             raise Misuse(f"stream {self.key!r} is {self.kind}, not pictures", {"stream": self.key}, "use .values")
-        n = self.episode.length
+        n = len(self.times) if self.feature.clock else self.episode.length
         chosen = range(n) if rows is None else [int(r) for r in rows]
         for r in chosen:
             if not -n <= r < n:
-                raise Misuse(f"row {r} of an episode of {n}", {"episode": self.episode.position, "stream": self.key, "row": r})
+                raise Misuse(f"row {r} of a stream of {n}", {"episode": self.episode.position, "stream": self.key, "row": r})
         config: dict[str, Any] = {"keys": [self.key], "episodes": [self.episode.position], "image_dtype": image_dtype}
+        if self.feature.clock:
+            config["anchor"] = self.key
         if image_size is not None:
             config["image_size"] = [int(v) for v in image_size]
         ds = self.episode.dataset._handle

@@ -15,7 +15,7 @@ from ._batches import Batches, Taken
 from ._device import Device, PageLocked
 from ._errors import ForkError, Misuse, Unsupported
 from ._finish import Finisher
-from .dataset import Dataset, Feature, arrays
+from .dataset import Dataset, Feature, arrays, opened
 from .mapdataset import MapDataset, sample_config
 from .mix import Mix
 
@@ -48,6 +48,7 @@ class Loader(_Base):
     source: a path or URI, a Dataset, or a MapDataset (its selection and windows are taken; keywords here override them); or a list of
         robocache.Mix (paths, URIs and Datasets too): a mixture.
     batch_size: samples a batch, on each rank.
+    format, map, options: how a path is opened, as robocache.open takes them; rows_hz: its hz=, of formats that keep no clock.
 
     What is in a batch
     delta_timestamps, keys, episodes, hz, align, tolerance_s: as MapDataset. image_dtype: "uint8" (default) or "float32";
@@ -127,11 +128,15 @@ class Loader(_Base):
         epoch_size: int | None = None,
         stratified: bool | None = None,
         missing: str | None = None,
+        format: str | None = None,
+        rows_hz: Any = None,
+        map: Any = None,
+        options: Mapping[str, Any] | None = None,
     ) -> None:
         self._handle: _engine.Handle | None = None
         ordered = _loading.order(shuffle, pool_size, pool_episodes, pool_shards, uneven)
         _options.choice("on_bad_episode", on_bad_episode, ("error", "skip"))
-        inherited = self._sources(source)
+        inherited = self._sources(source, {"format": format, "hz": rows_hz, "map": map, "options": options})
         features = self._features
         own = sample_config(
             features, episodes=episodes, delta_timestamps=delta_timestamps, hz=hz, align=align, keys=keys,
@@ -157,8 +162,8 @@ class Loader(_Base):
         self._fresh()
         self._open().open()
 
-    def _sources(self, source: Any) -> dict[str, Any]:
-        """Takes the datasets; gives the configuration that comes with them."""
+    def _sources(self, source: Any, how: dict[str, Any]) -> dict[str, Any]:
+        """Takes the datasets; gives the configuration that comes with them. how: a path is opened."""
         self._mix: list[Mix] | None = None
         inherited: dict[str, Any] = {}
         if isinstance(source, (list, tuple)):
@@ -168,6 +173,8 @@ class Loader(_Base):
         elif isinstance(source, Mix):
             self._mix = [source]
         if self._mix is not None:
+            if given := [k for k, v in how.items() if v is not None]:
+                raise Misuse(f"{given[0]}= of a mixture", hint="give it to each robocache.Mix")
             self.datasets = [m.dataset for m in self._mix]
             weighted = sum(m.weight is not None for m in self._mix)
             if weighted not in (0, len(self._mix)):
@@ -180,7 +187,7 @@ class Loader(_Base):
             if getattr(source, "image_transforms", None) is not None:
                 raise Unsupported("image_transforms are Python code, and a Loader runs none per sample", hint="apply them to the batch, on its device")
             inherited, source = dict(source._config), source.dataset
-        self.datasets = [source if isinstance(source, Dataset) else Dataset(source)]
+        self.datasets = [opened(source, **how)]
         self._features = dict(self.datasets[0].features)
         return inherited
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _engine, _memory, _options
 from ._errors import Malformed, Misuse
-from .dataset import Dataset, Feature, align_args, rate
+from .dataset import Dataset, Feature, align_args, opened, rate
 
 if TYPE_CHECKING:
     _Base = object
@@ -60,11 +60,11 @@ def sample_config(
     if align is not None:
         if not isinstance(align, Mapping):
             raise Misuse(f"align={align!r}: expected a dict with the keywords of Episode.align")
-        known = ("hz", "extent", "modes", "edge", "max_gap", "offset", "clock")
+        known = ("hz", "extent", "modes", "edge", "max_gap", "offset", "clock", "latency")
         for k in align:
             if k not in known:
                 raise Misuse(f"unknown keyword {k!r} in align", hint=_options.nearest(k, known))
-        a = align_args(features, *(align.get(k) for k in ("modes", "edge", "max_gap", "offset", "clock")))
+        a = align_args(features, *(align.get(k) for k in known[2:]))
         if align.get("extent") is not None:
             a["extent"] = align["extent"]
         if align.get("hz") is not None:
@@ -113,6 +113,7 @@ class MapDataset(_Base):
     hz, align: samples on a uniform timeline; align takes the keywords of Episode.align.
     image_dtype: "uint8" or "float32" in [0, 1]. image_size: (height, width).
     tolerance_s: where given, offsets and picture times are checked against it; pictures are found by ordinal in any case.
+    format, map, options: how a path is opened, as robocache.open takes them; rows_hz: its hz=, of formats that keep no clock.
     threads: for one batch; default the cores. memory_budget: bytes, or "4GiB", for decoders, tables and a batch.
 
     Works in a DataLoader under fork, forkserver and spawn, also after this process has used it. Items are dicts of torch tensors
@@ -136,8 +137,12 @@ class MapDataset(_Base):
         *,
         threads: int | None = None,
         memory_budget: int | str | None = None,
+        format: str | None = None,
+        rows_hz: Any = None,
+        map: Any = None,
+        options: Mapping[str, Any] | None = None,
     ) -> None:
-        self.dataset = source if isinstance(source, Dataset) else Dataset(source)
+        self.dataset: Dataset = opened(source, format=format, hz=rows_hz, map=map, options=options)
         self._config = sample_config(
             self.dataset.features, episodes=episodes, delta_timestamps=delta_timestamps, hz=hz, align=align, keys=keys,
             image_dtype=image_dtype, image_size=image_size, tolerance_s=tolerance_s,

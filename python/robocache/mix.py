@@ -7,7 +7,7 @@ from typing import Any
 
 from . import _loading, _options
 from ._errors import Misuse
-from .dataset import Dataset, Feature
+from .dataset import Feature, opened
 from .mapdataset import MapDataset, sample_config
 
 __all__ = ["Mix"]
@@ -24,6 +24,7 @@ class Mix:
     stats: statistics in place of its own, {key: {mean, std, min, max, q01 ...}}, as Dataset.stats. Statistics are never pooled over sources.
     normalize, image_size, episodes, keys: as of Loader, for this source alone.
     name: in errors, statistics and states; default its number.
+    format, map, options: how a path is opened, as robocache.open takes them; rows_hz: its hz=, of formats that keep no clock.
 
     A batch holds the keys of all sources, each with one dtype and shape, and `dataset_index` (int64). Keys that a source lacks: see
     missing= of Loader.
@@ -43,12 +44,17 @@ class Mix:
         episodes: Iterable[int] | None = None,
         keys: Iterable[str] | None = None,
         name: str | None = None,
+        *,
+        format: str | None = None,
+        rows_hz: Any = None,
+        map: Any = None,
+        options: Mapping[str, Any] | None = None,
     ) -> None:
         if isinstance(source, Mix):
             raise Misuse("a Mix of a Mix", hint="give its path, URI or Dataset")
         if isinstance(source, MapDataset):
             raise Misuse("a Mix of a MapDataset", hint="give its .dataset; windows are the Loader's delta_timestamps=, the rest are keywords here")
-        self.dataset = source if isinstance(source, Dataset) else Dataset(source)
+        self.dataset = opened(source, format=format, hz=rows_hz, map=map, options=options)
         if rename is not None and not isinstance(rename, Mapping):
             raise Misuse(f"rename={rename!r}: expected a dict of its keys to the batch's")
         names = dict(rename or {})

@@ -157,3 +157,32 @@ def test_habits(h264: str) -> None:
     with pytest.raises(KeyError):
         f["nonsense"]
     assert "action" in repr(ds[0].streams)
+
+
+def test_how_it_is_opened(h264: str, tmp_path: Path) -> None:
+    """format=, hz=, map= and options= reach the engine, through every way in, and survive a pickle."""
+    import pickle
+
+    with pytest.raises(robocache.Unsupported, match="no format"):
+        robocache.open(h264, format="nothing")
+    with pytest.raises(robocache.Unsupported, match="no format"):
+        robocache.Loader(h264, format="nothing")
+    with pytest.raises(robocache.Misuse, match="unknown field|cannot be read"):
+        robocache.open(h264, map={"strems": {}})
+    bad = tmp_path / "map.json"
+    bad.write_text("{")
+    with pytest.raises(robocache.Misuse) as e:
+        robocache.MapDataset(h264, map=bad)
+    assert e.value.where["file"] == str(bad)
+    with pytest.raises(robocache.NotFound):
+        robocache.Mix(h264, map=tmp_path / "none.json").dataset.info
+    with pytest.raises(robocache.Misuse, match="rate"):
+        robocache.open(h264, hz="fast")
+    good = tmp_path / "good.json"
+    good.write_text('{"streams": {}, "hz": 30}')
+    ds = robocache.open(h264, format="lerobot", hz=30, map=good)
+    assert pickle.loads(pickle.dumps(ds))._args == ds._args == {"uri": h264, "format": "lerobot", "hz": 30, "map": str(good)}
+    with pytest.raises(robocache.Misuse, match="opened already"):
+        robocache.Loader(ds, format="lerobot")
+    with pytest.raises(robocache.Misuse, match="each robocache.Mix"):
+        robocache.Loader([h264, h264], format="lerobot")

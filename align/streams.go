@@ -1,0 +1,166 @@
+package align
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/kernel"
+)
+
+// DefaultMode is the mode of a stream for which none is chosen: what the feature says of itself (Feature.Interpolation), else linear for
+// floats; previous for integers, booleans, text, events and ragged numbers; nearest for pictures and point clouds.
+func DefaultMode(f *robocache.Feature) Mode {
+	numeric := f.Kind == robocache.KindNumeric && !f.Ragged()
+	if f.Interpolation != "" {
+		m, err := ParseMode(f.Interpolation)
+		if err == nil && (!m.Computes() || numeric && f.DType.Float() && (m != Slerp || f.Elements()%4 == 0)) {
+			return m
+		}
+	}
+	switch {
+	case f.Kind == robocache.KindText || f.Kind == robocache.KindEvent:
+		return Previous
+	case f.Kind == robocache.KindNumeric && (f.Ragged() || !f.DType.Float()):
+		return Previous
+	case numeric:
+		return Linear
+	}
+	return Nearest
+}
+
+// Shift is what is added to the stamps of a stream: its offset, less its latency.
+func (c *Config) Shift(key string) (int64, error) {
+	off, latency := int64(c.Offset[key]), int64(c.Latency[key])
+	for _, v := range []int64{off, latency} {
+		if v <= -maxTime/2 || v >= maxTime/2 {
+			return 0, Options{Stream: key}.fail(robocache.ErrMisuse, nil, "offset or latency outside ±2^61 ns", "", strconv.FormatInt(v, 10))
+		}
+	}
+	return off - latency, nil
+}
+
+// StampsOf gives the stamps of a stream ("" for the episode's own rows) by one of its clocks; "" is the first. They are as Times gives them,
+// but for rounded grid times of formats that keep float32 seconds (A13).
+func StampsOf(ctx context.Context, ds robocache.Dataset, ep int, key, clock string) ([]int64, error) {
+	if clock != "" {
+		return stampsBy(ctx, ds, ep, key, clock)
+	}
+	stamps, err := ds.Times(ctx, ep, key)
+	if err != nil {
+		return nil, err
+	}
+	info := ds.Info()
+	rate := info.FPS
+	f := info.Feature(key)
+	if info.Clock != "" || f != nil && f.Clock != "" {
+		return stamps, nil // recorded in nanoseconds
+	}
+	if f != nil && !f.FPS.Zero() {
+		rate = f.FPS
+	}
+	return OnGrid(stamps, rate), nil
+}
+
+func stampsBy(ctx context.Context, ds robocache.Dataset, ep int, key, clock string) ([]int64, error) {
+	o := Options{Stream: key}
+	c, ok := ds.(robocache.Clocked)
+	var known []string
+	if ok {
+		known = c.Clocks(key)
+	}
+	switch {
+	case len(known) == 0:
+		return nil, o.fail(robocache.ErrUnsupported, nil, "this stream was stamped by one clock", "no choice of clock", strconv.Quote(clock))
+	case !slices.Contains(known, clock):
+		return nil, o.fail(robocache.ErrMisuse, nil, "this stream has no such clock", strings.Join(known, ", "), strconv.Quote(clock))
+	}
+	stamps, err := c.TimesBy(ctx, ep, key, clock)
+	if err != nil {
+		return nil, err
+	}
+	if err := CheckStamps(stamps, key); err != nil {
+		return nil, robocache.At(err, robocache.Where{"clock": clock})
+	}
+	return stamps, nil
+}
+
+// Bounds says whether a stream takes part in the extent of a timeline. A text, and a value that was published once, hold from then on: of a
+// dataset with several clocks they bound nothing.
+func Bounds(f *robocache.Feature, stamps []int64) bool {
+	if f.Clock == "" {
+		return true
+	}
+	return len(stamps) != 1 && f.Kind != robocache.KindText && f.Kind != robocache.KindEvent
+}
+
+// Validity asks a dataset which of some rows of a stream hold a value; nil where all do.
+func Validity(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, rows []robocache.Row) ([]uint8, error) {
+	if f == nil || !f.Masked || len(rows) == 0 {
+		return nil, nil
+	}
+	m, ok := ds.(robocache.Masker)
+	if !ok {
+		return nil, nil
+	}
+	valid := make([]uint8, len(rows))
+	if err := m.Valid(ctx, f.Key, rows, valid); err != nil {
+		return nil, err
+	}
+	if !slices.Contains(valid, 0) {
+		return nil, nil
+	}
+	return valid, nil
+}
+
+// Mask takes the targets out of a plan that read a sample without a value: they are zero and not valid (A14). valid is by sample, those
+// of the plan from base on. The plan is changed.
+func Mask(p *kernel.Plan, valid []uint8, base int) {
+	for i, k := range p.Kind {
+		l, r := int(p.Left[i])-base, int(p.Right[i])-base
+		lost := false
+		switch k {
+		case kernel.Zero:
+		case kernel.Copy:
+			lost = valid[l] == 0
+		case kernel.Blend:
+			// A neighbour that counts for nothing takes no value away.
+			lost = valid[l] == 0 && p.Weight[i] != 1 || valid[r] == 0 && p.Weight[i] != 0
+		case kernel.Window:
+			lost = slices.Contains(valid[l:r], 0)
+		}
+		if lost {
+			p.Kind[i], p.Valid[i] = kernel.Zero, 0
+		}
+	}
+}
+
+// masked is the plan of a stream some of whose rows hold no value.
+func (a *aligner) masked(s *source, p *kernel.Plan) (*kernel.Plan, error) {
+	if !s.feature.Masked {
+		return p, nil
+	}
+	lo, hi := reach(p)
+	if err := a.take(int64(hi-lo)*17 + int64(p.Len())*2); err != nil {
+		return nil, err
+	}
+	rows := make([]robocache.Row, hi-lo)
+	for i := range rows {
+		rows[i] = robocache.Row{Episode: a.ep, Index: lo + i}
+	}
+	valid, err := Validity(a.ctx, a.ds, &s.feature, rows)
+	if err != nil || valid == nil {
+		return p, err
+	}
+	q := *p
+	q.Kind, q.Valid = slices.Clone(p.Kind), slices.Clone(p.Valid)
+	Mask(&q, valid, lo)
+	if s.opt.Edge == EdgeError {
+		if i := slices.Index(q.Valid, 0); i >= 0 {
+			return nil, s.opt.fail(robocache.ErrMalformed, robocache.Where{"index": i}, "a row without a value is read", "a value, with edge=error", "none")
+		}
+	}
+	return &q, nil
+}

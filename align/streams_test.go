@@ -1,0 +1,192 @@
+package align
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// clocked is a dataset whose streams have clocks of their own, some rows without a value, and clocked stamps a row.
+type clocked struct {
+	*fake
+	invalid map[string][]int
+	by      map[string]map[string][]int64
+}
+
+func newClocked() *clocked {
+	s := &clocked{fake: newFake(), invalid: map[string][]int{}, by: map[string]map[string][]int64{}}
+	for i := range s.info.Features {
+		f := &s.info.Features[i]
+		if _, ok := s.clocks[f.Key]; ok {
+			f.Clock = f.Key
+		}
+	}
+	s.info.Clock = "rows"
+	return s
+}
+
+func (s *clocked) Valid(_ context.Context, key string, rows []robocache.Row, valid []uint8) error {
+	for i, r := range rows {
+		valid[i] = 1
+		if slices.Contains(s.invalid[key], r.Index) {
+			valid[i] = 0
+		}
+	}
+	return nil
+}
+
+func (s *clocked) Clocks(key string) []string {
+	var out []string
+	for k := range s.by[key] {
+		out = append(out, k)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func (s *clocked) TimesBy(_ context.Context, _ int, key, clock string) ([]int64, error) {
+	return s.by[key][clock], nil
+}
+
+// What a feature says of itself is the default; a choice of the user's wins; what its kind does not allow is passed over.
+func TestDefaultMode(t *testing.T) {
+	num := func(d robocache.DType, n int, i string) *robocache.Feature {
+		return &robocache.Feature{Key: "x", Kind: robocache.KindNumeric, DType: d, Shape: []int{n}, Interpolation: i}
+	}
+	for i, c := range []struct {
+		f    *robocache.Feature
+		want Mode
+	}{
+		{num(robocache.Float32, 3, ""), Linear}, {num(robocache.Int64, 3, ""), Previous}, {num(robocache.Bool, 1, ""), Previous},
+		{num(robocache.Float32, 4, "slerp"), Slerp}, {num(robocache.Float32, 3, "slerp"), Linear}, {num(robocache.Float64, 1, "angle"), Angle},
+		{num(robocache.Float32, 1, "nearest"), Nearest}, {num(robocache.Int64, 1, "nearest"), Nearest}, {num(robocache.Int64, 1, "linear"), Previous}, {num(robocache.Float32, 1, "what"), Linear},
+		{&robocache.Feature{Kind: robocache.KindNumeric, DType: robocache.Float32, Shape: []int{-1, 3}}, Previous},
+		{&robocache.Feature{Kind: robocache.KindPointCloud, DType: robocache.Float32, Shape: []int{-1, 3}, Interpolation: "linear"}, Nearest},
+		{&robocache.Feature{Kind: robocache.KindImage}, Nearest}, {&robocache.Feature{Kind: robocache.KindText}, Previous}, {&robocache.Feature{Kind: robocache.KindEvent, Interpolation: "next"}, Next},
+	} {
+		if got := DefaultMode(c.f); got != c.want {
+			t.Errorf("%d: %v, expected %v", i, got, c.want)
+		}
+	}
+}
+
+// A14.
+func TestRowsWithoutValue(t *testing.T) {
+	s := newClocked()
+	f := s.info.Feature("joints") // 100 Hz from 0
+	f.Masked = true
+	s.invalid["joints"] = []int{3, 4}
+	cfg := Config{Times: []Nanos{20e6, 25e6, 30e6, 45e6, 50e6, 55e6}, Keys: []string{"joints"}}
+	got, err := Episode(context.Background(), s, 0, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := got.Stream("joints")
+	if want := []uint8{1, 0, 0, 0, 1, 1}; !bytes.Equal(st.Valid, want) {
+		t.Errorf("valid %v, expected %v", st.Valid, want)
+	}
+	if v := math.Float32frombits(binary.LittleEndian.Uint32(st.Data[3*8:])); v != 0 {
+		t.Errorf("a row that is not valid holds %v", v)
+	}
+	if v := math.Float32frombits(binary.LittleEndian.Uint32(st.Data[5*8:])); v == 0 {
+		t.Error("a valid row is zero")
+	}
+	cfg.Edge.All = EdgeError
+	if _, err := Episode(context.Background(), s, 0, cfg); !errors.Is(err, robocache.ErrMalformed) {
+		t.Errorf("edge=error gives %v", err)
+	}
+	cfg = Config{Times: []Nanos{30e6}, Keys: []string{"joints"}, Modes: map[string]Mode{"joints": Mean}, Window: 40e6}
+	if got, err = Episode(context.Background(), s, 0, cfg); err != nil || got.Streams[0].Valid[0] != 0 {
+		t.Errorf("a mean over a row without a value: %v, %v", got, err)
+	}
+}
+
+// The choice of a clock, and errors that name it.
+func TestClockChoice(t *testing.T) {
+	s := newClocked()
+	own := s.clocks["joints"]
+	late := slices.Clone(own)
+	for i := range late {
+		late[i] += 5e6
+	}
+	back := slices.Clone(own)
+	back[7] = 0
+	s.by["joints"] = map[string][]int64{"header": own, "log": late, "publish": back}
+	at := func(clock string) ([]byte, error) {
+		got, err := Episode(context.Background(), s, 0, Config{Times: []Nanos{500e6}, Keys: []string{"joints"}, Clock: map[string]string{"joints": clock}})
+		if err != nil {
+			return nil, err
+		}
+		return got.Streams[0].Data, nil
+	}
+	a, err := at("header")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := at("log")
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, y := math.Float32frombits(binary.LittleEndian.Uint32(a)), math.Float32frombits(binary.LittleEndian.Uint32(b))
+	if d := float64(x - y); math.Abs(d-0.04) > 1e-5 { // value: 8 a second
+		t.Errorf("5 ms later the value is %v less", d)
+	}
+	if _, err := at("publish"); !errors.Is(err, robocache.ErrMalformed) {
+		t.Errorf("stamps that go backwards: %v", err)
+	}
+	if _, err := at("wall"); !errors.Is(err, robocache.ErrMisuse) {
+		t.Errorf("an unknown clock: %v", err)
+	}
+	if _, err := Episode(context.Background(), s, 0, Config{Times: []Nanos{0}, Keys: []string{"force"}, Clock: map[string]string{"force": "log"}}); !errors.Is(err, robocache.ErrUnsupported) {
+		t.Errorf("a stream of one clock: %v", err)
+	}
+}
+
+// Latency makes samples older: the value at t is the one stamped latency later.
+func TestLatency(t *testing.T) {
+	s := newClocked()
+	at := func(c Config) float64 {
+		c.Times, c.Keys = []Nanos{500e6}, []string{"force"}
+		got, err := Episode(context.Background(), s, 0, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return math.Float64frombits(binary.LittleEndian.Uint64(got.Streams[0].Data))
+	}
+	plain, late, both := at(Config{}), at(Config{Latency: map[string]Nanos{"force": 10e6}}), at(Config{Latency: map[string]Nanos{"force": 10e6}, Offset: map[string]Nanos{"force": 10e6}})
+	if math.Abs(late-plain-0.08) > 1e-9 || both != plain {
+		t.Errorf("%v, with a latency %v, and an offset against it %v", plain, late, both)
+	}
+}
+
+// A15: a task that was published once does not end the timeline.
+func TestLatchedStreamsBoundNothing(t *testing.T) {
+	s := newClocked()
+	s.clocks["words"] = []int64{300e6}
+	s.info.Feature("words").Clock = "words"
+	got, err := Episode(context.Background(), s, 0, Config{HZ: robocache.Rate{Num: 10, Den: 1}, Keys: []string{"joints", "words"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Times) != 11 {
+		t.Errorf("%d rows", len(got.Times))
+	}
+	if w := got.Stream("words").Text; w[0] != w[10] {
+		t.Errorf("%q", w)
+	}
+}
+
+// A13 holds for seconds of an episode, not for stamps that count from an epoch: jitter stays.
+func TestOnGridLeavesEpochs(t *testing.T) {
+	const epoch = 1_770_000_000_123_456_789
+	in := []int64{epoch, epoch + 34_000_000, epoch + 66_000_000, epoch + 101_000_000}
+	if got := OnGrid(in, robocache.Rate{Num: 30, Den: 1}); !slices.Equal(got, in) {
+		t.Errorf("%v became %v", in, got)
+	}
+}
