@@ -102,8 +102,12 @@ func (c *conversion) stills(ctx context.Context, f *feature, rows []robocache.Ro
 		if r.Missing || r.Path != "" {
 			return &robocache.Error{Class: robocache.ErrMalformed, Op: "convert", Where: robocache.Where{"row": k}, Msg: "the row has no picture", Hint: "leave the episode out"}
 		}
-		out[k] = r.Encoded
-		c.bytes += int64(len(r.Encoded))
+		b, err := video.EncodePicture(&refs[k])
+		if err != nil {
+			return robocache.At(err, robocache.Where{"row": k})
+		}
+		out[k] = b
+		c.bytes += int64(len(b))
 	}
 	ep.Images[f.Key] = out
 	return nil // the writer looks at the bytes itself
@@ -211,7 +215,7 @@ func (c *conversion) frames(ctx context.Context, f *feature, refs []robocache.Fr
 		refs = refs[n:]
 		if run[0].Path == "" {
 			var err error
-			if buf, err = stats.Still(run[0].Encoded, spec, buf); err != nil {
+			if buf, err = stats.Still(&run[0], spec, buf); err != nil {
 				return err
 			}
 			if err := yield(buf); err != nil {

@@ -135,8 +135,8 @@ func decodeTiles(ctx context.Context, ds robocache.Dataset, refs []robocache.Fra
 	for i, r := range refs {
 		switch {
 		case r.Missing:
-		case r.Encoded != nil:
-			if err := video.DecodeStill(r.Encoded, spec, rgb); err != nil {
+		case r.Path == "":
+			if err := stillTile(&refs[i], spec, rgb); err != nil {
 				return err
 			}
 			put(i)

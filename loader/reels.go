@@ -195,7 +195,7 @@ func (src *source) firstSize(ctx context.Context, c *column) (width, height int,
 		}
 		if c.source == fromStills {
 			var info video.StillInfo
-			if info, err = video.StillSize(ref[0].Encoded); err != nil {
+			if info, err = video.PictureSize(&ref[0]); err != nil {
 				continue
 			}
 			if info.DType != robocache.Uint8 && c.out == robocache.Uint8 {

@@ -98,7 +98,7 @@ func (w *worker) still(j *job) {
 		case refs[i].Path != "":
 			err = &robocache.Error{Class: robocache.ErrUnsupported, Op: "loader", Msg: "a still picture that is in a video file"}
 		default:
-			err = c.decodeStill(refs[i].Encoded, dst)
+			err = c.decodeStill(&refs[i], dst)
 		}
 		refs[i] = robocache.FrameRef{}
 		if err != nil {
@@ -174,9 +174,9 @@ func (w *worker) keepStill(src *source, c *column, r robocache.Row, pixels []byt
 	f.done(x)
 }
 
-func (c *column) decodeStill(encoded []byte, dst []byte) error {
+func (c *column) decodeStill(ref *robocache.FrameRef, dst []byte) error {
 	if c.spec.Width == 0 {
-		info, err := video.StillSize(encoded)
+		info, err := video.PictureSize(ref)
 		if err != nil {
 			return err
 		}
@@ -185,7 +185,7 @@ func (c *column) decodeStill(encoded []byte, dst []byte) error {
 		}
 	}
 	spec, into, box := c.draft(dst)
-	if err := video.DecodeStill(encoded, spec, into); err != nil {
+	if err := video.DecodePicture(ref, spec, into); err != nil {
 		return err
 	}
 	return c.finishPicture(into, box, dst)

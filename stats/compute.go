@@ -225,7 +225,7 @@ func (l *Look) Episode(ctx context.Context, f *robocache.Feature, episode int) (
 			switch {
 			case r.Missing:
 			case r.Path == "":
-				if err := all.AddStill(r.Encoded); err != nil {
+				if err := all.AddStill(&refs[i]); err != nil {
 					return nil, robocache.At(err, robocache.Where{"row": part[i].Index})
 				}
 			default:

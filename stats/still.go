@@ -7,9 +7,9 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// Still decodes a still picture into buf, grown as needed.
-func Still(encoded []byte, spec *video.Spec, buf []byte) ([]byte, error) {
-	info, err := video.StillSize(encoded)
+// Still decodes the still picture of a row into buf, grown as needed.
+func Still(ref *robocache.FrameRef, spec *video.Spec, buf []byte) ([]byte, error) {
+	info, err := video.PictureSize(ref)
 	if err != nil {
 		return nil, err
 	}
@@ -18,16 +18,16 @@ func Still(encoded []byte, spec *video.Spec, buf []byte) ([]byte, error) {
 		return nil, err
 	}
 	buf = slices.Grow(buf[:0], n)[:n]
-	return buf, video.DecodeStill(encoded, spec, buf)
+	return buf, video.DecodePicture(ref, spec, buf)
 }
 
-// AddStill counts an encoded picture: RGB whatever its colours, as the reference does, or 16-bit depth.
+// AddStill counts the still picture of a row: RGB whatever its colours, as the reference does, or 16-bit depth.
 // ErrUnsupported for depth in float32, whose levels cannot be counted.
-func (p *Pixels) AddStill(encoded []byte) error {
+func (p *Pixels) AddStill(ref *robocache.FrameRef) error {
 	spec := &video.Spec{Pixel: video.RGB8}
 	if p.deep() {
 		spec.Pixel = video.Gray16
-		info, err := video.StillSize(encoded)
+		info, err := video.PictureSize(ref)
 		if err != nil {
 			return err
 		}
@@ -35,7 +35,7 @@ func (p *Pixels) AddStill(encoded []byte) error {
 			return &robocache.Error{Class: robocache.ErrUnsupported, Op: "statistics", Msg: "depth pictures in float32 have no statistics"}
 		}
 	}
-	pic, err := Still(encoded, spec, p.buf)
+	pic, err := Still(ref, spec, p.buf)
 	if err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ const stillRatio = 1032 * 8
 
 // StillInfo is what the header of a still picture says.
 type StillInfo struct {
-	Format        string // "png", "jpeg", "tiff"
+	Format        string // "png", "jpeg", "tiff", "raw"
 	Width, Height int
 	Channels      int             // 3 for colour, 1 for grey; alpha is not counted
 	DType         robocache.DType // Uint8, Uint16 or Float32: of an element as delivered without loss
@@ -155,6 +155,27 @@ func (s *Spec) size(info StillInfo) (w, h int) {
 	return w, h
 }
 
+// checkDelivery says why a picture cannot be delivered into dst as spec asks.
+func checkDelivery(info StillInfo, spec *Spec, dst []byte) error {
+	need, err := StillBytes(info, spec)
+	if err != nil {
+		return err
+	}
+	if len(dst) != need {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: opStill, Want: fmt.Sprintf("%d bytes for the picture", need), Got: fmt.Sprint(len(dst))}
+	}
+	grey := spec.Pixel == Gray16 || spec.Pixel == DepthMM
+	switch {
+	case grey && info.Channels != 1:
+		return stillError(robocache.ErrUnsupported, "a colour picture as grey")
+	case !grey && info.DType != robocache.Uint8:
+		return &robocache.Error{Class: robocache.ErrUnsupported, Op: opStill, Msg: fmt.Sprintf("a grey %s picture as RGB", info.DType), Hint: "ask for it as 16-bit grey or as depth"}
+	case spec.Pixel == Gray16 && info.DType == robocache.Float32:
+		return &robocache.Error{Class: robocache.ErrUnsupported, Op: opStill, Msg: "a float picture as 16-bit grey", Hint: "ask for it as depth"}
+	}
+	return nil
+}
+
 // DecodeStill decodes a picture into dst, which must have StillBytes bytes.
 //
 // Colour is scaled bilinearly where spec asks for another size; grey of 16 bits and depth by the nearest pixel, because the mean of
@@ -165,25 +186,20 @@ func DecodeStill(encoded []byte, spec *Spec, dst []byte) error {
 	if err != nil {
 		return err
 	}
-	need, err := StillBytes(info, spec)
-	if err != nil {
+	if err := checkDelivery(info, spec, dst); err != nil {
 		return err
-	}
-	if len(dst) != need {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: opStill, Want: fmt.Sprintf("%d bytes for the picture", need), Got: fmt.Sprint(len(dst))}
 	}
 	switch spec.Pixel {
 	case Gray16, DepthMM:
 		return decodeGrey(encoded, info, spec, dst)
 	}
-	if info.DType != robocache.Uint8 {
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: opStill, Msg: fmt.Sprintf("a grey %s picture as RGB", info.DType), Hint: "ask for it as 16-bit grey or as depth"}
-	}
-	img, err := decodeImage(encoded, info)
-	if err != nil {
+	return deliverRGB(func(rgb []byte) error {
+		img, err := decodeImage(encoded, info)
+		if err == nil {
+			packRGB(img, rgb)
+		}
 		return err
-	}
-	return deliverRGB(img, spec, info, dst)
+	}, spec, info, dst)
 }
 
 // decodeImage decodes by the standard library, its panics turned into errors.
@@ -216,7 +232,8 @@ func decodeImage(encoded []byte, info StillInfo) (img image.Image, err error) {
 	return img, nil
 }
 
-func deliverRGB(img image.Image, spec *Spec, info StillInfo, dst []byte) error {
+// deliverRGB brings a picture, that pack writes as R, G, B row by row, to what spec asks for.
+func deliverRGB(pack func(rgb []byte) error, spec *Spec, info StillInfo, dst []byte) error {
 	w, h := spec.size(info)
 	n := 3 * info.Width * info.Height
 	direct := spec.Pixel == RGB8 && !spec.ChannelsFirst && w == info.Width && h == info.Height
@@ -224,7 +241,9 @@ func deliverRGB(img image.Image, spec *Spec, info StillInfo, dst []byte) error {
 	if !direct {
 		rgb = make([]byte, n)
 	}
-	packRGB(img, rgb)
+	if err := pack(rgb); err != nil {
+		return err
+	}
 	if w != info.Width || h != info.Height {
 		rgb = scaleRGB(rgb, info.Width, info.Height, w, h)
 	}

@@ -203,9 +203,6 @@ func (t *tiffFile) grey() ([]byte, error) {
 
 // decodeGrey delivers Gray16 and DepthMM.
 func decodeGrey(encoded []byte, info StillInfo, spec *Spec, dst []byte) error {
-	if info.Channels != 1 {
-		return stillError(robocache.ErrUnsupported, "a colour picture as grey")
-	}
 	le := binary.LittleEndian
 	var raw []byte // little-endian rows of info.DType
 	switch {
@@ -236,43 +233,6 @@ func decodeGrey(encoded []byte, info StillInfo, spec *Spec, dst []byte) error {
 			return stillError(robocache.ErrUnsupported, "a grey %s with transparency as depth", info.Format)
 		}
 	}
-	w, h := spec.size(info)
-	if spec.Pixel == Gray16 && info.DType == robocache.Float32 {
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: opStill, Msg: "a float picture as 16-bit grey", Hint: "ask for it as depth"}
-	}
-	scale := float32(1)
-	unit := "mm"
-	if info.DType == robocache.Float32 {
-		unit = "m"
-	}
-	if spec.Depth != nil && spec.Depth.Unit != "" {
-		unit = spec.Depth.Unit
-	}
-	if unit == "m" {
-		scale = 1000
-	}
-	for y := range h {
-		sy := (2*y + 1) * info.Height / (2 * h)
-		for x := range w {
-			at := sy*info.Width + (2*x+1)*info.Width/(2*w)
-			var v float32
-			var u uint16
-			switch info.DType {
-			case robocache.Uint8:
-				u = uint16(raw[at])
-				v = float32(u)
-			case robocache.Uint16:
-				u = le.Uint16(raw[2*at:])
-				v = float32(u)
-			default:
-				v = math.Float32frombits(le.Uint32(raw[4*at:]))
-			}
-			if i := y*w + x; spec.Pixel == Gray16 {
-				le.PutUint16(dst[2*i:], u)
-			} else {
-				le.PutUint32(dst[4*i:], math.Float32bits(v*scale))
-			}
-		}
-	}
+	deliverGrey(raw, info.Width*info.DType.Size(), info, spec, dst)
 	return nil
 }

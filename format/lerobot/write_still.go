@@ -27,7 +27,7 @@ func (w *Writer) lookAtStills(f *writtenFeature, ep *EpisodeData, row *writtenEp
 	if look == nil {
 		look = stats.PicturesOf(&f.Feature)
 		for _, k := range w.cfg.Frames.Choose(ep.Length) {
-			switch err := look.AddStill(ep.Images[f.Key][k]); {
+			switch err := look.AddStill(&robocache.FrameRef{Encoded: ep.Images[f.Key][k]}); {
 			case errors.Is(err, robocache.ErrUnsupported):
 				w.find(robocache.SeverityInfo, "no-picture-statistics", f.Key, w.written, err.Error(), 0)
 				return nil

@@ -1,0 +1,173 @@
+package video
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"image"
+	"image/png"
+	"math"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// PictureSize says what the still picture of a row is: of encoded bytes their header, of raw pixels what is declared. One that is too
+// large, and raw pixels that are not all there, are refused.
+func PictureSize(ref *robocache.FrameRef) (StillInfo, error) {
+	if ref.Raw == nil {
+		if ref.Path != "" || ref.Missing {
+			return StillInfo{}, stillError(robocache.ErrUnsupported, "the row has no still picture")
+		}
+		return StillSize(ref.Encoded)
+	}
+	r := ref.Raw
+	info := StillInfo{Format: "raw", Width: r.Width, Height: r.Height, Channels: 3, DType: robocache.Uint8}
+	size := r.DType.Size()
+	switch {
+	case r.Channels == 1 && (r.DType == robocache.Uint8 || r.DType == robocache.Uint16 || r.DType == robocache.Float32):
+		info.Channels, info.DType = 1, r.DType
+	case (r.Channels == 3 || r.Channels == 4) && (r.DType == robocache.Uint8 || r.DType == robocache.Uint16):
+	default:
+		return info, stillError(robocache.ErrUnsupported, "raw pictures of %d channels of %s", r.Channels, r.DType)
+	}
+	if r.Width <= 0 || r.Height <= 0 || r.Width > math.MaxInt32 || r.Height > math.MaxInt32 || r.Stride < 0 {
+		return info, stillError(robocache.ErrMalformed, "raw picture of %d×%d pixels, stride %d", r.Width, r.Height, r.Stride)
+	}
+	if int64(r.Width)*int64(r.Height) > MaxStillPixels {
+		return info, stillError(robocache.ErrResourceLimit, "raw picture of %d×%d pixels", r.Width, r.Height)
+	}
+	row := r.Width * r.Channels * size
+	stride := strideOf(r)
+	if stride < row || int64(len(r.Pix)) < int64(row) || (int64(len(r.Pix))-int64(row))/int64(stride) < int64(r.Height-1) {
+		return info, stillError(robocache.ErrMalformed, "raw picture of %d×%d×%d %s in %d bytes, stride %d", r.Height, r.Width, r.Channels, r.DType, len(r.Pix), stride)
+	}
+	return info, nil
+}
+
+func strideOf(r *robocache.Raw) int {
+	if r.Stride != 0 {
+		return r.Stride
+	}
+	return r.Width * r.Channels * r.DType.Size()
+}
+
+// DecodePicture writes the still picture of a row into dst, which must have StillBytes of its PictureSize: DecodeStill for encoded bytes
+// and raw pixels alike. Of 16-bit colour the high bytes are taken.
+func DecodePicture(ref *robocache.FrameRef, spec *Spec, dst []byte) error {
+	info, err := PictureSize(ref)
+	if err != nil {
+		return err
+	}
+	if ref.Raw == nil {
+		return DecodeStill(ref.Encoded, spec, dst)
+	}
+	if err := checkDelivery(info, spec, dst); err != nil {
+		return err
+	}
+	r := ref.Raw
+	if spec.Pixel == Gray16 || spec.Pixel == DepthMM {
+		deliverGrey(r.Pix, strideOf(r), info, spec, dst)
+		return nil
+	}
+	return deliverRGB(func(rgb []byte) error { packRaw(r, rgb); return nil }, spec, info, dst)
+}
+
+// packRaw writes raw pixels as R, G, B, row by row.
+func packRaw(r *robocache.Raw, out []byte) {
+	size, stride := r.DType.Size(), strideOf(r)
+	step := r.Channels * size
+	top := size - 1 // little-endian: the high byte of an element
+	red, green, blue := top, size+top, 2*size+top
+	switch {
+	case r.Channels == 1:
+		green, blue = red, red
+	case r.BGR:
+		red, blue = blue, red
+	}
+	for y := range r.Height {
+		in, to := r.Pix[y*stride:][:r.Width*step], out[3*y*r.Width:][:3*r.Width]
+		if step == 3 && red == 0 {
+			copy(to, in)
+			continue
+		}
+		for len(in) >= step && len(to) >= 3 {
+			to[0], to[1], to[2] = in[red], in[green], in[blue]
+			in, to = in[step:], to[3:]
+		}
+	}
+}
+
+// EncodePicture gives the still picture of a row as the bytes of a file, without loss: encoded bytes as they are, raw pixels as PNG, and
+// those of float32 as TIFF. 16-bit colour keeps its high bytes.
+func EncodePicture(ref *robocache.FrameRef) ([]byte, error) {
+	info, err := PictureSize(ref)
+	if err != nil || ref.Raw == nil {
+		return ref.Encoded, err
+	}
+	r := ref.Raw
+	at := image.Rect(0, 0, r.Width, r.Height)
+	var img image.Image
+	switch {
+	case info.DType == robocache.Float32:
+		return floatTIFF(r), nil
+	case info.DType == robocache.Uint16:
+		m := image.NewGray16(at)
+		for y := range r.Height {
+			in, to := r.Pix[y*strideOf(r):], m.Pix[y*m.Stride:]
+			for x := range r.Width {
+				to[2*x], to[2*x+1] = in[2*x+1], in[2*x]
+			}
+		}
+		img = m
+	case info.Channels == 1:
+		m := image.NewGray(at)
+		for y := range r.Height {
+			copy(m.Pix[y*m.Stride:][:r.Width], r.Pix[y*strideOf(r):])
+		}
+		img = m
+	default:
+		rgb := make([]byte, 3*r.Width*r.Height)
+		packRaw(r, rgb)
+		m := image.NewRGBA(at)
+		for i := range r.Width * r.Height {
+			copy(m.Pix[4*i:4*i+3], rgb[3*i:])
+			m.Pix[4*i+3] = 255
+		}
+		img = m
+	}
+	var out bytes.Buffer
+	if err := (&png.Encoder{CompressionLevel: png.BestSpeed}).Encode(&out, img); err != nil {
+		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "encode still picture", Msg: fmt.Sprintf("raw picture of %d×%d pixels", r.Width, r.Height), Err: err}
+	}
+	return out.Bytes(), nil
+}
+
+// floatTIFF is an uncompressed TIFF of one strip of 32-bit floats.
+func floatTIFF(r *robocache.Raw) []byte {
+	type entry struct {
+		tag, kind    uint16
+		count, value uint32
+	}
+	const entries = 9
+	const head = 8 + 2 + 12*entries + 4
+	row := 4 * r.Width
+	le := binary.LittleEndian
+	out := make([]byte, 0, head+row*r.Height)
+	out = append(out, "II*\x00"...)
+	out = le.AppendUint32(out, 8)
+	out = le.AppendUint16(out, entries)
+	for _, e := range [entries]entry{
+		{256, 4, 1, uint32(r.Width)}, {257, 4, 1, uint32(r.Height)}, {258, 3, 1, 32}, {259, 3, 1, 1}, {262, 3, 1, 1},
+		{273, 4, 1, head}, {278, 4, 1, uint32(r.Height)}, {279, 4, 1, uint32(row * r.Height)}, {339, 3, 1, 3},
+	} {
+		out = le.AppendUint16(out, e.tag)
+		out = le.AppendUint16(out, e.kind)
+		out = le.AppendUint32(out, e.count)
+		out = le.AppendUint32(out, e.value)
+	}
+	out = le.AppendUint32(out, 0)
+	for y := range r.Height {
+		out = append(out, r.Pix[y*strideOf(r):][:row]...)
+	}
+	return out
+}

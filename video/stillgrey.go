@@ -1,0 +1,48 @@
+package video
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// deliverGrey brings a one-channel picture, little-endian rows of info.DType stride bytes apart, to what spec asks for: Gray16 or DepthMM.
+func deliverGrey(raw []byte, stride int, info StillInfo, spec *Spec, dst []byte) {
+	le := binary.LittleEndian
+	w, h := spec.size(info)
+	scale := float32(1)
+	unit := "mm"
+	if info.DType == robocache.Float32 {
+		unit = "m"
+	}
+	if spec.Depth != nil && spec.Depth.Unit != "" {
+		unit = spec.Depth.Unit
+	}
+	if unit == "m" {
+		scale = 1000
+	}
+	for y := range h {
+		row := raw[(2*y+1)*info.Height/(2*h)*stride:]
+		for x := range w {
+			at := (2*x + 1) * info.Width / (2 * w)
+			var v float32
+			var u uint16
+			switch info.DType {
+			case robocache.Uint8:
+				u = uint16(row[at])
+				v = float32(u)
+			case robocache.Uint16:
+				u = le.Uint16(row[2*at:])
+				v = float32(u)
+			default:
+				v = math.Float32frombits(le.Uint32(row[4*at:]))
+			}
+			if i := y*w + x; spec.Pixel == Gray16 {
+				le.PutUint16(dst[2*i:], u)
+			} else {
+				le.PutUint32(dst[4*i:], math.Float32bits(v*scale))
+			}
+		}
+	}
+}
