@@ -15,6 +15,7 @@ type Storage interface {
 	// Index gives the times of a topic's messages without touching payloads where the storage allows. The caller does not change it.
 	Index(ctx context.Context, topic int) (*Index, error)
 	// Messages gives the messages from ≤ i < to of a topic in order, from one goroutine. m and its data are the storage's, until fn returns.
+	// Messages that damage took are left out.
 	Messages(ctx context.Context, topic, from, to int, fn func(i int, m *Message) error) error
 	// Findings are what opening and reading met so far: a missing summary, skipped chunks, missing splits.
 	Findings() []robocache.Finding
@@ -23,9 +24,21 @@ type Storage interface {
 
 // Bulk is a Storage that reads several topics in one pass over its chunks.
 type Bulk interface {
-	// Scan gives all messages of these topics, each topic's in its order; topics interleave as the chunks have them. Several goroutines
-	// call fn, never two at a time for one topic.
+	// Scan gives all messages of these topics, each once, in any order and from many goroutines at a time. What m points at is the
+	// storage's, until fn returns.
 	Scan(ctx context.Context, topics []int, fn func(topic, i int, m *Message) error) error
+}
+
+// Noted is a Storage that carries notes beside its messages: an MCAP file's metadata records, "<record>.<key>" → value.
+type Noted interface {
+	Notes(ctx context.Context) (map[string]string, error)
+}
+
+// Sized is a Storage that knows how much reading all of it would take.
+type Sized interface {
+	// Bytes is the size of all its messages, decompressed; Held is what its indexes hold in memory now.
+	Bytes() int64
+	Held() int64
 }
 
 // TopicInfo is what a recording says of a topic.

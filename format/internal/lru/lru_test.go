@@ -1,0 +1,79 @@
+package lru
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+func TestCache(t *testing.T) {
+	ctx := context.Background()
+	c := New[int, int](100)
+	var loads atomic.Int32
+	get := func(k int, size int64) int {
+		v, err := c.Get(ctx, k, func() (int, int64, error) { loads.Add(1); return k * k, size, nil })
+		if err != nil || v != k*k {
+			t.Fatal(v, err)
+		}
+		return v
+	}
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Add(1)
+		go func() { defer wg.Done(); get(3, 40) }()
+	}
+	wg.Wait()
+	if loads.Load() != 1 {
+		t.Errorf("C1: loaded %d times", loads.Load())
+	}
+	get(4, 40)
+	get(3, 40)
+	get(5, 40) // 4 goes
+	if _, ok := c.Peek(4); ok {
+		t.Error("C3: the least recently used is still there")
+	}
+	if _, ok := c.Peek(3); !ok {
+		t.Error("C3: the most recently used is gone")
+	}
+	get(6, 101)
+	if _, ok := c.Peek(6); ok || c.Stats().Bytes != 80 {
+		t.Error("C3: a value above the budget was kept")
+	}
+	boom := errors.New("boom")
+	if _, err := c.Get(ctx, 7, func() (int, int64, error) { return 0, 0, boom }); err != boom {
+		t.Error(err)
+	}
+	get(7, 1)
+	c.Put(7, 1, 1)
+	get(7, 1) // Put does not replace
+	c.Clear()
+	if s := c.Stats(); s.Bytes != 0 || s.Peak > 100 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestCancelled: C4.
+func TestCancelled(t *testing.T) {
+	c := New[int, int](100)
+	begun, release := make(chan struct{}), make(chan struct{})
+	go c.Get(context.Background(), 1, func() (int, int64, error) {
+		close(begun)
+		<-release
+		return 0, 0, context.Canceled
+	})
+	<-begun
+	done := make(chan error)
+	go func() {
+		v, err := c.Get(context.Background(), 1, func() (int, int64, error) { return 5, 1, nil })
+		if v != 5 {
+			err = errors.New("not loaded again")
+		}
+		done <- err
+	}()
+	close(release)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,240 @@
+package container
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"sync"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/pierrec/lz4/v4"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// Compression of a chunk.
+type Compression byte
+
+// The compressions that the format knows.
+const (
+	None Compression = iota
+	Zstd
+	LZ4
+)
+
+func (c Compression) String() string { return [...]string{"", "zstd", "lz4"}[c] }
+
+func parseCompression(s string, off int64) (Compression, error) {
+	switch s {
+	case "":
+		return None, nil
+	case "zstd":
+		return Zstd, nil
+	case "lz4":
+		return LZ4, nil
+	}
+	return 0, &robocache.Error{Class: robocache.ErrUnsupported, Op: "mcap", Where: robocache.Where{"offset": off}, Msg: "chunk compression", Want: `"", "zstd" or "lz4"`, Got: fmt.Sprintf("%.40q", s)}
+}
+
+// Chunk is a run of records that is read as a whole: a chunk of the file, or (Bare) records of the data section itself.
+type Chunk struct {
+	Start, End       int64 // log times
+	Offset, Length   int64 // of the whole record in the file
+	IndexLength      int64 // of the message indexes behind it
+	Size, Compressed int64 // of its records
+	Compression      Compression
+	Bare             bool // Offset and Length are of plain records, without a chunk around them
+	Cut              bool // the file ends inside: what is whole is taken
+	channels         []uint16
+	unindexed        bool // its message index is not there, or does not fit: its records are walked
+}
+
+// Limits bound what a file may ask for.
+type Limits struct {
+	Chunk int64 // bytes of one chunk, decompressed
+	Ratio int64 // decompressed to compressed
+}
+
+// DefaultLimits are those of specs/bad-input.
+var DefaultLimits = Limits{Chunk: 256 << 20, Ratio: 1000}
+
+// check holds a chunk's sizes against the file and the limits, before anything is allocated for it.
+func (k *Chunk) check(size int64, lim Limits) error {
+	switch {
+	case k.Offset < int64(len(magic)) || k.Length < headSize && !k.Bare || k.Offset > size-k.Length || k.IndexLength > size-k.Offset-k.Length:
+		return malformed(k.Offset, "a chunk outside the file", fmt.Sprintf("inside its %d bytes", size), fmt.Sprintf("%d bytes from %d, and %d of indexes", k.Length, k.Offset, k.IndexLength))
+	case k.Compressed > k.Length:
+		return malformed(k.Offset, "compressed size of a chunk", fmt.Sprintf("at most its record's %d bytes", k.Length), fmt.Sprint(k.Compressed))
+	case k.Size > lim.Chunk:
+		return tooLarge(k.Offset, fmt.Sprintf("a chunk of at most %d bytes", lim.Chunk), fmt.Sprint(k.Size))
+	case k.Compression == None && k.Size != k.Compressed && !k.Cut:
+		return malformed(k.Offset, "sizes of a chunk that is not compressed", fmt.Sprint(k.Compressed), fmt.Sprint(k.Size))
+	case k.Compression != None && k.Size > 4096 && k.Size/lim.Ratio > k.Compressed:
+		return tooLarge(k.Offset, fmt.Sprintf("a chunk that grows at most %d times", lim.Ratio), fmt.Sprintf("%d bytes of %d", k.Size, k.Compressed))
+	}
+	return nil
+}
+
+func tooLarge(off int64, want, got string) error {
+	return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "mcap", Where: robocache.Where{"offset": off}, Want: want, Got: got}
+}
+
+// errCRC marks a chunk whose check sum differs.
+var errCRC = errors.New("check sum differs")
+
+// read fetches and opens a chunk: its records, in dst where they fit.
+func (f *File) read(ctx context.Context, k *Chunk, dst []byte) ([]byte, error) {
+	raw := borrow(int(k.Length))
+	defer giveBack(raw)
+	if err := f.r.ReadAt(ctx, *raw, k.Offset); err != nil {
+		return nil, err
+	}
+	if k.Bare {
+		return append(dst[:0], *raw...), nil
+	}
+	return openChunk(*raw, k, dst, f.lim)
+}
+
+// openChunk decompresses a chunk record, which must be what its index says.
+func openChunk(raw []byte, k *Chunk, dst []byte, lim Limits) ([]byte, error) {
+	head, body, crc, err := chunkHead(raw, k.Offset, k.Cut)
+	if err != nil {
+		return nil, err
+	}
+	if head.Size != k.Size || head.Compression != k.Compression {
+		return nil, malformed(k.Offset, "a chunk and its index differ", fmt.Sprintf("%d bytes, compression %q", k.Size, k.Compression), fmt.Sprintf("%d, %q", head.Size, head.Compression))
+	}
+	head.Offset, head.Length, head.Cut = k.Offset, int64(len(raw)), k.Cut
+	head.Compressed = int64(len(body))
+	if err := head.check(k.Offset+int64(len(raw)), lim); err != nil {
+		return nil, err
+	}
+	out, err := decompress(k.Compression, body, dst, int(k.Size), k.Cut)
+	if err != nil {
+		return nil, malformed(k.Offset, "a chunk cannot be decompressed", "", err.Error())
+	}
+	if k.Cut {
+		return out, nil
+	}
+	if int64(len(out)) != k.Size {
+		return nil, malformed(k.Offset, "size of a decompressed chunk", fmt.Sprint(k.Size), fmt.Sprint(len(out)))
+	}
+	if crc != 0 && crc32.ChecksumIEEE(out) != crc {
+		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "mcap", Where: robocache.Where{"offset": k.Offset}, Msg: "the check sum of a chunk differs", Want: fmt.Sprintf("%08x", crc), Got: fmt.Sprintf("%08x", crc32.ChecksumIEEE(out)), Err: errCRC}
+	}
+	return out, nil
+}
+
+// chunkHead takes the head of a chunk record apart. Of a cut one the body is what is there.
+func chunkHead(raw []byte, off int64, cut bool) (k Chunk, body []byte, crc uint32, err error) {
+	if len(raw) < headSize || Op(raw[0]) != OpChunk {
+		return k, nil, 0, malformed(off, "a chunk's record", "opcode 06", fmt.Sprintf("% .1x", raw))
+	}
+	c := cursor{b: raw[headSize:]}
+	start, end, size := c.u64(), c.u64(), c.u64()
+	crc = c.u32()
+	comp := c.str()
+	n := c.u64()
+	if c.bad || size > maxTime || start > maxTime || end > maxTime {
+		return k, nil, 0, short(off, "chunk", len(raw)-headSize)
+	}
+	if n > uint64(len(c.b)) {
+		if !cut {
+			return k, nil, 0, malformed(off, "records of a chunk", fmt.Sprintf("at most %d bytes", len(c.b)), fmt.Sprint(n))
+		}
+		n = uint64(len(c.b))
+	}
+	k.Start, k.End, k.Size = int64(start), int64(end), int64(size)
+	k.Compression, err = parseCompression(comp, off)
+	return k, c.b[:n], crc, err
+}
+
+var (
+	zstds = sync.Pool{New: func() any {
+		d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecodeAllCapLimit(true), zstd.IgnoreChecksum(true)) // the chunk has its own
+		if err != nil {
+			panic(err)
+		}
+		return d
+	}}
+	lz4s = sync.Pool{New: func() any { return lz4.NewReader(nil) }}
+)
+
+// decompress gives at most size bytes; dst is used where it is large enough. Of a cut body it gives what is whole.
+func decompress(c Compression, body, dst []byte, size int, cut bool) ([]byte, error) {
+	if c == None {
+		return append(dst[:0], body...), nil
+	}
+	if cap(dst) < size {
+		dst = make([]byte, 0, size)
+	}
+	if c == Zstd && !cut {
+		d := zstds.Get().(*zstd.Decoder)
+		defer zstds.Put(d)
+		return d.DecodeAll(body, dst[:0:size]) // and not a byte more: WithDecodeAllCapLimit
+	}
+	var r io.Reader
+	if c == Zstd {
+		d, err := zstd.NewReader(bytes.NewReader(body), zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(64<<20))
+		if err != nil {
+			return nil, err
+		}
+		defer d.Close()
+		r = d
+	} else {
+		d := lz4s.Get().(*lz4.Reader)
+		defer lz4s.Put(d)
+		d.Reset(bytes.NewReader(body))
+		r = d
+	}
+	dst = dst[:size]
+	n, err := io.ReadFull(r, dst)
+	if cut {
+		return dst[:n], nil
+	}
+	if err == nil {
+		var more [1]byte
+		if k, _ := r.Read(more[:]); k > 0 {
+			return nil, fmt.Errorf("more than the %d bytes that are declared", size)
+		}
+	}
+	return dst[:n], err
+}
+
+var rawPool sync.Pool
+
+// borrow gives a buffer for compressed bytes.
+func borrow(n int) *[]byte {
+	if b, ok := rawPool.Get().(*[]byte); ok && cap(*b) >= n && cap(*b) <= 8*n+1<<20 {
+		*b = (*b)[:n]
+		return b
+	}
+	b := make([]byte, n)
+	return &b
+}
+
+func giveBack(b *[]byte) { rawPool.Put(b) }
+
+// Walk gives the records of a chunk: fn gets opcode, content and its place in the chunk. Of a cut chunk it ends at the last whole one.
+func (k *Chunk) walk(records []byte, fn func(op Op, content []byte, at int) error) error {
+	for at := 0; at < len(records); {
+		n := uint64(0)
+		if len(records)-at >= headSize {
+			n = le64(records[at+1:])
+		}
+		if len(records)-at < headSize || n > uint64(len(records)-at-headSize) {
+			if k.Cut {
+				return nil
+			}
+			return malformed(k.Offset, fmt.Sprintf("the record at %d of a chunk ends after it", at), fmt.Sprintf("at most %d bytes", max(0, len(records)-at-headSize)), fmt.Sprint(n))
+		}
+		if err := fn(Op(records[at]), records[at+headSize:at+headSize+int(n)], at); err != nil {
+			return err
+		}
+		at += headSize + int(n)
+	}
+	return nil
+}

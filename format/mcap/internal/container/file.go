@@ -1,0 +1,305 @@
+package container
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"slices"
+	"sync"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/lru"
+)
+
+// File is an open MCAP file.
+type File struct {
+	Profile, Library string
+	Schemas          map[uint16]*Schema
+	Channels         map[uint16]*Channel
+	Chunks           []Chunk // in the file's order
+	Attachments      []Place
+	Metadata         []Place
+	Statistics       *Statistics // nil where the file has none
+	Recovered        bool        // there is no summary, or it cannot be believed: the file was scanned
+
+	r     robocache.Ranged
+	lim   Limits
+	opt   Options
+	cache *lru.Cache[int, []byte]
+	begin int64 // of the data section
+	end   int64 // of it: where the summary, or what is no record, begins
+
+	mu       sync.Mutex
+	indexing sync.Mutex // held while the index is made
+	index    *Index
+	findings []robocache.Finding
+	bad      map[int]bool // chunks that could not be read
+	lost     int64
+}
+
+// Options are the choices of a reader.
+type Options struct {
+	Budget int64  // bytes of decompressed chunks to keep; 0 = 64 MiB
+	Limits Limits // zero = DefaultLimits
+	Index  int64  // bytes of its index of messages; 0 = 1 GiB
+	Strict bool   // a damaged chunk is an error; else it is skipped, counted and found
+	Scan   bool   // do not believe the summary
+}
+
+const (
+	defaultBudget = 64 << 20
+	firstTail     = 64 << 10 // one request brings footer and summary of most files
+	maxSummary    = 512 << 20
+)
+
+func le64(b []byte) uint64 { return binary.LittleEndian.Uint64(b) }
+
+// Open reads head, footer and summary. Without a summary, or with one that does not hold, the data section is scanned once.
+func Open(ctx context.Context, r robocache.Ranged, opt Options) (*File, error) {
+	if opt.Budget <= 0 {
+		opt.Budget = defaultBudget
+	}
+	if opt.Limits == (Limits{}) {
+		opt.Limits = DefaultLimits
+	}
+	if opt.Index <= 0 {
+		opt.Index = 1 << 30
+	}
+	f := &File{r: r, lim: opt.Limits, opt: opt, bad: map[int]bool{}, cache: lru.New[int, []byte](opt.Budget)}
+	f.clear()
+	if err := f.head(ctx); err != nil {
+		return nil, err
+	}
+	var cause error
+	if !opt.Scan {
+		cause = f.summary(ctx)
+		if cause == nil {
+			return f, nil
+		}
+		if !errors.Is(cause, robocache.ErrMalformed) {
+			return nil, cause
+		}
+		if opt.Strict {
+			return nil, cause
+		}
+	}
+	f.clear()
+	f.Recovered = true
+	f.found(robocache.SeverityWarning, "recovered", -1, "recovered: "+reason(cause)+"; the file was scanned", "mcap recover, or record it anew", 0)
+	if err := f.scan(ctx); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+func reason(err error) string {
+	var e *robocache.Error
+	if !errors.As(err, &e) {
+		return "a scan was asked for"
+	}
+	c := *e
+	c.Class, c.Op = nil, ""
+	return c.Error()
+}
+
+// clear forgets what a summary said.
+func (f *File) clear() {
+	f.Schemas, f.Channels = map[uint16]*Schema{}, map[uint16]*Channel{}
+	f.Chunks, f.Attachments, f.Metadata, f.Statistics = nil, nil, nil, nil
+}
+
+// head reads the magic and the header.
+func (f *File) head(ctx context.Context) error {
+	if f.r.Size() < int64(len(magic)) {
+		return malformed(0, "an MCAP file", fmt.Sprintf("%d bytes of magic", len(magic)), fmt.Sprintf("a file of %d bytes", f.r.Size()))
+	}
+	b := make([]byte, min(f.r.Size(), 4096))
+	if err := f.r.ReadAt(ctx, b, 0); err != nil {
+		return err
+	}
+	if string(b[:len(magic)]) != magic {
+		return malformed(0, "magic", fmt.Sprintf("% x", magic), fmt.Sprintf("% x", b[:len(magic)]))
+	}
+	f.begin = int64(len(magic))
+	b = b[len(magic):]
+	if len(b) < headSize || Op(b[0]) != OpHeader {
+		return nil // a file without a header: its records are read all the same
+	}
+	n := le64(b[1:])
+	if n > uint64(len(b)-headSize) {
+		if n > 1<<20 || n > uint64(f.r.Size()-f.begin-headSize) {
+			return malformed(f.begin, "length of the header", "inside the file, at most 1 MiB", fmt.Sprint(n))
+		}
+		b = make([]byte, headSize+n)
+		if err := f.r.ReadAt(ctx, b, f.begin); err != nil {
+			return err
+		}
+	}
+	c := cursor{b: b[headSize : headSize+n]}
+	f.Profile, f.Library = c.str(), c.str()
+	if c.bad {
+		return short(f.begin, "header", int(n))
+	}
+	f.begin += headSize + int64(n)
+	return nil
+}
+
+// summary reads footer and summary section. Malformed means that the file has none that can be believed.
+func (f *File) summary(ctx context.Context) error {
+	size := f.r.Size()
+	if size < f.begin+int64(tailSize) {
+		return malformed(size, "no footer: the file ends early", "", "")
+	}
+	tail := make([]byte, min(size-f.begin, firstTail))
+	from := size - int64(len(tail))
+	if err := f.r.ReadAt(ctx, tail, from); err != nil {
+		return err
+	}
+	foot := tail[len(tail)-tailSize:]
+	footAt := size - int64(tailSize)
+	if string(foot[headSize+footerSize:]) != magic {
+		return malformed(size-int64(len(magic)), "no footer: the file does not end in its magic", "", "")
+	}
+	if Op(foot[0]) != OpFooter || le64(foot[1:]) != footerSize {
+		return malformed(footAt, "footer record", fmt.Sprintf("opcode 02 and %d bytes", footerSize), fmt.Sprintf("opcode %02x and %d bytes", foot[0], le64(foot[1:])))
+	}
+	start, crc := le64(foot[headSize:]), binary.LittleEndian.Uint32(foot[headSize+16:])
+	if start == 0 {
+		return malformed(footAt, "no summary", "", "")
+	}
+	if start < uint64(f.begin) || start > uint64(footAt) {
+		return malformed(footAt, "start of the summary", fmt.Sprintf("between %d and %d", f.begin, footAt), fmt.Sprint(start))
+	}
+	if footAt-int64(start) > maxSummary {
+		return tooLarge(int64(start), fmt.Sprintf("a summary of at most %d bytes", maxSummary), fmt.Sprint(footAt-int64(start)))
+	}
+	if int64(start) < from {
+		more := make([]byte, size-int64(start))
+		if err := f.r.ReadAt(ctx, more[:from-int64(start)], int64(start)); err != nil {
+			return err
+		}
+		copy(more[from-int64(start):], tail)
+		tail, from = more, int64(start)
+	}
+	sec := tail[int64(start)-from:]
+	if crc != 0 {
+		// The sum runs over the summary and the footer up to the sum itself.
+		if have := crc32.ChecksumIEEE(sec[:len(sec)-len(magic)-4]); have != crc {
+			return malformed(int64(start), "check sum of the summary", fmt.Sprintf("%08x", crc), fmt.Sprintf("%08x", have))
+		}
+	}
+	f.end = int64(start)
+	return f.parseSummary(sec[:len(sec)-tailSize], int64(start))
+}
+
+func (f *File) parseSummary(sec []byte, start int64) error {
+	all := Chunk{Offset: start}
+	err := all.walk(sec, func(op Op, b []byte, at int) error {
+		off := start + int64(at)
+		switch op {
+		case OpSchema, OpChannel:
+			return f.define(op, b, off)
+		case OpChunkIndex:
+			k, err := parseChunkIndex(b, off)
+			if err != nil {
+				return err
+			}
+			if err := k.check(f.end, f.lim); err != nil {
+				return err
+			}
+			k.unindexed = k.IndexLength == 0
+			f.Chunks = append(f.Chunks, *k)
+		case OpStatistics:
+			s, err := parseStatistics(b, off)
+			f.Statistics = s
+			return err
+		case OpAttachmentIndex, OpMetadataIndex:
+			p, err := parsePlace(op, b, off)
+			if err != nil {
+				return err
+			}
+			if p.Offset < f.begin || p.Length < headSize || p.Offset > f.end-p.Length {
+				return malformed(off, "an index points outside the data section", fmt.Sprintf("between %d and %d", f.begin, f.end), fmt.Sprintf("%d bytes at %d", p.Length, p.Offset))
+			}
+			if op == OpAttachmentIndex {
+				f.Attachments = append(f.Attachments, p)
+			} else {
+				f.Metadata = append(f.Metadata, p)
+			}
+		}
+		return nil // unknown records are skipped: 80 and above are private, lower ones of a later version
+	})
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(f.Chunks, func(a, b Chunk) int { return int(max(-1, min(1, a.Offset-b.Offset))) })
+	for i := 1; i < len(f.Chunks); i++ {
+		if p := &f.Chunks[i-1]; p.Offset+p.Length > f.Chunks[i].Offset {
+			return malformed(f.Chunks[i].Offset, "chunks overlap in the file", fmt.Sprintf("%d or more", p.Offset+p.Length), fmt.Sprint(f.Chunks[i].Offset))
+		}
+	}
+	// A summary need not repeat schemas and channels. Then they are in the chunks alone.
+	if len(f.Channels) == 0 && (len(f.Chunks) > 0 || f.Statistics == nil || f.Statistics.Messages > 0) {
+		return malformed(start, "the summary lists no channels", "", "")
+	}
+	return nil
+}
+
+// define notes a schema or a channel; one number has one content.
+func (f *File) define(op Op, b []byte, off int64) error {
+	if op == OpSchema {
+		s, err := parseSchema(b, off)
+		if err != nil {
+			return err
+		}
+		if old := f.Schemas[s.ID]; old != nil && *old != *s {
+			return clash(off, "schema", s.ID, old.Name, s.Name)
+		}
+		f.Schemas[s.ID] = s
+		return nil
+	}
+	c, err := parseChannel(b, off)
+	if err != nil {
+		return err
+	}
+	if old := f.Channels[c.ID]; old != nil && !old.Same(c) {
+		return clash(off, "channel", c.ID, old.Topic, c.Topic)
+	}
+	f.Channels[c.ID] = c
+	return nil
+}
+
+func clash(off int64, what string, id uint16, old, new string) error {
+	return &robocache.Error{Class: robocache.ErrMalformed, Op: "mcap", Where: robocache.Where{"offset": off}, Msg: fmt.Sprintf("%s %d is defined twice with other content", what, id), Want: fmt.Sprintf("%.80q", old), Got: fmt.Sprintf("%.80q", new)}
+}
+
+// found records a finding.
+func (f *File) found(sev robocache.Severity, code string, off int64, msg, mend string, count int64) {
+	w := robocache.Where{}
+	if off >= 0 {
+		w["offset"] = off
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.findings) < 1000 {
+		f.findings = append(f.findings, robocache.Finding{Severity: sev, Code: code, Where: w, Message: msg, Mend: mend, Count: count})
+	}
+}
+
+// Findings are what opening and reading met so far.
+func (f *File) Findings() []robocache.Finding {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.findings)
+}
+
+// Close gives the file back.
+func (f *File) Close() error {
+	f.cache.Clear()
+	return f.r.Close()
+}
+
+// Budget is what the cache of chunks may hold.
+func (f *File) Budget() int64 { return f.opt.Budget }

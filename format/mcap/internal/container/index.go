@@ -1,0 +1,316 @@
+package container
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sort"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// Index says where each message of each channel lies.
+type Index struct {
+	Channels map[uint16]*ChannelIndex
+	Messages int64
+}
+
+// ChannelIndex lists a channel's messages by log time; those of one time in the order of the file.
+type ChannelIndex struct {
+	Log   []int64
+	Chunk []int32
+	At    []uint32 // in the chunk's records
+}
+
+// Len is the number of messages.
+func (c *ChannelIndex) Len() int { return len(c.Log) }
+
+// Range gives the messages of from ≤ log time < to.
+func (c *ChannelIndex) Range(from, to int64) (lo, hi int) {
+	lo = sort.Search(len(c.Log), func(i int) bool { return c.Log[i] >= from })
+	hi = lo + sort.Search(len(c.Log)-lo, func(i int) bool { return c.Log[lo+i] >= to })
+	return lo, hi
+}
+
+const entryBytes = 16
+
+// spot is one message of a chunk.
+type spot struct {
+	log     int64
+	at      uint32
+	channel uint16
+}
+
+// content is what walking a chunk found.
+type content struct {
+	spots []spot
+	defs  []definition
+	err   error
+}
+
+type definition struct {
+	op  Op
+	b   []byte
+	off int64
+}
+
+// damaged says that an error is about the bytes of a chunk: others of the file may be good.
+func damaged(err error) bool {
+	return errors.Is(err, robocache.ErrMalformed) || errors.Is(err, robocache.ErrResourceLimit) || errors.Is(err, robocache.ErrUnsupported)
+}
+
+// Index gives the index of all messages; Records and Each want it made before. It is made once: of the message indexes, and where they are missing, of the chunks themselves.
+func (f *File) Index(ctx context.Context) (*Index, error) {
+	f.indexing.Lock()
+	defer f.indexing.Unlock()
+	if ix := f.indexed(); ix != nil {
+		return ix, nil
+	}
+	ix, err := f.buildIndex(ctx)
+	if err != nil {
+		return nil, err
+	}
+	// Messages may lie outside of chunks, and a message index may lack some: the statistics know.
+	if f.Statistics == nil || uint64(ix.Messages) != f.Statistics.Messages {
+		more, err := f.gaps(ctx)
+		if err != nil {
+			return nil, err
+		}
+		again := len(more) > 0
+		f.Chunks = append(f.Chunks, more...)
+		if again {
+			if ix, err = f.buildIndex(ctx); err != nil {
+				return nil, err
+			}
+		}
+		if f.Statistics != nil && uint64(ix.Messages) < f.Statistics.Messages {
+			walked := false
+			for i := range f.Chunks {
+				walked = walked || !f.Chunks[i].unindexed
+				f.Chunks[i].unindexed = true
+			}
+			if walked {
+				if ix, err = f.buildIndex(ctx); err != nil {
+					return nil, err
+				}
+			}
+		}
+		if f.Statistics != nil && uint64(ix.Messages) != f.Statistics.Messages {
+			f.found(robocache.SeverityWarning, "statistics-differ", -1, fmt.Sprintf("the statistics say %d messages, there are %d", f.Statistics.Messages, ix.Messages), "rewrite the file", 0)
+		}
+	}
+	f.setIndex(ix)
+	return ix, nil
+}
+
+func (f *File) indexed() *Index {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.index
+}
+
+func (f *File) setIndex(ix *Index) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.index = ix
+}
+
+// gaps lists the runs of plain messages between the chunks.
+func (f *File) gaps(ctx context.Context) ([]Chunk, error) {
+	var out []Chunk
+	at, end := f.begin, f.end
+	part := func(to int64) error {
+		if at >= to {
+			return nil
+		}
+		attachments, metadata, strict := f.Attachments, f.Metadata, f.opt.Strict
+		got, err := f.collect(ctx, at, to)
+		f.Attachments, f.Metadata, f.opt.Strict, f.end = attachments, metadata, strict, end // they are in the summary
+		for _, k := range got {
+			if k.Bare {
+				out = append(out, k)
+			}
+		}
+		return err
+	}
+	for i := range f.Chunks {
+		k := &f.Chunks[i]
+		if k.Bare {
+			continue
+		}
+		if err := part(k.Offset); err != nil {
+			return nil, err
+		}
+		at = k.Offset + k.Length + k.IndexLength
+	}
+	return out, part(end)
+}
+
+// workers is how many chunks are read at a time.
+func workers() int { return max(2, min(8, runtime.GOMAXPROCS(0))) }
+
+// buildIndex makes an index of what the chunks' message indexes say, or the chunks themselves.
+func (f *File) buildIndex(ctx context.Context) (*Index, error) {
+	found := make([]content, len(f.Chunks))
+	left := make(chan int64, 1) // bytes that the index may still take
+	left <- f.opt.Index
+	take := func(n int) error {
+		l := <-left - int64(n)*entryBytes
+		left <- l
+		if l < 0 {
+			return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "mcap", Msg: "index of messages", Want: fmt.Sprintf("at most %d bytes", f.opt.Index), Got: "more", Hint: "raise the memory budget, or split the recording"}
+		}
+		return nil
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(workers())
+	for i := range f.Chunks {
+		g.Go(func() (err error) {
+			k := &f.Chunks[i]
+			c := &found[i]
+			if !k.unindexed {
+				c.spots, err = f.indexes(ctx, k)
+				if err != nil && !damaged(err) {
+					return err
+				}
+				if err == nil {
+					return take(len(c.spots))
+				}
+				k.unindexed = true // its index does not fit: its records are walked
+			}
+			*c = f.contents(ctx, i)
+			if c.err != nil && !damaged(c.err) {
+				return c.err
+			}
+			return take(len(c.spots))
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	for i := range found {
+		if err := found[i].err; err != nil {
+			if err := f.skip(err, f.Chunks[i].Offset, 0); err != nil {
+				return nil, err
+			}
+			f.markBad(i, 0)
+		}
+		for _, d := range found[i].defs {
+			if err := f.define(d.op, d.b, d.off); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return assemble(found)
+}
+
+// assemble sorts what was found by channel.
+func assemble(found []content) (*Index, error) {
+	counts := map[uint16]int{}
+	ix := &Index{Channels: map[uint16]*ChannelIndex{}}
+	for i := range found {
+		for _, s := range found[i].spots {
+			counts[s.channel]++
+		}
+		ix.Messages += int64(len(found[i].spots))
+	}
+	for id, n := range counts {
+		ix.Channels[id] = &ChannelIndex{Log: make([]int64, 0, n), Chunk: make([]int32, 0, n), At: make([]uint32, 0, n)}
+	}
+	for i := range found {
+		for _, s := range found[i].spots {
+			c := ix.Channels[s.channel]
+			c.Log, c.Chunk, c.At = append(c.Log, s.log), append(c.Chunk, int32(i)), append(c.At, s.at)
+		}
+		found[i].spots = nil
+	}
+	for _, c := range ix.Channels {
+		if !slices.IsSorted(c.Log) {
+			sort.Stable(byLog{c})
+		}
+	}
+	return ix, nil
+}
+
+type byLog struct{ *ChannelIndex }
+
+func (b byLog) Less(i, j int) bool { return b.Log[i] < b.Log[j] }
+func (b byLog) Swap(i, j int) {
+	b.Log[i], b.Log[j] = b.Log[j], b.Log[i]
+	b.Chunk[i], b.Chunk[j] = b.Chunk[j], b.Chunk[i]
+	b.At[i], b.At[j] = b.At[j], b.At[i]
+}
+
+// indexes reads the message indexes behind a chunk.
+func (f *File) indexes(ctx context.Context, k *Chunk) ([]spot, error) {
+	if k.IndexLength > f.opt.Index {
+		return nil, tooLarge(k.Offset, fmt.Sprintf("message indexes of at most %d bytes", f.opt.Index), fmt.Sprint(k.IndexLength))
+	}
+	raw := borrow(int(k.IndexLength))
+	defer giveBack(raw)
+	off := k.Offset + k.Length
+	if err := f.r.ReadAt(ctx, *raw, off); err != nil {
+		return nil, err
+	}
+	out := make([]spot, 0, len(*raw)/entryBytes)
+	in := Chunk{Offset: off}
+	err := in.walk(*raw, func(op Op, b []byte, at int) error {
+		if op != OpMessageIndex {
+			return malformed(off+int64(at), "records behind a chunk", "message indexes (opcode 07)", fmt.Sprintf("opcode %02x", byte(op)))
+		}
+		c := cursor{b: b}
+		id, n := c.u16(), c.u32()
+		if c.bad || uint64(n) > uint64(len(c.b)) || n%16 != 0 {
+			return short(off+int64(at), "message index", len(b))
+		}
+		if f.Channels[id] == nil {
+			return malformed(off+int64(at), "a message index of a channel that is not defined", "", fmt.Sprint(id))
+		}
+		for b := c.b[:n]; len(b) > 0; b = b[16:] {
+			log, pos := le64(b), le64(b[8:])
+			if log > maxTime || pos > uint64(k.Size) {
+				return malformed(off+int64(at), "an entry of a message index", fmt.Sprintf("a time of 63 bits and a place in %d bytes", k.Size), fmt.Sprintf("%d, %d", log, pos))
+			}
+			out = append(out, spot{log: int64(log), at: uint32(pos), channel: id})
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	// Entries stand by channel; by place they stand in the order of the file.
+	slices.SortStableFunc(out, func(a, b spot) int { return int(int64(a.at) - int64(b.at)) })
+	return out, nil
+}
+
+// contents walks the records of a chunk.
+func (f *File) contents(ctx context.Context, i int) (c content) {
+	k := &f.Chunks[i]
+	records, err := f.read(ctx, k, nil)
+	if err != nil {
+		return content{err: err}
+	}
+	c.err = k.walk(records, func(op Op, b []byte, at int) error {
+		switch op {
+		case OpSchema, OpChannel:
+			c.defs = append(c.defs, definition{op, slices.Clone(b), k.Offset})
+		case OpMessage:
+			var m Message
+			if err := parseMessage(&m, b, k.Offset); err != nil {
+				return err
+			}
+			c.spots = append(c.spots, spot{log: m.Log, at: uint32(at), channel: m.Channel})
+		case OpChunk, OpHeader, OpFooter, OpDataEnd:
+			return malformed(k.Offset, fmt.Sprintf("the record at %d of a chunk", at), "a schema, channel or message", fmt.Sprintf("opcode %02x", byte(op)))
+		}
+		return nil
+	})
+	if c.err != nil {
+		c.spots = nil // of a damaged chunk nothing is believed
+	}
+	return c
+}

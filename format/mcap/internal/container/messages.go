@@ -1,0 +1,222 @@
+package container
+
+import (
+	"context"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// markBad notes that a chunk cannot be read, and how many messages are lost with it.
+func (f *File) markBad(i int, messages int64) (first bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.bad[i] {
+		return false
+	}
+	f.bad[i] = true
+	f.lost += messages
+	return true
+}
+
+// Lost counts the messages of chunks that were skipped so far.
+func (f *File) Lost() int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.lost
+}
+
+// Records gives the records of a chunk, which are not changed. nil without an error is a damaged chunk that is skipped.
+func (f *File) Records(ctx context.Context, i int) ([]byte, error) {
+	f.mu.Lock()
+	bad := f.bad[i]
+	f.mu.Unlock()
+	if bad {
+		return nil, nil
+	}
+	k := &f.Chunks[i]
+	b, err := f.cache.Get(ctx, i, func() ([]byte, int64, error) {
+		b, err := f.read(ctx, k, nil)
+		return b, int64(cap(b)), err
+	})
+	if err != nil {
+		return nil, f.pass(err, i)
+	}
+	return b, nil
+}
+
+// pass notes a damaged chunk as skipped, or gives its error.
+func (f *File) pass(err error, i int) error {
+	if f.opt.Strict || !damaged(err) {
+		return err
+	}
+	var n int64
+	if ix := f.indexed(); ix != nil {
+		for _, c := range ix.Channels {
+			for _, k := range c.Chunk {
+				if int(k) == i {
+					n++
+				}
+			}
+		}
+	}
+	if f.markBad(i, n) {
+		return f.skip(err, f.Chunks[i].Offset, n)
+	}
+	return nil
+}
+
+// At reads the message of a channel at a place of a chunk's records.
+func (f *File) At(records []byte, chunk int, at uint32, channel uint16, log int64, m *Message) error {
+	off := f.Chunks[chunk].Offset
+	if int64(at)+headSize > int64(len(records)) || Op(records[at]) != OpMessage || le64(records[at+1:]) > uint64(len(records)-int(at)-headSize) {
+		return malformed(off, "a message index points at no message", "", fmt.Sprintf("place %d of %d", at, len(records)))
+	}
+	if err := parseMessage(m, records[int(at)+headSize:int(at)+headSize+int(le64(records[at+1:]))], off); err != nil {
+		return err
+	}
+	if m.Channel != channel || m.Log != log {
+		return malformed(off, "a message index and its message differ", fmt.Sprintf("channel %d at %d", channel, log), fmt.Sprintf("channel %d at %d", m.Channel, m.Log))
+	}
+	return nil
+}
+
+// Prefetch reads chunks into the cache, several at a time, until ctx ends. It is a hint: its errors are met again by Records.
+func (f *File) Prefetch(ctx context.Context, chunks []int32) {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(workers())
+	for _, i := range chunks {
+		if ctx.Err() != nil {
+			break
+		}
+		g.Go(func() error {
+			if _, ok := f.cache.Peek(int(i)); !ok {
+				_, _ = f.Records(ctx, int(i))
+			}
+			return nil
+		})
+	}
+	_ = g.Wait()
+}
+
+// Each reads chunks, several at a time, past the cache where they are not in it: fn gets each one's records, from several goroutines.
+func (f *File) Each(ctx context.Context, chunks []int32, fn func(chunk int32, records []byte) error) error {
+	var total int64
+	for _, i := range chunks {
+		total += f.Chunks[i].Size
+	}
+	keep := total <= f.opt.Budget/2 // else a pass would only push out what others want
+	g, ctx := errgroup.WithContext(ctx)
+	next := make(chan int32)
+	g.Go(func() error {
+		defer close(next)
+		for _, i := range chunks {
+			select {
+			case next <- i:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		return nil
+	})
+	for range min(workers(), len(chunks)) {
+		g.Go(func() (err error) {
+			defer guard(&err)
+			var buf []byte
+			for i := range next {
+				f.mu.Lock()
+				bad := f.bad[int(i)]
+				f.mu.Unlock()
+				if bad {
+					continue
+				}
+				records, ok := f.cache.Peek(int(i))
+				if !ok && keep {
+					var err error
+					if records, err = f.Records(ctx, int(i)); err != nil {
+						return err
+					}
+					if records == nil {
+						continue
+					}
+				} else if !ok {
+					var err error
+					if buf, err = f.read(ctx, &f.Chunks[i], buf); err != nil {
+						if err := f.pass(err, int(i)); err != nil {
+							return err
+						}
+						continue
+					}
+					records = buf
+				}
+				if err := fn(i, records); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// guard turns a panic into Malformed.
+func guard(err *error) {
+	if r := recover(); r != nil {
+		*err = &robocache.Error{Class: robocache.ErrMalformed, Op: "mcap", Msg: fmt.Sprintf("input that the reader did not expect: %v", r)}
+	}
+}
+
+// Attachment is a file inside the file.
+type Attachment struct {
+	Log, Create     int64
+	Name, MediaType string
+	Data            []byte
+}
+
+// content reads a record outside of chunks.
+func (f *File) content(ctx context.Context, p Place, op Op, limit int64) ([]byte, error) {
+	if p.Length > limit {
+		return nil, tooLarge(p.Offset, fmt.Sprintf("a record of at most %d bytes", limit), fmt.Sprint(p.Length))
+	}
+	b := make([]byte, p.Length)
+	if err := f.r.ReadAt(ctx, b, p.Offset); err != nil {
+		return nil, err
+	}
+	if Op(b[0]) != op || le64(b[1:]) != uint64(p.Length-headSize) {
+		return nil, malformed(p.Offset, "an index points at another record", fmt.Sprintf("opcode %02x, %d bytes", byte(op), p.Length-headSize), fmt.Sprintf("opcode %02x, %d bytes", b[0], le64(b[1:])))
+	}
+	return b[headSize:], nil
+}
+
+// ReadAttachment reads an attachment.
+func (f *File) ReadAttachment(ctx context.Context, p Place) (*Attachment, error) {
+	b, err := f.content(ctx, p, OpAttachment, f.lim.Chunk)
+	if err != nil {
+		return nil, err
+	}
+	c := cursor{b: b}
+	a := &Attachment{Log: int64(c.u64()), Create: int64(c.u64()), Name: c.str(), MediaType: c.str()}
+	n := c.u64()
+	if c.bad || n > uint64(len(c.b)) {
+		return nil, short(p.Offset, "attachment", len(b))
+	}
+	a.Data = c.b[:n]
+	return a, nil
+}
+
+// ReadMetadata reads a metadata record.
+func (f *File) ReadMetadata(ctx context.Context, p Place) (map[string]string, error) {
+	b, err := f.content(ctx, p, OpMetadata, f.lim.Chunk)
+	if err != nil {
+		return nil, err
+	}
+	c := cursor{b: b}
+	c.str()
+	m := c.strings()
+	if c.bad {
+		return nil, short(p.Offset, "metadata", len(b))
+	}
+	return m, nil
+}

@@ -1,0 +1,266 @@
+package container
+
+import (
+	"encoding/binary"
+	"fmt"
+	"maps"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// Op is the opcode of a record.
+type Op byte
+
+// The records of the format's version 0.
+const (
+	OpHeader          Op = 0x01
+	OpFooter          Op = 0x02
+	OpSchema          Op = 0x03
+	OpChannel         Op = 0x04
+	OpMessage         Op = 0x05
+	OpChunk           Op = 0x06
+	OpMessageIndex    Op = 0x07
+	OpChunkIndex      Op = 0x08
+	OpAttachment      Op = 0x09
+	OpAttachmentIndex Op = 0x0A
+	OpStatistics      Op = 0x0B
+	OpMetadata        Op = 0x0C
+	OpMetadataIndex   Op = 0x0D
+	OpSummaryOffset   Op = 0x0E
+	OpDataEnd         Op = 0x0F
+)
+
+const (
+	magic      = "\x89MCAP0\r\n"
+	headSize   = 9 // opcode and length
+	footerSize = 8 + 8 + 4
+	tailSize   = headSize + footerSize + len(magic)
+	messageFix = 2 + 4 + 8 + 8 // of a message, before its data
+	maxTime    = 1<<63 - 1
+)
+
+// Schema describes the messages of channels.
+type Schema struct {
+	ID             uint16
+	Name, Encoding string
+	Data           string
+}
+
+// Channel is a topic as one publisher has it.
+type Channel struct {
+	ID, Schema      uint16
+	Topic, Encoding string
+	Metadata        map[string]string
+}
+
+// Same says that two channels of one id have the same content.
+func (c *Channel) Same(o *Channel) bool {
+	return c.Schema == o.Schema && c.Topic == o.Topic && c.Encoding == o.Encoding && maps.Equal(c.Metadata, o.Metadata)
+}
+
+// Message is one message; Data belongs to the chunk.
+type Message struct {
+	Channel      uint16
+	Sequence     uint32
+	Log, Publish int64
+	Data         []byte
+}
+
+// Statistics are what the writer says of the file.
+type Statistics struct {
+	Messages, Start, End  uint64
+	Schemas, Channels     uint32
+	Attachments, Metadata uint32
+	Chunks                uint32
+	PerChannel            map[uint16]uint64
+}
+
+// Place is where an attachment or a metadata record lies.
+type Place struct {
+	Offset, Length int64 // of the whole record
+	Name           string
+}
+
+// cursor takes fields off the content of a record. The first field that is not there sets bad, and zeros follow.
+type cursor struct {
+	b   []byte
+	bad bool
+}
+
+func (c *cursor) take(n int) []byte {
+	if c.bad || n < 0 || n > len(c.b) {
+		c.bad = true
+		return nil
+	}
+	v := c.b[:n]
+	c.b = c.b[n:]
+	return v
+}
+
+func (c *cursor) u16() uint16 {
+	if v := c.take(2); v != nil {
+		return binary.LittleEndian.Uint16(v)
+	}
+	return 0
+}
+
+func (c *cursor) u32() uint32 {
+	if v := c.take(4); v != nil {
+		return binary.LittleEndian.Uint32(v)
+	}
+	return 0
+}
+
+func (c *cursor) u64() uint64 {
+	if v := c.take(8); v != nil {
+		return binary.LittleEndian.Uint64(v)
+	}
+	return 0
+}
+
+func (c *cursor) str() string {
+	n := c.u32()
+	if uint64(n) > uint64(len(c.b)) {
+		c.bad = true
+		return ""
+	}
+	return string(c.take(int(n)))
+}
+
+// strings takes a map of strings: its size in bytes, then the pairs.
+func (c *cursor) strings() map[string]string {
+	n := c.u32()
+	if uint64(n) > uint64(len(c.b)) {
+		c.bad = true
+		return nil
+	}
+	in := cursor{b: c.take(int(n))}
+	var out map[string]string
+	for len(in.b) > 0 && !in.bad {
+		k, v := in.str(), in.str()
+		if in.bad {
+			break
+		}
+		if out == nil {
+			out = map[string]string{}
+		}
+		out[k] = v
+	}
+	c.bad = c.bad || in.bad
+	return out
+}
+
+// malformed is an error at an offset of the file.
+func malformed(off int64, msg, want, got string) error {
+	e := &robocache.Error{Class: robocache.ErrMalformed, Op: "mcap", Msg: msg, Want: want, Got: got}
+	if off >= 0 {
+		e.Where = robocache.Where{"offset": off}
+	}
+	return e
+}
+
+func short(off int64, what string, have int) error {
+	return malformed(off, "a "+what+" record ends before its fields do", "", fmt.Sprintf("%d bytes of content", have))
+}
+
+func parseSchema(b []byte, off int64) (*Schema, error) {
+	c := cursor{b: b}
+	s := &Schema{ID: c.u16(), Name: c.str(), Encoding: c.str()}
+	s.Data = c.str()
+	if c.bad {
+		return nil, short(off, "schema", len(b))
+	}
+	if s.ID == 0 {
+		return nil, malformed(off, "schema id", "1 or more", "0")
+	}
+	return s, nil
+}
+
+func parseChannel(b []byte, off int64) (*Channel, error) {
+	c := cursor{b: b}
+	h := &Channel{ID: c.u16(), Schema: c.u16(), Topic: c.str(), Encoding: c.str(), Metadata: c.strings()}
+	if c.bad {
+		return nil, short(off, "channel", len(b))
+	}
+	return h, nil
+}
+
+// parseMessage reads a message in place. Times above int64 are an error here, at the border.
+func parseMessage(m *Message, b []byte, off int64) error {
+	if len(b) < messageFix {
+		return short(off, "message", len(b))
+	}
+	log, publish := binary.LittleEndian.Uint64(b[6:]), binary.LittleEndian.Uint64(b[14:])
+	if log > maxTime {
+		return malformed(off, "log time", "at most 2^63-1 ns", fmt.Sprint(log))
+	}
+	if publish > maxTime {
+		return malformed(off, "publish time", "at most 2^63-1 ns", fmt.Sprint(publish))
+	}
+	*m = Message{Channel: binary.LittleEndian.Uint16(b), Sequence: binary.LittleEndian.Uint32(b[2:]), Log: int64(log), Publish: int64(publish), Data: b[messageFix:]}
+	return nil
+}
+
+func parseStatistics(b []byte, off int64) (*Statistics, error) {
+	c := cursor{b: b}
+	s := &Statistics{Messages: c.u64()}
+	s.Schemas = uint32(c.u16())
+	s.Channels, s.Attachments, s.Metadata, s.Chunks = c.u32(), c.u32(), c.u32(), c.u32()
+	s.Start, s.End = c.u64(), c.u64()
+	n := c.u32()
+	if c.bad || uint64(n) > uint64(len(c.b)) || n%10 != 0 {
+		return nil, short(off, "statistics", len(b))
+	}
+	in := cursor{b: c.take(int(n))}
+	s.PerChannel = make(map[uint16]uint64, n/10)
+	for len(in.b) > 0 {
+		id := in.u16()
+		s.PerChannel[id] = in.u64()
+	}
+	return s, nil
+}
+
+// parseChunkIndex reads what the summary says of a chunk. Sizes are checked by the caller.
+func parseChunkIndex(b []byte, off int64) (*Chunk, error) {
+	c := cursor{b: b}
+	k := &Chunk{}
+	start, end := c.u64(), c.u64()
+	at, length := c.u64(), c.u64()
+	n := c.u32()
+	if c.bad || uint64(n) > uint64(len(c.b)) || n%10 != 0 {
+		return nil, short(off, "chunk index", len(b))
+	}
+	in := cursor{b: c.take(int(n))}
+	for len(in.b) > 0 {
+		k.channels = append(k.channels, in.u16())
+		in.u64()
+	}
+	indexLength := c.u64()
+	comp := c.str()
+	csize, size := c.u64(), c.u64()
+	if c.bad {
+		return nil, short(off, "chunk index", len(b))
+	}
+	if start > maxTime || end > maxTime || at > maxTime || length > maxTime || indexLength > maxTime || csize > maxTime || size > maxTime {
+		return nil, malformed(off, "a number in a chunk index", "at most 2^63-1", fmt.Sprint(max(start, end, at, length, indexLength, csize, size)))
+	}
+	k.Start, k.End, k.Offset, k.Length, k.IndexLength = int64(start), int64(end), int64(at), int64(length), int64(indexLength)
+	k.Compressed, k.Size = int64(csize), int64(size)
+	var err error
+	k.Compression, err = parseCompression(comp, off)
+	return k, err
+}
+
+// parsePlace reads an attachment index (two times, a size, name, type) or a metadata index (name).
+func parsePlace(op Op, b []byte, off int64) (Place, error) {
+	c := cursor{b: b}
+	at, length := c.u64(), c.u64()
+	if op == OpAttachmentIndex {
+		c.take(24)
+	}
+	p := Place{Offset: int64(at), Length: int64(length), Name: c.str()}
+	if c.bad || at > maxTime || length > maxTime {
+		return p, short(off, "index", len(b))
+	}
+	return p, nil
+}

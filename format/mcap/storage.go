@@ -1,0 +1,390 @@
+package mcap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"sort"
+	"strings"
+	"sync"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/bag"
+	"github.com/goatnote-inc/robocache/format/mcap/internal/container"
+)
+
+// StorageOptions are the choices of OpenStorage.
+type StorageOptions struct {
+	Budget int64 // bytes of decompressed chunks to keep; 0 = 64 MiB
+	Strict bool  // a damaged chunk is an error; else it is skipped, counted and found
+	Scan   bool  // the summary is not believed: the file is scanned
+}
+
+// Storage is an MCAP file as a recording.
+type Storage struct {
+	file   *container.File
+	name   string
+	topics []topic
+	infos  []bag.TopicInfo
+
+	mu    sync.Mutex
+	ready bool // places are made
+	held  int64
+	notes map[string]string
+}
+
+// topic is one or several channels of one name and type.
+type topic struct {
+	channels []uint16
+	index    bag.Index
+	place    []place
+	byChunk  map[int32][]int32 // chunk → numbers of the topic's messages in it
+}
+
+// place is where a message lies.
+type place struct {
+	chunk   int32
+	at      uint32
+	channel uint16
+}
+
+var (
+	_ bag.Storage = (*Storage)(nil)
+	_ bag.Bulk    = (*Storage)(nil)
+	_ bag.Noted   = (*Storage)(nil)
+	_ bag.Sized   = (*Storage)(nil)
+)
+
+// OpenStorage opens an MCAP file; name is for errors. Close of the storage closes the file; where OpenStorage fails, it is the caller's.
+func OpenStorage(ctx context.Context, file robocache.Ranged, name string, opt StorageOptions) (s *Storage, err error) {
+	defer guard("open", name, &err)
+	f, err := container.Open(ctx, file, container.Options{Budget: opt.Budget, Strict: opt.Strict, Scan: opt.Scan})
+	if err != nil {
+		return nil, robocache.At(err, robocache.Where{"file": name})
+	}
+	s = &Storage{file: f, name: name}
+	if !counted(f) {
+		// Without counts a channel only the index knows how many messages there are.
+		if _, err := f.Index(ctx); err != nil {
+			return nil, robocache.At(err, robocache.Where{"file": name})
+		}
+	}
+	s.list(ctx)
+	return s, nil
+}
+
+// counted says that the statistics have the messages of each channel.
+func counted(f *container.File) bool {
+	if f.Statistics == nil || f.Recovered {
+		return false
+	}
+	var sum uint64
+	for id, n := range f.Statistics.PerChannel {
+		if f.Channels[id] == nil {
+			return false
+		}
+		sum += n
+	}
+	return sum == f.Statistics.Messages
+}
+
+// guard turns a panic into Malformed: whatever was in the input, it stays inside this package.
+func guard(op, name string, err *error) {
+	if r := recover(); r != nil {
+		*err = &robocache.Error{Class: robocache.ErrMalformed, Op: "mcap " + op, Where: robocache.Where{"file": name}, Msg: fmt.Sprintf("input that the reader did not expect: %v", r), Err: errors.New(string(debug.Stack()))}
+	}
+}
+
+// list joins the channels of one topic and type: several publishers of a topic have a channel each.
+func (s *Storage) list(ctx context.Context) {
+	f := s.file
+	ids := make([]uint16, 0, len(f.Channels))
+	for id := range f.Channels {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	counts := map[uint16]int64{}
+	if counted(f) {
+		for id, n := range f.Statistics.PerChannel {
+			counts[id] = int64(min(n, 1<<40))
+		}
+	} else if ix, err := f.Index(ctx); err == nil {
+		for id, c := range ix.Channels {
+			counts[id] = int64(c.Len())
+		}
+	}
+	type key struct{ name, typ, encoding string }
+	at := map[key]int{}
+	for _, id := range ids {
+		c := f.Channels[id]
+		sc := f.Schemas[c.Schema]
+		k := key{name: c.Topic, encoding: c.Encoding}
+		if sc != nil {
+			k.typ = sc.Name
+		}
+		i, ok := at[k]
+		if !ok {
+			i = len(s.infos)
+			at[k] = i
+			info := bag.TopicInfo{Name: c.Topic, Type: k.typ, Encoding: c.Encoding, Metadata: c.Metadata, Latched: latched(c.Metadata["offered_qos_profiles"])}
+			if sc != nil {
+				info.SchemaEncoding, info.SchemaText = sc.Encoding, sc.Data
+			}
+			s.infos, s.topics = append(s.infos, info), append(s.topics, topic{})
+		}
+		s.infos[i].Messages += counts[id]
+		s.topics[i].channels = append(s.topics[i].channels, id)
+	}
+}
+
+// latched says that a QoS profile keeps the last message for who comes later: durability 1, or its name. It is YAML, a list of profiles.
+func latched(qos string) bool {
+	for _, line := range strings.Split(qos, "\n") {
+		k, v, ok := strings.Cut(strings.TrimLeft(line, " -"), ":")
+		if ok && strings.TrimSpace(k) == "durability" {
+			v = strings.Trim(strings.TrimSpace(v), `"'`)
+			return v == "1" || v == "transient_local"
+		}
+	}
+	return false
+}
+
+// Topics lists the topics.
+func (s *Storage) Topics() []bag.TopicInfo { return s.infos }
+
+// File gives the container, for doctor.
+func (s *Storage) File() *container.File { return s.file }
+
+// settle makes the places of all topics.
+func (s *Storage) settle(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ready {
+		return nil
+	}
+	ix, err := s.file.Index(ctx)
+	if err != nil {
+		return robocache.At(err, robocache.Where{"file": s.name})
+	}
+	for i := range s.topics {
+		t := &s.topics[i]
+		n := 0
+		for _, id := range t.channels {
+			if c := ix.Channels[id]; c != nil {
+				n += c.Len()
+			}
+		}
+		t.index.Log, t.place = make([]int64, 0, n), make([]place, 0, n)
+		for _, id := range t.channels {
+			c := ix.Channels[id]
+			if c == nil {
+				continue
+			}
+			t.index.Log = append(t.index.Log, c.Log...)
+			for j := range c.Log {
+				t.place = append(t.place, place{c.Chunk[j], c.At[j], id})
+			}
+		}
+		if len(t.channels) > 1 {
+			sort.Stable(byLog{t})
+		}
+		t.byChunk = map[int32][]int32{}
+		for j, p := range t.place {
+			t.byChunk[p.chunk] = append(t.byChunk[p.chunk], int32(j))
+		}
+		s.held += int64(n) * 40
+	}
+	s.ready = true
+	return nil
+}
+
+type byLog struct{ *topic }
+
+func (b byLog) Len() int { return len(b.place) }
+func (b byLog) Less(i, j int) bool {
+	if b.index.Log[i] != b.index.Log[j] {
+		return b.index.Log[i] < b.index.Log[j]
+	}
+	if b.place[i].chunk != b.place[j].chunk {
+		return b.place[i].chunk < b.place[j].chunk
+	}
+	return b.place[i].at < b.place[j].at
+}
+func (b byLog) Swap(i, j int) {
+	b.index.Log[i], b.index.Log[j] = b.index.Log[j], b.index.Log[i]
+	b.place[i], b.place[j] = b.place[j], b.place[i]
+}
+
+// Index gives the log times of a topic, of the message indexes.
+func (s *Storage) Index(ctx context.Context, topic int) (ix *bag.Index, err error) {
+	defer guard("index", s.name, &err)
+	if err := s.settle(ctx); err != nil {
+		return nil, err
+	}
+	return &s.topics[topic].index, nil
+}
+
+// Messages gives messages of a topic by log time. Chunks ahead are decompressed beside fn.
+func (s *Storage) Messages(ctx context.Context, topic, from, to int, fn func(i int, m *bag.Message) error) (err error) {
+	defer guard("read", s.name, &err)
+	if err := s.settle(ctx); err != nil {
+		return err
+	}
+	t := &s.topics[topic]
+	if from < 0 || to > len(t.place) || from > to {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "mcap", Where: robocache.Where{"file": s.name, "stream": s.infos[topic].Name}, Want: fmt.Sprintf("messages of 0 to %d", len(t.place)), Got: fmt.Sprintf("%d to %d", from, to)}
+	}
+	stop := s.ahead(ctx, t.place[from:to])
+	defer stop()
+	var m container.Message
+	var out bag.Message
+	var records []byte
+	last := int32(-1)
+	for i := from; i < to; i++ {
+		p := t.place[i]
+		if p.chunk != last {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if records, err = s.file.Records(ctx, int(p.chunk)); err != nil {
+				return robocache.At(err, robocache.Where{"file": s.name})
+			}
+			last = p.chunk
+		}
+		if records == nil {
+			continue // damaged, and said so
+		}
+		if err := s.file.At(records, int(p.chunk), p.at, p.channel, t.index.Log[i], &m); err != nil {
+			return robocache.At(err, robocache.Where{"file": s.name, "stream": s.infos[topic].Name, "index": i})
+		}
+		out = bag.Message{Log: m.Log, Publish: m.Publish, Sequence: m.Sequence, Data: m.Data}
+		if err := fn(i, &out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ahead decompresses the chunks of places beside who reads them, as far as the cache holds them. stop waits for it.
+func (s *Storage) ahead(ctx context.Context, places []place) (stop func()) {
+	if len(places) < 2 || places[0].chunk == places[len(places)-1].chunk {
+		return func() {}
+	}
+	var chunks []int32
+	var size int64
+	for i, p := range places {
+		if i == 0 || p.chunk != places[i-1].chunk {
+			if size += s.file.Chunks[p.chunk].Size; size > s.file.Budget()/2 || len(chunks) >= 64 {
+				break
+			}
+			chunks = append(chunks, p.chunk)
+		}
+	}
+	if len(chunks) < 2 {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.file.Prefetch(ctx, chunks)
+	}()
+	return func() { cancel(); <-done }
+}
+
+// Scan gives all messages of some topics in one pass over the chunks that hold them.
+func (s *Storage) Scan(ctx context.Context, topics []int, fn func(topic, i int, m *bag.Message) error) (err error) {
+	defer guard("scan", s.name, &err)
+	if err := s.settle(ctx); err != nil {
+		return err
+	}
+	want := map[int32]bool{}
+	for _, t := range topics {
+		for c := range s.topics[t].byChunk {
+			want[c] = true
+		}
+	}
+	chunks := make([]int32, 0, len(want))
+	for c := range want {
+		chunks = append(chunks, c)
+	}
+	slices.Sort(chunks)
+	err = s.file.Each(ctx, chunks, func(chunk int32, records []byte) error {
+		var m container.Message
+		var out bag.Message
+		for _, k := range topics {
+			t := &s.topics[k]
+			for _, i := range t.byChunk[chunk] {
+				p := t.place[i]
+				if err := s.file.At(records, int(chunk), p.at, p.channel, t.index.Log[i], &m); err != nil {
+					return robocache.At(err, robocache.Where{"stream": s.infos[k].Name, "index": i})
+				}
+				out = bag.Message{Log: m.Log, Publish: m.Publish, Sequence: m.Sequence, Data: m.Data}
+				if err := fn(k, int(i), &out); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	return robocache.At(err, robocache.Where{"file": s.name})
+}
+
+// Notes gives the metadata records, "<record>.<key>" → value. Records above 64 MiB in all are left out.
+func (s *Storage) Notes(ctx context.Context) (_ map[string]string, err error) {
+	defer guard("metadata", s.name, &err)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.notes != nil {
+		return s.notes, nil
+	}
+	notes := map[string]string{}
+	left := int64(64 << 20)
+	for _, p := range s.file.Metadata {
+		if left -= p.Length; left < 0 {
+			break
+		}
+		m, err := s.file.ReadMetadata(ctx, p)
+		if err != nil {
+			return nil, robocache.At(err, robocache.Where{"file": s.name})
+		}
+		for k, v := range m {
+			notes[p.Name+"."+k] = v
+		}
+	}
+	s.notes = notes
+	return notes, nil
+}
+
+// Bytes is the size of all chunks, decompressed.
+func (s *Storage) Bytes() (n int64) {
+	for i := range s.file.Chunks {
+		n += s.file.Chunks[i].Size
+	}
+	return n
+}
+
+// Held is what the indexes hold.
+func (s *Storage) Held() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.held + int64(len(s.file.Chunks))*120
+}
+
+// Findings are what opening and reading met so far.
+func (s *Storage) Findings() []robocache.Finding {
+	out := s.file.Findings()
+	for i := range out {
+		w := robocache.Where{"file": s.name}
+		for k, v := range out[i].Where {
+			w[k] = v
+		}
+		out[i].Where = w
+	}
+	return out
+}
+
+// Close closes the file.
+func (s *Storage) Close() error { return s.file.Close() }
