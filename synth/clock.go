@@ -1,6 +1,7 @@
 package synth
 
 import (
+	"math"
 	"math/rand/v2"
 
 	"github.com/goatnote-inc/robocache"
@@ -38,4 +39,53 @@ func shaken(rng *rand.Rand, t, jitter int64, rate robocache.Rate) int64 {
 		t += rng.Int64N(2*jitter+1) - jitter
 	}
 	return max(t, 0)
+}
+
+// streams numbers the streams that may have clocks of their own: what one of them draws moves no other. Cameras follow at cameraStream.
+var streams = map[string]int{"joints": 1, "force": 2, "cloud": 3, "text": 4}
+
+const cameraStream = 8
+
+// Truth is how a stream's clock was bent: what a tool that looks for it should find.
+type Truth struct {
+	Rate   robocache.Rate `json:"rate"`
+	Offset int64          `json:"offset_ns"` // stamp = round(t·(1 + SkewPPM/1e6)) + Offset, t being when the sample was taken
+	Skew   float64        `json:"skew_ppm"`
+	Late   int64          `json:"late_ns"`    // the stream begins so much after the episode
+	Drop   [2]int64       `json:"dropout_ns"` // it is silent from … to
+}
+
+// bend gives the truth of a stream in an episode.
+func (o *Options) bend(episode, stream int, rate robocache.Rate) Truth {
+	t := Truth{Rate: rate}
+	// Offset and skew are the clock's own, the same in every episode.
+	own := o.rng(0, drawSkew+stream)
+	if o.Offset > 0 {
+		t.Offset = own.Int64N(2*int64(o.Offset)+1) - int64(o.Offset)
+	}
+	if o.Skew > 0 {
+		t.Skew = float64(o.Skew * (2*own.Float64() - 1))
+	}
+	rng := o.rng(episode, drawDeform+stream)
+	if o.Late > 0 {
+		t.Late = rng.Int64N(int64(o.Late) + 1)
+	}
+	if o.Dropout > 0 {
+		free := max(0, o.end(episode)-t.Late-int64(o.Dropout))
+		t.Drop[0] = t.Late + rng.Int64N(free+1)
+		t.Drop[1] = t.Drop[0] + int64(o.Dropout)
+	}
+	return t
+}
+
+// stamped gives when a stream's samples were taken, and what its clock said.
+func (t *Truth) stamped(taken []int64) (kept, stamps []int64) {
+	for _, x := range taken {
+		if x < t.Late || x >= t.Drop[0] && x < t.Drop[1] {
+			continue
+		}
+		kept = append(kept, x)
+		stamps = append(stamps, x+int64(math.Round(float64(float64(x)*t.Skew*1e-6)))+t.Offset)
+	}
+	return kept, stamps
 }

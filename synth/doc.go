@@ -8,6 +8,9 @@
 //	S4  Without jitter and gaps the dataset is flawless: rows lie on the grid k/fps, and doctor finds nothing.
 //	S5  With them the recorded stamps are kept, in seconds from the episode's start, as float64: observation.state.recorded, and <camera>.recorded for each camera. LeRobot's own timestamp column stays k/fps, as its recorder writes it.
 //	S6  Destinations appear whole or not at all: an error removes what was written.
+//	S7  New gives a dataset that is made while it is read: the same rows in whatever order, and from however many goroutines, they are asked for.
+//	    Without clocks of their own its streams are those that Write writes.
+//	S8  Streams of New have the rates that were asked for; Truth says how each clock was bent: late start, drop-out, constant offset, skew. Stamps increase.
 //
 // # Streams faster than the pictures
 //

@@ -23,6 +23,8 @@ var natives = map[string]native{
 	"force":  {"observation.force", 3, func(s *state) []float64 { f := s.force(); return f[:] }},
 }
 
+const depthKey = "observation.depth.cam_0"
+
 // Streams of random numbers, one a purpose and episode: what one of them draws moves no other.
 const (
 	drawWorld = iota
@@ -30,13 +32,25 @@ const (
 	drawState
 	drawNative // + index
 	drawCamera = 16
+	drawLength = 40
+	drawDeform = 48  // + index: late starts, drop-outs
+	drawClock  = 112 // + index
+	drawPoints = 144
+	drawSkew   = 80 // + index, of episode 0: offset and speed of a stream's clock
 )
 
 func (o *Options) rng(episode, purpose int) *rand.Rand {
 	return rand.New(rand.NewPCG(o.Seed, uint64(episode)<<8|uint64(purpose)))
 }
 
-func (o *Options) end() int64 { return int64(math.Round(o.Seconds * 1e9)) }
+// end is when an episode ends: Seconds, or up to Spread of it longer or shorter.
+func (o *Options) end(episode int) int64 {
+	s := o.Seconds
+	if o.Spread > 0 {
+		s *= 1 + float64(o.Spread*(2*o.rng(episode, drawLength).Float64()-1))
+	}
+	return int64(math.Round(s * 1e9))
+}
 
 // task of an episode: which text, and the colour that it is about.
 func (o *Options) task(episode int) (text, colour int) {
@@ -46,11 +60,11 @@ func (o *Options) task(episode int) (text, colour int) {
 
 // rows of an episode: the grid times of the rows that were recorded.
 func (o *Options) rows(episode int, fps robocache.Rate) []int64 {
-	return clock(o.rng(episode, drawRows), fps, o.end(), 0, o.Gaps)
+	return clock(o.rng(episode, drawRows), fps, o.end(episode), 0, o.Gaps)
 }
 
 func (o *Options) nativeClock(episode, n int, rate robocache.Rate) []int64 {
-	return clock(o.rng(episode, drawNative+n), rate, o.end(), int64(o.Jitter), o.Gaps)
+	return clock(o.rng(episode, drawNative+n), rate, o.end(episode), int64(o.Jitter), o.Gaps)
 }
 
 // interval is the samples that belong to a row at grid time t: those after the grid's row before.
@@ -126,24 +140,19 @@ func (o *Options) features(width map[string]int, fps robocache.Rate) []robocache
 // episode is everything of one episode but its pictures.
 type episode struct {
 	length  int
+	rows    []int64 // the grid times of the rows
+	stamps  []int64 // when state and action were recorded
 	columns map[string][]byte
 	world   []state
 	shots   [][]int64 // when each camera took each row's picture
 }
 
-func (o *Options) episode(e int, fps robocache.Rate, width map[string]int) (*episode, error) {
+// base is an episode without the streams that are faster than the rows.
+func (o *Options) base(e int, fps robocache.Rate) *episode {
 	_, colour := o.task(e)
-	ep := &episode{columns: map[string][]byte{}, world: simulate(o.rng(e, drawWorld), colour, o.end()+int64(o.Jitter))}
+	ep := &episode{columns: map[string][]byte{}, world: simulate(o.rng(e, drawWorld), colour, o.end(e)+int64(o.Jitter))}
 	rows := o.rows(e, fps)
-	ep.length = len(rows)
-	put32 := func(key string, v ...float64) {
-		for _, x := range v {
-			ep.columns[key] = binary.LittleEndian.AppendUint32(ep.columns[key], math.Float32bits(float32(x)))
-		}
-	}
-	put64 := func(key string, t int64) {
-		ep.columns[key] = binary.LittleEndian.AppendUint64(ep.columns[key], math.Float64bits(float64(t)/1e9))
-	}
+	ep.length, ep.rows = len(rows), rows
 	shake := func(purpose int) []int64 {
 		rng := o.rng(e, purpose)
 		out := make([]int64, len(rows))
@@ -155,24 +164,25 @@ func (o *Options) episode(e int, fps robocache.Rate, width map[string]int) (*epi
 		return out
 	}
 	stamps := shake(drawState)
+	ep.stamps = stamps
 	for i, t := range stamps {
 		s := at(ep.world, t)
 		c := s.command()
 		// No speeds: the motors follow the command within 50 ms, so that a policy could read the action off them and never look.
 		_, hand := arm(s.q)
-		put32("observation.state", s.q[0], s.q[1], hand[0], hand[1])
-		put32("action", c[0], c[1])
+		ep.put32("observation.state", s.q[0], s.q[1], hand[0], hand[1])
+		ep.put32("action", c[0], c[1])
 		after := at(ep.world, t+fps.Nanos(1))
 		_, tip := arm(after.q)
 		goal := after.discs[colour]
-		put32("next.reward", -math.Hypot(tip[0]-goal[0], tip[1]-goal[1]))
+		ep.put32("next.reward", -math.Hypot(tip[0]-goal[0], tip[1]-goal[1]))
 		done := byte(0)
 		if i == len(rows)-1 {
 			done = 1
 		}
 		ep.columns["next.done"] = append(ep.columns["next.done"], done)
 		if o.recorded() {
-			put64("observation.state.recorded", t)
+			ep.put64("observation.state.recorded", t)
 		}
 	}
 	for i := range o.Cameras {
@@ -180,10 +190,25 @@ func (o *Options) episode(e int, fps robocache.Rate, width map[string]int) (*epi
 		ep.shots = append(ep.shots, shots)
 		if o.recorded() {
 			for _, t := range shots {
-				put64(camera(i)+".recorded", t)
+				ep.put64(camera(i)+".recorded", t)
 			}
 		}
 	}
+	return ep
+}
+
+func (ep *episode) put32(key string, v ...float64) {
+	for _, x := range v {
+		ep.columns[key] = binary.LittleEndian.AppendUint32(ep.columns[key], math.Float32bits(float32(x)))
+	}
+}
+
+func (ep *episode) put64(key string, t int64) {
+	ep.columns[key] = binary.LittleEndian.AppendUint64(ep.columns[key], math.Float64bits(float64(t)/1e9))
+}
+
+func (o *Options) episode(e int, fps robocache.Rate, width map[string]int) (*episode, error) {
+	ep := o.base(e, fps)
 	for n, name := range o.others() {
 		rate, err := rateOf(o.Rates[name])
 		if err != nil {
@@ -191,7 +216,7 @@ func (o *Options) episode(e int, fps robocache.Rate, width map[string]int) (*epi
 		}
 		nat, stamps := natives[name], o.nativeClock(e, n, rate)
 		last := 0
-		for _, t := range rows {
+		for _, t := range ep.rows {
 			lo, hi := interval(stamps, t, fps)
 			ep.columns[nat.key+".count"] = binary.LittleEndian.AppendUint64(ep.columns[nat.key+".count"], uint64(hi-lo))
 			for j := range width[name] {
@@ -199,8 +224,8 @@ func (o *Options) episode(e int, fps robocache.Rate, width map[string]int) (*epi
 					last = lo + j
 				}
 				s := at(ep.world, stamps[last])
-				put32(nat.key, nat.sample(&s)...)
-				put64(nat.key+".recorded", stamps[last])
+				ep.put32(nat.key, nat.sample(&s)...)
+				ep.put64(nat.key+".recorded", stamps[last])
 			}
 		}
 	}

@@ -16,6 +16,7 @@ type Options struct {
 	Episodes int     `json:"episodes"` // 4
 	Seconds  float64 `json:"seconds"`  // of each episode; 2
 	// Rates in Hz: "camera" (30; the rows), "joints" and "force", which are left out where not asked for, and may be faster than the rows.
+	// New also makes point clouds ("cloud") and a text stream ("text").
 	Rates   map[string]float64 `json:"rates"`
 	Cameras int                `json:"cameras"` // 2; -1 = none
 	Width   int                `json:"width"`   // 128
@@ -25,8 +26,19 @@ type Options struct {
 	// Gaps is the share of samples that the recorder lost, in bursts of about a quarter of a second.
 	Gaps float64 `json:"gaps"`
 	Seed uint64  `json:"seed"`
+	// Spread makes episodes of different lengths: Seconds × (1 ± Spread).
+	Spread float64 `json:"spread"`
+
+	// The rest up to Depth is for New alone: a dataset whose streams have clocks of their own.
+	Late    time.Duration `json:"late"`    // each stream but the rows begins up to this late
+	Offset  time.Duration `json:"offset"`  // the stamps of each stream but the rows are off by up to this, the same in all episodes
+	Skew    float64       `json:"skew"`    // the clock of each stream but the rows runs fast or slow by up to this many parts in a million
+	Dropout time.Duration `json:"dropout"` // each stream but the rows is silent once an episode for this long
+	Points  int           `json:"points"`  // largest number of points of a cloud (rate "cloud"); 512
+	Depth   bool          `json:"depth"`   // a depth picture beside each of camera 0, in mm
+
 	// Codec of the cameras: "av1", "h264", "hevc", or "png" for still pictures in the table. "" = av1, or h264 where the
-	// encoder for it is missing (Report.Findings says so).
+	// encoder for it is missing (Report.Findings says so). Of New: "png" (default), "jpeg" or "raw".
 	Codec string `json:"codec"`
 	GOP   int    `json:"gop"` // 0 = the codec's default in LeRobot: 2
 	// Tasks are the texts; task i is about the disc of colour i modulo the number of colours. Empty: "reach the red disc" …
@@ -81,8 +93,24 @@ func misuse(what, want, got string) error {
 	return &robocache.Error{Class: robocache.ErrMisuse, Op: "synth", Msg: what, Want: want, Got: got}
 }
 
-// settled fills in the defaults and refuses what cannot be made.
+// settled fills in the defaults of a LeRobot dataset and refuses what it cannot hold.
 func (o Options) settled() (Options, robocache.Rate, error) {
+	for _, k := range []string{"cloud", "text"} {
+		if _, ok := o.Rates[k]; ok {
+			return o, robocache.Rate{}, misuse("rates: "+k, "camera, joints or force for LeRobot's rows", k)
+		}
+	}
+	switch {
+	case o.Late != 0 || o.Offset != 0 || o.Skew != 0 || o.Dropout != 0 || o.Depth:
+		return o, robocache.Rate{}, misuse("late, offset, skew, dropout and depth", "a dataset with clocks of its own (New)", "LeRobot's rows")
+	case o.Codec != "" && o.Codec != "av1" && o.Codec != "h264" && o.Codec != "hevc" && o.Codec != "png":
+		return o, robocache.Rate{}, misuse("codec", "av1, h264, hevc or png", strconv.Quote(o.Codec))
+	}
+	return o.completed()
+}
+
+// completed fills in the defaults and refuses what cannot be made at all.
+func (o Options) completed() (Options, robocache.Rate, error) {
 	def := func(p *int, v int) {
 		if *p == 0 {
 			*p = v
@@ -92,6 +120,7 @@ func (o Options) settled() (Options, robocache.Rate, error) {
 	def(&o.Cameras, 2)
 	def(&o.Width, 128)
 	def(&o.Height, 96)
+	def(&o.Points, 512)
 	if o.Seconds == 0 {
 		o.Seconds = 2
 	}
@@ -100,8 +129,8 @@ func (o Options) settled() (Options, robocache.Rate, error) {
 	}
 	rates := map[string]float64{"camera": 30}
 	for k, v := range o.Rates {
-		if k != "camera" && k != "joints" && k != "force" {
-			return o, robocache.Rate{}, misuse("rates", "camera, joints or force", strconv.Quote(k))
+		if k != "camera" && streams[k] == 0 {
+			return o, robocache.Rate{}, misuse("rates", "camera, joints, force, cloud or text", strconv.Quote(k))
 		}
 		if !(v > 0 && v <= maxRate) {
 			return o, robocache.Rate{}, misuse("rates: "+k, fmt.Sprintf("above 0, at most %d Hz", maxRate), fmt.Sprint(v))
@@ -129,8 +158,14 @@ func (o Options) settled() (Options, robocache.Rate, error) {
 		err = misuse("jitter", "0 to 1s", o.Jitter.String())
 	case !(o.Gaps >= 0 && o.Gaps <= 0.9):
 		err = misuse("gaps", "a share from 0 to 0.9", fmt.Sprint(o.Gaps))
-	case o.Codec != "" && o.Codec != "av1" && o.Codec != "h264" && o.Codec != "hevc" && o.Codec != "png":
-		err = misuse("codec", "av1, h264, hevc or png", strconv.Quote(o.Codec))
+	case !(o.Spread >= 0 && o.Spread <= 0.9) || o.Seconds*(1+o.Spread)*rates["camera"] > maxRows:
+		err = misuse("spread", "a share from 0 to 0.9", fmt.Sprint(o.Spread))
+	case o.Late < 0 || o.Offset < 0 || o.Dropout < 0 || o.Late > time.Hour || o.Offset > time.Hour || o.Dropout > time.Hour:
+		err = misuse("late, offset and dropout", "0 to 1h", fmt.Sprint(o.Late, " ", o.Offset, " ", o.Dropout))
+	case !(o.Skew >= 0 && o.Skew <= 1e4):
+		err = misuse("skew", "0 to 10000 parts in a million", fmt.Sprint(o.Skew))
+	case o.Points < 0 || o.Points > 1<<20:
+		err = misuse("points", "1 to 1048576", strconv.Itoa(o.Points))
 	case o.Width%2 != 0 || o.Height%2 != 0 || o.Width > 8192 || o.Height > 8192 || o.Width < 64 || o.Height < 64:
 		err = misuse("size of the pictures", "even numbers from 64 to 8192", fmt.Sprintf("%d x %d", o.Width, o.Height))
 	case o.GOP < 0:

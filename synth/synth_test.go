@@ -177,7 +177,7 @@ func TestActionFollows(t *testing.T) {
 	}
 	for e := range o.Episodes {
 		_, colour := o.task(e)
-		world := simulate(o.rng(e, drawWorld), colour, o.end()+int64(o.Jitter))
+		world := simulate(o.rng(e, drawWorld), colour, o.end(e)+int64(o.Jitter))
 		state, action, stamps := f32s(gather(t, ds, e, "observation.state")), f32s(gather(t, ds, e, "action")), f64s(gather(t, ds, e, "observation.state.recorded"))
 		places := map[[2]float64]bool{}
 		for i, sec := range stamps {

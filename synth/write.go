@@ -18,8 +18,8 @@ func Write(ctx context.Context, dst string, opt Options) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	if side, columns, rows := codeLayout(o.Width, o.Height); rows*side*2 > o.Height || columns < 1 {
-		return nil, misuse("the pictures have no room for their bar code", "a wider or higher picture", strconv.Itoa(o.Width)+" x "+strconv.Itoa(o.Height))
+	if err := o.room(); err != nil {
+		return nil, err
 	}
 	s, err := store.OpenWritable(dst)
 	if err != nil {
@@ -28,6 +28,14 @@ func Write(ctx context.Context, dst string, opt Options) (*Report, error) {
 	defer func() { _ = store.Close(s) }()
 	r, err := o.write(ctx, s, fps)
 	return r, robocache.At(err, robocache.Where{"dataset": s.URI()})
+}
+
+// room says that the pictures can hold their bar code.
+func (o *Options) room() error {
+	if side, columns, rows := codeLayout(o.Width, o.Height); rows*side*2 > o.Height || columns < 1 {
+		return misuse("the pictures have no room for their bar code", "a wider or higher picture", strconv.Itoa(o.Width)+" x "+strconv.Itoa(o.Height))
+	}
+	return nil
 }
 
 func (o *Options) write(ctx context.Context, dst store.Writable, fps robocache.Rate) (*Report, error) {
@@ -98,16 +106,26 @@ func (ep *episode) frames(c *canvas, e int, shots []int64) func(func([]byte) err
 func stills(frames func(func([]byte) error) error, width, height int) ([][]byte, error) {
 	var out [][]byte
 	err := frames(func(rgb []byte) error {
-		m := image.NewNRGBA(image.Rect(0, 0, width, height))
-		for i, j := 0, 0; i < len(rgb); i, j = i+3, j+4 {
-			m.Pix[j], m.Pix[j+1], m.Pix[j+2], m.Pix[j+3] = rgb[i], rgb[i+1], rgb[i+2], 255
-		}
-		var b bytes.Buffer
-		if err := png.Encode(&b, m); err != nil {
-			return err
-		}
-		out = append(out, b.Bytes())
-		return nil
+		b, err := stillOf(rgb, width, height)
+		out = append(out, b)
+		return err
 	})
 	return out, err
+}
+
+// stillOf is an RGB picture as PNG.
+func stillOf(rgb []byte, width, height int) ([]byte, error) {
+	var b bytes.Buffer
+	if err := png.Encode(&b, nrgba(rgb, width, height)); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
+
+func nrgba(rgb []byte, width, height int) *image.NRGBA {
+	m := image.NewNRGBA(image.Rect(0, 0, width, height))
+	for i, j := 0, 0; i < len(rgb); i, j = i+3, j+4 {
+		m.Pix[j], m.Pix[j+1], m.Pix[j+2], m.Pix[j+3] = rgb[i], rgb[i+1], rgb[i+2], 255
+	}
+	return m
 }
