@@ -2,5 +2,6 @@
 package all
 
 import (
+	_ "github.com/goatnote-inc/robocache/format/calvin"  // CALVIN: a npz file a frame
 	_ "github.com/goatnote-inc/robocache/format/lerobot" // LeRobot v2.0 to v3.x
 )

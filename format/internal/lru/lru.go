@@ -108,13 +108,26 @@ func (c *Cache[K, V]) keep(it *item[K, V]) {
 	}
 	it.place = c.recent.PushFront(it)
 	c.bytes += it.size
+	c.shrink()
+	c.stats.Peak = max(c.stats.Peak, c.bytes)
+}
+
+// shrink lets go of the least recently used. c.mu is held.
+func (c *Cache[K, V]) shrink() {
 	for c.bytes > c.budget {
 		old := c.recent.Remove(c.recent.Back()).(*item[K, V])
 		delete(c.items, old.key)
 		c.bytes -= old.size
 		c.stats.Evictions++
 	}
-	c.stats.Peak = max(c.stats.Peak, c.bytes)
+}
+
+// Limit lowers the budget; it never raises it.
+func (c *Cache[K, V]) Limit(budget int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.budget = min(c.budget, budget)
+	c.shrink()
 }
 
 // Peek gives a value that is there.

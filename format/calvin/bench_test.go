@@ -1,0 +1,54 @@
+package calvin
+
+import (
+	"os"
+	"syscall"
+	"testing"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/realdata"
+)
+
+// BenchmarkFrame reads all arrays of a frame, as bench/arms/formats_calvin.py does with numpy. ROBOCACHE_CALVIN names a folder of frames
+// that are stored, as CALVIN's own are; without it the deflated frames of the shared data are read.
+func BenchmarkFrame(b *testing.B) {
+	dir := os.Getenv("ROBOCACHE_CALVIN")
+	if dir == "" {
+		dir = realdata.Path(b, "calvin_like")
+	}
+	d := open(b, dir, robocache.OpenOptions{MemoryBudget: 1})
+	out := make([]robocache.FrameRef, 1)
+	var bytes int64
+	for _, m := range d.members {
+		bytes += m.bytes
+	}
+	b.SetBytes(bytes)
+	b.ReportAllocs()
+	i, before := 0, cpu()
+	for b.Loop() {
+		row := []robocache.Row{{Episode: i % len(d.eps)}}
+		row[0].Index = (i / len(d.eps)) % d.Len(row[0].Episode)
+		i++
+		d.cache.Clear()
+		for _, f := range d.info.Features {
+			switch f.Kind {
+			case robocache.KindImage:
+				if err := d.Frames(b.Context(), f.Key, row, out); err != nil {
+					b.Fatal(err)
+				}
+			case robocache.KindNumeric:
+				if err := d.Gather(b.Context(), f.Key, row, make([]byte, f.RowBytes())); err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+	}
+	b.ReportMetric(float64(cpu()-before)/1e6/float64(i), "cpu-ms/frame")
+}
+
+// cpu is what the process used so far, in ns: on a shared machine the only time that means something.
+func cpu() int64 {
+	var u syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+	return u.Utime.Nano() + u.Stime.Nano()
+}

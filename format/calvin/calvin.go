@@ -1,0 +1,192 @@
+package calvin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sort"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/lru"
+	"github.com/goatnote-inc/robocache/store"
+)
+
+const (
+	defaultBudget  = 256 << 20
+	smallestBudget = 1 << 20
+	idsName        = "ep_start_end_ids.npy"
+	maxMember      = 256 << 20 // of one array of a frame
+)
+
+var options = map[string]string{
+	"language":    "text (default): annotations are text streams over the recorded runs; episodes: each annotated window is an episode",
+	"annotations": "folder of auto_lang_ann.npy in each split (default lang_annotations)",
+}
+
+func init() {
+	robocache.Register(robocache.Format{Name: "calvin", Detect: Detect, Options: options, Open: func(ctx context.Context, uri string, opt robocache.OpenOptions) (robocache.Dataset, error) {
+		d, err := Open(ctx, uri, opt)
+		if err != nil {
+			return nil, err
+		}
+		return d, nil
+	}})
+}
+
+// splits are the folders that a CALVIN dataset has; "" is a folder of frames itself.
+var splits = []string{"", "training", "validation"}
+
+func at(split, name string) string {
+	if split == "" {
+		return name
+	}
+	return split + "/" + name
+}
+
+// Detect says whether ep_start_end_ids.npy is there, or in training/ or validation/.
+func Detect(ctx context.Context, uri string) (bool, error) {
+	s, err := store.Open(uri)
+	if err != nil {
+		if errors.Is(err, robocache.ErrMisuse) {
+			return false, nil // a file: another format's
+		}
+		return false, err
+	}
+	defer store.Close(s)
+	for _, split := range splits {
+		_, err := s.Stat(ctx, at(split, idsName))
+		if err == nil {
+			return true, nil
+		}
+		if !errors.Is(err, robocache.ErrNotFound) {
+			return false, err
+		}
+	}
+	return false, nil
+}
+
+// Dataset is an open CALVIN dataset.
+type Dataset struct {
+	st       store.Store
+	info     *robocache.Info
+	eps      []episode
+	starts   []int64 // first row of each episode in the dataset
+	members  []member
+	streams  map[string]*stream
+	lang     *language // nil where there are no annotations
+	cache    *lru.Cache[int64, *frame]
+	rate     robocache.Rate
+	patterns map[string]pattern // of each split
+}
+
+var (
+	_ robocache.Dataset   = (*Dataset)(nil)
+	_ robocache.Masker    = (*Dataset)(nil)
+	_ robocache.Diagnoser = (*Dataset)(nil)
+)
+
+// Open opens the dataset at uri: a folder with training/ and validation/, or one of them.
+func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset, error) {
+	s, err := store.Open(uri)
+	if err != nil {
+		return nil, err
+	}
+	d, err := OpenStore(ctx, s, opt)
+	if err != nil {
+		store.Close(s)
+		return nil, robocache.At(err, robocache.Where{"dataset": store.Redact(uri)})
+	}
+	return d, nil
+}
+
+// OpenStore opens the dataset at the root of a store. Close of the dataset closes the store.
+func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d *Dataset, err error) {
+	defer guard("open", &err)
+	choice, err := choices(opt)
+	if err != nil {
+		return nil, err
+	}
+	budget := opt.MemoryBudget
+	if budget <= 0 {
+		budget = defaultBudget
+	}
+	d = &Dataset{st: s, streams: map[string]*stream{}, cache: lru.New[int64, *frame](max(budget, smallestBudget)), rate: robocache.Rate{Num: 30, Den: 1}, patterns: map[string]pattern{}}
+	if !opt.HZ.Zero() {
+		d.rate = opt.HZ
+	}
+	d.info = &robocache.Info{URI: s.URI(), Format: "calvin", Version: "npz", Robot: "franka_panda", FPS: d.rate, Splits: map[string]string{}}
+	if err := d.readRuns(ctx); err != nil {
+		return nil, err
+	}
+	if err := d.describe(ctx); err != nil {
+		return nil, err
+	}
+	if err := d.readLanguage(ctx, choice["annotations"]); err != nil {
+		return nil, err
+	}
+	if choice["language"] == "episodes" {
+		if err := d.cutWindows(); err != nil {
+			return nil, err
+		}
+	}
+	d.number()
+	return d, nil
+}
+
+// choices are the format's options with their defaults.
+func choices(opt robocache.OpenOptions) (map[string]string, error) {
+	out := map[string]string{"language": "text", "annotations": "lang_annotations"}
+	for k, v := range opt.Options {
+		if _, ok := out[k]; !ok {
+			known := make([]string, 0, len(out))
+			for k := range out {
+				known = append(known, k)
+			}
+			sort.Strings(known)
+			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "calvin open", Msg: "no option " + k, Hint: "known: " + strings.Join(known, ", ")}
+		}
+		out[k] = v
+	}
+	if l := out["language"]; l != "text" && l != "episodes" {
+		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "calvin open", Msg: "option language", Want: "text or episodes", Got: l}
+	}
+	return out, nil
+}
+
+// guard turns a panic into Malformed: whatever was in the input, it stays inside this package.
+func guard(op string, err *error) {
+	if r := recover(); r != nil {
+		*err = &robocache.Error{Class: robocache.ErrMalformed, Op: "calvin " + op, Msg: fmt.Sprintf("input that the reader did not expect: %v", r), Err: errors.New(string(debug.Stack()))}
+	}
+}
+
+// Info is what the dataset says of itself, and what opening it found.
+func (d *Dataset) Info() *robocache.Info { return d.info }
+
+// Store gives the bytes below the dataset.
+func (d *Dataset) Store() store.Store { return d.st }
+
+// MemoryBytes is what the dataset holds besides its cache.
+func (d *Dataset) MemoryBytes() int64 {
+	n := int64(len(d.eps)) * 80
+	if d.lang != nil {
+		n += d.lang.bytes
+	}
+	return n
+}
+
+// LimitMemory lowers the budget of what is kept; it never raises it.
+func (d *Dataset) LimitMemory(bytes int64) { d.cache.Limit(max(bytes, smallestBudget)) }
+
+// Stats gives nil: the means of statistics.yaml belong to CALVIN's own transforms.
+func (d *Dataset) Stats(context.Context) (robocache.Stats, error) { return nil, nil }
+
+// Close releases what is kept.
+func (d *Dataset) Close() error {
+	d.cache.Clear()
+	return store.Close(d.st)
+}
+
+func (d *Dataset) find(f robocache.Finding) { d.info.Findings = append(d.info.Findings, f) }

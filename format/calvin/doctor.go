@@ -1,0 +1,100 @@
+package calvin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/zipdir"
+)
+
+// maxFindings bounds a list: a dataset without its frames has a million of the same.
+const maxFindings = 1000
+
+// Diagnose opens every frame: that it is there, has the arrays of the first one, and that its numbers are finite. With Decode it reads
+// the pictures too, and so checks each member's CRC.
+func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (out []robocache.Finding, err error) {
+	defer guard("diagnose", &err)
+	out = append(out, d.info.Findings...)
+	eps := opt.Episodes
+	if eps == nil {
+		for i := range d.eps {
+			eps = append(eps, i)
+		}
+	}
+	var done, total int64
+	for _, e := range eps {
+		if err := d.checkEpisode(e); err != nil {
+			return nil, err
+		}
+		total += d.eps[e].rows()
+	}
+	notFinite := map[string]int64{}
+	for _, e := range eps {
+		for row := range d.Len(e) {
+			if err := ctx.Err(); err != nil {
+				return out, err
+			}
+			if err := d.checkFrame(ctx, d.eps[e], row, opt.Decode, notFinite); err != nil {
+				if ctx.Err() != nil {
+					return out, ctx.Err()
+				}
+				if len(out) < maxFindings {
+					out = append(out, frameFinding(err, e, row, d.name(d.eps[e], row)))
+				}
+			}
+			done++
+			if opt.Progress != nil {
+				opt.Progress(done, total)
+			}
+		}
+	}
+	for key, n := range notFinite {
+		out = append(out, robocache.Finding{Severity: robocache.SeverityWarning, Code: "not-finite", Where: robocache.Where{"stream": key}, Message: fmt.Sprintf("%d values are NaN or infinite", n), Count: n})
+	}
+	return out, nil
+}
+
+func frameFinding(err error, episode, row int, name string) robocache.Finding {
+	f := robocache.Finding{Severity: robocache.SeverityError, Code: "bad-frame", Where: robocache.Where{"episode": episode, "row": row, "file": name}, Message: err.Error(), Mend: "fetch the file again"}
+	if errors.Is(err, robocache.ErrNotFound) {
+		f.Code, f.Message = "missing-file", "the frame is missing"
+	}
+	return f
+}
+
+func (d *Dataset) checkFrame(ctx context.Context, e episode, row int, pictures bool, notFinite map[string]int64) error {
+	f, r, name, err := d.open(ctx, e, row, true)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	var files []*zipdir.File
+	var which []int
+	for i := range d.members {
+		m := &d.members[i]
+		if m.offset < 0 {
+			if pictures {
+				files, which = append(files, &f.dir.Files[f.files[i]]), append(which, i)
+			}
+			continue
+		}
+		for _, v := range robocache.Float64s(nil, m.typ.DType(), f.numbers[m.offset:][:m.bytes]) {
+			if math.IsNaN(v) || math.IsInf(v, 0) {
+				notFinite[key(m.name)]++
+			}
+		}
+	}
+	contents, err := f.dir.Bytes(ctx, r, files)
+	if err != nil {
+		return robocache.At(err, robocache.Where{"file": name})
+	}
+	for k, i := range which {
+		if _, err := d.members[i].data(contents[k]); err != nil {
+			return robocache.At(err, robocache.Where{"file": name})
+		}
+	}
+	return nil
+}

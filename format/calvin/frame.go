@@ -1,0 +1,281 @@
+package calvin
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/npy"
+	"github.com/goatnote-inc/robocache/format/internal/zipdir"
+)
+
+// member is one array of each frame.
+type member struct {
+	name   string // "rgb_static", without .npy
+	header []byte // what stands before its bytes in the first frame: where it is the same, nothing is parsed again
+	typ    npy.Type
+	shape  []int
+	bytes  int64
+	flat   bool // in C order and little-endian already
+	offset int  // of a number's bytes in frame.numbers; -1 for pictures
+}
+
+// stream is a feature made of a member.
+type stream struct {
+	feature *robocache.Feature
+	member  int // -1: of the annotations
+	from    int // first channel of the member's last dimension
+}
+
+// frame is what is kept of a frame's file: where its members lie, and its numbers.
+type frame struct {
+	dir     *zipdir.Dir
+	files   []int32 // of each member, into dir.Files; -1 where it is missing
+	numbers []byte
+}
+
+func (f *frame) size() int64 { return int64(len(f.dir.Files))*112 + int64(len(f.numbers)) + 200 }
+
+const objects = "objects-skipped"
+
+// describe reads the first frame's headers and names the streams (C2).
+func (d *Dataset) describe(ctx context.Context) error {
+	for _, e := range d.eps {
+		if _, ok := d.patterns[e.split]; ok {
+			continue
+		}
+		p, err := d.pattern(ctx, e)
+		if err != nil {
+			return err
+		}
+		d.patterns[e.split] = p
+	}
+	name := d.name(d.eps[0], 0)
+	r, err := d.st.Open(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	dir, err := zipdir.Read(ctx, r, maxMember)
+	if err != nil {
+		return robocache.At(err, robocache.Where{"file": name})
+	}
+	files := make([]*zipdir.File, 0, len(dir.Files))
+	for i := range dir.Files {
+		if strings.HasSuffix(dir.Files[i].Name, ".npy") {
+			files = append(files, &dir.Files[i])
+		}
+	}
+	slices.SortStableFunc(files, func(a, b *zipdir.File) int { return rank(a.Name) - rank(b.Name) })
+	offset := 0
+	for _, f := range files {
+		content, err := dir.Bytes(ctx, r, []*zipdir.File{f})
+		if err != nil {
+			return robocache.At(err, robocache.Where{"file": name})
+		}
+		m := member{name: strings.TrimSuffix(f.Name, ".npy"), offset: -1}
+		h, err := npy.ParseHeader(content[0])
+		if err != nil {
+			return robocache.At(err, robocache.Where{"file": name, "member": f.Name})
+		}
+		if h.Type.DType() == robocache.InvalidDType {
+			d.find(robocache.Finding{Severity: robocache.SeverityInfo, Code: objects, Where: robocache.Where{"file": name, "member": f.Name}, Message: "an array of " + h.Type.String() + ", not of numbers, is left out"})
+			continue
+		}
+		m.header, m.typ, m.shape, m.bytes = bytes.Clone(content[0][:h.Offset]), h.Type, h.Shape, h.Bytes
+		m.flat = !h.Type.Big && !(h.Fortran && len(h.Shape) > 1)
+		d.addStreams(&m, &offset)
+		d.members = append(d.members, m)
+	}
+	for _, f := range d.features() {
+		d.info.Features = append(d.info.Features, *f)
+	}
+	for i := range d.info.Features {
+		d.streams[d.info.Features[i].Key].feature = &d.info.Features[i]
+	}
+	return nil
+}
+
+// order is how CALVIN documents its arrays; others follow in the file's order.
+var order = []string{"actions", "rel_actions", "robot_obs", "scene_obs", "rgb_static", "rgb_gripper", "rgb_tactile", "depth_static", "depth_gripper", "depth_tactile"}
+
+func rank(file string) int {
+	if i := slices.Index(order, strings.TrimSuffix(file, ".npy")); i >= 0 {
+		return i
+	}
+	return len(order)
+}
+
+func key(member string) string {
+	switch member {
+	case "actions":
+		return "action"
+	case "rel_actions":
+		return member
+	}
+	return "observation." + strings.ReplaceAll(member, "/", ".")
+}
+
+// addStreams names the streams of a member, and gives numbers their place in frame.numbers.
+func (d *Dataset) addStreams(m *member, offset *int) {
+	dt, n := m.typ.DType(), len(m.shape)
+	add := func(suffix string, from, channels int) {
+		f := &robocache.Feature{Key: key(m.name) + suffix, Kind: robocache.KindImage, DType: dt, Height: m.shape[0], Width: m.shape[1], Channels: channels, Shape: []int{m.shape[0], m.shape[1], channels},
+			FPS: d.rate, Names: json.RawMessage(`["height","width","channel"]`)}
+		if dt == robocache.Float32 {
+			f.Unit = "m"
+		}
+		d.streams[f.Key] = &stream{feature: f, member: len(d.members), from: from}
+	}
+	picture := n >= 2 && m.shape[0] > 0 && m.shape[1] > 0
+	switch {
+	case picture && n == 3 && dt == robocache.Uint8 && (m.shape[2] == 3 || m.shape[2] == 1):
+		add("", 0, m.shape[2])
+	case picture && n == 3 && dt == robocache.Uint8 && m.shape[2] > 0 && m.shape[2]%3 == 0:
+		for c := 0; c < m.shape[2]; c += 3 {
+			add(fmt.Sprintf(".%d", c/3), c, 3)
+		}
+	case picture && n == 2 && (dt == robocache.Float32 || dt == robocache.Uint16):
+		add("", 0, 1)
+	case picture && n == 3 && (dt == robocache.Float32 || dt == robocache.Uint16) && strings.HasPrefix(m.name, "depth"):
+		for c := range m.shape[2] {
+			suffix := fmt.Sprintf(".%d", c)
+			if m.shape[2] == 1 {
+				suffix = ""
+			}
+			add(suffix, c, 1)
+		}
+	default:
+		shape := m.shape
+		if n == 0 {
+			shape = []int{1}
+		}
+		f := &robocache.Feature{Key: key(m.name), Kind: robocache.KindNumeric, DType: dt, Shape: shape, FPS: d.rate}
+		d.streams[f.Key] = &stream{feature: f, member: len(d.members)}
+		m.offset = *offset
+		*offset += int(m.bytes)
+	}
+}
+
+// features gives the streams in the members' order.
+func (d *Dataset) features() []*robocache.Feature {
+	type placed struct {
+		s *stream
+		f *robocache.Feature
+	}
+	var all []placed
+	for _, s := range d.streams {
+		all = append(all, placed{s, s.feature})
+	}
+	slices.SortFunc(all, func(a, b placed) int {
+		if a.s.member != b.s.member {
+			return a.s.member - b.s.member
+		}
+		return a.s.from - b.s.from
+	})
+	out := make([]*robocache.Feature, len(all))
+	for i, p := range all {
+		out[i] = p.f
+	}
+	return out
+}
+
+// frameID is an episode's frame as a key of the cache: validation follows training.
+func (d *Dataset) frameID(e episode, row int) int64 {
+	return int64(slices.Index(splits, e.split))<<60 | (e.first + int64(row))
+}
+
+// open gives a frame's directory and, where it was not there, its open file, which the caller closes. The cache keeps what was found.
+func (d *Dataset) open(ctx context.Context, e episode, row int, file bool) (f *frame, r robocache.Ranged, name string, err error) {
+	id := d.frameID(e, row)
+	f, ok := d.cache.Peek(id)
+	if ok && !file {
+		return f, nil, "", nil
+	}
+	name = d.name(e, row)
+	if r, err = d.st.Open(ctx, name); err != nil {
+		return nil, nil, name, err
+	}
+	if ok {
+		return f, r, name, nil
+	}
+	f, err = d.cache.Get(ctx, id, func() (*frame, int64, error) {
+		f, err := d.read(ctx, r)
+		if err != nil {
+			return nil, 0, err
+		}
+		return f, f.size(), nil
+	})
+	if err != nil {
+		r.Close()
+		return nil, nil, name, robocache.At(err, robocache.Where{"file": name})
+	}
+	return f, r, name, nil
+}
+
+// read reads a frame's directory and its numbers.
+func (d *Dataset) read(ctx context.Context, r robocache.Ranged) (*frame, error) {
+	dir, err := zipdir.Read(ctx, r, maxMember)
+	if err != nil {
+		return nil, err
+	}
+	f := &frame{dir: dir, files: make([]int32, len(d.members))}
+	var files []*zipdir.File
+	var which []int
+	for i := range d.members {
+		m := &d.members[i]
+		f.files[i] = -1
+		for k := range dir.Files {
+			if n := dir.Files[k].Name; len(n) == len(m.name)+4 && strings.HasPrefix(n, m.name) && n[len(m.name):] == ".npy" {
+				f.files[i] = int32(k)
+				if m.offset >= 0 {
+					files, which = append(files, &dir.Files[k]), append(which, i)
+				}
+				break
+			}
+		}
+		if f.files[i] < 0 {
+			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "calvin frame", Where: robocache.Where{"member": m.name + ".npy"}, Msg: "the frame does not have this array, which the first has"}
+		}
+	}
+	contents, err := dir.Bytes(ctx, r, files)
+	if err != nil {
+		return nil, err
+	}
+	var total int64
+	for _, i := range which {
+		total += d.members[i].bytes
+	}
+	f.numbers = make([]byte, total)
+	for k, i := range which {
+		m := &d.members[i]
+		b, err := m.data(contents[k])
+		if err != nil {
+			return nil, err
+		}
+		copy(f.numbers[m.offset:], b)
+	}
+	return f, nil
+}
+
+// data gives the bytes of an array of a frame, C order and little-endian (C3).
+func (m *member) data(content []byte) ([]byte, error) {
+	if m.flat && bytes.HasPrefix(content, m.header) && int64(len(content)-len(m.header)) >= m.bytes {
+		return content[len(m.header):][:m.bytes:m.bytes], nil
+	}
+	a, err := npy.Decode(content)
+	if err != nil {
+		return nil, robocache.At(err, robocache.Where{"member": m.name + ".npy"})
+	}
+	want := m.typ
+	want.Big = false
+	if a.Type != want || !slices.Equal(a.Shape, m.shape) {
+		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "calvin frame", Where: robocache.Where{"member": m.name + ".npy"}, Msg: "the array is not like the first frame's",
+			Want: fmt.Sprintf("%s %v", want, m.shape), Got: fmt.Sprintf("%s %v", a.Type, a.Shape)}
+	}
+	return a.Data, nil
+}

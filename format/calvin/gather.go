@@ -1,0 +1,168 @@
+package calvin
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/zipdir"
+	"github.com/goatnote-inc/robocache/store"
+)
+
+// remoteAtOnce is how many frames are asked for at the same time where each is a request.
+const remoteAtOnce = 16
+
+func (d *Dataset) get(key string, kind robocache.Kind) (*stream, error) {
+	s, ok := d.streams[key]
+	if !ok {
+		return nil, noStream(key)
+	}
+	if s.feature.Kind != kind {
+		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "calvin", Where: robocache.Where{"stream": key}, Want: "a stream of kind " + string(kind), Got: string(s.feature.Kind)}
+	}
+	return s, nil
+}
+
+// each runs fn for rows on all cores; frames are files of their own, so rows are the work's grain.
+func (d *Dataset) each(ctx context.Context, rows []robocache.Row, fn func(ctx context.Context, i int) error) error {
+	for _, r := range rows {
+		if err := d.checkRow(r); err != nil {
+			return err
+		}
+	}
+	at := runtime.GOMAXPROCS(0)
+	if _, local := d.st.(*store.Local); !local {
+		at = max(at, remoteAtOnce)
+	}
+	if at = min(at, len(rows)); at <= 1 {
+		for i := range rows {
+			if err := fn(ctx, i); err != nil {
+				return d.place(err, rows[i])
+			}
+		}
+		return nil
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	chunk := (len(rows) + at*4 - 1) / (at * 4) // a few pieces a worker: frames differ in cost
+	g.SetLimit(at)
+	for from := 0; from < len(rows); from += chunk {
+		g.Go(func() (err error) {
+			defer guard("read", &err)
+			for i := from; i < min(from+chunk, len(rows)); i++ {
+				if err := fn(ctx, i); err != nil {
+					return d.place(err, rows[i])
+				}
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+func (d *Dataset) place(err error, r robocache.Row) error {
+	return robocache.At(err, robocache.Where{"episode": r.Episode, "row": r.Index})
+}
+
+// Gather copies rows of a numeric stream into dst.
+func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) (err error) {
+	defer guard("gather", &err)
+	s, err := d.get(key, robocache.KindNumeric)
+	if err != nil {
+		return err
+	}
+	size := s.feature.RowBytes()
+	if len(dst) != len(rows)*size {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "calvin gather", Where: robocache.Where{"stream": key}, Want: fmt.Sprintf("%d bytes for %d rows", len(rows)*size, len(rows)), Got: fmt.Sprint(len(dst))}
+	}
+	if s.member < 0 {
+		for i, r := range rows {
+			if err := d.checkRow(r); err != nil {
+				return err
+			}
+			d.lang.embedding(d.eps[r.Episode], r.Index, dst[i*size:(i+1)*size])
+		}
+		return nil
+	}
+	m := &d.members[s.member]
+	// What is kept is copied at once; files are opened for the rest alone.
+	var missing []robocache.Row
+	var places []int
+	for i, r := range rows {
+		if err := d.checkRow(r); err != nil {
+			return err
+		}
+		if f, ok := d.cache.Peek(d.frameID(d.eps[r.Episode], r.Index)); ok {
+			copy(dst[i*size:(i+1)*size], f.numbers[m.offset:])
+			continue
+		}
+		missing, places = append(missing, r), append(places, i)
+	}
+	return d.each(ctx, missing, func(ctx context.Context, k int) error {
+		f, r, _, err := d.open(ctx, d.eps[missing[k].Episode], missing[k].Index, false)
+		if err != nil {
+			return err
+		}
+		i := places[k]
+		copy(dst[i*size:(i+1)*size], f.numbers[m.offset:])
+		if r != nil {
+			return r.Close()
+		}
+		return nil
+	})
+}
+
+// Frames gives the pixels of pictures: of stored members they are the file's bytes, as they were read.
+func (d *Dataset) Frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) (err error) {
+	defer guard("frames", &err)
+	s, err := d.get(key, robocache.KindImage)
+	if err != nil {
+		return err
+	}
+	if len(out) != len(rows) {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "calvin frames", Where: robocache.Where{"stream": key}, Want: fmt.Sprintf("%d places", len(rows)), Got: fmt.Sprint(len(out))}
+	}
+	return d.each(ctx, rows, func(ctx context.Context, i int) error {
+		b, err := d.array(ctx, d.eps[rows[i].Episode], rows[i].Index, s.member)
+		if err != nil {
+			return err
+		}
+		ft := s.feature
+		raw := &robocache.Raw{Pix: b, Height: ft.Height, Width: ft.Width, Channels: ft.Channels, DType: ft.DType}
+		if all := len(b) / (ft.Height * ft.Width * ft.DType.Size()); all != ft.Channels {
+			raw.Pix = channels(b, all, s.from, ft.Channels, ft.DType.Size())
+		}
+		out[i] = robocache.FrameRef{Raw: raw}
+		return nil
+	})
+}
+
+// array reads one array of a frame.
+func (d *Dataset) array(ctx context.Context, e episode, row, member int) ([]byte, error) {
+	f, r, name, err := d.open(ctx, e, row, true)
+	if err != nil {
+		return nil, err
+	}
+	contents, err := f.dir.Bytes(ctx, r, []*zipdir.File{&f.dir.Files[f.files[member]]})
+	if cerr := r.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return nil, robocache.At(err, robocache.Where{"file": name})
+	}
+	b, err := d.members[member].data(contents[0])
+	return b, robocache.At(err, robocache.Where{"file": name})
+}
+
+// channels copies some channels out of an array whose last dimension they are.
+func channels(src []byte, all, from, n, size int) []byte {
+	dst := make([]byte, len(src)/all*n)
+	step, width := all*size, n*size
+	at := 0
+	for p := from * size; p+width <= len(src); p += step {
+		at += copy(dst[at:at+width], src[p:p+width])
+	}
+	return dst
+}

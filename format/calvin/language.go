@@ -1,0 +1,396 @@
+package calvin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sort"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/npy"
+	"github.com/goatnote-inc/robocache/store"
+)
+
+const (
+	maxAnnotations = 1 << 30 // bytes of auto_lang_ann.npy: embeddings make it large
+	textKey        = "language_instruction"
+	taskKey        = "language_task"
+	embeddingKey   = "language_embedding"
+)
+
+// note is one annotated window.
+type note struct {
+	split       string
+	first, last int64 // frames, both inside
+	text, task  string
+	number      int  // in its split's file: where its embedding lies
+	outside     bool // of the runs
+}
+
+// language is the annotations of a dataset.
+type language struct {
+	notes   []note // in the files' order, training before validation
+	byStart map[string][]int32
+	longest map[string]int64  // frames of the longest window
+	emb     map[string][]byte // of each split
+	embRow  int               // bytes; 0 = none
+	embType robocache.DType
+	bytes   int64
+}
+
+// readLanguage reads the annotations of each split that has some.
+func (d *Dataset) readLanguage(ctx context.Context, folder string) error {
+	l := &language{byStart: map[string][]int32{}, longest: map[string]int64{}, emb: map[string][]byte{}}
+	seen := map[string]bool{}
+	for _, e := range d.eps {
+		if seen[e.split] {
+			continue
+		}
+		seen[e.split] = true
+		name := at(e.split, folder+"/auto_lang_ann.npy")
+		b, err := store.ReadFile(ctx, d.st, name, maxAnnotations)
+		if errors.Is(err, robocache.ErrNotFound) {
+			if folder != "lang_annotations" {
+				return err // asked for by name
+			}
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if err := l.parse(e.split, b); err != nil {
+			return robocache.At(err, robocache.Where{"file": name})
+		}
+	}
+	for _, split := range splits {
+		name := at(split, "scene_info.npy")
+		if _, err := d.st.Stat(ctx, name); err == nil && seen[split] {
+			d.find(robocache.Finding{Severity: robocache.SeverityInfo, Code: objects, Where: robocache.Where{"file": name}, Message: "Python objects; the file is not read"})
+		}
+	}
+	if len(l.notes) == 0 {
+		return nil
+	}
+	l.sort()
+	d.checkNotes(l)
+	d.lang = l
+	texts := map[string]bool{}
+	for _, n := range l.notes {
+		if !texts[n.text] {
+			texts[n.text] = true
+			d.info.Tasks = append(d.info.Tasks, robocache.Task{Index: int64(len(d.info.Tasks)), Text: n.text})
+		}
+	}
+	add := func(f robocache.Feature) { d.info.Features = append(d.info.Features, f) }
+	add(robocache.Feature{Key: textKey, Kind: robocache.KindText, DType: robocache.String, Shape: []int{1}, FPS: d.rate})
+	add(robocache.Feature{Key: taskKey, Kind: robocache.KindText, DType: robocache.String, Shape: []int{1}, FPS: d.rate})
+	if l.embRow > 0 {
+		add(robocache.Feature{Key: embeddingKey, Kind: robocache.KindNumeric, DType: l.embType, Shape: []int{l.embRow / l.embType.Size()}, FPS: d.rate, Interpolation: "nearest", Masked: true})
+	}
+	for i := range d.info.Features {
+		f := &d.info.Features[i]
+		if s := d.streams[f.Key]; s != nil {
+			s.feature = f
+		} else {
+			d.streams[f.Key] = &stream{feature: f, member: -1}
+		}
+	}
+	return nil
+}
+
+func badLanguage(format string, args ...any) error {
+	return &robocache.Error{Class: robocache.ErrMalformed, Op: "calvin language", Msg: fmt.Sprintf(format, args...)}
+}
+
+// parse reads auto_lang_ann.npy: {"language": {"ann", "task", "emb"}, "info": {"indx"}}.
+func (l *language) parse(split string, b []byte) error {
+	a, err := npy.DecodeObjects(b)
+	if err != nil {
+		return err
+	}
+	if len(a.Objects) != 1 {
+		return badLanguage("not a dict")
+	}
+	root, ok := a.Objects[0].(*npy.Dict)
+	if !ok {
+		return badLanguage("not a dict")
+	}
+	sub := func(name string) *npy.Dict {
+		v, _ := root.Get(name)
+		d, _ := v.(*npy.Dict)
+		return d
+	}
+	lang, info := sub("language"), sub("info")
+	if lang == nil || info == nil {
+		return badLanguage(`no "language" or no "info"`)
+	}
+	ann, err := texts(lang, "ann")
+	if err != nil {
+		return err
+	}
+	task, err := texts(lang, "task")
+	if err != nil {
+		return err
+	}
+	spans, err := windows(info)
+	if err != nil {
+		return err
+	}
+	if ann == nil || len(ann) != len(spans) || task != nil && len(task) != len(spans) {
+		return badLanguage("%d texts and %d tasks for %d windows", len(ann), len(task), len(spans))
+	}
+	if task == nil {
+		task = make([]string, len(spans))
+	}
+	for i, s := range spans {
+		if s[0] < 0 || s[1] < s[0] || s[1]-s[0] >= maxRun {
+			return badLanguage("window %d has frames %d to %d", i, s[0], s[1])
+		}
+		l.notes = append(l.notes, note{split: split, first: s[0], last: s[1], text: ann[i], task: task[i], number: i})
+		l.bytes += int64(len(ann[i])+len(task[i])) + 96
+	}
+	v, _ := lang.Get("emb")
+	e, ok := v.(*npy.Array)
+	if !ok || e.Type.DType() == robocache.InvalidDType || len(e.Shape) < 2 || e.Shape[0] != len(spans) || len(spans) == 0 || len(e.Data) == 0 {
+		return nil // without embeddings, as some copies are
+	}
+	row, t := len(e.Data)/len(spans), e.Type.DType()
+	if l.embRow != 0 && (l.embRow != row || l.embType != t) {
+		return badLanguage("embeddings of %d bytes here, of %d in the other split", row, l.embRow)
+	}
+	l.embRow, l.embType, l.emb[split] = row, t, e.Data
+	l.bytes += int64(len(e.Data))
+	return nil
+}
+
+// texts reads a list or an array of texts; nil where there is none.
+func texts(d *npy.Dict, name string) ([]string, error) {
+	v, ok := d.Get(name)
+	if !ok {
+		return nil, nil
+	}
+	items := list(v)
+	if a, ok := v.(*npy.Array); ok && a.Type.Kind != 'O' {
+		if s, ok := a.Strings(); ok {
+			return s, nil
+		}
+	}
+	if items == nil && v != nil {
+		if l, ok := v.(*npy.List); !ok || len(l.Items) > 0 {
+			return nil, badLanguage("%q is no list of texts", name)
+		}
+	}
+	out := make([]string, len(items))
+	for i, item := range items {
+		// Some copies keep each text in a list of one.
+		if inner := list(item); len(inner) == 1 {
+			item = inner[0]
+		}
+		s, ok := item.(string)
+		if !ok {
+			return nil, badLanguage("%q: entry %d is no text", name, i)
+		}
+		out[i] = s
+	}
+	return out, nil
+}
+
+func list(v any) []any {
+	switch v := v.(type) {
+	case *npy.List:
+		return v.Items
+	case npy.Tuple:
+		return v
+	case *npy.Array:
+		return v.Objects
+	}
+	return nil
+}
+
+// windows reads info.indx: (first, last) pairs as tuples, lists or an array.
+func windows(info *npy.Dict) ([][2]int64, error) {
+	v, _ := info.Get("indx")
+	if a, ok := v.(*npy.Array); ok && a.Type.Kind != 'O' {
+		n, ok := a.Int64s()
+		if !ok || len(a.Shape) != 2 || a.Shape[1] != 2 {
+			return nil, badLanguage("indx is %s %v, not [n, 2] integers", a.Type, a.Shape)
+		}
+		out := make([][2]int64, a.Shape[0])
+		for i := range out {
+			out[i] = [2]int64{n[2*i], n[2*i+1]}
+		}
+		return out, nil
+	}
+	items := list(v)
+	out := make([][2]int64, len(items))
+	for i, item := range items {
+		pair := list(item)
+		if a, ok := item.(*npy.Array); ok && a.Type.Kind != 'O' {
+			if n, ok := a.Int64s(); ok {
+				for _, x := range n {
+					pair = append(pair, x)
+				}
+			}
+		}
+		if len(pair) != 2 {
+			return nil, badLanguage("indx: entry %d is no pair", i)
+		}
+		from, ok1 := pair[0].(int64)
+		to, ok2 := pair[1].(int64)
+		if !ok1 || !ok2 {
+			return nil, badLanguage("indx: entry %d is no pair of integers", i)
+		}
+		out[i] = [2]int64{from, to}
+	}
+	return out, nil
+}
+
+func (l *language) sort() {
+	for i, n := range l.notes {
+		l.byStart[n.split] = append(l.byStart[n.split], int32(i))
+		l.longest[n.split] = max(l.longest[n.split], n.last-n.first+1)
+	}
+	for _, v := range l.byStart {
+		sort.SliceStable(v, func(i, k int) bool { return l.notes[v[i]].first < l.notes[v[k]].first })
+	}
+}
+
+// at gives the annotation of a frame (C4); -1 where none covers it.
+func (l *language) at(split string, frame int64) int {
+	v := l.byStart[split]
+	i := sort.Search(len(v), func(i int) bool { return l.notes[v[i]].first > frame }) - 1
+	for ; i >= 0; i-- {
+		n := &l.notes[v[i]]
+		if n.last >= frame {
+			return int(v[i])
+		}
+		if n.first <= frame-l.longest[split] {
+			break
+		}
+	}
+	return -1
+}
+
+// of gives the annotation of an episode's row.
+func (l *language) of(e episode, row int) int {
+	if e.note >= 0 {
+		return e.note
+	}
+	return l.at(e.split, e.first+int64(row))
+}
+
+// tasks gives the texts of an episode, each once, in the order of their windows.
+func (l *language) tasks(e episode) []string {
+	if e.note >= 0 {
+		return []string{l.notes[e.note].text}
+	}
+	var out []string
+	for _, i := range l.byStart[e.split] {
+		n := &l.notes[i]
+		if n.first > e.last {
+			break
+		}
+		if n.last >= e.first && !slices.Contains(out, n.text) {
+			out = append(out, n.text)
+		}
+	}
+	return out
+}
+
+func (l *language) embedding(e episode, row int, dst []byte) {
+	clear(dst)
+	if i := l.of(e, row); i >= 0 {
+		n := &l.notes[i]
+		if b := l.emb[n.split]; b != nil {
+			copy(dst, b[n.number*l.embRow:])
+		}
+	}
+}
+
+// checkNotes reports windows that do not lie inside a run.
+func (d *Dataset) checkNotes(l *language) {
+	runs := map[string][]episode{}
+	for _, e := range d.eps {
+		runs[e.split] = append(runs[e.split], e)
+	}
+	for split := range runs {
+		slices.SortFunc(runs[split], func(a, b episode) int { return int(max(min(a.first-b.first, 1), -1)) })
+	}
+	for i := range l.notes {
+		n := &l.notes[i]
+		r := runs[n.split]
+		k := sort.Search(len(r), func(k int) bool { return r[k].first > n.first }) - 1
+		if k < 0 || r[k].last < n.last {
+			d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "window-outside-run", Where: robocache.Where{"file": at(n.split, "lang_annotations/auto_lang_ann.npy"), "row": n.number},
+				Message: fmt.Sprintf("frames %d to %d do not lie in one run", n.first, n.last)})
+			n.outside = true
+		}
+	}
+}
+
+// cutWindows makes the annotated windows the episodes.
+func (d *Dataset) cutWindows() error {
+	if d.lang == nil {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "calvin open", Msg: "option language=episodes, and there are no annotations"}
+	}
+	d.eps = d.eps[:0]
+	for i := range d.lang.notes {
+		n := &d.lang.notes[i]
+		if n.outside {
+			continue
+		}
+		d.eps = append(d.eps, episode{split: n.split, first: n.first, last: n.last, note: i})
+	}
+	return nil
+}
+
+// Text gives the rows of a text stream, and of "task".
+func (d *Dataset) Text(ctx context.Context, key string, rows []robocache.Row) ([]string, error) {
+	if key != "task" {
+		if _, err := d.get(key, robocache.KindText); err != nil {
+			return nil, err
+		}
+	}
+	out := make([]string, len(rows))
+	for i, r := range rows {
+		if err := d.checkRow(r); err != nil {
+			return nil, err
+		}
+		if d.lang == nil {
+			continue
+		}
+		if k := d.lang.of(d.eps[r.Episode], r.Index); k >= 0 {
+			if n := &d.lang.notes[k]; key == taskKey {
+				out[i] = n.task
+			} else {
+				out[i] = n.text
+			}
+		}
+	}
+	return out, ctx.Err()
+}
+
+// Valid says which rows of the embeddings have one; of other streams all rows have a value.
+func (d *Dataset) Valid(ctx context.Context, key string, rows []robocache.Row, valid []uint8) error {
+	if d.info.Feature(key) == nil {
+		return noStream(key)
+	}
+	if len(valid) != len(rows) {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "calvin valid", Where: robocache.Where{"stream": key}, Want: fmt.Sprintf("%d places", len(rows)), Got: fmt.Sprint(len(valid))}
+	}
+	for i, r := range rows {
+		if err := d.checkRow(r); err != nil {
+			return err
+		}
+		valid[i] = 1
+		if key != embeddingKey {
+			continue
+		}
+		k := d.lang.of(d.eps[r.Episode], r.Index)
+		if k < 0 || d.lang.emb[d.lang.notes[k].split] == nil {
+			valid[i] = 0
+		}
+	}
+	return ctx.Err()
+}

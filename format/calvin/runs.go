@@ -1,0 +1,264 @@
+package calvin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/npy"
+	"github.com/goatnote-inc/robocache/store"
+)
+
+const maxIndex = 64 << 20 // of a file of runs
+
+// episode is a run of frames, or an annotated window of one.
+type episode struct {
+	split       string
+	first, last int64 // numbers of its frames, both inside
+	note        int   // the annotation that it is, -1 for a run
+}
+
+func (e episode) rows() int64 { return e.last - e.first + 1 }
+
+// pattern is how a split's frames are named: episode_0000000.npz.
+type pattern struct {
+	prefix string
+	digits int
+}
+
+func (p pattern) name(n int64) string { return fmt.Sprintf("%s%0*d.npz", p.prefix, p.digits, n) }
+
+// maxRun bounds a run: its number of rows must fit what counts rows.
+const maxRun = 1 << 31
+
+// readRuns reads the runs of each split that is there.
+func (d *Dataset) readRuns(ctx context.Context) error {
+	for _, split := range splits {
+		if split != "" && len(d.eps) > 0 && d.eps[0].split == "" {
+			break // opened inside a split
+		}
+		from := len(d.eps)
+		b, err := store.ReadFile(ctx, d.st, at(split, idsName), maxIndex)
+		switch {
+		case errors.Is(err, robocache.ErrNotFound):
+			continue
+		case err != nil:
+			return err
+		}
+		runs, err := parseRuns(b)
+		if err != nil {
+			return robocache.At(err, robocache.Where{"file": at(split, idsName)})
+		}
+		for _, r := range runs {
+			d.eps = append(d.eps, episode{split: split, first: r[0], last: r[1], note: -1})
+		}
+		if err := d.compareRuns(split, d.eps[from:]); err != nil {
+			return err
+		}
+	}
+	if len(d.eps) == 0 {
+		if err := d.listRuns(ctx); err != nil {
+			return err
+		}
+	}
+	if len(d.eps) == 0 {
+		return &robocache.Error{Class: robocache.ErrNotFound, Op: "calvin open", Msg: "no " + idsName + " and no frames here, in training/ or in validation/"}
+	}
+	return nil
+}
+
+func parseRuns(b []byte) (runs [][2]int64, err error) {
+	bad := func(format string, args ...any) error {
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: "calvin runs", Msg: fmt.Sprintf(format, args...)}
+	}
+	a, err := npy.Decode(b)
+	if err != nil {
+		return nil, err
+	}
+	v, ok := a.Int64s()
+	if !ok {
+		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "calvin runs", Want: "integers", Got: a.Type.String()}
+	}
+	if len(a.Shape) != 2 || a.Shape[1] != 2 {
+		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "calvin runs", Want: "shape [runs, 2]", Got: fmt.Sprint(a.Shape)}
+	}
+	for i := 0; i+1 < len(v); i += 2 {
+		switch from, to := v[i], v[i+1]; {
+		case from < 0 || to < from:
+			return nil, robocache.At(bad("frames %d to %d", from, to), robocache.Where{"row": i / 2})
+		case to-from >= maxRun:
+			return nil, robocache.At(bad("a run of %d frames", to-from+1), robocache.Where{"row": i / 2})
+		}
+		runs = append(runs, [2]int64{v[i], v[i+1]})
+	}
+	return runs, nil
+}
+
+// compareRuns reports frames that belong to two runs.
+func (d *Dataset) compareRuns(split string, eps []episode) error {
+	sorted := slices.Clone(eps)
+	slices.SortFunc(sorted, func(a, b episode) int { return int(max(min(a.first-b.first, 1), -1)) })
+	for i := 1; i < len(sorted); i++ {
+		if sorted[i].first <= sorted[i-1].last {
+			d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "runs-overlap", Where: robocache.Where{"file": at(split, idsName)},
+				Message: fmt.Sprintf("frames %d to %d belong to two runs", sorted[i].first, min(sorted[i-1].last, sorted[i].last))})
+		}
+	}
+	return nil
+}
+
+// listRuns finds runs by the frames' names where no file says them.
+func (d *Dataset) listRuns(ctx context.Context) error {
+	list, err := d.st.List(ctx, "")
+	if errors.Is(err, robocache.ErrUnsupported) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	numbers := map[string][]int64{}
+	for _, e := range list {
+		if n, ok := number(path.Base(e.Name)); ok {
+			split := strings.TrimSuffix(path.Dir(e.Name), ".")
+			numbers[split] = append(numbers[split], n)
+		}
+	}
+	for _, split := range splits {
+		v := numbers[split]
+		slices.Sort(v)
+		for i := 0; i < len(v); {
+			k := i + 1
+			for k < len(v) && v[k] == v[k-1]+1 {
+				k++
+			}
+			d.eps = append(d.eps, episode{split: split, first: v[i], last: v[k-1], note: -1})
+			i = k
+		}
+		if len(v) > 0 {
+			d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "missing-file", Where: robocache.Where{"file": at(split, idsName)},
+				Message: "the file is missing: each stretch of frame numbers without a hole is taken as a run", Mend: "fetch the file"})
+		}
+	}
+	return nil
+}
+
+// number reads the number of a frame out of its file's name.
+func number(name string) (int64, bool) {
+	s, ok := strings.CutPrefix(name, "episode_")
+	if s, ok2 := strings.CutSuffix(s, ".npz"); ok && ok2 {
+		n, err := strconv.ParseInt(s, 10, 62)
+		return n, err == nil && n >= 0
+	}
+	return 0, false
+}
+
+// pattern finds how a split's frames are named, by the one that is first there.
+func (d *Dataset) pattern(ctx context.Context, e episode) (pattern, error) {
+	p := pattern{prefix: at(e.split, "episode_")}
+	var first error
+	for _, digits := range []int{7, 6, 8, 5, 9, 4, 10, 3, 2, 1} {
+		p.digits = digits
+		_, err := d.st.Stat(ctx, p.name(e.first))
+		if err == nil {
+			return p, nil
+		}
+		if !errors.Is(err, robocache.ErrNotFound) {
+			return p, err
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return p, first
+}
+
+// number counts rows, once the episodes stand.
+func (d *Dataset) number() {
+	d.starts = make([]int64, len(d.eps)+1)
+	counts := map[string]int{}
+	for i, e := range d.eps {
+		d.starts[i+1] = d.starts[i] + e.rows()
+		counts[e.split]++
+	}
+	d.info.Episodes, d.info.Frames = len(d.eps), d.starts[len(d.eps)]
+	from := 0
+	for _, split := range splits {
+		if n := counts[split]; n > 0 && split != "" {
+			d.info.Splits[split] = fmt.Sprintf("%d:%d", from, from+n)
+			from += n
+		}
+	}
+}
+
+// Len is the number of rows of an episode; 0 for an episode that is not there.
+func (d *Dataset) Len(episode int) int {
+	if episode < 0 || episode >= len(d.eps) {
+		return 0
+	}
+	return int(d.eps[episode].rows())
+}
+
+func (d *Dataset) checkEpisode(episode int) error {
+	if episode < 0 || episode >= len(d.eps) {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "calvin", Where: robocache.Where{"episode": episode}, Want: fmt.Sprintf("an episode from 0 to %d", len(d.eps)-1), Got: fmt.Sprint(episode)}
+	}
+	return nil
+}
+
+func (d *Dataset) checkRow(r robocache.Row) error {
+	if err := d.checkEpisode(r.Episode); err != nil {
+		return err
+	}
+	if n := d.Len(r.Episode); r.Index < 0 || r.Index >= n {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "calvin", Where: robocache.Where{"episode": r.Episode, "row": r.Index}, Want: fmt.Sprintf("a row from 0 to %d", n-1), Got: fmt.Sprint(r.Index)}
+	}
+	return nil
+}
+
+// Episode gives the metadata of one episode.
+func (d *Dataset) Episode(ctx context.Context, episode int) (robocache.Episode, error) {
+	if err := d.checkEpisode(episode); err != nil {
+		return robocache.Episode{}, err
+	}
+	out := robocache.Episode{Position: episode, Index: int64(episode), Length: d.Len(episode)}
+	if d.lang != nil {
+		out.Tasks = d.lang.tasks(d.eps[episode])
+	}
+	return out, ctx.Err()
+}
+
+// Times gives the stamps of an episode's rows: all streams share them.
+func (d *Dataset) Times(ctx context.Context, episode int, key string) ([]int64, error) {
+	if err := d.checkEpisode(episode); err != nil {
+		return nil, err
+	}
+	if key != "" && d.info.Feature(key) == nil {
+		return nil, noStream(key)
+	}
+	n := d.Len(episode)
+	if n > 1<<24 {
+		// The length is a claim: the last frame must be there before memory is taken for it.
+		if _, err := d.st.Stat(ctx, d.name(d.eps[episode], n-1)); err != nil {
+			return nil, err
+		}
+	}
+	out := make([]int64, n)
+	for i := range out {
+		out[i] = d.rate.Nanos(int64(i))
+	}
+	return out, ctx.Err()
+}
+
+// name is the file of an episode's row.
+func (d *Dataset) name(e episode, row int) string {
+	return d.patterns[e.split].name(e.first + int64(row))
+}
+
+func noStream(key string) error {
+	return &robocache.Error{Class: robocache.ErrNotFound, Op: "calvin", Where: robocache.Where{"stream": key}, Msg: "no such stream"}
+}

@@ -1,0 +1,251 @@
+package zipdir
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/store"
+)
+
+const (
+	endSize      = 22 // end of central directory, without its comment
+	end64Size    = 56
+	locatorSize  = 20
+	entrySize    = 46
+	localSize    = 30
+	maxComment   = 1<<16 - 1
+	tail         = 4 << 10 // read at once: of an npz file it holds the whole directory
+	maxDirectory = 256 << 20
+)
+
+// File is one member.
+type File struct {
+	Name         string
+	Method       uint16
+	Flags        uint16
+	CRC          uint32
+	Packed, Size int64
+	Header       int64 // offset of its local header
+	Room         int64 // bytes from there to what comes next in the archive
+}
+
+// Dir is the directory of an archive.
+type Dir struct {
+	Files []File // in the directory's order
+	limit int64
+}
+
+func bad(format string, args ...any) error {
+	return &robocache.Error{Class: robocache.ErrMalformed, Op: "zip", Msg: fmt.Sprintf(format, args...)}
+}
+
+// Read reads the directory. limit bounds the size of a member.
+func Read(ctx context.Context, r robocache.Ranged, limit int64) (*Dir, error) {
+	size := r.Size()
+	if size < endSize {
+		return nil, bad("%d bytes are too few for a zip archive", size)
+	}
+	b, at, err := findEnd(ctx, r, size)
+	if err != nil {
+		return nil, err
+	}
+	start := size - int64(len(b)) // offset of b in the file
+	le := binary.LittleEndian
+	end := b[at:]
+	count, dirSize, dirOff := uint64(le.Uint16(end[10:])), uint64(le.Uint32(end[12:])), uint64(le.Uint32(end[16:]))
+	if le.Uint16(end[4:]) != 0 && le.Uint16(end[4:]) != 0xffff {
+		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "zip", Msg: "an archive split over several files"}
+	}
+	stop := start + int64(at) // where the directory must end
+	if count == 0xffff || dirSize == 0xffffffff || dirOff == 0xffffffff {
+		e, where, err := find64(ctx, r, stop)
+		if err != nil {
+			return nil, err
+		}
+		if e != nil {
+			count, dirSize, dirOff, stop = le.Uint64(e[32:]), le.Uint64(e[40:]), le.Uint64(e[48:]), where
+		}
+	}
+	if dirSize > uint64(stop) || dirOff > uint64(stop)-dirSize {
+		return nil, bad("the directory (%d bytes at %d) does not lie in the archive of %d bytes", dirSize, dirOff, size)
+	}
+	// As other readers do: an archive may have been put behind something else, which shifts all its offsets.
+	base := stop - int64(dirSize) - int64(dirOff)
+	if count > dirSize/entrySize {
+		return nil, bad("%d members declared in a directory of %d bytes", count, dirSize)
+	}
+	if dirSize > maxDirectory {
+		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "zip", Msg: "the directory", Want: fmt.Sprintf("at most %d bytes", maxDirectory), Got: fmt.Sprint(dirSize)}
+	}
+	var dir []byte
+	from := stop - int64(dirSize)
+	if from >= start {
+		dir = b[from-start:][:dirSize]
+	} else {
+		dir = make([]byte, dirSize)
+		if err := r.ReadAt(ctx, dir, from); err != nil {
+			return nil, err
+		}
+	}
+	d := &Dir{limit: limit, Files: make([]File, 0, count)}
+	for range count {
+		f, rest, err := entry(dir, base, from)
+		if err != nil {
+			return nil, err
+		}
+		d.Files, dir = append(d.Files, f), rest
+	}
+	return d, d.check(from)
+}
+
+// findEnd reads the end of the file and says where in it the end record begins.
+func findEnd(ctx context.Context, r robocache.Ranged, size int64) (b []byte, at int, err error) {
+	for _, n := range []int64{tail, endSize + maxComment} {
+		n = min(n, size)
+		b = make([]byte, n)
+		if err := r.ReadAt(ctx, b, size-n); err != nil {
+			return nil, 0, err
+		}
+		// The comment runs to the end of the file: a record whose comment has another length is data that looks like one.
+		for at := len(b) - endSize; at >= 0; at-- {
+			if b[at] == 'P' && bytes.HasPrefix(b[at:], []byte("PK\x05\x06")) && int(binary.LittleEndian.Uint16(b[at+20:])) == len(b)-at-endSize {
+				return b, at, nil
+			}
+		}
+		if n == size {
+			break
+		}
+	}
+	return nil, 0, &robocache.Error{Class: robocache.ErrMalformed, Op: "zip", Msg: "no end record: this is not a zip archive, or its end is missing", Hint: "fetch the file again"}
+}
+
+// find64 reads the zip64 end record that the locator before the end record names; nil where there is none.
+func find64(ctx context.Context, r robocache.Ranged, end int64) (record []byte, at int64, err error) {
+	if end < locatorSize+end64Size {
+		return nil, 0, nil
+	}
+	var l [locatorSize]byte
+	if err := r.ReadAt(ctx, l[:], end-locatorSize); err != nil {
+		return nil, 0, err
+	}
+	if string(l[:4]) != "PK\x06\x07" {
+		return nil, 0, nil
+	}
+	off := binary.LittleEndian.Uint64(l[8:])
+	if off > uint64(end-locatorSize-end64Size) {
+		return nil, 0, bad("the zip64 end record at %d does not lie in the archive", off)
+	}
+	record = make([]byte, end64Size)
+	if err := r.ReadAt(ctx, record, int64(off)); err != nil {
+		return nil, 0, err
+	}
+	if string(record[:4]) != "PK\x06\x06" {
+		return nil, 0, bad("no zip64 end record at %d", off)
+	}
+	return record, int64(off), nil
+}
+
+// entry takes one record off the directory. base is added to its offset.
+func entry(b []byte, base, dirStart int64) (f File, rest []byte, err error) {
+	if len(b) < entrySize || string(b[:4]) != "PK\x01\x02" {
+		return f, nil, bad("the directory is cut, or holds something else")
+	}
+	le := binary.LittleEndian
+	name, extra, comment := int(le.Uint16(b[28:])), int(le.Uint16(b[30:])), int(le.Uint16(b[32:]))
+	if len(b)-entrySize < name+extra+comment {
+		return f, nil, bad("a member's record ends after the directory")
+	}
+	packed, size, off := uint64(le.Uint32(b[20:])), uint64(le.Uint32(b[24:])), uint64(le.Uint32(b[42:]))
+	f = File{Flags: le.Uint16(b[8:]), Method: le.Uint16(b[10:]), CRC: le.Uint32(b[16:]), Name: string(b[entrySize : entrySize+name])}
+	x := b[entrySize+name : entrySize+name+extra]
+	if packed == 0xffffffff || size == 0xffffffff || off == 0xffffffff {
+		if err := wide(x, &size, &packed, &off); err != nil {
+			return f, nil, robocache.At(err, robocache.Where{"member": f.Name})
+		}
+	}
+	if off > uint64(dirStart-base) || packed > uint64(dirStart) || size > 1<<62 {
+		return f, nil, robocache.At(bad("%d bytes at %d do not lie in the archive", packed, off), robocache.Where{"member": f.Name})
+	}
+	f.Packed, f.Size, f.Header = int64(packed), int64(size), int64(off)+base
+	return f, b[entrySize+name+extra+comment:], nil
+}
+
+// wide reads the zip64 extra field: of those fields that are all ones, in this order.
+func wide(x []byte, fields ...*uint64) error {
+	for len(x) >= 4 {
+		id, n := binary.LittleEndian.Uint16(x), int(binary.LittleEndian.Uint16(x[2:]))
+		if x = x[4:]; n > len(x) {
+			break
+		}
+		if id != 1 {
+			x = x[n:]
+			continue
+		}
+		v := x[:n]
+		for _, f := range fields {
+			if *f != 0xffffffff {
+				continue
+			}
+			if len(v) < 8 {
+				return bad("the zip64 field is too short")
+			}
+			*f, v = binary.LittleEndian.Uint64(v), v[8:]
+		}
+		return nil
+	}
+	return nil // 0xffffffff itself is a size too
+}
+
+// check holds the members to Z1, and takes folders out.
+func (d *Dir) check(dirStart int64) error {
+	order := make([]int, len(d.Files))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int {
+		switch x, y := d.Files[a].Header, d.Files[b].Header; {
+		case x < y:
+			return -1
+		case x > y:
+			return 1
+		}
+		return 0
+	})
+	next := dirStart
+	for k := len(order) - 1; k >= 0; k-- {
+		f := &d.Files[order[k]]
+		f.Room = next - f.Header
+		if f.Room < localSize+f.Packed {
+			return robocache.At(bad("%d bytes at %d reach into what comes next: members overlap", f.Packed, f.Header), robocache.Where{"member": f.Name})
+		}
+		next = f.Header
+	}
+	d.Files = slices.DeleteFunc(d.Files, func(f File) bool { return strings.HasSuffix(f.Name, "/") })
+	seen := make(map[string]bool, len(d.Files))
+	for i := range d.Files {
+		name, err := store.CleanName(d.Files[i].Name)
+		if err != nil {
+			return err
+		}
+		if seen[name] {
+			return robocache.At(bad("two members of this name"), robocache.Where{"member": name})
+		}
+		seen[name], d.Files[i].Name = true, name
+	}
+	return nil
+}
+
+// Find gives a member by name; nil where there is none. Archives with many members are better served by a map of one's own.
+func (d *Dir) Find(name string) *File {
+	for i := range d.Files {
+		if d.Files[i].Name == name {
+			return &d.Files[i]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,153 @@
+package zipdir
+
+import (
+	"context"
+	"io"
+	"io/fs"
+	"sort"
+	"strconv"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/store"
+)
+
+// Store is an archive as a store: stored members are read in place, deflated ones are inflated when they are opened.
+type Store struct {
+	r      robocache.Ranged
+	uri    string
+	prefix string
+	dir    *Dir
+	byName map[string]int
+}
+
+// NewStore makes a store of the members below the folder prefix. Close closes r.
+func NewStore(ctx context.Context, r robocache.Ranged, uri, prefix string, limit int64) (*Store, error) {
+	d, err := Read(ctx, r, limit)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{r: r, uri: uri, dir: d, byName: make(map[string]int, len(d.Files))}
+	s.Root(prefix)
+	return s, nil
+}
+
+// Root moves the store's root to a folder of the archive.
+func (s *Store) Root(prefix string) {
+	if s.prefix = prefix; prefix != "" {
+		s.prefix += "/"
+	}
+	clear(s.byName)
+	for i, f := range s.dir.Files {
+		if rest, ok := strings.CutPrefix(f.Name, s.prefix); ok {
+			s.byName[rest] = i
+		}
+	}
+}
+
+// URI names the archive.
+func (s *Store) URI() string { return s.uri }
+
+// Close closes the archive.
+func (s *Store) Close() error { return s.r.Close() }
+
+func (s *Store) find(op, name string) (*File, error) {
+	name, err := store.CleanName(name)
+	if err != nil {
+		return nil, err
+	}
+	i, ok := s.byName[name]
+	if !ok {
+		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: op, Where: robocache.Where{"dataset": s.uri, "file": s.prefix + name}, Err: fs.ErrNotExist}
+	}
+	return &s.dir.Files[i], nil
+}
+
+func (s *Store) entry(name string, f *File) store.Entry {
+	return store.Entry{Name: name, Size: f.Size, Version: strconv.FormatUint(uint64(f.CRC), 16) + "-" + s.r.Version()}
+}
+
+// Stat describes a member.
+func (s *Store) Stat(_ context.Context, name string) (store.Entry, error) {
+	f, err := s.find("stat", name)
+	if err != nil {
+		return store.Entry{}, err
+	}
+	return s.entry(name, f), nil
+}
+
+// List gives the members below a folder.
+func (s *Store) List(_ context.Context, prefix string) ([]store.Entry, error) {
+	if prefix != "" {
+		prefix = strings.TrimSuffix(prefix, "/") + "/"
+	}
+	var out []store.Entry
+	for name, i := range s.byName {
+		if strings.HasPrefix(name, prefix) {
+			out = append(out, s.entry(name, &s.dir.Files[i]))
+		}
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].Name < out[j].Name })
+	return out, nil
+}
+
+// Open opens a member.
+func (s *Store) Open(ctx context.Context, name string) (robocache.Ranged, error) {
+	f, err := s.find("open", name)
+	if err != nil {
+		return nil, err
+	}
+	m := &member{r: s.r, size: f.Size, version: s.entry(name, f).Version}
+	if f.Method == Stored {
+		if m.off, err = s.dir.Section(ctx, s.r, f); err != nil {
+			return nil, err
+		}
+		return m, nil
+	}
+	b, err := s.dir.Bytes(ctx, s.r, []*File{f})
+	if err != nil {
+		return nil, err
+	}
+	m.whole = b[0]
+	return m, nil
+}
+
+// ReadMember gives a member whole, checked by its CRC.
+func (s *Store) ReadMember(ctx context.Context, name string, limit int64) ([]byte, error) {
+	f, err := s.find("read", name)
+	if err != nil {
+		return nil, err
+	}
+	if f.Size > limit {
+		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "read", Where: robocache.Where{"dataset": s.uri, "file": name}, Want: "at most " + strconv.FormatInt(limit, 10) + " bytes", Got: strconv.FormatInt(f.Size, 10)}
+	}
+	b, err := s.dir.Bytes(ctx, s.r, []*File{f})
+	if err != nil {
+		return nil, robocache.At(err, robocache.Where{"dataset": s.uri})
+	}
+	return b[0], nil
+}
+
+// member is an open member: a section of the archive, or its inflated bytes.
+type member struct {
+	r         robocache.Ranged
+	off, size int64
+	whole     []byte
+	version   string
+}
+
+func (m *member) Size() int64     { return m.size }
+func (m *member) Version() string { return m.version }
+func (m *member) Close() error    { return nil }
+func (m *member) Remote() bool    { return m.whole == nil && store.Remote(m.r) }
+
+func (m *member) ReadAt(ctx context.Context, p []byte, off int64) error {
+	if off < 0 || off > m.size || int64(len(p)) > m.size-off {
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: "read", Where: robocache.Where{"offset": off}, Msg: "a range outside the member", Err: io.ErrUnexpectedEOF}
+	}
+	if m.whole != nil {
+		copy(p, m.whole[off:])
+		return ctx.Err()
+	}
+	return m.r.ReadAt(ctx, p, m.off+off)
+}
