@@ -1,18 +1,209 @@
 package ros2
 
+import (
+	"strconv"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// Limits of a schema. Real ones have a few hundred members.
+const (
+	maxSchemaText = 4 << 20
+	maxMembers    = 1 << 16
+	maxLeaves     = 1 << 14 // of the expanded type: a chain of 64 types that hold the next one twice has 2^64
+	maxDepth      = 64
+	maxFixedBytes = 256 << 20
+)
+
 // Schema is a message type with all types that it is made of.
 type Schema struct {
 	Name string // "pkg/msg/Type"
 	root *message
+	sign string // see signature
+}
+
+// message is a parsed type; members of message types point at theirs once resolved.
+type message struct {
+	name    string
+	pkg     string
+	members []member
+	state   uint8 // of the resolver: 0 new, 1 on the way, 2 done
+	depth   int
+}
+
+// base is the type of one element.
+type base uint8
+
+const (
+	isNumber base = iota
+	isString
+	isWString
+	isMessage
+)
+
+// lengths of members that are no array, and of sequences.
+const (
+	single   = -1
+	sequence = -2
+)
+
+type member struct {
+	name  string
+	base  base
+	dtype robocache.DType
+	ref   string // name of the message type, as written
+	msg   *message
+	array int // single, sequence, or the fixed length
 }
 
 // ParseSchema reads a schema's text; encoding is "ros2msg" or "ros2idl". Missing, recursive and too deeply nested types are refused.
 func ParseSchema(encoding, name, text string) (*Schema, error) {
-	return parseSchema(encoding, name, text)
+	s, err := parseSchema(encoding, name, text)
+	if err != nil {
+		return nil, robocache.At(err, robocache.Where{"schema": name})
+	}
+	return s, nil
 }
 
-// KnownSchema gives the schema of a common type, for recordings that store none.
-func KnownSchema(name string) (*Schema, bool) { return knownSchema(name) }
+func parseSchema(encoding, name, text string) (*Schema, error) {
+	if len(text) > maxSchemaText {
+		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "schema", Want: "at most " + strconv.Itoa(maxSchemaText) + " bytes of text", Got: strconv.Itoa(len(text))}
+	}
+	var types map[string]*message
+	var err error
+	switch encoding {
+	case "ros2msg":
+		types, err = parseMsg(name, text)
+	case "ros2idl":
+		types, err = parseIDL(text)
+	default:
+		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "schema", Msg: "schema encoding " + strconv.Quote(encoding) + " is not read", Hint: "ros2msg and ros2idl are"}
+	}
+	if err != nil {
+		return nil, err
+	}
+	root := types[shortKey(name)]
+	if root == nil {
+		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "schema", Msg: "the text does not define " + name}
+	}
+	return finish(name, root, types)
+}
 
-// SchemaText is the ros2msg text of a common type with all that it depends on, as an MCAP schema holds it.
-func SchemaText(name string) (string, bool) { return schemaText(name) }
+// finish resolves all types below root.
+func finish(name string, root *message, types map[string]*message) (*Schema, error) {
+	r := resolver{types: types}
+	if err := r.resolve(root); err != nil {
+		return nil, err
+	}
+	s := &Schema{Name: longName(name), root: root}
+	t, err := compile(root)
+	if err != nil {
+		return nil, err
+	}
+	s.sign = t.signature()
+	return s, nil
+}
+
+// shortKey is "pkg/Type" of "pkg/Type" and of "pkg/msg/Type".
+func shortKey(name string) string {
+	first, last := strings.IndexByte(name, '/'), strings.LastIndexByte(name, '/')
+	if first < 0 || first == last {
+		return name
+	}
+	return name[:first] + name[last:]
+}
+
+// longName is "pkg/msg/Type".
+func longName(name string) string {
+	if strings.Count(name, "/") == 1 {
+		return strings.Replace(name, "/", "/msg/", 1)
+	}
+	return name
+}
+
+func packageOf(name string) string {
+	p, _, ok := strings.Cut(name, "/")
+	if !ok {
+		return ""
+	}
+	return p
+}
+
+// resolver links members to their types.
+type resolver struct {
+	types map[string]*message
+	short map[string]*message // by the bare name, where it is unique; nil value: ambiguous
+}
+
+func (r *resolver) resolve(m *message) error {
+	switch m.state {
+	case 1:
+		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "schema", Msg: "type " + m.name + " contains itself"}
+	case 2:
+		return nil
+	}
+	m.state = 1
+	m.depth = 1
+	for k := range m.members {
+		f := &m.members[k]
+		if f.base != isMessage {
+			continue
+		}
+		if f.msg = r.find(m.pkg, f.ref); f.msg == nil {
+			return &robocache.Error{Class: robocache.ErrMalformed, Op: "schema", Msg: "type " + f.ref + " is not defined", Where: robocache.Where{"field": m.name + "." + f.name}}
+		}
+		if err := r.resolve(f.msg); err != nil {
+			return err
+		}
+		if m.depth = max(m.depth, f.msg.depth+1); m.depth > maxDepth {
+			return &robocache.Error{Class: robocache.ErrUnsupported, Op: "schema", Msg: "types are nested deeper than " + strconv.Itoa(maxDepth)}
+		}
+	}
+	m.state = 2
+	return nil
+}
+
+// find looks a name up: as it is, in the same package, by its bare name where that is unique, and among the known types.
+func (r *resolver) find(pkg, ref string) *message {
+	if strings.Contains(ref, "/") {
+		if m := r.types[shortKey(ref)]; m != nil {
+			return m
+		}
+		return r.known(shortKey(ref))
+	}
+	if m := r.types[pkg+"/"+ref]; m != nil {
+		return m
+	}
+	if r.short == nil {
+		r.short = map[string]*message{}
+		for k, m := range r.types {
+			name := k[strings.LastIndexByte(k, '/')+1:]
+			if _, twice := r.short[name]; twice {
+				m = nil
+			}
+			r.short[name] = m
+		}
+	}
+	if m := r.short[ref]; m != nil {
+		return m
+	}
+	if ref == "Header" {
+		return r.known("std_msgs/Header")
+	}
+	return nil
+}
+
+// known takes a type that the text leaves out from the embedded texts. It is parsed anew: resolving writes to it.
+func (r *resolver) known(short string) *message {
+	text, ok := knownTexts()[short]
+	if !ok {
+		return nil
+	}
+	m, err := parseMembers(short, text)
+	if err != nil {
+		return nil
+	}
+	r.types[short] = m
+	return m
+}

@@ -1,6 +1,8 @@
 package ros2
 
 import (
+	"sync"
+
 	"github.com/goatnote-inc/robocache"
 )
 
@@ -23,17 +25,22 @@ type Topic struct {
 	name   string
 	key    string
 	schema *Schema
+	head   *generic // knows where the header is
 	dec    decoder
+
+	mu     sync.Mutex
+	stale  bool // Scan has seen more than fields and clocks say
 	fields []Field
 	clocks []string
 }
 
 // decoder is one way to decode a type. Methods that take entry: the number of the row within the message (0 for most types).
 type decoder interface {
-	// scan reads what settles the columns, and tells the rows that the message holds.
+	// scan reads what settles the columns, and tells the rows that the message holds. A nil row: a first look, which counts nothing
+	// for findings.
 	scan(msg []byte, row func(clock, entry int, stamp int64, stamped bool)) error
 	// layout gives the streams and clocks as they are known.
-	layout(t *Topic) ([]Field, []string)
+	layout(key string) ([]Field, []string)
 	numeric(msg []byte, field, entry int, dst []byte) (bool, error)
 	columns(msgs [][]byte, entries []int32, fields []int, dst [][]byte, valid [][]uint8) (int, error)
 	ragged(msg []byte, field, entry int, dst []byte) ([]byte, int, error)
@@ -58,21 +65,37 @@ func (t *Topic) Key() string { return t.key }
 func (t *Topic) Type() string { return t.schema.Name }
 
 // Fields lists the streams; their order does not change, Scan may add some at the end.
-func (t *Topic) Fields() []Field { return t.fields }
+func (t *Topic) Fields() []Field {
+	f, _ := t.settled()
+	return f
+}
 
 // Clocks lists the clocks of the streams (Feature.Clock). Most topics have one, their key, and one row a message; a TFMessage has one
 // for each pair of frames, and as many rows as transforms.
-func (t *Topic) Clocks() []string { return t.clocks }
+func (t *Topic) Clocks() []string {
+	_, c := t.settled()
+	return c
+}
+
+func (t *Topic) settled() ([]Field, []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.stale {
+		t.settle()
+	}
+	return t.fields, t.clocks
+}
 
 // Scan reads one message, calls row for each row that it holds, and settles the columns (see Topic). stamp is the row's own: its
 // header's, where stamped. Rows come in the message's order; a decoder of one clock gives exactly one row, also for a message that is
 // wrong inside: then the error says so, and the row holds no value.
 func (t *Topic) Scan(msg []byte, row func(clock, entry int, stamp int64, stamped bool)) error {
-	return t.scan(msg, row)
+	t.stale = true
+	return t.dec.scan(msg, row)
 }
 
 // Stamp is header.stamp of a message in ns; !ok where the type has none.
-func (t *Topic) Stamp(msg []byte) (ns int64, ok bool, err error) { return t.stamp(msg) }
+func (t *Topic) Stamp(msg []byte) (ns int64, ok bool, err error) { return t.head.stampOf(msg) }
 
 // FrameID is header.frame_id of a message; "" where the type has none.
 func (t *Topic) FrameID(msg []byte) (string, error) { return t.frameID(msg) }

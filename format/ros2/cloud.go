@@ -1,0 +1,365 @@
+package ros2
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// cloud decodes sensor_msgs/PointCloud2 by its own fields: offsets of any alignment, padding, any datatype, either byte order, organised
+// clouds. x, y, z and all fields of their type are one stream of points, every other field a stream beside it; the points whose
+// coordinates are not finite are left out of all of them.
+type cloud struct {
+	plan    *cloudPlan // of the first cloud that has points' fields
+	dropped int64
+}
+
+// pointField is one field of a cloud as the message declares it.
+type pointField struct {
+	name   string
+	offset int
+	dtype  robocache.DType
+	count  int
+}
+
+// cloudPlan is where the columns of a cloud lie.
+type cloudPlan struct {
+	block  []byte // the sequence of fields in the message: most clouds of a topic have the same
+	big    bool   // of the message that the block comes from
+	fields []pointField
+	xyz    [3]int // offsets of the coordinates; -1 = the cloud has none
+	coord  robocache.DType
+	groups [][]pointField // streams: the points themselves first
+}
+
+// cloudMessage is a PointCloud2 in pieces.
+type cloudMessage struct {
+	stamp         int64
+	height, width int
+	block         []byte
+	fields        int
+	big, bigBody  bool // of the points; of the message
+	point, row    int
+	data          []byte
+}
+
+const maxPointFields = 256
+
+func parseCloud(msg []byte, m *cloudMessage) error {
+	c, err := open(msg)
+	if err != nil {
+		return err
+	}
+	m.bigBody = c.big
+	m.stamp, _ = c.header()
+	m.height, m.width = int(c.u32()), int(c.u32())
+	start := (c.off + 3) &^ 3
+	m.fields = c.count(13)
+	for range m.fields {
+		c.str()
+		c.u32()
+		c.u8()
+		c.u32()
+	}
+	if c.short {
+		return c.end("fields")
+	}
+	m.block = c.b[start:c.off]
+	m.big = c.u8() != 0
+	m.point, m.row = int(c.u32()), int(c.u32())
+	m.data = c.take(1, c.count(1))
+	if c.short {
+		return c.end("data")
+	}
+	return nil
+}
+
+func cloudError(field, want, got string) error {
+	return &robocache.Error{Class: robocache.ErrMalformed, Op: "cdr", Where: robocache.Where{"field": field}, Want: want, Got: got}
+}
+
+// points checks the sizes of a cloud against its bytes and its fields, and counts the points.
+func (m *cloudMessage) points(p *cloudPlan) (int, error) {
+	n := int64(m.height) * int64(m.width)
+	if n == 0 {
+		return 0, nil
+	}
+	if m.point == 0 || n > int64(len(m.data))/int64(m.point) {
+		return 0, cloudError("data", strconv.FormatInt(n, 10)+" points of "+strconv.Itoa(m.point)+" bytes", strconv.Itoa(len(m.data))+" bytes")
+	}
+	row := int64(m.width) * int64(m.point)
+	if m.height > 1 && int64(m.row) < row || int64(m.height-1)*int64(m.row)+row > int64(len(m.data)) {
+		return 0, cloudError("row_step", "at least "+strconv.FormatInt(row, 10)+" and "+strconv.Itoa(m.height)+" rows inside the data", strconv.Itoa(m.row)+" of "+strconv.Itoa(len(m.data))+" bytes")
+	}
+	for k := range p.fields {
+		f := &p.fields[k]
+		if int64(f.offset)+int64(f.dtype.Size())*int64(f.count) > int64(m.point) {
+			return 0, cloudError("fields."+f.name, "a field inside a point of "+strconv.Itoa(m.point)+" bytes", "offset "+strconv.Itoa(f.offset))
+		}
+	}
+	return int(n), nil
+}
+
+// planOf reads the fields of a message.
+func planOf(m *cloudMessage) (*cloudPlan, error) {
+	if m.fields > maxPointFields {
+		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "cdr", Msg: "a cloud of " + strconv.Itoa(m.fields) + " fields"}
+	}
+	p := &cloudPlan{block: bytes.Clone(m.block), big: m.bigBody, xyz: [3]int{-1, -1, -1}}
+	c := cursor{b: m.block, big: m.bigBody, wide: 8}
+	c.u32()
+	var of [3]robocache.DType
+	for range m.fields {
+		f := pointField{name: string(c.str()), offset: int(c.u32())}
+		number := c.u8()
+		f.count = int(c.u32())
+		if int(number) >= len(pointTypes) || number == 0 {
+			return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "cdr", Where: robocache.Where{"field": "fields." + f.name}, Msg: "datatype " + strconv.Itoa(int(number)) + " of a point's field is none of 1 to 8"}
+		}
+		f.dtype = pointTypes[number]
+		f.count = max(f.count, 1) // some writers leave it 0
+		if f.count > 1<<16 {
+			return nil, cloudError("fields."+f.name, "at most 65536 elements", strconv.Itoa(f.count))
+		}
+		if slices.ContainsFunc(p.fields, func(o pointField) bool { return o.name == f.name }) {
+			if f.name == "" {
+				continue // padding
+			}
+			return nil, cloudError("fields", "names that differ", strconv.Quote(clip(f.name))+" twice")
+		}
+		p.fields = append(p.fields, f)
+		if k := slices.Index(xyz, f.name); k >= 0 && f.count == 1 {
+			p.xyz[k], of[k] = f.offset, f.dtype
+		}
+	}
+	p.fields = slices.DeleteFunc(p.fields, func(f pointField) bool { return f.name == "" })
+	if p.xyz[0] >= 0 && p.xyz[1] >= 0 && p.xyz[2] >= 0 && of[0] == of[1] && of[0] == of[2] {
+		p.coord = of[0]
+	} else {
+		p.xyz = [3]int{-1, -1, -1}
+	}
+	p.group()
+	return p, nil
+}
+
+// group makes the streams: x, y, z and the fields of their type, then each other field alone. A cloud without coordinates of one type
+// has a stream a field.
+func (p *cloudPlan) group() {
+	var main []pointField
+	if p.coord != robocache.InvalidDType {
+		for _, n := range xyz {
+			main = append(main, p.fields[slices.IndexFunc(p.fields, func(f pointField) bool { return f.name == n })])
+		}
+		for _, f := range p.fields {
+			if f.dtype == p.coord && !slices.Contains(xyz, f.name) {
+				main = append(main, f)
+			}
+		}
+		p.groups = append(p.groups, main)
+	}
+	for _, f := range p.fields {
+		if p.coord == robocache.InvalidDType || f.dtype != p.coord {
+			p.groups = append(p.groups, []pointField{f})
+		}
+	}
+}
+
+func (d *cloud) scan(msg []byte, row func(clock, entry int, stamp int64, stamped bool)) error {
+	var m cloudMessage
+	err := parseCloud(msg, &m)
+	if row != nil {
+		row(0, 0, m.stamp, err == nil || m.stamp != 0)
+	}
+	if err != nil {
+		return err
+	}
+	p, err := d.planFor(&m)
+	if err != nil {
+		return err
+	}
+	n, err := m.points(p)
+	if err != nil {
+		return err
+	}
+	if d.plan == nil && m.fields > 0 {
+		d.plan = p
+	}
+	if row != nil {
+		d.dropped += int64(n - m.finite(p, n))
+	}
+	return nil
+}
+
+// planFor is the topic's plan, or where the message's fields lie otherwise one of its own, with the same streams.
+func (d *cloud) planFor(m *cloudMessage) (*cloudPlan, error) {
+	if d.plan != nil && d.plan.big == m.bigBody && bytes.Equal(d.plan.block, m.block) {
+		return d.plan, nil
+	}
+	p, err := planOf(m)
+	if err != nil || d.plan == nil {
+		return p, err
+	}
+	if m.height*m.width == 0 && m.fields == 0 {
+		return d.plan, nil // an empty cloud that says nothing of its fields
+	}
+	same := len(p.groups) == len(d.plan.groups)
+	for k := 0; same && k < len(p.groups); k++ {
+		same = slices.EqualFunc(p.groups[k], d.plan.groups[k], func(a, b pointField) bool { return a.name == b.name && a.dtype == b.dtype && a.count == b.count })
+	}
+	if !same {
+		return nil, cloudError("fields", "the fields of the first cloud", "others")
+	}
+	return p, nil
+}
+
+// good says whether the coordinates of a point are finite.
+func (p *cloudPlan) good(pt []byte, big bool) bool {
+	switch p.coord {
+	case robocache.Float32:
+		for _, o := range p.xyz {
+			v := binary.LittleEndian.Uint32(pt[o:])
+			if big {
+				v = binary.BigEndian.Uint32(pt[o:])
+			}
+			if v&0x7f800000 == 0x7f800000 {
+				return false
+			}
+		}
+	case robocache.Float64:
+		for _, o := range p.xyz {
+			v := binary.LittleEndian.Uint64(pt[o:])
+			if big {
+				v = binary.BigEndian.Uint64(pt[o:])
+			}
+			if v&math.Float64bits(math.Inf(1)) == math.Float64bits(math.Inf(1)) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// finite counts the points that are kept.
+func (m *cloudMessage) finite(p *cloudPlan, n int) int {
+	if n == 0 || !p.coord.Float() {
+		return n
+	}
+	kept := 0
+	for y := range m.height {
+		line := m.data[y*m.row:]
+		for x := range m.width {
+			if p.good(line[x*m.point:], m.big) {
+				kept++
+			}
+		}
+	}
+	return kept
+}
+
+func (d *cloud) layout(key string) ([]Field, []string) {
+	if d.plan == nil {
+		return []Field{{Feature: robocache.Feature{Kind: robocache.KindPointCloud, DType: robocache.Float32, Shape: []int{-1, 3}, Names: namesOf(xyz)}}}, []string{key}
+	}
+	var out []Field
+	for k, g := range d.plan.groups {
+		f := Field{Feature: robocache.Feature{Kind: robocache.KindNumeric, DType: g[0].dtype}}
+		var names []string
+		for _, c := range g {
+			if c.count == 1 {
+				names = append(names, c.name)
+				continue
+			}
+			for i := range c.count {
+				names = append(names, c.name+"["+strconv.Itoa(i)+"]")
+			}
+		}
+		f.Feature.Shape, f.Feature.Names = []int{-1, len(names)}, namesOf(names)
+		if k == 0 && d.plan.coord != robocache.InvalidDType {
+			f.Feature.Kind = robocache.KindPointCloud
+		} else {
+			f.Suffix = "." + g[0].name
+			f.Feature.Interpolation = "nearest" // rings, labels and times of points are no quantities to mix
+			if len(names) == 1 {
+				f.Feature.Shape = []int{-1}
+			}
+		}
+		out = append(out, f)
+	}
+	return out, []string{key}
+}
+
+func (d *cloud) ragged(msg []byte, field, _ int, dst []byte) ([]byte, int, error) {
+	var m cloudMessage
+	if err := parseCloud(msg, &m); err != nil {
+		return dst, 0, err
+	}
+	p, err := d.planFor(&m)
+	if err != nil {
+		return dst, 0, err
+	}
+	n, err := m.points(p)
+	if err != nil || n == 0 {
+		return dst, 0, err
+	}
+	if field >= len(p.groups) {
+		return dst, 0, noSuch("the cloud", "such field")
+	}
+	g := p.groups[field]
+	size := g[0].dtype.Size()
+	width, run := 0, true // run: the columns lie one behind the other
+	for _, f := range g {
+		run = run && f.offset == g[0].offset+width
+		width += size * f.count
+	}
+	at := len(dst)
+	dst = slices.Grow(dst, n*width)
+	out := dst[at : at+n*width]
+	kept := 0
+	test := p.coord.Float()
+	for y := range m.height {
+		line := m.data[y*m.row : y*m.row+m.width*m.point]
+		for x := range m.width {
+			pt := line[x*m.point : x*m.point+m.point]
+			if test && !p.good(pt, m.big) {
+				continue
+			}
+			o := out[kept*width : (kept+1)*width]
+			kept++
+			if run && !m.big {
+				copy(o, pt[g[0].offset:])
+				continue
+			}
+			for k := range g {
+				f := &g[k]
+				b := size * f.count
+				copyLE(o[:b], pt[f.offset:f.offset+b], size, m.big)
+				o = o[b:]
+			}
+		}
+	}
+	return dst[:at+kept*width], kept, nil
+}
+
+func (d *cloud) findings() []robocache.Finding {
+	if d.dropped == 0 {
+		return nil
+	}
+	return []robocache.Finding{{Severity: robocache.SeverityInfo, Code: "points-not-finite", Count: d.dropped, Message: "points without finite coordinates are left out"}}
+}
+
+func (d *cloud) numeric([]byte, int, int, []byte) (bool, error) {
+	return false, noSuch("sensor_msgs/PointCloud2", "fixed numeric fields")
+}
+func (d *cloud) columns([][]byte, []int32, []int, [][]byte, [][]uint8) (int, error) {
+	return 0, noSuch("sensor_msgs/PointCloud2", "fixed numeric fields")
+}
+func (d *cloud) picture([]byte, int, int) (robocache.FrameRef, error) {
+	return robocache.FrameRef{}, noSuch("sensor_msgs/PointCloud2", "pictures")
+}
+func (d *cloud) text([]byte, int, int) (string, error) {
+	return "", noSuch("sensor_msgs/PointCloud2", "texts")
+}

@@ -1,0 +1,197 @@
+package ros2
+
+import (
+	"bytes"
+	"encoding/binary"
+	"image"
+	_ "image/jpeg" // sizes of JPEG pictures
+	"image/png"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// compressed decodes sensor_msgs/CompressedImage. What a picture is, its first bytes say: the format text is free, and often wrong.
+type compressed struct {
+	seen                    bool
+	height, width, channels int
+	dtype                   robocache.DType
+	depth                   bool
+}
+
+type compressedMessage struct {
+	stamp  int64
+	format []byte
+	data   []byte
+}
+
+func parseCompressed(msg []byte, m *compressedMessage) error {
+	c, err := open(msg)
+	if err != nil {
+		return err
+	}
+	m.stamp, _ = c.header()
+	m.format = c.str()
+	m.data = c.take(1, c.count(1))
+	return c.end("data")
+}
+
+// depthHead is the head that compressed_depth_image_transport puts before the PNG: a format number and two parameters of the inverse
+// depth's quantisation.
+const depthHead = 12
+
+// depthPNG is the PNG of a compressed depth picture, and whether it holds quantised inverse depth (32FC1).
+func (m *compressedMessage) depthPNG() (data []byte, float, ok bool) {
+	if !bytes.Contains(m.format, []byte("compressedDepth")) || len(m.data) < depthHead || sniff(m.data[depthHead:]) != "png" {
+		return nil, false, false
+	}
+	return m.data[depthHead:], bytes.HasPrefix(bytes.TrimSpace(m.format), []byte("32FC1")), true
+}
+
+func (m *compressedMessage) unsupported() error {
+	return &robocache.Error{Class: robocache.ErrUnsupported, Op: "cdr", Where: robocache.Where{"field": "data"},
+		Msg: "compressed picture of format " + strconv.Quote(clip(strings.ToValidUTF8(string(m.format), "?"))) + " is not read", Hint: "JPEG, PNG, TIFF and the PNG of compressedDepth are"}
+}
+
+func (d *compressed) scan(msg []byte, row func(clock, entry int, stamp int64, stamped bool)) error {
+	var m compressedMessage
+	err := parseCompressed(msg, &m)
+	if row != nil {
+		row(0, 0, m.stamp, err == nil || m.stamp != 0)
+	}
+	if err != nil || d.seen || len(m.data) == 0 {
+		return err
+	}
+	data, float, depth := m.depthPNG()
+	if !depth {
+		if data = m.data; sniff(data) == "" {
+			return m.unsupported()
+		}
+	}
+	d.dtype, d.channels, d.depth = robocache.Uint8, 3, depth
+	if cfg, kind, err := image.DecodeConfig(bytes.NewReader(data)); err == nil {
+		d.height, d.width = cfg.Height, cfg.Width
+		if kind == "png" && len(data) > 25 && data[25]&^4 == 0 { // colour type: grey, perhaps with alpha
+			d.channels = 1
+			if data[24] == 16 {
+				d.dtype = robocache.Uint16
+			}
+		}
+		if kind == "jpeg" && greyJPEG(data) {
+			d.channels = 1
+		}
+	} else if sniff(data) != "tiff" {
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: "cdr", Where: robocache.Where{"field": "data"}, Msg: "the picture's head is not readable", Err: err}
+	}
+	if float {
+		d.dtype = robocache.Float32
+	}
+	d.seen = true
+	return nil
+}
+
+// greyJPEG says whether the frame header has one component.
+func greyJPEG(data []byte) bool {
+	for at := 2; at+9 < len(data) && data[at] == 0xff; {
+		marker, size := data[at+1], int(binary.BigEndian.Uint16(data[at+2:]))
+		if marker >= 0xc0 && marker <= 0xcf && marker != 0xc4 && marker != 0xc8 && marker != 0xcc {
+			return data[at+9] == 1
+		}
+		if marker == 0xff {
+			at++
+			continue
+		}
+		at += 2 + size
+	}
+	return false
+}
+
+func (d *compressed) layout(key string) ([]Field, []string) {
+	f := robocache.Feature{Kind: robocache.KindImage, DType: robocache.Uint8}
+	if d.seen {
+		f.DType, f.Height, f.Width, f.Channels = d.dtype, d.height, d.width, d.channels
+		if d.height > 0 {
+			f.Shape = []int{f.Height, f.Width, f.Channels}
+		}
+		if d.depth {
+			f.Unit = unitOf(&pixels{dtype: d.dtype, depth: true})
+		}
+	}
+	return []Field{{Feature: f}}, []string{key}
+}
+
+func (d *compressed) picture(msg []byte, _, _ int) (robocache.FrameRef, error) {
+	var m compressedMessage
+	if err := parseCompressed(msg, &m); err != nil {
+		return robocache.FrameRef{}, err
+	}
+	if len(m.data) == 0 {
+		return robocache.FrameRef{Missing: true}, nil
+	}
+	data, float, depth := m.depthPNG()
+	switch {
+	case float:
+		raw, err := inverseDepth(data, m.data[:depthHead])
+		return robocache.FrameRef{Raw: raw}, err
+	case depth:
+		return robocache.FrameRef{Encoded: data}, nil
+	case sniff(m.data) == "":
+		return robocache.FrameRef{}, m.unsupported()
+	}
+	return robocache.FrameRef{Encoded: m.data}, nil
+}
+
+// inverseDepth gives metres of quantised inverse depth: a / (v − b), NaN for 0.
+func inverseDepth(data, head []byte) (*robocache.Raw, error) {
+	bad := func(err error) (*robocache.Raw, error) {
+		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "cdr", Where: robocache.Where{"field": "data"}, Msg: "the depth PNG is not readable", Err: err}
+	}
+	cfg, err := png.DecodeConfig(bytes.NewReader(data))
+	if err != nil {
+		return bad(err)
+	}
+	// Deflate packs at most 1,032 to 1: a size beyond that is a lie.
+	if n := int64(cfg.Width) * int64(cfg.Height); n > maxPixels || 2*n > 1100*int64(len(data)) {
+		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "cdr", Msg: "a depth picture of " + strconv.Itoa(cfg.Width) + " × " + strconv.Itoa(cfg.Height)}
+	}
+	img, err := png.Decode(bytes.NewReader(data))
+	if err != nil {
+		return bad(err)
+	}
+	grey, ok := img.(*image.Gray16)
+	if !ok {
+		return bad(nil)
+	}
+	a := math.Float32frombits(binary.LittleEndian.Uint32(head[4:]))
+	b := math.Float32frombits(binary.LittleEndian.Uint32(head[8:]))
+	w, h := grey.Rect.Dx(), grey.Rect.Dy()
+	out := make([]byte, 4*w*h)
+	for y := range h {
+		row := grey.Pix[y*grey.Stride:]
+		for x := range w {
+			v := binary.BigEndian.Uint16(row[2*x:])
+			z := float32(math.NaN())
+			if v != 0 {
+				z = a / (float32(v) - b)
+			}
+			binary.LittleEndian.PutUint32(out[4*(y*w+x):], math.Float32bits(z))
+		}
+	}
+	return &robocache.Raw{Pix: out, Height: h, Width: w, Channels: 1, DType: robocache.Float32}, nil
+}
+
+func (d *compressed) findings() []robocache.Finding { return nil }
+func (d *compressed) numeric([]byte, int, int, []byte) (bool, error) {
+	return false, noSuch("sensor_msgs/CompressedImage", "numeric fields")
+}
+func (d *compressed) columns([][]byte, []int32, []int, [][]byte, [][]uint8) (int, error) {
+	return 0, noSuch("sensor_msgs/CompressedImage", "numeric fields")
+}
+func (d *compressed) ragged([]byte, int, int, []byte) ([]byte, int, error) {
+	return nil, 0, noSuch("sensor_msgs/CompressedImage", "ragged fields")
+}
+func (d *compressed) text([]byte, int, int) (string, error) {
+	return "", noSuch("sensor_msgs/CompressedImage", "texts")
+}

@@ -1,0 +1,156 @@
+package ros2
+
+import (
+	"encoding/binary"
+	"strconv"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// cursor reads one CDR message. Its methods check the bytes that are left before anything else; after the first failure err is set and
+// every read gives zero.
+type cursor struct {
+	b     []byte // the body: alignment counts from its first byte
+	off   int
+	big   bool
+	wide  int // the largest alignment: 8, of XCDR2 4
+	short bool
+}
+
+var errShort = &robocache.Error{Class: robocache.ErrMalformed, Op: "cdr", Msg: "the message ends inside a value"}
+
+// open looks at the encapsulation header.
+func open(msg []byte) (cursor, error) {
+	if len(msg) < 4 {
+		return cursor{}, &robocache.Error{Class: robocache.ErrMalformed, Op: "cdr", Want: "an encapsulation header of 4 bytes", Got: strconv.Itoa(len(msg)) + " bytes"}
+	}
+	c := cursor{b: msg[4:], wide: 8}
+	switch id := binary.BigEndian.Uint16(msg); id {
+	case 0x0001:
+	case 0x0000:
+		c.big = true
+	case 0x0006, 0x0010:
+		c.big, c.wide = true, 4
+	case 0x0007, 0x0011:
+		c.wide = 4
+	default:
+		return c, &robocache.Error{Class: robocache.ErrUnsupported, Op: "cdr", Msg: "representation 0x" + strconv.FormatUint(uint64(id), 16) + " is not read: only plain CDR (0x0000, 0x0001) and plain XCDR2 (0x0006, 0x0007, 0x0010, 0x0011) are"}
+	}
+	return c, nil
+}
+
+func (c *cursor) left() int { return len(c.b) - c.off }
+
+// take skips the padding before n-aligned bytes and gives size bytes; nil where they are not there.
+func (c *cursor) take(n, size int) []byte {
+	if n > c.wide {
+		n = c.wide
+	}
+	at := (c.off + n - 1) &^ (n - 1)
+	if size < 0 || size > len(c.b)-at {
+		c.short = true
+		c.off = len(c.b)
+		return nil
+	}
+	c.off = at + size
+	return c.b[at:c.off:c.off]
+}
+
+func (c *cursor) u8() uint8 {
+	if p := c.take(1, 1); p != nil {
+		return p[0]
+	}
+	return 0
+}
+
+func (c *cursor) u32() uint32 {
+	p := c.take(4, 4)
+	if p == nil {
+		return 0
+	}
+	if c.big {
+		return binary.BigEndian.Uint32(p)
+	}
+	return binary.LittleEndian.Uint32(p)
+}
+
+// count is the length of a sequence whose elements take at least size bytes each: it is checked against what is left.
+func (c *cursor) count(size int) int {
+	n := c.u32()
+	if uint64(n)*uint64(max(size, 1)) > uint64(c.left()) {
+		c.short = true
+		c.off = len(c.b)
+		return 0
+	}
+	return int(n)
+}
+
+// str is a string's bytes without the final NUL; some writers leave that out, and some write length 0.
+func (c *cursor) str() []byte {
+	n := c.count(1)
+	if n == 0 {
+		return nil
+	}
+	p := c.take(1, n)
+	if len(p) > 0 && p[len(p)-1] == 0 {
+		p = p[:len(p)-1]
+	}
+	return p
+}
+
+// stamp is builtin_interfaces/Time in ns.
+func (c *cursor) stamp() int64 {
+	sec, nsec := int32(c.u32()), c.u32()
+	return int64(sec)*1e9 + int64(nsec)
+}
+
+// header is std_msgs/Header.
+func (c *cursor) header() (stamp int64, frame []byte) {
+	stamp = c.stamp()
+	return stamp, c.str()
+}
+
+// elements is n values of size bytes, aligned; an empty run has no padding.
+func (c *cursor) elements(n, size int) []byte {
+	if n == 0 {
+		return nil
+	}
+	return c.take(size, n*size)
+}
+
+// end says whether all went well.
+func (c *cursor) end(path string) error {
+	if c.short {
+		e := *errShort
+		e.Where = robocache.Where{"field": path, "bytes": len(c.b) + 4}
+		return &e
+	}
+	return nil
+}
+
+// copyLE copies values of size bytes to dst as little-endian.
+func copyLE(dst, src []byte, size int, big bool) {
+	if !big || size == 1 {
+		copy(dst, src)
+		return
+	}
+	swap(dst[:len(src)], src, size)
+}
+
+// swap turns the bytes of every element around.
+func swap(dst, src []byte, size int) {
+	switch size {
+	case 2:
+		for i := 0; i+2 <= len(src); i += 2 {
+			binary.LittleEndian.PutUint16(dst[i:], binary.BigEndian.Uint16(src[i:]))
+		}
+	case 4:
+		for i := 0; i+4 <= len(src); i += 4 {
+			binary.LittleEndian.PutUint32(dst[i:], binary.BigEndian.Uint32(src[i:]))
+		}
+	case 8:
+		for i := 0; i+8 <= len(src); i += 8 {
+			binary.LittleEndian.PutUint64(dst[i:], binary.BigEndian.Uint64(src[i:]))
+		}
+	}
+}

@@ -1,0 +1,220 @@
+package ros2
+
+import (
+	"strconv"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// pixels says how an encoding of sensor_msgs/Image lies in memory, and what it is given as.
+type pixels struct {
+	dtype    robocache.DType
+	channels int // as stored
+	bgr      bool
+	drop     bool   // the fourth channel is alpha: it is left out
+	yuv      string // order of a pair of pixels: "uyvy" or "yuyv"
+	depth    bool
+}
+
+// pixelsOf knows the encodings that are read. 8UC3 and 8UC4 say nothing of their colours: they are given as stored (see
+// StreamMapping.ChannelOrder).
+var pixelsOf = map[string]pixels{
+	"rgb8": {dtype: robocache.Uint8, channels: 3}, "bgr8": {dtype: robocache.Uint8, channels: 3, bgr: true},
+	"rgba8": {dtype: robocache.Uint8, channels: 4, drop: true}, "bgra8": {dtype: robocache.Uint8, channels: 4, bgr: true, drop: true},
+	"mono8": {dtype: robocache.Uint8, channels: 1}, "8UC1": {dtype: robocache.Uint8, channels: 1},
+	"8UC3": {dtype: robocache.Uint8, channels: 3}, "8UC4": {dtype: robocache.Uint8, channels: 4, drop: true},
+	"mono16": {dtype: robocache.Uint16, channels: 1}, "16UC1": {dtype: robocache.Uint16, channels: 1, depth: true}, "32FC1": {dtype: robocache.Float32, channels: 1, depth: true},
+	"yuv422": {dtype: robocache.Uint8, channels: 2, yuv: "uyvy"}, "uyvy": {dtype: robocache.Uint8, channels: 2, yuv: "uyvy"},
+	"yuv422_yuy2": {dtype: robocache.Uint8, channels: 2, yuv: "yuyv"}, "yuyv": {dtype: robocache.Uint8, channels: 2, yuv: "yuyv"},
+}
+
+func (p *pixels) given() int {
+	if p.drop || p.yuv != "" {
+		return 3
+	}
+	return p.channels
+}
+
+const maxPixels = 256 << 20
+
+// picture decodes sensor_msgs/Image: pixels as they lie in the message where they can be given so, else a copy in RGB.
+type picture struct {
+	seen          bool
+	pix           pixels
+	encoding      string
+	height, width int
+	changed       int64
+}
+
+// imageMessage is an Image in pieces.
+type imageMessage struct {
+	stamp         int64
+	height, width int
+	encoding      []byte
+	big           bool // of its 16- and 32-bit pixels
+	step          int
+	data          []byte
+}
+
+func parseImage(msg []byte, m *imageMessage) error {
+	c, err := open(msg)
+	if err != nil {
+		return err
+	}
+	m.stamp, _ = c.header()
+	m.height, m.width = int(c.u32()), int(c.u32())
+	m.encoding = c.str()
+	m.big = c.u8() != 0
+	m.step = int(c.u32())
+	m.data = c.take(1, c.count(1))
+	return c.end("data")
+}
+
+// check finds the encoding and compares the sizes with the bytes.
+func (m *imageMessage) check() (pixels, error) {
+	p, ok := pixelsOf[string(m.encoding)]
+	if !ok {
+		return p, &robocache.Error{Class: robocache.ErrUnsupported, Op: "cdr", Msg: "image encoding " + strconv.Quote(clip(string(m.encoding))) + " is not read", Where: robocache.Where{"field": "encoding"}}
+	}
+	if int64(m.height)*int64(m.width) > maxPixels {
+		return p, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "cdr", Msg: "a picture of " + strconv.Itoa(m.width) + " × " + strconv.Itoa(m.height), Where: robocache.Where{"field": "width"}}
+	}
+	row := m.width * p.channels * p.dtype.Size()
+	if m.height == 0 || m.width == 0 {
+		return p, &robocache.Error{Class: robocache.ErrMalformed, Op: "cdr", Msg: "a picture without pixels", Where: robocache.Where{"field": "height"}}
+	}
+	if m.step < row || int64(m.step)*int64(m.height-1)+int64(row) > int64(len(m.data)) {
+		return p, &robocache.Error{Class: robocache.ErrMalformed, Op: "cdr", Where: robocache.Where{"field": "data"},
+			Want: strconv.Itoa(m.height) + " rows of " + strconv.Itoa(m.step) + " bytes, each at least " + strconv.Itoa(row), Got: strconv.Itoa(len(m.data)) + " bytes"}
+	}
+	return p, nil
+}
+
+func (d *picture) scan(msg []byte, row func(clock, entry int, stamp int64, stamped bool)) error {
+	var m imageMessage
+	err := parseImage(msg, &m)
+	if row != nil {
+		row(0, 0, m.stamp, err == nil || m.stamp != 0)
+	}
+	if err != nil {
+		return err
+	}
+	if d.seen {
+		if row != nil && (m.height != d.height || m.width != d.width || string(m.encoding) != d.encoding) {
+			d.changed++
+		}
+		return nil
+	}
+	p, err := m.check()
+	if err != nil {
+		return err
+	}
+	d.seen, d.pix, d.encoding, d.height, d.width = true, p, string(m.encoding), m.height, m.width
+	return nil
+}
+
+func (d *picture) layout(key string) ([]Field, []string) {
+	f := robocache.Feature{Kind: robocache.KindImage, DType: robocache.Uint8}
+	if d.seen {
+		f.DType, f.Height, f.Width, f.Channels = d.pix.dtype, d.height, d.width, d.pix.given()
+		f.Shape = []int{f.Height, f.Width, f.Channels}
+		f.Unit = unitOf(&d.pix)
+	}
+	return []Field{{Feature: f}}, []string{key}
+}
+
+// unitOf is REP 118's: 16-bit depth is millimetres, float depth metres.
+func unitOf(p *pixels) string {
+	switch {
+	case p.depth && p.dtype == robocache.Uint16:
+		return "mm"
+	case p.depth:
+		return "m"
+	}
+	return ""
+}
+
+func (d *picture) picture(msg []byte, _, _ int) (robocache.FrameRef, error) {
+	var m imageMessage
+	if err := parseImage(msg, &m); err != nil {
+		return robocache.FrameRef{}, err
+	}
+	p, err := m.check()
+	if err != nil {
+		return robocache.FrameRef{}, err
+	}
+	raw := &robocache.Raw{Pix: m.data, Height: m.height, Width: m.width, Channels: p.given(), DType: p.dtype, Stride: m.step, BGR: p.bgr}
+	switch {
+	case p.yuv != "":
+		if m.width%2 != 0 {
+			return robocache.FrameRef{}, &robocache.Error{Class: robocache.ErrMalformed, Op: "cdr", Want: "an even width of a YUV 4:2:2 picture", Got: strconv.Itoa(m.width)}
+		}
+		raw.Pix, raw.Stride = rgbOfYUV(&m, p.yuv), 0
+	case p.drop:
+		raw.Pix, raw.Stride = dropAlpha(&m), 0
+	case m.big && p.dtype.Size() > 1:
+		size := p.dtype.Size()
+		raw.Pix, raw.Stride = make([]byte, m.height*m.width*size), 0
+		for y := range m.height {
+			swap(raw.Pix[y*m.width*size:], m.data[y*m.step:y*m.step+m.width*size], size)
+		}
+	}
+	return robocache.FrameRef{Raw: raw}, nil
+}
+
+func dropAlpha(m *imageMessage) []byte {
+	out := make([]byte, m.height*m.width*3)
+	o := out
+	for y := range m.height {
+		src := m.data[y*m.step : y*m.step+4*m.width]
+		for len(src) >= 4 && len(o) >= 3 {
+			o[0], o[1], o[2] = src[0], src[1], src[2]
+			src, o = src[4:], o[3:]
+		}
+	}
+	return out
+}
+
+// rgbOfYUV converts as OpenCV does (BT.601, limited range, 20-bit fixed point): what cv_bridge gives.
+func rgbOfYUV(m *imageMessage, order string) []byte {
+	y0, u, y1, v := 1, 0, 3, 2
+	if order == "yuyv" {
+		y0, u, y1, v = 0, 1, 2, 3
+	}
+	out := make([]byte, 0, m.height*m.width*3)
+	for y := range m.height {
+		src := m.data[y*m.step : y*m.step+2*m.width]
+		for x := 0; x+4 <= len(src); x += 4 {
+			cu, cv := int(src[x+u])-128, int(src[x+v])-128
+			const half = 1 << 19
+			r, g, b := half+1673527*cv, half-852492*cv-409993*cu, half+2116026*cu
+			for _, l := range [2]int{y0, y1} {
+				luma := max(0, int(src[x+l])-16) * 1220542
+				out = append(out, clamp((luma+r)>>20), clamp((luma+g)>>20), clamp((luma+b)>>20))
+			}
+		}
+	}
+	return out
+}
+
+func clamp(v int) byte { return byte(max(0, min(255, v))) }
+
+func (d *picture) findings() []robocache.Finding {
+	if d.changed == 0 {
+		return nil
+	}
+	return []robocache.Finding{{Severity: robocache.SeverityWarning, Code: "picture-changed", Count: d.changed, Message: "pictures differ in size or encoding from the first one"}}
+}
+
+func (d *picture) numeric([]byte, int, int, []byte) (bool, error) {
+	return false, noSuch("sensor_msgs/Image", "numeric fields")
+}
+func (d *picture) columns([][]byte, []int32, []int, [][]byte, [][]uint8) (int, error) {
+	return 0, noSuch("sensor_msgs/Image", "numeric fields")
+}
+func (d *picture) ragged([]byte, int, int, []byte) ([]byte, int, error) {
+	return nil, 0, noSuch("sensor_msgs/Image", "ragged fields")
+}
+func (d *picture) text([]byte, int, int) (string, error) {
+	return "", noSuch("sensor_msgs/Image", "texts")
+}

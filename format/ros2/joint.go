@@ -1,0 +1,331 @@
+package ros2
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// joints decodes sensor_msgs/JointState. Columns are keyed by joint name: the first message settles their order. Several nodes may
+// share a topic with joints of their own each (an arm and its gripper): messages without a common joint are groups, with a clock each.
+type joints struct {
+	groups  []*jointGroup
+	fields  []jointField
+	partial [][3]int64 // by group: messages that lack a joint's value
+	moved   int64      // messages whose joints come in another order, or are others
+	strange int64      // joints that the first message does not have
+}
+
+type jointGroup struct {
+	block   []byte // the sequence of names as the first message has it, from its count on: most messages have the same
+	names   []string
+	columns map[string]int
+	has     [3]bool // position, velocity, effort
+}
+
+type jointField struct{ group, what int }
+
+var jointParts = [3]string{"position", "velocity", "effort"}
+
+const maxJointGroups = 64
+
+// message is a JointState in pieces.
+type jointMessage struct {
+	stamp int64
+	block []byte // names with their count
+	names int
+	data  [3][]byte
+	big   bool
+	group int
+	same  bool // names are those of the group, in its order
+}
+
+func (j *joints) parse(msg []byte, m *jointMessage) error {
+	c, err := open(msg)
+	if err != nil {
+		return err
+	}
+	m.big = c.big
+	m.stamp, _ = c.header()
+	start := (c.off + 3) &^ 3
+	m.group, m.same = -1, false
+	for k, g := range j.groups {
+		if !c.short && len(c.b)-start >= len(g.block) && bytes.Equal(c.b[start:start+len(g.block)], g.block) {
+			m.group, m.same, m.names, m.block = k, true, len(g.names), g.block
+			c.off = start + len(g.block)
+			break
+		}
+	}
+	if !m.same {
+		m.names = c.count(4)
+		for range m.names {
+			c.str()
+		}
+		if c.short {
+			return c.end("name")
+		}
+		m.block = c.b[start:c.off]
+	}
+	for k := range m.data {
+		m.data[k] = c.elements(c.count(8), 8)
+		if c.short {
+			return c.end(jointParts[k])
+		}
+	}
+	return nil
+}
+
+// each calls fn for every name of a message.
+func (m *jointMessage) each(fn func(k int, name []byte)) {
+	c := cursor{b: m.block, big: m.big, wide: 8}
+	c.u32()
+	for k := range m.names {
+		fn(k, c.str())
+	}
+}
+
+// find gives the group that a message belongs to; -1 where it has no joint of any.
+func (j *joints) find(m *jointMessage) int {
+	if m.group >= 0 {
+		return m.group
+	}
+	found := -1
+	for k, g := range j.groups {
+		if m.names == 0 && len(g.names) == 0 {
+			return k
+		}
+		m.each(func(_ int, name []byte) {
+			if _, ok := g.columns[string(name)]; ok {
+				found = k
+			}
+		})
+		if found >= 0 {
+			break
+		}
+	}
+	return found
+}
+
+func (j *joints) scan(msg []byte, row func(clock, entry int, stamp int64, stamped bool)) error {
+	var m jointMessage
+	err := j.parse(msg, &m)
+	group := 0
+	if err == nil {
+		if group = j.find(&m); group < 0 {
+			if len(j.groups) == maxJointGroups {
+				group, err = 0, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "cdr", Msg: "messages with more than " + strconv.Itoa(maxJointGroups) + " different sets of joints"}
+			} else {
+				group = j.add(&m)
+			}
+		}
+	}
+	if row != nil {
+		row(group, 0, m.stamp, err == nil || m.stamp != 0)
+	}
+	if err != nil {
+		return err
+	}
+	g := j.groups[group]
+	for k := range g.has {
+		if !g.has[k] && len(m.data[k]) > 0 {
+			g.has[k] = true
+			j.fields = append(j.fields, jointField{group, k})
+		}
+	}
+	var columns [3]bool
+	if m.same {
+		for k := range columns {
+			columns[k] = len(m.data[k]) == 8*g.width(&m)
+		}
+	} else {
+		columns = j.whole(g, &m)
+		if row != nil {
+			j.moved++
+		}
+	}
+	for k, ok := range columns {
+		if !ok && row != nil {
+			j.partial[group][k]++
+		}
+	}
+	return nil
+}
+
+// width is the number of columns; of messages without names that of the first one's values.
+func (g *jointGroup) width(m *jointMessage) int {
+	if len(g.names) > 0 || m == nil {
+		return len(g.names)
+	}
+	return g.columns[""]
+}
+
+// whole says of which parts the message has a value for every column, and counts the joints that the group does not have.
+func (j *joints) whole(g *jointGroup, m *jointMessage) (out [3]bool) {
+	seen := make([]bool, len(g.names))
+	var have [3]int
+	m.each(func(k int, name []byte) {
+		col, ok := g.columns[string(name)]
+		if !ok {
+			j.strange++
+			return
+		}
+		if seen[col] {
+			return
+		}
+		seen[col] = true
+		for p := range have {
+			if 8*k < len(m.data[p]) {
+				have[p]++
+			}
+		}
+	})
+	for p := range out {
+		out[p] = have[p] == len(g.names)
+	}
+	return out
+}
+
+func (j *joints) add(m *jointMessage) int {
+	g := &jointGroup{block: append([]byte{}, m.block...), columns: map[string]int{}}
+	m.each(func(_ int, name []byte) {
+		if _, twice := g.columns[string(name)]; twice {
+			g.block = nil // more names than columns: every message goes by name
+			return
+		}
+		g.columns[string(name)] = len(g.names)
+		g.names = append(g.names, string(name))
+	})
+	if g.block == nil {
+		g.block = []byte{0xff, 0xff, 0xff, 0xff, 0xff} // matches no message: a count of names that none has
+	}
+	if m.names == 0 {
+		g.columns[""] = len(m.data[0]) / 8
+	}
+	j.groups = append(j.groups, g)
+	j.partial = append(j.partial, [3]int64{})
+	return len(j.groups) - 1
+}
+
+func (j *joints) layout(key string) ([]Field, []string) {
+	clocks := []string{key}
+	prefix := []string{""}
+	for k := 1; k < len(j.groups); k++ {
+		prefix = append(prefix, "."+strconv.Itoa(k+1))
+		clocks = append(clocks, key+prefix[k])
+	}
+	var out []Field
+	for _, f := range j.fields {
+		g := j.groups[f.group]
+		out = append(out, Field{Suffix: prefix[f.group] + "." + jointParts[f.what], Clock: f.group, Partial: true, Feature: robocache.Feature{Kind: robocache.KindNumeric, DType: robocache.Float64,
+			Shape: []int{j.columnsOf(g)}, Names: namesOf(g.names), Masked: j.partial[f.group][f.what] > 0}})
+	}
+	return out, clocks
+}
+
+func (j *joints) columnsOf(g *jointGroup) int {
+	if len(g.names) == 0 {
+		return g.columns[""]
+	}
+	return len(g.names)
+}
+
+// put writes one part of a message by columns.
+func (j *joints) put(m *jointMessage, f jointField, dst []byte) bool {
+	g := j.groups[f.group]
+	src := m.data[f.what]
+	if m.same && m.group == f.group || len(g.names) == 0 && m.names == 0 {
+		if len(src) != len(dst) {
+			clear(dst)
+			return false
+		}
+		copyLE(dst, src, 8, m.big)
+		return true
+	}
+	left := len(g.names)
+	clear(dst)
+	var few [512]bool
+	done := few[:] // a name that comes twice counts once
+	if left > len(few) {
+		done = make([]bool, left)
+	}
+	m.each(func(k int, name []byte) {
+		col, ok := g.columns[string(name)]
+		if !ok || 8*k >= len(src) || done[col] {
+			return
+		}
+		done[col] = true
+		copyLE(dst[8*col:8*col+8], src[8*k:8*k+8], 8, m.big)
+		left--
+	})
+	if left != 0 || len(g.names) == 0 {
+		clear(dst)
+		return false
+	}
+	return true
+}
+
+func (j *joints) numeric(msg []byte, field, _ int, dst []byte) (bool, error) {
+	var m jointMessage
+	if err := j.parse(msg, &m); err != nil {
+		return false, err
+	}
+	return j.put(&m, j.fields[field], dst), nil
+}
+
+func (j *joints) columns(msgs [][]byte, _ []int32, fields []int, dst [][]byte, valid [][]uint8) (int, error) {
+	var m jointMessage
+	for k, msg := range msgs {
+		if err := j.parse(msg, &m); err != nil {
+			return k, err
+		}
+		for i, f := range fields {
+			row := 8 * j.columnsOf(j.groups[j.fields[f].group])
+			mark(valid, i, k, j.put(&m, j.fields[f], dst[i][k*row:(k+1)*row]))
+		}
+	}
+	return -1, nil
+}
+
+func (j *joints) findings() []robocache.Finding {
+	var out []robocache.Finding
+	if j.moved > 0 {
+		out = append(out, robocache.Finding{Severity: robocache.SeverityInfo, Code: "joint-names-changed", Count: j.moved,
+			Message: "messages name other joints than the first one, or in another order: columns go by name"})
+	}
+	if j.strange > 0 {
+		out = append(out, robocache.Finding{Severity: robocache.SeverityWarning, Code: "joint-unknown", Count: j.strange,
+			Message: "messages hold joints that the first one does not have: they are left out"})
+	}
+	for k := range j.groups {
+		for p, n := range j.partial[k] {
+			if n > 0 && j.groups[k].has[p] {
+				out = append(out, robocache.Finding{Severity: robocache.SeverityWarning, Code: "joint-missing", Where: robocache.Where{"field": jointParts[p]}, Count: n,
+					Message: "messages lack the value of a joint: their rows are masked"})
+			}
+		}
+	}
+	return out
+}
+
+func (j *joints) ragged([]byte, int, int, []byte) ([]byte, int, error) {
+	return nil, 0, noSuch("sensor_msgs/JointState", "ragged fields")
+}
+func (j *joints) picture([]byte, int, int) (robocache.FrameRef, error) {
+	return robocache.FrameRef{}, noSuch("sensor_msgs/JointState", "pictures")
+}
+func (j *joints) text([]byte, int, int) (string, error) {
+	return "", noSuch("sensor_msgs/JointState", "texts")
+}
+
+func namesOf(names []string) json.RawMessage {
+	if len(names) == 0 {
+		return nil
+	}
+	b, err := json.Marshal(names)
+	if err != nil {
+		return nil
+	}
+	return b
+}

@@ -1,0 +1,78 @@
+package ros2
+
+import (
+	_ "embed"
+	"strings"
+	"sync"
+)
+
+//go:generate sh -c "../../.venv/bin/python ../../scripts/ros2-known.py > known.txt"
+
+// known.txt holds the .msg texts of the common types: recordings in SQLite before Iron store none.
+//
+//go:embed known.txt
+var knownText string
+
+// knownTexts gives the types' own texts by short name.
+var knownTexts = sync.OnceValue(func() map[string]string {
+	names, texts, err := blocks("", knownText, "MSG:")
+	if err != nil {
+		panic(err)
+	}
+	out := make(map[string]string, len(names))
+	for k, n := range names {
+		if n != "" {
+			out[shortKey(n)] = strings.TrimSpace(texts[k]) + "\n"
+		}
+	}
+	return out
+})
+
+var knownSchemas sync.Map // short name → *Schema
+
+// KnownSchema gives the schema of a common type, for recordings that store none.
+func KnownSchema(name string) (*Schema, bool) {
+	short := shortKey(name)
+	if s, ok := knownSchemas.Load(short); ok {
+		return s.(*Schema), true
+	}
+	text, ok := knownTexts()[short]
+	if !ok {
+		return nil, false
+	}
+	root, err := parseMembers(short, text)
+	if err != nil {
+		return nil, false
+	}
+	s, err := finish(short, root, map[string]*message{short: root})
+	if err != nil {
+		return nil, false
+	}
+	knownSchemas.Store(short, s)
+	return s, true
+}
+
+// SchemaText is the ros2msg text of a common type with all that it depends on, as an MCAP schema holds it.
+func SchemaText(name string) (string, bool) {
+	s, ok := KnownSchema(name)
+	if !ok {
+		return "", false
+	}
+	var b strings.Builder
+	b.WriteString(knownTexts()[shortKey(name)])
+	done := map[string]bool{}
+	var add func(m *message)
+	add = func(m *message) {
+		for k := range m.members {
+			d := m.members[k].msg
+			if d == nil || done[d.name] {
+				continue
+			}
+			done[d.name] = true
+			b.WriteString(strings.Repeat("=", 80) + "\nMSG: " + shortKey(d.name) + "\n" + knownTexts()[shortKey(d.name)])
+			add(d)
+		}
+	}
+	add(s.root)
+	return b.String(), true
+}

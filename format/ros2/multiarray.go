@@ -1,0 +1,156 @@
+package ros2
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+func multiArrayElement(short string) (robocache.DType, bool) {
+	name, ok := strings.CutPrefix(short, "std_msgs/")
+	if !ok {
+		return 0, false
+	}
+	if name, ok = strings.CutSuffix(name, "MultiArray"); !ok {
+		return 0, false
+	}
+	if name == "Byte" {
+		return robocache.Uint8, true
+	}
+	for d, n := range multiArrays {
+		if n == name {
+			return d, true
+		}
+	}
+	return 0, false
+}
+
+// multiArray decodes std_msgs/…MultiArray: the elements in the shape that the layout gives, or in a row where it gives none that fits.
+// Messages whose lengths differ make it ragged.
+type multiArray struct {
+	name   string
+	dtype  robocache.DType
+	shape  []int
+	length int // unseen, varying, or that of every message
+}
+
+func newMultiArray(name string, d robocache.DType) *multiArray {
+	return &multiArray{name: name, dtype: d, length: unseen}
+}
+
+const maxDims = 32
+
+// parse gives the elements, and where shape is wanted the dimensions.
+func (a *multiArray) parse(msg []byte, shape *[]int) (data []byte, big bool, err error) {
+	c, err := open(msg)
+	if err != nil {
+		return nil, false, err
+	}
+	dims := c.count(12)
+	var sizes [maxDims]int
+	for k := range dims {
+		c.str()
+		n := c.u32()
+		c.u32() // stride: often zero or wrong, and always that of packed rows
+		if k < maxDims {
+			sizes[k] = int(n)
+		}
+	}
+	offset := c.u32()
+	size := a.dtype.Size()
+	data = c.elements(c.count(size), size)
+	if c.short {
+		return nil, c.big, c.end("data")
+	}
+	n := len(data) / size
+	product, fits := 1, dims > 0 && dims <= maxDims
+	for _, s := range sizes[:min(dims, maxDims)] {
+		if s > n || product*s > n && s > 0 {
+			fits = false
+			break
+		}
+		product *= s
+	}
+	if fits && uint64(offset)+uint64(product) == uint64(n) && product > 0 {
+		data = data[int(offset)*size:] // elements before data_offset are padding
+		if shape != nil {
+			*shape = slices.Clone(sizes[:dims])
+		}
+	} else if shape != nil {
+		*shape = []int{n}
+	}
+	return data, c.big, nil
+}
+
+func (a *multiArray) scan(msg []byte, row func(clock, entry int, stamp int64, stamped bool)) error {
+	if row != nil {
+		row(0, 0, 0, false)
+	}
+	var shape []int
+	data, _, err := a.parse(msg, &shape)
+	if err != nil {
+		return err
+	}
+	switch n := len(data) / a.dtype.Size(); {
+	case a.length == unseen:
+		a.length, a.shape = n, shape
+	case a.length != n:
+		a.length = varying
+	case !slices.Equal(shape, a.shape):
+		a.shape = []int{n}
+	}
+	return nil
+}
+
+func (a *multiArray) layout(key string) ([]Field, []string) {
+	f := robocache.Feature{Kind: robocache.KindNumeric, DType: a.dtype, Shape: a.shape}
+	if a.length <= 0 {
+		f.Shape = []int{-1}
+	}
+	return []Field{{Feature: f, Partial: a.length > 0}}, []string{key}
+}
+
+func (a *multiArray) numeric(msg []byte, _, _ int, dst []byte) (bool, error) {
+	data, big, err := a.parse(msg, nil)
+	if err != nil {
+		return false, err
+	}
+	if len(data) != len(dst) {
+		clear(dst)
+		return false, nil
+	}
+	copyLE(dst, data, a.dtype.Size(), big)
+	return true, nil
+}
+
+func (a *multiArray) columns(msgs [][]byte, _ []int32, fields []int, dst [][]byte, valid [][]uint8) (int, error) {
+	for k, msg := range msgs {
+		for j := range fields {
+			row := len(dst[j]) / len(msgs)
+			ok, err := a.numeric(msg, 0, 0, dst[j][k*row:(k+1)*row])
+			if err != nil {
+				return k, err
+			}
+			mark(valid, j, k, ok)
+		}
+	}
+	return -1, nil
+}
+
+func (a *multiArray) ragged(msg []byte, _, _ int, dst []byte) ([]byte, int, error) {
+	data, big, err := a.parse(msg, nil)
+	if err != nil {
+		return dst, 0, err
+	}
+	at := len(dst)
+	dst = append(dst, data...)
+	copyLE(dst[at:], data, a.dtype.Size(), big)
+	return dst, len(data) / a.dtype.Size(), nil
+}
+
+func (a *multiArray) findings() []robocache.Finding { return nil }
+func (a *multiArray) picture([]byte, int, int) (robocache.FrameRef, error) {
+	return robocache.FrameRef{}, noSuch(a.name, "pictures")
+}
+func (a *multiArray) text([]byte, int, int) (string, error) { return "", noSuch(a.name, "texts") }

@@ -1,0 +1,205 @@
+package ros2
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// primitives of .msg texts. char is uint8 since Foxy, byte is an octet.
+var primitives = map[string]robocache.DType{
+	"bool": robocache.Bool, "byte": robocache.Uint8, "char": robocache.Uint8,
+	"int8": robocache.Int8, "int16": robocache.Int16, "int32": robocache.Int32, "int64": robocache.Int64,
+	"uint8": robocache.Uint8, "uint16": robocache.Uint16, "uint32": robocache.Uint32, "uint64": robocache.Uint64,
+	"float32": robocache.Float32, "float64": robocache.Float64,
+}
+
+// filler is the member that rosidl gives to empty structures: a byte in every message, and no value (see compile).
+const filler = "structure_needs_at_least_one_member"
+
+// separator says whether a line is the line of = between two blocks.
+func separator(line string) bool {
+	line = strings.TrimRight(line, " \t\r")
+	return len(line) >= 40 && strings.Trim(line, "=") == ""
+}
+
+// blocks cuts a text at its separators. Each block after the first begins with a line "MSG: name" (or "IDL: name").
+func blocks(name, text, tag string) (names, texts []string, err error) {
+	var at int
+	start := 0
+	cut := func(end int) {
+		names, texts = append(names, name), append(texts, text[start:end])
+	}
+	for at < len(text) {
+		line, next := lineAt(text, at)
+		if separator(line) {
+			head, after := lineAt(text, next)
+			head = strings.TrimSpace(head)
+			if !strings.HasPrefix(head, tag) {
+				return nil, nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "schema", Want: "a line " + tag + " type after the separator", Got: strconv.Quote(clip(head))}
+			}
+			if strings.TrimSpace(text[start:at]) != "" || len(names) > 0 || tag == "MSG:" {
+				cut(at)
+			}
+			name, start, at = strings.TrimSpace(head[len(tag):]), after, after
+			continue
+		}
+		at = next
+	}
+	cut(len(text))
+	return names, texts, nil
+}
+
+func lineAt(text string, at int) (line string, next int) {
+	if k := strings.IndexByte(text[at:], '\n'); k >= 0 {
+		return text[at : at+k], at + k + 1
+	}
+	return text[at:], len(text)
+}
+
+// parseMsg reads a ros2msg text: the type's own .msg text, then those of the types that it needs.
+func parseMsg(name, text string) (map[string]*message, error) {
+	names, texts, err := blocks(name, text, "MSG:")
+	if err != nil {
+		return nil, err
+	}
+	types := make(map[string]*message, len(names))
+	members := 0
+	for k, n := range names {
+		m, err := parseMembers(n, texts[k])
+		if err != nil {
+			return nil, err
+		}
+		if members += len(m.members); members > maxMembers {
+			return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "schema", Msg: "more than " + strconv.Itoa(maxMembers) + " members"}
+		}
+		if _, twice := types[shortKey(n)]; !twice {
+			types[shortKey(n)] = m
+		}
+	}
+	return types, nil
+}
+
+// parseMembers reads one .msg text. Constants and defaults are passed over: they do not stand in messages.
+func parseMembers(name, text string) (*message, error) {
+	m := &message{name: name, pkg: packageOf(name)}
+	number := 0
+	for at := 0; at < len(text); {
+		var line string
+		line, at = lineAt(text, at)
+		number++
+		typ, rest := word(line)
+		if typ == "" || typ[0] == '#' {
+			continue
+		}
+		ident, rest := identifier(rest)
+		if ident == "" {
+			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "schema", Where: robocache.Where{"type": name, "line": number}, Want: "a type and a name", Got: strconv.Quote(clip(line))}
+		}
+		if strings.HasPrefix(strings.TrimLeft(rest, " \t"), "=") {
+			continue // a constant
+		}
+		f, err := memberOf(typ, ident)
+		if err != nil {
+			return nil, robocache.At(err, robocache.Where{"type": name, "line": number})
+		}
+		if f.name != filler {
+			m.members = append(m.members, f)
+		}
+	}
+	return m, nil
+}
+
+// word is the first run of what is no space.
+func word(line string) (w, rest string) {
+	line = strings.TrimLeft(line, " \t\r\ufeff")
+	k := strings.IndexAny(line, " \t\r")
+	if k < 0 {
+		return line, ""
+	}
+	return line[:k], line[k:]
+}
+
+func identifier(line string) (name, rest string) {
+	line = strings.TrimLeft(line, " \t")
+	k := 0
+	for k < len(line) && (line[k] == '_' || line[k] >= 'a' && line[k] <= 'z' || line[k] >= 'A' && line[k] <= 'Z' || k > 0 && line[k] >= '0' && line[k] <= '9') {
+		k++
+	}
+	return line[:k], line[k:]
+}
+
+// memberOf reads a type such as "float64[9]", "string<=10[<=4]", "geometry_msgs/Point[]".
+func memberOf(typ, name string) (member, error) {
+	f := member{name: name, array: single}
+	bad := func() (member, error) {
+		return f, &robocache.Error{Class: robocache.ErrMalformed, Op: "schema", Msg: "not a type: " + strconv.Quote(clip(typ))}
+	}
+	elem := typ
+	if k := strings.IndexByte(typ, '['); k >= 0 {
+		if !strings.HasSuffix(typ, "]") {
+			return bad()
+		}
+		elem = typ[:k]
+		switch size := typ[k+1 : len(typ)-1]; {
+		case size == "":
+			f.array = sequence
+		case strings.HasPrefix(size, "<="):
+			if _, err := strconv.ParseUint(size[2:], 10, 32); err != nil {
+				return bad()
+			}
+			f.array = sequence
+		default:
+			n, err := strconv.ParseUint(size, 10, 31)
+			if err != nil {
+				return bad()
+			}
+			f.array = int(n)
+		}
+	}
+	if k := strings.Index(elem, "<="); k >= 0 {
+		if _, err := strconv.ParseUint(elem[k+2:], 10, 32); err != nil || elem[:k] != "string" && elem[:k] != "wstring" {
+			return bad()
+		}
+		elem = elem[:k]
+	}
+	d, number := primitives[elem]
+	switch {
+	case number:
+		f.dtype = d
+	case elem == "string":
+		f.base = isString
+	case elem == "wstring":
+		f.base = isWString
+	case elem == "time" || elem == "duration": // of ROS 1 texts that were carried over
+		f.base, f.ref = isMessage, "builtin_interfaces/Time"
+	default:
+		if !typeName(elem) {
+			return bad()
+		}
+		f.base, f.ref = isMessage, elem
+	}
+	return f, nil
+}
+
+// typeName says whether s is made of one to three identifiers with slashes between.
+func typeName(s string) bool {
+	parts := strings.Split(s, "/")
+	if len(parts) > 3 {
+		return false
+	}
+	for _, p := range parts {
+		if id, rest := identifier(p); id == "" || rest != "" || id != p {
+			return false
+		}
+	}
+	return true
+}
+
+func clip(s string) string {
+	if len(s) > 80 {
+		return s[:77] + "..."
+	}
+	return s
+}

@@ -1,0 +1,158 @@
+package ros2
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// transforms decodes tf2_msgs/TFMessage: a pair of streams (translation, rotation) on a clock of their own for every (parent, child).
+// A row is one transform; its entry is the transform's place in its message.
+type transforms struct {
+	pairs map[string]int // "parent\x00child"
+	order []string       // suffix of each pair
+	taken map[string]bool
+	full  int64
+}
+
+const maxPairs = 4096
+
+func newTransforms() *transforms {
+	return &transforms{pairs: map[string]int{}, taken: map[string]bool{}}
+}
+
+// transform is one of a message.
+type transform struct {
+	stamp         int64
+	parent, child []byte
+	data          []byte // 7 float64
+	big           bool
+}
+
+// leastTransform: header 12, child 4, numbers 56 bytes.
+const leastTransform = 72
+
+// each calls fn for the transforms of a message until it says false.
+func (t *transforms) each(msg []byte, fn func(k int, x *transform) bool) error {
+	c, err := open(msg)
+	if err != nil {
+		return err
+	}
+	x := transform{big: c.big}
+	for k := range c.count(leastTransform) {
+		x.stamp, x.parent = c.header()
+		x.child = c.str()
+		x.data = c.take(8, 56)
+		if c.short {
+			return c.end("transforms[" + strconv.Itoa(k) + "]")
+		}
+		if !fn(k, &x) {
+			return nil
+		}
+	}
+	return c.end("transforms")
+}
+
+func (t *transforms) scan(msg []byte, row func(clock, entry int, stamp int64, stamped bool)) error {
+	var name []byte
+	return t.each(msg, func(k int, x *transform) bool {
+		name = append(append(append(name[:0], x.parent...), 0), x.child...)
+		at, ok := t.pairs[string(name)]
+		if !ok {
+			if len(t.order) == maxPairs {
+				t.full++
+				return true
+			}
+			at = t.add(string(name))
+		}
+		if row != nil {
+			row(at, k, x.stamp, true)
+		}
+		return true
+	})
+}
+
+func (t *transforms) add(name string) int {
+	suffix := strings.NewReplacer("\x00", ".", "/", ".").Replace(strings.ToValidUTF8(name, "\ufffd"))
+	suffix = "." + strings.Trim(suffix, ".")
+	for k := 2; t.taken[suffix]; k++ { // "a/b" and "a.b" are two frames
+		if next := suffix + "#" + strconv.Itoa(k); !t.taken[next] {
+			suffix = next
+		}
+	}
+	t.taken[suffix] = true
+	t.pairs[name] = len(t.order)
+	t.order = append(t.order, suffix)
+	return len(t.order) - 1
+}
+
+func (t *transforms) layout(key string) (fields []Field, clocks []string) {
+	for k, suffix := range t.order {
+		clocks = append(clocks, key+suffix)
+		fields = append(fields,
+			Field{Suffix: suffix + ".translation", Clock: k, Feature: robocache.Feature{Kind: robocache.KindNumeric, DType: robocache.Float64, Shape: []int{3}, Names: namesOf(xyz)}},
+			Field{Suffix: suffix + ".rotation", Clock: k, Feature: robocache.Feature{Kind: robocache.KindNumeric, DType: robocache.Float64, Shape: []int{4}, Names: namesOf(xyzw), Interpolation: "slerp"}})
+	}
+	return fields, clocks
+}
+
+func (t *transforms) numeric(msg []byte, field, entry int, dst []byte) (bool, error) {
+	found := false
+	err := t.each(msg, func(k int, x *transform) bool {
+		if k < entry {
+			return true
+		}
+		found = true
+		x.put(field, dst)
+		return false
+	})
+	if err == nil && !found {
+		err = lengthError("transforms", entry+1, entry)
+	}
+	return found, err
+}
+
+// put writes the translation or the rotation, by the field's parity.
+func (x *transform) put(field int, dst []byte) {
+	if field%2 == 0 {
+		copyLE(dst, x.data[:24], 8, x.big)
+	} else {
+		copyLE(dst, x.data[24:], 8, x.big)
+	}
+}
+
+func (t *transforms) columns(msgs [][]byte, entries []int32, fields []int, dst [][]byte, valid [][]uint8) (int, error) {
+	for k, msg := range msgs {
+		entry := 0
+		if entries != nil {
+			entry = int(entries[k])
+		}
+		for j, f := range fields {
+			row := 24 + 8*(f%2)
+			ok, err := t.numeric(msg, f, entry, dst[j][k*row:(k+1)*row])
+			if err != nil {
+				return k, err
+			}
+			mark(valid, j, k, ok)
+		}
+	}
+	return -1, nil
+}
+
+func (t *transforms) findings() []robocache.Finding {
+	if t.full == 0 {
+		return nil
+	}
+	return []robocache.Finding{{Severity: robocache.SeverityError, Code: "too-many-frames", Count: t.full, Message: "transforms between more than " + strconv.Itoa(maxPairs) + " pairs of frames: the others are left out"}}
+}
+
+func (t *transforms) ragged([]byte, int, int, []byte) ([]byte, int, error) {
+	return nil, 0, noSuch("tf2_msgs/TFMessage", "ragged fields")
+}
+func (t *transforms) picture([]byte, int, int) (robocache.FrameRef, error) {
+	return robocache.FrameRef{}, noSuch("tf2_msgs/TFMessage", "pictures")
+}
+func (t *transforms) text([]byte, int, int) (string, error) {
+	return "", noSuch("tf2_msgs/TFMessage", "texts")
+}

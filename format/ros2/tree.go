@@ -1,0 +1,178 @@
+package ros2
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// leaf is one place of a type that holds numbers or texts.
+type leaf struct {
+	path  string // "pose.position.x"
+	dtype robocache.DType
+	text  bool
+	dims  []int // of the fixed arrays around it, outermost first
+	seqs  int   // sequences around it, its own counted
+}
+
+// node is a member in its place. A tree of them is walked along a message.
+type node struct {
+	base     base
+	dtype    robocache.DType
+	size     int // bytes of a number
+	array    int
+	leaf     int // of a number or text
+	lengths  int // leaf that collects the lengths of a sequence inside another; -1 elsewhere
+	least    int // bytes that one element takes at least
+	children []node
+	path     string
+}
+
+// tree is a type ready for decoding.
+type tree struct {
+	nodes  []node
+	leaves []leaf
+	fixed  int64 // bytes that a message takes at least
+	header bool  // the first member is a std_msgs/Header
+	stamp  bool  // the first member is a time named stamp
+}
+
+type compiler struct {
+	leaves []leaf
+	nodes  int
+}
+
+// compile expands a resolved type.
+func compile(root *message) (*tree, error) {
+	c := &compiler{}
+	t := &tree{}
+	var err error
+	if t.nodes, t.fixed, err = c.members(root, "", nil, 0); err != nil {
+		return nil, err
+	}
+	if t.fixed > maxFixedBytes {
+		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "schema", Msg: "a message of type " + root.name + " takes at least " + strconv.FormatInt(t.fixed, 10) + " bytes"}
+	}
+	t.leaves = c.leaves
+	if len(root.members) > 0 && root.members[0].array == single {
+		f := &root.members[0]
+		t.header = f.base == isMessage && f.name == "header" && isHeader(f.msg)
+		t.stamp = f.base == isMessage && f.name == "stamp" && isTime(f.msg)
+	}
+	return t, nil
+}
+
+func isTime(m *message) bool {
+	return len(m.members) == 2 && m.members[0].dtype == robocache.Int32 && m.members[1].dtype == robocache.Uint32 && m.members[0].array == single && m.members[1].array == single
+}
+
+func isHeader(m *message) bool {
+	return len(m.members) == 2 && m.members[0].base == isMessage && m.members[0].array == single && isTime(m.members[0].msg) && m.members[1].base == isString && m.members[1].array == single
+}
+
+func (c *compiler) leaf(l leaf) (int, error) {
+	if len(c.leaves) >= maxLeaves {
+		return 0, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "schema", Msg: "the type has more than " + strconv.Itoa(maxLeaves) + " members when expanded"}
+	}
+	c.leaves = append(c.leaves, l)
+	return len(c.leaves) - 1, nil
+}
+
+func (c *compiler) members(m *message, prefix string, dims []int, seqs int) ([]node, int64, error) {
+	var out []node
+	var total int64
+	if c.nodes++; c.nodes > 2*maxLeaves {
+		return nil, 0, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "schema", Msg: "the type has more than " + strconv.Itoa(2*maxLeaves) + " parts when expanded"}
+	}
+	for k := range m.members {
+		f := &m.members[k]
+		n := node{base: f.base, array: f.array, lengths: -1, path: prefix + f.name}
+		in, depth := dims, seqs
+		switch {
+		case f.array == sequence:
+			depth++
+			in = nil // lengths of arrays inside a sequence multiply into its own
+			if depth > 1 {
+				var err error
+				if n.lengths, err = c.leaf(leaf{path: n.path + ".length", dtype: robocache.Uint32, seqs: depth - 1}); err != nil {
+					return nil, 0, err
+				}
+			}
+		case f.array >= 0 && depth == 0:
+			in = append(dims[:len(dims):len(dims)], f.array)
+		}
+		var one int64
+		var err error
+		switch f.base {
+		case isMessage:
+			if n.children, one, err = c.members(f.msg, n.path+".", in, depth); err != nil {
+				return nil, 0, err
+			}
+			if len(f.msg.members) == 0 {
+				// An empty structure has one byte on the wire.
+				n.children, one = []node{{array: single, dtype: robocache.Uint8, size: 1, leaf: -1, lengths: -1, least: 1, path: n.path}}, 1
+			}
+		case isNumber:
+			n.dtype, n.size, one = f.dtype, f.dtype.Size(), int64(f.dtype.Size())
+			n.leaf, err = c.leaf(leaf{path: n.path, dtype: f.dtype, dims: in, seqs: depth})
+		default:
+			one = 4
+			n.leaf, err = c.leaf(leaf{path: n.path, text: true, dims: in, seqs: depth})
+		}
+		if err != nil {
+			return nil, 0, err
+		}
+		n.least = int(min(one, 1<<30)) // × a count stays inside 64 bits
+		switch {
+		case f.array == single:
+			total += one
+		case f.array == sequence:
+			total += 4
+		default:
+			total += one * int64(f.array)
+		}
+		total = min(total, 1<<40)
+		out = append(out, n)
+	}
+	return out, total, nil
+}
+
+// wide is the path of the first wide string; "" where there is none.
+func wide(nodes []node) string {
+	for k := range nodes {
+		if nodes[k].base == isWString {
+			return nodes[k].path
+		}
+		if p := wide(nodes[k].children); p != "" {
+			return p
+		}
+	}
+	return ""
+}
+
+// signature spells what stands where in a message: two types with one signature are decoded alike.
+func (t *tree) signature() string {
+	var b strings.Builder
+	sign(&b, t.nodes)
+	return b.String()
+}
+
+func sign(b *strings.Builder, nodes []node) {
+	for k := range nodes {
+		n := &nodes[k]
+		b.WriteString(n.path[strings.LastIndexByte(n.path, '.')+1:])
+		b.WriteByte(':')
+		b.WriteByte("nswm"[n.base])
+		b.WriteString(strconv.Itoa(int(n.dtype)))
+		if n.array != single {
+			b.WriteString("[" + strconv.Itoa(n.array) + "]")
+		}
+		if n.base == isMessage {
+			b.WriteByte('{')
+			sign(b, n.children)
+			b.WriteByte('}')
+		}
+		b.WriteByte(' ')
+	}
+}
