@@ -1,0 +1,534 @@
+package rlds
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"runtime"
+	"runtime/debug"
+	"sort"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/store"
+)
+
+const (
+	defaultBudget  = 512 << 20
+	smallestBudget = 1 << 20
+	maxRecord      = 1 << 30
+)
+
+var formatOptions = map[string]string{
+	"split":      `splits to open, "train" or "train+val"; all of them by default`,
+	"version":    "version folder to open where several are there; the highest by default",
+	"config":     "folder above the versions, where several data sets lie below the one that is opened",
+	"stamps":     "key of a numeric stream that holds each step's time, in place of a rate",
+	"stamp_unit": `unit of that stream: "s" (default), "ms", "us" or "ns"`,
+}
+
+func init() {
+	robocache.Register(robocache.Format{Name: "rlds", Detect: Detect, Options: formatOptions, Open: func(ctx context.Context, uri string, opt robocache.OpenOptions) (robocache.Dataset, error) {
+		d, err := Open(ctx, uri, opt)
+		if err != nil {
+			return nil, err
+		}
+		return d, nil
+	}})
+}
+
+// Dataset is an open RLDS data set.
+type Dataset struct {
+	st     store.Store // its root is the folder of the version
+	raw    *infoFile
+	s      *schema
+	info   *robocache.Info
+	byKey  map[string]source
+	shards []shard
+	index  []*shardIndex // parallel to shards; nil where the file is missing
+	first  []int         // position of the first episode of each shard, and the number of all
+	ids    []int64       // the data set's own number of the first episode of each shard
+	tasks  [][]int64     // task number by shard and the shard's own number
+	clock  clock
+	files  *files
+	recs   *cache
+	limit  int64
+	taskAt int // slot of the task's text, or -1
+}
+
+// source is the leaf that a feature is made of.
+type source struct {
+	leaf   int
+	nested bool // the inner lengths of a leaf, not its values
+}
+
+var (
+	_ robocache.Dataset       = (*Dataset)(nil)
+	_ robocache.RaggedDataset = (*Dataset)(nil)
+	_ robocache.Masker        = (*Dataset)(nil)
+	_ robocache.Diagnoser     = (*Dataset)(nil)
+)
+
+// Open opens the data set at uri: the folder of a version, or one of the up to three levels above it.
+func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset, error) {
+	s, err := store.Open(uri)
+	if err != nil {
+		return nil, err
+	}
+	d, err := OpenStore(ctx, s, opt)
+	if err != nil {
+		store.Close(s)
+		return nil, robocache.At(err, robocache.Where{"dataset": uri})
+	}
+	return d, nil
+}
+
+// OpenStore opens the data set in a store. Close of the data set closes the store.
+func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d *Dataset, err error) {
+	defer guard("open", &err)
+	options, err := joinOptions(opt)
+	if err != nil {
+		return nil, err
+	}
+	dir, found, err := locate(ctx, s, options)
+	if err != nil {
+		return nil, err
+	}
+	root, err := store.Sub(s, dir)
+	if err != nil {
+		return nil, err
+	}
+	budget := opt.MemoryBudget
+	if budget <= 0 {
+		budget = defaultBudget
+	}
+	budget = max(budget, smallestBudget)
+	d = &Dataset{st: root, byKey: map[string]source{}, limit: min(maxRecord, budget), taskAt: -1}
+	b, err := store.ReadFile(ctx, root, infoName, min(maxJSON, budget))
+	if err == nil {
+		d.raw, err = parseInfo(b)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if b, err = store.ReadFile(ctx, root, featuresName, min(maxJSON, budget)); err == nil {
+		d.s, err = parseFeatures(b)
+	}
+	if err != nil {
+		return nil, err
+	}
+	own, err := readMetadata(ctx, root)
+	if err != nil && !errors.Is(err, robocache.ErrNotFound) && !errors.Is(err, robocache.ErrResourceLimit) {
+		return nil, err
+	}
+	d.info = &robocache.Info{URI: root.URI(), Format: "rlds", Version: d.raw.version, Findings: found, Splits: map[string]string{}}
+	if own.Robocache != nil {
+		d.info.Robot = own.Robocache.Robot
+	}
+	shards := newFiles(root)
+	d.files = shards
+	defer func() {
+		if err != nil {
+			shards.close()
+			d = nil
+		}
+	}()
+	if err = d.chooseTask(opt.Map, own); err != nil {
+		return nil, err
+	}
+	chosen, err := d.raw.choose(options["split"])
+	if err != nil {
+		return nil, err
+	}
+	have, err := d.listed(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if d.shards, err = d.raw.shardsOf(chosen, have); err != nil {
+		return nil, err
+	}
+	d.strangers(have)
+	if err = d.indexAll(ctx, budget/4); err != nil {
+		return nil, err
+	}
+	d.recs = newCache(budget - budget/4)
+	if err = d.chooseClock(ctx, opt, options, own); err != nil {
+		return nil, err
+	}
+	return d, d.describe(ctx, own)
+}
+
+// joinOptions checks the options; a mapping's are those of the data set too, and the caller's own win.
+func joinOptions(opt robocache.OpenOptions) (map[string]string, error) {
+	out := map[string]string{}
+	add := func(m map[string]string) error {
+		for k, v := range m {
+			if _, ok := formatOptions[k]; !ok {
+				var names []string
+				for n := range formatOptions {
+					names = append(names, n)
+				}
+				sort.Strings(names)
+				return &robocache.Error{Class: robocache.ErrMisuse, Op: "rlds", Where: robocache.Where{"option": k}, Want: "one of " + strings.Join(names, ", "), Got: clip(k)}
+			}
+			out[k] = v
+		}
+		return nil
+	}
+	if opt.Map != nil {
+		if err := add(opt.Map.Options); err != nil {
+			return nil, err
+		}
+	}
+	return out, add(opt.Options)
+}
+
+// guard turns a panic into Malformed: whatever was in the input, it stays inside this package.
+func guard(op string, err *error) {
+	if r := recover(); r != nil {
+		*err = &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds " + op, Msg: fmt.Sprintf("input that the reader did not expect: %v", r), Err: errors.New(string(debug.Stack()))}
+	}
+}
+
+// taskKeys are where data sets keep what the episode is about, the usual ones first.
+var taskKeys = []string{"language_instruction", "observation.natural_language_instruction", "natural_language_instruction", "observation.language_instruction", "instruction", "task",
+	"episode_metadata.language_instruction", "episode_metadata.natural_language_instruction", "episode_metadata.task", "language_instruction_0", "language_instruction_1"}
+
+// chooseTask finds the leaf of the episode's task.
+func (d *Dataset) chooseTask(m *robocache.Mapping, own ownMetadata) error {
+	keys := taskKeys
+	if own.Robocache != nil && own.Robocache.Task != "" {
+		keys = append([]string{own.Robocache.Task}, keys...)
+	}
+	if m != nil && m.Task != "" {
+		keys = []string{m.Task}
+	}
+	for _, k := range keys {
+		for i := range d.s.leaves {
+			if l := &d.s.leaves[i]; l.key == k && l.what == "" && l.coding == textual && !l.varies && l.inner == 0 {
+				d.taskAt = l.slot
+				return nil
+			}
+		}
+	}
+	if m != nil && m.Task != "" {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "rlds", Where: robocache.Where{"stream": m.Task}, Msg: "the mapping's task is no text of this data set"}
+	}
+	return nil
+}
+
+// listed gives the files of the version with their sizes; nil where the store cannot list.
+func (d *Dataset) listed(ctx context.Context) (map[string]int64, error) {
+	list, err := d.st.List(ctx, "")
+	if errors.Is(err, robocache.ErrUnsupported) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	have := make(map[string]int64, len(list))
+	for _, e := range list {
+		have[e.Name] = e.Size
+	}
+	return have, nil
+}
+
+// strangers reports shards that dataset_info.json does not list: steps that nobody would miss.
+func (d *Dataset) strangers(have map[string]int64) {
+	if have == nil {
+		return
+	}
+	known := map[string]bool{}
+	all, err := d.raw.shardsOf(d.allSplits(), have)
+	if err != nil {
+		return
+	}
+	for _, s := range all {
+		known[s.name] = true
+	}
+	n, one := int64(0), ""
+	for name := range have {
+		if !known[name] && strings.Contains(path.Base(name), "tfrecord") {
+			if n++; one == "" || name < one {
+				one = name
+			}
+		}
+	}
+	if n > 0 {
+		d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "unlisted-file", Where: robocache.Where{"file": one}, Count: n,
+			Message: fmt.Sprintf("%d files that look like shards are not in %s: they are not read", n, infoName), Mend: "list them there, or take them away"})
+	}
+}
+
+func (d *Dataset) allSplits() []int {
+	all := make([]int, len(d.raw.Splits))
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}
+
+func (d *Dataset) find(f robocache.Finding) { d.info.Findings = append(d.info.Findings, f) }
+
+// indexAll indexes every shard, several at once, and numbers the episodes.
+func (d *Dataset) indexAll(ctx context.Context, room int64) error {
+	d.index = make([]*shardIndex, len(d.shards))
+	missing := make([]error, len(d.shards))
+	g, gctx := errgroup.WithContext(ctx)
+	atOnce := 2 * runtime.GOMAXPROCS(0)
+	if strings.HasPrefix(d.st.URI(), "http") {
+		atOnce = 32
+	}
+	g.SetLimit(atOnce)
+	for i := range d.shards {
+		g.Go(func() (err error) {
+			defer guard("index", &err)
+			x, err := d.indexShard(gctx, d.shards[i].name, room)
+			switch {
+			case err == nil:
+				d.index[i] = x
+			case errors.Is(err, robocache.ErrNotFound), errors.Is(err, robocache.ErrMisuse), errors.Is(err, robocache.ErrMalformed):
+				missing[i] = err
+			default:
+				return robocache.At(err, robocache.Where{"file": d.shards[i].name})
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	total := int64(0)
+	for _, x := range d.index {
+		if x != nil {
+			total += x.bytes()
+		}
+	}
+	if total > room {
+		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "rlds", Want: fmt.Sprintf("an index of at most %d bytes", room), Got: fmt.Sprintf("%d bytes", total), Hint: "give a larger memory budget, or open one split"}
+	}
+	return d.number(missing)
+}
+
+func (d *Dataset) indexShard(ctx context.Context, name string, room int64) (*shardIndex, error) {
+	f, err := d.files.get(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	defer d.files.put(f)
+	key := ""
+	if store.Versioned(f.r) {
+		key = fmt.Sprintf("%s/%s\x00%d\x00%s\x00%d\x00%d\x00%s", d.st.URI(), name, f.r.Size(), f.r.Version(), d.taskAt, d.limit, d.s.text)
+		if x := knownIndex(key); x != nil {
+			return x, nil
+		}
+	}
+	x, err := buildIndex(ctx, f.r, d.s, d.taskAt, d.limit, room)
+	if err == nil && key != "" {
+		keepIndex(key, x)
+	}
+	return x, err
+}
+
+// number gives episodes their places and collects what the index found.
+func (d *Dataset) number(missing []error) error {
+	d.first = make([]int, len(d.shards)+1)
+	d.ids = make([]int64, len(d.shards))
+	d.tasks = make([][]int64, len(d.shards))
+	byText := map[string]int64{}
+	id, lost, unknown := int64(0), 0, int64(0)
+	for i, s := range d.shards {
+		d.first[i+1] = d.first[i]
+		d.ids[i] = id
+		x := d.index[i]
+		if x == nil {
+			lost++
+			f := robocache.Finding{Severity: robocache.SeverityError, Code: "missing-shard", Where: robocache.Where{"file": s.name}, Message: fmt.Sprintf("the shard cannot be opened: %v", missing[i]), Mend: "fetch it again"}
+			if errors.Is(missing[i], robocache.ErrNotFound) {
+				f.Message = "the shard is not there"
+			}
+			if f.Count = max(s.says, 0); s.says >= 0 {
+				f.Message += fmt.Sprintf(": %d episodes are lost", s.says)
+				id += s.says
+			}
+			d.find(f)
+			continue
+		}
+		n := len(x.off)
+		for _, f := range x.findings {
+			w := robocache.Where{"file": s.name}
+			for k, v := range f.Where {
+				w[k] = v
+			}
+			f.Where = w
+			d.find(f)
+		}
+		if s.says >= 0 && s.says != int64(n) {
+			d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "shard-length-differs", Where: robocache.Where{"file": s.name, "pointer": fmt.Sprintf("/splits/%d/shardLengths/%d", s.split, s.num)},
+				Message: fmt.Sprintf("%s says %d episodes, the shard holds %d", infoName, s.says, n), Mend: "write the number that is there"})
+		}
+		unknown += x.unknown
+		id += max(int64(n), s.says)
+		d.first[i+1] += n
+		for _, t := range x.steps {
+			d.info.Frames += int64(t)
+		}
+		for _, text := range x.tasks {
+			k, ok := byText[text]
+			if !ok {
+				k = int64(len(d.info.Tasks))
+				byText[text] = k
+				d.info.Tasks = append(d.info.Tasks, robocache.Task{Index: k, Text: text})
+			}
+			d.tasks[i] = append(d.tasks[i], k)
+		}
+		name := d.raw.Splits[s.split].Name
+		from := d.first[i]
+		if i > 0 && d.shards[i-1].split == s.split {
+			fmt.Sscanf(d.info.Splits[name], "%d:", &from)
+		}
+		d.info.Splits[name] = fmt.Sprintf("%d:%d", from, d.first[i+1])
+	}
+	if lost > 0 && lost == len(d.shards) {
+		return &robocache.Error{Class: robocache.ErrNotFound, Op: "rlds", Where: robocache.Where{"file": d.shards[0].name}, Msg: fmt.Sprintf("none of the %d shards is here", lost), Err: missing[0]}
+	}
+	if unknown > 0 {
+		d.find(robocache.Finding{Severity: robocache.SeverityInfo, Code: "unknown-features", Where: robocache.Where{"file": featuresName}, Count: unknown,
+			Message: "records hold features that " + featuresName + " does not have: they are not read"})
+	}
+	d.info.Episodes = d.first[len(d.shards)]
+	return nil
+}
+
+// describe makes streams of leaves.
+func (d *Dataset) describe(ctx context.Context, own ownMetadata) error {
+	for i := range d.s.leaves {
+		l := &d.s.leaves[i]
+		if l.what != "" {
+			d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "unsupported-feature", Where: robocache.Where{"file": featuresName, "stream": l.key}, Message: l.what + " is not read"})
+			continue
+		}
+		f := robocache.Feature{Key: l.key, Kind: robocache.KindNumeric, DType: l.dtype, Shape: append([]int(nil), l.shape...), FPS: d.info.FPS, Default: !l.step, Masked: l.optional && l.coding == plain}
+		if len(f.Shape) == 0 && !l.varies {
+			f.Shape = []int{1}
+		}
+		if l.varies {
+			f.Shape = append([]int{-1}, l.shape...)
+		}
+		switch l.coding {
+		case textual:
+			f.Kind, f.DType, f.Shape = robocache.KindText, robocache.String, []int{1}
+			if l.varies || l.inner > 0 {
+				f.Kind, f.DType = robocache.KindEvent, robocache.JSON
+			}
+		case picture, floatPNG:
+			f.Kind = robocache.KindImage
+			f.Height, f.Width, f.Channels = l.shape[0], l.shape[1], l.shape[2]
+			if f.Height == 0 || f.Width == 0 {
+				d.measure(ctx, i, &f)
+				f.Shape[0], f.Shape[1] = f.Height, f.Width
+			}
+		}
+		if l.labels > 0 {
+			f.Interpolation = "nearest"
+			f.Names = d.labels(ctx, l)
+		}
+		d.byKey[f.Key] = source{leaf: i}
+		d.info.Features = append(d.info.Features, f)
+		if l.nested() && l.coding == plain {
+			g := robocache.Feature{Key: l.key + ".lengths", Kind: robocache.KindNumeric, DType: robocache.Int64, Shape: []int{-1}, FPS: d.info.FPS}
+			d.byKey[g.Key] = source{leaf: i, nested: true}
+			d.info.Features = append(d.info.Features, g)
+		}
+	}
+	if own.Robocache != nil && own.Robocache.Stamps != "" {
+		if f := d.info.Feature(own.Robocache.Stamps); f != nil {
+			f.Default = true
+		}
+	}
+	return nil
+}
+
+// labels reads the names of a class label's classes, which lie in a file beside the shards.
+func (d *Dataset) labels(ctx context.Context, l *leaf) json.RawMessage {
+	b, err := store.ReadFile(ctx, d.st, strings.ReplaceAll(l.name, "/", "-")+".labels.txt", 1<<20)
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, line := range strings.Split(string(b), "\n") {
+		if line = strings.TrimSpace(line); line != "" {
+			names = append(names, line)
+		}
+	}
+	out, err := json.Marshal(map[string][]string{"labels": names})
+	if err != nil {
+		return nil
+	}
+	return out
+}
+
+// Info is what the data set says of itself, and what opening it found.
+func (d *Dataset) Info() *robocache.Info { return d.info }
+
+// place finds the shard of an episode and its record there.
+func (d *Dataset) place(episode int) (shard, rec int, err error) {
+	if episode < 0 || episode >= d.info.Episodes {
+		return 0, 0, &robocache.Error{Class: robocache.ErrMisuse, Op: "rlds", Where: robocache.Where{"episode": episode}, Want: fmt.Sprintf("an episode from 0 to %d", d.info.Episodes-1), Got: fmt.Sprint(episode)}
+	}
+	shard = sort.SearchInts(d.first, episode+1) - 1
+	return shard, episode - d.first[shard], nil
+}
+
+// Len is the number of steps of an episode; 0 for one that is not there.
+func (d *Dataset) Len(episode int) int {
+	s, r, err := d.place(episode)
+	if err != nil {
+		return 0
+	}
+	return int(d.index[s].steps[r])
+}
+
+// Episode gives the place and the task of an episode. Its index counts all episodes that dataset_info.json promises.
+func (d *Dataset) Episode(ctx context.Context, episode int) (robocache.Episode, error) {
+	s, r, err := d.place(episode)
+	if err != nil {
+		return robocache.Episode{}, err
+	}
+	e := robocache.Episode{Position: episode, Index: d.ids[s] + int64(r), Length: int(d.index[s].steps[r])}
+	if t := d.task(s, r); t != "" {
+		e.Tasks = []string{t}
+	}
+	return e, nil
+}
+
+func (d *Dataset) task(s, r int) string {
+	if t := d.index[s].task[r]; t >= 0 {
+		return d.index[s].tasks[t]
+	}
+	return ""
+}
+
+// Stats is nil: RLDS brings none that this reader knows.
+func (d *Dataset) Stats(context.Context) (robocache.Stats, error) { return nil, nil }
+
+// CacheStats says what the cache of records did.
+func (d *Dataset) CacheStats() CacheStats {
+	d.recs.mu.Lock()
+	defer d.recs.mu.Unlock()
+	return d.recs.stats
+}
+
+// LimitMemory lowers the budget of the records in memory.
+func (d *Dataset) LimitMemory(bytes int64) { d.recs.limit(max(bytes-bytes/4, smallestBudget/2)) }
+
+// Close releases files and records.
+func (d *Dataset) Close() error {
+	d.recs.clear()
+	d.files.close()
+	return store.Close(d.st)
+}

@@ -1,0 +1,148 @@
+package rlds
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/video"
+)
+
+// Diagnose reads whole records: check sums, counts, flags, and with Decode every picture.
+func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (out []robocache.Finding, err error) {
+	defer guard("diagnose", &err)
+	episodes := opt.Episodes
+	if episodes == nil {
+		for e := range d.info.Episodes {
+			episodes = append(episodes, e)
+		}
+	}
+	out = append(out, d.info.Findings...)
+	found := make([][]robocache.Finding, len(episodes))
+	var done atomic.Int64
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(max(2, runtime.GOMAXPROCS(0)))
+	for i, e := range episodes {
+		g.Go(func() (err error) {
+			defer guard("diagnose", &err)
+			found[i], err = d.diagnose(gctx, e, opt.Decode)
+			if opt.Progress != nil {
+				opt.Progress(done.Add(1), int64(len(episodes)))
+			}
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	return append(out, slices.Concat(found...)...), nil
+}
+
+// diagnose looks at one episode. Only a fault of the store or of the caller is an error: what is wrong with the data is a finding.
+func (d *Dataset) diagnose(ctx context.Context, episode int, decode bool) (out []robocache.Finding, err error) {
+	rec, err := d.load(ctx, episode)
+	if errors.Is(err, robocache.ErrMalformed) || errors.Is(err, robocache.ErrResourceLimit) {
+		where := robocache.Where{"episode": episode}
+		var e *robocache.Error
+		if errors.As(err, &e) {
+			where = e.Where
+		}
+		return []robocache.Finding{{Severity: robocache.SeverityError, Code: "bad-record", Where: where, Message: err.Error(), Mend: "fetch the shard again"}}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	add := func(s robocache.Severity, code, stream string, row int, message, mend string) {
+		out = append(out, robocache.Finding{Severity: s, Code: code, Where: robocache.Where{"episode": episode, "stream": stream, "row": row}, Message: message, Mend: mend})
+	}
+	if rec.steps == 0 {
+		out = append(out, robocache.Finding{Severity: robocache.SeverityWarning, Code: "empty-episode", Where: robocache.Where{"episode": episode}, Message: "the episode has no steps"})
+	}
+	for i := range d.s.leaves {
+		l := &d.s.leaves[i]
+		if l.what != "" {
+			continue
+		}
+		if l.coding == plain || l.varies || l.inner > 0 {
+			if _, err := d.s.column(rec, i, func(int64) {}); err != nil {
+				add(robocache.SeverityError, "bad-values", l.key, 0, err.Error(), "")
+			}
+		}
+		if l.coding != picture && l.coding != floatPNG {
+			continue
+		}
+		for k, sp := range rec.lists[l.slot].spans {
+			b := rec.data[sp.from:sp.to]
+			if len(b) == 0 {
+				add(robocache.SeverityWarning, "missing-picture", l.key, k, "no bytes", "")
+				continue
+			}
+			if err := l.look(b, decode); err != nil {
+				add(robocache.SeverityError, "bad-picture", l.key, k, err.Error(), "")
+				break
+			}
+		}
+	}
+	if n, ok := d.flags(rec, "is_first"); ok && rec.steps > 0 && (len(n) != 1 || n[0] != 0) {
+		add(robocache.SeverityWarning, "odd-flags", "is_first", 0, fmt.Sprintf("is_first is set at %v, expected at the first step alone", few(n)), "")
+	}
+	if n, ok := d.flags(rec, "is_last"); ok && rec.steps > 0 && (len(n) > 1 || len(n) == 1 && n[0] != rec.steps-1) {
+		add(robocache.SeverityWarning, "odd-flags", "is_last", 0, fmt.Sprintf("is_last is set at %v, expected at the last step alone", few(n)), "")
+	}
+	return out, nil
+}
+
+func few(n []int) []int { return n[:min(len(n), 8)] }
+
+// look checks a picture: its size, and with decode all of it.
+func (l *leaf) look(b []byte, decode bool) error {
+	if l.coding == floatPNG {
+		_, err := l.depth(b)
+		return err
+	}
+	info, err := video.StillSize(b)
+	if err != nil {
+		return err
+	}
+	if l.shape[0] != 0 && l.shape[0] != info.Height || l.shape[1] != 0 && l.shape[1] != info.Width {
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Msg: "the size of the picture", Want: fmt.Sprintf("%d × %d", l.shape[0], l.shape[1]), Got: fmt.Sprintf("%d × %d", info.Height, info.Width)}
+	}
+	if !decode {
+		return nil
+	}
+	spec := &video.Spec{}
+	n, err := video.StillBytes(info, spec)
+	if err != nil {
+		return err
+	}
+	return video.DecodeStill(b, spec, make([]byte, n))
+}
+
+// flags gives the steps at which a flag is set.
+func (d *Dataset) flags(rec *record, key string) ([]int, bool) {
+	s, ok := d.byKey[key]
+	if !ok {
+		return nil, false
+	}
+	l := &d.s.leaves[s.leaf]
+	if !l.counts() || l.coding != plain || l.elements() != 1 {
+		return nil, false
+	}
+	c, err := d.s.column(rec, s.leaf, func(int64) {})
+	if err != nil {
+		return nil, false
+	}
+	var out []int
+	for i, v := range robocache.Float64s(nil, l.dtype, c.rows) {
+		if v != 0 {
+			out = append(out, i)
+		}
+	}
+	return out, true
+}

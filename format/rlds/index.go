@@ -1,0 +1,423 @@
+package rlds
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/store"
+)
+
+// shardIndex is where the records of a shard lie, how many steps they have, and what they are about. It is made once for a version of a
+// file and never changed.
+type shardIndex struct {
+	size     int64
+	packed   packing
+	off      []int64 // of the record's head; of a packed shard in the unpacked bytes
+	length   []int64 // of its data
+	steps    []int32
+	task     []int32 // into tasks; -1 where none is said
+	tasks    []string
+	unknown  int64               // features of the first record that features.json does not have
+	findings []robocache.Finding // without the file's name
+}
+
+// bytes is what an index holds in memory.
+func (x *shardIndex) bytes() int64 { return int64(len(x.off))*24 + 256 }
+
+// indexes keeps the index of a version of a file for the whole process, so that a data set is gone through once.
+var indexes = struct {
+	sync.Mutex
+	m     map[string]*shardIndex
+	bytes int64
+}{m: map[string]*shardIndex{}}
+
+const maxIndexes = 256 << 20
+
+func knownIndex(key string) *shardIndex {
+	indexes.Lock()
+	defer indexes.Unlock()
+	return indexes.m[key]
+}
+
+func keepIndex(key string, x *shardIndex) {
+	indexes.Lock()
+	defer indexes.Unlock()
+	if indexes.bytes > maxIndexes {
+		clear(indexes.m)
+		indexes.bytes = 0
+	}
+	if indexes.m[key] == nil {
+		indexes.m[key] = x
+		indexes.bytes += x.bytes() + int64(len(key))
+	}
+}
+
+// window reads a file forwards in pieces, for who looks at little of it.
+type window struct {
+	ctx  context.Context
+	r    robocache.Ranged
+	size int64
+	step int
+	buf  []byte
+	off  int64
+}
+
+const (
+	localStep  = 4 << 10
+	remoteStep = 128 << 10 // a request costs more than its bytes
+	maxPeek    = 64 << 10
+)
+
+func newWindow(ctx context.Context, r robocache.Ranged) *window {
+	w := &window{ctx: ctx, r: r, size: r.Size(), step: localStep}
+	if store.Remote(r) {
+		w.step = remoteStep
+	}
+	return w
+}
+
+// at gives n bytes at off, which must lie inside the file. They are good until the next call.
+func (w *window) at(off int64, n int) ([]byte, error) {
+	if i := off - w.off; i >= 0 && i+int64(n) <= int64(len(w.buf)) {
+		return w.buf[i : i+int64(n)], nil
+	}
+	want := int(min(int64(max(n, w.step)), w.size-off))
+	if want < n {
+		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: robocache.Where{"offset": off}, Msg: "read after the end of the file"}
+	}
+	if cap(w.buf) < want {
+		w.buf = make([]byte, want)
+	}
+	w.buf, w.off = w.buf[:want], off
+	if err := w.r.ReadAt(w.ctx, w.buf, off); err != nil {
+		w.buf = w.buf[:0]
+		return nil, err
+	}
+	return w.buf[:n], nil
+}
+
+// glance is what the heads of a record's features say.
+type glance struct {
+	steps   int
+	task    string
+	hasTask bool // the text of the task is settled
+	unknown int
+}
+
+// look finds steps and task of the record whose data is [off, off+n), without reading its pictures. all: go through every
+// feature, so that unknown ones are counted. ok is false where the record is not as writers write it: then it is parsed whole.
+func (s *schema) look(w *window, off, n int64, taskSlot int, all bool) (g glance, ok bool, err error) {
+	g.steps = -1
+	g.hasTask = taskSlot < 0
+	end := off + n
+	head := func(p, limit int64, tag byte) (from, to int64, ok bool) {
+		b, e := w.at(p, int(min(11, limit-p)))
+		if e != nil {
+			err = e
+			return 0, 0, false
+		}
+		if len(b) < 2 || b[0] != tag {
+			return 0, 0, false
+		}
+		size, k := uvarint(b[1:])
+		from = p + 1 + int64(k)
+		if k <= 0 || size > uint64(limit-from) {
+			return 0, 0, false
+		}
+		return from, from + int64(size), true
+	}
+	if n == 0 {
+		return glance{hasTask: true}, false, nil
+	}
+	p, to, good := head(off, end, 0x0a)
+	if !good || to != end {
+		return g, false, err
+	}
+	for p < end {
+		entry, entryEnd, good := head(p, end, 0x0a)
+		if !good {
+			return g, false, err
+		}
+		key, keyEnd, good := head(entry, entryEnd, 0x0a)
+		if !good || keyEnd-key > 4096 || keyEnd == entryEnd {
+			return g, false, err
+		}
+		name, e := w.at(key, int(keyEnd-key))
+		if e != nil {
+			return g, false, e
+		}
+		slot, known := s.names[string(name)]
+		val, valEnd, good := head(keyEnd, entryEnd, 0x12)
+		if !good || valEnd != entryEnd {
+			return g, false, err
+		}
+		switch {
+		case !known:
+			g.unknown++
+		case slot == taskSlot && !g.hasTask:
+			if valEnd-val > maxPeek {
+				return g, false, nil
+			}
+			b, e := w.at(val, int(valEnd-val))
+			if e != nil {
+				return g, false, e
+			}
+			g.task, g.hasTask = firstText(b), true
+		case g.steps < 0 && s.counters[slot] != nil:
+			l := s.counters[slot]
+			c, good, e := countList(w, val, valEnd, l.listKind(), head)
+			if e != nil {
+				return g, false, e
+			}
+			if good {
+				if c%l.elements() != 0 {
+					return g, false, nil
+				}
+				g.steps = c / l.elements()
+			}
+		}
+		p = entryEnd
+		if !all && g.steps >= 0 && g.hasTask {
+			break
+		}
+	}
+	return g, g.steps >= 0, nil
+}
+
+// countList counts the values of a feature by its heads; false where that needs its bytes.
+func countList(w *window, p, end int64, kind listKind, head func(p, limit int64, tag byte) (int64, int64, bool)) (int, bool, error) {
+	from, to, ok := head(p, end, byte(kind)<<3|wireLen)
+	if !ok || to != end {
+		return 0, false, nil
+	}
+	if from == to {
+		return 0, true, nil
+	}
+	if kind == bytesList {
+		if to-from > maxPeek {
+			return 0, false, nil
+		}
+		b, err := w.at(from, int(to-from))
+		if err != nil {
+			return 0, false, err
+		}
+		n := 0
+		for q := 0; q < len(b); n++ {
+			f, next, ok := next(b, q)
+			if !ok || f.num != 1 || f.wire != wireLen {
+				return 0, false, nil
+			}
+			q = next
+		}
+		return n, true, nil
+	}
+	run, runEnd, ok := head(from, to, 0x0a)
+	if !ok || runEnd != to {
+		return 0, false, nil
+	}
+	if kind == floatList {
+		return int((runEnd - run) / 4), (runEnd-run)%4 == 0, nil
+	}
+	if runEnd-run > maxPeek {
+		return 0, false, nil
+	}
+	b, err := w.at(run, int(runEnd-run))
+	if err != nil {
+		return 0, false, err
+	}
+	n, ok := countVarints(b)
+	return n, ok, nil
+}
+
+// firstText is the first text of a feature that is not empty.
+func firstText(feature []byte) string {
+	for p := 0; p < len(feature); {
+		f, end, ok := next(feature, p)
+		if !ok {
+			return ""
+		}
+		p = end
+		if f.num != int(bytesList) || f.wire != wireLen {
+			continue
+		}
+		list := feature[f.from:f.to]
+		for q := 0; q < len(list); {
+			v, end, ok := next(list, q)
+			if !ok {
+				return ""
+			}
+			q = end
+			if v.num == 1 && v.wire == wireLen && v.to > v.from {
+				return cleanText(list[v.from:v.to])
+			}
+		}
+	}
+	return ""
+}
+
+// cleanText is UTF-8: bytes that are none are replaced.
+func cleanText(b []byte) string { return strings.ToValidUTF8(string(b), "\uFFFD") }
+
+// indexer builds the index of one shard.
+type indexer struct {
+	s        *schema
+	taskSlot int
+	limit    int64 // of a record, in bytes
+	room     int64 // for the index, in bytes
+	x        *shardIndex
+	ids      map[string]int32
+}
+
+// buildIndex goes through the heads of a shard's records. Damage is a finding: what can be read is in the index.
+func buildIndex(ctx context.Context, r robocache.Ranged, s *schema, taskSlot int, limit, room int64) (*shardIndex, error) {
+	b := &indexer{s: s, taskSlot: taskSlot, limit: limit, room: room, x: &shardIndex{size: r.Size()}, ids: map[string]int32{}}
+	w := newWindow(ctx, r)
+	var err error
+	if b.x.packed, err = packingOf(w); err != nil {
+		return nil, err
+	}
+	if b.x.packed != unpacked {
+		err = b.packedRecords(ctx, r)
+	} else {
+		err = b.records(w)
+	}
+	return b.x, err
+}
+
+func (b *indexer) find(code string, off int64, format string, args ...any) {
+	if len(b.x.findings) < 1000 {
+		b.x.findings = append(b.x.findings, robocache.Finding{Severity: robocache.SeverityError, Code: code, Where: robocache.Where{"offset": off, "index": len(b.x.off)},
+			Message: fmt.Sprintf(format, args...), Mend: "fetch the file again"})
+	}
+}
+
+func (b *indexer) records(w *window) error {
+	for off := int64(0); off < w.size; {
+		if w.size-off < headBytes+tailBytes {
+			b.find("truncated-shard", off, "%d bytes after the last record: the file is cut", w.size-off)
+			return nil
+		}
+		head, err := w.at(off, headBytes)
+		if err != nil {
+			return err
+		}
+		n, ok := recordLength(head)
+		if !ok {
+			b.find("bad-length-crc", off, "the check sum of a record's length does not hold: the rest of the shard (%d bytes) is lost", w.size-off)
+			return nil
+		}
+		if n > uint64(w.size-off-headBytes-tailBytes) {
+			b.find("truncated-shard", off, "a record of %d bytes, and the file ends after %d: the file is cut", n, w.size-off-headBytes)
+			return nil
+		}
+		if err := w.ctx.Err(); err != nil {
+			return err
+		}
+		at, size := off+headBytes, int64(n)
+		g, ok, err := b.s.look(w, at, size, b.taskSlot, len(b.x.off) == 0)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			g, err = b.whole(w, off, size)
+		}
+		if err := b.add(off, size, g, err); err != nil {
+			return err
+		}
+		off = at + size + tailBytes
+	}
+	return nil
+}
+
+// whole reads and parses a record that heads alone did not settle.
+func (b *indexer) whole(w *window, off, n int64) (glance, error) {
+	if n > b.limit {
+		return glance{}, tooLarge(n, b.limit)
+	}
+	data := make([]byte, headBytes+n+tailBytes)
+	if err := w.r.ReadAt(w.ctx, data, off); err != nil {
+		return glance{}, err
+	}
+	return b.parse(data)
+}
+
+func tooLarge(n, limit int64) error {
+	return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "rlds", Want: fmt.Sprintf("a record of at most %d bytes", limit), Got: fmt.Sprintf("%d bytes", n), Hint: "a larger memory budget allows larger episodes"}
+}
+
+// parse is look by the whole record.
+func (b *indexer) parse(framed []byte) (glance, error) {
+	rec, err := b.s.parseRecord(framed)
+	if err != nil {
+		return glance{}, err
+	}
+	g := glance{steps: rec.steps, unknown: rec.unknown, hasTask: true}
+	if b.taskSlot >= 0 {
+		for _, sp := range rec.lists[b.taskSlot].spans {
+			if sp.to > sp.from {
+				g.task = cleanText(rec.data[sp.from:sp.to])
+				break
+			}
+		}
+	}
+	return g, nil
+}
+
+// add notes a record. One that cannot be read is an episode of no steps, and a finding.
+func (b *indexer) add(off, n int64, g glance, err error) error {
+	x := b.x
+	if err != nil {
+		if c := robocache.Classify(err); !errors.Is(c, robocache.ErrMalformed) && !errors.Is(c, robocache.ErrResourceLimit) {
+			return err
+		}
+		g = glance{}
+		b.find("bad-record", off, "%v", err)
+	}
+	if int64(g.steps) > 1<<31-1 {
+		b.find("bad-record", off, "an episode of %d steps", g.steps)
+		g = glance{}
+	}
+	if len(x.off) == 0 {
+		x.unknown = int64(g.unknown)
+	}
+	task := int32(-1)
+	if g.task != "" {
+		if len(g.task) > maxTask {
+			g.task = strings.ToValidUTF8(g.task[:maxTask], "")
+		}
+		id, ok := b.ids[g.task]
+		if !ok {
+			id = int32(len(x.tasks))
+			x.tasks = append(x.tasks, g.task)
+			b.ids[strings.Clone(g.task)] = id
+			b.room -= int64(len(g.task)) + 64
+		}
+		task = id
+	}
+	if x.bytes() > b.room {
+		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "rlds", Want: "an index that fits the memory budget", Got: fmt.Sprintf("more than %d records", len(x.off))}
+	}
+	x.off, x.length = append(x.off, off), append(x.length, n)
+	x.steps, x.task = append(x.steps, int32(g.steps)), append(x.task, task)
+	return nil
+}
+
+const maxTask = 1 << 20
+
+// framed checks the frame of a record: both check sums and the length.
+func framed(b []byte) ([]byte, error) {
+	n, ok := recordLength(b)
+	if !ok || n != uint64(len(b)-headBytes-tailBytes) {
+		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Msg: "the head of the record is not the one that was indexed", Hint: "the file changed or is damaged: fetch it again"}
+	}
+	data := b[headBytes : len(b)-tailBytes]
+	if want, got := binary.LittleEndian.Uint32(b[len(b)-tailBytes:]), maskedCRC(data); want != got {
+		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Msg: "the check sum of the record's data", Want: fmt.Sprintf("%08x", want), Got: fmt.Sprintf("%08x", got), Hint: "the file is damaged: fetch it again; the other records are whole"}
+	}
+	return data, nil
+}

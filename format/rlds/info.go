@@ -1,0 +1,252 @@
+package rlds
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"sort"
+	"strconv"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/store"
+)
+
+const (
+	infoName        = "dataset_info.json"
+	metadataName    = "metadata.json"
+	defaultTemplate = "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}"
+	maxShards       = 1 << 20
+)
+
+// infoFile is what of dataset_info.json matters here.
+type infoFile struct {
+	Name        string          `json:"name"`
+	Config      string          `json:"configName"`
+	Version     json.RawMessage `json:"version"`
+	FileFormat  string          `json:"fileFormat"`
+	Description string          `json:"description"`
+	Splits      []splitFile     `json:"splits"`
+	version     string
+}
+
+type splitFile struct {
+	Name         string   `json:"name"`
+	Template     string   `json:"filepathTemplate"`
+	ShardLengths []number `json:"shardLengths"`
+	NumShards    number   `json:"numShards"` // before shardLengths
+	NumBytes     number   `json:"numBytes"`
+}
+
+// parseInfo reads dataset_info.json.
+func parseInfo(b []byte) (*infoFile, error) {
+	b = bytes.TrimPrefix(b, []byte("\xef\xbb\xbf"))
+	if err := shallow(b); err != nil {
+		return nil, badJSON(infoName, err)
+	}
+	var f infoFile
+	if err := json.Unmarshal(b, &f); err != nil {
+		return nil, badJSON(infoName, err)
+	}
+	f.version = strings.Trim(string(f.Version), `"`)
+	if f.version != "" && f.version[0] == '{' { // a message of older writers
+		var v struct{ Version, Major, Minor, Patch string }
+		if json.Unmarshal(f.Version, &v) == nil {
+			f.version = v.Version
+		}
+	}
+	switch strings.ToLower(f.FileFormat) {
+	case "", "tfrecord":
+		f.FileFormat = "tfrecord"
+	default:
+		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "rlds", Where: robocache.Where{"file": infoName, "pointer": "/fileFormat"}, Want: "tfrecord", Got: clip(f.FileFormat),
+			Hint: "tfds.convert can write the data set again as tfrecord"}
+	}
+	if f.Name == "" {
+		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: robocache.Where{"file": infoName, "pointer": "/name"}, Want: "the name of the data set, which its files carry", Got: "none"}
+	}
+	seen := map[string]bool{}
+	for i := range f.Splits {
+		s := &f.Splits[i]
+		at := robocache.Where{"file": infoName, "pointer": fmt.Sprintf("/splits/%d", i)}
+		if s.Name == "" || seen[s.Name] {
+			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: at, Want: "splits of different names", Got: clip(s.Name)}
+		}
+		seen[s.Name] = true
+		if s.Template == "" {
+			s.Template = defaultTemplate
+		}
+		if len(s.ShardLengths) > maxShards || s.NumShards > maxShards {
+			return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "rlds", Where: at, Want: fmt.Sprintf("at most %d shards", maxShards), Got: fmt.Sprint(max(len(s.ShardLengths), int(s.NumShards)))}
+		}
+		for k, n := range s.ShardLengths {
+			if n < 0 {
+				at["pointer"] = fmt.Sprintf("/splits/%d/shardLengths/%d", i, k)
+				return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: at, Want: "a number of episodes", Got: fmt.Sprint(n)}
+			}
+		}
+		if _, err := s.file(f.Name, f.FileFormat, 0, 1); err != nil {
+			return nil, robocache.At(err, at)
+		}
+	}
+	return &f, nil
+}
+
+// file gives the name of a shard. The template is untrusted: what it makes is checked by the store, and again here.
+func (s *splitFile) file(dataset, format string, i, n int) (string, error) {
+	width := max(5, len(strconv.Itoa(max(n-1, 0))))
+	num := func(v int) string { return fmt.Sprintf("%0*d", width, v) }
+	var b strings.Builder
+	for t := s.Template; t != ""; {
+		from := strings.IndexAny(t, "{}")
+		if from < 0 {
+			b.WriteString(t)
+			break
+		}
+		b.WriteString(t[:from])
+		to := strings.IndexByte(t, '}')
+		name := ""
+		if t[from] == '{' && to > from {
+			name = t[from+1 : to]
+		}
+		switch name {
+		case "DATASET":
+			b.WriteString(dataset)
+		case "SPLIT":
+			b.WriteString(s.Name)
+		case "FILEFORMAT":
+			b.WriteString(format)
+		case "SHARD_INDEX":
+			b.WriteString(num(i))
+		case "NUM_SHARDS":
+			b.WriteString(num(n))
+		case "SHARD_X_OF_Y":
+			b.WriteString(num(i) + "-of-" + num(n))
+		default:
+			return "", &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: robocache.Where{"pointer": "filepathTemplate"}, Want: "{DATASET}, {SPLIT}, {FILEFORMAT}, {SHARD_X_OF_Y}, {SHARD_INDEX}, {NUM_SHARDS}", Got: clip(s.Template)}
+		}
+		t = t[to+1:]
+		if b.Len() > store.MaxName {
+			return "", &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Msg: "the template of shard names gives a path that is too long"}
+		}
+	}
+	return store.CleanName(b.String())
+}
+
+// shard is one file of a split.
+type shard struct {
+	split int
+	num   int // in its split
+	name  string
+	says  int64 // episodes by shardLengths; -1 where nothing is said
+}
+
+// shardsOf lists the shards of the chosen splits in order. have are the names that are there; nil where the store cannot list.
+func (f *infoFile) shardsOf(chosen []int, have map[string]int64) ([]shard, error) {
+	var out []shard
+	for _, k := range chosen {
+		s := &f.Splits[k]
+		n := len(s.ShardLengths)
+		if n == 0 {
+			n = int(max(s.NumShards, 0))
+		}
+		if n == 0 && have != nil {
+			n = s.discover(f, have)
+		}
+		for i := range n {
+			name, err := s.file(f.Name, f.FileFormat, i, n)
+			if err != nil {
+				return nil, err
+			}
+			says := int64(-1)
+			if len(s.ShardLengths) > 0 {
+				says = int64(s.ShardLengths[i])
+			}
+			out = append(out, shard{split: k, num: i, name: name, says: says})
+		}
+	}
+	return out, nil
+}
+
+// discover finds the number of shards of a split by the names that are there: that of the first one says it.
+func (s *splitFile) discover(f *infoFile, have map[string]int64) int {
+	for n := range have {
+		_, tail, ok := cutLast(n, "-of-")
+		total, err := strconv.Atoi(tail)
+		if !ok || err != nil || total < 1 || total > maxShards {
+			continue
+		}
+		for i := range total {
+			if name, err := s.file(f.Name, f.FileFormat, i, total); err == nil && name == n {
+				return total
+			}
+			if i > 1<<16 {
+				break
+			}
+		}
+	}
+	return 0
+}
+
+func cutLast(s, sep string) (string, string, bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(sep):], true
+}
+
+// choose finds the splits that an option names: "train", "train+val", "" or "all" for all of them.
+func (f *infoFile) choose(option string) ([]int, error) {
+	var out []int
+	if option == "" || option == "all" {
+		for i := range f.Splits {
+			out = append(out, i)
+		}
+		return out, nil
+	}
+	for _, name := range strings.Split(option, "+") {
+		name = strings.TrimSpace(name)
+		at := -1
+		var names []string
+		for i := range f.Splits {
+			names = append(names, f.Splits[i].Name)
+			if f.Splits[i].Name == name {
+				at = i
+			}
+		}
+		for _, o := range out {
+			if o == at {
+				at = -1
+			}
+		}
+		if at < 0 {
+			sort.Strings(names)
+			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "rlds", Where: robocache.Where{"option": "split"}, Want: "one or several of " + strings.Join(names, ", ") + ", joined by +, each once", Got: clip(option)}
+		}
+		out = append(out, at)
+	}
+	return out, nil
+}
+
+// ownMetadata is what this package's writer adds in metadata.json, where TFDS keeps what a data set says of itself.
+type ownMetadata struct {
+	Robocache *struct {
+		FPS     robocache.Rate    `json:"fps,omitzero"`
+		Robot   string            `json:"robot_type,omitempty"`
+		Stamps  string            `json:"stamps,omitempty"`  // key of the int64 nanoseconds of each step
+		Regular bool              `json:"regular,omitempty"` // the stamps are k/fps throughout
+		Keys    map[string]string `json:"keys,omitempty"`    // key here → key in the source, where they differ
+		Task    string            `json:"task,omitempty"`
+	} `json:"robocache"`
+}
+
+func readMetadata(ctx context.Context, s store.Store) (ownMetadata, error) {
+	var m ownMetadata
+	b, err := store.ReadFile(ctx, s, metadataName, 1<<20)
+	if err != nil || shallow(b) != nil || json.Unmarshal(b, &m) != nil {
+		return ownMetadata{}, err // another's metadata, or none
+	}
+	return m, nil
+}

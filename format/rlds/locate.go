@@ -1,0 +1,166 @@
+package rlds
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"sort"
+	"strconv"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/store"
+)
+
+// maxAbove is how many levels a data set may lie below the folder that is opened: name, config, version.
+const maxAbove = 3
+
+// Detect says whether features.json and dataset_info.json lie in the folder, or in a folder with a version's name below it.
+func Detect(ctx context.Context, uri string) (bool, error) {
+	s, err := store.Open(uri)
+	if err != nil {
+		return false, err
+	}
+	defer store.Close(s)
+	if ok, err := isVersion(ctx, s, ""); ok || err != nil {
+		return ok, err
+	}
+	found, err := versions(ctx, s)
+	if errors.Is(err, robocache.ErrUnsupported) {
+		return false, nil // this store cannot list folders: name the folder of the version
+	}
+	return len(found) > 0, err
+}
+
+// isVersion says whether a folder holds a prepared data set.
+func isVersion(ctx context.Context, s store.Store, dir string) (bool, error) {
+	for _, n := range []string{infoName, featuresName} {
+		if _, err := s.Stat(ctx, path.Join(dir, n)); errors.Is(err, robocache.ErrNotFound) {
+			return false, nil
+		} else if err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// version is a folder below the one that was opened.
+type version struct {
+	dir   string
+	above string // the folder of its versions
+	nums  [3]int
+}
+
+// parseVersion reads "1.0.0".
+func parseVersion(name string) (v [3]int, ok bool) {
+	parts := strings.Split(name, ".")
+	if len(parts) != 3 {
+		return v, false
+	}
+	for i, p := range parts {
+		n, err := strconv.Atoi(p)
+		if err != nil || n < 0 || len(p) > 9 {
+			return v, false
+		}
+		v[i] = n
+	}
+	return v, true
+}
+
+// versions finds the data sets below the root of a store, by the names of their folders.
+func versions(ctx context.Context, s store.Store) ([]version, error) {
+	var out []version
+	var walk func(dir string, level int) error
+	walk = func(dir string, level int) error {
+		names, err := store.Folders(ctx, s, dir)
+		if err != nil {
+			return err
+		}
+		for _, n := range names {
+			sub := path.Join(dir, n)
+			if v, ok := parseVersion(n); ok {
+				if ok, err := isVersion(ctx, s, sub); err != nil {
+					return err
+				} else if ok {
+					out = append(out, version{dir: sub, above: dir, nums: v})
+				}
+				continue
+			}
+			if level < maxAbove && n != "" && n[0] != '.' {
+				if err := walk(sub, level+1); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	if err := walk("", 1); err != nil {
+		return nil, err
+	}
+	sort.Slice(out, func(i, j int) bool {
+		a, b := out[i], out[j]
+		if a.above != b.above {
+			return a.above < b.above
+		}
+		for k := range a.nums {
+			if a.nums[k] != b.nums[k] {
+				return a.nums[k] < b.nums[k]
+			}
+		}
+		return a.dir < b.dir
+	})
+	return out, nil
+}
+
+// locate finds the folder of the version to open: the root itself, or the highest version of the one data set below it.
+func locate(ctx context.Context, s store.Store, options map[string]string) (dir string, found []robocache.Finding, err error) {
+	if ok, err := isVersion(ctx, s, ""); err != nil {
+		return "", nil, err
+	} else if ok {
+		if want := options["version"]; want != "" && path.Base(strings.TrimRight(s.URI(), "/")) != want {
+			return "", nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "rlds", Where: robocache.Where{"option": "version"}, Msg: "the folder that was opened is one version", Hint: "open the folder above it"}
+		}
+		return "", nil, nil
+	}
+	for _, pair := range [][2]string{{infoName, featuresName}, {featuresName, infoName}} {
+		if _, err := s.Stat(ctx, pair[0]); err == nil {
+			return "", nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "rlds", Where: robocache.Where{"file": pair[1]}, Msg: "the folder holds " + pair[0] + ", and not " + pair[1], Hint: "shapes and names are only in these files: copy them beside the shards"}
+		}
+	}
+	all, err := versions(ctx, s)
+	if err != nil {
+		return "", nil, err
+	}
+	all = keep(all, func(v version) bool {
+		return (options["version"] == "" || path.Base(v.dir) == options["version"]) && (options["config"] == "" || path.Base(v.above) == options["config"])
+	})
+	if len(all) == 0 {
+		return "", nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "rlds", Msg: "no folder <name>[/<config>]/<version> with " + infoName + " and " + featuresName + " is here"}
+	}
+	last := all[len(all)-1]
+	if all[0].above != last.above {
+		var names []string
+		for _, v := range all {
+			if n := len(names); n == 0 || names[n-1] != v.above {
+				names = append(names, v.above)
+			}
+		}
+		return "", nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "rlds", Msg: fmt.Sprintf("%d data sets are here: %s", len(names), clip(strings.Join(names, ", "))), Hint: `open one of them, or name its folder: --option config=<folder>`}
+	}
+	if len(all) > 1 {
+		found = append(found, robocache.Finding{Severity: robocache.SeverityInfo, Code: "several-versions", Where: robocache.Where{"file": last.dir},
+			Message: fmt.Sprintf("%d versions are here, the highest was opened", len(all)), Mend: `--option version=… opens another`, Count: int64(len(all))})
+	}
+	return last.dir, found, nil
+}
+
+func keep(in []version, fn func(version) bool) []version {
+	var out []version
+	for _, v := range in {
+		if fn(v) {
+			out = append(out, v)
+		}
+	}
+	return out
+}

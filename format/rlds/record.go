@@ -1,0 +1,337 @@
+package rlds
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"sync"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// record is one episode, parsed: its bytes, and where in them the values are.
+type record struct {
+	data    []byte
+	steps   int
+	unknown int
+	lists   []list
+	columns []column // by leaf
+}
+
+// column is a leaf's values as rows, made when first asked for.
+type column struct {
+	once   sync.Once
+	rows   []byte  // elements of the declared dtype, one row after the other
+	starts []int64 // ragged: entries before row i, len = rows + 1
+	outer  []int64 // nested: inner sequences before row i
+	inner  []int64 // nested: their lengths
+	err    error
+}
+
+// parseRecord reads a framed record and checks that every leaf has the number of values that its shape wants.
+func (s *schema) parseRecord(b []byte) (*record, error) {
+	data, err := framed(b)
+	if err != nil {
+		return nil, err
+	}
+	return s.parseData(data)
+}
+
+func (s *schema) parseData(data []byte) (*record, error) {
+	r := &record{data: data, lists: make([]list, s.slots), columns: make([]column, len(s.leaves))}
+	var err error
+	if r.unknown, err = parseExample(data, s.names, r.lists); err != nil {
+		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Msg: "no tf.train.Example", Err: err}
+	}
+	if r.steps, err = s.count(r.lists); err != nil {
+		return nil, err
+	}
+	for i := range s.leaves {
+		if err := s.leaves[i].check(r); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// count finds the number of steps: by is_first, else by any leaf of one fixed size a step, never by pictures.
+func (s *schema) count(lists []list) (int, error) {
+	for _, slot := range s.counted {
+		l := s.counters[slot]
+		if f := &lists[slot]; f.n > 0 {
+			if f.n%l.elements() != 0 {
+				return 0, l.miscount(f.n, fmt.Sprintf("a multiple of %d", l.elements()))
+			}
+			return f.n / l.elements(), nil
+		}
+	}
+	return 0, nil // an episode of no steps: the checks find what says otherwise
+}
+
+func (l *leaf) miscount(got int, want string) error {
+	return &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: robocache.Where{"stream": l.key, "column": l.name}, Msg: "the number of values of the record's key", Want: want, Got: fmt.Sprint(got)}
+}
+
+// rows is the number of rows of a leaf in a record.
+func (l *leaf) rows(r *record) int {
+	if l.step {
+		return r.steps
+	}
+	return 1
+}
+
+// absent says that the record has nothing of a leaf that may be left out.
+func (l *leaf) absent(r *record) bool { return l.optional && r.lists[l.slot].n == 0 }
+
+// check holds the lists of a leaf against its shape.
+func (l *leaf) check(r *record) error {
+	if l.what != "" {
+		return nil
+	}
+	f := &r.lists[l.slot]
+	if f.n > 0 && f.kind != l.listKind() {
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: robocache.Where{"stream": l.key, "column": l.name}, Want: l.listKind().String(), Got: f.kind.String()}
+	}
+	if l.absent(r) {
+		return nil
+	}
+	rows := l.rows(r)
+	for k, slot := range l.lengths {
+		g := &r.lists[slot]
+		if g.n > 0 && g.kind != intList {
+			return &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: robocache.Where{"stream": l.key, "column": l.name}, Msg: "row lengths", Want: intList.String(), Got: g.kind.String()}
+		}
+		if k == 0 && g.n != rows {
+			return l.miscount(g.n, fmt.Sprintf("%d row lengths, one a step", rows))
+		}
+	}
+	elements := l.elements()
+	if l.coding == rawBytes || l.coding == zlibbed || l.coding == picture || l.coding == floatPNG {
+		elements = 1 // a byte string holds the whole value
+	}
+	switch {
+	case len(l.lengths) > 0:
+		return nil // settled with the lengths, when asked for
+	case l.varies && !l.step:
+		if elements > 0 && f.n%elements != 0 {
+			return l.miscount(f.n, fmt.Sprintf("a multiple of %d", elements))
+		}
+	case l.varies && l.coding == plain:
+		// A tensor whose first dimension is open: the same number of entries in each step of an episode.
+		if per := rows * elements; per == 0 && f.n > 0 || per > 0 && f.n%per != 0 {
+			return l.miscount(f.n, fmt.Sprintf("a multiple of %d × %d", rows, elements))
+		}
+	case f.n != rows*elements:
+		want := fmt.Sprintf("%d = %d × %d", rows*elements, rows, elements)
+		if !f.found {
+			return l.miscount(f.n, want+" (the key is not in the record)")
+		}
+		return l.miscount(f.n, want)
+	}
+	return nil
+}
+
+// column gives the values of a numeric leaf; grown is told what that took.
+func (s *schema) column(r *record, i int, grown func(int64)) (*column, error) {
+	c, l := &r.columns[i], &s.leaves[i]
+	c.once.Do(func() {
+		c.err = errPanicked
+		c.err = l.fill(r, c)
+		if c.err != nil {
+			return
+		}
+		n := int64(len(c.starts)+len(c.outer)+len(c.inner)) * 8
+		if l.dtype != robocache.Float32 || r.lists[l.slot].run == nil {
+			n += int64(len(c.rows)) // else they are the record's own bytes
+		}
+		grown(n)
+	})
+	return c, c.err
+}
+
+// fill makes the rows of a leaf.
+func (l *leaf) fill(r *record, c *column) (err error) {
+	f := &r.lists[l.slot]
+	rows := l.rows(r)
+	switch l.coding {
+	case plain:
+		if l.absent(r) && !l.varies {
+			return nil // Gather gives zeros, Valid says so
+		}
+		if c.rows, err = l.numbers(f); err != nil {
+			return err
+		}
+		return l.split(r, c, rows, f.n)
+	case textual:
+		return l.split(r, c, rows, f.n)
+	}
+	return nil
+}
+
+// split finds where the rows of a ragged leaf begin, and checks lengths of fixed sequences. values counts elements.
+func (l *leaf) split(r *record, c *column, rows, values int) error {
+	per := max(l.elements(), 1)
+	if len(l.lengths) == 0 {
+		if !l.varies {
+			return nil
+		}
+		n := int64(0)
+		if rows > 0 {
+			n = int64(values / per / rows)
+		}
+		c.starts = make([]int64, rows+1)
+		for i := range c.starts {
+			c.starts[i] = int64(i) * n
+		}
+		return nil
+	}
+	lens := make([][]int64, len(l.lengths))
+	for k, slot := range l.lengths {
+		ok := r.lists[slot].eachInt(func(v int64) bool {
+			lens[k] = append(lens[k], v)
+			return v >= 0 && v <= 1<<31 && (l.fixed[k] < 0 || v == int64(l.fixed[k]))
+		})
+		if !ok {
+			return l.miscount(int(lens[k][len(lens[k])-1]), "row lengths as declared")
+		}
+	}
+	// Lengths of the outer sequence count inner sequences; the innermost count values.
+	ends := func(n []int64) []int64 {
+		out := make([]int64, len(n)+1)
+		for i, v := range n {
+			out[i+1] = out[i] + v
+		}
+		return out
+	}
+	starts := ends(lens[0])
+	total := starts[rows]
+	if len(lens) == 2 {
+		if int64(len(lens[1])) != total {
+			return l.miscount(len(lens[1]), fmt.Sprintf("%d inner row lengths", total))
+		}
+		inner := ends(lens[1])
+		if l.nested() {
+			c.inner, c.outer = lens[1], append([]int64(nil), starts...)
+			for i := range starts {
+				starts[i] = inner[starts[i]]
+			}
+		}
+		total = inner[len(inner)-1]
+	}
+	own := int64(1) // of one value of the flat list
+	for _, d := range l.shape[len(l.shape)-l.valueDims():] {
+		own *= int64(d)
+	}
+	if total > int64(values) || int64(values) != total*own {
+		return l.miscount(values, fmt.Sprintf("%d × %d, by the row lengths", total, own))
+	}
+	if l.varies {
+		c.starts = starts
+	}
+	return nil
+}
+
+// valueDims is how many of a leaf's dimensions are of the value itself, and not of fixed sequences around it.
+func (l *leaf) valueDims() int {
+	n := len(l.shape)
+	for i, d := range l.fixed {
+		if d >= 0 && (i > 0 || !l.varies) {
+			n--
+		}
+	}
+	return n
+}
+
+// numbers makes a list's values elements of the declared dtype. Packed float32 are the record's own bytes.
+func (l *leaf) numbers(f *list) ([]byte, error) {
+	size := l.dtype.Size()
+	if l.dtype == robocache.Float32 && f.run != nil {
+		return f.run, nil
+	}
+	out := make([]byte, 0, f.n*size)
+	if l.dtype.Float() {
+		f.eachFloat(func(run []byte) { out = appendFloats(out, l.dtype, run) })
+		return out, nil
+	}
+	var bad int64
+	ok := f.eachInt(func(v int64) bool {
+		bad = v
+		switch l.dtype {
+		case robocache.Bool:
+			b := byte(0)
+			if v != 0 {
+				b = 1
+			}
+			out = append(out, b)
+		case robocache.Int64, robocache.Uint64: // uint64 was cast bit by bit
+			out = binary.LittleEndian.AppendUint64(out, uint64(v))
+		case robocache.Uint8:
+			out = append(out, byte(v))
+			return v == int64(uint8(v))
+		case robocache.Int8:
+			out = append(out, byte(v))
+			return v == int64(int8(v))
+		case robocache.Uint16:
+			out = binary.LittleEndian.AppendUint16(out, uint16(v))
+			return v == int64(uint16(v))
+		case robocache.Int16:
+			out = binary.LittleEndian.AppendUint16(out, uint16(v))
+			return v == int64(int16(v))
+		case robocache.Uint32:
+			out = binary.LittleEndian.AppendUint32(out, uint32(v))
+			return v == int64(uint32(v))
+		case robocache.Int32:
+			out = binary.LittleEndian.AppendUint32(out, uint32(v))
+			return v == int64(int32(v))
+		}
+		return true
+	})
+	if !ok {
+		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: robocache.Where{"stream": l.key, "column": l.name}, Want: "values that fit " + l.dtype.String(), Got: fmt.Sprint(bad)}
+	}
+	return out, nil
+}
+
+// appendFloats gives float32 values the declared type. float64 is widened: TFDS stores no more than float32.
+func appendFloats(out []byte, d robocache.DType, run []byte) []byte {
+	le := binary.LittleEndian
+	if d == robocache.Float32 {
+		return append(out, run...)
+	}
+	for p := 0; p+4 <= len(run); p += 4 {
+		bits := le.Uint32(run[p:])
+		switch d {
+		case robocache.Float64:
+			out = le.AppendUint64(out, math.Float64bits(float64(math.Float32frombits(bits))))
+		case robocache.Float16:
+			out = le.AppendUint16(out, half(math.Float32frombits(bits)))
+		case robocache.BFloat16:
+			out = le.AppendUint16(out, brain(bits))
+		}
+	}
+	return out
+}
+
+// brain rounds to bfloat16, ties to even; what was bfloat16 stays what it was.
+func brain(bits uint32) uint16 {
+	if bits&0x7fffffff > 0x7f800000 {
+		return uint16(bits>>16) | 0x40
+	}
+	return uint16((bits + 0x7fff + bits>>16&1) >> 16)
+}
+
+// half rounds to float16, ties to even; what was float16 stays what it was.
+func half(f float32) uint16 {
+	bits := math.Float32bits(f)
+	sign := uint16(bits >> 16 & 0x8000)
+	abs := bits & 0x7fffffff
+	switch {
+	case abs > 0x7f800000:
+		return sign | 0x7e00 | uint16(abs>>13&0x1ff)
+	case abs >= 0x47800000: // 65536 and over
+		return sign | 0x7c00
+	case abs < 0x38800000: // below 2^-14: a multiple of 2^-24
+		return sign | uint16(math.RoundToEven(float64(math.Float32frombits(abs))*(1<<24)))
+	}
+	return sign | uint16((abs+0xfff+abs>>13&1-0x38000000)>>13)
+}

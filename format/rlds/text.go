@@ -1,0 +1,193 @@
+package rlds
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// Text gives texts: of a step its own, of the episode the same for each step; "task" is the episode's task, which needs no reading.
+func (d *Dataset) Text(ctx context.Context, key string, rows []robocache.Row) (out []string, err error) {
+	defer guard("text", &err)
+	if _, own := d.byKey[key]; key == "task" && !own {
+		out = make([]string, len(rows))
+		for i, r := range rows {
+			if err := d.checkRow(&leaf{key: key}, r); err != nil {
+				return nil, err
+			}
+			s, k, err := d.place(r.Episode)
+			if err != nil {
+				return nil, err
+			}
+			out[i] = d.task(s, k)
+		}
+		return out, nil
+	}
+	l, s, f, err := d.leafOf(key, robocache.KindText, robocache.KindEvent)
+	if err != nil {
+		return nil, err
+	}
+	out = make([]string, len(rows))
+	err = d.eachEpisode(ctx, l, rows, func(rec *record, episode int, which []int) error {
+		spans := rec.lists[l.slot].spans
+		if f.Kind == robocache.KindText {
+			last, at := "", -1
+			return visit(rows, which, func(i int) error {
+				if l.absent(rec) {
+					return nil
+				}
+				sp := spans[l.row(rows[i].Index)]
+				// Instructions repeat from step to step: one string serves them all.
+				if b := rec.data[sp.from:sp.to]; at < 0 || last != string(b) {
+					last, at = string(b), i
+					out[i] = cleanText(b)
+				} else {
+					out[i] = out[at]
+				}
+				return nil
+			})
+		}
+		c, err := d.s.column(rec, s.leaf, func(n int64) { d.recs.grow(episode, rec, n) })
+		if err != nil {
+			return robocache.At(err, robocache.Where{"episode": episode})
+		}
+		return visit(rows, which, func(i int) error {
+			k := int64(l.row(rows[i].Index))
+			from, to := k*int64(l.elements()), (k+1)*int64(l.elements())
+			if c.starts != nil {
+				from, to = c.starts[k]*int64(l.elements()), c.starts[k+1]*int64(l.elements())
+			}
+			texts := []string{}
+			for _, sp := range spans[from:to] {
+				texts = append(texts, cleanText(rec.data[sp.from:sp.to]))
+			}
+			b, err := json.Marshal(texts)
+			out[i] = string(b)
+			return err
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// clock is where the stamps of steps come from: a rate, or a stream that holds them.
+type clock struct {
+	rate  robocache.Rate
+	key   string
+	leaf  int
+	scale float64 // nanoseconds a unit
+}
+
+var units = map[string]float64{"": 1e9, "s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1}
+
+// chooseClock settles the rate or the stream of stamps. RLDS keeps no clock.
+func (d *Dataset) chooseClock(ctx context.Context, opt robocache.OpenOptions, options map[string]string, own ownMetadata) error {
+	key, unit := options["stamps"], options["stamp_unit"]
+	if opt.Map != nil && key == "" {
+		for _, m := range opt.Map.Streams {
+			if k, ok := cutPrefix(m.Clock, "stamps:"); ok {
+				if key != "" && key != k {
+					return &robocache.Error{Class: robocache.ErrMisuse, Op: "rlds", Where: robocache.Where{"stream": k}, Msg: "steps have one time: the mapping names two streams of stamps"}
+				}
+				key, unit = k, m.StampUnit
+			}
+		}
+	}
+	rate := opt.HZ
+	if rate.Zero() && opt.Map != nil {
+		rate = opt.Map.HZ
+	}
+	if key == "" && rate.Zero() && own.Robocache != nil {
+		rate = own.Robocache.FPS
+		if !own.Robocache.Regular && own.Robocache.Stamps != "" {
+			key, unit = own.Robocache.Stamps, "ns"
+		}
+	}
+	if rate.Zero() {
+		rate, _ = rateOf(d.raw.Name)
+	}
+	d.clock = clock{rate: rate, leaf: -1}
+	d.info.FPS = rate
+	if key == "" {
+		if rate.Zero() {
+			return &robocache.Error{Class: robocache.ErrMisuse, Op: "rlds", Where: robocache.Where{"file": infoName}, Msg: fmt.Sprintf("RLDS keeps no clock, and the rate of %s is not known", clip(d.raw.Name)),
+				Hint: `give the rate of the steps (--hz 10, hz=10), or name the stream that holds their times (--option stamps=observation.timestamp, or clock: "stamps:…" in a mapping)`}
+		}
+		return nil
+	}
+	scale, ok := units[unit]
+	if !ok {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "rlds", Where: robocache.Where{"option": "stamp_unit"}, Want: "s, ms, us or ns", Got: clip(unit)}
+	}
+	for i := range d.s.leaves {
+		l := &d.s.leaves[i]
+		if l.key == key && l.what == "" && l.step && l.coding == plain && !l.varies && l.elements() == 1 && !l.optional && l.dtype != robocache.Bool {
+			d.clock.key, d.clock.leaf, d.clock.scale = key, i, scale
+			return nil
+		}
+	}
+	return &robocache.Error{Class: robocache.ErrMisuse, Op: "rlds", Where: robocache.Where{"stream": key}, Want: "a stream of one number a step that holds its time", Got: "none of this name"}
+}
+
+func cutPrefix(s, p string) (string, bool) {
+	if len(s) > len(p) && s[:len(p)] == p {
+		return s[len(p):], true
+	}
+	return "", false
+}
+
+// Times gives the stamps of an episode's steps: every stream has them.
+func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int64, err error) {
+	defer guard("times", &err)
+	if key != "" {
+		if _, _, _, err := d.leafOf(key); err != nil {
+			return nil, err
+		}
+	}
+	if _, _, err := d.place(episode); err != nil {
+		return nil, err
+	}
+	n := d.Len(episode)
+	if d.clock.leaf < 0 {
+		out = make([]int64, n)
+		for k := range out {
+			out[k] = d.clock.rate.Nanos(int64(k))
+		}
+		return out, nil
+	}
+	return d.stamps(ctx, episode)
+}
+
+// stamps reads the times of the steps.
+func (d *Dataset) stamps(ctx context.Context, episode int) ([]int64, error) {
+	rec, err := d.load(ctx, episode)
+	if err != nil {
+		return nil, err
+	}
+	l := &d.s.leaves[d.clock.leaf]
+	c, err := d.s.column(rec, d.clock.leaf, func(n int64) { d.recs.grow(episode, rec, n) })
+	if err != nil {
+		return nil, robocache.At(err, robocache.Where{"episode": episode})
+	}
+	out := make([]int64, rec.steps)
+	values := robocache.Float64s(nil, l.dtype, c.rows)
+	for i := range out {
+		if (l.dtype == robocache.Int64) && d.clock.scale == 1 {
+			out[i] = int64(leUint64(c.rows[8*i:]))
+		} else {
+			ns := values[i] * d.clock.scale
+			if !(ns > -(1<<63) && ns < 1<<63) {
+				return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: robocache.Where{"episode": episode, "stream": d.clock.key, "index": i}, Want: "a time", Got: fmt.Sprint(values[i])}
+			}
+			out[i] = roundNanos(values[i], d.clock.scale)
+		}
+		if i > 0 && out[i] < out[i-1] {
+			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: robocache.Where{"episode": episode, "stream": d.clock.key, "index": i}, Want: fmt.Sprintf("at least %d ns, the time of the step before", out[i-1]), Got: fmt.Sprintf("%d ns", out[i])}
+		}
+	}
+	return out, nil
+}

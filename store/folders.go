@@ -1,0 +1,106 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"sort"
+	"strings"
+	"syscall"
+)
+
+// lister is a Store that can name the folders in a folder without going through what is in them.
+type lister interface {
+	folders(ctx context.Context, dir string) ([]string, error)
+}
+
+// Folders names the folders directly in the folder dir, sorted; "" is the root. A folder that is not there has none.
+// Detecting a format must not cost a list of every file: a store that has no cheaper way answers ErrUnsupported.
+func Folders(ctx context.Context, s Store, dir string) ([]string, error) {
+	dir, err := cleanPrefix(dir)
+	if err != nil {
+		return nil, fail("list", s.URI(), "", err)
+	}
+	if l, ok := s.(lister); ok {
+		return l.folders(ctx, dir)
+	}
+	return nil, unsupported("list", s.URI(), "this store cannot list folders", "name the dataset's own folder")
+}
+
+// maxFolders bounds what one folder can cost.
+const maxFolders = 1 << 16
+
+// folders follows links inside the root, as List does.
+func (l *Local) folders(ctx context.Context, dir string) ([]string, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	at := path.Join(".", l.at(dir))
+	info, err := l.root.Stat(at)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || err == nil && !info.IsDir() {
+		return nil, nil
+	}
+	var d *os.File
+	if err == nil {
+		d, err = l.root.Open(at)
+	}
+	if err != nil {
+		return nil, fail("list", l.uri, dir, err)
+	}
+	defer d.Close()
+	entries, err := d.ReadDir(maxFolders)
+	if err != nil && len(entries) == 0 {
+		return nil, nil // io.EOF: an empty folder
+	}
+	var out []string
+	for _, e := range entries {
+		ok := e.IsDir()
+		if e.Type()&fs.ModeSymlink != 0 {
+			info, err := l.root.Stat(l.at(path.Join(dir, e.Name())))
+			ok = err == nil && info.IsDir()
+		}
+		if ok {
+			out = append(out, e.Name())
+		}
+	}
+	sort.Strings(out)
+	return out, nil
+}
+
+func (m *Mem) folders(ctx context.Context, dir string) ([]string, error) {
+	list, err := m.List(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, e := range list {
+		rest := e.Name
+		if dir != "" {
+			rest = rest[len(dir)+1:]
+		}
+		if name, _, ok := strings.Cut(rest, "/"); ok && (len(out) == 0 || out[len(out)-1] != name) {
+			out = append(out, name)
+		}
+	}
+	sort.Strings(out)
+	n := 0
+	for i, name := range out {
+		if i == 0 || name != out[n-1] {
+			out[n] = name
+			n++
+		}
+	}
+	return out[:n], nil
+}
+
+func (b *sub) folders(ctx context.Context, dir string) ([]string, error) {
+	return Folders(ctx, b.s, path.Join(b.dir, dir))
+}
+
+var (
+	_ lister = (*Local)(nil)
+	_ lister = (*Mem)(nil)
+	_ lister = (*sub)(nil)
+)

@@ -1,0 +1,52 @@
+package store
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+// TestFolders: folders by name, files not, links only inside the root, in each back end alike.
+func TestFolders(t *testing.T) {
+	dir := t.TempDir()
+	for _, d := range []string{"b/c/d", "a", "b/e"} {
+		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, d, "f"), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("/", filepath.Join(dir, "out")); err != nil {
+		t.Fatal(err)
+	}
+	local, err := OpenLocal(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer local.Close()
+	mem := NewMem("folders")
+	defer mem.Drop()
+	for _, n := range []string{"b/c/d/f", "a/f", "b/e/f"} {
+		mem.Put(n, nil)
+	}
+	for _, s := range []Store{local, mem} {
+		for at, want := range map[string][]string{"": {"a", "b"}, "b": {"c", "e"}, "b/c/d": nil, "none": nil, "a/f": nil} {
+			got, err := Folders(t.Context(), s, at)
+			if err != nil || !slices.Equal(got, want) {
+				t.Errorf("%s %q: %v %v", s.URI(), at, got, err)
+			}
+		}
+		below, err := Sub(s, "b")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := Folders(t.Context(), below, ""); err != nil || !slices.Equal(got, []string{"c", "e"}) {
+			t.Errorf("%s: %v %v", below.URI(), got, err)
+		}
+		if _, err := Folders(t.Context(), s, "../x"); err == nil {
+			t.Error("a way out was taken")
+		}
+	}
+}
