@@ -3,21 +3,25 @@ package video
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"image"
 	"image/jpeg"
 	"image/png"
+	"io"
 	"math"
+	"strings"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/video/turbojpeg"
 	"golang.org/x/image/draw"
 	"golang.org/x/image/tiff"
 )
 
-// Still pictures: PNG, JPEG and TIFF, in pure Go.
+// Still pictures: PNG, JPEG and TIFF.
 //
-// JPEG: chroma is upsampled as libjpeg does it by default (a triangle filter), so that pixels stay within a few levels of PIL's; the inverse DCT is
-// Go's own, hence not bit-equal. EXIF orientation is not applied, as PIL does not. CMYK is converted plainly.
+// JPEG is decoded by libjpeg-turbo where it is linked (video/turbojpeg: equal to PIL to the bit), else in Go: chroma is upsampled as libjpeg does
+// it by default (a triangle filter), so that pixels stay within a few levels; the inverse DCT is Go's own. EXIF orientation is not applied, as PIL does not.
 // Alpha is dropped, not blended, as PIL's convert("RGB") does.
 
 const opStill = "decode still picture"
@@ -194,6 +198,9 @@ func DecodeStill(encoded []byte, spec *Spec, dst []byte) error {
 		return decodeGrey(encoded, info, spec, dst)
 	}
 	return deliverRGB(func(rgb []byte) error {
+		if info.Format == "jpeg" && turbojpeg.Native() {
+			return turbojpeg.Decode(rgb, encoded, info.Width, info.Height, 3)
+		}
 		img, err := decodeImage(encoded, info)
 		if err == nil {
 			packRGB(img, rgb)
@@ -214,7 +221,10 @@ func decodeImage(encoded []byte, info StillInfo) (img image.Image, err error) {
 	case "png":
 		img, err = png.Decode(r)
 	case "jpeg":
-		img, err = jpeg.Decode(r)
+		if img, err = jpeg.Decode(r); errors.Is(err, io.ErrUnexpectedEOF) {
+			// Whole data without its end marker is read by libjpeg too.
+			img, err = jpeg.Decode(io.MultiReader(bytes.NewReader(encoded), strings.NewReader("\xff\xd9")))
+		}
 	default:
 		img, err = tiff.Decode(r)
 	}

@@ -10,6 +10,7 @@ import (
 	"math"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/video/turbojpeg"
 	"golang.org/x/image/tiff/lzw"
 )
 
@@ -212,6 +213,11 @@ func decodeGrey(encoded []byte, info StillInfo, spec *Spec, dst []byte) error {
 			return err
 		}
 		if raw, err = t.grey(); err != nil {
+			return err
+		}
+	case info.Format == "jpeg" && turbojpeg.Native():
+		raw = make([]byte, info.Width*info.Height)
+		if err := turbojpeg.Decode(raw, encoded, info.Width, info.Height, 1); err != nil {
 			return err
 		}
 	default:

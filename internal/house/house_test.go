@@ -18,8 +18,9 @@ const module = "github.com/goatnote-inc/robocache"
 var allowed = map[string][]string{
 	"":                  {},
 	"store":             {""},
-	"video":             {"", "internal/inflate"},
+	"video":             {"", "video/turbojpeg", "internal/inflate"},
 	"video/ffmpeg":      {"", "video"},
+	"video/turbojpeg":   {""},
 	"kernel":            {""},
 	"kernel/cpu":        {"", "kernel"},
 	"kernel/cuda":       {"", "kernel", "internal/cudahost"},
