@@ -1,0 +1,320 @@
+package h5
+
+import (
+	"bytes"
+	"compress/zlib"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/goatnote-inc/robocache/internal/inflate"
+)
+
+// The filters that are undone.
+const (
+	filterDeflate  = 1
+	filterShuffle  = 2
+	filterFletcher = 3
+	filterLZF      = 32000
+)
+
+var filterNames = map[uint16]string{4: "szip", 5: "nbit", 6: "scaleoffset", 307: "bzip2", 32001: "blosc", 32004: "lz4", 32008: "bitshuffle", 32013: "zfp", 32015: "zstd", 32017: "sz", 32026: "blosc2"}
+
+// filter is one step of a pipeline, in the order of writing.
+type filter struct {
+	id     uint16
+	name   string
+	values []uint32
+}
+
+// String names a filter, as users know it, with its number.
+func (p *filter) String() string {
+	name := filterNames[p.id]
+	switch p.id {
+	case filterDeflate:
+		name = "deflate"
+	case filterShuffle:
+		name = "shuffle"
+	case filterFletcher:
+		name = "fletcher32"
+	case filterLZF:
+		name = "lzf"
+	}
+	if name == "" {
+		name = p.name
+	}
+	return fmt.Sprintf("%s (filter %d)", name, p.id)
+}
+
+// known says whether the filter can be undone.
+func (p *filter) known() bool {
+	return p.id >= filterDeflate && p.id <= filterFletcher || p.id == filterLZF
+}
+
+func (f *File) filters(addr uint64, b []byte) ([]filter, error) {
+	c := f.cursor(b)
+	version, n := c.u8(), int(c.u8())
+	if version != 1 && version != 2 {
+		return nil, f.unsupported(addr, fmt.Sprintf("filter pipeline version %d", version), "")
+	}
+	if version == 1 {
+		c.skip(6)
+	}
+	if n > 32 {
+		return nil, f.bad(addr, fmt.Sprintf("%d filters", n))
+	}
+	var out []filter
+	for range n {
+		p := filter{id: c.u16()}
+		length := 0
+		if version == 1 || p.id >= 256 {
+			length = int(c.u16())
+		}
+		c.skip(2)
+		values := int(c.u16())
+		if version == 1 {
+			length = (length + 7) &^ 7
+		}
+		name, _, _ := bytes.Cut(c.take(length), []byte{0})
+		p.name = string(name)
+		if c.short || 4*values > c.left() {
+			break
+		}
+		for range values {
+			p.values = append(p.values, c.u32())
+		}
+		if version == 1 && values%2 == 1 {
+			c.skip(4)
+		}
+		out = append(out, p)
+	}
+	if c.short || len(out) < n {
+		return nil, f.bad(addr, "the filter pipeline is cut off")
+	}
+	return out, nil
+}
+
+// scratch holds the buffers of decoding: two for the steps between filters, one for what was stored.
+type scratch struct{ stored, a, b []byte }
+
+var scratches = sync.Pool{New: func() any { return &scratch{} }}
+
+// keepScratch is the size from which on a buffer is not kept for the next chunk.
+const keepScratch = 8 << 20
+
+func (s *scratch) free() {
+	if cap(s.stored) <= keepScratch && cap(s.a) <= keepScratch && cap(s.b) <= keepScratch {
+		scratches.Put(s)
+	}
+}
+
+func room(b *[]byte, n int) []byte {
+	if cap(*b) < n {
+		*b = make([]byte, n)
+	}
+	return (*b)[:n]
+}
+
+var errSize = errors.New("the chunk has another size than its data set says")
+
+// undo takes the filters off a stored chunk, into dst. Bit i of mask says that filter i was skipped; size is that of an element.
+func undo(filters []filter, mask uint32, stored, dst []byte, s *scratch) error {
+	var steps []*filter
+	var buf [8]*filter
+	steps = buf[:0]
+	for i := range filters {
+		if mask>>uint(i)&1 == 0 {
+			steps = append(steps, &filters[i])
+		}
+	}
+	// What goes into step i when writing has a known size until something has compressed it.
+	known := make([]int, len(steps), 8)
+	size := len(dst)
+	for i, p := range steps {
+		known[i] = size
+		switch {
+		case p.id == filterFletcher && size >= 0:
+			size += 4
+		case p.id == filterDeflate || p.id == filterLZF:
+			size = -1
+		}
+	}
+	data := stored
+	for i := len(steps) - 1; i >= 0; i-- {
+		p := steps[i]
+		out := dst
+		if i > 0 || known[i] != len(dst) {
+			switch {
+			case known[i] < 0 && p.id == filterLZF:
+				return errors.New("lzf below another compressor")
+			case known[i] >= 0:
+				if i%2 == 0 {
+					out = room(&s.a, known[i])
+				} else {
+					out = room(&s.b, known[i])
+				}
+			}
+		}
+		var err error
+		switch p.id {
+		case filterDeflate:
+			if known[i] < 0 {
+				if data, err = inflateUnknown(data, len(dst)+len(dst)/8+64); err != nil {
+					return err
+				}
+				continue
+			}
+			err = inflate.Zlib(out, data)
+		case filterLZF:
+			err = lzf(out, data)
+		case filterShuffle:
+			if known[i] >= 0 && len(data) != known[i] {
+				return errSize
+			}
+			n := 1
+			if len(p.values) > 0 {
+				n = int(p.values[0])
+			}
+			if known[i] < 0 {
+				out = make([]byte, len(data))
+			}
+			unshuffle(out, data, n)
+		case filterFletcher:
+			if data, err = checkFletcher(data); err != nil {
+				return err
+			}
+			continue
+		default:
+			return fmt.Errorf("unknown filter %s", p)
+		}
+		if err != nil {
+			return err
+		}
+		data = out
+	}
+	if len(data) != len(dst) {
+		return errSize
+	}
+	if len(dst) > 0 && &data[0] != &dst[0] {
+		copy(dst, data)
+	}
+	return nil
+}
+
+func checkFletcher(b []byte) ([]byte, error) {
+	if len(b) < 4 {
+		return nil, errSize
+	}
+	n := len(b) - 4
+	want := binary.LittleEndian.Uint32(b[n:])
+	got := fletcher32(b[:n])
+	// Files of HDF5 1.6.2 and older have the bytes of each half the other way round.
+	if got != want && got&0xff00ff<<8|got>>8&0xff00ff != want {
+		return nil, fmt.Errorf("the chunk's fletcher32 checksum is %08x, its bytes give %08x", want, got)
+	}
+	return b[:n], nil
+}
+
+// unshuffle puts the bytes of elements of n bytes together again. A rest that is no whole element was not shuffled.
+func unshuffle(dst, src []byte, n int) {
+	if n <= 1 || len(src) < n {
+		copy(dst, src)
+		return
+	}
+	count := len(src) / n
+	dst = dst[:len(src)]
+	switch n {
+	case 2:
+		a, b := src[:count], src[count:2*count]
+		for i := range a {
+			dst[2*i], dst[2*i+1] = a[i], b[i]
+		}
+	case 4:
+		a, b, c, d := src[:count], src[count:2*count], src[2*count:3*count], src[3*count:4*count]
+		for i := range a {
+			binary.LittleEndian.PutUint32(dst[4*i:], uint32(a[i])|uint32(b[i])<<8|uint32(c[i])<<16|uint32(d[i])<<24)
+		}
+	case 8:
+		var p [8][]byte
+		for k := range p {
+			p[k] = src[k*count : (k+1)*count]
+		}
+		for i := range count {
+			binary.LittleEndian.PutUint64(dst[8*i:], uint64(p[0][i])|uint64(p[1][i])<<8|uint64(p[2][i])<<16|uint64(p[3][i])<<24|uint64(p[4][i])<<32|uint64(p[5][i])<<40|uint64(p[6][i])<<48|uint64(p[7][i])<<56)
+		}
+	default:
+		for k := range n {
+			from := src[k*count : (k+1)*count]
+			for i, v := range from {
+				dst[i*n+k] = v
+			}
+		}
+	}
+	copy(dst[count*n:], src[count*n:])
+}
+
+var errLZF = errors.New("bad lzf data")
+
+// lzf is the decoder of liblzf: dst is filled exactly.
+func lzf(dst, src []byte) error {
+	at := 0
+	for i := 0; i < len(src); {
+		ctrl := int(src[i])
+		i++
+		if ctrl < 32 {
+			n := ctrl + 1
+			if n > len(src)-i || n > len(dst)-at {
+				return errLZF
+			}
+			copy(dst[at:], src[i:i+n])
+			i, at = i+n, at+n
+			continue
+		}
+		n := ctrl >> 5
+		if n == 7 {
+			if i >= len(src) {
+				return errLZF
+			}
+			n += int(src[i])
+			i++
+		}
+		if i >= len(src) {
+			return errLZF
+		}
+		back := (ctrl&31)<<8 | int(src[i])
+		i++
+		n += 2
+		from := at - back - 1
+		if from < 0 || n > len(dst)-at {
+			return errLZF
+		}
+		if from+n <= at {
+			copy(dst[at:at+n], dst[from:])
+			at += n
+			continue
+		}
+		for range n {
+			dst[at] = dst[from]
+			at, from = at+1, from+1
+		}
+	}
+	if at != len(dst) {
+		return errSize
+	}
+	return nil
+}
+
+// inflateUnknown inflates to a size that nothing tells, at most limit.
+func inflateUnknown(src []byte, limit int) ([]byte, error) {
+	r, err := zlib.NewReader(bytes.NewReader(src))
+	if err != nil {
+		return nil, err
+	}
+	out, err := io.ReadAll(io.LimitReader(r, int64(limit)+1))
+	if err == nil && len(out) > limit {
+		err = errSize
+	}
+	return out, err
+}

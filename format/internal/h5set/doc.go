@@ -1,0 +1,12 @@
+// Package h5set makes a robocache.Dataset of groups of HDF5 files: what robomimic, ALOHA and generic files have in common.
+//
+// # Contract
+//
+//	S1  A format says what the episodes and streams are; an episode's data sets are opened when it is first asked for. One that
+//	    differs from the first episode's in type, shape or length is an error that names both, never another stream's rows.
+//	S2  Decoded chunks and rows lie in one cache of bytes; open data sets in an eighth of the budget. Plain rows are kept only where
+//	    all of them fit, else they are read past the cache.
+//	S3  At most 64 files are open at once. A file that changed between two openings is an error.
+//	S4  Pictures of one call that lie in the cache are not copied: FrameRef.Raw shows the decoded chunk itself.
+//	S5  A rate that nobody said is ErrMisuse when stamps are asked for, and names --hz.
+package h5set

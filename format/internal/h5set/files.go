@@ -1,0 +1,285 @@
+package h5set
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/h5"
+	"github.com/goatnote-inc/robocache/store"
+)
+
+// Extensions are the names that HDF5 files end with.
+var Extensions = []string{".hdf5", ".h5", ".hdf", ".he5"}
+
+// IsFile says that a name ends as those of HDF5 files do.
+func IsFile(name string) bool {
+	return slices.Contains(Extensions, strings.ToLower(path.Ext(name)))
+}
+
+// Locate opens the store that a URI lies in: of a file the folder around it, and then file is the file's name.
+func Locate(uri string) (s store.Store, file string, err error) {
+	bare := uri
+	if strings.Contains(uri, "://") {
+		if i := strings.IndexAny(uri, "?#"); i >= 0 {
+			bare = uri[:i]
+		}
+	}
+	if !IsFile(bare) {
+		s, err = store.Open(uri)
+		return s, "", err
+	}
+	if !strings.Contains(uri, "://") {
+		// A folder may be called so too.
+		if s, err = store.Open(uri); err == nil {
+			return s, "", nil
+		}
+		dir, file := filepath.Split(uri)
+		if dir == "" {
+			dir = "."
+		}
+		s, err = store.Open(dir)
+		return s, file, err
+	}
+	i := strings.LastIndexByte(bare, '/')
+	dir, file := bare[:i], bare[i+1:]
+	if strings.HasSuffix(dir, "/") || strings.HasSuffix(dir, ":") {
+		return nil, "", &robocache.Error{Class: robocache.ErrMisuse, Op: "open", Where: robocache.Where{"dataset": store.Redact(uri)}, Msg: "a URI without a folder"}
+	}
+	if name, err := url.PathUnescape(file); err == nil {
+		file = name
+	}
+	s, err = store.Open(dir + uri[len(bare):])
+	return s, file, err
+}
+
+// List gives the HDF5 files of a store, in the order of the numbers in their names. A store that cannot list (http) is asked for
+// episode_0.hdf5 and on.
+func List(ctx context.Context, s store.Store) ([]string, error) {
+	all, err := s.List(ctx, "")
+	if errors.Is(err, robocache.ErrUnsupported) {
+		return guess(ctx, s)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, e := range all {
+		if IsFile(e.Name) {
+			out = append(out, e.Name)
+		}
+	}
+	slices.SortFunc(out, NaturalOrder)
+	return out, nil
+}
+
+func guess(ctx context.Context, s store.Store) ([]string, error) {
+	var out []string
+	for {
+		name := fmt.Sprintf("episode_%d.hdf5", len(out))
+		if _, err := s.Stat(ctx, name); errors.Is(err, robocache.ErrNotFound) {
+			return out, nil
+		} else if err != nil {
+			return nil, err
+		}
+		out = append(out, name)
+	}
+}
+
+// NaturalOrder compares names, runs of digits as numbers: demo_10 comes after demo_9.
+func NaturalOrder(a, b string) int {
+	x, y := a, b
+	for x != "" && y != "" {
+		if digit(x[0]) && digit(y[0]) {
+			p, q := digits(x), digits(y)
+			m, n := strings.TrimLeft(x[:p], "0"), strings.TrimLeft(y[:q], "0")
+			if len(m) != len(n) {
+				return len(m) - len(n)
+			}
+			if c := strings.Compare(m, n); c != 0 {
+				return c
+			}
+			x, y = x[p:], y[q:]
+			continue
+		}
+		if x[0] != y[0] {
+			return int(x[0]) - int(y[0])
+		}
+		x, y = x[1:], y[1:]
+	}
+	if c := len(x) - len(y); c != 0 {
+		return c
+	}
+	return strings.Compare(a, b)
+}
+
+func digit(c byte) bool { return c >= '0' && c <= '9' }
+
+func digits(s string) int {
+	n := 0
+	for n < len(s) && digit(s[n]) {
+		n++
+	}
+	return n
+}
+
+// maxOpen bounds how many files are open at once.
+const maxOpen = 64
+
+// pool keeps a bounded number of files open.
+type pool struct {
+	mu    sync.Mutex
+	st    store.Store
+	open  map[*lazyFile]struct{}
+	clock int64
+	shut  bool
+}
+
+// lazyFile is a file that is opened when it is read, and may be closed in between. It stays the version that it was at first.
+type lazyFile struct {
+	p       *pool
+	name    string
+	size    int64
+	version string
+	remote  bool
+
+	// p.mu guards these.
+	r    robocache.Ranged
+	refs int
+	used int64
+}
+
+func (p *pool) file(ctx context.Context, name string) (*lazyFile, error) {
+	f := &lazyFile{p: p, name: name}
+	r, err := f.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	f.size, f.version, f.remote = r.Size(), r.Version(), store.Remote(r)
+	f.put()
+	return f, nil
+}
+
+func (f *lazyFile) get(ctx context.Context) (robocache.Ranged, error) {
+	p := f.p
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.shut {
+		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "hdf5", Where: robocache.Where{"file": f.name}, Msg: "the dataset is closed"}
+	}
+	p.clock++
+	f.used = p.clock
+	if f.r != nil {
+		f.refs++
+		return f.r, nil
+	}
+	p.mu.Unlock()
+	r, err := p.st.Open(ctx, f.name)
+	p.mu.Lock()
+	if err != nil {
+		return nil, err
+	}
+	if f.version != "" && r.Version() != f.version {
+		r.Close()
+		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "hdf5", Where: robocache.Where{"file": f.name}, Msg: "the file changed while it was read", Want: f.version, Got: r.Version(), Hint: "open the dataset again"}
+	}
+	if f.r != nil || p.shut { // another goroutine was faster
+		r.Close()
+		if p.shut {
+			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "hdf5", Where: robocache.Where{"file": f.name}, Msg: "the dataset is closed"}
+		}
+		f.refs++
+		return f.r, nil
+	}
+	f.r = r
+	f.refs++
+	p.open[f] = struct{}{}
+	p.trim()
+	return r, nil
+}
+
+// trim closes the files that were not used for longest. p.mu is held.
+func (p *pool) trim() {
+	for len(p.open) > maxOpen {
+		var oldest *lazyFile
+		for f := range p.open {
+			if f.refs == 0 && (oldest == nil || f.used < oldest.used) {
+				oldest = f
+			}
+		}
+		if oldest == nil {
+			return
+		}
+		oldest.r.Close()
+		oldest.r = nil
+		delete(p.open, oldest)
+	}
+}
+
+func (f *lazyFile) put() {
+	p := f.p
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if f.refs--; f.refs == 0 && p.shut {
+		f.r.Close()
+		f.r = nil
+	}
+}
+
+// ReadAt fills p from the file.
+func (f *lazyFile) ReadAt(ctx context.Context, b []byte, off int64) error {
+	r, err := f.get(ctx)
+	if err != nil {
+		return err
+	}
+	defer f.put()
+	return r.ReadAt(ctx, b, off)
+}
+
+// Size is the file's length.
+func (f *lazyFile) Size() int64 { return f.size }
+
+// Version is the file's version.
+func (f *lazyFile) Version() string { return f.version }
+
+// Remote says whether reads wait for a network.
+func (f *lazyFile) Remote() bool { return f.remote }
+
+// Close does nothing: the pool closes.
+func (f *lazyFile) Close() error { return nil }
+
+func (p *pool) close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.shut = true
+	var errs []error
+	for f := range p.open {
+		delete(p.open, f)
+		if f.refs == 0 {
+			errs = append(errs, f.r.Close())
+			f.r = nil
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// OpenFile opens a file of the set's store as HDF5.
+func (s *Set) OpenFile(ctx context.Context, name string) (*h5.File, error) {
+	r, err := s.pool.file(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	f, err := h5.Open(ctx, r, name, s.cache)
+	if err != nil {
+		return nil, err
+	}
+	s.bytes += r.size
+	return f, nil
+}

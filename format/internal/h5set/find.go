@@ -1,0 +1,81 @@
+package h5set
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/h5"
+	"github.com/goatnote-inc/robocache/store"
+)
+
+// Find opens the store of a URI and lists its HDF5 files: the one that the URI names, or those of the folder.
+func Find(ctx context.Context, uri string) (store.Store, []string, error) {
+	s, file, err := Locate(uri)
+	if err != nil {
+		return nil, nil, err
+	}
+	names := []string{file}
+	if file == "" {
+		names, err = List(ctx, s)
+	}
+	if err == nil && len(names) == 0 {
+		err = &robocache.Error{Class: robocache.ErrNotFound, Op: "open", Where: robocache.Where{"dataset": store.Redact(uri)}, Msg: "no HDF5 files here"}
+	}
+	if err != nil {
+		store.Close(s)
+		return nil, nil, err
+	}
+	return s, names, nil
+}
+
+// Detect says whether the first HDF5 file at a URI is as is says. What is no HDF5 file is none, without an error.
+func Detect(ctx context.Context, uri string, is func(ctx context.Context, f *h5.File) (bool, error)) (ok bool, err error) {
+	defer Guard("hdf5 detect", &err)
+	s, names, err := Find(ctx, uri)
+	if errors.Is(err, robocache.ErrNotFound) || errors.Is(err, robocache.ErrMisuse) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer store.Close(s)
+	r, err := s.Open(ctx, names[0])
+	if errors.Is(err, robocache.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer r.Close()
+	if ok, err := h5.Detect(ctx, r); err != nil || !ok {
+		return false, err
+	}
+	f, err := h5.Open(ctx, r, names[0], h5.NewCache(4<<20))
+	if err != nil {
+		return false, err
+	}
+	ok, err = is(ctx, f)
+	if errors.Is(err, robocache.ErrNotFound) || errors.Is(err, robocache.ErrUnsupported) {
+		return false, nil
+	}
+	return ok, err
+}
+
+// CheckOptions refuses options that a format does not know.
+func CheckOptions(format string, known, given map[string]string) error {
+	for k := range given {
+		if _, ok := known[k]; !ok {
+			var names []string
+			for n := range known {
+				names = append(names, n)
+			}
+			slices.Sort(names)
+			return &robocache.Error{Class: robocache.ErrMisuse, Op: "open", Msg: fmt.Sprintf("%s has no option %q", format, k), Hint: "its options: " + strings.Join(names, ", ")}
+		}
+	}
+	return nil
+}

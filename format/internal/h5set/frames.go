@@ -1,0 +1,83 @@
+package h5set
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// Frames gives the pictures of rows: their pixels, or their JPEG or PNG bytes.
+func (s *Set) Frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) (err error) {
+	defer Guard(s.Info_.Format+" frames", &err)
+	i, err := s.get(key, robocache.KindImage)
+	if err != nil {
+		return err
+	}
+	if len(out) != len(rows) {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: s.Info_.Format + " frames", Where: robocache.Where{"stream": key}, Want: fmt.Sprintf("room for %d rows", len(rows)), Got: fmt.Sprint(len(out))}
+	}
+	st := &s.Streams[i]
+	var raws []robocache.Raw
+	if st.How == Pixels {
+		raws = make([]robocache.Raw, len(rows))
+	}
+	for at := 0; at < len(rows); {
+		n, err := s.run(rows[at:])
+		if err != nil {
+			return err
+		}
+		e := rows[at].Episode
+		d, err := s.dataset(ctx, e, i)
+		if err != nil {
+			return err
+		}
+		first := int64(rows[at].Index)
+		if d.Filtered() && n > 1 {
+			want := make([]int64, n)
+			for k := range want {
+				want[k] = first + int64(k)
+			}
+			if err := d.Warm(ctx, want); err != nil {
+				return s.placed(err, e, key)
+			}
+		}
+		for k := 0; k < n; {
+			if st.How == Encoded {
+				b, err := d.Bytes(ctx, first+int64(k), 1)
+				if err != nil {
+					return s.placed(err, e, key)
+				}
+				out[at+k] = encoded(b[0])
+				k++
+				continue
+			}
+			b, m, err := d.View(ctx, first+int64(k), int64(n-k))
+			if err != nil {
+				return s.placed(err, e, key)
+			}
+			size := int(d.RowBytes())
+			for j := range int(m) {
+				row := b[j*size : (j+1)*size : (j+1)*size]
+				if st.How == Padded {
+					out[at+k+j] = encoded(row)
+					continue
+				}
+				r := &raws[at+k+j]
+				*r = robocache.Raw{Pix: row, Height: st.Height, Width: st.Width, Channels: st.Channels, DType: st.DType, BGR: st.BGR}
+				out[at+k+j] = robocache.FrameRef{Raw: r}
+			}
+			k += int(m)
+		}
+		at += n
+	}
+	return nil
+}
+
+// encoded is a picture in the bytes of a row; a row of zeros holds none.
+func encoded(b []byte) robocache.FrameRef {
+	if b = Trim(b); len(b) == 0 {
+		return robocache.FrameRef{Missing: true}
+	}
+	return robocache.FrameRef{Encoded: b}
+}

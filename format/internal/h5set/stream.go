@@ -1,0 +1,212 @@
+package h5set
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/h5"
+	"github.com/goatnote-inc/robocache/video"
+)
+
+// How says how the rows of a stream are stored.
+type How uint8
+
+// The ways.
+const (
+	Numbers How = iota // rows of numbers
+	Pixels             // rows of pixels
+	Padded             // rows of JPEG or PNG bytes, filled up with zeros
+	Encoded            // rows of JPEG or PNG bytes of varying length
+	Words              // text
+)
+
+// Stream is a feature and the data set that holds it in each episode.
+type Stream struct {
+	robocache.Feature
+	Path string // below the episode's group
+	How  How
+	BGR  bool // the first three channels are blue, green, red
+	// Of a field of a compound: where in an element.
+	field       string
+	offset, len int
+}
+
+// matches says whether a data set has rows as the stream's; the error says how they differ.
+func (s *Stream) matches(d *h5.Dataset) error {
+	t, dims := elementOf(d)
+	if s.field != "" {
+		for _, m := range d.Type.Fields {
+			if m.Name == s.field && m.Offset == s.offset && m.Type.Size == s.len {
+				return nil
+			}
+		}
+		return fmt.Errorf("no field %q as in the first episode", s.field)
+	}
+	switch s.How {
+	case Words, Encoded:
+		if !d.Type.IsText && d.Type.Class != h5.Text && d.Type.Class != h5.Varying {
+			return fmt.Errorf("%s, in the first episode text or pictures", d.Type)
+		}
+		return nil
+	case Padded:
+		if t != robocache.Uint8 || len(dims) != 1 {
+			return fmt.Errorf("%s of shape %v, in the first episode rows of encoded pictures", d.Type, d.Shape)
+		}
+		return nil
+	}
+	shape := slices.Clone(s.Shape)
+	if len(dims) == 0 {
+		dims = []int{1}
+	}
+	if s.How == Pixels && len(dims) == 2 {
+		dims = append(dims, 1)
+	}
+	if t != s.DType || !slices.Equal(dims, shape) {
+		return fmt.Errorf("%s of shape %v, in the first episode %s of shape %v", t, dims, s.DType, shape)
+	}
+	return nil
+}
+
+// elementOf gives the type of a data set's numbers and the dimensions of a row.
+func elementOf(d *h5.Dataset) (robocache.DType, []int) {
+	t, more, _ := d.Type.Numeric()
+	var dims []int
+	for i := 1; i < len(d.Shape); i++ {
+		dims = append(dims, int(d.Shape[i]))
+	}
+	return t, append(dims, more...)
+}
+
+// maxRow bounds the bytes of one row.
+const maxRow = 1 << 30
+
+// Describe makes the streams of a data set whose first dimension is time: one, or one a field of a compound. None where it holds nothing that
+// is a stream; why says it.
+func Describe(ctx context.Context, d *h5.Dataset, key, path string) (out []Stream, why string, err error) {
+	s := Stream{Path: path}
+	s.Key = key
+	if len(d.Shape) == 0 || d.Null {
+		return nil, "it has no rows", nil
+	}
+	if err := d.Readable(); err != nil {
+		return nil, "", err
+	}
+	if err := d.Claim(); err != nil {
+		return nil, "", err
+	}
+	if d.RowBytes() > maxRow {
+		return nil, fmt.Sprintf("a row has %d bytes", d.RowBytes()), nil
+	}
+	t, dims := elementOf(d)
+	switch {
+	case t == robocache.InvalidDType && d.Type.Class == h5.Compound:
+		return fields(d, key, path, dims)
+	case d.Type.Class == h5.Varying && !d.Type.IsText && d.Type.Base.DType == robocache.Uint8 && len(dims) == 0:
+		if ok, err := s.sniff(ctx, d); err != nil || ok {
+			return []Stream{s}, "", err
+		}
+		return nil, "sequences of varying length that are no pictures", nil
+	case (d.Type.Class == h5.Text || d.Type.IsText) && len(dims) == 0:
+		s.Kind, s.DType, s.Shape, s.How = robocache.KindText, robocache.String, []int{1}, Words
+		return []Stream{s}, "", nil
+	case t == robocache.InvalidDType:
+		return nil, "its elements are " + d.Type.String(), nil
+	}
+	if slices.Contains(dims, 0) {
+		return nil, "its rows are empty", nil
+	}
+	s.DType, s.Shape = t, dims
+	if len(dims) == 0 {
+		s.Shape = []int{1}
+	}
+	s.Kind, s.How = robocache.KindNumeric, Numbers
+	if t == robocache.Uint8 && len(dims) == 1 && dims[0] >= 64 {
+		if ok, err := s.sniff(ctx, d); err != nil || ok {
+			return []Stream{s}, "", err
+		}
+	}
+	s.pixels(path)
+	return []Stream{s}, "", nil
+}
+
+// least is the side from which on an array counts as a picture.
+const least = 8
+
+// pixels finds pictures: rows of height × width × channels, and depth.
+func (s *Stream) pixels(path string) {
+	dims := s.Shape
+	depth := s.DType == robocache.Uint16 || s.DType == robocache.Float32
+	switch {
+	case len(dims) == 3 && min(dims[0], dims[1]) >= least && (s.DType == robocache.Uint8 && (dims[2] == 1 || dims[2] == 3) || depth && dims[2] == 1):
+	case len(dims) == 2 && min(dims[0], dims[1]) >= least && depth && strings.Contains(strings.ToLower(path), "depth"):
+		s.Shape = append(slices.Clone(dims), 1)
+	default:
+		return
+	}
+	s.Kind, s.How = robocache.KindImage, Pixels
+	s.Height, s.Width, s.Channels = s.Shape[0], s.Shape[1], s.Shape[2]
+	s.Names = json.RawMessage(`["height","width","channels"]`)
+}
+
+// sniff finds pictures in rows of bytes by those of the first row.
+func (s *Stream) sniff(ctx context.Context, d *h5.Dataset) (bool, error) {
+	s.How = Padded
+	if d.Type.Class == h5.Varying {
+		s.How = Encoded
+	}
+	if d.Rows() == 0 {
+		return false, nil
+	}
+	b, err := encodedRow(ctx, d, s.How, 0)
+	if err != nil {
+		return false, err
+	}
+	info, err := video.StillSize(b)
+	if err != nil {
+		s.How = Numbers
+		return false, nil
+	}
+	s.Kind, s.DType, s.Shape = robocache.KindImage, robocache.Uint8, []int{info.Height, info.Width, 3}
+	s.Height, s.Width, s.Channels = info.Height, info.Width, 3
+	s.Names = json.RawMessage(`["height","width","channels"]`)
+	return true, nil
+}
+
+func encodedRow(ctx context.Context, d *h5.Dataset, how How, row int64) ([]byte, error) {
+	if how == Encoded {
+		b, err := d.Bytes(ctx, row, 1)
+		if err != nil {
+			return nil, err
+		}
+		return b[0], nil
+	}
+	b, _, err := d.View(ctx, row, 1)
+	return Trim(b), err
+}
+
+// fields makes a stream of each numeric field of a compound.
+func fields(d *h5.Dataset, key, path string, dims []int) (out []Stream, why string, err error) {
+	if len(dims) > 0 {
+		return nil, "rows of several compound elements", nil
+	}
+	for _, m := range d.Type.Fields {
+		t, more, ok := m.Type.Numeric()
+		if !ok {
+			continue
+		}
+		s := Stream{Path: path, field: m.Name, offset: m.Offset, len: m.Type.Size}
+		s.Key, s.Kind, s.DType, s.Shape = key+"."+m.Name, robocache.KindNumeric, t, more
+		if len(more) == 0 {
+			s.Shape = []int{1}
+		}
+		out = append(out, s)
+	}
+	if len(out) == 0 {
+		return nil, "a compound without numeric fields", nil
+	}
+	return out, "", nil
+}

@@ -1,0 +1,14 @@
+// Package robomimic reads HDF5 files in the layout of robomimic: data/demo_N/{actions, obs/…}, mask/…, env_args. Folders of such files
+// (LIBERO) are one dataset.
+//
+// # Contract
+//
+//	M1  An episode is a demo; demos follow the numbers in their names, files theirs. Its length is that of actions; a num_samples that
+//	    differs is a finding.
+//	M2  Streams are observation.<key>, action, and the other data sets of a demo by their path; next_obs only where option next_obs asks.
+//	    What the first demo has is the schema: a demo that lacks a stream, or has it in another type, shape or length, fails where it is
+//	    read, and Diagnose lists it.
+//	M3  The rate is OpenOptions.HZ, else control_freq of env_args; where nobody says it, asking for stamps is ErrMisuse.
+//	M4  mask/… are splits: Info.Splits says which positions each has, option split opens one.
+//	M5  uint8 rows of height × width × 1 or 3 are pictures, as pixels; rows of JPEG or PNG bytes are those. uint16 and float32 of one channel are depth.
+package robomimic

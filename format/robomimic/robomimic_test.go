@@ -1,0 +1,149 @@
+package robomimic
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/realdata"
+)
+
+var variants = []string{"earliest_contiguous", "earliest_gzip", "earliest_gzip_shuffle", "earliest_lzf", "latest_contiguous", "latest_gzip_shuffle"}
+
+func open(t testing.TB, path string, opt robocache.OpenOptions) *Dataset {
+	t.Helper()
+	d, err := Open(t.Context(), path, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	return d
+}
+
+func rowsOf(d robocache.Dataset, episode int) []robocache.Row {
+	out := make([]robocache.Row, d.Len(episode))
+	for i := range out {
+		out[i] = robocache.Row{Episode: episode, Index: i}
+	}
+	return out
+}
+
+func hexSum(b []byte) string {
+	h := sha256.Sum256(b)
+	return hex.EncodeToString(h[:])
+}
+
+func oracle(t *testing.T, path string) map[string]struct {
+	SHA string `json:"sha256"`
+} {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var o struct {
+		Objects map[string]struct {
+			SHA string `json:"sha256"`
+		} `json:"objects"`
+	}
+	if err := json.Unmarshal(b, &o); err != nil {
+		t.Fatal(err)
+	}
+	return o.Objects
+}
+
+// TestReal: every stream of every variant is as h5py reads it (M1, M2, M5), with much and with little memory.
+func TestReal(t *testing.T) {
+	dir := realdata.Path(t, "robomimic_like")
+	for _, v := range variants {
+		for _, budget := range []int64{0, 1 << 20} {
+			t.Run(fmt.Sprint(v, budget), func(t *testing.T) {
+				want := oracle(t, filepath.Join(dir, "oracle", v+".json"))
+				d := open(t, filepath.Join(dir, v+".hdf5"), robocache.OpenOptions{MemoryBudget: budget, Options: map[string]string{"next_obs": "true"}})
+				info := d.Info()
+				if info.Episodes != 3 || info.Frames != 90 || info.FPS.Float() != 5 || len(info.Findings) != 0 || info.Robot != "Unitree_G1_Inspire" {
+					t.Errorf("%+v", info)
+				}
+				if len(info.Tasks) != 1 || info.Tasks[0].Text != "Pick up the yellow bottle on the table." {
+					t.Error(info.Tasks)
+				}
+				if s := info.Splits; len(s) != 2 || s["train"] != "0:1,2:3" || s["valid"] != "1:2" {
+					t.Error(s)
+				}
+				paths := map[string]string{"action": "actions", "observation.state": "obs/state", "observation.image": "obs/image", "next.observation.state": "next_obs/state", "states": "states", "rewards": "rewards", "dones": "dones"}
+				if len(info.Features) != len(paths) {
+					t.Errorf("%+v", info.Features)
+				}
+				for i := range info.Features {
+					f := &info.Features[i]
+					for e := range info.Episodes {
+						rows := rowsOf(d, e)
+						var got []byte
+						if f.Kind == robocache.KindImage {
+							refs := make([]robocache.FrameRef, len(rows))
+							if err := d.Frames(t.Context(), f.Key, rows, refs); err != nil {
+								t.Fatal(err)
+							}
+							for _, r := range refs {
+								if r.Raw.Height != 72 || r.Raw.Width != 96 || r.Raw.Channels != 3 || r.Raw.BGR {
+									t.Fatalf("%+v", r.Raw)
+								}
+								got = append(got, r.Raw.Pix...)
+							}
+						} else {
+							got = make([]byte, len(rows)*f.RowBytes())
+							if err := d.Gather(t.Context(), f.Key, rows, got); err != nil {
+								t.Fatal(err)
+							}
+						}
+						if hexSum(got) != want[fmt.Sprintf("data/demo_%d/%s", e, paths[f.Key])].SHA {
+							t.Error(f.Key, e)
+						}
+					}
+				}
+				times, err := d.Times(t.Context(), 1, "action")
+				if err != nil || len(times) != 30 || times[29] != 29*200_000_000 {
+					t.Error(times, err)
+				}
+				if s := d.CacheStats(); s.Bytes > s.Budget {
+					t.Errorf("%+v", s)
+				}
+			})
+		}
+	}
+}
+
+// TestSplit: a mask opens its demos alone (M4); one that is not there is named.
+func TestSplit(t *testing.T) {
+	path := realdata.Path(t, "robomimic_like/earliest_gzip.hdf5")
+	d := open(t, path, robocache.OpenOptions{Options: map[string]string{"split": "train"}})
+	if e, _ := d.Episode(t.Context(), 1); d.Info().Episodes != 2 || e.Index != 2 || d.Info().Splits["train"] != "0:2" {
+		t.Errorf("%+v %+v", e, d.Info())
+	}
+	_, err := Open(t.Context(), path, robocache.OpenOptions{Options: map[string]string{"split": "test"}})
+	if !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "train, valid") {
+		t.Error(err)
+	}
+	if _, err = Open(t.Context(), path, robocache.OpenOptions{Options: map[string]string{"splits": "x"}}); !errors.Is(err, robocache.ErrMisuse) {
+		t.Error(err)
+	}
+}
+
+func TestDetect(t *testing.T) {
+	for path, want := range map[string]bool{"robomimic_like/earliest_lzf.hdf5": true, "robomimic_like": true, "hdf5_features/latest.hdf5": false, "aloha_like": false, "g1_v21": false} {
+		if ok, err := Detect(t.Context(), realdata.Path(t, path)); ok != want || err != nil {
+			t.Error(path, ok, err)
+		}
+	}
+	d, err := robocache.Open(t.Context(), realdata.Path(t, "robomimic_like/latest_gzip_shuffle.hdf5"), robocache.OpenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Close()
+}
