@@ -9,7 +9,7 @@ SO := python/robocache/_lib/librobocache.so
 export ROBOCACHE_TESTDATA ?= $(abspath ../shared/data)
 PY := .venv/bin/python
 
-.PHONY: help deps native build lib core peers demo test test-go test-race test-python lint fuzz soak bench clean
+.PHONY: help deps native build lib core peers demo test test-go test-race test-python test-tfds lint fuzz soak bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -47,6 +47,11 @@ test-go: native
 # The concurrent packages, under the race detector.
 test-race: native
 	$(GO) test -race -short -timeout 20m ./store/... ./video/... ./loader/... ./format/... ./cache/...
+
+# RLDS against tensorflow-datasets, which is 1.8 GB: a job of its own.
+test-tfds: native ## RLDS read and written beside tensorflow-datasets (in .venv-tfds)
+	@scripts/venv-tfds.sh
+	$(GO) test -count=1 -timeout 20m -run 'TFDS|FixedSequences' -v ./format/rlds
 
 test-python: lib
 	PYTHONPATH=python $(PY) -m pytest -q -rs python/tests

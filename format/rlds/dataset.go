@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/lru"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -55,7 +56,7 @@ type Dataset struct {
 	tasks  [][]int64     // task number by shard and the shard's own number
 	clock  clock
 	files  *files
-	recs   *cache
+	recs   *lru.Cache[int, *record]
 	limit  int64
 	taskAt int // slot of the task's text, or -1
 }
@@ -155,7 +156,7 @@ func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d
 	if err = d.indexAll(ctx, budget/4); err != nil {
 		return nil, err
 	}
-	d.recs = newCache(budget - budget/4)
+	d.recs = lru.New[int, *record](budget - budget/4)
 	if err = d.chooseClock(ctx, opt, options, own); err != nil {
 		return nil, err
 	}
@@ -517,18 +518,14 @@ func (d *Dataset) task(s, r int) string {
 func (d *Dataset) Stats(context.Context) (robocache.Stats, error) { return nil, nil }
 
 // CacheStats says what the cache of records did.
-func (d *Dataset) CacheStats() CacheStats {
-	d.recs.mu.Lock()
-	defer d.recs.mu.Unlock()
-	return d.recs.stats
-}
+func (d *Dataset) CacheStats() lru.Stats { return d.recs.Stats() }
 
 // LimitMemory lowers the budget of the records in memory.
-func (d *Dataset) LimitMemory(bytes int64) { d.recs.limit(max(bytes-bytes/4, smallestBudget/2)) }
+func (d *Dataset) LimitMemory(bytes int64) { d.recs.Limit(max(bytes-bytes/4, smallestBudget/2)) }
 
 // Close releases files and records.
 func (d *Dataset) Close() error {
-	d.recs.clear()
+	d.recs.Clear()
 	d.files.close()
 	return store.Close(d.st)
 }

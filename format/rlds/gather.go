@@ -17,7 +17,7 @@ func (d *Dataset) load(ctx context.Context, episode int) (*record, error) {
 	if err != nil {
 		return nil, err
 	}
-	rec, err := d.recs.get(ctx, episode, func() (*record, int64, error) {
+	rec, err := d.recs.Get(ctx, episode, func() (*record, int64, error) {
 		b, err := d.read(ctx, s, r)
 		if err != nil {
 			return nil, 0, err
@@ -35,6 +35,15 @@ func (d *Dataset) load(ctx context.Context, episode int) (*record, error) {
 		return nil, d.at(err, s, r)
 	}
 	return rec, nil
+}
+
+// grown tells the cache that a record was unfolded further: that record, and not one that was loaded again since.
+func (d *Dataset) grown(episode int, rec *record) func(int64) {
+	return func(n int64) {
+		if now, ok := d.recs.Peek(episode); ok && now == rec {
+			d.recs.Grow(episode, n)
+		}
+	}
 }
 
 // at adds the place of a record to an error.
@@ -88,12 +97,11 @@ func (d *Dataset) checkRow(l *leaf, row robocache.Row) error {
 // and fn runs as often at once. order is nil where all rows are of one episode.
 func (d *Dataset) eachEpisode(ctx context.Context, l *leaf, rows []robocache.Row, fn func(rec *record, episode int, which []int) error) error {
 	single := true
-	for i, r := range rows {
+	for _, r := range rows {
 		if err := d.checkRow(l, r); err != nil {
 			return err
 		}
 		single = single && r.Episode == rows[0].Episode
-		_ = i
 	}
 	if len(rows) == 0 {
 		return nil
@@ -120,7 +128,7 @@ func (d *Dataset) eachEpisode(ctx context.Context, l *leaf, rows []robocache.Row
 		which := order[from:to]
 		episode := rows[which[0]].Episode
 		from = to
-		if rec := d.recs.peek(episode); rec != nil {
+		if rec, ok := d.recs.Peek(episode); ok {
 			if err := fn(rec, episode, which); err != nil {
 				g.Wait()
 				return err
@@ -203,7 +211,7 @@ func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, 
 				return robocache.At(l.encoded(rec, l.row(rows[i].Index), dst[i*size:(i+1)*size]), robocache.Where{"episode": episode, "stream": key, "row": rows[i].Index})
 			})
 		}
-		c, err := d.s.column(rec, s.leaf, func(n int64) { d.recs.grow(episode, rec, n) })
+		c, err := d.s.column(rec, s.leaf, d.grown(episode, rec))
 		if err != nil {
 			return robocache.At(err, robocache.Where{"episode": episode})
 		}
@@ -263,7 +271,7 @@ func (d *Dataset) GatherRagged(ctx context.Context, key string, rows []robocache
 	parts := make([][]byte, len(rows))
 	counts = make([]int, len(rows))
 	err = d.eachEpisode(ctx, l, rows, func(rec *record, episode int, which []int) error {
-		c, err := d.s.column(rec, s.leaf, func(n int64) { d.recs.grow(episode, rec, n) })
+		c, err := d.s.column(rec, s.leaf, d.grown(episode, rec))
 		if err != nil {
 			return robocache.At(err, robocache.Where{"episode": episode})
 		}

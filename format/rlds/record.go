@@ -2,6 +2,7 @@ package rlds
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"sync"
@@ -135,7 +136,7 @@ func (l *leaf) check(r *record) error {
 func (s *schema) column(r *record, i int, grown func(int64)) (*column, error) {
 	c, l := &r.columns[i], &s.leaves[i]
 	c.once.Do(func() {
-		c.err = errPanicked
+		c.err = errors.New("the values could not be unfolded") // where fill panics
 		c.err = l.fill(r, c)
 		if c.err != nil {
 			return

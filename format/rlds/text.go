@@ -49,7 +49,7 @@ func (d *Dataset) Text(ctx context.Context, key string, rows []robocache.Row) (o
 				return nil
 			})
 		}
-		c, err := d.s.column(rec, s.leaf, func(n int64) { d.recs.grow(episode, rec, n) })
+		c, err := d.s.column(rec, s.leaf, d.grown(episode, rec))
 		if err != nil {
 			return robocache.At(err, robocache.Where{"episode": episode})
 		}
@@ -169,7 +169,7 @@ func (d *Dataset) stamps(ctx context.Context, episode int) ([]int64, error) {
 		return nil, err
 	}
 	l := &d.s.leaves[d.clock.leaf]
-	c, err := d.s.column(rec, d.clock.leaf, func(n int64) { d.recs.grow(episode, rec, n) })
+	c, err := d.s.column(rec, d.clock.leaf, d.grown(episode, rec))
 	if err != nil {
 		return nil, robocache.At(err, robocache.Where{"episode": episode})
 	}

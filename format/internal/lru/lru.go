@@ -143,6 +143,18 @@ func (c *Cache[K, V]) Peek(key K) (V, bool) {
 	return zero, false
 }
 
+// Grow tells that a value that is kept takes more memory than when it was loaded: it was unfolded further.
+func (c *Cache[K, V]) Grow(key K, by int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if it := c.items[key]; it != nil && it.place != nil {
+		it.size += by
+		c.bytes += by
+		c.shrink()
+		c.stats.Peak = max(c.stats.Peak, c.bytes)
+	}
+}
+
 // Put keeps a value that was made elsewhere, where its key is free.
 func (c *Cache[K, V]) Put(key K, value V, size int64) {
 	c.mu.Lock()
