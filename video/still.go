@@ -201,6 +201,9 @@ func DecodeStill(encoded []byte, spec *Spec, dst []byte) error {
 		if info.Format == "jpeg" && turbojpeg.Native() {
 			return turbojpeg.Decode(rgb, encoded, info.Width, info.Height, 3)
 		}
+		if info.Format == "png" && fastPNG(encoded, info, rgb) {
+			return nil
+		}
 		img, err := decodeImage(encoded, info)
 		if err == nil {
 			packRGB(img, rgb)

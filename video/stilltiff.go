@@ -221,11 +221,14 @@ func decodeGrey(encoded []byte, info StillInfo, spec *Spec, dst []byte) error {
 			return err
 		}
 	default:
+		raw = make([]byte, info.Width*info.Height*info.DType.Size())
+		if info.Format == "png" && fastGreyPNG(encoded, info, raw) {
+			break
+		}
 		img, err := decodeImage(encoded, info)
 		if err != nil {
 			return err
 		}
-		raw = make([]byte, info.Width*info.Height*info.DType.Size())
 		switch m := img.(type) {
 		case *image.Gray16:
 			for i := range info.Width * info.Height {

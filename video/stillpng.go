@@ -1,0 +1,357 @@
+package video
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+	"sync"
+
+	"github.com/goatnote-inc/robocache/internal/inflate"
+)
+
+// pngFile is a PNG that the fast path takes: whole, in order, not interlaced. What it does not take goes to the standard library, which
+// decides what is wrong with it.
+type pngFile struct {
+	width, height int
+	depth, colour byte
+	palette       []byte // R, G, B a colour
+	packed        []byte // the zlib stream
+	scratch       *pngScratch
+}
+
+// pngScratch is the memory of one picture.
+type pngScratch struct{ packed, rows []byte }
+
+// mostPNGScratch is the most memory that is kept for the next picture.
+const mostPNGScratch = 16 << 20
+
+var pngScratches = sync.Pool{New: func() any { return new(pngScratch) }}
+
+// fastPNG is decodeImage and packRGB for common PNGs. done is false where the standard library has to look.
+func fastPNG(b []byte, info StillInfo, rgb []byte) (done bool) {
+	return withPNG(b, info, func(p *pngFile) bool {
+		rows, ok := p.rows()
+		if ok {
+			p.pack(rows, rgb)
+		}
+		return ok
+	})
+}
+
+// fastGreyPNG writes a grey picture without alpha as little-endian rows of info.DType.
+func fastGreyPNG(b []byte, info StillInfo, out []byte) (done bool) {
+	return withPNG(b, info, func(p *pngFile) bool {
+		if p.colour != 0 || p.depth < 8 {
+			return false
+		}
+		rows, ok := p.rows()
+		if !ok {
+			return false
+		}
+		row := len(rows) / p.height
+		for y := range p.height {
+			in, to := rows[y*row+1:(y+1)*row], out[y*(row-1):][:row-1]
+			if p.depth == 8 {
+				copy(to, in)
+				continue
+			}
+			for i := 0; i+1 < len(in); i += 2 {
+				to[i], to[i+1] = in[i+1], in[i]
+			}
+		}
+		return true
+	})
+}
+
+func withPNG(b []byte, info StillInfo, use func(*pngFile) bool) bool {
+	s := pngScratches.Get().(*pngScratch)
+	defer func() {
+		if cap(s.rows)+cap(s.packed) <= mostPNGScratch {
+			pngScratches.Put(s)
+		}
+	}()
+	p := pngFile{width: info.Width, height: info.Height, scratch: s}
+	return p.parse(b) && use(&p)
+}
+
+// parse walks the chunks.
+func (p *pngFile) parse(b []byte) bool {
+	s := p.scratch
+	s.packed = s.packed[:0]
+	parts, closed := 0, false
+	at := 8
+	for first := true; ; first = false {
+		if len(b)-at < 12 {
+			return false
+		}
+		n := be.Uint32(b[at:])
+		if n > uint32(len(b)-at-12) {
+			return false
+		}
+		kind, data := string(b[at+4:at+8]), b[at+8:at+8+int(n)]
+		if be.Uint32(b[at+8+int(n):]) != crc32.ChecksumIEEE(b[at+4:at+8+int(n)]) || first != (kind == "IHDR") {
+			return false
+		}
+		at += 12 + int(n)
+		switch kind {
+		case "IHDR":
+			if len(data) != 13 || data[10] != 0 || data[11] != 0 || data[12] != 0 {
+				return false
+			}
+			p.depth, p.colour = data[8], data[9]
+		case "PLTE":
+			if parts > 0 || p.palette != nil || p.colour == 0 || p.colour == 4 || len(data) == 0 || len(data)%3 != 0 || len(data) > 3<<min(p.depth, 8) {
+				return false
+			}
+			p.palette = data
+		case "tRNS": // alpha is dropped
+			ok := false
+			switch p.colour {
+			case 0:
+				ok = n == 2
+			case 2:
+				ok = n == 6
+			case 3:
+				ok = int(n) <= len(p.palette)/3
+			}
+			if !ok || parts > 0 {
+				return false
+			}
+		case "IDAT":
+			if closed {
+				return false
+			}
+			switch parts {
+			case 0:
+				p.packed = data
+			case 1:
+				s.packed = append(append(s.packed, p.packed...), data...)
+			default:
+				s.packed = append(s.packed, data...)
+			}
+			if parts++; parts > 1 {
+				p.packed = s.packed
+			}
+		case "IEND":
+			return n == 0 && parts > 0 && p.known()
+		default:
+			if kind[0]&0x20 == 0 { // critical, and not known here
+				return false
+			}
+			closed = parts > 0
+		}
+	}
+}
+
+// known says whether depth and colour go together.
+func (p *pngFile) known() bool {
+	switch p.colour {
+	case 0:
+		return p.depth == 1 || p.depth == 2 || p.depth == 4 || p.depth == 8 || p.depth == 16
+	case 3:
+		return p.palette != nil && (p.depth == 1 || p.depth == 2 || p.depth == 4 || p.depth == 8)
+	case 2, 4, 6:
+		return p.depth == 8 || p.depth == 16
+	}
+	return false
+}
+
+func (p *pngFile) samples() int { return [7]int{0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[p.colour] }
+
+// rows inflates and undoes the filters: p.height rows, each behind its filter's byte.
+func (p *pngFile) rows() ([]byte, bool) {
+	bits := p.samples() * int(p.depth)
+	row := 1 + (p.width*bits+7)/8
+	need := row * p.height // info's pixels were checked against the limits
+	if int64(need) > int64(len(p.packed))*1032+64 {
+		return nil, false
+	}
+	if cap(p.scratch.rows) < need {
+		p.scratch.rows = make([]byte, need)
+	}
+	out := p.scratch.rows[:need]
+	if n, read, err := inflate.Some(inflate.ZlibStream, out, p.packed); err != nil || n != need || read != len(p.packed) {
+		return nil, false
+	}
+	var above []byte
+	for y := range p.height {
+		line := out[y*row : (y+1)*row]
+		if !unfilter(line[0], line[1:], above, max(bits/8, 1)) {
+			return nil, false
+		}
+		above = line[1:]
+	}
+	return out, true
+}
+
+// pack writes the rows as R, G, B.
+func (p *pngFile) pack(rows, rgb []byte) {
+	row := len(rows) / p.height
+	wide := int(p.depth+7) / 8
+	step := p.samples() * wide
+	var table [256][3]byte
+	if p.depth < 8 || p.colour == 3 {
+		for v := range table {
+			if p.colour == 3 {
+				// A number beyond the palette is black, as PIL has it.
+				if 3*v+3 <= len(p.palette) {
+					table[v] = [3]byte(p.palette[3*v:])
+				}
+				continue
+			}
+			g := byte(v * 255 / (1<<p.depth - 1))
+			table[v] = [3]byte{g, g, g}
+		}
+	}
+	for y := range p.height {
+		in, to := rows[y*row+1:(y+1)*row], rgb[3*p.width*y:][:3*p.width]
+		switch {
+		case p.depth < 8:
+			mask := byte(1)<<p.depth - 1
+			for x := range p.width {
+				bit := x * int(p.depth)
+				c := &table[in[bit/8]>>(8-int(p.depth)-bit%8)&mask]
+				to[3*x], to[3*x+1], to[3*x+2] = c[0], c[1], c[2]
+			}
+		case p.colour == 3:
+			for x, v := range in {
+				c := &table[v]
+				to[3*x], to[3*x+1], to[3*x+2] = c[0], c[1], c[2]
+			}
+		case step == 3:
+			copy(to, in)
+		case p.samples() < 3:
+			for len(in) >= step && len(to) >= 3 {
+				g := in[0]
+				to[0], to[1], to[2] = g, g, g
+				in, to = in[step:], to[3:]
+			}
+		default:
+			for len(in) >= step && len(to) >= 3 {
+				to[0], to[1], to[2] = in[0], in[wide], in[2*wide]
+				in, to = in[step:], to[3:]
+			}
+		}
+	}
+}
+
+// unfilter undoes a PNG filter in place; above is nil for the first row. n is the bytes of a pixel, at least 1.
+func unfilter(kind byte, line, above []byte, n int) bool {
+	switch kind {
+	case 0:
+	case 1:
+		unfilterSub(line, n)
+	case 2:
+		if above != nil {
+			addBytes(line, above)
+		}
+	case 3:
+		for i := range min(n, len(line)) {
+			if above != nil {
+				line[i] += above[i] / 2
+			}
+		}
+		if above == nil {
+			for i := n; i < len(line); i++ {
+				line[i] += line[i-n] / 2
+			}
+			break
+		}
+		left, above := line[:max(len(line)-n, 0)], above[min(n, len(line)):]
+		right := line[min(n, len(line)):]
+		for i := range right {
+			right[i] += byte((int(left[i]) + int(above[i])) / 2)
+		}
+	case 4:
+		if above == nil { // the predictor is what is left of it
+			unfilterSub(line, n)
+			break
+		}
+		unfilterPaeth(line, above, n)
+	default:
+		return false
+	}
+	return true
+}
+
+func unfilterSub(line []byte, n int) {
+	switch n {
+	case 3:
+		var a, b, c byte
+		for len(line) >= 3 {
+			a, b, c = a+line[0], b+line[1], c+line[2]
+			line[0], line[1], line[2] = a, b, c
+			line = line[3:]
+		}
+	case 4:
+		var a, b, c, d byte
+		for len(line) >= 4 {
+			a, b, c, d = a+line[0], b+line[1], c+line[2], d+line[3]
+			line[0], line[1], line[2], line[3] = a, b, c, d
+			line = line[4:]
+		}
+	default:
+		for i := n; i < len(line); i++ {
+			line[i] += line[i-n]
+		}
+	}
+}
+
+// addBytes adds b to a, each byte by itself, eight at a time.
+func addBytes(a, b []byte) {
+	const low = 0x7f7f7f7f7f7f7f7f
+	le := binary.LittleEndian
+	b = b[:len(a)]
+	for len(a) >= 8 {
+		x, y := le.Uint64(a), le.Uint64(b)
+		le.PutUint64(a, (x&low+y&low)^(x^y)&^low)
+		a, b = a[8:], b[8:]
+	}
+	for i := range a {
+		a[i] += b[i]
+	}
+}
+
+func unfilterPaeth(line, above []byte, n int) {
+	above = above[:len(line)]
+	if n == 3 { // three chains at once
+		var a0, a1, a2, c0, c1, c2 int32
+		for len(line) >= 3 && len(above) >= 3 {
+			b0, b1, b2 := int32(above[0]), int32(above[1]), int32(above[2])
+			a0 = int32(byte(int32(line[0]) + paeth(a0, b0, c0)))
+			a1 = int32(byte(int32(line[1]) + paeth(a1, b1, c1)))
+			a2 = int32(byte(int32(line[2]) + paeth(a2, b2, c2)))
+			line[0], line[1], line[2] = byte(a0), byte(a1), byte(a2)
+			c0, c1, c2 = b0, b1, b2
+			line, above = line[3:], above[3:]
+		}
+		return
+	}
+	for k := range min(n, len(line)) {
+		var a, c int32
+		for i := k; i < len(line); i += n {
+			b := int32(above[i])
+			a = int32(byte(int32(line[i]) + paeth(a, b, c)))
+			line[i] = byte(a)
+			c = b
+		}
+	}
+}
+
+// paeth chooses among left, above and above left.
+func paeth(a, b, c int32) int32 {
+	pa, pb := b-c, a-c
+	pc := pa + pb
+	pa, pb, pc = abs32(pa), abs32(pb), abs32(pc)
+	if pb < pa {
+		pa, a = pb, b
+	}
+	if pc < pa {
+		a = c
+	}
+	return a
+}
+
+func abs32(v int32) int32 {
+	s := v >> 31
+	return (v ^ s) - s
+}
