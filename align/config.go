@@ -190,3 +190,8 @@ func keysOf[V any](m map[string]V) []string {
 	}
 	return out
 }
+
+// Named lists the streams that the choices name, a list an option.
+func (c *Config) Named() [][]string {
+	return [][]string{keysOf(c.Modes), keysOf(c.Edge.Keys), keysOf(c.MaxGap.Keys), keysOf(c.Offset), keysOf(c.Latency), keysOf(c.Clock), keysOf(c.Period), keysOf(c.Quats), keysOf(c.DTypes)}
+}

@@ -25,9 +25,12 @@ type assembler struct {
 	readers int     // workers beyond those of cfg.Threads, for reading
 	blocks  *cache.Dir
 	budget  int64 // for batches in flight
-	n       counters
-	workers sync.Pool
-	units   sync.Pool
+	crowd   crowd
+	// inFlight is how many batches are in flight, at most.
+	inFlight atomic.Int64
+	n        counters
+	workers  sync.Pool
+	units    sync.Pool
 
 	mu       sync.Mutex
 	warnings []string
@@ -52,6 +55,8 @@ type unit struct {
 	after   cursor // where the loader stands once the batch is handed out
 	wrapped int64
 	skipped int64
+	ragged  int64 // bytes of its ragged tensors; crowd.mu
+	entered int64 // of them, counted in crowd.now
 
 	mu  sync.Mutex
 	err error
@@ -218,7 +223,11 @@ func (a *assembler) allocate(n int) (*Batch, error) {
 		p := &l.tensors[i]
 		t := &b.Tensors[i]
 		from := len(shapes)
-		shapes = append(append(shapes, n), p.shape...)
+		if p.ragged {
+			shapes = append(append(shapes, 0), p.shape[1:]...)
+		} else {
+			shapes = append(append(shapes, n), p.shape...)
+		}
 		t.Key, t.DType, t.Shape = p.key, p.dtype, shapes[from:len(shapes):len(shapes)]
 		size := n * p.bytes
 		switch {
@@ -260,21 +269,26 @@ func (a *assembler) begin(seq int64, samples []int64) (*unit, error) {
 	u := a.units.Get().(*unit)
 	u.seq, u.batch, u.bytes = seq, b, a.batchBytes(len(samples))
 	u.done, u.onDone, u.err, u.bad = make(chan struct{}), nil, nil, nil
-	u.wrapped, u.skipped = 0, 0
+	u.wrapped, u.skipped, u.ragged, u.entered = 0, 0, 0, 0
 	if len(a.sources) == 1 {
 		u.parts = slices.Grow(u.parts[:0], 1)[:1]
 		p := &u.parts[0]
 		p.u, p.src, p.slots = u, a.sources[0], nil
-		u.left.Store(p.begin(samples))
+		u.left.Store(p.begin(samples) + int64(len(a.form.ragged)))
 		return u, nil
 	}
-	u.left.Store(a.mixed(u, samples))
+	u.left.Store(a.mixed(u, samples) + int64(len(a.form.ragged)))
 	return u, nil
 }
 
 // submit makes the jobs of a horizon.
 func (a *assembler) submit(q *queue, h *horizon) {
 	first := h.units[0].seq
+	for _, u := range h.units {
+		for _, t := range a.form.ragged {
+			q.push(job{prio: u.seq, sub: int64(t), kind: jobRagged, p: &u.parts[0], col: int32(t)})
+		}
+	}
 	for _, src := range a.sources {
 		var parts []*part
 		for _, u := range h.units {
@@ -294,6 +308,9 @@ func (a *assembler) submit(q *queue, h *horizon) {
 		}
 		for _, p := range parts {
 			for i := range src.layout.columns {
+				if src.layout.columns[i].ragged {
+					continue
+				}
 				kind := jobGather
 				switch src.layout.columns[i].source {
 				case fromVideo:

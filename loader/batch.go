@@ -13,6 +13,10 @@ type Field struct {
 	Shape []int           `json:"shape"`
 	Kind  robocache.Kind  `json:"kind"`
 	Mask  bool            `json:"mask,omitempty"` // a `<key>_is_pad`
+	// Ragged: the tensor has the entries of all samples, one after the other, and not the batch axis; Shape is -1 and the shape of one entry.
+	// The field behind it is its `<key>_lengths` (Lengths): how many entries each sample has, or each step of its window.
+	Ragged  bool `json:"ragged,omitempty"`
+	Lengths bool `json:"lengths,omitempty"`
 }
 
 // Text says that the entry is a list of strings a batch (JSON: of JSON values), not a tensor.
@@ -23,7 +27,7 @@ func (f *Field) Text() bool { return f.DType == robocache.String || f.DType == r
 type Tensor struct {
 	Key   string
 	DType robocache.DType
-	Shape []int // with the batch axis
+	Shape []int // with the batch axis; of a ragged one all entries
 	Data  []byte
 
 	buf *buffer

@@ -34,6 +34,8 @@ type Config struct {
 	// What a sample holds.
 	Keys            []string        `json:"keys,omitempty"`               // nil = all; columns, cameras and bytes of others are not touched
 	Deltas          Deltas          `json:"delta_timestamps,omitempty"`   // windows: offsets in seconds a key
+	Windows         Windows         `json:"windows,omitzero"`             // windows at a stream's own rate: offsets, or all samples of a span
+	Anchor          string          `json:"anchor,omitempty"`             // the stream whose rows are samples; "": the dataset's own rows (Info.Clock)
 	Hz              *robocache.Rate `json:"hz,omitempty"`                 // samples lie on a uniform timeline an episode
 	Align           *align.Config   `json:"align,omitempty"`              // how: the keywords of Episode.align
 	Tolerance       *float64        `json:"tolerance_s,omitempty"`        // set: offsets and picture times are checked against it; nil: offsets against 1e-4 s
@@ -216,7 +218,7 @@ func ParseConfig(text []byte) (Config, error) {
 
 func configKeys() []string {
 	return []string{"episodes", "drop_n_first_frames", "drop_n_last_frames", "batch_size", "shuffle", "pool_size", "pool_episodes", "pool_shards", "seed", "drop_last", "uneven", "rank", "world_size",
-		"keys", "delta_timestamps", "hz", "align", "tolerance_s", "offset_tolerance_s", "compat", "image_dtype", "image_size", "depth_unit", "normalize", "raw",
+		"keys", "delta_timestamps", "windows", "anchor", "hz", "align", "tolerance_s", "offset_tolerance_s", "compat", "image_dtype", "image_size", "depth_unit", "normalize", "raw",
 		"temperature", "stop", "epoch_size", "stratified", "missing", "threads", "prefetch", "memory_budget", "on_bad_episode", "cache", "cache_budget", "cache_format", "io_threads", "deadline_s"}
 }
 

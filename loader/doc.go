@@ -33,8 +33,18 @@
 //	L24  A mixture gives of each source what the source gives alone; keys that a source lacks are zeros under a mask.
 //	L25  A raw batch (Config.Raw) holds each stored byte once; one copy a buffer and one kernel.ApplyOp (Finish) make of it the batch that
 //	     the loader would have made itself, to the bit.
+//	L26  Of a dataset with several clocks samples are the rows of its own clock (Info.Clock), of the anchor's, or of a timeline (hz). Streams on that
+//	     clock come row by row; all others are what align.Episode gives at the samples' times, with `<key>_is_pad`: late starts, ends and gaps
+//	     are masked, no sample is left out for them. delta_timestamps then lie in time, by the align rule, and need no multiple of a period.
+//	L27  windows lie in time on any dataset. Offsets give the stream's own samples: nothing is computed unless a mode is chosen (pictures and clouds
+//	     nearest, everything else previous). A span is all samples stamped t+from … t+to, both ends included, without those that hold no value;
+//	     with a count that many times evenly from end to end, by the align rule. What lies outside the episode is padded, or not there.
+//	L28  A ragged tensor holds the entries of all samples, one after the other, without padding; `<key>_lengths` says how many are of each. What
+//	     one batch takes is known when it is made: batches that find no room beside others are made one by one, and one that does not fit
+//	     alone is ResourceLimit with its key and bytes.
 //
 // # Keys of a batch
 //
-// Video keys, then the table's columns in the dataset's order, then `<key>_is_pad` in the order of delta_timestamps, then "task".
+// Video keys, then the table's columns in the dataset's order (each ragged one with its lengths), then `<key>_is_pad` in the order of
+// delta_timestamps, of windows and of the columns, then "task".
 package loader

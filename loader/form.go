@@ -3,6 +3,7 @@ package loader
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/goatnote-inc/robocache"
 )
@@ -12,7 +13,8 @@ type form struct {
 	fields  []Field
 	tensors []tensorPlan
 	texts   []textPlan
-	index   int // tensor of dataset_index; -1 where there is one source
+	index   int   // tensor of dataset_index; -1 where there is one source
+	ragged  []int // tensors that hold what there is
 }
 
 type textPlan struct {
@@ -25,6 +27,23 @@ const datasetIndex = "dataset_index"
 
 // newForm joins the layouts of the sources. A key that a source lacks is an error, or with pad zeros under a mask.
 func newForm(sources []*source, pad bool) (*form, error) {
+	f, err := joinForms(sources, pad)
+	if err != nil {
+		return nil, err
+	}
+	for i := range f.tensors {
+		if f.tensors[i].ragged {
+			f.ragged = append(f.ragged, i)
+		}
+	}
+	if len(f.ragged) > 0 && sources[0].cfg.Raw {
+		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "loader", Where: robocache.Where{"stream": f.tensors[f.ragged[0]].key, "raw": true},
+			Msg: "raw batches with rows of varying length", Hint: "batches that are finished on the host, or keys= without them"}
+	}
+	return f, nil
+}
+
+func joinForms(sources []*source, pad bool) (*form, error) {
 	f := &form{index: -1}
 	first := sources[0].layout
 	if len(sources) == 1 {
@@ -79,7 +98,7 @@ func (f *form) join(sources []*source, pad bool) error {
 	for _, src := range sources {
 		for i := range f.fields {
 			x := &f.fields[i]
-			if src.layout.has(x.Key) {
+			if src.layout.has(x.of()) {
 				continue
 			}
 			if !pad {
@@ -96,7 +115,7 @@ func (f *form) join(sources []*source, pad bool) error {
 	for i := range f.fields {
 		key := f.fields[i].Key
 		has := slices.ContainsFunc(masks, func(m Field) bool { return m.Key == key+"_is_pad" })
-		if lacks[key] && !has && !f.fields[i].Text() {
+		if lacks[key] && !has && !f.fields[i].Text() && !f.fields[i].Lengths {
 			masks = append(masks, Field{Key: key + "_is_pad", DType: robocache.Bool, Shape: []int{}, Kind: robocache.KindNumeric, Mask: true})
 		}
 	}
@@ -118,7 +137,10 @@ func (f *form) join(sources []*source, pad bool) error {
 		for _, d := range x.Shape {
 			n *= d
 		}
-		f.tensors = append(f.tensors, tensorPlan{key: x.Key, dtype: x.DType, shape: x.Shape, bytes: n, column: -1, of: -1})
+		if x.Ragged {
+			n = 0
+		}
+		f.tensors = append(f.tensors, tensorPlan{key: x.Key, dtype: x.DType, shape: x.Shape, bytes: n, column: -1, of: -1, ragged: x.Ragged})
 	}
 	f.rewire(sources[0].layout)
 	return nil
@@ -153,6 +175,14 @@ func (f *form) field(key string, masks []Field, task *Field) *Field {
 		}
 	}
 	return task
+}
+
+// of is the key that a field belongs to: a ragged tensor's lengths are that key's.
+func (f *Field) of() string {
+	if f.Lengths {
+		return strings.TrimSuffix(f.Key, lengthsSuffix)
+	}
+	return f.Key
 }
 
 // same refuses a key that means two things.

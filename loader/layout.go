@@ -18,8 +18,13 @@ type column struct {
 	source  origin
 	steps   int  // T, 1 without a window
 	axis    bool // the T axis is in the shape
-	window  bool // delta_timestamps named it
+	window  bool // delta_timestamps or windows named it
 	rows    int  // index of its window in layout.windows
+	timed   bool // it goes by time: on another clock than the samples, or with a window in time
+	native  bool // of a window in which nothing is computed unless a mode is chosen
+	ragged  bool // its tensor holds what there is, and `<key>_lengths` says how much of each sample
+	span    [2]int64
+	spans   bool // it holds all samples of a span
 
 	stored, out robocache.DType
 	elems       int // of a row
@@ -33,6 +38,7 @@ type column struct {
 
 	number int // of the column
 	entry  int // index in Batch.Tensors or Batch.Texts
+	count  int // index in Batch.Tensors of its lengths, where it is ragged
 	mask   int // index in Batch.Tensors of its is_pad; -1
 	aligns *streamAlign
 	raw    *wired // its batches are raw; nil: they are as the field says
@@ -46,6 +52,7 @@ const (
 	fromText
 	fromVideo
 	fromStills
+	fromRagged
 )
 
 // window is a set of row offsets that several columns may share.
@@ -66,15 +73,16 @@ type layout struct {
 type tensorPlan struct {
 	key    string
 	dtype  robocache.DType
-	shape  []int // of a sample
-	bytes  int   // a sample
+	shape  []int // of a sample; of a ragged one -1 and the shape of an entry
+	bytes  int   // a sample; 0 of a ragged one
 	column int   // -1: a mask of column `of`
 	of     int
+	ragged bool
 }
 
 const defaultTolerance = 1e-4
 
-func newLayout(ctx context.Context, ds robocache.Dataset, cfg *Config, warn func(string)) (*layout, error) {
+func newLayout(ctx context.Context, ds robocache.Dataset, cfg *Config, on *line, warn func(string)) (*layout, error) {
 	info := ds.Info()
 	l := &layout{}
 	known := make([]string, 0, len(info.Features)+1)
@@ -101,6 +109,9 @@ func newLayout(ctx context.Context, ds robocache.Dataset, cfg *Config, warn func
 			return nil, misuse("delta_timestamps", "at least one offset for "+d.Key, "none")
 		}
 	}
+	if err := cfg.checkWindows(known, wanted); err != nil {
+		return nil, err
+	}
 	l.windows = []window{{offsets: []int{0}, nanos: []int64{0}}}
 
 	// Video first, then the table in the dataset's order: the order of the field's own items.
@@ -110,14 +121,14 @@ func newLayout(ctx context.Context, ds robocache.Dataset, cfg *Config, warn func
 			if (f.Kind == robocache.KindVideo) != (pass == 0) || !wanted(f.Key) {
 				continue
 			}
-			if f.Kind == robocache.KindPointCloud {
+			if f.Ragged() && !hasRagged(ds) || f.Kind == robocache.KindPointCloud && !f.Ragged() {
 				if cfg.Keys != nil {
-					return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "loader", Where: robocache.Where{"stream": f.Key}, Msg: "point clouds in batches"}
+					return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "loader", Where: robocache.Where{"stream": f.Key}, Msg: "the format " + info.Format + " gives no rows of varying length"}
 				}
-				warn("point cloud " + f.Key + " is left out: batches hold no point clouds")
+				warn(f.Key + " is left out: the format " + info.Format + " gives no rows of varying length")
 				continue
 			}
-			if err := l.add(f, cfg, info); err != nil {
+			if err := l.add(f, cfg, info, on); err != nil {
 				return nil, err
 			}
 		}
@@ -125,19 +136,24 @@ func newLayout(ctx context.Context, ds robocache.Dataset, cfg *Config, warn func
 	for _, d := range cfg.Deltas {
 		l.addMask(d.Key)
 	}
-	if cfg.Align != nil {
-		// On a timeline every value has a mask, window or not.
-		for i := range l.columns {
-			if l.columns[i].source != fromText && l.columns[i].mask < 0 {
-				l.addMask(l.columns[i].key)
-			}
+	for i := range cfg.Windows {
+		l.addMask(cfg.Windows[i].Key)
+	}
+	for i := range l.columns {
+		// Off the rows of the line every value has a mask, window or not; and so have rows that may hold none.
+		if c := &l.columns[i]; c.timed || c.feature.Masked {
+			l.addMask(c.key)
 		}
 	}
 	if hasTask && wanted("task") {
-		if cfg.Deltas.of("task") != nil {
+		if cfg.Deltas.of("task") != nil || cfg.Windows.of("task") != nil {
 			return nil, textWindow("task")
 		}
-		l.columns = append(l.columns, column{key: "task", number: len(l.columns), source: fromText, steps: 1, out: robocache.String, mask: -1, entry: len(l.texts)})
+		timed, err := on.timed(nil, cfg)
+		if err != nil {
+			return nil, err
+		}
+		l.columns = append(l.columns, column{key: "task", number: len(l.columns), timed: timed, source: fromText, steps: 1, out: robocache.String, mask: -1, entry: len(l.texts)})
 		l.texts = append(l.texts, len(l.columns)-1)
 		l.fields = append(l.fields, Field{Key: "task", DType: robocache.String, Shape: []int{}, Kind: robocache.KindText})
 	}
@@ -152,18 +168,25 @@ func unknownKey(option, key string, known []string) error {
 }
 
 func textWindow(key string) error {
-	return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Where: robocache.Where{"stream": key}, Msg: "delta_timestamps of a text"}
+	return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Where: robocache.Where{"stream": key}, Msg: "a window of a text", Hint: "texts are those of the sample's own time"}
 }
 
 // add makes the column of a feature.
-func (l *layout) add(f *robocache.Feature, cfg *Config, info *robocache.Info) error {
+func (l *layout) add(f *robocache.Feature, cfg *Config, info *robocache.Info, on *line) error {
 	c := column{key: f.Key, feature: f, steps: 1, mask: -1, stored: f.DType, out: f.DType}
 	lerobot := cfg.Compat == "lerobot"
+	var err error
+	if c.timed, err = on.timed(f, cfg); err != nil {
+		return err
+	}
+	if err := c.nativeWindow(l, cfg); err != nil {
+		return robocache.At(err, robocache.Where{"stream": f.Key})
+	}
 	if deltas := cfg.Deltas.of(f.Key); deltas != nil {
 		if f.Kind == robocache.KindText || f.Kind == robocache.KindEvent {
 			return textWindow(f.Key)
 		}
-		w, err := newWindow(deltas, cfg, info, f)
+		w, err := newWindow(deltas, cfg, info, f, c.timed)
 		if err != nil {
 			return robocache.At(err, robocache.Where{"stream": f.Key})
 		}
@@ -196,17 +219,28 @@ func (l *layout) add(f *robocache.Feature, cfg *Config, info *robocache.Info) er
 		}
 		shape = []int{channels(c.spec.Pixel), c.height, c.width}
 	default:
-		c.elems, c.rowBytes = f.Elements(), f.RowBytes()
+		if c.ragged = c.spans || f.Ragged(); f.Ragged() {
+			c.source = fromRagged
+		}
+		c.elems = f.Elements()
+		c.rowBytes = c.elems * f.DType.Size()
 		if c.stored.Size() == 0 || c.elems < 0 || c.elems > math.MaxInt32 {
 			return &robocache.Error{Class: robocache.ErrUnsupported, Op: "loader", Where: robocache.Where{"stream": f.Key}, Msg: fmt.Sprintf("%s rows of %v in batches", f.DType, f.Shape)}
 		}
 		if lerobot {
 			c.out = referenceDType(f.DType)
 		}
-		if !f.Scalar() {
+		switch {
+		case c.source == fromRagged:
+			shape = slices.Clone(f.Shape[1:])
+		case !f.Scalar():
 			shape = slices.Clone(f.Shape)
 		}
 		c.outBytes = c.elems * c.out.Size()
+	}
+	if c.ragged {
+		l.addRagged(c, shape)
+		return nil
 	}
 	if c.axis {
 		shape = append([]int{c.steps}, shape...)
@@ -286,16 +320,11 @@ func referenceDType(d robocache.DType) robocache.DType {
 	return d
 }
 
-func newWindow(deltas []float64, cfg *Config, info *robocache.Info, f *robocache.Feature) (window, error) {
-	w := window{nanos: make([]int64, len(deltas))}
-	for i, d := range deltas {
-		if math.IsNaN(d) || math.Abs(d) > 4e9 {
-			return w, misuse("delta_timestamps", "seconds", fmt.Sprint(d))
-		}
-		w.nanos[i] = int64(math.RoundToEven(d * 1e9))
-	}
-	if cfg.Align != nil {
-		return w, nil // offsets on a timeline need not be multiples of a frame
+func newWindow(deltas []float64, cfg *Config, info *robocache.Info, f *robocache.Feature, timed bool) (window, error) {
+	nanos, err := nanosOf(deltas, "delta_timestamps")
+	w := window{nanos: nanos}
+	if err != nil || timed {
+		return w, err // offsets in time need not be multiples of a frame
 	}
 	fps := info.FPS
 	if fps.Zero() {
@@ -308,7 +337,6 @@ func newWindow(deltas []float64, cfg *Config, info *robocache.Info, f *robocache
 	case cfg.Tolerance != nil:
 		tolerance = *cfg.Tolerance
 	}
-	var err error
 	w.offsets, err = align.Offsets(deltas, fps, tolerance)
 	return w, err
 }
@@ -328,7 +356,7 @@ func (l *layout) window(w window) int {
 func (l *layout) addMask(key string) {
 	for i := range l.columns {
 		c := &l.columns[i]
-		if c.key != key || c.source == fromText {
+		if c.key != key || c.source == fromText || c.spans || c.mask >= 0 {
 			continue
 		}
 		c.mask = len(l.tensors)

@@ -208,7 +208,7 @@ func (l *Loader) take(r *run, begin time.Time) (b *Batch, again bool, err error)
 	u := r.head
 	if u.err != nil {
 		l.stopRun()
-		return nil, false, u.err
+		return nil, u.err == errCrowded, u.err
 	}
 	if len(u.bad) > 0 {
 		if err := l.exclude(u.bad); err != nil {

@@ -100,7 +100,9 @@ func (m *Map) Items(ctx context.Context, indices []int64) (*Batch, error) {
 	q.start(a, int(min(parts, int64(a.cfg.Threads)))-1)
 	q.work(a)
 	q.wait()
-	if err := u.outcome(ctx); err != nil {
+	err = u.outcome(ctx)
+	a.leave(u)
+	if err != nil {
 		u.batch.Release()
 		return nil, err
 	}

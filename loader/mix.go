@@ -18,6 +18,7 @@ type Mix struct {
 	Keys      []string          // after the renaming
 	Hz        *robocache.Rate
 	Align     *align.Config
+	Anchor    string // the stream whose rows are its samples, by the batch's key
 	ImageSize []int
 	Episodes  []int
 	Normalize *Normalize
@@ -49,6 +50,9 @@ func (m *Mix) config(cfg Config, several bool) (Config, error) {
 		if err := cfg.checkAlign(); err != nil {
 			return cfg, err
 		}
+	}
+	if m.Anchor != "" {
+		cfg.Anchor = m.Anchor
 	}
 	if m.ImageSize != nil {
 		if len(m.ImageSize) != 2 || m.ImageSize[0] < 1 || m.ImageSize[1] < 1 || m.ImageSize[0] > 1<<15 || m.ImageSize[1] > 1<<15 {
@@ -205,6 +209,46 @@ func (r *renamed) key(k string) string {
 		return old
 	}
 	return k
+}
+
+// Unwrap gives the dataset under its own keys (robocache.As).
+func (r *renamed) Unwrap() robocache.Dataset { return r.Dataset }
+
+// GatherRagged is the dataset's; newLayout has asked whether it has any.
+func (r *renamed) GatherRagged(ctx context.Context, key string, rows []robocache.Row) ([]byte, []int, error) {
+	ds, ok := r.Dataset.(robocache.RaggedDataset)
+	if !ok {
+		return nil, nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "loader", Where: robocache.Where{"stream": key}, Msg: "no rows of varying length"}
+	}
+	return ds.GatherRagged(ctx, r.key(key), rows)
+}
+
+// Valid is the dataset's; without one all rows hold a value.
+func (r *renamed) Valid(ctx context.Context, key string, rows []robocache.Row, valid []uint8) error {
+	if m, ok := r.Dataset.(robocache.Masker); ok {
+		return m.Valid(ctx, r.key(key), rows, valid)
+	}
+	for i := range valid {
+		valid[i] = 1
+	}
+	return nil
+}
+
+// Clocks is the dataset's.
+func (r *renamed) Clocks(key string) []string {
+	if c, ok := r.Dataset.(robocache.Clocked); ok {
+		return c.Clocks(r.key(key))
+	}
+	return nil
+}
+
+// TimesBy is the dataset's; Clocks says which there are.
+func (r *renamed) TimesBy(ctx context.Context, episode int, key, clock string) ([]int64, error) {
+	c, ok := r.Dataset.(robocache.Clocked)
+	if !ok {
+		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "loader", Where: robocache.Where{"stream": key}, Msg: "this stream was stamped by one clock"}
+	}
+	return c.TimesBy(ctx, episode, r.key(key), clock)
 }
 
 // base is the dataset behind the other keys, for what has none.

@@ -26,10 +26,15 @@ func (c *Config) ofSource(m *Mix) {
 	}
 	gives := func(k string) bool { return has(k) && (keys == nil || slices.Contains(keys, k)) }
 	c.Deltas = slices.DeleteFunc(slices.Clone(c.Deltas), func(d Delta) bool { return !gives(d.Key) })
+	c.Windows = slices.DeleteFunc(slices.Clone(c.Windows), func(w Window) bool { return !gives(w.Key) })
+	if c.Anchor != "" && info.Feature(c.Anchor) == nil {
+		c.Anchor = "" // its own rows
+	}
 	c.Normalize.Keys = only(c.Normalize.Keys, gives)
 	if c.Align != nil {
 		a := *c.Align
 		a.Modes, a.Edge.Keys, a.MaxGap.Keys, a.Offset = only(a.Modes, has), only(a.Edge.Keys, has), only(a.MaxGap.Keys, has), only(a.Offset, has)
+		a.Latency, a.Clock = only(a.Latency, has), only(a.Clock, has)
 		a.Period, a.Quats, a.DTypes = only(a.Period, has), only(a.Quats, has), only(a.DTypes, has)
 		c.Align = &a
 	}
@@ -71,16 +76,25 @@ func checkNamed(mix []Mix, cfg *Config) error {
 	for _, d := range cfg.Deltas {
 		windows = append(windows, d.Key)
 	}
+	var native, anchor []string
+	for i := range cfg.Windows {
+		native = append(native, cfg.Windows[i].Key)
+	}
+	if cfg.Anchor != "" {
+		anchor = []string{cfg.Anchor}
+	}
 	for _, o := range []struct {
 		option string
 		keys   []string
-	}{{"keys", cfg.Keys}, {"delta_timestamps", windows}, {"normalize", mapKeys(cfg.Normalize.Keys)}} {
+	}{{"keys", cfg.Keys}, {"delta_timestamps", windows}, {"windows", native}, {"anchor", anchor}, {"normalize", mapKeys(cfg.Normalize.Keys)}} {
 		if err := check(o.option, o.keys); err != nil {
 			return err
 		}
 	}
 	if a := cfg.Align; a != nil {
-		return check("align", slices.Concat(mapKeys(a.Modes), mapKeys(a.Edge.Keys), mapKeys(a.MaxGap.Keys), mapKeys(a.Offset), mapKeys(a.Period), mapKeys(a.Quats), mapKeys(a.DTypes)))
+		named := slices.Concat(a.Named()...)
+		slices.Sort(named)
+		return check("align", named)
 	}
 	return nil
 }

@@ -79,6 +79,10 @@ func (w *worker) locate(parts []*part, col int) {
 				w.blank(p, c, i)
 				continue
 			}
+			if r.Missing && c.feature.Masked {
+				w.masked(p, c, i)
+				continue
+			}
 			if r.Missing || r.Path == "" {
 				p.blame(rows[i].Episode, src.missing(c, rows[i], r))
 				p.u.finish(1)
@@ -144,6 +148,12 @@ func (w *worker) blank(p *part, c *column, slot int) {
 	p.absent(c, slot)
 	w.a.n.frames.Add(1)
 	p.u.finish(1)
+}
+
+// masked is blank for a place whose row may hold no picture, and holds none.
+func (w *worker) masked(p *part, c *column, slot int) {
+	p.data(c.mask)[p.slot(slot/c.steps)*c.steps+slot%c.steps] = 1
+	w.blank(p, c, slot)
 }
 
 // openFile opens a file, plans its groups, and makes a job a group.

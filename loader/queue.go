@@ -35,7 +35,8 @@ const (
 	jobSort                  // find the distinct rows of a column of stills; makes still jobs
 	jobGather
 	jobText
-	jobCopy // pictures that are there already
+	jobRagged // one tensor of a batch whose rows vary in length
+	jobCopy   // pictures that are there already
 	jobGroup
 	jobChunk
 	jobFetch // read the packets of groups of a file that is far away; makes group jobs

@@ -32,8 +32,12 @@ const largeBatch = 64 << 20
 // holds them, so that the next is planned and begun while the rest of the last is consumed. Large batches are their own horizon:
 // as many as fit a sixteenth of memory_budget, one at least.
 func (a *assembler) horizonOf() (ahead, inFlight int, err error) {
-	bytes := max(a.batchBytes(a.cfg.BatchSize), 1)
+	ragged, _ := a.largest()
+	bytes := max(a.batchBytes(a.cfg.BatchSize)+ragged, 1)
 	fit := a.budget / bytes
+	if fit < 1 && ragged > 0 {
+		fit = 1 // the quarter more than the largest may be what does not fit
+	}
 	if fit < 1 {
 		return 0, 0, budgetError(bytes, a.budget, int64(a.cfg.MemoryBudget))
 	}
@@ -70,6 +74,15 @@ func (r *run) plan(c course, at cursor, ahead, inFlight int) {
 		r.a.workers.Put(w)
 	}()
 	for size, seq := 1, int64(0); ; size = ahead {
+		if len(r.a.form.ragged) > 0 && seq > 0 {
+			// What comes to be known of their sizes counts at once; before the first is made, nothing is.
+			if !r.firstMade() {
+				return
+			}
+			ahead, inFlight, _ = r.a.horizonOf()
+			size = min(ahead, inFlight)
+		}
+		r.a.inFlight.Store(int64(inFlight))
 		if !r.waitSpace(inFlight - size) {
 			return
 		}
@@ -108,6 +121,28 @@ func (r *run) plan(c course, at cursor, ahead, inFlight int) {
 		if !more {
 			return
 		}
+	}
+}
+
+// firstMade waits for the first batch where no size of a ragged tensor is known.
+func (r *run) firstMade() bool {
+	if _, known := r.a.largest(); known {
+		return true
+	}
+	r.mu.Lock()
+	var first *unit
+	if len(r.live) > 0 {
+		first = r.live[0]
+	}
+	r.mu.Unlock()
+	if first == nil {
+		return r.ctx.Err() == nil
+	}
+	select {
+	case <-first.done:
+		return true
+	case <-r.ctx.Done():
+		return false
 	}
 }
 
@@ -154,6 +189,7 @@ func (r *run) handOut(u *unit) *Batch {
 	r.mu.Unlock()
 	r.space.Signal()
 	b := u.batch
+	r.a.leave(u)
 	r.a.recycle(u)
 	return b
 }
@@ -169,6 +205,7 @@ func (r *run) stop() {
 	r.q.wait()
 	for _, u := range r.live {
 		if u.batch != nil {
+			r.a.leave(u)
 			u.batch.Release()
 		}
 	}

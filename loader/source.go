@@ -16,6 +16,7 @@ type source struct {
 	name   string // of a mixture's source
 	ds     robocache.Dataset
 	cfg    Config // the loader's, with what the mixture says of this source
+	line   line
 	layout *layout
 	table  *table
 	reels  reels
@@ -31,19 +32,22 @@ type source struct {
 func newSource(ctx context.Context, a *assembler, index, sources int, name string, ds robocache.Dataset, cfg Config) (*source, error) {
 	src := &source{a: a, index: index, name: name, ds: ds, cfg: cfg}
 	var err error
-	if src.layout, err = newLayout(ctx, ds, &cfg, a.warn); err != nil {
+	if src.line, err = newLine(ds.Info(), &cfg); err != nil {
+		return nil, err
+	}
+	if src.layout, err = newLayout(ctx, ds, &cfg, &src.line, a.warn); err != nil {
 		return nil, err
 	}
 	if starts, ok := base(ds).(videoStarts); ok {
 		src.starts = starts
 	}
 	total := int64(cfg.MemoryBudget) / int64(sources)
-	src.stamps = newStamps(ds, total/32)
+	src.stamps = newStamps(ds.Times, total/32)
+	if src.line.grid || src.line.key != "" || src.layout.timed() {
+		src.stamps.read = src.readStamps
+	}
 	if b, ok := base(ds).(interface{ LimitMemory(bytes int64) }); ok {
 		b.LimitMemory(total / 8)
-	}
-	if cfg.Align != nil {
-		src.stamps.fix = src.onGrid
 	}
 	if err := src.count(ctx); err != nil {
 		return nil, err
@@ -55,11 +59,9 @@ func newSource(ctx context.Context, a *assembler, index, sources int, name strin
 		src.close()
 		return nil, err
 	}
-	if cfg.Align != nil {
-		if err := src.alignColumns(); err != nil {
-			src.close()
-			return nil, err
-		}
+	if err := src.alignColumns(); err != nil {
+		src.close()
+		return nil, err
 	}
 	if err := src.probe(ctx); err != nil {
 		src.close()
@@ -93,21 +95,8 @@ func (src *source) count(ctx context.Context) error {
 			}
 		}
 	}
-	count := func(e int) (int, int64, error) { return src.ds.Len(e), 0, nil }
-	if src.cfg.Align != nil {
-		count = func(e int) (int, int64, error) {
-			n, start, err := src.timeline(ctx, e)
-			if err != nil && src.cfg.OnBadEpisode == "skip" && badEpisode(err) {
-				// Its stamps are bad: it never enters the order.
-				a.n.skip.Add(int64(src.ds.Len(e)))
-				a.warn(robocache.Where{"episode": e}.String() + " is left out: " + err.Error())
-				return 0, 0, nil
-			}
-			return n, start, err
-		}
-	}
 	var err error
-	if src.table, err = newTable(info.Episodes, &src.cfg, exclude, count, src.cfg.Align != nil); err != nil {
+	if src.table, err = newTable(info.Episodes, &src.cfg, exclude, src.counts(ctx, exclude), src.line.grid); err != nil {
 		return err
 	}
 	src.table.print.Format = info.Format
@@ -232,9 +221,7 @@ func (p *part) resolve(samples []int64) {
 		anchors[i], p.places[i] = r, int32(place)
 	}
 	p.rows[0] = anchors
-	if src.cfg.Align == nil {
-		src.windowRows(p.rows)
-	}
+	src.windowRows(p.rows)
 }
 
 // begin resolves the part's samples, writes their masks, and counts what is still to come.
@@ -242,17 +229,17 @@ func (p *part) begin(samples []int64) (parts int64) {
 	src := p.src
 	n := len(samples)
 	p.resolve(samples)
-	if src.cfg.Align == nil {
-		p.masks()
-	}
+	p.masks()
 	for i := range src.layout.columns {
 		c := &src.layout.columns[i]
-		if c.source == fromVideo || c.source == fromStills {
+		switch {
+		case c.source == fromVideo || c.source == fromStills:
 			parts += int64(n * c.steps)
 			if c.raw != nil && c.raw.plan != nil {
 				p.planRows(c)
 			}
-		} else {
+		case c.ragged: // one of all parts (assembler.parts)
+		default:
 			parts++
 		}
 	}
@@ -282,7 +269,7 @@ func (p *part) masks() {
 	anchors := p.rows[0]
 	for i := range src.layout.columns {
 		c := &src.layout.columns[i]
-		if c.mask < 0 {
+		if c.mask < 0 || c.timed {
 			continue
 		}
 		mask := p.data(c.mask)

@@ -11,9 +11,8 @@ import (
 
 // stamps keeps the time stamps of streams, least recently used first out, within a budget in bytes.
 type stamps struct {
-	ds     robocache.Dataset
+	read   func(ctx context.Context, episode int, stream string) ([]int64, error)
 	budget int64
-	fix    func(stream string, times []int64) []int64 // before they are kept; nil = as recorded
 
 	mu     sync.Mutex
 	have   map[stampKey]*list.Element
@@ -31,8 +30,8 @@ type stampEntry struct {
 	times []int64
 }
 
-func newStamps(ds robocache.Dataset, budget int64) *stamps {
-	return &stamps{ds: ds, budget: budget, have: map[stampKey]*list.Element{}, recent: list.New()}
+func newStamps(read func(ctx context.Context, episode int, stream string) ([]int64, error), budget int64) *stamps {
+	return &stamps{read: read, budget: budget, have: map[stampKey]*list.Element{}, recent: list.New()}
 }
 
 // of gives the stamps of a stream; they are shared and not to be changed. Two callers may read the same ones at once.
@@ -46,12 +45,9 @@ func (s *stamps) of(ctx context.Context, episode int, stream string) ([]int64, e
 		return t, nil
 	}
 	s.mu.Unlock()
-	t, err := s.ds.Times(ctx, episode, stream)
+	t, err := s.read(ctx, episode, stream)
 	if err != nil {
 		return nil, robocache.At(err, robocache.Where{"episode": episode, "stream": stream})
-	}
-	if s.fix != nil {
-		t = s.fix(stream, t)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,7 +137,7 @@ func (src *source) compare(c *column, r robocache.Row, picture, row int64) error
 
 // checkStamps compares the recorded stamps of pictures and rows, where the dataset does not say where its episodes lie in the files.
 func (src *source) checkStamps(ctx context.Context, p *part, c *column, rows []robocache.Row) {
-	if src.cfg.Align != nil {
+	if c.aligns != nil || src.line.key != "" {
 		return // a timeline has no row of its own to compare with
 	}
 	for i, r := range rows {

@@ -90,6 +90,12 @@ func (w *worker) still(j *job) {
 			// One bad row must not take its neighbours with it.
 			err = src.ds.Frames(w.ctx(), c.key, asked[i:i+1], refs[i:i+1])
 		}
+		if err == nil && refs[i].Missing && c.feature.Masked {
+			for _, slot := range slots {
+				w.masked(p, c, int(slot))
+			}
+			continue
+		}
 		dst := p.picture(c, int(slots[0]))
 		switch {
 		case err != nil:

@@ -2,7 +2,9 @@ package loader
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
@@ -30,31 +32,38 @@ func (c *Config) checkAlign() error {
 		return nil
 	case a.Times != nil:
 		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "loader", Msg: "align times= in a loader", Hint: "give hz=; times= is for one episode's align"}
-	case len(a.Clock) > 0:
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "loader", Msg: "align clock=", Hint: "the streams of this format have one clock each; leave clock out"}
 	case len(a.Keys) > 0:
 		return misuse("align keys", "none: keys= of the loader chooses", fmt.Sprint(a.Keys))
-	case a.HZ.Zero() || a.HZ.Num < 0 || a.HZ.Den <= 0:
+	case !a.HZ.Zero() && (a.HZ.Num < 0 || a.HZ.Den <= 0):
 		return misuse("align", "hz, a rate above 0", a.HZ.String())
+	case a.HZ.Zero() && a.Extent != "":
+		return misuse("align extent", "extent beside hz: it is of a uniform timeline", a.Extent)
 	case a.Window < 0:
 		return misuse("align window", "0 or more", fmt.Sprint(int64(a.Window)))
 	}
 	for _, k := range mapKeys(a.Offset) {
-		if off := a.Offset[k]; off <= -maxOffset || off >= maxOffset {
-			return misuse("align offset of "+k, "less than 2^62 ns", fmt.Sprint(int64(off)))
+		if _, err := a.Shift(k); err != nil {
+			return err
+		}
+	}
+	for _, k := range mapKeys(a.Latency) {
+		if _, err := a.Shift(k); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-const maxOffset = 1 << 62
-
-// alignColumns settles mode, edge and gap of each column. The defaults are Episode.align's: linear for floats; previous for
-// integers, booleans and text; nearest for pictures.
+// alignColumns settles mode, edge and gap of each column that goes by time. The defaults are Episode.align's (align.DefaultMode); of windows=
+// with offsets nothing is computed by default.
 func (src *source) alignColumns() error {
 	cfg := src.cfg.Align
+	if cfg == nil {
+		cfg = &align.Config{}
+	}
 	known := append(src.layout.keys(), "task")
-	for _, named := range [][]string{mapKeys(cfg.Modes), mapKeys(cfg.Edge.Keys), mapKeys(cfg.MaxGap.Keys), mapKeys(cfg.Offset), mapKeys(cfg.Period), mapKeys(cfg.Quats), mapKeys(cfg.DTypes)} {
+	for _, named := range cfg.Named() {
+		slices.Sort(named)
 		for _, k := range named {
 			if !slices.Contains(known, k) && src.ds.Info().Feature(k) == nil {
 				return unknownKey("align", k, known)
@@ -62,22 +71,24 @@ func (src *source) alignColumns() error {
 		}
 	}
 	window := int64(cfg.Window)
-	if window == 0 {
+	if window == 0 && src.line.grid {
 		window = cfg.HZ.Nanos(1)
 	}
 	for i := range src.layout.columns {
 		c := &src.layout.columns[i]
+		if !c.timed {
+			continue
+		}
 		k := c.key
-		s := &streamAlign{offset: int64(cfg.Offset[k]), opt: align.Options{Stream: k, Edge: cfg.Edge.For(k), MaxGap: int64(cfg.MaxGap.For(k))}}
+		s := &streamAlign{opt: align.Options{Stream: k, Edge: cfg.Edge.For(k), MaxGap: int64(cfg.MaxGap.For(k))}}
+		s.offset, _ = cfg.Shift(k)
+		s.opt.Mode = align.Previous
 		if c.feature != nil {
 			s.clock = k
+			s.opt.Mode = align.DefaultMode(c.feature)
 		}
-		s.opt.Mode = align.Previous
-		switch {
-		case c.source == fromVideo || c.source == fromStills:
-			s.opt.Mode = align.Nearest
-		case c.source == fromTable && c.stored.Float():
-			s.opt.Mode = align.Linear
+		if c.native && s.opt.Mode.Computes() {
+			s.opt.Mode = align.Previous
 		}
 		if m, ok := cfg.Modes[k]; ok {
 			s.opt.Mode = m
@@ -88,10 +99,14 @@ func (src *source) alignColumns() error {
 		numeric := c.source == fromTable
 		to, cast := cfg.DTypes[k]
 		switch {
+		case c.spans: // its samples, as they are
+			s.opt.Mode = align.Previous
 		case s.opt.Mode.Computes() && (!numeric || c.stored == robocache.Bool):
 			return bad("mode "+s.opt.Mode.String()+": such values are not computed with", "nearest, previous or next")
 		case s.opt.Mode.Computes() && c.stored.Integer() && !to.Float():
 			return bad("mode "+s.opt.Mode.String()+" of integers", "nearest, previous or next; or dtypes={"+k+": \"float32\"} where they are quantities")
+		}
+		switch {
 		case cast && (!numeric || !to.Float()):
 			return bad("dtypes: "+to.String(), "float32, float64, float16 or bfloat16, for numeric streams")
 		}
@@ -99,6 +114,9 @@ func (src *source) alignColumns() error {
 			src.retype(i, to)
 		}
 		if s.opt.Mode == align.Mean {
+			if window == 0 {
+				return bad("mode mean without a rate", "hz=, or align={\"window\": seconds}")
+			}
 			s.opt.Before, s.opt.After = align.HalfWindows(window)
 		}
 		s.rule = kernel.Rule{Mode: s.opt.Mode, Period: cfg.Period[k], Quats: cfg.Quats[k]}
@@ -120,15 +138,6 @@ func mapKeys[T any](m map[string]T) []string {
 	return out
 }
 
-// onGrid gives stamps as align sees them: those that are grid times through float32 are the grid times.
-func (src *source) onGrid(stream string, times []int64) []int64 {
-	rate := src.ds.Info().FPS
-	if f := src.ds.Info().Feature(stream); f != nil && !f.FPS.Zero() {
-		rate = f.FPS
-	}
-	return align.OnGrid(times, rate)
-}
-
 // timeline counts the rows of an episode's timeline and finds its start.
 func (src *source) timeline(ctx context.Context, episode int) (n int, start int64, err error) {
 	cfg := src.cfg.Align
@@ -137,12 +146,15 @@ func (src *source) timeline(ctx context.Context, episode int) (n int, start int6
 	}
 	var names []string
 	var streams [][]int64
-	add := func(key string) error {
+	add := func(key string, always bool) error {
 		t, err := src.stamps.of(ctx, episode, key)
 		if err != nil {
 			return err
 		}
-		if off := int64(cfg.Offset[key]); off != 0 && len(t) > 0 {
+		if f := src.ds.Info().Feature(key); f != nil && !always && !align.Bounds(f, t) {
+			return nil
+		}
+		if off, _ := cfg.Shift(key); off != 0 && len(t) > 0 {
 			t = []int64{t[0] + off, t[len(t)-1] + off}
 		}
 		names, streams = append(names, key), append(streams, t)
@@ -150,18 +162,18 @@ func (src *source) timeline(ctx context.Context, episode int) (n int, start int6
 	}
 	for i := range src.layout.columns {
 		if c := &src.layout.columns[i]; c.feature != nil && (!c.feature.Default || src.cfg.Keys != nil) {
-			if err := add(c.key); err != nil {
+			if err := add(c.key, c.key == cfg.Extent); err != nil {
 				return 0, 0, err
 			}
 		}
 	}
 	if k := cfg.Extent; k != "" && k != "intersection" && k != "union" && !slices.Contains(names, k) && src.ds.Info().Feature(k) != nil {
-		if err := add(k); err != nil {
+		if err := add(k, true); err != nil {
 			return 0, 0, err
 		}
 	}
 	if len(streams) == 0 {
-		if err := add(""); err != nil {
+		if err := add("", true); err != nil {
 			return 0, 0, err
 		}
 	}
@@ -177,85 +189,165 @@ func (src *source) timeline(ctx context.Context, episode int) (n int, start int6
 }
 
 // plans finds, for each sample and step of a column, where its value comes from. The plan is of the whole batch: its sources are
-// the rows that are given beside it, each once.
+// the rows that are given beside it, each once. Places that would read a row without a value have none.
 func (w *worker) plans(p *part, c *column) (*kernel.Plan, []robocache.Row, error) {
 	own := p.src
 	deltas := own.layout.windows[c.rows].nanos
 	n := p.size()
 	steps := c.steps
+	whole := &kernel.Plan{Mode: c.aligns.opt.Mode, Kind: make([]kernel.Kind, n*steps), Left: make([]int32, n*steps), Right: make([]int32, n*steps), Weight: make([]float64, n*steps), Valid: make([]uint8, n*steps)}
+	var rows []robocache.Row
+	var targets []int64
+	err := w.byEpisode(p, func(episode int, group []int32) error {
+		stamps, err := own.stamps.of(w.ctx(), episode, c.aligns.clock)
+		if err != nil {
+			return err
+		}
+		targets = targets[:0]
+		for _, i := range group {
+			t, err := own.at(w.ctx(), p.places[i], p.rows[0][i].Index)
+			if err != nil {
+				return err
+			}
+			for _, d := range deltas {
+				targets = append(targets, t-c.aligns.offset+d)
+			}
+		}
+		from, near := around(stamps, targets, &c.aligns.opt)
+		one, err := align.NewPlan(near, targets, c.aligns.opt)
+		if err != nil {
+			return robocache.At(err, robocache.Where{"episode": episode})
+		}
+		used, place := usedRows(one)
+		base := int32(len(rows))
+		for _, r := range used {
+			rows = append(rows, robocache.Row{Episode: episode, Index: from + int(r)})
+		}
+		for k := range one.Kind {
+			at := int(group[k/steps])*steps + k%steps
+			whole.Kind[at], whole.Weight[at], whole.Valid[at] = one.Kind[k], one.Weight[k], one.Valid[k]
+			switch one.Kind[k] {
+			case kernel.Copy, kernel.Blend:
+				whole.Left[at], whole.Right[at] = base+place(one.Left[k]), base+place(one.Right[k])
+			case kernel.Window:
+				whole.Left[at] = base + place(one.Left[k])
+				whole.Right[at] = whole.Left[at] + one.Right[k] - one.Left[k]
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	whole.Sources = len(rows)
+	valid, err := align.Validity(w.ctx(), own.ds, c.feature, rows)
+	if err != nil {
+		return nil, nil, robocache.At(err, robocache.Where{"stream": c.key})
+	}
+	if valid != nil {
+		align.Mask(whole, valid, 0)
+	}
+	return whole, rows, nil
+}
+
+// byEpisode calls fn for each episode of a part, with its samples in the part's order.
+func (w *worker) byEpisode(p *part, fn func(episode int, group []int32) error) error {
+	n := p.size()
 	order := slices.Grow(w.index[:0], n)[:n]
 	for i := range order {
 		order[i] = int32(i)
 	}
 	w.index = order
 	slices.SortStableFunc(order, func(x, y int32) int { return int(p.places[x]) - int(p.places[y]) })
-	whole := &kernel.Plan{Mode: c.aligns.opt.Mode, Kind: make([]kernel.Kind, n*steps), Left: make([]int32, n*steps), Right: make([]int32, n*steps), Weight: make([]float64, n*steps), Valid: make([]uint8, n*steps)}
-	var rows []robocache.Row
 	for lo := 0; lo < n; {
 		hi := lo
 		place := p.places[order[lo]]
 		for hi < n && p.places[order[hi]] == place {
 			hi++
 		}
-		episode := own.table.episode(int(place))
-		src, err := own.stamps.of(w.ctx(), episode, c.aligns.clock)
-		if err != nil {
-			return nil, nil, &episodeError{episode, err}
-		}
-		targets := make([]int64, 0, (hi-lo)*steps)
-		for _, i := range order[lo:hi] {
-			t := own.table.start[place] + own.cfg.Align.HZ.Nanos(int64(p.rows[0][i].Index)) - c.aligns.offset
-			for _, d := range deltas {
-				targets = append(targets, t+d)
+		episode := p.src.table.episode(int(place))
+		if err := fn(episode, order[lo:hi]); err != nil {
+			var known *episodeError
+			if errors.As(err, &known) {
+				return err
 			}
-		}
-		one, err := align.NewPlan(src, targets, c.aligns.opt)
-		if err != nil {
-			return nil, nil, &episodeError{episode, robocache.At(err, robocache.Where{"episode": episode})}
-		}
-		used := usedRows(one)
-		base := int32(len(rows))
-		for _, r := range used {
-			rows = append(rows, robocache.Row{Episode: episode, Index: int(r)})
-		}
-		place32 := func(r int32) int32 {
-			k, _ := slices.BinarySearch(used, r)
-			return base + int32(k)
-		}
-		for k := range one.Kind {
-			at := int(order[lo+k/steps])*steps + k%steps
-			whole.Kind[at], whole.Weight[at], whole.Valid[at] = one.Kind[k], one.Weight[k], one.Valid[k]
-			switch one.Kind[k] {
-			case kernel.Copy, kernel.Blend:
-				whole.Left[at], whole.Right[at] = place32(one.Left[k]), place32(one.Right[k])
-			case kernel.Window:
-				whole.Left[at] = place32(one.Left[k])
-				whole.Right[at] = whole.Left[at] + one.Right[k] - one.Left[k]
-			}
+			return &episodeError{episode, err}
 		}
 		lo = hi
 	}
-	whole.Sources = len(rows)
-	return whole, rows, nil
+	return nil
 }
 
-// usedRows lists the source rows that a plan reads, ascending, each once.
-func usedRows(p *kernel.Plan) []int32 {
-	var used []int32
+// around cuts the stamps that decide about some targets out of a stream's: an episode of an hour is not looked through for a window of a
+// second. On both sides two distinct stamps beyond them stay, which is what any mode and edge looks at (A2, A4, A8).
+func around(stamps, targets []int64, opt *align.Options) (from int, near []int64) {
+	if len(stamps) < 64 || len(targets) == 0 {
+		return 0, stamps
+	}
+	lo, hi := slices.Min(targets)-opt.Before, slices.Max(targets)+opt.After
+	from, _ = slices.BinarySearch(stamps, lo)
+	to, _ := slices.BinarySearch(stamps, hi+1)
+	for range 2 {
+		if from > 0 {
+			from, _ = slices.BinarySearch(stamps, stamps[from-1])
+		}
+		if to < len(stamps) {
+			to, _ = slices.BinarySearch(stamps, stamps[to]+1)
+		}
+	}
+	return from, stamps[from:to]
+}
+
+// usedRows lists the source rows that a plan reads, ascending, each once; place says which of them a row is.
+func usedRows(p *kernel.Plan) (used []int32, place func(r int32) int32) {
+	lo, hi := int32(math.MaxInt32), int32(-1) // of all, both ends included
 	for i, k := range p.Kind {
 		switch k {
 		case kernel.Copy:
-			used = append(used, p.Left[i])
+			lo, hi = min(lo, p.Left[i]), max(hi, p.Left[i])
 		case kernel.Blend:
-			used = append(used, p.Left[i], p.Right[i])
+			lo, hi = min(lo, p.Left[i], p.Right[i]), max(hi, p.Left[i], p.Right[i])
+		case kernel.Window:
+			lo, hi = min(lo, p.Left[i]), max(hi, p.Right[i]-1)
+		}
+	}
+	if hi < lo {
+		return nil, func(int32) int32 { return 0 }
+	}
+	if int(hi-lo) < 4*len(p.Kind)+1024 { // near each other: a table costs less than sorting
+		at := make([]int32, hi-lo+1)
+		eachRow(p, func(r int32) { at[r-lo] = 1 })
+		for i, x := range at {
+			if x != 0 {
+				at[i] = int32(len(used))
+				used = append(used, lo+int32(i))
+			}
+		}
+		return used, func(r int32) int32 { return at[min(max(r, lo), hi)-lo] } // a Copy's Right may be any
+	}
+	eachRow(p, func(r int32) { used = append(used, r) })
+	slices.Sort(used)
+	used = slices.Compact(used)
+	return used, func(r int32) int32 {
+		k, _ := slices.BinarySearch(used, r)
+		return int32(k)
+	}
+}
+
+func eachRow(p *kernel.Plan, fn func(r int32)) {
+	for i, k := range p.Kind {
+		switch k {
+		case kernel.Copy:
+			fn(p.Left[i])
+		case kernel.Blend:
+			fn(p.Left[i])
+			fn(p.Right[i])
 		case kernel.Window:
 			for r := p.Left[i]; r < p.Right[i]; r++ {
-				used = append(used, r)
+				fn(r)
 			}
 		}
 	}
-	slices.Sort(used)
-	return slices.Compact(used)
 }
 
 // gatherAligned brings a numeric column onto the timeline: one Gather of the rows that are needed, one Resample.

@@ -39,6 +39,9 @@ func (w *worker) run(j *job) {
 		w.text(j.p, int(j.col))
 		a.n.gather.Add(int64(time.Since(begin)))
 		j.p.u.finish(1)
+	case jobRagged:
+		w.ragged(j.p.u, int(j.col))
+		a.n.gather.Add(int64(time.Since(begin)))
 	case jobGroup:
 		w.decodeGroup(j.task, j.fetched, j.group)
 		j.fetched.unref()
@@ -98,6 +101,9 @@ func (w *worker) gather(p *part, col int) {
 		}
 	}
 	done()
+	if err := w.maskDirect(p, c, rows); err != nil {
+		p.failAt(robocache.At(err, robocache.Where{"stream": c.key}))
+	}
 }
 
 // text fills a column of strings.

@@ -64,6 +64,10 @@ func (s *shared) aligned(ctx context, ans *answer, episode int, got *align.Align
 		switch {
 		case st.Text != nil || st.Kind == robocache.KindText || st.Kind == robocache.KindEvent:
 			ans.text(st.Key, st.DType, st.Text)
+		case ragged(st.Shape):
+			if err := s.alignedRagged(ctx, ans, episode, st); err != nil {
+				return robocache.At(err, robocache.Where{"stream": st.Key})
+			}
 		case st.Kind == robocache.KindNumeric:
 			shape := []int{rows}
 			if f := s.Info().Feature(st.Key); f == nil || !f.Scalar() {
@@ -92,9 +96,54 @@ func (s *shared) aligned(ctx context, ans *answer, episode int, got *align.Align
 	return nil
 }
 
+func ragged(shape []int) bool { return len(shape) > 0 && shape[0] < 0 }
+
+// alignedRagged reads rows of varying length: their entries one after the other, and `<key>_lengths`. A row of none has no entries.
+func (s *shared) alignedRagged(ctx context, ans *answer, episode int, st *align.Stream) error {
+	f := s.Info().Feature(st.Key)
+	ds, ok := s.Dataset.(robocache.RaggedDataset)
+	if !ok {
+		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "align", Msg: "this format gives no rows of varying length"}
+	}
+	var rows []robocache.Row
+	for _, r := range st.Rows {
+		if r >= 0 {
+			rows = append(rows, robocache.Row{Episode: episode, Index: int(r)})
+		}
+	}
+	data, counts, err := ds.GatherRagged(ctx, st.Key, rows)
+	if err != nil {
+		return err
+	}
+	size := f.Elements() * f.DType.Size()
+	if len(counts) != len(rows) || size == 0 || len(data)%size != 0 {
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: "align", Msg: "the dataset gave another number of entries than it says"}
+	}
+	b, err := ans.add(st.Key, f.DType, append([]int{len(data) / size}, f.Shape[1:]...))
+	if err != nil {
+		return err
+	}
+	copy(b, data)
+	if b, err = ans.add(st.Key+"_lengths", robocache.Int64, []int{len(st.Rows)}); err != nil {
+		return err
+	}
+	k := 0
+	for i, r := range st.Rows {
+		if r >= 0 {
+			int64s(b)[i] = int64(counts[k])
+			k++
+		}
+	}
+	return nil
+}
+
 // pictures decodes the rows of a picture stream; a row without one (policy mask) is black.
 func (s *shared) pictures(ctx context, ans *answer, episode int, st *align.Stream, imageSize []int) error {
-	m, err := loader.NewMap(ctx, s.Dataset, loader.Config{Keys: []string{st.Key}, Episodes: []int{episode}, ImageSize: imageSize})
+	cfg := loader.Config{Keys: []string{st.Key}, Episodes: []int{episode}, ImageSize: imageSize}
+	if f := s.Info().Feature(st.Key); f != nil && f.Clock != "" {
+		cfg.Anchor = st.Key // its rows are counted on its own clock
+	}
+	m, err := loader.NewMap(ctx, s.Dataset, cfg)
 	if err != nil {
 		return err
 	}

@@ -23,6 +23,7 @@ type source struct {
 	Keys      []string                `json:"keys"`
 	Hz        *robocache.Rate         `json:"hz"`
 	Align     json.RawMessage         `json:"align"` // align.Config
+	Anchor    string                  `json:"anchor"`
 	ImageSize []int                   `json:"image_size"`
 	Episodes  []int                   `json:"episodes"`
 	Normalize *loader.Normalize       `json:"normalize"`
@@ -91,7 +92,7 @@ func (w *wish) mix(handle int64) (mix []loader.Mix, held []*shared, err error) {
 			return nil, held, robocache.At(err, robocache.Where{"source": i})
 		}
 		held = append(held, open)
-		m := loader.Mix{Dataset: open.Dataset, Name: s.Name, Weight: s.Weight, Rename: s.Rename, Keys: s.Keys, Hz: s.Hz, ImageSize: s.ImageSize, Episodes: s.Episodes, Normalize: s.Normalize}
+		m := loader.Mix{Dataset: open.Dataset, Name: s.Name, Weight: s.Weight, Rename: s.Rename, Keys: s.Keys, Hz: s.Hz, Anchor: s.Anchor, ImageSize: s.ImageSize, Episodes: s.Episodes, Normalize: s.Normalize}
 		if len(s.Align) > 0 && string(s.Align) != "null" {
 			a, err := align.ParseConfig(s.Align)
 			if err != nil {

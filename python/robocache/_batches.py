@@ -37,6 +37,12 @@ class _Span:
         self.__array_interface__ = {"data": (data, False), "typestr": typestr, "shape": shape, "version": 3}
 
 
+def _entries(capsule: Any) -> int:
+    """The first extent of a tensor, as its DLTensor says: data, device, ndim and dtype take 24 bytes, then comes the shape's address."""
+    shape = ctypes.c_void_p.from_address(_pointer(capsule, b"dltensor") + 24).value
+    return ctypes.c_int64.from_address(shape).value  # type: ignore[arg-type]
+
+
 class Taken:
     """A batch that the engine gave."""
 
@@ -110,7 +116,7 @@ class Batches:
         return taken
 
     def _arrays(self, capsules: list[Any], rows: int) -> list[Any]:
-        return [np.asarray(_Span(c, _memory.TYPESTR[f["dtype"]], (rows, *f["shape"]))) for c, f in zip(capsules, self._tensors)]
+        return [np.asarray(_Span(c, _memory.TYPESTR[f["dtype"]], (_entries(c) if f.get("ragged") else rows, *f["shape"][bool(f.get("ragged")) :]))) for c, f in zip(capsules, self._tensors)]
 
     def _read_texts(self, rows: int, blob: bytes) -> list[tuple[int, list[Any]]]:
         """The text columns, each beside its place among the fields; robocache.h says how they are written."""

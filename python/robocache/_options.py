@@ -29,7 +29,6 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 _LATER = {
-    "windows": "windows= comes with the next release; delta_timestamps= gives the samples at offsets",
     "rename": "rename= is a keyword of robocache.Mix: Loader([Mix(source, rename={...})])",
 }
 

@@ -51,7 +51,8 @@ class Loader(_Base):
     format, map, options: how a path is opened, as robocache.open takes them; rows_hz: its hz=, of formats that keep no clock.
 
     What is in a batch
-    delta_timestamps, keys, episodes, hz, align, tolerance_s: as MapDataset. image_dtype: "uint8" (default) or "float32";
+    delta_timestamps, windows, keys, episodes, hz, anchor, align, tolerance_s: as MapDataset. Point clouds, other rows of varying length and
+        windows of a span are not padded: all entries one after the other, and `<key>_lengths`. image_dtype: "uint8" (default) or "float32";
         image_size: (height, width); pictures are NCHW.
     normalize: None, "mean_std", "min_max", "quantiles", "quantile10", or {key: mode or {mode, clip, mean, std, low, high}}.
     on_bad_episode: "error", or "skip" (counted and listed in stats()).
@@ -132,6 +133,8 @@ class Loader(_Base):
         rows_hz: Any = None,
         map: Any = None,
         options: Mapping[str, Any] | None = None,
+        windows: Mapping[str, Any] | None = None,
+        anchor: str | None = None,
     ) -> None:
         self._handle: _engine.Handle | None = None
         ordered = _loading.order(shuffle, pool_size, pool_episodes, pool_shards, uneven)
@@ -140,7 +143,7 @@ class Loader(_Base):
         features = self._features
         own = sample_config(
             features, episodes=episodes, delta_timestamps=delta_timestamps, hz=hz, align=align, keys=keys,
-            image_dtype=image_dtype, image_size=image_size, tolerance_s=tolerance_s,
+            image_dtype=image_dtype, image_size=image_size, tolerance_s=tolerance_s, windows=windows, anchor=anchor,
         )  # fmt: skip
         self.rank, self.world_size = _loading.place(rank, world_size)
         self.batch_size = _loading.whole("batch_size", batch_size)
@@ -279,7 +282,12 @@ class Loader(_Base):
     def _make(self) -> tuple[int, Any]:
         try:
             answer = self._make_one()
-        except Unsupported:
+        except Unsupported as why:
+            if self._raw and why.where.get("raw"):
+                # Rows of varying length: the host finishes batches, and stats() says so.
+                del self._config["raw"]
+                self._on_host = str(why)
+                return self._make()
             # Page-locked memory is what the user gets by default: where the driver does not give it, ordinary memory does.
             if self._pin is not None or not self._config.pop("pin_memory", False):
                 raise

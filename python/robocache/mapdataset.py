@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,6 +34,8 @@ def sample_config(
     image_dtype: str | None = None,
     image_size: Sequence[int] | None = None,
     tolerance_s: float | None = None,
+    windows: Mapping[str, Any] | None = None,
+    anchor: str | None = None,
 ) -> dict[str, Any]:
     """What a sample holds, checked, as the engine's configuration."""
     c: dict[str, Any] = {}
@@ -55,6 +58,12 @@ def sample_config(
             raise
         except (TypeError, ValueError):
             raise Misuse(f"delta_timestamps={delta_timestamps!r}: expected a list of seconds for each key") from None
+    if windows is not None:
+        if not isinstance(windows, Mapping):
+            raise Misuse(f"windows={windows!r}: expected a dict by key")
+        c["windows"] = {_options.key(k, features, "key of windows"): _window(k, w) for k, w in windows.items()}
+    if anchor is not None:
+        c["anchor"] = _options.key(anchor, features, "key of anchor")
     if hz is not None:
         c["hz"] = rate("hz", hz)
     if align is not None:
@@ -85,6 +94,23 @@ def sample_config(
     return c
 
 
+def _window(key: str, w: Any) -> Any:
+    """One entry of windows= as the engine wants it: a tuple is a span, (from, to) or (from, to, count), a list offsets."""
+    bad = Misuse(f"windows[{key!r}]={w!r}: expected (from, to) or (from, to, count) for a span, or a list of offsets, in seconds")
+    try:
+        if isinstance(w, Mapping):
+            if not set(w) <= {"span", "count"} or "span" not in w:
+                raise bad
+            w = (*w["span"], *([w["count"]] if w.get("count") is not None else []))
+        if not isinstance(w, tuple):
+            return [float(d) for d in w]
+        if len(w) not in (2, 3) or len(w) == 3 and (not _options.is_integer(w[2]) or int(w[2]) < 1):
+            raise bad
+        return {"span": [float(w[0]), float(w[1])], **({"count": int(w[2])} if len(w) == 3 else {})}
+    except (TypeError, ValueError):
+        raise bad from None
+
+
 def values(answer: Mapping[str, Any], torch: Any) -> dict[str, Any]:
     """A batch as tensors (arrays without torch) and lists, in its order."""
     e = _engine.engine()
@@ -104,13 +130,26 @@ def _rows(v: Any, torch: Any) -> Sequence[Any]:
     return v.unbind(0) if torch is not None else [v[i, ...] for i in range(len(v))]
 
 
+def _entries(v: Any, lengths: Any) -> list[Any]:
+    """Each sample's own part of a ragged column, without a copy."""
+    n = lengths.reshape(len(lengths), -1).sum(1).tolist()
+    ends = list(itertools.accumulate(n))
+    return [v[end - k : end] for k, end in zip(n, ends)]
+
+
 class MapDataset(_Base):
     """Samples by number: len, [i], [a:b], negative indices, and __getitems__, which decodes a whole batch at once.
 
     source: a path or URI, or an open Dataset.
     episodes: positions; the samples come in file order. keys: the streams that a sample holds (others are not read).
-    delta_timestamps: {key: [seconds, …]}, windows with `<key>_is_pad`, by lerobot's rules.
+    delta_timestamps: {key: [seconds, …]}, windows with `<key>_is_pad`, by lerobot's rules; with several clocks in time, by the align rule.
+    windows: {key: window} at a stream's own rate, in seconds. A list of offsets: the samples there (pictures and point clouds the nearest,
+        everything else the previous, unless align= chooses a mode), with `<key>_is_pad`. A tuple (from, to): all samples stamped from there to
+        there, both ends included: an item has (N, …), a batch (ΣN, …) and `<key>_lengths`. A tuple (from, to, count): so many times
+        evenly from end to end, by the align rule (floats linear), with `<key>_is_pad`.
     hz, align: samples on a uniform timeline; align takes the keywords of Episode.align.
+    anchor: of a dataset with several clocks, the stream whose rows are the samples (default the dataset's own rows). Streams on other clocks
+        are brought to its stamps by their align rules, with `<key>_is_pad`.
     image_dtype: "uint8" or "float32" in [0, 1]. image_size: (height, width).
     tolerance_s: where given, offsets and picture times are checked against it; pictures are found by ordinal in any case.
     format, map, options: how a path is opened, as robocache.open takes them; rows_hz: its hz=, of formats that keep no clock.
@@ -141,11 +180,13 @@ class MapDataset(_Base):
         rows_hz: Any = None,
         map: Any = None,
         options: Mapping[str, Any] | None = None,
+        windows: Mapping[str, Any] | None = None,
+        anchor: str | None = None,
     ) -> None:
         self.dataset: Dataset = opened(source, format=format, hz=rows_hz, map=map, options=options)
         self._config = sample_config(
             self.dataset.features, episodes=episodes, delta_timestamps=delta_timestamps, hz=hz, align=align, keys=keys,
-            image_dtype=image_dtype, image_size=image_size, tolerance_s=tolerance_s,
+            image_dtype=image_dtype, image_size=image_size, tolerance_s=tolerance_s, windows=windows, anchor=anchor,
         )  # fmt: skip
         if threads is not None:
             self._config["threads"] = operator.index(threads)
@@ -221,7 +262,8 @@ class MapDataset(_Base):
     def _items(self, indices: list[int]) -> list[dict[str, Any]]:
         torch = _memory.torch_module()
         columns = values(self._map.call("robocache_map_items", {"indices": indices}), torch)
-        rows = {k: v if isinstance(v, list) else _rows(v, torch) for k, v in columns.items()}
+        ragged = [f["key"] for f in self._map.open().info["fields"] if f.get("ragged")]
+        rows = {k: v if isinstance(v, list) else _entries(v, columns[k + "_lengths"]) if k in ragged else _rows(v, torch) for k, v in columns.items()}
         return [{k: v[i] for k, v in rows.items()} for i in range(len(indices))]
 
     def close(self) -> None:

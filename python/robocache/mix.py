@@ -20,7 +20,7 @@ class Mix:
     weight: its share of the samples beside the other weights, whatever its size. All sources have one, or none: then shares go by size.
         At every prefix of the epoch the realised counts stay within a few samples of the shares.
     rename: {its key: the batch's key}. What follows, and keys=, delta_timestamps=, align= and normalize= of the Loader, use the batch's keys.
-    hz, align: its timeline, so that windows in seconds mean the same at every source's rate.
+    hz, align, anchor: its timeline, so that windows in seconds mean the same at every source's rate; or the stream whose rows are its samples.
     stats: statistics in place of its own, {key: {mean, std, min, max, q01 ...}}, as Dataset.stats. Statistics are never pooled over sources.
     normalize, image_size, episodes, keys: as of Loader, for this source alone.
     name: in errors, statistics and states; default its number.
@@ -49,6 +49,7 @@ class Mix:
         rows_hz: Any = None,
         map: Any = None,
         options: Mapping[str, Any] | None = None,
+        anchor: str | None = None,
     ) -> None:
         if isinstance(source, Mix):
             raise Misuse("a Mix of a Mix", hint="give its path, URI or Dataset")
@@ -69,7 +70,7 @@ class Mix:
                 raise Misuse(f"rename: two keys of {self.dataset.uri!r} are {to!r}")
             self.features[to] = f
         self._config: dict[str, Any] = {
-            k: v for k, v in sample_config(self.features, episodes=episodes, hz=hz, align=align, keys=keys, image_size=image_size).items()
+            k: v for k, v in sample_config(self.features, episodes=episodes, hz=hz, align=align, keys=keys, image_size=image_size, anchor=anchor).items()
         }
         if weight is not None:
             self._config["weight"] = _loading.number("weight", weight)

@@ -361,8 +361,6 @@ def test_loader_misuse(h264: str, kwargs: dict, cls: type, words: str) -> None:
 def test_unsupported_sources(h264: str) -> None:
     with pytest.raises(robocache.Unsupported, match="image_transforms"):
         robocache.Loader(robocache.LeRobotDataset(h264, image_transforms=lambda x: x))
-    with pytest.raises(robocache.Unsupported, match="delta_timestamps"):
-        robocache.MapDataset(h264, windows={"action": (0.0, 0.1)})
     if not torch.cuda.is_available():
         for kwargs in ({"device": "cuda"}, {"pin_memory": True}):
             with pytest.raises(robocache.Unsupported, match="CUDA"):
