@@ -102,6 +102,10 @@ func (v *Viewed) Text(ctx context.Context, key string, rows []robocache.Row) ([]
 func (v *Viewed) shown(ctx context.Context, i int, rows []robocache.Row) (asked []robocache.Row, place []int, err error) {
 	place = make([]int, len(rows))
 	err = v.runs(ctx, rows, func(l *layout) *kernel.Plan { return l.plans[i] }, func(at int, l *layout, p *kernel.Plan) error {
+		p, err := v.aligner(ctx, l.a.ep).masked(&l.a.streams[i], p)
+		if err != nil {
+			return err
+		}
 		picked, where := distinct(p, l.a.ep)
 		for k, w := range where {
 			place[at+k] = -1

@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/align"
 	"github.com/goatnote-inc/robocache/format/lerobot"
 	"github.com/goatnote-inc/robocache/stats"
 	"github.com/goatnote-inc/robocache/store"
@@ -20,6 +22,9 @@ import (
 // ToLeRobot writes src as a LeRobot v3.0 dataset at dst, a path or URI that can be written.
 func ToLeRobot(ctx context.Context, src robocache.Dataset, dst string, opt Options) (*Report, error) {
 	c := &conversion{src: src, opt: opt, report: &Report{Renamed: map[string]string{}, Episodes: []EpisodeMap{}, Tasks: []TaskMap{}, Added: []string{}, Dropped: []string{}, Findings: []robocache.Finding{}}}
+	if err := c.align(ctx); err != nil {
+		return nil, err
+	}
 	if err := c.plan(ctx); err != nil {
 		return nil, err
 	}
@@ -34,6 +39,9 @@ func ToLeRobot(ctx context.Context, src robocache.Dataset, dst string, opt Optio
 		return nil, err
 	}
 	defer store.Close(target)
+	if path, ok := localPath(dst); ok && opt.Resume {
+		c.parts = filepath.Join(path, partsName)
+	}
 	err = c.into(ctx, target)
 	if err != nil && !opt.Resume {
 		clearFolders(dst, made)
@@ -69,6 +77,7 @@ type conversion struct {
 	lib      *video.Library
 	pool     *video.Pool
 	decodes  bool
+	parts    string // folder of encoded episodes that a resumed run takes over; "" = none are kept
 	bytes    int64
 }
 
@@ -76,6 +85,9 @@ type conversion struct {
 type feature struct {
 	robocache.Feature        // as written
 	source            string // key in the source
+	still             bool   // the source's pictures are stills, written as video
+	mask              bool   // which rows of the source's stream hold a value (robocache.Masker)
+	masked            bool   // such a feature is there beside it: a picture that is not there is black
 }
 
 // plan settles everything that must be known before the first episode is written.
@@ -94,6 +106,11 @@ func (c *conversion) plan(ctx context.Context) error {
 	}
 	if c.opt.VideoCodec != "copy" {
 		c.opt.Encode.Codec = c.opt.VideoCodec
+	}
+	switch c.opt.Pictures {
+	case "", "video", "images":
+	default:
+		return misuse("unknown pictures "+c.opt.Pictures, "video or images")
 	}
 	if c.opt.Threads <= 0 {
 		c.opt.Threads = runtime.GOMAXPROCS(0)
@@ -149,8 +166,16 @@ func (c *conversion) chooseFeatures() {
 			continue
 		}
 		out := feature{Feature: f, source: f.Key}
-		out.Default = false
+		out.Default, out.Clock, out.Masked = false, "", false
 		out.Key = legalKey(f.Key, taken)
+		if f.Kind == robocache.KindPointCloud || f.Kind == robocache.KindNumeric && f.Ragged() {
+			c.report.Dropped = append(c.report.Dropped, f.Key)
+			c.find(robocache.SeverityWarning, "feature-dropped", robocache.Where{"stream": f.Key}, "rows of varying length (a point cloud) have no place in LeRobot")
+			continue
+		}
+		if f.Kind == robocache.KindImage && c.asVideo(&f) {
+			out.still, out.Kind, out.DType = true, robocache.KindVideo, robocache.Uint8
+		}
 		if err := lerobot.CanWrite(out.Feature); err != nil {
 			c.report.Dropped = append(c.report.Dropped, f.Key)
 			c.find(robocache.SeverityWarning, "feature-dropped", robocache.Where{"stream": f.Key}, err.Error())
@@ -161,14 +186,36 @@ func (c *conversion) chooseFeatures() {
 			c.find(robocache.SeverityWarning, "feature-renamed", robocache.Where{"stream": f.Key}, "LeRobot forbids the name; it is "+out.Key)
 		}
 		taken[out.Key] = true
+		if _, ok := c.src.(robocache.Masker); ok && f.Masked {
+			mask := feature{source: f.Key, mask: true, Feature: robocache.Feature{Key: legalKey(out.Key+align.ValidSuffix, taken), Kind: robocache.KindNumeric, DType: robocache.Bool, Shape: []int{1}}}
+			taken[mask.Key], out.masked = true, true
+			c.report.Added = append(c.report.Added, mask.Key)
+			c.features = append(c.features, out, mask)
+			continue
+		}
+		out.masked = c.src.Info().Feature(f.Key+align.ValidSuffix) != nil
 		c.features = append(c.features, out)
 	}
+}
+
+// asVideo says whether still pictures become video. Depth does not.
+func (c *conversion) asVideo(f *robocache.Feature) bool {
+	if f.Depth != nil || f.DType == robocache.Uint16 || f.DType == robocache.Float32 {
+		return false
+	}
+	return c.opt.Pictures == "video" || c.opt.Pictures == "" && c.src.Info().Format != "lerobot"
 }
 
 // measure takes the size of each camera's pictures off its first file: declarations have been wrong.
 func (c *conversion) measure(ctx context.Context) error {
 	for i := range c.features {
 		f := &c.features[i]
+		if f.still || f.Kind == robocache.KindImage && (f.Width == 0 || f.Height == 0) {
+			if err := c.measureStill(ctx, f); err != nil {
+				return err
+			}
+			continue
+		}
 		if f.Kind != robocache.KindVideo || c.lib == nil {
 			continue
 		}
@@ -203,6 +250,37 @@ func (c *conversion) measure(ctx context.Context) error {
 	return nil
 }
 
+// measureStill takes the size of a stream of stills off its first picture.
+func (c *conversion) measureStill(ctx context.Context, f *feature) error {
+	ref := make([]robocache.FrameRef, 1)
+	for _, e := range c.opt.Episodes {
+		for _, k := range []int{0, c.src.Len(e) / 2, c.src.Len(e) - 1} {
+			if k < 0 || k >= c.src.Len(e) {
+				continue
+			}
+			if err := c.src.Frames(ctx, f.source, []robocache.Row{{Episode: e, Index: k}}, ref); err != nil || ref[0].Missing {
+				if ctx.Err() != nil {
+					return ctx.Err()
+				}
+				continue // the episode's own turn tells what is wrong with it
+			}
+			info, err := video.PictureSize(&ref[0])
+			if err != nil {
+				continue
+			}
+			f.Width, f.Height = info.Width, info.Height
+			if f.still {
+				f.Channels = 3
+			} else if f.Channels == 0 {
+				f.Channels = info.Channels
+			}
+			f.Shape, f.Names = []int{f.Height, f.Width, f.Channels}, json.RawMessage(`["height","width","channels"]`)
+			return nil
+		}
+	}
+	return nil
+}
+
 // legalKey gives a name that LeRobot takes: no "/", not taken.
 func legalKey(key string, taken map[string]bool) string {
 	b := []byte(key)
@@ -231,7 +309,7 @@ func (c *conversion) find(s robocache.Severity, code string, where robocache.Whe
 // run writes the dataset.
 func (c *conversion) run(ctx context.Context, target store.Writable, j *journal) (err error) {
 	cfg := lerobot.WriteConfig{FPS: c.fps, Robot: c.src.Info().Robot, ChunksSize: c.opt.ChunksSize, DataFileBytes: c.opt.DataFileBytes, VideoFileBytes: c.opt.VideoFileBytes,
-		Video: c.opt.Encode, TempDir: c.opt.TempDir, StatsBudget: c.opt.StatsBudget, Frames: c.opt.Frames, Extra: map[string][]byte{}, Tasks: c.chooseTasks(),
+		Video: c.opt.Encode, TempDir: c.opt.TempDir, StatsBudget: c.opt.StatsBudget, Frames: c.opt.Frames, PartsDir: c.parts, Extra: map[string][]byte{}, Tasks: c.chooseTasks(),
 		Reuse: func(name, key string) bool { return j.has(ctx, name, key) }, Made: func(name, key string) error { return j.add(ctx, name, key) }}
 	for _, f := range c.features {
 		cfg.Features = append(cfg.Features, f.Feature)
@@ -253,36 +331,8 @@ func (c *conversion) run(ctx context.Context, target store.Writable, j *journal)
 			}
 		}
 	}()
-	var total int64
-	for _, e := range c.opt.Episodes {
-		total += int64(c.src.Len(e))
-	}
-	for i, e := range c.opt.Episodes {
-		ep, m, err := c.episode(ctx, e)
-		if err != nil {
-			if ctx.Err() != nil || !c.opt.SkipBad {
-				return robocache.At(err, robocache.Where{"episode": e})
-			}
-			c.skip(e, err)
-			m.New = -1
-		}
-		if m.New >= 0 {
-			m.New, m.FromIndex = w.Episodes(), w.Frames()
-			if err := w.AddEpisode(ctx, *ep); err != nil {
-				// Pixels that cannot be decoded show only here. What the machine lacks is no fault of the episode.
-				bad := errors.Is(err, robocache.ErrMalformed) || errors.Is(err, robocache.ErrNotFound)
-				if ctx.Err() != nil || !c.opt.SkipBad || !bad || w.Failed() != nil {
-					return robocache.At(err, robocache.Where{"source episode": e})
-				}
-				c.skip(e, err)
-				m.New, m.FromIndex = -1, 0
-			}
-			c.count(m)
-		}
-		c.report.Episodes = append(c.report.Episodes, m)
-		if c.opt.Progress != nil {
-			c.opt.Progress(Progress{Episodes: i + 1, TotalEpisodes: len(c.opt.Episodes), Frames: w.Frames(), TotalFrames: total, Bytes: c.bytes})
-		}
+	if err := c.write(ctx, w); err != nil {
+		return err
 	}
 	c.report.NumEpisodes, c.report.NumFrames = w.Episodes(), w.Frames()
 	c.report.Findings = append(c.report.Findings, w.Findings()...)
@@ -293,10 +343,6 @@ func (c *conversion) run(ctx context.Context, target store.Writable, j *journal)
 	}
 	cfg.Extra["meta/conversion.json"] = append(text, '\n')
 	return w.Close(ctx)
-}
-
-func (c *conversion) skip(episode int, err error) {
-	c.find(robocache.SeverityError, "episode-skipped", robocache.Where{"episode": episode}, err.Error())
 }
 
 // extras keeps files that belong to the schema and that LeRobot does not know of.
@@ -355,7 +401,10 @@ func (c *conversion) dryRun(ctx context.Context) error {
 			m.New = -1
 		} else {
 			for i := range c.features {
-				if f := &c.features[i]; f.Kind == robocache.KindVideo {
+				switch f := &c.features[i]; {
+				case f.still:
+					m.Video[f.Key] = stillVerdict
+				case f.Kind == robocache.KindVideo:
 					seg, err := c.segment(ctx, f, e)
 					if err != nil {
 						return robocache.At(err, robocache.Where{"episode": e, "stream": f.source})

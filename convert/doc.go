@@ -1,4 +1,4 @@
-// Package convert writes any dataset that RoboCache reads as LeRobot v3.0.
+// Package convert writes any dataset that RoboCache reads as LeRobot v3.0, and by Write in every format that has a writer.
 //
 // # Contract
 //
@@ -6,10 +6,16 @@
 //	    in the order asked for, index from 0, frame_index from 0; timestamp is frame_index/fps, and recorded stamps that say otherwise
 //	    are kept as the float64 feature RecordedStamps.
 //	C2  Pictures are found by ordinal. Video is copied without re-encoding where an episode's pictures are one run that begins at a picture
-//	    which nothing before it is needed for; else it is decoded and encoded, or refused, as Options say. Still pictures keep their bytes.
+//	    which nothing before it is needed for; else it is decoded and encoded, or refused, as Options say. Still pictures that stay images keep their bytes.
 //	C3  Tasks keep their numbers where those are 0…n−1 (annotation columns hold task numbers); else they are renumbered, and the report says how.
 //	C4  Statistics are counted from the rows written, never copied from the source.
 //	C5  The destination must be empty. An error or the end of the context leaves nothing behind; a kill leaves a tree without
 //	    meta/info.json, which Options.Resume continues: the result has the same bytes as an uninterrupted run.
+//	    A run with Resume keeps encoded episodes until it ends, so that another takes them over.
 //	C6  What was dropped, renamed, skipped or re-encoded is in the report, which also lies in meta/conversion.json; nothing is dropped silently.
+//	C7  A source whose streams have clocks of their own, and one for which Options.Align asks, is brought onto one grid (align.View): at
+//	    Align's rate, else FPS, else the source's own. Write leaves clocks alone where the format keeps them (robocache.Format.Clocks).
+//	C8  Still pictures, raw or encoded, become video or stay images as Options.Pictures says; depth stays images, without loss. Rows without a value are told by
+//	    "<key>.valid"; their pictures are black. Rows of varying length (point clouds) have no place in LeRobot, and are reported as dropped.
+//	C9  Episodes are read and encoded ahead, as many at once as Options.Threads; what is written does not depend on that number.
 package convert

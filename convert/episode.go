@@ -23,57 +23,67 @@ func rowsOf(episode, n int) []robocache.Row {
 	return rows
 }
 
-// episode reads one episode of the source. m.New is −1 where it must be left out.
-func (c *conversion) episode(ctx context.Context, e int) (ep *lerobot.EpisodeData, m EpisodeMap, err error) {
-	n := c.src.Len(e)
-	m = EpisodeMap{Old: int64(e), Length: n, Video: map[string]string{}}
+// episode reads one episode of the source. t.m.New is −1 where it must be left out.
+func (c *conversion) episode(ctx context.Context, t *turn) (*lerobot.EpisodeData, error) {
+	e, n := t.e, c.src.Len(t.e)
+	t.m = EpisodeMap{Old: int64(e), Length: n, Video: map[string]string{}}
 	meta, err := c.src.Episode(ctx, e)
 	if err != nil {
-		return nil, m, err
+		return nil, err
 	}
-	m.Old = meta.Index
+	t.m.Old = meta.Index
 	if n == 0 {
-		m.New = -1
-		c.find(robocache.SeverityWarning, "empty-episode", robocache.Where{"episode": e}, "an episode without rows is left out")
-		return nil, m, nil
+		t.m.New = -1
+		t.find(robocache.SeverityWarning, "empty-episode", robocache.Where{"episode": e}, "an episode without rows is left out")
+		return nil, nil
 	}
 	rows := rowsOf(e, n)
-	ep = &lerobot.EpisodeData{Length: n, Columns: map[string][]byte{}, Text: map[string][]string{}, Images: map[string][][]byte{}, Videos: map[string]lerobot.VideoPart{},
+	ep := &lerobot.EpisodeData{Length: n, Columns: map[string][]byte{}, Text: map[string][]string{}, Images: map[string][][]byte{}, Videos: map[string]lerobot.VideoPart{},
 		Pictures: map[string]*stats.Pixels{}, Listed: meta.Tasks}
 	if ep.Tasks, err = c.tasksOf(ctx, rows, meta); err != nil {
-		return nil, m, err
+		return nil, err
 	}
 	for i := range c.features {
 		f := &c.features[i]
-		switch f.Kind {
-		case robocache.KindText, robocache.KindEvent:
+		switch {
+		case f.mask:
+			raw := make([]byte, n)
+			err = c.src.(robocache.Masker).Valid(ctx, f.source, rows, raw)
+			ep.Columns[f.Key] = raw
+		case f.Kind == robocache.KindText, f.Kind == robocache.KindEvent:
 			ep.Text[f.Key], err = c.src.Text(ctx, f.source, rows)
-		case robocache.KindImage:
-			err = c.stills(ctx, f, rows, ep)
-		case robocache.KindVideo:
-			err = c.videoOf(ctx, f, e, ep, &m)
+		case f.Kind == robocache.KindImage:
+			err = c.stills(ctx, f, rows, ep, t)
+		case f.still:
+			t.m.Video[f.Key] = stillVerdict
+			ep.Videos[f.Key] = lerobot.VideoPart{Frames: func(yield func([]byte) error) error { return c.drawn(ctx, f, rows, yield) }}
+		case f.Kind == robocache.KindVideo:
+			err = c.videoOf(ctx, f, e, ep, &t.m)
 		default:
 			raw := make([]byte, n*f.Elements()*f.DType.Size())
 			err = c.src.Gather(ctx, f.source, rows, raw)
 			ep.Columns[f.Key] = raw
-			c.bytes += int64(len(raw))
+			t.bytes += int64(len(raw))
 		}
 		if err != nil {
-			return nil, m, robocache.At(err, robocache.Where{"stream": f.source})
+			return nil, robocache.At(err, robocache.Where{"stream": f.source})
 		}
 	}
 	if c.stamps {
-		t, err := c.recorded(ctx, e)
+		stamps, _, err := c.recorded(ctx, e)
 		if err != nil {
-			return nil, m, err
+			return nil, err
 		}
 		var raw []byte
-		for _, v := range t {
+		for _, v := range stamps {
 			raw = binary.LittleEndian.AppendUint64(raw, math.Float64bits(v))
 		}
 		ep.Columns[RecordedStamps] = raw
 	}
-	return ep, m, nil
+	if times, err := c.src.Times(ctx, e, ""); err == nil && len(times) > 0 {
+		t.m.StartNS = times[0]
+	}
+	return ep, nil
 }
 
 // tasksOf gives a task text a row; "" where the source has no tasks.
@@ -91,26 +101,83 @@ func (c *conversion) tasksOf(ctx context.Context, rows []robocache.Row, meta rob
 	return nil, err
 }
 
-// stills takes the embedded pictures as they are.
-func (c *conversion) stills(ctx context.Context, f *feature, rows []robocache.Row, ep *lerobot.EpisodeData) error {
-	refs := make([]robocache.FrameRef, len(rows))
-	if err := c.src.Frames(ctx, f.source, rows, refs); err != nil {
+// stillBlock is how many rows of still pictures are read at a time: they come with their bytes.
+const stillBlock = 32
+
+// pictures reads still pictures block by block. One that is not there comes with Missing set where a mask says so in the result.
+func (c *conversion) pictures(ctx context.Context, f *feature, rows []robocache.Row, fn func(*robocache.FrameRef) error) error {
+	refs := make([]robocache.FrameRef, min(stillBlock, len(rows)))
+	for len(rows) > 0 {
+		part := refs[:min(stillBlock, len(rows))]
+		clear(part)
+		if err := c.src.Frames(ctx, f.source, rows[:len(part)], part); err != nil {
+			return err
+		}
+		for k := range part {
+			r := &part[k]
+			if r.Missing && !f.masked || r.Path != "" {
+				return &robocache.Error{Class: robocache.ErrMalformed, Op: "convert", Where: robocache.Where{"row": rows[k].Index}, Msg: "the row has no picture", Hint: "leave the episode out"}
+			}
+			if err := fn(r); err != nil {
+				return robocache.At(err, robocache.Where{"row": rows[k].Index})
+			}
+		}
+		rows = rows[len(part):]
+	}
+	return nil
+}
+
+// stills takes the pictures as bytes of files: encoded ones as they are.
+func (c *conversion) stills(ctx context.Context, f *feature, rows []robocache.Row, ep *lerobot.EpisodeData, t *turn) error {
+	var out [][]byte
+	err := c.pictures(ctx, f, rows, func(r *robocache.FrameRef) error {
+		if r.Missing {
+			r = &robocache.FrameRef{Raw: black(f)}
+		}
+		b, err := video.EncodePicture(r)
+		out = append(out, b)
+		t.bytes += int64(len(b))
 		return err
-	}
-	out := make([][]byte, len(rows))
-	for k, r := range refs {
-		if r.Missing || r.Path != "" {
-			return &robocache.Error{Class: robocache.ErrMalformed, Op: "convert", Where: robocache.Where{"row": k}, Msg: "the row has no picture", Hint: "leave the episode out"}
-		}
-		b, err := video.EncodePicture(&refs[k])
-		if err != nil {
-			return robocache.At(err, robocache.Where{"row": k})
-		}
-		out[k] = b
-		c.bytes += int64(len(b))
-	}
+	})
 	ep.Images[f.Key] = out
-	return nil // the writer looks at the bytes itself
+	return err // the writer looks at the bytes itself
+}
+
+// black stands for a picture that is not there.
+func black(f *feature) *robocache.Raw {
+	n := max(1, f.Channels)
+	return &robocache.Raw{Pix: make([]byte, f.Width*f.Height*n*f.DType.Size()), Width: f.Width, Height: f.Height, Channels: n, DType: f.DType}
+}
+
+// drawn gives the pixels of still pictures. The same bytes again (a picture held by the grid) are decoded once.
+func (c *conversion) drawn(ctx context.Context, f *feature, rows []robocache.Row, yield func([]byte) error) error {
+	spec := &video.Spec{Pixel: video.RGB8, Width: f.Width, Height: f.Height}
+	var buf []byte
+	var last robocache.FrameRef
+	return c.pictures(ctx, f, rows, func(r *robocache.FrameRef) error {
+		switch {
+		case r.Missing:
+			buf = slices.Grow(buf[:0], 3*f.Width*f.Height)[:3*f.Width*f.Height]
+			clear(buf)
+			last = robocache.FrameRef{}
+		case buf != nil && same(r, &last):
+		default:
+			var err error
+			if buf, err = stats.Still(r, spec, buf); err != nil {
+				return err
+			}
+			last = *r
+		}
+		return yield(buf)
+	})
+}
+
+// same says that two references are to the same bytes in memory: a row that is shown twice.
+func same(a, b *robocache.FrameRef) bool {
+	if a.Raw != nil || b.Raw != nil {
+		return a.Raw == b.Raw
+	}
+	return len(a.Encoded) > 0 && len(a.Encoded) == len(b.Encoded) && &a.Encoded[0] == &b.Encoded[0]
 }
 
 // segment is where an episode's pictures of one camera lie in the source.
@@ -119,7 +186,10 @@ type segment struct {
 	reason string // why they cannot be copied; "" where they can
 }
 
-const copied = "copied"
+const (
+	copied       = "copied"
+	stillVerdict = "encoded: still pictures"
+)
 
 func (s *segment) verdict() string {
 	if s.reason == "" {
@@ -151,10 +221,12 @@ func (c *conversion) segment(ctx context.Context, f *feature, e int) (*segment, 
 	first := s.refs[0]
 	for k, r := range s.refs {
 		switch {
+		case r.Missing && f.masked:
+			s.reason = "rows without a picture"
 		case r.Missing:
 			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "convert", Where: robocache.Where{"row": k}, Msg: "the row has no picture", Hint: "leave the episode out, or mend the video"}
 		case r.Path == "":
-			s.reason = "still pictures"
+			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "convert", Where: robocache.Where{"row": k}, Msg: "a still picture in a stream of video"}
 		case r.Path != first.Path || r.Ordinal != first.Ordinal+k:
 			s.reason = "the pictures are no unbroken run of one file"
 		}
@@ -204,21 +276,20 @@ func (c *conversion) frames(ctx context.Context, f *feature, refs []robocache.Fr
 	if f.Depth != nil {
 		spec.Pixel = video.Gray16
 	}
-	var buf []byte
 	for len(refs) > 0 {
 		// A run: one file, ordinals that do not go back. A picture shown twice is decoded once.
 		n := 1
-		for n < len(refs) && refs[n].Path == refs[0].Path && refs[n].Ordinal >= refs[n-1].Ordinal && refs[n].Path != "" {
+		for n < len(refs) && refs[n].Path == refs[0].Path && refs[n].Ordinal >= refs[n-1].Ordinal && refs[n].Path != "" && !refs[0].Missing {
 			n++
 		}
 		run := refs[:n]
 		refs = refs[n:]
-		if run[0].Path == "" {
-			var err error
-			if buf, err = stats.Still(&run[0], spec, buf); err != nil {
+		if run[0].Missing {
+			n, err := video.StillBytes(video.StillInfo{Width: f.Width, Height: f.Height}, spec)
+			if err != nil {
 				return err
 			}
-			if err := yield(buf); err != nil {
+			if err := yield(make([]byte, n)); err != nil {
 				return err
 			}
 			continue
@@ -272,14 +343,15 @@ func (c *conversion) decodeRun(ctx context.Context, run []robocache.FrameRef, sp
 	return nil
 }
 
-// recorded gives the stamps of an episode as the source has them, in seconds.
-func (c *conversion) recorded(ctx context.Context, e int) ([]float64, error) {
+// recorded gives the stamps of an episode as the source has them, in seconds, and how much later than row 0 they may begin: stamps that are
+// no column of the source, but a clock that counts from anywhere (1970), are not kept for where they begin alone.
+func (c *conversion) recorded(ctx context.Context, e int) (stamps []float64, start float64, err error) {
 	n := c.src.Len(e)
 	out := make([]float64, n)
 	if f := c.src.Info().Feature("timestamp"); f != nil && f.Kind == robocache.KindNumeric && f.Scalar() && (f.DType == robocache.Float64 || f.DType == robocache.Float32) {
 		raw := make([]byte, n*f.DType.Size())
 		if err := c.src.Gather(ctx, "timestamp", rowsOf(e, n), raw); err != nil {
-			return nil, robocache.At(err, robocache.Where{"stream": "timestamp"})
+			return nil, 0, robocache.At(err, robocache.Where{"stream": "timestamp"})
 		}
 		for k := range out {
 			if f.DType == robocache.Float64 {
@@ -288,19 +360,22 @@ func (c *conversion) recorded(ctx context.Context, e int) ([]float64, error) {
 				out[k] = float64(math.Float32frombits(binary.LittleEndian.Uint32(raw[4*k:])))
 			}
 		}
-		return out, nil
+		return out, 0, nil
 	}
 	times, err := c.src.Times(ctx, e, "")
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	if len(times) != n {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "convert", Msg: "stamps", Want: fmt.Sprint(n), Got: fmt.Sprint(len(times))}
+		return nil, 0, &robocache.Error{Class: robocache.ErrMalformed, Op: "convert", Msg: "stamps", Want: fmt.Sprint(n), Got: fmt.Sprint(len(times))}
 	}
 	for k, t := range times {
 		out[k] = float64(t) / 1e9
 	}
-	return out, nil
+	if n > 0 {
+		start = out[0]
+	}
+	return out, start, nil
 }
 
 // chooseStamps looks whether any recorded stamp says something else than frame_index/fps, beyond float32's rounding.
@@ -311,7 +386,7 @@ func (c *conversion) chooseStamps(ctx context.Context) error {
 		}
 	}
 	for _, e := range c.opt.Episodes {
-		t, err := c.recorded(ctx, e)
+		t, start, err := c.recorded(ctx, e)
 		if err != nil {
 			if ctx.Err() != nil || !c.opt.SkipBad {
 				return robocache.At(err, robocache.Where{"episode": e})
@@ -319,8 +394,8 @@ func (c *conversion) chooseStamps(ctx context.Context) error {
 			continue
 		}
 		for k, v := range t {
-			want := float64(k) / c.fps.Float()
-			if d := math.Abs(v - want); !(d <= 1e-6+want*1.2e-7) {
+			want := start + float64(k)/c.fps.Float()
+			if d := math.Abs(v - want); !(d <= 1e-6+(want-start)*1.2e-7) {
 				c.stamps = true
 				c.find(robocache.SeverityInfo, "stamps-kept", robocache.Where{"episode": e, "row": k}, fmt.Sprintf("recorded stamps are not frame_index/fps (first: %g for %g s): they are kept as %s", v, want, RecordedStamps))
 				return nil

@@ -31,7 +31,11 @@ type journalFile struct {
 func (c *conversion) identity() string {
 	h := sha256.New()
 	info := c.src.Info()
-	fmt.Fprintln(h, info.URI, info.Format, info.Version, info.Frames, c.fps, c.opt.Episodes, c.opt.VideoCodec, c.opt.Encode, c.opt.DataFileBytes, c.opt.VideoFileBytes, c.opt.ChunksSize, c.opt.Frames, c.opt.SkipBad, c.stamps)
+	fmt.Fprintln(h, info.URI, info.Format, info.Version, info.Frames, c.fps, c.opt.Episodes, c.opt.VideoCodec, c.opt.Encode, c.opt.DataFileBytes, c.opt.VideoFileBytes, c.opt.ChunksSize, c.opt.Frames, c.opt.SkipBad, c.stamps, c.opt.Pictures, c.opt.DropInvalid)
+	if c.opt.Align != nil {
+		b, _ := json.Marshal(c.opt.Align)
+		h.Write(b)
+	}
 	for _, f := range c.features {
 		fmt.Fprintln(h, f.source, f.Key, f.Kind, f.DType, f.Shape)
 	}

@@ -2,6 +2,7 @@ package convert
 
 import (
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/align"
 	"github.com/goatnote-inc/robocache/format/lerobot"
 	"github.com/goatnote-inc/robocache/stats"
 )
@@ -16,13 +17,22 @@ type Options struct {
 	// VideoCodec: "copy" (default) copies where C2 allows and encodes the rest as Encode says; "av1", "h264", "hevc" encode everything.
 	VideoCodec string
 	Encode     lerobot.VideoConfig
+	// Pictures: what still pictures become: "video" (encoded as Encode says), "images" (their bytes in the table; raw pixels as PNG), or "":
+	// images of a LeRobot dataset, else video. Depth is always images: its code of 12 bits would lose millimetres.
+	Pictures string
+	// Align brings all streams onto one grid first (align.View). A source whose streams have clocks of their own is aligned at FPS, or at its own
+	// rate, where this is nil.
+	Align *align.Config
+	// DropInvalid leaves out rows at which some stream has no value, in place of writing "<key>.valid".
+	DropInvalid bool
 	// CopyOnly refuses (ErrUnsupported) what cannot be copied.
 	CopyOnly bool
 	// FPS replaces the source's rate; it is needed where the source has none. Rows are not resampled.
 	FPS    robocache.Rate
 	DryRun bool
 	// Resume continues what a killed conversion with the same options left, and leaves finished files for another when this one fails.
-	// Finished mp4s of copied pictures are taken over; rows, and pictures that must be encoded, are made again.
+	// Finished mp4s of copied pictures, and encoded episodes, are taken over; rows are made again. Encoded episodes are kept for that
+	// until the end: they take the space of their video once more.
 	Resume bool
 	// SkipBad leaves out episodes that cannot be read, with a finding, instead of failing.
 	SkipBad bool
@@ -59,6 +69,7 @@ type Report struct {
 	Copied        int                 `json:"video_segments_copied"`
 	Encoded       int                 `json:"video_segments_encoded"`
 	Findings      []robocache.Finding `json:"findings"`
+	Aligned       bool                `json:"aligned,omitempty"` // the streams were brought onto one grid
 	DryRun        bool                `json:"dry_run,omitempty"`
 }
 
@@ -68,7 +79,8 @@ type EpisodeMap struct {
 	New       int               `json:"new_episode_index"`
 	Length    int               `json:"length"`
 	FromIndex int64             `json:"dataset_from_index"`
-	Video     map[string]string `json:"video,omitempty"` // camera → "copied", or why it was encoded
+	StartNS   int64             `json:"start_ns,omitempty"` // the stamp of row 0 in the source
+	Video     map[string]string `json:"video,omitempty"`    // camera → "copied", or why it was encoded
 }
 
 // TaskMap says which task became which.

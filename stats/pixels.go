@@ -2,6 +2,7 @@ package stats
 
 import (
 	"encoding/binary"
+	"encoding/json"
 	"math"
 
 	"github.com/goatnote-inc/robocache"
@@ -146,6 +147,49 @@ func (p *Pixels) Stats() *robocache.FeatureStats {
 		}
 	}
 	return fs
+}
+
+// pixelsJSON is a Pixels as text: of each channel the levels that occur, each with its count.
+type pixelsJSON struct {
+	Frames int64     `json:"frames"`
+	Levels [][]int64 `json:"levels"`
+}
+
+// MarshalJSON keeps what was counted.
+func (p *Pixels) MarshalJSON() ([]byte, error) {
+	o := pixelsJSON{Frames: p.Frames}
+	for _, h := range p.hist {
+		list := []int64{}
+		for v, n := range h {
+			if n > 0 {
+				list = append(list, int64(v), n)
+			}
+		}
+		o.Levels = append(o.Levels, list)
+	}
+	return json.Marshal(o)
+}
+
+// UnmarshalJSON adds what MarshalJSON kept to a counter of the same kind.
+func (p *Pixels) UnmarshalJSON(b []byte) error {
+	var o pixelsJSON
+	if err := json.Unmarshal(b, &o); err != nil {
+		return err
+	}
+	bad := &robocache.Error{Class: robocache.ErrMalformed, Op: "statistics", Msg: "counts of another kind of picture"}
+	if len(o.Levels) != len(p.hist) {
+		return bad
+	}
+	for c, list := range o.Levels {
+		for i := 0; i+1 < len(list); i += 2 {
+			if v := list[i]; v < 0 || v >= int64(len(p.hist[c])) || list[i+1] < 0 {
+				return bad
+			}
+			p.hist[c][list[i]] += list[i+1]
+		}
+	}
+	p.Frames += o.Frames
+	return nil
 }
 
 // SampleFrames chooses the rows of an episode whose pictures are looked at: clamp(n^0.75, 100, 10000) of them, evenly

@@ -3,52 +3,67 @@ package main
 import (
 	"fmt"
 	"io"
+	"os"
+	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/align"
 	"github.com/goatnote-inc/robocache/convert"
 	"github.com/goatnote-inc/robocache/stats"
 )
 
+// conversionFlags are convert's beside those of opening the source.
+type conversionFlags struct {
+	opt                             convert.Options
+	to, fps, frames, align, episode string
+	writing                         []string
+}
+
 func newConvert() *cobra.Command {
 	var open openFlags
-	var opt convert.Options
-	var to, fps, frames string
+	var f conversionFlags
 	c := &cobra.Command{
 		Use:   "convert SRC DST",
-		Short: "convert a dataset to LeRobot v3.0",
-		Long: `convert writes any readable dataset as LeRobot v3.0. Rows keep their bits; video is copied without re-encoding where it can be,
-joined on one grid without drift; statistics are recounted; what was dropped, renamed or re-encoded is said, and kept in
-meta/conversion.json. DST must be empty. A killed conversion goes on with --resume.`,
+		Short: "convert a dataset: to LeRobot v3.0, or another format that is written",
+		Long: `convert writes any readable dataset as LeRobot v3.0, or in another format (--to). Rows keep their bits; video is copied without
+re-encoding where it can be, joined on one grid without drift; still pictures become video (--pictures images keeps them);
+statistics are recounted; what was dropped, renamed or re-encoded is said, and kept in meta/conversion.json. Streams on clocks of
+their own are brought onto one grid: --hz says its rate, --align a file with modes, edges, gaps and offsets for each stream.
+DST must be empty. A conversion to LeRobot that is begun with --resume goes on with --resume after a kill.`,
 		Example: `  robocache convert ./old_v2 ./new_v3
-  robocache convert ./set ./part --episodes 0,3,5 --video-codec h264 --gop 8
+  robocache convert ./recording.mcap ./set --hz 50
+  robocache convert ./set ./part --episodes 0,3,5-9 --video-codec h264 --gop 8
+  robocache convert ./set ./set.mcap --to mcap
   robocache convert ./set ./out --dry-run --json`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			if to != "lerobot" {
-				return &robocache.Error{Class: robocache.ErrUnsupported, Op: "convert", Msg: "--to " + to, Hint: "lerobot (v3.0) is the one format written"}
-			}
-			if fps != "" {
-				rate, err := robocache.RateOf(fps)
-				if err != nil {
-					return misuse("--fps: " + err.Error())
-				}
-				opt.FPS = rate
-			}
-			opt.Frames = stats.FramePolicy(frames)
-			if opt.Encode.Codec == "" && opt.VideoCodec != "copy" {
-				opt.Encode.Codec = opt.VideoCodec
-			}
 			ds, err := open.open(ctx, args[0])
 			if err != nil {
 				return err
 			}
 			defer ds.Close()
+			if err := f.settle(&open, ds); err != nil {
+				return err
+			}
 			bar := progress(cmd, "convert")
-			opt.Progress = func(p convert.Progress) { bar(p.Frames, p.TotalFrames) }
-			r, err := convert.ToLeRobot(ctx, ds, args[1], opt)
+			if f.to != "lerobot" {
+				f.opt.Progress = func(p convert.Progress) { bar(int64(p.Episodes), int64(p.TotalEpisodes)) }
+				options, err := pairs("--write-option", f.writing)
+				if err != nil {
+					return err
+				}
+				r, err := convert.Write(ctx, ds, f.to, args[1], f.opt, options)
+				if err != nil {
+					return err
+				}
+				return printWritten(cmd.OutOrStdout(), args[1], f.to, open.json, r)
+			}
+			f.opt.Progress = func(p convert.Progress) { bar(p.Frames, p.TotalFrames) }
+			r, err := convert.ToLeRobot(ctx, ds, args[1], f.opt)
 			if err != nil {
 				return err
 			}
@@ -68,20 +83,114 @@ meta/conversion.json. DST must be empty. A killed conversion goes on with --resu
 		},
 	}
 	open.add(c)
-	c.Flags().StringVar(&to, "to", "lerobot", "the format to write")
-	c.Flags().IntSliceVar(&opt.Episodes, "episodes", nil, "only these episodes, in this order")
+	f.add(c)
+	return c
+}
+
+func (f *conversionFlags) add(c *cobra.Command) {
+	opt := &f.opt
+	c.Flags().StringVar(&f.to, "to", "lerobot", "the format to write")
+	c.Flags().StringVar(&f.align, "align", "", "a JSON file that says how streams come onto one grid (hz, modes, edge, max_gap, offset, clock …)")
+	c.Flags().BoolVar(&opt.DropInvalid, "drop-invalid", false, "leave out rows at which an aligned stream has no value, in place of writing <key>.valid")
+	c.Flags().StringVar(&f.episode, "episodes", "", "only these episodes, in this order (0,3,5-9)")
 	c.Flags().StringSliceVar(&opt.Keys, "keys", nil, "only these features (the bookkeeping columns always)")
+	c.Flags().StringArrayVar(&f.writing, "write-option", nil, "a choice of the format that is written as key=value; may be given several times")
+	c.Flags().StringVar(&opt.Pictures, "pictures", "", "what still pictures become: video, or images in the table (default: images of LeRobot, else video)")
 	c.Flags().StringVar(&opt.VideoCodec, "video-codec", "copy", "copy, av1, h264 or hevc")
 	c.Flags().IntVar(&opt.Encode.GOP, "gop", 0, "pictures between key pictures, when encoding (0: 2, LeRobot's)")
 	c.Flags().IntVar(&opt.Encode.CRF, "crf", 0, "quality, when encoding (0: 30, LeRobot's)")
 	c.Flags().StringVar(&opt.Encode.Preset, "preset", "", "the encoder's preset, when encoding")
 	c.Flags().BoolVar(&opt.CopyOnly, "copy-only", false, "refuse video that cannot be copied, instead of encoding it")
-	c.Flags().StringVar(&fps, "fps", "", "the rate of the rows, where the source does not say it (rows are not resampled)")
-	c.Flags().StringVar(&frames, "frames", "sampled", "pictures looked at for statistics: sampled, all, none")
+	c.Flags().StringVar(&f.fps, "fps", "", "the rate of the rows, where the source does not say it (rows are not resampled)")
+	c.Flags().StringVar(&f.frames, "frames", "sampled", "pictures looked at for statistics: sampled, all, none")
 	c.Flags().BoolVar(&opt.SkipBad, "skip-bad", false, "leave out episodes that cannot be read (exit code 3) instead of failing")
-	c.Flags().BoolVar(&opt.Resume, "resume", false, "go on where a killed conversion with the same options stopped")
+	c.Flags().BoolVar(&opt.Resume, "resume", false, "go on where a killed conversion with the same options stopped; keep what another can go on from")
 	c.Flags().BoolVar(&opt.DryRun, "dry-run", false, "say what would be done")
-	return c
+	c.Flags().IntVar(&opt.Threads, "threads", 0, "episodes that are read and encoded at once (0: the number of CPUs)")
+}
+
+// settle reads what the flags say in text.
+func (f *conversionFlags) settle(open *openFlags, ds robocache.Dataset) (err error) {
+	if f.fps != "" {
+		if f.opt.FPS, err = robocache.RateOf(f.fps); err != nil {
+			return misuse("--fps: " + err.Error())
+		}
+	}
+	f.opt.Frames = stats.FramePolicy(f.frames)
+	if f.opt.Encode.Codec == "" && f.opt.VideoCodec != "copy" {
+		f.opt.Encode.Codec = f.opt.VideoCodec
+	}
+	if f.opt.Episodes, err = episodeList(f.episode); err != nil {
+		return err
+	}
+	if f.align != "" {
+		b, err := os.ReadFile(f.align)
+		if err != nil {
+			return robocache.At(err, robocache.Where{"file": f.align})
+		}
+		cfg, err := align.ParseConfig(b)
+		if err != nil {
+			return robocache.At(err, robocache.Where{"file": f.align})
+		}
+		f.opt.Align = &cfg
+	}
+	if open.hz == "" {
+		return nil
+	}
+	hz, err := robocache.RateOf(open.hz)
+	if err != nil {
+		return misuse("--hz: " + err.Error())
+	}
+	if f.opt.Align == nil && f.opt.FPS.Zero() && hz != ds.Info().FPS {
+		f.opt.Align = &align.Config{}
+	}
+	if f.opt.Align != nil && f.opt.Align.HZ.Zero() {
+		f.opt.Align.HZ = hz
+	}
+	if f.opt.Align == nil && f.opt.FPS.Zero() {
+		f.opt.FPS = hz
+	}
+	return nil
+}
+
+// episodeList reads 0,3,5-9.
+func episodeList(text string) (out []int, err error) {
+	if text == "" {
+		return nil, nil
+	}
+	for _, part := range strings.Split(text, ",") {
+		from, to, span := strings.Cut(strings.TrimSpace(part), "-")
+		a, err1 := strconv.Atoi(from)
+		b := a
+		var err2 error
+		if span {
+			b, err2 = strconv.Atoi(to)
+		}
+		if err1 != nil || err2 != nil || a < 0 || b < a || b-a > 1<<24 {
+			return nil, misuse("--episodes: expected such as 0,3,5-9, found " + strconv.Quote(part))
+		}
+		for ; a <= b; a++ {
+			out = append(out, a)
+		}
+	}
+	return out, nil
+}
+
+// printWritten tells of a format's own writer.
+func printWritten(w io.Writer, dst, format string, asJSON bool, r *robocache.WriteReport) error {
+	if asJSON {
+		return printJSON(w, r)
+	}
+	fmt.Fprintf(w, "wrote %s: %s, %d episodes, %d frames", dst, format, r.Episodes, r.Frames)
+	if r.Bytes > 0 {
+		fmt.Fprintf(w, ", %s", bytesText(r.Bytes))
+	}
+	fmt.Fprintln(w)
+	if len(r.Dropped) > 0 {
+		fmt.Fprintf(w, "  features dropped: %v\n", r.Dropped)
+	}
+	printFindings(w, r.Findings)
+	return nil
 }
 
 func printConversion(w io.Writer, dst string, r *convert.Report) {

@@ -8,27 +8,31 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/align"
+	"github.com/goatnote-inc/robocache/convert"
 	"github.com/goatnote-inc/robocache/synth"
 )
 
 func newSynth() *cobra.Command {
 	var opt synth.Options
-	var format, rates, size string
+	var format, rates, size, hz string
+	var writing []string
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "synth DST",
 		Short: "make a synthetic dataset: seeded, with video, several cameras, jitter and gaps",
-		Long: `synth writes a LeRobot v3.0 dataset of a planar arm that reaches for coloured discs, seen by cameras. The same seed and options
+		Long: `synth writes a dataset of a planar arm that reaches for coloured discs, seen by cameras. The same seed and options
 give the same bytes. Each picture carries a bar code of its episode and row, so that a test can tell which frame it was given.
-Without options: 4 episodes of 2 s, two cameras of 128×96; 'robocache doctor' finds nothing wrong with it.`,
+Without options: LeRobot v3.0, 4 episodes of 2 s, two cameras of 128×96; 'robocache doctor' finds nothing wrong with it.
+In LeRobot, streams faster than the camera are columns of the samples of each row. Other formats (--format), and --late, --offset,
+--skew, --dropout, --depth, clouds and texts, take streams on clocks of their own; formats that keep one clock, LeRobot among them, get
+those on a grid of --hz. '--episodes 5000 --seconds 1 --spread 0.8 --cameras 0 --rates joints=100,force=333' makes many short trajectories.`,
 		Example: `  robocache synth ./demo
   robocache synth ./demo --episodes 20 --seconds 10 --cameras 3 --size 640x480
-  robocache synth ./demo --rates camera=30,joints=100,force=333 --jitter 2ms --gaps 0.01 --seed 7`,
+  robocache synth ./demo --rates camera=30,joints=100,force=333 --jitter 2ms --gaps 0.01 --seed 7
+  robocache synth ./demo.mcap --format mcap --rates camera=30,joints=100,force=333,cloud=10,text=2 --late 300ms --skew 50`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if format != "lerobot" {
-				return &robocache.Error{Class: robocache.ErrUnsupported, Op: "synth", Msg: "--format " + format, Hint: "lerobot is the one format written"}
-			}
 			var err error
 			if opt.Rates, err = synth.ParseRates(rates); err != nil {
 				return err
@@ -44,6 +48,12 @@ Without options: 4 episodes of 2 s, two cameras of 128×96; 'robocache doctor' f
 				opt.Cameras = -1
 			}
 			bar := progress(cmd, "synth")
+			if format != "lerobot" || needsClocks(&opt) {
+				return synthesize(cmd, args[0], format, opt, hz, writing, asJSON, func(p convert.Progress) { bar(int64(p.Episodes), int64(p.TotalEpisodes)) })
+			}
+			if opt.Codec == "" {
+				opt.Codec = "av1"
+			}
 			opt.Progress = func(done, of int) { bar(int64(done), int64(of)) }
 			r, err := synth.Write(cmd.Context(), args[0], opt)
 			if err != nil {
@@ -59,15 +69,65 @@ Without options: 4 episodes of 2 s, two cameras of 128×96; 'robocache doctor' f
 	c.Flags().StringVar(&format, "format", "lerobot", "the format to write")
 	c.Flags().IntVar(&opt.Episodes, "episodes", 4, "episodes")
 	c.Flags().Float64Var(&opt.Seconds, "seconds", 2, "length of each")
-	c.Flags().StringVar(&rates, "rates", "camera=30", "Hz a stream: camera, joints, force")
+	c.Flags().StringVar(&rates, "rates", "camera=30", "Hz a stream: camera, joints, force, cloud, text")
 	c.Flags().IntVar(&opt.Cameras, "cameras", 2, "cameras (0: none)")
 	c.Flags().StringVar(&size, "size", "128x96", "of the pictures")
 	c.Flags().DurationVar(&opt.Jitter, "jitter", 0, "largest deviation of a recorded stamp, such as 2ms")
 	c.Flags().Float64Var(&opt.Gaps, "gaps", 0, "share of samples lost")
 	c.Flags().Uint64Var(&opt.Seed, "seed", 0, "the same seed gives the same bytes")
-	c.Flags().StringVar(&opt.Codec, "codec", "av1", "av1, h264, hevc, or png for pictures in the table")
+	c.Flags().Float64Var(&opt.Spread, "spread", 0, "episodes are up to this share longer or shorter")
+	c.Flags().DurationVar(&opt.Late, "late", 0, "streams begin up to this late")
+	c.Flags().DurationVar(&opt.Offset, "offset", 0, "stamps of a stream are off by up to this")
+	c.Flags().Float64Var(&opt.Skew, "skew", 0, "clocks of streams run fast or slow by up to this many parts in a million")
+	c.Flags().DurationVar(&opt.Dropout, "dropout", 0, "each stream is silent for this long once an episode")
+	c.Flags().IntVar(&opt.Points, "points", 512, "largest number of points of a cloud")
+	c.Flags().BoolVar(&opt.Depth, "depth", false, "a depth picture beside each of camera 0")
+	c.Flags().StringVar(&hz, "hz", "", "the grid, for formats that keep one clock (default: the camera's rate)")
+	c.Flags().StringArrayVar(&writing, "write-option", nil, "a choice of the format that is written as key=value; may be given several times")
+	c.Flags().StringVar(&opt.Codec, "codec", "", "LeRobot: av1 (default), h264, hevc, or png for pictures in the table; other formats: png (default), jpeg or raw")
 	c.Flags().IntVar(&opt.GOP, "gop", 0, "pictures between key pictures (0: 2, LeRobot's)")
 	c.Flags().StringSliceVar(&opt.Tasks, "task", nil, "task text, may be given several times")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
+}
+
+// needsClocks says that a dataset of the options has what LeRobot's rows cannot hold as they are.
+func needsClocks(o *synth.Options) bool {
+	_, cloud := o.Rates["cloud"]
+	_, text := o.Rates["text"]
+	return cloud || text || o.Late != 0 || o.Offset != 0 || o.Skew != 0 || o.Dropout != 0 || o.Depth || o.Codec == "jpeg" || o.Codec == "raw"
+}
+
+// synthesize writes a dataset that is made while it is written.
+func synthesize(cmd *cobra.Command, dst, format string, opt synth.Options, hz string, writing []string, asJSON bool, bar func(convert.Progress)) error {
+	out := convert.Options{Progress: bar}
+	if format == "lerobot" && (opt.Codec == "av1" || opt.Codec == "h264" || opt.Codec == "hevc") {
+		// The pictures are made as pixels, and encoded by the conversion.
+		out.Encode.Codec, opt.Codec = opt.Codec, "raw"
+		out.Encode.GOP = opt.GOP
+	} else if format == "lerobot" && opt.Codec == "" {
+		opt.Codec = "raw"
+	} else if format == "lerobot" && (opt.Codec == "png" || opt.Codec == "jpeg") {
+		out.Pictures = "images"
+	}
+	if hz != "" {
+		rate, err := robocache.RateOf(hz)
+		if err != nil {
+			return misuse("--hz: " + err.Error())
+		}
+		out.Align = &align.Config{HZ: rate}
+	}
+	options, err := pairs("--write-option", writing)
+	if err != nil {
+		return err
+	}
+	ds, err := synth.New(opt)
+	if err != nil {
+		return err
+	}
+	r, err := convert.Write(cmd.Context(), ds, format, dst, out, options)
+	if err != nil {
+		return err
+	}
+	return printWritten(cmd.OutOrStdout(), dst, format, asJSON, r)
 }

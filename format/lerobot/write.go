@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path"
+	"sync"
 
 	"github.com/parquet-go/parquet-go"
 
@@ -48,6 +49,7 @@ type Writer struct {
 	keys      []string // of cams, in the order of the features
 	collect   *stats.Collector
 	looks     map[string]*stats.Pixels
+	tempMu    sync.Mutex
 	temp      string // folder of encoded episodes
 	tempStore store.Store
 	files     []string // begun, so that Abort can remove them
@@ -165,11 +167,14 @@ func (w *Writer) AddEpisode(ctx context.Context, ep EpisodeData) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	encoded, err := w.encodeAll(ctx, &ep)
-	if err != nil {
-		return err
+	if ep.prepared == nil {
+		if err := w.prepare(ctx, &ep, w.written); err != nil {
+			return err
+		}
 	}
+	encoded := ep.prepared.parts
 	begun = true
+	w.hear(ep.prepared.notes)
 	row := &writtenEpisode{index: w.written, length: ep.Length, from: w.rows, stats: robocache.Stats{}, videos: map[string]*videoPlace{}}
 	books, err := w.bookkeeping(&ep, row)
 	if err != nil {
@@ -291,7 +296,13 @@ func (w *Writer) column(ctx context.Context, f *writtenFeature, ep *EpisodeData,
 			leaves[0].put(parquet.ByteArrayValue(b), 0, 2)
 			leaves[1].put(parquet.ByteArrayValue([]byte(stillName(k, b))), 0, 2)
 		}
-		return w.lookAtStills(f, ep, row)
+		if look := ep.Pictures[f.Key]; look != nil {
+			if fs := look.Stats(); fs != nil {
+				row.stats[f.Key] = fs
+				w.countPictures(f.Key, look)
+			}
+		}
+		return nil
 	}
 	n, size := f.Elements(), f.DType.Size()
 	for p := 0; p < len(raw); p += n * size {
@@ -396,6 +407,11 @@ func (w *Writer) Close(ctx context.Context) (err error) {
 	if err := w.flush(ctx, true); err != nil {
 		return err
 	}
+	if w.cfg.PartsDir != "" {
+		if err := os.RemoveAll(w.cfg.PartsDir); err != nil {
+			return robocache.At(err, robocache.Where{"file": w.cfg.PartsDir})
+		}
+	}
 	if err := w.writeMeta(ctx); err != nil {
 		return err
 	}
@@ -422,6 +438,9 @@ func (w *Writer) stop(keep bool) {
 		for _, f := range w.files {
 			_ = w.dst.Remove(context.Background(), f)
 		}
+		if w.cfg.PartsDir != "" {
+			_ = os.RemoveAll(w.cfg.PartsDir)
+		}
 	}
 	w.release()
 }
@@ -434,7 +453,7 @@ func (w *Writer) release() {
 	if w.tempStore != nil {
 		_ = store.Close(w.tempStore)
 	}
-	if w.temp != "" {
+	if w.temp != "" && w.cfg.PartsDir == "" {
 		_ = os.RemoveAll(w.temp)
 	}
 }

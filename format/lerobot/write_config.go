@@ -29,6 +29,9 @@ type WriteConfig struct {
 	Video VideoConfig
 	// TempDir holds one mp4 for each encoded episode until it is joined; "" = the system's.
 	TempDir string
+	// PartsDir keeps the encoded episodes in a folder of the caller's until all are joined, and takes over those that it holds already: of an
+	// interrupted run over the same episodes with the same configuration. "" = they are removed as soon as they are joined.
+	PartsDir string
 	// Frames says which pictures the writer looks at for statistics; "" = sampled, as the reference does.
 	Frames stats.FramePolicy
 	// StatsBudget bounds the memory that the statistics take, in bytes; 0 = 256 MiB.
@@ -63,6 +66,8 @@ type EpisodeData struct {
 	// Pictures holds what was counted of the pictures of image and video features; nil entries are counted by the writer where it sees
 	// pixels, and have no statistics where it does not.
 	Pictures map[string]*stats.Pixels
+
+	prepared *preparedEpisode // Prepare was here
 }
 
 // VideoPart is where an episode's pictures of one camera come from: a range of a video file, or pixels.

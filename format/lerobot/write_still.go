@@ -21,24 +21,18 @@ func stillName(k int, b []byte) string {
 	return fmt.Sprintf("frame-%06d.%s", k, ext)
 }
 
-// lookAtStills counts embedded pictures, where nobody has.
-func (w *Writer) lookAtStills(f *writtenFeature, ep *EpisodeData, row *writtenEpisode) error {
-	look := ep.Pictures[f.Key]
-	if look == nil {
-		look = stats.PicturesOf(&f.Feature)
-		for _, k := range w.cfg.Frames.Choose(ep.Length) {
-			switch err := look.AddStill(&robocache.FrameRef{Encoded: ep.Images[f.Key][k]}); {
-			case errors.Is(err, robocache.ErrUnsupported):
-				w.find(robocache.SeverityInfo, "no-picture-statistics", f.Key, w.written, err.Error(), 0)
-				return nil
-			case err != nil:
-				return robocache.At(err, robocache.Where{"row": k})
-			}
+// lookAtStills counts embedded pictures.
+func (w *Writer) lookAtStills(f *writtenFeature, ep *EpisodeData, p *preparedEpisode) error {
+	look := stats.PicturesOf(&f.Feature)
+	for _, k := range w.cfg.Frames.Choose(ep.Length) {
+		switch err := look.AddStill(&robocache.FrameRef{Encoded: ep.Images[f.Key][k]}); {
+		case errors.Is(err, robocache.ErrUnsupported):
+			p.note("no-picture-statistics", f.Key, err.Error())
+			return nil
+		case err != nil:
+			return robocache.At(err, robocache.Where{"stream": f.Key, "row": k})
 		}
 	}
-	if fs := look.Stats(); fs != nil {
-		row.stats[f.Key] = fs
-		w.countPictures(f.Key, look)
-	}
+	ep.Pictures[f.Key] = look
 	return nil
 }

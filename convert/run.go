@@ -1,0 +1,185 @@
+package convert
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/align"
+	"github.com/goatnote-inc/robocache/format/lerobot"
+)
+
+// partsName is the folder of encoded episodes in the destination of a run that can be resumed.
+const partsName = ".robocache-encoded"
+
+// align puts a view on one grid over a source whose streams have clocks of their own, or where it is asked for.
+func (c *conversion) align(ctx context.Context) error {
+	src, cfg, err := onGrid(ctx, c.src, c.opt.Align, c.opt.FPS, c.opt.DropInvalid, c.opt.Threads, c.opt.Keys)
+	if err != nil || src == c.src {
+		return err
+	}
+	c.src, c.opt.Align, c.report.Aligned = src, cfg, true
+	c.opt.FPS = cfg.HZ
+	if c.opt.Keys != nil {
+		// The masks of what is kept.
+		for _, k := range c.opt.Keys {
+			if src.Info().Feature(k+align.ValidSuffix) != nil {
+				c.opt.Keys = append(c.opt.Keys, k+align.ValidSuffix)
+			}
+		}
+	}
+	c.report.Findings = append(c.report.Findings, src.Info().Findings[len(src.(*align.Viewed).Unwrap().Info().Findings):]...)
+	return nil
+}
+
+// severalClocks says that some stream of a dataset has a clock of its own.
+func severalClocks(info *robocache.Info) bool {
+	for i := range info.Features {
+		if info.Features[i].Clock != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// onGrid gives the source itself where nothing is to be aligned, else a view of it and what it was made by.
+func onGrid(ctx context.Context, src robocache.Dataset, cfg *align.Config, fps robocache.Rate, drop bool, threads int, keys []string) (robocache.Dataset, *align.Config, error) {
+	info := src.Info()
+	if cfg == nil && !severalClocks(info) {
+		return src, nil, nil
+	}
+	var own align.Config
+	if cfg != nil {
+		own = *cfg
+	}
+	if own.HZ.Zero() {
+		own.HZ = fps
+	}
+	if own.HZ.Zero() {
+		own.HZ = info.FPS
+	}
+	if own.HZ.Zero() {
+		return nil, nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "convert", Where: robocache.Where{"dataset": info.URI}, Msg: "the streams have clocks of their own, and none states a rate to bring them to", Hint: "give one: --hz"}
+	}
+	if own.Keys == nil && keys != nil {
+		own.Keys = keys
+	}
+	v, err := align.View(ctx, src, own, align.ViewOptions{DropInvalid: drop, Threads: threads})
+	if err != nil {
+		return nil, nil, err
+	}
+	return v, &own, nil
+}
+
+// turn is one episode on its way: read and encoded ahead by any goroutine, written in its turn.
+type turn struct {
+	at, e    int
+	ep       *lerobot.EpisodeData
+	m        EpisodeMap
+	bytes    int64
+	findings []robocache.Finding
+	err      error // the episode cannot be read
+	made     error // its pictures cannot be decoded or encoded
+}
+
+func (t *turn) find(s robocache.Severity, code string, where robocache.Where, msg string) {
+	t.findings = append(t.findings, robocache.Finding{Severity: s, Code: code, Where: where, Message: msg})
+}
+
+// ahead gives the episodes in order, each read and encoded while those before it are written: Threads at once, one more than that waiting.
+func (c *conversion) ahead(ctx context.Context, w *lerobot.Writer, take func(*turn) error) error {
+	ctx, stop := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer func() { stop(); wg.Wait() }() // before the caller stops the writer
+	n := len(c.opt.Episodes)
+	places := make([]chan *turn, n)
+	for i := range places {
+		places[i] = make(chan *turn, 1)
+	}
+	room := make(chan struct{}, c.opt.Threads+1)
+	next := make(chan int)
+	wg.Go(func() {
+		defer close(next)
+		for i := range n {
+			select {
+			case room <- struct{}{}:
+			case <-ctx.Done():
+				return
+			}
+			next <- i
+		}
+	})
+	for range min(c.opt.Threads, n) {
+		wg.Go(func() {
+			for i := range next {
+				t := &turn{at: i, e: c.opt.Episodes[i]}
+				if t.err = ctx.Err(); t.err == nil {
+					t.ep, t.err = c.episode(ctx, t)
+				}
+				if t.err == nil && t.m.New >= 0 {
+					t.made = w.Prepare(ctx, t.ep, i)
+				}
+				places[i] <- t
+			}
+		})
+	}
+	for i := range n {
+		var t *turn
+		select {
+		case t = <-places[i]:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if err := take(t); err != nil {
+			return err
+		}
+		<-room
+	}
+	return nil
+}
+
+// write takes the episodes in their turn.
+func (c *conversion) write(ctx context.Context, w *lerobot.Writer) error {
+	var total int64
+	for _, e := range c.opt.Episodes {
+		total += int64(c.src.Len(e))
+	}
+	return c.ahead(ctx, w, func(t *turn) error {
+		c.report.Findings = append(c.report.Findings, t.findings...)
+		c.bytes += t.bytes
+		if t.err != nil {
+			if ctx.Err() != nil || !c.opt.SkipBad {
+				return robocache.At(t.err, robocache.Where{"episode": t.e})
+			}
+			c.skip(t.e, t.err)
+			t.m.New = -1
+		}
+		if t.m.New >= 0 {
+			t.m.New, t.m.FromIndex = w.Episodes(), w.Frames()
+			err := t.made
+			if err == nil {
+				err = w.AddEpisode(ctx, *t.ep)
+			}
+			if err != nil {
+				// Pixels that cannot be decoded show only here. What the machine lacks is no fault of the episode.
+				bad := errors.Is(err, robocache.ErrMalformed) || errors.Is(err, robocache.ErrNotFound)
+				if ctx.Err() != nil || !c.opt.SkipBad || !bad || w.Failed() != nil {
+					return robocache.At(err, robocache.Where{"source episode": t.e})
+				}
+				c.skip(t.e, err)
+				t.m.New, t.m.FromIndex = -1, 0
+			}
+			c.count(t.m)
+		}
+		c.report.Episodes = append(c.report.Episodes, t.m)
+		if c.opt.Progress != nil {
+			c.opt.Progress(Progress{Episodes: t.at + 1, TotalEpisodes: len(c.opt.Episodes), Frames: w.Frames(), TotalFrames: total, Bytes: c.bytes})
+		}
+		return nil
+	})
+}
+
+func (c *conversion) skip(episode int, err error) {
+	c.find(robocache.SeverityError, "episode-skipped", robocache.Where{"episode": episode}, err.Error())
+}
