@@ -128,7 +128,7 @@ func (s *Storage) list(ctx context.Context) {
 		if !ok {
 			i = len(s.infos)
 			at[k] = i
-			info := bag.TopicInfo{Name: c.Topic, Type: k.typ, Encoding: c.Encoding, Metadata: c.Metadata, Latched: latched(c.Metadata["offered_qos_profiles"])}
+			info := bag.TopicInfo{Name: c.Topic, Type: k.typ, Encoding: c.Encoding, Metadata: c.Metadata, Publish: true, Latched: latched(c.Metadata["offered_qos_profiles"])}
 			if sc != nil {
 				info.SchemaEncoding, info.SchemaText = sc.Encoding, sc.Data
 			}

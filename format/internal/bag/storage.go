@@ -49,6 +49,7 @@ type TopicInfo struct {
 	SchemaText     string
 	Encoding       string // of the messages: "cdr", "json", "protobuf" …
 	Messages       int64
+	Publish        bool // messages carry the time at which they were sent (Message.Publish)
 	Latched        bool // durability transient_local: the last message holds for who comes later
 	Metadata       map[string]string
 }

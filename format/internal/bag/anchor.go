@@ -1,0 +1,108 @@
+package bag
+
+import (
+	"context"
+	"math"
+	"slices"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// chooseAnchor settles whose rows are the episode's own, and takes its clock's name off its features.
+func (d *Dataset) chooseAnchor(ctx context.Context) error {
+	d.anchor.topic, d.anchor.clock = -1, 0
+	if want := d.opt.Anchor; want != "" {
+		for i, t := range d.topics {
+			if want == t.name || want == t.key {
+				d.anchor.topic = i
+			}
+		}
+		if i, ok := d.byKey[want]; ok {
+			d.anchor.topic, d.anchor.clock = d.streams[i].topic, d.streams[i].clock
+		}
+		if d.anchor.topic < 0 {
+			e := &robocache.Error{Class: robocache.ErrMisuse, Op: "open", Msg: "anchor", Want: "a stream or a topic of the recordings", Got: want}
+			if len(d.topics) > 0 {
+				e.Hint = "there is " + d.topics[0].key
+			}
+			return e
+		}
+	} else if err := d.findAnchor(ctx); err != nil {
+		return err
+	}
+	if d.anchor.topic < 0 {
+		return nil
+	}
+	name := d.topics[d.anchor.topic].clocks[d.anchor.clock]
+	d.info.Clock = name
+	for i := range d.info.Features {
+		if s := &d.streams[i]; s.topic == d.anchor.topic && s.clock == d.anchor.clock {
+			d.info.Features[i].Clock = ""
+		}
+	}
+	return nil
+}
+
+// findAnchor takes the first camera; without one the fastest stream of at most 60 Hz that is steady, else the one nearest to that.
+func (d *Dataset) findAnchor(ctx context.Context) error {
+	for i := range d.streams {
+		s := &d.streams[i]
+		if d.info.Features[i].Kind == robocache.KindImage && !d.topics[s.topic].latched {
+			d.anchor.topic, d.anchor.clock = s.topic, s.clock
+			return nil
+		}
+	}
+	best := math.Inf(-1)
+	for i, t := range d.topics {
+		if t.latched || len(t.fields) == 0 || t.fields[0].Feature.Kind == robocache.KindText || t.many {
+			continue
+		}
+		score, err := d.steadiness(ctx, t)
+		if err != nil {
+			return err
+		}
+		if score > best {
+			best, d.anchor.topic = score, i
+		}
+	}
+	if d.anchor.topic < 0 && len(d.topics) > 0 {
+		d.anchor.topic = max(0, slices.IndexFunc(d.topics, func(t *topic) bool { return len(t.fields) > 0 && !t.latched }))
+		if len(d.topics[d.anchor.topic].clocks) == 0 {
+			d.anchor.topic = -1
+		}
+	}
+	return nil
+}
+
+// steadiness scores a topic as an anchor: its rate while that is at most 60 Hz, less for a spread of its periods.
+func (d *Dataset) steadiness(ctx context.Context, t *topic) (score float64, err error) {
+	rec := slices.IndexFunc(t.counts, func(n int64) bool { return n > 0 })
+	if rec < 0 {
+		return math.Inf(-1), nil
+	}
+	err = d.pool.use(ctx, rec, func(s Storage) error {
+		ix, err := s.Index(ctx, t.place[rec])
+		if err != nil {
+			return err
+		}
+		log := ix.Log
+		if len(log) < 3 {
+			score = -1e6 + float64(len(log))
+			return nil
+		}
+		gaps := make([]int64, len(log)-1)
+		for i := range gaps {
+			gaps[i] = log[i+1] - log[i]
+		}
+		slices.Sort(gaps)
+		median := max(1, gaps[len(gaps)/2])
+		rate := 1e9 / float64(median)
+		spread := float64(gaps[len(gaps)*9/10]-gaps[len(gaps)/10]) / float64(median)
+		if score = rate; rate > 61 {
+			score = 60 * 60 / rate
+		}
+		score /= 1 + spread
+		return nil
+	})
+	return score, err
+}

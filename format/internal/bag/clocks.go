@@ -1,0 +1,109 @@
+package bag
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+	"time"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// The clocks of a message.
+const (
+	Header  = "header"  // the device's: header.stamp, inside the payload
+	Publish = "publish" // the sender's
+	Log     = "log"     // the recorder's
+)
+
+const (
+	defaultTolerance = 100 * time.Millisecond
+	// plausible is how far a header may lie from the recorder's time. Beyond it the device counts from its boot, or was never set: then
+	// its streams do not meet the others'.
+	plausible = int64(60 * time.Second)
+)
+
+// stamps are the times of a topic's rows by each clock. What was not read is nil.
+type stamps struct{ header, publish, log []int64 }
+
+// by gives the times by a clock.
+func (s *stamps) by(clock string) []int64 {
+	switch clock {
+	case Header:
+		return s.header
+	case Publish:
+		return s.publish
+	}
+	return s.log
+}
+
+// verdict says why a header cannot be the clock of a stream; "" = it can.
+func verdict(header, log []int64, tolerance int64) (code, why string) {
+	zero, far := 0, 0
+	high := int64(-1 << 62)
+	for i, h := range header {
+		if h == 0 {
+			zero++
+			continue
+		}
+		if d := h - log[i]; d > plausible || d < -plausible {
+			far++
+		}
+		if h < high-tolerance {
+			return "header-steps-back", fmt.Sprintf("header stamps step back by %v at message %d", time.Duration(high-h), i)
+		}
+		high = max(high, h)
+	}
+	switch {
+	case len(header) == 0:
+		return "", ""
+	case zero == len(header):
+		return "header-zero", "header stamps are 0 throughout"
+	case zero > 0:
+		return "header-zero", fmt.Sprintf("%d of %d header stamps are 0", zero, len(header))
+	case far > 0:
+		i := slices.IndexFunc(header, func(h int64) bool { return h != 0 })
+		return "header-implausible", fmt.Sprintf("header stamps lie up to %v from the recorder's time", time.Duration(abs(header[i]-log[i])).Round(time.Millisecond))
+	}
+	return "", ""
+}
+
+func abs(v int64) int64 { return max(v, -v) }
+
+// order gives the rows in the order of their stamps; nil where they are in order. A step back beyond the tolerance is an error.
+func order(at []int64, tolerance int64, clock string) ([]int32, error) {
+	sorted := true
+	high := int64(-1 << 62)
+	for i, t := range at {
+		if t < high {
+			sorted = false
+			if t < high-tolerance {
+				return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "times", Where: robocache.Where{"index": i, "clock": clock}, Msg: "the clock steps back",
+					Want: fmt.Sprintf("%d or later, less a tolerance of %v", high, time.Duration(tolerance)), Got: fmt.Sprint(t),
+					Hint: "open with the option clock=log, or episodes_by=steps to begin an episode there, or a larger tolerance"}
+			}
+		}
+		high = max(high, t)
+	}
+	if sorted {
+		return nil, nil
+	}
+	p := make([]int32, len(at))
+	for i := range p {
+		p[i] = int32(i)
+	}
+	sort.SliceStable(p, func(a, b int) bool { return at[p[a]] < at[p[b]] })
+	return p, nil
+}
+
+// permute gives v in an order; nil order and nil v stay.
+func permute[T any](v []T, p []int32) []T {
+	if p == nil || v == nil {
+		return v
+	}
+	out := make([]T, len(p))
+	for i, k := range p {
+		out[i] = v[k]
+	}
+	return out
+}

@@ -1,0 +1,253 @@
+package bag
+
+import (
+	"context"
+	"slices"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// block is a run of rows of one clock of a topic, decoded: a column for each numeric field on it.
+type block struct {
+	cols  [][]byte
+	valid [][]uint8 // nil = all hold a value
+}
+
+type blockKey struct{ ep, topic, clock, block int }
+
+// rowsAt is how many rows a block has: about a quarter of a megabyte.
+func blockRows(rowBytes int) int { return max(64, min(4096, (256<<10)/max(1, rowBytes))) }
+
+// plan lists the numeric fields of one clock of a topic.
+type plan struct {
+	fields []int // of the decoder
+	bytes  []int // of a row of each
+	row    int   // bytes of all
+	masked bool
+	rows   int // of a block
+}
+
+func newPlan(t *topic, clock int) plan {
+	var p plan
+	for i := range t.fields {
+		f := &t.fields[i]
+		if f.Clock == clock && f.Feature.RowBytes() > 0 {
+			p.fields, p.bytes = append(p.fields, i), append(p.bytes, f.Feature.RowBytes())
+			p.row += f.Feature.RowBytes()
+			p.masked = p.masked || f.Feature.Masked || f.Partial
+		}
+	}
+	p.rows = blockRows(p.row)
+	return p
+}
+
+func (p *plan) newBlock(n int) *block {
+	b := &block{cols: make([][]byte, len(p.fields))}
+	for j, w := range p.bytes {
+		b.cols[j] = make([]byte, n*w)
+	}
+	b.valid = make([][]uint8, len(p.fields))
+	for j := range b.valid {
+		b.valid[j] = make([]uint8, n)
+	}
+	return b
+}
+
+func (b *block) size() (n int64) {
+	for _, c := range b.cols {
+		n += int64(len(c))
+	}
+	for _, v := range b.valid {
+		n += int64(len(v))
+	}
+	return n + 200
+}
+
+// seal drops the masks where every row holds a value.
+func (b *block) seal() *block {
+	for _, v := range b.valid {
+		if slices.Contains(v, 0) {
+			return b
+		}
+	}
+	b.valid = nil
+	return b
+}
+
+// put decodes a message's row k of block b.
+func (p *plan) put(t *topic, b *block, k int, msg []byte, entry int) error {
+	for j, f := range p.fields {
+		ok, err := t.dec.Numeric(msg, f, entry, b.cols[j][k*p.bytes[j]:(k+1)*p.bytes[j]])
+		if err != nil {
+			return err
+		}
+		if ok {
+			b.valid[j][k] = 1
+		}
+	}
+	return nil
+}
+
+// filler decodes a whole topic while a pass goes over its messages, where that stays inside a quarter of the budget.
+type filler struct {
+	topic  *topic
+	plan   plan
+	blocks []*block
+	n      int
+}
+
+func (d *Dataset) newFiller(t *topic, n int) *filler {
+	p := t.plans[0]
+	if len(p.fields) == 0 || int64(n)*int64(p.row+len(p.fields)) > d.opt.Budget/4 {
+		return nil
+	}
+	f := &filler{topic: t, plan: p, n: n}
+	for at := 0; at < n; at += p.rows {
+		f.blocks = append(f.blocks, p.newBlock(min(p.rows, n-at)))
+	}
+	return f
+}
+
+// put is called by many goroutines, for different messages.
+func (f *filler) put(k int, msg []byte) error {
+	return f.plan.put(f.topic, f.blocks[k/f.plan.rows], k%f.plan.rows, msg, 0)
+}
+
+// keep puts the columns into the cache; p are the rows that are there and their order, nil = as they came.
+func (f *filler) keep(d *Dataset, ep, topic int, p []int32) {
+	blocks := f.blocks
+	if p != nil {
+		blocks = nil
+		for at := 0; at < len(p); at += f.plan.rows {
+			n := min(f.plan.rows, len(p)-at)
+			b := f.plan.newBlock(n)
+			for i, k := range p[at : at+n] {
+				src := f.blocks[int(k)/f.plan.rows]
+				r := int(k) % f.plan.rows
+				for j, w := range f.plan.bytes {
+					copy(b.cols[j][i*w:(i+1)*w], src.cols[j][r*w:(r+1)*w])
+					b.valid[j][i] = src.valid[j][r]
+				}
+			}
+			blocks = append(blocks, b)
+		}
+	}
+	for i, b := range blocks {
+		hold(f.topic, b, f.plan)
+		b.seal()
+		d.blocks.Put(blockKey{ep, topic, 0, i}, b, b.size())
+	}
+}
+
+// hold fills rows of a latched topic that hold no value with the value before them, and those before the first with the first.
+func hold(t *topic, b *block, p plan) {
+	if !t.latched {
+		return
+	}
+	for j, w := range p.bytes {
+		v := b.valid[j]
+		last := slices.Index(v, 1)
+		if last < 0 {
+			continue
+		}
+		for i := range v {
+			if v[i] == 1 {
+				last = i
+				continue
+			}
+			copy(b.cols[j][i*w:(i+1)*w], b.cols[j][last*w:(last+1)*w])
+			v[i] = 1
+		}
+	}
+}
+
+// block gives a run of decoded rows.
+func (d *Dataset) block(ctx context.Context, ep, topic, clock, number int, tr *track) (*block, error) {
+	key := blockKey{ep, topic, clock, number}
+	if b, ok := d.blocks.Peek(key); ok {
+		return b, nil
+	}
+	return d.blocks.Get(ctx, key, func() (*block, int64, error) {
+		t := d.topics[topic]
+		p := &t.plans[clock]
+		r := &tr.clocks[clock]
+		from := number * p.rows
+		n := min(p.rows, r.n-from)
+		b := p.newBlock(n)
+		want := make([]wish, n)
+		for i := range want {
+			want[i] = wish{msg: r.message(from + i), at: int32(i)}
+		}
+		err := d.visit(ctx, ep, topic, want, func(i int, m *Message) error {
+			entry := 0
+			if r.entry != nil {
+				entry = int(r.entry[from+i])
+			}
+			return p.put(t, b, i, m.Data, entry)
+		})
+		if err != nil {
+			return nil, 0, err
+		}
+		hold(t, b, *p)
+		b.seal()
+		return b, b.size(), nil
+	})
+}
+
+// wish is a message that is wanted, and the place in the list of who wants it.
+type wish struct{ msg, at int32 }
+
+// visit reads messages in the order in which they lie; fn gets the place in want of each. A message that damage took is an error.
+func (d *Dataset) visit(ctx context.Context, ep, topic int, want []wish, fn func(i int, m *Message) error) error {
+	if len(want) == 0 {
+		return nil
+	}
+	e, err := d.episode(ep)
+	if err != nil {
+		return err
+	}
+	t := d.topics[topic]
+	place := t.place[e.rec]
+	sorted := slices.IsSortedFunc(want, func(a, b wish) int { return int(a.msg) - int(b.msg) })
+	if !sorted {
+		want = slices.Clone(want)
+		slices.SortFunc(want, func(a, b wish) int {
+			if a.msg != b.msg {
+				return int(a.msg) - int(b.msg)
+			}
+			return int(a.at) - int(b.at)
+		})
+	}
+	return d.pool.use(ctx, e.rec, func(s Storage) error {
+		for from := 0; from < len(want); {
+			to := from + 1
+			for to < len(want) && want[to].msg-want[to-1].msg <= 1 {
+				to++
+			}
+			at := from
+			err := s.Messages(ctx, place, int(want[from].msg), int(want[to-1].msg)+1, func(i int, m *Message) error {
+				for ; at < to && int(want[at].msg) < i; at++ {
+					return lostMessage(t, int(want[at].msg))
+				}
+				for ; at < to && int(want[at].msg) == i; at++ {
+					if err := fn(int(want[at].at), m); err != nil {
+						return robocache.At(err, robocache.Where{"stream": t.key, "index": i})
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+			if at < to {
+				return lostMessage(t, int(want[at].msg))
+			}
+			from = to
+		}
+		return nil
+	})
+}
+
+func lostMessage(t *topic, i int) error {
+	return &robocache.Error{Class: robocache.ErrMalformed, Op: "read", Where: robocache.Where{"stream": t.key, "index": i}, Msg: "a message lies in a damaged part of the recording", Hint: "open with scan=all: then such messages are left out from the start"}
+}

@@ -1,0 +1,179 @@
+package bag
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/lru"
+	"github.com/goatnote-inc/robocache/format/ros2"
+)
+
+// Dataset is a set of recordings, each cut into one or several episodes.
+type Dataset struct {
+	opt     Options
+	info    *robocache.Info
+	pool    *pool
+	topics  []*topic
+	streams []stream // parallel to info.Features
+	byKey   map[string]int
+	eps     []episode
+	lens    []atomic.Int64 // rows by the anchor's clock
+	anchor  struct{ topic, clock int }
+	task    taskSource
+	notes   []map[string]string // a recording's own
+
+	tracks *lru.Cache[trackKey, *track]
+	blocks *lru.Cache[blockKey, *block]
+
+	mu      sync.Mutex
+	noticed []robocache.Finding
+	said    map[string]bool
+}
+
+var (
+	_ robocache.Dataset       = (*Dataset)(nil)
+	_ robocache.RaggedDataset = (*Dataset)(nil)
+	_ robocache.Masker        = (*Dataset)(nil)
+	_ robocache.Clocked       = (*Dataset)(nil)
+	_ robocache.Diagnoser     = (*Dataset)(nil)
+)
+
+// topic is a topic of the dataset: of one name and type, in any of its recordings.
+type topic struct {
+	name, typ, key string
+	schema         *ros2.Schema
+	dec            *ros2.Topic
+	first          [][]byte // the messages that settled its columns
+	firstLog       []int64
+	fields         []ros2.Field
+	clocks         []string
+	plans          []plan // parallel to clocks
+	many           bool   // a message holds any number of rows
+	stamped        bool   // messages have a header
+	publish        bool   // messages have a publish time
+	latched        bool
+	choice         string  // its clock
+	place          []int   // in each recording's topics; -1 = not there
+	counts         []int64 // messages in each recording
+	wanted         atomic.Bool
+}
+
+// episode is a part of a recording.
+type episode struct {
+	rec      int
+	whole    bool
+	from, to int64 // log times, half-open
+	err      error // of a recording that cannot be opened
+}
+
+// guard turns a panic into Malformed: whatever was in the input, it stays inside this package.
+func guard(op string, err *error) {
+	if r := recover(); r != nil {
+		*err = &robocache.Error{Class: robocache.ErrMalformed, Op: op, Msg: fmt.Sprintf("input that the reader did not expect: %v", r), Err: errors.New(string(debug.Stack()))}
+	}
+}
+
+// Info is what the recordings say of themselves, and what opening found.
+func (d *Dataset) Info() *robocache.Info { return d.info }
+
+// Len is the number of rows of an episode.
+func (d *Dataset) Len(ep int) int {
+	if ep < 0 || ep >= len(d.lens) {
+		return 0
+	}
+	return int(d.lens[ep].Load())
+}
+
+func (d *Dataset) episode(ep int) (*episode, error) {
+	if ep < 0 || ep >= len(d.eps) {
+		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "read", Where: robocache.Where{"episode": ep}, Want: fmt.Sprintf("an episode below %d", len(d.eps)), Got: fmt.Sprint(ep)}
+	}
+	e := &d.eps[ep]
+	return e, e.err
+}
+
+// Episode gives number, length and tasks.
+func (d *Dataset) Episode(ctx context.Context, ep int) (_ robocache.Episode, err error) {
+	defer guard("episode", &err)
+	if _, err := d.episode(ep); err != nil {
+		return robocache.Episode{}, err
+	}
+	tasks, err := d.tasks(ctx, ep)
+	if err != nil {
+		return robocache.Episode{}, err
+	}
+	return robocache.Episode{Position: ep, Index: int64(ep), Length: d.Len(ep), Tasks: tasks}, nil
+}
+
+// Stats is nil: recordings bring no statistics of values.
+func (d *Dataset) Stats(context.Context) (robocache.Stats, error) { return nil, nil }
+
+// Recording names the recording that an episode is of.
+func (d *Dataset) Recording(ep int) string {
+	if ep < 0 || ep >= len(d.eps) {
+		return ""
+	}
+	return d.pool.recs[d.eps[ep].rec].Name
+}
+
+// Notes are the notes of the recording that an episode is of.
+func (d *Dataset) Notes(ep int) map[string]string {
+	if ep < 0 || ep >= len(d.eps) {
+		return nil
+	}
+	return maps.Clone(d.notes[d.eps[ep].rec])
+}
+
+const maxNoticed = 10000
+
+// notice records a finding once; ep < 0 where it is not of one episode.
+func (d *Dataset) notice(ep int, f robocache.Finding) {
+	w := robocache.Where{}
+	if ep >= 0 {
+		w["episode"] = ep
+	}
+	for k, v := range f.Where {
+		w[k] = v
+	}
+	f.Where = w
+	id := f.Code + "\x00" + w.String()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.said[id] || len(d.noticed) >= maxNoticed {
+		return
+	}
+	d.said[id] = true
+	d.noticed = append(d.noticed, f)
+}
+
+// Noticed gives what reading found after Open.
+func (d *Dataset) Noticed() []robocache.Finding {
+	d.pool.each(func(_ int, s Storage) { d.storageFindings(s) })
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.noticed)
+}
+
+func (d *Dataset) storageFindings(s Storage) {
+	for _, f := range s.Findings() {
+		d.notice(-1, f)
+	}
+}
+
+// CacheStats says what the caches of stamps and columns did.
+func (d *Dataset) CacheStats() (tracks, columns lru.Stats) { return d.tracks.Stats(), d.blocks.Stats() }
+
+// Close closes the recordings.
+func (d *Dataset) Close() error {
+	err := d.pool.close()
+	d.tracks.Clear()
+	d.blocks.Clear()
+	return err
+}

@@ -1,0 +1,260 @@
+package bag
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/ros2"
+)
+
+// cutEpisodes makes the episodes: a recording each, or parts of recordings by log time.
+func (d *Dataset) cutEpisodes(ctx context.Context, errs []error) error {
+	how, arg, _ := strings.Cut(d.opt.EpisodesBy, ":")
+	bad := func(want string) error {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "open", Msg: "option episodes_by", Want: want, Got: strconv.Quote(d.opt.EpisodesBy)}
+	}
+	var cut func(rec int) ([]episode, error)
+	switch how {
+	case "", "file":
+		cut = func(rec int) ([]episode, error) { return []episode{{rec: rec, whole: true}}, nil }
+	case "gap":
+		s, err := strconv.ParseFloat(arg, 64)
+		if err != nil || !(s > 0 && s < 1e9) {
+			return bad("gap:<seconds>")
+		}
+		cut = func(rec int) ([]episode, error) { return d.cutGaps(ctx, rec, int64(s*1e9)) }
+	case "events":
+		if arg == "" {
+			return bad("events:<topic>")
+		}
+		cut = func(rec int) ([]episode, error) { return d.cutEvents(ctx, rec, arg) }
+	case "table":
+		spans, err := parseTable(arg)
+		if err != nil {
+			return err
+		}
+		cut = func(rec int) ([]episode, error) { return d.cutTable(ctx, rec, spans) }
+	case "steps":
+		cut = func(rec int) ([]episode, error) { return d.cutSteps(ctx, rec) }
+	default:
+		return bad("file, gap:<seconds>, events:<topic>, table:<from>-<to>,… or steps")
+	}
+	for rec := range d.pool.recs {
+		if errs[rec] != nil {
+			d.eps = append(d.eps, episode{rec: rec, whole: true, err: errs[rec]})
+			d.notice(len(d.eps)-1, robocache.Finding{Severity: robocache.SeverityError, Code: "unreadable-recording", Where: robocache.Where{"file": d.pool.recs[rec].Name}, Message: errs[rec].Error()})
+			continue
+		}
+		eps, err := cut(rec)
+		if err != nil {
+			return robocache.At(err, robocache.Where{"file": d.pool.recs[rec].Name})
+		}
+		d.eps = append(d.eps, eps...)
+	}
+	return nil
+}
+
+// times merges the log times of the topics of a recording that go on through it.
+func (d *Dataset) merged(ctx context.Context, rec int) (all []int64, err error) {
+	err = d.pool.use(ctx, rec, func(s Storage) error {
+		for _, t := range d.topics {
+			if t.place[rec] < 0 || t.latched {
+				continue
+			}
+			ix, err := s.Index(ctx, t.place[rec])
+			if err != nil {
+				return err
+			}
+			all = append(all, ix.Log...)
+		}
+		return nil
+	})
+	slices.Sort(all)
+	return all, err
+}
+
+func (d *Dataset) cutGaps(ctx context.Context, rec int, gap int64) (out []episode, err error) {
+	all, err := d.merged(ctx, rec)
+	if err != nil || len(all) == 0 {
+		return []episode{{rec: rec, whole: true}}, err
+	}
+	from := all[0]
+	for i := 1; i < len(all); i++ {
+		if all[i]-all[i-1] > gap {
+			out = append(out, episode{rec: rec, from: from, to: all[i-1] + 1})
+			from = all[i]
+		}
+	}
+	return append(out, episode{rec: rec, from: from, to: all[len(all)-1] + 1}), nil
+}
+
+// parseTable reads spans: seconds from the start of a recording, or (above 1e12) ns since the epoch.
+func parseTable(arg string) ([][2]float64, error) {
+	var out [][2]float64
+	for _, part := range strings.FieldsFunc(arg, func(r rune) bool { return r == ',' || r == ';' }) {
+		a, b, ok := strings.Cut(strings.TrimSpace(part), "-")
+		from, err1 := strconv.ParseFloat(a, 64)
+		to, err2 := strconv.ParseFloat(b, 64)
+		if !ok || err1 != nil || err2 != nil || !(from < to) || math.IsInf(to, 0) || from < 0 {
+			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "open", Msg: "option episodes_by", Want: "table:<from>-<to>,… with from < to", Got: strconv.Quote(part)}
+		}
+		out = append(out, [2]float64{from, to})
+	}
+	if len(out) == 0 {
+		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "open", Msg: "option episodes_by", Want: "table:<from>-<to>,…", Got: "no span"}
+	}
+	return out, nil
+}
+
+func (d *Dataset) cutTable(ctx context.Context, rec int, spans [][2]float64) (out []episode, err error) {
+	all, err := d.merged(ctx, rec)
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	for _, s := range spans {
+		e := episode{rec: rec}
+		if s[0] >= 1e12 {
+			e.from, e.to = int64(s[0]), int64(s[1])
+		} else {
+			e.from, e.to = all[0]+int64(math.Round(s[0]*1e9)), all[0]+int64(math.Round(s[1]*1e9))
+		}
+		if i := search(all, e.from); i < len(all) && all[i] < e.to {
+			out = append(out, e)
+		}
+	}
+	return out, nil
+}
+
+// cutEvents reads a topic of events: a text that begins with start or begin opens an episode, stop, end or done closes it; of booleans
+// and numbers a change to other than zero opens and a change to zero closes. Any other text closes one and opens the next.
+func (d *Dataset) cutEvents(ctx context.Context, rec int, name string) (out []episode, err error) {
+	var t *topic
+	for _, o := range d.topics {
+		if o.name == name || o.key == name || ros2.Key(name) == o.key {
+			t = o
+		}
+	}
+	if t == nil || len(t.fields) == 0 {
+		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "open", Msg: "option episodes_by", Want: "events:<topic> with a topic of the recordings", Got: name}
+	}
+	if t.place[rec] < 0 {
+		return nil, nil
+	}
+	field := slices.IndexFunc(t.fields, func(f ros2.Field) bool {
+		return f.Feature.Kind == robocache.KindText || f.Feature.Kind == robocache.KindNumeric && f.Feature.RowBytes() > 0
+	})
+	if field < 0 {
+		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "open", Msg: "option episodes_by", Want: "a topic of texts, booleans or numbers", Got: t.typ}
+	}
+	f := &t.fields[field].Feature
+	all, err := d.merged(ctx, rec)
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	open := int64(-1)
+	shut := func(at int64) {
+		if open >= 0 && at > open {
+			out = append(out, episode{rec: rec, from: open, to: at})
+		}
+		open = -1
+	}
+	was := false
+	err = d.pool.use(ctx, rec, func(s Storage) error {
+		ix, err := s.Index(ctx, t.place[rec])
+		if err != nil {
+			return err
+		}
+		return s.Messages(ctx, t.place[rec], 0, len(ix.Log), func(_ int, m *Message) error {
+			if f.Kind == robocache.KindNumeric {
+				row := make([]byte, f.RowBytes())
+				if _, err := t.dec.Numeric(m.Data, field, 0, row); err != nil {
+					return err
+				}
+				on := slices.ContainsFunc(row[:f.DType.Size()], func(b byte) bool { return b != 0 })
+				if on && !was {
+					open = m.Log
+				} else if !on && was {
+					shut(m.Log)
+				}
+				was = on
+				return nil
+			}
+			text, err := t.dec.Text(m.Data, field, 0)
+			if err != nil {
+				return err
+			}
+			word := strings.ToLower(strings.TrimSpace(text))
+			has := func(list ...string) bool {
+				return slices.ContainsFunc(list, func(p string) bool { return strings.HasPrefix(word, p) })
+			}
+			shut(m.Log)
+			if !has("stop", "end", "done", "finish", "abort", "cancel") {
+				open = m.Log
+			}
+			return nil
+		})
+	})
+	shut(all[len(all)-1] + 1)
+	return out, err
+}
+
+// cutSteps begins an episode where a header steps back by more than the tolerance: nothing is interpolated across.
+func (d *Dataset) cutSteps(ctx context.Context, rec int) ([]episode, error) {
+	var steps []int64
+	for _, t := range d.topics {
+		if t.place[rec] < 0 || t.many || d.opt.Clock == Log {
+			continue
+		}
+		high := int64(math.MinInt64)
+		err := d.pool.use(ctx, rec, func(s Storage) error {
+			ix, err := s.Index(ctx, t.place[rec])
+			if err != nil {
+				return err
+			}
+			return s.Messages(ctx, t.place[rec], 0, len(ix.Log), func(_ int, m *Message) error {
+				at, ok := m.Publish, true
+				if d.opt.Clock != Publish {
+					var err error
+					if at, ok, err = t.dec.Stamp(m.Data); err != nil {
+						return nil // said where it is read
+					}
+				}
+				if !ok || at == 0 {
+					return nil
+				}
+				if high != math.MinInt64 && at < high-d.opt.Tolerance.Nanoseconds() {
+					steps = append(steps, m.Log)
+					high = at
+				}
+				high = max(high, at)
+				return nil
+			})
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	all, err := d.merged(ctx, rec)
+	if err != nil || len(all) == 0 || len(steps) == 0 {
+		return []episode{{rec: rec, whole: true}}, err
+	}
+	sort.Slice(steps, func(i, j int) bool { return steps[i] < steps[j] })
+	// Streams step within moments of each other: one cut a second is one cause.
+	var out []episode
+	from := all[0]
+	for i, s := range steps {
+		if i > 0 && s-steps[i-1] < 1e9 || s <= from {
+			continue
+		}
+		out = append(out, episode{rec: rec, from: from, to: s})
+		from = s
+	}
+	d.notice(-1, robocache.Finding{Severity: robocache.SeverityWarning, Code: "clock-steps-back", Where: robocache.Where{"file": d.pool.recs[rec].Name}, Message: fmt.Sprintf("a clock steps back %d times: an episode begins at each", len(steps)), Count: int64(len(steps))})
+	return append(out, episode{rec: rec, from: from, to: all[len(all)-1] + 1}), nil
+}

@@ -1,0 +1,52 @@
+package bag
+
+import (
+	"net/url"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/goatnote-inc/robocache/store"
+)
+
+// Locate opens the store of a URI: of a folder with file "", or of a file with one of these endings by its folder and name.
+func Locate(uri string, endings ...string) (s store.Store, file string, err error) {
+	remote := strings.Contains(uri, "://")
+	bare, query := uri, ""
+	if remote && !strings.HasPrefix(uri, "file://") && !strings.HasPrefix(uri, "mem://") {
+		if i := strings.IndexAny(uri, "?#"); i >= 0 {
+			bare, query = uri[:i], uri[i:]
+		}
+	}
+	if !Named(bare, endings...) {
+		s, err = store.Open(uri)
+		return s, "", err
+	}
+	if !remote {
+		if s, err = store.Open(uri); err == nil { // a folder may be called so too
+			return s, "", nil
+		}
+		dir, file := filepath.Split(uri)
+		if dir == "" {
+			dir = "."
+		}
+		s, err = store.Open(dir)
+		return s, file, err
+	}
+	file = path.Base(bare)
+	s, err = store.Open(strings.TrimSuffix(bare, file) + query)
+	if name, uerr := url.PathUnescape(file); uerr == nil {
+		file = name
+	}
+	return s, file, err
+}
+
+// Named says that a name has one of some endings, in any case.
+func Named(name string, endings ...string) bool {
+	for _, e := range endings {
+		if len(name) > len(e) && strings.EqualFold(name[len(name)-len(e):], e) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,302 @@
+package bag
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/lru"
+	"github.com/goatnote-inc/robocache/format/ros2"
+)
+
+const (
+	defaultBudget = 256 << 20
+	smallest      = 8 << 20
+	openAtOnce    = 64
+	settleBelow   = 64 << 20 // bytes of messages that scan=auto reads at opening
+	samples       = 16       // messages of a topic that settle its columns, where not all are read
+	maxTopics     = 65535
+)
+
+// Open makes a dataset of recordings. A recording that cannot be opened is an episode with an error and a finding; where none can, or
+// there is only one, it is the error of Open.
+func Open(ctx context.Context, recs []Recording, opt Options) (d *Dataset, err error) {
+	defer guard("open", &err)
+	if opt.Budget <= 0 {
+		opt.Budget = defaultBudget
+	}
+	opt.Budget = max(opt.Budget, smallest)
+	if opt.Tolerance <= 0 {
+		opt.Tolerance = defaultTolerance
+	}
+	d = &Dataset{opt: opt, byKey: map[string]int{}, said: map[string]bool{}, notes: make([]map[string]string, len(recs)),
+		tracks: lru.New[trackKey, *track](opt.Budget / 4), blocks: lru.New[blockKey, *block](opt.Budget / 4)}
+	d.info = &robocache.Info{URI: opt.URI, Format: opt.Format, Version: opt.Version}
+	d.pool = newPool(recs, openAtOnce, opt.Budget/4, func(_ int, s Storage) { d.storageFindings(s) })
+	opened := false
+	defer func() {
+		if !opened { // also where something panicked
+			d.pool.close()
+			d = nil
+		}
+	}()
+	infos, bytes, errs := make([][]TopicInfo, len(recs)), make([]int64, len(recs)), make([]error, len(recs))
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(max(2, min(16, 2*runtime.GOMAXPROCS(0))))
+	for i := range recs {
+		g.Go(func() error {
+			errs[i] = d.pool.use(gctx, i, func(s Storage) error {
+				infos[i] = s.Topics()
+				if z, ok := s.(Sized); ok {
+					bytes[i] = z.Bytes()
+				}
+				if n, ok := s.(Noted); ok {
+					var err error
+					if d.notes[i], err = n.Notes(gctx); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			if err := errs[i]; err != nil && (opt.Strict || len(recs) == 1 || fatal(err)) {
+				return err
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	if i := slices.IndexFunc(errs, func(e error) bool { return e == nil }); i < 0 && len(errs) > 0 {
+		return nil, errs[0]
+	}
+	if err := d.list(infos); err != nil {
+		return nil, err
+	}
+	if err := d.sample(ctx); err != nil {
+		return nil, err
+	}
+	var total int64
+	for _, b := range bytes {
+		total += b
+	}
+	all := opt.Scan == "all" || opt.Scan != "sample" && total <= settleBelow
+	if err := d.cutEpisodes(ctx, errs); err != nil {
+		return nil, err
+	}
+	if all {
+		if err := d.settle(ctx); err != nil {
+			return nil, err
+		}
+	} else {
+		for _, t := range d.topics {
+			if err := d.probe(t); err != nil {
+				return nil, err
+			}
+		}
+	}
+	d.describe(all)
+	if err := d.chooseAnchor(ctx); err != nil {
+		return nil, err
+	}
+	if err := d.measure(ctx, all); err != nil {
+		return nil, err
+	}
+	if err := d.findTasks(ctx); err != nil {
+		return nil, err
+	}
+	d.info.Findings = append(d.info.Findings, d.Noticed()...)
+	opened = true
+	return d, nil
+}
+
+// fatal is an error that is not about one recording's bytes.
+func fatal(err error) bool {
+	return errors.Is(err, robocache.ErrTemporary) || errors.Is(err, robocache.ErrMisuse) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// list finds the topics of all recordings. Topics whose messages nobody here can decode are findings.
+func (d *Dataset) list(infos [][]TopicInfo) error {
+	at := map[string]*topic{}
+	schemas := map[string]*ros2.Schema{}
+	refused := map[string]bool{}
+	for rec, list := range infos {
+		for place, info := range list {
+			if refused[info.Name+"\x00"+info.Type] {
+				continue
+			}
+			t := at[info.Name]
+			if t == nil {
+				s, err := schemaOf(schemas, &info)
+				if err != nil {
+					if info.Messages > 0 || len(infos) == 1 {
+						d.unreadable(rec, &info, err)
+					}
+					refused[info.Name+"\x00"+info.Type] = true
+					continue
+				}
+				if len(at) >= maxTopics {
+					return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "open", Want: fmt.Sprintf("at most %d topics", maxTopics), Got: "more"}
+				}
+				t = &topic{name: info.Name, typ: info.Type, schema: s, key: ros2.Key(info.Name), place: make([]int, len(infos)), counts: make([]int64, len(infos))}
+				for i := range t.place {
+					t.place[i] = -1
+				}
+				at[info.Name] = t
+				d.topics = append(d.topics, t)
+			}
+			if t.typ != info.Type || t.place[rec] >= 0 {
+				d.notice(-1, robocache.Finding{Severity: robocache.SeverityWarning, Code: "topic-type-differs", Where: robocache.Where{"file": d.pool.recs[rec].Name, "stream": info.Name},
+					Message: fmt.Sprintf("the topic is %s here and %s elsewhere: these %d messages are left out", info.Type, t.typ, info.Messages), Count: info.Messages})
+				continue
+			}
+			t.place[rec], t.counts[rec] = place, info.Messages
+			t.publish = t.publish || info.Publish
+			t.latched = t.latched || info.Latched || info.Name == "/tf_static" || strings.HasSuffix(info.Name, "/tf_static")
+		}
+	}
+	slices.SortFunc(d.topics, func(a, b *topic) int { return strings.Compare(a.name, b.name) })
+	return nil
+}
+
+func schemaOf(known map[string]*ros2.Schema, info *TopicInfo) (*ros2.Schema, error) {
+	if info.Encoding != "cdr" {
+		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "open", Msg: "message encoding", Want: "cdr", Got: fmt.Sprintf("%.40q", info.Encoding)}
+	}
+	key := info.SchemaEncoding + "\x00" + info.Type + "\x00" + info.SchemaText
+	if s := known[key]; s != nil {
+		return s, nil
+	}
+	var s *ros2.Schema
+	var err error
+	if info.SchemaEncoding == "" && info.SchemaText == "" {
+		var ok bool
+		if s, ok = ros2.KnownSchema(info.Type); !ok {
+			return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "open", Msg: fmt.Sprintf("the recording has no schema for %.80q, and it is not one of the common types", info.Type)}
+		}
+	} else if s, err = ros2.ParseSchema(info.SchemaEncoding, info.Type, info.SchemaText); err != nil {
+		return nil, err
+	}
+	known[key] = s
+	return s, nil
+}
+
+func (d *Dataset) unreadable(rec int, info *TopicInfo, err error) {
+	sev, code := robocache.SeverityError, "unreadable-topic"
+	if errors.Is(err, robocache.ErrUnsupported) {
+		sev, code = robocache.SeverityWarning, "unsupported-topic"
+	}
+	d.notice(-1, robocache.Finding{Severity: sev, Code: code, Where: robocache.Where{"file": d.pool.recs[rec].Name, "stream": info.Name},
+		Message: fmt.Sprintf("%s (%s) is left out: %v", info.Name, info.Type, err), Count: info.Messages})
+}
+
+// sample settles the columns of each topic by the first messages of the first recording that has any.
+func (d *Dataset) sample(ctx context.Context) error {
+	kept := d.topics[:0]
+	for _, t := range d.topics {
+		rec := slices.IndexFunc(t.counts, func(n int64) bool { return n > 0 })
+		if rec < 0 {
+			continue // never published: there is nothing to say of it
+		}
+		err := d.pool.use(ctx, rec, func(s Storage) error {
+			ix, err := s.Index(ctx, t.place[rec])
+			if err != nil {
+				return err
+			}
+			return s.Messages(ctx, t.place[rec], 0, min(samples, len(ix.Log)), func(_ int, m *Message) error {
+				t.first, t.firstLog = append(t.first, slices.Clone(m.Data)), append(t.firstLog, m.Log)
+				return nil
+			})
+		})
+		if err != nil {
+			if fatal(err) || d.opt.Strict {
+				return err
+			}
+			d.unreadable(rec, &TopicInfo{Name: t.name, Type: t.typ, Messages: t.counts[rec]}, err)
+			continue
+		}
+		if t.dec, err = ros2.NewTopic(t.name, t.schema, t.first); err != nil {
+			d.unreadable(rec, &TopicInfo{Name: t.name, Type: t.typ, Messages: t.counts[rec]}, err)
+			continue
+		}
+		t.refresh()
+		kept = append(kept, t)
+	}
+	d.topics = kept
+	return nil
+}
+
+// refresh takes the streams of the decoder as it knows them.
+func (t *topic) refresh() {
+	t.key, t.fields, t.clocks = t.dec.Key(), t.dec.Fields(), t.dec.Clocks()
+	t.many = len(t.clocks) != 1 || t.clocks[0] != t.key
+	t.plans = t.plans[:0]
+	for c := range t.clocks {
+		t.plans = append(t.plans, newPlan(t, c))
+	}
+}
+
+// describe lists the features. Where not every message was read, a row may still turn out to hold no value.
+func (d *Dataset) describe(all bool) {
+	for k, t := range d.topics {
+		for i := range t.fields {
+			f := t.fields[i].Feature
+			f.Clock = t.clocks[t.fields[i].Clock]
+			f.Masked = f.Masked || t.fields[i].Partial && !all
+			if t.latched {
+				f.Masked, f.Interpolation = false, "previous"
+			}
+			if t.isTask(d) && f.Kind == robocache.KindText && f.Key == "task" {
+				continue // it is the pseudo-feature of that name
+			}
+			for n := 2; ; n++ {
+				if _, ok := d.byKey[f.Key]; !ok {
+					break
+				}
+				f.Key = fmt.Sprintf("%s#%d", strings.TrimSuffix(f.Key, fmt.Sprintf("#%d", n-1)), n)
+			}
+			s := stream{topic: k, field: i, clock: t.fields[i].Clock, column: slices.Index(t.plans[t.fields[i].Clock].fields, i)}
+			d.byKey[f.Key] = len(d.streams)
+			d.streams, d.info.Features = append(d.streams, s), append(d.info.Features, f)
+		}
+	}
+}
+
+// measure finds the number of rows of each episode.
+func (d *Dataset) measure(ctx context.Context, all bool) error {
+	d.lens = make([]atomic.Int64, len(d.eps))
+	d.info.Episodes = len(d.eps)
+	if d.anchor.topic < 0 {
+		return nil
+	}
+	t := d.topics[d.anchor.topic]
+	for i := range d.eps {
+		e := &d.eps[i]
+		if e.err != nil || t.place[e.rec] < 0 {
+			continue
+		}
+		n := t.counts[e.rec]
+		if all || t.many || !e.whole {
+			tr, err := d.track(ctx, i, d.anchor.topic, false)
+			if err != nil {
+				if fatal(err) || d.opt.Strict {
+					return err
+				}
+				e.err = err
+				d.notice(i, robocache.Finding{Severity: robocache.SeverityError, Code: "unreadable-episode", Message: err.Error()})
+				continue
+			}
+			n = int64(tr.clocks[d.anchor.clock].n)
+		}
+		d.lens[i].Store(n)
+		d.info.Frames += n
+	}
+	return nil
+}

@@ -1,0 +1,214 @@
+package bag
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/ros2"
+)
+
+// taskSource says where the texts of tasks come from.
+type taskSource struct {
+	topic, field int // topic -1: the recordings' notes
+	cache        map[int]*taskTrack
+}
+
+// taskTrack is the tasks of an episode: the text that holds from each time on.
+type taskTrack struct {
+	at   []int64 // log times, like the row's
+	text []string
+}
+
+var taskTopics = []string{"/task", "/language_instruction", "/instruction", "/prompt", "/task_description"}
+
+// taskField finds the text field of a topic that may hold tasks.
+func (t *topic) taskField() int {
+	return slices.IndexFunc(t.fields, func(f ros2.Field) bool { return f.Feature.Kind == robocache.KindText })
+}
+
+// isTask says that the topic holds the task.
+func (t *topic) isTask(d *Dataset) bool {
+	if want := d.opt.Task; want != "" {
+		return t.name == want || t.owns(want)
+	}
+	return t.name == d.taskName()
+}
+
+// taskName is the first of the usual names that is a topic of texts.
+func (d *Dataset) taskName() string {
+	for _, n := range taskTopics {
+		for _, t := range d.topics {
+			if t.name == n && t.taskField() >= 0 {
+				return n
+			}
+		}
+	}
+	return ""
+}
+
+// manyEpisodes is from where on the tasks of episodes are read when they are asked for, and Info lists none.
+const manyEpisodes = 512
+
+// findTasks settles where tasks come from, and lists them.
+func (d *Dataset) findTasks(ctx context.Context) error {
+	d.task = taskSource{topic: -1, cache: map[int]*taskTrack{}}
+	for i, t := range d.topics {
+		if t.isTask(d) && t.taskField() >= 0 && d.task.topic < 0 {
+			d.task.topic, d.task.field = i, t.taskField()
+		}
+	}
+	if d.task.topic < 0 && d.opt.Task != "" {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "open", Msg: "task", Want: "a text stream of the recordings", Got: d.opt.Task}
+	}
+	for _, n := range d.notes {
+		for k, v := range n {
+			if _, name, _ := strings.Cut(k, "."); name == "robot_type" && d.info.Robot == "" {
+				d.info.Robot = v
+			}
+		}
+	}
+	if len(d.eps) > manyEpisodes && d.task.topic >= 0 {
+		return nil
+	}
+	seen := map[string]bool{}
+	for i := range d.eps {
+		if d.eps[i].err != nil {
+			continue
+		}
+		tasks, err := d.tasks(ctx, i)
+		if err != nil {
+			if fatal(err) || d.opt.Strict {
+				return err
+			}
+			d.notice(i, robocache.Finding{Severity: robocache.SeverityWarning, Code: "unreadable-task", Message: err.Error()})
+			continue
+		}
+		for _, text := range tasks {
+			if !seen[text] {
+				seen[text] = true
+				d.info.Tasks = append(d.info.Tasks, robocache.Task{Index: int64(len(d.info.Tasks)), Text: text})
+			}
+		}
+	}
+	return nil
+}
+
+// noteTask is the task of a recording's notes.
+func (d *Dataset) noteTask(rec int) string {
+	n := d.notes[rec]
+	for _, want := range []string{"task", "language_instruction", "instruction"} {
+		keys := make([]string, 0, 1)
+		for k := range n {
+			if _, name, _ := strings.Cut(k, "."); name == want {
+				keys = append(keys, k)
+			}
+		}
+		if len(keys) > 0 {
+			slices.Sort(keys)
+			return n[keys[0]]
+		}
+	}
+	return ""
+}
+
+// taskTrack reads the tasks of an episode.
+func (d *Dataset) taskTrack(ctx context.Context, ep int) (*taskTrack, error) {
+	d.mu.Lock()
+	tr := d.task.cache[ep]
+	d.mu.Unlock()
+	if tr != nil {
+		return tr, nil
+	}
+	e, err := d.episode(ep)
+	if err != nil {
+		return nil, err
+	}
+	tr = &taskTrack{}
+	if d.task.topic >= 0 && d.topics[d.task.topic].place[e.rec] >= 0 {
+		t := d.topics[d.task.topic]
+		err = d.pool.use(ctx, e.rec, func(s Storage) error {
+			ix, err := s.Index(ctx, t.place[e.rec])
+			if err != nil {
+				return err
+			}
+			to := len(ix.Log)
+			if !e.whole {
+				to = search(ix.Log, e.to)
+			}
+			return s.Messages(ctx, t.place[e.rec], 0, to, func(_ int, m *Message) error {
+				text, err := t.dec.Text(m.Data, d.task.field, 0)
+				if err == nil && (len(tr.text) == 0 || tr.text[len(tr.text)-1] != text) {
+					tr.at, tr.text = append(tr.at, m.Log), append(tr.text, text)
+				}
+				return err
+			})
+		})
+		if err != nil {
+			return nil, err
+		}
+		if !e.whole { // what was said before the episode began, but for the last, is past
+			if k := search(tr.at, e.from+1) - 1; k > 0 {
+				tr.at, tr.text = tr.at[k:], tr.text[k:]
+			}
+		}
+	} else if text := d.noteTask(e.rec); text != "" {
+		tr.at, tr.text = []int64{0}, []string{text}
+	}
+	d.mu.Lock()
+	if len(d.task.cache) >= 4096 {
+		clear(d.task.cache)
+	}
+	d.task.cache[ep] = tr
+	d.mu.Unlock()
+	return tr, nil
+}
+
+// tasks lists the tasks of an episode in the order in which they begin.
+func (d *Dataset) tasks(ctx context.Context, ep int) ([]string, error) {
+	tr, err := d.taskTrack(ctx, ep)
+	if err != nil {
+		return nil, err
+	}
+	out := []string{}
+	for _, text := range tr.text {
+		if text != "" && !slices.Contains(out, text) {
+			out = append(out, text)
+		}
+	}
+	return out, nil
+}
+
+// taskRows gives the task of each row: the last that began by then, by the recorder's clock; before the first, the first.
+func (d *Dataset) taskRows(ctx context.Context, want []robocache.Row) ([]string, error) {
+	out := make([]string, len(want))
+	err := runs(want, func(ep, from, to int) error {
+		tr, err := d.taskTrack(ctx, ep)
+		if err != nil {
+			return err
+		}
+		n := d.Len(ep)
+		var log []int64
+		if len(tr.text) > 1 {
+			if log, err = d.times(ctx, ep, "", Log); err != nil {
+				return err
+			}
+		}
+		for i := from; i < to; i++ {
+			k := want[i].Index
+			if k < 0 || k >= n {
+				return &robocache.Error{Class: robocache.ErrMisuse, Op: "text", Where: robocache.Where{"episode": ep, "stream": "task"}, Want: "a row of the episode", Got: "row " + strconv.Itoa(k) + " of " + strconv.Itoa(n)}
+			}
+			switch {
+			case len(tr.text) == 1:
+				out[i] = tr.text[0]
+			case len(tr.text) > 1:
+				out[i] = tr.text[max(0, search(tr.at, log[k]+1)-1)]
+			}
+		}
+		return nil
+	})
+	return out, err
+}

@@ -1,0 +1,179 @@
+package mcap
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/bag"
+	"github.com/goatnote-inc/robocache/store"
+)
+
+// Name is the format's name.
+const Name = "mcap"
+
+const ending = ".mcap"
+
+func init() {
+	robocache.Register(robocache.Format{Name: Name, Detect: Detect, Open: func(ctx context.Context, uri string, opt robocache.OpenOptions) (robocache.Dataset, error) {
+		d, err := Open(ctx, uri, opt)
+		if err != nil {
+			return nil, err
+		}
+		return d, nil
+	}, Clocks: true, Options: maps.Clone(bag.Known)})
+}
+
+// Detect says whether uri is an MCAP file, or a folder with some at its root that is not a bag of rosbag2 (metadata.yaml).
+func Detect(ctx context.Context, uri string) (bool, error) {
+	s, file, err := bag.Locate(uri, ending)
+	if errors.Is(err, robocache.ErrNotFound) || errors.Is(err, robocache.ErrMisuse) {
+		return false, nil // no folder; who reads files of other kinds says what is wrong
+	}
+	if err != nil {
+		return false, err
+	}
+	defer store.Close(s)
+	if file != "" {
+		_, err := s.Stat(ctx, file)
+		if errors.Is(err, robocache.ErrNotFound) {
+			return false, nil
+		}
+		return err == nil, err
+	}
+	if _, err := s.Stat(ctx, "metadata.yaml"); err == nil {
+		return false, nil
+	}
+	files, err := list(ctx, s)
+	if errors.Is(err, robocache.ErrUnsupported) {
+		return false, nil // a web server does not say what a folder holds
+	}
+	return len(files) > 0, err
+}
+
+// list gives the MCAP files at the root of a store, in the order of the numbers in their names.
+func list(ctx context.Context, s store.Store) ([]string, error) {
+	entries, err := s.List(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, e := range entries {
+		if !strings.Contains(e.Name, "/") && bag.Named(e.Name, ending) {
+			out = append(out, e.Name)
+		}
+	}
+	slices.SortFunc(out, natural)
+	return out, nil
+}
+
+// natural compares names with runs of digits as numbers: run_2 comes before run_10.
+func natural(a, b string) int {
+	digits := func(s string) int {
+		n := 0
+		for n < len(s) && s[n] >= '0' && s[n] <= '9' {
+			n++
+		}
+		return n
+	}
+	x, y := a, b
+	for x != "" && y != "" {
+		if i, j := digits(x), digits(y); i > 0 && j > 0 {
+			p, q := strings.TrimLeft(x[:i], "0"), strings.TrimLeft(y[:j], "0")
+			if len(p) != len(q) {
+				return len(p) - len(q)
+			}
+			if c := strings.Compare(p, q); c != 0 {
+				return c
+			}
+			x, y = x[i:], y[j:]
+			continue
+		}
+		if x[0] != y[0] {
+			return int(x[0]) - int(y[0])
+		}
+		x, y = x[1:], y[1:]
+	}
+	if len(x) != len(y) {
+		return len(x) - len(y)
+	}
+	return strings.Compare(a, b)
+}
+
+// Dataset is an open set of MCAP files.
+type Dataset struct {
+	*bag.Dataset
+	st store.Store
+}
+
+// Open opens an MCAP file, or a folder of them: each is an episode.
+func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (_ *Dataset, err error) {
+	s, file, err := bag.Locate(uri, ending)
+	if err != nil {
+		return nil, err
+	}
+	d, err := OpenStore(ctx, s, file, opt)
+	if err != nil {
+		store.Close(s)
+		return nil, robocache.At(err, robocache.Where{"dataset": store.Redact(uri)})
+	}
+	return d, nil
+}
+
+// OpenStore opens one file of a store, or with file "" those at its root. Close of the dataset closes the store.
+func OpenStore(ctx context.Context, s store.Store, file string, opt robocache.OpenOptions) (*Dataset, error) {
+	o, err := bag.ParseOptions(opt)
+	if err != nil {
+		return nil, err
+	}
+	o.URI, o.Format, o.Version = s.URI(), Name, "0"
+	files := []string{file}
+	if file != "" {
+		o.URI = strings.TrimRight(s.URI(), "/") + "/" + file
+	} else if files, err = list(ctx, s); err != nil {
+		return nil, err
+	}
+	if len(files) == 0 {
+		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "open", Msg: "no file that ends in .mcap is here"}
+	}
+	scan, _ := strconv.ParseBool(opt.Options["ignore_index"])
+	budget := opt.MemoryBudget
+	if budget <= 0 {
+		budget = 256 << 20
+	}
+	sto := StorageOptions{Budget: max(4<<20, budget/4), Strict: o.Strict, Scan: scan}
+	if len(files) > 1 { // several are open at a time
+		sto.Budget = max(4<<20, budget/16)
+	}
+	recs := make([]bag.Recording, len(files))
+	for i, name := range files {
+		recs[i] = bag.Recording{Name: path.Clean(name), Open: func(ctx context.Context) (bag.Storage, error) {
+			r, err := s.Open(ctx, name)
+			if err != nil {
+				return nil, err
+			}
+			st, err := OpenStorage(ctx, r, name, sto)
+			if err != nil {
+				r.Close()
+				return nil, err
+			}
+			return st, nil
+		}}
+	}
+	d, err := bag.Open(ctx, recs, o)
+	if err != nil {
+		return nil, err
+	}
+	return &Dataset{Dataset: d, st: s}, nil
+}
+
+// Store gives the bytes below the dataset.
+func (d *Dataset) Store() store.Store { return d.st }
+
+// Close closes the files.
+func (d *Dataset) Close() error { return errors.Join(d.Dataset.Close(), store.Close(d.st)) }
