@@ -24,3 +24,10 @@ type StreamMapping struct {
 	Names         []string `json:"names,omitempty"`
 	ChannelOrder  string   `json:"channel_order,omitempty"` // pictures: "bgr" where the pixels are swapped
 }
+
+func (m *Mapping) options() map[string]string {
+	if m == nil {
+		return nil
+	}
+	return m.Options
+}

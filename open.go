@@ -89,6 +89,27 @@ func FormatNamed(name string) (Format, error) {
 	return f, nil
 }
 
+// open refuses options that the format does not have.
+func (f *Format) open(ctx context.Context, uri string, opt OpenOptions) (Dataset, error) {
+	for _, options := range []map[string]string{opt.Options, opt.Map.options()} {
+		for k := range options {
+			if _, ok := f.Options[k]; !ok {
+				known := make([]string, 0, len(f.Options))
+				for n := range f.Options {
+					known = append(known, n)
+				}
+				sort.Strings(known)
+				hint := "it has none"
+				if len(known) > 0 {
+					hint = "it has " + strings.Join(known, ", ")
+				}
+				return nil, &Error{Class: ErrMisuse, Op: "open", Where: Where{"dataset": uri}, Msg: "format " + f.Name + " has no option " + k, Hint: hint}
+			}
+		}
+	}
+	return f.Open(ctx, uri, opt)
+}
+
 // Open opens the dataset at uri: a path, file://, http(s):// or mem://. The format is detected unless opt names it.
 func Open(ctx context.Context, uri string, opt OpenOptions) (Dataset, error) {
 	if uri == "" {
@@ -100,7 +121,7 @@ func Open(ctx context.Context, uri string, opt OpenOptions) (Dataset, error) {
 		if err != nil {
 			return nil, At(err, Where{"dataset": uri})
 		}
-		return f.Open(ctx, uri, opt)
+		return f.open(ctx, uri, opt)
 	}
 	var failed error
 	for _, n := range names {
@@ -113,7 +134,7 @@ func Open(ctx context.Context, uri string, opt OpenOptions) (Dataset, error) {
 			continue
 		}
 		if ok {
-			return f.Open(ctx, uri, opt)
+			return f.open(ctx, uri, opt)
 		}
 	}
 	if failed != nil {
