@@ -231,17 +231,13 @@ func (d *Dataset) readFile(ctx context.Context, name string, many bool, splits m
 	}
 	for i := first + 1; i < len(d.Episodes); i++ {
 		if a, b := &d.Episodes[i-1], &d.Episodes[i]; a.Index == b.Index {
-			d.find(robocache.SeverityWarning, "duplicate-demo", robocache.Where{"file": name, "pointer": b.Path}, fmt.Sprintf("%s and %s have the same number", a.Path, b.Path), "")
+			d.Find(robocache.SeverityWarning, "duplicate-demo", robocache.Where{"file": name, "pointer": b.Path}, fmt.Sprintf("%s and %s have the same number", a.Path, b.Path), "")
 		}
 	}
 	if f.Open {
-		d.find(robocache.SeverityWarning, "not-closed", robocache.Where{"file": name}, "the file says that its writer has not closed it", "h5clear -s FILE, once no program writes it")
+		d.Find(robocache.SeverityWarning, "not-closed", robocache.Where{"file": name}, "the file says that its writer has not closed it", "h5clear -s FILE, once no program writes it")
 	}
 	return readMasks(ctx, f, splits)
-}
-
-func (d *Dataset) find(sev robocache.Severity, code string, where robocache.Where, msg, mend string) {
-	d.Info_.Findings = append(d.Info_.Findings, robocache.Finding{Severity: sev, Code: code, Where: where, Message: msg, Mend: mend})
 }
 
 // readMasks collects the demos of each mask.
@@ -389,7 +385,7 @@ func (d *Dataset) attributes(ctx context.Context, f *h5.File, data *h5.Object, o
 				} `json:"env_kwargs"`
 			}
 			if err := json.Unmarshal([]byte(text), &env); err != nil {
-				d.find(robocache.SeverityWarning, "env-args-malformed", robocache.Where{"file": f.Name(), "pointer": "data"}, "the attribute env_args is no JSON: "+err.Error(), "")
+				d.Find(robocache.SeverityWarning, "env-args-malformed", robocache.Where{"file": f.Name(), "pointer": "data"}, "the attribute env_args is no JSON: "+err.Error(), "")
 				continue
 			}
 			meta = json.RawMessage(text)
@@ -427,7 +423,7 @@ func (d *Dataset) attributes(ctx context.Context, f *h5.File, data *h5.Object, o
 func (d *Dataset) rate(f *h5.File, text string) error {
 	r, err := robocache.RateOf(text)
 	if err != nil {
-		d.find(robocache.SeverityWarning, "control-freq-malformed", robocache.Where{"file": f.Name(), "pointer": "data"}, "control_freq of env_args is "+text, "name the rate: --hz 20")
+		d.Find(robocache.SeverityWarning, "control-freq-malformed", robocache.Where{"file": f.Name(), "pointer": "data"}, "control_freq of env_args is "+text, "name the rate: --hz 20")
 		return nil
 	}
 	if have := d.Info_.FPS; !have.Zero() && have != r {

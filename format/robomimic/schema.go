@@ -2,11 +2,10 @@ package robomimic
 
 import (
 	"context"
-	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/format/internal/h5"
 	"github.com/goatnote-inc/robocache/format/internal/h5set"
 )
 
@@ -33,69 +32,17 @@ func (d *Dataset) schema(ctx context.Context, next string) error {
 	if next != "" && next != "true" && next != "false" {
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: "robomimic", Msg: "option next_obs", Want: "true or false", Got: next}
 	}
-	for i := range d.Episodes {
-		e := &d.Episodes[i]
-		if e.Length == 0 {
-			continue
-		}
-		streams, skipped, err := describe(ctx, e, withNext)
-		if err != nil {
-			if !h5set.Data(err) {
-				return err
-			}
-			d.find(robocache.SeverityError, "unreadable-episode", robocache.Where{"episode": e.Index, "file": e.File.Name(), "pointer": e.Path}, err.Error(), "")
-			continue
-		}
-		d.Streams = streams
-		d.Info_.Findings = append(d.Info_.Findings, skipped...)
-		return nil
+	if err := d.Schema(ctx, func(path string) string { return keyOf(path, withNext) }); err != nil {
+		return err
 	}
+	// Observations and action first: what a policy sees and does.
+	slices.SortStableFunc(d.Streams, func(a, b h5set.Stream) int { return rank(a.Key) - rank(b.Key) })
 	return nil
 }
 
-func describe(ctx context.Context, e *h5set.Episode, next bool) (out []h5set.Stream, found []robocache.Finding, err error) {
-	w, err := e.Walker(ctx)
-	if err != nil {
-		return nil, nil, err
+func rank(key string) int {
+	if strings.HasPrefix(key, "observation.") || key == "action" {
+		return 0
 	}
-	note := func(path, why string) {
-		found = append(found, robocache.Finding{Severity: robocache.SeverityInfo, Code: "no-stream", Where: robocache.Where{"file": e.File.Name(), "pointer": e.Path + "/" + path}, Message: "this is no stream: " + why})
-	}
-	var first, rest []h5set.Stream
-	err = w.Walk(ctx, "", func(path string, o *h5.Object) error {
-		key := keyOf(path, next)
-		if key == "" {
-			return nil
-		}
-		d, err := o.Dataset(ctx, e.Path+"/"+path)
-		if err != nil {
-			if !h5set.Data(err) {
-				return err
-			}
-			note(path, err.Error())
-			return nil
-		}
-		if len(d.Shape) == 0 || d.Rows() != int64(e.Length) {
-			note(path, fmt.Sprintf("it has shape %v, actions have %d rows", d.Shape, e.Length))
-			return nil
-		}
-		streams, why, err := h5set.Describe(ctx, d, key, path)
-		if err != nil && !h5set.Data(err) {
-			return err
-		}
-		if err != nil {
-			why = err.Error()
-		}
-		if len(streams) == 0 {
-			note(path, why)
-			return nil
-		}
-		if strings.HasPrefix(key, "observation.") || key == "action" {
-			first = append(first, streams...)
-		} else {
-			rest = append(rest, streams...)
-		}
-		return nil
-	}, note)
-	return append(first, rest...), found, err
+	return 1
 }

@@ -74,6 +74,9 @@ func Open(ctx context.Context, r robocache.Ranged, name string, cache *Cache) (*
 	return f, nil
 }
 
+// Named is a file of which nothing but the name is known.
+func Named(name string) *File { return &File{name: name} }
+
 // Close lets go of what is cached of the file.
 func (f *File) Close() { f.cache.forget(f.id) }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -35,6 +37,9 @@ func Find(ctx context.Context, uri string) (store.Store, []string, error) {
 // Detect says whether the first HDF5 file at a URI is as is says. What is no HDF5 file is none, without an error.
 func Detect(ctx context.Context, uri string, is func(ctx context.Context, f *h5.File) (bool, error)) (ok bool, err error) {
 	defer Guard("hdf5 detect", &err)
+	if !strings.Contains(uri, "://") && !likely(uri) {
+		return false, nil
+	}
 	s, names, err := Find(ctx, uri)
 	if errors.Is(err, robocache.ErrNotFound) || errors.Is(err, robocache.ErrMisuse) {
 		return false, nil
@@ -63,6 +68,30 @@ func Detect(ctx context.Context, uri string, is func(ctx context.Context, f *h5.
 		return false, nil
 	}
 	return ok, err
+}
+
+// lookAt bounds how many names of a folder are looked at before it is said to hold no HDF5 files: other formats' folders hold millions.
+const lookAt = 4096
+
+var errEnough = errors.New("enough")
+
+// likely says whether a local path may hold HDF5 files.
+func likely(path string) bool {
+	found, seen := IsFile(path), 0
+	err := filepath.WalkDir(path, func(p string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return fs.SkipDir
+		}
+		if seen++; seen > lookAt {
+			return errEnough
+		}
+		if !e.IsDir() && IsFile(p) {
+			found = true
+			return errEnough
+		}
+		return nil
+	})
+	return found || err != nil && !errors.Is(err, errEnough)
 }
 
 // CheckOptions refuses options that a format does not know.

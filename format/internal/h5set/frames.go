@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/video"
 )
 
 // Frames gives the pictures of rows: their pixels, or their JPEG or PNG bytes.
@@ -48,7 +49,9 @@ func (s *Set) Frames(ctx context.Context, key string, rows []robocache.Row, out 
 				if err != nil {
 					return s.placed(err, e, key)
 				}
-				out[at+k] = encoded(b[0])
+				if out[at+k], err = st.encoded(b[0]); err != nil {
+					return s.placed(err, e, key)
+				}
 				k++
 				continue
 			}
@@ -60,7 +63,9 @@ func (s *Set) Frames(ctx context.Context, key string, rows []robocache.Row, out 
 			for j := range int(m) {
 				row := b[j*size : (j+1)*size : (j+1)*size]
 				if st.How == Padded {
-					out[at+k+j] = encoded(row)
+					if out[at+k+j], err = st.encoded(row); err != nil {
+						return s.placed(err, e, key)
+					}
 					continue
 				}
 				r := &raws[at+k+j]
@@ -75,9 +80,25 @@ func (s *Set) Frames(ctx context.Context, key string, rows []robocache.Row, out 
 }
 
 // encoded is a picture in the bytes of a row; a row of zeros holds none.
-func encoded(b []byte) robocache.FrameRef {
+func (st *Stream) encoded(b []byte) (robocache.FrameRef, error) {
 	if b = Trim(b); len(b) == 0 {
-		return robocache.FrameRef{Missing: true}
+		return robocache.FrameRef{Missing: true}, nil
 	}
-	return robocache.FrameRef{Encoded: b}
+	if !st.BGR {
+		return robocache.FrameRef{Encoded: b}, nil
+	}
+	// Encoded bytes cannot say that their channels are swapped, pixels can.
+	info, err := video.StillSize(b)
+	if err != nil {
+		return robocache.FrameRef{}, err
+	}
+	n, err := video.StillBytes(info, &video.Spec{})
+	if err != nil {
+		return robocache.FrameRef{}, err
+	}
+	pix := make([]byte, n)
+	if err := video.DecodeStill(b, &video.Spec{}, pix); err != nil {
+		return robocache.FrameRef{}, err
+	}
+	return robocache.FrameRef{Raw: &robocache.Raw{Pix: pix, Height: info.Height, Width: info.Width, Channels: 3, DType: robocache.Uint8, BGR: true}}, nil
 }

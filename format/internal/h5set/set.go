@@ -42,7 +42,6 @@ type Set struct {
 	pool  *pool
 	cache *h5.Cache
 	limit int64
-	bytes int64 // of all files
 	byKey map[string]int
 
 	opened  []atomic.Pointer[opened]

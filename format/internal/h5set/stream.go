@@ -141,7 +141,7 @@ func (s *Stream) pixels(path string) {
 	dims := s.Shape
 	depth := s.DType == robocache.Uint16 || s.DType == robocache.Float32
 	switch {
-	case len(dims) == 3 && min(dims[0], dims[1]) >= least && (s.DType == robocache.Uint8 && (dims[2] == 1 || dims[2] == 3) || depth && dims[2] == 1):
+	case len(dims) == 3 && min(dims[0], dims[1]) >= least && (s.DType == robocache.Uint8 && (dims[2] == 1 || dims[2] == 3 || dims[2] == 4) || depth && dims[2] == 1):
 	case len(dims) == 2 && min(dims[0], dims[1]) >= least && depth && strings.Contains(strings.ToLower(path), "depth"):
 		s.Shape = append(slices.Clone(dims), 1)
 	default:

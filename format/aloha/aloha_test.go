@@ -1,0 +1,138 @@
+package aloha
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"os"
+	"testing"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/realdata"
+	"github.com/goatnote-inc/robocache/video"
+)
+
+func sum(b []byte) string {
+	h := sha256.Sum256(b)
+	return hex.EncodeToString(h[:])
+}
+
+func open(t *testing.T, opt robocache.OpenOptions) *Dataset {
+	t.Helper()
+	d, err := Open(t.Context(), realdata.Path(t, "aloha_like"), opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	return d
+}
+
+// TestReal: both episodes equal h5py's reading; pictures end where their JPEG ends (A1 to A3).
+func TestReal(t *testing.T) {
+	d := open(t, robocache.OpenOptions{})
+	info := d.Info()
+	if info.Episodes != 2 || info.Frames != 160 || info.FPS.Float() != 50 || len(info.Features) != 5 {
+		t.Fatalf("%+v", info)
+	}
+	paths := map[string]string{"action": "action", "observation.qpos": "observations/qpos", "observation.qvel": "observations/qvel"}
+	for e := range 2 {
+		var o struct {
+			Objects map[string]struct {
+				SHA string `json:"sha256"`
+			} `json:"objects"`
+			JPEG map[string]map[string]struct {
+				Length int    `json:"length"`
+				Shape  []int  `json:"shape"`
+				RGB    string `json:"rgb_sha256"`
+			} `json:"jpeg_rgb"`
+		}
+		b, err := os.ReadFile(realdata.Path(t, "aloha_like/oracle/episode_"+string(rune('0'+e))+".json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(b, &o); err != nil {
+			t.Fatal(err)
+		}
+		rows := make([]robocache.Row, d.Len(e))
+		for i := range rows {
+			rows[i] = robocache.Row{Episode: e, Index: i}
+		}
+		for key, path := range paths {
+			got := make([]byte, len(rows)*info.Feature(key).RowBytes())
+			if err := d.Gather(t.Context(), key, rows, got); err != nil {
+				t.Fatal(err)
+			}
+			if sum(got) != o.Objects[path].SHA {
+				t.Error(e, key)
+			}
+		}
+		for cam, pictures := range o.JPEG {
+			refs := make([]robocache.FrameRef, len(rows))
+			if err := d.Frames(t.Context(), "observation.images."+cam, rows, refs); err != nil {
+				t.Fatal(err)
+			}
+			for row, want := range pictures {
+				var k int
+				json.Unmarshal([]byte(row), &k)
+				ref := &refs[k]
+				if len(ref.Encoded) != want.Length {
+					t.Errorf("%d bytes, want %d", len(ref.Encoded), want.Length)
+				}
+				rgb := make([]byte, want.Shape[0]*want.Shape[1]*3)
+				if err := video.DecodePicture(ref, &video.Spec{}, rgb); err != nil {
+					t.Fatal(err)
+				}
+				if sum(rgb) != want.RGB {
+					t.Error("other pixels", e, cam, row)
+				}
+			}
+		}
+	}
+}
+
+// TestChannelOrder: option channel_order swaps red and blue of the cameras that it names, and of no others (A5).
+func TestChannelOrder(t *testing.T) {
+	plain, swapped := open(t, robocache.OpenOptions{}), open(t, robocache.OpenOptions{Options: map[string]string{"channel_order": "cam_high=bgr"}})
+	rgb := func(d *Dataset, key string) []byte {
+		ref := make([]robocache.FrameRef, 1)
+		if err := d.Frames(t.Context(), key, []robocache.Row{{Episode: 0, Index: 3}}, ref); err != nil {
+			t.Fatal(err)
+		}
+		out := make([]byte, 320*240*3)
+		if err := video.DecodePicture(&ref[0], &video.Spec{}, out); err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	a, b := rgb(plain, "observation.images.cam_high"), rgb(swapped, "observation.images.cam_high")
+	for i := 0; i < len(a); i += 3 {
+		if a[i] != b[i+2] || a[i+1] != b[i+1] || a[i+2] != b[i] {
+			t.Fatal("pixel", i/3)
+		}
+	}
+	if sum(rgb(plain, "observation.images.cam_low")) != sum(rgb(swapped, "observation.images.cam_low")) {
+		t.Error("the other camera was swapped too")
+	}
+	for _, bad := range []string{"grb", "cam_left=bgr"} {
+		if _, err := Open(t.Context(), realdata.Path(t, "aloha_like"), robocache.OpenOptions{Options: map[string]string{"channel_order": bad}}); !errors.Is(err, robocache.ErrMisuse) {
+			t.Error(bad, err)
+		}
+	}
+}
+
+// TestOneFile: a file alone is a dataset of one episode; --hz wins over the default rate (A4).
+func TestOneFile(t *testing.T) {
+	d, err := robocache.Open(t.Context(), realdata.Path(t, "aloha_like/episode_1.hdf5"), robocache.OpenOptions{HZ: robocache.Rate{Num: 30, Den: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	ts, err := d.Times(t.Context(), 0, "")
+	if err != nil || len(ts) != 90 || ts[3] != 100_000_000 {
+		t.Error(ts, err)
+	}
+	if d.Info().Format != "aloha" || len(d.Info().Findings) != 0 {
+		t.Errorf("%+v", d.Info())
+	}
+}

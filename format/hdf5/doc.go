@@ -1,0 +1,13 @@
+// Package hdf5 reads HDF5 files of no known layout by a rule: what has as many rows as the episode is a stream.
+//
+// # Contract
+//
+//	G1  An episode is a numbered group (episode_3, traj_3, demo_3 or 3, where all groups beside it are so called), else a file. Option
+//	    episodes says which: "file", or the path of the group that holds the episodes.
+//	G2  An episode's length is that of its action or actions; where there is none, the length that most data sets share. Option length
+//	    names another data set.
+//	G3  Each data set with as many rows is a stream; its key is its path with dots. Pictures are found as in robomimic and ALOHA, a
+//	    compound is a stream a field. What is no stream is a finding of severity info that says why.
+//	G4  Stamps are those of option stamps (or a mapping's clock "stamps:<path>"), else of a data set timestamp or timestamps; else the
+//	    rate is OpenOptions.HZ or an attribute fps, hz, frequency or control_freq; else asking for stamps is ErrMisuse.
+package hdf5

@@ -1,0 +1,177 @@
+package hdf5
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/realdata"
+)
+
+// write makes files by h5py; the test skips where there is none.
+func write(t *testing.T, script string) string {
+	t.Helper()
+	py := filepath.Join(realdata.Root(t), ".venv/bin/python")
+	if _, err := os.Stat(py); err != nil {
+		t.Skip("no .venv with h5py: ", err)
+	}
+	dir := t.TempDir()
+	cmd := exec.CommandContext(t.Context(), py, "-c", "import h5py, numpy as np, io\nfrom PIL import Image\n"+script)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return dir
+}
+
+func open(t *testing.T, path string, opt robocache.OpenOptions) robocache.Dataset {
+	t.Helper()
+	d, err := robocache.Open(t.Context(), path, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	if d.Info().Format != "hdf5" {
+		t.Fatal(d.Info().Format)
+	}
+	return d
+}
+
+func keysOf(d robocache.Dataset) string {
+	var out []string
+	for _, f := range d.Info().Features {
+		out = append(out, f.Key)
+	}
+	return strings.Join(out, " ")
+}
+
+// TestGroups: numbered groups are episodes, in the order of their numbers; their shared length is that of action (G1, G2).
+func TestGroups(t *testing.T) {
+	dir := write(t, `
+with h5py.File('t.h5', 'w') as f:
+    f.attrs['fps'] = 25.0
+    for k in (0, 1, 2, 10):
+        g = f.create_group(f'traj_{k}')
+        g['actions'] = np.full((4 + k, 2), k, 'f4')
+        g['obs/pos'] = np.arange(3 * (4 + k), dtype='>f8').reshape(-1, 3)
+        g['obs/rgb'] = np.full((4 + k, 16, 20, 3), k, 'u1')
+        g['obs/depth'] = np.full((4 + k, 16, 20), k, 'u2')
+        g['extra'] = np.zeros((5 + k, 2))
+        g['text'] = [f'{k} {i}' for i in range(4 + k)]
+        g['point'] = np.array([(i, i / 2) for i in range(4 + k)], dtype=[('n', '>i4'), ('v', '<f8')])
+        g.attrs['instruction'] = f'go {k}'
+`)
+	d := open(t, filepath.Join(dir, "t.h5"), robocache.OpenOptions{})
+	info := d.Info()
+	if info.Episodes != 4 || d.Len(3) != 14 || info.FPS.Float() != 25 || len(info.Tasks) != 4 || info.Tasks[3].Text != "go 10" {
+		t.Fatalf("%+v", info)
+	}
+	if got := keysOf(d); got != "actions obs.depth obs.pos obs.rgb point.n point.v text" {
+		t.Error(got)
+	}
+	if f := info.Feature("obs.depth"); f.Kind != robocache.KindImage || f.DType != robocache.Uint16 || f.Channels != 1 {
+		t.Errorf("%+v", f)
+	}
+	if f := info.Findings; len(f) != 1 || f[0].Code != "no-stream" || !strings.Contains(f[0].Message, "[5 2]") {
+		t.Error(f)
+	}
+	pos := make([]byte, 24)
+	if err := d.Gather(t.Context(), "obs.pos", []robocache.Row{{Episode: 1, Index: 2}}, pos); err != nil {
+		t.Fatal(err)
+	}
+	if v := robocache.Float64s(nil, robocache.Float64, pos); v[0] != 6 || v[2] != 8 {
+		t.Error(v)
+	}
+	n := make([]byte, 8)
+	if err := d.Gather(t.Context(), "point.n", []robocache.Row{{Episode: 3, Index: 13}, {Episode: 0, Index: 1}}, n); err != nil || !bytes.Equal(n, []byte{13, 0, 0, 0, 1, 0, 0, 0}) {
+		t.Error(n, err)
+	}
+	text, err := d.Text(t.Context(), "text", []robocache.Row{{Episode: 2, Index: 1}, {Episode: 2, Index: 2}})
+	if err != nil || text[0] != "2 1" || text[1] != "2 2" {
+		t.Error(text, err)
+	}
+}
+
+// TestClocks: stamps of the file, in their unit; without any the rate is asked for by name (G4).
+func TestClocks(t *testing.T) {
+	dir := write(t, `
+for k in range(2):
+    with h5py.File(f'run{k}.hdf5', 'w') as f:
+        f['q'] = np.zeros((3, 2), 'f4')
+        f['master/joint'] = np.ones((3, 7), 'f4')
+        f['t_us'] = np.array([10, 20, 35], 'i8')
+        f['img'] = np.zeros((3, 9, 9), 'f4')
+b = io.BytesIO(); Image.fromarray(np.zeros((12, 30, 3), 'u1')).save(b, 'PNG')
+with h5py.File('run2.hdf5', 'w') as f:
+    f['q'] = np.zeros((1, 2), 'f4'); f['master/joint'] = np.ones((2, 7), 'f4'); f['t_us'] = np.array([10], 'i8'); f['img'] = np.zeros((1, 9, 9), 'f4')
+`)
+	d := open(t, dir, robocache.OpenOptions{})
+	if _, err := d.Times(t.Context(), 0, ""); !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "--hz") {
+		t.Error(err)
+	}
+	d = open(t, dir, robocache.OpenOptions{Options: map[string]string{"stamps": "t_us", "stamp_unit": "us"}})
+	ts, err := d.Times(t.Context(), 1, "q")
+	if err != nil || ts[0] != 10_000 || ts[2] != 35_000 {
+		t.Error(ts, err)
+	}
+	d = open(t, dir, robocache.OpenOptions{Map: &robocache.Mapping{Streams: map[string]robocache.StreamMapping{"q": {From: []string{"q"}, Clock: "stamps:t_us", StampUnit: "ms"}}}})
+	if ts, err = d.Times(t.Context(), 1, ""); err != nil || ts[2] != 35_000_000 {
+		t.Error(ts, err)
+	}
+	// The third file's master/joint has another length than its q: an error that says so, for that stream alone.
+	dst := make([]byte, 28)
+	err = d.Gather(t.Context(), "master.joint", []robocache.Row{{Episode: 2}}, dst)
+	if !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), "1 rows") || !strings.Contains(err.Error(), "run2.hdf5") {
+		t.Error(err)
+	}
+	if err = d.Gather(t.Context(), "q", []robocache.Row{{Episode: 2}}, dst[:8]); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestEncoded: pictures as rows of bytes of varying length, with and without padding (G3).
+func TestEncoded(t *testing.T) {
+	dir := write(t, `
+def enc(k, kind):
+    b = io.BytesIO(); Image.fromarray(np.full((12, 30, 3), 40 * k, 'u1')).save(b, kind); return np.frombuffer(b.getvalue(), 'u1')
+with h5py.File('a.hdf5', 'w') as f:
+    v = f.create_dataset('vlen', (3,), dtype=h5py.vlen_dtype(np.uint8))
+    for k in range(3): v[k] = enc(k, 'PNG')
+    rows = [enc(k, 'JPEG') for k in range(3)]
+    a = np.zeros((3, 2000), 'u1')
+    for k, r in enumerate(rows): a[k, :len(r)] = r
+    a[1] = 0
+    f['padded'] = a
+    f['numbers'] = np.ones((3, 80), 'u1')
+`)
+	d := open(t, dir, robocache.OpenOptions{HZ: robocache.Rate{Num: 10, Den: 1}})
+	if k := d.Info().Feature("numbers"); k == nil || k.Kind != robocache.KindNumeric {
+		t.Errorf("%+v", k)
+	}
+	for _, key := range []string{"vlen", "padded"} {
+		f := d.Info().Feature(key)
+		if f.Kind != robocache.KindImage || f.Height != 12 || f.Width != 30 {
+			t.Errorf("%+v", f)
+		}
+		refs := make([]robocache.FrameRef, 3)
+		if err := d.Frames(t.Context(), key, []robocache.Row{{Index: 0}, {Index: 1}, {Index: 2}}, refs); err != nil {
+			t.Fatal(err)
+		}
+		if refs[1].Missing != (key == "padded") || len(refs[2].Encoded) == 0 || refs[2].Encoded[len(refs[2].Encoded)-1] == 0 {
+			t.Errorf("%s %+v", key, refs)
+		}
+	}
+}
+
+// TestFeatures: the file of HDF5 features opens; what is no stream is named.
+func TestFeatures(t *testing.T) {
+	d := open(t, realdata.Path(t, "hdf5_features/latest.hdf5"), robocache.OpenOptions{Options: map[string]string{"length": "layout/contiguous"}})
+	if d.Len(0) != 200 || d.Info().Feature("layout.lzf_shuffle") == nil {
+		t.Errorf("%+v", d.Info().Features)
+	}
+}

@@ -1,0 +1,178 @@
+package h5set
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/h5"
+)
+
+// Tree describes the streams of an episode by a rule: every data set whose first dimension is the episode's length. key names them; "" leaves
+// one out. found says what is none.
+func (e *Episode) Tree(ctx context.Context, key func(path string) string) (out []Stream, found []robocache.Finding, err error) {
+	w, err := e.Walker(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	note := func(path, why string) {
+		if len(found) < 1000 {
+			found = append(found, robocache.Finding{Severity: robocache.SeverityInfo, Code: "no-stream", Where: robocache.Where{"file": e.File.Name(), "pointer": strings.TrimPrefix(e.Path+"/"+path, "/")}, Message: "this is no stream: " + why})
+		}
+	}
+	err = w.Walk(ctx, "", func(path string, o *h5.Object) error {
+		k := key(path)
+		if k == "" {
+			return nil
+		}
+		d, err := o.Dataset(ctx, strings.TrimPrefix(e.Path+"/"+path, "/"))
+		if err != nil {
+			if !Data(err) {
+				return err
+			}
+			note(path, err.Error())
+			return nil
+		}
+		if len(d.Shape) == 0 || d.Rows() != int64(e.Length) {
+			note(path, fmt.Sprintf("its shape is %v, the episode has %d rows", d.Shape, e.Length))
+			return nil
+		}
+		streams, why, err := Describe(ctx, d, k, path)
+		if err != nil && !Data(err) {
+			return err
+		}
+		if err != nil {
+			why = err.Error()
+		}
+		if len(streams) == 0 {
+			note(path, why)
+		}
+		out = append(out, streams...)
+		return nil
+	}, note)
+	return out, found, err
+}
+
+// Schema takes the streams of the first episode that can be read, and notes which cannot.
+func (s *Set) Schema(ctx context.Context, key func(path string) string) error {
+	for i := range s.Episodes {
+		e := &s.Episodes[i]
+		if e.Length == 0 {
+			continue
+		}
+		streams, found, err := e.Tree(ctx, key)
+		if err != nil {
+			if !Data(err) {
+				return err
+			}
+			s.Unreadable(e, err)
+			continue
+		}
+		s.Streams = streams
+		s.Info_.Findings = append(s.Info_.Findings, found...)
+		return nil
+	}
+	return nil
+}
+
+// Unreadable notes that an episode cannot be read.
+func (s *Set) Unreadable(e *Episode, err error) {
+	s.Find(robocache.SeverityError, "unreadable-episode", robocache.Where{"episode": e.Index, "file": e.File.Name(), "pointer": e.Path}, err.Error(), "fetch the file again, or write the episode again")
+}
+
+// Find adds a finding of opening.
+func (s *Set) Find(sev robocache.Severity, code string, where robocache.Where, msg, mend string) {
+	s.Info_.Findings = append(s.Info_.Findings, robocache.Finding{Severity: sev, Code: code, Where: where, Message: msg, Mend: mend})
+}
+
+// taskNames are the attributes and scalar data sets that hold an episode's task in the field's files.
+var taskNames = []string{"task", "language_instruction", "instruction", "language_raw", "language", "task_description", "prompt"}
+
+// Task finds the task of an episode: a text that is an attribute or a scalar data set of its group.
+func (w *Walker) Task(ctx context.Context) (string, error) {
+	g := w.groups[""]
+	attrs, err := g.o.Attributes(ctx)
+	if err != nil {
+		return "", err
+	}
+	for _, name := range taskNames {
+		for i := range attrs {
+			if attrs[i].Name != name {
+				continue
+			}
+			if t, ok, err := attrs[i].Text(ctx); err != nil {
+				return "", err
+			} else if ok && t != "" {
+				return t, nil
+			}
+		}
+		if !slices.ContainsFunc(g.links, func(l h5.Link) bool { return l.Name == name && l.Hard() }) {
+			continue
+		}
+		o, err := w.Object(ctx, name)
+		if err != nil {
+			return "", err
+		}
+		if !o.IsDataset() {
+			continue
+		}
+		d, err := o.Dataset(ctx, name)
+		if err != nil || d.Null || len(d.Shape) > 1 || d.Rows() != 1 || d.Type.Class != h5.Text && !d.Type.IsText {
+			continue
+		}
+		b, err := d.Bytes(ctx, 0, 1)
+		if err != nil {
+			return "", err
+		}
+		if len(b) == 1 && len(b[0]) > 0 {
+			return string(b[0]), nil
+		}
+	}
+	return "", nil
+}
+
+// Swap marks the pictures whose channels are blue, green, red: order is "rgb", "bgr", or "bgr" for some streams as "key=bgr,key2=rgb";
+// a mapping names them by stream.
+func (s *Set) Swap(order string, m *robocache.Mapping) error {
+	set := func(key, value string) error {
+		if value != "rgb" && value != "bgr" {
+			return &robocache.Error{Class: robocache.ErrMisuse, Op: s.Info_.Format, Msg: "channel order", Want: "rgb or bgr", Got: value}
+		}
+		known := key == ""
+		for i := range s.Streams {
+			if st := &s.Streams[i]; st.Kind == robocache.KindImage && (key == "" || st.Key == key || strings.HasSuffix(st.Key, "."+key)) {
+				st.BGR, known = value == "bgr", true
+			}
+		}
+		if !known {
+			return &robocache.Error{Class: robocache.ErrMisuse, Op: s.Info_.Format, Where: robocache.Where{"stream": key}, Msg: "channel order of a camera that is not there"}
+		}
+		return nil
+	}
+	if order != "" {
+		for part := range strings.SplitSeq(order, ",") {
+			key, value, named := strings.Cut(part, "=")
+			if !named {
+				key, value = "", part
+			}
+			if err := set(key, value); err != nil {
+				return err
+			}
+		}
+	}
+	if m != nil {
+		for _, sm := range m.Streams {
+			if sm.ChannelOrder == "" {
+				continue
+			}
+			for _, from := range sm.From {
+				if err := set(from, sm.ChannelOrder); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
