@@ -9,4 +9,5 @@ import (
 	_ "github.com/goatnote-inc/robocache/format/mcap"      // MCAP recordings: a file an episode
 	_ "github.com/goatnote-inc/robocache/format/rlds"      // RLDS: TFDS directories, Open X-Embodiment
 	_ "github.com/goatnote-inc/robocache/format/robomimic" // robomimic (LIBERO) HDF5
+	_ "github.com/goatnote-inc/robocache/format/zarr"      // Zarr v2 and v3, replay buffers
 )

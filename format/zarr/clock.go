@@ -1,0 +1,161 @@
+package zarr
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// units are nanoseconds.
+var units = map[string]int64{"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1}
+
+// findClock settles where stamps come from (A5).
+func (d *Dataset) findClock(ctx context.Context, unit string) error {
+	v := d.views["timestamp"]
+	if v != nil && v.f.Kind == robocache.KindNumeric && v.f.Elements() == 1 && v.f.Clock == "" && v.a.err == nil && v.f.DType != robocache.Bool {
+		if own, ok := v.a.Attrs["unit"].(string); ok && unit == "" && units[own] != 0 {
+			unit = own
+		}
+		if unit == "" {
+			if unit = "s"; !v.f.DType.Float() {
+				unit = "ns"
+			}
+		}
+		d.stamps, d.unit = v, units[unit]
+		v.f.Unit = unit
+		if v.f.DType == robocache.Float32 {
+			d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "coarse-stamps", Where: robocache.Where{"stream": "timestamp"}, Message: "stamps kept as float32: after a day they are a hundredth of a second apart"})
+		}
+		if d.rate.Zero() {
+			if err := d.guessRate(ctx); err != nil {
+				return err
+			}
+		}
+		d.info.FPS = d.rate
+		for i := range d.info.Features {
+			d.info.Features[i].FPS = d.rate
+		}
+		return nil
+	}
+	if d.rate.Zero() {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "zarr open", Msg: "the store keeps no clock: neither data/timestamp nor a rate", Hint: "say the rate of its rows: --hz 10, or hz=10 in Python"}
+	}
+	d.info.FPS = d.rate
+	return nil
+}
+
+// guessRate says a rate where the first episode's stamps are steady; it is for people, stamps stay what they are.
+func (d *Dataset) guessRate(ctx context.Context) error {
+	for e := range min(len(d.ends)-1, 16) {
+		n := min(d.Len(e), 1000)
+		if n < 3 {
+			continue
+		}
+		t, err := d.stampsOf(ctx, e, n)
+		if err != nil {
+			return err
+		}
+		span := float64(t[n-1]-t[0]) / 1e9
+		if span <= 0 {
+			return nil
+		}
+		hz := float64(n-1) / span
+		if r := math.Round(hz); r >= 1 && math.Abs(hz-r)/r < 0.01 {
+			d.rate = robocache.Rate{Num: int64(r), Den: 1}
+		}
+		return nil
+	}
+	return nil
+}
+
+// stampsOf reads the first n stamps of an episode.
+func (d *Dataset) stampsOf(ctx context.Context, episode, n int) ([]int64, error) {
+	a := d.stamps.a
+	if int64(a.Shape[0]) < d.ends[episode]+int64(n) {
+		return nil, robocache.At(malformed("the stamps end before the episode"), robocache.Where{"stream": "timestamp", "episode": episode})
+	}
+	rows := make([]int, n)
+	for i := range rows {
+		rows[i] = int(d.ends[episode]) + i
+	}
+	b := make([]byte, n*a.Type.Size)
+	if err := d.gather(ctx, a, rows, b); err != nil {
+		return nil, robocache.At(err, robocache.Where{"stream": "timestamp", "episode": episode})
+	}
+	out := make([]int64, n)
+	bad := func(i int, got any) error {
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: "zarr times", Where: robocache.Where{"stream": "timestamp", "episode": episode, "row": i}, Want: "a time of 64 bits of nanoseconds", Got: fmt.Sprint(got)}
+	}
+	if a.Type.DType().Float() {
+		for i, f := range robocache.Float64s(nil, a.Type.DType(), b) {
+			// Whole units apart from the rest: the product of an epoch in seconds and 1e9 would round.
+			whole, rest := math.Modf(f)
+			if math.IsNaN(f) || math.Abs(whole) > float64(math.MaxInt64/d.unit-1) {
+				return nil, bad(i, f)
+			}
+			out[i] = int64(whole)*d.unit + int64(math.RoundToEven(rest*float64(d.unit)))
+		}
+		return out, nil
+	}
+	for i := range out {
+		var w [8]byte
+		e := copy(w[:], b[i*a.Type.Size:(i+1)*a.Type.Size])
+		v := binary.LittleEndian.Uint64(w[:])
+		if a.Type.Kind == 'i' {
+			v = uint64(int64(v<<(64-8*e)) >> (64 - 8*e))
+		} else if v > math.MaxInt64 {
+			return nil, bad(i, v)
+		}
+		t := int64(v)
+		if t > math.MaxInt64/d.unit || t < math.MinInt64/d.unit {
+			return nil, bad(i, t)
+		}
+		out[i] = t * d.unit
+	}
+	return out, nil
+}
+
+// Times gives the stamps of a stream's rows in an episode.
+func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int64, err error) {
+	defer guard("times", &err)
+	if err := d.checkEpisode(episode); err != nil {
+		return nil, err
+	}
+	var v *view
+	if key != "" {
+		if v = d.views[key]; v == nil {
+			return nil, noStream(key)
+		}
+	}
+	n := d.length(v, episode)
+	if d.stamps != nil && (v == nil || v.f.Clock == "") {
+		return d.stampsOf(ctx, episode, n)
+	}
+	// The length is metadata's claim; rows are never more than 2^31 (describe, readEnds), and their stamps 16 GiB: not without their data.
+	if v == nil || v.a.Shape[0] < n {
+		for _, other := range d.views {
+			if other.f.Clock == "" && int64(other.a.Shape[0]) >= d.ends[episode]+int64(n) {
+				v = other
+				break
+			}
+		}
+		if v == nil {
+			return nil, robocache.At(malformed("no array reaches the episode's end"), robocache.Where{"episode": episode})
+		}
+	}
+	if n > 1<<26 {
+		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "zarr times", Where: robocache.Where{"episode": episode}, Want: fmt.Sprintf("at most %d rows without a clock", 1<<26), Got: fmt.Sprint(n)}
+	}
+	rate := d.rate
+	if rate.Zero() {
+		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "zarr times", Where: robocache.Where{"stream": key}, Msg: "rows on a clock of their own, and no rate", Hint: "--hz"}
+	}
+	out = make([]int64, n)
+	for i := range out {
+		out[i] = rate.Nanos(int64(i))
+	}
+	return out, ctx.Err()
+}

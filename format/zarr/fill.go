@@ -1,0 +1,182 @@
+package zarr
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// setFill reads the fill value into one little-endian element; nil stands for zeros.
+func (a *Array) setFill(raw json.RawMessage, v3 bool) error {
+	var v any
+	d := json.NewDecoder(strings.NewReader(string(raw)))
+	d.UseNumber()
+	if len(raw) > 0 {
+		if err := d.Decode(&v); err != nil {
+			return malformed("fill_value: %v", err)
+		}
+	}
+	bad := func() error {
+		return malformed("fill_value %.100s for %s", string(raw), a.Type)
+	}
+	if v == nil {
+		return nil
+	}
+	if a.Text {
+		a.blank, _ = v.(string) // 0 stands for an empty text where objects have no other zero
+		return nil
+	}
+	e := make([]byte, a.Type.Size)
+	le := binary.LittleEndian
+	switch a.Type.Kind {
+	case 'b':
+		switch v := v.(type) {
+		case bool:
+			if v {
+				e[0] = 1
+			}
+		case json.Number:
+			if v != "0" {
+				e[0] = 1
+			}
+		default:
+			return bad()
+		}
+	case 'i', 'u':
+		n, ok := v.(json.Number)
+		if !ok {
+			return bad()
+		}
+		var bits uint64
+		if i, err := strconv.ParseInt(n.String(), 10, 64); err == nil {
+			if bits = uint64(i); a.Type.Kind == 'u' && i < 0 || a.Type.Size < 8 && !fits(i, a.Type.Size, a.Type.Kind == 'i') {
+				return bad()
+			}
+		} else if u, err := strconv.ParseUint(n.String(), 10, 64); err == nil && a.Type.Kind == 'u' && a.Type.Size == 8 {
+			bits = u
+		} else if f, err := n.Float64(); err == nil && f == math.Trunc(f) && math.Abs(f) < 1<<53 && fits(int64(f), a.Type.Size, a.Type.Kind == 'i') {
+			bits = uint64(int64(f)) // 0.0 is written for integers too
+		} else {
+			return bad()
+		}
+		var b [8]byte
+		le.PutUint64(b[:], bits)
+		copy(e, b[:])
+	case 'f':
+		f, hex, ok := floatFill(v)
+		if !ok {
+			return bad()
+		}
+		if hex != nil {
+			if len(hex) != len(e) {
+				return bad()
+			}
+			for i := range e {
+				e[i] = hex[len(hex)-1-i]
+			}
+			break
+		}
+		switch a.Type.Size {
+		case 8:
+			le.PutUint64(e, math.Float64bits(f))
+		case 4:
+			le.PutUint32(e, math.Float32bits(float32(f)))
+		case 2:
+			le.PutUint16(e, half(float32(f)))
+		}
+	case 'S':
+		s, ok := v.(string)
+		if b, err := base64.StdEncoding.DecodeString(s); ok && err == nil {
+			copy(e, b)
+		}
+	case 'U':
+		s, _ := v.(string)
+		i := 0
+		for _, r := range s {
+			if i+4 > len(e) {
+				break
+			}
+			le.PutUint32(e[i:], uint32(r))
+			i += 4
+		}
+	}
+	for _, b := range e {
+		if b != 0 {
+			a.fill = e
+			break
+		}
+	}
+	return nil
+}
+
+func fits(i int64, size int, signed bool) bool {
+	bits := uint(8 * size)
+	if signed {
+		return bits == 64 || i >= -1<<(bits-1) && i < 1<<(bits-1)
+	}
+	return i >= 0 && (bits >= 63 || i < 1<<bits)
+}
+
+// floatFill reads a number, "NaN", "Infinity", "-Infinity", or v3's "0x…" of the bits.
+func floatFill(v any) (f float64, hex []byte, ok bool) {
+	switch v := v.(type) {
+	case json.Number:
+		f, err := strconv.ParseFloat(v.String(), 64)
+		return f, nil, err == nil || math.IsInf(f, 0)
+	case string:
+		switch v {
+		case "NaN":
+			return math.NaN(), nil, true
+		case "Infinity":
+			return math.Inf(1), nil, true
+		case "-Infinity":
+			return math.Inf(-1), nil, true
+		}
+		if s, is := strings.CutPrefix(v, "0x"); is && len(s)%2 == 0 && len(s) <= 16 {
+			for i := 0; i < len(s); i += 2 {
+				b, err := strconv.ParseUint(s[i:i+2], 16, 8)
+				if err != nil {
+					return 0, nil, false
+				}
+				hex = append(hex, byte(b))
+			}
+			return 0, hex, hex != nil
+		}
+	}
+	return 0, nil, false
+}
+
+// half finds the binary16 nearest to f: a fill value is one number, so it is looked for.
+func half(f float32) uint16 {
+	sign := uint16(math.Float32bits(f) >> 16 & 0x8000)
+	if f != f {
+		return sign | 0x7e00
+	}
+	f = float32(math.Abs(float64(f)))
+	if f >= 65520 {
+		return sign | 0x7c00
+	}
+	lo, hi := uint16(0), uint16(0x7c00)
+	for hi-lo > 1 {
+		if mid := (lo + hi) / 2; robocache.HalfToFloat32(mid) <= f {
+			lo = mid
+		} else {
+			hi = mid
+		}
+	}
+	below, above := f-robocache.HalfToFloat32(lo), float32(math.Inf(1))
+	if hi < 0x7c00 {
+		above = robocache.HalfToFloat32(hi) - f
+	} else if lo == 0x7bff {
+		above = 65536 - f
+	}
+	if above < below || above == below && lo&1 == 1 {
+		return sign | hi
+	}
+	return sign | lo
+}

@@ -1,0 +1,193 @@
+package zarr
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+func noStream(key string) error {
+	return &robocache.Error{Class: robocache.ErrNotFound, Op: "zarr", Where: robocache.Where{"stream": key}, Msg: "no such stream"}
+}
+
+func (d *Dataset) get(key string, kind robocache.Kind) (*view, error) {
+	v, ok := d.views[key]
+	if !ok {
+		return nil, noStream(key)
+	}
+	if v.f.Kind != kind {
+		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "zarr", Where: robocache.Where{"stream": key}, Want: "a stream of kind " + string(kind), Got: string(v.f.Kind)}
+	}
+	return v, nil
+}
+
+func (d *Dataset) checkEpisode(episode int) error {
+	if n := len(d.ends) - 1; episode < 0 || episode >= n {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "zarr", Where: robocache.Where{"episode": episode}, Want: fmt.Sprintf("an episode from 0 to %d", n-1), Got: fmt.Sprint(episode)}
+	}
+	return nil
+}
+
+// Len is the number of rows of an episode; 0 for an episode that is not there.
+func (d *Dataset) Len(episode int) int {
+	if episode < 0 || episode >= len(d.ends)-1 {
+		return 0
+	}
+	return int(d.ends[episode+1] - d.ends[episode])
+}
+
+// length is the number of a stream's rows in an episode.
+func (d *Dataset) length(v *view, episode int) int {
+	if v != nil && v.f.Clock != "" {
+		return v.a.Shape[0]
+	}
+	return d.Len(episode)
+}
+
+// rows are the array's rows of an episode's.
+func (d *Dataset) rows(v *view, rows []robocache.Row) ([]int, error) {
+	out := make([]int, len(rows))
+	for i, r := range rows {
+		if err := d.checkEpisode(r.Episode); err != nil {
+			return nil, err
+		}
+		if n := d.length(v, r.Episode); r.Index < 0 || r.Index >= n {
+			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "zarr", Where: robocache.Where{"episode": r.Episode, "row": r.Index}, Want: fmt.Sprintf("a row from 0 to %d", n-1), Got: fmt.Sprint(r.Index)}
+		}
+		out[i] = int(d.ends[r.Episode]) + r.Index
+	}
+	return out, nil
+}
+
+// Episode gives the metadata of one episode.
+func (d *Dataset) Episode(ctx context.Context, episode int) (out robocache.Episode, err error) {
+	defer guard("episode", &err)
+	if err := d.checkEpisode(episode); err != nil {
+		return out, err
+	}
+	out = robocache.Episode{Position: episode, Index: int64(episode), Length: d.Len(episode)}
+	switch {
+	case d.tasks != nil && d.tasks[episode] != "":
+		out.Tasks = []string{d.tasks[episode]}
+	case d.taskKey != "" && out.Length > 0:
+		t, err := d.Text(ctx, d.taskKey, []robocache.Row{{Episode: episode}})
+		if err != nil {
+			return out, err
+		}
+		if t[0] != "" {
+			out.Tasks = t
+		}
+	}
+	return out, ctx.Err()
+}
+
+// Gather copies rows of a numeric stream into dst.
+func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) (err error) {
+	defer guard("gather", &err)
+	v, err := d.get(key, robocache.KindNumeric)
+	if err != nil {
+		return err
+	}
+	if size := v.f.RowBytes(); len(dst) != len(rows)*size {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "zarr gather", Where: robocache.Where{"stream": key}, Want: fmt.Sprintf("%d bytes for %d rows", len(rows)*size, len(rows)), Got: fmt.Sprint(len(dst))}
+	}
+	at, err := d.rows(v, rows)
+	if err != nil {
+		return err
+	}
+	return robocache.At(d.gather(ctx, v.a, at, dst), robocache.Where{"stream": key})
+}
+
+// Text gives the rows of a text stream, and of "task".
+func (d *Dataset) Text(ctx context.Context, key string, rows []robocache.Row) (out []string, err error) {
+	defer guard("text", &err)
+	out = make([]string, len(rows))
+	if key == "task" && d.views[key] == nil {
+		if _, err := d.rows(nil, rows); err != nil {
+			return nil, err
+		}
+		if d.taskKey == "" {
+			if d.tasks != nil {
+				for i, r := range rows {
+					out[i] = d.tasks[r.Episode]
+				}
+			}
+			return out, ctx.Err()
+		}
+		key = d.taskKey
+	}
+	v, err := d.get(key, robocache.KindText)
+	if err != nil {
+		return nil, err
+	}
+	at, err := d.rows(v, rows)
+	if err != nil {
+		return nil, err
+	}
+	return out, robocache.At(d.texts(ctx, v.a, at, out), robocache.Where{"stream": key})
+}
+
+// Frames gives the pixels of pictures: pieces of decoded chunks where the chunk holds whole pictures.
+func (d *Dataset) Frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) (err error) {
+	defer guard("frames", &err)
+	v, err := d.get(key, robocache.KindImage)
+	if err != nil {
+		return err
+	}
+	if len(out) != len(rows) {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "zarr frames", Where: robocache.Where{"stream": key}, Want: fmt.Sprintf("%d places", len(rows)), Got: fmt.Sprint(len(out))}
+	}
+	at, err := d.rows(v, rows)
+	if err != nil {
+		return err
+	}
+	a, f := v.a, v.f
+	return robocache.At(d.each(ctx, a, at, func(ctx context.Context, c0 int, places []int) error {
+		pix := make([][]byte, len(places))
+		index := make([]int, len(a.grid))
+		index[0] = c0
+		for {
+			c, err := d.load(ctx, a, index)
+			if err != nil {
+				return err
+			}
+			for i, p := range places {
+				r := at[p] - c0*a.chunks[0]
+				if c.data != nil && a.contiguous() {
+					pix[i] = c.data[r*a.row : (r+1)*a.row : (r+1)*a.row]
+					continue
+				}
+				if pix[i] == nil {
+					pix[i] = make([]byte, a.row)
+				}
+				a.copyRow(pix[i], c, r, index)
+			}
+			if !next(index, a.grid) {
+				break
+			}
+		}
+		for i, p := range places {
+			if v.round {
+				if pix[i], err = rounded(pix[i], a.Type.DType()); err != nil {
+					return robocache.At(err, robocache.Where{"row": at[p]})
+				}
+			}
+			out[p] = robocache.FrameRef{Raw: &robocache.Raw{Pix: pix[i], Height: f.Height, Width: f.Width, Channels: f.Channels, DType: f.DType}}
+		}
+		return nil
+	}), robocache.Where{"stream": key})
+}
+
+// rounded makes uint8 of pixels kept as floating-point numbers.
+func rounded(b []byte, t robocache.DType) ([]byte, error) {
+	out := make([]byte, len(b)/t.Size())
+	for i, x := range robocache.Float64s(nil, t, b) {
+		if !(x > -0.5 && x < 255.5) {
+			return nil, malformed("a pixel of %v in pictures from 0 to 255", x)
+		}
+		out[i] = uint8(math.RoundToEven(math.Abs(x)))
+	}
+	return out, nil
+}

@@ -1,0 +1,198 @@
+package blosc
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/pierrec/lz4/v4"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/inflate"
+)
+
+const (
+	headSize  = 16
+	maxSplits = 16  // largest type size whose streams are packed apart
+	minStream = 128 // least elements of a block for that
+)
+
+// flags of a buffer's head
+const (
+	flagShuffle  = 1
+	flagStored   = 2
+	flagBits     = 4
+	flagOneBlock = 16 // the streams of a block are packed together
+)
+
+var names = [8]string{"blosclz", "lz4", "snappy", "zlib", "zstd", "codec 5", "codec 6", "codec 7"}
+
+func bad(format string, args ...any) error {
+	return &robocache.Error{Class: robocache.ErrMalformed, Op: "blosc", Msg: fmt.Sprintf(format, args...)}
+}
+
+// Size is the decompressed size that a buffer declares.
+func Size(src []byte) (int64, error) {
+	if len(src) < headSize {
+		return 0, bad("%d bytes are too few for a buffer", len(src))
+	}
+	return int64(binary.LittleEndian.Uint32(src[4:])), nil
+}
+
+// Decode decompresses a buffer of at most limit bytes.
+func Decode(src []byte, limit int64) ([]byte, error) {
+	n, err := Size(src)
+	if err != nil {
+		return nil, err
+	}
+	if n > limit {
+		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "blosc", Want: fmt.Sprintf("at most %d bytes", limit), Got: fmt.Sprint(n)}
+	}
+	le := binary.LittleEndian
+	version, flags, typeSize := src[0], src[2], int(src[3])
+	blockSize, packed := int64(le.Uint32(src[8:])), int64(le.Uint32(src[12:]))
+	switch {
+	case version != 1 && version != 2:
+		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "blosc", Msg: fmt.Sprintf("buffer format %d: blosc 1 writes 2", version)}
+	case packed < headSize || packed > int64(len(src)):
+		return nil, bad("%d bytes declared, there are %d", packed, len(src))
+	case typeSize == 0:
+		return nil, bad("elements of no size")
+	}
+	src = src[:packed]
+	if flags&flagStored != 0 {
+		if packed != headSize+n {
+			return nil, bad("%d stored bytes in %d", n, packed)
+		}
+		return src[headSize:], nil
+	}
+	if n == 0 {
+		return nil, nil
+	}
+	if blockSize <= 0 || blockSize > n && blockSize > 1<<31 {
+		return nil, bad("blocks of %d bytes", blockSize)
+	}
+	blockSize = min(blockSize, n)
+	blocks := (n + blockSize - 1) / blockSize
+	if headSize+4*blocks > packed {
+		return nil, bad("%d blocks in %d bytes", blocks, packed)
+	}
+	// deflate packs best, at 1:1032; the others stay far below what that allows but for zstd, whose frames are checked by their own size.
+	d := decoder{src: src, codec: int(flags >> 5), typeSize: typeSize, blockSize: int(blockSize), split: flags&flagOneBlock == 0 && typeSize <= maxSplits && blockSize/int64(typeSize) >= minStream}
+	d.shuffle = flags&flagShuffle != 0 && typeSize > 1
+	d.bits = flags&flagBits != 0 && int(blockSize) >= typeSize
+	if d.codec != 0 && d.codec != 1 && d.codec != 3 && d.codec != 4 {
+		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "blosc", Msg: "packed by " + names[d.codec], Hint: "blosclz, lz4, lz4hc, zlib and zstd are read"}
+	}
+	dst := make([]byte, n)
+	for i := range blocks {
+		at := int64(int32(le.Uint32(src[headSize+4*i:])))
+		to := min((i+1)*blockSize, n)
+		if at < headSize || at > packed {
+			return nil, bad("block %d begins at %d of %d", i, at, packed)
+		}
+		if err := d.block(dst[i*blockSize:to], src[at:], to-i*blockSize < blockSize); err != nil {
+			return nil, robocache.At(err, robocache.Where{"block": i})
+		}
+	}
+	if d.scratch != nil {
+		scratches.Put(&d.scratch)
+	}
+	return dst, nil
+}
+
+type decoder struct {
+	src                 []byte
+	codec               int
+	typeSize, blockSize int
+	split               bool
+	shuffle, bits       bool
+	scratch             []byte
+}
+
+var scratches sync.Pool
+
+// block decompresses one block. Its parts follow each other in src.
+func (d *decoder) block(dst, src []byte, partial bool) error {
+	to := dst
+	if d.shuffle || d.bits {
+		if d.scratch == nil {
+			if p, ok := scratches.Get().(*[]byte); ok && cap(*p) >= d.blockSize {
+				d.scratch = (*p)[:d.blockSize]
+			} else {
+				d.scratch = make([]byte, d.blockSize)
+			}
+		}
+		to = d.scratch[:len(dst)]
+	}
+	parts := 1
+	if d.split && !partial {
+		parts = d.typeSize
+	}
+	size := len(dst) / parts
+	if size*parts != len(dst) {
+		return bad("%d bytes do not split into %d streams", len(dst), parts)
+	}
+	for i := range parts {
+		if len(src) < 4 {
+			return bad("the block is cut")
+		}
+		n := int64(int32(binary.LittleEndian.Uint32(src)))
+		src = src[4:]
+		if n < 0 || n > int64(len(src)) {
+			return bad("a stream of %d bytes, %d are left", n, len(src))
+		}
+		if err := d.stream(to[i*size:(i+1)*size], src[:n]); err != nil {
+			return err
+		}
+		src = src[n:]
+	}
+	switch {
+	case d.shuffle:
+		unshuffle(dst, to, d.typeSize)
+	case d.bits:
+		unshuffleBits(dst, to, d.typeSize)
+	}
+	return nil
+}
+
+// stream decompresses what must give len(dst) bytes.
+func (d *decoder) stream(dst, src []byte) error {
+	if len(src) == len(dst) {
+		copy(dst, src)
+		return nil
+	}
+	n, err := 0, error(nil)
+	switch d.codec {
+	case 0:
+		n, err = unpackLZ(dst, src)
+	case 1:
+		n, err = lz4.UncompressBlock(src, dst)
+	case 3:
+		return inflate.Zlib(dst, src)
+	case 4:
+		var out []byte
+		out, err = Zstd().DecodeAll(src, dst[:0:len(dst)])
+		n = len(out)
+	}
+	if err != nil || n != len(dst) {
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: "blosc", Msg: fmt.Sprintf("%s does not give the %d bytes of a stream", names[d.codec], len(dst)), Err: err}
+	}
+	return nil
+}
+
+// Zstd is a decoder for whole frames that never gives more than the room in dst.
+var Zstd = sync.OnceValue(func() *zstd.Decoder {
+	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderLowmem(false))
+	if err != nil {
+		panic(err)
+	}
+	return d
+})
+
+// TooSmall says that a frame had more in it than there was room for.
+func TooSmall(err error) bool {
+	return errors.Is(err, zstd.ErrDecoderSizeExceeded)
+}

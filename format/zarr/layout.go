@@ -1,0 +1,277 @@
+package zarr
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// view is a feature made of an array.
+type view struct {
+	f     *robocache.Feature
+	a     *Array
+	round bool // pixels kept as floating-point numbers
+}
+
+const maxEnds = 64 << 20
+
+// readEnds reads meta/episode_ends.
+func (d *Dataset) readEnds(ctx context.Context, a *Array) error {
+	if len(a.Shape) != 1 || a.Type.Kind != 'i' && a.Type.Kind != 'u' {
+		return malformed("episode_ends is %s %v, not a list of integers", a.Type, a.Shape)
+	}
+	n := a.Shape[0]
+	if n > maxEnds/8 {
+		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "zarr open", Msg: fmt.Sprintf("%d episodes", n)}
+	}
+	rows := make([]int, n)
+	for i := range rows {
+		rows[i] = i
+	}
+	b := make([]byte, n*a.Type.Size)
+	if err := d.gather(ctx, a, rows, b); err != nil {
+		return err
+	}
+	d.ends = append(make([]int64, 0, n+1), 0)
+	signed := a.Type.Kind == 'i'
+	for i := range n {
+		var w [8]byte
+		e := copy(w[:], b[i*a.Type.Size:(i+1)*a.Type.Size])
+		if signed && w[e-1] >= 0x80 {
+			return malformed("end %d is negative", i)
+		}
+		v := binary.LittleEndian.Uint64(w[:])
+		last := d.ends[len(d.ends)-1]
+		if v > math.MaxInt64 || int64(v) < last {
+			return malformed("end %d is %d, after %d: ends must not decrease", i, v, last)
+		}
+		if int64(v)-last > 1<<31 {
+			return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "zarr open", Msg: fmt.Sprintf("episode %d has %d rows", i, int64(v)-last)}
+		}
+		d.ends = append(d.ends, int64(v))
+	}
+	d.info.Episodes, d.info.Frames = n, d.ends[n]
+	return nil
+}
+
+// describeBuffer names the streams of a replay buffer: the arrays below data/.
+func (d *Dataset) describeBuffer(ctx context.Context, choice map[string]string) error {
+	total := d.ends[len(d.ends)-1]
+	for _, p := range d.paths() {
+		name, ok := strings.CutPrefix(p, "data/")
+		if !ok {
+			if err := d.meta(ctx, p); err != nil {
+				return err
+			}
+			continue
+		}
+		a := d.arrays[p]
+		if len(a.Shape) == 0 {
+			continue
+		}
+		if int64(a.Shape[0]) < total {
+			d.find(robocache.Finding{Severity: robocache.SeverityError, Code: "short-stream", Where: robocache.Where{"stream": p}, Message: fmt.Sprintf("%d rows; the last episode ends at %d", a.Shape[0], total), Mend: "write the missing rows, or take the last episodes off meta/episode_ends"})
+		}
+		if err := d.describe(ctx, a, bufferKey(name, a), "", choice); err != nil {
+			return err
+		}
+	}
+	for _, key := range []string{"task", "language_instruction", "language"} {
+		if v := d.views[key]; v != nil && v.f.Kind == robocache.KindText && d.taskKey == "" {
+			d.taskKey = key
+		}
+	}
+	d.link()
+	return nil
+}
+
+// meta reads what our own writer puts beside the ends.
+func (d *Dataset) meta(ctx context.Context, p string) error {
+	a := d.arrays[p]
+	if p != "meta/episode_task" || !a.Text || len(a.Shape) != 1 || a.Shape[0] != d.info.Episodes {
+		return nil
+	}
+	rows := make([]int, a.Shape[0])
+	for i := range rows {
+		rows[i] = i
+	}
+	d.tasks = make([]string, len(rows))
+	if err := d.tree.texts(ctx, a, rows, d.tasks); err != nil {
+		return err
+	}
+	seen := map[string]bool{}
+	for _, t := range d.tasks {
+		if t != "" && !seen[t] {
+			seen[t] = true
+			d.info.Tasks = append(d.info.Tasks, robocache.Task{Index: int64(len(d.info.Tasks)), Text: t})
+		}
+	}
+	return nil
+}
+
+// bufferKey is the stream's key: an array that says its own (our writer's do), action and clock under their names, all else as observation.
+func bufferKey(name string, a *Array) string {
+	if k, ok := a.Attrs["robocache_key"].(string); ok && k != "" && len(k) < 256 {
+		return k
+	}
+	name = strings.ReplaceAll(name, "/", ".")
+	switch {
+	case name == "action" || name == "actions":
+		return "action"
+	case name == "timestamp" || name == "task" || name == "language_instruction" || name == "language" || strings.HasPrefix(name, "action."):
+		return name
+	}
+	return "observation." + name
+}
+
+// describeGeneric names the streams of a store without a known layout: every array, by its path.
+func (d *Dataset) describeGeneric(ctx context.Context, choice map[string]string) error {
+	// The rows that most arrays have are the episode's own; arrays of another length have a clock of their own.
+	count := map[int]int{}
+	anchor := -1
+	for _, p := range d.paths() {
+		if a := d.arrays[p]; len(a.Shape) > 0 {
+			count[a.Shape[0]]++
+		}
+	}
+	for n, c := range count {
+		if anchor < 0 || c > count[anchor] || c == count[anchor] && n > anchor {
+			anchor = n
+		}
+	}
+	if anchor < 0 {
+		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "zarr open", Msg: "no array has rows"}
+	}
+	if anchor > 1<<31 {
+		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "zarr open", Msg: fmt.Sprintf("an episode of %d rows", anchor)}
+	}
+	d.ends = []int64{0, int64(anchor)}
+	d.info.Episodes, d.info.Frames = 1, int64(anchor)
+	for _, p := range d.paths() {
+		a := d.arrays[p]
+		if len(a.Shape) == 0 {
+			d.find(robocache.Finding{Severity: robocache.SeverityInfo, Code: "array-skipped", Where: robocache.Where{"file": p}, Message: "a single value, no stream"})
+			continue
+		}
+		key := strings.ReplaceAll(p, "/", ".")
+		if key == "" {
+			key = "values"
+		}
+		clock := ""
+		if a.Shape[0] != anchor {
+			if a.Shape[0] > 1<<31 {
+				return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "zarr open", Where: robocache.Where{"stream": p}, Msg: fmt.Sprintf("%d rows", a.Shape[0])}
+			}
+			clock = fmt.Sprintf("rows%d", a.Shape[0])
+		}
+		if err := d.describe(ctx, a, key, clock, choice); err != nil {
+			return err
+		}
+	}
+	d.link()
+	return nil
+}
+
+// link points the views at their features once the list stands.
+func (d *Dataset) link() {
+	for i := range d.info.Features {
+		f := &d.info.Features[i]
+		d.views[f.Key].f = f
+	}
+}
+
+// describe adds an array as a stream.
+func (d *Dataset) describe(ctx context.Context, a *Array, key, clock string, choice map[string]string) error {
+	if d.views[key] != nil {
+		d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "key-twice", Where: robocache.Where{"stream": a.Path}, Message: "another array has the key " + key + " already; this one is left out"})
+		return nil
+	}
+	f := robocache.Feature{Key: key, Kind: robocache.KindNumeric, DType: a.Type.DType(), Clock: clock, FPS: d.rate, Shape: slices.Clone(a.Shape[1:]), Default: key == "timestamp"}
+	v := &view{a: a}
+	n := len(a.Shape)
+	switch {
+	case a.Text || f.DType == robocache.InvalidDType:
+		if n != 1 && !(n == 2 && a.Shape[1] == 1) {
+			d.find(robocache.Finding{Severity: robocache.SeverityInfo, Code: "array-skipped", Where: robocache.Where{"file": a.Path}, Message: "texts of more than one dimension"})
+			return nil
+		}
+		f.Kind, f.DType, f.Shape = robocache.KindText, robocache.String, []int{1}
+	case n == 1:
+		f.Shape = []int{1}
+	case n == 4 && a.Shape[1] > 0 && a.Shape[2] > 0 && (a.Shape[3] == 3 || a.Shape[3] == 1) && f.DType == robocache.Uint8:
+		picture(&f, a.Shape[3])
+	case (n == 3 || n == 4 && a.Shape[3] == 1) && a.Shape[1] > 0 && a.Shape[2] > 0 && depthName(a.Path) && (f.DType == robocache.Float32 || f.DType == robocache.Uint16):
+		picture(&f, 1)
+	case n == 4 && a.Shape[3] == 3 && a.Shape[1] > 7 && a.Shape[2] > 7 && f.DType.Float() && choice["pictures"] == "auto":
+		pixels, err := d.pixels(ctx, a)
+		if err != nil {
+			return err
+		}
+		if pixels {
+			v.round = true
+			f.DType = robocache.Uint8
+			picture(&f, 3)
+			d.find(robocache.Finding{Severity: robocache.SeverityInfo, Code: "float-pictures", Where: robocache.Where{"stream": key}, Message: fmt.Sprintf("pictures kept as %s from 0 to 255 are given as uint8, rounded", a.Type), Mend: "option pictures=raw gives the numbers"})
+		}
+	}
+	if strings.HasSuffix(a.Path, "rot_axis_angle") {
+		f.Interpolation = "nearest" // the components of a rotation vector are no line
+	}
+	if m, ok := a.Attrs["robocache_feature"].(map[string]any); ok {
+		own(&f, m)
+	}
+	if a.err != nil {
+		d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "codec-unsupported", Where: robocache.Where{"stream": key}, Message: a.err.Error()})
+	}
+	d.views[key] = v
+	d.info.Features = append(d.info.Features, f)
+	return nil
+}
+
+func picture(f *robocache.Feature, channels int) {
+	f.Kind = robocache.KindImage
+	f.Height, f.Width, f.Channels = f.Shape[0], f.Shape[1], channels
+	f.Shape = []int{f.Height, f.Width, channels}
+}
+
+// own takes what our writer keeps of a feature.
+func own(f *robocache.Feature, m map[string]any) {
+	if s, ok := m["interpolation"].(string); ok {
+		f.Interpolation = s
+	}
+	if s, ok := m["unit"].(string); ok {
+		f.Unit = s
+	}
+	if s, ok := m["names"].(string); ok {
+		f.Names = []byte(s)
+	}
+	if s, ok := m["scalar"].(bool); ok && s && f.Kind == robocache.KindNumeric {
+		f.Shape = []int{}
+	}
+}
+
+func depthName(p string) bool { return strings.Contains(strings.ToLower(p), "depth") }
+
+// pixels looks at the first row: values from 0 to 255, and not only from 0 to 1.
+func (d *Dataset) pixels(ctx context.Context, a *Array) (bool, error) {
+	if a.Shape[0] == 0 || a.err != nil || a.row > 64<<20 {
+		return false, nil
+	}
+	b := make([]byte, a.row)
+	if err := d.gather(ctx, a, []int{0}, b); err != nil {
+		return false, robocache.At(err, robocache.Where{"stream": a.Path})
+	}
+	top := 0.0
+	for _, v := range robocache.Float64s(nil, a.Type.DType(), b) {
+		if !(v >= 0 && v <= 255) {
+			return false, nil
+		}
+		top = max(top, v)
+	}
+	return top > 1, nil
+}

@@ -1,0 +1,172 @@
+package zarr
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sort"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/store"
+)
+
+var options = map[string]string{
+	"pictures":   "auto (default): float arrays of pictures that hold 0 to 255 are given as uint8 pixels; raw: as the numbers they are",
+	"stamp_unit": "of data/timestamp: s, ms, us or ns (default: s where it is floating, ns where it is integer)",
+}
+
+func init() {
+	robocache.Register(robocache.Format{Name: "zarr", Detect: Detect, Options: options, Open: func(ctx context.Context, uri string, opt robocache.OpenOptions) (robocache.Dataset, error) {
+		d, err := Open(ctx, uri, opt)
+		if err != nil {
+			return nil, err
+		}
+		return d, nil
+	}})
+}
+
+// Detect says whether the metadata of a Zarr group or array is there: in a folder, or in an archive whose name ends in .zip.
+func Detect(ctx context.Context, uri string) (bool, error) {
+	s, err := openStore(ctx, uri)
+	if err != nil {
+		if errors.Is(err, robocache.ErrMisuse) || errors.Is(err, robocache.ErrMalformed) {
+			return false, nil // a file of another format, or no zip archive
+		}
+		return false, err
+	}
+	defer store.Close(s)
+	return hasRoot(ctx, s), nil
+}
+
+// Dataset is an open Zarr store.
+type Dataset struct {
+	*tree
+	info    *robocache.Info
+	ends    []int64 // of a replay buffer, cumulative, a zero in front
+	views   map[string]*view
+	stamps  *view // nil where there is no clock
+	unit    int64 // ns of one stamp, 0 for seconds in floating point
+	rate    robocache.Rate
+	tasks   []string // of each episode, where the store has them
+	taskKey string   // the text stream that is the task
+}
+
+var _ robocache.Dataset = (*Dataset)(nil)
+
+// Open opens the store at uri: a folder, a .zip file, or http with consolidated metadata.
+func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset, error) {
+	s, err := openStore(ctx, uri)
+	if err != nil {
+		return nil, err
+	}
+	d, err := OpenStore(ctx, s, opt)
+	if err != nil {
+		store.Close(s)
+		return nil, robocache.At(err, robocache.Where{"dataset": store.Redact(uri)})
+	}
+	d.info.URI = store.Redact(uri)
+	return d, nil
+}
+
+// OpenStore opens the dataset at the root of a store. Close of the dataset closes the store.
+func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d *Dataset, err error) {
+	defer guard("open", &err)
+	choice, err := choices(opt)
+	if err != nil {
+		return nil, err
+	}
+	budget := opt.MemoryBudget
+	if budget <= 0 {
+		budget = defaultBudget
+	}
+	t, err := readTree(ctx, s, budget)
+	if err != nil {
+		return nil, err
+	}
+	if len(t.arrays) == 0 {
+		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "zarr open", Msg: "no arrays here that could be read", Hint: "name the folder that has .zgroup, .zmetadata or zarr.json"}
+	}
+	d = &Dataset{tree: t, views: map[string]*view{}, rate: opt.HZ}
+	d.info = &robocache.Info{URI: s.URI(), Format: "zarr", Version: t.version, Findings: t.findings}
+	if d.rate.Zero() {
+		d.rate = rateOf(t.attrs)
+	}
+	if ends := t.arrays["meta/episode_ends"]; ends != nil {
+		if err := d.readEnds(ctx, ends); err != nil {
+			return nil, robocache.At(err, robocache.Where{"stream": ends.Path})
+		}
+		if err := d.describeBuffer(ctx, choice); err != nil {
+			return nil, err
+		}
+	} else if err := d.describeGeneric(ctx, choice); err != nil {
+		return nil, err
+	}
+	return d, d.findClock(ctx, choice["stamp_unit"])
+}
+
+func choices(opt robocache.OpenOptions) (map[string]string, error) {
+	out := map[string]string{"pictures": "auto", "stamp_unit": ""}
+	for k, v := range opt.Options {
+		if _, ok := out[k]; !ok {
+			known := make([]string, 0, len(out))
+			for k := range out {
+				known = append(known, k)
+			}
+			sort.Strings(known)
+			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "zarr open", Msg: "no option " + k, Hint: "known: " + strings.Join(known, ", ")}
+		}
+		out[k] = v
+	}
+	if p := out["pictures"]; p != "auto" && p != "raw" {
+		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "zarr open", Msg: "option pictures", Want: "auto or raw", Got: p}
+	}
+	if u := out["stamp_unit"]; u != "" && units[u] == 0 {
+		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "zarr open", Msg: "option stamp_unit", Want: "s, ms, us or ns", Got: u}
+	}
+	return out, nil
+}
+
+// guard turns a panic into Malformed: whatever was in the input, it stays inside this package.
+func guard(op string, err *error) {
+	if r := recover(); r != nil {
+		*err = &robocache.Error{Class: robocache.ErrMalformed, Op: "zarr " + op, Msg: fmt.Sprintf("input that the reader did not expect: %v", r), Err: errors.New(string(debug.Stack()))}
+	}
+}
+
+// Info is what the dataset says of itself, and what opening it found.
+func (d *Dataset) Info() *robocache.Info { return d.info }
+
+// Store gives the bytes below the dataset.
+func (d *Dataset) Store() store.Store { return d.st }
+
+// MemoryBytes is what the dataset holds besides its cache.
+func (d *Dataset) MemoryBytes() int64 { return int64(len(d.ends))*8 + int64(len(d.arrays))*512 }
+
+// LimitMemory lowers the budget of decoded chunks; it never raises it.
+func (d *Dataset) LimitMemory(bytes int64) { d.cache.Limit(max(bytes, smallestBudget)) }
+
+// Stats gives nil: Zarr stores bring none.
+func (d *Dataset) Stats(context.Context) (robocache.Stats, error) { return nil, nil }
+
+// Close releases the store and what is kept.
+func (d *Dataset) Close() error {
+	d.cache.Clear()
+	return store.Close(d.st)
+}
+
+func (d *Dataset) find(f robocache.Finding) { d.info.Findings = append(d.info.Findings, f) }
+
+// rateOf reads the attribute that writers of replay buffers use where they say a rate at all.
+func rateOf(attrs map[string]any) robocache.Rate {
+	switch v := attrs["fps"].(type) {
+	case float64:
+		r, _ := robocache.RateOf(fmt.Sprint(v))
+		return r
+	case string:
+		r, _ := robocache.RateOf(v)
+		return r
+	}
+	return robocache.Rate{}
+}
