@@ -38,6 +38,9 @@ type Feature struct {
 	Interpolation string `json:"interpolation,omitempty"`
 	Unit          string `json:"unit,omitempty"`   // as the format or a mapping states it
 	Masked        bool   `json:"masked,omitempty"` // some rows hold no value: see Masker
+	// Latched says that a value holds until the next one, the first also before it and the last to the end: what is published once, and
+	// given to who comes later (ROS 2's /tf_static). Such a stream bounds no timeline and has no gaps.
+	Latched bool `json:"latched,omitempty"`
 }
 
 // fixed is where the dimensions that do not vary begin.

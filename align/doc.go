@@ -18,6 +18,8 @@
 //	A14  A target that reads a row without a value (robocache.Masker) is zero and not valid, whatever the edge policy; under error it is an error.
 //	A15  Of a dataset with several clocks texts, and streams of a single sample, bound no extent, unless there is nothing else or one is named.
 //	A16  View is Episode for every row of every episode, made when it is asked for: same timeline, values, chosen rows and masks; "task" takes no part in its extent.
+//	A17  A latched stream (robocache.Feature.Latched) without a mode of its own is held: before its first sample the first, then the last one. Every
+//	     target is valid, and it bounds no extent.
 //
 // Cost: O(S + T) for ascending targets, O(T log S) otherwise; no allocation after NewPlan.
 package align

@@ -147,9 +147,9 @@ func (a *aligner) selected(info *robocache.Info) []robocache.Feature {
 func (a *aligner) choose(f robocache.Feature) (source, error) {
 	k := f.Key
 	s := source{feature: f, opt: Options{Edge: a.cfg.Edge.For(k), MaxGap: int64(a.cfg.MaxGap.For(k)), Stream: k}}
-	s.opt.Mode = DefaultMode(&f)
+	s.opt.Mode, s.opt.Hold = DefaultMode(&f), f.Latched
 	if m, ok := a.cfg.Modes[k]; ok {
-		s.opt.Mode = m
+		s.opt.Mode, s.opt.Hold = m, false
 	}
 	if s.opt.Mode.Computes() && (f.Kind != robocache.KindNumeric || f.DType == robocache.Bool || f.Ragged()) {
 		what := string(f.Kind)

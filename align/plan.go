@@ -41,6 +41,7 @@ type Options struct {
 	Edge          Edge
 	MaxGap        int64  // ns; 0 = any gap is bridged
 	Before, After int64  // mean: the window [t-Before, t+After); see HalfWindows
+	Hold          bool   // a value holds until the next, the first also before it: every target is valid (robocache.Feature.Latched)
 	Stream        string // for error messages
 }
 
@@ -49,9 +50,19 @@ func HalfWindows(period int64) (before, after int64) { return period / 2, period
 
 // NewPlan finds the source samples of each target (kernel.NewPlan); errors name the stream.
 func NewPlan(src, targets []int64, opt Options) (*kernel.Plan, error) {
-	p, err := kernel.NewPlan(src, targets, kernel.Rule{Mode: opt.Mode, Edge: opt.Edge, MaxGap: opt.MaxGap, Before: opt.Before, After: opt.After})
+	rule := kernel.Rule{Mode: opt.Mode, Edge: opt.Edge, MaxGap: opt.MaxGap, Before: opt.Before, After: opt.After}
+	hold := opt.Hold && len(src) > 0
+	if hold {
+		rule = kernel.Rule{Mode: Previous}
+	}
+	p, err := kernel.NewPlan(src, targets, rule)
 	if err != nil {
 		return nil, inStream(err, opt.Stream)
+	}
+	if hold {
+		for i := range p.Valid {
+			p.Valid[i] = 1
+		}
 	}
 	return p, nil
 }

@@ -93,6 +93,9 @@ func Bounds(f *robocache.Feature, stamps []int64) bool {
 	if f.Clock == "" {
 		return true
 	}
+	if f.Latched {
+		return false
+	}
 	return len(stamps) != 1 && f.Kind != robocache.KindText && f.Kind != robocache.KindEvent
 }
 

@@ -190,3 +190,22 @@ func TestOnGridLeavesEpochs(t *testing.T) {
 		t.Errorf("%v became %v", in, got)
 	}
 }
+
+// A17: a latched stream holds from the start to the end, and bounds nothing.
+func TestLatchedStreamsHold(t *testing.T) {
+	s := newClocked()
+	s.clocks["words"] = []int64{300e6, 500e6}
+	s.info.Feature("words").Clock, s.info.Feature("words").Latched = "words", true
+	cfg := Config{HZ: robocache.Rate{Num: 10, Den: 1}, Keys: []string{"joints", "words"}, Edge: PerKey[Edge]{All: EdgeMask}, MaxGap: PerKey[Nanos]{All: 1}}
+	got, err := Episode(context.Background(), s, 0, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := got.Stream("words")
+	if len(got.Times) != 11 || slices.Contains(w.Valid, 0) {
+		t.Errorf("%d rows, valid %v", len(got.Times), w.Valid)
+	}
+	if w.Text[0] != w.Text[4] || w.Text[5] != w.Text[10] || w.Text[0] == w.Text[10] {
+		t.Errorf("%q", w.Text)
+	}
+}

@@ -85,7 +85,7 @@ func (src *source) alignColumns() error {
 		s.opt.Mode = align.Previous
 		if c.feature != nil {
 			s.clock = k
-			s.opt.Mode = align.DefaultMode(c.feature)
+			s.opt.Mode, s.opt.Hold = align.DefaultMode(c.feature), c.feature.Latched
 		}
 		if c.native && s.opt.Mode.Computes() {
 			s.opt.Mode = align.Previous

@@ -251,7 +251,7 @@ func (d *Dataset) describe(all bool) {
 			f.Clock = t.clocks[t.fields[i].Clock]
 			f.Masked = f.Masked || t.fields[i].Partial && !all
 			if t.latched {
-				f.Masked, f.Interpolation = false, "previous"
+				f.Masked, f.Latched, f.Interpolation = false, true, "previous"
 			}
 			if t.isTask(d) && f.Kind == robocache.KindText && f.Key == "task" {
 				continue // it is the pseudo-feature of that name
