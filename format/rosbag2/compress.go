@@ -1,0 +1,223 @@
+package rosbag2
+
+import (
+	"context"
+	"io"
+	"os"
+	"strconv"
+	"sync"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/bag"
+)
+
+const (
+	ratio      = 1000
+	maxMessage = 1 << 30
+)
+
+// zstdMessages is a recording whose payloads are compressed one by one.
+type zstdMessages struct {
+	bag.Storage
+	decoders sync.Pool
+}
+
+func (z *zstdMessages) Messages(ctx context.Context, topic, from, to int, fn func(i int, m *bag.Message) error) error {
+	d, err := z.decoder()
+	if err != nil {
+		return err
+	}
+	defer z.decoders.Put(d)
+	return z.Storage.Messages(ctx, topic, from, to, func(i int, m *bag.Message) error {
+		out := *m
+		var err error
+		if out.Data, err = d.message(m.Data); err != nil {
+			return robocache.At(err, robocache.Where{"topic": z.Topics()[topic].Name, "index": i})
+		}
+		return fn(i, &out)
+	})
+}
+
+func (z *zstdMessages) Scan(ctx context.Context, topics []int, fn func(topic, i int, m *bag.Message) error) error {
+	return scan(ctx, z.Storage, topics, func(topic, i int, m *bag.Message) error {
+		d, err := z.decoder()
+		if err != nil {
+			return err
+		}
+		defer z.decoders.Put(d)
+		out := *m
+		if out.Data, err = d.message(m.Data); err != nil {
+			return robocache.At(err, robocache.Where{"topic": z.Topics()[topic].Name, "index": i})
+		}
+		return fn(topic, i, &out)
+	})
+}
+
+func (z *zstdMessages) Bytes() int64 {
+	if s, ok := z.Storage.(bag.Sized); ok {
+		return 4 * s.Bytes() // what the payloads are decompressed, nothing says
+	}
+	return 0
+}
+
+func (z *zstdMessages) Held() int64 {
+	if s, ok := z.Storage.(bag.Sized); ok {
+		return s.Held()
+	}
+	return 0
+}
+
+func (z *zstdMessages) Notes(ctx context.Context) (map[string]string, error) {
+	if n, ok := z.Storage.(bag.Noted); ok {
+		return n.Notes(ctx)
+	}
+	return nil, nil
+}
+
+// messageDecoder decompresses payloads into one buffer.
+type messageDecoder struct {
+	d   *zstd.Decoder
+	buf []byte
+}
+
+func (z *zstdMessages) decoder() (*messageDecoder, error) {
+	if d, ok := z.decoders.Get().(*messageDecoder); ok {
+		return d, nil
+	}
+	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxMemory(maxMessage))
+	if err != nil {
+		return nil, err
+	}
+	return &messageDecoder{d: d}, nil
+}
+
+func (d *messageDecoder) message(data []byte) ([]byte, error) {
+	var h zstd.Header
+	if err := h.Decode(data); err != nil {
+		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "zstd", Msg: "the message is no zstd frame", Err: err}
+	}
+	if limit := ratio*uint64(len(data)) + 64<<10; h.FrameContentSize > limit || h.WindowSize > max(limit, 8<<20) {
+		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "zstd", Want: "at most " + strconv.Itoa(ratio) + " bytes of one", Got: strconv.FormatUint(h.FrameContentSize, 10) + " of " + strconv.Itoa(len(data))}
+	}
+	out, err := d.d.DecodeAll(data, d.buf[:0])
+	if err != nil {
+		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "zstd", Msg: "the message does not decompress", Err: err}
+	}
+	d.buf = out
+	return out, nil
+}
+
+// unpacked is a file that was decompressed: in memory where it is small, else in a file without a name.
+type unpacked struct {
+	data    []byte
+	file    *os.File
+	size    int64
+	version string
+}
+
+// smallFile is what is kept in memory of a decompressed file.
+const smallFile = 16 << 20
+
+// unpack decompresses a whole .zstd file.
+func unpack(ctx context.Context, f robocache.Ranged, name string) (_ *unpacked, err error) {
+	u := &unpacked{version: f.Version() + "+zstd"}
+	defer func() {
+		if err != nil {
+			u.Close()
+		}
+	}()
+	d, err := zstd.NewReader(&rangedReader{ctx: ctx, f: f}, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(128<<20))
+	if err != nil {
+		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "zstd", Where: robocache.Where{"file": name}, Err: err}
+	}
+	defer d.Close()
+	limit := ratio*f.Size() + 1<<20
+	buf := make([]byte, 256<<10)
+	for {
+		n, err := d.Read(buf)
+		if u.size += int64(n); u.size > limit {
+			return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "zstd", Where: robocache.Where{"file": name}, Msg: "the file decompresses to more than " + strconv.Itoa(ratio) + " times its size"}
+		}
+		if werr := u.write(buf[:n]); werr != nil {
+			return nil, robocache.At(werr, robocache.Where{"file": name})
+		}
+		if err == io.EOF {
+			return u, nil
+		}
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "zstd", Where: robocache.Where{"file": name}, Msg: "the file does not decompress", Err: err}
+		}
+	}
+}
+
+func (u *unpacked) write(p []byte) error {
+	if u.file == nil && len(u.data)+len(p) <= smallFile {
+		u.data = append(u.data, p...)
+		return nil
+	}
+	if u.file == nil {
+		f, err := os.CreateTemp("", "robocache-*.bag")
+		if err != nil {
+			return err
+		}
+		u.file = f
+		// Without a name it goes with the process, however that ends.
+		if err := os.Remove(f.Name()); err != nil {
+			return err
+		}
+		if _, err := f.Write(u.data); err != nil {
+			return err
+		}
+		u.data = nil
+	}
+	_, err := u.file.Write(p)
+	return err
+}
+
+func (u *unpacked) ReadAt(ctx context.Context, p []byte, off int64) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if off < 0 || off > u.size-int64(len(p)) {
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: "read", Where: robocache.Where{"offset": off}, Msg: "a range outside the file", Err: io.ErrUnexpectedEOF}
+	}
+	if u.file == nil {
+		copy(p, u.data[off:])
+		return nil
+	}
+	_, err := u.file.ReadAt(p, off)
+	return err
+}
+
+func (u *unpacked) Size() int64     { return u.size }
+func (u *unpacked) Version() string { return u.version }
+func (u *unpacked) Close() error {
+	if u.file == nil {
+		return nil
+	}
+	return u.file.Close()
+}
+
+// rangedReader reads a file from its start.
+type rangedReader struct {
+	ctx context.Context
+	f   robocache.Ranged
+	at  int64
+}
+
+func (r *rangedReader) Read(p []byte) (int, error) {
+	n := min(int64(len(p)), r.f.Size()-r.at)
+	if n == 0 {
+		return 0, io.EOF
+	}
+	if err := r.f.ReadAt(r.ctx, p[:n], r.at); err != nil {
+		return 0, err
+	}
+	r.at += n
+	return int(n), nil
+}
