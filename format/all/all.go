@@ -9,5 +9,6 @@ import (
 	_ "github.com/goatnote-inc/robocache/format/mcap"      // MCAP recordings: a file an episode
 	_ "github.com/goatnote-inc/robocache/format/rlds"      // RLDS: TFDS directories, Open X-Embodiment
 	_ "github.com/goatnote-inc/robocache/format/robomimic" // robomimic (LIBERO) HDF5
+	_ "github.com/goatnote-inc/robocache/format/rosbag2"   // ROS 2 bags: db3 and mcap files with metadata.yaml
 	_ "github.com/goatnote-inc/robocache/format/zarr"      // Zarr v2 and v3, replay buffers
 )

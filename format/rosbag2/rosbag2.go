@@ -1,0 +1,161 @@
+package rosbag2
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/bag"
+	"github.com/goatnote-inc/robocache/format/internal/sqlite"
+	"github.com/goatnote-inc/robocache/format/mcap"
+	"github.com/goatnote-inc/robocache/store"
+)
+
+// Name is the format's name.
+const Name = "rosbag2"
+
+func init() {
+	robocache.Register(robocache.Format{Name: Name, Detect: Detect, Open: func(ctx context.Context, uri string, opt robocache.OpenOptions) (robocache.Dataset, error) {
+		d, err := Open(ctx, uri, opt)
+		if err != nil {
+			return nil, err
+		}
+		return d, nil
+	}, Clocks: true, Options: maps.Clone(bag.Known)})
+}
+
+// endings of the files that are a recording each when they are named alone.
+var endings = []string{".db3", ".db3" + packed}
+
+// Detect says whether uri is a db3 file, or a folder with a rosbag2 metadata.yaml or db3 files, at its root or in folders of it.
+func Detect(ctx context.Context, uri string) (bool, error) {
+	s, file, err := bag.Locate(uri, endings...)
+	if errors.Is(err, robocache.ErrNotFound) || errors.Is(err, robocache.ErrMisuse) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer store.Close(s)
+	if file != "" {
+		return isDB3(ctx, s, file)
+	}
+	text, err := store.ReadFile(ctx, s, metadataName, metadataLimit)
+	if err == nil {
+		return strings.Contains(string(text), "rosbag2_bagfile_information"), nil
+	}
+	if !errors.Is(err, robocache.ErrNotFound) {
+		return false, err
+	}
+	entries, err := s.List(ctx, "")
+	if errors.Is(err, robocache.ErrUnsupported) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	for _, e := range entries {
+		switch dir, base := path.Split(e.Name); {
+		case strings.HasSuffix(strings.TrimSuffix(base, packed), ".db3"):
+			return isDB3(ctx, s, e.Name)
+		case base == metadataName && strings.Count(dir, "/") <= 2:
+			text, err := store.ReadFile(ctx, s, e.Name, metadataLimit)
+			if err != nil {
+				return false, err
+			}
+			if strings.Contains(string(text), "rosbag2_bagfile_information") {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}
+
+func isDB3(ctx context.Context, s store.Store, name string) (bool, error) {
+	f, err := s.Open(ctx, name)
+	if errors.Is(err, robocache.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	head := make([]byte, min(16, f.Size()))
+	if err := f.ReadAt(ctx, head, 0); err != nil {
+		return false, err
+	}
+	return sqlite.IsDB(head) || strings.HasSuffix(name, packed) && strings.HasPrefix(string(head), "\x28\xb5\x2f\xfd"), nil
+}
+
+// Dataset is an open set of rosbag2 recordings.
+type Dataset struct {
+	*bag.Dataset
+	st store.Store
+}
+
+// Open opens a recording, or a folder of them: each is an episode.
+func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (_ *Dataset, err error) {
+	s, file, err := bag.Locate(uri, endings...)
+	if err != nil {
+		return nil, err
+	}
+	d, err := OpenStore(ctx, s, file, opt)
+	if err != nil {
+		store.Close(s)
+		return nil, robocache.At(err, robocache.Where{"dataset": store.Redact(uri)})
+	}
+	return d, nil
+}
+
+// OpenStore opens one file of a store, or with file "" the recordings below it. Close of the dataset closes the store.
+func OpenStore(ctx context.Context, s store.Store, file string, opt robocache.OpenOptions) (_ *Dataset, err error) {
+	defer guard("open", s.URI(), &err)
+	o, err := bag.ParseOptions(opt)
+	if err != nil {
+		return nil, err
+	}
+	o.URI, o.Format = s.URI(), Name
+	var all []recording
+	if file != "" {
+		o.URI = strings.TrimRight(s.URI(), "/") + "/" + file
+		all = []recording{{name: file, files: []string{file}}}
+	} else if all, err = find(ctx, s); err != nil {
+		return nil, err
+	}
+	if len(all) == 0 {
+		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "open", Msg: "no rosbag2 recording is here", Hint: "a recording has a metadata.yaml, or files that end in .db3"}
+	}
+	o.Version = "0"
+	if m := all[0].meta; m != nil {
+		o.Version = strconv.Itoa(m.version)
+	}
+	scan, _ := strconv.ParseBool(opt.Options["ignore_index"])
+	budget := opt.MemoryBudget
+	if budget <= 0 {
+		budget = 256 << 20
+	}
+	oo := openOptions{strict: o.Strict, mcap: mcap.StorageOptions{Budget: max(4<<20, budget/4), Strict: o.Strict, Scan: scan}}
+	if len(all) > 1 || len(all[0].files) > 1 { // several are open at a time
+		oo.mcap.Budget = max(4<<20, budget/16)
+	}
+	recs := make([]bag.Recording, len(all))
+	for k := range all {
+		r := &all[k]
+		recs[k] = bag.Recording{Name: r.name, Open: func(ctx context.Context) (bag.Storage, error) { return r.open(ctx, s, oo) }}
+	}
+	d, err := bag.Open(ctx, recs, o)
+	if err != nil {
+		return nil, err
+	}
+	return &Dataset{Dataset: d, st: s}, nil
+}
+
+// Store gives the bytes below the dataset.
+func (d *Dataset) Store() store.Store { return d.st }
+
+// Close closes the files.
+func (d *Dataset) Close() error { return errors.Join(d.Dataset.Close(), store.Close(d.st)) }
