@@ -8,7 +8,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// chooseAnchor settles whose rows are the episode's own, and takes its clock's name off its features.
+// chooseAnchor settles whose rows are the episode's own: its features keep the name of their clock, which is Info.Clock.
 func (d *Dataset) chooseAnchor(ctx context.Context) error {
 	d.anchor.topic, d.anchor.clock = -1, 0
 	if want := d.opt.Anchor; want != "" {
@@ -33,13 +33,7 @@ func (d *Dataset) chooseAnchor(ctx context.Context) error {
 	if d.anchor.topic < 0 {
 		return nil
 	}
-	name := d.topics[d.anchor.topic].clocks[d.anchor.clock]
-	d.info.Clock = name
-	for i := range d.info.Features {
-		if s := &d.streams[i]; s.topic == d.anchor.topic && s.clock == d.anchor.clock {
-			d.info.Features[i].Clock = ""
-		}
-	}
+	d.info.Clock = d.topics[d.anchor.topic].clocks[d.anchor.clock]
 	return nil
 }
 

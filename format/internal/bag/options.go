@@ -3,7 +3,6 @@ package bag
 import (
 	"sort"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/goatnote-inc/robocache"
@@ -89,13 +88,6 @@ func ParseOptions(open robocache.OpenOptions) (Options, error) {
 			if _, err := strconv.ParseBool(v); err != nil {
 				return o, bad("true or false")
 			}
-		default:
-			known := make([]string, 0, len(Known))
-			for k := range Known {
-				known = append(known, k)
-			}
-			sort.Strings(known)
-			return o, &robocache.Error{Class: robocache.ErrMisuse, Op: "open", Msg: "unknown option " + strconv.Quote(k), Hint: "known: " + strings.Join(known, ", ")}
 		}
 	}
 	return o, nil
