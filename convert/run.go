@@ -87,21 +87,84 @@ func (t *turn) find(s robocache.Severity, code string, where robocache.Where, ms
 	t.findings = append(t.findings, robocache.Finding{Severity: s, Code: code, Where: where, Message: msg})
 }
 
-// ahead gives the episodes in order, each read and encoded while those before it are written: Threads at once, one more than that waiting.
+// Episodes that share an encoder: as many as keep its start, a tenth of a second, below a few percent of its work.
+const (
+	groupRows   = 4096
+	groupPixels = 256 << 20
+	groupStills = 256  // rows, where pictures stay images: they lie in memory with their episode
+)
+
+// groupLeast is in rows: small datasets are made in few groups rather than in many small ones.
+var groupLeast = 1024
+
+// groups cuts the episodes into runs that are read and encoded together. They follow from the dataset alone, not from the machine (C9).
+func (c *conversion) groups() [][]int {
+	pixels, encodes, stills, total := 0, false, false, 0
+	for i := range c.features {
+		f := &c.features[i]
+		switch {
+		case f.still, f.Kind == robocache.KindVideo:
+			encodes, pixels = true, max(pixels, f.Width*f.Height)
+		case f.Kind == robocache.KindImage:
+			stills = true
+		}
+	}
+	for _, e := range c.opt.Episodes {
+		total += c.src.Len(e)
+	}
+	limit := min(groupRows, max(groupPixels/max(pixels, 1), 1), max(total/8, groupLeast))
+	if stills {
+		limit = min(limit, groupStills)
+	}
+	var out [][]int
+	rows := 0
+	for i, e := range c.opt.Episodes {
+		n := c.src.Len(e)
+		if k := len(out); k > 0 && encodes && rows+n <= limit {
+			out[k-1], rows = append(out[k-1], i), rows+n
+			continue
+		}
+		out, rows = append(out, []int{i}), n
+	}
+	return out
+}
+
+// prepare reads the episodes of a group and encodes what is to be encoded.
+func (c *conversion) prepare(ctx context.Context, w *lerobot.Writer, group []int) []*turn {
+	turns := make([]*turn, len(group))
+	var eps []*lerobot.EpisodeData
+	var of []*turn
+	for k, i := range group {
+		t := &turn{at: i, e: c.opt.Episodes[i]}
+		turns[k] = t
+		if t.err = ctx.Err(); t.err == nil {
+			t.ep, t.err = c.episode(ctx, t)
+		}
+		if t.err == nil && t.m.New >= 0 {
+			eps, of = append(eps, t.ep), append(of, t)
+		}
+	}
+	for k, err := range w.Prepare(ctx, eps, group[0]) {
+		of[k].made = err
+	}
+	return turns
+}
+
+// ahead gives the episodes in order, read and encoded while those before them are written: Threads groups at once, one more waiting.
 func (c *conversion) ahead(ctx context.Context, w *lerobot.Writer, take func(*turn) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	defer func() { stop(); wg.Wait() }() // before the caller stops the writer
-	n := len(c.opt.Episodes)
-	places := make([]chan *turn, n)
+	groups := c.groups()
+	places := make([]chan []*turn, len(groups))
 	for i := range places {
-		places[i] = make(chan *turn, 1)
+		places[i] = make(chan []*turn, 1)
 	}
 	room := make(chan struct{}, c.opt.Threads+1)
 	next := make(chan int)
 	wg.Go(func() {
 		defer close(next)
-		for i := range n {
+		for i := range groups {
 			select {
 			case room <- struct{}{}:
 			case <-ctx.Done():
@@ -110,29 +173,25 @@ func (c *conversion) ahead(ctx context.Context, w *lerobot.Writer, take func(*tu
 			next <- i
 		}
 	})
-	for range min(c.opt.Threads, n) {
+	for range min(c.opt.Threads, len(groups)) {
 		wg.Go(func() {
 			for i := range next {
-				t := &turn{at: i, e: c.opt.Episodes[i]}
-				if t.err = ctx.Err(); t.err == nil {
-					t.ep, t.err = c.episode(ctx, t)
-				}
-				if t.err == nil && t.m.New >= 0 {
-					t.made = w.Prepare(ctx, t.ep, i)
-				}
-				places[i] <- t
+				places[i] <- c.prepare(ctx, w, groups[i])
 			}
 		})
 	}
-	for i := range n {
-		var t *turn
+	for i := range groups {
+		var turns []*turn
 		select {
-		case t = <-places[i]:
+		case turns = <-places[i]:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		if err := take(t); err != nil {
-			return err
+		for k, t := range turns {
+			if err := take(t); err != nil {
+				return err
+			}
+			turns[k] = nil
 		}
 		<-room
 	}

@@ -261,6 +261,14 @@ func (e *Encoder) Close() error {
 // noSpace is how ffmpeg tells of ENOSPC.
 const noSpace = "No space left"
 
+// Failed is what ended the encoder before Close; nil while it takes pictures.
+func (e *Encoder) Failed() error {
+	if e.ended {
+		return e.err
+	}
+	return nil
+}
+
 // Abort kills the encoder and removes the file. After Close it does nothing.
 func (e *Encoder) Abort() {
 	if e.ended {

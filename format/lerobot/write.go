@@ -168,7 +168,7 @@ func (w *Writer) AddEpisode(ctx context.Context, ep EpisodeData) (err error) {
 		return err
 	}
 	if ep.prepared == nil {
-		if err := w.prepare(ctx, &ep, w.written); err != nil {
+		if err := w.Prepare(ctx, []*EpisodeData{&ep}, w.written)[0]; err != nil {
 			return err
 		}
 	}

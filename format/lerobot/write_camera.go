@@ -32,8 +32,9 @@ type cameraPart struct {
 	lib      *video.Library
 	path     string
 	from, to int
-	temp     bool   // the file is ours, and is removed once it was joined
-	identity string // of the bytes, for the journal
+	temp     *tempFile // the file is ours
+	identity string    // of the bytes, for the journal
+	files    int       // that are open when the parts up to this one are joined
 }
 
 // maxParts bounds the files that are open at once while they are joined.
@@ -89,6 +90,7 @@ func (w *Writer) addVideo(ctx context.Context, c *outCamera, src VideoPart, own 
 		w.closeTemp([]cameraPart{part})
 		return err
 	}
+	part.files = c.openFiles(&part)
 	c.parts = append(c.parts, part)
 	c.bytes += size
 	place := &videoPlace{chunk: c.chunk, file: c.file}
@@ -118,7 +120,7 @@ func (w *Writer) fits(ctx context.Context, c *outCamera, part *cameraPart) (size
 	for k := part.from; k < part.to; k++ {
 		size += int64(f.Index.Sample(f.Index.DecodeIndex(k)).Size)
 	}
-	if part.temp {
+	if part.temp != nil {
 		part.identity = "encoded"
 	} else {
 		part.identity = f.Ranged.Version()
@@ -130,7 +132,7 @@ func (w *Writer) fits(ctx context.Context, c *outCamera, part *cameraPart) (size
 	if len(c.parts) == 0 {
 		return size, nil
 	}
-	full := c.bytes+size >= w.cfg.VideoFileBytes || len(c.parts) >= maxParts
+	full := c.bytes+size >= w.cfg.VideoFileBytes || c.openFiles(part) > maxParts
 	if !full {
 		head := c.parts[0]
 		h, err := head.lib.Acquire(ctx, head.path)
@@ -154,6 +156,19 @@ func (w *Writer) fits(ctx context.Context, c *outCamera, part *cameraPart) (size
 		}
 	}
 	return size, nil
+}
+
+// openFiles is how many files are open together when the parts and one more are joined: neighbours in one file count once.
+func (c *outCamera) openFiles(next *cameraPart) int {
+	n := len(c.parts)
+	if n == 0 {
+		return 1
+	}
+	last := &c.parts[n-1]
+	if last.lib == next.lib && last.path == next.path {
+		return last.files
+	}
+	return last.files + 1
 }
 
 // endVideo joins what was collected into the camera's file, and reads its sample table back: what the metadata says of it is what it holds.

@@ -23,7 +23,7 @@ type WriteConfig struct {
 
 	ChunksSize     int   // files in a chunk folder; 0 = 1000
 	DataFileBytes  int64 // a data or episodes file is ended before it would grow beyond; 0 = 100 MiB
-	VideoFileBytes int64 // the same for each camera's mp4; 0 = 200 MiB. An mp4 also ends after 256 episodes, whose files are open together while it is made
+	VideoFileBytes int64 // the same for each camera's mp4; 0 = 200 MiB. An mp4 also ends where more than 256 files would be open together while it is made
 
 	// Video is how frames that come as pixels are encoded. Stream-copied parts keep their coding.
 	Video VideoConfig

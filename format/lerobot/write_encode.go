@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"sync/atomic"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/stats"
@@ -21,84 +22,186 @@ type encodedPart struct {
 	look *stats.Pixels
 }
 
-// encode makes an mp4 of one episode's pixels. n names it among those of the camera.
-func (w *Writer) encode(ctx context.Context, c *outCamera, src VideoPart, rows, n int, look *stats.Pixels, p *preparedEpisode) (*encodedPart, error) {
-	if err := w.openTemp(); err != nil {
-		return nil, err
-	}
-	f := &c.feature
-	if f.Width <= 0 || f.Height <= 0 {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "write lerobot", Msg: "the size of the pictures is not known", Hint: "set the feature's Height and Width"}
-	}
-	name := fmt.Sprintf("%d-%06d.mp4", slices.Index(w.keys, f.Key), n)
-	part := &encodedPart{cameraPart: cameraPart{lib: video.NewLibrary(w.tempStore.Open, 0), path: name, from: 0, to: rows, temp: true}, look: look}
-	if w.cfg.PartsDir != "" {
-		found, err := w.kept(part, rows, f, p)
-		if found || err != nil {
-			return part, err
-		}
-	}
-	file, told := filepath.Join(w.temp, name), len(p.notes)
-	enc, err := w.newEncoder(ctx, file, c, p)
-	if err != nil {
-		return nil, err
-	}
-	if err := w.feed(ctx, enc, f, src, rows, part); err != nil {
-		enc.Abort()
-		return nil, err
-	}
-	if err := enc.Close(); err != nil {
-		return nil, err
-	}
-	if w.cfg.PartsDir != "" {
-		return part, w.keep(part, rows, p.notes[told:])
-	}
-	return part, nil
+// tempFile is an encoded file of ours: closed, and removed, once every part of it was joined. It has a library of its own: one closed too
+// late would keep a removed file's space.
+type tempFile struct {
+	lib  *video.Library
+	path string // "" = it stays where it is
+	uses atomic.Int32
 }
 
-// feed gives the encoder its pictures, and counts those that the statistics want.
-func (w *Writer) feed(ctx context.Context, enc *video.Encoder, f *robocache.Feature, src VideoPart, rows int, part *encodedPart) error {
+func (t *tempFile) release() {
+	if t.uses.Add(-1) == 0 {
+		_ = t.lib.Close()
+		if t.path != "" {
+			_ = os.Remove(t.path)
+		}
+	}
+}
+
+// encodedGroup is episodes whose pictures of one camera go through one encoder.
+type encodedGroup struct {
+	w      *Writer
+	camera *outCamera
+	n      int
+	eps    []*EpisodeData
+	at     []int // where each stands among those of Prepare
+	file   *tempFile
+	name   string
+	parts  []*encodedPart // of each, nil where it failed
+	errs   []error
+	notes  []preparedNote
+}
+
+// longGOP is where to fill up a GOP at the end of an episode costs more than an encoder for each.
+const longGOP = 16
+
+func (g *encodedGroup) gop() int {
+	if g.w.cfg.Video.GOP > 0 {
+		return g.w.cfg.Video.GOP
+	}
+	return 2 // video.EncodeConfig's
+}
+
+// encode makes the parts. Episodes in one file begin at sync samples: the last GOP of the one before is filled up with its last picture.
+func (g *encodedGroup) encode(ctx context.Context) {
+	g.parts, g.errs = make([]*encodedPart, len(g.eps)), make([]error, len(g.eps))
+	if g.gop() > longGOP && len(g.eps) > 1 {
+		for j, ep := range g.eps {
+			one := &encodedGroup{w: g.w, camera: g.camera, n: g.n + j, eps: []*EpisodeData{ep}}
+			one.encode(ctx)
+			g.parts[j], g.errs[j] = one.parts[0], one.errs[0]
+			g.notes = append(g.notes, one.notes...)
+		}
+		return
+	}
+	if err := g.together(ctx); err != nil {
+		for j := range g.errs {
+			if g.parts[j] != nil {
+				g.file.release()
+				g.parts[j] = nil
+			}
+			if g.errs[j] == nil {
+				g.errs[j] = err
+			}
+		}
+	}
+}
+
+// part is that of episode j, from a picture on.
+func (g *encodedGroup) part(j, from int) *encodedPart {
+	g.file.uses.Add(1)
+	p := &encodedPart{cameraPart: cameraPart{lib: g.file.lib, path: g.name, from: from, to: from + g.eps[j].Length, temp: g.file}, look: g.eps[j].Pictures[g.camera.feature.Key]}
+	g.parts[j] = p
+	return p
+}
+
+func (g *encodedGroup) together(ctx context.Context) error {
+	w, f := g.w, &g.camera.feature
+	if err := w.openTemp(); err != nil {
+		return err
+	}
+	if f.Width <= 0 || f.Height <= 0 {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "write lerobot", Msg: "the size of the pictures is not known", Hint: "set the feature's Height and Width"}
+	}
+	g.name = fmt.Sprintf("%d-%06d.mp4", slices.Index(w.keys, f.Key), g.n)
+	file := filepath.Join(w.temp, g.name)
+	g.file = &tempFile{lib: video.NewLibrary(w.tempStore.Open, 0), path: file}
+	if w.cfg.PartsDir != "" {
+		if g.file.path = ""; g.kept(file) {
+			return nil
+		}
+	}
+	enc, err := g.newEncoder(ctx, file)
+	if err != nil {
+		return err
+	}
+	at, failed := 0, false
+	for j := range g.eps {
+		n, last, err := g.feed(ctx, enc, j, at)
+		if err != nil {
+			if enc.Failed() != nil || ctx.Err() != nil {
+				enc.Abort()
+				return err
+			}
+			g.errs[j], failed = err, true
+			if g.parts[j] != nil {
+				g.parts[j] = nil
+				g.file.uses.Add(-1)
+			}
+		}
+		if at += n; j == len(g.eps)-1 || last == nil {
+			continue
+		}
+		for ; at%g.gop() > 0; at++ {
+			if err := enc.Write(last); err != nil {
+				enc.Abort()
+				return err
+			}
+		}
+	}
+	if at == 0 { // no episode gave a picture
+		enc.Abort()
+		return nil
+	}
+	if err := enc.Close(); err != nil {
+		return err
+	}
+	if w.cfg.PartsDir != "" && !failed {
+		return g.keep(file)
+	}
+	return nil
+}
+
+// feed gives the encoder the pictures of episode j, and counts those that the statistics want. n is how many were written, last the last of them.
+func (g *encodedGroup) feed(ctx context.Context, enc *video.Encoder, j, at int) (n int, last []byte, err error) {
+	ep, f := g.eps[j], &g.camera.feature
+	part := g.part(j, at)
 	count := part.look == nil
 	if count {
 		part.look = stats.PicturesOf(f)
 	}
 	chosen := map[int]bool{}
-	for _, k := range w.cfg.Frames.Choose(rows) {
+	for _, k := range g.w.cfg.Frames.Choose(ep.Length) {
 		chosen[k] = true
 	}
-	k := 0
-	err := src.Frames(func(p []byte) error {
-		if count && chosen[k] {
+	err = ep.Videos[f.Key].Frames(func(p []byte) error {
+		if n == ep.Length {
+			return &robocache.Error{Class: robocache.ErrMisuse, Op: "write lerobot", Msg: "more pictures than rows"}
+		}
+		if count && chosen[n] {
 			if f.Depth != nil {
 				part.look.Add16(p)
 			} else {
 				part.look.Add8(p)
 			}
 		}
-		k++
-		if k > rows {
-			return &robocache.Error{Class: robocache.ErrMisuse, Op: "write lerobot", Msg: "more pictures than rows"}
-		}
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		return enc.Write(p)
+		if err := enc.Write(p); err != nil {
+			return err
+		}
+		if n++; n == ep.Length || last == nil {
+			last = append(last[:0], p...) // an episode that fails fills its GOP with its first picture
+		}
+		return nil
 	})
-	if err == nil && k != rows {
-		err = &robocache.Error{Class: robocache.ErrMisuse, Op: "write lerobot", Msg: "pictures", Want: strconv.Itoa(rows), Got: strconv.Itoa(k)}
+	if err == nil && n != ep.Length {
+		err = &robocache.Error{Class: robocache.ErrMisuse, Op: "write lerobot", Msg: "pictures", Want: strconv.Itoa(ep.Length), Got: strconv.Itoa(n)}
 	}
-	return err
+	return n, last, err
 }
 
-// newEncoder starts the encoder of one episode. Where no codec was asked for and the default does not take the size, H.264 does.
-func (w *Writer) newEncoder(ctx context.Context, path string, c *outCamera, p *preparedEpisode) (*video.Encoder, error) {
-	v, f := w.cfg.Video, &c.feature
-	cfg := video.EncodeConfig{Codec: video.Codec(v.Codec), GOP: v.GOP, CRF: v.CRF, Preset: v.Preset, Width: f.Width, Height: f.Height, Rate: w.cfg.FPS, Gray12: f.Depth != nil}
+// newEncoder starts the encoder. Where no codec was asked for and the default does not take the size, H.264 does.
+func (g *encodedGroup) newEncoder(ctx context.Context, path string) (*video.Encoder, error) {
+	v, f := g.w.cfg.Video, &g.camera.feature
+	cfg := video.EncodeConfig{Codec: video.Codec(v.Codec), GOP: v.GOP, CRF: v.CRF, Preset: v.Preset, Width: f.Width, Height: f.Height, Rate: g.w.cfg.FPS, Gray12: f.Depth != nil}
 	e, err := video.NewEncoder(ctx, path, cfg)
 	if v.Codec == "" && f.Depth == nil && errors.Is(err, robocache.ErrUnsupported) {
 		cfg.Codec, cfg.Preset = video.H264, ""
 		if h, herr := video.NewEncoder(ctx, path, cfg); herr == nil {
-			p.note("codec-replaced", f.Key, "encoded as H.264: "+err.Error())
+			g.notes = append(g.notes, preparedNote{"codec-replaced", f.Key, "encoded as H.264: " + err.Error()})
 			return h, nil
 		}
 	}
@@ -127,15 +230,11 @@ func (w *Writer) openTemp() error {
 	return err
 }
 
-// closeTemp ends the use of parts that were encoded for this dataset, and removes them. Each has a library of its own: one closed
-// too late would keep a removed file's space.
+// closeTemp ends the use of parts that were encoded for this dataset.
 func (w *Writer) closeTemp(parts []cameraPart) {
 	for _, p := range parts {
-		if p.temp {
-			_ = p.lib.Close()
-			if w.cfg.PartsDir == "" {
-				_ = os.Remove(filepath.Join(w.temp, p.path))
-			}
+		if p.temp != nil {
+			p.temp.release()
 		}
 	}
 }

@@ -3,10 +3,8 @@ package lerobot
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"io/fs"
 	"os"
-	"path/filepath"
+	"sync"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/stats"
@@ -28,37 +26,65 @@ func (p *preparedEpisode) note(code, key, text string) {
 	p.notes = append(p.notes, preparedNote{code, key, text})
 }
 
-// Prepare does what of an episode takes long and needs no turn: it encodes the cameras that come as pixels, and looks at still pictures.
-// AddEpisode then takes the result. It may be called by several goroutines, beside AddEpisode; n names the episode, no two alike.
-// An episode that is prepared and not added is given to Forget.
-func (w *Writer) Prepare(ctx context.Context, ep *EpisodeData, n int) error {
-	if err := w.check(ep); err != nil {
-		return err
+// Prepare does what of episodes takes long and needs no turn: it encodes the cameras that come as pixels, and looks at still pictures.
+// AddEpisode then takes the result. It may be called by several goroutines, beside AddEpisode; n names the episodes, no two calls alike.
+// The episodes of a call share one encoder a camera: to start one costs as much as a hundred small pictures. What a camera of theirs looks like when
+// encoded may depend on which are together. An episode that cannot be prepared has an error; one that is prepared and not added is given to Forget.
+func (w *Writer) Prepare(ctx context.Context, eps []*EpisodeData, n int) []error {
+	errs := make([]error, len(eps))
+	for i, ep := range eps {
+		if errs[i] = w.check(ep); errs[i] == nil {
+			ep.prepared = &preparedEpisode{parts: map[string]*encodedPart{}}
+			if ep.Pictures == nil {
+				ep.Pictures = map[string]*stats.Pixels{}
+			}
+			errs[i] = w.look(ep)
+		}
 	}
-	return w.prepare(ctx, ep, n)
-}
-
-func (w *Writer) prepare(ctx context.Context, ep *EpisodeData, n int) error {
-	p := &preparedEpisode{parts: map[string]*encodedPart{}}
-	if ep.Pictures == nil {
-		ep.Pictures = map[string]*stats.Pixels{}
-	}
-	ep.prepared = p
-	for i := range w.feats {
-		f := &w.feats[i]
-		var err error
-		switch src := ep.Videos[f.Key]; {
-		case f.Kind == robocache.KindImage && ep.Pictures[f.Key] == nil:
-			err = w.lookAtStills(f, ep, p)
-		case f.Kind == robocache.KindVideo && src.Library == nil:
-			var part *encodedPart
-			if part, err = w.encode(ctx, w.cams[f.Key], src, ep.Length, n, ep.Pictures[f.Key], p); err == nil {
-				p.parts[f.Key] = part
+	made := make([]*encodedGroup, len(w.keys))
+	var wg sync.WaitGroup
+	for k, key := range w.keys {
+		g := &encodedGroup{w: w, camera: w.cams[key], n: n}
+		for i, ep := range eps {
+			if errs[i] == nil && ep.Videos[key].Library == nil {
+				g.eps, g.at = append(g.eps, ep), append(g.at, i)
 			}
 		}
-		if err != nil {
+		if len(g.eps) > 0 {
+			made[k] = g
+			wg.Go(func() { g.encode(ctx) })
+		}
+	}
+	wg.Wait()
+	for _, g := range made {
+		if g == nil {
+			continue
+		}
+		key := g.camera.feature.Key
+		for j, i := range g.at {
+			if g.errs[j] == nil {
+				eps[i].prepared.parts[key] = g.parts[j]
+				eps[i].prepared.notes = append(eps[i].prepared.notes, g.notes...)
+			} else if errs[i] == nil {
+				errs[i] = robocache.At(g.errs[j], robocache.Where{"stream": key})
+			}
+		}
+	}
+	for i, ep := range eps {
+		if errs[i] != nil {
 			w.Forget(ep)
-			return robocache.At(err, robocache.Where{"stream": f.Key})
+		}
+	}
+	return errs
+}
+
+// look counts the still pictures of an episode.
+func (w *Writer) look(ep *EpisodeData) error {
+	for i := range w.feats {
+		if f := &w.feats[i]; f.Kind == robocache.KindImage && ep.Pictures[f.Key] == nil {
+			if err := w.lookAtStills(f, ep, ep.prepared); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -89,21 +115,29 @@ func (w *Writer) hear(notes []preparedNote) {
 	}
 }
 
-// keptPart lies beside an encoded episode in PartsDir, written last: what a later run needs of it besides the file.
+// keptPart lies beside an encoded file in PartsDir, written last: what a later run needs of it besides the file.
 type keptPart struct {
-	Rows     int            `json:"rows"`
 	Size     int64          `json:"size"`
-	Pictures *stats.Pixels  `json:"pictures,omitempty"`
+	Episodes []keptEpisode  `json:"episodes"`
 	Notes    []preparedNote `json:"notes,omitempty"`
 }
 
-func (w *Writer) keep(part *encodedPart, rows int, notes []preparedNote) error {
-	file := filepath.Join(w.temp, part.path)
+type keptEpisode struct {
+	From     int           `json:"from"`
+	To       int           `json:"to"`
+	Pictures *stats.Pixels `json:"pictures,omitempty"`
+}
+
+func (g *encodedGroup) keep(file string) error {
 	st, err := os.Stat(file)
 	if err != nil {
 		return robocache.At(err, robocache.Where{"file": file})
 	}
-	b, err := json.Marshal(keptPart{Rows: rows, Size: st.Size(), Pictures: part.look, Notes: notes})
+	k := keptPart{Size: st.Size(), Notes: g.notes}
+	for _, p := range g.parts {
+		k.Episodes = append(k.Episodes, keptEpisode{p.from, p.to, p.look})
+	}
+	b, err := json.Marshal(k)
 	if err == nil {
 		if err = os.WriteFile(file+".tmp", b, 0o644); err == nil {
 			err = os.Rename(file+".tmp", file+".json")
@@ -113,23 +147,30 @@ func (w *Writer) keep(part *encodedPart, rows int, notes []preparedNote) error {
 }
 
 // kept takes over what an interrupted run encoded.
-func (w *Writer) kept(part *encodedPart, rows int, f *robocache.Feature, p *preparedEpisode) (bool, error) {
-	file := filepath.Join(w.temp, part.path)
+func (g *encodedGroup) kept(file string) bool {
 	b, err := os.ReadFile(file + ".json")
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
 	if err != nil {
-		return false, robocache.At(err, robocache.Where{"file": file + ".json"})
+		return false // made again, and said then if it cannot be
 	}
-	old := keptPart{Pictures: stats.PicturesOf(f)}
+	old := keptPart{}
+	for range g.eps {
+		old.Episodes = append(old.Episodes, keptEpisode{Pictures: stats.PicturesOf(&g.camera.feature)})
+	}
 	st, err := os.Stat(file)
-	if err != nil || json.Unmarshal(b, &old) != nil || old.Rows != rows || old.Size != st.Size() {
-		return false, nil // made again
+	if err != nil || json.Unmarshal(b, &old) != nil || old.Size != st.Size() || len(old.Episodes) != len(g.eps) {
+		return false
 	}
-	if part.look == nil {
-		part.look = old.Pictures
+	for j, e := range old.Episodes {
+		if e.To-e.From != g.eps[j].Length {
+			return false
+		}
 	}
-	p.notes = append(p.notes, old.Notes...)
-	return true, nil
+	for j, e := range old.Episodes {
+		p := g.part(j, e.From)
+		if p.look == nil {
+			p.look = e.Pictures
+		}
+	}
+	g.notes = old.Notes
+	return true
 }
