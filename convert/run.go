@@ -91,7 +91,7 @@ func (t *turn) find(s robocache.Severity, code string, where robocache.Where, ms
 const (
 	groupRows   = 4096
 	groupPixels = 256 << 20
-	groupStills = 256  // rows, where pictures stay images: they lie in memory with their episode
+	groupStills = 256 // rows, where pictures stay images: they lie in memory with their episode
 )
 
 // groupLeast is in rows: small datasets are made in few groups rather than in many small ones.
