@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"sort"
-	"strings"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/lru"
@@ -139,14 +137,6 @@ func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d
 func choices(opt robocache.OpenOptions) (map[string]string, error) {
 	out := map[string]string{"language": "text", "annotations": "lang_annotations"}
 	for k, v := range opt.Options {
-		if _, ok := out[k]; !ok {
-			known := make([]string, 0, len(out))
-			for k := range out {
-				known = append(known, k)
-			}
-			sort.Strings(known)
-			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "calvin open", Msg: "no option " + k, Hint: "known: " + strings.Join(known, ", ")}
-		}
 		out[k] = v
 	}
 	if l := out["language"]; l != "text" && l != "episodes" {

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"sort"
-	"strings"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/store"
@@ -109,14 +107,6 @@ func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d
 func choices(opt robocache.OpenOptions) (map[string]string, error) {
 	out := map[string]string{"pictures": "auto", "stamp_unit": ""}
 	for k, v := range opt.Options {
-		if _, ok := out[k]; !ok {
-			known := make([]string, 0, len(out))
-			for k := range out {
-				known = append(known, k)
-			}
-			sort.Strings(known)
-			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "zarr open", Msg: "no option " + k, Hint: "known: " + strings.Join(known, ", ")}
-		}
 		out[k] = v
 	}
 	if p := out["pictures"]; p != "auto" && p != "raw" {

@@ -1,0 +1,19 @@
+package calvin_test
+
+import (
+	"testing"
+
+	"github.com/goatnote-inc/robocache"
+	_ "github.com/goatnote-inc/robocache/format/all"
+	"github.com/goatnote-inc/robocache/format/formattest"
+	"github.com/goatnote-inc/robocache/internal/realdata"
+)
+
+// TestSuite holds the reader to what every format promises, in both ways to cut episodes.
+func TestSuite(t *testing.T) {
+	for name, opt := range map[string]robocache.OpenOptions{"runs": {}, "windows": {Options: map[string]string{"language": "episodes"}}} {
+		t.Run(name, func(t *testing.T) {
+			formattest.Run(t, formattest.Fixture{URI: realdata.Path(t, "calvin_like"), Format: "calvin", Options: opt})
+		})
+	}
+}

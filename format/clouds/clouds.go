@@ -1,0 +1,224 @@
+package clouds
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"runtime/debug"
+	"strconv"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/store"
+)
+
+const (
+	defaultBudget = 512 << 20
+	keyPoints     = "observation.points"
+	entriesPeeked = 512 // of a folder that may be anything
+)
+
+var options = map[string]string{
+	"columns":    "names of a point's columns, with commas, in the file's order (kitti: x,y,z,intensity; nuscenes: x,y,z,intensity,ring)",
+	"not_finite": "drop (default): points with a NaN or infinite coordinate are left out; keep",
+}
+
+// source is what differs between the formats.
+type source struct {
+	name    string
+	suffix  string
+	columns []string
+	hz      robocache.Rate // of a format that has one rate by nature
+}
+
+var sources = []source{
+	{name: "kitti", suffix: ".bin", columns: []string{"x", "y", "z", "intensity"}, hz: robocache.Rate{Num: 10, Den: 1}},
+	{name: "nuscenes", suffix: ".pcd.bin", columns: []string{"x", "y", "z", "intensity", "ring"}},
+	{name: "clouds", suffix: ".npy"},
+}
+
+func init() {
+	for _, s := range sources {
+		robocache.Register(robocache.Format{Name: s.name, Options: options,
+			Detect: func(ctx context.Context, uri string) (bool, error) { return detect(uri, s), nil },
+			Open: func(ctx context.Context, uri string, opt robocache.OpenOptions) (robocache.Dataset, error) {
+				d, err := Open(ctx, uri, s.name, opt)
+				if err != nil {
+					return nil, err
+				}
+				return d, nil
+			}})
+	}
+}
+
+// detect looks at a few entries of local folders where such scans lie: to list a dataset that may be any other's would be slow.
+func detect(uri string, s source) bool {
+	if s.name == "clouds" {
+		return false // an npy file can be anything
+	}
+	st, err := store.Open(uri)
+	if err != nil {
+		return false
+	}
+	defer store.Close(st)
+	local, ok := st.(*store.Local)
+	if !ok {
+		return false
+	}
+	for _, dir := range []string{"", "velodyne", "velodyne_points/data", "training/velodyne", "testing/velodyne", "sequences/00/velodyne", "samples/LIDAR_TOP", "sweeps/LIDAR_TOP"} {
+		f, err := os.Open(path.Join(local.URI(), dir))
+		if err != nil {
+			continue
+		}
+		list, _ := f.ReadDir(entriesPeeked)
+		f.Close()
+		for _, e := range list {
+			if _, ok := s.scan(e.Name()); ok && e.Type().IsRegular() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// scan says whether a file is a scan, and gives its number or stamp.
+func (s source) scan(base string) (int64, bool) {
+	stem, ok := strings.CutSuffix(base, s.suffix)
+	if !ok || s.suffix == ".bin" && strings.HasSuffix(stem, ".pcd") {
+		return 0, false
+	}
+	if s.name == "nuscenes" {
+		i := strings.LastIndex(stem, "__")
+		if i < 0 {
+			return 0, false
+		}
+		stem = stem[i+2:]
+	}
+	if s.name == "kitti" && len(stem) < 6 {
+		return 0, false // KITTI writes six or ten digits; other .bin files are other things
+	}
+	// The digits at the end: scan_0003.npy is number 3.
+	k := len(stem)
+	for k > 0 && stem[k-1] >= '0' && stem[k-1] <= '9' {
+		k--
+	}
+	if s.name != "clouds" && k > 0 {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(stem[k:], 10, 64)
+	return n, err == nil
+}
+
+// Dataset is an open folder of scans.
+type Dataset struct {
+	st     store.Store
+	src    source
+	info   *robocache.Info
+	eps    []episode
+	dtype  robocache.DType
+	width  int // columns
+	keep   bool
+	budget int64
+	rate   robocache.Rate
+}
+
+var (
+	_ robocache.Dataset       = (*Dataset)(nil)
+	_ robocache.RaggedDataset = (*Dataset)(nil)
+	_ robocache.Diagnoser     = (*Dataset)(nil)
+)
+
+// Open opens the folder at uri as "kitti", "nuscenes" or "clouds".
+func Open(ctx context.Context, uri, format string, opt robocache.OpenOptions) (*Dataset, error) {
+	s, err := store.Open(uri)
+	if err != nil {
+		return nil, err
+	}
+	d, err := OpenStore(ctx, s, format, opt)
+	if err != nil {
+		store.Close(s)
+		return nil, robocache.At(err, robocache.Where{"dataset": store.Redact(uri)})
+	}
+	return d, nil
+}
+
+// OpenStore opens the folder at the root of a store. Close of the dataset closes the store.
+func OpenStore(ctx context.Context, s store.Store, format string, opt robocache.OpenOptions) (d *Dataset, err error) {
+	defer guard("open", &err)
+	d = &Dataset{st: s, dtype: robocache.Float32, rate: opt.HZ, budget: opt.MemoryBudget}
+	for _, src := range sources {
+		if src.name == format {
+			d.src = src
+		}
+	}
+	if d.src.name == "" {
+		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "clouds open", Msg: "no format " + format}
+	}
+	if d.budget <= 0 {
+		d.budget = defaultBudget
+	}
+	switch v := opt.Options["not_finite"]; v {
+	case "", "drop":
+	case "keep":
+		d.keep = true
+	default:
+		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "clouds open", Msg: "option not_finite", Want: "drop or keep", Got: v}
+	}
+	columns := d.src.columns
+	if c := opt.Options["columns"]; c != "" {
+		columns = strings.Split(c, ",")
+		if len(columns) < 3 || len(columns) > 64 {
+			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "clouds open", Msg: "option columns", Want: "3 to 64 names", Got: fmt.Sprint(len(columns))}
+		}
+	}
+	d.info = &robocache.Info{URI: s.URI(), Format: d.src.name, Version: "1"}
+	if err := d.list(ctx); err != nil {
+		return nil, err
+	}
+	if d.src.name == "clouds" {
+		if columns, err = d.describeArrays(ctx, columns); err != nil {
+			return nil, err
+		}
+	}
+	d.width = len(columns)
+	if err := d.findStamps(ctx); err != nil {
+		return nil, err
+	}
+	names, err := json.Marshal(columns)
+	if err != nil {
+		return nil, err
+	}
+	d.info.FPS = d.rate
+	d.info.Features = []robocache.Feature{{Key: keyPoints, Kind: robocache.KindPointCloud, DType: d.dtype, Shape: []int{-1, d.width}, Names: names, FPS: d.rate, Unit: "m", Interpolation: "nearest"}}
+	d.info.Episodes = len(d.eps)
+	for _, e := range d.eps {
+		d.info.Frames += int64(len(e.scans))
+	}
+	return d, nil
+}
+
+// guard turns a panic into Malformed: whatever was in the input, it stays inside this package.
+func guard(op string, err *error) {
+	if r := recover(); r != nil {
+		*err = &robocache.Error{Class: robocache.ErrMalformed, Op: "clouds " + op, Msg: fmt.Sprintf("input that the reader did not expect: %v", r), Err: errors.New(string(debug.Stack()))}
+	}
+}
+
+// Info is what the dataset says of itself, and what opening it found.
+func (d *Dataset) Info() *robocache.Info { return d.info }
+
+// Store gives the bytes below the dataset.
+func (d *Dataset) Store() store.Store { return d.st }
+
+// Stats gives nil: scans bring none.
+func (d *Dataset) Stats(context.Context) (robocache.Stats, error) { return nil, nil }
+
+// Close releases the folder.
+func (d *Dataset) Close() error { return store.Close(d.st) }
+
+func malformed(format string, args ...any) error {
+	return &robocache.Error{Class: robocache.ErrMalformed, Op: "clouds", Msg: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,215 @@
+package clouds_test
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/goatnote-inc/robocache"
+	_ "github.com/goatnote-inc/robocache/format/all"
+	"github.com/goatnote-inc/robocache/format/clouds"
+	"github.com/goatnote-inc/robocache/format/formattest"
+	"github.com/goatnote-inc/robocache/internal/realdata"
+)
+
+const points = "observation.points"
+
+func TestSuite(t *testing.T) {
+	formattest.Run(t, formattest.Fixture{URI: realdata.Path(t, "pointclouds/kitti"), Format: "kitti"}, formattest.Fixture{URI: realdata.Path(t, "pointclouds/nuscenes"), Format: "nuscenes"})
+}
+
+// TestOracle: P1, P2: every column of every scan equals NumPy's.
+func TestOracle(t *testing.T) {
+	dir := realdata.Path(t, "pointclouds")
+	b, err := os.ReadFile(filepath.Join(dir, "oracle/points.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var o map[string]json.RawMessage
+	if err := json.Unmarshal(b, &o); err != nil {
+		t.Fatal(err)
+	}
+	checked := 0
+	for _, format := range []string{"kitti", "nuscenes"} {
+		d, err := clouds.Open(t.Context(), filepath.Join(dir, format), format, robocache.OpenOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		files := map[int64]string{} // by number of points
+		for name, raw := range o {
+			var f struct{ Points int64 }
+			if strings.HasPrefix(name, format) && json.Unmarshal(raw, &f) == nil {
+				files[f.Points] = name
+			}
+		}
+		var names []string
+		_ = json.Unmarshal(d.Info().Features[0].Names, &names)
+		for e := range d.Info().Episodes {
+			for k := range d.Len(e) {
+				data, counts, err := d.GatherRagged(t.Context(), points, []robocache.Row{{Episode: e, Index: k}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				var want struct {
+					Columns map[string]struct{ SHA256 string }
+				}
+				if err := json.Unmarshal(o[files[int64(counts[0])]], &want); err != nil {
+					t.Fatal(counts[0], err)
+				}
+				for c, name := range names {
+					h := sha256.New()
+					for p := range counts[0] {
+						h.Write(data[(p*len(names)+c)*4:][:4])
+					}
+					if got := hex.EncodeToString(h.Sum(nil)); got != want.Columns[name].SHA256 {
+						t.Errorf("%s %d %d: %s differs", format, e, k, name)
+					}
+					checked++
+				}
+			}
+		}
+		if format == "nuscenes" {
+			ts, err := d.Times(t.Context(), 1, "")
+			if err != nil || len(ts) != 1 || ts[0] != 1532402927647951000 {
+				t.Error(ts, err)
+			}
+		}
+	}
+	if checked != 2*4+2*5 {
+		t.Error(checked, "columns checked")
+	}
+}
+
+func scan(rows ...[4]float32) []byte {
+	var b []byte
+	for _, r := range rows {
+		for _, v := range r {
+			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
+		}
+	}
+	return b
+}
+
+func folder(t *testing.T, files map[string][]byte) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, b := range files {
+		p := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(p, b, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// TestStampsAndDamage: P2, P3, P4 and what a cut file is.
+func TestStampsAndDamage(t *testing.T) {
+	nan := float32(math.NaN())
+	inf := float32(math.Inf(-1))
+	dir := folder(t, map[string][]byte{
+		"drive/velodyne_points/data/0000000000.bin": scan([4]float32{1, 2, 3, 4}, [4]float32{nan, 2, 3, 4}, [4]float32{5, 6, 7, nan}, [4]float32{1, 2, inf, 4}),
+		"drive/velodyne_points/data/0000000002.bin": {},
+		"drive/velodyne_points/data/0000000003.bin": scan([4]float32{9, 9, 9, 9})[:15],
+		"drive/velodyne_points/timestamps.txt":      []byte("2011-09-26 13:02:25.951199337\n2011-09-26 13:02:26.000000001\n2011-09-26 13:02:26.1\n2011-09-26 13:02:26.2\n"),
+		"drive/image_00/data/0000000000.png":        {},
+	})
+	d, err := clouds.Open(t.Context(), dir, "kitti", robocache.OpenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	ts, err := d.Times(t.Context(), 0, points)
+	if err != nil || len(ts) != 3 || ts[0] != 1317042145951199337 || ts[1] != 1317042146100000000 {
+		t.Error(ts, err)
+	}
+	data, counts, err := d.GatherRagged(t.Context(), points, []robocache.Row{{Index: 1}, {Index: 0}, {Index: 1}, {Index: 0}})
+	if err != nil || counts[0] != 0 || counts[1] != 2 || counts[3] != 2 || len(data) != 64 {
+		t.Error(counts, len(data), err)
+	}
+	if want := scan([4]float32{1, 2, 3, 4}); string(data[32:48]) != string(want) {
+		t.Errorf("% x", data)
+	}
+	_, _, err = d.GatherRagged(t.Context(), points, []robocache.Row{{Index: 2}})
+	if !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), "15 are left over") {
+		t.Error(err)
+	}
+	found, err := d.Diagnose(t.Context(), robocache.DiagnoseOptions{})
+	codes := map[string]int64{}
+	for _, f := range found {
+		codes[f.Code] += max(f.Count, 1)
+	}
+	if err != nil || codes["bad-scan"] != 1 || codes["not-finite"] != 2 || codes["empty-clouds"] != 1 {
+		t.Error(found, err)
+	}
+	// The same bytes as points of five columns are no whole number.
+	five, err := clouds.Open(t.Context(), dir, "kitti", robocache.OpenOptions{Options: map[string]string{"columns": "x,y,z,intensity,ring"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer five.Close()
+	if _, _, err := five.GatherRagged(t.Context(), points, []robocache.Row{{Index: 0}}); !errors.Is(err, robocache.ErrMalformed) {
+		t.Error(err)
+	}
+	small, err := clouds.Open(t.Context(), dir, "kitti", robocache.OpenOptions{MemoryBudget: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer small.Close()
+	if _, _, err := small.GatherRagged(t.Context(), points, []robocache.Row{{Index: 0}, {Index: 0}}); !errors.Is(err, robocache.ErrResourceLimit) {
+		t.Error(err)
+	}
+}
+
+// TestBadStamps: a side file that lies is an error with its line.
+func TestBadStamps(t *testing.T) {
+	for text, line := range map[string]string{"0.1\nx\n": "line 2", "0.2\n0.1\n": "line 2", "0.1\n": "1 stamps for 2", "1e300\n2\n": "line 1", "NaN\n1\n": "line 1"} {
+		dir := folder(t, map[string][]byte{"velodyne/000000.bin": {}, "velodyne/000001.bin": {}, "times.txt": []byte(text)})
+		_, err := clouds.Open(t.Context(), dir, "kitti", robocache.OpenOptions{})
+		if !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), line) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+// TestArrays: npy clouds need a rate, and take any float of any order.
+func TestArrays(t *testing.T) {
+	header := func(descr, order, shape string) []byte {
+		h := "{'descr': '" + descr + "', 'fortran_order': " + order + ", 'shape': " + shape + ", }"
+		for (10+len(h)+1)%64 != 0 {
+			h += " "
+		}
+		h += "\n"
+		return append([]byte("\x93NUMPY\x01\x00"+string([]byte{byte(len(h)), 0})), h...)
+	}
+	var f8 []byte
+	for _, v := range []float64{1, 4, 2, 5, 3, math.NaN()} { // columns of two points
+		f8 = binary.BigEndian.AppendUint64(f8, math.Float64bits(v))
+	}
+	dir := folder(t, map[string][]byte{"scan_7.npy": append(header(">f8", "True", "(2, 3)"), f8...)})
+	if _, err := robocache.Open(t.Context(), dir, robocache.OpenOptions{Format: "clouds"}); !errors.Is(err, robocache.ErrMisuse) {
+		t.Error(err)
+	}
+	d, err := robocache.Open(t.Context(), dir, robocache.OpenOptions{Format: "clouds", HZ: robocache.Rate{Num: 10, Den: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	data, counts, err := d.(robocache.RaggedDataset).GatherRagged(t.Context(), points, []robocache.Row{{}})
+	if err != nil || counts[0] != 1 {
+		t.Fatal(counts, err)
+	}
+	if v := robocache.Float64s(nil, robocache.Float64, data); len(v) != 3 || v[0] != 1 || v[1] != 2 || v[2] != 3 {
+		t.Error(v)
+	}
+}

@@ -1,0 +1,291 @@
+package clouds
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"runtime"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/npy"
+)
+
+// Len is the number of scans of an episode; 0 for an episode that is not there.
+func (d *Dataset) Len(episode int) int {
+	if episode < 0 || episode >= len(d.eps) {
+		return 0
+	}
+	return len(d.eps[episode].scans)
+}
+
+func (d *Dataset) checkEpisode(episode int) error {
+	if episode < 0 || episode >= len(d.eps) {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "clouds", Where: robocache.Where{"episode": episode}, Want: fmt.Sprintf("an episode from 0 to %d", len(d.eps)-1), Got: fmt.Sprint(episode)}
+	}
+	return nil
+}
+
+func (d *Dataset) checkRows(rows []robocache.Row) error {
+	for _, r := range rows {
+		if err := d.checkEpisode(r.Episode); err != nil {
+			return err
+		}
+		if n := d.Len(r.Episode); r.Index < 0 || r.Index >= n {
+			return &robocache.Error{Class: robocache.ErrMisuse, Op: "clouds", Where: robocache.Where{"episode": r.Episode, "row": r.Index}, Want: fmt.Sprintf("a row from 0 to %d", n-1), Got: fmt.Sprint(r.Index)}
+		}
+	}
+	return nil
+}
+
+// Episode gives the metadata of one episode.
+func (d *Dataset) Episode(ctx context.Context, episode int) (robocache.Episode, error) {
+	if err := d.checkEpisode(episode); err != nil {
+		return robocache.Episode{}, err
+	}
+	return robocache.Episode{Position: episode, Index: int64(episode), Length: d.Len(episode)}, ctx.Err()
+}
+
+// Times gives the stamps of an episode's scans.
+func (d *Dataset) Times(ctx context.Context, episode int, key string) ([]int64, error) {
+	if err := d.checkEpisode(episode); err != nil {
+		return nil, err
+	}
+	if key != "" && key != keyPoints {
+		return nil, noStream(key)
+	}
+	e := &d.eps[episode]
+	out := make([]int64, len(e.scans))
+	if copy(out, e.stamps); e.stamps == nil {
+		for i := range out {
+			out[i] = d.rate.Nanos(int64(i))
+		}
+	}
+	return out, ctx.Err()
+}
+
+func noStream(key string) error {
+	return &robocache.Error{Class: robocache.ErrNotFound, Op: "clouds", Where: robocache.Where{"stream": key}, Msg: "no such stream"}
+}
+
+// Gather is refused: scans have varying numbers of points.
+func (d *Dataset) Gather(_ context.Context, key string, _ []robocache.Row, _ []byte) error {
+	return d.refuse(key, "numeric", "GatherRagged reads it")
+}
+
+// Frames is refused: there are no pictures.
+func (d *Dataset) Frames(_ context.Context, key string, _ []robocache.Row, _ []robocache.FrameRef) error {
+	return d.refuse(key, "image", "")
+}
+
+func (d *Dataset) refuse(key, want, hint string) error {
+	if key != keyPoints {
+		return noStream(key)
+	}
+	return &robocache.Error{Class: robocache.ErrMisuse, Op: "clouds", Where: robocache.Where{"stream": key}, Want: "a stream of kind " + want, Got: string(robocache.KindPointCloud), Hint: hint}
+}
+
+// Text gives the task, which is empty.
+func (d *Dataset) Text(ctx context.Context, key string, rows []robocache.Row) ([]string, error) {
+	if key != "task" {
+		return nil, d.refuse(key, "text", "")
+	}
+	return make([]string, len(rows)), cmpErr(d.checkRows(rows), ctx.Err())
+}
+
+func cmpErr(a, b error) error {
+	if a != nil {
+		return a
+	}
+	return b
+}
+
+// GatherRagged gives the points of scans, one after the other (P2).
+func (d *Dataset) GatherRagged(ctx context.Context, key string, rows []robocache.Row) (data []byte, counts []int, err error) {
+	defer guard("gather", &err)
+	if key != keyPoints {
+		return nil, nil, noStream(key)
+	}
+	if err := d.checkRows(rows); err != nil {
+		return nil, nil, err
+	}
+	point := int64(d.width * d.dtype.Size())
+	at := make([]int64, len(rows)+1) // where a row's points may begin: the room of the whole file, headers too
+	for i, r := range rows {
+		s := d.scan(r)
+		if d.src.name != "clouds" && s.size%point != 0 {
+			return nil, nil, d.place(&robocache.Error{Class: robocache.ErrMalformed, Op: "clouds", Msg: fmt.Sprintf("%d bytes are no whole number of points of %d: %d are left over", s.size, point, s.size%point), Hint: "the file is cut, or has other columns: option columns"}, r)
+		}
+		if at[i+1] = at[i] + s.size; s.size > d.budget || at[i+1] > d.budget {
+			return nil, nil, d.place(&robocache.Error{Class: robocache.ErrResourceLimit, Op: "clouds", Msg: "the scans asked for together", Want: fmt.Sprintf("at most %d bytes", d.budget), Got: fmt.Sprintf("%d or more", at[i+1]), Hint: "ask for fewer, or raise the memory budget"}, r)
+		}
+	}
+	data, counts = make([]byte, at[len(rows)]), make([]int, len(rows))
+	one := func(ctx context.Context, i int) error {
+		n, err := d.read(ctx, d.scan(rows[i]), data[at[i]:at[i+1]])
+		if err != nil {
+			return d.place(err, rows[i])
+		}
+		counts[i] = n
+		return nil
+	}
+	if len(rows) == 1 {
+		if err := one(ctx, 0); err != nil {
+			return nil, nil, err
+		}
+		return data[:int64(counts[0])*point], counts, nil
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	for i := range rows {
+		g.Go(func() (err error) {
+			defer guard("read", &err)
+			return one(ctx, i)
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, nil, err
+	}
+	var end int64
+	for i, n := range counts {
+		size := int64(n) * point
+		if at[i] != end {
+			copy(data[end:], data[at[i]:at[i]+size])
+		}
+		end += size
+	}
+	return data[:end:end], counts, nil
+}
+
+func (d *Dataset) scan(r robocache.Row) scan { return d.eps[r.Episode].scans[r.Index] }
+
+func (d *Dataset) place(err error, r robocache.Row) error {
+	return robocache.At(err, robocache.Where{"file": d.scan(r).name, "episode": r.Episode, "row": r.Index})
+}
+
+// read puts a scan's points at the beginning of dst, which has the file's size, and counts them.
+func (d *Dataset) read(ctx context.Context, s scan, dst []byte) (int, error) {
+	r, err := d.st.Open(ctx, s.name)
+	if err != nil {
+		return 0, err
+	}
+	defer r.Close()
+	if r.Size() != s.size {
+		return 0, malformed("the file has %d bytes, it had %d when it was listed", r.Size(), s.size)
+	}
+	if err := r.ReadAt(ctx, dst, 0); err != nil {
+		return 0, err
+	}
+	point := d.width * d.dtype.Size()
+	b := dst
+	if d.src.name == "clouds" {
+		a, err := npy.Decode(dst)
+		if err != nil {
+			return 0, err
+		}
+		if len(a.Shape) != 2 || a.Shape[1] != d.width || a.Type.DType() != d.dtype {
+			return 0, &robocache.Error{Class: robocache.ErrMalformed, Op: "clouds", Msg: "the array is not like the first scan's", Want: fmt.Sprintf("%s [points, %d]", d.dtype, d.width), Got: fmt.Sprintf("%s %v", a.Type, a.Shape)}
+		}
+		b = a.Data
+	}
+	n := len(b) / point
+	if d.keep {
+		copy(dst, b)
+		return n, nil
+	}
+	return finite(dst, b, point, d.dtype), nil
+}
+
+// finite copies the points whose coordinates are numbers, and counts them. dst may be src, or hold it.
+func finite(dst, src []byte, point int, t robocache.DType) int {
+	n, size := 0, t.Size()
+	from := 0 // first of the points that are not copied yet
+	flush := func(to int) {
+		if n*point != from*point || &dst[0] != &src[0] {
+			copy(dst[n*point:], src[from*point:to*point])
+		}
+		n += to - from
+	}
+	total := len(src) / point
+	for i := range total {
+		p := src[i*point:]
+		if bad(p, t) || bad(p[size:], t) || bad(p[2*size:], t) {
+			flush(i)
+			from = i + 1
+		}
+	}
+	if total > 0 {
+		flush(total)
+	}
+	return n
+}
+
+// bad says that a number is NaN or infinite: all bits of its exponent are set.
+func bad(b []byte, t robocache.DType) bool {
+	switch t {
+	case robocache.Float32:
+		return binary.LittleEndian.Uint32(b)&0x7f800000 == 0x7f800000
+	case robocache.Float64:
+		return binary.LittleEndian.Uint64(b)&0x7ff0000000000000 == 0x7ff0000000000000
+	}
+	return binary.LittleEndian.Uint16(b)&0x7c00 == 0x7c00
+}
+
+// Diagnose reads every scan: sizes, points that are not finite, empty clouds, gaps and repeated stamps.
+func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (out []robocache.Finding, err error) {
+	defer guard("diagnose", &err)
+	out = append(out, d.info.Findings...)
+	eps := opt.Episodes
+	if eps == nil {
+		for i := range d.eps {
+			eps = append(eps, i)
+		}
+	}
+	whole := *d
+	whole.keep = true
+	var dropped, empty int64
+	for i, e := range eps {
+		if err := d.checkEpisode(e); err != nil {
+			return nil, err
+		}
+		for k, s := range d.eps[e].scans {
+			data, counts, err := whole.GatherRagged(ctx, keyPoints, []robocache.Row{{Episode: e, Index: k}})
+			if ctx.Err() != nil {
+				return out, ctx.Err()
+			}
+			if err != nil {
+				if len(out) < 1000 {
+					out = append(out, robocache.Finding{Severity: robocache.SeverityError, Code: "bad-scan", Where: robocache.Where{"episode": e, "row": k, "file": s.name}, Message: err.Error(), Mend: "fetch the file again"})
+				}
+				continue
+			}
+			if counts[0] == 0 {
+				empty++
+				continue
+			}
+			dropped += int64(counts[0] - finite(data, data, d.width*d.dtype.Size(), d.dtype))
+		}
+		if t := d.eps[e].stamps; t != nil {
+			same := int64(0)
+			for k := 1; k < len(t); k++ {
+				if t[k] == t[k-1] {
+					same++
+				}
+			}
+			if same > 0 {
+				out = append(out, robocache.Finding{Severity: robocache.SeverityWarning, Code: "duplicate-stamps", Where: robocache.Where{"episode": e}, Message: fmt.Sprintf("%d scans have the stamp of the one before", same), Count: same})
+			}
+		}
+		if opt.Progress != nil {
+			opt.Progress(int64(i+1), int64(len(eps)))
+		}
+	}
+	if dropped > 0 {
+		out = append(out, robocache.Finding{Severity: robocache.SeverityWarning, Code: "not-finite", Where: robocache.Where{"stream": keyPoints}, Message: fmt.Sprintf("%d points have a NaN or infinite coordinate; they are left out", dropped), Count: dropped, Mend: "option not_finite=keep gives them"})
+	}
+	if empty > 0 {
+		out = append(out, robocache.Finding{Severity: robocache.SeverityInfo, Code: "empty-clouds", Where: robocache.Where{"stream": keyPoints}, Message: fmt.Sprintf("%d scans have no points", empty), Count: empty})
+	}
+	return out, nil
+}

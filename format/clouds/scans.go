@@ -1,0 +1,219 @@
+package clouds
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/npy"
+	"github.com/goatnote-inc/robocache/store"
+)
+
+// episode is a folder's or a log's scans.
+type episode struct {
+	name   string
+	scans  []scan
+	stamps []int64 // nil: by the rate
+}
+
+type scan struct {
+	name   string
+	number int64 // of the file's name: a count, or microseconds
+	size   int64
+}
+
+const maxSide = 256 << 20 // of a file of stamps
+
+// list finds the scans.
+func (d *Dataset) list(ctx context.Context) error {
+	files, err := d.st.List(ctx, "")
+	if err != nil {
+		return err
+	}
+	by := map[string]*episode{}
+	for _, f := range files {
+		base, dir := path.Base(f.Name), path.Dir(f.Name)
+		n, ok := d.src.scan(base)
+		if !ok {
+			continue
+		}
+		group := dir
+		if d.src.name == "nuscenes" {
+			group, _, _ = strings.Cut(base, "__") // the log: its scans lie in samples/ and sweeps/
+		}
+		if by[group] == nil {
+			by[group] = &episode{name: group}
+		}
+		by[group].scans = append(by[group].scans, scan{f.Name, n, f.Size})
+	}
+	for _, e := range by {
+		slices.SortFunc(e.scans, func(a, b scan) int { return cmp.Or(cmp.Compare(a.number, b.number), cmp.Compare(a.name, b.name)) })
+		d.eps = append(d.eps, *e)
+	}
+	slices.SortFunc(d.eps, func(a, b episode) int { return cmp.Compare(a.name, b.name) })
+	if len(d.eps) == 0 {
+		return &robocache.Error{Class: robocache.ErrNotFound, Op: "clouds open", Msg: "no scans (*" + d.src.suffix + ") here"}
+	}
+	return nil
+}
+
+// describeArrays takes dtype and columns from the first array's header.
+func (d *Dataset) describeArrays(ctx context.Context, columns []string) ([]string, error) {
+	name := d.eps[0].scans[0].name
+	h, err := d.header(ctx, d.eps[0].scans[0])
+	if err != nil {
+		return nil, robocache.At(err, robocache.Where{"file": name})
+	}
+	if len(h.Shape) != 2 || h.Shape[1] < 3 || h.Shape[1] > 64 || !h.Type.DType().Float() {
+		return nil, robocache.At(malformed("an array of %s %v is no cloud: floats of shape [points, 3 or more] are", h.Type, h.Shape), robocache.Where{"file": name})
+	}
+	d.dtype = h.Type.DType()
+	if columns != nil {
+		if len(columns) != h.Shape[1] {
+			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "clouds open", Msg: "option columns", Want: fmt.Sprintf("%d names", h.Shape[1]), Got: fmt.Sprint(len(columns))}
+		}
+		return columns, nil
+	}
+	columns = []string{"x", "y", "z"}
+	for i := 3; i < h.Shape[1]; i++ {
+		columns = append(columns, fmt.Sprintf("feature%d", i-3))
+	}
+	return columns, nil
+}
+
+// header reads the beginning of an npy file.
+func (d *Dataset) header(ctx context.Context, s scan) (npy.Header, error) {
+	r, err := d.st.Open(ctx, s.name)
+	if err != nil {
+		return npy.Header{}, err
+	}
+	defer r.Close()
+	b := make([]byte, min(r.Size(), 10_240))
+	if err := r.ReadAt(ctx, b, 0); err != nil {
+		return npy.Header{}, err
+	}
+	return npy.ParseHeader(b)
+}
+
+// findStamps settles the clock (P4).
+func (d *Dataset) findStamps(ctx context.Context) error {
+	missing := 0
+	for i := range d.eps {
+		e := &d.eps[i]
+		if d.src.name == "nuscenes" {
+			e.stamps = make([]int64, len(e.scans))
+			for k, s := range e.scans {
+				if s.number > math.MaxInt64/1000 {
+					return robocache.At(malformed("a stamp of %d µs", s.number), robocache.Where{"file": s.name})
+				}
+				e.stamps[k] = s.number * 1000
+			}
+			continue
+		}
+		if !d.rate.Zero() {
+			continue // said by the caller
+		}
+		if err := d.sideFile(ctx, e); err != nil {
+			return err
+		}
+		if e.stamps == nil {
+			missing++
+		}
+	}
+	if d.src.name == "nuscenes" || missing == 0 {
+		if d.rate.Zero() && d.src.name == "nuscenes" {
+			d.rate = robocache.Rate{Num: 20, Den: 1}
+		} else if d.rate.Zero() {
+			d.rate = d.src.hz
+		}
+		return nil
+	}
+	if d.src.hz.Zero() {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "clouds open", Msg: "the scans keep no clock: no timestamps.txt or times.txt beside them, and no rate", Hint: "say their rate: --hz 10, or hz=10 in Python"}
+	}
+	d.rate = d.src.hz
+	d.info.Findings = append(d.info.Findings, robocache.Finding{Severity: robocache.SeverityInfo, Code: "no-stamps", Message: fmt.Sprintf("%d folders of scans have no timestamps.txt or times.txt: their rows are given at %s Hz", missing, d.rate), Count: int64(missing), Mend: "--hz says another rate"})
+	return nil
+}
+
+// sideFile reads the stamps beside a folder of scans.
+func (d *Dataset) sideFile(ctx context.Context, e *episode) error {
+	for _, dir := range []string{e.name, path.Dir(e.name)} {
+		for _, base := range []string{"timestamps.txt", "times.txt"} {
+			name := path.Join(dir, base)
+			b, err := store.ReadFile(ctx, d.st, name, maxSide)
+			if errors.Is(err, robocache.ErrNotFound) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			stamps, err := parseStamps(string(b))
+			if err == nil {
+				e.stamps, err = pick(stamps, e.scans)
+			}
+			return robocache.At(err, robocache.Where{"file": name})
+		}
+		if dir == "." {
+			break
+		}
+	}
+	return nil
+}
+
+// pick gives each scan its line: by its number where the file has a line for every number, else by its place.
+func pick(stamps []int64, scans []scan) ([]int64, error) {
+	byNumber := true
+	for _, s := range scans {
+		byNumber = byNumber && s.number < int64(len(stamps))
+	}
+	if !byNumber && len(stamps) != len(scans) {
+		return nil, malformed("%d stamps for %d scans", len(stamps), len(scans))
+	}
+	out := make([]int64, len(scans))
+	for i, s := range scans {
+		at := i
+		if byNumber {
+			at = int(s.number)
+		}
+		if out[i] = stamps[at]; i > 0 && out[i] < out[i-1] {
+			return nil, robocache.At(malformed("the stamp is before that of the scan before"), robocache.Where{"line": at + 1})
+		}
+	}
+	return out, nil
+}
+
+// parseStamps reads a stamp a line: seconds, or a date and time with nanoseconds, as KITTI's raw recordings have.
+func parseStamps(s string) ([]int64, error) {
+	var out []int64
+	line := 0
+	for text := range strings.Lines(s) {
+		line++
+		text = strings.TrimSpace(text)
+		if text == "" {
+			continue
+		}
+		if t, err := time.ParseInLocation("2006-01-02 15:04:05", text, time.UTC); err == nil { // with any number of decimals
+			if t.Year() < 1700 || t.Year() > 2250 {
+				return nil, robocache.At(malformed("the year %d", t.Year()), robocache.Where{"line": line})
+			}
+			out = append(out, t.UnixNano())
+			continue
+		}
+		f, err := strconv.ParseFloat(text, 64)
+		if err != nil || !(math.Abs(f) < 9e9) {
+			return nil, robocache.At(&robocache.Error{Class: robocache.ErrMalformed, Op: "clouds stamps", Want: "seconds, or a date and time", Got: strconv.Quote(text[:min(len(text), 80)])}, robocache.Where{"line": line})
+		}
+		whole, rest := math.Modf(f)
+		out = append(out, int64(whole)*1e9+int64(math.RoundToEven(rest*1e9)))
+	}
+	return out, nil
+}
