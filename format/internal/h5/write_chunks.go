@@ -1,0 +1,230 @@
+package h5
+
+import (
+	"bytes"
+	"math"
+	"math/bits"
+	"runtime"
+	"slices"
+	"sync"
+
+	"github.com/klauspost/compress/zlib"
+	"golang.org/x/sync/errgroup"
+)
+
+// chunkWriter cuts rows into chunks, packs them on all cores, and writes them in order.
+type chunkWriter struct {
+	d       *DatasetWriter
+	size    int64 // bytes of a chunk
+	rest    []byte
+	batch   [][]byte // full chunks that wait to be packed
+	entries []chunkEntry
+}
+
+type chunkEntry struct {
+	addr uint64
+	size uint32
+}
+
+func newChunkWriter(d *DatasetWriter) *chunkWriter {
+	return &chunkWriter{d: d, size: d.spec.ChunkRows * d.row}
+}
+
+func (c *chunkWriter) add(p []byte) {
+	for len(p) > 0 {
+		n := min(int64(len(p)), c.size-int64(len(c.rest)))
+		if c.rest == nil {
+			c.rest = make([]byte, 0, c.size)
+		}
+		c.rest = append(c.rest, p[:n]...)
+		p = p[n:]
+		if int64(len(c.rest)) == c.size {
+			c.batch = append(c.batch, c.rest)
+			c.rest = nil
+			if len(c.batch) >= runtime.GOMAXPROCS(0) {
+				c.flush()
+			}
+		}
+	}
+}
+
+func (c *chunkWriter) flush() {
+	packed := make([][]byte, len(c.batch))
+	var g errgroup.Group
+	for i, raw := range c.batch {
+		g.Go(func() (err error) {
+			packed[i], err = c.pack(raw)
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		c.d.w.fail(err)
+		return
+	}
+	for _, p := range packed {
+		if uint64(len(p)) > math.MaxUint32 {
+			c.d.w.fail(writeMisuse("a chunk of %d bytes", len(p)))
+			return
+		}
+		c.entries = append(c.entries, chunkEntry{c.d.w.add(p), uint32(len(p))})
+	}
+	c.batch = c.batch[:0]
+}
+
+var deflaters [10]sync.Pool
+
+func (c *chunkWriter) pack(raw []byte) ([]byte, error) {
+	spec := &c.d.spec
+	if size := int(c.d.size); spec.Shuffle && size > 1 {
+		n := len(raw) / size
+		out := make([]byte, len(raw))
+		for k := range size {
+			to := out[k*n : (k+1)*n]
+			for i := range to {
+				to[i] = raw[i*size+k]
+			}
+		}
+		raw = out
+	}
+	if spec.Deflate == 0 {
+		return raw, nil
+	}
+	var out bytes.Buffer
+	z, _ := deflaters[spec.Deflate].Get().(*zlib.Writer)
+	if z == nil {
+		var err error
+		if z, err = zlib.NewWriterLevel(&out, spec.Deflate); err != nil {
+			return nil, err
+		}
+	} else {
+		z.Reset(&out)
+	}
+	if _, err := z.Write(raw); err != nil {
+		return nil, err
+	}
+	if err := z.Close(); err != nil {
+		return nil, err
+	}
+	deflaters[spec.Deflate].Put(z)
+	return out.Bytes(), nil
+}
+
+// end packs what is left and writes the index: none for one chunk, else a B-tree of version 1. It gives the layout message.
+func (c *chunkWriter) end() []byte {
+	if len(c.rest) > 0 {
+		c.batch = append(c.batch, append(c.rest, make([]byte, c.size-int64(len(c.rest)))...)) // chunks are stored whole
+	}
+	c.flush()
+	d := c.d
+	rank := len(d.spec.Shape)
+	dims := make([]uint64, rank+1)
+	for i, n := range d.spec.Shape {
+		dims[i] = uint64(n)
+	}
+	dims[0], dims[rank] = uint64(d.spec.ChunkRows), uint64(d.size)
+	var b buffer
+	if len(c.entries) == 1 {
+		packs := d.filters() != nil
+		b.u8(4)
+		b.u8(2)
+		if packs {
+			b.u8(2)
+		} else {
+			b.u8(0)
+		}
+		b.u8(uint8(rank + 1))
+		width := (bits.Len64(slices.Max(dims)) + 7) / 8 // HDF5 2.0 takes no more than are needed
+		b.u8(uint8(width))
+		for _, n := range dims {
+			for k := range width {
+				b.u8(uint8(n >> (8 * k)))
+			}
+		}
+		b.u8(1) // one chunk
+		if packs {
+			b.u64(uint64(c.entries[0].size))
+			b.u32(0)
+		}
+		b.u64(c.entries[0].addr)
+		return b
+	}
+	b.u8(3)
+	b.u8(2)
+	b.u8(uint8(rank + 1))
+	b.u64(c.tree(rank))
+	for _, n := range dims {
+		b.u32(uint32(n))
+	}
+	return b
+}
+
+// treeWidth is the most children of a node: twice libhdf5's default of 32, which a file of superblock 2 stands for.
+const treeWidth = 64
+
+// node is a child of a level of the tree.
+type node struct {
+	addr uint64
+	row  uint64 // first of its rows
+	size uint32 // of the chunk that its key names
+}
+
+// tree writes the B-tree over the chunks, leaves first, and gives the address of its root.
+func (c *chunkWriter) tree(rank int) uint64 {
+	if len(c.entries) == 0 {
+		return undefined
+	}
+	level := make([]node, len(c.entries))
+	for i, e := range c.entries {
+		level[i] = node{e.addr, uint64(i) * uint64(c.d.spec.ChunkRows), e.size}
+	}
+	end := uint64(len(level)) * uint64(c.d.spec.ChunkRows) // behind the last key
+	keySize := 8 + 8*(rank+1)
+	size := 24 + (treeWidth+1)*keySize + treeWidth*8
+	for depth := uint8(0); ; depth++ {
+		count := (len(level) + treeWidth - 1) / treeWidth
+		stride := int64(size+7) &^ 7
+		first := c.d.w.take(stride * int64(count)) // side by side, so that siblings are known
+		var up []node
+		for i := range count {
+			part := level[i*treeWidth : min((i+1)*treeWidth, len(level))]
+			var b buffer
+			b.text("TREE")
+			b.u8(1)
+			b.u8(depth)
+			b.u16(uint16(len(part)))
+			sibling := func(k int) uint64 {
+				if k < 0 || k >= count {
+					return undefined
+				}
+				return uint64(first + stride*int64(k))
+			}
+			b.u64(sibling(i - 1))
+			b.u64(sibling(i + 1))
+			key := func(row uint64, size uint32) {
+				b.u32(size)
+				b.u32(0) // no filter is left out
+				b.u64(row)
+				for range rank {
+					b.u64(0)
+				}
+			}
+			for _, n := range part {
+				key(n.row, n.size)
+				b.u64(n.addr)
+			}
+			if next := (i + 1) * treeWidth; next < len(level) {
+				key(level[next].row, 0)
+			} else {
+				key(end, 0)
+			}
+			b.bytes(make([]byte, size-len(b)))
+			at := sibling(i)
+			c.d.w.writeAt(b, int64(at))
+			up = append(up, node{at, part[0].row, part[0].size})
+		}
+		if count == 1 {
+			return up[0].addr
+		}
+		level = up
+	}
+}

@@ -1,0 +1,208 @@
+package h5
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// Spec says what a data set holds.
+type Spec struct {
+	DType robocache.DType // of numbers; String is text of varying length
+	Fixed int             // > 0: text of so many bytes, whatever DType
+	Shape []int64         // rows first; [] is one element
+	// ChunkRows is the rows of a chunk; 0 writes the rows one after the other, unpacked.
+	ChunkRows int64
+	Deflate   int  // level 1 to 9; 0 = none
+	Shuffle   bool // bytes of the same rank stand together before they are deflated
+}
+
+// DatasetWriter is a data set in the making: its rows come in order.
+type DatasetWriter struct {
+	w      *Writer
+	parent *GroupWriter
+	name   string
+	spec   Spec
+	kind   []byte // datatype message
+	size   int64  // bytes of an element
+	row    int64  // bytes of a row
+	rows   int64
+	done   int64 // bytes that came
+	at     int64 // where the rows begin, of a data set without chunks
+	attrs  headerWriter
+	chunks *chunkWriter
+	closed bool
+}
+
+// Dataset begins a data set below g. Its space is reserved at once where it has no chunks: several may be filled in turn.
+func (g *GroupWriter) Dataset(name string, spec Spec) (*DatasetWriter, error) {
+	d := &DatasetWriter{w: g.w, parent: g, name: name, spec: spec, rows: 1}
+	switch {
+	case spec.Fixed > 0:
+		d.kind, d.size = fixedTextType(spec.Fixed), int64(spec.Fixed)
+	case spec.DType == robocache.String || spec.DType == robocache.JSON:
+		d.kind, d.size = textType(), referenceSize
+	default:
+		d.kind, d.size = numericType(spec.DType), int64(spec.DType.Size())
+	}
+	if d.kind == nil || d.size > math.MaxInt32 {
+		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "write hdf5", Where: robocache.Where{"pointer": name}, Msg: "elements of " + spec.DType.String()}
+	}
+	d.row = d.size
+	for i, n := range spec.Shape {
+		switch {
+		case n < 0 || i > 0 && n == 0 || len(spec.Shape) > maxRank:
+			return nil, writeMisuse("the shape %v", spec.Shape)
+		case i == 0:
+			d.rows = n
+		case d.row > math.MaxInt64/4/n:
+			return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "write hdf5", Msg: fmt.Sprintf("the shape %v", spec.Shape)}
+		default:
+			d.row *= n
+		}
+	}
+	if d.rows > math.MaxInt64/4/d.row {
+		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "write hdf5", Msg: fmt.Sprintf("the shape %v", spec.Shape)}
+	}
+	if spec.Deflate < 0 || spec.Deflate > 9 || spec.ChunkRows < 0 || spec.ChunkRows == 0 && (spec.Deflate > 0 || spec.Shuffle) || spec.ChunkRows > 0 && len(spec.Shape) == 0 {
+		return nil, writeMisuse("%d rows a chunk, deflate %d, shuffle %v, shape %v", spec.ChunkRows, spec.Deflate, spec.Shuffle, spec.Shape)
+	}
+	if spec.ChunkRows > 0 {
+		d.spec.ChunkRows = min(spec.ChunkRows, max(d.rows, 1))
+		if d.spec.ChunkRows > math.MaxUint32/d.row {
+			return nil, writeMisuse("chunks of %d rows of %d bytes: 4 GB are the most", d.spec.ChunkRows, d.row)
+		}
+	}
+	if err := g.claim(name); err != nil {
+		return nil, err
+	}
+	if d.spec.ChunkRows > 0 {
+		d.chunks = newChunkWriter(d)
+	} else if d.rows > 0 {
+		d.at = g.w.take(d.rows * d.row)
+	}
+	return d, nil
+}
+
+// Attribute gives the data set an attribute.
+func (d *DatasetWriter) Attribute(name string, value any) error {
+	return d.w.attribute(&d.attrs, name, value)
+}
+
+// Write takes the next rows, whole ones: C order, little-endian. p may be used again.
+func (d *DatasetWriter) Write(p []byte) error {
+	switch {
+	case d.w.err != nil:
+		return d.w.err
+	case d.closed:
+		return writeMisuse("the data set %q is closed", d.name)
+	case int64(len(p))%d.row != 0 || int64(len(p)) > d.rows*d.row-d.done:
+		return writeMisuse("%d bytes for the data set %q: rows of %d bytes, %d are missing", len(p), d.name, d.row, d.rows*d.row-d.done)
+	}
+	if d.chunks != nil {
+		d.chunks.add(p)
+	} else {
+		d.w.writeAt(p, d.at+d.done)
+	}
+	d.done += int64(len(p))
+	return d.w.err
+}
+
+// WriteTexts takes the next elements of a data set of text. Of fixed length they may not be longer than that.
+func (d *DatasetWriter) WriteTexts(texts []string) error {
+	var b buffer
+	for _, s := range texts {
+		switch {
+		case d.spec.Fixed > 0 && len(s) > d.spec.Fixed:
+			return writeMisuse("%q does not fit into %d bytes", s, d.spec.Fixed)
+		case d.spec.Fixed > 0:
+			b.text(s)
+			b.bytes(make([]byte, d.spec.Fixed-len(s)))
+		case d.size == referenceSize && d.spec.DType.Size() == 0:
+			b.bytes(d.w.reference(s))
+		default:
+			return writeMisuse("the data set %q holds no text", d.name)
+		}
+	}
+	return d.Write(b)
+}
+
+// Close ends the data set. All its rows must have come.
+func (d *DatasetWriter) Close() error {
+	switch {
+	case d.w.err != nil:
+		return d.w.err
+	case d.closed:
+		return writeMisuse("the data set %q is closed", d.name)
+	case d.done != d.rows*d.row:
+		return writeMisuse("%d of %d bytes of the data set %q came", d.done, d.rows*d.row, d.name)
+	}
+	d.closed = true
+	var h headerWriter
+	var space, fill buffer
+	space.u8(2)
+	space.u8(uint8(len(d.spec.Shape)))
+	space.u8(0)
+	space.u8(min(uint8(len(d.spec.Shape)), 1)) // scalar or simple
+	for _, n := range d.spec.Shape {
+		space.u64(uint64(n))
+	}
+	h.message(msgSpace, space)
+	h.message(msgType, d.kind)
+	fill.u8(3)
+	if d.chunks != nil {
+		fill.u8(0x0b) // space by the chunk; filled where a value is set
+	} else {
+		fill.u8(0x0a) // late
+	}
+	h.message(msgFill, fill)
+	if d.chunks != nil {
+		layout := d.chunks.end()
+		if f := d.filters(); f != nil {
+			h.message(msgFilters, f)
+		}
+		h.message(msgLayout, layout)
+	} else {
+		var layout buffer
+		layout.u8(3)
+		layout.u8(1)
+		if d.rows == 0 {
+			layout.u64(undefined)
+		} else {
+			layout.u64(uint64(d.at))
+		}
+		layout.u64(uint64(d.rows * d.row))
+		h.message(msgLayout, layout)
+	}
+	h.messages = append(h.messages, d.attrs.messages...)
+	d.parent.link(d.name, d.w.header(&h))
+	return d.w.err
+}
+
+// filters is the message of the filters; nil where there are none.
+func (d *DatasetWriter) filters() []byte {
+	var list buffer
+	n := uint8(0)
+	one := func(id uint16, value uint32) {
+		n++
+		list.u16(id)
+		list.u16(1) // may be left out of a chunk
+		list.u16(1)
+		list.u32(value)
+	}
+	if d.spec.Shuffle {
+		one(2, uint32(d.size))
+	}
+	if d.spec.Deflate > 0 {
+		one(1, uint32(d.spec.Deflate))
+	}
+	if n == 0 {
+		return nil
+	}
+	var b buffer
+	b.u8(2)
+	b.u8(n)
+	b.bytes(list)
+	return b
+}
