@@ -14,4 +14,10 @@
 //	    OpenOptions.HZ or the root's attribute "fps" says; where neither does, Open is ErrMisuse. No rate is guessed.
 //	A6  Sizes that metadata, shard indexes and packed buffers declare are checked against the file, the budget and a ratio before memory is
 //	    taken. An absent chunk costs nothing. No panic leaves the package.
+//
+// # Contract of the writer
+//
+//	W1  Write makes a v2 replay buffer that zarr-python reads as the same values; reading it here gives the source's streams, keys, masks,
+//	    stamps and tasks again. What it cannot hold is in WriteReport.Dropped, with a Finding that says why.
+//	W2  The root's metadata are written last. A failure takes away what was written; an episode that is skipped leaves no row.
 package zarr

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/goatnote-inc/robocache"
 )
@@ -17,7 +18,7 @@ func (d *Dataset) get(key string, kind robocache.Kind) (*view, error) {
 	if !ok {
 		return nil, noStream(key)
 	}
-	if v.f.Kind != kind {
+	if v.f.Kind != kind && !(kind == robocache.KindText && v.f.Kind == robocache.KindEvent) {
 		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "zarr", Where: robocache.Where{"stream": key}, Want: "a stream of kind " + string(kind), Got: string(v.f.Kind)}
 	}
 	return v, nil
@@ -69,15 +70,23 @@ func (d *Dataset) Episode(ctx context.Context, episode int) (out robocache.Episo
 	}
 	out = robocache.Episode{Position: episode, Index: int64(episode), Length: d.Len(episode)}
 	switch {
-	case d.tasks != nil && d.tasks[episode] != "":
+	case d.views["task"] == nil && d.tasks != nil && d.tasks[episode] != "":
 		out.Tasks = []string{d.tasks[episode]}
 	case d.taskKey != "" && out.Length > 0:
-		t, err := d.Text(ctx, d.taskKey, []robocache.Row{{Episode: episode}})
+		// The texts are read for a bounded number of rows: an episode has few tasks, and each lasts.
+		step := 1 + out.Length/4096
+		var rows []robocache.Row
+		for i := 0; i < out.Length; i += step {
+			rows = append(rows, robocache.Row{Episode: episode, Index: i})
+		}
+		t, err := d.Text(ctx, d.taskKey, rows)
 		if err != nil {
 			return out, err
 		}
-		if t[0] != "" {
-			out.Tasks = t
+		for _, x := range t {
+			if x != "" && !slices.Contains(out.Tasks, x) && len(out.Tasks) < 1000 {
+				out.Tasks = append(out.Tasks, x)
+			}
 		}
 	}
 	return out, ctx.Err()
@@ -190,4 +199,27 @@ func rounded(b []byte, t robocache.DType) ([]byte, error) {
 		out[i] = uint8(math.RoundToEven(math.Abs(x)))
 	}
 	return out, nil
+}
+
+// Valid says which rows have a value; all have where the store keeps no mask of the stream.
+func (d *Dataset) Valid(ctx context.Context, key string, rows []robocache.Row, valid []uint8) (err error) {
+	defer guard("valid", &err)
+	v := d.views[key]
+	if v == nil {
+		return noStream(key)
+	}
+	if len(valid) != len(rows) {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "zarr valid", Where: robocache.Where{"stream": key}, Want: fmt.Sprintf("%d places", len(rows)), Got: fmt.Sprint(len(valid))}
+	}
+	at, err := d.rows(v, rows)
+	if err != nil {
+		return err
+	}
+	if v.valid == nil {
+		for i := range valid {
+			valid[i] = 1
+		}
+		return ctx.Err()
+	}
+	return robocache.At(d.gather(ctx, v.valid, at, valid), robocache.Where{"stream": key})
 }

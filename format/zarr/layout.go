@@ -15,7 +15,8 @@ import (
 type view struct {
 	f     *robocache.Feature
 	a     *Array
-	round bool // pixels kept as floating-point numbers
+	round bool   // pixels kept as floating-point numbers
+	valid *Array // which rows have a value; nil: all
 }
 
 const maxEnds = 64 << 20
@@ -62,6 +63,7 @@ func (d *Dataset) readEnds(ctx context.Context, a *Array) error {
 // describeBuffer names the streams of a replay buffer: the arrays below data/.
 func (d *Dataset) describeBuffer(ctx context.Context, choice map[string]string) error {
 	total := d.ends[len(d.ends)-1]
+	masks := map[string]*Array{}
 	for _, p := range d.paths() {
 		name, ok := strings.CutPrefix(p, "data/")
 		if !ok {
@@ -74,11 +76,21 @@ func (d *Dataset) describeBuffer(ctx context.Context, choice map[string]string) 
 		if len(a.Shape) == 0 {
 			continue
 		}
+		if of, ok := a.Attrs["robocache_mask_of"].(string); ok && a.Type.Kind == 'b' && len(a.Shape) == 1 {
+			masks[of] = a
+			continue
+		}
 		if int64(a.Shape[0]) < total {
 			d.find(robocache.Finding{Severity: robocache.SeverityError, Code: "short-stream", Where: robocache.Where{"stream": p}, Message: fmt.Sprintf("%d rows; the last episode ends at %d", a.Shape[0], total), Mend: "write the missing rows, or take the last episodes off meta/episode_ends"})
 		}
 		if err := d.describe(ctx, a, bufferKey(name, a), "", choice); err != nil {
 			return err
+		}
+	}
+	for i := range d.info.Features {
+		f := &d.info.Features[i]
+		if m := masks[f.Key]; m != nil && m.Shape[0] >= d.views[f.Key].a.Shape[0] {
+			f.Masked, d.views[f.Key].valid = true, m
 		}
 	}
 	for _, key := range []string{"task", "language_instruction", "language"} {
@@ -229,6 +241,10 @@ func (d *Dataset) describe(ctx context.Context, a *Array, key, clock string, cho
 		d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "codec-unsupported", Where: robocache.Where{"stream": key}, Message: a.err.Error()})
 	}
 	d.views[key] = v
+	if key == "task" && f.Kind == robocache.KindText {
+		v.f = &f // what every dataset has under this name, and no stream of its own
+		return nil
+	}
 	d.info.Features = append(d.info.Features, f)
 	return nil
 }
@@ -240,7 +256,17 @@ func picture(f *robocache.Feature, channels int) {
 }
 
 // own takes what our writer keeps of a feature.
+//
+// A stream of numbers of the shape of pictures is numbers where it says so, and the other way round for depth.
 func own(f *robocache.Feature, m map[string]any) {
+	switch kind, _ := m["kind"].(string); {
+	case kind == string(robocache.KindEvent) && f.Kind == robocache.KindText:
+		f.Kind, f.DType = robocache.KindEvent, robocache.JSON
+	case kind == string(robocache.KindNumeric) && f.Kind == robocache.KindImage:
+		f.Kind, f.Height, f.Width, f.Channels = robocache.KindNumeric, 0, 0, 0
+	case kind == string(robocache.KindImage) && f.Kind == robocache.KindNumeric && len(f.Shape) == 3 && f.Shape[0] > 0 && f.Shape[1] > 0 && f.Shape[2] == 1 && (f.DType == robocache.Uint16 || f.DType == robocache.Float32):
+		picture(f, 1)
+	}
 	if s, ok := m["interpolation"].(string); ok {
 		f.Interpolation = s
 	}

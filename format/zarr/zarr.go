@@ -16,7 +16,7 @@ var options = map[string]string{
 }
 
 func init() {
-	robocache.Register(robocache.Format{Name: "zarr", Detect: Detect, Options: options, Open: func(ctx context.Context, uri string, opt robocache.OpenOptions) (robocache.Dataset, error) {
+	robocache.Register(robocache.Format{Name: "zarr", Detect: Detect, Options: options, Write: Write, Open: func(ctx context.Context, uri string, opt robocache.OpenOptions) (robocache.Dataset, error) {
 		d, err := Open(ctx, uri, opt)
 		if err != nil {
 			return nil, err
@@ -51,7 +51,10 @@ type Dataset struct {
 	taskKey string   // the text stream that is the task
 }
 
-var _ robocache.Dataset = (*Dataset)(nil)
+var (
+	_ robocache.Dataset = (*Dataset)(nil)
+	_ robocache.Masker  = (*Dataset)(nil)
+)
 
 // Open opens the store at uri: a folder, a .zip file, or http with consolidated metadata.
 func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset, error) {
@@ -88,6 +91,7 @@ func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d
 	}
 	d = &Dataset{tree: t, views: map[string]*view{}, rate: opt.HZ}
 	d.info = &robocache.Info{URI: s.URI(), Format: "zarr", Version: t.version, Findings: t.findings}
+	d.info.Robot, _ = t.attrs["robot_type"].(string)
 	if d.rate.Zero() {
 		d.rate = rateOf(t.attrs)
 	}

@@ -1,0 +1,244 @@
+package zarr
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"path"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+var le = binary.LittleEndian
+
+const (
+	chunkBytes   = 1 << 20   // of a chunk of numbers
+	pictureBytes = 256 << 10 // of pictures: one is often read for itself
+	textChunk    = 4096      // rows
+	zstdLevel    = 3
+)
+
+// outStream is an array that grows.
+type outStream struct {
+	f       *robocache.Feature
+	name    string
+	dir     string
+	shape   []int // of a row as it is written
+	row     int   // bytes; 0 for texts
+	per     int   // rows of a chunk
+	text    bool
+	mask    bool
+	gray    bool // of encoded pictures one channel of three is kept
+	attrs   map[string]any
+	buf     []byte
+	count   int // rows in buf
+	chunk   int // number of the chunk that buf is
+	rows    int64
+	stamps  []int64
+	missing int64
+	bytes   atomic.Int64
+	saved   *outMark
+}
+
+// outMark is where a stream stood before an episode that may fail.
+type outMark struct {
+	buf          []byte
+	count, chunk int
+	rows         int64
+	stamps       int
+	missing      int64
+}
+
+func (w *writer) stream(f *robocache.Feature, name string) *outStream {
+	own := *f
+	s := &outStream{f: &own, name: name, dir: "data/" + name}
+	if s.text = f.Kind == robocache.KindText || f.Kind == robocache.KindEvent; s.text {
+		s.per = textChunk
+		return s
+	}
+	if !f.Scalar() {
+		s.shape = f.Shape
+	}
+	s.row = f.DType.Size()
+	for _, d := range s.shape {
+		s.row *= d
+	}
+	s.per = max(1, chunkBytes/max(s.row, 64))
+	return s
+}
+
+// append adds rows; whole chunks are packed and written by others.
+func (w *writer) append(s *outStream, b []byte) error {
+	if s.row == 0 {
+		return nil // rows without elements: the shape says how many
+	}
+	for len(b) > 0 {
+		n := min((s.per-s.count)*s.row, len(b))
+		if s.buf == nil {
+			s.buf = make([]byte, 0, s.per*s.row)
+		}
+		s.buf = append(s.buf, b[:n]...)
+		s.count += n / s.row
+		if b = b[n:]; s.count == s.per {
+			w.flush(s)
+		}
+	}
+	return w.going()
+}
+
+// errFailed stands for the error that writeTo takes from the packers.
+var errFailed = errors.New("a chunk could not be written")
+
+// going says why there is no use in going on.
+func (w *writer) going() error {
+	if w.failed.Load() {
+		return errFailed
+	}
+	return w.ctx.Err()
+}
+
+func (w *writer) appendTexts(s *outStream, texts []string) error {
+	for _, t := range texts {
+		s.buf = le.AppendUint32(s.buf, uint32(len(t)))
+		s.buf = append(s.buf, t...)
+		if s.count++; s.count == s.per {
+			w.flush(s)
+		}
+	}
+	return w.going()
+}
+
+// flush gives the chunk that was begun to be packed and written. The last one is filled up: chunks are stored whole.
+func (w *writer) flush(s *outStream) {
+	if s.count == 0 {
+		return
+	}
+	s.rows += int64(s.count)
+	b, count, name := s.buf, s.count, path.Join(s.dir, s.chunkName())
+	s.buf, s.count, s.chunk = nil, 0, s.chunk+1
+	w.work.Go(func() (err error) {
+		defer func() {
+			if err != nil {
+				w.failed.Store(true)
+			}
+		}()
+		defer guard("write", &err)
+		if s.text {
+			for range s.per - count {
+				b = le.AppendUint32(b, 0)
+			}
+			b = append(le.AppendUint32(make([]byte, 0, len(b)+4), uint32(s.per)), b...)
+		} else {
+			b = append(b, make([]byte, (s.per-count)*s.row)...)
+		}
+		z := encoders.Get().(*zstd.Encoder)
+		packed := z.EncodeAll(b, make([]byte, 0, len(b)/4+64))
+		encoders.Put(z)
+		s.bytes.Add(int64(len(packed)))
+		return w.put(name, packed)
+	})
+}
+
+var encoders = sync.Pool{New: func() any {
+	// The checksum is left out, as numcodecs does; the frame says its size.
+	e, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.EncoderLevelFromZstd(zstdLevel)), zstd.WithEncoderCRC(false))
+	if err != nil {
+		panic(err)
+	}
+	return e
+}}
+
+// chunkName is the key of a chunk: chunks hold whole rows.
+func (s *outStream) chunkName() string {
+	name := strconv.Itoa(s.chunk)
+	for range s.shape {
+		name += ".0"
+	}
+	return name
+}
+
+// mark remembers where the streams stand, for rewind.
+func (w *writer) mark() {
+	for _, s := range w.all() {
+		s.saved = &outMark{buf: bytes.Clone(s.buf), count: s.count, chunk: s.chunk, rows: s.rows, stamps: len(s.stamps), missing: s.missing}
+	}
+}
+
+// rewind goes back to the mark. Chunks that were written since are written again, or pruned.
+func (w *writer) rewind() {
+	_ = w.work.Wait() // a chunk on its way must not come after the one that takes its place; its error was seen (failed)
+	for _, s := range w.all() {
+		m := s.saved
+		s.buf, s.count, s.chunk, s.rows, s.stamps, s.missing = m.buf, m.count, m.chunk, m.rows, s.stamps[:m.stamps], m.missing
+	}
+}
+
+// prune removes chunks beyond the last, which an episode that was left out has made.
+func (w *writer) prune(s *outStream) error {
+	for k := s.chunk; ; k++ {
+		t := outStream{chunk: k, shape: s.shape}
+		name := path.Join(s.dir, t.chunkName())
+		if _, err := w.dst.Stat(w.ctx, name); err != nil {
+			return nil
+		}
+		if err := w.dst.Remove(w.ctx, name); err != nil {
+			return err
+		}
+	}
+}
+
+// descr is NumPy's name of a type; "" where it has none.
+func descr(t robocache.DType) string {
+	return map[robocache.DType]string{robocache.Bool: "|b1", robocache.Int8: "|i1", robocache.Int16: "<i2", robocache.Int32: "<i4", robocache.Int64: "<i8", robocache.Uint8: "|u1", robocache.Uint16: "<u2",
+		robocache.Uint32: "<u4", robocache.Uint64: "<u8", robocache.Float16: "<f2", robocache.Float32: "<f4", robocache.Float64: "<f8"}[t]
+}
+
+// meta is .zarray.
+func (s *outStream) meta() map[string]any {
+	shape, chunks := []int64{s.rows}, []int{s.per}
+	for _, d := range s.shape {
+		shape, chunks = append(shape, int64(d)), append(chunks, max(d, 1))
+	}
+	m := map[string]any{"zarr_format": 2, "shape": shape, "chunks": chunks, "order": "C", "filters": nil, "compressor": map[string]any{"id": "zstd", "level": zstdLevel}}
+	switch {
+	case s.text:
+		m["dtype"], m["fill_value"], m["filters"] = "|O", "", []any{map[string]any{"id": "vlen-utf8"}}
+	case s.f.DType == robocache.Bool:
+		m["dtype"], m["fill_value"] = "|b1", false
+	default:
+		m["dtype"], m["fill_value"] = descr(s.f.DType), 0
+	}
+	return m
+}
+
+// attributes is .zattrs: what the layout itself cannot say of a stream.
+func (s *outStream) attributes() map[string]any {
+	if s.attrs != nil {
+		return s.attrs
+	}
+	if s.f.Key == "" || s.f.Key == "task" {
+		return nil
+	}
+	own := map[string]any{"kind": string(s.f.Kind)}
+	if s.f.Kind == robocache.KindVideo {
+		own["kind"] = string(robocache.KindImage)
+	}
+	if s.f.Interpolation != "" {
+		own["interpolation"] = s.f.Interpolation
+	}
+	if s.f.Unit != "" {
+		own["unit"] = s.f.Unit
+	}
+	if len(s.f.Names) > 0 {
+		own["names"] = string(s.f.Names)
+	}
+	if s.f.Kind == robocache.KindNumeric && len(s.f.Shape) == 0 {
+		own["scalar"] = true
+	}
+	return map[string]any{"robocache_key": s.f.Key, "robocache_feature": own}
+}
