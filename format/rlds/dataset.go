@@ -2,7 +2,6 @@ package rlds
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"path"
@@ -33,7 +32,7 @@ var formatOptions = map[string]string{
 }
 
 func init() {
-	robocache.Register(robocache.Format{Name: "rlds", Detect: Detect, Options: formatOptions, Open: func(ctx context.Context, uri string, opt robocache.OpenOptions) (robocache.Dataset, error) {
+	robocache.Register(robocache.Format{Name: "rlds", Detect: Detect, Options: formatOptions, Write: Write, Open: func(ctx context.Context, uri string, opt robocache.OpenOptions) (robocache.Dataset, error) {
 		d, err := Open(ctx, uri, opt)
 		if err != nil {
 			return nil, err
@@ -138,7 +137,7 @@ func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d
 			d = nil
 		}
 	}()
-	if err = d.chooseTask(opt.Map, own); err != nil {
+	if err = d.chooseTask(opt.Map); err != nil {
 		return nil, err
 	}
 	chosen, err := d.raw.choose(options["split"])
@@ -193,33 +192,6 @@ func guard(op string, err *error) {
 	if r := recover(); r != nil {
 		*err = &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds " + op, Msg: fmt.Sprintf("input that the reader did not expect: %v", r), Err: errors.New(string(debug.Stack()))}
 	}
-}
-
-// taskKeys are where data sets keep what the episode is about, the usual ones first.
-var taskKeys = []string{"language_instruction", "observation.natural_language_instruction", "natural_language_instruction", "observation.language_instruction", "instruction", "task",
-	"episode_metadata.language_instruction", "episode_metadata.natural_language_instruction", "episode_metadata.task", "language_instruction_0", "language_instruction_1"}
-
-// chooseTask finds the leaf of the episode's task.
-func (d *Dataset) chooseTask(m *robocache.Mapping, own ownMetadata) error {
-	keys := taskKeys
-	if own.Robocache != nil && own.Robocache.Task != "" {
-		keys = append([]string{own.Robocache.Task}, keys...)
-	}
-	if m != nil && m.Task != "" {
-		keys = []string{m.Task}
-	}
-	for _, k := range keys {
-		for i := range d.s.leaves {
-			if l := &d.s.leaves[i]; l.key == k && l.what == "" && l.coding == textual && !l.varies && l.inner == 0 {
-				d.taskAt = l.slot
-				return nil
-			}
-		}
-	}
-	if m != nil && m.Task != "" {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "rlds", Where: robocache.Where{"stream": m.Task}, Msg: "the mapping's task is no text of this data set"}
-	}
-	return nil
 }
 
 // listed gives the files of the version with their sizes; nil where the store cannot list.
@@ -403,74 +375,6 @@ func (d *Dataset) number(missing []error) error {
 	}
 	d.info.Episodes = d.first[len(d.shards)]
 	return nil
-}
-
-// describe makes streams of leaves.
-func (d *Dataset) describe(ctx context.Context, own ownMetadata) error {
-	for i := range d.s.leaves {
-		l := &d.s.leaves[i]
-		if l.what != "" {
-			d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "unsupported-feature", Where: robocache.Where{"file": featuresName, "stream": l.key}, Message: l.what + " is not read"})
-			continue
-		}
-		f := robocache.Feature{Key: l.key, Kind: robocache.KindNumeric, DType: l.dtype, Shape: append([]int(nil), l.shape...), FPS: d.info.FPS, Default: !l.step, Masked: l.optional && l.coding == plain}
-		if len(f.Shape) == 0 && !l.varies {
-			f.Shape = []int{1}
-		}
-		if l.varies {
-			f.Shape = append([]int{-1}, l.shape...)
-		}
-		switch l.coding {
-		case textual:
-			f.Kind, f.DType, f.Shape = robocache.KindText, robocache.String, []int{1}
-			if l.varies || l.inner > 0 {
-				f.Kind, f.DType = robocache.KindEvent, robocache.JSON
-			}
-		case picture, floatPNG:
-			f.Kind = robocache.KindImage
-			f.Height, f.Width, f.Channels = l.shape[0], l.shape[1], l.shape[2]
-			if f.Height == 0 || f.Width == 0 {
-				d.measure(ctx, i, &f)
-				f.Shape[0], f.Shape[1] = f.Height, f.Width
-			}
-		}
-		if l.labels > 0 {
-			f.Interpolation = "nearest"
-			f.Names = d.labels(ctx, l)
-		}
-		d.byKey[f.Key] = source{leaf: i}
-		d.info.Features = append(d.info.Features, f)
-		if l.nested() && l.coding == plain {
-			g := robocache.Feature{Key: l.key + ".lengths", Kind: robocache.KindNumeric, DType: robocache.Int64, Shape: []int{-1}, FPS: d.info.FPS}
-			d.byKey[g.Key] = source{leaf: i, nested: true}
-			d.info.Features = append(d.info.Features, g)
-		}
-	}
-	if own.Robocache != nil && own.Robocache.Stamps != "" {
-		if f := d.info.Feature(own.Robocache.Stamps); f != nil {
-			f.Default = true
-		}
-	}
-	return nil
-}
-
-// labels reads the names of a class label's classes, which lie in a file beside the shards.
-func (d *Dataset) labels(ctx context.Context, l *leaf) json.RawMessage {
-	b, err := store.ReadFile(ctx, d.st, strings.ReplaceAll(l.name, "/", "-")+".labels.txt", 1<<20)
-	if err != nil {
-		return nil
-	}
-	var names []string
-	for _, line := range strings.Split(string(b), "\n") {
-		if line = strings.TrimSpace(line); line != "" {
-			names = append(names, line)
-		}
-	}
-	out, err := json.Marshal(map[string][]string{"labels": names})
-	if err != nil {
-		return nil
-	}
-	return out
 }
 
 // Info is what the data set says of itself, and what opening it found.

@@ -101,10 +101,12 @@ func (l *leaf) depth(b []byte) (*robocache.Raw, error) {
 	}
 	raw := &robocache.Raw{Height: info.Height, Width: info.Width, Channels: 1, DType: robocache.Float32}
 	switch p := m.(type) {
+	case *image.RGBA: // without a fourth channel, which is then 255
+		raw.Pix, raw.Stride = p.Pix, p.Stride
 	case *image.NRGBA: // as stored: alpha is a byte of the number, and must not weigh on the others
 		raw.Pix, raw.Stride = p.Pix, p.Stride
 	default:
-		return nil, bad("a PNG of 8-bit RGBA", fmt.Sprintf("%T", m), nil)
+		return nil, bad("a PNG of 8-bit RGB or RGBA", fmt.Sprintf("%T", m), nil)
 	}
 	return raw, nil
 }

@@ -260,7 +260,7 @@ func (d *Dataset) Valid(ctx context.Context, key string, rows []robocache.Row, v
 // GatherRagged gives the rows of a stream whose rows vary in length.
 func (d *Dataset) GatherRagged(ctx context.Context, key string, rows []robocache.Row) (data []byte, counts []int, err error) {
 	defer guard("gather", &err)
-	l, s, f, err := d.leafOf(key, robocache.KindNumeric)
+	l, s, f, err := d.leafOf(key, robocache.KindNumeric, robocache.KindPointCloud)
 	if err != nil {
 		return nil, nil, err
 	}

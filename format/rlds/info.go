@@ -233,13 +233,21 @@ func (f *infoFile) choose(option string) ([]int, error) {
 // ownMetadata is what this package's writer adds in metadata.json, where TFDS keeps what a data set says of itself.
 type ownMetadata struct {
 	Robocache *struct {
-		FPS     robocache.Rate    `json:"fps,omitzero"`
-		Robot   string            `json:"robot_type,omitempty"`
-		Stamps  string            `json:"stamps,omitempty"`  // key of the int64 nanoseconds of each step
-		Regular bool              `json:"regular,omitempty"` // the stamps are k/fps throughout
-		Keys    map[string]string `json:"keys,omitempty"`    // key here → key in the source, where they differ
-		Task    string            `json:"task,omitempty"`
+		FPS     robocache.Rate `json:"fps,omitzero"`
+		Robot   string         `json:"robot_type,omitempty"`
+		Stamps  string         `json:"stamps,omitempty"`  // key of the int64 nanoseconds of each step
+		Regular bool           `json:"regular,omitempty"` // the stamps are k/fps throughout
+		// Features is what features.json has no place for, by key.
+		Features map[string]featureNote `json:"features,omitempty"`
 	} `json:"robocache"`
+}
+
+// featureNote is what our writer notes of a stream beside features.json.
+type featureNote struct {
+	Kind          robocache.Kind  `json:"kind,omitempty"` // "pointcloud", of rows of varying length
+	Names         json.RawMessage `json:"names,omitempty"`
+	Unit          string          `json:"unit,omitempty"`
+	Interpolation string          `json:"interpolation,omitempty"`
 }
 
 func readMetadata(ctx context.Context, s store.Store) (ownMetadata, error) {

@@ -1,0 +1,61 @@
+package stills
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/lerobot"
+	"github.com/goatnote-inc/robocache/internal/realdata"
+	"github.com/goatnote-inc/robocache/video"
+	_ "github.com/goatnote-inc/robocache/video/ffmpeg"
+)
+
+// TestVideoPictures: rows of video come in order, twice where they are asked twice, each as when it is asked alone.
+func TestVideoPictures(t *testing.T) {
+	if _, err := video.ActiveBackend(); err != nil {
+		t.Skip("skipped: no decoder: ", err)
+	}
+	ds, err := lerobot.Open(t.Context(), realdata.Path(t, "g1_v21"), robocache.OpenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ds.Close()
+	var f *robocache.Feature
+	for i := range ds.Info().Features {
+		if ds.Info().Features[i].Kind == robocache.KindVideo {
+			f = &ds.Info().Features[i]
+			break
+		}
+	}
+	r := New(ds)
+	defer r.Close()
+	rows := []robocache.Row{{Episode: 0, Index: 3}, {Episode: 0, Index: 3}, {Episode: 0, Index: 5}, {Episode: 0, Index: 1}}
+	var got [][]byte
+	err = r.Each(t.Context(), f, rows, func(i int, ref *robocache.FrameRef) error {
+		if i != len(got) || ref.Raw == nil || ref.Raw.Channels != 3 || ref.Raw.Height != f.Height || ref.Raw.Width != f.Width {
+			t.Errorf("row %d: %+v", i, ref)
+		}
+		got = append(got, bytes.Clone(ref.Raw.Pix))
+		return nil
+	})
+	if err != nil || len(got) != len(rows) {
+		t.Fatal(err, len(got))
+	}
+	for i := range rows {
+		one := New(ds)
+		err := one.Each(t.Context(), f, rows[i:i+1], func(_ int, ref *robocache.FrameRef) error {
+			if !bytes.Equal(ref.Raw.Pix, got[i]) {
+				t.Errorf("row %d is another picture", i)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		one.Close()
+	}
+	if !bytes.Equal(got[0], got[1]) || bytes.Equal(got[0], got[2]) || bytes.Equal(got[0], got[3]) {
+		t.Error("pictures are mixed up")
+	}
+}

@@ -1,0 +1,115 @@
+package rlds
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/store"
+)
+
+// taskKeys are where data sets keep what the episode is about, the usual ones first.
+var taskKeys = []string{"language_instruction", "observation.natural_language_instruction", "natural_language_instruction", "observation.language_instruction", "instruction", "task",
+	"episode_metadata.language_instruction", "episode_metadata.natural_language_instruction", "episode_metadata.task", "language_instruction_0", "language_instruction_1"}
+
+// chooseTask finds the leaf of the episode's task.
+func (d *Dataset) chooseTask(m *robocache.Mapping) error {
+	keys := taskKeys
+	if m != nil && m.Task != "" {
+		keys = []string{m.Task}
+	}
+	for _, k := range keys {
+		for i := range d.s.leaves {
+			if l := &d.s.leaves[i]; l.key == k && l.what == "" && l.coding == textual && !l.varies && l.inner == 0 {
+				d.taskAt = l.slot
+				return nil
+			}
+		}
+	}
+	if m != nil && m.Task != "" {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "rlds", Where: robocache.Where{"stream": m.Task}, Msg: "the mapping's task is no text of this data set"}
+	}
+	return nil
+}
+
+// describe makes streams of leaves.
+func (d *Dataset) describe(ctx context.Context, own ownMetadata) error {
+	for i := range d.s.leaves {
+		l := &d.s.leaves[i]
+		if l.what != "" {
+			d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "unsupported-feature", Where: robocache.Where{"file": featuresName, "stream": l.key}, Message: l.what + " is not read"})
+			continue
+		}
+		f := robocache.Feature{Key: l.key, Kind: robocache.KindNumeric, DType: l.dtype, Shape: append([]int(nil), l.shape...), FPS: d.info.FPS, Default: !l.step, Masked: l.optional && l.coding == plain}
+		if len(f.Shape) == 0 && !l.varies {
+			f.Shape = []int{1}
+		}
+		if l.varies {
+			f.Shape = append([]int{-1}, l.shape...)
+		}
+		switch l.coding {
+		case textual:
+			f.Kind, f.DType, f.Shape = robocache.KindText, robocache.String, []int{1}
+			if l.varies || l.inner > 0 {
+				f.Kind, f.DType = robocache.KindEvent, robocache.JSON
+			}
+		case picture, floatPNG:
+			f.Kind = robocache.KindImage
+			f.Height, f.Width, f.Channels = l.shape[0], l.shape[1], l.shape[2]
+			if f.Height == 0 || f.Width == 0 {
+				d.measure(ctx, i, &f)
+				f.Shape[0], f.Shape[1] = f.Height, f.Width
+			}
+		}
+		if l.labels > 0 {
+			f.Interpolation = "nearest"
+			f.Names = d.labels(ctx, l)
+		}
+		d.byKey[f.Key] = source{leaf: i}
+		d.info.Features = append(d.info.Features, f)
+		if l.nested() && l.coding == plain {
+			g := robocache.Feature{Key: l.key + ".lengths", Kind: robocache.KindNumeric, DType: robocache.Int64, Shape: []int{-1}, FPS: d.info.FPS}
+			d.byKey[g.Key] = source{leaf: i, nested: true}
+			d.info.Features = append(d.info.Features, g)
+		}
+	}
+	if own.Robocache == nil {
+		return nil
+	}
+	for i := range d.info.Features {
+		f := &d.info.Features[i]
+		if f.Key == own.Robocache.Stamps {
+			f.Default = true
+		}
+		if n, ok := own.Robocache.Features[f.Key]; ok {
+			f.Unit, f.Interpolation = n.Unit, n.Interpolation
+			if n.Kind == robocache.KindPointCloud && f.Kind == robocache.KindNumeric && f.Ragged() {
+				f.Kind = n.Kind
+			}
+			if f.Names == nil {
+				f.Names = n.Names
+			}
+		}
+	}
+	return nil
+}
+
+// labels reads the names of a class label's classes, which lie in a file beside the shards.
+func (d *Dataset) labels(ctx context.Context, l *leaf) json.RawMessage {
+	b, err := store.ReadFile(ctx, d.st, strings.ReplaceAll(l.name, "/", "-")+".labels.txt", 1<<20)
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, line := range strings.Split(string(b), "\n") {
+		if line = strings.TrimSpace(line); line != "" {
+			names = append(names, line)
+		}
+	}
+	out, err := json.Marshal(map[string][]string{"labels": names})
+	if err != nil {
+		return nil
+	}
+	return out
+}

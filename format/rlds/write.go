@@ -1,0 +1,328 @@
+package rlds
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"path"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/stills"
+	"github.com/goatnote-inc/robocache/store"
+)
+
+// shardBytes is what a shard is planned to hold.
+const shardBytes = 256 << 20
+
+// writing is one run of Write.
+//
+//	W1  Every file appears whole or not at all; dataset_info.json is the last: a folder without it is no data set.
+//	W2  The same episodes and options give the same bytes, on any number of threads.
+//	W3  Encoded JPEG and PNG bytes are kept as they are. float64 and large integer tensors are byte strings, so that no value is rounded.
+//	W4  features.json names standard classes alone. The stamps of the steps are written as they are (timestamp_ns).
+type writing struct {
+	src      robocache.Dataset
+	info     *robocache.Info
+	dst      store.Writable
+	opt      robocache.WriteOptions
+	name     string
+	version  string
+	leaves   []outLeaf
+	stampKey string
+
+	mu     sync.Mutex
+	report robocache.WriteReport
+	done   int
+	total  int
+	uneven bool              // stamps that are not k/fps
+	format map[string]string // of pictures, by key: what the first one is
+}
+
+var writeOptions = map[string]bool{"name": true, "version": true, "split": true, "shards": true}
+
+// Write writes a data set of any format as RLDS. Options: "name" and "version" of the data set (by the destination's folder where they are
+// not given), "split" ("train"; by default those of the source), "shards" a split (by its size).
+func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache.WriteOptions) (rep *robocache.WriteReport, err error) {
+	s, err := store.OpenWritable(dst)
+	if err != nil {
+		return nil, err
+	}
+	defer store.Close(s)
+	rep, err = WriteStore(ctx, src, s, opt)
+	return rep, robocache.At(err, robocache.Where{"dataset": dst})
+}
+
+// WriteStore is Write into a store.
+func WriteStore(ctx context.Context, src robocache.Dataset, dst store.Writable, opt robocache.WriteOptions) (*robocache.WriteReport, error) {
+	for k := range opt.Options {
+		if !writeOptions[k] {
+			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "write rlds", Where: robocache.Where{"option": k}, Want: "name, version, split or shards", Got: clip(k)}
+		}
+	}
+	have, err := dst.List(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	if len(have) > 0 {
+		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "write rlds", Where: robocache.Where{"file": have[0].Name}, Msg: "the destination is not empty", Hint: "choose an empty folder"}
+	}
+	w := &writing{src: src, info: src.Info(), dst: dst, opt: opt, format: map[string]string{}}
+	if err := w.names(); err != nil {
+		return nil, err
+	}
+	if err := w.planLeaves(); err != nil {
+		return nil, err
+	}
+	splits, err := w.planSplits(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.writeSplits(ctx, splits); err != nil {
+		for _, s := range splits {
+			for _, f := range s.files {
+				dst.Remove(context.WithoutCancel(ctx), f)
+			}
+		}
+		return nil, err
+	}
+	if err := w.metadata(ctx, splits); err != nil {
+		return nil, err
+	}
+	return &w.report, nil
+}
+
+func (w *writing) find(s robocache.Severity, code, stream, message string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.report.Findings = append(w.report.Findings, robocache.Finding{Severity: s, Code: code, Where: robocache.Where{"stream": stream}, Message: message})
+}
+
+// names chooses name and version: TFDS finds <name>/<version> below its data folder.
+func (w *writing) names() error {
+	uri := strings.TrimRight(w.dst.URI(), "/")
+	base := path.Base(uri)
+	w.version = w.opt.Options["version"]
+	if _, ok := parseVersion(base); ok {
+		if w.version == "" {
+			w.version = base
+		}
+		base = path.Base(path.Dir(uri))
+	}
+	if w.version == "" {
+		w.version = "1.0.0"
+	}
+	if _, ok := parseVersion(w.version); !ok {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "write rlds", Where: robocache.Where{"option": "version"}, Want: "three numbers, such as 1.0.0", Got: clip(w.version)}
+	}
+	if w.name = w.opt.Options["name"]; w.name == "" {
+		w.name = snake(base)
+	}
+	if w.name != snake(w.name) {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "write rlds", Where: robocache.Where{"option": "name"}, Want: "letters, digits and _, a letter first", Got: clip(w.name), Hint: "for example " + snake(w.name)}
+	}
+	return nil
+}
+
+// snake makes a name that TFDS takes.
+func snake(s string) string {
+	var b strings.Builder
+	for _, c := range strings.ToLower(s) {
+		if c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '_' {
+			b.WriteRune(c)
+		} else {
+			b.WriteByte('_')
+		}
+	}
+	n := strings.Trim(b.String(), "_")
+	if n == "" || n[0] >= '0' && n[0] <= '9' {
+		n = "set_" + n
+	}
+	return strings.TrimRight(n, "_")
+}
+
+// sample makes the first episode that is not empty: its size plans the shards, and its pictures say how they are encoded.
+func (w *writing) sample(ctx context.Context, splits []*outSplit) (perFrame int64, err error) {
+	p := stills.New(w.src)
+	defer p.Close()
+	tries := 0
+	for _, s := range splits {
+		for _, e := range s.episodes {
+			n := w.src.Len(e)
+			if n == 0 {
+				continue
+			}
+			rows := min(n, 16)
+			b, err := w.episode(ctx, p, e, rows)
+			if err != nil {
+				if tries++; w.opt.SkipBad && tries < 100 && isBad(err) {
+					continue
+				}
+				return 0, robocache.At(err, robocache.Where{"episode": e})
+			}
+			for i := range w.leaves {
+				w.leaves[i].format = w.format[w.leaves[i].key]
+			}
+			return int64(len(b))/int64(rows) + 1, nil
+		}
+	}
+	return 1, nil
+}
+
+func isBad(err error) bool {
+	return errors.Is(err, robocache.ErrMalformed) || errors.Is(err, robocache.ErrNotFound) || errors.Is(err, robocache.ErrUnsupported)
+}
+
+func (w *writing) writeSplits(ctx context.Context, splits []*outSplit) error {
+	threads := w.opt.Threads
+	if threads <= 0 {
+		threads = runtime.GOMAXPROCS(0)
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(threads)
+	for _, s := range splits {
+		for i := range s.shards {
+			f := splitFile{Name: s.name, Template: defaultTemplate}
+			name, err := f.file(w.name, "tfrecord", i, len(s.shards))
+			if err != nil {
+				return err
+			}
+			g.Go(func() error { return robocache.At(w.shard(ctx, s, i, name), robocache.Where{"file": name}) })
+		}
+	}
+	return g.Wait()
+}
+
+// shard writes one file.
+func (w *writing) shard(ctx context.Context, s *outSplit, i int, name string) (err error) {
+	out, err := w.dst.Create(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer out.Abort()
+	p := stills.New(w.src)
+	defer p.Close()
+	for _, e := range s.shards[i] {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n := w.src.Len(e)
+		b, err := w.episode(ctx, p, e, n)
+		if err != nil {
+			err = robocache.At(err, robocache.Where{"episode": e})
+			if !w.opt.SkipBad || !isBad(err) {
+				return err
+			}
+			w.mu.Lock()
+			w.report.Findings = append(w.report.Findings, robocache.Finding{Severity: robocache.SeverityError, Code: "skipped-episode", Where: robocache.Where{"episode": e}, Message: err.Error()})
+			w.mu.Unlock()
+			w.progress(0, 0, 0)
+			continue
+		}
+		if _, err := out.Write(appendRecord(nil, b)); err != nil {
+			return err
+		}
+		s.lengths[i]++
+		w.mu.Lock()
+		s.bytes += int64(len(b))
+		w.mu.Unlock()
+		w.progress(1, int64(n), int64(len(b))+headBytes+tailBytes)
+	}
+	if err := out.Commit(); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	s.files[i] = name
+	w.mu.Unlock()
+	return nil
+}
+
+func (w *writing) progress(episodes int, frames, bytes int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.report.Episodes += episodes
+	w.report.Frames += frames
+	w.report.Bytes += bytes
+	w.done++
+	if w.opt.Progress != nil {
+		w.opt.Progress(w.done, w.total)
+	}
+}
+
+// metadata writes what is not shards, dataset_info.json last.
+func (w *writing) metadata(ctx context.Context, splits []*outSplit) error {
+	b, err := featuresJSON(w.leaves)
+	if err != nil {
+		return err
+	}
+	if err := w.file(ctx, featuresName, b); err != nil {
+		return err
+	}
+	own := map[string]any{"stamps": w.stampKey, "regular": !w.uneven}
+	if !w.info.FPS.Zero() {
+		own["fps"] = w.info.FPS
+	}
+	if w.info.Robot != "" {
+		own["robot_type"] = w.info.Robot
+	}
+	if extra := w.extras(); len(extra) > 0 {
+		own["features"] = extra
+	}
+	if b, err = json.MarshalIndent(map[string]any{"robocache": own}, "", "  "); err != nil {
+		return err
+	}
+	if err := w.file(ctx, metadataName, b); err != nil {
+		return err
+	}
+	var list []map[string]any
+	for _, s := range splits {
+		lengths := make([]string, len(s.lengths))
+		for i, n := range s.lengths {
+			lengths[i] = strconv.FormatInt(n, 10)
+		}
+		list = append(list, map[string]any{"name": s.name, "filepathTemplate": defaultTemplate, "numBytes": strconv.FormatInt(s.bytes, 10), "shardLengths": lengths})
+	}
+	if b, err = json.MarshalIndent(map[string]any{"name": w.name, "version": w.version, "fileFormat": "tfrecord", "description": "Written by RoboCache.", "splits": list}, "", "  "); err != nil {
+		return err
+	}
+	return w.file(ctx, infoName, b)
+}
+
+// extras is what features.json has no place for.
+func (w *writing) extras() map[string]featureNote {
+	out := map[string]featureNote{}
+	for i := range w.leaves {
+		f := w.leaves[i].feature
+		if f == nil {
+			continue
+		}
+		n := featureNote{Names: f.Names, Unit: f.Unit, Interpolation: f.Interpolation}
+		if f.Kind == robocache.KindPointCloud {
+			n.Kind = f.Kind
+		}
+		if n.Kind != "" || n.Names != nil || n.Unit != "" || n.Interpolation != "" {
+			out[w.leaves[i].key] = n
+		}
+	}
+	return out
+}
+
+func (w *writing) file(ctx context.Context, name string, b []byte) error {
+	f, err := w.dst.Create(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer f.Abort()
+	if _, err := f.Write(b); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	w.report.Bytes += int64(len(b))
+	w.mu.Unlock()
+	return f.Commit()
+}

@@ -1,0 +1,293 @@
+package rlds
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// outLeaf is one feature as it is written.
+type outLeaf struct {
+	feature *robocache.Feature // nil: made here
+	key     string
+	name    string // in the record
+	step    bool
+	how     outKind
+	format  string // pictures: "png" or "jpeg"
+	mask    string // key of the stream whose rows it marks
+}
+
+type outKind uint8
+
+const (
+	outNumbers outKind = iota // numbers in a list
+	outBytes                  // a byte string a row: what a list would not keep exactly (float64) or only at length
+	outRagged                 // ragged_flat_values and ragged_row_lengths_0
+	outOpen                   // a byte string a row of open length
+	outPicture
+	outDepth // float32 picture
+	outText
+	outMask
+	outTask
+	outStamp
+	outFlag
+	outIndex
+)
+
+// maxListed is the number of integers a row up to which they are a list: 1 to 10 bytes each.
+const maxListed = 64
+
+// howOf says how a feature is written, or why not.
+func howOf(f *robocache.Feature) (outKind, string) {
+	switch f.Kind {
+	case robocache.KindText, robocache.KindEvent:
+		return outText, ""
+	case robocache.KindImage, robocache.KindVideo:
+		if f.DType == robocache.Float32 && f.Kind == robocache.KindImage || f.Kind == robocache.KindVideo && f.Depth != nil {
+			return outDepth, ""
+		}
+		return outPicture, ""
+	case robocache.KindNumeric, robocache.KindPointCloud:
+		switch {
+		case f.DType.Size() == 0:
+			return 0, "values of dtype " + f.DType.String()
+		case f.Ragged() && f.DType == robocache.Float64:
+			return outOpen, ""
+		case f.Ragged():
+			return outRagged, ""
+		case f.DType == robocache.Float64, f.DType.Integer() && f.Elements() > maxListed && f.DType != robocache.Uint32:
+			return outBytes, ""
+		}
+		return outNumbers, ""
+	}
+	return 0, "a stream of kind " + string(f.Kind)
+}
+
+const tfdsFeatures = "tensorflow_datasets.core.features."
+
+func shapeJSON(dims ...int) map[string]any {
+	if len(dims) == 0 {
+		return map[string]any{}
+	}
+	text := make([]string, len(dims))
+	for i, d := range dims {
+		text[i] = strconv.Itoa(d)
+	}
+	return map[string]any{"dimensions": text}
+}
+
+func tensorJSON(dtype, encoding string, dims ...int) map[string]any {
+	class := "tensor_feature.Tensor"
+	if len(dims) == 0 {
+		class = "scalar.Scalar"
+	}
+	return map[string]any{"pythonClassName": tfdsFeatures + class, "tensor": map[string]any{"shape": shapeJSON(dims...), "dtype": dtype, "encoding": encoding}}
+}
+
+// node is the leaf's entry in features.json.
+func (l *outLeaf) node() map[string]any {
+	f := l.feature
+	var dims []int
+	if f != nil {
+		dims = append(dims, f.Shape...)
+		if f.Ragged() {
+			dims = dims[1:]
+		} else if f.Scalar() {
+			dims = nil
+		}
+	}
+	switch l.how {
+	case outNumbers:
+		return tensorJSON(f.DType.String(), "none", dims...)
+	case outBytes:
+		if dims == nil {
+			// A scalar that is a byte string is a tensor of shape ().
+			n := tensorJSON(f.DType.String(), "bytes")
+			n["pythonClassName"] = tfdsFeatures + "tensor_feature.Tensor"
+			return n
+		}
+		return tensorJSON(f.DType.String(), "bytes", dims...)
+	case outOpen:
+		return tensorJSON(f.DType.String(), "bytes", append([]int{-1}, dims...)...)
+	case outRagged:
+		return map[string]any{"pythonClassName": tfdsFeatures + "sequence_feature.Sequence", "sequence": map[string]any{"feature": tensorJSON(f.DType.String(), "none", dims...), "length": "-1"}}
+	case outPicture, outDepth:
+		dtype, channels := "uint8", 3
+		if f.Kind == robocache.KindImage {
+			if f.Channels == 1 || f.Channels == 4 && l.format != "jpeg" {
+				channels = f.Channels
+			}
+			if f.DType == robocache.Uint16 {
+				dtype = "uint16"
+			}
+		}
+		if l.how == outDepth {
+			dtype, channels = "float32", 1
+		}
+		h, w := f.Height, f.Width
+		if h == 0 || w == 0 {
+			h, w = -1, -1
+		}
+		image := map[string]any{"shape": shapeJSON(h, w, channels), "dtype": dtype}
+		if l.format != "" {
+			image["encodingFormat"] = l.format
+		}
+		return map[string]any{"pythonClassName": tfdsFeatures + "image_feature.Image", "image": image}
+	case outText, outTask:
+		return map[string]any{"pythonClassName": tfdsFeatures + "text_feature.Text", "text": map[string]any{}}
+	case outMask, outFlag:
+		return tensorJSON("bool", "none")
+	}
+	return tensorJSON("int64", "none") // stamps, numbers of episodes
+}
+
+func dictJSON(features map[string]any) map[string]any {
+	return map[string]any{"pythonClassName": tfdsFeatures + "features_dict.FeaturesDict", "featuresDict": map[string]any{"features": features}}
+}
+
+// featuresJSON is features.json: standard classes alone, so that TFDS opens the data set without code.
+func featuresJSON(leaves []outLeaf) ([]byte, error) {
+	steps, episode := map[string]any{}, map[string]any{}
+	for i := range leaves {
+		l := &leaves[i]
+		into := episode
+		name := l.name
+		if l.step {
+			into, name = steps, strings.TrimPrefix(name, stepsName+"/")
+		}
+		parts := strings.Split(name, "/")
+		for _, p := range parts[:len(parts)-1] {
+			d, ok := into[p].(map[string]any)
+			if !ok {
+				d = dictJSON(map[string]any{})
+				into[p] = d
+			}
+			into = d["featuresDict"].(map[string]any)["features"].(map[string]any)
+		}
+		into[parts[len(parts)-1]] = l.node()
+	}
+	episode[stepsName] = map[string]any{"pythonClassName": tfdsFeatures + "dataset_feature.Dataset", "sequence": map[string]any{"feature": dictJSON(steps), "length": "-1"}}
+	return json.MarshalIndent(dictJSON(episode), "", "    ")
+}
+
+// recordName makes the path of a key in the record: "observation.images.top" is steps/observation/images/top. A key that is also the
+// beginning of another one stays in one piece.
+func recordName(key string, all []string) string {
+	parts := strings.Split(strings.ReplaceAll(key, "/", "_"), ".")
+	for n := 1; n < len(parts); n++ {
+		head := strings.Join(parts[:n], ".")
+		for _, k := range all {
+			if k == head {
+				return strings.Join(parts[:n-1], "/") + sep(n > 1) + strings.Join(parts[n-1:], ".")
+			}
+		}
+	}
+	for _, p := range parts {
+		if p == "" {
+			return strings.Join(parts, ".")
+		}
+	}
+	return strings.Join(parts, "/")
+}
+
+func sep(yes bool) string {
+	if yes {
+		return "/"
+	}
+	return ""
+}
+
+// planLeaves decides what is written and under which names.
+func (w *writing) planLeaves() error {
+	var picked []*robocache.Feature
+	have := map[string]bool{}
+	all := []string{"language_instruction"}
+	drop := func(f *robocache.Feature, why string) {
+		w.report.Dropped = append(w.report.Dropped, f.Key)
+		w.find(robocache.SeverityWarning, "dropped-feature", f.Key, why+" is not written")
+	}
+	for i := range w.info.Features {
+		f := &w.info.Features[i]
+		meta := strings.HasPrefix(f.Key, "episode_metadata.")
+		if w.opt.Keys != nil && !contains(w.opt.Keys, f.Key) || w.opt.Keys == nil && f.Default && !meta {
+			continue
+		}
+		if f.Clock != "" && f.Clock != w.info.Clock {
+			drop(f, "a stream on a clock of its own (RLDS has one row a step; align the data set first)")
+			continue
+		}
+		if _, why := howOf(f); why != "" {
+			drop(f, why)
+			continue
+		}
+		picked = append(picked, f)
+		all = append(all, f.Key)
+		have[f.Key] = true
+	}
+	for _, k := range w.opt.Keys {
+		if !have[k] && !contains(w.report.Dropped, k) {
+			return &robocache.Error{Class: robocache.ErrNotFound, Op: "write rlds", Where: robocache.Where{"stream": k}, Msg: "no stream of this name"}
+		}
+	}
+	names := map[string]bool{}
+	add := func(l outLeaf) error {
+		l.name = recordName(l.key, all)
+		if l.step {
+			l.name = stepsName + "/" + l.name
+		}
+		if names[l.name] {
+			return &robocache.Error{Class: robocache.ErrMalformed, Op: "write rlds", Where: robocache.Where{"stream": l.key}, Msg: fmt.Sprintf("two streams would be %s", clip(l.name))}
+		}
+		names[l.name] = true
+		w.leaves = append(w.leaves, l)
+		return nil
+	}
+	for _, f := range picked {
+		how, _ := howOf(f)
+		meta := strings.HasPrefix(f.Key, "episode_metadata.") && f.Default && (how == outText || how == outNumbers || how == outBytes)
+		if err := add(outLeaf{feature: f, key: f.Key, step: !meta, how: how}); err != nil {
+			return err
+		}
+		if f.Masked && !meta {
+			if err := add(outLeaf{key: f.Key + "_valid", step: true, how: outMask, mask: f.Key}); err != nil {
+				return err
+			}
+			w.find(robocache.SeverityInfo, "mask-beside", f.Key, "rows without a value are marked in "+f.Key+"_valid: RLDS has no masks")
+		}
+	}
+	for _, k := range []string{"is_first", "is_last", "is_terminal"} {
+		if !have[k] {
+			if err := add(outLeaf{key: k, step: true, how: outFlag}); err != nil {
+				return err
+			}
+		}
+	}
+	if !have["language_instruction"] {
+		if err := add(outLeaf{key: "language_instruction", step: true, how: outTask}); err != nil {
+			return err
+		}
+	}
+	w.stampKey = "timestamp_ns"
+	for have[w.stampKey] {
+		w.stampKey = "recorded_" + w.stampKey
+	}
+	if err := add(outLeaf{key: w.stampKey, step: true, how: outStamp}); err != nil {
+		return err
+	}
+	if !have["episode_metadata.episode_index"] {
+		return add(outLeaf{key: "episode_metadata.episode_index", how: outIndex})
+	}
+	return nil
+}
+
+func contains(list []string, s string) bool {
+	for _, v := range list {
+		if v == s {
+			return true
+		}
+	}
+	return false
+}

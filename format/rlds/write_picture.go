@@ -1,0 +1,111 @@
+package rlds
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"slices"
+
+	"github.com/klauspost/compress/zlib"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/video"
+)
+
+// encodePicture gives the bytes that stand for a picture: JPEG and PNG as they are, all else as PNG without loss.
+func encodePicture(l *outLeaf, ref *robocache.FrameRef) ([]byte, error) {
+	if ref.Missing {
+		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "write rlds", Msg: "the row has no picture, and RLDS has no place for that", Hint: "leave the episode out"}
+	}
+	info, err := video.PictureSize(ref)
+	if err != nil {
+		return nil, err
+	}
+	f := l.feature
+	if f.Height > 0 && f.Width > 0 && (info.Height != f.Height || info.Width != f.Width) {
+		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "write rlds", Msg: "the size of a picture", Want: fmt.Sprintf("%d × %d", f.Height, f.Width), Got: fmt.Sprintf("%d × %d", info.Height, info.Width)}
+	}
+	if l.how == outDepth {
+		return encodeDepth(ref, info)
+	}
+	switch {
+	case info.Format == "png" || info.Format == "jpeg":
+		return slices.Clone(ref.Encoded), nil
+	case ref.Raw != nil && ref.Raw.DType == robocache.Uint16 && ref.Raw.Channels > 1:
+		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "write rlds", Msg: "raw 16-bit colour"}
+	case info.DType == robocache.Float32:
+		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "write rlds", Msg: "float32 pictures in a stream of " + f.DType.String()}
+	case ref.Raw == nil: // TIFF
+		spec := &video.Spec{Pixel: video.RGB8}
+		raw := &robocache.Raw{Height: info.Height, Width: info.Width, Channels: 3, DType: robocache.Uint8}
+		if info.DType == robocache.Uint16 {
+			spec.Pixel = video.Gray16
+			raw.Channels, raw.DType = 1, robocache.Uint16
+		}
+		n, err := video.StillBytes(info, spec)
+		if err != nil {
+			return nil, err
+		}
+		raw.Pix = make([]byte, n)
+		if err := video.DecodePicture(ref, spec, raw.Pix); err != nil {
+			return nil, err
+		}
+		return video.EncodePicture(&robocache.FrameRef{Raw: raw})
+	}
+	return video.EncodePicture(ref)
+}
+
+// encodeDepth makes a PNG of four 8-bit channels that are the bytes of a float32.
+func encodeDepth(ref *robocache.FrameRef, info video.StillInfo) ([]byte, error) {
+	if info.DType != robocache.Float32 {
+		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "write rlds", Msg: "a depth picture", Want: "float32", Got: info.DType.String()}
+	}
+	pix, stride := []byte(nil), info.Width*4
+	if ref.Raw != nil {
+		pix = ref.Raw.Pix
+		if ref.Raw.Stride != 0 {
+			stride = ref.Raw.Stride
+		}
+	} else { // TIFF: "millimetres" of what is said to be millimetres are the numbers themselves
+		pix = make([]byte, info.Width*info.Height*4)
+		if err := video.DecodePicture(ref, &video.Spec{Pixel: video.DepthMM, Depth: &robocache.Depth{Unit: "mm"}}, pix); err != nil {
+			return nil, err
+		}
+	}
+	return rgbaPNG(pix, stride, info.Width, info.Height)
+}
+
+// rgbaPNG writes four 8-bit channels as a PNG. image/png would leave the fourth out where it is 255 throughout, and weigh it elsewhere.
+func rgbaPNG(pix []byte, stride, w, h int) ([]byte, error) {
+	out := []byte("\x89PNG\r\n\x1a\n")
+	chunk := func(name string, data []byte) {
+		be := binary.BigEndian
+		out = be.AppendUint32(out, uint32(len(data)))
+		at := len(out)
+		out = append(append(out, name...), data...)
+		out = be.AppendUint32(out, crc32.ChecksumIEEE(out[at:]))
+	}
+	head := binary.BigEndian.AppendUint32(nil, uint32(w))
+	head = binary.BigEndian.AppendUint32(head, uint32(h))
+	chunk("IHDR", append(head, 8, 6, 0, 0, 0)) // 8 bits, RGBA
+	var z bytes.Buffer
+	d, err := zlib.NewWriterLevel(&z, zlib.BestSpeed)
+	if err != nil {
+		return nil, err
+	}
+	for y := range h {
+		if _, err := d.Write([]byte{0}); err != nil { // no filter
+			return nil, err
+		}
+		if _, err := d.Write(pix[y*stride:][:4*w]); err != nil {
+			return nil, err
+		}
+	}
+	if err := d.Close(); err != nil {
+		return nil, err
+	}
+	chunk("IDAT", z.Bytes())
+	chunk("IEND", nil)
+	return out, nil
+}

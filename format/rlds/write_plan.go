@@ -1,0 +1,124 @@
+package rlds
+
+import (
+	"context"
+	"fmt"
+	"sort"
+	"strconv"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// outSplit is a split as it is written.
+type outSplit struct {
+	name     string
+	episodes []int
+	shards   [][]int // episodes of each
+	files    []string
+	lengths  []int64
+	bytes    int64
+}
+
+// planSplits divides the episodes into splits and shards. The size of a shard is planned by the first episode.
+func (w *writing) planSplits(ctx context.Context) ([]*outSplit, error) {
+	var out []*outSplit
+	episodes := w.opt.Episodes
+	name := w.opt.Options["split"]
+	if episodes == nil && name == "" {
+		out = w.sourceSplits()
+	}
+	if out == nil {
+		if episodes == nil {
+			for e := range w.info.Episodes {
+				episodes = append(episodes, e)
+			}
+		}
+		if name == "" {
+			name = "train"
+		}
+		if name != snake(name) {
+			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "write rlds", Where: robocache.Where{"option": "split"}, Want: "a name of letters, digits and _", Got: clip(name)}
+		}
+		out = []*outSplit{{name: name, episodes: episodes}}
+	}
+	asked := 0
+	if text := w.opt.Options["shards"]; text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || n > maxShards {
+			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "write rlds", Where: robocache.Where{"option": "shards"}, Want: "a number of shards", Got: clip(text)}
+		}
+		asked = n
+	}
+	perFrame, err := w.sample(ctx, out)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range out {
+		w.total += len(s.episodes)
+		frames := int64(0)
+		for _, e := range s.episodes {
+			if e < 0 || e >= w.info.Episodes {
+				return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "write rlds", Where: robocache.Where{"episode": e}, Want: fmt.Sprintf("an episode from 0 to %d", w.info.Episodes-1), Got: fmt.Sprint(e)}
+			}
+			frames += int64(w.src.Len(e))
+		}
+		n := asked
+		if n == 0 {
+			n = int(min(frames*perFrame/shardBytes+1, maxShards))
+		}
+		s.divide(max(min(n, len(s.episodes)), 1), frames, w.src.Len)
+	}
+	return out, nil
+}
+
+// divide gives each of n shards a run of episodes with about as many frames.
+func (s *outSplit) divide(n int, frames int64, length func(int) int) {
+	s.shards = make([][]int, n)
+	s.files, s.lengths = make([]string, n), make([]int64, n)
+	seen, at := int64(0), 0
+	for i, e := range s.episodes {
+		// No shard stays empty where there are episodes for all.
+		left := len(s.episodes) - i
+		if at+1 < n && len(s.shards[at]) > 0 && (seen*int64(n) >= frames*int64(at+1) || left <= n-at-1) {
+			at++
+		}
+		s.shards[at] = append(s.shards[at], e)
+		seen += int64(length(e))
+	}
+}
+
+// sourceSplits are the splits of the source, where they are runs that hold every episode once.
+func (w *writing) sourceSplits() []*outSplit {
+	type part struct {
+		name     string
+		from, to int
+	}
+	var parts []part
+	for name, text := range w.info.Splits {
+		var p part
+		if n, _ := fmt.Sscanf(text, "%d:%d", &p.from, &p.to); n != 2 || name != snake(name) {
+			return nil
+		}
+		p.name = name
+		parts = append(parts, p)
+	}
+	sort.Slice(parts, func(i, j int) bool {
+		return parts[i].from < parts[j].from || parts[i].from == parts[j].from && parts[i].to < parts[j].to
+	})
+	var out []*outSplit
+	at := 0
+	for _, p := range parts {
+		if p.from != at || p.to < p.from {
+			return nil
+		}
+		s := &outSplit{name: p.name}
+		for ; at < p.to; at++ {
+			s.episodes = append(s.episodes, at)
+		}
+		out = append(out, s)
+	}
+	if at != w.info.Episodes {
+		return nil
+	}
+	return out
+}

@@ -1,0 +1,224 @@
+package rlds
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/stills"
+)
+
+// episode makes the record of the first n rows of an episode.
+func (w *writing) episode(ctx context.Context, p *stills.Reader, e, n int) ([]byte, error) {
+	ep, err := w.src.Episode(ctx, e)
+	if err != nil {
+		return nil, err
+	}
+	times, err := w.src.Times(ctx, e, "")
+	if err != nil {
+		return nil, err
+	}
+	if len(times) < n {
+		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "write rlds", Msg: "stamps", Want: fmt.Sprint(n), Got: fmt.Sprint(len(times))}
+	}
+	rows := make([]robocache.Row, n)
+	for i := range rows {
+		rows[i] = robocache.Row{Episode: e, Index: i}
+	}
+	x := newExample()
+	for i := range w.leaves {
+		if err := w.leaf(ctx, x, &w.leaves[i], p, rows, times[:n], &ep); err != nil {
+			return nil, robocache.At(err, robocache.Where{"stream": w.leaves[i].key})
+		}
+	}
+	return x.bytes()
+}
+
+// leaf adds one feature.
+func (w *writing) leaf(ctx context.Context, x *exampleWriter, l *outLeaf, p *stills.Reader, rows []robocache.Row, times []int64, ep *robocache.Episode) error {
+	if !l.step && l.how != outIndex {
+		rows = rows[:min(1, len(rows))]
+	}
+	n := len(rows)
+	switch l.how {
+	case outNumbers, outBytes:
+		size := l.feature.RowBytes()
+		b := make([]byte, n*size)
+		if !l.step && n == 0 {
+			b, n = make([]byte, size), 1 // an episode of no steps still has one of each of its own values
+		}
+		if len(rows) > 0 {
+			if err := w.src.Gather(ctx, l.feature.Key, rows, b); err != nil {
+				return err
+			}
+		}
+		if l.how == outNumbers {
+			x.numbers(l.name, l.feature.DType, b)
+			return nil
+		}
+		values := make([][]byte, n)
+		for i := range values {
+			values[i] = b[i*size : (i+1)*size]
+		}
+		x.strings(l.name, values)
+	case outRagged, outOpen:
+		return w.ragged(ctx, x, l, rows)
+	case outPicture, outDepth:
+		return w.pictures(ctx, x, l, p, rows)
+	case outText, outTask:
+		key := "task"
+		if l.how == outText {
+			key = l.feature.Key
+		}
+		texts, err := w.src.Text(ctx, key, rows)
+		if err != nil {
+			return err
+		}
+		values := make([][]byte, len(texts))
+		for i, t := range texts {
+			values[i] = []byte(t)
+		}
+		if !l.step && len(values) == 0 {
+			values = [][]byte{nil}
+		}
+		x.strings(l.name, values)
+	case outMask:
+		valid := make([]uint8, n)
+		m, ok := w.src.(robocache.Masker)
+		if !ok {
+			for i := range valid {
+				valid[i] = 1
+			}
+		} else if err := m.Valid(ctx, l.mask, rows, valid); err != nil {
+			return err
+		}
+		x.numbers(l.name, robocache.Bool, valid)
+	case outFlag:
+		v := make([]int64, n)
+		if n > 0 && l.key == "is_first" {
+			v[0] = 1
+		}
+		if n > 0 && l.key == "is_last" {
+			v[n-1] = 1
+		}
+		x.ints(l.name, v)
+	case outStamp:
+		x.ints(l.name, times)
+		for k, t := range times {
+			if w.info.FPS.Zero() || t != w.info.FPS.Nanos(int64(k)) {
+				w.mu.Lock()
+				w.uneven = true
+				w.mu.Unlock()
+				break
+			}
+		}
+	case outIndex:
+		x.ints(l.name, []int64{ep.Index})
+	}
+	return nil
+}
+
+// numbers writes rows of a list's dtype; only those that a list holds exactly come here.
+func (w *exampleWriter) numbers(name string, d robocache.DType, b []byte) {
+	switch {
+	case d == robocache.Float32:
+		w.floats(name, b)
+	case d.Float():
+		le := binary.LittleEndian
+		out := make([]byte, 0, len(b)*2)
+		for i := 0; i+2 <= len(b); i += 2 {
+			h := le.Uint16(b[i:])
+			if d == robocache.BFloat16 {
+				out = le.AppendUint32(out, uint32(h)<<16)
+			} else {
+				out = le.AppendUint32(out, math.Float32bits(robocache.HalfToFloat32(h)))
+			}
+		}
+		w.floats(name, out)
+	default:
+		w.ints(name, integers(d, b))
+	}
+}
+
+// integers widens integers; uint64 is cast bit by bit, as TFDS does it.
+func integers(d robocache.DType, b []byte) []int64 {
+	le := binary.LittleEndian
+	size := d.Size()
+	out := make([]int64, len(b)/size)
+	for i := range out {
+		p := b[i*size:]
+		switch d {
+		case robocache.Bool, robocache.Uint8:
+			out[i] = int64(p[0])
+		case robocache.Int8:
+			out[i] = int64(int8(p[0]))
+		case robocache.Int16:
+			out[i] = int64(int16(le.Uint16(p)))
+		case robocache.Uint16:
+			out[i] = int64(le.Uint16(p))
+		case robocache.Int32:
+			out[i] = int64(int32(le.Uint32(p)))
+		case robocache.Uint32:
+			out[i] = int64(le.Uint32(p))
+		default:
+			out[i] = int64(le.Uint64(p))
+		}
+	}
+	return out
+}
+
+func (w *writing) ragged(ctx context.Context, x *exampleWriter, l *outLeaf, rows []robocache.Row) error {
+	src, ok := w.src.(robocache.RaggedDataset)
+	if !ok {
+		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "write rlds", Msg: "the data set does not give its ragged rows"}
+	}
+	data, counts, err := src.GatherRagged(ctx, l.feature.Key, rows)
+	if err != nil {
+		return err
+	}
+	if l.how == outOpen {
+		size := l.feature.Elements() * l.feature.DType.Size()
+		values := make([][]byte, len(counts))
+		at := 0
+		for i, n := range counts {
+			values[i] = data[at : at+n*size]
+			at += n * size
+		}
+		x.strings(l.name, values)
+		return nil
+	}
+	x.numbers(l.name+"/ragged_flat_values", l.feature.DType, data)
+	lengths := make([]int64, len(counts))
+	for i, n := range counts {
+		lengths[i] = int64(n)
+	}
+	x.ints(l.name+"/ragged_row_lengths_0", lengths)
+	return nil
+}
+
+func (w *writing) pictures(ctx context.Context, x *exampleWriter, l *outLeaf, p *stills.Reader, rows []robocache.Row) error {
+	values := make([][]byte, len(rows))
+	err := p.Each(ctx, l.feature, rows, func(i int, ref *robocache.FrameRef) error {
+		b, err := encodePicture(l, ref)
+		values[i] = b
+		return robocache.At(err, robocache.Where{"row": i})
+	})
+	if err != nil {
+		return err
+	}
+	if len(values) > 0 {
+		format := "png"
+		if len(values[0]) > 2 && values[0][0] == 0xff {
+			format = "jpeg"
+		}
+		w.mu.Lock()
+		if w.format[l.key] == "" {
+			w.format[l.key] = format
+		}
+		w.mu.Unlock()
+	}
+	x.strings(l.name, values)
+	return nil
+}
