@@ -50,21 +50,38 @@ func HalfWindows(period int64) (before, after int64) { return period / 2, period
 
 // NewPlan finds the source samples of each target (kernel.NewPlan); errors name the stream.
 func NewPlan(src, targets []int64, opt Options) (*kernel.Plan, error) {
-	rule := kernel.Rule{Mode: opt.Mode, Edge: opt.Edge, MaxGap: opt.MaxGap, Before: opt.Before, After: opt.After}
-	hold := opt.Hold && len(src) > 0
-	if hold {
-		rule = kernel.Rule{Mode: Previous}
-	}
+	rule := opt.rule(src)
 	p, err := kernel.NewPlan(src, targets, rule)
 	if err != nil {
 		return nil, inStream(err, opt.Stream)
 	}
-	if hold {
+	opt.hold(p)
+	return p, nil
+}
+
+// Fill is NewPlan in slices that are there, over stamps that are proved (CheckStamps).
+func (o *Options) Fill(p *kernel.Plan, src, targets []int64) error {
+	rule := o.rule(src)
+	if err := p.Fill(src, targets, &rule); err != nil {
+		return inStream(err, o.Stream)
+	}
+	o.hold(p)
+	return nil
+}
+
+func (o *Options) rule(src []int64) kernel.Rule {
+	if o.Hold && len(src) > 0 {
+		return kernel.Rule{Mode: Previous}
+	}
+	return kernel.Rule{Mode: o.Mode, Edge: o.Edge, MaxGap: o.MaxGap, Before: o.Before, After: o.After}
+}
+
+func (o *Options) hold(p *kernel.Plan) {
+	if o.Hold && p.Sources > 0 {
 		for i := range p.Valid {
 			p.Valid[i] = 1
 		}
 	}
-	return p, nil
 }
 
 // CheckStamps proves that the stamps of a stream do not decrease and are in range; the error names the stream and the first bad index.

@@ -81,6 +81,7 @@ type worker struct {
 	refs    []robocache.FrameRef
 	index   []int32
 	planner video.Planner
+	plan    planRoom
 
 	// of the group that is being decoded
 	task    *fileTask
@@ -308,7 +309,7 @@ func (a *assembler) submit(q *queue, h *horizon) {
 		}
 		for _, p := range parts {
 			for i := range src.layout.columns {
-				if src.layout.columns[i].ragged {
+				if c := &src.layout.columns[i]; c.ragged || c.leader != i {
 					continue
 				}
 				kind := jobGather

@@ -41,6 +41,8 @@ type column struct {
 	count  int // index in Batch.Tensors of its lengths, where it is ragged
 	mask   int // index in Batch.Tensors of its is_pad; -1
 	aligns *streamAlign
+	shared []int  // columns whose values are made with this one's, by the same plan
+	leader int    // whose plan makes this one's values; itself
 	raw    *wired // its batches are raw; nil: they are as the field says
 }
 
@@ -153,7 +155,7 @@ func newLayout(ctx context.Context, ds robocache.Dataset, cfg *Config, on *line,
 		if err != nil {
 			return nil, err
 		}
-		l.columns = append(l.columns, column{key: "task", number: len(l.columns), timed: timed, source: fromText, steps: 1, out: robocache.String, mask: -1, entry: len(l.texts)})
+		l.columns = append(l.columns, column{key: "task", number: len(l.columns), leader: len(l.columns), timed: timed, source: fromText, steps: 1, out: robocache.String, mask: -1, entry: len(l.texts)})
 		l.texts = append(l.texts, len(l.columns)-1)
 		l.fields = append(l.fields, Field{Key: "task", DType: robocache.String, Shape: []int{}, Kind: robocache.KindText})
 	}
@@ -173,7 +175,7 @@ func textWindow(key string) error {
 
 // add makes the column of a feature.
 func (l *layout) add(f *robocache.Feature, cfg *Config, info *robocache.Info, on *line) error {
-	c := column{key: f.Key, feature: f, steps: 1, mask: -1, stored: f.DType, out: f.DType}
+	c := column{key: f.Key, feature: f, leader: len(l.columns), steps: 1, mask: -1, stored: f.DType, out: f.DType}
 	lerobot := cfg.Compat == "lerobot"
 	var err error
 	if c.timed, err = on.timed(f, cfg); err != nil {

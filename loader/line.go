@@ -36,7 +36,7 @@ func newLine(info *robocache.Info, cfg *Config) (line, error) {
 			return l, misuse("anchor", "anchor or hz: samples lie on a stream's rows or on a timeline", "both")
 		}
 		if l.clock = f.Clock; l.clock != "" {
-			l.key = f.Key
+			l.key = f.Key // its own stamps: clock= and offset= may name it
 		}
 	}
 	if a := cfg.Align; a != nil && !l.grid {
@@ -169,4 +169,23 @@ func (src *source) readStamps(ctx context.Context, episode int, stream string) (
 		return nil, err
 	}
 	return t, align.CheckStamps(t, stream)
+}
+
+// stampsOf is the stream whose stamps stand for those of a feature: the first one of its clock, so that they are read and kept once.
+func (src *source) stampsOf(f *robocache.Feature) string {
+	by := func(k string) string {
+		if src.cfg.Align == nil {
+			return ""
+		}
+		return src.cfg.Align.Clock[k]
+	}
+	if f.Clock != "" {
+		info := src.ds.Info()
+		for i := range info.Features {
+			if g := &info.Features[i]; g.Clock == f.Clock && by(g.Key) == by(f.Key) {
+				return g.Key
+			}
+		}
+	}
+	return f.Key
 }

@@ -238,7 +238,7 @@ func (p *part) begin(samples []int64) (parts int64) {
 			if c.raw != nil && c.raw.plan != nil {
 				p.planRows(c)
 			}
-		case c.ragged: // one of all parts (assembler.parts)
+		case c.ragged: // counted once for all parts of a batch
 		default:
 			parts++
 		}

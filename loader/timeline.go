@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
@@ -15,6 +14,7 @@ import (
 // streamAlign is how one column comes onto the timeline.
 type streamAlign struct {
 	clock    string // the stream whose stamps count: "" for the task text
+	by       string // which of its clocks
 	offset   int64
 	opt      align.Options
 	rule     kernel.Rule // of values
@@ -84,14 +84,14 @@ func (src *source) alignColumns() error {
 		s.offset, _ = cfg.Shift(k)
 		s.opt.Mode = align.Previous
 		if c.feature != nil {
-			s.clock = k
+			s.clock, s.by = src.stampsOf(c.feature), cfg.Clock[k]
 			s.opt.Mode, s.opt.Hold = align.DefaultMode(c.feature), c.feature.Latched
 		}
 		if c.native && s.opt.Mode.Computes() {
 			s.opt.Mode = align.Previous
 		}
 		if m, ok := cfg.Modes[k]; ok {
-			s.opt.Mode = m
+			s.opt.Mode, s.opt.Hold = m, false
 		}
 		bad := func(msg, hint string) error {
 			return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Where: robocache.Where{"stream": k}, Msg: "align: " + msg, Hint: hint}
@@ -126,6 +126,7 @@ func (src *source) alignColumns() error {
 		}
 		c.aligns = s
 	}
+	src.layout.share()
 	return nil
 }
 
@@ -189,21 +190,21 @@ func (src *source) timeline(ctx context.Context, episode int) (n int, start int6
 }
 
 // plans finds, for each sample and step of a column, where its value comes from. The plan is of the whole batch: its sources are
-// the rows that are given beside it, each once. Places that would read a row without a value have none.
+// the rows that are given beside it, each once. Places that would read a row without a value have none. Both are the worker's, until it
+// makes the next.
 func (w *worker) plans(p *part, c *column) (*kernel.Plan, []robocache.Row, error) {
 	own := p.src
 	deltas := own.layout.windows[c.rows].nanos
-	n := p.size()
 	steps := c.steps
-	whole := &kernel.Plan{Mode: c.aligns.opt.Mode, Kind: make([]kernel.Kind, n*steps), Left: make([]int32, n*steps), Right: make([]int32, n*steps), Weight: make([]float64, n*steps), Valid: make([]uint8, n*steps)}
-	var rows []robocache.Row
-	var targets []int64
+	whole := w.plan.room(&w.plan.whole, p.size()*steps)
+	whole.Mode = c.aligns.opt.Mode
+	rows := w.plan.rows[:0]
 	err := w.byEpisode(p, func(episode int, group []int32) error {
 		stamps, err := own.stamps.of(w.ctx(), episode, c.aligns.clock)
 		if err != nil {
 			return err
 		}
-		targets = targets[:0]
+		targets := w.plan.targets[:0]
 		for _, i := range group {
 			t, err := own.at(w.ctx(), p.places[i], p.rows[0][i].Index)
 			if err != nil {
@@ -213,14 +214,15 @@ func (w *worker) plans(p *part, c *column) (*kernel.Plan, []robocache.Row, error
 				targets = append(targets, t-c.aligns.offset+d)
 			}
 		}
+		w.plan.targets = targets
 		from, near := around(stamps, targets, &c.aligns.opt)
-		one, err := align.NewPlan(near, targets, c.aligns.opt)
-		if err != nil {
+		one := w.plan.room(&w.plan.one, len(targets))
+		if err := c.aligns.opt.Fill(one, near, targets); err != nil {
 			return robocache.At(err, robocache.Where{"episode": episode})
 		}
-		used, place := usedRows(one)
+		used := w.plan.used(one)
 		base := int32(len(rows))
-		for _, r := range used {
+		for _, r := range used.rows {
 			rows = append(rows, robocache.Row{Episode: episode, Index: from + int(r)})
 		}
 		for k := range one.Kind {
@@ -228,14 +230,15 @@ func (w *worker) plans(p *part, c *column) (*kernel.Plan, []robocache.Row, error
 			whole.Kind[at], whole.Weight[at], whole.Valid[at] = one.Kind[k], one.Weight[k], one.Valid[k]
 			switch one.Kind[k] {
 			case kernel.Copy, kernel.Blend:
-				whole.Left[at], whole.Right[at] = base+place(one.Left[k]), base+place(one.Right[k])
+				whole.Left[at], whole.Right[at] = base+used.place(one.Left[k]), base+used.place(one.Right[k])
 			case kernel.Window:
-				whole.Left[at] = base + place(one.Left[k])
+				whole.Left[at] = base + used.place(one.Left[k])
 				whole.Right[at] = whole.Left[at] + one.Right[k] - one.Left[k]
 			}
 		}
 		return nil
 	})
+	w.plan.rows = rows
 	if err != nil {
 		return nil, nil, err
 	}
@@ -278,89 +281,29 @@ func (w *worker) byEpisode(p *part, fn func(episode int, group []int32) error) e
 	return nil
 }
 
-// around cuts the stamps that decide about some targets out of a stream's: an episode of an hour is not looked through for a window of a
-// second. On both sides two distinct stamps beyond them stay, which is what any mode and edge looks at (A2, A4, A8).
-func around(stamps, targets []int64, opt *align.Options) (from int, near []int64) {
-	if len(stamps) < 64 || len(targets) == 0 {
-		return 0, stamps
-	}
-	lo, hi := slices.Min(targets)-opt.Before, slices.Max(targets)+opt.After
-	from, _ = slices.BinarySearch(stamps, lo)
-	to, _ := slices.BinarySearch(stamps, hi+1)
-	for range 2 {
-		if from > 0 {
-			from, _ = slices.BinarySearch(stamps, stamps[from-1])
-		}
-		if to < len(stamps) {
-			to, _ = slices.BinarySearch(stamps, stamps[to]+1)
-		}
-	}
-	return from, stamps[from:to]
-}
-
-// usedRows lists the source rows that a plan reads, ascending, each once; place says which of them a row is.
-func usedRows(p *kernel.Plan) (used []int32, place func(r int32) int32) {
-	lo, hi := int32(math.MaxInt32), int32(-1) // of all, both ends included
-	for i, k := range p.Kind {
-		switch k {
-		case kernel.Copy:
-			lo, hi = min(lo, p.Left[i]), max(hi, p.Left[i])
-		case kernel.Blend:
-			lo, hi = min(lo, p.Left[i], p.Right[i]), max(hi, p.Left[i], p.Right[i])
-		case kernel.Window:
-			lo, hi = min(lo, p.Left[i]), max(hi, p.Right[i]-1)
-		}
-	}
-	if hi < lo {
-		return nil, func(int32) int32 { return 0 }
-	}
-	if int(hi-lo) < 4*len(p.Kind)+1024 { // near each other: a table costs less than sorting
-		at := make([]int32, hi-lo+1)
-		eachRow(p, func(r int32) { at[r-lo] = 1 })
-		for i, x := range at {
-			if x != 0 {
-				at[i] = int32(len(used))
-				used = append(used, lo+int32(i))
-			}
-		}
-		return used, func(r int32) int32 { return at[min(max(r, lo), hi)-lo] } // a Copy's Right may be any
-	}
-	eachRow(p, func(r int32) { used = append(used, r) })
-	slices.Sort(used)
-	used = slices.Compact(used)
-	return used, func(r int32) int32 {
-		k, _ := slices.BinarySearch(used, r)
-		return int32(k)
-	}
-}
-
-func eachRow(p *kernel.Plan, fn func(r int32)) {
-	for i, k := range p.Kind {
-		switch k {
-		case kernel.Copy:
-			fn(p.Left[i])
-		case kernel.Blend:
-			fn(p.Left[i])
-			fn(p.Right[i])
-		case kernel.Window:
-			for r := p.Left[i]; r < p.Right[i]; r++ {
-				fn(r)
-			}
-		}
-	}
-}
-
-// gatherAligned brings a numeric column onto the timeline: one Gather of the rows that are needed, one Resample.
+// gatherAligned brings a numeric column onto the timeline, and those that share its plan: one Gather of the rows that are needed, one Resample.
 func (w *worker) gatherAligned(part *part, c *column) error {
 	p, rows, err := w.plans(part, c)
 	if err != nil {
 		return err
 	}
+	if err := w.gatherPlanned(part, c, p, rows); err != nil {
+		return err
+	}
+	for _, k := range c.shared {
+		if err := w.gatherPlanned(part, &part.src.layout.columns[k], p, rows); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *worker) gatherPlanned(part *part, c *column, p *kernel.Plan, rows []robocache.Row) error {
 	ds := part.src.ds
-	src := make([]byte, len(rows)*c.rowBytes)
+	src := w.bytes(len(rows) * c.rowBytes)
 	if err := ds.Gather(w.ctx(), c.key, rows, src); err != nil {
 		part.isolate(rows, robocache.At(err, robocache.Where{"stream": c.key}), func(sub []robocache.Row) error {
-			return ds.Gather(w.ctx(), c.key, sub, w.bytes(len(sub)*c.rowBytes))
+			return ds.Gather(w.ctx(), c.key, sub, make([]byte, len(sub)*c.rowBytes))
 		})
 		return nil
 	}

@@ -34,7 +34,7 @@ func (w *worker) run(j *job) {
 	case jobGather:
 		w.gather(j.p, int(j.col))
 		a.n.gather.Add(int64(time.Since(begin)))
-		j.p.u.finish(1)
+		j.p.u.finish(int64(1 + len(j.p.src.layout.columns[j.col].shared)))
 	case jobText:
 		w.text(j.p, int(j.col))
 		a.n.gather.Add(int64(time.Since(begin)))
