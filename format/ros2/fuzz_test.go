@@ -1,0 +1,191 @@
+package ros2
+
+import (
+	"encoding/hex"
+	"errors"
+	"runtime/metrics"
+	"strings"
+	"testing"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+func allocated() uint64 {
+	s := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
+	metrics.Read(s)
+	return s[0].Value.Uint64()
+}
+
+func typed(t *testing.T, err error) {
+	t.Helper()
+	var e *robocache.Error
+	if err != nil && !errors.As(err, &e) {
+		t.Errorf("untyped: %v", err)
+	}
+}
+
+// everything reads all fields of a message.
+func everything(t *testing.T, top *Topic, msg []byte) {
+	t.Helper()
+	rows := map[int]int{}
+	typed(t, top.Scan(msg, func(clock, entry int, _ int64, _ bool) { rows[clock] = entry }))
+	_, _, err := top.Stamp(msg)
+	typed(t, err)
+	_, err = top.FrameID(msg)
+	typed(t, err)
+	for k, f := range top.Fields() {
+		if k == 64 {
+			break
+		}
+		switch {
+		case f.Feature.Kind == robocache.KindImage:
+			_, err = top.Picture(msg, k, 0)
+		case f.Feature.Kind == robocache.KindText:
+			_, err = top.Text(msg, k, 0)
+		case f.Feature.Ragged():
+			_, _, err = top.Ragged(msg, k, 0, nil)
+		case f.Feature.RowBytes() > 1<<20:
+			continue
+		default:
+			_, err = top.Numeric(msg, k, rows[f.Clock], make([]byte, f.Feature.RowBytes()))
+		}
+		typed(t, err)
+	}
+}
+
+// FuzzMessage: any bytes as a message of any known type, behind a first message that may be another one (R2, R3).
+func FuzzMessage(f *testing.F) {
+	names := []string{"sensor_msgs/JointState", "sensor_msgs/Imu", "sensor_msgs/Image", "sensor_msgs/CompressedImage", "sensor_msgs/PointCloud2", "tf2_msgs/TFMessage", "std_msgs/Float64MultiArray", "std_msgs/String",
+		"nav_msgs/Odometry", "rcl_interfaces/ParameterEvent", "sensor_msgs/CameraInfo", "visualization_msgs/MarkerArray", "diagnostic_msgs/DiagnosticArray"}
+	h := Header{5, "f"}
+	joint := EncodeJointState(nil, h, []string{"a", "b"}, []float64{1, 2}, nil, nil)
+	f.Add(uint8(0), joint, EncodeJointState(nil, h, []string{"b", "a"}, []float64{1, 2}, []float64{1}, nil))
+	f.Add(uint8(1), EncodeImu(nil, h, &Imu{}), joint)
+	img, _ := EncodeImage(nil, h, &robocache.Raw{Pix: make([]byte, 12), Height: 2, Width: 2, Channels: 3, DType: robocache.Uint8})
+	f.Add(uint8(2), img, img)
+	f.Add(uint8(3), EncodeCompressedImage(nil, h, "32FC1; compressedDepth", []byte("000000000000\x89PNG\r\n\x1a\n")), img)
+	cloud, _ := EncodePointCloud2(nil, h, []PointField{{"x", 0, robocache.Float32, 1}, {"y", 4, robocache.Float32, 1}, {"z", 8, robocache.Float32, 1}, {"r", 12, robocache.Uint16, 1}}, 0, make([]byte, 28))
+	f.Add(uint8(4), cloud, cloud)
+	tf := EncodeTFMessage(nil, []Transform{{Header: h, Child: "c"}, {Header: h, Child: "d"}})
+	f.Add(uint8(5), tf, tf)
+	multi, _ := EncodeMultiArray(nil, robocache.Float64, []int{1, 2}, nil, make([]byte, 16))
+	f.Add(uint8(6), multi, multi)
+	f.Add(uint8(7), EncodeString(nil, "text"), []byte{0, 1, 0, 0, 0xff, 0xff, 0xff, 0xff})
+	f.Fuzz(func(t *testing.T, kind uint8, first, msg []byte) {
+		s, _ := KnownSchema(names[int(kind)%len(names)])
+		before := allocated()
+		top, err := NewTopic("/t", s, [][]byte{first})
+		typed(t, err)
+		if err == nil {
+			everything(t, top, msg)
+		}
+		if got := allocated() - before; got > uint64(8<<20+4000*(len(first)+len(msg))) {
+			t.Errorf("%d bytes were allocated for %d", got, len(first)+len(msg))
+		}
+	})
+}
+
+// FuzzSchema: any text as a schema, and a message of it (R2, R4).
+func FuzzSchema(f *testing.F) {
+	text, _ := SchemaText("sensor_msgs/PointCloud2")
+	f.Add(false, text, []byte{0, 1, 0, 0})
+	f.Add(false, "own/B[] b\nstring<=5[<=3] s\nwstring w\nint32 X=1\n"+strings.Repeat("=", 80)+"\nMSG: own/B\nfloat64[1000000] x\nB[2] c\n", []byte{0, 1, 0, 0, 9, 9, 9, 9})
+	f.Add(true, idlText, []byte{0, 1, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8})
+	f.Fuzz(func(t *testing.T, idl bool, text string, msg []byte) {
+		before := allocated()
+		encoding := "ros2msg"
+		if idl {
+			encoding = "ros2idl"
+		}
+		s, err := ParseSchema(encoding, "own/msg/A", text)
+		typed(t, err)
+		if err == nil {
+			top, err := NewTopic("/t", s, [][]byte{msg})
+			typed(t, err)
+			if err == nil {
+				everything(t, top, msg)
+			}
+		}
+		if got := allocated() - before; got > uint64(64<<20+4000*(len(text)+len(msg))) {
+			t.Errorf("%d bytes were allocated for %d", got, len(text)+len(msg))
+		}
+	})
+}
+
+// R3: cut at every offset a message is a value, a row without one, or a typed error; never a panic.
+func TestCut(t *testing.T) {
+	cases := 0
+	for _, s := range specials(t) {
+		if len(s.msgs[0]) > 4000 {
+			continue
+		}
+		schema, _ := KnownSchema(s.Type)
+		top, err := NewTopic("/t", schema, s.msgs[:1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n := range s.msgs[0] {
+			everything(t, top, s.msgs[0][:n:n])
+		}
+		for n := range min(len(s.msgs[0]), 300) {
+			for _, v := range []byte{0, 255, s.msgs[0][n] + 1, s.msgs[0][n] - 1} {
+				bad := append([]byte{}, s.msgs[0]...)
+				bad[n] = v
+				everything(t, top, bad)
+			}
+		}
+		cases++
+	}
+	if cases < 20 {
+		t.Errorf("only %d cases", cases)
+	}
+}
+
+// R3: up to three bytes behind a message are padding; a message that lacks bytes is Malformed with the field.
+func TestMissingBytes(t *testing.T) {
+	s, _ := KnownSchema("sensor_msgs/Imu")
+	msg := EncodeImu(nil, Header{1, "imu"}, &Imu{})
+	top, err := NewTopic("/imu", s, [][]byte{append(msg[:len(msg):len(msg)], 0, 0, 0)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = top.Numeric(msg[:len(msg)-1], 0, 0, make([]byte, 32))
+	if !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), "Imu") {
+		t.Error(err)
+	}
+	g, _ := KnownSchema("rcl_interfaces/Log")
+	logs, err := NewTopic("/rosout", g, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = logs.Text([]byte{0, 1, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 20, 0, 0, 0, 3, 0, 0, 0, 'a', 'b'}, 1, 0)
+	var e *robocache.Error
+	if !errors.As(err, &e) || e.Where["field"] != "name" {
+		t.Error(err)
+	}
+	for _, id := range []byte{2, 3, 8, 9, 0x12} {
+		if _, err := top.Numeric(append([]byte{0, id, 0, 0}, msg[4:]...), 0, 0, make([]byte, 32)); !errors.Is(err, robocache.ErrUnsupported) {
+			t.Errorf("representation %d: %v", id, err)
+		}
+	}
+}
+
+// XCDR2 aligns 8-byte values to 4.
+func TestXCDR2(t *testing.T) {
+	s, err := ParseSchema("ros2msg", "own/msg/A", "uint32 a\nfloat64 b\nuint8 c\nfloat64[] d\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	msg, _ := hex.DecodeString("0007000001000000" + "000000000000f03f" + "05000000" + "01000000" + "0000000000000040")
+	top, err := NewTopic("/a", s, [][]byte{msg})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for k, want := range []string{"01000000", "000000000000f03f", "05", "0000000000000040"} {
+		f := top.Fields()[k].Feature
+		dst := make([]byte, f.RowBytes())
+		if ok, err := top.Numeric(msg, k, 0, dst); err != nil || !ok || hex.EncodeToString(dst) != want {
+			t.Errorf("%s: %x, %v", f.Key, dst, err)
+		}
+	}
+}
