@@ -10,5 +10,7 @@
 //	E4  Random frames and windows are the pictures that another program decodes in sequence, at any order and number of threads.
 //	E5  A streamed epoch stays inside its memory budget and a stated constant; Close leaves no goroutine and no file open, at any
 //	    moment; a cancelled call returns within a second.
+//	E7  Datasets of every format become LeRobot with every row, text and picture they had; one synthetic dataset, written in every format that
+//	    is written, gives the loader the same samples from each.
 //	E6  A disk that is full ends convert, stats and synth with a resource limit error, and leaves nothing half-written.
 package e2e
