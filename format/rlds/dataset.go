@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"runtime"
 	"runtime/debug"
@@ -90,10 +91,7 @@ func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset,
 // OpenStore opens the data set in a store. Close of the data set closes the store.
 func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d *Dataset, err error) {
 	defer guard("open", &err)
-	options, err := joinOptions(opt)
-	if err != nil {
-		return nil, err
-	}
+	options := joinOptions(opt)
 	dir, found, err := locate(ctx, s, options)
 	if err != nil {
 		return nil, err
@@ -162,29 +160,14 @@ func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d
 	return d, d.describe(ctx, own)
 }
 
-// joinOptions checks the options; a mapping's are those of the data set too, and the caller's own win.
-func joinOptions(opt robocache.OpenOptions) (map[string]string, error) {
+// joinOptions puts the caller's options over those of the mapping.
+func joinOptions(opt robocache.OpenOptions) map[string]string {
 	out := map[string]string{}
-	add := func(m map[string]string) error {
-		for k, v := range m {
-			if _, ok := formatOptions[k]; !ok {
-				var names []string
-				for n := range formatOptions {
-					names = append(names, n)
-				}
-				sort.Strings(names)
-				return &robocache.Error{Class: robocache.ErrMisuse, Op: "rlds", Where: robocache.Where{"option": k}, Want: "one of " + strings.Join(names, ", "), Got: clip(k)}
-			}
-			out[k] = v
-		}
-		return nil
-	}
 	if opt.Map != nil {
-		if err := add(opt.Map.Options); err != nil {
-			return nil, err
-		}
+		maps.Copy(out, opt.Map.Options)
 	}
-	return out, add(opt.Options)
+	maps.Copy(out, opt.Options)
+	return out
 }
 
 // guard turns a panic into Malformed: whatever was in the input, it stays inside this package.

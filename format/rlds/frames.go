@@ -3,6 +3,7 @@ package rlds
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 
@@ -32,9 +33,9 @@ func (d *Dataset) Frames(ctx context.Context, key string, rows []robocache.Row, 
 			asked += int64(sp.to - sp.from)
 			return nil
 		})
-		// A slice of the record would hold all of it in memory for as long as the picture is wanted: a few pictures of a long episode are copied.
+		// Copied: a slice of the record would hold all of it in memory for as long as the picture is wanted, and the caller may write to it.
 		var arena []byte
-		if l.coding == picture && asked < int64(len(rec.data))/2 {
+		if l.coding == picture {
 			arena = make([]byte, 0, asked)
 		}
 		return visit(rows, which, func(i int) error {
@@ -52,32 +53,33 @@ func (d *Dataset) Frames(ctx context.Context, key string, rows []robocache.Row, 
 				out[i] = robocache.FrameRef{Raw: raw}
 				return nil
 			}
-			if arena != nil {
-				at := len(arena)
-				arena = append(arena, b...)
-				b = arena[at:len(arena):len(arena)]
-			}
-			out[i] = robocache.FrameRef{Encoded: b}
+			at := len(arena)
+			arena = append(arena, b...)
+			out[i] = robocache.FrameRef{Encoded: arena[at:len(arena):len(arena)]}
 			return nil
 		})
 	})
 }
 
-// measure finds the size of pictures whose shape is open: that of the first one.
-func (d *Dataset) measure(ctx context.Context, i int, f *robocache.Feature) {
+// measure finds the size of pictures whose shape is open: that of the first one that can be read.
+func (d *Dataset) measure(ctx context.Context, i int, f *robocache.Feature) error {
 	l := &d.s.leaves[i]
 	for e := range min(d.info.Episodes, 8) {
 		if d.Len(e) == 0 {
 			continue
 		}
 		rec, err := d.load(ctx, e)
-		if err != nil {
+		if errors.Is(err, robocache.ErrMalformed) || errors.Is(err, robocache.ErrResourceLimit) {
 			continue
+		}
+		if err != nil {
+			return err
 		}
 		sp := rec.lists[l.slot].spans[0]
 		if info, err := video.StillSize(rec.data[sp.from:sp.to]); err == nil {
 			f.Height, f.Width = info.Height, info.Width
-			return
+			return nil
 		}
 	}
+	return nil
 }

@@ -58,7 +58,9 @@ func (d *Dataset) describe(ctx context.Context, own ownMetadata) error {
 			f.Kind = robocache.KindImage
 			f.Height, f.Width, f.Channels = l.shape[0], l.shape[1], l.shape[2]
 			if f.Height == 0 || f.Width == 0 {
-				d.measure(ctx, i, &f)
+				if err := d.measure(ctx, i, &f); err != nil {
+					return err
+				}
 				f.Shape[0], f.Shape[1] = f.Height, f.Width
 			}
 		}

@@ -26,12 +26,20 @@ func judge(t testing.TB) string {
 	if testing.Short() {
 		t.Skip("skipped: tensorflow takes its time to start (-short)")
 	}
+	py := tfdsPython(t)
+	if py == "" {
+		t.Skip("skipped: no Python with tensorflow-datasets (scripts/venv-tfds.sh makes .venv-tfds)")
+	}
+	return py
+}
+
+func tfdsPython(t testing.TB) string {
 	py := os.Getenv("ROBOCACHE_TFDS_PYTHON")
 	if py == "" {
 		py = filepath.Join(realdata.Root(t), ".venv-tfds", "bin", "python")
 	}
 	if _, err := os.Stat(py); err != nil {
-		t.Skip("skipped: no Python with tensorflow-datasets (scripts/venv-tfds.sh makes .venv-tfds)")
+		return ""
 	}
 	return py
 }

@@ -331,6 +331,16 @@ type plainRows struct {
 
 func (p plainRows) Info() *robocache.Info { return p.info }
 
+// mixed has clouds, float64, depth, text and raw pictures.
+func mixed(t *testing.T) *synth.Dataset {
+	t.Helper()
+	d, err := synth.New(synth.Options{Episodes: 3, Seconds: 0.4, Spread: 0.5, Width: 64, Height: 64, Codec: "raw", Depth: true, Points: 40, Rates: map[string]float64{"camera": 20, "joints": 20, "force": 20, "cloud": 20, "text": 20}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
 // broken is a data set whose second episode cannot be read.
 type broken struct{ robocache.Dataset }
 

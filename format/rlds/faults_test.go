@@ -1,0 +1,388 @@
+package rlds
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zlib"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/store"
+)
+
+const handShard = "toy-train.tfrecord-00000-of-00001"
+
+func typed(t testing.TB, err error) {
+	t.Helper()
+	var e *robocache.Error
+	if err != nil && !errors.As(err, &e) {
+		t.Errorf("untyped: %v", err)
+	}
+	if err != nil && strings.Contains(err.Error(), "did not expect") {
+		t.Errorf("a panic: %v", err)
+	}
+}
+
+func has(d *Dataset, code string) bool {
+	for _, f := range d.Info().Findings {
+		if f.Code == code {
+			return true
+		}
+	}
+	return false
+}
+
+// TestTruncatedAnywhere: of a shard that is cut at any byte the whole records are read, and the cut is a finding.
+func TestTruncatedAnywhere(t *testing.T) {
+	h := newHand()
+	whole := h.shards[handShard]
+	ends := map[int]int{0: 0}
+	at := 0
+	for k := 1; k <= 3; k++ {
+		n, _ := recordLength(whole[at:])
+		at += headBytes + int(n) + tailBytes
+		ends[at] = k
+	}
+	complete := 0
+	for cut := 0; cut <= len(whole); cut++ {
+		if k, ok := ends[cut]; ok {
+			complete = k
+		}
+		h.shards[handShard] = whole[:cut]
+		d, err := h.open(t, "cut")
+		if err != nil {
+			t.Fatalf("cut at %d: %v", cut, err)
+		}
+		if _, even := ends[cut]; d.Info().Episodes != complete || has(d, "truncated-shard") == even || has(d, "shard-length-differs") != (complete < 3) {
+			t.Fatalf("cut at %d: %d episodes, %+v", cut, d.Info().Episodes, d.Info().Findings)
+		}
+		for e := range complete {
+			if err := checkEpisode(t, d, e, e); err != nil {
+				t.Fatal(err)
+			}
+		}
+		d.Close()
+	}
+}
+
+// TestFlippedAnywhere: a flipped byte costs its record, or the rest where it hits a length; what is served is right.
+func TestFlippedAnywhere(t *testing.T) {
+	h := newHand()
+	whole := h.shards[handShard]
+	for i := range whole {
+		for _, flip := range []byte{0x01, 0x80, 0xff} {
+			b := bytes.Clone(whole)
+			b[i] ^= flip
+			h.shards[handShard] = b
+			d, err := h.open(t, "flip")
+			if err != nil {
+				t.Fatalf("byte %d: %v", i, err)
+			}
+			bad := 0
+			for e := range d.Info().Episodes {
+				if d.Len(e) != []int{3, 1, 5}[e] {
+					// The heads lied; the whole record says so.
+					if err := d.Gather(t.Context(), "reward", rowsOf(d, e), make([]byte, 4*d.Len(e))); err == nil && d.Len(e) > 0 {
+						t.Errorf("byte %d: episode %d has %d steps", i, e, d.Len(e))
+					}
+					bad++
+					continue
+				}
+				if err := checkEpisode(t, d, e, e); err != nil {
+					if typed(t, err); !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), handShard) {
+						t.Errorf("byte %d: %v", i, err)
+					}
+					bad++
+				}
+			}
+			if lost := 3 - d.Info().Episodes; bad+lost == 0 || lost == 0 && bad > 1 || lost > 0 && len(d.Info().Findings) == 0 {
+				t.Errorf("byte %d: %d episodes bad, %d lost, %+v", i, bad, lost, d.Info().Findings)
+			}
+			found, err := d.Diagnose(t.Context(), robocache.DiagnoseOptions{Decode: true})
+			if err != nil || len(found) == 0 {
+				t.Errorf("byte %d: the doctor sees nothing (%v)", i, err)
+			}
+			d.Close()
+		}
+	}
+}
+
+// TestLyingLength: a length whose check sum holds is still held against the file.
+func TestLyingLength(t *testing.T) {
+	for _, n := range []uint64{1 << 60, 1<<64 - 1, 1 << 40, 1 << 31} {
+		h := newHand()
+		b := binary.LittleEndian.AppendUint64(nil, n)
+		b = binary.LittleEndian.AppendUint32(b, maskedCRC(b))
+		h.shards[handShard] = append(appendRecord(nil, handEpisode(0, 3)), append(b, make([]byte, 100)...)...)
+		before := allocated()
+		d, err := h.open(t, "lie")
+		if err != nil || d.Info().Episodes != 1 || !has(d, "truncated-shard") {
+			t.Errorf("%d: %v", n, err)
+		}
+		if got := allocated() - before; got > 4<<20 {
+			t.Errorf("%d bytes for a lie", got)
+		}
+	}
+}
+
+// TestMissingShard: the others are read; indexes count what is promised.
+func TestMissingShard(t *testing.T) {
+	h := newHand()
+	h.info = handInfo("toy", "train", 1, 4, 2)
+	h.shards = map[string][]byte{
+		"toy-train.tfrecord-00000-of-00003": appendRecord(nil, handEpisode(0, 3)),
+		"toy-train.tfrecord-00002-of-00003": append(appendRecord(nil, handEpisode(5, 2)), appendRecord(nil, handEpisode(6, 1))...),
+		"toy-train.tfrecord-00007-of-00009": nil,
+	}
+	d, err := h.open(t, "missing")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d.Info().Episodes != 3 || d.Info().Frames != 6 || !has(d, "missing-shard") || !has(d, "unlisted-file") || d.Info().Splits["train"] != "0:3" {
+		t.Errorf("%+v", d.Info())
+	}
+	for i, want := range []int64{0, 5, 6} {
+		ep, err := d.Episode(t.Context(), i)
+		if err != nil || ep.Index != want {
+			t.Errorf("%+v %v", ep, err)
+		}
+		if err := checkEpisode(t, d, i, int(want)); err != nil {
+			t.Error(err)
+		}
+	}
+	h.shards = nil
+	if _, err := h.open(t, "none"); !errors.Is(err, robocache.ErrNotFound) {
+		t.Error(err)
+	}
+}
+
+// TestCounts: a key with another number of values is named, with what was expected.
+func TestCounts(t *testing.T) {
+	edit := map[string]func(x *exampleWriter){
+		"too few":      func(x *exampleWriter) { x.floats("steps/observation/state", f32s(1, 2, 3)) },
+		"too many":     func(x *exampleWriter) { x.floats("steps/observation/state", f32s(1, 2, 3, 4, 5, 6, 7, 8)) },
+		"missing":      func(x *exampleWriter) { delete(x.features, "steps/observation/state") },
+		"other list":   func(x *exampleWriter) { x.ints("steps/observation/state", []int64{1, 2, 3, 4, 5, 6}) },
+		"few texts":    func(x *exampleWriter) { x.strings("steps/language_instruction", [][]byte{[]byte("a")}) },
+		"out of range": func(x *exampleWriter) { x.ints("steps/observation/n", []int64{1, 2, 1 << 40}) },
+	}
+	for name, f := range edit {
+		h := newHand()
+		x := handExample(0, 3)
+		f(x)
+		b, err := x.bytes()
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.shards[handShard] = append(appendRecord(nil, b), appendRecord(nil, handEpisode(1, 2))...)
+		d, err := h.open(t, "counts")
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		if err := checkEpisode(t, d, 0, 0); !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), "steps/") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := checkEpisode(t, d, 1, 1); err != nil {
+			t.Errorf("%s cost the other episode: %v", name, err)
+		}
+	}
+	// An episode of no steps may leave its keys out; a stranger is counted.
+	h := newHand()
+	x := newExample()
+	x.ints("steps/new_key", []int64{1})
+	b, _ := x.bytes()
+	h.shards[handShard] = append(appendRecord(nil, b), appendRecord(nil, handEpisode(1, 2))...)
+	d, err := h.open(t, "empty")
+	if err != nil || d.Info().Episodes != 2 || d.Len(0) != 0 || !has(d, "unknown-features") {
+		t.Fatalf("%v", err)
+	}
+	if err := checkEpisode(t, d, 0, 0); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestUnpacked: lists that are not packed, or in pieces, are the same lists.
+func TestUnpacked(t *testing.T) {
+	h := newHand()
+	x := handExample(4, 3)
+	var state, n []byte
+	for i := range 3 {
+		for _, v := range f32Pairs(4, i) {
+			state = append(append(state, 1<<3|wire32), v...)
+		}
+		n = binary.AppendUvarint(append(n, 1<<3|wireVarint), uint64(int64(i)-1))
+	}
+	x.put("steps/observation/state", floatList, state)
+	x.put("steps/observation/n", intList, n)
+	x.put("steps/reward", floatList, append(packed(f32s(0, 1)), packed(f32s(2))...))
+	b, err := x.bytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.shards[handShard] = appendRecord(nil, b)
+	d, err := h.open(t, "unpacked")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := checkEpisode(t, d, 0, 4); err != nil {
+		t.Error(err)
+	}
+	got := make([]byte, 12)
+	if err := d.Gather(t.Context(), "reward", rowsOf(d, 0), got); err != nil || !bytes.Equal(got, f32s(0, 1, 2)) {
+		t.Error(got, err)
+	}
+}
+
+func f32Pairs(e, i int) [][]byte { return [][]byte{f32s(float32(e)), f32s(float32(i))} }
+
+// TestPackedShards: a shard through gzip or zlib is read; a damaged one gives what is before the damage.
+func TestPackedShards(t *testing.T) {
+	for _, how := range []string{"gzip", "zlib"} {
+		h := newHand()
+		whole := h.shards[handShard]
+		var z bytes.Buffer
+		var err error
+		if how == "gzip" {
+			w := gzip.NewWriter(&z)
+			_, err = w.Write(whole)
+			err = errors.Join(err, w.Close())
+		} else {
+			w := zlib.NewWriter(&z)
+			_, err = w.Write(whole)
+			err = errors.Join(err, w.Close())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.shards[handShard] = z.Bytes()
+		d, err := h.open(t, how)
+		if err != nil || d.Info().Episodes != 3 || len(d.Info().Findings) != 0 {
+			t.Fatal(how, err)
+		}
+		for _, e := range []int{2, 0, 1} {
+			if err := checkEpisode(t, d, e, e); err != nil {
+				t.Error(how, err)
+			}
+		}
+		for cut := range z.Len() {
+			h.shards[handShard] = z.Bytes()[:cut]
+			d, err := h.open(t, how)
+			if err != nil {
+				if typed(t, err); cut > headBytes && !errors.Is(err, robocache.ErrMalformed) {
+					t.Errorf("%s cut at %d: %v", how, cut, err)
+				}
+				continue
+			}
+			for e := range d.Info().Episodes {
+				if err := checkEpisode(t, d, e, e); err != nil {
+					t.Errorf("%s cut at %d: %v", how, cut, err)
+				}
+			}
+			d.Close()
+		}
+	}
+	// A bomb: 64 MiB of zeros are one record of 1 GiB, or none.
+	var z bytes.Buffer
+	w := gzip.NewWriter(&z)
+	head := binary.LittleEndian.AppendUint64(nil, 900<<20)
+	head = binary.LittleEndian.AppendUint32(head, maskedCRC(head))
+	w.Write(head)
+	w.Write(make([]byte, 64<<20))
+	w.Close()
+	h := newHand()
+	h.shards[handShard] = z.Bytes()
+	before := allocated()
+	d, err := h.open(t, "bomb")
+	if err != nil || d.Info().Episodes != 0 || !has(d, "truncated-shard") {
+		t.Error(err)
+	}
+	if got := allocated() - before; got > 400<<20 {
+		t.Errorf("%d bytes for a bomb", got)
+	}
+}
+
+// TestFaultAnywhere: the n-th operation of the store fails, until a run passes: never a wrong answer, never an untyped error.
+func TestFaultAnywhere(t *testing.T) {
+	h := newHand()
+	for n := int64(1); ; n++ {
+		s := store.NewMem(fmt.Sprintf("rlds-fault-%d", n))
+		h.put(s)
+		plan := &store.Plan{Nth: n}
+		err := func() error {
+			d, err := OpenStore(t.Context(), store.Faulty(s, plan), handOptions)
+			if err != nil {
+				return err
+			}
+			defer d.Close()
+			for e := range d.Info().Episodes {
+				if err := checkEpisode(t, d, e, e); err != nil {
+					return err
+				}
+			}
+			if d.Info().Episodes != 3 {
+				t.Errorf("operation %d: %d episodes without an error", n, d.Info().Episodes)
+			}
+			return nil
+		}()
+		s.Drop()
+		if !plan.Struck() {
+			if err != nil || n < 8 {
+				t.Errorf("%d operations, %v", n-1, err)
+			}
+			return
+		}
+		if err == nil {
+			t.Errorf("operation %d failed, and nobody said so", n)
+		}
+		typed(t, err)
+	}
+}
+
+// TestIndexOnce: opening again reads no shard.
+func TestIndexOnce(t *testing.T) {
+	h := newHand()
+	s := store.NewMem("rlds-once")
+	defer s.Drop()
+	h.put(s)
+	open := func() int64 {
+		c := store.Counting(s)
+		d, err := OpenStore(t.Context(), c, handOptions)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		return c.Counts().BytesRead
+	}
+	first, second := open(), open()
+	if meta := int64(len(h.info) + 2000); second >= first || second > meta {
+		t.Errorf("%d bytes, then %d", first, second)
+	}
+	// Another version of the file is another index.
+	s.Put(handShard, appendRecord(nil, handEpisode(7, 2)))
+	d, err := OpenStore(t.Context(), s, handOptions)
+	if err != nil || d.Info().Episodes != 1 {
+		t.Fatal(err)
+	}
+	if err := checkEpisode(t, d, 0, 7); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestCancelled: a context that has ended is the caller's own doing.
+func TestCancelled(t *testing.T) {
+	h := newHand()
+	s := store.NewMem("rlds-cancel")
+	defer s.Drop()
+	h.put(s)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := OpenStore(ctx, s, handOptions); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
