@@ -26,7 +26,7 @@ func init() {
 			return nil, err
 		}
 		return d, nil
-	}, Clocks: true, Options: maps.Clone(bag.Known)})
+	}, Write: Write, Clocks: true, Options: maps.Clone(bag.Known)})
 }
 
 // Detect says whether uri is an MCAP file, or a folder with some at its root that is not a bag of rosbag2 (metadata.yaml).

@@ -27,6 +27,8 @@ func (d *Dataset) chooseAnchor(ctx context.Context) error {
 			}
 			return e
 		}
+	} else if d.restoredAnchor() {
+		return nil
 	} else if err := d.findAnchor(ctx); err != nil {
 		return err
 	}

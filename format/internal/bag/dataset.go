@@ -27,6 +27,7 @@ type Dataset struct {
 	lens    []atomic.Int64 // rows by the anchor's clock
 	anchor  struct{ topic, clock int }
 	task    taskSource
+	layout  *Layout             // of recordings that were written by us
 	notes   []map[string]string // a recording's own
 
 	tracks *lru.Cache[trackKey, *track]
@@ -59,6 +60,7 @@ type topic struct {
 	stamped        bool   // messages have a header
 	publish        bool   // messages have a publish time
 	latched        bool
+	restored       bool    // its field is that of the dataset it was written from
 	choice         string  // its clock
 	place          []int   // in each recording's topics; -1 = not there
 	counts         []int64 // messages in each recording

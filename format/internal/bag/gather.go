@@ -184,25 +184,31 @@ func (d *Dataset) GatherRagged(ctx context.Context, key string, want []robocache
 	if err != nil {
 		return nil, nil, err
 	}
-	if !f.Ragged() {
+	if !f.Ragged() || f.Elements() == 0 {
 		return nil, nil, wrongKind(f, "a ragged stream")
 	}
 	t := d.topics[s.topic]
 	counts = make([]int, len(want))
+	w := f.Elements() * f.DType.Size()
 	// Messages come in the file's order: rows that are asked for in another order are put in theirs afterwards.
 	ends := make([]int, len(want))
 	order := make([]int, 0, len(want))
 	err = d.messages(ctx, s, f, want, func(i int, msg []byte, entry int) (err error) {
-		data, counts[i], err = t.dec.Ragged(msg, s.field, entry, data)
-		ends[i] = len(data)
+		at := len(data)
+		if data, _, err = t.dec.Ragged(msg, s.field, entry, data); err != nil {
+			return err
+		}
+		if (len(data)-at)%w != 0 {
+			return &robocache.Error{Class: robocache.ErrMalformed, Op: "gather", Want: fmt.Sprintf("entries of %d bytes", w), Got: fmt.Sprintf("%d bytes", len(data)-at)}
+		}
+		counts[i], ends[i] = (len(data)-at)/w, len(data)
 		order = append(order, i)
-		return err
+		return nil
 	})
 	if err != nil {
 		return nil, nil, err
 	}
 	if !slices.IsSorted(order) {
-		w := f.Elements() * f.DType.Size()
 		sorted := make([]byte, 0, len(data))
 		for i, n := range counts {
 			sorted = append(sorted, data[ends[i]-n*w:ends[i]]...)

@@ -77,6 +77,7 @@ func Open(ctx context.Context, recs []Recording, opt Options) (d *Dataset, err e
 	if i := slices.IndexFunc(errs, func(e error) bool { return e == nil }); i < 0 && len(errs) > 0 {
 		return nil, errs[0]
 	}
+	d.readLayout(errs)
 	if err := d.list(infos); err != nil {
 		return nil, err
 	}
@@ -163,6 +164,13 @@ func (d *Dataset) list(infos [][]TopicInfo) error {
 		}
 	}
 	slices.SortFunc(d.topics, func(a, b *topic) int { return strings.Compare(a.name, b.name) })
+	if d.layout != nil { // streams come in the order that they had
+		at := map[string]int{}
+		for i, s := range d.layout.Streams {
+			at[s.Topic] = i + 1
+		}
+		slices.SortStableFunc(d.topics, func(a, b *topic) int { return at[a.name] - at[b.name] })
+	}
 	return nil
 }
 
@@ -226,7 +234,7 @@ func (d *Dataset) sample(ctx context.Context) error {
 			d.unreadable(rec, &TopicInfo{Name: t.name, Type: t.typ, Messages: t.counts[rec]}, err)
 			continue
 		}
-		t.refresh()
+		d.refresh(t)
 		kept = append(kept, t)
 	}
 	d.topics = kept
@@ -234,8 +242,9 @@ func (d *Dataset) sample(ctx context.Context) error {
 }
 
 // refresh takes the streams of the decoder as it knows them.
-func (t *topic) refresh() {
+func (d *Dataset) refresh(t *topic) {
 	t.key, t.fields, t.clocks = t.dec.Key(), t.dec.Fields(), t.dec.Clocks()
+	d.restore(t)
 	t.many = len(t.clocks) != 1 || t.clocks[0] != t.key
 	t.plans = t.plans[:0]
 	for c := range t.clocks {
@@ -248,9 +257,11 @@ func (d *Dataset) describe(all bool) {
 	for k, t := range d.topics {
 		for i := range t.fields {
 			f := t.fields[i].Feature
-			f.Clock = t.clocks[t.fields[i].Clock]
-			f.Masked = f.Masked || t.fields[i].Partial && !all
-			if t.latched {
+			if !t.restored {
+				f.Clock = t.clocks[t.fields[i].Clock]
+				f.Masked = f.Masked || t.fields[i].Partial && !all
+			}
+			if t.latched && !t.restored {
 				f.Masked, f.Latched, f.Interpolation = false, true, "previous"
 			}
 			if t.isTask(d) && f.Kind == robocache.KindText && f.Key == "task" {

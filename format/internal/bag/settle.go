@@ -98,7 +98,7 @@ func (d *Dataset) settleTopic(ctx context.Context, t *topic) error {
 		t.counts[rec] = int64(n)
 		j.judge(&w, d.stepsAllowed())
 	}
-	t.refresh()
+	d.refresh(t)
 	for _, f := range t.dec.Findings() {
 		d.notice(-1, f)
 	}
@@ -133,6 +133,9 @@ func (d *Dataset) chooseClock(t *topic, j *judgement) error {
 		}
 	}
 	t.stamped = j.stamped
+	if t.restored && asked == "" {
+		asked = Log // the writer's stamps: headers are the same, and round nothing either, but zero is a time there
+	}
 	switch {
 	case asked == Header && !t.stamped || asked == Publish && !t.publish:
 		if byName {

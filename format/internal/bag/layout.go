@@ -1,0 +1,122 @@
+package bag
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/ros2"
+)
+
+// TaskTopic is where writers put the task.
+const TaskTopic = "/task"
+
+// The metadata record in which a writer keeps what messages do not say, and its keys.
+const (
+	LayoutRecord     = "robocache"
+	LayoutDataset    = "dataset"
+	LayoutEpisodeKey = "episode"
+)
+
+// Layout is a dataset as it was before it was written as messages.
+type Layout struct {
+	Format  string         `json:"format"`
+	FPS     robocache.Rate `json:"fps,omitzero"`
+	Robot   string         `json:"robot_type,omitempty"`
+	Clock   string         `json:"clock,omitempty"`
+	Streams []LayoutStream `json:"streams"`
+}
+
+// LayoutStream is a stream and the topic that holds it.
+type LayoutStream struct {
+	Topic   string            `json:"topic"`
+	Feature robocache.Feature `json:"feature"`
+}
+
+// LayoutEpisode is an episode as it was.
+type LayoutEpisode struct {
+	Index  int64    `json:"index"`
+	Length int      `json:"length"`
+	Tasks  []string `json:"tasks"`
+}
+
+// readLayout takes the layout of the recordings, where all have one and the same.
+func (d *Dataset) readLayout(errs []error) {
+	var text string
+	for i, n := range d.notes {
+		if errs[i] != nil {
+			continue
+		}
+		t := n[LayoutRecord+"."+LayoutDataset]
+		if t == "" || text != "" && t != text {
+			return
+		}
+		text = t
+	}
+	var l Layout
+	if text == "" || json.Unmarshal([]byte(text), &l) != nil {
+		return
+	}
+	d.layout = &l
+	d.info.FPS, d.info.Robot = l.FPS, l.Robot
+}
+
+// restore gives the field of a topic the feature that it was written from; false where the message cannot hold it.
+func (d *Dataset) restore(t *topic) bool {
+	if d.layout == nil {
+		return false
+	}
+	i := slices.IndexFunc(d.layout.Streams, func(s LayoutStream) bool { return s.Topic == t.name })
+	if i < 0 || len(t.fields) == 0 {
+		return false
+	}
+	was := d.layout.Streams[i].Feature
+	have := &t.fields[0]
+	ok := false
+	switch was.Kind {
+	case robocache.KindNumeric, robocache.KindPointCloud:
+		ok = (have.Feature.Kind == robocache.KindNumeric || have.Feature.Kind == robocache.KindPointCloud) && have.Feature.DType.Size() == was.DType.Size() && plainShape(was.Shape)
+	case robocache.KindImage:
+		ok = have.Feature.Kind == robocache.KindImage
+	case robocache.KindText, robocache.KindEvent:
+		ok = have.Feature.Kind == robocache.KindText
+	}
+	if !ok {
+		return false
+	}
+	t.fields = []ros2.Field{{Feature: was}}
+	t.restored = true
+	return true
+}
+
+// plainShape holds a shape from a file against what memory can hold.
+func plainShape(shape []int) bool {
+	n := 1
+	for i, v := range shape {
+		if v < 0 && (i > 0 || v < -1) || v > 1<<24 {
+			return false
+		}
+		if v > 0 {
+			n *= v
+		}
+		if n > 1<<26 {
+			return false
+		}
+	}
+	return true
+}
+
+// restoredAnchor is a stream on the dataset's own clock; false where no topic is.
+func (d *Dataset) restoredAnchor() bool {
+	if d.layout == nil {
+		return false
+	}
+	for i, f := range d.info.Features {
+		if s := &d.streams[i]; d.topics[s.topic].restored && (f.Clock == "" || f.Clock == d.layout.Clock) {
+			d.anchor.topic, d.anchor.clock = s.topic, 0
+			d.info.Clock = d.layout.Clock
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,273 @@
+package mcap
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/bag"
+	"github.com/goatnote-inc/robocache/format/mcap/internal/container"
+	"github.com/goatnote-inc/robocache/store"
+	"github.com/goatnote-inc/robocache/video"
+)
+
+// WriteOptions names the options of Write.
+var WriteOptions = map[string]string{
+	"pictures":    "png (default), jpeg or raw: what pictures become that are no files yet (frames of video, raw pixels): png and raw lose nothing",
+	"compression": "zstd (default) or none",
+	"chunk":       "bytes of messages in a chunk (default 1048576)",
+}
+
+// Write writes a file an episode into the folder dst, which must be empty; or a single episode as the file dst, where that ends in .mcap.
+//
+// Numbers become std_msgs MultiArrays of their own dtype (bool as uint8, float16 and bfloat16 as the bits in uint16), pictures
+// CompressedImage or Image, clouds PointCloud2, texts String, the task the topic /task. Log time, publish time and header are the row's
+// stamp. A metadata record "robocache" keeps what messages do not say: with it the file opens as the dataset it was.
+func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache.WriteOptions) (_ *robocache.WriteReport, err error) {
+	defer guard("write", dst, &err)
+	w := &writing{src: src, info: src.Info(), opt: opt, report: &robocache.WriteReport{}}
+	if err := w.options(); err != nil {
+		return nil, err
+	}
+	if err := w.choose(); err != nil {
+		return nil, err
+	}
+	eps := opt.Episodes
+	if eps == nil {
+		eps = make([]int, w.info.Episodes)
+		for i := range eps {
+			eps[i] = i
+		}
+	}
+	w.pool = video.NewPool(256 << 20)
+	defer w.pool.Close()
+	if v, ok := robocache.As[interface{ Video() *video.Library }](src); ok {
+		w.lib = v.Video()
+	}
+	folder, single := dst, ""
+	if len(eps) == 1 && bag.Named(dst, ending) {
+		i := strings.LastIndexAny(dst, `/\`)
+		folder, single = dst[:i+1], dst[i+1:]
+		if folder == "" {
+			folder = "."
+		}
+	}
+	st, err := store.OpenWritable(folder)
+	if err != nil {
+		return nil, err
+	}
+	defer store.Close(st)
+	if err := free(ctx, st, single); err != nil {
+		return nil, err
+	}
+	if err := w.all(ctx, st, eps, single); err != nil {
+		return nil, err
+	}
+	return w.report, nil
+}
+
+// free says that the destination holds nothing that would be overwritten or mixed up with what is written.
+func free(ctx context.Context, st store.Store, single string) error {
+	taken := &robocache.Error{Class: robocache.ErrMisuse, Op: "mcap write", Where: robocache.Where{"dataset": st.URI()}, Msg: "the destination is not empty", Hint: "choose a folder that is empty, or not there yet"}
+	if single != "" {
+		if _, err := st.Stat(ctx, single); err == nil {
+			return taken
+		} else if !errors.Is(err, robocache.ErrNotFound) {
+			return err
+		}
+		return nil
+	}
+	entries, err := st.List(ctx, "")
+	if err == nil && len(entries) > 0 {
+		return taken
+	}
+	return err
+}
+
+// writing is one call of Write.
+type writing struct {
+	src         robocache.Dataset
+	info        *robocache.Info
+	opt         robocache.WriteOptions
+	pictures    string
+	compression container.Compression
+	chunk       int
+	streams     []target
+	dataset     string // the note, as JSON
+	pool        *video.Pool
+	lib         *video.Library
+
+	mu     sync.Mutex
+	report *robocache.WriteReport
+}
+
+func (w *writing) options() error {
+	w.pictures, w.compression, w.chunk = "png", container.Zstd, 1<<20
+	for k, v := range w.opt.Options {
+		ok := false
+		switch k {
+		case "pictures":
+			w.pictures, ok = v, v == "png" || v == "jpeg" || v == "raw"
+		case "compression":
+			ok = v == "zstd" || v == "none"
+			if v == "none" {
+				w.compression = container.None
+			}
+		case "chunk":
+			n, err := strconv.Atoi(v)
+			w.chunk, ok = n, err == nil && n >= 1024 && n <= 128<<20
+		default:
+			return &robocache.Error{Class: robocache.ErrMisuse, Op: "mcap write", Msg: "unknown option " + strconv.Quote(k), Hint: "known: chunk, compression, pictures"}
+		}
+		if !ok {
+			return &robocache.Error{Class: robocache.ErrMisuse, Op: "mcap write", Msg: "option " + k, Want: WriteOptions[k], Got: strconv.Quote(v)}
+		}
+	}
+	return nil
+}
+
+// choose settles topic, type and layout of each stream.
+func (w *writing) choose() error {
+	taken := map[string]bool{bag.TaskTopic: w.info.Feature("task") == nil}
+	note := bag.Layout{Format: w.info.Format, FPS: w.info.FPS, Robot: w.info.Robot, Clock: w.info.Clock}
+	for i := range w.info.Features {
+		f := w.info.Features[i]
+		if w.opt.Keys == nil && f.Default || w.opt.Keys != nil && !slices.Contains(w.opt.Keys, f.Key) {
+			continue
+		}
+		t := target{feature: f, topic: topicOf(f.Key, taken)}
+		if !t.settle() {
+			w.report.Dropped = append(w.report.Dropped, f.Key)
+			continue
+		}
+		w.streams = append(w.streams, t)
+		kept := f
+		if kept.Kind == robocache.KindVideo {
+			kept.Kind, kept.Codec = robocache.KindImage, ""
+		}
+		note.Streams = append(note.Streams, bag.LayoutStream{Topic: t.topic, Feature: kept})
+	}
+	for _, k := range w.opt.Keys {
+		if w.info.Feature(k) == nil {
+			return &robocache.Error{Class: robocache.ErrMisuse, Op: "mcap write", Where: robocache.Where{"stream": k}, Msg: "no such stream"}
+		}
+	}
+	b, err := json.Marshal(note)
+	w.dataset = string(b)
+	return err
+}
+
+// topicOf is the topic of a key: "." becomes "/", and what a ROS name cannot hold "_".
+func topicOf(key string, taken map[string]bool) string {
+	var b strings.Builder
+	b.WriteByte('/')
+	for _, r := range key {
+		switch {
+		case r == '.':
+			b.WriteByte('/')
+		case r == '/' || r == '_' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9':
+			b.WriteRune(r)
+		default:
+			b.WriteByte('_')
+		}
+	}
+	name := b.String()
+	for n := 2; taken[name]; n++ {
+		name = b.String() + "_" + strconv.Itoa(n)
+	}
+	taken[name] = true
+	return name
+}
+
+// all writes the episodes, several at a time. What was written goes again where one fails.
+func (w *writing) all(ctx context.Context, st store.Writable, eps []int, single string) (err error) {
+	threads := w.opt.Threads
+	if threads <= 0 {
+		threads = runtime.GOMAXPROCS(0)
+	}
+	var written []string
+	done := 0
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(threads)
+	for i, ep := range eps {
+		g.Go(func() (err error) {
+			defer guard("write", "", &err)
+			name := single
+			if name == "" {
+				name = fmt.Sprintf("episode_%06d%s", i, ending)
+			}
+			rows, size, err := w.file(gctx, st, name, i, ep)
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if err != nil {
+				err = robocache.At(err, robocache.Where{"episode": ep})
+				if !w.opt.SkipBad || gctx.Err() != nil || errors.Is(err, robocache.ErrMisuse) || errors.Is(err, robocache.ErrTemporary) {
+					return err
+				}
+				w.report.Findings = append(w.report.Findings, robocache.Finding{Severity: robocache.SeverityError, Code: "episode-left-out", Where: robocache.Where{"episode": ep}, Message: err.Error()})
+			} else {
+				written = append(written, name)
+				w.report.Episodes++
+				w.report.Frames += rows
+				w.report.Bytes += size
+			}
+			done++
+			if w.opt.Progress != nil {
+				w.opt.Progress(done, len(eps))
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		for _, name := range written {
+			_ = st.Remove(context.WithoutCancel(ctx), name)
+		}
+		return err
+	}
+	return nil
+}
+
+// file writes one episode.
+func (w *writing) file(ctx context.Context, st store.Writable, name string, index, ep int) (rows, size int64, err error) {
+	e, err := w.src.Episode(ctx, ep)
+	if err != nil {
+		return 0, 0, err
+	}
+	out, err := st.Create(ctx, name)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer out.Abort()
+	buf := bufio.NewWriterSize(out, 256<<10)
+	cw, err := container.NewWriter(buf, container.WriterOptions{Profile: "ros2", Library: "robocache", Chunk: w.chunk, Compression: w.compression})
+	if err != nil {
+		return 0, 0, err
+	}
+	if err := w.messages(ctx, cw, ep); err != nil {
+		return 0, 0, err
+	}
+	meta, err := json.Marshal(bag.LayoutEpisode{Index: e.Index, Length: e.Length, Tasks: e.Tasks})
+	if err != nil {
+		return 0, 0, err
+	}
+	if err := cw.Metadata(bag.LayoutRecord, map[string]string{bag.LayoutDataset: w.dataset, bag.LayoutEpisodeKey: string(meta)}); err != nil {
+		return 0, 0, err
+	}
+	if err := cw.Close(); err != nil {
+		return 0, 0, err
+	}
+	if err := buf.Flush(); err != nil {
+		return 0, 0, err
+	}
+	return int64(w.src.Len(ep)), cw.Bytes(), out.Commit()
+}

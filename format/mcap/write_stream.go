@@ -1,0 +1,466 @@
+package mcap
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"image"
+	"image/jpeg"
+	"slices"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/bag"
+	"github.com/goatnote-inc/robocache/format/mcap/internal/container"
+	"github.com/goatnote-inc/robocache/format/ros2"
+	"github.com/goatnote-inc/robocache/video"
+)
+
+// target is a stream as it is written.
+type target struct {
+	feature robocache.Feature
+	topic   string
+	how     how
+	typ     string // of the messages; of pictures settled by the first one
+	dtype   robocache.DType
+	fields  []ros2.PointField // of a cloud
+}
+
+type how int
+
+const (
+	asArray how = iota
+	asRagged
+	asCloud
+	asText
+	asPicture
+)
+
+const (
+	typeImage      = "sensor_msgs/msg/Image"
+	typeCompressed = "sensor_msgs/msg/CompressedImage"
+	typeCloud      = "sensor_msgs/msg/PointCloud2"
+	typeString     = "std_msgs/msg/String"
+)
+
+// settle finds the messages for a stream; false where there are none.
+func (t *target) settle() bool {
+	f := &t.feature
+	t.dtype = f.DType
+	switch f.Kind {
+	case robocache.KindText, robocache.KindEvent:
+		t.how, t.typ = asText, typeString
+		return true
+	case robocache.KindImage, robocache.KindVideo:
+		t.how = asPicture
+		return true
+	}
+	if f.Elements() <= 0 || f.DType.Size() == 0 {
+		return false
+	}
+	switch f.DType { // the bits, under a type that messages have
+	case robocache.Bool:
+		t.dtype = robocache.Uint8
+	case robocache.Float16, robocache.BFloat16:
+		t.dtype = robocache.Uint16
+	}
+	if f.Ragged() && f.Kind == robocache.KindPointCloud && len(f.Shape) == 2 && t.pointFields() {
+		t.how, t.typ = asCloud, typeCloud
+		return true
+	}
+	t.how = asArray
+	if f.Ragged() {
+		t.how = asRagged
+	}
+	var ok bool
+	t.typ, ok = ros2.MultiArrayType(t.dtype)
+	return ok
+}
+
+// pointFields names the channels of a cloud: x, y, z and what the dataset says.
+func (t *target) pointFields() bool {
+	switch t.feature.DType {
+	case robocache.Int8, robocache.Uint8, robocache.Int16, robocache.Uint16, robocache.Int32, robocache.Uint32, robocache.Float32, robocache.Float64:
+	default:
+		return false
+	}
+	var names []string
+	n := t.feature.Shape[1]
+	if json.Unmarshal(t.feature.Names, &names) != nil || len(names) != n || len(names) == 0 {
+		names = slices.Clone([]string{"x", "y", "z", "intensity"}[:min(n, 4)])
+		for len(names) < n {
+			names = append(names, fmt.Sprintf("c%d", len(names)))
+		}
+	}
+	size := t.feature.DType.Size()
+	for i, name := range names {
+		if slices.Contains(names[:i], name) || name == "" {
+			return false
+		}
+		t.fields = append(t.fields, ros2.PointField{Name: name, Offset: i * size, DType: t.feature.DType, Count: 1})
+	}
+	return true
+}
+
+// source gives the messages of a stream of one episode in order.
+type source struct {
+	*target
+	w       *writing
+	ep      int
+	times   []int64
+	next    int
+	batch   [][]byte
+	from    int // of batch
+	channel uint16
+	made    bool
+	schemas map[string]uint16
+	typ     string
+}
+
+// rowsAt is how many rows of a stream are read at a time.
+func (s *source) rowsAt() int {
+	switch s.how {
+	case asPicture:
+		return 32
+	case asCloud, asRagged:
+		return 64
+	case asText:
+		return 1024
+	}
+	return max(16, min(4096, (1<<20)/max(1, s.feature.RowBytes())))
+}
+
+// message gives the next message; it stays good until the next batch.
+func (s *source) message(ctx context.Context) ([]byte, error) {
+	if s.next >= s.from+len(s.batch) {
+		n := min(s.rowsAt(), len(s.times)-s.next)
+		s.from, s.batch = s.next, s.batch[:0]
+		rows := make([]robocache.Row, n)
+		for i := range rows {
+			rows[i] = robocache.Row{Episode: s.ep, Index: s.from + i}
+		}
+		if err := s.fill(ctx, rows); err != nil {
+			return nil, robocache.At(err, robocache.Where{"stream": s.feature.Key})
+		}
+		if len(s.batch) != n {
+			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "mcap write", Where: robocache.Where{"stream": s.feature.Key}, Want: fmt.Sprintf("%d rows", n), Got: fmt.Sprint(len(s.batch))}
+		}
+	}
+	return s.batch[s.next-s.from], nil
+}
+
+func (s *source) fill(ctx context.Context, rows []robocache.Row) error {
+	f := &s.feature
+	src := s.w.src
+	switch s.how {
+	case asText:
+		texts, err := src.Text(ctx, f.Key, rows)
+		for _, text := range texts {
+			s.batch = append(s.batch, ros2.EncodeString(nil, text))
+		}
+		return err
+	case asArray:
+		w := f.RowBytes()
+		data := make([]byte, w*len(rows))
+		if err := src.Gather(ctx, f.Key, rows, data); err != nil {
+			return err
+		}
+		valid, err := s.valid(ctx, rows)
+		if err != nil {
+			return err
+		}
+		shape := f.Shape
+		if len(shape) == 0 {
+			shape = []int{1}
+		}
+		for i := range rows {
+			row, dims := data[i*w:(i+1)*w], shape
+			if valid != nil && valid[i] == 0 {
+				row, dims = nil, []int{0} // no elements: the row holds no value
+			}
+			m, err := ros2.EncodeMultiArray(nil, s.dtype, dims, nil, row)
+			if err != nil {
+				return err
+			}
+			s.batch = append(s.batch, m)
+		}
+		return nil
+	case asRagged, asCloud:
+		r, ok := src.(robocache.RaggedDataset)
+		if !ok {
+			return &robocache.Error{Class: robocache.ErrUnsupported, Op: "mcap write", Msg: "a ragged stream of a dataset without GatherRagged"}
+		}
+		data, counts, err := r.GatherRagged(ctx, f.Key, rows)
+		if err != nil {
+			return err
+		}
+		w := f.Elements() * f.DType.Size()
+		at := 0
+		for i, n := range counts {
+			part := data[at : at+n*w]
+			at += n * w
+			var m []byte
+			if s.how == asCloud {
+				m, err = ros2.EncodePointCloud2(nil, ros2.Header{Stamp: s.times[s.from+i], FrameID: f.Key}, s.fields, w, part)
+			} else {
+				m, err = ros2.EncodeMultiArray(nil, s.dtype, append([]int{n}, f.Shape[1:]...), nil, part)
+			}
+			if err != nil {
+				return err
+			}
+			s.batch = append(s.batch, m)
+		}
+		return nil
+	}
+	return s.pictures(ctx, rows)
+}
+
+func (s *source) valid(ctx context.Context, rows []robocache.Row) ([]uint8, error) {
+	m, ok := s.w.src.(robocache.Masker)
+	if !ok || !s.feature.Masked {
+		return nil, nil
+	}
+	v := make([]uint8, len(rows))
+	return v, m.Valid(ctx, s.feature.Key, rows, v)
+}
+
+func (s *source) pictures(ctx context.Context, rows []robocache.Row) error {
+	refs := make([]robocache.FrameRef, len(rows))
+	if err := s.w.src.Frames(ctx, s.feature.Key, rows, refs); err != nil {
+		return err
+	}
+	add := func(i int, ref *robocache.FrameRef) error {
+		m, err := s.picture(ref, ros2.Header{Stamp: s.times[s.from+i], FrameID: s.feature.Key})
+		s.batch = append(s.batch, m)
+		return err
+	}
+	for i := 0; i < len(refs); {
+		if refs[i].Path == "" || refs[i].Missing {
+			if err := add(i, &refs[i]); err != nil {
+				return err
+			}
+			i++
+			continue
+		}
+		n := i + 1
+		for n < len(refs) && refs[n].Path == refs[i].Path && refs[n].Ordinal >= refs[n-1].Ordinal && !refs[n].Missing {
+			n++
+		}
+		at := i
+		if err := s.decode(ctx, refs[i:n], func(raw *robocache.Raw) error {
+			err := add(at, &robocache.FrameRef{Raw: raw})
+			at++
+			return err
+		}); err != nil {
+			return robocache.At(err, robocache.Where{"file": refs[i].Path})
+		}
+		if at != n {
+			return &robocache.Error{Class: robocache.ErrMalformed, Op: "mcap write", Where: robocache.Where{"file": refs[i].Path}, Want: fmt.Sprintf("%d pictures", n-i), Got: fmt.Sprint(at - i)}
+		}
+		i = n
+	}
+	return nil
+}
+
+// picture makes the message of a picture. All of a stream's are of one type: the first one's.
+func (s *source) picture(ref *robocache.FrameRef, h ros2.Header) ([]byte, error) {
+	compressed := ref.Raw == nil || s.w.pictures != "raw"
+	if s.typ == "" {
+		s.typ = typeImage
+		if compressed {
+			s.typ = typeCompressed
+		}
+	}
+	switch {
+	case ref.Missing:
+		if s.typ == typeCompressed {
+			return ros2.EncodeCompressedImage(nil, h, "png", nil), nil
+		}
+		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "mcap write", Msg: "a missing picture among raw ones", Hint: "write with pictures=png"}
+	case s.typ == typeImage && ref.Raw != nil:
+		return ros2.EncodeImage(nil, h, ref.Raw)
+	case ref.Raw != nil && s.w.pictures == "jpeg" && ref.Raw.DType == robocache.Uint8:
+		b, err := asJPEG(ref.Raw)
+		return ros2.EncodeCompressedImage(nil, h, "jpeg", b), err
+	}
+	b, err := video.EncodePicture(ref)
+	if err != nil {
+		return nil, err
+	}
+	return ros2.EncodeCompressedImage(nil, h, "", b), nil
+}
+
+func asJPEG(r *robocache.Raw) ([]byte, error) {
+	spec := &video.Spec{Pixel: video.RGB8, Width: r.Width, Height: r.Height}
+	rgb := make([]byte, 3*r.Width*r.Height)
+	if err := video.DecodePicture(&robocache.FrameRef{Raw: r}, spec, rgb); err != nil {
+		return nil, err
+	}
+	m := image.NewRGBA(image.Rect(0, 0, r.Width, r.Height))
+	for i := range r.Width * r.Height {
+		m.Pix[4*i], m.Pix[4*i+1], m.Pix[4*i+2], m.Pix[4*i+3] = rgb[3*i], rgb[3*i+1], rgb[3*i+2], 255
+	}
+	var b bytes.Buffer
+	err := jpeg.Encode(&b, m, &jpeg.Options{Quality: 95})
+	return b.Bytes(), err
+}
+
+// decode gives the pictures of a run of frames of one video file, in order; one that is shown twice, twice.
+func (s *source) decode(ctx context.Context, run []robocache.FrameRef, yield func(*robocache.Raw) error) error {
+	if s.w.lib == nil {
+		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "mcap write", Msg: "video of a dataset that gives no files"}
+	}
+	file, err := s.w.lib.Acquire(ctx, run[0].Path)
+	if err != nil {
+		return err
+	}
+	defer file.Release()
+	spec := &video.Spec{Pixel: video.RGB8}
+	raw := robocache.Raw{Channels: 3, DType: robocache.Uint8}
+	if s.feature.Depth != nil || s.feature.DType == robocache.Uint16 {
+		spec.Pixel = video.Gray16
+		raw.Channels, raw.DType = 1, robocache.Uint16
+	}
+	times := map[int]int{}
+	ordinals := make([]int, len(run))
+	for i, r := range run {
+		ordinals[i] = r.Ordinal
+		times[r.Ordinal]++
+	}
+	for _, g := range video.Plan(file.Index, ordinals) {
+		err := s.w.pool.Decode(ctx, file, g, func(ordinal int, pic video.Picture) error {
+			n, err := pic.Bytes(spec)
+			if err != nil {
+				return err
+			}
+			raw.Pix = slices.Grow(raw.Pix[:0], n)[:n]
+			if err := pic.Convert(spec, raw.Pix); err != nil {
+				return err
+			}
+			raw.Width, raw.Height = pic.Size()
+			for range times[ordinal] {
+				if err := yield(&raw); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// messages writes the messages of all streams of an episode by time; of one time in the order of the streams.
+func (w *writing) messages(ctx context.Context, cw *container.Writer, ep int) error {
+	schemas := map[string]uint16{}
+	var list []*source
+	task, err := w.task(ctx, ep)
+	if err != nil {
+		return err
+	}
+	if task != nil {
+		list = append(list, task)
+	}
+	for i := range w.streams {
+		s := &source{target: &w.streams[i], w: w, ep: ep, typ: w.streams[i].typ}
+		if s.times, err = w.src.Times(ctx, ep, s.feature.Key); err != nil {
+			return err
+		}
+		list = append(list, s)
+	}
+	for _, s := range list {
+		s.schemas = schemas
+	}
+	var sequence = make([]uint32, len(list))
+	for {
+		best := -1
+		for i, s := range list {
+			if s.next < len(s.times) && (best < 0 || s.times[s.next] < list[best].times[list[best].next]) {
+				best = i
+			}
+		}
+		if best < 0 {
+			return nil
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		s := list[best]
+		data, err := s.message(ctx)
+		if err != nil {
+			return err
+		}
+		if !s.made {
+			if err := s.begin(cw); err != nil {
+				return err
+			}
+		}
+		at := s.times[s.next]
+		if err := cw.Message(&container.Message{Channel: s.channel, Sequence: sequence[best], Log: at, Publish: at, Data: data}); err != nil {
+			return robocache.At(err, robocache.Where{"stream": s.feature.Key, "row": s.next})
+		}
+		sequence[best]++
+		s.next++
+	}
+}
+
+// begin adds schema and channel of a stream.
+func (s *source) begin(cw *container.Writer) error {
+	id, ok := s.schemas[s.typ]
+	if !ok {
+		text, known := ros2.SchemaText(s.typ)
+		if !known {
+			return &robocache.Error{Class: robocache.ErrUnsupported, Op: "mcap write", Msg: "no text of the type " + s.typ}
+		}
+		var err error
+		if id, err = cw.Schema(s.typ, "ros2msg", text); err != nil {
+			return err
+		}
+		s.schemas[s.typ] = id
+	}
+	meta := map[string]string(nil)
+	if s.feature.Latched {
+		meta = map[string]string{"offered_qos_profiles": "- history: 1\n  depth: 1\n  reliability: 1\n  durability: 1\n"}
+	}
+	var err error
+	s.channel, err = cw.Channel(id, s.topic, "cdr", meta)
+	s.made = true
+	return err
+}
+
+// task is the task as a topic: a message where the text changes. nil where the dataset says nothing, or has a stream of that name.
+func (w *writing) task(ctx context.Context, ep int) (*source, error) {
+	if w.info.Feature("task") != nil {
+		return nil, nil
+	}
+	stamps, err := w.src.Times(ctx, ep, "")
+	if err != nil || len(stamps) == 0 {
+		return nil, err
+	}
+	s := &source{target: &target{topic: bag.TaskTopic, how: asText, typ: typeString, feature: robocache.Feature{Key: "task", Kind: robocache.KindText}}, w: w, ep: ep, typ: typeString}
+	const step = 4096
+	last, said := "", false
+	for at := 0; at < len(stamps); at += step {
+		rows := make([]robocache.Row, min(step, len(stamps)-at))
+		for i := range rows {
+			rows[i] = robocache.Row{Episode: ep, Index: at + i}
+		}
+		texts, err := w.src.Text(ctx, "task", rows)
+		if err != nil {
+			return nil, err
+		}
+		for i, text := range texts {
+			if text != last || !said && text != "" {
+				s.times = append(s.times, stamps[at+i])
+				s.batch = append(s.batch, ros2.EncodeString(nil, text))
+				last, said = text, true
+			}
+		}
+	}
+	if !said {
+		return nil, nil
+	}
+	return s, nil
+}
