@@ -93,6 +93,12 @@ type RaggedDataset interface {
 	GatherRagged(ctx context.Context, key string, rows []Row) (data []byte, counts []int, err error)
 }
 
+// Lender is a Dataset that can give pictures for a while, in memory that it uses again: what Frames gives is the caller's for good.
+type Lender interface {
+	// LendFrames is Frames; what out shows may be other bytes once done was called. done may be nil. An error lends nothing.
+	LendFrames(ctx context.Context, key string, rows []Row, out []FrameRef) (done func(), err error)
+}
+
 // Masker is a Dataset some of whose rows hold no value (Feature.Masked): what Gather gives for them is zeros.
 type Masker interface {
 	// Valid writes for each row 1 where it holds a value, else 0. len(valid) = len(rows).

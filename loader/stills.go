@@ -2,6 +2,7 @@ package loader
 
 import (
 	"cmp"
+	"context"
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
@@ -76,7 +77,8 @@ func (w *worker) still(j *job) {
 		}
 	}
 	refs := w.refsFor(len(rows))
-	all := src.ds.Frames(w.ctx(), c.key, asked, refs)
+	done, all := lend(w.ctx(), src.ds, c.key, asked, refs)
+	defer done()
 	for i, r := range rows {
 		slots := s.slots(places[i])
 		if noRow(r) {
@@ -121,6 +123,19 @@ func (w *worker) still(j *job) {
 		a.n.frames.Add(int64(len(slots)))
 		u.finish(int64(len(slots)))
 	}
+}
+
+// lend gets pictures until done is called: without garbage, where the dataset can.
+func lend(ctx context.Context, ds robocache.Dataset, key string, rows []robocache.Row, refs []robocache.FrameRef) (done func(), err error) {
+	if l, ok := ds.(robocache.Lender); ok {
+		done, err = l.LendFrames(ctx, key, rows, refs)
+	} else {
+		err = ds.Frames(ctx, key, rows, refs)
+	}
+	if done == nil {
+		done = func() {}
+	}
+	return done, err
 }
 
 // slots are the places that want the k-th distinct row.

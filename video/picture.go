@@ -69,6 +69,16 @@ func DecodePicture(ref *robocache.FrameRef, spec *Spec, dst []byte) error {
 		deliverGrey(r.Pix, strideOf(r), info, spec, dst)
 		return nil
 	}
+	w, h := spec.size(info)
+	if n := w * h; spec.Pixel == RGB8 && spec.ChannelsFirst && w == r.Width && h == r.Height && r.Channels == 3 && r.DType == robocache.Uint8 && strideOf(r) == 3*w {
+		// What most robot data is, and most models want: from the file's pixels into the batch's planes, with nothing between.
+		red, green, blue := dst[:n], dst[n:2*n], dst[2*n:3*n]
+		if r.BGR {
+			red, blue = blue, red
+		}
+		apart(red, green, blue, r.Pix)
+		return nil
+	}
 	return deliverRGB(func(rgb []byte) error { packRaw(r, rgb); return nil }, spec, info, dst)
 }
 

@@ -268,11 +268,7 @@ func deliverRGB(pack func(rgb []byte) error, spec *Spec, info StillInfo, dst []b
 	case spec.Pixel == RGB8 && !spec.ChannelsFirst:
 		copy(dst, rgb)
 	case spec.Pixel == RGB8:
-		r, g, b := dst[:plane], dst[plane:2*plane], dst[2*plane:3*plane]
-		for i := range plane {
-			p := rgb[3*i : 3*i+3 : 3*i+3]
-			r[i], g[i], b[i] = p[0], p[1], p[2]
-		}
+		apart(dst[:plane], dst[plane:2*plane], dst[2*plane:3*plane], rgb)
 	default:
 		for i := range plane {
 			for c := range 3 {

@@ -50,9 +50,6 @@ var _ robocache.Dataset = (*Dataset)(nil)
 // Open opens the dataset at uri.
 func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (d *Dataset, err error) {
 	defer h5set.Guard("aloha open", &err)
-	if err := h5set.CheckOptions("aloha", options, opt.Options); err != nil {
-		return nil, err
-	}
 	s, names, err := h5set.Find(ctx, uri)
 	if err != nil {
 		return nil, err

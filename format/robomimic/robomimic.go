@@ -56,9 +56,6 @@ var _ robocache.Dataset = (*Dataset)(nil)
 // Open opens the dataset at uri.
 func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (d *Dataset, err error) {
 	defer h5set.Guard("robomimic open", &err)
-	if err := h5set.CheckOptions("robomimic", options, opt.Options); err != nil {
-		return nil, err
-	}
 	s, names, err := h5set.Find(ctx, uri)
 	if err != nil {
 		return nil, err

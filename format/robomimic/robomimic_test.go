@@ -1,6 +1,7 @@
 package robomimic
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
@@ -130,7 +132,7 @@ func TestSplit(t *testing.T) {
 	if !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "train, valid") {
 		t.Error(err)
 	}
-	if _, err = Open(t.Context(), path, robocache.OpenOptions{Options: map[string]string{"splits": "x"}}); !errors.Is(err, robocache.ErrMisuse) {
+	if _, err = robocache.Open(t.Context(), path, robocache.OpenOptions{Options: map[string]string{"splits": "x"}}); !errors.Is(err, robocache.ErrMisuse) {
 		t.Error(err)
 	}
 }
@@ -146,4 +148,45 @@ func TestDetect(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.Close()
+}
+
+// TestLend: what is lent is what Frames gives, until done, from many goroutines; memory that came back is used again.
+func TestLend(t *testing.T) {
+	d := open(t, realdata.Path(t, "robomimic_like/earliest_contiguous.hdf5"), robocache.OpenOptions{MemoryBudget: 1 << 20})
+	want := map[robocache.Row][]byte{}
+	for e := range 3 {
+		rows := rowsOf(d, e)
+		refs := make([]robocache.FrameRef, len(rows))
+		if err := d.Frames(t.Context(), "observation.image", rows, refs); err != nil {
+			t.Fatal(err)
+		}
+		for i, r := range rows {
+			want[r] = refs[i].Raw.Pix
+		}
+	}
+	var g sync.WaitGroup
+	for k := range 8 {
+		g.Go(func() {
+			for i := range 60 {
+				e := (k + i) % 3
+				rows := rowsOf(d, e)[i%20 : i%20+4]
+				refs := make([]robocache.FrameRef, len(rows))
+				done, err := d.LendFrames(t.Context(), "observation.image", rows, refs)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				for j, r := range rows {
+					if !bytes.Equal(refs[j].Raw.Pix, want[r]) {
+						t.Error("other pixels", r)
+					}
+				}
+				done()
+			}
+		})
+	}
+	g.Wait()
+	if _, err := d.LendFrames(t.Context(), "observation.image", []robocache.Row{{Index: 99}}, make([]robocache.FrameRef, 1)); !errors.Is(err, robocache.ErrMisuse) {
+		t.Error(err)
+	}
 }

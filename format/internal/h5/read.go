@@ -54,7 +54,7 @@ func (p *Piece) quick(ctx context.Context) (bool, error) {
 	if err := p.check(); err != nil || p.N == 0 || d.rowBytes == 0 {
 		return true, err
 	}
-	if d.layout.class == layoutContiguous && (len(p.Dst) >= direct || !d.Keep) {
+	if d.Past() || d.layout.class == layoutContiguous && len(p.Dst) >= direct {
 		if err := d.Readable(); err != nil {
 			return true, err
 		}
@@ -169,6 +169,9 @@ func (d *Dataset) ReadRows(ctx context.Context, row, n int64, dst []byte) error 
 	return Read(ctx, []Piece{{d, row, n, dst}})
 }
 
+// Past says that rows are read past the cache: View takes new memory for them.
+func (d *Dataset) Past() bool { return d.layout.class == layoutContiguous && !d.Keep }
+
 // View gives rows that lie one after the other in memory: row and up to n-1 that follow it. They are shared: nobody may change them.
 func (d *Dataset) View(ctx context.Context, row, n int64) ([]byte, int64, error) {
 	if row < 0 || n <= 0 || row >= d.rows {
@@ -177,7 +180,7 @@ func (d *Dataset) View(ctx context.Context, row, n int64) ([]byte, int64, error)
 	if d.rowBytes == 0 {
 		return nil, min(n, d.rows-row), nil
 	}
-	if d.layout.class == layoutContiguous && !d.Keep {
+	if d.Past() {
 		n = min(n, d.rows-row, max(1, maxChunk/d.rowBytes))
 		b := make([]byte, n*d.rowBytes)
 		return b, n, d.ReadRows(ctx, row, n, b)

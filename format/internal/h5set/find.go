@@ -3,10 +3,8 @@ package h5set
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
@@ -92,19 +90,4 @@ func likely(path string) bool {
 		return nil
 	})
 	return found || err != nil && !errors.Is(err, errEnough)
-}
-
-// CheckOptions refuses options that a format does not know.
-func CheckOptions(format string, known, given map[string]string) error {
-	for k := range given {
-		if _, ok := known[k]; !ok {
-			var names []string
-			for n := range known {
-				names = append(names, n)
-			}
-			slices.Sort(names)
-			return &robocache.Error{Class: robocache.ErrMisuse, Op: "open", Msg: fmt.Sprintf("%s has no option %q", format, k), Hint: "its options: " + strings.Join(names, ", ")}
-		}
-	}
-	return nil
 }

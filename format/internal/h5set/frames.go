@@ -3,13 +3,64 @@ package h5set
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/h5"
 	"github.com/goatnote-inc/robocache/video"
 )
 
 // Frames gives the pictures of rows: their pixels, or their JPEG or PNG bytes.
 func (s *Set) Frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) (err error) {
+	return s.frames(ctx, key, rows, out, nil)
+}
+
+// lent are the buffers that a call of LendFrames filled.
+type lent struct{ buffers []*[]byte }
+
+var (
+	loans   = sync.Pool{New: func() any { return new(lent) }}
+	buffers = sync.Pool{New: func() any { return new([]byte) }}
+)
+
+// keepBuffer is the size from which on a buffer is not kept for the next call.
+const keepBuffer = 4 << 20
+
+// LendFrames is Frames without garbage: pixels that are read past the cache lie in memory that is used again after done.
+func (s *Set) LendFrames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) (done func(), err error) {
+	l := loans.Get().(*lent)
+	done = func() {
+		for i, b := range l.buffers {
+			if cap(*b) <= keepBuffer {
+				buffers.Put(b)
+			}
+			l.buffers[i] = nil
+		}
+		l.buffers = l.buffers[:0]
+		loans.Put(l)
+	}
+	if err := s.frames(ctx, key, rows, out, l); err != nil {
+		done()
+		return nil, err
+	}
+	return done, nil
+}
+
+// view gives rows as Dataset.View does, in a buffer of l where they are to be read anew.
+func (l *lent) view(ctx context.Context, d *h5.Dataset, row, n int64) ([]byte, int64, error) {
+	if l == nil || !d.Past() || n*d.RowBytes() > keepBuffer {
+		return d.View(ctx, row, n)
+	}
+	b := buffers.Get().(*[]byte)
+	size := int(n * d.RowBytes())
+	if cap(*b) < size {
+		*b = make([]byte, size)
+	}
+	l.buffers = append(l.buffers, b)
+	return (*b)[:size], n, d.ReadRows(ctx, row, n, (*b)[:size])
+}
+
+func (s *Set) frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef, l *lent) (err error) {
 	defer Guard(s.Info_.Format+" frames", &err)
 	i, err := s.get(key, robocache.KindImage)
 	if err != nil {
@@ -55,7 +106,7 @@ func (s *Set) Frames(ctx context.Context, key string, rows []robocache.Row, out 
 				k++
 				continue
 			}
-			b, m, err := d.View(ctx, first+int64(k), int64(n-k))
+			b, m, err := l.view(ctx, d, first+int64(k), int64(n-k))
 			if err != nil {
 				return s.placed(err, e, key)
 			}

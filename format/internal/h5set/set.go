@@ -50,7 +50,10 @@ type Set struct {
 	keepAll bool // and so do pictures
 }
 
-var _ robocache.Dataset = (*Set)(nil)
+var _ interface {
+	robocache.Dataset
+	robocache.Lender
+} = (*Set)(nil)
 
 // New makes a set over a store, which it closes.
 func New(s store.Store, format, uri string, opt robocache.OpenOptions) *Set {
@@ -176,6 +179,9 @@ type opened struct {
 
 // of opens the data sets of an episode: all at once, because they share the groups on the way.
 func (s *Set) of(ctx context.Context, episode int) (*opened, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	if o := s.opened[episode].Load(); o != nil {
 		return o, nil
 	}

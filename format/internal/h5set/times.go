@@ -19,6 +19,9 @@ func (s *Set) Times(ctx context.Context, episode int, key string) (out []int64, 
 			return nil, err
 		}
 	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	e := &s.Episodes[episode]
 	if e.Times != "" {
 		return s.stamps(ctx, episode)
