@@ -218,8 +218,12 @@ func (d *cloud) planFor(m *cloudMessage) (*cloudPlan, error) {
 
 // good says whether the coordinates of a point are finite.
 func (p *cloudPlan) good(pt []byte, big bool) bool {
-	switch p.coord {
-	case robocache.Float32:
+	switch {
+	case p.coord == robocache.Float32 && !big && p.xyz[1] == p.xyz[0]+4 && p.xyz[2] == p.xyz[0]+8:
+		q := pt[p.xyz[0] : p.xyz[0]+12]
+		const inf = 0x7f800000
+		return binary.LittleEndian.Uint32(q)&inf != inf && binary.LittleEndian.Uint32(q[4:])&inf != inf && binary.LittleEndian.Uint32(q[8:])&inf != inf
+	case p.coord == robocache.Float32:
 		for _, o := range p.xyz {
 			v := binary.LittleEndian.Uint32(pt[o:])
 			if big {
@@ -229,7 +233,7 @@ func (p *cloudPlan) good(pt []byte, big bool) bool {
 				return false
 			}
 		}
-	case robocache.Float64:
+	case p.coord == robocache.Float64:
 		for _, o := range p.xyz {
 			v := binary.LittleEndian.Uint64(pt[o:])
 			if big {
@@ -320,8 +324,20 @@ func (d *cloud) ragged(msg []byte, field, _ int, dst []byte) ([]byte, int, error
 	out := dst[at : at+n*width]
 	kept := 0
 	test := p.coord.Float()
+	packed := run && !m.big && width == m.point // rows of the message are rows of the stream: they are copied whole between bad points
 	for y := range m.height {
 		line := m.data[y*m.row : y*m.row+m.width*m.point]
+		if packed {
+			for x := 0; x < m.width; {
+				from := x
+				for x < m.width && (!test || p.good(line[x*m.point:], false)) {
+					x++
+				}
+				kept += copy(out[kept*width:], line[from*m.point:x*m.point]) / width
+				x++ // the bad one
+			}
+			continue
+		}
 		for x := range m.width {
 			pt := line[x*m.point : x*m.point+m.point]
 			if test && !p.good(pt, m.big) {

@@ -66,6 +66,9 @@ func parseMsg(name, text string) (map[string]*message, error) {
 	}
 	types := make(map[string]*message, len(names))
 	members := 0
+	if texts[0], err = serviceEvent(name, texts[0], types); err != nil {
+		return nil, err
+	}
 	for k, n := range names {
 		m, err := parseMembers(n, texts[k])
 		if err != nil {
@@ -80,6 +83,34 @@ func parseMsg(name, text string) (map[string]*message, error) {
 	}
 	return types, nil
 }
+
+// serviceEvent: recorders store the .srv text as the schema of a service's events. Its two halves become types of their own, and what is
+// given back is the text of the event that rosidl makes of them.
+func serviceEvent(name, text string, types map[string]*message) (string, error) {
+	base, ok := strings.CutSuffix(name, "_Event")
+	if !ok {
+		return text, nil
+	}
+	for at := 0; at < len(text); {
+		line, next := lineAt(text, at)
+		if strings.TrimSpace(line) != "---" {
+			at = next
+			continue
+		}
+		for part, half := range map[string]string{base + "_Request": text[:at], base + "_Response": text[next:], "service_msgs/ServiceEventInfo": eventInfo} {
+			m, err := parseMembers(part, half)
+			if err != nil {
+				return "", err
+			}
+			types[shortKey(part)] = m
+		}
+		return "service_msgs/ServiceEventInfo info\n" + base + "_Request[<=1] request\n" + base + "_Response[<=1] response\n", nil
+	}
+	return text, nil
+}
+
+// eventInfo is service_msgs/ServiceEventInfo.
+const eventInfo = "uint8 event_type\nbuiltin_interfaces/Time stamp\nchar[16] client_gid\nint64 sequence_number\n"
 
 // parseMembers reads one .msg text. Constants and defaults are passed over: they do not stand in messages.
 func parseMembers(name, text string) (*message, error) {

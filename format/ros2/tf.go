@@ -97,20 +97,35 @@ func (t *transforms) layout(key string) (fields []Field, clocks []string) {
 	return fields, clocks
 }
 
-func (t *transforms) numeric(msg []byte, field, entry int, dst []byte) (bool, error) {
-	found := false
-	err := t.each(msg, func(k int, x *transform) bool {
-		if k < entry {
-			return true
-		}
-		found = true
-		x.put(field, dst)
-		return false
-	})
-	if err == nil && !found {
-		err = lengthError("transforms", entry+1, entry)
+// at reads the transform at a place of a message.
+func (x *transform) at(msg []byte, entry int) error {
+	c, err := open(msg)
+	if err != nil {
+		return err
 	}
-	return found, err
+	x.big = c.big
+	n := c.count(leastTransform)
+	if entry >= n && !c.short {
+		return lengthError("transforms", entry+1, n)
+	}
+	for range entry + 1 {
+		x.stamp, x.parent = c.header()
+		x.child = c.str()
+		x.data = c.take(8, 56)
+	}
+	if c.short {
+		return c.end("transforms[" + strconv.Itoa(entry) + "]")
+	}
+	return nil
+}
+
+func (t *transforms) numeric(msg []byte, field, entry int, dst []byte) (bool, error) {
+	var x transform
+	if err := x.at(msg, entry); err != nil {
+		return false, err
+	}
+	x.put(field, dst)
+	return true, nil
 }
 
 // put writes the translation or the rotation, by the field's parity.
@@ -123,18 +138,19 @@ func (x *transform) put(field int, dst []byte) {
 }
 
 func (t *transforms) columns(msgs [][]byte, entries []int32, fields []int, dst [][]byte, valid [][]uint8) (int, error) {
+	var x transform
 	for k, msg := range msgs {
 		entry := 0
 		if entries != nil {
 			entry = int(entries[k])
 		}
+		if err := x.at(msg, entry); err != nil {
+			return k, err
+		}
 		for j, f := range fields {
 			row := 24 + 8*(f%2)
-			ok, err := t.numeric(msg, f, entry, dst[j][k*row:(k+1)*row])
-			if err != nil {
-				return k, err
-			}
-			mark(valid, j, k, ok)
+			x.put(f, dst[j][k*row:(k+1)*row])
+			mark(valid, j, k, true)
 		}
 	}
 	return -1, nil

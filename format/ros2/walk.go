@@ -17,11 +17,12 @@ type sink struct {
 	fail   string     // path of the first member that is not there
 }
 
-// walk decodes nodes along a message. It ends early, with true, where nothing more is wanted.
-func (s *sink) walk(nodes []node, c *cursor) (done bool) {
+// walk decodes nodes along a message. It ends early, with true, where nothing more is wanted; once says that the nodes come no more
+// (they stand in no array).
+func (s *sink) walk(nodes []node, c *cursor, once bool) (done bool) {
 	for k := range nodes {
 		n := &nodes[k]
-		if n.base != isMessage && n.leaf > s.last {
+		if once && n.base != isMessage && n.leaf > s.last {
 			return true
 		}
 		count := 1
@@ -69,7 +70,7 @@ func (s *sink) walk(nodes []node, c *cursor) (done bool) {
 			}
 		case isMessage:
 			for range count {
-				if s.walk(n.children, c) {
+				if s.walk(n.children, c, once && n.array == single) {
 					return true
 				}
 			}
@@ -110,7 +111,7 @@ func (s *sink) run(t *tree, msg []byte) error {
 	if err != nil {
 		return err
 	}
-	s.walk(t.nodes, &c)
+	s.walk(t.nodes, &c, true)
 	return c.end(s.fail)
 }
 
