@@ -11,4 +11,7 @@
 //	M3  The rate is OpenOptions.HZ, else control_freq of env_args; where nobody says it, asking for stamps is ErrMisuse.
 //	M4  mask/… are splits: Info.Splits says which positions each has, option split opens one.
 //	M5  uint8 rows of height × width × 1 or 3 are pictures, as pixels; rows of JPEG or PNG bytes are those. uint16 and float32 of one channel are depth.
+//	M6  Write is the way back: what it wrote is read with the same streams, rows, tasks and splits. What robomimic cannot hold (streams on
+//	    clocks of their own, rows of varying length, stamps off the grid, a second task) is dropped or flattened with a finding, and
+//	    nothing is made up: a source without rewards gives a file without.
 package robomimic

@@ -93,6 +93,15 @@ func plainASCII(s string) bool {
 	return true
 }
 
+// Drop gives the group up, with all that was begun in it: nothing refers to it. Its room stays in the file.
+func (g *GroupWriter) Drop() {
+	if g.parent != nil && !g.closed {
+		g.closed = true
+		g.parent.open--
+		delete(g.parent.names, g.name)
+	}
+}
+
 // Close ends the group. What was begun in it must be closed.
 func (g *GroupWriter) Close() error {
 	if g.parent == nil {

@@ -1,0 +1,221 @@
+// Package raster gives the pictures of a stream as pixels, whatever they are in the source: for writers of array formats.
+//
+// # Contract
+//
+//	X1  All pictures of a stream have the form of its first one: uint8 × 3 or × 1; depth is uint16 as stored, or float32 (of video: metres).
+//	    A picture of another size or kind, and a row without one, is an error that names the row.
+//	X2  Pictures are decoded on as many cores as asked for; what is given does not depend on their number.
+package raster
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/video"
+)
+
+// Source is a stream of pictures.
+type Source struct {
+	DType                   robocache.DType
+	Height, Width, Channels int
+
+	ds      robocache.Dataset
+	key     string
+	spec    video.Spec
+	grey    bool // of R, G, B only the first is kept
+	threads int
+	lib     *video.Library
+	pool    *video.Pool
+}
+
+type withVideo interface{ Video() *video.Library }
+
+// Open looks at the first picture among some rows: those whose form the stream is given.
+func Open(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, first []robocache.Row, threads int) (*Source, error) {
+	if threads <= 0 {
+		threads = runtime.GOMAXPROCS(0)
+	}
+	s := &Source{ds: ds, key: f.Key, threads: threads}
+	for _, row := range first {
+		var ref [1]robocache.FrameRef
+		if err := ds.Frames(ctx, f.Key, []robocache.Row{row}, ref[:]); err != nil || ref[0].Missing {
+			continue
+		}
+		if err := s.form(ctx, f, &ref[0]); err != nil {
+			return nil, robocache.At(err, where(f.Key, row))
+		}
+		return s, nil
+	}
+	return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "pictures", Where: robocache.Where{"stream": f.Key}, Msg: "no picture is here"}
+}
+
+func where(key string, row robocache.Row) robocache.Where {
+	return robocache.Where{"stream": key, "episode": row.Episode, "row": row.Index}
+}
+
+func (s *Source) form(ctx context.Context, f *robocache.Feature, ref *robocache.FrameRef) error {
+	s.DType, s.Channels = robocache.Uint8, 3
+	if ref.Path != "" {
+		lib, ok := robocache.As[withVideo](s.ds)
+		if !ok {
+			return &robocache.Error{Class: robocache.ErrUnsupported, Op: "pictures", Msg: "the dataset does not give its video files"}
+		}
+		s.lib, s.pool = lib.Video(), video.NewPool(0)
+		file, err := s.lib.Acquire(ctx, ref.Path)
+		if err != nil {
+			return err
+		}
+		defer file.Release()
+		if f.Depth != nil {
+			s.DType, s.Channels = robocache.Float32, 1
+			s.spec.Pixel, s.spec.Depth = video.DepthM, f.Depth
+		}
+		return s.pool.Decode(ctx, file, video.Plan(file.Index, []int{ref.Ordinal})[0], func(_ int, pic video.Picture) error {
+			s.Width, s.Height = pic.Size()
+			n, err := pic.Bytes(&s.spec)
+			if err == nil && n != s.RowBytes() {
+				err = &robocache.Error{Class: robocache.ErrUnsupported, Op: "pictures", Msg: fmt.Sprintf("%d bytes for %d×%d pixels", n, s.Width, s.Height)}
+			}
+			return err
+		})
+	}
+	info, err := video.PictureSize(ref)
+	if err != nil {
+		return err
+	}
+	s.Height, s.Width = info.Height, info.Width
+	switch {
+	case info.DType == robocache.Uint16:
+		s.DType, s.Channels, s.spec.Pixel = robocache.Uint16, 1, video.Gray16
+	case info.DType == robocache.Float32: // as the numbers are, without a unit
+		s.DType, s.Channels, s.spec.Pixel, s.spec.Depth = robocache.Float32, 1, video.DepthMM, &robocache.Depth{Unit: "mm"}
+	case info.Channels == 1 && f.Channels == 1:
+		s.Channels, s.grey = 1, true
+	}
+	return nil
+}
+
+// RowBytes is the size of one picture.
+func (s *Source) RowBytes() int { return s.Height * s.Width * s.Channels * s.DType.Size() }
+
+// Read decodes the pictures of rows into dst, one after the other.
+func (s *Source) Read(ctx context.Context, rows []robocache.Row, dst []byte) error {
+	size := s.RowBytes()
+	if len(dst) != len(rows)*size {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "pictures", Want: fmt.Sprint(len(rows)*size, " bytes"), Got: fmt.Sprint(len(dst))}
+	}
+	refs := make([]robocache.FrameRef, len(rows))
+	if err := s.ds.Frames(ctx, s.key, rows, refs); err != nil {
+		return robocache.At(err, robocache.Where{"stream": s.key})
+	}
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(s.threads)
+	files := map[string][]int{}
+	var paths []string
+	for i := range refs {
+		switch {
+		case refs[i].Missing:
+			_ = g.Wait()
+			return &robocache.Error{Class: robocache.ErrMalformed, Op: "pictures", Where: where(s.key, rows[i]), Msg: "the row has no picture", Hint: "leave the episode out"}
+		case refs[i].Path != "":
+			if files[refs[i].Path] == nil {
+				paths = append(paths, refs[i].Path)
+			}
+			files[refs[i].Path] = append(files[refs[i].Path], i)
+		default:
+			g.Go(func() error {
+				if gctx.Err() != nil {
+					return gctx.Err()
+				}
+				return robocache.At(s.still(&refs[i], dst[i*size:][:size]), where(s.key, rows[i]))
+			})
+		}
+	}
+	err := g.Wait()
+	for _, path := range paths {
+		if err == nil {
+			err = robocache.At(s.frames(ctx, path, files[path], refs, dst), robocache.Where{"stream": s.key, "file": path})
+		}
+	}
+	return err
+}
+
+func (s *Source) still(ref *robocache.FrameRef, dst []byte) error {
+	info, err := video.PictureSize(ref)
+	if err != nil {
+		return err
+	}
+	if info.Width != s.Width || info.Height != s.Height {
+		return s.other(info.Width, info.Height)
+	}
+	if !s.grey {
+		return video.DecodePicture(ref, &s.spec, dst)
+	}
+	if info.Channels != 1 {
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: "pictures", Msg: "a colour picture among grey ones"}
+	}
+	rgb := make([]byte, 3*len(dst))
+	if err := video.DecodePicture(ref, &s.spec, rgb); err != nil {
+		return err
+	}
+	for i := range dst {
+		dst[i] = rgb[3*i]
+	}
+	return nil
+}
+
+func (s *Source) other(w, h int) error {
+	return &robocache.Error{Class: robocache.ErrMalformed, Op: "pictures", Msg: "a picture of another size", Want: fmt.Sprintf("%d×%d", s.Width, s.Height), Got: fmt.Sprintf("%d×%d", w, h)}
+}
+
+// frames decodes the pictures of one video file: places are those of refs.
+func (s *Source) frames(ctx context.Context, path string, places []int, refs []robocache.FrameRef, dst []byte) error {
+	if s.lib == nil {
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: "pictures", Msg: "a picture in a video among stills"}
+	}
+	file, err := s.lib.Acquire(ctx, path)
+	if err != nil {
+		return err
+	}
+	defer file.Release()
+	size := s.RowBytes()
+	at := map[int][]int{} // ordinal → places
+	ordinals := make([]int, len(places))
+	for k, i := range places {
+		ordinals[k] = refs[i].Ordinal
+		at[refs[i].Ordinal] = append(at[refs[i].Ordinal], i)
+	}
+	groups := video.Plan(file.Index, ordinals)
+	g, gctx := errgroup.WithContext(ctx)
+	workers := min(s.threads, len(groups))
+	for n := range workers {
+		part := groups[n*len(groups)/workers : (n+1)*len(groups)/workers]
+		g.Go(func() error {
+			return s.pool.DecodeGroups(gctx, file, part, func(ordinal int, pic video.Picture) error {
+				if w, h := pic.Size(); w != s.Width || h != s.Height {
+					return s.other(w, h)
+				}
+				to := dst[at[ordinal][0]*size:][:size]
+				if err := pic.Convert(&s.spec, to); err != nil {
+					return err
+				}
+				for _, i := range at[ordinal][1:] {
+					copy(dst[i*size:][:size], to)
+				}
+				return nil
+			})
+		})
+	}
+	return g.Wait()
+}
+
+// Close gives back the decoders.
+func (s *Source) Close() {
+	if s.pool != nil {
+		_ = s.pool.Close()
+	}
+}

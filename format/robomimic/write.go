@@ -1,0 +1,345 @@
+package robomimic
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/h5"
+	"github.com/goatnote-inc/robocache/format/internal/h5set"
+	"github.com/goatnote-inc/robocache/store"
+)
+
+// writeOptions are the keys of WriteOptions.Options that Write knows.
+var writeOptions = map[string]string{
+	"compression": "of pictures: none (default), gzip, or gzip:1 to gzip:9; a picture is a chunk",
+	"next_obs":    "true: next_obs/<key> too, each row that of the step after it (robomimic's load_next_obs)",
+}
+
+// Write writes a dataset in robomimic's layout, one HDF5 file: dst, or demos.hdf5 in it where dst has no ending of HDF5.
+//
+// Streams of the rows' own clock are written: observation.<key> as obs/<key>, action as actions, next.reward and next.done as rewards and
+// dones, others by their key. Pictures become pixels: uint8, depth as uint16 or float32 (metres, of video). Stamps are not kept but as
+// control_freq; tasks are in ep_meta ("lang"); splits become masks.
+func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache.WriteOptions) (report *robocache.WriteReport, err error) {
+	defer h5set.Guard("robomimic write", &err)
+	w := &writer{src: src, opt: opt, info: src.Info(), report: &robocache.WriteReport{}}
+	if err := w.settle(); err != nil {
+		return nil, err
+	}
+	dir, name := filepath.Split(dst)
+	if !hdf5Name(name) {
+		dir, name = dst, "demos.hdf5"
+	}
+	if dir == "" {
+		dir = "."
+	}
+	s, err := store.OpenWritable(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer store.Close(s)
+	taken := &robocache.Error{Class: robocache.ErrMisuse, Op: "write robomimic", Where: robocache.Where{"dataset": store.Redact(dst)}, Msg: "there is a file here already", Hint: "choose another name"}
+	if _, err := s.Stat(ctx, name); err == nil {
+		return nil, taken
+	} else if !errors.Is(err, robocache.ErrNotFound) {
+		return nil, err
+	}
+	out, err := store.CreateNew(ctx, s, name)
+	if err != nil {
+		return nil, err
+	}
+	defer out.Abort()
+	w.file = h5.NewWriter(out)
+	if err := w.write(ctx); err != nil {
+		return nil, err
+	}
+	if err := w.file.Close(); err != nil {
+		return nil, err
+	}
+	w.report.Bytes = w.file.Size()
+	if err := out.Commit(); err != nil {
+		if errors.Is(err, store.ErrExists) {
+			return nil, taken
+		}
+		return nil, err
+	}
+	return w.report, nil
+}
+
+func hdf5Name(name string) bool {
+	switch strings.ToLower(filepath.Ext(name)) {
+	case ".hdf5", ".h5", ".hdf":
+		return true
+	}
+	return false
+}
+
+// writer is one call of Write.
+type writer struct {
+	src      robocache.Dataset
+	opt      robocache.WriteOptions
+	info     *robocache.Info
+	report   *robocache.WriteReport
+	file     *h5.Writer
+	streams  []outStream
+	deflate  int
+	next     bool
+	demos    map[int]string // source position → name
+	worst    int64          // ns that a stamp is off the grid
+	offGrid  int64          // stamps that are
+	manyTask int64
+}
+
+// outStream is a feature and its place in a demo.
+type outStream struct {
+	*robocache.Feature
+	group, name string // "obs" or ""
+}
+
+func (w *writer) find(sev robocache.Severity, code string, where robocache.Where, count int64, msg, mend string) {
+	w.report.Findings = append(w.report.Findings, robocache.Finding{Severity: sev, Code: code, Where: where, Count: count, Message: msg, Mend: mend})
+}
+
+// settle reads the options and chooses the streams.
+func (w *writer) settle() error {
+	if err := h5set.CheckOptions("robomimic", writeOptions, w.opt.Options); err != nil {
+		return err
+	}
+	misuse := func(key, want string) error {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "write robomimic", Msg: "option " + key, Want: want, Got: w.opt.Options[key]}
+	}
+	switch name, level, leveled := strings.Cut(w.opt.Options["compression"], ":"); {
+	case name == "gzip" && leveled:
+		n, err := strconv.Atoi(level)
+		if err != nil || n < 1 || n > 9 {
+			return misuse("compression", "none, gzip, or gzip:1 to gzip:9")
+		}
+		w.deflate = n
+	case name == "gzip":
+		w.deflate = 4
+	case name != "" && name != "none" || leveled:
+		return misuse("compression", "none, gzip, or gzip:1 to gzip:9")
+	}
+	switch w.opt.Options["next_obs"] {
+	case "true":
+		w.next = true
+	case "", "false":
+	default:
+		return misuse("next_obs", "true or false")
+	}
+	for _, k := range w.opt.Keys {
+		if w.info.Feature(k) == nil {
+			return &robocache.Error{Class: robocache.ErrMisuse, Op: "write robomimic", Msg: "no feature " + k + " to keep"}
+		}
+	}
+	places := map[string]string{}
+	for i := range w.info.Features {
+		f := &w.info.Features[i]
+		if w.opt.Keys == nil && f.Default || w.opt.Keys != nil && !slices.Contains(w.opt.Keys, f.Key) {
+			continue
+		}
+		s := outStream{Feature: f}
+		s.group, s.name = place(f.Key)
+		why := ""
+		switch {
+		case f.Clock != "":
+			why = "it has a clock of its own: give all streams one (--hz)"
+		case f.Ragged() || f.Kind == robocache.KindPointCloud:
+			why = "its rows vary in length"
+		case f.Kind == robocache.KindNumeric && (f.RowBytes() == 0 || slices.Contains(f.Shape, 0)):
+			why = "its rows are empty"
+		case places[s.group+"/"+s.name] != "":
+			why = "its place is that of " + places[s.group+"/"+s.name]
+		case s.group == "" && (s.name == "obs" || s.name == "next_obs"):
+			why = "that is the name of a group of robomimic's"
+		case s.group == "next_obs" && w.next:
+			why = "next_obs is made of obs"
+		}
+		if why != "" {
+			w.report.Dropped = append(w.report.Dropped, f.Key)
+			w.find(robocache.SeverityWarning, "stream-dropped", robocache.Where{"stream": f.Key}, 0, "the stream is left out: "+why, "")
+			continue
+		}
+		if f.Masked {
+			w.find(robocache.SeverityWarning, "mask-lost", robocache.Where{"stream": f.Key}, 0, "rows without a value are written as zeros", "")
+		}
+		places[s.group+"/"+s.name] = f.Key
+		w.streams = append(w.streams, s)
+	}
+	if places["/actions"] == "" {
+		w.find(robocache.SeverityWarning, "no-actions", nil, 0, "no stream is named action: robomimic wants actions", "name it by a mapping (--map)")
+	}
+	return nil
+}
+
+// place is where a stream lies in a demo: the twin of keyOf.
+func place(key string) (group, name string) {
+	switch {
+	case key == "action":
+		return "", "actions"
+	case key == "next.reward":
+		return "", "rewards"
+	case key == "next.done":
+		return "", "dones"
+	}
+	for prefix, g := range map[string]string{"observation.": "obs", "next.observation.": "next_obs"} {
+		if rest, ok := strings.CutPrefix(key, prefix); ok && rest != "" {
+			return g, strings.ReplaceAll(rest, "/", ".")
+		}
+	}
+	return "", strings.ReplaceAll(key, "/", ".")
+}
+
+func (w *writer) write(ctx context.Context) error {
+	episodes := w.opt.Episodes
+	if episodes == nil {
+		for e := range w.info.Episodes {
+			episodes = append(episodes, e)
+		}
+	}
+	data, err := w.file.Root().Group("data")
+	if err != nil {
+		return err
+	}
+	w.demos = map[int]string{}
+	for i, e := range episodes {
+		if e < 0 || e >= w.info.Episodes {
+			return &robocache.Error{Class: robocache.ErrMisuse, Op: "write robomimic", Where: robocache.Where{"episode": e}, Msg: "no such episode"}
+		}
+		err := w.demo(ctx, data, e)
+		switch {
+		case err == nil:
+		case ctx.Err() != nil || !w.opt.SkipBad || !h5set.Data(err):
+			return robocache.At(err, robocache.Where{"episode": e})
+		default:
+			w.find(robocache.SeverityError, "episode-skipped", robocache.Where{"episode": e}, 0, err.Error(), "")
+		}
+		if w.opt.Progress != nil {
+			w.opt.Progress(i+1, len(episodes))
+		}
+	}
+	env, err := w.env()
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(data.Attribute("total", w.report.Frames), data.Attribute("env_args", env), data.Close()); err != nil {
+		return err
+	}
+	if err := w.masks(); err != nil {
+		return err
+	}
+	if w.offGrid > 0 {
+		w.find(robocache.SeverityWarning, "stamps-not-kept", nil, w.offGrid, fmt.Sprintf("recorded stamps are up to %.3g ms off the grid of %s Hz that the file stands for", float64(w.worst)/1e6, w.info.FPS), "bring the streams onto a grid first (--hz)")
+	}
+	if w.manyTask > 0 {
+		w.find(robocache.SeverityWarning, "tasks-lost", nil, w.manyTask, "episodes have several tasks: robomimic knows one a demo, the first is its lang", "")
+	}
+	return nil
+}
+
+// env is env_args: the source's own, or what is known.
+func (w *writer) env() (string, error) {
+	if from, ok := robocache.As[interface {
+		EnvArgs(file int) json.RawMessage
+	}](w.src); ok {
+		if raw := from.EnvArgs(0); raw != nil && w.sameRate(raw) {
+			return string(raw), nil
+		}
+	}
+	kwargs := map[string]any{}
+	if w.info.FPS.Zero() {
+		w.find(robocache.SeverityWarning, "no-rate", nil, 0, "nothing says the rate of the rows: control_freq is left out", "name it when reading: --hz")
+	} else {
+		kwargs["control_freq"] = w.info.FPS.Float()
+	}
+	if w.info.Robot != "" {
+		kwargs["robots"] = []string{w.info.Robot}
+	}
+	b, err := json.Marshal(map[string]any{"env_name": "", "env_type": 2, "type": 2, "env_kwargs": kwargs}) // 2: a gym, which needs no simulator to be read
+	return string(b), err
+}
+
+func (w *writer) sameRate(raw json.RawMessage) bool {
+	var env struct {
+		Kw struct {
+			Freq json.Number `json:"control_freq"`
+		} `json:"env_kwargs"`
+	}
+	if json.Unmarshal(raw, &env) != nil {
+		return false
+	}
+	r, err := robocache.RateOf(string(env.Kw.Freq))
+	return err == nil && r == w.info.FPS
+}
+
+// masks writes the splits: "0:3,5:6" is demos of the positions 0, 1, 2 and 5.
+func (w *writer) masks() error {
+	var names []string
+	for name := range w.info.Splits {
+		names = append(names, name)
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	slices.Sort(names)
+	mask, err := w.file.Root().Group("mask")
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		var demos []string
+		width := 1
+		for part := range strings.SplitSeq(w.info.Splits[name], ",") {
+			a, b, ok := strings.Cut(part, ":")
+			from, err1 := strconv.Atoi(a)
+			to, err2 := strconv.Atoi(b)
+			if !ok || err1 != nil || err2 != nil || from < 0 {
+				if part != "" {
+					w.find(robocache.SeverityWarning, "split-not-kept", nil, 0, fmt.Sprintf("the split %s is %q", name, w.info.Splits[name]), "")
+				}
+				continue
+			}
+			for e := from; e < min(to, w.info.Episodes); e++ {
+				if demo := w.demos[e]; demo != "" {
+					demos = append(demos, demo)
+					width = max(width, len(demo))
+				}
+			}
+		}
+		d, err := mask.Dataset(strings.ReplaceAll(name, "/", "."), h5.Spec{Fixed: width, Shape: []int64{int64(len(demos))}})
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(d.WriteTexts(demos), d.Close()); err != nil {
+			return err
+		}
+	}
+	return mask.Close()
+}
+
+// stamps counts those that are off the grid.
+func (w *writer) stamps(ctx context.Context, e, rows int) error {
+	if w.info.FPS.Zero() || rows == 0 {
+		return nil
+	}
+	at, err := w.src.Times(ctx, e, "")
+	if err != nil {
+		return err
+	}
+	for k, t := range at {
+		off := t - at[0] - w.info.FPS.Nanos(int64(k))
+		if off = max(off, -off); off > int64(math.Round(1e6/w.info.FPS.Float())) { // a thousandth of a step
+			w.offGrid++
+			w.worst = max(w.worst, off)
+		}
+	}
+	return nil
+}
