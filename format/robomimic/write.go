@@ -110,8 +110,10 @@ func (w *writer) find(sev robocache.Severity, code string, where robocache.Where
 
 // settle reads the options and chooses the streams.
 func (w *writer) settle() error {
-	if err := h5set.CheckOptions("robomimic", writeOptions, w.opt.Options); err != nil {
-		return err
+	for k := range w.opt.Options {
+		if _, ok := writeOptions[k]; !ok {
+			return &robocache.Error{Class: robocache.ErrMisuse, Op: "write robomimic", Msg: "no option " + k, Want: "compression or next_obs", Got: k}
+		}
 	}
 	misuse := func(key, want string) error {
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: "write robomimic", Msg: "option " + key, Want: want, Got: w.opt.Options[key]}
