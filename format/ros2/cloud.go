@@ -84,10 +84,13 @@ func cloudError(field, want, got string) error {
 
 // points checks the sizes of a cloud against its bytes and its fields, and counts the points.
 func (m *cloudMessage) points(p *cloudPlan) (int, error) {
-	n := int64(m.height) * int64(m.width)
-	if n == 0 {
+	if m.height == 0 || m.width == 0 {
 		return 0, nil
 	}
+	if m.height > len(m.data) || m.width > len(m.data) {
+		return 0, cloudError("data", strconv.Itoa(m.height)+" × "+strconv.Itoa(m.width)+" points", strconv.Itoa(len(m.data))+" bytes")
+	}
+	n := int64(m.height) * int64(m.width)
 	if m.point == 0 || n > int64(len(m.data))/int64(m.point) {
 		return 0, cloudError("data", strconv.FormatInt(n, 10)+" points of "+strconv.Itoa(m.point)+" bytes", strconv.Itoa(len(m.data))+" bytes")
 	}
@@ -203,7 +206,7 @@ func (d *cloud) planFor(m *cloudMessage) (*cloudPlan, error) {
 	if err != nil || d.plan == nil {
 		return p, err
 	}
-	if m.height*m.width == 0 && m.fields == 0 {
+	if (m.height == 0 || m.width == 0) && m.fields == 0 {
 		return d.plan, nil // an empty cloud that says nothing of its fields
 	}
 	same := len(p.groups) == len(d.plan.groups)

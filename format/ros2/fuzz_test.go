@@ -189,3 +189,37 @@ func TestXCDR2(t *testing.T) {
 		}
 	}
 }
+
+// Sizes whose product leaves 64 bits are refused.
+func TestHugeSizes(t *testing.T) {
+	raw := &robocache.Raw{Pix: make([]byte, 4), Height: 2, Width: 2, Channels: 1, DType: robocache.Uint8}
+	img, _ := EncodeImage(nil, Header{}, raw)
+	// header: 8 bytes of stamp, a length of 1 with its NUL, 3 of padding; then height and width, encoding "mono8", the order, step
+	huge := append([]byte{}, img...)
+	for k := 20; k < 28; k++ {
+		huge[k] = 0xff
+	}
+	copy(huge[40:44], []byte{0xff, 0xff, 0xff, 0xff})
+	s, _ := KnownSchema("sensor_msgs/Image")
+	top, err := NewTopic("/i", s, [][]byte{img})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := top.Picture(huge, 0, 0); !errors.Is(err, robocache.ErrResourceLimit) {
+		t.Error(err)
+	}
+	cloud, _ := EncodePointCloud2(nil, Header{}, []PointField{{"x", 0, robocache.Float32, 1}, {"y", 4, robocache.Float32, 1}, {"z", 8, robocache.Float32, 1}}, 0, make([]byte, 12))
+	if s, _ = KnownSchema("sensor_msgs/PointCloud2"); s == nil {
+		t.Fatal("no schema")
+	}
+	if top, err = NewTopic("/c", s, [][]byte{cloud}); err != nil {
+		t.Fatal(err)
+	}
+	huge = append([]byte{}, cloud...)
+	for k := 20; k < 28; k++ {
+		huge[k] = 0xff
+	}
+	if _, _, err := top.Ragged(huge, 0, 0, nil); !errors.Is(err, robocache.ErrMalformed) {
+		t.Error(err)
+	}
+}

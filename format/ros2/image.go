@@ -76,7 +76,7 @@ func (m *imageMessage) check() (pixels, error) {
 	if !ok {
 		return p, &robocache.Error{Class: robocache.ErrUnsupported, Op: "cdr", Msg: "image encoding " + strconv.Quote(clip(string(m.encoding))) + " is not read", Where: robocache.Where{"field": "encoding"}}
 	}
-	if int64(m.height)*int64(m.width) > maxPixels {
+	if uint64(m.height)*uint64(m.width) > maxPixels { // both are 32-bit: the product fits
 		return p, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "cdr", Msg: "a picture of " + strconv.Itoa(m.width) + " × " + strconv.Itoa(m.height), Where: robocache.Where{"field": "width"}}
 	}
 	row := m.width * p.channels * p.dtype.Size()

@@ -118,7 +118,7 @@ type unpacked struct {
 }
 
 // smallFile is what is kept in memory of a decompressed file.
-const smallFile = 16 << 20
+const smallFile = 4 << 20
 
 // unpack decompresses a whole .zstd file.
 func unpack(ctx context.Context, f robocache.Ranged, name string) (_ *unpacked, err error) {

@@ -42,9 +42,6 @@ func parseMetadata(text []byte, folder string) (*metadata, error) {
 	if len(bytes.TrimSpace(text)) == 0 {
 		return nil, nil // a recorder that was killed while it wrote
 	}
-	if err := shallow(text); err != nil {
-		return nil, err
-	}
 	var doc yaml.Node
 	if err := yaml.Unmarshal(text, &doc); err != nil {
 		return nil, badMetadata("not YAML", err)
@@ -86,24 +83,6 @@ func parseMetadata(text []byte, folder string) (*metadata, error) {
 		}
 	}
 	return m, nil
-}
-
-// shallow refuses texts that are nested deeper than any metadata: by indentation, and by brackets.
-func shallow(text []byte) error {
-	depth, deepest := 0, 0
-	for _, b := range text {
-		switch b {
-		case '[', '{':
-			depth++
-			deepest = max(deepest, depth)
-		case ']', '}':
-			depth = max(0, depth-1)
-		}
-	}
-	if deepest > 64 || bytes.Count(text, []byte("- - - - - - - - - - - - - - - - - - ")) > 0 {
-		return badMetadata("nested too deeply", nil)
-	}
-	return nil
 }
 
 // inside cleans a file's name (B2). Before version 4 names begin with the folder's own.

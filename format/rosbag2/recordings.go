@@ -36,19 +36,6 @@ func storageFile(name string) bool {
 	return strings.HasSuffix(name, ".db3") || strings.HasSuffix(name, ".mcap")
 }
 
-// bySplit orders files by stem and number.
-func bySplit(a, b string) int {
-	x, y := splitName.FindStringSubmatch(path.Base(a)), splitName.FindStringSubmatch(path.Base(b))
-	if x != nil && y != nil && x[1] == y[1] {
-		n, _ := strconv.Atoi(x[2])
-		m, _ := strconv.Atoi(y[2])
-		if n != m {
-			return n - m
-		}
-	}
-	return strings.Compare(a, b)
-}
-
 // find lists the recordings below a store.
 func find(ctx context.Context, s store.Store) ([]recording, error) {
 	entries, err := s.List(ctx, "")
@@ -86,11 +73,11 @@ func find(ctx context.Context, s store.Store) ([]recording, error) {
 			dirs = append(dirs, d)
 		}
 	}
-	slices.SortFunc(dirs, bySplit)
+	slices.SortFunc(dirs, bag.Natural)
 	var out []recording
 	for _, dir := range dirs {
 		files := folders[dir]
-		slices.SortFunc(files, bySplit)
+		slices.SortFunc(files, bag.Natural)
 		if meta[dir] {
 			r, err := withMetadata(ctx, s, dir, files)
 			if err != nil {
