@@ -28,7 +28,7 @@ func newRobot(seconds ...float64) *robot {
 	}
 	r := &robot{blind: map[string]int{}}
 	r.info = robocache.Info{Format: "robot", Clock: "cam", Episodes: len(seconds), Features: []robocache.Feature{
-		f("cam", "", robocache.KindImage, robocache.Uint8, fakeH, fakeW, 3), f("exposure", "", robocache.KindNumeric, robocache.Float32, 1),
+		f("cam", "", robocache.KindImage, robocache.Uint8, fakeH, fakeW, 3), f("exposure", "cam", robocache.KindNumeric, robocache.Float32, 1),
 		f("joints", "joints", robocache.KindNumeric, robocache.Float32, 3), f("mode", "joints", robocache.KindNumeric, robocache.Int64, 1),
 		f("imu", "imu", robocache.KindNumeric, robocache.Float64, 2), f("pose", "imu", robocache.KindNumeric, robocache.Float64, 4),
 		f("points", "points", robocache.KindPointCloud, robocache.Float32, -1, 4), f("hits", "points", robocache.KindNumeric, robocache.Int32, -1),
@@ -71,6 +71,9 @@ func (r *robot) Stats(context.Context) (robocache.Stats, error) { return nil, ni
 func (r *robot) times(e int, key string) []int64 {
 	if f := r.info.Feature(key); f != nil {
 		key = f.Clock
+	}
+	if key == r.info.Clock { // the episode's own, by its name
+		key = ""
 	}
 	return r.eps[e][key]
 }

@@ -191,6 +191,9 @@ func same(have, x *Field, owner, src *source) error {
 		return nil
 	}
 	hint := "rename={…} or keys=[…] of one of them"
+	if slices.Equal(have.Shape, x.Shape) && have.DType.Float() {
+		hint = `align={"dtypes": {"` + x.Key + `": "` + have.DType.String() + `"}} of the second`
+	}
 	if x.Kind == robocache.KindVideo || x.Kind == robocache.KindImage {
 		hint = "image_size=[h, w] brings all to one size; or rename={…}"
 	}

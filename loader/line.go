@@ -16,13 +16,22 @@ type line struct {
 	grid    bool   // a uniform timeline (hz)
 	key     string // else: the stream whose rows are samples; "" for the episode's own
 	clock   string // the clock of those rows
+	own     string // Info.Clock: the name of "", where it has one
 	several bool   // windows lie in time and not in rows: there are several clocks, or a timeline
 	shift   int64  // of the anchor's stamps
 }
 
+// clockOf is the clock of a feature; "" is the episode's own, under whichever name.
+func (l *line) clockOf(f *robocache.Feature) string {
+	if f.Clock == l.own {
+		return ""
+	}
+	return f.Clock
+}
+
 // newLine settles the line of a source. Without hz and anchor it is the dataset's own rows: Info.Clock, where there are several clocks.
 func newLine(info *robocache.Info, cfg *Config) (line, error) {
-	l := line{grid: cfg.Align != nil && !cfg.Align.HZ.Zero()}
+	l := line{grid: cfg.Align != nil && !cfg.Align.HZ.Zero(), own: info.Clock}
 	l.several = l.grid || info.Clock != "" || cfg.Anchor != ""
 	for i := range info.Features {
 		l.several = l.several || info.Features[i].Clock != ""
@@ -35,12 +44,12 @@ func newLine(info *robocache.Info, cfg *Config) (line, error) {
 		case l.grid:
 			return l, misuse("anchor", "anchor or hz: samples lie on a stream's rows or on a timeline", "both")
 		}
-		if l.clock = f.Clock; l.clock != "" {
+		if l.clock = l.clockOf(f); l.clock != "" {
 			l.key = f.Key // its own stamps: clock= and offset= may name it
 		}
 	}
 	if a := cfg.Align; a != nil && !l.grid {
-		if !l.several && len(cfg.Windows) == 0 {
+		if !l.several && len(cfg.Windows) == 0 && !casts(a) {
 			return l, misuse("align", "hz, a rate above 0", "none")
 		}
 		var err error
@@ -49,6 +58,13 @@ func newLine(info *robocache.Info, cfg *Config) (line, error) {
 		}
 	}
 	return l, nil
+}
+
+// casts says that nothing but output types is chosen: that needs no timeline.
+func casts(a *align.Config) bool {
+	b := *a
+	b.DTypes = nil
+	return len(a.DTypes) > 0 && len(slices.Concat(b.Named()...)) == 0 && b.Edge.IsZero() && b.MaxGap.IsZero() && b.Window == 0
 }
 
 func keysOf(info *robocache.Info) []string {
@@ -63,7 +79,7 @@ func keysOf(info *robocache.Info) []string {
 func (l *line) timed(f *robocache.Feature, cfg *Config) (bool, error) {
 	key, clock := "", ""
 	if f != nil {
-		key, clock = f.Key, f.Clock
+		key, clock = f.Key, l.clockOf(f)
 	}
 	switch {
 	case l.grid || clock != l.clock || cfg.Windows.of(key) != nil || l.several && cfg.Deltas.of(key) != nil:

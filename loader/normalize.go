@@ -267,9 +267,12 @@ func (src *source) retype(i int, d robocache.DType) {
 	c.out = d
 	c.outBytes = c.elems * d.Size()
 	t := &l.tensors[c.entry]
-	t.dtype, t.bytes = d, c.steps*c.outBytes
+	t.dtype = d
+	if !t.ragged {
+		t.bytes = c.steps * c.outBytes
+	}
 	for k := range l.fields {
-		if l.fields[k].Key == c.key && !l.fields[k].Mask {
+		if l.fields[k].Key == c.key {
 			l.fields[k].DType = d
 		}
 	}

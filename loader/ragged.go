@@ -102,14 +102,12 @@ func (w *worker) ragged(u *unit, tensor int) {
 		u.fail(err)
 		return
 	}
-	if size > 0 {
-		b, err := w.a.buffers.get(int(size))
-		if err != nil {
-			u.fail(err)
-			return
-		}
-		t.buf, t.Data = b, b.mem[:size:size]
+	b, err := w.a.buffers.get(int(max(size, 1))) // an address also where there is nothing: NumPy takes no null
+	if err != nil {
+		u.fail(err)
+		return
 	}
+	t.buf, t.Data = b, b.mem[:size:size]
 	stack(list, t.Data)
 	var n int
 	for _, e := range list {

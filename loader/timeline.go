@@ -76,10 +76,13 @@ func (src *source) alignColumns() error {
 	}
 	for i := range src.layout.columns {
 		c := &src.layout.columns[i]
+		k := c.key
+		if err := src.cast(i, cfg.DTypes[k]); err != nil {
+			return err
+		}
 		if !c.timed {
 			continue
 		}
-		k := c.key
 		s := &streamAlign{opt: align.Options{Stream: k, Edge: cfg.Edge.For(k), MaxGap: int64(cfg.MaxGap.For(k))}}
 		s.offset, _ = cfg.Shift(k)
 		s.opt.Mode = align.Previous
@@ -97,7 +100,7 @@ func (src *source) alignColumns() error {
 			return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Where: robocache.Where{"stream": k}, Msg: "align: " + msg, Hint: hint}
 		}
 		numeric := c.source == fromTable
-		to, cast := cfg.DTypes[k]
+		to := cfg.DTypes[k]
 		switch {
 		case c.spans: // its samples, as they are
 			s.opt.Mode = align.Previous
@@ -105,13 +108,6 @@ func (src *source) alignColumns() error {
 			return bad("mode "+s.opt.Mode.String()+": such values are not computed with", "nearest, previous or next")
 		case s.opt.Mode.Computes() && c.stored.Integer() && !to.Float():
 			return bad("mode "+s.opt.Mode.String()+" of integers", "nearest, previous or next; or dtypes={"+k+": \"float32\"} where they are quantities")
-		}
-		switch {
-		case cast && (!numeric || !to.Float()):
-			return bad("dtypes: "+to.String(), "float32, float64, float16 or bfloat16, for numeric streams")
-		}
-		if cast {
-			src.retype(i, to)
 		}
 		if s.opt.Mode == align.Mean {
 			if window == 0 {
@@ -127,6 +123,19 @@ func (src *source) alignColumns() error {
 		c.aligns = s
 	}
 	src.layout.share()
+	return nil
+}
+
+// cast gives a numeric column another type, where one is chosen.
+func (src *source) cast(i int, to robocache.DType) error {
+	c := &src.layout.columns[i]
+	switch {
+	case to == robocache.DType(0):
+		return nil
+	case c.source != fromTable && c.source != fromRagged || !to.Float():
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Where: robocache.Where{"stream": c.key}, Msg: "align: dtypes: " + to.String(), Hint: "float32, float64, float16 or bfloat16, for numeric streams"}
+	}
+	src.retype(i, to)
 	return nil
 }
 

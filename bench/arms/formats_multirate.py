@@ -105,9 +105,20 @@ def main():
     for it in arms.values():
         for _ in range(3):
             next(it)
+    def settle():
+        """Waits until nothing runs: what an arm prefetches after its turn is not the other's."""
+        last = cpu_seconds()
+        for _ in range(100):
+            time.sleep(0.2)
+            now = cpu_seconds()
+            if now - last < 0.02:
+                return
+            last = now
+
     for r in range(a.rounds):
         per = {}
         for name, it in arms.items():
+            settle()
             cpu, wall, n = cpu_seconds(), time.perf_counter(), 0
             while time.perf_counter() - wall < a.seconds:
                 n += len(next(it)[keys[0]])

@@ -69,11 +69,14 @@ def sample_config(
     if align is not None:
         if not isinstance(align, Mapping):
             raise Misuse(f"align={align!r}: expected a dict with the keywords of Episode.align")
-        known = ("hz", "extent", "modes", "edge", "max_gap", "offset", "clock", "latency")
+        known = ("hz", "extent", "modes", "edge", "max_gap", "offset", "clock", "latency", "dtypes")
         for k in align:
             if k not in known:
                 raise Misuse(f"unknown keyword {k!r} in align", hint=_options.nearest(k, known))
-        a = align_args(features, *(align.get(k) for k in known[2:]))
+        a = align_args(features, *(align.get(k) for k in known[2:-1]))
+        if align.get("dtypes"):
+            floats = ("float16", "bfloat16", "float32", "float64")
+            a["dtypes"] = {_options.key(k, features): _options.choice(f"dtypes[{k!r}]", str(v).removeprefix("torch."), floats) for k, v in align["dtypes"].items()}
         if align.get("extent") is not None:
             a["extent"] = align["extent"]
         if align.get("hz") is not None:
@@ -147,7 +150,7 @@ class MapDataset(_Base):
         everything else the previous, unless align= chooses a mode), with `<key>_is_pad`. A tuple (from, to): all samples stamped from there to
         there, both ends included: an item has (N, …), a batch (ΣN, …) and `<key>_lengths`. A tuple (from, to, count): so many times
         evenly from end to end, by the align rule (floats linear), with `<key>_is_pad`.
-    hz, align: samples on a uniform timeline; align takes the keywords of Episode.align.
+    hz, align: samples on a uniform timeline; align takes the keywords of Episode.align, and dtypes: {key: "float32" …} to cast to.
     anchor: of a dataset with several clocks, the stream whose rows are the samples (default the dataset's own rows). Streams on other clocks
         are brought to its stamps by their align rules, with `<key>_is_pad`.
     image_dtype: "uint8" or "float32" in [0, 1]. image_size: (height, width).

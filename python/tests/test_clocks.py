@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import robocache
+from conftest import dataset_path
 from robocache import _memory
 
 torch = pytest.importorskip("torch")
@@ -61,6 +62,16 @@ def test_ragged_batches(h264: str, arrays: bool, monkeypatch: pytest.MonkeyPatch
         assert len(b["action"]) > 0 and second
 
 
+def test_nothing_in_a_span(h264: str) -> None:
+    """A batch without any entry, from both."""
+    how = dict(keys=["action"], windows={"action": (-900.0, -800.0)}, episodes=[0])
+    m = robocache.MapDataset(h264, **how)
+    assert m[3]["action"].shape == (0, 26) and m.batch([1, 2])["action_lengths"].tolist() == [0, 0]
+    with robocache.Loader(m, batch_size=4) as loader:
+        b = next(iter(loader))
+        assert b["action"].shape == (0, 26) and b["action_lengths"].tolist() == [0] * 4
+
+
 def test_ragged_in_workers(h264: str) -> None:
     m = robocache.MapDataset(h264, keys=["action"], windows={"action": (-0.1, 0.0)})
     loader = torch.utils.data.DataLoader(m, batch_size=8, num_workers=2, collate_fn=lambda items: torch.cat([i["action"] for i in items]))
@@ -88,3 +99,144 @@ def test_misuse(h264: str, kwargs: dict, words: str) -> None:
     with pytest.raises((robocache.Misuse, robocache.Unsupported), match=words):
         m = robocache.MapDataset(h264, **kwargs)
         m[0]
+
+
+@pytest.fixture(scope="module", params=["recording_zstd.mcap", "recording_db3"])
+def recording(request: pytest.FixtureRequest) -> str:
+    """100 Hz joints, 333 Hz inertia with jitter and nothing for 0.4 s, a 30 Hz camera that starts 533 ms late, 10 Hz clouds."""
+    path = f"{dataset_path('mcap_robot')}/{request.param}"
+    try:
+        robocache.open(path).close()
+    except robocache.Unsupported as e:
+        pytest.skip(str(e))
+    return path
+
+
+def interp(t: np.ndarray, stamps: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """np.interp in float64 a column; times relative to the first stamp, for seconds since an epoch have no nanoseconds left."""
+    x, xp = (t - stamps[0]) * 1e-9, (stamps - stamps[0]) * 1e-9
+    return np.stack([np.interp(x, xp, c) for c in values.reshape(len(values), -1).T.astype(np.float64)], 1)
+
+
+CAMERA, CLOUD, GYRO, JOINTS = "camera.color.image_raw.compressed", "points", "imu.data.angular_velocity", "joint_states.position"
+
+
+def test_recording_to_50_hz(recording: str) -> None:
+    """A recording on four clocks to one of 50 Hz equals the float64 reference; masks say where the gap and the late start are."""
+    ds = robocache.open(recording)
+    streams = ds.episode(0).streams
+    keys = [CAMERA, GYRO, JOINTS, "imu.data.orientation", CLOUD, "tf_static.torso.velodyne.translation"]
+    how = dict(hz=50, keys=keys, align={"extent": JOINTS, "edge": "mask", "max_gap": {GYRO: 0.05, CAMERA: 0.1}})
+    m = robocache.MapDataset(ds, **how)
+    b = m.batch(range(len(m)))
+    joints, gyro, camera, cloud = (streams[k] for k in (JOINTS, GYRO, CAMERA, CLOUD))
+    t = joints.times[0] + np.arange(len(m)) * 20_000_000
+    assert t[-1] <= joints.times[-1] < t[-1] + 20_000_000
+    assert np.allclose(b[JOINTS].numpy(), interp(t, joints.times, joints.values), rtol=0, atol=1e-12)
+    assert not b[JOINTS + "_is_pad"].any()
+
+    after = np.searchsorted(gyro.times, t)
+    inside = (after > 0) & (after < len(gyro.times))
+    hole = gyro.times[np.minimum(after, len(gyro.times) - 1)] - gyro.times[np.maximum(after - 1, 0)]
+    valid = inside & (hole <= 50_000_000)
+    assert np.array_equal(b[GYRO + "_is_pad"].numpy(), ~valid)
+    seconds = (t - joints.times[0]) * 1e-9
+    assert (~valid & (seconds > 1.99) & (seconds < 2.41)).sum() == 21 and valid[(seconds > 0.05) & (seconds < 1.98)].all()
+    assert np.allclose(b[GYRO].numpy()[valid], interp(t, gyro.times, gyro.values)[valid], rtol=0, atol=1e-12)
+    assert not b[GYRO].numpy()[~valid].any()
+    quaternions = b["imu.data.orientation"].numpy()
+    assert np.allclose(np.linalg.norm(quaternions[valid], axis=1), 1, atol=1e-12)
+
+    late = b[CAMERA + "_is_pad"].numpy()
+    assert np.array_equal(late, (t < camera.times[0]) | (t > camera.times[-1])) and 26 <= late[:40].sum() <= 27
+    nearest = np.abs(camera.times[None, :] - t[:, None]).argmin(1)
+    frames = camera.frames()
+    for i in np.flatnonzero(~late)[::7]:
+        assert np.array_equal(b[CAMERA][i].numpy(), frames[nearest[i]])
+    assert not b[CAMERA][0].any()
+
+    near = np.abs(cloud.times[None, :] - t[:, None]).argmin(1)
+    ok = ~b[CLOUD + "_is_pad"].numpy()
+    points = cloud.values
+    want = [points[k] if good else points[k][:0] for k, good in zip(near, ok)]
+    assert b[CLOUD + "_lengths"].tolist() == [len(p) for p in want]
+    assert np.array_equal(b[CLOUD].numpy(), np.concatenate(want), equal_nan=True)
+    assert not b["tf_static.torso.velodyne.translation_is_pad"].any()
+
+    # And align of the whole episode is the same.
+    whole = ds.episode(0).align(hz=50, keys=keys, extent=JOINTS, edge="mask", max_gap={GYRO: 0.05, CAMERA: 0.1})
+    for k in (JOINTS, GYRO, CAMERA, CLOUD, CLOUD + "_lengths", GYRO + "_is_pad"):
+        assert np.array_equal(whole[k], b[k].numpy(), equal_nan=whole[k].dtype.kind == "f"), k
+
+
+def test_recording_at_native_rates(recording: str) -> None:
+    """Anchored on the camera, with windows of other streams at their own rates; through a Loader, resumed."""
+    ds = robocache.open(recording)
+    streams = ds.episode(0).streams
+    how = dict(keys=[CAMERA, GYRO, JOINTS, CLOUD], windows={GYRO: (-0.5, 0.0), JOINTS: (-0.2, 0.0, 5), CLOUD: [-0.1, 0.0]})
+    with robocache.Loader(ds, batch_size=16, image_size=(24, 32), seed=2, **how) as loader:
+        assert loader.num_samples == len(streams[CAMERA])
+        order = loader.order(0)
+        seen, state = [], None
+        for k, b in enumerate(loader):
+            if k == 2:
+                state = loader.state_dict()
+            seen.append(b)
+    at = 0
+    for b in seen:
+        ends = np.cumsum(b[GYRO + "_lengths"].numpy())
+        for n, i in enumerate(order[at : at + len(ends)]):
+            now = streams[CAMERA].times[i]
+            gyro = streams[GYRO]
+            rows = (gyro.times >= now - 500_000_000) & (gyro.times <= now)
+            got = b[GYRO][ends[n] - rows.sum() : ends[n]]
+            assert np.array_equal(got.numpy(), gyro.values[rows])
+            want = interp(now + np.arange(-4, 1) * 50_000_000, streams[JOINTS].times, streams[JOINTS].values)
+            assert np.allclose(b[JOINTS][n].numpy(), want, rtol=0, atol=1e-12)
+        assert b[CLOUD + "_lengths"].shape == (len(ends), 2) and b[CLOUD + "_lengths"].sum() == len(b[CLOUD])
+        at += len(ends)
+    with robocache.Loader(ds, batch_size=16, image_size=(24, 32), seed=2, cache="ram", threads=1, **how) as again:
+        again.load_state_dict(state)
+        for b, x in zip(seen[3:], again):
+            for k, v in b.items():
+                assert torch.equal(v, x[k]), k
+
+
+def test_anchor_and_clock(recording: str) -> None:
+    ds = robocache.open(recording)
+    streams = ds.episode(0).streams
+    m = robocache.MapDataset(ds, keys=[JOINTS, GYRO], anchor=JOINTS)
+    assert len(m) == len(streams[JOINTS]) and JOINTS + "_is_pad" not in m.keys
+    assert np.array_equal(m[17][JOINTS].numpy(), streams[JOINTS].values[17])
+    log = robocache.MapDataset(ds, keys=[JOINTS, GYRO], anchor=GYRO, align={"clock": {JOINTS: "log"}})
+    plain = robocache.MapDataset(ds, keys=[JOINTS, GYRO], anchor=GYRO)
+    assert not np.array_equal(log[300][JOINTS].numpy(), plain[300][JOINTS].numpy())
+    with pytest.raises(robocache.Misuse, match="header"):
+        robocache.MapDataset(ds, keys=[JOINTS, GYRO], anchor=GYRO, align={"clock": {JOINTS: "wall"}})[0]
+
+
+def test_mixture_with_lerobot(recording: str, h264: str) -> None:
+    """A LeRobot set and a recording on common keys: each sample is what its own source gives."""
+    a, r = robocache.open(h264), robocache.open(recording)
+    key, window = "observation.state", {"observation.state": [-0.1, 0.0]}
+    assert (a.features[key].dtype, r.features[JOINTS].dtype) == ("float32", "float64")
+    mix = [robocache.Mix(a, weight=1, name="arm"), robocache.Mix(r, weight=1, rename={JOINTS: key}, name="robot")]
+    with pytest.raises(robocache.Misuse, match="dtypes"):
+        robocache.Loader(mix, batch_size=8, keys=[key], delta_timestamps=window)
+    mix[1] = robocache.Mix(r, weight=1, rename={JOINTS: key, GYRO: "gyro"}, name="robot", align={"dtypes": {key: "float32"}})
+    arm = robocache.MapDataset(a, keys=[key], delta_timestamps=window)
+    robot = robocache.MapDataset(r, keys=[JOINTS, GYRO], delta_timestamps={JOINTS: window[key]}, windows={GYRO: (-0.1, 0.0)}, align={"dtypes": {JOINTS: "float32"}})
+    with robocache.Loader(mix, batch_size=8, keys=[key, "gyro"], delta_timestamps=window, windows={"gyro": (-0.1, 0.0)}, epoch_size=64, missing="pad") as loader:
+        at = loader.locate(loader.order(0))
+        n = 0
+        for b in loader:
+            gyro = torch.split(b["gyro"], b["gyro_lengths"].tolist())
+            for i in range(len(b[key])):
+                if at.dataset_index[n]:
+                    want = robot[int(at.row[n])]
+                    assert torch.equal(b[key][i], want[JOINTS]) and torch.equal(b[key + "_is_pad"][i], want[JOINTS + "_is_pad"]) and torch.equal(gyro[i], want[GYRO])
+                else:
+                    assert torch.equal(b[key][i], arm[int(loader.order(0)[n])][key]) and len(gyro[i]) == 0
+                assert int(b["dataset_index"][i]) == at.dataset_index[n]
+                n += 1
+    assert n == 64 and set(at.dataset_index) == {0, 1}
