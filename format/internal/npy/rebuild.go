@@ -75,7 +75,7 @@ func (m *machine) reduce() error {
 		if !ok || !ok2 || !ok3 || !ok4 || t.t.Kind == 'O' {
 			return m.bad("a buffer without type, shape or order")
 		}
-		return m.array(&Array{}, t.t, shape, order == "F", b)
+		return m.array(&Array{}, t.t, shape, order == "F", Bytes(b))
 	}
 	return m.bad("%s is not called so", string(c))
 }

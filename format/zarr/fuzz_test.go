@@ -1,0 +1,234 @@
+package zarr
+
+import (
+	"archive/zip"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/metrics"
+	"strings"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/store"
+)
+
+func allocated() uint64 {
+	s := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
+	metrics.Read(s)
+	return s[0].Value.Uint64()
+}
+
+func typed(t testing.TB, err error) {
+	t.Helper()
+	var e *robocache.Error
+	if err != nil && !errors.As(err, &e) {
+		t.Errorf("untyped: %v", err)
+	}
+	if e != nil && strings.Contains(err.Error(), "did not expect") {
+		t.Errorf("a panic: %v", err)
+	}
+}
+
+// mem makes a store of files.
+func mem(files map[string]string) *store.Mem {
+	m := store.NewMem("fuzz")
+	for name, b := range files {
+		m.Put(name, []byte(b))
+	}
+	return m
+}
+
+// readAll opens a store and reads a few rows of everything.
+func readAll(t testing.TB, s store.Store, budget int64) {
+	d, err := OpenStore(t.Context(), s, robocache.OpenOptions{HZ: robocache.Rate{Num: 10, Den: 1}, MemoryBudget: budget})
+	typed(t, err)
+	if err != nil {
+		return
+	}
+	defer d.Close()
+	for e := range min(d.Info().Episodes, 3) {
+		_, err := d.Episode(t.Context(), e)
+		typed(t, err)
+		if d.Len(e) < 1<<16 {
+			_, err = d.Times(t.Context(), e, "")
+			typed(t, err)
+		}
+		for _, f := range d.Info().Features {
+			var rows []robocache.Row
+			for k := range min(d.length(d.views[f.Key], e), 3) {
+				rows = append(rows, robocache.Row{Episode: e, Index: k})
+			}
+			switch f.Kind {
+			case robocache.KindNumeric:
+				if f.RowBytes() < 1<<20 {
+					typed(t, d.Gather(t.Context(), f.Key, rows, make([]byte, len(rows)*f.RowBytes())))
+				}
+			case robocache.KindImage:
+				if d.views[f.Key].a.row < 1<<20 {
+					typed(t, d.Frames(t.Context(), f.Key, rows, make([]robocache.FrameRef, len(rows))))
+				}
+			default:
+				_, err := d.Text(t.Context(), f.Key, rows)
+				typed(t, err)
+			}
+		}
+	}
+}
+
+func packed(b []byte) string {
+	e, _ := zstd.NewWriter(nil)
+	return string(e.EncodeAll(b, nil))
+}
+
+const arrayMetaV2 = `{"zarr_format":2,"shape":[4,2],"chunks":[3,2],"dtype":"<f4","compressor":%s,"fill_value":0,"order":"C","filters":%s}`
+
+// FuzzMetadata: whatever the metadata files hold, a result or a typed error, and memory within the caps (A6).
+func FuzzMetadata(f *testing.F) {
+	f.Add([]byte(fmt.Sprintf(arrayMetaV2, `{"id":"zstd"}`, "null")), false)
+	f.Add([]byte(fmt.Sprintf(arrayMetaV2, `null`, `[{"id":"delta","dtype":"<f4"}]`)), false)
+	f.Add([]byte(`{"zarr_format":2,"shape":[4],"chunks":[4],"dtype":"|O","compressor":null,"fill_value":"","order":"C","filters":[{"id":"vlen-utf8"}]}`), false)
+	f.Add([]byte(`{"zarr_format":3,"node_type":"array","shape":[3,3],"data_type":"int16","chunk_grid":{"name":"regular","configuration":{"chunk_shape":[2,2]}},"chunk_key_encoding":{"name":"default"},"fill_value":"0x7fc0","codecs":[{"name":"sharding_indexed","configuration":{"chunk_shape":[1,2],"codecs":[{"name":"transpose","configuration":{"order":[1,0]}},{"name":"bytes"},{"name":"gzip"}],"index_codecs":[{"name":"bytes"},{"name":"crc32c"}]}}]}`), true)
+	f.Fuzz(func(t *testing.T, b []byte, v3 bool) {
+		before := allocated()
+		chunk := packed(make([]byte, 24))
+		files := map[string]string{".zgroup": `{"zarr_format":2}`, "a/.zarray": string(b), "a/0.0": chunk, "a/0": chunk}
+		if v3 {
+			files = map[string]string{"zarr.json": string(b), "c/0/0": chunk, "c/0": chunk}
+		}
+		readAll(t, mem(files), 1<<20)
+		if got := allocated() - before; got > 64<<20 {
+			t.Errorf("%d bytes were allocated for %d", got, len(b))
+		}
+	})
+}
+
+// FuzzChunk: any bytes as a chunk or a shard of arrays with each codec (A6).
+func FuzzChunk(f *testing.F) {
+	f.Add([]byte(packed(make([]byte, 24))))
+	f.Add([]byte("\x02\x01\x21\x04\x18\x00\x00\x00\x18\x00\x00\x00\x28\x00\x00\x00012345678901234567890123"))
+	f.Add([]byte("\x18\x00\x00\x00\x1f\x00\x01\x00\x10000000000"))
+	f.Add([]byte("\x04\x00\x00\x00\x01\x00\x00\x00a\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		before := allocated()
+		files := map[string]string{".zgroup": `{"zarr_format":2}`}
+		for _, c := range []string{"blosc", "zstd", "gzip", "zlib", "lz4", "crc32", "adler32"} {
+			files[c+"/.zarray"] = fmt.Sprintf(arrayMetaV2, `{"id":"`+c+`"}`, `[{"id":"shuffle","elementsize":4}]`)
+			files[c+"/0.0"] = string(b)
+			files["t"+c+"/.zarray"] = `{"zarr_format":2,"shape":[4],"chunks":[4],"dtype":"|O","compressor":{"id":"` + c + `"},"fill_value":"","order":"C","filters":[{"id":"vlen-utf8"}]}`
+			files["t"+c+"/0"] = string(b)
+		}
+		readAll(t, mem(files), 1<<20)
+		shard := `{"zarr_format":3,"node_type":"array","shape":[3,3],"data_type":"int16","chunk_grid":{"name":"regular","configuration":{"chunk_shape":[2,2]}},"chunk_key_encoding":{"name":"default"},"fill_value":7,"codecs":[{"name":"sharding_indexed","configuration":{"chunk_shape":[1,2],"codecs":[{"name":"bytes"}],"index_codecs":[{"name":"bytes"}]}}]}`
+		readAll(t, mem(map[string]string{"zarr.json": shard, "c/0/0": string(b)}), 1<<20)
+		// The first text codec packs may be 1000 times their size up to 64 MiB of room (small/4 for what says no size).
+		if got := allocated() - before; got > uint64(48<<20+40_000*len(b)) {
+			t.Errorf("%d bytes were allocated for %d", got, len(b))
+		}
+	})
+}
+
+// TestLies: metadata and chunks that claim what is not there (specs/bad-input).
+func TestLies(t *testing.T) {
+	meta := func(change map[string]any) string {
+		m := map[string]any{"zarr_format": 2, "shape": []int{4, 2}, "chunks": []int{3, 2}, "dtype": "<f4", "compressor": nil, "fill_value": 0, "order": "C", "filters": nil}
+		for k, v := range change {
+			m[k] = v
+		}
+		b, _ := json.Marshal(m)
+		return string(b)
+	}
+	open := func(files map[string]string) (*Dataset, error) {
+		files[".zgroup"] = `{"zarr_format":2}`
+		return OpenStore(t.Context(), mem(files), robocache.OpenOptions{HZ: robocache.Rate{Num: 1, Den: 1}})
+	}
+	row := func(d *Dataset, r int) ([]byte, error) {
+		b := make([]byte, 8)
+		return b, d.Gather(t.Context(), "a", []robocache.Row{{Index: r}}, b)
+	}
+	whole := strings.Repeat("\x00\x00\x80\x3f", 6)
+	for name, c := range map[string]struct {
+		meta, chunk string
+		class       error
+		text        string
+	}{
+		"chunks of another rank": {meta(map[string]any{"chunks": []int{3}}), whole, robocache.ErrMalformed, "chunks"},
+		"chunk of nothing":       {meta(map[string]any{"chunks": []int{0, 2}}), whole, robocache.ErrMalformed, "chunks"},
+		"huge chunks":            {meta(map[string]any{"shape": []int{4, 2}, "chunks": []int{1 << 40, 1 << 40}}), whole, robocache.ErrResourceLimit, "chunks"},
+		"huge shape":             {meta(map[string]any{"shape": []int{1 << 60, 2}}), whole, robocache.ErrMalformed, "shape"},
+		"short chunk":            {meta(nil), whole[:20], robocache.ErrMalformed, "expected 24 bytes, found 20"},
+		"long chunk":             {meta(nil), whole + "x", robocache.ErrMalformed, "expected 24 bytes, found 25"},
+		"unknown codec":          {meta(map[string]any{"compressor": map[string]any{"id": "imagecodecs_jpegxl"}}), whole, robocache.ErrUnsupported, "imagecodecs_jpegxl"},
+		"pickled objects":        {meta(map[string]any{"shape": []int{4}, "chunks": []int{4}, "dtype": "|O", "filters": []any{map[string]any{"id": "pickle"}}}), whole, robocache.ErrUnsupported, "pickle"},
+		"blosc that lies":        {meta(map[string]any{"compressor": map[string]any{"id": "blosc"}}), "\x02\x01\x21\x04\xff\xff\xff\x7f\xff\xff\x00\x00\x28\x00\x00\x00" + whole, robocache.ErrMalformed, "2147483647"},
+		"lz4 that lies":          {meta(map[string]any{"compressor": map[string]any{"id": "lz4"}}), "\xff\xff\xff\x7f" + whole, robocache.ErrMalformed, "2147483647"},
+		"fill that does not fit": {meta(map[string]any{"dtype": "|u1", "fill_value": 300}), whole, robocache.ErrMalformed, "fill_value"},
+		"no json":                {"{", whole, robocache.ErrMalformed, "a/.zarray"},
+	} {
+		d, err := open(map[string]string{"a/.zarray": c.meta, "a/0.0": c.chunk, "a/0": c.chunk})
+		if err == nil {
+			if v := d.views["a"]; v != nil && v.f.Kind == robocache.KindText {
+				_, err = d.Text(t.Context(), "a", []robocache.Row{{}})
+			} else {
+				_, err = row(d, 0)
+			}
+		}
+		if !errors.Is(err, c.class) || !strings.Contains(err.Error(), c.text) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	// An absent chunk is its fill value; an array of another type is left out, and the others open.
+	d, err := open(map[string]string{"a/.zarray": meta(map[string]any{"fill_value": "NaN"}), "a/0.0": whole, "b/.zarray": meta(map[string]any{"dtype": "<c8"})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(d.Info().Findings) != 1 || d.Info().Findings[0].Code != "array-skipped" {
+		t.Error(d.Info().Findings)
+	}
+	if b, err := row(d, 3); err != nil || string(b) != "\x00\x00\xc0\x7f\x00\x00\xc0\x7f" {
+		t.Errorf("% x %v", b, err)
+	}
+	if b, err := row(d, 2); err != nil || string(b) != whole[:8] {
+		t.Errorf("% x %v", b, err)
+	}
+	// Ends that decrease, end beyond the data, or are nothing of the kind.
+	ends := func(shape int, b string) map[string]string {
+		return map[string]string{"data/a/.zarray": meta(nil), "data/a/0.0": whole, "meta/episode_ends/.zarray": fmt.Sprintf(`{"zarr_format":2,"shape":[%d],"chunks":[%d],"dtype":"<i8","compressor":null,"fill_value":0,"order":"C","filters":null}`, shape, min(shape, 1000)), "meta/episode_ends/0": b}
+	}
+	if _, err := open(ends(2, "\x03\x00\x00\x00\x00\x00\x00\x00\x02\x00\x00\x00\x00\x00\x00\x00")); !errors.Is(err, robocache.ErrMalformed) {
+		t.Error("ends that decrease:", err)
+	}
+	if _, err := open(ends(1<<40, "")); !errors.Is(err, robocache.ErrResourceLimit) {
+		t.Error("2^40 episodes:", err)
+	}
+	d, err = open(ends(2, "\x03\x00\x00\x00\x00\x00\x00\x00\x09\x00\x00\x00\x00\x00\x00\x00"))
+	if err != nil || len(d.Info().Findings) != 1 || d.Info().Findings[0].Code != "short-stream" {
+		t.Fatal(err)
+	}
+	if err := d.Gather(t.Context(), "observation.a", []robocache.Row{{Episode: 1, Index: 5}}, make([]byte, 8)); !errors.Is(err, robocache.ErrMalformed) {
+		t.Error("a row beyond the array:", err)
+	}
+	if err := d.Gather(t.Context(), "observation.a", []robocache.Row{{Episode: 0, Index: 2}}, make([]byte, 8)); err != nil {
+		t.Error("the others:", err)
+	}
+}
+
+// TestZipOfBadNames: a member that leaves the archive's root makes the archive none.
+func TestZipOfBadNames(t *testing.T) {
+	var b bytes.Buffer
+	w := zip.NewWriter(&b)
+	for _, n := range []string{".zgroup", "../data/.zarray"} {
+		m, _ := w.Create(n)
+		_, _ = m.Write([]byte("{}"))
+	}
+	w.Close()
+	m := store.NewMem("badzip")
+	defer m.Drop()
+	m.Put("x.zarr.zip", b.Bytes())
+	if _, err := Open(t.Context(), "mem://badzip/x.zarr.zip", ten); !errors.Is(err, robocache.ErrMalformed) {
+		t.Error(err)
+	}
+}
