@@ -118,11 +118,11 @@ var scratches sync.Pool
 func (d *decoder) block(dst, src []byte, partial bool) error {
 	to := dst
 	if d.shuffle || d.bits {
-		if d.scratch == nil {
-			if p, ok := scratches.Get().(*[]byte); ok && cap(*p) >= d.blockSize {
-				d.scratch = (*p)[:d.blockSize]
+		if room := 2 * d.blockSize; d.scratch == nil { // one for the streams, one for the planes that bits make
+			if p, ok := scratches.Get().(*[]byte); ok && cap(*p) >= room {
+				d.scratch = (*p)[:room]
 			} else {
-				d.scratch = make([]byte, d.blockSize)
+				d.scratch = make([]byte, room)
 			}
 		}
 		to = d.scratch[:len(dst)]
@@ -153,7 +153,7 @@ func (d *decoder) block(dst, src []byte, partial bool) error {
 	case d.shuffle:
 		unshuffle(dst, to, d.typeSize)
 	case d.bits:
-		unshuffleBits(dst, to, d.typeSize)
+		unshuffleBits(dst, to, d.scratch[d.blockSize:][:len(dst)], d.typeSize)
 	}
 	return nil
 }

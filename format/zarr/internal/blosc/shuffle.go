@@ -8,14 +8,22 @@ func unshuffle(dst, src []byte, size int) {
 	n := len(src) / size
 	copy(dst[n*size:], src[n*size:])
 	src, dst = src[:n*size], dst[:n*size]
-	i := 0
+	if size == 1 {
+		copy(dst, src)
+		return
+	}
+	unshuffleFrom(dst, src, n, size, fastPlanes(dst, src, n, size))
+}
+
+// unshuffleFrom is unshuffle of the elements from the i-th on.
+func unshuffleFrom(dst, src []byte, n, size, i int) {
 	switch size {
 	case 2:
-		i = unshuffle2(dst, src, n)
+		i = unshuffle2(dst, src, n, i)
 	case 4:
-		i = unshuffle4(dst, src, n)
+		i = unshuffle4(dst, src, n, i)
 	case 8:
-		i = unshuffle8(dst, src, n)
+		i = unshuffle8(dst, src, n, i)
 	}
 	if i == n {
 		return
@@ -34,10 +42,9 @@ func spread(x uint64) uint64 {
 	return (x | x<<8) & 0x00ff00ff00ff00ff
 }
 
-func unshuffle2(dst, src []byte, n int) int {
+func unshuffle2(dst, src []byte, n, i int) int {
 	le := binary.LittleEndian
 	a, b := src[:n], src[n:2*n]
-	i := 0
 	for ; i+8 <= n; i += 8 {
 		x, y := le.Uint64(a[i:]), le.Uint64(b[i:])
 		d := dst[2*i : 2*i+16 : 2*i+16]
@@ -50,10 +57,9 @@ func unshuffle2(dst, src []byte, n int) int {
 // pairs puts two zero bytes behind each of two pairs of bytes.
 func pairs(x uint64) uint64 { return (x | x<<16) & 0x0000ffff0000ffff }
 
-func unshuffle4(dst, src []byte, n int) int {
+func unshuffle4(dst, src []byte, n, i int) int {
 	le := binary.LittleEndian
 	p0, p1, p2, p3 := src[:n], src[n:2*n], src[2*n:3*n], src[3*n:4*n]
-	i := 0
 	for ; i+8 <= n; i += 8 {
 		a, b, c, e := le.Uint64(p0[i:]), le.Uint64(p1[i:]), le.Uint64(p2[i:]), le.Uint64(p3[i:])
 		d := dst[4*i : 4*i+32 : 4*i+32]
@@ -67,9 +73,8 @@ func unshuffle4(dst, src []byte, n int) int {
 	return i
 }
 
-func unshuffle8(dst, src []byte, n int) int {
+func unshuffle8(dst, src []byte, n, i int) int {
 	le := binary.LittleEndian
-	i := 0
 	for ; i+8 <= n; i += 8 {
 		r0, r1, r2, r3, r4, r5, r6, r7 := bytes8(le.Uint64(src[i:]), le.Uint64(src[n+i:]), le.Uint64(src[2*n+i:]), le.Uint64(src[3*n+i:]),
 			le.Uint64(src[4*n+i:]), le.Uint64(src[5*n+i:]), le.Uint64(src[6*n+i:]), le.Uint64(src[7*n+i:]))
@@ -128,51 +133,50 @@ func bits8(r0, r1, r2, r3, r4, r5, r6, r7 uint64) (uint64, uint64, uint64, uint6
 	return r0, r1, r2, r3, r4, r5, r6, r7
 }
 
-// unshuffleBits undoes bitshuffle over a whole block. As c-blosc does, a block whose elements are no multiple of eight is plain.
-func unshuffleBits(dst, src []byte, size int) {
+// unshuffleBits undoes bitshuffle over a whole block. As c-blosc does, a block whose elements are no multiple of eight is plain. planes is
+// room of the size of src, for elements of more than a byte.
+func unshuffleBits(dst, src, planes []byte, size int) {
 	n := len(src) / size
 	if n%8 != 0 || n == 0 {
 		copy(dst, src)
 		return
 	}
-	copy(dst[n*size:], src[n*size:])
-	row := n / 8 // bytes of the row of one bit
-	le := binary.LittleEndian
-	var out [64]byte
+	to := dst
+	if size > 1 {
+		to = planes
+	}
 	for b := range size {
-		rows := src[b*n : (b+1)*n]
-		g := 0
-		for ; g+8 <= row; g += 8 {
-			r0, r1, r2, r3, r4, r5, r6, r7 := bytes8(bits8(le.Uint64(rows[g:]), le.Uint64(rows[row+g:]), le.Uint64(rows[2*row+g:]), le.Uint64(rows[3*row+g:]),
-				le.Uint64(rows[4*row+g:]), le.Uint64(rows[5*row+g:]), le.Uint64(rows[6*row+g:]), le.Uint64(rows[7*row+g:])))
-			d := out[:]
-			if size == 1 {
-				d = dst[8*g : 8*g+64 : 8*g+64]
-			}
-			le.PutUint64(d, r0)
-			le.PutUint64(d[8:], r1)
-			le.PutUint64(d[16:], r2)
-			le.PutUint64(d[24:], r3)
-			le.PutUint64(d[32:], r4)
-			le.PutUint64(d[40:], r5)
-			le.PutUint64(d[48:], r6)
-			le.PutUint64(d[56:], r7)
-			if size > 1 {
-				for k, at := 0, 8*g*size+b; k < 64; k, at = k+1, at+size {
-					dst[at] = out[k]
-				}
-			}
+		rows, plane := src[b*n:(b+1)*n], to[b*n:(b+1)*n]
+		bitPlane(plane, rows, n/8, fastBits(plane, rows, n/8))
+	}
+	if size > 1 {
+		unshuffle(dst[:n*size], planes[:n*size], size)
+	}
+	copy(dst[n*size:], src[n*size:])
+}
+
+// bitPlane makes the bytes of one plane of its rows of bits, of row bytes each, from the g-th byte of the rows on.
+func bitPlane(plane, rows []byte, row, g int) {
+	le := binary.LittleEndian
+	for ; g+8 <= row; g += 8 {
+		r0, r1, r2, r3, r4, r5, r6, r7 := bytes8(bits8(le.Uint64(rows[g:]), le.Uint64(rows[row+g:]), le.Uint64(rows[2*row+g:]), le.Uint64(rows[3*row+g:]),
+			le.Uint64(rows[4*row+g:]), le.Uint64(rows[5*row+g:]), le.Uint64(rows[6*row+g:]), le.Uint64(rows[7*row+g:])))
+		d := plane[8*g : 8*g+64 : 8*g+64]
+		le.PutUint64(d, r0)
+		le.PutUint64(d[8:], r1)
+		le.PutUint64(d[16:], r2)
+		le.PutUint64(d[24:], r3)
+		le.PutUint64(d[32:], r4)
+		le.PutUint64(d[40:], r5)
+		le.PutUint64(d[48:], r6)
+		le.PutUint64(d[56:], r7)
+	}
+	for ; g < row; g++ {
+		var x uint64
+		for bit := range 8 {
+			x |= uint64(rows[bit*row+g]) << (8 * bit)
 		}
-		for ; g < row; g++ {
-			var x uint64
-			for bit := range 8 {
-				x |= uint64(rows[bit*row+g]) << (8 * bit)
-			}
-			x = bits1(x)
-			for k := range 8 {
-				dst[(8*g+k)*size+b] = byte(x >> (8 * k))
-			}
-		}
+		le.PutUint64(plane[8*g:], bits1(x))
 	}
 }
 

@@ -1,0 +1,52 @@
+package zarr
+
+import (
+	"os"
+	"syscall"
+	"testing"
+
+	"github.com/goatnote-inc/robocache/internal/realdata"
+)
+
+// BenchmarkChunks decodes an array chunk by chunk on one core, as bench/arms/formats_zarr.py does with zarr-python. ROBOCACHE_ZARR names
+// another store, ROBOCACHE_ZARR_ARRAY another array.
+func BenchmarkChunks(b *testing.B) {
+	uri, name := os.Getenv("ROBOCACHE_ZARR"), os.Getenv("ROBOCACHE_ZARR_ARRAY")
+	if uri == "" {
+		uri = realdata.Path(b, "diffusion_policy_zarr/replay_buffer.zarr")
+	}
+	if name == "" {
+		name = "data/img"
+	}
+	d := openTree(b, uri)
+	a := d.arrays[name]
+	if a == nil {
+		b.Fatal("no array", name)
+	}
+	raw, err := bytesOf(a.chunks, a.Type.Size)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.SetBytes(raw)
+	b.ReportAllocs()
+	index := make([]int, len(a.grid))
+	n, before := 0, cpu()
+	for b.Loop() {
+		if _, _, err := d.read(b.Context(), a, index); err != nil {
+			b.Fatal(err)
+		}
+		// The last chunk holds rows that are not the array's: it does not count.
+		if index[0]++; index[0] >= max(a.grid[0]-1, 1) {
+			index[0] = 0
+		}
+		n++
+	}
+	b.ReportMetric(float64(n)*float64(raw)/(float64(cpu()-before)/1e3), "MB/cpu-s")
+}
+
+// cpu is what the process used so far, in ns.
+func cpu() int64 {
+	var u syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+	return u.Utime.Nano() + u.Stime.Nano()
+}

@@ -1,0 +1,152 @@
+//go:build !purego
+
+#include "textflag.h"
+
+// Of eight planes of 16 bytes in X0 … X7 the 8-byte elements, stored at DI. X8 to X12 are scratch.
+#define INTERLEAVE8 \
+	MOVO X0, X8; PUNPCKLBW X1, X8; PUNPCKHBW X1, X0; \
+	MOVO X2, X9; PUNPCKLBW X3, X9; PUNPCKHBW X3, X2; \
+	MOVO X4, X10; PUNPCKLBW X5, X10; PUNPCKHBW X5, X4; \
+	MOVO X6, X11; PUNPCKLBW X7, X11; PUNPCKHBW X7, X6; \
+	MOVO X8, X1; PUNPCKLWL X9, X1; PUNPCKHWL X9, X8; \
+	MOVO X0, X3; PUNPCKLWL X2, X3; PUNPCKHWL X2, X0; \
+	MOVO X10, X5; PUNPCKLWL X11, X5; PUNPCKHWL X11, X10; \
+	MOVO X4, X7; PUNPCKLWL X6, X7; PUNPCKHWL X6, X4; \
+	MOVO X1, X2; PUNPCKLLQ X5, X2; PUNPCKHLQ X5, X1; \
+	MOVO X8, X6; PUNPCKLLQ X10, X6; PUNPCKHLQ X10, X8; \
+	MOVO X3, X9; PUNPCKLLQ X7, X9; PUNPCKHLQ X7, X3; \
+	MOVO X0, X11; PUNPCKLLQ X4, X11; PUNPCKHLQ X4, X0; \
+	MOVOU X2, (DI); MOVOU X1, 16(DI); MOVOU X6, 32(DI); MOVOU X8, 48(DI); \
+	MOVOU X9, 64(DI); MOVOU X3, 80(DI); MOVOU X11, 96(DI); MOVOU X0, 112(DI)
+
+// Exchanges the bits of A that M names, shifted up by S, with those of B below. X8 is scratch.
+#define SWAP(A, B, M, S) \
+	MOVO A, X8; PSRLW $S, X8; PXOR B, X8; PAND M, X8; \
+	PXOR X8, B; PSLLW $S, X8; PXOR X8, A
+
+DATA masks<>+0(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA masks<>+8(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA masks<>+16(SB)/8, $0x3333333333333333
+DATA masks<>+24(SB)/8, $0x3333333333333333
+DATA masks<>+32(SB)/8, $0x5555555555555555
+DATA masks<>+40(SB)/8, $0x5555555555555555
+GLOBL masks<>(SB), RODATA|NOPTR, $48
+
+// func planes2(dst, src *byte, n, blocks int)
+TEXT ·planes2(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), DI
+	MOVQ src+8(FP), SI
+	MOVQ n+16(FP), R8
+	MOVQ blocks+24(FP), CX
+loop2:
+	MOVOU (SI), X0
+	MOVOU (SI)(R8*1), X1
+	MOVO X0, X2
+	PUNPCKLBW X1, X0
+	PUNPCKHBW X1, X2
+	MOVOU X0, (DI)
+	MOVOU X2, 16(DI)
+	ADDQ $16, SI
+	ADDQ $32, DI
+	DECQ CX
+	JNZ loop2
+	RET
+
+// func planes4(dst, src *byte, n, blocks int)
+TEXT ·planes4(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), DI
+	MOVQ src+8(FP), SI
+	MOVQ n+16(FP), R8
+	MOVQ blocks+24(FP), CX
+	LEAQ (R8)(R8*2), R9
+loop4:
+	MOVOU (SI), X0
+	MOVOU (SI)(R8*1), X1
+	MOVOU (SI)(R8*2), X2
+	MOVOU (SI)(R9*1), X3
+	MOVO X0, X4
+	PUNPCKLBW X1, X0
+	PUNPCKHBW X1, X4
+	MOVO X2, X5
+	PUNPCKLBW X3, X2
+	PUNPCKHBW X3, X5
+	MOVO X0, X6
+	PUNPCKLWL X2, X0
+	PUNPCKHWL X2, X6
+	MOVO X4, X7
+	PUNPCKLWL X5, X4
+	PUNPCKHWL X5, X7
+	MOVOU X0, (DI)
+	MOVOU X6, 16(DI)
+	MOVOU X4, 32(DI)
+	MOVOU X7, 48(DI)
+	ADDQ $16, SI
+	ADDQ $64, DI
+	DECQ CX
+	JNZ loop4
+	RET
+
+// func planes8(dst, src *byte, n, blocks int)
+TEXT ·planes8(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), DI
+	MOVQ src+8(FP), SI
+	MOVQ n+16(FP), R8
+	MOVQ blocks+24(FP), CX
+	LEAQ (R8)(R8*2), R9
+	LEAQ (R8)(R8*4), R10
+	LEAQ (R9)(R8*4), R11
+loop8:
+	MOVOU (SI), X0
+	MOVOU (SI)(R8*1), X1
+	MOVOU (SI)(R8*2), X2
+	MOVOU (SI)(R9*1), X3
+	MOVOU (SI)(R8*4), X4
+	MOVOU (SI)(R10*1), X5
+	MOVOU (SI)(R9*2), X6
+	MOVOU (SI)(R11*1), X7
+	INTERLEAVE8
+	ADDQ $16, SI
+	ADDQ $128, DI
+	DECQ CX
+	JNZ loop8
+	RET
+
+// func bitRows(dst, src *byte, n, blocks int)
+TEXT ·bitRows(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), DI
+	MOVQ src+8(FP), SI
+	MOVQ n+16(FP), R8
+	MOVQ blocks+24(FP), CX
+	LEAQ (R8)(R8*2), R9
+	LEAQ (R8)(R8*4), R10
+	LEAQ (R9)(R8*4), R11
+	MOVOU masks<>+0(SB), X13
+	MOVOU masks<>+16(SB), X14
+	MOVOU masks<>+32(SB), X15
+loopBits:
+	MOVOU (SI), X0
+	MOVOU (SI)(R8*1), X1
+	MOVOU (SI)(R8*2), X2
+	MOVOU (SI)(R9*1), X3
+	MOVOU (SI)(R8*4), X4
+	MOVOU (SI)(R10*1), X5
+	MOVOU (SI)(R9*2), X6
+	MOVOU (SI)(R11*1), X7
+	SWAP(X0, X4, X13, 4)
+	SWAP(X1, X5, X13, 4)
+	SWAP(X2, X6, X13, 4)
+	SWAP(X3, X7, X13, 4)
+	SWAP(X0, X2, X14, 2)
+	SWAP(X1, X3, X14, 2)
+	SWAP(X4, X6, X14, 2)
+	SWAP(X5, X7, X14, 2)
+	SWAP(X0, X1, X15, 1)
+	SWAP(X2, X3, X15, 1)
+	SWAP(X4, X5, X15, 1)
+	SWAP(X6, X7, X15, 1)
+	INTERLEAVE8
+	ADDQ $16, SI
+	ADDQ $128, DI
+	DECQ CX
+	JNZ loopBits
+	RET
