@@ -9,6 +9,7 @@ import (
 	"github.com/goatnote-inc/robocache/format/formattest"
 	"github.com/goatnote-inc/robocache/format/rlds"
 	"github.com/goatnote-inc/robocache/internal/realdata"
+	"github.com/goatnote-inc/robocache/store/loopback"
 )
 
 // TestSuite holds the reader to the suite of all formats: on real data from every level of its folders, on one split, on ragged, float64
@@ -24,4 +25,16 @@ func TestSuite(t *testing.T) {
 	if kinds := rlds.TFDSKinds(t); kinds != "" {
 		formattest.Run(t, formattest.Fixture{URI: kinds, Format: "rlds", Options: robocache.OpenOptions{HZ: robocache.Rate{Num: 10, Den: 1}}})
 	}
+}
+
+// TestHTTP: a server that cannot list serves the folder of a version, by ranges.
+func TestHTTP(t *testing.T) {
+	dir := filepath.Join(realdata.Path(t, "bridge_rlds"), "bridge_dataset", "1.0.0")
+	s, err := loopback.Serve(dir, loopback.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	local, remote := open(t, dir, robocache.OpenOptions{}), open(t, s.URL, robocache.OpenOptions{})
+	same(t, local, remote, nil)
 }

@@ -1,0 +1,118 @@
+package rlds
+
+import (
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/realdata"
+)
+
+// bridgeRecords gives the framed records of the real data set and its schema.
+func bridgeRecords(b *testing.B) (*schema, [][]byte, int64) {
+	b.Helper()
+	dir := filepath.Join(realdata.Path(b, "bridge_rlds"), "bridge_dataset", "1.0.0")
+	text, err := os.ReadFile(filepath.Join(dir, featuresName))
+	if err != nil {
+		b.Fatal(err)
+	}
+	s, err := parseFeatures(text)
+	if err != nil {
+		b.Fatal(err)
+	}
+	file, err := os.ReadFile(filepath.Join(dir, "bridge_dataset-train.tfrecord-00000-of-00001"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	var out [][]byte
+	for p := 0; p < len(file); {
+		n, ok := recordLength(file[p:])
+		if !ok {
+			b.Fatal("bad length")
+		}
+		end := p + headBytes + int(n) + tailBytes
+		out = append(out, file[p:end])
+		p = end
+	}
+	return s, out, int64(len(file))
+}
+
+// perCore adds bytes a CPU second, which a busy machine does not change as it does the wall time.
+func perCore(b *testing.B, size int64, run func()) {
+	cpu := func() float64 {
+		var u syscall.Rusage
+		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+			b.Fatal(err)
+		}
+		return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
+	}
+	b.SetBytes(size)
+	n, from := 0, cpu()
+	for b.Loop() {
+		run()
+		n++
+	}
+	b.ReportMetric(float64(size)*float64(n)/1e9/(cpu()-from), "GB/cpu-s")
+}
+
+// BenchmarkParse: check sums, the example, every count. The bar is 2 GB/s a core.
+func BenchmarkParse(b *testing.B) {
+	s, records, size := bridgeRecords(b)
+	b.ReportAllocs()
+	perCore(b, size, func() {
+		for _, r := range records {
+			if _, err := s.parseRecord(r); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+// BenchmarkParseAlone is BenchmarkParse without the check sums.
+func BenchmarkParseAlone(b *testing.B) {
+	s, records, size := bridgeRecords(b)
+	perCore(b, size, func() {
+		for _, r := range records {
+			if _, err := s.parseData(r[headBytes : len(r)-tailBytes]); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+// BenchmarkUnfold: parsing, and the values of every numeric stream as their rows.
+func BenchmarkUnfold(b *testing.B) {
+	s, records, size := bridgeRecords(b)
+	perCore(b, size, func() {
+		for _, r := range records {
+			rec, err := s.parseRecord(r)
+			if err != nil {
+				b.Fatal(err)
+			}
+			for i := range s.leaves {
+				if s.leaves[i].coding == plain {
+					if _, err := s.column(rec, i, func(int64) {}); err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+		}
+	})
+}
+
+// BenchmarkOpen: index and metadata of the real data set, from nothing.
+func BenchmarkOpen(b *testing.B) {
+	dir := realdata.Path(b, "bridge_rlds")
+	for b.Loop() {
+		indexes.Lock()
+		clear(indexes.m)
+		indexes.Unlock()
+		d, err := Open(b.Context(), dir, robocache.OpenOptions{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		d.Close()
+	}
+}

@@ -1,0 +1,208 @@
+package rlds
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/store"
+)
+
+// folder lays a data set made by hand into a folder of this machine.
+func (h *hand) folder(t *testing.T, dir string) {
+	t.Helper()
+	s := store.NewMem("rlds-folder")
+	defer s.Drop()
+	h.put(s)
+	list, err := s.List(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range list {
+		b, err := store.ReadFile(t.Context(), s, e.Name, 1<<20)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, e.Name), b, 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestLevels: any level opens; of several versions the highest by number; several data sets are named, not guessed among.
+func TestLevels(t *testing.T) {
+	root := t.TempDir()
+	h := newHand()
+	for _, v := range []string{"0.9.0", "0.10.0"} {
+		h.info = strings.Replace(handInfo("toy", "train", 3), "1.0.0", v, 1)
+		h.folder(t, filepath.Join(root, "toy", v))
+	}
+	h.folder(t, filepath.Join(root, "toy", "not-a-version"))
+	for _, dir := range []string{root, filepath.Join(root, "toy")} {
+		d := mustOpen(t, dir, handOptions)
+		if d.Info().Version != "0.10.0" || !has(d, "several-versions") {
+			t.Errorf("%s: %+v", dir, d.Info())
+		}
+		if err := checkEpisode(t, d, 2, 2); err != nil {
+			t.Error(err)
+		}
+	}
+	opt := handOptions
+	opt.Options = map[string]string{"version": "0.9.0"}
+	if d := mustOpen(t, root, opt); d.Info().Version != "0.9.0" {
+		t.Errorf("%+v", d.Info())
+	}
+	opt.Options = map[string]string{"version": "2.0.0"}
+	if _, err := Open(t.Context(), root, opt); !errors.Is(err, robocache.ErrNotFound) {
+		t.Error(err)
+	}
+	h.folder(t, filepath.Join(root, "other", "low_dim", "1.0.0"))
+	if _, err := Open(t.Context(), root, handOptions); !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "other/low_dim") {
+		t.Error(err)
+	}
+	opt.Options = map[string]string{"config": "low_dim"}
+	if d := mustOpen(t, root, opt); !strings.HasSuffix(d.Info().URI, "other/low_dim/1.0.0") {
+		t.Errorf("%+v", d.Info())
+	}
+	for dir, want := range map[string]bool{root: true, filepath.Join(root, "toy"): true, filepath.Join(root, "toy", "0.9.0"): true, t.TempDir(): false} {
+		if ok, err := Detect(t.Context(), dir); ok != want || err != nil {
+			t.Errorf("%s: %v %v", dir, ok, err)
+		}
+	}
+	os.Remove(filepath.Join(root, "toy", "0.9.0", featuresName))
+	if _, err := Open(t.Context(), filepath.Join(root, "toy", "0.9.0"), handOptions); !errors.Is(err, robocache.ErrNotFound) || !strings.Contains(err.Error(), featuresName) {
+		t.Error(err)
+	}
+}
+
+// TestClock: the rate by the caller, the mapping, the table; a stream of stamps; else a refusal that names both ways.
+func TestClock(t *testing.T) {
+	h := newHand()
+	dir := t.TempDir()
+	h.folder(t, dir)
+	_, err := Open(t.Context(), dir, robocache.OpenOptions{})
+	if !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "--hz") || !strings.Contains(err.Error(), "stamps") {
+		t.Error(err)
+	}
+	times := func(opt robocache.OpenOptions) []int64 {
+		t.Helper()
+		d := mustOpen(t, dir, opt)
+		ts, err := d.Times(t.Context(), 2, "reward")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ts
+	}
+	if ts := times(robocache.OpenOptions{HZ: robocache.Rate{Num: 25, Den: 2}}); ts[4] != 320_000_000 {
+		t.Error(ts)
+	}
+	if ts := times(robocache.OpenOptions{Map: &robocache.Mapping{HZ: robocache.Rate{Num: 4, Den: 1}}}); ts[4] != 1e9 {
+		t.Error(ts)
+	}
+	// reward is 0, 1, 2 …: seconds, or milliseconds.
+	if ts := times(robocache.OpenOptions{Options: map[string]string{"stamps": "reward", "stamp_unit": "ms"}}); ts[4] != 4e6 {
+		t.Error(ts)
+	}
+	if ts := times(robocache.OpenOptions{Map: &robocache.Mapping{Streams: map[string]robocache.StreamMapping{"r": {From: []string{"reward"}, Clock: "stamps:reward"}}}}); ts[4] != 4e9 {
+		t.Error(ts)
+	}
+	for k, v := range map[string]string{"stamps": "observation.state", "stamp_unit": "hours", "split": "nothing"} {
+		opt := robocache.OpenOptions{Options: map[string]string{"stamps": "reward", k: v}}
+		if _, err := Open(t.Context(), dir, opt); !errors.Is(err, robocache.ErrMisuse) {
+			t.Errorf("%s %s: %v", k, v, err)
+		}
+	}
+	for name, want := range map[string]string{"bridge": "5", "bridge_dataset": "5", "droid": "15", "asu_table_top_converted_externally_to_rlds": "12.5", "dobbe": "3.75", "berkeley_rpt_converted_externally_to_rlds": "30",
+		"austin_buds_dataset_converted_externally_to_rlds": "20", "toy": "", "stanford_mask_vit_converted_externally_to_rlds": "", "robo_net": "1", "uiuc_d3field": "1", "ucsd_kitchen_dataset_converted_externally_to_rlds": "2", "fmb_dataset": "10"} {
+		r, ok := rateOf(name)
+		if ok != (want != "") || ok && r.String() != want {
+			t.Errorf("%s: %s", name, r)
+		}
+	}
+}
+
+// TestInfoFile: other templates, lengths that are missing, formats that are not read.
+func TestInfoFile(t *testing.T) {
+	h := newHand()
+	shard := h.shards[handShard]
+	for template, name := range map[string]string{
+		"{SPLIT}/{DATASET}.{FILEFORMAT}-{SHARD_INDEX}":    "train/toy.tfrecord-00000",
+		"{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}":   handShard,
+		"{SPLIT}-{SHARD_INDEX}-{NUM_SHARDS}.{FILEFORMAT}": "train-00000-00001.tfrecord",
+	} {
+		h.info = strings.Replace(handInfo("toy", "train", 3), defaultTemplate, template, 1)
+		h.shards = map[string][]byte{name: shard}
+		if d, err := h.open(t, "template"); err != nil || d.Info().Episodes != 3 || len(d.Info().Findings) != 0 {
+			t.Errorf("%s: %v", template, err)
+		}
+	}
+	h.shards = map[string][]byte{handShard: shard}
+	h.info = `{"name": "toy", "splits": [{"name": "train"}]}`
+	if d, err := h.open(t, "bare"); err != nil || d.Info().Episodes != 3 {
+		t.Error("without lengths:", err)
+	}
+	for text, class := range map[string]error{
+		strings.Replace(handInfo("toy", "train", 3), `"tfrecord"`, `"array_record"`, 1):      robocache.ErrUnsupported,
+		strings.Replace(handInfo("toy", "train", 3), defaultTemplate, "../{SPLIT}", 1):       robocache.ErrMalformed,
+		strings.Replace(handInfo("toy", "train", 3), defaultTemplate, "/etc/{SPLIT}", 1):     robocache.ErrMalformed,
+		strings.Replace(handInfo("toy", "train", 3), defaultTemplate, "{SPLIT}-{SECRET}", 1): robocache.ErrMalformed,
+		strings.Replace(handInfo("toy", "train", 3), `["3"]`, `["-3"]`, 1):                   robocache.ErrMalformed,
+		strings.Replace(handInfo("toy", "train", 3), `"toy"`, `""`, 1):                       robocache.ErrMalformed,
+		`{"name": "toy"`:               robocache.ErrMalformed,
+		strings.Repeat("[", 1_000_000): robocache.ErrMalformed,
+	} {
+		h.info = text
+		if _, err := h.open(t, "info"); !errors.Is(err, class) {
+			t.Errorf("%.80s: %v", text, err)
+		}
+	}
+}
+
+// TestUnsupported: what is not read is named; the rest is served.
+func TestUnsupported(t *testing.T) {
+	h := newHand()
+	h.features += `, "sound": {"audio": {"shape": {"dimensions": ["-1"]}, "dtype": "int64"}}, "deep": {"sequence": {"length": "-1", "feature": {"image": {"shape": {"dimensions": ["2", "2", "3"]}, "dtype": "uint8"}}}},
+		"odd": {"tensor": {"shape": {"dimensions": ["-1", "-1"]}, "dtype": "float32", "encoding": "zlib"}}, "what": {"pythonClassName": "my.own.Feature"}, "c64": {"tensor": {"shape": {}, "dtype": "complex64"}}`
+	d, err := h.open(t, "unsupported")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := checkEpisode(t, d, 0, 0); err != nil {
+		t.Error(err)
+	}
+	for _, k := range []string{"sound", "deep", "odd", "what", "c64"} {
+		if d.Info().Feature(k) != nil {
+			t.Errorf("%s is a stream", k)
+		}
+		if err := d.Gather(t.Context(), k, nil, nil); !errors.Is(err, robocache.ErrUnsupported) {
+			t.Errorf("%s: %v", k, err)
+		}
+		if n := 0; !func() bool {
+			for _, f := range d.Info().Findings {
+				if f.Code == "unsupported-feature" && f.Where["stream"] == k {
+					n++
+				}
+			}
+			return n == 1
+		}() {
+			t.Errorf("%s is in %d findings", k, n)
+		}
+	}
+	// Pictures alone do not say how many steps there are.
+	h = newHand()
+	h.features = `"image": {"image": {"shape": {"dimensions": ["2", "2", "3"]}, "dtype": "uint8"}}`
+	if _, err := h.open(t, "pictures"); !errors.Is(err, robocache.ErrMalformed) {
+		t.Error(err)
+	}
+	h = newHand()
+	h.features = `"is_first": ` + scalar("bool") + `, "a": {"featuresDict": {"features": {"b": ` + scalar("float32") + `}}}, "a.b": ` + scalar("float32")
+	if d, err := h.open(t, "twins"); err != nil || d.Info().Feature("a.b") == nil || len(d.Info().Features) != 3 {
+		t.Error("two streams of one key:", err)
+	}
+}
