@@ -309,7 +309,7 @@ func (c *conversion) find(s robocache.Severity, code string, where robocache.Whe
 // run writes the dataset.
 func (c *conversion) run(ctx context.Context, target store.Writable, j *journal) (err error) {
 	cfg := lerobot.WriteConfig{FPS: c.fps, Robot: c.src.Info().Robot, ChunksSize: c.opt.ChunksSize, DataFileBytes: c.opt.DataFileBytes, VideoFileBytes: c.opt.VideoFileBytes,
-		Video: c.opt.Encode, TempDir: c.opt.TempDir, StatsBudget: c.opt.StatsBudget, Frames: c.opt.Frames, PartsDir: c.parts, Extra: map[string][]byte{}, Tasks: c.chooseTasks(),
+		Video: c.opt.Encode, TempDir: c.opt.TempDir, StatsBudget: c.opt.StatsBudget, Frames: c.opt.Frames, PartsDir: c.parts, Encoders: c.opt.Threads, Extra: map[string][]byte{}, Tasks: c.chooseTasks(),
 		Reuse: func(name, key string) bool { return j.has(ctx, name, key) }, Made: func(name, key string) error { return j.add(ctx, name, key) }}
 	for _, f := range c.features {
 		cfg.Features = append(cfg.Features, f.Feature)

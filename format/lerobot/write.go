@@ -49,6 +49,7 @@ type Writer struct {
 	keys      []string // of cams, in the order of the features
 	collect   *stats.Collector
 	looks     map[string]*stats.Pixels
+	encoders  chan struct{} // a place for each that may run
 	tempMu    sync.Mutex
 	temp      string // folder of encoded episodes
 	tempStore store.Store
@@ -76,7 +77,7 @@ func NewWriter(ctx context.Context, dst store.Writable, cfg WriteConfig) (*Write
 	} else if !errors.Is(err, robocache.ErrNotFound) {
 		return nil, err
 	}
-	w := &Writer{dst: dst, cfg: cfg, tasks: map[string]int64{}, cams: map[string]*outCamera{}, collect: stats.NewCollector(cfg.StatsBudget), looks: map[string]*stats.Pixels{}}
+	w := &Writer{dst: dst, cfg: cfg, tasks: map[string]int64{}, cams: map[string]*outCamera{}, collect: stats.NewCollector(cfg.StatsBudget), looks: map[string]*stats.Pixels{}, encoders: make(chan struct{}, cfg.Encoders)}
 	var columns []outColumn
 	for _, f := range append(append([]robocache.Feature(nil), cfg.Features...), bookkeepingFeatures()...) {
 		c, err := nodeOf(&f)

@@ -3,6 +3,7 @@ package lerobot
 import (
 	"encoding/json"
 	"math"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -29,6 +30,8 @@ type WriteConfig struct {
 	Video VideoConfig
 	// TempDir holds one mp4 for each encoded episode until it is joined; "" = the system's.
 	TempDir string
+	// Encoders is how many run at once; 0 = the number of CPUs. More than that slow each other down.
+	Encoders int
 	// PartsDir keeps the encoded episodes in a folder of the caller's until all are joined, and takes over those that it holds already: of an
 	// interrupted run over the same episodes with the same configuration. "" = they are removed as soon as they are joined.
 	PartsDir string
@@ -114,6 +117,9 @@ func (c *WriteConfig) validate() error {
 	}
 	if c.VideoFileBytes <= 0 {
 		c.VideoFileBytes = defaultVideoBytes
+	}
+	if c.Encoders <= 0 {
+		c.Encoders = runtime.GOMAXPROCS(0)
 	}
 	if c.StatsBudget <= 0 {
 		c.StatsBudget = defaultStatsBudget

@@ -112,6 +112,8 @@ func (g *encodedGroup) together(ctx context.Context) error {
 			return nil
 		}
 	}
+	w.encoders <- struct{}{}
+	defer func() { <-w.encoders }()
 	enc, err := g.newEncoder(ctx, file)
 	if err != nil {
 		return err

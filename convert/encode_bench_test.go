@@ -1,0 +1,174 @@
+package convert
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/goatnote-inc/robocache"
+	_ "github.com/goatnote-inc/robocache/format/all"
+	"github.com/goatnote-inc/robocache/synth"
+	"github.com/goatnote-inc/robocache/video"
+)
+
+// cpuSeconds is user + system time of this process and of the children that ended.
+func cpuSeconds() float64 {
+	total := 0.0
+	for _, who := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {
+		var u syscall.Rusage
+		if syscall.Getrusage(who, &u) == nil {
+			total += float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
+		}
+	}
+	return total
+}
+
+// BenchmarkToVideo converts RLDS and MCAP with JPEG pictures to LeRobot in AV1, beside the floor: the encoder alone, as many at once as there are
+// cores, reading the same pixels from raw files, joined GOPs, statistics and rows left out. Metrics: wall and CPU seconds of both, and the share of the floor.
+//
+//	go test ./convert -run - -bench ToVideo -benchtime 1x
+func BenchmarkToVideo(b *testing.B) {
+	if err := video.CanEncode(b.Context(), video.EncodeConfig{Width: 256, Height: 256, Rate: robocache.Rate{Num: 30, Den: 1}}); err != nil {
+		b.Skip(err)
+	}
+	set := synth.Options{Episodes: 16, Seconds: 4, Spread: 0.5, Width: 256, Height: 256, Cameras: 2, Codec: "jpeg"}
+	made := synthetic(b, set)
+	for _, format := range []string{"rlds", "mcap"} {
+		b.Run(format, func(b *testing.B) {
+			from := filepath.Join(b.TempDir(), "src."+format)
+			if _, err := Write(b.Context(), made, format, from, Options{}, nil); err != nil {
+				b.Skip(err)
+			}
+			src, err := robocache.Open(b.Context(), from, robocache.OpenOptions{HZ: made.Info().FPS})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer src.Close()
+			raw := rawPictures(b, src)
+			var wall, cpu, floorWall, floorCPU float64
+			for b.Loop() {
+				w, c := measured(func() { encodeAlone(b, raw) })
+				floorWall, floorCPU = floorWall+w, floorCPU+c
+				w, c = measured(func() {
+					if _, err := ToLeRobot(b.Context(), src, filepath.Join(b.TempDir(), "out"), Options{FPS: src.Info().FPS}); err != nil {
+						b.Fatal(err)
+					}
+				})
+				wall, cpu = wall+w, cpu+c
+			}
+			n := float64(b.N)
+			b.ReportMetric(wall/n, "wall-s")
+			b.ReportMetric(cpu/n, "cpu-s")
+			b.ReportMetric(floorWall/n, "floor-wall-s")
+			b.ReportMetric(floorCPU/n, "floor-cpu-s")
+			b.ReportMetric(100*floorWall/wall, "%floor-wall")
+			b.ReportMetric(100*floorCPU/cpu, "%floor-cpu")
+		})
+	}
+}
+
+func measured(f func()) (wall, cpu float64) {
+	begin, c := time.Now(), cpuSeconds()
+	f()
+	return time.Since(begin).Seconds(), cpuSeconds() - c
+}
+
+// rawPictures writes the pixels of each camera into as many raw files as a conversion makes encoders.
+func rawPictures(b *testing.B, src robocache.Dataset) (files []string) {
+	c := &conversion{src: src, opt: Options{FPS: src.Info().FPS}, report: &Report{Renamed: map[string]string{}}}
+	if err := c.plan(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	defer c.look.Close()
+	defer c.pool.Close()
+	for g, group := range c.groups() {
+		for i := range c.features {
+			f := &c.features[i]
+			if !f.still {
+				continue
+			}
+			name := filepath.Join(b.TempDir(), fmt.Sprintf("%d-%d.rgb", g, i))
+			out, err := os.Create(name)
+			if err != nil {
+				b.Fatal(err)
+			}
+			for _, k := range group {
+				e := c.opt.Episodes[k]
+				if err := c.drawn(b.Context(), f, rowsOf(e, src.Len(e)), func(p []byte) error { _, err := out.Write(p); return err }); err != nil {
+					b.Fatal(err)
+				}
+			}
+			if err := out.Close(); err != nil {
+				b.Fatal(err)
+			}
+			files = append(files, name)
+		}
+	}
+	return files
+}
+
+// encodeAlone runs ffmpeg over the raw files with the options of video.Encoder.
+func encodeAlone(b *testing.B, files []string) {
+	var wg sync.WaitGroup
+	cores := make(chan struct{}, runtime.GOMAXPROCS(0))
+	for _, f := range files {
+		wg.Go(func() {
+			cores <- struct{}{}
+			defer func() { <-cores }()
+			cmd := exec.CommandContext(b.Context(), "ffmpeg", "-hide_banner", "-nostdin", "-loglevel", "error", "-y", "-f", "rawvideo", "-pix_fmt", "rgb24", "-video_size", "256x256", "-framerate", "30", "-i", f,
+				"-c:v", "libsvtav1", "-pix_fmt", "yuv420p", "-g", "2", "-preset", "12", "-crf", "30", "-svtav1-params", "fast-decode=0", "-fflags", "+bitexact", "-flags:v", "+bitexact", "-movflags", "+faststart", "-use_editlist", "0", "-f", "mp4", f+".mp4")
+			cmd.Env = append(os.Environ(), "SVT_LOG=1")
+			if out, err := cmd.CombinedOutput(); err != nil {
+				b.Errorf("%v: %s", err, out)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// BenchmarkToRows converts RLDS and MCAP without encoding: rows alone, and JPEG pictures that stay bytes; bytes are those of the source tree.
+//
+//	go test ./convert -run - -bench ToRows -benchtime 5x
+func BenchmarkToRows(b *testing.B) {
+	for name, set := range map[string]synth.Options{
+		"rows":   {Episodes: 400, Seconds: 10, Spread: 0.5, Cameras: -1},
+		"images": {Episodes: 16, Seconds: 4, Spread: 0.5, Width: 256, Height: 256, Cameras: 2, Codec: "jpeg"},
+	} {
+		made := synthetic(b, set)
+		for _, format := range []string{"rlds", "mcap"} {
+			b.Run(name+"/"+format, func(b *testing.B) {
+				from := filepath.Join(b.TempDir(), "src."+format)
+				if _, err := Write(b.Context(), made, format, from, Options{}, nil); err != nil {
+					b.Skip(err)
+				}
+				var size int64
+				_ = filepath.Walk(from, func(_ string, i os.FileInfo, err error) error {
+					if err == nil && !i.IsDir() {
+						size += i.Size()
+					}
+					return nil
+				})
+				src, err := robocache.Open(b.Context(), from, robocache.OpenOptions{HZ: made.Info().FPS})
+				if err != nil {
+					b.Fatal(err)
+				}
+				defer src.Close()
+				b.SetBytes(size)
+				begin := cpuSeconds()
+				for b.Loop() {
+					if _, err := ToLeRobot(b.Context(), src, filepath.Join(b.TempDir(), "out"), Options{Pictures: "images", FPS: src.Info().FPS}); err != nil {
+						b.Fatal(err)
+					}
+				}
+				b.ReportMetric((cpuSeconds()-begin)/float64(b.N), "cpu-s/op")
+				b.ReportMetric(float64(size)/1e6*float64(b.N)/(cpuSeconds()-begin), "MB/cpu-s")
+			})
+		}
+	}
+}
