@@ -15,4 +15,6 @@
 //	R7  After Scan, a Topic is read by many goroutines; reading changes nothing.
 //	R8  Columns allocates nothing that grows with the number of messages, where the fields are fixed-size.
 //	R9  What Encode… writes is what ROS 2 writes: plain little-endian CDR; the decoder gives back the values.
+//	R10 A schema that does not fit the first messages (they end early, or more than 3 bytes follow) is a finding, and gives way to the
+//	    common type of its name where that fits.
 package ros2

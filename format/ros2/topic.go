@@ -27,6 +27,7 @@ type Topic struct {
 	schema *Schema
 	head   *generic // knows where the header is
 	dec    decoder
+	found  []robocache.Finding // by NewTopic
 
 	mu     sync.Mutex
 	stale  bool // Scan has seen more than fields and clocks say
@@ -128,4 +129,6 @@ func (t *Topic) Text(msg []byte, field, entry int) (string, error) {
 }
 
 // Findings are what scanning noticed: parts not given, joints that change, a camera's calibration that changes.
-func (t *Topic) Findings() []robocache.Finding { return t.dec.findings() }
+func (t *Topic) Findings() []robocache.Finding {
+	return append(t.found[:len(t.found):len(t.found)], t.dec.findings()...)
+}

@@ -40,6 +40,17 @@ func newTopic(topic string, s *Schema, first [][]byte) (*Topic, error) {
 	if err != nil {
 		return nil, robocache.At(err, where)
 	}
+	// A recording whose schema is not that of its messages (a stub, another version) would give values that nobody wrote.
+	if len(first) > 0 && !g.fits(first) {
+		note := "its schema does not fit the messages: they are longer, or end early"
+		if k, ok := KnownSchema(s.Name); ok && k.sign != s.sign {
+			if kg, err := newGeneric(k); err == nil && kg.fits(first) {
+				g, s, t.schema = kg, k, k
+				note = "the schema in the recording does not fit the messages: the common type of that name does, and is taken"
+			}
+		}
+		t.found = append(t.found, robocache.Finding{Severity: robocache.SeverityWarning, Code: "schema-does-not-fit", Where: robocache.Where{"topic": topic}, Message: topic + " (" + s.Name + "): " + note})
+	}
 	t.head, t.dec = g, g
 	if d := fast(shortKey(s.Name)); d != nil {
 		if k, ok := KnownSchema(s.Name); ok && k.sign == s.sign {
@@ -63,6 +74,27 @@ func newTopic(topic string, s *Schema, first [][]byte) (*Topic, error) {
 	}
 	t.settle()
 	return t, nil
+}
+
+// trailing is how many bytes may follow a message: padding.
+const trailing = 3
+
+// fits says whether messages are decoded to their ends.
+func (g *generic) fits(msgs [][]byte) bool {
+	s := g.sink()
+	defer g.release(s)
+	for _, m := range msgs {
+		c, err := open(m)
+		if err != nil {
+			return false
+		}
+		s.last = len(s.slot)
+		s.walk(g.tree.nodes, &c, true)
+		if c.short || c.left() > trailing && len(g.tree.nodes) > 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // settle takes the streams as the decoder knows them, and gives them their keys and clocks.

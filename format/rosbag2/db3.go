@@ -13,6 +13,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/bag"
 	"github.com/goatnote-inc/robocache/format/internal/sqlite"
+	"github.com/goatnote-inc/robocache/format/ros2"
 )
 
 // db3 is one SQLite file as a recording.
@@ -146,6 +147,13 @@ func (s *db3) list(ctx context.Context) (map[int64]int, error) {
 			info := bag.TopicInfo{Name: v[0], Type: v[1], Encoding: v[2], Latched: latched(v[3]), Metadata: map[string]string{"offered_qos_profiles": v[3]}}
 			if d := defs[v[1]]; d.text != "" {
 				info.SchemaEncoding, info.SchemaText = d.encoding, d.text
+				if _, err := ros2.ParseSchema(d.encoding, v[1], d.text); err != nil {
+					if _, ok := ros2.KnownSchema(v[1]); ok {
+						info.SchemaEncoding, info.SchemaText = "", ""
+						s.found = append(s.found, robocache.Finding{Severity: robocache.SeverityWarning, Code: "schema-unreadable", Where: robocache.Where{"file": s.name, "topic": v[0]},
+							Message: "the definition of " + v[1] + " in the file is not readable, the common type of that name is taken: " + err.Error()})
+					}
+				}
 			}
 			s.infos = append(s.infos, info)
 			s.topics = append(s.topics, db3Topic{})

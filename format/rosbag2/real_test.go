@@ -212,3 +212,46 @@ func TestOtherSerialization(t *testing.T) {
 		ds.Close()
 	}
 }
+
+// Definitions that are stubs ("uint8 level" for a Log): the messages show it, and are decoded by the common types, as in the mcap twin.
+func TestStubDefinitions(t *testing.T) {
+	open := func(name string) robocache.Dataset {
+		ds, err := robocache.Open(t.Context(), realdata.Path(t, name), robocache.OpenOptions{Options: map[string]string{"clock": "log"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { ds.Close() })
+		return ds
+	}
+	a, b := open("rosbag2/py/sqlite3/talker"), open("rosbag2/py/mcap/talker")
+	said := map[string]bool{}
+	for _, f := range a.Info().Findings {
+		said[f.Code] = true
+	}
+	if !said["schema-does-not-fit"] || !said["schema-unreadable"] {
+		t.Errorf("findings %v", a.Info().Findings)
+	}
+	streams := 0
+	for k := range b.Info().Features {
+		f := &b.Info().Features[k]
+		if !strings.HasPrefix(f.Key, "rosout.") {
+			continue
+		}
+		streams++
+		g := a.Info().Feature(f.Key)
+		if g == nil {
+			t.Errorf("no stream %s", f.Key)
+			continue
+		}
+		for r := range 10 {
+			x, err1 := row(t.Context(), a, g, r)
+			y, err2 := row(t.Context(), b, f, r)
+			if err1 != nil || err2 != nil || !equal(x, y) {
+				t.Errorf("%s, row %d: %v, not %v (%v, %v)", f.Key, r, x, y, err1, err2)
+			}
+		}
+	}
+	if streams < 6 {
+		t.Errorf("only %d streams", streams)
+	}
+}
