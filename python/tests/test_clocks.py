@@ -62,6 +62,20 @@ def test_ragged_batches(h264: str, arrays: bool, monkeypatch: pytest.MonkeyPatch
         assert len(b["action"]) > 0 and second
 
 
+def test_ragged_for_a_device(h264: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a device would finish, but for rows of varying length, the host finishes, and stats() says why."""
+
+    def raw(self: robocache.Loader, device: object, pin: object) -> None:
+        self.device, self._target, self._pin, self._kernels, self._on_host = "cuda", None, None, {"backend": "cpu"}, None
+        self._config["raw"] = True
+
+    monkeypatch.setattr(robocache.Loader, "_place_batches", raw)
+    with robocache.Loader(h264, batch_size=4, keys=["action"], windows={"action": (-0.1, 0.0)}) as loader:
+        assert len(next(iter(loader))["action"]) > 0
+        told = loader.stats()
+        assert told["finished_on"] == "host" and "varying length" in told["not_on_device"]
+
+
 def test_nothing_in_a_span(h264: str) -> None:
     """A batch without any entry, from both."""
     how = dict(keys=["action"], windows={"action": (-900.0, -800.0)}, episodes=[0])

@@ -18,6 +18,7 @@ from conftest import ROOT, synth
 import robocache
 
 EXAMPLES = {
+    "multirate.py": ["samples in 100 ms"],
     "align.py": ["rows are padding", "rows lie in a gap", "a batch of 147 places"],
     "resume.py": ["killed after 48 samples", "resumed: 42 samples"],
     "lerobot_dropin.py": ["fork: 90 samples", "spawn: 90 samples"],
