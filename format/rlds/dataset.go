@@ -57,6 +57,7 @@ type Dataset struct {
 	clock  clock
 	files  *files
 	recs   *lru.Cache[int, *record]
+	thin   *lru.Cache[int, *record] // of what recs let go: all but the pictures, which are read by the piece
 	limit  int64
 	taskAt int // slot of the task's text, or -1
 }
@@ -153,7 +154,8 @@ func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d
 	if err = d.indexAll(ctx, budget/4); err != nil {
 		return nil, err
 	}
-	d.recs = lru.New[int, *record](budget - budget/4)
+	d.recs = lru.New[int, *record](budget / 2)
+	d.thin = lru.New[int, *record](budget / 4)
 	if err = d.chooseClock(ctx, opt, options, own); err != nil {
 		return nil, err
 	}
@@ -408,11 +410,16 @@ func (d *Dataset) Stats(context.Context) (robocache.Stats, error) { return nil, 
 func (d *Dataset) CacheStats() lru.Stats { return d.recs.Stats() }
 
 // LimitMemory lowers the budget of the records in memory.
-func (d *Dataset) LimitMemory(bytes int64) { d.recs.Limit(max(bytes-bytes/4, smallestBudget/2)) }
+func (d *Dataset) LimitMemory(bytes int64) {
+	bytes = max(bytes, smallestBudget)
+	d.recs.Limit(bytes / 2)
+	d.thin.Limit(bytes / 4)
+}
 
 // Close releases files and records.
 func (d *Dataset) Close() error {
 	d.recs.Clear()
+	d.thin.Clear()
 	d.files.close()
 	return store.Close(d.st)
 }

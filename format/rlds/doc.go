@@ -6,7 +6,8 @@
 //	    it found of a version of a shard is kept for the process; opening again reads no shard.
 //	R2  A record is an episode, in the order of splits, shards and records. A missing or damaged shard is a Finding; the others
 //	    are numbered without gaps (Position), and Episode.Index counts what dataset_info.json promises.
-//	R3  No value is served before its record's CRC-32C held, once a load; the length's CRC is checked before the length is believed, and the
+//	R3  No value is served before its record's CRC-32C held, once a load. Of a record that was let go all but the pictures stays as long as there
+//	    is room, and pictures are then read by the piece, of the same version of the file. The length's CRC is checked before the length is believed, and the
 //	    length against the file and the budget before memory is taken.
 //	R4  The number of steps comes from is_first or any other number or text of one fixed size a step, never from pictures. Every key
 //	    must hold steps × elements values, else the episode is Malformed, with key, expected and found.

@@ -8,6 +8,7 @@ import (
 	"math"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -26,39 +27,96 @@ func (d *Dataset) Frames(ctx context.Context, key string, rows []robocache.Row, 
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: "rlds frames", Where: robocache.Where{"stream": key}, Want: fmt.Sprintf("room for %d pictures", len(rows)), Got: fmt.Sprint(len(out))}
 	}
 	return d.eachEpisode(ctx, l, rows, func(rec *record, episode int, which []int) error {
-		spans := rec.lists[l.slot].spans
-		asked := int64(0)
-		visit(rows, which, func(i int) error {
-			sp := spans[l.row(rows[i].Index)]
-			asked += int64(sp.to - sp.from)
-			return nil
-		})
-		// Copied: a slice of the record would hold all of it in memory for as long as the picture is wanted, and the caller may write to it.
-		var arena []byte
-		if l.coding == picture {
-			arena = make([]byte, 0, asked)
-		}
-		return visit(rows, which, func(i int) error {
-			sp := spans[l.row(rows[i].Index)]
-			b := rec.data[sp.from:sp.to:sp.to]
-			if len(b) == 0 {
-				out[i] = robocache.FrameRef{Missing: true}
-				return nil
-			}
-			if l.coding == floatPNG {
-				raw, err := l.depth(b)
-				if err != nil {
-					return robocache.At(err, robocache.Where{"episode": episode, "stream": key, "row": rows[i].Index})
-				}
-				out[i] = robocache.FrameRef{Raw: raw}
-				return nil
-			}
-			at := len(arena)
-			arena = append(arena, b...)
-			out[i] = robocache.FrameRef{Encoded: arena[at:len(arena):len(arena)]}
-			return nil
-		})
+		return d.frames(ctx, l, rec, episode, rows, which, out)
 	})
+}
+
+// frames gives pictures of one episode. They are copied: a slice of the record would hold all of it in memory for as long as the picture is
+// wanted, and the caller may write to it.
+func (d *Dataset) frames(ctx context.Context, l *leaf, rec *record, episode int, rows []robocache.Row, which []int, out []robocache.FrameRef) error {
+	spans := rec.lists[l.slot].spans
+	asked := 0
+	_ = visit(rows, which, func(i int) error {
+		sp := spans[l.row(rows[i].Index)]
+		asked += int(sp.to - sp.from)
+		return nil
+	})
+	if rec.slim && asked > d.length(episode)/8 {
+		// Much of the record is wanted: it is read at once, and then there for the next call.
+		whole, err := d.load(ctx, episode)
+		if err != nil {
+			return err
+		}
+		rec = whole
+	}
+	arena := make([]byte, asked)
+	at := 0
+	var reads []store.Span
+	_ = visit(rows, which, func(i int) error {
+		sp := spans[l.row(rows[i].Index)]
+		n := int(sp.to - sp.from)
+		b := arena[at : at+n : at+n]
+		at += n
+		out[i] = robocache.FrameRef{Encoded: b, Missing: n == 0}
+		switch {
+		case n == 0:
+			out[i].Encoded = nil
+		case rec.slim:
+			reads = append(reads, store.Span{Off: int64(sp.from), P: b})
+		default:
+			copy(b, rec.data[sp.from:sp.to])
+		}
+		return nil
+	})
+	if rec.slim {
+		if err := d.readParts(ctx, episode, reads); err != nil {
+			return err
+		}
+	}
+	if l.coding != floatPNG {
+		return nil
+	}
+	return visit(rows, which, func(i int) error {
+		if out[i].Missing {
+			return nil
+		}
+		raw, err := l.depth(out[i].Encoded)
+		out[i] = robocache.FrameRef{Raw: raw}
+		return robocache.At(err, robocache.Where{"episode": episode, "stream": l.key, "row": rows[i].Index})
+	})
+}
+
+// length is the size of an episode's record.
+func (d *Dataset) length(episode int) int {
+	s, r, err := d.place(episode)
+	if err != nil {
+		return 0
+	}
+	return int(d.index[s].length[r])
+}
+
+// readParts reads pieces of a record whose check sum held when it was read as a whole.
+func (d *Dataset) readParts(ctx context.Context, episode int, parts []store.Span) error {
+	s, r, err := d.place(episode)
+	if err != nil {
+		return err
+	}
+	f, err := d.files.get(ctx, d.shards[s].name)
+	if err != nil {
+		return d.at(err, s, r)
+	}
+	defer d.files.put(f)
+	x := d.index[s]
+	if err := x.check(f); err != nil {
+		return d.at(err, s, r)
+	}
+	for i := range parts {
+		parts[i].Off += x.off[r] + headBytes
+	}
+	if err := store.ReadRanges(ctx, f.r, parts); err != nil {
+		return d.at(err, s, r)
+	}
+	return nil
 }
 
 // measure finds the size of pictures whose shape is open: that of the first one that can be read.

@@ -11,7 +11,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// load gives the record of an episode.
+// load gives the record of an episode, whole.
 func (d *Dataset) load(ctx context.Context, episode int) (*record, error) {
 	s, r, err := d.place(episode)
 	if err != nil {
@@ -29,6 +29,11 @@ func (d *Dataset) load(ctx context.Context, episode int) (*record, error) {
 		if rec.steps != int(d.index[s].steps[r]) {
 			return nil, 0, &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Msg: "the number of steps, against the heads of the record's features", Want: fmt.Sprint(d.index[s].steps[r]), Got: fmt.Sprint(rec.steps)}
 		}
+		if d.index[s].packed == unpacked {
+			if t := rec.thin(d.s); t != nil {
+				d.thin.Put(episode, t, t.bytes())
+			}
+		}
 		return rec, rec.bytes(), nil
 	})
 	if err != nil {
@@ -37,11 +42,32 @@ func (d *Dataset) load(ctx context.Context, episode int) (*record, error) {
 	return rec, nil
 }
 
+// values gives the record of an episode, perhaps without its pictures.
+func (d *Dataset) values(ctx context.Context, episode int) (*record, error) {
+	if rec := d.peek(episode); rec != nil {
+		return rec, nil
+	}
+	return d.load(ctx, episode)
+}
+
+// peek gives the record of an episode where it is in memory, whole if it can.
+func (d *Dataset) peek(episode int) *record {
+	if rec, ok := d.recs.Peek(episode); ok {
+		return rec
+	}
+	rec, _ := d.thin.Peek(episode)
+	return rec
+}
+
 // grown tells the cache that a record was unfolded further: that record, and not one that was loaded again since.
 func (d *Dataset) grown(episode int, rec *record) func(int64) {
+	c := d.recs
+	if rec.slim {
+		c = d.thin
+	}
 	return func(n int64) {
-		if now, ok := d.recs.Peek(episode); ok && now == rec {
-			d.recs.Grow(episode, n)
+		if now, ok := c.Peek(episode); ok && now == rec {
+			c.Grow(episode, n)
 		}
 	}
 }
@@ -71,14 +97,22 @@ func (d *Dataset) read(ctx context.Context, s, r int) ([]byte, error) {
 		return nil, err
 	}
 	defer d.files.put(f)
-	if f.r.Size() != x.size {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Msg: "the shard changed since it was indexed", Want: fmt.Sprintf("%d bytes", x.size), Got: fmt.Sprintf("%d bytes", f.r.Size()), Hint: "open the data set again"}
+	if err := x.check(f); err != nil {
+		return nil, err
 	}
 	if x.packed != unpacked {
 		return readPacked(ctx, f.r, x.packed, d.limit, x.off[r])
 	}
 	b := make([]byte, headBytes+x.length[r]+tailBytes)
 	return b, f.r.ReadAt(ctx, b, x.off[r])
+}
+
+// check says whether a file is the one that was indexed.
+func (x *shardIndex) check(f *file) error {
+	if f.r.Size() != x.size || f.r.Version() != x.version {
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Msg: "the shard changed since it was indexed", Want: fmt.Sprintf("version %s", x.version), Got: fmt.Sprintf("version %s", f.r.Version()), Hint: "open the data set again"}
+	}
+	return nil
 }
 
 // checkRow says whether a row is there.
@@ -94,8 +128,9 @@ func (d *Dataset) checkRow(l *leaf, row robocache.Row) error {
 }
 
 // eachEpisode calls fn with every record that the rows need, and with the numbers of its rows; the records are loaded several at a time,
-// and fn runs as often at once. order is nil where all rows are of one episode.
+// and fn runs as often at once. which is nil where all rows are of one episode.
 func (d *Dataset) eachEpisode(ctx context.Context, l *leaf, rows []robocache.Row, fn func(rec *record, episode int, which []int) error) error {
+	pictures := l.coding == picture || l.coding == floatPNG
 	single := true
 	for _, r := range rows {
 		if err := d.checkRow(l, r); err != nil {
@@ -107,7 +142,7 @@ func (d *Dataset) eachEpisode(ctx context.Context, l *leaf, rows []robocache.Row
 		return nil
 	}
 	if single {
-		rec, err := d.load(ctx, rows[0].Episode)
+		rec, err := d.values(ctx, rows[0].Episode)
 		if err != nil {
 			return err
 		}
@@ -128,7 +163,7 @@ func (d *Dataset) eachEpisode(ctx context.Context, l *leaf, rows []robocache.Row
 		which := order[from:to]
 		episode := rows[which[0]].Episode
 		from = to
-		if rec, ok := d.recs.Peek(episode); ok {
+		if rec := d.peek(episode); rec != nil && !(rec.slim && pictures) {
 			if err := fn(rec, episode, which); err != nil {
 				g.Wait()
 				return err
@@ -137,7 +172,7 @@ func (d *Dataset) eachEpisode(ctx context.Context, l *leaf, rows []robocache.Row
 		}
 		g.Go(func() (err error) {
 			defer guard("gather", &err)
-			rec, err := d.load(ctx, episode)
+			rec, err := d.values(ctx, episode)
 			if err != nil {
 				return err
 			}

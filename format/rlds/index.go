@@ -16,6 +16,7 @@ import (
 // file and never changed.
 type shardIndex struct {
 	size     int64
+	version  string
 	packed   packing
 	off      []int64 // of the record's head; of a packed shard in the unpacked bytes
 	length   []int64 // of its data
@@ -275,7 +276,7 @@ type indexer struct {
 
 // buildIndex goes through the heads of a shard's records. Damage is a finding: what can be read is in the index.
 func buildIndex(ctx context.Context, r robocache.Ranged, s *schema, taskSlot int, limit, room int64) (*shardIndex, error) {
-	b := &indexer{s: s, taskSlot: taskSlot, limit: limit, room: room, x: &shardIndex{size: r.Size()}, ids: map[string]int32{}}
+	b := &indexer{s: s, taskSlot: taskSlot, limit: limit, room: room, x: &shardIndex{size: r.Size(), version: r.Version()}, ids: map[string]int32{}}
 	w := newWindow(ctx, r)
 	var err error
 	if b.x.packed, err = packingOf(w); err != nil {

@@ -17,6 +17,7 @@ type record struct {
 	unknown int
 	lists   []list
 	columns []column // by leaf
+	slim    bool     // without the bytes of its pictures: spans of those are places in the whole record
 }
 
 // column is a leaf's values as rows, made when first asked for.
@@ -53,6 +54,51 @@ func (s *schema) parseData(data []byte) (*record, error) {
 		}
 	}
 	return r, nil
+}
+
+// thin is the record without its pictures; nil where that would spare less than half. Its values are checked: what is read of the
+// pictures later is read from where they were when the check sum held.
+func (r *record) thin(s *schema) *record {
+	pictures := make([]bool, len(r.lists))
+	for i := range s.leaves {
+		if l := &s.leaves[i]; l.what == "" && (l.coding == picture || l.coding == floatPNG) {
+			pictures[l.slot] = true
+		}
+	}
+	n := 0
+	for i := range r.lists {
+		if !pictures[i] {
+			n += len(r.lists[i].raw)
+		}
+	}
+	if n > len(r.data)/2 {
+		return nil
+	}
+	out := &record{data: make([]byte, 0, n), steps: r.steps, unknown: r.unknown, lists: append([]list(nil), r.lists...), columns: make([]column, len(r.columns)), slim: true}
+	for i := range out.lists {
+		l := &out.lists[i]
+		if l.raw == nil || pictures[i] {
+			l.raw, l.run = nil, nil
+			continue
+		}
+		// Both are slices of data to its end: their capacities say where they begin.
+		from, at := cap(r.data)-cap(l.raw), len(out.data)
+		run := -1
+		if l.run != nil {
+			run = cap(l.raw) - cap(l.run)
+		}
+		out.data = append(out.data, l.raw...)
+		l.raw = out.data[at:]
+		if run >= 0 {
+			l.run = l.raw[run : run+len(l.run)]
+		}
+		spans := make([]span, len(l.spans))
+		for k, sp := range l.spans {
+			spans[k] = span{uint32(int(sp.from) - from + at), uint32(int(sp.to) - from + at)}
+		}
+		l.spans = spans
+	}
+	return out
 }
 
 // count finds the number of steps: by is_first, else by any leaf of one fixed size a step, never by pictures.

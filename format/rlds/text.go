@@ -164,7 +164,7 @@ func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int
 
 // stamps reads the times of the steps.
 func (d *Dataset) stamps(ctx context.Context, episode int) ([]int64, error) {
-	rec, err := d.load(ctx, episode)
+	rec, err := d.values(ctx, episode)
 	if err != nil {
 		return nil, err
 	}
