@@ -223,3 +223,40 @@ func TestHugeSizes(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What is not read is named.
+func TestUnsupportedPictures(t *testing.T) {
+	s, _ := KnownSchema("sensor_msgs/Image")
+	raw := &robocache.Raw{Pix: make([]byte, 4), Height: 2, Width: 2, Channels: 1, DType: robocache.Uint8}
+	msg, _ := EncodeImage(nil, Header{}, raw)
+	for _, enc := range []string{"bayer_rggb8", "nv21", "32FC3"} {
+		w := begin(nil)
+		w.header(Header{})
+		w.u32(2)
+		w.u32(2)
+		w.str(enc)
+		w.u8(0)
+		w.u32(2)
+		w.bytes(make([]byte, 4))
+		if _, err := NewTopic("/i", s, [][]byte{w.b}); !errors.Is(err, robocache.ErrUnsupported) || !strings.Contains(err.Error(), enc) {
+			t.Errorf("%s: %v", enc, err)
+		}
+	}
+	if _, err := NewTopic("/i", s, [][]byte{msg}); err != nil {
+		t.Error(err)
+	}
+	c, _ := KnownSchema("sensor_msgs/CompressedImage")
+	for format, data := range map[string]string{"h264": "\x00\x00\x00\x01\x67", "16UC1; compressedDepth rvl": "\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02"} {
+		if _, err := NewTopic("/c", c, [][]byte{EncodeCompressedImage(nil, Header{}, format, []byte(data))}); !errors.Is(err, robocache.ErrUnsupported) || !strings.Contains(err.Error(), strings.Fields(format)[0]) {
+			t.Errorf("%s: %v", format, err)
+		}
+	}
+	// An empty one is a picture that is missing.
+	top, err := NewTopic("/c", c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ref, err := top.Picture(EncodeCompressedImage(nil, Header{}, "jpeg", nil), 0, 0); err != nil || !ref.Missing {
+		t.Errorf("%+v, %v", ref, err)
+	}
+}
