@@ -6,13 +6,12 @@ package main
 import "C"
 
 import (
-	"bytes"
 	"encoding/json"
-	"os"
 	"sync"
 	"sync/atomic"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/mapping"
 )
 
 // shared is an open dataset, used by its own handle and by the maps and loaders over it. The last one closes it.
@@ -89,27 +88,16 @@ type openArgs struct {
 	Options      map[string]string `json:"options"`
 }
 
-// mapping reads a robocache.Mapping, or the file whose path is given.
-func mapping(b json.RawMessage) (*robocache.Mapping, error) {
+// readMap reads a mapping, or the file whose path is given.
+func readMap(b json.RawMessage) (*robocache.Mapping, error) {
 	if len(b) == 0 || string(b) == "null" {
 		return nil, nil
 	}
-	e := &robocache.Error{Class: robocache.ErrMisuse, Op: "map", Msg: "the mapping cannot be read"}
 	var path string
 	if json.Unmarshal(b, &path) == nil {
-		e.Where = robocache.Where{"file": path}
-		if b, e.Err = os.ReadFile(path); e.Err != nil {
-			e.Class = robocache.ErrNotFound
-			return nil, e
-		}
+		return mapping.Read(path)
 	}
-	dec := json.NewDecoder(bytes.NewReader(b))
-	dec.DisallowUnknownFields()
-	m := &robocache.Mapping{}
-	if e.Err = dec.Decode(m); e.Err != nil {
-		return nil, e
-	}
-	return m, nil
+	return mapping.Parse(b)
 }
 
 type openReply struct {
@@ -124,11 +112,11 @@ func robocache_open(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C
 		return fail(out, err)
 	}
 	return invoke(timeoutMS, ticket, out, func(ctx context) (result, error) {
-		m, err := mapping(a.Map)
+		m, err := readMap(a.Map)
 		if err != nil {
 			return result{}, err
 		}
-		ds, err := robocache.Open(ctx, a.URI, robocache.OpenOptions{Format: a.Format, MemoryBudget: a.MemoryBudget, HZ: a.Hz, Map: m, Options: a.Options})
+		ds, err := mapping.Open(ctx, a.URI, robocache.OpenOptions{Format: a.Format, MemoryBudget: a.MemoryBudget, HZ: a.Hz, Map: m, Options: a.Options})
 		if err != nil {
 			return result{}, err
 		}

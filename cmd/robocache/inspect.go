@@ -9,19 +9,22 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/goatnote-inc/robocache/inspect"
+	"github.com/goatnote-inc/robocache/mapping"
 )
 
 func newInspect() *cobra.Command {
 	var open openFlags
 	var episode int
 	var sheet string
+	var suggest bool
 	c := &cobra.Command{
 		Use:   "inspect URI",
 		Short: "what is in a dataset: streams, rates, codecs, tasks, sizes",
 		Example: `  robocache inspect ./my_dataset
   robocache inspect ./my_dataset --episode 3
   robocache inspect ./my_dataset --contact-sheet sheet.png --episode 3
-  robocache inspect https://host/my_dataset --json`,
+  robocache inspect https://host/my_dataset --json
+  robocache inspect ./recording.mcap --suggest-map > map.yaml`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
@@ -30,6 +33,9 @@ func newInspect() *cobra.Command {
 				return err
 			}
 			defer ds.Close()
+			if suggest {
+				return mapping.Suggest(cmd.OutOrStdout(), ds)
+			}
 			one := cmd.Flags().Changed("episode")
 			if sheet != "" {
 				if err := inspect.ContactSheet(ctx, ds, episode, sheet); err != nil {
@@ -65,6 +71,7 @@ func newInspect() *cobra.Command {
 	open.add(c)
 	c.Flags().IntVar(&episode, "episode", 0, "show this episode's streams: stamps, gaps, jitter")
 	c.Flags().StringVar(&sheet, "contact-sheet", "", "write a PNG of an episode's frames and signals to this file")
+	c.Flags().BoolVar(&suggest, "suggest-map", false, "write a mapping of the dataset as it is, to begin with (--map)")
 	return c
 }
 

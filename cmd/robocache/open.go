@@ -2,13 +2,12 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/mapping"
 )
 
 // openFlags are the flags of every verb that opens a dataset.
@@ -46,7 +45,7 @@ func (f *openFlags) settled() (robocache.OpenOptions, error) {
 		return opt, err
 	}
 	if f.mapping != "" {
-		opt.Map, err = readMapping(f.mapping)
+		opt.Map, err = mapping.Read(f.mapping)
 	}
 	return opt, err
 }
@@ -56,7 +55,7 @@ func (f *openFlags) open(ctx context.Context, uri string) (robocache.Dataset, er
 	if err != nil {
 		return nil, err
 	}
-	return robocache.Open(ctx, uri, opt)
+	return mapping.Open(ctx, uri, opt)
 }
 
 // pairs reads key=value texts.
@@ -73,20 +72,4 @@ func pairs(flag string, list []string) (map[string]string, error) {
 		out[k] = v
 	}
 	return out, nil
-}
-
-// readMapping reads a mapping file in JSON.
-func readMapping(path string) (*robocache.Mapping, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, robocache.At(err, robocache.Where{"file": path})
-	}
-	defer f.Close()
-	dec := json.NewDecoder(f)
-	dec.DisallowUnknownFields()
-	m := &robocache.Mapping{}
-	if err := dec.Decode(m); err != nil {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "map", Where: robocache.Where{"file": path}, Msg: "the mapping cannot be read", Err: err}
-	}
-	return m, nil
 }

@@ -30,6 +30,7 @@ var allowed = map[string][]string{
 	"format/all":        {"format"},
 	"cache":             {""},
 	"loader":            {"", "align", "kernel", "video", "cache", "store"},
+	"mapping":           {"", "kernel"},
 	"convert":           {"", "store", "video", "align", "kernel", "stats", "format"},
 	"synth":             {"", "store", "video", "stats", "format"},
 	"selftest":          {"", "video", "kernel", "align", "kernel/cpu", "kernel/cuda"},

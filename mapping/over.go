@@ -1,0 +1,239 @@
+package mapping
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// mapped is a dataset under a mapping.
+type mapped struct {
+	base    robocache.Dataset
+	info    robocache.Info
+	streams map[string]*stream
+	own     string   // the base's stream whose rows are the episode's own; "": the base's own rows
+	lengths []int    // of the episodes, where own is a stream
+	tasks   []string // of the episodes, where the mapping names a stream that holds them
+}
+
+// stream is one stream of the result.
+type stream struct {
+	feature robocache.Feature
+	parts   []part
+	from    int // first byte of the joined row that is kept
+	scale   float64
+	stamps  string // the base's stream that holds the stamps
+	unit    int64
+	offset  int64
+}
+
+// part is a stream of the base.
+type part struct {
+	key string
+	row int // bytes
+}
+
+// plain says that the stream is one of the base under another name.
+func (s *stream) plain() bool {
+	return len(s.parts) == 1 && s.from == 0 && s.scale == 0 && s.feature.RowBytes() == s.parts[0].row
+}
+
+// own clock: the stream's stamps are not those of its source.
+func (s *stream) moved() bool { return s.stamps != "" || s.offset != 0 }
+
+func stampKey(clock string) (string, bool) { return strings.CutPrefix(clock, "stamps:") }
+
+// Over puts a mapping over a dataset, which it owns from then on.
+func Over(ctx context.Context, ds robocache.Dataset, m *robocache.Mapping) (robocache.Dataset, error) {
+	if err := check(m); err != nil {
+		return nil, err
+	}
+	d := &mapped{base: ds, info: *ds.Info(), streams: map[string]*stream{}}
+	used := map[string]bool{}
+	var made []*stream
+	keys := make([]string, 0, len(m.Streams))
+	for k := range m.Streams {
+		keys = append(keys, k)
+	}
+	sort.Strings(keys)
+	for _, key := range keys {
+		sm := m.Streams[key]
+		s, err := d.make(key, &sm)
+		if err != nil {
+			return nil, robocache.At(err, robocache.Where{"stream": key})
+		}
+		for _, p := range s.parts {
+			used[p.key] = true
+		}
+		made = append(made, s)
+	}
+	// In the base's order, by the first source; streams that nothing names stay where they are.
+	base := ds.Info().Features
+	place := func(s *stream) int {
+		return slices.IndexFunc(base, func(f robocache.Feature) bool { return f.Key == s.parts[0].key })
+	}
+	if m.Rest != "drop" {
+		for i := range base {
+			if f := base[i]; !used[f.Key] {
+				if m.Streams[f.Key].From != nil {
+					continue // its name is taken
+				}
+				made = append(made, &stream{feature: f, parts: []part{{f.Key, f.RowBytes()}}})
+			}
+		}
+	}
+	slices.SortStableFunc(made, func(a, b *stream) int { return cmp.Compare(place(a), place(b)) })
+	d.info.Features = nil
+	for _, s := range made {
+		d.streams[s.feature.Key] = s
+	}
+	if err := d.anchor(ctx, m.Clock); err != nil {
+		return nil, err
+	}
+	for _, s := range made {
+		d.info.Features = append(d.info.Features, s.feature)
+	}
+	if err := d.findTasks(ctx, m.Task); err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// source finds a stream of the base.
+func (d *mapped) source(key string) (*robocache.Feature, error) {
+	if f := d.base.Info().Feature(key); f != nil {
+		return f, nil
+	}
+	var known []string
+	for i := range d.base.Info().Features {
+		known = append(known, d.base.Info().Features[i].Key)
+	}
+	return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "map", Msg: "the dataset has no stream " + key, Hint: "it has " + strings.Join(known, ", ")}
+}
+
+// make settles one stream.
+func (d *mapped) make(key string, m *robocache.StreamMapping) (*stream, error) {
+	bad := func(msg, want, got string) error {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "map", Msg: msg, Want: want, Got: got}
+	}
+	s := &stream{scale: m.Scale, offset: m.Offset, unit: unitNanos[cmp.Or(m.StampUnit, "s")]}
+	if s.scale == 1 {
+		s.scale = 0
+	}
+	elements := 0
+	for i, from := range m.From {
+		f, err := d.source(from)
+		if err != nil {
+			return nil, err
+		}
+		if i == 0 {
+			s.feature = *f
+		}
+		if len(m.From) > 1 || m.Slice != nil || s.scale != 0 {
+			switch {
+			case f.Kind != robocache.KindNumeric || f.Ragged():
+				return nil, bad("streams that are joined, sliced or scaled", "numeric rows of one length", from+" of kind "+string(f.Kind))
+			case f.DType != s.feature.DType:
+				return nil, bad("streams that are joined", "one dtype, "+s.feature.DType.String()+" as "+m.From[0], from+" of "+f.DType.String())
+			case f.Clock != s.feature.Clock:
+				return nil, bad("streams that are joined", "one clock, "+fmt.Sprintf("%q", s.feature.Clock), from+" on "+fmt.Sprintf("%q", f.Clock))
+			}
+			s.feature.Masked = s.feature.Masked || f.Masked
+		}
+		s.parts = append(s.parts, part{from, f.RowBytes()})
+		elements += f.Elements()
+	}
+	f := &s.feature
+	f.Key = key
+	if len(m.From) > 1 || m.Slice != nil {
+		if m.Slice != nil {
+			if m.Slice[1] > elements {
+				return nil, bad("slice", fmt.Sprintf("an end of at most %d", elements), fmt.Sprint(m.Slice[1]))
+			}
+			s.from = m.Slice[0] * f.DType.Size()
+			elements = m.Slice[1] - m.Slice[0]
+		}
+		f.Shape, f.Names, f.Default = []int{elements}, nil, false
+	}
+	if s.scale != 0 && !f.DType.Float() {
+		return nil, bad("scale", "a floating-point stream", f.DType.String())
+	}
+	if m.Names != nil {
+		if len(m.Names) != f.Elements() {
+			return nil, bad("names", fmt.Sprintf("%d of them", f.Elements()), fmt.Sprint(len(m.Names)))
+		}
+		f.Names, _ = json.Marshal(m.Names)
+	}
+	if m.Unit != "" {
+		f.Unit = m.Unit
+	}
+	if m.Interpolation != "" {
+		f.Interpolation = m.Interpolation
+	}
+	if name, ok := stampKey(m.Clock); ok {
+		t, err := d.source(name)
+		if err != nil {
+			return nil, err
+		}
+		if t.Kind != robocache.KindNumeric || t.Elements() != 1 || t.Ragged() || t.Clock != f.Clock {
+			return nil, bad("a stream of stamps", "one number a row, on the clock of "+m.From[0], fmt.Sprintf("%s: %s %v on %q", name, t.Kind, t.Shape, t.Clock))
+		}
+		s.stamps = name
+	}
+	if s.moved() {
+		f.Clock, f.FPS = key, robocache.Rate{}
+		if s.stamps == "" {
+			f.FPS = d.base.Info().Feature(m.From[0]).FPS
+		}
+	}
+	return s, nil
+}
+
+// anchor makes the rows of a stream the episode's own.
+func (d *mapped) anchor(ctx context.Context, key string) error {
+	info := &d.info
+	if key == "" {
+		return nil
+	}
+	f, err := d.source(key)
+	if err != nil {
+		return err
+	}
+	if f.Clock == info.Clock || f.Clock == "" {
+		return nil
+	}
+	was := cmp.Or(info.Clock, "rows")
+	for _, s := range d.streams {
+		if s.feature.Clock == "" {
+			s.feature.Clock = was
+		}
+	}
+	d.own, info.Clock, info.Frames, info.FPS = key, f.Clock, 0, f.FPS
+	d.lengths = make([]int, info.Episodes)
+	for e := range d.lengths {
+		t, err := d.base.Times(ctx, e, key)
+		if err != nil {
+			return err
+		}
+		d.lengths[e] = len(t)
+		info.Frames += int64(len(t))
+	}
+	if !slices.ContainsFunc(mapValues(d.streams), func(s *stream) bool { return s.feature.Clock == f.Clock }) {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "map", Where: robocache.Where{"stream": key}, Msg: "clock: no stream that is kept lies on the clock of this one"}
+	}
+	return nil
+}
+
+func mapValues(m map[string]*stream) []*stream {
+	out := make([]*stream, 0, len(m))
+	for _, s := range m {
+		out = append(out, s)
+	}
+	return out
+}

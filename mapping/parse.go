@@ -1,0 +1,154 @@
+package mapping
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"maps"
+	"math"
+	"os"
+	"strconv"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// maxBytes bounds a mapping file.
+const maxBytes = 4 << 20
+
+// Read reads a mapping file.
+func Read(path string) (*robocache.Mapping, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, robocache.At(err, robocache.Where{"file": path})
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxBytes+1))
+	if err != nil {
+		return nil, robocache.At(err, robocache.Where{"file": path})
+	}
+	m, err := Parse(b)
+	if err != nil {
+		return nil, robocache.At(err, robocache.Where{"file": path})
+	}
+	return m, nil
+}
+
+// Parse reads a mapping in YAML or JSON.
+func Parse(b []byte) (*robocache.Mapping, error) {
+	bad := func(err error) error {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "map", Msg: "the mapping cannot be read", Err: err, Hint: "docs/mapping.md; 'robocache inspect --suggest-map' writes a first one"}
+	}
+	if len(b) > maxBytes {
+		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "map", Msg: "the mapping", Want: "at most " + strconv.Itoa(maxBytes) + " bytes"}
+	}
+	var tree any
+	dec := yaml.NewDecoder(bytes.NewReader(b))
+	if err := dec.Decode(&tree); err != nil && !errors.Is(err, io.EOF) {
+		return nil, bad(err)
+	}
+	if err := dec.Decode(new(any)); !errors.Is(err, io.EOF) {
+		return nil, bad(errors.New("more than one document"))
+	}
+	if tree == nil {
+		return &robocache.Mapping{}, nil
+	}
+	plain, err := plainJSON(tree)
+	if err != nil {
+		return nil, bad(err)
+	}
+	m := &robocache.Mapping{}
+	d := json.NewDecoder(bytes.NewReader(plain))
+	d.DisallowUnknownFields()
+	if err := d.Decode(m); err != nil {
+		return nil, bad(err)
+	}
+	return m, check(m)
+}
+
+func plainJSON(tree any) (b []byte, err error) {
+	// A map whose keys are no texts, NaN: encoding/json says so.
+	return json.Marshal(tree)
+}
+
+// check refuses what no dataset could make right.
+func check(m *robocache.Mapping) error {
+	bad := func(key, msg, want, got string) error {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "map", Where: robocache.Where{"stream": key}, Msg: msg, Want: want, Got: got}
+	}
+	switch m.Rest {
+	case "", "keep", "drop":
+	default:
+		return bad("", "rest", "keep or drop", strconv.Quote(m.Rest))
+	}
+	for key, s := range m.Streams {
+		switch {
+		case key == "":
+			return bad(key, "streams", "a key", "an empty one")
+		case len(s.From) == 0:
+			return bad(key, "from", "at least one key of the dataset", "none")
+		case s.Slice != nil && (len(s.Slice) != 2 || s.Slice[0] < 0 || s.Slice[1] <= s.Slice[0]):
+			return bad(key, "slice", "[from, to] with 0 <= from < to", jsonText(s.Slice))
+		case math.IsNaN(s.Scale) || math.IsInf(s.Scale, 0):
+			return bad(key, "scale", "a finite number", strconv.FormatFloat(s.Scale, 'g', -1, 64))
+		case s.StampUnit != "" && unitNanos[s.StampUnit] == 0:
+			return bad(key, "stamp_unit", "s, ms, us or ns", strconv.Quote(s.StampUnit))
+		case s.ChannelOrder != "" && s.ChannelOrder != "rgb" && s.ChannelOrder != "bgr":
+			return bad(key, "channel_order", "rgb or bgr", strconv.Quote(s.ChannelOrder))
+		case s.Offset <= -1<<62 || s.Offset >= 1<<62:
+			return bad(key, "offset_ns", "less than 2^62", strconv.FormatInt(s.Offset, 10))
+		}
+		switch s.Interpolation {
+		case "", "linear", "nearest", "previous", "next", "slerp", "angle", "mean":
+		default:
+			return bad(key, "interpolation", "linear, nearest, previous, next, slerp, angle or mean", strconv.Quote(s.Interpolation))
+		}
+		if _, ok := stampKey(s.Clock); !ok {
+			switch s.Clock {
+			case "", "header", "publish", "log":
+			default:
+				return bad(key, "clock", "header, publish, log or stamps:<key>", strconv.Quote(s.Clock))
+			}
+		}
+	}
+	return nil
+}
+
+func jsonText(v any) string {
+	b, _ := json.Marshal(v)
+	return string(b)
+}
+
+var unitNanos = map[string]int64{"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1}
+
+// Open opens a dataset as robocache.Open does, with opt.Map put over it.
+func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (robocache.Dataset, error) {
+	m := opt.Map
+	if m == nil {
+		return robocache.Open(ctx, uri, opt)
+	}
+	if err := check(m); err != nil {
+		return nil, err
+	}
+	if opt.HZ.Zero() {
+		opt.HZ = m.HZ
+	}
+	if len(m.Options) > 0 {
+		all := maps.Clone(m.Options)
+		maps.Copy(all, opt.Options) // what is said beside the file wins
+		opt.Options = all
+	}
+	ds, err := robocache.Open(ctx, uri, opt)
+	if err != nil {
+		return nil, err
+	}
+	over, err := Over(ctx, ds, m)
+	if err != nil {
+		_ = ds.Close()
+		return nil, robocache.At(err, robocache.Where{"dataset": uri})
+	}
+	return over, nil
+}

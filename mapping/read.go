@@ -1,0 +1,297 @@
+package mapping
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/kernel"
+)
+
+func (d *mapped) Info() *robocache.Info { return &d.info }
+
+// Unwrap gives the dataset that lies under the mapping.
+func (d *mapped) Unwrap() robocache.Dataset { return d.base }
+
+func (d *mapped) Len(e int) int {
+	if d.lengths != nil {
+		if e < 0 || e >= len(d.lengths) {
+			return 0
+		}
+		return d.lengths[e]
+	}
+	return d.base.Len(e)
+}
+
+func (d *mapped) Episode(ctx context.Context, e int) (robocache.Episode, error) {
+	ep, err := d.base.Episode(ctx, e)
+	if err != nil {
+		return ep, err
+	}
+	ep.Length = d.Len(e)
+	if d.tasks != nil && d.tasks[e] != "" {
+		ep.Tasks = []string{d.tasks[e]}
+	}
+	return ep, nil
+}
+
+// stream finds a stream of the result.
+func (d *mapped) stream(key string) (*stream, error) {
+	if s := d.streams[key]; s != nil {
+		return s, nil
+	}
+	return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "map", Where: robocache.Where{"stream": key}, Msg: "the mapped dataset has no such stream"}
+}
+
+func (d *mapped) Times(ctx context.Context, e int, key string) ([]int64, error) {
+	if key == "" || key == "task" && d.streams["task"] == nil {
+		return d.base.Times(ctx, e, d.own)
+	}
+	s, err := d.stream(key)
+	if err != nil {
+		return nil, err
+	}
+	t, err := d.base.Times(ctx, e, s.parts[0].key)
+	if err != nil || !s.moved() {
+		return t, err
+	}
+	if s.stamps != "" {
+		if t, err = d.stamped(ctx, e, s, len(t)); err != nil {
+			return nil, robocache.At(err, robocache.Where{"episode": e, "stream": key})
+		}
+	}
+	for i, v := range t {
+		at := v + s.offset // both are within 2^62
+		if i > 0 && at < t[i-1] {
+			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "map", Where: robocache.Where{"episode": e, "stream": key, "index": i}, Msg: "stamps go back",
+				Want: fmt.Sprintf("at least %d ns", t[i-1]), Got: fmt.Sprint(at)}
+		}
+		t[i] = at
+	}
+	return t, nil
+}
+
+// stamped reads n stamps from the values of a stream.
+func (d *mapped) stamped(ctx context.Context, e int, s *stream, n int) ([]int64, error) {
+	f := d.base.Info().Feature(s.stamps)
+	rows := make([]robocache.Row, n)
+	for i := range rows {
+		rows[i] = robocache.Row{Episode: e, Index: i}
+	}
+	raw := make([]byte, n*f.RowBytes())
+	if err := d.base.Gather(ctx, s.stamps, rows, raw); err != nil {
+		return nil, err
+	}
+	t := make([]int64, n)
+	if !f.DType.Float() {
+		for i := range t {
+			v := integer(f.DType, raw[i*f.DType.Size():])
+			if v > (1<<62)/s.unit || v < -(1<<62)/s.unit {
+				return nil, beyond(s.stamps, i, fmt.Sprint(v))
+			}
+			t[i] = v * s.unit
+		}
+		return t, nil
+	}
+	for i, v := range robocache.Float64s(make([]float64, 0, n), f.DType, raw) {
+		// In two parts: seconds since 1970 with a fraction keep what float64 has.
+		whole, part := math.Modf(v)
+		ns := whole*float64(s.unit) + math.RoundToEven(part*float64(s.unit))
+		if !(math.Abs(ns) < 1<<62) {
+			return nil, beyond(s.stamps, i, fmt.Sprint(v))
+		}
+		t[i] = int64(whole)*s.unit + int64(math.RoundToEven(part*float64(s.unit)))
+	}
+	return t, nil
+}
+
+func beyond(key string, i int, got string) error {
+	return &robocache.Error{Class: robocache.ErrMalformed, Op: "map", Where: robocache.Where{"stream": key, "index": i}, Msg: "a stamp", Want: "a number within ±2^62 ns", Got: got}
+}
+
+// integer reads one of an integer or bool type; uint64 beyond int64 gives the largest.
+func integer(t robocache.DType, b []byte) int64 {
+	le := binary.LittleEndian
+	switch t {
+	case robocache.Int8:
+		return int64(int8(b[0]))
+	case robocache.Int16:
+		return int64(int16(le.Uint16(b)))
+	case robocache.Uint16:
+		return int64(le.Uint16(b))
+	case robocache.Int32:
+		return int64(int32(le.Uint32(b)))
+	case robocache.Uint32:
+		return int64(le.Uint32(b))
+	case robocache.Int64:
+		return int64(le.Uint64(b))
+	case robocache.Uint64:
+		return int64(min(le.Uint64(b), math.MaxInt64))
+	}
+	return int64(b[0])
+}
+
+func (d *mapped) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) error {
+	s, err := d.stream(key)
+	if err != nil {
+		return err
+	}
+	if s.feature.Kind != robocache.KindNumeric || s.plain() {
+		return d.base.Gather(ctx, s.parts[0].key, rows, dst)
+	}
+	size := s.feature.RowBytes()
+	if len(dst) != size*len(rows) {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "map gather", Where: robocache.Where{"stream": key}, Want: fmt.Sprintf("%d bytes for %d rows", size*len(rows), len(rows)), Got: fmt.Sprint(len(dst))}
+	}
+	at := -s.from // of the part in the row of the result, in bytes
+	for _, p := range s.parts {
+		lo, hi := max(at, 0), min(at+p.row, size)
+		if lo < hi {
+			raw := make([]byte, p.row*len(rows))
+			if err := d.base.Gather(ctx, p.key, rows, raw); err != nil {
+				return robocache.At(err, robocache.Where{"stream": p.key})
+			}
+			for i := range rows {
+				copy(dst[i*size+lo:i*size+hi], raw[i*p.row+lo-at:])
+			}
+		}
+		at += p.row
+	}
+	if s.scale != 0 {
+		scale(dst, s.feature.DType, s.scale)
+	}
+	return nil
+}
+
+// scale multiplies in place, in float64, with one rounding to the type.
+func scale(b []byte, t robocache.DType, by float64) {
+	n := t.Size()
+	var one [1]float64
+	for ; len(b) >= n; b = b[n:] {
+		v := robocache.Float64s(one[:0], t, b[:n])[0] * by
+		switch t {
+		case robocache.Float64:
+			binary.LittleEndian.PutUint64(b, math.Float64bits(v))
+		case robocache.Float32:
+			binary.LittleEndian.PutUint32(b, math.Float32bits(float32(v)))
+		case robocache.Float16:
+			binary.LittleEndian.PutUint16(b, kernel.Float64to16(v))
+		case robocache.BFloat16:
+			binary.LittleEndian.PutUint16(b, kernel.Float64toB16(v))
+		}
+	}
+}
+
+func (d *mapped) GatherRagged(ctx context.Context, key string, rows []robocache.Row) ([]byte, []int, error) {
+	s, err := d.stream(key)
+	if err != nil {
+		return nil, nil, err
+	}
+	r, ok := robocache.As[robocache.RaggedDataset](d.base)
+	if !ok {
+		return nil, nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "map gather", Where: robocache.Where{"stream": key}, Msg: "the rows of this stream do not vary in length"}
+	}
+	return r.GatherRagged(ctx, s.parts[0].key, rows)
+}
+
+func (d *mapped) Valid(ctx context.Context, key string, rows []robocache.Row, valid []uint8) error {
+	s, err := d.stream(key)
+	if err != nil {
+		return err
+	}
+	m, ok := robocache.As[robocache.Masker](d.base)
+	for i := range valid {
+		valid[i] = 1
+	}
+	if !ok {
+		return nil
+	}
+	one := make([]uint8, len(valid))
+	for _, p := range s.parts {
+		if f := d.base.Info().Feature(p.key); !f.Masked {
+			continue
+		}
+		if err := m.Valid(ctx, p.key, rows, one); err != nil {
+			return err
+		}
+		for i, v := range one {
+			valid[i] &= v
+		}
+	}
+	return nil
+}
+
+func (d *mapped) Text(ctx context.Context, key string, rows []robocache.Row) ([]string, error) {
+	if key == "task" && d.streams["task"] == nil {
+		if d.tasks == nil {
+			return d.base.Text(ctx, key, rows)
+		}
+		out := make([]string, len(rows))
+		for i, r := range rows {
+			if r.Episode < 0 || r.Episode >= len(d.tasks) || r.Index < 0 || r.Index >= d.Len(r.Episode) {
+				return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "map text", Where: robocache.Where{"episode": r.Episode, "row": r.Index}, Msg: "no such row"}
+			}
+			out[i] = d.tasks[r.Episode]
+		}
+		return out, nil
+	}
+	s, err := d.stream(key)
+	if err != nil {
+		return nil, err
+	}
+	return d.base.Text(ctx, s.parts[0].key, rows)
+}
+
+func (d *mapped) Frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) error {
+	s, err := d.stream(key)
+	if err != nil {
+		return err
+	}
+	return d.base.Frames(ctx, s.parts[0].key, rows, out)
+}
+
+// Clocks and TimesBy are the source's, with the mapping's offset.
+func (d *mapped) Clocks(key string) []string {
+	c, ok := robocache.As[robocache.Clocked](d.base)
+	s := d.streams[key]
+	if !ok || s == nil || s.stamps != "" {
+		return nil
+	}
+	return c.Clocks(s.parts[0].key)
+}
+
+func (d *mapped) TimesBy(ctx context.Context, e int, key, clock string) ([]int64, error) {
+	c, ok := robocache.As[robocache.Clocked](d.base)
+	s, err := d.stream(key)
+	if err != nil {
+		return nil, err
+	}
+	if !ok || !slices.Contains(d.Clocks(key), clock) {
+		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "map", Where: robocache.Where{"stream": key}, Msg: "the stream has no clock " + clock}
+	}
+	t, err := c.TimesBy(ctx, e, s.parts[0].key, clock)
+	for i := range t {
+		t[i] += s.offset
+	}
+	return t, err
+}
+
+// Stats are those of streams that are only renamed.
+func (d *mapped) Stats(ctx context.Context) (robocache.Stats, error) {
+	all, err := d.base.Stats(ctx)
+	if err != nil || all == nil {
+		return nil, err
+	}
+	out := robocache.Stats{}
+	for key, s := range d.streams {
+		if x := all[s.parts[0].key]; x != nil && len(s.parts) == 1 && s.scale == 0 && s.feature.Elements() == d.base.Info().Feature(s.parts[0].key).Elements() {
+			out[key] = x
+		}
+	}
+	return out, nil
+}
+
+func (d *mapped) Close() error { return d.base.Close() }

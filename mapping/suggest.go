@@ -1,0 +1,97 @@
+package mapping
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// Suggest writes a mapping of a dataset as it is, with what could be said of each stream as comments.
+func Suggest(w io.Writer, ds robocache.Dataset) error {
+	info := ds.Info()
+	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	line("# A mapping of %s (%s). Give it as --map FILE, or map= in Python; docs/mapping.md.", comment(info.URI), info.Format)
+	if hz := info.FPS; !hz.Zero() && info.Clock == "" {
+		line("# hz: %s            # of the rows, where the format keeps no clock", hz)
+	}
+	if info.Clock != "" {
+		for i := range info.Features {
+			if f := &info.Features[i]; f.Clock == info.Clock {
+				line("clock: %s            # the stream whose rows are the episode's own", quoted(f.Key))
+				break
+			}
+		}
+	}
+	if len(info.Tasks) == 0 {
+		for i := range info.Features {
+			if f := &info.Features[i]; f.Kind == robocache.KindText {
+				line("# task: %s          # the text stream that holds the task", quoted(f.Key))
+				break
+			}
+		}
+	}
+	line("rest: keep            # or drop: streams that are not named here")
+	line("streams:")
+	named := false
+	for i := range info.Features {
+		f := &info.Features[i]
+		if f.Default {
+			continue
+		}
+		named = true
+		line("  %s:", quoted(f.Key))
+		line("    from: [%s]            # %s", quoted(f.Key), comment(describe(f)))
+		if f.Interpolation != "" {
+			line("    interpolation: %s", f.Interpolation)
+		} else if f.Kind == robocache.KindNumeric && f.Elements() == 4 && f.DType.Float() {
+			line("    # interpolation: slerp            # if it is a quaternion x, y, z, w")
+		}
+		if f.Unit != "" {
+			line("    unit: %s", quoted(f.Unit))
+		}
+	}
+	if !named {
+		line("  {}")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func describe(f *robocache.Feature) string {
+	text := fmt.Sprintf("%s, %s %v", f.Kind, f.DType, f.Shape)
+	if f.Clock != "" {
+		text += ", clock " + f.Clock
+	}
+	if !f.FPS.Zero() {
+		text += ", " + f.FPS.String() + " Hz"
+	}
+	return text
+}
+
+// quoted makes any text a YAML scalar.
+func quoted(s string) string {
+	if s != "" && strings.IndexFunc(s, func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r == '_' || r == '.')
+	}) < 0 && !strings.HasPrefix(s, ".") {
+		switch strings.ToLower(s) {
+		case "y", "n", "yes", "no", "on", "off", "true", "false", "null":
+		default:
+			return s
+		}
+	}
+	return strconv.QuoteToASCII(s)
+}
+
+// comment keeps a text in its line.
+func comment(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' {
+			return ' '
+		}
+		return r
+	}, s)
+}
