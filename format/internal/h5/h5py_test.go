@@ -1,0 +1,45 @@
+package h5
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/goatnote-inc/robocache/internal/realdata"
+)
+
+// python gives the interpreter with h5py; the test skips where there is none.
+func python(t testing.TB) string {
+	py := filepath.Join(realdata.Root(t), ".venv/bin/python")
+	if _, err := os.Stat(py); err != nil {
+		t.Skip("no .venv with h5py: ", err)
+	}
+	return py
+}
+
+// TestH5py: files that h5py writes in every libver setting, with thousands of members and chunks, are as it reads them (H1).
+func TestH5py(t *testing.T) {
+	dir := t.TempDir()
+	if out, err := exec.CommandContext(t.Context(), python(t), "testdata/make.py", dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	files, _ := filepath.Glob(filepath.Join(dir, "*.hdf5"))
+	if len(files) < 8 {
+		t.Fatal(files)
+	}
+	for _, path := range files {
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			f := openFile(t, path, 8<<20)
+			want := readOracle(t, path[:len(path)-5]+".json")
+			if len(want) < 300 {
+				t.Fatal(len(want))
+			}
+			for object, w := range want {
+				if object != "named" {
+					checkObject(t, f, object, w)
+				}
+			}
+		})
+	}
+}
