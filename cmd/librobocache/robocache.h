@@ -31,21 +31,21 @@ ROBOCACHE_CALL(robocache_close);     /* handle: dataset, map, loader or batch */
 ROBOCACHE_CALL(robocache_versions);  /* → {robocache, abi, go, formats, decoder, codecs, threads} */
 
 /* Datasets */
-ROBOCACHE_CALL(robocache_open);      /* {uri, format?, memory_budget?} → {dataset, info} */
+ROBOCACHE_CALL(robocache_open);      /* {uri, format?, memory_budget?, hz?, map?: a mapping or its file, options?: {name: text}} → {dataset, info} */
 ROBOCACHE_CALL(robocache_episode);   /* dataset, {episode} → {position, episode_index, length, tasks} */
 ROBOCACHE_CALL(robocache_episodes);  /* dataset → {episode_index[], lengths[], tasks[][]} */
 ROBOCACHE_CALL(robocache_stats);     /* dataset → {feature: {min[], max[], mean[], std[], count, quantiles, shape}} */
-ROBOCACHE_CALL(robocache_stream);    /* dataset, {episode, key, times, values} → batch */
+ROBOCACHE_CALL(robocache_stream);    /* dataset, {episode, key, times, values} → batch: times, values; of rows of varying length values is all entries, beside lengths */
 ROBOCACHE_CALL(robocache_align);     /* dataset, {episode, align: align.Config, image_size?} → batch: times, streams, <key>_is_pad */
 
-/* Samples by number */
+/* Samples by number. A field with "ragged" has all samples' entries one after the other, and the field behind it ("lengths") how many each has. */
 ROBOCACHE_CALL(robocache_map_new);   /* dataset, loader.Config → {map, len, fields} */
 ROBOCACHE_CALL(robocache_map_items); /* map, {indices[]} → batch */
 ROBOCACHE_CALL(robocache_map_stats); /* map → loader.Stats */
 
 /* Loaders */
 /* dataset, loader.Config → {loader, len, samples, fields}. Of several datasets (handle 0): "sources" in the configuration, a list of
- * {dataset, name?, weight?, rename?, keys?, hz?, align?, image_size?, episodes?, normalize?, stats?}. "pin_memory": true: batches in page-locked
+ * {dataset, name?, weight?, rename?, keys?, hz?, align?, anchor?, image_size?, episodes?, normalize?, stats?}. "pin_memory": true: batches in page-locked
  * memory, in the context of CUDA device "pin_device" (default: one in use) */
 ROBOCACHE_CALL(robocache_loader_new);
 /* loader with "raw": true, {rows, backend, device} → {op, buffers[], places[], fields[], outputs[]}: batches hold what was stored, as buffers; "op"
