@@ -274,6 +274,9 @@ func (c *column) picture(f *robocache.Feature, cfg *Config) error {
 			c.spec.Pixel, c.metres = video.DepthM, false
 		}
 		c.out = robocache.Float32
+	case f.Kind == robocache.KindImage && f.DType == robocache.Float32 && f.Channels == 1: // metres that no code says of
+		c.spec.Pixel, c.metres = video.DepthMM, cfg.DepthUnit == "m"
+		c.out = robocache.Float32
 	case f.Depth != nil || f.DType == robocache.Uint16:
 		c.spec.Pixel = video.Gray16
 		c.out = robocache.Uint16
