@@ -75,6 +75,8 @@ type Dataset struct {
 	streams  map[string]*stream
 	lang     *language // nil where there are no annotations
 	cache    *lru.Cache[int64, *frame]
+	parts    *lru.Cache[part, []byte]
+	files    handles
 	rate     robocache.Rate
 	patterns map[string]pattern // of each split
 }
@@ -83,6 +85,7 @@ var (
 	_ robocache.Dataset   = (*Dataset)(nil)
 	_ robocache.Masker    = (*Dataset)(nil)
 	_ robocache.Diagnoser = (*Dataset)(nil)
+	_ robocache.Lender    = (*Dataset)(nil)
 )
 
 // Open opens the dataset at uri: a folder with training/ and validation/, or one of them.
@@ -110,7 +113,9 @@ func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d
 	if budget <= 0 {
 		budget = defaultBudget
 	}
-	d = &Dataset{st: s, streams: map[string]*stream{}, cache: lru.New[int64, *frame](max(budget, smallestBudget)), rate: robocache.Rate{Num: 30, Den: 1}, patterns: map[string]pattern{}}
+	d = &Dataset{st: s, streams: map[string]*stream{}, rate: robocache.Rate{Num: 30, Den: 1}, patterns: map[string]pattern{}}
+	budget = max(budget, smallestBudget)
+	d.cache, d.parts = lru.New[int64, *frame](budget-budget/4), lru.New[part, []byte](budget/4)
 	if !opt.HZ.Zero() {
 		d.rate = opt.HZ
 	}
@@ -168,14 +173,20 @@ func (d *Dataset) MemoryBytes() int64 {
 }
 
 // LimitMemory lowers the budget of what is kept; it never raises it.
-func (d *Dataset) LimitMemory(bytes int64) { d.cache.Limit(max(bytes, smallestBudget)) }
+func (d *Dataset) LimitMemory(bytes int64) {
+	bytes = max(bytes, smallestBudget)
+	d.cache.Limit(bytes - bytes/4)
+	d.parts.Limit(bytes / 4)
+}
 
 // Stats gives nil: the means of statistics.yaml belong to CALVIN's own transforms.
 func (d *Dataset) Stats(context.Context) (robocache.Stats, error) { return nil, nil }
 
 // Close releases what is kept.
 func (d *Dataset) Close() error {
+	d.files.close()
 	d.cache.Clear()
+	d.parts.Clear()
 	return store.Close(d.st)
 }
 

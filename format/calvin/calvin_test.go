@@ -242,3 +242,35 @@ np.save(f"{D}/training/lang_annotations/auto_lang_ann.npy", {"language": X()}, a
 		}
 	}
 }
+
+// TestLent: lent pictures are those of Frames, and what Frames gave stays when memory is lent again.
+func TestLent(t *testing.T) {
+	d := open(t, made(t, `
+for n in range(6): frame(n, 7, save=np.savez if n % 2 else np.savez_compressed)
+ids((0, 5))
+`), robocache.OpenOptions{})
+	for _, f := range d.info.Features {
+		if f.Kind != robocache.KindImage {
+			continue
+		}
+		rows := []robocache.Row{{Index: 5}, {Index: 0}, {Index: 3}, {Index: 3}}
+		a, b := make([]robocache.FrameRef, 4), make([]robocache.FrameRef, 4)
+		if err := d.Frames(t.Context(), f.Key, rows, a); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			done, err := d.LendFrames(t.Context(), f.Key, rows, b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range a {
+				if !bytes.Equal(a[i].Raw.Pix, b[i].Raw.Pix) {
+					t.Errorf("%s: picture %d differs", f.Key, i)
+				}
+			}
+			done()
+			rows[0], rows[3] = rows[3], rows[0]
+			a[0], a[3] = a[3], a[0]
+		}
+	}
+}

@@ -66,11 +66,11 @@ func frameFinding(err error, episode, row int, name string) robocache.Finding {
 }
 
 func (d *Dataset) checkFrame(ctx context.Context, e episode, row int, pictures bool, notFinite map[string]int64) error {
-	f, r, name, err := d.open(ctx, e, row, true)
+	f, h, name, err := d.open(ctx, e, row, true)
 	if err != nil {
 		return err
 	}
-	defer r.Close()
+	defer d.files.put(h)
 	var files []*zipdir.File
 	var which []int
 	for i := range d.members {
@@ -87,7 +87,7 @@ func (d *Dataset) checkFrame(ctx context.Context, e episode, row int, pictures b
 			}
 		}
 	}
-	contents, err := f.dir.Bytes(ctx, r, files)
+	contents, err := f.dir.Bytes(ctx, h.r, files)
 	if err != nil {
 		return robocache.At(err, robocache.Where{"file": name})
 	}

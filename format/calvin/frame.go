@@ -21,6 +21,7 @@ type member struct {
 	shape  []int
 	bytes  int64
 	flat   bool // in C order and little-endian already
+	shared bool // several streams are made of it
 	offset int  // of a number's bytes in frame.numbers; -1 for pictures
 }
 
@@ -136,12 +137,14 @@ func (d *Dataset) addStreams(m *member, offset *int) {
 	case picture && n == 3 && dt == robocache.Uint8 && (m.shape[2] == 3 || m.shape[2] == 1):
 		add("", 0, m.shape[2])
 	case picture && n == 3 && dt == robocache.Uint8 && m.shape[2] > 0 && m.shape[2]%3 == 0:
+		m.shared = m.shape[2] > 3
 		for c := 0; c < m.shape[2]; c += 3 {
 			add(fmt.Sprintf(".%d", c/3), c, 3)
 		}
 	case picture && n == 2 && (dt == robocache.Float32 || dt == robocache.Uint16):
 		add("", 0, 1)
 	case picture && n == 3 && (dt == robocache.Float32 || dt == robocache.Uint16) && strings.HasPrefix(m.name, "depth"):
+		m.shared = m.shape[2] > 1
 		for c := range m.shape[2] {
 			suffix := fmt.Sprintf(".%d", c)
 			if m.shape[2] == 1 {
@@ -189,32 +192,32 @@ func (d *Dataset) frameID(e episode, row int) int64 {
 	return int64(slices.Index(splits, e.split))<<60 | (e.first + int64(row))
 }
 
-// open gives a frame's directory and, where it was not there, its open file, which the caller closes. The cache keeps what was found.
-func (d *Dataset) open(ctx context.Context, e episode, row int, file bool) (f *frame, r robocache.Ranged, name string, err error) {
+// open gives a frame's directory and, where file is wanted, its open file, which goes back by d.files.put. The cache keeps what was found.
+func (d *Dataset) open(ctx context.Context, e episode, row int, file bool) (f *frame, h *handle, name string, err error) {
 	id := d.frameID(e, row)
 	f, ok := d.cache.Peek(id)
 	if ok && !file {
 		return f, nil, "", nil
 	}
 	name = d.name(e, row)
-	if r, err = d.st.Open(ctx, name); err != nil {
+	h, err = d.files.get(id, func() (robocache.Ranged, error) { return d.st.Open(ctx, name) })
+	if err != nil {
 		return nil, nil, name, err
 	}
-	if ok {
-		return f, r, name, nil
+	if !ok {
+		f, err = d.cache.Get(ctx, id, func() (*frame, int64, error) {
+			f, err := d.read(ctx, h.r)
+			if err != nil {
+				return nil, 0, err
+			}
+			return f, f.size(), nil
+		})
 	}
-	f, err = d.cache.Get(ctx, id, func() (*frame, int64, error) {
-		f, err := d.read(ctx, r)
-		if err != nil {
-			return nil, 0, err
-		}
-		return f, f.size(), nil
-	})
-	if err != nil {
-		r.Close()
-		return nil, nil, name, robocache.At(err, robocache.Where{"file": name})
+	if err != nil || !file {
+		d.files.put(h)
+		h = nil
 	}
-	return f, r, name, nil
+	return f, h, name, robocache.At(err, robocache.Where{"file": name})
 }
 
 // read reads a frame's directory and its numbers.

@@ -8,7 +8,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/format/internal/zipdir"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -101,68 +100,12 @@ func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, 
 		missing, places = append(missing, r), append(places, i)
 	}
 	return d.each(ctx, missing, func(ctx context.Context, k int) error {
-		f, r, _, err := d.open(ctx, d.eps[missing[k].Episode], missing[k].Index, false)
+		f, _, _, err := d.open(ctx, d.eps[missing[k].Episode], missing[k].Index, false)
 		if err != nil {
 			return err
 		}
 		i := places[k]
 		copy(dst[i*size:(i+1)*size], f.numbers[m.offset:])
-		if r != nil {
-			return r.Close()
-		}
 		return nil
 	})
-}
-
-// Frames gives the pixels of pictures: of stored members they are the file's bytes, as they were read.
-func (d *Dataset) Frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) (err error) {
-	defer guard("frames", &err)
-	s, err := d.get(key, robocache.KindImage)
-	if err != nil {
-		return err
-	}
-	if len(out) != len(rows) {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "calvin frames", Where: robocache.Where{"stream": key}, Want: fmt.Sprintf("%d places", len(rows)), Got: fmt.Sprint(len(out))}
-	}
-	return d.each(ctx, rows, func(ctx context.Context, i int) error {
-		b, err := d.array(ctx, d.eps[rows[i].Episode], rows[i].Index, s.member)
-		if err != nil {
-			return err
-		}
-		ft := s.feature
-		raw := &robocache.Raw{Pix: b, Height: ft.Height, Width: ft.Width, Channels: ft.Channels, DType: ft.DType}
-		if all := len(b) / (ft.Height * ft.Width * ft.DType.Size()); all != ft.Channels {
-			raw.Pix = channels(b, all, s.from, ft.Channels, ft.DType.Size())
-		}
-		out[i] = robocache.FrameRef{Raw: raw}
-		return nil
-	})
-}
-
-// array reads one array of a frame.
-func (d *Dataset) array(ctx context.Context, e episode, row, member int) ([]byte, error) {
-	f, r, name, err := d.open(ctx, e, row, true)
-	if err != nil {
-		return nil, err
-	}
-	contents, err := f.dir.Bytes(ctx, r, []*zipdir.File{&f.dir.Files[f.files[member]]})
-	if cerr := r.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
-		return nil, robocache.At(err, robocache.Where{"file": name})
-	}
-	b, err := d.members[member].data(contents[0])
-	return b, robocache.At(err, robocache.Where{"file": name})
-}
-
-// channels copies some channels out of an array whose last dimension they are.
-func channels(src []byte, all, from, n, size int) []byte {
-	dst := make([]byte, len(src)/all*n)
-	step, width := all*size, n*size
-	at := 0
-	for p := from * size; p+width <= len(src); p += step {
-		at += copy(dst[at:at+width], src[p:p+width])
-	}
-	return dst
 }

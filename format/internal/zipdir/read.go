@@ -42,12 +42,17 @@ func (d *Dir) fits(f *File) error {
 
 // Bytes gives members whole, each checked by its CRC. What is given shares no memory with anything that changes.
 func (d *Dir) Bytes(ctx context.Context, r robocache.Ranged, files []*File) ([][]byte, error) {
+	return d.BytesIn(ctx, r, files, func(n int64) []byte { return make([]byte, n) })
+}
+
+// BytesIn is Bytes in memory that room gives, which it may use again once the bytes are not needed any more.
+func (d *Dir) BytesIn(ctx context.Context, r robocache.Ranged, files []*File, room func(n int64) []byte) ([][]byte, error) {
 	spans := make([]store.Span, len(files))
 	for i, f := range files {
 		if err := d.fits(f); err != nil {
 			return nil, err
 		}
-		spans[i] = store.Span{Off: f.Header, P: make([]byte, min(f.Room, localSize+int64(len(f.Name))+slack+f.Packed))}
+		spans[i] = store.Span{Off: f.Header, P: room(min(f.Room, localSize+int64(len(f.Name))+slack+f.Packed))}
 	}
 	if err := store.ReadRanges(ctx, r, spans); err != nil {
 		return nil, err
@@ -58,12 +63,12 @@ func (d *Dir) Bytes(ctx context.Context, r robocache.Ranged, files []*File) ([][
 		at, err := f.data(b)
 		if err == nil && at+f.Packed > int64(len(b)) {
 			// A local extra field beyond the slack.
-			b = make([]byte, f.Packed)
+			b = room(f.Packed)
 			err = r.ReadAt(ctx, b, f.Header+at)
 			at = 0
 		}
 		if err == nil {
-			out[i], err = f.unpack(b[at : at+f.Packed : at+f.Packed])
+			out[i], err = f.unpack(b[at:at+f.Packed:at+f.Packed], room)
 		}
 		if err != nil {
 			return nil, robocache.At(err, robocache.Where{"member": f.Name})
@@ -100,9 +105,9 @@ func (f *File) data(b []byte) (int64, error) {
 	return at, nil
 }
 
-func (f *File) unpack(b []byte) ([]byte, error) {
+func (f *File) unpack(b []byte, room func(n int64) []byte) ([]byte, error) {
 	if f.Method == Deflate {
-		out := make([]byte, f.Size)
+		out := room(f.Size)
 		if err := inflate.Raw(out, b); err != nil {
 			return nil, err
 		}
