@@ -318,14 +318,17 @@ func (w *Writer) column(ctx context.Context, f *writtenFeature, ep *EpisodeData,
 			}
 		}
 	}
-	fs, left, err := stats.Numeric(ctx, f.DType, f.Shape, stats.Bytes(raw), w.cfg.StatsBudget)
-	if err != nil {
-		return err
+	counted, ok := ep.prepared.numbers[f.Key]
+	if !ok { // a bookkeeping column: it follows from the episode's turn
+		var err error
+		if counted, err = w.countNumbers(ctx, f, raw); err != nil {
+			return err
+		}
 	}
-	if left > 0 {
-		w.find(robocache.SeverityWarning, "non-finite-values", f.Key, w.written, "values that are NaN or infinite take no part in the statistics", left)
+	if counted.lost > 0 {
+		w.find(robocache.SeverityWarning, "non-finite-values", f.Key, w.written, "values that are NaN or infinite take no part in the statistics", counted.lost)
 	}
-	row.stats[f.Key] = fs
+	row.stats[f.Key] = counted.stats
 	return w.collect.Add(f.Key, f.DType, f.Shape, raw)
 }
 

@@ -12,8 +12,20 @@ import (
 
 // preparedEpisode is what was made of an episode before its turn.
 type preparedEpisode struct {
-	parts map[string]*encodedPart
-	notes []preparedNote
+	parts   map[string]*encodedPart
+	numbers map[string]numbers
+	notes   []preparedNote
+}
+
+// numbers is the statistics of an episode's numeric column.
+type numbers struct {
+	stats *robocache.FeatureStats
+	lost  int64 // values that are not finite
+}
+
+func (w *Writer) countNumbers(ctx context.Context, f *writtenFeature, raw []byte) (numbers, error) {
+	fs, lost, err := stats.Numeric(ctx, f.DType, f.Shape, stats.Bytes(raw), w.cfg.StatsBudget)
+	return numbers{fs, lost}, err
 }
 
 type preparedNote struct {
@@ -34,11 +46,11 @@ func (w *Writer) Prepare(ctx context.Context, eps []*EpisodeData, n int) []error
 	errs := make([]error, len(eps))
 	for i, ep := range eps {
 		if errs[i] = w.check(ep); errs[i] == nil {
-			ep.prepared = &preparedEpisode{parts: map[string]*encodedPart{}}
+			ep.prepared = &preparedEpisode{parts: map[string]*encodedPart{}, numbers: map[string]numbers{}}
 			if ep.Pictures == nil {
 				ep.Pictures = map[string]*stats.Pixels{}
 			}
-			errs[i] = w.look(ep)
+			errs[i] = w.look(ctx, ep)
 		}
 	}
 	made := make([]*encodedGroup, len(w.keys))
@@ -78,13 +90,20 @@ func (w *Writer) Prepare(ctx context.Context, eps []*EpisodeData, n int) []error
 	return errs
 }
 
-// look counts the still pictures of an episode.
-func (w *Writer) look(ep *EpisodeData) error {
+// look counts the numbers and the still pictures of an episode.
+func (w *Writer) look(ctx context.Context, ep *EpisodeData) error {
 	for i := range w.feats {
-		if f := &w.feats[i]; f.Kind == robocache.KindImage && ep.Pictures[f.Key] == nil {
-			if err := w.lookAtStills(f, ep, ep.prepared); err != nil {
-				return err
-			}
+		f := &w.feats[i]
+		var err error
+		switch {
+		case f.Default:
+		case f.Kind == robocache.KindNumeric:
+			ep.prepared.numbers[f.Key], err = w.countNumbers(ctx, f, ep.Columns[f.Key])
+		case f.Kind == robocache.KindImage && ep.Pictures[f.Key] == nil:
+			err = w.lookAtStills(f, ep, ep.prepared)
+		}
+		if err != nil {
+			return robocache.At(err, robocache.Where{"stream": f.Key})
 		}
 	}
 	return nil

@@ -30,7 +30,7 @@ func (w *Writer) lookAtStills(f *writtenFeature, ep *EpisodeData, p *preparedEpi
 			p.note("no-picture-statistics", f.Key, err.Error())
 			return nil
 		case err != nil:
-			return robocache.At(err, robocache.Where{"stream": f.Key, "row": k})
+			return robocache.At(err, robocache.Where{"row": k})
 		}
 	}
 	ep.Pictures[f.Key] = look
