@@ -1,6 +1,6 @@
 """Multi-rate samples, end to end: streams of several clocks to 50 Hz, windows of a second, batches of 64.
 
-usage: formats_multirate.py PATH... [--format F] [--streams KEY,...] [--held KEY,...] [--hz 50] [--batch-size 64] [--workers 2] [--rounds 3] [--seconds 3]
+usage: formats_multirate.py PATH... [--format F] [--streams KEY,...] [--held KEY,...|none] [--hz 50] [--batch-size 64] [--workers 2] [--rounds 3] [--seconds 3]
 
 Two arms by turns in one process tree, a JSON line a round: samples/s and CPU seconds per 1,000 samples.
   robocache  Loader over the files.
@@ -83,7 +83,7 @@ def main():
     datasets = [robocache.open(x, format=a.format) for x in a.paths]
     keys = a.streams.split(",") if a.streams else [k for k, f in datasets[0].features.items() if f.kind == "numeric" and not f.ragged and not f.default][:4]
     window = {k: (np.arange(1 - int(a.hz), 1) / a.hz).tolist() for k in keys}
-    held = a.held.split(",") if a.held else keys[-1:]
+    held = [] if a.held == "none" else a.held.split(",") if a.held else keys[-1:]
     how = dict(hz=a.hz, keys=keys, delta_timestamps=window, align={"modes": {k: "previous" for k in held}})
     peer = Peer(datasets, keys, held, a.hz)
 
