@@ -191,8 +191,43 @@ func (t *tree) setAttrs(name string, raw []byte) {
 	}
 }
 
+// walk finds the metadata files below a folder by the folders alone: a store has far more chunks than folders, and below an array there is
+// nothing to find.
+func (t *tree) walk(ctx context.Context, dir, base string, depth int, out *[]string) error {
+	if depth > maxDims {
+		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "zarr open", Where: robocache.Where{"file": dir}, Msg: "groups nested too deep"}
+	}
+	name := path.Join(dir, base)
+	b, err := store.ReadFile(ctx, t.st, name, maxMeta)
+	if err == nil {
+		*out = append(*out, name)
+		var node struct {
+			Node string `json:"node_type"`
+		}
+		if base == metaV2Name || json.Unmarshal(b, &node) == nil && node.Node == "array" {
+			return nil
+		}
+	} else if !errors.Is(err, robocache.ErrNotFound) {
+		return err
+	}
+	below, err := store.Folders(ctx, t.st, dir)
+	if err != nil {
+		return err
+	}
+	for _, f := range below {
+		if err := t.walk(ctx, path.Join(dir, f), base, depth+1, out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // names lists the metadata files of a store; where it cannot be listed, those that replay buffers have are tried.
 func (t *tree) names(ctx context.Context, base string) ([]string, error) {
+	var found []string
+	if err := t.walk(ctx, "", base, 0, &found); err == nil || !errors.Is(err, robocache.ErrUnsupported) {
+		return found, err
+	}
 	list, err := t.st.List(ctx, "")
 	var out []string
 	if errors.Is(err, robocache.ErrUnsupported) {
