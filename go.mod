@@ -16,7 +16,12 @@ require (
 	gonum.org/v1/plot v0.17.0
 )
 
-require go.yaml.in/yaml/v3 v3.0.5
+require (
+	github.com/foxglove/mcap/go/mcap v1.9.0
+	go.yaml.in/yaml/v3 v3.0.5
+)
+
+require github.com/stretchr/testify v1.12.1 // indirect
 
 require (
 	codeberg.org/go-fonts/liberation v0.5.0 // indirect

@@ -209,7 +209,6 @@ func TestRoundTrip(t *testing.T) {
 type types struct {
 	robocache.Dataset
 	info robocache.Info
-	rng  func(key string) []byte
 }
 
 func newTypes(base robocache.Dataset) *types {

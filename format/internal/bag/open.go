@@ -40,10 +40,10 @@ func Open(ctx context.Context, recs []Recording, opt Options) (d *Dataset, err e
 		tracks: lru.New[trackKey, *track](opt.Budget / 4), blocks: lru.New[blockKey, *block](opt.Budget / 4)}
 	d.info = &robocache.Info{URI: opt.URI, Format: opt.Format, Version: opt.Version}
 	d.pool = newPool(recs, openAtOnce, opt.Budget/4, func(_ int, s Storage) { d.storageFindings(s) })
-	opened := false
+	opened, p := false, d.pool
 	defer func() {
 		if !opened { // also where something panicked
-			d.pool.close()
+			p.close()
 			d = nil
 		}
 	}()

@@ -119,7 +119,7 @@ func (f *File) setIndex(ix *Index) {
 	f.index = ix
 }
 
-// gaps lists the runs of plain messages between the chunks.
+// gaps lists what the summary does not: runs of plain messages, and chunks without an index.
 func (f *File) gaps(ctx context.Context) ([]Chunk, error) {
 	var out []Chunk
 	at, end := f.begin, f.end
@@ -130,11 +130,7 @@ func (f *File) gaps(ctx context.Context) ([]Chunk, error) {
 		attachments, metadata, strict := f.Attachments, f.Metadata, f.opt.Strict
 		got, err := f.collect(ctx, at, to)
 		f.Attachments, f.Metadata, f.opt.Strict, f.end = attachments, metadata, strict, end // they are in the summary
-		for _, k := range got {
-			if k.Bare {
-				out = append(out, k)
-			}
-		}
+		out = append(out, got...)
 		return err
 	}
 	for i := range f.Chunks {

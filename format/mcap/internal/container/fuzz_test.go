@@ -1,0 +1,78 @@
+package container
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"runtime/metrics"
+	"strings"
+	"testing"
+
+	foxglove "github.com/foxglove/mcap/go/mcap"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+func allocated() uint64 {
+	s := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
+	metrics.Read(s)
+	return s[0].Value.Uint64()
+}
+
+// FuzzFile: any bytes give messages or a typed error, and memory in proportion to them: what a chunk may grow to is bounded by the limits.
+func FuzzFile(f *testing.F) {
+	for _, opt := range variants {
+		f.Add(written(f, opt, 6))
+	}
+	f.Add(written(f, foxglove.WriterOptions{Chunked: true, ChunkSize: 64, Compression: foxglove.CompressionZSTD, IncludeCRC: true}, 4)[:700])
+	f.Add(build(chunkOf("zstd", 1<<60, 0, []byte("abc")), message(1, 9, "y"), channel(1, "/b")))
+	for range 8 {
+		zstds.Put(zstds.New()) // a decoder's own tables are no part of a file
+	}
+	limits := Limits{Chunk: 1 << 20, Ratio: 20}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		before := allocated()
+		for _, scan := range []bool{false, true} {
+			got, file, err := open(b, Options{Scan: scan, Limits: limits, Budget: 1 << 20, Index: 1 << 22})
+			if err != nil {
+				var e *robocache.Error
+				if !errors.As(err, &e) || strings.Contains(err.Error(), "did not expect") {
+					t.Errorf("untyped: %v", err)
+				}
+				continue
+			}
+			n := 0
+			for _, m := range got {
+				n += len(m.data)
+			}
+			if n > int(limits.Ratio)*len(b)*int(2+limits.Ratio) {
+				t.Errorf("%d bytes of messages from %d", n, len(b))
+			}
+			for _, p := range file.Metadata {
+				_, _ = file.ReadMetadata(context.Background(), p)
+			}
+			for _, p := range file.Attachments {
+				_, _ = file.ReadAttachment(context.Background(), p)
+			}
+		}
+		// Two readings; a chunk is decompressed to be indexed and again to be read; lz4 and zstd keep blocks of up to 8 MiB.
+		if got := allocated() - before; got > uint64(64<<20+400*len(b)) {
+			t.Errorf("%d bytes were allocated for %d", got, len(b))
+		}
+	})
+}
+
+// FuzzDecompress: no more comes out than is declared, whatever the bytes say of themselves.
+func FuzzDecompress(f *testing.F) {
+	var z bytes.Buffer
+	w, _ := NewWriter(&z, WriterOptions{Compression: Zstd})
+	f.Add(byte(1), w.enc.EncodeAll(bytes.Repeat([]byte("abc"), 100), nil), 300, false)
+	f.Add(byte(2), []byte{4, 0x22, 0x4d, 0x18, 0x64, 0x40, 0xa7}, 100, true)
+	f.Fuzz(func(t *testing.T, kind byte, body []byte, size int, cut bool) {
+		size &= 1<<20 - 1
+		out, err := decompress(Compression(kind%3), body, nil, size, cut)
+		if kind%3 != 0 && len(out) > size {
+			t.Errorf("%d bytes of %d (%v)", len(out), size, err)
+		}
+	})
+}
