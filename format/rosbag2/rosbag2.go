@@ -59,6 +59,11 @@ func Detect(ctx context.Context, uri string) (bool, error) {
 		return false, err
 	}
 	for _, e := range entries {
+		if !strings.Contains(e.Name, "/") && bag.Named(e.Name, ".mcap") {
+			return false, nil // a folder of MCAP files, without metadata: format mcap
+		}
+	}
+	for _, e := range entries {
 		switch dir, base := path.Split(e.Name); {
 		case strings.HasSuffix(strings.TrimSuffix(base, packed), ".db3"):
 			return isDB3(ctx, s, e.Name)
