@@ -1,0 +1,100 @@
+package zarr
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// maxFindings bounds a list: a store whose codec is damaged everywhere says the same of every chunk.
+const maxFindings = 1000
+
+var _ robocache.Diagnoser = (*Dataset)(nil)
+
+// Diagnose decodes every chunk that the episodes use: damage, checksums, values that are not finite, stamps that go backwards.
+func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (out []robocache.Finding, err error) {
+	defer guard("diagnose", &err)
+	out = append(out, d.info.Findings...)
+	eps := opt.Episodes
+	if eps == nil {
+		for i := range len(d.ends) - 1 {
+			eps = append(eps, i)
+		}
+	}
+	notFinite := map[string]int64{}
+	for i, e := range eps {
+		if err := d.checkEpisode(e); err != nil {
+			return nil, err
+		}
+		for k := range d.info.Features {
+			f := &d.info.Features[k]
+			if d.views[f.Key].a.err != nil || f.Kind == robocache.KindImage && !opt.Decode {
+				continue // said when it was opened; not asked for
+			}
+			found, err := d.checkStream(ctx, e, f, notFinite)
+			if err != nil {
+				return out, err
+			}
+			if len(out) < maxFindings {
+				out = append(out, found...)
+			}
+		}
+		if t, err := d.Times(ctx, e, ""); err == nil {
+			back := int64(0)
+			for k := 1; k < len(t); k++ {
+				if t[k] < t[k-1] {
+					back++
+				}
+			}
+			if back > 0 {
+				out = append(out, robocache.Finding{Severity: robocache.SeverityError, Code: "stamps-backwards", Where: robocache.Where{"episode": e}, Message: fmt.Sprintf("%d stamps are before the one before", back), Count: back})
+			}
+		}
+		if opt.Progress != nil {
+			opt.Progress(int64(i+1), int64(len(eps)))
+		}
+	}
+	for key, n := range notFinite {
+		out = append(out, robocache.Finding{Severity: robocache.SeverityWarning, Code: "not-finite", Where: robocache.Where{"stream": key}, Message: fmt.Sprintf("%d values are NaN or infinite", n), Count: n})
+	}
+	return out, ctx.Err()
+}
+
+// checkStream reads a stream of an episode by the rows of a chunk, so that one bad chunk hides no other.
+func (d *Dataset) checkStream(ctx context.Context, e int, f *robocache.Feature, notFinite map[string]int64) (out []robocache.Finding, err error) {
+	v := d.views[f.Key]
+	n, step := d.length(v, e), v.a.chunks[0]
+	for from := 0; from < n; {
+		// To the end of the chunk that row from lies in.
+		to := min(n, from+step-(int(d.ends[e])+from)%step)
+		rows := make([]robocache.Row, to-from)
+		for i := range rows {
+			rows[i] = robocache.Row{Episode: e, Index: from + i}
+		}
+		switch f.Kind {
+		case robocache.KindImage:
+			err = d.Frames(ctx, f.Key, rows, make([]robocache.FrameRef, len(rows)))
+		case robocache.KindNumeric:
+			b := make([]byte, len(rows)*f.RowBytes())
+			if err = d.Gather(ctx, f.Key, rows, b); err == nil && f.DType.Float() {
+				for _, x := range robocache.Float64s(nil, f.DType, b) {
+					if math.IsNaN(x) || math.IsInf(x, 0) {
+						notFinite[f.Key]++
+					}
+				}
+			}
+		default:
+			_, err = d.Text(ctx, f.Key, rows)
+		}
+		if ctx.Err() != nil {
+			return out, ctx.Err()
+		}
+		if err != nil && len(out) < maxFindings {
+			out = append(out, robocache.Finding{Severity: robocache.SeverityError, Code: "bad-chunk", Where: robocache.Where{"stream": f.Key, "episode": e, "row": from}, Message: err.Error(), Mend: "fetch the chunk again"})
+		}
+		from = to
+	}
+	return out, nil
+}
