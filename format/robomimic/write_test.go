@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/formattest"
 	_ "github.com/goatnote-inc/robocache/format/lerobot"
 	"github.com/goatnote-inc/robocache/format/robomimic"
 	"github.com/goatnote-inc/robocache/internal/realdata"
@@ -196,6 +197,7 @@ func TestWriteSynthetic(t *testing.T) {
 		}
 		dst, r := write(t, src, "made.h5", robocache.WriteOptions{Threads: 2})
 		same(t, src, openSet(t, dst, robocache.OpenOptions{}), []int{0, 1, 2})
+		formattest.Run(t, formattest.Fixture{URI: dst, Format: "robomimic"})
 		if len(r.Dropped) != 0 {
 			t.Errorf("%s: dropped %v", codec, r.Dropped)
 		}
