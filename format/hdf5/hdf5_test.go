@@ -175,3 +175,38 @@ func TestFeatures(t *testing.T) {
 		t.Errorf("%+v", d.Info().Features)
 	}
 }
+
+// TestDiagnose: what differs from the first episode, does not decode or is no number is found, each with its episode.
+func TestDiagnose(t *testing.T) {
+	dir := write(t, `
+with h5py.File('t.h5', 'w') as f:
+    for k in range(5):
+        g = f.create_group(f'ep_{k}')
+        g['action'] = np.full((6, 2), np.nan if k == 1 else 1, 'f4')
+        g.create_dataset('rgb', data=np.full((6, 9, 9, 3), k, 'u1'), chunks=(2, 9, 9, 3), fletcher32=True)
+        if k != 2: g['q'] = np.zeros((6 if k != 3 else 5, 1))
+with h5py.File('t.h5') as f:
+    at = f['ep_4/rgb'].id.get_chunk_info(1).byte_offset
+with open('t.h5', 'r+b') as f:
+    f.seek(at + 10); f.write(b'\x77')
+`)
+	d := open(t, filepath.Join(dir, "t.h5"), robocache.OpenOptions{HZ: robocache.Rate{Num: 10, Den: 1}})
+	found, err := d.(robocache.Diagnoser).Diagnose(t.Context(), robocache.DiagnoseOptions{Decode: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, f := range found {
+		got[f.Where.String()] = f.Code
+	}
+	want := map[string]string{"1 action": "not-finite", "2 q": "bad-stream", "3 q": "bad-stream", "4 rgb": "unreadable-rows"}
+	if len(got) != len(want) {
+		t.Error(found)
+	}
+	for k, code := range want {
+		e, key, _ := strings.Cut(k, " ")
+		if c := got["file t.h5, episode "+e+", stream "+key]; c != code {
+			t.Error(k, c, found)
+		}
+	}
+}
