@@ -1,4 +1,4 @@
-"""Writes HDF5 files by h5py in all libver settings, with an oracle of h5py's own reading: make.py OUT_DIR"""
+"""Writes HDF5 files by h5py in all libver settings, with an oracle of h5py's own reading: make.py OUT_DIR [all]"""
 import hashlib, json, sys
 import h5py, numpy as np
 
@@ -108,7 +108,7 @@ def fill(f, big):
 
 for lo, hi in (("earliest", "earliest"), ("earliest", "v108"), ("earliest", "latest"), ("v108", "v108"), ("v110", "v110"), ("v112", "v112"), ("v114", "v114"), ("latest", "latest")):
     for big in (False, True):
-        if big and (lo, hi) not in (("earliest", "earliest"), ("latest", "latest")):
+        if big and len(sys.argv) < 3 and lo != "latest" or big and (lo, hi) not in (("earliest", "earliest"), ("latest", "latest")):
             continue
         path = f"{OUT}/{lo}-{hi}-{'big' if big else 'small'}.hdf5"
         try:
