@@ -1,18 +1,13 @@
 package main
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/diagnose"
 )
-
-// Diagnoser is a dataset that can prove that it is what it claims.
-type Diagnoser interface {
-	Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) ([]robocache.Finding, error)
-}
 
 // Diagnosis is what `robocache doctor --json` prints.
 type Diagnosis struct {
@@ -32,8 +27,9 @@ func newDoctor() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "doctor URI",
 		Short: "prove that a dataset is what it claims, and say what is wrong with it",
-		Long: `doctor reads every table row and every video sample table of a dataset and reports what does not fit:
-rows without a picture, drifting or lost frames, gaps, NaN, wrong counts, lying codecs, missing files, false statistics.
+		Long: `doctor reads every row and every video sample table of a dataset and reports what does not fit:
+rows without a picture, drifting or lost frames, gaps, NaN, wrong counts, lying codecs, missing files, false statistics;
+of recordings with several clocks also late starts, offsets and drifts between the clocks and between streams that share motion.
 It changes nothing. Exit code 3 where an error or a warning was found.`,
 		Example: `  robocache doctor ./my_dataset
   robocache doctor ./my_dataset --decode --json`,
@@ -45,12 +41,8 @@ It changes nothing. Exit code 3 where an error or a warning was found.`,
 				return err
 			}
 			defer ds.Close()
-			dr, ok := ds.(Diagnoser)
-			if !ok {
-				return &robocache.Error{Class: robocache.ErrUnsupported, Op: "doctor", Msg: "format " + ds.Info().Format + " has no doctor"}
-			}
 			opt.Progress = progress(cmd, "doctor")
-			findings, err := dr.Diagnose(ctx, opt)
+			findings, err := diagnose.Run(ctx, ds, opt)
 			if err != nil {
 				return err
 			}

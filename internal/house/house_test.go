@@ -31,6 +31,7 @@ var allowed = map[string][]string{
 	"cache":             {""},
 	"loader":            {"", "align", "kernel", "video", "cache", "store"},
 	"mapping":           {"", "kernel"},
+	"diagnose":          {"", "video"},
 	"convert":           {"", "store", "video", "align", "kernel", "stats", "format"},
 	"synth":             {"", "store", "video", "stats", "format"},
 	"selftest":          {"", "video", "kernel", "align", "kernel/cpu", "kernel/cuda"},

@@ -1,0 +1,105 @@
+package diagnose
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// clocks measures the clocks of one stream against each other (D3).
+func (x *examination) clocks(e int, f *robocache.Feature) {
+	c, ok := robocache.As[robocache.Clocked](x.ds)
+	if !ok {
+		return
+	}
+	names := c.Clocks(f.Key)
+	if len(names) < 2 {
+		return
+	}
+	base, err := c.TimesBy(x.ctx, e, f.Key, names[0])
+	if err != nil {
+		return // Times has said so
+	}
+	for _, name := range names[1:] {
+		other, err := c.TimesBy(x.ctx, e, f.Key, name)
+		if err != nil || len(other) != len(base) || slices.Equal(base, other) || len(base) < 8 {
+			continue
+		}
+		x.compare(e, f, names[0], name, base, other)
+	}
+}
+
+// compare reports offset, drift and steps of one clock against another.
+func (x *examination) compare(e int, f *robocache.Feature, a, b string, base, other []int64) {
+	where := robocache.Where{"episode": e, "stream": f.Key, "clocks": a + ", " + b}
+	diff := make([]float64, len(base))
+	at := make([]float64, len(base))
+	for i := range base {
+		diff[i] = float64(other[i] - base[i])
+		at[i] = float64(base[i] - base[0])
+	}
+	offset := median(diff)
+	spread := make([]float64, len(diff))
+	for i, d := range diff {
+		spread[i] = math.Abs(d - offset)
+	}
+	noise := 1.4826 * median(spread)
+	slope, rest := fit(at, diff)
+	span := at[len(at)-1]
+	if math.Abs(offset) > 20e6 {
+		x.add(robocache.SeverityInfo, "clock-offset", where, 0, fmt.Sprintf("align latency= or offset= of %s takes it, if %s is the clock that the others share", f.Key, b),
+			"%s runs %.3f ms after %s (median; spread %.3f ms)", b, offset/1e6, a, noise/1e6)
+	}
+	// A drift is one where the line explains what the scatter does not.
+	if moved := math.Abs(slope) * span; moved > 2e6 && moved > 6*rest {
+		x.add(robocache.SeverityWarning, "clock-drift", where, 0, "one clock for all streams (option clock=) avoids it", "%s gains %.1f ppm on %s (%.3f ms over %.1f s)", b, slope*1e6, a, slope*span/1e6, span/1e9)
+	}
+	// A step: the difference before and after it differs by far more than it varies.
+	if i, step := largestStep(diff); math.Abs(step) > 20e6 && math.Abs(step) > 10*noise+6*rest/10 {
+		where["index"] = i
+		x.add(robocache.SeverityWarning, "clock-step", where, 0, "", "%s steps by %.3f ms against %s at row %d", b, step/1e6, a, i)
+	}
+}
+
+func median(v []float64) float64 {
+	s := slices.Clone(v)
+	slices.Sort(s)
+	return s[len(s)/2]
+}
+
+// fit is the least-squares line's slope and the standard deviation of what it leaves.
+func fit(x, y []float64) (slope, rest float64) {
+	n := float64(len(x))
+	var mx, my float64
+	for i := range x {
+		mx += x[i] / n
+		my += y[i] / n
+	}
+	var sxx, sxy float64
+	for i := range x {
+		sxx += (x[i] - mx) * (x[i] - mx)
+		sxy += (x[i] - mx) * (y[i] - my)
+	}
+	if sxx == 0 {
+		return 0, 0
+	}
+	slope = sxy / sxx
+	for i := range x {
+		r := y[i] - my - slope*(x[i]-mx)
+		rest += r * r
+	}
+	return slope, math.Sqrt(rest / n)
+}
+
+// largestStep finds where medians of five values before and after differ most.
+func largestStep(v []float64) (at int, step float64) {
+	const k = 5
+	for i := k; i+k <= len(v); i++ {
+		if d := median(v[i:i+k]) - median(v[i-k:i]); math.Abs(d) > math.Abs(step) {
+			at, step = i, d
+		}
+	}
+	return at, step
+}

@@ -1,0 +1,334 @@
+package diagnose
+
+import (
+	"math"
+	"sort"
+	"strconv"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// Limits of the search for shared motion.
+const (
+	motionRate    = 200.0 // Hz of the grid on which motions are compared
+	motionLag     = 0.5   // s: larger offsets are not looked for
+	motionStreams = 12    // the streams of an episode that move most clearly
+	motionRows    = 1 << 17
+	clearPeak     = 0.8
+)
+
+// motion is how a stream moves over time, on the common grid: one of its channels, the channel's rate of change, or the size of either over all
+// channels.
+type motion struct {
+	f     *robocache.Feature
+	kind  string
+	v     []float64
+	valid []bool // the grid point lies inside the stream
+	step  int64  // the stream's period
+}
+
+// motions compares the streams of an episode that lie on different clocks (D4).
+func (x *examination) motions(e int, lines []line) {
+	first, last := int64(math.MaxInt64), int64(math.MinInt64)
+	var moving []line
+	for _, l := range lines {
+		if l.f.Kind != robocache.KindNumeric || !l.f.DType.Float() || l.f.Ragged() || l.f.Latched || len(l.times) < 50 || period(l.times) == 0 || period(l.times) > 200_000_000 ||
+			l.f.Elements() > 64 || l.f.Interpolation == "nearest" {
+			continue
+		}
+		moving = append(moving, l)
+		first, last = min(first, l.times[0]), max(last, l.times[len(l.times)-1])
+	}
+	sort.SliceStable(moving, func(i, j int) bool { return len(moving[i].times) > len(moving[j].times) })
+	if len(moving) > motionStreams {
+		moving = moving[:motionStreams]
+	}
+	// In the dataset's order: the anchor, or what is named first, is what the others are measured against.
+	place := map[string]int{}
+	for i, l := range lines {
+		place[l.f.Key] = i
+		if l.f.Clock == x.ds.Info().Clock {
+			place[l.f.Key] -= len(lines)
+		}
+	}
+	sort.Slice(moving, func(i, j int) bool { return place[moving[i].f.Key] < place[moving[j].f.Key] })
+	n := int(float64(last-first)/1e9*motionRate) + 1
+	if len(moving) < 2 || n < 200 {
+		return
+	}
+	n = min(n, 120*motionRate) // two minutes say enough
+	var all [][]motion
+	for i := range moving {
+		m, err := x.motion(e, &moving[i], first, n)
+		if err != nil {
+			continue // values has said so
+		}
+		all = append(all, m)
+	}
+	done := map[[2]string]bool{}
+	for i := range all {
+		for j := i + 1; j < len(all); j++ {
+			a, b := all[i], all[j]
+			if len(a) == 0 || len(b) == 0 || a[0].f.Clock == b[0].f.Clock || done[[2]string{a[0].f.Clock, b[0].f.Clock}] {
+				continue
+			}
+			if x.pair(e, a, b) {
+				done[[2]string{a[0].f.Clock, b[0].f.Clock}] = true
+			}
+		}
+	}
+}
+
+// motion reads a stream and gives its motions.
+func (x *examination) motion(e int, l *line, first int64, n int) ([]motion, error) {
+	width := l.f.Elements()
+	rows := min(len(l.times), motionRows)
+	v := make([]float64, 0, rows*width)
+	const block = 4096
+	raw := make([]byte, block*l.f.RowBytes())
+	names := make([]robocache.Row, block)
+	for at := 0; at < rows; at += block {
+		k := min(block, rows-at)
+		for i := range k {
+			names[i] = robocache.Row{Episode: e, Index: at + i}
+		}
+		part := raw[:k*l.f.RowBytes()]
+		if err := x.ds.Gather(x.ctx, l.f.Key, names[:k], part); err != nil {
+			return nil, err
+		}
+		v = robocache.Float64s(v, l.f.DType, part)
+	}
+	// Each channel at unit variance, so that none decides alone.
+	for c := range width {
+		var mean, square float64
+		for r := range rows {
+			mean += v[r*width+c] / float64(rows)
+		}
+		for r := range rows {
+			d := v[r*width+c] - mean
+			square += d * d / float64(rows)
+		}
+		scale := 0.0
+		if square > 1e-18 && !math.IsInf(square, 0) && !math.IsNaN(square) {
+			scale = 1 / math.Sqrt(square)
+		}
+		for r := range rows {
+			v[r*width+c] = (v[r*width+c] - mean) * scale
+			if scale == 0 {
+				v[r*width+c] = 0
+			}
+		}
+	}
+	step := period(l.times)
+	at := l.times[:rows]
+	mid := make([]int64, rows) // a change is between two rows
+	for r := range rows {
+		mid[r] = at[r]
+		if r > 0 {
+			mid[r] = at[r-1] + (at[r]-at[r-1])/2
+		}
+	}
+	var out []motion
+	add := func(kind string, values []float64, times []int64) {
+		m := motion{f: l.f, kind: kind, step: step}
+		m.v, m.valid = onGrid(times, values, first, n, 3*step)
+		out = append(out, m)
+	}
+	change, size := make([]float64, rows), make([]float64, rows)
+	for _, c := range liveliest(v, rows, width) {
+		value, rate := make([]float64, rows), make([]float64, rows)
+		for r := range rows {
+			value[r] = v[r*width+c]
+			if r > 0 && at[r] > at[r-1] {
+				rate[r] = (v[r*width+c] - v[(r-1)*width+c]) / (float64(at[r]-at[r-1]) / 1e9)
+			}
+		}
+		name := "channel " + strconv.Itoa(c)
+		add(name, value, at)
+		add("rate of "+name, rate[1:], mid[1:])
+	}
+	for r := range rows {
+		for c := range width {
+			size[r] += v[r*width+c] * v[r*width+c]
+			if r > 0 && at[r] > at[r-1] {
+				d := (v[r*width+c] - v[(r-1)*width+c]) / (float64(at[r]-at[r-1]) / 1e9)
+				change[r] += d * d
+			}
+		}
+		size[r], change[r] = math.Sqrt(size[r]), math.Sqrt(change[r])
+	}
+	if width > 1 {
+		add("size", size, at)
+		add("size of change", change[1:], mid[1:])
+	}
+	return out, nil
+}
+
+// liveliest are up to three channels that move, the smoothest first: noise has most of its change from row to row.
+func liveliest(v []float64, rows, width int) []int {
+	type channel struct {
+		c     int
+		rough float64
+	}
+	var all []channel
+	for c := range width {
+		var square, change float64
+		for r := 1; r < rows; r++ {
+			d := v[r*width+c] - v[(r-1)*width+c]
+			change += d * d
+			square += v[r*width+c] * v[r*width+c]
+		}
+		if square > 0 {
+			all = append(all, channel{c, change / square})
+		}
+	}
+	sort.SliceStable(all, func(i, j int) bool { return all[i].rough < all[j].rough })
+	var out []int
+	for i := range min(len(all), 3) {
+		out = append(out, all[i].c)
+	}
+	return out
+}
+
+// onGrid interpolates linearly onto the grid; points outside the stream or in a gap are not valid.
+func onGrid(times []int64, v []float64, first int64, n int, gap int64) (out []float64, valid []bool) {
+	out, valid = make([]float64, n), make([]bool, n)
+	k := 0
+	for i := range n {
+		t := first + int64(float64(i)*1e9/motionRate)
+		for k+1 < len(times) && times[k+1] <= t {
+			k++
+		}
+		if k+1 >= len(times) || times[k] > t || times[k+1]-times[k] > gap {
+			continue
+		}
+		w := float64(t-times[k]) / float64(times[k+1]-times[k])
+		out[i], valid[i] = v[k]+w*(v[k+1]-v[k]), true
+	}
+	return out, valid
+}
+
+// pair looks for the offset of one stream against another; it says whether there is a finding.
+func (x *examination) pair(e int, a, b []motion) bool {
+	var best peak
+	var p, q *motion
+	var all []peak
+	for i := range a {
+		for j := range b {
+			k := correlate(&a[i], &b[j], 0, len(a[i].v))
+			if !k.clear {
+				continue
+			}
+			all = append(all, k)
+			if k.r > best.r {
+				best, p, q = k, &a[i], &b[j]
+			}
+		}
+	}
+	for _, k := range all {
+		// A swing and its own rate of change look alike a quarter of a period apart: then nothing can be said.
+		if k.r > best.r-0.03 && math.Abs(k.lag-best.lag) > 0.02 {
+			return false
+		}
+	}
+	if p == nil {
+		return false
+	}
+	where := robocache.Where{"episode": e, "stream": q.f.Key, "beside": p.f.Key}
+	// Half the coarser period is what such streams cannot tell; a weaker likeness tells less.
+	blind := float64(max(p.step, q.step))/2e9 + 0.1*(1-best.r)
+	said := false
+	if math.Abs(best.lag) > max(blind, 0.002) {
+		x.add(robocache.SeverityWarning, "stream-offset", where, 0, "align offset={\""+q.f.Key+"\": "+number(-best.lag)+"} takes it back, if this stream is the one that is wrong",
+			"moves %.1f ms after %s (correlation %.2f of its %s with the %s there)", best.lag*1e3, p.f.Key, best.r, q.kind, p.kind)
+		said = true
+	}
+	// Drift: offsets of pieces, a line through them.
+	n := len(p.v)
+	const pieces = 8
+	if n < pieces*2*motionRate {
+		return said
+	}
+	var at, lag []float64
+	for k := range pieces {
+		if piece := correlate(p, q, k*n/pieces, (k+1)*n/pieces); piece.clear {
+			at, lag = append(at, (float64(k)+0.5)*float64(n)/pieces/motionRate), append(lag, piece.lag)
+		}
+	}
+	if len(at) < 5 {
+		return said
+	}
+	slope, rest := fit(at, lag)
+	if moved := math.Abs(slope) * (at[len(at)-1] - at[0]); moved > 0.003 && moved > 5*rest {
+		x.add(robocache.SeverityWarning, "stream-drift", where, 0, "record both with one clock; an offset takes back the middle of it only",
+			"drifts by %.0f ppm against %s (%.1f ms over %.1f s)", slope*1e6, p.f.Key, slope*(at[len(at)-1]-at[0])*1e3, at[len(at)-1]-at[0])
+		said = true
+	}
+	return said
+}
+
+// peak is the best lag of one motion against another: s, positive where the second is later.
+type peak struct {
+	lag, r float64
+	clear  bool
+}
+
+// correlate finds the lag at which grid points from … to-1 of a fit b best.
+func correlate(a, b *motion, from, to int) peak {
+	most := int(motionLag * motionRate)
+	r := make([]float64, 2*most+1)
+	for k := -most; k <= most; k++ {
+		var n, sa, sb, saa, sbb, sab float64
+		for i := max(from, -k); i < min(to, len(b.v)-k); i++ {
+			if !a.valid[i] || !b.valid[i+k] {
+				continue
+			}
+			u, v := a.v[i], b.v[i+k]
+			n++
+			sa += u
+			sb += v
+			saa += u * u
+			sbb += v * v
+			sab += u * v
+		}
+		if d := (saa - sa*sa/n) * (sbb - sb*sb/n); n > float64(to-from)/2 && n >= 100 && d > 0 {
+			r[k+most] = (sab - sa*sb/n) / math.Sqrt(d)
+		}
+	}
+	top := 0
+	for k := range r {
+		if math.Abs(r[k]) > math.Abs(r[top]) {
+			top = k
+		}
+	}
+	if r[top] < 0 { // an axis that points the other way
+		for k := range r {
+			r[k] = -r[k]
+		}
+	}
+	if r[top] < clearPeak || top == 0 || top == len(r)-1 {
+		return peak{}
+	}
+	// Down the sides of the peak; what is higher beyond is another one.
+	lo, hi := top, top
+	for lo > 0 && r[lo-1] <= r[lo] {
+		lo--
+	}
+	for hi < len(r)-1 && r[hi+1] <= r[hi] {
+		hi++
+	}
+	for k := range r {
+		if (k < lo || k > hi) && math.Abs(r[k]) > 0.9*r[top] {
+			return peak{}
+		}
+	}
+	// A flat top says nothing about where it is.
+	if min(r[lo], r[hi]) > r[top]-0.05 {
+		return peak{}
+	}
+	shift := 0.0
+	if c := r[top-1] - 2*r[top] + r[top+1]; c < 0 {
+		shift = 0.5 * (r[top-1] - r[top+1]) / c
+	}
+	return peak{lag: (float64(top-most) + shift) / motionRate, r: r[top], clear: true}
+}

@@ -1,0 +1,123 @@
+package diagnose
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// Run examines a dataset.
+func Run(ctx context.Context, ds robocache.Dataset, opt robocache.DiagnoseOptions) ([]robocache.Finding, error) {
+	info := ds.Info()
+	x := &examination{ctx: ctx, ds: ds, opt: opt}
+	own, ok := robocache.As[robocache.Diagnoser](ds)
+	if ok {
+		found, err := own.Diagnose(ctx, opt)
+		if err != nil {
+			return nil, err
+		}
+		x.findings = found
+	} else {
+		x.findings = slices.Clone(info.Findings)
+	}
+	if info.Format == "lerobot" {
+		// Its doctor looks at every row and picture, on the one clock that it has.
+		return x.findings, nil
+	}
+	episodes := opt.Episodes
+	if episodes == nil {
+		for e := range info.Episodes {
+			episodes = append(episodes, e)
+		}
+	}
+	for at, e := range episodes {
+		if e < 0 || e >= info.Episodes {
+			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "doctor", Where: robocache.Where{"episode": e}, Msg: "no such episode"}
+		}
+		x.episode(e)
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if opt.Progress != nil && !ok {
+			opt.Progress(int64(at+1), int64(len(episodes)))
+		}
+	}
+	x.close()
+	return x.findings, nil
+}
+
+// maxFindings bounds the list; what is beyond is counted in one finding.
+const maxFindings = 2000
+
+type examination struct {
+	ctx      context.Context
+	ds       robocache.Dataset
+	opt      robocache.DiagnoseOptions
+	findings []robocache.Finding
+	dropped  int64
+	strange  map[string]int64 // stream → values that are not finite
+}
+
+func (x *examination) add(sev robocache.Severity, code string, where robocache.Where, count int64, mend, format string, args ...any) {
+	if len(x.findings) >= maxFindings {
+		x.dropped++
+		return
+	}
+	x.findings = append(x.findings, robocache.Finding{Severity: sev, Code: code, Where: where, Message: fmt.Sprintf(format, args...), Mend: mend, Count: count})
+}
+
+// line is one stream of an episode with its stamps.
+type line struct {
+	f     *robocache.Feature
+	times []int64
+}
+
+func (x *examination) episode(e int) {
+	info := x.ds.Info()
+	var lines []line
+	byClock := map[string]bool{}
+	for i := range info.Features {
+		f := &info.Features[i]
+		if f.Default {
+			continue
+		}
+		times, err := x.ds.Times(x.ctx, e, f.Key)
+		if x.ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			x.add(robocache.SeverityError, "unreadable-stamps", robocache.Where{"episode": e, "stream": f.Key}, 0, "", "%v", err)
+			continue
+		}
+		lines = append(lines, line{f, times})
+		if !byClock[f.Clock] {
+			byClock[f.Clock] = true
+			x.stamps(e, f, times)
+			x.clocks(e, f)
+		}
+	}
+	x.ends(e, lines)
+	for i := range lines {
+		x.values(e, &lines[i])
+	}
+	if len(byClock) > 1 {
+		x.motions(e, lines)
+	}
+}
+
+// close says what was counted over all episodes.
+func (x *examination) close() {
+	keys := make([]string, 0, len(x.strange))
+	for k := range x.strange {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	for _, k := range keys {
+		x.add(robocache.SeverityWarning, "not-finite", robocache.Where{"stream": k}, x.strange[k], "training on NaN gives NaN: mask or drop these rows", "%d values are NaN or infinite", x.strange[k])
+	}
+	if x.dropped > 0 {
+		x.findings = append(x.findings, robocache.Finding{Severity: robocache.SeverityInfo, Code: "more-findings", Message: fmt.Sprintf("%d findings more are not listed", x.dropped), Count: x.dropped})
+	}
+}

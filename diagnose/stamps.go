@@ -1,0 +1,103 @@
+package diagnose
+
+import (
+	"math"
+	"slices"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// shortestGap: bursts of messages have "periods" of microseconds, and no gaps worth a word.
+const shortestGap = 2_000_000
+
+// period is the median step of ascending stamps that differ; 0 where there are fewer than three.
+func period(times []int64) int64 {
+	var steps []int64
+	for i := 1; i < len(times); i++ {
+		if d := times[i] - times[i-1]; d > 0 {
+			steps = append(steps, d)
+		}
+	}
+	if len(steps) < 2 {
+		return 0
+	}
+	slices.Sort(steps)
+	return steps[len(steps)/2]
+}
+
+func seconds(ns int64) float64 { return float64(ns) / 1e9 }
+
+// stamps checks one clock of an episode (D2). f is the first stream on it.
+func (x *examination) stamps(e int, f *robocache.Feature, times []int64) {
+	where := robocache.Where{"episode": e, "stream": f.Key}
+	if f.Clock != "" {
+		where["clock"] = f.Clock
+	}
+	if len(times) == 0 {
+		x.add(robocache.SeverityInfo, "empty-stream", where, 0, "", "no rows in this episode")
+		return
+	}
+	step := period(times)
+	var repeated, gaps int64
+	var widest, at int64
+	var sum float64
+	var steady int
+	for i := 1; i < len(times); i++ {
+		d := times[i] - times[i-1]
+		switch {
+		case d < 0:
+			where["index"] = i
+			x.add(robocache.SeverityError, "stamps-go-back", where, 0, "", "stamp %d lies %.6f s before the one ahead of it", i, seconds(-d))
+			return
+		case d == 0:
+			repeated++
+		case step > 0 && d > max(3*step, shortestGap):
+			gaps++
+			if d > widest {
+				widest, at = d, times[i-1]
+			}
+		default:
+			sum += float64(d-step) * float64(d-step)
+			steady++
+		}
+	}
+	if repeated > 0 && !f.Latched {
+		x.add(robocache.SeverityWarning, "repeated-stamps", where, repeated, "the last of equal stamps is the sample of that time", "%d of %d stamps repeat the one before", repeated, len(times))
+	}
+	if gaps > 0 && !f.Latched {
+		x.add(robocache.SeverityWarning, "gap", where, gaps, "max_gap= masks what lies in gaps", "%d gaps; the widest begins %.3f s after the first stamp and lasts %.3f s (%.1f periods of %.2f ms)", gaps,
+			seconds(at-times[0]), seconds(widest), float64(widest)/float64(step), float64(step)/1e6)
+	}
+	if steady > 2 {
+		if jitter := math.Sqrt(sum / float64(steady)); jitter > 0.25*float64(step) {
+			x.add(robocache.SeverityInfo, "jitter", where, 0, "", "steps vary by %.2f ms (standard deviation) about %.2f ms", jitter/1e6, float64(step)/1e6)
+		}
+	}
+}
+
+// ends finds streams that begin late or end early beside the others (D2).
+func (x *examination) ends(e int, lines []line) {
+	first, last := int64(math.MaxInt64), int64(math.MinInt64)
+	for _, l := range lines {
+		if n := len(l.times); n > 0 && !l.f.Latched {
+			first, last = min(first, l.times[0]), max(last, l.times[n-1])
+		}
+	}
+	seen := map[string]bool{}
+	for _, l := range lines {
+		n := len(l.times)
+		step := period(l.times)
+		if n == 0 || step == 0 || l.f.Latched || seen[l.f.Clock] {
+			continue
+		}
+		seen[l.f.Clock] = true
+		where := robocache.Where{"episode": e, "stream": l.f.Key}
+		slack := max(3*step, 50_000_000)
+		if late := l.times[0] - first; late > slack {
+			x.add(robocache.SeverityWarning, "late-start", where, 0, "extent=intersection begins there; edge=mask masks what is before", "begins %.3f s after the first stream", seconds(late))
+		}
+		if early := last - l.times[n-1]; early > slack {
+			x.add(robocache.SeverityWarning, "early-end", where, 0, "extent=intersection ends there; edge=mask masks what is after", "ends %.3f s before the last stream", seconds(early))
+		}
+	}
+}

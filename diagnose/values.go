@@ -1,0 +1,105 @@
+package diagnose
+
+import (
+	"math"
+	"strconv"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/video"
+)
+
+// number writes seconds as people give them to offset=: to the microsecond, always with a point, so that they are no nanoseconds.
+func number(s float64) string { return strconv.FormatFloat(s, 'f', 6, 64) }
+
+// values looks at the rows of one stream (D5).
+func (x *examination) values(e int, l *line) {
+	const block = 1024
+	fail := func(err error) {
+		if x.ctx.Err() == nil {
+			x.add(robocache.SeverityError, "unreadable-rows", robocache.Where{"episode": e, "stream": l.f.Key}, 0, "", "%v", err)
+		}
+	}
+	step := block
+	if l.f.Kind == robocache.KindImage {
+		step = 16
+	}
+	names := make([]robocache.Row, step)
+	var raw []byte
+	for at := 0; at < len(l.times); at += step {
+		k := min(step, len(l.times)-at)
+		for i := range k {
+			names[i] = robocache.Row{Episode: e, Index: at + i}
+		}
+		var err error
+		switch {
+		case l.f.Kind == robocache.KindText || l.f.Kind == robocache.KindEvent:
+			_, err = x.ds.Text(x.ctx, l.f.Key, names[:k])
+		case l.f.Kind == robocache.KindImage:
+			err = x.pictures(e, l.f, names[:k])
+		case l.f.Kind == robocache.KindVideo:
+			return // the format's own doctor knows its files
+		case l.f.Ragged():
+			if r, ok := robocache.As[robocache.RaggedDataset](x.ds); ok {
+				var data []byte
+				if data, _, err = r.GatherRagged(x.ctx, l.f.Key, names[:k]); err == nil && l.f.Kind != robocache.KindPointCloud {
+					x.count(l.f, data)
+				}
+			}
+		default:
+			if raw == nil {
+				raw = make([]byte, step*l.f.RowBytes())
+			}
+			if err = x.ds.Gather(x.ctx, l.f.Key, names[:k], raw[:k*l.f.RowBytes()]); err == nil {
+				x.count(l.f, raw[:k*l.f.RowBytes()])
+			}
+		}
+		if err != nil {
+			fail(err)
+			return
+		}
+	}
+}
+
+func (x *examination) count(f *robocache.Feature, raw []byte) {
+	if !f.DType.Float() {
+		return
+	}
+	var n int64
+	for _, v := range robocache.Float64s(nil, f.DType, raw) {
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			n++
+		}
+	}
+	if n > 0 {
+		if x.strange == nil {
+			x.strange = map[string]int64{}
+		}
+		x.strange[f.Key] += n
+	}
+}
+
+// pictures reads the sizes of still pictures, and with Decode their pixels.
+func (x *examination) pictures(e int, f *robocache.Feature, rows []robocache.Row) error {
+	refs := make([]robocache.FrameRef, len(rows))
+	if err := x.ds.Frames(x.ctx, f.Key, rows, refs); err != nil {
+		return err
+	}
+	for i := range refs {
+		if refs[i].Missing {
+			x.add(robocache.SeverityWarning, "missing-picture", robocache.Where{"episode": e, "stream": f.Key, "row": rows[i].Index}, 0, "", "the row has no picture")
+			continue
+		}
+		info, err := video.PictureSize(&refs[i])
+		if err == nil && x.opt.Decode {
+			spec := video.Spec{Pixel: video.RGB8}
+			if info.Channels == 1 && f.DType != robocache.Uint8 {
+				continue
+			}
+			err = video.DecodePicture(&refs[i], &spec, make([]byte, info.Height*info.Width*3))
+		}
+		if err != nil {
+			x.add(robocache.SeverityError, "unreadable-picture", robocache.Where{"episode": e, "stream": f.Key, "row": rows[i].Index}, 0, "", "%v", err)
+		}
+	}
+	return nil
+}
