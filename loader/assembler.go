@@ -316,7 +316,7 @@ func (a *assembler) submit(q *queue, h *horizon) {
 				switch src.layout.columns[i].source {
 				case fromVideo:
 					continue
-				case fromText:
+				case fromText, fromSample:
 					kind = jobText
 				case fromStills:
 					kind = jobSort

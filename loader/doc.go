@@ -22,7 +22,7 @@
 //	L13  With on_bad_episode="skip" an episode that fails is left out from the first sample of the batch on that could not be made; that
 //	     place does not depend on threads or prefetch. The list is in the state, and the order is a function of it. With one rank the
 //	     next samples move up; with several, each rank goes on in its own positions, so that all still give equally many batches.
-//	L14  On a timeline (hz, align) values, masks and rows are those of align.Episode.
+//	L14  On a timeline (hz, align) values, masks and rows are those of align.Episode. A window's place 1 ns beside a stamp is that stamp.
 //	L15  In the steady state no allocation depends on the number of samples.
 //	L20  A pool (shuffle="pool") decodes and converts each picture once an epoch, as long as the pictures of its residents fit: what has no
 //	     room is decoded again, and right. Its pictures go when their last sample is given.
@@ -46,5 +46,5 @@
 // # Keys of a batch
 //
 // Video keys, then the table's columns in the dataset's order (each ragged one with its lengths), then `<key>_is_pad` in the order of
-// delta_timestamps, of windows and of the columns, then "task".
+// delta_timestamps, of windows and of the columns, then "task", and "episode_id" where keys asks for it.
 package loader

@@ -14,7 +14,7 @@ import (
 // column is one key of a batch: where its values come from, and where they go.
 type column struct {
 	key     string
-	feature *robocache.Feature // nil for the task text
+	feature *robocache.Feature // nil for the task text and the episode's id
 	source  origin
 	steps   int  // T, 1 without a window
 	axis    bool // the T axis is in the shape
@@ -55,7 +55,11 @@ const (
 	fromVideo
 	fromStills
 	fromRagged
+	fromSample
 )
+
+// EpisodeID is a key that any dataset has where it is asked for: the position of the sample's episode, as text.
+const EpisodeID = "episode_id"
 
 // window is a set of row offsets that several columns may share.
 type window struct {
@@ -94,6 +98,10 @@ func newLayout(ctx context.Context, ds robocache.Dataset, cfg *Config, on *line,
 	hasTask := info.Feature("task") == nil && (len(info.Tasks) > 0 || info.Feature("task_index") != nil)
 	if hasTask {
 		known = append(known, "task")
+	}
+	hasID := info.Feature(EpisodeID) == nil && slices.Contains(cfg.Keys, EpisodeID)
+	if hasID {
+		known = append(known, EpisodeID)
 	}
 	for _, k := range cfg.Keys {
 		if !slices.Contains(known, k) {
@@ -155,14 +163,27 @@ func newLayout(ctx context.Context, ds robocache.Dataset, cfg *Config, on *line,
 		if err != nil {
 			return nil, err
 		}
-		l.columns = append(l.columns, column{key: "task", number: len(l.columns), leader: len(l.columns), timed: timed, source: fromText, steps: 1, out: robocache.String, mask: -1, entry: len(l.texts)})
-		l.texts = append(l.texts, len(l.columns)-1)
-		l.fields = append(l.fields, Field{Key: "task", DType: robocache.String, Shape: []int{}, Kind: robocache.KindText})
+		l.addText(column{key: "task", timed: timed, source: fromText})
+	}
+	if hasID {
+		if cfg.Deltas.of(EpisodeID) != nil || cfg.Windows.of(EpisodeID) != nil {
+			return nil, textWindow(EpisodeID)
+		}
+		l.addText(column{key: EpisodeID, source: fromSample})
 	}
 	if len(l.fields) == 0 {
 		return nil, misuse("keys", "at least one key", "none")
 	}
 	return l, nil
+}
+
+// addText makes a column of texts that is no feature.
+func (l *layout) addText(c column) {
+	c.number, c.leader, c.entry = len(l.columns), len(l.columns), len(l.texts)
+	c.steps, c.mask, c.out = 1, -1, robocache.String
+	l.columns = append(l.columns, c)
+	l.texts = append(l.texts, c.number)
+	l.fields = append(l.fields, Field{Key: c.key, DType: robocache.String, Shape: []int{}, Kind: robocache.KindText})
 }
 
 func unknownKey(option, key string, known []string) error {

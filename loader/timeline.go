@@ -198,6 +198,20 @@ func (src *source) timeline(ctx context.Context, episode int) (n int, start int6
 	return int(count), t0, nil
 }
 
+// snapped moves a time onto a stamp that is 1 ns beside it. On a timeline the sample's time and the offset are rounded each: their sum may
+// miss the row that both mean, and behind the last one that would be padding.
+func snapped(t int64, stamps []int64) int64 {
+	i, hit := slices.BinarySearch(stamps, t)
+	switch {
+	case hit:
+	case i < len(stamps) && stamps[i]-t == 1:
+		return t + 1
+	case i > 0 && t-stamps[i-1] == 1:
+		return t - 1
+	}
+	return t
+}
+
 // plans finds, for each sample and step of a column, where its value comes from. The plan is of the whole batch: its sources are
 // the rows that are given beside it, each once. Places that would read a row without a value have none. Both are the worker's, until it
 // makes the next.
@@ -220,7 +234,11 @@ func (w *worker) plans(p *part, c *column) (*kernel.Plan, []robocache.Row, error
 				return err
 			}
 			for _, d := range deltas {
-				targets = append(targets, t-c.aligns.offset+d)
+				at := t - c.aligns.offset + d
+				if d != 0 && own.line.grid {
+					at = snapped(at, stamps)
+				}
+				targets = append(targets, at)
 			}
 		}
 		w.plan.targets = targets

@@ -229,3 +229,16 @@ func TestTimelineEqualsAlign(t *testing.T) {
 		m.Close()
 	}
 }
+
+// A place 1 ns beside a stamp is the stamp; all others stay.
+func TestSnapped(t *testing.T) {
+	stamps := []int64{10, 20, 21}
+	for in, want := range map[int64]int64{0: 0, 9: 10, 10: 10, 11: 10, 12: 12, 19: 20, 20: 20, 21: 21, 22: 21, 23: 23} {
+		if got := snapped(in, stamps); got != want {
+			t.Errorf("%d: %d, want %d", in, got, want)
+		}
+	}
+	if snapped(5, nil) != 5 {
+		t.Error("without stamps")
+	}
+}

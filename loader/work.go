@@ -3,6 +3,7 @@ package loader
 import (
 	"context"
 	"slices"
+	"strconv"
 	"time"
 	"unsafe"
 
@@ -111,6 +112,12 @@ func (w *worker) text(p *part, col int) {
 	src := p.src
 	c := &src.layout.columns[col]
 	all := p.rows[0]
+	if c.source == fromSample {
+		for i, r := range all {
+			p.u.batch.Texts[src.texts[c.entry]].Values[p.slot(i)] = strconv.Itoa(r.Episode)
+		}
+		return
+	}
 	if c.aligns != nil {
 		var err error
 		if all, err = w.alignedRows(p, c, nil); err != nil {

@@ -35,6 +35,7 @@ from ._version import __version__
 from .dataset import Dataset, Episode, Feature, Stream, open
 
 if TYPE_CHECKING:
+    from . import datasets as datasets
     from .compat import (
         check_installation as check_installation, enable_jit_cache as enable_jit_cache, fuse_multimodal as fuse_multimodal,
         fuse_multimodal_alignment as fuse_multimodal_alignment, fused_multimodal_alignment as fused_multimodal_alignment, is_cuda_available as is_cuda_available,
@@ -67,6 +68,7 @@ _OLD = (
     "voxelize_occupancy", "set_device", "enable_jit_cache",
 )  # fmt: skip
 _LAZY.update(dict.fromkeys(_OLD, "compat"))
+_LAZY["datasets"] = "datasets"
 
 # Names that people will look for, and what to use instead.
 _ELSEWHERE = {
@@ -80,12 +82,12 @@ _ELSEWHERE = {
     "will_oom": "use memory_budget= of Loader and voxelize",
     "memory": "use memory_budget= of Loader and voxelize",
     "utils": "use torch.cuda.device; operations follow the tensor's device, whichever is current",
-    "datasets": "use robocache.open(path), robocache.MapDataset or robocache.Loader",
-    "RTXDataset": "use robocache.open(path), robocache.MapDataset or robocache.Loader",
-    "RTXDataLoader": "use robocache.Loader(path, batch_size=…)",
-    "create_rtx_dataloader": "use robocache.Loader(path, hz=…, batch_size=…)",
-    "CALVINDataset": "use robocache.open(path); CALVIN is not read yet",
-    "RoboMimicDataset": "use robocache.open(path); robomimic's files are not read yet",
+    **{
+        name: f"use robocache.datasets.{name}"
+        for name in (
+            "RTXDataset", "RTXDataLoader", "create_rtx_dataloader", "CALVINDataset", "RoboMimicDataset", "RLDSStep", "RLDSEpisode", "RTXEpisode",
+        )
+    },
     "backends": "use backend= of each call, and robocache.check_installation()",
     "select_backend": "use backend= of each call",
     "get_backend_info": "use robocache.check_installation()",
@@ -124,7 +126,6 @@ _ELSEWHERE = {
         "use torch.nn.TransformerEncoder on the rows of robocache.fuse",
     ),
     "temporal_cross_attention": "use torch.nn.functional.scaled_dot_product_attention; robocache.resample brings keys onto the queries' times",
-    **dict.fromkeys(("RLDSStep", "RLDSEpisode", "RTXEpisode"), "use robocache.open(path).episode(i)"),
     "robocache_cuda": "use robocache.resample, fuse and voxelize: the module robocache_cuda is no more",
     **dict.fromkeys(
         ("resample_single_stream_cpu", "fuse_multimodal_cpu", "resample_trajectories_cpu", "voxelize_pointcloud_cpu", "benchmark_fallback"),
@@ -186,7 +187,8 @@ def __getattr__(name: str) -> Any:
     if name in _LAZY:
         import importlib
 
-        value = getattr(importlib.import_module("." + _LAZY[name], __name__), name)
+        module = importlib.import_module("." + _LAZY[name], __name__)
+        value = module if _LAZY[name] == name else getattr(module, name)
         globals()[name] = value
         return value
     if name in _ELSEWHERE:

@@ -42,7 +42,7 @@ def sample_config(
     if keys is not None:
         if isinstance(keys, str):
             raise Misuse(f"keys={keys!r}: expected a list of keys")
-        c["keys"] = [_options.key(k, [*features, "task"], "key") for k in keys]
+        c["keys"] = [_options.key(k, [*features, "task", "episode_id"], "key") for k in keys]
     if episodes is not None:
         try:
             c["episodes"] = [operator.index(e) for e in episodes]
@@ -144,7 +144,8 @@ class MapDataset(_Base):
     """Samples by number: len, [i], [a:b], negative indices, and __getitems__, which decodes a whole batch at once.
 
     source: a path or URI, or an open Dataset.
-    episodes: positions; the samples come in file order. keys: the streams that a sample holds (others are not read).
+    episodes: positions; the samples come in file order. keys: the streams that a sample holds (others are not read); "episode_id", where it is
+        named, is the position of the sample's episode, as text.
     delta_timestamps: {key: [seconds, …]}, windows with `<key>_is_pad`, by lerobot's rules; with several clocks in time, by the align rule.
     windows: {key: window} at a stream's own rate, in seconds. A list of offsets: the samples there (pictures and point clouds the nearest,
         everything else the previous, unless align= chooses a mode), with `<key>_is_pad`. A tuple (from, to): all samples stamped from there to

@@ -1,0 +1,59 @@
+package loader
+
+import (
+	"errors"
+	"strconv"
+	"testing"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// "episode_id" is the position of each sample's episode, by rows and on a timeline; it comes only where it is asked for.
+func TestEpisodeID(t *testing.T) {
+	for _, cfg := range []Config{
+		{Keys: []string{"index", EpisodeID}, BatchSize: 4, Seed: 3},
+		{Keys: []string{"index", EpisodeID}, BatchSize: 4, Seed: 3, Episodes: []int{2, 0}},
+	} {
+		l, err := New(bg, newFake(3, 2, 5), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for {
+			b, err := l.Next(bg)
+			if err != nil {
+				break
+			}
+			ids := b.Text(EpisodeID)
+			if len(ids) != b.Rows {
+				t.Fatalf("%d ids of %d samples", len(ids), b.Rows)
+			}
+			err = l.Locate(b.Indices, func(i, _ int, r robocache.Row) {
+				if ids[i] != strconv.Itoa(r.Episode) {
+					t.Errorf("sample %d of episode %d has the id %q", b.Indices[i], r.Episode, ids[i])
+				}
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.Release()
+		}
+		l.Close()
+	}
+	l, err := New(bg, newFake(3), Config{BatchSize: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	b, err := l.Next(bg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.Text(EpisodeID) != nil {
+		t.Error("an id that nobody asked for")
+	}
+	b.Release()
+	_, err = New(bg, newFake(3), Config{Keys: []string{EpisodeID}, Windows: Windows{{Key: EpisodeID, Offsets: []float64{0}}}})
+	if !errors.Is(err, robocache.ErrMisuse) {
+		t.Error("a window of the id:", err)
+	}
+}

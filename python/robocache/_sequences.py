@@ -1,0 +1,331 @@
+"""What the old datasets share: which stream plays which role, and tensors under the names of roles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import PurePath
+from typing import Any
+
+import numpy as np
+
+from . import _memory, _options
+from ._errors import Misuse
+from .dataset import Dataset, Episode, Feature
+
+_MODALITIES = {"vision": "vision", "rgb": "vision", "depth": "depth", "proprio": "proprio", "rewards": "rewards", "language": "language", "actions": "actions"}
+_STATES = ("observation.state", "observation.proprio", "observation.robot_obs", "observation.robot_state")
+_HANDS = ("wrist", "gripper", "hand")
+_SEEN = ("image", "rgb", "vision", "visual")
+_OTHER = ("embedding", "language", "instruction")
+
+
+def is_numeric(f: Feature) -> bool:
+    return f.kind == "numeric"
+
+
+def _is_picture(f: Feature) -> bool:
+    return f.kind in ("image", "video")
+
+
+def _is_depth(f: Feature) -> bool:
+    return _is_picture(f) and (f.depth is not None or f.channels == 1 and f.dtype != "uint8")
+
+
+def modalities(asked: Iterable[str] | None) -> tuple[tuple[str, ...] | None, bool]:
+    """The roles that modalities= names (None: all that are there), and whether language is one."""
+    if asked is None:
+        return None, True
+    if isinstance(asked, str):
+        raise Misuse(f"modalities={asked!r}: expected a list of {', '.join(map(repr, _MODALITIES))}")
+    named = [_MODALITIES[_options.choice("modalities", m, _MODALITIES)] for m in asked]
+    return tuple(m for m in named if m not in ("language", "actions")), "language" in named
+
+
+def names(option: str, v: Iterable[str] | None) -> list[str] | None:
+    """A list of names; one name is a list of it."""
+    if v is None:
+        return None
+    out = [v] if isinstance(v, str) else list(v)
+    if not out or not all(isinstance(n, str) and n for n in out):
+        raise Misuse(f"{option}={v!r}: expected names")
+    return out
+
+
+def roles(ds: Dataset, streams: Mapping[str, Any] | None, wanted: Sequence[str] | None, everything: bool = False) -> dict[str, list[str]]:
+    """role → the streams that play it. streams: what the caller says of some; wanted: which must be there (None: which there are).
+
+    everything: proprio is all numeric observations, also where one of them is called state.
+    """
+    out: dict[str, list[str]] = {}
+    given = _given(ds, streams)
+    found = {"vision": _vision, "depth": _depth, "proprio": _numeric if everything else _proprio, "actions": _actions, "rewards": _rewards}
+    for role, find in found.items():
+        if role in given:
+            keys = given.pop(role)
+        elif role == "actions" or wanted is None or role in wanted:
+            keys = find(ds.features)
+        else:
+            continue
+        if keys:
+            out[role] = keys
+        elif role == "actions" or wanted is not None and role != "rewards":
+            raise Misuse(
+                f"no stream of {ds.uri!r} is known to be {role}", {"dataset": ds.uri}, f"streams={{{role!r}: key}}; there are: {', '.join(k for k, f in ds.features.items() if not f.default)}"
+            )
+    return {**out, **given}
+
+
+def _given(ds: Dataset, streams: Mapping[str, Any] | None) -> dict[str, list[str]]:
+    if streams is None:
+        return {}
+    if not isinstance(streams, Mapping):
+        raise Misuse(f"streams={streams!r}: expected a dict of roles to keys")
+    out: dict[str, list[str]] = {}
+    for role, keys in streams.items():
+        name = {"rgb": "vision", "action": "actions", "reward": "rewards"}.get(role, role)
+        listed = [_options.key(k, ds.features) for k in ([keys] if isinstance(keys, str) else keys)]
+        if not isinstance(name, str) or name in ("language", "episode_id", "fused") or name.endswith("_is_pad") or not listed:
+            raise Misuse(f"streams[{role!r}]={keys!r}: expected a role such as 'vision', 'proprio' or 'actions', and keys")
+        for k in listed:
+            f = ds.features[k]
+            if f.ragged or not (is_numeric(f) or _is_picture(f) and len(listed) == 1):
+                raise Misuse(f"streams[{role!r}]: {k!r} is {f.kind}{' of varying length' if f.ragged else ''}", {"stream": k}, "one picture stream, or numeric ones, which are joined")
+        if name in ("actions", "proprio", "rewards") and not is_numeric(ds.features[listed[0]]):
+            raise Misuse(f"streams[{role!r}]: {listed[0]!r} is {ds.features[listed[0]].kind}, expected numbers", {"stream": listed[0]})
+        out[name] = listed
+    return out
+
+
+def _vision(features: Mapping[str, Feature]) -> list[str]:
+    """The first colour camera that is not at a hand; of a dataset without pictures, a stored vector of what was seen."""
+    pictures = [k for k, f in features.items() if _is_picture(f) and not _is_depth(f)]
+    aside = [k for k in pictures if not any(h in k.lower() for h in _HANDS)]
+    vectors = [k for k, f in features.items() if _is_vector(k, f) and any(s in k.rpartition(".")[2].lower() for s in _SEEN)]
+    return (aside or pictures or vectors)[:1]
+
+
+def _depth(features: Mapping[str, Feature]) -> list[str]:
+    return [k for k, f in features.items() if _is_depth(f)][:1]
+
+
+def _is_vector(key: str, f: Feature) -> bool:
+    return key.startswith("observation") and is_numeric(f) and f.dtype.startswith("float") and not f.ragged and not f.default
+
+
+def _numeric(features: Mapping[str, Feature]) -> list[str]:
+    """All numbers that were observed of the robot: no embeddings, no pictures as vectors."""
+    return [k for k, f in features.items() if _is_vector(k, f) and len(f.shape) <= 1 and not any(w in k.lower() for w in (*_SEEN, *_OTHER))]
+
+
+def _proprio(features: Mapping[str, Feature]) -> list[str]:
+    for k in _STATES:
+        if k in features and is_numeric(features[k]):
+            return [k]
+    return _numeric(features)
+
+
+def _actions(features: Mapping[str, Feature]) -> list[str]:
+    if "action" in features:
+        return ["action"]
+    return [k for k, f in features.items() if k.startswith("action.") and is_numeric(f) and f.dtype.startswith("float") and not f.ragged]
+
+
+def _rewards(features: Mapping[str, Feature]) -> list[str]:
+    return [k for k in ("reward", "rewards", "next.reward") if k in features][:1]
+
+
+def cameras(ds: Dataset, asked: Iterable[str], depth: bool) -> dict[str, str]:
+    """CALVIN's cameras as roles: the first is vision, the others vision_<camera>."""
+    listed = names("cameras", asked) or []
+    out: dict[str, str] = {}
+    for kind, what in (("rgb", "vision"), *([("depth", "depth")] if depth else [])):
+        there = [k.removeprefix(f"observation.{kind}_") for k in ds.features if k.startswith(f"observation.{kind}_")]
+        for i, c in enumerate(listed):
+            _options.choice("cameras", c, there)
+            out[what if i == 0 else f"{what}_{c}"] = f"observation.{kind}_{c}"
+    return out
+
+
+def all_pictures(ds: Dataset, *, colour: bool, depth: bool) -> dict[str, str]:
+    """All cameras as roles: the first colour camera is vision, the first depth camera depth, the others vision_<name> and depth_<name>."""
+    out: dict[str, str] = {}
+    for kind, want, first in (("vision", colour, _vision), ("depth", depth, _depth)):
+        if not want:
+            continue
+        keys = [k for k, f in ds.features.items() if _is_picture(f) and _is_depth(f) == (kind == "depth")]
+        if not keys:
+            raise Misuse(f"obs_modality: {ds.uri!r} has no {'colour' if kind == 'vision' else 'depth'} pictures", {"dataset": ds.uri}, "obs_modality='low_dim'")
+        main = first(ds.features)[0]
+        out.update({kind if k == main else f"{kind}_{k.rpartition('.')[2]}": k for k in keys})
+    return out
+
+
+def split_of(ds: Dataset, split: str | None, usual: str | None) -> list[int] | None:
+    """Positions of the episodes of a split; None for all. usual: the split that counts where none is asked for and it is there."""
+    splits: Mapping[str, str] = ds.info.get("splits") or {}
+    if split is None:
+        if usual is None or usual not in splits:
+            return None
+        split = usual
+    text = splits[_options.choice("split", split, splits)]
+    spans = [part.split(":") for part in text.split(",") if part]
+    return [i for a, b in spans for i in range(int(a), int(b))]
+
+
+def with_tasks(ds: Dataset, positions: list[int] | None, tasks: Sequence[str], stream: str | None) -> list[int]:
+    """The episodes of some tasks, by a text stream of names, or by the episodes' own tasks."""
+    positions = list(range(ds.num_episodes)) if positions is None else positions
+    if stream is not None:
+        if stream not in ds.features:
+            raise Misuse(f"tasks={list(tasks)!r}: {ds.uri!r} names no tasks", {"dataset": ds.uri}, "tasks=['all']")
+        of = {i: set(ds.episode(i).streams[stream].values) for i in positions}
+    else:
+        table = ds.episodes["tasks"]
+        of = {i: set(table[i] or []) for i in positions}
+    known = sorted({t for s in of.values() for t in s if t})
+    folded = {t.casefold(): t for t in known}
+    wanted = {_options.choice("tasks", folded.get(t.casefold(), t), known) for t in tasks}
+    return [i for i in positions if of[i] & wanted]
+
+
+def dataset_name(ds: Dataset) -> str:
+    """<name>/<version> is where an RLDS set lies; else the name of the path."""
+    parts = PurePath(ds.info.get("uri") or ds.uri).parts
+    return parts[-2] if len(parts) > 1 and ds.format == "rlds" and parts[-1] == ds.version else parts[-1]
+
+
+def _once(episode: Episode, key: str) -> Any:
+    """A value of the episode, where the dataset keeps one under that key."""
+    if key not in episode.dataset.features:
+        return None
+    v = episode.streams[key].values
+    return v[0] if len(v) else None
+
+
+def joined(parts: Sequence[Any], axes: int) -> Any:
+    """Numeric streams side by side on the last axis: [T, D], or [B, T, D] with two axes."""
+    flat = [p.reshape((*p.shape[:axes], -1)) for p in parts]
+    if len(flat) == 1:
+        return flat[0]
+    torch = _memory.torch_module()
+    return np.concatenate(flat, -1) if torch is None else torch.cat(flat, -1)
+
+
+def any_of(masks: Sequence[Any]) -> Any:
+    out = masks[0]
+    for m in masks[1:]:
+        out = out | m
+    return out
+
+
+def stacked(rows: Sequence[Any]) -> Any:
+    if isinstance(rows[0], np.ndarray):
+        return np.stack(rows)
+    return _memory.torch_module().stack(list(rows))
+
+
+def numbers(v: Sequence[Any], dtype: str) -> Any:
+    torch = _memory.torch_module()
+    return np.array(v, dtype) if torch is None else torch.tensor(v, dtype=getattr(torch, dtype))
+
+
+def _last(pictures: Any) -> Any:
+    """[…, C, H, W] seen as […, H, W, C]: no copy."""
+    return np.moveaxis(pictures, -3, -1) if isinstance(pictures, np.ndarray) else pictures.movedim(-3, -1)
+
+
+def nested(flat: dict[str, Any], roles: Mapping[str, Any]) -> dict[str, Any]:
+    """The item of the earlier RTXDataset: observations in a dict of their own, pictures with channels last."""
+    observations: dict[str, Any] = {}
+    masks = {k: v for k, v in flat.items() if k.endswith("_is_pad")}
+    out: dict[str, Any] = {"observations": observations}
+    for role in roles:
+        if role in ("actions", "rewards"):
+            continue
+        name = "rgb" if role == "vision" else role
+        v = flat[role]
+        axes = len(flat["actions"].shape) - 1
+        observations[name] = _last(v) if len(v.shape) == axes + 3 else v
+        if name != role:
+            masks[name + "_is_pad"] = masks.pop(role + "_is_pad")
+    actions = flat["actions"]
+    out["actions"] = actions
+    if "rewards" in flat:
+        out["rewards"] = flat["rewards"]
+    else:
+        like = masks["actions_is_pad"]
+        none = np.ones_like(like) if isinstance(like, np.ndarray) else like | True
+        out["rewards"], masks["rewards_is_pad"] = (none & False).astype(np.float32) if isinstance(none, np.ndarray) else (none & False).float(), none
+    return {**out, "language": flat["language"], "episode_id": flat["episode_id"], **masks}
+
+
+def encoded(frames: Any, encoder: Any) -> Any:
+    """[B, T, C, H, W] → [B, T, D], a sample at a time: an encoder's activations take many times the memory of its frames."""
+    torch = _memory.torch_module()
+    if torch is None:
+        vectors = [encoder(f) for f in frames]
+    else:
+        with torch.no_grad():
+            vectors = [encoder(f) for f in frames]
+    for v, f in zip(vectors, frames, strict=True):
+        if not hasattr(v, "shape") or len(v.shape) < 2 or v.shape[0] != f.shape[0]:
+            raise Misuse(f"vision_encoder gave {tuple(getattr(v, 'shape', ())) or type(v).__name__} for frames {tuple(f.shape)}: expected (T, D)")
+    out = stacked(vectors)
+    return out.reshape((*out.shape[:2], -1))
+
+
+def _tensor(a: np.ndarray, dtype: Any = None) -> Any:
+    torch = _memory.torch_module()
+    a = np.ascontiguousarray(a if dtype is None else a.astype(dtype))
+    return a if torch is None else torch.from_numpy(a if a.flags.writeable else a.copy())
+
+
+def _columns(episode: Episode, keys: Sequence[str]) -> np.ndarray:
+    parts = [np.asarray(episode.streams[k].values) for k in keys]
+    return np.concatenate([p.reshape(len(p), -1).astype(np.float32) for p in parts], -1)
+
+
+def episode_fields(episode: Episode, streams: Mapping[str, Any] | None, image_size: tuple[int, int] | None, step: Any) -> dict[str, Any]:
+    """The fields of RLDSEpisode, from the rows of an episode."""
+    ds = episode.dataset
+    of = roles(ds, streams, None)
+    observations: dict[str, Any] = {}
+    for role, keys in of.items():
+        if role in ("actions", "rewards"):
+            continue
+        if is_numeric(ds.features[keys[0]]):
+            observations[role if role != "vision" else "rgb"] = _tensor(_columns(episode, keys))
+        else:
+            observations[role if role != "vision" else "rgb"] = _last(_tensor(episode.streams[keys[0]].frames(image_dtype="float32", image_size=image_size)))
+    n = episode.length
+    actions = _tensor(_columns(episode, of["actions"]))
+    rewards = _columns(episode, of["rewards"])[:, 0] if "rewards" in of else np.zeros(n, np.float32)
+    ends = np.asarray(episode.streams["is_terminal"].values).reshape(-1) if "is_terminal" in ds.features else np.zeros(n, bool)
+    texts = list(episode.streams["language_instruction"].values) if "language_instruction" in ds.features else [(episode.tasks or [""])[0]] * n
+    key = of["actions"][0]
+    times = episode.streams[key].times
+    notes = {k.removeprefix("episode_metadata."): _once(episode, k) for k in ds.features if k.startswith("episode_metadata.")}
+    steps = [
+        step(
+            observation={k: v[i] for k, v in observations.items()}, action=actions[i], reward=float(rewards[i]), is_terminal=bool(ends[i]),
+            language_instruction=texts[i] or None, metadata=notes or None, timestamp_ms=float(times[i]) / 1e6,
+        )
+        for i in range(n)
+    ]  # fmt: skip
+    success, scene = notes.get("success"), notes.get("scene_description")
+    return {
+        "steps": steps, "episode_id": str(episode.position), "dataset_name": dataset_name(ds), "success": None if success is None else bool(np.ravel(success)[0]),
+        "language_instruction": next((t for t in (*episode.tasks, *texts) if t), None), "scene_description": None if scene is None else str(scene),
+    }  # fmt: skip
+
+
+def stream_fields(episode: Episode, streams: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The fields of RTXEpisode."""
+    of = roles(episode.dataset, streams, None)
+    out: dict[str, Any] = {"episode_id": str(episode.position), "vision": None, "vision_times": None}
+    for role, name in (("vision", "vision"), ("actions", "action"), ("proprio", "proprio")):
+        if role in of:
+            s = episode.streams[of[role][0]]
+            out[role] = _tensor(_columns(episode, of[role])) if is_numeric(s.feature) else _tensor(s.frames())
+            out[name + "_times"] = _tensor(s.times / 1e9)
+    return out

@@ -1,0 +1,442 @@
+"""The datasets of the earlier RoboCache under their names, over the engine's readers: sequences of fixed length from RLDS, CALVIN and robomimic.
+
+    from robocache.datasets import RTXDataset, RTXDataLoader, create_rtx_dataloader, CALVINDataset, RoboMimicDataset
+
+A sample is `sequence_length` rows of one episode at `target_hz` (default: the dataset's own rate), one sequence after the other; what the last one
+lacks of an episode is its last row, and `<name>_is_pad` says so. episode_id is the episode's position in `.dataset`, as text (recorders' own numbers repeat). Opening, decoding and alignment are the engine's, by its rules (floats linear,
+pictures nearest, rewards previous). New code uses robocache.open, MapDataset and Loader, which these are made of; docs/migration.md has the table.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from . import _loading, _memory, _options, _sequences
+from ._errors import Misuse, NotFound
+from .dataset import Dataset, Episode, rate
+from .dataset import open as open_dataset
+from .loader import Loader
+from .mapdataset import MapDataset, _Base
+
+__all__ = [
+    "RTXDataset", "RTXDataLoader", "RLDSStep", "RLDSEpisode", "RTXEpisode", "create_rtx_dataloader", "CALVINDataset", "RoboMimicDataset",
+]  # fmt: skip
+
+_warned = False
+
+
+def _one_path(use_robocache: Any) -> None:
+    """use_robocache=False once chose another way to read; it is taken, and said once a process."""
+    global _warned
+    if _loading.flag("use_robocache", use_robocache) or _warned:
+        return
+    _warned = True
+    warnings.warn("use_robocache=False: there is one path, the engine's; the keyword changes nothing", UserWarning, stacklevel=4)
+
+
+class _Sequences(_Base):
+    """Sequences of fixed length: a MapDataset on a timeline of one sample a sequence, with the streams under the names of their roles."""
+
+    dataset: Dataset
+    sequence_length: int
+    target_hz: Any
+
+    def _begin(
+        self, dataset: Dataset, roles: Mapping[str, Sequence[str]], *, language: bool, sequence_length: int, target_hz: Any, episodes: Iterable[int] | None,
+        image_size: Any, image_dtype: str = "float32", cache: bool = False, threads: int | None = None, memory_budget: Any = None,
+    ) -> None:  # fmt: skip
+        self.dataset = dataset
+        self.sequence_length = _loading.whole("sequence_length", sequence_length)
+        hz = target_hz if target_hz is not None else dataset.info.get("fps")
+        if hz is None:
+            raise Misuse(f"the rate of {dataset.uri!r} is not known", {"dataset": dataset.uri}, "give target_hz=, and rows_hz= where the format keeps no clock")
+        exact = Fraction(str(rate("target_hz", hz)))
+        self.target_hz = float(exact)
+        self.roles = {k: list(v) for k, v in roles.items()}
+        self._memo: dict[int, Any] | None = {} if cache else None
+        features = dataset.features
+        streams = list(dict.fromkeys(k for keys in self.roles.values() for k in keys))
+        span = (0.0, float((self.sequence_length - 1) / exact), self.sequence_length)
+        self._task = "task" if language and dataset.info.get("tasks") else None
+        align: dict[str, Any] = {
+            "dtypes": {k: "float32" for k in streams if _sequences.is_numeric(features[k]) and features[k].dtype != "float32"},
+            "modes": {k: "previous" for k in self.roles.get("rewards", ())},
+        }
+        self.map = MapDataset(
+            dataset, episodes=None if episodes is None else list(episodes), hz=exact / self.sequence_length, keys=[*streams, *([self._task] if self._task else []), "episode_id"],
+            windows={k: span for k in streams}, align={k: v for k, v in align.items() if v}, image_dtype=image_dtype, image_size=image_size, threads=threads,
+            memory_budget=memory_budget,
+        )  # fmt: skip
+
+    def __len__(self) -> int:
+        return len(self.map)
+
+    def __getitem__(self, i: int) -> dict[str, Any]:
+        if self._memo is None:
+            return self._item(self.map[i])
+        k = self.map._index(i)
+        if k not in self._memo:
+            self._memo[k] = self._item(self.map[k])
+        return dict(self._memo[k])
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return (self[i] for i in range(len(self)))
+
+    def _item(self, got: Mapping[str, Any]) -> dict[str, Any]:
+        return self._formed(got, 1)
+
+    def _formed(self, got: Mapping[str, Any], axes: int) -> dict[str, Any]:
+        """What the engine gave, by role. axes: 1 of a sample, [T, …]; 2 of a batch, [B, T, …]."""
+        out: dict[str, Any] = {}
+        for role, keys in self.roles.items():
+            if _sequences.is_numeric(self.dataset.features[keys[0]]):
+                v = _sequences.joined([got[k] for k in keys], axes)
+                out[role] = v[..., 0] if role == "rewards" and v.shape[-1] == 1 else v
+            else:
+                out[role] = got[keys[0]]
+        fused = [out[r] for r in ("vision", "proprio") if r in out and len(out[r].shape) == axes + 1]
+        if fused:
+            out["fused"] = _sequences.joined(fused, axes)
+        texts = got[self._task] if self._task else None
+        out["language"] = (texts if texts is not None else "") if axes == 1 else (list(texts) if texts is not None else [""] * len(got["episode_id"]))
+        out["episode_id"] = got["episode_id"]
+        for role, keys in self.roles.items():
+            out[role + "_is_pad"] = _sequences.any_of([got[k + "_is_pad"] for k in keys])
+        return out
+
+    @property
+    def features(self) -> Mapping[str, Any]:
+        """The dataset's streams, by its own keys."""
+        return self.dataset.features
+
+    def close(self) -> None:
+        """Gives decoders and files back. Samples that were taken stay valid."""
+        self.map.close()
+
+    def __repr__(self) -> str:
+        return f"<robocache.datasets.{type(self).__name__} of {self.dataset.uri!r}: {self.sequence_length} rows at {self.target_hz:g} Hz>"
+
+
+class _Batches(Loader):
+    """A Loader whose batches have the names of roles. All of Loader's methods are there: state_dict, set_epoch, stats, close."""
+
+    sequences: _Sequences
+
+    def _serve(self, sequences: _Sequences, form: Callable[[dict[str, Any]], dict[str, Any]], **how: Any) -> None:
+        self.sequences, self._form = sequences, form
+        if sequences._memo is not None:
+            how.setdefault("cache", "ram")
+        super().__init__(sequences.map, **how)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return map(self._form, super().__iter__())
+
+
+@dataclass
+class RLDSStep:
+    """One step of an episode. observation: rgb float32 [H, W, C] in 0..1, proprio float32 [D], depth float32 [H, W, 1] in millimetres, where recorded."""
+
+    observation: dict[str, Any]
+    action: Any
+    reward: float
+    is_terminal: bool
+    language_instruction: str | None = None
+    metadata: dict[str, Any] | None = None
+    timestamp_ms: float | None = None
+
+
+@dataclass
+class RLDSEpisode:
+    """An episode as a list of steps. success is None where the dataset does not say."""
+
+    steps: list[RLDSStep]
+    episode_id: str
+    dataset_name: str
+    success: bool | None
+    language_instruction: str | None = None
+    scene_description: str | None = None
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    @classmethod
+    def of(cls, episode: Episode, streams: Mapping[str, Any] | None = None, *, image_size: tuple[int, int] | None = None) -> RLDSEpisode:
+        """The rows of an episode as recorded, at their own rate. streams: as of RTXDataset."""
+        return cls(**_sequences.episode_fields(episode, streams, image_size, RLDSStep))
+
+    def to_tensor_dict(self) -> dict[str, Any]:
+        """observations {name: [T, …]}, actions [T, D], rewards float32 [T], terminals bool [T], episode_id, success. Misuse without steps."""
+        if not self.steps:
+            raise Misuse(f"episode {self.episode_id!r} has no steps")
+        return {
+            "observations": {k: _sequences.stacked([s.observation[k] for s in self.steps]) for k in self.steps[0].observation},
+            "actions": _sequences.stacked([s.action for s in self.steps]),
+            "rewards": _sequences.numbers([s.reward for s in self.steps], "float32"),
+            "terminals": _sequences.numbers([s.is_terminal for s in self.steps], "bool"),
+            "episode_id": self.episode_id,
+            "success": self.success,
+        }
+
+
+@dataclass
+class RTXEpisode:
+    """Streams of an episode with their own times (float64 seconds, [rows]): what resample_trajectories takes.
+
+    vision: uint8 [T, C, H, W], or vectors float32 [T, D]; actions, proprio: float32 [T, D].
+    """
+
+    episode_id: str
+    vision: Any
+    vision_times: Any
+    actions: Any
+    action_times: Any
+    proprio: Any = None
+    proprio_times: Any = None
+
+    def __len__(self) -> int:
+        return len(self.action_times)
+
+    @classmethod
+    def of(cls, episode: Episode, streams: Mapping[str, Any] | None = None) -> RTXEpisode:
+        """The streams of an episode as recorded. streams: as of RTXDataset."""
+        return cls(**_sequences.stream_fields(episode, streams))
+
+
+class RTXDataset(_Sequences):
+    """Open X-Embodiment (RLDS): sequences of fixed length, read lazily, without TensorFlow.
+
+    dataset_name: a folder below data_dir (default: TFDS_DATA_DIR, else ~/tensorflow_datasets); data_dir may also be the dataset's own folder.
+        path: the dataset's folder or any level above it, in place of both.
+    split: "train", "val", "train+val" …; None: all. max_episodes: the first so many.
+    sequence_length: rows of a sample (T). episode_length_sec: in its place, T in seconds at target_hz.
+    target_hz: rate of the rows; default the dataset's own. rows_hz: the rate that was recorded, where the reader's table does not know it.
+    image_size: (height, width), None: as recorded. image_dtype: "float32" in 0..1, or "uint8".
+    modalities: which of "vision" ("rgb"), "depth", "proprio", "rewards", "language"; default all that are there. Actions always are.
+    streams: {"rgb": key, "depth": key, "proprio": [keys], "actions": [keys], "rewards": key}, where the choice by names is not the right one;
+        several numeric streams are joined. Other names are observations too: {"wrist_rgb": "observation.wrist_image"}.
+    cache_in_memory: samples that were made are kept, and the same tensors given again. use_robocache: changes nothing (warns once).
+    map, options: as robocache.open. threads, memory_budget: as MapDataset.
+
+    A sample: {"observations": {"rgb": float32 [T, H, W, C], "proprio": float32 [T, D], "depth": float32 [T, H, W, 1] in millimetres},
+    "actions": float32 [T, D], "rewards": float32 [T] (zeros under rewards_is_pad where none were recorded), "language": str, "episode_id": str}
+    and "<name>_is_pad": bool [T]. Tensors of torch, arrays of NumPy without it.
+
+    Raises NotFound (no such folder or dataset, with the names that are there), Misuse (split, modalities, streams), Malformed.
+    """
+
+    @_options.checked
+    def __init__(
+        self, dataset_name: str | None = None, data_dir: Any = None, split: str | None = "train", max_episodes: int | None = None, sequence_length: int = 50,
+        image_size: Sequence[int] | None = (224, 224), use_robocache: bool = True, cache_in_memory: bool = False, *, path: Any = None,
+        modalities: Iterable[str] | None = None, target_hz: Any = None, episode_length_sec: float | None = None, streams: Mapping[str, Any] | None = None,
+        rows_hz: Any = None, map: Any = None, options: Mapping[str, Any] | None = None, image_dtype: str = "float32", threads: int | None = None,
+        memory_budget: int | str | None = None,
+    ) -> None:  # fmt: skip
+        _one_path(use_robocache)
+        how: dict[str, Any] = {"format": "rlds", "hz": rows_hz, "map": map, "options": {**(options or {}), **({"split": split} if split is not None else {})}}
+        wanted, language = _sequences.modalities(modalities)
+        ds = _found(dataset_name, data_dir, path, how)
+        self.dataset_name = dataset_name or _sequences.dataset_name(ds)
+        self.split = split
+        if episode_length_sec is not None:
+            hz = target_hz if target_hz is not None else ds.fps
+            sequence_length = max(1, round(float(Fraction(str(rate("target_hz", hz)))) * (_loading.number("episode_length_sec", episode_length_sec) or 0)))
+        n = ds.num_episodes if max_episodes is None else min(_loading.whole("max_episodes", max_episodes), ds.num_episodes)
+        self._begin(
+            ds, _sequences.roles(ds, streams, wanted), language=language, sequence_length=sequence_length, target_hz=target_hz, episodes=None if n == ds.num_episodes else range(n),
+            image_size=image_size, image_dtype=image_dtype, cache=_loading.flag("cache_in_memory", cache_in_memory), threads=threads, memory_budget=memory_budget,
+        )  # fmt: skip
+        self._streams, self.num_episodes = streams, n
+
+    def _item(self, got: Mapping[str, Any]) -> dict[str, Any]:
+        return _sequences.nested(self._formed(got, 1), self.roles)
+
+    def _nested(self, got: Mapping[str, Any]) -> dict[str, Any]:
+        return _sequences.nested(self._formed(got, 2), self.roles)
+
+    def _flat(self, got: Mapping[str, Any]) -> dict[str, Any]:
+        return {"vision": None, "proprio": None, "fused": None, **self._formed(got, 2)}
+
+    def episode(self, i: int) -> RLDSEpisode:
+        """The i-th episode, all of its steps, at its own rate."""
+        return RLDSEpisode.of(self.dataset.episode(i), self._streams)
+
+    @property
+    def episodes(self) -> Iterator[RLDSEpisode]:
+        """The episodes, read one by one."""
+        return (self.episode(i) for i in range(self.num_episodes))
+
+
+def _found(name: str | None, data_dir: Any, path: Any, how: Mapping[str, Any]) -> Dataset:
+    """The dataset that a name, a folder or both say."""
+    if path is not None:
+        if data_dir is not None:
+            raise Misuse("path= and data_dir=: expected one of them")
+        return open_dataset(path, **how)
+    if name is None and data_dir is None:
+        raise Misuse("RTXDataset: expected dataset_name=, data_dir= or path=")
+    root = _options.uri(data_dir if data_dir is not None else os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets")
+    if name is None or "://" in root:
+        return open_dataset(root if name is None else f"{root.rstrip('/')}/{name}", **how)
+    if not isinstance(name, str) or not name:
+        raise Misuse(f"dataset_name={name!r}: expected a name")
+    folder = Path(root)
+    if not folder.is_dir():
+        raise NotFound(f"no folder {root}", {"dataset": root}, "data_dir= is where datasets lie, or the folder of one")
+    if (folder / name).is_dir():
+        return open_dataset(folder / name, **how)
+    own = (folder / "features.json").is_file() or any(folder.glob("*/features.json"))
+    if own and (data_dir is not None or folder.name == name):
+        return open_dataset(folder, **how)
+    there = sorted(p.name for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
+    hint = _options.nearest(name, there) if there else "the folder is empty"
+    raise NotFound(f"no dataset {name!r} in {root}", {"dataset": f"{root}/{name}"}, hint)
+
+
+class RTXDataLoader(_Batches):
+    """Batches of RTXDataset, by the engine's Loader: in parallel, without worker processes.
+
+    num_workers: threads; 0: the cores. split "train" is shuffled; shuffle=, seed=, drop_last=, device=, rank= and all other keywords of Loader may
+    be given; all others go to RTXDataset. With cache_in_memory=True decoded pictures stay in RAM (cache="ram").
+
+    A batch: {"observations": {"rgb": float32 [B, T, H, W, C], "proprio": float32 [B, T, D], "depth" …}, "actions": float32 [B, T, D],
+    "rewards": float32 [B, T], "language": list of str, "episode_id": list of str} and "<name>_is_pad": bool [B, T].
+    """
+
+    def __init__(self, dataset_name: str | None = None, batch_size: int = 32, num_workers: int = 4, split: str | None = "train", **kw: Any) -> None:
+        known = inspect.signature(RTXDataset.__init__).parameters
+        of_loader = {k: kw.pop(k) for k in list(kw) if k not in known and k in inspect.signature(Loader.__init__).parameters}
+        sequences = RTXDataset(dataset_name, split=split, **kw)
+        of_loader.setdefault("shuffle", "global" if split == "train" else False)
+        self._serve(sequences, sequences._nested, batch_size=batch_size, **_threads(num_workers), **of_loader)
+
+
+def _threads(num_workers: Any) -> dict[str, Any]:
+    n = _loading.whole("num_workers", num_workers, least=0)
+    return {"threads": n} if n else {}
+
+
+class _Encoded:
+    """Vision as vectors, by the caller's encoder."""
+
+    def __init__(self, sequences: RTXDataset, encoder: Callable[[Any], Any]) -> None:
+        self.sequences, self.encoder = sequences, encoder
+
+    def __call__(self, got: dict[str, Any]) -> dict[str, Any]:
+        batch = self.sequences._flat(got)
+        frames = batch["vision"]
+        if frames is None or frames.ndim != 5:
+            raise Misuse("vision_encoder= is for frames, and there are none", {"dataset": self.sequences.dataset.uri})
+        batch["vision"] = _sequences.encoded(frames, self.encoder)
+        batch["fused"] = _sequences.joined([batch["vision"], *([batch["proprio"]] if batch["proprio"] is not None else [])], 2)
+        return batch
+
+
+@_options.checked
+def create_rtx_dataloader(
+    data_dir: Any, batch_size: int = 32, target_hz: Any = 50.0, episode_length_sec: float = 5.0, num_workers: int = 0, use_robocache: bool = True,
+    device: Any = "cuda", *, vision_encoder: Callable[[Any], Any] | None = None, split: str | None = "train", image_size: Sequence[int] | None = None,
+    image_dtype: str = "float32", modalities: Iterable[str] | None = None, streams: Mapping[str, Any] | None = None, rows_hz: Any = None,
+    max_episodes: int | None = None, shuffle: Any = "global", seed: int = 0, drop_last: bool = False, memory_budget: int | str = "4GiB",
+) -> Loader:  # fmt: skip
+    """A Loader over an RLDS dataset in data_dir: sequences of episode_length_sec at target_hz, T = target_hz · episode_length_sec rows.
+
+    A batch, on device:
+        vision   frames float32 [B, T, C, H, W] in 0..1 (image_dtype="uint8": as recorded), or vectors [B, T, D] where the dataset stores those
+                 or vision_encoder= makes them: it is called with the frames of one sample, [T, C, H, W], without gradients, and gives [T, D]
+        proprio  float32 [B, T, D]         actions  float32 [B, T, D]
+        fused    float32 [B, T, D]: vision, where it is vectors, and proprio side by side
+        language, episode_id: lists of str; rewards, depth where recorded
+        <name>_is_pad  bool [B, T]: behind the end of the episode
+    vision, proprio and fused are None where the dataset has none. num_workers: threads; 0: the cores. The rest as RTXDataset and Loader.
+
+    Raises NotFound where data_dir is missing, Unsupported where device is not here (device="cpu" always is), Misuse for wrong arguments.
+    """
+    _one_path(use_robocache)
+    if vision_encoder is not None and not callable(vision_encoder):
+        raise Misuse(f"vision_encoder={vision_encoder!r}: expected a function of frames [T, C, H, W]")
+    sequences = RTXDataset(
+        data_dir=data_dir, split=split, max_episodes=max_episodes, image_size=image_size, target_hz=target_hz, episode_length_sec=episode_length_sec, modalities=modalities,
+        streams=streams, rows_hz=rows_hz, image_dtype="float32" if vision_encoder is not None else image_dtype,
+    )  # fmt: skip
+    form = sequences._flat if vision_encoder is None else _Encoded(sequences, vision_encoder)
+    loader = _Batches.__new__(_Batches)
+    loader._serve(
+        sequences, form, batch_size=batch_size, device=device, shuffle=shuffle, seed=seed, drop_last=drop_last, memory_budget=memory_budget, **_threads(num_workers)
+    )
+    return loader
+
+
+class CALVINDataset(_Sequences):
+    """CALVIN: sequences of fixed length with one or more cameras.
+
+    path: the folder that holds training/ and validation/, or one of them. split: "training", "validation"; default training where there is one.
+    tasks: ["all"]: all annotated windows, each an episode (of a set without annotations its runs); names of tasks (["lift_red_block", …]): theirs;
+        None: the runs as recorded, annotated or not.
+    cameras: of "static", "gripper", "tactile.0", "tactile.1". depth: their depth pictures too.
+    sequence_length, target_hz, image_size, image_dtype, streams, threads, memory_budget: as RTXDataset; the recorded rate is 30 Hz (rows_hz=).
+        streams={"actions": "rel_actions"} takes the relative actions.
+
+    A sample: "vision": float32 [T, C, H, W] in 0..1 of the first camera, "vision_<camera>" of the others, "depth", "depth_<camera>": float32
+    [T, 1, H, W] in millimetres; "proprio": float32 [T, 15]; "actions": float32 [T, 7]; "fused": the numeric streams (proprio); "language": str;
+    "episode_id": str; "<name>_is_pad": bool [T].
+    """
+
+    @_options.checked
+    def __init__(
+        self, path: Any, tasks: Iterable[str] | None = ("all",), cameras: Iterable[str] = ("static", "gripper"), target_hz: Any = None, *, split: str | None = None,
+        sequence_length: int = 50, depth: bool = False, image_size: Sequence[int] | None = None, image_dtype: str = "float32", streams: Mapping[str, Any] | None = None,
+        rows_hz: Any = None, options: Mapping[str, Any] | None = None, threads: int | None = None, memory_budget: int | str | None = None,
+    ) -> None:  # fmt: skip
+        chosen = _sequences.names("tasks", tasks)
+        ds = open_dataset(path, format="calvin", hz=rows_hz, options={**(options or {}), **({} if chosen is None else {"language": "episodes"})} or None)
+        self.tasks = chosen
+        picked = _sequences.split_of(ds, split, "training")
+        if chosen is not None and "all" not in chosen:
+            picked = _sequences.with_tasks(ds, picked, chosen, "language_task")
+        roles = _sequences.roles(ds, {**_sequences.cameras(ds, cameras, _loading.flag("depth", depth)), **(streams or {})}, ("proprio",))
+        self._begin(
+            ds, roles, language=True, sequence_length=sequence_length, target_hz=target_hz, episodes=picked, image_size=image_size, image_dtype=image_dtype, threads=threads,
+            memory_budget=memory_budget,
+        )  # fmt: skip
+
+
+class RoboMimicDataset(_Sequences):
+    """robomimic HDF5: sequences of fixed length.
+
+    path: a file, or a folder of files that are one dataset. split: a mask ("train", "valid"); default all demos.
+    tasks: only demos of these tasks (the names of env_args, or their instructions); None: all.
+    obs_modality: "low_dim": numbers only, no picture is read; "rgb" or "image": the cameras too; "depth": depth pictures too; or a list of these.
+    sequence_length, target_hz, image_size, image_dtype, streams, threads, memory_budget: as RTXDataset; rows_hz: the recorded rate, where env_args lacks it.
+
+    A sample: "proprio": float32 [T, D], all numeric observations side by side in the file's order (streams={"proprio": [keys]} chooses); "vision": float32
+    [T, C, H, W] in 0..1 of the first camera, "vision_<name>" of the others; "actions": float32 [T, D]; "rewards": float32 [T], where recorded; "fused":
+    the numeric streams; "language": str; "episode_id": str; "<name>_is_pad": bool [T].
+    """
+
+    @_options.checked
+    def __init__(
+        self, path: Any, tasks: Iterable[str] | None = None, obs_modality: str | Iterable[str] = "low_dim", target_hz: Any = None, *, split: str | None = None,
+        sequence_length: int = 50, image_size: Sequence[int] | None = None, image_dtype: str = "float32", streams: Mapping[str, Any] | None = None, rows_hz: Any = None,
+        options: Mapping[str, Any] | None = None, threads: int | None = None, memory_budget: int | str | None = None,
+    ) -> None:  # fmt: skip
+        known = ("low_dim", "rgb", "image", "depth")
+        kinds = {_options.choice("obs_modality", m, known) for m in ([obs_modality] if isinstance(obs_modality, str) else obs_modality)}
+        chosen = _sequences.names("tasks", tasks)
+        ds = open_dataset(path, format="robomimic", hz=rows_hz, options=options)
+        self.tasks = chosen
+        picked = _sequences.split_of(ds, split, None)
+        if chosen is not None and "all" not in chosen:
+            picked = _sequences.with_tasks(ds, picked, chosen, None)
+        pictures = _sequences.all_pictures(ds, colour=bool(kinds & {"rgb", "image"}), depth="depth" in kinds)
+        self._begin(
+            ds, _sequences.roles(ds, {**pictures, **(streams or {})}, ("proprio", "rewards"), everything=True), language=True, sequence_length=sequence_length,
+            target_hz=target_hz, episodes=picked, image_size=image_size, image_dtype=image_dtype, threads=threads, memory_budget=memory_budget,
+        )  # fmt: skip
