@@ -199,17 +199,24 @@ func (src *source) timeline(ctx context.Context, episode int) (n int, start int6
 }
 
 // snapped moves a time onto a stamp that is 1 ns beside it. On a timeline the sample's time and the offset are rounded each: their sum may
-// miss the row that both mean, and behind the last one that would be padding.
-func snapped(t int64, stamps []int64) int64 {
-	i, hit := slices.BinarySearch(stamps, t)
-	switch {
-	case hit:
-	case i < len(stamps) && stamps[i]-t == 1:
-		return t + 1
-	case i > 0 && t-stamps[i-1] == 1:
-		return t - 1
+// miss the row that both mean, and behind the last one that would be padding. It also gives the first stamp that is not before the time,
+// where the search for a later time goes on: most windows are a few rows from place to place.
+func snapped(t int64, stamps []int64, from int) (int64, int) {
+	i := from
+	for i < len(stamps) && stamps[i] < t {
+		if i++; i == from+16 {
+			more, _ := slices.BinarySearch(stamps[i:], t)
+			i += more
+			break
+		}
 	}
-	return t
+	switch {
+	case i < len(stamps) && stamps[i]-t <= 1:
+		t = stamps[i]
+	case i > 0 && t-stamps[i-1] == 1:
+		t--
+	}
+	return t, i
 }
 
 // plans finds, for each sample and step of a column, where its value comes from. The plan is of the whole batch: its sources are
@@ -233,10 +240,14 @@ func (w *worker) plans(p *part, c *column) (*kernel.Plan, []robocache.Row, error
 			if err != nil {
 				return err
 			}
+			near := 0
 			for _, d := range deltas {
 				at := t - c.aligns.offset + d
 				if d != 0 && own.line.grid {
-					at = snapped(at, stamps)
+					if near > 0 && stamps[near-1] >= at {
+						near = 0
+					}
+					at, near = snapped(at, stamps, near)
 				}
 				targets = append(targets, at)
 			}

@@ -230,15 +230,27 @@ func TestTimelineEqualsAlign(t *testing.T) {
 	}
 }
 
-// A place 1 ns beside a stamp is the stamp; all others stay.
+// A place 1 ns beside a stamp is the stamp; all others stay; wherever the search begins.
 func TestSnapped(t *testing.T) {
 	stamps := []int64{10, 20, 21}
 	for in, want := range map[int64]int64{0: 0, 9: 10, 10: 10, 11: 10, 12: 12, 19: 20, 20: 20, 21: 21, 22: 21, 23: 23} {
-		if got := snapped(in, stamps); got != want {
-			t.Errorf("%d: %d, want %d", in, got, want)
+		for from := 0; from == 0 || from <= 3 && stamps[from-1] < in; from++ {
+			if got, _ := snapped(in, stamps, from); got != want {
+				t.Errorf("%d from %d: %d, want %d", in, from, got, want)
+			}
 		}
 	}
-	if snapped(5, nil) != 5 {
+	if got, _ := snapped(5, nil, 0); got != 5 {
 		t.Error("without stamps")
+	}
+	long := make([]int64, 1000)
+	for i := range long {
+		long[i] = int64(i) * 100
+	}
+	for _, in := range []int64{1501, 1599, 1701, 77_199, 99_901} {
+		got, at := snapped(in, long, 0)
+		if got%100 != 0 || max(got-in, in-got) != 1 || at < len(long) && long[at] < got {
+			t.Errorf("%d: %d, %d", in, got, at)
+		}
 	}
 }

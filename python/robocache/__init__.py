@@ -21,6 +21,8 @@
     robocache.voxelize(points, grid_min=(-1, -1, 0), voxel_size=0.05, grid_size=(40, 40, 40), mode="count")
     robocache.depth_to_points, robocache.tsdf_integrate
 
+    robocache.datasets.RTXDataset, .CALVINDataset, .RoboMimicDataset # the earlier RoboCache's datasets, over the same readers
+
     robocache.self_test(), robocache.check_installation()             # what is here, and why the rest is not
 
 Importing it loads neither torch nor the engine. help() of each name says the rest.

@@ -315,7 +315,8 @@ class RTXDataLoader(_Batches):
         of_loader = {k: kw.pop(k) for k in list(kw) if k not in known and k in inspect.signature(Loader.__init__).parameters}
         sequences = RTXDataset(dataset_name, split=split, **kw)
         of_loader.setdefault("shuffle", "global" if split == "train" else False)
-        self._serve(sequences, sequences._nested, batch_size=batch_size, **_threads(num_workers), **of_loader)
+        of_loader = {**_threads(num_workers), **{k: kw[k] for k in ("threads", "memory_budget") if kw.get(k) is not None}, **of_loader}
+        self._serve(sequences, sequences._nested, batch_size=batch_size, **of_loader)
 
 
 def _threads(num_workers: Any) -> dict[str, Any]:
@@ -357,7 +358,8 @@ def create_rtx_dataloader(
         <name>_is_pad  bool [B, T]: behind the end of the episode
     vision, proprio and fused are None where the dataset has none. num_workers: threads; 0: the cores. The rest as RTXDataset and Loader.
 
-    Raises NotFound where data_dir is missing, Unsupported where device is not here (device="cpu" always is), Misuse for wrong arguments.
+    Raises NotFound where data_dir is missing, Unsupported where device is not here (device="cpu" always is), Misuse for wrong arguments, ResourceLimit
+    where a batch of float32 frames does not fit memory_budget: 250 rows are long. image_size= or image_dtype="uint8" make it smaller.
     """
     _one_path(use_robocache)
     if vision_encoder is not None and not callable(vision_encoder):

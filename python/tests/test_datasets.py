@@ -149,9 +149,9 @@ def test_rtx_batches(bridge: str) -> None:
         it = iter(loader)
         next(it)
         state, second = loader.state_dict(), next(it)
-    with RTXDataLoader("bridge_dataset", batch_size=8, seed=1, **how) as again:  # type: ignore[arg-type]
+    with RTXDataLoader("bridge_dataset", batch_size=8, seed=1, memory_budget="1GiB", threads=1, **how) as again:  # type: ignore[arg-type]
         again.load_state_dict(state)
-        assert torch.equal(next(iter(again))["actions"], second["actions"])
+        assert torch.equal(next(iter(again))["actions"], second["actions"]) and again._config["threads"] == 1 and again._config["memory_budget"] == 2**30
     with RTXDataLoader("bridge_dataset", batch_size=50, split="val", **how) as val:  # type: ignore[arg-type]
         b = next(iter(val))
         assert [int(i) for i in b["episode_id"][::2]] == [int(val.sequences[i]["episode_id"]) for i in range(0, 50, 2)]  # not shuffled
