@@ -46,6 +46,10 @@ const directStreams = 4 // DIRECT_STREAMS
 // columns sooner. Tests set it.
 var directLimit int64 = 600_000
 
+// directVectors is how few vectors a row of one stream has where planning it once for all of them does not pay at any size (H200, 16,384 entries
+// 100→50 of 1, 2 and 4 vectors: 16, 28 and 52 µs, the others' best 53, 55 and 63; of 8: 98 and 97).
+const directVectors = 4
+
 // divide makes the divisor of numbers below 2^31: with 2^(s-1) < d ≤ 2^s and m = ⌈2^(31+s)/d⌉, n·m exceeds n·2^(31+s)/d by less than
 // 2^(31+s)/d, so that the quotient is exact.
 func divide(d uint32) divisor {
@@ -73,7 +77,14 @@ func (g *fuseGroup) direct() bool {
 	if g.vector == 1 {
 		limit = limit / 3 * 2
 	}
-	return lines <= limit && lines*vectors <= limit && lines*int64(g.cols) < math.MaxInt32
+	if fuseChoice.way != "" {
+		return fuseChoice.way == "direct" && lines*int64(g.cols) < math.MaxInt32
+	}
+	if lines*int64(g.cols) >= math.MaxInt32 {
+		return false
+	}
+	few := directLimit > 0 && g.to-g.from == 1 && g.vector > 1 && vectors <= directVectors
+	return few || lines <= limit && lines*vectors <= limit
 }
 
 // launchDirect adds the group's calls: of vectors, and of single columns where addresses do not allow these.

@@ -19,6 +19,14 @@ const (
 // unroll is how many rows a thread of the fast kernels has in flight (UNROLL in src/lanes.cuh).
 const unroll = 4
 
+// fuseChoice stands for what shape and way would choose; zero values leave it to them. Tests set it, to time one choice beside another.
+var fuseChoice struct {
+	way           string // "direct", "tiles", "whole"
+	threads, tile int    // of tiles
+	per           int    // blocks a multiprocessor, of whole entries
+	buffers       int
+}
+
 const (
 	rowBytes     = 16 // Row
 	wideRowBytes = 24 // WideRow
@@ -43,11 +51,20 @@ func (g *fuseGroup) shape(p *fuseParams, vector int, how fuseWay) (block, grid, 
 		}
 	} else {
 		vectors := int(p.vectors)
-		threads = threadsFor(vectors)
+		threads = min(threadsFor(vectors), max(128, (int(p.rows)*vectors/unroll+31)&^31)) // each thread makes a few rows
+		if g.kind == fuseMapped && p.batch > int64(4*c.processors) {
+			threads = min(threads, 160) // they hold many registers: small blocks fill a multiprocessor better (fuse of three streams, B 4096: 211 µs, 320 threads 251)
+		}
+		if fuseChoice.threads > 0 {
+			threads = fuseChoice.threads
+		}
 		p.chunks = int32(ceil(int64(vectors), int64(threads)))
 		p.chunk = int32(ceil(int64(vectors), int64(p.chunks)))
 		tile = min(tile, max(g.tileRows(p, threads/int(p.chunk)), 1), 2048/streams)
-		for tile > 2 && p.batch*ceil(int64(p.rows), int64(tile))*int64(p.chunks) < int64(c.processors) {
+		if fuseChoice.tile > 0 {
+			tile = min(fuseChoice.tile, int(p.rows))
+		}
+		for fuseChoice.tile == 0 && tile > 2 && p.batch*ceil(int64(p.rows), int64(tile))*int64(p.chunks) < int64(c.processors) {
 			tile = (tile + 1) / 2
 		}
 		p.work = p.batch * ceil(int64(p.rows), int64(tile)) * int64(p.chunks)
@@ -72,16 +89,24 @@ func (g *fuseGroup) tileRows(p *fuseParams, lanes int) int {
 	if p.rows <= 64 {
 		return int(p.rows)
 	}
-	for i := range int(p.streams) {
-		if p.s[i].n > manyStamps {
-			return max(256, 2*unroll*lanes)
-		}
+	if p.long() {
+		return max(256, 2*unroll*lanes)
 	}
 	return max(2*unroll*lanes, 32)
 }
 
 // manyStamps is from where on a tile takes only some of the stamps into shared memory.
 const manyStamps = 1024
+
+// long says that a stream has so many.
+func (p *fuseParams) long() bool {
+	for i := range int(p.streams) {
+		if p.s[i].n > manyStamps {
+			return true
+		}
+	}
+	return false
+}
 
 func align16(n int) int { return (n + 15) &^ 15 }
 
@@ -97,20 +122,32 @@ func (g *fuseGroup) stagedShape(p *fuseParams, vector int, how fuseWay) (block, 
 			threads = min(max(64, (int(p.rows*p.streams)+31)&^31), 512)
 		}
 	} else if n := int(p.vectors); n > 0 {
-		for best := 0.0; threads <= 512; threads += 32 {
-			if used := float64(threads/n*n) / float64(threads); used > best {
-				best, block = used, uint32(threads)
+		// As many threads with columns on a multiprocessor as registers and shared memory allow.
+		most := 0
+		for t := 160; t <= 512; t += 32 {
+			if used := t / n * n * stagedBlocks(c, stagedBytes(p), t); used > most {
+				most, threads = used, t
 			}
 		}
-		threads = int(block)
+	}
+	if fuseChoice.threads > 0 {
+		threads = fuseChoice.threads
 	}
 	bytes := stagedBytes(p)
-	per := min((c.shared+1024)/(bytes+1024), c.threads/threads, 65536/(80*threads))
+	per := stagedBlocks(c, bytes, threads)
+	if fuseChoice.per > 0 {
+		per = fuseChoice.per
+	}
 	p.work = p.batch
 	return uint32(threads), uint32(min(p.batch, int64(max(per, 1)*c.processors))), uint32(bytes)
 }
 
-// layout places what a staged kernel has in shared memory: plan, a row of zeros, the result, one or two buffers of targets, stamps and values.
+// stagedBlocks is how many blocks of a staged kernel a multiprocessor holds.
+func stagedBlocks(c chip, bytes, threads int) int {
+	return min((c.shared+1024)/(bytes+1024), c.threads/threads, 65536/(80*threads))
+}
+
+// layout places what a staged kernel has in shared memory: plan and a row of zeros, or the result; one or two buffers of targets, stamps and values.
 func (g *fuseGroup) layout(p *fuseParams, how fuseWay, buffers int) {
 	at := 16 + 2*spanBytes*int(p.streams)
 	if how == fuseWhole {
@@ -123,7 +160,10 @@ func (g *fuseGroup) layout(p *fuseParams, how fuseWay, buffers int) {
 		at += int(p.zeroBytes)
 	}
 	p.result = int32(at)
-	p.buffer = int32(align16(at + int(p.rows)*int(p.outRow) + 16))
+	if how == fuseRows {
+		at += int(p.rows)*int(p.outRow) + 16
+	}
+	p.buffer = int32(align16(at))
 	p.pivots = int32(align16(8*int(p.rows) + 16))
 	stamps := 0
 	for i := range int(p.streams) {
@@ -167,8 +207,19 @@ func (g *fuseGroup) way(p *fuseParams) fuseWay {
 	case in > 4*out:
 	case g.vector == 1 && packed && p.outRow <= 256*int64(p.streams):
 		how = fuseRows
-	case g.vector > 1 && packed && in < 2*out && p.batch >= int64(4*c.processors) && g.cols/4 <= 512:
+	case g.vector > 1 && g.kind == fuseLean && packed && in < 2*out && p.batch >= int64(4*c.processors) && g.cols/4 <= 512:
 		how = fuseWhole
+	}
+	switch fuseChoice.way {
+	case "tiles":
+		how = fuseTiles
+	case "whole":
+		if how = fuseRows; g.vector > 1 {
+			how = fuseTiles
+			if g.kind == fuseLean {
+				how = fuseWhole
+			}
+		}
 	}
 	if how == fuseTiles {
 		return how
@@ -183,9 +234,16 @@ func (g *fuseGroup) way(p *fuseParams) fuseWay {
 
 // buffers is two where that leaves room for several blocks on a multiprocessor: what is on its way then is on its way earlier.
 func (g *fuseGroup) buffers(p *fuseParams, how fuseWay) int {
+	if fuseChoice.buffers > 0 {
+		return fuseChoice.buffers
+	}
 	q := *p
 	g.layout(&q, how, 2)
-	if stagedBytes(&q) > g.f.on.sm().shared/4 {
+	room := g.f.on.sm().shared / 3
+	if how == fuseWhole {
+		room = g.f.on.sm().shared / 2
+	}
+	if stagedBytes(&q) > room {
 		return 1
 	}
 	return 2

@@ -78,7 +78,6 @@ KERNEL fuse_4(const __grid_constant__ Fuse p) { fuse_tiles<4, false>(p); }
 KERNEL fuse_1(const __grid_constant__ Fuse p) { fuse_tiles<1, false>(p); }
 KERNEL fuse_4_mapped(const __grid_constant__ Fuse p) { fuse_tiles<4, true>(p); }
 KERNEL fuse_1_mapped(const __grid_constant__ Fuse p) { fuse_tiles<1, true>(p); }
-KERNEL fuse_4_staged(const __grid_constant__ Fuse p) { fuse_staged<4, false>(p); }
-KERNEL fuse_4_staged_mapped(const __grid_constant__ Fuse p) { fuse_staged<4, true>(p); }
+KERNEL fuse_4_staged(const __grid_constant__ Fuse p) { fuse_staged<4>(p); }
 KERNEL fuse_small_rows(const __grid_constant__ Fuse p) { fuse_small<false>(p); }
 KERNEL fuse_small_rows_mapped(const __grid_constant__ Fuse p) { fuse_small<true>(p); }

@@ -98,9 +98,9 @@ DEVICE void send(char *to, const char *result, i32 n) {
   if (head + body + thread < n) to[head + body + thread] = result[head + body + thread];
 }
 
-// for_entries calls make for one entry after the other. make passes a barrier before it writes results, which are on their way from the entry
-// before, and leaves them to send. A single buffer is refilled as soon as make has done with it.
-template <class Make> DEVICE void for_entries(const Fuse &p, char *shared, const Make &make) {
+// for_entries calls make for one entry after the other. With SEND make passes a barrier before it writes results, which are on their way from the
+// entry before, and leaves them to send. A single buffer is refilled as soon as make has done with it.
+template <bool SEND, class Make> DEVICE void for_entries(const Fuse &p, char *shared, const Make &make) {
   i64 entry = blockIdx.x;
   bool first_warp = threadIdx.x < 32, two = p.buffers == 2;
   if (kBulk && threadIdx.x == 0) {
@@ -120,7 +120,7 @@ template <class Make> DEVICE void for_entries(const Fuse &p, char *shared, const
     if (kBulk) {
       if (two && more && first_warp) bring(p, shared, at ^ 1, entry + gridDim.x);
       bulk_wait(word_of(shared, at), round);
-      if (threadIdx.x == 0) bulk_stored();
+      if (SEND && threadIdx.x == 0) bulk_stored();
     } else {
       copy_async_wait();
       __syncthreads();
@@ -141,10 +141,12 @@ template <class Make> DEVICE void for_entries(const Fuse &p, char *shared, const
     }
     if (seconds) __syncthreads();
     make(e);
-    bulk_written();
+    if (SEND) bulk_written();
     __syncthreads();
-    char *out = p.out + entry * p.out_entry;
-    send(out, shared + p.result + staged_offset(out), p.rows * (i32)p.out_row);
+    if (SEND) {
+      char *out = p.out + entry * p.out_entry;
+      send(out, shared + p.result + staged_offset(out), p.rows * (i32)p.out_row);
+    }
     if (two) {
       if (!kBulk && more) bring(p, shared, at ^ 1, entry + gridDim.x);
       at ^= 1;
@@ -154,7 +156,7 @@ template <class Make> DEVICE void for_entries(const Fuse &p, char *shared, const
       round ^= 1;
     }
   }
-  if (kBulk && threadIdx.x == 0) bulk_finished();
+  if (SEND && kBulk && threadIdx.x == 0) bulk_finished();
 }
 
 // find_staged plans target row r of a stream.
@@ -176,7 +178,8 @@ struct __align__(16) NearRow {
 
 // NearLane is a thread's place: E columns of one stream, every step-th row from first on.
 struct NearLane {
-  Near from, to; // of the first row's result
+  Near from;
+  char *to; // of the first row's result
   const NearRow *plan;
   i32 plan_step, out_step, n;
 };
@@ -194,8 +197,9 @@ template <u8 T, int E> DEVICE NearPair<T, E> load_near_pair(const NearLane &l, c
   return p;
 }
 
-// near_rows goes down the rows, UNROLL of them in flight; put makes the result of one.
-template <u8 T, int E, class Put> DEVICE void near_rows(NearLane l, const Put &put) {
+// near_lerp goes down the rows, UNROLL of them in flight.
+template <u8 T, int E> DEVICE void near_lerp(NearLane l) {
+  const int size = E * Of<T>::size;
 #pragma unroll 1
   for (; l.n >= UNROLL; l.n -= UNROLL) {
     NearPair<T, E> p[UNROLL];
@@ -206,53 +210,23 @@ template <u8 T, int E, class Put> DEVICE void near_rows(NearLane l, const Put &p
     for (int u = 0; u < UNROLL; u++) p[u] = load_near_pair<T, E>(l, row[u]);
 #pragma unroll
     for (int u = 0; u < UNROLL; u++) {
-      put(l.to, p[u]);
+      store_once<size>(l.to, lerp<T, E>(p[u].a, p[u].b, p[u].w));
       l.to += l.out_step;
     }
     l.plan += UNROLL * l.plan_step;
   }
 #pragma unroll 1
   for (; l.n > 0; l.n--) {
-    put(l.to, load_near_pair<T, E>(l, *l.plan));
+    NearPair<T, E> p = load_near_pair<T, E>(l, *l.plan);
+    store_once<size>(l.to, lerp<T, E>(p.a, p.b, p.w));
     l.to += l.out_step;
     l.plan += l.plan_step;
   }
 }
 
-template <u8 T, int E> DEVICE void near_lerp(const NearLane &l) {
-  near_rows<T, E>(l, [](Near to, const NearPair<T, E> &p) { store_near<E * Of<T>::size>(to, lerp<T, E>(p.a, p.b, p.w)); });
-}
-
-template <int E> DEVICE void store_near_as(Near to, u8 type, const float *x) {
-  if (type == kF32) store_near<E * 4>(to, Of<kF32>::close<E>(x));
-  else store_near<E * 2>(to, type == kBF16 ? Of<kBF16>::close<E>(x) : Of<kF16>::close<E>(x));
-}
-
-// OUT is the type of the result, 0 where the inner loop need not know it.
-template <u8 T, int E, u8 OUT> DEVICE void near_map(const NearLane &l, const Finish<E> &f, bool counts, u32 &overflow) {
-  near_rows<T, E>(l, [&](Near to, const NearPair<T, E> &p) {
-    float x[E], v[E];
-    blend<T, E>(p.a, p.b, p.w, x);
-    Of<T>::template open<E>(p.a, v);
-#pragma unroll
-    for (int i = 0; i < E; i++) x[i] = p.w == 0 ? v[i] : x[i];
-    finish_row<T, E, OUT != 0, OUT>(f, x);
-    if (OUT == 0 && counts) overflow += count_row<E>(f.type, x);
-    store_near_as<E>(to, OUT != 0 ? OUT : f.type, x);
-  });
-}
-
-template <u8 T, int E> DEVICE void near_out(const NearLane &l, const Finish<E> &f, bool counts, u32 &overflow) {
-  bool plain = f.norm == 1 && f.tame && !f.unit && !f.clip && !counts;
-  if (plain && f.type == kBF16 && T != kF16) near_map<T, E, kBF16>(l, f, counts, overflow);
-  else if (plain && f.type == kF32 && T == kF32) near_map<T, E, kF32>(l, f, counts, overflow);
-  else near_map<T, E, 0>(l, f, counts, overflow);
-}
-
-template <int E, bool MAP> DEVICE void fuse_staged(const Fuse &p) {
+template <int E> DEVICE void fuse_staged(const Fuse &p) {
   extern __shared__ __align__(16) char shared[];
   let_next_grid_start();
-  u32 overflow = 0;
   NearRow *plan = (NearRow *)(shared + p.plan);
   i32 lanes = (i32)blockDim.x / p.vectors, lane = (i32)threadIdx.x / p.vectors, s = 0, streams = p.streams;
   i32 column = (i32)threadIdx.x - lane * p.vectors;
@@ -261,9 +235,7 @@ template <int E, bool MAP> DEVICE void fuse_staged(const Fuse &p) {
   const Stream &x = p.s[s];
   column = (column - x.vector) * E;
   for (i32 i = threadIdx.x * 16; i < p.zero_bytes; i += blockDim.x * 16) store_shared<16>(shared + p.zeros + i, Words<16>{});
-  Finish<E> f;
-  if (MAP) set_finish<E>(f, p.table, x.extra, column, p.out_type); // the table is the launch's own: no grid before writes it
-  for_entries(p, shared, [&](const Entry &e) {
+  for_entries<false>(p, shared, [&](const Entry &e) {
 #pragma unroll 1
     for (i32 i = threadIdx.x; i < p.rows * streams; i += blockDim.x) {
       i32 r = i / streams, k = i - r * streams;
@@ -274,47 +246,23 @@ template <int E, bool MAP> DEVICE void fuse_staged(const Fuse &p) {
       row.a = found.zero ? p.zeros : values + found.left * (i32)y.row;
       row.b = found.zero ? p.zeros : values + found.right * (i32)y.row;
       row.w = found.zero ? 0.0f : found.w;
-      row.pad = found.zero;
+      row.pad = 0;
       plan[i] = row;
       if (p.valid != nullptr) set_valid(p, e.number, r, k, found.valid);
     }
     __syncthreads();
-    if (lane < lanes) {
-      char *out = p.out + e.number * p.out_entry;
-      NearLane l;
-      l.from = near_of(shared) + column * size_of(x.type);
-      l.to = near_of(shared + p.result + staged_offset(out)) + (i32)x.out + column * size_of(p.out_type) + lane * (i32)p.out_row;
-      l.plan = plan + lane * streams + s;
-      l.plan_step = lanes * streams;
-      l.out_step = lanes * (i32)p.out_row;
-      l.n = (p.rows - lane + lanes - 1) / lanes;
-      if constexpr (MAP) {
-        bool counts = p.counts != nullptr;
-        if (x.type == kBF16) near_out<kBF16, E>(l, f, counts, overflow);
-        else if (x.type == kF32) near_out<kF32, E>(l, f, counts, overflow);
-        else if (x.type == kF16) near_out<kF16, E>(l, f, counts, overflow);
-        else near_map<kU8, E, 0>(l, f, counts, overflow);
-      } else {
-        if (x.type == kBF16) near_lerp<kBF16, E>(l);
-        else if (x.type == kF32) near_lerp<kF32, E>(l);
-        else near_lerp<kF16, E>(l);
-      }
-    }
-    if (!MAP) return;
-    // A row of zeros has no epilogue (kernel K9).
-    bool any = false;
-#pragma unroll 1
-    for (i32 i = threadIdx.x; i < p.rows * streams; i += blockDim.x) any = any || plan[i].pad;
-    if (!__syncthreads_or(any)) return;
-    if (lane < lanes) {
-      char *out = p.out + e.number * p.out_entry, *result = shared + p.result + staged_offset(out) + (i32)x.out + column * size_of(p.out_type);
-#pragma unroll 1
-      for (i32 r = lane; r < p.rows; r += lanes)
-        if (plan[r * streams + s].pad)
-          for (i32 i = 0; i < E * size_of(p.out_type); i++) result[r * (i32)p.out_row + i] = 0;
-    }
+    if (lane >= lanes) return;
+    NearLane l;
+    l.from = near_of(shared) + column * size_of(x.type);
+    l.to = p.out + e.number * p.out_entry + x.out + column * size_of(x.type) + (i64)lane * p.out_row;
+    l.plan = plan + lane * streams + s;
+    l.plan_step = lanes * streams;
+    l.out_step = lanes * (i32)p.out_row;
+    l.n = (p.rows - lane + lanes - 1) / lanes;
+    if (x.type == kBF16) near_lerp<kBF16, E>(l);
+    else if (x.type == kF32) near_lerp<kF32, E>(l);
+    else near_lerp<kF16, E>(l);
   });
-  if (MAP && p.counts != nullptr) add_counts(p.counts, Casts{overflow, 0});
 }
 
 // ---- small rows: a thread makes a whole row, into shared memory, from where the result goes out in whole words ----
@@ -346,7 +294,7 @@ template <bool MAP> DEVICE void fuse_small(const Fuse &p) {
   extern __shared__ __align__(16) char shared[];
   let_next_grid_start();
   u32 overflow = 0;
-  for_entries(p, shared, [&](const Entry &e) {
+  for_entries<true>(p, shared, [&](const Entry &e) {
     char *out = p.out + e.number * p.out_entry, *result = shared + p.result + staged_offset(out);
     if (kBulk) __syncthreads(); // thread 0 has seen the results before leave
 #pragma unroll 1

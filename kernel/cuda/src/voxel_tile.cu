@@ -1,5 +1,5 @@
 // Tiles of points by bucket: see voxel.cuh.
-#include "voxel.cuh"
+#include "quick.cuh"
 
 // slow finds the cell of any point (huge: its bucket), or kNone.
 DEVICE u32 slow(const Voxel &p, const char *rows, u32 i, u32 &beyond, u32 &strange, u64 number) {
