@@ -41,9 +41,16 @@ alone() {
     .venv/bin/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -r python/requirements-peers-alone.txt ||
     echo "venv: robomimic could not be installed: its arm of 'bench peers' says so" >&2
 }
-if .venv/bin/python -c 'import lerobot, torchcodec, av, torch, pytest' 2>/dev/null; then alone; exit 0; fi
+# Independent readers and writers of the other formats: judges of the tests of MCAP, rosbag2 and Zarr (h5py comes with robomimic).
+judges() {
+  .venv/bin/python -c 'import rosbags, mcap, mcap_ros2, zarr, numcodecs' 2>/dev/null ||
+    .venv/bin/python -m pip install -q --disable-pip-version-check -r python/requirements-core.txt -r python/requirements-formats.txt ||
+    echo "venv: the judges of other formats could not be installed: their tests skip and say so" >&2
+}
+if .venv/bin/python -c 'import lerobot, torchcodec, av, torch, pytest' 2>/dev/null; then alone; judges; exit 0; fi
 if ! .venv/bin/python -m pip install -q --disable-pip-version-check -r python/requirements-core.txt -r python/requirements-peers.txt; then
   echo "venv: the peers (lerobot 0.6.1 wants Python 3.12) could not be installed: their tests skip and say so" >&2
   .venv/bin/python -m pip install -q --disable-pip-version-check -r python/requirements-core.txt
 fi
 alone
+judges

@@ -145,7 +145,7 @@ def test_bad_places(tmp_path: Path) -> None:
         with pytest.raises(robocache.Misuse):
             robocache.open(wrong)
     with pytest.raises(robocache.Unsupported):
-        robocache.open(tmp_path, format="rlds")
+        robocache.open(tmp_path, format="nothing")
 
 
 def test_habits(h264: str) -> None:
