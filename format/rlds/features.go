@@ -116,6 +116,15 @@ func (l *leaf) elements() int {
 	return n
 }
 
+// listed is how many values the record's list has for one row of fixed shape: a byte string holds a whole tensor or picture.
+func (l *leaf) listed() int {
+	switch l.coding {
+	case rawBytes, zlibbed, picture, floatPNG:
+		return 1
+	}
+	return l.elements()
+}
+
 // rowBytes is the size of a row, or of an entry of a ragged row.
 func (l *leaf) rowBytes() int { return l.elements() * l.dtype.Size() }
 
@@ -441,7 +450,7 @@ func (s *schema) settle() error {
 
 // counts says that a leaf's count gives the number of steps: numbers or texts of a fixed size, one a step.
 func (l *leaf) counts() bool {
-	return l.what == "" && l.step && !l.varies && l.inner == 0 && !l.optional && l.coding != picture && l.coding != floatPNG && l.elements() > 0
+	return l.what == "" && l.step && !l.varies && l.inner == 0 && !l.optional && l.coding != picture && l.coding != floatPNG && l.listed() > 0
 }
 
 // listKind is the list that a leaf's values are kept in.

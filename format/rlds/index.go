@@ -176,10 +176,10 @@ func (s *schema) look(w *window, off, n int64, taskSlot int, all bool) (g glance
 				return g, false, e
 			}
 			if good {
-				if c%l.elements() != 0 {
+				if c%l.listed() != 0 {
 					return g, false, nil
 				}
-				g.steps = c / l.elements()
+				g.steps = c / l.listed()
 			}
 		}
 		p = entryEnd

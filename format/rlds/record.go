@@ -106,10 +106,10 @@ func (s *schema) count(lists []list) (int, error) {
 	for _, slot := range s.counted {
 		l := s.counters[slot]
 		if f := &lists[slot]; f.n > 0 {
-			if f.n%l.elements() != 0 {
-				return 0, l.miscount(f.n, fmt.Sprintf("a multiple of %d", l.elements()))
+			if f.n%l.listed() != 0 {
+				return 0, l.miscount(f.n, fmt.Sprintf("a multiple of %d", l.listed()))
 			}
-			return f.n / l.elements(), nil
+			return f.n / l.listed(), nil
 		}
 	}
 	return 0, nil // an episode of no steps: the checks find what says otherwise
@@ -152,10 +152,7 @@ func (l *leaf) check(r *record) error {
 			return l.miscount(g.n, fmt.Sprintf("%d row lengths, one a step", rows))
 		}
 	}
-	elements := l.elements()
-	if l.coding == rawBytes || l.coding == zlibbed || l.coding == picture || l.coding == floatPNG {
-		elements = 1 // a byte string holds the whole value
-	}
+	elements := l.listed()
 	switch {
 	case len(l.lengths) > 0:
 		return nil // settled with the lengths, when asked for

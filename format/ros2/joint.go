@@ -22,6 +22,7 @@ type jointGroup struct {
 	block   []byte // the sequence of names as the first message has it, from its count on: most messages have the same
 	names   []string
 	columns map[string]int
+	bare    int     // values of a message without names; such a group has no columns by name
 	has     [3]bool // position, velocity, effort
 }
 
@@ -158,7 +159,7 @@ func (g *jointGroup) width(m *jointMessage) int {
 	if len(g.names) > 0 || m == nil {
 		return len(g.names)
 	}
-	return g.columns[""]
+	return g.bare
 }
 
 // whole says of which parts the message has a value for every column, and counts the joints that the group does not have.
@@ -201,7 +202,7 @@ func (j *joints) add(m *jointMessage) int {
 		g.block = []byte{0xff, 0xff, 0xff, 0xff, 0xff} // matches no message: a count of names that none has
 	}
 	if m.names == 0 {
-		g.columns[""] = len(m.data[0]) / 8
+		g.bare = len(m.data[0]) / 8
 	}
 	j.groups = append(j.groups, g)
 	j.partial = append(j.partial, [3]int64{})
@@ -226,7 +227,7 @@ func (j *joints) layout(key string) ([]Field, []string) {
 
 func (j *joints) columnsOf(g *jointGroup) int {
 	if len(g.names) == 0 {
-		return g.columns[""]
+		return g.bare
 	}
 	return len(g.names)
 }

@@ -124,6 +124,9 @@ func (c *compiler) members(m *message, prefix string, dims []int, seqs int) ([]n
 			return nil, 0, err
 		}
 		n.least = int(min(one, 1<<30)) // × a count stays inside 64 bits
+		if one == 0 && n.array > 0 {
+			n.array = 0 // elements of no bytes: two thousand million of them would be walked for nothing
+		}
 		switch {
 		case f.array == single:
 			total += one

@@ -143,6 +143,9 @@ func (t *tree) add(name string, b []byte, parse func(string, []byte) (*Array, er
 		}
 		name = clean
 	}
+	if t.arrays[name] != nil {
+		return robocache.At(malformed("two arrays of one name"), robocache.Where{"stream": name})
+	}
 	a, err := parse(name, b)
 	if errors.Is(err, robocache.ErrUnsupported) {
 		t.findings = append(t.findings, robocache.Finding{Severity: robocache.SeverityInfo, Code: "array-skipped", Where: robocache.Where{"file": path.Join(name, metaV2Name)}, Message: err.Error()})

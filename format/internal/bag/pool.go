@@ -63,13 +63,7 @@ func (p *pool) acquire(ctx context.Context, rec int) (*handle, error) {
 			h = &handle{rec: rec, users: 1, ready: make(chan struct{})}
 			p.open[rec] = h
 			p.mu.Unlock()
-			h.s, h.err = p.recs[rec].Open(ctx)
-			if h.err != nil {
-				p.mu.Lock()
-				delete(p.open, rec)
-				p.mu.Unlock()
-			}
-			close(h.ready)
+			p.fill(ctx, h)
 			return h, h.err
 		}
 		h.users++
@@ -94,6 +88,22 @@ func (p *pool) acquire(ctx context.Context, rec int) (*handle, error) {
 	}
 }
 
+var errPanicked = errors.New("opening the recording failed")
+
+// fill opens a recording. Who waits for it goes on also when that panics; the panic goes on to the border of the format.
+func (p *pool) fill(ctx context.Context, h *handle) {
+	h.err = errPanicked
+	defer func() {
+		if h.err != nil {
+			p.mu.Lock()
+			delete(p.open, h.rec)
+			p.mu.Unlock()
+		}
+		close(h.ready)
+	}()
+	h.s, h.err = p.recs[h.rec].Open(ctx)
+}
+
 func (p *pool) release(h *handle) {
 	var out []Storage
 	p.mu.Lock()
@@ -102,7 +112,11 @@ func (p *pool) release(h *handle) {
 		h.place = p.idle.PushFront(h)
 		var held int64
 		for _, o := range p.open {
-			if s, ok := o.s.(Sized); ok && o.users == 0 {
+			// Of one that is in use nothing is looked at: it may be about to be opened.
+			if o.users > 0 {
+				continue
+			}
+			if s, ok := o.s.(Sized); ok {
 				held += s.Held()
 			}
 		}

@@ -184,8 +184,12 @@ func (a *Attribute) Strings(ctx context.Context) ([]string, error) {
 		return nil, a.f.unsupported(0, fmt.Sprintf("attribute %q of %s as text", a.Name, t), "")
 	}
 	var out []string
+	held := 0 // elements may share one text of a heap
 	for raw := a.raw; len(raw) >= t.Size; raw = raw[t.Size:] {
 		b, err := a.f.element(ctx, t, raw[:t.Size])
+		if held += len(b); err == nil && held > maxMetadata {
+			err = a.f.limit(0, "the texts of an attribute", uint64(held), maxMetadata)
+		}
 		if err != nil {
 			return nil, robocache.At(err, robocache.Where{"attribute": a.Name})
 		}

@@ -130,7 +130,7 @@ func undo(filters []filter, mask uint32, stored, dst []byte, s *scratch) error {
 		}
 	}
 	// What goes into step i when writing has a known size until something has compressed it.
-	known := make([]int, len(steps), 8)
+	known := make([]int, len(steps), max(8, len(steps)))
 	size := len(dst)
 	for i, p := range steps {
 		known[i] = size
@@ -142,15 +142,17 @@ func undo(filters []filter, mask uint32, stored, dst []byte, s *scratch) error {
 		}
 	}
 	data := stored
+	swap := false // which of the two buffers is next: a step never writes where its input lies
 	for i := len(steps) - 1; i >= 0; i-- {
 		p := steps[i]
 		out := dst
 		if i > 0 || known[i] != len(dst) {
 			switch {
+			case p.id == filterFletcher: // takes its bytes off where they are
 			case known[i] < 0 && p.id == filterLZF:
 				return errors.New("lzf below another compressor")
 			case known[i] >= 0:
-				if i%2 == 0 {
+				if swap = !swap; swap {
 					out = room(&s.a, known[i])
 				} else {
 					out = room(&s.b, known[i])

@@ -113,6 +113,10 @@ func (h *fractal) object(ctx context.Context, id []byte) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
+		// Any number of ids may name one object.
+		if h.held += int64(min(s.size, maxMetadata)); h.held > maxMetadata {
+			return nil, h.f.limit(h.addr, "the large objects of a fractal heap", uint64(h.held), maxMetadata)
+		}
 		return h.f.metadata(ctx, s.addr, s.size, "a large object of a fractal heap")
 	case 2:
 		n := int(head&15) + 1

@@ -34,6 +34,7 @@ type Object struct {
 	f    *File
 	addr uint64
 	msgs []message
+	held uint64 // bytes of the blocks that the messages lie in
 }
 
 // Address tells objects of a file apart: hard links to one object share it.
@@ -76,6 +77,7 @@ func (o *Object) readOld(ctx context.Context) error {
 	c.skip(4)
 	todo := []stretch{{o.addr + 16, uint64(c.u32())}}
 	seen := map[uint64]bool{o.addr + 16: true}
+	o.held = todo[0].size
 	read := 0
 	for len(todo) > 0 && read < count {
 		s := todo[0]
@@ -129,6 +131,7 @@ func (o *Object) readNew(ctx context.Context) error {
 	}
 	var todo []stretch
 	seen := map[uint64]bool{o.addr: true}
+	o.held = size
 	if c, err = f.structure(ctx, o.addr, head+size+4, "OHDR", true); err != nil {
 		return err
 	}
@@ -170,6 +173,10 @@ func (o *Object) add(m message, todo *[]stretch, seen map[uint64]bool) error {
 			return o.f.bad(o.addr, "the object header goes round in a circle")
 		}
 		seen[s.addr] = true
+		// Blocks that lie over each other would make gigabytes of messages out of one megabyte.
+		if o.held += min(s.size, maxMetadata); o.held > maxMetadata {
+			return o.f.limit(o.addr, "the blocks of an object header", o.held, maxMetadata)
+		}
 		*todo = append(*todo, s)
 	case m.kind == 0:
 	default:

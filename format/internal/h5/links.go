@@ -99,6 +99,7 @@ func (f *File) symbols(ctx context.Context, tree, heapAddr uint64, out []Link) (
 	if err != nil {
 		return nil, err
 	}
+	held := 0 // bytes of names: entries may share one, and would then make much of little
 	name := func(at uint64) (string, error) {
 		if at >= uint64(len(heap.b)) {
 			return "", f.bad(heapAddr, fmt.Sprintf("a name at %d of a heap of %d bytes", at, len(heap.b)))
@@ -107,6 +108,9 @@ func (f *File) symbols(ctx context.Context, tree, heapAddr uint64, out []Link) (
 		s := heap.name()
 		if heap.short || len(s) > maxPath {
 			return "", f.bad(heapAddr, "a name without end")
+		}
+		if held += len(s); held > maxMetadata {
+			return "", f.limit(heapAddr, "the names of a group", uint64(held), maxMetadata)
 		}
 		return s, nil
 	}

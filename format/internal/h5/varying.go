@@ -78,6 +78,9 @@ func (f *File) varying(ctx context.Context, ref []byte, item int) ([]byte, error
 	return b[:end:end], nil
 }
 
+// maxTexts is how many texts or sequences are given at once.
+const maxTexts = maxMetadata / 24
+
 // Bytes gives the elements of n rows of a data set of varying length: raw bytes of each sequence, in the file's byte order for
 // items of more than a byte turned to little-endian. Fixed-size text gives its bytes without padding.
 func (d *Dataset) Bytes(ctx context.Context, row, n int64) ([][]byte, error) {
@@ -92,13 +95,21 @@ func (d *Dataset) Bytes(ctx context.Context, row, n int64) ([][]byte, error) {
 	if uint64(n*d.rowBytes) > maxChunk {
 		return nil, d.at(d.f.limit(d.addr, fmt.Sprintf("%d rows of text", n), uint64(n*d.rowBytes), maxChunk))
 	}
+	if n*per > maxTexts {
+		return nil, d.at(d.f.limit(d.addr, fmt.Sprintf("%d rows of %d texts each", n, per), uint64(n*per)*24, maxTexts*24))
+	}
 	raw := make([]byte, n*d.rowBytes)
 	if err := d.ReadRows(ctx, row, n, raw); err != nil {
 		return nil, err
 	}
 	out := make([][]byte, 0, n*per)
+	held := int64(0)
 	for ; len(raw) > 0; raw = raw[t.Size:] {
 		b, err := d.f.element(ctx, t, raw[:t.Size])
+		// Elements may share one sequence of a heap: those whose bytes are turned round have a copy each.
+		if held += int64(len(b)); err == nil && held > maxChunk && t.Class == Varying && !t.IsText && t.Base.Big {
+			err = d.f.limit(d.addr, "sequences of varying length", uint64(held), maxChunk)
+		}
 		if err != nil {
 			return nil, d.at(err)
 		}

@@ -34,8 +34,8 @@ func (d *Dir) fits(f *File) error {
 		return robocache.At(bad("a stored member of %d bytes that takes %d", f.Size, f.Packed), robocache.Where{"member": f.Name})
 	case f.Method == Deflate && f.Size/maxRatio > f.Packed:
 		return robocache.At(bad("%d bytes declared, more than %d packed ones can hold", f.Size, f.Packed), robocache.Where{"member": f.Name})
-	case f.Size > d.limit:
-		return robocache.At(&robocache.Error{Class: robocache.ErrResourceLimit, Op: "zip", Want: fmt.Sprintf("at most %d bytes", d.limit), Got: fmt.Sprint(f.Size)}, robocache.Where{"member": f.Name})
+	case f.Size > d.limit || f.Packed-f.Packed/8 > d.limit: // deflate adds five bytes for 65535 at worst
+		return robocache.At(&robocache.Error{Class: robocache.ErrResourceLimit, Op: "zip", Want: fmt.Sprintf("at most %d bytes", d.limit), Got: fmt.Sprint(max(f.Size, f.Packed))}, robocache.Where{"member": f.Name})
 	}
 	return nil
 }

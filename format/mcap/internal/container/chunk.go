@@ -174,7 +174,11 @@ func decompress(c Compression, body, dst []byte, size int, cut bool) ([]byte, er
 	if c == Zstd && !cut {
 		d := zstds.Get().(*zstd.Decoder)
 		defer zstds.Put(d)
-		return d.DecodeAll(body, dst[:0:size]) // and not a byte more: WithDecodeAllCapLimit
+		out, err := d.DecodeAll(body, dst[:0:size]) // and not a byte more: WithDecodeAllCapLimit
+		if err != nil {
+			return nil, err // what came out before it may be more than was asked for
+		}
+		return out, nil
 	}
 	var r io.Reader
 	if c == Zstd {

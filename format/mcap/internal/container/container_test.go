@@ -123,6 +123,7 @@ var variants = map[string]foxglove.WriterOptions{
 	"no chunkindex": {Chunked: true, ChunkSize: 512, IncludeCRC: true, SkipChunkIndex: true},
 	"no statistics": {Chunked: true, ChunkSize: 512, IncludeCRC: true, SkipStatistics: true},
 	"no repeats":    {Chunked: true, ChunkSize: 512, IncludeCRC: true, SkipRepeatedChannelInfos: true, SkipRepeatedSchemas: true},
+	"no schemas":    {Chunked: true, ChunkSize: 512, IncludeCRC: true, SkipRepeatedSchemas: true},
 }
 
 // expected is what foxglove's reader gives, by channel and log time.
@@ -169,6 +170,9 @@ func TestVariants(t *testing.T) {
 			}
 			if !slices.Equal(got, want) {
 				t.Errorf("%s scan=%v: %d messages of %d", name, scan, len(got), len(want))
+			}
+			if len(f.Channels) != 3 || f.Schemas[1] == nil || f.Schemas[1].Name != "std_msgs/msg/String" {
+				t.Errorf("%s scan=%v: %d channels, schemas %v", name, scan, len(f.Channels), f.Schemas)
 			}
 			if len(f.Metadata) != 1 || len(f.Attachments) != 1 {
 				t.Errorf("%s scan=%v: %d metadata, %d attachments", name, scan, len(f.Metadata), len(f.Attachments))
@@ -398,5 +402,25 @@ func TestDamagedChunk(t *testing.T) {
 	}
 	if _, _, err := open(c, Options{Strict: true}); !errors.Is(err, robocache.ErrMalformed) {
 		t.Error(err)
+	}
+}
+
+// TestUndefinedChannel: messages of a channel that nothing defines are no topic's; a finding counts them.
+func TestUndefinedChannel(t *testing.T) {
+	b := build(channel(1, "/a"), message(1, 5, "x"), message(7, 6, "y"), message(7, 8, "z"))
+	for _, scan := range []bool{false, true} {
+		_, f, err := open(b, Options{Scan: scan})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := int64(0)
+		for _, w := range f.Findings() {
+			if w.Code == "undefined-channel" {
+				n += w.Count
+			}
+		}
+		if n != 2 {
+			t.Errorf("scan=%v: %d messages are said to have no channel, there are 2", scan, n)
+		}
 	}
 }

@@ -244,6 +244,11 @@ func (f *File) parseSummary(sec []byte, start int64) error {
 	if len(f.Channels) == 0 && (len(f.Chunks) > 0 || f.Statistics == nil || f.Statistics.Messages > 0) {
 		return malformed(start, "the summary lists no channels", "", "")
 	}
+	for _, c := range f.Channels {
+		if c.Schema != 0 && f.Schemas[c.Schema] == nil {
+			return malformed(start, fmt.Sprintf("the summary lists no schema %d, which channel %d names", c.Schema, c.ID), "", "")
+		}
+	}
 	return nil
 }
 

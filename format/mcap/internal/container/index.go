@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
 	"slices"
 	"sort"
@@ -103,8 +104,18 @@ func (f *File) Index(ctx context.Context) (*Index, error) {
 			f.found(robocache.SeverityWarning, "statistics-differ", -1, fmt.Sprintf("the statistics say %d messages, there are %d", f.Statistics.Messages, ix.Messages), "rewrite the file", 0)
 		}
 	}
+	f.strangers(ix)
 	f.setIndex(ix)
 	return ix, nil
+}
+
+// strangers names the channels of messages that nothing defines: no topic will show them.
+func (f *File) strangers(ix *Index) {
+	for _, id := range slices.Sorted(maps.Keys(ix.Channels)) {
+		if n := ix.Channels[id].Len(); f.Channels[id] == nil && n > 0 {
+			f.found(robocache.SeverityError, "undefined-channel", -1, fmt.Sprintf("%d messages are of channel %d, which no record defines: they are left out", n, id), "record it anew", int64(n))
+		}
+	}
 }
 
 func (f *File) indexed() *Index {

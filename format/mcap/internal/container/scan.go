@@ -204,6 +204,7 @@ func (f *File) scan(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	f.strangers(ix)
 	f.setIndex(ix)
 	return nil
 }

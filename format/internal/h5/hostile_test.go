@@ -1,0 +1,134 @@
+package h5
+
+import (
+	"bytes"
+	"compress/zlib"
+	"encoding/binary"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// raw is a file of which no superblock was read.
+func raw(b []byte) *File {
+	return &File{r: inMemory(b), name: "raw", size: uint64(len(b)), osz: 8, lsz: 8, block: 4096, cache: NewCache(8 << 20)}
+}
+
+func shuffled(b []byte, n int) []byte {
+	out := make([]byte, 0, len(b))
+	for k := range n {
+		for i := k; i < len(b); i += n {
+			out = append(out, b[i])
+		}
+	}
+	return out
+}
+
+// TestLongPipelines: filters in any number and order come off in reverse; no step reads where it writes.
+func TestLongPipelines(t *testing.T) {
+	want := make([]byte, 4096)
+	for i := range want {
+		want[i] = byte(i*i>>3 ^ i)
+	}
+	stored := shuffled(shuffled(want, 4), 2)
+	stored = binary.LittleEndian.AppendUint32(stored, fletcher32(stored))
+	var z bytes.Buffer
+	w := zlib.NewWriter(&z)
+	w.Write(stored)
+	w.Close()
+	two := []filter{{id: filterShuffle, values: []uint32{4}}, {id: filterShuffle, values: []uint32{2}}, {id: filterFletcher}, {id: filterDeflate}}
+	got := make([]byte, len(want))
+	if err := undo(two, 0, z.Bytes(), got, &scratch{}); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("shuffle, shuffle, fletcher32, deflate: %v", err)
+	}
+	var many []filter
+	stored = want
+	for range 12 {
+		many = append(many, filter{id: filterShuffle, values: []uint32{8}})
+		stored = shuffled(stored, 8)
+	}
+	if err := undo(many, 0, stored, got, &scratch{}); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("twelve filters: %v", err)
+	}
+}
+
+// TestOverlappingHeaders: continuation blocks over each other are not held as often as they are named (H2).
+func TestOverlappingHeaders(t *testing.T) {
+	le := binary.LittleEndian
+	const blocks = 200
+	message := func(b []byte, kind, size uint16) []byte {
+		return append(le.AppendUint16(le.AppendUint16(b, kind), size), 0, 0, 0, 0)
+	}
+	b := append(le.AppendUint16([]byte{1, 0}, 2*blocks), 1, 0, 0, 0)
+	b = append(le.AppendUint32(b, blocks*24), 0, 0, 0, 0)
+	const size = 4 << 20
+	for i := range uint64(blocks) {
+		b = message(b, msgContinuation, 16)
+		b = le.AppendUint64(le.AppendUint64(b, 16+blocks*24+8*i), size)
+	}
+	for range blocks {
+		b = message(b, 0xff, 0)
+	}
+	b = append(b, make([]byte, size+8*blocks)...)
+	before := allocated()
+	_, err := raw(b).object(t.Context(), 0)
+	if got := allocated() - before; !errors.Is(err, robocache.ErrResourceLimit) || got > 2*maxMetadata {
+		t.Errorf("%d bytes taken for %d: %v", got, len(b), err)
+	}
+}
+
+// TestSharedTexts: elements of varying length that share one text of a heap do not make gigabytes of it (H2).
+func TestSharedTexts(t *testing.T) {
+	le := binary.LittleEndian
+	const size = 1 << 20
+	b := append([]byte("GCOL"), 1, 0, 0, 0)
+	b = le.AppendUint64(b, 32+size)
+	b = append(b, 1, 0, 0, 0, 0, 0, 0, 0)
+	b = append(le.AppendUint64(b, size), bytes.Repeat([]byte("x"), size)...)
+	b = append(make([]byte, 8), b...)
+	var refs []byte
+	for range 500 {
+		refs = le.AppendUint32(le.AppendUint64(le.AppendUint32(refs, size), 8), 1)
+	}
+	a := &Attribute{Name: "a", f: raw(b), raw: refs, Type: &Type{Class: Varying, IsText: true, Size: 16, Base: &Type{Class: Text, Size: 1}}}
+	before := allocated()
+	_, err := a.Strings(t.Context())
+	if got := allocated() - before; !errors.Is(err, robocache.ErrResourceLimit) || got > 2*maxMetadata {
+		t.Errorf("%d bytes taken for %d: %v", got, len(b), err)
+	}
+	a.raw = refs[:16*3]
+	if v, err := a.Strings(t.Context()); err != nil || len(v) != 3 || len(v[2]) != size {
+		t.Error(err)
+	}
+}
+
+// TestEmptyChunks: millions of chunks that were never written are fill values, in no time.
+func TestEmptyChunks(t *testing.T) {
+	const n = 4 << 20
+	d := &Dataset{f: raw(make([]byte, 8)), Shape: []int64{1, n}, Type: &Type{Class: Integer, Size: 1, DType: robocache.Uint8}, fill: []byte{7}, max: []int64{1, n},
+		layout: &layout{class: layoutChunked, addr: undefined, chunk: []int64{1, 1}, element: 1, index: indexTree1}}
+	if err := d.measure(); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, n)
+	start := time.Now()
+	if err := d.ReadRows(t.Context(), 0, 1, got); err != nil || got[0] != 7 || bytes.Count(got, []byte{7}) != n {
+		t.Error(err)
+	}
+	if took := time.Since(start); took > 5*time.Second {
+		t.Errorf("%v for %d chunks that are not there", took, n)
+	}
+}
+
+// TestHugeRow: a row that the file only claims is refused before memory is taken for it.
+func TestHugeRow(t *testing.T) {
+	d := &Dataset{f: raw(make([]byte, 8)), Shape: []int64{1, 1 << 40}, Type: &Type{Class: Integer, Size: 1, DType: robocache.Uint8}, max: []int64{1, 1 << 40}, layout: &layout{class: layoutContiguous, addr: undefined}}
+	if err := d.measure(); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := d.View(t.Context(), 0, 1); !errors.Is(err, robocache.ErrResourceLimit) {
+		t.Error(err)
+	}
+}
