@@ -249,5 +249,5 @@ func (d *Dataset) visit(ctx context.Context, ep, topic int, want []wish, fn func
 }
 
 func lostMessage(t *topic, i int) error {
-	return &robocache.Error{Class: robocache.ErrMalformed, Op: "read", Where: robocache.Where{"stream": t.key, "index": i}, Msg: "a message lies in a damaged part of the recording", Hint: "open with scan=all: then such messages are left out from the start"}
+	return &robocache.Error{Class: robocache.ErrMalformed, Op: "read", Where: robocache.Where{"stream": t.key, "index": i}, Msg: "a message lies in a damaged part of the recording", Hint: "open with ignore_index=true: then such messages are left out from the start"}
 }

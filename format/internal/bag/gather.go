@@ -273,6 +273,17 @@ func (d *Dataset) times(ctx context.Context, ep int, key, clock string) ([]int64
 		return nil, err
 	}
 	r := &tr.clocks[c]
+	if tr.full && !d.needsPayload(t) {
+		// The rows of the stream are those of the index: what damage took of them has no stamp.
+		own, err := d.track(ctx, ep, topic, false)
+		if err != nil {
+			return nil, err
+		}
+		if n := own.clocks[c].n; n != r.n {
+			return nil, robocache.At(&robocache.Error{Class: robocache.ErrMalformed, Op: "times", Msg: "messages lie in damaged parts of the recording", Want: fmt.Sprintf("%d stamps", n), Got: fmt.Sprint(r.n), Hint: "open with ignore_index=true: then such messages are left out from the start"},
+				robocache.Where{"episode": ep, "stream": key})
+		}
+	}
 	if clock == "" {
 		clock = t.choice
 	}

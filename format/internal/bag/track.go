@@ -57,11 +57,6 @@ func (d *Dataset) needsPayload(t *topic) bool {
 func (d *Dataset) track(ctx context.Context, ep, topic int, full bool) (*track, error) {
 	t := d.topics[topic]
 	full = full || d.needsPayload(t)
-	if !full {
-		if v, ok := d.tracks.Peek(trackKey{ep, topic, true}); ok {
-			return v, nil
-		}
-	}
 	t.wanted.Store(true)
 	v, err := d.tracks.Get(ctx, trackKey{ep, topic, full}, func() (*track, int64, error) {
 		v, err := d.loadTrack(ctx, ep, topic, full)
@@ -192,7 +187,9 @@ func (d *Dataset) loadPlain(ctx context.Context, s Storage, e *episode, ep, topi
 		if t.stamped {
 			j.stamps = make([]int64, n)
 		}
-		j.cols = d.newFiller(t, n)
+		if d.needsPayload(t) { // else the rows of the track that is read by are those of the index, and may be others where there is damage
+			j.cols = d.newFiller(t, n)
+		}
 		jobs, places = append(jobs, j), append(places, t.place[e.rec])
 		at[t.place[e.rec]] = j
 		return nil
