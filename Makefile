@@ -62,8 +62,9 @@ lint: ## gofmt, go vet, staticcheck, and that it builds without cgo; the import 
 	$(GO) tool -modfile=tools/go.mod staticcheck ./...
 	CGO_ENABLED=0 $(GO) build ./...
 
-fuzz: ## each parser for a minute
-	@for p in $$($(GO) list ./...); do for f in $$($(GO) test -list '^Fuzz' $$p | grep ^Fuzz); do echo "$$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime 60s -fuzzminimizetime 1x $$p || exit 1; done; done
+FUZZTIME ?= 60s
+fuzz: ## each parser for a minute (FUZZTIME=10m: longer)
+	@for p in $$($(GO) list ./...); do for f in $$($(GO) test -list '^Fuzz' $$p | grep ^Fuzz); do echo "$$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1x $$p || exit 1; done; done
 
 soak: build ## pools, caches, http, kills and resumes for 30 minutes (SOAK=2m: shorter): every picture checked, memory flat
 	@scripts/soak.sh
