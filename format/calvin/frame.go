@@ -87,6 +87,9 @@ func (d *Dataset) describe(ctx context.Context) error {
 			d.find(robocache.Finding{Severity: robocache.SeverityInfo, Code: objects, Where: robocache.Where{"file": name, "member": f.Name}, Message: "an array of " + h.Type.String() + ", not of numbers, is left out"})
 			continue
 		}
+		if have := int64(len(content[0]) - h.Offset); h.Bytes > have {
+			return robocache.At(&robocache.Error{Class: robocache.ErrMalformed, Op: "calvin", Want: fmt.Sprintf("%d bytes of an array of shape %v", h.Bytes, h.Shape), Got: fmt.Sprint(have)}, robocache.Where{"file": name, "member": f.Name})
+		}
 		m.header, m.typ, m.shape, m.bytes = bytes.Clone(content[0][:h.Offset]), h.Type, h.Shape, h.Bytes
 		m.flat = !h.Type.Big && !(h.Fortran && len(h.Shape) > 1)
 		d.addStreams(&m, &offset)

@@ -13,6 +13,7 @@ import (
 // The caps on what a file may claim.
 const (
 	maxChunk    = 256 << 20 // bytes of a decoded chunk, or of a band of rows
+	maxRow      = 1 << 30   // bytes of a row that is read past the cache
 	maxMetadata = 64 << 20  // bytes of one piece of metadata
 	maxRatio    = 1040      // deflate's is 1,032
 	maxDepth    = 32        // of types inside types, and of trees

@@ -181,8 +181,8 @@ func (d *Dataset) View(ctx context.Context, row, n int64) ([]byte, int64, error)
 		return nil, min(n, d.rows-row), nil
 	}
 	if d.Past() {
-		if d.rowBytes > maxChunk {
-			return nil, 0, d.at(d.f.limit(d.addr, "a row", uint64(d.rowBytes), maxChunk))
+		if d.rowBytes > maxRow {
+			return nil, 0, d.at(d.f.limit(d.addr, "a row", uint64(d.rowBytes), maxRow))
 		}
 		n = min(n, d.rows-row, max(1, maxChunk/d.rowBytes))
 		b := make([]byte, n*d.rowBytes)

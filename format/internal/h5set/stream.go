@@ -40,7 +40,14 @@ func (s *Stream) matches(d *h5.Dataset) error {
 	t, dims := elementOf(d)
 	if s.field != "" {
 		for _, m := range d.Type.Fields {
-			if m.Name == s.field && m.Offset == s.offset && m.Type.Size == s.len {
+			if m.Name != s.field || m.Offset != s.offset || m.Type.Size != s.len || len(d.Shape) != 1 {
+				continue
+			}
+			t, more, _ := m.Type.Numeric()
+			if len(more) == 0 {
+				more = []int{1}
+			}
+			if t == s.DType && slices.Equal(more, s.Shape) {
 				return nil
 			}
 		}
@@ -50,6 +57,9 @@ func (s *Stream) matches(d *h5.Dataset) error {
 	case Words, Encoded:
 		if !d.Type.IsText && d.Type.Class != h5.Text && d.Type.Class != h5.Varying {
 			return fmt.Errorf("%s, in the first episode text or pictures", d.Type)
+		}
+		if len(d.Shape) != 1 {
+			return fmt.Errorf("%s of shape %v, in the first episode one a row", d.Type, d.Shape)
 		}
 		return nil
 	case Padded:

@@ -71,6 +71,9 @@ func ParseHeader(b []byte) (h Header, err error) {
 	return h, err
 }
 
+// maxEmpty bounds the texts of no size that a header may claim: they have no bytes in the file that would do it.
+const maxEmpty = 1 << 20
+
 // maxDims is NumPy's limit.
 const maxDims = 64
 
@@ -97,7 +100,7 @@ func sizes(dims []any, t Type) (shape []int, n int64, err error) {
 		}
 		total = lo
 	}
-	if t.Size == 0 && total > maxText {
+	if t.Size == 0 && total > maxEmpty {
 		return nil, 0, malformed("%d texts of no size", total)
 	}
 	if empty || t.Kind == 'O' || t.Size == 0 {
