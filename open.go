@@ -3,6 +3,7 @@ package robocache
 import (
 	"context"
 	"errors"
+	"os"
 	"sort"
 	"strings"
 	"sync"
@@ -18,6 +19,9 @@ type Format struct {
 	Write func(ctx context.Context, src Dataset, dst string, opt WriteOptions) (*WriteReport, error)
 	// Clocks says that Write keeps streams on clocks of their own. Other writers want one clock: align.View gives a dataset that.
 	Clocks bool
+	// Extensions are the endings (".h5") of files of this format. A file with one, that no format knows by its contents, is
+	// opened as this format's: its reader says best what is wrong with it.
+	Extensions []string
 	// Options names the keys of OpenOptions.Options that Open knows, each with what it does.
 	Options map[string]string
 }
@@ -137,8 +141,36 @@ func Open(ctx context.Context, uri string, opt OpenOptions) (Dataset, error) {
 			return f.open(ctx, uri, opt)
 		}
 	}
+	if aFile(uri) {
+		for _, n := range names {
+			if f, err := FormatNamed(n); err == nil && f.claims(uri) {
+				return f.open(ctx, uri, opt)
+			}
+		}
+		return nil, &Error{Class: ErrUnsupported, Op: "open", Where: Where{"dataset": uri}, Msg: "a file that no format knows", Hint: "of a dataset of many files name the folder; known formats: " + strings.Join(names, ", ")}
+	}
 	if failed != nil {
 		return nil, At(failed, Where{"dataset": uri})
 	}
 	return nil, &Error{Class: ErrNotFound, Op: "open", Where: Where{"dataset": uri}, Msg: "no dataset of a known format is here", Hint: "known formats: " + strings.Join(names, ", ") + "; a LeRobot dataset has meta/info.json at its root"}
+}
+
+// aFile says whether uri is a regular file of this machine.
+func aFile(uri string) bool {
+	name := strings.TrimPrefix(uri, "file://")
+	if strings.Contains(name, "://") {
+		return false
+	}
+	info, err := os.Stat(name)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// claims says whether a file's name ends as those of the format do.
+func (f *Format) claims(uri string) bool {
+	for _, e := range f.Extensions {
+		if strings.HasSuffix(strings.ToLower(uri), e) {
+			return true
+		}
+	}
+	return false
 }

@@ -21,7 +21,7 @@ func Formats() []string {
 	return names
 }
 
-// Write writes src at dst in a registered format, by the writer of that format (C7). Of opt it takes Episodes, Keys, SkipBad, Threads,
+// Write writes src at dst in a registered format, by the writer of that format (C7); "hdf5" is robomimic's layout. Of opt it takes Episodes, Keys, SkipBad, Threads,
 // Progress, and FPS, Align and DropInvalid; options are the format's own. "lerobot" is ToLeRobot.
 func Write(ctx context.Context, src robocache.Dataset, format, dst string, opt Options, options map[string]string) (*robocache.WriteReport, error) {
 	if format == "lerobot" {
@@ -33,6 +33,9 @@ func Write(ctx context.Context, src robocache.Dataset, format, dst string, opt O
 			return nil, err
 		}
 		return &robocache.WriteReport{Episodes: r.NumEpisodes, Frames: r.NumFrames, Dropped: r.Dropped, Findings: r.Findings}, nil
+	}
+	if format == "hdf5" {
+		format = "robomimic" // the layout of HDF5 that is written
 	}
 	f, err := robocache.FormatNamed(format)
 	if err != nil {

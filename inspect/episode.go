@@ -48,6 +48,9 @@ func Episode(ctx context.Context, ds robocache.Dataset, episode int) (*EpisodeRe
 		}
 		if err != nil {
 			s.Problem = err.Error()
+			if f.Clock == "" {
+				s.Rows = ds.Len(episode)
+			}
 		} else {
 			s.measure(times)
 		}

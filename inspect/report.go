@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"context"
+	"os"
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
@@ -12,7 +13,7 @@ import (
 // Report is what `robocache inspect` shows of a dataset.
 type Report struct {
 	robocache.Info
-	DurationS float64  `json:"duration_s"` // frames ÷ fps
+	DurationS float64  `json:"duration_s"` // frames ÷ fps; where none is declared, ÷ the measured rate of the episode's own rows
 	Length    Lengths  `json:"episode_length"`
 	Streams   []Stream `json:"streams"`
 	Bytes     *Sizes   `json:"bytes,omitempty"`
@@ -32,7 +33,9 @@ type Stream struct {
 	Kind     robocache.Kind  `json:"kind"`
 	DType    robocache.DType `json:"dtype"`
 	Shape    []int           `json:"shape"`
-	RateHz   float64         `json:"rate_hz,omitempty"`
+	RateHz   float64         `json:"rate_hz,omitempty"`       // absent: not declared, and too few stamps to tell
+	Measured bool            `json:"rate_measured,omitempty"` // RateHz is 1 ÷ the median step of the first episode that shows one
+	Clock    string          `json:"clock,omitempty"`
 	Codec    string          `json:"codec,omitempty"`
 	GOP      float64         `json:"gop,omitempty"` // pictures a sync sample, in the first file
 	Height   int             `json:"height,omitempty"`
@@ -55,8 +58,13 @@ type withVideo interface{ Video() *video.Library }
 func Dataset(ctx context.Context, ds robocache.Dataset) (*Report, error) {
 	info := ds.Info()
 	r := &Report{Info: *info}
-	if f := info.FPS.Float(); f > 0 {
-		r.DurationS = float64(info.Frames) / f
+	m := &meter{ds: ds, rates: map[string]float64{}}
+	rate := info.FPS.Float()
+	if rate == 0 {
+		rate = m.rate(ctx, "", "")
+	}
+	if rate > 0 {
+		r.DurationS = float64(info.Frames) / rate
 	}
 	for e := range info.Episodes {
 		n := ds.Len(e)
@@ -70,7 +78,7 @@ func Dataset(ctx context.Context, ds robocache.Dataset) (*Report, error) {
 		r.Length.Mean /= float64(info.Episodes)
 	}
 	for i := range info.Features {
-		s, err := stream(ctx, ds, &info.Features[i])
+		s, err := stream(ctx, ds, &info.Features[i], m)
 		if err != nil {
 			return nil, err
 		}
@@ -85,10 +93,14 @@ func Dataset(ctx context.Context, ds robocache.Dataset) (*Report, error) {
 	return r, ctx.Err()
 }
 
-func stream(ctx context.Context, ds robocache.Dataset, f *robocache.Feature) (Stream, error) {
-	s := Stream{Key: f.Key, Kind: f.Kind, DType: f.DType, Shape: f.Shape, RateHz: f.FPS.Float(), Codec: f.Codec, Height: f.Height, Width: f.Width, Bookkept: f.Default}
-	if s.RateHz == 0 {
+func stream(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, m *meter) (Stream, error) {
+	s := Stream{Key: f.Key, Kind: f.Kind, DType: f.DType, Shape: f.Shape, RateHz: f.FPS.Float(), Codec: f.Codec, Height: f.Height, Width: f.Width, Clock: f.Clock, Bookkept: f.Default}
+	if s.RateHz == 0 && f.Clock == "" {
 		s.RateHz = ds.Info().FPS.Float()
+	}
+	if s.RateHz == 0 {
+		s.RateHz = m.rate(ctx, f.Key, f.Clock)
+		s.Measured = s.RateHz > 0
 	}
 	lib, ok := robocache.As[withVideo](ds)
 	if f.Kind != robocache.KindVideo || !ok {
@@ -141,7 +153,13 @@ func fill(s *Stream, ix *video.Index) {
 	}
 }
 
+// sizes counts the files of a dataset: all below a folder, or the file that it is.
 func sizes(ctx context.Context, uri string) *Sizes {
+	if name := strings.TrimPrefix(uri, "file://"); !strings.Contains(name, "://") {
+		if info, err := os.Stat(name); err == nil && info.Mode().IsRegular() {
+			return &Sizes{Total: info.Size(), Files: 1, By: map[string]int64{".": info.Size()}}
+		}
+	}
 	s, err := store.Open(uri)
 	if err != nil {
 		return nil

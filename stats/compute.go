@@ -79,8 +79,12 @@ func Compute(ctx context.Context, ds robocache.Dataset, opt Options) (robocache.
 	}
 	for i, f := range features {
 		switch f.Kind {
-		case robocache.KindNumeric:
-			fs, left, err := Numeric(ctx, f.DType, f.Shape, rowsOf(ds, f, opt.Episodes, opt.Budget), opt.Budget)
+		case robocache.KindNumeric, robocache.KindPointCloud:
+			blocks, shape, err := blocksOf(ctx, ds, f, opt.Episodes, opt.Budget)
+			if err != nil {
+				return nil, robocache.At(err, robocache.Where{"stream": f.Key})
+			}
+			fs, left, err := Numeric(ctx, f.DType, shape, blocks, opt.Budget)
 			if err != nil {
 				return nil, robocache.At(err, robocache.Where{"stream": f.Key})
 			}
@@ -115,56 +119,6 @@ func Compute(ctx context.Context, ds robocache.Dataset, opt Options) (robocache.
 		}
 	}
 	return out, nil
-}
-
-// rowsOf reads the rows of a feature in blocks, and holds them where the budget allows: the quantiles read them again.
-func rowsOf(ds robocache.Dataset, f *robocache.Feature, episodes []int, budget int64) Blocks {
-	var total int64
-	for _, e := range episodes {
-		total += int64(ds.Len(e))
-	}
-	size := max(1, f.RowBytes())
-	hold := total*int64(size) <= budget
-	var held []byte
-	whole := false
-	return func(ctx context.Context, yield func([]byte) error) error {
-		if whole {
-			return yield(held)
-		}
-		block := max(1, min(8192, (4<<20)/size))
-		rows := make([]robocache.Row, 0, block)
-		buf := make([]byte, block*size)
-		send := func() error {
-			if len(rows) == 0 {
-				return nil
-			}
-			raw := buf[:len(rows)*size]
-			if err := ds.Gather(ctx, f.Key, rows, raw); err != nil {
-				return err
-			}
-			rows = rows[:0]
-			if hold {
-				held = append(held, raw...)
-			}
-			return yield(raw)
-		}
-		held = held[:0]
-		for _, e := range episodes {
-			for k := range ds.Len(e) {
-				rows = append(rows, robocache.Row{Episode: e, Index: k})
-				if len(rows) == block {
-					if err := send(); err != nil {
-						return err
-					}
-				}
-			}
-		}
-		if err := send(); err != nil {
-			return err
-		}
-		whole = hold
-		return nil
-	}
 }
 
 // Look counts pictures of a dataset. Close ends its decoders.
@@ -204,7 +158,11 @@ func (l *Look) Episodes(ctx context.Context, f *robocache.Feature, episodes []in
 // Episode counts the pictures of one episode that the policy chooses. Rows without a picture take no part.
 func (l *Look) Episode(ctx context.Context, f *robocache.Feature, episode int) (*Pixels, error) {
 	var rows []robocache.Row
-	for _, k := range l.policy.Choose(l.ds.Len(episode)) {
+	n, err := rowsIn(ctx, l.ds, f, episode)
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range l.policy.Choose(n) {
 		rows = append(rows, robocache.Row{Episode: episode, Index: k})
 	}
 	all := PicturesOf(f)

@@ -7,6 +7,8 @@
 //	S2  Quantiles are exact: what numpy.quantile(values as float64, q, method="linear") gives, whatever the number of rows.
 //	    Above the byte budget the column is read again, once per 11 bits of its key, instead of being held or sketched.
 //	S3  A feature of more than one axis is reduced over all but its last; Count is the number of rows.
+//	    A stream on a clock of its own counts its own rows; a row without a value takes no part; of a ragged stream, a point cloud,
+//	    entries are counted in place of rows.
 //	S4  Pictures: one entry a channel, scaled to [0,1]; depth in its stored unit. The frames used are those of SampleFrames
 //	    (clamp(n^0.75, 100, 10000) a row range, evenly spaced, both ends included), or all; every pixel of a frame counts.
 //	S5  Values that are not finite take no part; how many there were is reported as a finding.

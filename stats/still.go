@@ -25,15 +25,15 @@ func Still(ref *robocache.FrameRef, spec *video.Spec, buf []byte) ([]byte, error
 // ErrUnsupported for depth in float32, whose levels cannot be counted.
 func (p *Pixels) AddStill(ref *robocache.FrameRef) error {
 	spec := &video.Spec{Pixel: video.RGB8}
+	info, err := video.PictureSize(ref)
+	if err != nil {
+		return err
+	}
+	if info.DType == robocache.Float32 {
+		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "statistics", Msg: "depth pictures in float32 have no statistics"}
+	}
 	if p.deep() {
 		spec.Pixel = video.Gray16
-		info, err := video.PictureSize(ref)
-		if err != nil {
-			return err
-		}
-		if info.DType == robocache.Float32 {
-			return &robocache.Error{Class: robocache.ErrUnsupported, Op: "statistics", Msg: "depth pictures in float32 have no statistics"}
-		}
 	}
 	pic, err := Still(ref, spec, p.buf)
 	if err != nil {

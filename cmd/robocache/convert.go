@@ -89,7 +89,7 @@ DST must be empty. A conversion to LeRobot that is begun with --resume goes on w
 
 func (f *conversionFlags) add(c *cobra.Command) {
 	opt := &f.opt
-	c.Flags().StringVar(&f.to, "to", "lerobot", "the format to write")
+	c.Flags().StringVar(&f.to, "to", "lerobot", "the format to write: "+strings.Join(convert.Formats(), ", ")+" (hdf5 is robomimic's layout)")
 	c.Flags().StringVar(&f.align, "align", "", "a JSON file that says how streams come onto one grid (hz, modes, edge, max_gap, offset, clock …)")
 	c.Flags().BoolVar(&opt.DropInvalid, "drop-invalid", false, "leave out rows at which an aligned stream has no value, in place of writing <key>.valid")
 	c.Flags().StringVar(&f.episode, "episodes", "", "only these episodes, in this order (0,3,5-9)")
@@ -198,7 +198,7 @@ func printConversion(w io.Writer, dst string, r *convert.Report) {
 	if r.DryRun {
 		verb = "would write"
 	}
-	fmt.Fprintf(w, "%s %s: LeRobot v3.0, %d episodes, %d frames at %s fps, from %s %s\n", verb, dst, r.NumEpisodes, r.NumFrames, r.FPS, r.SourceFormat, r.SourceVersion)
+	fmt.Fprintf(w, "%s %s: LeRobot v3.0, %d episodes, %d frames at %s fps, from %s\n", verb, dst, r.NumEpisodes, r.NumFrames, r.FPS, strings.TrimSpace(r.SourceFormat+" "+r.SourceVersion))
 	fmt.Fprintf(w, "  video segments: %d copied, %d encoded\n", r.Copied, r.Encoded)
 	for what, list := range map[string][]string{"added": r.Added, "dropped": r.Dropped} {
 		if len(list) > 0 {

@@ -64,7 +64,7 @@ It changes nothing. Exit code 3 where an error or a warning was found.`,
 				err = printJSON(w, d)
 			} else {
 				printFindings(w, findings)
-				fmt.Fprintf(w, "%s %s, %d episodes, %d frames: %d errors, %d warnings\n", d.Format, d.Version, d.Episodes, d.Frames, d.Errors, d.Warnings)
+				fmt.Fprintf(w, "%s, %d episodes, %d frames: %d errors, %d warnings\n", formatText(info), d.Episodes, d.Frames, d.Errors, d.Warnings)
 			}
 			if err == nil && d.Errors+d.Warnings > 0 {
 				return errFindings

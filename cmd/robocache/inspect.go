@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/inspect"
 	"github.com/goatnote-inc/robocache/mapping"
 )
@@ -77,7 +78,16 @@ func newInspect() *cobra.Command {
 
 func printReport(w io.Writer, r *inspect.Report) {
 	fmt.Fprintf(w, "%s\n", r.URI)
-	fmt.Fprintf(w, "  %s %s, %d episodes, %d frames at %s fps (%.1f s)", r.Format, r.Version, r.Episodes, r.Frames, r.FPS, r.DurationS)
+	fmt.Fprintf(w, "  %s, %d episodes, %d frames", formatText(&r.Info), r.Episodes, r.Frames)
+	switch {
+	case !r.FPS.Zero():
+		fmt.Fprintf(w, " at %s fps (%.1f s)", r.FPS, r.DurationS)
+	case r.DurationS > 0:
+		fmt.Fprintf(w, " (about %.1f s)", r.DurationS)
+	}
+	if r.Clock != "" {
+		fmt.Fprintf(w, " of %s", r.Clock)
+	}
 	if r.Robot != "" {
 		fmt.Fprintf(w, ", robot %s", r.Robot)
 	}
@@ -92,7 +102,7 @@ func printReport(w io.Writer, r *inspect.Report) {
 		if s.GOP > 0 {
 			gop = strconv.FormatFloat(s.GOP, 'f', 1, 64)
 		}
-		rows = append(rows, []string{s.Key, string(s.Kind), s.DType.String(), shapeText(s.Shape), strconv.FormatFloat(s.RateHz, 'g', 6, 64) + " Hz", s.Codec, gop})
+		rows = append(rows, []string{s.Key, string(s.Kind), s.DType.String(), shapeText(s.Shape), rateText(&s), s.Codec, gop})
 	}
 	table(w, rows)
 	for _, s := range r.Streams {
@@ -119,6 +129,22 @@ func printReport(w io.Writer, r *inspect.Report) {
 	}
 }
 
+// formatText names the format, and its version where there is one.
+func formatText(info *robocache.Info) string {
+	return strings.TrimSpace(info.Format + " " + info.Version)
+}
+
+// rateText is a declared rate as it is, a measured one with a tilde, and a dash where nothing is known.
+func rateText(s *inspect.Stream) string {
+	switch {
+	case s.RateHz == 0:
+		return "–"
+	case s.Measured:
+		return "~" + strconv.FormatFloat(s.RateHz, 'g', 4, 64) + " Hz"
+	}
+	return strconv.FormatFloat(s.RateHz, 'g', 6, 64) + " Hz"
+}
+
 func shapeText(shape []int) string {
 	parts := make([]string, len(shape))
 	for i, d := range shape {
@@ -128,16 +154,33 @@ func shapeText(shape []int) string {
 }
 
 func printEpisode(w io.Writer, r *inspect.EpisodeReport) {
-	fmt.Fprintf(w, "episode %d (index %d): %d rows; %s\n", r.Position, r.Index, r.Length, strings.Join(r.Tasks, " | "))
+	line := fmt.Sprintf("episode %d (index %d): %d rows", r.Position, r.Index, r.Length)
+	if len(r.Tasks) > 0 {
+		line += "; " + strings.Join(r.Tasks, " | ")
+	}
+	fmt.Fprintln(w, line)
 	rows := [][]string{{"key", "kind", "rows", "first s", "last s", "rate", "jitter ms", "max gap ms", "gaps", "repeated"}}
 	for _, s := range r.Streams {
 		rows = append(rows, []string{s.Key, string(s.Kind), strconv.Itoa(s.Rows), fmt.Sprintf("%.6f", float64(s.FirstNS)/1e9), fmt.Sprintf("%.6f", float64(s.LastNS)/1e9),
 			fmt.Sprintf("%.3f Hz", s.RateHz), fmt.Sprintf("%.3f", s.JitterMS), fmt.Sprintf("%.1f", s.MaxGapMS), strconv.Itoa(s.Gaps), strconv.Itoa(s.Repeated)})
 	}
 	table(w, rows)
+	streams := map[string][]string{} // by what is wrong with them
+	var problems []string
 	for _, s := range r.Streams {
-		if s.Problem != "" {
-			fmt.Fprintf(w, "  %s: %s\n", s.Key, s.Problem)
+		if s.Problem == "" {
+			continue
 		}
+		if streams[s.Problem] == nil {
+			problems = append(problems, s.Problem)
+		}
+		streams[s.Problem] = append(streams[s.Problem], s.Key)
+	}
+	for _, p := range problems {
+		who := streams[p][0]
+		if n := len(streams[p]); n > 1 {
+			who += fmt.Sprintf(" and %d more", n-1)
+		}
+		fmt.Fprintf(w, "  %s: %s\n", who, p)
 	}
 }

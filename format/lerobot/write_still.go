@@ -27,7 +27,7 @@ func (w *Writer) lookAtStills(f *writtenFeature, ep *EpisodeData, p *preparedEpi
 	for _, k := range w.cfg.Frames.Choose(ep.Length) {
 		switch err := look.AddStill(&robocache.FrameRef{Encoded: ep.Images[f.Key][k]}); {
 		case errors.Is(err, robocache.ErrUnsupported):
-			p.note("no-picture-statistics", f.Key, err.Error())
+			p.note("no-picture-statistics", f.Key, "no statistics of this camera: "+err.Error())
 			return nil
 		case err != nil:
 			return robocache.At(err, robocache.Where{"row": k})

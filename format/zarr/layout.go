@@ -93,12 +93,12 @@ func (d *Dataset) describeBuffer(ctx context.Context, choice map[string]string) 
 			f.Masked, d.views[f.Key].valid = true, m
 		}
 	}
+	d.link()
 	for _, key := range []string{"task", "language_instruction", "language"} {
 		if v := d.views[key]; v != nil && v.f.Kind == robocache.KindText && d.taskKey == "" {
 			d.taskKey = key
 		}
 	}
-	d.link()
 	return nil
 }
 

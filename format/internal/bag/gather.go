@@ -44,7 +44,7 @@ func runs(rows []robocache.Row, fn func(ep, from, to int) error) error {
 
 func (d *Dataset) checkRow(f *robocache.Feature, r *rows, row robocache.Row) error {
 	if row.Index < 0 || row.Index >= r.n {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "read", Where: robocache.Where{"episode": row.Episode, "stream": f.Key}, Want: fmt.Sprintf("a row of %d", r.n), Got: fmt.Sprint(row.Index)}
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "read", Where: robocache.Where{"episode": row.Episode, "stream": f.Key}, Msg: "no such row", Want: fmt.Sprintf("one of %d", r.n), Got: "row " + fmt.Sprint(row.Index)}
 	}
 	return nil
 }

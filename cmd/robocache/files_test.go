@@ -1,0 +1,64 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/goatnote-inc/robocache/internal/realdata"
+)
+
+// A file that no format knows by its contents is answered by the reader that its name calls for, or by name.
+func TestFilesThatAreNotWhatTheySay(t *testing.T) {
+	dir := t.TempDir()
+	for name, want := range map[string]int{"a.h5": 11, "a.HDF5": 11, "a.zarr.zip": 11, "a.db3": 11, "a.mcap": 11, "a.npy": 12, "a.txt": 12} {
+		for _, text := range []string{"", strings.Repeat("no dataset ", 200)} {
+			path := filepath.Join(dir, name)
+			if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			code, _, errs := call(t, "inspect", path)
+			if code != want || !strings.Contains(errs, name) || strings.Contains(errs, "a folder, found") {
+				t.Errorf("%s of %d bytes: exit %d, want %d: %s", name, len(text), code, want, errs)
+			}
+		}
+	}
+}
+
+// What was recorded with several clocks shows the rate of each, its size, and has statistics.
+func TestRecordingOfSeveralClocks(t *testing.T) {
+	path := filepath.Join(realdata.Path(t, "mcap_robot"), "recording_zstd.mcap")
+	code, out, errs := call(t, "inspect", path)
+	for _, want := range []string{"~30 Hz", "~332.9 Hz", "~100 Hz", "~10 Hz", "(about 2.7 s)", "1.4 MB in 1 files"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("inspect (exit %d, %s) does not show %q", code, errs, want)
+		}
+	}
+	if strings.Contains(out, " 0 Hz") {
+		t.Error("inspect shows a rate of 0 Hz")
+	}
+	code, out, errs = call(t, "stats", path, "--frames", "none", "--json")
+	if code != exitDone || !strings.Contains(out, `"imu.data.angular_velocity"`) || !strings.Contains(out, `"points"`) {
+		t.Errorf("stats: exit %d: %s", code, errs)
+	}
+}
+
+// Datasets of every written format open again, also with text in each row (RLDS to Zarr), and hdf5 names robomimic's layout.
+func TestConvertedSetsOpenAgain(t *testing.T) {
+	dir := t.TempDir()
+	src := filepath.Join(dir, "rlds")
+	if code, _, errs := call(t, "synth", src, "--format", "rlds", "--episodes", "2", "--seconds", "0.5", "--cameras", "0"); code != exitDone {
+		t.Fatal(errs)
+	}
+	for _, to := range []string{"zarr", "hdf5", "mcap", "rlds"} {
+		dst := filepath.Join(dir, "to-"+to)
+		if code, _, errs := call(t, "convert", src, dst, "--to", to); code != exitDone {
+			t.Errorf("%s: exit %d: %s", to, code, errs)
+			continue
+		}
+		if code, out, errs := call(t, "doctor", dst); code != exitDone {
+			t.Errorf("doctor of %s: exit %d: %s%s", to, code, out, errs)
+		}
+	}
+}

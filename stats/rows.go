@@ -1,0 +1,127 @@
+package stats
+
+import (
+	"context"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// rowsIn is the number of rows of a stream in an episode: of its own clock, where it has one.
+func rowsIn(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, episode int) (int, error) {
+	if f.Clock == "" {
+		return ds.Len(episode), nil
+	}
+	times, err := ds.Times(ctx, episode, f.Key)
+	return len(times), robocache.At(err, robocache.Where{"episode": episode})
+}
+
+// blocksOf reads a stream in blocks of whole rows, of a ragged one in blocks of whole entries, and gives the shape of those. What fits
+// the budget is held: the quantiles read it again.
+func blocksOf(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, episodes []int, budget int64) (Blocks, []int, error) {
+	r := &reader{ds: ds, f: f, budget: budget, episodes: episodes, block: 16}
+	shape := f.Shape
+	if f.Ragged() {
+		var ok bool
+		if r.ragged, ok = ds.(robocache.RaggedDataset); !ok {
+			return nil, nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "statistics", Msg: "the dataset names rows of varying length but does not give them"}
+		}
+		if shape = shape[1:]; len(shape) == 0 {
+			shape = []int{1}
+		}
+	} else {
+		r.size = max(1, f.RowBytes())
+		r.block = max(1, min(8192, (4<<20)/r.size))
+		r.buf = make([]byte, r.block*r.size)
+	}
+	if f.Masked {
+		r.masker, _ = ds.(robocache.Masker)
+	}
+	for _, e := range episodes {
+		n, err := rowsIn(ctx, ds, f, e)
+		if err != nil {
+			return nil, nil, err
+		}
+		r.counts = append(r.counts, n)
+	}
+	return r.blocks, shape, nil
+}
+
+// reader gives the rows of one stream, one block after the other.
+type reader struct {
+	ds       robocache.Dataset
+	f        *robocache.Feature
+	ragged   robocache.RaggedDataset // of a ragged stream
+	masker   robocache.Masker        // where rows may have no value
+	episodes []int
+	counts   []int // rows of each
+	budget   int64
+	size     int // bytes of a row
+	block    int // rows read at once
+	buf      []byte
+	valid    []uint8
+	held     []byte
+	whole    bool // held is all there is
+}
+
+func (r *reader) blocks(ctx context.Context, yield func([]byte) error) error {
+	if r.whole {
+		return yield(r.held)
+	}
+	r.held = r.held[:0]
+	hold := true
+	rows := make([]robocache.Row, 0, r.block)
+	send := func() error {
+		if len(rows) == 0 {
+			return nil
+		}
+		raw, err := r.read(ctx, rows)
+		if err != nil {
+			return err
+		}
+		rows = rows[:0]
+		if hold = hold && int64(len(r.held)+len(raw)) <= r.budget; hold {
+			r.held = append(r.held, raw...)
+		} else {
+			r.held = nil
+		}
+		return yield(raw)
+	}
+	for i, e := range r.episodes {
+		for k := range r.counts[i] {
+			rows = append(rows, robocache.Row{Episode: e, Index: k})
+			if len(rows) == r.block {
+				if err := send(); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	if err := send(); err != nil {
+		return err
+	}
+	r.whole = hold
+	return nil
+}
+
+// read gives the values of rows; those that hold none are left out.
+func (r *reader) read(ctx context.Context, rows []robocache.Row) ([]byte, error) {
+	if r.ragged != nil {
+		data, _, err := r.ragged.GatherRagged(ctx, r.f.Key, rows)
+		return data, err // a row without value has no entries
+	}
+	raw := r.buf[:len(rows)*r.size]
+	if err := r.ds.Gather(ctx, r.f.Key, rows, raw); err != nil || r.masker == nil {
+		return raw, err
+	}
+	r.valid = append(r.valid[:0], make([]uint8, len(rows))...)
+	if err := r.masker.Valid(ctx, r.f.Key, rows, r.valid); err != nil {
+		return nil, err
+	}
+	to := 0
+	for i, ok := range r.valid {
+		if ok != 0 {
+			to += copy(raw[to:], raw[i*r.size:(i+1)*r.size])
+		}
+	}
+	return raw[:to], nil
+}
