@@ -47,7 +47,10 @@ type cloudMessage struct {
 	data          []byte
 }
 
-const maxPointFields = 256
+const (
+	maxPointFields   = 256
+	maxPointElements = 8192
+)
 
 func parseCloud(msg []byte, m *cloudMessage) error {
 	c, err := open(msg)
@@ -116,6 +119,7 @@ func planOf(m *cloudMessage) (*cloudPlan, error) {
 	c := cursor{b: m.block, big: m.bigBody, wide: 8}
 	c.u32()
 	var of [3]robocache.DType
+	var elements int64
 	for range m.fields {
 		f := pointField{name: string(c.str()), offset: int(c.u32())}
 		number := c.u8()
@@ -125,8 +129,9 @@ func planOf(m *cloudMessage) (*cloudPlan, error) {
 		}
 		f.dtype = pointTypes[number]
 		f.count = max(f.count, 1) // some writers leave it 0
-		if f.count > 1<<16 {
-			return nil, cloudError("fields."+f.name, "at most 65536 elements", strconv.Itoa(f.count))
+		// An empty cloud has no points that would hold a field against its bytes.
+		if elements += int64(f.count); elements > maxPointElements {
+			return nil, cloudError("fields."+f.name, "at most "+strconv.Itoa(maxPointElements)+" elements a point", strconv.FormatInt(elements, 10))
 		}
 		if slices.ContainsFunc(p.fields, func(o pointField) bool { return o.name == f.name }) {
 			if f.name == "" {
