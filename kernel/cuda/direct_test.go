@@ -324,7 +324,8 @@ func TestDirectChoice(t *testing.T) {
 	}
 	for want, got := range map[string]string{
 		"direct_bf16_8":        kernelOf(nil, 256),
-		"fuse_8":               kernelOf(nil, 1<<14),
+		"direct_bf16_8  ":      kernelOf(nil, 1<<14) + "  ", // few vectors a row of one stream: at any size
+		"fuse_8":               kernelOf(func(op *kernel.FuseOp) { op.Series[0].Values.Shape[2], op.Out.Shape[2] = 128, 128 }, 1<<12),
 		"fuse_any":             kernelOf(func(op *kernel.FuseOp) { op.Series[0].Rule.Mode = kernel.Mean; op.Series[0].Rule.After = 1 }, 4),
 		"fuse_8 ":              kernelOf(func(op *kernel.FuseOp) { op.Series[0].Rule.Edge = kernel.Extrapolate }, 4) + " ",
 		"direct_bf16_8 ":       kernelOf(func(op *kernel.FuseOp) { op.Series[0].Rule.Mode = kernel.Nearest }, 4) + " ",
