@@ -210,13 +210,21 @@ func typed(t *testing.T, err error) {
 	}
 }
 
+// stride is 1, or with -short (the race detector's run) more: then most places are left out.
+func stride(t *testing.T) int {
+	if testing.Short() {
+		return 37
+	}
+	return 1
+}
+
 // TestTruncated: M3: a file cut at any offset gives whole messages and says so; never a panic, never more.
 func TestTruncated(t *testing.T) {
 	for _, name := range []string{"zstd", "lz4", "none", "not chunked", "no index"} {
 		b := written(t, variants[name], 40)
 		want := expected(t, b)
 		most := 0
-		for n := range len(b) {
+		for n := 0; n < len(b); n += stride(t) {
 			got, f, err := open(b[:n], Options{})
 			if err != nil {
 				typed(t, err)
@@ -233,7 +241,7 @@ func TestTruncated(t *testing.T) {
 			}
 			most = len(got)
 		}
-		if most != len(want) {
+		if most != len(want) && stride(t) == 1 {
 			t.Errorf("%s: %d messages of %d before the summary", name, most, len(want))
 		}
 	}
@@ -244,7 +252,7 @@ func TestFlipped(t *testing.T) {
 	for _, name := range []string{"zstd", "none", "lz4"} {
 		b := written(t, variants[name], 40)
 		want := expected(t, b)
-		for at := range b {
+		for at := 0; at < len(b); at += stride(t) {
 			for _, v := range []byte{255, b[at] + 1, b[at] ^ 0x80} {
 				c := slices.Clone(b)
 				if c[at] == v {
