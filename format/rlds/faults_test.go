@@ -54,6 +54,9 @@ func TestTruncatedAnywhere(t *testing.T) {
 		if k, ok := ends[cut]; ok {
 			complete = k
 		}
+		if testing.Short() && cut%23 != 0 { // the race detector's run: most cuts are left out
+			continue
+		}
 		h.shards[handShard] = whole[:cut]
 		d, err := h.open(t, "cut")
 		if err != nil {
