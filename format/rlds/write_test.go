@@ -233,6 +233,9 @@ func TestWriteBridge(t *testing.T) {
 
 // TestWriteVideo: pictures of video files become PNG, pixel for pixel.
 func TestWriteVideo(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: frames of video become PNG, slow under the race detector and the same path as TestWriteSynth")
+	}
 	if _, err := video.ActiveBackend(); err != nil {
 		t.Skip("skipped: no decoder: ", err)
 	}
