@@ -197,6 +197,34 @@ func TestKill(t *testing.T) {
 	t.Logf("killed %d times before the end (%d with finished mp4s), %d after (ROBOCACHE_EXHAUSTIVE=1: 20 times, with statistics of pictures)", early, reused, late)
 }
 
+// C5: a kill while the first journal was written leaves no journal, only its unfinished file: it goes, and no other's does.
+func TestKilledAtTheFirstJournal(t *testing.T) {
+	src := open(t, data(t, "g1_v21"))
+	for _, c := range []struct {
+		resume bool
+		age    time.Duration
+		goes   bool
+	}{{true, 0, true}, {false, 2 * staleAge, true}, {false, 0, false}} {
+		dst := t.TempDir()
+		left := filepath.Join(dst, ".robocache-tmp-LEFT")
+		if err := os.WriteFile(left, []byte("{"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		then := time.Now().Add(-c.age)
+		if err := os.Chtimes(left, then, then); err != nil {
+			t.Fatal(err)
+		}
+		opt := killOptions()
+		opt.Resume, opt.Episodes = c.resume, []int{0}
+		if _, err := ToLeRobot(t.Context(), src, dst, opt); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(left); os.IsNotExist(err) != c.goes {
+			t.Errorf("resume %v, %v old: %v", c.resume, c.age, err)
+		}
+	}
+}
+
 // C5: a destination that holds anything is refused and stays as it is.
 func TestRefusesTakenDestination(t *testing.T) {
 	src := open(t, data(t, "g1_v21"))

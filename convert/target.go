@@ -5,10 +5,14 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/store"
 )
+
+// staleAge is how long nobody has written to an unfinished file before it counts as left behind.
+const staleAge = time.Hour
 
 // openTarget opens a destination and refuses one that holds anything, but for what an interrupted conversion left.
 // made says that the folder was not there.
@@ -49,9 +53,14 @@ func openTarget(ctx context.Context, dst string, resume bool) (w store.Writable,
 	case !resume:
 		return nil, made, misuse("an interrupted conversion lies here", "resume it, or empty the destination")
 	}
-	if l, ok := w.(*store.Local); ok && journal {
-		// What a kill left unfinished: nobody else writes here, the journal says.
-		if _, err := l.Sweep(ctx, 0); err != nil {
+	if l, ok := w.(*store.Local); ok && !made {
+		// What a kill left unfinished. Where there is a journal or the caller resumes, nobody else writes here; a kill while the first
+		// journal was written leaves none, and then only what is old is surely nobody's.
+		age := staleAge
+		if journal || resume {
+			age = 0
+		}
+		if _, err := l.Sweep(ctx, age); err != nil {
 			return nil, made, err
 		}
 	}
