@@ -21,7 +21,10 @@ require (
 	go.yaml.in/yaml/v3 v3.0.5
 )
 
-require github.com/stretchr/testify v1.12.1 // indirect
+require (
+	github.com/stretchr/testify v1.12.1 // indirect
+	github.com/tetratelabs/wazero v1.12.0
+)
 
 require (
 	codeberg.org/go-fonts/liberation v0.5.0 // indirect

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the static libraries that our cgo packages link, from Debian's own source packages (apt verifies their signatures), into
-# .build/native: scripts/native/video.sh for video/ffmpeg, jpeg.sh for video/turbojpeg, deflate.sh for internal/inflate.
+# .build/native: scripts/native/video.sh for video/ffmpeg, jpeg.sh for video/turbojpeg, deflate.sh for internal/inflate, zstd.sh for internal/unzstd.
 # Each part is built once, again when its own files change, and beside the others: it is moved into place when it is whole.
 #   native.sh [part ...]    all parts, or these
 set -euo pipefail
@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 root=$PWD
 prefix=$root/.build/native
 parts=("$@")
-[ ${#parts[@]} -gt 0 ] || parts=(video jpeg deflate)
+[ ${#parts[@]} -gt 0 ] || parts=(video jpeg deflate zstd)
 
 stamp_of() { cat scripts/native/"$1".* | sha256sum | cut -c1-16; }
 missing=()

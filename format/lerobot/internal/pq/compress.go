@@ -5,20 +5,12 @@ import (
 	"compress/gzip"
 	"fmt"
 	"io"
-	"sync"
+
+	"github.com/klauspost/compress/snappy"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/klauspost/compress/snappy"
-	"github.com/klauspost/compress/zstd"
+	"github.com/goatnote-inc/robocache/internal/unzstd"
 )
-
-var zstdDecoders = sync.Pool{New: func() any {
-	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxMemory(1<<30))
-	if err != nil {
-		return err
-	}
-	return d
-}}
 
 // decompress fills dst, which has the size that the page's header declares; anything shorter or longer is a fault.
 // The declared size was checked against the limit before dst was made, so a bomb ends here.
@@ -53,26 +45,8 @@ func decompress(codec int32, dst, src []byte) error {
 		}
 		return nil
 	case 6:
-		// A frame may ask for a window of any size, whatever it holds.
-		var h zstd.Header
-		if e := h.Decode(src); e != nil || h.Skippable || h.HasFCS && h.FrameContentSize != uint64(len(dst)) || !h.HasFCS && h.WindowSize > uint64(max(8<<20, 2*len(dst))) {
-			return bad("zstd: the page holds another number of bytes than declared")
-		}
-		z := zstdDecoders.Get()
-		d, ok := z.(*zstd.Decoder)
-		if !ok {
-			return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "zstd", Msg: fmt.Sprint(z)}
-		}
-		defer zstdDecoders.Put(d)
-		if e := d.Reset(bytes.NewReader(src)); e != nil {
+		if e := unzstd.Fill(dst, src, unzstd.Verify); e != nil {
 			return bad("zstd: " + e.Error())
-		}
-		if _, e := io.ReadFull(d, dst); e != nil {
-			return bad("zstd: " + e.Error())
-		}
-		var one [1]byte
-		if n, _ := io.ReadFull(d, one[:]); n != 0 {
-			return bad("zstd: more bytes than declared")
 		}
 		return nil
 	case 7:

@@ -2,15 +2,14 @@ package blosc
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"sync"
 
-	"github.com/klauspost/compress/zstd"
 	"github.com/pierrec/lz4/v4"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/inflate"
+	"github.com/goatnote-inc/robocache/internal/unzstd"
 )
 
 const (
@@ -173,26 +172,10 @@ func (d *decoder) stream(dst, src []byte) error {
 	case 3:
 		return inflate.Zlib(dst, src)
 	case 4:
-		var out []byte
-		out, err = Zstd().DecodeAll(src, dst[:0:len(dst)])
-		n = len(out)
+		n, err = unzstd.Decode(dst, src, unzstd.Verify)
 	}
 	if err != nil || n != len(dst) {
 		return &robocache.Error{Class: robocache.ErrMalformed, Op: "blosc", Msg: fmt.Sprintf("%s does not give the %d bytes of a stream", names[d.codec], len(dst)), Err: err}
 	}
 	return nil
-}
-
-// Zstd is a decoder for whole frames that never gives more than the room in dst.
-var Zstd = sync.OnceValue(func() *zstd.Decoder {
-	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderLowmem(false))
-	if err != nil {
-		panic(err)
-	}
-	return d
-})
-
-// TooSmall says that a frame had more in it than there was room for.
-func TooSmall(err error) bool {
-	return errors.Is(err, zstd.ErrDecoderSizeExceeded)
 }
