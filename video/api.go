@@ -14,7 +14,7 @@ const (
 	RGBFloat32              // 3 × float32 in [0,1]: uint8 / 255, a real division
 	Gray16                  // 1 × uint16: the luma plane as stored (depth codes)
 	DepthMM                 // 1 × float32, millimetres, by the stream's Depth code
-	DepthM                  // 1 × float32, metres, not rounded to millimetres; of video alone
+	DepthM                  // 1 × float32, metres; of video not rounded to millimetres
 	YUVPlanes               // the decoder's planes, tightly packed, as stored (for proofs)
 )
 

@@ -173,6 +173,10 @@ func (c EncodeConfig) arguments(name, path string) ([]string, error) {
 		"-video_track_timescale", scale, "-movie_timescale", scale, "-f", "mp4", "file:"+path), nil
 }
 
+// listingTime is what a program may take to list its encoders: a tenth of a second where nothing is in its way, over 20 seconds on a machine
+// that was busy with other work.
+var listingTime = 2 * time.Minute
+
 // listed remembers which encoders a program has.
 var listed sync.Map // path of the program → string, the list
 
@@ -184,13 +188,16 @@ func findEncoder(ctx context.Context, program, encoder string) (string, error) {
 	}
 	list, ok := listed.Load(path)
 	if !ok {
-		ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+		limit, cancel := context.WithTimeout(ctx, listingTime)
 		defer cancel()
-		out, err := exec.CommandContext(ctx, path, "-hide_banner", "-loglevel", "error", "-encoders").Output()
-		if err != nil {
-			if ctx.Err() != nil {
-				return "", ctx.Err()
-			}
+		out, err := exec.CommandContext(limit, path, "-hide_banner", "-loglevel", "error", "-encoders").Output()
+		switch {
+		case err == nil:
+		case ctx.Err() != nil:
+			return "", ctx.Err()
+		case limit.Err() != nil:
+			return "", &robocache.Error{Class: robocache.ErrTemporary, Op: opEncode, Where: robocache.Where{"program": path}, Msg: fmt.Sprintf("did not list its encoders within %v", listingTime), Hint: "try again when the machine is less busy"}
+		default:
 			return "", &robocache.Error{Class: robocache.ErrUnsupported, Op: opEncode, Where: robocache.Where{"program": path}, Msg: "does not list its encoders", Err: err, Hint: fmt.Sprintf(encoderHint, encoder)}
 		}
 		list = string(out)

@@ -65,7 +65,7 @@ func DecodePicture(ref *robocache.FrameRef, spec *Spec, dst []byte) error {
 		return err
 	}
 	r := ref.Raw
-	if spec.Pixel == Gray16 || spec.Pixel == DepthMM {
+	if spec.Pixel.grey() {
 		deliverGrey(r.Pix, strideOf(r), info, spec, dst)
 		return nil
 	}

@@ -112,6 +112,10 @@ func TestRawDepth(t *testing.T) {
 			if err := DecodePicture(ref, &Spec{Pixel: DepthMM}, mm); err != nil {
 				t.Fatal(err)
 			}
+			m := make([]byte, 4*w*h)
+			if err := DecodePicture(ref, &Spec{Pixel: DepthM}, m); err != nil {
+				t.Fatal(err)
+			}
 			codes := make([]byte, 2*w*h)
 			err := DecodePicture(ref, &Spec{Pixel: Gray16}, codes)
 			if (dtype == robocache.Float32) != errors.Is(err, robocache.ErrUnsupported) {
@@ -129,12 +133,21 @@ func TestRawDepth(t *testing.T) {
 				if got := math.Float32frombits(binary.LittleEndian.Uint32(mm[4*i:])); got != want {
 					t.Fatalf("%s pixel %d: %v mm, not %v", dtype, i, got, want)
 				}
+				if want = float32(v); dtype != robocache.Float32 { // float metres stay what they are, to the bit
+					want /= 1000
+				}
+				if got := math.Float32frombits(binary.LittleEndian.Uint32(m[4*i:])); got != want {
+					t.Fatalf("%s pixel %d: %v m, not %v", dtype, i, got, want)
+				}
 			}
 			encoded, err := EncodePicture(ref)
 			if err != nil {
 				t.Fatal(err)
 			}
 			again := make([]byte, len(mm))
+			if err := DecodeStill(encoded, &Spec{Pixel: DepthM}, again); err != nil || !bytes.Equal(again, m) {
+				t.Errorf("%s through a file, metres: %v", dtype, err)
+			}
 			if err := DecodeStill(encoded, &Spec{Pixel: DepthMM}, again); err != nil || !bytes.Equal(again, mm) {
 				t.Errorf("%s through a file: %v", dtype, err)
 			}

@@ -142,10 +142,10 @@ func StillBytes(info StillInfo, spec *Spec) (int, error) {
 		return w * h * 12, nil
 	case Gray16:
 		return w * h * 2, nil
-	case DepthMM:
+	case DepthMM, DepthM:
 		return w * h * 4, nil
 	}
-	return 0, stillError(robocache.ErrUnsupported, "a still picture is delivered as RGB, as 16-bit grey or as millimetres, not as pixel kind %d", spec.Pixel)
+	return 0, stillError(robocache.ErrUnsupported, "a still picture is delivered as RGB, as 16-bit grey or as depth, not as pixel kind %d", spec.Pixel)
 }
 
 func (s *Spec) size(info StillInfo) (w, h int) {
@@ -168,7 +168,7 @@ func checkDelivery(info StillInfo, spec *Spec, dst []byte) error {
 	if len(dst) != need {
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: opStill, Want: fmt.Sprintf("%d bytes for the picture", need), Got: fmt.Sprint(len(dst))}
 	}
-	grey := spec.Pixel == Gray16 || spec.Pixel == DepthMM
+	grey := spec.Pixel.grey()
 	switch {
 	case grey && info.Channels != 1:
 		return stillError(robocache.ErrUnsupported, "a colour picture as grey")
@@ -183,8 +183,8 @@ func checkDelivery(info StillInfo, spec *Spec, dst []byte) error {
 // DecodeStill decodes a picture into dst, which must have StillBytes bytes.
 //
 // Colour is scaled bilinearly where spec asks for another size; grey of 16 bits and depth by the nearest pixel, because the mean of
-// two depths is neither. Gray16 wants a grey picture and keeps its numbers. DepthMM takes uint16 as millimetres and float32 as metres, unless
-// spec.Depth.Unit says otherwise. A 16-bit or float grey picture is not made RGB.
+// two depths is neither. Gray16 wants a grey picture and keeps its numbers. DepthMM and DepthM take uint16 as millimetres and float32 as
+// metres, unless spec.Depth.Unit says otherwise; what is stored in the unit that is asked for stays as it is, to the bit. A 16-bit or float grey picture is not made RGB.
 func DecodeStill(encoded []byte, spec *Spec, dst []byte) error {
 	info, err := StillSize(encoded)
 	if err != nil {
@@ -193,8 +193,7 @@ func DecodeStill(encoded []byte, spec *Spec, dst []byte) error {
 	if err := checkDelivery(info, spec, dst); err != nil {
 		return err
 	}
-	switch spec.Pixel {
-	case Gray16, DepthMM:
+	if spec.Pixel.grey() {
 		return decodeGrey(encoded, info, spec, dst)
 	}
 	return deliverRGB(func(rgb []byte) error {

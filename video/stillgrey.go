@@ -7,11 +7,10 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// deliverGrey brings a one-channel picture, little-endian rows of info.DType stride bytes apart, to what spec asks for: Gray16 or DepthMM.
+// deliverGrey brings a one-channel picture, little-endian rows of info.DType stride bytes apart, to what spec asks for: Gray16, DepthMM or DepthM.
 func deliverGrey(raw []byte, stride int, info StillInfo, spec *Spec, dst []byte) {
 	le := binary.LittleEndian
 	w, h := spec.size(info)
-	scale := float32(1)
 	unit := "mm"
 	if info.DType == robocache.Float32 {
 		unit = "m"
@@ -19,9 +18,7 @@ func deliverGrey(raw []byte, stride int, info StillInfo, spec *Spec, dst []byte)
 	if spec.Depth != nil && spec.Depth.Unit != "" {
 		unit = spec.Depth.Unit
 	}
-	if unit == "m" {
-		scale = 1000
-	}
+	up, down := spec.Pixel == DepthMM && unit == "m", spec.Pixel == DepthM && unit != "m"
 	for y := range h {
 		row := raw[(2*y+1)*info.Height/(2*h)*stride:]
 		for x := range w {
@@ -38,11 +35,20 @@ func deliverGrey(raw []byte, stride int, info StillInfo, spec *Spec, dst []byte)
 			default:
 				v = math.Float32frombits(le.Uint32(row[4*at:]))
 			}
-			if i := y*w + x; spec.Pixel == Gray16 {
+			i := y*w + x
+			switch {
+			case spec.Pixel == Gray16:
 				le.PutUint16(dst[2*i:], u)
-			} else {
-				le.PutUint32(dst[4*i:], math.Float32bits(v*scale))
+				continue
+			case up:
+				v *= 1000
+			case down:
+				v /= 1000
 			}
+			le.PutUint32(dst[4*i:], math.Float32bits(v))
 		}
 	}
 }
+
+// grey are the kinds that are made of one channel.
+func (p Pixel) grey() bool { return p == Gray16 || p == DepthMM || p == DepthM }

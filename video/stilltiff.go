@@ -202,7 +202,7 @@ func (t *tiffFile) grey() ([]byte, error) {
 	return out, nil
 }
 
-// decodeGrey delivers Gray16 and DepthMM.
+// decodeGrey delivers Gray16, DepthMM and DepthM.
 func decodeGrey(encoded []byte, info StillInfo, spec *Spec, dst []byte) error {
 	le := binary.LittleEndian
 	var raw []byte // little-endian rows of info.DType

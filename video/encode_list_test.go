@@ -1,0 +1,31 @@
+package video
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// TestListingTakesLong: a program that does not answer is a temporary error that names it; a caller who leaves gets his own.
+func TestListingTakesLong(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "ffmpeg")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\nexec sleep 60\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	defer func(d time.Duration) { listingTime = d }(listingTime)
+	listingTime = 50 * time.Millisecond
+	if _, err := findEncoder(t.Context(), program, "libsvtav1"); !errors.Is(err, robocache.ErrTemporary) || errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+	listingTime = time.Minute
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := findEncoder(ctx, program, "libsvtav1"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+}

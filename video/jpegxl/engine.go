@@ -1,0 +1,249 @@
+package jpegxl
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	_ "embed" // the decoder
+	"fmt"
+	"io"
+	"runtime"
+	"sync"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+	"github.com/tetratelabs/wazero/experimental"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// decoder is libjxl's, from scripts/jpegxl-wasm.sh.
+//
+//go:embed data/decode.wasm.gz
+var decoder []byte
+
+// allocator is the function of decoder that all memory is taken by: a thousand times a picture, and at least once for every frame, hidden
+// or not, and every section of one. There the clock is looked at: a check at each jump, as the runtime offers it, makes a picture take
+// four times as long. It also is where the collector may stop the goroutine.
+const allocator = 548
+
+const (
+	page     = 64 << 10
+	maxPages = 8192     // 512 MiB a decoder
+	keepSize = 64 << 20 // a decoder that took more is not kept
+)
+
+// engine holds the compiled decoder and those that are at rest.
+type engine struct {
+	rt      wazero.Runtime
+	module  wazero.CompiledModule
+	running chan struct{}
+
+	mu   sync.Mutex
+	rest []*instance
+}
+
+// instance is one decoder with its memory.
+type instance struct {
+	mod                    api.Module
+	malloc, free, pictures api.Function
+}
+
+// start compiles the decoder.
+var start = sync.OnceValues(func() (e *engine, err error) {
+	// Where the process may not have executable memory, the runtime panics.
+	defer func() {
+		if r := recover(); r != nil {
+			err = &robocache.Error{Class: robocache.ErrUnsupported, Op: op, Msg: fmt.Sprintf("the decoder does not start here: %v", r)}
+		}
+	}()
+	r, err := gzip.NewReader(bytes.NewReader(decoder))
+	if err != nil {
+		return nil, err
+	}
+	code, err := io.ReadAll(r)
+	if err != nil {
+		return nil, err
+	}
+	ctx := experimental.WithFunctionListenerFactory(context.Background(), experimental.FunctionListenerFactoryFunc(func(f api.FunctionDefinition) experimental.FunctionListener {
+		if f.Index() == allocator {
+			return clock{}
+		}
+		return nil
+	}))
+	rt := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().WithMemoryLimitPages(maxPages).WithDebugInfoEnabled(false))
+	if err := sandbox(ctx, rt); err != nil {
+		return nil, err
+	}
+	m, err := rt.CompileModule(ctx, code)
+	if err != nil {
+		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: op, Msg: "the decoder does not compile here", Err: err}
+	}
+	return &engine{rt: rt, module: m, running: make(chan struct{}, runtime.GOMAXPROCS(0))}, nil
+})
+
+const host = "wasi_snapshot_preview1"
+
+// sandbox gives the decoder what it imports, for messages of its library: files that are not there.
+func sandbox(ctx context.Context, rt wazero.Runtime) error {
+	const badFile = 8
+	_, err := rt.NewHostModuleBuilder(host).
+		NewFunctionBuilder().WithFunc(func(int32) int32 { return badFile }).Export("fd_close").
+		NewFunctionBuilder().WithFunc(func(int32, int32, int32, int32) int32 { return badFile }).Export("fd_write").
+		Instantiate(ctx)
+	return err
+}
+
+// clock ends a decoder whose context is done.
+type clock struct{}
+
+func (clock) Before(ctx context.Context, _ api.Module, _ api.FunctionDefinition, _ []uint64, _ experimental.StackIterator) {
+	if err := ctx.Err(); err != nil {
+		panic(err)
+	}
+}
+func (clock) After(context.Context, api.Module, api.FunctionDefinition, []uint64) {}
+func (clock) Abort(context.Context, api.Module, api.FunctionDefinition, error)    {}
+
+// take waits for a core, and gives a decoder.
+func (e *engine) take(ctx context.Context) (*instance, error) {
+	select {
+	case e.running <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	e.mu.Lock()
+	if n := len(e.rest); n > 0 {
+		in := e.rest[n-1]
+		e.rest = e.rest[:n-1]
+		e.mu.Unlock()
+		return in, nil
+	}
+	e.mu.Unlock()
+	mod, err := e.rt.InstantiateModule(context.Background(), e.module, wazero.NewModuleConfig().WithName(""))
+	if err != nil {
+		<-e.running
+		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: op, Msg: "no memory for a decoder", Err: err}
+	}
+	return &instance{mod, mod.ExportedFunction("malloc"), mod.ExportedFunction("free"), mod.ExportedFunction("decode")}, nil
+}
+
+// give takes a decoder back. One that failed may be in any state: it is not used again.
+func (e *engine) give(in *instance, good bool) {
+	defer func() { <-e.running }()
+	if !good || in.mod.Memory().Size() > keepSize {
+		in.mod.Close(context.Background())
+		return
+	}
+	e.mu.Lock()
+	e.rest = append(e.rest, in)
+	e.mu.Unlock()
+}
+
+// call calls a function of the decoder.
+func (in *instance) call(ctx context.Context, f api.Function, args ...uint64) (uint64, error) {
+	r, err := f.Call(ctx, args...)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return 0, ctx.Err()
+	case err != nil && in.full():
+		return 0, tooLarge()
+	case err != nil:
+		// The stack of the decoder says nothing to a reader.
+		return 0, malformed("the decoder stopped")
+	case len(r) == 0:
+		return 0, nil
+	}
+	return r[0], nil
+}
+
+func (in *instance) full() bool { return in.mod.Memory().Size() > (maxPages-64)*page }
+
+func tooLarge() error {
+	return &robocache.Error{Class: robocache.ErrResourceLimit, Op: op, Msg: fmt.Sprintf("the picture takes more than %d MiB of memory to decode", maxPages*page>>20)}
+}
+
+// room takes memory in the decoder.
+func (in *instance) room(ctx context.Context, n int64) (uint64, error) {
+	if n >= maxPages*page {
+		return 0, tooLarge()
+	}
+	p, err := in.call(ctx, in.malloc, uint64(n))
+	if err == nil && p == 0 {
+		err = tooLarge()
+	}
+	return p, err
+}
+
+// decode runs the decoder: once for the header, once for the pixels.
+func (in *instance) decode(ctx context.Context, dst, src []byte, size int) error {
+	mem := in.mod.Memory()
+	from, err := in.room(ctx, int64(len(src)))
+	if err != nil {
+		return err
+	}
+	mem.Write(uint32(from), src)
+	// Four words of info, and behind them a delay a frame: a stream of more than maxFrames writes over memory of the decoder, which is
+	// not used again then.
+	head, err := in.room(ctx, 16+4*maxFrames)
+	if err != nil {
+		return err
+	}
+	run := func(only, all, out uint64) (uint64, error) {
+		return in.call(ctx, in.pictures, from, uint64(len(src)), only, all, head, head+4, head+8, head+12, head+16, out)
+	}
+	ok, err := run(1, 0, 0)
+	if err != nil {
+		return err
+	}
+	if ok == 0 {
+		return malformed("no JPEG XL, or cut before its pictures")
+	}
+	i := in.info(head)
+	if i.frames > maxFrames {
+		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: op, Msg: fmt.Sprintf("more than %d frames", maxFrames)}
+	}
+	if int(i.bits) != 8*size {
+		return &robocache.Error{Class: robocache.ErrUnsupported, Op: op, Msg: fmt.Sprintf("pictures of %d bits a value", i.bits), Want: fmt.Sprintf("integers of %d bits", 8*size)}
+	}
+	channels, err := i.channels(len(dst) / size)
+	if err != nil {
+		return err
+	}
+	pixels := int64(len(dst) / channels)
+	out, err := in.room(ctx, 4*pixels)
+	if err != nil {
+		return err
+	}
+	all := uint64(0)
+	if i.frames > 1 {
+		all = 1
+	}
+	if ok, err = run(0, all, out); err != nil {
+		return err
+	}
+	if ok == 0 && in.full() {
+		return tooLarge()
+	}
+	if ok == 0 || in.info(head) != i {
+		return malformed("cut or damaged")
+	}
+	rgba, ok2 := mem.Read(uint32(out), uint32(4*pixels))
+	if !ok2 {
+		return malformed("the decoder's memory ends before the pictures")
+	}
+	if err := pick(dst, rgba, channels, size); err != nil {
+		return err
+	}
+	for _, p := range []uint64{out, head, from} {
+		if _, err := in.call(ctx, in.free, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (in *instance) info(at uint64) info {
+	word := func(k uint32) uint32 { v, _ := in.mod.Memory().ReadUint32Le(uint32(at) + 4*k); return v }
+	return info{word(0), word(1), word(2), word(3)}
+}

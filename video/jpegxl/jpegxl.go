@@ -1,0 +1,124 @@
+package jpegxl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+const (
+	maxFrames = 4096                 // of one stream
+	perValue  = 5 * time.Microsecond // a hundred times what a value of dst takes
+)
+
+var slack = 10 * time.Second // what decoding may take beside
+
+// Decode decodes all pictures of a stream into dst, one after the other, row by row, channels last, little-endian. size is that of an
+// element: 1 or 2 bytes. The number of channels is what len(dst) leaves for a pixel.
+func Decode(ctx context.Context, dst, src []byte, size int) error {
+	if size != 1 && size != 2 {
+		return &robocache.Error{Class: robocache.ErrUnsupported, Op: op, Msg: fmt.Sprintf("elements of %d bytes", size), Want: "integers of 8 or 16 bits"}
+	}
+	if len(src) == 0 {
+		return malformed("no bytes")
+	}
+	e, err := start()
+	if err != nil {
+		return err
+	}
+	in, err := e.take(ctx)
+	if err != nil {
+		return err
+	}
+	// The time begins with the decoding: a picture that waits for others is none the worse for it.
+	limit, cancel := context.WithTimeout(ctx, slack+time.Duration(len(dst)/size)*perValue)
+	defer cancel()
+	err = in.decode(limit, dst, src, size)
+	e.give(in, err == nil)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, context.DeadlineExceeded):
+		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: op, Msg: fmt.Sprintf("%d bytes take more time than %d values may", len(src), len(dst)/size)}
+	}
+	return err
+}
+
+const op = "decode JPEG XL"
+
+func malformed(format string, args ...any) error {
+	return &robocache.Error{Class: robocache.ErrMalformed, Op: op, Msg: fmt.Sprintf(format, args...)}
+}
+
+// info is what a stream says of itself.
+type info struct{ width, height, bits, frames uint32 }
+
+// channels gives the channels that dst has for each pixel.
+func (i info) channels(values int) (int, error) {
+	var pixels int64
+	if i.width <= 1<<30 && i.height <= 1<<30 && i.frames <= maxFrames {
+		if pixels = int64(i.width) * int64(i.height); pixels <= int64(values) { // else the frames' might not fit an int64
+			pixels *= int64(i.frames)
+		}
+	}
+	if pixels <= 0 || pixels > int64(values) || int64(values)%pixels != 0 || int64(values)/pixels > 4 {
+		return 0, &robocache.Error{Class: robocache.ErrMalformed, Op: op, Want: fmt.Sprintf("pictures of %d values", values), Got: fmt.Sprintf("%d of %d×%d pixels", i.frames, i.height, i.width)}
+	}
+	return int(int64(values) / pixels), nil
+}
+
+// pick takes the wanted channels out of R, G, B, A of big-endian words of size bytes.
+func pick(dst, rgba []byte, channels, size int) error {
+	if size == 2 {
+		for i := 0; i+1 < len(rgba); i += 2 {
+			rgba[i], rgba[i+1] = rgba[i+1], rgba[i]
+		}
+	}
+	if channels == 4 {
+		copy(dst, rgba)
+		return nil
+	}
+	opaque, grey := byte(255), byte(0) // and, or over all pixels
+	switch {
+	case size == 1 && channels == 3:
+		for i, k := 0, 0; i+3 < len(rgba) && k+2 < len(dst); i, k = i+4, k+3 {
+			p, q := rgba[i:i+4:i+4], dst[k:k+3:k+3]
+			q[0], q[1], q[2] = p[0], p[1], p[2]
+			opaque &= p[3]
+		}
+	default:
+		w := 4 * size
+		for i, k := 0, 0; i+w <= len(rgba); i, k = i+w, k+channels*size {
+			p := rgba[i : i+w]
+			switch channels {
+			case 3:
+				copy(dst[k:], p[:3*size])
+			case 2:
+				copy(dst[k:], p[:size])
+				copy(dst[k+size:], p[3*size:])
+			case 1:
+				copy(dst[k:], p[:size])
+			}
+			for b := range size {
+				if channels != 2 {
+					opaque &= p[3*size+b]
+				}
+				if channels < 3 {
+					grey |= p[b] ^ p[size+b] | p[b] ^ p[2*size+b]
+				}
+			}
+		}
+	}
+	switch {
+	case opaque != 255:
+		return malformed("the pictures have an alpha channel, %d channels are expected", channels)
+	case grey != 0:
+		return malformed("the pictures have colours, %d channels are expected", channels)
+	}
+	return nil
+}
