@@ -36,8 +36,8 @@ func TestBits(t *testing.T) {
 		for i := range pic {
 			pic[i] = byte(rng.IntN(256)) & 15
 		}
-		p.Add8(pic)
-		d.Add16(pic)
+		p.Add8(pic, 20)
+		d.Add16(pic, 20)
 	}
 	h := fnv.New64a()
 	for _, s := range append(all, p.Stats(), d.Stats()) {

@@ -4,6 +4,10 @@ import (
 	"context"
 	"io"
 	"os"
+	"runtime"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/goatnote-inc/robocache"
 )
@@ -20,7 +24,7 @@ type Collector struct {
 type spool struct {
 	dtype robocache.DType
 	shape []int
-	mem   []byte
+	mem   [][]byte // blocks of whole rows
 	file  *os.File
 	size  int64 // bytes in file
 }
@@ -30,6 +34,9 @@ func NewCollector(budget int64) *Collector {
 	return &Collector{budget: budget, feats: map[string]*spool{}}
 }
 
+// memBlock is a block of rows in memory: to hold all in one would copy them as they grow.
+const memBlock = 1 << 20
+
 // Add takes rows of a feature.
 func (c *Collector) Add(key string, dtype robocache.DType, shape []int, raw []byte) error {
 	s := c.feats[key]
@@ -38,7 +45,11 @@ func (c *Collector) Add(key string, dtype robocache.DType, shape []int, raw []by
 		c.feats[key] = s
 		c.order = append(c.order, key)
 	}
-	s.mem = append(s.mem, raw...)
+	if k := len(s.mem) - 1; k < 0 || len(s.mem[k])+len(raw) > cap(s.mem[k]) {
+		s.mem = append(s.mem, make([]byte, 0, max(len(raw), min(memBlock, 4*len(raw)))))
+	}
+	k := len(s.mem) - 1
+	s.mem[k] = append(s.mem[k], raw...)
 	c.held += int64(len(raw))
 	if c.held <= c.budget {
 		return nil
@@ -65,10 +76,12 @@ func (s *spool) spill() error {
 		}
 		s.file = f
 	}
-	if _, err := s.file.WriteAt(s.mem, s.size); err != nil {
-		return robocache.At(err, robocache.Where{"file": os.TempDir()})
+	for _, b := range s.mem {
+		if _, err := s.file.WriteAt(b, s.size); err != nil {
+			return robocache.At(err, robocache.Where{"file": os.TempDir()})
+		}
+		s.size += int64(len(b))
 	}
-	s.size += int64(len(s.mem))
 	s.mem = nil
 	return nil
 }
@@ -94,25 +107,42 @@ func (s *spool) rows(ctx context.Context, yield func([]byte) error) error {
 			off += int64(len(part))
 		}
 	}
-	if len(s.mem) > 0 {
-		return yield(s.mem)
+	for _, b := range s.mem {
+		if err := yield(b); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// Stats computes the statistics of everything added. nonFinite says, by feature, how many values took no part.
+// Stats computes the statistics of everything added, features side by side. nonFinite says, by feature, how many values took no part.
 func (c *Collector) Stats(ctx context.Context) (out robocache.Stats, nonFinite map[string]int64, err error) {
 	out, nonFinite = robocache.Stats{}, map[string]int64{}
+	var mu sync.Mutex
+	g, ctx := errgroup.WithContext(ctx)
+	workers := max(1, min(runtime.GOMAXPROCS(0), 8, len(c.order)))
+	g.SetLimit(workers)
 	for _, key := range c.order {
 		s := c.feats[key]
-		fs, left, err := Numeric(ctx, s.dtype, s.shape, s.rows, max(c.budget, 1<<20))
-		if err != nil {
-			return nil, nil, robocache.At(err, robocache.Where{"stream": key})
-		}
-		out[key] = fs
-		if left > 0 {
-			nonFinite[key] = left
-		}
+		g.Go(func() error {
+			bytes := s.size
+			for _, b := range s.mem {
+				bytes += int64(len(b))
+			}
+			fs, left, err := numeric(ctx, s.dtype, s.shape, s.rows, bytes, max(c.budget/int64(workers), 1<<20))
+			if err != nil {
+				return robocache.At(err, robocache.Where{"stream": key})
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if out[key] = fs; left > 0 {
+				nonFinite[key] = left
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, nil, err
 	}
 	return out, nonFinite, nil
 }

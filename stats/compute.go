@@ -144,7 +144,7 @@ func (l *Look) Close() { _ = l.pool.Close() }
 
 // Episodes counts the pictures of some episodes together.
 func (l *Look) Episodes(ctx context.Context, f *robocache.Feature, episodes []int) (*Pixels, error) {
-	all := PicturesOf(f)
+	all := l.policy.Pictures(f)
 	for _, e := range episodes {
 		p, err := l.Episode(ctx, f, e)
 		if err != nil {
@@ -165,7 +165,7 @@ func (l *Look) Episode(ctx context.Context, f *robocache.Feature, episode int) (
 	for _, k := range l.policy.Choose(n) {
 		rows = append(rows, robocache.Row{Episode: episode, Index: k})
 	}
-	all := PicturesOf(f)
+	all := l.policy.Pictures(f)
 	const block = 256 // rows: still pictures come with their bytes
 	for len(rows) > 0 {
 		part := rows[:min(block, len(rows))]
@@ -238,10 +238,11 @@ func (l *Look) decode(ctx context.Context, f *robocache.Feature, path string, or
 					if err := pic.Convert(spec, buf); err != nil {
 						return err
 					}
+					width, _ := pic.Size()
 					if own.deep() {
-						own.Add16(buf)
+						own.Add16(buf, width)
 					} else {
-						own.Add8(buf)
+						own.Add8(buf, width)
 					}
 					return nil
 				})

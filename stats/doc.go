@@ -10,7 +10,8 @@
 //	    A stream on a clock of its own counts its own rows; a row without a value takes no part; of a ragged stream, a point cloud,
 //	    entries are counted in place of rows.
 //	S4  Pictures: one entry a channel, scaled to [0,1]; depth in its stored unit. The frames used are those of SampleFrames
-//	    (clamp(n^0.75, 100, 10000) a row range, evenly spaced, both ends included), or all; every pixel of a frame counts.
+//	    (clamp(n^0.75, 100, 10000) a row range, evenly spaced, both ends included), and of frames whose longer side has 300 pixels or more
+//	    every k-th pixel of every k-th line, k = longer side / 150: lerobot's rule. Or all frames, and then every pixel counts.
 //	S5  Values that are not finite take no part; how many there were is reported as a finding.
 //	S6  Moments and Pixels merge: any split of the rows gives the same counts, extremes and quantiles, and the same mean and
 //	    deviation to rounding. Quantiles of a set are never made out of those of its episodes.

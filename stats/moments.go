@@ -24,41 +24,51 @@ func NewMoments(width int) *Moments {
 // Add takes rows of values, row after row. Products are converted before they are added, here and wherever numbers are summed: the conversion
 // forbids a fused multiply-add, which some builds have and others have not.
 func (m *Moments) Add(values []float64) {
-	w := len(m.N)
-	for c := range w {
-		var n int64
-		var sum float64
-		lo, hi := m.Min[c], m.Max[c]
-		for i := c; i < len(values); i += w {
-			v := values[i]
-			if v-v != 0 { // NaN or infinite
-				m.NonFinite++
-				continue
-			}
-			if n == 0 && m.N[c] == 0 {
-				m.base[c] = v
-			}
-			n++
-			sum += v - m.base[c]
-			lo, hi = min(lo, v), max(hi, v)
-		}
-		if n == 0 {
+	for c, w := 0, len(m.N); c < w && c < len(values); c++ {
+		m.column(c, values[c:], w)
+	}
+}
+
+// column adds every w-th value to column c.
+func (m *Moments) column(c int, values []float64, w int) {
+	var n int64
+	var sum float64
+	lo, hi, base := m.Min[c], m.Max[c], m.base[c]
+	first := m.N[c] == 0
+	for i := 0; i < len(values); i += w {
+		v := values[i]
+		if v-v != 0 { // NaN or infinite
 			continue
 		}
-		m.Min[c], m.Max[c] = lo, hi
-		mean := sum / float64(n)
-		var m2, rest float64
-		for i := c; i < len(values); i += w {
-			if v := values[i]; v-v == 0 {
-				d := v - m.base[c] - mean
-				m2 += float64(d * d)
-				rest += d
-			}
+		if first {
+			base, first = v, false
 		}
-		// The rounding of mean is taken back to second order.
-		m2 -= float64(rest * rest / float64(n))
-		m.merge(c, n, mean+rest/float64(n), m2)
+		n++
+		sum += v - base
+		if v < lo {
+			lo = v
+		}
+		if v > hi {
+			hi = v
+		}
 	}
+	m.NonFinite += int64((len(values)+w-1)/w) - n
+	if n == 0 {
+		return
+	}
+	m.Min[c], m.Max[c], m.base[c] = lo, hi, base
+	mean := sum / float64(n)
+	var m2, rest float64
+	for i := 0; i < len(values); i += w {
+		if v := values[i]; v-v == 0 {
+			d := v - base - mean
+			m2 += float64(d * d)
+			rest += d
+		}
+	}
+	// The rounding of mean is taken back to second order.
+	m2 -= float64(rest * rest / float64(n))
+	m.merge(c, n, mean+rest/float64(n), m2)
 }
 
 // Merge adds what o has seen.

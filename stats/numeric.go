@@ -8,15 +8,22 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Up to sortRows rows, columns are sorted instead of being searched by their keys' digits: while they take no more than the budget, or sortBytes.
-const (
-	sortRows  = 1 << 14
-	sortBytes = 1 << 20
-)
+// heldBytes is what columns may take in memory in any case: above it, and above the budget, they are searched by their keys' digits instead.
+var heldBytes int64 = 1 << 20
 
 // Numeric computes the statistics of rows of a numeric feature of the given shape. rows is read once, and again only for
-// the quantiles of more than 16,384 rows, or of more than the budget holds. left is the number of values that are not finite (S5).
+// the quantiles of more values than the budget holds. left is the number of values that are not finite (S5).
 func Numeric(ctx context.Context, dtype robocache.DType, shape []int, rows Blocks, budget int64) (fs *robocache.FeatureStats, left int64, err error) {
+	return numeric(ctx, dtype, shape, rows, 0, budget)
+}
+
+// NumericBytes is Numeric of rows that lie in memory.
+func NumericBytes(ctx context.Context, dtype robocache.DType, shape []int, raw []byte, budget int64) (fs *robocache.FeatureStats, left int64, err error) {
+	return numeric(ctx, dtype, shape, func(_ context.Context, yield func([]byte) error) error { return yield(raw) }, int64(len(raw)), budget)
+}
+
+// numeric is Numeric of rows of so many bytes in all; 0 = nobody knows.
+func numeric(ctx context.Context, dtype robocache.DType, shape []int, rows Blocks, bytes, budget int64) (fs *robocache.FeatureStats, left int64, err error) {
 	el, ok := elementOf(dtype)
 	if !ok {
 		return nil, 0, &robocache.Error{Class: robocache.ErrUnsupported, Op: "statistics", Msg: "no statistics of type " + dtype.String()}
@@ -30,28 +37,35 @@ func Numeric(ctx context.Context, dtype robocache.DType, shape []int, rows Block
 		return nil, 0, &robocache.Error{Class: robocache.ErrUnsupported, Op: "statistics", Msg: "a shape without elements"}
 	}
 	m := NewMoments(width)
-	var count int64
-	var buf, small []float64
-	sorts := true // all values are in small
+	var count, held int64
+	var buf []float64
+	columns := make([][]float64, width) // all finite values, while they fit
+	if n := int(bytes) / el.size; 8*int64(n) <= max(budget, heldBytes) {
+		all := make([]float64, n)
+		for c := range columns {
+			columns[c] = all[c*(n/width) : c*(n/width) : (c+1)*(n/width)]
+		}
+	}
 	err = rows(ctx, func(raw []byte) error {
 		if len(raw)%(elements*el.size) != 0 {
 			return &robocache.Error{Class: robocache.ErrMisuse, Op: "statistics", Msg: "a block is not a whole number of rows"}
 		}
 		count += int64(len(raw) / (elements * el.size))
-		// Blocks of a few thousand rows keep the two passes of Moments.Add inside the cache.
+		// Blocks of a few thousand rows keep the passes over one inside the cache.
 		step := max(1, 32768/(width*el.size)) * width * el.size
 		for len(raw) > 0 {
 			part := raw[:min(step, len(raw))]
 			raw = raw[len(part):]
-			buf = buf[:0]
-			for i := 0; i < len(part); i += el.size {
-				buf = append(buf, el.value(part[i:]))
-			}
+			n := len(part) / el.size
+			buf = slices.Grow(buf[:0], n)[:n]
+			el.floats(buf, part)
 			m.Add(buf)
-			if sorts = sorts && count <= sortRows && int64(len(small)+len(buf))*8 <= max(budget, sortBytes); sorts {
-				small = append(small, buf...)
-			} else {
-				small = nil
+			if held += 8 * int64(n); columns == nil || held > max(budget, heldBytes) {
+				columns = nil
+				continue
+			}
+			for c := range columns {
+				columns[c] = appendFinite(columns[c], buf[c:], width)
 			}
 		}
 		return ctx.Err()
@@ -60,18 +74,11 @@ func Numeric(ctx context.Context, dtype robocache.DType, shape []int, rows Block
 		return nil, 0, err
 	}
 	var q [][]float64
-	if sorts {
+	if columns != nil {
 		q = make([][]float64, width)
-		column := make([]float64, 0, len(small)/width)
-		for c := range width {
-			column = column[:0]
-			for i := c; i < len(small); i += width {
-				if v := small[i]; v-v == 0 {
-					column = append(column, v)
-				}
-			}
-			slices.Sort(column)
-			q[c] = sortedQuantiles(column)
+		var pick picker
+		for c, column := range columns {
+			q[c] = pick.quantiles(column, m.Min[c], m.Max[c])
 		}
 	} else {
 		if q, err = refine(ctx, el, width, m.N, rows, budget); err != nil {
@@ -96,15 +103,21 @@ func Numeric(ctx context.Context, dtype robocache.DType, shape []int, rows Block
 	return fs, m.NonFinite, nil
 }
 
+// appendFinite adds every w-th value that is a number.
+func appendFinite(to, values []float64, w int) []float64 {
+	to = slices.Grow(to, (len(values)+w-1)/w)
+	for i := 0; i < len(values); i += w {
+		if v := values[i]; v-v == 0 {
+			to = append(to, v)
+		}
+	}
+	return to
+}
+
 // finite keeps what overflowed (values near 1e308) a number: JSON has no infinity.
 func finite(v float64) float64 {
 	if math.IsNaN(v) {
 		return math.MaxFloat64
 	}
 	return min(max(v, -math.MaxFloat64), math.MaxFloat64)
-}
-
-// Bytes makes Blocks of rows that lie in memory.
-func Bytes(raw []byte) Blocks {
-	return func(_ context.Context, yield func([]byte) error) error { return yield(raw) }
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -99,6 +100,63 @@ func pieces(raw []byte, row int) Blocks {
 	}
 }
 
+// nothingHeld makes a budget of 1 byte mean what it says.
+func nothingHeld(t *testing.T) {
+	was := heldBytes
+	heldBytes = 0
+	t.Cleanup(func() { heldBytes = was })
+}
+
+// S2: quantiles of values in memory are those of the sorted values, however these lie.
+func TestHeldQuantiles(t *testing.T) {
+	rng := rand.New(rand.NewPCG(21, 22))
+	var pick picker
+	for name, draw := range map[string]func(i int) float64{
+		"normal": func(int) float64 { return rng.NormFloat64() }, "few": func(int) float64 { return float64(rng.IntN(3)) }, "wide": func(int) float64 { return math.Exp(40 * rng.NormFloat64()) },
+		"one apart": func(i int) float64 { return float64(i/700) * 1e300 }, "huge": func(i int) float64 { return math.MaxFloat64 * float64(1-2*(i%2)) }, "denormal": func(int) float64 { return 5e-324 * float64(rng.IntN(9)) },
+		"near": func(int) float64 { return 1e9 + float64(rng.IntN(5))*1e-7 }, "rising": func(i int) float64 { return float64(i) }, "equal": func(int) float64 { return -3 },
+	} {
+		for _, n := range []int{1, 2, sortedWhole, sortedWhole + 1, 701, 40000} {
+			v := make([]float64, n)
+			for i := range v {
+				v[i] = draw(i)
+			}
+			sorted := slices.Sorted(slices.Values(v))
+			want := wanted(int64(n), func(r int64) float64 { return sorted[r] })
+			if got := pick.quantiles(v, sorted[0], sorted[n-1]); !slices.Equal(got, want) {
+				t.Errorf("%s, %d: %v, sorted %v", name, n, got, want)
+			}
+		}
+	}
+}
+
+// S4: of a large picture every k-th pixel both ways, as lerobot's auto_downsample_height_width takes them, unless all frames are looked at.
+func TestStride(t *testing.T) {
+	for _, c := range []struct{ w, h, k int }{{299, 200, 1}, {300, 20, 2}, {640, 480, 4}, {480, 640, 4}, {1280, 720, 8}, {449, 449, 2}} {
+		pic, want, all := make([]byte, c.w*c.h*3), NewPixels(3), NewPixels(3)
+		for i := range pic {
+			pic[i] = byte(i * i >> 7)
+		}
+		var kept []byte
+		for y := 0; y < c.h; y += c.k {
+			for x := 0; x < c.w; x += c.k {
+				kept = append(kept, pic[3*(y*c.w+x):][:3]...)
+			}
+		}
+		want.Add8(kept, (c.w+c.k-1)/c.k)
+		all.Add8(pic, c.w)
+		for policy, want := range map[FramePolicy]*Pixels{SampledFrames: want, AllFrames: all} {
+			p := policy.Pictures(&robocache.Feature{Kind: robocache.KindImage})
+			p.Add8(pic, c.w)
+			for ch := range p.hist {
+				if !slices.Equal(p.hist[ch], want.hist[ch]) {
+					t.Errorf("%d×%d, %s: other pixels", c.w, c.h, policy)
+				}
+			}
+		}
+	}
+}
+
 // S1, S2: moments and quantiles against NumPy, by sorting and by searching, in every type, at every kind of length.
 func TestAgainstNumPy(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -112,9 +170,10 @@ func TestAgainstNumPy(t *testing.T) {
 		robocache.Uint8:  func(b []byte, v float64) []byte { return append(b, uint8(int(v*30)&255)) },
 		robocache.Uint32: func(b []byte, v float64) []byte { return binary.LittleEndian.AppendUint32(b, uint32(int64(v*1e6))) },
 	}
+	nothingHeld(t)
 	t.Log("rows: 1, 3, 101, 16387 (ROBOCACHE_EXHAUSTIVE=1: 2, 5000, 40000 too)")
 	for dtype, put := range enc {
-		lengths := []int{1, 3, 101, sortRows + 3}
+		lengths := []int{1, 3, 101, 16387}
 		if os.Getenv("ROBOCACHE_EXHAUSTIVE") == "1" {
 			lengths = append(lengths, 2, 5000, 40000)
 		}
@@ -167,7 +226,7 @@ func TestLastAxis(t *testing.T) {
 	for i := range 12 {
 		raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(float32(i)))
 	}
-	fs, _, err := Numeric(t.Context(), robocache.Float32, []int{2, 3}, Bytes(raw), 1<<20)
+	fs, _, err := NumericBytes(t.Context(), robocache.Float32, []int{2, 3}, raw, 1<<20)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +237,9 @@ func TestLastAxis(t *testing.T) {
 
 // S5: what is not finite is left out and counted, by both ways to the quantiles.
 func TestNonFinite(t *testing.T) {
-	for _, rows := range []int{8, 2 * sortRows} {
+	nothingHeld(t)
+	for _, budget := range []int64{1, 1 << 20} {
+		const rows = 32768
 		var raw []byte
 		for i := range rows {
 			v := float64(i % 4)
@@ -190,7 +251,7 @@ func TestNonFinite(t *testing.T) {
 			}
 			raw = binary.LittleEndian.AppendUint64(raw, math.Float64bits(v))
 		}
-		fs, left, err := Numeric(t.Context(), robocache.Float64, []int{1}, Bytes(raw), 1<<20)
+		fs, left, err := NumericBytes(t.Context(), robocache.Float64, []int{1}, raw, budget)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -275,7 +336,7 @@ func TestPixels(t *testing.T) {
 		for i := range pic {
 			pic[i] = uint8(rng.IntN(200))
 		}
-		p.Add8(pic)
+		p.Add8(pic, 20)
 		for _, v := range pic {
 			raw = binary.LittleEndian.AppendUint64(raw, math.Float64bits(float64(v)/255))
 		}
@@ -324,7 +385,7 @@ func BenchmarkNumeric(b *testing.B) {
 	}
 	b.SetBytes(int64(len(raw)))
 	for b.Loop() {
-		if _, _, err := Numeric(b.Context(), robocache.Float32, []int{26}, Bytes(raw), 64<<20); err != nil {
+		if _, _, err := NumericBytes(b.Context(), robocache.Float32, []int{26}, raw, 64<<20); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -336,7 +397,7 @@ func TestHugeValues(t *testing.T) {
 	for i := range 10 {
 		raw = binary.LittleEndian.AppendUint64(raw, math.Float64bits(math.MaxFloat64*float64(1-2*(i%2))))
 	}
-	fs, _, err := Numeric(t.Context(), robocache.Float64, []int{1}, Bytes(raw), 1<<20)
+	fs, _, err := NumericBytes(t.Context(), robocache.Float64, []int{1}, raw, 1<<20)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ type Pixels struct {
 	Frames int64
 	value  []float64 // of each level
 	hist   [][]int64 // channel, level
+	thin   bool      // of large pictures every so many pixels are counted (S4)
 	buf    []byte
 }
 
@@ -57,7 +58,7 @@ func depthOf(c *robocache.Depth, q int) float64 {
 
 // Empty makes a counter of the same kind that has counted nothing.
 func (p *Pixels) Empty() *Pixels {
-	o := &Pixels{value: p.value, hist: make([][]int64, len(p.hist))}
+	o := &Pixels{value: p.value, thin: p.thin, hist: make([][]int64, len(p.hist))}
 	for c := range o.hist {
 		o.hist[c] = make([]int64, len(p.hist[c]))
 	}
@@ -67,35 +68,55 @@ func (p *Pixels) Empty() *Pixels {
 // Channels is the number of channels counted.
 func (p *Pixels) Channels() int { return len(p.hist) }
 
+// stride is lerobot's rule for large pictures: every so many pixels, both ways, that about 150 are left of the longer side.
+func (p *Pixels) stride(width, height int) int {
+	const target, threshold = 150, 300
+	if longer := max(width, height); p.thin && longer >= threshold {
+		return longer / target
+	}
+	return 1
+}
+
 // Add8 counts a picture of 8-bit samples, channels last.
-func (p *Pixels) Add8(hwc []byte) {
+func (p *Pixels) Add8(hwc []byte, width int) {
 	p.Frames++
 	n := len(p.hist)
-	switch n {
-	case 1:
-		h := (*[256]int64)(p.hist[0])
-		for _, v := range hwc {
-			h[v]++
+	line := n * width
+	if line == 0 {
+		return
+	}
+	step := p.stride(width, len(hwc)/line)
+	for ; len(hwc) >= line; hwc = hwc[min(step*line, len(hwc)):] {
+		row := hwc[:line]
+		if n != 3 {
+			for x := 0; x < width; x += step {
+				for c, h := range p.hist {
+					h[row[x*n+c]]++
+				}
+			}
+			continue
 		}
-	case 3:
 		r, g, b := (*[256]int64)(p.hist[0]), (*[256]int64)(p.hist[1]), (*[256]int64)(p.hist[2])
-		for i := 0; i+2 < len(hwc); i += 3 {
-			r[hwc[i]]++
-			g[hwc[i+1]]++
-			b[hwc[i+2]]++
-		}
-	default:
-		for i, v := range hwc {
-			p.hist[i%n][v]++
+		for i := 0; i+2 < len(row); i += 3 * step {
+			r[row[i]]++
+			g[row[i+1]]++
+			b[row[i+2]]++
 		}
 	}
 }
 
 // Add16 counts a picture of one channel of little-endian 16-bit samples.
-func (p *Pixels) Add16(le []byte) {
+func (p *Pixels) Add16(le []byte, width int) {
 	p.Frames++
-	for i := 0; i+1 < len(le); i += 2 {
-		p.hist[0][binary.LittleEndian.Uint16(le[i:])]++
+	line := 2 * width
+	if line == 0 {
+		return
+	}
+	step := p.stride(width, len(le)/line)
+	for ; len(le) >= line; le = le[min(step*line, len(le)):] {
+		for i := 0; i+1 < line; i += 2 * step {
+			p.hist[0][binary.LittleEndian.Uint16(le[i:])]++
+		}
 	}
 }
 

@@ -31,15 +31,96 @@ func lerp(a, b, t float64) float64 {
 	return a + float64(d*t)
 }
 
-// sortedQuantiles takes the quantiles of sorted values.
-func sortedQuantiles(v []float64) []float64 {
-	out := make([]float64, len(Quantiles))
-	for i, q := range Quantiles {
-		if len(v) == 0 {
-			continue
+// Few values are sorted; of more, only those that lie near a wanted rank.
+const (
+	sortedWhole = 48
+	mostBuckets = 1 << 12
+)
+
+// picker takes quantiles of values in memory; its memory is used again.
+type picker struct {
+	counts []int32
+	slot   []uint8  // of near, from 1; 0 = of no interest
+	near   [10]part // the buckets of two ranks a quantile
+}
+
+// quantiles takes the quantiles of finite values, which it may reorder. A first pass counts how many lie in each of equal parts of [lo,hi], a second
+// one gathers the parts that hold a wanted rank: the order of the rest does not matter.
+func (p *picker) quantiles(v []float64, lo, hi float64) []float64 {
+	n := len(v)
+	buckets := 64
+	for buckets < mostBuckets && buckets < n/8 {
+		buckets *= 2
+	}
+	scale := float64(buckets) / (hi - lo)
+	if n <= sortedWhole || !(hi > lo) || math.IsInf(hi-lo, 0) || math.IsInf(scale, 0) {
+		slices.Sort(v)
+		return wanted(int64(n), func(r int64) float64 { return v[r] })
+	}
+	// The product grows with the value, so that no bucket holds a value above one of the next.
+	in := func(x float64) int { return min(int(float64((x-lo)*scale)), buckets-1) }
+	p.counts, p.slot = slices.Grow(p.counts[:0], buckets)[:buckets], slices.Grow(p.slot[:0], buckets)[:buckets]
+	counts, slot, near := p.counts, p.slot, 0
+	clear(counts)
+	clear(slot)
+	for _, x := range v {
+		counts[in(x)]++
+	}
+	first, b := int64(0), 0
+	for _, r := range wantedRanks(int64(n)) {
+		for first+int64(counts[b]) <= r {
+			first += int64(counts[b])
+			b++
 		}
-		lo, hi, t := rank(q.Q, int64(len(v)))
-		out[i] = lerp(v[lo], v[hi], t)
+		if slot[b] == 0 {
+			p.near[near] = part{first: first, values: p.near[near].values[:0]}
+			near++
+			slot[b] = uint8(near)
+		}
+	}
+	for _, x := range v {
+		if k := slot[in(x)]; k > 0 {
+			p.near[k-1].values = append(p.near[k-1].values, x)
+		}
+	}
+	for i := range near {
+		slices.Sort(p.near[i].values)
+	}
+	return wanted(int64(n), func(r int64) float64 {
+		for i := range near {
+			if at := r - p.near[i].first; at >= 0 && at < int64(len(p.near[i].values)) {
+				return p.near[i].values[at]
+			}
+		}
+		return 0 // every wanted rank lies in one
+	})
+}
+
+// part is the values of a bucket; first is the rank of the least.
+type part struct {
+	first  int64
+	values []float64
+}
+
+// wantedRanks are those that the quantiles of n values lie between, ascending.
+func wantedRanks(n int64) (out []int64) {
+	for _, q := range Quantiles {
+		lo, hi, _ := rank(q.Q, n)
+		out = append(out, lo, hi)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// wanted makes the quantiles of n values out of those at the wanted ranks.
+func wanted(n int64, at func(r int64) float64) []float64 {
+	out := make([]float64, len(Quantiles))
+	if n == 0 {
+		return out
+	}
+	for i, q := range Quantiles {
+		lo, hi, t := rank(q.Q, n)
+		out[i] = lerp(at(lo), at(hi), t)
 	}
 	return out
 }
@@ -50,7 +131,7 @@ func countedQuantiles(value func(i int) float64, count []int64) []float64 {
 	for _, c := range count {
 		n += c
 	}
-	at := func(r int64) float64 {
+	return wanted(n, func(r int64) float64 {
 		for i, c := range count {
 			if r < c {
 				return value(i)
@@ -58,16 +139,7 @@ func countedQuantiles(value func(i int) float64, count []int64) []float64 {
 			r -= c
 		}
 		return 0
-	}
-	out := make([]float64, len(Quantiles))
-	if n == 0 {
-		return out
-	}
-	for i, q := range Quantiles {
-		lo, hi, t := rank(q.Q, n)
-		out[i] = lerp(at(lo), at(hi), t)
-	}
-	return out
+	})
 }
 
 const digitBits = 11 // one reading of the column settles so many bits of the key

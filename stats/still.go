@@ -41,22 +41,24 @@ func (p *Pixels) AddStill(ref *robocache.FrameRef) error {
 	}
 	p.buf = pic
 	if p.deep() {
-		p.Add16(pic)
+		p.Add16(pic, info.Width)
 	} else {
-		p.Add8(pic)
+		p.Add8(pic, info.Width)
 	}
 	return nil
 }
 
 func (p *Pixels) deep() bool { return len(p.value) > 256 }
 
-// PicturesOf makes the counter that fits the pictures of a feature.
-func PicturesOf(f *robocache.Feature) *Pixels {
+// Pictures makes the counter that fits the pictures of a feature: of every pixel where all frames are looked at, else of every few of large pictures.
+func (p FramePolicy) Pictures(f *robocache.Feature) *Pixels {
+	out := NewPixels(3)
 	switch {
 	case f.Kind == robocache.KindVideo && f.Depth != nil:
-		return NewDepth(f.Depth)
+		out = NewDepth(f.Depth)
 	case f.Depth != nil, f.Kind == robocache.KindImage && f.DType == robocache.Uint16:
-		return NewDepth(nil)
+		out = NewDepth(nil)
 	}
-	return NewPixels(3)
+	out.thin = p != AllFrames
+	return out
 }
