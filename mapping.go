@@ -18,6 +18,7 @@ type StreamMapping struct {
 	Clock         string   `json:"clock,omitempty"`      // header | publish | log, or "stamps:<key>": a numeric stream that holds the stamps
 	StampUnit     string   `json:"stamp_unit,omitempty"` // of such a stream: "s" (default), "ms", "us", "ns"
 	Offset        int64    `json:"offset_ns,omitempty"`  // added to the stamps
+	Drift         Drift    `json:"drift,omitzero"`       // how fast the stream's clock runs, taken off ahead of Offset
 	Scale         float64  `json:"scale,omitempty"`      // values × Scale (degrees → radians); 0 = 1
 	Unit          string   `json:"unit,omitempty"`
 	Interpolation string   `json:"interpolation,omitempty"`

@@ -3,6 +3,7 @@ package align
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"math"
 	"sort"
 	"strconv"
@@ -22,10 +23,13 @@ type Config struct {
 	MaxGap PerKey[Nanos]    `json:"max_gap,omitzero"` // 0 = none
 	Offset map[string]Nanos `json:"offset,omitempty"` // added to the stamps of a stream
 	// Latency is how long after the fact a stream was stamped: its samples are taken to be so much older than their stamps say.
-	Latency map[string]Nanos   `json:"latency,omitempty"`
-	Clock   map[string]string  `json:"clock,omitempty"`  // formats with several stamps a row: "header", "publish" or "log" (robocache.Clocked)
-	Window  Nanos              `json:"window,omitempty"` // of mean; 0 = the period of hz
-	Period  map[string]float64 `json:"period,omitempty"` // of angle; missing = 2π
+	Latency map[string]Nanos `json:"latency,omitempty"`
+	// Drift is how fast the clock of a stream runs, taken off before offset and latency:
+	// time = at + (stamp − at)/(1 + ppm/10⁶) + offset − latency, where at is the stream's first stamp of the episode unless given (robocache.Drift).
+	Drift  map[string]robocache.Drift `json:"drift,omitempty"`
+	Clock  map[string]string          `json:"clock,omitempty"`  // formats with several stamps a row: "header", "publish" or "log" (robocache.Clocked)
+	Window Nanos                      `json:"window,omitempty"` // of mean; 0 = the period of hz
+	Period map[string]float64         `json:"period,omitempty"` // of angle; missing = 2π
 	// Quats names the channels of the quaternions in a stream under slerp; missing = every four channels.
 	Quats map[string][][4]int `json:"quats,omitempty"`
 	// DTypes asks for an output type: integers are computed with only on their way to a floating-point one.
@@ -122,7 +126,7 @@ func ParseConfig(b []byte) (Config, error) {
 		e := &robocache.Error{Class: robocache.ErrMisuse, Op: "align", Msg: "the configuration cannot be read", Err: err}
 		var keys map[string]json.RawMessage
 		if json.Unmarshal(b, &keys) == nil {
-			known := []string{"keys", "hz", "times", "extent", "modes", "edge", "max_gap", "offset", "latency", "clock", "window", "period", "quats", "dtypes", "memory_budget"}
+			known := []string{"keys", "hz", "times", "extent", "modes", "edge", "max_gap", "offset", "latency", "drift", "clock", "window", "period", "quats", "dtypes", "memory_budget"}
 			for k := range keys {
 				if !member(known, k) {
 					e.Hint = nearest(k, known)
@@ -130,6 +134,9 @@ func ParseConfig(b []byte) (Config, error) {
 			}
 		}
 		return Config{}, e
+	}
+	if _, err := dec.Token(); err != io.EOF {
+		return Config{}, &robocache.Error{Class: robocache.ErrMisuse, Op: "align", Msg: "the configuration goes on after its object", Want: "one object"}
 	}
 	return c, nil
 }
@@ -161,7 +168,7 @@ func (c *Config) validate(info *robocache.Info) error {
 	for _, l := range []struct {
 		option string
 		keys   []string
-	}{{"keys", append([]string(nil), c.Keys...)}, {"modes", keysOf(c.Modes)}, {"edge", keysOf(c.Edge.Keys)}, {"max_gap", keysOf(c.MaxGap.Keys)}, {"offset", keysOf(c.Offset)}, {"latency", keysOf(c.Latency)},
+	}{{"keys", append([]string(nil), c.Keys...)}, {"modes", keysOf(c.Modes)}, {"edge", keysOf(c.Edge.Keys)}, {"max_gap", keysOf(c.MaxGap.Keys)}, {"offset", keysOf(c.Offset)}, {"latency", keysOf(c.Latency)}, {"drift", keysOf(c.Drift)},
 		{"clock", keysOf(c.Clock)}, {"period", keysOf(c.Period)}, {"quats", keysOf(c.Quats)}, {"dtypes", keysOf(c.DTypes)}} {
 		if err := check(l.option, l.keys); err != nil {
 			return err
@@ -180,7 +187,7 @@ func (c *Config) validate(info *robocache.Info) error {
 	case c.Window < 0:
 		return misuse("window", "0 or more ns", strconv.FormatInt(int64(c.Window), 10))
 	}
-	return nil
+	return c.CheckShifts()
 }
 
 func keysOf[V any](m map[string]V) []string {
@@ -193,5 +200,5 @@ func keysOf[V any](m map[string]V) []string {
 
 // Named lists the streams that the choices name, a list an option.
 func (c *Config) Named() [][]string {
-	return [][]string{keysOf(c.Modes), keysOf(c.Edge.Keys), keysOf(c.MaxGap.Keys), keysOf(c.Offset), keysOf(c.Latency), keysOf(c.Clock), keysOf(c.Period), keysOf(c.Quats), keysOf(c.DTypes)}
+	return [][]string{keysOf(c.Modes), keysOf(c.Edge.Keys), keysOf(c.MaxGap.Keys), keysOf(c.Offset), keysOf(c.Latency), keysOf(c.Drift), keysOf(c.Clock), keysOf(c.Period), keysOf(c.Quats), keysOf(c.DTypes)}
 }

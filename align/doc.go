@@ -20,6 +20,8 @@
 //	A16  View is Episode for every row of every episode, made when it is asked for: same timeline, values, chosen rows and masks; "task" takes no part in its extent.
 //	A17  A latched stream (robocache.Feature.Latched) without a mode of its own is held: before its first sample the first, then the last one. Every
 //	     target is valid, and it bounds no extent.
+//	A18  The time of a sample is its stamp with drift, offset and latency taken off: at + (stamp-at)/(1+ppm/1e6) + offset - latency, in nanoseconds, the
+//	     middle term rounded once; at is the stream's first stamp of the episode unless given. All that is said of stamps above holds for these times.
 //
 // Cost: O(S + T) for ascending targets, O(T log S) otherwise; no allocation after NewPlan.
 package align

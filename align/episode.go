@@ -181,16 +181,9 @@ func (a *aligner) choose(f robocache.Feature) (source, error) {
 
 // clock reads the stamps of a stream, checks them once, and finds whether another stream has the same.
 func (a *aligner) clock(key string) (int, error) {
-	name := key
-	if name == "task" && a.ds.Info().Feature("task") == nil {
-		name = ""
-	}
-	stamps, err := StampsOf(a.ctx, a.ds, a.ep, name, a.cfg.Clock[key])
+	stamps, err := a.cfg.Stamps(a.ctx, a.ds, a.ep, key)
 	if err != nil {
 		return 0, robocache.At(err, robocache.Where{"stream": key})
-	}
-	if err := CheckStamps(stamps, key); err != nil {
-		return 0, err
 	}
 	off, err := a.cfg.Shift(key)
 	if err != nil {

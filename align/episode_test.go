@@ -262,7 +262,7 @@ func TestEpisodeErrors(t *testing.T) {
 			t.Errorf("%s: %v", c.config, err)
 		}
 	}
-	for _, c := range []struct{ text, hint string }{{`{"hz": 10, "max_gpa": 1}`, "max_gap"}, {`{"edge": "clmap"}`, "clamp"}, {`{"modes": {"a": "lerp"}}`, "linear"}, {`{"times": ["x"]}`, "nanoseconds"}, {`{"max_gap": 1e300}`, "nanoseconds"}, {`nonsense`, ""}} {
+	for _, c := range []struct{ text, hint string }{{`{"hz": 10, "max_gpa": 1}`, "max_gap"}, {`{"edge": "clmap"}`, "clamp"}, {`{"modes": {"a": "lerp"}}`, "linear"}, {`{"times": ["x"]}`, "nanoseconds"}, {`{"max_gap": 1e300}`, "nanoseconds"}, {`nonsense`, ""}, {`{"hz": 10}, "edge": "mask"}`, "after its object"}} {
 		if _, err := ParseConfig([]byte(c.text)); !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), c.hint) {
 			t.Errorf("%s: %v", c.text, err)
 		}
@@ -309,6 +309,7 @@ func FuzzParseConfig(f *testing.F) {
 		if _, err := ParseConfig(out); err != nil {
 			t.Fatalf("%s: %v", out, err)
 		}
+		c.Budget = 1 << 20 // a grid of a megahertz is no error, but seconds of work
 		_, _ = Episode(context.Background(), newFake(), 0, c)
 	})
 }

@@ -42,6 +42,42 @@ func (c *Config) Shift(key string) (int64, error) {
 	return off - latency, nil
 }
 
+// CheckShifts refuses offsets, latencies and drifts that no clock has.
+func (c *Config) CheckShifts() error {
+	for _, k := range append(keysOf(c.Offset), keysOf(c.Latency)...) {
+		if _, err := c.Shift(k); err != nil {
+			return err
+		}
+	}
+	for k, d := range c.Drift {
+		if err := d.Check(); err != nil {
+			return robocache.At(err, robocache.Where{"stream": k})
+		}
+	}
+	return nil
+}
+
+// Stamps gives the stamps of a stream as its clock and drift say, proved to ascend; offset and latency (Shift) are still to be added.
+func (c *Config) Stamps(ctx context.Context, ds robocache.Dataset, ep int, key string) ([]int64, error) {
+	name := key
+	if name == "task" && ds.Info().Feature("task") == nil {
+		name = ""
+	}
+	stamps, err := StampsOf(ctx, ds, ep, name, c.Clock[key])
+	if err != nil {
+		return nil, err
+	}
+	if d := c.Drift[key]; !d.IsZero() {
+		stamps = slices.Clone(stamps)
+		// Before it is corrected a stamp must be one: the differences of those beyond ±2^62 overflow.
+		if err := CheckStamps(stamps, key); err != nil {
+			return nil, err
+		}
+		d.Correct(stamps)
+	}
+	return stamps, CheckStamps(stamps, key)
+}
+
 // StampsOf gives the stamps of a stream ("" for the episode's own rows) by one of its clocks; "" is the first. They are as Times gives them,
 // but for rounded grid times of formats that keep float32 seconds (A13).
 func StampsOf(ctx context.Context, ds robocache.Dataset, ep int, key, clock string) ([]int64, error) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
@@ -162,6 +163,73 @@ func TestLatency(t *testing.T) {
 	plain, late, both := at(Config{}), at(Config{Latency: map[string]Nanos{"force": 10e6}}), at(Config{Latency: map[string]Nanos{"force": 10e6}, Offset: map[string]Nanos{"force": 10e6}})
 	if math.Abs(late-plain-0.08) > 1e-9 || both != plain {
 		t.Errorf("%v, with a latency %v, and an offset against it %v", plain, late, both)
+	}
+}
+
+// A18: a clock that runs 300 ppm fast, and 20 ms ahead at its first sample, gives the values of one that does not, in Episode and in View.
+func TestDrift(t *testing.T) {
+	s := newClocked()
+	s.info.Clock = "rows"
+	plain := func(c Config) *Aligned {
+		c.HZ, c.Keys = robocache.Rate{Num: 50, Den: 1}, []string{"force", "joints"}
+		got, err := Episode(context.Background(), s, 0, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	want := plain(Config{})
+	taken := slices.Clone(s.clocks["force"])
+	stamps := slices.Clone(taken)
+	at := taken[0] + 20e6
+	for i, x := range taken {
+		stamps[i] = at + int64(math.Round(float64(x-taken[0])*(1+300e-6)))
+	}
+	s.by["force"] = map[string][]int64{"header": stamps}
+	shift := map[string]Nanos{"force": -20e6}
+	clock := map[string]string{"force": "header"}
+	wrong := plain(Config{Clock: clock, Offset: shift})
+	for _, d := range []robocache.Drift{{PPM: 300}, {PPM: 300, At: at, Fixed: true}} {
+		cfg := Config{Clock: clock, Offset: shift, Drift: map[string]robocache.Drift{"force": d}}
+		got := plain(cfg)
+		if !slices.Equal(got.Times, want.Times) {
+			t.Fatalf("%+v: a timeline of %d rows from %d, want %d from %d", d, len(got.Times), got.Times[0], len(want.Times), want.Times[0])
+		}
+		var worst, before float64
+		for i := range got.Times {
+			x := func(a *Aligned) float64 {
+				return math.Float64frombits(binary.LittleEndian.Uint64(a.Stream("force").Data[24*i:]))
+			}
+			worst = max(worst, math.Abs(x(got)-x(want)))
+			if i < len(wrong.Times) {
+				before = max(before, math.Abs(x(wrong)-x(want)))
+			}
+		}
+		// 8 a second, stamps rounded to the nanosecond; without drift the end is 0.24 ms off.
+		if worst > 8*1.01e-9 || before < 8*0.2e-3 {
+			t.Errorf("%+v: off by %g, without drift by %g", d, worst, before)
+		}
+		cfg.HZ, cfg.Keys = robocache.Rate{Num: 50, Den: 1}, []string{"force", "joints"}
+		v, err := View(context.Background(), s, cfg, ViewOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		row := make([]byte, 24)
+		if err := v.Gather(context.Background(), "force", []robocache.Row{{Index: 30}}, row); err != nil || !slices.Equal(row, got.Stream("force").Data[720:744]) {
+			t.Errorf("the view's row is another: %v", err)
+		}
+	}
+	for _, bad := range []robocache.Drift{{PPM: 1e6}, {PPM: math.NaN()}} {
+		if _, err := Episode(context.Background(), s, 0, Config{Times: []Nanos{0}, Drift: map[string]robocache.Drift{"force": bad}}); !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "force") {
+			t.Errorf("%+v: %v", bad, err)
+		}
+	}
+	if _, err := Episode(context.Background(), s, 0, Config{Times: []Nanos{0}, Drift: map[string]robocache.Drift{"forse": {PPM: 1}}}); !errors.Is(err, robocache.ErrMisuse) {
+		t.Errorf("a stream that is not there: %v", err)
+	}
+	c, err := ParseConfig([]byte(`{"hz": 50, "drift": {"force": 80.5, "joints": {"ppm": -3, "at": 17}}}`))
+	if err != nil || c.Drift["force"].PPM != 80.5 || c.Drift["joints"] != (robocache.Drift{PPM: -3, At: 17, Fixed: true}) {
+		t.Errorf("%+v, %v", c.Drift, err)
 	}
 }
 

@@ -14,9 +14,11 @@ type Field struct {
 	Kind  robocache.Kind  `json:"kind"`
 	Mask  bool            `json:"mask,omitempty"` // a `<key>_is_pad`
 	// Ragged: the tensor has the entries of all samples, one after the other, and not the batch axis; Shape is -1 and the shape of one entry.
-	// The field behind it is its `<key>_lengths` (Lengths): how many entries each sample has, or each step of its window.
+	// The field behind it is its `<key>_lengths` (Lengths): how many entries each sample has, or each step of its window. Of a span the next one
+	// is `<key>_times` (Times), ragged by the same lengths: when its samples were, in ns after the batch's sample.
 	Ragged  bool `json:"ragged,omitempty"`
 	Lengths bool `json:"lengths,omitempty"`
+	Times   bool `json:"times,omitempty"`
 }
 
 // Text says that the entry is a list of strings a batch (JSON: of JSON values), not a tensor.

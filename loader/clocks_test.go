@@ -168,6 +168,7 @@ func TestSpans(t *testing.T) {
 			}
 			now := r.eps[row.Episode][""][row.Index]
 			n := 0
+			when := view[int64](b.Tensor(key + "_times").Data)
 			for j, s := range r.times(row.Episode, key) {
 				from := robocache.Row{Episode: row.Episode, Index: j}
 				if s < now+seconds(w.Span[0]) || s > now+seconds(w.Span[1]) || r.blinded(key, from) {
@@ -185,6 +186,9 @@ func TestSpans(t *testing.T) {
 						t.Fatalf("%s of sample %d: %v, expected %v", key, i, got, want)
 					}
 				}
+				if when[at] != s-now {
+					t.Fatalf("%s of sample %d: %d ns after it, expected %d", key, i, when[at], s-now)
+				}
 				at, n = at+1, n+1
 			}
 			if lengths[i] != int64(n) {
@@ -200,7 +204,7 @@ func TestSpans(t *testing.T) {
 		}
 	}
 	for i, f := range b.Fields {
-		if f.Key == "imu" && (!f.Ragged || !slices.Equal(f.Shape, []int{-1, 2}) || !b.Fields[i+1].Lengths || b.Fields[i+1].Key != "imu_lengths") {
+		if f.Key == "imu" && (!f.Ragged || !slices.Equal(f.Shape, []int{-1, 2}) || !b.Fields[i+1].Lengths || b.Fields[i+1].Key != "imu_lengths" || !b.Fields[i+2].Times || b.Fields[i+2].Key != "imu_times" || b.Tensor("imu_times_lengths") != nil) {
 			t.Errorf("%+v", b.Fields)
 		}
 	}

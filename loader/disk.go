@@ -60,7 +60,7 @@ func (w *worker) prefix(src *source, c *column, path string) cache.Key {
 	if d.planar {
 		fmt.Fprint(h, "planes 1")
 	} else {
-		fmt.Fprintf(h, "pixels 1 %d %d %d %t %t %s %+v", c.height, c.width, c.spec.Pixel, c.spec.ChannelsFirst, c.metres, c.out, c.spec.Depth)
+		fmt.Fprintf(h, "pixels 1 %d %d %d %t %s %+v", c.height, c.width, c.spec.Pixel, c.spec.ChannelsFirst, c.out, c.spec.Depth)
 		if c.norm != nil {
 			fmt.Fprintf(h, " %v %v %v %t", c.norm.Kind, c.norm.A, c.norm.B, c.norm.clip)
 		}

@@ -37,7 +37,7 @@
 //	     clock come row by row; all others are what align.Episode gives at the samples' times, with `<key>_is_pad`: late starts, ends and gaps
 //	     are masked, no sample is left out for them. delta_timestamps then lie in time, by the align rule, and need no multiple of a period.
 //	L27  windows lie in time on any dataset. Offsets give the stream's own samples: nothing is computed unless a mode is chosen (pictures and clouds
-//	     nearest, everything else previous). A span is all samples stamped t+from … t+to, both ends included, without those that hold no value;
+//	     nearest, everything else previous). A span is all samples stamped t+from … t+to, both ends included, without those that hold no value, with `<key>_times`, in ns after the sample;
 //	     with a count that many times evenly from end to end, by the align rule. What lies outside the episode is padded, or not there.
 //	L28  A ragged tensor holds the entries of all samples, one after the other, without padding; `<key>_lengths` says how many are of each. What
 //	     one batch takes is known when it is made: batches that find no room beside others are made one by one, and one that does not fit

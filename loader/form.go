@@ -115,7 +115,7 @@ func (f *form) join(sources []*source, pad bool) error {
 	for i := range f.fields {
 		key := f.fields[i].Key
 		has := slices.ContainsFunc(masks, func(m Field) bool { return m.Key == key+"_is_pad" })
-		if lacks[key] && !has && !f.fields[i].Text() && !f.fields[i].Lengths {
+		if lacks[key] && !has && !f.fields[i].Text() && !f.fields[i].Lengths && !f.fields[i].Times {
 			masks = append(masks, Field{Key: key + "_is_pad", DType: robocache.Bool, Shape: []int{}, Kind: robocache.KindNumeric, Mask: true})
 		}
 	}
@@ -177,10 +177,13 @@ func (f *form) field(key string, masks []Field, task *Field) *Field {
 	return task
 }
 
-// of is the key that a field belongs to: a ragged tensor's lengths are that key's.
+// of is the key that a field belongs to: a ragged tensor's lengths and times are that key's.
 func (f *Field) of() string {
-	if f.Lengths {
+	switch {
+	case f.Lengths:
 		return strings.TrimSuffix(f.Key, lengthsSuffix)
+	case f.Times:
+		return strings.TrimSuffix(f.Key, timesSuffix)
 	}
 	return f.Key
 }

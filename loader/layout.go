@@ -25,6 +25,7 @@ type column struct {
 	ragged  bool // its tensor holds what there is, and `<key>_lengths` says how much of each sample
 	span    [2]int64
 	spans   bool // it holds all samples of a span
+	when    bool // … of which it gives the times
 
 	stored, out robocache.DType
 	elems       int // of a row
@@ -34,7 +35,6 @@ type column struct {
 
 	spec          video.Spec // pictures
 	width, height int
-	metres        bool
 
 	number int // of the column
 	entry  int // index in Batch.Tensors or Batch.Texts
@@ -73,7 +73,8 @@ type layout struct {
 	columns []column
 	windows []window
 	tensors []tensorPlan
-	texts   []int // columns of the texts, in order
+	texts   []int    // columns of the texts, in order
+	known   []string // keys of the dataset
 }
 
 type tensorPlan struct {
@@ -95,6 +96,7 @@ func newLayout(ctx context.Context, ds robocache.Dataset, cfg *Config, on *line,
 	for i := range info.Features {
 		known = append(known, info.Features[i].Key)
 	}
+	l.known = known
 	hasTask := info.Feature("task") == nil && (len(info.Tasks) > 0 || info.Feature("task_index") != nil)
 	if hasTask {
 		known = append(known, "task")
@@ -279,6 +281,14 @@ func (l *layout) add(f *robocache.Feature, cfg *Config, info *robocache.Info, on
 	return nil
 }
 
+// depth is the kind of pixel that depth becomes.
+func (c *Config) depth() video.Pixel {
+	if c.DepthUnit == "m" {
+		return video.DepthM
+	}
+	return video.DepthMM
+}
+
 // picture settles what a decoded picture becomes. The size may still be 0: then the first picture says it (probe).
 func (c *column) picture(f *robocache.Feature, cfg *Config) error {
 	c.height, c.width = f.Height, f.Width
@@ -289,14 +299,10 @@ func (c *column) picture(f *robocache.Feature, cfg *Config) error {
 	}
 	switch {
 	case f.Depth != nil && cfg.DepthUnit != "code":
-		c.spec.Pixel, c.spec.Depth, c.metres = video.DepthMM, f.Depth, cfg.DepthUnit == "m"
-		if c.metres && f.Kind == robocache.KindVideo {
-			// Codes are finer than millimetres near the camera: they go to metres in one step.
-			c.spec.Pixel, c.metres = video.DepthM, false
-		}
+		c.spec.Pixel, c.spec.Depth = cfg.depth(), f.Depth // codes of video are finer than millimetres near the camera: they go to metres in one step
 		c.out = robocache.Float32
 	case f.Kind == robocache.KindImage && f.DType == robocache.Float32 && f.Channels == 1: // metres that no code says of
-		c.spec.Pixel, c.metres = video.DepthMM, cfg.DepthUnit == "m"
+		c.spec.Pixel = cfg.depth()
 		c.out = robocache.Float32
 	case f.Depth != nil || f.DType == robocache.Uint16:
 		c.spec.Pixel = video.Gray16
@@ -394,6 +400,9 @@ func (l *layout) addMask(key string) {
 		l.fields = append(l.fields, Field{Key: key + "_is_pad", DType: robocache.Bool, Shape: shape, Kind: robocache.KindNumeric, Mask: true})
 	}
 }
+
+// free says that no feature has a key.
+func (l *layout) free(key string) bool { return !slices.Contains(l.known, key) }
 
 func (l *layout) keys() []string {
 	var out []string

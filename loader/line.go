@@ -44,8 +44,8 @@ func newLine(info *robocache.Info, cfg *Config) (line, error) {
 		case l.grid:
 			return l, misuse("anchor", "anchor or hz: samples lie on a stream's rows or on a timeline", "both")
 		}
-		if l.clock = l.clockOf(f); l.clock != "" {
-			l.key = f.Key // its own stamps: clock= and offset= may name it
+		if l.clock = l.clockOf(f); l.clock != "" || moves(cfg.Align, f.Key) {
+			l.key = f.Key // its own stamps: clock=, offset=, latency= and drift= may name it
 		}
 	}
 	if a := cfg.Align; a != nil && !l.grid {
@@ -58,6 +58,11 @@ func newLine(info *robocache.Info, cfg *Config) (line, error) {
 		}
 	}
 	return l, nil
+}
+
+// moves says whether the stamps of a stream are not those that it was recorded with first.
+func moves(a *align.Config, key string) bool {
+	return a != nil && (a.Offset[key] != a.Latency[key] || !a.Drift[key].IsZero() || a.Clock[key] != "")
 }
 
 // casts says that nothing but output types is chosen: that needs no timeline.
@@ -88,7 +93,7 @@ func (l *line) timed(f *robocache.Feature, cfg *Config) (bool, error) {
 		return false, nil
 	}
 	shift, err := cfg.Align.Shift(key)
-	return shift != l.shift || cfg.Align.Clock[key] != cfg.Align.Clock[l.key], err
+	return shift != l.shift || cfg.Align.Clock[key] != cfg.Align.Clock[l.key] || cfg.Align.Drift[key] != cfg.Align.Drift[l.key], err
 }
 
 // counts gives the samples of each episode, and with a timeline its start. Stamps are read by several goroutines: of a folder of recordings each
@@ -176,29 +181,23 @@ func (src *source) at(ctx context.Context, place int32, index int) (int64, error
 
 // readStamps is how the stamps of a stream are read where values go by time: proved to ascend, once.
 func (src *source) readStamps(ctx context.Context, episode int, stream string) ([]int64, error) {
-	clock := ""
-	if src.cfg.Align != nil {
-		clock = src.cfg.Align.Clock[stream]
+	cfg := src.cfg.Align
+	if cfg == nil {
+		cfg = &align.Config{}
 	}
-	t, err := align.StampsOf(ctx, src.ds, episode, stream, clock)
-	if err != nil {
-		return nil, err
-	}
-	return t, align.CheckStamps(t, stream)
+	return cfg.Stamps(ctx, src.ds, episode, stream)
 }
 
 // stampsOf is the stream whose stamps stand for those of a feature: the first one of its clock, so that they are read and kept once.
 func (src *source) stampsOf(f *robocache.Feature) string {
-	by := func(k string) string {
-		if src.cfg.Align == nil {
-			return ""
-		}
-		return src.cfg.Align.Clock[k]
+	same := func(a, b string) bool {
+		cfg := src.cfg.Align
+		return cfg == nil || cfg.Clock[a] == cfg.Clock[b] && cfg.Drift[a] == cfg.Drift[b]
 	}
 	if f.Clock != "" {
 		info := src.ds.Info()
 		for i := range info.Features {
-			if g := &info.Features[i]; g.Clock == f.Clock && by(g.Key) == by(f.Key) {
+			if g := &info.Features[i]; g.Clock == f.Clock && same(g.Key, f.Key) {
 				return g.Key
 			}
 		}

@@ -34,7 +34,7 @@ func (c *Config) ofSource(m *Mix) {
 	if c.Align != nil {
 		a := *c.Align
 		a.Modes, a.Edge.Keys, a.MaxGap.Keys, a.Offset = only(a.Modes, has), only(a.Edge.Keys, has), only(a.MaxGap.Keys, has), only(a.Offset, has)
-		a.Latency, a.Clock = only(a.Latency, has), only(a.Clock, has)
+		a.Latency, a.Drift, a.Clock = only(a.Latency, has), only(a.Drift, has), only(a.Clock, has)
 		a.Period, a.Quats, a.DTypes = only(a.Period, has), only(a.Quats, has), only(a.DTypes, has)
 		c.Align = &a
 	}

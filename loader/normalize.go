@@ -102,7 +102,7 @@ func (src *source) normalizers(ctx context.Context) error {
 	var constant []string
 	for i := range src.layout.columns {
 		c := &src.layout.columns[i]
-		if c.feature == nil {
+		if c.feature == nil || c.when {
 			continue
 		}
 		norm, named := n.Keys[c.key]
@@ -141,7 +141,7 @@ func (src *source) normalizers(ctx context.Context) error {
 			}
 		}
 		c.norm = f
-		if c.source == fromTable && c.out != robocache.Float64 {
+		if c.numbers() && c.out != robocache.Float64 {
 			src.retype(i, robocache.Float32)
 		}
 	}
@@ -169,13 +169,16 @@ func normalizable(c *column) error {
 	switch {
 	case c.source == fromText:
 		return bad("a text", "")
-	case c.source == fromTable && !c.stored.Float():
+	case c.numbers() && !c.stored.Float():
 		return bad(c.stored.String()+" values are left as they are", "name float features only")
-	case c.source != fromTable && c.out != robocache.Float32:
+	case !c.numbers() && c.out != robocache.Float32:
 		return bad("pictures are "+c.out.String(), `image_dtype="float32"`)
 	}
 	return nil
 }
+
+// numbers says that the column's rows are numbers, a point cloud's too, and no pictures.
+func (c *column) numbers() bool { return c.source == fromTable || c.source == fromRagged }
 
 // own gives the vectors that the configuration brings.
 func (n *Norm) own() [][]float64 {
@@ -194,7 +197,7 @@ func (n *Norm) own() [][]float64 {
 // vectors gives mean and std, or low and high, of a column. Where the dataset has none, low is nil beside the error.
 func (n *Norm) vectors(c *column, s *robocache.FeatureStats) (low, high []float64, err error) {
 	fail := func(msg string) ([]float64, []float64, error) {
-		return nil, nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Where: robocache.Where{"stream": c.key}, Msg: "normalize: " + msg, Hint: "robocache stats counts them; or give the vectors: {\"mode\": …, \"mean\": […], \"std\": […]}"}
+		return nil, nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Where: robocache.Where{"stream": c.key}, Msg: "normalize: " + msg, Hint: "count them and give stats=: dataset.compute_stats(), or the file of robocache stats URI --out FILE; or give the vectors: {\"mode\": …, \"mean\": […], \"std\": […]}"}
 	}
 	if own := n.own(); own != nil {
 		low, high = own[0], own[1]
@@ -225,7 +228,7 @@ func (n *Norm) vectors(c *column, s *robocache.FeatureStats) (low, high []float6
 		return fail("no " + n.Mode + " statistics")
 	}
 	per := c.elems
-	if c.source != fromTable {
+	if !c.numbers() {
 		per = channels(c.spec.Pixel)
 		if len(low) != per && len(low) != 1 {
 			return []float64{}, nil, misuse("normalize "+c.key, fmt.Sprintf("%d channels", per), fmt.Sprint(len(low)))

@@ -380,14 +380,8 @@ func (c *column) draft(dst []byte) (spec *video.Spec, into []byte, box *[]byte) 
 
 var drafts = sync.Pool{New: func() any { return new([]byte) }}
 
-// finishPicture does what the decoder's conversion does not: metres, and normalisation of a draft.
+// finishPicture does what the decoder's conversion does not: normalisation of a draft.
 func (c *column) finishPicture(into []byte, box *[]byte, dst []byte) error {
-	if c.metres {
-		v := floats32(into)
-		for i := range v {
-			v[i] /= 1000
-		}
-	}
 	if c.norm == nil {
 		return nil
 	}

@@ -127,7 +127,7 @@ func (l *layout) share() {
 		for k := range i {
 			d := &l.columns[k]
 			if d.leader == k && d.shares() && d.feature.Clock == c.feature.Clock && d.rows == c.rows && d.steps == c.steps && d.aligns.offset == c.aligns.offset &&
-				d.aligns.by == c.aligns.by && sameRule(d.aligns.opt, c.aligns.opt) {
+				d.aligns.by == c.aligns.by && d.aligns.clock == c.aligns.clock && sameRule(d.aligns.opt, c.aligns.opt) {
 				c.leader = k
 				d.shared = append(d.shared, i)
 				break

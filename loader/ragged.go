@@ -111,6 +111,10 @@ func (w *worker) ragged(u *unit, tensor int) {
 	stack(list, t.Data)
 	var n int
 	for _, e := range list {
+		if e.c.count < 0 { // the lengths are another's
+			n += len(e.data) / e.c.outBytes
+			continue
+		}
 		own := view[int64](e.p.data(e.c.count))
 		for i, c := range e.counts {
 			own[e.p.slot(i/e.c.steps)*e.c.steps+i%e.c.steps] = int64(c)
@@ -183,7 +187,7 @@ func (w *worker) entriesOf(p *part, c *column) (*entries, error) {
 func (w *worker) span(p *part, c *column) (*entries, error) {
 	src := p.src
 	n := p.size()
-	from, to := make([]int, n), make([]int, n)
+	from, to, at := make([]int, n), make([]int, n), make([]int64, n)
 	total := 0
 	err := w.byEpisode(p, func(episode int, group []int32) error {
 		stamps, err := src.stamps.of(w.ctx(), episode, c.aligns.clock)
@@ -195,7 +199,8 @@ func (w *worker) span(p *part, c *column) (*entries, error) {
 			if err != nil {
 				return err
 			}
-			from[i], to[i] = align.Span(stamps, t-c.aligns.offset, c.span[0], c.span[1])
+			at[i] = t - c.aligns.offset
+			from[i], to[i] = align.Span(stamps, at[i], c.span[0], c.span[1])
 			total += to[i] - from[i]
 		}
 		return nil
@@ -222,6 +227,9 @@ func (w *worker) span(p *part, c *column) (*entries, error) {
 		rows = e.keep(rows, valid)
 	}
 	e.data = make([]byte, len(rows)*c.rowBytes)
+	if c.when {
+		return e, w.whens(src, c, e, rows, at)
+	}
 	if err := src.ds.Gather(w.ctx(), c.key, rows, e.data); err != nil {
 		p.isolate(rows, robocache.At(err, robocache.Where{"stream": c.key}), func(sub []robocache.Row) error {
 			return src.ds.Gather(w.ctx(), c.key, sub, w.bytes(len(sub)*c.rowBytes))
@@ -229,6 +237,26 @@ func (w *worker) span(p *part, c *column) (*entries, error) {
 		return nil, nil
 	}
 	return e, nil
+}
+
+// whens fills in when the rows of a span were, in ns after their samples; at is the samples' times on the stream's clock.
+func (w *worker) whens(src *source, c *column, e *entries, rows []robocache.Row, at []int64) error {
+	out := view[int64](e.data)
+	k := 0
+	for i, n := range e.counts {
+		if n == 0 {
+			continue
+		}
+		stamps, err := src.stamps.of(w.ctx(), rows[k].Episode, c.aligns.clock)
+		if err != nil {
+			return err
+		}
+		for range n {
+			out[k] = stamps[rows[k].Index] - at[i]
+			k++
+		}
+	}
+	return nil
 }
 
 // keep leaves out rows without a value.

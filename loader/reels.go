@@ -217,9 +217,9 @@ func (src *source) firstSize(ctx context.Context, c *column) (width, height int,
 
 // depthStills makes a column of stills one of depth pictures.
 func (src *source) depthStills(c *column, stored robocache.DType) {
-	c.spec.Pixel, c.out, c.metres = video.DepthMM, robocache.Float32, src.cfg.DepthUnit == "m"
+	c.spec.Pixel, c.out = src.cfg.depth(), robocache.Float32
 	if src.cfg.DepthUnit == "code" && stored == robocache.Uint16 {
-		c.spec.Pixel, c.out, c.metres = video.Gray16, robocache.Uint16, false
+		c.spec.Pixel, c.out = video.Gray16, robocache.Uint16
 	}
 	t := &src.layout.tensors[c.entry]
 	t.dtype = c.out

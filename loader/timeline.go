@@ -13,7 +13,7 @@ import (
 
 // streamAlign is how one column comes onto the timeline.
 type streamAlign struct {
-	clock    string // the stream whose stamps count: "" for the task text
+	clock    string // the stream whose stamps count: "" for the task text (its key where its drift is taken off)
 	by       string // which of its clocks
 	offset   int64
 	opt      align.Options
@@ -41,17 +41,7 @@ func (c *Config) checkAlign() error {
 	case a.Window < 0:
 		return misuse("align window", "0 or more", fmt.Sprint(int64(a.Window)))
 	}
-	for _, k := range mapKeys(a.Offset) {
-		if _, err := a.Shift(k); err != nil {
-			return err
-		}
-	}
-	for _, k := range mapKeys(a.Latency) {
-		if _, err := a.Shift(k); err != nil {
-			return err
-		}
-	}
-	return nil
+	return a.CheckShifts()
 }
 
 // alignColumns settles mode, edge and gap of each column that goes by time. The defaults are Episode.align's (align.DefaultMode); of windows=
@@ -77,7 +67,9 @@ func (src *source) alignColumns() error {
 	for i := range src.layout.columns {
 		c := &src.layout.columns[i]
 		k := c.key
-		if err := src.cast(i, cfg.DTypes[k]); err != nil {
+		if c.when {
+			k = c.feature.Key
+		} else if err := src.cast(i, cfg.DTypes[k]); err != nil {
 			return err
 		}
 		if !c.timed {
@@ -86,6 +78,9 @@ func (src *source) alignColumns() error {
 		s := &streamAlign{opt: align.Options{Stream: k, Edge: cfg.Edge.For(k), MaxGap: int64(cfg.MaxGap.For(k))}}
 		s.offset, _ = cfg.Shift(k)
 		s.opt.Mode = align.Previous
+		if c.feature == nil && !cfg.Drift[k].IsZero() {
+			s.clock = k
+		}
 		if c.feature != nil {
 			s.clock, s.by = src.stampsOf(c.feature), cfg.Clock[k]
 			s.opt.Mode, s.opt.Hold = align.DefaultMode(c.feature), c.feature.Latched

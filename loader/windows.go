@@ -16,7 +16,7 @@ type Window struct {
 	// and point clouds are the nearest, everything else the previous one.
 	Offsets []float64
 	// Span [from, to] in seconds: all the stream's samples stamped t+from … t+to, both ends included. The batch holds them one after the
-	// other, and `<key>_lengths` says how many are of each sample.
+	// other; `<key>_lengths` says how many are of each sample, and `<key>_times` when they were: int64 ns after t.
 	Span *[2]float64
 	// Count of a span: so many times, evenly from its first to its last, by the stream's align rule (linear for floats), with `<key>_is_pad`.
 	Count int
@@ -204,10 +204,27 @@ func (l *layout) addRagged(c column, entry []int) {
 	l.fields = append(l.fields, Field{Key: c.key, DType: c.out, Shape: shape, Kind: c.feature.Kind, Ragged: true},
 		Field{Key: name, DType: robocache.Int64, Shape: counts, Kind: robocache.KindNumeric, Lengths: true})
 	l.columns = append(l.columns, c)
+	if c.spans && l.free(c.key+timesSuffix) {
+		l.addTimes(c)
+	}
 }
 
-// lengthsSuffix ends the key of what says how many entries of a ragged tensor are of each sample.
-const lengthsSuffix = "_lengths"
+// addTimes makes the tensor of when the samples of a span were: as many entries as they have, so their lengths are its own.
+func (l *layout) addTimes(c column) {
+	c.key, c.when, c.norm = c.key+timesSuffix, true, nil
+	c.stored, c.out, c.elems, c.rowBytes, c.outBytes = robocache.Int64, robocache.Int64, 1, 8, 8
+	c.entry, c.count, c.number, c.leader = len(l.tensors), -1, len(l.columns), len(l.columns)
+	shape := []int{-1}
+	l.tensors = append(l.tensors, tensorPlan{key: c.key, dtype: c.out, shape: shape, column: c.number, of: -1, ragged: true})
+	l.fields = append(l.fields, Field{Key: c.key, DType: c.out, Shape: shape, Kind: robocache.KindNumeric, Ragged: true, Times: true})
+	l.columns = append(l.columns, c)
+}
+
+// Suffixes of the keys that stand beside a ragged one: how many of its entries are of each sample, and, of a span, when they were.
+const (
+	lengthsSuffix = "_lengths"
+	timesSuffix   = "_times"
+)
 
 // timed says whether a column goes by time.
 func (l *layout) timed() bool {

@@ -178,6 +178,21 @@ rest: drop
 	}
 }
 
+// A clock that runs 500 ppm fast: stamps count from the first, or from the moment that is given; the offset comes after.
+func TestDrift(t *testing.T) {
+	ds := over(t, `
+streams:
+  imu: {from: [imu], drift: 500, offset_ns: 7}
+  late: {from: [sent], drift: {ppm: 500, at: -1.0}}
+`)
+	for key, want := range map[string]int64{"imu": 9*3_000_000 + 7 - 13_493, "late": 9*3_000_000 - 513_243} { // 27 ms and 1.027 s × 500/1.0005 ppm
+		got, err := ds.Times(context.Background(), 0, key)
+		if err != nil || got[9] != want || ds.Info().Feature(key).Clock != key {
+			t.Errorf("%s: %v, want %d at the end, %v", key, got, want, err)
+		}
+	}
+}
+
 func TestRefusals(t *testing.T) {
 	for text, want := range map[string]string{
 		"streams: {a: {from: [arm], sclae: 2}}":                       "sclae",
@@ -194,6 +209,8 @@ func TestRefusals(t *testing.T) {
 		"streams: {a: {from: [arm], clock: wall}}":                    "stamps:<key>",
 		"streams: {a: {from: [arm], names: [x]}}":                     "3 of them",
 		"streams: {a: {from: [arm], offset_ns: 9223372036854775807}}": "2^62",
+		"streams: {a: {from: [arm], drift: 200000}}":                  "parts in a million",
+		"streams: {a: {from: [arm], drift: {rate: 1}}}":               "rate",
 		"rest: some":   "keep or drop",
 		"hz: -3":       "rate",
 		"[1, 2]":       "",

@@ -31,6 +31,7 @@ type stream struct {
 	stamps  string // the base's stream that holds the stamps
 	unit    int64
 	offset  int64
+	drift   robocache.Drift
 }
 
 // part is a stream of the base.
@@ -45,7 +46,7 @@ func (s *stream) plain() bool {
 }
 
 // own clock: the stream's stamps are not those of its source.
-func (s *stream) moved() bool { return s.stamps != "" || s.offset != 0 }
+func (s *stream) moved() bool { return s.stamps != "" || s.offset != 0 || !s.drift.IsZero() }
 
 func stampKey(clock string) (string, bool) { return strings.CutPrefix(clock, "stamps:") }
 
@@ -122,7 +123,7 @@ func (d *mapped) make(key string, m *robocache.StreamMapping) (*stream, error) {
 	bad := func(msg, want, got string) error {
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: "map", Msg: msg, Want: want, Got: got}
 	}
-	s := &stream{scale: m.Scale, offset: m.Offset, unit: unitNanos[cmp.Or(m.StampUnit, "s")]}
+	s := &stream{scale: m.Scale, offset: m.Offset, drift: m.Drift, unit: unitNanos[cmp.Or(m.StampUnit, "s")]}
 	if s.scale == 1 {
 		s.scale = 0
 	}

@@ -70,8 +70,26 @@ func Parse(b []byte) (*robocache.Mapping, error) {
 }
 
 func plainJSON(tree any) (b []byte, err error) {
+	seconds(tree)
 	// A map whose keys are no texts, NaN: encoding/json says so.
 	return json.Marshal(tree)
+}
+
+// seconds keeps moments that were written with a point apart from nanoseconds: encoding/json writes 1.0 as 1.
+func seconds(tree any) {
+	switch x := tree.(type) {
+	case map[string]any:
+		for k, v := range x {
+			if f, ok := v.(float64); ok && k == "at" {
+				x[k] = json.RawMessage(strconv.FormatFloat(f, 'e', -1, 64))
+			}
+			seconds(v)
+		}
+	case []any:
+		for _, v := range x {
+			seconds(v)
+		}
+	}
 }
 
 // check refuses what no dataset could make right.
@@ -100,6 +118,9 @@ func check(m *robocache.Mapping) error {
 			return bad(key, "channel_order", "rgb or bgr", strconv.Quote(s.ChannelOrder))
 		case s.Offset <= -1<<62 || s.Offset >= 1<<62:
 			return bad(key, "offset_ns", "less than 2^62", strconv.FormatInt(s.Offset, 10))
+		}
+		if err := s.Drift.Check(); err != nil {
+			return robocache.At(err, robocache.Where{"stream": key})
 		}
 		switch s.Interpolation {
 		case "", "linear", "nearest", "previous", "next", "slerp", "angle", "mean":

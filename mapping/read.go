@@ -63,6 +63,7 @@ func (d *mapped) Times(ctx context.Context, e int, key string) ([]int64, error) 
 			return nil, robocache.At(err, robocache.Where{"episode": e, "stream": key})
 		}
 	}
+	s.drift.Correct(t)
 	for i, v := range t {
 		at := v + s.offset // both are within 2^62
 		if i > 0 && at < t[i-1] {
@@ -253,7 +254,7 @@ func (d *mapped) Frames(ctx context.Context, key string, rows []robocache.Row, o
 	return d.base.Frames(ctx, s.parts[0].key, rows, out)
 }
 
-// Clocks and TimesBy are the source's, with the mapping's offset.
+// Clocks and TimesBy are the source's, with the mapping's drift and offset.
 func (d *mapped) Clocks(key string) []string {
 	c, ok := robocache.As[robocache.Clocked](d.base)
 	s := d.streams[key]
@@ -273,6 +274,7 @@ func (d *mapped) TimesBy(ctx context.Context, e int, key, clock string) ([]int64
 		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "map", Where: robocache.Where{"stream": key}, Msg: "the stream has no clock " + clock}
 	}
 	t, err := c.TimesBy(ctx, e, s.parts[0].key, clock)
+	s.drift.Correct(t)
 	for i := range t {
 		t[i] += s.offset
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Suggest writes a mapping of a dataset as it is, with what could be said of each stream as comments.
+// Suggest writes a mapping of a dataset as it is, with what could be said of each stream as comments. A buffer of UMI, which keeps no action, gets one.
 func Suggest(w io.Writer, ds robocache.Dataset) error {
 	info := ds.Info()
 	var b strings.Builder
@@ -54,6 +54,7 @@ func Suggest(w io.Writer, ds robocache.Dataset) error {
 			line("    unit: %s", quoted(f.Unit))
 		}
 	}
+	umiLines(line, umiAction(info))
 	if !named {
 		line("  {}")
 	}

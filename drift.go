@@ -1,0 +1,100 @@
+package robocache
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"strconv"
+)
+
+// Drift is how fast a stream's clock runs against the one that counts, and where the two agree.
+//
+// A clock that gains PPM parts in a million stamps what happens dt after the moment At as At + dt·(1 + PPM/10⁶). Correct undoes that:
+//
+//	t = At + (stamp − At) / (1 + PPM/10⁶)
+//
+// So the sign is that of the fault: a clock that runs fast has a positive drift. It is what `robocache doctor` prints, and `synth --skew` makes.
+//
+// In JSON it is the number PPM, or {"ppm": …, "at": …}: an integer is nanoseconds, a number with a point or an exponent is seconds.
+type Drift struct {
+	PPM   float64
+	At    int64 // ns, on the stream's own clock
+	Fixed bool  // At is given; else it is the stream's first stamp in each episode
+}
+
+// maxDrift bounds a drift in ppm: a clock that is wrong by a tenth is another unit.
+const maxDrift = 1e5
+
+// IsZero says that nothing is corrected.
+func (d Drift) IsZero() bool { return d.PPM == 0 }
+
+// Check refuses what no clock does.
+func (d Drift) Check() error {
+	if !(math.Abs(d.PPM) <= maxDrift) || d.At <= -1<<62 || d.At >= 1<<62 {
+		return &Error{Class: ErrMisuse, Msg: "drift", Want: "within ±100000 parts in a million, at a time within ±2^62 ns", Got: strconv.FormatFloat(d.PPM, 'g', -1, 64) + " at " + strconv.FormatInt(d.At, 10)}
+	}
+	return nil
+}
+
+// Correct gives the times of stamps in ns, rounded to the nearest. They are changed in place; ascending ones stay ascending.
+func (d Drift) Correct(stamps []int64) {
+	if d.IsZero() || len(stamps) == 0 {
+		return
+	}
+	at := stamps[0]
+	if d.Fixed {
+		at = d.At
+	}
+	// What is taken off is small beside the stamp: in float64 it is exact to far less than a nanosecond.
+	rate := d.PPM * 1e-6
+	gain := rate / (1 + rate)
+	for i, t := range stamps {
+		stamps[i] = t - int64(math.RoundToEven(float64(t-at)*gain))
+	}
+}
+
+// UnmarshalJSON reads a number of ppm, or an object.
+func (d *Drift) UnmarshalJSON(b []byte) error {
+	*d = Drift{}
+	if b = bytes.TrimSpace(b); len(b) > 0 && b[0] != '{' {
+		return json.Unmarshal(b, &d.PPM)
+	}
+	var o struct {
+		PPM *float64     `json:"ppm"`
+		At  *json.Number `json:"at"`
+	}
+	dec := json.NewDecoder(bytes.NewReader(b))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&o); err != nil {
+		return err
+	}
+	bad := func(got string) error {
+		return &Error{Class: ErrMisuse, Msg: "drift", Want: `a number of ppm, or {"ppm": …, "at": int nanoseconds or float seconds}`, Got: got}
+	}
+	if o.PPM == nil {
+		return bad(string(b))
+	}
+	d.PPM = *o.PPM
+	if o.At == nil {
+		return nil
+	}
+	d.Fixed = true
+	if v, err := strconv.ParseInt(o.At.String(), 10, 64); err == nil {
+		d.At = v
+		return nil
+	}
+	s, err := o.At.Float64()
+	if ns := math.RoundToEven(s * 1e9); err == nil && math.Abs(ns) < 1<<62 {
+		d.At = int64(ns)
+		return nil
+	}
+	return bad(string(b))
+}
+
+// MarshalJSON writes what UnmarshalJSON reads.
+func (d Drift) MarshalJSON() ([]byte, error) {
+	if !d.Fixed {
+		return json.Marshal(d.PPM)
+	}
+	return json.Marshal(map[string]any{"ppm": d.PPM, "at": d.At})
+}

@@ -1,0 +1,78 @@
+package mapping
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// umiParts are what an action of UMI is made of, a robot after the other.
+var umiParts = []string{"_eef_pos", "_eef_rot_axis_angle", "_gripper_width"}
+
+// umiAction gives the streams that are UMI's action, in their order; nil where the dataset has one, or is none of UMI's.
+func umiAction(info *robocache.Info) (keys []string) {
+	type robot struct {
+		number int
+		prefix string
+	}
+	var robots []robot
+	for i := range info.Features {
+		key := info.Features[i].Key
+		if key == "action" || strings.HasPrefix(key, "action.") {
+			return nil
+		}
+		prefix, ok := strings.CutSuffix(key, umiParts[0])
+		if !ok {
+			continue
+		}
+		name := prefix[strings.LastIndexByte(prefix, '.')+1:]
+		if digits, ok := strings.CutPrefix(name, "robot"); ok {
+			if n, err := strconv.ParseUint(digits, 10, 16); err == nil {
+				robots = append(robots, robot{int(n), prefix})
+			}
+		}
+	}
+	slices.SortStableFunc(robots, func(a, b robot) int { return cmp.Compare(a.number, b.number) })
+	var first *robocache.Feature
+	for _, r := range robots {
+		for _, part := range umiParts {
+			f := info.Feature(r.prefix + part)
+			if f == nil || f.Kind != robocache.KindNumeric || f.Ragged() {
+				return nil
+			}
+			if first == nil {
+				first = f
+			}
+			if f.DType != first.DType || f.Clock != first.Clock { // what Over would refuse
+				return nil
+			}
+			keys = append(keys, f.Key)
+		}
+	}
+	return keys
+}
+
+// umiLines writes the action as a stream of the mapping.
+func umiLines(line func(format string, args ...any), keys []string) {
+	if len(keys) == 0 {
+		return
+	}
+	from := make([]string, len(keys))
+	for i, k := range keys {
+		from[i] = quoted(k)
+	}
+	line("  action:            # UMI keeps none: position, rotation, width of %s", robotsOf(len(keys)/len(umiParts)))
+	line("    from: [%s]", strings.Join(from, ", "))
+	line("    interpolation: nearest            # rotation vectors are never interpolated linearly")
+}
+
+func robotsOf(n int) string {
+	if n == 1 {
+		return "the robot"
+	}
+	return fmt.Sprintf("each of %d robots", n)
+}
