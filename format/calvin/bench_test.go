@@ -2,6 +2,7 @@ package calvin
 
 import (
 	"os"
+	"path/filepath"
 	"runtime"
 	"syscall"
 	"testing"
@@ -10,49 +11,86 @@ import (
 	"github.com/goatnote-inc/robocache/internal/realdata"
 )
 
-// BenchmarkFrame reads all arrays of a frame, as bench/arms/formats_calvin.py does with numpy. ROBOCACHE_CALVIN names a folder of frames
-// that are stored, as CALVIN's own are; without it the deflated frames of the shared data are read.
-func BenchmarkFrame(b *testing.B) {
-	dir := os.Getenv("ROBOCACHE_CALVIN")
-	if dir == "" {
-		dir = realdata.Path(b, "calvin_like")
+// frames is ROBOCACHE_CALVIN, a folder of frames that are stored, as CALVIN's own are; without it the deflated frames of the shared data are read.
+func frames(b *testing.B) string {
+	if dir := os.Getenv("ROBOCACHE_CALVIN"); dir != "" {
+		return dir
 	}
-	d := open(b, dir, robocache.OpenOptions{MemoryBudget: 1})
-	out := make([]robocache.FrameRef, 1)
+	return realdata.Path(b, "calvin_like")
+}
+
+// BenchmarkFrame reads all arrays of frames, as bench/arms/formats_calvin.py does with numpy: one frame at a time, and batches of 32 on all cores.
+func BenchmarkFrame(b *testing.B) {
+	for name, n := range map[string]int{"one": 1, "batch": 32} {
+		b.Run(name, func(b *testing.B) { readFrames(b, n) })
+	}
+}
+
+func readFrames(b *testing.B, n int) {
+	d := open(b, frames(b), robocache.OpenOptions{MemoryBudget: 128 << 20})
 	var bytes int64
 	for _, m := range d.members {
 		bytes += m.bytes
 	}
-	b.SetBytes(bytes)
+	b.SetBytes(bytes * int64(n))
 	// A training process holds batches: with an empty heap the collector would run every few frames, which it does nowhere else.
 	held := make([]byte, 128<<20)
 	defer runtime.KeepAlive(&held)
 	b.ReportAllocs()
+	rows, out := make([]robocache.Row, n), make([]robocache.FrameRef, n)
 	i, before := 0, cpu()
 	for b.Loop() {
-		row := []robocache.Row{{Episode: i % len(d.eps)}}
-		row[0].Index = (i / len(d.eps)) % d.Len(row[0].Episode)
-		i++
+		for k := range rows {
+			e := i % len(d.eps)
+			rows[k] = robocache.Row{Episode: e, Index: i / len(d.eps) % d.Len(e)}
+			i++
+		}
 		d.cache.Clear() // nothing of another pass is kept
-		d.parts.Clear()
-		d.files.close()
-		d.files.shut = false
+		if err := d.files.Forget(); err != nil {
+			b.Fatal(err)
+		}
 		for _, f := range d.info.Features {
 			switch f.Kind {
 			case robocache.KindImage:
-				done, err := d.LendFrames(b.Context(), f.Key, row, out) // as the loader does
+				done, err := d.LendFrames(b.Context(), f.Key, rows, out) // as the loader does
 				if err != nil {
 					b.Fatal(err)
 				}
 				done()
 			case robocache.KindNumeric:
-				if err := d.Gather(b.Context(), f.Key, row, make([]byte, f.RowBytes())); err != nil {
+				if err := d.Gather(b.Context(), f.Key, rows, make([]byte, n*f.RowBytes())); err != nil {
 					b.Fatal(err)
 				}
 			}
 		}
 	}
 	b.ReportMetric(float64(cpu()-before)/1e6/float64(i), "cpu-ms/frame")
+	b.ReportMetric(float64(b.Elapsed())/1e6/float64(i), "ms/frame")
+}
+
+// BenchmarkFloor opens each frame, reads its bytes into one buffer and closes it: what any reader must do.
+func BenchmarkFloor(b *testing.B) {
+	names, err := filepath.Glob(frames(b) + "/training/episode_*.npz")
+	if err != nil || len(names) == 0 {
+		b.Skip("no frames")
+	}
+	buf := make([]byte, 4<<20)
+	i, before := 0, cpu()
+	for b.Loop() {
+		f, err := os.Open(names[i%len(names)])
+		if err != nil {
+			b.Fatal(err)
+		}
+		n, err := f.Read(buf)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.SetBytes(int64(n))
+		f.Close()
+		i++
+	}
+	b.ReportMetric(float64(cpu()-before)/1e6/float64(i), "cpu-ms/frame")
+	b.ReportMetric(float64(b.Elapsed())/1e6/float64(i), "ms/frame")
 }
 
 // cpu is what the process used so far, in ns: on a shared machine the only time that means something.

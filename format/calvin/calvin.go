@@ -4,10 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"runtime/debug"
+	"strings"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/handles"
 	"github.com/goatnote-inc/robocache/format/internal/lru"
+	"github.com/goatnote-inc/robocache/format/internal/zipdir"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -43,7 +48,7 @@ func at(split, name string) string {
 	return split + "/" + name
 }
 
-// Detect says whether ep_start_end_ids.npy is there, or in training/ or validation/.
+// Detect says whether ep_start_end_ids.npy is there, or in training/ or validation/; of a local folder also whether frames are.
 func Detect(ctx context.Context, uri string) (bool, error) {
 	s, err := store.Open(uri)
 	if err != nil {
@@ -62,7 +67,28 @@ func Detect(ctx context.Context, uri string) (bool, error) {
 			return false, err
 		}
 	}
-	return false, nil
+	return !strings.Contains(uri, "://") && hasFrames(uri), nil
+}
+
+// lookAt is how many names of a folder are looked at for one of a frame: other formats' folders hold millions.
+const lookAt = 256
+
+// hasFrames says whether a folder of this machine holds frames, whose ep_start_end_ids.npy was not fetched.
+func hasFrames(dir string) bool {
+	for _, split := range splits {
+		f, err := os.Open(filepath.Join(dir, split))
+		if err != nil {
+			continue
+		}
+		names, _ := f.Readdirnames(lookAt)
+		f.Close()
+		for _, name := range names {
+			if _, ok := number(name); ok {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // Dataset is an open CALVIN dataset.
@@ -72,11 +98,11 @@ type Dataset struct {
 	eps      []episode
 	starts   []int64 // first row of each episode in the dataset
 	members  []member
+	like     *zipdir.Dir // of the first frame
 	streams  map[string]*stream
 	lang     *language // nil where there are no annotations
 	cache    *lru.Cache[int64, *frame]
-	parts    *lru.Cache[part, []byte]
-	files    handles
+	files    *files
 	rate     robocache.Rate
 	patterns map[string]pattern // of each split
 }
@@ -115,7 +141,7 @@ func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d
 	}
 	d = &Dataset{st: s, streams: map[string]*stream{}, rate: robocache.Rate{Num: 30, Den: 1}, patterns: map[string]pattern{}}
 	budget = max(budget, smallestBudget)
-	d.cache, d.parts = lru.New[int64, *frame](budget-budget/4), lru.New[part, []byte](budget/4)
+	d.cache, d.files = lru.New[int64, *frame](budget-budget/4), handles.New[int64, *file](maxOpen, budget/4)
 	if !opt.HZ.Zero() {
 		d.rate = opt.HZ
 	}
@@ -176,7 +202,7 @@ func (d *Dataset) MemoryBytes() int64 {
 func (d *Dataset) LimitMemory(bytes int64) {
 	bytes = max(bytes, smallestBudget)
 	d.cache.Limit(bytes - bytes/4)
-	d.parts.Limit(bytes / 4)
+	d.files.Limit(bytes / 4)
 }
 
 // Stats gives nil: the means of statistics.yaml belong to CALVIN's own transforms.
@@ -184,10 +210,9 @@ func (d *Dataset) Stats(context.Context) (robocache.Stats, error) { return nil, 
 
 // Close releases what is kept.
 func (d *Dataset) Close() error {
-	d.files.close()
+	err := d.files.Close()
 	d.cache.Clear()
-	d.parts.Clear()
-	return store.Close(d.st)
+	return errors.Join(err, store.Close(d.st))
 }
 
 func (d *Dataset) find(f robocache.Finding) { d.info.Findings = append(d.info.Findings, f) }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
@@ -272,5 +273,71 @@ ids((0, 5))
 			rows[0], rows[3] = rows[3], rows[0]
 			a[0], a[3] = a[3], a[0]
 		}
+	}
+}
+
+// TestSharedArrays: C8: the streams of one array, asked for by many goroutines while frames are closed and memory is lent again, are what
+// they are alone; of a frame that stays open the array is read once.
+func TestSharedArrays(t *testing.T) {
+	dir := made(t, `
+for n in range(12): frame(n, 7, save=np.savez if n % 2 else np.savez_compressed)
+ids((0, 11))
+`)
+	d := open(t, dir, robocache.OpenOptions{MemoryBudget: 1})
+	keys := []string{"observation.rgb_tactile.0", "observation.rgb_tactile.1", "observation.depth_tactile.0", "observation.depth_tactile.1"}
+	want := map[string][]robocache.FrameRef{}
+	rows := make([]robocache.Row, 12)
+	for i := range rows {
+		rows[i].Index = i
+	}
+	for _, key := range keys {
+		want[key] = make([]robocache.FrameRef, len(rows))
+		if err := d.Frames(t.Context(), key, rows, want[key]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			out := make([]robocache.FrameRef, 1)
+			for i := range 60 {
+				key, row := keys[(g+i)%len(keys)], (g*7+i)%len(rows)
+				done, err := d.LendFrames(t.Context(), key, rows[row:row+1], out)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if !bytes.Equal(out[0].Raw.Pix, want[key][row].Raw.Pix) {
+					t.Errorf("%s: row %d differs", key, row)
+				}
+				done()
+				if i%20 == 0 {
+					_ = d.files.Forget()
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// TestWithoutRuns: frames whose ep_start_end_ids.npy was not fetched are found, open by their numbers, and the finding names the file.
+func TestWithoutRuns(t *testing.T) {
+	dir := made(t, "for n in (3, 4, 9): frame(n, 7)")
+	for path, name := range map[string]string{dir: "training/ep_start_end_ids.npy", filepath.Join(dir, "training"): "ep_start_end_ids.npy"} {
+		d, err := robocache.Open(t.Context(), path, robocache.OpenOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		info := d.Info()
+		if info.Format != "calvin" || info.Episodes != 2 || d.Len(0) != 2 || len(info.Findings) == 0 || !strings.Contains(info.Findings[0].Mend, "fetch "+name) {
+			t.Errorf("%s: %+v", path, info)
+		}
+	}
+	if ok, err := Detect(t.Context(), t.TempDir()); ok || err != nil {
+		t.Error(ok, err)
+	}
+	if _, err := Open(t.Context(), t.TempDir(), robocache.OpenOptions{}); !errors.Is(err, robocache.ErrNotFound) || !strings.Contains(err.Error(), "hint") {
+		t.Error(err)
 	}
 }

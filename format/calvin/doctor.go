@@ -66,11 +66,11 @@ func frameFinding(err error, episode, row int, name string) robocache.Finding {
 }
 
 func (d *Dataset) checkFrame(ctx context.Context, e episode, row int, pictures bool, notFinite map[string]int64) error {
-	f, h, name, err := d.open(ctx, e, row, true)
+	f, h, err := d.open(ctx, e, row, true)
 	if err != nil {
 		return err
 	}
-	defer d.files.put(h)
+	defer d.files.Put(h)
 	var files []*zipdir.File
 	var which []int
 	for i := range d.members {
@@ -87,13 +87,13 @@ func (d *Dataset) checkFrame(ctx context.Context, e episode, row int, pictures b
 			}
 		}
 	}
-	contents, err := f.dir.Bytes(ctx, h.r, files)
+	contents, err := f.dir.Bytes(ctx, h.Value.r, files)
 	if err != nil {
-		return robocache.At(err, robocache.Where{"file": name})
+		return robocache.At(err, robocache.Where{"file": d.name(e, row)})
 	}
 	for k, i := range which {
 		if _, err := d.members[i].data(contents[k]); err != nil {
-			return robocache.At(err, robocache.Where{"file": name})
+			return robocache.At(err, robocache.Where{"file": d.name(e, row)})
 		}
 	}
 	return nil

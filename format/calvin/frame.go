@@ -65,6 +65,7 @@ func (d *Dataset) describe(ctx context.Context) error {
 	if err != nil {
 		return robocache.At(err, robocache.Where{"file": name})
 	}
+	d.like = dir
 	files := make([]*zipdir.File, 0, len(dir.Files))
 	for i := range dir.Files {
 		if strings.HasSuffix(dir.Files[i].Name, ".npy") {
@@ -195,37 +196,46 @@ func (d *Dataset) frameID(e episode, row int) int64 {
 	return int64(slices.Index(splits, e.split))<<60 | (e.first + int64(row))
 }
 
-// open gives a frame's directory and, where file is wanted, its open file, which goes back by d.files.put. The cache keeps what was found.
-func (d *Dataset) open(ctx context.Context, e episode, row int, file bool) (f *frame, h *handle, name string, err error) {
+// open gives a frame's directory and, where hold says so, its open file, which goes back by d.files.Put. The cache keeps what was found.
+func (d *Dataset) open(ctx context.Context, e episode, row int, hold bool) (f *frame, h *handle, err error) {
 	id := d.frameID(e, row)
 	f, ok := d.cache.Peek(id)
-	if ok && !file {
-		return f, nil, "", nil
+	if ok && hold {
+		h = d.files.Peek(id)
 	}
-	name = d.name(e, row)
-	h, err = d.files.get(id, func() (robocache.Ranged, error) { return d.st.Open(ctx, name) })
-	if err != nil {
-		return nil, nil, name, err
+	if ok && (h != nil || !hold) {
+		return f, h, nil
 	}
-	if !ok {
-		f, err = d.cache.Get(ctx, id, func() (*frame, int64, error) {
-			f, err := d.read(ctx, h.r)
-			if err != nil {
-				return nil, 0, err
-			}
-			return f, f.size(), nil
-		})
-	}
-	if err != nil || !file {
-		d.files.put(h)
+	name := d.name(e, row)
+	f, h, err = d.openFile(ctx, name, id)
+	if h != nil && (err != nil || !hold) {
+		d.files.Put(h)
 		h = nil
 	}
-	return f, h, name, robocache.At(err, robocache.Where{"file": name})
+	return f, h, robocache.At(err, robocache.Where{"file": name})
+}
+
+func (d *Dataset) openFile(ctx context.Context, name string, id int64) (f *frame, h *handle, err error) {
+	h, err = d.files.Get(id, func() (*file, error) {
+		r, err := d.st.Open(ctx, name)
+		return &file{r: r}, err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	f, err = d.cache.Get(ctx, id, func() (*frame, int64, error) {
+		f, err := d.read(ctx, h.Value.r)
+		if err != nil {
+			return nil, 0, err
+		}
+		return f, f.size(), nil
+	})
+	return f, h, err
 }
 
 // read reads a frame's directory and its numbers.
 func (d *Dataset) read(ctx context.Context, r robocache.Ranged) (*frame, error) {
-	dir, err := zipdir.Read(ctx, r, maxMember)
+	dir, err := zipdir.ReadLike(ctx, r, maxMember, d.like)
 	if err != nil {
 		return nil, err
 	}

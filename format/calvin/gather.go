@@ -100,7 +100,7 @@ func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, 
 		missing, places = append(missing, r), append(places, i)
 	}
 	return d.each(ctx, missing, func(ctx context.Context, k int) error {
-		f, _, _, err := d.open(ctx, d.eps[missing[k].Episode], missing[k].Index, false)
+		f, _, err := d.open(ctx, d.eps[missing[k].Episode], missing[k].Index, false)
 		if err != nil {
 			return err
 		}

@@ -31,7 +31,10 @@ type pattern struct {
 	digits int
 }
 
-func (p pattern) name(n int64) string { return fmt.Sprintf("%s%0*d.npz", p.prefix, p.digits, n) }
+func (p pattern) name(n int64) string {
+	digits := strconv.FormatInt(n, 10)
+	return p.prefix + strings.Repeat("0", max(p.digits-len(digits), 0)) + digits + ".npz"
+}
 
 // maxRun bounds a run: its number of rows must fit what counts rows.
 const maxRun = 1 << 31
@@ -67,7 +70,7 @@ func (d *Dataset) readRuns(ctx context.Context) error {
 		}
 	}
 	if len(d.eps) == 0 {
-		return &robocache.Error{Class: robocache.ErrNotFound, Op: "calvin open", Msg: "no " + idsName + " and no frames here, in training/ or in validation/"}
+		return &robocache.Error{Class: robocache.ErrNotFound, Op: "calvin open", Msg: "no " + idsName + " and no frames here, in training/ or in validation/", Hint: "name the folder that holds training/ and validation/; frames are read with their " + idsName}
 	}
 	return nil
 }
@@ -141,7 +144,7 @@ func (d *Dataset) listRuns(ctx context.Context) error {
 		}
 		if len(v) > 0 {
 			d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "missing-file", Where: robocache.Where{"file": at(split, idsName)},
-				Message: "the file is missing: each stretch of frame numbers without a hole is taken as a run", Mend: "fetch the file"})
+				Message: "the file is missing: each stretch of frame numbers without a hole is taken as a run, which may join recordings that follow each other", Mend: "fetch " + at(split, idsName) + ", which says where the runs begin and end"})
 		}
 	}
 	return nil

@@ -19,6 +19,7 @@ const (
 	defaultBudget = 512 << 20
 	keyPoints     = "observation.points"
 	entriesPeeked = 512 // of a folder that may be anything
+	foldersPeeked = 16  // and below it
 )
 
 var options = map[string]string{
@@ -68,20 +69,55 @@ func detect(uri string, s source) bool {
 	if !ok {
 		return false
 	}
-	for _, dir := range []string{"", "velodyne", "velodyne_points/data", "training/velodyne", "testing/velodyne", "sequences/00/velodyne", "samples/LIDAR_TOP", "sweeps/LIDAR_TOP"} {
-		f, err := os.Open(path.Join(local.URI(), dir))
-		if err != nil {
-			continue
+	for _, dir := range []string{"", "velodyne", "velodyne_points/data", "training/velodyne", "testing/velodyne", "samples/LIDAR_TOP", "sweeps/LIDAR_TOP"} {
+		if s.scansIn(path.Join(local.URI(), dir)) {
+			return true
 		}
-		list, _ := f.ReadDir(entriesPeeked)
-		f.Close()
-		for _, e := range list {
-			if _, ok := s.scan(e.Name()); ok && e.Type().IsRegular() {
+	}
+	// KITTI's odometry sets and raw recordings: the drives' names are anyone's, so the first few are looked at.
+	for _, tree := range [][2]string{{"", "velodyne"}, {"sequences", "velodyne"}, {"dataset/sequences", "velodyne"}, {"", "velodyne_points/data"}, {"*", "velodyne_points/data"}} {
+		for _, dir := range folders(path.Join(local.URI(), strings.TrimSuffix(tree[0], "*")), tree[0] == "*") {
+			if s.scansIn(path.Join(dir, tree[1])) {
 				return true
 			}
 		}
 	}
 	return false
+}
+
+// scansIn says whether one of the first entries of a folder is a scan.
+func (s source) scansIn(dir string) bool {
+	for _, e := range peek(dir) {
+		if _, ok := s.scan(e.Name()); ok && e.Type().IsRegular() {
+			return true
+		}
+	}
+	return false
+}
+
+// folders are the first folders in one, or in those that lie there.
+func folders(dir string, deeper bool) []string {
+	var out []string
+	for _, e := range peek(dir) {
+		switch p := path.Join(dir, e.Name()); {
+		case !e.IsDir():
+		case deeper:
+			out = append(out, folders(p, false)...)
+		default:
+			out = append(out, p)
+		}
+	}
+	return out[:min(len(out), foldersPeeked)]
+}
+
+func peek(dir string) []os.DirEntry {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	list, _ := f.ReadDir(entriesPeeked)
+	return list
 }
 
 // scan says whether a file is a scan, and gives its number or stamp.

@@ -171,6 +171,38 @@ func TestStampsAndDamage(t *testing.T) {
 	}
 }
 
+// TestDetected: KITTI's trees are recognised at their roots, whatever their drives are called; a folder of other .bin files is not.
+func TestDetected(t *testing.T) {
+	for file, want := range map[string]string{
+		"000000.bin":                                "kitti",
+		"training/velodyne/000000.bin":              "kitti",
+		"07/velodyne/000000.bin":                    "kitti",
+		"sequences/08/velodyne/000000.bin":          "kitti",
+		"dataset/sequences/21/velodyne/000000.bin":  "kitti",
+		"drive/velodyne_points/data/0000000000.bin": "kitti",
+		"2011_09_26/2011_09_26_drive_0001_sync/velodyne_points/data/0000000000.bin": "kitti",
+		"samples/LIDAR_TOP/n008-2018-08-01-15-16-36-0400__LIDAR_TOP__1.pcd.bin":     "nuscenes",
+		"a/b/velodyne/000000.bin": "",
+		"weights/model.bin":       "",
+	} {
+		ds, err := robocache.Open(t.Context(), folder(t, map[string][]byte{file: scan([4]float32{1, 2, 3, 4})}), robocache.OpenOptions{})
+		if want == "" {
+			if !errors.Is(err, robocache.ErrNotFound) {
+				t.Error(file, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Error(file, err)
+			continue
+		}
+		if ds.Info().Format != want {
+			t.Error(file, ds.Info().Format)
+		}
+		ds.Close()
+	}
+}
+
 // TestBadStamps: a side file that lies is an error with its line.
 func TestBadStamps(t *testing.T) {
 	for text, line := range map[string]string{"0.1\nx\n": "line 2", "0.2\n0.1\n": "line 2", "0.1\n": "1 stamps for 2", "1e300\n2\n": "line 1", "NaN\n1\n": "line 1"} {
@@ -182,21 +214,23 @@ func TestBadStamps(t *testing.T) {
 	}
 }
 
+// npy makes a file of an array.
+func npy(descr, order, shape string, data []byte) []byte {
+	h := "{'descr': '" + descr + "', 'fortran_order': " + order + ", 'shape': " + shape + ", }"
+	for (10+len(h)+1)%64 != 0 {
+		h += " "
+	}
+	h += "\n"
+	return append([]byte("\x93NUMPY\x01\x00"+string([]byte{byte(len(h)), 0})+h), data...)
+}
+
 // TestArrays: npy clouds need a rate, and take any float of any order.
 func TestArrays(t *testing.T) {
-	header := func(descr, order, shape string) []byte {
-		h := "{'descr': '" + descr + "', 'fortran_order': " + order + ", 'shape': " + shape + ", }"
-		for (10+len(h)+1)%64 != 0 {
-			h += " "
-		}
-		h += "\n"
-		return append([]byte("\x93NUMPY\x01\x00"+string([]byte{byte(len(h)), 0})), h...)
-	}
 	var f8 []byte
 	for _, v := range []float64{1, 4, 2, 5, 3, math.NaN()} { // columns of two points
 		f8 = binary.BigEndian.AppendUint64(f8, math.Float64bits(v))
 	}
-	dir := folder(t, map[string][]byte{"scan_7.npy": append(header(">f8", "True", "(2, 3)"), f8...)})
+	dir := folder(t, map[string][]byte{"scan_7.npy": npy(">f8", "True", "(2, 3)", f8)})
 	if _, err := robocache.Open(t.Context(), dir, robocache.OpenOptions{Format: "clouds"}); !errors.Is(err, robocache.ErrMisuse) {
 		t.Error(err)
 	}

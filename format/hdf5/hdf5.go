@@ -314,7 +314,8 @@ func (d *Dataset) measure(ctx context.Context, e *h5set.Episode) error {
 	if want := d.opt["length"]; want != "" && action < 0 {
 		return &robocache.Error{Class: robocache.ErrNotFound, Op: "hdf5", Where: robocache.Where{"file": e.File.Name(), "pointer": want}, Msg: "no such data set with rows"}
 	}
-	if action < 0 {
+	acts := action >= 0
+	if !acts {
 		action = 0
 		for rows, count := range lengths {
 			if best := lengths[action]; count > best || count == best && first[rows] < first[action] {
@@ -322,7 +323,7 @@ func (d *Dataset) measure(ctx context.Context, e *h5set.Episode) error {
 			}
 		}
 	}
-	e.Length = int(action)
+	e.Length, e.Acts = int(action), acts
 	task, err := w.Task(ctx)
 	if err != nil && !h5set.Data(err) {
 		return fmt.Errorf("the task: %w", err)

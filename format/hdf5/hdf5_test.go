@@ -61,7 +61,7 @@ with h5py.File('t.h5', 'w') as f:
         g['obs/pos'] = np.arange(3 * (4 + k), dtype='>f8').reshape(-1, 3)
         g['obs/rgb'] = np.full((4 + k, 16, 20, 3), k, 'u1')
         g['obs/depth'] = np.full((4 + k, 16, 20), k, 'u2')
-        g['extra'] = np.zeros((5 + k, 2))
+        g['extra'] = np.zeros((6 + k, 2))
         g['text'] = [f'{k} {i}' for i in range(4 + k)]
         g['point'] = np.array([(i, i / 2) for i in range(4 + k)], dtype=[('n', '>i4'), ('v', '<f8')])
         g.attrs['instruction'] = f'go {k}'
@@ -77,7 +77,7 @@ with h5py.File('t.h5', 'w') as f:
 	if f := info.Feature("obs.depth"); f.Kind != robocache.KindImage || f.DType != robocache.Uint16 || f.Channels != 1 {
 		t.Errorf("%+v", f)
 	}
-	if f := info.Findings; len(f) != 1 || f[0].Code != "no-stream" || !strings.Contains(f[0].Message, "[5 2]") {
+	if f := info.Findings; len(f) != 1 || f[0].Code != "no-stream" || !strings.Contains(f[0].Message, "[6 2]") {
 		t.Error(f)
 	}
 	pos := make([]byte, 24)
@@ -208,5 +208,48 @@ with open('t.h5', 'r+b') as f:
 		if c := got["file t.h5, episode "+e+", stream "+key]; c != code {
 			t.Error(k, c, found)
 		}
+	}
+}
+
+// TestOneMore: ManiSkill's observations have one row more than the actions: the first rows are the episode's, and a finding names the last (G3).
+func TestOneMore(t *testing.T) {
+	dir := write(t, `
+with h5py.File('t.h5', 'w') as f:
+    for k in range(3):
+        g = f.create_group(f'traj_{k}')
+        n = 4 + k
+        g['actions'] = np.full((n, 2), k, 'f4')
+        g['obs/agent/qpos'] = np.arange(n + 1, dtype='f4')[:, None] + 100 * k if k < 2 else np.zeros((n, 1), 'f4')
+        g['obs/sensor_data/base/rgb'] = np.full((n + 1, 16, 16, 3), k, 'u1')
+        g['env_states'] = np.zeros((n + 1, 3))
+        g['success'] = np.zeros(n, '?')
+        g['odd'] = np.zeros(n + 2)
+`)
+	d := open(t, filepath.Join(dir, "t.h5"), robocache.OpenOptions{HZ: robocache.Rate{Num: 20, Den: 1}})
+	if got := keysOf(d); got != "actions env_states obs.agent.qpos obs.sensor_data.base.rgb success" {
+		t.Fatal(got)
+	}
+	rows := []robocache.Row{{Episode: 1, Index: 0}, {Episode: 1, Index: 4}}
+	b := make([]byte, 8)
+	if err := d.Gather(t.Context(), "obs.agent.qpos", rows, b); err != nil {
+		t.Fatal(err)
+	}
+	if v := robocache.Float64s(nil, robocache.Float32, b); v[0] != 100 || v[1] != 104 {
+		t.Error(v)
+	}
+	if err := d.Gather(t.Context(), "obs.agent.qpos", []robocache.Row{{Episode: 1, Index: 5}}, b[:4]); !errors.Is(err, robocache.ErrMisuse) {
+		t.Error("the row after the last action:", err)
+	}
+	if err := d.Gather(t.Context(), "obs.agent.qpos", []robocache.Row{{Episode: 2}}, b[:4]); !errors.Is(err, robocache.ErrMalformed) {
+		t.Error("an episode without the last observation:", err)
+	}
+	found := 0
+	for _, f := range d.Info().Findings {
+		if f.Code == "last-observation" && f.Count == 3 && strings.Contains(f.Message, "obs.agent.qpos") {
+			found++
+		}
+	}
+	if found != 1 {
+		t.Errorf("%+v", d.Info().Findings)
 	}
 }

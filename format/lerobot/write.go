@@ -185,18 +185,8 @@ func (w *Writer) AddEpisode(ctx context.Context, ep EpisodeData) (err error) {
 		return err
 	}
 	row.chunk, row.file = w.chunk, w.file
-	for i := range w.feats {
-		f := &w.feats[i]
-		if f.Kind == robocache.KindVideo {
-			continue
-		}
-		raw := ep.Columns[f.Key]
-		if f.Default {
-			raw = books[f.Key]
-		}
-		if err := w.column(ctx, f, &ep, raw, row); err != nil {
-			return robocache.At(err, robocache.Where{"stream": f.Key})
-		}
+	if err := w.columns(ctx, &ep, books, row); err != nil {
+		return err
 	}
 	if err := w.data.group(int64(ep.Length), w.leaves); err != nil {
 		return err
@@ -278,60 +268,6 @@ func (w *Writer) bookkeeping(ep *EpisodeData, row *writtenEpisode) (map[string][
 	return out, nil
 }
 
-// spillValues is how many values of a column are collected before they go to their page.
-const spillValues = 1 << 14
-
-// column puts one feature's rows into its leaves and counts them.
-func (w *Writer) column(ctx context.Context, f *writtenFeature, ep *EpisodeData, raw []byte, row *writtenEpisode) error {
-	leaves := w.leaves[f.first : f.first+f.count]
-	switch f.Kind {
-	case robocache.KindText:
-		for _, s := range ep.Text[f.Key] {
-			leaves[0].scalar(parquet.ByteArrayValue([]byte(s)))
-		}
-		return nil
-	case robocache.KindEvent:
-		return languageLeaves(f.Key, leaves, ep.Text[f.Key])
-	case robocache.KindImage:
-		for k, b := range ep.Images[f.Key] {
-			leaves[0].put(parquet.ByteArrayValue(b), 0, 2)
-			leaves[1].put(parquet.ByteArrayValue([]byte(stillName(k, b))), 0, 2)
-		}
-		if look := ep.Pictures[f.Key]; look != nil {
-			if fs := look.Stats(); fs != nil {
-				row.stats[f.Key] = fs
-				w.countPictures(f.Key, look)
-			}
-		}
-		return nil
-	}
-	n, size := f.Elements(), f.DType.Size()
-	for p := 0; p < len(raw); p += n * size {
-		if f.Scalar() {
-			leaves[0].scalar(f.read(raw[p:]))
-		} else {
-			leaves[0].nested(n, func(i int) parquet.Value { return f.read(raw[p+i*size:]) }, f.Shape)
-		}
-		if len(leaves[0].values) >= spillValues {
-			if err := w.data.spill(leaves[0]); err != nil {
-				return err
-			}
-		}
-	}
-	counted, ok := ep.prepared.numbers[f.Key]
-	if !ok { // a bookkeeping column: it follows from the episode's turn
-		var err error
-		if counted, err = w.countNumbers(ctx, f, raw); err != nil {
-			return err
-		}
-	}
-	if counted.lost > 0 {
-		w.find(robocache.SeverityWarning, "non-finite-values", f.Key, w.written, "values that are NaN or infinite take no part in the statistics", counted.lost)
-	}
-	row.stats[f.Key] = counted.stats
-	return w.collect.Add(f.Key, f.DType, f.Shape, raw)
-}
-
 func (w *Writer) find(s robocache.Severity, code, key string, episode int, msg string, count int64) {
 	// One finding a code and stream, with the first episode: their number must not follow that of the episodes.
 	for i := range w.findings {
@@ -398,7 +334,7 @@ func (w *Writer) Close(ctx context.Context) (err error) {
 		}
 	}()
 	if w.written == 0 {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "write lerobot", Msg: "a dataset without episodes", Hint: "the format cannot hold one"}
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "write lerobot", Msg: "a dataset without episodes: none of the source has a row", Hint: "the format cannot hold one; robocache doctor says of the source what its episodes lack"}
 	}
 	if err := w.endData(); err != nil {
 		return err

@@ -161,7 +161,7 @@ func (g *encodedGroup) feed(ctx context.Context, enc *video.Encoder, j, at int) 
 	part := g.part(j, at)
 	count := part.look == nil
 	if count {
-		part.look = stats.PicturesOf(f)
+		part.look = g.w.cfg.Frames.Pictures(f)
 	}
 	chosen := map[int]bool{}
 	for _, k := range g.w.cfg.Frames.Choose(ep.Length) {
@@ -173,9 +173,9 @@ func (g *encodedGroup) feed(ctx context.Context, enc *video.Encoder, j, at int) 
 		}
 		if count && chosen[n] {
 			if f.Depth != nil {
-				part.look.Add16(p)
+				part.look.Add16(p, f.Width)
 			} else {
-				part.look.Add8(p)
+				part.look.Add8(p, f.Width)
 			}
 		}
 		if err := ctx.Err(); err != nil {

@@ -3,6 +3,7 @@ package lerobot
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 
 	"github.com/parquet-go/parquet-go"
 
@@ -24,6 +25,16 @@ func (l *outLeaf) null() { l.put(parquet.Value{}, 0, 0) }
 
 // scalar is a row of one value.
 func (l *outLeaf) scalar(v parquet.Value) { l.put(v, 0, 1) }
+
+// list is a row of one list of values, as little-endian bytes.
+func (l *outLeaf) list(raw []byte, size int, read func([]byte) parquet.Value) {
+	l.values = slices.Grow(l.values, len(raw)/size)
+	rep := 0
+	for p := 0; p < len(raw); p += size {
+		l.values = append(l.values, read(raw[p:]).Level(rep, 3, l.index))
+		rep = 1
+	}
+}
 
 // nested is a row of nested lists of fixed lengths, none of them null.
 func (l *outLeaf) nested(n int, at func(i int) parquet.Value, dims []int) {

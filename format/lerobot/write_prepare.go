@@ -24,7 +24,7 @@ type numbers struct {
 }
 
 func (w *Writer) countNumbers(ctx context.Context, f *writtenFeature, raw []byte) (numbers, error) {
-	fs, lost, err := stats.Numeric(ctx, f.DType, f.Shape, stats.Bytes(raw), w.cfg.StatsBudget)
+	fs, lost, err := stats.NumericBytes(ctx, f.DType, f.Shape, raw, w.cfg.StatsBudget)
 	return numbers{fs, lost}, err
 }
 
@@ -173,7 +173,7 @@ func (g *encodedGroup) kept(file string) bool {
 	}
 	old := keptPart{}
 	for range g.eps {
-		old.Episodes = append(old.Episodes, keptEpisode{Pictures: stats.PicturesOf(&g.camera.feature)})
+		old.Episodes = append(old.Episodes, keptEpisode{Pictures: g.w.cfg.Frames.Pictures(&g.camera.feature)})
 	}
 	st, err := os.Stat(file)
 	if err != nil || json.Unmarshal(b, &old) != nil || old.Size != st.Size() || len(old.Episodes) != len(g.eps) {

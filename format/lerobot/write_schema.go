@@ -59,6 +59,9 @@ func (float16Type) LogicalType() *format.LogicalType { return &float16Logical }
 // plain keeps the library from its own choice for texts, a delta coding that not every reader has.
 func plain(n parquet.Node) parquet.Node { return parquet.Encoded(n, &parquet.Plain) }
 
+// stored keeps what is compressed already, pictures, from being compressed once more: half the time of writing them, for nothing.
+func stored(n parquet.Node) parquet.Node { return parquet.Compressed(n, &parquet.Uncompressed) }
+
 func leafOf(d robocache.DType) (parquet.Node, arrow.DataType) {
 	switch d {
 	case robocache.Bool:
@@ -133,7 +136,7 @@ func nodeOf(f *robocache.Feature) (*outColumn, error) {
 		return nil, nil
 	case robocache.KindImage:
 		c = outColumn{name: f.Key,
-			node: parquet.Optional(newGroup([]string{"bytes", "path"}, []parquet.Node{parquet.Optional(plain(parquet.Leaf(parquet.ByteArrayType))), parquet.Optional(plain(parquet.String()))})),
+			node: parquet.Optional(newGroup([]string{"bytes", "path"}, []parquet.Node{parquet.Optional(stored(plain(parquet.Leaf(parquet.ByteArrayType)))), parquet.Optional(plain(parquet.String()))})),
 			field: arrow.Field{Name: f.Key, Nullable: true, Type: arrow.StructOf(
 				arrow.Field{Name: "bytes", Type: arrow.BinaryTypes.Binary, Nullable: true}, arrow.Field{Name: "path", Type: arrow.BinaryTypes.String, Nullable: true})},
 			hf: json.RawMessage(`{"_type": "Image"}`)}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/stats"
 )
 
 // stillName is the bare file name that the reference's recorder leaves beside embedded bytes.
@@ -23,7 +22,7 @@ func stillName(k int, b []byte) string {
 
 // lookAtStills counts embedded pictures.
 func (w *Writer) lookAtStills(f *writtenFeature, ep *EpisodeData, p *preparedEpisode) error {
-	look := stats.PicturesOf(&f.Feature)
+	look := w.cfg.Frames.Pictures(&f.Feature)
 	for _, k := range w.cfg.Frames.Choose(ep.Length) {
 		switch err := look.AddStill(&robocache.FrameRef{Encoded: ep.Images[f.Key][k]}); {
 		case errors.Is(err, robocache.ErrUnsupported):

@@ -43,13 +43,26 @@ func (w *Writer) createTable(ctx context.Context, name string, schema *parquet.S
 	return &outTable{name: name, out: f, w: parquet.NewGenericWriter[any](f, opts...)}, nil
 }
 
-// spill writes what a leaf has collected so far, and empties it: a long episode is not held as values, 24 bytes each. The leaf holds
-// whole rows.
-func (t *outTable) spill(l *outLeaf) error {
+// begin begins a row group where none is under way.
+func (t *outTable) begin() {
 	if t.rg == nil {
 		t.rg = t.w.BeginRowGroup()
 		t.columns = t.rg.ColumnWriters()
 	}
+}
+
+// page ends the page of a leaf: compressed, it waits for the end of the row group. Several leaves may do so at once.
+func (t *outTable) page(l *outLeaf) error {
+	if err := t.spill(l); err != nil {
+		return err
+	}
+	return robocache.At(t.columns[l.index].Flush(), robocache.Where{"file": t.name})
+}
+
+// spill writes what a leaf has collected so far, and empties it: a long episode is not held as values, 24 bytes each. The leaf holds
+// whole rows.
+func (t *outTable) spill(l *outLeaf) error {
+	t.begin()
 	err := writeLeaf(t.columns[l.index], l.values)
 	clear(l.values)
 	l.values = l.values[:0]

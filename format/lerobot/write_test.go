@@ -200,7 +200,7 @@ func TestWriteRoundTrip(t *testing.T) {
 		if f.Kind != robocache.KindNumeric {
 			continue
 		}
-		want, _, err := stats.Numeric(t.Context(), f.DType, f.Shape, stats.Bytes(whole[f.Key]), 1<<20)
+		want, _, err := stats.NumericBytes(t.Context(), f.DType, f.Shape, whole[f.Key], 1<<20)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,12 +7,14 @@ import (
 	"hash/crc32"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/bag"
+	"github.com/goatnote-inc/robocache/format/mcap/internal/container"
 	"github.com/goatnote-inc/robocache/format/ros2"
 	"github.com/goatnote-inc/robocache/internal/realdata"
 )
@@ -30,7 +32,13 @@ func TestWindows(t *testing.T) {
 		t.Skip("no ROBOCACHE_MCAP: bench/arms/formats_mcap.py sets it")
 	}
 	ctx := context.Background()
-	s := openFile(t, path, StorageOptions{})
+	budget, _ := strconv.ParseInt(os.Getenv("ROBOCACHE_BUDGET"), 10, 64)
+	container.Poison = false
+	s := openFile(t, path, StorageOptions{Budget: budget})
+	if os.Getenv("ROBOCACHE_MODE") == "floor" {
+		floor(t, s)
+		return
+	}
 	topics := map[string]int{}
 	for i, info := range s.Topics() {
 		topics[info.Name] = i
@@ -90,6 +98,21 @@ func TestWindows(t *testing.T) {
 		fmt.Fprintf(&out, "window: %d %d %.6f\n", n, crc, cpu()-before)
 	}
 	fmt.Print(out.String())
+}
+
+// floor reads and opens every chunk of a file, nothing more: what a window that finds nothing in a cache cannot do without.
+func floor(t *testing.T, s *Storage) {
+	var all []int32
+	for i := range s.File().Chunks {
+		all = append(all, int32(i))
+	}
+	for range 6 {
+		before := cpu()
+		if err := s.File().Each(context.Background(), all, func(int32, []byte) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		fmt.Printf("floor: %.9f\n", (cpu()-before)/float64(len(all)))
+	}
 }
 
 func searchTime(at []int64, t int64) int {

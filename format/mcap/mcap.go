@@ -64,6 +64,9 @@ func list(ctx context.Context, s store.Store) ([]string, error) {
 	}
 	var out []string
 	for _, e := range entries {
+		if e.Name == unfinished {
+			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "open", Where: robocache.Where{"file": unfinished}, Msg: "a conversion ended in the middle: some recordings are missing", Hint: "empty the folder and convert again; or remove this file to open what is there"}
+		}
 		if !strings.Contains(e.Name, "/") && bag.Named(e.Name, ending) {
 			out = append(out, e.Name)
 		}

@@ -9,6 +9,7 @@ import (
 	"sort"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/bag"
@@ -26,7 +27,7 @@ type StorageOptions struct {
 type Storage struct {
 	file   *container.File
 	name   string
-	topics []topic
+	topics []*topic
 	infos  []bag.TopicInfo
 
 	mu    sync.Mutex
@@ -41,6 +42,7 @@ type topic struct {
 	index    bag.Index
 	place    []place
 	byChunk  map[int32][]int32 // chunk → numbers of the topic's messages in it
+	longest  atomic.Int64      // of messages that were found to be longer than minLast
 }
 
 // place is where a message lies.
@@ -55,6 +57,8 @@ var (
 	_ bag.Bulk    = (*Storage)(nil)
 	_ bag.Noted   = (*Storage)(nil)
 	_ bag.Sized   = (*Storage)(nil)
+
+	_ bag.Verified = (*Storage)(nil)
 )
 
 // OpenStorage opens an MCAP file; name is for errors. Close of the storage closes the file; where OpenStorage fails, it is the caller's.
@@ -128,11 +132,11 @@ func (s *Storage) list(ctx context.Context) {
 		if !ok {
 			i = len(s.infos)
 			at[k] = i
-			info := bag.TopicInfo{Name: c.Topic, Type: k.typ, Encoding: c.Encoding, Metadata: c.Metadata, Publish: true, Latched: latched(c.Metadata["offered_qos_profiles"])}
+			info := bag.TopicInfo{Name: c.Topic, Type: k.typ, Encoding: c.Encoding, Metadata: c.Metadata, Publish: true, Sequence: true, Latched: latched(c.Metadata["offered_qos_profiles"])}
 			if sc != nil {
 				info.SchemaEncoding, info.SchemaText = sc.Encoding, sc.Data
 			}
-			s.infos, s.topics = append(s.infos, info), append(s.topics, topic{})
+			s.infos, s.topics = append(s.infos, info), append(s.topics, &topic{})
 		}
 		s.infos[i].Messages += counts[id]
 		s.topics[i].channels = append(s.topics[i].channels, id)
@@ -169,7 +173,7 @@ func (s *Storage) settle(ctx context.Context) error {
 		return robocache.At(err, robocache.Where{"file": s.name})
 	}
 	for i := range s.topics {
-		t := &s.topics[i]
+		t := s.topics[i]
 		n := 0
 		for _, id := range t.channels {
 			if c := ix.Channels[id]; c != nil {
@@ -232,7 +236,7 @@ func (s *Storage) Messages(ctx context.Context, topic, from, to int, fn func(i i
 	if err := s.settle(ctx); err != nil {
 		return err
 	}
-	t := &s.topics[topic]
+	t := s.topics[topic]
 	if from < 0 || to > len(t.place) || from > to {
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: "mcap", Where: robocache.Where{"file": s.name, "stream": s.infos[topic].Name}, Want: fmt.Sprintf("messages of 0 to %d", len(t.place)), Got: fmt.Sprintf("%d to %d", from, to)}
 	}
@@ -240,7 +244,8 @@ func (s *Storage) Messages(ctx context.Context, topic, from, to int, fn func(i i
 	defer stop()
 	var m container.Message
 	var out bag.Message
-	var records []byte
+	var held *container.Records
+	defer func() { held.Release() }()
 	last := int32(-1)
 	for i := from; i < to; i++ {
 		p := t.place[i]
@@ -248,24 +253,46 @@ func (s *Storage) Messages(ctx context.Context, topic, from, to int, fn func(i i
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			if records, err = s.file.Records(ctx, int(p.chunk)); err != nil {
+			held.Release()
+			held = nil
+			end := i
+			for end+1 < to && t.place[end+1].chunk == p.chunk {
+				end++
+			}
+			need := int64(t.place[end].at) + max(minLast, t.longest.Load()) // of the last, only where it begins is known
+			if held, err = s.file.Records(ctx, int(p.chunk), need); err != nil {
 				return robocache.At(err, robocache.Where{"file": s.name})
 			}
 			last = p.chunk
 		}
-		if records == nil {
+		if held == nil {
 			continue // damaged, and said so
 		}
-		if err := s.file.At(records, int(p.chunk), p.at, p.channel, t.index.Log[i], &m); err != nil {
+		if n := container.End(held.Bytes(), p.at); n > int64(len(held.Bytes())) {
+			// Longer than any before it: the rest of the chunk is wanted too.
+			t.longest.Store(max(t.longest.Load(), n-int64(p.at)))
+			again, err := s.file.Records(ctx, int(p.chunk), 0)
+			held.Release()
+			if held = again; err != nil {
+				return robocache.At(err, robocache.Where{"file": s.name})
+			}
+			if held == nil {
+				continue
+			}
+		}
+		if err := s.file.At(held.Bytes(), int(p.chunk), p.at, p.channel, t.index.Log[i], &m); err != nil {
 			return robocache.At(err, robocache.Where{"file": s.name, "stream": s.infos[topic].Name, "index": i})
 		}
-		out = bag.Message{Log: m.Log, Publish: m.Publish, Sequence: m.Sequence, Data: m.Data}
+		out = bag.Message{Log: m.Log, Publish: m.Publish, Sequence: m.Sequence, Source: uint32(m.Channel), Data: m.Data}
 		if err := fn(i, &out); err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+// minLast is what is taken for a message whose length is not known.
+const minLast = 16 << 10
 
 // ahead decompresses the chunks of places beside who reads them, as far as the cache holds them. stop waits for it.
 func (s *Storage) ahead(ctx context.Context, places []place) (stop func()) {
@@ -315,13 +342,13 @@ func (s *Storage) Scan(ctx context.Context, topics []int, fn func(topic, i int, 
 		var m container.Message
 		var out bag.Message
 		for _, k := range topics {
-			t := &s.topics[k]
+			t := s.topics[k]
 			for _, i := range t.byChunk[chunk] {
 				p := t.place[i]
 				if err := s.file.At(records, int(chunk), p.at, p.channel, t.index.Log[i], &m); err != nil {
 					return robocache.At(err, robocache.Where{"stream": s.infos[k].Name, "index": i})
 				}
-				out = bag.Message{Log: m.Log, Publish: m.Publish, Sequence: m.Sequence, Data: m.Data}
+				out = bag.Message{Log: m.Log, Publish: m.Publish, Sequence: m.Sequence, Source: uint32(m.Channel), Data: m.Data}
 				if err := fn(k, int(i), &out); err != nil {
 					return err
 				}
@@ -373,9 +400,18 @@ func (s *Storage) Held() int64 {
 	return s.held + int64(len(s.file.Chunks))*120
 }
 
+// Verify compares the check sums of the data section and of attachments, which reading messages does not touch.
+func (s *Storage) Verify(ctx context.Context) (_ []robocache.Finding, err error) {
+	defer guard("verify", s.name, &err)
+	found, err := s.file.Verify(ctx)
+	return s.named(found), robocache.At(err, robocache.Where{"file": s.name})
+}
+
 // Findings are what opening and reading met so far.
-func (s *Storage) Findings() []robocache.Finding {
-	out := s.file.Findings()
+func (s *Storage) Findings() []robocache.Finding { return s.named(s.file.Findings()) }
+
+// named adds the file's name.
+func (s *Storage) named(out []robocache.Finding) []robocache.Finding {
 	for i := range out {
 		w := robocache.Where{"file": s.name}
 		for k, v := range out[i].Where {

@@ -70,10 +70,33 @@ func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache
 	if err := free(ctx, st, single); err != nil {
 		return nil, err
 	}
+	if single == "" {
+		// Each file is whole or not there, but a folder of them would open with those that a kill left.
+		if err := mark(ctx, st); err != nil {
+			return nil, err
+		}
+	}
 	if err := w.all(ctx, st, eps, single); err != nil {
+		if single == "" {
+			_ = st.Remove(context.WithoutCancel(ctx), unfinished)
+		}
 		return nil, err
 	}
+	if single == "" {
+		return w.report, st.Remove(ctx, unfinished)
+	}
 	return w.report, nil
+}
+
+// unfinished lies in a folder while recordings are written into it.
+const unfinished = ".robocache-unfinished"
+
+func mark(ctx context.Context, st store.Writable) error {
+	m, err := st.Create(ctx, unfinished)
+	if err != nil {
+		return err
+	}
+	return m.Commit()
 }
 
 // free says that the destination holds nothing that would be overwritten or mixed up with what is written.

@@ -307,7 +307,7 @@ func (d *Dataset) number(missing []error) error {
 			lost++
 			f := robocache.Finding{Severity: robocache.SeverityError, Code: "missing-shard", Where: robocache.Where{"file": s.name}, Message: fmt.Sprintf("the shard cannot be opened: %v", missing[i]), Mend: "fetch it again"}
 			if errors.Is(missing[i], robocache.ErrNotFound) {
-				f.Message = "the shard is not there"
+				f.Message, f.Mend = "the shard is not there", "fetch it into this folder, under this name"
 			}
 			if f.Count = max(s.says, 0); s.says >= 0 {
 				f.Message += fmt.Sprintf(": %d episodes are lost", s.says)
@@ -352,7 +352,12 @@ func (d *Dataset) number(missing []error) error {
 		d.info.Splits[name] = fmt.Sprintf("%d:%d", from, d.first[i+1])
 	}
 	if lost > 0 && lost == len(d.shards) {
-		return &robocache.Error{Class: robocache.ErrNotFound, Op: "rlds", Where: robocache.Where{"file": d.shards[0].name}, Msg: fmt.Sprintf("none of the %d shards is here", lost), Err: missing[0]}
+		e := &robocache.Error{Class: robocache.ErrNotFound, Op: "rlds", Where: robocache.Where{"file": d.shards[0].name}, Msg: fmt.Sprintf("none of the %d shards is here", lost),
+			Hint: "fetch them into this folder, under the names that " + infoName + " gives; or open another split: --option split=…"}
+		if !errors.Is(missing[0], robocache.ErrNotFound) {
+			e.Err = missing[0] // a file that is not there needs no system's words for it
+		}
+		return e
 	}
 	if unknown > 0 {
 		d.find(robocache.Finding{Severity: robocache.SeverityInfo, Code: "unknown-features", Where: robocache.Where{"file": featuresName}, Count: unknown,

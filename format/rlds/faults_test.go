@@ -164,8 +164,13 @@ func TestMissingShard(t *testing.T) {
 		}
 	}
 	h.shards = nil
-	if _, err := h.open(t, "none"); !errors.Is(err, robocache.ErrNotFound) {
-		t.Error(err)
+	_, err = h.open(t, "none")
+	var e *robocache.Error
+	if !errors.Is(err, robocache.ErrNotFound) || !errors.As(err, &e) {
+		t.Fatal(err)
+	}
+	if e.Err != nil || e.Hint == "" || e.Where["file"] != "toy-train.tfrecord-00000-of-00003" {
+		t.Errorf("not the file and what to do alone: %v", err)
 	}
 }
 

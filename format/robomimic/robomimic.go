@@ -19,8 +19,9 @@ import (
 )
 
 var options = map[string]string{
-	"split":    "open only the demos of this mask (mask/<name>)",
-	"next_obs": "true: next_obs/<key> too, as next.observation.<key>",
+	"split":         "open only the demos of this mask (mask/<name>)",
+	"next_obs":      "true: next_obs/<key> too, as next.observation.<key>",
+	"channel_order": "rgb (default) or bgr: what the pictures' channels are; agentview_image=bgr for some cameras",
 }
 
 func init() {
@@ -133,6 +134,9 @@ func (d *Dataset) read(ctx context.Context, names []string, opt robocache.OpenOp
 	}
 	d.Info_.Splits = spans(d.Episodes, splits)
 	if err := d.schema(ctx, opt.Options["next_obs"]); err != nil {
+		return err
+	}
+	if err := d.Swap(opt.Options["channel_order"], opt.Map); err != nil {
 		return err
 	}
 	return d.Ready()
@@ -318,7 +322,7 @@ func readDemo(ctx context.Context, e *h5set.Episode, task string) (found []roboc
 	if err := actions.Claim(); err != nil {
 		return unreadable(found, where, err)
 	}
-	e.Length = int(actions.Rows())
+	e.Length, e.Acts = int(actions.Rows()), true
 	if said >= 0 && said != actions.Rows() {
 		bad(robocache.SeverityWarning, "num-samples-differs", fmt.Sprintf("num_samples says %d, actions have %d rows", said, actions.Rows()), "the rows of actions are served; write the right number")
 	}

@@ -190,3 +190,78 @@ func TestLend(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestChannelOrder: M5: the option says what the channels are; a camera that is not there is Misuse.
+func TestChannelOrder(t *testing.T) {
+	path := filepath.Join(realdata.Path(t, "robomimic_like"), "latest_gzip_shuffle.hdf5")
+	for order, bgr := range map[string]bool{"bgr": true, "image=bgr": true, "rgb": false, "": false} {
+		d := open(t, path, robocache.OpenOptions{Options: map[string]string{"channel_order": order}})
+		refs := make([]robocache.FrameRef, 1)
+		if err := d.Frames(t.Context(), "observation.image", []robocache.Row{{}}, refs); err != nil || refs[0].Raw.BGR != bgr {
+			t.Errorf("%q: %v %+v", order, err, refs[0].Raw)
+		}
+	}
+	if _, err := Open(t.Context(), path, robocache.OpenOptions{Options: map[string]string{"channel_order": "wrist=bgr"}}); !errors.Is(err, robocache.ErrMisuse) {
+		t.Error(err)
+	}
+}
+
+// TestOwnPixels: S4: who changes what Frames gave changes nobody else's pixels.
+func TestOwnPixels(t *testing.T) {
+	for _, v := range variants {
+		d := open(t, filepath.Join(realdata.Path(t, "robomimic_like"), v+".hdf5"), robocache.OpenOptions{})
+		refs := make([]robocache.FrameRef, 3)
+		var sums [2]string
+		for i := range sums {
+			if err := d.Frames(t.Context(), "observation.image", rowsOf(d, 0)[:3], refs); err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range refs {
+				sums[i] += hexSum(r.Raw.Pix)
+				clear(r.Raw.Pix)
+			}
+		}
+		if sums[0] != sums[1] {
+			t.Errorf("%s: the cache's pixels were changed", v)
+		}
+	}
+}
+
+// TestHeld: S2: rows that are remembered beside the cache, where all of them fit, are the file's, from many goroutines too, and go with the budget.
+func TestHeld(t *testing.T) {
+	for _, v := range variants {
+		d := open(t, filepath.Join(realdata.Path(t, "robomimic_like"), v+".hdf5"), robocache.OpenOptions{})
+		f := d.Info().Feature("observation.state")
+		read := func() string {
+			var sum string
+			for e := range d.Info().Episodes {
+				b := make([]byte, d.Len(e)*f.RowBytes())
+				if err := d.Gather(t.Context(), f.Key, rowsOf(d, e), b); err != nil {
+					t.Error(err)
+				}
+				sum += hexSum(b)
+			}
+			return sum
+		}
+		want := read()
+		loads := d.CacheStats().Loads
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				for range 5 {
+					if read() != want {
+						t.Error(v, "other rows")
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if n := d.CacheStats().Loads; n != loads {
+			t.Errorf("%s: %d loads of what is there", v, n-loads)
+		}
+		d.LimitMemory(1)
+		if s := d.CacheStats(); read() != want || s.Bytes > s.Budget {
+			t.Errorf("%s: %+v", v, s)
+		}
+	}
+}

@@ -176,6 +176,9 @@ func (w *writer) settle() error {
 		places[s.group+"/"+s.name] = f.Key
 		w.streams = append(w.streams, s)
 	}
+	if len(w.streams) == 0 && len(w.report.Dropped) > 0 {
+		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "write robomimic", Where: robocache.Where{"dataset": w.src.Info().URI}, Msg: fmt.Sprintf("no stream of the dataset can be written: %v is left out", w.report.Dropped), Hint: "formats that keep point clouds and clocks: convert --to mcap"}
+	}
 	if places["/actions"] == "" {
 		w.find(robocache.SeverityWarning, "no-actions", nil, 0, "no stream is named action: robomimic wants actions", "name it by a mapping (--map)")
 	}

@@ -2,6 +2,7 @@ package rosbag2
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/bag"
+	"github.com/goatnote-inc/robocache/internal/unzstd"
 )
 
 const (
@@ -25,10 +27,7 @@ type zstdMessages struct {
 }
 
 func (z *zstdMessages) Messages(ctx context.Context, topic, from, to int, fn func(i int, m *bag.Message) error) error {
-	d, err := z.decoder()
-	if err != nil {
-		return err
-	}
+	d := z.decoder()
 	defer z.decoders.Put(d)
 	return z.Storage.Messages(ctx, topic, from, to, func(i int, m *bag.Message) error {
 		out := *m
@@ -42,12 +41,10 @@ func (z *zstdMessages) Messages(ctx context.Context, topic, from, to int, fn fun
 
 func (z *zstdMessages) Scan(ctx context.Context, topics []int, fn func(topic, i int, m *bag.Message) error) error {
 	return scan(ctx, z.Storage, topics, func(topic, i int, m *bag.Message) error {
-		d, err := z.decoder()
-		if err != nil {
-			return err
-		}
+		d := z.decoder()
 		defer z.decoders.Put(d)
 		out := *m
+		var err error
 		if out.Data, err = d.message(m.Data); err != nil {
 			return robocache.At(err, robocache.Where{"topic": z.Topics()[topic].Name, "index": i})
 		}
@@ -69,6 +66,13 @@ func (z *zstdMessages) Held() int64 {
 	return 0
 }
 
+func (z *zstdMessages) Verify(ctx context.Context) ([]robocache.Finding, error) {
+	if v, ok := z.Storage.(bag.Verified); ok {
+		return v.Verify(ctx)
+	}
+	return nil, nil
+}
+
 func (z *zstdMessages) Notes(ctx context.Context) (map[string]string, error) {
 	if n, ok := z.Storage.(bag.Noted); ok {
 		return n.Notes(ctx)
@@ -77,20 +81,16 @@ func (z *zstdMessages) Notes(ctx context.Context) (map[string]string, error) {
 }
 
 // messageDecoder decompresses payloads into one buffer.
-type messageDecoder struct {
-	d   *zstd.Decoder
-	buf []byte
-}
+type messageDecoder struct{ buf []byte }
 
-func (z *zstdMessages) decoder() (*messageDecoder, error) {
+// plainWindow is the largest window that any message may ask for.
+const plainWindow = 8 << 20
+
+func (z *zstdMessages) decoder() *messageDecoder {
 	if d, ok := z.decoders.Get().(*messageDecoder); ok {
-		return d, nil
+		return d
 	}
-	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxMemory(maxMessage))
-	if err != nil {
-		return nil, err
-	}
-	return &messageDecoder{d: d}, nil
+	return &messageDecoder{}
 }
 
 func (d *messageDecoder) message(data []byte) ([]byte, error) {
@@ -98,15 +98,29 @@ func (d *messageDecoder) message(data []byte) ([]byte, error) {
 	if err := h.Decode(data); err != nil {
 		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "zstd", Msg: "the message is no zstd frame", Err: err}
 	}
-	if limit := ratio*uint64(len(data)) + 64<<10; h.FrameContentSize > limit || h.WindowSize > max(limit, 8<<20) {
+	limit := min(ratio*len(data)+64<<10, maxMessage)
+	if h.FrameContentSize > uint64(limit) || h.WindowSize > uint64(max(limit, plainWindow)) {
 		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "zstd", Want: "at most " + strconv.Itoa(ratio) + " bytes of one", Got: strconv.FormatUint(h.FrameContentSize, 10) + " of " + strconv.Itoa(len(data))}
 	}
-	out, err := d.d.DecodeAll(data, d.buf[:0])
-	if err != nil {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "zstd", Msg: "the message does not decompress", Err: err}
+	// Frames that do not say how large they are, and several, get more room as long as they need it.
+	room := int(h.FrameContentSize)
+	if room == 0 {
+		room = min(max(64<<10, 4*len(data)), limit)
 	}
-	d.buf = out
-	return out, nil
+	for ; ; room = min(4*room, limit) {
+		if cap(d.buf) < room {
+			d.buf = make([]byte, room)
+		}
+		n, err := unzstd.Decode(d.buf[:room], data, unzstd.Verify)
+		switch {
+		case err == nil:
+			return d.buf[:n], nil
+		case !errors.Is(err, unzstd.ErrRoom):
+			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "zstd", Msg: "the message does not decompress", Err: err}
+		case room == limit:
+			return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "zstd", Want: "at most " + strconv.Itoa(ratio) + " bytes of one", Got: "a message of " + strconv.Itoa(len(data)) + " bytes that grows beyond"}
+		}
+	}
 }
 
 // unpacked is a file that was decompressed: in memory where it is small, else in a file without a name.

@@ -35,6 +35,8 @@ var (
 	_ bag.Bulk    = (*split)(nil)
 	_ bag.Sized   = (*split)(nil)
 	_ bag.Noted   = (*split)(nil)
+
+	_ bag.Verified = (*split)(nil)
 )
 
 // join makes one recording of several. Close closes the parts.
@@ -144,13 +146,29 @@ func (s *split) Messages(ctx context.Context, topic, from, to int, fn func(i int
 			n++
 		}
 		base := from - (first - t.start[part])
-		err := s.parts[part].Messages(ctx, t.in[part], first-t.start[part], first-t.start[part]+n, func(i int, m *bag.Message) error { return fn(base+i, m) })
+		err := s.parts[part].Messages(ctx, t.in[part], first-t.start[part], first-t.start[part]+n, func(i int, m *bag.Message) error {
+			m.Source |= uint32(part) << 16 // a file numbers its senders as it likes
+			return fn(base+i, m)
+		})
 		if err != nil {
 			return err
 		}
 		from += n
 	}
 	return nil
+}
+
+// Verify verifies the parts.
+func (s *split) Verify(ctx context.Context) (out []robocache.Finding, err error) {
+	for _, p := range s.parts {
+		if v, ok := p.(bag.Verified); ok {
+			found, err := v.Verify(ctx)
+			if out = append(out, found...); err != nil {
+				return out, err
+			}
+		}
+	}
+	return out, nil
 }
 
 // Scan reads the parts one after the other.

@@ -40,10 +40,7 @@ func (d *Dataset) findClock(ctx context.Context, unit string) error {
 		}
 		return nil
 	}
-	if d.rate.Zero() {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "zarr open", Msg: "the store keeps no clock: neither data/timestamp nor a rate", Hint: "say the rate of its rows: --hz 10, or hz=10 in Python"}
-	}
-	d.info.FPS = d.rate
+	d.info.FPS = d.rate // none: asking for stamps is an error that says so
 	return nil
 }
 
@@ -126,7 +123,7 @@ func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int
 	}
 	var v *view
 	if key != "" {
-		if v = d.views[key]; v == nil {
+		if v = d.views[key]; v == nil && d.films.cams[key] == nil {
 			return nil, noStream(key)
 		}
 	}
@@ -151,7 +148,7 @@ func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int
 	}
 	rate := d.rate
 	if rate.Zero() {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "zarr times", Where: robocache.Where{"stream": key}, Msg: "rows on a clock of their own, and no rate", Hint: "--hz"}
+		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "zarr times", Where: robocache.Where{"stream": key}, Msg: "the store keeps no clock: neither data/timestamp nor a rate", Hint: "say the rate of its rows: --hz 10, or hz=10 in Python"}
 	}
 	out = make([]int64, n)
 	for i := range out {

@@ -1,6 +1,7 @@
 package zarr
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -16,11 +17,13 @@ import (
 	"github.com/goatnote-inc/robocache/format/internal/npy"
 	"github.com/goatnote-inc/robocache/format/zarr/internal/blosc"
 	"github.com/goatnote-inc/robocache/internal/inflate"
+	"github.com/goatnote-inc/robocache/internal/unzstd"
+	"github.com/goatnote-inc/robocache/video/jpegxl"
 )
 
 // Codecs names what is read.
 var Codecs = []string{"blosc (blosclz, lz4, lz4hc, zlib, zstd; byte and bit shuffle)", "zstd", "gzip", "zlib", "lz4", "crc32c", "crc32", "adler32", "shuffle", "bytes", "transpose", "delta", "bitround", "fixedscaleoffset",
-	"sharding_indexed", "vlen-utf8", "json2"}
+	"sharding_indexed", "vlen-utf8", "json2", "imagecodecs_jpegxl"}
 
 // step undoes one codec. size is what it must give, -1 where the metadata does not say.
 type step struct {
@@ -265,7 +268,7 @@ func (b *builder) codec(name string, c config) error {
 	switch name {
 	case "blosc":
 		b.add(name, -1, func(src []byte, size int64) ([]byte, error) {
-			limit := int64(maxChunk)
+			limit := most(src)
 			if size >= 0 {
 				limit = size
 			}
@@ -276,7 +279,7 @@ func (b *builder) codec(name string, c config) error {
 			return blosc.Decode(src, limit)
 		})
 	case "zstd":
-		b.add(name, -1, unzstd)
+		b.add(name, -1, unpackZstd)
 	case "gzip":
 		b.add(name, -1, func(src []byte, size int64) ([]byte, error) { return uninflate(inflate.GzipMember, src, size) })
 	case "zlib":
@@ -301,6 +304,8 @@ func (b *builder) codec(name string, c config) error {
 		})
 	case "bitround":
 		// It rounds when it encodes; nothing is to be undone.
+	case "imagecodecs_jpegxl":
+		return b.pictures(name)
 	case "delta":
 		return b.delta(c)
 	case "fixedscaleoffset":
@@ -308,6 +313,19 @@ func (b *builder) codec(name string, c config) error {
 	default:
 		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "zarr", Msg: fmt.Sprintf("codec %q", name), Hint: "read are: " + strings.Join(Codecs, ", ")}
 	}
+	return nil
+}
+
+// pictures adds JPEG XL: a chunk is a stream of as many pictures as the chunk has, of its own type.
+func (b *builder) pictures(name string) error {
+	if b.typ.Kind != 'u' || b.typ.Size > 2 || b.size < 0 {
+		return unsupported("codec %q for elements of %s", name, b.typ)
+	}
+	size := b.typ.Size
+	b.add(name, -1, func(src []byte, room int64) ([]byte, error) {
+		dst := make([]byte, room)
+		return dst, jpegxl.Decode(context.Background(), dst, src, size)
+	})
 	return nil
 }
 
@@ -332,42 +350,42 @@ func (b *builder) sum(name string, of func([]byte) uint32, front bool) {
 	})
 }
 
-func unzstd(src []byte, size int64) ([]byte, error) {
-	room, most := size, min(max(small/4, maxRatio*int64(len(src))), maxChunk)
-	if room < 0 {
-		room = guess(src)
-	}
-	for {
-		out, err := blosc.Zstd().DecodeAll(src, make([]byte, 0, room))
-		if err == nil {
-			return out, nil
-		}
-		if size >= 0 || room >= most || !blosc.TooSmall(err) {
-			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "zstd", Err: err}
-		}
-		room = min(4*room, most)
-	}
-}
-
-// guess is a first room for what does not say its size.
-func guess(src []byte) int64 { return min(max(int64(len(src))*4, 4<<10), maxChunk) }
-
-func uninflate(kind inflate.Kind, src []byte, size int64) ([]byte, error) {
+func unpackZstd(src []byte, size int64) ([]byte, error) {
 	if size >= 0 {
 		dst := make([]byte, size)
-		if kind == inflate.GzipMember {
-			return dst, inflate.Gzip(dst, src)
-		}
-		return dst, inflate.Zlib(dst, src)
+		n, err := unzstd.Decode(dst, src, unzstd.Verify)
+		return dst[:n], err
 	}
-	for room := guess(src); ; room = min(4*room, maxChunk) {
+	return grow(src, unzstd.ErrRoom, func(dst []byte) (int, error) { return unzstd.Decode(dst, src, unzstd.Verify) })
+}
+
+func uninflate(kind inflate.Kind, src []byte, size int64) ([]byte, error) {
+	if size < 0 {
+		return grow(src, inflate.ErrRoom, func(dst []byte) (int, error) {
+			n, _, err := inflate.Some(kind, dst, src)
+			return n, err
+		})
+	}
+	dst := make([]byte, size)
+	if kind == inflate.GzipMember {
+		return dst, inflate.Gzip(dst, src)
+	}
+	return dst, inflate.Zlib(dst, src)
+}
+
+// most is the limit of what does not say its size.
+func most(src []byte) int64 { return min(max(small/4, maxRatio*int64(len(src))), maxChunk) }
+
+// grow unpacks what does not say its size, into more room as long as there is tooLittle.
+func grow(src []byte, tooLittle error, unpack func(dst []byte) (int, error)) ([]byte, error) {
+	most := most(src)
+	for room := min(max(int64(len(src))*4, 4<<10), most); ; room = min(4*room, most) {
 		dst := make([]byte, room)
-		n, _, err := inflate.Some(kind, dst, src)
+		n, err := unpack(dst)
 		if err == nil {
 			return dst[:n], nil
 		}
-		// Deflate gives at most 1032 bytes for one.
-		if !errors.Is(err, inflate.ErrRoom) || room >= maxChunk || room > 1032*int64(len(src)) {
+		if !errors.Is(err, tooLittle) || room >= most {
 			return nil, err
 		}
 	}

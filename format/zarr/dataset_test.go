@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
@@ -25,8 +26,12 @@ var ten = robocache.OpenOptions{HZ: robocache.Rate{Num: 10, Den: 1}}
 // TestEpisodes: A1, A4, A5 on the folder and on the archive, which must give the same.
 func TestEpisodes(t *testing.T) {
 	dir := realdata.Path(t, "diffusion_policy_zarr")
-	if _, err := Open(t.Context(), filepath.Join(dir, "replay_buffer.zarr"), robocache.OpenOptions{}); !errors.Is(err, robocache.ErrMisuse) {
-		t.Error("a store without a clock opened:", err)
+	bare := open(t, filepath.Join(dir, "replay_buffer.zarr"), robocache.OpenOptions{})
+	if _, err := bare.Times(t.Context(), 0, "action"); !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "--hz") {
+		t.Error("stamps of a store without a clock:", err)
+	}
+	if !bare.Info().FPS.Zero() || bare.Len(2) != 27 {
+		t.Errorf("%+v", bare.Info())
 	}
 	a, b := open(t, filepath.Join(dir, "replay_buffer.zarr"), ten), open(t, filepath.Join(dir, "replay_buffer.zarr.zip"), ten)
 	for _, d := range []*Dataset{a, b} {

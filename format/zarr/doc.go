@@ -11,9 +11,11 @@
 //	A4  A chunk is decoded once, whole, into a cache within the memory budget; those that one call needs are decoded at the same time.
 //	    Pictures are pieces of a decoded chunk, without a copy.
 //	A5  Stamps are data/timestamp where it is there (seconds where it is floating, nanoseconds where it is integer), else the rate that
-//	    OpenOptions.HZ or the root's attribute "fps" says; where neither does, Open is ErrMisuse. No rate is guessed.
+//	    OpenOptions.HZ or the root's attribute "fps" says; where neither does, asking for stamps is ErrMisuse. No rate is guessed.
 //	A6  Sizes that metadata, shard indexes and packed buffers declare are checked against the file, the budget and a ratio before memory is
 //	    taken. An absent chunk costs nothing. No panic leaves the package.
+//	A7  Videos beside a replay buffer (videos/<episode>/<camera>.mp4) are cameras. A row's picture has its number where the file has as many
+//	    pictures as the episode rows; where the rates differ it is the first at or after the row's time. A row without one is masked.
 //
 // # Contract of the writer
 //

@@ -30,8 +30,8 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 		}
 		for k := range d.info.Features {
 			f := &d.info.Features[k]
-			if d.views[f.Key].a.err != nil || f.Kind == robocache.KindImage && !opt.Decode {
-				continue // said when it was opened; not asked for
+			if d.views[f.Key] == nil || d.views[f.Key].a.err != nil || f.Kind == robocache.KindImage && !opt.Decode {
+				continue // checkVideos; said when it was opened; not asked for
 			}
 			found, err := d.checkStream(ctx, e, f, notFinite)
 			if err != nil {
@@ -55,6 +55,10 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 		if opt.Progress != nil {
 			opt.Progress(int64(i+1), int64(len(eps)))
 		}
+	}
+	filmed, err := d.checkVideos(ctx, eps)
+	if out = append(out, filmed...); err != nil {
+		return out, err
 	}
 	for key, n := range notFinite {
 		out = append(out, robocache.Finding{Severity: robocache.SeverityWarning, Code: "not-finite", Where: robocache.Where{"stream": key}, Message: fmt.Sprintf("%d values are NaN or infinite", n), Count: n})

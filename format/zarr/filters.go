@@ -58,6 +58,9 @@ func (b *builder) delta(c config) error {
 		default:
 			a := npy.Array{Type: as, Data: src}
 			a.Type.Big = false
+			if a.Type.Kind == 'u' && a.Type.Size == 8 {
+				a.Type.Kind = 'i' // the sums wrap alike, and steps down are beyond 2^63
+			}
 			steps, ok := a.Int64s()
 			if !ok {
 				return nil, unsupported("codec delta of %s kept as %s", t, as)

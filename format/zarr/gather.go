@@ -15,6 +15,9 @@ func noStream(key string) error {
 
 func (d *Dataset) get(key string, kind robocache.Kind) (*view, error) {
 	v, ok := d.views[key]
+	if !ok && d.films.cams[key] != nil {
+		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "zarr", Where: robocache.Where{"stream": key}, Want: "a stream of kind " + string(kind), Got: string(robocache.KindVideo)}
+	}
 	if !ok {
 		return nil, noStream(key)
 	}
@@ -141,12 +144,18 @@ func (d *Dataset) Text(ctx context.Context, key string, rows []robocache.Row) (o
 // Frames gives the pixels of pictures: pieces of decoded chunks where the chunk holds whole pictures.
 func (d *Dataset) Frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) (err error) {
 	defer guard("frames", &err)
-	v, err := d.get(key, robocache.KindImage)
-	if err != nil {
-		return err
+	c := d.films.cams[key]
+	var v *view
+	if c == nil {
+		if v, err = d.get(key, robocache.KindImage); err != nil {
+			return err
+		}
 	}
 	if len(out) != len(rows) {
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: "zarr frames", Where: robocache.Where{"stream": key}, Want: fmt.Sprintf("%d places", len(rows)), Got: fmt.Sprint(len(out))}
+	}
+	if c != nil {
+		return d.filmed(ctx, c, rows, out)
 	}
 	at, err := d.rows(v, rows)
 	if err != nil {
@@ -204,8 +213,8 @@ func rounded(b []byte, t robocache.DType) ([]byte, error) {
 // Valid says which rows have a value; all have where the store keeps no mask of the stream.
 func (d *Dataset) Valid(ctx context.Context, key string, rows []robocache.Row, valid []uint8) (err error) {
 	defer guard("valid", &err)
-	v := d.views[key]
-	if v == nil {
+	v, c := d.views[key], d.films.cams[key]
+	if v == nil && c == nil {
 		return noStream(key)
 	}
 	if len(valid) != len(rows) {
@@ -214,6 +223,9 @@ func (d *Dataset) Valid(ctx context.Context, key string, rows []robocache.Row, v
 	at, err := d.rows(v, rows)
 	if err != nil {
 		return err
+	}
+	if c != nil {
+		return d.filmedValid(ctx, c, rows, valid)
 	}
 	if v.valid == nil {
 		for i := range valid {

@@ -74,6 +74,7 @@ func (d *Dataset) describeBuffer(ctx context.Context, choice map[string]string) 
 		}
 		a := d.arrays[p]
 		if len(a.Shape) == 0 {
+			d.single(p)
 			continue
 		}
 		if of, ok := a.Attrs["robocache_mask_of"].(string); ok && a.Type.Kind == 'b' && len(a.Shape) == 1 {
@@ -167,7 +168,7 @@ func (d *Dataset) describeGeneric(ctx context.Context, choice map[string]string)
 	for _, p := range d.paths() {
 		a := d.arrays[p]
 		if len(a.Shape) == 0 {
-			d.find(robocache.Finding{Severity: robocache.SeverityInfo, Code: "array-skipped", Where: robocache.Where{"file": p}, Message: "a single value, no stream"})
+			d.single(p)
 			continue
 		}
 		key := strings.ReplaceAll(p, "/", ".")
@@ -193,8 +194,11 @@ func (d *Dataset) describeGeneric(ctx context.Context, choice map[string]string)
 func (d *Dataset) link() {
 	for i := range d.info.Features {
 		f := &d.info.Features[i]
-		d.views[f.Key].f = f
+		if v := d.views[f.Key]; v != nil {
+			v.f = f
+		}
 	}
+	d.films.link(d.info)
 }
 
 // describe adds an array as a stream.
@@ -300,4 +304,9 @@ func (d *Dataset) pixels(ctx context.Context, a *Array) (bool, error) {
 		top = max(top, v)
 	}
 	return top > 1, nil
+}
+
+// single tells of an array of no dimensions, which is left out.
+func (d *Dataset) single(path string) {
+	d.find(robocache.Finding{Severity: robocache.SeverityInfo, Code: "array-skipped", Where: robocache.Where{"file": path}, Message: "a single value, no stream"})
 }

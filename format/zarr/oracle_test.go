@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache/internal/realdata"
+	"github.com/goatnote-inc/robocache/store"
 )
 
 type oracleArray struct {
@@ -51,7 +52,7 @@ func openTree(t testing.TB, uri string) *tree {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { (&Dataset{tree: d}).Close() })
+	t.Cleanup(func() { store.Close(d.st) })
 	return d
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
 	"path"
 	"sort"
 	"strings"
@@ -107,6 +108,25 @@ func hasRoot(ctx context.Context, s store.Store) bool {
 		}
 	}
 	return false
+}
+
+// hasBuffer says whether a replay buffer lies in the folder, as recordings of real robots have it beside their videos.
+func hasBuffer(ctx context.Context, s store.Store) bool {
+	b, err := store.Sub(s, bufferFolder)
+	return err == nil && hasRoot(ctx, b)
+}
+
+// videosBeside opens the folder around a store where it has videos of episodes; nil where there are none.
+func videosBeside(uri string) (store.Store, error) {
+	uri = strings.TrimRight(uri, "/")
+	if uri == "" || strings.Contains(uri, "://") {
+		return nil, nil
+	}
+	around := path.Dir(uri)
+	if info, err := os.Stat(path.Join(around, videosFolder)); err != nil || !info.IsDir() {
+		return nil, nil
+	}
+	return store.Open(around)
 }
 
 // readTree finds the arrays of a store.

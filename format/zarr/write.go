@@ -190,6 +190,9 @@ func (w *writer) plan(eps []int, perRow bool) error {
 			}
 		}
 	}
+	if len(w.streams) == 0 && len(w.rep.Dropped) > 0 {
+		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "zarr write", Where: robocache.Where{"dataset": info.URI}, Msg: fmt.Sprintf("no stream of the dataset can be written: %v is left out", w.rep.Dropped), Hint: "formats that keep point clouds and clocks: convert --to mcap"}
+	}
 	if perRow && info.Feature("task") == nil {
 		s := w.stream(&robocache.Feature{Key: "task", Kind: robocache.KindText, DType: robocache.String, Shape: []int{1}}, "task")
 		w.streams = append(w.streams, s)

@@ -35,7 +35,7 @@ func Detect(ctx context.Context, uri string) (bool, error) {
 		return false, err
 	}
 	defer store.Close(s)
-	return hasRoot(ctx, s), nil
+	return hasRoot(ctx, s) || hasBuffer(ctx, s), nil
 }
 
 // Dataset is an open Zarr store.
@@ -49,6 +49,7 @@ type Dataset struct {
 	rate    robocache.Rate
 	tasks   []string // of each episode, where the store has them
 	taskKey string   // the text stream that is the task
+	films   films
 }
 
 var (
@@ -62,8 +63,16 @@ func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset,
 	if err != nil {
 		return nil, err
 	}
-	d, err := OpenStore(ctx, s, opt)
+	beside, err := videosBeside(uri)
 	if err != nil {
+		store.Close(s)
+		return nil, err
+	}
+	d, err := openStores(ctx, s, beside, opt)
+	if err != nil {
+		if beside != nil {
+			store.Close(beside)
+		}
 		store.Close(s)
 		return nil, robocache.At(err, robocache.Where{"dataset": store.Redact(uri)})
 	}
@@ -72,8 +81,20 @@ func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset,
 }
 
 // OpenStore opens the dataset at the root of a store. Close of the dataset closes the store.
-func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d *Dataset, err error) {
+func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (*Dataset, error) {
+	return openStores(ctx, s, nil, opt)
+}
+
+// openStores opens the dataset in s, with the videos that lie in beside; nil: in s.
+func openStores(ctx context.Context, s, beside store.Store, opt robocache.OpenOptions) (d *Dataset, err error) {
 	defer guard("open", &err)
+	uri, apart := s.URI(), beside != nil
+	if beside == nil && !hasRoot(ctx, s) && hasBuffer(ctx, s) {
+		beside = s
+		if s, err = store.Sub(s, bufferFolder); err != nil {
+			return nil, err
+		}
+	}
 	choice, err := choices(opt)
 	if err != nil {
 		return nil, err
@@ -90,7 +111,11 @@ func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d
 		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "zarr open", Msg: "no arrays here that could be read", Hint: "name the folder that has .zgroup, .zmetadata or zarr.json"}
 	}
 	d = &Dataset{tree: t, views: map[string]*view{}, rate: opt.HZ}
-	d.info = &robocache.Info{URI: s.URI(), Format: "zarr", Version: t.version, Findings: t.findings}
+	if d.films = newFilms(s, budget); beside != nil {
+		d.films = newFilms(beside, budget)
+		d.films.close = apart
+	}
+	d.info = &robocache.Info{URI: uri, Format: "zarr", Version: t.version, Findings: t.findings}
 	d.info.Robot, _ = t.attrs["robot_type"].(string)
 	if d.rate.Zero() {
 		d.rate = rateOf(t.attrs)
@@ -105,7 +130,16 @@ func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d
 	} else if err := d.describeGeneric(ctx, choice); err != nil {
 		return nil, err
 	}
-	return d, d.findClock(ctx, choice["stamp_unit"])
+	if err := d.findClock(ctx, choice["stamp_unit"]); err != nil {
+		return nil, err
+	}
+	if beside != nil && t.arrays["meta/episode_ends"] != nil {
+		if err := d.findVideos(ctx); err != nil {
+			return nil, err
+		}
+		d.link()
+	}
+	return d, nil
 }
 
 func choices(opt robocache.OpenOptions) (map[string]string, error) {
@@ -139,7 +173,11 @@ func (d *Dataset) Store() store.Store { return d.st }
 func (d *Dataset) MemoryBytes() int64 { return int64(len(d.ends))*8 + int64(len(d.arrays))*512 }
 
 // LimitMemory lowers the budget of decoded chunks; it never raises it.
-func (d *Dataset) LimitMemory(bytes int64) { d.cache.Limit(max(bytes, smallestBudget)) }
+func (d *Dataset) LimitMemory(bytes int64) {
+	bytes = max(bytes, smallestBudget)
+	d.cache.Limit(bytes)
+	d.films.lib.Limit(bytes / 8)
+}
 
 // Stats gives nil: Zarr stores bring none.
 func (d *Dataset) Stats(context.Context) (robocache.Stats, error) { return nil, nil }
@@ -147,7 +185,11 @@ func (d *Dataset) Stats(context.Context) (robocache.Stats, error) { return nil, 
 // Close releases the store and what is kept.
 func (d *Dataset) Close() error {
 	d.cache.Clear()
-	return store.Close(d.st)
+	err := d.films.lib.Close()
+	if d.films.close {
+		err = errors.Join(err, store.Close(d.films.st))
+	}
+	return errors.Join(err, store.Close(d.st))
 }
 
 func (d *Dataset) find(f robocache.Finding) { d.info.Findings = append(d.info.Findings, f) }

@@ -9,8 +9,9 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Diagnose reads every message of some episodes, and says of each stream what its stamps show: gaps, duplicates, steps back, and how far its
-// clocks lie from each other and drift apart. Damage is what reading met.
+// Diagnose reads every message of some episodes, and says what is of recordings alone: how far the clocks of a message lie from each other and
+// drift apart, which messages their senders counted and the recording lacks, sums that do not hold, damage that reading met. What stamps by
+// themselves show (gaps, repeats) is package diagnose's.
 func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (_ []robocache.Finding, err error) {
 	defer guard("diagnose", &err)
 	eps := opt.Episodes
@@ -21,27 +22,34 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 		}
 	}
 	var out []robocache.Finding
+	verified := map[int]bool{}
 	for k, ep := range eps {
-		if _, err := d.episode(ep); err != nil {
+		e, err := d.episode(ep)
+		if err != nil {
 			out = append(out, robocache.Finding{Severity: robocache.SeverityError, Code: "unreadable-episode", Where: robocache.Where{"episode": ep}, Message: err.Error()})
 			continue
 		}
-		for i, t := range d.topics {
-			if err := ctx.Err(); err != nil {
-				return nil, err
-			}
-			tr, err := d.track(ctx, ep, i, true)
+		found, err := d.diagnose(ctx, ep)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, found...)
+		if !verified[e.rec] {
+			verified[e.rec] = true
+			err := d.pool.use(ctx, e.rec, func(s Storage) error {
+				v, ok := s.(Verified)
+				if !ok {
+					return nil
+				}
+				found, err := v.Verify(ctx)
+				out = append(out, found...)
+				return err
+			})
 			if err != nil {
 				if fatal(err) {
 					return nil, err
 				}
-				out = append(out, robocache.Finding{Severity: robocache.SeverityError, Code: "unreadable-stream", Where: robocache.Where{"episode": ep, "stream": t.key}, Message: err.Error()})
-				continue
-			}
-			for c := range tr.clocks {
-				where := robocache.Where{"episode": ep, "stream": t.clocks[c]}
-				out = append(out, gaps(t.choice, tr.clocks[c].by(t.choice), t.latched, where)...)
-				out = append(out, apart(t, &tr.clocks[c], where)...)
+				out = append(out, robocache.Finding{Severity: robocache.SeverityError, Code: "unreadable-recording", Where: robocache.Where{"episode": ep}, Message: err.Error()})
 			}
 		}
 		if opt.Progress != nil {
@@ -51,47 +59,43 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 	return append(out, d.Noticed()...), nil
 }
 
-// gaps finds what is missing and what is twice in the stamps of a stream.
-func gaps(clock string, at []int64, latched bool, where robocache.Where) (out []robocache.Finding) {
-	if len(at) < 4 || latched {
-		return nil
-	}
-	diff := make([]int64, len(at)-1)
-	twice := int64(0)
-	for i := range diff {
-		diff[i] = at[i+1] - at[i]
-		if diff[i] == 0 {
-			twice++
+// diagnose looks at the streams of one episode.
+func (d *Dataset) diagnose(ctx context.Context, ep int) (out []robocache.Finding, err error) {
+	for i, t := range d.topics {
+		if err := ctx.Err(); err != nil {
+			return nil, err
 		}
-	}
-	sorted := slices.Clone(diff)
-	slices.Sort(sorted)
-	median := sorted[len(sorted)/2]
-	var long, worst int64
-	place := 0
-	for i, v := range diff {
-		if median > 0 && v > 3*median {
-			long++
-			if v > worst {
-				worst, place = v, i
+		tr, err := d.track(ctx, ep, i, true)
+		if err != nil {
+			if fatal(err) {
+				return nil, err
+			}
+			out = append(out, robocache.Finding{Severity: robocache.SeverityError, Code: "unreadable-stream", Where: robocache.Where{"episode": ep, "stream": t.key}, Message: err.Error()})
+			continue
+		}
+		for c := range tr.clocks {
+			out = append(out, apart(t, &tr.clocks[c], robocache.Where{"episode": ep, "stream": t.clocks[c]})...)
+		}
+		for k := range d.streams {
+			if s := &d.streams[k]; s.topic == i && s.column >= 0 {
+				found, err := d.countedRows(ctx, ep, t, s, &d.info.Features[k], tr.clocks[s.clock].n)
+				if err != nil && fatal(err) {
+					return nil, err
+				}
+				if found != nil {
+					out = append(out, *found)
+				}
 			}
 		}
 	}
-	with := func(k string, v any) robocache.Where {
-		w := robocache.Where{k: v}
-		for a, b := range where {
-			w[a] = b
+	lost, err := d.lost(ctx, ep)
+	if err != nil {
+		if fatal(err) {
+			return nil, err
 		}
-		return w
+		lost = nil // streams that cannot be read were named above
 	}
-	if long > 0 {
-		out = append(out, robocache.Finding{Severity: robocache.SeverityWarning, Code: "gap", Where: with("row", place), Count: long,
-			Message: fmt.Sprintf("%d gaps of more than 3 periods of %v; the longest, %v, behind row %d (clock %s)", long, time.Duration(median), time.Duration(worst), place, clock), Mend: "align with max_gap"})
-	}
-	if twice > 0 {
-		out = append(out, robocache.Finding{Severity: robocache.SeverityWarning, Code: "duplicate-stamps", Where: where, Count: twice, Message: fmt.Sprintf("%d rows have the stamp of the row before them; the last of each counts", twice)})
-	}
-	return out
+	return append(out, lost...), nil
 }
 
 // apart says how far the recorder's clock lies behind the header's, and whether the two drift apart.

@@ -38,7 +38,7 @@ func Open(ctx context.Context, recs []Recording, opt Options) (d *Dataset, err e
 	}
 	d = &Dataset{opt: opt, byKey: map[string]int{}, said: map[string]bool{}, notes: make([]map[string]string, len(recs)),
 		tracks: lru.New[trackKey, *track](opt.Budget / 4), blocks: lru.New[blockKey, *block](opt.Budget / 4)}
-	d.info = &robocache.Info{URI: opt.URI, Format: opt.Format, Version: opt.Version}
+	d.info = &robocache.Info{URI: opt.URI, Format: opt.Format, Version: opt.Version, Features: []robocache.Feature{}}
 	d.pool = newPool(recs, openAtOnce, opt.Budget/4, func(_ int, s Storage) { d.storageFindings(s) })
 	opened, p := false, d.pool
 	defer func() {
@@ -284,6 +284,11 @@ func (d *Dataset) describe(all bool) {
 func (d *Dataset) measure(ctx context.Context, all bool) error {
 	d.lens = make([]atomic.Int64, len(d.eps))
 	d.info.Episodes = len(d.eps)
+	for i := range d.eps {
+		if e := &d.eps[i]; e.err == nil && !slices.ContainsFunc(d.topics, func(t *topic) bool { return t.place[e.rec] >= 0 && t.counts[e.rec] > 0 }) {
+			d.notice(i, robocache.Finding{Severity: robocache.SeverityWarning, Code: "empty-episode", Where: robocache.Where{"file": d.pool.recs[e.rec].Name}, Message: "the recording holds no message that can be read: the episode has no rows"})
+		}
+	}
 	if d.anchor.topic < 0 {
 		return nil
 	}

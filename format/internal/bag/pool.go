@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"sync"
+
+	"github.com/goatnote-inc/robocache"
 )
 
 // Recording is one recording of a dataset, opened when it is wanted.
@@ -35,7 +37,7 @@ type handle struct {
 	place *list.Element // in idle
 }
 
-var errClosed = errors.New("the dataset is closed")
+var errClosed = &robocache.Error{Class: robocache.ErrMisuse, Op: "read", Msg: "the dataset is closed"}
 
 func newPool(recs []Recording, limit int, budget int64, found func(int, Storage)) *pool {
 	return &pool{recs: recs, limit: limit, budget: budget, found: found, open: map[int]*handle{}}

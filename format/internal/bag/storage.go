@@ -41,6 +41,11 @@ type Sized interface {
 	Held() int64
 }
 
+// Verified is a Storage with check sums over what no message is of: all of a file, files inside it. Verify reads all that they cover.
+type Verified interface {
+	Verify(ctx context.Context) ([]robocache.Finding, error)
+}
+
 // TopicInfo is what a recording says of a topic.
 type TopicInfo struct {
 	Name           string // "/imu/data"
@@ -50,6 +55,7 @@ type TopicInfo struct {
 	Encoding       string // of the messages: "cdr", "json", "protobuf" …
 	Messages       int64
 	Publish        bool // messages carry the time at which they were sent (Message.Publish)
+	Sequence       bool // messages may carry their sender's count of them (Message.Sequence)
 	Latched        bool // durability transient_local: the last message holds for who comes later
 	Metadata       map[string]string
 }
@@ -63,6 +69,7 @@ type Index struct {
 // Message is one message as stored.
 type Message struct {
 	Log, Publish int64  // ns; Publish is Log where the storage keeps none
-	Sequence     uint32 // 0 where the storage keeps none
+	Sequence     uint32 // the sender's count of its messages; 0 where the storage keeps none
+	Source       uint32 // which of a topic's senders
 	Data         []byte
 }

@@ -3,6 +3,7 @@ package h5
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/goatnote-inc/robocache"
 )
@@ -32,6 +33,7 @@ type Dataset struct {
 	rowBytes int64
 	swap     int // bytes of what is swapped; 0: nothing
 	bandRows int64
+	hot      []atomic.Pointer[[]byte] // by band; nil: Hold was not called
 
 	// Of its chunks.
 	grid       []int64 // how many along each dimension

@@ -136,15 +136,21 @@ func (o *Object) readNew(ctx context.Context) error {
 		return err
 	}
 	c.off = int(head)
+	// What is shorter than a message's head, at the end of a block, is a gap.
+	least := 4
+	if flags&4 != 0 {
+		least = 6
+	}
+	block := o.addr
 	for {
-		for c.left() >= 4 {
+		for c.left() >= least {
 			kind, size, mf := uint16(c.u8()), int(c.u16()), c.u8()
 			if flags&4 != 0 {
 				c.skip(2)
 			}
 			data := c.take(size)
 			if c.short {
-				break // a gap at the end of the block, shorter than a message
+				return f.bad(block, fmt.Sprintf("a message of %d bytes of the object header ends after its block", size))
 			}
 			if err := o.add(message{kind, mf, data}, &todo, seen); err != nil {
 				return err
@@ -153,7 +159,8 @@ func (o *Object) readNew(ctx context.Context) error {
 		if len(todo) == 0 {
 			return nil
 		}
-		if c, err = f.structure(ctx, todo[0].addr, todo[0].size, "OCHK", true); err != nil {
+		block = todo[0].addr
+		if c, err = f.structure(ctx, block, todo[0].size, "OCHK", true); err != nil {
 			return err
 		}
 		todo = todo[1:]

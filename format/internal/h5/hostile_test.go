@@ -132,3 +132,28 @@ func TestHugeRow(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestLongMessage: a message of a new header that is longer than its block is malformed; what is shorter than a message's head is a gap.
+func TestLongMessage(t *testing.T) {
+	header := func(flags byte, messages ...byte) []byte {
+		b := append([]byte("OHDR\x02"), flags, byte(len(messages)))
+		b = append(b, messages...)
+		return append(binary.LittleEndian.AppendUint32(b, lookup3(b)), make([]byte, 40)...)
+	}
+	whole := []byte{0xff, 2, 0, 0, 'a', 'b'}
+	for name, c := range map[string]struct {
+		b  []byte
+		ok bool
+	}{
+		"whole":              {header(0, whole...), true},
+		"a gap of three":     {header(0, append(whole, 0xff, 9, 0)...), true},
+		"a gap of five":      {header(4, append([]byte{0xff, 2, 0, 0, 0, 0, 'a', 'b'}, 0xff, 9, 0, 0, 0)...), true},
+		"longer":             {header(0, append(whole, 0xff, 9, 0, 0, 'a')...), false},
+		"longer, with order": {header(4, 0xff, 9, 0, 0, 0, 0, 'a'), false},
+	} {
+		_, err := raw(c.b).object(t.Context(), 0)
+		if c.ok && err != nil || !c.ok && !errors.Is(err, robocache.ErrMalformed) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

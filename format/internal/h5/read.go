@@ -26,7 +26,7 @@ func Read(ctx context.Context, pieces []Piece) error {
 	// The common case, all there: copies.
 	rest := pieces
 	for len(rest) > 0 {
-		done, err := rest[0].quick(ctx)
+		done, err := rest[0].Quick(ctx)
 		if err != nil {
 			return err
 		}
@@ -48,8 +48,8 @@ func (p *Piece) check() error {
 	return nil
 }
 
-// quick serves a piece without decoding, where that is possible.
-func (p *Piece) quick(ctx context.Context) (bool, error) {
+// Quick serves a piece without decoding, where that is possible.
+func (p *Piece) Quick(ctx context.Context) (bool, error) {
 	d := p.D
 	if err := p.check(); err != nil || p.N == 0 || d.rowBytes == 0 {
 		return true, err
@@ -68,11 +68,11 @@ func (p *Piece) quick(ctx context.Context) (bool, error) {
 		i := row / d.bandRows
 		first, n := d.span(i)
 		k := min(end, first+n) - row
-		b, ok := d.f.cache.peek(key{d.f.id, kindBand, d.addr, i})
+		b, ok := d.held(i)
 		if !ok {
 			return false, nil
 		}
-		copy(p.Dst[(row-p.Row)*d.rowBytes:], b.([]byte)[(row-first)*d.rowBytes:(row-first+k)*d.rowBytes])
+		copy(p.Dst[(row-p.Row)*d.rowBytes:], b[(row-first)*d.rowBytes:(row-first+k)*d.rowBytes])
 		row += k
 	}
 	return true, nil

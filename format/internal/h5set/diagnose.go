@@ -101,7 +101,8 @@ func (s *Set) readThrough(ctx context.Context, e int, st *Stream, decode bool, b
 			}
 		case robocache.KindImage:
 			refs = append(refs[:0], make([]robocache.FrameRef, len(rows))...)
-			if err := s.Frames(ctx, st.Key, rows, refs); err != nil {
+			done, err := s.LendFrames(ctx, st.Key, rows, refs)
+			if err != nil {
 				return err
 			}
 			for k := range refs {
@@ -123,6 +124,7 @@ func (s *Set) readThrough(ctx context.Context, e int, st *Stream, decode bool, b
 					bad(robocache.SeverityError, "bad-picture", st.Key, fmt.Sprintf("row %d: %v", at+k, err))
 				}
 			}
+			done()
 		default:
 			n := len(rows) * st.RowBytes()
 			if cap(buf) < n {

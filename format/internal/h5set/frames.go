@@ -1,66 +1,45 @@
 package h5set
 
 import (
+	"bytes"
 	"context"
 	"fmt"
-	"sync"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/h5"
+	"github.com/goatnote-inc/robocache/format/internal/loan"
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// Frames gives the pictures of rows: their pixels, or their JPEG or PNG bytes.
+// Frames gives the pictures of rows: their pixels, which are the caller's, or their JPEG or PNG bytes, which nobody may change.
 func (s *Set) Frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) (err error) {
 	return s.frames(ctx, key, rows, out, nil)
 }
 
-// lent are the buffers that a call of LendFrames filled.
-type lent struct{ buffers []*[]byte }
-
-var (
-	loans   = sync.Pool{New: func() any { return new(lent) }}
-	buffers = sync.Pool{New: func() any { return new([]byte) }}
-)
-
-// keepBuffer is the size from which on a buffer is not kept for the next call.
-const keepBuffer = 4 << 20
-
-// LendFrames is Frames without garbage: pixels that are read past the cache lie in memory that is used again after done.
+// LendFrames is Frames without copies and garbage: pixels lie in the cache, and nobody may change them, or are read past it into memory that
+// is used again after done.
 func (s *Set) LendFrames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) (done func(), err error) {
-	l := loans.Get().(*lent)
-	done = func() {
-		for i, b := range l.buffers {
-			if cap(*b) <= keepBuffer {
-				buffers.Put(b)
-			}
-			l.buffers[i] = nil
-		}
-		l.buffers = l.buffers[:0]
-		loans.Put(l)
-	}
+	l := loan.Get()
 	if err := s.frames(ctx, key, rows, out, l); err != nil {
-		done()
+		l.Done()
 		return nil, err
 	}
-	return done, nil
+	return l.Done, nil
 }
 
+// keepBuffer is the size from which on rows are not read at once into lent memory.
+const keepBuffer = 4 << 20
+
 // view gives rows as Dataset.View does, in a buffer of l where they are to be read anew.
-func (l *lent) view(ctx context.Context, d *h5.Dataset, row, n int64) ([]byte, int64, error) {
+func view(ctx context.Context, l *loan.Loan, d *h5.Dataset, row, n int64) ([]byte, int64, error) {
 	if l == nil || !d.Past() || n*d.RowBytes() > keepBuffer {
 		return d.View(ctx, row, n)
 	}
-	b := buffers.Get().(*[]byte)
-	size := int(n * d.RowBytes())
-	if cap(*b) < size {
-		*b = make([]byte, size)
-	}
-	l.buffers = append(l.buffers, b)
-	return (*b)[:size], n, d.ReadRows(ctx, row, n, (*b)[:size])
+	b := l.Room(n * d.RowBytes())
+	return b, n, d.ReadRows(ctx, row, n, b)
 }
 
-func (s *Set) frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef, l *lent) (err error) {
+func (s *Set) frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef, l *loan.Loan) (err error) {
 	defer Guard(s.Info_.Format+" frames", &err)
 	i, err := s.get(key, robocache.KindImage)
 	if err != nil {
@@ -106,7 +85,7 @@ func (s *Set) frames(ctx context.Context, key string, rows []robocache.Row, out 
 				k++
 				continue
 			}
-			b, m, err := l.view(ctx, d, first+int64(k), int64(n-k))
+			b, m, err := view(ctx, l, d, first+int64(k), int64(n-k))
 			if err != nil {
 				return s.placed(err, e, key)
 			}
@@ -118,6 +97,9 @@ func (s *Set) frames(ctx context.Context, key string, rows []robocache.Row, out 
 						return s.placed(err, e, key)
 					}
 					continue
+				}
+				if l == nil && !d.Past() {
+					row = bytes.Clone(row)
 				}
 				r := &raws[at+k+j]
 				*r = robocache.Raw{Pix: row, Height: st.Height, Width: st.Width, Channels: st.Channels, DType: st.DType, BGR: st.BGR}

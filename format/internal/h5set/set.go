@@ -25,7 +25,9 @@ type Episode struct {
 	Path   string // of the group, for errors
 	Index  int64  // its number in the dataset
 	Length int
-	Tasks  []string
+	// Acts says that the length is that of the actions: what was observed may have one row more, that after the last action.
+	Acts  bool
+	Tasks []string
 	// Times are stamps that the file holds: the data set below the group; "" where it holds none.
 	Times string
 }
@@ -240,6 +242,9 @@ func (s *Set) open(ctx context.Context, episode int) (*opened, error) {
 			continue
 		}
 		d.Keep = s.keepAll || st.How == Numbers && s.keepLow
+		if s.keepAll && st.How == Numbers {
+			o.bytes += d.Hold()
+		}
 		o.sets[i] = d
 	}
 	return o, nil
@@ -260,6 +265,9 @@ func fits(st *Stream, d *h5.Dataset, length int) error {
 	}
 	if err := st.matches(d); err != nil {
 		return bad("rows as in the first episode", err.Error())
+	}
+	if st.After {
+		length++
 	}
 	if d.Rows() != int64(length) {
 		return bad(fmt.Sprintf("%d rows, as the episode has", length), fmt.Sprint(d.Rows()))
@@ -329,6 +337,7 @@ func (s *Set) Gather(ctx context.Context, key string, rows []robocache.Row, dst 
 	if len(dst) != len(rows)*size {
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: s.Info_.Format + " gather", Where: robocache.Where{"stream": key}, Want: fmt.Sprintf("%d bytes for %d rows", len(rows)*size, len(rows)), Got: fmt.Sprint(len(dst))}
 	}
+	var piece h5.Piece
 	list := pieces.Get().(*[]h5.Piece)
 	defer func() {
 		clear(*list)
@@ -349,7 +358,15 @@ func (s *Set) Gather(ctx context.Context, key string, rows []robocache.Row, dst 
 				return s.placed(err, rows[at].Episode, key)
 			}
 		} else {
-			*list = append(*list, h5.Piece{D: d, Row: int64(rows[at].Index), N: int64(n), Dst: dst[at*size : (at+n)*size]})
+			piece = h5.Piece{D: d, Row: int64(rows[at].Index), N: int64(n), Dst: dst[at*size : (at+n)*size]}
+			// The common case, all there: a copy.
+			done, err := piece.Quick(ctx)
+			if err != nil {
+				return s.placed(err, rows[at].Episode, key)
+			}
+			if !done {
+				*list = append(*list, piece)
+			}
 		}
 		at += n
 	}

@@ -30,6 +30,8 @@ type Stream struct {
 	Path string // below the episode's group
 	How  How
 	BGR  bool // the first three channels are blue, green, red
+	// After says that its data sets have one row more than the episode: the state that the last action led to.
+	After bool
 	// Of a field of a compound: where in an element.
 	field       string
 	offset, len int

@@ -10,13 +10,14 @@ import (
 	"github.com/goatnote-inc/robocache/format/internal/h5"
 )
 
-// Tree describes the streams of an episode by a rule: every data set whose first dimension is the episode's length. key names them; "" leaves
-// one out. found says what is none.
+// Tree describes the streams of an episode by a rule: every data set whose first dimension is the episode's length, or one more where that is
+// the actions' (ManiSkill). key names them; "" leaves one out. found says what is none.
 func (e *Episode) Tree(ctx context.Context, key func(path string) string) (out []Stream, found []robocache.Finding, err error) {
 	w, err := e.Walker(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
+	var longer []string
 	note := func(path, why string) {
 		if len(found) < 1000 {
 			found = append(found, robocache.Finding{Severity: robocache.SeverityInfo, Code: "no-stream", Where: robocache.Where{"file": e.File.Name(), "pointer": strings.TrimPrefix(e.Path+"/"+path, "/")}, Message: "this is no stream: " + why})
@@ -35,7 +36,8 @@ func (e *Episode) Tree(ctx context.Context, key func(path string) string) (out [
 			note(path, err.Error())
 			return nil
 		}
-		if len(d.Shape) == 0 || d.Rows() != int64(e.Length) {
+		after := e.Acts && len(d.Shape) > 0 && d.Rows() == int64(e.Length)+1
+		if len(d.Shape) == 0 || d.Rows() != int64(e.Length) && !after {
 			note(path, fmt.Sprintf("its shape is %v, the episode has %d rows", d.Shape, e.Length))
 			return nil
 		}
@@ -49,9 +51,19 @@ func (e *Episode) Tree(ctx context.Context, key func(path string) string) (out [
 		if len(streams) == 0 {
 			note(path, why)
 		}
+		for i := range streams {
+			streams[i].After = after
+		}
+		if after && len(streams) > 0 {
+			longer = append(longer, k)
+		}
 		out = append(out, streams...)
 		return nil
 	}, note)
+	if len(longer) > 0 {
+		found = append(found, robocache.Finding{Severity: robocache.SeverityInfo, Code: "last-observation", Where: robocache.Where{"file": e.File.Name(), "pointer": e.Path},
+			Message: fmt.Sprintf("%d streams have one row more than the actions, what the last action led to: it is no row of the episode (%s)", len(longer), strings.Join(longer[:min(len(longer), 8)], ", ")), Count: int64(len(longer))})
+	}
 	return out, found, err
 }
 

@@ -3,7 +3,8 @@
 // # Contract
 //
 //	C1  One goroutine loads a value, others that want it wait. What failed is not kept.
-//	C2  Values are immutable: one that was let go stays good for who holds it.
+//	C2  Values are immutable: one that was let go stays good for who holds it. Where they are made of memory that is used again, Gone hears
+//	    of each value that the cache lets go of, once; who else uses it is for them to count.
 //	C3  At most the budget is kept, least recently used out first; a value above the budget is given and not kept.
 //	C4  A load that its own caller cancelled is tried again by who waits.
 package lru
@@ -23,6 +24,7 @@ type Cache[K comparable, V any] struct {
 	bytes  int64
 	budget int64
 	stats  Stats
+	gone   func(V)
 }
 
 // Stats counts what a cache did.
@@ -42,6 +44,16 @@ type item[K comparable, V any] struct {
 // New makes a cache of so many bytes.
 func New[K comparable, V any](budget int64) *Cache[K, V] {
 	return &Cache[K, V]{items: map[K]*item[K, V]{}, budget: budget}
+}
+
+// Gone sets what hears of a value that the cache no longer holds, or did not keep. It is called with the cache locked: it does not call back.
+func (c *Cache[K, V]) Gone(fn func(V)) { c.gone = fn }
+
+// letGo tells of a value. c.mu is held.
+func (c *Cache[K, V]) letGo(v V) {
+	if c.gone != nil {
+		c.gone(v)
+	}
 }
 
 var errPanicked = errors.New("the load failed")
@@ -104,6 +116,7 @@ func (c *Cache[K, V]) fill(it *item[K, V], load func() (V, int64, error)) {
 func (c *Cache[K, V]) keep(it *item[K, V]) {
 	if it.size > c.budget {
 		delete(c.items, it.key)
+		c.letGo(it.value)
 		return
 	}
 	it.place = c.recent.PushFront(it)
@@ -119,6 +132,7 @@ func (c *Cache[K, V]) shrink() {
 		delete(c.items, old.key)
 		c.bytes -= old.size
 		c.stats.Evictions++
+		c.letGo(old.value)
 	}
 }
 
@@ -155,6 +169,18 @@ func (c *Cache[K, V]) Grow(key K, by int64) {
 	}
 }
 
+// Drop lets go of one value, where it is kept.
+func (c *Cache[K, V]) Drop(key K) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if it := c.items[key]; it != nil && it.place != nil {
+		c.recent.Remove(it.place)
+		c.bytes -= it.size
+		delete(c.items, key)
+		c.letGo(it.value)
+	}
+}
+
 // Put keeps a value that was made elsewhere, where its key is free.
 func (c *Cache[K, V]) Put(key K, value V, size int64) {
 	c.mu.Lock()
@@ -169,14 +195,18 @@ func (c *Cache[K, V]) Put(key K, value V, size int64) {
 }
 
 // Clear lets go of all.
-func (c *Cache[K, V]) Clear() {
+func (c *Cache[K, V]) Clear() { c.Forget(func(K) bool { return true }) }
+
+// Forget lets go of the values whose keys are so.
+func (c *Cache[K, V]) Forget(so func(key K) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for k, it := range c.items {
-		if it.place != nil {
+		if it.place != nil && so(k) {
 			c.recent.Remove(it.place)
 			c.bytes -= it.size
 			delete(c.items, k)
+			c.letGo(it.value)
 		}
 	}
 }

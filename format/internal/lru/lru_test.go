@@ -77,3 +77,21 @@ func TestCancelled(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestForget: what is forgotten is loaded again and its bytes are free; the rest stays.
+func TestForget(t *testing.T) {
+	c := New[int, int](100)
+	for k := range 4 {
+		c.Put(k, k, 20)
+	}
+	c.Forget(func(k int) bool { return k%2 == 0 })
+	_, even := c.Peek(2)
+	_, odd := c.Peek(3)
+	if s := c.Stats(); even || !odd || s.Bytes != 40 {
+		t.Errorf("%v %v %+v", even, odd, s)
+	}
+	c.Clear()
+	if s := c.Stats(); s.Bytes != 0 {
+		t.Errorf("%+v", s)
+	}
+}

@@ -17,6 +17,9 @@ const (
 	end64Size    = 56
 	locatorSize  = 20
 	entrySize    = 46
+	stampAt      = 12 // in an entry: time, date and CRC
+	crcAt        = 16
+	stampEnd     = 20
 	localSize    = 30
 	maxComment   = 1<<16 - 1
 	tail         = 4 << 10 // read at once: of an npz file it holds the whole directory
@@ -38,6 +41,11 @@ type File struct {
 type Dir struct {
 	Files []File // in the directory's order
 	limit int64
+
+	// What ReadLike compares with: the end of the archive from the directory on, and where in it each member's record stands.
+	raw     []byte
+	records []int
+	size    int64 // of the archive
 }
 
 func bad(format string, args ...any) error {
@@ -92,15 +100,50 @@ func Read(ctx context.Context, r robocache.Ranged, limit int64) (*Dir, error) {
 			return nil, err
 		}
 	}
-	d := &Dir{limit: limit, Files: make([]File, 0, count)}
+	d := &Dir{limit: limit, Files: make([]File, 0, count), size: size}
+	whole := dir
 	for range count {
 		f, rest, err := entry(dir, base, from)
 		if err != nil {
 			return nil, err
 		}
+		d.records = append(d.records, len(whole)-len(dir))
 		d.Files, dir = append(d.Files, f), rest
 	}
-	return d, d.check(from)
+	if err := d.check(from); err != nil {
+		return nil, err
+	}
+	if from >= start && len(d.Files) == len(d.records) {
+		d.raw = b[from-start:]
+	}
+	return d, nil
+}
+
+// ReadLike is Read of an archive that was probably written as another one was: frames of one dataset differ in their members' bytes, not
+// in their sizes. Where the directory is the other's but for stamps and CRCs, it is not parsed again. like may be nil.
+func ReadLike(ctx context.Context, r robocache.Ranged, limit int64, like *Dir) (*Dir, error) {
+	if like == nil || like.raw == nil || like.limit != limit || r.Size() != like.size {
+		return Read(ctx, r, limit)
+	}
+	b := make([]byte, len(like.raw))
+	if err := r.ReadAt(ctx, b, like.size-int64(len(b))); err != nil {
+		return nil, err
+	}
+	at := 0
+	for _, record := range like.records {
+		if !bytes.Equal(b[at:record+stampAt], like.raw[at:record+stampAt]) {
+			return Read(ctx, r, limit)
+		}
+		at = record + stampEnd
+	}
+	if !bytes.Equal(b[at:], like.raw[at:]) {
+		return Read(ctx, r, limit)
+	}
+	d := &Dir{limit: limit, Files: slices.Clone(like.Files), size: like.size}
+	for i, record := range like.records {
+		d.Files[i].CRC = binary.LittleEndian.Uint32(b[record+crcAt:])
+	}
+	return d, nil
 }
 
 // findEnd reads the end of the file and says where in it the end record begins.

@@ -2,17 +2,16 @@ package container
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
 	"sync"
 
-	"github.com/klauspost/compress/zstd"
 	"github.com/pierrec/lz4/v4"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/unzstd"
 )
 
 // Compression of a chunk.
@@ -85,33 +84,22 @@ func tooLarge(off int64, want, got string) error {
 // errCRC marks a chunk whose check sum differs.
 var errCRC = errors.New("check sum differs")
 
-// read fetches and opens a chunk: its records, in dst where they fit.
-func (f *File) read(ctx context.Context, k *Chunk, dst []byte) ([]byte, error) {
-	raw := borrow(int(k.Length))
-	defer giveBack(raw)
-	if err := f.r.ReadAt(ctx, *raw, k.Offset); err != nil {
-		return nil, err
-	}
-	if k.Bare {
-		return append(dst[:0], *raw...), nil
-	}
-	return openChunk(*raw, k, dst, f.lim)
-}
-
-// openChunk decompresses a chunk record, which must be what its index says.
-func openChunk(raw []byte, k *Chunk, dst []byte, lim Limits) ([]byte, error) {
+// bodyOf gives the compressed records of a chunk's own record, which must be what its index says, and their check sum.
+func bodyOf(raw []byte, k *Chunk, lim Limits) (body []byte, crc uint32, err error) {
 	head, body, crc, err := chunkHead(raw, k.Offset, k.Cut)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	if head.Size != k.Size || head.Compression != k.Compression {
-		return nil, malformed(k.Offset, "a chunk and its index differ", fmt.Sprintf("%d bytes, compression %q", k.Size, k.Compression), fmt.Sprintf("%d, %q", head.Size, head.Compression))
+		return nil, 0, malformed(k.Offset, "a chunk and its index differ", fmt.Sprintf("%d bytes, compression %q", k.Size, k.Compression), fmt.Sprintf("%d, %q", head.Size, head.Compression))
 	}
 	head.Offset, head.Length, head.Cut = k.Offset, int64(len(raw)), k.Cut
 	head.Compressed = int64(len(body))
-	if err := head.check(k.Offset+int64(len(raw)), lim); err != nil {
-		return nil, err
-	}
+	return body, crc, head.check(k.Offset+int64(len(raw)), lim)
+}
+
+// openChunk gives the records of a chunk's body, which must be as long as is declared and have the sum. dst is used where it is large enough.
+func openChunk(body []byte, crc uint32, k *Chunk, dst []byte) ([]byte, error) {
 	out, err := decompress(k.Compression, body, dst, int(k.Size), k.Cut)
 	if err != nil {
 		return nil, malformed(k.Offset, "a chunk cannot be decompressed", "", err.Error())
@@ -152,48 +140,28 @@ func chunkHead(raw []byte, off int64, cut bool) (k Chunk, body []byte, crc uint3
 	return k, c.b[:n], crc, err
 }
 
-var (
-	zstds = sync.Pool{New: func() any {
-		d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecodeAllCapLimit(true), zstd.IgnoreChecksum(true)) // the chunk has its own
-		if err != nil {
-			panic(err)
-		}
-		return d
-	}}
-	lz4s = sync.Pool{New: func() any { return lz4.NewReader(nil) }}
-)
+var lz4s = sync.Pool{New: func() any { return lz4.NewReader(nil) }}
 
-// decompress gives at most size bytes; dst is used where it is large enough. Of a cut body it gives what is whole.
+// decompress gives at most size bytes, in dst where it is large enough; what is not compressed it gives as it is. Of a cut body it gives what is whole.
 func decompress(c Compression, body, dst []byte, size int, cut bool) ([]byte, error) {
 	if c == None {
-		return append(dst[:0], body...), nil
+		return body, nil
 	}
 	if cap(dst) < size {
 		dst = make([]byte, 0, size)
 	}
-	if c == Zstd && !cut {
-		d := zstds.Get().(*zstd.Decoder)
-		defer zstds.Put(d)
-		out, err := d.DecodeAll(body, dst[:0:size]) // and not a byte more: WithDecodeAllCapLimit
-		if err != nil {
-			return nil, err // what came out before it may be more than was asked for
-		}
-		return out, nil
-	}
-	var r io.Reader
 	if c == Zstd {
-		d, err := zstd.NewReader(bytes.NewReader(body), zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(64<<20))
-		if err != nil {
-			return nil, err
+		// The chunk has its own sum. dst is the window too, also where the body is cut: what a frame claims takes no memory.
+		if cut {
+			n, _ := unzstd.Prefix(dst[:size], body, size)
+			return dst[:n], nil
 		}
-		defer d.Close()
-		r = d
-	} else {
-		d := lz4s.Get().(*lz4.Reader)
-		defer lz4s.Put(d)
-		d.Reset(bytes.NewReader(body))
-		r = d
+		n, err := unzstd.Decode(dst[:size], body, unzstd.Ignore)
+		return dst[:n], err
 	}
+	r := lz4s.Get().(*lz4.Reader)
+	defer lz4s.Put(r)
+	r.Reset(bytes.NewReader(body))
 	dst = dst[:size]
 	n, err := io.ReadFull(r, dst)
 	if cut {
@@ -208,21 +176,7 @@ func decompress(c Compression, body, dst []byte, size int, cut bool) ([]byte, er
 	return dst[:n], err
 }
 
-var rawPool sync.Pool
-
-// borrow gives a buffer for compressed bytes.
-func borrow(n int) *[]byte {
-	if b, ok := rawPool.Get().(*[]byte); ok && cap(*b) >= n && cap(*b) <= 8*n+1<<20 {
-		*b = (*b)[:n]
-		return b
-	}
-	b := make([]byte, n)
-	return &b
-}
-
-func giveBack(b *[]byte) { rawPool.Put(b) }
-
-// Walk gives the records of a chunk: fn gets opcode, content and its place in the chunk. Of a cut chunk it ends at the last whole one.
+// walk gives the records of a chunk: fn gets opcode, content and its place in the chunk. Of a cut chunk it ends at the last whole one.
 func (k *Chunk) walk(records []byte, fn func(op Op, content []byte, at int) error) error {
 	for at := 0; at < len(records); {
 		n := uint64(0)

@@ -53,15 +53,15 @@ func everything(f *File) (out []told, err error) {
 	for _, id := range ids {
 		c := ix.Channels[id]
 		for i := range c.Log {
-			records, err := f.Records(ctx, int(c.Chunk[i]))
+			r, err := f.Records(ctx, int(c.Chunk[i]), 0)
 			if err != nil {
 				return nil, err
 			}
-			if records == nil {
+			if r == nil {
 				continue
 			}
 			var m Message
-			if err := f.At(records, int(c.Chunk[i]), c.At[i], id, c.Log[i], &m); err != nil {
+			if err := f.At(r.Bytes(), int(c.Chunk[i]), c.At[i], id, c.Log[i], &m); err != nil {
 				return nil, err
 			}
 			topic := "?"
@@ -69,6 +69,7 @@ func everything(f *File) (out []told, err error) {
 				topic = f.Channels[id].Topic
 			}
 			out = append(out, told{topic, m.Log, string(m.Data)})
+			r.Release()
 		}
 	}
 	return out, nil

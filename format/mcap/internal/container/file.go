@@ -27,7 +27,7 @@ type File struct {
 	r     robocache.Ranged
 	lim   Limits
 	opt   Options
-	cache *lru.Cache[int, []byte]
+	cache *lru.Cache[int, *Records]
 	begin int64 // of the data section
 	end   int64 // of it: where the summary, or what is no record, begins
 
@@ -36,6 +36,7 @@ type File struct {
 	index    *Index
 	findings []robocache.Finding
 	bad      map[int]bool // chunks that could not be read
+	whole    map[int]bool // chunks that were decompressed to their end and had the right sum
 	lost     int64
 }
 
@@ -54,6 +55,7 @@ const (
 	maxSummary    = 512 << 20
 )
 
+func le32(b []byte) uint32 { return binary.LittleEndian.Uint32(b) }
 func le64(b []byte) uint64 { return binary.LittleEndian.Uint64(b) }
 
 // Open reads head, footer and summary. Without a summary, or with one that does not hold, the data section is scanned once.
@@ -67,7 +69,8 @@ func Open(ctx context.Context, r robocache.Ranged, opt Options) (*File, error) {
 	if opt.Index <= 0 {
 		opt.Index = 1 << 30
 	}
-	f := &File{r: r, lim: opt.Limits, opt: opt, bad: map[int]bool{}, cache: lru.New[int, []byte](opt.Budget)}
+	f := &File{r: r, lim: opt.Limits, opt: opt, bad: map[int]bool{}, whole: map[int]bool{}, cache: lru.New[int, *Records](opt.Budget)}
+	f.cache.Gone((*Records).Release)
 	f.clear()
 	if err := f.head(ctx); err != nil {
 		return nil, err

@@ -257,8 +257,8 @@ func (f *File) indexes(ctx context.Context, k *Chunk) ([]spot, error) {
 	if k.IndexLength > f.opt.Index {
 		return nil, tooLarge(k.Offset, fmt.Sprintf("message indexes of at most %d bytes", f.opt.Index), fmt.Sprint(k.IndexLength))
 	}
-	raw := borrow(int(k.IndexLength))
-	defer giveBack(raw)
+	raw := raws.borrow(int(k.IndexLength))
+	defer raws.Put(raw)
 	off := k.Offset + k.Length
 	if err := f.r.ReadAt(ctx, *raw, off); err != nil {
 		return nil, err
@@ -297,11 +297,12 @@ func (f *File) indexes(ctx context.Context, k *Chunk) ([]spot, error) {
 // contents walks the records of a chunk.
 func (f *File) contents(ctx context.Context, i int) (c content) {
 	k := &f.Chunks[i]
-	records, err := f.read(ctx, k, nil)
+	r, err := f.read(ctx, i, 0)
 	if err != nil {
 		return content{err: err}
 	}
-	c.err = k.walk(records, func(op Op, b []byte, at int) error {
+	defer r.Release()
+	c.err = k.walk(r.b, func(op Op, b []byte, at int) error {
 		switch op {
 		case OpSchema, OpChannel:
 			c.defs = append(c.defs, definition{op, slices.Clone(b), k.Offset})

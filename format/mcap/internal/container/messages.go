@@ -28,23 +28,50 @@ func (f *File) Lost() int64 {
 	return f.lost
 }
 
-// Records gives the records of a chunk, which are not changed. nil without an error is a damaged chunk that is skipped.
-func (f *File) Records(ctx context.Context, i int) ([]byte, error) {
-	f.mu.Lock()
-	bad := f.bad[i]
-	f.mu.Unlock()
-	if bad {
+// Records gives the records of a chunk, held until Release: all of them, or where need > 0 at least the first need bytes. nil without an
+// error is a damaged chunk that is skipped.
+func (f *File) Records(ctx context.Context, i int, need int64) (*Records, error) {
+	if f.isBad(i) {
 		return nil, nil
 	}
-	k := &f.Chunks[i]
-	b, err := f.cache.Get(ctx, i, func() ([]byte, int64, error) {
-		b, err := f.read(ctx, k, nil)
-		return b, int64(cap(b)), err
-	})
-	if err != nil {
-		return nil, f.pass(err, i)
+	for {
+		mine := false
+		r, err := f.cache.Get(ctx, i, func() (*Records, int64, error) {
+			r, err := f.read(ctx, i, need)
+			if err != nil {
+				return nil, 0, err
+			}
+			mine = true
+			r.uses.Add(1) // the cache's
+			return r, int64(cap(*r.buf)), nil
+		})
+		if err != nil {
+			return nil, f.pass(err, i)
+		}
+		if !mine && !r.acquire() {
+			continue // it was let go before it could be held
+		}
+		if r.all || need > 0 && int64(len(r.b)) >= need {
+			return r, nil
+		}
+		r.Release() // a part, read for who needed less: it will be all
+		f.cache.Drop(i)
+		need = 0
 	}
-	return b, nil
+}
+
+// peek gives the records of a chunk that is in the cache.
+func (f *File) peek(i int) *Records {
+	if r, ok := f.cache.Peek(i); ok && r.all && r.acquire() {
+		return r
+	}
+	return nil
+}
+
+func (f *File) isBad(i int) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.bad[i]
 }
 
 // pass notes a damaged chunk as skipped, or gives its error.
@@ -66,6 +93,18 @@ func (f *File) pass(err error, i int) error {
 		return f.skip(err, f.Chunks[i].Offset, n)
 	}
 	return nil
+}
+
+// End is where the record at a place of a chunk's records ends, by what it says itself; behind them where its head is not there.
+func End(records []byte, at uint32) int64 {
+	if int64(at)+headSize > int64(len(records)) {
+		return int64(at) + headSize
+	}
+	n := le64(records[at+1:])
+	if n > maxTime>>1 {
+		n = maxTime >> 1
+	}
+	return int64(at) + headSize + int64(n)
 }
 
 // At reads the message of a channel at a place of a chunk's records.
@@ -93,7 +132,8 @@ func (f *File) Prefetch(ctx context.Context, chunks []int32) {
 		}
 		g.Go(func() error {
 			if _, ok := f.cache.Peek(int(i)); !ok {
-				_, _ = f.Records(ctx, int(i))
+				r, _ := f.Records(ctx, int(i), 0)
+				r.Release()
 			}
 			return nil
 		})
@@ -124,34 +164,27 @@ func (f *File) Each(ctx context.Context, chunks []int32, fn func(chunk int32, re
 	for range min(workers(), len(chunks)) {
 		g.Go(func() (err error) {
 			defer guard(&err)
-			var buf []byte
 			for i := range next {
-				f.mu.Lock()
-				bad := f.bad[int(i)]
-				f.mu.Unlock()
-				if bad {
+				if f.isBad(int(i)) {
 					continue
 				}
-				records, ok := f.cache.Peek(int(i))
-				if !ok && keep {
-					var err error
-					if records, err = f.Records(ctx, int(i)); err != nil {
-						return err
+				r := f.peek(int(i))
+				if r == nil && keep {
+					r, err = f.Records(ctx, int(i), 0)
+				} else if r == nil {
+					if r, err = f.read(ctx, int(i), 0); err != nil {
+						r, err = nil, f.pass(err, int(i))
 					}
-					if records == nil {
-						continue
-					}
-				} else if !ok {
-					var err error
-					if buf, err = f.read(ctx, &f.Chunks[i], buf); err != nil {
-						if err := f.pass(err, int(i)); err != nil {
-							return err
-						}
-						continue
-					}
-					records = buf
 				}
-				if err := fn(i, records); err != nil {
+				if err != nil {
+					return err
+				}
+				if r == nil {
+					continue
+				}
+				err = fn(i, r.b)
+				r.Release()
+				if err != nil {
 					return err
 				}
 			}

@@ -1,0 +1,153 @@
+package bag
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// counter reads one sender's count of its messages, in the order in which they were recorded.
+type counter struct {
+	n, lost int64
+	first   int // place of the message before which the first are missing
+	last    uint32
+}
+
+// What a count may do without being a loss: a message that comes late steps back a little, a sender that begins anew steps far.
+const (
+	latest = 64
+	anew   = 1 << 20
+)
+
+func (c *counter) take(seq uint32, place int) {
+	step := int32(seq - c.last)
+	switch {
+	case c.n == 0 || step >= anew || step < -latest:
+		c.last = seq
+	case step > 0:
+		if step > 1 {
+			if c.lost == 0 {
+				c.first = place
+			}
+			c.lost += int64(step) - 1
+		}
+		c.last = seq
+	case step < 0:
+		c.lost = max(0, c.lost-1) // late, not lost
+	}
+	c.n++
+}
+
+type sender struct {
+	topic  int
+	source uint32
+}
+
+// lost finds messages that their senders counted and the recording does not hold.
+func (d *Dataset) lost(ctx context.Context, ep int) (out []robocache.Finding, err error) {
+	e := &d.eps[ep]
+	err = d.pool.use(ctx, e.rec, func(s Storage) error {
+		senders := map[sender]*counter{}
+		var all []uint32
+		for k, info := range s.Topics() {
+			if !info.Sequence || info.Messages == 0 {
+				continue
+			}
+			ix, err := s.Index(ctx, k)
+			if err != nil {
+				return err
+			}
+			from, to := 0, len(ix.Log)
+			if !e.whole {
+				from, to = search(ix.Log, e.from), search(ix.Log, e.to)
+			}
+			err = s.Messages(ctx, k, from, to, func(i int, m *Message) error {
+				id := sender{k, m.Source}
+				c := senders[id]
+				if c == nil {
+					c = &counter{}
+					senders[id] = c
+				}
+				c.take(m.Sequence, i)
+				all = append(all, m.Sequence)
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+		}
+		if n, one := oneCount(all, len(senders)); one {
+			if n > 0 {
+				out = append(out, robocache.Finding{Severity: robocache.SeverityWarning, Code: "lost-messages", Where: robocache.Where{"episode": ep}, Count: n,
+					Message: fmt.Sprintf("%d messages are missing of %d, by the recorder's count over all topics", n, n+int64(len(all))), Mend: "give the recorder a larger buffer; align with max_gap"})
+			}
+			return nil
+		}
+		infos := s.Topics()
+		ids := make([]sender, 0, len(senders))
+		for id := range senders {
+			ids = append(ids, id)
+		}
+		slices.SortFunc(ids, func(a, b sender) int {
+			if a.topic != b.topic {
+				return a.topic - b.topic
+			}
+			return int(int64(a.source) - int64(b.source))
+		})
+		for _, id := range ids {
+			if c := senders[id]; c.lost > 0 {
+				out = append(out, lostFinding(robocache.Where{"episode": ep, "stream": strings.TrimPrefix(infos[id.topic].Name, "/"), "row": c.first}, c))
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+func lostFinding(where robocache.Where, c *counter) robocache.Finding {
+	return robocache.Finding{Severity: robocache.SeverityWarning, Code: "lost-messages", Where: where, Count: c.lost,
+		Message: fmt.Sprintf("%d messages are missing of %d: the sender counted them, the recording does not hold them; the first before message %d", c.lost, c.n+c.lost, c.first), Mend: "give the recorder a larger buffer; align with max_gap"}
+}
+
+// oneCount says whether a recorder counted the messages of all topics in one row, and how many of those are missing.
+func oneCount(all []uint32, senders int) (missing int64, one bool) {
+	if senders < 2 || len(all) < 2*senders {
+		return 0, false
+	}
+	slices.Sort(all)
+	for i := 1; i < len(all); i++ {
+		if all[i] == all[i-1] {
+			return 0, false
+		}
+	}
+	missing = int64(all[len(all)-1]) - int64(all[0]) + 1 - int64(len(all))
+	return missing, missing <= int64(len(all))
+}
+
+// counted finds what is missing by the seq of headers, as types from ROS 1 carry it.
+func (d *Dataset) countedRows(ctx context.Context, ep int, t *topic, s *stream, f *robocache.Feature, rows int) (*robocache.Finding, error) {
+	if !strings.HasSuffix(f.Key, "header.seq") || f.RowBytes() != 4 || t.latched || rows == 0 {
+		return nil, nil
+	}
+	want := make([]robocache.Row, rows)
+	for i := range want {
+		want[i] = robocache.Row{Episode: ep, Index: i}
+	}
+	dst := make([]byte, 4*rows)
+	if err := d.Gather(ctx, f.Key, want, dst); err != nil {
+		return nil, err
+	}
+	var c counter
+	for i := range want {
+		c.take(binary.LittleEndian.Uint32(dst[4*i:]), i)
+	}
+	if c.lost == 0 {
+		return nil, nil
+	}
+	found := lostFinding(robocache.Where{"episode": ep, "stream": f.Key, "row": c.first}, &c)
+	return &found, nil
+}

@@ -1,0 +1,81 @@
+// Package loan is memory that pictures are lent in, and that is used again.
+//
+// # Contract
+//
+//	N1  Room gives memory that nobody else has until Done; its content is anything.
+//	N2  Room may be called from many goroutines, Done once, after all of them.
+//	N3  A buffer is at most a quarter larger than what was asked for; one above 4 MiB is not kept for the next loan.
+package loan
+
+import (
+	"math/bits"
+	"sync"
+)
+
+const (
+	smallest = 12 // log2 of the least size
+	largest  = 22 // of the largest that is kept
+)
+
+// pools keep buffers in sizes that grow by a quarter: in one pool of all sizes a large picture would find the buffer of a small one, and throw it away.
+var pools [4 * (largest - smallest + 1)]sync.Pool
+
+// class is the smallest size that holds n bytes, and where its pool stands.
+func class(n int) (at, size int) {
+	n = max(n, 1<<smallest+1)
+	e := bits.Len(uint(n-1)) - 1 // 2^e < n ≤ 2^(e+1)
+	quarter := 1 << (e - 2)
+	q := (n - 1<<e + quarter - 1) / quarter
+	return 4*(e-smallest) + q - 1, 1<<e + q*quarter
+}
+
+// Loan is what one borrower has. Get makes one.
+type Loan struct {
+	mu      sync.Mutex
+	buffers []*[]byte
+	bytes   int64
+}
+
+var loans = sync.Pool{New: func() any { return new(Loan) }}
+
+// Get gives an empty loan.
+func Get() *Loan { return loans.Get().(*Loan) }
+
+// Room gives memory of n bytes.
+func (l *Loan) Room(n int64) []byte {
+	if n > 1<<largest {
+		l.mu.Lock()
+		l.bytes += n
+		l.mu.Unlock()
+		return make([]byte, n)
+	}
+	at, size := class(int(n))
+	b, ok := pools[at].Get().(*[]byte)
+	if !ok {
+		m := make([]byte, size)
+		b = &m
+	}
+	l.mu.Lock()
+	l.buffers = append(l.buffers, b)
+	l.bytes += int64(size)
+	l.mu.Unlock()
+	return (*b)[:n]
+}
+
+// Bytes is how much memory the loan holds.
+func (l *Loan) Bytes() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.bytes
+}
+
+// Done gives all of it back, and the loan itself.
+func (l *Loan) Done() {
+	for i, b := range l.buffers {
+		at, _ := class(len(*b))
+		pools[at].Put(b)
+		l.buffers[i] = nil
+	}
+	l.buffers, l.bytes = l.buffers[:0], 0
+	loans.Put(l)
+}

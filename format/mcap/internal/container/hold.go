@@ -1,0 +1,114 @@
+package container
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+)
+
+// Records are the records of a chunk, held: they stand until Release, and are then used again for others.
+type Records struct {
+	b    []byte
+	buf  *[]byte // what b is of
+	from *pool
+	all  bool // else the chunk goes on behind b
+	uses atomic.Int32
+}
+
+// Bytes gives the records. They are not changed.
+func (r *Records) Bytes() []byte { return r.b }
+
+// Release gives them back; nil has none.
+func (r *Records) Release() {
+	if r != nil && r.uses.Add(-1) == 0 {
+		if Poison {
+			clear((*r.buf)[:cap(*r.buf)])
+		}
+		r.from.Put(r.buf)
+	}
+}
+
+// acquire holds them once more; false where nobody does any longer.
+func (r *Records) acquire() bool {
+	for {
+		n := r.uses.Load()
+		if n == 0 {
+			return false
+		}
+		if r.uses.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
+
+// Poison makes tests see who reads records that were given back: they are zeros.
+var Poison bool
+
+// pool keeps buffers of about one size.
+type pool struct{ sync.Pool }
+
+var (
+	raws   pool // for what is read, a moment each
+	opened pool // for records
+)
+
+// borrow gives a buffer. One that is much too large is left to others: caches count what they hold.
+func (p *pool) borrow(n int) *[]byte {
+	if b, ok := p.Get().(*[]byte); ok {
+		if cap(*b) >= n && cap(*b) <= n+n/2+64<<10 {
+			*b = (*b)[:n]
+			return b
+		}
+		if cap(*b) >= n {
+			defer p.Put(b)
+		}
+	}
+	b := make([]byte, n)
+	return &b
+}
+
+// read fetches and opens a chunk. Of one that was found whole before, need > 0 takes no more than it has to for so many bytes.
+func (f *File) read(ctx context.Context, i int, need int64) (*Records, error) {
+	k := &f.Chunks[i]
+	raw := raws.borrow(int(k.Length))
+	err := f.r.ReadAt(ctx, *raw, k.Offset)
+	if err != nil {
+		raws.Put(raw)
+		return nil, err
+	}
+	r := &Records{b: *raw, buf: raw, from: &raws, all: true}
+	r.uses.Store(1)
+	if k.Bare {
+		return r, nil
+	}
+	body, crc, err := bodyOf(*raw, k, f.lim)
+	if err != nil {
+		raws.Put(raw)
+		return nil, err
+	}
+	if k.Compression != None {
+		defer raws.Put(raw)
+		r.buf, r.from = opened.borrow(int(k.Size)), &opened
+		if need > 0 && need < k.Size && !k.Cut && f.wasWhole(i) {
+			if out := decompressPart(k.Compression, body, *r.buf, int(k.Size), int(need)); out != nil {
+				r.b, r.all = out, int64(len(out)) == k.Size
+				return r, nil
+			}
+		}
+	}
+	if r.b, err = openChunk(body, crc, k, *r.buf); err != nil {
+		r.from.Put(r.buf)
+		return nil, err
+	}
+	f.mu.Lock()
+	f.whole[i] = true
+	f.mu.Unlock()
+	return r, nil
+}
+
+// wasWhole says that a chunk was decompressed to its end, and its sum was right.
+func (f *File) wasWhole(i int) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.whole[i]
+}

@@ -1,0 +1,49 @@
+package mcap
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/synth"
+)
+
+// A folder into which recordings are being written, or were when the writer was killed, does not open with those that are there.
+func TestUnfinished(t *testing.T) {
+	src, err := synth.New(synth.Options{Episodes: 3, Seconds: 0.5, Cameras: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dst := filepath.Join(t.TempDir(), "out")
+	looked := 0
+	opt := robocache.WriteOptions{Threads: 1, Progress: func(done, _ int) {
+		looked++
+		if _, err := Open(context.Background(), dst, robocache.OpenOptions{}); !errors.Is(err, robocache.ErrMalformed) {
+			t.Errorf("after %d recordings: %v", done, err)
+		}
+	}}
+	if _, err := Write(t.Context(), src, dst, opt); err != nil {
+		t.Fatal(err)
+	}
+	if looked != 3 {
+		t.Errorf("looked %d times", looked)
+	}
+	d, err := Open(t.Context(), dst, robocache.OpenOptions{})
+	if err != nil || d.Info().Episodes != 3 {
+		t.Fatal(err)
+	}
+	d.Close()
+	// One that fails takes its marker away too.
+	ctx, cancel := context.WithCancel(t.Context())
+	dst = filepath.Join(t.TempDir(), "failed")
+	opt.Progress = func(int, int) { cancel() }
+	if _, err := Write(ctx, src, dst, opt); err == nil {
+		t.Error("a cancelled conversion reports success")
+	}
+	if left, _ := os.ReadDir(dst); len(left) > 0 {
+		t.Errorf("%v is left", left)
+	}
+}

@@ -1,0 +1,54 @@
+package rosbag2
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// TestFramesWithoutSize: a message whose frame does not say how large it is grows as far as the ratio allows, and no further.
+func TestFramesWithoutSize(t *testing.T) {
+	pack := func(b []byte) []byte {
+		var out bytes.Buffer
+		w, err := zstd.NewWriter(&out, zstd.WithEncoderConcurrency(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for len(b) > 0 { // in pieces: else the writer knows the size
+			n := min(len(b), 100_000)
+			if _, err := w.Write(b[:n]); err != nil {
+				t.Fatal(err)
+			}
+			b = b[n:]
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		var h zstd.Header
+		if err := h.Decode(out.Bytes()); err != nil || h.HasFCS {
+			t.Fatal("a frame that says its size", err)
+		}
+		return out.Bytes()
+	}
+	noise := make([]byte, 3<<20)
+	rand.NewChaCha8([32]byte{}).Read(noise)
+	z := &zstdMessages{}
+	d := z.decoder()
+	for _, b := range [][]byte{noise, bytes.Repeat(noise[:2000], 1000)} {
+		if got, err := d.message(pack(b)); err != nil || !bytes.Equal(got, b) {
+			t.Errorf("%d bytes: %d, %v", len(b), len(got), err)
+		}
+	}
+	bomb := pack(make([]byte, 300<<20))
+	if got, err := d.message(bomb); !errors.Is(err, robocache.ErrResourceLimit) || cap(d.buf) > ratio*len(bomb)+64<<10+1 {
+		t.Errorf("a bomb of %d bytes: %d bytes, %v; the buffer holds %d", len(bomb), len(got), err, cap(d.buf))
+	}
+	if got, err := d.message(pack(noise)); err != nil || !bytes.Equal(got, noise) {
+		t.Errorf("after it: %d, %v", len(got), err)
+	}
+}

@@ -1,0 +1,298 @@
+package zarr
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/store"
+	"github.com/goatnote-inc/robocache/video"
+)
+
+const (
+	bufferFolder = "replay_buffer.zarr" // of a recording of a real robot, beside videos/
+	videosFolder = "videos"
+)
+
+// films are the mp4 files that lie beside a replay buffer: videos/<episode>/<camera>.mp4.
+type films struct {
+	st    store.Store
+	close bool // st is not the store of the buffer, and is closed apart
+	lib   *video.Library
+	cams  map[string]*camera
+}
+
+// camera is a stream of pictures, a file an episode.
+type camera struct {
+	f     *robocache.Feature
+	files []string // by episode; "" where there is none
+
+	mu    sync.Mutex
+	reels map[int]*reel
+}
+
+// reel says which pictures of an episode's file its rows show.
+type reel struct {
+	pictures int
+	have     int     // rows from the first on that have a picture
+	at       []int32 // the picture of each; nil: its own number
+}
+
+// Video gives the mp4 files beside the buffer.
+func (d *Dataset) Video() *video.Library { return d.films.lib }
+
+func newFilms(st store.Store, budget int64) films {
+	open := func(ctx context.Context, name string) (robocache.Ranged, error) { return st.Open(ctx, name) }
+	return films{st: st, lib: video.NewLibrary(open, max(budget/8, smallestBudget)), cams: map[string]*camera{}}
+}
+
+// findVideos adds the cameras of videos/. What keeps them from being read keeps the buffer's own streams from nothing.
+func (d *Dataset) findVideos(ctx context.Context) error {
+	list, err := d.films.st.List(ctx, videosFolder)
+	if errors.Is(err, robocache.ErrUnsupported) {
+		return nil // http: nothing says which there are
+	}
+	if err != nil {
+		return err
+	}
+	n := d.info.Episodes
+	var beyond int64
+	for _, e := range list {
+		parts := strings.Split(e.Name, "/")
+		if len(parts) != 3 || path.Ext(parts[2]) != ".mp4" {
+			continue
+		}
+		episode, err := strconv.Atoi(parts[1])
+		if err != nil || episode < 0 {
+			continue
+		}
+		if episode >= n {
+			beyond++
+			continue
+		}
+		key := cameraKey(strings.TrimSuffix(parts[2], ".mp4"))
+		c := d.films.cams[key]
+		if c == nil {
+			if len(d.films.cams) >= 256 {
+				return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "zarr open", Msg: "more than 256 cameras in videos/"}
+			}
+			c = &camera{files: make([]string, n), reels: map[int]*reel{}}
+			d.films.cams[key] = c
+		}
+		if other := c.files[episode]; other != "" {
+			return robocache.At(malformed("two videos of one camera: %s, %s", other, e.Name), robocache.Where{"stream": key, "episode": episode})
+		}
+		c.files[episode] = e.Name
+	}
+	if beyond > 0 {
+		d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "video-beyond", Where: robocache.Where{"file": videosFolder}, Message: fmt.Sprintf("%d videos are of episodes that the buffer does not have", beyond), Count: beyond, Mend: "an episode was dropped from the buffer without its videos"})
+	}
+	keys := make([]string, 0, len(d.films.cams))
+	for k := range d.films.cams {
+		keys = append(keys, k)
+	}
+	sort.Strings(keys)
+	for _, k := range keys {
+		d.addCamera(ctx, k, d.films.cams[k])
+	}
+	return ctx.Err()
+}
+
+// cameraKey: diffusion_policy names camera 0's pictures camera_0.
+func cameraKey(stem string) string {
+	if _, err := strconv.Atoi(stem); err == nil {
+		stem = "camera_" + stem
+	}
+	return "observation." + stem
+}
+
+// addCamera describes a camera by the first of its files that can be read.
+func (d *Dataset) addCamera(ctx context.Context, key string, c *camera) {
+	if d.views[key] != nil {
+		delete(d.films.cams, key)
+		d.find(robocache.Finding{Severity: robocache.SeverityInfo, Code: "key-twice", Where: robocache.Where{"stream": key}, Message: "the buffer has pictures of this name; the videos beside it are left out"})
+		return
+	}
+	f := robocache.Feature{Key: key, Kind: robocache.KindVideo, DType: robocache.Uint8, Channels: 3, FPS: d.rate}
+	missing, tried := int64(0), 0
+	var bad error
+	for _, name := range c.files {
+		if name == "" {
+			missing++
+			continue
+		}
+		if f.Height > 0 || tried >= 16 {
+			continue
+		}
+		tried++
+		file, err := d.films.lib.Acquire(ctx, name)
+		if err != nil {
+			bad = err
+			continue
+		}
+		if e := file.Index.Entries(); len(e) > 0 {
+			f.Height, f.Width, f.Codec = e[0].Height, e[0].Width, string(e[0].Codec)
+		}
+		file.Release()
+	}
+	if f.Height == 0 {
+		delete(d.films.cams, key)
+		d.find(robocache.Finding{Severity: robocache.SeverityError, Code: "bad-video", Where: robocache.Where{"stream": key}, Message: fmt.Sprintf("no video of this camera can be read: %v", bad), Mend: "fetch videos/ again"})
+		return
+	}
+	f.Shape = []int{f.Height, f.Width, 3}
+	if missing > 0 {
+		d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "missing-file", Where: robocache.Where{"stream": key}, Message: fmt.Sprintf("%d episodes have no video of this camera: their rows have no picture", missing), Count: missing})
+	}
+	d.info.Features = append(d.info.Features, f)
+}
+
+// link points the cameras at their features once the list stands.
+func (s *films) link(info *robocache.Info) {
+	for key, c := range s.cams {
+		c.f = info.Feature(key)
+	}
+}
+
+// reel lays an episode's file out. As many pictures as rows: picture k is row k's. Else, where the file has another rate than the rows
+// (recorders run a camera at 30 Hz beside rows at 10), row k has the first picture at or after its own time since the first row, as
+// diffusion_policy reads them. Else picture k is row k's as far as there are any.
+func (d *Dataset) reel(ctx context.Context, c *camera, episode int) (*reel, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r := c.reels[episode]; r != nil {
+		return r, nil
+	}
+	r := &reel{}
+	rows := d.Len(episode)
+	if name := c.files[episode]; name != "" {
+		file, err := d.films.lib.Acquire(ctx, name)
+		if err != nil {
+			return nil, robocache.At(err, robocache.Where{"stream": c.f.Key, "episode": episode})
+		}
+		defer file.Release()
+		r.pictures = file.Index.NumFrames()
+		r.have = min(r.pictures, rows)
+		if r.pictures != rows && r.pictures > 1 && rows > 1 {
+			t, err := d.Times(ctx, episode, "")
+			if err != nil {
+				return nil, err
+			}
+			r.byTime(file.Index, t)
+		}
+	}
+	c.reels[episode] = r
+	return r, nil
+}
+
+// byTime lays pictures out by their times, where the rates differ by more than a twentieth.
+func (r *reel) byTime(ix *video.Index, t []int64) {
+	n := ix.NumFrames()
+	row := float64(t[len(t)-1]-t[0]) / float64(len(t)-1)
+	picture := float64(ix.TimeNS(n-1)-ix.TimeNS(0)) / float64(n-1)
+	if !(row > 0 && picture > 0) || (row < 1.05*picture && picture < 1.05*row) {
+		return
+	}
+	slack := int64(row / 100) // what a time in the file's units may be off
+	r.at, r.have = make([]int32, 0, len(t)), 0
+	p := 0
+	for _, at := range t {
+		for p < n && ix.TimeNS(p)-ix.TimeNS(0) < at-t[0]-slack {
+			p++
+		}
+		if p == n {
+			break
+		}
+		r.at = append(r.at, int32(p))
+		r.have++
+	}
+}
+
+// picture gives the number of a row's picture.
+func (r *reel) picture(row int) (int, bool) {
+	switch {
+	case row >= r.have:
+		return 0, false
+	case r.at != nil:
+		return int(r.at[row]), true
+	}
+	return row, true
+}
+
+// filmed says where pictures of a camera lie.
+func (d *Dataset) filmed(ctx context.Context, c *camera, rows []robocache.Row, out []robocache.FrameRef) error {
+	if _, err := d.rows(nil, rows); err != nil {
+		return err
+	}
+	for i, row := range rows {
+		r, err := d.reel(ctx, c, row.Episode)
+		if err != nil {
+			return err
+		}
+		out[i] = robocache.FrameRef{Missing: true}
+		if k, ok := r.picture(row.Index); ok {
+			out[i] = robocache.FrameRef{Path: c.files[row.Episode], Ordinal: k}
+		}
+	}
+	return ctx.Err()
+}
+
+// filmedValid says which rows have a picture.
+func (d *Dataset) filmedValid(ctx context.Context, c *camera, rows []robocache.Row, valid []uint8) error {
+	for i, row := range rows {
+		r, err := d.reel(ctx, c, row.Episode)
+		if err != nil {
+			return err
+		}
+		valid[i] = 0
+		if _, ok := r.picture(row.Index); ok {
+			valid[i] = 1
+		}
+	}
+	return ctx.Err()
+}
+
+// checkVideos compares the files of chosen episodes with their rows.
+func (d *Dataset) checkVideos(ctx context.Context, eps []int) (out []robocache.Finding, err error) {
+	keys := make([]string, 0, len(d.films.cams))
+	for k := range d.films.cams {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	for _, key := range keys {
+		c := d.films.cams[key]
+		var timed int64
+		for _, e := range eps {
+			if c.files[e] == "" || len(out) >= maxFindings {
+				continue // said when it was opened
+			}
+			where := robocache.Where{"stream": key, "episode": e, "file": c.files[e]}
+			r, err := d.reel(ctx, c, e)
+			if ctx.Err() != nil {
+				return out, ctx.Err()
+			}
+			rows := d.Len(e)
+			switch {
+			case err != nil:
+				out = append(out, robocache.Finding{Severity: robocache.SeverityError, Code: "bad-video", Where: where, Message: err.Error(), Mend: "fetch the file again"})
+			case r.at != nil && r.have == rows:
+				timed++
+			case r.pictures < rows || r.have < rows:
+				out = append(out, robocache.Finding{Severity: robocache.SeverityError, Code: "frame-count", Where: where, Message: fmt.Sprintf("%d pictures for %d rows: the last %d rows have none", r.pictures, rows, rows-r.have), Count: int64(rows - r.have), Mend: "record the episode again, or drop it"})
+			case r.pictures > rows:
+				out = append(out, robocache.Finding{Severity: robocache.SeverityWarning, Code: "frame-count", Where: where, Message: fmt.Sprintf("%d pictures for %d rows: the last %d are not used", r.pictures, rows, r.pictures-rows), Count: int64(r.pictures - rows)})
+			}
+		}
+		if timed > 0 {
+			out = append(out, robocache.Finding{Severity: robocache.SeverityInfo, Code: "video-rate", Where: robocache.Where{"stream": key}, Message: fmt.Sprintf("%d videos run at another rate than the rows: a row has the first picture at or after its time", timed), Count: timed})
+		}
+	}
+	return out, nil
+}
