@@ -122,7 +122,7 @@ func (c *conversion) plan(ctx context.Context) error {
 		c.fps = info.FPS
 	}
 	if c.fps.Zero() {
-		return misuse("the dataset states no rate", "give one")
+		return misuse("the dataset states no rate", "give that of its rows: --hz")
 	}
 	c.report.FPS = c.fps
 	if c.opt.Episodes == nil {
@@ -148,6 +148,9 @@ func (c *conversion) plan(ctx context.Context) error {
 	_, err := video.ActiveBackend()
 	c.decodes = err == nil
 	c.chooseFeatures()
+	if len(c.features) == 0 {
+		return c.nothingLeft()
+	}
 	if err := c.measure(ctx); err != nil {
 		return err
 	}
@@ -196,6 +199,17 @@ func (c *conversion) chooseFeatures() {
 		out.masked = c.src.Info().Feature(f.Key+align.ValidSuffix) != nil
 		c.features = append(c.features, out)
 	}
+}
+
+// nothingLeft refuses a dataset of which only the bookkeeping columns would be written.
+func (c *conversion) nothingLeft() error {
+	e := &robocache.Error{Class: robocache.ErrUnsupported, Op: "convert", Where: robocache.Where{"dataset": c.src.Info().URI}, Msg: "no stream of the dataset can be written as LeRobot", Hint: "formats that keep point clouds: convert --to mcap"}
+	for _, f := range c.report.Findings {
+		if f.Code == "feature-dropped" {
+			e.Msg += fmt.Sprintf("; %v: %s", f.Where["stream"], f.Message)
+		}
+	}
+	return e
 }
 
 // asVideo says whether still pictures become video. Depth does not.

@@ -13,6 +13,7 @@
 //	    meta/info.json, which Options.Resume continues: the result has the same bytes as an uninterrupted run.
 //	    A run with Resume keeps encoded episodes until it ends, so that another takes them over.
 //	C6  What was dropped, renamed, skipped or re-encoded is in the report, which also lies in meta/conversion.json; nothing is dropped silently.
+//	    A dataset of which no stream is left is refused (ErrUnsupported).
 //	C7  A source whose streams have clocks of their own, and one for which Options.Align asks, is brought onto one grid (align.View): at
 //	    Align's rate, else FPS, else the source's own. Write leaves clocks alone where the format keeps them (robocache.Format.Clocks).
 //	C8  Still pictures, raw or encoded, become video or stay images as Options.Pictures says; depth stays images, without loss. Rows without a value are told by

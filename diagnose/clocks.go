@@ -48,19 +48,36 @@ func (x *examination) compare(e int, f *robocache.Feature, a, b string, base, ot
 	noise := 1.4826 * median(spread)
 	slope, rest := fit(at, diff)
 	span := at[len(at)-1]
+	// A drift is one where the line explains what the scatter does not.
+	moved := math.Abs(slope) * span
+	drifts := moved > 2e6 && moved > 6*rest
+	shift, gain := offset, 0.0
+	if drifts {
+		// At the first stamp, from where align counts; and of a against b, whose stamps are taken to be right.
+		shift, gain = median(less(diff, at, slope)), 1/(1+slope)-1
+	}
+	mend := fmt.Sprintf("%s brings it onto %s, if that is the clock that the others share", x.correction(f, shift/1e9, gain), b)
 	if math.Abs(offset) > 20e6 {
-		x.add(robocache.SeverityInfo, "clock-offset", where, 0, fmt.Sprintf("align latency= or offset= of %s takes it, if %s is the clock that the others share", f.Key, b),
+		x.add(robocache.SeverityInfo, "clock-offset", where, 0, mend,
 			"%s runs %.3f ms after %s (median; spread %.3f ms)", b, offset/1e6, a, noise/1e6)
 	}
-	// A drift is one where the line explains what the scatter does not.
-	if moved := math.Abs(slope) * span; moved > 2e6 && moved > 6*rest {
-		x.add(robocache.SeverityWarning, "clock-drift", where, 0, "one clock for all streams (option clock=) avoids it", "%s gains %.1f ppm on %s (%.3f ms over %.1f s)", b, slope*1e6, a, slope*span/1e6, span/1e9)
+	if drifts {
+		x.add(robocache.SeverityWarning, "clock-drift", where, 0, "one clock for all streams (option clock=) avoids it; or "+mend, "%s gains %.1f ppm on %s (%.3f ms over %.1f s)", b, slope*1e6, a, slope*span/1e6, span/1e9)
 	}
 	// A step: the difference before and after it differs by far more than it varies.
 	if i, step := largestStep(diff); math.Abs(step) > 20e6 && math.Abs(step) > 10*noise+6*rest/10 {
 		where["index"] = i
 		x.add(robocache.SeverityWarning, "clock-step", where, 0, "", "%s steps by %.3f ms against %s at row %d", b, step/1e6, a, i)
 	}
+}
+
+// less is what a line of a slope leaves.
+func less(y, x []float64, slope float64) []float64 {
+	out := make([]float64, len(y))
+	for i := range y {
+		out[i] = y[i] - slope*x[i]
+	}
+	return out
 }
 
 func median(v []float64) float64 {

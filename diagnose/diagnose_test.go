@@ -133,7 +133,7 @@ func TestOffset(t *testing.T) {
 				continue
 			}
 			got := measured(t, f[0].Message)
-			if math.Abs(got-offset*1e3) > 2 || !strings.Contains(f[0].Mend, "offset=") {
+			if math.Abs(got-offset*1e3) > 2 || !strings.Contains(f[0].Mend, `align={"offset":{"imu":`) {
 				t.Errorf("offset %v: measured %v ms: %+v", offset, got, f[0])
 			}
 		}

@@ -2,6 +2,7 @@ package diagnose
 
 import (
 	"math"
+	"slices"
 	"sort"
 	"strconv"
 
@@ -23,8 +24,11 @@ type motion struct {
 	f     *robocache.Feature
 	kind  string
 	v     []float64
-	valid []bool // the grid point lies inside the stream
-	step  int64  // the stream's period
+	valid []bool    // the grid point lies inside the stream
+	step  int64     // the stream's period
+	at    []int64   // stamps of …
+	raw   []float64 // … what v was made of
+	first int64     // the stream's first stamp in the episode
 }
 
 // motions compares the streams of an episode that lie on different clocks (D4).
@@ -66,14 +70,19 @@ func (x *examination) motions(e int, lines []line) {
 		all = append(all, m)
 	}
 	done := map[[2]string]bool{}
+	wrong := map[string]bool{} // clocks that were found to run apart from one ahead of them: beside others they would only be told again
 	for i := range all {
 		for j := i + 1; j < len(all); j++ {
 			a, b := all[i], all[j]
-			if len(a) == 0 || len(b) == 0 || a[0].f.Clock == b[0].f.Clock || done[[2]string{a[0].f.Clock, b[0].f.Clock}] {
+			if len(a) == 0 || len(b) == 0 {
 				continue
 			}
-			if x.pair(e, a, b) {
-				done[[2]string{a[0].f.Clock, b[0].f.Clock}] = true
+			clocks := [2]string{a[0].f.Clock, b[0].f.Clock}
+			if clocks[0] == clocks[1] || done[clocks] || wrong[clocks[0]] || wrong[clocks[1]] {
+				continue
+			}
+			if x.pair(e, a, b, first) {
+				done[clocks], wrong[clocks[1]] = true, true
 			}
 		}
 	}
@@ -82,7 +91,8 @@ func (x *examination) motions(e int, lines []line) {
 // motion reads a stream and gives its motions.
 func (x *examination) motion(e int, l *line, first int64, n int) ([]motion, error) {
 	width := l.f.Elements()
-	rows := min(len(l.times), motionRows)
+	rows, _ := slices.BinarySearch(l.times, first+int64(float64(n)*1e9/motionRate)+1) // what lies beyond the grid says nothing
+	rows = min(rows, motionRows)
 	v := make([]float64, 0, rows*width)
 	const block = 4096
 	raw := make([]byte, block*l.f.RowBytes())
@@ -130,7 +140,7 @@ func (x *examination) motion(e int, l *line, first int64, n int) ([]motion, erro
 	}
 	var out []motion
 	add := func(kind string, values []float64, times []int64) {
-		m := motion{f: l.f, kind: kind, step: step}
+		m := motion{f: l.f, kind: kind, step: step, at: times, raw: values, first: l.times[0]}
 		m.v, m.valid = onGrid(times, values, first, n, 3*step)
 		out = append(out, m)
 	}
@@ -206,129 +216,4 @@ func onGrid(times []int64, v []float64, first int64, n int, gap int64) (out []fl
 		out[i], valid[i] = v[k]+w*(v[k+1]-v[k]), true
 	}
 	return out, valid
-}
-
-// pair looks for the offset of one stream against another; it says whether there is a finding.
-func (x *examination) pair(e int, a, b []motion) bool {
-	var best peak
-	var p, q *motion
-	var all []peak
-	for i := range a {
-		for j := range b {
-			k := correlate(&a[i], &b[j], 0, len(a[i].v))
-			if !k.clear {
-				continue
-			}
-			all = append(all, k)
-			if k.r > best.r {
-				best, p, q = k, &a[i], &b[j]
-			}
-		}
-	}
-	for _, k := range all {
-		// A swing and its own rate of change look alike a quarter of a period apart: then nothing can be said.
-		if k.r > best.r-0.03 && math.Abs(k.lag-best.lag) > 0.02 {
-			return false
-		}
-	}
-	if p == nil {
-		return false
-	}
-	where := robocache.Where{"episode": e, "stream": q.f.Key, "beside": p.f.Key}
-	// Half the coarser period is what such streams cannot tell; a weaker likeness tells less.
-	blind := float64(max(p.step, q.step))/2e9 + 0.1*(1-best.r)
-	said := false
-	if math.Abs(best.lag) > max(blind, 0.002) {
-		x.add(robocache.SeverityWarning, "stream-offset", where, 0, "align offset={\""+q.f.Key+"\": "+number(-best.lag)+"} takes it back, if this stream is the one that is wrong",
-			"moves %.1f ms after %s (correlation %.2f of its %s with the %s there)", best.lag*1e3, p.f.Key, best.r, q.kind, p.kind)
-		said = true
-	}
-	// Drift: offsets of pieces, a line through them.
-	n := len(p.v)
-	const pieces = 8
-	if n < pieces*2*motionRate {
-		return said
-	}
-	var at, lag []float64
-	for k := range pieces {
-		if piece := correlate(p, q, k*n/pieces, (k+1)*n/pieces); piece.clear {
-			at, lag = append(at, (float64(k)+0.5)*float64(n)/pieces/motionRate), append(lag, piece.lag)
-		}
-	}
-	if len(at) < 5 {
-		return said
-	}
-	slope, rest := fit(at, lag)
-	if moved := math.Abs(slope) * (at[len(at)-1] - at[0]); moved > 0.003 && moved > 5*rest {
-		x.add(robocache.SeverityWarning, "stream-drift", where, 0, "record both with one clock; an offset takes back the middle of it only",
-			"drifts by %.0f ppm against %s (%.1f ms over %.1f s)", slope*1e6, p.f.Key, slope*(at[len(at)-1]-at[0])*1e3, at[len(at)-1]-at[0])
-		said = true
-	}
-	return said
-}
-
-// peak is the best lag of one motion against another: s, positive where the second is later.
-type peak struct {
-	lag, r float64
-	clear  bool
-}
-
-// correlate finds the lag at which grid points from … to-1 of a fit b best.
-func correlate(a, b *motion, from, to int) peak {
-	most := int(motionLag * motionRate)
-	r := make([]float64, 2*most+1)
-	for k := -most; k <= most; k++ {
-		var n, sa, sb, saa, sbb, sab float64
-		for i := max(from, -k); i < min(to, len(b.v)-k); i++ {
-			if !a.valid[i] || !b.valid[i+k] {
-				continue
-			}
-			u, v := a.v[i], b.v[i+k]
-			n++
-			sa += u
-			sb += v
-			saa += u * u
-			sbb += v * v
-			sab += u * v
-		}
-		if d := (saa - sa*sa/n) * (sbb - sb*sb/n); n > float64(to-from)/2 && n >= 100 && d > 0 {
-			r[k+most] = (sab - sa*sb/n) / math.Sqrt(d)
-		}
-	}
-	top := 0
-	for k := range r {
-		if math.Abs(r[k]) > math.Abs(r[top]) {
-			top = k
-		}
-	}
-	if r[top] < 0 { // an axis that points the other way
-		for k := range r {
-			r[k] = -r[k]
-		}
-	}
-	if r[top] < clearPeak || top == 0 || top == len(r)-1 {
-		return peak{}
-	}
-	// Down the sides of the peak; what is higher beyond is another one.
-	lo, hi := top, top
-	for lo > 0 && r[lo-1] <= r[lo] {
-		lo--
-	}
-	for hi < len(r)-1 && r[hi+1] <= r[hi] {
-		hi++
-	}
-	for k := range r {
-		if (k < lo || k > hi) && math.Abs(r[k]) > 0.9*r[top] {
-			return peak{}
-		}
-	}
-	// A flat top says nothing about where it is.
-	if min(r[lo], r[hi]) > r[top]-0.05 {
-		return peak{}
-	}
-	shift := 0.0
-	if c := r[top-1] - 2*r[top] + r[top+1]; c < 0 {
-		shift = 0.5 * (r[top-1] - r[top+1]) / c
-	}
-	return peak{lag: (float64(top-most) + shift) / motionRate, r: r[top], clear: true}
 }

@@ -2,6 +2,7 @@ package diagnose
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -57,6 +58,7 @@ type examination struct {
 	opt      robocache.DiagnoseOptions
 	findings []robocache.Finding
 	dropped  int64
+	timeless bool             // some stream has no clock and no rate, and it was said
 	strange  map[string]int64 // stream → values that are not finite
 }
 
@@ -76,7 +78,7 @@ type line struct {
 
 func (x *examination) episode(e int) {
 	info := x.ds.Info()
-	var lines []line
+	var lines, timeless []line
 	byClock := map[string]bool{}
 	for i := range info.Features {
 		f := &info.Features[i]
@@ -86,6 +88,15 @@ func (x *examination) episode(e int) {
 		times, err := x.ds.Times(x.ctx, e, f.Key)
 		if x.ctx.Err() != nil {
 			return
+		}
+		if errors.Is(err, robocache.ErrMisuse) && info.FPS.Zero() && f.Clock == "" {
+			// Rows without a clock: nothing is wrong with them, and their values are looked at.
+			if !x.timeless {
+				x.timeless = true
+				x.add(robocache.SeverityInfo, "no-rate", nil, 0, "--hz says the rate of the rows", "the data says nothing of time: stamps, gaps and clocks are not looked at")
+			}
+			timeless = append(timeless, line{f, make([]int64, x.ds.Len(e))})
+			continue
 		}
 		if err != nil {
 			x.add(robocache.SeverityError, "unreadable-stamps", robocache.Where{"episode": e, "stream": f.Key}, 0, "", "%v", err)
@@ -101,6 +112,9 @@ func (x *examination) episode(e int) {
 	x.ends(e, lines)
 	for i := range lines {
 		x.values(e, &lines[i])
+	}
+	for i := range timeless {
+		x.values(e, &timeless[i])
 	}
 	if len(byClock) > 1 {
 		x.motions(e, lines)

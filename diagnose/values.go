@@ -8,8 +8,8 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// number writes seconds as people give them to offset=: to the microsecond, always with a point, so that they are no nanoseconds.
-func number(s float64) string { return strconv.FormatFloat(s, 'f', 6, 64) }
+// fixed writes a number with so many digits behind the point.
+func fixed(v float64, digits int) string { return strconv.FormatFloat(v, 'f', digits, 64) }
 
 // values looks at the rows of one stream (D5).
 func (x *examination) values(e int, l *line) {

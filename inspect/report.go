@@ -57,7 +57,7 @@ type withVideo interface{ Video() *video.Library }
 // Dataset makes the summary.
 func Dataset(ctx context.Context, ds robocache.Dataset) (*Report, error) {
 	info := ds.Info()
-	r := &Report{Info: *info}
+	r := &Report{Info: *info, Streams: []Stream{}}
 	m := &meter{ds: ds, rates: map[string]float64{}}
 	rate := info.FPS.Float()
 	if rate == 0 {

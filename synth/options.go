@@ -72,9 +72,18 @@ const (
 	maxRate     = 100_000
 )
 
-// ParseRates reads "camera=30,joints=100,force=333".
+// ParseRates reads "camera=30,joints=100,force=333", or "30..333": the rows at the first rate, the force sensor at the last, joints between (their
+// geometric mean, in whole Hz).
 func ParseRates(text string) (map[string]float64, error) {
 	out := map[string]float64{}
+	if lo, hi, ok := strings.Cut(text, ".."); ok {
+		a, err1 := strconv.ParseFloat(strings.TrimSpace(lo), 64)
+		b, err2 := strconv.ParseFloat(strings.TrimSpace(hi), 64)
+		if err1 != nil || err2 != nil || !(a > 0 && a <= b && b <= maxRate) {
+			return nil, misuse("rates", fmt.Sprintf("a range such as 30..333, at most %d Hz", maxRate), strconv.Quote(text))
+		}
+		return map[string]float64{"camera": a, "joints": max(a, min(b, math.Round(math.Sqrt(a*b)))), "force": b}, nil
+	}
 	for _, part := range strings.Split(text, ",") {
 		if strings.TrimSpace(part) == "" {
 			continue

@@ -408,6 +408,17 @@ func TestOptionErrors(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	if r, err := ParseRates("30..333"); err != nil || !reflect.DeepEqual(r, map[string]float64{"camera": 30, "joints": 100, "force": 333}) {
+		t.Errorf("%v %v", r, err)
+	}
+	if r, err := ParseRates("12.5 .. 12.5"); err != nil || !reflect.DeepEqual(r, map[string]float64{"camera": 12.5, "joints": 12.5, "force": 12.5}) {
+		t.Errorf("%v %v", r, err)
+	}
+	for _, text := range []string{"333..30", "0..3", "..", "a..b", "1..", "1..1e9"} {
+		if r, err := ParseRates(text); !errors.Is(err, robocache.ErrMisuse) {
+			t.Errorf("%q: %v %v", text, r, err)
+		}
+	}
 	if r, err := ParseRates("camera=30, joints=100,force=333"); err != nil || !reflect.DeepEqual(r, map[string]float64{"camera": 30, "joints": 100, "force": 333}) {
 		t.Errorf("%v %v", r, err)
 	}

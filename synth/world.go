@@ -91,9 +91,9 @@ func simulate(rng *rand.Rand, colour int, nanos int64) []state {
 	n := int(nanos/step) + 2
 	out := make([]state, n)
 	held := 0
+	s.goal = reach(s.discs[colour])
 	for i := range out {
 		t := float64(i) * 1e-3
-		s.goal = reach(s.discs[colour])
 		if math.Abs(s.goal[0]-s.q[0]) < near && math.Abs(s.goal[1]-s.q[1]) < near {
 			if held++; held > rest {
 				held = 0

@@ -12,6 +12,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/mapping"
+	"github.com/goatnote-inc/robocache/stats"
 )
 
 // shared is an open dataset, used by its own handle and by the maps and loaders over it. The last one closes it.
@@ -199,9 +200,24 @@ type featureStats struct {
 
 //export robocache_stats
 func robocache_stats(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
+	var a struct {
+		Count    bool              `json:"count"`
+		Keys     []string          `json:"keys"`
+		Episodes []int             `json:"episodes"`
+		Frames   stats.FramePolicy `json:"frames"`
+	}
+	if err := arguments(in, &a); err != nil {
+		return fail(out, err)
+	}
 	return invoke(timeoutMS, ticket, out, func(ctx context) (result, error) {
 		return holding(handle, "stats", func(s *shared) (result, error) {
-			st, err := s.Stats(ctx)
+			var st robocache.Stats
+			var err error
+			if a.Count {
+				st, err = stats.Compute(ctx, s.Dataset, stats.Options{Keys: a.Keys, Episodes: a.Episodes, Frames: a.Frames})
+			} else {
+				st, err = s.Stats(ctx)
+			}
 			if err != nil {
 				return result{}, err
 			}

@@ -33,9 +33,10 @@ type source struct {
 // wish is what a loader is asked for: of one dataset, whose handle the call names, or of several.
 type wish struct {
 	cfg     loader.Config
-	sources []source // nil: one
-	pin     bool     // page-locked batches
-	device  int      // in whose context; below 0: one that is in use
+	sources []source                // nil: one
+	stats   map[string]featureStats // of the one, in place of its own
+	pin     bool                    // page-locked batches
+	device  int                     // in whose context; below 0: one that is in use
 }
 
 func parseWish(in *C.char) (wish, error) {
@@ -52,7 +53,7 @@ func parseWishText(text []byte) (w wish, err error) {
 		w.cfg, err = loader.ParseConfig(text) // says what is wrong
 		return w, err
 	}
-	for key, to := range map[string]any{"sources": &w.sources, "pin_memory": &w.pin, "pin_device": &w.device} {
+	for key, to := range map[string]any{"sources": &w.sources, "pin_memory": &w.pin, "pin_device": &w.device, "stats": &w.stats} {
 		if own, ok := raw[key]; ok {
 			if err := decodeArguments(own, to); err != nil {
 				return w, err
@@ -74,7 +75,7 @@ func parseWishText(text []byte) (w wish, err error) {
 func (w *wish) mix(handle int64) (mix []loader.Mix, held []*shared, err error) {
 	list := w.sources
 	if list == nil {
-		list = []source{{Dataset: handle}}
+		list = []source{{Dataset: handle, Stats: w.stats}}
 	}
 	defer func() {
 		if err != nil {
@@ -136,12 +137,7 @@ func (w *wish) open(ctx context, handle int64) (*loading, error) {
 		}
 		w.cfg.Memory = host
 	}
-	var l *loader.Loader
-	if w.sources == nil {
-		l, err = loader.New(ctx, mix[0].Dataset, w.cfg)
-	} else {
-		l, err = loader.NewMix(ctx, mix, w.cfg)
-	}
+	l, err := loader.NewMix(ctx, mix, w.cfg)
 	if err != nil {
 		_ = releaseAll(held)
 		if host != nil {

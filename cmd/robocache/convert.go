@@ -31,7 +31,9 @@ func newConvert() *cobra.Command {
 		Long: `convert writes any readable dataset as LeRobot v3.0, or in another format (--to). Rows keep their bits; video is copied without
 re-encoding where it can be, joined on one grid without drift; still pictures become video (--pictures images keeps them);
 statistics are recounted; what was dropped, renamed or re-encoded is said, and kept in meta/conversion.json. Streams on clocks of
-their own are brought onto one grid: --hz says its rate, --align a file with modes, edges, gaps and offsets for each stream.
+their own are brought onto one grid: --hz says its rate (else the rate of a steady anchor), --align a file with modes, edges, gaps,
+offsets and drifts for each stream. --hz resamples any source that knows its rate; of one that knows none it is the rate of the rows.
+--fps gives the rows another rate as they are.
 DST must be empty. A conversion to LeRobot that is begun with --resume goes on with --resume after a kill.`,
 		Example: `  robocache convert ./old_v2 ./new_v3
   robocache convert ./recording.mcap ./set --hz 50
@@ -41,14 +43,14 @@ DST must be empty. A conversion to LeRobot that is begun with --resume goes on w
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			ds, err := open.open(ctx, args[0])
+			if err := f.settle(); err != nil {
+				return err
+			}
+			ds, err := f.source(ctx, &open, args[0], func(text string) { fmt.Fprintln(cmd.ErrOrStderr(), text) })
 			if err != nil {
 				return err
 			}
 			defer ds.Close()
-			if err := f.settle(&open, ds); err != nil {
-				return err
-			}
 			bar := progress(cmd, "convert")
 			if f.to != "lerobot" {
 				f.opt.Progress = func(p convert.Progress) { bar(int64(p.Episodes), int64(p.TotalEpisodes)) }
@@ -83,6 +85,7 @@ DST must be empty. A conversion to LeRobot that is begun with --resume goes on w
 		},
 	}
 	open.add(c)
+	c.Flags().Lookup("hz").Usage = hzUsage
 	f.add(c)
 	return c
 }
@@ -101,7 +104,7 @@ func (f *conversionFlags) add(c *cobra.Command) {
 	c.Flags().IntVar(&opt.Encode.CRF, "crf", 0, "quality, when encoding (0: 30, LeRobot's)")
 	c.Flags().StringVar(&opt.Encode.Preset, "preset", "", "the encoder's preset, when encoding")
 	c.Flags().BoolVar(&opt.CopyOnly, "copy-only", false, "refuse video that cannot be copied, instead of encoding it")
-	c.Flags().StringVar(&f.fps, "fps", "", "the rate of the rows, where the source does not say it (rows are not resampled)")
+	c.Flags().StringVar(&f.fps, "fps", "", "the rate that the rows are to have as they are (nothing is resampled; --hz resamples)")
 	c.Flags().StringVar(&f.frames, "frames", "sampled", "pictures looked at for statistics: sampled, all, none")
 	c.Flags().BoolVar(&opt.SkipBad, "skip-bad", false, "leave out episodes that cannot be read (exit code 3) instead of failing")
 	c.Flags().BoolVar(&opt.Resume, "resume", false, "go on where a killed conversion with the same options stopped; keep what another can go on from")
@@ -110,7 +113,7 @@ func (f *conversionFlags) add(c *cobra.Command) {
 }
 
 // settle reads what the flags say in text.
-func (f *conversionFlags) settle(open *openFlags, ds robocache.Dataset) (err error) {
+func (f *conversionFlags) settle() (err error) {
 	if f.fps != "" {
 		if f.opt.FPS, err = robocache.RateOf(f.fps); err != nil {
 			return misuse("--fps: " + err.Error())
@@ -133,22 +136,6 @@ func (f *conversionFlags) settle(open *openFlags, ds robocache.Dataset) (err err
 			return robocache.At(err, robocache.Where{"file": f.align})
 		}
 		f.opt.Align = &cfg
-	}
-	if open.hz == "" {
-		return nil
-	}
-	hz, err := robocache.RateOf(open.hz)
-	if err != nil {
-		return misuse("--hz: " + err.Error())
-	}
-	if f.opt.Align == nil && f.opt.FPS.Zero() && hz != ds.Info().FPS {
-		f.opt.Align = &align.Config{}
-	}
-	if f.opt.Align != nil && f.opt.Align.HZ.Zero() {
-		f.opt.Align.HZ = hz
-	}
-	if f.opt.Align == nil && f.opt.FPS.Zero() {
-		f.opt.FPS = hz
 	}
 	return nil
 }

@@ -26,11 +26,13 @@ give the same bytes. Each picture carries a bar code of its episode and row, so 
 Without options: LeRobot v3.0, 4 episodes of 2 s, two cameras of 128×96; 'robocache doctor' finds nothing wrong with it.
 In LeRobot, streams faster than the camera are columns of the samples of each row. Other formats (--format), and --late, --offset,
 --skew, --dropout, --depth, clouds and texts, take streams on clocks of their own; formats that keep one clock, LeRobot among them, get
-those on a grid of --hz. '--episodes 5000 --seconds 1 --spread 0.8 --cameras 0 --rates joints=100,force=333' makes many short trajectories.`,
+those on a grid of --hz. '--episodes 5000 --seconds 1 --spread 0.8 --cameras 0 --rates 30..333' makes many short trajectories of
+several rates: rows at 30 Hz, joints at 100, force at 333.`,
 		Example: `  robocache synth ./demo
   robocache synth ./demo --episodes 20 --seconds 10 --cameras 3 --size 640x480
   robocache synth ./demo --rates camera=30,joints=100,force=333 --jitter 2ms --gaps 0.01 --seed 7
-  robocache synth ./demo.mcap --format mcap --rates camera=30,joints=100,force=333,cloud=10,text=2 --late 300ms --skew 50`,
+  robocache synth ./demo.mcap --format mcap --rates camera=30,joints=100,force=333,cloud=10,text=2 --late 300ms --skew 50
+  robocache synth ./many --format robomimic --episodes 5000 --seconds 1 --spread 0.8 --cameras 0 --rates 30..333`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var err error
@@ -69,7 +71,7 @@ those on a grid of --hz. '--episodes 5000 --seconds 1 --spread 0.8 --cameras 0 -
 	c.Flags().StringVar(&format, "format", "lerobot", "the format to write")
 	c.Flags().IntVar(&opt.Episodes, "episodes", 4, "episodes")
 	c.Flags().Float64Var(&opt.Seconds, "seconds", 2, "length of each")
-	c.Flags().StringVar(&rates, "rates", "camera=30", "Hz a stream: camera, joints, force, cloud, text")
+	c.Flags().StringVar(&rates, "rates", "camera=30", "Hz a stream: camera, joints, force, cloud, text; or LO..HI: rows at LO, force at HI, joints between")
 	c.Flags().IntVar(&opt.Cameras, "cameras", 2, "cameras (0: none)")
 	c.Flags().StringVar(&size, "size", "128x96", "of the pictures")
 	c.Flags().DurationVar(&opt.Jitter, "jitter", 0, "largest deviation of a recorded stamp, such as 2ms")

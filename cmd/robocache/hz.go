@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/align"
+	"github.com/goatnote-inc/robocache/mapping"
+)
+
+const hzUsage = "the rate to bring the rows to, where the source knows its own; else the rate of its rows (30, 12.5, 30000/1001)"
+
+// source opens what convert reads, and settles what --hz means: of a source that knows its clock the rate to resample onto, of one that knows none
+// the rate of its rows. Told tells of a rate that was measured.
+func (f *conversionFlags) source(ctx context.Context, open *openFlags, uri string, told func(string)) (robocache.Dataset, error) {
+	opt, err := open.settled()
+	if err != nil {
+		return nil, err
+	}
+	hz := opt.HZ
+	if !hz.Zero() && f.fps != "" {
+		return nil, misuse("--hz says the rate to resample onto, --fps another name for the rate of the rows as they are: give one")
+	}
+	if f.opt.Align != nil && !f.opt.Align.HZ.Zero() && !hz.Zero() && f.opt.Align.HZ != hz {
+		return nil, misuse(fmt.Sprintf("--hz says %s, hz of the --align file %s: give one", hz, f.opt.Align.HZ))
+	}
+	if f.opt.Align != nil && f.fps != "" {
+		return nil, misuse("--fps gives rows another rate as they are, --align makes rows of a grid: its rate is hz in the file, or --hz")
+	}
+	opt.HZ = robocache.Rate{}
+	ds, err := mapping.Open(ctx, uri, opt)
+	if err == nil && f.fps != "" && ds.Info().Clock != "" {
+		_ = ds.Close()
+		return nil, misuse("--fps gives rows another rate as they are; the streams of this source have clocks of their own, and no rows: --hz says the rate of a grid for them")
+	}
+	switch {
+	case hz.Zero() && err != nil:
+		return nil, err
+	case hz.Zero() && (f.opt.FPS.Zero() || knowsTime(ctx, ds)):
+		return ds, f.measured(ctx, ds, told)
+	case hz.Zero(): // --fps of rows that have no rate
+		hz = f.opt.FPS
+		_ = ds.Close()
+	case err == nil && knowsTime(ctx, ds):
+		if f.opt.Align == nil {
+			if hz == ds.Info().FPS && ds.Info().Clock == "" {
+				f.opt.FPS = hz
+				return ds, nil
+			}
+			f.opt.Align = &align.Config{}
+		}
+		if f.opt.Align.HZ.Zero() {
+			f.opt.Align.HZ = hz
+		}
+		return ds, nil
+	case err == nil:
+		_ = ds.Close()
+	case !errors.Is(err, robocache.ErrMisuse): // which asks for the rate
+		return nil, err
+	}
+	opt.HZ = hz
+	if ds, err = mapping.Open(ctx, uri, opt); err != nil {
+		return nil, err
+	}
+	if f.opt.Align == nil {
+		f.opt.FPS = hz
+	} else if f.opt.Align.HZ.Zero() {
+		f.opt.Align.HZ = hz
+	}
+	return ds, nil
+}
+
+// knowsTime says whether a dataset that was opened without a rate has one, or stamps. A rate that the format only assumes, with a finding, is none.
+func knowsTime(ctx context.Context, ds robocache.Dataset) bool {
+	info := ds.Info()
+	for i := range info.Findings {
+		if c := info.Findings[i].Code; c == "rate-assumed" || c == "no-stamps" {
+			return false
+		}
+	}
+	if !info.FPS.Zero() || info.Clock != "" {
+		return true
+	}
+	for e := range info.Episodes {
+		if ds.Len(e) > 0 {
+			_, err := ds.Times(ctx, e, "")
+			return err == nil
+		}
+	}
+	return false
+}
+
+// measured gives a recording whose streams have clocks of their own, and state no rate, that of its anchor, where that is steady.
+func (f *conversionFlags) measured(ctx context.Context, ds robocache.Dataset, told func(string)) error {
+	info := ds.Info()
+	if info.Clock == "" || !info.FPS.Zero() || f.fps != "" || f.to == "mcap" || f.opt.Align != nil && !f.opt.Align.HZ.Zero() {
+		return nil
+	}
+	hz, err := steady(ctx, ds, f.opt.Episodes)
+	if err != nil {
+		_ = ds.Close()
+		return err
+	}
+	if hz.Zero() {
+		return nil // whoever needs a rate asks for it
+	}
+	if f.opt.Align == nil {
+		f.opt.Align = &align.Config{}
+	}
+	f.opt.Align.HZ = hz
+	told(fmt.Sprintf("rows at %s Hz: the measured rate of %s, whose clock is the recording's; --hz says another", hz, info.Clock))
+	return nil
+}
+
+// steady measures the rate of a dataset's own rows: whole hertz that the median step of every episode that is looked at says, with nine in ten
+// steps within a quarter of it. Zero where there is none.
+func steady(ctx context.Context, ds robocache.Dataset, episodes []int) (robocache.Rate, error) {
+	if episodes == nil {
+		for e := range ds.Info().Episodes {
+			episodes = append(episodes, e)
+		}
+	}
+	var none, hz robocache.Rate
+	looked := 0
+	for _, e := range episodes {
+		if e >= ds.Info().Episodes || looked == 8 {
+			break
+		}
+		t, err := ds.Times(ctx, e, "")
+		if ctx.Err() != nil {
+			return none, ctx.Err()
+		}
+		if err != nil || len(t) < 10 {
+			continue // who reads it says what is wrong
+		}
+		looked++
+		steps := make([]float64, len(t)-1)
+		for i := range steps {
+			steps[i] = float64(t[i+1] - t[i])
+		}
+		sorted := slices.Clone(steps)
+		slices.Sort(sorted)
+		middle := sorted[len(sorted)/2]
+		even := 0
+		for _, s := range steps {
+			if math.Abs(s-middle) <= middle/4 {
+				even++
+			}
+		}
+		rate := math.Round(1e9 / middle)
+		if !(middle > 0) || rate < 1 || math.Abs(1e9/middle-rate) > 0.01*rate || even*10 < len(steps)*9 {
+			return none, nil
+		}
+		if one := (robocache.Rate{Num: int64(rate), Den: 1}); hz.Zero() {
+			hz = one
+		} else if one != hz {
+			return none, nil
+		}
+	}
+	return hz, nil
+}

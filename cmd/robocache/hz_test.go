@@ -1,0 +1,121 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/goatnote-inc/robocache/internal/realdata"
+)
+
+// --hz of convert is one thing: the rate to resample onto where the source knows its own, the rate of the rows where it knows none; --fps names
+// another rate for the rows as they are; a recording's steady anchor says the rate where nobody does.
+func TestConvertRates(t *testing.T) {
+	path := func(set, name string) string { return filepath.Join(realdata.Path(t, set), name) }
+	plan := func(want int, args ...string) (frames, fps float64, errs string) {
+		t.Helper()
+		code, out, errs := call(t, append([]string{"convert"}, append(args, filepath.Join(t.TempDir(), "out"), "--dry-run", "--json", "--frames", "none")...)...)
+		if code != want {
+			t.Fatalf("%v: exit %d, want %d: %s", args, code, want, errs)
+		}
+		var r struct {
+			Frames float64 `json:"num_frames"`
+			FPS    float64 `json:"fps"`
+		}
+		if code == exitDone && json.Unmarshal([]byte(out), &r) != nil {
+			t.Fatalf("%v: %s", args, out)
+		}
+		return r.Frames, r.FPS, errs
+	}
+	for _, c := range []struct {
+		name string
+		uri  string
+		hz   string
+		fps  float64 // the source's own; 0 = it knows none
+	}{
+		{"RLDS, a rate of the table", path("bridge_rlds", "bridge_dataset"), "10", 5},
+		{"robomimic, control_freq", path("robomimic_like", "earliest_gzip.hdf5"), "10", 5},
+		{"Zarr without a clock", path("diffusion_policy_zarr", "replay_buffer.zarr"), "20", 0},
+	} {
+		rows, own := 0.0, 0.0
+		if c.fps > 0 {
+			if rows, own, _ = plan(exitDone, c.uri); own != c.fps {
+				t.Fatalf("%s: %v Hz", c.name, own)
+			}
+			twice, at, _ := plan(exitDone, c.uri, "--hz", c.hz)
+			if at != 2*own || twice < 1.7*rows || twice > 2*rows {
+				t.Errorf("%s: --hz %s gives %v rows at %v Hz of %v at %v", c.name, c.hz, twice, at, rows, own)
+			}
+			if same, at, _ := plan(exitDone, c.uri, "--fps", c.hz); same != rows || at != 2*own {
+				t.Errorf("%s: --fps %s gives %v rows at %v Hz of %v", c.name, c.hz, same, at, rows)
+			}
+		} else {
+			first, at, _ := plan(exitDone, c.uri, "--hz", c.hz)
+			again, other, _ := plan(exitDone, c.uri, "--hz", "7")
+			if named, at, _ := plan(exitDone, c.uri, "--fps", "7"); named != first || at != 7 {
+				t.Errorf("%s: --fps 7 gives %v rows at %v Hz", c.name, named, at)
+			}
+			if _, _, errs := plan(exitMisuse, c.uri); !strings.Contains(errs, "--hz") {
+				t.Errorf("%s: without a rate: %s", c.name, errs)
+			}
+			if first != again || at != 20 || other != 7 {
+				t.Errorf("%s: %v rows at %v Hz, %v at %v", c.name, first, at, again, other)
+			}
+		}
+		if _, _, errs := plan(exitMisuse, c.uri, "--hz", "10", "--fps", "12"); !strings.Contains(errs, "--fps") {
+			t.Errorf("%s: %s", c.name, errs)
+		}
+	}
+	rows, fps, told := plan(exitDone, path("mcap_robot", "recording_zstd.mcap"))
+	if fps != 30 || rows < 50 || !strings.Contains(told, "30 Hz") || !strings.Contains(told, "--hz") {
+		t.Errorf("the recording: %v rows at %v Hz, told %q", rows, fps, told)
+	}
+	more, fps, told := plan(exitDone, path("mcap_robot", "recording_zstd.mcap"), "--hz", "60")
+	if fps != 60 || more < 1.9*rows || strings.Contains(told, "measured") {
+		t.Errorf("the recording at 60 Hz: %v rows at %v Hz, told %q", more, fps, told)
+	}
+}
+
+// Two rates are refused rather than one of them left out.
+func TestConvertOneRate(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "align.json")
+	if err := os.WriteFile(file, []byte(`{"hz": 50}`), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	recording := filepath.Join(realdata.Path(t, "mcap_robot"), "recording_zstd.mcap")
+	demos := filepath.Join(realdata.Path(t, "robomimic_like"), "earliest_gzip.hdf5")
+	for _, c := range []struct {
+		want int
+		args []string
+	}{
+		{exitMisuse, []string{recording, "--align", file, "--hz", "30"}},
+		{exitMisuse, []string{recording, "--fps", "15"}},
+		{exitMisuse, []string{demos, "--align", file, "--fps", "15"}},
+		{exitDone, []string{recording, "--align", file, "--hz", "50"}},
+	} {
+		code, _, errs := call(t, append(append([]string{"convert"}, c.args...), filepath.Join(t.TempDir(), "out"), "--dry-run", "--frames", "none")...)
+		if code != c.want || code == exitMisuse && !strings.Contains(errs, "--hz") {
+			t.Errorf("%v: exit %d: %s", c.args, code, errs)
+		}
+	}
+}
+
+// What keeps no clock can be looked at without a rate: rates are unknown, and that is one note.
+func TestNoClock(t *testing.T) {
+	for _, uri := range []string{filepath.Join(realdata.Path(t, "diffusion_policy_zarr"), "replay_buffer.zarr"), filepath.Join(realdata.Path(t, "hdf5_features"), "latest.hdf5")} {
+		for _, verb := range [][]string{{"inspect"}, {"inspect", "--episode", "0"}, {"doctor"}, {"stats", "--frames", "none"}} {
+			code, out, errs := call(t, append(verb, uri)...)
+			if verb[0] == "doctor" && code == exitFindings && strings.Contains(uri, "hdf5_features") && !strings.Contains(out+errs, "unreadable-stamps") {
+				code = exitDone // it has other faults, by intention
+			}
+			if code != exitDone {
+				t.Errorf("%v %s: exit %d: %s", verb, uri, code, errs)
+			}
+			if verb[0] == "doctor" && strings.Count(out, "no-rate") != 1 {
+				t.Errorf("%s: doctor says %s", uri, out)
+			}
+		}
+	}
+}

@@ -1,0 +1,33 @@
+package convert
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/goatnote-inc/robocache"
+	_ "github.com/goatnote-inc/robocache/format/all"
+)
+
+// C6: a dataset of which no stream can be written is refused, by every format, and leaves nothing behind.
+func TestNothingLeft(t *testing.T) {
+	src, err := robocache.Open(t.Context(), data(t, "pointclouds/kitti"), robocache.OpenOptions{HZ: robocache.Rate{Num: 10, Den: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer src.Close()
+	for _, format := range []string{"lerobot", "robomimic", "zarr"} {
+		dst := filepath.Join(t.TempDir(), "out")
+		_, err := Write(t.Context(), src, format, dst, Options{FPS: src.Info().FPS}, nil)
+		if !errors.Is(err, robocache.ErrUnsupported) {
+			t.Errorf("%s: %v", format, err)
+		}
+		if _, err := os.Lstat(dst); err == nil && len(tree(t, dst)) > 0 {
+			t.Errorf("%s: files are left at the destination", format)
+		}
+	}
+	if _, err := Write(t.Context(), src, "mcap", filepath.Join(t.TempDir(), "out"), Options{}, nil); err != nil {
+		t.Errorf("mcap keeps point clouds: %v", err)
+	}
+}

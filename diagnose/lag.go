@@ -1,0 +1,219 @@
+package diagnose
+
+import (
+	"encoding/json"
+	"math"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// lag is how much later one motion is than another, in seconds: at + drift·t, t seconds of the first motion's clock after the grid's start.
+type lag struct{ at, drift float64 }
+
+func (l lag) of(t float64) float64 { return l.at + l.drift*t }
+
+// pair looks for the offset and drift of one stream against another; it says whether there is a finding. first is where the grid begins.
+func (x *examination) pair(e int, a, b []motion, first int64) bool {
+	p, q, best := likest(a, b)
+	if p == nil {
+		return false
+	}
+	found, r := settle(p, q, lag{at: best.lag}, first)
+	line, drifts := drift(p, q, found, first)
+	if !drifts {
+		line = found
+	}
+	middle := line.of(float64(len(p.v)) / motionRate / 2)
+	where := robocache.Where{"episode": e, "stream": q.f.Key, "beside": p.f.Key}
+	mend := x.mend(q, line, first) + " takes it back, if this stream is the one that is wrong"
+	said := false
+	// Half the coarser period is what such streams cannot tell; a weaker likeness tells less.
+	blind := float64(max(p.step, q.step))/2e9 + 0.1*(1-r)
+	if math.Abs(middle) > max(blind, 0.002) {
+		x.add(robocache.SeverityWarning, "stream-offset", where, 0, mend, "moves %.1f ms after %s (correlation %.2f of its %s with the %s there)", middle*1e3, p.f.Key, r, q.kind, p.kind)
+		said = true
+	}
+	if drifts {
+		span := float64(len(p.v)) / motionRate
+		x.add(robocache.SeverityWarning, "stream-drift", where, 0, mend, "drifts by %.0f ppm against %s (%.1f ms over %.1f s)", line.drift*1e6, p.f.Key, line.drift*span*1e3, span)
+		said = true
+	}
+	return said
+}
+
+// likest finds the two motions of two streams that are most alike; none where none are, or where several say different lags.
+func likest(a, b []motion) (p, q *motion, best peak) {
+	var all []peak
+	for i := range a {
+		for j := range b {
+			k := correlate(&a[i], &b[j], 0, len(a[i].v))
+			if !k.clear {
+				continue
+			}
+			all = append(all, k)
+			if k.r > best.r {
+				best, p, q = k, &a[i], &b[j]
+			}
+		}
+	}
+	for _, k := range all {
+		// A swing and its own rate of change look alike a quarter of a period apart: then nothing can be said.
+		if k.r > best.r-0.03 && math.Abs(k.lag-best.lag) > 0.02 {
+			return nil, nil, best
+		}
+	}
+	return p, q, best
+}
+
+// taken is a motion with a lag taken off its stamps.
+func (m *motion) taken(l lag, first int64) *motion {
+	out := *m
+	at := make([]int64, len(m.at))
+	for i, s := range m.at {
+		at[i] = first + int64(math.Round((float64(s-first)-l.at*1e9)/(1+l.drift)))
+	}
+	out.v, out.valid = onGrid(at, m.raw, first, len(m.v), 3*m.step)
+	return &out
+}
+
+// settle measures a constant lag again, with what is known of it taken off: the peak then lies on a grid point, where it is least biased.
+func settle(p, q *motion, l lag, first int64) (lag, float64) {
+	r := 0.0
+	for range 2 {
+		k := correlate(p, q.taken(l, first), 0, len(p.v))
+		if !k.clear {
+			break
+		}
+		l.at, r = l.at+k.lag, k.r
+	}
+	return l, r
+}
+
+// drift fits a line through the lags of pieces, and again with that line taken off; it says whether it is one.
+func drift(p, q *motion, l lag, first int64) (lag, bool) {
+	const pieces = 8
+	n := len(p.v)
+	if n < pieces*2*motionRate {
+		return l, false
+	}
+	var rest float64
+	for range 3 {
+		bent := q.taken(l, first)
+		var at, lags []float64
+		var mean, middle float64
+		for k := range pieces {
+			if piece := correlate(p, bent, k*n/pieces, (k+1)*n/pieces); piece.clear {
+				at, lags = append(at, (float64(k)+0.5)*float64(n)/pieces/motionRate), append(lags, piece.lag)
+			}
+		}
+		if len(at) < 5 {
+			return l, false
+		}
+		for i := range at {
+			mean, middle = mean+lags[i]/float64(len(at)), middle+at[i]/float64(len(at))
+		}
+		var slope float64
+		slope, rest = fit(at, lags)
+		l.at, l.drift = l.at+mean-slope*middle, l.drift+slope
+	}
+	moved := math.Abs(l.drift) * float64(n) / motionRate
+	return l, moved > 0.003 && moved > 5*rest
+}
+
+// mend is what align= takes to bring the streams of a motion's clock back, as JSON that Python reads too.
+func (x *examination) mend(q *motion, l lag, first int64) string {
+	// Where the stream's first stamp lies on the other clock: align counts drift from there.
+	start := (float64(q.first-first)/1e9 - l.at) / (1 + l.drift)
+	return x.correction(q.f, -l.of(start), l.drift)
+}
+
+// correction is an align= for all streams on the clock of f: seconds are added to their stamps, and a drift (s/s) is taken off.
+func (x *examination) correction(f *robocache.Feature, offset, drift float64) string {
+	type number = json.Number
+	c := struct {
+		Offset map[string]number `json:"offset,omitempty"`
+		Drift  map[string]number `json:"drift,omitempty"`
+	}{map[string]number{}, map[string]number{}}
+	info := x.ds.Info()
+	for i := range info.Features {
+		if g := &info.Features[i]; g.Key == f.Key || g.Clock == f.Clock && !g.Default {
+			if offset != 0 {
+				c.Offset[g.Key] = number(fixed(offset, 6)) // to the microsecond, always with a point, so that they are no nanoseconds
+			}
+			if drift != 0 {
+				c.Drift[g.Key] = number(fixed(drift*1e6, 1))
+			}
+		}
+	}
+	b, err := json.Marshal(c)
+	if err != nil { // no number is not finite
+		return ""
+	}
+	return "align=" + string(b)
+}
+
+// peak is the best lag of one motion against another: s, positive where the second is later.
+type peak struct {
+	lag, r float64
+	clear  bool
+}
+
+// correlate finds the lag at which grid points from … to-1 of a fit b best.
+func correlate(a, b *motion, from, to int) peak {
+	most := int(motionLag * motionRate)
+	r := make([]float64, 2*most+1)
+	for k := -most; k <= most; k++ {
+		var n, sa, sb, saa, sbb, sab float64
+		for i := max(from, -k); i < min(to, len(b.v)-k); i++ {
+			if !a.valid[i] || !b.valid[i+k] {
+				continue
+			}
+			u, v := a.v[i], b.v[i+k]
+			n++
+			sa += u
+			sb += v
+			saa += u * u
+			sbb += v * v
+			sab += u * v
+		}
+		if d := (saa - sa*sa/n) * (sbb - sb*sb/n); n > float64(to-from)/2 && n >= 100 && d > 0 {
+			r[k+most] = (sab - sa*sb/n) / math.Sqrt(d)
+		}
+	}
+	top := 0
+	for k := range r {
+		if math.Abs(r[k]) > math.Abs(r[top]) {
+			top = k
+		}
+	}
+	if r[top] < 0 { // an axis that points the other way
+		for k := range r {
+			r[k] = -r[k]
+		}
+	}
+	if r[top] < clearPeak || top == 0 || top == len(r)-1 {
+		return peak{}
+	}
+	// Down the sides of the peak; what is higher beyond is another one.
+	lo, hi := top, top
+	for lo > 0 && r[lo-1] <= r[lo] {
+		lo--
+	}
+	for hi < len(r)-1 && r[hi+1] <= r[hi] {
+		hi++
+	}
+	for k := range r {
+		if (k < lo || k > hi) && math.Abs(r[k]) > 0.9*r[top] {
+			return peak{}
+		}
+	}
+	// A flat top says nothing about where it is.
+	if min(r[lo], r[hi]) > r[top]-0.05 {
+		return peak{}
+	}
+	shift := 0.0
+	if c := r[top-1] - 2*r[top] + r[top+1]; c < 0 {
+		shift = 0.5 * (r[top-1] - r[top+1]) / c
+	}
+	return peak{lag: (float64(top-most) + shift) / motionRate, r: r[top], clear: true}
+}

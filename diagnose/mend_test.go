@@ -1,0 +1,136 @@
+package diagnose_test
+
+import (
+	"context"
+	"encoding/binary"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/align"
+	"github.com/goatnote-inc/robocache/diagnose"
+	"github.com/goatnote-inc/robocache/synth"
+)
+
+// mendOf reads the align= of a finding.
+func mendOf(t *testing.T, f robocache.Finding) align.Config {
+	t.Helper()
+	_, text, ok := strings.Cut(f.Mend, "align=")
+	end := strings.LastIndex(text, "}")
+	if !ok || end < 0 {
+		t.Fatalf("no align= in %q", f.Mend)
+	}
+	cfg, err := align.ParseConfig([]byte(text[:end+1]))
+	if err != nil {
+		t.Fatalf("%q: %v", text, err)
+	}
+	return cfg
+}
+
+// TestMendCloses: what doctor prints, given to align, brings the stream back: synth says by how much it was bent, and where its samples were taken.
+func TestMendCloses(t *testing.T) {
+	for _, seed := range []uint64{1, 2, 3} {
+		opt := synth.Options{Episodes: 1, Seconds: 60, Cameras: -1, Rates: map[string]float64{"camera": 30, "joints": 100}, Offset: 60 * time.Millisecond, Skew: 800, Seed: seed}
+		bent, err := synth.New(opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		opt.Offset, opt.Skew, opt.Jitter = 0, 0, 1 // a clock of its own, which is right
+		right, err := synth.New(opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		truth, err := bent.Truth(0, "observation.joints")
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := diagnose.Run(t.Context(), bent, robocache.DiagnoseOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var told []robocache.Finding
+		for _, f := range all {
+			if f.Code == "stream-drift" {
+				told = append(told, f)
+			}
+		}
+		if len(told) != 1 {
+			t.Fatalf("seed %d: %d drifts of %+v: %v", seed, len(told), truth, all)
+		}
+		cfg := mendOf(t, told[0])
+		if d := cfg.Drift["observation.joints"].PPM - truth.Skew; math.Abs(d) > 2 {
+			t.Errorf("seed %d: drift %v, it is %v", seed, cfg.Drift, truth.Skew)
+		}
+		times := func(ds robocache.Dataset, c align.Config) []int64 {
+			stamps, err := c.Stamps(context.Background(), ds, 0, "observation.joints")
+			if err != nil {
+				t.Fatal(err)
+			}
+			shift, _ := c.Shift("observation.joints")
+			for i := range stamps {
+				stamps[i] += shift
+			}
+			return stamps
+		}
+		var worst, before float64
+		mended, raw, taken := times(bent, cfg), times(bent, align.Config{}), times(right, align.Config{})
+		for i := range taken {
+			worst, before = max(worst, math.Abs(float64(mended[i]-taken[i]))), max(before, math.Abs(float64(raw[i]-taken[i])))
+		}
+		t.Logf("seed %d: %+.3f ms and %.1f ppm: off by %.3f ms, mended by %.3f ms", seed, float64(truth.Offset)/1e6, truth.Skew, before/1e6, worst/1e6)
+		if worst > 0.1e6 || before < 20*worst {
+			t.Errorf("seed %d: stamps are off by %.3f ms after the mend, %.3f before", seed, worst/1e6, before/1e6)
+		}
+		// And the values on a grid of 50 Hz, beside those of the clock that is right.
+		value := func(ds robocache.Dataset, c align.Config) ([]int64, []byte) {
+			c.HZ, c.Extent, c.Keys = robocache.Rate{Num: 50, Den: 1}, "observation.state", []string{"observation.joints"}
+			got, err := align.Episode(context.Background(), ds, 0, c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return got.Times, got.Streams[0].Data
+		}
+		at, got := value(bent, cfg)
+		_, want := value(right, align.Config{})
+		_, wrong := value(bent, align.Config{})
+		off := func(a, b []byte) (worst float64) {
+			width := len(a) / len(at) / 4
+			for i := 50; i < len(at)-50; i++ { // at the ends the bent stream has no samples
+				for k := range 2 { // angles
+					x := func(b []byte) float64 {
+						return float64(math.Float32frombits(binary.LittleEndian.Uint32(b[4*(i*width+k):])))
+					}
+					worst = max(worst, math.Abs(x(a)-x(b)))
+				}
+			}
+			return worst
+		}
+		// Angles change by at most 3 rad/s.
+		if e := off(got, want); e > 3*worst/1e9+1e-4 || e > off(wrong, want)/20 {
+			t.Errorf("seed %d: angles are off by %.5f rad, before %.5f", seed, e, off(wrong, want))
+		}
+	}
+}
+
+// The other clock of the same stream: header stamps brought onto the recorder's clock by what the finding of D3 says.
+func TestClockMend(t *testing.T) {
+	p := newPair(60, 0, 0)
+	f := found(t, p)["clock-drift"]
+	if len(f) != 1 {
+		t.Fatalf("%+v", f)
+	}
+	cfg := mendOf(t, f[0])
+	header, err := cfg.Stamps(context.Background(), p, 0, "imu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shift, _ := cfg.Shift("imu")
+	log, _ := p.TimesBy(context.Background(), 0, "imu", "log")
+	for i := range log {
+		if d := math.Abs(float64(header[i] + shift - log[i])); d > 0.5e6 { // the recorder's stamps vary by 0.6 ms
+			t.Fatalf("row %d: %v ms beside the recorder's clock (%s)", i, d/1e6, f[0].Mend)
+		}
+	}
+}
