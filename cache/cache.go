@@ -65,9 +65,10 @@ type Dir struct {
 	dirTime time.Time    // the directory's own, at that look
 
 	stopped atomic.Pointer[robocache.Error]
-	limit   atomic.Int64 // what budget and file system permit together
-	onDisk  atomic.Int64 // bytes at the last look
-	zombies atomic.Int64 // bytes of files that are gone but still mapped here
+	untold  atomic.Pointer[robocache.Error] // why, where it was found by sealing, beside all callers: the next Put says it
+	limit   atomic.Int64                    // what budget and file system permit together
+	onDisk  atomic.Int64                    // bytes at the last look
+	zombies atomic.Int64                    // bytes of files that are gone but still mapped here
 
 	trimMu sync.Mutex
 	mapped atomic.Int64 // bytes of entries that were touched and are counted as this process's memory
@@ -172,7 +173,7 @@ func (d *Dir) start() error {
 		if err := d.measure(v); err != nil {
 			return err
 		}
-		if d.limit.Load() < minBudget {
+		if d.limit.Load() < minBudget-markerBytes {
 			return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "open cache", Where: robocache.Where{"cache": d.dir},
 				Msg: fmt.Sprintf("the file system leaves %d bytes for a cache", max(d.limit.Load(), 0)), Hint: hintSpace}
 		}

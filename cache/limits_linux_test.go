@@ -21,6 +21,7 @@ func init() {
 	roles["full"] = roleFull
 	roles["readonly"] = roleReadOnly
 	roles["fsize"] = roleFileSize
+	roles["sealsize"] = roleSealSize
 	roles["files"] = roleFiles
 	roles["resident"] = roleResident
 }
@@ -213,6 +214,34 @@ func roleReadOnly(args []string) error {
 
 // C9: RLIMIT_FSIZE. A write beyond it would be a signal.
 func TestFileSizeLimit(t *testing.T) { runRole(t, command(t, "fsize", t.TempDir())) }
+
+// C9: a shard that cannot be sealed, which happens beside all callers, is said by the next Put, once.
+func TestSealLimit(t *testing.T) { runRole(t, command(t, "sealsize", t.TempDir())) }
+
+func roleSealSize(args []string) error {
+	d, err := Open(args[0], Options{Budget: 64 << 20})
+	if err != nil {
+		return err
+	}
+	if err := d.Put(key(0), value(0)); err != nil {
+		return err
+	}
+	w := d.cur
+	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 1 << 10, Max: ^uint64(0)}); err != nil {
+		return err
+	}
+	d.rollMu.Lock()
+	d.retire()
+	d.rollMu.Unlock()
+	<-w.done
+	if err := d.Put(key(1), value(1)); !errors.Is(err, robocache.ErrResourceLimit) || !strings.Contains(err.Error(), "ulimit -f") {
+		return fmt.Errorf("the Put after it: %w", err)
+	}
+	if err := d.Put(key(2), value(2)); err != nil {
+		return fmt.Errorf("the second Put after it: %w", err)
+	}
+	return nil
+}
 
 func roleFileSize(args []string) error {
 	limit := func(n uint64) error {

@@ -49,10 +49,14 @@ func (w *writing) take(n int64) (off int64, ok bool) {
 }
 
 // Put keeps the bytes of parts, one after the other, under k. A key that is there is not written again. Where the cache has no room
-// (KeepUsed) or stopped writing, Put does nothing and counts it; the first failing write returns why.
+// (KeepUsed) or stopped writing, Put does nothing and counts it; the first failing write returns why, or the next Put where it was the sealing of a
+// shard that failed.
 func (d *Dir) Put(k Key, parts ...[]byte) error {
 	if !d.Accepts() {
 		d.declined.Add(1)
+		if why := d.untold.Swap(nil); why != nil {
+			return why
+		}
 		return nil
 	}
 	st := d.stripe(k)
@@ -86,7 +90,7 @@ func (d *Dir) write(k Key, parts [][]byte) (*rec, error) {
 	for _, p := range parts {
 		n += int64(len(p))
 	}
-	if need := overhead + footprint(n); need > d.opt.Budget {
+	if need := overhead + footprint(n) + markerBytes; need > d.opt.Budget {
 		d.declined.Add(1)
 		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "write cache", Where: robocache.Where{"cache": d.dir},
 			Msg: fmt.Sprintf("an entry that needs %d bytes does not fit into a cache of %d", need, d.opt.Budget), Hint: hintBudget}

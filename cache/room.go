@@ -60,6 +60,9 @@ func (d *Dir) survey() ([]found, error) {
 	return all, nil
 }
 
+// markerBytes is what the marker takes on disk: a block. Shards that filled the budget to the last byte were over it by that.
+const markerBytes = 4 << 10
+
 // maxReserve is what is left free on a large file system; a twentieth of a small one.
 const maxReserve = 1 << 30
 
@@ -75,7 +78,7 @@ func (d *Dir) measure(v []found) error {
 		disk += min(f.disk, f.size)
 	}
 	d.onDisk.Store(sizes)
-	d.limit.Store(min(d.opt.Budget-d.zombies.Load(), disk+free-min(maxReserve, total/20)))
+	d.limit.Store(min(d.opt.Budget-markerBytes-d.zombies.Load(), disk+free-min(maxReserve, total/20)))
 	return nil
 }
 

@@ -383,3 +383,24 @@ func TestLoad(t *testing.T) {
 		t.Errorf("%d zombie bytes", z)
 	}
 }
+
+// C9: the files together, the marker with them, stay within the budget where the shards would fill it exactly.
+func TestMarkerCounts(t *testing.T) {
+	dir := t.TempDir()
+	d := mustOpen(t, dir, Options{Budget: small, ShardBytes: small / 8})
+	defer d.Close()
+	if s := d.Stats(); s.Limit+markerBytes != small {
+		t.Errorf("limit %d of a budget of %d", s.Limit, small)
+	}
+	for i := range 1000 {
+		if err := d.Put(key(i), value(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := d.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if b := diskBytes(t, dir); b > small {
+		t.Errorf("%d bytes on disk, budget %d", b, small)
+	}
+}

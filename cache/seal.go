@@ -31,7 +31,9 @@ func (d *Dir) Flush() error {
 	var all []error
 	for _, w := range waiting {
 		<-w.done
-		all = append(all, w.err)
+		if all = append(all, w.err); w.err != nil {
+			d.untold.Store(nil) // said now
+		}
 	}
 	return errors.Join(all...)
 }
@@ -44,8 +46,10 @@ func (d *Dir) seal(w *writing) {
 		// Half a shard helps nobody; the space is wanted back.
 		_ = d.root.Remove(w.name)
 		d.drop(w.sh)
-		if stopErr := d.stop(fail("seal cache", d.dir, w.name, err)); stopErr != nil {
-			w.err = stopErr
+		if d.stop(fail("seal cache", d.dir, w.name, err)) != nil {
+			why := d.stopped.Load()
+			w.err = why
+			d.untold.Store(why)
 		}
 	}
 	w.f.Close()
