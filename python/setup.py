@@ -42,7 +42,7 @@ def build_engine(target: Path) -> None:
     )
     library.with_suffix(".h").unlink(missing_ok=True)
     native = ROOT / ".build" / "native"
-    for notice in [ROOT / "LICENSE", ROOT / "NOTICE", *native.glob("COPYING*")]:
+    for notice in [ROOT / "LICENSE", ROOT / "NOTICE", *native.glob("COPYING*"), *(ROOT / "video" / "jpegxl" / "data").glob("COPYING*")]:
         if notice.is_file():
             shutil.copy(notice, target)
 

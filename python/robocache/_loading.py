@@ -42,33 +42,6 @@ def normalize(v: Any, features: Iterable[str]) -> Any:
     return out
 
 
-def statistics(v: Any, features: Iterable[str]) -> dict[str, Any]:
-    """stats= of a source, in the shape of Dataset.stats, as the engine wants it."""
-    if not isinstance(v, Mapping):
-        raise Misuse(f"stats={type(v).__name__}: expected a dict, as Dataset.stats")
-    out: dict[str, Any] = {}
-    for k, one in v.items():
-        _options.key(k, features, "key of stats")
-        if not isinstance(one, Mapping):
-            raise Misuse(f"stats[{k!r}]: expected a dict with mean, std, min, max or quantiles")
-        s: dict[str, Any] = {"count": int(np.asarray(one.get("count", 0)).ravel()[0])}
-        for name, x in one.items():
-            if name == "count":
-                continue
-            if name not in ("mean", "std", "min", "max") and not (name.startswith("q") and name[1:].isdigit()):
-                raise Misuse(f"unknown statistic {name!r} in stats[{k!r}]", hint=_options.nearest(name, ["mean", "std", "min", "max", "q01", "q10", "q90", "q99"]))
-            a = np.asarray(x, np.float64)
-            if np.isinf(a).any():
-                raise Misuse(f"stats[{k!r}][{name!r}] is infinite")
-            numbers = [None if np.isnan(f) else f for f in a.ravel().tolist()]
-            if name.startswith("q"):
-                s.setdefault("quantiles", {})[name] = numbers
-            else:
-                s[name] = numbers
-        out[k] = s
-    return out
-
-
 def place(rank: int | None, world_size: int | None) -> tuple[int, int]:
     """rank and world: arguments, else torch.distributed, else RANK and WORLD_SIZE, else one process."""
     found: tuple[int, int] | None = None

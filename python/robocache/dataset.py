@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from . import _engine, _memory, _options
+from . import _engine, _memory, _options, _statistics
 from ._errors import Misuse
 
 __all__ = ["Dataset", "Episode", "Stream", "Feature", "open"]
@@ -87,23 +87,6 @@ def rate(name: str, v: Any) -> Any:
     if not v > 0 or v == float("inf"):
         raise Misuse(f"{name}={v!r}: expected a rate above 0 Hz")
     return v
-
-
-def stats_of(answer: Mapping[str, Any]) -> dict[str, dict[str, np.ndarray]]:
-    """Statistics as float64 arrays in the shape that the dataset stores; count as int64 of shape (1,)."""
-    out: dict[str, dict[str, np.ndarray]] = {}
-    for k, s in answer.items():
-        shape = tuple(s.get("shape") or (-1,))
-
-        def vector(v: Sequence[Any], shape: tuple[int, ...] = shape) -> np.ndarray:
-            a = np.array([np.nan if x is None else x for x in v], np.float64)
-            return a.reshape(shape) if int(np.prod(shape)) in (a.size, -1) else a
-
-        one = {n: vector(s[n]) for n in ("min", "max", "mean", "std") if n in s}
-        one["count"] = np.array([s["count"]], np.int64)
-        one.update({q: vector(v) for q, v in sorted((s.get("quantiles") or {}).items())})
-        out[k] = one
-    return out
 
 
 class Dataset:
@@ -183,7 +166,7 @@ class Dataset:
     def features(self) -> dict[str, Feature]:
         """The streams by key, in the dataset's order."""
         if self._features is None:
-            self._features = {d["key"]: Feature.of(d) for d in self.info["features"]}
+            self._features = {d["key"]: Feature.of(d) for d in self.info["features"] or []}
         return self._features
 
     @property
@@ -200,8 +183,22 @@ class Dataset:
     def stats(self) -> dict[str, dict[str, np.ndarray]]:
         """Statistics that the dataset brings: feature → min, max, mean, std, count, q01 …; empty where it brings none."""
         if self._stats is None:
-            self._stats = stats_of(self._handle.call("robocache_stats") or {})
+            self._stats = _statistics.of(self._handle.call("robocache_stats") or {})
         return self._stats
+
+    def compute_stats(self, keys: Iterable[str] | None = None, *, episodes: Iterable[int] | None = None, frames: str = "none") -> dict[str, dict[str, np.ndarray]]:
+        """Counts the statistics now, in one pass of float64 with exact quantiles, in the shape of `stats`: for Loader(stats=), Mix(stats=).
+
+        keys: these features (default: all that can have statistics; text has none). episodes: positions, say those one trains on.
+        frames: pictures looked at: "none", "sampled" (LeRobot's choice) or "all"; theirs are in [0, 1] by channel, shape (C, 1, 1).
+        Raises Misuse for an unknown key or episode.
+        """
+        how: dict[str, Any] = {"count": True, "frames": _options.choice("frames", frames, ("none", "sampled", "all"))}
+        if keys is not None:
+            how["keys"] = [_options.key(k, self.features, "key") for k in ([keys] if isinstance(keys, str) else keys)]
+        if episodes is not None:
+            how["episodes"] = [self._position(i) for i in episodes]
+        return _statistics.of(self._handle.call("robocache_stats", how) or {})
 
     @property
     def episodes(self) -> dict[str, Any]:
@@ -213,12 +210,15 @@ class Dataset:
 
     def episode(self, i: int) -> Episode:
         """The i-th episode (a position; negative counts from the end)."""
+        return Episode(self, self._position(i))
+
+    def _position(self, i: int) -> int:
         if not _options.is_integer(i):
             raise Misuse(f"episode {i!r}: expected an integer")
         i = int(i)
         if not -self.num_episodes <= i < self.num_episodes:
             raise Misuse(f"episode {i} of a dataset of {self.num_episodes}", {"dataset": self.uri, "episode": i})
-        return Episode(self, i % self.num_episodes)
+        return i % self.num_episodes
 
     def __len__(self) -> int:
         return self.num_episodes
@@ -370,6 +370,7 @@ class Episode:
         max_gap: Any = None,
         offset: Mapping[str, Any] | None = None,
         latency: Mapping[str, Any] | None = None,
+        drift: Mapping[str, Any] | None = None,
         clock: Mapping[str, str] | None = None,
         keys: Iterable[str] | None = None,
         image_size: tuple[int, int] | None = None,
@@ -381,8 +382,11 @@ class Episode:
         modes: key → "linear", "nearest", "previous", "next", "slerp", "angle", "mean". Without an entry: what the feature says of itself
         (`interpolation`), else floats linear, pictures and point clouds nearest, everything else previous.
         edge: "clamp", "mask", "extrapolate" or "error", for all or by key. max_gap: no bridging over longer gaps, for all or by key.
-        offset: added to a stream's stamps; latency: how long after the fact it was stamped (taken off them). clock: which of several stamps
-        counts ("header", "publish", "log"), where a format keeps them.
+        offset: added to a stream's stamps; latency: how long after the fact it was stamped (taken off them). drift: parts in a million that a
+        stream's clock runs fast (negative: slow), as `robocache doctor` finds it; a number, or (ppm, at) with the moment on that clock at which
+        both clocks agree (default: the stream's first stamp of the episode). The time of a sample is
+        at + (stamp - at) / (1 + ppm / 1e6) + offset - latency. clock: which of several stamps counts ("header", "publish", "log"), where a format
+        keeps them.
         keys: the streams to align; default all but pictures, point clouds and bookkeeping columns. A picture stream that is named is decoded: uint8
         (T, C, H, W).
         Returns a dict: "times" (int64 ns, shape (T,)), each key's array (T, …) (text: a list), and `<key>_is_pad` (bool, (T,)),
@@ -402,7 +406,7 @@ class Episode:
         for k in chosen:
             _options.key(k, [*features, "task"])
         args["keys"] = chosen
-        args.update(align_args(features, modes, edge, max_gap, offset, clock, latency))
+        args.update(align_args(features, modes, edge, max_gap, offset, clock, latency, drift))
         call: dict[str, Any] = {"episode": self.position, "align": args}
         if image_size is not None:
             call["image_size"] = [int(v) for v in image_size]
@@ -410,15 +414,22 @@ class Episode:
 
 
 def align_args(
-    features: Iterable[str], modes: Any = None, edge: Any = None, max_gap: Any = None, offset: Any = None, clock: Any = None, latency: Any = None
+    features: Iterable[str],
+    modes: Any = None,
+    edge: Any = None,
+    max_gap: Any = None,
+    offset: Any = None,
+    clock: Any = None,
+    latency: Any = None,
+    drift: Any = None,
 ) -> dict[str, Any]:
     """The common keywords of an alignment, checked, as the engine wants them: durations in int nanoseconds."""
     args: dict[str, Any] = {}
-    for name, table in (("modes", modes), ("edge", edge), ("max_gap", max_gap), ("offset", offset), ("clock", clock), ("latency", latency)):
+    for name, table in (("modes", modes), ("edge", edge), ("max_gap", max_gap), ("offset", offset), ("clock", clock), ("latency", latency), ("drift", drift)):
         if isinstance(table, Mapping):
             for k in table:
                 _options.key(k, features)
-        elif name in ("modes", "offset", "clock", "latency") and table is not None:
+        elif name in ("modes", "offset", "clock", "latency", "drift") and table is not None:
             raise Misuse(f"{name}={table!r}: expected a dict by stream key")
     all_modes = ("linear", "nearest", "previous", "next", "slerp", "angle", "mean")
     if modes:
@@ -434,9 +445,27 @@ def align_args(
         args["offset"] = {k: _options.nanoseconds("offset", v) for k, v in offset.items()}
     if latency:
         args["latency"] = {k: _options.nanoseconds("latency", v) for k, v in latency.items()}
+    if drift:
+        args["drift"] = {k: _drift(k, v) for k, v in drift.items()}
     if clock:
         args["clock"] = dict(clock)
     return args
+
+
+def _drift(key: str, v: Any) -> Any:
+    """One entry of drift= as the engine wants it."""
+    at = None
+    if isinstance(v, Mapping) and "ppm" in v and set(v) <= {"ppm", "at"}:
+        v, at = v["ppm"], v.get("at")
+    elif isinstance(v, (tuple, list)) and len(v) == 2:
+        v, at = v
+    try:
+        ppm = float(v)
+    except (TypeError, ValueError):
+        ppm = float("nan")
+    if isinstance(v, bool) or not abs(ppm) <= 1e5:
+        raise Misuse(f"drift[{key!r}]={v!r}: expected parts in a million within ±100000, or (ppm, at)", {"stream": key})
+    return ppm if at is None else {"ppm": ppm, "at": _options.nanoseconds(f"drift[{key!r}] at", at)}
 
 
 def arrays(answer: Mapping[str, Any]) -> dict[str, Any]:
@@ -491,8 +520,11 @@ class Stream:
         got = self._read(False, True)
         return np.split(got["values"], np.cumsum(got["lengths"])[:-1]) if self.feature.ragged and len(got["lengths"]) else got["values"]
 
-    def frames(self, rows: Iterable[int] | None = None, *, image_dtype: str = "uint8", image_size: tuple[int, int] | None = None) -> np.ndarray:
-        """Pictures of the given rows (default all), in the given order: (N, C, H, W); depth as float32 millimetres."""
+    def frames(self, rows: Iterable[int] | None = None, *, image_dtype: str = "uint8", image_size: tuple[int, int] | None = None, depth_unit: str = "mm") -> np.ndarray:
+        """Pictures of the given rows (default all), in the given order: (N, C, H, W), grey ones as three equal planes.
+
+        Depth is (N, 1, H, W): uint16 as stored; coded video and float depth as float32 millimetres, or depth_unit="m": float metres are then
+        as stored, to the bit."""
         if self.kind not in _PICTURES:
             raise Misuse(f"stream {self.key!r} is {self.kind}, not pictures", {"stream": self.key}, "use .values")
         n = len(self.times) if self.feature.clock else self.episode.length
@@ -500,12 +532,15 @@ class Stream:
         for r in chosen:
             if not -n <= r < n:
                 raise Misuse(f"row {r} of a stream of {n}", {"episode": self.episode.position, "stream": self.key, "row": r})
-        config: dict[str, Any] = {"keys": [self.key], "episodes": [self.episode.position], "image_dtype": image_dtype}
+        _options.choice("image_dtype", image_dtype, ("uint8", "float32"))
+        config: dict[str, Any] = {"depth_unit": _options.choice("depth_unit", depth_unit, ("mm", "m")), "keys": [self.key], "episodes": [self.episode.position], "image_dtype": image_dtype}
         if self.feature.clock:
             config["anchor"] = self.key
         if image_size is not None:
             config["image_size"] = [int(v) for v in image_size]
         ds = self.episode.dataset._handle
+        if not chosen:
+            return self._no_frames(image_dtype, image_size)
         m = ds.call("robocache_map_new", config)
         h = _engine.engine()
         try:
@@ -513,6 +548,14 @@ class Stream:
             return arrays(answer)[self.key]
         finally:
             h.call("robocache_close", m["map"])
+
+    def _no_frames(self, image_dtype: str, image_size: tuple[int, int] | None) -> np.ndarray:
+        """frames of no rows: the engine makes no samples out of an empty episode."""
+        f = self.feature
+        depth = f.depth is not None or f.channels == 1 and f.dtype != "uint8"
+        height, width = image_size if image_size is not None else (f.height, f.width)
+        dtype = image_dtype if not depth else "uint16" if f.depth is None and f.dtype == "uint16" else "float32"
+        return np.zeros((0, 1 if depth else 3, int(height), int(width)), dtype)
 
     @property
     def rate_hz(self) -> float:

@@ -32,6 +32,20 @@ __all__ = [
 _warned = False
 
 
+def _kept_bytes(v: Any) -> int:
+    """cache_in_memory in bytes; 0: nothing is kept."""
+    if v is False or v is None:
+        return 0
+    return 4 << 30 if v is True else _options.bytes_of("cache_in_memory", v)
+
+
+def _size(v: Any) -> int:
+    """The bytes of a sample's tensors and texts."""
+    if isinstance(v, Mapping):
+        return sum(_size(x) for x in v.values())
+    return len(v) if isinstance(v, str) else int(getattr(v, "nbytes", 0))
+
+
 def _one_path(use_robocache: Any) -> None:
     """use_robocache=False once chose another way to read; it is taken, and said once a process."""
     global _warned
@@ -50,7 +64,7 @@ class _Sequences(_Base):
 
     def _begin(
         self, dataset: Dataset, roles: Mapping[str, Sequence[str]], *, language: bool, sequence_length: int, target_hz: Any, episodes: Iterable[int] | None,
-        image_size: Any, image_dtype: str = "float32", cache: bool = False, threads: int | None = None, memory_budget: Any = None,
+        image_size: Any, image_dtype: str = "float32", cache: Any = False, threads: int | None = None, memory_budget: Any = None,
     ) -> None:  # fmt: skip
         self.dataset = dataset
         self.sequence_length = _loading.whole("sequence_length", sequence_length)
@@ -60,7 +74,9 @@ class _Sequences(_Base):
         exact = Fraction(str(rate("target_hz", hz)))
         self.target_hz = float(exact)
         self.roles = {k: list(v) for k, v in roles.items()}
-        self._memo: dict[int, Any] | None = {} if cache else None
+        self._room = _kept_bytes(cache)  # bytes that may still be kept
+        self._bound = 0 if cache is True else self._room  # as it was given
+        self._memo: dict[int, Any] | None = {} if self._room else None
         features = dataset.features
         streams = list(dict.fromkeys(k for keys in self.roles.values() for k in keys))
         span = (0.0, float((self.sequence_length - 1) / exact), self.sequence_length)
@@ -82,9 +98,14 @@ class _Sequences(_Base):
         if self._memo is None:
             return self._item(self.map[i])
         k = self.map._index(i)
-        if k not in self._memo:
-            self._memo[k] = self._item(self.map[k])
-        return dict(self._memo[k])
+        item = self._memo.get(k)
+        if item is None:
+            item = self._item(self.map[k])
+            size = _size(item)
+            if size <= self._room:
+                self._room -= size
+                self._memo[k] = item
+        return dict(item)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return (self[i] for i in range(len(self)))
@@ -131,8 +152,8 @@ class _Batches(Loader):
 
     def _serve(self, sequences: _Sequences, form: Callable[[dict[str, Any]], dict[str, Any]], **how: Any) -> None:
         self.sequences, self._form = sequences, form
-        if sequences._memo is not None:
-            how.setdefault("cache", "ram")
+        if sequences._memo is not None and how.setdefault("cache", "ram") == "ram" and sequences._bound:
+            how.setdefault("cache_budget", sequences._bound)  # a directory, or no cache at all, is not what cache_in_memory bounds
         super().__init__(sequences.map, **how)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
@@ -221,7 +242,8 @@ class RTXDataset(_Sequences):
     modalities: which of "vision" ("rgb"), "depth", "proprio", "rewards", "language"; default all that are there. Actions always are.
     streams: {"rgb": key, "depth": key, "proprio": [keys], "actions": [keys], "rewards": key}, where the choice by names is not the right one;
         several numeric streams are joined. Other names are observations too: {"wrist_rgb": "observation.wrist_image"}.
-    cache_in_memory: samples that were made are kept, and the same tensors given again. use_robocache: changes nothing (warns once).
+    cache_in_memory: samples that were made are kept, and the same tensors given again, up to so many bytes (True: "4GiB"; a number, or text such as
+        "512MiB"); what finds no room is made again each time. use_robocache: changes nothing (warns once).
     map, options: as robocache.open. threads, memory_budget: as MapDataset.
 
     A sample: {"observations": {"rgb": float32 [T, H, W, C], "proprio": float32 [T, D], "depth": float32 [T, H, W, 1] in millimetres},
@@ -234,7 +256,7 @@ class RTXDataset(_Sequences):
     @_options.checked
     def __init__(
         self, dataset_name: str | None = None, data_dir: Any = None, split: str | None = "train", max_episodes: int | None = None, sequence_length: int = 50,
-        image_size: Sequence[int] | None = (224, 224), use_robocache: bool = True, cache_in_memory: bool = False, *, path: Any = None,
+        image_size: Sequence[int] | None = (224, 224), use_robocache: bool = True, cache_in_memory: bool | int | str = False, *, path: Any = None,
         modalities: Iterable[str] | None = None, target_hz: Any = None, episode_length_sec: float | None = None, streams: Mapping[str, Any] | None = None,
         rows_hz: Any = None, map: Any = None, options: Mapping[str, Any] | None = None, image_dtype: str = "float32", threads: int | None = None,
         memory_budget: int | str | None = None,
@@ -251,7 +273,7 @@ class RTXDataset(_Sequences):
         n = ds.num_episodes if max_episodes is None else min(_loading.whole("max_episodes", max_episodes), ds.num_episodes)
         self._begin(
             ds, _sequences.roles(ds, streams, wanted), language=language, sequence_length=sequence_length, target_hz=target_hz, episodes=None if n == ds.num_episodes else range(n),
-            image_size=image_size, image_dtype=image_dtype, cache=_loading.flag("cache_in_memory", cache_in_memory), threads=threads, memory_budget=memory_budget,
+            image_size=image_size, image_dtype=image_dtype, cache=cache_in_memory, threads=threads, memory_budget=memory_budget,
         )  # fmt: skip
         self._streams, self.num_episodes = streams, n
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from . import _engine, _loading, _memory, _options
+from . import _engine, _loading, _memory, _options, _statistics
 from ._batches import Batches, Taken
 from ._device import Device, PageLocked
 from ._errors import ForkError, Misuse, Unsupported
@@ -52,9 +52,12 @@ class Loader(_Base):
 
     What is in a batch
     delta_timestamps, windows, keys, episodes, hz, anchor, align, tolerance_s: as MapDataset. Point clouds, other rows of varying length and
-        windows of a span are not padded: all entries one after the other, and `<key>_lengths`. image_dtype: "uint8" (default) or "float32";
-        image_size: (height, width); pictures are NCHW.
+        windows of a span are not padded: all entries one after the other, and `<key>_lengths`; of a span also `<key>_times`, int64 ns after the
+        sample. image_dtype: "uint8" (default) or "float32";
+        image_size: (height, width); depth_unit: as MapDataset; pictures are NCHW, grey ones three equal planes.
     normalize: None, "mean_std", "min_max", "quantiles", "quantile10", or {key: mode or {mode, clip, mean, std, low, high}}.
+    stats: what normalize counts with, where the dataset brings none or others are wanted: Dataset.compute_stats(), a dict of that shape, or
+        a stats.json ('robocache stats URI --out FILE').
     on_bad_episode: "error", or "skip" (counted and listed in stats()).
 
     In what order
@@ -135,6 +138,8 @@ class Loader(_Base):
         options: Mapping[str, Any] | None = None,
         windows: Mapping[str, Any] | None = None,
         anchor: str | None = None,
+        stats: Any = None,
+        depth_unit: str | None = None,
     ) -> None:
         self._handle: _engine.Handle | None = None
         ordered = _loading.order(shuffle, pool_size, pool_episodes, pool_shards, uneven)
@@ -144,6 +149,7 @@ class Loader(_Base):
         own = sample_config(
             features, episodes=episodes, delta_timestamps=delta_timestamps, hz=hz, align=align, keys=keys,
             image_dtype=image_dtype, image_size=image_size, tolerance_s=tolerance_s, windows=windows, anchor=anchor,
+            depth_unit=depth_unit,
         )  # fmt: skip
         self.rank, self.world_size = _loading.place(rank, world_size)
         self.batch_size = _loading.whole("batch_size", batch_size)
@@ -160,6 +166,10 @@ class Loader(_Base):
             self._config["deadline_s"] = _loading.number("deadline_s", deadline_s) or -1.0
         if (n := _loading.normalize(normalize, features)) is not None:
             self._config["normalize"] = n
+        if stats is not None:
+            if self._mix is not None:
+                raise Misuse("stats= of a mixture", hint="give it to each robocache.Mix")
+            self._config["stats"] = _statistics.given(stats, features)
         self._mixture(temperature=temperature, stop=stop, epoch_size=epoch_size, stratified=stratified, missing=missing)
         self._place_batches(device, None if pin_memory is None else _loading.flag("pin_memory", pin_memory))
         self._fresh()

@@ -36,6 +36,7 @@ def sample_config(
     tolerance_s: float | None = None,
     windows: Mapping[str, Any] | None = None,
     anchor: str | None = None,
+    depth_unit: str | None = None,
 ) -> dict[str, Any]:
     """What a sample holds, checked, as the engine's configuration."""
     c: dict[str, Any] = {}
@@ -69,7 +70,7 @@ def sample_config(
     if align is not None:
         if not isinstance(align, Mapping):
             raise Misuse(f"align={align!r}: expected a dict with the keywords of Episode.align")
-        known = ("hz", "extent", "modes", "edge", "max_gap", "offset", "clock", "latency", "dtypes")
+        known = ("hz", "extent", "modes", "edge", "max_gap", "offset", "clock", "latency", "drift", "dtypes")
         for k in align:
             if k not in known:
                 raise Misuse(f"unknown keyword {k!r} in align", hint=_options.nearest(k, known))
@@ -84,6 +85,8 @@ def sample_config(
         c["align"] = a
     if image_dtype is not None:
         c["image_dtype"] = _options.choice("image_dtype", image_dtype, ("uint8", "float32"))
+    if depth_unit is not None:
+        c["depth_unit"] = _options.choice("depth_unit", depth_unit, ("mm", "m"))
     if image_size is not None:
         size = [operator.index(v) for v in image_size] if isinstance(image_size, Iterable) else []
         if len(size) != 2 or min(size) < 1:
@@ -149,12 +152,14 @@ class MapDataset(_Base):
     delta_timestamps: {key: [seconds, …]}, windows with `<key>_is_pad`, by lerobot's rules; with several clocks in time, by the align rule.
     windows: {key: window} at a stream's own rate, in seconds. A list of offsets: the samples there (pictures and point clouds the nearest,
         everything else the previous, unless align= chooses a mode), with `<key>_is_pad`. A tuple (from, to): all samples stamped from there to
-        there, both ends included: an item has (N, …), a batch (ΣN, …) and `<key>_lengths`. A tuple (from, to, count): so many times
+        there, both ends included: an item has (N, …), a batch (ΣN, …) and `<key>_lengths`; `<key>_times` are their times, int64 ns after the sample's.
+        A tuple (from, to, count): so many times
         evenly from end to end, by the align rule (floats linear), with `<key>_is_pad`.
     hz, align: samples on a uniform timeline; align takes the keywords of Episode.align, and dtypes: {key: "float32" …} to cast to.
     anchor: of a dataset with several clocks, the stream whose rows are the samples (default the dataset's own rows). Streams on other clocks
         are brought to its stamps by their align rules, with `<key>_is_pad`.
-    image_dtype: "uint8" or "float32" in [0, 1]. image_size: (height, width).
+    image_dtype: "uint8" or "float32" in [0, 1]. image_size: (height, width). depth_unit: coded and float depth as float32 "mm" (default) or
+        "m": float metres are then as stored, to the bit; uint16 depth is always as stored.
     tolerance_s: where given, offsets and picture times are checked against it; pictures are found by ordinal in any case.
     format, map, options: how a path is opened, as robocache.open takes them; rows_hz: its hz=, of formats that keep no clock.
     threads: for one batch; default the cores. memory_budget: bytes, or "4GiB", for decoders, tables and a batch.
@@ -186,11 +191,13 @@ class MapDataset(_Base):
         options: Mapping[str, Any] | None = None,
         windows: Mapping[str, Any] | None = None,
         anchor: str | None = None,
+        depth_unit: str | None = None,
     ) -> None:
         self.dataset: Dataset = opened(source, format=format, hz=rows_hz, map=map, options=options)
         self._config = sample_config(
             self.dataset.features, episodes=episodes, delta_timestamps=delta_timestamps, hz=hz, align=align, keys=keys,
             image_dtype=image_dtype, image_size=image_size, tolerance_s=tolerance_s, windows=windows, anchor=anchor,
+            depth_unit=depth_unit,
         )  # fmt: skip
         if threads is not None:
             self._config["threads"] = operator.index(threads)
@@ -267,7 +274,8 @@ class MapDataset(_Base):
         torch = _memory.torch_module()
         columns = values(self._map.call("robocache_map_items", {"indices": indices}), torch)
         ragged = [f["key"] for f in self._map.open().info["fields"] if f.get("ragged")]
-        rows = {k: v if isinstance(v, list) else _entries(v, columns[k + "_lengths"]) if k in ragged else _rows(v, torch) for k, v in columns.items()}
+        lengths = {k: columns[(k if k + "_lengths" in columns else k.removesuffix("_times")) + "_lengths"] for k in ragged}
+        rows = {k: v if isinstance(v, list) else _entries(v, lengths[k]) if k in ragged else _rows(v, torch) for k, v in columns.items()}
         return [{k: v[i] for k, v in rows.items()} for i in range(len(indices))]
 
     def close(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from . import _loading, _options
+from . import _loading, _options, _statistics
 from ._errors import Misuse
 from .dataset import Feature, opened
 from .mapdataset import MapDataset, sample_config
@@ -21,7 +21,8 @@ class Mix:
         At every prefix of the epoch the realised counts stay within a few samples of the shares.
     rename: {its key: the batch's key}. What follows, and keys=, delta_timestamps=, align= and normalize= of the Loader, use the batch's keys.
     hz, align, anchor: its timeline, so that windows in seconds mean the same at every source's rate; or the stream whose rows are its samples.
-    stats: statistics in place of its own, {key: {mean, std, min, max, q01 ...}}, as Dataset.stats. Statistics are never pooled over sources.
+    stats: statistics in place of its own, {key: {mean, std, min, max, q01 ...}}, as Dataset.stats and
+        Dataset.compute_stats() give them, or a stats.json. Statistics are never pooled over sources.
     normalize, image_size, episodes, keys: as of Loader, for this source alone.
     name: in errors, statistics and states; default its number.
     format, map, options: how a path is opened, as robocache.open takes them; rows_hz: its hz=, of formats that keep no clock.
@@ -38,7 +39,7 @@ class Mix:
         rename: Mapping[str, str] | None = None,
         hz: Any = None,
         align: Mapping[str, Any] | None = None,
-        stats: Mapping[str, Any] | None = None,
+        stats: Any = None,
         normalize: Any = None,
         image_size: Sequence[int] | None = None,
         episodes: Iterable[int] | None = None,
@@ -77,7 +78,7 @@ class Mix:
         if names:
             self._config["rename"] = names
         if stats is not None:
-            self._config["stats"] = _loading.statistics(stats, self.features)
+            self._config["stats"] = _statistics.given(stats, self.features)
         if (n := _loading.normalize(normalize, self.features)) is not None:
             self._config["normalize"] = n
         if name is not None:

@@ -32,7 +32,7 @@ def data_root() -> Path:
 
 def dataset_path(name: str) -> str:
     path = data_root() / name
-    if not path.is_dir():
+    if not path.exists():
         pytest.skip(f"no test data {name} in {data_root()}: set ROBOCACHE_TESTDATA")
     return str(path)
 

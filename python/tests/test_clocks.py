@@ -25,8 +25,10 @@ def test_spans_and_offsets(h264: str) -> None:
         rows = np.flatnonzero((times >= times[i] - 100_000_000) & (times <= times[i]))
         assert b[key + "_lengths"][i] == len(rows)
         assert np.array_equal(b[key][at : at + len(rows)].numpy(), values[rows])
+        assert np.array_equal(b[key + "_times"][at : at + len(rows)].numpy(), times[rows] - times[i])
         at += len(rows)
         item = m[i]
+        assert np.array_equal(item[key + "_times"].numpy(), times[rows] - times[i])
         assert np.array_equal(item[key].numpy(), values[rows]) and item[key + "_lengths"] == len(rows)
     assert len(b[key]) == at and key + "_is_pad" not in b
     state = ep.streams["observation.state"]
@@ -254,3 +256,25 @@ def test_mixture_with_lerobot(recording: str, h264: str) -> None:
                 assert int(b["dataset_index"][i]) == at.dataset_index[n]
                 n += 1
     assert n == 64 and set(at.dataset_index) == {0, 1}
+
+
+def test_drift() -> None:
+    """drift= is at + (stamp - at) / (1 + ppm / 1e6), in Episode.align and in the loader; at is the first stamp, or the one that is given."""
+    with robocache.open(f"{dataset_path('mcap_robot')}/recording_zstd.mcap") as ds:
+        ep = ds.episode(0)
+        key = next(k for k, f in ds.features.items() if f.kind == "numeric" and f.dtype == "float64" and f.clock and not f.ragged and len(ep.streams[k].times) > 300)
+        stamps, values = ep.streams[key].times, ep.streams[key].values.reshape(len(ep.streams[key].times), -1)
+        first = int(stamps[0])
+        for drift, at in (400.0, first), ((400.0, first - 10**9), first - 10**9):
+            moved = at + (stamps - at) / (1 + 400e-6) + 5e6
+            got = ep.align(hz=50, extent=key, keys=[key], modes={key: "linear"}, offset={key: 0.005}, drift={key: drift})
+            assert abs(got["times"][0] - moved[0]) <= 256  # the float64 of an epoch
+            want = np.stack([np.interp((got["times"] - first).astype(float), moved - first, c) for c in values.T], 1)
+            assert np.allclose(got[key].reshape(want.shape), want, atol=1e-3 * max(1e-9, np.abs(values).max()))
+        align = {"modes": {key: "linear"}, "extent": key, "offset": {key: 0.005}, "drift": {key: 400.0}}
+        m = robocache.MapDataset(ds, keys=[key], hz=50, align=align)
+        one = ep.align(hz=50, extent=key, keys=[key], modes={key: "linear"}, offset={key: 0.005}, drift={key: {"ppm": 400.0}})
+        assert len(m) == len(one["times"]) and np.array_equal(np.asarray(m[10][key]).ravel(), one[key][10].ravel())
+        for bad in 1e9, "fast", (1, 2, 3), {"rate": 1}, True:
+            with pytest.raises(robocache.Misuse, match="drift"):
+                ep.align(hz=50, keys=[key], drift={key: bad})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -102,10 +103,26 @@ def test_rtx_options(bridge: str, tmp_path: Path) -> None:
         assert np.array_equal(item["observations"][name], frames(ep, key).transpose(0, 2, 3, 1))
     assert item["observations"]["proprio"].shape == (10, 8) and np.array_equal(item["observations"]["proprio"][:, 7], ep.streams["discount"].values.reshape(-1))
     assert more[4]["actions"] is item["actions"] is more[-21]["actions"]
+    size = sum(v.nbytes for v in more[4].values() if hasattr(v, "nbytes")) + sum(v.nbytes for v in more[4]["observations"].values())
+    few = RTXDataset(path=own, sequence_length=10, image_size=None, cache_in_memory=int(2.5 * size), streams=more._streams)
+    kept = [few[i] for i in range(4)]
+    assert [few[i]["actions"] is kept[i]["actions"] for i in range(4)] == [True, True, False, False]  # two fit
+    assert all(torch.equal(few[i]["actions"], kept[i]["actions"]) for i in range(4))
+    with pytest.raises(robocache.Misuse, match="cache_in_memory"):
+        RTXDataset(path=own, sequence_length=10, cache_in_memory="much")
     again = pickle.loads(pickle.dumps(fast))
     assert torch.equal(again[1]["actions"], fast[1]["actions"])
     loader = torch.utils.data.DataLoader(fast, batch_size=4, num_workers=2)
     assert torch.equal(next(iter(loader))["actions"][2], fast[2]["actions"])
+
+
+def test_cache_of_batches(bridge: str, tmp_path: Any) -> None:
+    """The bytes of cache_in_memory bound what stays in memory: not a directory, and nothing where no cache is asked for."""
+    how = dict(data_dir=bridge, sequence_length=5, image_size=(16, 16), cache_in_memory="1MiB", batch_size=8, num_workers=1)
+    for own in ({}, {"cache": str(tmp_path / "disk")}, {"cache": None}):
+        with RTXDataLoader("bridge_dataset", **how, **own) as loader:  # type: ignore[arg-type]
+            assert loader._config.get("cache_budget") == (None if own else 1 << 20)
+            assert len(next(iter(loader))["actions"]) == 8
 
 
 def test_episodes(bridge: str) -> None:

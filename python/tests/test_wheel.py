@@ -33,7 +33,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_contents(wheel: Path) -> None:
     assert wheel.name.startswith("robocache-") and "-py3-none-linux_" in wheel.name
     names = set(zipfile.ZipFile(wheel).namelist())
-    for name in ("robocache/__init__.py", "robocache/py.typed", "robocache/_lib/librobocache.so", "robocache/_lib/LICENSE", "robocache/_lib/COPYING.LGPLv2.1", "robocache/_lib/COPYING.dav1d", "robocache/_lib/COPYING.libdeflate", "robocache/_lib/COPYING.libjpeg-turbo"):
+    for name in ("robocache/__init__.py", "robocache/py.typed", "robocache/_lib/librobocache.so", "robocache/_lib/LICENSE", "robocache/_lib/COPYING.LGPLv2.1", "robocache/_lib/COPYING.dav1d", "robocache/_lib/COPYING.libdeflate", "robocache/_lib/COPYING.libjpeg-turbo", "robocache/_lib/COPYING.libjxl", "robocache/_lib/COPYING.libzstd"):
         assert name in names, name
     assert not any("tests/" in n or n.endswith((".h", ".go")) for n in names)
 

@@ -1,0 +1,74 @@
+"""Statistics: as the engine gives them, as a file keeps them, as a Loader takes them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from . import _options
+from ._errors import Malformed, Misuse, NotFound
+
+
+def of(answer: Mapping[str, Any]) -> dict[str, dict[str, np.ndarray]]:
+    """Statistics as float64 arrays in the shape that the dataset stores; count as int64 of shape (1,)."""
+    out: dict[str, dict[str, np.ndarray]] = {}
+    for k, s in answer.items():
+        shape = tuple(s.get("shape") or (-1,))
+
+        def vector(v: Sequence[Any], shape: tuple[int, ...] = shape) -> np.ndarray:
+            a = np.array([np.nan if x is None else x for x in v], np.float64)
+            return a.reshape(shape) if int(np.prod(shape)) in (a.size, -1) else a
+
+        one = {n: vector(s[n]) for n in ("min", "max", "mean", "std") if n in s}
+        one["count"] = np.array([s["count"]], np.int64)
+        one.update({q: vector(v) for q, v in sorted((s.get("quantiles") or {}).items())})
+        out[k] = one
+    return out
+
+
+def given(v: Any, features: Iterable[str]) -> dict[str, Any]:
+    """stats= of a source, in the shape of Dataset.stats, or a file of them, as the engine wants it."""
+    if isinstance(v, (str, os.PathLike)):
+        v = _read(v, features)
+    if not isinstance(v, Mapping):
+        raise Misuse(f"stats={type(v).__name__}: expected a dict, as Dataset.stats")
+    out: dict[str, Any] = {}
+    for k, one in v.items():
+        _options.key(k, features, "key of stats")
+        if not isinstance(one, Mapping):
+            raise Misuse(f"stats[{k!r}]: expected a dict with mean, std, min, max or quantiles")
+        s: dict[str, Any] = {"count": int(np.asarray(one.get("count", 0)).ravel()[0])}
+        for name, x in one.items():
+            if name == "count":
+                continue
+            if name not in ("mean", "std", "min", "max") and not (name.startswith("q") and name[1:].isdigit()):
+                raise Misuse(f"unknown statistic {name!r} in stats[{k!r}]", hint=_options.nearest(name, ["mean", "std", "min", "max", "q01", "q10", "q90", "q99"]))
+            a = np.asarray(x, np.float64)
+            if np.isinf(a).any():
+                raise Misuse(f"stats[{k!r}][{name!r}] is infinite")
+            numbers = [None if np.isnan(f) else f for f in a.ravel().tolist()]
+            if name.startswith("q"):
+                s.setdefault("quantiles", {})[name] = numbers
+            else:
+                s[name] = numbers
+        out[k] = s
+    return out
+
+
+def _read(path: Any, features: Iterable[str]) -> dict[str, Any]:
+    """A stats.json, as 'robocache stats URI --out FILE' and LeRobot write it; of the features that are there."""
+    try:
+        with open(os.path.expanduser(path), encoding="utf-8") as f:
+            v = json.load(f)
+    except FileNotFoundError:
+        raise NotFound(f"stats={str(path)!r}: no such file", hint="robocache stats URI --out FILE writes one") from None
+    except (ValueError, OSError) as e:
+        raise Malformed(f"stats={str(path)!r}: {e}") from None
+    if not isinstance(v, dict):
+        raise Malformed(f"stats={str(path)!r}: expected an object by feature")
+    known = set(features)
+    return {k: one for k, one in v.items() if k in known}
