@@ -28,7 +28,7 @@ build: native ## bin/robocache and the C library of the Python package
 lib: native
 	$(GO) build -trimpath -buildmode=c-shared -ldflags '$(SO_LDFLAGS)' -o $(SO) ./cmd/librobocache
 	@rm -f $(SO:.so=.h)
-	@cp .build/native/COPYING.* python/robocache/_lib/ 2>/dev/null || true
+	@cp video/jpegxl/data/COPYING.* python/robocache/_lib/; cp .build/native/COPYING.* python/robocache/_lib/ 2>/dev/null || true
 
 core: ## .venv with torch, for the demo
 	@scripts/venv.sh core
@@ -63,8 +63,8 @@ lint: ## gofmt, go vet, staticcheck, and that it builds without cgo; the import 
 	CGO_ENABLED=0 $(GO) build ./...
 
 FUZZTIME ?= 60s
-fuzz: ## each parser for a minute (FUZZTIME=10m: longer)
-	@for p in $$($(GO) list ./...); do for f in $$($(GO) test -list '^Fuzz' $$p | grep ^Fuzz); do echo "$$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1x $$p || exit 1; done; done
+fuzz: ## each parser for a minute (FUZZTIME=10m: longer; ONLY='h5|rlds': some; JOBS=2 at a time)
+	@GO="$(GO)" FUZZTIME="$(FUZZTIME)" scripts/fuzz.sh
 
 soak: build ## pools, caches, http, kills and resumes for 30 minutes (SOAK=2m: shorter): every picture checked, memory flat
 	@scripts/soak.sh

@@ -25,7 +25,7 @@ func LoadRun(ctx context.Context, w Workload, marks io.Writer) (Outcome, error) 
 		return loadWindow(ctx, w, marks)
 	}
 	start := time.Now()
-	ds, err := robocache.Open(ctx, w.URI, robocache.OpenOptions{})
+	ds, err := w.open(ctx)
 	if err != nil {
 		return Outcome{}, err
 	}

@@ -54,7 +54,7 @@ const (
 // checked, one thread, the loop without a loader.
 func loadWindow(ctx context.Context, w Workload, marks io.Writer) (Outcome, error) {
 	start := time.Now()
-	ds, err := robocache.Open(ctx, w.URI, robocache.OpenOptions{})
+	ds, err := w.open(ctx)
 	if err != nil {
 		return Outcome{}, err
 	}

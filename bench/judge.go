@@ -34,8 +34,11 @@ func newJudge(ctx context.Context, ds robocache.Dataset, s *Suite) (*judge, erro
 	for _, e := range list {
 		j.lengths = append(j.lengths, ds.Len(e))
 	}
-	if j.st, err = store.Open(s.URI); err != nil {
-		return nil, err
+	// Only video lies in files beside; a recording or an HDF5 file is no folder of such.
+	if slices.ContainsFunc(ds.Info().Features, func(f robocache.Feature) bool { return f.Kind == robocache.KindVideo }) {
+		if j.st, err = store.Open(s.URI); err != nil {
+			return nil, err
+		}
 	}
 	j.lib = video.NewLibrary(func(ctx context.Context, path string) (robocache.Ranged, error) { return j.st.Open(ctx, path) }, 64<<20)
 	seen := map[string]bool{}
@@ -53,7 +56,9 @@ func newJudge(ctx context.Context, ds robocache.Dataset, s *Suite) (*judge, erro
 
 func (j *judge) close() {
 	j.lib.Close()
-	store.Close(j.st)
+	if j.st != nil {
+		store.Close(j.st)
+	}
 }
 
 // check compares the pictures of a run.

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"context"
 	"embed"
 	"os"
 	"path/filepath"
@@ -16,6 +17,7 @@ var scripts embed.FS
 // Workload is what the arms of `bench load` do. The window is Duration seconds where that is set, else Epochs whole epochs.
 type Workload struct {
 	URI       string `json:"uri"`
+	HZ        string `json:"hz,omitempty"` // of rows that state no rate
 	BatchSize int    `json:"batch_size"`
 	Workers   int    `json:"workers"` // peers: processes; ours: threads
 	Epochs    int    `json:"epochs"`  // measured, after one that is not
@@ -48,6 +50,18 @@ type Workload struct {
 	OrderOut  string `json:"-"`
 }
 
+// open opens the dataset.
+func (w *Workload) open(ctx context.Context) (robocache.Dataset, error) {
+	var opt robocache.OpenOptions
+	if w.HZ != "" {
+		var err error
+		if opt.HZ, err = robocache.RateOf(w.HZ); err != nil {
+			return nil, err
+		}
+	}
+	return robocache.Open(ctx, w.URI, opt)
+}
+
 // args gives the workload as the arms' command line: arms/common.py and `bench arm-load` read the same flags.
 func (w *Workload) args() []string {
 	a := []string{w.URI, "--batch-size", strconv.Itoa(w.BatchSize), "--workers", strconv.Itoa(w.Workers), "--epochs", strconv.Itoa(w.Epochs), "--video", w.Video, "--window", strconv.Itoa(w.Window), "--seed", strconv.Itoa(w.Seed)}
@@ -77,6 +91,7 @@ func (w *Workload) args() []string {
 		a = append(a, "--warmup", strconv.Itoa(w.Warmup))
 	}
 	number("prefetch", w.Prefetch)
+	text("hz", w.HZ)
 	text("shuffle", w.Shuffle)
 	text("cache", w.Cache)
 	text("cache-budget", w.CacheBudget)

@@ -40,7 +40,7 @@ const resumeSteps = 24
 
 // ResumeRun is one process of the check that a killed run goes on exactly: the engine's.
 func ResumeRun(ctx context.Context, j ResumeJob) error {
-	ds, err := robocache.Open(ctx, j.Work.URI, robocache.OpenOptions{})
+	ds, err := j.Work.open(ctx)
 	if err != nil {
 		return err
 	}

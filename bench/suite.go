@@ -72,7 +72,9 @@ type PointResult struct {
 // RunSuite measures every combination of scenario, batch size and arm. Arms take turns within a scenario; each run is a fresh process
 // a rank. A run that gave a wrong picture or lost a sample is reported as failed, with its figures.
 func RunSuite(ctx context.Context, s *Suite) ([]PointResult, error) {
-	ds, err := robocache.Open(ctx, s.URI, robocache.OpenOptions{})
+	local := s.Base
+	local.URI = s.URI
+	ds, err := local.open(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,38 @@
+package bench
+
+import (
+	"io"
+	"testing"
+
+	_ "github.com/goatnote-inc/robocache/format/all"
+	"github.com/goatnote-inc/robocache/internal/realdata"
+)
+
+// Every format is measured: folders, single files, and rows whose rate nobody states.
+func TestLoadFormats(t *testing.T) {
+	for name, hz := range map[string]string{
+		"aloha_like": "", "bridge_rlds": "", "calvin_like": "", "g1_v21": "", "mcap_robot/recording_zstd.mcap": "", "mcap_robot/recording_db3": "", "robomimic_like/earliest_gzip.hdf5": "",
+		"pointclouds/kitti": "10", "pointclouds/nuscenes": "", "rosbag2": "", "diffusion_policy_zarr/replay_buffer.zarr": "10",
+	} {
+		w := Workload{URI: realdata.Path(t, name), HZ: hz, BatchSize: 4, Workers: 2, Epochs: 1, Video: "none"}
+		out, err := LoadRun(t.Context(), w, io.Discard)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if out.Samples == 0 {
+			t.Errorf("%s: no samples", name)
+		}
+		ds, err := w.open(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		j, err := newJudge(t.Context(), ds, &Suite{URI: w.URI, Base: w})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		} else {
+			j.close()
+		}
+		ds.Close()
+	}
+}
