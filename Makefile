@@ -9,7 +9,7 @@ SO := python/robocache/_lib/librobocache.so
 export ROBOCACHE_TESTDATA ?= $(abspath ../shared/data)
 PY := .venv/bin/python
 
-.PHONY: help deps native build lib core peers demo test test-go test-race test-python test-tfds lint fuzz soak bench clean
+.PHONY: help deps native build lib core peers prepare demo test test-go test-race test-python test-tfds lint fuzz soak bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -39,7 +39,11 @@ peers: ## .venv with lerobot and its decoders too: judge and peer of the tests, 
 demo: build core ## the main job, shown: synth, inspect, doctor, load, train, contact sheet (into demo-out/)
 	@scripts/demo.sh
 
-test: build peers lint test-go test-race test-python ## everything
+test: prepare lint test-go test-race test-python ## everything
+
+# The compiler and the package installer hardly wait for the same thing.
+prepare:
+	@$(MAKE) --no-print-directory -j2 --output-sync=target build peers
 
 test-go: native
 	$(GO) test -timeout 20m ./...
