@@ -195,8 +195,8 @@ func (doc *doctor) stamps(ctx context.Context, f *tableFile, file int32, g int) 
 	if err != nil {
 		return nil, err
 	}
-	defer doc.d.tab.handles.put(h)
-	col, err := pq.ReadColumn(ctx, h.r, f.pq, g, leaf, []int{}, pq.Limits{Bytes: doc.d.limit})
+	defer doc.d.tab.handles.Put(h)
+	col, err := pq.ReadColumn(ctx, h.Value, f.pq, g, leaf, []int{}, pq.Limits{Bytes: doc.d.limit})
 	if err == nil {
 		var raw []byte
 		if raw, err = convert(col, robocache.Float64); err == nil {

@@ -102,7 +102,7 @@ func (t *tables) integers(ctx context.Context, f *tableFile, file int32, group i
 	if err != nil {
 		return nil, err
 	}
-	defer t.handles.put(h)
+	defer t.handles.Put(h)
 	col, err := pq.ReadColumn(ctx, t.ranged(h, f, file, group), f.pq, group, leaf, []int{}, pq.Limits{Bytes: t.d.limit})
 	if err == nil {
 		var v []int64

@@ -86,10 +86,10 @@ func (c *clustered) ReadAt(ctx context.Context, p []byte, off int64) error {
 
 // ranged is what a row group of an open file is read through.
 func (t *tables) ranged(h *handle, f *tableFile, file int32, group int) robocache.Ranged {
-	if !store.Remote(h.r) {
-		return h.r
+	if !store.Remote(h.Value.Ranged) {
+		return h.Value.Ranged
 	}
-	return &clustered{Ranged: h.r, t: t, file: file, group: int32(group), clusters: clusters(f.pq, group)}
+	return &clustered{Ranged: h.Value.Ranged, t: t, file: file, group: int32(group), clusters: clusters(f.pq, group)}
 }
 
 // warm loads what rows of several episodes need of a column at the same time, where reads are requests. Its errors are left to those who

@@ -3,11 +3,13 @@ package lerobot
 import (
 	"context"
 	"fmt"
+	"math"
 	"sort"
 	"sync"
 	"sync/atomic"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/handles"
 	"github.com/goatnote-inc/robocache/format/lerobot/internal/pq"
 	"github.com/goatnote-inc/robocache/store"
 )
@@ -16,7 +18,7 @@ import (
 type tables struct {
 	d       *Dataset
 	cache   *cache
-	handles handles
+	handles *handles.Pool[int32, *dataFile]
 	moved   atomic.Pointer[map[int32]int64] // episode → start row in its file, where proof found it elsewhere
 	moving  sync.Mutex
 	once    sync.Once
@@ -31,11 +33,11 @@ type tableFile struct {
 }
 
 func newTables(d *Dataset, budget int64) *tables {
-	return &tables{d: d, cache: newCache(budget), handles: handles{open: map[int32]*handle{}, max: 32}}
+	return &tables{d: d, cache: newCache(budget), handles: handles.New[int32, *dataFile](maxOpen, math.MaxInt64)}
 }
 
 func (t *tables) close() {
-	t.handles.close()
+	_ = t.handles.Close()
 	t.cache.clear()
 }
 
@@ -72,7 +74,7 @@ func (t *tables) fileOf(episode int) (file int32, start int64) {
 }
 
 func (t *tables) open(ctx context.Context, file int32) (*handle, error) {
-	return t.handles.get(file, func() (robocache.Ranged, string, error) {
+	return t.handles.Get(file, func() (*dataFile, error) {
 		var r robocache.Ranged
 		name, err := t.d.paths.try(ctx, t.d.paths.data, t.d.dataPlace(file), func(name string) (err error) {
 			r, err = t.d.st.Open(ctx, name)
@@ -85,9 +87,9 @@ func (t *tables) open(ctx context.Context, file int32) (*handle, error) {
 			r, err = inMemory(ctx, r)
 		}
 		if err != nil {
-			return nil, "", t.blame(err, file)
+			return nil, t.blame(err, file)
 		}
-		return r, name, nil
+		return &dataFile{r, name}, nil
 	})
 }
 
@@ -107,12 +109,12 @@ func (t *tables) footer(ctx context.Context, file int32) (*tableFile, error) {
 		if err != nil {
 			return nil, 0, err
 		}
-		defer t.handles.put(h)
-		f, err := pq.Open(ctx, h.r, nil)
+		defer t.handles.Put(h)
+		f, err := pq.Open(ctx, h.Value, nil)
 		if err != nil {
-			return nil, 0, t.blame(robocache.At(err, robocache.Where{"file": h.name}), file)
+			return nil, 0, t.blame(robocache.At(err, robocache.Where{"file": h.Value.name}), file)
 		}
-		return &tableFile{name: h.name, pq: f}, f.MemoryBytes(), nil
+		return &tableFile{name: h.Value.name, pq: f}, f.MemoryBytes(), nil
 	})
 	if err != nil {
 		return nil, err
@@ -174,7 +176,7 @@ func (t *tables) fetch(ctx context.Context, f *tableFile, key unit, read reader)
 		if err != nil {
 			return nil, 0, err
 		}
-		defer t.handles.put(h)
+		defer t.handles.Put(h)
 		v, size, err = read(ctx, t.ranged(h, f, key.file, int(key.group)), f, int(key.group))
 		if err != nil {
 			err = robocache.At(err, robocache.Where{"file": f.name, "row_group": int(key.group)})

@@ -4,15 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/url"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/h5"
+	"github.com/goatnote-inc/robocache/format/internal/handles"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -135,11 +137,18 @@ const maxOpen = 64
 
 // pool keeps a bounded number of files open.
 type pool struct {
-	mu    sync.Mutex
-	st    store.Store
-	open  map[*lazyFile]struct{}
-	clock int64
-	shut  bool
+	st   store.Store
+	open *handles.Pool[string, robocache.Ranged]
+	shut atomic.Bool
+}
+
+func newPool(st store.Store) *pool {
+	return &pool{st: st, open: handles.New[string, robocache.Ranged](maxOpen, math.MaxInt64)}
+}
+
+func (p *pool) close() error {
+	p.shut.Store(true)
+	return p.open.Close()
 }
 
 // lazyFile is a file that is opened when it is read, and may be closed in between. It stays the version that it was at first.
@@ -149,98 +158,39 @@ type lazyFile struct {
 	size    int64
 	version string
 	remote  bool
-
-	// p.mu guards these.
-	r    robocache.Ranged
-	refs int
-	used int64
 }
 
 func (p *pool) file(ctx context.Context, name string) (*lazyFile, error) {
 	f := &lazyFile{p: p, name: name}
-	r, err := f.get(ctx)
+	h, err := f.get(ctx)
 	if err != nil {
 		return nil, err
 	}
-	f.size, f.version, f.remote = r.Size(), r.Version(), store.Remote(r)
-	f.put()
+	defer p.open.Put(h)
+	f.size, f.version, f.remote = h.Value.Size(), h.Value.Version(), store.Remote(h.Value)
 	return f, nil
 }
 
-func (f *lazyFile) get(ctx context.Context) (robocache.Ranged, error) {
-	p := f.p
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.shut {
+func (f *lazyFile) get(ctx context.Context) (*handles.Handle[string, robocache.Ranged], error) {
+	if f.p.shut.Load() {
 		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "hdf5", Where: robocache.Where{"file": f.name}, Msg: "the dataset is closed"}
 	}
-	p.clock++
-	f.used = p.clock
-	if f.r != nil {
-		f.refs++
-		return f.r, nil
+	h, err := f.p.open.Get(f.name, func() (robocache.Ranged, error) { return f.p.st.Open(ctx, f.name) })
+	if err == nil && f.version != "" && h.Value.Version() != f.version {
+		defer f.p.open.Put(h)
+		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "hdf5", Where: robocache.Where{"file": f.name}, Msg: "the file changed while it was read", Want: f.version, Got: h.Value.Version(), Hint: "open the dataset again"}
 	}
-	p.mu.Unlock()
-	r, err := p.st.Open(ctx, f.name)
-	p.mu.Lock()
-	if err != nil {
-		return nil, err
-	}
-	if f.version != "" && r.Version() != f.version {
-		r.Close()
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "hdf5", Where: robocache.Where{"file": f.name}, Msg: "the file changed while it was read", Want: f.version, Got: r.Version(), Hint: "open the dataset again"}
-	}
-	if f.r != nil || p.shut { // another goroutine was faster
-		r.Close()
-		if p.shut {
-			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "hdf5", Where: robocache.Where{"file": f.name}, Msg: "the dataset is closed"}
-		}
-		f.refs++
-		return f.r, nil
-	}
-	f.r = r
-	f.refs++
-	p.open[f] = struct{}{}
-	p.trim()
-	return r, nil
-}
-
-// trim closes the files that were not used for longest. p.mu is held.
-func (p *pool) trim() {
-	for len(p.open) > maxOpen {
-		var oldest *lazyFile
-		for f := range p.open {
-			if f.refs == 0 && (oldest == nil || f.used < oldest.used) {
-				oldest = f
-			}
-		}
-		if oldest == nil {
-			return
-		}
-		oldest.r.Close()
-		oldest.r = nil
-		delete(p.open, oldest)
-	}
-}
-
-func (f *lazyFile) put() {
-	p := f.p
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if f.refs--; f.refs == 0 && p.shut {
-		f.r.Close()
-		f.r = nil
-	}
+	return h, err
 }
 
 // ReadAt fills p from the file.
 func (f *lazyFile) ReadAt(ctx context.Context, b []byte, off int64) error {
-	r, err := f.get(ctx)
+	h, err := f.get(ctx)
 	if err != nil {
 		return err
 	}
-	defer f.put()
-	return r.ReadAt(ctx, b, off)
+	defer f.p.open.Put(h)
+	return h.Value.ReadAt(ctx, b, off)
 }
 
 // Size is the file's length.
@@ -254,21 +204,6 @@ func (f *lazyFile) Remote() bool { return f.remote }
 
 // Close does nothing: the pool closes.
 func (f *lazyFile) Close() error { return nil }
-
-func (p *pool) close() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.shut = true
-	var errs []error
-	for f := range p.open {
-		delete(p.open, f)
-		if f.refs == 0 {
-			errs = append(errs, f.r.Close())
-			f.r = nil
-		}
-	}
-	return errors.Join(errs...)
-}
 
 // OpenFile opens a file of the set's store as HDF5.
 func (s *Set) OpenFile(ctx context.Context, name string) (*h5.File, error) {

@@ -64,7 +64,7 @@ func New(s store.Store, format, uri string, opt robocache.OpenOptions) *Set {
 		budget = defaultBudget
 	}
 	budget = max(budget, smallestBudget)
-	return &Set{Info_: &robocache.Info{URI: uri, Format: format, FPS: opt.HZ}, st: s, cache: h5.NewCache(budget - budget/8), limit: budget, pool: &pool{st: s, open: map[*lazyFile]struct{}{}}, StampUnit: 1}
+	return &Set{Info_: &robocache.Info{URI: uri, Format: format, FPS: opt.HZ}, st: s, cache: h5.NewCache(budget - budget/8), limit: budget, pool: newPool(s), StampUnit: 1}
 }
 
 // Ready ends the making of a set.
