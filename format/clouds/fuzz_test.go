@@ -1,21 +1,14 @@
 package clouds_test
 
 import (
-	"errors"
-	"runtime/metrics"
 	"strings"
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/clouds"
+	"github.com/goatnote-inc/robocache/internal/hostile"
 	"github.com/goatnote-inc/robocache/store"
 )
-
-func allocated() uint64 {
-	s := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
-	metrics.Read(s)
-	return s[0].Value.Uint64()
-}
 
 // FuzzScans: any bytes as scans, as arrays and as stamps, under any name: clouds or a typed error, no panic, and memory in proportion (P5).
 func FuzzScans(f *testing.F) {
@@ -29,40 +22,29 @@ func FuzzScans(f *testing.F) {
 		if _, err := store.CleanName("scans/" + name); err != nil || strings.Contains(name, ".txt") {
 			return
 		}
-		before := allocated()
+		before := hostile.Allocated()
 		m := store.NewMem("fuzzclouds")
 		defer m.Drop()
 		m.Put("scans/"+name, b)
 		m.Put("scans/times.txt", stamps)
 		for _, format := range []string{"kitti", "nuscenes", "clouds"} {
 			d, err := clouds.OpenStore(t.Context(), m, format, robocache.OpenOptions{MemoryBudget: 1 << 20})
-			typed(t, err)
+			hostile.Typed(t, err)
 			if err != nil {
 				continue
 			}
 			_, err = d.Times(t.Context(), 0, "")
-			typed(t, err)
+			hostile.Typed(t, err)
 			data, counts, err := d.GatherRagged(t.Context(), points, []robocache.Row{{}})
-			typed(t, err)
+			hostile.Typed(t, err)
 			if f := d.Info().Features[0]; err == nil && len(data) != counts[0]*f.Elements()*f.DType.Size() {
 				t.Errorf("%d bytes for %d points", len(data), counts[0])
 			}
 			_, err = d.Diagnose(t.Context(), robocache.DiagnoseOptions{})
-			typed(t, err)
+			hostile.Typed(t, err)
 		}
-		if got := allocated() - before; got > uint64(16<<20+200*(len(b)+len(stamps))) {
+		if got := hostile.Allocated() - before; got > uint64(16<<20+200*(len(b)+len(stamps))) {
 			t.Errorf("%d bytes were allocated for %d", got, len(b)+len(stamps))
 		}
 	})
-}
-
-func typed(t *testing.T, err error) {
-	t.Helper()
-	var e *robocache.Error
-	if err != nil && !errors.As(err, &e) {
-		t.Errorf("untyped: %v", err)
-	}
-	if err != nil && strings.Contains(err.Error(), "did not expect") {
-		t.Errorf("a panic: %v", err)
-	}
 }

@@ -2,36 +2,18 @@ package lerobot
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"runtime/metrics"
-	"strings"
 	"testing"
 
-	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/store"
 	"github.com/parquet-go/parquet-go"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/hostile"
+	"github.com/goatnote-inc/robocache/store"
 )
-
-func allocated() uint64 {
-	s := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
-	metrics.Read(s)
-	return s[0].Value.Uint64()
-}
-
-func typed(t *testing.T, err error) {
-	t.Helper()
-	var e *robocache.Error
-	if err != nil && !errors.As(err, &e) {
-		t.Errorf("untyped: %v", err)
-	}
-	if e != nil && strings.Contains(err.Error(), "did not expect") {
-		t.Errorf("a panic: %v", err)
-	}
-}
 
 // FuzzMetadata: whatever the JSON files hold, a result or a typed error, and memory in proportion to the input (L7).
 func FuzzMetadata(f *testing.F) {
@@ -42,9 +24,9 @@ func FuzzMetadata(f *testing.F) {
 	f.Add([]byte(`{"episode_index": 0, "stats": {"a": {"min": [NaN, -Infinity], "max": [1, 2], "mean": [0.5, 1], "std": [[1], [2]], "count": [3]}}}`))
 	f.Add([]byte(`{"state": {"x": {"start": 0, "end": 2}}, "video": {"c": {"original_key": "k"}}}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		before := allocated()
+		before := hostile.Allocated()
 		raw, _, err := parseInfo(b)
-		typed(t, err)
+		hostile.Typed(t, err)
 		if err == nil {
 			for i := range raw.features {
 				_, _ = feature(&raw.features[i])
@@ -56,17 +38,17 @@ func FuzzMetadata(f *testing.F) {
 			}
 		}
 		_, _, _, err = parseEpisodesV2(b)
-		typed(t, err)
+		hostile.Typed(t, err)
 		_, err = parseTasksJSONL(b)
-		typed(t, err)
+		hostile.Typed(t, err)
 		_, err = parseStats(b)
-		typed(t, err)
+		hostile.Typed(t, err)
 		_, err = mergeStats(b)
-		typed(t, err)
+		hostile.Typed(t, err)
 		if b, err := checkJSON(modalityPath, b); err == nil {
 			_, _ = parseModality(b, &robocache.Info{})
 		}
-		if got := allocated() - before; got > uint64(8<<20+200*len(b)) {
+		if got := hostile.Allocated() - before; got > uint64(8<<20+200*len(b)) {
 			t.Errorf("%d bytes were allocated for %d", got, len(b))
 		}
 	})
@@ -86,10 +68,10 @@ func FuzzDataset(f *testing.F) {
 	f.Add(episodes, data)
 	info := []byte(s.infoJSON())
 	f.Fuzz(func(t *testing.T, data, episodes []byte) {
-		before := allocated()
+		before := hostile.Allocated()
 		m := fixed{infoPath: info, tasksParquet: tasks, "meta/episodes/chunk-000/file-000.parquet": episodes, "data/chunk-000/file-000.parquet": data}
 		d, err := OpenStore(t.Context(), m, robocache.OpenOptions{MemoryBudget: 1 << 20})
-		typed(t, err)
+		hostile.Typed(t, err)
 		if err == nil {
 			for e := range min(d.Info().Episodes, 3) {
 				var rows []robocache.Row
@@ -98,19 +80,19 @@ func FuzzDataset(f *testing.F) {
 				}
 				for _, c := range d.Info().Features {
 					if c.Kind == robocache.KindNumeric {
-						typed(t, d.Gather(t.Context(), c.Key, rows, make([]byte, len(rows)*c.RowBytes())))
+						hostile.Typed(t, d.Gather(t.Context(), c.Key, rows, make([]byte, len(rows)*c.RowBytes())))
 					}
 				}
 				_, err := d.Text(t.Context(), "task", rows)
-				typed(t, err)
+				hostile.Typed(t, err)
 				_, err = d.Times(t.Context(), e, "")
-				typed(t, err)
+				hostile.Typed(t, err)
 				_, err = d.Episode(t.Context(), e)
-				typed(t, err)
+				hostile.Typed(t, err)
 			}
 			d.Close()
 		}
-		if got := allocated() - before; got > 96<<20 {
+		if got := hostile.Allocated() - before; got > 96<<20 {
 			t.Errorf("%d bytes were allocated for %d", got, len(data)+len(episodes))
 		}
 	})

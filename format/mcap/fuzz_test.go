@@ -6,7 +6,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"runtime/metrics"
 	"strings"
 	"testing"
 
@@ -14,6 +13,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/bag"
+	"github.com/goatnote-inc/robocache/internal/hostile"
 	"github.com/goatnote-inc/robocache/internal/realdata"
 	"github.com/goatnote-inc/robocache/store"
 )
@@ -69,7 +69,7 @@ func FuzzDataset(f *testing.F) {
 		if len(b) > 1<<20 {
 			return
 		}
-		before := allocatedBytes()
+		before := hostile.Allocated()
 		mem.Put("x.mcap", b)
 		for _, scan := range []string{"all", "sample"} {
 			ds, err := OpenStore(ctx, mem, "x.mcap", robocache.OpenOptions{MemoryBudget: 16 << 20, Options: map[string]string{"scan": scan}})
@@ -102,14 +102,8 @@ func FuzzDataset(f *testing.F) {
 			fine(t, "doctor", err)
 			_ = ds.Dataset.Close() // and not the store
 		}
-		if got := allocatedBytes() - before; got > uint64(256<<20+2000*len(b)) {
+		if got := hostile.Allocated() - before; got > uint64(256<<20+2000*len(b)) {
 			t.Errorf("%d bytes were allocated for %d", got, len(b))
 		}
 	})
-}
-
-func allocatedBytes() uint64 {
-	s := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
-	metrics.Read(s)
-	return s[0].Value.Uint64()
 }

@@ -13,21 +13,11 @@ import (
 	"github.com/klauspost/compress/zlib"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/hostile"
 	"github.com/goatnote-inc/robocache/store"
 )
 
 const handShard = "toy-train.tfrecord-00000-of-00001"
-
-func typed(t testing.TB, err error) {
-	t.Helper()
-	var e *robocache.Error
-	if err != nil && !errors.As(err, &e) {
-		t.Errorf("untyped: %v", err)
-	}
-	if err != nil && strings.Contains(err.Error(), "did not expect") {
-		t.Errorf("a panic: %v", err)
-	}
-}
 
 func has(d *Dataset, code string) bool {
 	for _, f := range d.Info().Findings {
@@ -102,7 +92,7 @@ func TestFlippedAnywhere(t *testing.T) {
 					continue
 				}
 				if err := checkEpisode(t, d, e, e); err != nil {
-					if typed(t, err); !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), handShard) {
+					if hostile.Typed(t, err); !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), handShard) {
 						t.Errorf("byte %d: %v", i, err)
 					}
 					bad++
@@ -127,12 +117,12 @@ func TestLyingLength(t *testing.T) {
 		b := binary.LittleEndian.AppendUint64(nil, n)
 		b = binary.LittleEndian.AppendUint32(b, maskedCRC(b))
 		h.shards[handShard] = append(appendRecord(nil, handEpisode(0, 3)), append(b, make([]byte, 100)...)...)
-		before := allocated()
+		before := hostile.Allocated()
 		d, err := h.open(t, "lie")
 		if err != nil || d.Info().Episodes != 1 || !has(d, "truncated-shard") {
 			t.Errorf("%d: %v", n, err)
 		}
-		if got := allocated() - before; got > 4<<20 {
+		if got := hostile.Allocated() - before; got > 4<<20 {
 			t.Errorf("%d bytes for a lie", got)
 		}
 	}
@@ -286,7 +276,7 @@ func TestPackedShards(t *testing.T) {
 			h.shards[handShard] = z.Bytes()[:cut]
 			d, err := h.open(t, how)
 			if err != nil {
-				if typed(t, err); cut > headBytes && !errors.Is(err, robocache.ErrMalformed) {
+				if hostile.Typed(t, err); cut > headBytes && !errors.Is(err, robocache.ErrMalformed) {
 					t.Errorf("%s cut at %d: %v", how, cut, err)
 				}
 				continue
@@ -309,12 +299,12 @@ func TestPackedShards(t *testing.T) {
 	w.Close()
 	h := newHand()
 	h.shards[handShard] = z.Bytes()
-	before := allocated()
+	before := hostile.Allocated()
 	d, err := h.open(t, "bomb")
 	if err != nil || d.Info().Episodes != 0 || !has(d, "truncated-shard") {
 		t.Error(err)
 	}
-	if got := allocated() - before; got > 400<<20 {
+	if got := hostile.Allocated() - before; got > 400<<20 {
 		t.Errorf("%d bytes for a bomb", got)
 	}
 }
@@ -352,7 +342,7 @@ func TestFaultAnywhere(t *testing.T) {
 		if err == nil {
 			t.Errorf("operation %d failed, and nobody said so", n)
 		}
-		typed(t, err)
+		hostile.Typed(t, err)
 	}
 }
 

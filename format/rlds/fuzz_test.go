@@ -2,20 +2,14 @@ package rlds
 
 import (
 	"bytes"
-	"runtime/metrics"
 	"testing"
 
 	"github.com/klauspost/compress/gzip"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/hostile"
 	"github.com/goatnote-inc/robocache/store"
 )
-
-func allocated() uint64 {
-	s := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
-	metrics.Read(s)
-	return s[0].Value.Uint64()
-}
 
 // readAll asks for everything of the first episodes.
 func readAll(t *testing.T, d *Dataset) {
@@ -37,13 +31,13 @@ func readAll(t *testing.T, d *Dataset) {
 			case f.RowBytes() < 1<<16:
 				err = d.Gather(t.Context(), f.Key, rows, make([]byte, len(rows)*f.RowBytes()))
 			}
-			typed(t, err)
+			hostile.Typed(t, err)
 		}
 		_, err := d.Times(t.Context(), e, "")
-		typed(t, err)
+		hostile.Typed(t, err)
 	}
 	_, err := d.Diagnose(t.Context(), robocache.DiagnoseOptions{Episodes: []int{}})
-	typed(t, err)
+	hostile.Typed(t, err)
 }
 
 const fuzzFeatures = `"is_first": {"tensor": {"shape": {}, "dtype": "bool"}}, "f": {"tensor": {"shape": {"dimensions": ["2"]}, "dtype": "float16"}},
@@ -88,7 +82,7 @@ func FuzzShard(f *testing.F) {
 	f.Add(one[:len(one)-5])
 	h := &hand{features: fuzzFeatures, info: handInfo("toy", "train", 2)}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		before := allocated()
+		before := hostile.Allocated()
 		s := store.NewMem("rlds-fuzz")
 		defer s.Drop()
 		h.shards = map[string][]byte{handShard: b}
@@ -96,12 +90,12 @@ func FuzzShard(f *testing.F) {
 		opt := handOptions
 		opt.MemoryBudget = 1 << 20
 		d, err := OpenStore(t.Context(), s, opt)
-		typed(t, err)
+		hostile.Typed(t, err)
 		if err == nil {
 			readAll(t, d)
 			d.Close()
 		}
-		if got := allocated() - before; got > uint64(48<<20+200*len(b)) {
+		if got := hostile.Allocated() - before; got > uint64(48<<20+200*len(b)) {
 			t.Errorf("%d bytes were allocated for %d", got, len(b))
 		}
 	})
@@ -113,7 +107,7 @@ func FuzzExample(f *testing.F) {
 	f.Add([]byte{})
 	h := &hand{features: fuzzFeatures, info: handInfo("toy", "train", 1)}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		before := allocated()
+		before := hostile.Allocated()
 		s := store.NewMem("rlds-fuzz-example")
 		defer s.Drop()
 		h.shards = map[string][]byte{handShard: appendRecord(nil, b)}
@@ -121,12 +115,12 @@ func FuzzExample(f *testing.F) {
 		opt := handOptions
 		opt.MemoryBudget = 1 << 20
 		d, err := OpenStore(t.Context(), s, opt)
-		typed(t, err)
+		hostile.Typed(t, err)
 		if err == nil {
 			readAll(t, d)
 			d.Close()
 		}
-		if got := allocated() - before; got > uint64(48<<20+200*len(b)) {
+		if got := hostile.Allocated() - before; got > uint64(48<<20+200*len(b)) {
 			t.Errorf("%d bytes were allocated for %d", got, len(b))
 		}
 	})
@@ -143,19 +137,19 @@ func FuzzMetadata(f *testing.F) {
 	f.Add([]byte(h.info))
 	f.Add([]byte(`{"robocache": {"fps": "30000/1001", "stamps": "t", "features": {"a": {"names": ["x"]}}}}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		before := allocated()
+		before := hostile.Allocated()
 		sc, err := parseFeatures(b)
-		typed(t, err)
+		hostile.Typed(t, err)
 		if err == nil {
 			x := fuzzExample()
 			_, err := sc.parseData(x)
-			typed(t, err)
+			hostile.Typed(t, err)
 		}
 		info, err := parseInfo(b)
-		typed(t, err)
+		hostile.Typed(t, err)
 		if err == nil {
 			_, err := info.shardsOf([]int{}, map[string]int64{})
-			typed(t, err)
+			hostile.Typed(t, err)
 		}
 		s := store.NewMem("rlds-fuzz-meta")
 		defer s.Drop()
@@ -163,12 +157,12 @@ func FuzzMetadata(f *testing.F) {
 		s.Put(metadataName, b)
 		s.Put(featuresName, b)
 		d, err := OpenStore(t.Context(), s, robocache.OpenOptions{MemoryBudget: 1 << 20})
-		typed(t, err)
+		hostile.Typed(t, err)
 		if err == nil {
 			readAll(t, d)
 			d.Close()
 		}
-		if got := allocated() - before; got > uint64(32<<20+1000*len(b)) {
+		if got := hostile.Allocated() - before; got > uint64(32<<20+1000*len(b)) {
 			t.Errorf("%d bytes were allocated for %d", got, len(b))
 		}
 	})

@@ -3,36 +3,22 @@ package ros2
 import (
 	"encoding/hex"
 	"errors"
-	"runtime/metrics"
 	"strings"
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/hostile"
 )
-
-func allocated() uint64 {
-	s := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
-	metrics.Read(s)
-	return s[0].Value.Uint64()
-}
-
-func typed(t *testing.T, err error) {
-	t.Helper()
-	var e *robocache.Error
-	if err != nil && !errors.As(err, &e) {
-		t.Errorf("untyped: %v", err)
-	}
-}
 
 // everything reads all fields of a message.
 func everything(t *testing.T, top *Topic, msg []byte) {
 	t.Helper()
 	rows := map[int]int{}
-	typed(t, top.Scan(msg, func(clock, entry int, _ int64, _ bool) { rows[clock] = entry }))
+	hostile.Typed(t, top.Scan(msg, func(clock, entry int, _ int64, _ bool) { rows[clock] = entry }))
 	_, _, err := top.Stamp(msg)
-	typed(t, err)
+	hostile.Typed(t, err)
 	_, err = top.FrameID(msg)
-	typed(t, err)
+	hostile.Typed(t, err)
 	for k, f := range top.Fields() {
 		if k == 64 {
 			break
@@ -49,7 +35,7 @@ func everything(t *testing.T, top *Topic, msg []byte) {
 		default:
 			_, err = top.Numeric(msg, k, rows[f.Clock], make([]byte, f.Feature.RowBytes()))
 		}
-		typed(t, err)
+		hostile.Typed(t, err)
 	}
 }
 
@@ -73,13 +59,13 @@ func FuzzMessage(f *testing.F) {
 	f.Add(uint8(7), EncodeString(nil, "text"), []byte{0, 1, 0, 0, 0xff, 0xff, 0xff, 0xff})
 	f.Fuzz(func(t *testing.T, kind uint8, first, msg []byte) {
 		s, _ := KnownSchema(names[int(kind)%len(names)])
-		before := allocated()
+		before := hostile.Allocated()
 		top, err := NewTopic("/t", s, [][]byte{first})
-		typed(t, err)
+		hostile.Typed(t, err)
 		if err == nil {
 			everything(t, top, msg)
 		}
-		if got := allocated() - before; got > uint64(8<<20+4000*(len(first)+len(msg))) {
+		if got := hostile.Allocated() - before; got > uint64(8<<20+4000*(len(first)+len(msg))) {
 			t.Errorf("%d bytes were allocated for %d", got, len(first)+len(msg))
 		}
 	})
@@ -92,21 +78,21 @@ func FuzzSchema(f *testing.F) {
 	f.Add(false, "own/B[] b\nstring<=5[<=3] s\nwstring w\nint32 X=1\n"+strings.Repeat("=", 80)+"\nMSG: own/B\nfloat64[1000000] x\nB[2] c\n", []byte{0, 1, 0, 0, 9, 9, 9, 9})
 	f.Add(true, idlText, []byte{0, 1, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8})
 	f.Fuzz(func(t *testing.T, idl bool, text string, msg []byte) {
-		before := allocated()
+		before := hostile.Allocated()
 		encoding := "ros2msg"
 		if idl {
 			encoding = "ros2idl"
 		}
 		s, err := ParseSchema(encoding, "own/msg/A", text)
-		typed(t, err)
+		hostile.Typed(t, err)
 		if err == nil {
 			top, err := NewTopic("/t", s, [][]byte{msg})
-			typed(t, err)
+			hostile.Typed(t, err)
 			if err == nil {
 				everything(t, top, msg)
 			}
 		}
-		if got := allocated() - before; got > uint64(64<<20+4000*(len(text)+len(msg))) {
+		if got := hostile.Allocated() - before; got > uint64(64<<20+4000*(len(text)+len(msg))) {
 			t.Errorf("%d bytes were allocated for %d", got, len(text)+len(msg))
 		}
 	})

@@ -3,6 +3,8 @@ package ros2
 import (
 	"testing"
 	"time"
+
+	"github.com/goatnote-inc/robocache/internal/hostile"
 )
 
 // A group without names and a joint whose name is "" have nothing in common.
@@ -37,7 +39,7 @@ func TestArraysOfNothing(t *testing.T) {
 		defer close(done)
 		msg := []byte{0, 1, 0, 0, 9, 0, 0, 0}
 		top, err := NewTopic("/t", s, [][]byte{msg})
-		typed(t, err)
+		hostile.Typed(t, err)
 		if err == nil {
 			everything(t, top, msg)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/bag"
+	"github.com/goatnote-inc/robocache/internal/hostile"
 	"github.com/goatnote-inc/robocache/internal/realdata"
 	"github.com/goatnote-inc/robocache/store"
 )
@@ -79,7 +80,7 @@ func TestFaultAnywhere(t *testing.T) {
 				break
 			}
 			if err != nil {
-				typed(t, err)
+				hostile.Typed(t, err)
 			} else if got != want {
 				t.Errorf("fault %d at operation %d: another answer, and no error", fault, n)
 			}

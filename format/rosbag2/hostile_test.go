@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime/metrics"
 	"slices"
 	"strings"
 	"testing"
@@ -17,26 +16,10 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/bag"
+	"github.com/goatnote-inc/robocache/internal/hostile"
 	"github.com/goatnote-inc/robocache/internal/realdata"
 	"github.com/goatnote-inc/robocache/store"
 )
-
-func allocated() uint64 {
-	s := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
-	metrics.Read(s)
-	return s[0].Value.Uint64()
-}
-
-func typed(t *testing.T, err error) {
-	t.Helper()
-	var e *robocache.Error
-	if err != nil && !errors.As(err, &e) {
-		t.Errorf("untyped: %v", err)
-	}
-	if err != nil && strings.Contains(err.Error(), "did not expect") {
-		t.Errorf("a panic: %v", err)
-	}
-}
 
 // FuzzMetadata: any text as metadata.yaml gives files inside the folder, or a typed error, in memory that its size bounds.
 func FuzzMetadata(f *testing.F) {
@@ -46,9 +29,9 @@ func FuzzMetadata(f *testing.F) {
 	f.Add(strings.Repeat("[", 200))
 	f.Add(strings.Repeat("- ", 2000))
 	f.Fuzz(func(t *testing.T, text string) {
-		before := allocated()
+		before := hostile.Allocated()
 		m, err := parseMetadata([]byte(text), "x")
-		typed(t, err)
+		hostile.Typed(t, err)
 		if m != nil {
 			for _, n := range m.files {
 				if clean, err := store.CleanName(n); err != nil || clean != n {
@@ -59,7 +42,7 @@ func FuzzMetadata(f *testing.F) {
 				latched(tp.qos)
 			}
 		}
-		if got := allocated() - before; got > uint64(8<<20+4000*len(text)) {
+		if got := hostile.Allocated() - before; got > uint64(8<<20+4000*len(text)) {
 			t.Errorf("%d bytes were allocated for %d", got, len(text))
 		}
 	})
@@ -87,15 +70,15 @@ func FuzzDB3(f *testing.F) {
 	}
 	f.Add(small)
 	f.Fuzz(func(t *testing.T, b []byte) {
-		before := allocated()
+		before := hostile.Allocated()
 		s, err := openDB3(t.Context(), mem(b), "a.db3", nil)
-		typed(t, err)
+		hostile.Typed(t, err)
 		if err == nil {
 			for k, info := range s.Topics() {
-				typed(t, s.Messages(t.Context(), k, 0, int(min(info.Messages, 100)), func(int, *bag.Message) error { return nil }))
+				hostile.Typed(t, s.Messages(t.Context(), k, 0, int(min(info.Messages, 100)), func(int, *bag.Message) error { return nil }))
 			}
 		}
-		if got := allocated() - before; got > uint64(32<<20+4000*len(b)) {
+		if got := hostile.Allocated() - before; got > uint64(32<<20+4000*len(b)) {
 			t.Errorf("%d bytes were allocated for %d", got, len(b))
 		}
 	})
@@ -110,14 +93,14 @@ func TestBombs(t *testing.T) {
 	bomb := w.EncodeAll(make([]byte, 256<<20), nil)
 	z := &zstdMessages{}
 	d := z.decoder()
-	before := allocated()
+	before := hostile.Allocated()
 	if _, err := d.message(bomb); !errors.Is(err, robocache.ErrResourceLimit) {
 		t.Errorf("%d bytes: %v", len(bomb), err)
 	}
 	if _, err := unpack(t.Context(), mem(bomb), "x.zstd"); !errors.Is(err, robocache.ErrResourceLimit) {
 		t.Errorf("%d bytes: %v", len(bomb), err)
 	}
-	if got := allocated() - before; got > 64<<20 {
+	if got := hostile.Allocated() - before; got > 64<<20 {
 		t.Errorf("%d bytes were allocated", got)
 	}
 	if _, err := d.message([]byte("no frame")); !errors.Is(err, robocache.ErrMalformed) {

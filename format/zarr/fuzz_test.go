@@ -6,32 +6,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"runtime/metrics"
 	"strings"
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/hostile"
 	"github.com/goatnote-inc/robocache/store"
 )
-
-func allocated() uint64 {
-	s := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
-	metrics.Read(s)
-	return s[0].Value.Uint64()
-}
-
-func typed(t testing.TB, err error) {
-	t.Helper()
-	var e *robocache.Error
-	if err != nil && !errors.As(err, &e) {
-		t.Errorf("untyped: %v", err)
-	}
-	if e != nil && strings.Contains(err.Error(), "did not expect") {
-		t.Errorf("a panic: %v", err)
-	}
-}
 
 // mem makes a store of files.
 func mem(files map[string]string) *store.Mem {
@@ -45,17 +28,17 @@ func mem(files map[string]string) *store.Mem {
 // readAll opens a store and reads a few rows of everything.
 func readAll(t testing.TB, s store.Store, budget int64) {
 	d, err := OpenStore(t.Context(), s, robocache.OpenOptions{HZ: robocache.Rate{Num: 10, Den: 1}, MemoryBudget: budget})
-	typed(t, err)
+	hostile.Typed(t, err)
 	if err != nil {
 		return
 	}
 	defer d.Close()
 	for e := range min(d.Info().Episodes, 3) {
 		_, err := d.Episode(t.Context(), e)
-		typed(t, err)
+		hostile.Typed(t, err)
 		if d.Len(e) < 1<<16 {
 			_, err = d.Times(t.Context(), e, "")
-			typed(t, err)
+			hostile.Typed(t, err)
 		}
 		for _, f := range d.Info().Features {
 			var rows []robocache.Row
@@ -65,15 +48,15 @@ func readAll(t testing.TB, s store.Store, budget int64) {
 			switch f.Kind {
 			case robocache.KindNumeric:
 				if f.RowBytes() < 1<<20 {
-					typed(t, d.Gather(t.Context(), f.Key, rows, make([]byte, len(rows)*f.RowBytes())))
+					hostile.Typed(t, d.Gather(t.Context(), f.Key, rows, make([]byte, len(rows)*f.RowBytes())))
 				}
 			case robocache.KindImage:
 				if d.views[f.Key].a.row < 1<<20 {
-					typed(t, d.Frames(t.Context(), f.Key, rows, make([]robocache.FrameRef, len(rows))))
+					hostile.Typed(t, d.Frames(t.Context(), f.Key, rows, make([]robocache.FrameRef, len(rows))))
 				}
 			default:
 				_, err := d.Text(t.Context(), f.Key, rows)
-				typed(t, err)
+				hostile.Typed(t, err)
 			}
 		}
 	}
@@ -93,14 +76,14 @@ func FuzzMetadata(f *testing.F) {
 	f.Add([]byte(`{"zarr_format":2,"shape":[4],"chunks":[4],"dtype":"|O","compressor":null,"fill_value":"","order":"C","filters":[{"id":"vlen-utf8"}]}`), false)
 	f.Add([]byte(`{"zarr_format":3,"node_type":"array","shape":[3,3],"data_type":"int16","chunk_grid":{"name":"regular","configuration":{"chunk_shape":[2,2]}},"chunk_key_encoding":{"name":"default"},"fill_value":"0x7fc0","codecs":[{"name":"sharding_indexed","configuration":{"chunk_shape":[1,2],"codecs":[{"name":"transpose","configuration":{"order":[1,0]}},{"name":"bytes"},{"name":"gzip"}],"index_codecs":[{"name":"bytes"},{"name":"crc32c"}]}}]}`), true)
 	f.Fuzz(func(t *testing.T, b []byte, v3 bool) {
-		before := allocated()
+		before := hostile.Allocated()
 		chunk := packed(make([]byte, 24))
 		files := map[string]string{".zgroup": `{"zarr_format":2}`, "a/.zarray": string(b), "a/0.0": chunk, "a/0": chunk}
 		if v3 {
 			files = map[string]string{"zarr.json": string(b), "c/0/0": chunk, "c/0": chunk}
 		}
 		readAll(t, mem(files), 1<<20)
-		if got := allocated() - before; got > 64<<20 {
+		if got := hostile.Allocated() - before; got > 64<<20 {
 			t.Errorf("%d bytes were allocated for %d", got, len(b))
 		}
 	})
@@ -113,7 +96,7 @@ func FuzzChunk(f *testing.F) {
 	f.Add([]byte("\x18\x00\x00\x00\x1f\x00\x01\x00\x10000000000"))
 	f.Add([]byte("\x04\x00\x00\x00\x01\x00\x00\x00a\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		before := allocated()
+		before := hostile.Allocated()
 		files := map[string]string{".zgroup": `{"zarr_format":2}`}
 		for _, c := range []string{"blosc", "zstd", "gzip", "zlib", "lz4", "crc32", "adler32"} {
 			files[c+"/.zarray"] = fmt.Sprintf(arrayMetaV2, `{"id":"`+c+`"}`, `[{"id":"shuffle","elementsize":4}]`)
@@ -125,7 +108,7 @@ func FuzzChunk(f *testing.F) {
 		shard := `{"zarr_format":3,"node_type":"array","shape":[3,3],"data_type":"int16","chunk_grid":{"name":"regular","configuration":{"chunk_shape":[2,2]}},"chunk_key_encoding":{"name":"default"},"fill_value":7,"codecs":[{"name":"sharding_indexed","configuration":{"chunk_shape":[1,2],"codecs":[{"name":"bytes"}],"index_codecs":[{"name":"bytes"}]}}]}`
 		readAll(t, mem(map[string]string{"zarr.json": shard, "c/0/0": string(b)}), 1<<20)
 		// The first text codec packs may be 1000 times their size up to 64 MiB of room (small/4 for what says no size).
-		if got := allocated() - before; got > uint64(48<<20+40_000*len(b)) {
+		if got := hostile.Allocated() - before; got > uint64(48<<20+40_000*len(b)) {
 			t.Errorf("%d bytes were allocated for %d", got, len(b))
 		}
 	})

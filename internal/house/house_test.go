@@ -43,6 +43,7 @@ var allowed = map[string][]string{
 	"internal/unzstd":   {""},
 	"internal/house":    {},
 	"internal/realdata": {},
+	"internal/hostile":  {""},
 	"internal/e2e":      {"*"},
 	"cmd":               {"*"},
 	"examples":          {"*"},

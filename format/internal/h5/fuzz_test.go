@@ -5,12 +5,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"os"
-	"runtime/metrics"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/hostile"
 )
 
 // inMemory is a file in memory.
@@ -117,16 +117,10 @@ func readAll(ctx context.Context, f *File) (rows map[string]string, errs []error
 	return rows, errs
 }
 
-func allocated() uint64 {
-	s := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
-	metrics.Read(s)
-	return s[0].Value.Uint64()
-}
-
 // checkHostile reads whatever b is: results or typed errors, memory and time in proportion (H3).
 func checkHostile(t *testing.T, b []byte, lax bool) (map[string]string, []error) {
 	t.Helper()
-	before, began := allocated(), time.Now()
+	before, began := hostile.Allocated(), time.Now()
 	cache := NewCache(8 << 20)
 	f, err := open(t.Context(), &File{r: inMemory(b), name: "x", size: uint64(len(b)), cache: cache, id: 1, block: 4 << 10, lax: lax})
 	var rows map[string]string
@@ -143,7 +137,7 @@ func checkHostile(t *testing.T, b []byte, lax bool) (map[string]string, []error)
 			t.Fatalf("a panic, or a read past the end: %v", err)
 		}
 	}
-	if used := allocated() - before; used > 256<<20 {
+	if used := hostile.Allocated() - before; used > 256<<20 {
 		t.Fatalf("%d bytes allocated for a file of %d", used, len(b))
 	}
 	if d := time.Since(began); d > 60*time.Second {

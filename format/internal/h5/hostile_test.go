@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/hostile"
 )
 
 // raw is a file of which no superblock was read.
@@ -72,9 +73,9 @@ func TestOverlappingHeaders(t *testing.T) {
 		b = message(b, 0xff, 0)
 	}
 	b = append(b, make([]byte, size+8*blocks)...)
-	before := allocated()
+	before := hostile.Allocated()
 	_, err := raw(b).object(t.Context(), 0)
-	if got := allocated() - before; !errors.Is(err, robocache.ErrResourceLimit) || got > 2*maxMetadata {
+	if got := hostile.Allocated() - before; !errors.Is(err, robocache.ErrResourceLimit) || got > 2*maxMetadata {
 		t.Errorf("%d bytes taken for %d: %v", got, len(b), err)
 	}
 }
@@ -93,9 +94,9 @@ func TestSharedTexts(t *testing.T) {
 		refs = le.AppendUint32(le.AppendUint64(le.AppendUint32(refs, size), 8), 1)
 	}
 	a := &Attribute{Name: "a", f: raw(b), raw: refs, Type: &Type{Class: Varying, IsText: true, Size: 16, Base: &Type{Class: Text, Size: 1}}}
-	before := allocated()
+	before := hostile.Allocated()
 	_, err := a.Strings(t.Context())
-	if got := allocated() - before; !errors.Is(err, robocache.ErrResourceLimit) || got > 2*maxMetadata {
+	if got := hostile.Allocated() - before; !errors.Is(err, robocache.ErrResourceLimit) || got > 2*maxMetadata {
 		t.Errorf("%d bytes taken for %d: %v", got, len(b), err)
 	}
 	a.raw = refs[:16*3]

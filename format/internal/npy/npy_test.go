@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/hostile"
 	"github.com/goatnote-inc/robocache/internal/realdata"
 )
 
@@ -237,7 +238,7 @@ func FuzzUnpickle(f *testing.F) {
 	f.Add([]byte("\x80\x04\x95\x00\x00\x00\x00\x00\x00\x00\x00\x8c\x15numpy.core.multiarray\x8c\x0c_reconstruct\x93\x8c\x05numpy\x8c\x07ndarray\x93K\x00\x85C\x01b\x87R(K\x01K\x02\x85\x8c\x05numpy\x8c\x05dtype\x93\x8c\x02f4\x89\x88\x87R(K\x03\x8c\x01<NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb\x89C\x08abcdefghtb."))
 	f.Add([]byte("\x80\x02c_codecs\nencode\nX\x03\x00\x00\x00abcX\x06\x00\x00\x00latin1\x86R."))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		before := allocated()
+		before := hostile.Allocated()
 		v, err := Unpickle(b)
 		var e *robocache.Error
 		if err != nil && !errors.As(err, &e) {
@@ -247,7 +248,7 @@ func FuzzUnpickle(f *testing.F) {
 			a.Strings()
 			a.Int64s()
 		}
-		if got := allocated() - before; got > uint64(4<<20+1000*len(b)) {
+		if got := hostile.Allocated() - before; got > uint64(4<<20+1000*len(b)) {
 			t.Errorf("%d bytes were allocated for %d", got, len(b))
 		}
 	})
@@ -261,7 +262,7 @@ func FuzzArray(f *testing.F) {
 		f.Add(append(append(b, h...), "0123456789abcdef"...))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		before := allocated()
+		before := hostile.Allocated()
 		a, err := DecodeObjects(b)
 		var e *robocache.Error
 		if err != nil && !errors.As(err, &e) {
@@ -271,7 +272,7 @@ func FuzzArray(f *testing.F) {
 			a.Strings()
 			a.Int64s()
 		}
-		if got := allocated() - before; got > uint64(4<<20+1000*len(b)) {
+		if got := hostile.Allocated() - before; got > uint64(4<<20+1000*len(b)) {
 			t.Errorf("%d bytes were allocated for %d", got, len(b))
 		}
 	})

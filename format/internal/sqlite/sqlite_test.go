@@ -9,10 +9,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime/metrics"
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/hostile"
 	"github.com/goatnote-inc/robocache/internal/realdata"
 	"github.com/goatnote-inc/robocache/store"
 )
@@ -191,16 +191,10 @@ func (m mem) Size() int64     { return int64(len(m)) }
 func (m mem) Version() string { return "1" }
 func (m mem) Close() error    { return nil }
 
-func allocated() uint64 {
-	s := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
-	metrics.Read(s)
-	return s[0].Value.Uint64()
-}
-
 // Q2, Q3: whatever the bytes, a result or a typed error, in memory that the file's size bounds.
-func hostile(t *testing.T, file, wal []byte) {
+func abuse(t *testing.T, file, wal []byte) {
 	t.Helper()
-	before := allocated()
+	before := hostile.Allocated()
 	d, err := Open(t.Context(), mem(file), wal)
 	if err == nil {
 		for _, table := range d.tables {
@@ -222,7 +216,7 @@ func hostile(t *testing.T, file, wal []byte) {
 	if err != nil && !errors.As(err, &e) {
 		t.Errorf("untyped: %v", err)
 	}
-	if got := allocated() - before; got > uint64(16<<20+2000*(len(file)+len(wal))) {
+	if got := hostile.Allocated() - before; got > uint64(16<<20+2000*(len(file)+len(wal))) {
 		t.Errorf("%d bytes were allocated for %d", got, len(file)+len(wal))
 	}
 }
@@ -234,7 +228,7 @@ func FuzzDB(f *testing.F) {
 		wal, _ := os.ReadFile(path + "-wal")
 		f.Add(file[:min(len(file), 16<<10)], wal[:min(len(wal), 16<<10)])
 	}
-	f.Fuzz(hostile)
+	f.Fuzz(abuse)
 }
 
 // Truncation at every page, and every byte of the first pages to 0, 255 and ±1.
@@ -245,13 +239,13 @@ func TestDamaged(t *testing.T) {
 		t.Fatal(err)
 	}
 	for n := 0; n < len(file); n += 512 {
-		hostile(t, file[:n], nil)
+		abuse(t, file[:n], nil)
 	}
 	for k := range 2048 {
 		for _, v := range []byte{0, 255, file[k] + 1, file[k] - 1} {
 			bad := bytes.Clone(file[:32<<10])
 			bad[k] = v
-			hostile(t, bad, nil)
+			abuse(t, bad, nil)
 		}
 	}
 }

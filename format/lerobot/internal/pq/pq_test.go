@@ -8,13 +8,14 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"runtime/metrics"
 	"testing"
 	"time"
 
-	"github.com/goatnote-inc/robocache"
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/compress"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/hostile"
 )
 
 // mem is a file in memory that refuses reads outside itself.
@@ -206,18 +207,12 @@ const (
 	fuzzAlloc = 48 << 20 // decoders of zstd and gzip take most of it
 )
 
-func allocated() uint64 {
-	s := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
-	metrics.Read(s)
-	return s[0].Value.Uint64()
-}
-
 // abuse reads everything of a file that may be anything: it returns, with values or a typed error, and takes little.
 func abuse(t *testing.T, m mem) {
 	ctx := context.Background()
-	before := allocated()
+	before := hostile.Allocated()
 	defer func() {
-		if got := allocated() - before; got > fuzzAlloc {
+		if got := hostile.Allocated() - before; got > fuzzAlloc {
 			t.Errorf("%d bytes were allocated for a file of %d", got, len(m))
 		}
 	}()

@@ -4,21 +4,15 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"runtime/metrics"
 	"strings"
 	"testing"
 
 	foxglove "github.com/foxglove/mcap/go/mcap"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/hostile"
 	"github.com/goatnote-inc/robocache/internal/unzstd"
 )
-
-func allocated() uint64 {
-	s := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
-	metrics.Read(s)
-	return s[0].Value.Uint64()
-}
 
 // FuzzFile: any bytes give messages or a typed error, and memory in proportion to them: what a chunk may grow to is bounded by the limits.
 func FuzzFile(f *testing.F) {
@@ -32,7 +26,7 @@ func FuzzFile(f *testing.F) {
 	}
 	limits := Limits{Chunk: 1 << 20, Ratio: 20}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		before := allocated()
+		before := hostile.Allocated()
 		for _, scan := range []bool{false, true} {
 			got, file, err := open(b, Options{Scan: scan, Limits: limits, Budget: 1 << 20, Index: 1 << 22})
 			if err != nil {
@@ -57,7 +51,7 @@ func FuzzFile(f *testing.F) {
 			}
 		}
 		// Two readings; a chunk is decompressed to be indexed and again to be read; lz4 and zstd keep blocks of up to 8 MiB.
-		if got := allocated() - before; got > uint64(64<<20+400*len(b)) {
+		if got := hostile.Allocated() - before; got > uint64(64<<20+400*len(b)) {
 			t.Errorf("%d bytes were allocated for %d", got, len(b))
 		}
 	})

@@ -1,0 +1,33 @@
+// Package hostile is what tests hold a parser of bytes that may be anything to: memory in proportion, typed errors, no panic.
+package hostile
+
+import (
+	"errors"
+	"runtime/metrics"
+	"strings"
+	"testing"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// Allocated is the number of bytes that the process ever allocated. Small allocations count when their span is full: differences are
+// exact to some hundred kilobytes.
+func Allocated() uint64 {
+	s := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
+	metrics.Read(s)
+	return s[0].Value.Uint64()
+}
+
+// Typed fails the test where err is neither nil nor a robocache.Error, or a panic that a reader caught: that it is no crash is well,
+// and it is a defect.
+func Typed(t testing.TB, err error) {
+	t.Helper()
+	var e *robocache.Error
+	switch {
+	case err == nil:
+	case !errors.As(err, &e):
+		t.Errorf("untyped: %v", err)
+	case strings.Contains(err.Error(), "did not expect"):
+		t.Errorf("a panic: %v", err)
+	}
+}
