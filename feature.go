@@ -36,8 +36,10 @@ type Feature struct {
 	// Interpolation is the mode that suits the values where that does not follow from kind and dtype: "slerp" for a quaternion
 	// (x, y, z, w), "angle", or "nearest" for a category kept in numbers. "" leaves it to kind and dtype.
 	Interpolation string `json:"interpolation,omitempty"`
-	Unit          string `json:"unit,omitempty"`   // as the format or a mapping states it
-	Masked        bool   `json:"masked,omitempty"` // some rows hold no value: see Masker
+	// Rotations are the channels that are rotations, under slerp: none = quaternions throughout. Other channels are linear.
+	Rotations []Rotation `json:"rotations,omitempty"`
+	Unit      string     `json:"unit,omitempty"`   // as the format or a mapping states it
+	Masked    bool       `json:"masked,omitempty"` // some rows hold no value: see Masker
 	// Latched says that a value holds until the next one, the first also before it and the last to the end: what is published once, and
 	// given to who comes later (ROS 2's /tf_static). Such a stream bounds no timeline and has no gaps.
 	Latched bool `json:"latched,omitempty"`

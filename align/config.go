@@ -32,6 +32,9 @@ type Config struct {
 	Period map[string]float64         `json:"period,omitempty"` // of angle; missing = 2π
 	// Quats names the channels of the quaternions in a stream under slerp; missing = every four channels.
 	Quats map[string][][4]int `json:"quats,omitempty"`
+	// Rotations names the channels of rotations in any form in a stream under slerp, which is its mode unless another is named; missing = as
+	// the feature says.
+	Rotations map[string][]robocache.Rotation `json:"rotations,omitempty"`
 	// DTypes asks for an output type: integers are computed with only on their way to a floating-point one.
 	DTypes map[string]robocache.DType `json:"dtypes,omitempty"`
 	Budget int64                      `json:"memory_budget,omitempty"` // bytes of everything that is made; 0 = 1 GiB
@@ -126,7 +129,7 @@ func ParseConfig(b []byte) (Config, error) {
 		e := &robocache.Error{Class: robocache.ErrMisuse, Op: "align", Msg: "the configuration cannot be read", Err: err}
 		var keys map[string]json.RawMessage
 		if json.Unmarshal(b, &keys) == nil {
-			known := []string{"keys", "hz", "times", "extent", "modes", "edge", "max_gap", "offset", "latency", "drift", "clock", "window", "period", "quats", "dtypes", "memory_budget"}
+			known := []string{"keys", "hz", "times", "extent", "modes", "edge", "max_gap", "offset", "latency", "drift", "clock", "window", "period", "quats", "rotations", "dtypes", "memory_budget"}
 			for k := range keys {
 				if !member(known, k) {
 					e.Hint = nearest(k, known)
@@ -169,7 +172,7 @@ func (c *Config) validate(info *robocache.Info) error {
 		option string
 		keys   []string
 	}{{"keys", append([]string(nil), c.Keys...)}, {"modes", keysOf(c.Modes)}, {"edge", keysOf(c.Edge.Keys)}, {"max_gap", keysOf(c.MaxGap.Keys)}, {"offset", keysOf(c.Offset)}, {"latency", keysOf(c.Latency)}, {"drift", keysOf(c.Drift)},
-		{"clock", keysOf(c.Clock)}, {"period", keysOf(c.Period)}, {"quats", keysOf(c.Quats)}, {"dtypes", keysOf(c.DTypes)}} {
+		{"clock", keysOf(c.Clock)}, {"period", keysOf(c.Period)}, {"quats", keysOf(c.Quats)}, {"rotations", keysOf(c.Rotations)}, {"dtypes", keysOf(c.DTypes)}} {
 		if err := check(l.option, l.keys); err != nil {
 			return err
 		}
@@ -200,5 +203,5 @@ func keysOf[V any](m map[string]V) []string {
 
 // Named lists the streams that the choices name, a list an option.
 func (c *Config) Named() [][]string {
-	return [][]string{keysOf(c.Modes), keysOf(c.Edge.Keys), keysOf(c.MaxGap.Keys), keysOf(c.Offset), keysOf(c.Latency), keysOf(c.Drift), keysOf(c.Clock), keysOf(c.Period), keysOf(c.Quats), keysOf(c.DTypes)}
+	return [][]string{keysOf(c.Modes), keysOf(c.Edge.Keys), keysOf(c.MaxGap.Keys), keysOf(c.Offset), keysOf(c.Latency), keysOf(c.Drift), keysOf(c.Clock), keysOf(c.Period), keysOf(c.Quats), keysOf(c.Rotations), keysOf(c.DTypes)}
 }

@@ -22,6 +22,8 @@
 //	     target is valid, and it bounds no extent.
 //	A18  The time of a sample is its stamp with drift, offset and latency taken off: at + (stamp-at)/(1+ppm/1e6) + offset - latency, in nanoseconds, the
 //	     middle term rounded once; at is the stream's first stamp of the episode unless given. All that is said of stamps above holds for these times.
+//	A19  Channels that are rotations (robocache.Rotation: rotation vectors, Euler angles) are turned under slerp, which is then the default mode, and
+//	     go on in their own form and branch (kernel K21); the row's other channels are linear.
 //
 // Cost: O(S + T) for ascending targets, O(T log S) otherwise; no allocation after NewPlan.
 package align

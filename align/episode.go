@@ -147,10 +147,9 @@ func (a *aligner) selected(info *robocache.Info) []robocache.Feature {
 func (a *aligner) choose(f robocache.Feature) (source, error) {
 	k := f.Key
 	s := source{feature: f, opt: Options{Edge: a.cfg.Edge.For(k), MaxGap: int64(a.cfg.MaxGap.For(k)), Stream: k}}
-	s.opt.Mode, s.opt.Hold = DefaultMode(&f), f.Latched
-	if m, ok := a.cfg.Modes[k]; ok {
-		s.opt.Mode, s.opt.Hold = m, false
-	}
+	var chosen bool
+	s.opt.Mode, chosen = a.cfg.Mode(&f)
+	s.opt.Hold = f.Latched && !chosen
 	if s.opt.Mode.Computes() && (f.Kind != robocache.KindNumeric || f.DType == robocache.Bool || f.Ragged()) {
 		what := string(f.Kind)
 		switch {
@@ -326,7 +325,7 @@ func (a *aligner) numeric(s *source, p *kernel.Plan, out *Stream) error {
 	}
 	out.Data = make([]byte, size)
 	src := kernel.Dense(raw, f.DType, hi-lo, f.Elements())
-	err := kernel.Resample(kernel.Dense(out.Data, out.DType, p.Len(), f.Elements()), src, rebase(p, lo, hi), kernel.Options{Period: a.cfg.Period[f.Key], Quats: a.cfg.Quats[f.Key], Valid: out.Valid})
+	err := kernel.Resample(kernel.Dense(out.Data, out.DType, p.Len(), f.Elements()), src, rebase(p, lo, hi), kernel.Options{Period: a.cfg.Period[f.Key], Quats: a.cfg.Quats[f.Key], Rotations: a.cfg.Turned(f), Valid: out.Valid})
 	a.left += int64(len(raw))
 	return err
 }

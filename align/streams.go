@@ -16,7 +16,7 @@ func DefaultMode(f *robocache.Feature) Mode {
 	numeric := f.Kind == robocache.KindNumeric && !f.Ragged()
 	if f.Interpolation != "" {
 		m, err := ParseMode(f.Interpolation)
-		if err == nil && (!m.Computes() || numeric && f.DType.Float() && (m != Slerp || f.Elements()%4 == 0)) {
+		if err == nil && (!m.Computes() || numeric && f.DType.Float() && (m != Slerp || rotates(f))) {
 			return m
 		}
 	}
@@ -29,6 +29,37 @@ func DefaultMode(f *robocache.Feature) Mode {
 		return Linear
 	}
 	return Nearest
+}
+
+// rotates says whether slerp has something to turn in a row of the feature.
+func rotates(f *robocache.Feature) bool {
+	if len(f.Rotations) > 0 {
+		return robocache.CheckRotations(f.Rotations, f.Elements()) == nil
+	}
+	return f.Elements()%4 == 0
+}
+
+// Mode is the mode of a stream: the one that is named; slerp where its rotations are; else DefaultMode. chosen says that one was named.
+func (c *Config) Mode(f *robocache.Feature) (m Mode, chosen bool) {
+	if m, ok := c.Modes[f.Key]; ok {
+		return m, true
+	}
+	if c.Rotations[f.Key] != nil {
+		return Slerp, true
+	}
+	return DefaultMode(f), false
+}
+
+// Turned gives the channels that slerp turns as rotations in a form of their own: those that are named, else those of the feature, which
+// quaternions that are named (Quats) stand for.
+func (c *Config) Turned(f *robocache.Feature) []robocache.Rotation {
+	if r := c.Rotations[f.Key]; r != nil {
+		return r
+	}
+	if c.Quats[f.Key] != nil || len(f.Rotations) == 0 {
+		return nil
+	}
+	return f.Rotations
 }
 
 // Shift is what is added to the stamps of a stream: its offset, less its latency.

@@ -37,7 +37,7 @@ func (x *examination) motions(e int, lines []line) {
 	var moving []line
 	for _, l := range lines {
 		if l.f.Kind != robocache.KindNumeric || !l.f.DType.Float() || l.f.Ragged() || l.f.Latched || len(l.times) < 50 || period(l.times) == 0 || period(l.times) > 200_000_000 ||
-			l.f.Elements() > 64 || l.f.Interpolation == "nearest" {
+			l.f.Elements() > 64 || l.f.Interpolation == "nearest" || len(l.f.Rotations) > 0 { // the channels of a rotation jump where nothing moves fast
 			continue
 		}
 		moving = append(moving, l)

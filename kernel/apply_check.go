@@ -135,13 +135,34 @@ func (r *Rule) checkValues(op string, cols int, from, to robocache.DType, e *Epi
 		if r.Continuous && !from.Float() {
 			return bad("unsupported dtype: the sign of integers", "floating-point quaternions")
 		}
-		return r.checkQuats(op, cols)
+		return r.checkGroups(op, cols)
 	}
 	return nil
 }
 
-func (r *Rule) checkQuats(op string, cols int) error {
+// checkGroups checks the channels of quaternions and other rotations.
+func (r *Rule) checkGroups(op string, cols int) error {
+	if r.Rotations != nil {
+		if err := robocache.CheckRotations(r.Rotations, cols); err != nil {
+			return err
+		}
+		if r.Continuous {
+			return misuse(op, "continuous signs", "quaternions alone", "rotations of other forms")
+		}
+		for _, q := range r.Quats {
+			for _, c := range q {
+				for _, rot := range r.Rotations {
+					if c >= rot.At && c < rot.At+rot.Width() {
+						return misuse(op, "quaternion channel named twice", "each channel once", strconv.Itoa(c))
+					}
+				}
+			}
+		}
+	}
 	if r.Quats == nil {
+		if r.Rotations != nil {
+			return nil
+		}
 		if cols%4 != 0 {
 			return misuse(op, "quaternions must have shape (…, 4)", "a multiple of 4 channels, or channel groups", strconv.Itoa(cols))
 		}

@@ -24,6 +24,7 @@
 //	K18  An op's Check proves shapes, types, strides and that no result lies on another tensor; it looks at no memory. All back ends call it first, so that errors are the same on each; the host's call CheckHost.
 //	K19  The reference proves all times of an op before it writes a result. After an error, another back end's results may hold anything, except under ErrorEdge on the host.
 //	K20  Continuous signs: from the second sample of an entry on, a quaternion is negated (its sign bits flip) where its dot product with the one before it, negated or not, is < 0: products and sums in float64, in the order of the channels. A product that is 0 or NaN negates nothing.
+//	K21  Rotations in other forms (rotation vectors, Euler angles; robocache.Rotation) become quaternions in float64, go through slerp, and are written back in their form: of the vectors and angles that are one rotation the nearest to the straight line between the samples, so that a result goes on in the samples' branch (above π too) where both have one. Samples that are hit keep their bits. Where Euler angles are not defined (the middle one at ±π/2, or 0 or π) the undefined one is the line's. Hosts only: a GPU says Unsupported.
 //
 // NaN means any NaN: its payload is not part of the contract. Slerp is exact to 1 float32 ulp, everything else to the bit.
 package kernel

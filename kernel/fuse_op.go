@@ -1,5 +1,7 @@
 package kernel
 
+import "github.com/goatnote-inc/robocache"
+
 // Rule says how a stream's values are found among its stamps.
 type Rule struct {
 	Mode          Mode
@@ -9,7 +11,9 @@ type Rule struct {
 	Period        float64  // angle; 0 = 2π
 	Lo            *float64 // angle: results lie in [Lo, Lo+Period); nil = -Period/2
 	Quats         [][4]int // slerp: the channels of each quaternion; nil = every four columns. Other channels are linear
-	Continuous    bool     // slerp, sign="continuous": see K20. A back end may say Unsupported
+	// Rotations are the channels of rotations in any form, under slerp (K21). Quats nil are none beside them. A back end may say Unsupported.
+	Rotations  []robocache.Rotation
+	Continuous bool // slerp, sign="continuous": see K20. A back end may say Unsupported
 }
 
 // Epilogue is what happens to values before the only rounding, in this order: x/255, normalise, clip, augment, cast (K10).

@@ -13,14 +13,16 @@ type Options struct {
 	Lo       *float64 // angle: results lie in [Lo, Lo+Period); nil = -Period/2
 	Quats    [][4]int // slerp: the channels of each quaternion; nil = every four columns. Other channels are linear
 	Epilogue Epilogue
-	Samples  []int64 // augmentation: the sample of each entry, rows in turn (Augment.Samples is not looked at); nil = all are sample 0
-	Valid    []uint8 // filled where not nil: the plan's validity, less what the values themselves make invalid (K6)
-	Counts   *Counts // added to where not nil
+	// Rotations are the channels of rotations in any form, under slerp (K21); Quats nil are none beside them.
+	Rotations []robocache.Rotation
+	Samples   []int64 // augmentation: the sample of each entry, rows in turn (Augment.Samples is not looked at); nil = all are sample 0
+	Valid     []uint8 // filled where not nil: the plan's validity, less what the values themselves make invalid (K6)
+	Counts    *Counts // added to where not nil
 }
 
 // Resample fills dst [T, D] from src [S, D] by the plan. The output type is that of dst.
 func Resample(dst, src Matrix, p *Plan, opt Options) error {
-	r := run{dst: dst, src: src, p: p, opt: opt, rule: Rule{Mode: p.Mode, Period: opt.Period, Lo: opt.Lo, Quats: opt.Quats}}
+	r := run{dst: dst, src: src, p: p, opt: opt, rule: Rule{Mode: p.Mode, Period: opt.Period, Lo: opt.Lo, Quats: opt.Quats, Rotations: opt.Rotations}}
 	if err := r.check(); err != nil {
 		return err
 	}

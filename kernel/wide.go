@@ -78,7 +78,7 @@ func (r *run) mean(i, a, b int) {
 
 // slerp blends quaternions; channels that belong to none are linear.
 func (r *run) slerp(i, a, b int, w float64) {
-	if r.opt.Quats == nil {
+	if r.opt.Quats == nil && r.opt.Rotations == nil {
 		for c := 0; c < r.dst.Cols; c += 4 {
 			r.quat(i, a, b, w, [4]int{c, c + 1, c + 2, c + 3})
 		}
@@ -97,11 +97,19 @@ func (r *run) slerp(i, a, b int, w float64) {
 	for _, q := range r.opt.Quats {
 		r.quat(i, a, b, w, q)
 	}
+	for _, rot := range r.opt.Rotations {
+		r.rotation(i, a, b, w, rot)
+	}
 }
 
 func (r *run) inQuat(col int) bool {
 	for _, q := range r.opt.Quats {
 		if q[0] == col || q[1] == col || q[2] == col || q[3] == col {
+			return true
+		}
+	}
+	for _, rot := range r.opt.Rotations {
+		if col >= rot.At && col < rot.At+rot.Width() {
 			return true
 		}
 	}
@@ -188,7 +196,7 @@ func ContinuousSigns(dst, src Matrix, quats [][4]int) error {
 		return misuse("slerp", "dtypes must match", "one floating-point type", src.DType.String()+" → "+dst.DType.String())
 	}
 	r := Rule{Quats: quats}
-	if err := r.checkQuats("slerp", src.Cols); err != nil {
+	if err := r.checkGroups("slerp", src.Cols); err != nil {
 		return err
 	}
 	for i := range src.Rows {

@@ -78,18 +78,20 @@ func (src *source) alignColumns() error {
 		s := &streamAlign{opt: align.Options{Stream: k, Edge: cfg.Edge.For(k), MaxGap: int64(cfg.MaxGap.For(k))}}
 		s.offset, _ = cfg.Shift(k)
 		s.opt.Mode = align.Previous
+		chosen := false
 		if c.feature == nil && !cfg.Drift[k].IsZero() {
 			s.clock = k
 		}
 		if c.feature != nil {
 			s.clock, s.by = src.stampsOf(c.feature), cfg.Clock[k]
-			s.opt.Mode, s.opt.Hold = align.DefaultMode(c.feature), c.feature.Latched
+			s.opt.Mode, chosen = cfg.Mode(c.feature)
+			s.opt.Hold = c.feature.Latched && !chosen
 		}
-		if c.native && s.opt.Mode.Computes() {
+		if c.native && s.opt.Mode.Computes() && !chosen {
 			s.opt.Mode = align.Previous
 		}
-		if m, ok := cfg.Modes[k]; ok {
-			s.opt.Mode, s.opt.Hold = m, false
+		if m, ok := cfg.Modes[k]; ok && c.feature == nil {
+			s.opt.Mode = m
 		}
 		bad := func(msg, hint string) error {
 			return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Where: robocache.Where{"stream": k}, Msg: "align: " + msg, Hint: hint}
@@ -111,6 +113,9 @@ func (src *source) alignColumns() error {
 			s.opt.Before, s.opt.After = align.HalfWindows(window)
 		}
 		s.rule = kernel.Rule{Mode: s.opt.Mode, Period: cfg.Period[k], Quats: cfg.Quats[k]}
+		if c.feature != nil {
+			s.rule.Rotations = cfg.Turned(c.feature)
+		}
 		if c.norm != nil && numeric {
 			// In the kernel, so that rows without a value stay zero bits (K9) and there is one rounding (K10).
 			s.epilogue = c.norm.epilogue(0)

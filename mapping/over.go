@@ -174,8 +174,12 @@ func (d *mapped) make(key string, m *robocache.StreamMapping) (*stream, error) {
 	if m.Unit != "" {
 		f.Unit = m.Unit
 	}
-	if m.Interpolation != "" {
-		f.Interpolation = m.Interpolation
+	if len(m.From) > 1 || m.Slice != nil {
+		f.Rotations = d.turns(m)
+		f.Interpolation = joined(f, d.base.Info(), m.From)
+	}
+	if err := rotated(f, m); err != nil {
+		return nil, err
 	}
 	if name, ok := stampKey(m.Clock); ok {
 		t, err := d.source(name)

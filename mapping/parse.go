@@ -125,7 +125,12 @@ func check(m *robocache.Mapping) error {
 		switch s.Interpolation {
 		case "", "linear", "nearest", "previous", "next", "slerp", "angle", "mean":
 		default:
-			return bad(key, "interpolation", "linear, nearest, previous, next, slerp, angle or mean", strconv.Quote(s.Interpolation))
+			if (robocache.Rotation{Form: s.Interpolation}).Width() == 0 {
+				return bad(key, "interpolation", "linear, nearest, previous, next, slerp, angle, mean, or the form of a rotation: rotvec, xyz, XYZ …", strconv.Quote(s.Interpolation))
+			}
+		}
+		if err := robocache.CheckRotations(s.Rotations, math.MaxInt32); err != nil {
+			return robocache.At(err, robocache.Where{"stream": key})
 		}
 		if _, ok := stampKey(s.Clock); !ok {
 			switch s.Clock {

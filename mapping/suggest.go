@@ -47,6 +47,7 @@ func Suggest(w io.Writer, ds robocache.Dataset) error {
 		line("    from: [%s]            # %s", quoted(f.Key), comment(describe(f)))
 		if f.Interpolation != "" {
 			line("    interpolation: %s", f.Interpolation)
+			rotationLine(line, f.Rotations)
 		} else if f.Kind == robocache.KindNumeric && f.Elements() == 4 && f.DType.Float() {
 			line("    # interpolation: slerp            # if it is a quaternion x, y, z, w")
 		}
@@ -54,7 +55,7 @@ func Suggest(w io.Writer, ds robocache.Dataset) error {
 			line("    unit: %s", quoted(f.Unit))
 		}
 	}
-	umiLines(line, umiAction(info))
+	umiLines(line, info, umiAction(info))
 	if !named {
 		line("  {}")
 	}

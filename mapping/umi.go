@@ -57,17 +57,29 @@ func umiAction(info *robocache.Info) (keys []string) {
 }
 
 // umiLines writes the action as a stream of the mapping.
-func umiLines(line func(format string, args ...any), keys []string) {
+func umiLines(line func(format string, args ...any), info *robocache.Info, keys []string) {
 	if len(keys) == 0 {
 		return
 	}
 	from := make([]string, len(keys))
+	var turns []robocache.Rotation
+	at := 0
 	for i, k := range keys {
 		from[i] = quoted(k)
+		f := info.Feature(k)
+		if strings.HasSuffix(k, umiParts[1]) && f.DType.Float() {
+			for _, r := range robocache.RepeatRotation(robocache.FormRotVec, f.Elements()) {
+				turns = append(turns, robocache.Rotation{At: at + r.At, Form: r.Form})
+			}
+		}
+		at += f.Elements()
 	}
 	line("  action:            # UMI keeps none: position, rotation, width of %s", robotsOf(len(keys)/len(umiParts)))
 	line("    from: [%s]", strings.Join(from, ", "))
-	line("    interpolation: nearest            # rotation vectors are never interpolated linearly")
+	if turns != nil {
+		line("    interpolation: slerp            # of the rotation vectors; position and width are linear")
+		rotationLine(line, turns)
+	}
 }
 
 func robotsOf(n int) string {

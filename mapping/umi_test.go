@@ -45,7 +45,7 @@ func TestSuggestedAction(t *testing.T) {
 	p := umi()
 	ds := suggested(t, p)
 	f := ds.Info().Feature("action")
-	if f == nil || !slices.Equal(f.Shape, []int{14}) || f.DType != robocache.Float32 || f.Interpolation != "nearest" {
+	if f == nil || !slices.Equal(f.Shape, []int{14}) || f.DType != robocache.Float32 || f.Interpolation != "slerp" || !slices.Equal(f.Rotations, []robocache.Rotation{{At: 3, Form: "rotvec"}, {At: 10, Form: "rotvec"}}) {
 		t.Fatalf("%+v", f)
 	}
 	if got, want := len(ds.Info().Features), len(p.info.Features)+1; got != want {

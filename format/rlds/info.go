@@ -244,10 +244,11 @@ type ownMetadata struct {
 
 // featureNote is what our writer notes of a stream beside features.json.
 type featureNote struct {
-	Kind          robocache.Kind  `json:"kind,omitempty"` // "pointcloud", of rows of varying length
-	Names         json.RawMessage `json:"names,omitempty"`
-	Unit          string          `json:"unit,omitempty"`
-	Interpolation string          `json:"interpolation,omitempty"`
+	Kind          robocache.Kind       `json:"kind,omitempty"` // "pointcloud", of rows of varying length
+	Names         json.RawMessage      `json:"names,omitempty"`
+	Unit          string               `json:"unit,omitempty"`
+	Interpolation string               `json:"interpolation,omitempty"`
+	Rotations     []robocache.Rotation `json:"rotations,omitempty"`
 }
 
 func readMetadata(ctx context.Context, s store.Store) (ownMetadata, error) {

@@ -86,6 +86,9 @@ func (d *Dataset) describe(ctx context.Context, own ownMetadata) error {
 		}
 		if n, ok := own.Robocache.Features[f.Key]; ok {
 			f.Unit, f.Interpolation = n.Unit, n.Interpolation
+			if f.Kind == robocache.KindNumeric && !f.Ragged() && robocache.CheckRotations(n.Rotations, f.Elements()) == nil {
+				f.Rotations = n.Rotations
+			}
 			if n.Kind == robocache.KindPointCloud && f.Kind == robocache.KindNumeric && f.Ragged() {
 				f.Kind = n.Kind
 			}

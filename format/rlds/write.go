@@ -301,7 +301,7 @@ func (w *writing) extras() map[string]featureNote {
 		if f == nil {
 			continue
 		}
-		n := featureNote{Names: f.Names, Unit: f.Unit, Interpolation: f.Interpolation}
+		n := featureNote{Names: f.Names, Unit: f.Unit, Interpolation: f.Interpolation, Rotations: f.Rotations}
 		if f.Kind == robocache.KindPointCloud {
 			n.Kind = f.Kind
 		}

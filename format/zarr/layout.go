@@ -3,6 +3,7 @@ package zarr
 import (
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -235,8 +236,8 @@ func (d *Dataset) describe(ctx context.Context, a *Array, key, clock string, cho
 			d.find(robocache.Finding{Severity: robocache.SeverityInfo, Code: "float-pictures", Where: robocache.Where{"stream": key}, Message: fmt.Sprintf("pictures kept as %s from 0 to 255 are given as uint8, rounded", a.Type), Mend: "option pictures=raw gives the numbers"})
 		}
 	}
-	if strings.HasSuffix(a.Path, "rot_axis_angle") {
-		f.Interpolation = "nearest" // the components of a rotation vector are no line
+	if turns := umiRotations(a.Path, &f); turns != nil {
+		f.Interpolation, f.Rotations = "slerp", turns
 	}
 	if m, ok := a.Attrs["robocache_feature"].(map[string]any); ok {
 		own(&f, m)
@@ -274,6 +275,13 @@ func own(f *robocache.Feature, m map[string]any) {
 	if s, ok := m["interpolation"].(string); ok {
 		f.Interpolation = s
 	}
+	if v, ok := m["rotations"]; ok {
+		f.Rotations = nil
+		var r []robocache.Rotation
+		if b, err := json.Marshal(v); err == nil && json.Unmarshal(b, &r) == nil && robocache.CheckRotations(r, f.Elements()) == nil {
+			f.Rotations = r
+		}
+	}
 	if s, ok := m["unit"].(string); ok {
 		f.Unit = s
 	}
@@ -283,6 +291,20 @@ func own(f *robocache.Feature, m map[string]any) {
 	if s, ok := m["scalar"].(bool); ok && s && f.Kind == robocache.KindNumeric {
 		f.Shape = []int{}
 	}
+}
+
+// umiRotations: UMI keeps rotations as rotation vectors, alone or behind a position.
+func umiRotations(path string, f *robocache.Feature) []robocache.Rotation {
+	if f.Kind != robocache.KindNumeric || !f.DType.Float() || len(f.Shape) != 1 {
+		return nil
+	}
+	switch {
+	case strings.HasSuffix(path, "rot_axis_angle"):
+		return robocache.RepeatRotation(robocache.FormRotVec, f.Elements())
+	case f.Elements() == 6 && (strings.HasSuffix(path, "_demo_start_pose") || strings.HasSuffix(path, "_demo_end_pose")):
+		return []robocache.Rotation{{At: 3, Form: robocache.FormRotVec}}
+	}
+	return nil
 }
 
 func depthName(p string) bool { return strings.Contains(strings.ToLower(p), "depth") }

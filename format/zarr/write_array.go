@@ -231,6 +231,9 @@ func (s *outStream) attributes() map[string]any {
 	if s.f.Interpolation != "" {
 		own["interpolation"] = s.f.Interpolation
 	}
+	if len(s.f.Rotations) > 0 {
+		own["rotations"] = s.f.Rotations
+	}
 	if s.f.Unit != "" {
 		own["unit"] = s.f.Unit
 	}

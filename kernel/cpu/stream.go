@@ -77,7 +77,7 @@ func (s *stream) start(rule *kernel.Rule, e *kernel.Epilogue, dst, src view, col
 	default:
 		s.kernel = lerpKernel(from, to, f)
 	}
-	if rule.Mode == kernel.Slerp && rule.Quats == nil && f == plain && from == robocache.Float32 && to == from && fast {
+	if rule.Mode == kernel.Slerp && rule.Quats == nil && rule.Rotations == nil && f == plain && from == robocache.Float32 && to == from && fast {
 		s.kernel, s.moves, s.least = slerpKernel, false, 4
 		return
 	}

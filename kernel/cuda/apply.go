@@ -68,6 +68,9 @@ func (d *Device) PrepareApply(op *kernel.ApplyOp) (*Launch, error) {
 		if p.Out.Shape[0] > math.MaxInt32/2 || p.Out.Shape[1] > math.MaxInt32/2 {
 			return nil, tooLarge("apply", "elements of an axis", max(p.Out.Shape[0], p.Out.Shape[1]))
 		}
+		if err := hostForms("apply", i, &p.Rule); err != nil {
+			return nil, err
+		}
 		a.part(p, &t, number)
 	}
 	addr, err := l.table(t.b)

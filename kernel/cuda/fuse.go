@@ -238,6 +238,9 @@ func (g *fuseGroup) describe() error {
 		if s.Rule.Mode == kernel.Slerp && s.Rule.Continuous {
 			return &robocache.Error{Class: robocache.ErrUnsupported, Op: f.l.op, Where: robocache.Where{"stream": i}, Msg: "continuous signs are not made on a GPU", Hint: "kernel.ContinuousSigns before the copy, or the CPU"}
 		}
+		if err := hostForms(f.l.op, i, &s.Rule); err != nil {
+			return err
+		}
 		a, b := fast(&s.Rule, &s.Epilogue, s.Values.DType, op.Out.DType)
 		ok := dense && (s.Values.Step(axis+1) == 1 || d <= 1) && small(x.row)
 		lean, mapped = lean && a && ok, mapped && b && ok
@@ -396,4 +399,12 @@ func (g *fuseGroup) choose(calls []call, addrs []uintptr) error {
 		calls[g.wide].grid, calls[g.narrow].grid = 0, g.grids[1]
 	}
 	return nil
+}
+
+// hostForms refuses rotations that no kernel of the device writes.
+func hostForms(op string, stream int, rule *kernel.Rule) error {
+	if rule.Mode != kernel.Slerp || rule.Rotations == nil {
+		return nil
+	}
+	return &robocache.Error{Class: robocache.ErrUnsupported, Op: op, Where: robocache.Where{"stream": stream}, Msg: "rotations in other forms than quaternions are not made on a GPU", Hint: "the CPU"}
 }

@@ -38,6 +38,7 @@ class Feature:
     interpolation: str = ""  # the mode of align that suits the values, where that does not follow from kind and dtype
     unit: str = ""
     masked: bool = False  # some rows hold no value
+    rotations: tuple[Mapping[str, Any], ...] = ()  # channels that are one rotation: {"at": 3, "form": "rotvec"}; turned under slerp
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def __getitem__(self, name: str) -> Any:
@@ -56,7 +57,7 @@ class Feature:
         return Feature(
             d["key"], d["kind"], d["dtype"], tuple(d.get("shape") or ()), d.get("names"), d.get("height", 0), d.get("width", 0),
             d.get("channels", 0), number(d.get("fps")), d.get("codec", ""), d.get("depth"), d.get("default", False),
-            d.get("clock", ""), d.get("interpolation", ""), d.get("unit", ""), d.get("masked", False), dict(d),
+            d.get("clock", ""), d.get("interpolation", ""), d.get("unit", ""), d.get("masked", False), tuple(d.get("rotations") or ()), dict(d),
         )  # fmt: skip
 
 
@@ -372,6 +373,7 @@ class Episode:
         latency: Mapping[str, Any] | None = None,
         drift: Mapping[str, Any] | None = None,
         clock: Mapping[str, str] | None = None,
+        rotations: Mapping[str, Any] | None = None,
         keys: Iterable[str] | None = None,
         image_size: tuple[int, int] | None = None,
     ) -> dict[str, Any]:
@@ -386,7 +388,8 @@ class Episode:
         stream's clock runs fast (negative: slow), as `robocache doctor` finds it; a number, or (ppm, at) with the moment on that clock at which
         both clocks agree (default: the stream's first stamp of the episode). The time of a sample is
         at + (stamp - at) / (1 + ppm / 1e6) + offset - latency. clock: which of several stamps counts ("header", "publish", "log"), where a format
-        keeps them.
+        keeps them. rotations: key → the channels that are rotations, interpolated as such: "rotvec" or Euler axes ("xyz" fixed, "XYZ" turning
+        along; radians) of the first three, or a list of (first channel, form); default: what the feature says of itself.
         keys: the streams to align; default all but pictures, point clouds and bookkeeping columns. A picture stream that is named is decoded: uint8
         (T, C, H, W).
         Returns a dict: "times" (int64 ns, shape (T,)), each key's array (T, …) (text: a list), and `<key>_is_pad` (bool, (T,)),
@@ -406,7 +409,7 @@ class Episode:
         for k in chosen:
             _options.key(k, [*features, "task"])
         args["keys"] = chosen
-        args.update(align_args(features, modes, edge, max_gap, offset, clock, latency, drift))
+        args.update(align_args(features, modes, edge, max_gap, offset, clock, latency, drift, rotations))
         call: dict[str, Any] = {"episode": self.position, "align": args}
         if image_size is not None:
             call["image_size"] = [int(v) for v in image_size]
@@ -422,14 +425,15 @@ def align_args(
     clock: Any = None,
     latency: Any = None,
     drift: Any = None,
+    rotations: Any = None,
 ) -> dict[str, Any]:
     """The common keywords of an alignment, checked, as the engine wants them: durations in int nanoseconds."""
     args: dict[str, Any] = {}
-    for name, table in (("modes", modes), ("edge", edge), ("max_gap", max_gap), ("offset", offset), ("clock", clock), ("latency", latency), ("drift", drift)):
+    for name, table in (("modes", modes), ("edge", edge), ("max_gap", max_gap), ("offset", offset), ("clock", clock), ("latency", latency), ("drift", drift), ("rotations", rotations)):
         if isinstance(table, Mapping):
             for k in table:
                 _options.key(k, features)
-        elif name in ("modes", "offset", "clock", "latency", "drift") and table is not None:
+        elif name in ("modes", "offset", "clock", "latency", "drift", "rotations") and table is not None:
             raise Misuse(f"{name}={table!r}: expected a dict by stream key")
     all_modes = ("linear", "nearest", "previous", "next", "slerp", "angle", "mean")
     if modes:
@@ -449,7 +453,20 @@ def align_args(
         args["drift"] = {k: _drift(k, v) for k, v in drift.items()}
     if clock:
         args["clock"] = dict(clock)
+    if rotations:
+        args["rotations"] = {k: _rotations(k, v) for k, v in rotations.items()}
     return args
+
+
+def _rotations(key: str, v: Any) -> list[dict[str, Any]]:
+    """One entry of rotations= as the engine wants it."""
+    out = []
+    for r in [(0, v)] if isinstance(v, str) else v if isinstance(v, (list, tuple)) else [v]:
+        at, form = (r["at"], r["form"]) if isinstance(r, Mapping) and set(r) == {"at", "form"} else r if isinstance(r, (tuple, list)) and len(r) == 2 else (None, None)
+        if not _options.is_integer(at) or not isinstance(form, str):
+            raise Misuse(f"rotations[{key!r}]={v!r}: expected a form, or a list of (first channel, form)", {"stream": key})
+        out.append({"at": int(at), "form": form})
+    return out
 
 
 def _drift(key: str, v: Any) -> Any:

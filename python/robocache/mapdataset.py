@@ -70,7 +70,7 @@ def sample_config(
     if align is not None:
         if not isinstance(align, Mapping):
             raise Misuse(f"align={align!r}: expected a dict with the keywords of Episode.align")
-        known = ("hz", "extent", "modes", "edge", "max_gap", "offset", "clock", "latency", "drift", "dtypes")
+        known = ("hz", "extent", "modes", "edge", "max_gap", "offset", "clock", "latency", "drift", "rotations", "dtypes")
         for k in align:
             if k not in known:
                 raise Misuse(f"unknown keyword {k!r} in align", hint=_options.nearest(k, known))
