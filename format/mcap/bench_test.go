@@ -180,3 +180,35 @@ func BenchmarkScan(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkWhole opens a recording and gathers all its numbers: ROBOCACHE_MCAP, or the shared one.
+func BenchmarkWhole(b *testing.B) {
+	path := os.Getenv("ROBOCACHE_MCAP")
+	if path == "" {
+		path = filepath.Join(realdata.Path(b, "mcap_robot"), "recording_zstd.mcap")
+	}
+	container.Poison = false
+	defer func() { container.Poison = true }()
+	ctx := context.Background()
+	before, n := cpu(), 0
+	for ; b.Loop(); n++ {
+		ds, err := Open(ctx, path, robocache.OpenOptions{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		for _, f := range ds.Info().Features {
+			if f.RowBytes() == 0 {
+				continue
+			}
+			t, err := ds.Times(ctx, 0, f.Key)
+			if err != nil {
+				b.Fatal(err)
+			}
+			if err := ds.Gather(ctx, f.Key, allRows(0, len(t)), make([]byte, len(t)*f.RowBytes())); err != nil {
+				b.Fatal(err)
+			}
+		}
+		ds.Close()
+	}
+	b.ReportMetric((cpu()-before)/float64(n)*1e3, "cpu-ms/op")
+}

@@ -55,6 +55,7 @@ type place struct {
 var (
 	_ bag.Storage = (*Storage)(nil)
 	_ bag.Bulk    = (*Storage)(nil)
+	_ bag.Walker  = (*Storage)(nil)
 	_ bag.Noted   = (*Storage)(nil)
 	_ bag.Sized   = (*Storage)(nil)
 
@@ -195,8 +196,21 @@ func (s *Storage) settle(ctx context.Context) error {
 			sort.Stable(byLog{t})
 		}
 		t.byChunk = map[int32][]int32{}
-		for j, p := range t.place {
-			t.byChunk[p.chunk] = append(t.byChunk[p.chunk], int32(j))
+		numbers := make([]int32, n)
+		for j := range numbers {
+			numbers[j] = int32(j)
+		}
+		for from := 0; from < n; {
+			to, chunk := from+1, t.place[from].chunk
+			for to < n && t.place[to].chunk == chunk {
+				to++
+			}
+			if t.byChunk[chunk] == nil { // mostly a chunk's messages lie in one run
+				t.byChunk[chunk] = numbers[from:to:to]
+			} else {
+				t.byChunk[chunk] = append(t.byChunk[chunk], numbers[from:to]...)
+			}
+			from = to
 		}
 		s.held += int64(n) * 40
 	}
@@ -268,9 +282,9 @@ func (s *Storage) Messages(ctx context.Context, topic, from, to int, fn func(i i
 		if held == nil {
 			continue // damaged, and said so
 		}
-		if n := container.End(held.Bytes(), p.at); n > int64(len(held.Bytes())) {
+		if n := held.Beyond(p.at); n > 0 {
 			// Longer than any before it: the rest of the chunk is wanted too.
-			t.longest.Store(max(t.longest.Load(), n-int64(p.at)))
+			t.longest.Store(max(t.longest.Load(), n))
 			again, err := s.file.Records(ctx, int(p.chunk), 0)
 			held.Release()
 			if held = again; err != nil {
@@ -319,44 +333,6 @@ func (s *Storage) ahead(ctx context.Context, places []place) (stop func()) {
 		s.file.Prefetch(ctx, chunks)
 	}()
 	return func() { cancel(); <-done }
-}
-
-// Scan gives all messages of some topics in one pass over the chunks that hold them.
-func (s *Storage) Scan(ctx context.Context, topics []int, fn func(topic, i int, m *bag.Message) error) (err error) {
-	defer guard("scan", s.name, &err)
-	if err := s.settle(ctx); err != nil {
-		return err
-	}
-	want := map[int32]bool{}
-	for _, t := range topics {
-		for c := range s.topics[t].byChunk {
-			want[c] = true
-		}
-	}
-	chunks := make([]int32, 0, len(want))
-	for c := range want {
-		chunks = append(chunks, c)
-	}
-	slices.Sort(chunks)
-	err = s.file.Each(ctx, chunks, func(chunk int32, records []byte) error {
-		var m container.Message
-		var out bag.Message
-		for _, k := range topics {
-			t := s.topics[k]
-			for _, i := range t.byChunk[chunk] {
-				p := t.place[i]
-				if err := s.file.At(records, int(chunk), p.at, p.channel, t.index.Log[i], &m); err != nil {
-					return robocache.At(err, robocache.Where{"stream": s.infos[k].Name, "index": i})
-				}
-				out = bag.Message{Log: m.Log, Publish: m.Publish, Sequence: m.Sequence, Source: uint32(m.Channel), Data: m.Data}
-				if err := fn(k, int(i), &out); err != nil {
-					return err
-				}
-			}
-		}
-		return nil
-	})
-	return robocache.At(err, robocache.Where{"file": s.name})
 }
 
 // Notes gives the metadata records, "<record>.<key>" → value. Records above 64 MiB in all are left out.

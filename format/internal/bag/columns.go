@@ -3,6 +3,7 @@ package bag
 import (
 	"context"
 	"slices"
+	"sync"
 
 	"github.com/goatnote-inc/robocache"
 )
@@ -74,18 +75,27 @@ func (b *block) seal() *block {
 	return b
 }
 
-// put decodes a message's row k of block b.
+// scratch is what decoding one message needs beside the block.
+type scratch struct {
+	msgs    [1][]byte
+	entries [1]int32
+	dst     [][]byte
+	valid   [][]uint8
+}
+
+var scratches = sync.Pool{New: func() any { return new(scratch) }}
+
+// put decodes a message's row k of block b: all fields in one walk over the message.
 func (p *plan) put(t *topic, b *block, k int, msg []byte, entry int) error {
-	for j, f := range p.fields {
-		ok, err := t.dec.Numeric(msg, f, entry, b.cols[j][k*p.bytes[j]:(k+1)*p.bytes[j]])
-		if err != nil {
-			return err
-		}
-		if ok {
-			b.valid[j][k] = 1
-		}
+	s := scratches.Get().(*scratch)
+	defer scratches.Put(s)
+	s.msgs[0], s.entries[0] = msg, int32(entry)
+	s.dst, s.valid = s.dst[:0], s.valid[:0]
+	for j, w := range p.bytes {
+		s.dst, s.valid = append(s.dst, b.cols[j][k*w:(k+1)*w]), append(s.valid, b.valid[j][k:k+1])
 	}
-	return nil
+	_, err := t.dec.Columns(s.msgs[:], s.entries[:], p.fields, s.dst, s.valid)
+	return err
 }
 
 // filler decodes a whole topic while a pass goes over its messages, where that stays inside a quarter of the budget.

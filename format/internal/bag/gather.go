@@ -63,14 +63,14 @@ func (d *Dataset) Gather(ctx context.Context, key string, want []robocache.Row, 
 	if len(dst) != len(want)*w {
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: "gather", Where: robocache.Where{"stream": key}, Want: fmt.Sprintf("room for %d bytes", len(want)*w), Got: fmt.Sprint(len(dst))}
 	}
-	return d.cells(ctx, s, f, want, func(i int, b *block, r int) {
-		copy(dst[i*w:(i+1)*w], b.cols[s.column][r*w:(r+1)*w])
+	return d.cells(ctx, s, f, want, func(i, n int, b *block, r int) {
+		copy(dst[i*w:(i+n)*w], b.cols[s.column][r*w:(r+n)*w])
 	})
 }
 
-// cells finds the decoded block of each row.
-func (d *Dataset) cells(ctx context.Context, s *stream, f *robocache.Feature, want []robocache.Row, fn func(i int, b *block, row int)) error {
-	n := d.topics[s.topic].plans[s.clock].rows
+// cells finds the decoded block of each row: fn gets runs of n rows that lie one behind the other in one.
+func (d *Dataset) cells(ctx context.Context, s *stream, f *robocache.Feature, want []robocache.Row, fn func(i, n int, b *block, row int)) error {
+	size := d.topics[s.topic].plans[s.clock].rows
 	return runs(want, func(ep, from, to int) error {
 		tr, err := d.track(ctx, ep, s.topic, false)
 		if err != nil {
@@ -79,17 +79,24 @@ func (d *Dataset) cells(ctx context.Context, s *stream, f *robocache.Feature, wa
 		r := &tr.clocks[s.clock]
 		var b *block
 		last := -1
-		for i := from; i < to; i++ {
+		for i := from; i < to; {
 			if err := d.checkRow(f, r, want[i]); err != nil {
 				return err
 			}
-			if k := want[i].Index / n; k != last {
+			row := want[i].Index
+			k := row / size
+			if k != last {
 				if b, err = d.block(ctx, ep, s.topic, s.clock, k, tr); err != nil {
 					return robocache.At(err, robocache.Where{"episode": ep, "stream": f.Key})
 				}
 				last = k
 			}
-			fn(i, b, want[i].Index-last*n)
+			n, most := 1, min(to-i, min((k+1)*size, r.n)-row)
+			for n < most && want[i+n].Index == row+n {
+				n++
+			}
+			fn(i, n, b, row-k*size)
+			i += n
 		}
 		return nil
 	})
@@ -111,10 +118,13 @@ func (d *Dataset) Valid(ctx context.Context, key string, want []robocache.Row, v
 		}
 		return nil
 	}
-	return d.cells(ctx, s, f, want, func(i int, b *block, r int) {
-		valid[i] = 1
+	return d.cells(ctx, s, f, want, func(i, n int, b *block, r int) {
 		if b.valid != nil {
-			valid[i] = b.valid[s.column][r]
+			copy(valid[i:i+n], b.valid[s.column][r:r+n])
+			return
+		}
+		for k := range valid[i : i+n] {
+			valid[i+k] = 1
 		}
 	})
 }

@@ -3,7 +3,9 @@ package bag
 import (
 	"context"
 	"runtime"
+	"slices"
 	"strings"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 
@@ -20,24 +22,40 @@ type judgement struct {
 // watcher reads the rows of one recording's messages.
 type watcher struct {
 	dec  *ros2.Topic
-	rows map[int]*stamps
-	err  error // of the first message that is wrong
+	rows []stamps // by clock
+	err  error    // of the first message that is wrong
 	at   int
+
+	log int64 // of the message that row is called for
+	row func(clock, entry int, stamp int64, stamped bool)
 }
 
-func (w *watcher) take(i int, m *Message) {
-	err := w.dec.Scan(m.Data, func(clock, entry int, stamp int64, stamped bool) {
+func newWatcher(dec *ros2.Topic) *watcher {
+	w := &watcher{dec: dec}
+	w.row = func(clock, _ int, stamp int64, stamped bool) {
 		if !stamped {
 			return
 		}
-		c := w.rows[clock]
-		if c == nil {
-			c = &stamps{}
-			w.rows[clock] = c
+		for clock >= len(w.rows) {
+			w.rows = append(w.rows, stamps{})
 		}
-		c.header, c.log = append(c.header, stamp), append(c.log, m.Log)
-	})
-	if err != nil && w.err == nil {
+		c := &w.rows[clock]
+		c.header, c.log = append(c.header, stamp), append(c.log, w.log)
+	}
+	return w
+}
+
+// expect makes room for the stamps of so many messages, which mostly are rows of the first clock.
+func (w *watcher) expect(n int) {
+	if len(w.rows) == 0 {
+		w.rows = append(w.rows, stamps{})
+	}
+	w.rows[0].header, w.rows[0].log = slices.Grow(w.rows[0].header, n), slices.Grow(w.rows[0].log, n)
+}
+
+func (w *watcher) take(i int, m *Message) {
+	w.log = m.Log
+	if err := w.dec.Scan(m.Data, w.row); err != nil && w.err == nil {
 		w.err, w.at = err, i
 	}
 }
@@ -45,64 +63,123 @@ func (w *watcher) take(i int, m *Message) {
 // judge adds what was seen.
 func (j *judgement) judge(w *watcher, tolerance int64) {
 	for _, c := range w.rows {
-		j.stamped = true
+		j.stamped = j.stamped || len(c.header) > 0
 		if j.why == "" {
 			j.code, j.why = verdict(c.header, c.log, tolerance)
 		}
 	}
-	clear(w.rows)
+	for k := range w.rows {
+		w.rows[k].header, w.rows[k].log = w.rows[k].header[:0], w.rows[k].log[:0]
+	}
+}
+
+// settling is what reading all messages of a topic finds.
+type settling struct {
+	t *topic
+	w *watcher
+	j judgement
+	n int // messages of the recording that is read
+}
+
+func (s *settling) take(i int, m *Message) {
+	s.n++
+	s.w.take(i, m)
 }
 
 // settle reads every message once: it settles the columns of the decoders, and shows which headers are no clock.
 func (d *Dataset) settle(ctx context.Context) error {
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(max(2, runtime.GOMAXPROCS(0)))
-	for _, t := range d.topics {
-		g.Go(func() (err error) {
-			defer guard("open", &err)
-			return d.settleTopic(ctx, t)
-		})
+	list := make([]*settling, len(d.topics))
+	for i, t := range d.topics {
+		list[i] = &settling{t: t, w: newWatcher(t.dec)}
 	}
-	return g.Wait()
+	for rec := range d.pool.recs {
+		if err := d.settleRecording(ctx, rec, list); err != nil {
+			return err
+		}
+	}
+	for _, s := range list {
+		d.refresh(s.t)
+		for _, f := range s.t.dec.Findings() {
+			d.notice(-1, f)
+		}
+		if err := d.chooseClock(s.t, &s.j); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-func (d *Dataset) settleTopic(ctx context.Context, t *topic) error {
-	var j judgement
-	w := watcher{dec: t.dec, rows: map[int]*stamps{}}
-	for rec, place := range t.place {
-		if place < 0 || t.counts[rec] == 0 {
-			continue
+// settleRecording reads the messages of one recording: in one pass where its storage can, else the topics beside each other.
+func (d *Dataset) settleRecording(ctx context.Context, rec int, list []*settling) error {
+	here := map[int]*settling{}
+	var places []int
+	for _, s := range list {
+		if p := s.t.place[rec]; p >= 0 && s.t.counts[rec] > 0 {
+			here[p], places = s, append(places, p)
+			s.n = 0
 		}
-		n := 0
-		err := d.pool.use(ctx, rec, func(s Storage) error {
-			ix, err := s.Index(ctx, place)
-			if err != nil {
-				return err
+	}
+	if len(places) == 0 {
+		return nil
+	}
+	failed := map[int]error{}
+	err := d.pool.use(ctx, rec, func(st Storage) (err error) {
+		for _, p := range places {
+			if ix, err := st.Index(ctx, p); err == nil {
+				here[p].w.expect(len(ix.Log))
 			}
-			return s.Messages(ctx, place, 0, len(ix.Log), func(i int, m *Message) error {
-				n++
-				w.take(i, m)
+		}
+		if k, ok := st.(Walker); ok {
+			failed, err = k.Walk(ctx, places, func(place, i int, m *Message) error {
+				here[place].take(i, m)
 				return nil
 			})
-		})
-		if err != nil {
-			if fatal(err) || d.opt.Strict {
-				return err
+			return err
+		}
+		g, ctx := errgroup.WithContext(ctx)
+		g.SetLimit(max(2, runtime.GOMAXPROCS(0)))
+		var mu sync.Mutex
+		for _, p := range places {
+			g.Go(func() (err error) {
+				defer guard("open", &err)
+				ix, err := st.Index(ctx, p)
+				if err == nil {
+					err = st.Messages(ctx, p, 0, len(ix.Log), func(i int, m *Message) error {
+						here[p].take(i, m)
+						return nil
+					})
+				}
+				if err != nil {
+					mu.Lock()
+					defer mu.Unlock()
+					failed[p] = err
+				}
+				return nil
+			})
+		}
+		return g.Wait()
+	})
+	for _, p := range places {
+		s := here[p]
+		t := s.t
+		own := failed[p]
+		if own == nil {
+			own = err
+		}
+		if own != nil {
+			if fatal(own) || d.opt.Strict {
+				return own
 			}
-			d.notice(-1, robocache.Finding{Severity: robocache.SeverityError, Code: "unreadable-recording", Where: robocache.Where{"file": d.pool.recs[rec].Name, "stream": t.key}, Message: err.Error()})
+			d.notice(-1, robocache.Finding{Severity: robocache.SeverityError, Code: "unreadable-recording", Where: robocache.Where{"file": d.pool.recs[rec].Name, "stream": t.key}, Message: own.Error()})
 			continue
 		}
-		if w.err != nil && d.opt.Strict {
-			return robocache.At(w.err, robocache.Where{"file": d.pool.recs[rec].Name, "stream": t.key, "index": w.at})
+		if s.w.err != nil && d.opt.Strict {
+			return robocache.At(s.w.err, robocache.Where{"file": d.pool.recs[rec].Name, "stream": t.key, "index": s.w.at})
 		}
-		t.counts[rec] = int64(n)
-		j.judge(&w, d.stepsAllowed())
+		t.counts[rec] = int64(s.n)
+		s.j.judge(s.w, d.stepsAllowed())
 	}
-	d.refresh(t)
-	for _, f := range t.dec.Findings() {
-		d.notice(-1, f)
-	}
-	return d.chooseClock(t, &j)
+	return nil
 }
 
 // probe judges a topic by its first messages alone.
@@ -111,12 +188,12 @@ func (d *Dataset) probe(t *topic) error {
 	if err != nil {
 		return err
 	}
-	w := watcher{dec: dec, rows: map[int]*stamps{}}
+	w := newWatcher(dec)
 	for i, b := range t.first {
 		w.take(i, &Message{Log: t.firstLog[i], Data: b})
 	}
 	var j judgement
-	j.judge(&w, d.stepsAllowed())
+	j.judge(w, d.stepsAllowed())
 	return d.chooseClock(t, &j)
 }
 

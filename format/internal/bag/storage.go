@@ -29,6 +29,13 @@ type Bulk interface {
 	Scan(ctx context.Context, topics []int, fn func(topic, i int, m *Message) error) error
 }
 
+// Walker is a Storage that reads several topics in one pass, each in its own order.
+type Walker interface {
+	// Walk gives all messages of these topics, those of a topic in order, one call of fn at a time. An error of a topic, also of fn, ends
+	// that topic alone, and is in failed; what m points at is the storage's, until fn returns.
+	Walk(ctx context.Context, topics []int, fn func(topic, i int, m *Message) error) (failed map[int]error, err error)
+}
+
 // Noted is a Storage that carries notes beside its messages: an MCAP file's metadata records, "<record>.<key>" → value.
 type Noted interface {
 	Notes(ctx context.Context) (map[string]string, error)

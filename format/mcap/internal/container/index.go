@@ -1,6 +1,7 @@
 package container
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -220,8 +221,10 @@ func assemble(found []content) (*Index, error) {
 	counts := map[uint16]int{}
 	ix := &Index{Channels: map[uint16]*ChannelIndex{}}
 	for i := range found {
-		for _, s := range found[i].spots {
-			counts[s.channel]++
+		for spots := found[i].spots; len(spots) > 0; {
+			n := sameChannel(spots)
+			counts[spots[0].channel] += n
+			spots = spots[n:]
 		}
 		ix.Messages += int64(len(found[i].spots))
 	}
@@ -229,9 +232,13 @@ func assemble(found []content) (*Index, error) {
 		ix.Channels[id] = &ChannelIndex{Log: make([]int64, 0, n), Chunk: make([]int32, 0, n), At: make([]uint32, 0, n)}
 	}
 	for i := range found {
-		for _, s := range found[i].spots {
-			c := ix.Channels[s.channel]
-			c.Log, c.Chunk, c.At = append(c.Log, s.log), append(c.Chunk, int32(i)), append(c.At, s.at)
+		for spots := found[i].spots; len(spots) > 0; {
+			n := sameChannel(spots)
+			c := ix.Channels[spots[0].channel]
+			for _, s := range spots[:n] {
+				c.Log, c.Chunk, c.At = append(c.Log, s.log), append(c.Chunk, int32(i)), append(c.At, s.at)
+			}
+			spots = spots[n:]
 		}
 		found[i].spots = nil
 	}
@@ -243,6 +250,15 @@ func assemble(found []content) (*Index, error) {
 	return ix, nil
 }
 
+// sameChannel is how many of the first spots are of one channel.
+func sameChannel(spots []spot) int {
+	n := 1
+	for n < len(spots) && spots[n].channel == spots[0].channel {
+		n++
+	}
+	return n
+}
+
 type byLog struct{ *ChannelIndex }
 
 func (b byLog) Less(i, j int) bool { return b.Log[i] < b.Log[j] }
@@ -252,7 +268,9 @@ func (b byLog) Swap(i, j int) {
 	b.At[i], b.At[j] = b.At[j], b.At[i]
 }
 
-// indexes reads the message indexes behind a chunk.
+func byPlace(a, b spot) int { return cmp.Compare(a.at, b.at) }
+
+// indexes reads the message indexes behind a chunk: each channel's in the order of the file.
 func (f *File) indexes(ctx context.Context, k *Chunk) ([]spot, error) {
 	if k.IndexLength > f.opt.Index {
 		return nil, tooLarge(k.Offset, fmt.Sprintf("message indexes of at most %d bytes", f.opt.Index), fmt.Sprint(k.IndexLength))
@@ -265,6 +283,7 @@ func (f *File) indexes(ctx context.Context, k *Chunk) ([]spot, error) {
 	}
 	out := make([]spot, 0, len(*raw)/entryBytes)
 	in := Chunk{Offset: off}
+	seen, twice := map[uint16]bool{}, false
 	err := in.walk(*raw, func(op Op, b []byte, at int) error {
 		if op != OpMessageIndex {
 			return malformed(off+int64(at), "records behind a chunk", "message indexes (opcode 07)", fmt.Sprintf("opcode %02x", byte(op)))
@@ -277,6 +296,8 @@ func (f *File) indexes(ctx context.Context, k *Chunk) ([]spot, error) {
 		if f.Channels[id] == nil {
 			return malformed(off+int64(at), "a message index of a channel that is not defined", "", fmt.Sprint(id))
 		}
+		twice, seen[id] = twice || seen[id], true
+		first := len(out)
 		for b := c.b[:n]; len(b) > 0; b = b[16:] {
 			log, pos := le64(b), le64(b[8:])
 			if log > maxTime || pos > uint64(k.Size) {
@@ -284,13 +305,18 @@ func (f *File) indexes(ctx context.Context, k *Chunk) ([]spot, error) {
 			}
 			out = append(out, spot{log: int64(log), at: uint32(pos), channel: id})
 		}
+		// Entries may stand by time; messages of one time come in the order of the file.
+		if own := out[first:]; !slices.IsSortedFunc(own, byPlace) {
+			slices.SortStableFunc(own, byPlace)
+		}
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	// Entries stand by channel; by place they stand in the order of the file.
-	slices.SortStableFunc(out, func(a, b spot) int { return int(int64(a.at) - int64(b.at)) })
+	if twice {
+		slices.SortStableFunc(out, byPlace)
+	}
 	return out, nil
 }
 

@@ -95,16 +95,19 @@ func (f *File) pass(err error, i int) error {
 	return nil
 }
 
-// End is where the record at a place of a chunk's records ends, by what it says itself; behind them where its head is not there.
-func End(records []byte, at uint32) int64 {
-	if int64(at)+headSize > int64(len(records)) {
-		return int64(at) + headSize
+// Beyond says how long the record at a place claims to be, where r is a part that does not hold all of it; else 0.
+func (r *Records) Beyond(at uint32) int64 {
+	if r.all {
+		return 0
 	}
-	n := le64(records[at+1:])
-	if n > maxTime>>1 {
-		n = maxTime >> 1
+	n := int64(headSize)
+	if int64(at)+headSize <= int64(len(r.b)) {
+		n += int64(min(le64(r.b[at+1:]), maxTime>>1))
 	}
-	return int64(at) + headSize + int64(n)
+	if int64(at)+n <= int64(len(r.b)) {
+		return 0
+	}
+	return n
 }
 
 // At reads the message of a channel at a place of a chunk's records.
@@ -143,18 +146,41 @@ func (f *File) Prefetch(ctx context.Context, chunks []int32) {
 
 // Each reads chunks, several at a time, past the cache where they are not in it: fn gets each one's records, from several goroutines.
 func (f *File) Each(ctx context.Context, chunks []int32, fn func(chunk int32, records []byte) error) error {
+	return f.each(ctx, chunks, false, fn)
+}
+
+// InOrder is Each with fn called for one chunk after the other, in the order of chunks. Who opened a chunk gives it to fn, so that its
+// records are still near.
+func (f *File) InOrder(ctx context.Context, chunks []int32, fn func(chunk int32, records []byte) error) error {
+	return f.each(ctx, chunks, true, fn)
+}
+
+func (f *File) each(ctx context.Context, chunks []int32, ordered bool, fn func(chunk int32, records []byte) error) error {
 	var total int64
 	for _, i := range chunks {
 		total += f.Chunks[i].Size
 	}
 	keep := total <= f.opt.Budget/2 // else a pass would only push out what others want
 	g, ctx := errgroup.WithContext(ctx)
-	next := make(chan int32)
+	type turn struct {
+		chunk      int32
+		mine, next chan struct{} // nil where any order will do
+	}
+	todo := make(chan turn)
 	g.Go(func() error {
-		defer close(next)
+		defer close(todo)
+		t := turn{}
+		if ordered {
+			t.next = make(chan struct{})
+			close(t.next)
+		}
 		for _, i := range chunks {
+			t.chunk, t.mine = i, t.next
+			if ordered {
+				t.next = make(chan struct{})
+			}
 			select {
-			case next <- i:
+			case todo <- t:
 			case <-ctx.Done():
 				return ctx.Err()
 			}
@@ -164,34 +190,52 @@ func (f *File) Each(ctx context.Context, chunks []int32, fn func(chunk int32, re
 	for range min(workers(), len(chunks)) {
 		g.Go(func() (err error) {
 			defer guard(&err)
-			for i := range next {
-				if f.isBad(int(i)) {
-					continue
+			for t := range todo {
+				r, err := f.once(ctx, int(t.chunk), keep)
+				if err != nil {
+					return err
 				}
-				r := f.peek(int(i))
-				if r == nil && keep {
-					r, err = f.Records(ctx, int(i), 0)
-				} else if r == nil {
-					if r, err = f.read(ctx, int(i), 0); err != nil {
-						r, err = nil, f.pass(err, int(i))
+				if ordered {
+					select {
+					case <-t.mine:
+					case <-ctx.Done():
+						r.Release()
+						return ctx.Err()
 					}
 				}
+				if r != nil {
+					err = fn(t.chunk, r.b)
+					r.Release()
+				}
 				if err != nil {
 					return err
 				}
-				if r == nil {
-					continue
-				}
-				err = fn(i, r.b)
-				r.Release()
-				if err != nil {
-					return err
+				if ordered {
+					close(t.next)
 				}
 			}
 			return nil
 		})
 	}
 	return g.Wait()
+}
+
+// once gives the records of a chunk for one pass; nil where it is damaged and skipped.
+func (f *File) once(ctx context.Context, i int, keep bool) (*Records, error) {
+	if f.isBad(i) {
+		return nil, nil
+	}
+	if r := f.peek(i); r != nil {
+		return r, nil
+	}
+	if keep {
+		return f.Records(ctx, i, 0)
+	}
+	r, err := f.read(ctx, i, 0)
+	if err != nil {
+		return nil, f.pass(err, i)
+	}
+	return r, nil
 }
 
 // guard turns a panic into Malformed.

@@ -1,0 +1,125 @@
+package mcap
+
+import (
+	"context"
+	"errors"
+	"hash/crc32"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/goatnote-inc/robocache/format/internal/bag"
+	"github.com/goatnote-inc/robocache/format/ros2"
+	"github.com/goatnote-inc/robocache/internal/realdata"
+)
+
+// seen is a message as a pass gave it.
+type seen struct {
+	i   int
+	log int64
+	sum uint32
+}
+
+func see(i int, m *bag.Message) seen { return seen{i, m.Log, crc32.ChecksumIEEE(m.Data)} }
+
+// overlapping writes a recording whose topic "/late" stands in chunks that overlap in time, beside one in step.
+func overlapping(t *testing.T) string {
+	path := filepath.Join(t.TempDir(), "overlap.mcap")
+	var list []msg
+	for k := range 400 {
+		at := epoch + int64(k)*1000
+		list = append(list, msg{"/even", "std_msgs/msg/String", at, ros2.EncodeString(nil, "even, and long enough that a chunk holds few of them")})
+		late := at
+		if k%2 == 0 {
+			late -= 50_000
+		}
+		list = append(list, msg{"/late", "std_msgs/msg/String", late, ros2.EncodeString(nil, "late")})
+	}
+	record(t, path, list)
+	return path
+}
+
+// TestPasses: Scan and Walk give what Messages gives, Walk each topic's in order; of chunks that overlap too, with every budget.
+func TestPasses(t *testing.T) {
+	ctx := context.Background()
+	for _, path := range []string{filepath.Join(realdata.Path(t, "mcap_robot"), "recording_zstd.mcap"), overlapping(t)} {
+		for _, budget := range []int64{1, 0} { // nothing is kept; all is
+			s := openFile(t, path, StorageOptions{Budget: budget})
+			var all []int
+			want := map[int][]seen{}
+			for k := range s.Topics() {
+				all = append(all, k)
+				ix, err := s.Index(ctx, k)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := s.Messages(ctx, k, 0, len(ix.Log), func(i int, m *bag.Message) error {
+					want[k] = append(want[k], see(i, m))
+					return nil
+				}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			walked := map[int][]seen{}
+			failed, err := s.Walk(ctx, all, func(k, i int, m *bag.Message) error {
+				walked[k] = append(walked[k], see(i, m)) // unlocked: one call at a time
+				return nil
+			})
+			if err != nil || len(failed) > 0 {
+				t.Fatal(err, failed)
+			}
+			var mu sync.Mutex
+			scanned := map[int]map[int]seen{}
+			if err := s.Scan(ctx, all, func(k, i int, m *bag.Message) error {
+				mu.Lock()
+				defer mu.Unlock()
+				if scanned[k] == nil {
+					scanned[k] = map[int]seen{}
+				}
+				scanned[k][i] = see(i, m)
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			for _, k := range all {
+				if len(walked[k]) != len(want[k]) || len(scanned[k]) != len(want[k]) {
+					t.Fatalf("%s, topic %d: %d messages, %d walked, %d scanned", path, k, len(want[k]), len(walked[k]), len(scanned[k]))
+				}
+				for i, w := range want[k] {
+					if walked[k][i] != w || scanned[k][i] != w {
+						t.Fatalf("%s, topic %d, message %d: %+v, walked %+v, scanned %+v", path, k, i, w, walked[k][i], scanned[k][i])
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestWalkFails: an error of one topic ends that topic alone.
+func TestWalkFails(t *testing.T) {
+	s := openFile(t, overlapping(t), StorageOptions{})
+	stop := errors.New("enough")
+	if err := s.settle(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	byChunk := func(a, b place) int { return int(a.chunk) - int(b.chunk) }
+	if !slices.IsSortedFunc(s.topics[0].place, byChunk) || slices.IsSortedFunc(s.topics[1].place, byChunk) {
+		t.Fatal("the recording is not one of a topic in step and one that overlaps")
+	}
+	n := [2]int{}
+	failed, err := s.Walk(context.Background(), []int{0, 1}, func(k, i int, _ *bag.Message) error {
+		if n[k]++; k == 0 && i == 7 {
+			return stop
+		}
+		return nil
+	})
+	if err != nil || !errors.Is(failed[0], stop) || failed[1] != nil || n != [2]int{8, 400} {
+		t.Fatal(err, failed, n)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := s.Walk(ctx, []int{0, 1}, func(int, int, *bag.Message) error { return nil }); err == nil {
+		t.Fatal("a context that ended was not seen")
+	}
+}
