@@ -40,6 +40,17 @@ type StillInfo struct {
 	DType         robocache.DType // Uint8, Uint16 or Float32: of an element as delivered without loss
 }
 
+// Own is how a picture is decoded as what it is: colour and 8-bit grey as RGB, one deep channel as 16-bit grey or depth.
+func (i StillInfo) Own() *Spec {
+	switch {
+	case i.DType == robocache.Float32:
+		return &Spec{Pixel: DepthM}
+	case i.DType == robocache.Uint16:
+		return &Spec{Pixel: Gray16}
+	}
+	return &Spec{}
+}
+
 // StillSize reads the header of a still picture, and refuses one that is too large.
 func StillSize(encoded []byte) (StillInfo, error) {
 	info, err := stillHeader(encoded)

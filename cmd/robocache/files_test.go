@@ -44,6 +44,15 @@ func TestRecordingOfSeveralClocks(t *testing.T) {
 	}
 }
 
+// What is only noted (float depth has no statistics) is no finding that a script must look at: exit 0, as of doctor.
+func TestStatsNotesAreNoFindings(t *testing.T) {
+	path := realdata.Path(t, "calvin_like")
+	code, _, errs := call(t, "stats", path, "--keys", "action,observation.depth_gripper")
+	if code != exitDone || !strings.Contains(errs, "no-picture-statistics") {
+		t.Errorf("exit %d: %s", code, errs)
+	}
+}
+
 // Datasets of every written format open again, also with text in each row (RLDS to Zarr), and hdf5 names robomimic's layout.
 func TestConvertedSetsOpenAgain(t *testing.T) {
 	dir := t.TempDir()

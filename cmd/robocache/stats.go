@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -89,6 +90,8 @@ func newStats() *cobra.Command {
 			}
 			if len(findings) > 0 {
 				printFindings(cmd.ErrOrStderr(), findings)
+			}
+			if slices.ContainsFunc(findings, func(f robocache.Finding) bool { return f.Severity != robocache.SeverityInfo }) {
 				return errFindings
 			}
 			return nil

@@ -183,6 +183,8 @@ with h5py.File('t.h5', 'w') as f:
     for k in range(5):
         g = f.create_group(f'ep_{k}')
         g['action'] = np.full((6, 2), np.nan if k == 1 else 1, 'f4')
+        png = io.BytesIO(); Image.fromarray(np.full((9, 9), 700, 'u2')).save(png, 'PNG')
+        g['depth'] = np.frombuffer(png.getvalue().ljust(99, b'\0'), 'u1')[None].repeat(6, 0)
         g.create_dataset('rgb', data=np.full((6, 9, 9, 3), k, 'u1'), chunks=(2, 9, 9, 3), fletcher32=True)
         if k != 2: g['q'] = np.zeros((6 if k != 3 else 5, 1))
 with h5py.File('t.h5') as f:

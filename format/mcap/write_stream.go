@@ -406,6 +406,18 @@ func (w *writing) messages(ctx context.Context, cw *container.Writer, ep int) er
 	}
 }
 
+// latchedQoS is the profile of a latched topic, whole: rosbag2 and rosbags refuse one that lacks a field. Durations without end are rmw's.
+const latchedQoS = `- history: 1
+  depth: 1
+  reliability: 1
+  durability: 1
+  deadline: {sec: 9223372036, nsec: 854775807}
+  lifespan: {sec: 9223372036, nsec: 854775807}
+  liveliness: 1
+  liveliness_lease_duration: {sec: 9223372036, nsec: 854775807}
+  avoid_ros_namespace_conventions: false
+`
+
 // begin adds schema and channel of a stream.
 func (s *source) begin(cw *container.Writer) error {
 	id, ok := s.schemas[s.typ]
@@ -422,7 +434,7 @@ func (s *source) begin(cw *container.Writer) error {
 	}
 	meta := map[string]string(nil)
 	if s.feature.Latched {
-		meta = map[string]string{"offered_qos_profiles": "- history: 1\n  depth: 1\n  reliability: 1\n  durability: 1\n"}
+		meta = map[string]string{"offered_qos_profiles": latchedQoS}
 	}
 	var err error
 	s.channel, err = cw.Channel(id, s.topic, "cdr", meta)

@@ -325,9 +325,17 @@ func TestJudges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, compression := range []string{"zstd", "none"} {
+	recorded, err := mcap.Open(ctx, realdata.Path(t, "mcap_robot/recording_zstd.mcap"), robocache.OpenOptions{}) // has latched topics
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer recorded.Close()
+	for _, c := range []struct {
+		src         robocache.Dataset
+		compression string
+	}{{src, "zstd"}, {src, "none"}, {recorded, "zstd"}} {
 		file := filepath.Join(t.TempDir(), "one.mcap")
-		if _, err := mcap.Write(ctx, src, file, robocache.WriteOptions{Options: map[string]string{"compression": compression}}); err != nil {
+		if _, err := mcap.Write(ctx, c.src, file, robocache.WriteOptions{Options: map[string]string{"compression": c.compression}}); err != nil {
 			t.Fatal(err)
 		}
 		out, err := exec.Command(python, filepath.Join("testdata", "judge.py"), file).CombinedOutput()

@@ -116,7 +116,7 @@ func (l *leaf) look(b []byte, decode bool) error {
 	if !decode {
 		return nil
 	}
-	spec := &video.Spec{}
+	spec := info.Own()
 	n, err := video.StillBytes(info, spec)
 	if err != nil {
 		return err

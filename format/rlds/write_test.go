@@ -353,3 +353,16 @@ func (b broken) Times(ctx context.Context, e int, key string) ([]int64, error) {
 	}
 	return b.Dataset.Times(ctx, e, key)
 }
+
+// TestDoctorDepth: every picture of a sound set with depth decodes, in its own kind of pixels.
+func TestDoctorDepth(t *testing.T) {
+	src, err := synth.New(synth.Options{Episodes: 1, Seconds: 0.2, Width: 64, Height: 64, Cameras: 1, Depth: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, _ := write(t, src, robocache.WriteOptions{})
+	found, err := open(t, dir, robocache.OpenOptions{}).Diagnose(t.Context(), robocache.DiagnoseOptions{Decode: true})
+	if err != nil || len(found) > 0 {
+		t.Error(found, err)
+	}
+}

@@ -116,8 +116,8 @@ func (s *Set) readThrough(ctx context.Context, e int, st *Stream, decode bool, b
 				}
 				if err == nil && decode && refs[k].Raw == nil {
 					var n int
-					if n, err = video.StillBytes(info, &video.Spec{}); err == nil {
-						err = video.DecodePicture(&refs[k], &video.Spec{}, make([]byte, n))
+					if n, err = video.StillBytes(info, info.Own()); err == nil {
+						err = video.DecodePicture(&refs[k], info.Own(), make([]byte, n))
 					}
 				}
 				if err != nil {

@@ -1,7 +1,9 @@
-"""Reads a written MCAP file with the mcap package (CRCs checked) and its ROS 2 support, and decodes every message again with rosbags."""
+"""Reads a written MCAP file with the mcap package (CRCs checked) and its ROS 2 support, decodes every message again with rosbags, and opens it with that."""
 import sys
+from pathlib import Path
 from mcap.reader import make_reader
 from mcap_ros2.decoder import DecoderFactory
+from rosbags.highlevel import AnyReader
 from rosbags.typesys import Stores, get_typestore
 
 path = sys.argv[1]
@@ -31,4 +33,11 @@ with open(path, "rb") as f:
     assert by_topic == counts, (by_topic, counts)
     assert sum(counts.values()) == summary.statistics.message_count
     assert summary.statistics.message_end_time == last
+# rosbags opens the file itself, as its users do: every topic with all of its messages.
+with AnyReader([Path(path)], default_typestore=types) as bag:
+    read = {}
+    for connection, time, raw in bag.messages():
+        bag.deserialize(raw, connection.msgtype)
+        read[connection.topic] = read.get(connection.topic, 0) + 1
+assert read == counts, (read, counts)
 print(counts)

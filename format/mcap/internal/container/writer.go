@@ -108,12 +108,12 @@ func (w *Writer) Channel(schema uint16, topic, encoding string, metadata map[str
 	if len(w.channels) >= 65535 {
 		return 0, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "mcap write", Want: "at most 65,535 channels", Got: "more"}
 	}
-	id := uint16(len(w.channels))
+	id := uint16(len(w.channels) + 1) // from 1: rosbags takes channel 0 for none, and leaves its messages out
 	b := binary.LittleEndian.AppendUint16(nil, id)
 	b = binary.LittleEndian.AppendUint16(b, schema)
 	b = appendStrings(appendString(appendString(b, topic), encoding), metadata)
 	w.channels = append(w.channels, appendRecord(nil, OpChannel, b))
-	w.chunk = append(w.chunk, w.channels[id]...)
+	w.chunk = append(w.chunk, w.channels[id-1]...)
 	return id, nil
 }
 
@@ -285,7 +285,8 @@ func (w *Writer) statistics() []byte {
 	b = binary.LittleEndian.AppendUint64(b, w.stats.Start)
 	b = binary.LittleEndian.AppendUint64(b, w.stats.End)
 	var per []byte
-	for id := range uint16(len(w.channels)) {
+	for k := range w.channels {
+		id := uint16(k + 1)
 		per = binary.LittleEndian.AppendUint16(per, id)
 		per = binary.LittleEndian.AppendUint64(per, w.counts[id])
 	}
