@@ -26,8 +26,14 @@ type msg struct {
 
 func record(t *testing.T, path string, list []msg) {
 	t.Helper()
+	recordIn(t, path, 2048, list)
+}
+
+// recordIn is record with chunks of a size.
+func recordIn(t *testing.T, path string, chunk int, list []msg) {
+	t.Helper()
 	var b bytes.Buffer
-	w, err := container.NewWriter(&b, container.WriterOptions{Profile: "ros2", Compression: container.Zstd, Chunk: 2048})
+	w, err := container.NewWriter(&b, container.WriterOptions{Profile: "ros2", Compression: container.Zstd, Chunk: chunk})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@
 //	M4  No size of the file takes memory before it was checked against the file, the limits (256 MiB a chunk, 1,000 times its compressed
 //	    size) and the budget.
 //	M5  Decompressed chunks stay below their budget, each read once at a time.
+//	    Of a remote file neighbouring chunks that are wanted come with one request, bounded by a sixteenth of that budget and 4 MiB.
 //	M6  What is written opens in other readers: profile ros2, zstd chunks, ros2msg schemas, summary with statistics. Reading it gives
 //	    features, rows, stamps and tasks as they were.
 package mcap

@@ -254,8 +254,8 @@ func (s *Storage) Messages(ctx context.Context, topic, from, to int, fn func(i i
 	if from < 0 || to > len(t.place) || from > to {
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: "mcap", Where: robocache.Where{"file": s.name, "stream": s.infos[topic].Name}, Want: fmt.Sprintf("messages of 0 to %d", len(t.place)), Got: fmt.Sprintf("%d to %d", from, to)}
 	}
-	stop := s.ahead(ctx, t.place[from:to])
-	defer stop()
+	planned, stop := from, func() {}
+	defer func() { stop() }()
 	var m container.Message
 	var out bag.Message
 	var held *container.Records
@@ -269,6 +269,11 @@ func (s *Storage) Messages(ctx context.Context, topic, from, to int, fn func(i i
 			}
 			held.Release()
 			held = nil
+			if i >= planned {
+				stop()
+				planned, stop = s.ahead(ctx, t.place[i:to])
+				planned += i
+			}
 			end := i
 			for end+1 < to && t.place[end+1].chunk == p.chunk {
 				end++
@@ -308,31 +313,23 @@ func (s *Storage) Messages(ctx context.Context, topic, from, to int, fn func(i i
 // minLast is what is taken for a message whose length is not known.
 const minLast = 16 << 10
 
-// ahead decompresses the chunks of places beside who reads them, as far as the cache holds them. stop waits for it.
-func (s *Storage) ahead(ctx context.Context, places []place) (stop func()) {
-	if len(places) < 2 || places[0].chunk == places[len(places)-1].chunk {
-		return func() {}
-	}
+// ahead decompresses the chunks of places beside who reads them, as far as the cache holds them: those of the first n places. stop waits
+// for it.
+func (s *Storage) ahead(ctx context.Context, places []place) (n int, stop func()) {
 	var chunks []int32
 	var size int64
-	for i, p := range places {
-		if i == 0 || p.chunk != places[i-1].chunk {
-			if size += s.file.Chunks[p.chunk].Size; size > s.file.Budget()/2 || len(chunks) >= 64 {
+	for ; n < len(places); n++ {
+		if p := places[n]; n == 0 || p.chunk != places[n-1].chunk {
+			if size += s.file.Chunks[p.chunk].Size; len(chunks) > 0 && (size > s.file.Budget()/2 || len(chunks) >= 64) {
 				break
 			}
 			chunks = append(chunks, p.chunk)
 		}
 	}
 	if len(chunks) < 2 {
-		return func() {}
+		return n, func() {}
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		s.file.Prefetch(ctx, chunks)
-	}()
-	return func() { cancel(); <-done }
+	return n, s.file.Prefetch(ctx, chunks)
 }
 
 // Notes gives the metadata records, "<record>.<key>" → value. Records above 64 MiB in all are left out.

@@ -35,6 +35,7 @@ type File struct {
 	indexing sync.Mutex // held while the index is made
 	index    *Index
 	findings []robocache.Finding
+	flying   map[int32]*flight
 	bad      map[int]bool // chunks that could not be read
 	whole    map[int]bool // chunks that were decompressed to their end and had the right sum
 	lost     int64
@@ -69,7 +70,7 @@ func Open(ctx context.Context, r robocache.Ranged, opt Options) (*File, error) {
 	if opt.Index <= 0 {
 		opt.Index = 1 << 30
 	}
-	f := &File{r: r, lim: opt.Limits, opt: opt, bad: map[int]bool{}, whole: map[int]bool{}, cache: lru.New[int, *Records](opt.Budget)}
+	f := &File{r: r, lim: opt.Limits, opt: opt, flying: map[int32]*flight{}, bad: map[int]bool{}, whole: map[int]bool{}, cache: lru.New[int, *Records](opt.Budget)}
 	f.cache.Gone((*Records).Release)
 	f.clear()
 	if err := f.head(ctx); err != nil {

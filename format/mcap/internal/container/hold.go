@@ -70,10 +70,8 @@ func (p *pool) borrow(n int) *[]byte {
 // read fetches and opens a chunk. Of one that was found whole before, need > 0 takes no more than it has to for so many bytes.
 func (f *File) read(ctx context.Context, i int, need int64) (*Records, error) {
 	k := &f.Chunks[i]
-	raw := raws.borrow(int(k.Length))
-	err := f.r.ReadAt(ctx, *raw, k.Offset)
+	raw, err := f.raw(ctx, i)
 	if err != nil {
-		raws.Put(raw)
 		return nil, err
 	}
 	r := &Records{b: *raw, buf: raw, from: &raws, all: true}

@@ -174,14 +174,27 @@ func (f *File) buildIndex(ctx context.Context) (*Index, error) {
 		}
 		return nil
 	}
+	var walked []int32
+	for i := range f.Chunks {
+		if f.Chunks[i].unindexed {
+			walked = append(walked, int32(i))
+		}
+	}
+	trip := f.join(ctx, walked)
+	defer trip.end()
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(workers())
-	for i := range f.Chunks {
+	var raw map[int][]byte
+	for i, to := 0, 0; i < len(f.Chunks); i++ {
+		if i == to {
+			to, raw = f.indexBytes(ctx, i)
+		}
+		raw := raw[i]
 		g.Go(func() (err error) {
 			k := &f.Chunks[i]
 			c := &found[i]
 			if !k.unindexed {
-				c.spots, err = f.indexes(ctx, k)
+				c.spots, err = f.indexes(ctx, k, raw)
 				if err != nil && !damaged(err) {
 					return err
 				}
@@ -271,20 +284,24 @@ func (b byLog) Swap(i, j int) {
 func byPlace(a, b spot) int { return cmp.Compare(a.at, b.at) }
 
 // indexes reads the message indexes behind a chunk: each channel's in the order of the file.
-func (f *File) indexes(ctx context.Context, k *Chunk) ([]spot, error) {
+// raw are their bytes, nil where they are still to be read.
+func (f *File) indexes(ctx context.Context, k *Chunk, raw []byte) ([]spot, error) {
 	if k.IndexLength > f.opt.Index {
 		return nil, tooLarge(k.Offset, fmt.Sprintf("message indexes of at most %d bytes", f.opt.Index), fmt.Sprint(k.IndexLength))
 	}
-	raw := raws.borrow(int(k.IndexLength))
-	defer raws.Put(raw)
 	off := k.Offset + k.Length
-	if err := f.r.ReadAt(ctx, *raw, off); err != nil {
-		return nil, err
+	if raw == nil {
+		own := raws.borrow(int(k.IndexLength))
+		defer raws.Put(own)
+		if err := f.r.ReadAt(ctx, *own, off); err != nil {
+			return nil, err
+		}
+		raw = *own
 	}
-	out := make([]spot, 0, len(*raw)/entryBytes)
+	out := make([]spot, 0, len(raw)/entryBytes)
 	in := Chunk{Offset: off}
 	seen, twice := map[uint16]bool{}, false
-	err := in.walk(*raw, func(op Op, b []byte, at int) error {
+	err := in.walk(raw, func(op Op, b []byte, at int) error {
 		if op != OpMessageIndex {
 			return malformed(off+int64(at), "records behind a chunk", "message indexes (opcode 07)", fmt.Sprintf("opcode %02x", byte(op)))
 		}

@@ -125,23 +125,36 @@ func (f *File) At(records []byte, chunk int, at uint32, channel uint16, log int6
 	return nil
 }
 
-// Prefetch reads chunks into the cache, several at a time, until ctx ends. It is a hint: its errors are met again by Records.
-func (f *File) Prefetch(ctx context.Context, chunks []int32) {
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(workers())
-	for _, i := range chunks {
-		if ctx.Err() != nil {
-			break
-		}
-		g.Go(func() error {
-			if _, ok := f.cache.Peek(int(i)); !ok {
-				r, _ := f.Records(ctx, int(i), 0)
-				r.Release()
+// Prefetch reads chunks into the cache beside who is about to read them, several at a time, until stop is called, which waits for it. It is a
+// hint: its errors are met again by Records.
+func (f *File) Prefetch(ctx context.Context, chunks []int32) (stop func()) {
+	trip := f.join(ctx, chunks) // before who calls asks for the first of them
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		var g errgroup.Group
+		g.SetLimit(workers())
+		for _, i := range chunks {
+			if ctx.Err() != nil {
+				break
 			}
-			return nil
-		})
+			g.Go(func() (err error) {
+				defer guard(&err)
+				if _, ok := f.cache.Peek(int(i)); !ok {
+					r, _ := f.Records(ctx, int(i), 0)
+					r.Release()
+				}
+				return nil
+			})
+		}
+		_ = g.Wait()
+	}()
+	return func() {
+		cancel()
+		<-done
+		trip.end()
 	}
-	_ = g.Wait()
 }
 
 // Each reads chunks, several at a time, past the cache where they are not in it: fn gets each one's records, from several goroutines.
@@ -161,6 +174,8 @@ func (f *File) each(ctx context.Context, chunks []int32, ordered bool, fn func(c
 		total += f.Chunks[i].Size
 	}
 	keep := total <= f.opt.Budget/2 // else a pass would only push out what others want
+	trip := f.join(ctx, chunks)
+	defer trip.end()
 	g, ctx := errgroup.WithContext(ctx)
 	type turn struct {
 		chunk      int32

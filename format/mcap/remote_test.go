@@ -1,0 +1,156 @@
+package mcap
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"path/filepath"
+	"testing"
+
+	"github.com/goatnote-inc/robocache/format/internal/bag"
+	"github.com/goatnote-inc/robocache/format/ros2"
+	"github.com/goatnote-inc/robocache/store"
+	"github.com/goatnote-inc/robocache/store/loopback"
+)
+
+// noisy writes a recording of 200 chunks of about 40 KB that do not pack: four messages each, of two topics in turn.
+func noisy(t *testing.T, dir string) {
+	r := rand.New(rand.NewPCG(1, 2))
+	var list []msg
+	for k := range 800 {
+		text := make([]byte, 10<<10)
+		for i := range text {
+			text[i] = byte(33 + r.IntN(90))
+		}
+		list = append(list, msg{[]string{"/a", "/b"}[k/400], "std_msgs/msg/String", epoch + int64(k)*1e6, ros2.EncodeString(nil, string(text))})
+	}
+	recordIn(t, filepath.Join(dir, "noisy.mcap"), 40<<10, list)
+}
+
+// served opens the recording behind a server.
+func served(t *testing.T, opt StorageOptions, strike func(n int64, w http.ResponseWriter, r *http.Request) bool) (*Storage, *loopback.Server) {
+	t.Helper()
+	dir := t.TempDir()
+	noisy(t, dir)
+	srv, err := loopback.Serve(dir, loopback.Options{Strike: strike})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { srv.Close() })
+	st, err := store.Open(srv.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close(st) })
+	r, err := st.Open(t.Context(), "noisy.mcap")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := OpenStorage(t.Context(), r, "noisy.mcap", opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s, srv
+}
+
+func texts(t *testing.T, s *Storage, topic, from, to int) [][]byte {
+	t.Helper()
+	var out [][]byte
+	if err := s.Messages(t.Context(), topic, from, to, func(_ int, m *bag.Message) error {
+		out = append(out, bytes.Clone(m.Data))
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// TestRemoteWindow: neighbouring chunks of a window come with one request, and the message indexes of all with few.
+func TestRemoteWindow(t *testing.T) {
+	s, srv := served(t, StorageOptions{}, nil)
+	chunks := len(s.File().Chunks)
+	if chunks < 150 {
+		t.Fatalf("%d chunks", chunks)
+	}
+	before := srv.Requests()
+	if _, err := s.Index(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	if n := srv.Requests() - before; n > 4 {
+		t.Errorf("%d requests for the message indexes of %d chunks", n, chunks)
+	}
+	dir := t.TempDir()
+	noisy(t, dir)
+	local := openFile(t, filepath.Join(dir, "noisy.mcap"), StorageOptions{})
+	for _, w := range [][2]int{{40, 80}, {100, 101}, {200, 232}} {
+		before, sent := srv.Requests(), srv.Bytes()
+		got := texts(t, s, 0, w[0], w[1])
+		if n := srv.Requests() - before; n != 1 {
+			t.Errorf("messages %v: %d requests", w, n)
+		}
+		if n := srv.Bytes() - sent; n > int64(w[1]-w[0]+8)*11<<10 {
+			t.Errorf("messages %v: %d bytes", w, n)
+		}
+		want := texts(t, local, 0, w[0], w[1])
+		for i := range want {
+			if !bytes.Equal(got[i], want[i]) {
+				t.Fatalf("message %d differs", w[0]+i)
+			}
+		}
+	}
+}
+
+// TestRemotePasses: a pass over all chunks takes a request for some 4 MiB, less where the budget is small; chunks that are wanted lie apart
+// come alone.
+func TestRemotePasses(t *testing.T) {
+	for _, c := range []struct {
+		budget int64
+		most   int64
+	}{{0, 4}, {8 << 20, 20}} {
+		s, srv := served(t, StorageOptions{Budget: c.budget}, nil)
+		if _, err := s.Index(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			before, n := srv.Requests(), 0
+			if _, err := s.Walk(t.Context(), []int{0, 1}, func(int, int, *bag.Message) error { n++; return nil }); err != nil || n != 800 {
+				t.Fatal(err, n)
+			}
+			if r := srv.Requests() - before; r > c.most {
+				t.Errorf("budget %d: %d requests for all", c.budget, r)
+			}
+		}
+	}
+}
+
+// TestRemoteTrouble: where joined requests fail, chunks are read alone; where the caller leaves, so do the requests.
+func TestRemoteTrouble(t *testing.T) {
+	s, _ := served(t, StorageOptions{}, func(_ int64, w http.ResponseWriter, r *http.Request) bool {
+		var from, to int64
+		if n, _ := fmt.Sscanf(r.Header.Get("Range"), "bytes=%d-%d", &from, &to); n == 2 && to-from > 200<<10 {
+			http.Error(w, "too much", http.StatusForbidden)
+			return true
+		}
+		return false
+	})
+	if got := texts(t, s, 0, 40, 120); len(got) != 80 {
+		t.Fatalf("%d messages", len(got))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	n := 0
+	err := s.Messages(ctx, 1, 0, 400, func(int, *bag.Message) error {
+		if n++; n == 10 {
+			cancel()
+		}
+		return nil
+	})
+	if err == nil {
+		t.Fatal("the end of the context was not seen")
+	}
+	if got := texts(t, s, 1, 0, 400); len(got) != 400 {
+		t.Fatalf("%d messages afterwards", len(got))
+	}
+}
