@@ -19,7 +19,8 @@ import (
 // Local is a folder of this machine. Everything goes through os.Root: no name and no link leads out of it.
 type Local struct {
 	root   *os.Root
-	prefix string // the dataset's place below root, "" or clean
+	folder *folder // root's, for what os.Root would allow too
+	prefix string  // the dataset's place below root, "" or clean
 	uri    string
 }
 
@@ -46,7 +47,7 @@ func OpenLocal(dir string) (*Local, error) {
 	if err != nil {
 		return nil, fail("open", dir, "", err)
 	}
-	return &Local{root: root, prefix: prefix, uri: dir}, nil
+	return &Local{root: root, folder: openFolder(root), prefix: prefix, uri: dir}, nil
 }
 
 // hubRepository splits …/datasets--o--n/snapshots/c/… behind datasets--o--n; other paths stay whole.
@@ -64,7 +65,10 @@ func hubRepository(dir string) (base, prefix string) {
 func (l *Local) URI() string { return l.uri }
 
 // Close gives the folder's handle back; open files stay usable.
-func (l *Local) Close() error { return l.root.Close() }
+func (l *Local) Close() error {
+	l.folder.close()
+	return l.root.Close()
+}
 
 // at is a name's place below the os.Root.
 func (l *Local) at(name string) string { return path.Join(l.prefix, name) }
@@ -78,13 +82,15 @@ func (l *Local) Open(ctx context.Context, name string) (robocache.Ranged, error)
 	if err != nil {
 		return nil, fail("open", l.uri, "", err)
 	}
-	// Opening a device can have effects (a tape rewinds), and a FIFO waits: look before opening.
+	if in, size, mtime := l.folder.open(l.at(name)); in != nil {
+		return &localFile{f: in, uri: l.uri, name: name, size: size, mtime: mtime, opened: time.Now()}, nil
+	}
+	// Look before opening, as folder.open says.
 	if info, err := l.root.Stat(l.at(name)); err != nil {
 		return nil, fail("open", l.uri, name, err)
 	} else if !info.Mode().IsRegular() {
 		return nil, l.notRegular("open", name, info)
 	}
-	// O_NONBLOCK: a FIFO that took the name's place since does not stop us either.
 	f, err := l.root.OpenFile(l.at(name), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, fail("open", l.uri, name, err)
@@ -97,7 +103,7 @@ func (l *Local) Open(ctx context.Context, name string) (robocache.Ranged, error)
 		f.Close()
 		return nil, fail("open", l.uri, name, err)
 	}
-	h := &localFile{f: f, uri: l.uri, name: name, size: info.Size(), mtime: info.ModTime().UnixNano(), opened: time.Now()}
+	h := &localFile{f: osFile{f}, uri: l.uri, name: name, size: info.Size(), mtime: info.ModTime().UnixNano(), opened: time.Now()}
 	return h, nil
 }
 

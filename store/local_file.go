@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"os"
 	"sync/atomic"
 	"time"
 )
@@ -16,7 +15,7 @@ const checkEvery = 10 * time.Millisecond
 
 // localFile is one open regular file. It pins the inode: a file replaced by rename stays readable as it was.
 type localFile struct {
-	f       *os.File
+	f       inode
 	uri     string
 	name    string
 	size    int64
@@ -66,13 +65,13 @@ func (h *localFile) failed(err error) error {
 }
 
 func (h *localFile) unchanged() error {
-	info, err := h.f.Stat()
+	size, mtime, err := h.f.look()
 	if err != nil {
 		return fail("stat", h.uri, h.name, err)
 	}
-	if info.Size() != h.size || info.ModTime().UnixNano() != h.mtime {
+	if size != h.size || mtime != h.mtime {
 		h.bad.Store(true)
-		return changed(h.uri, h.name, h.Version(), "version "+localVersion(info.Size(), info.ModTime().UnixNano()))
+		return changed(h.uri, h.name, h.Version(), "version "+localVersion(size, mtime))
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
@@ -44,21 +45,42 @@ func (d *Dataset) each(ctx context.Context, rows []robocache.Row, fn func(ctx co
 		}
 		return nil
 	}
+	return d.spread(ctx, rows, at, fn)
+}
+
+// spread is each on several cores, of which the caller's is one. It stands apart, so that one row costs nothing of it.
+func (d *Dataset) spread(ctx context.Context, rows []robocache.Row, at int, fn func(ctx context.Context, i int) error) error {
 	g, ctx := errgroup.WithContext(ctx)
-	chunk := (len(rows) + at*4 - 1) / (at * 4) // a few pieces a worker: frames differ in cost
-	g.SetLimit(at)
-	for from := 0; from < len(rows); from += chunk {
-		g.Go(func() (err error) {
-			defer guard("read", &err)
-			for i := from; i < min(from+chunk, len(rows)); i++ {
+	piece := (len(rows) + at*8 - 1) / (at * 8) // some pieces a worker: frames differ in cost
+	var next atomic.Int64
+	work := func() (err error) {
+		defer guard("read", &err)
+		for {
+			from := int(next.Add(int64(piece))) - piece
+			if from >= len(rows) {
+				return nil
+			}
+			for i := from; i < min(from+piece, len(rows)); i++ {
+				if err := ctx.Err(); err != nil {
+					return err
+				}
 				if err := fn(ctx, i); err != nil {
 					return d.place(err, rows[i])
 				}
 			}
-			return nil
-		})
+		}
 	}
-	return g.Wait()
+	for range at - 1 {
+		g.Go(work)
+	}
+	err := work()
+	if err != nil {
+		next.Store(int64(len(rows))) // the others end
+	}
+	if other := g.Wait(); other != nil {
+		return other // where it ended the caller's work, that is only a context's end
+	}
+	return err
 }
 
 func (d *Dataset) place(err error, r robocache.Row) error {

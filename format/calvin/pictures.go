@@ -6,7 +6,6 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/loan"
-	"github.com/goatnote-inc/robocache/format/internal/zipdir"
 )
 
 // Frames gives the pixels of pictures: of stored members they are the file's bytes, as they were read.
@@ -75,9 +74,9 @@ func (d *Dataset) picture(ctx context.Context, e episode, row int, s *stream, ro
 
 // load reads one array of a frame.
 func (d *Dataset) load(ctx context.Context, f *frame, h *handle, member int, room func(n int64) []byte) ([]byte, error) {
-	contents, err := f.dir.BytesIn(ctx, h.Value.r, []*zipdir.File{&f.dir.Files[f.files[member]]}, room)
+	content, err := f.dir.ByteIn(ctx, h.Value.r, &f.dir.Files[f.files[member]], room)
 	if err != nil {
 		return nil, err
 	}
-	return d.members[member].data(contents[0])
+	return d.members[member].data(content)
 }

@@ -4,9 +4,9 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"hash/crc32"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/checksum"
 	"github.com/goatnote-inc/robocache/internal/inflate"
 	"github.com/goatnote-inc/robocache/store"
 )
@@ -59,23 +59,49 @@ func (d *Dir) BytesIn(ctx context.Context, r robocache.Ranged, files []*File, ro
 	}
 	out := make([][]byte, len(files))
 	for i, f := range files {
-		b := spans[i].P
-		at, err := f.data(b)
-		if err == nil && at+f.Packed > int64(len(b)) {
-			// A local extra field beyond the slack.
-			b = room(f.Packed)
-			err = r.ReadAt(ctx, b, f.Header+at)
-			at = 0
-		}
-		if err == nil {
-			out[i], err = f.unpack(b[at:at+f.Packed:at+f.Packed], room)
-		}
+		b, err := f.content(ctx, r, spans[i].P, room)
 		if err != nil {
 			return nil, robocache.At(err, robocache.Where{"member": f.Name})
 		}
+		out[i] = b
 	}
 	return out, nil
 }
+
+// ByteIn is BytesIn of one member.
+func (d *Dir) ByteIn(ctx context.Context, r robocache.Ranged, f *File, room func(n int64) []byte) ([]byte, error) {
+	if err := d.fits(f); err != nil {
+		return nil, err
+	}
+	b := room(f.want())
+	err := r.ReadAt(ctx, b, f.Header)
+	if err == nil {
+		if b, err = f.content(ctx, r, b, room); err == nil {
+			return b, nil
+		}
+	}
+	return nil, robocache.At(err, robocache.Where{"member": f.Name})
+}
+
+// content unpacks a member, of whose header and bytes b is what was read.
+func (f *File) content(ctx context.Context, r robocache.Ranged, b []byte, room func(n int64) []byte) ([]byte, error) {
+	at, err := f.data(b)
+	if err != nil {
+		return nil, err
+	}
+	if at+f.Packed > int64(len(b)) {
+		// A local extra field beyond the slack.
+		b = room(f.Packed)
+		if err := r.ReadAt(ctx, b, f.Header+at); err != nil {
+			return nil, err
+		}
+		at = 0
+	}
+	return f.unpack(b[at:at+f.Packed:at+f.Packed], room)
+}
+
+// want is how many bytes are read of a member, header and all.
+func (f *File) want() int64 { return min(f.Room, localSize+int64(len(f.Name))+slack+f.Packed) }
 
 // near is how many bytes between members are read along rather than asking twice.
 const near = 4 << 10
@@ -83,20 +109,19 @@ const near = 4 << 10
 // fill reads the members' headers and bytes: those that lie side by side at once.
 func (d *Dir) fill(ctx context.Context, r robocache.Ranged, files []*File, spans []store.Span, room func(n int64) []byte) error {
 	lo, hi, sum := r.Size(), int64(0), int64(0)
-	want := func(f *File) int64 { return min(f.Room, localSize+int64(len(f.Name))+slack+f.Packed) }
 	for _, f := range files {
-		n := want(f)
+		n := f.want()
 		lo, hi, sum = min(lo, f.Header), max(hi, f.Header+n), sum+n
 	}
 	if len(files) > 1 && hi-lo <= sum+near {
 		b := room(hi - lo)
 		for i, f := range files {
-			spans[i].P = b[f.Header-lo:][:want(f)]
+			spans[i].P = b[f.Header-lo:][:f.want()]
 		}
 		return r.ReadAt(ctx, b, lo)
 	}
 	for i, f := range files {
-		spans[i].P = room(want(f))
+		spans[i].P = room(f.want())
 	}
 	return store.ReadRanges(ctx, r, spans)
 }
@@ -137,7 +162,7 @@ func (f *File) unpack(b []byte, room func(n int64) []byte) ([]byte, error) {
 		}
 		b = out
 	}
-	if sum := crc32.ChecksumIEEE(b); sum != f.CRC {
+	if sum := checksum.CRC32(b); sum != f.CRC {
 		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "zip", Msg: "CRC", Want: fmt.Sprintf("%08x", f.CRC), Got: fmt.Sprintf("%08x", sum)}
 	}
 	return b, nil
