@@ -79,6 +79,7 @@ type conversion struct {
 	decodes  bool
 	parts    string // folder of encoded episodes that a resumed run takes over; "" = none are kept
 	bytes    int64
+	standing []lerobot.Standing // of each episode, if none is skipped
 }
 
 // feature is a source feature and its name in the destination.

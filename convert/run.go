@@ -141,6 +141,7 @@ func (c *conversion) prepare(ctx context.Context, w *lerobot.Writer, group []int
 			t.ep, t.err = c.episode(ctx, t)
 		}
 		if t.err == nil && t.m.New >= 0 {
+			t.ep.Expect = &c.standing[i]
 			eps, of = append(eps, t.ep), append(of, t)
 		}
 	}
@@ -150,8 +151,20 @@ func (c *conversion) prepare(ctx context.Context, w *lerobot.Writer, group []int
 	return turns
 }
 
+// stand says where each episode will stand, if none is skipped.
+func (c *conversion) stand() {
+	var at lerobot.Standing
+	for _, e := range c.opt.Episodes {
+		c.standing = append(c.standing, at)
+		if n := c.src.Len(e); n > 0 {
+			at.Episodes, at.Rows = at.Episodes+1, at.Rows+int64(n)
+		}
+	}
+}
+
 // ahead gives the episodes in order, read and encoded while those before them are written: Threads groups at once, one more waiting.
 func (c *conversion) ahead(ctx context.Context, w *lerobot.Writer, take func(*turn) error) error {
+	c.stand()
 	ctx, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	defer func() { stop(); wg.Wait() }() // before the caller stops the writer

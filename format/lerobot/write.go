@@ -2,10 +2,8 @@ package lerobot
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"path"
 	"sync"
@@ -13,6 +11,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/lerobot/internal/pqw"
 	"github.com/goatnote-inc/robocache/stats"
 	"github.com/goatnote-inc/robocache/store"
 )
@@ -34,11 +33,11 @@ type Writer struct {
 	feats     []writtenFeature
 	schema    *parquet.Schema
 	meta      map[string]string
-	skip      [][]string
-	leaves    []*outLeaf
+	leaves    []*pqw.Leaf
 	data      *outTable
 	chunk     int
 	file      int
+	taskMu    sync.Mutex // of tasks
 	tasks     map[string]int64
 	texts     []string
 	rows      int64
@@ -62,8 +61,13 @@ type Writer struct {
 
 type writtenFeature struct {
 	robocache.Feature
-	first, count int // leaves
-	read         func([]byte) parquet.Value
+	first, count int    // leaves
+	pattern      []byte // of a row's repetition levels
+}
+
+// dictionary says of the columns that repeat one number.
+func (f *writtenFeature) dictionary() bool {
+	return f.Default && (f.Key == "episode_index" || f.Key == "task_index")
 }
 
 // NewWriter begins a dataset in a store that has no dataset yet.
@@ -84,15 +88,12 @@ func NewWriter(ctx context.Context, dst store.Writable, cfg WriteConfig) (*Write
 		if err != nil {
 			return nil, err
 		}
-		wf := writtenFeature{Feature: f, read: valueReader(f.DType)}
+		wf := writtenFeature{Feature: f, pattern: pqw.Pattern(f.Shape...)}
 		if c != nil {
-			if f.Default && (f.Key == "episode_index" || f.Key == "task_index") {
+			if wf.dictionary() {
 				*c = scalarColumn(f.Key, f.DType, true)
 			}
 			columns = append(columns, *c)
-			if f.Kind == robocache.KindImage {
-				w.skip = append(w.skip, []string{f.Key, "bytes"}, []string{f.Key, "path"})
-			}
 		} else {
 			w.cams[f.Key] = newCamera(f)
 			w.keys = append(w.keys, f.Key)
@@ -109,7 +110,9 @@ func NewWriter(ctx context.Context, dst store.Writable, cfg WriteConfig) (*Write
 			first[p[0]] = i
 		}
 	}
-	w.leaves = leavesOf(w.schema)
+	if w.leaves, err = columnsOf(w.schema); err != nil {
+		return nil, err
+	}
 	for i := range w.feats {
 		f := &w.feats[i]
 		f.first = first[f.Key]
@@ -122,12 +125,16 @@ func NewWriter(ctx context.Context, dst store.Writable, cfg WriteConfig) (*Write
 	for _, t := range cfg.Tasks {
 		w.task(t)
 	}
-	w.index = newEpisodesWriter(w)
+	if w.index, err = newEpisodesWriter(w); err != nil {
+		return nil, err
+	}
 	return w, nil
 }
 
 // task gives the number of a task, a new one where the text is new.
 func (w *Writer) task(text string) int64 {
+	w.taskMu.Lock()
+	defer w.taskMu.Unlock()
 	n, ok := w.tasks[text]
 	if !ok {
 		n = int64(len(w.texts))
@@ -135,6 +142,14 @@ func (w *Writer) task(text string) int64 {
 		w.texts = append(w.texts, text)
 	}
 	return n
+}
+
+// known gives the number of a task that has one.
+func (w *Writer) known(text string) (int64, bool) {
+	w.taskMu.Lock()
+	defer w.taskMu.Unlock()
+	n, ok := w.tasks[text]
+	return n, ok
 }
 
 // Episodes is the number of episodes taken so far; Frames that of rows.
@@ -173,26 +188,32 @@ func (w *Writer) AddEpisode(ctx context.Context, ep EpisodeData) (err error) {
 			return err
 		}
 	}
-	encoded := ep.prepared.parts
+	p := ep.prepared
 	begun = true
-	w.hear(ep.prepared.notes)
-	row := &writtenEpisode{index: w.written, length: ep.Length, from: w.rows, stats: robocache.Stats{}, videos: map[string]*videoPlace{}}
-	books, err := w.bookkeeping(&ep, row)
-	if err != nil {
-		return err
+	w.hear(p.notes)
+	row := &writtenEpisode{index: w.written, length: ep.Length, from: w.rows, tasks: taskTexts(&ep), stats: robocache.Stats{}, videos: map[string]*videoPlace{}}
+	if at := (Standing{w.written, w.rows}); p.at == nil || *p.at != at {
+		w.bookkeeping(&ep, at, p.columns, func(text string) (int64, bool) { return w.task(text), true })
+		if err := w.columns(ctx, &ep, p.columns, func(f *writtenFeature) bool { return f.Default }); err != nil {
+			return err
+		}
 	}
-	if err := w.turnData(ctx, int64(ep.Length)); err != nil {
+	var chunks []*pqw.Chunk
+	for i := range w.feats {
+		chunks = append(chunks, p.columns[i].chunks...)
+	}
+	if err := w.turnData(ctx, sizeOf(chunks)); err != nil {
 		return err
 	}
 	row.chunk, row.file = w.chunk, w.file
-	if err := w.columns(ctx, &ep, books, row); err != nil {
+	if err := w.data.group(int64(ep.Length), chunks); err != nil {
 		return err
 	}
-	if err := w.data.group(int64(ep.Length), w.leaves); err != nil {
+	if err := w.count(&ep, row); err != nil {
 		return err
 	}
 	for _, key := range w.keys {
-		if err := w.addVideo(ctx, w.cams[key], ep.Videos[key], encoded[key], &ep, row); err != nil {
+		if err := w.addVideo(ctx, w.cams[key], ep.Videos[key], p.parts[key], &ep, row); err != nil {
 			return robocache.At(err, robocache.Where{"stream": key})
 		}
 	}
@@ -241,31 +262,30 @@ func (w *Writer) check(ep *EpisodeData) error {
 	return nil
 }
 
-// bookkeeping makes the five default columns.
-func (w *Writer) bookkeeping(ep *EpisodeData, row *writtenEpisode) (map[string][]byte, error) {
-	le := binary.LittleEndian
-	out := map[string][]byte{}
-	fps := w.cfg.FPS.Float()
-	listed := map[string]bool{}
-	list := func(t string) {
-		if !listed[t] {
-			listed[t] = true
-			row.tasks = append(row.tasks, t)
+// count adds what was counted of an episode to the dataset's statistics, in the order of its features.
+func (w *Writer) count(ep *EpisodeData, row *writtenEpisode) error {
+	for i := range w.feats {
+		f, c := &w.feats[i], &ep.prepared.columns[i]
+		if f.Kind == robocache.KindImage {
+			if look := ep.Pictures[f.Key]; look != nil {
+				if fs := look.Stats(); fs != nil {
+					row.stats[f.Key] = fs
+					w.countPictures(f.Key, look)
+				}
+			}
+		}
+		if c.stats == nil {
+			continue
+		}
+		if c.lost > 0 {
+			w.find(robocache.SeverityWarning, "non-finite-values", f.Key, w.written, "values that are NaN or infinite take no part in the statistics", c.lost)
+		}
+		row.stats[f.Key] = c.stats
+		if err := w.collect.Add(f.Key, f.DType, f.Shape, c.raw); err != nil {
+			return robocache.At(err, robocache.Where{"stream": f.Key})
 		}
 	}
-	for k := range ep.Length {
-		text := ep.Tasks[min(k, len(ep.Tasks)-1)]
-		list(text)
-		out["timestamp"] = le.AppendUint32(out["timestamp"], math.Float32bits(float32(float64(k)/fps)))
-		out["frame_index"] = le.AppendUint64(out["frame_index"], uint64(k))
-		out["episode_index"] = le.AppendUint64(out["episode_index"], uint64(w.written))
-		out["index"] = le.AppendUint64(out["index"], uint64(w.rows+int64(k)))
-		out["task_index"] = le.AppendUint64(out["task_index"], uint64(w.task(text)))
-	}
-	for _, t := range ep.Listed {
-		list(t)
-	}
-	return out, nil
+	return nil
 }
 
 func (w *Writer) find(s robocache.Severity, code, key string, episode int, msg string, count int64) {
@@ -279,11 +299,13 @@ func (w *Writer) find(s robocache.Severity, code, key string, episode int, msg s
 	w.findings = append(w.findings, robocache.Finding{Severity: s, Code: code, Where: robocache.Where{"stream": key, "episode": episode}, Message: msg, Count: max(1, count)})
 }
 
-// turnData ends the data file where the next episode would take it over its size, and begins the next.
-func (w *Writer) turnData(ctx context.Context, length int64) error {
+// maxGroups bounds the row groups of a file: Parquet numbers them in 16 bits.
+const maxGroups = 1<<15 - 1
+
+// turnData ends the data file where the next row group would take it over its size, and begins the next.
+func (w *Writer) turnData(ctx context.Context, size int64) error {
 	if w.data != nil {
-		size := float64(w.data.size())
-		if size+size/float64(w.data.rows)*float64(length) < float64(w.cfg.DataFileBytes) {
+		if w.data.size()+size < w.cfg.DataFileBytes && w.data.groups < maxGroups {
 			return nil
 		}
 		if err := w.endData(); err != nil {
@@ -296,7 +318,7 @@ func (w *Writer) turnData(ctx context.Context, length int64) error {
 	}
 	name := fmt.Sprintf("data/chunk-%03d/file-%03d.parquet", w.chunk, w.file)
 	var err error
-	w.data, err = w.createTable(ctx, name, w.schema, w.meta, w.skip)
+	w.data, err = w.createTable(ctx, name, w.schema, w.meta)
 	return err
 }
 

@@ -2,109 +2,133 @@ package lerobot
 
 import (
 	"context"
+	"encoding/binary"
+	"math"
 
-	"github.com/parquet-go/parquet-go"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/lerobot/internal/pqw"
+	"github.com/goatnote-inc/robocache/stats"
 )
 
-// spillValues is how many values of a column are collected before they go to their page.
-const spillValues = 1 << 14
+// preparedColumn is a feature of an episode as it will stand in the data file, and what was counted of it.
+type preparedColumn struct {
+	chunks []*pqw.Chunk
+	raw    []byte // rows of a numeric feature, which those of the dataset are counted with
+	stats  *robocache.FeatureStats
+	lost   int64 // values that are not finite
+	look   *stats.Pixels
+	note   string // why there are no statistics of pictures
+}
 
-// columns puts an episode's rows into the columns of the data file, features side by side: each has leaves, pages and compression of its own.
-func (w *Writer) columns(ctx context.Context, ep *EpisodeData, books map[string][]byte, row *writtenEpisode) error {
-	w.data.begin()
-	counted := make([]numbers, len(w.feats))
+// columns makes the columns of some features, side by side: each has pages, compression and statistics of its own.
+func (w *Writer) columns(ctx context.Context, ep *EpisodeData, out []preparedColumn, which func(*writtenFeature) bool) error {
 	var g errgroup.Group
 	g.SetLimit(w.cfg.Encoders)
 	for i := range w.feats {
-		f := &w.feats[i]
-		if f.Kind == robocache.KindVideo {
-			continue
-		}
-		g.Go(func() (err error) {
-			counted[i], err = w.column(ctx, f, ep, rawOf(f, ep, books))
-			for _, l := range w.leaves[f.first : f.first+f.count] {
-				if err == nil {
-					err = w.data.page(l)
-				}
-			}
-			return robocache.At(err, robocache.Where{"stream": f.Key})
-		})
-	}
-	if err := g.Wait(); err != nil {
-		return err
-	}
-	// What belongs to the dataset, in the order of its features.
-	for i := range w.feats {
-		f, n := &w.feats[i], &counted[i]
-		if f.Kind == robocache.KindImage {
-			if look := ep.Pictures[f.Key]; look != nil {
-				if fs := look.Stats(); fs != nil {
-					row.stats[f.Key] = fs
-					w.countPictures(f.Key, look)
-				}
-			}
-		}
-		if n.stats == nil {
-			continue
-		}
-		if n.lost > 0 {
-			w.find(robocache.SeverityWarning, "non-finite-values", f.Key, w.written, "values that are NaN or infinite take no part in the statistics", n.lost)
-		}
-		row.stats[f.Key] = n.stats
-		if err := w.collect.Add(f.Key, f.DType, f.Shape, rawOf(f, ep, books)); err != nil {
-			return robocache.At(err, robocache.Where{"stream": f.Key})
+		if f := &w.feats[i]; f.Kind != robocache.KindVideo && which(f) {
+			g.Go(func() error {
+				return robocache.At(w.column(ctx, f, ep, &out[i]), robocache.Where{"stream": f.Key})
+			})
 		}
 	}
-	return nil
+	return g.Wait()
 }
 
-// rawOf is the rows of a numeric feature.
-func rawOf(f *writtenFeature, ep *EpisodeData, books map[string][]byte) []byte {
-	if f.Default {
-		return books[f.Key]
-	}
-	return ep.Columns[f.Key]
-}
-
-// column puts one feature's rows into its leaves, and counts them where they are numbers.
-func (w *Writer) column(ctx context.Context, f *writtenFeature, ep *EpisodeData, raw []byte) (numbers, error) {
+// column makes one feature's column, and counts its rows where they are numbers or pictures. The rows of a bookkeeping column lie in out.
+func (w *Writer) column(ctx context.Context, f *writtenFeature, ep *EpisodeData, out *preparedColumn) (err error) {
 	leaves := w.leaves[f.first : f.first+f.count]
 	switch f.Kind {
 	case robocache.KindText:
+		v := leavesOf(leaves)
 		for _, s := range ep.Text[f.Key] {
-			leaves[0].scalar(parquet.ByteArrayValue([]byte(s)))
+			v[0].text(s, 0, 1)
 		}
-		return numbers{}, nil
+		out.chunks, err = chunksOf(v)
+		return err
 	case robocache.KindEvent:
-		return numbers{}, languageLeaves(f.Key, leaves, ep.Text[f.Key])
+		v := leavesOf(leaves)
+		if err := languageLeaves(f.Key, v, ep.Text[f.Key]); err != nil {
+			return err
+		}
+		out.chunks, err = chunksOf(v)
+		return err
 	case robocache.KindImage:
-		for k, b := range ep.Images[f.Key] {
-			leaves[0].put(parquet.ByteArrayValue(b), 0, 2)
-			leaves[1].put(parquet.ByteArrayValue([]byte(stillName(k, b))), 0, 2)
+		if ep.Pictures[f.Key] == nil {
+			if err := w.lookAtStills(f, ep, out); err != nil {
+				return err
+			}
 		}
-		return numbers{}, nil
+		return w.stillColumn(leaves, ep.Images[f.Key], out)
 	}
-	n, size := f.Elements(), f.DType.Size()
-	for p := 0; p < len(raw); p += n * size {
-		switch {
-		case f.Scalar():
-			leaves[0].scalar(f.read(raw[p:]))
-		case len(f.Shape) == 1:
-			leaves[0].list(raw[p:p+n*size], size, f.read)
-		default:
-			leaves[0].nested(n, func(i int) parquet.Value { return f.read(raw[p+i*size:]) }, f.Shape)
+	if !f.Default {
+		out.raw = ep.Columns[f.Key]
+	}
+	var c *pqw.Chunk
+	if f.dictionary() {
+		v, size := leavesOf(leaves)[0], f.DType.Size()
+		for p := 0; p < len(out.raw); p += size {
+			v.Add(out.raw[p:p+size], 0, 1)
 		}
-		if len(leaves[0].values) >= spillValues {
-			if err := w.data.spill(leaves[0]); err != nil {
-				return numbers{}, err
+		c, err = v.Encode()
+	} else {
+		c, err = leaves[0].Rows(stored32(f.DType, out.raw), f.pattern)
+	}
+	if err != nil {
+		return err
+	}
+	out.chunks = []*pqw.Chunk{c}
+	out.stats, out.lost, err = stats.NumericBytes(ctx, f.DType, f.Shape, out.raw, w.cfg.StatsBudget)
+	return err
+}
+
+// bookkeeping makes the rows of the five default columns. task gives the number of a text, or says that it has none; ok is false then.
+func (w *Writer) bookkeeping(ep *EpisodeData, at Standing, out []preparedColumn, task func(string) (int64, bool)) (ok bool) {
+	le := binary.LittleEndian
+	fps := w.cfg.FPS.Float()
+	number, last := int64(0), ""
+	for i := range w.feats {
+		f := &w.feats[i]
+		if !f.Default {
+			continue
+		}
+		raw := make([]byte, 0, ep.Length*f.DType.Size())
+		for k := range ep.Length {
+			switch f.Key {
+			case "timestamp":
+				raw = le.AppendUint32(raw, math.Float32bits(float32(float64(k)/fps)))
+			case "frame_index":
+				raw = le.AppendUint64(raw, uint64(k))
+			case "episode_index":
+				raw = le.AppendUint64(raw, uint64(at.Episodes))
+			case "index":
+				raw = le.AppendUint64(raw, uint64(at.Rows+int64(k)))
+			case "task_index":
+				if text := ep.Tasks[min(k, len(ep.Tasks)-1)]; k == 0 || text != last {
+					if number, ok = task(text); !ok {
+						return false
+					}
+					last = text
+				}
+				raw = le.AppendUint64(raw, uint64(number))
+			}
+		}
+		out[i] = preparedColumn{raw: raw}
+	}
+	return true
+}
+
+// taskTexts lists an episode's tasks: those of its rows in their order, and what else is listed.
+func taskTexts(ep *EpisodeData) (out []string) {
+	listed := map[string]bool{}
+	for _, texts := range [][]string{ep.Tasks, ep.Listed} {
+		for _, t := range texts {
+			if !listed[t] {
+				listed[t] = true
+				out = append(out, t)
 			}
 		}
 	}
-	if counted, ok := ep.prepared.numbers[f.Key]; ok {
-		return counted, nil
-	}
-	return w.countNumbers(ctx, f, raw) // a bookkeeping column: it follows from the episode's turn
+	return out
 }

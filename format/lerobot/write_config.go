@@ -69,8 +69,17 @@ type EpisodeData struct {
 	// Pictures holds what was counted of the pictures of image and video features; nil entries are counted by the writer where it sees
 	// pixels, and have no statistics where it does not.
 	Pictures map[string]*stats.Pixels
+	// Expect is where the caller thinks that the episode will stand: Prepare then makes the bookkeeping columns, too. Where it comes to stand elsewhere
+	// they are made again.
+	Expect *Standing
 
 	prepared *preparedEpisode // Prepare was here
+}
+
+// Standing is a place in the dataset: how many episodes and how many rows come before.
+type Standing struct {
+	Episodes int
+	Rows     int64
 }
 
 // VideoPart is where an episode's pictures of one camera come from: a range of a video file, or pixels.

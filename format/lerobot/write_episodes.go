@@ -51,7 +51,7 @@ type episodesWriter struct {
 	perRow float64 // bytes, as written so far
 }
 
-func newEpisodesWriter(w *Writer) *episodesWriter {
+func newEpisodesWriter(w *Writer) (*episodesWriter, error) {
 	e := &episodesWriter{w: w}
 	var cols []outColumn
 	i64 := func(name string) { cols = append(cols, scalarColumn(name, robocache.Int64, true)) }
@@ -89,10 +89,13 @@ func newEpisodesWriter(w *Writer) *episodesWriter {
 	for i := range cols {
 		cols[i].hf = nil
 	}
-	// Serialising a schema that was just made of known types does not fail.
-	e.schema, e.meta, _ = schemaOf(cols, "", "")
-	e.leaves = leavesOf(e.schema)
-	return e
+	var err error
+	if e.schema, e.meta, err = schemaOf(cols, "", ""); err != nil {
+		return nil, err
+	}
+	columns, err := columnsOf(e.schema)
+	e.leaves = leavesOf(columns)
+	return e, err
 }
 
 // flush writes the episodes at the head that are complete, in groups; all of them when last.
@@ -131,14 +134,18 @@ func (e *episodesWriter) write(ctx context.Context, rows []*writtenEpisode) erro
 	}
 	if e.t == nil {
 		var err error
-		if e.t, err = e.w.createTable(ctx, fmt.Sprintf("meta/episodes/chunk-%03d/file-%03d.parquet", e.chunk, e.file), e.schema, e.meta, nil); err != nil {
+		if e.t, err = e.w.createTable(ctx, fmt.Sprintf("meta/episodes/chunk-%03d/file-%03d.parquet", e.chunk, e.file), e.schema, e.meta); err != nil {
 			return err
 		}
 	}
 	for _, r := range rows {
 		e.put(r)
 	}
-	if err := e.t.group(int64(len(rows)), e.leaves); err != nil {
+	chunks, err := chunksOf(e.leaves)
+	if err != nil {
+		return err
+	}
+	if err := e.t.group(int64(len(rows)), chunks); err != nil {
 		return err
 	}
 	e.perRow = float64(e.t.size()) / float64(e.t.rows)
@@ -149,9 +156,10 @@ func (e *episodesWriter) write(ctx context.Context, rows []*writtenEpisode) erro
 func (e *episodesWriter) put(r *writtenEpisode) {
 	n := 0
 	next := func() *outLeaf { n++; return e.leaves[n-1] }
-	i64 := func(v int64) { next().scalar(parquet.Int64Value(v)) }
+	i64 := func(v int64) { next().int64(v, 0, 1) }
 	i64(int64(r.index))
-	next().nested(len(r.tasks), func(i int) parquet.Value { return parquet.ByteArrayValue([]byte(r.tasks[i])) }, []int{len(r.tasks)})
+	tasks := next()
+	tasks.nested([]int{len(r.tasks)}, func(i, rep, def int) { tasks.text(r.tasks[i], rep, def) })
 	i64(int64(r.length))
 	i64(int64(r.chunk))
 	i64(int64(r.file))
@@ -161,8 +169,8 @@ func (e *episodesWriter) put(r *writtenEpisode) {
 		v := r.videos[k]
 		i64(int64(v.chunk))
 		i64(int64(v.file))
-		next().scalar(parquet.DoubleValue(v.from))
-		next().scalar(parquet.DoubleValue(v.to))
+		next().float64(v.from, 0, 1)
+		next().float64(v.to, 0, 1)
 	}
 	for _, f := range e.w.feats {
 		if f.Kind == robocache.KindText || f.Kind == robocache.KindEvent {
@@ -173,12 +181,12 @@ func (e *episodesWriter) put(r *writtenEpisode) {
 			l := next()
 			switch {
 			case fs == nil:
-				l.null()
+				l.Null(0, 0)
 			case s == "count":
-				l.nested(1, func(int) parquet.Value { return parquet.Int64Value(fs.Count) }, []int{1})
+				l.int64(fs.Count, 0, 3)
 			default:
 				v := stats.Vector(fs, s)
-				l.nested(len(v), func(i int) parquet.Value { return parquet.DoubleValue(v[i]) }, fs.Shape)
+				l.nested(fs.Shape, func(i, rep, def int) { l.float64(v[i], rep, def) })
 			}
 		}
 	}

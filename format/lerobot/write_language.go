@@ -2,6 +2,7 @@ package lerobot
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -75,7 +76,7 @@ func languageLeaves(key string, leaves []*outLeaf, rows []string) error {
 		}
 		if len(items) == 0 {
 			for _, l := range leaves {
-				l.put(parquet.Value{}, 0, 1)
+				l.Null(0, 1)
 			}
 			continue
 		}
@@ -85,9 +86,9 @@ func languageLeaves(key string, leaves []*outLeaf, rows []string) error {
 			// Levels: 1 the list, 2 an element slot, 3 the element, 4 its field.
 			text := func(s *string) {
 				if s == nil {
-					leaves[n].put(parquet.Value{}, rep, 3)
+					leaves[n].Null(rep, 3)
 				} else {
-					leaves[n].put(parquet.ByteArrayValue([]byte(*s)), rep, 4)
+					leaves[n].text(*s, rep, 4)
 				}
 				n++
 			}
@@ -96,25 +97,25 @@ func languageLeaves(key string, leaves []*outLeaf, rows []string) error {
 			text(it.Style)
 			if key == languagePersistent {
 				if it.Timestamp == nil || math.IsNaN(*it.Timestamp) {
-					leaves[n].put(parquet.Value{}, rep, 3)
+					leaves[n].Null(rep, 3)
 				} else {
-					leaves[n].put(parquet.FloatValue(float32(*it.Timestamp)), rep, 4)
+					leaves[n].Add(binary.LittleEndian.AppendUint32(nil, math.Float32bits(float32(*it.Timestamp))), rep, 4)
 				}
 				n++
 			}
 			text(it.Camera)
 			switch {
 			case it.ToolCalls == nil:
-				leaves[n].put(parquet.Value{}, rep, 3)
+				leaves[n].Null(rep, 3)
 			case len(it.ToolCalls) == 0:
-				leaves[n].put(parquet.Value{}, rep, 4)
+				leaves[n].Null(rep, 4)
 			default:
 				for j, call := range it.ToolCalls {
 					r := rep
 					if j > 0 {
 						r = 2
 					}
-					leaves[n].put(parquet.ByteArrayValue(call), r, 6)
+					leaves[n].Add(call, r, 6)
 				}
 			}
 		}

@@ -3,87 +3,78 @@ package lerobot
 import (
 	"encoding/binary"
 	"math"
-	"slices"
 
 	"github.com/parquet-go/parquet-go"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/lerobot/internal/pqw"
 )
 
-// leaf collects the values of one Parquet column, with their levels.
+// outLeaf collects the values of one Parquet column, with their levels: of what has no fixed rows.
 type outLeaf struct {
-	index  int // of the column in the file
-	values []parquet.Value
+	*pqw.Values
+	number [8]byte
 }
 
-func (l *outLeaf) put(v parquet.Value, rep, def int) {
-	l.values = append(l.values, v.Level(rep, def, l.index))
+func (l *outLeaf) int64(v int64, rep, def int) {
+	binary.LittleEndian.PutUint64(l.number[:], uint64(v))
+	l.Add(l.number[:], rep, def)
 }
 
-// null is a row without a value.
-func (l *outLeaf) null() { l.put(parquet.Value{}, 0, 0) }
-
-// scalar is a row of one value.
-func (l *outLeaf) scalar(v parquet.Value) { l.put(v, 0, 1) }
-
-// list is a row of one list of values, as little-endian bytes.
-func (l *outLeaf) list(raw []byte, size int, read func([]byte) parquet.Value) {
-	l.values = slices.Grow(l.values, len(raw)/size)
-	rep := 0
-	for p := 0; p < len(raw); p += size {
-		l.values = append(l.values, read(raw[p:]).Level(rep, 3, l.index))
-		rep = 1
-	}
+func (l *outLeaf) float64(v float64, rep, def int) {
+	binary.LittleEndian.PutUint64(l.number[:], math.Float64bits(v))
+	l.Add(l.number[:], rep, def)
 }
+
+func (l *outLeaf) text(s string, rep, def int) { l.Add([]byte(s), rep, def) }
 
 // nested is a row of nested lists of fixed lengths, none of them null.
-func (l *outLeaf) nested(n int, at func(i int) parquet.Value, dims []int) {
-	def := 1 + 2*len(dims)
-	if n == 0 {
-		l.put(parquet.Value{}, 0, 1)
+func (l *outLeaf) nested(dims []int, put func(i, rep, def int)) {
+	pattern := pqw.Pattern(dims...)
+	if len(pattern) == 0 {
+		l.Null(0, 1)
 		return
 	}
-	for i := range n {
-		rep := 0
-		if i > 0 {
-			// The outermost list that goes on rather than begins.
-			rep = len(dims)
-			for inner, d := 1, len(dims)-1; d > 0; d-- {
-				inner *= dims[d]
-				if i%inner != 0 {
-					break
-				}
-				rep--
-			}
-		}
-		l.put(at(i), rep, def)
+	for i, rep := range pattern {
+		put(i, int(rep), 1+2*len(dims))
 	}
 }
 
-// reader turns little-endian bytes of a type into Parquet values.
-func valueReader(d robocache.DType) func(p []byte) parquet.Value {
+// leavesOf makes the collectors of columns, in file order.
+func leavesOf(columns []*pqw.Leaf) []*outLeaf {
+	out := make([]*outLeaf, len(columns))
+	for i, c := range columns {
+		out[i] = &outLeaf{Values: c.NewValues()}
+	}
+	return out
+}
+
+// chunksOf ends the collectors.
+func chunksOf(leaves []*outLeaf) (out []*pqw.Chunk, err error) {
+	out = make([]*pqw.Chunk, len(leaves))
+	for i, l := range leaves {
+		if out[i], err = l.Encode(); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// columnsOf lists the columns of a schema, in file order.
+func columnsOf(s *parquet.Schema) ([]*pqw.Leaf, error) { return pqw.Leaves(s) }
+
+// stored32 makes the 32-bit integers that Parquet has for narrower ones; other numbers lie there as they are.
+func stored32(d robocache.DType, raw []byte) []byte {
 	le := binary.LittleEndian
 	switch d {
-	case robocache.Bool:
-		return func(p []byte) parquet.Value { return parquet.BooleanValue(p[0] != 0) }
 	case robocache.Int8:
-		return func(p []byte) parquet.Value { return parquet.Int32Value(int32(int8(p[0]))) }
+		return pqw.Widen(raw, 1, func(p []byte) int8 { return int8(p[0]) })
 	case robocache.Uint8:
-		return func(p []byte) parquet.Value { return parquet.Int32Value(int32(p[0])) }
+		return pqw.Widen(raw, 1, func(p []byte) uint8 { return p[0] })
 	case robocache.Int16:
-		return func(p []byte) parquet.Value { return parquet.Int32Value(int32(int16(le.Uint16(p)))) }
+		return pqw.Widen(raw, 2, func(p []byte) int16 { return int16(le.Uint16(p)) })
 	case robocache.Uint16:
-		return func(p []byte) parquet.Value { return parquet.Int32Value(int32(le.Uint16(p))) }
-	case robocache.Int32, robocache.Uint32:
-		return func(p []byte) parquet.Value { return parquet.Int32Value(int32(le.Uint32(p))) }
-	case robocache.Int64, robocache.Uint64:
-		return func(p []byte) parquet.Value { return parquet.Int64Value(int64(le.Uint64(p))) }
-	case robocache.Float16:
-		return func(p []byte) parquet.Value { return parquet.FixedLenByteArrayValue(p[:2:2]) }
-	case robocache.Float32:
-		return func(p []byte) parquet.Value { return parquet.FloatValue(math.Float32frombits(le.Uint32(p))) }
-	case robocache.Float64:
-		return func(p []byte) parquet.Value { return parquet.DoubleValue(math.Float64frombits(le.Uint64(p))) }
+		return pqw.Widen(raw, 2, le.Uint16)
 	}
-	return nil
+	return raw
 }

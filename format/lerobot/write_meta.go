@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"sort"
 
-	"github.com/parquet-go/parquet-go"
-
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/stats"
 )
@@ -66,16 +64,24 @@ func (w *Writer) writeTasks(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	t, err := w.createTable(ctx, "meta/tasks.parquet", schema, meta, nil)
+	columns, err := columnsOf(schema)
 	if err != nil {
 		return err
 	}
-	leaves := leavesOf(schema)
+	leaves := leavesOf(columns)
 	for i, text := range w.texts {
-		leaves[0].scalar(parquet.Int64Value(int64(i)))
-		leaves[1].scalar(parquet.ByteArrayValue([]byte(text)))
+		leaves[0].int64(int64(i), 0, 1)
+		leaves[1].text(text, 0, 1)
 	}
-	if err := t.group(int64(len(w.texts)), leaves); err != nil {
+	chunks, err := chunksOf(leaves)
+	if err != nil {
+		return err
+	}
+	t, err := w.createTable(ctx, "meta/tasks.parquet", schema, meta)
+	if err != nil {
+		return err
+	}
+	if err := t.group(int64(len(w.texts)), chunks); err != nil {
 		t.abort()
 		return err
 	}

@@ -13,19 +13,9 @@ import (
 // preparedEpisode is what was made of an episode before its turn.
 type preparedEpisode struct {
 	parts   map[string]*encodedPart
-	numbers map[string]numbers
+	columns []preparedColumn // of each feature
+	at      *Standing        // where the bookkeeping columns were made for; nil: they were not
 	notes   []preparedNote
-}
-
-// numbers is the statistics of an episode's numeric column.
-type numbers struct {
-	stats *robocache.FeatureStats
-	lost  int64 // values that are not finite
-}
-
-func (w *Writer) countNumbers(ctx context.Context, f *writtenFeature, raw []byte) (numbers, error) {
-	fs, lost, err := stats.NumericBytes(ctx, f.DType, f.Shape, raw, w.cfg.StatsBudget)
-	return numbers{fs, lost}, err
 }
 
 type preparedNote struct {
@@ -34,11 +24,7 @@ type preparedNote struct {
 	Text string `json:"text"`
 }
 
-func (p *preparedEpisode) note(code, key, text string) {
-	p.notes = append(p.notes, preparedNote{code, key, text})
-}
-
-// Prepare does what of episodes takes long and needs no turn: it encodes the cameras that come as pixels, and looks at still pictures.
+// Prepare does what of episodes takes long and needs no turn: it encodes columns and the cameras that come as pixels, and counts numbers and still pictures.
 // AddEpisode then takes the result. It may be called by several goroutines, beside AddEpisode; n names the episodes, no two calls alike.
 // The episodes of a call share one encoder a camera: to start one costs as much as a hundred small pictures. What a camera of theirs looks like when
 // encoded may depend on which are together. An episode that cannot be prepared has an error; one that is prepared and not added is given to Forget.
@@ -46,11 +32,11 @@ func (w *Writer) Prepare(ctx context.Context, eps []*EpisodeData, n int) []error
 	errs := make([]error, len(eps))
 	for i, ep := range eps {
 		if errs[i] = w.check(ep); errs[i] == nil {
-			ep.prepared = &preparedEpisode{parts: map[string]*encodedPart{}, numbers: map[string]numbers{}}
+			ep.prepared = &preparedEpisode{parts: map[string]*encodedPart{}, columns: make([]preparedColumn, len(w.feats))}
 			if ep.Pictures == nil {
 				ep.Pictures = map[string]*stats.Pixels{}
 			}
-			errs[i] = w.look(ctx, ep)
+			errs[i] = w.prepareColumns(ctx, ep)
 		}
 	}
 	made := make([]*encodedGroup, len(w.keys))
@@ -90,20 +76,21 @@ func (w *Writer) Prepare(ctx context.Context, eps []*EpisodeData, n int) []error
 	return errs
 }
 
-// look counts the numbers and the still pictures of an episode.
-func (w *Writer) look(ctx context.Context, ep *EpisodeData) error {
+// prepareColumns makes the columns of an episode: all of them, where the caller says where it will stand and its tasks have their numbers.
+func (w *Writer) prepareColumns(ctx context.Context, ep *EpisodeData) error {
+	p := ep.prepared
+	if ep.Expect != nil && w.bookkeeping(ep, *ep.Expect, p.columns, w.known) {
+		p.at = ep.Expect
+	}
+	if err := w.columns(ctx, ep, p.columns, func(f *writtenFeature) bool { return !f.Default || p.at != nil }); err != nil {
+		return err
+	}
 	for i := range w.feats {
-		f := &w.feats[i]
-		var err error
-		switch {
-		case f.Default:
-		case f.Kind == robocache.KindNumeric:
-			ep.prepared.numbers[f.Key], err = w.countNumbers(ctx, f, ep.Columns[f.Key])
-		case f.Kind == robocache.KindImage && ep.Pictures[f.Key] == nil:
-			err = w.lookAtStills(f, ep, ep.prepared)
-		}
-		if err != nil {
-			return robocache.At(err, robocache.Where{"stream": f.Key})
+		switch c := &p.columns[i]; {
+		case c.look != nil:
+			ep.Pictures[w.feats[i].Key] = c.look
+		case c.note != "":
+			p.notes = append(p.notes, preparedNote{"no-picture-statistics", w.feats[i].Key, c.note})
 		}
 	}
 	return nil

@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/lerobot/internal/pqw"
+	"github.com/goatnote-inc/robocache/stats"
 )
 
 // stillName is the bare file name that the reference's recorder leaves beside embedded bytes.
@@ -20,18 +23,57 @@ func stillName(k int, b []byte) string {
 	return fmt.Sprintf("frame-%06d.%s", k, ext)
 }
 
-// lookAtStills counts embedded pictures.
-func (w *Writer) lookAtStills(f *writtenFeature, ep *EpisodeData, p *preparedEpisode) error {
+// stillColumn makes the two leaves of a column of embedded pictures: bytes and names.
+func (w *Writer) stillColumn(leaves []*pqw.Leaf, pictures [][]byte, out *preparedColumn) error {
+	names := make([][]byte, len(pictures))
+	for k, b := range pictures {
+		names[k] = []byte(stillName(k, b))
+	}
+	for i, rows := range [][][]byte{pictures, names} {
+		c, err := leaves[i].Blobs(rows)
+		if err != nil {
+			return err
+		}
+		out.chunks = append(out.chunks, c)
+	}
+	return nil
+}
+
+// stillsAtOnce is how many pictures are worth a goroutine.
+const stillsAtOnce = 16
+
+// lookAtStills counts embedded pictures, several runs of them side by side: counts merge to the same whatever the split.
+func (w *Writer) lookAtStills(f *writtenFeature, ep *EpisodeData, out *preparedColumn) error {
+	chosen := w.cfg.Frames.Choose(ep.Length)
 	look := w.cfg.Frames.Pictures(&f.Feature)
-	for _, k := range w.cfg.Frames.Choose(ep.Length) {
-		switch err := look.AddStill(&robocache.FrameRef{Encoded: ep.Images[f.Key][k]}); {
+	share := max(stillsAtOnce, (len(chosen)+w.cfg.Encoders-1)/w.cfg.Encoders)
+	var looks []*stats.Pixels
+	var errs []error
+	var wg sync.WaitGroup
+	for from := 0; from < len(chosen); from += share {
+		looks, errs = append(looks, look.Empty()), append(errs, nil)
+	}
+	for i := range looks {
+		wg.Go(func() {
+			for _, k := range chosen[i*share : min((i+1)*share, len(chosen))] {
+				if err := looks[i].AddStill(&robocache.FrameRef{Encoded: ep.Images[f.Key][k]}); err != nil {
+					errs[i] = robocache.At(err, robocache.Where{"row": k})
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for i, err := range errs {
+		switch {
 		case errors.Is(err, robocache.ErrUnsupported):
-			p.note("no-picture-statistics", f.Key, "no statistics of this camera: "+err.Error())
+			out.note = "no statistics of this camera: " + err.Error()
 			return nil
 		case err != nil:
-			return robocache.At(err, robocache.Where{"row": k})
+			return err
 		}
+		look.Merge(looks[i])
 	}
-	ep.Pictures[f.Key] = look
+	out.look = look
 	return nil
 }

@@ -18,8 +18,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/parquet-go/parquet-go"
-
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/stats"
 	"github.com/goatnote-inc/robocache/store"
@@ -293,19 +291,6 @@ func TestNextFile(t *testing.T) {
 	}
 	if _, _, err := nextFile(999, 999, 1000, "data"); !errors.Is(err, robocache.ErrResourceLimit) {
 		t.Errorf("%v", err)
-	}
-}
-
-// Rows of nested lists carry the levels that Parquet's rules ask for.
-func TestNestedLevels(t *testing.T) {
-	ds := []int{2, 3}
-	var l outLeaf
-	l.nested(6, func(i int) parquet.Value { return parquet.Int32Value(int32(i)) }, ds)
-	want := []int{0, 2, 2, 1, 2, 2}
-	for i, v := range l.values {
-		if v.RepetitionLevel() != want[i] || v.DefinitionLevel() != 5 {
-			t.Errorf("value %d: levels %d %d", i, v.RepetitionLevel(), v.DefinitionLevel())
-		}
 	}
 }
 

@@ -1,0 +1,188 @@
+package pqw
+
+import (
+	"bytes"
+	"encoding/binary"
+	"hash/crc32"
+	"math/bits"
+	"sync"
+
+	"github.com/klauspost/compress/s2"
+	"github.com/parquet-go/parquet-go/encoding/rle"
+	"github.com/parquet-go/parquet-go/encoding/thrift"
+	"github.com/parquet-go/parquet-go/format"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// PageBytes ends a page; the reference's readers decode pages whole.
+const PageBytes = 1 << 20
+
+// Chunk is one column of one row group, encoded.
+type Chunk struct {
+	leaf   *Leaf
+	parts  [][]byte // dictionary page and data pages
+	size   int64    // of parts
+	first  int64    // where the data pages begin among them
+	dict   bool
+	rows   int64
+	meta   format.ColumnMetaData
+	pages  []format.PageLocation // Offset counts from the first data page
+	bounds []bounds              // of each page
+	nulls  []int64
+}
+
+// Size is that of the encoded chunk.
+func (c *Chunk) Size() int64 { return c.size }
+
+// Rows is the number of rows.
+func (c *Chunk) Rows() int64 { return c.rows }
+
+func newChunk(l *Leaf) *Chunk {
+	c := &Chunk{leaf: l}
+	c.meta = format.ColumnMetaData{Type: format.Type(l.kind), Encoding: []format.Encoding{format.Plain, format.RLE}, PathInSchema: l.path, Codec: l.codec}
+	if l.rep > 0 {
+		c.meta.SizeStatistics.RepetitionLevelHistogram = make([]int64, l.rep+1)
+	}
+	if l.def > 0 {
+		c.meta.SizeStatistics.DefinitionLevelHistogram = make([]int64, l.def+1)
+	}
+	return c
+}
+
+// scratch is memory of a page under way, used again.
+type scratch struct {
+	runs, levels, raw, packed []byte
+	header                    bytes.Buffer
+}
+
+var scratches = sync.Pool{New: func() any { return new(scratch) }}
+
+// page is what a data page is made of.
+type page struct {
+	rows     int64
+	rep, def []byte // levels, one a value; nil where the column has none
+	values   int
+	nulls    int
+	body     [][]byte // encoded values
+	plain    int64    // bytes of byte arrays, without their lengths
+	encoding format.Encoding
+	bounds   bounds
+}
+
+// add encodes and appends a data page. body is not kept where the column is compressed.
+func (c *Chunk) add(p *page, s *scratch) error {
+	l := c.leaf
+	s.levels = s.levels[:0]
+	for _, v := range []struct {
+		top    uint8
+		levels []byte
+		hist   []int64
+	}{{l.rep, p.rep, c.meta.SizeStatistics.RepetitionLevelHistogram}, {l.def, p.def, c.meta.SizeStatistics.DefinitionLevelHistogram}} {
+		if v.top == 0 {
+			continue
+		}
+		var err error
+		if s.runs, err = (&rle.Encoding{BitWidth: bits.Len8(v.top)}).EncodeLevels(s.runs, v.levels); err != nil {
+			return &robocache.Error{Class: robocache.ErrMisuse, Op: "write parquet", Where: robocache.Where{"column": l.path}, Msg: "levels", Err: err}
+		}
+		// Version 1 says the length of the levels before them.
+		s.levels = append(binary.LittleEndian.AppendUint32(s.levels, uint32(len(s.runs))), s.runs...)
+		for k := range v.hist {
+			v.hist[k] += int64(bytes.Count(v.levels, []byte{byte(k)}))
+		}
+	}
+	parts := append([][]byte{s.levels}, p.body...)
+	if l.codec != format.Snappy {
+		parts[0] = bytes.Clone(s.levels)
+	}
+	h := format.PageHeader{Type: format.DataPage}
+	h.DataPageHeader.Valid = true
+	h.DataPageHeader.V = format.DataPageHeader{NumValues: int32(p.values), Encoding: p.encoding, DefinitionLevelEncoding: format.RLE, RepetitionLevelEncoding: format.RLE}
+	at := c.size
+	if err := c.put(&h, parts, s); err != nil {
+		return err
+	}
+	c.pages = append(c.pages, format.PageLocation{Offset: at - c.first, CompressedPageSize: int32(c.size - at), FirstRowIndex: c.rows})
+	c.rows += p.rows
+	c.meta.NumValues += int64(p.values)
+	c.meta.Statistics.NullCount += int64(p.nulls)
+	c.meta.SizeStatistics.UnencodedByteArrayDataBytes += p.plain
+	p.bounds.null = p.nulls == p.values
+	c.bounds, c.nulls = append(c.bounds, p.bounds), append(c.nulls, int64(p.nulls))
+	c.count(format.DataPage, p.encoding)
+	return nil
+}
+
+// put appends a header and a page of parts, compressed where the column is.
+func (c *Chunk) put(h *format.PageHeader, parts [][]byte, s *scratch) error {
+	plain := 0
+	for _, p := range parts {
+		plain += len(p)
+	}
+	if plain > 1<<31-1 {
+		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "write parquet", Where: robocache.Where{"column": c.leaf.path}, Msg: "a page above 2 GiB"}
+	}
+	if c.leaf.codec == format.Snappy {
+		s.raw = s.raw[:0]
+		for _, p := range parts {
+			s.raw = append(s.raw, p...)
+		}
+		if n := s2.MaxEncodedLen(len(s.raw)); cap(s.packed) < n {
+			s.packed = make([]byte, n)
+		}
+		parts = [][]byte{bytes.Clone(s2.EncodeSnappy(s.packed[:cap(s.packed)], s.raw))}
+	}
+	sum, size := uint32(0), 0
+	for _, p := range parts {
+		sum = crc32.Update(sum, crc32.IEEETable, p)
+		size += len(p)
+	}
+	h.UncompressedPageSize, h.CompressedPageSize, h.CRC = int32(plain), int32(size), int32(sum)
+	s.header.Reset()
+	if err := thrift.NewEncoder(new(thrift.CompactProtocol).NewWriter(&s.header)).Encode(h); err != nil {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "write parquet", Where: robocache.Where{"column": c.leaf.path}, Msg: "page header", Err: err}
+	}
+	n := s.header.Len()
+	c.parts = append(append(c.parts, bytes.Clone(s.header.Bytes())), parts...)
+	c.size += int64(n + size)
+	c.meta.TotalUncompressedSize += int64(n + plain)
+	c.meta.TotalCompressedSize += int64(n + size)
+	return nil
+}
+
+func (c *Chunk) count(t format.PageType, e format.Encoding) {
+	for i := range c.meta.EncodingStats {
+		if s := &c.meta.EncodingStats[i]; s.PageType == t && s.Encoding == e {
+			s.Count++
+			return
+		}
+	}
+	c.meta.EncodingStats = append(c.meta.EncodingStats, format.PageEncodingStats{PageType: t, Encoding: e, Count: 1})
+}
+
+// dictionary begins the chunk with the page of its n distinct values.
+func (c *Chunk) dictionary(n int, plain []byte, s *scratch) error {
+	h := format.PageHeader{Type: format.DictionaryPage}
+	h.DictionaryPageHeader.Valid = true
+	h.DictionaryPageHeader.V = format.DictionaryPageHeader{NumValues: int32(n), Encoding: format.Plain}
+	if err := c.put(&h, [][]byte{plain}, s); err != nil {
+		return err
+	}
+	c.first, c.dict = c.size, true
+	c.meta.Encoding = append(c.meta.Encoding, format.RLEDictionary)
+	c.count(format.DictionaryPage, format.Plain)
+	return nil
+}
+
+// end settles what the pages add up to.
+func (c *Chunk) end() *Chunk {
+	var all bounds
+	for _, b := range c.bounds {
+		all.merge(c.leaf, b)
+	}
+	if all.ok {
+		c.meta.Statistics.MinValue, c.meta.Statistics.MaxValue = all.lo, all.hi
+	}
+	return c
+}

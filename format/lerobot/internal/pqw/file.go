@@ -1,0 +1,140 @@
+package pqw
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"io"
+	"slices"
+
+	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/encoding/thrift"
+	"github.com/parquet-go/parquet-go/format"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// File is a Parquet file that is being written, row group by row group.
+type File struct {
+	out    *bufio.Writer
+	size   int64
+	footer format.FileMetaData
+	leaves int
+	chunks [][]*Chunk // of each row group, without their bytes
+}
+
+// NewFile begins a file. meta is its key-value metadata; by, of a fixed version, says who wrote it.
+func NewFile(w io.Writer, schema *parquet.Schema, meta map[string]string, by string) (*File, error) {
+	// The library writes the footer of an empty file: schema, orders of columns and metadata come from there.
+	opts := []parquet.WriterOption{schema, parquet.CreatedBy(by, "1", "0")}
+	for k, v := range meta {
+		opts = append(opts, parquet.KeyValueMetadata(k, v))
+	}
+	var empty bytes.Buffer
+	l := parquet.NewGenericWriter[any](&empty, opts...)
+	if err := l.Close(); err != nil {
+		return nil, unsupported(err)
+	}
+	p, err := parquet.OpenFile(bytes.NewReader(empty.Bytes()), int64(empty.Len()))
+	if err != nil {
+		return nil, unsupported(err)
+	}
+	f := &File{out: bufio.NewWriterSize(w, 1<<18), footer: *p.Metadata(), leaves: len(schema.Columns())}
+	f.footer.RowGroups = nil
+	_, err = f.out.WriteString("PAR1")
+	f.size = 4
+	return f, err
+}
+
+func unsupported(err error) error {
+	return &robocache.Error{Class: robocache.ErrUnsupported, Op: "write parquet", Msg: "schema", Err: err}
+}
+
+// Size is what is written so far, without the footer.
+func (f *File) Size() int64 { return f.size }
+
+// Append writes a row group: a chunk a column, in file order, of as many rows each.
+func (f *File) Append(rows int64, chunks []*Chunk) error {
+	misuse := func(msg string) error {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "write parquet", Msg: msg}
+	}
+	if len(chunks) != f.leaves {
+		return misuse("a row group lacks columns")
+	}
+	g := format.RowGroup{NumRows: rows, FileOffset: f.size, Ordinal: int16(len(f.footer.RowGroups))}
+	if len(f.footer.RowGroups) > 1<<15-1 {
+		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "write parquet", Msg: "over 32768 row groups in a file", Hint: "end files sooner"}
+	}
+	for _, c := range chunks {
+		if c == nil || c.rows != rows {
+			return misuse("a column of another number of rows")
+		}
+		if c.dict {
+			c.meta.DictionaryPageOffset = f.size
+		}
+		c.meta.DataPageOffset = f.size + c.first
+		for i := range c.pages {
+			c.pages[i].Offset += c.meta.DataPageOffset
+		}
+		for _, p := range c.parts {
+			if _, err := f.out.Write(p); err != nil {
+				return err
+			}
+		}
+		f.size += c.size
+		c.parts = nil
+		g.Columns = append(g.Columns, format.ColumnChunk{MetaData: c.meta})
+		g.TotalByteSize += c.meta.TotalUncompressedSize
+		g.TotalCompressedSize += c.meta.TotalCompressedSize
+	}
+	f.footer.RowGroups = append(f.footer.RowGroups, g)
+	f.footer.NumRows += rows
+	f.chunks = append(f.chunks, slices.Clone(chunks))
+	return nil
+}
+
+// Close writes the page indexes and the footer; the writer below stays open.
+func (f *File) Close() error {
+	var b bytes.Buffer
+	enc := thrift.NewEncoder(new(thrift.CompactProtocol).NewWriter(&b))
+	put := func(v any) (at int64, n int32, err error) {
+		b.Reset()
+		if err := enc.Encode(v); err != nil {
+			return 0, 0, unsupported(err)
+		}
+		at = f.size
+		f.size += int64(b.Len())
+		_, err = f.out.Write(b.Bytes())
+		return at, int32(b.Len()), err
+	}
+	for g, chunks := range f.chunks {
+		for i, c := range chunks {
+			x := c.index()
+			if x == nil {
+				continue
+			}
+			var err error
+			m := &f.footer.RowGroups[g].Columns[i]
+			if m.ColumnIndexOffset, m.ColumnIndexLength, err = put(x); err != nil {
+				return err
+			}
+		}
+	}
+	for g, chunks := range f.chunks {
+		for i, c := range chunks {
+			var err error
+			m := &f.footer.RowGroups[g].Columns[i]
+			if m.OffsetIndexOffset, m.OffsetIndexLength, err = put(&format.OffsetIndex{PageLocations: c.pages}); err != nil {
+				return err
+			}
+		}
+	}
+	_, n, err := put(&f.footer)
+	if err != nil {
+		return err
+	}
+	if _, err := f.out.Write(append(binary.LittleEndian.AppendUint32(nil, uint32(n)), "PAR1"...)); err != nil {
+		return err
+	}
+	return f.out.Flush()
+}
