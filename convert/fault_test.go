@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -21,16 +22,16 @@ import (
 // fullDisk fails the n-th creation, write or commit and all that follow.
 type fullDisk struct {
 	store.Writable
-	left *int
+	left *atomic.Int64
 }
 
 type fullFile struct {
 	store.Writer
-	left *int
+	left *atomic.Int64
 }
 
-func spend(left *int) error {
-	if *left--; *left < 0 {
+func spend(left *atomic.Int64) error {
+	if left.Add(-1) < 0 {
 		return &robocache.Error{Class: robocache.ErrResourceLimit, Err: syscall.ENOSPC}
 	}
 	return nil
@@ -65,7 +66,8 @@ func TestDiskFull(t *testing.T) {
 	opt := Options{Frames: stats.NoFrames, Episodes: []int{0, 1}, DataFileBytes: 50_000, VideoFileBytes: 300_000}
 	for n := 0; ; n++ {
 		mem := store.NewMem(fmt.Sprintf("full-%d", n))
-		left := n
+		var left atomic.Int64
+		left.Store(int64(n))
 		c := &conversion{src: src, opt: opt, report: &Report{Renamed: map[string]string{}}}
 		if err := c.plan(t.Context()); err != nil {
 			t.Fatal(err)

@@ -3,6 +3,7 @@ package stats
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 
 	"github.com/goatnote-inc/robocache"
 )
@@ -17,27 +18,36 @@ type element struct {
 	back  func(k uint64) float64
 }
 
-// floats reads as many values as out has.
-func (e *element) floats(out []float64, raw []byte) {
+// finite appends the values of column c of w that are numbers.
+func (e *element) finite(to []float64, raw []byte, c, w int) []float64 {
 	le := binary.LittleEndian
+	n := len(raw) / e.size / w
+	to = slices.Grow(to, n)
 	switch e.kind {
 	case robocache.Float32:
-		for i := range out {
-			out[i] = float64(math.Float32frombits(le.Uint32(raw[4*i:])))
+		for i := c; i < n*w; i += w {
+			if v := float64(math.Float32frombits(le.Uint32(raw[4*i:]))); v-v == 0 {
+				to = append(to, v)
+			}
 		}
 	case robocache.Float64:
-		for i := range out {
-			out[i] = math.Float64frombits(le.Uint64(raw[8*i:]))
+		for i := c; i < n*w; i += w {
+			if v := math.Float64frombits(le.Uint64(raw[8*i:])); v-v == 0 {
+				to = append(to, v)
+			}
 		}
 	case robocache.Int64:
-		for i := range out {
-			out[i] = float64(int64(le.Uint64(raw[8*i:])))
+		for i := c; i < n*w; i += w {
+			to = append(to, float64(int64(le.Uint64(raw[8*i:]))))
 		}
 	default:
-		for i := range out {
-			out[i] = e.value(raw[i*e.size:])
+		for i := c; i < n*w; i += w {
+			if v := e.value(raw[i*e.size:]); v-v == 0 {
+				to = append(to, v)
+			}
 		}
 	}
+	return to
 }
 
 // elementOf gives the reader of a type; ok is false for types that are no numbers.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"slices"
+	"sync"
 
 	"github.com/goatnote-inc/robocache"
 )
@@ -37,15 +38,16 @@ func numeric(ctx context.Context, dtype robocache.DType, shape []int, rows Block
 		return nil, 0, &robocache.Error{Class: robocache.ErrUnsupported, Op: "statistics", Msg: "a shape without elements"}
 	}
 	m := NewMoments(width)
+	t := tools.Get().(*tool)
+	defer t.back()
 	var count, held int64
-	var buf []float64
-	columns := make([][]float64, width) // all finite values, while they fit
+	hold := true
 	if n := int(bytes) / el.size; 8*int64(n) <= max(budget, heldBytes) {
-		all := make([]float64, n)
-		for c := range columns {
-			columns[c] = all[c*(n/width) : c*(n/width) : (c+1)*(n/width)]
-		}
+		t.room(width, n/width)
+	} else {
+		t.room(width, 0)
 	}
+	columns := t.columns // all finite values, while they fit
 	err = rows(ctx, func(raw []byte) error {
 		if len(raw)%(elements*el.size) != 0 {
 			return &robocache.Error{Class: robocache.ErrMisuse, Op: "statistics", Msg: "a block is not a whole number of rows"}
@@ -57,15 +59,21 @@ func numeric(ctx context.Context, dtype robocache.DType, shape []int, rows Block
 			part := raw[:min(step, len(raw))]
 			raw = raw[len(part):]
 			n := len(part) / el.size
-			buf = slices.Grow(buf[:0], n)[:n]
-			el.floats(buf, part)
-			m.Add(buf)
-			if held += 8 * int64(n); columns == nil || held > max(budget, heldBytes) {
-				columns = nil
-				continue
+			if held += 8 * int64(n); hold && held > max(budget, heldBytes) {
+				hold = false
+				clear(columns)
 			}
 			for c := range columns {
-				columns[c] = appendFinite(columns[c], buf[c:], width)
+				old := len(columns[c])
+				if !hold {
+					columns[c], old = t.block[:0], 0
+				}
+				columns[c] = el.finite(columns[c], part, c, width)
+				m.column(c, columns[c][old:], 1)
+				m.NonFinite += int64(n/width - len(columns[c]) + old)
+				if !hold {
+					t.block, columns[c] = columns[c], nil
+				}
 			}
 		}
 		return ctx.Err()
@@ -74,11 +82,10 @@ func numeric(ctx context.Context, dtype robocache.DType, shape []int, rows Block
 		return nil, 0, err
 	}
 	var q [][]float64
-	if columns != nil {
+	if hold {
 		q = make([][]float64, width)
-		var pick picker
 		for c, column := range columns {
-			q[c] = pick.quantiles(column, m.Min[c], m.Max[c])
+			q[c] = t.pick.quantiles(column, m.Min[c], m.Max[c])
 		}
 	} else {
 		if q, err = refine(ctx, el, width, m.N, rows, budget); err != nil {
@@ -103,15 +110,38 @@ func numeric(ctx context.Context, dtype robocache.DType, shape []int, rows Block
 	return fs, m.NonFinite, nil
 }
 
-// appendFinite adds every w-th value that is a number.
-func appendFinite(to, values []float64, w int) []float64 {
-	to = slices.Grow(to, (len(values)+w-1)/w)
-	for i := 0; i < len(values); i += w {
-		if v := values[i]; v-v == 0 {
-			to = append(to, v)
-		}
+// tool is the memory that counting takes, used again: an episode has many columns of few values.
+type tool struct {
+	all     []float64
+	columns [][]float64
+	block   []float64
+	pick    picker
+}
+
+var tools = sync.Pool{New: func() any { return new(tool) }}
+
+// toolBytes is how large a memory may be to be kept.
+const toolBytes = 4 << 20
+
+// room makes columns of so many values each.
+func (t *tool) room(width, n int) {
+	if cap(t.all) < width*n {
+		t.all = make([]float64, width*n)
 	}
-	return to
+	t.columns = slices.Grow(t.columns[:0], width)[:width]
+	for c := range t.columns {
+		t.columns[c] = t.all[c*n : c*n : (c+1)*n]
+	}
+}
+
+func (t *tool) back() {
+	clear(t.columns) // those that grew
+	if 8*cap(t.all) > toolBytes {
+		t.all = nil
+	}
+	if t.pick.bytes() <= toolBytes {
+		tools.Put(t)
+	}
 }
 
 // finite keeps what overflowed (values near 1e308) a number: JSON has no infinity.

@@ -42,6 +42,16 @@ type picker struct {
 	counts []int32
 	slot   []uint8  // of near, from 1; 0 = of no interest
 	near   [10]part // the buckets of two ranks a quantile
+	ranks  []int64  // those wanted of n values
+	n      int
+}
+
+// bytes is how much memory it keeps.
+func (p *picker) bytes() (n int) {
+	for i := range p.near {
+		n += 8 * cap(p.near[i].values)
+	}
+	return n + 4*cap(p.counts) + cap(p.slot)
 }
 
 // quantiles takes the quantiles of finite values, which it may reorder. A first pass counts how many lie in each of equal parts of [lo,hi], a second
@@ -66,8 +76,11 @@ func (p *picker) quantiles(v []float64, lo, hi float64) []float64 {
 	for _, x := range v {
 		counts[in(x)]++
 	}
+	if p.n != n {
+		p.n, p.ranks = n, wantedRanks(int64(n))
+	}
 	first, b := int64(0), 0
-	for _, r := range wantedRanks(int64(n)) {
+	for _, r := range p.ranks {
 		for first+int64(counts[b]) <= r {
 			first += int64(counts[b])
 			b++

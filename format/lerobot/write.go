@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/parquet-go/parquet-go"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/lerobot/internal/pqw"
@@ -42,6 +43,7 @@ type Writer struct {
 	texts     []string
 	rows      int64
 	pending   []*writtenEpisode
+	whole     int // of pending, from the head, are complete
 	written   int
 	index     *episodesWriter
 	cams      map[string]*outCamera
@@ -52,6 +54,7 @@ type Writer struct {
 	tempMu    sync.Mutex
 	temp      string // folder of encoded episodes
 	tempStore store.Store
+	fileMu    sync.Mutex
 	files     []string // begun, so that Abort can remove them
 	failed    error
 	ended     bool
@@ -358,15 +361,22 @@ func (w *Writer) Close(ctx context.Context) (err error) {
 	if w.written == 0 {
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: "write lerobot", Msg: "a dataset without episodes: none of the source has a row", Hint: "the format cannot hold one; robocache doctor says of the source what its episodes lack"}
 	}
-	if err := w.endData(); err != nil {
-		return err
-	}
-	for _, key := range w.keys {
-		if err := w.endVideo(ctx, w.cams[key]); err != nil {
-			return robocache.At(err, robocache.Where{"stream": key})
+	// Each file waits for the disk: they do so together, beside the counting. info.json comes after all of them.
+	var g errgroup.Group
+	g.Go(func() error { return w.writeStats(ctx) })
+	g.Go(func() error { return w.writeTexts(ctx) })
+	g.Go(func() error {
+		if err := w.endData(); err != nil {
+			return err
 		}
-	}
-	if err := w.flush(ctx, true); err != nil {
+		for _, key := range w.keys {
+			if err := w.endVideo(ctx, w.cams[key]); err != nil {
+				return robocache.At(err, robocache.Where{"stream": key})
+			}
+		}
+		return w.flush(ctx, true)
+	})
+	if err := g.Wait(); err != nil {
 		return err
 	}
 	if w.cfg.PartsDir != "" {
@@ -374,7 +384,11 @@ func (w *Writer) Close(ctx context.Context) (err error) {
 			return robocache.At(err, robocache.Where{"file": w.cfg.PartsDir})
 		}
 	}
-	if err := w.writeMeta(ctx); err != nil {
+	info, err := w.info()
+	if err != nil {
+		return err
+	}
+	if err := w.put(ctx, "meta/info.json", info); err != nil {
 		return err
 	}
 	w.ended = true
@@ -420,12 +434,19 @@ func (w *Writer) release() {
 	}
 }
 
+// begin remembers a file for Abort.
+func (w *Writer) begin(name string) {
+	w.fileMu.Lock()
+	defer w.fileMu.Unlock()
+	w.files = append(w.files, name)
+}
+
 // put writes one small file.
 func (w *Writer) put(ctx context.Context, name string, data []byte) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	w.files = append(w.files, path.Clean(name))
+	w.begin(path.Clean(name))
 	f, err := w.dst.Create(ctx, name)
 	if err != nil {
 		return robocache.At(err, robocache.Where{"file": name})

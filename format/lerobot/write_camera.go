@@ -183,7 +183,7 @@ func (w *Writer) endVideo(ctx context.Context, c *outCamera) error {
 		fmt.Fprintln(key, p.path, p.from, p.to, p.identity)
 	}
 	id := hex.EncodeToString(key.Sum(nil))
-	w.files = append(w.files, name)
+	w.begin(name)
 	if w.cfg.Reuse == nil || c.encoded || !w.cfg.Reuse(name, id) {
 		if err := w.join(ctx, c, name); err != nil {
 			return robocache.At(err, robocache.Where{"file": name})

@@ -67,11 +67,7 @@ func (w *Writer) column(ctx context.Context, f *writtenFeature, ep *EpisodeData,
 	}
 	var c *pqw.Chunk
 	if f.dictionary() {
-		v, size := leavesOf(leaves)[0], f.DType.Size()
-		for p := 0; p < len(out.raw); p += size {
-			v.Add(out.raw[p:p+size], 0, 1)
-		}
-		c, err = v.Encode()
+		c, err = leaves[0].Repeated(out.raw)
 	} else {
 		c, err = leaves[0].Rows(stored32(f.DType, out.raw), f.pattern)
 	}

@@ -101,17 +101,17 @@ func newEpisodesWriter(w *Writer) (*episodesWriter, error) {
 // flush writes the episodes at the head that are complete, in groups; all of them when last.
 func (w *Writer) flush(ctx context.Context, last bool) error {
 	for {
-		n := 0
-		for n < len(w.pending) && n < rowsPerGroup && w.pending[n].complete() {
-			n++
+		for w.whole < len(w.pending) && w.pending[w.whole].complete() {
+			w.whole++
 		}
+		n := min(w.whole, rowsPerGroup)
 		if n == 0 || n < rowsPerGroup && !last {
 			break
 		}
 		if err := w.index.write(ctx, w.pending[:n]); err != nil {
 			return err
 		}
-		w.pending = w.pending[n:]
+		w.pending, w.whole = w.pending[n:], w.whole-n
 	}
 	if last {
 		return w.index.end()

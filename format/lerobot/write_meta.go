@@ -11,11 +11,8 @@ import (
 	"github.com/goatnote-inc/robocache/stats"
 )
 
-// writeMeta writes tasks, statistics, the card and the extras, and then meta/info.json.
-func (w *Writer) writeMeta(ctx context.Context) error {
-	if err := w.writeTasks(ctx); err != nil {
-		return err
-	}
+// writeStats writes meta/stats.json.
+func (w *Writer) writeStats(ctx context.Context) error {
 	all, _, err := w.collect.Stats(ctx) // values left out were told episode by episode
 	if err != nil {
 		return err
@@ -29,7 +26,12 @@ func (w *Writer) writeMeta(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := w.put(ctx, "meta/stats.json", text); err != nil {
+	return w.put(ctx, "meta/stats.json", text)
+}
+
+// writeTexts writes the tasks, the card and the extras.
+func (w *Writer) writeTexts(ctx context.Context) error {
+	if err := w.writeTasks(ctx); err != nil {
 		return err
 	}
 	var names []string
@@ -43,15 +45,9 @@ func (w *Writer) writeMeta(ctx context.Context) error {
 		}
 	}
 	if _, ok := w.cfg.Extra["README.md"]; !ok {
-		if err := w.put(ctx, "README.md", w.card()); err != nil {
-			return err
-		}
+		return w.put(ctx, "README.md", w.card())
 	}
-	info, err := w.info()
-	if err != nil {
-		return err
-	}
-	return w.put(ctx, "meta/info.json", info)
+	return nil
 }
 
 // pandasTasks makes the text the index of the frame: without it the reference takes the number for the text.

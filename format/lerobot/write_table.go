@@ -21,7 +21,7 @@ type outTable struct {
 }
 
 func (w *Writer) createTable(ctx context.Context, name string, schema *parquet.Schema, meta map[string]string) (*outTable, error) {
-	w.files = append(w.files, name)
+	w.begin(name)
 	out, err := w.dst.Create(ctx, name)
 	if err != nil {
 		return nil, robocache.At(err, robocache.Where{"file": name})

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/encoding/rle"
 	"github.com/parquet-go/parquet-go/format"
 )
 
@@ -32,7 +33,7 @@ func Pattern(dims ...int) []byte {
 }
 
 // Rows encodes rows without nulls, each of as many values as its pattern has levels, as PLAIN writes them (booleans a byte each). A column with a dictionary
-// is given by Values.
+// is given by Repeated or Values.
 func (l *Leaf) Rows(plain []byte, pattern []byte) (*Chunk, error) {
 	s := scratches.Get().(*scratch)
 	defer scratches.Put(s)
@@ -56,6 +57,55 @@ func (l *Leaf) Rows(plain []byte, pattern []byte) (*Chunk, error) {
 			raw = packBits(raw)
 		}
 		if err := c.add(&page{rows: int64(n), rep: rep, def: def, values: values, body: [][]byte{raw}, encoding: format.Plain, bounds: b}, s); err != nil {
+			return nil, err
+		}
+	}
+	return c.end(), nil
+}
+
+// Repeated encodes one number a row, none of them null, of few different ones, by a dictionary; where those do not fit one page, as Rows does.
+func (l *Leaf) Repeated(plain []byte) (*Chunk, error) {
+	seen := map[string]int32{}
+	n := len(plain) / l.size
+	numbers := make([]int32, n)
+	var dict []byte
+	for i := range numbers {
+		v := plain[i*l.size : (i+1)*l.size]
+		if i > 0 && bytes.Equal(v, plain[(i-1)*l.size:i*l.size]) {
+			numbers[i] = numbers[i-1]
+			continue
+		}
+		k, ok := seen[string(v)]
+		if !ok {
+			k = int32(len(seen))
+			seen[string(v)], dict = k, append(dict, v...)
+		}
+		numbers[i] = k
+	}
+	if len(dict) > PageBytes {
+		return l.Rows(plain, Pattern())
+	}
+	s := scratches.Get().(*scratch)
+	defer scratches.Put(s)
+	c := newChunk(l)
+	if n > 0 {
+		if err := c.dictionary(len(seen), dict, s); err != nil {
+			return nil, err
+		}
+	}
+	for per := PageBytes / l.size; len(numbers) > 0; {
+		part := numbers[:min(per, len(numbers))]
+		numbers = numbers[len(part):]
+		body, err := new(rle.DictionaryEncoding).EncodeInt32(nil, part)
+		if err != nil {
+			return nil, err
+		}
+		p := page{rows: int64(len(part)), rep: make([]byte, len(part)), def: bytes.Repeat([]byte{l.def}, len(part)), values: len(part), body: [][]byte{body}, encoding: format.RLEDictionary}
+		for _, k := range slices.Compact(slices.Clone(part)) {
+			v := dict[int(k)*l.size : int(k+1)*l.size]
+			p.bounds.merge(l, bounds{lo: v, hi: v, ok: true})
+		}
+		if err := c.add(&p, s); err != nil {
 			return nil, err
 		}
 	}
