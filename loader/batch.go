@@ -15,7 +15,8 @@ type Field struct {
 	Mask  bool            `json:"mask,omitempty"` // a `<key>_is_pad`
 	// Ragged: the tensor has the entries of all samples, one after the other, and not the batch axis; Shape is -1 and the shape of one entry.
 	// The field behind it is its `<key>_lengths` (Lengths): how many entries each sample has, or each step of its window. Of a span the next one
-	// is `<key>_times` (Times), ragged by the same lengths: when its samples were, in ns after the batch's sample.
+	// is `<key>_times` (Times), ragged by the same lengths: when its samples were, in ns after the batch's sample. Of spans of pictures and clouds
+	// the times are not ragged, but one a place.
 	Ragged  bool `json:"ragged,omitempty"`
 	Lengths bool `json:"lengths,omitempty"`
 	Times   bool `json:"times,omitempty"`

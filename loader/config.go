@@ -15,6 +15,8 @@ import (
 
 // Config says what a Loader or a Map gives. Its JSON keys are the keyword names of the Python client; every field may be left out.
 type Config struct {
+	widest map[string]int // places of the spans that are spread (source.widest)
+
 	// Which samples, and in what order (Loader only, but for Episodes and Drop…).
 	Episodes  []int   `json:"episodes,omitempty"`            // positions; nil = all. Rows come in file order, whatever the order of this list
 	DropFirst int     `json:"drop_n_first_frames,omitempty"` // anchors left out at the start of each episode

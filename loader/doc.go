@@ -39,6 +39,7 @@
 //	L27  windows lie in time on any dataset. Offsets give the stream's own samples: nothing is computed unless a mode is chosen (pictures and clouds
 //	     nearest, everything else previous). A span is all samples stamped t+from … t+to, both ends included, without those that hold no value, with `<key>_times`, in ns after the sample;
 //	     with a count that many times evenly from end to end, by the align rule. What lies outside the episode is padded, or not there.
+//	     A span of pictures or clouds has as many places as the fullest one of the selected episodes needs, filled from the first.
 //	L28  A ragged tensor holds the entries of all samples, one after the other, without padding; `<key>_lengths` says how many are of each. What
 //	     one batch takes is known when it is made: batches that find no room beside others are made one by one, and one that does not fit
 //	     alone is ResourceLimit with its key and bytes.

@@ -197,7 +197,9 @@ func same(have, x *Field, owner, src *source) error {
 	if slices.Equal(have.Shape, x.Shape) && have.DType.Float() {
 		hint = `align={"dtypes": {"` + x.Key + `": "` + have.DType.String() + `"}} of the second`
 	}
-	if x.Kind == robocache.KindVideo || x.Kind == robocache.KindImage {
+	if n := len(x.Shape); n > 0 && n == len(have.Shape) && x.Shape[0] != have.Shape[0] && slices.Equal(x.Shape[1:], have.Shape[1:]) {
+		hint = "windows with offsets, or a span with a count, have one number of places in all"
+	} else if x.Kind == robocache.KindVideo || x.Kind == robocache.KindImage {
 		hint = "image_size=[h, w] brings all to one size; or rename={…}"
 	}
 	return &robocache.Error{Class: robocache.ErrMisuse, Op: "mixture", Where: robocache.Where{"stream": x.Key, "dataset": src.name}, Msg: "two sources give this key in different forms",

@@ -26,6 +26,7 @@ type column struct {
 	span    [2]int64
 	spans   bool // it holds all samples of a span
 	when    bool // … of which it gives the times
+	spread  bool // it holds all samples of a span too, in as many places as the fullest span needs
 
 	stored, out robocache.DType
 	elems       int // of a row
@@ -153,7 +154,7 @@ func newLayout(ctx context.Context, ds robocache.Dataset, cfg *Config, on *line,
 	}
 	for i := range l.columns {
 		// Off the rows of the line every value has a mask, window or not; and so have rows that may hold none.
-		if c := &l.columns[i]; c.timed || c.feature.Masked {
+		if c := &l.columns[i]; (c.timed || c.feature.Masked) && !c.when {
 			l.addMask(c.key)
 		}
 	}
@@ -265,6 +266,9 @@ func (l *layout) add(f *robocache.Feature, cfg *Config, info *robocache.Info, on
 	}
 	if c.ragged {
 		l.addRagged(c, shape)
+		if c.spread {
+			l.addSpread(c)
+		}
 		return nil
 	}
 	if c.axis {
@@ -278,6 +282,9 @@ func (l *layout) add(f *robocache.Feature, cfg *Config, info *robocache.Info, on
 	l.fields = append(l.fields, Field{Key: f.Key, DType: c.out, Shape: shape, Kind: f.Kind})
 	c.number = len(l.columns)
 	l.columns = append(l.columns, c)
+	if c.spread {
+		l.addSpread(c)
+	}
 	return nil
 }
 

@@ -138,7 +138,7 @@ func (l *layout) share() {
 
 // shares says whether the column's plan may be another's too: it depends on time alone, and its clock has a name.
 func (c *column) shares() bool {
-	return c.timed && c.source == fromTable && !c.spans && c.feature.Clock != "" && !c.feature.Masked
+	return c.timed && c.source == fromTable && !c.spans && !c.when && c.feature.Clock != "" && !c.feature.Masked
 }
 
 func sameRule(a, b align.Options) bool {

@@ -35,16 +35,19 @@ func newSource(ctx context.Context, a *assembler, index, sources int, name strin
 	if src.line, err = newLine(ds.Info(), &cfg); err != nil {
 		return nil, err
 	}
+	total := int64(cfg.MemoryBudget) / int64(sources)
+	src.stamps = newStamps(src.readStamps, total/32)
+	if cfg.widest, err = src.widest(ctx); err != nil {
+		return nil, err
+	}
 	if src.layout, err = newLayout(ctx, ds, &cfg, &src.line, a.warn); err != nil {
 		return nil, err
 	}
 	if starts, ok := base(ds).(videoStarts); ok {
 		src.starts = starts
 	}
-	total := int64(cfg.MemoryBudget) / int64(sources)
-	src.stamps = newStamps(ds.Times, total/32)
-	if src.line.grid || src.line.key != "" || src.layout.timed() {
-		src.stamps.read = src.readStamps
+	if !src.line.grid && src.line.key == "" && !src.layout.timed() {
+		src.stamps.read = ds.Times
 	}
 	if b, ok := base(ds).(interface{ LimitMemory(bytes int64) }); ok {
 		b.LimitMemory(total / 8)

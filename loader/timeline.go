@@ -99,7 +99,7 @@ func (src *source) alignColumns() error {
 		numeric := c.source == fromTable
 		to := cfg.DTypes[k]
 		switch {
-		case c.spans: // its samples, as they are
+		case c.spans || c.spread: // its samples, as they are
 			s.opt.Mode = align.Previous
 		case s.opt.Mode.Computes() && (!numeric || c.stored == robocache.Bool):
 			return bad("mode "+s.opt.Mode.String()+": such values are not computed with", "nearest, previous or next")
@@ -386,6 +386,9 @@ func pads(mask, valid []uint8) {
 
 // alignedRows gives the row that each place of a column takes its picture or text from, index -1 where it has none.
 func (w *worker) alignedRows(part *part, c *column, mask []uint8) ([]robocache.Row, error) {
+	if c.spread {
+		return w.spreadRows(part, c, mask)
+	}
 	p, rows, err := w.plans(part, c)
 	if err != nil {
 		return nil, err

@@ -16,7 +16,9 @@ type Window struct {
 	// and point clouds are the nearest, everything else the previous one.
 	Offsets []float64
 	// Span [from, to] in seconds: all the stream's samples stamped t+from … t+to, both ends included. The batch holds them one after the
-	// other; `<key>_lengths` says how many are of each sample, and `<key>_times` when they were: int64 ns after t.
+	// other; `<key>_lengths` says how many are of each sample, and `<key>_times` when they were: int64 ns after t. Pictures and rows of varying
+	// length (point clouds) come in as many places as the fullest such span of the dataset needs, the first ones filled, with `<key>_is_pad`
+	// and `<key>_times` for each place; `<key>_lengths` counts a sample's pictures, or the entries in each place.
 	Span *[2]float64
 	// Count of a span: so many times, evenly from its first to its last, by the stream's align rule (linear for floats), with `<key>_is_pad`.
 	Count int
@@ -179,8 +181,7 @@ func (c *column) nativeWindow(l *layout, cfg *Config) error {
 	}
 	if nanos == nil {
 		if c.feature.Kind != robocache.KindNumeric || c.feature.Ragged() {
-			return &robocache.Error{Class: robocache.ErrUnsupported, Op: "loader", Msg: "windows: all samples of a span of " + string(c.feature.Kind) + " rows that are not of one size and kind of number",
-				Hint: "offsets, or a span with a count"}
+			return c.spreads(w, cfg)
 		}
 		c.spans, c.span = true, [2]int64{seconds(w.Span[0]), seconds(w.Span[1])}
 		return nil

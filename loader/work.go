@@ -73,6 +73,12 @@ func (w *worker) bytes(n int) []byte {
 func (w *worker) gather(p *part, col int) {
 	src := p.src
 	c := &src.layout.columns[col]
+	if c.when {
+		if err := w.spreadTimes(p, c); err != nil {
+			p.failAt(err)
+		}
+		return
+	}
 	if c.aligns != nil {
 		if err := w.gatherAligned(p, c); err != nil {
 			p.failAt(err)

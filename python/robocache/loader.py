@@ -53,7 +53,7 @@ class Loader(_Base):
     What is in a batch
     delta_timestamps, windows, keys, episodes, hz, anchor, align, tolerance_s: as MapDataset. Point clouds, other rows of varying length and
         windows of a span are not padded: all entries one after the other, and `<key>_lengths`; of a span also `<key>_times`, int64 ns after the
-        sample. image_dtype: "uint8" (default) or "float32";
+        sample. Pictures and clouds of a span lie in as many places as the fullest one needs, with `<key>_is_pad`. image_dtype: "uint8" (default) or "float32";
         image_size: (height, width); depth_unit: as MapDataset; pictures are NCHW, grey ones three equal planes.
     normalize: None, "mean_std", "min_max", "quantiles", "quantile10", or {key: mode or {mode, clip, mean, std, low, high}}.
     stats: what normalize counts with, where the dataset brings none or others are wanted: Dataset.compute_stats(), a dict of that shape, or

@@ -153,7 +153,9 @@ class MapDataset(_Base):
     windows: {key: window} at a stream's own rate, in seconds. A list of offsets: the samples there (pictures and point clouds the nearest,
         everything else the previous, unless align= chooses a mode), with `<key>_is_pad`. A tuple (from, to): all samples stamped from there to
         there, both ends included: an item has (N, …), a batch (ΣN, …) and `<key>_lengths`; `<key>_times` are their times, int64 ns after the sample's.
-        A tuple (from, to, count): so many times
+        Pictures and rows of varying length (clouds) of such a span lie in K places, (B, K, …), as many as the fullest span of the selected
+        episodes needs, filled from the first; `<key>_is_pad` and `<key>_times` are (B, K), `<key>_lengths` (B,) counts the pictures; clouds stay
+        one after the other, and their `<key>_lengths` (B, K) counts the points in each place. A tuple (from, to, count): so many times
         evenly from end to end, by the align rule (floats linear), with `<key>_is_pad`.
     hz, align: samples on a uniform timeline; align takes the keywords of Episode.align, and dtypes: {key: "float32" …} to cast to.
     anchor: of a dataset with several clocks, the stream whose rows are the samples (default the dataset's own rows). Streams on other clocks

@@ -128,6 +128,31 @@ def recording(request: pytest.FixtureRequest) -> str:
     return path
 
 
+def test_pictures_and_clouds_of_a_span(recording: str) -> None:
+    ds = robocache.open(recording)
+    m = robocache.MapDataset(ds, keys=[JOINTS, CAMERA, CLOUD], anchor=JOINTS, windows={CAMERA: (-0.2, 0.05), CLOUD: (-0.2, 0.05)})
+    ep = ds.episode(0)
+    now, camera, cloud = (ep.streams[k].times for k in (JOINTS, CAMERA, CLOUD))
+    pictures, points = ep.streams[CAMERA].frames(range(12)), ep.streams[CLOUD].values
+    rows = [0, 40, 55, 60, 77, len(now) - 1]
+    batch = m.batch(rows)
+    seen = 0
+    for i, r in enumerate(rows):
+        mine = [k for k in range(len(camera)) if now[r] - 200_000_000 <= camera[k] <= now[r] + 50_000_000]
+        assert int(batch[CAMERA + "_lengths"][i]) == len(mine) == int((~batch[CAMERA + "_is_pad"][i]).sum())
+        assert batch[CAMERA + "_times"][i][: len(mine)].tolist() == [int(camera[k] - now[r]) for k in mine]
+        for at, k in enumerate(mine):
+            if k < 12:
+                assert np.array_equal(np.asarray(batch[CAMERA][i, at]), pictures[k])
+                seen += 1
+        assert not np.asarray(batch[CAMERA][i, len(mine) :]).any()
+        mine = [k for k in range(len(cloud)) if now[r] - 200_000_000 <= cloud[k] <= now[r] + 50_000_000]
+        item = m[r]
+        assert item[CLOUD + "_lengths"].tolist()[: len(mine)] == [len(points[k]) for k in mine]
+        assert np.array_equal(np.asarray(item[CLOUD]), np.concatenate([points[k] for k in mine]) if mine else np.zeros((0, points[0].shape[1]), np.float32), equal_nan=True)
+    assert seen > 8
+
+
 def interp(t: np.ndarray, stamps: np.ndarray, values: np.ndarray) -> np.ndarray:
     """np.interp in float64 a column; times relative to the first stamp, for seconds since an epoch have no nanoseconds left."""
     x, xp = (t - stamps[0]) * 1e-9, (stamps - stamps[0]) * 1e-9
