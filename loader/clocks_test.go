@@ -210,6 +210,36 @@ func TestSpans(t *testing.T) {
 	}
 }
 
+// L27: so it is on a timeline at a rate, whose samples lie where no stream has a stamp.
+func TestSpansOnATimeline(t *testing.T) {
+	r := newRobot(1.2)
+	m := mustMap(t, r, Config{Hz: &robocache.Rate{Num: 50, Den: 1}, Keys: []string{"imu", "joints"}, Windows: Windows{{Key: "imu", Span: &[2]float64{-0.05, 0.01}}}})
+	b := allOf(t, m)
+	imu, joints := r.eps[0]["imu"], r.eps[0]["joints"]
+	t0 := max(imu[0], joints[0])
+	lengths, when := view[int64](b.Tensor("imu_lengths").Data), view[int64](b.Tensor("imu_times").Data)
+	at := 0
+	for i := range lengths {
+		now := t0 + 20e6*int64(i)
+		n := int64(0)
+		for _, s := range imu {
+			if s < now-50e6 || s > now+10e6 {
+				continue
+			}
+			if when[at] != s-now {
+				t.Fatalf("sample %d: %d ns after it, expected %d", i, when[at], s-now)
+			}
+			at, n = at+1, n+1
+		}
+		if lengths[i] != n {
+			t.Fatalf("sample %d: length %d, expected %d", i, lengths[i], n)
+		}
+	}
+	if len(lengths) != int((min(imu[len(imu)-1], joints[len(joints)-1])-t0)/20e6)+1 || at != len(when) {
+		t.Errorf("%d samples, %d of %d rows", len(lengths), at, len(when))
+	}
+}
+
 // L27: with a count a span is that many times, evenly from end to end, by the align rule; offsets give samples, and none is computed unless a mode
 // is chosen. Both are masked outside the episode. On a dataset of one clock too.
 func TestWindowsInTime(t *testing.T) {

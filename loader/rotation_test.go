@@ -3,7 +3,6 @@ package loader
 import (
 	"context"
 	"encoding/binary"
-	"fmt"
 	"math"
 	"testing"
 
@@ -92,6 +91,6 @@ func field(t *testing.T, b *Batch, key string) []byte {
 			return b.Tensors[i].Data
 		}
 	}
-	t.Fatal(fmt.Sprintf("no %s in the batch", key))
+	t.Fatalf("no %s in the batch", key)
 	return nil
 }

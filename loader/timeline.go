@@ -171,7 +171,7 @@ func (src *source) timeline(ctx context.Context, episode int) (n int, start int6
 		return nil
 	}
 	for i := range src.layout.columns {
-		if c := &src.layout.columns[i]; c.feature != nil && (!c.feature.Default || src.cfg.Keys != nil) {
+		if c := &src.layout.columns[i]; c.feature != nil && !c.when && (!c.feature.Default || src.cfg.Keys != nil) {
 			if err := add(c.key, c.key == cfg.Extent); err != nil {
 				return 0, 0, err
 			}
