@@ -5,7 +5,9 @@ import (
 	"compress/gzip"
 	"fmt"
 	"io"
+	"sync"
 
+	"github.com/andybalholm/brotli"
 	"github.com/klauspost/compress/snappy"
 
 	"github.com/goatnote-inc/robocache"
@@ -44,6 +46,8 @@ func decompress(codec int32, dst, src []byte) error {
 			return bad("gzip: more bytes than declared")
 		}
 		return nil
+	case 4:
+		return unbrotli(dst, src)
 	case 6:
 		if e := unzstd.Fill(dst, src, unzstd.Verify); e != nil {
 			return bad("zstd: " + e.Error())
@@ -55,7 +59,7 @@ func decompress(codec int32, dst, src []byte) error {
 		}
 		return nil
 	default:
-		names := map[int32]string{3: "LZO", 4: "BROTLI", 5: "LZ4 (the deprecated framing)"}
+		names := map[int32]string{3: "LZO", 5: "LZ4 (the deprecated framing)"}
 		name := names[codec]
 		if name == "" {
 			name = fmt.Sprintf("number %d", codec)
@@ -71,6 +75,29 @@ func decompress(codec int32, dst, src []byte) error {
 	if len(out) > 0 && &out[0] != &dst[0] {
 		copy(dst, out)
 	}
+	return nil
+}
+
+var brotlis = sync.Pool{New: func() any { return brotli.NewReader(nil) }}
+
+// unbrotli fills dst. The decoder's window is 16 MiB at most, and smaller where the stream ends earlier: large windows are no part of the format.
+func unbrotli(dst, src []byte) (err error) {
+	defer func() {
+		if recover() != nil { // a translation of C: what a hostile stream might make of its indices ends here, and its state is not used again
+			err = malformed(nil, "brotli: the stream is damaged")
+		}
+	}()
+	z := brotlis.Get().(*brotli.Reader)
+	_ = z.Reset(bytes.NewReader(src))
+	if _, e := io.ReadFull(z, dst); e != nil {
+		return malformed(nil, "brotli: "+e.Error())
+	}
+	var one [1]byte
+	if n, e := z.Read(one[:]); n != 0 || e != io.EOF {
+		return malformed(nil, "brotli: the page holds another number of bytes than declared")
+	}
+	_ = z.Reset(nil)
+	brotlis.Put(z)
 	return nil
 }
 

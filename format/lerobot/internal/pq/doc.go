@@ -13,5 +13,5 @@
 //	P4  A column has as many rows as its row group, or there is an error: never a shorter list.
 //	P5  Page checksums are compared where they are there.
 //
-// Known: snappy, gzip, zstd, raw LZ4; PLAIN, dictionary, RLE, the three DELTA encodings and BYTE_STREAM_SPLIT; data pages v1 and v2.
+// Known: snappy, gzip, brotli, zstd, raw LZ4: all that pyarrow writes; PLAIN, dictionary, RLE, the three DELTA encodings and BYTE_STREAM_SPLIT; data pages v1 and v2.
 package pq

@@ -91,7 +91,7 @@ func file(t testing.TB, n, perGroup int, codec compress.Codec, version int) mem 
 	return b.Bytes()
 }
 
-var codecs = []compress.Codec{&parquet.Snappy, &parquet.Zstd, &parquet.Gzip, &parquet.Lz4Raw, &parquet.Uncompressed}
+var codecs = []compress.Codec{&parquet.Snappy, &parquet.Zstd, &parquet.Gzip, &parquet.Brotli, &parquet.Lz4Raw, &parquet.Uncompressed}
 
 // TestRoundTrip reads what another library wrote: encodings, compressions, page versions, nulls, nesting.
 func TestRoundTrip(t *testing.T) {
