@@ -33,6 +33,7 @@ type Server struct {
 	stop            context.CancelFunc
 	served          chan struct{}
 	requests, bytes atomic.Int64
+	now, most       atomic.Int64 // requests under way
 	pace            pace
 
 	mu       sync.Mutex
@@ -64,6 +65,9 @@ func Serve(dir string, opt Options) (*Server, error) {
 // Requests is the number of requests so far.
 func (s *Server) Requests() int64 { return s.requests.Load() }
 
+// MostAtOnce is the largest number of requests that were under way at the same time since it was last asked.
+func (s *Server) MostAtOnce() int64 { return s.most.Swap(0) }
+
 // Bytes is the number of body bytes sent so far.
 func (s *Server) Bytes() int64 { return s.bytes.Load() }
 
@@ -91,6 +95,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Unlock()
 	defer s.handlers.Done()
 	n := s.requests.Add(1)
+	now := s.now.Add(1)
+	defer s.now.Add(-1)
+	for most := s.most.Load(); now > most && !s.most.CompareAndSwap(most, now); most = s.most.Load() {
+	}
 	if !sleep(r.Context(), s.opt.Latency) {
 		panic(http.ErrAbortHandler)
 	}
