@@ -1,4 +1,4 @@
-// Package video finds pictures inside mp4 files: the sample index, the decode plan, the open files of a dataset,
+// Package video finds pictures inside mp4 files, and in packets that come as messages (Stream, Film): the sample index, the decode plan, the open files of a dataset,
 // still pictures, and the writing side (joining without re-encoding, and encoding through an ffmpeg found at run time).
 // Decoding itself stands behind Backend; the container is never given to a C library.
 //
@@ -25,4 +25,7 @@
 //	V12 A stored PlaneInfo is checked before anything is converted by it: a format, size or turn that is none, or planes of another length, is Malformed.
 //	V13 DecodeFetched gives the pictures and the errors of Decode, whatever was fetched together. It reads nothing but what the Fetch did
 //	    not hold; what a Fetch holds is bounded before it is allocated.
+//	V14 A Film has the pictures of a Stream that can be decoded, and only those: from a key picture with its parameter sets on, until one is
+//	    missing (H.264 counts its pictures; of HEVC the caller must say it, by Lost). Read as a file it is an mp4 with the packets' NAL units as they
+//	    came. What would be shown in another order than it comes in is ErrUnsupported.
 package video

@@ -11,14 +11,16 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/video"
 )
 
 // compressed decodes sensor_msgs/CompressedImage. What a picture is, its first bytes say: the format text is free, and often wrong.
 type compressed struct {
-	seen                    bool
-	height, width, channels int
-	dtype                   robocache.DType
-	depth                   bool
+	film                 // where they are packets of video
+	seen                 bool
+	rows, cols, channels int
+	dtype                robocache.DType
+	depth                bool
 }
 
 type compressedMessage struct {
@@ -52,7 +54,7 @@ func (m *compressedMessage) depthPNG() (data []byte, float, ok bool) {
 
 func (m *compressedMessage) unsupported() error {
 	return &robocache.Error{Class: robocache.ErrUnsupported, Op: "cdr", Where: robocache.Where{"field": "data"},
-		Msg: "compressed picture of format " + strconv.Quote(clip(strings.ToValidUTF8(string(m.format), "?"))) + " is not read", Hint: "JPEG, PNG, TIFF and the PNG of compressedDepth are"}
+		Msg: "compressed picture of format " + strconv.Quote(clip(strings.ToValidUTF8(string(m.format), "?"))) + " is not read", Hint: "JPEG, PNG, TIFF, the PNG of compressedDepth, and H.264 and H.265 in Annex B form are"}
 }
 
 func (d *compressed) scan(msg []byte, row func(clock, entry int, stamp int64, stamped bool)) error {
@@ -61,10 +63,20 @@ func (d *compressed) scan(msg []byte, row func(clock, entry int, stamp int64, st
 	if row != nil {
 		row(0, 0, m.stamp, err == nil || m.stamp != 0)
 	}
+	if err == nil && d.coding != "" && len(m.data) > 0 {
+		return d.look(m.data, row == nil)
+	}
 	if err != nil || d.seen || len(m.data) == 0 {
 		return err
 	}
 	data, float, depth := m.depthPNG()
+	if codec := codingOf(m.format); codec != "" && !depth && video.IsAnnexB(m.data) {
+		if d.stream, err = video.NewStream(codec, video.Limits{}); err != nil {
+			return err
+		}
+		d.seen, d.coding = true, codec
+		return d.look(m.data, row == nil)
+	}
 	if !depth {
 		if data = m.data; sniff(data) == "" {
 			return m.unsupported()
@@ -72,7 +84,7 @@ func (d *compressed) scan(msg []byte, row func(clock, entry int, stamp int64, st
 	}
 	d.dtype, d.channels, d.depth = robocache.Uint8, 3, depth
 	if cfg, kind, err := image.DecodeConfig(bytes.NewReader(data)); err == nil {
-		d.height, d.width = cfg.Height, cfg.Width
+		d.rows, d.cols = cfg.Height, cfg.Width
 		if kind == "png" && len(data) > 25 && data[25]&^4 == 0 { // colour type: grey, perhaps with alpha
 			d.channels = 1
 			if data[24] == 16 {
@@ -109,10 +121,13 @@ func greyJPEG(data []byte) bool {
 }
 
 func (d *compressed) layout(key string) ([]Field, []string) {
+	if d.coding != "" {
+		return []Field{{Feature: d.feature(), Partial: true}}, []string{key}
+	}
 	f := robocache.Feature{Kind: robocache.KindImage, DType: robocache.Uint8}
 	if d.seen {
-		f.DType, f.Height, f.Width, f.Channels = d.dtype, d.height, d.width, d.channels
-		if d.height > 0 {
+		f.DType, f.Height, f.Width, f.Channels = d.dtype, d.rows, d.cols, d.channels
+		if d.rows > 0 {
 			f.Shape = []int{f.Height, f.Width, f.Channels}
 		}
 		if d.depth {
@@ -120,6 +135,14 @@ func (d *compressed) layout(key string) ([]Field, []string) {
 		}
 	}
 	return []Field{{Feature: f}}, []string{key}
+}
+
+func (d *compressed) codec() video.Codec { return d.coding }
+
+func (d *compressed) packet(msg []byte) ([]byte, error) {
+	var m compressedMessage
+	err := parseCompressed(msg, &m)
+	return m.data, err
 }
 
 func (d *compressed) picture(msg []byte, _, _ int) (robocache.FrameRef, error) {

@@ -17,4 +17,6 @@
 //	R9  What Encode… writes is what ROS 2 writes: plain little-endian CDR; the decoder gives back the values.
 //	R10 A schema that does not fit the first messages (they end early, or more than 3 bytes follow) is a finding, and gives way to the
 //	    common type of its name where that fits.
+//	R11 Packets of video (foxglove's CompressedVideo, CompressedImage whose format names a codec and whose data begins with a start code) are given
+//	    as they are; a topic whose first messages show that its pictures come in another order than they are shown is ErrUnsupported.
 package ros2

@@ -232,10 +232,13 @@ func TestUnsupportedPictures(t *testing.T) {
 		t.Error(err)
 	}
 	c, _ := KnownSchema("sensor_msgs/CompressedImage")
-	for format, data := range map[string]string{"h264": "\x00\x00\x00\x01\x67", "16UC1; compressedDepth rvl": "\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02"} {
+	for format, data := range map[string]string{"av1": "\x12\x00\x0a\x0b", "vp9": "\x82\x49\x83\x42", "h264": "\x00\x00\x00\x09\x67", "16UC1; compressedDepth rvl": "\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02"} {
 		if _, err := NewTopic("/c", c, [][]byte{EncodeCompressedImage(nil, Header{}, format, []byte(data))}); !errors.Is(err, robocache.ErrUnsupported) || !strings.Contains(err.Error(), strings.Fields(format)[0]) {
 			t.Errorf("%s: %v", format, err)
 		}
+	}
+	if _, err := NewTopic("/c", c, [][]byte{EncodeCompressedImage(nil, Header{}, "h264", []byte("\x00\x00\x00\x01\x67"))}); !errors.Is(err, robocache.ErrMalformed) {
+		t.Error(err)
 	}
 	// An empty one is a picture that is missing.
 	top, err := NewTopic("/c", c, nil)

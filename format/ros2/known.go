@@ -37,6 +37,9 @@ func KnownSchema(name string) (*Schema, bool) {
 		return s.(*Schema), true
 	}
 	text, ok := knownTexts()[short]
+	if short == foxgloveVideo {
+		text, ok = foxgloveVideoText, true
+	}
 	if !ok {
 		return nil, false
 	}

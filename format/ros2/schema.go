@@ -107,6 +107,9 @@ func finish(name string, root *message, types map[string]*message) (*Schema, err
 
 // shortKey is "pkg/Type" of "pkg/Type" and of "pkg/msg/Type".
 func shortKey(name string) string {
+	if rest, ok := strings.CutPrefix(name, "foxglove."); ok { // as foxglove names its types outside of ROS
+		return "foxglove_msgs/" + rest
+	}
 	first, last := strings.IndexByte(name, '/'), strings.LastIndexByte(name, '/')
 	if first < 0 || first == last {
 		return name

@@ -1,6 +1,7 @@
 package ros2
 
 import (
+	"errors"
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
@@ -27,6 +28,8 @@ func fast(short string) decoder {
 		return &picture{}
 	case "sensor_msgs/CompressedImage":
 		return &compressed{}
+	case foxgloveVideo:
+		return &compressedVideo{}
 	case "sensor_msgs/PointCloud2":
 		return &cloud{}
 	}
@@ -62,14 +65,14 @@ func newTopic(topic string, s *Schema, first [][]byte) (*Topic, error) {
 	good := 0
 	for k, msg := range first {
 		if err := t.dec.scan(msg, nil); err != nil {
-			if failed == nil {
+			if failed == nil || errors.Is(err, robocache.ErrUnsupported) {
 				failed = robocache.At(err, robocache.Where{"index": k})
 			}
 			continue
 		}
 		good++
 	}
-	if failed != nil && good == 0 {
+	if failed != nil && (good == 0 || t.Codec() != "" && errors.Is(failed, robocache.ErrUnsupported)) {
 		return nil, robocache.At(failed, where)
 	}
 	t.settle()

@@ -13,6 +13,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/lru"
 	"github.com/goatnote-inc/robocache/format/ros2"
+	"github.com/goatnote-inc/robocache/video"
 )
 
 // Dataset is a set of recordings, each cut into one or several episodes.
@@ -32,6 +33,9 @@ type Dataset struct {
 
 	tracks *lru.Cache[trackKey, *track]
 	blocks *lru.Cache[blockKey, *block]
+	reels  *lru.Cache[reelKey, *reel]
+	films  map[string]reelKey // by path
+	lib    *video.Library
 
 	mu      sync.Mutex
 	noticed []robocache.Finding
@@ -60,6 +64,7 @@ type topic struct {
 	stamped        bool   // messages have a header
 	publish        bool   // messages have a publish time
 	latched        bool
+	gaps           bool    // of video: messages without a picture
 	restored       bool    // its field is that of the dataset it was written from
 	choice         string  // its clock
 	place          []int   // in each recording's topics; -1 = not there
@@ -174,7 +179,8 @@ func (d *Dataset) CacheStats() (tracks, columns lru.Stats) { return d.tracks.Sta
 
 // Close closes the recordings.
 func (d *Dataset) Close() error {
-	err := d.pool.close()
+	err := errors.Join(d.lib.Close(), d.pool.close())
+	d.reels.Clear()
 	d.tracks.Clear()
 	d.blocks.Clear()
 	return err

@@ -34,6 +34,10 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 			return nil, err
 		}
 		out = append(out, found...)
+		if found, err = d.checkFilms(ctx, ep, opt.Decode); err != nil {
+			return nil, err
+		}
+		out = append(out, found...)
 		if !verified[e.rec] {
 			verified[e.rec] = true
 			err := d.pool.use(ctx, e.rec, func(s Storage) error {

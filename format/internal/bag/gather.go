@@ -112,6 +112,14 @@ func (d *Dataset) Valid(ctx context.Context, key string, want []robocache.Row, v
 	if len(valid) != len(want) {
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: "valid", Want: fmt.Sprint(len(want)), Got: fmt.Sprint(len(valid))}
 	}
+	if f.Kind == robocache.KindVideo {
+		return d.filmed(ctx, s, f, want, func(i int, _ string, picture int) {
+			valid[i] = 0
+			if picture >= 0 {
+				valid[i] = 1
+			}
+		})
+	}
 	if s.column < 0 {
 		for i := range valid {
 			valid[i] = 1
@@ -163,11 +171,18 @@ func (d *Dataset) Frames(ctx context.Context, key string, want []robocache.Row, 
 	if err != nil {
 		return err
 	}
-	if f.Kind != robocache.KindImage {
+	if f.Kind != robocache.KindImage && f.Kind != robocache.KindVideo {
 		return wrongKind(f, "a stream of pictures")
 	}
 	if len(out) != len(want) {
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: "frames", Want: fmt.Sprint(len(want)), Got: fmt.Sprint(len(out))}
+	}
+	if f.Kind == robocache.KindVideo {
+		return d.filmed(ctx, s, f, want, func(i int, path string, picture int) {
+			if out[i] = (robocache.FrameRef{Path: path, Ordinal: picture}); picture < 0 {
+				out[i] = robocache.FrameRef{Missing: true}
+			}
+		})
 	}
 	t := d.topics[s.topic]
 	return d.messages(ctx, s, f, want, func(i int, msg []byte, entry int) error {

@@ -14,6 +14,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/lru"
 	"github.com/goatnote-inc/robocache/format/ros2"
+	"github.com/goatnote-inc/robocache/video"
 )
 
 const (
@@ -23,6 +24,7 @@ const (
 	settleBelow   = 64 << 20 // bytes of messages that scan=auto reads at opening
 	samples       = 16       // messages of a topic that settle its columns, where not all are read
 	maxTopics     = 65535
+	farthestKey   = 4096 // messages of video among which the first key picture is looked for
 )
 
 // Open makes a dataset of recordings. A recording that cannot be opened is an episode with an error and a finding; where none can, or
@@ -37,7 +39,9 @@ func Open(ctx context.Context, recs []Recording, opt Options) (d *Dataset, err e
 		opt.Tolerance = defaultTolerance
 	}
 	d = &Dataset{opt: opt, byKey: map[string]int{}, said: map[string]bool{}, notes: make([]map[string]string, len(recs)),
-		tracks: lru.New[trackKey, *track](opt.Budget / 4), blocks: lru.New[blockKey, *block](opt.Budget / 4)}
+		tracks: lru.New[trackKey, *track](opt.Budget / 4), blocks: lru.New[blockKey, *block](opt.Budget / 4),
+		reels: lru.New[reelKey, *reel](opt.Budget / 16), films: map[string]reelKey{}}
+	d.lib = video.NewLibrary(d.openFilm, opt.Budget/16)
 	d.info = &robocache.Info{URI: opt.URI, Format: opt.Format, Version: opt.Version, Features: []robocache.Feature{}}
 	d.pool = newPool(recs, openAtOnce, opt.Budget/4, func(_ int, s Storage) { d.storageFindings(s) })
 	opened, p := false, d.pool
@@ -102,6 +106,9 @@ func Open(ctx context.Context, recs []Recording, opt Options) (d *Dataset, err e
 				return nil, err
 			}
 		}
+	}
+	if err := d.findFilms(ctx, all); err != nil {
+		return nil, err
 	}
 	d.describe(all)
 	if err := d.chooseAnchor(ctx); err != nil {
@@ -234,11 +241,44 @@ func (d *Dataset) sample(ctx context.Context) error {
 			d.unreadable(rec, &TopicInfo{Name: t.name, Type: t.typ, Messages: t.counts[rec]}, err)
 			continue
 		}
+		if ok, err := d.sized(ctx, rec, t); err != nil {
+			return err
+		} else if !ok {
+			d.unreadable(rec, &TopicInfo{Name: t.name, Type: t.typ, Messages: t.counts[rec]}, &robocache.Error{Class: robocache.ErrMalformed, Op: "open", Msg: fmt.Sprintf("no key picture with its parameter sets among the first %d messages of video", farthestKey)})
+			continue
+		}
 		d.refresh(t)
 		kept = append(kept, t)
 	}
 	d.topics = kept
 	return nil
+}
+
+// sized says whether the size of a topic's pictures is known. Where the first messages of video do not say it, it reads on: the first key
+// picture may lie far behind them.
+func (d *Dataset) sized(ctx context.Context, rec int, t *topic) (bool, error) {
+	known := func() bool { return t.dec.Codec() == "" || t.dec.Fields()[0].Feature.Height > 0 }
+	if known() {
+		return true, nil
+	}
+	enough := errors.New("enough")
+	err := d.pool.use(ctx, rec, func(s Storage) error {
+		ix, err := s.Index(ctx, t.place[rec])
+		if err != nil {
+			return err
+		}
+		return s.Messages(ctx, t.place[rec], min(samples, len(ix.Log)), min(farthestKey, len(ix.Log)), func(_ int, m *Message) error {
+			_ = t.dec.Scan(m.Data, nil) // what is wrong with a message is said by who reads it
+			if known() {
+				return enough
+			}
+			return nil
+		})
+	})
+	if err != nil && !errors.Is(err, enough) && fatal(err) {
+		return false, err
+	}
+	return known(), nil
 }
 
 // refresh takes the streams of the decoder as it knows them.
@@ -261,6 +301,7 @@ func (d *Dataset) describe(all bool) {
 				f.Clock = t.clocks[t.fields[i].Clock]
 				f.Masked = f.Masked || t.fields[i].Partial && !all
 			}
+			f.Masked = f.Masked || f.Kind == robocache.KindVideo && t.gaps
 			if t.latched && !t.restored {
 				f.Masked, f.Latched, f.Interpolation = false, true, "previous"
 			}

@@ -1,0 +1,289 @@
+package bag
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/video"
+)
+
+// reel is a topic of video packets in one recording: a film of what can be decoded, and which messages its pictures are.
+type reel struct {
+	film    *video.Film // nil where there is no picture
+	picture []int32     // of each message; -1 none
+	message []int32     // of each picture
+	version string
+	absent  int // messages without a picture
+}
+
+type reelKey struct{ rec, topic int }
+
+func (r *reel) bytes() int64 {
+	n := 4*int64(len(r.picture)+len(r.message)) + 300
+	if r.film != nil {
+		n += r.film.MemoryBytes()
+	}
+	return n
+}
+
+// nominal is the rate that films say of themselves; the pictures' times are the messages' stamps.
+var nominal = robocache.Rate{Num: 30, Den: 1}
+
+// Video holds the films of the topics whose messages are packets of video.
+func (d *Dataset) Video() *video.Library { return d.lib }
+
+// filmPath names a film as a file of the dataset.
+func (d *Dataset) filmPath(k reelKey) string {
+	return d.pool.recs[k.rec].Name + "#" + d.topics[k.topic].name
+}
+
+// openFilm opens a film by its name.
+func (d *Dataset) openFilm(ctx context.Context, path string) (_ robocache.Ranged, err error) {
+	defer guard("film", &err)
+	k, ok := d.films[path]
+	if !ok {
+		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "film", Where: robocache.Where{"file": path}, Msg: "no such film"}
+	}
+	r, err := d.reel(ctx, k)
+	if err != nil {
+		return nil, err
+	}
+	if r.film == nil {
+		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "film", Where: robocache.Where{"file": path}, Msg: "no message holds a picture that can be decoded"}
+	}
+	return &filmFile{d: d, key: k, reel: r}, nil
+}
+
+// reel lays a topic of a recording out. It is made once, of all its messages.
+func (d *Dataset) reel(ctx context.Context, k reelKey) (*reel, error) {
+	r, err := d.reels.Get(ctx, k, func() (*reel, int64, error) {
+		r, err := d.loadReel(ctx, k)
+		if err != nil {
+			return nil, 0, err
+		}
+		return r, r.bytes(), nil
+	})
+	return r, robocache.At(err, robocache.Where{"file": d.pool.recs[k.rec].Name, "stream": d.topics[k.topic].key})
+}
+
+func (d *Dataset) loadReel(ctx context.Context, k reelKey) (*reel, error) {
+	t := d.topics[k.topic]
+	stream, err := video.NewStream(t.dec.Codec(), video.Limits{})
+	if err != nil {
+		return nil, err
+	}
+	r := &reel{}
+	var wrong int64
+	var first error
+	err = d.pool.use(ctx, k.rec, func(s Storage) error {
+		ix, err := s.Index(ctx, t.place[k.rec])
+		if err != nil {
+			return err
+		}
+		r.picture = make([]int32, len(ix.Log))
+		for i := range r.picture {
+			r.picture[i] = -1
+		}
+		next := 0
+		return s.Messages(ctx, t.place[k.rec], 0, len(ix.Log), func(i int, m *Message) error {
+			if i != next {
+				stream.Lost()
+			}
+			next = i + 1
+			packet, err := t.dec.Packet(m.Data)
+			if err != nil {
+				stream.Lost()
+			} else if len(packet) > 0 {
+				var n int
+				if n, err = stream.Add(packet); n >= 0 {
+					r.picture[i] = int32(n)
+					r.message = append(r.message, int32(i))
+				}
+			}
+			if err != nil && !errors.Is(err, robocache.ErrMalformed) {
+				return robocache.At(err, robocache.Where{"index": i})
+			}
+			if err != nil {
+				if wrong++; first == nil {
+					first = robocache.At(err, robocache.Where{"index": i})
+				}
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	if wrong > 0 && d.opt.Strict {
+		return nil, first
+	}
+	r.absent = len(r.picture) - len(r.message)
+	d.tellReel(k, stream, wrong, first)
+	if len(r.message) == 0 {
+		return r, nil
+	}
+	if r.film, err = stream.Film(nominal); err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(r.film.Head()) // the size of each packet, the key pictures and the parameter sets
+	r.version = "film-" + hex.EncodeToString(sum[:12])
+	return r, nil
+}
+
+// tellReel notes what a reel lacks.
+func (d *Dataset) tellReel(k reelKey, stream *video.Stream, wrong int64, first error) {
+	where := robocache.Where{"file": d.pool.recs[k.rec].Name, "stream": d.topics[k.topic].key}
+	say := func(sev robocache.Severity, code string, n int, format, mend string) {
+		if n > 0 {
+			d.notice(-1, robocache.Finding{Severity: sev, Code: code, Where: where, Message: fmt.Sprintf(format, n), Mend: mend, Count: int64(n)})
+		}
+	}
+	early, cut := stream.Absent()
+	say(robocache.SeverityWarning, "video-before-key", early, "%d pictures come before the first key picture, and cannot be decoded: their rows have none", "begin recording with a key picture")
+	say(robocache.SeverityError, "video-cut", cut, "%d pictures follow one that is missing, up to the next key picture: they cannot be decoded, their rows have none", "more key pictures; a queue that drops no messages")
+	if wrong > 0 {
+		d.notice(-1, robocache.Finding{Severity: robocache.SeverityError, Code: "malformed-message", Where: where, Message: fmt.Sprintf("%d messages hold no packet that can be read; the first: %v", wrong, first), Count: wrong})
+	}
+}
+
+// filmFile is a film as a file: its samples are read from the messages.
+type filmFile struct {
+	d    *Dataset
+	key  reelKey
+	reel *reel
+}
+
+func (f *filmFile) Size() int64     { return f.reel.film.Size() }
+func (f *filmFile) Version() string { return f.reel.version }
+func (f *filmFile) Close() error    { return nil }
+
+func (f *filmFile) ReadAt(ctx context.Context, p []byte, off int64) (err error) {
+	defer guard("film", &err)
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	d, r := f.d, f.reel
+	t := d.topics[f.key.topic]
+	return r.film.ReadAt(p, off, func(first, last int, yield func(int, []byte) error) error {
+		return d.pool.use(ctx, f.key.rec, func(s Storage) error {
+			return s.Messages(ctx, t.place[f.key.rec], int(r.message[first]), int(r.message[last])+1, func(i int, m *Message) error {
+				if r.picture[i] < 0 {
+					return nil
+				}
+				packet, err := t.dec.Packet(m.Data)
+				if err != nil {
+					return err
+				}
+				return robocache.At(yield(int(r.picture[i]), packet), robocache.Where{"index": i})
+			})
+		})
+	})
+}
+
+// filmed gives the picture of each row of a topic of packets: fn gets its number in the film at path; -1 where the row has none.
+func (d *Dataset) filmed(ctx context.Context, s *stream, f *robocache.Feature, want []robocache.Row, fn func(i int, path string, picture int)) error {
+	return runs(want, func(ep, from, to int) error {
+		e, err := d.episode(ep)
+		if err != nil {
+			return err
+		}
+		tr, err := d.track(ctx, ep, s.topic, false)
+		if err != nil {
+			return err
+		}
+		rows := &tr.clocks[s.clock]
+		for i := from; i < to; i++ {
+			if err := d.checkRow(f, rows, want[i]); err != nil {
+				return err
+			}
+		}
+		k := reelKey{e.rec, s.topic}
+		r, err := d.reel(ctx, k)
+		if err != nil {
+			return robocache.At(err, robocache.Where{"episode": ep})
+		}
+		path := d.filmPath(k)
+		for i := from; i < to; i++ {
+			fn(i, path, int(r.picture[rows.message(want[i].Index)]))
+		}
+		return nil
+	})
+}
+
+// findFilms names the films; where every message was read, it also finds whether each has a picture.
+func (d *Dataset) findFilms(ctx context.Context, all bool) error {
+	for i, t := range d.topics {
+		if t.dec.Codec() == "" {
+			continue
+		}
+		for rec, place := range t.place {
+			if place < 0 {
+				continue
+			}
+			k := reelKey{rec, i}
+			d.films[d.filmPath(k)] = k
+			if !all || t.counts[rec] == 0 {
+				continue
+			}
+			r, err := d.reel(ctx, k)
+			if err != nil {
+				if fatal(err) || d.opt.Strict {
+					return err
+				}
+				d.notice(-1, robocache.Finding{Severity: robocache.SeverityError, Code: "unreadable-video", Where: robocache.Where{"file": d.pool.recs[rec].Name, "stream": t.key}, Message: err.Error()})
+				t.gaps = true
+				continue
+			}
+			t.gaps = t.gaps || r.absent > 0
+		}
+	}
+	return nil
+}
+
+// checkFilms looks at the films of an episode, and where asked decodes all of their pictures.
+func (d *Dataset) checkFilms(ctx context.Context, ep int, decode bool) (out []robocache.Finding, err error) {
+	e, err := d.episode(ep)
+	if err != nil {
+		return nil, err
+	}
+	for i, t := range d.topics {
+		if t.dec.Codec() == "" || t.place[e.rec] < 0 {
+			continue
+		}
+		k := reelKey{e.rec, i}
+		err := func() error {
+			r, err := d.reel(ctx, k)
+			if err != nil || r.film == nil || !decode {
+				return err
+			}
+			f, err := d.lib.Acquire(ctx, d.filmPath(k))
+			if err != nil {
+				return err
+			}
+			defer f.Release()
+			pool := video.NewPool(d.opt.Budget / 16)
+			defer pool.Close()
+			all := make([]int, f.Index.NumFrames())
+			for n := range all {
+				all[n] = n
+			}
+			for _, g := range video.Plan(f.Index, all) {
+				if err := pool.Decode(ctx, f, g, func(int, video.Picture) error { return nil }); err != nil {
+					return err
+				}
+			}
+			return nil
+		}()
+		if err != nil {
+			if fatal(err) || ctx.Err() != nil {
+				return nil, err
+			}
+			out = append(out, robocache.Finding{Severity: robocache.SeverityError, Code: "bad-video", Where: robocache.Where{"episode": ep, "stream": t.key}, Message: err.Error(), Mend: "record it anew"})
+		}
+	}
+	return out, nil
+}

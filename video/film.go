@@ -1,0 +1,453 @@
+package video
+
+import (
+	"encoding/binary"
+	"fmt"
+	"sort"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// Stream collects the packets of a video that comes as messages, one picture each in Annex B form (H.264, HEVC), and makes a Film of those that
+// can be decoded: from a key picture on, until one is missing.
+//
+// Pictures must come in the order in which they are shown: B pictures, pictures of two fields, several in a packet or parts of one are
+// ErrUnsupported; a packet that cannot be walked is ErrMalformed. After Unsupported the stream is of no use.
+type Stream struct {
+	codec Codec
+	lim   Limits
+
+	sets    []parameterSet
+	spsOf   map[uint32]*pictureSet
+	spsOfP  map[uint32]uint32 // H.264: picture parameter set → sequence parameter set
+	head    *pictureSet       // of the first sequence parameter set
+	changed bool              // a parameter set came again with other content
+	bare    bool              // a key picture came without parameter sets
+	open    bool              // the last picture was one that can be decoded
+	frame   uint32            // H.264: frame_num of the last picture that others refer to
+	sizes   []uint32
+	sync    []uint32 // decode indexes + 1
+	media   int64
+
+	early, cut int
+}
+
+type parameterSet struct {
+	kind byte
+	id   uint32
+	nal  []byte
+}
+
+const maxSets = 64
+
+// NewStream makes a stream; ErrUnsupported where packets of the codec are not read.
+func NewStream(codec Codec, lim Limits) (*Stream, error) {
+	if codec != H264 && codec != HEVC {
+		return nil, noPacket(fmt.Sprintf("video in messages of codec %q", string(codec)), "h264 and h265 are read")
+	}
+	return &Stream{codec: codec, lim: lim.orDefaults(), spsOf: map[uint32]*pictureSet{}, spsOfP: map[uint32]uint32{}}, nil
+}
+
+// Size is that of the pictures; 0 before the first parameter sets.
+func (s *Stream) Size() (width, height int) {
+	if s.head == nil {
+		return 0, 0
+	}
+	return s.head.width, s.head.height
+}
+
+// Absent counts the pictures that are in no Film: those before the first key picture, and those after a picture that is missing.
+func (s *Stream) Absent() (early, cut int) { return s.early, s.cut }
+
+// Lost says that a packet is missing here.
+func (s *Stream) Lost() { s.open = false }
+
+// ready says that there is a parameter set of each kind.
+func (s *Stream) ready() bool {
+	have := map[byte]bool{}
+	for _, p := range s.sets {
+		have[p.kind] = true
+	}
+	if s.codec == H264 {
+		return have[7] && have[8]
+	}
+	return have[32] && have[33] && have[34]
+}
+
+// unit is what one NAL unit is.
+type unit struct {
+	set, slice, first, key, b, leading, refers bool
+	frame                                      uint32
+}
+
+// Add takes the next packet, and gives the number of its picture in the Film; -1 where it has none, or none that can be decoded.
+func (s *Stream) Add(packet []byte) (ordinal int, err error) {
+	pictures, key, own, gap := 0, false, false, false
+	size := 0
+	var u unit
+	var frame uint32
+	refers := false
+	err = nals(packet, func(nal []byte) error {
+		size += 4 + len(nal)
+		u = unit{}
+		if err := s.unit(nal, &u); err != nil {
+			return err
+		}
+		own = own || u.set
+		if !u.slice {
+			return nil
+		}
+		switch {
+		case u.b:
+			return noPacket("video in messages with B pictures: they are not shown in the order in which they come", "record without B-frames (x264: bframes=0, tune zerolatency)")
+		case u.leading:
+			return noPacket("video in messages with open groups of pictures", "record with closed groups of pictures")
+		case u.first:
+			pictures++
+		case pictures == 0:
+			return noPacket("a message with a part of a picture", "one picture a message")
+		}
+		key, refers, frame = key || u.key, refers || u.refers, u.frame
+		return nil
+	})
+	if err != nil {
+		s.open = false
+		return -1, err
+	}
+	if pictures > 1 {
+		s.open = false
+		return -1, noPacket("a message with several pictures, or with a picture's two fields", "one picture a message")
+	}
+	if pictures == 0 {
+		return -1, nil
+	}
+	if s.codec == H264 && s.open && !key {
+		if sps := s.head; !sps.gaps {
+			gap = frame != s.frame && frame != (s.frame+1)&(1<<sps.frameBits-1)
+		}
+	}
+	switch {
+	case key && !s.ready():
+		s.early++
+		return -1, nil // without parameter sets nobody can decode it
+	case key:
+		s.open = true
+		s.bare = s.bare || !own
+	case gap || !s.open:
+		s.open = false
+		if len(s.sizes) == 0 {
+			s.early++
+		} else {
+			s.cut++
+		}
+		return -1, nil
+	}
+	if len(s.sizes) >= s.lim.MaxSamples {
+		return -1, &robocache.Error{Class: robocache.ErrResourceLimit, Op: opPackets, Msg: fmt.Sprintf("more than %d pictures", s.lim.MaxSamples)}
+	}
+	if size > maxPacket {
+		return -1, &robocache.Error{Class: robocache.ErrResourceLimit, Op: opPackets, Msg: fmt.Sprintf("a packet of %d bytes, limit %d", size, maxPacket)}
+	}
+	if refers {
+		s.frame = frame
+	}
+	s.sizes = append(s.sizes, uint32(size))
+	s.media += int64(size)
+	if key {
+		s.sync = append(s.sync, uint32(len(s.sizes)))
+	}
+	return len(s.sizes) - 1, nil
+}
+
+// unit looks at a NAL unit, and notes parameter sets.
+func (s *Stream) unit(nal []byte, u *unit) error {
+	if s.codec == H264 {
+		switch kind := nal[0] & 31; kind {
+		case 7, 8:
+			u.set = true
+			return s.set264(kind, nal)
+		case 1, 2, 5:
+			return s.slice264(nal, kind, u)
+		}
+		return nil
+	}
+	if len(nal) < 3 {
+		return nil
+	}
+	kind := nal[0] >> 1 & 63
+	switch {
+	case kind >= 32 && kind <= 34:
+		u.set = true
+		return s.set265(kind, nal)
+	case kind <= 9, kind >= 16 && kind <= 21:
+		u.slice, u.first, u.refers = true, nal[2]&0x80 != 0, true
+		u.key = kind >= 16 && kind <= 21
+		u.leading = kind >= 6 && kind <= 9
+		if s.head != nil && s.head.reorder > 0 {
+			u.b = true
+		}
+	}
+	return nil
+}
+
+func (s *Stream) slice264(nal []byte, kind byte, u *unit) error {
+	r := nalBits{b: nal[1:min(len(nal), 64)]}
+	u.slice, u.key, u.refers = true, kind == 5, nal[0]&0x60 != 0
+	u.first = r.ue() == 0
+	u.b = r.ue()%5 == 1
+	id := r.ue()
+	sps := s.spsOf[s.spsOfP[id]]
+	if sps == nil {
+		sps = s.head
+	}
+	if sps == nil {
+		return nil // nothing can be said of it, and it will not be decoded
+	}
+	if sps.planes {
+		r.u(2)
+	}
+	u.frame = r.u(sps.frameBits)
+	if sps.fields && r.bit() == 1 {
+		return noPacket("interlaced video in messages", "record whole pictures")
+	}
+	if r.bad {
+		return badPacket("a slice ends in its head", "", "")
+	}
+	return nil
+}
+
+func (s *Stream) set264(kind byte, nal []byte) error {
+	if len(nal) < 4 {
+		return shortSet()
+	}
+	if kind == 7 {
+		p, err := parseSPS264(nal, s.lim.MaxPixels)
+		if err != nil {
+			return err
+		}
+		return s.sequence(kind, p, nal)
+	}
+	r := nalBits{b: nal[1:]}
+	id, sps := r.ue(), r.ue()
+	if r.bad || id > 255 || sps > 31 {
+		return shortSet()
+	}
+	s.spsOfP[id] = sps
+	return s.note(kind, id, nal)
+}
+
+func (s *Stream) set265(kind byte, nal []byte) error {
+	if len(nal) < 4 {
+		return shortSet()
+	}
+	r := nalBits{b: nal[2:]}
+	switch kind {
+	case 32:
+		return s.note(kind, r.u(4), nal)
+	case 33:
+		p, err := parseSPS265(nal, s.lim.MaxPixels)
+		if err != nil {
+			return err
+		}
+		return s.sequence(kind, p, nal)
+	}
+	id := r.ue()
+	if r.bad || id > 63 {
+		return shortSet()
+	}
+	return s.note(kind, id, nal)
+}
+
+// sequence notes a sequence parameter set: all of a stream have one size.
+func (s *Stream) sequence(kind byte, p *pictureSet, nal []byte) error {
+	if s.head == nil {
+		s.head = p
+	}
+	if p.width != s.head.width || p.height != s.head.height {
+		return noPacket(fmt.Sprintf("video in messages whose pictures change their size, from %d×%d to %d×%d", s.head.width, s.head.height, p.width, p.height), "cut the recording there")
+	}
+	s.spsOf[p.id] = p
+	return s.note(kind, p.id, nal)
+}
+
+func (s *Stream) note(kind byte, id uint32, nal []byte) error {
+	for _, o := range s.sets {
+		if o.kind == kind && o.id == id {
+			s.changed = s.changed || string(o.nal) != string(nal)
+			return nil
+		}
+	}
+	if len(s.sets) >= maxSets || len(nal) > 4096 {
+		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: opPackets, Msg: fmt.Sprintf("parameter sets: more than %d, or one of %d bytes", maxSets, len(nal))}
+	}
+	if len(s.sizes) > 0 {
+		s.changed = true // one that the first pictures did not have
+	}
+	s.sets = append(s.sets, parameterSet{kind, id, append([]byte(nil), nal...)})
+	return nil
+}
+
+// Film is the pictures of a Stream as an mp4 that nobody wrote: its head is in memory, its samples are made of the packets when they are read.
+// It is immutable.
+type Film struct {
+	head []byte
+	at   []int64 // of each sample, and behind the last
+}
+
+// Film gives what was collected; ErrUnsupported where it cannot be told from the head how to decode, ErrMalformed where there is no picture.
+func (s *Stream) Film(rate robocache.Rate) (*Film, error) {
+	if len(s.sizes) == 0 {
+		return nil, badPacket("video without a key picture", "a key picture with its parameter sets", "")
+	}
+	if s.changed && s.bare {
+		return nil, noPacket("video in messages whose parameter sets change, and whose key pictures do not repeat them", "record with the parameter sets at each key picture")
+	}
+	m := &join{sizes: s.sizes, sync: s.sync, media: s.media, entry: s.entry(), se: &SampleEntry{FourCC: s.fourCC(), Width: s.head.width, Height: s.head.height}}
+	var err error
+	if m.timescale, m.delta, err = TrackTimescale(rate); err != nil {
+		return nil, err
+	}
+	f := &Film{at: make([]int64, len(s.sizes)+1)}
+	if f.head, err = m.header(); err != nil {
+		return nil, err
+	}
+	f.at[0] = int64(len(f.head))
+	for k, n := range s.sizes {
+		f.at[k+1] = f.at[k] + int64(n)
+	}
+	return f, nil
+}
+
+func (s *Stream) fourCC() string {
+	if s.codec == HEVC {
+		return "hev1" // parameter sets may stand among the samples too
+	}
+	return "avc1"
+}
+
+func (s *Stream) entry() []byte {
+	return nest(nil, s.fourCC(), func(b []byte) []byte {
+		b = append(b, 0, 0, 0, 0, 0, 0, 0, 1)
+		b = append(b, make([]byte, 16)...)
+		b = be.AppendUint16(be.AppendUint16(b, uint16(s.head.width)), uint16(s.head.height))
+		b = u32s(b, 72<<16, 72<<16, 0)
+		b = append(append(b, 0, 1), make([]byte, 32)...)
+		b = append(b, 0, 24, 0xff, 0xff)
+		if s.codec == HEVC {
+			return nest(b, "hvcC", s.config265)
+		}
+		return nest(b, "avcC", s.config264)
+	})
+}
+
+// list appends the parameter sets of a kind, each behind its length.
+func (s *Stream) list(b []byte, kind byte) (out []byte, n int) {
+	for _, p := range s.sets {
+		if p.kind == kind {
+			b = append(be.AppendUint16(b, uint16(len(p.nal))), p.nal...)
+			n++
+		}
+	}
+	return b, n
+}
+
+func (s *Stream) config264(b []byte) []byte {
+	first := s.sets[0].nal
+	for _, p := range s.sets {
+		if p.kind == 7 {
+			first = p.nal
+			break
+		}
+	}
+	sps, n := s.list(nil, 7)
+	b = append(b, 1, first[1], first[2], first[3], 0xff, 0xe0|byte(min(n, 31)))
+	b = append(b, sps...)
+	pps, n := s.list(nil, 8)
+	b = append(append(b, byte(n)), pps...)
+	switch first[1] {
+	case 100, 110, 122, 144:
+		b = append(b, 0xfc|byte(s.head.chroma), 0xf8|byte(s.head.lumaBits), 0xf8|byte(s.head.chromaBits), 0)
+	}
+	return b
+}
+
+func (s *Stream) config265(b []byte) []byte {
+	h := s.head
+	b = append(append(b, 1), h.profile[:]...)
+	b = append(b, 0xf0, 0, 0xfc, 0xfc|byte(h.chroma), 0xf8|byte(h.lumaBits), 0xf8|byte(h.chromaBits), 0, 0, byte(h.layers+1)<<3|byte(h.nested)<<2|3, 3)
+	for _, kind := range []byte{32, 33, 34} {
+		list, n := s.list(nil, kind)
+		b = append(be.AppendUint16(append(b, kind), uint16(n)), list...)
+	}
+	return b
+}
+
+// Pictures is how many there are.
+func (f *Film) Pictures() int { return len(f.at) - 1 }
+
+// Size is that of the file.
+func (f *Film) Size() int64 { return f.at[len(f.at)-1] }
+
+// Head is the file up to its samples. It is not changed.
+func (f *Film) Head() []byte { return f.head }
+
+// MemoryBytes is what the film holds.
+func (f *Film) MemoryBytes() int64 { return int64(len(f.head)) + 8*int64(len(f.at)) + 100 }
+
+// ReadAt fills p as if the file were there. packets gives the packets of pictures first to last to its yield, in order, as they were added.
+func (f *Film) ReadAt(p []byte, off int64, packets func(first, last int, yield func(k int, packet []byte) error) error) error {
+	if off < 0 || int64(len(p)) > f.Size() || off > f.Size()-int64(len(p)) {
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: opPackets, Msg: "a read outside the film", Want: fmt.Sprintf("inside its %d bytes", f.Size()), Got: fmt.Sprintf("%d bytes at %d", len(p), off)}
+	}
+	if off < int64(len(f.head)) {
+		n := copy(p, f.head[off:])
+		p, off = p[n:], off+int64(n)
+	}
+	if len(p) == 0 {
+		return nil
+	}
+	end := off + int64(len(p))
+	first := sort.Search(f.Pictures(), func(k int) bool { return f.at[k+1] > off })
+	last := sort.Search(f.Pictures(), func(k int) bool { return f.at[k+1] >= end })
+	next := first
+	err := packets(first, last, func(k int, packet []byte) error {
+		if k != next {
+			return badPacket("packets of a film in another order", itoa(next), itoa(k))
+		}
+		next++
+		from, to := max(f.at[k], off), min(f.at[k+1], end)
+		part := p[from-off : to-off]
+		whole := part
+		if n := f.at[k+1] - f.at[k]; int64(len(part)) < n {
+			whole = make([]byte, n)
+		}
+		if err := repack(whole, packet); err != nil {
+			return err
+		}
+		if len(whole) > len(part) {
+			copy(part, whole[from-f.at[k]:])
+		}
+		return nil
+	})
+	if err == nil && next != last+1 {
+		err = badPacket("packets of a film are not there", itoa(last-first+1), itoa(next-first))
+	}
+	return err
+}
+
+// repack writes a packet with its NAL units behind their lengths, as files have them.
+func repack(dst, packet []byte) error {
+	at := 0
+	err := nals(packet, func(nal []byte) error {
+		if at+4+len(nal) > len(dst) {
+			return badPacket("a packet has another length than before", itoa(len(dst)), "more")
+		}
+		binary.BigEndian.PutUint32(dst[at:], uint32(len(nal)))
+		at += 4 + copy(dst[at+4:], nal)
+		return nil
+	})
+	if err == nil && at != len(dst) {
+		err = badPacket("a packet has another length than before", itoa(len(dst)), itoa(at))
+	}
+	return err
+}
