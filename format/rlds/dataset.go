@@ -56,6 +56,7 @@ type Dataset struct {
 	tasks  [][]int64     // task number by shard and the shard's own number
 	clock  clock
 	files  *files
+	parked parked
 	recs   *lru.Cache[int, *record]
 	thin   *lru.Cache[int, *record] // of what recs let go: all but the pictures, which are read by the piece
 	limit  int64

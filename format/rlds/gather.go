@@ -101,7 +101,11 @@ func (d *Dataset) read(ctx context.Context, s, r int) ([]byte, error) {
 		return nil, err
 	}
 	if x.packed != unpacked {
-		return readPacked(ctx, f.r, x.packed, d.limit, x.off[r])
+		b, rest, err := readPacked(ctx, f.r, x, d.limit, x.off[r], d.parked.take(s, x.off[r]))
+		if err == nil {
+			d.parked.put(s, rest)
+		}
+		return b, err
 	}
 	b := make([]byte, headBytes+x.length[r]+tailBytes)
 	return b, f.r.ReadAt(ctx, b, x.off[r])

@@ -18,6 +18,7 @@ type shardIndex struct {
 	size     int64
 	version  string
 	packed   packing
+	marks    *marks  // of a packed shard
 	off      []int64 // of the record's head; of a packed shard in the unpacked bytes
 	length   []int64 // of its data
 	steps    []int32
@@ -28,7 +29,7 @@ type shardIndex struct {
 }
 
 // bytes is what an index holds in memory.
-func (x *shardIndex) bytes() int64 { return int64(len(x.off))*24 + 256 }
+func (x *shardIndex) bytes() int64 { return int64(len(x.off))*24 + 256 + x.marks.bytes() }
 
 // indexes keeps the index of a version of a file for the whole process, so that a data set is gone through once.
 var indexes = struct {

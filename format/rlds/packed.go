@@ -1,14 +1,12 @@
 package rlds
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-
-	"github.com/klauspost/compress/gzip"
-	"github.com/klauspost/compress/zlib"
+	"slices"
+	"sync"
 
 	"github.com/goatnote-inc/robocache"
 )
@@ -67,24 +65,12 @@ func (f *fileReader) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// stream gives the records of a compressed shard, one after the other: there is no way into its middle.
+// stream gives the records of a compressed shard, one after the other, from its start or from a mark.
 type stream struct {
 	src   *fileReader
-	r     io.Reader
+	r     *inflater
 	pos   int64 // in the unpacked bytes
 	limit int64 // of a record
-}
-
-func openStream(ctx context.Context, r robocache.Ranged, p packing, limit int64) (*stream, error) {
-	s := &stream{src: &fileReader{ctx: ctx, r: r}, limit: limit}
-	in := bufio.NewReaderSize(s.src, 256<<10)
-	var err error
-	if p == gzipped {
-		s.r, err = gzip.NewReader(in)
-	} else {
-		s.r, err = zlib.NewReader(in)
-	}
-	return s, s.fault(err)
 }
 
 // fault gives the store's error where that was the cause, and Malformed else.
@@ -98,8 +84,8 @@ func (s *stream) fault(err error) error {
 	return &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: robocache.Where{"offset": s.pos}, Msg: "the compressed shard is damaged or cut", Err: err}
 }
 
-// next gives the next record with its frame, or io.EOF. grab: false skips its bytes.
-func (s *stream) next(grab func(off, n int64) bool) (b []byte, off, n int64, err error) {
+// next gives the next record with its frame, or io.EOF.
+func (s *stream) next() (b []byte, off, n int64, err error) {
 	head := make([]byte, headBytes)
 	off = s.pos
 	if k, err := io.ReadFull(s.r, head); err != nil {
@@ -117,14 +103,6 @@ func (s *stream) next(grab func(off, n int64) bool) (b []byte, off, n int64, err
 		return nil, off, 0, tooLarge(int64(min(size, 1<<62)), s.limit)
 	}
 	n = int64(size)
-	if grab != nil && !grab(off, n) {
-		k, err := io.CopyN(io.Discard, s.r, n+tailBytes)
-		s.pos += k
-		if err == io.EOF {
-			err = io.ErrUnexpectedEOF
-		}
-		return nil, off, n, s.fault(err)
-	}
 	// Grown as bytes arrive: the length is a claim until then.
 	b = append(make([]byte, 0, headBytes+min(n, 1<<20)+tailBytes), head...)
 	for want := headBytes + n + tailBytes; int64(len(b)) < want; {
@@ -145,11 +123,17 @@ func (s *stream) next(grab func(off, n int64) bool) (b []byte, off, n int64, err
 
 // packedRecords indexes a compressed shard in one pass.
 func (b *indexer) packedRecords(ctx context.Context, r robocache.Ranged) error {
-	s, err := openStream(ctx, r, b.x.packed, b.limit)
+	x := b.x
+	x.marks = &marks{spacing: markSpacing, most: int(min(64, max(2, b.room/8/deflateReach)))}
+	s, err := openMarked(ctx, r, x.packed, b.limit, nil)
+	if err != nil {
+		return err
+	}
+	s.r.marks = x.marks
 	for err == nil {
 		var data []byte
 		var off, n int64
-		if data, off, n, err = s.next(nil); err != nil {
+		if data, off, n, err = s.next(); err != nil {
 			break
 		}
 		g, perr := b.parse(data)
@@ -168,25 +152,78 @@ func (b *indexer) packedRecords(ctx context.Context, r robocache.Ranged) error {
 	return err
 }
 
-// readPacked gives the record at off of a compressed shard. Those that pass by are offered to keep, which says whether it wants their bytes.
-func readPacked(ctx context.Context, r robocache.Ranged, p packing, limit, off int64) ([]byte, error) {
-	s, err := openStream(ctx, r, p, limit)
-	if err != nil {
-		return nil, err
+// readPacked gives the record at off of a compressed shard, and the stream behind it, which goes on from there. from is such a stream, or nil.
+func readPacked(ctx context.Context, r robocache.Ranged, x *shardIndex, limit, off int64, from *stream) ([]byte, *stream, error) {
+	s := from
+	k := x.marks.before(off)
+	if s == nil || s.pos > off || k != nil && k.out > s.pos {
+		var err error
+		if s, err = openMarked(ctx, r, x.packed, limit, k); err != nil {
+			return nil, nil, err
+		}
+	} else {
+		s.src.ctx, s.src.r = ctx, r // of the same version: who asks has checked
 	}
-	for {
-		b, at, _, err := s.next(func(at, _ int64) bool { return at == off })
-		if err == io.EOF || err == nil && at > off {
-			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: robocache.Where{"offset": off}, Msg: "no record begins where one was indexed"}
+	if s.pos < off {
+		n, err := io.CopyN(io.Discard, s.r, off-s.pos)
+		s.pos += n
+		if err == io.EOF {
+			err = io.ErrUnexpectedEOF
 		}
 		if err != nil {
-			return nil, err
-		}
-		if at == off {
-			return b, nil
+			return nil, nil, s.fault(err)
 		}
 		if err := ctx.Err(); err != nil {
-			return nil, fmt.Errorf("read of a compressed shard: %w", err)
+			return nil, nil, fmt.Errorf("read of a compressed shard: %w", err)
 		}
+	}
+	b, _, _, err := s.next()
+	if err == io.EOF {
+		err = &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: robocache.Where{"offset": off}, Msg: "no record begins where one was indexed"}
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return b, s, nil
+}
+
+// parked keeps streams of compressed shards where they stand, so that who reads on in order goes through a shard once. They are few: each holds
+// a decompressor (about 0.4 MB).
+type parked struct {
+	mu   sync.Mutex
+	list []parkedStream // the newest last
+}
+
+type parkedStream struct {
+	shard int
+	s     *stream
+}
+
+const maxParked = 8
+
+// take gives the stream of a shard that stands nearest before an offset; nil where there is none.
+func (p *parked) take(shard int, off int64) *stream {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	best := -1
+	for i, k := range p.list {
+		if k.shard == shard && k.s.pos <= off && (best < 0 || k.s.pos > p.list[best].s.pos) {
+			best = i
+		}
+	}
+	if best < 0 {
+		return nil
+	}
+	s := p.list[best].s
+	p.list = slices.Delete(p.list, best, best+1)
+	return s
+}
+
+func (p *parked) put(shard int, s *stream) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.src.ctx, s.src.r = nil, nil
+	if p.list = append(p.list, parkedStream{shard, s}); len(p.list) > maxParked {
+		p.list = slices.Delete(p.list, 0, 1)
 	}
 }
