@@ -6,13 +6,16 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"os"
 	"path/filepath"
 	"testing"
 
+	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/bag"
 	"github.com/goatnote-inc/robocache/format/ros2"
 	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/store/loopback"
+	"github.com/goatnote-inc/robocache/video"
 )
 
 // noisy writes a recording of 200 chunks of about 40 KB that do not pack: four messages each, of two topics in turn.
@@ -152,5 +155,62 @@ func TestRemoteTrouble(t *testing.T) {
 	}
 	if got := texts(t, s, 1, 0, 400); len(got) != 400 {
 		t.Fatalf("%d messages afterwards", len(got))
+	}
+}
+
+// TestRemoteVideo: the film of a remote recording says that it is remote, so that packets are fetched before they are decoded.
+func TestRemoteVideo(t *testing.T) {
+	stream, err := os.ReadFile(filepath.Join("..", "..", "video", "testdata", "film", "small.h264"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	packets := bytes.SplitAfter(stream, []byte{0, 0, 0, 1, 9})
+	for i, p := range packets { // the start code belongs to the next one
+		packets[i] = bytes.TrimSuffix(p, []byte{0, 0, 0, 1, 9})
+		if i > 0 {
+			packets[i] = append([]byte{0, 0, 0, 1, 9}, packets[i]...)
+		}
+	}
+	packets = packets[1:]
+	dir := t.TempDir()
+	var list []msg
+	for k := range 70 {
+		at := epoch + int64(k)*33e6
+		list = append(list, msg{"/cam", "sensor_msgs/msg/CompressedImage", at, ros2.EncodeCompressedImage(nil, ros2.Header{Stamp: at}, "h264", packets[k%7])})
+	}
+	recordIn(t, filepath.Join(dir, "film.mcap"), 2048, list)
+	srv, err := loopback.Serve(dir, loopback.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer srv.Close()
+	ctx := t.Context()
+	for _, uri := range []string{srv.URL + "/film.mcap", filepath.Join(dir, "film.mcap")} {
+		ds, err := Open(ctx, uri, robocache.OpenOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ds.Close()
+		rows := []robocache.Row{{Index: 30}}
+		refs := make([]robocache.FrameRef, 1)
+		if err := ds.Frames(ctx, "cam", rows, refs); err != nil || refs[0].Ordinal != 30 {
+			t.Fatal(refs, err)
+		}
+		f, err := ds.Video().Acquire(ctx, refs[0].Path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Release()
+		if far := uri[0] != '/'; f.Remote() != far {
+			t.Errorf("%s: remote %v", uri, f.Remote())
+		}
+		if f.Index.NumFrames() != 70 || f.Index.Governing(30) != 28 {
+			t.Errorf("%d pictures; 30 begins at %d", f.Index.NumFrames(), f.Index.Governing(30))
+		}
+		got, err := video.Fetch(ctx, f, video.Plan(f.Index, []int{30, 40}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got.Release()
 	}
 }

@@ -366,6 +366,9 @@ func (s *Storage) Bytes() (n int64) {
 	return n
 }
 
+// Remote says that reading messages waits for a store.
+func (s *Storage) Remote() bool { return s.file.Remote() }
+
 // Held is what the indexes hold.
 func (s *Storage) Held() int64 {
 	s.mu.Lock()

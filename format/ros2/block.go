@@ -188,16 +188,23 @@ func (b *blocks64) numeric(msg []byte, field, _ int, dst []byte) (bool, error) {
 
 func (b *blocks64) columns(msgs [][]byte, _ []int32, fields []int, dst [][]byte, valid [][]uint8) (int, error) {
 	for k, msg := range msgs {
-		data, _, big, err := b.run(msg)
-		if err != nil {
+		if err := b.row(msg, fields, dst, valid, k); err != nil {
 			return k, err
-		}
-		for j, f := range fields {
-			row := 8 * b.parts[f].n
-			mark(valid, j, k, b.put(data, big, f, dst[j][k*row:(k+1)*row]))
 		}
 	}
 	return -1, nil
+}
+
+func (b *blocks64) row(msg []byte, fields []int, dst [][]byte, valid [][]uint8, k int) error {
+	data, _, big, err := b.run(msg)
+	if err != nil {
+		return err
+	}
+	for j, f := range fields {
+		row := 8 * b.parts[f].n
+		mark(valid, j, k, b.put(data, big, f, dst[j][k*row:(k+1)*row]))
+	}
+	return nil
 }
 
 func (b *blocks64) findings() []robocache.Finding {

@@ -276,17 +276,24 @@ func (j *joints) numeric(msg []byte, field, _ int, dst []byte) (bool, error) {
 }
 
 func (j *joints) columns(msgs [][]byte, _ []int32, fields []int, dst [][]byte, valid [][]uint8) (int, error) {
-	var m jointMessage
 	for k, msg := range msgs {
-		if err := j.parse(msg, &m); err != nil {
+		if err := j.row(msg, fields, dst, valid, k); err != nil {
 			return k, err
-		}
-		for i, f := range fields {
-			row := 8 * j.columnsOf(j.groups[j.fields[f].group])
-			mark(valid, i, k, j.put(&m, j.fields[f], dst[i][k*row:(k+1)*row]))
 		}
 	}
 	return -1, nil
+}
+
+func (j *joints) row(msg []byte, fields []int, dst [][]byte, valid [][]uint8, k int) error {
+	var m jointMessage
+	if err := j.parse(msg, &m); err != nil {
+		return err
+	}
+	for i, f := range fields {
+		row := 8 * j.columnsOf(j.groups[j.fields[f].group])
+		mark(valid, i, k, j.put(&m, j.fields[f], dst[i][k*row:(k+1)*row]))
+	}
+	return nil
 }
 
 func (j *joints) findings() []robocache.Finding {

@@ -104,6 +104,13 @@ func numbers(t *testing.T, top *Topic, s *special, rows [][2]int, k int, f Field
 		if err != nil || ok != (valid[i] == 1) || !bytes.Equal(one, dst[i*size:(i+1)*size]) {
 			t.Errorf("%s%s: Numeric differs from Columns: %v", s.Case, f.Suffix, err)
 		}
+		rowDst, rowValid := make([]byte, len(dst)), make([]uint8, len(rows))
+		if err := top.Row(msgs[i], int(entries[i]), []int{k}, [][]byte{rowDst}, [][]uint8{rowValid}, i); err != nil || rowValid[i] != valid[i] || !bytes.Equal(rowDst[i*size:(i+1)*size], one) {
+			t.Errorf("%s%s: Row differs from Columns: %v", s.Case, f.Suffix, err)
+		}
+		if clear(rowDst[i*size : (i+1)*size]); !bytes.Equal(rowDst, make([]byte, len(dst))) {
+			t.Errorf("%s%s: Row writes beside its row", s.Case, f.Suffix)
+		}
 	}
 	return dst, valid
 }

@@ -113,6 +113,38 @@ func (t *Topic) Columns(msgs [][]byte, entries []int32, fields []int, dst [][]by
 	return t.dec.columns(msgs, entries, fields, dst, valid)
 }
 
+// Row decodes one message: its row of fields[j] goes to place k of dst[j] and valid[j], all fields in one walk.
+func (t *Topic) Row(msg []byte, entry int, fields []int, dst [][]byte, valid [][]uint8, k int) error {
+	if d, ok := t.dec.(rowDecoder); ok {
+		return d.row(msg, fields, dst, valid, k)
+	}
+	s := scratches.Get().(*scratch)
+	defer scratches.Put(s)
+	s.msgs[0], s.entries[0] = msg, int32(entry)
+	s.dst, s.valid = s.dst[:0], s.valid[:0]
+	for j := range fields {
+		w := len(dst[j]) / len(valid[j])
+		s.dst, s.valid = append(s.dst, dst[j][k*w:(k+1)*w]), append(s.valid, valid[j][k:k+1])
+	}
+	_, err := t.dec.columns(s.msgs[:], s.entries[:], fields, s.dst, s.valid)
+	return err
+}
+
+// rowDecoder is a decoder of one row a message that writes it where it belongs.
+type rowDecoder interface {
+	row(msg []byte, fields []int, dst [][]byte, valid [][]uint8, k int) error
+}
+
+// scratch is what columns wants of one message.
+type scratch struct {
+	msgs    [1][]byte
+	entries [1]int32
+	dst     [][]byte
+	valid   [][]uint8
+}
+
+var scratches = sync.Pool{New: func() any { return new(scratch) }}
+
 // Ragged appends the row of a ragged field to dst; count is the number of its entries (points, elements).
 func (t *Topic) Ragged(msg []byte, field, entry int, dst []byte) (out []byte, count int, err error) {
 	return t.dec.ragged(msg, field, entry, dst)

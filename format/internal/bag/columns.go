@@ -3,7 +3,6 @@ package bag
 import (
 	"context"
 	"slices"
-	"sync"
 
 	"github.com/goatnote-inc/robocache"
 )
@@ -75,27 +74,9 @@ func (b *block) seal() *block {
 	return b
 }
 
-// scratch is what decoding one message needs beside the block.
-type scratch struct {
-	msgs    [1][]byte
-	entries [1]int32
-	dst     [][]byte
-	valid   [][]uint8
-}
-
-var scratches = sync.Pool{New: func() any { return new(scratch) }}
-
-// put decodes a message's row k of block b: all fields in one walk over the message.
+// put decodes a message's row k of block b.
 func (p *plan) put(t *topic, b *block, k int, msg []byte, entry int) error {
-	s := scratches.Get().(*scratch)
-	defer scratches.Put(s)
-	s.msgs[0], s.entries[0] = msg, int32(entry)
-	s.dst, s.valid = s.dst[:0], s.valid[:0]
-	for j, w := range p.bytes {
-		s.dst, s.valid = append(s.dst, b.cols[j][k*w:(k+1)*w]), append(s.valid, b.valid[j][k:k+1])
-	}
-	_, err := t.dec.Columns(s.msgs[:], s.entries[:], p.fields, s.dst, s.valid)
-	return err
+	return t.dec.Row(msg, entry, p.fields, b.cols, b.valid, k)
 }
 
 // filler decodes a whole topic while a pass goes over its messages, where that stays inside a quarter of the budget.

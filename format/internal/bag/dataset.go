@@ -35,6 +35,7 @@ type Dataset struct {
 	blocks *lru.Cache[blockKey, *block]
 	reels  *lru.Cache[reelKey, *reel]
 	films  map[string]reelKey // by path
+	kept   int64              // bytes of topic.header
 	lib    *video.Library
 
 	mu      sync.Mutex
@@ -64,11 +65,12 @@ type topic struct {
 	stamped        bool   // messages have a header
 	publish        bool   // messages have a publish time
 	latched        bool
-	gaps           bool    // of video: messages without a picture
-	restored       bool    // its field is that of the dataset it was written from
-	choice         string  // its clock
-	place          []int   // in each recording's topics; -1 = not there
-	counts         []int64 // messages in each recording
+	header         map[int][]int64 // stamps of the messages of a recording, where settling has read them
+	gaps           bool            // of video: messages without a picture
+	restored       bool            // its field is that of the dataset it was written from
+	choice         string          // its clock
+	place          []int           // in each recording's topics; -1 = not there
+	counts         []int64         // messages in each recording
 	wanted         atomic.Bool
 }
 

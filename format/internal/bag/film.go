@@ -17,7 +17,8 @@ type reel struct {
 	picture []int32     // of each message; -1 none
 	message []int32     // of each picture
 	version string
-	absent  int // messages without a picture
+	remote  bool // reading waits for a store
+	absent  int  // messages without a picture
 }
 
 type reelKey struct{ rec, topic int }
@@ -84,6 +85,8 @@ func (d *Dataset) loadReel(ctx context.Context, k reelKey) (*reel, error) {
 		if err != nil {
 			return err
 		}
+		far, ok := s.(interface{ Remote() bool })
+		r.remote = ok && far.Remote()
 		r.picture = make([]int32, len(ix.Log))
 		for i := range r.picture {
 			r.picture[i] = -1
@@ -160,6 +163,9 @@ type filmFile struct {
 func (f *filmFile) Size() int64     { return f.reel.film.Size() }
 func (f *filmFile) Version() string { return f.reel.version }
 func (f *filmFile) Close() error    { return nil }
+
+// Remote says that packets are worth fetching before they are decoded.
+func (f *filmFile) Remote() bool { return f.reel.remote }
 
 func (f *filmFile) ReadAt(ctx context.Context, p []byte, off int64) (err error) {
 	defer guard("film", &err)

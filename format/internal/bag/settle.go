@@ -79,6 +79,8 @@ type settling struct {
 	w *watcher
 	j judgement
 	n int // messages of the recording that is read
+	// all is how many it has by its index
+	all int
 }
 
 func (s *settling) take(i int, m *Message) {
@@ -126,6 +128,7 @@ func (d *Dataset) settleRecording(ctx context.Context, rec int, list []*settling
 	err := d.pool.use(ctx, rec, func(st Storage) (err error) {
 		for _, p := range places {
 			if ix, err := st.Index(ctx, p); err == nil {
+				here[p].all = len(ix.Log)
 				here[p].w.expect(len(ix.Log))
 			}
 		}
@@ -177,9 +180,24 @@ func (d *Dataset) settleRecording(ctx context.Context, rec int, list []*settling
 			return robocache.At(s.w.err, robocache.Where{"file": d.pool.recs[rec].Name, "stream": t.key, "index": s.w.at})
 		}
 		t.counts[rec] = int64(s.n)
+		d.keepStamps(rec, s)
 		s.j.judge(s.w, d.stepsAllowed())
 	}
 	return nil
+}
+
+// keepStamps keeps the headers of a recording's messages, where each has one and all are there: who asks for its rows need not read them again.
+func (d *Dataset) keepStamps(rec int, s *settling) {
+	if s.w.err != nil || len(s.w.rows) != 1 || len(s.w.rows[0].header) != s.n || s.n != s.all {
+		return
+	}
+	if d.kept += 8 * int64(s.n); d.kept > d.opt.Budget/16 {
+		return
+	}
+	if s.t.header == nil {
+		s.t.header = map[int][]int64{}
+	}
+	s.t.header[rec] = slices.Clone(s.w.rows[0].header)
 }
 
 // probe judges a topic by its first messages alone.

@@ -133,6 +133,7 @@ type job struct {
 	publish  []int64
 	state    []uint8 // of each message: 0 not met (damage took it), 1 met, 2 its payload is wrong
 	cols     *filler
+	settled  bool // stamps are there
 
 	mu  sync.Mutex
 	err error // the first message that is wrong
@@ -142,7 +143,7 @@ func (j *job) take(i int, m *Message) {
 	k := i - j.from
 	j.publish[k] = m.Publish
 	j.state[k] = 1
-	if j.topic.stamped {
+	if j.topic.stamped && !j.settled {
 		ns, ok, err := j.topic.dec.Stamp(m.Data)
 		if err == nil && !ok {
 			err = &robocache.Error{Class: robocache.ErrMalformed, Op: "times", Msg: "a message without a stamp"}
@@ -185,7 +186,11 @@ func (d *Dataset) loadPlain(ctx context.Context, s Storage, e *episode, ep, topi
 		n := j.to - j.from
 		j.publish, j.state = make([]int64, n), make([]uint8, n)
 		if t.stamped {
-			j.stamps = make([]int64, n)
+			if h := t.header[e.rec]; len(h) == len(ix.Log) {
+				j.stamps, j.settled = slices.Clone(h[j.from:j.to]), true
+			} else {
+				j.stamps = make([]int64, n)
+			}
 		}
 		if d.needsPayload(t) { // else the rows of the track that is read by are those of the index, and may be others where there is damage
 			j.cols = d.newFiller(t, n)

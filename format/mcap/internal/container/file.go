@@ -11,6 +11,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/lru"
+	"github.com/goatnote-inc/robocache/store"
 )
 
 // File is an open MCAP file.
@@ -309,6 +310,9 @@ func (f *File) Close() error {
 	f.cache.Clear()
 	return f.r.Close()
 }
+
+// Remote says that reads of the file wait for a store.
+func (f *File) Remote() bool { return store.Remote(f.r) }
 
 // Budget is what the cache of chunks may hold.
 func (f *File) Budget() int64 { return f.opt.Budget }
