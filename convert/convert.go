@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -21,7 +20,7 @@ import (
 
 // ToLeRobot writes src as a LeRobot v3.0 dataset at dst, a path or URI that can be written.
 func ToLeRobot(ctx context.Context, src robocache.Dataset, dst string, opt Options) (*Report, error) {
-	c := &conversion{src: src, opt: opt, report: &Report{Renamed: map[string]string{}, Episodes: []EpisodeMap{}, Tasks: []TaskMap{}, Added: []string{}, Dropped: []string{}, Findings: []robocache.Finding{}}}
+	c := newConversion(src, opt)
 	if err := c.align(ctx); err != nil {
 		return nil, err
 	}
@@ -34,19 +33,28 @@ func ToLeRobot(ctx context.Context, src robocache.Dataset, dst string, opt Optio
 		c.report.DryRun = true
 		return c.report, c.dryRun(ctx)
 	}
-	target, made, err := openTarget(ctx, dst, opt.Resume)
+	made := absent(dst)
+	target, whole, err := openTarget(ctx, dst, opt.Resume)
 	if err != nil {
+		clearFolders(dst, made)
 		return nil, err
 	}
 	defer store.Close(target)
 	if path, ok := localPath(dst); ok && opt.Resume {
 		c.parts = filepath.Join(path, partsName)
 	}
-	err = c.into(ctx, target)
-	if err != nil && !opt.Resume {
+	if whole {
+		err = c.conclude(ctx, target)
+		return c.report, err
+	}
+	if err = c.into(ctx, target); err != nil {
 		clearFolders(dst, made)
 	}
 	return c.report, err
+}
+
+func newConversion(src robocache.Dataset, opt Options) *conversion {
+	return &conversion{src: src, opt: opt, report: &Report{Renamed: map[string]string{}, Episodes: []EpisodeMap{}, Tasks: []TaskMap{}, Added: []string{}, Dropped: []string{}, Findings: []robocache.Finding{}}}
 }
 
 // into runs the conversion with its journal in the destination.
@@ -58,11 +66,27 @@ func (c *conversion) into(ctx context.Context, target store.Writable) error {
 	if err == nil {
 		return target.Remove(ctx, journalName)
 	}
-	if !c.opt.Resume {
-		// Without the caller's context: it may be the one that ended.
-		_ = target.Remove(context.Background(), journalName)
+	// Without the caller's context: it may be the one that ended.
+	if bg := context.Background(); j != nil && (!c.opt.Resume || alone(bg, target)) {
+		_ = target.Remove(bg, journalName)
 	}
 	return err
+}
+
+// conclude ends a run that was killed when all was written but its journal not removed.
+func (c *conversion) conclude(ctx context.Context, target store.Writable) error {
+	if _, err := openJournal(ctx, target, c.identity(), true); err != nil {
+		return err
+	}
+	b, err := store.ReadFile(ctx, target, reportName, 1<<30)
+	if err != nil {
+		return err
+	}
+	c.report = &Report{}
+	if err := json.Unmarshal(b, c.report); err != nil {
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: "resume", Where: robocache.Where{"file": reportName}, Err: err, Hint: "empty the destination and begin again"}
+	}
+	return target.Remove(ctx, journalName)
 }
 
 // conversion is one run of ToLeRobot.
@@ -321,6 +345,9 @@ func (c *conversion) find(s robocache.Severity, code string, where robocache.Whe
 	c.report.Findings = append(c.report.Findings, robocache.Finding{Severity: s, Code: code, Where: where, Message: msg})
 }
 
+// reportName is where the report lies in the result.
+const reportName = "meta/conversion.json"
+
 // run writes the dataset.
 func (c *conversion) run(ctx context.Context, target store.Writable, j *journal) (err error) {
 	cfg := lerobot.WriteConfig{FPS: c.fps, Robot: c.src.Info().Robot, ChunksSize: c.opt.ChunksSize, DataFileBytes: c.opt.DataFileBytes, VideoFileBytes: c.opt.VideoFileBytes,
@@ -339,7 +366,7 @@ func (c *conversion) run(ctx context.Context, target store.Writable, j *journal)
 	}
 	defer func() {
 		if err != nil {
-			if c.opt.Resume {
+			if c.opt.Resume && j.worth(c.parts) {
 				w.Stop()
 			} else {
 				w.Abort()
@@ -356,7 +383,7 @@ func (c *conversion) run(ctx context.Context, target store.Writable, j *journal)
 	if err != nil {
 		return &robocache.Error{Class: robocache.ErrMalformed, Op: "convert", Msg: "report", Err: err}
 	}
-	cfg.Extra["meta/conversion.json"] = append(text, '\n')
+	cfg.Extra[reportName] = append(text, '\n')
 	return w.Close(ctx)
 }
 
@@ -435,28 +462,4 @@ func (c *conversion) dryRun(ctx context.Context) error {
 	}
 	c.report.NumFrames = from
 	return nil
-}
-
-// clearFolders removes the empty folders that the run left; made is set where the root itself was made.
-func clearFolders(dst string, made bool) {
-	path, ok := localPath(dst)
-	if !ok {
-		return
-	}
-	removeEmpty(path, made)
-}
-
-func removeEmpty(dir string, self bool) {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return
-	}
-	for _, e := range entries {
-		if e.IsDir() {
-			removeEmpty(dir+string(os.PathSeparator)+e.Name(), true)
-		}
-	}
-	if self {
-		_ = os.Remove(dir) // fails where something is left, as it should
-	}
 }

@@ -81,7 +81,7 @@ func measured(f func()) (wall, cpu float64) {
 
 // rawPictures writes the pixels of each camera into as many raw files as a conversion makes encoders.
 func rawPictures(b *testing.B, src robocache.Dataset) (files []string) {
-	c := &conversion{src: src, opt: Options{FPS: src.Info().FPS}, report: &Report{Renamed: map[string]string{}}}
+	c := newConversion(src, Options{FPS: src.Info().FPS})
 	if err := c.plan(b.Context()); err != nil {
 		b.Fatal(err)
 	}

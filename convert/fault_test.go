@@ -68,7 +68,7 @@ func TestDiskFull(t *testing.T) {
 		mem := store.NewMem(fmt.Sprintf("full-%d", n))
 		var left atomic.Int64
 		left.Store(int64(n))
-		c := &conversion{src: src, opt: opt, report: &Report{Renamed: map[string]string{}}}
+		c := newConversion(src, opt)
 		if err := c.plan(t.Context()); err != nil {
 			t.Fatal(err)
 		}

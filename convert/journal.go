@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/store"
@@ -80,6 +81,18 @@ func (j *journal) write(ctx context.Context) error {
 		return err
 	}
 	return w.Commit()
+}
+
+// worth says that there is something that a resumed run would take over.
+func (j *journal) worth(parts string) bool {
+	kept, err := os.ReadDir(parts)
+	return len(j.Mp4) > 0 || err == nil && len(kept) > 0
+}
+
+// alone says that nothing lies in a destination but the journal.
+func alone(ctx context.Context, dst store.Writable) bool {
+	files, err := dst.List(ctx, "")
+	return err == nil && len(files) == 1 && files[0].Name == journalName
 }
 
 func (j *journal) has(ctx context.Context, name, key string) bool {

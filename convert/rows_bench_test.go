@@ -33,7 +33,7 @@ func (p *photographed) Frames(_ context.Context, _ string, rows []robocache.Row,
 func photographs(b *testing.B, src robocache.Dataset) (out [][]byte) {
 	const key = "observation.images.cam_high"
 	spec := &video.Spec{Pixel: video.RGB8}
-	c := &conversion{src: src, opt: Options{}, report: &Report{Renamed: map[string]string{}}}
+	c := newConversion(src, Options{})
 	if err := c.plan(b.Context()); err != nil {
 		b.Fatal(err)
 	}

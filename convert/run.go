@@ -19,6 +19,9 @@ func (c *conversion) align(ctx context.Context) error {
 	if err != nil || src == c.src {
 		return err
 	}
+	if err := shareSpan(ctx, c.src, src, cfg, c.opt.Episodes); err != nil {
+		return err
+	}
 	c.src, c.opt.Align, c.report.Aligned = src, cfg, true
 	c.opt.FPS = cfg.HZ
 	if c.opt.Keys != nil {
@@ -85,6 +88,14 @@ type turn struct {
 
 func (t *turn) find(s robocache.Severity, code string, where robocache.Where, msg string) {
 	t.findings = append(t.findings, robocache.Finding{Severity: s, Code: code, Where: where, Message: msg})
+}
+
+// size is what an episode takes in memory.
+func (t *turn) size() int64 {
+	if t.ep == nil {
+		return 0
+	}
+	return t.ep.Size()
 }
 
 // Episodes that share an encoder: as many as keep its start, a tenth of a second, below a few percent of its work.
@@ -162,25 +173,27 @@ func (c *conversion) stand() {
 	}
 }
 
-// ahead gives the episodes in order, read and encoded while those before them are written: Threads groups at once, one more waiting.
+// aheadBytes bounds what lies in memory of episodes that were read ahead.
+const aheadBytes = 1 << 30
+
+// ahead gives the episodes in order, read and encoded while those before them are written: Threads groups at once, one more waiting. Where groups are
+// large they are fewer: those in memory, and those under way at the size of the largest so far, stay within aheadBytes, but for the one whose turn is next.
 func (c *conversion) ahead(ctx context.Context, w *lerobot.Writer, take func(*turn) error) error {
 	c.stand()
 	ctx, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
-	defer func() { stop(); wg.Wait() }() // before the caller stops the writer
 	groups := c.groups()
+	r := newRunway(c.opt.Threads+1, aheadBytes)
+	defer func() { stop(); r.close(); wg.Wait() }() // before the caller stops the writer
 	places := make([]chan []*turn, len(groups))
 	for i := range places {
 		places[i] = make(chan []*turn, 1)
 	}
-	room := make(chan struct{}, c.opt.Threads+1)
 	next := make(chan int)
 	wg.Go(func() {
 		defer close(next)
 		for i := range groups {
-			select {
-			case room <- struct{}{}:
-			case <-ctx.Done():
+			if !r.enter() {
 				return
 			}
 			next <- i
@@ -189,7 +202,13 @@ func (c *conversion) ahead(ctx context.Context, w *lerobot.Writer, take func(*tu
 	for range min(c.opt.Threads, len(groups)) {
 		wg.Go(func() {
 			for i := range next {
-				places[i] <- c.prepare(ctx, w, groups[i])
+				turns := c.prepare(ctx, w, groups[i])
+				var size int64
+				for _, t := range turns {
+					size += t.size()
+				}
+				r.landed(size)
+				places[i] <- turns
 			}
 		})
 	}
@@ -200,13 +219,15 @@ func (c *conversion) ahead(ctx context.Context, w *lerobot.Writer, take func(*tu
 		case <-ctx.Done():
 			return ctx.Err()
 		}
+		var size int64
 		for k, t := range turns {
+			size += t.size()
 			if err := take(t); err != nil {
 				return err
 			}
 			turns[k] = nil
 		}
-		<-room
+		r.leave(size)
 	}
 	return nil
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/url"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,18 +16,14 @@ import (
 // staleAge is how long nobody has written to an unfinished file before it counts as left behind.
 const staleAge = time.Hour
 
-// openTarget opens a destination and refuses one that holds anything, but for what an interrupted conversion left.
-// made says that the folder was not there.
-func openTarget(ctx context.Context, dst string, resume bool) (w store.Writable, made bool, err error) {
+// openTarget opens a destination and refuses one that holds anything, but for what an interrupted conversion left. whole says that only its end is
+// missing: the dataset is there, and its journal.
+func openTarget(ctx context.Context, dst string, resume bool) (w store.Writable, whole bool, err error) {
 	misuse := func(msg, hint string) error {
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: "convert", Where: robocache.Where{"dataset": dst}, Msg: msg, Hint: hint}
 	}
 	if dst == "" {
 		return nil, false, misuse("no destination", "")
-	}
-	if path, ok := localPath(dst); ok {
-		_, err := os.Stat(path)
-		made = os.IsNotExist(err)
 	}
 	if w, err = store.OpenWritable(dst); err != nil {
 		return nil, false, err
@@ -37,23 +35,23 @@ func openTarget(ctx context.Context, dst string, resume bool) (w store.Writable,
 	}()
 	files, err := w.List(ctx, "")
 	if err != nil {
-		return nil, made, err
+		return nil, false, err
 	}
 	journal := false
 	for _, f := range files {
 		journal = journal || f.Name == journalName
-		if f.Name == "meta/info.json" {
-			return nil, made, misuse("there is a dataset here already", "choose an empty destination")
-		}
+		whole = whole || f.Name == "meta/info.json"
 	}
-	switch {
-	case len(files) == 0:
+	switch whole = whole && journal && resume; {
+	case len(files) == 0, whole:
+	case !journal && slices.ContainsFunc(files, func(f store.Entry) bool { return f.Name == "meta/info.json" }):
+		return nil, false, misuse("there is a dataset here already", "choose an empty destination")
 	case !journal:
-		return nil, made, misuse("the destination is not empty", "choose an empty destination")
+		return nil, false, misuse("the destination is not empty", "choose an empty destination")
 	case !resume:
-		return nil, made, misuse("an interrupted conversion lies here", "resume it, or empty the destination")
+		return nil, false, misuse("an interrupted conversion lies here", "resume it, or empty the destination")
 	}
-	if l, ok := w.(*store.Local); ok && !made {
+	if l, ok := w.(*store.Local); ok {
 		// What a kill left unfinished. Where there is a journal or the caller resumes, nobody else writes here; a kill while the first
 		// journal was written leaves none, and then only what is old is surely nobody's.
 		age := staleAge
@@ -61,10 +59,51 @@ func openTarget(ctx context.Context, dst string, resume bool) (w store.Writable,
 			age = 0
 		}
 		if _, err := l.Sweep(ctx, age); err != nil {
-			return nil, made, err
+			return nil, false, err
 		}
 	}
-	return w, made, nil
+	return w, whole, nil
+}
+
+// absent lists the folders at and above a destination that are not there, the deepest first.
+func absent(dst string) (out []string) {
+	dir, ok := localPath(dst)
+	if !ok || dst == "" {
+		return nil
+	}
+	for dir = filepath.Clean(dir); ; dir = filepath.Dir(dir) {
+		if _, err := os.Lstat(dir); !os.IsNotExist(err) {
+			return out
+		}
+		out = append(out, dir)
+	}
+}
+
+// clearFolders removes the empty folders that a run left at a destination, and those of made, which it made.
+func clearFolders(dst string, made []string) {
+	if dir, ok := localPath(dst); ok {
+		removeEmpty(dir)
+	}
+	for _, dir := range made {
+		if i, err := os.Lstat(dir); err != nil || !i.IsDir() || os.Remove(dir) != nil {
+			return // it holds something, and so do those above it
+		}
+	}
+}
+
+// removeEmpty removes the empty folders below a folder.
+func removeEmpty(dir string) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			sub := filepath.Join(dir, e.Name())
+			removeEmpty(sub)
+			_ = os.Remove(sub) // fails where something is left, as it should
+		}
+	}
 }
 
 // localPath gives the path of a destination on this machine.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sort"
+	"strconv"
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
@@ -21,6 +22,28 @@ func Formats() []string {
 	return names
 }
 
+// Writes says that a format can be written; else ErrUnsupported with those that can.
+func Writes(name string) error {
+	_, err := writer(name)
+	return err
+}
+
+// writer gives a format that is written.
+func writer(name string) (f robocache.Format, err error) {
+	hint := "formats that are written: " + strings.Join(Formats(), ", ") + "; hdf5 is robomimic's layout"
+	if name == "hdf5" {
+		name = "robomimic"
+	}
+	f, err = robocache.FormatNamed(name)
+	switch {
+	case err != nil:
+		return f, &robocache.Error{Class: robocache.ErrUnsupported, Op: "convert", Msg: "no format named " + strconv.Quote(name), Hint: hint}
+	case f.Write == nil && name != "lerobot":
+		return f, &robocache.Error{Class: robocache.ErrUnsupported, Op: "convert", Msg: "the format " + name + " is read, not written", Hint: hint}
+	}
+	return f, nil
+}
+
 // Write writes src at dst in a registered format, by the writer of that format (C7); "hdf5" is robomimic's layout. Of opt it takes Episodes, Keys, SkipBad, Threads,
 // Progress, and FPS, Align and DropInvalid; options are the format's own. "lerobot" is ToLeRobot.
 func Write(ctx context.Context, src robocache.Dataset, format, dst string, opt Options, options map[string]string) (*robocache.WriteReport, error) {
@@ -34,18 +57,13 @@ func Write(ctx context.Context, src robocache.Dataset, format, dst string, opt O
 		}
 		return &robocache.WriteReport{Episodes: r.NumEpisodes, Frames: r.NumFrames, Dropped: r.Dropped, Findings: r.Findings}, nil
 	}
-	if format == "hdf5" {
-		format = "robomimic" // the layout of HDF5 that is written
-	}
-	f, err := robocache.FormatNamed(format)
+	f, err := writer(format)
 	if err != nil {
 		return nil, err
 	}
 	info := src.Info()
 	where := robocache.Where{"dataset": info.URI}
 	switch {
-	case f.Write == nil:
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "convert", Where: where, Msg: "the format " + format + " is read, not written", Hint: "formats that are written: " + strings.Join(Formats(), ", ")}
 	case opt.Resume:
 		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "convert", Where: where, Msg: "a conversion to " + format + " cannot be resumed", Hint: "the destination appears whole or not at all: begin again"}
 	case opt.DryRun:
@@ -67,6 +85,9 @@ func Write(ctx context.Context, src robocache.Dataset, format, dst string, opt O
 		if err != nil {
 			return nil, err
 		}
+		if err := shareSpan(ctx, src, to, cfg, opt.Episodes); err != nil {
+			return nil, err
+		}
 		if cfg != nil && opt.Keys != nil {
 			opt.Keys = nil // those of the view
 		}
@@ -77,7 +98,11 @@ func Write(ctx context.Context, src robocache.Dataset, format, dst string, opt O
 	if opt.Progress != nil {
 		w.Progress = func(done, total int) { opt.Progress(Progress{Episodes: done, TotalEpisodes: total}) }
 	}
+	made := absent(dst)
 	r, err := f.Write(ctx, src, dst, w)
+	if err != nil {
+		clearFolders(dst, made)
+	}
 	if r != nil {
 		r.Findings = append(slices.Clone(found), r.Findings...)
 	}

@@ -18,6 +18,16 @@ type Mem struct {
 	mu    sync.RWMutex
 	files map[string]memObject
 	next  int64
+	heard func()
+}
+
+// OnChange has f called after every file that appears or goes, by the goroutine that made it so: tests look at what a kill would leave.
+func (m *Mem) OnChange(f func()) { m.heard = f }
+
+func (m *Mem) changed() {
+	if m.heard != nil {
+		m.heard()
+	}
 }
 
 type memObject struct {
@@ -85,7 +95,15 @@ func (m *Mem) Put(name string, data []byte) {
 // set takes data over; onlyNew: false where the name is taken.
 func (m *Mem) set(name string, data []byte, onlyNew bool) bool {
 	m.mu.Lock()
-	defer m.mu.Unlock()
+	done := m.put(name, data, onlyNew)
+	m.mu.Unlock()
+	if done {
+		m.changed()
+	}
+	return done
+}
+
+func (m *Mem) put(name string, data []byte, onlyNew bool) bool {
 	if _, taken := m.files[name]; taken && onlyNew {
 		return false
 	}
@@ -178,8 +196,9 @@ func (m *Mem) Remove(ctx context.Context, name string) error {
 		return err
 	}
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	delete(m.files, name)
+	m.mu.Unlock()
+	m.changed()
 	return nil
 }
 

@@ -34,7 +34,8 @@ statistics are recounted; what was dropped, renamed or re-encoded is said, and k
 their own are brought onto one grid: --hz says its rate (else the rate of a steady anchor), --align a file with modes, edges, gaps,
 offsets and drifts for each stream. --hz resamples any source that knows its rate; of one that knows none it is the rate of the rows.
 --fps gives the rows another rate as they are.
-DST must be empty. A conversion to LeRobot that is begun with --resume goes on with --resume after a kill.`,
+DST must be empty. A conversion to LeRobot goes on with --resume after a kill; one begun with --resume also keeps what it has encoded.
+To another format a killed conversion begins again, in an empty DST.`,
 		Example: `  robocache convert ./old_v2 ./new_v3
   robocache convert ./recording.mcap ./set --hz 50
   robocache convert ./set ./part --episodes 0,3,5-9 --video-codec h264 --gop 8
@@ -107,13 +108,16 @@ func (f *conversionFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.fps, "fps", "", "the rate that the rows are to have as they are (nothing is resampled; --hz resamples)")
 	c.Flags().StringVar(&f.frames, "frames", "sampled", "pictures looked at for statistics: sampled, all, none")
 	c.Flags().BoolVar(&opt.SkipBad, "skip-bad", false, "leave out episodes that cannot be read (exit code 3) instead of failing")
-	c.Flags().BoolVar(&opt.Resume, "resume", false, "go on where a killed conversion with the same options stopped; keep what another can go on from")
+	c.Flags().BoolVar(&opt.Resume, "resume", false, "go on where a killed conversion with the same options stopped; keep what another can go on from (to LeRobot; other formats begin again)")
 	c.Flags().BoolVar(&opt.DryRun, "dry-run", false, "say what would be done")
 	c.Flags().IntVar(&opt.Threads, "threads", 0, "episodes that are read and encoded at once (0: the number of CPUs)")
 }
 
 // settle reads what the flags say in text.
 func (f *conversionFlags) settle() (err error) {
+	if err := convert.Writes(f.to); err != nil {
+		return err
+	}
 	if f.fps != "" {
 		if f.opt.FPS, err = robocache.RateOf(f.fps); err != nil {
 			return misuse("--fps: " + err.Error())

@@ -2,12 +2,14 @@ package lerobot
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 
 	"github.com/goatnote-inc/robocache"
@@ -114,7 +116,12 @@ func (g *encodedGroup) together(ctx context.Context) error {
 	}
 	w.encoders <- struct{}{}
 	defer func() { <-w.encoders }()
-	enc, err := g.newEncoder(ctx, file)
+	made := file
+	if w.cfg.PartsDir != "" {
+		// Under a name of its own: the encoder of a run that was killed may still be ending its file.
+		made = strings.TrimSuffix(file, ".mp4") + "-" + rand.Text() + ".mp4"
+	}
+	enc, err := g.newEncoder(ctx, made)
 	if err != nil {
 		return err
 	}
@@ -146,13 +153,16 @@ func (g *encodedGroup) together(ctx context.Context) error {
 		enc.Abort()
 		return nil
 	}
-	if err := enc.Close(); err != nil {
+	if err := enc.Close(); err != nil || made == file {
 		return err
 	}
-	if w.cfg.PartsDir != "" && !failed {
-		return g.keep(file)
+	if err := os.Rename(made, file); err != nil {
+		return robocache.At(err, robocache.Where{"file": file})
 	}
-	return nil
+	if failed {
+		return nil
+	}
+	return g.keep(file)
 }
 
 // feed gives the encoder the pictures of episode j, and counts those that the statistics want. n is how many were written, last the last of them.

@@ -96,6 +96,32 @@ func (w *Writer) prepareColumns(ctx context.Context, ep *EpisodeData) error {
 	return nil
 }
 
+// Size is what an episode takes in memory, with what Prepare made of it.
+func (ep *EpisodeData) Size() (n int64) {
+	for _, b := range ep.Columns {
+		n += int64(len(b))
+	}
+	for _, rows := range ep.Images {
+		for _, b := range rows {
+			n += int64(len(b))
+		}
+	}
+	for _, rows := range ep.Text {
+		for _, s := range rows {
+			n += int64(len(s))
+		}
+	}
+	if ep.prepared == nil {
+		return n
+	}
+	for i := range ep.prepared.columns {
+		for _, c := range ep.prepared.columns[i].chunks {
+			n += c.Held()
+		}
+	}
+	return n
+}
+
 // Forget removes what Prepare made of an episode that is not added.
 func (w *Writer) Forget(ep *EpisodeData) {
 	if ep.prepared == nil {

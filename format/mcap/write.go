@@ -101,7 +101,7 @@ func mark(ctx context.Context, st store.Writable) error {
 
 // free says that the destination holds nothing that would be overwritten or mixed up with what is written.
 func free(ctx context.Context, st store.Store, single string) error {
-	taken := &robocache.Error{Class: robocache.ErrMisuse, Op: "mcap write", Where: robocache.Where{"dataset": st.URI()}, Msg: "the destination is not empty", Hint: "choose a folder that is empty, or not there yet"}
+	taken := &robocache.Error{Class: robocache.ErrMisuse, Op: "mcap write", Where: robocache.Where{"dataset": st.URI()}, Msg: "the destination is not empty", Hint: "choose a folder that is empty, or not there yet; what a conversion left that was killed can go"}
 	if single != "" {
 		if _, err := st.Stat(ctx, single); err == nil {
 			return taken

@@ -70,7 +70,7 @@ func WriteStore(ctx context.Context, src robocache.Dataset, dst store.Writable, 
 		return nil, err
 	}
 	if len(have) > 0 {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "write rlds", Where: robocache.Where{"file": have[0].Name}, Msg: "the destination is not empty", Hint: "choose an empty folder"}
+		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "write rlds", Where: robocache.Where{"file": have[0].Name}, Msg: "the destination is not empty", Hint: "choose an empty folder; what a conversion left that was killed can go"}
 	}
 	w := &writing{src: src, info: src.Info(), dst: dst, opt: opt, format: map[string]string{}}
 	if err := w.names(); err != nil {
@@ -83,15 +83,18 @@ func WriteStore(ctx context.Context, src robocache.Dataset, dst store.Writable, 
 	if err != nil {
 		return nil, err
 	}
-	if err := w.writeSplits(ctx, splits); err != nil {
-		for _, s := range splits {
-			for _, f := range s.files {
-				dst.Remove(context.WithoutCancel(ctx), f)
-			}
-		}
-		return nil, err
+	err = w.writeSplits(ctx, splits)
+	if err == nil {
+		err = w.metadata(ctx, splits)
 	}
-	if err := w.metadata(ctx, splits); err != nil {
+	if err != nil {
+		names := []string{featuresName, metadataName, infoName}
+		for _, s := range splits {
+			names = append(names, s.files...)
+		}
+		for _, f := range names {
+			_ = dst.Remove(context.WithoutCancel(ctx), f) // most are there
+		}
 		return nil, err
 	}
 	return &w.report, nil

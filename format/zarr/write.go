@@ -53,7 +53,7 @@ func writeTo(ctx context.Context, src robocache.Dataset, dst store.Writable, opt
 	if list, err := dst.List(ctx, ""); err != nil {
 		return nil, err
 	} else if len(list) > 0 {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "zarr write", Where: robocache.Where{"file": list[0].Name}, Msg: "the destination is not empty"}
+		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "zarr write", Where: robocache.Where{"file": list[0].Name}, Msg: "the destination is not empty", Hint: "choose an empty folder; what a conversion left that was killed can go"}
 	}
 	threads := opt.Threads
 	if threads <= 0 {

@@ -35,6 +35,14 @@ type Chunk struct {
 // Size is that of the encoded chunk.
 func (c *Chunk) Size() int64 { return c.size }
 
+// Held is what it takes in memory beside the caller's byte arrays (P4).
+func (c *Chunk) Held() int64 {
+	if c.parts == nil || c.leaf.codec != format.Snappy {
+		return 0
+	}
+	return c.size
+}
+
 // Rows is the number of rows.
 func (c *Chunk) Rows() int64 { return c.rows }
 

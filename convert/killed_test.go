@@ -1,0 +1,173 @@
+package convert
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/goatnote-inc/robocache"
+	_ "github.com/goatnote-inc/robocache/format/all"
+	"github.com/goatnote-inc/robocache/stats"
+	"github.com/goatnote-inc/robocache/store"
+	"github.com/goatnote-inc/robocache/synth"
+)
+
+// states collects what a store holds after every change: what a kill at that moment leaves.
+func states(t *testing.T, m *store.Mem) *[]map[string][]byte {
+	var out []map[string][]byte
+	m.OnChange(func() {
+		now := map[string][]byte{}
+		files, err := m.List(t.Context(), "")
+		if err != nil {
+			t.Error(err)
+		}
+		for _, f := range files {
+			if now[f.Name], err = store.ReadFile(t.Context(), m, f.Name, 1<<30); err != nil && !errors.Is(err, robocache.ErrNotFound) {
+				t.Error(err)
+			}
+		}
+		out = append(out, now)
+	})
+	return &out
+}
+
+// C5: a kill after any change of the destination leaves no whole dataset before the end, and resuming gives the bytes of an uninterrupted run: no file
+// too many, none of a writer's unfinished ones either.
+func TestKilledAnywhere(t *testing.T) {
+	src := open(t, data(t, "g1_h264_v30"))
+	opt := Options{DataFileBytes: 20_000, VideoFileBytes: 300_000, Threads: 1, Frames: stats.NoFrames, Episodes: []int{0, 1, 2}}
+	whole := filepath.Join(t.TempDir(), "whole")
+	report, err := ToLeRobot(t.Context(), src, whole, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := tree(t, whole)
+	mem := store.NewMem("killed-anywhere")
+	seen := states(t, mem)
+	c := newConversion(src, opt)
+	if err := c.plan(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.into(t.Context(), mem); err != nil {
+		t.Fatal(err)
+	}
+	c.look.Close()
+	c.pool.Close()
+	if len(*seen) < len(want)+2 {
+		t.Fatalf("%d changes for %d files", len(*seen), len(want))
+	}
+	opt.Resume = true
+	for i, state := range (*seen)[:len(*seen)-1] {
+		dst := filepath.Join(t.TempDir(), "out")
+		// The file that the kill fell into is there as well, unfinished.
+		state[".robocache-tmp-ROOT"], state["meta/.robocache-tmp-META"] = []byte("{"), nil
+		for name, b := range state {
+			if err := os.MkdirAll(filepath.Join(dst, filepath.Dir(name)), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(dst, name), b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, ended := state["meta/info.json"]
+		if _, err := robocache.Open(t.Context(), dst, robocache.OpenOptions{}); (err == nil) != ended {
+			t.Errorf("state %d: info.json there: %v, opened: %v", i, ended, err)
+		}
+		r, err := ToLeRobot(t.Context(), src, dst, opt)
+		if err != nil {
+			t.Errorf("state %d (%d files): %v", i, len(state), err)
+			continue
+		}
+		if r.NumEpisodes != report.NumEpisodes || r.NumFrames != report.NumFrames {
+			t.Errorf("state %d: the report says %d episodes, %d frames", i, r.NumEpisodes, r.NumFrames)
+		}
+		if got := tree(t, dst); !maps.Equal(got, want) {
+			t.Errorf("state %d: %v, want %v", i, slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)))
+		}
+	}
+	t.Logf("%d states, each resumed", len(*seen)-1)
+}
+
+// A failure anywhere leaves nothing at all, not even a folder that it made, whatever the format.
+func TestFailedWriters(t *testing.T) {
+	src := synthetic(t, synth.Options{Episodes: 3, Seconds: 1, Cameras: -1})
+	for _, format := range Formats() {
+		if strings.HasPrefix(format, "test-") {
+			continue
+		}
+		for _, dst := range []string{filepath.Join(t.TempDir(), "a", "b"), t.TempDir()} {
+			ctx, stop := context.WithCancel(t.Context())
+			broken := &stopping{Dataset: src, stop: stop}
+			if _, err := Write(ctx, broken, format, dst, Options{FPS: src.Info().FPS, Threads: 1}, nil); !errors.Is(err, context.Canceled) {
+				t.Errorf("%s: %v", format, err)
+			}
+			left, err := os.ReadDir(filepath.Dir(dst))
+			if _, gone := os.Stat(filepath.Dir(dst)); filepath.Base(dst) == "b" && !os.IsNotExist(gone) {
+				t.Errorf("%s: %v, %v", format, left, err)
+			}
+			if got, _ := os.ReadDir(dst); len(got) > 0 {
+				t.Errorf("%s: %v", format, got)
+			}
+		}
+	}
+}
+
+// stopping ends the context when the second episode's rows are read.
+type stopping struct {
+	robocache.Dataset
+	stop func()
+}
+
+func (s *stopping) Gather(ctx context.Context, key string, rows []robocache.Row, out []byte) error {
+	if len(rows) > 0 && rows[0].Episode > 0 {
+		s.stop()
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return s.Dataset.Gather(ctx, key, rows, out)
+}
+
+// A kill of a conversion to another format leaves nothing that opens, wherever it falls; what it left is refused with a hint, not mixed up with a new run.
+func TestKilledWriters(t *testing.T) {
+	for _, format := range []string{"mcap", "rlds", "robomimic", "zarr"} {
+		src := synthetic(t, synth.Options{Episodes: 3, Seconds: 1, Cameras: 1, Width: 64, Height: 64, Codec: "png"})
+		mem := store.NewMem("killed-" + format)
+		defer mem.Drop()
+		seen := states(t, mem)
+		if _, err := Write(t.Context(), src, format, mem.URI(), Options{}, nil); err != nil {
+			t.Fatal(format, err)
+		}
+		for i, state := range (*seen)[:len(*seen)-1] {
+			left := store.NewMem(fmt.Sprintf("left-%s-%d", format, i))
+			for name, b := range state {
+				left.Put(name, b)
+			}
+			// Zarr's consolidated metadata comes last but for .zgroup, which our reader does without: nothing of the dataset lacks then.
+			if ds, err := robocache.Open(t.Context(), left.URI(), robocache.OpenOptions{HZ: src.Info().FPS}); err == nil && !(format == "zarr" && i == len(*seen)-2) {
+				t.Errorf("%s: state %d of %d opens as %s with %d episodes: %v", format, i, len(*seen), ds.Info().Format, ds.Info().Episodes, slices.Sorted(maps.Keys(state)))
+				ds.Close()
+			}
+			var e *robocache.Error
+			if _, err := Write(t.Context(), src, format, left.URI(), Options{}, nil); !errors.Is(err, robocache.ErrMisuse) || !errors.As(err, &e) || !strings.Contains(e.Hint, "empty") {
+				t.Errorf("%s: state %d: a new run: %v", format, i, err)
+			}
+			left.Drop()
+		}
+		ds, err := robocache.Open(t.Context(), mem.URI(), robocache.OpenOptions{HZ: src.Info().FPS})
+		if err != nil {
+			t.Fatal(format, err)
+		}
+		if ds.Info().Episodes != 3 {
+			t.Errorf("%s: %d episodes", format, ds.Info().Episodes)
+		}
+		ds.Close()
+		t.Logf("%s: %d states", format, len(*seen))
+	}
+}

@@ -1,0 +1,73 @@
+package convert
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/align"
+)
+
+// apart is a dataset one of whose streams was recorded an hour later.
+type apart struct {
+	robocache.Dataset
+	key string
+}
+
+func (a *apart) Times(ctx context.Context, e int, key string) ([]int64, error) {
+	out, err := a.Dataset.Times(ctx, e, key)
+	if key == a.key {
+		out = append([]int64(nil), out...)
+		for i := range out {
+			out[i] += 3600e9
+		}
+	}
+	return out, err
+}
+
+// Streams that share no span of time are refused by name, with the stamps that do not meet, by every writer that wants one grid; nothing is left.
+func TestNoSharedSpan(t *testing.T) {
+	made := synthetic(t, bent)
+	key := ""
+	for _, f := range made.Info().Features {
+		if f.Clock != "" && f.Kind == robocache.KindNumeric {
+			key = f.Key
+		}
+	}
+	src := &apart{made, key}
+	times, err := src.Times(t.Context(), 0, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hz := robocache.Rate{Num: 20, Den: 1}
+	for _, format := range []string{"lerobot", "robomimic", "rlds", "zarr"} {
+		dst := filepath.Join(t.TempDir(), "new", "out")
+		_, err := Write(t.Context(), src, format, dst, Options{FPS: hz}, nil)
+		var e *robocache.Error
+		if !errors.Is(err, robocache.ErrMisuse) || !errors.As(err, &e) || !strings.Contains(e.Msg, "share no span") || !strings.Contains(e.Msg, key) || !strings.Contains(e.Msg, stamp(times[0])) || !strings.Contains(e.Hint, "union") {
+			t.Errorf("%s: %v", format, err)
+		}
+		if _, err := os.Stat(filepath.Dir(dst)); !os.IsNotExist(err) {
+			t.Errorf("%s: a folder is left", format)
+		}
+	}
+	opt := Options{Align: &align.Config{HZ: hz, Extent: key}, Pictures: "images"}
+	if _, err := Write(t.Context(), src, "zarr", filepath.Join(t.TempDir(), "out"), opt, nil); err != nil && strings.Contains(err.Error(), "share no span") {
+		t.Errorf("another extent: %v", err)
+	}
+}
+
+// A format that is not written is refused with those that are.
+func TestWrites(t *testing.T) {
+	for name, class := range map[string]error{"foo": robocache.ErrUnsupported, "calvin": robocache.ErrUnsupported, "lerobot": nil, "hdf5": nil, "mcap": nil} {
+		err := Writes(name)
+		var e *robocache.Error
+		if class == nil && err != nil || class != nil && (!errors.Is(err, class) || !errors.As(err, &e) || !strings.Contains(e.Hint, "lerobot, mcap") || strings.Contains(e.Hint, "calvin")) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
