@@ -113,6 +113,23 @@ type Clocked interface {
 	TimesBy(ctx context.Context, episode int, key, clock string) ([]int64, error)
 }
 
+// Counted is a Dataset that says how many rows a stream on a clock of its own has in an episode, where nothing says their stamps too.
+type Counted interface {
+	Rows(ctx context.Context, episode int, key string) (int, error)
+}
+
+// RowsIn is the number of rows of a stream in an episode, by its own clock where it has one.
+func RowsIn(ctx context.Context, ds Dataset, episode int, f *Feature) (int, error) {
+	if f.Clock == "" {
+		return ds.Len(episode), nil
+	}
+	if c, ok := ds.(Counted); ok {
+		return c.Rows(ctx, episode, f.Key)
+	}
+	times, err := ds.Times(ctx, episode, f.Key)
+	return len(times), err
+}
+
 // Wrapper is a Dataset put over another one: a mapping, a view on one grid.
 type Wrapper interface{ Unwrap() Dataset }
 

@@ -70,6 +70,9 @@ func (x *examination) add(sev robocache.Severity, code string, where robocache.W
 	x.findings = append(x.findings, robocache.Finding{Severity: sev, Code: code, Where: where, Message: fmt.Sprintf(format, args...), Mend: mend, Count: count})
 }
 
+// errTimeless says that nothing is known of when a stream's rows were.
+var errTimeless = errors.New("rows without stamps")
+
 // line is one stream of an episode with its stamps.
 type line struct {
 	f     *robocache.Feature
@@ -89,13 +92,20 @@ func (x *examination) episode(e int) {
 		if x.ctx.Err() != nil {
 			return
 		}
-		if errors.Is(err, robocache.ErrMisuse) && info.FPS.Zero() && f.Clock == "" {
+		var rows int
+		if errors.Is(err, robocache.ErrMisuse) && info.FPS.Zero() {
+			rows, err = robocache.RowsIn(x.ctx, x.ds, e, f)
+			if err == nil {
+				err = errTimeless
+			}
+		}
+		if errors.Is(err, errTimeless) {
 			// Rows without a clock: nothing is wrong with them, and their values are looked at.
 			if !x.timeless {
 				x.timeless = true
 				x.add(robocache.SeverityInfo, "no-rate", nil, 0, "--hz says the rate of the rows", "the data says nothing of time: stamps, gaps and clocks are not looked at")
 			}
-			timeless = append(timeless, line{f, make([]int64, x.ds.Len(e))})
+			timeless = append(timeless, line{f, make([]int64, rows)})
 			continue
 		}
 		if err != nil {

@@ -48,8 +48,8 @@ func Episode(ctx context.Context, ds robocache.Dataset, episode int) (*EpisodeRe
 		}
 		if err != nil {
 			s.Problem = err.Error()
-			if f.Clock == "" {
-				s.Rows = ds.Len(episode)
+			if s.Rows, err = robocache.RowsIn(ctx, ds, episode, f); err != nil {
+				s.Rows = 0
 			}
 		} else {
 			s.measure(times)

@@ -8,11 +8,8 @@ import (
 
 // rowsIn is the number of rows of a stream in an episode: of its own clock, where it has one.
 func rowsIn(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, episode int) (int, error) {
-	if f.Clock == "" {
-		return ds.Len(episode), nil
-	}
-	times, err := ds.Times(ctx, episode, f.Key)
-	return len(times), robocache.At(err, robocache.Where{"episode": episode})
+	n, err := robocache.RowsIn(ctx, ds, episode, f)
+	return n, robocache.At(err, robocache.Where{"episode": episode})
 }
 
 // blocksOf reads a stream in blocks of whole rows, of a ragged one in blocks of whole entries, and gives the shape of those. What fits

@@ -16,21 +16,26 @@ func (s *shared) stream(ctx context, arr *answer, episode int, key string, times
 	where := robocache.Where{"dataset": s.Info().URI, "episode": episode, "stream": key}
 	f := s.Info().Feature(key)
 	rows := s.Len(episode)
-	if times || f != nil && f.Clock != "" {
+	if f != nil && f.Clock != "" && !times { // its own clock: its own number of rows
+		n, err := robocache.RowsIn(ctx, s.Dataset, episode, f)
+		if err != nil {
+			return robocache.At(err, where)
+		}
+		rows = n
+	}
+	if times {
 		t, err := s.Times(ctx, episode, key)
 		if err != nil {
 			return robocache.At(err, where)
 		}
-		if f != nil && f.Clock != "" { // its own clock: its own number of rows
+		if f != nil && f.Clock != "" {
 			rows = len(t)
 		}
-		if times {
-			b, err := arr.add("times", robocache.Int64, []int{len(t)})
-			if err != nil {
-				return err
-			}
-			copy(int64s(b), t)
+		b, err := arr.add("times", robocache.Int64, []int{len(t)})
+		if err != nil {
+			return err
 		}
+		copy(int64s(b), t)
 	}
 	if !values {
 		return nil

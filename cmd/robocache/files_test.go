@@ -53,6 +53,19 @@ func TestStatsNotesAreNoFindings(t *testing.T) {
 	}
 }
 
+// Files of arrays of several lengths that say nothing of time: every array is a stream, its values are looked at and counted, and only stamps
+// want a rate.
+func TestArraysWithoutTime(t *testing.T) {
+	for _, name := range []string{"hdf5_features/latest.hdf5", "zarr/v3/data.zarr"} {
+		path := realdata.Path(t, name)
+		for _, verb := range []string{"inspect", "doctor", "stats"} {
+			if code, out, errs := call(t, verb, path); code != exitDone {
+				t.Errorf("%s %s: exit %d: %s%s", verb, name, code, errs, out)
+			}
+		}
+	}
+}
+
 // Datasets of every written format open again, also with text in each row (RLDS to Zarr), and hdf5 names robomimic's layout.
 func TestConvertedSetsOpenAgain(t *testing.T) {
 	dir := t.TempDir()

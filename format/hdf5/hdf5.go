@@ -324,6 +324,7 @@ func (d *Dataset) measure(ctx context.Context, e *h5set.Episode) error {
 		}
 	}
 	e.Length, e.Acts = int(action), acts
+	e.Others = e.Path == "" && !acts && e.Times == "" // a file of arrays: none of them is the one that counts
 	task, err := w.Task(ctx)
 	if err != nil && !h5set.Data(err) {
 		return fmt.Errorf("the task: %w", err)

@@ -50,6 +50,18 @@ func (d *Dataset) length(v *view, episode int) int {
 	return d.Len(episode)
 }
 
+// Rows is the number of a stream's rows in an episode.
+func (d *Dataset) Rows(_ context.Context, episode int, key string) (int, error) {
+	if err := d.checkEpisode(episode); err != nil {
+		return 0, err
+	}
+	v := d.views[key]
+	if v == nil && d.films.cams[key] == nil {
+		return 0, noStream(key)
+	}
+	return d.length(v, episode), nil
+}
+
 // rows are the array's rows of an episode's.
 func (d *Dataset) rows(v *view, rows []robocache.Row) ([]int, error) {
 	out := make([]int, len(rows))

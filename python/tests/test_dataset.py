@@ -186,3 +186,13 @@ def test_how_it_is_opened(h264: str, tmp_path: Path) -> None:
         robocache.Loader(ds, format="lerobot")
     with pytest.raises(robocache.Misuse, match="each robocache.Mix"):
         robocache.Loader([h264, h264], format="lerobot")
+
+
+@pytest.mark.parametrize("name, key, rows", [("hdf5_features/latest.hdf5", "layout.contiguous", 200), ("zarr/v3/data.zarr", "1d.chunked.ragged.i2", 5)])
+def test_values_without_a_clock(name: str, key: str, rows: int) -> None:
+    """An array whose rows nothing gives a time has values; its stamps want a rate."""
+    stream = robocache.open(dataset_path(name)).episode(0).streams[key]
+    assert len(stream.values) == rows
+    with pytest.raises(robocache.Misuse, match="rate"):
+        stream.times  # noqa: B018
+    assert len(robocache.open(dataset_path(name), hz=5).episode(0).streams[key].times) == rows

@@ -89,8 +89,12 @@ func (s *Set) readThrough(ctx context.Context, e int, st *Stream, decode bool, b
 	var refs []robocache.FrameRef
 	var buf []byte
 	notNumbers := int64(0)
-	for at := 0; at < s.Episodes[e].Length; at += step {
-		rows := make([]robocache.Row, min(step, s.Episodes[e].Length-at))
+	length, err := s.length(ctx, e, s.byKey[st.Key])
+	if err != nil {
+		return err
+	}
+	for at := 0; at < length; at += step {
+		rows := make([]robocache.Row, min(step, length-at))
 		for k := range rows {
 			rows[k] = robocache.Row{Episode: e, Index: at + k}
 		}

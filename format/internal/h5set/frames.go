@@ -54,7 +54,7 @@ func (s *Set) frames(ctx context.Context, key string, rows []robocache.Row, out 
 		raws = make([]robocache.Raw, len(rows))
 	}
 	for at := 0; at < len(rows); {
-		n, err := s.run(rows[at:])
+		n, err := s.run(ctx, i, rows[at:])
 		if err != nil {
 			return err
 		}

@@ -26,8 +26,10 @@ type Episode struct {
 	Index  int64  // its number in the dataset
 	Length int
 	// Acts says that the length is that of the actions: what was observed may have one row more, that after the last action.
-	Acts  bool
-	Tasks []string
+	Acts bool
+	// Others says that data sets of another length are streams too, each length a clock of its own.
+	Others bool
+	Tasks  []string
 	// Times are stamps that the file holds: the data set below the group; "" where it holds none.
 	Times string
 }
@@ -223,6 +225,7 @@ func (s *Set) open(ctx context.Context, episode int) (*opened, error) {
 	}
 	o := &opened{sets: make([]*h5.Dataset, len(s.Streams)), errs: make([]error, len(s.Streams)), bytes: int64(len(s.Streams)) * 24}
 	same := map[string]*h5.Dataset{}
+	clocks := map[string]int64{}
 	for i := range s.Streams {
 		st := &s.Streams[i]
 		d := same[st.Path]
@@ -237,7 +240,14 @@ func (s *Set) open(ctx context.Context, episode int) (*opened, error) {
 			same[st.Path] = d
 			o.bytes += 600
 		}
-		if err := fits(st, d, e.Length); err != nil {
+		length := int64(e.Length)
+		if st.Clock != "" {
+			if _, ok := clocks[st.Clock]; !ok {
+				clocks[st.Clock] = d.Rows()
+			}
+			length = clocks[st.Clock]
+		}
+		if err := fits(st, d, length); err != nil {
 			o.errs[i] = err
 			continue
 		}
@@ -256,7 +266,7 @@ func Data(err error) bool {
 }
 
 // fits says whether a data set is a stream's, as the first episode had it, and has as many rows as the episode.
-func fits(st *Stream, d *h5.Dataset, length int) error {
+func fits(st *Stream, d *h5.Dataset, length int64) error {
 	bad := func(want, got string) error {
 		return &robocache.Error{Class: robocache.ErrMalformed, Op: "hdf5", Where: robocache.Where{"pointer": d.Name()}, Want: want, Got: got}
 	}
@@ -269,7 +279,7 @@ func fits(st *Stream, d *h5.Dataset, length int) error {
 	if st.After {
 		length++
 	}
-	if d.Rows() != int64(length) {
+	if d.Rows() != length {
 		return bad(fmt.Sprintf("%d rows, as the episode has", length), fmt.Sprint(d.Rows()))
 	}
 	return nil
@@ -306,13 +316,16 @@ func (s *Set) get(key string, kinds ...robocache.Kind) (int, error) {
 	return 0, &robocache.Error{Class: robocache.ErrMisuse, Op: s.Info_.Format, Where: robocache.Where{"stream": key}, Want: fmt.Sprintf("a stream of kind %s", kinds[0]), Got: string(s.Streams[i].Kind)}
 }
 
-// run says how many rows from the first on follow each other in one episode, and checks that they are there.
-func (s *Set) run(rows []robocache.Row) (int, error) {
+// run says how many rows of a stream (-1: the episode's) from the first on follow each other in one episode, and checks that they are there.
+func (s *Set) run(ctx context.Context, stream int, rows []robocache.Row) (int, error) {
 	r := rows[0]
 	if err := s.check(r.Episode); err != nil {
 		return 0, err
 	}
-	length := s.Episodes[r.Episode].Length
+	length, err := s.length(ctx, r.Episode, stream)
+	if err != nil {
+		return 0, err
+	}
 	if r.Index < 0 || r.Index >= length {
 		return 0, &robocache.Error{Class: robocache.ErrMisuse, Op: s.Info_.Format, Where: robocache.Where{"episode": s.Episodes[r.Episode].Index, "row": r.Index}, Want: fmt.Sprintf("a row from 0 to %d", length-1), Got: fmt.Sprint(r.Index)}
 	}
@@ -345,7 +358,7 @@ func (s *Set) Gather(ctx context.Context, key string, rows []robocache.Row, dst 
 		pieces.Put(list)
 	}()
 	for at := 0; at < len(rows); {
-		n, err := s.run(rows[at:])
+		n, err := s.run(ctx, i, rows[at:])
 		if err != nil {
 			return err
 		}
@@ -414,7 +427,7 @@ func (s *Set) Text(ctx context.Context, key string, rows []robocache.Row) (out [
 		}
 	}
 	for at := 0; at < len(rows); {
-		n, err := s.run(rows[at:])
+		n, err := s.run(ctx, stream, rows[at:])
 		if err != nil {
 			return nil, err
 		}

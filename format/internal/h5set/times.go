@@ -8,14 +8,40 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
+// Rows is the number of a stream's rows in an episode.
+func (s *Set) Rows(ctx context.Context, episode int, key string) (n int, err error) {
+	defer Guard(s.Info_.Format+" rows", &err)
+	stream, err := s.get(key)
+	if err != nil {
+		return 0, err
+	}
+	if err := s.check(episode); err != nil {
+		return 0, err
+	}
+	return s.length(ctx, episode, stream)
+}
+
+// length is the number of rows of a stream in an episode; of the episode where it is -1.
+func (s *Set) length(ctx context.Context, episode, stream int) (int, error) {
+	if stream < 0 || s.Streams[stream].Clock == "" {
+		return s.Episodes[episode].Length, nil
+	}
+	d, err := s.dataset(ctx, episode, stream)
+	if err != nil {
+		return 0, err
+	}
+	return int(d.Rows()), nil
+}
+
 // Times gives the stamps of an episode's rows: those of the file where it holds some, else the rate's.
 func (s *Set) Times(ctx context.Context, episode int, key string) (out []int64, err error) {
 	defer Guard(s.Info_.Format+" times", &err)
 	if err := s.check(episode); err != nil {
 		return nil, err
 	}
+	stream := -1
 	if key != "" {
-		if _, err := s.get(key); err != nil {
+		if stream, err = s.get(key); err != nil {
 			return nil, err
 		}
 	}
@@ -23,14 +49,18 @@ func (s *Set) Times(ctx context.Context, episode int, key string) (out []int64, 
 		return nil, err
 	}
 	e := &s.Episodes[episode]
-	if e.Times != "" {
+	length, err := s.length(ctx, episode, stream)
+	if err != nil {
+		return nil, err
+	}
+	if e.Times != "" && (stream < 0 || s.Streams[stream].Clock == "") {
 		return s.stamps(ctx, episode)
 	}
 	rate := s.Info_.FPS
 	if rate.Zero() {
 		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: s.Info_.Format, Where: robocache.Where{"file": e.File.Name()}, Msg: "the file says nothing of time: neither stamps nor a rate", Hint: "name the rate of its rows: --hz 20, or hz=20 in Python"}
 	}
-	out = make([]int64, e.Length)
+	out = make([]int64, length)
 	for k := range out {
 		out[k] = rate.Nanos(int64(k))
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // Tree describes the streams of an episode by a rule: every data set whose first dimension is the episode's length, or one more where that is
-// the actions' (ManiSkill). key names them; "" leaves one out. found says what is none.
+// the actions' (ManiSkill); where Others says so those of another length of more than one row too. key names them; "" leaves one out. found says what is none.
 func (e *Episode) Tree(ctx context.Context, key func(path string) string) (out []Stream, found []robocache.Finding, err error) {
 	w, err := e.Walker(ctx)
 	if err != nil {
@@ -37,7 +37,8 @@ func (e *Episode) Tree(ctx context.Context, key func(path string) string) (out [
 			return nil
 		}
 		after := e.Acts && len(d.Shape) > 0 && d.Rows() == int64(e.Length)+1
-		if len(d.Shape) == 0 || d.Rows() != int64(e.Length) && !after {
+		other := e.Others && len(d.Shape) > 0 && d.Rows() > 1 && d.Rows() != int64(e.Length)
+		if len(d.Shape) == 0 || d.Rows() != int64(e.Length) && !after && !other {
 			note(path, fmt.Sprintf("its shape is %v, the episode has %d rows", d.Shape, e.Length))
 			return nil
 		}
@@ -53,6 +54,9 @@ func (e *Episode) Tree(ctx context.Context, key func(path string) string) (out [
 		}
 		for i := range streams {
 			streams[i].After = after
+			if other { // nothing says when its rows were: it bounds no timeline
+				streams[i].Clock, streams[i].Latched = fmt.Sprintf("rows%d", d.Rows()), true
+			}
 		}
 		if after && len(streams) > 0 {
 			longer = append(longer, k)
