@@ -33,6 +33,7 @@ const (
 	jobAdmit  jobKind = iota // open a file of an episode that becomes resident; makes chunk jobs
 	jobLocate                // ask where the pictures of a column lie; makes file jobs
 	jobSort                  // find the distinct rows of a column of stills; makes still jobs
+	jobRows                  // the columns of numbers and texts of a small part
 	jobGather
 	jobText
 	jobRagged // one tensor of a batch whose rows vary in length
@@ -112,6 +113,34 @@ func (q *queue) push(j job) {
 	}
 }
 
+// pushSmall adds jobs that one worker does faster than others wake up.
+func (q *queue) pushSmall(jobs []job) {
+	if len(jobs) == 0 {
+		return
+	}
+	q.mu.Lock()
+	for i := range jobs {
+		q.heap = append(q.heap, jobs[i])
+		up(q.heap, len(q.heap)-1)
+	}
+	wake := q.asleep > 0
+	q.mu.Unlock()
+	if wake {
+		q.more.Signal()
+	}
+}
+
+// popSmall gives a job for one who would wait otherwise, where a small one is next; q.wg.Done says that it was done.
+func (q *queue) popSmall() (job, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.heap) == 0 || q.heap[0].kind != jobRows || q.closed {
+		return job{}, false
+	}
+	q.wg.Add(1)
+	return q.take(), true
+}
+
 func (q *queue) pop() (job, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -123,13 +152,18 @@ func (q *queue) pop() (job, bool) {
 		q.more.Wait()
 		q.asleep--
 	}
+	return q.take(), true
+}
+
+// take takes the first job. q.mu is held.
+func (q *queue) take() job {
 	j := q.heap[0]
 	n := len(q.heap) - 1
 	q.heap[0] = q.heap[n]
 	q.heap[n] = job{}
 	q.heap = q.heap[:n]
 	down(q.heap)
-	return j, true
+	return j
 }
 
 // close lets the workers end once the queue is empty; with its context ended they drop what is left.

@@ -3,6 +3,7 @@ package loader
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
@@ -24,6 +25,10 @@ type source struct {
 	starts videoStarts
 	offset int64 // number of its first sample among those of all sources
 
+	rowCols  []int32      // columns that a job of rows fills
+	rowBytes int          // of a sample's numbers
+	wary     atomic.Int32 // batches that have a job a column, because rows were slow
+
 	tensors []int // of the layout → of the batch
 	texts   []int
 	absent  []int // tensors of the batch that this source has nothing for
@@ -43,6 +48,7 @@ func newSource(ctx context.Context, a *assembler, index, sources int, name strin
 	if src.layout, err = newLayout(ctx, ds, &cfg, &src.line, a.warn); err != nil {
 		return nil, err
 	}
+	src.rowCols, src.rowBytes = src.layout.rowColumns()
 	if starts, ok := base(ds).(videoStarts); ok {
 		src.starts = starts
 	}

@@ -10,6 +10,7 @@ import (
 	stdcontext "context"
 	"errors"
 	"io"
+	"sync"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -104,7 +105,7 @@ func robocache_loader_take(handle, epoch C.int64_t, timeoutMS C.int32_t, taken *
 			status = fail(out, panicked(r))
 		}
 	}()
-	l, err := loaderOf(handle)
+	l, err := lookup[*loading](int64(handle), "loader")
 	if err == nil {
 		err = l.take(int64(epoch), int(timeoutMS), taken)
 	}
@@ -120,10 +121,26 @@ func robocache_loader_take(handle, epoch C.int64_t, timeoutMS C.int32_t, taken *
 }
 
 // take gives the last batch again where it did not arrive, else the next. That an epoch is over it says as often as asked.
+// With a timeout of 0 it waits for nobody, not for locks either: Python asks so with the GIL held.
 func (l *loading) take(epoch int64, timeoutMS int, taken *C.robocache_taken) error {
-	l.next.Lock()
+	lock := func(m *sync.Mutex) bool {
+		if timeoutMS == 0 {
+			return m.TryLock()
+		}
+		m.Lock()
+		return true
+	}
+	if !lock(&l.next) {
+		return errLate
+	}
 	defer l.next.Unlock()
-	l.mu.Lock()
+	if !lock(&l.mu) {
+		return errLate
+	}
+	if l.closed {
+		l.mu.Unlock()
+		return misuse("loader", "the loader is closed")
+	}
 	if l.last.awaited() {
 		*taken = l.last.taken
 		l.mu.Unlock()

@@ -1,0 +1,62 @@
+package loader
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// sluggish takes long over the first column that it is asked for, and then gives two only to those who ask at the same time.
+type sluggish struct {
+	*fake
+	calls atomic.Int32
+	pair  chan struct{}
+	stuck atomic.Bool
+}
+
+func (s *sluggish) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) error {
+	switch s.calls.Add(1) {
+	case 1:
+		time.Sleep(5 * atOnce)
+	case 2:
+		select {
+		case <-s.pair:
+		case <-time.After(20 * time.Second):
+			s.stuck.Store(true)
+		}
+	case 3:
+		close(s.pair)
+	}
+	return s.fake.Gather(ctx, key, rows, dst)
+}
+
+// TestSlowColumns: the columns of a small batch are one job, until one of them takes long: then the others are done side by side, and the
+// next batches have a job a column.
+func TestSlowColumns(t *testing.T) {
+	f := &sluggish{fake: newFake(8, 8, 8), pair: make(chan struct{})}
+	l := mustLoader(t, f, Config{BatchSize: 24, Shuffle: Global, Threads: 3, Keys: []string{"observation.state", "action", "count", "done", "index"}})
+	b, err := l.Next(bg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkBatch(t, f.fake, l.cfg, b)
+	b.Release()
+	if f.stuck.Load() {
+		t.Fatal("the columns behind a slow one waited for each other")
+	}
+	src := l.a.sources[0]
+	if n := src.wary.Load(); n != waryBatches {
+		t.Fatalf("%d batches have a job a column, want %d", n, waryBatches)
+	}
+	for src.wary.Load() > 0 {
+		b, err := l.Next(bg)
+		if err != nil {
+			continue // the end of an epoch
+		}
+		checkBatch(t, f.fake, l.cfg, b)
+		b.Release()
+	}
+}
