@@ -105,6 +105,10 @@ func (c *Config) Stamps(ctx context.Context, ds robocache.Dataset, ep int, key s
 			return nil, err
 		}
 		d.Correct(stamps)
+		if err := CheckStamps(stamps, key); err != nil {
+			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "align", Where: robocache.Where{"episode": ep, "stream": key}, Msg: "drift: its moment at lies too far from the stream's stamps", Want: "a moment on the stream's own clock, in int ns or float seconds",
+				Got: strconv.FormatInt(d.At, 10) + " ns", Err: err}
+		}
 	}
 	return stamps, CheckStamps(stamps, key)
 }

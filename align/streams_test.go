@@ -277,3 +277,16 @@ func TestLatchedStreamsHold(t *testing.T) {
 		t.Errorf("%q", w.Text)
 	}
 }
+
+// A moment of drift far from the stamps is named, and not the stamps that it makes.
+func TestDriftFarAway(t *testing.T) {
+	cfg := Config{Times: []Nanos{0}, Keys: []string{"force"}, Drift: map[string]robocache.Drift{"force": {PPM: -90000, At: 1<<62 - 1, Fixed: true}}}
+	s := newClocked()
+	for i := range s.clocks["force"] {
+		s.clocks["force"][i] -= 1<<62 - 2e9
+	}
+	_, err := Episode(context.Background(), s, 0, cfg)
+	if !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "drift") || !strings.Contains(err.Error(), "force") {
+		t.Errorf("%v", err)
+	}
+}

@@ -40,6 +40,10 @@ func fail(op, uri, name string, err error) error {
 		return robocache.At(err, where)
 	}
 	e := &robocache.Error{Class: robocache.Classify(err), Op: op, Where: where, Err: err}
+	var system *fs.PathError
+	if errors.As(err, &system) && system == err {
+		e.Err = system.Err // its path and its system call ("statat") are said already, in our words
+	}
 	switch {
 	case errors.Is(err, syscall.ENOTDIR):
 		e.Class = robocache.ErrNotFound // "a.txt/b": there is no such file

@@ -205,12 +205,52 @@ func TestDetected(t *testing.T) {
 
 // TestBadStamps: a side file that lies is an error with its line.
 func TestBadStamps(t *testing.T) {
-	for text, line := range map[string]string{"0.1\nx\n": "line 2", "0.2\n0.1\n": "line 2", "0.1\n": "1 stamps for 2", "1e300\n2\n": "line 1", "NaN\n1\n": "line 1"} {
+	for text, line := range map[string]string{"0.1\nx\n": "line 2", "0.2\n0.1\n": "line 2", "1e300\n2\n": "line 1", "NaN\n1\n": "line 1"} {
 		dir := folder(t, map[string][]byte{"velodyne/000000.bin": {}, "velodyne/000001.bin": {}, "times.txt": []byte(text)})
 		_, err := clouds.Open(t.Context(), dir, "kitti", robocache.OpenOptions{})
 		if !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), line) {
 			t.Errorf("%q: %v", text, err)
 		}
+	}
+}
+
+// TestShortStamps: scans behind the last stamp are left out, and that is said; an empty file says nothing.
+func TestShortStamps(t *testing.T) {
+	for _, c := range []struct {
+		names  []string
+		text   string
+		scans  int
+		code   string
+		second int64 // stamp of the last scan
+	}{
+		{[]string{"000000", "000001", "000002"}, "0.5\n0.7\n", 2, "short-stamps", 700e6},
+		{[]string{"000000", "000002", "000003"}, "0.5\n0.6\n0.7\n", 2, "short-stamps", 700e6}, // by number
+		{[]string{"000010", "000011", "000012"}, "0.5\n0.7\n", 2, "short-stamps", 700e6},       // by place
+		{[]string{"000000", "000001"}, "\n", 2, "no-stamps", 100e6},
+		{[]string{"000000", "000002"}, "0.5\n0.6\n0.7\n", 2, "", 700e6},
+	} {
+		files := map[string][]byte{"times.txt": []byte(c.text)}
+		for _, n := range c.names {
+			files["velodyne/"+n+".bin"] = make([]byte, 16)
+		}
+		d, err := clouds.Open(t.Context(), folder(t, files), "kitti", robocache.OpenOptions{})
+		if err != nil {
+			t.Errorf("%v %q: %v", c.names, c.text, err)
+			continue
+		}
+		code := ""
+		for _, f := range d.Info().Findings {
+			code = f.Code
+		}
+		times, err := d.Times(t.Context(), 0, "")
+		if err != nil || len(times) != c.scans || d.Len(0) != c.scans || d.Info().Frames != int64(c.scans) || code != c.code || times[len(times)-1] != c.second {
+			t.Errorf("%v %q: %v, finding %q, %v", c.names, c.text, times, code, err)
+		}
+		d.Close()
+	}
+	files := map[string][]byte{"times.txt": []byte("1\n2\n3\n"), "velodyne/000010.bin": {}}
+	if _, err := clouds.Open(t.Context(), folder(t, files), "kitti", robocache.OpenOptions{}); !errors.Is(err, robocache.ErrMalformed) {
+		t.Errorf("more stamps than scans of other numbers: %v", err)
 	}
 }
 

@@ -158,7 +158,7 @@ func (d *Dataset) sideFile(ctx context.Context, e *episode) error {
 			}
 			stamps, err := parseStamps(string(b))
 			if err == nil {
-				e.stamps, err = pick(stamps, e.scans)
+				err = d.pick(e, stamps, name)
 			}
 			return robocache.At(err, robocache.Where{"file": name})
 		}
@@ -169,15 +169,32 @@ func (d *Dataset) sideFile(ctx context.Context, e *episode) error {
 	return nil
 }
 
-// pick gives each scan its line: by its number where the file has a line for every number, else by its place.
-func pick(stamps []int64, scans []scan) ([]int64, error) {
-	byNumber := true
-	for _, s := range scans {
-		byNumber = byNumber && s.number < int64(len(stamps))
+// pick gives each scan its line: by its number where some scan's number has one, else by its place. Scans behind the last line are left out, with a
+// finding: at a rate they would stand at times that nobody recorded. A file without a stamp says nothing.
+func (d *Dataset) pick(e *episode, stamps []int64, name string) error {
+	if len(stamps) == 0 {
+		return nil
 	}
-	if !byNumber && len(stamps) != len(scans) {
-		return nil, malformed("%d stamps for %d scans", len(stamps), len(scans))
+	scans := slices.DeleteFunc(slices.Clone(e.scans), func(s scan) bool { return s.number >= int64(len(stamps)) })
+	byNumber := len(scans) > 0
+	if !byNumber {
+		if len(stamps) > len(e.scans) {
+			return malformed("%d stamps for %d scans", len(stamps), len(e.scans))
+		}
+		scans = e.scans[:len(stamps)]
 	}
+	if left := len(e.scans) - len(scans); left > 0 {
+		d.info.Findings = append(d.info.Findings, robocache.Finding{Severity: robocache.SeverityWarning, Code: "short-stamps", Where: robocache.Where{"file": name}, Count: int64(left),
+			Message: fmt.Sprintf("%d stamps for %d scans: the %d scans without one are left out", len(stamps), len(e.scans), left), Mend: "fetch the file of stamps again; or give all scans one rate: --hz 10"})
+	}
+	out, err := stampsOf(stamps, scans, byNumber)
+	if err == nil {
+		e.scans, e.stamps = scans, out
+	}
+	return err
+}
+
+func stampsOf(stamps []int64, scans []scan, byNumber bool) ([]int64, error) {
 	out := make([]int64, len(scans))
 	for i, s := range scans {
 		at := i

@@ -183,7 +183,8 @@ func (d *Dataset) reel(ctx context.Context, c *camera, episode int) (*reel, erro
 		if r.pictures != rows && r.pictures > 1 && rows > 1 {
 			t, err := d.Times(ctx, episode, "")
 			if err != nil {
-				return nil, err
+				return nil, &robocache.Error{Class: robocache.Classify(err), Op: "zarr video", Where: robocache.Where{"stream": c.f.Key, "episode": episode, "file": name},
+					Msg: fmt.Sprintf("%d pictures for %d rows, and without a rate nothing says which picture is whose", r.pictures, rows), Hint: "say the rate of the rows: --hz 10, or hz=10 in Python", Err: err}
 			}
 			r.byTime(file.Index, t)
 		}

@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
@@ -129,4 +130,30 @@ func TestVideosBeside(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// TestVideoWithoutRate: another number of pictures than rows, and no rate: the finding has both numbers.
+func TestVideoWithoutRate(t *testing.T) {
+	mp4s, _ := filepath.Glob(filepath.Join(realdata.Path(t, "g1_v21/videos/chunk-000"), "*", "episode_00000*.mp4"))
+	files := recording(t, []int{92}, []float64{0.1}, map[string]string{"videos/0/0.mp4": mp4s[0]})
+	delete(files, "replay_buffer.zarr/data/timestamp/.zarray")
+	delete(files, "replay_buffer.zarr/data/timestamp/0")
+	d, err := OpenStore(t.Context(), mem(files), robocache.OpenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	found, err := d.Diagnose(t.Context(), robocache.DiagnoseOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range found {
+		if f.Code == "bad-video" {
+			if !strings.Contains(f.Message, "221 pictures for 92 rows") || !strings.Contains(f.Message, "rate") {
+				t.Errorf("%+v", f)
+			}
+			return
+		}
+	}
+	t.Errorf("no finding of the video: %+v", found)
 }

@@ -3,91 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from fractions import Fraction
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from . import _engine, _memory, _options, _statistics
+from ._alignment import align_args
 from ._errors import Misuse
+from ._feature import Feature
+from ._rates import number, rate
 
 __all__ = ["Dataset", "Episode", "Stream", "Feature", "open"]
 
 _PICTURES = ("video", "image")
-
-
-@dataclass(frozen=True)
-class Feature:
-    """One stream of a dataset's schema. dtype and shape are those of one stored row; pictures also say height, width, channels, codec."""
-
-    key: str
-    kind: str  # numeric | image | video | pointcloud | text | event
-    dtype: str
-    shape: tuple[int, ...]
-    names: Any = None
-    height: int = 0
-    width: int = 0
-    channels: int = 0
-    fps: float | None = None
-    codec: str = ""
-    depth: Mapping[str, Any] | None = None
-    default: bool = False  # a bookkeeping column of the format: timestamp, index …
-    clock: str = ""  # streams of one clock have the same stamps and rows; "": the episode's own
-    interpolation: str = ""  # the mode of align that suits the values, where that does not follow from kind and dtype
-    unit: str = ""
-    masked: bool = False  # some rows hold no value
-    rotations: tuple[Mapping[str, Any], ...] = ()  # channels that are one rotation: {"at": 3, "form": "rotvec"}; turned under slerp
-    raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
-
-    def __getitem__(self, name: str) -> Any:
-        """The attribute of that name: f["dtype"] is f.dtype, as in the format's own dicts."""
-        if name not in self.__dataclass_fields__:
-            raise KeyError(name)
-        return getattr(self, name)
-
-    @property
-    def ragged(self) -> bool:
-        """A row holds a varying number of entries: shape begins with -1."""
-        return len(self.shape) > 0 and self.shape[0] < 0
-
-    @staticmethod
-    def of(d: Mapping[str, Any]) -> Feature:
-        return Feature(
-            d["key"], d["kind"], d["dtype"], tuple(d.get("shape") or ()), d.get("names"), d.get("height", 0), d.get("width", 0),
-            d.get("channels", 0), number(d.get("fps")), d.get("codec", ""), d.get("depth"), d.get("default", False),
-            d.get("clock", ""), d.get("interpolation", ""), d.get("unit", ""), d.get("masked", False), tuple(d.get("rotations") or ()), dict(d),
-        )  # fmt: skip
-
-
-def number(v: Any) -> Any:
-    """A rate as the engine tells it: int where it is whole, else float; None where there is none."""
-    if v is None:
-        return None
-    f = Fraction(v) if isinstance(v, str) else v
-    return int(f) if f == int(f) else float(f)
-
-
-def rate(name: str, v: Any) -> Any:
-    """A rate for the engine: a number, a Fraction, or text such as "30000/1001"."""
-    if isinstance(v, str):
-        try:
-            v = Fraction(v)
-        except (ValueError, ZeroDivisionError):
-            raise Misuse(f"{name}={v!r}: expected a rate in Hz") from None
-    if isinstance(v, Fraction):
-        return v.numerator if v.denominator == 1 else f"{v.numerator}/{v.denominator}"
-    if _options.is_integer(v):
-        v = int(v)
-    else:
-        try:
-            v = float(v)
-        except (TypeError, ValueError):
-            raise Misuse(f"{name}={v!r}: expected a rate in Hz") from None
-    if not v > 0 or v == float("inf"):
-        raise Misuse(f"{name}={v!r}: expected a rate above 0 Hz")
-    return v
 
 
 class Dataset:
@@ -414,75 +343,6 @@ class Episode:
         if image_size is not None:
             call["image_size"] = [int(v) for v in image_size]
         return arrays(self.dataset._handle.call("robocache_align", call))
-
-
-def align_args(
-    features: Iterable[str],
-    modes: Any = None,
-    edge: Any = None,
-    max_gap: Any = None,
-    offset: Any = None,
-    clock: Any = None,
-    latency: Any = None,
-    drift: Any = None,
-    rotations: Any = None,
-) -> dict[str, Any]:
-    """The common keywords of an alignment, checked, as the engine wants them: durations in int nanoseconds."""
-    args: dict[str, Any] = {}
-    for name, table in (("modes", modes), ("edge", edge), ("max_gap", max_gap), ("offset", offset), ("clock", clock), ("latency", latency), ("drift", drift), ("rotations", rotations)):
-        if isinstance(table, Mapping):
-            for k in table:
-                _options.key(k, features)
-        elif name in ("modes", "offset", "clock", "latency", "drift", "rotations") and table is not None:
-            raise Misuse(f"{name}={table!r}: expected a dict by stream key")
-    all_modes = ("linear", "nearest", "previous", "next", "slerp", "angle", "mean")
-    if modes:
-        args["modes"] = {k: _options.choice(f"modes[{k!r}]", v, all_modes) for k, v in modes.items()}
-    if edge is not None:
-        edges = ("clamp", "mask", "extrapolate", "error")
-        args["edge"] = {k: _options.choice("edge", v, edges) for k, v in edge.items()} if isinstance(edge, Mapping) else _options.choice("edge", edge, edges)
-    if max_gap is not None:
-        args["max_gap"] = (
-            {k: _options.nanoseconds("max_gap", v) for k, v in max_gap.items()} if isinstance(max_gap, Mapping) else _options.nanoseconds("max_gap", max_gap)
-        )
-    if offset:
-        args["offset"] = {k: _options.nanoseconds("offset", v) for k, v in offset.items()}
-    if latency:
-        args["latency"] = {k: _options.nanoseconds("latency", v) for k, v in latency.items()}
-    if drift:
-        args["drift"] = {k: _drift(k, v) for k, v in drift.items()}
-    if clock:
-        args["clock"] = dict(clock)
-    if rotations:
-        args["rotations"] = {k: _rotations(k, v) for k, v in rotations.items()}
-    return args
-
-
-def _rotations(key: str, v: Any) -> list[dict[str, Any]]:
-    """One entry of rotations= as the engine wants it."""
-    out = []
-    for r in [(0, v)] if isinstance(v, str) else v if isinstance(v, (list, tuple)) else [v]:
-        at, form = (r["at"], r["form"]) if isinstance(r, Mapping) and set(r) == {"at", "form"} else r if isinstance(r, (tuple, list)) and len(r) == 2 else (None, None)
-        if not _options.is_integer(at) or not isinstance(form, str):
-            raise Misuse(f"rotations[{key!r}]={v!r}: expected a form, or a list of (first channel, form)", {"stream": key})
-        out.append({"at": int(at), "form": form})
-    return out
-
-
-def _drift(key: str, v: Any) -> Any:
-    """One entry of drift= as the engine wants it."""
-    at = None
-    if isinstance(v, Mapping) and "ppm" in v and set(v) <= {"ppm", "at"}:
-        v, at = v["ppm"], v.get("at")
-    elif isinstance(v, (tuple, list)) and len(v) == 2:
-        v, at = v
-    try:
-        ppm = float(v)
-    except (TypeError, ValueError):
-        ppm = float("nan")
-    if isinstance(v, bool) or not abs(ppm) <= 1e5:
-        raise Misuse(f"drift[{key!r}]={v!r}: expected parts in a million within ±100000, or (ppm, at)", {"stream": key})
-    return ppm if at is None else {"ppm": ppm, "at": _options.nanoseconds(f"drift[{key!r}] at", at)}
 
 
 def arrays(answer: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,54 @@
+"""Feature: one stream of a dataset's schema."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ._rates import number
+
+__all__ = ["Feature"]
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One stream of a dataset's schema. dtype and shape are those of one stored row; pictures also say height, width, channels, codec."""
+
+    key: str
+    kind: str  # numeric | image | video | pointcloud | text | event
+    dtype: str
+    shape: tuple[int, ...]
+    names: Any = None
+    height: int = 0
+    width: int = 0
+    channels: int = 0
+    fps: float | None = None
+    codec: str = ""
+    depth: Mapping[str, Any] | None = None
+    default: bool = False  # a bookkeeping column of the format: timestamp, index …
+    clock: str = ""  # streams of one clock have the same stamps and rows; "": the episode's own
+    interpolation: str = ""  # the mode of align that suits the values, where that does not follow from kind and dtype
+    unit: str = ""
+    masked: bool = False  # some rows hold no value
+    rotations: tuple[Mapping[str, Any], ...] = ()  # channels that are one rotation: {"at": 3, "form": "rotvec"}; turned under slerp
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    def __getitem__(self, name: str) -> Any:
+        """The attribute of that name: f["dtype"] is f.dtype, as in the format's own dicts."""
+        if name not in self.__dataclass_fields__:
+            raise KeyError(name)
+        return getattr(self, name)
+
+    @property
+    def ragged(self) -> bool:
+        """A row holds a varying number of entries: shape begins with -1."""
+        return len(self.shape) > 0 and self.shape[0] < 0
+
+    @staticmethod
+    def of(d: Mapping[str, Any]) -> Feature:
+        return Feature(
+            d["key"], d["kind"], d["dtype"], tuple(d.get("shape") or ()), d.get("names"), d.get("height", 0), d.get("width", 0),
+            d.get("channels", 0), number(d.get("fps")), d.get("codec", ""), d.get("depth"), d.get("default", False),
+            d.get("clock", ""), d.get("interpolation", ""), d.get("unit", ""), d.get("masked", False), tuple(d.get("rotations") or ()), dict(d),
+        )  # fmt: skip
