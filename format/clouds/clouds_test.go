@@ -225,7 +225,7 @@ func TestShortStamps(t *testing.T) {
 	}{
 		{[]string{"000000", "000001", "000002"}, "0.5\n0.7\n", 2, "short-stamps", 700e6},
 		{[]string{"000000", "000002", "000003"}, "0.5\n0.6\n0.7\n", 2, "short-stamps", 700e6}, // by number
-		{[]string{"000010", "000011", "000012"}, "0.5\n0.7\n", 2, "short-stamps", 700e6},       // by place
+		{[]string{"000010", "000011", "000012"}, "0.5\n0.7\n", 2, "short-stamps", 700e6},      // by place
 		{[]string{"000000", "000001"}, "\n", 2, "no-stamps", 100e6},
 		{[]string{"000000", "000002"}, "0.5\n0.6\n0.7\n", 2, "", 700e6},
 	} {
