@@ -286,6 +286,12 @@ func TestDepthStills(t *testing.T) {
 		}
 		out := open(t, dst)
 		const key = "observation.depth.cam_0"
+		if f := out.Info().Feature(key); f.DType != robocache.Uint16 || f.Depth == nil || f.Depth.Unit != "mm" || f.Channels != 1 {
+			t.Errorf("read back as %+v", f)
+		}
+		if all, err := out.Stats(t.Context()); err != nil || all[key] == nil || !(all[key].Max[0] > 255) {
+			t.Errorf("statistics %+v, %v", all[key], err)
+		}
 		rows := rowsOf(0, src.Len(0))
 		a, b := make([]robocache.FrameRef, len(rows)), make([]robocache.FrameRef, len(rows))
 		if err := errors.Join(src.Frames(t.Context(), key, rows, a), out.Frames(t.Context(), key, rows, b)); err != nil {

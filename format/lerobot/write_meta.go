@@ -148,8 +148,8 @@ func (w *Writer) info() ([]byte, error) {
 		o := jsonObject{{"dtype", dtype}, {"shape", shape}, {"names", names}}
 		if f.Kind == robocache.KindVideo {
 			o = append(o, jsonField{"info", w.cams[f.Key].info(w.cfg.FPS)})
-		} else if f.Kind == robocache.KindImage && f.Depth != nil {
-			o = append(o, jsonField{"info", jsonObject{{"is_depth_map", true}, {"depth_unit", f.Depth.Unit}}})
+		} else if unit := depthUnit(&f.Feature); unit != "" {
+			o = append(o, jsonField{"info", jsonObject{{"is_depth_map", true}, {"depth_unit", unit}}})
 		}
 		features = append(features, jsonField{f.Key, o})
 	}
@@ -180,6 +180,19 @@ func (w *Writer) info() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
+// depthUnit is that of depth pictures in 16 bits, whose source may call them so by their type alone; "" of any other feature.
+func depthUnit(f *robocache.Feature) string {
+	switch {
+	case f.Kind != robocache.KindImage || f.Depth == nil && f.DType != robocache.Uint16:
+		return ""
+	case f.Depth != nil:
+		return f.Depth.Unit
+	case f.Unit == "m":
+		return "m"
+	}
+	return "mm"
+}
+
 // fpsNumber is an integer where the rate is one: the reference wants it so.
 func fpsNumber(r robocache.Rate) any {
 	if r.Den == 1 {
@@ -196,7 +209,7 @@ func pictureShape(f *robocache.Feature, names any) ([]int, any) {
 	}
 	if c == 0 {
 		c = 3
-		if f.Depth != nil {
+		if f.Depth != nil || f.DType == robocache.Uint16 {
 			c = 1
 		}
 	}
