@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"sort"
+	"strconv"
 	"strings"
 	"sync"
 )
@@ -114,8 +115,17 @@ func (f *Format) open(ctx context.Context, uri string, opt OpenOptions) (Dataset
 	return f.Open(ctx, uri, opt)
 }
 
-// Open opens the dataset at uri: a path, file://, http(s):// or mem://. The format is detected unless opt names it.
-func Open(ctx context.Context, uri string, opt OpenOptions) (Dataset, error) {
+// Open opens the dataset at uri: a path, file://, http(s):// or mem://. The format is detected unless the options, of which there is at most
+// one, name it.
+func Open(ctx context.Context, uri string, options ...OpenOptions) (Dataset, error) {
+	var opt OpenOptions
+	switch len(options) {
+	case 0:
+	case 1:
+		opt = options[0]
+	default:
+		return nil, &Error{Class: ErrMisuse, Op: "open", Where: Where{"dataset": uri}, Want: "at most one OpenOptions", Got: strconv.Itoa(len(options))}
+	}
 	if uri == "" {
 		return nil, &Error{Class: ErrMisuse, Op: "open", Msg: "empty URI"}
 	}

@@ -90,6 +90,12 @@ func TestOpenWithoutFormats(t *testing.T) {
 	if _, err := Open(t.Context(), "x", OpenOptions{Format: "nope"}); !errors.Is(err, ErrUnsupported) {
 		t.Errorf("unknown format: %v", err)
 	}
+	if _, err := Open(t.Context(), "x", OpenOptions{}, OpenOptions{}); !errors.Is(err, ErrMisuse) {
+		t.Error("two sets of options: ", err)
+	}
+	if _, err := Open(t.Context(), "x"); !errors.Is(err, ErrNotFound) {
+		t.Error("no options: ", err)
+	}
 	if _, err := Open(t.Context(), "x", OpenOptions{}); !errors.Is(err, ErrNotFound) {
 		t.Errorf("nothing there: %v", err)
 	}

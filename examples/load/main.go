@@ -30,7 +30,7 @@ func main() {
 }
 
 func load(ctx context.Context, uri string) error {
-	ds, err := robocache.Open(ctx, uri, robocache.OpenOptions{})
+	ds, err := robocache.Open(ctx, uri)
 	if err != nil {
 		return err
 	}
