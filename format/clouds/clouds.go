@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"path/filepath"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -69,7 +70,7 @@ func detect(uri string, s source) bool {
 	if !ok {
 		return false
 	}
-	for _, dir := range []string{"", "velodyne", "velodyne_points/data", "training/velodyne", "testing/velodyne", "samples/LIDAR_TOP", "sweeps/LIDAR_TOP"} {
+	for _, dir := range []string{"", "velodyne", "velodyne_points/data", "data", "training/velodyne", "testing/velodyne", "samples/LIDAR_TOP", "sweeps/LIDAR_TOP"} {
 		if s.scansIn(path.Join(local.URI(), dir)) {
 			return true
 		}
@@ -151,6 +152,7 @@ func (s source) scan(base string) (int64, bool) {
 // Dataset is an open folder of scans.
 type Dataset struct {
 	st     store.Store
+	parent string // the local folder around the root; ""
 	src    source
 	info   *robocache.Info
 	eps    []episode
@@ -173,7 +175,7 @@ func Open(ctx context.Context, uri, format string, opt robocache.OpenOptions) (*
 	if err != nil {
 		return nil, err
 	}
-	d, err := OpenStore(ctx, s, format, opt)
+	d, err := openStore(ctx, s, format, opt, parentOf(s))
 	if err != nil {
 		store.Close(s)
 		return nil, robocache.At(err, robocache.Where{"dataset": store.Redact(uri)})
@@ -181,10 +183,27 @@ func Open(ctx context.Context, uri, format string, opt robocache.OpenOptions) (*
 	return d, nil
 }
 
+// parentOf is the folder around a local one, where the stamps of its scans may lie; "" where there is none, or the store is none of this machine.
+func parentOf(s store.Store) string {
+	local, ok := s.(*store.Local)
+	if !ok {
+		return ""
+	}
+	dir, err := filepath.Abs(local.URI())
+	if err != nil || filepath.Dir(dir) == dir {
+		return ""
+	}
+	return filepath.Dir(dir)
+}
+
 // OpenStore opens the folder at the root of a store. Close of the dataset closes the store.
-func OpenStore(ctx context.Context, s store.Store, format string, opt robocache.OpenOptions) (d *Dataset, err error) {
+func OpenStore(ctx context.Context, s store.Store, format string, opt robocache.OpenOptions) (*Dataset, error) {
+	return openStore(ctx, s, format, opt, "")
+}
+
+func openStore(ctx context.Context, s store.Store, format string, opt robocache.OpenOptions, parent string) (d *Dataset, err error) {
 	defer guard("open", &err)
-	d = &Dataset{st: s, dtype: robocache.Float32, rate: opt.HZ, budget: opt.MemoryBudget}
+	d = &Dataset{st: s, parent: parent, dtype: robocache.Float32, rate: opt.HZ, budget: opt.MemoryBudget}
 	for _, src := range sources {
 		if src.name == format {
 			d.src = src

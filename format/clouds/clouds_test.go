@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -251,6 +252,28 @@ func TestShortStamps(t *testing.T) {
 	files := map[string][]byte{"times.txt": []byte("1\n2\n3\n"), "velodyne/000010.bin": {}}
 	if _, err := clouds.Open(t.Context(), folder(t, files), "kitti", robocache.OpenOptions{}); !errors.Is(err, robocache.ErrMalformed) {
 		t.Errorf("more stamps than scans of other numbers: %v", err)
+	}
+}
+
+// TestInsideKITTI: a raw drive's velodyne_points opens, and the folder of scans itself, with the stamps beside it.
+func TestInsideKITTI(t *testing.T) {
+	for _, c := range []struct{ scans, stamps, open string }{
+		{"velodyne_points/data", "velodyne_points/timestamps.txt", "velodyne_points"},
+		{"velodyne_points/data", "velodyne_points/timestamps.txt", "velodyne_points/data"},
+		{"sequences/00/velodyne", "sequences/00/times.txt", "sequences/00/velodyne"},
+		{"velodyne_points/data", "velodyne_points/timestamps.txt", ""},
+	} {
+		dir := folder(t, map[string][]byte{c.scans + "/0000000000.bin": make([]byte, 16), c.scans + "/0000000001.bin": make([]byte, 16), c.stamps: []byte("0.5\n0.7\n")})
+		d, err := robocache.Open(t.Context(), dir+"/"+c.open, robocache.OpenOptions{})
+		if err != nil {
+			t.Errorf("%s: %v", c.open, err)
+			continue
+		}
+		times, err := d.Times(t.Context(), 0, "")
+		if err != nil || !slices.Equal(times, []int64{500e6, 700e6}) || d.Info().Format != "kitti" {
+			t.Errorf("%s: %v, %v", c.open, times, err)
+		}
+		d.Close()
 	}
 }
 

@@ -147,24 +147,39 @@ func (d *Dataset) findStamps(ctx context.Context) error {
 // sideFile reads the stamps beside a folder of scans.
 func (d *Dataset) sideFile(ctx context.Context, e *episode) error {
 	for _, dir := range []string{e.name, path.Dir(e.name)} {
-		for _, base := range []string{"timestamps.txt", "times.txt"} {
-			name := path.Join(dir, base)
-			b, err := store.ReadFile(ctx, d.st, name, maxSide)
-			if errors.Is(err, robocache.ErrNotFound) {
-				continue
-			}
-			if err != nil {
-				return err
-			}
-			stamps, err := parseStamps(string(b))
-			if err == nil {
-				err = d.pick(e, stamps, name)
-			}
-			return robocache.At(err, robocache.Where{"file": name})
+		if err := d.sideFileIn(ctx, d.st, dir, e); err != nil || e.stamps != nil {
+			return err
 		}
 		if dir == "." {
 			break
 		}
+	}
+	if e.name != "." || d.parent == "" {
+		return nil
+	}
+	s, err := store.OpenLocal(d.parent) // the root is the folder of scans: beside it is outside of it
+	if err != nil {
+		return nil
+	}
+	defer s.Close()
+	return d.sideFileIn(ctx, s, ".", e)
+}
+
+func (d *Dataset) sideFileIn(ctx context.Context, st store.Store, dir string, e *episode) error {
+	for _, base := range []string{"timestamps.txt", "times.txt"} {
+		name := path.Join(dir, base)
+		b, err := store.ReadFile(ctx, st, name, maxSide)
+		if errors.Is(err, robocache.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		stamps, err := parseStamps(string(b))
+		if err == nil {
+			err = d.pick(e, stamps, name)
+		}
+		return robocache.At(err, robocache.Where{"file": name})
 	}
 	return nil
 }
