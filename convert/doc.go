@@ -9,14 +9,15 @@
 //	    which nothing before it is needed for; else it is decoded and encoded, or refused, as Options say. Still pictures that stay images keep their bytes.
 //	C3  Tasks keep their numbers where those are 0…n−1 (annotation columns hold task numbers); else they are renumbered, and the report says how.
 //	C4  Statistics are counted from the rows written, never copied from the source.
-//	C5  The destination must be empty. An error or the end of the context leaves nothing behind; a kill leaves a tree without
-//	    meta/info.json, which Options.Resume continues: the result has the same bytes as an uninterrupted run.
-//	    A run with Resume keeps encoded episodes until it ends, so that another takes them over.
+//	C5  The destination must be empty. An error or the end of the context leaves nothing behind, no folder either; a kill, at any moment, leaves a tree
+//	    without meta/info.json, which Options.Resume continues (or a whole one with the journal, which it takes away): the result has the same bytes as an
+//	    uninterrupted run. A run with Resume keeps encoded episodes until it ends, so that another takes them over.
 //	C6  What was dropped, renamed, skipped or re-encoded is in the report, which also lies in meta/conversion.json; nothing is dropped silently.
 //	    A dataset of which no stream is left is refused (ErrUnsupported).
 //	C7  A source whose streams have clocks of their own, and one for which Options.Align asks, is brought onto one grid (align.View): at
 //	    Align's rate, else FPS, else the source's own. Write leaves clocks alone where the format keeps them (robocache.Format.Clocks).
 //	C8  Still pictures, raw or encoded, become video or stay images as Options.Pictures says; depth stays images, without loss. Rows without a value are told by
 //	    "<key>.valid"; their pictures are black. Rows of varying length (point clouds) have no place in LeRobot, and are reported as dropped.
-//	C9  Episodes are read and encoded ahead, as many at once as Options.Threads; what is written does not depend on that number.
+//	C9  Episodes are read and encoded ahead, as many at once as Options.Threads, as far as aheadBytes allows; what is written does not depend on that number.
+//	C10 Streams of which no two instants meet are refused by name, with the stamps that do not meet (ErrMisuse).
 package convert
