@@ -81,10 +81,8 @@ func (d *Dataset) load(ctx context.Context, i int64) ([]byte, error) {
 	if err := d.Readable(); err != nil {
 		return nil, err
 	}
-	most := int64(maxChunk)
-	if b := d.f.cache.Budget(); b < most {
-		most = b
-	}
+	// What the cache could not keep would be decoded again for each of its rows.
+	most := min(maxChunk, d.f.cache.Budget()-entry)
 	if d.rowBytes > 0 && n > most/d.rowBytes {
 		return nil, d.f.limit(d.addr, fmt.Sprintf("%d rows of %d bytes that are stored as one", n, d.rowBytes), uint64(n*d.rowBytes), uint64(most))
 	}

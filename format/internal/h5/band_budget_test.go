@@ -1,0 +1,79 @@
+package h5
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// countingReads counts the reads that are as large as a chunk.
+type countingReads struct {
+	robocache.Ranged
+	n int
+}
+
+func (c *countingReads) ReadAt(ctx context.Context, p []byte, off int64) error {
+	if len(p) > 1<<19 {
+		c.n++
+	}
+	return c.Ranged.ReadAt(ctx, p, off)
+}
+
+// TestChunkAsLargeAsTheBudget: a pass over the rows of a chunk that just fits decodes it once; one that cannot be kept is refused by name,
+// and not decoded for each row.
+func TestChunkAsLargeAsTheBudget(t *testing.T) {
+	const budget, rows = 1 << 20, 8
+	for _, c := range []struct {
+		bytes int64
+		fits  bool
+	}{{budget / 2 * 2 / 3, true}, {budget - 16<<10, true}, {budget - entry/2, false}, {2 * budget, false}} {
+		row := c.bytes / rows
+		path := filepath.Join(t.TempDir(), "one.hdf5")
+		out, err := os.Create(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := NewWriter(out)
+		d, err := w.Root().Dataset("x", Spec{DType: robocache.Uint8, Shape: []int64{rows, row}, ChunkRows: rows, Deflate: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		data := make([]byte, rows*row)
+		rng := rand.New(rand.NewPCG(1, 2))
+		for i := range data {
+			data[i] = byte(rng.Uint32())
+		}
+		if err := errors.Join(d.Write(data), d.Close(), w.Close(), out.Close()); err != nil {
+			t.Fatal(err)
+		}
+		f := openFile(t, path, budget)
+		o, err := f.Lookup(t.Context(), "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		x, err := o.Dataset(t.Context(), "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		reads := &countingReads{Ranged: f.r}
+		f.r = reads
+		got := make([]byte, row)
+		for i := range int64(rows) {
+			err := x.ReadRows(t.Context(), i, 1, got)
+			switch {
+			case !c.fits && !errors.Is(err, robocache.ErrResourceLimit):
+				t.Fatalf("%d bytes in %d: %v", c.bytes, budget, err)
+			case c.fits && (err != nil || string(got) != string(data[i*row:(i+1)*row])):
+				t.Fatalf("%d bytes in %d, row %d: %v, or other bytes", c.bytes, budget, i, err)
+			}
+		}
+		if want := map[bool]int{true: 1}[c.fits]; reads.n > want {
+			t.Errorf("%d bytes in %d: read %d times", c.bytes, budget, reads.n)
+		}
+	}
+}
