@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
@@ -21,7 +22,10 @@ import (
 // states collects what a store holds after every change: what a kill at that moment leaves.
 func states(t *testing.T, m *store.Mem) *[]map[string][]byte {
 	var out []map[string][]byte
+	var mu sync.Mutex // files of one dataset end side by side
 	m.OnChange(func() {
+		mu.Lock()
+		defer mu.Unlock()
 		now := map[string][]byte{}
 		files, err := m.List(t.Context(), "")
 		if err != nil {
