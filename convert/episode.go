@@ -235,7 +235,10 @@ func (c *conversion) segment(ctx context.Context, f *feature, e int) (*segment, 
 		s.reason = "asked for " + c.opt.VideoCodec
 	}
 	if s.reason == "" {
-		err := lerobot.CanCopy(ctx, c.lib, first.Path, first.Ordinal, first.Ordinal+len(rows), c.fps)
+		err := c.ofSize(ctx, f, first.Path)
+		if err == nil {
+			err = lerobot.CanCopy(ctx, c.lib, first.Path, first.Ordinal, first.Ordinal+len(rows), c.fps)
+		}
 		var why *robocache.Error
 		switch {
 		case errors.Is(err, robocache.ErrUnsupported) && errors.As(err, &why):
@@ -248,6 +251,24 @@ func (c *conversion) segment(ctx context.Context, f *feature, e int) (*segment, 
 		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "convert", Where: robocache.Where{"file": first.Path}, Msg: "the pictures cannot be copied: " + s.reason, Hint: "allow encoding"}
 	}
 	return s, nil
+}
+
+// ofSize says whether the pictures of a file have the size of their stream; ErrUnsupported where not: encoding brings them to it.
+func (c *conversion) ofSize(ctx context.Context, f *feature, path string) error {
+	file, err := c.lib.Acquire(ctx, path)
+	if err != nil {
+		return err
+	}
+	defer file.Release()
+	se := file.Index.Entries()[0]
+	w, h := se.Width, se.Height
+	if se.Rotation%180 != 0 {
+		w, h = h, w
+	}
+	if f.Width > 0 && (w != f.Width || h != f.Height) {
+		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "convert", Msg: fmt.Sprintf("its pictures are %d×%d, those of the stream %d×%d", w, h, f.Width, f.Height)}
+	}
+	return nil
 }
 
 func (c *conversion) videoOf(ctx context.Context, f *feature, e int, ep *lerobot.EpisodeData, m *EpisodeMap) error {

@@ -111,18 +111,18 @@ func stream(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, m *
 		if ds.Len(e) == 0 {
 			continue
 		}
-		ref := make([]robocache.FrameRef, 1)
-		if err := ds.Frames(ctx, f.Key, []robocache.Row{{Episode: e}}, ref); err != nil {
+		path, err := firstFile(ctx, ds, f, e)
+		if err != nil {
 			if ctx.Err() != nil {
 				return s, ctx.Err()
 			}
 			s.Problem = err.Error()
 			continue
 		}
-		if ref[0].Missing {
+		if path == "" {
 			continue
 		}
-		file, err := lib.Video().Acquire(ctx, ref[0].Path)
+		file, err := lib.Video().Acquire(ctx, path)
 		if err != nil {
 			s.Problem = err.Error()
 			continue
@@ -132,6 +132,33 @@ func stream(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, m *
 		break
 	}
 	return s, nil
+}
+
+// firstFile is the file of the first picture of an episode; "" where it has none. The first rows of a masked camera mostly have none.
+func firstFile(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, ep int) (string, error) {
+	n := 1
+	if f.Masked {
+		var err error
+		if n, err = robocache.RowsIn(ctx, ds, ep, f); err != nil {
+			return "", err
+		}
+	}
+	for at, step := 0, 1; at < n; at, step = at+step, min(4*step, 4096) {
+		rows := make([]robocache.Row, min(step, n-at))
+		for k := range rows {
+			rows[k] = robocache.Row{Episode: ep, Index: at + k}
+		}
+		refs := make([]robocache.FrameRef, len(rows))
+		if err := ds.Frames(ctx, f.Key, rows, refs); err != nil {
+			return "", err
+		}
+		for _, r := range refs {
+			if !r.Missing {
+				return r.Path, nil
+			}
+		}
+	}
+	return "", nil
 }
 
 func fill(s *Stream, ix *video.Index) {

@@ -139,10 +139,12 @@ func (d *compressed) layout(key string) ([]Field, []string) {
 
 func (d *compressed) codec() video.Codec { return d.coding }
 
-func (d *compressed) packet(msg []byte) ([]byte, error) {
+func (d *compressed) undecided() bool { return !d.seen || d.coding != "" && d.height == 0 }
+
+func (d *compressed) packet(msg []byte) ([]byte, video.Codec, error) {
 	var m compressedMessage
 	err := parseCompressed(msg, &m)
-	return m.data, err
+	return m.data, codingOf(m.format), err
 }
 
 func (d *compressed) picture(msg []byte, _, _ int) (robocache.FrameRef, error) {

@@ -12,7 +12,8 @@ import (
 // packets is a decoder whose messages may be packets of video.
 type packets interface {
 	codec() video.Codec // "" where they are not
-	packet(msg []byte) ([]byte, error)
+	packet(msg []byte) ([]byte, video.Codec, error)
+	undecided() bool // no message so far said what its pictures are
 }
 
 // Codec is the coding of a topic whose messages are packets of video; "" where they are not.
@@ -23,12 +24,19 @@ func (t *Topic) Codec() video.Codec {
 	return ""
 }
 
-// Packet gives the packet of a message: bytes of msg, none where the message holds none.
-func (t *Topic) Packet(msg []byte) ([]byte, error) {
+// Undecided says that no message so far said what the topic's pictures are: whoever skips Scan of every message reads on.
+func (t *Topic) Undecided() bool {
+	p, ok := t.dec.(packets)
+	return ok && p.undecided()
+}
+
+// Packet gives the packet of a message, bytes of msg, none where the message holds none; and the coding that the message itself names, which in
+// another recording may be another than the topic's; "" where it names none that is known.
+func (t *Topic) Packet(msg []byte) ([]byte, video.Codec, error) {
 	if p, ok := t.dec.(packets); ok && p.codec() != "" {
 		return p.packet(msg)
 	}
-	return nil, noSuch(t.schema.Name, "packets of video")
+	return nil, "", noSuch(t.schema.Name, "packets of video")
 }
 
 // film is what the packets of a topic say of its pictures.
@@ -61,7 +69,7 @@ func (f *film) feature() robocache.Feature {
 
 // codingOf finds the codec that a format text names.
 func codingOf(format []byte) video.Codec {
-	text := bytes.ToLower(format)
+	text := bytes.ReplaceAll(bytes.ToLower(format), []byte("."), nil) // "H.264" too
 	for _, c := range []struct {
 		name  string
 		codec video.Codec
@@ -124,10 +132,12 @@ func (d *compressedVideo) scan(msg []byte, row func(clock, entry int, stamp int6
 
 func (d *compressedVideo) codec() video.Codec { return d.coding }
 
-func (d *compressedVideo) packet(msg []byte) ([]byte, error) {
+func (d *compressedVideo) undecided() bool { return d.height == 0 }
+
+func (d *compressedVideo) packet(msg []byte) ([]byte, video.Codec, error) {
 	var m compressedVideoMessage
 	err := parseCompressedVideo(msg, &m)
-	return m.data, err
+	return m.data, codingOf(m.format), err
 }
 
 func (d *compressedVideo) layout(key string) ([]Field, []string) {

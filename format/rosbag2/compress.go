@@ -66,6 +66,12 @@ func (z *zstdMessages) Held() int64 {
 	return 0
 }
 
+// Remote says that reading messages waits for a store.
+func (z *zstdMessages) Remote() bool {
+	r, ok := z.Storage.(interface{ Remote() bool })
+	return ok && r.Remote()
+}
+
 func (z *zstdMessages) Verify(ctx context.Context) ([]robocache.Finding, error) {
 	if v, ok := z.Storage.(bag.Verified); ok {
 		return v.Verify(ctx)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/bag"
 	"github.com/goatnote-inc/robocache/internal/realdata"
 )
 
@@ -116,6 +117,20 @@ func TestDecodedOracle(t *testing.T) {
 	for _, key := range []string{"tf.torso.left_wrist.translation", "tf.torso.right_wrist.rotation", "tf_static.torso.velodyne.translation"} {
 		if ds.Info().Feature(key) == nil {
 			t.Errorf("no stream %s", key)
+		}
+	}
+}
+
+type farFile struct{ robocache.Ranged }
+
+func (farFile) Remote() bool { return true }
+
+// TestRemote: films fetch their packets ahead of decoding where the bag lies behind a network, however it is split and compressed.
+func TestRemote(t *testing.T) {
+	for want, file := range map[bool]robocache.Ranged{true: farFile{}, false: nil} {
+		var s bag.Storage = &zstdMessages{Storage: join([]bag.Storage{&db3{}, &db3{file: file}})}
+		if r, ok := s.(interface{ Remote() bool }); !ok || r.Remote() != want {
+			t.Errorf("remote: %v, expected %v", !want, want)
 		}
 	}
 }

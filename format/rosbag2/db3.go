@@ -14,6 +14,7 @@ import (
 	"github.com/goatnote-inc/robocache/format/internal/bag"
 	"github.com/goatnote-inc/robocache/format/internal/sqlite"
 	"github.com/goatnote-inc/robocache/format/ros2"
+	"github.com/goatnote-inc/robocache/store"
 )
 
 // db3 is one SQLite file as a recording.
@@ -74,6 +75,9 @@ func openDB3(ctx context.Context, file robocache.Ranged, name string, wal []byte
 }
 
 const maxTopics = 65535
+
+// Remote says that reading messages waits for a store.
+func (s *db3) Remote() bool { return store.Remote(s.file) }
 
 func (s *db3) need(table string, columns ...string) (*sqlite.Table, []int, error) {
 	t := s.db.Table(table)

@@ -227,6 +227,14 @@ func scan(ctx context.Context, s bag.Storage, topics []int, fn func(topic, i int
 	return nil
 }
 
+// Remote says that reading messages waits for a store: films of such a recording are fetched ahead.
+func (s *split) Remote() bool {
+	return slices.ContainsFunc(s.parts, func(p bag.Storage) bool {
+		r, ok := p.(interface{ Remote() bool })
+		return ok && r.Remote()
+	})
+}
+
 func (s *split) Bytes() (n int64) {
 	for _, p := range s.parts {
 		if z, ok := p.(bag.Sized); ok {

@@ -43,7 +43,7 @@ func (d *Dataset) chooseAnchor(ctx context.Context) error {
 func (d *Dataset) findAnchor(ctx context.Context) error {
 	for i := range d.streams {
 		s := &d.streams[i]
-		if k := d.info.Features[i].Kind; (k == robocache.KindImage || k == robocache.KindVideo) && !d.topics[s.topic].latched {
+		if k := d.info.Features[i].Kind; (k == robocache.KindImage || k == robocache.KindVideo) && !d.topics[s.topic].latched && !d.topics[s.topic].blank {
 			d.anchor.topic, d.anchor.clock = s.topic, s.clock
 			return nil
 		}

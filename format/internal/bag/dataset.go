@@ -67,6 +67,7 @@ type topic struct {
 	latched        bool
 	header         map[int][]int64 // stamps of the messages of a recording, where settling has read them
 	gaps           bool            // of video: messages without a picture
+	blank          bool            // of video: no message has one
 	restored       bool            // its field is that of the dataset it was written from
 	choice         string          // its clock
 	place          []int           // in each recording's topics; -1 = not there

@@ -73,6 +73,7 @@ func (d *Dataset) reel(ctx context.Context, k reelKey) (*reel, error) {
 
 func (d *Dataset) loadReel(ctx context.Context, k reelKey) (*reel, error) {
 	t := d.topics[k.topic]
+	var coding video.Codec // of this recording: in others it may be another
 	stream, err := video.NewStream(t.dec.Codec(), video.Limits{})
 	if err != nil {
 		return nil, err
@@ -97,7 +98,17 @@ func (d *Dataset) loadReel(ctx context.Context, k reelKey) (*reel, error) {
 				stream.Lost()
 			}
 			next = i + 1
-			packet, err := t.dec.Packet(m.Data)
+			packet, own, err := t.dec.Packet(m.Data)
+			if err == nil && len(packet) > 0 && own != "" && own != coding {
+				if coding != "" {
+					return robocache.At(&robocache.Error{Class: robocache.ErrUnsupported, Op: "film", Msg: fmt.Sprintf("the coding changes from %s to %s", coding, own), Hint: "cut the recording there"}, robocache.Where{"index": i})
+				}
+				if coding = own; own != t.dec.Codec() {
+					if stream, err = video.NewStream(own, video.Limits{}); err != nil {
+						return err
+					}
+				}
+			}
 			if err != nil {
 				stream.Lost()
 			} else if len(packet) > 0 {
@@ -125,7 +136,13 @@ func (d *Dataset) loadReel(ctx context.Context, k reelKey) (*reel, error) {
 		return nil, first
 	}
 	r.absent = len(r.picture) - len(r.message)
-	d.tellReel(k, stream, wrong, first)
+	if w, h := stream.Size(); len(r.message) > 0 {
+		if f := &t.fields[0].Feature; w != f.Width || h != f.Height {
+			d.notice(-1, robocache.Finding{Severity: robocache.SeverityWarning, Code: "picture-size-differs", Where: robocache.Where{"file": d.pool.recs[k.rec].Name, "stream": t.key},
+				Message: fmt.Sprintf("the pictures are %d×%d, those of the recordings before %d×%d", w, h, f.Width, f.Height), Mend: "read with one image_size for all", Count: int64(len(r.message))})
+		}
+	}
+	d.tellReel(k, r, stream, wrong, first)
 	if len(r.message) == 0 {
 		return r, nil
 	}
@@ -138,7 +155,7 @@ func (d *Dataset) loadReel(ctx context.Context, k reelKey) (*reel, error) {
 }
 
 // tellReel notes what a reel lacks.
-func (d *Dataset) tellReel(k reelKey, stream *video.Stream, wrong int64, first error) {
+func (d *Dataset) tellReel(k reelKey, r *reel, stream *video.Stream, wrong int64, first error) {
 	where := robocache.Where{"file": d.pool.recs[k.rec].Name, "stream": d.topics[k.topic].key}
 	say := func(sev robocache.Severity, code string, n int, format, mend string) {
 		if n > 0 {
@@ -148,6 +165,9 @@ func (d *Dataset) tellReel(k reelKey, stream *video.Stream, wrong int64, first e
 	early, cut := stream.Absent()
 	say(robocache.SeverityWarning, "video-before-key", early, "%d pictures come before the first key picture, and cannot be decoded: their rows have none", "begin recording with a key picture")
 	say(robocache.SeverityError, "video-cut", cut, "%d pictures follow one that is missing, up to the next key picture: they cannot be decoded, their rows have none", "more key pictures; a queue that drops no messages")
+	if len(r.message) == 0 && early == 0 && wrong == 0 {
+		say(robocache.SeverityWarning, "video-without-pictures", len(r.picture), "none of the %d messages holds a picture: the rows have none", "")
+	}
 	if wrong > 0 {
 		d.notice(-1, robocache.Finding{Severity: robocache.SeverityError, Code: "malformed-message", Where: where, Message: fmt.Sprintf("%d messages hold no packet that can be read; the first: %v", wrong, first), Count: wrong})
 	}
@@ -180,7 +200,7 @@ func (f *filmFile) ReadAt(ctx context.Context, p []byte, off int64) (err error) 
 				if r.picture[i] < 0 {
 					return nil
 				}
-				packet, err := t.dec.Packet(m.Data)
+				packet, _, err := t.dec.Packet(m.Data)
 				if err != nil {
 					return err
 				}
@@ -226,6 +246,7 @@ func (d *Dataset) findFilms(ctx context.Context, all bool) error {
 		if t.dec.Codec() == "" {
 			continue
 		}
+		t.blank = all
 		for rec, place := range t.place {
 			if place < 0 {
 				continue
@@ -245,6 +266,7 @@ func (d *Dataset) findFilms(ctx context.Context, all bool) error {
 				continue
 			}
 			t.gaps = t.gaps || r.absent > 0
+			t.blank = t.blank && r.film == nil
 		}
 	}
 	return nil

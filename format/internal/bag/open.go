@@ -244,7 +244,7 @@ func (d *Dataset) sample(ctx context.Context) error {
 		if ok, err := d.sized(ctx, rec, t); err != nil {
 			return err
 		} else if !ok {
-			d.unreadable(rec, &TopicInfo{Name: t.name, Type: t.typ, Messages: t.counts[rec]}, &robocache.Error{Class: robocache.ErrMalformed, Op: "open", Msg: fmt.Sprintf("no key picture with its parameter sets among the first %d messages of video", farthestKey)})
+			d.unreadable(rec, &TopicInfo{Name: t.name, Type: t.typ, Messages: t.counts[rec]}, &robocache.Error{Class: robocache.ErrMalformed, Op: "open", Msg: fmt.Sprintf("no key picture with its parameter sets among the first %d messages of video of a recording", farthestKey)})
 			continue
 		}
 		d.refresh(t)
@@ -254,31 +254,34 @@ func (d *Dataset) sample(ctx context.Context) error {
 	return nil
 }
 
-// sized says whether the size of a topic's pictures is known. Where the first messages of video do not say it, it reads on: the first key
-// picture may lie far behind them.
+// sized says whether the size of a topic's pictures is known. Where the first messages do not say it, it reads on: the first key picture of video
+// may lie far behind them, or in another recording.
 func (d *Dataset) sized(ctx context.Context, rec int, t *topic) (bool, error) {
-	known := func() bool { return t.dec.Codec() == "" || t.dec.Fields()[0].Feature.Height > 0 }
-	if known() {
-		return true, nil
-	}
 	enough := errors.New("enough")
-	err := d.pool.use(ctx, rec, func(s Storage) error {
-		ix, err := s.Index(ctx, t.place[rec])
-		if err != nil {
-			return err
+	from := samples
+	for ; rec < len(t.counts) && t.dec.Undecided(); rec++ {
+		if t.counts[rec] == 0 {
+			continue
 		}
-		return s.Messages(ctx, t.place[rec], min(samples, len(ix.Log)), min(farthestKey, len(ix.Log)), func(_ int, m *Message) error {
-			_ = t.dec.Scan(m.Data, nil) // what is wrong with a message is said by who reads it
-			if known() {
-				return enough
+		err := d.pool.use(ctx, rec, func(s Storage) error {
+			ix, err := s.Index(ctx, t.place[rec])
+			if err != nil {
+				return err
 			}
-			return nil
+			return s.Messages(ctx, t.place[rec], min(from, len(ix.Log)), min(farthestKey, len(ix.Log)), func(_ int, m *Message) error {
+				_ = t.dec.Scan(m.Data, nil) // what is wrong with a message is said by who reads it
+				if !t.dec.Undecided() {
+					return enough
+				}
+				return nil
+			})
 		})
-	})
-	if err != nil && !errors.Is(err, enough) && fatal(err) {
-		return false, err
+		if err != nil && !errors.Is(err, enough) && fatal(err) {
+			return false, err
+		}
+		from = 0
 	}
-	return known(), nil
+	return !t.dec.Undecided() || t.dec.Fields()[0].Feature.Kind != robocache.KindVideo, nil
 }
 
 // refresh takes the streams of the decoder as it knows them.

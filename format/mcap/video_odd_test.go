@@ -1,0 +1,173 @@
+package mcap_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/align"
+	"github.com/goatnote-inc/robocache/convert"
+	"github.com/goatnote-inc/robocache/format/mcap"
+	"github.com/goatnote-inc/robocache/inspect"
+	"github.com/goatnote-inc/robocache/internal/realdata"
+	"github.com/goatnote-inc/robocache/video"
+)
+
+// oddly makes recordings whose video is not as it should be (testdata/odd.py): odd.mcap, and the folder cams.
+func oddly(t *testing.T) string {
+	t.Helper()
+	if _, err := video.ActiveBackend(); err != nil {
+		t.Skip("no decoder in this build:", err)
+	}
+	python := filepath.Join(realdata.Root(t), ".venv", "bin", "python")
+	if _, err := os.Stat(python); err != nil {
+		t.Skip("no Python environment:", err)
+	}
+	if _, err := exec.LookPath("ffmpeg"); err != nil {
+		t.Skip("no ffmpeg CLI to make video with:", err)
+	}
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "cams"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{filepath.Join("testdata", "odd.py"), dir}
+	for _, s := range [][3]string{{"a.h264", "64x48", x264}, {"b.h264", "80x64", x264}, {"c.hevc", "64x48", x265}} {
+		file := filepath.Join(dir, s[0])
+		cmd := append([]string{"-nostdin", "-v", "error", "-f", "lavfi", "-i", "testsrc2=size=" + s[1] + ":rate=30", "-frames:v", "24", "-pix_fmt", "yuv420p", "-threads", "1"}, strings.Fields(s[2])...)
+		if out, err := exec.Command("ffmpeg", append(cmd, file)...).CombinedOutput(); err != nil {
+			t.Skipf("this ffmpeg cannot make %s: %v: %s", s[0], err, out)
+		}
+		args = append(args, file)
+	}
+	if out, err := exec.Command(python, args...).CombinedOutput(); err != nil {
+		if strings.Contains(string(out), "ModuleNotFoundError") {
+			t.Skip(string(out))
+		}
+		t.Fatalf("%v: %s", err, out)
+	}
+	return dir
+}
+
+// TestVideoBehindNothing: what pictures a topic has is found behind messages without any; a topic that has none is left out by name, or told
+// and no anchor; and inspect looks behind rows without a picture.
+func TestVideoBehindNothing(t *testing.T) {
+	ctx := context.Background()
+	path := filepath.Join(oddly(t), "odd.mcap")
+	for _, scan := range []string{"all", "sample"} {
+		ds, err := mcap.Open(ctx, path, robocache.OpenOptions{Options: map[string]string{"scan": scan}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ds.Close()
+		sums := decoded(t, ds, "dotted", upTo(24))
+		for _, key := range []string{"late", "image"} {
+			f := ds.Info().Feature(key)
+			if f == nil || f.Kind != robocache.KindVideo || f.Codec != "h264" || f.Width != 64 || f.Height != 48 || !f.Masked {
+				t.Fatalf("scan=%s: %s: %+v", scan, key, f)
+			}
+			for k, s := range decoded(t, ds, key, upTo(44)) {
+				want := ""
+				if k >= 20 {
+					want = sums[k-20]
+				}
+				if s != want || k >= 20 && s == "" {
+					t.Fatalf("scan=%s: %s: row %d: %q, expected %q", scan, key, k, s, want)
+				}
+			}
+		}
+		if ds.Info().Feature("never") != nil {
+			t.Error("scan=" + scan + ": a topic without a picture is a stream")
+		}
+		found := map[string]string{}
+		for _, f := range ds.Info().Findings {
+			found[f.Code] += f.Where.String()
+		}
+		if !strings.Contains(found["unreadable-topic"], "/never") || scan == "all" && !strings.Contains(found["video-without-pictures"], "sets") {
+			t.Errorf("scan=%s: %v", scan, found)
+		}
+		rep, err := inspect.Dataset(ctx, ds)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range rep.Streams {
+			if s.Key != "sets" && s.GOP != 12 {
+				t.Errorf("scan=%s: inspect: %s has a GOP of %v", scan, s.Key, s.GOP)
+			}
+		}
+	}
+}
+
+// TestVideoOfEachRecording: each recording's packets are read by the coding that they name; a first recording without a key picture takes the
+// topic from no other; and what has another size than the stream is told, and not copied as if it had its size.
+func TestVideoOfEachRecording(t *testing.T) {
+	ctx := context.Background()
+	dir := oddly(t)
+	ds, err := mcap.Open(ctx, filepath.Join(dir, "cams"), robocache.OpenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ds.Close()
+	f := ds.Info().Feature("cam")
+	if f == nil || f.Width != 64 || f.Height != 48 {
+		t.Fatalf("%+v", f)
+	}
+	for ep, want := range []int{0, 24, 24, 24} {
+		refs := make([]robocache.FrameRef, ds.Len(ep))
+		rows := make([]robocache.Row, ds.Len(ep))
+		for k := range rows {
+			rows[k] = robocache.Row{Episode: ep, Index: k}
+		}
+		if err := ds.Frames(ctx, "cam", rows, refs); err != nil {
+			t.Fatal(ep, err)
+		}
+		n := 0
+		for _, r := range refs {
+			if !r.Missing {
+				n++
+			}
+		}
+		if n != want {
+			t.Errorf("episode %d: %d pictures, expected %d", ep, n, want)
+		}
+		if want == 0 {
+			continue
+		}
+		file, err := ds.Video().Acquire(ctx, refs[0].Path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e := file.Index.Entries()[0]; ep == 3 && e.Codec != video.HEVC || ep < 3 && e.Codec != video.H264 {
+			t.Errorf("episode %d is %s", ep, e.Codec)
+		}
+		file.Release()
+	}
+	differs := 0
+	for _, f := range ds.Info().Findings {
+		if f.Code == "picture-size-differs" {
+			differs++
+			if f.Where["file"] != "2.mcap" {
+				t.Error(f)
+			}
+		}
+	}
+	if differs != 1 {
+		t.Error(ds.Info().Findings)
+	}
+	opt := convert.Options{Episodes: []int{1, 2, 3}, CopyOnly: true, Align: &align.Config{HZ: robocache.Rate{Num: 30, Den: 1}}}
+	if _, err := convert.ToLeRobot(ctx, ds, filepath.Join(dir, "copied"), opt); !errors.Is(err, robocache.ErrUnsupported) || !strings.Contains(err.Error(), "80×64") {
+		t.Error(err)
+	}
+	opt.CopyOnly, opt.Encode.Codec = false, "h264"
+	rep, err := convert.ToLeRobot(ctx, ds, filepath.Join(dir, "out"), opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rep.Copied != 2 || rep.Encoded != 1 {
+		t.Errorf("%d copied, %d encoded", rep.Copied, rep.Encoded)
+	}
+}
