@@ -313,6 +313,9 @@ func (c *conversion) measureStill(ctx context.Context, f *feature) error {
 			} else if f.Channels == 0 {
 				f.Channels = info.Channels
 			}
+			if !f.still && f.Depth == nil && info.Channels == 1 {
+				f.DType = info.DType // a source that says bytes may have depth
+			}
 			f.Shape, f.Names = []int{f.Height, f.Width, f.Channels}, json.RawMessage(`["height","width","channels"]`)
 			return nil
 		}

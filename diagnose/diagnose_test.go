@@ -19,6 +19,7 @@ type pair struct {
 	taken     map[string][]int64 // when the rows were taken
 	nan       bool
 	unrelated bool
+	from, to  float64 // the arm moves between these seconds alone; 0, 0: always
 }
 
 func newPair(seconds float64, offset, ppm float64) *pair {
@@ -50,6 +51,12 @@ func (p *pair) value(key string, t int64) (float64, float64) {
 	x := float64(t) / 1e9
 	if p.unrelated && key == "imu" {
 		x = 17*x + 31
+	}
+	if p.to > 0 {
+		if (x < p.from || x > p.to) && key == "imu" {
+			return 0, 0
+		}
+		x = min(max(x, p.from), p.to)
 	}
 	a, b := angle(x)
 	if key == "imu" { // speeds
@@ -136,6 +143,20 @@ func TestOffset(t *testing.T) {
 			if math.Abs(got-offset*1e3) > 2 || !strings.Contains(f[0].Mend, `align={"offset":{"imu":`) {
 				t.Errorf("offset %v: measured %v ms: %+v", offset, got, f[0])
 			}
+		}
+	}
+}
+
+// TestLateMotion is D4: an arm that stands still for minutes and then moves, in the middle of the recording or at its end, each measured once.
+func TestLateMotion(t *testing.T) {
+	for name, c := range map[string]struct{ seconds, from, to float64 }{
+		"middle": {400, 170, 230}, "end": {400, 340, 400}, "end of two windows": {180, 130, 180}, "begin and end": {400, 0, 1e9},
+	} {
+		p := newPair(c.seconds, 0.110, 0)
+		p.from, p.to = c.from, c.to
+		f := found(t, p)["stream-offset"]
+		if len(f) != 1 || math.Abs(measured(t, f[0].Message)-110) > 2 || !strings.Contains(f[0].Mend, `align={"offset":{"imu":-0.1`) {
+			t.Errorf("%s: %+v", name, f)
 		}
 	}
 }

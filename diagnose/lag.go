@@ -12,11 +12,12 @@ type lag struct{ at, drift float64 }
 
 func (l lag) of(t float64) float64 { return l.at + l.drift*t }
 
-// pair looks for the offset and drift of one stream against another; it says whether there is a finding. first is where the grid begins.
-func (x *examination) pair(e int, a, b []motion, first int64) bool {
+// pair looks for the offset and drift of one stream against another: whether the two move alike, and whether there is a finding. first is where
+// the grid begins.
+func (x *examination) pair(e int, a, b []motion, first int64) (alike, said bool) {
 	p, q, best := likest(a, b)
 	if p == nil {
-		return false
+		return false, false
 	}
 	found, r := settle(p, q, lag{at: best.lag}, first)
 	line, drifts := drift(p, q, found, first)
@@ -26,7 +27,6 @@ func (x *examination) pair(e int, a, b []motion, first int64) bool {
 	middle := line.of(float64(len(p.v)) / motionRate / 2)
 	where := robocache.Where{"episode": e, "stream": q.f.Key, "beside": p.f.Key}
 	mend := x.mend(q, line, first) + " takes it back, if this stream is the one that is wrong"
-	said := false
 	// Half the coarser period is what such streams cannot tell; a weaker likeness tells less.
 	blind := float64(max(p.step, q.step))/2e9 + 0.1*(1-r)
 	if math.Abs(middle) > max(blind, 0.002) {
@@ -38,7 +38,7 @@ func (x *examination) pair(e int, a, b []motion, first int64) bool {
 		x.add(robocache.SeverityWarning, "stream-drift", where, 0, mend, "drifts by %.0f ppm against %s (%.1f ms over %.1f s)", line.drift*1e6, p.f.Key, line.drift*span*1e3, span)
 		said = true
 	}
-	return said
+	return true, said
 }
 
 // likest finds the two motions of two streams that are most alike; none where none are, or where several say different lags.

@@ -60,39 +60,69 @@ func (x *examination) motions(e int, lines []line) {
 	if len(moving) < 2 || n < 200 {
 		return
 	}
-	n = min(n, 120*motionRate) // two minutes say enough
-	var all [][]motion
-	for i := range moving {
-		m, err := x.motion(e, &moving[i], first, n)
-		if err != nil {
-			continue // values has said so
-		}
-		all = append(all, m)
-	}
 	done := map[[2]string]bool{}
-	wrong := map[string]bool{} // clocks that were found to run apart from one ahead of them: beside others they would only be told again
-	for i := range all {
-		for j := i + 1; j < len(all); j++ {
-			a, b := all[i], all[j]
-			if len(a) == 0 || len(b) == 0 {
-				continue
+	wrong := map[string]bool{}    // clocks that were found to run apart from one ahead of them: beside others they would only be told again
+	alike := map[[2]string]bool{} // pairs with a clear peak
+	for _, w := range windows(n) {
+		start := first + int64(float64(w.from)*1e9/motionRate)
+		read := map[string][]motion{} // of this window, where a pair is still open
+		of := func(l *line) []motion {
+			m, ok := read[l.f.Key]
+			if !ok {
+				m, _ = x.motion(e, l, start, w.n) // values has said so
+				read[l.f.Key] = m
 			}
-			clocks := [2]string{a[0].f.Clock, b[0].f.Clock}
-			if clocks[0] == clocks[1] || done[clocks] || wrong[clocks[0]] || wrong[clocks[1]] {
-				continue
-			}
-			if x.pair(e, a, b, first) {
-				done[clocks], wrong[clocks[1]] = true, true
+			return m
+		}
+		for i := range moving {
+			for j := i + 1; j < len(moving); j++ {
+				f, g := moving[i].f, moving[j].f
+				clocks, keys := [2]string{f.Clock, g.Clock}, [2]string{f.Key, g.Key}
+				if clocks[0] == clocks[1] || done[clocks] || wrong[clocks[0]] || wrong[clocks[1]] || alike[keys] {
+					continue
+				}
+				a, b := of(&moving[i]), of(&moving[j])
+				if len(a) == 0 || len(b) == 0 {
+					continue
+				}
+				seen, said := x.pair(e, a, b, start)
+				alike[keys] = seen
+				if said {
+					done[clocks], wrong[clocks[1]] = true, true
+				}
 			}
 		}
 	}
 }
 
+// window is a stretch of the grid.
+type window struct{ from, n int }
+
+// windows are where motion is looked for: two minutes say enough, and where they show no clear peak (the robot stands still) as much again: half
+// of it in the middle, half at the end.
+func windows(n int) []window {
+	const most, later = 120 * motionRate, 60 * motionRate
+	if n <= most {
+		return []window{{0, n}}
+	}
+	out := []window{{0, most}}
+	if n > 2*most {
+		out = append(out, window{(n - later) / 2, later})
+	}
+	return append(out, window{n - later, later})
+}
+
 // motion reads a stream and gives its motions.
 func (x *examination) motion(e int, l *line, first int64, n int) ([]motion, error) {
 	width := l.f.Elements()
-	rows, _ := slices.BinarySearch(l.times, first+int64(float64(n)*1e9/motionRate)+1) // what lies beyond the grid says nothing
-	rows = min(rows, motionRows)
+	// What lies beyond the grid says nothing.
+	from, _ := slices.BinarySearch(l.times, first)
+	from = max(from-1, 0)
+	end, _ := slices.BinarySearch(l.times, first+int64(float64(n)*1e9/motionRate)+1)
+	rows := min(end-from, motionRows)
+	if rows < 50 {
+		return nil, nil
+	}
 	v := make([]float64, 0, rows*width)
 	const block = 4096
 	raw := make([]byte, block*l.f.RowBytes())
@@ -100,7 +130,7 @@ func (x *examination) motion(e int, l *line, first int64, n int) ([]motion, erro
 	for at := 0; at < rows; at += block {
 		k := min(block, rows-at)
 		for i := range k {
-			names[i] = robocache.Row{Episode: e, Index: at + i}
+			names[i] = robocache.Row{Episode: e, Index: from + at + i}
 		}
 		part := raw[:k*l.f.RowBytes()]
 		if err := x.ds.Gather(x.ctx, l.f.Key, names[:k], part); err != nil {
@@ -130,7 +160,7 @@ func (x *examination) motion(e int, l *line, first int64, n int) ([]motion, erro
 		}
 	}
 	step := period(l.times)
-	at := l.times[:rows]
+	at := l.times[from : from+rows]
 	mid := make([]int64, rows) // a change is between two rows
 	for r := range rows {
 		mid[r] = at[r]

@@ -18,11 +18,11 @@ type EpisodeStream struct {
 	Key      string         `json:"key"`
 	Kind     robocache.Kind `json:"kind"`
 	Rows     int            `json:"rows"`
-	FirstNS  int64          `json:"first_ns"`
-	LastNS   int64          `json:"last_ns"`
-	RateHz   float64        `json:"rate_hz"`   // (rows − 1) ÷ (last − first)
-	JitterMS float64        `json:"jitter_ms"` // standard deviation of the steps
-	MaxGapMS float64        `json:"max_gap_ms"`
+	FirstNS  *int64         `json:"first_ns,omitempty"` // absent: nothing is known of the stream's time, or it has no rows
+	LastNS   *int64         `json:"last_ns,omitempty"`
+	RateHz   float64        `json:"rate_hz,omitempty"`   // (rows − 1) ÷ (last − first); absent, as jitter and gap, where no time passes
+	JitterMS *float64       `json:"jitter_ms,omitempty"` // standard deviation of the steps
+	MaxGapMS *float64       `json:"max_gap_ms,omitempty"`
 	Gaps     int            `json:"gaps"` // steps longer than 1.5 × the mean step
 	Repeated int            `json:"repeated"`
 	Problem  string         `json:"problem,omitempty"`
@@ -64,17 +64,18 @@ func (s *EpisodeStream) measure(times []int64) {
 	if len(times) == 0 {
 		return
 	}
-	s.FirstNS, s.LastNS = times[0], times[len(times)-1]
-	if len(times) < 2 || s.LastNS == s.FirstNS {
+	first, last := times[0], times[len(times)-1]
+	s.FirstNS, s.LastNS = &first, &last
+	if len(times) < 2 || last == first {
 		return
 	}
-	mean := float64(s.LastNS-s.FirstNS) / float64(len(times)-1)
+	mean := float64(last-first) / float64(len(times)-1)
 	s.RateHz = 1e9 / mean
-	var sum float64
+	var sum, gap float64
 	for i := 1; i < len(times); i++ {
 		d := times[i] - times[i-1]
 		sum += (float64(d) - mean) * (float64(d) - mean)
-		s.MaxGapMS = math.Max(s.MaxGapMS, float64(d)/1e6)
+		gap = math.Max(gap, float64(d)/1e6)
 		if d == 0 {
 			s.Repeated++
 		}
@@ -82,5 +83,6 @@ func (s *EpisodeStream) measure(times []int64) {
 			s.Gaps++
 		}
 	}
-	s.JitterMS = math.Sqrt(sum/float64(len(times)-1)) / 1e6
+	jitter := math.Sqrt(sum/float64(len(times)-1)) / 1e6
+	s.JitterMS, s.MaxGapMS = &jitter, &gap
 }

@@ -193,6 +193,44 @@ streams:
 	}
 }
 
+// farPlant has stamps at the far end of what stamps may be, by two clocks.
+type farPlant struct{ *plant }
+
+func (p farPlant) Times(ctx context.Context, e int, key string) ([]int64, error) {
+	t, err := p.plant.Times(ctx, e, key)
+	for i := range t {
+		t[i] -= 1<<62 - 2e9
+	}
+	return t, err
+}
+func (p farPlant) Clocks(string) []string { return []string{"header", "log"} }
+func (p farPlant) TimesBy(ctx context.Context, e int, key, _ string) ([]int64, error) {
+	return p.Times(ctx, e, key)
+}
+
+// A moment so far from the stamps that the corrected ones are none is a misuse that is named, by any clock of the stream.
+func TestFarDrift(t *testing.T) {
+	m, err := mapping.Parse([]byte("streams:\n  imu: {from: [imu], drift: {ppm: -90000, at: 4611686018427387903}}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ds, err := mapping.Over(t.Context(), farPlant{newPlant()}, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, ok := robocache.As[robocache.Clocked](ds)
+	if !ok {
+		t.Fatal("no clocks")
+	}
+	_, first := ds.Times(t.Context(), 0, "imu")
+	_, second := c.TimesBy(t.Context(), 0, "imu", "log")
+	for _, err := range []error{first, second} {
+		if !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "lies too far from the stream's stamps") || !strings.Contains(err.Error(), "imu") {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
 func TestRefusals(t *testing.T) {
 	for text, want := range map[string]string{
 		"streams: {a: {from: [arm], sclae: 2}}":                       "sclae",

@@ -63,7 +63,9 @@ func (d *mapped) Times(ctx context.Context, e int, key string) ([]int64, error) 
 			return nil, robocache.At(err, robocache.Where{"episode": e, "stream": key})
 		}
 	}
-	s.drift.Correct(t)
+	if err := s.correct(e, key, t); err != nil {
+		return nil, err
+	}
 	for i, v := range t {
 		at := v + s.offset // both are within 2^62
 		if i > 0 && at < t[i-1] {
@@ -74,6 +76,26 @@ func (d *mapped) Times(ctx context.Context, e int, key string) ([]int64, error) 
 	}
 	return t, nil
 }
+
+// correct takes the drift off, in place.
+func (s *stream) correct(e int, key string, t []int64) error {
+	if s.drift.IsZero() {
+		return nil
+	}
+	// Before a stamp is corrected it must be one: the differences of those beyond ±2^62 overflow.
+	if i := slices.IndexFunc(t, far); i >= 0 {
+		return robocache.At(beyond(key, i, fmt.Sprint(t[i])), robocache.Where{"episode": e})
+	}
+	s.drift.Correct(t)
+	if i := slices.IndexFunc(t, far); i >= 0 {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "map", Where: robocache.Where{"episode": e, "stream": key}, Msg: "drift: its moment at lies too far from the stream's stamps",
+			Want: "a moment on the stream's own clock, in int ns or float seconds", Got: fmt.Sprintf("%d ns", s.drift.At), Err: beyond(key, i, fmt.Sprint(t[i]))}
+	}
+	return nil
+}
+
+// far says that a stamp is none: beyond ±2^62 ns.
+func far(t int64) bool { return t > 1<<62 || t < -1<<62 }
 
 // stamped reads n stamps from the values of a stream.
 func (d *mapped) stamped(ctx context.Context, e int, s *stream, n int) ([]int64, error) {
@@ -274,11 +296,16 @@ func (d *mapped) TimesBy(ctx context.Context, e int, key, clock string) ([]int64
 		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "map", Where: robocache.Where{"stream": key}, Msg: "the stream has no clock " + clock}
 	}
 	t, err := c.TimesBy(ctx, e, s.parts[0].key, clock)
-	s.drift.Correct(t)
+	if err == nil {
+		err = s.correct(e, key, t)
+	}
+	if err != nil {
+		return nil, err
+	}
 	for i := range t {
 		t[i] += s.offset
 	}
-	return t, err
+	return t, nil
 }
 
 // Stats are those of streams that are only renamed.

@@ -113,6 +113,9 @@ func TestNoClock(t *testing.T) {
 			if code != exitDone {
 				t.Errorf("%v %s: exit %d: %s", verb, uri, code, errs)
 			}
+			if len(verb) > 1 && verb[1] == "--episode" && (strings.Contains(out, "0.000") || !strings.Contains(out, "–")) {
+				t.Errorf("%s: of time nothing is known, and the episode says\n%s", uri, out)
+			}
 			if verb[0] == "doctor" && strings.Count(out, "no-rate") != 1 {
 				t.Errorf("%s: doctor says %s", uri, out)
 			}

@@ -161,8 +161,15 @@ func printEpisode(w io.Writer, r *inspect.EpisodeReport) {
 	fmt.Fprintln(w, line)
 	rows := [][]string{{"key", "kind", "rows", "first s", "last s", "rate", "jitter ms", "max gap ms", "gaps", "repeated"}}
 	for _, s := range r.Streams {
-		rows = append(rows, []string{s.Key, string(s.Kind), strconv.Itoa(s.Rows), fmt.Sprintf("%.6f", float64(s.FirstNS)/1e9), fmt.Sprintf("%.6f", float64(s.LastNS)/1e9),
-			fmt.Sprintf("%.3f Hz", s.RateHz), fmt.Sprintf("%.3f", s.JitterMS), fmt.Sprintf("%.1f", s.MaxGapMS), strconv.Itoa(s.Gaps), strconv.Itoa(s.Repeated)})
+		first, last, rate, jitter, gap, gaps, repeated := "–", "–", "–", "–", "–", "–", "–" // of time nothing is known
+		if s.FirstNS != nil && s.LastNS != nil {
+			first, last = fmt.Sprintf("%.6f", float64(*s.FirstNS)/1e9), fmt.Sprintf("%.6f", float64(*s.LastNS)/1e9)
+		}
+		if s.JitterMS != nil && s.MaxGapMS != nil {
+			rate, jitter, gap = fmt.Sprintf("%.3f Hz", s.RateHz), fmt.Sprintf("%.3f", *s.JitterMS), fmt.Sprintf("%.1f", *s.MaxGapMS)
+			gaps, repeated = strconv.Itoa(s.Gaps), strconv.Itoa(s.Repeated)
+		}
+		rows = append(rows, []string{s.Key, string(s.Kind), strconv.Itoa(s.Rows), first, last, rate, jitter, gap, gaps, repeated})
 	}
 	table(w, rows)
 	streams := map[string][]string{} // by what is wrong with them

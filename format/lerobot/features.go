@@ -225,6 +225,9 @@ func feature(r *declared) (robocache.Feature, error) {
 		}
 		if r.flag("is_depth_map") || r.flag("video.is_depth_map") {
 			f.DType, f.Depth = robocache.Uint16, depth(r)
+			if f.Kind == robocache.KindImage && r.str("depth_unit") == "m" {
+				f.DType = robocache.Float32 // so the reference infers the unit from the pictures: floats are metres
+			}
 		}
 	case "string":
 		f.Kind, f.DType = robocache.KindText, robocache.String

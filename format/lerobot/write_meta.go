@@ -180,14 +180,21 @@ func (w *Writer) info() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// depthUnit is that of depth pictures in 16 bits, whose source may call them so by their type alone; "" of any other feature.
+// deep says of pictures that they are depth, which their source may say by their type alone: 16 bits, or floats.
+func deep(f *robocache.Feature) bool {
+	return f.Depth != nil || f.DType == robocache.Uint16 || f.DType == robocache.Float32
+}
+
+// depthUnit is that of depth pictures kept as they are: what is declared, else what the type says, as the reference infers it; "" of any other feature.
 func depthUnit(f *robocache.Feature) string {
 	switch {
-	case f.Kind != robocache.KindImage || f.Depth == nil && f.DType != robocache.Uint16:
+	case f.Kind != robocache.KindImage || !deep(f):
 		return ""
 	case f.Depth != nil:
 		return f.Depth.Unit
-	case f.Unit == "m":
+	case f.Unit == "m" || f.Unit == "mm":
+		return f.Unit
+	case f.DType == robocache.Float32:
 		return "m"
 	}
 	return "mm"
@@ -209,7 +216,7 @@ func pictureShape(f *robocache.Feature, names any) ([]int, any) {
 	}
 	if c == 0 {
 		c = 3
-		if f.Depth != nil || f.DType == robocache.Uint16 {
+		if deep(f) {
 			c = 1
 		}
 	}

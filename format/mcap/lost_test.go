@@ -114,6 +114,32 @@ func TestLostMessages(t *testing.T) {
 	}
 }
 
+// TestStride: numbers of which fewer than half are there, evenly, tell of a filter and of no loss, once; one long gap is a loss.
+func TestStride(t *testing.T) {
+	third, uneven := make([]uint32, 40), make([]uint32, 40)
+	for k := range third {
+		third[k], uneven[k] = uint32(3*k), uint32(3*k+k%2)
+	}
+	for _, c := range []struct {
+		name         string
+		a            []uint32
+		lost, stride string
+	}{
+		{"every third", third, "", "a <nil> 40"},
+		{"about every third", uneven, "", "a <nil> 40"},
+		{"a long gap", append(row(0, 20), row(300, 320)...), "a 20 280", ""},
+		{"every other lost for a while", append(row(0, 25), 26, 28, 30, 32), "a 25 4", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := numbered(t, c.a, row(0, 40))
+			lost, stride := strings.Join(examine(t, b, "lost-messages"), ", "), strings.Join(examine(t, b, "numbers-stride"), ", ")
+			if lost != c.lost || stride != c.stride {
+				t.Errorf("%q and %q, not %q and %q", lost, stride, c.lost, c.stride)
+			}
+		})
+	}
+}
+
 // TestSums: a flipped byte that no message holds is found by the sums of the data section and of the attachment.
 func TestSums(t *testing.T) {
 	b := numbered(t, row(0, 20), row(0, 20))

@@ -51,7 +51,7 @@ func guard(op, name string, err *error) {
 	}
 }
 
-// openDB3 reads the topics and the places of all messages. wal is the log beside the file. Close of the storage closes the file.
+// openDB3 reads the topics and the places of all messages. wal is the log beside the file, which may be empty; nil where there is none. Close of the storage closes the file.
 func openDB3(ctx context.Context, file robocache.Ranged, name string, wal []byte) (s *db3, err error) {
 	defer guard("open", name, &err)
 	where := robocache.Where{"file": name}
@@ -60,7 +60,7 @@ func openDB3(ctx context.Context, file robocache.Ranged, name string, wal []byte
 		return nil, robocache.At(err, where)
 	}
 	s = &db3{file: file, name: name, db: db}
-	if len(wal) > 0 {
+	if wal != nil {
 		s.found = append(s.found, robocache.Finding{Severity: robocache.SeverityWarning, Code: "not-closed", Where: where, Count: int64(db.LogPages()),
 			Message: "a write-ahead log lies beside the file: the recorder did not close it. " + strconv.Itoa(db.LogPages()) + " pages were read from the log", Mend: "open and close the file once with sqlite3"})
 	}

@@ -186,6 +186,37 @@ os._exit(0)
 	}
 }
 
+// An empty log beside a file whose messages are all in it says the same: a close takes the log away.
+func TestEmptyLog(t *testing.T) {
+	dir := t.TempDir()
+	from := realdata.Path(t, "rosbag2/py/sqlite3/wbag")
+	if err := os.CopyFS(dir, os.DirFS(from)); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*.db3"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	count := func(said bool) int {
+		t.Helper()
+		all, err := openAll(t, dir, openOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if slices.Contains(codes(all[0]), "not-closed") != said {
+			t.Errorf("%v", all[0].Findings())
+		}
+		return len(read(t, all[0]))
+	}
+	closed := count(false)
+	if err := os.WriteFile(files[0]+"-wal", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if n := count(true); n != closed || n == 0 {
+		t.Errorf("%d messages of %d", n, closed)
+	}
+}
+
 // Over http the metadata lists the files; a db3 is read by ranges.
 func TestHTTP(t *testing.T) {
 	dir := realdata.Path(t, "rosbag2/py/sqlite3/wbag")

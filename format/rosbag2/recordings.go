@@ -306,8 +306,10 @@ func openFile(ctx context.Context, s store.Store, name string, opt openOptions) 
 	var out bag.Storage
 	if sqlite.IsDB(head) {
 		var wal []byte
-		if e, err := s.Stat(ctx, name+"-wal"); err == nil && e.Size > 0 {
-			if wal, err = store.ReadFile(ctx, s, name+"-wal", walLimit); err != nil {
+		if e, err := s.Stat(ctx, name+"-wal"); err == nil {
+			if wal = []byte{}; e.Size == 0 {
+				// A close takes the log away, also one without a page.
+			} else if wal, err = store.ReadFile(ctx, s, name+"-wal", walLimit); err != nil {
 				return nil, err
 			}
 		}

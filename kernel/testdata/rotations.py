@@ -41,4 +41,15 @@ for form in forms:
     ):
         for w in (0.25, 0.5, 0.875):
             case(form, v0, v1, w)
+# Through a gimbal's lock and past it: the samples lie to both sides of a rotation at the lock (and near it), with angles far from those between them,
+# so that the free angle must come from the rotation and not from the samples.
+rng = np.random.default_rng(7)
+for form in forms[1:]:
+    proper = form[0].lower() == form[2].lower()
+    for lock in (0.0, np.pi) if proper else (np.pi / 2, -np.pi / 2):
+        for off in (0.0, 0.0, 0.0, 1e-9, 1e-6, 1e-4):
+            side = -1 if proper and lock else 1
+            mid = Rotation.from_euler(form, [rng.uniform(-2, 2), lock + off * side, rng.uniform(-2, 2)])
+            half = Rotation.from_rotvec(rng.uniform(0.2, 0.6, 3) * rng.choice([-1, 1], 3))
+            case(form, (mid * half.inv()).as_euler(form), (mid * half).as_euler(form), 0.5)
 sys.stdout.write("[\n" + ",\n".join(json.dumps(c) for c in cases) + "\n]\n")

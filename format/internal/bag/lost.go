@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -15,6 +16,27 @@ type counter struct {
 	n, lost int64
 	first   int // place of the message before which the first are missing
 	last    uint32
+	steps   map[uint32]int64 // how often the count went up by more than one, by how much
+}
+
+// stride is the step by which the count mostly goes up, where that is not one: a filter, or a recorder that keeps every so manyth, left the
+// others out. What stands in for a loss is told by the steps, not by their sum: one long gap is a loss.
+func (c *counter) stride() uint32 {
+	var jumps int64
+	for _, n := range c.steps {
+		jumps += n
+	}
+	if c.n < 3 || 2*jumps <= c.n-1 {
+		return 0
+	}
+	values := slices.Sorted(maps.Keys(c.steps))
+	half := jumps / 2
+	for _, v := range values { // the middle one
+		if half -= c.steps[v]; half < 0 {
+			return v
+		}
+	}
+	return values[len(values)-1]
 }
 
 // What a count may do without being a loss: a message that comes late steps back a little, a sender that begins anew steps far.
@@ -34,6 +56,10 @@ func (c *counter) take(seq uint32, place int) {
 				c.first = place
 			}
 			c.lost += int64(step) - 1
+			if c.steps == nil {
+				c.steps = map[uint32]int64{}
+			}
+			c.steps[uint32(step)]++
 		}
 		c.last = seq
 	case step < 0:
@@ -108,7 +134,13 @@ func (d *Dataset) lost(ctx context.Context, ep int) (out []robocache.Finding, er
 	return out, err
 }
 
+// lostFinding tells of messages that a sender counted; where most of its numbers are left out evenly, of that, and of no loss.
 func lostFinding(where robocache.Where, c *counter) robocache.Finding {
+	if s := c.stride(); s > 1 && c.lost > c.n-2 {
+		delete(where, "row")
+		return robocache.Finding{Severity: robocache.SeverityInfo, Code: "numbers-stride", Where: where, Count: c.n,
+			Message: fmt.Sprintf("the sender's numbers run on with a stride, by %d most of the time: %d messages of %d, as where a filter or a recorder keeps every so manyth; what is lost beside that cannot be told by them", s, c.n, c.n+c.lost)}
+	}
 	return robocache.Finding{Severity: robocache.SeverityWarning, Code: "lost-messages", Where: where, Count: c.lost,
 		Message: fmt.Sprintf("%d messages are missing of %d: the sender counted them, the recording does not hold them; the first before message %d", c.lost, c.n+c.lost, c.first), Mend: "give the recorder a larger buffer; align with max_gap"}
 }
