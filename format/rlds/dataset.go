@@ -238,6 +238,7 @@ func (d *Dataset) indexAll(ctx context.Context, room int64) error {
 	d.index = make([]*shardIndex, len(d.shards))
 	missing := make([]error, len(d.shards))
 	g, gctx := errgroup.WithContext(ctx)
+	marks := marksEach(room, len(d.shards))
 	atOnce := 2 * runtime.GOMAXPROCS(0)
 	if strings.HasPrefix(d.st.URI(), "http") {
 		atOnce = 32
@@ -246,7 +247,7 @@ func (d *Dataset) indexAll(ctx context.Context, room int64) error {
 	for i := range d.shards {
 		g.Go(func() (err error) {
 			defer guard("index", &err)
-			x, err := d.indexShard(gctx, d.shards[i].name, room)
+			x, err := d.indexShard(gctx, d.shards[i].name, room, marks)
 			switch {
 			case err == nil:
 				d.index[i] = x
@@ -273,7 +274,7 @@ func (d *Dataset) indexAll(ctx context.Context, room int64) error {
 	return d.number(missing)
 }
 
-func (d *Dataset) indexShard(ctx context.Context, name string, room int64) (*shardIndex, error) {
+func (d *Dataset) indexShard(ctx context.Context, name string, room int64, marks int) (*shardIndex, error) {
 	f, err := d.files.get(ctx, name)
 	if err != nil {
 		return nil, err
@@ -281,12 +282,12 @@ func (d *Dataset) indexShard(ctx context.Context, name string, room int64) (*sha
 	defer d.files.put(f)
 	key := ""
 	if store.Versioned(f.r) {
-		key = fmt.Sprintf("%s/%s\x00%d\x00%s\x00%d\x00%d\x00%s", d.st.URI(), name, f.r.Size(), f.r.Version(), d.taskAt, d.limit, d.s.text)
+		key = fmt.Sprintf("%s/%s\x00%d\x00%s\x00%d\x00%d\x00%d\x00%s", d.st.URI(), name, f.r.Size(), f.r.Version(), d.taskAt, d.limit, marks, d.s.text)
 		if x := knownIndex(key); x != nil {
 			return x, nil
 		}
 	}
-	x, err := buildIndex(ctx, f.r, d.s, d.taskAt, d.limit, room)
+	x, err := buildIndex(ctx, f.r, d.s, d.taskAt, d.limit, room, marks)
 	if err == nil && key != "" {
 		keepIndex(key, x)
 	}

@@ -17,6 +17,7 @@
 //	R8  RLDS keeps no clock: stamps are k/rate, by HZ, the mapping, what our writer noted, or the table of Open X; or a stream of stamps.
 //	R9  Records in memory stay below the budget. No panic leaves the package.
 //	R11 A packed shard (gzip, zlib) is indexed in one pass that notes marks; a record costs what lies between it and the mark before it, and a pass in
-//	    order decompresses the shard once. From a mark on a record's own check sum is what holds it.
+//	    order decompresses the shard once. From a mark on a record's own check sum is what holds it. The marks of all shards share a quarter
+//	    of the index's room.
 //	R10 What is not read is a Finding of Open and ErrUnsupported by name when asked for; it never hides the rest.
 package rlds

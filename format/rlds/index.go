@@ -271,13 +271,14 @@ type indexer struct {
 	taskSlot int
 	limit    int64 // of a record, in bytes
 	room     int64 // for the index, in bytes
+	marks    int   // of a packed shard, at most
 	x        *shardIndex
 	ids      map[string]int32
 }
 
 // buildIndex goes through the heads of a shard's records. Damage is a finding: what can be read is in the index.
-func buildIndex(ctx context.Context, r robocache.Ranged, s *schema, taskSlot int, limit, room int64) (*shardIndex, error) {
-	b := &indexer{s: s, taskSlot: taskSlot, limit: limit, room: room, x: &shardIndex{size: r.Size(), version: r.Version()}, ids: map[string]int32{}}
+func buildIndex(ctx context.Context, r robocache.Ranged, s *schema, taskSlot int, limit, room int64, marks int) (*shardIndex, error) {
+	b := &indexer{s: s, taskSlot: taskSlot, limit: limit, room: room, marks: marks, x: &shardIndex{size: r.Size(), version: r.Version()}, ids: map[string]int32{}}
 	w := newWindow(ctx, r)
 	var err error
 	if b.x.packed, err = packingOf(w); err != nil {

@@ -24,8 +24,14 @@ type mark struct {
 
 const markSpacing = 1 << 20
 
+// marksEach is how many marks a shard may have, of so many: together they take a quarter of the room for the index, for a data set must open
+// also where there are too many shards to have any.
+func marksEach(room int64, shards int) int {
+	return int(min(64, room/4/deflateReach/int64(max(shards, 1))))
+}
+
 func (m *marks) wants(out int64) bool {
-	if m == nil || m.members > 1 || out == 0 {
+	if m == nil || m.most == 0 || m.members > 1 || out == 0 {
 		return false
 	}
 	return len(m.list) == 0 || out-m.list[len(m.list)-1].out >= m.spacing
@@ -51,7 +57,7 @@ func (m *marks) block(bit, out int64, window []byte) { m.add(mark{bit: bit, out:
 
 // member: of a file of several, each begins anew; only their beginnings are marks, for a block's reader ends with its member.
 func (m *marks) member(at, out int64) {
-	if m == nil {
+	if m == nil || m.most == 0 {
 		return
 	}
 	if m.members++; m.members == 2 {

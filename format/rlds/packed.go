@@ -124,7 +124,7 @@ func (s *stream) next() (b []byte, off, n int64, err error) {
 // packedRecords indexes a compressed shard in one pass.
 func (b *indexer) packedRecords(ctx context.Context, r robocache.Ranged) error {
 	x := b.x
-	x.marks = &marks{spacing: markSpacing, most: int(min(64, max(2, b.room/8/deflateReach)))}
+	x.marks = &marks{spacing: markSpacing, most: b.marks}
 	s, err := openMarked(ctx, r, x.packed, b.limit, nil)
 	if err != nil {
 		return err

@@ -65,6 +65,13 @@ func (l *Leaf) boundsOf(plain []byte) (b bounds) {
 	}
 	le := binary.LittleEndian
 	switch l.kind {
+	case parquet.Boolean: // any byte but 0 is true
+		lo, hi := byte(1), byte(0)
+		for _, v := range plain {
+			v = min(v, 1)
+			lo, hi = min(lo, v), max(hi, v)
+		}
+		return bounds{lo: []byte{lo}, hi: []byte{hi}, ok: true}
 	case parquet.Float:
 		lo, hi := float32(math.Inf(1)), float32(math.Inf(-1))
 		for p := plain; len(p) >= 4; p = p[4:] {

@@ -187,6 +187,9 @@ func (c *Chunk) dictionary(n int, plain []byte, s *scratch) error {
 func (c *Chunk) end() *Chunk {
 	var all bounds
 	for _, b := range c.bounds {
+		if !b.ok && !b.null && c.leaf.size == 0 {
+			return c // texts too long to be bounds lie outside those of the other pages; numbers without bounds are NaN, which have no place
+		}
 		all.merge(c.leaf, b)
 	}
 	if all.ok {
