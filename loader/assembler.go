@@ -124,6 +124,9 @@ func newAssembler(ctx context.Context, mix []Mix, cfg Config) (*assembler, error
 		offset += src.table.samples()
 	}
 	wire(a.sources)
+	for _, src := range a.sources {
+		src.rowCols, src.rowBytes = src.layout.rowColumns() // not before: columns have their leaders only now
+	}
 	if err := a.openCaches(ctx); err != nil {
 		a.close()
 		return nil, err

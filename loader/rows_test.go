@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/align"
 )
 
 // sluggish takes long over the first column that it is asked for, and then gives two only to those who ask at the same time.
@@ -58,5 +59,26 @@ func TestSlowColumns(t *testing.T) {
 		}
 		checkBatch(t, f.fake, l.cfg, b)
 		b.Release()
+	}
+}
+
+// TestPartsAddUp: what the jobs of rows finish is what a batch waits for, also where one plan makes several columns: a batch that is given
+// out early is still being written to.
+func TestPartsAddUp(t *testing.T) {
+	hz := robocache.Rate{Num: 50, Den: 1}
+	l := mustLoader(t, newRobot(1.5), Config{BatchSize: 4, Hz: &hz, Align: &align.Config{Modes: map[string]align.Mode{"joints": align.Previous, "mode": align.Previous}}})
+	src := l.a.sources[0]
+	want, finished, shared := 0, 0, 0
+	for i := range src.layout.columns {
+		if c := &src.layout.columns[i]; !c.ragged && c.source != fromStills && c.source != fromVideo {
+			want++
+		}
+	}
+	for _, col := range src.rowCols {
+		n := len(src.layout.columns[col].shared)
+		finished, shared = finished+1+n, shared+n
+	}
+	if finished != want || shared == 0 {
+		t.Errorf("a batch waits for %d columns of rows, its jobs make %d (%d with others)", want, finished, shared)
 	}
 }

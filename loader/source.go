@@ -48,7 +48,6 @@ func newSource(ctx context.Context, a *assembler, index, sources int, name strin
 	if src.layout, err = newLayout(ctx, ds, &cfg, &src.line, a.warn); err != nil {
 		return nil, err
 	}
-	src.rowCols, src.rowBytes = src.layout.rowColumns()
 	if starts, ok := base(ds).(videoStarts); ok {
 		src.starts = starts
 	}
