@@ -2,6 +2,7 @@ package video
 
 import (
 	"bytes"
+	"fmt"
 
 	"github.com/goatnote-inc/robocache"
 )
@@ -26,7 +27,7 @@ func IsAnnexB(b []byte) bool {
 // nals calls fn for each NAL unit of a packet in Annex B form: what stands between start codes, without the zeros before the next one.
 func nals(b []byte, fn func(nal []byte) error) error {
 	if !IsAnnexB(b) {
-		return badPacket("a packet that is not in Annex B form", "a start code (00 00 01) at its beginning", "")
+		return badPacket("a packet that is not in Annex B form", "a start code (00 00 01) at its beginning", fmt.Sprintf("% x", b[:min(4, len(b))]))
 	}
 	b = b[bytes.Index(b, startCode)+3:]
 	for b != nil {

@@ -202,3 +202,15 @@ func FuzzStream(f *testing.F) {
 		}
 	})
 }
+
+// TestNoStartCode: an error of a packet that is not in Annex B form shows how it begins.
+func TestNoStartCode(t *testing.T) {
+	s, err := NewStream(H264, Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var e *robocache.Error
+	if _, err := s.Add([]byte{0, 0, 0, 9, 0x65}); !errors.As(err, &e) || e.Got != "00 00 00 09" {
+		t.Error(err)
+	}
+}

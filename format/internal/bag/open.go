@@ -40,7 +40,7 @@ func Open(ctx context.Context, recs []Recording, opt Options) (d *Dataset, err e
 	}
 	d = &Dataset{opt: opt, byKey: map[string]int{}, said: map[string]bool{}, notes: make([]map[string]string, len(recs)),
 		tracks: lru.New[trackKey, *track](opt.Budget / 4), blocks: lru.New[blockKey, *block](opt.Budget / 4),
-		reels: lru.New[reelKey, *reel](opt.Budget / 16), films: map[string]reelKey{}}
+		reels: lru.New[reelKey, *reel](opt.Budget / 8), films: map[string]reelKey{}}
 	d.lib = video.NewLibrary(d.openFilm, opt.Budget/16)
 	d.info = &robocache.Info{URI: opt.URI, Format: opt.Format, Version: opt.Version, Features: []robocache.Feature{}}
 	d.pool = newPool(recs, openAtOnce, opt.Budget/4, func(_ int, s Storage) { d.storageFindings(s) })
