@@ -40,6 +40,7 @@ type Episode struct {
 	Index    int64    `json:"episode_index"`
 	Length   int      `json:"length"` // rows
 	Tasks    []string `json:"tasks"`
+	Aliases  []string `json:"task_aliases,omitempty"` // what else the recording calls the task: names of its environment
 }
 
 // Row names one row: the episode's position and the row in it, both from 0. Where streams have clocks of their own (Feature.Clock),

@@ -203,7 +203,7 @@ func (d *Dataset) readFile(ctx context.Context, name string, many bool, splits m
 	if err != nil {
 		return err
 	}
-	task, err := d.attributes(ctx, f, data, opt)
+	task, aliases, err := d.attributes(ctx, f, data, opt)
 	if err != nil {
 		return err
 	}
@@ -220,6 +220,7 @@ func (d *Dataset) readFile(ctx context.Context, name string, many bool, splits m
 			if n, ok := number(demos[i].name); ok && !many {
 				e.Index = n
 			}
+			e.Aliases = aliases
 			found[i], err = readDemo(gctx, e, task)
 			return err
 		})
@@ -359,19 +360,19 @@ func language(ctx context.Context, a *h5.Attribute, key string) string {
 }
 
 // attributes reads what the group data says: env_args, and the task of all its demos.
-func (d *Dataset) attributes(ctx context.Context, f *h5.File, data *h5.Object, opt robocache.OpenOptions) (task string, err error) {
+func (d *Dataset) attributes(ctx context.Context, f *h5.File, data *h5.Object, opt robocache.OpenOptions) (task string, aliases []string, err error) {
 	attrs, err := data.Attributes(ctx)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
-	var name string
+	var name, kind string
 	var meta json.RawMessage
 	for i := range attrs {
 		switch a := &attrs[i]; a.Name {
 		case "env_args":
 			text, ok, err := a.Text(ctx)
 			if err != nil {
-				return "", err
+				return "", nil, err
 			}
 			if !ok {
 				continue
@@ -392,7 +393,7 @@ func (d *Dataset) attributes(ctx context.Context, f *h5.File, data *h5.Object, o
 			meta = json.RawMessage(text)
 			name = env.Name
 			if t, ok := env.Kw.Task.(string); ok {
-				task = t
+				task, kind = t, t
 			}
 			if env.Lang != "" {
 				task = env.Lang
@@ -400,7 +401,7 @@ func (d *Dataset) attributes(ctx context.Context, f *h5.File, data *h5.Object, o
 			d.robots(env.Kw.Robots)
 			if opt.HZ.Zero() && env.Kw.Freq != "" {
 				if err := d.rate(f, string(env.Kw.Freq)); err != nil {
-					return "", err
+					return "", nil, err
 				}
 			}
 		case "problem_info": // LIBERO
@@ -417,7 +418,12 @@ func (d *Dataset) attributes(ctx context.Context, f *h5.File, data *h5.Object, o
 	if task == "" {
 		task = name
 	}
-	return task, nil
+	for _, n := range []string{name, kind} {
+		if n != "" && !slices.Contains(aliases, n) {
+			aliases = append(aliases, n)
+		}
+	}
+	return task, aliases, nil
 }
 
 // rate takes control_freq; files that differ in it are no one dataset.

@@ -173,15 +173,17 @@ def split_of(ds: Dataset, split: str | None, usual: str | None) -> list[int] | N
 
 
 def with_tasks(ds: Dataset, positions: list[int] | None, tasks: Sequence[str], stream: str | None) -> list[int]:
-    """The episodes of some tasks, by a text stream of names, or by the episodes' own tasks."""
+    """The episodes of some tasks, by a text stream of names, or by the episodes' own tasks and what else the recording calls them."""
     positions = list(range(ds.num_episodes)) if positions is None else positions
     if stream is not None:
         if stream not in ds.features:
             raise Misuse(f"tasks={list(tasks)!r}: {ds.uri!r} names no tasks", {"dataset": ds.uri}, "tasks=['all']")
         of = {i: set(ds.episode(i).streams[stream].values) for i in positions}
     else:
-        table = ds.episodes["tasks"]
-        of = {i: set(table[i] or []) for i in positions}
+        of = {}
+        for i in positions:
+            meta = ds.episode(i).meta
+            of[i] = {*(meta.get("tasks") or []), *(meta.get("task_aliases") or [])}
     known = sorted({t for s in of.values() for t in s if t})
     folded = {t.casefold(): t for t in known}
     wanted = {_options.choice("tasks", folded.get(t.casefold(), t), known) for t in tasks}

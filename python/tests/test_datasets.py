@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import pickle
+import shutil
 import warnings
 from pathlib import Path
 from typing import Any
@@ -259,8 +261,8 @@ def test_calvin(calvin: str) -> None:
     assert np.array_equal(runs[1]["actions"][:28], np.asarray(runs.dataset.episode(1).streams["rel_actions"].values).astype(np.float32))
 
 
-def test_robomimic(robomimic: str) -> None:
-    """Numbers alone, then with cameras; masks; another rate."""
+def test_robomimic(robomimic: str, tmp_path: Path) -> None:
+    """Numbers alone, then with cameras; masks; another rate; tasks by either name."""
     d = RoboMimicDataset(robomimic, sequence_length=16)
     reader = robocache.open(robomimic)
     assert len(d) == 2 + 2 + 3 and "observation.image" not in d.map.keys
@@ -274,6 +276,13 @@ def test_robomimic(robomimic: str) -> None:
     assert len(seen) == 1 and seen[0]["episode_id"] == "1"
     assert np.array_equal(seen[0]["vision"][::2], frames(reader.episode(1), "observation.image"))
     assert len(RoboMimicDataset(robomimic, [reader.episode(0).tasks[0].upper()], sequence_length=100)) == 3
+    h5py = pytest.importorskip("h5py")
+    named = tmp_path / "named.hdf5"
+    shutil.copy(robomimic, named)
+    with h5py.File(named, "r+") as f:
+        f["data"].attrs["env_args"] = json.dumps({"env_name": "G1PickBottle", "type": 2, "env_kwargs": {"control_freq": 20, "task": "pick the bottle up"}})
+    for name in ("G1PickBottle", "pick the bottle up"):  # by the name of the environment, or its words
+        assert len(RoboMimicDataset(str(named), [name], sequence_length=100)) == 3
     with robocache.Loader(d.map, batch_size=7) as loader:  # the map is a MapDataset like any other
         assert next(iter(loader))["action"].shape == (7, 16, 26)
 

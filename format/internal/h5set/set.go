@@ -30,6 +30,8 @@ type Episode struct {
 	// Others says that data sets of another length are streams too, each length a clock of its own.
 	Others bool
 	Tasks  []string
+	// Aliases are other names of the task.
+	Aliases []string
 	// Times are stamps that the file holds: the data set below the group; "" where it holds none.
 	Times string
 }
@@ -131,7 +133,7 @@ func (s *Set) Episode(_ context.Context, episode int) (robocache.Episode, error)
 		return robocache.Episode{}, err
 	}
 	e := &s.Episodes[episode]
-	return robocache.Episode{Position: episode, Index: e.Index, Length: e.Length, Tasks: e.Tasks}, nil
+	return robocache.Episode{Position: episode, Index: e.Index, Length: e.Length, Tasks: e.Tasks, Aliases: e.Aliases}, nil
 }
 
 func (s *Set) check(episode int) error {
