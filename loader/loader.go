@@ -127,9 +127,6 @@ func (l *Loader) await(ctx context.Context, r *run) (over bool, err error) {
 		return false, nil
 	default:
 	}
-	if l.help(r); u.finished() {
-		return false, nil
-	}
 	var late <-chan time.Time
 	if l.cfg.Deadline > 0 {
 		timer := time.NewTicker(time.Duration(l.cfg.Deadline * float64(time.Second)))
@@ -153,31 +150,6 @@ func (l *Loader) await(ctx context.Context, r *run) (over bool, err error) {
 			}
 			left = now
 		}
-	}
-}
-
-// help does small jobs that wait for a worker, until the head of a run is finished or there are none: a thread that goes to sleep and wakes
-// costs more than such a job. Not of data that is far away, where a job may take as long as a request.
-func (l *Loader) help(r *run) {
-	if l.a.remote != nil {
-		return
-	}
-	var w *worker
-	for !r.head.finished() {
-		j, ok := r.q.popSmall()
-		if !ok {
-			break
-		}
-		if w == nil {
-			w = l.a.workers.Get().(*worker)
-			w.q = r.q
-		}
-		w.run(&j)
-		r.q.wg.Done()
-	}
-	if w != nil {
-		w.q = nil
-		l.a.workers.Put(w)
 	}
 }
 

@@ -130,17 +130,6 @@ func (q *queue) pushSmall(jobs []job) {
 	}
 }
 
-// popSmall gives a job for one who would wait otherwise, where a small one is next; q.wg.Done says that it was done.
-func (q *queue) popSmall() (job, bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if len(q.heap) == 0 || q.heap[0].kind != jobRows || q.closed {
-		return job{}, false
-	}
-	q.wg.Add(1)
-	return q.take(), true
-}
-
 func (q *queue) pop() (job, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -152,18 +141,13 @@ func (q *queue) pop() (job, bool) {
 		q.more.Wait()
 		q.asleep--
 	}
-	return q.take(), true
-}
-
-// take takes the first job. q.mu is held.
-func (q *queue) take() job {
 	j := q.heap[0]
 	n := len(q.heap) - 1
 	q.heap[0] = q.heap[n]
 	q.heap[n] = job{}
 	q.heap = q.heap[:n]
 	down(q.heap)
-	return j
+	return j, true
 }
 
 // close lets the workers end once the queue is empty; with its context ended they drop what is left.

@@ -69,7 +69,7 @@ func (w *worker) smallRows(j *job, begin time.Time) {
 	for len(cols) > 0 && !slow {
 		done += w.column(p, cols[0])
 		cols = cols[1:]
-		slow = len(cols) > 0 && time.Since(begin) > atOnce
+		slow = time.Since(begin) > atOnce // the last too: one worker was woken for the small parts of a horizon
 	}
 	a.n.gather.Add(int64(time.Since(begin)))
 	if slow {
