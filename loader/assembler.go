@@ -124,9 +124,6 @@ func newAssembler(ctx context.Context, mix []Mix, cfg Config) (*assembler, error
 		offset += src.table.samples()
 	}
 	wire(a.sources)
-	for _, src := range a.sources {
-		src.rowCols, src.rowBytes = src.layout.rowColumns() // not before: columns have their leaders only now
-	}
 	if err := a.openCaches(ctx); err != nil {
 		a.close()
 		return nil, err
@@ -288,7 +285,6 @@ func (a *assembler) begin(seq int64, samples []int64) (*unit, error) {
 // submit makes the jobs of a horizon.
 func (a *assembler) submit(q *queue, h *horizon) {
 	first := h.units[0].seq
-	var jobs [8]job
 	for _, u := range h.units {
 		for _, t := range a.form.ragged {
 			q.push(job{prio: u.seq, sub: int64(t), kind: jobRagged, p: &u.parts[0], col: int32(t)})
@@ -311,22 +307,23 @@ func (a *assembler) submit(q *queue, h *horizon) {
 				q.push(job{prio: first, sub: int64(i), kind: jobLocate, parts: parts, col: int32(i)})
 			}
 		}
-		small := jobs[:0]
 		for _, p := range parts {
 			for i := range src.layout.columns {
-				if src.layout.columns[i].source == fromStills {
-					q.push(job{prio: p.u.seq, sub: int64(i), kind: jobSort, p: p, col: int32(i)})
+				if c := &src.layout.columns[i]; c.ragged || c.leader != i {
+					continue
 				}
-			}
-			if src.together(p) {
-				small = append(small, job{prio: p.u.seq, kind: jobRows, p: p})
-				continue
-			}
-			for _, col := range src.rowCols {
-				q.push(p.columnJob(col))
+				kind := jobGather
+				switch src.layout.columns[i].source {
+				case fromVideo:
+					continue
+				case fromText, fromSample:
+					kind = jobText
+				case fromStills:
+					kind = jobSort
+				}
+				q.push(job{prio: p.u.seq, sub: int64(i), kind: kind, p: p, col: int32(i)})
 			}
 		}
-		q.pushSmall(small)
 	}
 }
 

@@ -33,7 +33,6 @@ const (
 	jobAdmit  jobKind = iota // open a file of an episode that becomes resident; makes chunk jobs
 	jobLocate                // ask where the pictures of a column lie; makes file jobs
 	jobSort                  // find the distinct rows of a column of stills; makes still jobs
-	jobRows                  // the columns of numbers and texts of a small part
 	jobGather
 	jobText
 	jobRagged // one tensor of a batch whose rows vary in length
@@ -106,23 +105,6 @@ func (q *queue) push(j job) {
 	q.mu.Lock()
 	q.heap = append(q.heap, j)
 	up(q.heap, len(q.heap)-1)
-	wake := q.asleep > 0
-	q.mu.Unlock()
-	if wake {
-		q.more.Signal()
-	}
-}
-
-// pushSmall adds jobs that one worker does faster than others wake up.
-func (q *queue) pushSmall(jobs []job) {
-	if len(jobs) == 0 {
-		return
-	}
-	q.mu.Lock()
-	for i := range jobs {
-		q.heap = append(q.heap, jobs[i])
-		up(q.heap, len(q.heap)-1)
-	}
 	wake := q.asleep > 0
 	q.mu.Unlock()
 	if wake {

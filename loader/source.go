@@ -3,7 +3,6 @@ package loader
 import (
 	"context"
 	"slices"
-	"sync/atomic"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
@@ -24,10 +23,6 @@ type source struct {
 	stamps *stamps // of streams, for timelines and tolerance checks
 	starts videoStarts
 	offset int64 // number of its first sample among those of all sources
-
-	rowCols  []int32      // columns that a job of rows fills
-	rowBytes int          // of a sample's numbers
-	wary     atomic.Int32 // batches that have a job a column, because rows were slow
 
 	tensors []int // of the layout → of the batch
 	texts   []int

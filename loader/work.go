@@ -32,12 +32,14 @@ func (w *worker) run(j *job) {
 	case jobCopy:
 		defer a.remote.core()()
 		w.copyKept(j.copies)
-	case jobRows:
-		w.smallRows(j, begin)
-	case jobGather, jobText:
-		parts := w.column(j.p, j.col)
+	case jobGather:
+		w.gather(j.p, int(j.col))
 		a.n.gather.Add(int64(time.Since(begin)))
-		j.p.u.finish(parts)
+		j.p.u.finish(int64(1 + len(j.p.src.layout.columns[j.col].shared)))
+	case jobText:
+		w.text(j.p, int(j.col))
+		a.n.gather.Add(int64(time.Since(begin)))
+		j.p.u.finish(1)
 	case jobRagged:
 		w.ragged(j.p.u, int(j.col))
 		a.n.gather.Add(int64(time.Since(begin)))

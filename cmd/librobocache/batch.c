@@ -84,16 +84,37 @@ DLManagedTensor *robocache_tensor(robocache_batch *b, int32_t i) {
 	return &b->list[i].dl;
 }
 
-static void deleter_versioned(struct robocache_versioned *v) {
-	struct robocache_tensor *own = (struct robocache_tensor *)((char *)v - offsetof(struct robocache_tensor, versioned));
-	drop(own->batch, own->group);
+/* Python's own functions, as its client found them: the library is linked to no version of it. */
+static struct {
+	void *(*capsule_new)(void *, const char *, void (*)(void *));
+	int (*capsule_is)(void *, const char *);
+	void *(*capsule_pointer)(void *, const char *);
+	void *(*list_new)(ptrdiff_t);
+	int (*list_set)(void *, ptrdiff_t, void *);
+	void (*decref)(void *);
+} py;
+
+void robocache_python(void **functions) { memcpy(&py, functions, sizeof py); }
+
+/* A capsule that nobody consumed gives its tensor back. */
+static void uncapsule(void *c) {
+	if (py.capsule_is(c, "dltensor"))
+		deleter(py.capsule_pointer(c, "dltensor"));
 }
 
-struct robocache_versioned *robocache_batch_versioned(robocache_batch *b, int32_t i) {
-	DLManagedTensor *t = robocache_tensor(b, i);
-	if (t == NULL)
-		return NULL;
-	/* Written each time that a batch is given: with the same. Without strides, which version 1.2 wants. */
-	b->list[i].versioned = (struct robocache_versioned){.major = 1, .minor = 0, .deleter = deleter_versioned, .dl_tensor = t->dl_tensor};
-	return &b->list[i].versioned;
+/* All tensors at once: no signal handler of Python runs in between, so each is either with the engine or in a capsule. */
+void *robocache_capsules(robocache_batch *b) {
+	void *list = py.list_new(b->tensors);
+	for (int32_t i = 0; list != NULL && i < b->tensors; i++) {
+		DLManagedTensor *t = robocache_tensor(b, i);
+		void *c = t == NULL ? NULL : py.capsule_new(t, "dltensor", uncapsule);
+		if (c == NULL) {
+			if (t != NULL)
+				t->deleter(t);
+			py.decref(list);
+			return t == NULL ? py.list_new(0) : NULL; /* taken back; or Python has set its exception */
+		}
+		py.list_set(list, i, c);
+	}
+	return list;
 }

@@ -6,18 +6,8 @@
 #include <stdint.h>
 #include "robocache.h"
 
-/* DLManagedTensorVersioned of DLPack 1. */
-struct robocache_versioned {
-	uint32_t major, minor;
-	void *manager_ctx;
-	void (*deleter)(struct robocache_versioned *self);
-	uint64_t flags;
-	DLTensor dl_tensor;
-};
-
 struct robocache_tensor {
 	DLManagedTensor dl; /* first: deleters get its address */
-	struct robocache_versioned versioned;
 	robocache_batch *batch;
 	int32_t group;
 };
@@ -39,7 +29,6 @@ struct robocache_batch {
 OWN robocache_batch *robocache_batch_new(int64_t handle, int32_t tensors, int32_t groups, int64_t dims, int64_t text, int64_t **shapes);
 OWN int32_t robocache_batch_settle(robocache_batch *b, int32_t how);
 OWN void robocache_batch_forget(robocache_batch *b);
-OWN struct robocache_versioned *robocache_batch_versioned(robocache_batch *b, int32_t i);
 OWN extern void (*const robocache_deleter)(DLManagedTensor *);
 
 #endif

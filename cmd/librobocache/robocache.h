@@ -99,18 +99,10 @@ void robocache_arrived(robocache_batch *batch);
 DLManagedTensor *robocache_tensor(robocache_batch *batch, int32_t i);
 void robocache_release_group(int64_t batch, int32_t group); /* the library's own */
 
-/* For CPython, with the GIL held: functions = PyCapsule_New, PyCapsule_IsValid, PyCapsule_GetPointer, PyList_New, PyList_SetItem, Py_DecRef,
- * PyTuple_New, PyTuple_SetItem, PyLong_FromLongLong, PyLong_AsLongLong, PyBytes_FromStringAndSize, PyEval_SaveThread, PyEval_RestoreThread,
- * PyCFunction_NewEx.
- * robocache_capsules gives a list of "dltensor" capsules, all at once; an empty one where the batch was taken back.
- * robocache_exchange: DLPack's exchange table of the framework that tensors are to be of ; 0 where it is not of
- * version 1, and capsules are given as without one.
- * robocache_function gives a builtin: 0 take(loader, epoch, timeout_ms) → (rows, epoch, seq, batch, how many tensors, list of these or of capsules, texts) or
- * (status, json_out); 1 arrived(batch). */
+/* For CPython, with the GIL held: functions = PyCapsule_New, PyCapsule_IsValid, PyCapsule_GetPointer, PyList_New, PyList_SetItem, Py_DecRef.
+ * robocache_capsules gives a list of "dltensor" capsules, all at once; an empty one where the batch was taken back. */
 void robocache_python(void **functions);
-int32_t robocache_exchange(void *table);
 void *robocache_capsules(robocache_batch *batch);
-void *robocache_function(int32_t i);
 
 #ifdef __cplusplus
 }

@@ -10,7 +10,6 @@ import (
 	stdcontext "context"
 	"errors"
 	"io"
-	"sync"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -105,7 +104,7 @@ func robocache_loader_take(handle, epoch C.int64_t, timeoutMS C.int32_t, taken *
 			status = fail(out, panicked(r))
 		}
 	}()
-	l, err := lookup[*loading](int64(handle), "loader")
+	l, err := loaderOf(handle)
 	if err == nil {
 		err = l.take(int64(epoch), int(timeoutMS), taken)
 	}
@@ -121,26 +120,10 @@ func robocache_loader_take(handle, epoch C.int64_t, timeoutMS C.int32_t, taken *
 }
 
 // take gives the last batch again where it did not arrive, else the next. That an epoch is over it says as often as asked.
-// With a timeout of 0 it waits for nobody, not for locks either: Python asks so with the GIL held.
 func (l *loading) take(epoch int64, timeoutMS int, taken *C.robocache_taken) error {
-	lock := func(m *sync.Mutex) bool {
-		if timeoutMS == 0 {
-			return m.TryLock()
-		}
-		m.Lock()
-		return true
-	}
-	if !lock(&l.next) {
-		return errLate
-	}
+	l.next.Lock()
 	defer l.next.Unlock()
-	if !lock(&l.mu) {
-		return errLate
-	}
-	if l.closed {
-		l.mu.Unlock()
-		return misuse("loader", "the loader is closed")
-	}
+	l.mu.Lock()
 	if l.last.awaited() {
 		*taken = l.last.taken
 		l.mu.Unlock()

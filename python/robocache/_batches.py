@@ -1,8 +1,7 @@
 """Batches of a loader of the engine: tensors over its memory, without a copy, a call or a finalizer of Python per tensor.
 
-The engine describes a batch as DLPack. One call takes it and makes all its tensors (capsules where torch has no table for that), and no
-signal handler interrupts it; each tensor gives its memory back by a C function when it dies. A batch counts once `arrived` is told, as the
-last step: interrupted before, it is given again.
+The engine describes a batch as DLPack. Capsules of all its tensors are made in one call that no signal handler interrupts; each tensor gives
+its memory back by a C function when it dies. A batch counts once `arrived` is told, as the last step: interrupted before, it is given again.
 """
 
 from __future__ import annotations
@@ -20,6 +19,12 @@ from . import _engine, _memory
 from ._errors import Misuse, from_engine
 from ._finish import Raw
 
+_TAKEN = 8  # words of robocache_taken: rows, epoch, position, tensors, seq, batch, text, text_bytes
+
+_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer.restype = ctypes.c_void_p
+_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+
 
 class _Span:
     """What NumPy asks for a tensor's place. As the array's base it keeps the capsule, which gives the memory back."""
@@ -28,13 +33,13 @@ class _Span:
 
     def __init__(self, capsule: Any, typestr: str, shape: tuple[int, ...]) -> None:
         self.capsule = capsule
-        data = ctypes.c_void_p.from_address(_engine.pointer(capsule, b"dltensor")).value or 0  # DLManagedTensor begins with it
+        data = ctypes.c_void_p.from_address(_pointer(capsule, b"dltensor")).value or 0  # DLManagedTensor begins with it
         self.__array_interface__ = {"data": (data, False), "typestr": typestr, "shape": shape, "version": 3}
 
 
 def _entries(capsule: Any) -> int:
     """The first extent of a tensor, as its DLTensor says: data, device, ndim and dtype take 24 bytes, then comes the shape's address."""
-    shape = ctypes.c_void_p.from_address(_engine.pointer(capsule, b"dltensor") + 24).value
+    shape = ctypes.c_void_p.from_address(_pointer(capsule, b"dltensor") + 24).value
     return ctypes.c_int64.from_address(shape).value  # type: ignore[arg-type]
 
 
@@ -57,16 +62,16 @@ class Batches:
         self._raw = raw
         self._engine, self._number = handle._resolve()
         self.pid = self._engine.pid
+        self._take = self._engine.lib.robocache_loader_take
         self._fields = handle.info["fields"]
         self._keys = [f["key"] for f in self._fields]
         text = ("string", "json")
         self._tensors = [f for f in self._fields if f["dtype"] not in text]
         self._texts = [(i, f["dtype"] == "json") for i, f in enumerate(self._fields) if f["dtype"] in text]
-        torch = _memory.torch_module()
-        self._convert: Any = None  # from a capsule to a tensor
-        if torch is not None and not self._engine.exchange(torch):
-            self._convert = getattr(torch._C, "_from_dlpack", None) or torch.utils.dlpack.from_dlpack
-        self._numpy = torch is None
+        self._taken = (ctypes.c_int64 * _TAKEN)()
+        self._at = ctypes.addressof(self._taken)
+        self._torch = _memory.torch_module()
+        self._convert = None if self._torch is None else getattr(self._torch._C, "_from_dlpack", None) or self._torch.utils.dlpack.from_dlpack
         self._turn = threading.Lock()  # one taker at a time: what was taken must be told before the next
 
     def next(self, epoch: int = -1, wait: bool = True, into: deque[Taken] | None = None) -> Taken | None | bool:
@@ -76,28 +81,27 @@ class Batches:
         nothing. Waits without the GIL, in steps, so that signals are seen.
         """
         with self._turn:
+            out = ctypes.c_void_p()
             step = _engine.STEP_MS if wait else 0
             while True:
-                got = self._engine.take(self._number, epoch, step)
-                if len(got) != 2:
-                    return self._arrive(got, into)
-                if got[0] != _engine.PENDING:
+                status = self._take(self._number, epoch, step, self._at, out)
+                if status == 0:
+                    return self._arrive(into)
+                if status != _engine.PENDING:
                     break
                 if not wait:
                     return False
-        if got[0] == _engine.END:
+        if status == _engine.END:
             return None
-        raise from_engine(self._engine.answer(ctypes.c_void_p(got[1])) or {})
+        raise from_engine(self._engine.answer(out) or {})
 
-    def _arrive(self, got: tuple[int, int, int, int, int, list[Any], bytes], into: deque[Taken] | None) -> Taken:
-        rows, epoch, seq, batch, count, values, text = got
-        if len(values) != count:
+    def _arrive(self, into: deque[Taken] | None) -> Taken:
+        rows, epoch, _, count, seq, batch, text, text_bytes = self._taken
+        capsules = self._engine.capsules(batch)
+        if len(capsules) != count:
             raise Misuse("the loader was closed or moved while a batch was on its way", hint="begin a new `for`")
-        if self._convert is not None:
-            values = list(map(self._convert, values))
-        elif self._numpy:
-            values = self._arrays(values, rows)
-        texts = self._read_texts(rows, text) if self._texts else []
+        values = list(map(self._convert, capsules)) if self._convert is not None else self._arrays(capsules, rows)
+        texts = self._read_texts(rows, ctypes.string_at(text, text_bytes)) if self._texts else []
         if self._raw:
             taken = Taken(seq, epoch, Raw(rows, values, texts))
         else:

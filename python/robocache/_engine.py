@@ -30,18 +30,11 @@ _CALLS = (
     "robocache_loader_order robocache_loader_finish robocache_loader_locate robocache_loader_stats robocache_op_new robocache_backends robocache_self_test"
 ).split()
 
-# What the library makes batches of Python with, in the order that robocache.h says.
-_PYTHON = (
-    "PyCapsule_New PyCapsule_IsValid PyCapsule_GetPointer PyList_New PyList_SetItem Py_DecRef PyTuple_New PyTuple_SetItem PyLong_FromLongLong "
-    "PyLong_AsLongLong PyBytes_FromStringAndSize PyEval_SaveThread PyEval_RestoreThread PyCFunction_NewEx"
-).split()
+# What the library makes capsules with, in the order that robocache.h says.
+_PYTHON = "PyCapsule_New PyCapsule_IsValid PyCapsule_GetPointer PyList_New PyList_SetItem Py_DecRef".split()
 
 # op, addresses as packed int64, how many, stream, where the text of an error goes
 _OP_RUN: list[Any] = [ctypes.c_int64, ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p]
-
-pointer = ctypes.pythonapi.PyCapsule_GetPointer
-pointer.restype = ctypes.c_void_p
-pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
 
 
 class Engine:
@@ -71,6 +64,8 @@ class Engine:
         self.lib.robocache_release.argtypes = [ctypes.c_int64, ctypes.c_int32]
         self.lib.robocache_cancel.restype = None
         self.lib.robocache_cancel.argtypes = [ctypes.c_int64]
+        self.lib.robocache_loader_take.restype = ctypes.c_int32
+        self.lib.robocache_loader_take.argtypes = [ctypes.c_int64, ctypes.c_int64, ctypes.c_int32, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p)]
         self.lib.robocache_op_run.restype = ctypes.c_int32
         self.lib.robocache_op_run.argtypes = _OP_RUN
         held = ctypes.PyDLL(path)
@@ -78,27 +73,15 @@ class Engine:
         self.launch = held.robocache_op_run
         self.launch.restype = ctypes.c_int32
         self.launch.argtypes = _OP_RUN
-        functions = (ctypes.c_void_p * len(_PYTHON))(*(ctypes.cast(getattr(ctypes.pythonapi, n), ctypes.c_void_p).value for n in _PYTHON))
-        held.robocache_python(functions)
-        held.robocache_function.restype = ctypes.py_object
-        self.take = held.robocache_function(0)  # builtins: a call costs a tenth of one through ctypes
-        self.arrived = held.robocache_function(1)
+        # These two enter no Go and wait for nothing, so they keep the GIL: no signal handler runs within them.
         self.capsules = held.robocache_capsules
         self.capsules.restype = ctypes.py_object
         self.capsules.argtypes = [ctypes.c_void_p]
-        self._exchange = held.robocache_exchange
-        self._exchange.restype = ctypes.c_int32
-        self._exchange.argtypes = [ctypes.c_void_p]
-        self.tensors_of: Any = None  # the type that take makes; None: capsules
-
-    def exchange(self, torch: Any) -> bool:
-        """Whether take makes torch's tensors itself: where torch has DLPack's exchange table."""
-        if torch is not None and self.tensors_of is not torch.Tensor:
-            table = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
-            if table is None or not self._exchange(pointer(table, b"dlpack_exchange_api")):
-                return False
-            self.tensors_of = torch.Tensor
-        return torch is not None
+        self.arrived = held.robocache_arrived
+        self.arrived.restype = None
+        self.arrived.argtypes = [ctypes.c_void_p]
+        functions = (ctypes.c_void_p * len(_PYTHON))(*(ctypes.cast(getattr(ctypes.pythonapi, n), ctypes.c_void_p).value for n in _PYTHON))
+        held.robocache_python(functions)
 
     @property
     def ours(self) -> bool:

@@ -60,11 +60,9 @@ class _Closing:
     def __init__(self, engine: _engine.Engine, loader: robocache.Loader) -> None:
         self.engine, self.loader = engine, loader
 
-    def take(self, *args: int) -> tuple:
-        *told, made, text = self.engine.take(*args)
-        del made
+    def capsules(self, batch: int) -> list:
         self.loader.close()
-        return *told, self.engine.capsules(told[3]), text
+        return self.engine.capsules(batch)
 
 
 def test_signals_at_any_moment(script, h264: str) -> None:  # type: ignore[no-untyped-def]

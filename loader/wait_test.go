@@ -1,0 +1,43 @@
+package loader
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// stuck gives no column until it is let go, and does not look at its context, as a read of a mount that hangs.
+type stuck struct {
+	*fake
+	letGo chan struct{}
+}
+
+func (s *stuck) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) error {
+	<-s.letGo
+	return s.fake.Gather(ctx, key, rows, dst)
+}
+
+// TestWaitEnds: L11, also where nothing but columns of numbers is asked for: who waits can give up, and is told when nothing moves.
+func TestWaitEnds(t *testing.T) {
+	f := &stuck{fake: newFake(8, 8), letGo: make(chan struct{})}
+	l := mustLoader(t, f, Config{BatchSize: 8, Threads: 1, Deadline: 0.1, Keys: []string{"observation.state", "action", "count"}})
+	timer := time.AfterFunc(20*time.Second, func() { close(f.letGo) })
+	for i := range 20 {
+		ctx, cancel := context.WithTimeout(bg, 20*time.Millisecond)
+		if _, err := l.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("wait %d: %v", i, err)
+		}
+		cancel()
+	}
+	if _, err := l.Next(bg); !errors.Is(err, robocache.ErrTemporary) {
+		t.Fatalf("a batch that does not move: %v", err)
+	}
+	if timer.Stop() {
+		close(f.letGo)
+	} else {
+		t.Fatal("Next waited for a column")
+	}
+}
