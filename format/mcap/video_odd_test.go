@@ -14,23 +14,13 @@ import (
 	"github.com/goatnote-inc/robocache/convert"
 	"github.com/goatnote-inc/robocache/format/mcap"
 	"github.com/goatnote-inc/robocache/inspect"
-	"github.com/goatnote-inc/robocache/internal/realdata"
 	"github.com/goatnote-inc/robocache/video"
 )
 
 // oddly makes recordings whose video is not as it should be (testdata/odd.py): odd.mcap, and the folder cams.
 func oddly(t *testing.T) string {
 	t.Helper()
-	if _, err := video.ActiveBackend(); err != nil {
-		t.Skip("no decoder in this build:", err)
-	}
-	python := filepath.Join(realdata.Root(t), ".venv", "bin", "python")
-	if _, err := os.Stat(python); err != nil {
-		t.Skip("no Python environment:", err)
-	}
-	if _, err := exec.LookPath("ffmpeg"); err != nil {
-		t.Skip("no ffmpeg CLI to make video with:", err)
-	}
+	python := filmmaker(t)
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "cams"), 0o700); err != nil {
 		t.Fatal(err)

@@ -24,19 +24,26 @@ import (
 	_ "github.com/goatnote-inc/robocache/video/ffmpeg"
 )
 
-// filmed makes a recording with video in messages (testdata/video.py), and gives the MD5 of the pictures of each stream as PyAV decodes them.
-func filmed(t *testing.T, h264, h265 string) (path string, want map[string][]string) {
+// filmmaker gives the Python that puts video into recordings; without it, an encoder or a decoder the test skips.
+func filmmaker(t *testing.T) (python string) {
 	t.Helper()
 	if _, err := video.ActiveBackend(); err != nil {
 		t.Skip("no decoder in this build:", err)
 	}
-	python := filepath.Join(realdata.Root(t), ".venv", "bin", "python")
+	python = filepath.Join(realdata.Root(t), ".venv", "bin", "python")
 	if _, err := os.Stat(python); err != nil {
 		t.Skip("no Python environment:", err)
 	}
 	if _, err := exec.LookPath("ffmpeg"); err != nil {
 		t.Skip("no ffmpeg CLI to make video with:", err)
 	}
+	return python
+}
+
+// filmed makes a recording with video in messages (testdata/video.py), and gives the MD5 of the pictures of each stream as PyAV decodes them.
+func filmed(t *testing.T, h264, h265 string) (path string, want map[string][]string) {
+	t.Helper()
+	python := filmmaker(t)
 	dir := t.TempDir()
 	path = filepath.Join(dir, "filmed.mcap")
 	args := []string{filepath.Join("testdata", "video.py"), path, filepath.Join(dir, "want.json")}

@@ -43,7 +43,7 @@ func newTopic(topic string, s *Schema, first [][]byte) (*Topic, error) {
 	if err != nil {
 		return nil, robocache.At(err, where)
 	}
-	// A recording whose schema is not that of its messages (a stub, another version) would give values that nobody wrote.
+	// A recording whose schema is not that of its messages (an empty definition, another version) would give values that nobody wrote.
 	if len(first) > 0 && !g.fits(first) {
 		note := "its schema does not fit the messages: they are longer, or end early"
 		if k, ok := KnownSchema(s.Name); ok && k.sign != s.sign {
