@@ -46,7 +46,7 @@ func TestRealOneDirectoryForAll(t *testing.T) {
 					if i%3 == 0 {
 						cfg.Shuffle = loader.Pool
 					}
-					if s := equalsMap(t, ds, cfg, 1); round == 1 && s.FramesUnique > 0 {
+					if s := equalsMap(t, ds, cfg, 1)[0]; round == 1 && s.FramesUnique > 0 {
 						t.Errorf("%d pictures were decoded that the directory has", s.FramesUnique)
 					}
 				})
