@@ -64,11 +64,10 @@ type Dir struct {
 	scanned atomic.Int64 // unix ns of the last look at the directory
 	dirTime time.Time    // the directory's own, at that look
 
-	stopped atomic.Pointer[robocache.Error]
-	untold  atomic.Pointer[robocache.Error] // why, where it was found by sealing, beside all callers: the next Put says it
-	limit   atomic.Int64                    // what budget and file system permit together
-	onDisk  atomic.Int64                    // bytes at the last look
-	zombies atomic.Int64                    // bytes of files that are gone but still mapped here
+	stopped atomic.Pointer[halt]
+	limit   atomic.Int64 // what budget and file system permit together
+	onDisk  atomic.Int64 // bytes at the last look
+	zombies atomic.Int64 // bytes of files that are gone but still mapped here
 
 	trimMu sync.Mutex
 	mapped atomic.Int64 // bytes of entries that were touched and are counted as this process's memory

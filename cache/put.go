@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/zeebo/xxh3"
@@ -17,8 +18,10 @@ import (
 const (
 	declineFor     = time.Second
 	declineSealing = 20 * time.Millisecond
-	lockOnPut      = 100 * time.Millisecond // others hold it for a millisecond a shard; a stopped process holds it for ever
 )
+
+// lockOnPut: others hold it for a millisecond a shard; a stopped process holds it for ever. Tests that count what is kept wait longer.
+var lockOnPut = 100 * time.Millisecond
 
 // writing is the side of an unsealed shard that its writers use.
 type writing struct {
@@ -32,7 +35,7 @@ type writing struct {
 	mu       sync.Mutex
 	slots    []slot // written in whole
 	done     chan struct{}
-	err      error // valid after done
+	halt     *halt // of a sealing that failed; valid after done
 }
 
 // take gives out room for n bytes. Dir.mu is held, so that nothing is given out after the shard was retired.
@@ -54,8 +57,8 @@ func (w *writing) take(n int64) (off int64, ok bool) {
 func (d *Dir) Put(k Key, parts ...[]byte) error {
 	if !d.Accepts() {
 		d.declined.Add(1)
-		if why := d.untold.Swap(nil); why != nil {
-			return why
+		if h := d.stopped.Load(); h != nil {
+			return h.tell()
 		}
 		return nil
 	}
@@ -247,14 +250,37 @@ func (d *Dir) newShard(n int64) (*writing, error) {
 	return w, nil
 }
 
-// stop ends writing for good. The first caller gets the reason, the others nothing.
-func (d *Dir) stop(err error) error {
+// halt is why writing ended. It is told once, by whichever Put comes first: the one that failed, or the next where it was the sealing of a
+// shard, beside all callers.
+type halt struct {
+	err  *robocache.Error
+	told atomic.Bool
+}
+
+func (h *halt) tell() error {
+	if h.told.CompareAndSwap(false, true) {
+		return h.err
+	}
+	return nil
+}
+
+// halt ends writing for good. It is nil where writing had ended already.
+func (d *Dir) halt(err error) *halt {
 	e, ok := err.(*robocache.Error)
 	if !ok {
 		e = &robocache.Error{Class: robocache.Classify(err), Op: "write cache", Where: robocache.Where{"cache": d.dir}, Err: err}
 	}
-	if d.stopped.CompareAndSwap(nil, e) {
-		return e
+	h := &halt{err: e}
+	if !d.stopped.CompareAndSwap(nil, h) {
+		return nil
+	}
+	return h
+}
+
+// stop is halt for a Put that failed. The first caller gets the reason, the others nothing.
+func (d *Dir) stop(err error) error {
+	if h := d.halt(err); h != nil {
+		return h.tell()
 	}
 	return nil
 }

@@ -54,6 +54,7 @@ func TestBudgetOnDisk(t *testing.T) {
 	}
 	stop.Store(true)
 	<-watched
+	peak = max(peak, diskBytes(t, dir))
 	t.Logf("peak %d of %d bytes", peak, small)
 	if peak > small {
 		t.Errorf("the files took %d bytes, budget %d", peak, small)
@@ -318,14 +319,18 @@ func TestLoad(t *testing.T) {
 	a := mustOpen(t, dir, Options{Budget: small, ShardBytes: 1 << 20})
 	b := mustOpen(t, dir, Options{Budget: small, ShardBytes: 1 << 20, KeepUsed: true})
 	var hits atomic.Int64
-	until := time.Now().Add(2 * time.Second)
+	// As many turns as it takes for a to evict, on a slow disk too.
+	more := func(turn int) bool { return turn < 1200 || turn < 200_000 && a.Stats().Evicted == 0 }
+	var done atomic.Int64
+	const users = 6
 	var wg sync.WaitGroup
-	for g := range 6 {
+	for g := range users {
 		d := []*Dir{a, b}[g%2]
 		wg.Go(func() {
+			defer done.Add(1)
 			r := rand.New(rand.NewPCG(uint64(g), 1))
 			var held []Entry
-			for time.Now().Before(until) {
+			for turn := 0; more(turn); turn++ {
 				i := int(r.Uint64() % 2000)
 				if got(t, d, i) {
 					hits.Add(1)
@@ -349,7 +354,7 @@ func TestLoad(t *testing.T) {
 		})
 	}
 	wg.Go(func() {
-		for n := 0; time.Now().Before(until); n++ {
+		for n := 0; done.Load() < users; n++ {
 			if err := a.Flush(); err != nil {
 				t.Error(err)
 			}
@@ -402,5 +407,32 @@ func TestMarkerCounts(t *testing.T) {
 	}
 	if b := diskBytes(t, dir); b > small {
 		t.Errorf("%d bytes on disk, budget %d", b, small)
+	}
+}
+
+// C9: a process that was stopped while it held the lock costs what is declined meanwhile, and no waiting and no error.
+func TestLockThatStays(t *testing.T) {
+	defer func(was time.Duration) { lockOnPut = was }(lockOnPut)
+	dir := t.TempDir()
+	d := mustOpen(t, dir, Options{Budget: small})
+	f, err := os.OpenFile(filepath.Join(dir, markerName), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if ok, err := tryLock(f); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	lockOnPut = time.Millisecond
+	mustPut(t, d, 1)
+	if s := d.Stats(); s.Declined != 1 || s.Puts != 0 || s.Stopped != "" || got(t, d, 1) {
+		t.Errorf("%+v", s)
+	}
+	unlock(f)
+	lockOnPut = time.Minute
+	d.declineTo.Store(0) // as after declineFor
+	mustPut(t, d, 1)
+	if !got(t, d, 1) {
+		t.Error("the lock is free, and nothing is kept")
 	}
 }

@@ -31,8 +31,9 @@ func (d *Dir) Flush() error {
 	var all []error
 	for _, w := range waiting {
 		<-w.done
-		if all = append(all, w.err); w.err != nil {
-			d.untold.Store(nil) // said now
+		if w.halt != nil {
+			w.halt.told.Store(true) // said now
+			all = append(all, w.halt.err)
 		}
 	}
 	return errors.Join(all...)
@@ -46,11 +47,7 @@ func (d *Dir) seal(w *writing) {
 		// Half a shard helps nobody; the space is wanted back.
 		_ = d.root.Remove(w.name)
 		d.drop(w.sh)
-		if d.stop(fail("seal cache", d.dir, w.name, err)) != nil {
-			why := d.stopped.Load()
-			w.err = why
-			d.untold.Store(why)
-		}
+		w.halt = d.halt(fail("seal cache", d.dir, w.name, err))
 	}
 	w.f.Close()
 	d.mu.Lock()

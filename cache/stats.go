@@ -57,16 +57,16 @@ func (d *Dir) Stats() Stats {
 		Recovered: d.recovered.Load(), RecoveredEntries: d.recoveredEntries.Load(), RemovedLeftovers: d.removedOpen.Load(),
 		Full: d.full.Load(),
 	}
-	if e := d.stopped.Load(); e != nil {
-		s.Stopped = e.Error()
+	if h := d.stopped.Load(); h != nil {
+		s.Stopped = h.err.Error()
 	}
 	return s
 }
 
 // Err is why nothing is written any more, nil while it is.
 func (d *Dir) Err() error {
-	if e := d.stopped.Load(); e != nil {
-		return e
+	if h := d.stopped.Load(); h != nil {
+		return h.err
 	}
 	return nil
 }
