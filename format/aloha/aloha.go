@@ -13,6 +13,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/h5"
 	"github.com/goatnote-inc/robocache/format/internal/h5set"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -49,7 +50,7 @@ var _ robocache.Dataset = (*Dataset)(nil)
 
 // Open opens the dataset at uri.
 func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (d *Dataset, err error) {
-	defer h5set.Guard("aloha open", &err)
+	defer guard.Malformed("aloha open", &err)
 	s, names, err := h5set.Find(ctx, uri)
 	if err != nil {
 		return nil, err
@@ -70,7 +71,7 @@ func (d *Dataset) read(ctx context.Context, names []string, opt robocache.OpenOp
 	g.SetLimit(2 * runtime.GOMAXPROCS(0))
 	for i, name := range names {
 		g.Go(func() (err error) {
-			defer h5set.Guard("aloha open", &err)
+			defer guard.Malformed("aloha open", &err)
 			if err = d.episode(gctx, i, name, &rates[i]); err != nil && h5set.Data(err) && len(names) > 1 {
 				bad[i], err = err, nil
 			}

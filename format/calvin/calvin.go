@@ -3,16 +3,15 @@ package calvin
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/handles"
 	"github.com/goatnote-inc/robocache/format/internal/lru"
 	"github.com/goatnote-inc/robocache/format/internal/zipdir"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -130,7 +129,7 @@ func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset,
 
 // OpenStore opens the dataset at the root of a store. Close of the dataset closes the store.
 func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d *Dataset, err error) {
-	defer guard("open", &err)
+	defer guard.Malformed("calvin open", &err)
 	choice, err := choices(opt)
 	if err != nil {
 		return nil, err
@@ -174,13 +173,6 @@ func choices(opt robocache.OpenOptions) (map[string]string, error) {
 		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "calvin open", Msg: "option language", Want: "text or episodes", Got: l}
 	}
 	return out, nil
-}
-
-// guard turns a panic into Malformed: whatever was in the input, it stays inside this package.
-func guard(op string, err *error) {
-	if r := recover(); r != nil {
-		*err = &robocache.Error{Class: robocache.ErrMalformed, Op: "calvin " + op, Msg: fmt.Sprintf("input that the reader did not expect: %v", r), Err: errors.New(string(debug.Stack()))}
-	}
 }
 
 // Info is what the dataset says of itself, and what opening it found.

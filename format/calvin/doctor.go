@@ -8,6 +8,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/zipdir"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // maxFindings bounds a list: a dataset without its frames has a million of the same.
@@ -16,7 +17,7 @@ const maxFindings = 1000
 // Diagnose opens every frame: that it is there, has the arrays of the first one, and that its numbers are finite. With Decode it reads
 // the pictures too, and so checks each member's CRC.
 func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (out []robocache.Finding, err error) {
-	defer guard("diagnose", &err)
+	defer guard.Malformed("calvin diagnose", &err)
 	out = append(out, d.info.Findings...)
 	eps := opt.Episodes
 	if eps == nil {

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -54,7 +55,7 @@ func (d *Dataset) spread(ctx context.Context, rows []robocache.Row, at int, fn f
 	piece := (len(rows) + at*8 - 1) / (at * 8) // some pieces a worker: frames differ in cost
 	var next atomic.Int64
 	work := func() (err error) {
-		defer guard("read", &err)
+		defer guard.Malformed("calvin read", &err)
 		for {
 			from := int(next.Add(int64(piece))) - piece
 			if from >= len(rows) {
@@ -89,7 +90,7 @@ func (d *Dataset) place(err error, r robocache.Row) error {
 
 // Gather copies rows of a numeric stream into dst.
 func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) (err error) {
-	defer guard("gather", &err)
+	defer guard.Malformed("calvin gather", &err)
 	s, err := d.get(key, robocache.KindNumeric)
 	if err != nil {
 		return err

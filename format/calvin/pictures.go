@@ -6,6 +6,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/loan"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Frames gives the pixels of pictures: of stored members they are the file's bytes, as they were read.
@@ -24,7 +25,7 @@ func (d *Dataset) LendFrames(ctx context.Context, key string, rows []robocache.R
 }
 
 func (d *Dataset) frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef, room func(n int64) []byte) (err error) {
-	defer guard("frames", &err)
+	defer guard.Malformed("calvin frames", &err)
 	s, err := d.get(key, robocache.KindImage)
 	if err != nil {
 		return err

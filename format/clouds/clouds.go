@@ -3,16 +3,15 @@ package clouds
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path"
 	"path/filepath"
-	"runtime/debug"
 	"strconv"
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -202,7 +201,7 @@ func OpenStore(ctx context.Context, s store.Store, format string, opt robocache.
 }
 
 func openStore(ctx context.Context, s store.Store, format string, opt robocache.OpenOptions, parent string) (d *Dataset, err error) {
-	defer guard("open", &err)
+	defer guard.Malformed("clouds open", &err)
 	d = &Dataset{st: s, parent: parent, dtype: robocache.Float32, rate: opt.HZ, budget: opt.MemoryBudget}
 	for _, src := range sources {
 		if src.name == format {
@@ -253,13 +252,6 @@ func openStore(ctx context.Context, s store.Store, format string, opt robocache.
 		d.info.Frames += int64(len(e.scans))
 	}
 	return d, nil
-}
-
-// guard turns a panic into Malformed: whatever was in the input, it stays inside this package.
-func guard(op string, err *error) {
-	if r := recover(); r != nil {
-		*err = &robocache.Error{Class: robocache.ErrMalformed, Op: "clouds " + op, Msg: fmt.Sprintf("input that the reader did not expect: %v", r), Err: errors.New(string(debug.Stack()))}
-	}
 }
 
 // Info is what the dataset says of itself, and what opening it found.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/npy"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Len is the number of scans of an episode; 0 for an episode that is not there.
@@ -103,7 +104,7 @@ func cmpErr(a, b error) error {
 
 // GatherRagged gives the points of scans, one after the other (P2).
 func (d *Dataset) GatherRagged(ctx context.Context, key string, rows []robocache.Row) (data []byte, counts []int, err error) {
-	defer guard("gather", &err)
+	defer guard.Malformed("clouds gather", &err)
 	if key != keyPoints {
 		return nil, nil, noStream(key)
 	}
@@ -140,7 +141,7 @@ func (d *Dataset) GatherRagged(ctx context.Context, key string, rows []robocache
 	g.SetLimit(runtime.GOMAXPROCS(0))
 	for i := range rows {
 		g.Go(func() (err error) {
-			defer guard("read", &err)
+			defer guard.Malformed("clouds read", &err)
 			return one(ctx, i)
 		})
 	}
@@ -234,7 +235,7 @@ func bad(b []byte, t robocache.DType) bool {
 
 // Diagnose reads every scan: sizes, points that are not finite, empty clouds, gaps and repeated stamps.
 func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (out []robocache.Finding, err error) {
-	defer guard("diagnose", &err)
+	defer guard.Malformed("clouds diagnose", &err)
 	out = append(out, d.info.Findings...)
 	eps := opt.Episodes
 	if eps == nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/h5"
 	"github.com/goatnote-inc/robocache/format/internal/h5set"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -75,7 +76,7 @@ var _ robocache.Dataset = (*Dataset)(nil)
 
 // Open opens the dataset at uri.
 func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (d *Dataset, err error) {
-	defer h5set.Guard("hdf5 open", &err)
+	defer guard.Malformed("hdf5 open", &err)
 	s, names, err := h5set.Find(ctx, uri)
 	if err != nil {
 		return nil, err
@@ -123,7 +124,7 @@ func (d *Dataset) read(ctx context.Context, names []string, opt robocache.OpenOp
 	g.SetLimit(2 * runtime.GOMAXPROCS(0))
 	for i, name := range names {
 		g.Go(func() (err error) {
-			defer h5set.Guard("hdf5 open", &err)
+			defer guard.Malformed("hdf5 open", &err)
 			if per[i], rates[i], err = d.file(gctx, name); err != nil && h5set.Data(err) && len(names) > 1 {
 				bad[i], err = err, nil
 			}
@@ -192,7 +193,7 @@ func (d *Dataset) file(ctx context.Context, name string) ([]h5set.Episode, roboc
 	g.SetLimit(2 * runtime.GOMAXPROCS(0))
 	for i, path := range paths {
 		g.Go(func() (err error) {
-			defer h5set.Guard("hdf5 open", &err)
+			defer guard.Malformed("hdf5 open", &err)
 			o, err := f.Lookup(gctx, path)
 			if err != nil {
 				return err

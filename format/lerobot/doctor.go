@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // doctor collects what a dataset gets wrong. A kind of fault in one place becomes one finding with a count and the first
@@ -26,7 +27,7 @@ type doctor struct {
 // Diagnose proves that the dataset is what it claims: its rows, its video files, its statistics. What opening noticed is
 // among the findings. An error means that it could not be done, not that something was found.
 func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (out []robocache.Finding, err error) {
-	defer guard("doctor", &err)
+	defer guard.Malformed("lerobot doctor", &err)
 	doc := &doctor{d: d, opt: opt, bad: map[int]bool{}, at: map[string]int{}}
 	if opt.Episodes != nil {
 		doc.chosen = map[int]bool{}

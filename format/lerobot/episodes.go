@@ -8,6 +8,7 @@ import (
 	"sort"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // episodes is the episodes table: a flat slice a column, sorted by episode_index. Files are numbered within it.
@@ -180,7 +181,7 @@ func (t *episodeTasks) reorder(perm []int) *episodeTasks {
 
 // Episode gives the metadata of one episode.
 func (d *Dataset) Episode(ctx context.Context, episode int) (ep robocache.Episode, err error) {
-	defer guard("episode", &err)
+	defer guard.Malformed("lerobot episode", &err)
 	if err := d.checkEpisode(episode); err != nil {
 		return robocache.Episode{}, err
 	}

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // CacheStats says what the table cache holds and did.
@@ -46,7 +47,7 @@ type EpisodeVideo struct {
 
 // EpisodeVideo lays the episode's file out and says which pictures are its own.
 func (d *Dataset) EpisodeVideo(ctx context.Context, episode int, key string) (out EpisodeVideo, err error) {
-	defer guard("episode video", &err)
+	defer guard.Malformed("lerobot episode video", &err)
 	if err := d.checkEpisode(episode); err != nil {
 		return out, err
 	}

@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // maxMoves bounds how often a caller asks again after proof found rows elsewhere: once a file is enough.
@@ -14,7 +15,7 @@ const maxMoves = 3
 
 // Gather copies rows of a numeric feature into dst. Neighbouring rows are copied in one piece.
 func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) (err error) {
-	defer guard("gather", &err)
+	defer guard.Malformed("lerobot gather", &err)
 	c, err := d.get(key, robocache.KindNumeric)
 	if err != nil {
 		return err
@@ -132,7 +133,7 @@ func (d *Dataset) seconds(row int) float64 { return float64(row) / d.raw.fps.Flo
 
 // Times gives the stamps of an episode's rows. Every stream of a LeRobot episode shares them.
 func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int64, err error) {
-	defer guard("times", &err)
+	defer guard.Malformed("lerobot times", &err)
 	if err := d.checkEpisode(episode); err != nil {
 		return nil, err
 	}

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"sync"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/video"
 )
@@ -84,7 +84,7 @@ func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (d *Datase
 
 // OpenStore opens the dataset at the root of a store. Close of the dataset closes the store.
 func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d *Dataset, err error) {
-	defer guard("open", &err)
+	defer guard.Malformed("lerobot open", &err)
 	budget := opt.MemoryBudget
 	if budget <= 0 {
 		budget = defaultBudget
@@ -119,13 +119,6 @@ func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d
 	d.compareClaims()
 	d.lib = video.NewLibrary(func(ctx context.Context, path string) (robocache.Ranged, error) { return s.Open(ctx, path) }, max(budget/4, smallestBudget/4))
 	return d, nil
-}
-
-// guard turns a panic into Malformed: whatever was in the input, it stays inside this package.
-func guard(op string, err *error) {
-	if r := recover(); r != nil {
-		*err = &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot " + op, Msg: fmt.Sprintf("input that the reader did not expect: %v", r), Err: errors.New(string(debug.Stack()))}
-	}
 }
 
 // Info is what the dataset says of itself, and what opening it found.

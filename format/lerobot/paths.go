@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -88,7 +89,7 @@ func (p *paths) choose(ctx context.Context, templates []string, probes []place) 
 		g, ctx := errgroup.WithContext(ctx)
 		for k, pl := range probes {
 			g.Go(func() (err error) {
-				defer guard("probe", &err)
+				defer guard.Malformed("lerobot probe", &err)
 				there[k], err = p.exists(ctx, t, pl)
 				return err
 			})
@@ -323,7 +324,7 @@ func (p *paths) present(ctx context.Context, template string, places []place) ([
 	g, ctx := errgroup.WithContext(ctx)
 	for i, pl := range places {
 		g.Go(func() (err error) {
-			defer guard("probe", &err)
+			defer guard.Malformed("lerobot probe", &err)
 			name, err := expand(template, pl)
 			if err != nil {
 				return err

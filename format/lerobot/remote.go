@@ -9,6 +9,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/lerobot/internal/pq"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -123,7 +124,7 @@ func (d *Dataset) warm(ctx context.Context, c *column, num int32, rows []robocac
 	g.SetLimit(atOnce)
 	for _, r := range first {
 		g.Go(func() (err error) {
-			defer guard("gather", &err)
+			defer guard.Malformed("lerobot gather", &err)
 			_, _, err = d.unitOf(ctx, c, num, r.Episode, r.Index, read)
 			return err
 		})
@@ -162,7 +163,7 @@ func (d *Dataset) warmFrames(ctx context.Context, c *camera, rows []robocache.Ro
 	g.SetLimit(atOnce)
 	for _, e := range files {
 		g.Go(func() (err error) {
-			defer guard("frames", &err)
+			defer guard.Malformed("lerobot frames", &err)
 			_, err = d.layout(ctx, c, e)
 			return err
 		})

@@ -8,6 +8,7 @@ import (
 	"math"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -18,7 +19,7 @@ const (
 
 // Stats gives the statistics that the dataset brings: stats.json, else those of the episodes of a v2.1 set merged. nil where there are none.
 func (d *Dataset) Stats(ctx context.Context) (st robocache.Stats, err error) {
-	defer guard("stats", &err)
+	defer guard.Malformed("lerobot stats", &err)
 	d.mu.Lock()
 	if d.statsOK {
 		defer d.mu.Unlock()

@@ -11,6 +11,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/handles"
 	"github.com/goatnote-inc/robocache/format/lerobot/internal/pq"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -104,7 +105,7 @@ func (t *tables) blame(err error, file int32) error {
 // footer gives the parsed footer of a data file.
 func (t *tables) footer(ctx context.Context, file int32) (*tableFile, error) {
 	v, err := t.cache.get(ctx, unit{file: file, col: unitFooter}, func() (v any, size int64, err error) {
-		defer guard("footer", &err)
+		defer guard.Malformed("lerobot footer", &err)
 		h, err := t.open(ctx, file)
 		if err != nil {
 			return nil, 0, err
@@ -168,7 +169,7 @@ func (t *tables) groupOf(ctx context.Context, file int32, row int64) (*tableFile
 // fetch gives a unit of a row group, decoding it with read where it is not cached, and proving the group first.
 func (t *tables) fetch(ctx context.Context, f *tableFile, key unit, read reader) (any, error) {
 	return t.cache.get(ctx, key, func() (v any, size int64, err error) {
-		defer guard("table", &err)
+		defer guard.Malformed("lerobot table", &err)
 		if err := t.prove(ctx, f, key.file, int(key.group)); err != nil {
 			return nil, 0, err
 		}

@@ -9,11 +9,12 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/lerobot/internal/pq"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Text gives rows of a text feature, of a language feature as JSON, or of the pseudo-feature "task".
 func (d *Dataset) Text(ctx context.Context, key string, rows []robocache.Row) (out []string, err error) {
-	defer guard("text", &err)
+	defer guard.Malformed("lerobot text", &err)
 	if _, own := d.byKey[key]; key == "task" && !own {
 		return d.tasksOfRows(ctx, rows)
 	}

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -105,7 +106,7 @@ func (c *camera) fileOf(episode int) int32 {
 
 // Frames says where the pictures of rows lie.
 func (d *Dataset) Frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) (err error) {
-	defer guard("frames", &err)
+	defer guard.Malformed("lerobot frames", &err)
 	col, err := d.get(key, robocache.KindVideo, robocache.KindImage)
 	if err != nil {
 		return err

@@ -8,11 +8,12 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/bag"
 	"github.com/goatnote-inc/robocache/format/mcap/internal/container"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Scan gives all messages of some topics in one pass over the chunks that hold them.
 func (s *Storage) Scan(ctx context.Context, topics []int, fn func(topic, i int, m *bag.Message) error) (err error) {
-	defer guard("scan", s.name, &err)
+	defer guard.File("mcap scan", s.name, &err)
 	if err := s.settle(ctx); err != nil {
 		return err
 	}
@@ -46,7 +47,7 @@ func (s *Storage) Scan(ctx context.Context, topics []int, fn func(topic, i int, 
 
 // Walk gives the messages of topics, each topic's by log time, in one pass over the chunks that hold them.
 func (s *Storage) Walk(ctx context.Context, topics []int, fn func(topic, i int, m *bag.Message) error) (failed map[int]error, err error) {
-	defer guard("walk", s.name, &err)
+	defer guard.File("mcap walk", s.name, &err)
 	if err := s.settle(ctx); err != nil {
 		return nil, err
 	}

@@ -2,9 +2,7 @@ package mcap
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"sort"
 	"strings"
@@ -14,6 +12,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/bag"
 	"github.com/goatnote-inc/robocache/format/mcap/internal/container"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // StorageOptions are the choices of OpenStorage.
@@ -64,7 +63,7 @@ var (
 
 // OpenStorage opens an MCAP file; name is for errors. Close of the storage closes the file; where OpenStorage fails, it is the caller's.
 func OpenStorage(ctx context.Context, file robocache.Ranged, name string, opt StorageOptions) (s *Storage, err error) {
-	defer guard("open", name, &err)
+	defer guard.File("mcap open", name, &err)
 	f, err := container.Open(ctx, file, container.Options{Budget: opt.Budget, Strict: opt.Strict, Scan: opt.Scan})
 	if err != nil {
 		return nil, robocache.At(err, robocache.Where{"file": name})
@@ -93,13 +92,6 @@ func counted(f *container.File) bool {
 		sum += n
 	}
 	return sum == f.Statistics.Messages
-}
-
-// guard turns a panic into Malformed: whatever was in the input, it stays inside this package.
-func guard(op, name string, err *error) {
-	if r := recover(); r != nil {
-		*err = &robocache.Error{Class: robocache.ErrMalformed, Op: "mcap " + op, Where: robocache.Where{"file": name}, Msg: fmt.Sprintf("input that the reader did not expect: %v", r), Err: errors.New(string(debug.Stack()))}
-	}
 }
 
 // list joins the channels of one topic and type: several publishers of a topic have a channel each.
@@ -237,7 +229,7 @@ func (b byLog) Swap(i, j int) {
 
 // Index gives the log times of a topic, of the message indexes.
 func (s *Storage) Index(ctx context.Context, topic int) (ix *bag.Index, err error) {
-	defer guard("index", s.name, &err)
+	defer guard.File("mcap index", s.name, &err)
 	if err := s.settle(ctx); err != nil {
 		return nil, err
 	}
@@ -246,7 +238,7 @@ func (s *Storage) Index(ctx context.Context, topic int) (ix *bag.Index, err erro
 
 // Messages gives messages of a topic by log time. Chunks ahead are decompressed beside fn.
 func (s *Storage) Messages(ctx context.Context, topic, from, to int, fn func(i int, m *bag.Message) error) (err error) {
-	defer guard("read", s.name, &err)
+	defer guard.File("mcap read", s.name, &err)
 	if err := s.settle(ctx); err != nil {
 		return err
 	}
@@ -334,7 +326,7 @@ func (s *Storage) ahead(ctx context.Context, places []place) (n int, stop func()
 
 // Notes gives the metadata records, "<record>.<key>" → value. Records above 64 MiB in all are left out.
 func (s *Storage) Notes(ctx context.Context) (_ map[string]string, err error) {
-	defer guard("metadata", s.name, &err)
+	defer guard.File("mcap metadata", s.name, &err)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.notes != nil {
@@ -378,7 +370,7 @@ func (s *Storage) Held() int64 {
 
 // Verify compares the check sums of the data section and of attachments, which reading messages does not touch.
 func (s *Storage) Verify(ctx context.Context) (_ []robocache.Finding, err error) {
-	defer guard("verify", s.name, &err)
+	defer guard.File("mcap verify", s.name, &err)
 	found, err := s.file.Verify(ctx)
 	return s.named(found), robocache.At(err, robocache.Where{"file": s.name})
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/bag"
 	"github.com/goatnote-inc/robocache/format/mcap/internal/container"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/video"
 )
@@ -34,7 +35,7 @@ var WriteOptions = map[string]string{
 // CompressedImage or Image, clouds PointCloud2, texts String, the task the topic /task. Log time, publish time and header are the row's
 // stamp. A metadata record "robocache" keeps what messages do not say: with it the file opens as the dataset it was.
 func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache.WriteOptions) (_ *robocache.WriteReport, err error) {
-	defer guard("write", dst, &err)
+	defer guard.File("mcap write", dst, &err)
 	w := &writing{src: src, info: src.Info(), opt: opt, report: &robocache.WriteReport{}}
 	if err := w.options(); err != nil {
 		return nil, err
@@ -224,7 +225,7 @@ func (w *writing) all(ctx context.Context, st store.Writable, eps []int, single 
 	g.SetLimit(threads)
 	for i, ep := range eps {
 		g.Go(func() (err error) {
-			defer guard("write", "", &err)
+			defer guard.Malformed("mcap write", &err)
 			name := single
 			if name == "" {
 				name = fmt.Sprintf("episode_%06d%s", i, ending)

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"path"
 	"runtime"
-	"runtime/debug"
 	"sort"
 	"strings"
 
@@ -15,6 +14,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/lru"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -92,7 +92,7 @@ func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset,
 
 // OpenStore opens the data set in a store. Close of the data set closes the store.
 func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d *Dataset, err error) {
-	defer guard("open", &err)
+	defer guard.Malformed("rlds open", &err)
 	options := joinOptions(opt)
 	dir, found, err := locate(ctx, s, options)
 	if err != nil {
@@ -173,13 +173,6 @@ func joinOptions(opt robocache.OpenOptions) map[string]string {
 	return out
 }
 
-// guard turns a panic into Malformed: whatever was in the input, it stays inside this package.
-func guard(op string, err *error) {
-	if r := recover(); r != nil {
-		*err = &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds " + op, Msg: fmt.Sprintf("input that the reader did not expect: %v", r), Err: errors.New(string(debug.Stack()))}
-	}
-}
-
 // listed gives the files of the version with their sizes; nil where the store cannot list.
 func (d *Dataset) listed(ctx context.Context) (map[string]int64, error) {
 	list, err := d.st.List(ctx, "")
@@ -246,7 +239,7 @@ func (d *Dataset) indexAll(ctx context.Context, room int64) error {
 	g.SetLimit(atOnce)
 	for i := range d.shards {
 		g.Go(func() (err error) {
-			defer guard("index", &err)
+			defer guard.Malformed("rlds index", &err)
 			x, err := d.indexShard(gctx, d.shards[i].name, room, marks)
 			switch {
 			case err == nil:

@@ -11,12 +11,13 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/video"
 )
 
 // Diagnose reads whole records: check sums, counts, flags, and with Decode every picture.
 func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (out []robocache.Finding, err error) {
-	defer guard("diagnose", &err)
+	defer guard.Malformed("rlds diagnose", &err)
 	episodes := opt.Episodes
 	if episodes == nil {
 		for e := range d.info.Episodes {
@@ -30,7 +31,7 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 	g.SetLimit(max(2, runtime.GOMAXPROCS(0)))
 	for i, e := range episodes {
 		g.Go(func() (err error) {
-			defer guard("diagnose", &err)
+			defer guard.Malformed("rlds diagnose", &err)
 			found[i], err = d.diagnose(gctx, e, opt.Decode)
 			if opt.Progress != nil {
 				opt.Progress(done.Add(1), int64(len(episodes)))

@@ -8,6 +8,7 @@ import (
 	"math"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/video"
 )
@@ -18,7 +19,7 @@ func roundNanos(v, scale float64) int64 { return int64(math.RoundToEven(v * scal
 
 // Frames gives pictures: encoded as they are in the record, but float32 depth as its pixels.
 func (d *Dataset) Frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) (err error) {
-	defer guard("frames", &err)
+	defer guard.Malformed("rlds frames", &err)
 	l, _, _, err := d.leafOf(key, robocache.KindImage)
 	if err != nil {
 		return err

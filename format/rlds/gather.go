@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // load gives the record of an episode, whole.
@@ -175,7 +176,7 @@ func (d *Dataset) eachEpisode(ctx context.Context, l *leaf, rows []robocache.Row
 			continue
 		}
 		g.Go(func() (err error) {
-			defer guard("gather", &err)
+			defer guard.Malformed("rlds gather", &err)
 			rec, err := d.values(ctx, episode)
 			if err != nil {
 				return err
@@ -232,7 +233,7 @@ func (l *leaf) row(index int) int {
 
 // Gather copies rows of a numeric stream into dst.
 func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) (err error) {
-	defer guard("gather", &err)
+	defer guard.Malformed("rlds gather", &err)
 	l, s, f, err := d.leafOf(key, robocache.KindNumeric)
 	if err != nil {
 		return err
@@ -270,7 +271,7 @@ func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, 
 
 // Valid says which rows of a stream that may be left out are there.
 func (d *Dataset) Valid(ctx context.Context, key string, rows []robocache.Row, valid []uint8) (err error) {
-	defer guard("valid", &err)
+	defer guard.Malformed("rlds valid", &err)
 	l, _, _, err := d.leafOf(key)
 	if err != nil {
 		return err
@@ -298,7 +299,7 @@ func (d *Dataset) Valid(ctx context.Context, key string, rows []robocache.Row, v
 
 // GatherRagged gives the rows of a stream whose rows vary in length.
 func (d *Dataset) GatherRagged(ctx context.Context, key string, rows []robocache.Row) (data []byte, counts []int, err error) {
-	defer guard("gather", &err)
+	defer guard.Malformed("rlds gather", &err)
 	l, s, f, err := d.leafOf(key, robocache.KindNumeric, robocache.KindPointCloud)
 	if err != nil {
 		return nil, nil, err

@@ -6,11 +6,12 @@ import (
 	"fmt"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Text gives texts: of a step its own, of the episode the same for each step; "task" is the episode's task, which needs no reading.
 func (d *Dataset) Text(ctx context.Context, key string, rows []robocache.Row) (out []string, err error) {
-	defer guard("text", &err)
+	defer guard.Malformed("rlds text", &err)
 	if _, own := d.byKey[key]; key == "task" && !own {
 		out = make([]string, len(rows))
 		for i, r := range rows {
@@ -142,7 +143,7 @@ func cutPrefix(s, p string) (string, bool) {
 
 // Times gives the stamps of an episode's steps: every stream has them.
 func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int64, err error) {
-	defer guard("times", &err)
+	defer guard.Malformed("rlds times", &err)
 	if key != "" {
 		if _, _, _, err := d.leafOf(key); err != nil {
 			return nil, err

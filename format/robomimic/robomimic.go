@@ -15,6 +15,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/h5"
 	"github.com/goatnote-inc/robocache/format/internal/h5set"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -56,7 +57,7 @@ var _ robocache.Dataset = (*Dataset)(nil)
 
 // Open opens the dataset at uri.
 func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (d *Dataset, err error) {
-	defer h5set.Guard("robomimic open", &err)
+	defer guard.Malformed("robomimic open", &err)
 	s, names, err := h5set.Find(ctx, uri)
 	if err != nil {
 		return nil, err
@@ -214,7 +215,7 @@ func (d *Dataset) readFile(ctx context.Context, name string, many bool, splits m
 	g.SetLimit(runtime.GOMAXPROCS(0) * 4)
 	for i := range demos {
 		g.Go(func() (err error) {
-			defer h5set.Guard("robomimic open", &err)
+			defer guard.Malformed("robomimic open", &err)
 			e := &d.Episodes[first+i]
 			*e = h5set.Episode{File: f, Group: demos[i].addr, Path: "data/" + demos[i].name, Index: int64(first + i)}
 			if n, ok := number(demos[i].name); ok && !many {

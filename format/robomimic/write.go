@@ -14,6 +14,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/h5"
 	"github.com/goatnote-inc/robocache/format/internal/h5set"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -29,7 +30,7 @@ var writeOptions = map[string]string{
 // dones, others by their key. Pictures become pixels: uint8, depth as uint16 or float32 (metres, of video). Stamps are not kept but as
 // control_freq; tasks are in ep_meta ("lang"); splits become masks.
 func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache.WriteOptions) (report *robocache.WriteReport, err error) {
-	defer h5set.Guard("robomimic write", &err)
+	defer guard.Malformed("robomimic write", &err)
 	w := &writer{src: src, opt: opt, info: src.Info(), report: &robocache.WriteReport{}}
 	if err := w.settle(); err != nil {
 		return nil, err

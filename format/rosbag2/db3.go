@@ -3,8 +3,6 @@ package rosbag2
 import (
 	"context"
 	"errors"
-	"fmt"
-	"runtime/debug"
 	"slices"
 	"sort"
 	"strconv"
@@ -14,6 +12,7 @@ import (
 	"github.com/goatnote-inc/robocache/format/internal/bag"
 	"github.com/goatnote-inc/robocache/format/internal/sqlite"
 	"github.com/goatnote-inc/robocache/format/ros2"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -44,16 +43,9 @@ var (
 	_ bag.Sized   = (*db3)(nil)
 )
 
-// guard turns a panic into Malformed: whatever was in the input, it stays inside this package.
-func guard(op, name string, err *error) {
-	if r := recover(); r != nil {
-		*err = &robocache.Error{Class: robocache.ErrMalformed, Op: "rosbag2 " + op, Where: robocache.Where{"file": name}, Msg: fmt.Sprintf("input that the reader did not expect: %v", r), Err: errors.New(string(debug.Stack()))}
-	}
-}
-
 // openDB3 reads the topics and the places of all messages. wal is the log beside the file, which may be empty; nil where there is none. Close of the storage closes the file.
 func openDB3(ctx context.Context, file robocache.Ranged, name string, wal []byte) (s *db3, err error) {
-	defer guard("open", name, &err)
+	defer guard.File("rosbag2 open", name, &err)
 	where := robocache.Where{"file": name}
 	db, err := sqlite.Open(ctx, file, wal)
 	if err != nil {
@@ -253,7 +245,7 @@ func (s *db3) reader() *sqlite.Reader {
 }
 
 func (s *db3) Messages(ctx context.Context, topic, from, to int, fn func(i int, m *bag.Message) error) (err error) {
-	defer guard("read", s.name, &err)
+	defer guard.File("rosbag2 read", s.name, &err)
 	r := s.reader()
 	defer s.readers.Put(r)
 	var m bag.Message
@@ -280,7 +272,7 @@ func (s *db3) one(ctx context.Context, r *sqlite.Reader, topic, i int, m *bag.Me
 
 // Scan reads the messages of these topics in the order of their pages.
 func (s *db3) Scan(ctx context.Context, topics []int, fn func(topic, i int, m *bag.Message) error) (err error) {
-	defer guard("scan", s.name, &err)
+	defer guard.File("rosbag2 scan", s.name, &err)
 	type ref struct{ topic, i int32 }
 	var all []ref
 	for _, t := range topics {

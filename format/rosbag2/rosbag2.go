@@ -12,6 +12,7 @@ import (
 	"github.com/goatnote-inc/robocache/format/internal/bag"
 	"github.com/goatnote-inc/robocache/format/internal/sqlite"
 	"github.com/goatnote-inc/robocache/format/mcap"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -118,7 +119,7 @@ func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (_ *Datase
 
 // OpenStore opens one file of a store, or with file "" the recordings below it. Close of the dataset closes the store.
 func OpenStore(ctx context.Context, s store.Store, file string, opt robocache.OpenOptions) (_ *Dataset, err error) {
-	defer guard("open", s.URI(), &err)
+	defer guard.File("rosbag2 open", s.URI(), &err)
 	o, err := bag.ParseOptions(opt)
 	if err != nil {
 		return nil, err

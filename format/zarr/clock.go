@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // units are nanoseconds.
@@ -117,7 +118,7 @@ func (d *Dataset) stampsOf(ctx context.Context, episode, n int) ([]int64, error)
 
 // Times gives the stamps of a stream's rows in an episode.
 func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int64, err error) {
-	defer guard("times", &err)
+	defer guard.Malformed("zarr times", &err)
 	if err := d.checkEpisode(episode); err != nil {
 		return nil, err
 	}

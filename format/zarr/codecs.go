@@ -226,24 +226,7 @@ func untranspose(src []byte, shape, perm []int, size int) []byte {
 		stride[perm[i]] = step
 		step *= shape[perm[i]]
 	}
-	dst := make([]byte, len(src))
-	index := make([]int, n)
-	inner, by := shape[n-1], stride[n-1]
-	for at, from := 0, 0; at < len(dst); {
-		for k, f := 0, from; k < inner; k, f = k+1, f+by {
-			copy(dst[at:at+size], src[f:f+size])
-			at += size
-		}
-		for d := n - 2; d >= 0; d-- {
-			if index[d]++; index[d] < shape[d] {
-				from += stride[d]
-				break
-			}
-			from -= stride[d] * (shape[d] - 1)
-			index[d] = 0
-		}
-	}
-	return dst
+	return npy.Reorder(src, shape, stride, size)
 }
 
 func (b *builder) swap() {

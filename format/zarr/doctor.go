@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // maxFindings bounds a list: a store whose codec is damaged everywhere says the same of every chunk.
@@ -15,7 +16,7 @@ var _ robocache.Diagnoser = (*Dataset)(nil)
 
 // Diagnose decodes every chunk that the episodes use: damage, checksums, values that are not finite, stamps that go backwards.
 func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (out []robocache.Finding, err error) {
-	defer guard("diagnose", &err)
+	defer guard.Malformed("zarr diagnose", &err)
 	out = append(out, d.info.Findings...)
 	eps := opt.Episodes
 	if eps == nil {

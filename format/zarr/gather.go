@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 func noStream(key string) error {
@@ -79,7 +80,7 @@ func (d *Dataset) rows(v *view, rows []robocache.Row) ([]int, error) {
 
 // Episode gives the metadata of one episode.
 func (d *Dataset) Episode(ctx context.Context, episode int) (out robocache.Episode, err error) {
-	defer guard("episode", &err)
+	defer guard.Malformed("zarr episode", &err)
 	if err := d.checkEpisode(episode); err != nil {
 		return out, err
 	}
@@ -109,7 +110,7 @@ func (d *Dataset) Episode(ctx context.Context, episode int) (out robocache.Episo
 
 // Gather copies rows of a numeric stream into dst.
 func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) (err error) {
-	defer guard("gather", &err)
+	defer guard.Malformed("zarr gather", &err)
 	v, err := d.get(key, robocache.KindNumeric)
 	if err != nil {
 		return err
@@ -126,7 +127,7 @@ func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, 
 
 // Text gives the rows of a text stream, and of "task".
 func (d *Dataset) Text(ctx context.Context, key string, rows []robocache.Row) (out []string, err error) {
-	defer guard("text", &err)
+	defer guard.Malformed("zarr text", &err)
 	out = make([]string, len(rows))
 	if key == "task" && d.views[key] == nil {
 		if _, err := d.rows(nil, rows); err != nil {
@@ -155,7 +156,7 @@ func (d *Dataset) Text(ctx context.Context, key string, rows []robocache.Row) (o
 
 // Frames gives the pixels of pictures: pieces of decoded chunks where the chunk holds whole pictures.
 func (d *Dataset) Frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) (err error) {
-	defer guard("frames", &err)
+	defer guard.Malformed("zarr frames", &err)
 	c := d.films.cams[key]
 	var v *view
 	if c == nil {
@@ -224,7 +225,7 @@ func rounded(b []byte, t robocache.DType) ([]byte, error) {
 
 // Valid says which rows have a value; all have where the store keeps no mask of the stream.
 func (d *Dataset) Valid(ctx context.Context, key string, rows []robocache.Row, valid []uint8) (err error) {
-	defer guard("valid", &err)
+	defer guard.Malformed("zarr valid", &err)
 	v, c := d.views[key], d.films.cams[key]
 	if v == nil && c == nil {
 		return noStream(key)

@@ -12,6 +12,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/npy"
 	"github.com/goatnote-inc/robocache/format/internal/zipdir"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -115,7 +116,7 @@ func (d *tree) each(ctx context.Context, a *Array, rows []int, fn func(ctx conte
 		}
 		part := places[i:k]
 		g.Go(func() (err error) {
-			defer guard("chunk", &err)
+			defer guard.Malformed("zarr chunk", &err)
 			return fn(ctx, c0, part)
 		})
 		i = k

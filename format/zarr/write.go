@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -39,7 +40,7 @@ type writer struct {
 
 // Write writes src as a Zarr v2 replay buffer at dst, which must be empty. Streams must share one clock (align.View makes them).
 func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache.WriteOptions) (rep *robocache.WriteReport, err error) {
-	defer guard("write", &err)
+	defer guard.Malformed("zarr write", &err)
 	s, err := store.OpenWritable(dst)
 	if err != nil {
 		return nil, err
@@ -243,7 +244,7 @@ func (w *writer) episode(e, n int) error {
 	g, ctx := errgroup.WithContext(w.ctx)
 	for _, s := range w.all() {
 		g.Go(func() (err error) {
-			defer guard("write", &err)
+			defer guard.Malformed("zarr write", &err)
 			step := max(1, blockBytes/max(s.row, 64))
 			for from := 0; from < n; from += step {
 				rows := make([]robocache.Row, min(step, n-from))

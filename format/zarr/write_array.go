@@ -12,6 +12,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 var le = binary.LittleEndian
@@ -127,7 +128,7 @@ func (w *writer) flush(s *outStream) {
 				w.failed.Store(true)
 			}
 		}()
-		defer guard("write", &err)
+		defer guard.Malformed("zarr write", &err)
 		if s.text {
 			for range s.per - count {
 				b = le.AppendUint32(b, 0)

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -85,7 +86,7 @@ func (w *writer) copyPictures(ctx context.Context, s *outStream, rows []robocach
 			byFile[refs[i].Path] = append(byFile[refs[i].Path], i)
 		default:
 			g.Go(func() (err error) {
-				defer guard("picture", &err)
+				defer guard.Malformed("zarr picture", &err)
 				if err := gctx.Err(); err != nil {
 					return err
 				}

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -87,7 +87,7 @@ func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (*
 
 // openStores opens the dataset in s, with the videos that lie in beside; nil: in s.
 func openStores(ctx context.Context, s, beside store.Store, opt robocache.OpenOptions) (d *Dataset, err error) {
-	defer guard("open", &err)
+	defer guard.Malformed("zarr open", &err)
 	uri, apart := s.URI(), beside != nil
 	if beside == nil && !hasRoot(ctx, s) && hasBuffer(ctx, s) {
 		beside = s
@@ -154,13 +154,6 @@ func choices(opt robocache.OpenOptions) (map[string]string, error) {
 		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "zarr open", Msg: "option stamp_unit", Want: "s, ms, us or ns", Got: u}
 	}
 	return out, nil
-}
-
-// guard turns a panic into Malformed: whatever was in the input, it stays inside this package.
-func guard(op string, err *error) {
-	if r := recover(); r != nil {
-		*err = &robocache.Error{Class: robocache.ErrMalformed, Op: "zarr " + op, Msg: fmt.Sprintf("input that the reader did not expect: %v", r), Err: errors.New(string(debug.Stack()))}
-	}
 }
 
 // Info is what the dataset says of itself, and what opening it found.

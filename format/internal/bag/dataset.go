@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -13,6 +12,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/lru"
 	"github.com/goatnote-inc/robocache/format/ros2"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -83,13 +83,6 @@ type episode struct {
 	err      error // of a recording that cannot be opened
 }
 
-// guard turns a panic into Malformed: whatever was in the input, it stays inside this package.
-func guard(op string, err *error) {
-	if r := recover(); r != nil {
-		*err = &robocache.Error{Class: robocache.ErrMalformed, Op: op, Msg: fmt.Sprintf("input that the reader did not expect: %v", r), Err: errors.New(string(debug.Stack()))}
-	}
-}
-
 // Info is what the recordings say of themselves, and what opening found.
 func (d *Dataset) Info() *robocache.Info { return d.info }
 
@@ -111,7 +104,7 @@ func (d *Dataset) episode(ep int) (*episode, error) {
 
 // Episode gives number, length and tasks.
 func (d *Dataset) Episode(ctx context.Context, ep int) (_ robocache.Episode, err error) {
-	defer guard("episode", &err)
+	defer guard.Malformed("episode", &err)
 	if _, err := d.episode(ep); err != nil {
 		return robocache.Episode{}, err
 	}

@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Diagnose reads every message of some episodes, and says what is of recordings alone: how far the clocks of a message lie from each other and
 // drift apart, which messages their senders counted and the recording lacks, sums that do not hold, damage that reading met. What stamps by
 // themselves show (gaps, repeats) is package diagnose's.
 func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (_ []robocache.Finding, err error) {
-	defer guard("diagnose", &err)
+	defer guard.Malformed("diagnose", &err)
 	eps := opt.Episodes
 	if eps == nil {
 		eps = make([]int, len(d.eps))

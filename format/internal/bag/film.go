@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -44,7 +45,7 @@ func (d *Dataset) filmPath(k reelKey) string {
 
 // openFilm opens a film by its name.
 func (d *Dataset) openFilm(ctx context.Context, path string) (_ robocache.Ranged, err error) {
-	defer guard("film", &err)
+	defer guard.Malformed("film", &err)
 	k, ok := d.films[path]
 	if !ok {
 		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "film", Where: robocache.Where{"file": path}, Msg: "no such film"}
@@ -188,7 +189,7 @@ func (f *filmFile) Close() error    { return nil }
 func (f *filmFile) Remote() bool { return f.reel.remote }
 
 func (f *filmFile) ReadAt(ctx context.Context, p []byte, off int64) (err error) {
-	defer guard("film", &err)
+	defer guard.Malformed("film", &err)
 	if err := ctx.Err(); err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // stream is one feature: a field of a topic.
@@ -51,7 +52,7 @@ func (d *Dataset) checkRow(f *robocache.Feature, r *rows, row robocache.Row) err
 
 // Gather copies rows of a numeric stream.
 func (d *Dataset) Gather(ctx context.Context, key string, want []robocache.Row, dst []byte) (err error) {
-	defer guard("gather", &err)
+	defer guard.Malformed("gather", &err)
 	s, f, err := d.find(key)
 	if err != nil {
 		return err
@@ -104,7 +105,7 @@ func (d *Dataset) cells(ctx context.Context, s *stream, f *robocache.Feature, wa
 
 // Valid says which rows hold a value.
 func (d *Dataset) Valid(ctx context.Context, key string, want []robocache.Row, valid []uint8) (err error) {
-	defer guard("valid", &err)
+	defer guard.Malformed("valid", &err)
 	s, f, err := d.find(key)
 	if err != nil {
 		return err
@@ -166,7 +167,7 @@ func (d *Dataset) messages(ctx context.Context, s *stream, f *robocache.Feature,
 
 // Frames gives the pictures of rows.
 func (d *Dataset) Frames(ctx context.Context, key string, want []robocache.Row, out []robocache.FrameRef) (err error) {
-	defer guard("frames", &err)
+	defer guard.Malformed("frames", &err)
 	s, f, err := d.find(key)
 	if err != nil {
 		return err
@@ -204,7 +205,7 @@ func (d *Dataset) Frames(ctx context.Context, key string, want []robocache.Row, 
 
 // GatherRagged gives rows of clouds and of arrays of varying length.
 func (d *Dataset) GatherRagged(ctx context.Context, key string, want []robocache.Row) (data []byte, counts []int, err error) {
-	defer guard("gather", &err)
+	defer guard.Malformed("gather", &err)
 	s, f, err := d.find(key)
 	if err != nil {
 		return nil, nil, err
@@ -245,7 +246,7 @@ func (d *Dataset) GatherRagged(ctx context.Context, key string, want []robocache
 
 // Text gives rows of a text stream, or of the pseudo-feature "task".
 func (d *Dataset) Text(ctx context.Context, key string, want []robocache.Row) (out []string, err error) {
-	defer guard("text", &err)
+	defer guard.Malformed("text", &err)
 	if _, ok := d.byKey[key]; !ok && key == "task" {
 		return d.taskRows(ctx, want)
 	}
@@ -267,13 +268,13 @@ func (d *Dataset) Text(ctx context.Context, key string, want []robocache.Row) (o
 
 // Times gives the stamps of a stream by its clock; "" those of the episode's own rows.
 func (d *Dataset) Times(ctx context.Context, ep int, key string) (_ []int64, err error) {
-	defer guard("times", &err)
+	defer guard.Malformed("times", &err)
 	return d.times(ctx, ep, key, "")
 }
 
 // TimesBy gives the stamps of a stream by one of its clocks.
 func (d *Dataset) TimesBy(ctx context.Context, ep int, key, clock string) (_ []int64, err error) {
-	defer guard("times", &err)
+	defer guard.Malformed("times", &err)
 	if clock != Header && clock != Publish && clock != Log {
 		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "times", Want: "header, publish or log", Got: fmt.Sprintf("%.40q", clock)}
 	}

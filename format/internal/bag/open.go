@@ -14,6 +14,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/lru"
 	"github.com/goatnote-inc/robocache/format/ros2"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -30,7 +31,7 @@ const (
 // Open makes a dataset of recordings. A recording that cannot be opened is an episode with an error and a finding; where none can, or
 // there is only one, it is the error of Open.
 func Open(ctx context.Context, recs []Recording, opt Options) (d *Dataset, err error) {
-	defer guard("open", &err)
+	defer guard.Malformed("open", &err)
 	if opt.Budget <= 0 {
 		opt.Budget = defaultBudget
 	}

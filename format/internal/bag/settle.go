@@ -11,6 +11,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/ros2"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // judgement is what the messages that were read say of the headers of a topic.
@@ -144,7 +145,7 @@ func (d *Dataset) settleRecording(ctx context.Context, rec int, list []*settling
 		var mu sync.Mutex
 		for _, p := range places {
 			g.Go(func() (err error) {
-				defer guard("open", &err)
+				defer guard.Malformed("open", &err)
 				ix, err := st.Index(ctx, p)
 				if err == nil {
 					err = st.Messages(ctx, p, 0, len(ix.Log), func(i int, m *Message) error {

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // A band is a run of rows that is read, decoded and kept as a whole: the rows of a row of chunks, or of a data set without chunks as
@@ -206,7 +207,7 @@ func (d *Dataset) assemble(ctx context.Context, i, first, n int64, out []byte) e
 			continue
 		}
 		g.Go(func() (err error) {
-			defer recovered(&err)
+			defer guard.Malformed("hdf5", &err)
 			return one(ctx, k)
 		})
 	}
@@ -214,13 +215,6 @@ func (d *Dataset) assemble(ctx context.Context, i, first, n int64, out []byte) e
 		return err
 	}
 	return stopped.Err()
-}
-
-// recovered turns a panic of a goroutine into an error: nothing else would catch it.
-func recovered(err *error) {
-	if r := recover(); r != nil {
-		*err = &robocache.Error{Class: robocache.ErrMalformed, Op: "hdf5", Msg: fmt.Sprintf("input that the reader did not expect: %v", r)}
-	}
 }
 
 // place copies the k-th chunk of a band's row of chunks to where it belongs; nil is the fill value.

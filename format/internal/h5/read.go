@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Piece asks for rows of a data set.
@@ -149,7 +150,7 @@ func each(ctx context.Context, n int, do func(ctx context.Context, i int) error)
 	g, ctx := errgroup.WithContext(ctx)
 	for range workers {
 		g.Go(func() (err error) {
-			defer recovered(&err)
+			defer guard.Malformed("hdf5", &err)
 			for i := int(next.Add(1) - 1); i < n; i = int(next.Add(1) - 1) {
 				if err := ctx.Err(); err != nil {
 					return err

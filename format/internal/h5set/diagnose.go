@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -14,7 +15,7 @@ const maxFindings = 100
 // Diagnose looks at every stream of every episode: that it is there, has the first episode's type and shape and the episode's length, and
 // can be read to its end (checksums, chunks); stamps; numbers that are none. With Decode encoded pictures are decoded too.
 func (s *Set) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (out []robocache.Finding, err error) {
-	defer Guard(s.Info_.Format+" diagnose", &err)
+	defer guard.Malformed(s.Info_.Format+" diagnose", &err)
 	episodes := opt.Episodes
 	if episodes == nil {
 		for e := range s.Episodes {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/h5"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -34,7 +35,7 @@ func Find(ctx context.Context, uri string) (store.Store, []string, error) {
 
 // Detect says whether the first HDF5 file at a URI is as is says. What is no HDF5 file is none, without an error.
 func Detect(ctx context.Context, uri string, is func(ctx context.Context, f *h5.File) (bool, error)) (ok bool, err error) {
-	defer Guard("hdf5 detect", &err)
+	defer guard.Malformed("hdf5 detect", &err)
 	if !strings.Contains(uri, "://") && !likely(uri) {
 		return false, nil
 	}

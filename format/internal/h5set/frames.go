@@ -8,6 +8,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/h5"
 	"github.com/goatnote-inc/robocache/format/internal/loan"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -40,7 +41,7 @@ func view(ctx context.Context, l *loan.Loan, d *h5.Dataset, row, n int64) ([]byt
 }
 
 func (s *Set) frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef, l *loan.Loan) (err error) {
-	defer Guard(s.Info_.Format+" frames", &err)
+	defer guard.Malformed(s.Info_.Format+" frames", &err)
 	i, err := s.get(key, robocache.KindImage)
 	if err != nil {
 		return err

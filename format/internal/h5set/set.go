@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/h5"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -168,13 +168,6 @@ func (s *Set) LimitMemory(bytes int64) {
 
 // MemoryBytes is what the set holds besides its cache.
 func (s *Set) MemoryBytes() int64 { return int64(len(s.Episodes))*160 + s.held.Load() }
-
-// Guard turns a panic into Malformed: whatever was in the input, it stays inside.
-func Guard(op string, err *error) {
-	if r := recover(); r != nil {
-		*err = &robocache.Error{Class: robocache.ErrMalformed, Op: op, Msg: fmt.Sprintf("input that the reader did not expect: %v", r), Err: errors.New(string(debug.Stack()))}
-	}
-}
 
 // opened are the data sets of an episode, parallel to Streams. An error stands where there is none that fits.
 type opened struct {
@@ -342,7 +335,7 @@ var pieces = sync.Pool{New: func() any { return new([]h5.Piece) }}
 
 // Gather copies rows of a stream of numbers into dst.
 func (s *Set) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) (err error) {
-	defer Guard(s.Info_.Format+" gather", &err)
+	defer guard.Malformed(s.Info_.Format+" gather", &err)
 	i, err := s.get(key, robocache.KindNumeric)
 	if err != nil {
 		return err
@@ -420,7 +413,7 @@ func (st *Stream) extract(ctx context.Context, d *h5.Dataset, row int64, dst []b
 
 // Text gives the rows of a text stream, and of "task" the episode's tasks.
 func (s *Set) Text(ctx context.Context, key string, rows []robocache.Row) (out []string, err error) {
-	defer Guard(s.Info_.Format+" text", &err)
+	defer guard.Malformed(s.Info_.Format+" text", &err)
 	out = make([]string, len(rows))
 	stream := -1
 	if _, own := s.byKey[key]; own || key != "task" {

@@ -6,11 +6,12 @@ import (
 	"math"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Rows is the number of a stream's rows in an episode.
 func (s *Set) Rows(ctx context.Context, episode int, key string) (n int, err error) {
-	defer Guard(s.Info_.Format+" rows", &err)
+	defer guard.Malformed(s.Info_.Format+" rows", &err)
 	stream, err := s.get(key)
 	if err != nil {
 		return 0, err
@@ -35,7 +36,7 @@ func (s *Set) length(ctx context.Context, episode, stream int) (int, error) {
 
 // Times gives the stamps of an episode's rows: those of the file where it holds some, else the rate's.
 func (s *Set) Times(ctx context.Context, episode int, key string) (out []int64, err error) {
-	defer Guard(s.Info_.Format+" times", &err)
+	defer guard.Malformed(s.Info_.Format+" times", &err)
 	if err := s.check(episode); err != nil {
 		return nil, err
 	}

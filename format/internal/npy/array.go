@@ -169,7 +169,7 @@ func (h *Header) decode(b []byte) (*Array, error) {
 	a := &Array{Type: h.Type, Shape: h.Shape, Data: b[:h.Bytes:h.Bytes]}
 	a.Type.Big = false
 	if h.Fortran && len(h.Shape) > 1 && h.Bytes > 0 {
-		a.Data = FromFortran(a.Data, h.Shape, h.Type.Size)
+		a.Data = fromFortran(a.Data, h.Shape, h.Type.Size)
 		if h.Type.Big {
 			Swap(a.Data, a.Data, h.Type.word())
 		}
@@ -201,15 +201,21 @@ func Swap(dst, src []byte, n int) {
 	}
 }
 
-// FromFortran gives C order of elements of size bytes that lie with the first dimension fastest.
-func FromFortran(src []byte, shape []int, size int) []byte {
-	dst := make([]byte, len(src))
-	n := len(shape)
-	stride := make([]int, n) // in bytes of src, a step of each dimension
+// fromFortran gives C order of elements of size bytes that lie with the first dimension fastest.
+func fromFortran(src []byte, shape []int, size int) []byte {
+	stride := make([]int, len(shape))
 	step := size
 	for i, d := range shape {
 		stride[i], step = step, step*d
 	}
+	return Reorder(src, shape, stride, size)
+}
+
+// Reorder gives C order of an array of at least one dimension and elements of size bytes, a step of whose dimension i is stride[i]
+// bytes of src.
+func Reorder(src []byte, shape, stride []int, size int) []byte {
+	dst := make([]byte, len(src))
+	n := len(shape)
 	index := make([]int, n)
 	inner, by := shape[n-1], stride[n-1]
 	for at, from := 0, 0; at < len(dst); {

@@ -15,6 +15,7 @@ import (
 	foxglove "github.com/foxglove/mcap/go/mcap"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // blob is a file in memory.
@@ -76,7 +77,7 @@ func everything(f *File) (out []told, err error) {
 }
 
 func open(b []byte, opt Options) (out []told, f *File, err error) {
-	defer guard(&err)
+	defer guard.Malformed("mcap", &err)
 	f, err = Open(context.Background(), blob(b), opt)
 	if err != nil {
 		return nil, f, err

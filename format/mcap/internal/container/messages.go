@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // markBad notes that a chunk cannot be read, and how many messages are lost with it.
@@ -140,7 +140,7 @@ func (f *File) Prefetch(ctx context.Context, chunks []int32) (stop func()) {
 				break
 			}
 			g.Go(func() (err error) {
-				defer guard(&err)
+				defer guard.Malformed("mcap", &err)
 				if _, ok := f.cache.Peek(int(i)); !ok {
 					r, _ := f.Records(ctx, int(i), 0)
 					r.Release()
@@ -204,7 +204,7 @@ func (f *File) each(ctx context.Context, chunks []int32, ordered bool, fn func(c
 	})
 	for range min(workers(), len(chunks)) {
 		g.Go(func() (err error) {
-			defer guard(&err)
+			defer guard.Malformed("mcap", &err)
 			for t := range todo {
 				r, err := f.once(ctx, int(t.chunk), keep)
 				if err != nil {
@@ -251,13 +251,6 @@ func (f *File) once(ctx context.Context, i int, keep bool) (*Records, error) {
 		return nil, f.pass(err, i)
 	}
 	return r, nil
-}
-
-// guard turns a panic into Malformed.
-func guard(err *error) {
-	if r := recover(); r != nil {
-		*err = &robocache.Error{Class: robocache.ErrMalformed, Op: "mcap", Msg: fmt.Sprintf("input that the reader did not expect: %v", r)}
-	}
 }
 
 // Attachment is a file inside the file.

@@ -1,0 +1,5 @@
+// Package guard keeps panics inside: whatever was in the input, and whichever goroutine met it, the caller gets a typed error.
+// A goroutine that nothing guards would end the whole process, a user's training with it.
+//
+// Use: defer guard.Malformed("zarr open", &err), directly: a deferred function that calls it would catch nothing.
+package guard

@@ -1,0 +1,39 @@
+package guard_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
+)
+
+func index(list []int, at int) (err error) {
+	defer guard.Malformed("test read", &err)
+	_ = list[at]
+	return nil
+}
+
+func indexFile(list []int, at int) (err error) {
+	defer guard.File("test read", "a.bin", &err)
+	_ = list[at]
+	return errors.New("its own")
+}
+
+func TestPanicsAreErrors(t *testing.T) {
+	if err := index([]int{1}, 0); err != nil {
+		t.Error(err)
+	}
+	if err := indexFile([]int{1}, 0); err == nil || err.Error() != "its own" {
+		t.Error("without a panic the error is the function's own:", err)
+	}
+	err := index(nil, 3)
+	var e *robocache.Error
+	if !errors.As(err, &e) || !errors.Is(err, robocache.ErrMalformed) || e.Op != "test read" || !strings.Contains(e.Msg, "index out of range") || !strings.Contains(e.Err.Error(), "guard_test.go") {
+		t.Errorf("%#v", err)
+	}
+	if err := indexFile(nil, 3); !errors.As(err, &e) || e.Where["file"] != "a.bin" {
+		t.Errorf("%#v", err)
+	}
+}
