@@ -153,7 +153,11 @@ func stampsBy(ctx context.Context, ds robocache.Dataset, ep int, key, clock stri
 		return nil, err
 	}
 	if err := CheckStamps(stamps, key); err != nil {
-		return nil, robocache.At(err, robocache.Where{"clock": clock})
+		e := robocache.At(err, robocache.Where{"clock": clock}).(*robocache.Error)
+		if e.Hint == "" {
+			e.Hint = "the rows lie in the order of another of the stream's clocks: opened with --option clock=" + clock + ", or with clock: " + clock + " of the stream in a mapping, they lie in this one's"
+		}
+		return nil, e
 	}
 	return stamps, nil
 }

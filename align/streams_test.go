@@ -140,6 +140,8 @@ func TestClockChoice(t *testing.T) {
 	}
 	if _, err := at("publish"); !errors.Is(err, robocache.ErrMalformed) {
 		t.Errorf("stamps that go backwards: %v", err)
+	} else if e := new(robocache.Error); !errors.As(err, &e) || !strings.Contains(e.Hint, "clock=publish") {
+		t.Errorf("stamps that go backwards do not say how rows come in their order: %q", e.Hint)
 	}
 	if _, err := at("wall"); !errors.Is(err, robocache.ErrMisuse) {
 		t.Errorf("an unknown clock: %v", err)

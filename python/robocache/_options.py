@@ -6,6 +6,7 @@ import difflib
 import functools
 import inspect
 import numbers
+import operator
 import os
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
@@ -105,6 +106,17 @@ def times_ns(name: str, v: Any) -> np.ndarray:
             raise Misuse(f"{name}: times must be finite")
         return np.rint(a.astype(np.float64) * 1e9).astype(np.int64)
     raise Misuse(f"{name}: expected float seconds or int nanoseconds, found {a.dtype}")
+
+
+def picture_size(v: Any) -> list[int]:
+    """image_size= as the engine wants it: [height, width]."""
+    try:
+        size = [operator.index(x) for x in v]
+    except TypeError:
+        size = []
+    if len(size) != 2 or min(size) < 1:
+        raise Misuse(f"image_size={v!r}: expected (height, width)")
+    return size
 
 
 def uri(v: Any) -> str:

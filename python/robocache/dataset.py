@@ -341,7 +341,7 @@ class Episode:
         args.update(align_args(features, modes, edge, max_gap, offset, clock, latency, drift, rotations))
         call: dict[str, Any] = {"episode": self.position, "align": args}
         if image_size is not None:
-            call["image_size"] = [int(v) for v in image_size]
+            call["image_size"] = _options.picture_size(image_size)
         return arrays(self.dataset._handle.call("robocache_align", call))
 
 
@@ -414,7 +414,7 @@ class Stream:
         if self.feature.clock:
             config["anchor"] = self.key
         if image_size is not None:
-            config["image_size"] = [int(v) for v in image_size]
+            config["image_size"] = _options.picture_size(image_size)
         ds = self.episode.dataset._handle
         if not chosen:
             return self._no_frames(image_dtype, image_size)

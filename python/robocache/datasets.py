@@ -269,7 +269,10 @@ class RTXDataset(_Sequences):
         self.split = split
         if episode_length_sec is not None:
             hz = target_hz if target_hz is not None else ds.fps
-            sequence_length = max(1, round(float(Fraction(str(rate("target_hz", hz)))) * (_loading.number("episode_length_sec", episode_length_sec) or 0)))
+            seconds = _loading.number("episode_length_sec", episode_length_sec)
+            if seconds == 0:
+                raise Misuse(f"episode_length_sec={episode_length_sec!r}: expected more than 0 seconds")
+            sequence_length = max(1, round(float(Fraction(str(rate("target_hz", hz)))) * seconds))
         n = ds.num_episodes if max_episodes is None else min(_loading.whole("max_episodes", max_episodes), ds.num_episodes)
         self._begin(
             ds, _sequences.roles(ds, streams, wanted), language=language, sequence_length=sequence_length, target_hz=target_hz, episodes=None if n == ds.num_episodes else range(n),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -54,7 +55,7 @@ def sample_config(
             raise Misuse(f"delta_timestamps={delta_timestamps!r}: expected a dict by key")
         # Seconds, ints too: lerobot's rule, where [-1, 0] is one second.
         try:
-            c["delta_timestamps"] = {_options.key(k, features, "key of delta_timestamps"): [float(d) for d in v] for k, v in delta_timestamps.items()}
+            c["delta_timestamps"] = {_options.key(k, features, "key of delta_timestamps"): [_second(d) for d in v] for k, v in delta_timestamps.items()}
         except Misuse:
             raise
         except (TypeError, ValueError):
@@ -88,16 +89,21 @@ def sample_config(
     if depth_unit is not None:
         c["depth_unit"] = _options.choice("depth_unit", depth_unit, ("mm", "m"))
     if image_size is not None:
-        size = [operator.index(v) for v in image_size] if isinstance(image_size, Iterable) else []
-        if len(size) != 2 or min(size) < 1:
-            raise Misuse(f"image_size={image_size!r}: expected (height, width)")
-        c["image_size"] = size
+        c["image_size"] = _options.picture_size(image_size)
     if tolerance_s is not None:
         try:
             c["tolerance_s"] = float(tolerance_s)
         except (TypeError, ValueError):
             raise Misuse(f"tolerance_s={tolerance_s!r}: expected seconds") from None
     return c
+
+
+def _second(v: Any) -> float:
+    """A finite number of seconds, else ValueError: JSON has no others."""
+    f = float(v)
+    if not math.isfinite(f):
+        raise ValueError(v)
+    return f
 
 
 def _window(key: str, w: Any) -> Any:
@@ -109,10 +115,10 @@ def _window(key: str, w: Any) -> Any:
                 raise bad
             w = (*w["span"], *([w["count"]] if w.get("count") is not None else []))
         if not isinstance(w, tuple):
-            return [float(d) for d in w]
+            return [_second(d) for d in w]
         if len(w) not in (2, 3) or len(w) == 3 and (not _options.is_integer(w[2]) or int(w[2]) < 1):
             raise bad
-        return {"span": [float(w[0]), float(w[1])], **({"count": int(w[2])} if len(w) == 3 else {})}
+        return {"span": [_second(w[0]), _second(w[1])], **({"count": int(w[2])} if len(w) == 3 else {})}
     except (TypeError, ValueError):
         raise bad from None
 

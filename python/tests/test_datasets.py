@@ -328,6 +328,7 @@ def test_bad_input(bridge: str, calvin: str, robomimic: str, tmp_path: Path, mon
         (robocache.Misuse, "sequence_lenght", lambda: RTXDataLoader("bridge_dataset", sequence_lenght=5)),
         (robocache.Misuse, "num_workers", lambda: RTXDataLoader("bridge_dataset", num_workers=-1)),
         (robocache.Misuse, "vision_encoder", lambda: create_rtx_dataloader(bridge, vision_encoder=3)),
+        (robocache.Misuse, "more than 0", lambda: create_rtx_dataloader(bridge, episode_length_sec=0, device="cpu")),
         (robocache.Misuse, "cameras", lambda: CALVINDataset(calvin, cameras=["top"])),
         (robocache.Misuse, "tasks", lambda: CALVINDataset(calvin, ["no_such_task"])),
         (robocache.Misuse, "split", lambda: CALVINDataset(calvin, split="validation")),
