@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/goatnote-inc/robocache"
@@ -179,49 +180,52 @@ func (g *gated) ReadAt(ctx context.Context, p []byte, off int64) error {
 
 // Misses of one block at the same time share one read: its bytes or its error. The end of one caller is not that of the others.
 func TestCachedRangedShares(t *testing.T) {
+	for what, fail := range map[string]error{"bytes": nil, "error": errors.New("broken")} {
+		synctest.Test(t, func(t *testing.T) { cachedRangedShares(t, what, fail) })
+	}
+}
+
+func cachedRangedShares(t *testing.T, what string, fail error) {
 	data := storetest.Bytes(10_000, 4)
-	m := store.NewMem(t.Name())
+	m := store.NewMem(t.Name() + what)
 	t.Cleanup(m.Drop)
 	m.Put("a", data)
 	below, err := m.Open(t.Context(), "a")
 	if err != nil {
 		t.Fatal(err)
 	}
-	broken := errors.New("broken")
-	for what, fail := range map[string]error{"bytes": nil, "error": broken} {
-		g := &gated{Ranged: below, begun: make(chan struct{}, 100), gate: make(chan struct{}), fail: fail}
-		f := store.CachedRanged(g, "id", newShelf(), 1000)
-		first, cancel := context.WithCancel(t.Context())
-		firstErr := make(chan error, 1)
-		go func() { firstErr <- f.ReadAt(first, make([]byte, 10), 1500) }()
-		<-g.begun
-		errs := make(chan error, 20)
-		for range 20 {
-			go func() {
-				p := make([]byte, 300)
-				err := f.ReadAt(t.Context(), p, 1600)
-				if err == nil && !bytes.Equal(p, data[1600:1900]) {
-					err = errors.New("other bytes")
-				}
-				errs <- err
-			}()
-		}
-		time.Sleep(20 * time.Millisecond) // they wait
-		cancel()
-		if err := <-firstErr; err != context.Canceled {
+	g := &gated{Ranged: below, begun: make(chan struct{}, 100), gate: make(chan struct{}), fail: fail}
+	f := store.CachedRanged(g, "id", newShelf(), 1000)
+	first, cancel := context.WithCancel(t.Context())
+	firstErr := make(chan error, 1)
+	go func() { firstErr <- f.ReadAt(first, make([]byte, 10), 1500) }()
+	<-g.begun
+	errs := make(chan error, 20)
+	for range 20 {
+		go func() {
+			p := make([]byte, 300)
+			err := f.ReadAt(t.Context(), p, 1600)
+			if err == nil && !bytes.Equal(p, data[1600:1900]) {
+				err = errors.New("other bytes")
+			}
+			errs <- err
+		}()
+	}
+	synctest.Wait() // they wait
+	cancel()
+	if err := <-firstErr; err != context.Canceled {
+		t.Errorf("%s: %v", what, err)
+	}
+	<-g.begun // one of the others reads
+	synctest.Wait()
+	close(g.gate)
+	for range 20 {
+		if err := <-errs; !errors.Is(err, fail) {
 			t.Errorf("%s: %v", what, err)
 		}
-		<-g.begun // one of the others reads now
-		time.Sleep(20 * time.Millisecond)
-		close(g.gate)
-		for range 20 {
-			if err := <-errs; !errors.Is(err, fail) {
-				t.Errorf("%s: %v", what, err)
-			}
-		}
-		if n := g.reads.Load(); n != 2 {
-			t.Errorf("%s: %d reads, want the cancelled one and one more", what, n)
-		}
+	}
+	if n := g.reads.Load(); n != 2 {
+		t.Errorf("%s: %d reads, want the cancelled one and one more", what, n)
 	}
 }
 

@@ -93,6 +93,10 @@ func TestHTTPMends(t *testing.T) {
 	for what, fault := range faults {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
+			var opt store.HTTPOptions
+			if strings.HasPrefix(what, "stall") {
+				opt = store.HTTPOptions{Stall: 100 * time.Millisecond, Attempts: 1000} // a slow machine stalls too
+			}
 			for _, first := range []int64{1, 2} {
 				var n atomic.Int64
 				s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -101,7 +105,7 @@ func TestHTTPMends(t *testing.T) {
 						return
 					}
 					sound(w, r)
-				}), store.HTTPOptions{Stall: 100 * time.Millisecond})
+				}), opt)
 				f, err := s.Open(t.Context(), "a")
 				if err != nil {
 					t.Fatal(err)
@@ -145,7 +149,8 @@ func TestHTTPResumesAtTheByte(t *testing.T) {
 	}
 }
 
-// TestHTTPGivesUp: what does not pass is a typed error in bounded time, after the right number of requests.
+// TestHTTPGivesUp: what does not pass is a typed error after the right number of requests, and without a wait that is too long to help: a test
+// that waited would not end.
 func TestHTTPGivesUp(t *testing.T) {
 	code := func(c int, kv ...string) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
@@ -188,18 +193,22 @@ func TestHTTPGivesUp(t *testing.T) {
 		t.Run(c.what, func(t *testing.T) {
 			t.Parallel()
 			var n atomic.Int64
-			s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { n.Add(1); c.h(w, r) }),
-				store.HTTPOptions{Attempts: 3, Stall: 50 * time.Millisecond, Timeout: 10 * time.Second})
-			start := time.Now()
+			opt := store.HTTPOptions{Attempts: 3, Timeout: 50 * time.Minute, Stall: 50 * time.Minute}
+			stalls := c.what == "stall for ever"
+			if stalls {
+				opt.Stall = 50 * time.Millisecond
+			}
+			s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { n.Add(1); c.h(w, r) }), opt)
 			_, err := s.Open(t.Context(), "a")
 			if !errors.Is(err, c.class) || c.cause != nil && !errors.Is(err, c.cause) {
 				t.Errorf("%v", err)
 			}
-			if n.Load() != c.requests {
-				t.Errorf("%d requests, want %d: %v", n.Load(), c.requests, err)
+			requests := n.Load()
+			if e := (*robocache.Error)(nil); stalls && errors.As(err, &e) {
+				requests = int64(e.Where["attempts"].(int)) // what is given up so soon need not have come to the server
 			}
-			if d := time.Since(start); d > 3*time.Second {
-				t.Errorf("took %v", d)
+			if requests != c.requests {
+				t.Errorf("%d requests, want %d: %v", requests, c.requests, err)
 			}
 			if _, err := store.ReadFile(t.Context(), s, "a", 1000); !errors.Is(err, c.class) && c.what != "no Content-Range" {
 				t.Errorf("ReadFile: %v", err)
@@ -225,15 +234,14 @@ func TestHTTPDrip(t *testing.T) {
 		sound(w, r)
 	}), store.HTTPOptions{Timeout: 200 * time.Millisecond, MinRate: 1 << 30})
 	f, err := s.Open(t.Context(), "a")
+	for errors.Is(err, robocache.ErrTemporary) { // so slow is a slow machine
+		f, err = s.Open(t.Context(), "a")
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	start := time.Now()
 	if err := f.ReadAt(t.Context(), make([]byte, 1000), 50_000); !errors.Is(err, robocache.ErrTemporary) {
 		t.Error(err)
-	}
-	if d := time.Since(start); d > 2*time.Second {
-		t.Errorf("took %v", d)
 	}
 }
 
@@ -260,10 +268,9 @@ func TestHTTPRetryAfter(t *testing.T) {
 	done := make(chan error, 2)
 	read := func() { done <- f.ReadAt(t.Context(), make([]byte, 100), 50_000) }
 	go read()
-	for until.Load() == 0 {
+	for !store.Held(s) {
 		time.Sleep(time.Millisecond)
 	}
-	time.Sleep(50 * time.Millisecond)
 	go read()
 	for range 2 {
 		if err := <-done; err != nil {
@@ -354,19 +361,21 @@ func TestHTTPNoRanges(t *testing.T) {
 	}
 }
 
-// TestHTTPCancel: the caller's end comes through at once, from a stall and from a wait.
+// TestHTTPCancel: the caller's end comes through a stall and a wait that the test would not live to see the end of.
 func TestHTTPCancel(t *testing.T) {
 	for what, h := range map[string]http.HandlerFunc{
 		"stall": func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
-		"wait":  func(w http.ResponseWriter, r *http.Request) { w.Header().Set("Retry-After", "30"); w.WriteHeader(503) },
+		"wait": func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Retry-After", "3000")
+			w.WriteHeader(503)
+		},
 	} {
-		s := serve(t, h, store.HTTPOptions{})
+		s := serve(t, h, store.HTTPOptions{Stall: time.Hour, Timeout: time.Hour})
 		ctx, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		start := time.Now()
 		_, err := s.Open(ctx, "a")
 		stop()
-		if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > time.Second {
-			t.Errorf("%s: %v after %v", what, err, time.Since(start))
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: %v", what, err)
 		}
 	}
 }
