@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/goatnote-inc/robocache"
@@ -114,7 +116,7 @@ func TestCancelAndClose(t *testing.T) {
 			if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, robocache.ErrMisuse) && err != io.EOF {
 				t.Errorf("Next ended with %v", err)
 			}
-		case <-time.After(5 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatal("Next hangs")
 		}
 		cancel()
@@ -126,17 +128,18 @@ func TestCancelAndClose(t *testing.T) {
 			t.Fatal("a file was not given back")
 		}
 	}
-	for range 50 {
+	for start := time.Now(); time.Since(start) < time.Minute; time.Sleep(10 * time.Millisecond) {
 		if runtime.NumGoroutine() <= before {
 			return
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
 	t.Errorf("%d goroutines, %d before", runtime.NumGoroutine(), before)
 }
 
 // L11: a cancelled Next loses nothing: the next one gives the batch.
-func TestCancelledNextKeepsItsBatch(t *testing.T) {
+func TestCancelledNextKeepsItsBatch(t *testing.T) { synctest.Test(t, cancelledNextKeepsItsBatch) }
+
+func cancelledNextKeepsItsBatch(t *testing.T) {
 	f := newFake(40)
 	f.slow = 2 * time.Millisecond
 	l := mustLoader(t, f, Config{BatchSize: 8, Shuffle: Global, Threads: 2, Keys: []string{"cam", "index"}})
@@ -177,11 +180,15 @@ func TestAllocations(t *testing.T) {
 			}
 		}
 		take(4)
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		take(12)
-		runtime.ReadMemStats(&after)
-		return float64(after.Mallocs-before.Mallocs) / 12
+		least := math.Inf(1)
+		for range 3 { // a collection of garbage empties pools, and others allocate too
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			take(12)
+			runtime.ReadMemStats(&after)
+			least = min(least, float64(after.Mallocs-before.Mallocs)/12)
+		}
+		return least
 	}
 	small, large := perBatch(16), perBatch(512)
 	t.Logf("allocations a batch: %.0f of 16 samples, %.0f of 512", small, large)
@@ -191,7 +198,9 @@ func TestAllocations(t *testing.T) {
 }
 
 // L11: a stage without progress is an error, and the batch comes once the stage moves again.
-func TestDeadline(t *testing.T) {
+func TestDeadline(t *testing.T) { synctest.Test(t, deadline) }
+
+func deadline(t *testing.T) {
 	f := newFake(10)
 	f.gate = make(chan struct{})
 	l := mustLoader(t, f, Config{BatchSize: 4, Deadline: 0.05, Keys: []string{"cam"}})
@@ -208,7 +217,9 @@ func TestDeadline(t *testing.T) {
 }
 
 // L11: a Next that waits for another Next ends with its own context.
-func TestSecondNextEndsWithItsContext(t *testing.T) {
+func TestSecondNextEndsWithItsContext(t *testing.T) { synctest.Test(t, secondNextEndsWithItsContext) }
+
+func secondNextEndsWithItsContext(t *testing.T) {
 	f := newFake(10)
 	f.gate = make(chan struct{})
 	l := mustLoader(t, f, Config{BatchSize: 4, Threads: 1, Keys: []string{"cam"}})
@@ -220,9 +231,7 @@ func TestSecondNextEndsWithItsContext(t *testing.T) {
 		}
 		first <- err
 	}()
-	for len(l.taking) == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	synctest.Wait() // it waits
 	ctx, cancel := context.WithTimeout(bg, 10*time.Millisecond)
 	defer cancel()
 	second := make(chan error, 1)

@@ -320,16 +320,15 @@ func TestRealCloseLeavesNothing(t *testing.T) {
 		}
 		short, cancel := context.WithTimeout(ctx, wait)
 		defer cancel()
-		begin := time.Now()
 		for {
 			b, err := l.Next(short)
 			if err != nil {
+				if !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("not the end of its context: %v", err)
+				}
 				break
 			}
 			b.Release()
-		}
-		if d := time.Since(begin); d > wait+2*time.Second {
-			t.Errorf("Next came back %v after its context had ended", d-wait)
 		}
 		l.Close()
 	}
@@ -338,9 +337,14 @@ func TestRealCloseLeavesNothing(t *testing.T) {
 	for k := range 8 {
 		once(time.Duration(20*k) * time.Millisecond)
 	}
-	time.Sleep(20 * time.Millisecond)
-	if g, o := runtime.NumGoroutine(), files(); g > goroutines || o > open+1 {
-		t.Errorf("%d goroutines and %d files, %d and %d before", g, o, goroutines, open)
+	for start := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		g, o := runtime.NumGoroutine(), files()
+		if g <= goroutines && o <= open+1 {
+			break
+		}
+		if time.Since(start) > time.Minute {
+			t.Fatalf("%d goroutines and %d files, %d and %d before", g, o, goroutines, open)
+		}
 	}
 }
 

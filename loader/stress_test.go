@@ -113,7 +113,7 @@ func stressRound(t *testing.T, round uint64) {
 			}
 			clear(seen)
 		default:
-			ctx, cancel := context.WithTimeout(bg, 30*time.Second)
+			ctx, cancel := context.WithTimeout(bg, 10*time.Minute)
 			b, err := l.Next(ctx)
 			cancel()
 			switch {

@@ -45,17 +45,13 @@ func TestTryNext(t *testing.T) {
 			t.Fatalf("epoch %d: %d samples, want %d", epoch, len(got), len(want))
 		}
 	}
-	// With the decoder held fast there is nothing to give, and nothing waits.
+	// With the decoder held fast there is nothing to give, and nothing waits: a try that did would not come back.
 	f.gate = make(chan struct{})
 	held := mustLoader(t, f, cfg)
-	begin := time.Now()
 	for range 20 {
 		if b, ok, err := held.TryNext(); b != nil || ok || err != nil {
 			t.Fatal(b, ok, err)
 		}
-	}
-	if d := time.Since(begin); d > 5*time.Second {
-		t.Errorf("20 tries took %v", d)
 	}
 	if s := held.State(); s.Position != 0 {
 		t.Errorf("a try that gave nothing moved the state to %d", s.Position)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/goatnote-inc/robocache"
@@ -21,7 +22,9 @@ func (s *stuck) Gather(ctx context.Context, key string, rows []robocache.Row, ds
 }
 
 // TestWaitEnds: L11, also where nothing but columns of numbers is asked for: who waits can give up, and is told when nothing moves.
-func TestWaitEnds(t *testing.T) {
+func TestWaitEnds(t *testing.T) { synctest.Test(t, waitEnds) }
+
+func waitEnds(t *testing.T) {
 	f := &stuck{fake: newFake(8, 8), letGo: make(chan struct{})}
 	l := mustLoader(t, f, Config{BatchSize: 8, Threads: 1, Deadline: 0.1, Keys: []string{"observation.state", "action", "count"}})
 	timer := time.AfterFunc(20*time.Second, func() { close(f.letGo) })
