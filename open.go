@@ -108,7 +108,7 @@ func (f *Format) open(ctx context.Context, uri string, opt OpenOptions) (Dataset
 				if len(known) > 0 {
 					hint = "it has " + strings.Join(known, ", ")
 				}
-				return nil, &Error{Class: ErrMisuse, Op: "open", Where: Where{"dataset": uri}, Msg: "format " + f.Name + " has no option " + k, Hint: hint}
+				return nil, &Error{Class: ErrMisuse, Op: "open", Where: Where{"dataset": Redact(uri)}, Msg: "format " + f.Name + " has no option " + k, Hint: hint}
 			}
 		}
 	}
@@ -124,7 +124,7 @@ func Open(ctx context.Context, uri string, options ...OpenOptions) (Dataset, err
 	case 1:
 		opt = options[0]
 	default:
-		return nil, &Error{Class: ErrMisuse, Op: "open", Where: Where{"dataset": uri}, Want: "at most one OpenOptions", Got: strconv.Itoa(len(options))}
+		return nil, &Error{Class: ErrMisuse, Op: "open", Where: Where{"dataset": Redact(uri)}, Want: "at most one OpenOptions", Got: strconv.Itoa(len(options))}
 	}
 	if uri == "" {
 		return nil, &Error{Class: ErrMisuse, Op: "open", Msg: "empty URI"}
@@ -133,7 +133,7 @@ func Open(ctx context.Context, uri string, options ...OpenOptions) (Dataset, err
 	if opt.Format != "" {
 		f, err := FormatNamed(opt.Format)
 		if err != nil {
-			return nil, At(err, Where{"dataset": uri})
+			return nil, At(err, Where{"dataset": Redact(uri)})
 		}
 		return f.open(ctx, uri, opt)
 	}
@@ -157,12 +157,12 @@ func Open(ctx context.Context, uri string, options ...OpenOptions) (Dataset, err
 				return f.open(ctx, uri, opt)
 			}
 		}
-		return nil, &Error{Class: ErrUnsupported, Op: "open", Where: Where{"dataset": uri}, Msg: "a file that no format knows", Hint: "of a dataset of many files name the folder; known formats: " + strings.Join(names, ", ")}
+		return nil, &Error{Class: ErrUnsupported, Op: "open", Where: Where{"dataset": Redact(uri)}, Msg: "a file that no format knows", Hint: "of a dataset of many files name the folder; known formats: " + strings.Join(names, ", ")}
 	}
 	if failed != nil {
-		return nil, At(failed, Where{"dataset": uri})
+		return nil, At(failed, Where{"dataset": Redact(uri)})
 	}
-	return nil, &Error{Class: ErrNotFound, Op: "open", Where: Where{"dataset": uri}, Msg: "no dataset of a known format is here", Hint: "known formats: " + strings.Join(names, ", ") + "; a LeRobot dataset has meta/info.json at its root"}
+	return nil, &Error{Class: ErrNotFound, Op: "open", Where: Where{"dataset": Redact(uri)}, Msg: "no dataset of a known format is here", Hint: "known formats: " + strings.Join(names, ", ") + "; a LeRobot dataset has meta/info.json at its root"}
 }
 
 // aFile says whether uri is a regular file of this machine.

@@ -20,7 +20,7 @@ const staleAge = time.Hour
 // missing: the dataset is there, and its journal.
 func openTarget(ctx context.Context, dst string, resume bool) (w store.Writable, whole bool, err error) {
 	misuse := func(msg, hint string) error {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "convert", Where: robocache.Where{"dataset": dst}, Msg: msg, Hint: hint}
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "convert", Where: robocache.Where{"dataset": robocache.Redact(dst)}, Msg: msg, Hint: hint}
 	}
 	if dst == "" {
 		return nil, false, misuse("no destination", "")

@@ -174,7 +174,7 @@ func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (robocache
 	over, err := Over(ctx, ds, m)
 	if err != nil {
 		_ = ds.Close()
-		return nil, robocache.At(err, robocache.Where{"dataset": uri})
+		return nil, robocache.At(err, robocache.Where{"dataset": robocache.Redact(uri)})
 	}
 	return over, nil
 }

@@ -28,7 +28,7 @@ func Open(uri string) (Store, error) {
 	case "http", "https":
 		return NewHTTP(uri, HTTPOptions{})
 	}
-	return nil, unsupported("open", Redact(uri), "no store for "+show(scheme)+"://", "known: a path, file://, http://, https://, mem://")
+	return nil, unsupported("open", robocache.Redact(uri), "no store for "+show(scheme)+"://", "known: a path, file://, http://, https://, mem://")
 }
 
 // OpenWritable is Open for writing: a local folder that is not there yet is made. ErrUnsupported where the store is read only.
@@ -75,7 +75,7 @@ func split(uri string) (scheme, rest string, err error) {
 	case uri == "":
 		return "", "", &robocache.Error{Class: robocache.ErrMisuse, Op: "open", Msg: "empty URI"}
 	case strings.IndexByte(uri, 0) >= 0 || len(uri) > 16*MaxName:
-		return "", "", &robocache.Error{Class: robocache.ErrMalformed, Op: "open", Where: robocache.Where{"dataset": show(Redact(uri))}, Msg: "NUL in the URI, or the URI is too long"}
+		return "", "", &robocache.Error{Class: robocache.ErrMalformed, Op: "open", Where: robocache.Where{"dataset": show(robocache.Redact(uri))}, Msg: "NUL in the URI, or the URI is too long"}
 	}
 	head, tail, ok := strings.Cut(uri, "://")
 	if !ok {
@@ -107,23 +107,4 @@ func filePath(rest string) (string, error) {
 		return "", &robocache.Error{Class: robocache.ErrMalformed, Op: "open", Where: robocache.Where{"dataset": show("file://" + rest)}, Msg: "bad escape in the URI"}
 	}
 	return p, nil
-}
-
-// Redact is a URI fit for logs: without user, password, query and fragment, where tokens and signatures live.
-func Redact(uri string) string {
-	head, tail, ok := strings.Cut(uri, "://")
-	if !ok || strings.ContainsAny(head, "/?#@") {
-		return uri
-	}
-	if strings.EqualFold(head, "file") || strings.EqualFold(head, "mem") {
-		return uri
-	}
-	if i := strings.IndexAny(tail, "?#"); i >= 0 {
-		tail = tail[:i]
-	}
-	// A password may hold a "/" that was not escaped: everything up to the last "@" goes.
-	if i := strings.LastIndexByte(tail, '@'); i >= 0 {
-		tail = tail[i+1:]
-	}
-	return head + "://" + tail
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/goatnote-inc/robocache/format/internal/h5"
 	"github.com/goatnote-inc/robocache/format/internal/h5set"
 	"github.com/goatnote-inc/robocache/internal/guard"
-	"github.com/goatnote-inc/robocache/store"
 )
 
 var options = map[string]string{
@@ -55,10 +54,10 @@ func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (d *Datase
 	if err != nil {
 		return nil, err
 	}
-	d = &Dataset{h5set.New(s, "aloha", store.Redact(uri), opt)}
+	d = &Dataset{h5set.New(s, "aloha", robocache.Redact(uri), opt)}
 	if err := d.read(ctx, names, opt); err != nil {
 		d.Close()
-		return nil, robocache.At(err, robocache.Where{"dataset": store.Redact(uri)})
+		return nil, robocache.At(err, robocache.Where{"dataset": robocache.Redact(uri)})
 	}
 	return d, nil
 }

@@ -177,7 +177,7 @@ func Open(ctx context.Context, uri, format string, opt robocache.OpenOptions) (*
 	d, err := openStore(ctx, s, format, opt, parentOf(s))
 	if err != nil {
 		store.Close(s)
-		return nil, robocache.At(err, robocache.Where{"dataset": store.Redact(uri)})
+		return nil, robocache.At(err, robocache.Where{"dataset": robocache.Redact(uri)})
 	}
 	return d, nil
 }

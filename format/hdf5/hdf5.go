@@ -14,7 +14,6 @@ import (
 	"github.com/goatnote-inc/robocache/format/internal/h5"
 	"github.com/goatnote-inc/robocache/format/internal/h5set"
 	"github.com/goatnote-inc/robocache/internal/guard"
-	"github.com/goatnote-inc/robocache/store"
 )
 
 var options = map[string]string{
@@ -81,10 +80,10 @@ func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (d *Datase
 	if err != nil {
 		return nil, err
 	}
-	d = &Dataset{Set: h5set.New(s, "hdf5", store.Redact(uri), opt), opt: opt.Options}
+	d = &Dataset{Set: h5set.New(s, "hdf5", robocache.Redact(uri), opt), opt: opt.Options}
 	if err := d.read(ctx, names, opt); err != nil {
 		d.Close()
-		return nil, robocache.At(err, robocache.Where{"dataset": store.Redact(uri)})
+		return nil, robocache.At(err, robocache.Where{"dataset": robocache.Redact(uri)})
 	}
 	return d, nil
 }

@@ -77,7 +77,7 @@ func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (d *Datase
 	d, err = OpenStore(ctx, s, opt)
 	if err != nil {
 		store.Close(s)
-		return nil, robocache.At(err, robocache.Where{"dataset": uri})
+		return nil, robocache.At(err, robocache.Where{"dataset": robocache.Redact(uri)})
 	}
 	return d, nil
 }

@@ -90,7 +90,7 @@ func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (_ *Datase
 	d, err := OpenStore(ctx, s, file, opt)
 	if err != nil {
 		store.Close(s)
-		return nil, robocache.At(err, robocache.Where{"dataset": store.Redact(uri)})
+		return nil, robocache.At(err, robocache.Where{"dataset": robocache.Redact(uri)})
 	}
 	return d, nil
 }

@@ -55,7 +55,7 @@ func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache
 	}
 	defer store.Close(s)
 	rep, err = WriteStore(ctx, src, s, opt)
-	return rep, robocache.At(err, robocache.Where{"dataset": dst})
+	return rep, robocache.At(err, robocache.Where{"dataset": robocache.Redact(dst)})
 }
 
 // WriteStore is Write into a store.

@@ -16,7 +16,6 @@ import (
 	"github.com/goatnote-inc/robocache/format/internal/h5"
 	"github.com/goatnote-inc/robocache/format/internal/h5set"
 	"github.com/goatnote-inc/robocache/internal/guard"
-	"github.com/goatnote-inc/robocache/store"
 )
 
 var options = map[string]string{
@@ -62,10 +61,10 @@ func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (d *Datase
 	if err != nil {
 		return nil, err
 	}
-	d = &Dataset{Set: h5set.New(s, "robomimic", store.Redact(uri), opt)}
+	d = &Dataset{Set: h5set.New(s, "robomimic", robocache.Redact(uri), opt)}
 	if err := d.read(ctx, names, opt); err != nil {
 		d.Close()
-		return nil, robocache.At(err, robocache.Where{"dataset": store.Redact(uri)})
+		return nil, robocache.At(err, robocache.Where{"dataset": robocache.Redact(uri)})
 	}
 	return d, nil
 }

@@ -47,7 +47,7 @@ func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache
 		return nil, err
 	}
 	defer store.Close(s)
-	taken := &robocache.Error{Class: robocache.ErrMisuse, Op: "write robomimic", Where: robocache.Where{"dataset": store.Redact(dst)}, Msg: "there is a file here already", Hint: "choose another name"}
+	taken := &robocache.Error{Class: robocache.ErrMisuse, Op: "write robomimic", Where: robocache.Where{"dataset": robocache.Redact(dst)}, Msg: "there is a file here already", Hint: "choose another name"}
 	if _, err := s.Stat(ctx, name); err == nil {
 		return nil, taken
 	} else if !errors.Is(err, robocache.ErrNotFound) {

@@ -76,7 +76,7 @@ func openStore(ctx context.Context, uri string) (store.Store, error) {
 		}
 		return nil, err
 	}
-	z, err := zipdir.NewStore(ctx, r, store.Redact(trimmed), "", maxMeta<<4)
+	z, err := zipdir.NewStore(ctx, r, robocache.Redact(trimmed), "", maxMeta<<4)
 	if err != nil {
 		r.Close()
 		store.Close(s)

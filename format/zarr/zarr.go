@@ -74,9 +74,9 @@ func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset,
 			store.Close(beside)
 		}
 		store.Close(s)
-		return nil, robocache.At(err, robocache.Where{"dataset": store.Redact(uri)})
+		return nil, robocache.At(err, robocache.Where{"dataset": robocache.Redact(uri)})
 	}
-	d.info.URI = store.Redact(uri)
+	d.info.URI = robocache.Redact(uri)
 	return d, nil
 }
 

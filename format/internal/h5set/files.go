@@ -53,7 +53,7 @@ func Locate(uri string) (s store.Store, file string, err error) {
 	i := strings.LastIndexByte(bare, '/')
 	dir, file := bare[:i], bare[i+1:]
 	if strings.HasSuffix(dir, "/") || strings.HasSuffix(dir, ":") {
-		return nil, "", &robocache.Error{Class: robocache.ErrMisuse, Op: "open", Where: robocache.Where{"dataset": store.Redact(uri)}, Msg: "a URI without a folder"}
+		return nil, "", &robocache.Error{Class: robocache.ErrMisuse, Op: "open", Where: robocache.Where{"dataset": robocache.Redact(uri)}, Msg: "a URI without a folder"}
 	}
 	if name, err := url.PathUnescape(file); err == nil {
 		file = name

@@ -24,7 +24,7 @@ func Find(ctx context.Context, uri string) (store.Store, []string, error) {
 		names, err = List(ctx, s)
 	}
 	if err == nil && len(names) == 0 {
-		err = &robocache.Error{Class: robocache.ErrNotFound, Op: "open", Where: robocache.Where{"dataset": store.Redact(uri)}, Msg: "no HDF5 files here"}
+		err = &robocache.Error{Class: robocache.ErrNotFound, Op: "open", Where: robocache.Where{"dataset": robocache.Redact(uri)}, Msg: "no HDF5 files here"}
 	}
 	if err != nil {
 		store.Close(s)
