@@ -46,7 +46,16 @@ func (x *examination) compare(e int, f *robocache.Feature, a, b string, base, ot
 		spread[i] = math.Abs(d - offset)
 	}
 	noise := 1.4826 * median(spread)
-	slope, rest := fit(at, diff)
+	// What is left beside a step is the drift: a line through the step itself would be none.
+	row, step := stepOf(at, diff)
+	flat := diff
+	if step != 0 {
+		flat = slices.Clone(diff)
+		for i := row; i < len(flat); i++ {
+			flat[i] -= step
+		}
+	}
+	slope, rest := fit(at, flat)
 	span := at[len(at)-1]
 	// A drift is one where the line explains what the scatter does not.
 	moved := math.Abs(slope) * span
@@ -56,19 +65,45 @@ func (x *examination) compare(e int, f *robocache.Feature, a, b string, base, ot
 		// At the first stamp, from where align counts; and of a against b, whose stamps are taken to be right.
 		shift, gain = median(less(diff, at, slope)), 1/(1+slope)-1
 	}
+	const avoid = "one clock for all streams (option clock=) avoids it"
 	mend := fmt.Sprintf("%s brings it onto %s, if that is the clock that the others share", x.correction(f, shift/1e9, gain), b)
+	either := avoid + "; or " + mend
+	if step != 0 { // no constant takes that back
+		mend, either = avoid, avoid
+	}
 	if math.Abs(offset) > 20e6 {
 		x.add(robocache.SeverityInfo, "clock-offset", where, 0, mend,
 			"%s runs %.3f ms after %s (median; spread %.3f ms)", b, offset/1e6, a, noise/1e6)
 	}
 	if drifts {
-		x.add(robocache.SeverityWarning, "clock-drift", where, 0, "one clock for all streams (option clock=) avoids it; or "+mend, "%s gains %.1f ppm on %s (%.3f ms over %.1f s)", b, slope*1e6, a, slope*span/1e6, span/1e9)
+		x.add(robocache.SeverityWarning, "clock-drift", where, 0, either, "%s gains %.1f ppm on %s (%.3f ms over %.1f s)", b, slope*1e6, a, slope*span/1e6, span/1e9)
 	}
-	// A step: the difference before and after it differs by far more than it varies.
-	if i, step := largestStep(diff); math.Abs(step) > 20e6 && math.Abs(step) > 10*noise+6*rest/10 {
-		where["index"] = i
-		x.add(robocache.SeverityWarning, "clock-step", where, 0, "", "%s steps by %.3f ms against %s at row %d", b, step/1e6, a, i)
+	if step != 0 {
+		where = robocache.Where{"episode": e, "stream": f.Key, "clocks": a + ", " + b, "index": row}
+		x.add(robocache.SeverityWarning, "clock-step", where, 0, avoid, "%s steps by %.3f ms against %s at row %d", b, step/1e6, a, row)
 	}
+}
+
+// stepOf finds where one clock steps against another for good: by more than 20 ms, and by far more than the difference varies from row to row. 0: nowhere.
+func stepOf(at, diff []float64) (row int, step float64) {
+	row, step = largestStep(diff)
+	if math.Abs(step) <= 20e6 {
+		return 0, 0
+	}
+	vary := make([]float64, len(diff)-1)
+	flat := slices.Clone(diff)
+	for i := range vary {
+		vary[i] = math.Abs(diff[i+1] - diff[i])
+	}
+	for i := row; i < len(flat); i++ {
+		flat[i] -= step
+	}
+	// Delays that come and go are none: without a step for good the rest lies nearer to a line.
+	_, before := fit(at, diff)
+	if _, after := fit(at, flat); math.Abs(step) <= 10*median(vary) || after > 0.75*before {
+		return 0, 0
+	}
+	return row, step
 }
 
 // less is what a line of a slope leaves.
@@ -118,5 +153,14 @@ func largestStep(v []float64) (at int, step float64) {
 			at, step = i, d
 		}
 	}
-	return at, step
+	if step == 0 {
+		return at, step
+	}
+	row := at // where medians differ most, give or take two rows
+	for i := at - k + 1; i < at+k; i++ {
+		if math.Abs(v[i]-v[i-1]) > math.Abs(v[row]-v[row-1]) {
+			row = i
+		}
+	}
+	return row, step
 }

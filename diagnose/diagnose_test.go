@@ -18,7 +18,9 @@ type pair struct {
 	times     map[string][]int64 // stamps as recorded
 	taken     map[string][]int64 // when the rows were taken
 	nan       bool
+	step      float64 // s by which the sensor's header clock steps, amid the recording
 	unrelated bool
+	gripper   bool    // both see a gripper that shuts once
 	from, to  float64 // the arm moves between these seconds alone; 0, 0: always
 }
 
@@ -51,6 +53,12 @@ func (p *pair) value(key string, t int64) (float64, float64) {
 	x := float64(t) / 1e9
 	if p.unrelated && key == "imu" {
 		x = 17*x + 31
+	}
+	if p.gripper {
+		if x > 3.030001 { // just behind a sample of the joints, and just before one of the sensor
+			return 1, 0
+		}
+		return 0, 0
 	}
 	if p.to > 0 {
 		if (x < p.from || x > p.to) && key == "imu" {
@@ -106,6 +114,11 @@ func (p *pair) Clocks(key string) []string {
 }
 func (p *pair) TimesBy(_ context.Context, _ int, key, clock string) ([]int64, error) {
 	t := append([]int64(nil), p.times[key]...)
+	if clock == "header" && p.step != 0 {
+		for i := len(t) / 2; i < len(t); i++ {
+			t[i] += int64(p.step * 1e9)
+		}
+	}
 	if clock == "log" {
 		for i := range t {
 			t[i] += 35_000_000 + int64(80e-6*float64(t[i]-t[0])) + int64(i%7)*100_000
@@ -143,6 +156,21 @@ func TestOffset(t *testing.T) {
 			if math.Abs(got-offset*1e3) > 2 || !strings.Contains(f[0].Mend, `align={"offset":{"imu":`) {
 				t.Errorf("offset %v: measured %v ms: %+v", offset, got, f[0])
 			}
+		}
+	}
+}
+
+// TestOffsetOfJumps is D4: what opens and shuts between two samples says no more than the samples do.
+func TestOffsetOfJumps(t *testing.T) {
+	for _, offset := range []float64{0, 0.04} {
+		p := newPair(20, offset, 0)
+		p.gripper = true
+		f := found(t, p)["stream-offset"]
+		if offset == 0 && len(f) != 0 {
+			t.Errorf("no offset: %+v", f)
+		}
+		if offset != 0 && (len(f) != 1 || math.Abs(measured(t, f[0].Message)-40) > 10) {
+			t.Errorf("40 ms: %+v", f)
 		}
 	}
 }
@@ -200,6 +228,21 @@ func TestClocks(t *testing.T) {
 	}
 	if d := f["clock-drift"]; len(d) != 1 || math.Abs(measured(t, d[0].Message)-80) > 2 {
 		t.Errorf("drift %+v", d)
+	}
+}
+
+// TestClockStep is D3: a clock that steps amid the recording steps, and drifts as it did without.
+func TestClockStep(t *testing.T) {
+	for _, step := range []float64{0.05, 0.5, -0.002} {
+		p := newPair(60, 0, 0)
+		p.step = step
+		f := found(t, p)
+		if s := f["clock-step"]; step > 0 && (len(s) != 1 || math.Abs(measured(t, s[0].Message)+step*1e3) > 0.5 || s[0].Where["index"] != 9990) || step < 0 && len(s) != 0 {
+			t.Errorf("step of %v s: %+v", step, s)
+		}
+		if d := f["clock-drift"]; step > 0 && (len(d) != 1 || math.Abs(measured(t, d[0].Message)-80) > 5 || strings.Contains(d[0].Mend, "align=") || d[0].Where["index"] != nil) {
+			t.Errorf("step of %v s: drift %+v", step, d)
+		}
 	}
 }
 

@@ -27,8 +27,9 @@ func (x *examination) pair(e int, a, b []motion, first int64) (alike, said bool)
 	middle := line.of(float64(len(p.v)) / motionRate / 2)
 	where := robocache.Where{"episode": e, "stream": q.f.Key, "beside": p.f.Key}
 	mend := x.mend(q, line, first) + " takes it back, if this stream is the one that is wrong"
-	// Half the coarser period is what such streams cannot tell; a weaker likeness tells less.
-	blind := float64(max(p.step, q.step))/2e9 + 0.1*(1-r)
+	// Half the coarser period is what such streams cannot tell; a weaker likeness tells less, and so does a motion that is one jump (a gripper that
+	// is open or shut): it fell anywhere between two samples, of either stream.
+	blind := float64(max(p.step, q.step))/2e9*(1+math.Sqrt(p.jump()*q.jump())) + 0.1*(1-r)
 	if math.Abs(middle) > max(blind, 0.002) {
 		x.add(robocache.SeverityWarning, "stream-offset", where, 0, mend, "moves %.1f ms after %s (correlation %.2f of its %s with the %s there)", middle*1e3, p.f.Key, r, q.kind, p.kind)
 		said = true
@@ -39,6 +40,21 @@ func (x *examination) pair(e int, a, b []motion, first int64) (alike, said bool)
 		said = true
 	}
 	return true, said
+}
+
+// jump is the part of a motion's range that it covers between two samples, at most.
+func (m *motion) jump() float64 {
+	lo, hi, most := math.Inf(1), math.Inf(-1), 0.0
+	for i, v := range m.raw {
+		lo, hi = min(lo, v), max(hi, v)
+		if i > 0 {
+			most = max(most, math.Abs(v-m.raw[i-1]))
+		}
+	}
+	if !(hi > lo) {
+		return 0
+	}
+	return most / (hi - lo)
 }
 
 // likest finds the two motions of two streams that are most alike; none where none are, or where several say different lags.

@@ -125,6 +125,7 @@ func apart(t *topic, r *rows, where robocache.Where) (out []robocache.Finding) {
 	}
 	a, b := least(0, n/5), least(n-n/5, n)
 	head, tail := late[a], late[b]
+	middle := late[least(2*n/5, n-2*n/5)]
 	sorted := slices.Clone(late)
 	slices.Sort(sorted)
 	if sorted[0] == 0 && sorted[n-1] == 0 {
@@ -133,8 +134,10 @@ func apart(t *topic, r *rows, where robocache.Where) (out []robocache.Finding) {
 	out = append(out, robocache.Finding{Severity: robocache.SeverityInfo, Code: "latency", Where: where, Message: fmt.Sprintf("messages were recorded %v after their header (median; %v to %v)", time.Duration(sorted[n/2]), time.Duration(sorted[0]), time.Duration(sorted[n-1]))})
 	span := r.log[n-1] - r.log[0]
 	if between := r.log[b] - r.log[a]; span > int64(10*time.Second) && between > 0 {
+		// A drift goes on all the time: a clock that steps is no drift (diagnose tells steps).
+		steady := abs(2*middle-head-tail) < abs(tail-head)/2
 		// The rate is that between the two messages, which lie nearer to each other than the ends do.
-		if ppm := float64(tail-head) / float64(between) * 1e6; (ppm > 100 || ppm < -100) && abs(tail-head) > int64(time.Millisecond) {
+		if ppm := float64(tail-head) / float64(between) * 1e6; steady && (ppm > 100 || ppm < -100) && abs(tail-head) > int64(time.Millisecond) {
 			out = append(out, robocache.Finding{Severity: robocache.SeverityWarning, Code: "clock-drift", Where: where, Message: fmt.Sprintf("the header's clock and the recorder's drift apart by %.0f parts in a million (%v over the episode)", ppm, time.Duration(ppm/1e6*float64(span)).Round(time.Microsecond)), Mend: "take one clock for all streams: the option clock=log"})
 		}
 	}

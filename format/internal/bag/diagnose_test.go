@@ -10,19 +10,26 @@ import (
 // The drift between the header's clock and the recorder's is told at its own size: the least delays of the first and of the last fifth
 // lie nearer to each other than the ends of the recording do.
 func TestApartDrift(t *testing.T) {
-	r := &rows{n: 2001}
-	for i := range int64(2001) { // 20 s; the header's clock gains 500 ppm, and each third message is 2 ms later than it need be
-		stamp := i * 10e6
-		r.header = append(r.header, stamp+stamp*500/1e6)
-		r.log = append(r.log, stamp+3e6+i%3*1e6)
+	drifting, stepping := &rows{n: 2001}, &rows{n: 2001}
+	for i := range int64(2001) { // 20 s; the header's clock gains 500 ppm, or steps by 50 ms, and each third message is 2 ms later than it need be
+		stamp, late := i*10e6, 3e6+i%3*1e6
+		drifting.header = append(drifting.header, stamp+stamp*500/1e6)
+		drifting.log = append(drifting.log, stamp+late)
+		stepping.header = append(stepping.header, stamp+i/1001*50e6)
+		stepping.log = append(stepping.log, stamp+late)
 	}
-	var said []string
-	for _, f := range apart(&topic{stamped: true}, r, robocache.Where{}) {
-		if f.Code == "clock-drift" {
-			said = append(said, f.Message)
+	drifts := func(r *rows) (said []string) {
+		for _, f := range apart(&topic{stamped: true}, r, robocache.Where{}) {
+			if f.Code == "clock-drift" {
+				said = append(said, f.Message)
+			}
 		}
+		return said
 	}
-	if len(said) != 1 || !strings.Contains(said[0], "by -500 parts in a million (-10") {
+	if said := drifts(drifting); len(said) != 1 || !strings.Contains(said[0], "by -500 parts in a million (-10") {
 		t.Errorf("a clock that gains 500 ppm: %q", said)
+	}
+	if said := drifts(stepping); len(said) != 0 {
+		t.Errorf("a clock that steps: %q", said)
 	}
 }
