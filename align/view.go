@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
@@ -189,7 +190,8 @@ func (v *Viewed) layout(ctx context.Context, e int) (*layout, error) {
 	return l, nil
 }
 
-func (v *Viewed) lay(ctx context.Context, e int) (*layout, error) {
+func (v *Viewed) lay(ctx context.Context, e int) (_ *layout, err error) {
+	defer guard.Malformed("align", &err)
 	a := v.aligner(ctx, e)
 	times, err := a.prepare()
 	if err != nil {

@@ -18,6 +18,8 @@
 //	    Align's rate, else FPS, else the source's own. Write leaves clocks alone where the format keeps them (robocache.Format.Clocks).
 //	C8  Still pictures, raw or encoded, become video or stay images as Options.Pictures says; depth stays images, without loss. Rows without a value are told by
 //	    "<key>.valid"; their pictures are black. Rows of varying length (point clouds) have no place in LeRobot, and are reported as dropped.
-//	C9  Episodes are read and encoded ahead, as many at once as Options.Threads, as far as aheadBytes allows; what is written does not depend on that number.
+//	C9  Episodes are read and encoded ahead, as many at once as Options.Threads, as far as aheadBytes allows, by what their rows declare and later by what they
+//	    took; what is written does not depend on that number.
 //	C10 Streams of which no two instants meet are refused by name, with the stamps that do not meet (ErrMisuse).
+//	C11 Whatever the source makes of its input, in whichever goroutine: a panic is the error of its episode (ErrMalformed), and C5 holds.
 package convert

@@ -10,6 +10,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/lerobot"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/stats"
 	"github.com/goatnote-inc/robocache/video"
 )
@@ -24,7 +25,8 @@ func rowsOf(episode, n int) []robocache.Row {
 }
 
 // episode reads one episode of the source. t.m.New is −1 where it must be left out.
-func (c *conversion) episode(ctx context.Context, t *turn) (*lerobot.EpisodeData, error) {
+func (c *conversion) episode(ctx context.Context, t *turn) (_ *lerobot.EpisodeData, err error) {
+	defer guard.Malformed("convert", &err)
 	e, n := t.e, c.src.Len(t.e)
 	t.m = EpisodeMap{Old: int64(e), Length: n, Video: map[string]string{}}
 	meta, err := c.src.Episode(ctx, e)
@@ -367,6 +369,7 @@ func (c *conversion) decodeRun(ctx context.Context, run []robocache.FrameRef, sp
 // recorded gives the stamps of an episode as the source has them, in seconds, and how much later than row 0 they may begin: stamps that are
 // no column of the source, but a clock that counts from anywhere (1970), are not kept for where they begin alone.
 func (c *conversion) recorded(ctx context.Context, e int) (stamps []float64, start float64, err error) {
+	defer guard.Malformed("convert", &err)
 	n := c.src.Len(e)
 	out := make([]float64, n)
 	if f := c.src.Info().Feature("timestamp"); f != nil && f.Kind == robocache.KindNumeric && f.Scalar() && (f.DType == robocache.Float64 || f.DType == robocache.Float32) {

@@ -8,6 +8,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
 	"github.com/goatnote-inc/robocache/format/lerobot"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // partsName is the folder of encoded episodes in the destination of a run that can be resumed.
@@ -176,8 +177,27 @@ func (c *conversion) stand() {
 // aheadBytes bounds what lies in memory of episodes that were read ahead.
 const aheadBytes = 1 << 30
 
+// word is what a group's rows declare that they take in memory: numbers twice (as read, and as the column that is made of them), pictures that stay
+// images as raw pixels, texts not at all.
+func (c *conversion) word(group []int) (n int64) {
+	var row int64 = 8 // the bookkeeping columns, packed
+	for i := range c.features {
+		switch f := &c.features[i]; f.Kind {
+		case robocache.KindNumeric:
+			row += 2 * int64(f.Elements()) * int64(f.DType.Size())
+		case robocache.KindImage:
+			row += int64(f.Width) * int64(f.Height) * int64(max(1, f.Channels)) * int64(f.DType.Size())
+		}
+	}
+	for _, i := range group {
+		n += int64(c.src.Len(c.opt.Episodes[i])) * row
+	}
+	return n
+}
+
 // ahead gives the episodes in order, read and encoded while those before them are written: Threads groups at once, one more waiting. Where groups are
-// large they are fewer: those in memory, and those under way at the size of the largest so far, stay within aheadBytes, but for the one whose turn is next.
+// large they are fewer: those in memory, and those under way at the size that their rows declare (corrected by those that landed), stay within aheadBytes,
+// but for the one whose turn is next.
 func (c *conversion) ahead(ctx context.Context, w *lerobot.Writer, take func(*turn) error) error {
 	c.stand()
 	ctx, stop := context.WithCancel(ctx)
@@ -193,7 +213,7 @@ func (c *conversion) ahead(ctx context.Context, w *lerobot.Writer, take func(*tu
 	wg.Go(func() {
 		defer close(next)
 		for i := range groups {
-			if !r.enter() {
+			if !r.enter(c.word(groups[i])) {
 				return
 			}
 			next <- i
@@ -207,7 +227,7 @@ func (c *conversion) ahead(ctx context.Context, w *lerobot.Writer, take func(*tu
 				for _, t := range turns {
 					size += t.size()
 				}
-				r.landed(size)
+				r.landed(c.word(groups[i]), size)
 				places[i] <- turns
 			}
 		})
@@ -233,7 +253,8 @@ func (c *conversion) ahead(ctx context.Context, w *lerobot.Writer, take func(*tu
 }
 
 // write takes the episodes in their turn.
-func (c *conversion) write(ctx context.Context, w *lerobot.Writer) error {
+func (c *conversion) write(ctx context.Context, w *lerobot.Writer) (err error) {
+	defer guard.Malformed("convert", &err)
 	var total int64
 	for _, e := range c.opt.Episodes {
 		total += int64(c.src.Len(e))

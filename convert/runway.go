@@ -1,17 +1,21 @@
 package convert
 
-import "sync"
+import (
+	"math"
+	"sync"
+)
 
-// runway lets groups in, while there is room for them: so many at once, and so many bytes.
+// runway lets groups in, while there is room for them: so many at once, and so many bytes. A group says how large it will be; how much larger or
+// smaller those were that landed corrects what the others say, and until one has landed their word stands.
 type runway struct {
 	mu       sync.Mutex
 	free     *sync.Cond
 	places   int
 	limit    int64
-	inside   int   // groups that entered and did not leave
-	held     int64 // bytes of those that landed
-	underway int   // groups that did not land
-	largest  int64 // that landed
+	inside   int     // groups that entered and did not leave
+	held     int64   // bytes of those that landed
+	underway int64   // what those said that did not land
+	ratio    float64 // the largest of size to word, of those that landed; 0: none has
 	closed   bool
 }
 
@@ -21,23 +25,36 @@ func newRunway(places int, limit int64) *runway {
 	return r
 }
 
-// enter waits for room; false where the runway was closed. One alone always has room.
-func (r *runway) enter() bool {
+// enter waits for room for a group that says its size; false where the runway was closed. One alone always has room.
+func (r *runway) enter(word int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for !r.closed && r.inside > 0 && (r.inside >= r.places || r.held+int64(r.underway+1)*r.largest > r.limit) {
+	for !r.closed && r.full(word) {
 		r.free.Wait()
 	}
-	r.inside, r.underway = r.inside+1, r.underway+1
+	r.inside, r.underway = r.inside+1, r.underway+word
 	return !r.closed
 }
 
-// landed tells how large a group is.
-func (r *runway) landed(size int64) {
+// full says that a group must wait.
+func (r *runway) full(word int64) bool {
+	return r.inside > 0 && (r.inside >= r.places || r.expect(r.underway+word) > r.limit)
+}
+
+// expect is what will be held once groups landed that say some size.
+func (r *runway) expect(word int64) int64 {
+	if r.ratio > 0 {
+		word = int64(math.Ceil(min(float64(word)*r.ratio, 1<<60)))
+	}
+	return r.held + word
+}
+
+// landed tells how large a group is, and what it had said.
+func (r *runway) landed(word, size int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.underway--
-	r.held, r.largest = r.held+size, max(r.largest, size)
+	r.underway -= word
+	r.held, r.ratio = r.held+size, max(r.ratio, float64(size)/float64(max(word, 1)))
 	r.free.Broadcast()
 }
 

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Collector keeps the rows of numeric features as they pass by, until the statistics of all of them are asked for.
@@ -124,7 +125,8 @@ func (c *Collector) Stats(ctx context.Context) (out robocache.Stats, nonFinite m
 	g.SetLimit(workers)
 	for _, key := range c.order {
 		s := c.feats[key]
-		g.Go(func() error {
+		g.Go(func() (err error) {
+			defer guard.Malformed("statistics", &err)
 			bytes := s.size
 			for _, b := range s.mem {
 				bytes += int64(len(b))

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -221,7 +222,8 @@ func (l *Look) decode(ctx context.Context, f *robocache.Feature, path string, or
 	for len(groups) > 0 {
 		mine := groups[:min(share, len(groups))]
 		groups = groups[len(mine):]
-		wg.Go(func() {
+		count := func() (err error) {
+			defer guard.Malformed("statistics", &err)
 			own := all.Empty()
 			spec := &video.Spec{Pixel: video.RGB8}
 			if own.deep() {
@@ -247,13 +249,18 @@ func (l *Look) decode(ctx context.Context, f *robocache.Feature, path string, or
 					return nil
 				})
 				if err != nil {
-					cancel(err)
-					return
+					return err
 				}
 			}
 			mu.Lock()
+			defer mu.Unlock()
 			all.Merge(own)
-			mu.Unlock()
+			return nil
+		}
+		wg.Go(func() {
+			if err := count(); err != nil {
+				cancel(err)
+			}
 		})
 	}
 	wg.Wait()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/lerobot/internal/pqw"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/stats"
 	"github.com/goatnote-inc/robocache/store"
 )
@@ -363,9 +364,15 @@ func (w *Writer) Close(ctx context.Context) (err error) {
 	}
 	// Each file waits for the disk: they do so together, beside the counting. info.json comes after all of them.
 	var g errgroup.Group
-	g.Go(func() error { return w.writeStats(ctx) })
-	g.Go(func() error { return w.writeTexts(ctx) })
-	g.Go(func() error {
+	part := func(f func() error) {
+		g.Go(func() (err error) {
+			defer guard.Malformed("write lerobot", &err)
+			return f()
+		})
+	}
+	part(func() error { return w.writeStats(ctx) })
+	part(func() error { return w.writeTexts(ctx) })
+	part(func() error {
 		if err := w.endData(); err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/lerobot/internal/pqw"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/stats"
 )
 
@@ -28,7 +29,8 @@ func (w *Writer) columns(ctx context.Context, ep *EpisodeData, out []preparedCol
 	g.SetLimit(w.cfg.Encoders)
 	for i := range w.feats {
 		if f := &w.feats[i]; f.Kind != robocache.KindVideo && which(f) {
-			g.Go(func() error {
+			g.Go(func() (err error) {
+				defer guard.Malformed("write lerobot", &err)
 				return robocache.At(w.column(ctx, f, ep, &out[i]), robocache.Where{"stream": f.Key})
 			})
 		}

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/stats"
 	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/video"
@@ -98,7 +99,8 @@ func (g *encodedGroup) part(j, from int) *encodedPart {
 	return p
 }
 
-func (g *encodedGroup) together(ctx context.Context) error {
+func (g *encodedGroup) together(ctx context.Context) (err error) {
+	defer guard.Malformed("write lerobot", &err)
 	w, f := g.w, &g.camera.feature
 	if err := w.openTemp(); err != nil {
 		return err
@@ -125,12 +127,17 @@ func (g *encodedGroup) together(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	ended := false
+	defer func() {
+		if !ended { // an error, or a panic: no encoder stays behind
+			enc.Abort()
+		}
+	}()
 	at, failed := 0, false
 	for j := range g.eps {
 		n, last, err := g.feed(ctx, enc, j, at)
 		if err != nil {
 			if enc.Failed() != nil || ctx.Err() != nil {
-				enc.Abort()
 				return err
 			}
 			g.errs[j], failed = err, true
@@ -144,15 +151,14 @@ func (g *encodedGroup) together(ctx context.Context) error {
 		}
 		for ; at%g.gop() > 0; at++ {
 			if err := enc.Write(last); err != nil {
-				enc.Abort()
 				return err
 			}
 		}
 	}
 	if at == 0 { // no episode gave a picture
-		enc.Abort()
 		return nil
 	}
+	ended = true
 	if err := enc.Close(); err != nil || made == file {
 		return err
 	}
@@ -167,6 +173,7 @@ func (g *encodedGroup) together(ctx context.Context) error {
 
 // feed gives the encoder the pictures of episode j, and counts those that the statistics want. n is how many were written, last the last of them.
 func (g *encodedGroup) feed(ctx context.Context, enc *video.Encoder, j, at int) (n int, last []byte, err error) {
+	defer guard.Malformed("write lerobot", &err) // of the pictures' source: that episode is without, those beside it are not
 	ep, f := g.eps[j], &g.camera.feature
 	part := g.part(j, at)
 	count := part.look == nil

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/stats"
 )
 
@@ -77,7 +78,8 @@ func (w *Writer) Prepare(ctx context.Context, eps []*EpisodeData, n int) []error
 }
 
 // prepareColumns makes the columns of an episode: all of them, where the caller says where it will stand and its tasks have their numbers.
-func (w *Writer) prepareColumns(ctx context.Context, ep *EpisodeData) error {
+func (w *Writer) prepareColumns(ctx context.Context, ep *EpisodeData) (err error) {
+	defer guard.Malformed("write lerobot", &err)
 	p := ep.prepared
 	if ep.Expect != nil && w.bookkeeping(ep, *ep.Expect, p.columns, w.known) {
 		p.at = ep.Expect

@@ -8,6 +8,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/lerobot/internal/pqw"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/stats"
 )
 
@@ -55,6 +56,7 @@ func (w *Writer) lookAtStills(f *writtenFeature, ep *EpisodeData, out *preparedC
 	}
 	for i := range looks {
 		wg.Go(func() {
+			defer guard.Malformed("write lerobot", &errs[i])
 			for _, k := range chosen[i*share : min((i+1)*share, len(chosen))] {
 				if err := looks[i].AddStill(&robocache.FrameRef{Encoded: ep.Images[f.Key][k]}); err != nil {
 					errs[i] = robocache.At(err, robocache.Where{"row": k})

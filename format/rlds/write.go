@@ -14,6 +14,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/stills"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -195,7 +196,10 @@ func (w *writing) writeSplits(ctx context.Context, splits []*outSplit) error {
 			if err != nil {
 				return err
 			}
-			g.Go(func() error { return robocache.At(w.shard(ctx, s, i, name), robocache.Where{"file": name}) })
+			g.Go(func() (err error) {
+				defer guard.Malformed("write rlds", &err)
+				return robocache.At(w.shard(ctx, s, i, name), robocache.Where{"file": name})
+			})
 		}
 	}
 	return g.Wait()

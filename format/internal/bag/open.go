@@ -57,7 +57,8 @@ func Open(ctx context.Context, recs []Recording, opt Options) (d *Dataset, err e
 	g.SetLimit(max(2, min(16, 2*runtime.GOMAXPROCS(0))))
 	for i := range recs {
 		g.Go(func() error {
-			errs[i] = d.pool.use(gctx, i, func(s Storage) error {
+			errs[i] = d.pool.use(gctx, i, func(s Storage) (err error) {
+				defer guard.Malformed("open", &err)
 				infos[i] = s.Topics()
 				if z, ok := s.(Sized); ok {
 					bytes[i] = z.Bytes()

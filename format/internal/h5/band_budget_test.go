@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
@@ -22,6 +23,41 @@ func (c *countingReads) ReadAt(ctx context.Context, p []byte, off int64) error {
 		c.n++
 	}
 	return c.Ranged.ReadAt(ctx, p, off)
+}
+
+// A budget below what an entry of the cache takes is told as none, and the error says what to do.
+func TestChunkAboveNoBudget(t *testing.T) {
+	for _, c := range []struct {
+		budget     int64
+		want, hint string
+	}{{entry - 50, "at most 0 bytes", "memory budget"}, {entry + 50, "at most 50 bytes", "memory budget"}} {
+		path := filepath.Join(t.TempDir(), "one.hdf5")
+		out, err := os.Create(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := NewWriter(out)
+		d, err := w.Root().Dataset("x", Spec{DType: robocache.Uint8, Shape: []int64{8, 100}, ChunkRows: 8, Deflate: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(d.Write(make([]byte, 800)), d.Close(), w.Close(), out.Close()); err != nil {
+			t.Fatal(err)
+		}
+		f := openFile(t, path, c.budget)
+		o, err := f.Lookup(t.Context(), "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		x, err := o.Dataset(t.Context(), "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var e *robocache.Error
+		if err := x.ReadRows(t.Context(), 0, 1, make([]byte, 100)); !errors.As(err, &e) || e.Class != robocache.ErrResourceLimit || e.Want != c.want || !strings.Contains(e.Hint, c.hint) {
+			t.Errorf("budget %d: %v", c.budget, err)
+		}
+	}
 }
 
 // TestChunkAsLargeAsTheBudget: a pass over the rows of a chunk that just fits decodes it once; one that cannot be kept is refused by name,

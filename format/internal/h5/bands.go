@@ -83,12 +83,12 @@ func (d *Dataset) load(ctx context.Context, i int64) ([]byte, error) {
 		return nil, err
 	}
 	// What the cache could not keep would be decoded again for each of its rows.
-	most := min(maxChunk, d.f.cache.Budget()-entry)
+	most := max(min(maxChunk, d.f.cache.Budget()-entry), 0)
 	if d.rowBytes > 0 && n > most/d.rowBytes {
-		return nil, d.f.limit(d.addr, fmt.Sprintf("%d rows of %d bytes that are stored as one", n, d.rowBytes), uint64(n*d.rowBytes), uint64(most))
+		return nil, d.tooLarge(fmt.Sprintf("%d rows of %d bytes that are stored as one", n, d.rowBytes), uint64(n*d.rowBytes), most)
 	}
 	if d.layout.class == layoutChunked && d.chunkBytes > most {
-		return nil, d.f.limit(d.addr, fmt.Sprintf("a chunk of %v elements", d.layout.chunk), uint64(d.chunkBytes), uint64(most))
+		return nil, d.tooLarge(fmt.Sprintf("a chunk of %v elements", d.layout.chunk), uint64(d.chunkBytes), most)
 	}
 	out := make([]byte, n*d.rowBytes)
 	var err error
@@ -105,6 +105,15 @@ func (d *Dataset) load(ctx context.Context, i int64) ([]byte, error) {
 	}
 	d.native(out)
 	return out, nil
+}
+
+// tooLarge refuses rows that can only be decoded together.
+func (d *Dataset) tooLarge(what string, got uint64, most int64) error {
+	e := d.f.limit(d.addr, what, got, uint64(most))
+	if e.Hint = "write the file with smaller chunks: h5repack -l CHUNK=…"; most < maxChunk && got <= maxChunk {
+		e.Hint = "raise the memory budget, or write the file with smaller chunks: h5repack -l CHUNK=…"
+	}
+	return e
 }
 
 // plain reads rows of a contiguous data set.

@@ -261,6 +261,6 @@ func (f *File) unsupported(addr uint64, what, hint string) error {
 	return &robocache.Error{Class: robocache.ErrUnsupported, Op: "hdf5", Where: robocache.Where{"file": f.name, "offset": addr}, Msg: what, Hint: hint}
 }
 
-func (f *File) limit(addr uint64, what string, got, limit uint64) error {
+func (f *File) limit(addr uint64, what string, got, limit uint64) *robocache.Error {
 	return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "hdf5", Where: robocache.Where{"file": f.name, "offset": addr}, Msg: what, Want: fmt.Sprintf("at most %d bytes", limit), Got: fmt.Sprint(got)}
 }

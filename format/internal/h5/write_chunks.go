@@ -10,6 +10,8 @@ import (
 
 	"github.com/klauspost/compress/zlib"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // chunkWriter cuts rows into chunks, packs them on all cores, and writes them in order.
@@ -53,6 +55,7 @@ func (c *chunkWriter) flush() {
 	var g errgroup.Group
 	for i, raw := range c.batch {
 		g.Go(func() (err error) {
+			defer guard.Malformed("write hdf5", &err)
 			packed[i], err = c.pack(raw)
 			return err
 		})

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -127,7 +128,8 @@ func (s *Source) Read(ctx context.Context, rows []robocache.Row, dst []byte) err
 			}
 			files[refs[i].Path] = append(files[refs[i].Path], i)
 		default:
-			g.Go(func() error {
+			g.Go(func() (err error) {
+				defer guard.Malformed("pictures", &err)
 				if gctx.Err() != nil {
 					return gctx.Err()
 				}
@@ -194,7 +196,8 @@ func (s *Source) frames(ctx context.Context, path string, places []int, refs []r
 	workers := min(s.threads, len(groups))
 	for n := range workers {
 		part := groups[n*len(groups)/workers : (n+1)*len(groups)/workers]
-		g.Go(func() error {
+		g.Go(func() (err error) {
+			defer guard.Malformed("pictures", &err)
 			return s.pool.DecodeGroups(gctx, file, part, func(ordinal int, pic video.Picture) error {
 				if w, h := pic.Size(); w != s.Width || h != s.Height {
 					return s.other(w, h)

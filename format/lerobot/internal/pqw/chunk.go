@@ -3,8 +3,10 @@ package pqw
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"hash/crc32"
 	"math/bits"
+	"strings"
 	"sync"
 
 	"github.com/klauspost/compress/s2"
@@ -63,6 +65,9 @@ type scratch struct {
 	runs, levels, raw, packed []byte
 	header                    bytes.Buffer
 }
+
+// keptScratch is what stays of it for other pages: a row may be a thousand pages' size.
+const keptScratch = 8 * PageBytes
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
@@ -128,8 +133,8 @@ func (c *Chunk) put(h *format.PageHeader, parts [][]byte, s *scratch) error {
 	for _, p := range parts {
 		plain += len(p)
 	}
-	if plain > 1<<31-1 {
-		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "write parquet", Where: robocache.Where{"column": c.leaf.path}, Msg: "a page above 2 GiB"}
+	if plain > c.leaf.limit {
+		return c.leaf.tooLarge(plain)
 	}
 	if c.leaf.codec == format.Snappy {
 		s.raw = s.raw[:0]
@@ -140,6 +145,9 @@ func (c *Chunk) put(h *format.PageHeader, parts [][]byte, s *scratch) error {
 			s.packed = make([]byte, n)
 		}
 		parts = [][]byte{bytes.Clone(s2.EncodeSnappy(s.packed[:cap(s.packed)], s.raw))}
+		if cap(s.raw) > keptScratch {
+			s.raw, s.packed = nil, nil
+		}
 	}
 	sum, size := uint32(0), 0
 	for _, p := range parts {
@@ -152,11 +160,20 @@ func (c *Chunk) put(h *format.PageHeader, parts [][]byte, s *scratch) error {
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: "write parquet", Where: robocache.Where{"column": c.leaf.path}, Msg: "page header", Err: err}
 	}
 	n := s.header.Len()
+	if n+size > c.leaf.limit { // Snappy's form of what does not compress is longer than it
+		return c.leaf.tooLarge(n + size)
+	}
 	c.parts = append(append(c.parts, bytes.Clone(s.header.Bytes())), parts...)
 	c.size += int64(n + size)
 	c.meta.TotalUncompressedSize += int64(n + plain)
 	c.meta.TotalCompressedSize += int64(n + size)
 	return nil
+}
+
+// tooLarge refuses a page. Pages end at whole rows near PageBytes: one of that size is one row.
+func (l *Leaf) tooLarge(size int) error {
+	return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "write parquet", Where: robocache.Where{"column": strings.Join(l.path, ".")}, Msg: "a row too large for a page of Parquet", Want: fmt.Sprintf("at most %d bytes", l.limit), Got: fmt.Sprint(size),
+		Hint: "leave the stream out, or make its rows smaller"}
 }
 
 func (c *Chunk) count(t format.PageType, e format.Encoding) {

@@ -1,6 +1,8 @@
 package pqw
 
 import (
+	"math"
+
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/format"
 
@@ -17,6 +19,7 @@ type Leaf struct {
 	codec      format.CompressionCodec
 	unsigned   bool
 	bounded    bool
+	limit      int // bytes of a page, with its header: Parquet counts them in 31 bits
 }
 
 // Leaves lists the columns of a schema, in file order.
@@ -28,7 +31,7 @@ func Leaves(s *parquet.Schema) ([]*Leaf, error) {
 			return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "write parquet", Where: robocache.Where{"column": path}, Msg: "no such column"}
 		}
 		t := c.Node.Type()
-		l := &Leaf{path: path, kind: t.Kind(), rep: uint8(c.MaxRepetitionLevel), def: uint8(c.MaxDefinitionLevel), codec: format.Snappy}
+		l := &Leaf{path: path, kind: t.Kind(), rep: uint8(c.MaxRepetitionLevel), def: uint8(c.MaxDefinitionLevel), codec: format.Snappy, limit: math.MaxInt32}
 		switch l.kind {
 		case parquet.Boolean:
 			l.size = 1

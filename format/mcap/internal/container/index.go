@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Index says where each message of each channel lies.
@@ -191,6 +192,7 @@ func (f *File) buildIndex(ctx context.Context) (*Index, error) {
 		}
 		raw := raw[i]
 		g.Go(func() (err error) {
+			defer guard.Malformed("mcap index", &err)
 			k := &f.Chunks[i]
 			c := &found[i]
 			if !k.unindexed {

@@ -1,0 +1,142 @@
+package convert
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/align"
+	"github.com/goatnote-inc/robocache/format/lerobot"
+	"github.com/goatnote-inc/robocache/stats"
+	"github.com/goatnote-inc/robocache/video"
+)
+
+// panics is a dataset with a camera in which a parser panics: at "gather", "frames", "times", or "raw", where a picture lacks bytes that it says it has.
+type panics struct {
+	*made
+	at      string
+	episode int
+}
+
+func newPanics(at string) *panics {
+	m := newMade()
+	m.lengths = []int{4, 5, 6, 3}
+	m.info.FPS = robocache.Rate{Num: 20, Den: 1}
+	m.info.Features = append(m.info.Features[:1:1], robocache.Feature{Key: "cam", Kind: robocache.KindImage, DType: robocache.Uint8, Shape: []int{64, 96, 3}, Height: 64, Width: 96, Channels: 3})
+	return &panics{m, at, 2}
+}
+
+func (p *panics) hit(where string, episode int) {
+	if p.at == where && episode == p.episode {
+		var index []int
+		_ = index[episode]
+	}
+}
+
+func (p *panics) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) error {
+	p.hit("gather", rows[0].Episode)
+	return p.made.Gather(ctx, key, rows, dst)
+}
+
+func (p *panics) Times(ctx context.Context, e int, clock string) ([]int64, error) {
+	p.hit("times", e)
+	return p.made.Times(ctx, e, clock)
+}
+
+func (p *panics) Frames(_ context.Context, _ string, rows []robocache.Row, dst []robocache.FrameRef) error {
+	for i, r := range rows {
+		if r.Index > 0 {
+			p.hit("frames", r.Episode)
+		}
+		pix := make([]byte, 64*96*3)
+		for k := range pix {
+			pix[k] = byte(k/3%96 + r.Index*3 + r.Episode)
+		}
+		if p.at == "raw" && r.Index > 0 && r.Episode == p.episode {
+			pix = pix[:1000]
+		}
+		dst[i] = robocache.FrameRef{Raw: &robocache.Raw{Pix: pix, Width: 96, Height: 64, Channels: 3, DType: robocache.Uint8}}
+	}
+	return nil
+}
+
+// C11: a panic of a parser or of an encoder, in whichever goroutine, ends one episode, not the process: the error says which, SkipBad leaves that one out,
+// what was made before is taken over by Resume, and without Resume nothing is left.
+func TestPanic(t *testing.T) {
+	if _, err := video.ActiveBackend(); err != nil {
+		t.Skip(err)
+	}
+	old := groupLeast
+	groupLeast = 1 // each episode has an encoder of its own: those before the bad one are kept
+	t.Cleanup(func() { groupLeast = old })
+	for _, pictures := range []string{"video", "images"} {
+		opt := Options{Pictures: pictures, Threads: 2, Resume: true, Encode: lerobot.VideoConfig{Codec: "h264"}}
+		if pictures == "video" {
+			if err := video.CanEncode(t.Context(), video.EncodeConfig{Codec: video.H264, Width: 96, Height: 64, Rate: robocache.Rate{Num: 20, Den: 1}}); err != nil {
+				continue
+			}
+		}
+		whole := filepath.Join(t.TempDir(), "whole")
+		if _, err := ToLeRobot(t.Context(), newPanics(""), whole, opt); err != nil {
+			t.Fatal(err)
+		}
+		want := tree(t, whole)
+		places := []string{"gather", "frames", "raw", "times"}
+		if pictures == "video" {
+			places = places[1:3] // met while they are encoded
+		}
+		for _, at := range places {
+			t.Run(pictures+"/"+at, func(t *testing.T) {
+				dst := filepath.Join(t.TempDir(), "out")
+				_, err := ToLeRobot(t.Context(), newPanics(at), dst, opt)
+				var e *robocache.Error
+				if !errors.Is(err, robocache.ErrMalformed) || !errors.As(err, &e) || e.Where["episode"] != 2 && e.Where["source episode"] != 2 {
+					t.Fatal(err)
+				}
+				if _, err := os.Stat(filepath.Join(dst, "meta", "info.json")); err == nil {
+					t.Error("info.json is there")
+				}
+				if _, err := ToLeRobot(t.Context(), newPanics(""), dst, opt); err != nil {
+					t.Fatal(err)
+				}
+				if got := tree(t, dst); !maps.Equal(got, want) {
+					t.Errorf("resumed, it is another dataset: %v, want %v", slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)))
+				}
+				plain := opt
+				plain.Resume = false
+				dst = filepath.Join(t.TempDir(), "plain")
+				if _, err := ToLeRobot(t.Context(), newPanics(at), dst, plain); !errors.Is(err, robocache.ErrMalformed) {
+					t.Fatal(err)
+				}
+				if _, err := os.Stat(dst); !os.IsNotExist(err) {
+					t.Errorf("something is left: %v", tree(t, dst))
+				}
+				plain.SkipBad = true
+				rep, err := ToLeRobot(t.Context(), newPanics(at), filepath.Join(t.TempDir(), "skip"), plain)
+				if err != nil || rep.NumEpisodes != 3 || rep.Episodes[2].New != -1 {
+					t.Fatalf("%v %+v", err, rep)
+				}
+			})
+		}
+	}
+}
+
+// C11: a panic where the source is laid on a grid, and where its pictures are counted, is an error too.
+func TestPanicOnGrid(t *testing.T) {
+	p := newPanics("times")
+	for i := range p.info.Features {
+		p.info.Features[i].Clock = p.info.Features[i].Key
+	}
+	for _, episodes := range [][]int{nil, {2}} {
+		_, err := ToLeRobot(t.Context(), p, filepath.Join(t.TempDir(), "out"), Options{Align: &align.Config{HZ: robocache.Rate{Num: 10, Den: 1}}, Episodes: episodes, Frames: stats.NoFrames})
+		if !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), "episode 2") {
+			t.Errorf("%v: %v", episodes, err)
+		}
+	}
+}
