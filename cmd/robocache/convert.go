@@ -44,7 +44,7 @@ To another format a killed conversion begins again, in an empty DST.`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			if err := f.settle(); err != nil {
+			if err := f.settle(cmd.Flags().Changed); err != nil {
 				return err
 			}
 			ds, err := f.source(ctx, &open, args[0], func(text string) { fmt.Fprintln(cmd.ErrOrStderr(), text) })
@@ -113,10 +113,19 @@ func (f *conversionFlags) add(c *cobra.Command) {
 	c.Flags().IntVar(&opt.Threads, "threads", 0, "episodes that are read and encoded at once (0: the number of CPUs)")
 }
 
-// settle reads what the flags say in text.
-func (f *conversionFlags) settle() (err error) {
+// settle reads what the flags say in text. changed says whether a flag was given.
+func (f *conversionFlags) settle(changed func(flag string) bool) (err error) {
 	if err := convert.Writes(f.to); err != nil {
 		return err
+	}
+	// A choice that the writer does not know would be taken for one that was followed.
+	for _, name := range []string{"video-codec", "gop", "crf", "preset", "copy-only", "pictures", "frames"} {
+		if f.to != "lerobot" && changed(name) {
+			return misuse("--" + name + " is of a conversion to LeRobot; what " + f.to + " has is --write-option")
+		}
+	}
+	if f.to == "lerobot" && len(f.writing) > 0 {
+		return misuse("--write-option " + f.writing[0] + ": a conversion to LeRobot has none; its choices are flags")
 	}
 	if f.fps != "" {
 		if f.opt.FPS, err = robocache.RateOf(f.fps); err != nil {

@@ -102,6 +102,30 @@ func TestConvertOneRate(t *testing.T) {
 	}
 }
 
+// A choice that the writer of the format does not have is refused, not left out in silence; --hz of synth is the grid in LeRobot too.
+func TestWriterChoices(t *testing.T) {
+	demos := filepath.Join(realdata.Path(t, "robomimic_like"), "earliest_gzip.hdf5")
+	for _, args := range [][]string{
+		{"--to", "mcap", "--video-codec", "h264"}, {"--to", "zarr", "--frames", "all"}, {"--to", "hdf5", "--gop", "8"}, {"--to", "rlds", "--copy-only"},
+		{"--write-option", "pictures=raw"}, {"--to", "zarr", "--write-option", "pictures=raw"}, {"--to", "mcap", "--write-option", "shards=3"},
+	} {
+		dst := filepath.Join(t.TempDir(), "out")
+		if code, _, errs := call(t, append([]string{"convert", demos, dst}, args...)...); code != exitMisuse || !strings.Contains(errs, "option") {
+			t.Errorf("%v: exit %d: %s", args, code, errs)
+		}
+		if _, err := os.Stat(dst); err == nil {
+			t.Errorf("%v: refused, and something is written", args)
+		}
+	}
+	dst := filepath.Join(t.TempDir(), "arm")
+	if code, _, errs := call(t, "synth", dst, "--hz", "15", "--codec", "png", "--episodes", "1", "--cameras", "1"); code != exitDone {
+		t.Fatalf("synth --hz: exit %d: %s", code, errs)
+	}
+	if _, out, _ := call(t, "inspect", dst); !strings.Contains(out, "at 15 fps") {
+		t.Errorf("synth --hz 15 wrote\n%s", out)
+	}
+}
+
 // What keeps no clock can be looked at without a rate: rates are unknown, and that is one note.
 func TestNoClock(t *testing.T) {
 	for _, uri := range []string{filepath.Join(realdata.Path(t, "diffusion_policy_zarr"), "replay_buffer.zarr"), filepath.Join(realdata.Path(t, "hdf5_features"), "latest.hdf5")} {

@@ -50,7 +50,7 @@ several rates: rows at 30 Hz, joints at 100, force at 333.`,
 				opt.Cameras = -1
 			}
 			bar := progress(cmd, "synth")
-			if format != "lerobot" || needsClocks(&opt) {
+			if format != "lerobot" || hz != "" || len(writing) > 0 || needsClocks(&opt) {
 				return synthesize(cmd, args[0], format, opt, hz, writing, asJSON, func(p convert.Progress) { bar(int64(p.Episodes), int64(p.TotalEpisodes)) })
 			}
 			if opt.Codec == "" {

@@ -114,7 +114,7 @@ func (d *Dataset) rate(names []string, rates []robocache.Rate, bad []error) erro
 	}
 	if d.Info_.FPS.Zero() {
 		d.Info_.FPS = robocache.Rate{Num: 50, Den: 1}
-		d.Find(robocache.SeverityInfo, "rate-assumed", nil, "the files say no rate: 50 Hz, ALOHA's own", "name another: --hz 30, or hz=30 in Python")
+		d.Find(robocache.SeverityInfo, "rate-assumed", nil, "the files say no rate: 50 Hz, ALOHA's own", "name another: --hz 30; in Python open(…, hz=30), or rows_hz=30 of Loader and MapDataset")
 	}
 	return nil
 }

@@ -137,7 +137,7 @@ func (d *Dataset) findStamps(ctx context.Context) error {
 		return nil
 	}
 	if d.src.hz.Zero() {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "clouds open", Msg: "the scans keep no clock: no timestamps.txt or times.txt beside them, and no rate", Hint: "say their rate: --hz 10, or hz=10 in Python"}
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "clouds open", Msg: "the scans keep no clock: no timestamps.txt or times.txt beside them, and no rate", Hint: "say their rate: --hz 10; in Python open(…, hz=10), or rows_hz=10 of Loader and MapDataset"}
 	}
 	d.rate = d.src.hz
 	d.info.Findings = append(d.info.Findings, robocache.Finding{Severity: robocache.SeverityInfo, Code: "no-stamps", Message: fmt.Sprintf("%d folders of scans have no timestamps.txt or times.txt: their rows are given at %s Hz", missing, d.rate), Count: int64(missing), Mend: "--hz says another rate"})

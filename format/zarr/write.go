@@ -51,6 +51,9 @@ func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache
 }
 
 func writeTo(ctx context.Context, src robocache.Dataset, dst store.Writable, opt robocache.WriteOptions) (*robocache.WriteReport, error) {
+	for k := range opt.Options {
+		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "zarr write", Where: robocache.Where{"option": k}, Msg: "the writer has no options"}
+	}
 	if list, err := dst.List(ctx, ""); err != nil {
 		return nil, err
 	} else if len(list) > 0 {

@@ -283,6 +283,15 @@ def test_mixture_with_lerobot(recording: str, h264: str) -> None:
     assert n == 64 and set(at.dataset_index) == {0, 1}
 
 
+def test_rows_without_a_clock() -> None:
+    """hz= resamples, rows_hz= is the rate of rows that keep none: the error of the one names the other."""
+    uri = dataset_path("diffusion_policy_zarr")
+    with pytest.raises(robocache.Misuse, match="rows_hz=10"):
+        robocache.Loader(uri, hz=10, keys=["action"])
+    with robocache.Loader(uri, rows_hz=10, hz=20, keys=["action"], batch_size=4) as loader:
+        assert next(iter(loader))["action"].shape == (4, 26)
+
+
 def test_drift() -> None:
     """drift= is at + (stamp - at) / (1 + ppm / 1e6), in Episode.align and in the loader; at is the first stamp, or the one that is given."""
     with robocache.open(f"{dataset_path('mcap_robot')}/recording_zstd.mcap") as ds:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
-DOCS = sorted((ROOT / "docs").glob("*.md")) + [ROOT / "README.md", ROOT / "ARCHITECTURE.md"]
+DOCS = sorted((ROOT / "docs").rglob("*.md")) + [ROOT / "README.md", ROOT / "ARCHITECTURE.md"]
 
 MEASURED = "docs/PERFORMANCE.md"  # made by measuring a machine: a checkout may be without it
 
@@ -19,7 +19,7 @@ def anchor(title: str) -> str:
     return re.sub(r"[^a-z0-9_ -]", "", title.lower()).strip().replace(" ", "-")
 
 
-@pytest.mark.parametrize("doc", DOCS, ids=lambda p: p.name)
+@pytest.mark.parametrize("doc", DOCS, ids=lambda p: str(p.relative_to(ROOT)))
 def test_links(doc: Path) -> None:
     for link in re.findall(r"\]\(([^)\s]+)\)", doc.read_text()):
         if "://" in link or link == MEASURED:
