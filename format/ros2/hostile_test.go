@@ -46,7 +46,7 @@ func TestArraysOfNothing(t *testing.T) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(10 * time.Second):
+	case <-time.After(5 * time.Minute):
 		t.Fatal("an array of nothing takes forever")
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/convert"
@@ -24,7 +23,7 @@ import (
 // use opens a folder, reads everything and decodes two episodes, within a time.
 func use(t *testing.T, dir string) (err error) {
 	t.Helper()
-	bounded(t, 20*time.Second, 200<<20, func() {
+	bounded(t, 200<<20, func() {
 		var ds robocache.Dataset
 		if ds, err = robocache.Open(t.Context(), dir, robocache.OpenOptions{}); err != nil {
 			return
@@ -226,7 +225,7 @@ func TestNoSpace(t *testing.T) {
 			dir := full(t, size)
 			dst := filepath.Join(dir, "out")
 			var err error
-			bounded(t, 60*time.Second, 1<<30, func() { _, err = convert.ToLeRobot(t.Context(), src, dst, convert.Options{TempDir: t.TempDir()}) })
+			bounded(t, 1<<30, func() { _, err = convert.ToLeRobot(t.Context(), src, dst, convert.Options{TempDir: t.TempDir()}) })
 			if err == nil {
 				if _, e := os.Stat(filepath.Join(dst, info)); e != nil {
 					t.Error(e)
@@ -246,7 +245,7 @@ func TestNoSpace(t *testing.T) {
 		t.Run("synth "+size, func(t *testing.T) {
 			dir := full(t, size)
 			var err error
-			bounded(t, 60*time.Second, 1<<30, func() {
+			bounded(t, 1<<30, func() {
 				_, err = synth.Write(t.Context(), filepath.Join(dir, "out"), synth.Options{Episodes: 2, Seconds: 1, Cameras: 1, Codec: "png", Seed: 1})
 			})
 			want(t, err, robocache.ErrResourceLimit)

@@ -135,9 +135,12 @@ func TestHTTPFaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	opt := store.HTTPOptions{Backoff: time.Millisecond, Stall: 60 * time.Millisecond, Timeout: time.Second, Attempts: 8}
+	// No clock decides: only a server that is silent is given up, and where that has to pass a slow machine's own silences pass as well.
+	patient := store.HTTPOptions{Backoff: time.Millisecond, Stall: time.Hour, Timeout: time.Hour, Attempts: 8}
+	silent := store.HTTPOptions{Backoff: time.Millisecond, Stall: 60 * time.Millisecond, Timeout: time.Hour, Attempts: 1000}
+	mute := store.HTTPOptions{Backoff: time.Millisecond, Stall: 60 * time.Millisecond, Timeout: time.Second, Attempts: 8}
 	// told: opening said that something is missing.
-	run := func(m *misbehave) (digested string, told bool, err error) {
+	run := func(m *misbehave, opt store.HTTPOptions) (digested string, told bool, err error) {
 		srv := httptest.NewServer(m)
 		defer srv.Close()
 		defer srv.CloseClientConnections()
@@ -146,7 +149,7 @@ func TestHTTPFaults(t *testing.T) {
 		if err != nil {
 			return "", false, err
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), hangs)
 		defer cancel()
 		counter := store.Counting(s)
 		ds, err := lerobot.OpenStore(ctx, counter, robocache.OpenOptions{})
@@ -171,7 +174,7 @@ func TestHTTPFaults(t *testing.T) {
 		return sum, told, err
 	}
 	clean := &misbehave{files: http.FileServer(http.Dir(dir)), dir: dir}
-	if sum, told, err := run(clean); err != nil || told || sum != wantSum {
+	if sum, told, err := run(clean, patient); err != nil || told || sum != wantSum {
 		t.Fatal("a sound server:", sum, told, err)
 	}
 	requests := clean.seen.Load()
@@ -190,8 +193,13 @@ func TestHTTPFaults(t *testing.T) {
 						continue
 					}
 					m := &misbehave{files: clean.files, dir: dir, nth: n, always: always, strike: strike}
-					begin := time.Now()
-					sum, told, err := run(m)
+					opt := patient
+					if name == "stall" {
+						if opt = silent; always {
+							opt = mute
+						}
+					}
+					sum, told, err := run(m, opt)
 					sound(t, err)
 					switch {
 					case err == nil && name == "404" && told:
@@ -209,9 +217,6 @@ func TestHTTPFaults(t *testing.T) {
 						if mends := name == "500" || name == "503" || name == "429" || name == "reset before" || name == "reset mid-body" || name == "stall"; mends && !always {
 							t.Errorf("request %d: a fault that passes was not mended: %v", n, err)
 						}
-					}
-					if d := time.Since(begin); d > 15*time.Second {
-						t.Errorf("request %d (always %v) took %v", n, always, d)
 					}
 				}
 			}

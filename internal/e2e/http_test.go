@@ -234,7 +234,7 @@ func TestNthOperationFails(t *testing.T) {
 					t.Fatal(err)
 				}
 				counter := store.Counting(store.Faulty(s, plan))
-				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+				ctx, cancel := context.WithTimeout(t.Context(), hangs)
 				ds, err := lerobot.OpenStore(ctx, counter, robocache.OpenOptions{})
 				sum := ""
 				if err == nil {

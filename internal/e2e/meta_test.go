@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/convert"
@@ -95,7 +94,7 @@ func TestBadInfo(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			uri := base.with(info, c.json).mem(t)
 			var err error
-			bounded(t, 20*time.Second, 256<<20, func() { err = read(t.Context(), uri) })
+			bounded(t, 256<<20, func() { err = read(t.Context(), uri) })
 			sound(t, err)
 			switch {
 			case c.class == nil && err != nil:
@@ -162,7 +161,7 @@ func TestAbsurdShape(t *testing.T) {
 				},
 			} {
 				var err error
-				bounded(t, 20*time.Second, 256<<20, func() {
+				bounded(t, 256<<20, func() {
 					var ds robocache.Dataset
 					if ds, err = robocache.Open(t.Context(), uri, robocache.OpenOptions{}); err == nil {
 						defer ds.Close()
@@ -209,7 +208,7 @@ func TestBadLines(t *testing.T) {
 			}
 			uri := base.with(name, []byte(c.text)).mem(t)
 			var err error
-			bounded(t, 20*time.Second, 512<<20, func() { err = read(t.Context(), uri) })
+			bounded(t, 512<<20, func() { err = read(t.Context(), uri) })
 			sound(t, err)
 			switch {
 			case c.class == nil && err != nil:
@@ -236,7 +235,7 @@ func TestCutFiles(t *testing.T) {
 		uri := tr.mem(t)
 		var sum string
 		var err error
-		bounded(t, 20*time.Second, 200<<20, func() {
+		bounded(t, 200<<20, func() {
 			var ds robocache.Dataset
 			if ds, err = robocache.Open(t.Context(), uri, robocache.OpenOptions{}); err == nil {
 				defer ds.Close()
@@ -351,7 +350,7 @@ func TestFlippedBytes(t *testing.T) {
 				}
 				uri := base.with(c.name, b).mem(t)
 				var err error
-				bounded(t, 20*time.Second, 300<<20, func() {
+				bounded(t, 300<<20, func() {
 					var ds robocache.Dataset
 					if ds, err = robocache.Open(t.Context(), uri, robocache.OpenOptions{}); err == nil {
 						defer ds.Close()

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/lerobot"
@@ -140,7 +139,7 @@ func TestBadBoxes(t *testing.T) {
 			uri := base.with(mp4, b).mem(t)
 			var err error
 			sum := ""
-			bounded(t, 20*time.Second, 128<<20, func() {
+			bounded(t, 128<<20, func() {
 				var ds robocache.Dataset
 				if ds, err = robocache.Open(t.Context(), uri, robocache.OpenOptions{}); err != nil {
 					return

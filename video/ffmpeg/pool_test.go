@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"testing"
@@ -186,9 +187,10 @@ func TestHammer(t *testing.T) {
 			t.Errorf("after Close: %+v", s)
 		}
 	}
-	time.Sleep(10 * time.Millisecond)
-	if after := runtime.NumGoroutine(); after > before {
-		t.Errorf("%d goroutines before, %d after", before, after)
+	for start := time.Now(); runtime.NumGoroutine() > before; time.Sleep(10 * time.Millisecond) {
+		if time.Since(start) > time.Minute {
+			t.Fatalf("%d goroutines before, %d after", before, runtime.NumGoroutine())
+		}
 	}
 }
 
@@ -406,6 +408,7 @@ func TestUnsupportedCodec(t *testing.T) {
 // Decoders give back what they took: opening and closing many leaves the process as large as it was.
 func TestNoLeak(t *testing.T) {
 	resident := func() int64 {
+		debug.FreeOSMemory() // Go's own garbage aside
 		b, err := os.ReadFile("/proc/self/statm")
 		if err != nil {
 			t.Skip("no /proc/self/statm")
@@ -439,12 +442,19 @@ func TestNoLeak(t *testing.T) {
 		for range 20 {
 			round()
 		}
-		before := resident()
-		for range 60 {
-			round()
-		}
-		if grown := resident() - before; grown > 12<<20 {
-			t.Errorf("%s: %d KiB more after 60 decoders", name, grown>>10)
+		// A leak grows each time; what threads keep for themselves is taken once.
+		for try := 1; ; try++ {
+			before := resident()
+			for range 60 {
+				round()
+			}
+			grown := resident() - before
+			if grown <= 12<<20 {
+				break
+			}
+			if try == 3 {
+				t.Fatalf("%s: %d KiB more after 60 decoders", name, grown>>10)
+			}
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"sync"
 	"testing"
 
@@ -197,14 +198,22 @@ func TestLeaks(t *testing.T) {
 		wg.Wait()
 	}
 	run(50)
-	before := resident(t)
-	run(300)
-	if grown := resident(t) - before; grown > 16<<20 {
-		t.Errorf("%d bytes more are resident after 2,400 pictures", grown)
+	// A leak grows each time; what threads keep for themselves is taken once.
+	for try := 1; ; try++ {
+		before := resident(t)
+		run(300)
+		grown := resident(t) - before
+		if grown <= 16<<20 {
+			break
+		}
+		if try == 3 {
+			t.Fatalf("%d bytes more are resident after 2,400 pictures", grown)
+		}
 	}
 }
 
 func resident(t *testing.T) int64 {
+	debug.FreeOSMemory() // Go's own garbage aside
 	b, err := os.ReadFile("/proc/self/statm")
 	if err != nil {
 		t.Skip(err)

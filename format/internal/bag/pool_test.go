@@ -46,7 +46,7 @@ func TestPoolPanic(t *testing.T) {
 		_ = p.use(context.Background(), 0, func(Storage) error { return nil })
 	}()
 	<-begun
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	done := make(chan error)
 	go func() { done <- p.use(ctx, 0, func(Storage) error { return nil }) }()

@@ -5,6 +5,7 @@ import (
 	"compress/zlib"
 	"encoding/binary"
 	"errors"
+	"syscall"
 	"testing"
 	"time"
 
@@ -105,6 +106,13 @@ func TestSharedTexts(t *testing.T) {
 	}
 }
 
+// cpuTime is what this process has used of the cores: a busy machine makes it no longer.
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
 // TestEmptyChunks: millions of chunks that were never written are fill values, in no time.
 func TestEmptyChunks(t *testing.T) {
 	const n = 4 << 20
@@ -114,11 +122,11 @@ func TestEmptyChunks(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := make([]byte, n)
-	start := time.Now()
+	start := cpuTime()
 	if err := d.ReadRows(t.Context(), 0, 1, got); err != nil || got[0] != 7 || bytes.Count(got, []byte{7}) != n {
 		t.Error(err)
 	}
-	if took := time.Since(start); took > 5*time.Second {
+	if took := cpuTime() - start; took > 5*time.Second {
 		t.Errorf("%v for %d chunks that are not there", took, n)
 	}
 }
