@@ -4,6 +4,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -66,12 +67,15 @@ func (d *folder) openAt(at int, name string) (in inode, size, mtime int64) {
 		_ = unix.Close(fd)
 		return nil, 0, 0
 	}
-	return &descriptor{fd: fd, name: name}, st.Size, st.Mtim.Nano()
+	opened := &descriptor{fd: fd, name: name}
+	opened.forgotten = runtime.AddCleanup(opened, func(fd int) { _ = unix.Close(fd) }, fd)
+	return opened, st.Size, st.Mtim.Nano()
 }
 
-// descriptor is an inode by its number alone.
+// descriptor is an inode by its number alone. One that nobody closed is closed when nobody can reach it, as an os.File is.
 type descriptor struct {
-	name string
+	name      string
+	forgotten runtime.Cleanup
 
 	mu sync.RWMutex // Close waits for reads: a number may be another file's the moment after
 	fd int          // -1: closed
@@ -130,6 +134,7 @@ func (d *descriptor) Close() error {
 	}
 	fd := d.fd
 	d.fd = -1
+	d.forgotten.Stop() // d is reachable up to the unlock: it has not run
 	if err := unix.Close(fd); err != nil && err != unix.EINTR {
 		return d.failed("close", err)
 	}
