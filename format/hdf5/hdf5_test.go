@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/h5"
 	"github.com/goatnote-inc/robocache/internal/realdata"
 )
 
@@ -209,6 +210,57 @@ with open('t.h5', 'r+b') as f:
 		e, key, _ := strings.Cut(k, " ")
 		if c := got["file t.h5, episode "+e+", stream "+key]; c != code {
 			t.Error(k, c, found)
+		}
+	}
+}
+
+// TestCrowded: streams whose chunks do not lie in memory together are decoded for every row that is read of each in turn, and doctor says so, with
+// the budget that mends it.
+func TestCrowded(t *testing.T) {
+	dir := write(t, `
+rng = np.random.default_rng(0)
+with h5py.File('t.h5', 'w') as f:
+    for k in range(2):
+        g = f.create_group(f'ep_{k}')
+        for key in 'abc':
+            g.create_dataset(key, data=rng.integers(0, 255, (64, 10_000), 'u1'), chunks=(64, 10_000), compression=1)
+`)
+	for _, c := range []struct {
+		budget  int64
+		crowded bool
+	}{{1 << 20, true}, {3 << 20, false}} {
+		d := open(t, filepath.Join(dir, "t.h5"), robocache.OpenOptions{HZ: robocache.Rate{Num: 10, Den: 1}, MemoryBudget: c.budget})
+		found, err := d.(robocache.Diagnoser).Diagnose(t.Context(), robocache.DiagnoseOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for _, f := range found {
+			if f.Code == "chunks-above-memory" {
+				n++
+				if !strings.Contains(f.Mend, "3 MiB") {
+					t.Error(f)
+				}
+			}
+		}
+		if n != map[bool]int{true: 1}[c.crowded] {
+			t.Errorf("budget %d: %v", c.budget, found)
+		}
+		cache := d.(interface{ CacheStats() h5.CacheStats })
+		b := make([]byte, 10_000)
+		var before int64 // of what opens the data sets, and their first chunks
+		for row := range 64 {
+			for _, key := range []string{"a", "b", "c"} {
+				if err := d.Gather(t.Context(), key, []robocache.Row{{Episode: 0, Index: row}}, b); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if row == 0 {
+				before = cache.CacheStats().Loads
+			}
+		}
+		if loads := cache.CacheStats().Loads - before; c.crowded != (loads >= 3*63) || !c.crowded && loads > 0 {
+			t.Errorf("budget %d: %d loads for 63 more rows of 3 streams", c.budget, loads)
 		}
 	}
 }

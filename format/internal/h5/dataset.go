@@ -199,6 +199,14 @@ func (d *Dataset) Chunk() []int64 { return d.layout.chunk }
 // Filtered says that reading costs more than copying.
 func (d *Dataset) Filtered() bool { return len(d.filters) > 0 }
 
+// Together is how many bytes are decoded and kept together for one row, those of a row of chunks; 0 where rows are read as they lie.
+func (d *Dataset) Together() int64 {
+	if d.layout.class != layoutChunked {
+		return 0
+	}
+	return d.bandRows*d.rowBytes + entry
+}
+
 // Readable says whether elements can be read: the error names what cannot.
 func (d *Dataset) Readable() error {
 	if d.external {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/h5"
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/video"
 )
@@ -23,6 +24,7 @@ func (s *Set) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (out 
 		}
 	}
 	count := map[string]int64{}
+	crowded := false // one episode says it for all
 	add := func(f robocache.Finding) {
 		if count[f.Code]++; count[f.Code] <= maxFindings {
 			out = append(out, f)
@@ -31,6 +33,10 @@ func (s *Set) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (out 
 	for done, e := range episodes {
 		if err := s.check(e); err != nil {
 			return nil, err
+		}
+		if f := s.crowded(ctx, e); f != nil && !crowded {
+			crowded = true
+			add(*f)
 		}
 		if err := s.diagnose(ctx, e, opt.Decode, add); err != nil {
 			return nil, err
@@ -45,6 +51,26 @@ func (s *Set) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (out 
 		}
 	}
 	return out, nil
+}
+
+// crowded says that memory does not hold a chunk of each stream together: who reads the streams row by row has all of them decoded for every row.
+func (s *Set) crowded(ctx context.Context, e int) *robocache.Finding {
+	var sum, most int64
+	seen := map[*h5.Dataset]bool{}
+	for i := range s.Streams {
+		if d, err := s.dataset(ctx, e, i); err == nil && !seen[d] {
+			seen[d] = true
+			sum, most = sum+d.Together(), max(most, d.Together())
+		}
+	}
+	room := s.cache.Budget()
+	if sum <= room || most > room {
+		return nil // what one chunk alone passes is refused
+	}
+	need := (sum*8/7)>>20 + 1
+	return &robocache.Finding{Severity: robocache.SeverityInfo, Code: "chunks-above-memory", Where: s.where(e, ""),
+		Message: fmt.Sprintf("a chunk of each stream takes %d bytes decoded, memory holds %d: read row by row, chunks are decoded again and again", sum, room),
+		Mend:    fmt.Sprintf("a memory budget of %d MiB, fewer streams at a time, or smaller chunks (h5repack -l CHUNK=…)", need)}
 }
 
 func (s *Set) diagnose(ctx context.Context, e int, decode bool, add func(robocache.Finding)) error {
