@@ -186,6 +186,7 @@ func (w *writing) choose() error {
 			return &robocache.Error{Class: robocache.ErrMisuse, Op: "mcap write", Where: robocache.Where{"stream": k}, Msg: "no such stream"}
 		}
 	}
+	note.Number(w.info.Tasks)
 	b, err := json.Marshal(note)
 	w.dataset = string(b)
 	return err

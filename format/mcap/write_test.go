@@ -72,6 +72,9 @@ func equal(t *testing.T, a, b robocache.Dataset, keys []string) {
 	if x.Episodes != y.Episodes || x.Frames != y.Frames || x.FPS != y.FPS || x.Robot != y.Robot || x.Clock != y.Clock {
 		t.Errorf("%d episodes, %d frames, %v, %q, %q became %d, %d, %v, %q, %q", x.Episodes, x.Frames, x.FPS, x.Robot, x.Clock, y.Episodes, y.Frames, y.FPS, y.Robot, y.Clock)
 	}
+	if !slices.Equal(x.Tasks, y.Tasks) {
+		t.Errorf("tasks %v became %v", x.Tasks, y.Tasks)
+	}
 	for ep := range x.Episodes {
 		ea, _ := a.Episode(ctx, ep)
 		eb, err := b.Episode(ctx, ep)
@@ -214,6 +217,10 @@ type types struct {
 func newTypes(base robocache.Dataset) *types {
 	d := &types{Dataset: base, info: *base.Info()}
 	d.info.Features = nil
+	d.info.Tasks = []robocache.Task{{Index: 0, Text: "what no episode does"}}
+	for _, k := range slices.Backward(base.Info().Tasks) { // numbered otherwise than they come
+		d.info.Tasks = append(d.info.Tasks, robocache.Task{Index: int64(len(d.info.Tasks)), Text: k.Text})
+	}
 	for _, dt := range []robocache.DType{robocache.Bool, robocache.Int8, robocache.Uint8, robocache.Int16, robocache.Uint16, robocache.Int32, robocache.Uint32, robocache.Int64, robocache.Uint64, robocache.Float16, robocache.BFloat16, robocache.Float32, robocache.Float64} {
 		for _, shape := range [][]int{{1}, {7}, {2, 3}, {-1}, {-1, 3}} {
 			f := robocache.Feature{Key: "x." + dt.String() + "-" + strings.Repeat("d", len(shape)) + string(rune('a'+shape[0]+1)), Kind: robocache.KindNumeric, DType: dt, Shape: shape, Clock: base.Info().Clock}

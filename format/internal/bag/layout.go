@@ -25,6 +25,22 @@ type Layout struct {
 	Robot   string         `json:"robot_type,omitempty"`
 	Clock   string         `json:"clock,omitempty"`
 	Streams []LayoutStream `json:"streams"`
+	// Tasks are the dataset's, by number and with those that no episode has; none where they are more than a record of each file should hold.
+	Tasks []robocache.Task `json:"tasks,omitempty"`
+}
+
+// mostTasks bounds the texts of Layout.Tasks, in bytes.
+const mostTasks = 16 << 10
+
+// Number keeps the dataset's tasks.
+func (l *Layout) Number(tasks []robocache.Task) {
+	n := 0
+	for _, t := range tasks {
+		n += len(t.Text) + 32
+	}
+	if n <= mostTasks {
+		l.Tasks = tasks
+	}
 }
 
 // LayoutStream is a stream and the topic that holds it.

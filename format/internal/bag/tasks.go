@@ -70,10 +70,17 @@ func (d *Dataset) findTasks(ctx context.Context) error {
 			}
 		}
 	}
+	seen := map[string]bool{}
+	next := int64(0)
+	if d.layout != nil { // as they were numbered before they were written
+		for _, t := range d.layout.Tasks {
+			d.info.Tasks, next = append(d.info.Tasks, t), max(next, t.Index+1)
+			seen[t.Text] = true
+		}
+	}
 	if len(d.eps) > manyEpisodes && d.task.topic >= 0 {
 		return nil
 	}
-	seen := map[string]bool{}
 	for i := range d.eps {
 		if d.eps[i].err != nil {
 			continue
@@ -89,7 +96,8 @@ func (d *Dataset) findTasks(ctx context.Context) error {
 		for _, text := range tasks {
 			if !seen[text] {
 				seen[text] = true
-				d.info.Tasks = append(d.info.Tasks, robocache.Task{Index: int64(len(d.info.Tasks)), Text: text})
+				d.info.Tasks = append(d.info.Tasks, robocache.Task{Index: next, Text: text})
+				next++
 			}
 		}
 	}
