@@ -84,6 +84,7 @@ func likest(a, b []motion) (p, q *motion, best peak) {
 // taken is a motion with a lag taken off its stamps.
 func (m *motion) taken(l lag, first int64) *motion {
 	out := *m
+	out.sums = nil
 	at := make([]int64, len(m.at))
 	for i, s := range m.at {
 		at[i] = first + int64(math.Round((float64(s-first)-l.at*1e9)/(1+l.drift)))
@@ -178,22 +179,17 @@ type peak struct {
 func correlate(a, b *motion, from, to int) peak {
 	most := int(motionLag * motionRate)
 	r := make([]float64, 2*most+1)
+	p, q := a.running(), b.running()
 	for k := -most; k <= most; k++ {
-		var n, sa, sb, saa, sbb, sab float64
-		for i := max(from, -k); i < min(to, len(b.v)-k); i++ {
-			if !a.valid[i] || !b.valid[i+k] {
-				continue
-			}
-			u, v := a.v[i], b.v[i+k]
-			n++
-			sa += u
-			sb += v
-			saa += u * u
-			sbb += v * v
-			sab += u * v
+		lo, hi := max(from, -k), min(to, len(b.v)-k)
+		var s sums
+		if p.whole && q.whole {
+			s = p.between(q, a, b, max(lo, p.from, q.from-k), min(hi, p.to, q.to-k), k)
+		} else {
+			s = holed(a, b, lo, hi, k)
 		}
-		if d := (saa - sa*sa/n) * (sbb - sb*sb/n); n > float64(to-from)/2 && n >= 100 && d > 0 {
-			r[k+most] = (sab - sa*sb/n) / math.Sqrt(d)
+		if d := (s.aa - s.a*s.a/s.n) * (s.bb - s.b*s.b/s.n); s.n > float64(to-from)/2 && s.n >= 100 && d > 0 {
+			r[k+most] = (s.ab - s.a*s.b/s.n) / math.Sqrt(d)
 		}
 	}
 	top := 0

@@ -29,6 +29,7 @@ type motion struct {
 	at    []int64   // stamps of …
 	raw   []float64 // … what v was made of
 	first int64     // the stream's first stamp in the episode
+	sums  *running  // made when they are first asked for
 }
 
 // motions compares the streams of an episode that lie on different clocks (D4).
