@@ -58,22 +58,44 @@ func numeric(ctx context.Context, dtype robocache.DType, shape []int, rows Block
 		for len(raw) > 0 {
 			part := raw[:min(step, len(raw))]
 			raw = raw[len(part):]
-			n := len(part) / el.size
-			if held += 8 * int64(n); hold && held > max(budget, heldBytes) {
+			n := len(part) / el.size / width
+			if held += 8 * int64(n*width); hold && held > max(budget, heldBytes) {
 				hold = false
 				clear(columns)
 			}
-			for c := range columns {
-				old := len(columns[c])
-				if !hold {
-					columns[c], old = t.block[:0], 0
+			if !hold {
+				t.block = slices.Grow(t.block[:0], 2*n)
+			}
+			// room is where column c goes on: beside those before it, or for this block alone.
+			room := func(c int) []float64 {
+				if hold {
+					return slices.Grow(columns[c], n)
 				}
-				columns[c] = el.finite(columns[c], part, c, width)
-				m.column(c, columns[c][old:], 1)
-				m.NonFinite += int64(n/width - len(columns[c]) + old)
-				if !hold {
-					t.block, columns[c] = columns[c], nil
+				k := c % 2 * n
+				return t.block[k : k : k+n]
+			}
+			put := func(c int, v []float64) {
+				if hold {
+					columns[c] = v
 				}
+			}
+			for c := 0; c < width; c++ {
+				v := room(c)
+				old := len(v)
+				if c%2 == 0 && c+1 < width {
+					u := room(c + 1)
+					a, b := v[old:old+n], u[len(u):len(u)+n]
+					if el.both(a, b, part, c, width) && m.pair(c, a, b) {
+						put(c, v[:old+n])
+						put(c+1, u[:len(u)+n])
+						c++
+						continue
+					}
+				}
+				v = el.finite(v, part, c, width)
+				put(c, v)
+				m.column(c, v[old:], 1)
+				m.NonFinite += int64(n - len(v) + old)
 			}
 		}
 		return ctx.Err()

@@ -405,3 +405,27 @@ func TestHugeValues(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// BenchmarkEpisodes counts columns of a robot that moves: an episode alone, and a set of many.
+func BenchmarkEpisodes(b *testing.B) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	const width = 26
+	at := make([]float64, width)
+	for _, rows := range []int{300, 100000} {
+		raw := make([]byte, 0, 4*width*rows)
+		for range rows {
+			for c := range at {
+				at[c] = 0.99*at[c] + 0.01*rng.NormFloat64()
+				raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(float32(at[c])))
+			}
+		}
+		b.Run(strconv.Itoa(rows), func(b *testing.B) {
+			b.SetBytes(int64(len(raw)))
+			for b.Loop() {
+				if _, _, err := NumericBytes(b.Context(), robocache.Float32, []int{width}, raw, 64<<20); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -372,10 +372,8 @@ func (w *Writer) Close(ctx context.Context) (err error) {
 	}
 	part(func() error { return w.writeStats(ctx) })
 	part(func() error { return w.writeTexts(ctx) })
+	part(w.endData)
 	part(func() error {
-		if err := w.endData(); err != nil {
-			return err
-		}
 		for _, key := range w.keys {
 			if err := w.endVideo(ctx, w.cams[key]); err != nil {
 				return robocache.At(err, robocache.Where{"stream": key})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"math"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
@@ -23,19 +24,33 @@ type preparedColumn struct {
 	note   string // why there are no statistics of pictures
 }
 
-// columns makes the columns of some features, side by side: each has pages, compression and statistics of its own.
+// columns makes the columns of some features, side by side: each has pages, compression and statistics of its own. The caller's goroutine is one of
+// those at work: of an episode of few rows a goroutine a column would cost as much as the column.
 func (w *Writer) columns(ctx context.Context, ep *EpisodeData, out []preparedColumn, which func(*writtenFeature) bool) error {
 	var g errgroup.Group
-	g.SetLimit(w.cfg.Encoders)
-	for i := range w.feats {
-		if f := &w.feats[i]; f.Kind != robocache.KindVideo && which(f) {
-			g.Go(func() (err error) {
-				defer guard.Malformed("write lerobot", &err)
-				return robocache.At(w.column(ctx, f, ep, &out[i]), robocache.Where{"stream": f.Key})
-			})
+	var next atomic.Int64
+	work := func() (err error) {
+		defer guard.Malformed("write lerobot", &err)
+		for {
+			i := int(next.Add(1)) - 1
+			if i >= len(w.feats) {
+				return nil
+			}
+			if f := &w.feats[i]; f.Kind != robocache.KindVideo && which(f) {
+				if err := w.column(ctx, f, ep, &out[i]); err != nil {
+					return robocache.At(err, robocache.Where{"stream": f.Key})
+				}
+			}
 		}
 	}
-	return g.Wait()
+	for range min(w.cfg.Encoders, len(w.feats)) - 1 {
+		g.Go(work)
+	}
+	err := work()
+	if others := g.Wait(); err == nil {
+		err = others
+	}
+	return err
 }
 
 // column makes one feature's column, and counts its rows where they are numbers or pictures. The rows of a bookkeeping column lie in out.

@@ -389,6 +389,12 @@ func TestManyChannels(t *testing.T) {
 		if err != nil || len(got) != 65000 {
 			t.Fatal(len(got), err)
 		}
+		// The summary is longer than what is read of the end at first.
+		f, err := Open(t.Context(), blob(b.Bytes()), Options{Scan: scan})
+		if err != nil || f.Recovered != scan || len(f.Channels) != 65000 && !scan {
+			t.Fatal(err, f.Recovered, len(f.Channels))
+		}
+		f.Close()
 	}
 }
 

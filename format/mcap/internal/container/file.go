@@ -54,6 +54,7 @@ type Options struct {
 const (
 	defaultBudget = 64 << 20
 	firstTail     = 64 << 10 // one request brings footer and summary of most files
+	localTail     = 8 << 10  // of a file here, where a second read costs less than bytes that are not wanted
 	maxSummary    = 512 << 20
 )
 
@@ -157,7 +158,11 @@ func (f *File) summary(ctx context.Context) error {
 	if size < f.begin+int64(tailSize) {
 		return malformed(size, "no footer: the file ends early", "", "")
 	}
-	tail := make([]byte, min(size-f.begin, firstTail))
+	first := int64(localTail)
+	if store.Remote(f.r) {
+		first = firstTail
+	}
+	tail := make([]byte, min(size-f.begin, first))
 	from := size - int64(len(tail))
 	if err := f.r.ReadAt(ctx, tail, from); err != nil {
 		return err
