@@ -288,7 +288,7 @@ func TestRunPeers(t *testing.T) {
 	w := PeerWork{Command: "c", Revision: "r", BatchSize: 16, Workers: 1, Tools: tools, Sets: &PeerSets{URI: realdata.Path(t, "g1_v30_exact"), Work: t.TempDir(), Episodes: 1, Tools: tools, Log: t.Logf}}
 	row := PeerRow{Name: "r", Title: "t", Family: "av1", Arms: []string{"robocache", "robocache-http", "memcpy"}, Bars: []Bar{rightBar("robocache"), rightBar("robocache-http"), {Text: "x", Ours: "robocache", Than: "memcpy", Metric: CPU, AtMost: 1}}}
 	kept := 0
-	p, err := RunPeers(t.Context(), []PeerRow{row}, w, 1, time.Minute, func(p *PeerReport) error { kept = len(p.Verdicts); return nil }, t.Logf)
+	p, err := RunPeers(t.Context(), []PeerRow{row}, w, 1, 15*time.Minute, func(p *PeerReport) error { kept = len(p.Verdicts); return nil }, t.Logf)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -324,7 +324,7 @@ func TestPeerArmsRun(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		results, err := Run(t.Context(), arms, 1, 5*time.Minute, t.Logf)
+		results, err := Run(t.Context(), arms, 1, 15*time.Minute, t.Logf)
 		if err != nil {
 			t.Fatal(err)
 		}
