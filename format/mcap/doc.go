@@ -7,8 +7,8 @@
 //	M2  Every message that is whole is given, to the bit, by log time; those of one time in the order of the file.
 //	M3  A damaged chunk costs its own messages: it is skipped, counted and found, or with damaged=error an error. A cut file gives what
 //	    stands before the cut.
-//	M4  No size of the file takes memory before it was checked against the file, the limits (256 MiB a chunk, 1,000 times its compressed
-//	    size) and the budget.
+//	M4  No size of the file takes memory before it was checked against the file, the limits (256 MiB a chunk, above 64 MiB 1,000 times its
+//	    compressed size) and the budget.
 //	M5  Decompressed chunks stay below their budget, each read once at a time.
 //	    Of a remote file neighbouring chunks that are wanted come with one request, bounded by a sixteenth of that budget and 4 MiB.
 //	M6  What is written opens in other readers: profile ros2, zstd chunks, ros2msg schemas, summary with statistics. Reading it gives

@@ -20,8 +20,8 @@ const (
 	zlibStream
 )
 
-// maxRatio is the most that compressed bytes may grow.
-const maxRatio = 1000
+// maxRatio is the most that deflate can pack: 258 bytes in two bits. Depth of zeros comes near it.
+const maxRatio = 1032
 
 // packingOf looks at the first bytes. A record's head that holds is never taken for a compressed stream.
 func packingOf(w *window) (packing, error) {

@@ -3,6 +3,7 @@ package rosbag2
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"strconv"
@@ -16,9 +17,15 @@ import (
 )
 
 const (
-	ratio      = 1000
+	ratio      = 1000     // decompressed to compressed, …
+	free       = 64 << 20 // … above this: pictures of a camera that sees nothing compress ten thousandfold
 	maxMessage = 1 << 30
 )
+
+// What is said of what grows beyond.
+var grown = fmt.Sprintf("at most %d bytes of one, above %d MiB", ratio, free>>20)
+
+const grownHint = "where it is not damaged, decompress it first: zstd -d of a file, ros2 bag convert of messages"
 
 // zstdMessages is a recording whose payloads are compressed one by one.
 type zstdMessages struct {
@@ -104,9 +111,9 @@ func (d *messageDecoder) message(data []byte) ([]byte, error) {
 	if err := h.Decode(data); err != nil {
 		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "zstd", Msg: "the message is no zstd frame", Err: err}
 	}
-	limit := min(ratio*len(data)+64<<10, maxMessage)
+	limit := min(max(ratio*len(data), free), maxMessage)
 	if h.FrameContentSize > uint64(limit) || h.WindowSize > uint64(max(limit, plainWindow)) {
-		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "zstd", Want: "at most " + strconv.Itoa(ratio) + " bytes of one", Got: strconv.FormatUint(h.FrameContentSize, 10) + " of " + strconv.Itoa(len(data))}
+		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "zstd", Want: grown, Got: strconv.FormatUint(h.FrameContentSize, 10) + " of " + strconv.Itoa(len(data)), Hint: grownHint}
 	}
 	// Frames that do not say how large they are, and several, get more room as long as they need it.
 	room := int(h.FrameContentSize)
@@ -124,7 +131,7 @@ func (d *messageDecoder) message(data []byte) ([]byte, error) {
 		case !errors.Is(err, unzstd.ErrRoom):
 			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "zstd", Msg: "the message does not decompress", Err: err}
 		case room == limit:
-			return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "zstd", Want: "at most " + strconv.Itoa(ratio) + " bytes of one", Got: "a message of " + strconv.Itoa(len(data)) + " bytes that grows beyond"}
+			return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "zstd", Want: grown, Got: "a message of " + strconv.Itoa(len(data)) + " bytes that grows beyond", Hint: grownHint}
 		}
 	}
 }
@@ -153,12 +160,12 @@ func unpack(ctx context.Context, f robocache.Ranged, name string) (_ *unpacked, 
 		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "zstd", Where: robocache.Where{"file": name}, Err: err}
 	}
 	defer d.Close()
-	limit := ratio*f.Size() + 1<<20
+	limit := max(ratio*f.Size(), free)
 	buf := make([]byte, 256<<10)
 	for {
 		n, err := d.Read(buf)
 		if u.size += int64(n); u.size > limit {
-			return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "zstd", Where: robocache.Where{"file": name}, Msg: "the file decompresses to more than " + strconv.Itoa(ratio) + " times its size"}
+			return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "zstd", Where: robocache.Where{"file": name}, Msg: "the file decompresses to more than " + strconv.Itoa(ratio) + " times its size", Hint: grownHint}
 		}
 		if werr := u.write(buf[:n]); werr != nil {
 			return nil, robocache.At(werr, robocache.Where{"file": name})

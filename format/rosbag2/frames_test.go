@@ -39,7 +39,7 @@ func TestMessageWindows(t *testing.T) {
 // TestMessageBroken: after a message that grows too large the next one is read.
 func TestMessageBroken(t *testing.T) {
 	d := (&zstdMessages{}).decoder()
-	if _, err := d.message(squeezed(t, make([]byte, 64<<20), 1<<20)); !errors.Is(err, robocache.ErrResourceLimit) {
+	if _, err := d.message(squeezed(t, make([]byte, free+1), 1<<20)); !errors.Is(err, robocache.ErrResourceLimit) {
 		t.Fatal(err)
 	}
 	e, err := zstd.NewWriter(nil)

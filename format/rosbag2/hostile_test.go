@@ -84,7 +84,7 @@ func FuzzDB3(f *testing.F) {
 	})
 }
 
-// B5: a frame that claims more than a ratio of 1,000 takes no memory.
+// B5: a frame that claims more than 64 MiB and a ratio of 1,000 takes no memory.
 func TestBombs(t *testing.T) {
 	w, err := zstd.NewWriter(nil)
 	if err != nil {

@@ -56,7 +56,7 @@ const (
 // decode gives a chunk's bytes.
 func (p *pipeline) decode(b []byte, raw int64) ([]byte, error) {
 	if raw > small && raw/maxRatio > int64(len(b)) {
-		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "zarr chunk", Msg: fmt.Sprintf("%d bytes unpack to %d", len(b), raw), Want: fmt.Sprintf("at most %d times as many above %d", maxRatio, small)}
+		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "zarr chunk", Msg: fmt.Sprintf("%d bytes unpack to %d", len(b), raw), Want: fmt.Sprintf("at most %d times as many above %d", maxRatio, small), Hint: "where the chunk is not damaged, write the array anew with smaller chunks"}
 	}
 	for i := len(p.steps) - 1; i >= 0; i-- {
 		s := &p.steps[i]

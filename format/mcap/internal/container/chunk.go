@@ -55,10 +55,11 @@ type Chunk struct {
 type Limits struct {
 	Chunk int64 // bytes of one chunk, decompressed
 	Ratio int64 // decompressed to compressed
+	Free  int64 // bytes of a chunk that may grow as it likes: pictures of a camera that sees nothing compress ten thousandfold
 }
 
 // DefaultLimits are those of specs/bad-input.
-var DefaultLimits = Limits{Chunk: 256 << 20, Ratio: 1000}
+var DefaultLimits = Limits{Chunk: 256 << 20, Ratio: 1000, Free: 64 << 20}
 
 // check holds a chunk's sizes against the file and the limits, before anything is allocated for it.
 func (k *Chunk) check(size int64, lim Limits) error {
@@ -68,17 +69,23 @@ func (k *Chunk) check(size int64, lim Limits) error {
 	case k.Compressed > k.Length:
 		return malformed(k.Offset, "compressed size of a chunk", fmt.Sprintf("at most its record's %d bytes", k.Length), fmt.Sprint(k.Compressed))
 	case k.Size > lim.Chunk:
-		return tooLarge(k.Offset, fmt.Sprintf("a chunk of at most %d bytes", lim.Chunk), fmt.Sprint(k.Size))
+		return smaller(tooLarge(k.Offset, fmt.Sprintf("a chunk of at most %d bytes", lim.Chunk), fmt.Sprint(k.Size)))
 	case k.Compression == None && k.Size != k.Compressed && !k.Cut:
 		return malformed(k.Offset, "sizes of a chunk that is not compressed", fmt.Sprint(k.Compressed), fmt.Sprint(k.Size))
-	case k.Compression != None && k.Size > 4096 && k.Size/lim.Ratio > k.Compressed:
-		return tooLarge(k.Offset, fmt.Sprintf("a chunk that grows at most %d times", lim.Ratio), fmt.Sprintf("%d bytes of %d", k.Size, k.Compressed))
+	case k.Compression != None && k.Size > max(lim.Free, 4096) && k.Size/lim.Ratio > k.Compressed:
+		return smaller(tooLarge(k.Offset, fmt.Sprintf("a chunk above %d bytes that grows at most %d times", lim.Free, lim.Ratio), fmt.Sprintf("%d bytes of %d", k.Size, k.Compressed)))
 	}
 	return nil
 }
 
-func tooLarge(off int64, want, got string) error {
+func tooLarge(off int64, want, got string) *robocache.Error {
 	return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "mcap", Where: robocache.Where{"offset": off}, Want: want, Got: got}
+}
+
+// smaller says what to do about a chunk.
+func smaller(e *robocache.Error) error {
+	e.Hint = "where the file is not damaged, write it anew with smaller chunks: mcap compress --chunk-size BYTES"
+	return e
 }
 
 // errCRC marks a chunk whose check sum differs.
