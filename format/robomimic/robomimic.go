@@ -95,7 +95,7 @@ func list(ctx context.Context, data *h5.Object) ([]demo, error) {
 		if !strings.HasPrefix(l.Name, "demo") {
 			continue
 		}
-		o, err := data.Lookup(ctx, l.Name)
+		o, err := data.Follow(ctx, l)
 		if err != nil {
 			return nil, err
 		}

@@ -331,3 +331,27 @@ func judge(t *testing.T, path string, low, rgb []string, mask any, following boo
 	}
 	t.Logf("robomimic: %s", line)
 }
+
+// Opening a file of many demos is linear in them: each was looked up in a list of all.
+func TestManyDemos(t *testing.T) {
+	opening := func(demos int) float64 {
+		src, err := synth.New(synth.Options{Episodes: demos, Seconds: 0.1, Cameras: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(t.TempDir(), "many.hdf5")
+		if _, err := robomimic.Write(t.Context(), src, file, robocache.WriteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		return testing.AllocsPerRun(1, func() {
+			ds, err := robomimic.Open(t.Context(), file, robocache.OpenOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ds.Close()
+		})
+	}
+	if few, many := opening(100), opening(800); many > 12*few {
+		t.Errorf("8 times the demos take %.1f times the allocations (%.0f and %.0f)", many/few, few, many)
+	}
+}

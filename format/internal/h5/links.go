@@ -272,21 +272,29 @@ func (o *Object) lookup(ctx context.Context, path string, soft *int) (*Object, e
 		if !ok {
 			return nil, missing(name)
 		}
-		l := &links[i]
-		switch {
-		case l.Hard():
-			at, err = f.object(ctx, l.addr)
-		case l.External != "":
-			return nil, f.external(l)
-		default:
-			if *soft++; *soft > maxSoft {
-				return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "hdf5", Where: robocache.Where{"file": f.name, "pointer": path}, Msg: "soft links go round in a circle", Got: l.Soft, Want: fmt.Sprintf("at most %d on the way", maxSoft)}
-			}
-			at, err = at.lookup(ctx, l.Soft, soft)
-		}
+		at, err = at.follow(ctx, &links[i], path, soft)
 		if err != nil {
 			return nil, err
 		}
 	}
 	return at, nil
+}
+
+// Follow gives the object that a link of o names. Whoever has the links of a group comes to its objects by it: Lookup lists them anew for each name.
+func (o *Object) Follow(ctx context.Context, l *Link) (*Object, error) {
+	soft := 0
+	return o.follow(ctx, l, l.Name, &soft)
+}
+
+func (o *Object) follow(ctx context.Context, l *Link, path string, soft *int) (*Object, error) {
+	switch {
+	case l.Hard():
+		return o.f.object(ctx, l.addr)
+	case l.External != "":
+		return nil, o.f.external(l)
+	}
+	if *soft++; *soft > maxSoft {
+		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "hdf5", Where: robocache.Where{"file": o.f.name, "pointer": path}, Msg: "soft links go round in a circle", Got: l.Soft, Want: fmt.Sprintf("at most %d on the way", maxSoft)}
+	}
+	return o.lookup(ctx, l.Soft, soft)
 }

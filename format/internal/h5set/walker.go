@@ -73,10 +73,7 @@ func (w *Walker) Object(ctx context.Context, path string) (*h5.Object, error) {
 	if !ok {
 		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "hdf5", Where: robocache.Where{"file": w.file.Name(), "pointer": w.at(path)}, Msg: fmt.Sprintf("no object %q", name)}
 	}
-	if l := &g.links[i]; l.Hard() {
-		return w.file.At(ctx, l.Address())
-	}
-	return g.o.Lookup(ctx, name)
+	return g.o.Follow(ctx, &g.links[i])
 }
 
 // Links lists a group below.
