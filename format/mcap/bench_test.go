@@ -34,7 +34,7 @@ func TestWindows(t *testing.T) {
 	ctx := context.Background()
 	budget, _ := strconv.ParseInt(os.Getenv("ROBOCACHE_BUDGET"), 10, 64)
 	container.Poison = false
-	s := openFile(t, path, StorageOptions{Budget: budget})
+	s := openFile(t, path, StorageOptions{Chunks: container.NewChunks(budget)})
 	if os.Getenv("ROBOCACHE_MODE") == "floor" {
 		floor(t, s)
 		return
@@ -166,7 +166,7 @@ func BenchmarkScan(b *testing.B) {
 	ctx := context.Background()
 	for _, name := range []string{"recording_zstd.mcap", "recording_lz4.mcap"} {
 		b.Run(name, func(b *testing.B) {
-			s := openFile(b, filepath.Join(realdata.Path(b, "mcap_robot"), name), StorageOptions{Budget: 1})
+			s := openFile(b, filepath.Join(realdata.Path(b, "mcap_robot"), name), StorageOptions{Chunks: container.NewChunks(1)})
 			var all []int
 			for i := range s.Topics() {
 				all = append(all, i)

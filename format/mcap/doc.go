@@ -9,7 +9,7 @@
 //	    stands before the cut.
 //	M4  No size of the file takes memory before it was checked against the file, the limits (256 MiB a chunk, above 64 MiB 1,000 times its
 //	    compressed size) and the budget.
-//	M5  Decompressed chunks stay below their budget, each read once at a time.
+//	M5  Decompressed chunks of all files of a dataset together stay below their budget, each read once at a time.
 //	    Of a remote file neighbouring chunks that are wanted come with one request, bounded by a sixteenth of that budget and 4 MiB.
 //	M6  What is written opens in other readers: profile ros2, zstd chunks, ros2msg schemas, summary with statistics. Reading it gives
 //	    features, rows, stamps and tasks as they were.

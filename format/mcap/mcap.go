@@ -116,10 +116,7 @@ func OpenStore(ctx context.Context, s store.Store, file string, opt robocache.Op
 	if budget <= 0 {
 		budget = 256 << 20
 	}
-	sto := StorageOptions{Budget: max(4<<20, budget/4), Strict: o.Strict, Scan: scan}
-	if len(files) > 1 { // several are open at a time
-		sto.Budget = max(4<<20, budget/16)
-	}
+	sto := StorageOptions{Chunks: NewChunks(budget), Strict: o.Strict, Scan: scan}
 	recs := make([]bag.Recording, len(files))
 	for i, name := range files {
 		recs[i] = bag.Recording{Name: path.Clean(name), Open: func(ctx context.Context) (bag.Storage, error) {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache/format/internal/bag"
+	"github.com/goatnote-inc/robocache/format/mcap/internal/container"
 	"github.com/goatnote-inc/robocache/format/ros2"
 	"github.com/goatnote-inc/robocache/internal/realdata"
 )
@@ -45,7 +46,7 @@ func TestPasses(t *testing.T) {
 	ctx := context.Background()
 	for _, path := range []string{filepath.Join(realdata.Path(t, "mcap_robot"), "recording_zstd.mcap"), overlapping(t)} {
 		for _, budget := range []int64{1, 0} { // nothing is kept; all is
-			s := openFile(t, path, StorageOptions{Budget: budget})
+			s := openFile(t, path, StorageOptions{Chunks: container.NewChunks(budget)})
 			var all []int
 			want := map[int][]seen{}
 			for k := range s.Topics() {

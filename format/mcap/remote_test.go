@@ -12,6 +12,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/bag"
+	"github.com/goatnote-inc/robocache/format/mcap/internal/container"
 	"github.com/goatnote-inc/robocache/format/ros2"
 	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/store/loopback"
@@ -113,7 +114,7 @@ func TestRemotePasses(t *testing.T) {
 		budget int64
 		most   int64
 	}{{0, 4}, {8 << 20, 20}} {
-		s, srv := served(t, StorageOptions{Budget: c.budget}, nil)
+		s, srv := served(t, StorageOptions{Chunks: container.NewChunks(c.budget)}, nil)
 		if _, err := s.Index(t.Context(), 0); err != nil {
 			t.Fatal(err)
 		}

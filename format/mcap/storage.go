@@ -15,11 +15,17 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
+// Chunks keeps decompressed chunks of several recordings below one budget.
+type Chunks = container.Chunks
+
+// NewChunks makes room for the chunks of a dataset that may take so many bytes in all.
+func NewChunks(budget int64) *Chunks { return container.NewChunks(max(4<<20, budget/4)) }
+
 // StorageOptions are the choices of OpenStorage.
 type StorageOptions struct {
-	Budget int64 // bytes of decompressed chunks to keep; 0 = 64 MiB
-	Strict bool  // a damaged chunk is an error; else it is skipped, counted and found
-	Scan   bool  // the summary is not believed: the file is scanned
+	Chunks *Chunks // of the recordings of one dataset; nil = one of 64 MiB for this one
+	Strict bool    // a damaged chunk is an error; else it is skipped, counted and found
+	Scan   bool    // the summary is not believed: the file is scanned
 }
 
 // Storage is an MCAP file as a recording.
@@ -64,7 +70,7 @@ var (
 // OpenStorage opens an MCAP file; name is for errors. Close of the storage closes the file; where OpenStorage fails, it is the caller's.
 func OpenStorage(ctx context.Context, file robocache.Ranged, name string, opt StorageOptions) (s *Storage, err error) {
 	defer guard.File("mcap open", name, &err)
-	f, err := container.Open(ctx, file, container.Options{Budget: opt.Budget, Strict: opt.Strict, Scan: opt.Scan})
+	f, err := container.Open(ctx, file, container.Options{Chunks: opt.Chunks, Strict: opt.Strict, Scan: opt.Scan})
 	if err != nil {
 		return nil, robocache.At(err, robocache.Where{"file": name})
 	}

@@ -144,10 +144,7 @@ func OpenStore(ctx context.Context, s store.Store, file string, opt robocache.Op
 	if budget <= 0 {
 		budget = 256 << 20
 	}
-	oo := openOptions{strict: o.Strict, mcap: mcap.StorageOptions{Budget: max(4<<20, budget/4), Strict: o.Strict, Scan: scan}}
-	if len(all) > 1 || len(all[0].files) > 1 { // several are open at a time
-		oo.mcap.Budget = max(4<<20, budget/16)
-	}
+	oo := openOptions{strict: o.Strict, mcap: mcap.StorageOptions{Chunks: mcap.NewChunks(budget), Strict: o.Strict, Scan: scan}}
 	recs := make([]bag.Recording, len(all))
 	for k := range all {
 		r := &all[k]

@@ -10,7 +10,6 @@ import (
 	"sync"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/format/internal/lru"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -28,7 +27,7 @@ type File struct {
 	r     robocache.Ranged
 	lim   Limits
 	opt   Options
-	cache *lru.Cache[int, *Records]
+	cache *Chunks
 	begin int64 // of the data section
 	end   int64 // of it: where the summary, or what is no record, begins
 
@@ -44,11 +43,11 @@ type File struct {
 
 // Options are the choices of a reader.
 type Options struct {
-	Budget int64  // bytes of decompressed chunks to keep; 0 = 64 MiB
-	Limits Limits // zero = DefaultLimits
-	Index  int64  // bytes of its index of messages; 0 = 1 GiB
-	Strict bool   // a damaged chunk is an error; else it is skipped, counted and found
-	Scan   bool   // do not believe the summary
+	Chunks *Chunks // where decompressed chunks are kept, with those of other files; nil = 64 MiB for this one
+	Limits Limits  // zero = DefaultLimits
+	Index  int64   // bytes of its index of messages; 0 = 1 GiB
+	Strict bool    // a damaged chunk is an error; else it is skipped, counted and found
+	Scan   bool    // do not believe the summary
 }
 
 const (
@@ -63,8 +62,8 @@ func le64(b []byte) uint64 { return binary.LittleEndian.Uint64(b) }
 
 // Open reads head, footer and summary. Without a summary, or with one that does not hold, the data section is scanned once.
 func Open(ctx context.Context, r robocache.Ranged, opt Options) (*File, error) {
-	if opt.Budget <= 0 {
-		opt.Budget = defaultBudget
+	if opt.Chunks == nil {
+		opt.Chunks = NewChunks(0)
 	}
 	if opt.Limits == (Limits{}) {
 		opt.Limits = DefaultLimits
@@ -72,8 +71,7 @@ func Open(ctx context.Context, r robocache.Ranged, opt Options) (*File, error) {
 	if opt.Index <= 0 {
 		opt.Index = 1 << 30
 	}
-	f := &File{r: r, lim: opt.Limits, opt: opt, flying: map[int32]*flight{}, bad: map[int]bool{}, whole: map[int]bool{}, cache: lru.New[int, *Records](opt.Budget)}
-	f.cache.Gone((*Records).Release)
+	f := &File{r: r, lim: opt.Limits, opt: opt, flying: map[int32]*flight{}, bad: map[int]bool{}, whole: map[int]bool{}, cache: opt.Chunks}
 	f.clear()
 	if err := f.head(ctx); err != nil {
 		return nil, err
@@ -312,12 +310,12 @@ func (f *File) Findings() []robocache.Finding {
 
 // Close gives the file back.
 func (f *File) Close() error {
-	f.cache.Clear()
+	f.cache.forget(f)
 	return f.r.Close()
 }
 
 // Remote says that reads of the file wait for a store.
 func (f *File) Remote() bool { return store.Remote(f.r) }
 
-// Budget is what the cache of chunks may hold.
-func (f *File) Budget() int64 { return f.opt.Budget }
+// Budget is what the cache of chunks may hold, of this file and of those that share it.
+func (f *File) Budget() int64 { return f.cache.budget }

@@ -28,7 +28,7 @@ func FuzzFile(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		before := hostile.Allocated()
 		for _, scan := range []bool{false, true} {
-			got, file, err := open(b, Options{Scan: scan, Limits: limits, Budget: 1 << 20, Index: 1 << 22})
+			got, file, err := open(b, Options{Scan: scan, Limits: limits, Chunks: NewChunks(1 << 20), Index: 1 << 22})
 			if err != nil {
 				var e *robocache.Error
 				if !errors.As(err, &e) || strings.Contains(err.Error(), "did not expect") {

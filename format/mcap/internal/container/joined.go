@@ -49,7 +49,7 @@ func (f *File) join(ctx context.Context, chunks []int32) *trip {
 	if !store.Remote(f.r) || len(chunks) < 2 {
 		return nil
 	}
-	most := max(256<<10, min(joinMost, f.opt.Budget/16))
+	most := max(256<<10, min(joinMost, f.Budget()/16))
 	t := &trip{f: f}
 	t.ctx, t.cancel = context.WithCancel(ctx)
 	var run *flight
@@ -57,7 +57,7 @@ func (f *File) join(ctx context.Context, chunks []int32) *trip {
 	defer f.mu.Unlock()
 	for _, i := range chunks {
 		k := &f.Chunks[i]
-		if _, ok := f.cache.Peek(int(i)); ok || f.bad[int(i)] || f.flying[i] != nil {
+		if _, ok := f.cache.peek(f, int(i)); ok || f.bad[int(i)] || f.flying[i] != nil {
 			run = nil
 			continue
 		}

@@ -36,7 +36,7 @@ func (f *File) Records(ctx context.Context, i int, need int64) (*Records, error)
 	}
 	for {
 		mine := false
-		r, err := f.cache.Get(ctx, i, func() (*Records, int64, error) {
+		r, err := f.cache.get(ctx, f, i, func() (*Records, int64, error) {
 			r, err := f.read(ctx, i, need)
 			if err != nil {
 				return nil, 0, err
@@ -55,14 +55,14 @@ func (f *File) Records(ctx context.Context, i int, need int64) (*Records, error)
 			return r, nil
 		}
 		r.Release() // a part, read for who needed less: it will be all
-		f.cache.Drop(i)
+		f.cache.drop(f, i)
 		need = 0
 	}
 }
 
 // peek gives the records of a chunk that is in the cache.
 func (f *File) peek(i int) *Records {
-	if r, ok := f.cache.Peek(i); ok && r.all && r.acquire() {
+	if r, ok := f.cache.peek(f, i); ok && r.all && r.acquire() {
 		return r
 	}
 	return nil
@@ -141,7 +141,7 @@ func (f *File) Prefetch(ctx context.Context, chunks []int32) (stop func()) {
 			}
 			g.Go(func() (err error) {
 				defer guard.Malformed("mcap", &err)
-				if _, ok := f.cache.Peek(int(i)); !ok {
+				if _, ok := f.cache.peek(f, int(i)); !ok {
 					r, _ := f.Records(ctx, int(i), 0)
 					r.Release()
 				}
@@ -173,7 +173,7 @@ func (f *File) each(ctx context.Context, chunks []int32, ordered bool, fn func(c
 	for _, i := range chunks {
 		total += f.Chunks[i].Size
 	}
-	keep := total <= f.opt.Budget/2 // else a pass would only push out what others want
+	keep := total <= f.Budget()/2 // else a pass would only push out what others want
 	trip := f.join(ctx, chunks)
 	defer trip.end()
 	g, ctx := errgroup.WithContext(ctx)

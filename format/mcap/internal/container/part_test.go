@@ -22,7 +22,7 @@ func TestParts(t *testing.T) {
 	} {
 		data := large(t, opt, 5<<20)
 		for _, budget := range []int64{1, 3 << 20, 64 << 20} {
-			f, err := Open(ctx, blob(data), Options{Budget: budget, Strict: true})
+			f, err := Open(ctx, blob(data), Options{Chunks: NewChunks(budget), Strict: true})
 			if err != nil {
 				t.Fatal(err)
 			}
