@@ -154,7 +154,7 @@ func stampsBy(ctx context.Context, ds robocache.Dataset, ep int, key, clock stri
 	}
 	if err := CheckStamps(stamps, key); err != nil {
 		e := robocache.At(err, robocache.Where{"clock": clock}).(*robocache.Error)
-		if e.Hint == "" {
+		if e.Hint == "" && e.Msg == "timestamps must not decrease" {
 			e.Hint = "the rows lie in the order of another of the stream's clocks: opened with --option clock=" + clock + ", or with clock: " + clock + " of the stream in a mapping, they lie in this one's"
 		}
 		return nil, e

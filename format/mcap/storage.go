@@ -252,6 +252,7 @@ func (s *Storage) Messages(ctx context.Context, topic, from, to int, fn func(i i
 	if from < 0 || to > len(t.place) || from > to {
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: "mcap", Where: robocache.Where{"file": s.name, "stream": s.infos[topic].Name}, Want: fmt.Sprintf("messages of 0 to %d", len(t.place)), Got: fmt.Sprintf("%d to %d", from, to)}
 	}
+	defer s.file.ReadAhead()()
 	planned, stop := from, func() {}
 	defer func() { stop() }()
 	var m container.Message
@@ -314,11 +315,12 @@ const minLast = 16 << 10
 // ahead decompresses the chunks of places beside who reads them, as far as the cache holds them: those of the first n places. stop waits
 // for it.
 func (s *Storage) ahead(ctx context.Context, places []place) (n int, stop func()) {
+	share := s.file.Share()
 	var chunks []int32
 	var size int64
 	for ; n < len(places); n++ {
 		if p := places[n]; n == 0 || p.chunk != places[n-1].chunk {
-			if size += s.file.Chunks[p.chunk].Size; len(chunks) > 0 && (size > s.file.Budget()/2 || len(chunks) >= 64) {
+			if size += s.file.Chunks[p.chunk].Size; len(chunks) > 0 && (size > share || len(chunks) >= 64) {
 				break
 			}
 			chunks = append(chunks, p.chunk)

@@ -12,16 +12,19 @@ import (
 // the order in which they were recorded.
 const (
 	aheadBlock = 256 << 10
-	aheadKept  = 16 // blocks
+	aheadKept  = 16 // blocks at least, of all files of a dataset: were they counted with each file's index, indexes would be closed for them
 )
 
 // ahead reads a distant file in blocks, which it also gives; a file near by is given back as it is.
-func ahead(f robocache.Ranged, name string) (robocache.Ranged, *lastBlocks) {
-	if !store.Remote(f) {
-		return f, nil
+func ahead(f robocache.Ranged, name string, kept *lastBlocks) robocache.Ranged {
+	if !store.Remote(f) || kept == nil {
+		return f
 	}
-	kept := &lastBlocks{at: map[[16]byte][]byte{}}
-	return store.CachedRanged(f, name, kept, aheadBlock), kept
+	return store.CachedRanged(f, name, kept, aheadBlock)
+}
+
+func newLastBlocks(budget int64) *lastBlocks {
+	return &lastBlocks{at: map[[16]byte][]byte{}, most: max(aheadKept, int(budget/8/aheadBlock))}
 }
 
 // lastBlocks keeps the blocks that came last.
@@ -29,6 +32,7 @@ type lastBlocks struct {
 	mu    sync.Mutex
 	at    map[[16]byte][]byte
 	order [][16]byte
+	most  int
 }
 
 // Get gives a block; it is never written to again.
@@ -46,23 +50,10 @@ func (c *lastBlocks) Put(key [16]byte, data []byte) error {
 	if _, ok := c.at[key]; ok {
 		return nil
 	}
-	if len(c.order) == aheadKept {
+	if len(c.order) == c.most {
 		delete(c.at, c.order[0])
 		c.order = c.order[1:]
 	}
 	c.at[key], c.order = slices.Clone(data), append(c.order, key)
 	return nil
-}
-
-// held is what the blocks take in memory; nil holds none.
-func (c *lastBlocks) held() (n int64) {
-	if c == nil {
-		return 0
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, b := range c.at {
-		n += int64(len(b))
-	}
-	return n
 }

@@ -116,7 +116,7 @@ func (d *messageDecoder) message(data []byte) ([]byte, error) {
 		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "zstd", Want: grown, Got: strconv.FormatUint(h.FrameContentSize, 10) + " of " + strconv.Itoa(len(data)), Hint: grownHint}
 	}
 	// Frames that do not say how large they are, and several, get more room as long as they need it.
-	room := int(h.FrameContentSize)
+	room := min(int(h.FrameContentSize), max(ratio*len(data), 64<<10)) // the rest when that much came
 	if room == 0 {
 		room = min(max(64<<10, 4*len(data)), limit)
 	}

@@ -19,7 +19,6 @@ import (
 // db3 is one SQLite file as a recording.
 type db3 struct {
 	file   robocache.Ranged
-	kept   *lastBlocks // of a distant file; nil near by
 	name   string
 	db     *sqlite.DB
 	table  *sqlite.Table
@@ -45,15 +44,15 @@ var (
 )
 
 // openDB3 reads the topics and the places of all messages. wal is the log beside the file, which may be empty; nil where there is none. Close of the storage closes the file.
-func openDB3(ctx context.Context, file robocache.Ranged, name string, wal []byte) (s *db3, err error) {
+func openDB3(ctx context.Context, file robocache.Ranged, name string, wal []byte, kept *lastBlocks) (s *db3, err error) {
 	defer guard.File("rosbag2 open", name, &err)
 	where := robocache.Where{"file": name}
-	file, kept := ahead(file, name)
+	file = ahead(file, name, kept)
 	db, err := sqlite.Open(ctx, file, wal)
 	if err != nil {
 		return nil, robocache.At(err, where)
 	}
-	s = &db3{file: file, name: name, db: db, kept: kept}
+	s = &db3{file: file, name: name, db: db}
 	if wal != nil {
 		s.found = append(s.found, robocache.Finding{Severity: robocache.SeverityWarning, Code: "not-closed", Where: where, Count: int64(db.LogPages()),
 			Message: "a write-ahead log lies beside the file: the recorder did not close it. " + strconv.Itoa(db.LogPages()) + " pages were read from the log", Mend: "open and close the file once with sqlite3"})
@@ -234,7 +233,7 @@ func (s *db3) Index(_ context.Context, topic int) (*bag.Index, error) {
 }
 
 func (s *db3) Bytes() int64 { return s.bytes }
-func (s *db3) Held() int64  { return 16*int64(s.rows()) + s.kept.held() }
+func (s *db3) Held() int64  { return 16 * int64(s.rows()) }
 
 func (s *db3) Findings() []robocache.Finding { return s.found }
 func (s *db3) Close() error                  { return s.file.Close() }

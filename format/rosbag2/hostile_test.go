@@ -71,7 +71,7 @@ func FuzzDB3(f *testing.F) {
 	f.Add(small)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		before := hostile.Allocated()
-		s, err := openDB3(t.Context(), mem(b), "a.db3", nil)
+		s, err := openDB3(t.Context(), mem(b), "a.db3", nil, nil)
 		hostile.Typed(t, err)
 		if err == nil {
 			for k, info := range s.Topics() {

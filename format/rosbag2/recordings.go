@@ -185,6 +185,7 @@ func withMetadata(ctx context.Context, s store.Store, dir string, there []string
 
 // openOptions are the choices of opening a recording.
 type openOptions struct {
+	blocks *lastBlocks // of distant databases
 	strict bool
 	mcap   mcap.StorageOptions
 }
@@ -313,7 +314,7 @@ func openFile(ctx context.Context, s store.Store, name string, opt openOptions) 
 				return nil, err
 			}
 		}
-		if out, err = openDB3(ctx, f, name, wal); err != nil {
+		if out, err = openDB3(ctx, f, name, wal, opt.blocks); err != nil {
 			return nil, err
 		}
 	} else if out, err = mcap.OpenStorage(ctx, f, name, opt.mcap); err != nil {

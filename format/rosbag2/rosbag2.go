@@ -144,7 +144,7 @@ func OpenStore(ctx context.Context, s store.Store, file string, opt robocache.Op
 	if budget <= 0 {
 		budget = 256 << 20
 	}
-	oo := openOptions{strict: o.Strict, mcap: mcap.StorageOptions{Chunks: mcap.NewChunks(budget), Strict: o.Strict, Scan: scan}}
+	oo := openOptions{strict: o.Strict, blocks: newLastBlocks(budget), mcap: mcap.StorageOptions{Chunks: mcap.NewChunks(budget), Strict: o.Strict, Scan: scan}}
 	recs := make([]bag.Recording, len(all))
 	for k := range all {
 		r := &all[k]

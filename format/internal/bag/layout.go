@@ -2,6 +2,8 @@ package bag
 
 import (
 	"encoding/json"
+	"math"
+	"reflect"
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
@@ -56,21 +58,50 @@ type LayoutEpisode struct {
 	Tasks  []string `json:"tasks"`
 }
 
+// numbered says that a table of tasks, which may be of any file, has each number and each text once.
+func numbered(tasks []robocache.Task) bool {
+	at, of := map[int64]bool{}, map[string]bool{}
+	for _, t := range tasks {
+		if t.Index < 0 || t.Index > math.MaxInt32 || at[t.Index] || of[t.Text] {
+			return false
+		}
+		at[t.Index], of[t.Text] = true, true
+	}
+	return true
+}
+
 // readLayout takes the layout of the recordings, where all have one and the same.
 func (d *Dataset) readLayout(errs []error) {
+	var l Layout
 	var text string
 	for i, n := range d.notes {
 		if errs[i] != nil {
 			continue
 		}
 		t := n[LayoutRecord+"."+LayoutDataset]
-		if t == "" || text != "" && t != text {
+		if t != "" && t == text {
+			continue
+		}
+		var k Layout
+		if json.Unmarshal([]byte(t), &k) != nil {
 			return
 		}
-		text = t
+		if !numbered(k.Tasks) {
+			k.Tasks = nil
+		}
+		if text == "" {
+			text, l = t, k
+			continue
+		}
+		// Recordings of several conversions may differ in their tables of tasks alone: then none of them numbers.
+		if !slices.Equal(l.Tasks, k.Tasks) {
+			l.Tasks = nil
+		}
+		if k.Tasks = l.Tasks; !reflect.DeepEqual(l, k) {
+			return
+		}
 	}
-	var l Layout
-	if text == "" || json.Unmarshal([]byte(text), &l) != nil {
+	if text == "" {
 		return
 	}
 	d.layout = &l

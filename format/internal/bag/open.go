@@ -24,6 +24,8 @@ const (
 	openAtOnce    = 64
 	settleBelow   = 64 << 20 // bytes of messages that scan=auto reads at opening
 	samples       = 16       // messages of a topic that settle its columns, where not all are read
+	sampleBytes   = 32 << 20 // of them, but for the first
+	sampledBytes  = 1 << 30  // of all topics
 	maxTopics     = 65535
 	farthestKey   = 4096 // messages of video among which the first key picture is looked for
 )
@@ -217,6 +219,7 @@ func (d *Dataset) unreadable(rec int, info *TopicInfo, err error) {
 // sample settles the columns of each topic by the first messages of the first recording that has any.
 func (d *Dataset) sample(ctx context.Context) error {
 	kept := d.topics[:0]
+	all := 0
 	for _, t := range d.topics {
 		rec := slices.IndexFunc(t.counts, func(n int64) bool { return n > 0 })
 		if rec < 0 {
@@ -227,7 +230,14 @@ func (d *Dataset) sample(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			return s.Messages(ctx, t.place[rec], 0, min(samples, len(ix.Log)), func(_ int, m *Message) error {
+			held := 0
+			return s.Messages(ctx, t.place[rec], 0, min(samples, len(ix.Log)), func(i int, m *Message) error {
+				if held += len(m.Data); i > 0 && held > sampleBytes {
+					return nil
+				}
+				if all += len(m.Data); all > sampledBytes { // a small file can hold it, packed
+					return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "open", Msg: "the first messages of the topics", Want: "at most 1 GiB", Got: "more"}
+				}
 				t.first, t.firstLog = append(t.first, slices.Clone(m.Data)), append(t.firstLog, m.Log)
 				return nil
 			})

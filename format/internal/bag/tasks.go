@@ -122,6 +122,9 @@ func (d *Dataset) noteTask(rec int) string {
 	return ""
 }
 
+// mostText bounds the texts of an episode's tasks, in bytes.
+const mostText = 16 << 20
+
 // taskTrack reads the tasks of an episode.
 func (d *Dataset) taskTrack(ctx context.Context, ep int) (*taskTrack, error) {
 	d.mu.Lock()
@@ -146,9 +149,13 @@ func (d *Dataset) taskTrack(ctx context.Context, ep int) (*taskTrack, error) {
 			if !e.whole {
 				to = search(ix.Log, e.to)
 			}
+			held := 0
 			return s.Messages(ctx, t.place[e.rec], 0, to, func(_ int, m *Message) error {
 				text, err := t.dec.Text(m.Data, d.task.field, 0)
 				if err == nil && (len(tr.text) == 0 || tr.text[len(tr.text)-1] != text) {
+					if held += len(text); held > mostText {
+						return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "tasks", Where: robocache.Where{"stream": t.key}, Want: "at most 16 MiB of texts in an episode", Got: "more"}
+					}
 					tr.at, tr.text = append(tr.at, m.Log), append(tr.text, text)
 				}
 				return err

@@ -2,6 +2,7 @@ package container
 
 import (
 	"context"
+	"sync/atomic"
 
 	"github.com/goatnote-inc/robocache/format/internal/lru"
 )
@@ -11,6 +12,7 @@ import (
 type Chunks struct {
 	kept   *lru.Cache[chunkKey, *Records]
 	budget int64
+	ahead  atomic.Int64 // readers that have chunks read ahead
 }
 
 type chunkKey struct {

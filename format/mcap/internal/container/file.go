@@ -317,5 +317,14 @@ func (f *File) Close() error {
 // Remote says that reads of the file wait for a store.
 func (f *File) Remote() bool { return store.Remote(f.r) }
 
+// ReadAhead counts a reader that has chunks read ahead, until done.
+func (f *File) ReadAhead() (done func()) {
+	f.cache.ahead.Add(1)
+	return func() { f.cache.ahead.Add(-1) }
+}
+
+// Share is how much one such reader may have read ahead: what the others do must not push it out before it is taken.
+func (f *File) Share() int64 { return f.cache.budget / 2 / max(1, f.cache.ahead.Load()) }
+
 // Budget is what the cache of chunks may hold, of this file and of those that share it.
 func (f *File) Budget() int64 { return f.cache.budget }

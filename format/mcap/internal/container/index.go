@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"sort"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
@@ -162,6 +163,9 @@ func (f *File) gaps(ctx context.Context) ([]Chunk, error) {
 // workers is how many chunks are read at a time.
 func workers() int { return max(2, min(8, runtime.GOMAXPROCS(0))) }
 
+// maxDefined bounds what the chunks define, all together.
+const maxDefined = 128 << 20
+
 // buildIndex makes an index of what the chunks' message indexes say, or the chunks themselves.
 func (f *File) buildIndex(ctx context.Context) (*Index, error) {
 	found := make([]content, len(f.Chunks))
@@ -175,6 +179,7 @@ func (f *File) buildIndex(ctx context.Context) (*Index, error) {
 		}
 		return nil
 	}
+	var defined atomic.Int64
 	var walked []int32
 	for i := range f.Chunks {
 		if f.Chunks[i].unindexed {
@@ -208,6 +213,13 @@ func (f *File) buildIndex(ctx context.Context) (*Index, error) {
 			*c = f.contents(ctx, i)
 			if c.err != nil && !damaged(c.err) {
 				return c.err
+			}
+			n := int64(0)
+			for _, d := range c.defs {
+				n += int64(len(d.b))
+			}
+			if defined.Add(n) > maxDefined {
+				return tooLarge(k.Offset, fmt.Sprintf("schemas and channels of at most %d bytes", int64(maxDefined)), "more")
 			}
 			return take(len(c.spots))
 		})
