@@ -233,8 +233,10 @@ func roleSealSize(args []string) error {
 	d.rollMu.Lock()
 	d.retire()
 	d.rollMu.Unlock()
-	for d.Err() == nil { // the very next Put, though the sealing has more to do
-		runtime.Gosched()
+	for start := time.Now(); d.Err() == nil; runtime.Gosched() { // the very next Put, though the sealing has more to do
+		if time.Since(start) > time.Minute {
+			return errors.New("never told")
+		}
 	}
 	if err := d.Put(key(1), value(1)); !errors.Is(err, robocache.ErrResourceLimit) || !strings.Contains(err.Error(), "ulimit -f") {
 		return fmt.Errorf("the Put after it: %w", err)
@@ -447,10 +449,12 @@ func fileRSS() (sum int64) {
 	ours := false
 	for line := range strings.Lines(string(text)) {
 		var n int64
-		if _, err := fmt.Sscanf(line, "Rss: %d kB", &n); err == nil && ours {
-			sum += n << 10
-		} else if strings.Contains(line, " /") {
-			ours = strings.HasSuffix(strings.TrimSpace(line), sealedSuffix)
+		if _, err := fmt.Sscanf(line, "Rss: %d kB", &n); err == nil {
+			if ours {
+				sum += n << 10
+			}
+		} else if f := strings.Fields(line); len(f) >= 5 && strings.Contains(f[0], "-") {
+			ours = strings.HasSuffix(f[len(f)-1], sealedSuffix)
 		}
 	}
 	return sum

@@ -79,6 +79,7 @@ func TestPanic(t *testing.T) {
 		opt := Options{Pictures: pictures, Threads: 2, Resume: true, Encode: lerobot.VideoConfig{Codec: "h264"}}
 		if pictures == "video" {
 			if err := video.CanEncode(t.Context(), video.EncodeConfig{Codec: video.H264, Width: 96, Height: 64, Rate: robocache.Rate{Num: 20, Den: 1}}); err != nil {
+				t.Log(err)
 				continue
 			}
 		}

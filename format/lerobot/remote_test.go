@@ -21,17 +21,17 @@ import (
 // openRemote opens a dataset over http, with the server that counts.
 func openRemote(t testing.TB, dir string, latency time.Duration) (*Dataset, *loopback.Server) {
 	t.Helper()
-	return openServed(t, dir, loopback.Options{Latency: latency})
+	return openServed(t, dir, loopback.Options{Latency: latency}, store.HTTPOptions{})
 }
 
-func openServed(t testing.TB, dir string, opt loopback.Options) (*Dataset, *loopback.Server) {
+func openServed(t testing.TB, dir string, opt loopback.Options, client store.HTTPOptions) (*Dataset, *loopback.Server) {
 	t.Helper()
 	srv, err := loopback.Serve(dir, opt)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { srv.Close() })
-	s, err := store.Open(srv.URL)
+	s, err := store.NewHTTP(srv.URL, client)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func TestRemoteAtOnce(t *testing.T) {
 			waiting.Wait()
 		}
 		return false
-	}})
+	}}, store.HTTPOptions{Stall: time.Hour, Timeout: time.Hour}) // or who is kept waiting asks, and counts, again
 	rows := make([]robocache.Row, d.Info().Episodes)
 	for i := range rows {
 		rows[i].Episode = i
@@ -117,6 +117,9 @@ func TestRemoteAtOnce(t *testing.T) {
 			return d.Frames(t.Context(), "observation.images.cam_high", rows, make([]robocache.FrameRef, len(rows)))
 		},
 	} {
+		for len(come) > 0 {
+			<-come
+		}
 		want.Store(int64(len(rows) - 1))
 		waiting.Add(1)
 		done := make(chan error, 1)

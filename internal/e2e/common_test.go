@@ -244,12 +244,15 @@ func want(t testing.TB, err, class error, words ...string) {
 // hangs is beyond what any step takes on the slowest machine.
 const hangs = 5 * time.Minute
 
-// bounded runs f and fails where it hangs or allocates more than ceiling.
+// busy is far beyond the CPU time that any step takes, under the race detector too: that is less than a second.
+const busy = time.Minute
+
+// bounded runs f and fails where it hangs, computes for long or allocates more than ceiling. Tests that run in parallel with it would count too.
 func bounded(t testing.TB, ceiling uint64, f func()) {
 	t.Helper()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	begin := time.Now()
+	begin, used := time.Now(), cpuTime()
 	done := make(chan struct{})
 	go func() { defer close(done); f() }()
 	select {
@@ -257,6 +260,9 @@ func bounded(t testing.TB, ceiling uint64, f func()) {
 	case <-time.After(hangs):
 		buf := make([]byte, 1<<20)
 		t.Fatalf("hangs: not done after %v\n%s", hangs, buf[:runtime.Stack(buf, true)])
+	}
+	if took := cpuTime() - used; took > busy {
+		t.Errorf("%v of CPU, the ceiling is %v", took, busy)
 	}
 	runtime.ReadMemStats(&after)
 	if got := after.TotalAlloc - before.TotalAlloc; got > ceiling {

@@ -243,8 +243,12 @@ func TestCancel(t *testing.T) {
 		for _, after := range []time.Duration{0, time.Millisecond, 30 * time.Millisecond, 120 * time.Millisecond} {
 			ctx, cancel := context.WithCancel(t.Context())
 			time.AfterFunc(after, cancel)
+			done := m.Stats().FramesUnique
 			b, err := call(ctx)
 			<-ctx.Done()
+			if n := m.Stats().FramesUnique - done; n >= int64(len(all)) {
+				t.Errorf("%s, cancelled after %v: %d pictures were decoded first", name, after, n)
+			}
 			if err == nil {
 				b.Release()
 				if name == "Next" && after > 0 { // what an earlier call asked for is there by now
@@ -256,7 +260,11 @@ func TestCancel(t *testing.T) {
 			}
 		}
 	}
+	done := l.Stats().FramesUnique
 	if err := l.Close(); err != nil {
 		t.Error(err)
+	}
+	if n := l.Stats().FramesUnique - done; n > 256 {
+		t.Errorf("Close decoded %d pictures", n)
 	}
 }

@@ -156,6 +156,7 @@ func (r *reading) plan(t testing.TB, wanted []int) []*task {
 	return tasks
 }
 
+// cpuTime is what this process has used of the cores: a busy machine makes it no longer.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {

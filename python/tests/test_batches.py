@@ -71,7 +71,7 @@ def test_signals_at_any_moment(script, h264: str) -> None:  # type: ignore[no-un
         """
         import gc, signal, sys, time, torch, robocache
         loader = robocache.Loader(sys.argv[1], batch_size=8, keys=["index", "action", "task"], seed=1, threads=2)
-        order = {e: loader.order(e).tolist() for e in range(60)}
+        order = {e: loader.order(e).tolist() for e in range(600)}
         class Hit(Exception): pass
         armed = False
         def strike(*a):
@@ -83,7 +83,7 @@ def test_signals_at_any_moment(script, h264: str) -> None:  # type: ignore[no-un
         signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
         hits = gaps = given = ends = 0
         t = time.monotonic()
-        while (hits <= 400 or given <= 100 or ends <= 1) and time.monotonic() - t < 60 and ends < 50:
+        while (hits <= 2000 or given <= 100 or ends <= 1) and time.monotonic() - t < 60 and ends < 590:
             it = iter(loader)
             epoch, at = loader.epoch, 0
             while True:

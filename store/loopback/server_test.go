@@ -128,6 +128,18 @@ func TestAllAtOnce(t *testing.T) {
 	wg.Wait()
 }
 
+// A request that has its answer is under way no longer.
+func TestOneByOne(t *testing.T) {
+	s, _ := serve(t, map[string][]byte{"a": {1}}, loopback.Options{})
+	const n = 100
+	for range n {
+		get(t, s.URL+"/a", "")
+	}
+	if most := s.MostAtOnce(); most < 1 || most > n/2 { // who has the answer may ask again before the handler has returned
+		t.Errorf("%d of %d requests at once, each after the other", most, n)
+	}
+}
+
 // The bandwidth is that of all bodies together (S3).
 func TestBandwidth(t *testing.T) {
 	data := storetest.Bytes(100_000, 2)
