@@ -205,8 +205,13 @@ func (b *Fetched) parts(p piece) []piece {
 	slices.SortFunc(own, func(x, y Range) int { return cmp.Or(cmp.Compare(x.Off, y.Off), cmp.Compare(x.Len, y.Len)) })
 	own = slices.Compact(own)
 	parts := make([]piece, len(own))
+	end := p.off
 	for i, r := range own {
 		parts[i] = piece{off: r.Off, data: p.data[r.Off-p.off:][:r.Len:r.Len]}
+		if r.Off < end { // groups share packets: two reads at once must not write to one place
+			parts[i].data = make([]byte, r.Len)
+		}
+		end = max(end, r.end())
 	}
 	return parts
 }
