@@ -110,6 +110,27 @@ func longFile(t *testing.T, b *scripted, n, gop, lag int) *File {
 	return f
 }
 
+// Parts of a failed read that share bytes are read at the same time: none may write where another does.
+func TestPartsOwnTheirMemory(t *testing.T) {
+	b := &Fetched{ranges: []Range{{10, 30}, {0, 20}, {20, 40}, {60, 10}, {10, 30}}}
+	parts := b.parts(piece{data: make([]byte, 70)})
+	if len(parts) != 4 {
+		t.Fatalf("%d parts of 4 reads", len(parts))
+	}
+	for i := range parts {
+		for k := range parts[i].data {
+			parts[i].data[k] = byte(i + 1)
+		}
+	}
+	for i, p := range parts {
+		for k, v := range p.data {
+			if v != byte(i+1) {
+				t.Fatalf("byte %d of the part at %d was written by the part at %d", k, p.off, parts[v-1].off)
+			}
+		}
+	}
+}
+
 // The promise of Fetch: whatever was fetched with it, whatever fails, and wherever decoders stand, a group has the pictures and the
 // error that it has with Decode. Random files, faults, plans and orders, on pools that live through all of them.
 func TestFetchedEqualsDecode(t *testing.T) {

@@ -15,7 +15,7 @@ const (
 	aheadKept  = 16 // blocks at least, of all files of a dataset: were they counted with each file's index, indexes would be closed for them
 )
 
-// ahead reads a distant file in blocks, which it also gives; a file near by is given back as it is.
+// ahead reads a distant file in blocks, which kept holds; a file near by is given back as it is.
 func ahead(f robocache.Ranged, name string, kept *lastBlocks) robocache.Ranged {
 	if !store.Remote(f) || kept == nil {
 		return f
@@ -23,6 +23,7 @@ func ahead(f robocache.Ranged, name string, kept *lastBlocks) robocache.Ranged {
 	return store.CachedRanged(f, name, kept, aheadBlock)
 }
 
+// newLastBlocks makes room for the blocks of a dataset: an eighth of its budget.
 func newLastBlocks(budget int64) *lastBlocks {
 	return &lastBlocks{at: map[[16]byte][]byte{}, most: max(aheadKept, int(budget/8/aheadBlock))}
 }

@@ -30,12 +30,6 @@ func NewChunks(budget int64) *Chunks {
 	return c
 }
 
-// Bytes is what is kept now, and was at most.
-func (c *Chunks) Bytes() (now, peak int64) {
-	s := c.kept.Stats()
-	return s.Bytes, s.Peak
-}
-
 // get gives a chunk of a file, loading it where it is not kept.
 func (c *Chunks) get(ctx context.Context, f *File, chunk int, load func() (*Records, int64, error)) (*Records, error) {
 	return c.kept.Get(ctx, chunkKey{f, chunk}, load)
