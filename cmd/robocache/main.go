@@ -2,88 +2,12 @@
 package main
 
 import (
-	"context"
-	"fmt"
-	"io"
-	"log/slog"
 	"os"
-	"os/signal"
-	"syscall"
 
-	"github.com/spf13/cobra"
-	"golang.org/x/term"
-
-	_ "github.com/goatnote-inc/robocache/format/all"
-	_ "github.com/goatnote-inc/robocache/video/ffmpeg"
+	"github.com/goatnote-inc/robocache/internal/cli"
 )
 
 // version is set by the build.
 var version = "unknown"
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
-}
-
-// run is main without the process: arguments and streams in, exit code out.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	root := newRoot()
-	root.SetArgs(args)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
-	err := root.ExecuteContext(ctx)
-	code := exitCode(ctx, err)
-	if err != nil && code != exitFindings {
-		fmt.Fprintln(stderr, "robocache:", err)
-	}
-	return code
-}
-
-func newRoot() *cobra.Command {
-	var level string
-	root := &cobra.Command{
-		Use:   "robocache",
-		Short: "a data engine for robot learning",
-		Long: `robocache reads robot datasets in place, proves that they are what they claim, converts them,
-makes synthetic ones, and measures how fast aligned batches come out of them.
-
-  robocache synth /tmp/demo              make a small dataset with video
-  robocache inspect /tmp/demo            see what is in it
-  robocache doctor /tmp/demo             see what is wrong with it
-  robocache bench load /tmp/demo         see how fast it loads
-
-A URI is a path, file://, http:// or https://. The same in Python: import robocache; help(robocache).`,
-		SilenceUsage:  true,
-		SilenceErrors: true,
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			return setLog(cmd.ErrOrStderr(), level)
-		},
-	}
-	root.PersistentFlags().StringVar(&level, "log-level", "warn", "debug, info, warn or error; logs go to stderr")
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return misuse(err.Error()) })
-	root.AddCommand(newInspect(), newDoctor(), newStats(), newConvert(), newSynth(), newBench(), newCache(), newSelfTest(), newVersion())
-	for _, c := range root.Commands() {
-		withExitCodes(c)
-	}
-	return root
-}
-
-func setLog(w io.Writer, level string) error {
-	var l slog.Level
-	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return misuse("--log-level: " + err.Error())
-	}
-	opt := &slog.HandlerOptions{Level: l}
-	var h slog.Handler = slog.NewJSONHandler(w, opt)
-	if isTerminal(w) {
-		h = slog.NewTextHandler(w, opt)
-	}
-	slog.SetDefault(slog.New(h))
-	return nil
-}
-
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
-}
+func main() { os.Exit(cli.Main(os.Args[1:], version)) }

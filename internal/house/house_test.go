@@ -47,6 +47,7 @@ var allowed = map[string][]string{
 	"internal/realdata": {},
 	"internal/hostile":  {""},
 	"internal/e2e":      {"*"},
+	"internal/cli":      {"*"},
 	"cmd":               {"*"},
 	"examples":          {"*"},
 }
@@ -87,6 +88,7 @@ func TestRulesCanFail(t *testing.T) {
 		{module + "/loader", []string{module + "/format/lerobot"}},
 		{module, []string{module + "/store"}},
 		{module + "/bench", []string{module + "/cmd/robocache"}},
+		{module + "/inspect", []string{module + "/internal/cli"}},
 		{module + "/newroom", []string{"fmt"}},
 	} {
 		if len(forbidden(p)) == 0 {

@@ -1,0 +1,91 @@
+// Package cli is the command line: one file a verb. It is run by the command robocache, and by the C library for Python's.
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	_ "github.com/goatnote-inc/robocache/format/all"
+	_ "github.com/goatnote-inc/robocache/video/ffmpeg"
+)
+
+// version is that of the program, which its build sets.
+var version = "unknown"
+
+// Main runs a command line on the process's streams until it is done or interrupted, and gives the exit code.
+func Main(args []string, programVersion string) int {
+	version = programVersion
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	return run(ctx, args, os.Stdout, os.Stderr)
+}
+
+// run is Main without the process: arguments and streams in, exit code out.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	root := newRoot()
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	code := exitCode(ctx, err)
+	if err != nil && code != exitFindings {
+		fmt.Fprintln(stderr, "robocache:", err)
+	}
+	return code
+}
+
+func newRoot() *cobra.Command {
+	var level string
+	root := &cobra.Command{
+		Use:   "robocache",
+		Short: "a data engine for robot learning",
+		Long: `robocache reads robot datasets in place, proves that they are what they claim, converts them,
+makes synthetic ones, and measures how fast aligned batches come out of them.
+
+  robocache synth /tmp/demo              make a small dataset with video
+  robocache inspect /tmp/demo            see what is in it
+  robocache doctor /tmp/demo             see what is wrong with it
+  robocache bench load /tmp/demo         see how fast it loads
+
+A URI is a path, file://, http:// or https://. The same in Python: import robocache; help(robocache).`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			return setLog(cmd.ErrOrStderr(), level)
+		},
+	}
+	root.PersistentFlags().StringVar(&level, "log-level", "warn", "debug, info, warn or error; logs go to stderr")
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return misuse(err.Error()) })
+	root.AddCommand(newInspect(), newDoctor(), newStats(), newConvert(), newSynth(), newBench(), newCache(), newSelfTest(), newVersion())
+	for _, c := range root.Commands() {
+		withExitCodes(c)
+	}
+	return root
+}
+
+func setLog(w io.Writer, level string) error {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		return misuse("--log-level: " + err.Error())
+	}
+	opt := &slog.HandlerOptions{Level: l}
+	var h slog.Handler = slog.NewJSONHandler(w, opt)
+	if isTerminal(w) {
+		h = slog.NewTextHandler(w, opt)
+	}
+	slog.SetDefault(slog.New(h))
+	return nil
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
