@@ -9,7 +9,7 @@ SO := python/robocache/_lib/librobocache.so
 export ROBOCACHE_TESTDATA ?= $(abspath ../shared/data)
 PY := .venv/bin/python
 
-.PHONY: help deps native build lib core peers prepare demo test test-go test-race test-python test-tfds lint fuzz soak bench clean
+.PHONY: help deps native build lib core peers prepare demo test test-go test-race test-python test-tfds test-zarr lint fuzz soak bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -56,6 +56,11 @@ test-race: native
 test-tfds: native ## RLDS read and written beside tensorflow-datasets (in .venv-tfds)
 	@scripts/venv-tfds.sh
 	$(GO) test -count=1 -timeout 20m ./format/rlds
+
+# Zarr as the readers of diffusion_policy's pins open it, which no current Python has.
+test-zarr: native ## Zarr written, opened by zarr 2.12.0 and numcodecs 0.10.2 (in .venv-zarr)
+	@scripts/venv-zarr.sh
+	$(GO) test -count=1 ./format/zarr
 
 test-python: lib
 	PYTHONPATH=python $(PY) -m pytest -q -rs python/tests
