@@ -76,12 +76,15 @@ func TestPicturesAreNormalised(t *testing.T) {
 		col := &column{norm: &c.f, height: 1, width: 2, elems: 6}
 		col.spec.Pixel = video.RGBFloat32
 		dst := aligned(24)
-		spec, into, box := col.draft(dst)
-		if spec.Pixel != video.RGB8 || len(into) != 6 {
-			t.Fatalf("a draft of %v, %d bytes", spec.Pixel, len(into))
+		d, err := col.draft(2, 1, dst)
+		if err != nil {
+			t.Fatal(err)
 		}
-		copy(into, []byte{0, 255, 102, 255, 51, 204})
-		if err := col.finishPicture(into, box, dst); err != nil {
+		if d.spec.Pixel != video.RGB8 || len(d.into) != 6 {
+			t.Fatalf("a draft of %v, %d bytes", d.spec.Pixel, len(d.into))
+		}
+		copy(d.into, []byte{0, 255, 102, 255, 51, 204})
+		if err := d.done(); err != nil {
 			t.Fatal(err)
 		}
 		for i, v := range floats32(dst) {

@@ -61,6 +61,9 @@ func (w *worker) prefix(src *source, c *column, path string) cache.Key {
 		fmt.Fprint(h, "planes 1")
 	} else {
 		fmt.Fprintf(h, "pixels 1 %d %d %d %t %s %+v", c.height, c.width, c.spec.Pixel, c.spec.ChannelsFirst, c.out, c.spec.Depth)
+		if c.resize != Stretch {
+			fmt.Fprint(h, " ", c.resize)
+		}
 		if c.norm != nil {
 			fmt.Fprintf(h, " %v %v %v %t", c.norm.Kind, c.norm.A, c.norm.B, c.norm.clip)
 		}
@@ -152,11 +155,7 @@ func (d *disk) get(w *worker, src *source, c *column, path string, ordinal int, 
 	if shape := info.Shape(); c.spec.Width == 0 && (shape.Width != c.width || shape.Height != c.height) {
 		return true, sizeError(c, shape.Width, shape.Height)
 	}
-	spec, into, box := c.draft(dst)
-	if err := video.ConvertPlanes(info, e.Data[headerBytes:], spec, into); err != nil {
-		return true, err
-	}
-	if err := c.finishPicture(into, box, dst); err != nil {
+	if err := c.fromPlanes(info, e.Data[headerBytes:], dst); err != nil {
 		return true, err
 	}
 	d.hits.Add(1)

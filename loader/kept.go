@@ -153,11 +153,21 @@ func (c *column) fromKept(x *frame, dst []byte) error {
 		video.CopyPixels(dst, x.at.mem[:x.size])
 		return nil
 	}
-	spec, into, box := c.draft(dst)
-	if err := video.ConvertPlanes(x.info, x.at.mem[:x.size], spec, into); err != nil {
+	return c.fromPlanes(x.info, x.at.mem[:x.size], dst)
+}
+
+// fromPlanes writes the picture of kept planes as it is in a batch.
+func (c *column) fromPlanes(info video.PlaneInfo, planes, dst []byte) error {
+	shape := info.Shape()
+	d, err := c.draft(shape.Width, shape.Height, dst)
+	if err != nil {
 		return err
 	}
-	return c.finishPicture(into, box, dst)
+	if err := video.ConvertPlanes(info, planes, &d.spec, d.into); err != nil {
+		d.drop()
+		return err
+	}
+	return d.done()
 }
 
 // decodeOne decodes a picture for one place.

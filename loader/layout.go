@@ -35,6 +35,7 @@ type column struct {
 	norm        *affine
 
 	spec          video.Spec // pictures
+	resize        Resize
 	width, height int
 
 	number int // of the column
@@ -299,7 +300,7 @@ func (c *Config) depth() video.Pixel {
 // picture settles what a decoded picture becomes. The size may still be 0: then the first picture says it (probe).
 func (c *column) picture(f *robocache.Feature, cfg *Config) error {
 	c.height, c.width = f.Height, f.Width
-	c.spec.ChannelsFirst = true
+	c.spec.ChannelsFirst, c.resize = true, cfg.ImageResize
 	if len(cfg.ImageSize) == 2 {
 		c.height, c.width = cfg.ImageSize[0], cfg.ImageSize[1]
 		c.spec.Height, c.spec.Width = c.height, c.width

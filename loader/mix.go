@@ -11,18 +11,19 @@ import (
 
 // Mix is one source of a mixture, and what is special about it. What is left out is as the Config says.
 type Mix struct {
-	Dataset   robocache.Dataset
-	Name      string            // in errors, states and statistics; default: its number
-	Weight    *float64          // share of the samples, whatever its size; nil in all sources: shares by size
-	Rename    map[string]string // its key → the batch's
-	Keys      []string          // after the renaming
-	Hz        *robocache.Rate
-	Align     *align.Config
-	Anchor    string // the stream whose rows are its samples, by the batch's key
-	ImageSize []int
-	Episodes  []int
-	Normalize *Normalize
-	Stats     robocache.Stats // in place of the dataset's own, by the batch's key
+	Dataset     robocache.Dataset
+	Name        string            // in errors, states and statistics; default: its number
+	Weight      *float64          // share of the samples, whatever its size; nil in all sources: shares by size
+	Rename      map[string]string // its key → the batch's
+	Keys        []string          // after the renaming
+	Hz          *robocache.Rate
+	Align       *align.Config
+	Anchor      string // the stream whose rows are its samples, by the batch's key
+	ImageSize   []int
+	ImageResize Resize
+	Episodes    []int
+	Normalize   *Normalize
+	Stats       robocache.Stats // in place of the dataset's own, by the batch's key
 }
 
 // config is the Config of one source.
@@ -59,6 +60,15 @@ func (m *Mix) config(cfg Config, several bool) (Config, error) {
 			return cfg, misuse("image_size of a mixture's source", "[height, width], each 1 to 32768", fmt.Sprint(m.ImageSize))
 		}
 		cfg.ImageSize = m.ImageSize
+	}
+	if m.ImageResize != "" {
+		cfg.ImageResize = m.ImageResize
+		if err := cfg.checkResize(); err != nil {
+			return cfg, err
+		}
+	}
+	if err := cfg.needsSize(); err != nil {
+		return cfg, err
 	}
 	if m.Episodes != nil {
 		cfg.Episodes = m.Episodes

@@ -358,42 +358,10 @@ func (w *worker) take(ordinal int, pic video.Picture) error {
 
 func sizeError(c *column, width, height int) error {
 	return &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Where: robocache.Where{"stream": c.key}, Msg: "pictures of another size",
-		Want: fmt.Sprintf("%d×%d", c.width, c.height), Got: fmt.Sprintf("%d×%d", width, height), Hint: "image_size=[h, w] brings all to one size"}
+		Want: dimensions(c.width, c.height), Got: dimensions(width, height), Hint: "image_size=[h, w] brings all to one size"}
 }
 
-// draft is where a picture is decoded to, and as what: the batch itself, or where it is to be normalised, scratch (box, for finishPicture).
-func (c *column) draft(dst []byte) (spec *video.Spec, into []byte, box *[]byte) {
-	if c.norm == nil {
-		return &c.spec, dst, nil
-	}
-	n := len(dst)
-	spec = &c.spec
-	if c.spec.Pixel == video.RGBFloat32 {
-		small := c.spec
-		small.Pixel = video.RGB8
-		spec, n = &small, n/4
-	}
-	box = drafts.Get().(*[]byte)
-	*box = slices.Grow((*box)[:0], n)[:n]
-	return spec, *box, box
-}
-
-var drafts = sync.Pool{New: func() any { return new([]byte) }}
-
-// finishPicture does what the decoder's conversion does not: normalisation of a draft.
-func (c *column) finishPicture(into []byte, box *[]byte, dst []byte) error {
-	if c.norm == nil {
-		return nil
-	}
-	defer drafts.Put(box)
-	e, from := c.norm.epilogue(c.plane(c.norm)), robocache.Float32
-	if c.spec.Pixel == video.RGBFloat32 {
-		e.Unit, from = true, robocache.Uint8
-	}
-	x := applies.Get().(*applied)
-	x.part(dst, robocache.Float32, into, from, c.elems, e)
-	return x.run()
-}
+func dimensions(width, height int) string { return fmt.Sprintf("%d×%d", width, height) }
 
 // cachePicture keeps a picture that was decoded for a batch, where there is a cache and room in it.
 func (w *worker) cachePicture(t *fileTask, c *column, ordinal int, pic video.Picture, pixels []byte) {

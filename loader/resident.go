@@ -406,11 +406,16 @@ func (c *column) keepsPlanes(f *frames, pic video.Picture) bool {
 
 // render writes a decoded picture as it is in a batch.
 func (c *column) render(pic video.Picture, dst []byte) error {
-	spec, into, box := c.draft(dst)
-	if err := pic.Convert(spec, into); err != nil {
+	w, h := pic.Size()
+	d, err := c.draft(w, h, dst)
+	if err != nil {
 		return err
 	}
-	return c.finishPicture(into, box, dst)
+	if err := pic.Convert(&d.spec, d.into); err != nil {
+		d.drop()
+		return err
+	}
+	return d.done()
 }
 
 // pictureBytes is what one kept picture of a column takes, by its declared size.

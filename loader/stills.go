@@ -196,18 +196,23 @@ func (w *worker) keepStill(src *source, c *column, r robocache.Row, pixels []byt
 }
 
 func (c *column) decodeStill(ref *robocache.FrameRef, dst []byte) error {
-	if c.spec.Width == 0 {
+	var w, h int
+	if c.spec.Width == 0 || c.resize != Stretch {
 		info, err := video.PictureSize(ref)
 		if err != nil {
 			return err
 		}
-		if info.Width != c.width || info.Height != c.height {
-			return sizeError(c, info.Width, info.Height)
+		if w, h = info.Width, info.Height; c.spec.Width == 0 && (w != c.width || h != c.height) {
+			return sizeError(c, w, h)
 		}
 	}
-	spec, into, box := c.draft(dst)
-	if err := video.DecodePicture(ref, spec, into); err != nil {
+	d, err := c.draft(w, h, dst)
+	if err != nil {
 		return err
 	}
-	return c.finishPicture(into, box, dst)
+	if err := video.DecodePicture(ref, &d.spec, d.into); err != nil {
+		d.drop()
+		return err
+	}
+	return d.done()
 }

@@ -16,18 +16,19 @@ import (
 
 // source is one dataset of a mixture as it crosses the border: a handle, and the fields of loader.Mix.
 type source struct {
-	Dataset   int64                   `json:"dataset"`
-	Name      string                  `json:"name"`
-	Weight    *float64                `json:"weight"`
-	Rename    map[string]string       `json:"rename"`
-	Keys      []string                `json:"keys"`
-	Hz        *robocache.Rate         `json:"hz"`
-	Align     json.RawMessage         `json:"align"` // align.Config
-	Anchor    string                  `json:"anchor"`
-	ImageSize []int                   `json:"image_size"`
-	Episodes  []int                   `json:"episodes"`
-	Normalize *loader.Normalize       `json:"normalize"`
-	Stats     map[string]featureStats `json:"stats"`
+	Dataset     int64                   `json:"dataset"`
+	Name        string                  `json:"name"`
+	Weight      *float64                `json:"weight"`
+	Rename      map[string]string       `json:"rename"`
+	Keys        []string                `json:"keys"`
+	Hz          *robocache.Rate         `json:"hz"`
+	Align       json.RawMessage         `json:"align"` // align.Config
+	Anchor      string                  `json:"anchor"`
+	ImageSize   []int                   `json:"image_size"`
+	ImageResize loader.Resize           `json:"image_resize"`
+	Episodes    []int                   `json:"episodes"`
+	Normalize   *loader.Normalize       `json:"normalize"`
+	Stats       map[string]featureStats `json:"stats"`
 }
 
 // wish is what a loader is asked for: of one dataset, whose handle the call names, or of several.
@@ -93,7 +94,7 @@ func (w *wish) mix(handle int64) (mix []loader.Mix, held []*shared, err error) {
 			return nil, held, robocache.At(err, robocache.Where{"source": i})
 		}
 		held = append(held, open)
-		m := loader.Mix{Dataset: open.Dataset, Name: s.Name, Weight: s.Weight, Rename: s.Rename, Keys: s.Keys, Hz: s.Hz, Anchor: s.Anchor, ImageSize: s.ImageSize, Episodes: s.Episodes, Normalize: s.Normalize}
+		m := loader.Mix{Dataset: open.Dataset, Name: s.Name, Weight: s.Weight, Rename: s.Rename, Keys: s.Keys, Hz: s.Hz, Anchor: s.Anchor, ImageSize: s.ImageSize, ImageResize: s.ImageResize, Episodes: s.Episodes, Normalize: s.Normalize}
 		if len(s.Align) > 0 && string(s.Align) != "null" {
 			a, err := align.ParseConfig(s.Align)
 			if err != nil {

@@ -273,7 +273,7 @@ class LeRobotDataset(MapDataset):
     check_timestamps=True also repeats lerobot's check of picture times against tolerance_s, and raises where it does.
     return_uint8: video as uint8 instead of float32 in [0, 1]. depth_output_unit: "mm" or "m".
     image_transforms: called once per colour camera, on (C, H, W) or (T, C, H, W).
-    keys, image_size, threads, memory_budget: RoboCache's own; see MapDataset.
+    keys, image_size, image_resize, threads, memory_budget: RoboCache's own; see MapDataset.
     revision, force_cache_sync, download_videos, video_backend and token are accepted and without effect: nothing is downloaded.
     """
 
@@ -304,6 +304,7 @@ class LeRobotDataset(MapDataset):
         check_timestamps: bool = False,
         keys: Iterable[str] | None = None,
         image_size: Sequence[int] | None = None,
+        image_resize: str | None = None,
         threads: int | None = None,
         memory_budget: int | str | None = None,
     ) -> None:
@@ -328,7 +329,7 @@ class LeRobotDataset(MapDataset):
         self.episodes = None if episodes is None else list(episodes)
         self._config = sample_config(
             self.dataset.features, episodes=self._positions(), delta_timestamps=delta_timestamps, keys=keys,
-            image_dtype="uint8" if return_uint8 else "float32", image_size=image_size,
+            image_dtype="uint8" if return_uint8 else "float32", image_size=image_size, image_resize=image_resize,
         )  # fmt: skip
         self._config.update(compat="lerobot", depth_unit=depth_output_unit)
         self._config["tolerance_s" if check_timestamps else "offset_tolerance_s"] = self.tolerance_s

@@ -55,7 +55,7 @@ class Loader(_Base):
     delta_timestamps, windows, keys, episodes, hz, anchor, align, tolerance_s: as MapDataset. Point clouds, other rows of varying length and
         windows of a span are not padded: all entries one after the other, and `<key>_lengths`; of a span also `<key>_times`, int64 ns after the
         sample. Pictures and clouds of a span lie in as many places as the fullest one needs, with `<key>_is_pad`. image_dtype: "uint8" (default) or "float32";
-        image_size: (height, width); depth_unit: as MapDataset; pictures are NCHW, grey ones three equal planes.
+        image_size: (height, width); image_resize, depth_unit: as MapDataset; pictures are NCHW, grey ones three equal planes.
     normalize: None, "mean_std", "min_max", "quantiles", "quantile10", or {key: mode or {mode, clip, mean, std, low, high}}.
     stats: what normalize counts with, where the dataset brings none or others are wanted: Dataset.compute_stats(), a dict of that shape, or
         a stats.json ('robocache stats URI --out FILE').
@@ -141,6 +141,7 @@ class Loader(_Base):
         anchor: str | None = None,
         stats: Any = None,
         depth_unit: str | None = None,
+        image_resize: str | None = None,
     ) -> None:
         self._handle: _engine.Handle | None = None
         ordered = _loading.order(shuffle, pool_size, pool_episodes, pool_shards, uneven)
@@ -150,7 +151,7 @@ class Loader(_Base):
         own = sample_config(
             features, episodes=episodes, delta_timestamps=delta_timestamps, hz=hz, align=align, keys=keys,
             image_dtype=image_dtype, image_size=image_size, tolerance_s=tolerance_s, windows=windows, anchor=anchor,
-            depth_unit=depth_unit,
+            depth_unit=depth_unit, image_resize=image_resize,
         )  # fmt: skip
         self.rank, self.world_size = _loading.place(rank, world_size)
         self.batch_size = _loading.whole("batch_size", batch_size)

@@ -34,6 +34,7 @@ def sample_config(
     keys: Iterable[str] | None = None,
     image_dtype: str | None = None,
     image_size: Sequence[int] | None = None,
+    image_resize: str | None = None,
     tolerance_s: float | None = None,
     windows: Mapping[str, Any] | None = None,
     anchor: str | None = None,
@@ -90,6 +91,8 @@ def sample_config(
         c["depth_unit"] = _options.choice("depth_unit", depth_unit, ("mm", "m"))
     if image_size is not None:
         c["image_size"] = _options.picture_size(image_size)
+    if image_resize is not None:
+        c["image_resize"] = _options.choice("image_resize", image_resize, ("stretch", "letterbox", "crop"))
     if tolerance_s is not None:
         try:
             c["tolerance_s"] = float(tolerance_s)
@@ -166,7 +169,9 @@ class MapDataset(_Base):
     hz, align: samples on a uniform timeline; align takes the keywords of Episode.align, and dtypes: {key: "float32" …} to cast to.
     anchor: of a dataset with several clocks, the stream whose rows are the samples (default the dataset's own rows). Streams on other clocks
         are brought to its stamps by their align rules, with `<key>_is_pad`.
-    image_dtype: "uint8" or "float32" in [0, 1]. image_size: (height, width). depth_unit: coded and float depth as float32 "mm" (default) or
+    image_dtype: "uint8" or "float32" in [0, 1]. image_size: (height, width), to which images come while they are decoded; image_resize: how, where their
+        shape is another: "stretch" (default), "letterbox" (the whole image by one factor, in the middle, the rest zeros) or "crop" (by one factor
+        so that it covers, its middle). depth_unit: coded and float depth as float32 "mm" (default) or
         "m": float metres are then as stored, to the bit; uint16 depth is always as stored.
     tolerance_s: where given, offsets and picture times are checked against it; pictures are found by ordinal in any case.
     format, map, options: how a path is opened, as robocache.open takes them; rows_hz: its hz=, of formats that keep no clock.
@@ -200,12 +205,13 @@ class MapDataset(_Base):
         windows: Mapping[str, Any] | None = None,
         anchor: str | None = None,
         depth_unit: str | None = None,
+        image_resize: str | None = None,
     ) -> None:
         self.dataset: Dataset = opened(source, format=format, hz=rows_hz, map=map, options=options)
         self._config = sample_config(
             self.dataset.features, episodes=episodes, delta_timestamps=delta_timestamps, hz=hz, align=align, keys=keys,
             image_dtype=image_dtype, image_size=image_size, tolerance_s=tolerance_s, windows=windows, anchor=anchor,
-            depth_unit=depth_unit,
+            depth_unit=depth_unit, image_resize=image_resize,
         )  # fmt: skip
         if threads is not None:
             self._config["threads"] = operator.index(threads)

@@ -23,7 +23,7 @@ class Mix:
     hz, align, anchor: its timeline, so that windows in seconds mean the same at every source's rate; or the stream whose rows are its samples.
     stats: statistics in place of its own, {key: {mean, std, min, max, q01 ...}}, as Dataset.stats and
         Dataset.compute_stats() give them, or a stats.json. Statistics are never pooled over sources.
-    normalize, image_size, episodes, keys: as of Loader, for this source alone.
+    normalize, image_size, image_resize, episodes, keys: as of Loader, for this source alone.
     name: in errors, statistics and states; default its number.
     format, map, options: how a path is opened, as robocache.open takes them; rows_hz: its hz=, of formats that keep no clock.
 
@@ -51,6 +51,7 @@ class Mix:
         map: Any = None,
         options: Mapping[str, Any] | None = None,
         anchor: str | None = None,
+        image_resize: str | None = None,
     ) -> None:
         if isinstance(source, Mix):
             raise Misuse("a Mix of a Mix", hint="give its path, URI or Dataset")
@@ -71,7 +72,7 @@ class Mix:
                 raise Misuse(f"rename: two keys of {self.dataset.uri!r} are {to!r}")
             self.features[to] = f
         self._config: dict[str, Any] = {
-            k: v for k, v in sample_config(self.features, episodes=episodes, hz=hz, align=align, keys=keys, image_size=image_size, anchor=anchor).items()
+            k: v for k, v in sample_config(self.features, episodes=episodes, hz=hz, align=align, keys=keys, image_size=image_size, image_resize=image_resize, anchor=anchor).items()
         }
         if weight is not None:
             self._config["weight"] = _loading.number("weight", weight)
