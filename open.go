@@ -31,7 +31,7 @@ type Format struct {
 type OpenOptions struct {
 	Format       string // "" = detect
 	MemoryBudget int64  // bytes for tables, indexes and open files; 0 = a default of the format
-	HZ           Rate   // of the rows, for formats that keep no clock; zero = as the format knows or finds
+	HZ           Rate   // --rows-hz: of the rows, for formats that keep no clock; zero = as the format knows or finds
 	Map          *Mapping
 	// Options are choices of one format alone; Format.Options lists them. An unknown one is ErrMisuse.
 	Options map[string]string

@@ -14,7 +14,7 @@ func TestLoadFormats(t *testing.T) {
 		"aloha_like": "", "bridge_rlds": "", "calvin_like": "", "g1_v21": "", "mcap_robot/recording_zstd.mcap": "", "mcap_robot/recording_db3": "", "robomimic_like/earliest_gzip.hdf5": "",
 		"pointclouds/kitti": "10", "pointclouds/nuscenes": "", "rosbag2": "", "diffusion_policy_zarr/replay_buffer.zarr": "10",
 	} {
-		w := Workload{URI: realdata.Path(t, name), HZ: hz, BatchSize: 4, Workers: 2, Epochs: 1, Video: "none"}
+		w := Workload{URI: realdata.Path(t, name), RowsHZ: hz, BatchSize: 4, Workers: 2, Epochs: 1, Video: "none"}
 		out, err := LoadRun(t.Context(), w, io.Discard)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)

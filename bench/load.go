@@ -17,7 +17,7 @@ var scripts embed.FS
 // Workload is what the arms of `bench load` do. The window is Duration seconds where that is set, else Epochs whole epochs.
 type Workload struct {
 	URI       string `json:"uri"`
-	HZ        string `json:"hz,omitempty"` // of rows that state no rate
+	RowsHZ    string `json:"rows_hz,omitempty"` // of rows that state no rate
 	BatchSize int    `json:"batch_size"`
 	Workers   int    `json:"workers"` // peers: processes; ours: threads
 	Epochs    int    `json:"epochs"`  // measured, after one that is not
@@ -53,9 +53,9 @@ type Workload struct {
 // open opens the dataset.
 func (w *Workload) open(ctx context.Context) (robocache.Dataset, error) {
 	var opt robocache.OpenOptions
-	if w.HZ != "" {
+	if w.RowsHZ != "" {
 		var err error
-		if opt.HZ, err = robocache.RateOf(w.HZ); err != nil {
+		if opt.HZ, err = robocache.RateOf(w.RowsHZ); err != nil {
 			return nil, err
 		}
 	}
@@ -91,7 +91,7 @@ func (w *Workload) args() []string {
 		a = append(a, "--warmup", strconv.Itoa(w.Warmup))
 	}
 	number("prefetch", w.Prefetch)
-	text("hz", w.HZ)
+	text("rows-hz", w.RowsHZ)
 	text("shuffle", w.Shuffle)
 	text("cache", w.Cache)
 	text("cache-budget", w.CacheBudget)

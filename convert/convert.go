@@ -147,7 +147,7 @@ func (c *conversion) plan(ctx context.Context) error {
 		c.fps = info.FPS
 	}
 	if c.fps.Zero() {
-		return misuse("the dataset states no rate", "give that of its rows: --hz")
+		return misuse("the dataset states no rate", "give that of its rows: --rows-hz, in Python rows_hz=")
 	}
 	c.report.FPS = c.fps
 	if c.opt.Episodes == nil {

@@ -84,7 +84,7 @@ class Peak(threading.Thread):
 def args(parser=None):
     p = parser or argparse.ArgumentParser()
     p.add_argument("root")
-    p.add_argument("--hz", default="", help="the rate of the rows, where the dataset states none")
+    p.add_argument("--rows-hz", default="", help="the rate of the rows, where the dataset states none")
     p.add_argument("--batch-size", type=int, default=32)
     p.add_argument("--workers", type=int, default=2)
     p.add_argument("--epochs", type=int, default=1, help="measured epochs, after one that is not")

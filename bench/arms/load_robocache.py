@@ -16,7 +16,7 @@ a = args(p)
 torch.set_num_threads(1)
 imported = time.perf_counter() - T0
 t = time.perf_counter()
-ds = robocache.open(a.root, hz=float(a.hz) if a.hz else None)
+ds = robocache.open(a.root, rows_hz=float(a.rows_hz) if a.rows_hz else None)
 dataset_opened = time.perf_counter() - t
 names = list(ds.features)
 cameras = [k for k in names if ds.features[k].kind == "video"]
@@ -29,8 +29,8 @@ options = dict(batch_size=a.batch_size, shuffle=False if a.shuffle == "file" els
                image_dtype="float32" if a.float32 else "uint8", image_size=a.image_hw, episodes=a.episode_list, drop_last=a.drop_last, rank=a.rank, world_size=a.world)
 if a.duration:
     options["on_bad_episode"] = "skip"  # counted: skipped_episodes
-if a.hz:
-    options["rows_hz"] = float(a.hz)
+if a.rows_hz:
+    options["rows_hz"] = float(a.rows_hz)
 if a.prefetch:
     options["prefetch"] = a.prefetch
 for name in ("cache", "cache_budget", "cache_format", "memory_budget", "pool_size", "pool_episodes"):

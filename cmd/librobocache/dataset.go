@@ -84,7 +84,7 @@ type openArgs struct {
 	URI          string            `json:"uri"`
 	Format       string            `json:"format"`
 	MemoryBudget int64             `json:"memory_budget"`
-	Hz           robocache.Rate    `json:"hz"`
+	RowsHz       robocache.Rate    `json:"rows_hz"`
 	Map          json.RawMessage   `json:"map"` // a mapping, or the path of a file that holds one
 	Options      map[string]string `json:"options"`
 }
@@ -117,7 +117,7 @@ func robocache_open(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C
 		if err != nil {
 			return result{}, err
 		}
-		ds, err := mapping.Open(ctx, a.URI, robocache.OpenOptions{Format: a.Format, MemoryBudget: a.MemoryBudget, HZ: a.Hz, Map: m, Options: a.Options})
+		ds, err := mapping.Open(ctx, a.URI, robocache.OpenOptions{Format: a.Format, MemoryBudget: a.MemoryBudget, HZ: a.RowsHz, Map: m, Options: a.Options})
 		if err != nil {
 			return result{}, err
 		}

@@ -108,13 +108,13 @@ func (d *Dataset) rate(names []string, rates []robocache.Rate, bad []error) erro
 			continue
 		}
 		if have := d.Info_.FPS; !have.Zero() && have != r {
-			return &robocache.Error{Class: robocache.ErrMalformed, Op: "aloha", Where: robocache.Where{"file": names[i]}, Msg: "files of one folder have different rates", Want: have.String(), Got: r.String(), Hint: "open them one by one, or name the rate: --hz"}
+			return &robocache.Error{Class: robocache.ErrMalformed, Op: "aloha", Where: robocache.Where{"file": names[i]}, Msg: "files of one folder have different rates", Want: have.String(), Got: r.String(), Hint: "open them one by one, or name the rate of the rows: --rows-hz, in Python rows_hz="}
 		}
 		d.Info_.FPS = r
 	}
 	if d.Info_.FPS.Zero() {
 		d.Info_.FPS = robocache.Rate{Num: 50, Den: 1}
-		d.Find(robocache.SeverityInfo, "rate-assumed", nil, "the files say no rate: 50 Hz, ALOHA's own", "name another: --hz 30; in Python open(…, hz=30), or rows_hz=30 of Loader and MapDataset")
+		d.Find(robocache.SeverityInfo, "rate-assumed", nil, "the files say no rate: 50 Hz, ALOHA's own", "name another: --rows-hz 30, in Python rows_hz=30")
 	}
 	return nil
 }

@@ -121,7 +121,7 @@ func TestChannelOrder(t *testing.T) {
 	}
 }
 
-// TestOneFile: a file alone is a dataset of one episode; --hz wins over the default rate (A4).
+// TestOneFile: a file alone is a dataset of one episode; --rows-hz wins over the default rate (A4).
 func TestOneFile(t *testing.T) {
 	d, err := robocache.Open(t.Context(), realdata.Path(t, "aloha_like/episode_1.hdf5"), robocache.OpenOptions{HZ: robocache.Rate{Num: 30, Den: 1}})
 	if err != nil {

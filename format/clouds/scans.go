@@ -137,10 +137,10 @@ func (d *Dataset) findStamps(ctx context.Context) error {
 		return nil
 	}
 	if d.src.hz.Zero() {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "clouds open", Msg: "the scans keep no clock: no timestamps.txt or times.txt beside them, and no rate", Hint: "say their rate: --hz 10; in Python open(…, hz=10), or rows_hz=10 of Loader and MapDataset"}
+		return robocache.NoClock("clouds open", nil, "no timestamps.txt or times.txt lies beside the scans")
 	}
 	d.rate = d.src.hz
-	d.info.Findings = append(d.info.Findings, robocache.Finding{Severity: robocache.SeverityInfo, Code: "no-stamps", Message: fmt.Sprintf("%d folders of scans have no timestamps.txt or times.txt: their rows are given at %s Hz", missing, d.rate), Count: int64(missing), Mend: "--hz says another rate"})
+	d.info.Findings = append(d.info.Findings, robocache.Finding{Severity: robocache.SeverityInfo, Code: "no-stamps", Message: fmt.Sprintf("%d folders of scans have no timestamps.txt or times.txt: their rows are given at %s Hz", missing, d.rate), Count: int64(missing), Mend: "--rows-hz says another rate, in Python rows_hz="})
 	return nil
 }
 
@@ -200,7 +200,7 @@ func (d *Dataset) pick(e *episode, stamps []int64, name string) error {
 	}
 	if left := len(e.scans) - len(scans); left > 0 {
 		d.info.Findings = append(d.info.Findings, robocache.Finding{Severity: robocache.SeverityWarning, Code: "short-stamps", Where: robocache.Where{"file": name}, Count: int64(left),
-			Message: fmt.Sprintf("%d stamps for %d scans: the %d scans without one are left out", len(stamps), len(e.scans), left), Mend: "fetch the file of stamps again; or give all scans one rate: --hz 10"})
+			Message: fmt.Sprintf("%d stamps for %d scans: the %d scans without one are left out", len(stamps), len(e.scans), left), Mend: "fetch the file of stamps again; or give all scans one rate: --rows-hz 10, in Python rows_hz=10"})
 	}
 	out, err := stampsOf(stamps, scans, byNumber)
 	if err == nil {

@@ -140,7 +140,7 @@ func (d *Dataset) read(ctx context.Context, names []string, opt robocache.OpenOp
 		}
 		if r := rates[i]; opt.HZ.Zero() && !r.Zero() {
 			if have := d.Info_.FPS; !have.Zero() && have != r {
-				return &robocache.Error{Class: robocache.ErrMalformed, Op: "hdf5", Where: robocache.Where{"file": names[i]}, Msg: "files of one folder have different rates", Want: have.String(), Got: r.String(), Hint: "open them one by one, or name the rate: --hz"}
+				return &robocache.Error{Class: robocache.ErrMalformed, Op: "hdf5", Where: robocache.Where{"file": names[i]}, Msg: "files of one folder have different rates", Want: have.String(), Got: r.String(), Hint: "open them one by one, or name the rate of the rows: --rows-hz, in Python rows_hz="}
 			}
 			d.Info_.FPS = r
 		}

@@ -87,7 +87,7 @@ func TestClock(t *testing.T) {
 	dir := t.TempDir()
 	h.folder(t, dir)
 	_, err := Open(t.Context(), dir, robocache.OpenOptions{})
-	if !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "--hz") || !strings.Contains(err.Error(), "stamps") {
+	if !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "--rows-hz") || !strings.Contains(err.Error(), "stamps") {
 		t.Error(err)
 	}
 	times := func(opt robocache.OpenOptions) []int64 {

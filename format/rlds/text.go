@@ -116,7 +116,7 @@ func (d *Dataset) chooseClock(ctx context.Context, opt robocache.OpenOptions, op
 	if key == "" {
 		if rate.Zero() {
 			return &robocache.Error{Class: robocache.ErrMisuse, Op: "rlds", Where: robocache.Where{"file": infoName}, Msg: fmt.Sprintf("RLDS keeps no clock, and the rate of %s is not known", clip(d.raw.Name)),
-				Hint: `give the rate of the steps (--hz 10; in Python open(…, hz=10), or rows_hz=10 of Loader and MapDataset), or name the stream that holds their times (--option stamps=observation.timestamp, or clock: "stamps:…" in a mapping)`}
+				Hint: `give the rate of the steps (--rows-hz 10, in Python rows_hz=10), or name the stream that holds their times (--option stamps=observation.timestamp, or clock: "stamps:…" in a mapping)`}
 		}
 		return nil
 	}

@@ -430,11 +430,11 @@ func (d *Dataset) attributes(ctx context.Context, f *h5.File, data *h5.Object, o
 func (d *Dataset) rate(f *h5.File, text string) error {
 	r, err := robocache.RateOf(text)
 	if err != nil {
-		d.Find(robocache.SeverityWarning, "control-freq-malformed", robocache.Where{"file": f.Name(), "pointer": "data"}, "control_freq of env_args is "+text, "name the rate: --hz 20")
+		d.Find(robocache.SeverityWarning, "control-freq-malformed", robocache.Where{"file": f.Name(), "pointer": "data"}, "control_freq of env_args is "+text, "name the rate of the rows: --rows-hz 20, in Python rows_hz=20")
 		return nil
 	}
 	if have := d.Info_.FPS; !have.Zero() && have != r {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "robomimic", Msg: "files of one folder have different rates", Want: "control_freq " + have.String(), Got: r.String(), Hint: "open them one by one, or name the rate: --hz"}
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: "robomimic", Msg: "files of one folder have different rates", Want: "control_freq " + have.String(), Got: r.String(), Hint: "open them one by one, or name the rate of the rows: --rows-hz, in Python rows_hz="}
 	}
 	d.Info_.FPS = r
 	return nil

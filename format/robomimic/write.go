@@ -262,7 +262,7 @@ func (w *writer) env() (string, error) {
 	}
 	kwargs := map[string]any{}
 	if w.info.FPS.Zero() {
-		w.find(robocache.SeverityWarning, "no-rate", nil, 0, "nothing says the rate of the rows: control_freq is left out", "name it when reading: --hz")
+		w.find(robocache.SeverityWarning, "no-rate", nil, 0, "nothing says the rate of the rows: control_freq is left out", "name it when reading: --rows-hz, in Python rows_hz=")
 	} else {
 		kwargs["control_freq"] = w.info.FPS.Float()
 	}

@@ -149,7 +149,7 @@ func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int
 	}
 	rate := d.rate
 	if rate.Zero() {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "zarr times", Where: robocache.Where{"stream": key}, Msg: "the store keeps no clock: neither data/timestamp nor a rate", Hint: "say the rate of its rows: --hz 10; in Python open(…, hz=10), or rows_hz=10 of Loader and MapDataset"}
+		return nil, robocache.NoClock("zarr times", robocache.Where{"stream": key}, "neither data/timestamp nor an attribute fps is there")
 	}
 	out = make([]int64, n)
 	for i := range out {

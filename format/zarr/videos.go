@@ -184,7 +184,7 @@ func (d *Dataset) reel(ctx context.Context, c *camera, episode int) (*reel, erro
 			t, err := d.Times(ctx, episode, "")
 			if err != nil {
 				return nil, &robocache.Error{Class: robocache.Classify(err), Op: "zarr video", Where: robocache.Where{"stream": c.f.Key, "episode": episode, "file": name},
-					Msg: fmt.Sprintf("%d pictures for %d rows, and without a rate nothing says which picture is whose", r.pictures, rows), Hint: "say the rate of the rows: --hz 10; in Python open(…, hz=10), or rows_hz=10 of Loader and MapDataset", Err: err}
+					Msg: fmt.Sprintf("%d pictures for %d rows, and without a rate nothing says which picture is whose", r.pictures, rows), Hint: "say the rate of the rows: --rows-hz 10, in Python rows_hz=10", Err: err}
 			}
 			r.byTime(file.Index, t)
 		}

@@ -18,7 +18,7 @@ import (
 // workloadFlags are read by `bench load`, by its Go arm, and by arms/common.py.
 func workloadFlags(c *cobra.Command, w *bench.Workload) {
 	f := c.Flags()
-	f.StringVar(&w.HZ, "hz", "", "the rate of the rows, where the dataset states none")
+	f.StringVar(&w.RowsHZ, "rows-hz", "", "the rate of the rows, where the dataset states none")
 	f.IntVar(&w.BatchSize, "batch-size", 32, "samples a batch (scenarios: --batch-sizes)")
 	f.IntVar(&w.Workers, "workers", 2, "our threads; the peers' worker processes (scenarios: their own number, at most one a core)")
 	f.IntVar(&w.Epochs, "epochs", 1, "measure so many whole epochs, after one that is not, instead of a window of seconds")

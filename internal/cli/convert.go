@@ -32,7 +32,7 @@ func newConvert() *cobra.Command {
 re-encoding where it can be, joined on one grid without drift; still pictures become video (--pictures images keeps them);
 statistics are recounted; what was dropped, renamed or re-encoded is said, and kept in meta/conversion.json. Streams on clocks of
 their own are brought onto one grid: --hz says its rate (else the rate of a steady anchor), --align a file with modes, edges, gaps,
-offsets and drifts for each stream. --hz resamples any source that knows its rate; of one that knows none it is the rate of the rows.
+offsets and drifts for each stream. --hz resamples any source; of rows that keep no clock --rows-hz says the rate they were recorded at.
 --fps gives the rows another rate as they are.
 DST must be empty. A conversion to LeRobot goes on with --resume after a kill; one begun with --resume also keeps what it has encoded.
 To another format a killed conversion begins again, in an empty DST.`,
@@ -86,7 +86,7 @@ To another format a killed conversion begins again, in an empty DST.`,
 		},
 	}
 	open.add(c)
-	c.Flags().Lookup("hz").Usage = hzUsage
+	open.addGrid(c)
 	f.add(c)
 	return c
 }

@@ -12,16 +12,16 @@ import (
 	"github.com/goatnote-inc/robocache/mapping"
 )
 
-const hzUsage = "the rate to bring the rows to, where the source knows its own; else the rate of its rows (30, 12.5, 30000/1001)"
-
-// source opens what convert reads, and settles what --hz means: of a source that knows its clock the rate to resample onto, of one that knows none
-// the rate of its rows. Told tells of a rate that was measured.
+// source opens what convert reads, and settles the rate of the rows that are written. Told tells of a rate that was measured.
 func (f *conversionFlags) source(ctx context.Context, open *openFlags, uri string, told func(string)) (robocache.Dataset, error) {
 	opt, err := open.settled()
 	if err != nil {
 		return nil, err
 	}
-	hz := opt.HZ
+	hz, err := open.grid()
+	if err != nil {
+		return nil, err
+	}
 	if !hz.Zero() && f.fps != "" {
 		return nil, misuse("--hz says the rate to resample onto, --fps another name for the rate of the rows as they are: give one")
 	}
@@ -31,67 +31,46 @@ func (f *conversionFlags) source(ctx context.Context, open *openFlags, uri strin
 	if f.opt.Align != nil && f.fps != "" {
 		return nil, misuse("--fps gives rows another rate as they are, --align makes rows of a grid: its rate is hz in the file, or --hz")
 	}
-	opt.HZ = robocache.Rate{}
 	ds, err := mapping.Open(ctx, uri, opt)
-	if err == nil && f.fps != "" && ds.Info().Clock != "" {
-		_ = ds.Close()
-		return nil, misuse("--fps gives rows another rate as they are; the streams of this source have clocks of their own, and no rows: --hz says the rate of a grid for them")
-	}
-	switch {
-	case hz.Zero() && err != nil:
+	if err != nil && (f.opt.FPS.Zero() || !opt.HZ.Zero() || !errors.Is(err, robocache.ErrMisuse)) {
 		return nil, err
-	case hz.Zero() && (f.opt.FPS.Zero() || knowsTime(ctx, ds)):
-		return ds, f.measured(ctx, ds, told)
-	case hz.Zero(): // --fps of rows that have no rate
-		hz = f.opt.FPS
-		_ = ds.Close()
-	case err == nil && knowsTime(ctx, ds):
-		if f.opt.Align == nil {
-			if hz == ds.Info().FPS && ds.Info().Clock == "" {
-				f.opt.FPS = hz
-				return ds, nil
-			}
-			f.opt.Align = &align.Config{}
+	}
+	if err != nil || hz.Zero() && !f.opt.FPS.Zero() && opt.HZ.Zero() && !knowsTime(ctx, ds) {
+		// --fps of rows that have no rate. A format may refuse to be opened without one.
+		if err == nil {
+			_ = ds.Close()
 		}
-		if f.opt.Align.HZ.Zero() {
-			f.opt.Align.HZ = hz
+		opt.HZ = f.opt.FPS
+		if ds, err = mapping.Open(ctx, uri, opt); err != nil {
+			return nil, err
 		}
-		return ds, nil
-	case err == nil:
+	}
+	if err := f.rated(ctx, ds, hz, told); err != nil {
 		_ = ds.Close()
-	case !errors.Is(err, robocache.ErrMisuse): // which asks for the rate
-		return nil, err
-	}
-	opt.HZ = hz
-	if ds, err = mapping.Open(ctx, uri, opt); err != nil {
-		return nil, err
-	}
-	if f.opt.Align == nil {
-		f.opt.FPS = hz
-	} else if f.opt.Align.HZ.Zero() {
-		f.opt.Align.HZ = hz
+		return nil, robocache.At(err, robocache.Where{"dataset": robocache.Redact(uri)})
 	}
 	return ds, nil
 }
 
-// knowsTime says whether a dataset that was opened without a rate has one, or stamps. A rate that the format only assumes, with a finding, is none.
-func knowsTime(ctx context.Context, ds robocache.Dataset) bool {
-	info := ds.Info()
-	for i := range info.Findings {
-		if c := info.Findings[i].Code; c == "rate-assumed" || c == "no-stamps" {
-			return false
-		}
+// rated settles the rate of the rows of an open source.
+func (f *conversionFlags) rated(ctx context.Context, ds robocache.Dataset, hz robocache.Rate, told func(string)) error {
+	switch info := ds.Info(); {
+	case f.fps != "" && info.Clock != "":
+		return misuse("--fps gives rows another rate as they are; the streams of this source have clocks of their own, and no rows: --hz says the rate of a grid for them")
+	case hz.Zero():
+		return f.measured(ctx, ds, told)
+	case f.opt.Align == nil && hz == info.FPS && info.Clock == "" && knowsTime(ctx, ds):
+		f.opt.FPS = hz // as they are
+		return nil
 	}
-	if !info.FPS.Zero() || info.Clock != "" {
-		return true
+	if err := resampled(ctx, ds, hz); err != nil {
+		return err
 	}
-	for e := range info.Episodes {
-		if ds.Len(e) > 0 {
-			_, err := ds.Times(ctx, e, "")
-			return err == nil
-		}
+	if f.opt.Align == nil {
+		f.opt.Align = &align.Config{}
 	}
-	return false
+	f.opt.Align.HZ = hz
+	return nil
 }
 
 // measured gives a recording whose streams have clocks of their own, and state no rate, that of its anchor, where that is steady.
@@ -102,7 +81,6 @@ func (f *conversionFlags) measured(ctx context.Context, ds robocache.Dataset, to
 	}
 	hz, err := steady(ctx, ds, f.opt.Episodes)
 	if err != nil {
-		_ = ds.Close()
 		return err
 	}
 	if hz.Zero() {

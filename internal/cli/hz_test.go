@@ -10,8 +10,8 @@ import (
 	"github.com/goatnote-inc/robocache/internal/realdata"
 )
 
-// --hz of convert is one thing: the rate to resample onto where the source knows its own, the rate of the rows where it knows none; --fps names
-// another rate for the rows as they are; a recording's steady anchor says the rate where nobody does.
+// --hz of convert is the rate to resample onto, --rows-hz the rate of rows that keep no clock; --fps names another rate for the rows as they
+// are; a recording's steady anchor says the rate where nobody does.
 func TestConvertRates(t *testing.T) {
 	path := func(set, name string) string { return filepath.Join(realdata.Path(t, set), name) }
 	plan := func(want int, args ...string) (frames, fps float64, errs string) {
@@ -52,12 +52,18 @@ func TestConvertRates(t *testing.T) {
 				t.Errorf("%s: --fps %s gives %v rows at %v Hz of %v", c.name, c.hz, same, at, rows)
 			}
 		} else {
-			first, at, _ := plan(exitDone, c.uri, "--hz", c.hz)
-			again, other, _ := plan(exitDone, c.uri, "--hz", "7")
+			first, at, _ := plan(exitDone, c.uri, "--rows-hz", c.hz)
+			again, other, _ := plan(exitDone, c.uri, "--rows-hz", "7")
+			if twice, at, _ := plan(exitDone, c.uri, "--rows-hz", "7", "--hz", "14"); at != 14 || twice < 1.7*first || twice > 2*first {
+				t.Errorf("%s: rows at 7 Hz resampled to 14 are %v at %v Hz of %v", c.name, twice, at, first)
+			}
+			if _, _, errs := plan(exitMisuse, c.uri, "--hz", c.hz); !strings.Contains(errs, "--rows-hz "+c.hz) {
+				t.Errorf("%s: --hz alone: %s", c.name, errs)
+			}
 			if named, at, _ := plan(exitDone, c.uri, "--fps", "7"); named != first || at != 7 {
 				t.Errorf("%s: --fps 7 gives %v rows at %v Hz", c.name, named, at)
 			}
-			if _, _, errs := plan(exitMisuse, c.uri); !strings.Contains(errs, "--hz") {
+			if _, _, errs := plan(exitMisuse, c.uri); !strings.Contains(errs, "--rows-hz") {
 				t.Errorf("%s: without a rate: %s", c.name, errs)
 			}
 			if first != again || at != 20 || other != 7 {
@@ -144,5 +150,53 @@ func TestNoClock(t *testing.T) {
 				t.Errorf("%s: doctor says %s", uri, out)
 			}
 		}
+	}
+}
+
+// Every verb that opens a dataset takes --rows-hz; --hz resamples, and is refused with that hint where nothing says when the rows were.
+func TestRowsHZ(t *testing.T) {
+	none := filepath.Join(realdata.Path(t, "diffusion_policy_zarr"), "replay_buffer.zarr")
+	for _, verb := range [][]string{{"inspect"}, {"inspect", "--episode", "0"}, {"stats", "--frames", "none"}, {"doctor"}, {"convert"}, {"bench", "load"}} {
+		args := append(verb, none, "--hz", "10")
+		if verb[0] == "convert" {
+			args = append(args, filepath.Join(t.TempDir(), "out"))
+		}
+		code, _, errs := call(t, args...)
+		if code != exitMisuse || !strings.Contains(errs, "--rows-hz") {
+			t.Errorf("%v --hz 10 of rows without a clock: exit %d: %s", verb, code, errs)
+		}
+	}
+	var r struct {
+		Frames float64 `json:"num_frames"`
+		FPS    float64 `json:"fps"`
+	}
+	look := func(args ...string) {
+		t.Helper()
+		code, out, errs := call(t, append([]string{"inspect", "--json"}, args...)...)
+		r.Frames, r.FPS = 0, 0
+		if code != exitDone || json.Unmarshal([]byte(out), &r) != nil {
+			t.Fatalf("%v: exit %d: %s", args, code, errs)
+		}
+	}
+	look(none, "--rows-hz", "10")
+	rows := r.Frames
+	if r.FPS != 10 || rows == 0 {
+		t.Errorf("--rows-hz 10: %v", r)
+	}
+	look(none, "--rows-hz", "10", "--hz", "20")
+	if r.FPS != 20 || r.Frames < 1.7*rows {
+		t.Errorf("%v rows at 10 Hz resampled to 20: %v", rows, r)
+	}
+	look(filepath.Join(realdata.Path(t, "mcap_robot"), "recording_zstd.mcap"), "--hz", "25")
+	if r.FPS != 25 {
+		t.Errorf("a recording on a grid of 25 Hz: %v", r)
+	}
+	// A rate that a format only assumes is not taken for the recorded one.
+	assumed := realdata.Path(t, "aloha_like")
+	if code, _, errs := call(t, "stats", assumed, "--frames", "none", "--hz", "30"); code != exitMisuse || !strings.Contains(errs, "assumed") || !strings.Contains(errs, "--rows-hz 30") {
+		t.Errorf("an assumed rate: exit %d: %s", code, errs)
+	}
+	if code, _, errs := call(t, "stats", none, "--rows-hz", "10", "--hz", "20", "--write"); code != exitMisuse || !strings.Contains(errs, "--out") {
+		t.Errorf("stats of a grid into the dataset: exit %d: %s", code, errs)
 	}
 }

@@ -70,6 +70,7 @@ func newInspect() *cobra.Command {
 		},
 	}
 	open.add(c)
+	open.addGrid(c)
 	c.Flags().IntVar(&episode, "episode", 0, "show this episode's streams: stamps, gaps, jitter")
 	c.Flags().StringVar(&sheet, "contact-sheet", "", "write a PNG of an episode's frames and signals to this file")
 	c.Flags().BoolVar(&suggest, "suggest-map", false, "write a mapping of the dataset as it is, to begin with (--map)")

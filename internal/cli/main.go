@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/goatnote-inc/robocache"
 	_ "github.com/goatnote-inc/robocache/format/all"
 	_ "github.com/goatnote-inc/robocache/video/ffmpeg"
 )
@@ -63,7 +64,12 @@ A URI is a path, file://, http:// or https://. The same in Python: import roboca
 		},
 	}
 	root.PersistentFlags().StringVar(&level, "log-level", "warn", "debug, info, warn or error; logs go to stderr")
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return misuse(err.Error()) })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		if err.Error() == "unknown flag: --hz" { // of the verbs that do not resample; it used to be the rate of the rows
+			return &robocache.Error{Class: robocache.ErrMisuse, Msg: err.Error(), Hint: "--rows-hz says the rate of rows that keep no clock; inspect, stats and convert resample with --hz"}
+		}
+		return misuse(err.Error())
+	})
 	root.AddCommand(newInspect(), newDoctor(), newStats(), newConvert(), newSynth(), newBench(), newCache(), newSelfTest(), newVersion())
 	for _, c := range root.Commands() {
 		withExitCodes(c)

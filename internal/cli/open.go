@@ -2,11 +2,13 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/align"
 	"github.com/goatnote-inc/robocache/mapping"
 )
 
@@ -14,6 +16,7 @@ import (
 type openFlags struct {
 	format  string
 	memory  string
+	rows    string
 	hz      string
 	mapping string
 	options []string
@@ -23,10 +26,15 @@ type openFlags struct {
 func (f *openFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.format, "format", "", "the dataset's format; detected when not given")
 	c.Flags().StringVar(&f.memory, "memory-budget", "1GiB", "bytes for tables, sample tables and open files")
-	c.Flags().StringVar(&f.hz, "hz", "", "the rate of the rows, for formats that keep no clock (30, 12.5, 30000/1001)")
+	c.Flags().StringVar(&f.rows, "rows-hz", "", "the rate of the rows, for formats that keep no clock (30, 12.5, 30000/1001)")
 	c.Flags().StringVar(&f.mapping, "map", "", "a file that names streams, clocks and units where the format leaves them open")
 	c.Flags().StringArrayVar(&f.options, "option", nil, "a choice of the format as key=value; may be given several times")
 	c.Flags().BoolVar(&f.json, "json", false, "print JSON")
+}
+
+// addGrid adds --hz, of the verbs that resample.
+func (f *openFlags) addGrid(c *cobra.Command) {
+	c.Flags().StringVar(&f.hz, "hz", "", "resample: bring all streams onto a grid of this rate (30, 12.5, 30000/1001)")
 }
 
 // settled reads the flags.
@@ -36,9 +44,9 @@ func (f *openFlags) settled() (robocache.OpenOptions, error) {
 	if opt.MemoryBudget, err = parseBytes(f.memory); err != nil {
 		return opt, err
 	}
-	if f.hz != "" {
-		if opt.HZ, err = robocache.RateOf(f.hz); err != nil {
-			return opt, misuse("--hz: " + err.Error())
+	if f.rows != "" {
+		if opt.HZ, err = robocache.RateOf(f.rows); err != nil {
+			return opt, misuse("--rows-hz: " + err.Error())
 		}
 	}
 	if opt.Options, err = pairs("--option", f.options); err != nil {
@@ -55,7 +63,69 @@ func (f *openFlags) open(ctx context.Context, uri string) (robocache.Dataset, er
 	if err != nil {
 		return nil, err
 	}
-	return mapping.Open(ctx, uri, opt)
+	hz, err := f.grid()
+	if err != nil {
+		return nil, err
+	}
+	ds, err := mapping.Open(ctx, uri, opt)
+	if err != nil || hz.Zero() {
+		return ds, err
+	}
+	if err = resampled(ctx, ds, hz); err == nil {
+		var v *align.Viewed
+		if v, err = align.View(ctx, ds, align.Config{HZ: hz}, align.ViewOptions{}); err == nil {
+			return owned{v}, nil
+		}
+	}
+	_ = ds.Close()
+	return nil, robocache.At(err, robocache.Where{"dataset": robocache.Redact(uri)})
+}
+
+// owned is a view that closes what it was put over.
+type owned struct{ *align.Viewed }
+
+func (o owned) Close() error { return o.Unwrap().Close() }
+
+// grid reads --hz; zero where it is not given.
+func (f *openFlags) grid() (hz robocache.Rate, err error) {
+	if f.hz != "" {
+		if hz, err = robocache.RateOf(f.hz); err != nil {
+			err = misuse("--hz: " + err.Error())
+		}
+	}
+	return hz, err
+}
+
+// resampled refuses a grid over rows of which nobody knows when they were: their rate would be taken for one that was recorded.
+func resampled(ctx context.Context, ds robocache.Dataset, hz robocache.Rate) error {
+	if knowsTime(ctx, ds) {
+		return ctx.Err()
+	}
+	msg := "--hz resamples, but the rows keep no clock, and nothing says their rate"
+	if fps := ds.Info().FPS; !fps.Zero() {
+		msg = fmt.Sprintf("--hz resamples, but the rows keep no clock: %s Hz is only assumed", fps)
+	}
+	return &robocache.Error{Class: robocache.ErrMisuse, Msg: msg, Hint: fmt.Sprintf("--rows-hz %s says that the rows are at %s Hz; with the rate that they were recorded at in --rows-hz, --hz %s resamples them", hz, hz, hz)}
+}
+
+// knowsTime says whether a dataset has a rate, or timestamps. A rate that the format only assumes, with a finding, is none.
+func knowsTime(ctx context.Context, ds robocache.Dataset) bool {
+	info := ds.Info()
+	for i := range info.Findings {
+		if c := info.Findings[i].Code; c == "rate-assumed" || c == "no-stamps" {
+			return false
+		}
+	}
+	if !info.FPS.Zero() || info.Clock != "" {
+		return true
+	}
+	for e := range info.Episodes {
+		if ds.Len(e) > 0 {
+			_, err := ds.Times(ctx, e, "")
+			return err == nil
+		}
+	}
+	return false
 }
 
 // pairs reads key=value texts.

@@ -35,6 +35,9 @@ func newStats() *cobra.Command {
 			default:
 				return misuse("--frames: expected sampled, all or none, found " + strconv.Quote(frames))
 			}
+			if write && open.hz != "" {
+				return misuse("--write puts statistics of the rows as they are into the dataset; those of --hz are for --out")
+			}
 			ds, err := open.open(ctx, args[0])
 			if err != nil {
 				return err
@@ -98,6 +101,7 @@ func newStats() *cobra.Command {
 		},
 	}
 	open.add(c)
+	open.addGrid(c)
 	c.Flags().StringVar(&out, "out", "", "write stats.json here")
 	c.Flags().BoolVar(&write, "write", false, "write into the dataset (meta/stats.json)")
 	c.Flags().StringVar(&frames, "frames", "sampled", "pictures looked at: sampled (as LeRobot chooses them), all, none")

@@ -29,6 +29,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return "known: " + ", ".join(known)
 
 
+_ROWS_HZ = "rows_hz= says the rate of rows that keep no clock; hz= of Loader, MapDataset and Episode.align resamples"
+
 _LATER = {
     "rename": "rename= is a keyword of robocache.Mix: Loader([Mix(source, rename={...})])",
 }
@@ -45,7 +47,8 @@ def checked(fn: F) -> F:
             if k in _LATER and k not in known:
                 raise Unsupported(_LATER[k])
             if k not in known:
-                raise Misuse(f"unknown keyword {k!r} of {fn.__qualname__.removesuffix('.__init__')}", hint=nearest(k, known))
+                hint = _ROWS_HZ if k == "hz" and "rows_hz" in known else nearest(k, known)
+                raise Misuse(f"unknown keyword {k!r} of {fn.__qualname__.removesuffix('.__init__')}", hint=hint)
         return fn(*args, **kwargs)
 
     return wrapper  # type: ignore[return-value]

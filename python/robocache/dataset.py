@@ -27,13 +27,13 @@ class Dataset:
         uri: Any,
         *,
         format: str | None = None,
-        hz: Any = None,
+        rows_hz: Any = None,
         map: Any = None,
         options: Mapping[str, Any] | None = None,
         memory_budget: int | str | None = None,
     ) -> None:
         self.uri = _options.uri(uri)
-        self._args: dict[str, Any] = {"uri": self.uri, **opening(format, hz, map, options)}
+        self._args: dict[str, Any] = {"uri": self.uri, **opening(format, rows_hz, map, options)}
         if memory_budget is not None:
             self._args["memory_budget"] = _options.bytes_of("memory_budget", memory_budget)
         self._fresh()
@@ -178,7 +178,7 @@ def open(
     uri: Any,
     *,
     format: str | None = None,
-    hz: Any = None,
+    rows_hz: Any = None,
     map: Any = None,
     options: Mapping[str, Any] | None = None,
     memory_budget: int | str | None = None,
@@ -186,23 +186,23 @@ def open(
     """Opens the dataset at a path or URI.
 
     uri: a path, file://, http(s)://, or mem:// in tests. The format is detected; format= overrides.
-    hz: rate of the rows, for formats that keep no clock. options: choices of one format, {name: value}; its page lists them.
+    rows_hz: rate of the rows, for formats that keep no clock (hz= of Loader, MapDataset and Episode.align resamples). options: choices of one format, {name: value}; its page lists them.
     map: a mapping that says what the format leaves open (streams, clocks, units): a dict, or the path of a file.
     memory_budget: bytes (or "1GiB") for tables, sample indexes and open files.
     Raises NotFound, Malformed or Unsupported with `.where` and `.hint`.
     """
-    ds = Dataset(uri, format=format, hz=hz, map=map, options=options, memory_budget=memory_budget)
+    ds = Dataset(uri, format=format, rows_hz=rows_hz, map=map, options=options, memory_budget=memory_budget)
     ds._handle.open()
     return ds
 
 
-def opening(format: Any = None, hz: Any = None, map: Any = None, options: Any = None) -> dict[str, Any]:
+def opening(format: Any = None, rows_hz: Any = None, map: Any = None, options: Any = None) -> dict[str, Any]:
     """How a dataset is opened, checked, as the engine wants it."""
     args: dict[str, Any] = {}
     if format is not None:
         args["format"] = str(format)
-    if hz is not None:
-        args["hz"] = rate("hz", hz)
+    if rows_hz is not None:
+        args["rows_hz"] = rate("rows_hz", rows_hz)
     if map is not None:
         args["map"] = dict(map) if isinstance(map, Mapping) else os.path.abspath(_options.uri(map))
     if options is not None:

@@ -262,7 +262,7 @@ class RTXDataset(_Sequences):
         memory_budget: int | str | None = None,
     ) -> None:  # fmt: skip
         _one_path(use_robocache)
-        how: dict[str, Any] = {"format": "rlds", "hz": rows_hz, "map": map, "options": {**(options or {}), **({"split": split} if split is not None else {})}}
+        how: dict[str, Any] = {"format": "rlds", "rows_hz": rows_hz, "map": map, "options": {**(options or {}), **({"split": split} if split is not None else {})}}
         wanted, language = _sequences.modalities(modalities)
         ds = _found(dataset_name, data_dir, path, how)
         self.dataset_name = dataset_name or _sequences.dataset_name(ds)
@@ -423,7 +423,7 @@ class CALVINDataset(_Sequences):
         rows_hz: Any = None, options: Mapping[str, Any] | None = None, threads: int | None = None, memory_budget: int | str | None = None,
     ) -> None:  # fmt: skip
         chosen = _sequences.names("tasks", tasks)
-        ds = open_dataset(path, format="calvin", hz=rows_hz, options={**(options or {}), **({} if chosen is None else {"language": "episodes"})} or None)
+        ds = open_dataset(path, format="calvin", rows_hz=rows_hz, options={**(options or {}), **({} if chosen is None else {"language": "episodes"})} or None)
         self.tasks = chosen
         picked = _sequences.split_of(ds, split, "training")
         if chosen is not None and "all" not in chosen:
@@ -457,7 +457,7 @@ class RoboMimicDataset(_Sequences):
         known = ("low_dim", "rgb", "image", "depth")
         kinds = {_options.choice("obs_modality", m, known) for m in ([obs_modality] if isinstance(obs_modality, str) else obs_modality)}
         chosen = _sequences.names("tasks", tasks)
-        ds = open_dataset(path, format="robomimic", hz=rows_hz, options=options)
+        ds = open_dataset(path, format="robomimic", rows_hz=rows_hz, options=options)
         self.tasks = chosen
         picked = _sequences.split_of(ds, split, None)
         if chosen is not None and "all" not in chosen:

@@ -49,7 +49,7 @@ class Loader(_Base):
     source: a path or URI, a Dataset, or a MapDataset (its selection and windows are taken; keywords here override them); or a list of
         robocache.Mix (paths, URIs and Datasets too): a mixture.
     batch_size: samples a batch, on each rank.
-    format, map, options: how a path is opened, as robocache.open takes them; rows_hz: its hz=, of formats that keep no clock.
+    format, map, options, rows_hz: how a path is opened, as robocache.open takes them.
 
     What is in a batch
     delta_timestamps, windows, keys, episodes, hz, anchor, align, tolerance_s: as MapDataset. Point clouds, other rows of varying length and
@@ -146,7 +146,7 @@ class Loader(_Base):
         self._handle: _engine.Handle | None = None
         ordered = _loading.order(shuffle, pool_size, pool_episodes, pool_shards, uneven)
         _options.choice("on_bad_episode", on_bad_episode, ("error", "skip"))
-        inherited = self._sources(source, {"format": format, "hz": rows_hz, "map": map, "options": options})
+        inherited = self._sources(source, {"format": format, "rows_hz": rows_hz, "map": map, "options": options})
         features = self._features
         own = sample_config(
             features, episodes=episodes, delta_timestamps=delta_timestamps, hz=hz, align=align, keys=keys,

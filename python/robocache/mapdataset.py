@@ -174,7 +174,7 @@ class MapDataset(_Base):
         so that it covers, its middle). depth_unit: coded and float depth as float32 "mm" (default) or
         "m": float metres are then as stored, to the bit; uint16 depth is always as stored.
     tolerance_s: where given, offsets and picture times are checked against it; pictures are found by ordinal in any case.
-    format, map, options: how a path is opened, as robocache.open takes them; rows_hz: its hz=, of formats that keep no clock.
+    format, map, options, rows_hz: how a path is opened, as robocache.open takes them.
     threads: for one batch; default the cores. memory_budget: bytes, or "4GiB", for decoders, tables and a batch.
 
     Works in a DataLoader under fork, forkserver and spawn, also after this process has used it. Items are dicts of torch tensors
@@ -207,7 +207,7 @@ class MapDataset(_Base):
         depth_unit: str | None = None,
         image_resize: str | None = None,
     ) -> None:
-        self.dataset: Dataset = opened(source, format=format, hz=rows_hz, map=map, options=options)
+        self.dataset: Dataset = opened(source, format=format, rows_hz=rows_hz, map=map, options=options)
         self._config = sample_config(
             self.dataset.features, episodes=episodes, delta_timestamps=delta_timestamps, hz=hz, align=align, keys=keys,
             image_dtype=image_dtype, image_size=image_size, tolerance_s=tolerance_s, windows=windows, anchor=anchor,

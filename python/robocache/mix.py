@@ -25,7 +25,7 @@ class Mix:
         Dataset.compute_stats() give them, or a stats.json. Statistics are never pooled over sources.
     normalize, image_size, image_resize, episodes, keys: as of Loader, for this source alone.
     name: in errors, statistics and states; default its number.
-    format, map, options: how a path is opened, as robocache.open takes them; rows_hz: its hz=, of formats that keep no clock.
+    format, map, options, rows_hz: how a path is opened, as robocache.open takes them.
 
     A batch holds the keys of all sources, each with one dtype and shape, and `dataset_index` (int64). Keys that a source lacks: see
     missing= of Loader.
@@ -57,7 +57,7 @@ class Mix:
             raise Misuse("a Mix of a Mix", hint="give its path, URI or Dataset")
         if isinstance(source, MapDataset):
             raise Misuse("a Mix of a MapDataset", hint="give its .dataset; windows are the Loader's delta_timestamps=, the rest are keywords here")
-        self.dataset = opened(source, format=format, hz=rows_hz, map=map, options=options)
+        self.dataset = opened(source, format=format, rows_hz=rows_hz, map=map, options=options)
         if rename is not None and not isinstance(rename, Mapping):
             raise Misuse(f"rename={rename!r}: expected a dict of its keys to the batch's")
         names = dict(rename or {})

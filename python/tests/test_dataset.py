@@ -160,7 +160,7 @@ def test_habits(h264: str) -> None:
 
 
 def test_how_it_is_opened(h264: str, tmp_path: Path) -> None:
-    """format=, hz=, map= and options= reach the engine, through every way in, and survive a pickle."""
+    """format=, rows_hz=, map= and options= reach the engine, through every way in, and survive a pickle."""
     import pickle
 
     with pytest.raises(robocache.Unsupported, match="no format"):
@@ -177,11 +177,14 @@ def test_how_it_is_opened(h264: str, tmp_path: Path) -> None:
     with pytest.raises(robocache.NotFound):
         robocache.Mix(h264, map=tmp_path / "none.json").dataset.info
     with pytest.raises(robocache.Misuse, match="rate"):
-        robocache.open(h264, hz="fast")
+        robocache.open(h264, rows_hz="fast")
+    with pytest.raises(robocache.Misuse) as e:
+        robocache.open(h264, hz=30)  # a rate to resample to, which open does not
+    assert "rows_hz=" in e.value.hint
     good = tmp_path / "good.json"
     good.write_text('{"streams": {}, "hz": 30}')
-    ds = robocache.open(h264, format="lerobot", hz=30, map=good)
-    assert pickle.loads(pickle.dumps(ds))._args == ds._args == {"uri": h264, "format": "lerobot", "hz": 30, "map": str(good)}
+    ds = robocache.open(h264, format="lerobot", rows_hz=30, map=good)
+    assert pickle.loads(pickle.dumps(ds))._args == ds._args == {"uri": h264, "format": "lerobot", "rows_hz": 30, "map": str(good)}
     with pytest.raises(robocache.Misuse, match="opened already"):
         robocache.Loader(ds, format="lerobot")
     with pytest.raises(robocache.Misuse, match="each robocache.Mix"):
@@ -195,4 +198,4 @@ def test_values_without_a_clock(name: str, key: str, rows: int) -> None:
     assert len(stream.values) == rows
     with pytest.raises(robocache.Misuse, match="rate"):
         stream.times  # noqa: B018
-    assert len(robocache.open(dataset_path(name), hz=5).episode(0).streams[key].times) == rows
+    assert len(robocache.open(dataset_path(name), rows_hz=5).episode(0).streams[key].times) == rows

@@ -21,7 +21,7 @@ def test_units_and_empty_episodes(tmp_path: Path) -> None:
             g["obs/depth"], g["obs/codes"] = metres[:n, ..., None], codes[:n]
             g["obs/cam"] = np.zeros((n, 12, 9, 3), np.uint8)
     uri = os.fspath(tmp_path / "depth.hdf5")
-    ds = robocache.open(uri, hz=10)
+    ds = robocache.open(uri, rows_hz=10)
     depth = ds[0].streams["observation.depth"]
     # Float metres: as stored, to the bit, or rounded millimetres.
     assert depth.frames(depth_unit="m").tobytes() == metres.tobytes()

@@ -19,10 +19,10 @@ pytestmark = pytest.mark.skipif(DEVICE == "cuda" and not torch.cuda.is_available
 RECORDING = "mcap_robot/recording_zstd.mcap"
 CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("bridge_rlds", {"options": {"split": "train"}}, {}),
-    ("robomimic_like/earliest_gzip_shuffle.hdf5", {"hz": 20}, {"delta_timestamps": {"actions": [0.0, 0.05, 0.1]}, "normalize": {"actions": "mean_std"}}),
+    ("robomimic_like/earliest_gzip_shuffle.hdf5", {"rows_hz": 20}, {"delta_timestamps": {"actions": [0.0, 0.05, 0.1]}, "normalize": {"actions": "mean_std"}}),
     ("aloha_like", {}, {"image_dtype": "float32"}),
     ("calvin_like/training", {}, {}),
-    ("diffusion_policy_zarr/replay_buffer.zarr", {"hz": 10}, {}),
+    ("diffusion_policy_zarr/replay_buffer.zarr", {"rows_hz": 10}, {}),
     ("pointclouds/kitti", {}, {}),
     (RECORDING, {}, {"hz": 50, "align": {"edge": "mask"}}),
     (RECORDING, {}, {"windows": "spans"}),

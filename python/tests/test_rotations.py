@@ -50,7 +50,7 @@ def off(vectors, seconds):
 
 
 def test_umi_is_turned(buffer):
-    ds = robocache.open(buffer, hz=RATE)
+    ds = robocache.open(buffer, rows_hz=RATE)
     key = "observation.robot0_eef_rot_axis_angle"
     assert ds.features[key].rotations == ({"at": 0, "form": "rotvec"},)
     got = ds.episode(0).align(hz=73)
@@ -64,7 +64,7 @@ def test_umi_is_turned(buffer):
 
 def test_joined_action_and_loader(buffer):
     parts = [f"observation.robot0_{p}" for p in ("eef_pos", "eef_rot_axis_angle", "gripper_width")]
-    how = dict(hz=RATE, map={"streams": {"action": {"from": parts}, **{p: {"from": [p]} for p in parts}}})
+    how = dict(rows_hz=RATE, map={"streams": {"action": {"from": parts}, **{p: {"from": [p]} for p in parts}}})
     ds = robocache.open(buffer, **how)
     assert ds.features["action"].rotations == ({"at": 3, "form": "rotvec"},)
     items = robocache.MapDataset(ds, keys=["action"], align={"hz": 73})
@@ -75,7 +75,7 @@ def test_joined_action_and_loader(buffer):
 
 
 def test_wrong_rotations(buffer):
-    ep = robocache.open(buffer, hz=RATE).episode(0)
+    ep = robocache.open(buffer, rows_hz=RATE).episode(0)
     for bad in ("axis", [(1, "rotvec")], [(0, "rotvec"), (2, "xyz")], [3], 3):
         with pytest.raises(robocache.Misuse):
             ep.align(hz=20, rotations={"observation.other": bad})

@@ -23,7 +23,7 @@ def rows_of(ds: robocache.Dataset, key: str) -> np.ndarray:
 
 def test_counted_now(demos: str) -> None:
     """Equal to NumPy's over all rows, of some episodes and of all; what the dataset brings stays what it was."""
-    ds = robocache.open(demos, hz=20)
+    ds = robocache.open(demos, rows_hz=20)
     s = ds.compute_stats(["action"])
     assert list(s) == ["action"] and ds.stats == {}
     rows = rows_of(ds, "action")
@@ -40,7 +40,7 @@ def test_counted_now(demos: str) -> None:
 
 @pytest.mark.parametrize("kept", [False, True], ids=["dict", "file"])
 def test_a_loader_normalises_with_them(demos: str, kept: bool, tmp_path: Path) -> None:
-    ds = robocache.open(demos, hz=20)
+    ds = robocache.open(demos, rows_hz=20)
     with pytest.raises(robocache.Misuse, match="compute_stats"):
         robocache.Loader(ds, normalize={"action": "mean_std"})
     stats = ds.compute_stats()
@@ -57,7 +57,7 @@ def test_a_loader_normalises_with_them(demos: str, kept: bool, tmp_path: Path) -
 
 
 def test_misuse(demos: str, tmp_path: Path) -> None:
-    ds = robocache.open(demos, hz=20)
+    ds = robocache.open(demos, rows_hz=20)
     with pytest.raises(robocache.Misuse, match="unknown key 'acton'.*action"):
         ds.compute_stats(["acton"])
     with pytest.raises(robocache.Misuse, match="episode 99"):

@@ -59,7 +59,7 @@ func (s *Set) Times(ctx context.Context, episode int, key string) (out []int64, 
 	}
 	rate := s.Info_.FPS
 	if rate.Zero() {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: s.Info_.Format, Where: robocache.Where{"file": e.File.Name()}, Msg: "the file says nothing of time: neither stamps nor a rate", Hint: "name the rate of its rows: --hz 20; in Python open(…, hz=20), or rows_hz=20 of Loader and MapDataset"}
+		return nil, robocache.NoClock(s.Info_.Format, robocache.Where{"file": e.File.Name()}, "the file holds neither timestamps nor a rate")
 	}
 	out = make([]int64, length)
 	for k := range out {
