@@ -22,6 +22,7 @@ extern "C" {
 int32_t robocache_abi_version(void);
 void robocache_free(char *json_out);
 void robocache_cancel(int64_t ticket);                  /* gives up a call that is still running */
+void robocache_interrupt(int64_t ticket);               /* cancels it too, but robocache_wait still tells its end: of work that cleans up behind itself */
 void robocache_release(int64_t batch, int32_t tensor);  /* gives one tensor of a batch back; the last one ends the batch */
 
 #define ROBOCACHE_CALL(name) int32_t name(int64_t handle, char *json_in, int32_t timeout_ms, int64_t *ticket, char **json_out)
@@ -69,6 +70,12 @@ ROBOCACHE_CALL(robocache_self_test); /* → [{part, present, ok, detail}]: the c
  * (a CUstream; 0 is the legacy default stream), and the device is the operation's, whichever is current. From many threads at once.
  * json_out may be NULL where only the status is wanted. */
 int32_t robocache_op_run(int64_t op, int64_t *addrs, int64_t n, int64_t stream, char **json_out);
+
+/* The command line: {verb, args[], options: {a flag's name, with _ for -: its value}, terminal: progress and notes go to stderr} → {result: what --json
+ * prints, findings: exit code 3, notes[]: lines for people}. */
+ROBOCACHE_CALL(robocache_verb);
+/* All of it, on the process's streams and with handlers of its signals: gives the exit code, and the process ends with it. argv is without the program's name. */
+int32_t robocache_main(int32_t argc, char **argv);
 
 /* A batch is {batch, rows, epoch, position, entries[]}. An entry is a tensor {key, dtype, shape[], ptr, nbytes, tensor} in C order, or a
  * text column {key, dtype: "string" | "json", text: true, values[]}. ptr is an address in this process, good until the tensor is released. */

@@ -16,7 +16,8 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-func newBench() *cobra.Command {
+// Bench is the verb bench.
+func Bench() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench",
 		Short: "measure loading and decoding, side by side with the peers",

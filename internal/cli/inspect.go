@@ -43,7 +43,7 @@ func newInspect() *cobra.Command {
 					return err
 				}
 				fmt.Fprintln(cmd.ErrOrStderr(), "wrote", sheet)
-				if !one {
+				if !one && !open.json {
 					return nil
 				}
 			}

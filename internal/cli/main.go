@@ -21,17 +21,17 @@ import (
 // version is that of the program, which its build sets.
 var version = "unknown"
 
-// Main runs a command line on the process's streams until it is done or interrupted, and gives the exit code.
-func Main(args []string, programVersion string) int {
+// Main runs a command line on the process's streams until it is done or interrupted, and gives the exit code. bench makes the verb bench: the C
+// library, which a wheel brings, goes without its harness and plots, a fifth of its size, and says where they are.
+func Main(args []string, programVersion string, bench func() *cobra.Command) int {
 	version = programVersion
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	return run(ctx, args, os.Stdout, os.Stderr)
+	return run(ctx, newRoot(bench), args, os.Stdout, os.Stderr)
 }
 
 // run is Main without the process: arguments and streams in, exit code out.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	root := newRoot()
+func run(ctx context.Context, root *cobra.Command, args []string, stdout, stderr io.Writer) int {
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -43,11 +43,22 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return code
 }
 
-func newRoot() *cobra.Command {
+// NoBench stands for bench where it is left out.
+func NoBench() *cobra.Command {
+	return &cobra.Command{
+		Use: "bench", Short: "measure loading and decoding (in the program of a checkout)", DisableFlagParsing: true,
+		RunE: func(*cobra.Command, []string) error {
+			return &robocache.Error{Class: robocache.ErrUnsupported, Op: "bench", Msg: "the command line of the Python package comes without it", Hint: "in a checkout 'make build' makes bin/robocache, which has it"}
+		},
+	}
+}
+
+func newRoot(bench func() *cobra.Command) *cobra.Command {
 	var level string
 	root := &cobra.Command{
-		Use:   "robocache",
-		Short: "a data engine for robot learning",
+		Use:     "robocache",
+		Version: version,
+		Short:   "a data engine for robot learning",
 		Long: `robocache reads robot datasets in place, proves that they are what they claim, converts them,
 makes synthetic ones, and measures how fast aligned batches come out of them.
 
@@ -70,7 +81,7 @@ A URI is a path, file://, http:// or https://. The same in Python: import roboca
 		}
 		return misuse(err.Error())
 	})
-	root.AddCommand(newInspect(), newDoctor(), newStats(), newConvert(), newSynth(), newBench(), newCache(), newSelfTest(), newVersion())
+	root.AddCommand(newInspect(), newDoctor(), newStats(), newConvert(), newSynth(), bench(), newCache(), newSelfTest(), newVersion())
 	for _, c := range root.Commands() {
 		withExitCodes(c)
 	}

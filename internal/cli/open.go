@@ -27,7 +27,7 @@ func (f *openFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.format, "format", "", "the dataset's format; detected when not given")
 	c.Flags().StringVar(&f.memory, "memory-budget", "1GiB", "bytes for tables, sample tables and open files")
 	c.Flags().StringVar(&f.rows, "rows-hz", "", "the rate of the rows, for formats that keep no clock (30, 12.5, 30000/1001)")
-	c.Flags().StringVar(&f.mapping, "map", "", "a file that names streams, clocks and units where the format leaves them open")
+	c.Flags().StringVar(&f.mapping, "map", "", "a file, or JSON, that names streams, clocks and units where the format leaves them open")
 	c.Flags().StringArrayVar(&f.options, "option", nil, "a choice of the format as key=value; may be given several times")
 	c.Flags().BoolVar(&f.json, "json", false, "print JSON")
 }
@@ -52,7 +52,9 @@ func (f *openFlags) settled() (robocache.OpenOptions, error) {
 	if opt.Options, err = pairs("--option", f.options); err != nil {
 		return opt, err
 	}
-	if f.mapping != "" {
+	if strings.HasPrefix(f.mapping, "{") { // as robocache.open(map={…}) has it
+		opt.Map, err = mapping.Parse([]byte(f.mapping))
+	} else if f.mapping != "" {
 		opt.Map, err = mapping.Read(f.mapping)
 	}
 	return opt, err

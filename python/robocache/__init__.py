@@ -38,6 +38,7 @@ from .dataset import Dataset, Episode, Feature, Stream, open
 
 if TYPE_CHECKING:
     from . import datasets as datasets
+    from ._verbs import convert, doctor, inspect, stats
     from .compat import (
         check_installation as check_installation, enable_jit_cache as enable_jit_cache, fuse_multimodal as fuse_multimodal,
         fuse_multimodal_alignment as fuse_multimodal_alignment, fused_multimodal_alignment as fused_multimodal_alignment, is_cuda_available as is_cuda_available,
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "open", "Dataset", "Episode", "Stream", "Feature", "MapDataset", "LeRobotDataset", "Loader", "Mix", "resample", "fuse", "voxelize",
-    "depth_to_points", "tsdf_integrate", "SparseVoxels", "versions", "self_test", "is_cuda_available", "check_installation",
+    "depth_to_points", "tsdf_integrate", "SparseVoxels", "inspect", "doctor", "convert", "stats", "versions", "self_test", "is_cuda_available", "check_installation",
     "print_installation_info",
     "Error", "NotFound", "Malformed", "Unsupported", "ResourceLimit", "Temporary", "Misuse", "ForkError", "__version__",
 ]  # fmt: skip
@@ -61,7 +62,7 @@ __all__ = [
 _LAZY = {
     "MapDataset": "mapdataset", "LeRobotDataset": "lerobot", "Loader": "loader", "Mix": "mix", "resample": "ops", "fuse": "ops", "voxelize": "voxels",
     "depth_to_points": "voxels", "tsdf_integrate": "voxels", "SparseVoxels": "voxels", "is_cuda_available": "compat", "check_installation": "compat",
-    "print_installation_info": "compat",
+    "print_installation_info": "compat", "inspect": "_verbs", "doctor": "_verbs", "convert": "_verbs", "stats": "_verbs",
 }  # fmt: skip
 
 # Names of the earlier RoboCache that still work; robocache.compat has them, docs/migration.md the ways on.

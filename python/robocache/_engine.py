@@ -27,7 +27,8 @@ DONE, PENDING, END = 0, -1, -2
 _CALLS = (
     "robocache_versions robocache_wait robocache_close robocache_open robocache_episode robocache_episodes robocache_stats robocache_stream robocache_align "
     "robocache_map_new robocache_map_items robocache_loader_new robocache_loader_state robocache_loader_restore robocache_loader_set_epoch "
-    "robocache_loader_order robocache_loader_finish robocache_loader_locate robocache_loader_stats robocache_op_new robocache_backends robocache_self_test"
+    "robocache_loader_order robocache_loader_finish robocache_loader_locate robocache_loader_stats robocache_op_new robocache_backends robocache_self_test "
+    "robocache_verb"
 ).split()
 
 # What the library makes capsules with, in the order that robocache.h says.
@@ -64,6 +65,10 @@ class Engine:
         self.lib.robocache_release.argtypes = [ctypes.c_int64, ctypes.c_int32]
         self.lib.robocache_cancel.restype = None
         self.lib.robocache_cancel.argtypes = [ctypes.c_int64]
+        self.lib.robocache_interrupt.restype = None
+        self.lib.robocache_interrupt.argtypes = [ctypes.c_int64]
+        self.lib.robocache_main.restype = ctypes.c_int32
+        self.lib.robocache_main.argtypes = [ctypes.c_int32, ctypes.POINTER(ctypes.c_char_p)]
         self.lib.robocache_loader_take.restype = ctypes.c_int32
         self.lib.robocache_loader_take.argtypes = [ctypes.c_int64, ctypes.c_int64, ctypes.c_int32, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p)]
         self.lib.robocache_op_run.restype = ctypes.c_int32
@@ -88,8 +93,16 @@ class Engine:
         """False in a process that was forked off after this copy was loaded: it must not be called there."""
         return self.pid == os.getpid()
 
-    def call(self, name: str, handle: int = 0, args: dict[str, Any] | None = None) -> tuple[int, Any]:
-        """Calls the engine and gives (status, answer). Waits in short steps without the GIL, so that signals are seen; an exception cancels the work."""
+    def main(self, args: list[str]) -> int:
+        """Runs the command line on the process's streams, and gives its exit code: the process is to end with it, its signals are the engine's."""
+        texts = (ctypes.c_char_p * len(args))(*map(os.fsencode, args))
+        return int(self.lib.robocache_main(len(args), texts))
+
+    def call(self, name: str, handle: int = 0, args: dict[str, Any] | None = None, *, settle: bool = False) -> tuple[int, Any]:
+        """Calls the engine and gives (status, answer). Waits in short steps without the GIL, so that signals are seen; an exception cancels the work.
+
+        settle: waits for the end of work that was cancelled, which removes what it left unfinished; a second Ctrl-C does not.
+        """
         payload = None if args is None else _json(args)
         ticket = ctypes.c_int64(0)
         out = ctypes.c_void_p()
@@ -99,12 +112,24 @@ class Engine:
                 status = self.lib.robocache_wait(0, None, STEP_MS, ctypes.byref(ticket), ctypes.byref(out))
         except BaseException:
             if ticket.value:
-                self.lib.robocache_cancel(ticket)
+                self._give_up(ticket, settle)
             raise
         answer = self.answer(out)
         if status in (DONE, END):
             return status, answer
         raise from_engine(answer or {})
+
+    def _give_up(self, ticket: ctypes.c_int64, settle: bool) -> None:
+        try:
+            if settle:
+                self.lib.robocache_interrupt(ticket)
+                out = ctypes.c_void_p()
+                while self.lib.robocache_wait(0, None, STEP_MS, ctypes.byref(ticket), ctypes.byref(out)) == PENDING:
+                    pass
+                self.lib.robocache_free(out)
+        finally:
+            if ticket.value:
+                self.lib.robocache_cancel(ticket)
 
     def answer(self, out: ctypes.c_void_p) -> Any:
         """Takes the JSON that a call left, and gives its memory back."""

@@ -35,6 +35,8 @@ def test_contents(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     for name in ("robocache/__init__.py", "robocache/py.typed", "robocache/_lib/librobocache.so", "robocache/_lib/LICENSE", "robocache/_lib/COPYING.LGPLv2.1", "robocache/_lib/COPYING.dav1d", "robocache/_lib/COPYING.libdeflate", "robocache/_lib/COPYING.libjpeg-turbo", "robocache/_lib/COPYING.libjxl", "robocache/_lib/COPYING.libzstd"):
         assert name in names, name
+    (entry,) = (n for n in names if n.endswith("/entry_points.txt"))
+    assert "robocache = robocache.__main__:main" in zipfile.ZipFile(wheel).read(entry).decode()
     assert not any("tests/" in n or n.endswith((".h", ".go")) for n in names)
 
 
@@ -48,6 +50,9 @@ def test_installed(wheel: Path, tmp_path: Path, h264: str) -> None:
     env = {k: v for k, v in os.environ.items() if k != "ROBOCACHE_LIBRARY"} | {"PYTHONPATH": str(target)}
     r = subprocess.run([sys.executable, "-c", text, str(target), h264], env=env, capture_output=True, text=True, cwd=tmp_path)
     assert r.returncode == 0 and r.stdout.strip().endswith("4"), r.stderr
+    # pip gave the script the interpreter that ran it.
+    r = subprocess.run([str(target / "bin" / "robocache"), "inspect", h264], env=env, capture_output=True, text=True, cwd=tmp_path)
+    assert r.returncode == 0 and "lerobot v3.0" in r.stdout, r.stderr
 
 
 def test_without_go(tmp_path: Path) -> None:

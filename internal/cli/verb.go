@@ -1,0 +1,143 @@
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// Outcome is what a verb answers to a caller in the process.
+type Outcome struct {
+	Result   json.RawMessage `json:"result"`          // what --json prints; a string where the verb printed text
+	Findings bool            `json:"findings"`        // exit code 3
+	Notes    []string        `json:"notes,omitempty"` // lines for people, which the command writes to stderr
+}
+
+// Verb runs one verb with --json for a caller in the process, and gives its error as it is. An option is a flag's name with _ for -, and its
+// value in JSON; a list or an object is taken apart where the flag may be given several times. With terminal, progress and notes go to the process's stderr.
+func Verb(ctx context.Context, verb string, args []string, options map[string]json.RawMessage, terminal bool) (*Outcome, error) {
+	root := newRoot(NoBench)
+	root.PersistentPreRunE = nil // the process's log is not ours to set
+	c, _, err := root.Find([]string{verb})
+	if err != nil || c == root {
+		return nil, misuse("unknown verb " + verb)
+	}
+	for _, name := range slices.Sorted(maps.Keys(options)) {
+		if err := setOption(c, name, options[name]); err != nil {
+			return nil, err
+		}
+	}
+	if err := c.Flags().Set("json", "true"); err != nil {
+		return nil, misuse(verb + " has no result to give")
+	}
+	var stdout, notes bytes.Buffer
+	root.SetOut(&stdout)
+	root.SetErr(&notes)
+	if terminal {
+		root.SetErr(os.Stderr)
+	}
+	root.SetArgs(append([]string{verb, "--"}, args...))
+	err = root.ExecuteContext(ctx)
+	out := &Outcome{Findings: errors.Is(err, errFindings)}
+	if err != nil && !out.Findings {
+		switch exitCode(ctx, err) {
+		case exitInterrupted:
+			return nil, cmp.Or(ctx.Err(), err)
+		case exitMisuse: // of cobra's, which has no class
+			if errors.Is(err, robocache.ErrMisuse) {
+				return nil, err
+			}
+			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: verb, Err: err}
+		}
+		return nil, err
+	}
+	if text := strings.TrimSpace(notes.String()); text != "" {
+		out.Notes = strings.Split(text, "\n")
+	}
+	out.Result = stdout.Bytes()
+	if !json.Valid(out.Result) {
+		out.Result, err = json.Marshal(stdout.String())
+		return out, err
+	}
+	return out, nil
+}
+
+// setOption sets the flag that an option names.
+func setOption(c *cobra.Command, name string, value json.RawMessage) error {
+	flag := c.Flags().Lookup(strings.ReplaceAll(name, "_", "-"))
+	if flag == nil || flag.Name == "json" || flag.Name == "help" || strings.Contains(name, "-") {
+		return unknownOption(c, name)
+	}
+	var v any
+	d := json.NewDecoder(bytes.NewReader(value))
+	d.UseNumber()
+	if err := d.Decode(&v); err != nil {
+		return misuse(name + ": " + err.Error())
+	}
+	if v == nil {
+		return nil // as if it were not given
+	}
+	parts, several := flag.Value.(pflag.SliceValue)
+	var texts []string
+	list, isList := v.([]any)
+	object, isObject := v.(map[string]any)
+	_, isBool := v.(bool)
+	switch {
+	case isBool != (flag.Value.Type() == "bool"):
+		return misuse(fmt.Sprintf("%s=%s: expected %s", name, value, expected(flag)))
+	case isList:
+		for _, x := range list {
+			texts = append(texts, fmt.Sprint(x))
+		}
+	case isObject && several: // option={"key": value}
+		for _, k := range slices.Sorted(maps.Keys(object)) {
+			texts = append(texts, fmt.Sprintf("%s=%v", k, object[k]))
+		}
+	case isObject:
+		texts = []string{string(value)}
+	default:
+		texts = []string{fmt.Sprint(v)}
+	}
+	var err error
+	if several && len(texts) > 0 {
+		if err = parts.Replace(texts); err == nil {
+			flag.Changed = true
+		}
+	} else {
+		err = c.Flags().Set(flag.Name, strings.Join(texts, ","))
+	}
+	if err != nil {
+		return misuse(fmt.Sprintf("%s=%s: %s", name, value, err))
+	}
+	return nil
+}
+
+func expected(flag *pflag.Flag) string {
+	if flag.Value.Type() == "bool" {
+		return "true or false"
+	}
+	return "a value (" + flag.Usage + ")"
+}
+
+// unknownOption tells of an option that the verb does not have, and of those that it has: the caller names the nearest.
+func unknownOption(c *cobra.Command, name string) error {
+	known := []string{}
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden && f.Name != "json" && f.Name != "help" {
+			known = append(known, strings.ReplaceAll(f.Name, "-", "_"))
+		}
+	})
+	return &robocache.Error{Class: robocache.ErrMisuse, Op: c.Name(), Where: robocache.Where{"option": name, "known": known}, Msg: "unknown option"}
+}
