@@ -1,6 +1,10 @@
 package robocache
 
-import "context"
+import (
+	"context"
+	"slices"
+	"strings"
+)
 
 // Info is what a dataset says of itself, corrected where opening it showed otherwise.
 type Info struct {
@@ -165,6 +169,31 @@ type FeatureStats struct {
 	Count               int64
 	Quantiles           map[string][]float64 // "q01", "q10", "q50", "q90", "q99"
 	Shape               []int                // of each vector as stored, e.g. [26] or [3,1,1]
+}
+
+// Noticer is a Dataset that notices more while it is read. Noticed may repeat what Info.Findings says.
+type Noticer interface{ Noticed() []Finding }
+
+// Findings is what a dataset has found by now: when it was opened, and while it was read; these in an order of their own, whoever read first.
+func Findings(ds Dataset) []Finding {
+	out := slices.Clone(ds.Info().Findings)
+	n, ok := As[Noticer](ds)
+	if !ok {
+		return out
+	}
+	name := func(f Finding) string { return f.Code + "\x00" + f.Where.String() }
+	said := map[string]bool{}
+	for _, f := range out {
+		said[name(f)] = true
+	}
+	var more []Finding
+	for _, f := range n.Noticed() {
+		if !said[name(f)] {
+			more = append(more, f)
+		}
+	}
+	slices.SortStableFunc(more, func(a, b Finding) int { return strings.Compare(name(a), name(b)) })
+	return append(out, more...)
 }
 
 // Severity of a Finding.

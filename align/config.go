@@ -66,7 +66,17 @@ func (n *Nanos) UnmarshalJSON(b []byte) error {
 type PerKey[T any] struct {
 	All  T
 	Keys map[string]T
+	Said bool // All was said, though it may be zero
 }
+
+// Says that there is a choice for a stream.
+func (p *PerKey[T]) Says(key string) bool {
+	_, ok := p.Keys[key]
+	return ok || !p.others().IsZero()
+}
+
+// others is the choice for the streams that Keys does not name.
+func (p *PerKey[T]) others() PerKey[T] { return PerKey[T]{All: p.All, Said: p.Said} }
 
 // For gives the value for a stream.
 func (p *PerKey[T]) For(key string) T {
@@ -81,7 +91,7 @@ func (p PerKey[T]) IsZero() bool {
 	b, _ := json.Marshal(p.All)
 	var zero T
 	z, _ := json.Marshal(zero)
-	return p.Keys == nil && bytes.Equal(b, z)
+	return p.Keys == nil && !p.Said && bytes.Equal(b, z)
 }
 
 // UnmarshalJSON reads a value or an object of values; the object's "*" is the value of the other streams.
@@ -98,13 +108,13 @@ func (p *PerKey[T]) UnmarshalJSON(b []byte) error {
 		}
 		*p = PerKey[T]{}
 		if v, ok := m["*"]; ok {
-			p.All = v
+			p.All, p.Said = v, true
 			delete(m, "*")
 		}
 		p.Keys = m
 		return nil
 	}
-	*p = PerKey[T]{}
+	*p = PerKey[T]{Said: true}
 	return json.Unmarshal(b, &p.All)
 }
 
@@ -113,7 +123,10 @@ func (p PerKey[T]) MarshalJSON() ([]byte, error) {
 	if p.Keys == nil {
 		return json.Marshal(p.All)
 	}
-	m := map[string]T{"*": p.All}
+	m := map[string]T{}
+	if !p.others().IsZero() {
+		m["*"] = p.All
+	}
 	for k, v := range p.Keys {
 		m[k] = v
 	}

@@ -19,7 +19,10 @@ const ValidSuffix = ".valid"
 type ViewOptions struct {
 	// DropInvalid leaves out the rows at which some stream has no value, in place of giving masks: Times then has holes.
 	DropInvalid bool
-	Threads     int // that read stamps while the view is made; 0 = the number of CPUs
+	// Rhythm takes the rhythm of each stream in each episode (robocache.LongestStep) for its max_gap where Config says none, but for latched streams,
+	// texts and events: they hold until the next.
+	Rhythm  bool
+	Threads int // that read stamps while the view is made; 0 = the number of CPUs
 }
 
 // Viewed is a dataset on one grid.
@@ -33,6 +36,7 @@ type Viewed struct {
 	masks   map[string]int      // "<key>.valid" → the place of key
 	lengths []int
 	broken  []error // of the episodes that cannot be aligned
+	gaps    []gaps  // of the streams
 
 	mu      sync.Mutex
 	layouts map[int]*layout
@@ -45,6 +49,7 @@ type layout struct {
 	a     *aligner
 	times []int64
 	plans []*kernel.Plan
+	gaps  []gaps       // of each stream
 	task  *kernel.Plan // of the pseudo-feature "task": previous on the episode's own clock
 	size  int64
 }
@@ -90,7 +95,7 @@ func View(ctx context.Context, src robocache.Dataset, cfg Config, opt ViewOption
 // scan lays out every episode once, for its length and for which streams need a mask.
 func (v *Viewed) scan(ctx context.Context) (masked []bool, err error) {
 	n := v.info.Episodes
-	v.lengths, v.broken, masked = make([]int, n), make([]error, n), make([]bool, len(v.kept))
+	v.lengths, v.broken, v.gaps, masked = make([]int, n), make([]error, n), make([]gaps, len(v.kept)), make([]bool, len(v.kept))
 	threads := v.opt.Threads
 	if threads <= 0 {
 		threads = runtime.GOMAXPROCS(0)
@@ -112,6 +117,7 @@ func (v *Viewed) scan(ctx context.Context) (masked []bool, err error) {
 				mu.Lock()
 				for i, p := range l.plans {
 					masked[i] = masked[i] || slices.Contains(p.Valid, 0)
+					v.gaps[i].add(&l.gaps[i])
 				}
 				mu.Unlock()
 			}
@@ -139,6 +145,7 @@ func (v *Viewed) describe(masked []bool) {
 			v.info.Findings = append(v.info.Findings, robocache.Finding{Severity: robocache.SeverityError, Code: "episode-not-aligned", Where: robocache.Where{"episode": e}, Message: err.Error()})
 		}
 	}
+	v.findGaps()
 	probe := aligner{ds: v.src, cfg: v.cfg}
 	for i, f := range v.kept {
 		v.place[f.Key] = i
@@ -199,11 +206,15 @@ func (v *Viewed) lay(ctx context.Context, e int) (_ *layout, err error) {
 	}
 	l := &layout{a: a, times: times}
 	for i := range a.streams {
-		p, err := a.plan(&a.streams[i], times)
-		if err != nil {
-			return nil, robocache.At(err, robocache.Where{"stream": a.streams[i].feature.Key})
+		s := &a.streams[i]
+		if v.byRhythm(s) {
+			s.opt.MaxGap = robocache.LongestStep(a.clocks[s.clock])
 		}
-		l.plans = append(l.plans, p)
+		p, err := a.plan(s, times)
+		if err != nil {
+			return nil, robocache.At(err, robocache.Where{"stream": s.feature.Key})
+		}
+		l.plans, l.gaps = append(l.plans, p), append(l.gaps, gapsOf(a.clocks[s.clock], times, s.opt.MaxGap, p))
 	}
 	own, err := a.clock("task")
 	if err != nil {

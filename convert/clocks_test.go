@@ -96,7 +96,7 @@ func TestClocksToLeRobot(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			v, err := align.View(t.Context(), src, cfg, align.ViewOptions{})
+			v, err := align.View(t.Context(), src, cfg, align.ViewOptions{Rhythm: true})
 			if err != nil {
 				t.Fatal(err)
 			}

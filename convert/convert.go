@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
@@ -211,7 +212,7 @@ func (c *conversion) chooseFeatures() {
 		}
 		if out.Key != f.Key {
 			c.report.Renamed[f.Key] = out.Key
-			c.find(robocache.SeverityWarning, "feature-renamed", robocache.Where{"stream": f.Key}, "LeRobot forbids the name; it is "+out.Key)
+			c.find(robocache.SeverityInfo, "feature-renamed", robocache.Where{"stream": f.Key}, "LeRobot forbids the name; it is "+out.Key)
 		}
 		taken[out.Key] = true
 		if _, ok := c.src.(robocache.Masker); ok && f.Masked {
@@ -348,6 +349,11 @@ func (c *conversion) find(s robocache.Severity, code string, where robocache.Whe
 	c.report.Findings = append(c.report.Findings, robocache.Finding{Severity: s, Code: code, Where: where, Message: msg})
 }
 
+// sourceFindings puts what the source found, and the grid over it, before what the conversion did.
+func (c *conversion) sourceFindings() {
+	c.report.Findings = append(robocache.Findings(c.src), c.report.Findings...)
+}
+
 // reportName is where the report lies in the result.
 const reportName = "meta/conversion.json"
 
@@ -382,6 +388,7 @@ func (c *conversion) run(ctx context.Context, target store.Writable, j *journal)
 	c.report.NumEpisodes, c.report.NumFrames = w.Episodes(), w.Frames()
 	c.report.Findings = append(c.report.Findings, w.Findings()...)
 	c.extras(ctx, cfg.Extra)
+	c.sourceFindings()
 	text, err := json.MarshalIndent(c.report, "", "  ")
 	if err != nil {
 		return &robocache.Error{Class: robocache.ErrMalformed, Op: "convert", Msg: "report", Err: err}
@@ -423,7 +430,11 @@ func (c *conversion) chooseTasks() []string {
 		c.report.Tasks = append(c.report.Tasks, TaskMap{Old: t.Index, New: n, Text: t.Text})
 	}
 	if !same {
-		c.find(robocache.SeverityWarning, "tasks-renumbered", nil, "task numbers were not 0…n−1, each text once: columns that hold task numbers (annotations) still hold the old ones; see the report's tasks")
+		sev := robocache.SeverityInfo
+		if slices.ContainsFunc(c.features, func(f feature) bool { return strings.HasPrefix(f.Key, "annotation.") }) {
+			sev = robocache.SeverityWarning
+		}
+		c.find(sev, "tasks-renumbered", nil, "task numbers were not 0…n−1, each text once: columns that hold task numbers (annotations) still hold the old ones; see the report's tasks")
 	}
 	return texts
 }
@@ -464,5 +475,6 @@ func (c *conversion) dryRun(ctx context.Context) error {
 		c.report.Episodes = append(c.report.Episodes, m)
 	}
 	c.report.NumFrames = from
+	c.sourceFindings()
 	return nil
 }

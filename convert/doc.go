@@ -12,10 +12,12 @@
 //	C5  The destination must be empty. An error or the end of the context leaves nothing behind, no folder either; a kill, at any moment, leaves a tree
 //	    without meta/info.json, which Options.Resume continues (or a whole one with the journal, which it takes away): the result has the same bytes as an
 //	    uninterrupted run. A run with Resume keeps encoded episodes until it ends, so that another takes them over.
-//	C6  What was dropped, renamed, skipped or re-encoded is in the report, which also lies in meta/conversion.json; nothing is dropped silently.
+//	C6  What was dropped, renamed, skipped or re-encoded is in the report, which also lies in meta/conversion.json; nothing is dropped silently. So is
+//	    what the source found, when it was opened and while it was read (robocache.Findings), whatever the format that is written.
 //	    A dataset of which no stream is left is refused (ErrUnsupported).
 //	C7  A source whose streams have clocks of their own, and one for which Options.Align asks, is brought onto one grid (align.View): at
 //	    Align's rate, else FPS, else the source's own. Write leaves clocks alone where the format keeps them (robocache.Format.Clocks).
+//	    A stream without a max_gap has that of its own rhythm (align.ViewOptions.Rhythm); rows in gaps are masked, and counted in a finding.
 //	C8  Still pictures, raw or encoded, become video or stay images as Options.Pictures says; depth stays images, without loss. Rows without a value are told by
 //	    "<key>.valid"; their pictures are black. Rows of varying length (point clouds) have no place in LeRobot, and are reported as dropped.
 //	C9  Episodes are read and encoded ahead, as many at once as Options.Threads, as far as aheadBytes allows, by what their rows declare and later by what they

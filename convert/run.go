@@ -33,7 +33,6 @@ func (c *conversion) align(ctx context.Context) error {
 			}
 		}
 	}
-	c.report.Findings = append(c.report.Findings, src.Info().Findings[len(src.(*align.Viewed).Unwrap().Info().Findings):]...)
 	return nil
 }
 
@@ -69,7 +68,7 @@ func onGrid(ctx context.Context, src robocache.Dataset, cfg *align.Config, fps r
 	if own.Keys == nil && keys != nil {
 		own.Keys = keys
 	}
-	v, err := align.View(ctx, src, own, align.ViewOptions{DropInvalid: drop, Threads: threads})
+	v, err := align.View(ctx, src, own, align.ViewOptions{DropInvalid: drop, Rhythm: true, Threads: threads})
 	if err != nil {
 		return nil, nil, err
 	}

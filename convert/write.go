@@ -79,7 +79,6 @@ func Write(ctx context.Context, src robocache.Dataset, format, dst string, opt O
 			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "convert", Where: where, Msg: "no feature " + k + " to keep", Hint: "see 'robocache inspect'"}
 		}
 	}
-	var found []robocache.Finding
 	if opt.Align != nil || !f.Clocks {
 		to, cfg, err := onGrid(ctx, src, opt.Align, opt.FPS, opt.DropInvalid, opt.Threads, opt.Keys)
 		if err != nil {
@@ -91,7 +90,6 @@ func Write(ctx context.Context, src robocache.Dataset, format, dst string, opt O
 		if cfg != nil && opt.Keys != nil {
 			opt.Keys = nil // those of the view
 		}
-		found = to.Info().Findings[min(len(info.Findings), len(to.Info().Findings)):]
 		src = to
 	}
 	w := robocache.WriteOptions{Episodes: slices.Clone(opt.Episodes), Keys: opt.Keys, Threads: opt.Threads, SkipBad: opt.SkipBad, Options: options}
@@ -104,7 +102,7 @@ func Write(ctx context.Context, src robocache.Dataset, format, dst string, opt O
 		clearFolders(dst, made)
 	}
 	if r != nil {
-		r.Findings = append(slices.Clone(found), r.Findings...)
+		r.Findings = append(robocache.Findings(src), r.Findings...)
 	}
 	return r, err
 }

@@ -37,7 +37,7 @@ func (x *examination) motions(e int, lines []line) {
 	first, last := int64(math.MaxInt64), int64(math.MinInt64)
 	var moving []line
 	for _, l := range lines {
-		if l.f.Kind != robocache.KindNumeric || !l.f.DType.Float() || l.f.Ragged() || l.f.Latched || len(l.times) < 50 || period(l.times) == 0 || period(l.times) > 200_000_000 ||
+		if l.f.Kind != robocache.KindNumeric || !l.f.DType.Float() || l.f.Ragged() || l.f.Latched || len(l.times) < 50 || robocache.Period(l.times) == 0 || robocache.Period(l.times) > 200_000_000 ||
 			l.f.Elements() > 64 || l.f.Interpolation == "nearest" || len(l.f.Rotations) > 0 { // the channels of a rotation jump where nothing moves fast
 			continue
 		}
@@ -160,7 +160,7 @@ func (x *examination) motion(e int, l *line, first int64, n int) ([]motion, erro
 			}
 		}
 	}
-	step := period(l.times)
+	step := robocache.Period(l.times)
 	at := l.times[from : from+rows]
 	mid := make([]int64, rows) // a change is between two rows
 	for r := range rows {

@@ -2,28 +2,9 @@ package diagnose
 
 import (
 	"math"
-	"slices"
 
 	"github.com/goatnote-inc/robocache"
 )
-
-// shortestGap: bursts of messages have "periods" of microseconds, and no gaps worth a word.
-const shortestGap = 2_000_000
-
-// period is the median step of ascending stamps that differ; 0 where there are fewer than three.
-func period(times []int64) int64 {
-	var steps []int64
-	for i := 1; i < len(times); i++ {
-		if d := times[i] - times[i-1]; d > 0 {
-			steps = append(steps, d)
-		}
-	}
-	if len(steps) < 2 {
-		return 0
-	}
-	slices.Sort(steps)
-	return steps[len(steps)/2]
-}
 
 func seconds(ns int64) float64 { return float64(ns) / 1e9 }
 
@@ -37,7 +18,7 @@ func (x *examination) stamps(e int, f *robocache.Feature, times []int64) {
 		x.add(robocache.SeverityInfo, "empty-stream", where, 0, "", "no rows in this episode")
 		return
 	}
-	step := period(times)
+	step, longest := robocache.Period(times), robocache.LongestStep(times)
 	var repeated, gaps int64
 	var widest, at int64
 	var sum float64
@@ -51,7 +32,7 @@ func (x *examination) stamps(e int, f *robocache.Feature, times []int64) {
 			return
 		case d == 0:
 			repeated++
-		case step > 0 && d > max(3*step, shortestGap):
+		case longest > 0 && d > longest:
 			gaps++
 			if d > widest {
 				widest, at = d, times[i-1]
@@ -86,7 +67,7 @@ func (x *examination) ends(e int, lines []line) {
 	seen := map[string]bool{}
 	for _, l := range lines {
 		n := len(l.times)
-		step := period(l.times)
+		step := robocache.Period(l.times)
 		if n == 0 || step == 0 || l.f.Latched || seen[l.f.Clock] {
 			continue
 		}

@@ -116,7 +116,7 @@ func (w *writer) run() error {
 				return robocache.At(err, robocache.Where{"episode": e})
 			}
 			w.rewind()
-			w.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "episode-skipped", Where: robocache.Where{"episode": e}, Message: err.Error()})
+			w.find(robocache.Finding{Severity: robocache.SeverityError, Code: "episode-skipped", Where: robocache.Where{"episode": e}, Message: err.Error()})
 			w.tasks[i] = skipped
 			continue
 		}

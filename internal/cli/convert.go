@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -31,9 +32,11 @@ func newConvert() *cobra.Command {
 		Long: `convert writes any readable dataset as LeRobot v3.0, or in another format (--to). Rows keep their bits; video is copied without
 re-encoding where it can be, joined on one grid without drift; still pictures become video (--pictures images keeps them);
 statistics are recounted; what was dropped, renamed or re-encoded is said, and kept in meta/conversion.json. Streams on clocks of
-their own are brought onto one grid: --hz says its rate (else the rate of a steady anchor), --align a file with modes, edges, gaps,
+their own are brought onto one grid: --hz says its rate (else the rate of a steady anchor), --align JSON or a file of it with modes, edges, gaps,
 offsets and drifts for each stream. --hz resamples any source; of rows that keep no clock --rows-hz says the rate they were recorded at.
 --fps gives the rows another rate as they are.
+A step of more than three periods of a stream is a gap: its rows are masked in <key>.valid (max_gap in --align says another length).
+What was found in the source stands in the report; exit code 3 where it is an error or a warning.
 DST must be empty. A conversion to LeRobot goes on with --resume after a kill; one begun with --resume also keeps what it has encoded.
 To another format a killed conversion begins again, in an empty DST.`,
 		Example: `  robocache convert ./old_v2 ./new_v3
@@ -63,7 +66,10 @@ To another format a killed conversion begins again, in an empty DST.`,
 				if err != nil {
 					return err
 				}
-				return printWritten(cmd.OutOrStdout(), args[1], f.to, open.json, r)
+				if err := printWritten(cmd.OutOrStdout(), args[1], f.to, open.json, r); err != nil {
+					return err
+				}
+				return converted(ds, r.Findings)
 			}
 			f.opt.Progress = func(p convert.Progress) { bar(p.Frames, p.TotalFrames) }
 			r, err := convert.ToLeRobot(ctx, ds, args[1], f.opt)
@@ -82,7 +88,7 @@ To another format a killed conversion begins again, in an empty DST.`,
 					return errFindings
 				}
 			}
-			return nil
+			return converted(ds, r.Findings)
 		},
 	}
 	open.add(c)
@@ -91,10 +97,19 @@ To another format a killed conversion begins again, in an empty DST.`,
 	return c
 }
 
+// converted is errFindings where doctor would have it for what the source's reader found, or the conversion met an error (an episode that was left out).
+// What the written format has no place for is a warning of the report alone.
+func converted(src robocache.Dataset, report []robocache.Finding) error {
+	if slices.ContainsFunc(report, func(f robocache.Finding) bool { return f.Severity == robocache.SeverityError }) {
+		return errFindings
+	}
+	return verdict(robocache.Findings(src))
+}
+
 func (f *conversionFlags) add(c *cobra.Command) {
 	opt := &f.opt
 	c.Flags().StringVar(&f.to, "to", "lerobot", "the format to write: "+strings.Join(convert.Formats(), ", ")+" (hdf5 is robomimic's layout)")
-	c.Flags().StringVar(&f.align, "align", "", "a JSON file that says how streams come onto one grid (hz, modes, edge, max_gap, offset, clock …)")
+	c.Flags().StringVar(&f.align, "align", "", "how streams come onto one grid (hz, modes, edge, max_gap, offset, clock …): a JSON file, or the JSON itself, as doctor prints it")
 	c.Flags().BoolVar(&opt.DropInvalid, "drop-invalid", false, "leave out rows at which an aligned stream has no value, in place of writing <key>.valid")
 	c.Flags().StringVar(&f.episode, "episodes", "", "only these episodes, in this order (0,3,5-9)")
 	c.Flags().StringSliceVar(&opt.Keys, "keys", nil, "only these features (the bookkeeping columns always)")
@@ -140,17 +155,28 @@ func (f *conversionFlags) settle(changed func(flag string) bool) (err error) {
 		return err
 	}
 	if f.align != "" {
-		b, err := os.ReadFile(f.align)
+		cfg, err := alignment(f.align)
 		if err != nil {
-			return robocache.At(err, robocache.Where{"file": f.align})
-		}
-		cfg, err := align.ParseConfig(b)
-		if err != nil {
-			return robocache.At(err, robocache.Where{"file": f.align})
+			return err
 		}
 		f.opt.Align = &cfg
 	}
 	return nil
+}
+
+// alignment reads what --align says: JSON, also as doctor prints it (align={…}), or a file of it.
+func alignment(text string) (align.Config, error) {
+	inline := strings.TrimPrefix(strings.TrimSpace(text), "align=")
+	if strings.HasPrefix(inline, "{") {
+		cfg, err := align.ParseConfig([]byte(inline))
+		return cfg, robocache.At(err, robocache.Where{"option": "--align"})
+	}
+	b, err := os.ReadFile(text)
+	if err != nil {
+		return align.Config{}, robocache.At(err, robocache.Where{"file": text})
+	}
+	cfg, err := align.ParseConfig(b)
+	return cfg, robocache.At(err, robocache.Where{"file": text})
 }
 
 // episodeList reads 0,3,5-9.

@@ -66,10 +66,10 @@ It changes nothing. Exit code 3 where an error or a warning was found.`,
 				printFindings(w, findings)
 				fmt.Fprintf(w, "%s, %d episodes, %d frames: %d errors, %d warnings\n", formatText(info), d.Episodes, d.Frames, d.Errors, d.Warnings)
 			}
-			if err == nil && d.Errors+d.Warnings > 0 {
-				return errFindings
+			if err != nil {
+				return err
 			}
-			return err
+			return verdict(findings)
 		},
 	}
 	open.add(c)
