@@ -20,8 +20,9 @@ import (
 
 // writeOptions are the keys of WriteOptions.Options that Write knows.
 var writeOptions = map[string]string{
-	"compression": "of pictures: none (default), gzip, or gzip:1 to gzip:9; a picture is a chunk",
-	"next_obs":    "true: next_obs/<key> too, each row that of the step after it (robomimic's load_next_obs)",
+	"compression":   "of pictures: none (default), gzip, or gzip:1 to gzip:9; a picture is a chunk",
+	"next_obs":      "true: next_obs/<key> too, each row that of the step after it (robomimic's load_next_obs)",
+	"scale_actions": "true: each dimension of the actions is scaled onto [-1, 1]; the attributes actions_scale and actions_offset of data take it back",
 }
 
 // Write writes a dataset in robomimic's layout, one HDF5 file: dst, or demos.hdf5 in it where dst has no ending of HDF5.
@@ -93,6 +94,8 @@ type writer struct {
 	streams  []outStream
 	deflate  int
 	next     bool
+	scales   bool // the actions
+	acts     actions
 	demos    map[int]string // source position → name
 	worst    int64          // ns that a stamp is off the grid
 	offGrid  int64          // stamps that are
@@ -113,7 +116,7 @@ func (w *writer) find(sev robocache.Severity, code string, where robocache.Where
 func (w *writer) settle() error {
 	for k := range w.opt.Options {
 		if _, ok := writeOptions[k]; !ok {
-			return &robocache.Error{Class: robocache.ErrMisuse, Op: "write robomimic", Msg: "no option " + k, Want: "compression or next_obs", Got: k}
+			return &robocache.Error{Class: robocache.ErrMisuse, Op: "write robomimic", Msg: "no option " + k, Want: "compression, next_obs or scale_actions", Got: k}
 		}
 	}
 	misuse := func(key, want string) error {
@@ -131,12 +134,14 @@ func (w *writer) settle() error {
 	case name != "" && name != "none" || leveled:
 		return misuse("compression", "none, gzip, or gzip:1 to gzip:9")
 	}
-	switch w.opt.Options["next_obs"] {
-	case "true":
-		w.next = true
-	case "", "false":
-	default:
-		return misuse("next_obs", "true or false")
+	for key, on := range map[string]*bool{"next_obs": &w.next, "scale_actions": &w.scales} {
+		switch w.opt.Options[key] {
+		case "true":
+			*on = true
+		case "", "false":
+		default:
+			return misuse(key, "true or false")
+		}
 	}
 	for _, k := range w.opt.Keys {
 		if w.info.Feature(k) == nil {
@@ -175,6 +180,9 @@ func (w *writer) settle() error {
 			w.find(robocache.SeverityWarning, "mask-lost", robocache.Where{"stream": f.Key}, 0, "rows without a value are written as zeros", "")
 		}
 		places[s.group+"/"+s.name] = f.Key
+		if s.group == "" && s.name == "actions" && f.Kind == robocache.KindNumeric && f.DType != robocache.Bool {
+			w.acts.f = f
+		}
 		w.streams = append(w.streams, s)
 	}
 	if len(w.streams) == 0 && len(w.report.Dropped) > 0 {
@@ -211,6 +219,14 @@ func (w *writer) write(ctx context.Context) error {
 			episodes = append(episodes, e)
 		}
 	}
+	if w.scales && w.acts.f == nil {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "write robomimic", Msg: "there are no actions to scale", Want: "a numeric stream named action", Hint: "leave scale_actions out, or name the stream by a mapping (--map)"}
+	}
+	if w.scales {
+		if err := w.measure(ctx, w.acts.f, episodes); err != nil {
+			return err
+		}
+	}
 	data, err := w.file.Root().Group("data")
 	if err != nil {
 		return err
@@ -231,6 +247,9 @@ func (w *writer) write(ctx context.Context) error {
 		if w.opt.Progress != nil {
 			w.opt.Progress(i+1, len(episodes))
 		}
+	}
+	if err := w.closeActions(data); err != nil {
+		return err
 	}
 	env, err := w.env()
 	if err != nil {

@@ -33,7 +33,9 @@ func (w *writer) demo(ctx context.Context, data *h5.GroupWriter, e int) error {
 	if err != nil {
 		return err
 	}
+	before := w.acts
 	if err := w.fill(ctx, demo, e, rows, meta); err != nil {
+		w.acts = before
 		demo.Drop()
 		return err
 	}
@@ -99,12 +101,18 @@ func (w *writer) fill(ctx context.Context, demo *h5.GroupWriter, e, rows int, me
 	return nil
 }
 
+// allRows names the rows of an episode.
+func allRows(e, n int) []robocache.Row {
+	rows := make([]robocache.Row, n)
+	for k := range rows {
+		rows[k] = robocache.Row{Episode: e, Index: k}
+	}
+	return rows
+}
+
 // stream writes one stream of an episode, and where next is given the same a step later.
 func (w *writer) stream(ctx context.Context, s *outStream, g, next *h5.GroupWriter, e, rows int) error {
-	all := make([]robocache.Row, rows)
-	for k := range all {
-		all[k] = robocache.Row{Episode: e, Index: k}
-	}
+	all := allRows(e, rows)
 	var spec h5.Spec
 	var size int
 	read := func(rows []robocache.Row, dst []byte) error { return w.src.Gather(ctx, s.Key, rows, dst) }
@@ -119,7 +127,9 @@ func (w *writer) stream(ctx context.Context, s *outStream, g, next *h5.GroupWrit
 				spec.Shape = append(spec.Shape, 1)
 			}
 		}
-		size = s.RowBytes()
+		if size = s.RowBytes(); s.Feature == w.acts.f {
+			spec.DType = w.acts.dtype()
+		}
 	case robocache.KindImage, robocache.KindVideo:
 		pics, err := raster.Open(ctx, w.src, s.Feature, all, w.opt.Threads)
 		if err != nil {
@@ -152,6 +162,9 @@ func (w *writer) stream(ctx context.Context, s *outStream, g, next *h5.GroupWrit
 		part := buf[:n*size]
 		if err := read(all[at:at+n], part); err != nil {
 			return err
+		}
+		if s.Feature == w.acts.f {
+			part = w.acts.take(part)
 		}
 		if err := d.Write(part); err != nil {
 			return err

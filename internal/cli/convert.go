@@ -21,6 +21,7 @@ type conversionFlags struct {
 	opt                             convert.Options
 	to, fps, frames, align, episode string
 	writing                         []string
+	scaleActions                    bool
 }
 
 func newConvert() *cobra.Command {
@@ -113,6 +114,7 @@ func (f *conversionFlags) add(c *cobra.Command) {
 	c.Flags().BoolVar(&opt.DropInvalid, "drop-invalid", false, "leave out rows at which an aligned stream has no value, in place of writing <key>.valid")
 	c.Flags().StringVar(&f.episode, "episodes", "", "only these episodes, in this order (0,3,5-9)")
 	c.Flags().StringSliceVar(&opt.Keys, "keys", nil, "only these features (the bookkeeping columns always)")
+	c.Flags().BoolVar(&f.scaleActions, "scale-actions", false, "to robomimic: scale each dimension of the actions onto [-1, 1], and keep what takes that back (actions_scale, actions_offset)")
 	c.Flags().StringArrayVar(&f.writing, "write-option", nil, "a choice of the format that is written as key=value; may be given several times")
 	c.Flags().StringVar(&opt.Pictures, "pictures", "", "what still pictures become: video, or images in the table (default: images of LeRobot, else video)")
 	c.Flags().StringVar(&opt.VideoCodec, "video-codec", "copy", "copy, av1, h264 or hevc")
@@ -138,6 +140,12 @@ func (f *conversionFlags) settle(changed func(flag string) bool) (err error) {
 		if f.to != "lerobot" && changed(name) {
 			return misuse("--" + name + " is of a conversion to LeRobot; what " + f.to + " has is --write-option")
 		}
+	}
+	if f.scaleActions {
+		if f.to != "robomimic" && f.to != "hdf5" {
+			return misuse("--scale-actions is of a conversion to robomimic; --to says " + f.to)
+		}
+		f.writing = append(f.writing, "scale_actions=true")
 	}
 	if f.to == "lerobot" && len(f.writing) > 0 {
 		return misuse("--write-option " + f.writing[0] + ": a conversion to LeRobot has none; its choices are flags")
