@@ -32,6 +32,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from . import _torch
 from ._errors import Error, ForkError, Malformed, Misuse, NotFound, ResourceLimit, Temporary, Unsupported
 from ._version import __version__
 from .dataset import Dataset, Episode, Feature, Stream, open
@@ -203,3 +204,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+_torch.watch()

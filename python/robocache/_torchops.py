@@ -1,6 +1,6 @@
 """resample and fuse as operators of torch: what autograd, torch.compile, export, fake tensors and subclasses go through.
 
-Imported at the first tensor that needs it. Everything that decides which operator runs is a text of options, which tracing keeps as a constant.
+Imported with torch, by _torch. Everything that decides which operator runs is a text of options, which tracing keeps as a constant.
 """
 
 from __future__ import annotations
@@ -109,6 +109,12 @@ def _backward(grad: Any, times: Any, targets: Any, extras: Any, shape: Sequence[
         made = Made(prepare(whole), [(tuple(shape), dtype)], like)
         _grads.put(key, made)
     return made.run([t.data_ptr() for t in inputs])[0]
+
+
+def _constant_result(f: Any) -> Any:
+    """torch.compiler.assume_constant_result, without the seconds that importing the compiler takes: this module comes with `import torch`."""
+    f._dynamo_marked_constant = True
+    return f
 
 
 _EPILOGUE = ("norm", "unit", "plane", "clip", "augment")
@@ -225,7 +231,7 @@ torch.library.register_autograd("robocache::resample", _grad_resample, setup_con
 torch.library.register_autograd("robocache::resample_backward", _grad_backward, setup_context=_setup_backward, lib=_library)
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+@_constant_result
 def _options(rules: Any, names: Any, has: Any, channels: Any, validate: Any, backend: Any, clock: str, epsilon: Any) -> str:
     """What decides the operation, as a text. Tracing calls it once, with constants."""
     series = [

@@ -37,7 +37,7 @@ def _fake(points: Any, features: Any, lengths: Any, offsets: Any, options: str) 
     return points.new_empty(shape, dtype=getattr(torch, kw["out_dtype"])), points.new_empty((3,), dtype=torch.int64)
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+@_torchops._constant_result
 def _options(grid: Any, mode: str, dtype: Any, rest: Any) -> str:
     """What decides the operation, as a text. Tracing calls it once, with constants."""
     grid_min, voxel_size, grid_size = grid

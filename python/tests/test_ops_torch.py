@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -121,7 +122,6 @@ def test_opcheck() -> None:
 
 
 def test_opcheck_of_voxels() -> None:
-    torch.compile(lambda p: robocache.voxelize(p, grid_min=0, voxel_size=1, grid_size=2), backend="eager")(torch.rand(4, 3))  # registers it
     options = '{"grid_min": [0, 0, 0], "voxel_size": [1, 1, 1], "grid_size": [2, 2, 2], "mode": "mean", "out_dtype": "float32"}'
     torch.library.opcheck(torch.ops.robocache.voxelize.default, (torch.rand(9, 3), torch.rand(9, 2), None, None, options))
 
@@ -194,6 +194,67 @@ def test_exported_and_fake() -> None:
 
     program = torch.export.export(Model(), (data, times, targets))
     assert torch.equal(program.module()(data, times, targets), robocache.resample(data, times, targets))
+
+
+@pytest.mark.parametrize("first", ["robocache, torch", "torch, robocache"])
+def test_saved_program_in_a_new_process(first: str, script: Any, tmp_path: Path) -> None:
+    """The operators are there once both packages are imported, before anything calls one, with fakes; `import robocache` brings neither torch nor torch its compiler."""
+    data, times, targets = make(torch.float32)
+
+    class Model(torch.nn.Module):
+        def forward(self, x: Any, t: Any, u: Any) -> Any:
+            cells = robocache.voxelize(x.reshape(-1, 3), grid_min=(-1, -1, -1), voxel_size=0.5, grid_size=4, mode="count")
+            return robocache.resample(x, t, u), robocache.fuse([(x, t), (x, t, {"mode": "nearest"})], u), cells
+
+    torch.export.save(torch.export.export(Model(), (data, times, targets)), tmp_path / "program.pt2")
+    torch.save((data, times, targets, Model()(data, times, targets)), tmp_path / "want.pt")
+    done = script(
+        f"""
+        import importlib, sys
+        first, second = "{first}".split(", ")
+        importlib.import_module(first)
+        assert first == "torch" or "torch" not in sys.modules
+        importlib.import_module(second)
+        assert "torch._dynamo" not in sys.modules and "robocache._torch" not in str(sys.meta_path)
+        import torch
+        assert "robocache" not in str(torch.__spec__.loader) and torch.__loader__ is torch.__spec__.loader
+        from torch._subclasses.fake_tensor import FakeTensorMode
+        options = '{{"grid_min": [0, 0, 0], "voxel_size": [1, 1, 1], "grid_size": [2, 3, 4], "mode": "mean", "out_dtype": "float32"}}'
+        with FakeTensorMode() as mode:
+            p = mode.from_tensor(torch.rand(9, 3))
+            assert torch.ops.robocache.voxelize(p, p, None, None, options)[0].shape == (2, 3, 4, 3)
+        *inputs, want = torch.load(sys.argv[2])
+        program = torch.export.load(sys.argv[1])
+        for a, b in zip(program.module()(*inputs), want, strict=True):
+            assert torch.equal(a, b)
+        """,
+        str(tmp_path / "program.pt2"),
+        str(tmp_path / "want.pt"),
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_torch_that_cannot_be_imported(script: Any, tmp_path: Path) -> None:
+    """Its error is its own, and a second try finds it again."""
+    (tmp_path / "torch.py").write_text("raise ImportError('half a torch')")
+    done = script(
+        """
+        import sys
+        import robocache, numpy
+        assert "torch" not in sys.modules
+        sys.path.insert(0, sys.argv[1])
+        for _ in range(2):
+            try:
+                import torch
+            except ImportError as e:
+                assert str(e) == "half a torch", e
+        import importlib.util
+        assert importlib.util.find_spec("torch").origin.startswith(sys.argv[1])
+        assert robocache.resample(numpy.zeros((3, 1)), numpy.arange(3), numpy.arange(2)).shape == (2, 1)
+        """,
+        str(tmp_path),
+    )
+    assert done.returncode == 0, done.stderr
 
 
 class Logged(torch.Tensor):

@@ -55,6 +55,17 @@ def test_installed(wheel: Path, tmp_path: Path, h264: str) -> None:
     assert r.returncode == 0 and "lerobot v3.0" in r.stdout, r.stderr
 
 
+def test_torch_knows_the_operators(wheel: Path, tmp_path: Path) -> None:
+    """A process that never imports robocache has them: torch calls the installed package itself."""
+    pytest.importorskip("torch", minversion="2.5", reason="torch 2.5 or later is not installed")
+    target = tmp_path / "site"
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index", "--disable-pip-version-check", "--target", str(target), str(wheel)], check=True)
+    text = "import sys, torch; assert torch.ops.robocache.voxelize and torch.ops.robocache.fuse; print(sys.modules['robocache'].__file__)"
+    env = {**os.environ, "PYTHONPATH": str(target)}
+    r = subprocess.run([sys.executable, "-c", text], env=env, capture_output=True, text=True, cwd=tmp_path)
+    assert r.returncode == 0 and r.stdout.startswith(str(target)), r.stderr
+
+
 def test_without_go(tmp_path: Path) -> None:
     """Where go is missing the message says so."""
     env = {**os.environ, "PATH": str(tmp_path)}
