@@ -18,7 +18,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from . import _loading, _memory, _options, _sequences
+from . import _gone, _loading, _memory, _options, _sequences
 from ._errors import Misuse, NotFound
 from .dataset import Dataset, Episode, rate
 from .dataset import open as open_dataset
@@ -28,6 +28,15 @@ from .mapdataset import MapDataset, _Base
 __all__ = [
     "RTXDataset", "RTXDataLoader", "RLDSStep", "RLDSEpisode", "RTXEpisode", "create_rtx_dataloader", "CALVINDataset", "RoboMimicDataset",
 ]  # fmt: skip
+
+__path__: list[str] = []  # a package of no files: the earlier one's modules are asked for by name, and _gone answers
+
+
+def __getattr__(name: str) -> Any:
+    if name in _gone.DATASETS:
+        raise _gone.GoneName(f"robocache.datasets.{name} is not here", {"name": name}, _gone.DATASETS[name])
+    raise AttributeError(f"module 'robocache.datasets' has no attribute {name!r}: {_options.nearest(name, __all__)}")
+
 
 _warned = False
 
