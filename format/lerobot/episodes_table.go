@@ -59,7 +59,9 @@ func (d *Dataset) EpisodeTable(ctx context.Context) (t *EpisodeTable, err error)
 		return nil, err
 	}
 	n := d.eps.n()
-	row := func(name string, each func(i int) int64) { setColumn(t, name, "int64", n, true, func(i int) any { return each(i) }) }
+	row := func(name string, each func(i int) int64) {
+		setColumn(t, name, "int64", n, true, func(i int) any { return each(i) })
+	}
 	row("dataset_from_index", func(i int) int64 { return d.eps.from[i] })
 	row("dataset_to_index", func(i int) int64 { return d.eps.from[i+1] })
 	row("length", func(i int) int64 { return int64(d.eps.length[i]) })
