@@ -59,6 +59,11 @@ class Loader(_Base):
     normalize: None, "mean_std", "min_max", "quantiles", "quantile10", or {key: mode or {mode, clip, mean, std, low, high}}.
     stats: what normalize counts with, where the dataset brings none or others are wanted: Dataset.compute_stats(), a dict of that shape, or
         a stats.json ('robocache stats URI --out FILE').
+    augment: {"random_crop": {"size": (height, width), "pad": pixels}, "color_jitter": {"brightness": 0.2, "contrast": 0.2, "saturation": 0.2, "hue":
+        0.05}, "hflip": {"p": 0.5, "negate": {key: [elements]}, "swap": {key: [(i, j)]}, "keep": [keys]}, "noise": {"std": 0.02, or {key: std}},
+        "cameras": [keys]}, any of them. A function of (seed, epoch, the sample's place in its dataset, camera): not of batches, threads, ranks, caches or
+        the device. After image_size, before image_dtype and normalize; the noise of numbers comes after it, in their delivered unit. A flip
+        mirrors all cameras of a sample, and is refused until negate, swap or keep say of every other key what it does. Formulas: docs/kernels.md.
     on_bad_episode: "error", or "skip" (counted and listed in stats()).
 
     In what order
@@ -142,6 +147,7 @@ class Loader(_Base):
         stats: Any = None,
         depth_unit: str | None = None,
         image_resize: str | None = None,
+        augment: Mapping[str, Any] | None = None,
     ) -> None:
         self._handle: _engine.Handle | None = None
         ordered = _loading.order(shuffle, pool_size, pool_episodes, pool_shards, uneven)
@@ -168,6 +174,8 @@ class Loader(_Base):
             self._config["deadline_s"] = _loading.number("deadline_s", deadline_s) or -1.0
         if (n := _loading.normalize(normalize, features)) is not None:
             self._config["normalize"] = n
+        if augment is not None:
+            self._config["augment"] = _loading.augment(augment)
         if stats is not None:
             if self._mix is not None:
                 raise Misuse("stats= of a mixture", hint="give it to each robocache.Mix")

@@ -23,7 +23,7 @@ class Mix:
     hz, align, anchor: its timeline, so that windows in seconds mean the same at every source's rate; or the stream whose rows are its samples.
     stats: statistics in place of its own, {key: {mean, std, min, max, q01 ...}}, as Dataset.stats and
         Dataset.compute_stats() give them, or a stats.json. Statistics are never pooled over sources.
-    normalize, image_size, image_resize, episodes, keys: as of Loader, for this source alone.
+    normalize, image_size, image_resize, augment, episodes, keys: as of Loader, for this source alone; augment={} is none.
     name: in errors, statistics and states; default its number.
     format, map, options, rows_hz: how a path is opened, as robocache.open takes them.
 
@@ -52,6 +52,7 @@ class Mix:
         options: Mapping[str, Any] | None = None,
         anchor: str | None = None,
         image_resize: str | None = None,
+        augment: Mapping[str, Any] | None = None,
     ) -> None:
         if isinstance(source, Mix):
             raise Misuse("a Mix of a Mix", hint="give its path, URI or Dataset")
@@ -74,6 +75,8 @@ class Mix:
         self._config: dict[str, Any] = {
             k: v for k, v in sample_config(self.features, episodes=episodes, hz=hz, align=align, keys=keys, image_size=image_size, image_resize=image_resize, anchor=anchor).items()
         }
+        if augment is not None:
+            self._config["augment"] = _loading.augment(augment)
         if weight is not None:
             self._config["weight"] = _loading.number("weight", weight)
         if names:
