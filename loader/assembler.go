@@ -19,12 +19,12 @@ type assembler struct {
 	sources []*source
 	form    *form
 	buffers *buffers
-	frames  *frames // nil: no pool and no RAM cache
-	disk    *disk   // nil: no disk cache
-	remote  *remote // nil: all sources are at hand
-	readers int     // workers beyond those of cfg.Threads, for reading
-	blocks  *cache.Dir
-	budget  int64 // for batches in flight
+	frames  *frames    // nil: no pool and no RAM cache
+	disk    *disk      // nil: no disk cache
+	remote  *remote    // nil: all sources are at hand
+	readers int        // workers beyond those of cfg.Threads, for reading
+	dir     *cache.Dir // nil: no cache directory
+	budget  int64      // for batches in flight
 	crowd   crowd
 	// inFlight is how many batches are in flight, at most.
 	inFlight atomic.Int64
@@ -55,9 +55,8 @@ type unit struct {
 	after   cursor // where the loader stands once the batch is handed out
 	wrapped int64
 	skipped int64
-	ragged  int64   // bytes of its ragged tensors; crowd.mu
-	entered int64   // of them, counted in crowd.now
-	epochs  []int64 // of each sample, its source's own; none of a Map
+	ragged  int64 // bytes of its ragged tensors; crowd.mu
+	entered int64 // of them, counted in crowd.now
 
 	mu  sync.Mutex
 	err error
@@ -124,12 +123,16 @@ func newAssembler(ctx context.Context, mix []Mix, cfg Config) (*assembler, error
 		src.offset = offset
 		offset += src.table.samples()
 	}
+	err := widths(a.sources, mix, cfg.Missing == "pad")
+	if err != nil {
+		a.close()
+		return nil, err
+	}
 	wire(a.sources)
 	if err := a.openCaches(ctx); err != nil {
 		a.close()
 		return nil, err
 	}
-	var err error
 	if a.form, err = newForm(a.sources, cfg.Missing == "pad"); err != nil {
 		a.close()
 		return nil, err
@@ -161,9 +164,8 @@ func (a *assembler) close() {
 	if a.frames != nil {
 		a.frames.close()
 	}
-	a.disk.close()
-	if a.blocks != nil {
-		_ = a.blocks.Close()
+	if a.dir != nil {
+		_ = a.dir.Close()
 	}
 }
 
@@ -262,7 +264,7 @@ func (a *assembler) allocate(n int) (*Batch, error) {
 }
 
 // begin makes a unit of samples: rows, windows, masks, and how many parts there are. Nothing is read.
-func (a *assembler) begin(seq int64, samples, epochs []int64) (*unit, error) {
+func (a *assembler) begin(seq int64, samples []int64) (*unit, error) {
 	b, err := a.allocate(len(samples))
 	if err != nil {
 		return nil, err
@@ -272,7 +274,6 @@ func (a *assembler) begin(seq int64, samples, epochs []int64) (*unit, error) {
 	u.seq, u.batch, u.bytes = seq, b, a.batchBytes(len(samples))
 	u.done, u.onDone, u.err, u.bad = make(chan struct{}), nil, nil, nil
 	u.wrapped, u.skipped, u.ragged, u.entered = 0, 0, 0, 0
-	u.epochs = append(u.epochs[:0], epochs...)
 	if len(a.sources) == 1 {
 		u.parts = slices.Grow(u.parts[:0], 1)[:1]
 		p := &u.parts[0]

@@ -64,10 +64,21 @@ func (a *assembler) openCaches(ctx context.Context) error {
 	return nil
 }
 
-// openDir opens the cache directory: for decoded pictures, or for the bytes that are read of remote files.
+// directory opens the cache directory, once; nil where there is none.
+func (a *assembler) directory() (*cache.Dir, error) {
+	cfg := &a.cfg
+	if a.dir != nil || cfg.Cache == "" || cfg.Cache == "ram" {
+		return a.dir, nil
+	}
+	var err error
+	a.dir, err = cache.Open(cfg.Cache, cache.Options{Budget: int64(cfg.CacheBudget), KeepUsed: true, Resident: max(int64(cfg.MemoryBudget)/16, 16<<20)})
+	return a.dir, err
+}
+
+// openDir makes the cache directory one of decoded pictures, or of the bytes that are read of remote files.
 func (a *assembler) openDir(ctx context.Context) error {
 	cfg := &a.cfg
-	dir, err := cache.Open(cfg.Cache, cache.Options{Budget: int64(cfg.CacheBudget), KeepUsed: true, Resident: max(int64(cfg.MemoryBudget)/16, 16<<20)})
+	dir, err := a.directory()
 	if err != nil {
 		return err
 	}
@@ -82,7 +93,6 @@ func (a *assembler) openDir(ctx context.Context) error {
 		return nil
 	}
 	blocks := cache.Blocks{Dir: dir}
-	a.blocks = dir
 	for _, src := range a.sources {
 		l, ok := src.reels.(*library)
 		if !ok {

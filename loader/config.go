@@ -45,13 +45,16 @@ type Config struct {
 	Compat          string          `json:"compat,omitempty"`             // "" or "lerobot": dtypes and shapes of LeRobot's class
 
 	// Pictures and values.
-	ImageDType  string `json:"image_dtype,omitempty"`  // "uint8" | "float32"; default uint8, with compat float32
-	ImageSize   []int  `json:"image_size,omitempty"`   // [h, w]; scaled in the decode pass
-	ImageResize Resize `json:"image_resize,omitempty"` // "stretch" (default), "letterbox", "crop"
-	// Augment: seeded changes of images and numbers (Loader only).
-	Augment   *Augment  `json:"augment,omitempty"`
-	DepthUnit string    `json:"depth_unit,omitempty"` // "mm" (default) | "m": float32; "code": uint16 as stored
-	Normalize Normalize `json:"normalize,omitzero"`
+	ImageDType  string    `json:"image_dtype,omitempty"`  // "uint8" | "float32"; default uint8, with compat float32
+	ImageSize   []int     `json:"image_size,omitempty"`   // [h, w]; scaled in the decode pass
+	ImageResize Resize    `json:"image_resize,omitempty"` // "stretch" (default), "letterbox", "crop"
+	DepthUnit   string    `json:"depth_unit,omitempty"`   // "mm" (default) | "m": float32; "code": uint16 as stored
+	Normalize   Normalize `json:"normalize,omitzero"`
+
+	// ComputeStats: what is normalised without vectors or Stats is so by statistics over the selected episodes, computed at opening.
+	ComputeStats bool            `json:"compute_stats,omitempty"`
+	Stats        robocache.Stats `json:"-"` // in place of the dataset's own, by the batch's key
+	Log          func(string)    `json:"-"` // hears of what opening does that takes a while or was not asked for
 	// Raw: tensors hold what was stored; casts, normalisation and interpolation are left to a device (Loader only, see Finish).
 	Raw bool `json:"raw,omitempty"`
 
@@ -67,7 +70,7 @@ type Config struct {
 	Stop        string  `json:"stop,omitempty"`        // an epoch ends when the "first" source, or "all", have given all their samples; default: after the sum of the sizes
 	EpochSize   int64   `json:"epoch_size,omitempty"`  // or after so many samples
 	Stratified  bool    `json:"stratified,omitempty"`  // each global batch has its exact shares
-	Missing     string  `json:"missing,omitempty"`     // keys that a source lacks: "error" (default) or "pad"
+	Missing     string  `json:"missing,omitempty"`     // keys that a source lacks, and numbers that its rows lack beside wider ones: "error" (default) or "pad"
 
 	Cache       string `json:"cache,omitempty"`        // "": none; "ram": decoded pictures stay in memory; else a directory for them
 	CacheBudget Bytes  `json:"cache_budget,omitempty"` // default: "ram" half of memory_budget, a directory 64 GiB
@@ -223,7 +226,7 @@ func ParseConfig(text []byte) (Config, error) {
 
 func configKeys() []string {
 	return []string{"episodes", "drop_n_first_frames", "drop_n_last_frames", "batch_size", "shuffle", "pool_size", "pool_episodes", "pool_shards", "seed", "drop_last", "uneven", "rank", "world_size",
-		"keys", "delta_timestamps", "windows", "anchor", "hz", "align", "tolerance_s", "offset_tolerance_s", "compat", "image_dtype", "image_size", "image_resize", "augment", "depth_unit", "normalize", "raw",
+		"keys", "delta_timestamps", "windows", "anchor", "hz", "align", "tolerance_s", "offset_tolerance_s", "compat", "image_dtype", "image_size", "image_resize", "depth_unit", "normalize", "compute_stats", "raw",
 		"temperature", "stop", "epoch_size", "stratified", "missing", "threads", "prefetch", "memory_budget", "on_bad_episode", "cache", "cache_budget", "cache_format", "io_threads", "deadline_s"}
 }
 
@@ -319,9 +322,6 @@ func (c *Config) check(batches bool) error {
 	}
 	if !batches && c.Cache != "" {
 		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "map", Msg: "a cache of single items", Hint: "Loader has caches"}
-	}
-	if !batches && c.Augment != nil {
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "map", Msg: "augment: its draws go by the epoch, and items have none", Hint: "Loader has augment"}
 	}
 	if err := c.checkCache(); err != nil {
 		return err

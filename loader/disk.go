@@ -162,12 +162,6 @@ func (d *disk) get(w *worker, src *source, c *column, path string, ordinal int, 
 	return true, nil
 }
 
-func (d *disk) close() {
-	if d != nil {
-		_ = d.dir.Close()
-	}
-}
-
 // sideBytes gives scratch beside that of bytes.
 func (w *worker) sideBytes(n int) []byte {
 	if len(w.side)*8 < n {

@@ -74,7 +74,7 @@ func (f *form) join(sources []*source, pad bool) error {
 	var masks []Field
 	for _, src := range sources {
 		for i := range src.layout.fields {
-			x := src.layout.fields[i]
+			x := src.widen(src.layout.fields[i])
 			switch {
 			case x.Key == datasetIndex:
 				return mixError(src, x.Key, "a key that the mixture adds itself", "rename={\""+datasetIndex+"\": …}")
@@ -119,7 +119,11 @@ func (f *form) join(sources []*source, pad bool) error {
 			masks = append(masks, Field{Key: key + "_is_pad", DType: robocache.Bool, Shape: []int{}, Kind: robocache.KindNumeric, Mask: true})
 		}
 	}
-	f.fields = append(f.fields, masks...)
+	dims, err := dimMasks(append(slices.Clone(f.fields), masks...), sources)
+	if err != nil {
+		return err
+	}
+	f.fields = append(append(f.fields, masks...), dims...)
 	if task != nil {
 		f.fields = append(f.fields, *task)
 	}
@@ -197,7 +201,10 @@ func same(have, x *Field, owner, src *source) error {
 	if slices.Equal(have.Shape, x.Shape) && have.DType.Float() {
 		hint = `align={"dtypes": {"` + x.Key + `": "` + have.DType.String() + `"}} of the second`
 	}
-	if n := len(x.Shape); n > 0 && n == len(have.Shape) && x.Shape[0] != have.Shape[0] && slices.Equal(x.Shape[1:], have.Shape[1:]) {
+	a, b := owner.layout.column(x.Key), src.layout.column(x.Key)
+	if a != nil && b != nil && a.widens() && b.widens() && a.elems != b.elems && a.steps == b.steps && a.axis == b.axis {
+		hint = `rows of different widths: missing="pad" pads them to the widest, with ` + x.Key + dimsSuffix + "; or rename={…} or keys=[…] of one of them"
+	} else if n := len(x.Shape); n > 0 && n == len(have.Shape) && x.Shape[0] != have.Shape[0] && slices.Equal(x.Shape[1:], have.Shape[1:]) {
 		hint = "windows with offsets, or a span with a count, have one number of places in all"
 	} else if x.Kind == robocache.KindVideo || x.Kind == robocache.KindImage {
 		hint = "image_size=[h, w] brings all to one size; or rename={…}"

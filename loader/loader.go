@@ -262,9 +262,6 @@ func (l *Loader) exclude(found map[badKey]error) error {
 // Fields describes a batch, in its order, before there is one.
 func (l *Loader) Fields() []Field { return l.a.form.fields }
 
-// Inverses says how normalised values are turned back, by key.
-func (l *Loader) Inverses() map[string]Inverse { return l.a.inverses() }
-
 // Samples is the number of samples of an epoch, over all ranks.
 func (l *Loader) Samples() int64 {
 	l.mu.Lock()

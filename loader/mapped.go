@@ -24,6 +24,10 @@ func NewMap(ctx context.Context, ds robocache.Dataset, cfg Config) (*Map, error)
 		return nil, err
 	}
 	cfg.Shuffle = FileOrder // no pool
+	var err error
+	if cfg.Stats, err = followed(cfg.Stats, nil, ds.Info(), ds.Info()); err != nil {
+		return nil, err
+	}
 	a, err := newAssembler(ctx, []Mix{{Dataset: ds}}, cfg)
 	if err != nil {
 		return nil, err
@@ -38,9 +42,6 @@ func (m *Map) Len() int64 { return m.a.samples() }
 
 // Fields describes a batch of items, in its order.
 func (m *Map) Fields() []Field { return m.a.form.fields }
-
-// Inverses says how normalised values are turned back, by key.
-func (m *Map) Inverses() map[string]Inverse { return m.a.inverses() }
 
 // Rows says which row of the dataset each sample is (with hz: which place of the episode's timeline).
 func (m *Map) Rows(indices []int64) ([]robocache.Row, error) { return m.a.rowsOf(indices) }
@@ -88,7 +89,7 @@ func (m *Map) Items(ctx context.Context, indices []int64) (*Batch, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(m.ctx, cancel)()
-	u, err := a.begin(0, indices, nil)
+	u, err := a.begin(0, indices)
 	if err != nil {
 		return nil, err
 	}

@@ -21,10 +21,13 @@ type Mix struct {
 	Anchor      string // the stream whose rows are its samples, by the batch's key
 	ImageSize   []int
 	ImageResize Resize
-	Augment     *Augment
 	Episodes    []int
 	Normalize   *Normalize
-	Stats       robocache.Stats // in place of the dataset's own, by the batch's key
+	Stats       robocache.Stats // in place of the dataset's own, by the batch's key or by its own
+	// ComputeStats is Config's, for this source.
+	ComputeStats bool
+	// Dims says where its own numbers of a key stand in the padded row (Config.Missing "pad"); without an entry they lead.
+	Dims map[string][]int
 }
 
 // config is the Config of one source.
@@ -71,9 +74,6 @@ func (m *Mix) config(cfg Config, several bool) (Config, error) {
 	if err := cfg.needsSize(); err != nil {
 		return cfg, err
 	}
-	if m.Augment != nil {
-		cfg.Augment = m.Augment
-	}
 	if m.Episodes != nil {
 		cfg.Episodes = m.Episodes
 	}
@@ -86,6 +86,10 @@ func (m *Mix) config(cfg Config, several bool) (Config, error) {
 	if m.Keys != nil {
 		cfg.Keys = m.Keys
 	}
+	if m.Stats != nil {
+		cfg.Stats = m.Stats
+	}
+	cfg.ComputeStats = cfg.ComputeStats || m.ComputeStats
 	return cfg, nil
 }
 
@@ -111,12 +115,20 @@ func checkMix(mix []Mix, cfg *Config) error {
 				return misuse("weight of "+m.Name, "0 or more", fmt.Sprint(*m.Weight))
 			}
 		}
-		if m.Dataset != nil && (len(m.Rename) > 0 || m.Stats != nil) {
-			r, err := rename(m.Dataset, m.Rename, m.Stats)
+		if m.Dataset == nil {
+			continue
+		}
+		own := m.Dataset.Info()
+		if len(m.Rename) > 0 {
+			r, err := rename(m.Dataset, m.Rename)
 			if err != nil {
 				return robocache.At(err, robocache.Where{"dataset": m.Name})
 			}
 			m.Dataset = r
+		}
+		var err error
+		if m.Stats, err = followed(m.Stats, m.Rename, own, m.Dataset.Info()); err != nil {
+			return robocache.At(err, robocache.Where{"dataset": m.Name})
 		}
 	}
 	if weighted != 0 && (weighted != len(mix) || sum == 0) {
@@ -162,8 +174,13 @@ func (p *part) clear() {
 			fill = 1
 		}
 		data := p.u.batch.Tensors[i].Data
+		dims, is := p.src.dimMask(t)
 		for _, slot := range p.slots {
 			row := data[int(slot)*t.bytes : int(slot+1)*t.bytes]
+			if is {
+				copy(row, dims)
+				continue
+			}
 			if fill == 0 {
 				clear(row)
 				continue
@@ -183,13 +200,12 @@ func (f *form) masks(key string) bool {
 // renamed is a dataset under other keys.
 type renamed struct {
 	robocache.Dataset
-	info  robocache.Info
-	old   map[string]string // the batch's key → the dataset's
-	stats robocache.Stats
+	info robocache.Info
+	old  map[string]string // the batch's key → the dataset's
 }
 
-func rename(ds robocache.Dataset, names map[string]string, stats robocache.Stats) (robocache.Dataset, error) {
-	r := &renamed{Dataset: ds, info: *ds.Info(), old: map[string]string{}, stats: stats}
+func rename(ds robocache.Dataset, names map[string]string) (robocache.Dataset, error) {
+	r := &renamed{Dataset: ds, info: *ds.Info(), old: map[string]string{}}
 	r.info.Features = slices.Clone(r.info.Features)
 	var known []string
 	for i := range r.info.Features {
@@ -216,6 +232,32 @@ func rename(ds robocache.Dataset, names map[string]string, stats robocache.Stats
 		seen[f.Key] = known[i]
 	}
 	return r, nil
+}
+
+// followed gives statistics by the batch's keys: they may be named by the dataset's own, as counting it gives them, or by the batch's.
+func followed(stats robocache.Stats, names map[string]string, own, info *robocache.Info) (robocache.Stats, error) {
+	if stats == nil {
+		return nil, nil
+	}
+	out := robocache.Stats{}
+	from := map[string]string{}
+	for _, k := range mapKeys(stats) {
+		to, is := names[k]
+		switch {
+		case !is && info.Feature(k) == nil:
+			return nil, unknownKey("stats", k, append(keysOf(info), keysOf(own)...))
+		case !is:
+			to = k
+		case to != k && info.Feature(k) != nil:
+			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "mixture", Where: robocache.Where{"stream": k}, Msg: "stats: with this rename " + k + " is both a key of the dataset and another key of the batch",
+				Hint: `stats="compute", which knows what is what; or leave out of stats= what is not normalised`}
+		}
+		if from[to] != "" {
+			return nil, misuse("stats", "each key once", fmt.Sprintf("%s and %s are both %s", from[to], k, to))
+		}
+		out[to], from[to] = stats[k], k
+	}
+	return out, nil
 }
 
 func (r *renamed) key(k string) string {
@@ -294,7 +336,7 @@ func (r *renamed) Times(ctx context.Context, episode int, key string) ([]int64, 
 func (r *renamed) Stats(ctx context.Context) (robocache.Stats, error) {
 	out := robocache.Stats{}
 	own, err := r.Dataset.Stats(ctx)
-	if err != nil && r.stats == nil {
+	if err != nil {
 		return nil, err
 	}
 	for i := range r.info.Features {
@@ -302,9 +344,6 @@ func (r *renamed) Stats(ctx context.Context) (robocache.Stats, error) {
 		if s := own[r.key(k)]; s != nil {
 			out[k] = s
 		}
-	}
-	for k, s := range r.stats {
-		out[k] = s
 	}
 	return out, nil
 }

@@ -57,7 +57,7 @@ func TestMixtureGivesItsSources(t *testing.T) {
 				}
 			}
 			mix = append(mix, m)
-			renamed, err := rename(ds, m.Rename, nil)
+			renamed, err := rename(ds, m.Rename)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -15,8 +15,9 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// Normalize says which keys are normalised and how. One mode for all means: the float features that have statistics, without
-// bookkeeping columns and pictures; a key that is named is normalised or refused.
+// Normalize says which keys are normalised and how. One mode for all means: every float feature, without bookkeeping columns
+// (Feature.Default, and those named timestamp), images and rows of varying length; integers and booleans stay as they are. What is meant is normalised or refused: statistics
+// that the dataset lacks are computed at opening where the pass is small, or where Config.ComputeStats asks for it (statistics.go).
 type Normalize struct {
 	Mode string
 	Keys map[string]Norm
@@ -70,14 +71,9 @@ func (n Normalize) MarshalJSON() ([]byte, error) {
 // affine is a normalisation ready to run: kernel.Norm's arithmetic (K10) over repeating columns.
 type affine struct {
 	kernel.Norm
-	clip bool
-}
-
-// Inverse is how a normalised value is turned back: x = y·Scale + Shift, a column each. Constant columns have Scale 0.
-type Inverse struct {
-	Mode  string    `json:"mode"`
-	Scale []float64 `json:"scale"`
-	Shift []float64 `json:"shift"`
+	clip      bool
+	mode      string    // as it was asked for
+	low, high []float64 // what Norm was made of: mean and std, or the ends
 }
 
 // normalizers settles which columns are normalised, and with what.
@@ -86,20 +82,8 @@ func (src *source) normalizers(ctx context.Context) error {
 	if n.IsZero() {
 		return nil
 	}
-	var stats robocache.Stats
-	load := func() error {
-		if stats != nil {
-			return nil
-		}
-		s, err := src.ds.Stats(ctx)
-		if s == nil {
-			s = robocache.Stats{}
-		}
-		stats = s
-		return err
-	}
+	var all []normalized
 	seen := 0
-	var constant []string
 	for i := range src.layout.columns {
 		c := &src.layout.columns[i]
 		if c.feature == nil || c.when {
@@ -110,27 +94,37 @@ func (src *source) normalizers(ctx context.Context) error {
 			seen++
 		} else {
 			norm = Norm{Mode: n.Mode}
-			if n.Mode == "" || c.feature.Default || c.source != fromTable || !c.stored.Float() {
+			if n.Mode == "" || c.bookkeeping() || c.source != fromTable || !c.stored.Float() {
 				continue
 			}
 		}
 		if err := normalizable(c); err != nil {
 			return err
 		}
-		if norm.own() == nil {
-			if err := load(); err != nil {
-				return err
+		all = append(all, normalized{c, norm})
+	}
+	if seen < len(n.Keys) {
+		for k := range n.Keys {
+			if !src.layout.has(k) {
+				return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Where: robocache.Where{"stream": k}, Msg: "normalize: no tensor of that key", Hint: nearest(k, src.layout.keys())}
 			}
 		}
-		low, high, err := norm.vectors(c, stats[c.key])
+	}
+	if len(all) == 0 && n.Mode != "" {
+		src.log("normalize=%q changes nothing: none of %s is a float feature that one word applies to; name keys: normalize={key: mode}", n.Mode, strings.Join(src.layout.keys(), ", "))
+	}
+	stats, err := src.statistics(ctx, all)
+	if err != nil {
+		return err
+	}
+	var constant []string
+	for _, c := range all {
+		low, high, err := c.norm.vectors(c.column, stats[c.key])
 		if err != nil {
-			if !named && low == nil {
-				continue // "all that have statistics"
-			}
 			return err
 		}
-		f := &affine{clip: norm.Clip && norm.Mode != "mean_std"}
-		if norm.Mode == "mean_std" {
+		f := &affine{clip: c.norm.Clip && c.norm.Mode != "mean_std", mode: c.norm.Mode, low: low, high: high}
+		if c.norm.Mode == "mean_std" {
 			f.Norm = *kernel.NewMeanStd(low, high)
 		} else {
 			f.Norm = *kernel.NewMinMax(low, high)
@@ -140,16 +134,9 @@ func (src *source) normalizers(ctx context.Context) error {
 				constant = append(constant, fmt.Sprintf("%s[%d]", c.key, k))
 			}
 		}
-		c.norm = f
+		c.column.norm = f
 		if c.numbers() && c.out != robocache.Float64 {
-			src.retype(i, robocache.Float32)
-		}
-	}
-	if seen < len(n.Keys) {
-		for k := range n.Keys {
-			if !src.layout.has(k) {
-				return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Where: robocache.Where{"stream": k}, Msg: "normalize: no tensor of that key", Hint: nearest(k, src.layout.keys())}
-			}
+			src.retype(c.number, robocache.Float32)
 		}
 	}
 	if len(constant) > 0 {
@@ -160,6 +147,12 @@ func (src *source) normalizers(ctx context.Context) error {
 		src.a.warn("constant columns are normalised to 0: " + strings.Join(constant, ", "))
 	}
 	return nil
+}
+
+// bookkeeping says that a column holds what a format counts by: Feature.Default, and times where a format does not mark them.
+func (c *column) bookkeeping() bool {
+	name := c.feature.Key[strings.LastIndexAny(c.feature.Key, "./")+1:]
+	return c.feature.Default || name == "timestamp" || name == "timestamps"
 }
 
 func normalizable(c *column) error {
@@ -194,51 +187,58 @@ func (n *Norm) own() [][]float64 {
 	return nil
 }
 
-// vectors gives mean and std, or low and high, of a column. Where the dataset has none, low is nil beside the error.
+// of finds the mode's vectors in statistics; nil where they are not there.
+func (n *Norm) of(s *robocache.FeatureStats) (low, high []float64) {
+	switch n.Mode {
+	case "mean_std":
+		return s.Mean, s.Std
+	case "min_max":
+		return s.Min, s.Max
+	case "quantiles":
+		return s.Quantiles["q01"], s.Quantiles["q99"]
+	case "quantile10":
+		return s.Quantiles["q10"], s.Quantiles["q90"]
+	}
+	return nil, nil
+}
+
+func (n *Norm) in(s *robocache.FeatureStats) bool {
+	low, high := n.of(s)
+	return len(low) > 0 && len(low) == len(high)
+}
+
+// isDepth says that the column is depth: its statistics would be of another unit.
+func (c *column) isDepth() bool { return c.spec.Pixel == video.DepthMM || c.spec.Pixel == video.DepthM }
+
+// vectors gives mean and std, or low and high, of a column.
 func (n *Norm) vectors(c *column, s *robocache.FeatureStats) (low, high []float64, err error) {
 	fail := func(msg string) ([]float64, []float64, error) {
-		return nil, nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Where: robocache.Where{"stream": c.key}, Msg: "normalize: " + msg, Hint: "count them and give stats=: dataset.compute_stats(), or the file of robocache stats URI --out FILE; or give the vectors: {\"mode\": …, \"mean\": […], \"std\": […]}"}
+		return nil, nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Where: robocache.Where{"stream": c.key}, Msg: "normalize: " + msg, Hint: `stats="compute" computes them at opening; ` + otherWays}
 	}
 	if own := n.own(); own != nil {
 		low, high = own[0], own[1]
-	} else if c.spec.Pixel == video.DepthMM || c.spec.Pixel == video.DepthM {
+	} else if c.isDepth() {
 		return fail("depth needs vectors in its own unit")
 	} else if s == nil {
-		return fail("the dataset has no statistics of it")
-	}
-	switch n.Mode {
-	case "mean_std":
-		if low == nil && s != nil {
-			low, high = s.Mean, s.Std
-		}
-	case "min_max":
-		if low == nil && s != nil {
-			low, high = s.Min, s.Max
-		}
-	case "quantiles":
-		if low == nil && s != nil {
-			low, high = s.Quantiles["q01"], s.Quantiles["q99"]
-		}
-	case "quantile10":
-		if low == nil && s != nil {
-			low, high = s.Quantiles["q10"], s.Quantiles["q90"]
-		}
+		return fail("there are no statistics of " + c.key)
+	} else {
+		low, high = n.of(s)
 	}
 	if len(low) == 0 || len(low) != len(high) {
-		return fail("no " + n.Mode + " statistics")
+		return fail("no " + n.Mode + " statistics of " + c.key)
 	}
 	per := c.elems
 	if !c.numbers() {
 		per = channels(c.spec.Pixel)
 		if len(low) != per && len(low) != 1 {
-			return []float64{}, nil, misuse("normalize "+c.key, fmt.Sprintf("%d channels", per), fmt.Sprint(len(low)))
+			return nil, nil, misuse("normalize "+c.key, fmt.Sprintf("%d channels", per), fmt.Sprint(len(low)))
 		}
 	} else if per%len(low) != 0 {
-		return []float64{}, nil, misuse("normalize "+c.key, fmt.Sprintf("statistics of %v", c.feature.Shape), fmt.Sprintf("%d numbers", len(low)))
+		return nil, nil, misuse("normalize "+c.key, fmt.Sprintf("statistics of %v", c.feature.Shape), fmt.Sprintf("%d numbers", len(low)))
 	}
 	for i := range low {
-		if math.IsNaN(low[i]) || math.IsNaN(high[i]) {
-			return []float64{}, nil, misuse("normalize "+c.key, "finite statistics", "NaN")
+		if !(math.Abs(low[i]) <= math.MaxFloat32) || !(math.Abs(high[i]) <= math.MaxFloat32) {
+			return nil, nil, misuse("normalize "+c.key, "finite statistics", fmt.Sprint(low[i], ", ", high[i]))
 		}
 	}
 	return low, high, nil
@@ -279,44 +279,6 @@ func (src *source) retype(i int, d robocache.DType) {
 			l.fields[k].DType = d
 		}
 	}
-}
-
-// inverses says how each normalised key is turned back.
-// A mixture normalises each source by its own statistics: its keys are "name/key".
-func (a *assembler) inverses() map[string]Inverse {
-	if len(a.sources) == 1 {
-		return a.sources[0].inverses()
-	}
-	out := map[string]Inverse{}
-	for _, src := range a.sources {
-		for k, v := range src.inverses() {
-			out[src.name+"/"+k] = v
-		}
-	}
-	return out
-}
-
-func (src *source) inverses() map[string]Inverse {
-	out := map[string]Inverse{}
-	for i := range src.layout.columns {
-		c := &src.layout.columns[i]
-		norm := c.normal()
-		if norm == nil {
-			continue
-		}
-		v := Inverse{Mode: "min_max"}
-		for k, b := range norm.B {
-			scale, shift := float64(b), float64(norm.A[k])
-			if norm.Kind == kernel.MeanStd {
-				v.Mode = "mean_std"
-			} else if b != 0 {
-				scale, shift = scale/2, shift+scale/2
-			}
-			v.Scale, v.Shift = append(v.Scale, scale), append(v.Shift, shift)
-		}
-		out[c.key] = v
-	}
-	return out
 }
 
 var unitRange = [2]float32{-1, 1}

@@ -27,10 +27,11 @@ type source struct {
 	tensors []int // of the layout → of the batch
 	texts   []int
 	absent  []int // tensors of the batch that this source has nothing for
+	pads    map[string]*padded
 }
 
 func newSource(ctx context.Context, a *assembler, index, sources int, name string, ds robocache.Dataset, cfg Config) (*source, error) {
-	src := &source{a: a, index: index, name: name, ds: ds, cfg: cfg}
+	src := &source{a: a, index: index, name: name, ds: ds, cfg: cfg, pads: map[string]*padded{}}
 	var err error
 	if src.line, err = newLine(ds.Info(), &cfg); err != nil {
 		return nil, err
@@ -67,10 +68,6 @@ func newSource(ctx context.Context, a *assembler, index, sources int, name strin
 		return nil, err
 	}
 	if err := src.probe(ctx); err != nil {
-		src.close()
-		return nil, err
-	}
-	if err := src.augments(); err != nil {
 		src.close()
 		return nil, err
 	}
@@ -205,10 +202,15 @@ func (p *part) rowsInto(i int) (dst []byte, done func()) {
 	if p.slots == nil {
 		return data, func() {}
 	}
-	size := p.src.layout.tensors[i].bytes
+	own := &p.src.layout.tensors[i]
+	size, wide := own.bytes, p.src.a.form.tensors[p.src.tensors[i]].bytes
 	dst = make([]byte, len(p.slots)*size)
 	return dst, func() {
 		for k, slot := range p.slots {
+			if pad := p.src.pads[own.key]; pad != nil {
+				pad.place(data[int(slot)*wide:int(slot+1)*wide], dst[k*size:(k+1)*size], own.dtype.Size())
+				continue
+			}
 			copy(data[int(slot)*size:int(slot+1)*size], dst[k*size:(k+1)*size])
 		}
 	}

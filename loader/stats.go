@@ -179,10 +179,10 @@ func (a *assembler) keptStats(s *Stats) {
 		s.Cache = &CacheStats{Where: a.cfg.Cache, Format: format, Hits: a.disk.hits.Load(), Misses: a.disk.misses.Load()}
 		rate(s.Cache)
 		describe(a.disk.dir, s.Cache)
-	case a.blocks != nil:
+	case a.dir != nil:
 		s.Cache = &CacheStats{Where: a.cfg.Cache, Format: "encoded"}
-		describe(a.blocks, s.Cache)
-		s.Cache.Hits, s.Cache.Misses = a.blocks.Stats().Hits, a.blocks.Stats().Misses
+		describe(a.dir, s.Cache)
+		s.Cache.Hits, s.Cache.Misses = a.dir.Stats().Hits, a.dir.Stats().Misses
 		rate(s.Cache)
 	}
 }

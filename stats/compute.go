@@ -47,6 +47,8 @@ type Options struct {
 	OnFinding func(robocache.Finding)
 	// Progress hears of features done.
 	Progress func(done, total int)
+	// Read hears of bytes of values, as they pass; of more than there are where quantiles need another pass.
+	Read func(bytes int64)
 }
 
 // VideoSource is a dataset whose pictures lie in video files.
@@ -84,6 +86,12 @@ func Compute(ctx context.Context, ds robocache.Dataset, opt Options) (robocache.
 			blocks, shape, err := blocksOf(ctx, ds, f, opt.Episodes, opt.Budget)
 			if err != nil {
 				return nil, robocache.At(err, robocache.Where{"stream": f.Key})
+			}
+			if opt.Read != nil {
+				all := blocks
+				blocks = func(ctx context.Context, yield func([]byte) error) error {
+					return all(ctx, func(b []byte) error { opt.Read(int64(len(b))); return yield(b) })
+				}
 			}
 			fs, left, err := Numeric(ctx, f.DType, shape, blocks, opt.Budget)
 			if err != nil {

@@ -87,6 +87,13 @@ type loaderReply struct {
 	Len     int64          `json:"len"`
 	Samples int64          `json:"samples"`
 	Fields  []loader.Field `json:"fields"`
+	norms
+}
+
+// norms says what normalising does, and the normalisation that makes the same loader again, a source each.
+type norms struct {
+	Normalizers []loader.Normalizer `json:"normalizers"`
+	Settled     []loader.Normalize  `json:"settled"`
 }
 
 // robocache_loader_new makes a loader of the dataset of the handle, or with "sources" in the configuration of several.
@@ -102,7 +109,9 @@ func robocache_loader_new(dataset C.int64_t, in *C.char, timeoutMS C.int32_t, ti
 		if err != nil {
 			return result{}, err
 		}
-		return made(l, func(h int64) any { return loaderReply{h, l.l.Len(), l.l.Samples(), l.l.Fields()} }), nil
+		return made(l, func(h int64) any {
+			return loaderReply{h, l.l.Len(), l.l.Samples(), l.l.Fields(), norms{l.l.Normalizers(), l.l.Settled()}}
+		}), nil
 	})
 }
 

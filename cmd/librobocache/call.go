@@ -9,6 +9,7 @@ import "C"
 import (
 	stdcontext "context"
 	"encoding/json"
+	"sync"
 	"time"
 )
 
@@ -30,9 +31,36 @@ type result struct {
 // call is work that runs on its own goroutine, so that the caller can wait in small steps and look after its signals (C2).
 type call struct {
 	cancel stdcontext.CancelFunc
+	notes  *notes
 	done   chan struct{}
 	res    result
 	err    error
+}
+
+// notes are lines that a call says while it runs: they come with the next statusPending.
+type notes struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+type notesKey struct{}
+
+// logOf gives what a call's lines go to.
+func logOf(ctx context) func(string) {
+	n, _ := ctx.Value(notesKey{}).(*notes)
+	return func(line string) {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.lines = append(n.lines, line)
+	}
+}
+
+func (n *notes) take() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	lines := n.lines
+	n.lines = nil
+	return lines
 }
 
 type callTable struct{ table[*call] }
@@ -44,7 +72,8 @@ var calls callTable
 // invoke starts f and waits for at most timeoutMS.
 func invoke(timeoutMS C.int32_t, ticket *C.int64_t, out **C.char, f func(context) (result, error)) C.int32_t {
 	ctx, cancel := stdcontext.WithCancel(stdcontext.Background())
-	c := &call{cancel: cancel, done: make(chan struct{})}
+	c := &call{cancel: cancel, notes: &notes{}, done: make(chan struct{})}
+	ctx = stdcontext.WithValue(ctx, notesKey{}, c.notes)
 	go func() {
 		defer close(c.done)
 		defer func() {
@@ -57,17 +86,25 @@ func invoke(timeoutMS C.int32_t, ticket *C.int64_t, out **C.char, f func(context
 	return finish(c, timeoutMS, ticket, out)
 }
 
-// finish waits for c; where it is not done in time, c gets a ticket.
+// finish waits for c; where it is not done in time, or has lines to tell first, c gets a ticket.
 func finish(c *call, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
 	if timeoutMS < 0 {
 		<-c.done
 	} else {
 		t := time.NewTimer(time.Duration(timeoutMS) * time.Millisecond)
 		defer t.Stop()
+		late := false
 		select {
 		case <-c.done:
 		case <-t.C:
+			late = true
+		}
+		lines := c.notes.take()
+		if late || len(lines) > 0 {
 			*ticket = C.int64_t(calls.put(c))
+			if len(lines) > 0 {
+				reply(out, map[string]any{"log": lines})
+			}
 			return statusPending
 		}
 	}

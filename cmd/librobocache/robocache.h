@@ -4,7 +4,7 @@
  *
  *     int32_t robocache_x(int64_t handle, char *json_in, int32_t timeout_ms, int64_t *ticket, char **json_out);
  *
- * It returns 0 (done; *json_out holds the answer, or NULL), -1 (still running: *ticket is for robocache_wait), -2 (the epoch is over),
+ * It returns 0 (done; *json_out holds the answer, or NULL), -1 (still running: *ticket is for robocache_wait; *json_out may hold {"log": lines} to show), -2 (the epoch is over),
  * or the CLI's exit code of an error's class: 1 internal, 2 misuse, 10 not found, 11 malformed, 12 unsupported, 13 resource limit,
  * 75 temporary, 130 interrupted; *json_out then holds {"class", "message", "where", "hint"}. *json_out is given back by robocache_free.
  * timeout_ms below 0 waits for ever. Text is UTF-8. All calls may be made from many threads; none in a forked child of a process that has
@@ -34,19 +34,19 @@ ROBOCACHE_CALL(robocache_versions);  /* → {robocache, abi, go, formats, decode
 /* Datasets */
 ROBOCACHE_CALL(robocache_open);      /* {uri, format?, memory_budget?, hz?, map?: a mapping or its file, options?: {name: text}} → {dataset, info} */
 ROBOCACHE_CALL(robocache_episode);   /* dataset, {episode} → {position, episode_index, length, tasks} */
-ROBOCACHE_CALL(robocache_episodes);  /* dataset → {episode_index[], lengths[], tasks[][]}; of a LeRobot dataset {of: info | table} → its own info.json, all columns of its table of episodes */
+ROBOCACHE_CALL(robocache_episodes);  /* dataset → {episode_index[], lengths[], tasks[][]} */
 ROBOCACHE_CALL(robocache_stats);     /* dataset, {count?, keys?, episodes?, frames?: none|sampled|all} → {feature: {min[], max[], mean[], std[], count, quantiles, shape}}: what the dataset brings, or counted now */
 ROBOCACHE_CALL(robocache_stream);    /* dataset, {episode, key, times, values} → batch: times, values; of rows of varying length values is all entries, beside lengths */
 ROBOCACHE_CALL(robocache_align);     /* dataset, {episode, align: align.Config, image_size?} → batch: times, streams, <key>_is_pad */
 
 /* Samples by number. A field with "ragged" has all samples' entries one after the other, and the field behind it ("lengths") how many each has. */
-ROBOCACHE_CALL(robocache_map_new);   /* dataset, loader.Config → {map, len, fields} */
+ROBOCACHE_CALL(robocache_map_new);   /* dataset, loader.Config, stats? → {map, len, fields, normalizers[], settled[]} */
 ROBOCACHE_CALL(robocache_map_items); /* map, {indices[]} → batch */
 ROBOCACHE_CALL(robocache_map_stats); /* map → loader.Stats */
 
 /* Loaders */
-/* dataset, loader.Config → {loader, len, samples, fields}. Of several datasets (handle 0): "sources" in the configuration, a list of
- * {dataset, name?, weight?, rename?, keys?, hz?, align?, anchor?, image_size?, episodes?, normalize?, stats?}. "pin_memory": true: batches in page-locked
+/* dataset, loader.Config, stats? → {loader, len, samples, fields, normalizers[], settled[]}, the last two one a source. Of several datasets (handle 0): "sources" in the configuration, a list of
+ * {dataset, name?, weight?, rename?, keys?, hz?, align?, anchor?, image_size?, episodes?, normalize?, stats?, compute_stats?, dims?}. "pin_memory": true: batches in page-locked
  * memory, in the context of CUDA device "pin_device" (default: one in use) */
 ROBOCACHE_CALL(robocache_loader_new);
 /* loader with "raw": true, {rows, backend, device} → {op, buffers[], places[], fields[], outputs[]}: batches hold what was stored, as buffers; "op"

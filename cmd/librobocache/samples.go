@@ -32,33 +32,30 @@ func (m *mapped) close() error {
 	return err
 }
 
-// configuration reads the JSON of loader.Config; its own messages name the nearest option.
-func configuration(in *C.char) (loader.Config, error) {
-	if in == nil {
-		return loader.Config{}, nil
-	}
-	return loader.ParseConfig([]byte(C.GoString(in)))
-}
-
 type mapReply struct {
 	Map    int64          `json:"map"`
 	Len    int64          `json:"len"`
 	Fields []loader.Field `json:"fields"`
+	norms
 }
 
 //export robocache_map_new
 func robocache_map_new(dataset C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
-	cfg, err := configuration(in)
+	w, err := parseWish(in)
+	if err == nil && (w.sources != nil || w.pin) {
+		err = misuse("map", "a map is of one dataset, in ordinary memory")
+	}
 	if err != nil {
 		return fail(out, err)
 	}
 	return invoke(timeoutMS, ticket, out, func(ctx context) (result, error) {
 		return holding(dataset, "map", func(s *shared) (result, error) {
-			m, err := loader.NewMap(ctx, s.Dataset, cfg)
+			w.cfg.Stats, w.cfg.Log = statsOf(w.stats), logOf(ctx)
+			m, err := loader.NewMap(ctx, s.Dataset, w.cfg)
 			if err != nil {
 				return result{}, err
 			}
-			return made(&mapped{m: m, data: s.retain()}, func(h int64) any { return mapReply{h, m.Len(), m.Fields()} }), nil
+			return made(&mapped{m: m, data: s.retain()}, func(h int64) any { return mapReply{h, m.Len(), m.Fields(), norms{m.Normalizers(), m.Settled()}} }), nil
 		})
 	})
 }

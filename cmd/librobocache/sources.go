@@ -26,10 +26,11 @@ type source struct {
 	Anchor      string                  `json:"anchor"`
 	ImageSize   []int                   `json:"image_size"`
 	ImageResize loader.Resize           `json:"image_resize"`
-	Augment     *loader.Augment         `json:"augment"`
 	Episodes    []int                   `json:"episodes"`
 	Normalize   *loader.Normalize       `json:"normalize"`
 	Stats       map[string]featureStats `json:"stats"`
+	Compute     bool                    `json:"compute_stats"`
+	Dims        map[string][]int        `json:"dims"`
 }
 
 // wish is what a loader is asked for: of one dataset, whose handle the call names, or of several.
@@ -95,19 +96,14 @@ func (w *wish) mix(handle int64) (mix []loader.Mix, held []*shared, err error) {
 			return nil, held, robocache.At(err, robocache.Where{"source": i})
 		}
 		held = append(held, open)
-		m := loader.Mix{Dataset: open.Dataset, Name: s.Name, Weight: s.Weight, Rename: s.Rename, Keys: s.Keys, Hz: s.Hz, Anchor: s.Anchor, ImageSize: s.ImageSize, ImageResize: s.ImageResize, Augment: s.Augment, Episodes: s.Episodes, Normalize: s.Normalize}
+		m := loader.Mix{Dataset: open.Dataset, Name: s.Name, Weight: s.Weight, Rename: s.Rename, Keys: s.Keys, Hz: s.Hz, Anchor: s.Anchor, ImageSize: s.ImageSize, ImageResize: s.ImageResize, Episodes: s.Episodes, Normalize: s.Normalize,
+			Stats: statsOf(s.Stats), ComputeStats: s.Compute, Dims: s.Dims}
 		if len(s.Align) > 0 && string(s.Align) != "null" {
 			a, err := align.ParseConfig(s.Align)
 			if err != nil {
 				return nil, held, err
 			}
 			m.Align = &a
-		}
-		if s.Stats != nil {
-			m.Stats = make(robocache.Stats, len(s.Stats))
-			for k, f := range s.Stats {
-				m.Stats[k] = f.stats()
-			}
 		}
 		mix = append(mix, m)
 	}
@@ -139,6 +135,7 @@ func (w *wish) open(ctx context, handle int64) (*loading, error) {
 		}
 		w.cfg.Memory = host
 	}
+	w.cfg.Log = logOf(ctx)
 	l, err := loader.NewMix(ctx, mix, w.cfg)
 	if err != nil {
 		_ = releaseAll(held)
@@ -148,6 +145,17 @@ func (w *wish) open(ctx context, handle int64) (*loading, error) {
 		return nil, err
 	}
 	return &loading{l: l, raw: w.cfg.Raw, data: held, host: host}, nil
+}
+
+func statsOf(given map[string]featureStats) robocache.Stats {
+	if given == nil {
+		return nil
+	}
+	out := make(robocache.Stats, len(given))
+	for k, f := range given {
+		out[k] = f.stats()
+	}
+	return out
 }
 
 func (f *featureStats) stats() *robocache.FeatureStats {

@@ -409,6 +409,9 @@ func (d *Dataset) Stats(context.Context) (robocache.Stats, error) { return nil, 
 // CacheStats says what the cache of records did.
 func (d *Dataset) CacheStats() lru.Stats { return d.recs.Stats() }
 
+// Store is the folder of the version.
+func (d *Dataset) Store() store.Store { return d.st }
+
 // LimitMemory lowers the budget of the records in memory.
 func (d *Dataset) LimitMemory(bytes int64) {
 	bytes = max(bytes, smallestBudget)

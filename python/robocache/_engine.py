@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import logging
 import os
 import re
 import tempfile
@@ -109,6 +110,9 @@ class Engine:
         try:
             status = getattr(self.lib, name)(handle, payload, STEP_MS, ctypes.byref(ticket), ctypes.byref(out))
             while status == PENDING:
+                for line in (self.answer(out) or {}).get("log", ()):
+                    _log.warning("%s", line)
+                out.value = None
                 status = self.lib.robocache_wait(0, None, STEP_MS, ctypes.byref(ticket), ctypes.byref(out))
         except BaseException:
             if ticket.value:
@@ -147,6 +151,8 @@ def _json(args: dict[str, Any]) -> bytes:
         text = _UNTOLD.sub(lambda m: m[0] if m[0][0] == '"' else "null" if m[0] == "NaN" else "1e999", text)
     return text.encode()
 
+
+_log = logging.getLogger("robocache")
 
 _UNTOLD = re.compile(r'"(?:[^"\\]|\\.)*"|NaN|Infinity')
 

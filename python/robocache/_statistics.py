@@ -30,8 +30,17 @@ def of(answer: Mapping[str, Any]) -> dict[str, dict[str, np.ndarray]]:
     return out
 
 
+def asked(v: Any, features: Iterable[str]) -> dict[str, Any]:
+    """stats= as the engine's configuration: "compute", or statistics."""
+    if v is None:
+        return {}
+    if isinstance(v, str) and v == "compute":
+        return {"compute_stats": True}
+    return {"stats": given(v, features)}
+
+
 def given(v: Any, features: Iterable[str]) -> dict[str, Any]:
-    """stats= of a source, in the shape of Dataset.stats, or a file of them, as the engine wants it."""
+    """Statistics in the shape of Dataset.stats, or a file of them, as the engine wants them."""
     if isinstance(v, (str, os.PathLike)):
         v = _read(v, features)
     if not isinstance(v, Mapping):
@@ -65,7 +74,7 @@ def _read(path: Any, features: Iterable[str]) -> dict[str, Any]:
         with open(os.path.expanduser(path), encoding="utf-8") as f:
             v = json.load(f)
     except FileNotFoundError:
-        raise NotFound(f"stats={str(path)!r}: no such file", hint="robocache stats URI --out FILE writes one") from None
+        raise NotFound(f"stats={str(path)!r}: no such file", hint="robocache stats URI --out FILE writes one; stats='compute' computes them at opening") from None
     except (ValueError, OSError) as e:
         raise Malformed(f"stats={str(path)!r}: {e}") from None
     if not isinstance(v, dict):

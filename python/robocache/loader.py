@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from . import _engine, _loading, _memory, _options, _statistics
+from . import _engine, _loading, _memory, _options
 from ._batches import Batches, Taken
 from ._device import Device, PageLocked
 from ._epoch import Epoch
@@ -19,6 +19,7 @@ from ._finish import Finisher
 from .dataset import Dataset, Feature, arrays, opened
 from .mapdataset import MapDataset, sample_config
 from .mix import Mix
+from .normalizer import Normalizer, again
 
 if TYPE_CHECKING:
     _Base = object
@@ -56,14 +57,15 @@ class Loader(_Base):
         windows of a span are not padded: all entries one after the other, and `<key>_lengths`; of a span also `<key>_times`, int64 ns after the
         sample. Pictures and clouds of a span lie in as many places as the fullest one needs, with `<key>_is_pad`. image_dtype: "uint8" (default) or "float32";
         image_size: (height, width); image_resize, depth_unit: as MapDataset; pictures are NCHW, grey ones three equal planes.
-    normalize: None, "mean_std", "min_max", "quantiles", "quantile10", or {key: mode or {mode, clip, mean, std, low, high}}.
-    stats: what normalize counts with, where the dataset brings none or others are wanted: Dataset.compute_stats(), a dict of that shape, or
-        a stats.json ('robocache stats URI --out FILE').
-    augment: {"random_crop": {"size": (height, width), "pad": pixels}, "color_jitter": {"brightness": 0.2, "contrast": 0.2, "saturation": 0.2, "hue":
-        0.05}, "hflip": {"p": 0.5, "negate": {key: [elements]}, "swap": {key: [(i, j)]}, "keep": [keys]}, "noise": {"std": 0.02, or {key: std}},
-        "cameras": [keys]}, any of them. A function of (seed, epoch, the sample's place in its dataset, camera): not of batches, threads, ranks, caches or
-        the device. After image_size, before image_dtype and normalize; the noise of numbers comes after it, in their delivered unit. A flip
-        mirrors all cameras of a sample, and is refused until negate, swap or keep say of every other key what it does. Formulas: docs/kernels.md.
+    normalize: None; a mode: "mean_std", "min_max", "quantiles" (q01 to q99) or "quantile10"; or {key: mode or {mode, clip, mean, std, low, high}}.
+        One mode is for every float stream of numbers; integers, booleans, bookkeeping columns (index, timestamp …), images, point clouds and text stay
+        as they are: name their keys where they are to be normalised (images with image_dtype="float32"; integers never). What is meant is normalised,
+        or the call is Misuse. `normalizer` does and undoes it elsewhere.
+    stats: what normalize takes. By default the dataset's own statistics; those that it lacks are computed at opening, with a log line (logger
+        "robocache"), where that reads at most 256 MiB of values out of at most 4 GiB of files at hand (videos not counted), else Misuse. "compute": all are
+        computed at opening, however long it takes (progress in the log). Computed ones are of recorded values (also with hz= and align=), of the selected
+        episodes alone, so that nothing leaks from those held out; they are kept for the process, and in cache= where it is a directory.
+        Or Dataset.compute_stats(), a dict of that shape, or a stats.json ('robocache stats URI --out FILE'; a file named so: "./compute").
     on_bad_episode: "error", or "skip" (counted and listed in stats()).
 
     In what order
@@ -80,7 +82,9 @@ class Loader(_Base):
     temperature: shares are weight^(1/temperature), normalised; without weights the sizes stand for them.
     epoch_size: samples of an epoch; stop: "first" or "all", an epoch ends when the first source, or every one, was given whole; default:
         the sum of the sizes. stratified: each global batch holds its exact shares.
-    missing: keys that a source lacks: "error" (default), or "pad": zeros, and `<key>_is_pad` true.
+    missing: keys that a source lacks: "error" (default), or "pad": zeros, and `<key>_is_pad` true. "pad" also widens rows of numbers of different
+        widths (actions of two robots) to the widest: each source's own numbers lead in their order, or stand where dims= of its Mix says; the rest is 0 after
+        normalisation, and `<key>_dim_is_pad` (bool, (B, D)) is True there.
 
     How
     threads: default the cores. prefetch: batches planned and decoded together. io_threads: reads in flight, for remote stores.
@@ -147,7 +151,6 @@ class Loader(_Base):
         stats: Any = None,
         depth_unit: str | None = None,
         image_resize: str | None = None,
-        augment: Mapping[str, Any] | None = None,
     ) -> None:
         self._handle: _engine.Handle | None = None
         ordered = _loading.order(shuffle, pool_size, pool_episodes, pool_shards, uneven)
@@ -157,8 +160,12 @@ class Loader(_Base):
         own = sample_config(
             features, episodes=episodes, delta_timestamps=delta_timestamps, hz=hz, align=align, keys=keys,
             image_dtype=image_dtype, image_size=image_size, tolerance_s=tolerance_s, windows=windows, anchor=anchor,
-            depth_unit=depth_unit, image_resize=image_resize,
+            depth_unit=depth_unit, image_resize=image_resize, normalize=normalize, stats=stats,
         )  # fmt: skip
+        if self._mix is not None and "stats" in own:
+            raise Misuse("stats= of a mixture", hint='give it to each robocache.Mix; stats="compute" may stand here')
+        if "compute_stats" in own:
+            inherited.pop("stats", None)
         self.rank, self.world_size = _loading.place(rank, world_size)
         self.batch_size = _loading.whole("batch_size", batch_size)
         self._config: dict[str, Any] = {
@@ -172,14 +179,6 @@ class Loader(_Base):
                 self._config[name] = _loading.whole(name, v)
         if deadline_s is not None:
             self._config["deadline_s"] = _loading.number("deadline_s", deadline_s) or -1.0
-        if (n := _loading.normalize(normalize, features)) is not None:
-            self._config["normalize"] = n
-        if augment is not None:
-            self._config["augment"] = _loading.augment(augment)
-        if stats is not None:
-            if self._mix is not None:
-                raise Misuse("stats= of a mixture", hint="give it to each robocache.Mix")
-            self._config["stats"] = _statistics.given(stats, features)
         self._mixture(temperature=temperature, stop=stop, epoch_size=epoch_size, stratified=stratified, missing=missing)
         self._place_batches(device, None if pin_memory is None else _loading.flag("pin_memory", pin_memory))
         self._fresh()
@@ -188,6 +187,7 @@ class Loader(_Base):
     def _sources(self, source: Any, how: dict[str, Any]) -> dict[str, Any]:
         """Takes the datasets; gives the configuration that comes with them. how: a path is opened."""
         self._mix: list[Mix] | None = None
+        self._sourced: list[dict[str, Any]] = []  # as the engine takes them
         inherited: dict[str, Any] = {}
         if isinstance(source, (list, tuple)):
             if not source:
@@ -331,8 +331,15 @@ class Loader(_Base):
 
     def _make_one(self) -> Any:
         if self._mix is None:
-            return self.dataset._handle.call("robocache_loader_new", self._config)
-        return _engine.call("robocache_loader_new", {**self._config, "sources": [m._source() for m in self._mix]})
+            answer = self.dataset._handle.call("robocache_loader_new", self._config)
+            self._config = again(self._config, answer["settled"][0])
+            return answer
+        self._sourced = self._sourced or [m._source() for m in self._mix]
+        for m, s in zip(self._mix, self._sourced):
+            s["dataset"] = m.dataset._handle.number
+        answer = _engine.call("robocache_loader_new", {**self._config, "sources": self._sourced})
+        self._sourced = [again(s, settled) for s, settled in zip(self._sourced, answer["settled"])]
+        return answer
 
     def _open(self) -> _engine.Handle:
         h = self._handle
@@ -439,6 +446,12 @@ class Loader(_Base):
             raise Misuse(f"a state of {type(state).__name__}: expected what state_dict() gave")
         self._open().call("robocache_loader_restore", {"state": dict(state), "force": bool(force)})
         self._moved()
+
+    @property
+    def normalizer(self) -> Normalizer:
+        """What normalize= does, to be done and undone elsewhere: small, JSON-able by state_dict(), and it needs no dataset. Of a mixture it has one of
+        each source, by name or position: normalizer["name"]."""
+        return Normalizer.of(self._open().open().info["normalizers"])
 
     def order(self, epoch: int = 0) -> np.ndarray:
         """Sample numbers in the order of an epoch, over all ranks: int64. Nothing is decoded for it.

@@ -9,9 +9,10 @@ import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from . import _engine, _memory, _options
+from . import _engine, _loading, _memory, _options, _statistics
 from ._errors import Malformed, Misuse
 from .dataset import Dataset, Feature, align_args, opened, rate
+from .normalizer import Normalizer, again
 
 if TYPE_CHECKING:
     _Base = object
@@ -39,9 +40,13 @@ def sample_config(
     windows: Mapping[str, Any] | None = None,
     anchor: str | None = None,
     depth_unit: str | None = None,
+    normalize: Any = None,
+    stats: Any = None,
 ) -> dict[str, Any]:
     """What a sample holds, checked, as the engine's configuration."""
-    c: dict[str, Any] = {}
+    c: dict[str, Any] = _statistics.asked(stats, features)
+    if (n := _loading.normalize(normalize, features)) is not None:
+        c["normalize"] = n
     if keys is not None:
         if isinstance(keys, str):
             raise Misuse(f"keys={keys!r}: expected a list of keys")
@@ -174,6 +179,7 @@ class MapDataset(_Base):
         so that it covers, its middle). depth_unit: coded and float depth as float32 "mm" (default) or
         "m": float metres are then as stored, to the bit; uint16 depth is always as stored.
     tolerance_s: where given, offsets and picture times are checked against it; pictures are found by ordinal in any case.
+    normalize, stats: as of Loader; `normalizer` does and undoes it.
     format, map, options, rows_hz: how a path is opened, as robocache.open takes them.
     threads: for one batch; default the cores. memory_budget: bytes, or "4GiB", for decoders, tables and a batch.
 
@@ -182,6 +188,7 @@ class MapDataset(_Base):
     """
 
     _told: tuple[int, list[Any]] | None = None
+    _settled: dict[str, Any] | None = None  # the configuration that makes it again
 
     @_options.checked
     def __init__(
@@ -206,12 +213,14 @@ class MapDataset(_Base):
         anchor: str | None = None,
         depth_unit: str | None = None,
         image_resize: str | None = None,
+        normalize: Any = None,
+        stats: Any = None,
     ) -> None:
         self.dataset: Dataset = opened(source, format=format, rows_hz=rows_hz, map=map, options=options)
         self._config = sample_config(
             self.dataset.features, episodes=episodes, delta_timestamps=delta_timestamps, hz=hz, align=align, keys=keys,
             image_dtype=image_dtype, image_size=image_size, tolerance_s=tolerance_s, windows=windows, anchor=anchor,
-            depth_unit=depth_unit, image_resize=image_resize,
+            depth_unit=depth_unit, image_resize=image_resize, normalize=normalize, stats=stats,
         )  # fmt: skip
         if threads is not None:
             self._config["threads"] = operator.index(threads)
@@ -224,12 +233,13 @@ class MapDataset(_Base):
         self._map.open()
 
     def _make(self) -> tuple[int, Any]:
-        answer = self.dataset._handle.call("robocache_map_new", self._config)
+        answer = self.dataset._handle.call("robocache_map_new", self._settled or self._config)
         told = (answer["len"], answer["fields"])
         # Opened again in another process: a camera whose files are gone by now must not drop out of the items silently.
         if self._told is not None and self._told != told:
             raise Malformed("the dataset has changed since it was first opened", {"dataset": self.dataset.uri}, "make the MapDataset again")
         self._told = told
+        self._settled = again(self._config, answer["settled"][0])
         return answer["map"], answer
 
     def __getstate__(self) -> dict[str, Any]:
@@ -253,6 +263,11 @@ class MapDataset(_Base):
     @property
     def fps(self) -> Any:
         return self.dataset.fps
+
+    @property
+    def normalizer(self) -> Normalizer:
+        """What normalize= does, to be done and undone elsewhere; it needs no dataset."""
+        return Normalizer.of(self._map.open().info["normalizers"])
 
     def __len__(self) -> int:
         return self._map.open().info["len"]

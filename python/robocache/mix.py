@@ -13,6 +13,13 @@ from .mapdataset import MapDataset, sample_config
 __all__ = ["Mix"]
 
 
+def _listed(name: str, v: Any) -> list[Any]:
+    try:
+        return list(v)
+    except TypeError:
+        raise Misuse(f"{name}={v!r}: expected a list of places") from None
+
+
 class Mix:
     """One dataset of a mixture: Loader([Mix(a, weight=3), Mix(b, weight=1, rename={...}), ...]).
 
@@ -21,9 +28,11 @@ class Mix:
         At every prefix of the epoch the realised counts stay within a few samples of the shares.
     rename: {its key: the batch's key}. What follows, and keys=, delta_timestamps=, align= and normalize= of the Loader, use the batch's keys.
     hz, align, anchor: its timeline, so that windows in seconds mean the same at every source's rate; or the stream whose rows are its samples.
-    stats: statistics in place of its own, {key: {mean, std, min, max, q01 ...}}, as Dataset.stats and
-        Dataset.compute_stats() give them, or a stats.json. Statistics are never pooled over sources.
-    normalize, image_size, image_resize, augment, episodes, keys: as of Loader, for this source alone; augment={} is none.
+    stats: statistics in place of its own, {key: {mean, std, min, max, q01 ...}}, as Dataset.stats and Dataset.compute_stats() give them (by its
+        own keys or by the batch's), or a stats.json; or "compute", as of Loader. Statistics are never pooled over sources.
+    dims: {key: [place, …]} with the Loader's missing="pad": where each of its own numbers of a row stands in the padded row, each place once.
+        Without an entry they are the leading ones, in their order.
+    normalize, image_size, image_resize, episodes, keys: as of Loader, for this source alone.
     name: in errors, statistics and states; default its number.
     format, map, options, rows_hz: how a path is opened, as robocache.open takes them.
 
@@ -52,7 +61,7 @@ class Mix:
         options: Mapping[str, Any] | None = None,
         anchor: str | None = None,
         image_resize: str | None = None,
-        augment: Mapping[str, Any] | None = None,
+        dims: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
         if isinstance(source, Mix):
             raise Misuse("a Mix of a Mix", hint="give its path, URI or Dataset")
@@ -75,14 +84,17 @@ class Mix:
         self._config: dict[str, Any] = {
             k: v for k, v in sample_config(self.features, episodes=episodes, hz=hz, align=align, keys=keys, image_size=image_size, image_resize=image_resize, anchor=anchor).items()
         }
-        if augment is not None:
-            self._config["augment"] = _loading.augment(augment)
         if weight is not None:
             self._config["weight"] = _loading.number("weight", weight)
         if names:
             self._config["rename"] = names
-        if stats is not None:
-            self._config["stats"] = _statistics.given(stats, self.features)
+        self._config.update(_statistics.asked(stats, [*self.features, *(k for k in names if k not in self.features)]))
+        if dims is not None:
+            if not isinstance(dims, Mapping):
+                raise Misuse(f"dims={dims!r}: expected a dict by key")
+            self._config["dims"] = {
+                _options.key(k, self.features, "key of dims"): [_loading.whole(f"dims[{k!r}]", d, least=0) for d in _listed(f"dims[{k!r}]", v)] for k, v in dims.items()
+            }
         if (n := _loading.normalize(normalize, self.features)) is not None:
             self._config["normalize"] = n
         if name is not None:

@@ -1,0 +1,343 @@
+package loader
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/cache"
+	"github.com/goatnote-inc/robocache/stats"
+	"github.com/goatnote-inc/robocache/store"
+)
+
+// What is computed at opening without being asked for: numeric streams of so many bytes, in so many bytes of files at hand (videos not
+// counted). Beyond it statistics are computed where stats="compute" asks for them.
+const (
+	unaskedValues = 256 << 20
+	unaskedFiles  = 4 << 30
+)
+
+// progressEvery is how often a long pass says where it is.
+const progressEvery = 10 * time.Second
+
+// normalized is a column that is normalised, and how.
+type normalized struct {
+	*column
+	norm Norm
+}
+
+// statistics finds what columns are normalised by: statistics that were given, those of the dataset, or ones computed over the selected
+// episodes. What has none is an error that names the keys: nothing stays raw.
+func (src *source) statistics(ctx context.Context, all []normalized) (robocache.Stats, error) {
+	out := robocache.Stats{}
+	var own robocache.Stats
+	var missing []normalized
+	for _, c := range all {
+		if c.norm.own() != nil || c.isDepth() {
+			continue
+		}
+		if s := src.cfg.Stats[c.key]; s != nil {
+			out[c.key] = s // vectors says where it lacks the mode: who gave it wants no other
+			continue
+		}
+		if !src.cfg.ComputeStats {
+			if own == nil {
+				var err error
+				if own, err = src.ds.Stats(ctx); err != nil {
+					return nil, err
+				}
+			}
+			if s := own[c.key]; s != nil && c.norm.in(s) {
+				out[c.key] = s
+				continue
+			}
+		}
+		missing = append(missing, c)
+	}
+	if len(missing) == 0 {
+		return out, nil
+	}
+	return out, src.compute(ctx, missing, out)
+}
+
+// compute adds the statistics of columns over the selected episodes: remembered ones, those of the cache directory, or counted now.
+func (src *source) compute(ctx context.Context, all []normalized, out robocache.Stats) error {
+	files := src.filesOf(ctx)
+	var todo []normalized
+	var keys []string
+	ids := map[string]cache.Key{}
+	for _, c := range all {
+		id, err := src.statisticsID(ctx, &files, c.column)
+		if err != nil {
+			return err
+		}
+		if s := src.a.remembered(id); s != nil {
+			out[c.key] = s
+			continue
+		}
+		ids[c.key] = id
+		todo, keys = append(todo, c), append(keys, c.key)
+	}
+	if len(todo) == 0 {
+		return nil
+	}
+	bytes, reason, err := src.pass(ctx, todo, &files)
+	if err != nil {
+		return err
+	}
+	lacks := fmt.Sprintf("no statistics for %s of %s", modes(todo), strings.Join(keys, ", "))
+	switch {
+	case src.cfg.ComputeStats:
+		src.log("normalize: stats=\"compute\": reading %s of %s in %d episodes", mib(bytes), strings.Join(keys, ", "), len(src.table.ends))
+	case reason != "":
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Where: robocache.Where{"stream": strings.Join(keys, ", ")},
+			Msg: "normalize: the dataset has " + lacks + ", and " + reason, Hint: `stats="compute" computes them at opening, over the selected episodes; ` + otherWays}
+	default:
+		src.log("normalize: the dataset has %s: they are computed, over %d episodes (%s of values)", lacks, len(src.table.ends), mib(bytes))
+	}
+	begin := time.Now()
+	counted, err := src.countValues(ctx, keys, bytes)
+	if err != nil {
+		return err
+	}
+	if took := time.Since(begin); took > progressEvery {
+		src.log("statistics: done in %.0f s", took.Seconds())
+	}
+	for k, s := range counted {
+		out[k] = s
+		src.a.remember(ids[k], s)
+	}
+	return nil
+}
+
+const otherWays = `or give stats=: dataset.compute_stats(), or the file of robocache stats URI --out FILE; or the vectors: {"mode": …, "mean": […], "std": […]}`
+
+func modes(all []normalized) string {
+	var out []string
+	for _, c := range all {
+		if !slices.Contains(out, c.norm.Mode) {
+			out = append(out, c.norm.Mode)
+		}
+	}
+	return strings.Join(out, " and ")
+}
+
+// pass says how many bytes of values a pass over columns reads, and why it is not made unasked; "" where it is.
+func (src *source) pass(ctx context.Context, all []normalized, files *dataFiles) (bytes int64, reason string, err error) {
+	for _, c := range all {
+		if c.source != fromTable {
+			reason = c.key + " is read whole for them"
+			continue
+		}
+		for i := range src.table.ends {
+			n, err := robocache.RowsIn(ctx, src.ds, src.table.episode(i), c.feature)
+			if err != nil {
+				return 0, "", robocache.At(err, robocache.Where{"stream": c.key})
+			}
+			bytes += int64(n) * int64(c.rowBytes)
+		}
+	}
+	switch {
+	case reason != "":
+	case files.far:
+		reason = "it is far away"
+	case bytes > unaskedValues:
+		reason = fmt.Sprintf("%s of values are more than the %s that are read unasked", mib(bytes), mib(unaskedValues))
+	case files.bytes > unaskedFiles:
+		reason = fmt.Sprintf("%s of files are more than the %s that are read unasked", mib(files.bytes), mib(unaskedFiles))
+	}
+	return bytes, reason, nil
+}
+
+// countValues counts columns, several at once. With on_bad_episode="skip" it leaves out episodes that cannot be read.
+func (src *source) countValues(ctx context.Context, keys []string, bytes int64) (robocache.Stats, error) {
+	episodes := make([]int, len(src.table.ends))
+	for i := range episodes {
+		episodes[i] = src.table.episode(i)
+	}
+	var read, said atomic.Int64
+	said.Store(time.Now().UnixNano())
+	progress := func(n int64) {
+		done, at := read.Add(n), said.Load()
+		if now := time.Now().UnixNano(); now-at > int64(progressEvery) && said.CompareAndSwap(at, now) {
+			src.log("statistics: %s of %s are read", mib(done), mib(max(done, bytes)))
+		}
+	}
+	at := max(1, min(src.cfg.Threads, 4, len(keys)))
+	count := func(key string, episodes []int) (robocache.Stats, error) {
+		return stats.Compute(ctx, src.ds, stats.Options{Keys: []string{key}, Episodes: episodes, Budget: min(256<<20, int64(src.cfg.MemoryBudget)/8) / int64(at), Threads: src.cfg.Threads, Read: progress,
+			OnFinding: func(f robocache.Finding) { src.a.warn("statistics of " + key + ": " + f.Message) }})
+	}
+	out := robocache.Stats{}
+	var mu sync.Mutex
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(at)
+	for _, key := range keys {
+		g.Go(func() error {
+			if err := gctx.Err(); err != nil {
+				return err
+			}
+			s, err := count(key, episodes)
+			if err != nil && src.cfg.OnBadEpisode == "skip" && badEpisode(err) {
+				var good []int
+				for _, e := range episodes {
+					if _, err := count(key, []int{e}); err == nil {
+						good = append(good, e)
+					} else if !badEpisode(err) {
+						return err
+					} else {
+						src.a.warn(fmt.Sprintf("statistics of %s leave out %s: %v", key, robocache.Where{"episode": e}, err))
+					}
+				}
+				s, err = count(key, good)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if s[key] != nil {
+				out[key] = s[key]
+			}
+			return err
+		})
+	}
+	return out, g.Wait()
+}
+
+// log says what opening does that takes a while, or that was not asked for.
+func (src *source) log(format string, args ...any) {
+	if log := src.cfg.Log; log != nil {
+		line := fmt.Sprintf(format, args...)
+		if src.name != "" {
+			line = src.name + ": " + line
+		}
+		log(line)
+	}
+}
+
+// dataFiles is what a dataset's values are read of.
+type dataFiles struct {
+	id    []byte // of their names, sizes and versions; nil: not known
+	bytes int64  // without videos
+	far   bool
+}
+
+var videoNames = []string{".mp4", ".mkv", ".avi", ".webm", ".mov"}
+
+func (src *source) filesOf(ctx context.Context) (f dataFiles) {
+	d, ok := robocache.As[interface{ Store() store.Store }](src.ds)
+	if !ok {
+		return f
+	}
+	f.far = strings.HasPrefix(d.Store().URI(), "http")
+	list, err := d.Store().List(ctx, "")
+	if err != nil {
+		return f // a store that cannot list: nothing is remembered
+	}
+	h := sha256.New()
+	for _, e := range list {
+		if slices.Contains(videoNames, strings.ToLower(path.Ext(e.Name))) {
+			continue
+		}
+		if e.Version == "" {
+			return f
+		}
+		f.bytes += e.Size
+		fmt.Fprintf(h, "%q %d %q\n", e.Name, e.Size, e.Version)
+	}
+	f.id = h.Sum(nil)
+	return f
+}
+
+// probedRows is how many rows take part in the name of statistics.
+const probedRows = 16
+
+// statisticsID names the statistics of a column over the selected episodes: by the files, the episodes, and some of the values, because a
+// mapping or a choice at opening may make others of the same files. It is zero where the files are not known.
+func (src *source) statisticsID(ctx context.Context, files *dataFiles, c *column) (id cache.Key, err error) {
+	if files.id == nil || c.source != fromTable {
+		return id, nil
+	}
+	info := src.ds.Info()
+	h := sha256.New()
+	fmt.Fprintf(h, "statistics 1 %x %q %q %q %q %v %v %+v", files.id, info.URI, info.Version, src.ownKey(c.key), c.feature.Unit, c.stored, c.feature.Shape, src.table.fingerprint())
+	var rows []robocache.Row
+	for i := range min(probedRows, len(src.table.ends)) {
+		e := src.table.episode(i * len(src.table.ends) / min(probedRows, len(src.table.ends)))
+		n, err := robocache.RowsIn(ctx, src.ds, e, c.feature)
+		if err != nil {
+			return id, robocache.At(err, robocache.Where{"stream": c.key})
+		}
+		if n > 0 {
+			rows = append(rows, robocache.Row{Episode: e, Index: n / 2})
+		}
+	}
+	values := make([]byte, len(rows)*c.rowBytes)
+	if err := src.ds.Gather(ctx, c.key, rows, values); err != nil {
+		return cache.Key{}, nil // the pass over all rows says what is wrong
+	}
+	h.Write(values)
+	copy(id[:], h.Sum(nil))
+	return id, nil
+}
+
+// memory is the statistics that this process computed.
+var memory = struct {
+	sync.Mutex
+	m map[cache.Key]*robocache.FeatureStats
+}{m: map[cache.Key]*robocache.FeatureStats{}}
+
+// memoryRoom bounds it: a few kilobytes each.
+const memoryRoom = 1024
+
+// remembered gives statistics that were computed before, by this process or, with a cache directory, by another.
+func (a *assembler) remembered(id cache.Key) *robocache.FeatureStats {
+	if id == (cache.Key{}) {
+		return nil
+	}
+	memory.Lock()
+	s := memory.m[id]
+	memory.Unlock()
+	if s != nil {
+		return s
+	}
+	dir, err := a.directory()
+	if err != nil || dir == nil {
+		return nil // openCaches says what is wrong with it
+	}
+	e, ok := dir.Get(id)
+	if !ok {
+		return nil
+	}
+	defer e.Release()
+	if json.Unmarshal(e.Data, &s) != nil {
+		return nil
+	}
+	return s
+}
+
+// remember keeps statistics for the process, and in the cache directory where there is one.
+func (a *assembler) remember(id cache.Key, s *robocache.FeatureStats) {
+	if id == (cache.Key{}) {
+		return
+	}
+	memory.Lock()
+	if len(memory.m) >= memoryRoom {
+		clear(memory.m)
+	}
+	memory.m[id] = s
+	memory.Unlock()
+	if dir, err := a.directory(); err == nil && dir != nil {
+		if text, err := json.Marshal(s); err == nil { // NaN has no JSON: then each process counts for itself
+			_ = dir.Put(id, text)
+		}
+	}
+}
