@@ -55,8 +55,9 @@ type unit struct {
 	after   cursor // where the loader stands once the batch is handed out
 	wrapped int64
 	skipped int64
-	ragged  int64 // bytes of its ragged tensors; crowd.mu
-	entered int64 // of them, counted in crowd.now
+	ragged  int64   // bytes of its ragged tensors; crowd.mu
+	entered int64   // of them, counted in crowd.now
+	epochs  []int64 // of each sample, its source's own; none of a Map
 
 	mu  sync.Mutex
 	err error
@@ -264,7 +265,7 @@ func (a *assembler) allocate(n int) (*Batch, error) {
 }
 
 // begin makes a unit of samples: rows, windows, masks, and how many parts there are. Nothing is read.
-func (a *assembler) begin(seq int64, samples []int64) (*unit, error) {
+func (a *assembler) begin(seq int64, samples, epochs []int64) (*unit, error) {
 	b, err := a.allocate(len(samples))
 	if err != nil {
 		return nil, err
@@ -274,6 +275,7 @@ func (a *assembler) begin(seq int64, samples []int64) (*unit, error) {
 	u.seq, u.batch, u.bytes = seq, b, a.batchBytes(len(samples))
 	u.done, u.onDone, u.err, u.bad = make(chan struct{}), nil, nil, nil
 	u.wrapped, u.skipped, u.ragged, u.entered = 0, 0, 0, 0
+	u.epochs = append(u.epochs[:0], epochs...)
 	if len(a.sources) == 1 {
 		u.parts = slices.Grow(u.parts[:0], 1)[:1]
 		p := &u.parts[0]

@@ -45,11 +45,13 @@ type Config struct {
 	Compat          string          `json:"compat,omitempty"`             // "" or "lerobot": dtypes and shapes of LeRobot's class
 
 	// Pictures and values.
-	ImageDType  string    `json:"image_dtype,omitempty"`  // "uint8" | "float32"; default uint8, with compat float32
-	ImageSize   []int     `json:"image_size,omitempty"`   // [h, w]; scaled in the decode pass
-	ImageResize Resize    `json:"image_resize,omitempty"` // "stretch" (default), "letterbox", "crop"
-	DepthUnit   string    `json:"depth_unit,omitempty"`   // "mm" (default) | "m": float32; "code": uint16 as stored
-	Normalize   Normalize `json:"normalize,omitzero"`
+	ImageDType  string `json:"image_dtype,omitempty"`  // "uint8" | "float32"; default uint8, with compat float32
+	ImageSize   []int  `json:"image_size,omitempty"`   // [h, w]; scaled in the decode pass
+	ImageResize Resize `json:"image_resize,omitempty"` // "stretch" (default), "letterbox", "crop"
+	// Augment: seeded changes of images and numbers (Loader only).
+	Augment   *Augment  `json:"augment,omitempty"`
+	DepthUnit string    `json:"depth_unit,omitempty"` // "mm" (default) | "m": float32; "code": uint16 as stored
+	Normalize Normalize `json:"normalize,omitzero"`
 
 	// ComputeStats: what is normalised without vectors or Stats is so by statistics over the selected episodes, computed at opening.
 	ComputeStats bool            `json:"compute_stats,omitempty"`
@@ -226,7 +228,7 @@ func ParseConfig(text []byte) (Config, error) {
 
 func configKeys() []string {
 	return []string{"episodes", "drop_n_first_frames", "drop_n_last_frames", "batch_size", "shuffle", "pool_size", "pool_episodes", "pool_shards", "seed", "drop_last", "uneven", "rank", "world_size",
-		"keys", "delta_timestamps", "windows", "anchor", "hz", "align", "tolerance_s", "offset_tolerance_s", "compat", "image_dtype", "image_size", "image_resize", "depth_unit", "normalize", "compute_stats", "raw",
+		"keys", "delta_timestamps", "windows", "anchor", "hz", "align", "tolerance_s", "offset_tolerance_s", "compat", "image_dtype", "image_size", "image_resize", "augment", "depth_unit", "normalize", "compute_stats", "raw",
 		"temperature", "stop", "epoch_size", "stratified", "missing", "threads", "prefetch", "memory_budget", "on_bad_episode", "cache", "cache_budget", "cache_format", "io_threads", "deadline_s"}
 }
 
@@ -322,6 +324,9 @@ func (c *Config) check(batches bool) error {
 	}
 	if !batches && c.Cache != "" {
 		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "map", Msg: "a cache of single items", Hint: "Loader has caches"}
+	}
+	if !batches && c.Augment != nil {
+		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "map", Msg: "augment: its draws go by the epoch, and items have none", Hint: "Loader has augment"}
 	}
 	if err := c.checkCache(); err != nil {
 		return err

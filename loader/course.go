@@ -19,8 +19,8 @@ type admission struct {
 
 // step is what one rank does in one global step. Its slices are used again by the next call with it.
 type step struct {
-	samples          []int64
-	first            int64 // position of the first of them
+	samples, epochs  []int64 // and the epoch of each in its source
+	first            int64   // position of the first of them
 	after            cursor
 	wrapped, skipped int64
 	// Pool only: episodes that entered the lanes that this rank draws from, up to and with this step, in the order of their entering;
@@ -107,6 +107,7 @@ type spot struct {
 	lane    *lane // nil where the order has none
 	draw    int64
 	sample  int64
+	epoch   int64 // of the sample's source
 	wrapped bool
 	mine    bool
 }
@@ -116,7 +117,7 @@ type entry struct{ source, place int }
 
 // next collects the samples of the batch at a cursor into dst, whose slices are used again. It is false at the end of the epoch.
 func (c *course) next(at cursor, dst *step) (ok bool) {
-	*dst = step{samples: dst.samples[:0], after: at, admitted: dst.admitted[:0], passed: dst.passed[:0]}
+	*dst = step{samples: dst.samples[:0], epochs: dst.epochs[:0], after: at, admitted: dst.admitted[:0], passed: dst.passed[:0]}
 	c.out = dst
 	own := c.steps() * c.batch // the rank's positions
 	if c.world > 1 && at.step >= c.steps() || own == 0 {
@@ -154,7 +155,7 @@ func (c *course) next(at cursor, dst *step) (ok bool) {
 			dst.wrapped++
 		}
 		found = i
-		dst.samples = append(dst.samples, s.sample)
+		dst.samples, dst.epochs = append(dst.samples, s.sample), append(dst.epochs, s.epoch)
 	}
 	if len(dst.samples) == 0 || c.world == 1 && c.dropLast && int64(len(dst.samples)) < c.batch {
 		return false
@@ -216,6 +217,7 @@ func (c *course) spots(t int64) {
 	for k := range all {
 		s := spotAt(k)
 		s.lane, s.draw = c.lanes.place(s.p)
+		s.epoch = c.epochAt(s.p)
 		c.all = append(c.all, s)
 	}
 	c.deal(from, to)
@@ -224,6 +226,14 @@ func (c *course) spots(t int64) {
 			c.mine = append(c.mine, s)
 		}
 	}
+}
+
+// epochAt is the epoch that the source of a position is in: of a mixture each has its own. The position is the one that was found last.
+func (c *course) epochAt(p int64) int64 {
+	if m, ok := c.order.(interface{ epochAt(p int64) int64 }); ok {
+		return m.epochAt(p)
+	}
+	return c.epoch
 }
 
 // deal marks the rank's part [from, to) of a step's positions, sorted by lane. Lanes are compared as fractions of their number,
@@ -276,6 +286,7 @@ func (c *course) load(t, given int64, again bool) {
 	if c.lanes == nil {
 		for k := range c.mine {
 			c.mine[k].sample = c.order.At(c.mine[k].p)
+			c.mine[k].epoch = c.epochAt(c.mine[k].p)
 		}
 		return
 	}

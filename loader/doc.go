@@ -43,6 +43,9 @@
 //	L28  A ragged tensor holds the entries of all samples, one after the other, without padding; `<key>_lengths` says how many are of each. What
 //	     one batch takes is known when it is made: batches that find no room beside others are made one by one, and one that does not fit
 //	     alone is ResourceLimit with its key and bytes.
+//	L29  Augmentation (Config.Augment) is a function of (seed, epoch, the sample's place in its dataset, key): not of the batch, selection, order, rank,
+//	     thread, cache or device, nor of what else the sample holds. The epoch of a mixture's sample is that of its source. Caches and pools
+//	     hold pictures as they are before it.
 //
 // # Keys of a batch
 //

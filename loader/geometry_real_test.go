@@ -10,7 +10,7 @@ import (
 )
 
 // The inside of a letterbox is the image stretched to the inner size, a crop is a part of the image stretched to the covering one, to the bit; in each
-// element type, each cache and each order. The images are 640×480.
+// element type, each cache and each order. The frames are 320×240.
 func TestResizeOfVideo(t *testing.T) {
 	ds := testdata(t, "g1_h264_v30")
 	ctx := context.Background()

@@ -118,8 +118,8 @@ func (w *worker) copyKept(s *copies) {
 	u := p.u
 	for i := range s.items {
 		item := &s.items[i]
-		dst := p.picture(c, int(item.slot))
 		if item.x == nil {
+			dst := w.made(p, c, int(item.slot))
 			ok, err := a.disk.get(w, src, c, item.path, item.ordinal, dst)
 			if !ok {
 				// Evicted, or found damaged: it is decoded as if it had not been there.
@@ -130,10 +130,11 @@ func (w *worker) copyKept(s *copies) {
 				w.loseAt(p, c, int(item.slot), item.path, item.ordinal, err)
 				continue
 			}
+			p.put(c, int(item.slot), dst)
 			count++
 			continue
 		}
-		err := c.fromKept(item.x, dst)
+		err := w.fromKept(p, c, int(item.slot), item.x)
 		a.frames.done(item.x)
 		if err != nil {
 			w.loseAt(p, c, int(item.slot), item.path, item.ordinal, err)
@@ -147,16 +148,21 @@ func (w *worker) copyKept(s *copies) {
 	}
 }
 
-// fromKept writes a kept picture as it is in a batch.
-func (c *column) fromKept(x *frame, dst []byte) error {
+// fromKept writes a kept picture into a batch.
+func (w *worker) fromKept(p *part, c *column, k int, x *frame) error {
 	if !x.planar {
-		video.CopyPixels(dst, x.at.mem[:x.size])
+		p.put(c, k, x.at.mem[:x.size])
 		return nil
 	}
-	return c.fromPlanes(x.info, x.at.mem[:x.size], dst)
+	dst := w.made(p, c, k)
+	if err := c.fromPlanes(x.info, x.at.mem[:x.size], dst); err != nil {
+		return err
+	}
+	p.put(c, k, dst)
+	return nil
 }
 
-// fromPlanes writes the picture of kept planes as it is in a batch.
+// fromPlanes writes the picture of kept planes as it is kept as pixels.
 func (c *column) fromPlanes(info video.PlaneInfo, planes, dst []byte) error {
 	shape := info.Shape()
 	d, err := c.draft(shape.Width, shape.Height, dst)

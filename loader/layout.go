@@ -36,6 +36,9 @@ type column struct {
 
 	spec          video.Spec // pictures
 	resize        Resize
+	aug           *imageAug // of colour pictures; their width and height are those before it
+	mirror        *mirror   // what a flip of the images does to numbers
+	noise         float32
 	width, height int
 
 	number int // of the column

@@ -89,7 +89,7 @@ func (m *Map) Items(ctx context.Context, indices []int64) (*Batch, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(m.ctx, cancel)()
-	u, err := a.begin(0, indices)
+	u, err := a.begin(0, indices, nil)
 	if err != nil {
 		return nil, err
 	}

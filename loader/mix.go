@@ -21,6 +21,7 @@ type Mix struct {
 	Anchor      string // the stream whose rows are its samples, by the batch's key
 	ImageSize   []int
 	ImageResize Resize
+	Augment     *Augment
 	Episodes    []int
 	Normalize   *Normalize
 	Stats       robocache.Stats // in place of the dataset's own, by the batch's key or by its own
@@ -73,6 +74,9 @@ func (m *Mix) config(cfg Config, several bool) (Config, error) {
 	}
 	if err := cfg.needsSize(); err != nil {
 		return cfg, err
+	}
+	if m.Augment != nil {
+		cfg.Augment = m.Augment
 	}
 	if m.Episodes != nil {
 		cfg.Episodes = m.Episodes

@@ -31,6 +31,9 @@ func (c *Config) ofSource(m *Mix) {
 		c.Anchor = "" // its own rows
 	}
 	c.Normalize.Keys = only(c.Normalize.Keys, gives)
+	if c.Augment != nil {
+		c.Augment = c.Augment.of(gives)
+	}
 	if c.Align != nil {
 		a := *c.Align
 		a.Modes, a.Edge.Keys, a.MaxGap.Keys, a.Offset = only(a.Modes, has), only(a.Edge.Keys, has), only(a.MaxGap.Keys, has), only(a.Offset, has)
@@ -86,7 +89,7 @@ func checkNamed(mix []Mix, cfg *Config) error {
 	for _, o := range []struct {
 		option string
 		keys   []string
-	}{{"keys", cfg.Keys}, {"delta_timestamps", windows}, {"windows", native}, {"anchor", anchor}, {"normalize", mapKeys(cfg.Normalize.Keys)}} {
+	}{{"keys", cfg.Keys}, {"delta_timestamps", windows}, {"windows", native}, {"anchor", anchor}, {"normalize", mapKeys(cfg.Normalize.Keys)}, {"augment", cfg.Augment.named()}} {
 		if err := check(o.option, o.keys); err != nil {
 			return err
 		}

@@ -474,6 +474,12 @@ func (m *mixture) Lane(p int64) (lane, lanes int32) {
 	return m.inner[i].Lane(place)
 }
 
+// epochAt is the source's own epoch at a position.
+func (m *mixture) epochAt(p int64) int64 {
+	i, _ := m.find(p)
+	return m.own[i]
+}
+
 // mixedPools is a mixture of pools.
 type mixedPools struct{ *mixture }
 

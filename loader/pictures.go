@@ -337,13 +337,12 @@ func (w *worker) take(ordinal int, pic video.Picture) error {
 		}
 	}
 	wants := t.of(ordinal)
-	place := func(x *want) []byte { return t.parts[x.part].picture(c, int(x.slot)) }
-	dst := place(&wants[0])
+	dst := w.made(t.parts[wants[0].part], c, int(wants[0].slot))
 	if err := c.render(pic, dst); err != nil {
 		return err
 	}
-	for k := 1; k < len(wants); k++ {
-		copy(place(&wants[k]), dst)
+	for k := range wants {
+		t.parts[wants[k].part].put(c, int(wants[k].slot), dst)
 	}
 	w.got[i] = true
 	w.cachePicture(t, c, ordinal, pic, dst)

@@ -331,7 +331,7 @@ func (w *worker) keep(ordinal int, pic video.Picture) error {
 	a.frames.mu.Unlock()
 	var pixels []byte
 	if !c.keepsPlanes(a.frames, pic) || a.disk.pixels() {
-		pixels = w.bytes(c.outBytes)
+		pixels = w.bytes(c.pictureSize())
 		if err := c.render(pic, pixels); err != nil {
 			return err
 		}
@@ -340,7 +340,7 @@ func (w *worker) keep(ordinal int, pic video.Picture) error {
 	if later {
 		size := pixels
 		if size == nil {
-			size = w.bytes(c.outBytes) // its length is all that is looked at, where planes are kept
+			size = w.bytes(c.pictureSize()) // its length is all that is looked at, where planes are kept
 		}
 		var err error
 		if stored, err = a.frames.fill(x, pic, size); err != nil {
@@ -359,21 +359,17 @@ func (w *worker) keep(ordinal int, pic video.Picture) error {
 // serve writes a picture to the places that wait for it.
 func (w *worker) serve(src *source, col int, path string, x *frame, wait []waiter, pic video.Picture, pixels []byte) error {
 	c := &src.layout.columns[col]
-	for k, at := range wait {
-		dst := at.p.picture(c, int(at.slot))
-		switch {
-		case k > 0:
-			copy(dst, wait[0].p.picture(c, int(wait[0].slot)))
-		case pixels != nil:
-			copy(dst, pixels)
-		default:
-			if err := c.render(pic, dst); err != nil {
-				for _, at := range wait {
-					w.loseAt(at.p, c, int(at.slot), path, int(x.key.ordinal), err)
-				}
-				return nil
+	if pixels == nil && len(wait) > 0 {
+		pixels = w.made(wait[0].p, c, int(wait[0].slot))
+		if err := c.render(pic, pixels); err != nil {
+			for _, at := range wait {
+				w.loseAt(at.p, c, int(at.slot), path, int(x.key.ordinal), err)
 			}
+			return nil
 		}
+	}
+	for _, at := range wait {
+		at.p.put(c, int(at.slot), pixels)
 	}
 	w.a.n.frames.Add(int64(len(wait)))
 	// Only when all copies are made: a finished batch may be released, and its first picture overwritten.
@@ -421,7 +417,7 @@ func (c *column) render(pic video.Picture, dst []byte) error {
 // pictureBytes is what one kept picture of a column takes, by its declared size.
 func (c *column) pictureBytes(planar bool) int64 {
 	if !planar {
-		return pieceBytes(c.outBytes)
+		return pieceBytes(c.height * c.width * channels(c.spec.Pixel) * c.out.Size()) // augmented or not: the order comes of it
 	}
 	w, h := int64(c.width), int64(c.height)
 	if c.feature != nil && c.feature.Width > 0 && c.feature.Height > 0 {
@@ -450,7 +446,7 @@ func (src *source) residentBytes() int64 {
 		case fromVideo:
 			pictures += each * c.pictureBytes(src.a.planar()) / 100
 		case fromStills:
-			pictures += each * int64(c.outBytes) / 100
+			pictures += each * int64(c.height*c.width*channels(c.spec.Pixel)*c.out.Size()) / 100
 		case fromTable:
 			rows += int64(c.rowBytes)
 		}

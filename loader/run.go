@@ -98,7 +98,7 @@ func (r *run) plan(c course, at cursor, ahead, inFlight int) {
 				break
 			}
 			w.follow(&s, seq)
-			u, err := r.a.begin(seq, s.samples)
+			u, err := r.a.begin(seq, s.samples, s.epochs)
 			if err != nil {
 				u = &unit{seq: seq, err: err, done: closed()}
 				more = false

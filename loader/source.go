@@ -71,6 +71,10 @@ func newSource(ctx context.Context, a *assembler, index, sources int, name strin
 		src.close()
 		return nil, err
 	}
+	if err := src.augments(); err != nil {
+		src.close()
+		return nil, err
+	}
 	return src, nil
 }
 

@@ -98,7 +98,7 @@ func (w *worker) still(j *job) {
 			}
 			continue
 		}
-		dst := p.picture(c, int(slots[0]))
+		dst := w.made(p, c, int(slots[0]))
 		switch {
 		case err != nil:
 		case refs[i].Missing:
@@ -114,8 +114,8 @@ func (w *worker) still(j *job) {
 			u.finish(int64(len(slots)))
 			continue
 		}
-		for _, slot := range slots[1:] {
-			copy(p.picture(c, int(slot)), dst)
+		for _, slot := range slots {
+			p.put(c, int(slot), dst)
 		}
 		w.keepStill(src, c, r, dst)
 		a.n.stills.Add(1)
@@ -169,7 +169,7 @@ func (w *worker) keptStill(p *part, c *column, r robocache.Row, slots []int32) b
 	x.pins++
 	f.mu.Unlock()
 	for _, slot := range slots {
-		video.CopyPixels(p.picture(c, int(slot)), x.at.mem[:x.size])
+		p.put(c, int(slot), x.at.mem[:x.size])
 	}
 	f.done(x)
 	w.a.n.frames.Add(int64(len(slots)))

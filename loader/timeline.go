@@ -358,6 +358,9 @@ func (w *worker) gatherPlanned(part *part, c *column, p *kernel.Plan, rows []rob
 		pads(mask, p.Valid)
 		return nil
 	}
+	if c.mirror != nil || c.noise > 0 {
+		return robocache.At(part.gatherMirrored(c, p, src, dst, mask), robocache.Where{"stream": c.key})
+	}
 	out, dtype := dst, c.out
 	direct := c.out == c.stored || c.out.Float()
 	if !direct {

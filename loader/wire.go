@@ -64,7 +64,7 @@ func wire(sources []*source) {
 func (c *column) wire() *wired {
 	w := &wired{out: c.out, elems: c.elems, norm: c.norm}
 	switch {
-	case c.elems == 0:
+	case c.elems == 0 || c.aug != nil || c.mirror != nil || c.noise > 0:
 		return nil
 	case c.source == fromVideo || c.source == fromStills:
 		w.unit = true
@@ -135,8 +135,11 @@ func (l *layout) rewire(c *column, w *wired) {
 
 // normal is a column's normalisation, whoever does it.
 func (c *column) normal() *affine {
-	if c.raw != nil {
+	switch {
+	case c.raw != nil:
 		return c.raw.norm
+	case c.aug != nil:
+		return c.aug.norm
 	}
 	return c.norm
 }

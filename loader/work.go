@@ -91,7 +91,7 @@ func (w *worker) gather(p *part, col int) {
 	}
 	dst, done := p.rowsInto(c.entry)
 	into := dst
-	direct := c.stored == c.out && c.norm == nil
+	direct := c.stored == c.out && c.norm == nil && c.noise == 0
 	if !direct {
 		into = w.bytes(len(rows) * c.rowBytes)
 	}
@@ -101,8 +101,13 @@ func (w *worker) gather(p *part, col int) {
 		})
 		return
 	}
+	p.reflect(c, into, c.stored)
 	if !direct {
-		if err := convert(dst, c.out, into, c.stored, c.elems, c.norm); err != nil {
+		do := func() error { return convert(dst, c.out, into, c.stored, c.elems, c.norm) }
+		if c.noise > 0 {
+			do = func() error { return p.noisy(c, dst, into, c.stored, nil) }
+		}
+		if err := do(); err != nil {
 			p.u.fail(robocache.At(err, robocache.Where{"stream": c.key}))
 			return
 		}

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/lerobot"
 	"github.com/goatnote-inc/robocache/mapping"
 	"github.com/goatnote-inc/robocache/stats"
 )
@@ -168,12 +169,31 @@ type episodesReply struct {
 	Tasks   [][]string `json:"tasks"`
 }
 
-// robocache_episodes gives the metadata of all episodes at once, column by column.
+// robocache_episodes gives the metadata of all episodes at once, column by column; of a LeRobot dataset also info.json as it is
+// ("of": "info"), or every column that its own table of episodes has ("of": "table").
 //
 //export robocache_episodes
 func robocache_episodes(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
+	var a struct {
+		Of string `json:"of"`
+	}
+	if err := arguments(in, &a); err != nil {
+		return fail(out, err)
+	}
 	return invoke(timeoutMS, ticket, out, func(ctx context) (result, error) {
 		return holding(handle, "episodes", func(s *shared) (result, error) {
+			if a.Of != "" {
+				d, ok := s.Dataset.(*lerobot.Dataset)
+				if !ok {
+					return result{}, &robocache.Error{Class: robocache.ErrUnsupported, Op: "episodes", Msg: "this is no LeRobot dataset"}
+				}
+				if a.Of == "info" {
+					v, err := d.InfoJSON(ctx)
+					return result{value: v}, err
+				}
+				v, err := d.EpisodeTable(ctx)
+				return result{value: v}, err
+			}
 			n := s.Info().Episodes
 			r := episodesReply{make([]int64, n), make([]int, n), make([][]string, n)}
 			for i := range n {

@@ -15,6 +15,7 @@
     robocache.Loader([robocache.Mix(a, weight=3), robocache.Mix(b, weight=1)], hz=20)   # several datasets in a batch
 
     robocache.MapDataset, robocache.LeRobotDataset    # samples by number, for torch.utils.data.DataLoader
+    robocache.LeRobotDatasetMetadata                  # what a LeRobot dataset says of itself, as lerobot's class gives it
 
     robocache.resample(data, times, hz=50)            # arrays in memory, NumPy or torch, CPU or GPU: rows onto new times
     robocache.fuse([(a, a_times), (b, b_times)], targets)
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
         print_installation_info as print_installation_info, resample_trajectories as resample_trajectories, set_device as set_device,
         voxelize_occupancy as voxelize_occupancy, voxelize_point_cloud as voxelize_point_cloud, voxelize_pointcloud as voxelize_pointcloud,
     )  # fmt: skip
-    from .lerobot import LeRobotDataset
+    from .lerobot import LeRobotDataset, LeRobotDatasetMetadata
     from .loader import Loader
     from .mapdataset import MapDataset
     from .mix import Mix
@@ -55,14 +56,14 @@ if TYPE_CHECKING:
     from .voxels import SparseVoxels, depth_to_points, tsdf_integrate, voxelize
 
 __all__ = [
-    "open", "Dataset", "Episode", "Stream", "Feature", "MapDataset", "LeRobotDataset", "Loader", "Mix", "Normalizer", "resample", "fuse", "voxelize",
+    "open", "Dataset", "Episode", "Stream", "Feature", "MapDataset", "LeRobotDataset", "LeRobotDatasetMetadata", "Loader", "Mix", "Normalizer", "resample", "fuse", "voxelize",
     "depth_to_points", "tsdf_integrate", "SparseVoxels", "inspect", "doctor", "convert", "stats", "versions", "self_test", "is_cuda_available", "check_installation",
     "print_installation_info",
     "Error", "NotFound", "Malformed", "Unsupported", "ResourceLimit", "Temporary", "Misuse", "ForkError", "__version__",
 ]  # fmt: skip
 
 _LAZY = {
-    "MapDataset": "mapdataset", "LeRobotDataset": "lerobot", "Loader": "loader", "Mix": "mix", "Normalizer": "normalizer", "resample": "ops", "fuse": "ops", "voxelize": "voxels",
+    "MapDataset": "mapdataset", "LeRobotDataset": "lerobot", "LeRobotDatasetMetadata": "lerobot", "Loader": "loader", "Mix": "mix", "Normalizer": "normalizer", "resample": "ops", "fuse": "ops", "voxelize": "voxels",
     "depth_to_points": "voxels", "tsdf_integrate": "voxels", "SparseVoxels": "voxels", "is_cuda_available": "compat", "check_installation": "compat",
     "print_installation_info": "compat", "inspect": "_verbs", "doctor": "_verbs", "convert": "_verbs", "stats": "_verbs",
 }  # fmt: skip

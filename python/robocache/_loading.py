@@ -42,6 +42,25 @@ def normalize(v: Any, features: Iterable[str]) -> Any:
     return out
 
 
+def augment(v: Any) -> Any:
+    """augment= as the engine wants it, which checks it: numbers of NumPy and tuples become plain ones."""
+    if isinstance(v, Mapping):
+        return {str(k): augment(x) for k, x in v.items() if x is not None}
+    if isinstance(v, (list, tuple, set, np.ndarray)):
+        return [augment(x) for x in v]
+    if isinstance(v, (str, bool)):
+        return v
+    if _options.is_integer(v):
+        return int(v)
+    try:
+        f = float(v)
+    except (TypeError, ValueError):
+        f = float("nan")
+    if not np.isfinite(f):
+        raise Misuse(f"augment: {v!r}: expected a finite number, a list or a dict")
+    return f
+
+
 def place(rank: int | None, world_size: int | None) -> tuple[int, int]:
     """rank and world: arguments, else torch.distributed, else RANK and WORLD_SIZE, else one process."""
     found: tuple[int, int] | None = None

@@ -32,6 +32,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 _ROWS_HZ = "rows_hz= says the rate of rows that keep no clock; hz= of Loader, MapDataset and Episode.align resamples"
 
 _LATER = {
+    "augment": "augment= is a keyword of robocache.Loader and Mix: its draws go by the epoch, and items have none",
     "rename": "rename= is a keyword of robocache.Mix: Loader([Mix(source, rename={...})])",
 }
 

@@ -66,6 +66,11 @@ class Loader(_Base):
         computed at opening, however long it takes (progress in the log). Computed ones are of recorded values (also with hz= and align=), of the selected
         episodes alone, so that nothing leaks from those held out; they are kept for the process, and in cache= where it is a directory.
         Or Dataset.compute_stats(), a dict of that shape, or a stats.json ('robocache stats URI --out FILE'; a file named so: "./compute").
+    augment: {"random_crop": {"size": (height, width), "pad": pixels}, "color_jitter": {"brightness": 0.2, "contrast": 0.2, "saturation": 0.2, "hue":
+        0.05}, "hflip": {"p": 0.5, "negate": {key: [elements]}, "swap": {key: [(i, j)]}, "keep": [keys]}, "noise": {"std": 0.02, or {key: std}},
+        "cameras": [keys]}, any of them. A function of (seed, epoch, the sample's place in its dataset, camera): not of batches, threads, ranks, caches or
+        the device. After image_size, before image_dtype and normalize; the noise of numbers comes after it, in their delivered unit. A flip
+        mirrors all cameras of a sample, and is refused until negate, swap or keep say of every other key what it does. Formulas: docs/kernels.md.
     on_bad_episode: "error", or "skip" (counted and listed in stats()).
 
     In what order
@@ -151,6 +156,7 @@ class Loader(_Base):
         stats: Any = None,
         depth_unit: str | None = None,
         image_resize: str | None = None,
+        augment: Mapping[str, Any] | None = None,
     ) -> None:
         self._handle: _engine.Handle | None = None
         ordered = _loading.order(shuffle, pool_size, pool_episodes, pool_shards, uneven)
@@ -179,6 +185,8 @@ class Loader(_Base):
                 self._config[name] = _loading.whole(name, v)
         if deadline_s is not None:
             self._config["deadline_s"] = _loading.number("deadline_s", deadline_s) or -1.0
+        if augment is not None:
+            self._config["augment"] = _loading.augment(augment)
         self._mixture(temperature=temperature, stop=stop, epoch_size=epoch_size, stratified=stratified, missing=missing)
         self._place_batches(device, None if pin_memory is None else _loading.flag("pin_memory", pin_memory))
         self._fresh()

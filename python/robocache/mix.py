@@ -32,7 +32,7 @@ class Mix:
         own keys or by the batch's), or a stats.json; or "compute", as of Loader. Statistics are never pooled over sources.
     dims: {key: [place, …]} with the Loader's missing="pad": where each of its own numbers of a row stands in the padded row, each place once.
         Without an entry they are the leading ones, in their order.
-    normalize, image_size, image_resize, episodes, keys: as of Loader, for this source alone.
+    normalize, image_size, image_resize, augment, episodes, keys: as of Loader, for this source alone; augment={} is none.
     name: in errors, statistics and states; default its number.
     format, map, options, rows_hz: how a path is opened, as robocache.open takes them.
 
@@ -62,6 +62,7 @@ class Mix:
         anchor: str | None = None,
         image_resize: str | None = None,
         dims: Mapping[str, Sequence[int]] | None = None,
+        augment: Mapping[str, Any] | None = None,
     ) -> None:
         if isinstance(source, Mix):
             raise Misuse("a Mix of a Mix", hint="give its path, URI or Dataset")
@@ -84,6 +85,8 @@ class Mix:
         self._config: dict[str, Any] = {
             k: v for k, v in sample_config(self.features, episodes=episodes, hz=hz, align=align, keys=keys, image_size=image_size, image_resize=image_resize, anchor=anchor).items()
         }
+        if augment is not None:
+            self._config["augment"] = _loading.augment(augment)
         if weight is not None:
             self._config["weight"] = _loading.number("weight", weight)
         if names:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -108,13 +109,37 @@ def test_episodes_slices_attributes(h264: str) -> None:
 def test_table(h264: str) -> None:
     a, b = robocache.LeRobotDataset(h264), theirs(h264)
     x, y = a.hf_dataset, b.hf_dataset
-    assert len(x) == len(y) and x.column_names == y.column_names
-    same(x[7], y[7], "hf_dataset[7]")
-    assert torch.equal(torch.stack(x["action"]), torch.stack(list(y["action"])))
+    assert type(x) is type(y) and len(x) == len(y) and x.features == y.features
+    for i in (0, 7, len(x) - 1):
+        same(x[i], y[i], f"hf_dataset[{i}]")
+        same(a.get_raw_item(i), b.get_raw_item(i), "raw")
+    assert x.data.table.equals(y.data.table.combine_chunks())
+    assert torch.equal(torch.stack(list(x["action"])), torch.stack(list(y["action"])))
     assert torch.equal(torch.stack(x[2:5]["observation.state"]), torch.stack(y[2:5]["observation.state"]))
     assert list(a.select_columns("action")[0]) == list(b.select_columns("action")[0])
-    with pytest.raises(AttributeError, match="datasets.Dataset"):
-        _ = x.map
+    assert a.hf_dataset is x
+    assert a.absolute_to_relative_idx is b.absolute_to_relative_idx is None
+    a, b = (f(h264, episodes=[2, 0]) for f in (robocache.LeRobotDataset, theirs))
+    assert a.absolute_to_relative_idx == b.absolute_to_relative_idx
+    assert a.hf_dataset.data.table.equals(b.hf_dataset.data.table.combine_chunks())
+
+
+def test_table_without_datasets(h264: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the package datasets is not installed, views with the same rows stand for it."""
+    reference = theirs(h264)
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    ds = robocache.LeRobotDataset(h264)
+    table, episodes = ds.hf_dataset, ds.meta.episodes
+    same(table[7], reference.hf_dataset[7], "view[7]")
+    assert torch.equal(torch.stack(table["action"]), torch.stack(list(reference.hf_dataset["action"])))
+    with pytest.raises(AttributeError, match="package datasets"):
+        _ = table.map
+    assert list(episodes) == list(reference.meta.episodes) and episodes[-1] == reference.meta.episodes[-1]
+    assert episodes.column_names == reference.meta.episodes.column_names
+    assert episodes["length"] == list(reference.meta.episodes["length"]) and episodes[:2] == reference.meta.episodes[:2]
+    for f in (lambda t: t.select([2, 0]), lambda t: t.filter(lambda r: r["length"] > 100), lambda t: t.select_columns("tasks")):
+        assert list(f(episodes)) == list(f(reference.meta.episodes))
+    assert episodes.to_pandas()["length"].tolist() == reference.meta.episodes.to_pandas()["length"].tolist()
 
 
 def test_transforms_once_per_camera(h264: str) -> None:
@@ -141,8 +166,9 @@ def test_wrong_arguments() -> None:
         robocache.LeRobotDataset(path, delta_timestamps={"observation.stat": [0.0]})
     with pytest.raises(robocache.Misuse, match="delta_timestamps"):
         robocache.LeRobotDataset(path, delta_timestamp={"action": [0.0]})
-    with pytest.raises(AttributeError, match="reads"):
-        robocache.LeRobotDataset(path).add_frame({})
+    for f in (robocache.LeRobotDataset, theirs):
+        with pytest.raises(RuntimeError, match="read-only"):
+            f(path).add_frame({})
     with pytest.raises(robocache.NotFound) as e:
         robocache.LeRobotDataset("nobody/nothing-of-that-name")
     assert "root=" in e.value.hint and isinstance(e.value, FileNotFoundError)
@@ -266,6 +292,18 @@ def test_recorded_types(recorded: str, uint8: bool) -> None:
         assert len(a) == 12
         for i in range(12):
             same(a[i], b[i], f"recorded[{i}] {list(kwargs)}")
+
+
+def test_recorded_table(recorded: str) -> None:
+    """Every type of column in Arrow, as lerobot's own table has it."""
+    a, b = robocache.LeRobotDataset(recorded), theirs(recorded)
+    columns = [k for k in b.hf_dataset.column_names if k in a.hf_dataset.column_names]
+    assert {"f64", "f16", "i8", "u16", "flag", "flags", "grid", "note"} <= set(columns)
+    x, y = (t.hf_dataset.select_columns(columns) for t in (a, b))
+    assert x.features == y.features
+    for i in range(12):
+        same(x[i], y[i], f"hf_dataset[{i}]")
+    assert x.data.table.select(columns).to_pydict() == y.data.table.select(columns).to_pydict()
 
 
 @pytest.fixture(scope="module")

@@ -39,3 +39,76 @@ def test_resize_misuse(h264: str) -> None:
         robocache.Loader(h264, keys=[CAM], image_resize="crop")
     with pytest.raises(robocache.Misuse, match="letterbox"):
         robocache.MapDataset(h264, keys=[CAM], image_size=(10, 10), image_resize="letterbx")
+
+
+AUGMENT = {
+    "random_crop": {"size": (88, 90), "pad": 4},
+    "color_jitter": {"brightness": 0.3, "contrast": 0.3, "saturation": 0.3, "hue": 0.1},
+    "hflip": {"p": 0.5, "negate": {"action": [0]}},
+    "noise": {"std": {CAM: 0.02, "action": 0.1}},
+}
+
+
+def samples(uri: str, epoch: int = 0, **how: object) -> dict[int, tuple[torch.Tensor, torch.Tensor]]:
+    config: dict = {"batch_size": 8, "keys": [CAM, "action", "index"], "seed": 5, "image_size": (96, 96), "augment": AUGMENT, "episodes": [0], **how}
+    loader = robocache.Loader(uri, **config)
+    loader.set_epoch(epoch)
+    out = {}
+    for batch in loader:
+        for i, image, action in zip(batch["index"].tolist(), batch[CAM], batch["action"], strict=True):
+            out[i] = (image, action)
+        if len(out) >= 200:
+            break
+    return out
+
+
+def test_augment_depends_on_the_sample_alone(h264: str, tmp_path) -> None:
+    want = samples(h264, shuffle=False)
+    assert next(iter(want.values()))[0].shape == (3, 88, 90) and len({x.numpy().tobytes() for x, _ in want.values()}) == len(want)
+    for how in (
+        {"threads": 3, "batch_size": 31}, {"shuffle": "pool"}, {"shuffle": False, "cache": "ram", "cache_format": "yuv"}, {"shuffle": False, "cache": "ram", "cache_format": "rgb"},
+        {"shuffle": False, "cache": str(tmp_path / "c"), "cache_format": "rgb"}, {"shuffle": False, "cache": str(tmp_path / "c"), "cache_format": "rgb"},
+        {"shuffle": False, "rank": 1, "world_size": 2}, {"image_dtype": "float32"},
+    ):  # fmt: skip
+        got = samples(h264, **how)
+        both = got.keys() & want.keys()
+        assert len(both) > 20
+        for i in both:
+            image = want[i][0] if got[i][0].dtype == torch.uint8 else want[i][0].float() / 255
+            assert torch.equal(got[i][0], image) and torch.equal(got[i][1], want[i][1]), (how, i)
+    again = samples(h264, 1, shuffle=False)
+    assert all(not torch.equal(again[i][0], want[i][0]) for i in want)
+    # A resumed run goes on with the same draws.
+    config: dict = {"batch_size": 8, "keys": [CAM, "action"], "seed": 5, "augment": {"noise": {"std": 0.1}}}
+    loader = robocache.Loader(h264, **config)
+    it = iter(loader)
+    next(it)
+    state, second = loader.state_dict(), next(it)
+    other = robocache.Loader(h264, **config)
+    other.load_state_dict(state)
+    assert torch.equal(next(iter(other))[CAM], second[CAM])
+
+
+def test_augment_flips_with_the_action(h264: str) -> None:
+    plain = samples(h264, shuffle=False, augment=None)
+    flipped = samples(h264, shuffle=False, augment={"hflip": {"p": 1, "negate": {"action": [0, 2]}, "swap": {"action": [[4, 5]]}}})
+    for i, (image, action) in plain.items():
+        want = action.clone()
+        want[[4, 5]] = want[[5, 4]]
+        want[[0, 2]] *= -1
+        assert torch.equal(flipped[i][0], image.flip(-1)) and torch.equal(flipped[i][1], want)
+    half = samples(h264, shuffle=False, augment={"hflip": {"p": 0.5, "keep": ["action"]}})
+    turned = sum(torch.equal(half[i][0], plain[i][0].flip(-1)) for i in plain)
+    assert turned + sum(torch.equal(half[i][0], plain[i][0]) for i in plain) == len(plain) and 0.3 < turned / len(plain) < 0.7
+
+
+def test_augment_misuse(h264: str) -> None:
+    for augment, match in (
+        ({"hflip": {"p": 0.5}}, "observation.state"), ({"hflip": {"p": 2, "keep": ["action", "observation.state"]}}, "probability"), ({"hflp": {"p": 0.5}}, "hflip"),
+        ({"random_crop": {"size": (1000, 10)}}, "240"), ({"color_jitter": {"hue": 0.7}}, "hue"), ({"color_jitter": {"hue": float("nan")}}, "finite"), ("flip", "object"),
+        ({"noise": {"std": {"actoin": 0.1}}}, "action"),
+    ):  # fmt: skip
+        with pytest.raises(robocache.Misuse, match=match):
+            robocache.Loader(h264, keys=[CAM, "action", "observation.state"], augment=augment)
+    with pytest.raises(robocache.Unsupported, match="Loader"):
+        robocache.MapDataset(h264, augment={"hflip": {"p": 0.5}})

@@ -1,0 +1,302 @@
+package lerobot
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/lerobot/internal/pq"
+	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/store"
+)
+
+// EpisodeTable is the table of episodes with every column that its files have, in the order of episode_index.
+type EpisodeTable struct {
+	Columns []EpisodeColumn         `json:"columns"`
+	Data    EpisodeFiles            `json:"data"`   // the data file of each episode
+	Videos  map[string]EpisodeFiles `json:"videos"` // the same for each camera of videos
+}
+
+// EpisodeColumn is one column.
+type EpisodeColumn struct {
+	Name string `json:"name"`
+	// "int64", "string", "list<string>" …; "" where the values alone tell.
+	Type string `json:"type"`
+	// A JSON array with a value an episode. It is text because it may hold NaN, as Python's json writes and reads it.
+	Values string `json:"values"`
+}
+
+// EpisodeFiles names a file an episode, each name once.
+type EpisodeFiles struct {
+	Names []string `json:"names"` // relative to the dataset's root
+	Of    []int32  `json:"of"`    // into Names; nil where episode i has the i-th
+}
+
+// InfoJSON is meta/info.json as it is.
+func (d *Dataset) InfoJSON(ctx context.Context) (json.RawMessage, error) {
+	b, err := store.ReadFile(ctx, d.st, infoPath, maxJSON)
+	if err == nil {
+		b, err = checkJSON(infoPath, b)
+	}
+	return b, robocache.At(err, robocache.Where{"file": infoPath})
+}
+
+// EpisodeTable reads the whole table. Statistics of episodes stay out, as in lerobot's own class: they are most of the bytes.
+// Row numbers of the dataset are by our count, which is theirs in every sound set; v2 gets the columns that v3 finds files by.
+func (d *Dataset) EpisodeTable(ctx context.Context) (t *EpisodeTable, err error) {
+	defer guard.Malformed("lerobot episodes", &err)
+	t = &EpisodeTable{Videos: map[string]EpisodeFiles{}}
+	if d.raw.major == 2 {
+		err = d.tableV2(ctx, t)
+	} else {
+		err = d.tableV3(ctx, t)
+	}
+	if err != nil {
+		return nil, err
+	}
+	n := d.eps.n()
+	row := func(name string, each func(i int) int64) {
+		setColumn(t, name, "int64", n, true, func(i int) any { return each(i) })
+	}
+	row("dataset_from_index", func(i int) int64 { return d.eps.from[i] })
+	row("dataset_to_index", func(i int) int64 { return d.eps.from[i+1] })
+	row("length", func(i int) int64 { return int64(d.eps.length[i]) })
+	texts, err := d.episodeTasks(ctx)
+	if err != nil {
+		return nil, err
+	}
+	setColumn(t, "tasks", "list<string>", n, d.raw.major == 2, func(i int) any { return texts.of(i) })
+	data := func(i int) place { f, _ := d.tab.fileOf(i); return d.dataPlace(f) }
+	setColumn(t, "data/chunk_index", "int64", n, false, func(i int) any { return data(i).chunk })
+	setColumn(t, "data/file_index", "int64", n, false, func(i int) any { return data(i).number() })
+	t.Data = files(d.paths.data[0], d.tab.files(), d.eps.file, d.dataPlace)
+	for i := range d.info.Features {
+		c := d.cams[d.info.Features[i].Key]
+		if c == nil {
+			continue
+		}
+		at := func(i int32) place { return d.videoPlace(c, i) }
+		var of []int32
+		count := n
+		if c.cols != nil {
+			of, count = c.cols.file, len(c.cols.files)
+		}
+		t.Videos[c.key] = files(c.templates[0], count, of, at)
+		col := "videos/" + c.key + "/"
+		setColumn(t, col+"chunk_index", "int64", n, false, func(i int) any { return at(c.fileOf(i)).chunk })
+		setColumn(t, col+"file_index", "int64", n, false, func(i int) any { return at(c.fileOf(i)).number() })
+		if c.cols == nil { // each episode has an mp4 of its own
+			setColumn(t, col+"from_timestamp", "float64", n, false, func(int) any { return 0.0 })
+			setColumn(t, col+"to_timestamp", "float64", n, false, func(i int) any { return float64(d.eps.length[i]) / d.raw.fps.Float() })
+		}
+	}
+	return t, nil
+}
+
+// number is the file's own: v2 has a file an episode.
+func (p place) number() int64 { return max(p.file, p.episode) }
+
+// setColumn adds a column; where the files have it, it stays as it is unless over says otherwise.
+func setColumn(t *EpisodeTable, name, typ string, n int, over bool, value func(i int) any) {
+	k := slices.IndexFunc(t.Columns, func(c EpisodeColumn) bool { return c.Name == name })
+	if k >= 0 && !over {
+		return
+	}
+	v := make([]string, n)
+	for i := range v {
+		b, err := json.Marshal(value(i))
+		if err != nil {
+			b = []byte("null")
+		}
+		v[i] = string(b)
+	}
+	c := EpisodeColumn{name, typ, jsonArray(v)}
+	if k < 0 {
+		t.Columns = append(t.Columns, c)
+	} else {
+		t.Columns[k] = c
+	}
+}
+
+func jsonArray(values []string) string { return "[" + strings.Join(values, ",") + "]" }
+
+// files expands a template for each of n files.
+func files(template string, n int, of []int32, at func(int32) place) EpisodeFiles {
+	f := EpisodeFiles{Names: make([]string, n), Of: of}
+	for i := range f.Names {
+		f.Names[i], _ = expand(template, at(int32(i))) // checked at Open
+	}
+	return f
+}
+
+// tableV3 reads the Parquet files. A column that some of them lack is null there.
+func (d *Dataset) tableV3(ctx context.Context, t *EpisodeTable) error {
+	values, types := map[string][]string{}, map[string]string{}
+	var names []string
+	total := 0
+	for _, name := range d.paths.episodes {
+		n, err := d.tableFile(ctx, name, func(column, typ string, rows []string) {
+			if _, known := types[column]; !known {
+				names, types[column] = append(names, column), typ
+			} else if types[column] != typ {
+				types[column] = "" // 0 may be an integer in one file
+			}
+			values[column] = append(pad(values[column], total), rows...)
+		})
+		if err != nil {
+			return robocache.At(err, robocache.Where{"file": name})
+		}
+		total += n
+		for _, c := range names {
+			values[c] = pad(values[c], total)
+		}
+	}
+	if total != d.eps.n() {
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"file": "meta/episodes"}, Want: fmt.Sprintf("%d rows, as when the dataset was opened", d.eps.n()), Got: fmt.Sprint(total), Hint: "open it again"}
+	}
+	for _, c := range names {
+		t.Columns = append(t.Columns, EpisodeColumn{c, types[c], jsonArray(permute(values[c], d.paths.perm))})
+	}
+	return nil
+}
+
+// pad brings a column to n rows with nulls.
+func pad(v []string, n int) []string {
+	for len(v) < n {
+		v = append(v, "null")
+	}
+	return v
+}
+
+func (d *Dataset) tableFile(ctx context.Context, name string, take func(column, typ string, rows []string)) (int, error) {
+	r, err := d.openSmall(ctx, name)
+	if err != nil {
+		return 0, err
+	}
+	defer r.Close()
+	kept := func(c string) bool { return !strings.HasPrefix(c, "stats/") }
+	f, err := pq.Open(ctx, r, kept)
+	if err != nil {
+		return 0, err
+	}
+	var tops, leaves []*pq.Node
+	for _, top := range f.Root.Children {
+		if !kept(top.Name) || slices.ContainsFunc(tops, func(n *pq.Node) bool { return n.Name == top.Name }) {
+			continue
+		}
+		if odd := slices.IndexFunc(top.Leaves(nil), func(l *pq.Node) bool { return l.Type == pq.Int96 || l.Type == pq.FixedLenByteArray }); odd >= 0 {
+			d.notice(warn("episodes-columns", name, "the column "+top.Name+" is left out: its values have a type that is not read here", "write it as numbers or text"))
+			continue
+		}
+		tops, leaves = append(tops, top), top.Leaves(leaves)
+	}
+	rows := make([][]string, len(tops))
+	p := &prefetched{Ranged: r}
+	for g, next := 0, 0; g < len(f.Groups); g++ {
+		if g == next {
+			if next, err = p.ahead(ctx, f, leaves, g); err != nil {
+				return 0, err
+			}
+		}
+		for i, top := range tops {
+			v, err := pq.ReadJSON(ctx, p, f, g, top, nil, pq.Limits{Bytes: math.MaxInt32})
+			if err != nil {
+				return 0, robocache.At(err, robocache.Where{"row_group": g, "column": top.Name})
+			}
+			rows[i] = append(rows[i], v...)
+		}
+	}
+	for i, top := range tops {
+		take(top.Name, typeName(top), rows[i])
+	}
+	return int(f.Rows), nil
+}
+
+// typeName says what a column holds: numbers, texts, and lists of them; "" for records.
+func typeName(n *pq.Node) string {
+	if n.Group() {
+		if n.Note != pq.List || len(n.Children) != 1 {
+			return ""
+		}
+		n = n.Children[0]
+		if n.Group() && len(n.Children) == 1 {
+			n = n.Children[0]
+		}
+		if inner := typeName(n); inner != "" {
+			return "list<" + inner + ">"
+		}
+		return ""
+	}
+	bits := n.Bits
+	switch n.Type {
+	case pq.Boolean:
+		return "bool"
+	case pq.Float:
+		return "float32"
+	case pq.Double:
+		return "float64"
+	case pq.ByteArray:
+		return "string"
+	case pq.Int32:
+		if bits == 0 {
+			bits = 32
+		}
+	case pq.Int64:
+		bits = 64
+	default:
+		return ""
+	}
+	if n.Note == pq.Unsigned {
+		return fmt.Sprintf("uint%d", bits)
+	}
+	return fmt.Sprintf("int%d", bits)
+}
+
+// tableV2 reads meta/episodes.jsonl: every key that its lines have.
+func (d *Dataset) tableV2(ctx context.Context, t *EpisodeTable) error {
+	b, err := store.ReadFile(ctx, d.st, episodesJSONL, maxLines)
+	if err != nil {
+		return robocache.At(err, robocache.Where{"file": episodesJSONL})
+	}
+	values := map[string][]string{}
+	var names []string
+	var ids []int64
+	err = lines(episodesJSONL, b, func(_ int, line []byte) error {
+		var id struct {
+			Index int64 `json:"episode_index"`
+		}
+		if err := json.Unmarshal(line, &id); err != nil {
+			return err
+		}
+		if err := object(line, func(k string, v json.RawMessage) error {
+			if _, known := values[k]; !known {
+				names = append(names, k)
+			}
+			values[k] = append(pad(values[k], len(ids)), string(v))
+			return nil
+		}); err != nil {
+			return err
+		}
+		ids = append(ids, id.Index)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if len(ids) != d.eps.n() {
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"file": episodesJSONL}, Want: fmt.Sprintf("%d lines, as when the dataset was opened", d.eps.n()), Got: fmt.Sprint(len(ids)), Hint: "open it again"}
+	}
+	perm, err := order(ids)
+	if err != nil {
+		return robocache.At(err, robocache.Where{"file": episodesJSONL})
+	}
+	for _, k := range names {
+		typ := map[string]string{"episode_index": "int64", "length": "int64"}[k]
+		t.Columns = append(t.Columns, EpisodeColumn{k, typ, jsonArray(permute(pad(values[k], len(ids)), perm))})
+	}
+	return nil
+}

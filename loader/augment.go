@@ -1,0 +1,427 @@
+package loader
+
+import (
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/kernel"
+	"github.com/goatnote-inc/robocache/video"
+)
+
+// Augment says how samples are changed at random: a pure function of (seed, epoch, the sample's place in its dataset, camera), whatever the batch,
+// thread, rank, cache or device (kernel K22, K23). It comes after decoding and image_size, before image_dtype and normalize.
+type Augment struct {
+	Cameras []string     `json:"cameras,omitempty"` // nil: all colour cameras that are delivered
+	Crop    *RandomCrop  `json:"random_crop,omitempty"`
+	Jitter  *ColorJitter `json:"color_jitter,omitempty"`
+	Flip    *HFlip       `json:"hflip,omitempty"`
+	Noise   *Noise       `json:"noise,omitempty"`
+
+	shared bool // said for all sources of a mixture, of which one may have no camera
+}
+
+// RandomCrop takes a part of each image, one place for all images of a sample and camera.
+type RandomCrop struct {
+	Size []int `json:"size,omitempty"` // [height, width]; nil: the image's
+	Pad  int   `json:"pad,omitempty"`  // pixels by which the edges are repeated on each side before
+}
+
+// ColorJitter changes colours: factors of brightness, contrast about mid-grey and saturation, and turns of the hue, in this order.
+type ColorJitter struct {
+	Brightness Spread `json:"brightness,omitempty"` // [v]: between max(0, 1-v) and 1+v; [low, high]: a factor between them, at most 4
+	Contrast   Spread `json:"contrast,omitempty"`
+	Saturation Spread `json:"saturation,omitempty"`
+	Hue        Spread `json:"hue,omitempty"` // [v]: between -v and v; turns of the colour circle, -0.5 to 0.5
+}
+
+// HFlip mirrors all cameras of a sample, and what goes with them. What every other key does is said: numbers change sign or place, or stay.
+type HFlip struct {
+	P      float64             `json:"p"`
+	Negate map[string][]int    `json:"negate,omitempty"` // elements of a row that change sign, after the swaps
+	Swap   map[string][][2]int `json:"swap,omitempty"`   // elements that change places
+	Keep   []string            `json:"keep,omitempty"`   // keys that a flip leaves as they are
+}
+
+// Noise adds normal noise: to images as a part of full scale, to numbers in the unit in which they are delivered (after normalize).
+type Noise struct {
+	Std Amounts `json:"std"`
+}
+
+// Spread is one number or two; JSON may say a number alone.
+type Spread []float64
+
+// UnmarshalJSON reads v or [low, high].
+func (s *Spread) UnmarshalJSON(b []byte) error {
+	var v float64
+	if json.Unmarshal(b, &v) == nil {
+		*s = Spread{v}
+		return nil
+	}
+	return json.Unmarshal(b, (*[]float64)(s))
+}
+
+// Amounts is a number a key; "" stands for all colour cameras, and JSON may say its number alone.
+type Amounts map[string]float64
+
+// UnmarshalJSON reads v or {key: v}.
+func (a *Amounts) UnmarshalJSON(b []byte) error {
+	var v float64
+	if json.Unmarshal(b, &v) == nil {
+		*a = Amounts{"": v}
+		return nil
+	}
+	return json.Unmarshal(b, (*map[string]float64)(a))
+}
+
+// The names that each part of augment= knows.
+var augmentNames = map[string][]string{
+	"": {"cameras", "random_crop", "color_jitter", "hflip", "noise"}, "random_crop": {"size", "pad"}, "noise": {"std"},
+	"color_jitter": {"brightness", "contrast", "saturation", "hue"}, "hflip": {"p", "negate", "swap", "keep"},
+}
+
+// UnmarshalJSON reads augment=; an unknown name is Misuse with the nearest one.
+func (a *Augment) UnmarshalJSON(b []byte) error {
+	check := func(part string, b []byte) error {
+		at := strings.TrimSuffix("augment: "+part, ": ")
+		return orderedObject(b, at, func(name string, _ json.RawMessage) error {
+			if !slices.Contains(augmentNames[part], name) {
+				return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: at + ": unknown name " + name, Hint: nearest(name, augmentNames[part])}
+			}
+			return nil
+		})
+	}
+	if err := check("", b); err != nil {
+		return err
+	}
+	var parts map[string]json.RawMessage
+	if err := json.Unmarshal(b, &parts); err != nil {
+		return err
+	}
+	for _, part := range mapKeys(parts) {
+		if part != "cameras" && string(parts[part]) != "null" {
+			if err := check(part, parts[part]); err != nil {
+				return err
+			}
+		}
+	}
+	type plain Augment
+	if err := json.Unmarshal(b, (*plain)(a)); err != nil {
+		return misuse("augment", "numbers, lists and keys as the documentation says", err.Error())
+	}
+	return nil
+}
+
+// named lists the keys that it names.
+func (a *Augment) named() []string {
+	if a == nil {
+		return nil
+	}
+	list := slices.Clone(a.Cameras)
+	if f := a.Flip; f != nil {
+		list = slices.Concat(list, mapKeys(f.Negate), mapKeys(f.Swap), f.Keep)
+	}
+	if a.Noise != nil {
+		list = append(list, slices.DeleteFunc(mapKeys(a.Noise.Std), func(k string) bool { return k == "" })...)
+	}
+	return list
+}
+
+// of is what it says of a source of a mixture that gives some keys.
+func (a *Augment) of(gives func(k string) bool) *Augment {
+	x := *a
+	x.shared = true
+	lacks := func(k string) bool { return !gives(k) }
+	if x.Cameras != nil {
+		x.Cameras = slices.DeleteFunc(slices.Clone(x.Cameras), lacks)
+	}
+	if f := x.Flip; f != nil {
+		x.Flip = &HFlip{P: f.P, Negate: only(f.Negate, gives), Swap: only(f.Swap, gives), Keep: slices.DeleteFunc(slices.Clone(f.Keep), lacks)}
+	}
+	if n := x.Noise; n != nil {
+		x.Noise = &Noise{Std: only(n.Std, func(k string) bool { return k == "" || gives(k) })}
+	}
+	return &x
+}
+
+// augmentError is Misuse that names a key.
+func augmentError(key, msg, hint string) error {
+	e := &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: "augment: " + msg, Hint: hint}
+	if key != "" {
+		e.Where = robocache.Where{"stream": key}
+	}
+	return e
+}
+
+// around is a range of factors.
+func (s Spread) around(name string, middle float64) (*[2]float64, error) {
+	switch {
+	case len(s) == 0:
+		return nil, nil
+	case len(s) == 2:
+		return &[2]float64{s[0], s[1]}, nil
+	case len(s) > 2 || !(s[0] >= 0):
+		return nil, misuse("augment: color_jitter: "+name, "a number of at least 0, or [low, high]", fmt.Sprint([]float64(s)))
+	case middle == 0:
+		return &[2]float64{-s[0], s[0]}, nil
+	}
+	return &[2]float64{max(0, middle-s[0]), middle + s[0]}, nil
+}
+
+// images is what is drawn for a camera, but for its noise.
+func (a *Augment) images(seed int64, key string) (out kernel.ImageAugment, err error) {
+	out = kernel.ImageAugment{Seed: uint64(seed), Camera: keyNumber(key)}
+	if c := a.Crop; c != nil {
+		out.Pad = c.Pad
+		switch {
+		case c.Size == nil:
+		case len(c.Size) != 2 || c.Size[0] < 1 || c.Size[1] < 1:
+			return out, misuse("augment: random_crop: size", "[height, width], each 1 or more", fmt.Sprint(c.Size))
+		default:
+			out.Height, out.Width = c.Size[0], c.Size[1]
+		}
+	}
+	if j := a.Jitter; j != nil {
+		for _, x := range []struct {
+			name   string
+			s      Spread
+			middle float64
+			to     **[2]float64
+		}{{"brightness", j.Brightness, 1, &out.Brightness}, {"contrast", j.Contrast, 1, &out.Contrast}, {"saturation", j.Saturation, 1, &out.Saturation}, {"hue", j.Hue, 0, &out.Hue}} {
+			if *x.to, err = x.s.around(x.name, x.middle); err != nil {
+				return out, err
+			}
+		}
+	}
+	if a.Flip != nil {
+		out.Flip = a.Flip.P
+	}
+	return out, nil
+}
+
+// keyNumber tells the draws of keys apart: FNV-1a of the dataset's own key, and never 0, which the flips have.
+func keyNumber(key string) uint32 {
+	h := fnv.New32a()
+	h.Write([]byte(key))
+	return max(h.Sum32(), 1)
+}
+
+// imageAug is what is done to the images of a column after they are decoded: always as bytes, at the column's height and width.
+type imageAug struct {
+	kernel.ImageAugment
+	h, w  int       // of the result
+	norm  *affine   // of a float32 result
+	table []float32 // what each byte of a channel becomes there; nil: bytes
+}
+
+// mirror is what a flip does to a row of numbers.
+type mirror struct {
+	negate []int
+	swap   [][2]int
+}
+
+// augments settles augment= for the columns of a source, when their sizes are known.
+func (src *source) augments() error {
+	a := src.cfg.Augment
+	if a == nil {
+		return nil
+	}
+	colour := func(c *column) bool { return c.pictures() && channels(c.spec.Pixel) == 3 }
+	l := src.layout
+	var cameras []string
+	for i := range l.columns {
+		if c := &l.columns[i]; colour(c) && (a.Cameras == nil || slices.Contains(a.Cameras, c.key)) {
+			cameras = append(cameras, c.key)
+		}
+	}
+	for _, k := range a.Cameras {
+		c := l.column(k)
+		switch {
+		case c == nil && slices.Contains(l.known, k):
+			return augmentError(k, "keys leaves out this camera", "")
+		case c == nil:
+			return augmentError(k, "no camera of that key", nearest(k, l.keys()))
+		case c.pictures() && !colour(c):
+			return augmentError(k, "depth is not augmented", "colour cameras only; leave cameras out for all of them")
+		case !colour(c):
+			return augmentError(k, "not a camera", "colour cameras only")
+		}
+	}
+	if len(cameras) == 0 && a.shared {
+		a = &Augment{Noise: a.Noise, shared: true}
+	}
+	if len(cameras) == 0 && (a.Crop != nil || a.Jitter != nil || a.Flip != nil) {
+		return augmentError("", "no colour camera is delivered", "keys= with one, or noise of numbers alone")
+	}
+	for _, k := range cameras {
+		if err := src.augmentImages(a, l.column(k)); err != nil {
+			return robocache.At(err, robocache.Where{"stream": k})
+		}
+	}
+	if err := src.mirrors(a, cameras); err != nil {
+		return err
+	}
+	return src.noises(a, cameras)
+}
+
+func (c *column) pictures() bool { return c.source == fromVideo || c.source == fromStills }
+
+// augmentImages makes a column's pictures bytes until they are augmented, and its tensor of the result's size.
+func (src *source) augmentImages(a *Augment, c *column) error {
+	own, err := a.images(src.cfg.Seed, src.ownKey(c.key))
+	if err != nil {
+		return err
+	}
+	if n := a.Noise; n != nil {
+		std, named := n.Std[c.key]
+		if !named {
+			std = n.Std[""]
+		}
+		own.Noise = std
+	}
+	if err := own.Check(c.height, c.width); err != nil {
+		return err
+	}
+	x := &imageAug{ImageAugment: own, norm: c.norm}
+	x.h, x.w = own.Size(c.height, c.width)
+	if c.out == robocache.Float32 {
+		bytes := make([]byte, 768)
+		for i := range bytes {
+			bytes[i] = byte(i)
+		}
+		x.table = make([]float32, 768)
+		plane := 256
+		if c.norm != nil && len(c.norm.A) == 1 {
+			plane = 768
+		}
+		e := c.norm.epilogue(plane)
+		e.Unit = true
+		apply := applies.Get().(*applied)
+		apply.part(bytesOf(x.table), robocache.Float32, bytes, robocache.Uint8, 768, e)
+		if err := apply.run(); err != nil {
+			return err
+		}
+	}
+	c.aug, c.norm, c.spec.Pixel = x, nil, video.RGB8
+	c.elems = 3 * x.h * x.w
+	c.outBytes = c.elems * c.out.Size()
+	t := &src.layout.tensors[c.entry]
+	n := len(t.shape)
+	t.shape[n-2], t.shape[n-1] = x.h, x.w // shared with the field
+	t.bytes = c.steps * c.outBytes
+	return nil
+}
+
+// mirrors settles what a flip does to every key that is delivered, and refuses one of which nobody said it.
+func (src *source) mirrors(a *Augment, cameras []string) error {
+	f := a.Flip
+	if f == nil || f.P == 0 {
+		return nil
+	}
+	l := src.layout
+	named := slices.Concat(mapKeys(f.Negate), mapKeys(f.Swap), f.Keep)
+	for _, k := range named {
+		switch {
+		case !slices.Contains(l.known, k):
+			return augmentError(k, "hflip: no key "+k, nearest(k, l.keys()))
+		case slices.Contains(cameras, k):
+			return augmentError(k, "hflip: a camera is mirrored, and takes no negate, swap or keep", "cameras=[…] leaves cameras out")
+		case slices.Contains(f.Keep, k) && (f.Negate[k] != nil || f.Swap[k] != nil):
+			return augmentError(k, "hflip: keep, and negate or swap", "one of them")
+		}
+	}
+	var silent []string
+	for i := range l.columns {
+		c := &l.columns[i]
+		if c.feature == nil || c.when || c.feature.Default || c.source == fromText || slices.Contains(cameras, c.key) || slices.Contains(f.Keep, c.key) {
+			continue
+		}
+		if f.Negate[c.key] == nil && f.Swap[c.key] == nil {
+			if !slices.Contains(silent, c.key) {
+				silent = append(silent, c.key)
+			}
+			continue
+		}
+		m := &mirror{f.Negate[c.key], f.Swap[c.key]}
+		if err := m.check(c); err != nil {
+			return robocache.At(err, robocache.Where{"stream": c.key})
+		}
+		c.mirror = m
+	}
+	if len(silent) > 0 {
+		list, _ := json.Marshal(silent)
+		return augmentError(silent[0], "hflip: nothing says what a flip of the images does to "+strings.Join(silent, ", "),
+			fmt.Sprintf(`"negate": {key: [elements that change sign]}, "swap": {key: [[i, j], …]}, or "keep": %s; or keys= without them`, list))
+	}
+	for _, t := range src.ds.Info().Tasks {
+		if words := strings.Fields(strings.ToLower(t.Text)); slices.Contains(words, "left") || slices.Contains(words, "right") {
+			src.a.warn("augment: hflip mirrors images of tasks that name a side, and leaves their texts: " + clip(t.Text))
+			break
+		}
+	}
+	return nil
+}
+
+func (m *mirror) check(c *column) error {
+	const name = "augment: hflip: "
+	if c.source != fromTable || c.ragged {
+		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "loader", Msg: name + "negate and swap are for rows of numbers of one length", Hint: `"keep", or keys= without it`}
+	}
+	seen := map[int]bool{}
+	bad := func(option string, i int) error {
+		return misuse(name+option+" of "+c.key, fmt.Sprintf("elements 0 to %d, each once", c.elems-1), fmt.Sprint(i))
+	}
+	for _, i := range m.negate {
+		if i < 0 || i >= c.elems || seen[i] {
+			return bad("negate", i)
+		}
+		seen[i] = true
+	}
+	if len(m.negate) > 0 && (c.stored == robocache.Bool || c.stored == robocache.Uint8 || c.stored == robocache.Uint16 || c.stored == robocache.Uint32 || c.stored == robocache.Uint64) {
+		return misuse(name+"negate of "+c.key, "numbers with a sign", c.stored.String())
+	}
+	clear(seen)
+	for _, p := range m.swap {
+		for _, i := range p {
+			if i < 0 || i >= c.elems || seen[i] {
+				return bad("swap", i)
+			}
+			seen[i] = true
+		}
+	}
+	return nil
+}
+
+// noises settles the noise of numbers.
+func (src *source) noises(a *Augment, cameras []string) error {
+	if a.Noise == nil {
+		return nil
+	}
+	if a.Noise.Std == nil {
+		return misuse("augment: noise", "std: a number for all cameras, or {key: number}", "none")
+	}
+	if _, all := a.Noise.Std[""]; all && len(cameras) == 0 && !a.shared {
+		return augmentError("", "noise: no colour camera is delivered", `"std": {key: number} for numbers`)
+	}
+	for _, k := range mapKeys(a.Noise.Std) {
+		std, c := a.Noise.Std[k], src.layout.column(k)
+		switch {
+		case k == "" || slices.Contains(cameras, k):
+		case !slices.Contains(src.layout.known, k):
+			return augmentError(k, "noise: no key "+k, nearest(k, src.layout.keys()))
+		case c == nil: // keys leaves it out
+		case c.pictures():
+			return augmentError(k, "noise: depth, or a camera that cameras leaves out", "")
+		case c.source != fromTable || c.ragged || !c.out.Float():
+			return augmentError(k, "noise: for rows of floating-point numbers of one length", "")
+		case !(std >= 0) || std > 1e30:
+			return misuse("augment: noise: std of "+k, "a number of at least 0", fmt.Sprint(std))
+		default:
+			c.noise = float32(std)
+		}
+	}
+	return nil
+}

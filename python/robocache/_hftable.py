@@ -1,0 +1,193 @@
+"""Tables as lerobot's users know them: datasets.Dataset over Arrow where that package is installed, else views with the same reading methods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import _engine, _memory, _options
+from ._errors import Misuse
+from .mapdataset import values
+
+if TYPE_CHECKING:
+    from .dataset import Dataset
+
+LANGUAGE = ("language_persistent", "language_events")
+_ROWS = 1 << 16  # of one piece of a table
+_NUMBERS = 1 << 27  # in one piece: a list's ends are int32
+
+
+def hf() -> Any:
+    """The package datasets; None where it is not installed."""
+    try:
+        import datasets
+    except ImportError:
+        return None
+    return datasets
+
+
+class View(Sequence[Any]):
+    """Columns in memory: view[i] is a dict, view[a:b] a dict of lists, view["length"] a column."""
+
+    def __init__(self, columns: Mapping[str, list[Any]], types: Mapping[str, str]) -> None:
+        self._columns = dict(columns)
+        self.features = dict(types)
+
+    @property
+    def column_names(self) -> list[str]:
+        return list(self._columns)
+
+    @property
+    def num_rows(self) -> int:
+        return len(self)
+
+    def __len__(self) -> int:
+        return len(next(iter(self._columns.values()), []))
+
+    def __getitem__(self, i: Any) -> Any:
+        if isinstance(i, str):
+            return self._columns[_options.key(i, self._columns, "column")]
+        if isinstance(i, Iterable):
+            return self.select(i)[:]
+        return {k: v[i] for k, v in self._columns.items()}
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return (self[i] for i in range(len(self)))
+
+    def select(self, indices: Iterable[int]) -> View:
+        """The rows at indices."""
+        at = list(indices)
+        return View({k: [v[i] for i in at] for k, v in self._columns.items()}, self.features)
+
+    def select_columns(self, column_names: str | Sequence[str]) -> View:
+        names = [column_names] if isinstance(column_names, str) else list(column_names)
+        return View({k: self[k] for k in names}, {k: self.features[k] for k in names})
+
+    def filter(self, function: Callable[..., bool], *, input_columns: str | Sequence[str] | None = None, **_: Any) -> View:
+        """The rows for which function says True. input_columns: what it takes instead of the row. Other keywords of datasets are without effect."""
+        if input_columns is None:
+            return self.select(i for i, row in enumerate(self) if function(row))
+        names = [input_columns] if isinstance(input_columns, str) else list(input_columns)
+        return self.select(i for i, row in enumerate(self) if function(*(row[_options.key(n, row, "column")] for n in names)))
+
+    def unique(self, column: str) -> list[Any]:
+        return list(dict.fromkeys(self[column]))
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        return self[:]
+
+    def to_pandas(self) -> Any:
+        import pandas as pd
+
+        return pd.DataFrame(self._columns)
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} episodes: {', '.join(self._columns)}>"
+
+
+def _arrow_type(pa: Any, name: str) -> Any:
+    """The type of Arrow that the engine names; None where the values alone tell."""
+    if name.startswith("list<"):
+        return pa.list_(_arrow_type(pa, name[5:-1]))
+    return getattr(pa, "bool_" if name == "bool" else name)() if name else None
+
+
+def episodes(columns: Iterable[Mapping[str, Any]]) -> Any:
+    """The table of episodes, from the engine's columns {name, type, values}."""
+    import json
+
+    typed = {c["name"]: c["type"] for c in columns}
+    data = {c["name"]: json.loads(c["values"]) for c in columns}
+    for k, v in data.items():
+        if typed[k].startswith("float"):  # a whole number may be written as one
+            data[k] = [None if x is None else float(x) for x in v]
+    datasets = hf()
+    if datasets is None:
+        return View(data, typed)
+    import pyarrow as pa
+
+    return _made(datasets, pa.table({k: pa.array(v, _arrow_type(pa, typed[k])) for k, v in data.items()}), None)
+
+
+def _made(datasets: Any, table: Any, features: Any) -> Any:
+    # A fingerprint of one's own: datasets would hash the whole table.
+    fingerprint = datasets.fingerprint.generate_random_fingerprint()
+    info = None if features is None else datasets.DatasetInfo(features=features)
+    return datasets.Dataset(datasets.table.InMemoryTable(table), info=info, fingerprint=fingerprint)
+
+
+def _feature(datasets: Any, key: str, dtype: str, shape: tuple[int, ...]) -> Any:
+    """The type that lerobot gives a column."""
+    if key in LANGUAGE:
+        text = datasets.Value("string")
+        time = {"timestamp": datasets.Value("float32")} if key == LANGUAGE[0] else {}
+        calls = datasets.List(datasets.Json() if hasattr(datasets, "Json") else text)
+        return datasets.List({"role": text, "content": text, "style": text, **time, "camera": text, "tool_calls": calls})
+    if shape in ((), (1,)):
+        return datasets.Value(dtype)
+    if len(shape) == 1:
+        return datasets.Sequence(datasets.Value(dtype), length=shape[0])
+    array = getattr(datasets, f"Array{len(shape)}D", None)
+    if array is None:
+        raise Misuse(f"a column {key!r} of {len(shape)} dimensions has no type in datasets", {"column": key}, "read it by the items")
+    return array(shape=shape, dtype=dtype)
+
+
+def _column(datasets: Any, key: str, feature: Any, v: Any) -> Any:
+    """Some rows of a column as Arrow, over the engine's memory: only texts and truth values, which Arrow packs in bits, are copied."""
+    import pyarrow as pa
+
+    if not isinstance(v, np.ndarray):
+        return datasets.Dataset.from_dict({key: v}, features=datasets.Features({key: feature})).data.column(key).combine_chunks()
+    kind = datasets.features.features.get_nested_type(feature)
+    flat = v.reshape(-1)
+    out = pa.array(flat) if flat.dtype == bool else pa.Array.from_buffers(pa.from_numpy_dtype(flat.dtype), flat.size, [None, pa.py_buffer(flat)])
+    if pa.types.is_fixed_size_list(kind):
+        return pa.FixedSizeListArray.from_arrays(out, kind.list_size)
+    if isinstance(kind, pa.ExtensionType):
+        for n in reversed(feature.shape):
+            out = pa.ListArray.from_arrays(pa.array(np.arange(0, len(out) + 1, n, dtype=np.int32)), out)
+        return pa.ExtensionArray.from_storage(kind, out)
+    return out
+
+
+def rows(dataset: Dataset, features: Mapping[str, Mapping[str, Any]], positions: list[int] | None) -> Any:
+    """The rows of the columns that features name, as a datasets.Dataset with lerobot's types and its torch transform."""
+    import pyarrow as pa
+
+    datasets = hf()
+    told = {k: _feature(datasets, k, dataset.features[k].dtype, tuple(f["shape"])) for k, f in features.items()}
+    config: dict[str, Any] = {"keys": list(features), **({} if positions is None else {"episodes": positions})}
+
+    def make() -> tuple[int, Any]:
+        answer = dataset._handle.call("robocache_map_new", config)
+        return answer["map"], answer
+
+    handle = _engine.Handle(make).open()
+    try:
+        n = handle.info["len"]
+        widest = max([int(np.prod(f["shape"])) for f in features.values()], default=1)
+        step = max(1, min(_ROWS, _NUMBERS // max(widest, 1)))
+        pieces: dict[str, list[Any]] = {k: [] for k in features}
+        for at in range(0, n, step):
+            v = values(handle.call("robocache_map_items", {"indices": list(range(at, min(at + step, n)))}), None)
+            for k, f in told.items():
+                pieces[k].append(_column(datasets, k, f, v[k]))
+    finally:
+        handle.close()
+    schema = datasets.Features(told).arrow_schema
+    table = pa.table({k: pa.chunked_array(p, type=schema.field(k).type) for k, p in pieces.items()}, schema=schema)
+    out = _made(datasets, table, datasets.Features(told))
+    out.set_transform(to_torch)
+    return out
+
+
+def to_torch(items: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    """Columns of Python values as lists of tensors, as lerobot's own transform makes them: text and language columns stay as they are."""
+    torch = _memory.torch_module()
+    for k, v in items.items():
+        if torch is not None and k not in LANGUAGE and v and v[0] is not None and not isinstance(v[0], dict):
+            items[k] = [x if isinstance(x, str) else torch.tensor(x) for x in v]
+    return items

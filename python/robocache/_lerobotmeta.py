@@ -1,0 +1,334 @@
+"""LeRobotDatasetMetadata: what a LeRobot dataset says of itself, as lerobot's class of that name gives it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from . import _hftable, _options
+from ._errors import Misuse, NotFound, Unsupported
+from .dataset import Dataset
+
+UNITS = ("m", "mm")
+
+
+def locate(repo_id: Any, root: Any) -> str:
+    """root, else repo_id where that is a path or URI, else the folder where lerobot keeps datasets."""
+    if root is not None:
+        return _options.uri(root)
+    text = _options.uri(repo_id)
+    if "://" in text or os.path.isdir(text):
+        return text
+    base = os.environ.get("HF_LEROBOT_HOME") or os.path.join(os.environ.get("HF_HOME") or os.path.expanduser("~/.cache/huggingface"), "lerobot")
+    local = os.path.join(base, text)
+    if os.path.isdir(local):
+        return local
+    snapshots = Path(base, "hub", "datasets--" + text.replace("/", "--"), "snapshots")
+    found = sorted(snapshots.glob("*/meta/info.json"), key=lambda p: p.stat().st_mtime) if snapshots.is_dir() else []
+    if found:
+        return str(found[-1].parent.parent)
+    raise NotFound(
+        f"no dataset {text!r}: it is not a path, and not in {base}",
+        {"dataset": text},
+        "RoboCache reads what is on disk: give root=, or fetch it first with 'hf download --repo-type dataset'",
+    )
+
+
+class DatasetInfo(dict[str, Any]):
+    """meta/info.json by attribute and by item: info.fps, info["fps"]. What the file leaves out has the format's default."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self:
+            return self[name]
+        raise AttributeError(f"info.json has no field {name!r}: {_options.nearest(name, self)}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self[name] = value
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON takes it: shapes are lists, and tools that are not set stay out."""
+        out = {k: v for k, v in self.items() if k != "tools" or v is not None}
+        out["features"] = {k: {**f, "shape": list(f["shape"])} if isinstance(f.get("shape"), tuple) else dict(f) for k, f in self["features"].items()}
+        return out
+
+
+def read_only(kind: str, name: str) -> Any:
+    """A method of recording, which says that it is not here."""
+
+    def method(*_: Any, **__: Any) -> Any:
+        raise Unsupported(f"{kind}.{name}(): the dataset is read-only here", hint="record and change datasets with lerobot, and read here what it wrote")
+
+    method.__name__, method.__doc__ = name, f"{name} writes: Unsupported here."
+    return method
+
+
+class LeRobotDatasetMetadata:
+    """The metadata of a LeRobot dataset, with the constructor and the attributes of lerobot 0.6's class of that name.
+
+    repo_id: a path, a URI, or a repository name that is on disk; root: the folder, as there. v2.0, v2.1 and v3.0 are read in place.
+    revision, force_cache_sync, metadata_buffer_size and token are accepted and without effect: nothing is downloaded or written.
+    info: meta/info.json by attribute and item. features: key → {dtype, shape, names, …}, less what has no data.
+    episodes: a row an episode, with every column that the files have but the statistics: a datasets.Dataset where that package is
+    installed, else a view with [i], ["column"], slices, select, filter, to_pandas. None where there is no episode.
+    stats: feature → statistic → array, float64 as stored; None where the dataset brings none. tasks: a pandas frame, the texts as index.
+    These may be set. Raises NotFound, Malformed, Unsupported as robocache.open does.
+    """
+
+    @_options.checked
+    def __init__(
+        self,
+        repo_id: Any,
+        root: Any = None,
+        revision: str | None = None,
+        force_cache_sync: bool = False,
+        metadata_buffer_size: int = 10,
+        *,
+        repo_type: str = "dataset",
+        token: Any = None,
+    ) -> None:
+        if _options.choice("repo_type", repo_type, ("dataset", "bucket")) == "bucket" and root is None:
+            raise Unsupported("repo_type='bucket' is streamed from the Hub", hint="fetch it to a folder, and give root=")
+        self._of(Dataset(locate(repo_id, root), format="lerobot"), repo_id, revision)
+        self._dataset._handle.open()
+
+    _depth_unit: str | None = None  # of the frames that the statistics go with; None: as stored
+
+    @classmethod
+    def _over(cls, dataset: Dataset, repo_id: Any, revision: str | None, depth_unit: str) -> LeRobotDatasetMetadata:
+        """The metadata of a dataset that is open, with statistics in the unit that its depth is given in."""
+        meta = cls.__new__(cls)
+        meta._of(dataset, repo_id, revision)
+        meta._depth_unit = depth_unit
+        return meta
+
+    def _of(self, dataset: Dataset, repo_id: Any, revision: str | None) -> None:
+        self._dataset = dataset
+        self.repo_id = str(repo_id)
+        self.repo_type = "dataset"
+        self.revision = revision or dataset.version
+        self.root = Path(dataset.uri.removeprefix("file://"))
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What is read again where it is needed; a table that someone set stays.
+        state = {k: v for k, v in self.__dict__.items() if k not in ("_table", "_place", "_read")}
+        if state.get("episodes") is self.__dict__.get("_read", self):
+            del state["episodes"]
+        return state
+
+    @cached_property
+    def info(self) -> DatasetInfo:
+        d = self._dataset
+        v2 = d.version.startswith("v2")
+        name = "episode_{episode_index:06d}" if v2 else "file-{file_index:03d}"
+        chunk = "chunk-{episode_chunk:03d}" if v2 else "chunk-{chunk_index:03d}"
+        info = DatasetInfo(
+            codebase_version=d.version, fps=d.fps, features={}, total_episodes=d.num_episodes, total_frames=d.num_frames, total_tasks=len(d.tasks),
+            chunks_size=1000, data_files_size_in_mb=100, video_files_size_in_mb=200, data_path=f"data/{chunk}/{name}.parquet",
+            video_path=f"videos/{chunk}/{{video_key}}/{name}.mp4" if v2 else f"videos/{{video_key}}/{chunk}/{name}.mp4",
+            robot_type=None, splits={}, tools=None,
+        )  # fmt: skip
+        info.update(d._handle.call("robocache_episodes", {"of": "info"}))
+        for f in info["features"].values():
+            if isinstance(f, dict) and isinstance(f.get("shape"), list):
+                f["shape"] = tuple(f["shape"])
+        return info
+
+    @cached_property
+    def features(self) -> dict[str, dict[str, Any]]:
+        told = self.info["features"]
+        out: dict[str, dict[str, Any]] = {}
+        for k, f in self._dataset.features.items():
+            out[k] = told.get(k) or {"dtype": f.kind if f.kind in ("video", "image") else f.dtype, "shape": f.shape, "names": f.names}
+            out[k]["shape"] = tuple(out[k].get("shape") or f.shape)
+        return out
+
+    @cached_property
+    def stats(self) -> dict[str, dict[str, Any]] | None:
+        out = {k: {n: v.copy() for n, v in s.items()} for k, s in self._dataset.stats.items()} or None
+        if self._depth_unit is not None:
+            self._rescale(out, self._depth_unit)
+        return out
+
+    @cached_property
+    def tasks(self) -> Any:
+        """A pandas frame with the task texts as index, as lerobot's; without pandas a dict text → task_index. None where there is none."""
+        texts = self._dataset.tasks
+        if not texts:
+            return None
+        try:
+            import pandas as pd
+        except ImportError:
+            return {t: i for i, t in texts.items()}
+        return pd.DataFrame({"task_index": list(texts)}, index=pd.Index(list(texts.values()), name="task"))
+
+    @cached_property
+    def _table(self) -> dict[str, Any]:
+        return self._dataset._handle.call("robocache_episodes", {"of": "table"})
+
+    @cached_property
+    def episodes(self) -> Any:
+        self._read = _hftable.episodes(self._table["columns"]) if self.total_episodes else None
+        return self._read
+
+    @cached_property
+    def _place(self) -> dict[int, int]:
+        """episode_index → position."""
+        return {int(n): i for i, n in enumerate(self._dataset.episodes["episode_index"])}
+
+    def positions(self, episodes: Iterable[Any]) -> list[int]:
+        """Episode numbers as positions in the dataset. Raises Misuse for one that is not there."""
+        wanted = list(episodes)
+        missing = [e for e in wanted if int(e) not in self._place]
+        if missing:
+            raise Misuse(f"episodes {missing[:5]} are not in this dataset of {len(self._place)} episodes", {"dataset": self._dataset.uri, "episode": int(missing[0])})
+        return [self._place[int(e)] for e in wanted]
+
+    def ensure_readable(self) -> None:
+        """Opens the dataset; an open one is as it is."""
+        self._dataset._handle.open()
+
+    def filter_episodes(self, predicate: Callable[[dict[str, Any]], bool], candidates: Iterable[int] | None = None) -> list[int]:
+        """The numbers of the episodes for whose row predicate says True, ascending. candidates: only these are asked about."""
+        among = None if candidates is None else {int(c) for c in candidates}
+        return sorted(int(r["episode_index"]) for r in self.episodes or () if (among is None or r["episode_index"] in among) and predicate(r))
+
+    def _file(self, files: Mapping[str, Any], ep_index: int) -> Path:
+        n = self.total_episodes
+        i = ep_index + n if ep_index < 0 else self._place.get(int(ep_index), n)
+        if not 0 <= i < n:
+            raise IndexError(f"Episode index {ep_index} out of range. Episodes: {n}")
+        return Path(files["names"][i if files.get("of") is None else files["of"][i]])
+
+    def get_data_file_path(self, ep_index: int) -> Path:
+        """The Parquet file of an episode, relative to root; where the template of info.json does not fit, the one that does. IndexError past the last."""
+        return self._file(self._table["data"], ep_index)
+
+    def get_video_file_path(self, ep_index: int, vid_key: str) -> Path:
+        """The mp4 of an episode's camera, relative to root. IndexError past the last episode, KeyError for a key that is no video."""
+        videos = self._table["videos"]
+        if vid_key not in videos:
+            raise KeyError(f"{vid_key!r} is no camera of videos: {_options.nearest(vid_key, videos)}")
+        return self._file(videos[vid_key], ep_index)
+
+    def rescale_depth_stats(self, output_unit: str) -> None:
+        """Brings the statistics of depth cameras from the unit that they were recorded in to "mm" or "m", in place."""
+        self._rescale(self.stats, output_unit)
+
+    def _rescale(self, stats: dict[str, dict[str, Any]] | None, output_unit: str) -> None:
+        for k in self.depth_keys if stats else ():
+            unit = (self.features[k].get("info") or {}).get("depth_unit")
+            if stats and k in stats and unit in UNITS and unit != output_unit:
+                factor = 1000.0 if unit == "m" else 1e-3
+                stats[k] = {n: v if n == "count" else v * factor for n, v in stats[k].items()}
+
+    @property
+    def data_path(self) -> str:
+        return self.info.data_path
+
+    @property
+    def video_path(self) -> str | None:
+        return self.info.video_path
+
+    @property
+    def chunks_size(self) -> int:
+        return self.info.chunks_size
+
+    @property
+    def data_files_size_in_mb(self) -> Any:
+        return self.info.data_files_size_in_mb
+
+    @property
+    def video_files_size_in_mb(self) -> Any:
+        return self.info.video_files_size_in_mb
+
+    def get_chunk_settings(self) -> dict[str, Any]:
+        return {k: self.info[k] for k in ("chunks_size", "data_files_size_in_mb", "video_files_size_in_mb")}
+
+    @property
+    def url_root(self) -> str:
+        return f"hf://datasets/{self.repo_id}"
+
+    @property
+    def fps(self) -> Any:
+        return self._dataset.fps
+
+    @property
+    def robot_type(self) -> str | None:
+        return self._dataset.robot_type
+
+    @property
+    def tools(self) -> list[dict[str, Any]]:
+        """Tool schemas that info.json declares; empty where it declares none (lerobot then gives a default of its own)."""
+        return [dict(t) for t in self.info.tools or ()]
+
+    @property
+    def has_language_columns(self) -> bool:
+        return any(k in self.features for k in _hftable.LANGUAGE)
+
+    def _of_kind(self, *kinds: str) -> list[str]:
+        return [k for k, f in self._dataset.features.items() if f.kind in kinds]
+
+    @property
+    def video_keys(self) -> list[str]:
+        return self._of_kind("video")
+
+    @property
+    def image_keys(self) -> list[str]:
+        return self._of_kind("image")
+
+    @property
+    def camera_keys(self) -> list[str]:
+        return self._of_kind("video", "image")
+
+    @property
+    def depth_keys(self) -> list[str]:
+        """Cameras marked as depth, in any of the ways that the format has had."""
+
+        def marked(f: Mapping[str, Any]) -> bool:
+            info, video_info = f.get("info") or {}, f.get("video_info") or {}
+            return bool(info.get("is_depth_map") or info.get("video.is_depth_map") or video_info.get("video.is_depth_map"))
+
+        return [k for k in self.camera_keys if self._dataset.features[k].depth or marked(self.features[k])]
+
+    @property
+    def names(self) -> dict[str, Any]:
+        return {k: f.get("names") for k, f in self.features.items()}
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        return {k: tuple(f["shape"]) for k, f in self.features.items()}
+
+    @property
+    def total_episodes(self) -> int:
+        return self._dataset.num_episodes
+
+    @property
+    def total_frames(self) -> int:
+        return self._dataset.num_frames
+
+    @property
+    def total_tasks(self) -> int:
+        return len(self._dataset.tasks)
+
+    def get_task_index(self, task: str) -> int | None:
+        return next((i for i, t in self._dataset.tasks.items() if t == task), None)
+
+    def finalize(self) -> None:
+        """Nothing is buffered here."""
+
+    create = classmethod(read_only("LeRobotDatasetMetadata", "create"))
+    save_episode = read_only("LeRobotDatasetMetadata", "save_episode")
+    save_episode_tasks = read_only("LeRobotDatasetMetadata", "save_episode_tasks")
+    update_video_info = read_only("LeRobotDatasetMetadata", "update_video_info")
+    update_chunk_settings = read_only("LeRobotDatasetMetadata", "update_chunk_settings")
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}({{\n    Repository ID: '{self.repo_id}',\n    Total episodes: '{self.total_episodes}',\n"
+            f"    Total frames: '{self.total_frames}',\n    Features: '{list(self.features)}',\n}})"
+        )

@@ -1,0 +1,83 @@
+"""lerobot-train over robocache.LeRobotDataset: the losses of every step, and of the held-out episodes, are lerobot's own to the bit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import dataset_path, synth
+
+import robocache
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+script = pytest.importorskip("lerobot.scripts.lerobot_train", reason="lerobot is not installed: it needs Python 3.12")
+pytest.importorskip("accelerate", reason="accelerate is not installed: lerobot trains with it")
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(synth(tmp_path_factory.mktemp("train") / "set", "--episodes", "4", "--seconds", "1", "--size", "96x64"))
+
+
+@pytest.fixture
+def train(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., list[float]]:
+    """Trains ACT through lerobot's own entry point, and gives the loss of each forward pass, of training and of evaluation."""
+    from lerobot.configs.default import DatasetConfig, WandBConfig
+    from lerobot.configs.train import TrainPipelineConfig
+    from lerobot.datasets import factory
+    from lerobot.policies.act.configuration_act import ACTConfig
+    from lerobot.policies.act.modeling_act import ACTPolicy
+
+    losses: list[float] = []
+    forward = ACTPolicy.forward
+
+    def recorded(self: Any, batch: Any, *args: Any, **kwargs: Any) -> Any:
+        out = forward(self, batch, *args, **kwargs)
+        losses.append(out[0].item())
+        return out
+
+    monkeypatch.setattr(ACTPolicy, "forward", recorded)
+    monkeypatch.setattr(script, "init_logging", lambda **_: None)  # it takes the root logger over
+
+    def run(path: str, ours: bool, workers: int = 0, image_transforms: bool = False, meta: bool = False, steps: int = 4, **data: Any) -> list[float]:
+        losses.clear()
+        with monkeypatch.context() as m:
+            if ours:
+                m.setattr(factory, "LeRobotDataset", robocache.LeRobotDataset)
+            if meta:
+                m.setattr(factory, "LeRobotDatasetMetadata", robocache.LeRobotDatasetMetadata)
+            dataset = DatasetConfig(repo_id="local/set", root=path, **data)
+            dataset.image_transforms.enable = image_transforms
+            policy = ACTConfig(
+                device="cpu", push_to_hub=False, pretrained_backbone_weights=None, chunk_size=4, n_action_steps=4, dim_model=16, n_heads=2,
+                dim_feedforward=32, n_encoder_layers=1, n_vae_encoder_layers=1, latent_dim=8,
+            )  # fmt: skip
+            cfg = TrainPipelineConfig(
+                dataset=dataset, policy=policy, output_dir=tmp_path / f"run{len(list(tmp_path.iterdir()))}", job_name="test", seed=7, num_workers=workers,
+                batch_size=3, steps=steps, log_freq=0, save_checkpoint=False, eval_steps=2 if data.get("eval_split") else 0, max_eval_samples=4,
+                wandb=WandBConfig(enable=False),
+            )  # fmt: skip
+            script.train(cfg)
+        return list(losses)
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "how",
+    [{}, {"episodes": [2, 0], "image_transforms": True, "workers": 1}, {"eval_split": 0.4, "episodes": [0, 1, 3], "image_transforms": True}, {"eval_split": 0.25, "meta": True}],
+    ids=["plain", "workers", "eval", "meta"],
+)  # fmt: skip
+def test_losses_are_equal(small: str, train: Callable[..., list[float]], how: dict[str, Any]) -> None:
+    want = train(small, False, **{k: v for k, v in how.items() if k != "meta"})
+    got = train(small, True, **how)
+    assert len(want) > 4 if "eval_split" in how else len(want) == 4
+    assert got == want
+
+
+def test_version_that_it_refuses(train: Callable[..., list[float]]) -> None:
+    """A v2.1 set trains, once the metadata class is ours too. The same episodes in v3.0 give the same losses but for its statistics, which v2.1 keeps by episode."""
+    want = train(dataset_path("g1_v30_exact"), False, episodes=[1], steps=2)
+    assert train(dataset_path("g1_v21"), True, meta=True, episodes=[1], steps=2) == pytest.approx(want, rel=1e-4)
