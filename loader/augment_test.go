@@ -161,7 +161,7 @@ func TestAugmentedFloats(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if inv := l.Inverses()["cam"]; len(inv.Scale) != 3 {
+	if inv := l.Normalizers()[0].Keys["cam"]; len(inv.Scale) != 3 {
 		t.Errorf("no way back: %+v", inv)
 	}
 	// A byte becomes what it becomes without augmentation, channel by channel.
