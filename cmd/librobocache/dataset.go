@@ -258,8 +258,9 @@ func robocache_stats(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *
 func robocache_stream(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
 	var a struct {
 		episodeArgs
-		Times  bool `json:"times"`
-		Values bool `json:"values"`
+		Times   bool `json:"times"`
+		Values  bool `json:"values"`
+		Encoded bool `json:"encoded"`
 	}
 	if err := arguments(in, &a); err != nil {
 		return fail(out, err)
@@ -271,7 +272,12 @@ func robocache_stream(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket 
 				return result{}, err
 			}
 			arr := &answer{}
-			if err := s.stream(ctx, arr, e, a.Key, a.Times, a.Values); err != nil {
+			if a.Encoded {
+				err = s.encoded(ctx, arr, e, a.Key)
+			} else {
+				err = s.stream(ctx, arr, e, a.Key, a.Times, a.Values)
+			}
+			if err != nil {
 				arr.drop()
 				return result{}, err
 			}

@@ -65,6 +65,42 @@ func (s *shared) stream(ctx context, arr *answer, episode int, key string, times
 	return nil
 }
 
+// encoded gives the images of an episode as they are stored, one after the other, and the bytes of each; −1 where a row has none.
+func (s *shared) encoded(ctx context, arr *answer, episode int, key string) error {
+	where := robocache.Where{"dataset": s.Info().URI, "episode": episode, "stream": key}
+	f := s.Info().Feature(key)
+	if f == nil || f.Kind != robocache.KindImage {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "stream", Where: where, Msg: "there is no such stream of images"}
+	}
+	rows := rowsOf(episode, s.Len(episode))
+	refs := make([]robocache.FrameRef, len(rows))
+	if err := s.Frames(ctx, key, rows, refs); err != nil {
+		return robocache.At(err, where)
+	}
+	total := 0
+	for i := range refs {
+		if !refs[i].Missing && refs[i].Encoded == nil {
+			return &robocache.Error{Class: robocache.ErrUnsupported, Op: "stream", Where: where, Msg: "the images are not stored as files are"}
+		}
+		total += len(refs[i].Encoded)
+	}
+	b, err := arr.add("values", robocache.Uint8, []int{total})
+	if err != nil {
+		return err
+	}
+	lengths, err := arr.add("lengths", robocache.Int64, []int{len(refs)})
+	if err != nil {
+		return err
+	}
+	for i := range refs {
+		int64s(lengths)[i] = int64(copy(b, refs[i].Encoded))
+		if b = b[len(refs[i].Encoded):]; refs[i].Missing {
+			int64s(lengths)[i] = -1
+		}
+	}
+	return nil
+}
+
 // ragged gives rows of varying length: all entries, and how many each row has.
 func (s *shared) ragged(ctx context, arr *answer, f *robocache.Feature, rows []robocache.Row) error {
 	ds, ok := s.Dataset.(robocache.RaggedDataset)

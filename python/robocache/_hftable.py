@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from . import _engine, _memory, _options
-from ._errors import Misuse
+from ._errors import Misuse, ResourceLimit
 from .mapdataset import values
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 LANGUAGE = ("language_persistent", "language_events")
 _ROWS = 1 << 16  # of one piece of a table
 _NUMBERS = 1 << 27  # in one piece: a list's ends are int32
+IMAGES = 4 << 30  # bytes of stored images that a table holds, where no budget is given
 
 
 def hf() -> Any:
@@ -153,13 +155,19 @@ def _column(datasets: Any, key: str, feature: Any, v: Any) -> Any:
     return out
 
 
-def rows(dataset: Dataset, features: Mapping[str, Mapping[str, Any]], positions: list[int] | None) -> Any:
-    """The rows of the columns that features name, as a datasets.Dataset with lerobot's types and its torch transform."""
+def rows(dataset: Dataset, features: Mapping[str, Mapping[str, Any]], positions: list[int] | None, budget: int) -> Any:
+    """The rows of the columns that features name, as a datasets.Dataset with lerobot's types and its torch transform.
+
+    Images that take more than budget bytes as stored are left out, with a warning.
+    """
     import pyarrow as pa
 
     datasets = hf()
-    told = {k: _feature(datasets, k, dataset.features[k].dtype, tuple(f["shape"])) for k, f in features.items()}
-    config: dict[str, Any] = {"keys": list(features), **({} if positions is None else {"episodes": positions})}
+    images = {k for k in features if dataset.features[k].kind == "image"}
+    told = {k: datasets.Image() if k in images else _feature(datasets, k, dataset.features[k].dtype, tuple(f["shape"])) for k, f in features.items()}
+    pieces: dict[str, list[Any]] = {k: [] for k in features}
+    columns = [k for k in features if k not in images]
+    config: dict[str, Any] = {"keys": columns, **({} if positions is None else {"episodes": positions})}
 
     def make() -> tuple[int, Any]:
         answer = dataset._handle.call("robocache_map_new", config)
@@ -168,20 +176,45 @@ def rows(dataset: Dataset, features: Mapping[str, Mapping[str, Any]], positions:
     handle = _engine.Handle(make).open()
     try:
         n = handle.info["len"]
-        widest = max([int(np.prod(f["shape"])) for f in features.values()], default=1)
+        widest = max([int(np.prod(features[k]["shape"])) for k in columns], default=1)
         step = max(1, min(_ROWS, _NUMBERS // max(widest, 1)))
-        pieces: dict[str, list[Any]] = {k: [] for k in features}
         for at in range(0, n, step):
             v = values(handle.call("robocache_map_items", {"indices": list(range(at, min(at + step, n)))}), None)
-            for k, f in told.items():
-                pieces[k].append(_column(datasets, k, f, v[k]))
+            for k in columns:
+                pieces[k].append(_column(datasets, k, told[k], v[k]))
     finally:
         handle.close()
+    used = 0
+    for p in (range(dataset.num_episodes) if positions is None else sorted(set(positions))) if images else ():
+        for k in images:
+            v = values(dataset._handle.call("robocache_stream", {"episode": p, "key": k, "encoded": True}), None)
+            pieces[k].append(_encoded(told[k], v["values"], v["lengths"]))
+            used += v["values"].nbytes
+        if used > budget:
+            warnings.warn(
+                f"hf_dataset is without {', '.join(sorted(images))}: as stored they take more than {budget} bytes; the dataset's items have them, "
+                "and a larger memory_budget= brings them here",
+                stacklevel=3,
+            )
+            told = {k: told[k] for k in columns}
+            break
     schema = datasets.Features(told).arrow_schema
-    table = pa.table({k: pa.chunked_array(p, type=schema.field(k).type) for k, p in pieces.items()}, schema=schema)
+    table = pa.table({k: pa.chunked_array(pieces[k], type=schema.field(k).type) for k in told}, schema=schema)
     out = _made(datasets, table, datasets.Features(told))
     out.set_transform(to_torch)
     return out
+
+
+def _encoded(feature: Any, data: np.ndarray, lengths: np.ndarray) -> Any:
+    """Images as datasets.Image keeps them: their bytes, over the engine's memory."""
+    import pyarrow as pa
+
+    if data.size > np.iinfo(np.int32).max:
+        raise ResourceLimit(f"the images of an episode take {data.size} bytes", hint="read them by the items")
+    missing = lengths < 0
+    ends = np.concatenate([[0], np.cumsum(np.where(missing, 0, lengths))]).astype(np.int32)
+    raw = pa.Array.from_buffers(pa.binary(), len(lengths), [None, pa.py_buffer(ends), pa.py_buffer(data)])
+    return pa.StructArray.from_arrays([raw, pa.nulls(len(lengths), pa.string())], fields=list(feature.pa_type), mask=pa.array(missing))
 
 
 def to_torch(items: dict[str, list[Any]]) -> dict[str, list[Any]]:
@@ -189,5 +222,14 @@ def to_torch(items: dict[str, list[Any]]) -> dict[str, list[Any]]:
     torch = _memory.torch_module()
     for k, v in items.items():
         if torch is not None and k not in LANGUAGE and v and v[0] is not None and not isinstance(v[0], dict):
-            items[k] = [x if isinstance(x, str) else torch.tensor(x) for x in v]
+            items[k] = [x if isinstance(x, str) else _image(torch, x) if hasattr(x, "getbands") else torch.tensor(x) for x in v]
     return items
+
+
+def _image(torch: Any, image: Any) -> Any:
+    """An image of PIL as float32 (C, H, W): 8 bits in [0, 1], depth in its own unit."""
+    a = np.array(image)
+    if a.dtype == np.uint16:
+        a = a.astype(np.float32)
+    t = torch.from_numpy(a if a.ndim == 3 else a[..., None]).permute(2, 0, 1).contiguous()
+    return t.float().div(255) if a.dtype == np.uint8 else t

@@ -72,7 +72,7 @@ class LeRobotDatasetMetadata:
 
     repo_id: a path, a URI, or a repository name that is on disk; root: the folder, as there. v2.0, v2.1 and v3.0 are read in place.
     revision, force_cache_sync, metadata_buffer_size and token are accepted and without effect: nothing is downloaded or written.
-    info: meta/info.json by attribute and item. features: key → {dtype, shape, names, …}, less what has no data.
+    info: meta/info.json by attribute and item, with totals as counted. features: key → {dtype, shape, names, …}, less what has no data.
     episodes: a row an episode, with every column that the files have but the statistics: a datasets.Dataset where that package is
     installed, else a view with [i], ["column"], slices, select, filter, to_pandas. None where there is no episode.
     stats: feature → statistic → array, float64 as stored; None where the dataset brings none. tasks: a pandas frame, the texts as index.
@@ -132,7 +132,8 @@ class LeRobotDatasetMetadata:
             video_path=f"videos/{chunk}/{{video_key}}/{name}.mp4" if v2 else f"videos/{{video_key}}/{chunk}/{name}.mp4",
             robot_type=None, splits={}, tools=None,
         )  # fmt: skip
-        info.update(d._handle.call("robocache_episodes", {"of": "info"}))
+        told = d._handle.call("robocache_episodes", {"of": "info"})
+        info.update({k: v for k, v in told.items() if k not in ("total_episodes", "total_frames", "total_tasks")})  # these are counted
         for f in info["features"].values():
             if isinstance(f, dict) and isinstance(f.get("shape"), list):
                 f["shape"] = tuple(f["shape"])
@@ -305,15 +306,15 @@ class LeRobotDatasetMetadata:
 
     @property
     def total_episodes(self) -> int:
-        return self._dataset.num_episodes
+        return self.info.total_episodes
 
     @property
     def total_frames(self) -> int:
-        return self._dataset.num_frames
+        return self.info.total_frames
 
     @property
     def total_tasks(self) -> int:
-        return len(self._dataset.tasks)
+        return self.info.total_tasks
 
     def get_task_index(self, task: str) -> int | None:
         return next((i for i, t in self._dataset.tasks.items() if t == task), None)

@@ -177,14 +177,15 @@ class LeRobotDataset(MapDataset):
 
     @cached_property
     def hf_dataset(self) -> Any:
-        """The rows of the selected episodes without pictures, as a datasets.Dataset over Arrow with lerobot's types and torch transform.
+        """The rows of the selected episodes without video, as a datasets.Dataset over Arrow with lerobot's types and torch transform.
 
-        All of it is read into memory, once. Without the package datasets: a view with [i], ["column"], select_columns.
+        All of it is read into memory, once. Images that take more than memory_budget as stored (default 4 GiB) are left out, with a warning.
+        Without the package datasets: a view with [i], ["column"], select_columns, and without images.
         """
-        keys = [k for k, f in self.dataset.features.items() if f.kind not in ("video", "image")]
         if _hftable.hf() is None:
-            return _Table(self, keys)
-        return _hftable.rows(self.dataset, {k: self.meta.features[k] for k in keys}, self._config.get("episodes"))
+            return _Table(self, [k for k, f in self.dataset.features.items() if f.kind not in ("video", "image")])
+        columns = {k: f for k, f in self.meta.features.items() if self.dataset.features[k].kind != "video"}
+        return _hftable.rows(self.dataset, columns, self._config.get("episodes"), self._config.get("memory_budget", _hftable.IMAGES))
 
     @cached_property
     def absolute_to_relative_idx(self) -> dict[int, int] | None:
@@ -200,7 +201,7 @@ class LeRobotDataset(MapDataset):
         return self.hf_dataset.select_columns(column_names)
 
     def get_raw_item(self, idx: Any) -> dict[str, Any]:
-        """A row of hf_dataset: no windows, no pictures."""
+        """A row of hf_dataset: no windows, no video."""
         return self.hf_dataset[idx]
 
     @property

@@ -294,16 +294,24 @@ def test_recorded_types(recorded: str, uint8: bool) -> None:
             same(a[i], b[i], f"recorded[{i}] {list(kwargs)}")
 
 
-def test_recorded_table(recorded: str) -> None:
-    """Every type of column in Arrow, as lerobot's own table has it."""
-    a, b = robocache.LeRobotDataset(recorded), theirs(recorded)
-    columns = [k for k in b.hf_dataset.column_names if k in a.hf_dataset.column_names]
-    assert {"f64", "f16", "i8", "u16", "flag", "flags", "grid", "note"} <= set(columns)
-    x, y = (t.hf_dataset.select_columns(columns) for t in (a, b))
-    assert x.features == y.features
-    for i in range(12):
+def same_table(a, b) -> None:
+    """Every type of column in Arrow, images among them, as lerobot's own table has it."""
+    x, y = a.hf_dataset, b.hf_dataset
+    assert x.features == y.features and len(x) == len(y)
+    for i in range(len(y)):
         same(x[i], y[i], f"hf_dataset[{i}]")
-    assert x.data.table.select(columns).to_pydict() == y.data.table.select(columns).to_pydict()
+    plain = [k for k in y.column_names if k not in a.meta.image_keys]
+    assert x.data.table.select(plain).to_pydict() == y.data.table.select(plain).to_pydict()
+    for k in a.meta.image_keys:  # paths are those of files that recording removed
+        assert [v["bytes"] for v in x.data.column(k).to_pylist()] == [v["bytes"] for v in y.data.column(k).to_pylist()]
+
+
+def test_recorded_table(recorded: str) -> None:
+    same_table(robocache.LeRobotDataset(recorded), theirs(recorded))
+    same_table(robocache.LeRobotDataset(recorded, episodes=[1]), theirs(recorded, episodes=[1]))
+    with pytest.warns(UserWarning, match="still"):
+        small = robocache.LeRobotDataset(recorded, memory_budget="4KiB").hf_dataset
+    assert "still" not in small.column_names and len(small) == 12
 
 
 @pytest.fixture(scope="module")
@@ -350,6 +358,10 @@ def test_depth(depth: str, unit: str) -> None:
                 np.testing.assert_allclose(a.meta.stats[k][s], v, rtol=1e-12, err_msg=f"{k} {s}")
 
 
+def test_depth_table(depth: str) -> None:
+    same_table(robocache.LeRobotDataset(depth), theirs(depth))
+
+
 def test_language(recorded: str, tmp_path: Path) -> None:
     """Language columns are lists of dicts, as there."""
     pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
@@ -389,6 +401,9 @@ def test_language(recorded: str, tmp_path: Path) -> None:
         assert list(x) == list(y)
         for k in columns:
             assert x[k] == y[k], (i, k)
+    for i in (0, 4):
+        assert {k: a.hf_dataset[i][k] for k in columns} == {k: b.hf_dataset[i][k] for k in columns}
+    assert a.meta.has_language_columns and a.hf_dataset.features == b.hf_dataset.features
     assert a[4]["language_events"][0]["content"] == "wait é" and a[0]["language_events"] == []
 
 
