@@ -18,7 +18,8 @@ type Info struct {
 	Frames   int64             `json:"num_frames"`
 	Features []Feature         `json:"features"` // in the dataset's order
 	Tasks    []Task            `json:"tasks,omitempty"`
-	Splits   map[string]string `json:"splits,omitempty"`
+	Splits   map[string]string `json:"splits,omitempty"`   // name → ranges of positions, "0:40" or "0:3,5:6"
+	Split    string            `json:"split,omitempty"`    // the one that was opened, in place of all
 	Findings []Finding         `json:"findings,omitempty"` // what opening noticed
 }
 

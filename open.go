@@ -3,6 +3,7 @@ package robocache
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"sort"
 	"strconv"
@@ -32,6 +33,7 @@ type OpenOptions struct {
 	Format       string // "" = detect
 	MemoryBudget int64  // bytes for tables, indexes and open files; 0 = a default of the format
 	HZ           Rate   // --rows-hz: of the rows, for formats that keep no clock; zero = as the format knows or finds
+	Split        string // the episodes of a split of the dataset (Info.Splits) alone; "" or SplitAll: all
 	Map          *Mapping
 	// Options are choices of one format alone; Format.Options lists them. An unknown one is ErrMisuse.
 	Options map[string]string
@@ -112,7 +114,39 @@ func (f *Format) open(ctx context.Context, uri string, opt OpenOptions) (Dataset
 			}
 		}
 	}
-	return f.Open(ctx, uri, opt)
+	if opt.Split == SplitAll {
+		opt.Split = ""
+	}
+	if _, ok := f.Options["split"]; ok && opt.Split != "" {
+		// Its reader leaves out the files of the others.
+		if other := opt.Options["split"]; other != "" && other != opt.Split {
+			return nil, &Error{Class: ErrMisuse, Op: "open", Where: Where{"dataset": Redact(uri)}, Msg: "two splits", Want: opt.Split, Got: "the option split=" + other}
+		}
+		opt.Options = maps.Clone(opt.Options)
+		if opt.Options == nil {
+			opt.Options = map[string]string{}
+		}
+		opt.Options["split"] = opt.Split
+	}
+	ds, err := f.Open(ctx, uri, opt)
+	if err != nil {
+		return nil, err
+	}
+	if own := opt.Options["split"]; own != "" {
+		if own != SplitAll {
+			ds.Info().Split = own
+		}
+		return ds, nil
+	}
+	if opt.Split == "" {
+		return ds, nil
+	}
+	p, err := split(ds, opt.Split)
+	if err != nil {
+		_ = ds.Close()
+		return nil, At(err, Where{"dataset": Redact(uri)})
+	}
+	return p, nil
 }
 
 // Open opens the dataset at uri: a path, file://, http(s):// or mem://. The format is detected unless the options, of which there is at most

@@ -155,7 +155,7 @@ func (w *Workload) config(info *robocache.Info) (loader.Config, error) {
 }
 
 func (w *Workload) options(info *robocache.Info) (map[string]any, error) {
-	c := map[string]any{"batch_size": w.BatchSize, "shuffle": loader.Global, "seed": w.Seed, "threads": w.Workers, "image_dtype": "uint8"}
+	c := map[string]any{"batch_size": w.BatchSize, "shuffle": loader.Global, "seed": w.Seed, "threads": w.Workers, "image_dtype": "uint8", "split": robocache.SplitAll}
 	if w.Float32 {
 		c["image_dtype"] = "float32"
 	}

@@ -13,11 +13,12 @@ import (
 // Report is what `robocache inspect` shows of a dataset.
 type Report struct {
 	robocache.Info
-	DurationS float64  `json:"duration_s"` // frames ÷ fps; where none is declared, ÷ the measured rate of the episode's own rows
-	Length    Lengths  `json:"episode_length"`
-	Streams   []Stream `json:"streams"`
-	Bytes     *Sizes   `json:"bytes,omitempty"`
-	Stats     Stats    `json:"stats,omitempty"`
+	SplitEpisodes map[string]int `json:"split_episodes,omitempty"` // of each of Info.Splits, how many
+	DurationS     float64        `json:"duration_s"`               // frames ÷ fps; where none is declared, ÷ the measured rate of the episode's own rows
+	Length        Lengths        `json:"episode_length"`
+	Streams       []Stream       `json:"streams"`
+	Bytes         *Sizes         `json:"bytes,omitempty"`
+	Stats         Stats          `json:"stats,omitempty"`
 }
 
 // Lengths summarises the rows of the episodes.
@@ -57,7 +58,7 @@ type withVideo interface{ Video() *video.Library }
 // Dataset makes the summary.
 func Dataset(ctx context.Context, ds robocache.Dataset) (*Report, error) {
 	info := ds.Info()
-	r := &Report{Info: *info, Streams: []Stream{}}
+	r := &Report{Info: *info, SplitEpisodes: info.SplitCounts(), Streams: []Stream{}}
 	m := &meter{ds: ds, rates: map[string]float64{}}
 	rate := info.FPS.Float()
 	if rate == 0 {

@@ -32,6 +32,8 @@ type assembler struct {
 	workers  sync.Pool
 	units    sync.Pool
 
+	notes []string // what was chosen without being asked for
+
 	mu       sync.Mutex
 	warnings []string
 }
@@ -114,6 +116,14 @@ func newAssembler(ctx context.Context, mix []Mix, cfg Config) (*assembler, error
 		if err != nil {
 			a.close()
 			return nil, named(err, name)
+		}
+		note, err := own.chooseSplit(mix[i].Dataset.Info())
+		if err != nil {
+			a.close()
+			return nil, named(err, name)
+		}
+		if note != "" {
+			a.notes = append(a.notes, note)
 		}
 		src, err := newSource(ctx, a, i, len(mix), name, mix[i].Dataset, own)
 		if err != nil {

@@ -19,6 +19,7 @@ type Config struct {
 
 	// Which samples, and in what order (Loader only, but for Episodes and Drop…).
 	Episodes  []int   `json:"episodes,omitempty"`            // positions; nil = all. Rows come in file order, whatever the order of this list
+	Split     string  `json:"split,omitempty"`               // of the dataset, in place of episodes; "": train (training) where there is one, robocache.SplitAll: all
 	DropFirst int     `json:"drop_n_first_frames,omitempty"` // anchors left out at the start of each episode
 	DropTail  int     `json:"drop_n_last_frames,omitempty"`  // and at its end
 	BatchSize int     `json:"batch_size,omitempty"`
@@ -227,7 +228,7 @@ func ParseConfig(text []byte) (Config, error) {
 }
 
 func configKeys() []string {
-	return []string{"episodes", "drop_n_first_frames", "drop_n_last_frames", "batch_size", "shuffle", "pool_size", "pool_episodes", "pool_shards", "seed", "drop_last", "uneven", "rank", "world_size",
+	return []string{"episodes", "split", "drop_n_first_frames", "drop_n_last_frames", "batch_size", "shuffle", "pool_size", "pool_episodes", "pool_shards", "seed", "drop_last", "uneven", "rank", "world_size",
 		"keys", "delta_timestamps", "windows", "anchor", "hz", "align", "tolerance_s", "offset_tolerance_s", "compat", "image_dtype", "image_size", "image_resize", "augment", "depth_unit", "normalize", "compute_stats", "raw",
 		"temperature", "stop", "epoch_size", "stratified", "missing", "threads", "prefetch", "memory_budget", "on_bad_episode", "cache", "cache_budget", "cache_format", "io_threads", "deadline_s"}
 }

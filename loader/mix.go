@@ -23,6 +23,7 @@ type Mix struct {
 	ImageResize Resize
 	Augment     *Augment
 	Episodes    []int
+	Split       string // as of Config; beside Episodes, none
 	Normalize   *Normalize
 	Stats       robocache.Stats // in place of the dataset's own, by the batch's key or by its own
 	// ComputeStats is Config's, for this source.
@@ -80,6 +81,9 @@ func (m *Mix) config(cfg Config, several bool) (Config, error) {
 	}
 	if m.Episodes != nil {
 		cfg.Episodes = m.Episodes
+	}
+	if m.Split != "" {
+		cfg.Split = m.Split
 	}
 	if m.Normalize != nil {
 		if err := m.Normalize.check(); err != nil {

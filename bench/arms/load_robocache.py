@@ -26,7 +26,7 @@ windows = deltas(a, float(ds.fps), [k for k in ("observation.state", "action") i
 episodes = range(ds.num_episodes) if a.episode_list is None else a.episode_list
 lengths = [len(ds.episode(i)) for i in episodes]
 options = dict(batch_size=a.batch_size, shuffle=False if a.shuffle == "file" else a.shuffle, seed=a.seed, keys=keys, delta_timestamps=windows,
-               image_dtype="float32" if a.float32 else "uint8", image_size=a.image_hw, episodes=a.episode_list, drop_last=a.drop_last, rank=a.rank, world_size=a.world)
+               image_dtype="float32" if a.float32 else "uint8", image_size=a.image_hw, episodes=a.episode_list, split="all", drop_last=a.drop_last, rank=a.rank, world_size=a.world)
 if a.duration:
     options["on_bad_episode"] = "skip"  # counted: skipped_episodes
 if a.rows_hz:

@@ -27,7 +27,7 @@ def main(cache):
     keys = [k for k in names if k not in cameras] + wanted
     windows = deltas(a, float(ds.fps), [k for k in ("observation.state", "action") if k in names] + wanted)
     lengths = [len(ds.episode(i)) for i in range(ds.num_episodes)]
-    options = {"shuffle": "global", **a.options}
+    options = {"shuffle": "global", "split": "all", **a.options}
     if a.image_size:
         options["image_size"] = a.image_size
     if cache:

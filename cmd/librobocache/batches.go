@@ -87,6 +87,7 @@ type loaderReply struct {
 	Len     int64          `json:"len"`
 	Samples int64          `json:"samples"`
 	Fields  []loader.Field `json:"fields"`
+	Notes   []string       `json:"notes,omitempty"`
 	norms
 }
 
@@ -110,7 +111,7 @@ func robocache_loader_new(dataset C.int64_t, in *C.char, timeoutMS C.int32_t, ti
 			return result{}, err
 		}
 		return made(l, func(h int64) any {
-			return loaderReply{h, l.l.Len(), l.l.Samples(), l.l.Fields(), norms{l.l.Normalizers(), l.l.Settled()}}
+			return loaderReply{h, l.l.Len(), l.l.Samples(), l.l.Fields(), l.l.Notes(), norms{l.l.Normalizers(), l.l.Settled()}}
 		}), nil
 	})
 }

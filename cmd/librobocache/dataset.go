@@ -88,6 +88,7 @@ type openArgs struct {
 	RowsHz       robocache.Rate    `json:"rows_hz"`
 	Map          json.RawMessage   `json:"map"` // a mapping, or the path of a file that holds one
 	Options      map[string]string `json:"options"`
+	Split        string            `json:"split"`
 }
 
 // readMap reads a mapping, or the file whose path is given.
@@ -102,9 +103,14 @@ func readMap(b json.RawMessage) (*robocache.Mapping, error) {
 	return mapping.Parse(b)
 }
 
+type openInfo struct {
+	*robocache.Info
+	SplitEpisodes map[string]int `json:"split_episodes,omitempty"`
+}
+
 type openReply struct {
-	Dataset int64           `json:"dataset"`
-	Info    *robocache.Info `json:"info"`
+	Dataset int64    `json:"dataset"`
+	Info    openInfo `json:"info"`
 }
 
 //export robocache_open
@@ -118,12 +124,12 @@ func robocache_open(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C
 		if err != nil {
 			return result{}, err
 		}
-		ds, err := mapping.Open(ctx, a.URI, robocache.OpenOptions{Format: a.Format, MemoryBudget: a.MemoryBudget, HZ: a.RowsHz, Map: m, Options: a.Options})
+		ds, err := mapping.Open(ctx, a.URI, robocache.OpenOptions{Format: a.Format, MemoryBudget: a.MemoryBudget, HZ: a.RowsHz, Map: m, Options: a.Options, Split: a.Split})
 		if err != nil {
 			return result{}, err
 		}
 		s := (&shared{Dataset: ds}).retain()
-		return made(&dataset{shared: s}, func(h int64) any { return openReply{h, ds.Info()} }), nil
+		return made(&dataset{shared: s}, func(h int64) any { return openReply{h, openInfo{ds.Info(), ds.Info().SplitCounts()}} }), nil
 	})
 }
 

@@ -36,6 +36,7 @@ type mapReply struct {
 	Map    int64          `json:"map"`
 	Len    int64          `json:"len"`
 	Fields []loader.Field `json:"fields"`
+	Notes  []string       `json:"notes,omitempty"`
 	norms
 }
 
@@ -55,7 +56,9 @@ func robocache_map_new(dataset C.int64_t, in *C.char, timeoutMS C.int32_t, ticke
 			if err != nil {
 				return result{}, err
 			}
-			return made(&mapped{m: m, data: s.retain()}, func(h int64) any { return mapReply{h, m.Len(), m.Fields(), norms{m.Normalizers(), m.Settled()}} }), nil
+			return made(&mapped{m: m, data: s.retain()}, func(h int64) any {
+				return mapReply{h, m.Len(), m.Fields(), m.Notes(), norms{m.Normalizers(), m.Settled()}}
+			}), nil
 		})
 	})
 }

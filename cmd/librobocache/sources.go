@@ -28,6 +28,7 @@ type source struct {
 	ImageResize loader.Resize           `json:"image_resize"`
 	Augment     *loader.Augment         `json:"augment"`
 	Episodes    []int                   `json:"episodes"`
+	Split       string                  `json:"split"`
 	Normalize   *loader.Normalize       `json:"normalize"`
 	Stats       map[string]featureStats `json:"stats"`
 	Compute     bool                    `json:"compute_stats"`
@@ -97,7 +98,7 @@ func (w *wish) mix(handle int64) (mix []loader.Mix, held []*shared, err error) {
 			return nil, held, robocache.At(err, robocache.Where{"source": i})
 		}
 		held = append(held, open)
-		m := loader.Mix{Dataset: open.Dataset, Name: s.Name, Weight: s.Weight, Rename: s.Rename, Keys: s.Keys, Hz: s.Hz, Anchor: s.Anchor, ImageSize: s.ImageSize, ImageResize: s.ImageResize, Augment: s.Augment, Episodes: s.Episodes, Normalize: s.Normalize,
+		m := loader.Mix{Dataset: open.Dataset, Name: s.Name, Weight: s.Weight, Rename: s.Rename, Keys: s.Keys, Hz: s.Hz, Anchor: s.Anchor, ImageSize: s.ImageSize, ImageResize: s.ImageResize, Augment: s.Augment, Episodes: s.Episodes, Split: s.Split, Normalize: s.Normalize,
 			Stats: statsOf(s.Stats), ComputeStats: s.Compute, Dims: s.Dims}
 		if len(s.Align) > 0 && string(s.Align) != "null" {
 			a, err := align.ParseConfig(s.Align)

@@ -322,21 +322,15 @@ func (w *writer) masks() error {
 	for _, name := range names {
 		var demos []string
 		width := 1
-		for part := range strings.SplitSeq(w.info.Splits[name], ",") {
-			a, b, ok := strings.Cut(part, ":")
-			from, err1 := strconv.Atoi(a)
-			to, err2 := strconv.Atoi(b)
-			if !ok || err1 != nil || err2 != nil || from < 0 {
-				if part != "" {
-					w.find(robocache.SeverityWarning, "split-not-kept", nil, 0, fmt.Sprintf("the split %s is %q", name, w.info.Splits[name]), "")
-				}
-				continue
-			}
-			for e := from; e < min(to, w.info.Episodes); e++ {
-				if demo := w.demos[e]; demo != "" {
-					demos = append(demos, demo)
-					width = max(width, len(demo))
-				}
+		episodes, err := w.info.SplitEpisodes(name)
+		if err != nil {
+			w.find(robocache.SeverityWarning, "split-not-kept", nil, 0, err.Error(), "")
+			continue
+		}
+		for _, e := range episodes {
+			if demo := w.demos[e]; demo != "" {
+				demos = append(demos, demo)
+				width = max(width, len(demo))
 			}
 		}
 		d, err := mask.Dataset(strings.ReplaceAll(name, "/", "."), h5.Spec{Fixed: width, Shape: []int64{int64(len(demos))}})

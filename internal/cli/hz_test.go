@@ -200,3 +200,30 @@ func TestRowsHZ(t *testing.T) {
 		t.Errorf("stats of a grid into the dataset: exit %d: %s", code, errs)
 	}
 }
+
+// --split is of every verb that opens a dataset; inspect lists the splits with their episodes.
+func TestSplit(t *testing.T) {
+	demos := filepath.Join(realdata.Path(t, "robomimic_like"), "earliest_gzip.hdf5")
+	if _, out, _ := call(t, "inspect", demos); !strings.Contains(out, "train 2, valid 1") {
+		t.Errorf("inspect says\n%s", out)
+	}
+	for _, verb := range [][]string{{"inspect", "--json"}, {"doctor", "--json"}, {"convert", "--dry-run", "--json", "--frames", "none"}} {
+		args := append(verb, demos, "--split", "train")
+		if verb[0] == "convert" {
+			args = append(args, filepath.Join(t.TempDir(), "out"))
+		}
+		var r struct {
+			Episodes json.Number `json:"num_episodes"`
+		}
+		if code, out, errs := call(t, args...); code != exitDone || json.Unmarshal([]byte(out), &r) != nil || r.Episodes != "2" {
+			t.Errorf("%v: exit %d, %s episodes: %s", verb, code, r.Episodes, errs)
+		}
+		args[len(verb)+2] = "test"
+		if code, _, errs := call(t, args...); code != exitMisuse || !strings.Contains(errs, "train") || !strings.Contains(errs, "valid") {
+			t.Errorf("%v of an unknown split: exit %d: %s", verb, code, errs)
+		}
+	}
+	if code, _, errs := call(t, "stats", demos, "--frames", "none", "--split", "train", "--write"); code != exitMisuse || !strings.Contains(errs, "--out") {
+		t.Errorf("stats of a split into the dataset: exit %d: %s", code, errs)
+	}
+}

@@ -93,6 +93,15 @@ func printReport(w io.Writer, r *inspect.Report) {
 		fmt.Fprintf(w, ", robot %s", r.Robot)
 	}
 	fmt.Fprintf(w, "\n  episode length %d to %d, mean %.1f\n", r.Length.Min, r.Length.Max, r.Length.Mean)
+	if r.Split != "" {
+		fmt.Fprintf(w, "  only the split %s\n", r.Split)
+	} else if len(r.SplitEpisodes) > 0 {
+		var parts []string
+		for _, n := range r.SplitNames() {
+			parts = append(parts, fmt.Sprintf("%s %d", n, r.SplitEpisodes[n]))
+		}
+		fmt.Fprintf(w, "  splits, by episodes: %s\n", strings.Join(parts, ", "))
+	}
 	if r.Bytes != nil {
 		fmt.Fprintf(w, "  %s in %d files\n", bytesText(r.Bytes.Total), r.Bytes.Files)
 	}

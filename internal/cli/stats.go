@@ -35,8 +35,8 @@ func newStats() *cobra.Command {
 			default:
 				return misuse("--frames: expected sampled, all or none, found " + strconv.Quote(frames))
 			}
-			if write && open.hz != "" {
-				return misuse("--write puts statistics of the rows as they are into the dataset; those of --hz are for --out")
+			if write && (open.hz != "" || open.split != "") {
+				return misuse("--write puts statistics of all rows as they are into the dataset; those of --hz or --split are for --out")
 			}
 			ds, err := open.open(ctx, args[0])
 			if err != nil {

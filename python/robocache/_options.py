@@ -5,10 +5,11 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
+import logging
 import numbers
 import operator
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
@@ -53,6 +54,17 @@ def checked(fn: F) -> F:
         return fn(*args, **kwargs)
 
     return wrapper  # type: ignore[return-value]
+
+
+_noted: set[str] = set()
+
+
+def note(answer: Mapping[str, Any]) -> None:
+    """Logs what the engine chose without being asked for, each thing once."""
+    for text in answer.get("notes") or []:
+        if text not in _noted:
+            _noted.add(text)
+            logging.getLogger("robocache").warning(text)
 
 
 def choice(name: str, value: Any, allowed: Iterable[Any]) -> Any:

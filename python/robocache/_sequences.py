@@ -160,13 +160,13 @@ def all_pictures(ds: Dataset, *, colour: bool, depth: bool) -> dict[str, str]:
     return out
 
 
-def split_of(ds: Dataset, split: str | None, usual: str | None) -> list[int] | None:
-    """Positions of the episodes of a split; None for all. usual: the split that counts where none is asked for and it is there."""
+def split_of(ds: Dataset, split: str | None, usual: str) -> list[int] | None:
+    """Positions of the episodes of a split; None for all. usual: what counts where none is asked for and it is there."""
     splits: Mapping[str, str] = ds.info.get("splits") or {}
-    if split is None:
-        if usual is None or usual not in splits:
-            return None
+    if split is None and usual in splits:
         split = usual
+    if split is None or split == "all":
+        return None
     text = splits[_options.choice("split", split, splits)]
     spans = [part.split(":") for part in text.split(",") if part]
     return [i for a, b in spans for i in range(int(a), int(b))]

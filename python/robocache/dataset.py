@@ -31,9 +31,10 @@ class Dataset:
         map: Any = None,
         options: Mapping[str, Any] | None = None,
         memory_budget: int | str | None = None,
+        split: str | None = None,
     ) -> None:
         self.uri = _options.uri(uri)
-        self._args: dict[str, Any] = {"uri": self.uri, **opening(format, rows_hz, map, options)}
+        self._args: dict[str, Any] = {"uri": self.uri, **opening(format, rows_hz, map, options, split)}
         if memory_budget is not None:
             self._args["memory_budget"] = _options.bytes_of("memory_budget", memory_budget)
         self._fresh()
@@ -103,6 +104,18 @@ class Dataset:
     def tasks(self) -> dict[int, str]:
         """task_index → text."""
         return {t["task_index"]: t["task"] for t in self.info.get("tasks") or []}
+
+    @property
+    def splits(self) -> dict[str, int]:
+        """The splits that the dataset names, each with the number of its episodes; empty where it names none."""
+        return dict(self.info.get("split_episodes") or {})
+
+    def split(self, name: str) -> Dataset:
+        """The episodes of a split as a Dataset of its own, numbered from 0. Raises Misuse, with the names that are there."""
+        ds = Dataset.__new__(Dataset)
+        ds.__setstate__({"args": {**self._args, "split": str(name)}})
+        ds._handle.open()
+        return ds
 
     @property
     def findings(self) -> list[dict[str, Any]]:
@@ -182,21 +195,23 @@ def open(
     map: Any = None,
     options: Mapping[str, Any] | None = None,
     memory_budget: int | str | None = None,
+    split: str | None = None,
 ) -> Dataset:
     """Opens the dataset at a path or URI.
 
     uri: a path, file://, http(s)://, or mem:// in tests. The format is detected; format= overrides.
     rows_hz: rate of the rows, for formats that keep no clock (hz= of Loader, MapDataset and Episode.align resamples). options: choices of one format, {name: value}; its page lists them.
     map: a mapping that says what the format leaves open (streams, clocks, units): a dict, or the path of a file.
+    split: the episodes of one split alone ("train", "val"; Dataset.splits has the names), numbered from 0; default all.
     memory_budget: bytes (or "1GiB") for tables, sample indexes and open files.
     Raises NotFound, Malformed or Unsupported with `.where` and `.hint`.
     """
-    ds = Dataset(uri, format=format, rows_hz=rows_hz, map=map, options=options, memory_budget=memory_budget)
+    ds = Dataset(uri, format=format, rows_hz=rows_hz, map=map, options=options, memory_budget=memory_budget, split=split)
     ds._handle.open()
     return ds
 
 
-def opening(format: Any = None, rows_hz: Any = None, map: Any = None, options: Any = None) -> dict[str, Any]:
+def opening(format: Any = None, rows_hz: Any = None, map: Any = None, options: Any = None, split: Any = None) -> dict[str, Any]:
     """How a dataset is opened, checked, as the engine wants it."""
     args: dict[str, Any] = {}
     if format is not None:
@@ -205,6 +220,8 @@ def opening(format: Any = None, rows_hz: Any = None, map: Any = None, options: A
         args["rows_hz"] = rate("rows_hz", rows_hz)
     if map is not None:
         args["map"] = dict(map) if isinstance(map, Mapping) else os.path.abspath(_options.uri(map))
+    if split is not None:
+        args["split"] = str(split)
     if options is not None:
         if not isinstance(options, Mapping):
             raise Misuse(f"options={options!r}: expected a dict")

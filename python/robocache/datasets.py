@@ -97,7 +97,7 @@ class _Sequences(_Base):
         self.map = MapDataset(
             dataset, episodes=None if episodes is None else list(episodes), hz=exact / self.sequence_length, keys=[*streams, *([self._task] if self._task else []), "episode_id"],
             windows={k: span for k in streams}, align={k: v for k, v in align.items() if v}, image_dtype=image_dtype, image_size=image_size, threads=threads,
-            memory_budget=memory_budget,
+            memory_budget=memory_budget, split="all" if episodes is None else None,
         )  # fmt: skip
 
     def __len__(self) -> int:
@@ -413,7 +413,7 @@ def create_rtx_dataloader(
 class CALVINDataset(_Sequences):
     """CALVIN: sequences of fixed length with one or more cameras.
 
-    path: the folder that holds training/ and validation/, or one of them. split: "training", "validation"; default training where there is one.
+    path: the folder that holds training/ and validation/, or one of them. split: "training", "validation"; default training where there is one; "all".
     tasks: ["all"]: all annotated windows, each an episode (of a set without annotations its runs); names of tasks (["lift_red_block", …]): theirs;
         None: the runs as recorded, annotated or not.
     cameras: of "static", "gripper", "tactile.0", "tactile.1". depth: their depth pictures too.
@@ -447,7 +447,7 @@ class CALVINDataset(_Sequences):
 class RoboMimicDataset(_Sequences):
     """robomimic HDF5: sequences of fixed length.
 
-    path: a file, or a folder of files that are one dataset. split: a mask ("train", "valid"); default all demos.
+    path: a file, or a folder of files that are one dataset. split: a mask ("train", "valid"); default all demos, as robomimic without a filter key.
     tasks: only demos of these tasks (the names of env_args, or their instructions); None: all.
     obs_modality: "low_dim": numbers only, no picture is read; "rgb" or "image": the cameras too; "depth": depth pictures too; or a list of these.
     sequence_length, target_hz, image_size, image_dtype, streams, threads, memory_budget: as RTXDataset; rows_hz: the recorded rate, where env_args lacks it.
@@ -468,7 +468,7 @@ class RoboMimicDataset(_Sequences):
         chosen = _sequences.names("tasks", tasks)
         ds = open_dataset(path, format="robomimic", rows_hz=rows_hz, options=options)
         self.tasks = chosen
-        picked = _sequences.split_of(ds, split, None)
+        picked = _sequences.split_of(ds, split, "all")
         if chosen is not None and "all" not in chosen:
             picked = _sequences.with_tasks(ds, picked, chosen, None)
         pictures = _sequences.all_pictures(ds, colour=bool(kinds & {"rgb", "image"}), depth="depth" in kinds)

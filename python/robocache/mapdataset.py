@@ -29,6 +29,7 @@ def sample_config(
     features: Mapping[str, Feature],
     *,
     episodes: Iterable[int] | None = None,
+    split: str | None = None,
     delta_timestamps: Mapping[str, Sequence[float]] | None = None,
     hz: Any = None,
     align: Mapping[str, Any] | None = None,
@@ -56,6 +57,8 @@ def sample_config(
             c["episodes"] = [operator.index(e) for e in episodes]
         except TypeError:
             raise Misuse(f"episodes={episodes!r}: expected positions, as a list of integers") from None
+    if split is not None:
+        c["split"] = str(split)
     if delta_timestamps is not None:
         if not isinstance(delta_timestamps, Mapping):
             raise Misuse(f"delta_timestamps={delta_timestamps!r}: expected a dict by key")
@@ -161,7 +164,8 @@ class MapDataset(_Base):
     """Samples by number: len, [i], [a:b], negative indices, and __getitems__, which decodes a whole batch at once.
 
     source: a path or URI, or an open Dataset.
-    episodes: positions; the samples come in file order. keys: the streams that a sample holds (others are not read); "episode_id", where it is
+    split: the episodes of one split; default "train" (or "training") where the dataset names one, which is logged; "all": all of them.
+    episodes: positions in the dataset, in place of a split; the samples come in file order. keys: the streams that a sample holds (others are not read); "episode_id", where it is
         named, is the position of the sample's episode, as text.
     delta_timestamps: {key: [seconds, …]}, windows with `<key>_is_pad`, by lerobot's rules; with several clocks in time, by the align rule.
     windows: {key: window} at a stream's own rate, in seconds. A list of offsets: the samples there (pictures and point clouds the nearest,
@@ -209,6 +213,7 @@ class MapDataset(_Base):
         rows_hz: Any = None,
         map: Any = None,
         options: Mapping[str, Any] | None = None,
+        split: str | None = None,
         windows: Mapping[str, Any] | None = None,
         anchor: str | None = None,
         depth_unit: str | None = None,
@@ -218,7 +223,7 @@ class MapDataset(_Base):
     ) -> None:
         self.dataset: Dataset = opened(source, format=format, rows_hz=rows_hz, map=map, options=options)
         self._config = sample_config(
-            self.dataset.features, episodes=episodes, delta_timestamps=delta_timestamps, hz=hz, align=align, keys=keys,
+            self.dataset.features, episodes=episodes, split=split, delta_timestamps=delta_timestamps, hz=hz, align=align, keys=keys,
             image_dtype=image_dtype, image_size=image_size, tolerance_s=tolerance_s, windows=windows, anchor=anchor,
             depth_unit=depth_unit, image_resize=image_resize, normalize=normalize, stats=stats,
         )  # fmt: skip
@@ -234,6 +239,8 @@ class MapDataset(_Base):
 
     def _make(self) -> tuple[int, Any]:
         answer = self.dataset._handle.call("robocache_map_new", self._settled or self._config)
+        if self._told is None:
+            _options.note(answer)
         told = (answer["len"], answer["fields"])
         # Opened again in another process: a camera whose files are gone by now must not drop out of the items silently.
         if self._told is not None and self._told != told:

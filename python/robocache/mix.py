@@ -32,7 +32,7 @@ class Mix:
         own keys or by the batch's), or a stats.json; or "compute", as of Loader. Statistics are never pooled over sources.
     dims: {key: [place, …]} with the Loader's missing="pad": where each of its own numbers of a row stands in the padded row, each place once.
         Without an entry they are the leading ones, in their order.
-    normalize, image_size, image_resize, augment, episodes, keys: as of Loader, for this source alone; augment={} is none.
+    normalize, image_size, image_resize, augment, episodes, split, keys: as of Loader, for this source alone; augment={} is none.
     name: in errors, statistics and states; default its number.
     format, map, options, rows_hz: how a path is opened, as robocache.open takes them.
 
@@ -63,6 +63,7 @@ class Mix:
         image_resize: str | None = None,
         dims: Mapping[str, Sequence[int]] | None = None,
         augment: Mapping[str, Any] | None = None,
+        split: str | None = None,
     ) -> None:
         if isinstance(source, Mix):
             raise Misuse("a Mix of a Mix", hint="give its path, URI or Dataset")
@@ -83,7 +84,7 @@ class Mix:
                 raise Misuse(f"rename: two keys of {self.dataset.uri!r} are {to!r}")
             self.features[to] = f
         self._config: dict[str, Any] = {
-            k: v for k, v in sample_config(self.features, episodes=episodes, hz=hz, align=align, keys=keys, image_size=image_size, image_resize=image_resize, anchor=anchor).items()
+            k: v for k, v in sample_config(self.features, episodes=episodes, split=split, hz=hz, align=align, keys=keys, image_size=image_size, image_resize=image_resize, anchor=anchor).items()
         }
         if augment is not None:
             self._config["augment"] = _loading.augment(augment)

@@ -1,0 +1,314 @@
+package robocache
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+)
+
+// SplitAll asks for all episodes where a split would be chosen without being asked for.
+const SplitAll = "all"
+
+// SplitEpisodes gives the positions of the episodes of a split, ascending. Those beyond the dataset are left out: its doctor finds them.
+func (i *Info) SplitEpisodes(name string) ([]int, error) {
+	text, ok := i.Splits[name]
+	if !ok {
+		hint := "it has no splits"
+		if names := i.SplitNames(); len(names) > 0 {
+			hint = "it has " + strings.Join(names, ", ")
+		}
+		return nil, &Error{Class: ErrMisuse, Op: "split", Where: Where{"dataset": i.URI}, Msg: "the dataset has no split " + strconv.Quote(name), Hint: hint}
+	}
+	var out []int
+	for part := range strings.SplitSeq(text, ",") {
+		if part == "" {
+			continue
+		}
+		a, b, ok := strings.Cut(part, ":")
+		from, err1 := strconv.Atoi(a)
+		to, err2 := strconv.Atoi(b)
+		if !ok || err1 != nil || err2 != nil || from < 0 || to < from {
+			return nil, &Error{Class: ErrMalformed, Op: "split", Where: Where{"dataset": i.URI}, Msg: "the split " + name, Want: "ranges of episodes such as 0:40,45:50", Got: strconv.Quote(text)}
+		}
+		for e := from; e < min(to, i.Episodes); e++ {
+			out = append(out, e)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
+}
+
+// SplitNames lists the splits, in the order of their first episodes.
+func (i *Info) SplitNames() []string {
+	first := map[string]int{}
+	var names []string
+	for n := range i.Splits {
+		first[n] = i.Episodes
+		if e, err := i.SplitEpisodes(n); err == nil && len(e) > 0 {
+			first[n] = e[0]
+		}
+		names = append(names, n)
+	}
+	sort.Slice(names, func(a, b int) bool {
+		return first[names[a]] < first[names[b]] || first[names[a]] == first[names[b]] && names[a] < names[b]
+	})
+	return names
+}
+
+// SplitCounts gives the number of episodes of each split that can be read.
+func (i *Info) SplitCounts() map[string]int {
+	out := map[string]int{}
+	for n := range i.Splits {
+		if e, err := i.SplitEpisodes(n); err == nil {
+			out[n] = len(e)
+		}
+	}
+	return out
+}
+
+// TrainSplit names the split that training reads where none is asked for: train, or training; "" where there is none, where it holds all
+// episodes, and where a split was opened already.
+func (i *Info) TrainSplit() (name string, episodes []int) {
+	if i.Split != "" {
+		return "", nil
+	}
+	for _, name := range []string{"train", "training"} {
+		if _, ok := i.Splits[name]; ok {
+			if e, err := i.SplitEpisodes(name); err == nil && len(e) > 0 && len(e) < i.Episodes {
+				return name, e
+			}
+		}
+	}
+	return "", nil
+}
+
+// part is some episodes of a dataset. Episode.Index, and the numbers in findings and errors, stay those of the whole.
+type part struct {
+	Dataset
+	info     Info
+	episodes []int // positions in the whole
+	straight bool  // they are the first ones: rows need no other names
+}
+
+// split gives the episodes of a split as a dataset, which owns ds from then on.
+func split(ds Dataset, name string) (Dataset, error) {
+	whole := ds.Info()
+	episodes, err := whole.SplitEpisodes(name)
+	if err != nil {
+		return nil, err
+	}
+	p := &part{Dataset: ds, info: *whole, episodes: episodes, straight: true}
+	place := make(map[int]int, len(episodes))
+	p.info.Split, p.info.Episodes, p.info.Frames, p.info.Splits = name, len(episodes), 0, map[string]string{}
+	for i, e := range episodes {
+		place[e] = i
+		p.straight = p.straight && i == e
+		p.info.Frames += int64(ds.Len(e))
+	}
+	for other := range whole.Splits {
+		all, err := whole.SplitEpisodes(other)
+		if err != nil {
+			continue
+		}
+		var here []int
+		for _, e := range all {
+			if i, ok := place[e]; ok {
+				here = append(here, i)
+			}
+		}
+		if len(here) > 0 || other == name {
+			p.info.Splits[other] = spans(here)
+		}
+	}
+	return p, nil
+}
+
+// spans writes ascending positions as ranges.
+func spans(positions []int) string {
+	var parts []string
+	for at := 0; at < len(positions); {
+		end := at + 1
+		for end < len(positions) && positions[end] == positions[end-1]+1 {
+			end++
+		}
+		parts = append(parts, fmt.Sprintf("%d:%d", positions[at], positions[end-1]+1))
+		at = end
+	}
+	return strings.Join(parts, ",")
+}
+
+func (p *part) Info() *Info     { return &p.info }
+func (p *part) Unwrap() Dataset { return p.Dataset }
+
+func (p *part) at(episode int) (int, error) {
+	if episode < 0 || episode >= len(p.episodes) {
+		return 0, &Error{Class: ErrNotFound, Op: "split", Where: Where{"dataset": p.info.URI, "episode": episode}, Msg: "there is no such episode in the split " + p.info.Split, Want: "0 to " + strconv.Itoa(len(p.episodes)-1)}
+	}
+	return p.episodes[episode], nil
+}
+
+func (p *part) Len(episode int) int {
+	if episode < 0 || episode >= len(p.episodes) {
+		return 0
+	}
+	return p.Dataset.Len(p.episodes[episode])
+}
+
+func (p *part) Episode(ctx context.Context, episode int) (Episode, error) {
+	e, err := p.at(episode)
+	if err != nil {
+		return Episode{}, err
+	}
+	ep, err := p.Dataset.Episode(ctx, e)
+	ep.Position = episode
+	return ep, err
+}
+
+func (p *part) Times(ctx context.Context, episode int, key string) ([]int64, error) {
+	e, err := p.at(episode)
+	if err != nil {
+		return nil, err
+	}
+	return p.Dataset.Times(ctx, e, key)
+}
+
+// rows are rows by their names in the whole.
+func (p *part) rows(rows []Row) ([]Row, error) {
+	out := rows
+	if !p.straight {
+		out = make([]Row, len(rows))
+	}
+	for i, r := range rows {
+		e, err := p.at(r.Episode)
+		if err != nil {
+			return nil, err
+		}
+		if !p.straight {
+			out[i] = Row{e, r.Index}
+		}
+	}
+	return out, nil
+}
+
+func (p *part) Gather(ctx context.Context, key string, rows []Row, dst []byte) error {
+	rows, err := p.rows(rows)
+	if err != nil {
+		return err
+	}
+	return p.Dataset.Gather(ctx, key, rows, dst)
+}
+
+func (p *part) Text(ctx context.Context, key string, rows []Row) ([]string, error) {
+	rows, err := p.rows(rows)
+	if err != nil {
+		return nil, err
+	}
+	return p.Dataset.Text(ctx, key, rows)
+}
+
+func (p *part) Frames(ctx context.Context, key string, rows []Row, out []FrameRef) error {
+	rows, err := p.rows(rows)
+	if err != nil {
+		return err
+	}
+	return p.Dataset.Frames(ctx, key, rows, out)
+}
+
+// LendFrames is the whole's; of one that does not lend, Frames.
+func (p *part) LendFrames(ctx context.Context, key string, rows []Row, out []FrameRef) (func(), error) {
+	l, ok := p.Dataset.(Lender)
+	if !ok {
+		return nil, p.Frames(ctx, key, rows, out)
+	}
+	rows, err := p.rows(rows)
+	if err != nil {
+		return nil, err
+	}
+	return l.LendFrames(ctx, key, rows, out)
+}
+
+// GatherRagged is the whole's.
+func (p *part) GatherRagged(ctx context.Context, key string, rows []Row) ([]byte, []int, error) {
+	r, ok := p.Dataset.(RaggedDataset)
+	if !ok {
+		return nil, nil, &Error{Class: ErrUnsupported, Op: "gather", Where: Where{"stream": key}, Msg: "no rows of varying length"}
+	}
+	rows, err := p.rows(rows)
+	if err != nil {
+		return nil, nil, err
+	}
+	return r.GatherRagged(ctx, key, rows)
+}
+
+// Valid is the whole's; without one all rows hold a value.
+func (p *part) Valid(ctx context.Context, key string, rows []Row, valid []uint8) error {
+	m, ok := p.Dataset.(Masker)
+	if !ok {
+		for i := range valid {
+			valid[i] = 1
+		}
+		return nil
+	}
+	rows, err := p.rows(rows)
+	if err != nil {
+		return err
+	}
+	return m.Valid(ctx, key, rows, valid)
+}
+
+// Clocks is the whole's.
+func (p *part) Clocks(key string) []string {
+	if c, ok := p.Dataset.(Clocked); ok {
+		return c.Clocks(key)
+	}
+	return nil
+}
+
+// TimesBy is the whole's; Clocks says which there are.
+func (p *part) TimesBy(ctx context.Context, episode int, key, clock string) ([]int64, error) {
+	e, err := p.at(episode)
+	if err != nil {
+		return nil, err
+	}
+	if c, ok := p.Dataset.(Clocked); ok {
+		return c.TimesBy(ctx, e, key, clock)
+	}
+	return nil, &Error{Class: ErrUnsupported, Op: "times", Where: Where{"stream": key}, Msg: "this stream was stamped by one clock"}
+}
+
+// Rows is the whole's.
+func (p *part) Rows(ctx context.Context, episode int, key string) (int, error) {
+	e, err := p.at(episode)
+	if err != nil {
+		return 0, err
+	}
+	f := p.info.Feature(key)
+	if f == nil {
+		return p.Dataset.Len(e), nil
+	}
+	return RowsIn(ctx, p.Dataset, e, f)
+}
+
+// Diagnose is the whole's, of the split's episodes.
+func (p *part) Diagnose(ctx context.Context, opt DiagnoseOptions) ([]Finding, error) {
+	own, ok := As[Diagnoser](p.Dataset)
+	if !ok {
+		return slices.Clone(p.info.Findings), nil
+	}
+	if opt.Episodes == nil {
+		opt.Episodes = p.episodes
+		return own.Diagnose(ctx, opt)
+	}
+	episodes := make([]int, len(opt.Episodes))
+	for i, e := range opt.Episodes {
+		var err error
+		if episodes[i], err = p.at(e); err != nil {
+			return nil, err
+		}
+	}
+	opt.Episodes = episodes
+	return own.Diagnose(ctx, opt)
+}

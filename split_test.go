@@ -1,0 +1,34 @@
+package robocache
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestSplitEpisodes(t *testing.T) {
+	i := &Info{Episodes: 6, Splits: map[string]string{"val": "3:5,0:1", "train": "1:3,5:9", "none": "", "bad": "4:2"}}
+	for name, want := range map[string][]int{"val": {0, 3, 4}, "train": {1, 2, 5}, "none": nil} {
+		if got, err := i.SplitEpisodes(name); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+	}
+	if _, err := i.SplitEpisodes("bad"); !errors.Is(err, ErrMalformed) {
+		t.Errorf("a range that goes back: %v", err)
+	}
+	if _, err := i.SplitEpisodes("test"); !errors.Is(err, ErrMisuse) || !strings.Contains(err.Error(), "val, train") {
+		t.Errorf("an unknown split: %v", err)
+	}
+	if name, e := i.TrainSplit(); name != "train" || len(e) != 3 {
+		t.Errorf("for training: %s %v", name, e)
+	}
+	for _, j := range []*Info{{Episodes: 3, Splits: map[string]string{"train": "0:3"}}, {Episodes: 3, Splits: map[string]string{"val": "0:1"}}, {Episodes: 3, Split: "val", Splits: map[string]string{"train": "0:1"}}} {
+		if name, _ := j.TrainSplit(); name != "" {
+			t.Errorf("%v: %s is chosen for training", j.Splits, name)
+		}
+	}
+	if got := spans([]int{0, 1, 4, 6, 7}); got != "0:2,4:5,6:8" {
+		t.Errorf("spans: %s", got)
+	}
+}
