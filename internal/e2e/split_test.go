@@ -38,7 +38,9 @@ func TestSplits(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Run("made", func(t *testing.T) { splits(t, made, "val", "train", "observation.state", 2, 4) })
-	t.Run("RLDS", func(t *testing.T) { splits(t, realdata.Path(t, "bridge_rlds"), "val", "train", "observation.state", 25, 25) })
+	t.Run("RLDS", func(t *testing.T) {
+		splits(t, realdata.Path(t, "bridge_rlds"), "val", "train", "observation.state", 25, 25)
+	})
 	t.Run("robomimic", func(t *testing.T) {
 		splits(t, filepath.Join(realdata.Path(t, "robomimic_like"), "earliest_gzip.hdf5"), "valid", "train", "action", 1, 2)
 	})
