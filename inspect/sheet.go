@@ -1,123 +1,189 @@
 package inspect
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"image"
 	"image/color"
 	"image/draw"
 	"image/png"
-	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/font"
-	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/plotutil"
 	"gonum.org/v1/plot/vg"
 	vgdraw "gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgimg"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/video"
 )
 
 const (
 	sheetWidth = 1280
-	sheetCols  = 8   // pictures a camera
-	plotHeight = 200 // pixels
-	maxCurves  = 12  // channels drawn of a stream
-	linePx     = 16  // a line of text
-	captionPx  = 2 * linePx
+	sheetCols  = 8  // frames a camera
+	linePx     = 16 // a line of text
 )
 
-// ContactSheet writes a PNG of one episode: evenly spaced pictures of every camera, and the numeric streams below on
-// the same time axis. The file appears whole or not at all.
+// CheckSheet refuses the name of a contact sheet whose suffix promises another file than a PNG: it is asked before any work is done.
+func CheckSheet(path string) error {
+	switch suffix := filepath.Ext(path); {
+	case suffix == "", strings.EqualFold(suffix, ".png"):
+		return nil
+	default:
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "contact sheet", Where: robocache.Where{"file": path}, Want: "a name that ends in .png", Got: suffix, Hint: "a contact sheet is a PNG: name it " + strings.TrimSuffix(filepath.Base(path), suffix) + ".png"}
+	}
+}
+
+// ContactSheet writes a PNG of one episode: evenly spaced frames of every camera, and every other stream below on one time axis, that of the whole
+// episode. What is not drawn is said at the end. The file appears whole or not at all.
 func ContactSheet(ctx context.Context, ds robocache.Dataset, episode int, path string) error {
+	if err := CheckSheet(path); err != nil {
+		return err
+	}
 	ep, err := ds.Episode(ctx, episode)
 	if err != nil {
 		return err
 	}
-	if ep.Length == 0 {
+	streams, axis, err := timelines(ctx, ds, episode)
+	if err != nil {
+		return err
+	}
+	if len(streams) == 0 {
 		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "contact sheet", Where: robocache.Where{"episode": episode}, Msg: "the episode has no rows"}
 	}
-	var parts []image.Image
-	features := ds.Info().Features
-	for i := range features {
-		f := &features[i]
-		if f.Kind != robocache.KindVideo && f.Kind != robocache.KindImage {
-			continue
+	slices.SortStableFunc(streams, func(a, b *timeline) int { return cmp.Compare(a.rank(), b.rank()) })
+	parts := []image.Image{textLines([]string{fmt.Sprintf("episode %d of %s: %s", episode, robocache.Redact(ds.Info().URI), strings.Join(ep.Tasks, " | "))})}
+	for _, s := range streams {
+		var part image.Image
+		var err error
+		if s.rank() == 0 {
+			part, err = cameraStrip(ctx, ds, s, episode, axis)
+		} else {
+			part, err = streamPlot(ctx, ds, s, episode, axis)
 		}
-		strip, err := cameraStrip(ctx, ds, f, episode, ep.Length)
 		if err != nil {
-			return err
+			return robocache.At(err, robocache.Where{"stream": s.f.Key, "episode": episode})
 		}
-		parts = append(parts, strip)
+		parts = append(parts, part)
 	}
-	for i := range features {
-		f := &features[i]
-		if f.Kind != robocache.KindNumeric || f.Default {
-			continue
-		}
-		p, err := streamPlot(ctx, ds, f, episode, ep.Length)
-		if err != nil {
-			return err
-		}
-		if p != nil {
-			parts = append(parts, p)
-		}
-	}
+	parts = append(parts, textLines(leftOut(ds, streams)))
 	height := 0
 	for _, p := range parts {
 		height += p.Bounds().Dy()
 	}
-	sheet := image.NewRGBA(image.Rect(0, 0, sheetWidth, max(height, 1)))
+	sheet := image.NewRGBA(image.Rect(0, 0, sheetWidth, height))
 	draw.Draw(sheet, sheet.Bounds(), image.White, image.Point{}, draw.Src)
 	y := 0
 	for _, p := range parts {
-		draw.Draw(sheet, image.Rect(0, y, sheetWidth, y+p.Bounds().Dy()), p, p.Bounds().Min, draw.Src)
+		draw.Draw(sheet, image.Rect(0, y, sheetWidth, y+p.Bounds().Dy()), p, p.Bounds().Min, draw.Over)
 		y += p.Bounds().Dy()
 	}
-	return writePNG(path, sheet)
+	return writePNG(ctx, path, sheet)
 }
 
-// cameraStrip decodes sheetCols pictures of a camera side by side, with its name and their row numbers above.
-func cameraStrip(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, episode, length int) (image.Image, error) {
-	n := min(sheetCols, length)
+// leftOut says which streams a sheet does not show.
+func leftOut(ds robocache.Dataset, shown []*timeline) (lines []string) {
+	var kept, empty []string
+	here := map[string]bool{}
+	for _, s := range shown {
+		here[s.f.Key] = true
+	}
+	for i := range ds.Info().Features {
+		switch f := &ds.Info().Features[i]; {
+		case f.Default:
+			kept = append(kept, f.Key)
+		case !here[f.Key]:
+			empty = append(empty, f.Key)
+		}
+	}
+	if len(kept) > 0 {
+		lines = append(lines, "not drawn, columns of the format's bookkeeping: "+strings.Join(kept, ", "))
+	}
+	if len(empty) > 0 {
+		lines = append(lines, "not drawn, no rows in this episode: "+strings.Join(empty, ", "))
+	}
+	return lines
+}
+
+// cameraStrip decodes sheetCols frames of a camera side by side, with its name, their row numbers and their times above.
+func cameraStrip(ctx context.Context, ds robocache.Dataset, s *timeline, episode int, axis span) (image.Image, error) {
+	n := min(sheetCols, s.rows)
 	rows := make([]robocache.Row, n)
 	for i := range rows {
-		rows[i] = robocache.Row{Episode: episode, Index: i * (length - 1) / max(n-1, 1)}
+		rows[i] = robocache.Row{Episode: episode, Index: i * (s.rows - 1) / max(n-1, 1)}
 	}
 	refs := make([]robocache.FrameRef, n)
-	if err := ds.Frames(ctx, f.Key, rows, refs); err != nil {
+	if err := ds.Frames(ctx, s.f.Key, rows, refs); err != nil {
 		return nil, err
 	}
 	w := sheetWidth / sheetCols
 	h := w * 3 / 4
-	if f.Width > 0 && f.Height > 0 {
-		h = max(1, w*f.Height/f.Width)
+	if s.f.Width > 0 && s.f.Height > 0 {
+		h = max(1, w*s.f.Height/s.f.Width)
 	}
 	tiles := make([]*image.RGBA, n)
 	if err := decodeTiles(ctx, ds, refs, w, h, tiles); err != nil {
-		return nil, robocache.At(err, robocache.Where{"stream": f.Key, "episode": episode})
+		return nil, err
 	}
-	labels := vgimg.New(vg.Length(sheetWidth)*vg.Inch/96, vg.Length(captionPx)*vg.Inch/96)
-	style := vgdraw.TextStyle{Color: color.Black, Font: plot.DefaultFont, Handler: plot.DefaultTextHandler}
-	style.Font.Size = font.Points(8)
-	dc := vgdraw.New(labels)
+	captionPx := 2 * linePx
+	captions, dc := canvas(captionPx)
 	for i := range rows {
-		dc.FillText(style, vg.Point{X: dc.Max.X * vg.Length(i) / sheetCols, Y: 3}, fmt.Sprintf("row %d", rows[i].Index))
-	}
-	dc.FillText(style, vg.Point{Y: 3 + linePx*vg.Inch/96}, f.Key)
-	strip := image.NewRGBA(image.Rect(0, 0, sheetWidth, captionPx+h))
-	draw.Draw(strip, strip.Bounds(), image.White, image.Point{}, draw.Src)
-	draw.Draw(strip, image.Rect(0, 0, sheetWidth, captionPx), labels.Image(), image.Point{}, draw.Over)
-	for i, t := range tiles {
-		if t != nil {
-			draw.Draw(strip, image.Rect(i*w, captionPx, (i+1)*w, captionPx+h), t, image.Point{}, draw.Src)
+		text := fmt.Sprintf("row %d", rows[i].Index)
+		if s.times != nil {
+			text += fmt.Sprintf(", %.2f s", axis.seconds(s.times[rows[i].Index]))
 		}
+		if tiles[i] == nil {
+			text += ": none"
+		}
+		dc.FillText(textStyle(), vg.Point{X: dc.Max.X * vg.Length(i) / sheetCols, Y: 3}, text)
+	}
+	dc.FillText(textStyle(), vg.Point{Y: 3 + linePx*vg.Inch/96}, s.f.Key)
+	strip := image.NewRGBA(image.Rect(0, 0, sheetWidth, captionPx+h))
+	draw.Draw(strip, image.Rect(0, 0, sheetWidth, captionPx), captions.Image(), image.Point{}, draw.Over)
+	for i, t := range tiles {
+		var tile image.Image = image.NewUniform(color.Gray{Y: 224})
+		if t != nil {
+			tile = t
+		}
+		draw.Draw(strip, image.Rect(i*w, captionPx, (i+1)*w, captionPx+h), tile, image.Point{}, draw.Src)
 	}
 	return strip, nil
+}
+
+// canvas is a part of the sheet to draw on, of its width.
+func canvas(height int) (*vgimg.Canvas, vgdraw.Canvas) {
+	img := vgimg.New(vg.Length(sheetWidth)*vg.Inch/96, vg.Length(height)*vg.Inch/96)
+	return img, vgdraw.New(img)
+}
+
+func textStyle() vgdraw.TextStyle {
+	style := vgdraw.TextStyle{Color: color.Black, Font: plot.DefaultFont, Handler: plot.DefaultTextHandler}
+	style.Font.Size = font.Points(8)
+	return style
+}
+
+// textLines draws lines of text, broken where the sheet ends.
+func textLines(lines []string) image.Image {
+	const wide = 200 // letters
+	var broken []string
+	for _, l := range lines {
+		r := []rune(l)
+		for len(r) > wide {
+			broken, r = append(broken, string(r[:wide])), r[wide:]
+		}
+		broken = append(broken, string(r))
+	}
+	img, dc := canvas(len(broken)*linePx + linePx/2)
+	for i, l := range broken {
+		dc.FillText(textStyle(), vg.Point{X: 3, Y: dc.Max.Y - vg.Length((i+1)*linePx)*vg.Inch/96}, l)
+	}
+	return img.Image()
 }
 
 func decodeTiles(ctx context.Context, ds robocache.Dataset, refs []robocache.FrameRef, w, h int, tiles []*image.RGBA) error {
@@ -186,64 +252,23 @@ func decodeTiles(ctx context.Context, ds robocache.Dataset, refs []robocache.Fra
 	return nil
 }
 
-// streamPlot draws a numeric stream against the episode's time; nil where it cannot be drawn as curves.
-func streamPlot(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, episode, length int) (image.Image, error) {
-	if len(f.Shape) > 1 || f.Elements() == 0 {
-		return nil, nil
-	}
-	times, err := ds.Times(ctx, episode, f.Key)
-	if err != nil {
-		return nil, err
-	}
-	length = min(length, len(times))
-	rows := make([]robocache.Row, length)
-	for i := range rows {
-		rows[i] = robocache.Row{Episode: episode, Index: i}
-	}
-	buf := make([]byte, length*f.RowBytes())
-	if err := ds.Gather(ctx, f.Key, rows, buf); err != nil {
-		return nil, err
-	}
-	values := robocache.Float64s(nil, f.DType, buf)
-	p := plot.New()
-	p.Title.Text = fmt.Sprintf("%s %v", f.Key, f.Shape)
-	p.Title.TextStyle.Font.Size = font.Points(8)
-	p.X.Label.Text = "s"
-	d := f.Elements()
-	for c := range min(d, maxCurves) {
-		pts := make(plotter.XYs, length)
-		for i := range pts {
-			pts[i] = plotter.XY{X: float64(times[i]-times[0]) / 1e9, Y: values[i*d+c]}
-		}
-		line, err := plotter.NewLine(pts)
-		if err != nil {
-			return nil, nil // NaN or Inf: doctor reports those
-		}
-		line.Color = plotutil.Color(c)
-		p.Add(line)
-	}
-	img := vgimg.New(vg.Length(sheetWidth)*vg.Inch/96, vg.Length(plotHeight)*vg.Inch/96)
-	p.Draw(vgdraw.New(img))
-	return img.Image(), nil
-}
-
-func writePNG(path string, img image.Image) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), ".sheet-*.png")
-	if err != nil {
+func writePNG(ctx context.Context, path string, img image.Image) error {
+	var b bytes.Buffer
+	if err := png.Encode(&b, img); err != nil {
 		return robocache.At(err, robocache.Where{"file": path})
 	}
-	defer func() {
-		if err != nil {
-			f.Close()
-			os.Remove(f.Name())
-			err = robocache.At(err, robocache.Where{"file": path})
-		}
-	}()
-	if err = png.Encode(f, img); err != nil {
+	dir, err := store.OpenWritable(filepath.Dir(path))
+	if err != nil {
 		return err
 	}
-	if err = f.Close(); err != nil {
+	defer store.Close(dir)
+	w, err := dir.Create(ctx, filepath.Base(path))
+	if err != nil {
 		return err
 	}
-	return os.Rename(f.Name(), path)
+	defer w.Abort()
+	if _, err := w.Write(b.Bytes()); err != nil {
+		return robocache.At(err, robocache.Where{"file": path})
+	}
+	return w.Commit()
 }

@@ -29,6 +29,9 @@ func newInspect() *cobra.Command {
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
+			if err := inspect.CheckSheet(sheet); err != nil {
+				return err
+			}
 			ds, err := open.open(ctx, args[0])
 			if err != nil {
 				return err
@@ -72,7 +75,7 @@ func newInspect() *cobra.Command {
 	open.add(c)
 	open.addGrid(c)
 	c.Flags().IntVar(&episode, "episode", 0, "show this episode's streams: stamps, gaps, jitter")
-	c.Flags().StringVar(&sheet, "contact-sheet", "", "write a PNG of an episode's frames and signals to this file")
+	c.Flags().StringVar(&sheet, "contact-sheet", "", "write a PNG of an episode to this file: frames of its cameras, and all other streams over its whole time")
 	c.Flags().BoolVar(&suggest, "suggest-map", false, "write a mapping of the dataset as it is, to begin with (--map)")
 	return c
 }

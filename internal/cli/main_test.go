@@ -7,8 +7,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
+	"github.com/goatnote-inc/robocache/convert"
 	"github.com/goatnote-inc/robocache/internal/realdata"
 )
 
@@ -154,5 +156,60 @@ func TestContactSheet(t *testing.T) {
 	st, err := os.Stat(png)
 	if err != nil || st.Size() < 20_000 {
 		t.Fatalf("no sheet worth looking at: %v %v", st, err)
+	}
+}
+
+// The suffix is looked at before the dataset is: nothing was read for nothing.
+func TestContactSheetSuffix(t *testing.T) {
+	dir := t.TempDir()
+	code, _, errs := call(t, "inspect", filepath.Join(dir, "nothing"), "--contact-sheet", filepath.Join(dir, "sheet.svg"))
+	if code != exitMisuse || !strings.Contains(errs, "sheet.png") {
+		t.Errorf("exit %d: %s", code, errs)
+	}
+}
+
+// Every file that a verb writes has the permissions that the user's umask leaves.
+func TestFilesFollowTheUmask(t *testing.T) {
+	old := syscall.Umask(0o026)
+	defer syscall.Umask(old)
+	dir := t.TempDir()
+	in := func(name string) string { return filepath.Join(dir, name) }
+	steps := [][]string{
+		{"synth", in("set"), "--codec", "png", "--episodes", "1", "--seconds", "0.5"},
+		{"stats", in("set"), "--out", in("stats.json"), "--frames", "none"},
+		{"inspect", in("set"), "--contact-sheet", in("sheet.png")},
+	}
+	for _, format := range convert.Formats() {
+		steps = append(steps, []string{"convert", in("set"), in("out-" + format), "--to", format})
+	}
+	for _, args := range steps {
+		if format := args[len(args)-1]; format == "lerobot" {
+			args = append(args, "--pictures", "images") // no encoder is asked for
+		}
+		if code, out, errs := call(t, args...); code != exitDone {
+			t.Fatalf("%v: exit %d: %s%s", args, code, out, errs)
+		}
+	}
+	n := 0
+	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil || path == dir {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		want := os.FileMode(0o640)
+		if d.IsDir() {
+			want = 0o751
+		}
+		if info.Mode().Perm() != want {
+			t.Errorf("%s: %v, want %v", path, info.Mode().Perm(), want)
+		}
+		n++
+		return nil
+	})
+	if err != nil || n < 20 {
+		t.Errorf("%d files: %v", n, err)
 	}
 }

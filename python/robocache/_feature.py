@@ -1,4 +1,4 @@
-"""Feature: one stream of a dataset's schema."""
+"""Feature: one stream of a dataset's schema; Features: all of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from ._rates import number
 
-__all__ = ["Feature"]
+__all__ = ["Feature", "Features"]
 
 
 @dataclass(frozen=True)
@@ -52,3 +52,27 @@ class Feature:
             d.get("channels", 0), number(d.get("fps")), d.get("codec", ""), d.get("depth"), d.get("default", False),
             d.get("clock", ""), d.get("interpolation", ""), d.get("unit", ""), d.get("masked", False), tuple(d.get("rotations") or ()), dict(d),
         )  # fmt: skip
+
+
+class Features(dict[str, Feature]):
+    """The streams of a dataset by key: a dict that prints as a table."""
+
+    def __repr__(self) -> str:
+        def cells(f: Feature) -> list[str]:
+            size = f"{f.height}×{f.width}" if f.height else ""
+            own = f.names
+            while isinstance(own, (list, tuple, dict)) and len(own) == 1:  # {"motors": […]}, [[…]]
+                own = next(iter(own.values() if isinstance(own, dict) else own))
+            names = ", ".join(map(str, own)) if isinstance(own, (list, tuple)) else ""
+            shape = ", ".join(map(str, f.shape))
+            return [
+                f.key, f.kind, f.dtype, f"[{shape}]", size, f.codec, "" if f.fps is None else f"{f.fps:g} Hz", f.clock, f.unit,
+                "bookkeeping" if f.default else names if len(names) <= 40 else names[:39] + "…",
+            ]  # fmt: skip
+
+        if not self:
+            return "no features"
+        rows = [["key", "kind", "dtype", "shape", "size", "codec", "rate", "clock", "unit", "names"], *map(cells, self.values())]
+        columns = [c for c in zip(*rows, strict=True) if any(c[1:])]  # those that say something
+        wide = [max(map(len, c)) for c in columns]
+        return "\n".join("  ".join(t.ljust(w) for t, w in zip(row, wide, strict=True)).rstrip() for row in zip(*columns, strict=True))

@@ -11,7 +11,7 @@ import numpy as np
 from . import _engine, _memory, _options, _statistics
 from ._alignment import align_args
 from ._errors import Misuse
-from ._feature import Feature
+from ._feature import Feature, Features
 from ._rates import number, rate
 
 __all__ = ["Dataset", "Episode", "Stream", "Feature", "open"]
@@ -42,7 +42,7 @@ class Dataset:
     def _fresh(self) -> None:
         self._handle = _engine.Handle(self._open)
         self._info: dict[str, Any] | None = None
-        self._features: dict[str, Feature] | None = None
+        self._features: Features | None = None
         self._stats: dict[str, dict[str, np.ndarray]] | None = None
         self._table: dict[str, Any] | None = None
 
@@ -94,10 +94,10 @@ class Dataset:
         return self.info["num_frames"]
 
     @property
-    def features(self) -> dict[str, Feature]:
-        """The streams by key, in the dataset's order."""
+    def features(self) -> Features:
+        """The streams by key, in the dataset's order: a dict that prints as a table."""
         if self._features is None:
-            self._features = {d["key"]: Feature.of(d) for d in self.info["features"] or []}
+            self._features = Features((d["key"], Feature.of(d)) for d in self.info["features"] or [])
         return self._features
 
     @property

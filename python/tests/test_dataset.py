@@ -199,3 +199,19 @@ def test_values_without_a_clock(name: str, key: str, rows: int) -> None:
     with pytest.raises(robocache.Misuse, match="rate"):
         stream.times  # noqa: B018
     assert len(robocache.open(dataset_path(name), rows_hz=5).episode(0).streams[key].times) == rows
+
+
+def test_features_print_as_a_table(exact: str) -> None:
+    import copy
+    import pickle
+
+    f = robocache.open(exact).features
+    lines = repr(f).splitlines()
+    assert str(f) == repr(f) and len(lines) == len(f) + 1 and all(line == line.rstrip() for line in lines)
+    assert lines[0].split()[:4] == ["key", "kind", "dtype", "shape"]
+    at = lines[0].index("kind")
+    assert [line[:at].strip() for line in lines[1:]] == list(f) and {line[at:].split()[0] for line in lines[1:]} == {x.kind for x in f.values()}
+    assert any("av1" in line and "480×640" in line for line in lines) and "kLeftShoulderPitch, " in lines[1]
+    assert any(line.startswith("timestamp") and line.endswith("bookkeeping") for line in lines)
+    assert isinstance(f, dict) and f == dict(f) and pickle.loads(pickle.dumps(f)) == f == copy.copy(f)
+    assert repr(type(f)()) == "no features"
