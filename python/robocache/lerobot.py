@@ -143,7 +143,7 @@ class LeRobotDataset(MapDataset):
         if episode_filter is not None:
             episodes = self.meta.filter_episodes(episode_filter, episodes)
             if not episodes:
-                raise Misuse("episode_filter leaves no episode")
+                raise Misuse("episode_filter: The episode filter did not match any episode", {"dataset": self.dataset.uri})
         self.episodes = None if episodes is None else list(episodes)
         self._config = sample_config(
             self.dataset.features, episodes=None if self.episodes is None else self.meta.positions(self.episodes), delta_timestamps=delta_timestamps, keys=keys,
