@@ -76,6 +76,34 @@ func (f *Feature) RowBytes() int {
 // Scalar says that a row is one number: shape [1] or [].
 func (f *Feature) Scalar() bool { return len(f.Shape) == 0 || len(f.Shape) == 1 && f.Shape[0] == 1 }
 
+// DepthUnit is the unit in which depth is kept, "m" or "mm": of coded video that of its source. "" says that the stream is no depth, or is
+// in some other unit.
+func (f *Feature) DepthUnit() string {
+	switch {
+	case f.Depth != nil && f.Depth.Unit == "mm", f.Depth != nil && f.Depth.Unit == "" && f.DType == Uint16 && f.Kind == KindImage:
+		return "mm"
+	case f.Depth != nil:
+		return "m"
+	case f.Kind != KindImage || f.Channels != 1 || f.DType != Uint16 && f.DType != Float32:
+		return ""
+	case f.Unit == "m", f.Unit == "mm":
+		return f.Unit
+	case f.Unit == "" && f.DType == Float32:
+		return "m"
+	}
+	return ""
+}
+
+// StateDepth states the unit of depth where a format does not: 16 bits are millimetres and floats metres, as everywhere in the field (REP 118).
+func (f *Feature) StateDepth() {
+	if f.Unit == "" && f.Depth == nil && f.Kind == KindImage && f.Channels == 1 && f.DType == Uint16 {
+		f.Unit = "mm"
+	}
+	if f.Unit == "" {
+		f.Unit = f.DepthUnit()
+	}
+}
+
 // Depth is the code of a depth video: q = round(4095·n), n = (ln(d+s)−ln(min+s)) / (ln(max+s)−ln(min+s)), or linear.
 type Depth struct {
 	Min   float64 `json:"depth_min"` // metres

@@ -12,6 +12,7 @@ type Field struct {
 	DType robocache.DType `json:"dtype"` // String and JSON: text columns; else tensors
 	Shape []int           `json:"shape"`
 	Kind  robocache.Kind  `json:"kind"`
+	Unit  string          `json:"unit,omitempty"` // of the values before normalisation; of depth what depth_unit chose
 	Mask  bool            `json:"mask,omitempty"` // a `<key>_is_pad`
 	// Ragged: the tensor has the entries of all samples, one after the other, and not the batch axis; Shape is -1 and the shape of one entry.
 	// The field behind it is its `<key>_lengths` (Lengths): how many entries each sample has, or each step of its window. Of a span the next one

@@ -51,7 +51,7 @@ type Config struct {
 	ImageResize Resize `json:"image_resize,omitempty"` // "stretch" (default), "letterbox", "crop"
 	// Augment: seeded changes of images and numbers (Loader only).
 	Augment   *Augment  `json:"augment,omitempty"`
-	DepthUnit string    `json:"depth_unit,omitempty"` // "mm" (default) | "m": float32; "code": uint16 as stored
+	DepthUnit string    `json:"depth_unit,omitempty"` // of depth: "mm" (default) | "m": float32, but for uint16 that is kept in it; "code": uint16 as stored
 	Normalize Normalize `json:"normalize,omitzero"`
 
 	// ComputeStats: what is normalised without vectors or Stats is so by statistics over the selected episodes, computed at opening.

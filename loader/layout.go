@@ -39,6 +39,7 @@ type column struct {
 	aug           *imageAug // of colour pictures; their width and height are those before it
 	mirror        *mirror   // what a flip of the images does to numbers
 	noise         float32
+	unit          string // of the values as they are given
 	width, height int
 
 	number int // of the column
@@ -203,7 +204,7 @@ func textWindow(key string) error {
 
 // add makes the column of a feature.
 func (l *layout) add(f *robocache.Feature, cfg *Config, info *robocache.Info, on *line) error {
-	c := column{key: f.Key, feature: f, leader: len(l.columns), steps: 1, mask: -1, stored: f.DType, out: f.DType}
+	c := column{key: f.Key, feature: f, leader: len(l.columns), steps: 1, mask: -1, stored: f.DType, out: f.DType, unit: f.Unit}
 	lerobot := cfg.Compat == "lerobot"
 	var err error
 	if c.timed, err = on.timed(f, cfg); err != nil {
@@ -283,7 +284,7 @@ func (l *layout) add(f *robocache.Feature, cfg *Config, info *robocache.Info, on
 	}
 	c.entry = len(l.tensors)
 	l.tensors = append(l.tensors, tensorPlan{key: f.Key, dtype: c.out, shape: shape, bytes: c.steps * c.outBytes, column: len(l.columns), of: -1})
-	l.fields = append(l.fields, Field{Key: f.Key, DType: c.out, Shape: shape, Kind: f.Kind})
+	l.fields = append(l.fields, Field{Key: f.Key, DType: c.out, Shape: shape, Kind: f.Kind, Unit: c.unit})
 	c.number = len(l.columns)
 	l.columns = append(l.columns, c)
 	if c.spread {
@@ -292,12 +293,12 @@ func (l *layout) add(f *robocache.Feature, cfg *Config, info *robocache.Info, on
 	return nil
 }
 
-// depth is the kind of pixel that depth becomes.
-func (c *Config) depth() video.Pixel {
+// depth is the kind of pixel that depth becomes, and its unit.
+func (c *Config) depth() (video.Pixel, string) {
 	if c.DepthUnit == "m" {
-		return video.DepthM
+		return video.DepthM, "m"
 	}
-	return video.DepthMM
+	return video.DepthMM, "mm"
 }
 
 // picture settles what a decoded picture becomes. The size may still be 0: then the first picture says it (probe).
@@ -308,16 +309,24 @@ func (c *column) picture(f *robocache.Feature, cfg *Config) error {
 		c.height, c.width = cfg.ImageSize[0], cfg.ImageSize[1]
 		c.spec.Height, c.spec.Width = c.height, c.width
 	}
+	kept := f.DepthUnit()
+	c.unit = f.Unit
 	switch {
 	case f.Depth != nil && cfg.DepthUnit != "code":
-		c.spec.Pixel, c.spec.Depth = cfg.depth(), f.Depth // codes of video are finer than millimetres near the camera: they go to metres in one step
-		c.out = robocache.Float32
-	case f.Kind == robocache.KindImage && f.DType == robocache.Float32 && f.Channels == 1: // metres that no code says of
-		c.spec.Pixel = cfg.depth()
-		c.out = robocache.Float32
+		c.spec.Pixel, c.unit = cfg.depth() // codes of video are finer than millimetres near the camera: they go to metres in one step
+		c.spec.Depth, c.out = f.Depth, robocache.Float32
+	case kept != "" && f.Depth == nil && (f.DType == robocache.Float32 || kept != cfg.DepthUnit && cfg.DepthUnit != "code"):
+		c.spec.Pixel, c.unit = cfg.depth()
+		c.spec.Depth, c.out = &robocache.Depth{Unit: kept}, robocache.Float32
 	case f.Depth != nil || f.DType == robocache.Uint16:
 		c.spec.Pixel = video.Gray16
 		c.out = robocache.Uint16
+		if f.Depth != nil && f.Kind == robocache.KindVideo {
+			c.unit = "" // codes
+		}
+	case f.Kind == robocache.KindImage && f.DType == robocache.Float32 && f.Channels == 1: // of another unit, and so no depth: as it is kept
+		c.spec.Pixel, c.spec.Depth = video.DepthM, &robocache.Depth{Unit: "m"}
+		c.out = robocache.Float32
 	case cfg.ImageDType == "float32", cfg.Compat == "lerobot" && f.Kind == robocache.KindImage: // the reference's return_uint8 is for video alone
 		c.spec.Pixel = video.RGBFloat32
 		c.out = robocache.Float32

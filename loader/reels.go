@@ -217,16 +217,17 @@ func (src *source) firstSize(ctx context.Context, c *column) (width, height int,
 
 // depthStills makes a column of stills one of depth pictures.
 func (src *source) depthStills(c *column, stored robocache.DType) {
-	c.spec.Pixel, c.out = src.cfg.depth(), robocache.Float32
+	c.spec.Pixel, c.unit = src.cfg.depth()
+	c.out = robocache.Float32
 	if src.cfg.DepthUnit == "code" && stored == robocache.Uint16 {
-		c.spec.Pixel, c.out = video.Gray16, robocache.Uint16
+		c.spec.Pixel, c.out, c.unit = video.Gray16, robocache.Uint16, ""
 	}
 	t := &src.layout.tensors[c.entry]
 	t.dtype = c.out
 	t.shape[len(t.shape)-3] = 1 // shared with the field
 	for k := range src.layout.fields {
 		if f := &src.layout.fields[k]; f.Key == c.key && !f.Mask {
-			f.DType = c.out
+			f.DType, f.Unit = c.out, c.unit
 		}
 	}
 }

@@ -202,7 +202,7 @@ func (l *layout) addRagged(c column, entry []int) {
 	name := c.key + lengthsSuffix
 	l.tensors = append(l.tensors, tensorPlan{key: c.key, dtype: c.out, shape: shape, column: c.number, of: -1, ragged: true},
 		tensorPlan{key: name, dtype: robocache.Int64, shape: counts, bytes: 8 * c.steps, column: -1, of: c.number})
-	l.fields = append(l.fields, Field{Key: c.key, DType: c.out, Shape: shape, Kind: c.feature.Kind, Ragged: true},
+	l.fields = append(l.fields, Field{Key: c.key, DType: c.out, Shape: shape, Kind: c.feature.Kind, Unit: c.unit, Ragged: true},
 		Field{Key: name, DType: robocache.Int64, Shape: counts, Kind: robocache.KindNumeric, Lengths: true})
 	l.columns = append(l.columns, c)
 	if c.spans && l.free(c.key+timesSuffix) {

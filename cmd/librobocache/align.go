@@ -140,8 +140,11 @@ func (s *shared) alignedRagged(ctx context, ans *answer, episode int, st *align.
 // pictures decodes the rows of a picture stream; a row without one (policy mask) is black.
 func (s *shared) pictures(ctx context, ans *answer, episode int, st *align.Stream, imageSize []int) error {
 	cfg := loader.Config{Keys: []string{st.Key}, Episodes: []int{episode}, ImageSize: imageSize}
-	if f := s.Info().Feature(st.Key); f != nil && f.Clock != "" {
-		cfg.Anchor = st.Key // its rows are counted on its own clock
+	if f := s.Info().Feature(st.Key); f != nil {
+		cfg.DepthUnit = s.depthOf(f)
+		if f.Clock != "" {
+			cfg.Anchor = st.Key // its rows are counted on its own clock
+		}
 	}
 	m, err := loader.NewMap(ctx, s.Dataset, cfg)
 	if err != nil {

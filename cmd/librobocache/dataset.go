@@ -6,7 +6,9 @@ package main
 import "C"
 
 import (
+	"cmp"
 	"encoding/json"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -19,7 +21,28 @@ import (
 // shared is an open dataset, used by its own handle and by the maps and loaders over it. The last one closes it.
 type shared struct {
 	robocache.Dataset
+	depth string // the unit of depth that opening asked for, "m" or "mm"; "" = as it is kept
 	users atomic.Int64
+}
+
+// depthOf is the unit in which a stream's depth is given; "" of everything else.
+func (s *shared) depthOf(f *robocache.Feature) string {
+	kept := f.DepthUnit()
+	if kept == "" {
+		return ""
+	}
+	return cmp.Or(s.depth, kept)
+}
+
+// told is what the dataset says of itself, with depth in the unit in which it is given.
+func (s *shared) told() *robocache.Info {
+	info := *s.Info()
+	info.Features = slices.Clone(info.Features)
+	for i := range info.Features {
+		f := &info.Features[i]
+		f.Unit = cmp.Or(s.depthOf(f), f.Unit)
+	}
+	return &info
 }
 
 func (s *shared) retain() *shared { s.users.Add(1); return s }
@@ -86,6 +109,7 @@ type openArgs struct {
 	Format       string            `json:"format"`
 	MemoryBudget int64             `json:"memory_budget"`
 	RowsHz       robocache.Rate    `json:"rows_hz"`
+	DepthUnit    string            `json:"depth_unit"`
 	Map          json.RawMessage   `json:"map"` // a mapping, or the path of a file that holds one
 	Options      map[string]string `json:"options"`
 	Split        string            `json:"split"`
@@ -120,6 +144,9 @@ func robocache_open(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C
 		return fail(out, err)
 	}
 	return invoke(timeoutMS, ticket, out, func(ctx context) (result, error) {
+		if a.DepthUnit != "" && a.DepthUnit != "m" && a.DepthUnit != "mm" {
+			return result{}, &robocache.Error{Class: robocache.ErrMisuse, Op: "open", Msg: "depth_unit", Want: `"mm" or "m"`, Got: a.DepthUnit}
+		}
 		m, err := readMap(a.Map)
 		if err != nil {
 			return result{}, err
@@ -128,8 +155,8 @@ func robocache_open(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C
 		if err != nil {
 			return result{}, err
 		}
-		s := (&shared{Dataset: ds}).retain()
-		return made(&dataset{shared: s}, func(h int64) any { return openReply{h, openInfo{ds.Info(), ds.Info().SplitCounts()}} }), nil
+		s := (&shared{Dataset: ds, depth: a.DepthUnit}).retain()
+		return made(&dataset{shared: s}, func(h int64) any { return openReply{h, openInfo{s.told(), ds.Info().SplitCounts()}} }), nil
 	})
 }
 
@@ -250,12 +277,39 @@ func robocache_stats(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *
 			r := make(map[string]featureStats, len(st))
 			for k, v := range st {
 				if v != nil {
+					v = s.inUnit(k, v)
 					r[k] = featureStats{numbers(v.Min), numbers(v.Max), numbers(v.Mean), numbers(v.Std), v.Count, quantiles(v.Quantiles), v.Shape}
 				}
 			}
 			return result{value: r}, nil
 		})
 	})
+}
+
+// inUnit brings a camera's statistics to the unit in which its depth is given.
+func (s *shared) inUnit(key string, v *robocache.FeatureStats) *robocache.FeatureStats {
+	f := s.Info().Feature(key)
+	if f == nil || s.depthOf(f) == f.DepthUnit() {
+		return v
+	}
+	scaled := func(list []float64) []float64 {
+		out := slices.Clone(list)
+		for i := range out {
+			if s.depth == "m" {
+				out[i] /= 1000
+			} else {
+				out[i] *= 1000
+			}
+		}
+		return out
+	}
+	out := *v
+	out.Min, out.Max, out.Mean, out.Std = scaled(v.Min), scaled(v.Max), scaled(v.Mean), scaled(v.Std)
+	out.Quantiles = make(map[string][]float64, len(v.Quantiles))
+	for q, list := range v.Quantiles {
+		out.Quantiles[q] = scaled(list)
+	}
+	return &out
 }
 
 // robocache_stream gives times and, for numeric and text features, the values of one stream of an episode.

@@ -6,6 +6,7 @@ package main
 import "C"
 
 import (
+	"cmp"
 	"sync"
 
 	"github.com/goatnote-inc/robocache/loader"
@@ -51,6 +52,7 @@ func robocache_map_new(dataset C.int64_t, in *C.char, timeoutMS C.int32_t, ticke
 	}
 	return invoke(timeoutMS, ticket, out, func(ctx context) (result, error) {
 		return holding(dataset, "map", func(s *shared) (result, error) {
+			w.cfg.DepthUnit = cmp.Or(w.cfg.DepthUnit, s.depth)
 			w.cfg.Stats, w.cfg.Log = statsOf(w.stats), logOf(ctx)
 			m, err := loader.NewMap(ctx, s.Dataset, w.cfg)
 			if err != nil {

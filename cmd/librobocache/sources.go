@@ -6,6 +6,7 @@ package main
 import "C"
 
 import (
+	"cmp"
 	"encoding/json"
 
 	"github.com/goatnote-inc/robocache"
@@ -98,6 +99,9 @@ func (w *wish) mix(handle int64) (mix []loader.Mix, held []*shared, err error) {
 			return nil, held, robocache.At(err, robocache.Where{"source": i})
 		}
 		held = append(held, open)
+		if w.cfg.DepthUnit == "" && i > 0 && open.depth != held[0].depth {
+			return nil, held, &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Where: robocache.Where{"source": i}, Msg: "sources were opened with different depth_unit=", Want: cmp.Or(held[0].depth, "none"), Got: cmp.Or(open.depth, "none"), Hint: "give depth_unit= to the Loader"}
+		}
 		m := loader.Mix{Dataset: open.Dataset, Name: s.Name, Weight: s.Weight, Rename: s.Rename, Keys: s.Keys, Hz: s.Hz, Anchor: s.Anchor, ImageSize: s.ImageSize, ImageResize: s.ImageResize, Augment: s.Augment, Episodes: s.Episodes, Split: s.Split, Normalize: s.Normalize,
 			Stats: statsOf(s.Stats), ComputeStats: s.Compute, Dims: s.Dims}
 		if len(s.Align) > 0 && string(s.Align) != "null" {
@@ -109,6 +113,7 @@ func (w *wish) mix(handle int64) (mix []loader.Mix, held []*shared, err error) {
 		}
 		mix = append(mix, m)
 	}
+	w.cfg.DepthUnit = cmp.Or(w.cfg.DepthUnit, held[0].depth)
 	return mix, held, nil
 }
 

@@ -131,9 +131,7 @@ func (d *Dataset) addStreams(m *member, offset *int) {
 	add := func(suffix string, from, channels int) {
 		f := &robocache.Feature{Key: key(m.name) + suffix, Kind: robocache.KindImage, DType: dt, Height: m.shape[0], Width: m.shape[1], Channels: channels, Shape: []int{m.shape[0], m.shape[1], channels},
 			FPS: d.rate, Names: json.RawMessage(`["height","width","channel"]`)}
-		if dt == robocache.Float32 {
-			f.Unit = "m"
-		}
+		f.StateDepth()
 		d.streams[f.Key] = &stream{feature: f, member: len(d.members), from: from}
 	}
 	picture := n >= 2 && m.shape[0] > 0 && m.shape[1] > 0

@@ -228,6 +228,7 @@ func feature(r *declared) (robocache.Feature, error) {
 			if f.Kind == robocache.KindImage && r.str("depth_unit") == "m" {
 				f.DType = robocache.Float32 // so the reference infers the unit from the pictures: floats are metres
 			}
+			f.StateDepth()
 		}
 	case "string":
 		f.Kind, f.DType = robocache.KindText, robocache.String
@@ -279,8 +280,11 @@ func depth(r *declared) *robocache.Depth {
 	if v, ok := r.any("video.use_log").(bool); ok {
 		d.Log = v
 	}
-	if u := r.str("depth_unit"); u != "" {
+	switch u := r.str("depth_unit"); {
+	case u == "m" || u == "mm":
 		d.Unit = u
+	case r.DType == "image":
+		d.Unit = "" // the images say it by their type
 	}
 	return d
 }

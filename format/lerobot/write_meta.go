@@ -190,10 +190,8 @@ func depthUnit(f *robocache.Feature) string {
 	switch {
 	case f.Kind != robocache.KindImage || !deep(f):
 		return ""
-	case f.Depth != nil:
-		return f.Depth.Unit
-	case f.Unit == "m" || f.Unit == "mm":
-		return f.Unit
+	case f.DepthUnit() != "":
+		return f.DepthUnit()
 	case f.DType == robocache.Float32:
 		return "m"
 	}

@@ -178,6 +178,9 @@ func (w *writing) choose() error {
 		kept := f
 		if kept.Kind == robocache.KindVideo {
 			kept.Kind, kept.Codec = robocache.KindImage, ""
+			if kept.Depth != nil { // decoded: 32FC1
+				kept.DType, kept.Unit, kept.Depth = robocache.Float32, "m", nil
+			}
 		}
 		note.Streams = append(note.Streams, bag.LayoutStream{Topic: t.topic, Feature: kept})
 	}

@@ -317,7 +317,11 @@ func (s *source) decode(ctx context.Context, run []robocache.FrameRef, yield fun
 	defer file.Release()
 	spec := &video.Spec{Pixel: video.RGB8}
 	raw := robocache.Raw{Channels: 3, DType: robocache.Uint8}
-	if s.feature.Depth != nil || s.feature.DType == robocache.Uint16 {
+	switch {
+	case s.feature.Depth != nil: // the code's levels are no millimetres
+		spec.Pixel, spec.Depth = video.DepthM, s.feature.Depth
+		raw.Channels, raw.DType = 1, robocache.Float32
+	case s.feature.DType == robocache.Uint16:
 		spec.Pixel = video.Gray16
 		raw.Channels, raw.DType = 1, robocache.Uint16
 	}

@@ -1,6 +1,7 @@
 package rlds
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"strings"
@@ -63,6 +64,7 @@ func (d *Dataset) describe(ctx context.Context, own ownMetadata) error {
 				}
 				f.Shape[0], f.Shape[1] = f.Height, f.Width
 			}
+			f.StateDepth()
 		}
 		if l.labels > 0 {
 			f.Interpolation = "nearest"
@@ -85,7 +87,7 @@ func (d *Dataset) describe(ctx context.Context, own ownMetadata) error {
 			f.Default = true
 		}
 		if n, ok := own.Robocache.Features[f.Key]; ok {
-			f.Unit, f.Interpolation = n.Unit, n.Interpolation
+			f.Unit, f.Interpolation = cmp.Or(n.Unit, f.Unit), n.Interpolation
 			if f.Kind == robocache.KindNumeric && !f.Ragged() && robocache.CheckRotations(n.Rotations, f.Elements()) == nil {
 				f.Rotations = n.Rotations
 			}

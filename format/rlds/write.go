@@ -312,6 +312,9 @@ func (w *writing) extras() map[string]featureNote {
 		if f.Kind == robocache.KindPointCloud {
 			n.Kind = f.Kind
 		}
+		if f.Kind == robocache.KindVideo && f.Depth != nil {
+			n.Unit = "m" // so stills decodes it
+		}
 		if n.Kind != "" || n.Names != nil || n.Unit != "" || n.Interpolation != "" {
 			out[w.leaves[i].key] = n
 		}

@@ -242,6 +242,7 @@ func (d *Dataset) describe(ctx context.Context, a *Array, key, clock string, cho
 	if m, ok := a.Attrs["robocache_feature"].(map[string]any); ok {
 		own(&f, m)
 	}
+	f.StateDepth()
 	if a.err != nil {
 		d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "codec-unsupported", Where: robocache.Where{"stream": key}, Message: a.err.Error()})
 	}

@@ -298,7 +298,7 @@ def episode_fields(episode: Episode, streams: Mapping[str, Any] | None, image_si
         if is_numeric(ds.features[keys[0]]):
             observations[role if role != "vision" else "rgb"] = _tensor(_columns(episode, keys))
         else:
-            observations[role if role != "vision" else "rgb"] = _last(_tensor(episode.streams[keys[0]].frames(image_dtype="float32", image_size=image_size)))
+            observations[role if role != "vision" else "rgb"] = _last(_tensor(episode.streams[keys[0]].frames(image_dtype="float32", image_size=image_size, depth_unit="mm")))
     n = episode.length
     actions = _tensor(_columns(episode, of["actions"]))
     rewards = _columns(episode, of["rewards"])[:, 0] if "rewards" in of else np.zeros(n, np.float32)
@@ -328,6 +328,6 @@ def stream_fields(episode: Episode, streams: Mapping[str, Any] | None) -> dict[s
     for role, name in (("vision", "vision"), ("actions", "action"), ("proprio", "proprio")):
         if role in of:
             s = episode.streams[of[role][0]]
-            out[role] = _tensor(_columns(episode, of[role])) if is_numeric(s.feature) else _tensor(s.frames())
+            out[role] = _tensor(_columns(episode, of[role])) if is_numeric(s.feature) else _tensor(s.frames(depth_unit="mm"))
             out[name + "_times"] = _tensor(s.times / 1e9)
     return out

@@ -32,11 +32,14 @@ class Dataset:
         options: Mapping[str, Any] | None = None,
         memory_budget: int | str | None = None,
         split: str | None = None,
+        depth_unit: str | None = None,
     ) -> None:
         self.uri = _options.uri(uri)
         self._args: dict[str, Any] = {"uri": self.uri, **opening(format, rows_hz, map, options, split)}
         if memory_budget is not None:
             self._args["memory_budget"] = _options.bytes_of("memory_budget", memory_budget)
+        if depth_unit is not None:
+            self._args["depth_unit"] = _options.choice("depth_unit", depth_unit, ("mm", "m"))
         self._fresh()
 
     def _fresh(self) -> None:
@@ -196,6 +199,7 @@ def open(
     options: Mapping[str, Any] | None = None,
     memory_budget: int | str | None = None,
     split: str | None = None,
+    depth_unit: str | None = None,
 ) -> Dataset:
     """Opens the dataset at a path or URI.
 
@@ -204,9 +208,11 @@ def open(
     map: a mapping that says what the format leaves open (streams, clocks, units): a dict, or the path of a file.
     split: the episodes of one split alone ("train", "val"; Dataset.splits has the names), numbered from 0; default all.
     memory_budget: bytes (or "1GiB") for tables, sample indexes and open files.
+    depth_unit: "mm" or "m": depth of streams, align and statistics comes in it, and features says so; a Loader or MapDataset of this dataset
+        takes it over. Default: the unit in which it is kept, which features says, and float depth as stored, to the bit.
     Raises NotFound, Malformed or Unsupported with `.where` and `.hint`.
     """
-    ds = Dataset(uri, format=format, rows_hz=rows_hz, map=map, options=options, memory_budget=memory_budget, split=split)
+    ds = Dataset(uri, format=format, rows_hz=rows_hz, map=map, options=options, memory_budget=memory_budget, split=split, depth_unit=depth_unit)
     ds._handle.open()
     return ds
 
@@ -408,17 +414,17 @@ class Stream:
     @property
     def values(self) -> Any:
         """All rows: an array (N, …) in the stored dtype; a list of str for text; of point clouds and other rows of varying length a list of
-        arrays; pictures decoded to (N, C, H, W). See frames() for some of them."""
+        arrays; pictures decoded to (N, C, H, W), depth in feature.unit. See frames() for some of them."""
         if self.kind in _PICTURES:
             return self.frames()
         got = self._read(False, True)
         return np.split(got["values"], np.cumsum(got["lengths"])[:-1]) if self.feature.ragged and len(got["lengths"]) else got["values"]
 
-    def frames(self, rows: Iterable[int] | None = None, *, image_dtype: str = "uint8", image_size: tuple[int, int] | None = None, depth_unit: str = "mm") -> np.ndarray:
+    def frames(self, rows: Iterable[int] | None = None, *, image_dtype: str = "uint8", image_size: tuple[int, int] | None = None, depth_unit: str | None = None) -> np.ndarray:
         """Pictures of the given rows (default all), in the given order: (N, C, H, W), grey ones as three equal planes.
 
-        Depth is (N, 1, H, W): uint16 as stored; coded video and float depth as float32 millimetres, or depth_unit="m": float metres are then
-        as stored, to the bit."""
+        Depth is (N, 1, H, W), in feature.unit ("m" or "mm"), or in depth_unit: kept in that unit it comes as stored, to the bit, uint16 or
+        float32; else, and from coded video, it is float32."""
         if self.kind not in _PICTURES:
             raise Misuse(f"stream {self.key!r} is {self.kind}, not pictures", {"stream": self.key}, "use .values")
         n = len(self.times) if self.feature.clock else self.episode.length
@@ -427,6 +433,8 @@ class Stream:
             if not -n <= r < n:
                 raise Misuse(f"row {r} of a stream of {n}", {"episode": self.episode.position, "stream": self.key, "row": r})
         _options.choice("image_dtype", image_dtype, ("uint8", "float32"))
+        if depth_unit is None:
+            depth_unit = self.feature.unit if self.feature.unit in ("mm", "m") else "mm"
         config: dict[str, Any] = {"depth_unit": _options.choice("depth_unit", depth_unit, ("mm", "m")), "keys": [self.key], "episodes": [self.episode.position], "image_dtype": image_dtype}
         if self.feature.clock:
             config["anchor"] = self.key
@@ -434,7 +442,7 @@ class Stream:
             config["image_size"] = _options.picture_size(image_size)
         ds = self.episode.dataset._handle
         if not chosen:
-            return self._no_frames(image_dtype, image_size)
+            return self._no_frames(image_dtype, image_size, depth_unit)
         m = ds.call("robocache_map_new", config)
         h = _engine.engine()
         try:
@@ -443,12 +451,13 @@ class Stream:
         finally:
             h.call("robocache_close", m["map"])
 
-    def _no_frames(self, image_dtype: str, image_size: tuple[int, int] | None) -> np.ndarray:
+    def _no_frames(self, image_dtype: str, image_size: tuple[int, int] | None, depth_unit: str) -> np.ndarray:
         """frames of no rows: the engine makes no samples out of an empty episode."""
         f = self.feature
         depth = f.depth is not None or f.channels == 1 and f.dtype != "uint8"
         height, width = image_size if image_size is not None else (f.height, f.width)
-        dtype = image_dtype if not depth else "uint16" if f.depth is None and f.dtype == "uint16" else "float32"
+        whole = f.depth is None and f.dtype == "uint16" and (depth_unit == "mm" or f.unit not in ("mm", "m"))
+        dtype = image_dtype if not depth else "uint16" if whole else "float32"
         return np.zeros((0, 1 if depth else 3, int(height), int(width)), dtype)
 
     @property

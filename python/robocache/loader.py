@@ -17,7 +17,7 @@ from ._epoch import Epoch
 from ._errors import ForkError, Misuse, Unsupported
 from ._finish import Finisher
 from .dataset import Dataset, Feature, arrays, opened
-from .mapdataset import MapDataset, sample_config
+from .mapdataset import MapDataset, delivered, sample_config
 from .mix import Mix
 from .normalizer import Normalizer, again
 
@@ -376,6 +376,12 @@ class Loader(_Base):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._fresh()
+
+    @property
+    def features(self) -> dict[str, Feature]:
+        """The streams of a batch by key, as the dataset describes them; unit is the one in which they come (before normalisation)."""
+        keys = set(self.keys)
+        return {k: f for k, f in delivered(self._features, self._open().open().info["fields"]).items() if k in keys}
 
     @property
     def keys(self) -> list[str]:

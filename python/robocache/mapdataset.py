@@ -7,6 +7,7 @@ import json
 import math
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from . import _engine, _loading, _memory, _options, _statistics
@@ -134,6 +135,12 @@ def _window(key: str, w: Any) -> Any:
         raise bad from None
 
 
+def delivered(features: Mapping[str, Feature], fields: Iterable[Mapping[str, Any]]) -> dict[str, Feature]:
+    """The features with the units in which items or batches have them."""
+    units = {f["key"]: f.get("unit", "") for f in fields}
+    return {k: replace(f, unit=units.get(k, f.unit)) for k, f in features.items()}
+
+
 def values(answer: Mapping[str, Any], torch: Any) -> dict[str, Any]:
     """A batch as tensors (arrays without torch) and lists, in its order."""
     e = _engine.engine()
@@ -180,8 +187,9 @@ class MapDataset(_Base):
         are brought to its stamps by their align rules, with `<key>_is_pad`.
     image_dtype: "uint8" or "float32" in [0, 1]. image_size: (height, width), to which images come while they are decoded; image_resize: how, where their
         shape is another: "stretch" (default), "letterbox" (the whole image by one factor, in the middle, the rest zeros) or "crop" (by one factor
-        so that it covers, its middle). depth_unit: coded and float depth as float32 "mm" (default) or
-        "m": float metres are then as stored, to the bit; uint16 depth is always as stored.
+        so that it covers, its middle). depth_unit: depth in "mm" (default: what the dataset was opened
+        with, else "mm") or "m": as stored, to the bit, where it is kept in that unit as uint16 or float32; else, and of coded video, float32.
+        features[key].unit says the unit.
     tolerance_s: where given, offsets and picture times are checked against it; pictures are found by ordinal in any case.
     normalize, stats: as of Loader; `normalizer` does and undoes it.
     format, map, options, rows_hz: how a path is opened, as robocache.open takes them.
@@ -264,8 +272,9 @@ class MapDataset(_Base):
         return [f["key"] for f in self._map.open().info["fields"]]
 
     @property
-    def features(self) -> Mapping[str, Any]:
-        return self.dataset.features
+    def features(self) -> Mapping[str, Feature]:
+        """The dataset's streams by key; the unit of those of an item is the one in which they come."""
+        return delivered(self.dataset.features, self._map.open().info["fields"])
 
     @property
     def fps(self) -> Any:

@@ -37,15 +37,20 @@ def dataset_path(name: str) -> str:
     return str(path)
 
 
-def synth(path: Path, *options: str) -> Path:
-    """A synthetic dataset, made by the command line."""
+def cli(*args: str) -> subprocess.CompletedProcess[str]:
+    """Runs the command line."""
     if (ROOT / "bin" / "robocache").exists():
         command = [str(ROOT / "bin" / "robocache")]
     elif shutil.which("go"):
         command = ["go", "run", "./cmd/robocache"]
     else:
         pytest.skip("no bin/robocache and no go to run it with: 'make build' makes one")
-    done = subprocess.run([*command, "synth", str(path), *options], cwd=ROOT, text=True, capture_output=True, timeout=300)
+    return subprocess.run([*command, *args], cwd=ROOT, text=True, capture_output=True, timeout=300)
+
+
+def synth(path: Path, *options: str) -> Path:
+    """A synthetic dataset, made by the command line."""
+    done = cli("synth", str(path), *options)
     if done.returncode == 10 and "ffmpeg" in done.stderr or done.returncode == 12:
         pytest.skip(f"synth has no encoder here: {done.stderr.strip()}")
     assert done.returncode == 0, done.stderr

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import dataset_path
+from conftest import cli, dataset_path
 
 import robocache
 
@@ -360,6 +360,32 @@ def test_depth(depth: str, unit: str) -> None:
 
 def test_depth_table(depth: str) -> None:
     same_table(robocache.LeRobotDataset(depth), theirs(depth))
+
+
+@pytest.mark.parametrize("unit", [None, "mm", "m"])
+def test_depth_units_agree(depth: str, unit: str | None, tmp_path: Path) -> None:
+    """Coded video and stills: features, streams, statistics and batches speak of one unit; and metres come out of a conversion."""
+    ds = robocache.open(depth, depth_unit=unit)
+    levels = np.stack([500 + 40 * i + np.arange(64 * 96).reshape(1, 64, 96) % 3000 for i in range(8)]) / 1000
+    for key in ("observation.images.depth", "still_depth"):
+        stream = ds[0].streams[key]
+        assert stream.feature.unit == (unit or "mm")
+        scale = {"m": 1, "mm": 1000}
+        np.testing.assert_allclose(stream.values, levels * scale[stream.feature.unit], rtol=2e-3)
+        for stats in (ds.stats, ds.compute_stats([key], frames="all")):
+            assert np.ravel(stats[key]["min"])[0] == pytest.approx(0.5 * scale[stream.feature.unit], rel=2e-3)
+        for wanted in (None, "m"):
+            loader = robocache.Loader(ds, keys=[key], batch_size=8, shuffle=False, depth_unit=wanted)
+            assert loader.features[key].unit == (wanted or unit or "mm")
+            np.testing.assert_allclose(next(iter(loader))[key].numpy(), levels * scale[loader.features[key].unit], rtol=2e-3)
+    if unit is None:
+        for to in ("mcap", "rlds"):
+            done = cli("convert", depth, str(tmp_path / to), "--to", to, "--episodes", "0")
+            assert done.returncode in (0, 3), done.stderr
+            out = robocache.open(tmp_path / to)
+            key = next(k for k in out.features if k.endswith("images.depth") or k.endswith("images/depth"))
+            assert out.features[key].unit == "m"
+            np.testing.assert_allclose(out[0].streams[key].values, levels, rtol=2e-3)
 
 
 def test_language(recorded: str, tmp_path: Path) -> None:

@@ -162,6 +162,7 @@ func (s *Stream) pixels(path string) {
 	s.Kind, s.How = robocache.KindImage, Pixels
 	s.Height, s.Width, s.Channels = s.Shape[0], s.Shape[1], s.Shape[2]
 	s.Names = json.RawMessage(`["height","width","channels"]`)
+	s.StateDepth()
 }
 
 // sniff finds pictures in rows of bytes by those of the first row.

@@ -8,6 +8,7 @@
 package raster
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime"
@@ -92,8 +93,8 @@ func (s *Source) form(ctx context.Context, f *robocache.Feature, ref *robocache.
 	switch {
 	case info.DType == robocache.Uint16:
 		s.DType, s.Channels, s.spec.Pixel = robocache.Uint16, 1, video.Gray16
-	case info.DType == robocache.Float32: // as the numbers are, without a unit
-		s.DType, s.Channels, s.spec.Pixel, s.spec.Depth = robocache.Float32, 1, video.DepthMM, &robocache.Depth{Unit: "mm"}
+	case info.DType == robocache.Float32: // metres, which nothing has to say; what is no depth as it is
+		s.DType, s.Channels, s.spec.Pixel, s.spec.Depth = robocache.Float32, 1, video.DepthM, &robocache.Depth{Unit: cmp.Or(f.DepthUnit(), "m")}
 	case info.Channels == 1 && f.Channels == 1:
 		s.Channels, s.grey = 1, true
 	}
