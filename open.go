@@ -15,7 +15,7 @@ import (
 type Format struct {
 	Name string
 	// Detect says whether the dataset at uri is of this format. An error means that it could not be looked at.
-	Detect func(ctx context.Context, uri string) (bool, error)
+	Detect func(ctx context.Context, uri string, opt OpenOptions) (bool, error)
 	Open   func(ctx context.Context, uri string, opt OpenOptions) (Dataset, error)
 	// Write writes a dataset in this format; nil where it has no writer.
 	Write func(ctx context.Context, src Dataset, dst string, opt WriteOptions) (*WriteReport, error)
@@ -35,6 +35,9 @@ type OpenOptions struct {
 	HZ           Rate   // --rows-hz: of the rows, for formats that keep no clock; zero = as the format knows or finds
 	Split        string // the episodes of a split of the dataset (Info.Splits) alone; "" or SplitAll: all
 	Map          *Mapping
+	// FollowLinks lets links of a local dataset lead out of its root, as those of git-annex and DVC do. Those of Hugging Face's cache
+	// need it not. Whoever wrote the dataset then chooses which files of this machine are read.
+	FollowLinks bool
 	// Options are choices of one format alone; Format.Options lists them. An unknown one is ErrMisuse.
 	Options map[string]string
 }
@@ -176,7 +179,7 @@ func Open(ctx context.Context, uri string, options ...OpenOptions) (Dataset, err
 		registry.RLock()
 		f := registry.formats[n]
 		registry.RUnlock()
-		ok, err := f.Detect(ctx, uri)
+		ok, err := f.Detect(ctx, uri, opt)
 		if err != nil {
 			failed = errors.Join(failed, err)
 			continue

@@ -274,7 +274,7 @@ func TestWriteFormats(t *testing.T) {
 	}
 }
 
-func never(context.Context, string) (bool, error) { return false, nil }
+func never(context.Context, string, robocache.OpenOptions) (bool, error) { return false, nil }
 
 // C8: depth keeps its millimetres.
 func TestDepthStills(t *testing.T) {

@@ -20,9 +20,19 @@ func Run(ctx context.Context, ds robocache.Dataset, opt robocache.DiagnoseOption
 			return nil, err
 		}
 		x.findings = found
-	} else {
-		x.findings = slices.Clone(info.Findings)
 	}
+	// What opening found is wrong still, whether the format's own says it again or not.
+	said := map[string]bool{}
+	for _, f := range x.findings {
+		said[f.Code+"\x00"+f.Where.String()] = true
+	}
+	var opening []robocache.Finding
+	for _, f := range info.Findings {
+		if !said[f.Code+"\x00"+f.Where.String()] {
+			opening = append(opening, f)
+		}
+	}
+	x.findings = append(opening, x.findings...)
 	if info.Format == "lerobot" {
 		// Its doctor looks at every row and picture, on the one clock that it has.
 		return x.findings, nil

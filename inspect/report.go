@@ -90,7 +90,7 @@ func Dataset(ctx context.Context, ds robocache.Dataset) (*Report, error) {
 		r.Findings = append(r.Findings, robocache.Finding{Severity: robocache.SeverityWarning, Code: "unreadable-stats", Message: err.Error(), Mend: "run 'robocache stats --write'"})
 	}
 	r.Stats = Stats(stats)
-	r.Bytes = sizes(ctx, info.URI)
+	r.Bytes = sizes(ctx, ds)
 	return r, ctx.Err()
 }
 
@@ -182,15 +182,22 @@ func fill(s *Stream, ix *video.Index) {
 }
 
 // sizes counts the files of a dataset: all below a folder, or the file that it is.
-func sizes(ctx context.Context, uri string) *Sizes {
+func sizes(ctx context.Context, ds robocache.Dataset) *Sizes {
+	uri := ds.Info().URI
 	if name := strings.TrimPrefix(uri, "file://"); !strings.Contains(name, "://") {
 		if info, err := os.Stat(name); err == nil && info.Mode().IsRegular() {
 			return &Sizes{Total: info.Size(), Files: 1, By: map[string]int64{".": info.Size()}}
 		}
 	}
-	s, err := store.Open(uri)
-	if err != nil {
-		return nil
+	var s store.Store
+	if own, ok := robocache.As[interface{ Store() store.Store }](ds); ok {
+		s = own.Store()
+	} else {
+		var err error
+		if s, err = store.Open(uri); err != nil {
+			return nil
+		}
+		defer store.Close(s)
 	}
 	entries, err := s.List(ctx, "")
 	if err != nil {

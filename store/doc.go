@@ -3,7 +3,8 @@
 // # Contract
 //
 //	T1  A name never leaves the root: "..", absolute names, NUL and names over 4 KiB are refused as malformed (CleanName);
-//	    links work only inside the root; a FIFO, device or folder is a typed error at once, and is never opened.
+//	    links work only inside the root (OpenOptions.FollowLinks: anywhere); a link that leads nowhere or out, a FIFO, device or folder is
+//	    malformed input at once, and is never opened. Only where nothing stands is a file not found. Files lists such names too.
 //	T2  ReadAt fills p or fails. A range outside the file is malformed input (io.ErrUnexpectedEOF inside): offsets come from files.
 //	T3  A handle is one version of a file: what it reads is that version or ErrChanged, never a mixture. Local files: replaced by
 //	    rename, the old bytes stay readable; written in place, the first read begun 10 ms later reports it, at the latest Close.

@@ -37,14 +37,13 @@ func (l *Local) folders(ctx context.Context, dir string) ([]string, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	at := path.Join(".", l.at(dir))
-	info, err := l.root.Stat(at)
+	info, err := l.stat(dir)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || err == nil && !info.IsDir() {
 		return nil, nil
 	}
 	var d *os.File
 	if err == nil {
-		d, err = l.root.Open(at)
+		d, err = l.openFile(dir, os.O_RDONLY)
 	}
 	if err != nil {
 		return nil, fail("list", l.uri, dir, err)
@@ -58,8 +57,9 @@ func (l *Local) folders(ctx context.Context, dir string) ([]string, error) {
 	for _, e := range entries {
 		ok := e.IsDir()
 		if e.Type()&fs.ModeSymlink != 0 {
-			info, err := l.root.Stat(l.at(path.Join(dir, e.Name())))
-			ok = err == nil && info.IsDir()
+			info, err := l.stat(path.Join(dir, e.Name()))
+			// Who looks into one that leads out gets the error that says so.
+			ok = err == nil && info.IsDir() || err != nil && l.hides(path.Join(dir, e.Name()))
 		}
 		if ok {
 			out = append(out, e.Name())

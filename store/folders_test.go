@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestFolders: folders by name, files not, links only inside the root, in each back end alike.
+// TestFolders: folders by name, files not, links that lead out by name alone, in each back end alike.
 func TestFolders(t *testing.T) {
 	dir := t.TempDir()
 	for _, d := range []string{"b/c/d", "a", "b/e"} {
@@ -34,6 +34,9 @@ func TestFolders(t *testing.T) {
 	for _, s := range []Store{local, mem} {
 		for at, want := range map[string][]string{"": {"a", "b"}, "b": {"c", "e"}, "b/c/d": nil, "none": nil, "a/f": nil} {
 			got, err := Folders(t.Context(), s, at)
+			if at == "" && s == Store(local) {
+				want = append(want, "out") // who looks into it gets the error
+			}
 			if err != nil || !slices.Equal(got, want) {
 				t.Errorf("%s %q: %v %v", s.URI(), at, got, err)
 			}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -16,19 +17,25 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Local is a folder of this machine. Everything goes through os.Root: no name and no link leads out of it.
+// Local is a folder of this machine. Everything goes through os.Root: no name and no link leads out of it, unless the caller said
+// that links are followed; what is written never goes through such a link.
 type Local struct {
 	root   *os.Root
 	folder *folder // root's, for what os.Root would allow too
 	prefix string  // the dataset's place below root, "" or clean
+	base   string  // root's path
 	uri    string
+	follow bool
 }
 
 // OpenLocal opens an existing folder.
 //
 // A snapshot in Hugging Face's hub cache (datasets--owner--name/snapshots/<commit>) is a tree of links into
 // ../../blobs: there the repository's folder is the root, so that those links, and no others, work.
-func OpenLocal(dir string) (*Local, error) {
+func OpenLocal(dir string) (*Local, error) { return openLocal(dir, false) }
+
+// openLocal is OpenLocal; follow says that links may lead anywhere.
+func openLocal(dir string, follow bool) (*Local, error) {
 	if strings.IndexByte(dir, 0) >= 0 {
 		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "open", Where: robocache.Where{"dataset": show(dir)}, Msg: "NUL in the path"}
 	}
@@ -47,15 +54,32 @@ func OpenLocal(dir string) (*Local, error) {
 	if err != nil {
 		return nil, fail("open", dir, "", err)
 	}
-	return &Local{root: root, folder: openFolder(root), prefix: prefix, uri: dir}, nil
+	l := &Local{root: root, prefix: prefix, base: base, uri: dir, follow: follow}
+	if !follow {
+		l.folder = openFolder(root)
+	}
+	return l, nil
 }
 
-// hubRepository splits …/datasets--o--n/snapshots/c/… behind datasets--o--n; other paths stay whole.
+// hubKinds begin the names of repositories in the hub's cache.
+var hubKinds = []string{"datasets--", "models--", "spaces--"}
+
+// hubRepository splits …/datasets--o--n/snapshots/c/… behind datasets--o--n; other paths stay whole. A path may say so only once the folder
+// that one stands in is before it, or links on the way are gone.
 func hubRepository(dir string) (base, prefix string) {
-	parts := strings.Split(filepath.ToSlash(dir), "/")
-	for i := len(parts) - 3; i >= 0; i-- {
-		if strings.HasPrefix(parts[i], "datasets--") && parts[i+1] == "snapshots" {
-			return filepath.FromSlash(strings.Join(parts[:i+1], "/")), strings.Join(parts[i+1:], "/")
+	spellings := []string{dir}
+	if abs, err := filepath.Abs(dir); err == nil {
+		spellings = append(spellings, abs)
+		if real, err := filepath.EvalSymlinks(abs); err == nil {
+			spellings = append(spellings, real)
+		}
+	}
+	for _, spelling := range spellings {
+		parts := strings.Split(filepath.ToSlash(spelling), "/")
+		for i := len(parts) - 3; i >= 0; i-- {
+			if parts[i+1] == "snapshots" && slices.ContainsFunc(hubKinds, func(kind string) bool { return strings.HasPrefix(parts[i], kind) }) {
+				return filepath.FromSlash(strings.Join(parts[:i+1], "/")), strings.Join(parts[i+1:], "/")
+			}
 		}
 	}
 	return dir, ""
@@ -73,6 +97,61 @@ func (l *Local) Close() error {
 // at is a name's place below the os.Root.
 func (l *Local) at(name string) string { return path.Join(l.prefix, name) }
 
+// stat looks at what a name leads to.
+func (l *Local) stat(name string) (fs.FileInfo, error) {
+	if l.follow {
+		return os.Stat(l.path(name))
+	}
+	return l.root.Stat(path.Join(".", l.at(name)))
+}
+
+func (l *Local) openFile(name string, flag int) (*os.File, error) {
+	if l.follow {
+		return os.OpenFile(l.path(name), flag, 0)
+	}
+	return l.root.OpenFile(path.Join(".", l.at(name)), flag, 0)
+}
+
+func (l *Local) path(name string) string {
+	return filepath.Join(l.base, filepath.FromSlash(l.at(name)))
+}
+
+// failed is fail, which also knows a name that is there and leads nowhere: not found is what may be left out, and this is not.
+func (l *Local) failed(op, name string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		for i := range len(name) + 1 {
+			if i < len(name) && name[i] != '/' {
+				continue
+			}
+			part := name[:i]
+			info, lerr := l.root.Lstat(l.at(part))
+			if l.follow {
+				info, lerr = os.Lstat(l.path(part))
+			}
+			if lerr != nil {
+				break
+			}
+			if info.Mode()&fs.ModeSymlink == 0 {
+				continue
+			}
+			if _, serr := l.stat(part); errors.Is(serr, fs.ErrNotExist) {
+				return &robocache.Error{Class: robocache.ErrMalformed, Op: op, Where: robocache.Where{"dataset": l.uri, "file": show(name)}, Want: "a regular file",
+					Got: "a link that leads nowhere: " + l.target(part), Hint: "fetch what it leads to: git annex get, dvc pull, or download the file again"}
+			}
+		}
+	}
+	return fail(op, l.uri, name, err)
+}
+
+// target says where a link leads.
+func (l *Local) target(name string) string {
+	to, err := os.Readlink(l.path(name))
+	if err != nil {
+		return show(name)
+	}
+	return show(name) + " -> " + show(to)
+}
+
 // Open opens a regular file for ranged reads.
 func (l *Local) Open(ctx context.Context, name string) (robocache.Ranged, error) {
 	if err := ctx.Err(); err != nil {
@@ -86,18 +165,18 @@ func (l *Local) Open(ctx context.Context, name string) (robocache.Ranged, error)
 		return &localFile{f: in, uri: l.uri, name: name, size: size, mtime: mtime, opened: time.Now()}, nil
 	}
 	// Look before opening, as folder.open says.
-	if info, err := l.root.Stat(l.at(name)); err != nil {
-		return nil, fail("open", l.uri, name, err)
+	if info, err := l.stat(name); err != nil {
+		return nil, l.failed("open", name, err)
 	} else if !info.Mode().IsRegular() {
-		return nil, l.notRegular("open", name, info)
+		return nil, l.notRegular("open", name, info.Mode())
 	}
-	f, err := l.root.OpenFile(l.at(name), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	f, err := l.openFile(name, os.O_RDONLY|syscall.O_NONBLOCK)
 	if err != nil {
-		return nil, fail("open", l.uri, name, err)
+		return nil, l.failed("open", name, err)
 	}
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = l.notRegular("open", name, info)
+		err = l.notRegular("open", name, info.Mode())
 	}
 	if err != nil {
 		f.Close()
@@ -116,19 +195,25 @@ func (l *Local) Stat(ctx context.Context, name string) (Entry, error) {
 	if err != nil {
 		return Entry{}, fail("stat", l.uri, "", err)
 	}
-	info, err := l.root.Stat(l.at(name))
+	info, err := l.stat(name)
 	if err != nil {
-		return Entry{}, fail("stat", l.uri, name, err)
+		return Entry{}, l.failed("stat", name, err)
 	}
 	if !info.Mode().IsRegular() {
-		return Entry{}, l.notRegular("stat", name, info)
+		return Entry{}, l.notRegular("stat", name, info.Mode())
 	}
 	return Entry{Name: name, Size: info.Size(), Version: localVersion(info.Size(), info.ModTime().UnixNano())}, nil
 }
 
-func (l *Local) notRegular(op, name string, info fs.FileInfo) error {
-	e := &robocache.Error{Class: robocache.ErrMisuse, Op: op, Where: robocache.Where{"dataset": l.uri, "file": show(name)}, Want: "a regular file", Got: kind(info.Mode())}
-	if info.IsDir() {
+// notRegular is malformed input where a dataset is read, and misuse where one is written.
+func (l *Local) notRegular(op, name string, mode fs.FileMode) error {
+	e := &robocache.Error{Class: robocache.ErrMalformed, Op: op, Where: robocache.Where{"dataset": l.uri, "file": show(name)}, Want: "a regular file", Got: kind(mode)}
+	if op == "create" || op == "remove" {
+		e.Class = robocache.ErrMisuse
+	} else {
+		e.Hint = "put the file itself there, or leave it out"
+	}
+	if mode.IsDir() {
 		e.Err = syscall.EISDIR
 	}
 	return e
@@ -138,28 +223,40 @@ func (l *Local) notRegular(op, name string, info fs.FileInfo) error {
 const maxDepth = 64
 
 // List gives the regular files below the folder prefix. Links are followed inside the root; what cannot be a file of this
-// store (a link that leads nowhere or out, a FIFO, a device) is left out, as are this package's temporary files.
+// store (a link that leads nowhere or out, a FIFO, a device) is left out, as are this package's temporary files. Files names those.
 func (l *Local) List(ctx context.Context, prefix string) ([]Entry, error) {
+	return l.files(ctx, prefix, nil)
+}
+
+func (l *Local) files(ctx context.Context, prefix string, is func(name string) bool) ([]Entry, error) {
 	prefix, err := cleanPrefix(prefix)
 	if err != nil {
 		return nil, fail("list", l.uri, "", err)
 	}
-	var out []Entry
-	if err := l.walk(ctx, prefix, nil, &out); err != nil {
+	w := walk{l: l, is: is}
+	if err := w.folder(ctx, prefix, nil); err != nil {
 		return nil, err
 	}
-	sort.Slice(out, func(i, j int) bool { return out[i].Name < out[j].Name })
-	return out, nil
+	sort.Slice(w.out, func(i, j int) bool { return w.out[i].Name < w.out[j].Name })
+	return w.out, nil
 }
 
-func (l *Local) walk(ctx context.Context, dir string, above []fs.FileInfo, out *[]Entry) error {
+// walk goes through folders. With is it lists too what stands in a file's place.
+type walk struct {
+	l   *Local
+	is  func(name string) bool
+	out []Entry
+}
+
+func (w *walk) folder(ctx context.Context, dir string, above []fs.FileInfo) error {
+	l := w.l
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if len(above) > maxDepth {
 		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "list", Where: robocache.Where{"dataset": l.uri, "file": show(dir)}, Msg: "folders nested deeper than " + strconv.Itoa(maxDepth)}
 	}
-	self, err := l.root.Stat(path.Join(".", l.at(dir)))
+	self, err := l.stat(dir)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || err == nil && !self.IsDir() {
 		return nil // as in an object store, nothing is below a name that is not there
 	}
@@ -172,7 +269,7 @@ func (l *Local) walk(ctx context.Context, dir string, above []fs.FileInfo, out *
 		}
 	}
 	above = append(above, self)
-	d, err := l.root.Open(path.Join(".", l.at(dir)))
+	d, err := l.openFile(dir, os.O_RDONLY)
 	if err != nil {
 		return fail("list", l.uri, dir, err)
 	}
@@ -185,29 +282,65 @@ func (l *Local) walk(ctx context.Context, dir string, above []fs.FileInfo, out *
 		if strings.HasPrefix(e.Name(), tempPrefix) {
 			continue
 		}
-		name := path.Join(dir, e.Name())
-		mode := e.Type()
-		if mode&fs.ModeSymlink != 0 || mode.IsRegular() {
-			info, err := l.root.Stat(l.at(name))
-			if err != nil {
-				if mode.IsRegular() && !errors.Is(err, fs.ErrNotExist) {
-					return fail("list", l.uri, name, err)
-				}
-				continue
-			}
-			mode = info.Mode().Type()
-			if mode.IsRegular() {
-				*out = append(*out, Entry{Name: name, Size: info.Size(), Version: localVersion(info.Size(), info.ModTime().UnixNano())})
-				continue
-			}
-		}
-		if mode.IsDir() {
-			if err := l.walk(ctx, name, above, out); err != nil {
-				return err
-			}
+		if err := w.entry(ctx, path.Join(dir, e.Name()), e.Type(), above); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+func (w *walk) entry(ctx context.Context, name string, mode fs.FileMode, above []fs.FileInfo) error {
+	if mode&fs.ModeSymlink != 0 || mode.IsRegular() {
+		info, err := w.l.stat(name)
+		if err != nil {
+			if mode&fs.ModeSymlink != 0 {
+				w.odd(name, w.l.failed("list", name, err))
+				return nil
+			}
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil
+			}
+			return fail("list", w.l.uri, name, err)
+		}
+		mode = info.Mode().Type()
+		if mode.IsRegular() {
+			w.out = append(w.out, Entry{Name: name, Size: info.Size(), Version: localVersion(info.Size(), info.ModTime().UnixNano())})
+			return nil
+		}
+	}
+	if !mode.IsDir() {
+		w.odd(name, w.l.notRegular("list", name, mode))
+		return nil
+	}
+	before := len(w.out)
+	if err := w.folder(ctx, name, above); err != nil {
+		return err
+	}
+	// A folder of such files may be called as they are.
+	if w.is != nil && w.is(name) && !slices.ContainsFunc(w.out[before:], func(e Entry) bool { return w.is(e.Name) }) {
+		w.out = append(w.out, Entry{Name: name, Err: w.l.notRegular("list", name, mode)})
+	}
+	return nil
+}
+
+// odd lists what is no file: under a name that files have, and a link that hides a folder.
+func (w *walk) odd(name string, err error) {
+	if w.is == nil || !w.is(name) && !w.l.hides(name) {
+		return
+	}
+	w.out = append(w.out, Entry{Name: name, Err: err})
+}
+
+// hides says whether a link that is not followed leads to a folder, or may have, by its name.
+func (l *Local) hides(name string) bool {
+	if strings.HasPrefix(path.Base(name), ".") {
+		return false
+	}
+	if info, err := os.Lstat(l.path(name)); err != nil || info.Mode()&fs.ModeSymlink == 0 {
+		return false
+	}
+	info, err := os.Stat(l.path(name))
+	return err == nil && info.IsDir() || errors.Is(err, fs.ErrNotExist) && path.Ext(name) == ""
 }
 
 func localVersion(size, mtime int64) string {

@@ -54,7 +54,7 @@ func (l *Local) create(ctx context.Context, name string, onlyNew bool) (Writer, 
 	}
 	full := l.at(name)
 	if info, err := l.root.Lstat(full); err == nil && info.IsDir() {
-		return nil, l.notRegular("create", name, info)
+		return nil, l.notRegular("create", name, info.Mode())
 	}
 	dir := path.Dir(full)
 	toSync := l.missing(dir)
@@ -227,7 +227,7 @@ func (l *Local) Remove(ctx context.Context, name string) error {
 		return fail("remove", l.uri, name, err)
 	}
 	if info.IsDir() {
-		return l.notRegular("remove", name, info)
+		return l.notRegular("remove", name, info.Mode())
 	}
 	return fail("remove", l.uri, name, l.root.Remove(l.at(name)))
 }

@@ -9,20 +9,23 @@ import (
 
 // Open opens the store at uri: a path, file://, http(s):// or mem://name. It looks at a local folder at once and at the
 // network not at all.
-func Open(uri string) (Store, error) {
+func Open(uri string) (Store, error) { return OpenFor(uri, robocache.OpenOptions{}) }
+
+// OpenFor is Open with what the caller of a format chose.
+func OpenFor(uri string, opt robocache.OpenOptions) (Store, error) {
 	scheme, rest, err := split(uri)
 	if err != nil {
 		return nil, err
 	}
 	switch scheme {
 	case "":
-		return OpenLocal(uri)
+		return openLocal(uri, opt.FollowLinks)
 	case "file":
 		p, err := filePath(rest)
 		if err != nil {
 			return nil, err
 		}
-		return OpenLocal(p)
+		return openLocal(p, opt.FollowLinks)
 	case "mem":
 		return openMem(rest)
 	case "http", "https":

@@ -12,6 +12,7 @@ type Entry struct {
 	Name    string // relative to the store's root, "/" between parts
 	Size    int64
 	Version string // ETag, or size and mtime
+	Err     error  // of Files: what opening it says, where it is no regular file
 }
 
 // Store gives bytes below one root. Names are relative, "/"-separated, and never leave the root.

@@ -61,6 +61,10 @@ func (b *sub) Stat(ctx context.Context, name string) (Entry, error) {
 }
 
 func (b *sub) List(ctx context.Context, prefix string) ([]Entry, error) {
+	return b.list(prefix, func(full string) ([]Entry, error) { return b.s.List(ctx, full) })
+}
+
+func (b *sub) list(prefix string, from func(full string) ([]Entry, error)) ([]Entry, error) {
 	prefix, err := cleanPrefix(prefix)
 	if err != nil {
 		return nil, fail("list", b.URI(), "", err)
@@ -68,7 +72,7 @@ func (b *sub) List(ctx context.Context, prefix string) ([]Entry, error) {
 	if prefix != "" {
 		prefix = "/" + prefix
 	}
-	list, err := b.s.List(ctx, b.dir+prefix)
+	list, err := from(b.dir + prefix)
 	for i := range list {
 		list[i].Name = list[i].Name[len(b.dir)+1:]
 	}

@@ -113,6 +113,7 @@ type openArgs struct {
 	Map          json.RawMessage   `json:"map"` // a mapping, or the path of a file that holds one
 	Options      map[string]string `json:"options"`
 	Split        string            `json:"split"`
+	FollowLinks  bool              `json:"follow_links"`
 }
 
 // readMap reads a mapping, or the file whose path is given.
@@ -151,7 +152,7 @@ func robocache_open(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C
 		if err != nil {
 			return result{}, err
 		}
-		ds, err := mapping.Open(ctx, a.URI, robocache.OpenOptions{Format: a.Format, MemoryBudget: a.MemoryBudget, HZ: a.RowsHz, Map: m, Options: a.Options, Split: a.Split})
+		ds, err := mapping.Open(ctx, a.URI, robocache.OpenOptions{Format: a.Format, MemoryBudget: a.MemoryBudget, HZ: a.RowsHz, Map: m, Options: a.Options, Split: a.Split, FollowLinks: a.FollowLinks})
 		if err != nil {
 			return result{}, err
 		}

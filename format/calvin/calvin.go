@@ -48,8 +48,8 @@ func at(split, name string) string {
 }
 
 // Detect says whether ep_start_end_ids.npy is there, or in training/ or validation/; of a local folder also whether frames are.
-func Detect(ctx context.Context, uri string) (bool, error) {
-	s, err := store.Open(uri)
+func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, error) {
+	s, err := store.OpenFor(uri, opt)
 	if err != nil {
 		if errors.Is(err, robocache.ErrMisuse) {
 			return false, nil // a file: another format's
@@ -115,7 +115,7 @@ var (
 
 // Open opens the dataset at uri: a folder with training/ and validation/, or one of them.
 func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset, error) {
-	s, err := store.Open(uri)
+	s, err := store.OpenFor(uri, opt)
 	if err != nil {
 		return nil, err
 	}

@@ -334,7 +334,7 @@ func TestWithoutRuns(t *testing.T) {
 			t.Errorf("%s: %+v", path, info)
 		}
 	}
-	if ok, err := Detect(t.Context(), t.TempDir()); ok || err != nil {
+	if ok, err := Detect(t.Context(), t.TempDir(), robocache.OpenOptions{}); ok || err != nil {
 		t.Error(ok, err)
 	}
 	if _, err := Open(t.Context(), t.TempDir(), robocache.OpenOptions{}); !errors.Is(err, robocache.ErrNotFound) || !strings.Contains(err.Error(), "hint") {

@@ -117,7 +117,7 @@ func (d *Dataset) compareRuns(split string, eps []episode) error {
 
 // listRuns finds runs by the frames' names where no file says them.
 func (d *Dataset) listRuns(ctx context.Context) error {
-	list, err := d.st.List(ctx, "")
+	list, links, err := store.Files(ctx, d.st, "", func(name string) bool { _, ok := number(path.Base(name)); return ok })
 	if errors.Is(err, robocache.ErrUnsupported) {
 		return nil
 	}
@@ -126,10 +126,12 @@ func (d *Dataset) listRuns(ctx context.Context) error {
 	}
 	numbers := map[string][]int64{}
 	for _, e := range list {
-		if n, ok := number(path.Base(e.Name)); ok {
-			split := strings.TrimSuffix(path.Dir(e.Name), ".")
-			numbers[split] = append(numbers[split], n)
-		}
+		n, _ := number(path.Base(e.Name))
+		split := strings.TrimSuffix(path.Dir(e.Name), ".")
+		numbers[split] = append(numbers[split], n)
+	}
+	for _, f := range store.Findings(links, "link-not-followed") {
+		d.find(f)
 	}
 	for _, split := range splits {
 		v := numbers[split]

@@ -44,7 +44,9 @@ var sources = []source{
 func init() {
 	for _, s := range sources {
 		robocache.Register(robocache.Format{Name: s.name, Options: options,
-			Detect: func(ctx context.Context, uri string) (bool, error) { return detect(uri, s), nil },
+			Detect: func(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, error) {
+				return detect(uri, opt, s), nil
+			},
 			Open: func(ctx context.Context, uri string, opt robocache.OpenOptions) (robocache.Dataset, error) {
 				d, err := Open(ctx, uri, s.name, opt)
 				if err != nil {
@@ -56,11 +58,11 @@ func init() {
 }
 
 // detect looks at a few entries of local folders where such scans lie: to list a dataset that may be any other's would be slow.
-func detect(uri string, s source) bool {
+func detect(uri string, opt robocache.OpenOptions, s source) bool {
 	if s.name == "clouds" {
 		return false // an npy file can be anything
 	}
-	st, err := store.Open(uri)
+	st, err := store.OpenFor(uri, opt)
 	if err != nil {
 		return false
 	}
@@ -88,7 +90,7 @@ func detect(uri string, s source) bool {
 // scansIn says whether one of the first entries of a folder is a scan.
 func (s source) scansIn(dir string) bool {
 	for _, e := range peek(dir) {
-		if _, ok := s.scan(e.Name()); ok && e.Type().IsRegular() {
+		if _, ok := s.scan(e.Name()); ok && !e.IsDir() {
 			return true
 		}
 	}
@@ -158,6 +160,7 @@ type Dataset struct {
 	dtype  robocache.DType
 	width  int // columns
 	keep   bool
+	follow bool // links may lead out
 	budget int64
 	rate   robocache.Rate
 }
@@ -170,7 +173,7 @@ var (
 
 // Open opens the folder at uri as "kitti", "nuscenes" or "clouds".
 func Open(ctx context.Context, uri, format string, opt robocache.OpenOptions) (*Dataset, error) {
-	s, err := store.Open(uri)
+	s, err := store.OpenFor(uri, opt)
 	if err != nil {
 		return nil, err
 	}
@@ -202,7 +205,7 @@ func OpenStore(ctx context.Context, s store.Store, format string, opt robocache.
 
 func openStore(ctx context.Context, s store.Store, format string, opt robocache.OpenOptions, parent string) (d *Dataset, err error) {
 	defer guard.Malformed("clouds open", &err)
-	d = &Dataset{st: s, parent: parent, dtype: robocache.Float32, rate: opt.HZ, budget: opt.MemoryBudget}
+	d = &Dataset{st: s, parent: parent, dtype: robocache.Float32, rate: opt.HZ, budget: opt.MemoryBudget, follow: opt.FollowLinks}
 	for _, src := range sources {
 		if src.name == format {
 			d.src = src

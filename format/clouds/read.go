@@ -115,6 +115,9 @@ func (d *Dataset) GatherRagged(ctx context.Context, key string, rows []robocache
 	at := make([]int64, len(rows)+1) // where a row's points may begin: the room of the whole file, headers too
 	for i, r := range rows {
 		s := d.scan(r)
+		if s.err != nil {
+			return nil, nil, d.place(s.err, r)
+		}
 		if d.src.name != "clouds" && s.size%point != 0 {
 			return nil, nil, d.place(&robocache.Error{Class: robocache.ErrMalformed, Op: "clouds", Msg: fmt.Sprintf("%d bytes are no whole number of points of %d: %d are left over", s.size, point, s.size%point), Hint: "the file is cut, or has other columns: option columns"}, r)
 		}
@@ -251,6 +254,9 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 			return nil, err
 		}
 		for k, s := range d.eps[e].scans {
+			if s.err != nil {
+				continue // opening has said so
+			}
 			data, counts, err := whole.GatherRagged(ctx, keyPoints, []robocache.Row{{Episode: e, Index: k}})
 			if ctx.Err() != nil {
 				return out, ctx.Err()

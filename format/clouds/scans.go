@@ -28,23 +28,23 @@ type scan struct {
 	name   string
 	number int64 // of the file's name: a count, or microseconds
 	size   int64
+	err    error // it is no file: what opening it says
 }
 
 const maxSide = 256 << 20 // of a file of stamps
 
 // list finds the scans.
 func (d *Dataset) list(ctx context.Context) error {
-	files, err := d.st.List(ctx, "")
+	files, links, err := store.Files(ctx, d.st, "", func(name string) bool { _, ok := d.src.scan(path.Base(name)); return ok })
 	if err != nil {
 		return err
 	}
+	d.info.Findings = append(d.info.Findings, store.Findings(links, "link-not-followed")...)
+	d.info.Findings = append(d.info.Findings, few(store.Findings(files, "unreadable-file"))...)
 	by := map[string]*episode{}
 	for _, f := range files {
 		base, dir := path.Base(f.Name), path.Dir(f.Name)
-		n, ok := d.src.scan(base)
-		if !ok {
-			continue
-		}
+		n, _ := d.src.scan(base)
 		group := dir
 		if d.src.name == "nuscenes" {
 			group, _, _ = strings.Cut(base, "__") // the log: its scans lie in samples/ and sweeps/
@@ -52,23 +52,44 @@ func (d *Dataset) list(ctx context.Context) error {
 		if by[group] == nil {
 			by[group] = &episode{name: group}
 		}
-		by[group].scans = append(by[group].scans, scan{f.Name, n, f.Size})
+		by[group].scans = append(by[group].scans, scan{f.Name, n, f.Size, f.Err})
 	}
 	for _, e := range by {
 		slices.SortFunc(e.scans, func(a, b scan) int { return cmp.Or(cmp.Compare(a.number, b.number), cmp.Compare(a.name, b.name)) })
 		d.eps = append(d.eps, *e)
 	}
 	slices.SortFunc(d.eps, func(a, b episode) int { return cmp.Compare(a.name, b.name) })
+	if len(d.eps) == 0 && len(links) > 0 {
+		return links[0].Err
+	}
 	if len(d.eps) == 0 {
 		return &robocache.Error{Class: robocache.ErrNotFound, Op: "clouds open", Msg: "no scans (*" + d.src.suffix + ") here"}
 	}
 	return nil
 }
 
+// few keeps the first findings and counts the others in the last of them.
+func few(found []robocache.Finding) []robocache.Finding {
+	const most = 20
+	if len(found) > most {
+		found[most-1].Count = int64(len(found) - most + 1)
+		found[most-1].Message += " (and more files, counted together)"
+		found = found[:most]
+	}
+	return found
+}
+
 // describeArrays takes dtype and columns from the first array's header.
 func (d *Dataset) describeArrays(ctx context.Context, columns []string) ([]string, error) {
-	name := d.eps[0].scans[0].name
-	h, err := d.header(ctx, d.eps[0].scans[0])
+	first := d.eps[0].scans[0]
+	for _, e := range d.eps {
+		if i := slices.IndexFunc(e.scans, func(s scan) bool { return s.err == nil }); i >= 0 {
+			first = e.scans[i]
+			break
+		}
+	}
+	name := first.name
+	h, err := d.header(ctx, first)
 	if err != nil {
 		return nil, robocache.At(err, robocache.Where{"file": name})
 	}
@@ -157,11 +178,11 @@ func (d *Dataset) sideFile(ctx context.Context, e *episode) error {
 	if e.name != "." || d.parent == "" {
 		return nil
 	}
-	s, err := store.OpenLocal(d.parent) // the root is the folder of scans: beside it is outside of it
+	s, err := store.OpenFor(d.parent, robocache.OpenOptions{FollowLinks: d.follow}) // the root is the folder of scans: beside it is outside of it
 	if err != nil {
 		return nil
 	}
-	defer s.Close()
+	defer store.Close(s)
 	return d.sideFileIn(ctx, s, ".", e)
 }
 

@@ -294,7 +294,7 @@ func (s *suite) detected() {
 		if err != nil {
 			s.Fatal(err)
 		}
-		ok, err := f.Detect(s.ctx, s.f.URI)
+		ok, err := f.Detect(s.ctx, s.f.URI, robocache.OpenOptions{})
 		if ok != (name == s.f.Format) || ok && err != nil {
 			s.Errorf("format %s: detected %v, %v", name, ok, err)
 		}

@@ -35,8 +35,8 @@ func init() {
 }
 
 // Detect says whether uri is an HDF5 file, or a folder whose first HDF5 file is one, of none of the layouts that have a format of their own.
-func Detect(ctx context.Context, uri string) (bool, error) {
-	return h5set.Detect(ctx, uri, func(ctx context.Context, f *h5.File) (bool, error) {
+func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, error) {
+	return h5set.Detect(ctx, uri, opt, func(ctx context.Context, f *h5.File) (bool, error) {
 		for _, other := range [][]string{{"action", "observations"}, {"data/demo_0"}} {
 			all := true
 			for _, path := range other {
@@ -76,11 +76,12 @@ var _ robocache.Dataset = (*Dataset)(nil)
 // Open opens the dataset at uri.
 func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (d *Dataset, err error) {
 	defer guard.Malformed("hdf5 open", &err)
-	s, names, err := h5set.Find(ctx, uri)
+	s, names, found, err := h5set.Find(ctx, uri, opt)
 	if err != nil {
 		return nil, err
 	}
 	d = &Dataset{Set: h5set.New(s, "hdf5", robocache.Redact(uri), opt), opt: opt.Options}
+	d.Info_.Findings = found
 	if err := d.read(ctx, names, opt); err != nil {
 		d.Close()
 		return nil, robocache.At(err, robocache.Where{"dataset": robocache.Redact(uri)})

@@ -245,7 +245,7 @@ func TestBroken(t *testing.T) {
 			t.Fatal(err)
 		}
 		d := mustOpen(t, dir)
-		wantError(t, d.Gather(ctx, "action", rowsOf(d, 2)[:1], make([]byte, 104)), robocache.ErrMisuse, "episode_000002.parquet")
+		wantError(t, d.Gather(ctx, "action", rowsOf(d, 2)[:1], make([]byte, 104)), robocache.ErrMalformed, "episode_000002.parquet")
 	})
 }
 

@@ -245,10 +245,10 @@ func TestMisuse(t *testing.T) {
 	wantError(t, err, robocache.ErrNotFound)
 	_, err = Open(ctx, t.TempDir(), robocache.OpenOptions{})
 	wantError(t, err, robocache.ErrNotFound, infoPath)
-	if ok, err := Detect(ctx, t.TempDir()); ok || err != nil {
+	if ok, err := Detect(ctx, t.TempDir(), robocache.OpenOptions{}); ok || err != nil {
 		t.Error(ok, err)
 	}
-	if ok, err := Detect(ctx, realData(t, "g1_v21")); !ok || err != nil {
+	if ok, err := Detect(ctx, realData(t, "g1_v21"), robocache.OpenOptions{}); !ok || err != nil {
 		t.Error(ok, err)
 	}
 	dir := t.TempDir()

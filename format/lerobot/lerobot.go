@@ -29,8 +29,8 @@ func init() {
 }
 
 // Detect says whether meta/info.json is there.
-func Detect(ctx context.Context, uri string) (bool, error) {
-	s, err := store.Open(uri)
+func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, error) {
+	s, err := store.OpenFor(uri, opt)
 	if err != nil {
 		return false, err
 	}
@@ -70,7 +70,7 @@ var _ robocache.Dataset = (*Dataset)(nil)
 
 // Open opens the dataset at uri.
 func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (d *Dataset, err error) {
-	s, err := store.Open(uri)
+	s, err := store.OpenFor(uri, opt)
 	if err != nil {
 		return nil, err
 	}

@@ -123,9 +123,12 @@ func (p *paths) exists(ctx context.Context, t string, pl place) (bool, error) {
 		return false, nil
 	}
 	_, err = p.st.Stat(ctx, name)
-	// What is no regular file inside the root is no file of the dataset; reading it says why. A server that refuses to say is another matter.
-	if errors.Is(err, robocache.ErrNotFound) || errors.Is(err, robocache.ErrMisuse) && !strings.HasPrefix(p.st.URI(), "http") || errors.Is(err, robocache.ErrMalformed) && !errors.Is(err, store.ErrChanged) {
+	if errors.Is(err, robocache.ErrNotFound) {
 		return false, nil
+	}
+	// What stands there and is no regular file is in the file's place; reading it says why.
+	if errors.Is(err, robocache.ErrMalformed) && !errors.Is(err, store.ErrChanged) {
+		return true, nil
 	}
 	return err == nil, err
 }
@@ -172,7 +175,7 @@ func (p *paths) inTree(ctx context.Context, pl place) (string, error) {
 	p.once.Lock()
 	defer p.once.Unlock()
 	if p.tree == nil {
-		list, err := p.st.List(ctx, "")
+		list, _, err := store.Files(ctx, p.st, "", func(name string) bool { return path.Ext(name) != "" })
 		if err != nil && !errors.Is(err, robocache.ErrUnsupported) {
 			return "", err
 		}
@@ -244,12 +247,17 @@ func index(list []store.Entry, raw *infoFile) map[string]map[place]string {
 // numbered lists files of a chunk-/file- tree in the order of their numbers: file-999 before file-1000. Where the
 // store cannot list, numbers are tried until one is missing.
 func (p *paths) numbered(ctx context.Context, dir, template, suffix string) ([]string, error) {
-	list, err := p.st.List(ctx, dir)
+	list, links, err := store.Files(ctx, p.st, dir, func(name string) bool {
+		return strings.HasSuffix(name, suffix) && !strings.HasPrefix(path.Base(name), ".")
+	})
 	if errors.Is(err, robocache.ErrUnsupported) {
 		return p.enumerate(ctx, template)
 	}
 	if err != nil && !errors.Is(err, robocache.ErrNotFound) {
 		return nil, robocache.At(err, robocache.Where{"file": dir})
+	}
+	if len(links) > 0 {
+		return nil, links[0].Err // tables are read whole or not at all
 	}
 	type named struct {
 		name string
@@ -257,10 +265,7 @@ func (p *paths) numbered(ctx context.Context, dir, template, suffix string) ([]s
 	}
 	var all []named
 	for _, e := range list {
-		rest, ok := strings.CutPrefix(e.Name, dir+"/")
-		if !ok || !strings.HasSuffix(rest, suffix) || strings.HasPrefix(path.Base(rest), ".") {
-			continue
-		}
+		rest := strings.TrimPrefix(e.Name, dir+"/")
 		n := named{name: e.Name}
 		for _, part := range strings.Split(strings.TrimSuffix(rest, suffix), "/") {
 			v := int64(-1)

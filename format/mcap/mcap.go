@@ -1,6 +1,7 @@
 package mcap
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -30,8 +31,8 @@ func init() {
 }
 
 // Detect says whether uri is an MCAP file, or a folder with some at its root that is not a bag of rosbag2 (metadata.yaml).
-func Detect(ctx context.Context, uri string) (bool, error) {
-	s, file, err := bag.Locate(uri, ending)
+func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, error) {
+	s, file, err := bag.Locate(uri, opt, ending)
 	if errors.Is(err, robocache.ErrNotFound) || errors.Is(err, robocache.ErrMisuse) {
 		return false, nil // no folder; who reads files of other kinds says what is wrong
 	}
@@ -49,30 +50,35 @@ func Detect(ctx context.Context, uri string) (bool, error) {
 	if _, err := s.Stat(ctx, "metadata.yaml"); err == nil {
 		return false, nil
 	}
-	files, err := list(ctx, s)
+	_, files, err := list(ctx, s)
 	if errors.Is(err, robocache.ErrUnsupported) {
 		return false, nil // a web server does not say what a folder holds
 	}
-	return len(files) > 0, err
+	for _, f := range files {
+		if f.Err == nil {
+			return true, nil
+		}
+		err = cmp.Or(err, f.Err) // a folder called so may be another format's
+	}
+	return false, err
 }
 
-// list gives the MCAP files at the root of a store, in the order of the numbers in their names.
-func list(ctx context.Context, s store.Store) ([]string, error) {
-	entries, err := s.List(ctx, "")
+// list gives the MCAP files at the root of a store, in the order of the numbers in their names, also those that are none and cannot be opened.
+func list(ctx context.Context, s store.Store) (names []string, files []store.Entry, err error) {
+	entries, _, err := store.Files(ctx, s, "", func(name string) bool {
+		return name == unfinished || !strings.Contains(name, "/") && bag.Named(name, ending)
+	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var out []string
 	for _, e := range entries {
 		if e.Name == unfinished {
-			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "open", Where: robocache.Where{"file": unfinished}, Msg: "a conversion ended in the middle: some recordings are missing", Hint: "empty the folder and convert again; or remove this file to open what is there"}
+			return nil, nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "open", Where: robocache.Where{"file": unfinished}, Msg: "a conversion ended in the middle: some recordings are missing", Hint: "empty the folder and convert again; or remove this file to open what is there"}
 		}
-		if !strings.Contains(e.Name, "/") && bag.Named(e.Name, ending) {
-			out = append(out, e.Name)
-		}
+		names = append(names, e.Name)
 	}
-	slices.SortFunc(out, bag.Natural)
-	return out, nil
+	slices.SortFunc(names, bag.Natural)
+	return names, entries, nil
 }
 
 // Dataset is an open set of MCAP files.
@@ -83,7 +89,7 @@ type Dataset struct {
 
 // Open opens an MCAP file, or a folder of them: each is an episode.
 func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (_ *Dataset, err error) {
-	s, file, err := bag.Locate(uri, ending)
+	s, file, err := bag.Locate(uri, opt, ending)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +111,7 @@ func OpenStore(ctx context.Context, s store.Store, file string, opt robocache.Op
 	files := []string{file}
 	if file != "" {
 		o.URI = strings.TrimRight(s.URI(), "/") + "/" + file
-	} else if files, err = list(ctx, s); err != nil {
+	} else if files, _, err = list(ctx, s); err != nil {
 		return nil, err
 	}
 	if len(files) == 0 {

@@ -78,7 +78,7 @@ var (
 
 // Open opens the data set at uri: the folder of a version, or one of the up to three levels above it.
 func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset, error) {
-	s, err := store.Open(uri)
+	s, err := store.OpenFor(uri, opt)
 	if err != nil {
 		return nil, err
 	}
@@ -175,7 +175,7 @@ func joinOptions(opt robocache.OpenOptions) map[string]string {
 
 // listed gives the files of the version with their sizes; nil where the store cannot list.
 func (d *Dataset) listed(ctx context.Context) (map[string]int64, error) {
-	list, err := d.st.List(ctx, "")
+	list, _, err := store.Files(ctx, d.st, "", func(string) bool { return true })
 	if errors.Is(err, robocache.ErrUnsupported) {
 		return nil, nil
 	}

@@ -17,8 +17,8 @@ import (
 const maxAbove = 3
 
 // Detect says whether features.json and dataset_info.json lie in the folder, or in a folder with a version's name below it.
-func Detect(ctx context.Context, uri string) (bool, error) {
-	s, err := store.Open(uri)
+func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, error) {
+	s, err := store.OpenFor(uri, opt)
 	if err != nil {
 		return false, err
 	}

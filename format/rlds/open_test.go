@@ -71,7 +71,7 @@ func TestLevels(t *testing.T) {
 		t.Errorf("%+v", d.Info())
 	}
 	for dir, want := range map[string]bool{root: true, filepath.Join(root, "toy"): true, filepath.Join(root, "toy", "0.9.0"): true, t.TempDir(): false} {
-		if ok, err := Detect(t.Context(), dir); ok != want || err != nil {
+		if ok, err := Detect(t.Context(), dir, robocache.OpenOptions{}); ok != want || err != nil {
 			t.Errorf("%s: %v %v", dir, ok, err)
 		}
 	}

@@ -35,8 +35,8 @@ func init() {
 }
 
 // Detect says whether uri is an HDF5 file with a group data of demos, or a folder whose first HDF5 file is.
-func Detect(ctx context.Context, uri string) (bool, error) {
-	return h5set.Detect(ctx, uri, func(ctx context.Context, f *h5.File) (bool, error) {
+func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, error) {
+	return h5set.Detect(ctx, uri, opt, func(ctx context.Context, f *h5.File) (bool, error) {
 		data, err := f.Lookup(ctx, "data")
 		if err != nil {
 			return false, err
@@ -57,11 +57,12 @@ var _ robocache.Dataset = (*Dataset)(nil)
 // Open opens the dataset at uri.
 func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (d *Dataset, err error) {
 	defer guard.Malformed("robomimic open", &err)
-	s, names, err := h5set.Find(ctx, uri)
+	s, names, found, err := h5set.Find(ctx, uri, opt)
 	if err != nil {
 		return nil, err
 	}
 	d = &Dataset{Set: h5set.New(s, "robomimic", robocache.Redact(uri), opt)}
+	d.Info_.Findings = found
 	if err := d.read(ctx, names, opt); err != nil {
 		d.Close()
 		return nil, robocache.At(err, robocache.Where{"dataset": robocache.Redact(uri)})

@@ -139,7 +139,7 @@ func TestSplit(t *testing.T) {
 
 func TestDetect(t *testing.T) {
 	for path, want := range map[string]bool{"robomimic_like/earliest_lzf.hdf5": true, "robomimic_like": true, "hdf5_features/latest.hdf5": false, "aloha_like": false, "g1_v21": false} {
-		if ok, err := Detect(t.Context(), realdata.Path(t, path)); ok != want || err != nil {
+		if ok, err := Detect(t.Context(), realdata.Path(t, path), robocache.OpenOptions{}); ok != want || err != nil {
 			t.Error(path, ok, err)
 		}
 	}

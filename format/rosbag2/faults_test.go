@@ -42,7 +42,7 @@ func TestFaultAnywhere(t *testing.T) {
 		put(n, b)
 	}
 	sum := func(s store.Store) (out string, err error) {
-		recs, err := find(t.Context(), s)
+		recs, _, err := find(t.Context(), s)
 		if err != nil {
 			return "", err
 		}

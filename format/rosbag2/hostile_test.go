@@ -253,10 +253,10 @@ func TestFolder(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "run_2", metadataName), []byte(meta), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if ok, err := Detect(t.Context(), dir); !ok || err != nil {
+	if ok, err := Detect(t.Context(), dir, robocache.OpenOptions{}); !ok || err != nil {
 		t.Errorf("not detected: %v", err)
 	}
-	recs, err := find(t.Context(), local(t, dir))
+	recs, _, err := find(t.Context(), local(t, dir))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package rosbag2
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path"
 	"regexp"
 	"slices"
@@ -36,22 +37,22 @@ func storageFile(name string) bool {
 	return strings.HasSuffix(name, ".db3") || strings.HasSuffix(name, ".mcap")
 }
 
-// find lists the recordings below a store.
-func find(ctx context.Context, s store.Store) ([]recording, error) {
-	entries, err := s.List(ctx, "")
+// find lists the recordings below a store, and the links that may hide others.
+func find(ctx context.Context, s store.Store) (out []recording, links []store.Entry, err error) {
+	entries, links, err := store.Files(ctx, s, "", func(name string) bool { return path.Base(name) == metadataName || storageFile(name) })
 	if errors.Is(err, robocache.ErrUnsupported) {
 		// A web server does not say what a folder holds: its metadata does.
 		r, err := withMetadata(ctx, s, "", nil)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if r == nil {
-			return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "open", Msg: "no rosbag2 metadata.yaml is here"}
+			return nil, nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "open", Msg: "no rosbag2 metadata.yaml is here"}
 		}
-		return []recording{*r}, nil
+		return []recording{*r}, nil, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	folders := map[string][]string{}
 	meta := map[string]bool{}
@@ -60,7 +61,7 @@ func find(ctx context.Context, s store.Store) ([]recording, error) {
 		dir = strings.TrimSuffix(dir, "/")
 		if base == metadataName {
 			meta[dir] = true
-		} else if storageFile(base) && e.Size > 0 {
+		} else if e.Size > 0 || e.Err != nil {
 			folders[dir] = append(folders[dir], base)
 		}
 	}
@@ -74,14 +75,13 @@ func find(ctx context.Context, s store.Store) ([]recording, error) {
 		}
 	}
 	slices.SortFunc(dirs, bag.Natural)
-	var out []recording
 	for _, dir := range dirs {
 		files := folders[dir]
 		slices.SortFunc(files, bag.Natural)
 		if meta[dir] {
 			r, err := withMetadata(ctx, s, dir, files)
 			if err != nil {
-				return nil, robocache.At(err, robocache.Where{"file": path.Join(dir, metadataName)})
+				return nil, nil, robocache.At(err, robocache.Where{"file": path.Join(dir, metadataName)})
 			}
 			if r != nil {
 				out = append(out, *r)
@@ -90,7 +90,7 @@ func find(ctx context.Context, s store.Store) ([]recording, error) {
 		}
 		out = append(out, byStem(dir, files)...)
 	}
-	return out, nil
+	return out, links, nil
 }
 
 // byStem makes recordings of files without metadata: splits of one stem belong together.
@@ -158,7 +158,7 @@ func withMetadata(ctx context.Context, s store.Store, dir string, there []string
 			if listed[n] {
 				continue
 			}
-			if _, err := s.Stat(ctx, path.Join(dir, n)); err == nil {
+			if _, err := s.Stat(ctx, path.Join(dir, n)); err == nil || errors.Is(err, robocache.ErrMalformed) { // no file: opening it says why
 				name = n
 				break
 			} else if !errors.Is(err, robocache.ErrNotFound) {
@@ -227,7 +227,15 @@ func (r *recording) open(ctx context.Context, s store.Store, opt openOptions) (_
 	}
 	if len(parts) == 0 {
 		if first == nil {
-			first = &robocache.Error{Class: robocache.ErrNotFound, Op: "open", Where: robocache.Where{"file": r.name}, Msg: "the recording has no files", Hint: "metadata.yaml lists " + strconv.Itoa(len(found)) + " that are not there"}
+			e := &robocache.Error{Class: robocache.ErrNotFound, Op: "open", Where: robocache.Where{"file": r.name}, Msg: "the recording has no files", Hint: "fetch them; metadata.yaml lists none that is here"}
+			if len(r.found) > 0 {
+				e.Where, e.Hint = r.found[0].Where, r.found[0].Mend
+				e.Msg = fmt.Sprintf("%s lists %d files, and none is there", metadataName, len(r.found))
+				if len(r.found) == 1 {
+					e.Msg = metadataName + " lists the file, and it is not there"
+				}
+			}
+			first = e
 		}
 		return nil, first
 	}

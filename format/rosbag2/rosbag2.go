@@ -1,6 +1,7 @@
 package rosbag2
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -33,8 +34,8 @@ func init() {
 var endings = []string{".db3", ".db3" + packed}
 
 // Detect says whether uri is a db3 file, or a folder with a rosbag2 metadata.yaml or db3 files, at its root or in folders of it.
-func Detect(ctx context.Context, uri string) (bool, error) {
-	s, file, err := bag.Locate(uri, endings...)
+func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, error) {
+	s, file, err := bag.Locate(uri, opt, endings...)
 	if errors.Is(err, robocache.ErrNotFound) || errors.Is(err, robocache.ErrMisuse) {
 		return false, nil
 	}
@@ -52,20 +53,24 @@ func Detect(ctx context.Context, uri string) (bool, error) {
 	if !errors.Is(err, robocache.ErrNotFound) {
 		return false, err
 	}
-	entries, err := s.List(ctx, "")
+	entries, _, err := store.Files(ctx, s, "", func(name string) bool {
+		return path.Base(name) == metadataName || storageFile(name)
+	})
 	if errors.Is(err, robocache.ErrUnsupported) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
+	var odd error
 	for _, e := range entries {
-		if !strings.Contains(e.Name, "/") && bag.Named(e.Name, ".mcap") {
+		if odd = cmp.Or(odd, e.Err); e.Err == nil && !strings.Contains(e.Name, "/") && bag.Named(e.Name, ".mcap") {
 			return false, nil // a folder of MCAP files, without metadata: format mcap
 		}
 	}
 	for _, e := range entries {
 		switch dir, base := path.Split(e.Name); {
+		case e.Err != nil: // another file tells
 		case strings.HasSuffix(strings.TrimSuffix(base, packed), ".db3"):
 			return isDB3(ctx, s, e.Name)
 		case base == metadataName && strings.Count(dir, "/") <= 2:
@@ -78,7 +83,7 @@ func Detect(ctx context.Context, uri string) (bool, error) {
 			}
 		}
 	}
-	return false, nil
+	return false, odd
 }
 
 func isDB3(ctx context.Context, s store.Store, name string) (bool, error) {
@@ -105,7 +110,7 @@ type Dataset struct {
 
 // Open opens a recording, or a folder of them: each is an episode.
 func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (_ *Dataset, err error) {
-	s, file, err := bag.Locate(uri, endings...)
+	s, file, err := bag.Locate(uri, opt, endings...)
 	if err != nil {
 		return nil, err
 	}
@@ -126,11 +131,15 @@ func OpenStore(ctx context.Context, s store.Store, file string, opt robocache.Op
 	}
 	o.URI, o.Format = s.URI(), Name
 	var all []recording
+	var links []store.Entry
 	if file != "" {
 		o.URI = strings.TrimRight(s.URI(), "/") + "/" + file
 		all = []recording{{name: file, files: []string{file}}}
-	} else if all, err = find(ctx, s); err != nil {
+	} else if all, links, err = find(ctx, s); err != nil {
 		return nil, err
+	}
+	if len(all) == 0 && len(links) > 0 {
+		return nil, links[0].Err
 	}
 	if len(all) == 0 {
 		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "open", Msg: "no rosbag2 recording is here", Hint: "a recording has a metadata.yaml, or files that end in .db3"}
@@ -154,6 +163,7 @@ func OpenStore(ctx context.Context, s store.Store, file string, opt robocache.Op
 	if err != nil {
 		return nil, err
 	}
+	d.Info().Findings = append(d.Info().Findings, store.Findings(links, "link-not-followed")...)
 	return &Dataset{Dataset: d, st: s}, nil
 }
 

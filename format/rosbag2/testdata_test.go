@@ -93,7 +93,7 @@ func local(tb testing.TB, dir string) store.Store {
 func openAll(tb testing.TB, dir string, opt openOptions) ([]bag.Storage, error) {
 	tb.Helper()
 	s := local(tb, dir)
-	recs, err := find(tb.Context(), s)
+	recs, _, err := find(tb.Context(), s)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/realdata"
 	"github.com/goatnote-inc/robocache/store"
 )
@@ -44,7 +45,7 @@ func all(t testing.TB, d *tree, a *Array) []byte {
 
 func openTree(t testing.TB, uri string) *tree {
 	t.Helper()
-	s, err := openStore(t.Context(), uri)
+	s, err := openStore(t.Context(), uri, robocache.OpenOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"path"
 	"sort"
 	"strings"
+	"syscall"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/lru"
@@ -53,10 +54,10 @@ type tree struct {
 }
 
 // openStore opens what holds the arrays: a folder, or a zip archive.
-func openStore(ctx context.Context, uri string) (store.Store, error) {
+func openStore(ctx context.Context, uri string, opt robocache.OpenOptions) (store.Store, error) {
 	trimmed := strings.TrimRight(uri, "/")
 	if !strings.HasSuffix(strings.ToLower(trimmed), zipped) {
-		return store.Open(uri)
+		return store.OpenFor(uri, opt)
 	}
 	folder, name := ".", trimmed
 	if i := strings.LastIndexByte(trimmed, '/'); i >= 0 {
@@ -64,15 +65,15 @@ func openStore(ctx context.Context, uri string) (store.Store, error) {
 			folder = "/"
 		}
 	}
-	s, err := store.Open(folder)
+	s, err := store.OpenFor(folder, opt)
 	if err != nil {
 		return nil, err
 	}
 	r, err := s.Open(ctx, name)
 	if err != nil {
 		store.Close(s)
-		if errors.Is(err, robocache.ErrMisuse) {
-			return store.Open(uri) // a folder that is named so
+		if errors.Is(err, syscall.EISDIR) {
+			return store.OpenFor(uri, opt) // a folder that is named so
 		}
 		return nil, err
 	}
@@ -117,7 +118,7 @@ func hasBuffer(ctx context.Context, s store.Store) bool {
 }
 
 // videosBeside opens the folder around a store where it has videos of episodes; nil where there are none.
-func videosBeside(uri string) (store.Store, error) {
+func videosBeside(uri string, opt robocache.OpenOptions) (store.Store, error) {
 	uri = strings.TrimRight(uri, "/")
 	if uri == "" || strings.Contains(uri, "://") {
 		return nil, nil
@@ -126,7 +127,7 @@ func videosBeside(uri string) (store.Store, error) {
 	if info, err := os.Stat(path.Join(around, videosFolder)); err != nil || !info.IsDir() {
 		return nil, nil
 	}
-	return store.Open(around)
+	return store.OpenFor(around, opt)
 }
 
 // readTree finds the arrays of a store.

@@ -55,18 +55,19 @@ func newFilms(st store.Store, budget int64) films {
 
 // findVideos adds the cameras of videos/. What keeps them from being read keeps the buffer's own streams from nothing.
 func (d *Dataset) findVideos(ctx context.Context) error {
-	list, err := d.films.st.List(ctx, videosFolder)
+	list, links, err := store.Files(ctx, d.films.st, videosFolder, func(name string) bool { return path.Ext(name) == ".mp4" })
 	if errors.Is(err, robocache.ErrUnsupported) {
 		return nil // http: nothing says which there are
 	}
 	if err != nil {
 		return err
 	}
+	d.info.Findings = append(d.info.Findings, store.Findings(links, "link-not-followed")...)
 	n := d.info.Episodes
 	var beyond int64
 	for _, e := range list {
 		parts := strings.Split(e.Name, "/")
-		if len(parts) != 3 || path.Ext(parts[2]) != ".mp4" {
+		if len(parts) != 3 {
 			continue
 		}
 		episode, err := strconv.Atoi(parts[1])

@@ -119,7 +119,7 @@ func TestVideosBeside(t *testing.T) {
 		}
 	}
 	for _, uri := range []string{root, filepath.Join(root, bufferFolder), filepath.Join(root, bufferFolder) + "/"} {
-		if ok, err := Detect(t.Context(), uri); !ok || err != nil {
+		if ok, err := Detect(t.Context(), uri, robocache.OpenOptions{}); !ok || err != nil {
 			t.Error(uri, ok, err)
 		}
 		d := open(t, uri, robocache.OpenOptions{})

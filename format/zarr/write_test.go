@@ -250,7 +250,7 @@ func TestBadEpisode(t *testing.T) {
 	if left, _ := filepath.Glob(filepath.Join(dst, "*")); len(left) > 2 { // empty folders
 		t.Error(left)
 	}
-	if ok, err := zarr.Detect(t.Context(), dst); ok || err != nil {
+	if ok, err := zarr.Detect(t.Context(), dst, robocache.OpenOptions{}); ok || err != nil {
 		t.Error("half a store is there", err)
 	}
 	rep, err := zarr.Write(t.Context(), torn{src}, dst, robocache.WriteOptions{SkipBad: true})

@@ -26,8 +26,8 @@ func init() {
 }
 
 // Detect says whether the metadata of a Zarr group or array is there: in a folder, or in an archive whose name ends in .zip.
-func Detect(ctx context.Context, uri string) (bool, error) {
-	s, err := openStore(ctx, uri)
+func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, error) {
+	s, err := openStore(ctx, uri, opt)
 	if err != nil {
 		if errors.Is(err, robocache.ErrMisuse) || errors.Is(err, robocache.ErrMalformed) {
 			return false, nil // a file of another format, or no zip archive
@@ -59,11 +59,11 @@ var (
 
 // Open opens the store at uri: a folder, a .zip file, or http with consolidated metadata.
 func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset, error) {
-	s, err := openStore(ctx, uri)
+	s, err := openStore(ctx, uri, opt)
 	if err != nil {
 		return nil, err
 	}
-	beside, err := videosBeside(uri)
+	beside, err := videosBeside(uri, opt)
 	if err != nil {
 		store.Close(s)
 		return nil, err

@@ -21,6 +21,7 @@ type openFlags struct {
 	hz      string
 	mapping string
 	options []string
+	follow  bool
 	json    bool
 }
 
@@ -31,6 +32,7 @@ func (f *openFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.split, "split", "", "only the episodes of this split, numbered from 0 (train, val; inspect lists them)")
 	c.Flags().StringVar(&f.mapping, "map", "", "a file, or JSON, that names streams, clocks and units where the format leaves them open")
 	c.Flags().StringArrayVar(&f.options, "option", nil, "a choice of the format as key=value; may be given several times")
+	c.Flags().BoolVar(&f.follow, "follow-links", false, "let links lead out of the dataset's folder (git-annex, DVC), if you trust it; Hugging Face's cache needs it not")
 	c.Flags().BoolVar(&f.json, "json", false, "print JSON")
 }
 
@@ -41,7 +43,7 @@ func (f *openFlags) addGrid(c *cobra.Command) {
 
 // settled reads the flags.
 func (f *openFlags) settled() (robocache.OpenOptions, error) {
-	opt := robocache.OpenOptions{Format: f.format, Split: f.split}
+	opt := robocache.OpenOptions{Format: f.format, Split: f.split, FollowLinks: f.follow}
 	var err error
 	if opt.MemoryBudget, err = parseBytes(f.memory); err != nil {
 		return opt, err

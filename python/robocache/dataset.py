@@ -30,12 +30,13 @@ class Dataset:
         rows_hz: Any = None,
         map: Any = None,
         options: Mapping[str, Any] | None = None,
+        follow_links: bool | None = None,
         memory_budget: int | str | None = None,
         split: str | None = None,
         depth_unit: str | None = None,
     ) -> None:
         self.uri = _options.uri(uri)
-        self._args: dict[str, Any] = {"uri": self.uri, **opening(format, rows_hz, map, options, split)}
+        self._args: dict[str, Any] = {"uri": self.uri, **opening(format, rows_hz, map, options, split, follow_links)}
         if memory_budget is not None:
             self._args["memory_budget"] = _options.bytes_of("memory_budget", memory_budget)
         if depth_unit is not None:
@@ -197,6 +198,7 @@ def open(
     rows_hz: Any = None,
     map: Any = None,
     options: Mapping[str, Any] | None = None,
+    follow_links: bool | None = None,
     memory_budget: int | str | None = None,
     split: str | None = None,
     depth_unit: str | None = None,
@@ -207,17 +209,19 @@ def open(
     rows_hz: rate of the rows, for formats that keep no clock (hz= of Loader, MapDataset and Episode.align resamples). options: choices of one format, {name: value}; its page lists them.
     map: a mapping that says what the format leaves open (streams, clocks, units): a dict, or the path of a file.
     split: the episodes of one split alone ("train", "val"; Dataset.splits has the names), numbered from 0; default all.
+    follow_links: True lets links of a local dataset lead out of its folder, as those of git-annex and DVC do: whoever wrote it then chooses which
+        files of this machine are read. Such a link is Malformed otherwise, and names its file. The links of Hugging Face's cache need it not.
     memory_budget: bytes (or "1GiB") for tables, sample indexes and open files.
     depth_unit: "mm" or "m": depth of streams, align and statistics comes in it, and features says so; a Loader or MapDataset of this dataset
         takes it over. Default: the unit in which it is kept, which features says, and float depth as stored, to the bit.
     Raises NotFound, Malformed or Unsupported with `.where` and `.hint`.
     """
-    ds = Dataset(uri, format=format, rows_hz=rows_hz, map=map, options=options, memory_budget=memory_budget, split=split, depth_unit=depth_unit)
+    ds = Dataset(uri, format=format, rows_hz=rows_hz, map=map, options=options, memory_budget=memory_budget, split=split, follow_links=follow_links, depth_unit=depth_unit)
     ds._handle.open()
     return ds
 
 
-def opening(format: Any = None, rows_hz: Any = None, map: Any = None, options: Any = None, split: Any = None) -> dict[str, Any]:
+def opening(format: Any = None, rows_hz: Any = None, map: Any = None, options: Any = None, split: Any = None, follow_links: Any = None) -> dict[str, Any]:
     """How a dataset is opened, checked, as the engine wants it."""
     args: dict[str, Any] = {}
     if format is not None:
@@ -232,6 +236,8 @@ def opening(format: Any = None, rows_hz: Any = None, map: Any = None, options: A
         if not isinstance(options, Mapping):
             raise Misuse(f"options={options!r}: expected a dict")
         args["options"] = {str(k): ("true" if v else "false") if isinstance(v, bool) else str(v) for k, v in options.items()}
+    if follow_links is not None:
+        args["follow_links"] = bool(follow_links)
     return args
 
 

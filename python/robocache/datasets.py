@@ -253,7 +253,7 @@ class RTXDataset(_Sequences):
         several numeric streams are joined. Other names are observations too: {"wrist_rgb": "observation.wrist_image"}.
     cache_in_memory: samples that were made are kept, and the same tensors given again, up to so many bytes (True: "4GiB"; a number, or text such as
         "512MiB"); what finds no room is made again each time. use_robocache: changes nothing (warns once).
-    map, options: as robocache.open. threads, memory_budget: as MapDataset.
+    map, options: as robocache.open. threads, memory_budget: as MapDataset. follow_links: as robocache.open.
 
     A sample: {"observations": {"rgb": float32 [T, H, W, C], "proprio": float32 [T, D], "depth": float32 [T, H, W, 1] in millimetres},
     "actions": float32 [T, D], "rewards": float32 [T] (zeros under rewards_is_pad where none were recorded), "language": str, "episode_id": str}
@@ -268,10 +268,10 @@ class RTXDataset(_Sequences):
         image_size: Sequence[int] | None = (224, 224), use_robocache: bool = True, cache_in_memory: bool | int | str = False, *, path: Any = None,
         modalities: Iterable[str] | None = None, target_hz: Any = None, episode_length_sec: float | None = None, streams: Mapping[str, Any] | None = None,
         rows_hz: Any = None, map: Any = None, options: Mapping[str, Any] | None = None, image_dtype: str = "float32", threads: int | None = None,
-        memory_budget: int | str | None = None,
+        memory_budget: int | str | None = None, follow_links: bool | None = None,
     ) -> None:  # fmt: skip
         _one_path(use_robocache)
-        how: dict[str, Any] = {"format": "rlds", "rows_hz": rows_hz, "map": map, "options": {**(options or {}), **({"split": split} if split is not None else {})}}
+        how: dict[str, Any] = {"format": "rlds", "rows_hz": rows_hz, "map": map, "follow_links": follow_links, "options": {**(options or {}), **({"split": split} if split is not None else {})}}
         wanted, language = _sequences.modalities(modalities)
         ds = _found(dataset_name, data_dir, path, how)
         self.dataset_name = dataset_name or _sequences.dataset_name(ds)
@@ -417,7 +417,7 @@ class CALVINDataset(_Sequences):
     tasks: ["all"]: all annotated windows, each an episode (of a set without annotations its runs); names of tasks (["lift_red_block", …]): theirs;
         None: the runs as recorded, annotated or not.
     cameras: of "static", "gripper", "tactile.0", "tactile.1". depth: their depth pictures too.
-    sequence_length, target_hz, image_size, image_dtype, streams, threads, memory_budget: as RTXDataset; the recorded rate is 30 Hz (rows_hz=).
+    sequence_length, target_hz, image_size, image_dtype, streams, threads, memory_budget, follow_links: as RTXDataset; the recorded rate is 30 Hz (rows_hz=).
         streams={"actions": "rel_actions"} takes the relative actions.
 
     A sample: "vision": float32 [T, C, H, W] in 0..1 of the first camera, "vision_<camera>" of the others, "depth", "depth_<camera>": float32
@@ -430,9 +430,10 @@ class CALVINDataset(_Sequences):
         self, path: Any, tasks: Iterable[str] | None = ("all",), cameras: Iterable[str] = ("static", "gripper"), target_hz: Any = None, *, split: str | None = None,
         sequence_length: int = 50, depth: bool = False, image_size: Sequence[int] | None = None, image_dtype: str = "float32", streams: Mapping[str, Any] | None = None,
         rows_hz: Any = None, options: Mapping[str, Any] | None = None, threads: int | None = None, memory_budget: int | str | None = None,
+        follow_links: bool | None = None,
     ) -> None:  # fmt: skip
         chosen = _sequences.names("tasks", tasks)
-        ds = open_dataset(path, format="calvin", rows_hz=rows_hz, options={**(options or {}), **({} if chosen is None else {"language": "episodes"})} or None)
+        ds = open_dataset(path, format="calvin", rows_hz=rows_hz, follow_links=follow_links, options={**(options or {}), **({} if chosen is None else {"language": "episodes"})} or None)
         self.tasks = chosen
         picked = _sequences.split_of(ds, split, "training")
         if chosen is not None and "all" not in chosen:
@@ -450,7 +451,7 @@ class RoboMimicDataset(_Sequences):
     path: a file, or a folder of files that are one dataset. split: a mask ("train", "valid"); default all demos, as robomimic without a filter key.
     tasks: only demos of these tasks (the names of env_args, or their instructions); None: all.
     obs_modality: "low_dim": numbers only, no picture is read; "rgb" or "image": the cameras too; "depth": depth pictures too; or a list of these.
-    sequence_length, target_hz, image_size, image_dtype, streams, threads, memory_budget: as RTXDataset; rows_hz: the recorded rate, where env_args lacks it.
+    sequence_length, target_hz, image_size, image_dtype, streams, threads, memory_budget, follow_links: as RTXDataset; rows_hz: the recorded rate, where env_args lacks it.
 
     A sample: "proprio": float32 [T, D], all numeric observations side by side in the file's order (streams={"proprio": [keys]} chooses); "vision": float32
     [T, C, H, W] in 0..1 of the first camera, "vision_<name>" of the others; "actions": float32 [T, D]; "rewards": float32 [T], where recorded; "fused":
@@ -461,12 +462,12 @@ class RoboMimicDataset(_Sequences):
     def __init__(
         self, path: Any, tasks: Iterable[str] | None = None, obs_modality: str | Iterable[str] = "low_dim", target_hz: Any = None, *, split: str | None = None,
         sequence_length: int = 50, image_size: Sequence[int] | None = None, image_dtype: str = "float32", streams: Mapping[str, Any] | None = None, rows_hz: Any = None,
-        options: Mapping[str, Any] | None = None, threads: int | None = None, memory_budget: int | str | None = None,
+        options: Mapping[str, Any] | None = None, threads: int | None = None, memory_budget: int | str | None = None, follow_links: bool | None = None,
     ) -> None:  # fmt: skip
         known = ("low_dim", "rgb", "image", "depth")
         kinds = {_options.choice("obs_modality", m, known) for m in ([obs_modality] if isinstance(obs_modality, str) else obs_modality)}
         chosen = _sequences.names("tasks", tasks)
-        ds = open_dataset(path, format="robomimic", rows_hz=rows_hz, options=options)
+        ds = open_dataset(path, format="robomimic", rows_hz=rows_hz, options=options, follow_links=follow_links)
         self.tasks = chosen
         picked = _sequences.split_of(ds, split, "all")
         if chosen is not None and "all" not in chosen:

@@ -92,7 +92,7 @@ class LeRobotDataset(MapDataset):
     check_timestamps=True also repeats lerobot's check of picture times against tolerance_s, and raises where it does.
     return_uint8: video as uint8 instead of float32 in [0, 1]. depth_output_unit: "mm" or "m".
     image_transforms: called once per colour camera, on (C, H, W) or (T, C, H, W).
-    keys, image_size, image_resize, threads, memory_budget: RoboCache's own; see MapDataset.
+    keys, image_size, image_resize, threads, memory_budget, follow_links: RoboCache's own; see MapDataset.
     revision, force_cache_sync, download_videos, video_backend and token are accepted and without effect: nothing is downloaded.
     """
 
@@ -126,13 +126,14 @@ class LeRobotDataset(MapDataset):
         image_resize: str | None = None,
         threads: int | None = None,
         memory_budget: int | str | None = None,
+        follow_links: bool | None = None,
     ) -> None:
         if image_transforms is not None and not callable(image_transforms):
             raise TypeError("image_transforms must be callable or None.")
         if batch_encoding_size != 1 or streaming_encoding or rgb_encoder is not None or depth_encoder is not None:
             raise Unsupported("robocache.LeRobotDataset reads; the options of recording are not for it", hint="record with lerobot, or write with 'robocache convert'")
         self.repo_id = str(repo_id)
-        self.dataset = Dataset(locate(repo_id, root), format="lerobot", memory_budget=memory_budget)
+        self.dataset = Dataset(locate(repo_id, root), format="lerobot", follow_links=follow_links, memory_budget=memory_budget)
         self.depth_output_unit = _options.choice("depth_output_unit", depth_output_unit, UNITS)
         self.meta = LeRobotDatasetMetadata._over(self.dataset, repo_id, revision, depth_output_unit)
         self.root = self.meta.root

@@ -50,7 +50,7 @@ class Loader(_Base):
     source: a path or URI, a Dataset, or a MapDataset (its selection and windows are taken; keywords here override them); or a list of
         robocache.Mix (paths, URIs and Datasets too): a mixture.
     batch_size: samples a batch, on each rank.
-    format, map, options, rows_hz: how a path is opened, as robocache.open takes them.
+    format, map, options, rows_hz, follow_links: how a path is opened, as robocache.open takes them.
 
     What is in a batch
     delta_timestamps, windows, keys, episodes, split, hz, anchor, align, tolerance_s: as MapDataset. Point clouds, other rows of varying length and
@@ -152,6 +152,7 @@ class Loader(_Base):
         rows_hz: Any = None,
         map: Any = None,
         options: Mapping[str, Any] | None = None,
+        follow_links: bool | None = None,
         windows: Mapping[str, Any] | None = None,
         anchor: str | None = None,
         stats: Any = None,
@@ -162,7 +163,7 @@ class Loader(_Base):
         self._handle: _engine.Handle | None = None
         ordered = _loading.order(shuffle, pool_size, pool_episodes, pool_shards, uneven)
         _options.choice("on_bad_episode", on_bad_episode, ("error", "skip"))
-        inherited = self._sources(source, {"format": format, "rows_hz": rows_hz, "map": map, "options": options})
+        inherited = self._sources(source, {"format": format, "rows_hz": rows_hz, "map": map, "options": options, "follow_links": follow_links})
         features = self._features
         own = sample_config(
             features, episodes=episodes, split=split, delta_timestamps=delta_timestamps, hz=hz, align=align, keys=keys,

@@ -192,7 +192,7 @@ class MapDataset(_Base):
         features[key].unit says the unit.
     tolerance_s: where given, offsets and picture times are checked against it; pictures are found by ordinal in any case.
     normalize, stats: as of Loader; `normalizer` does and undoes it.
-    format, map, options, rows_hz: how a path is opened, as robocache.open takes them.
+    format, map, options, rows_hz, follow_links: how a path is opened, as robocache.open takes them.
     threads: for one batch; default the cores. memory_budget: bytes, or "4GiB", for decoders, tables and a batch.
 
     Works in a DataLoader under fork, forkserver and spawn, also after this process has used it. Items are dicts of torch tensors
@@ -222,6 +222,7 @@ class MapDataset(_Base):
         map: Any = None,
         options: Mapping[str, Any] | None = None,
         split: str | None = None,
+        follow_links: bool | None = None,
         windows: Mapping[str, Any] | None = None,
         anchor: str | None = None,
         depth_unit: str | None = None,
@@ -229,7 +230,7 @@ class MapDataset(_Base):
         normalize: Any = None,
         stats: Any = None,
     ) -> None:
-        self.dataset: Dataset = opened(source, format=format, rows_hz=rows_hz, map=map, options=options)
+        self.dataset: Dataset = opened(source, format=format, rows_hz=rows_hz, map=map, options=options, follow_links=follow_links)
         self._config = sample_config(
             self.dataset.features, episodes=episodes, split=split, delta_timestamps=delta_timestamps, hz=hz, align=align, keys=keys,
             image_dtype=image_dtype, image_size=image_size, tolerance_s=tolerance_s, windows=windows, anchor=anchor,

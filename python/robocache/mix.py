@@ -34,7 +34,7 @@ class Mix:
         Without an entry they are the leading ones, in their order.
     normalize, image_size, image_resize, augment, episodes, split, keys: as of Loader, for this source alone; augment={} is none.
     name: in errors, statistics and states; default its number.
-    format, map, options, rows_hz: how a path is opened, as robocache.open takes them.
+    format, map, options, rows_hz, follow_links: how a path is opened, as robocache.open takes them.
 
     A batch holds the keys of all sources, each with one dtype and shape, and `dataset_index` (int64). Keys that a source lacks: see
     missing= of Loader.
@@ -59,6 +59,7 @@ class Mix:
         rows_hz: Any = None,
         map: Any = None,
         options: Mapping[str, Any] | None = None,
+        follow_links: bool | None = None,
         anchor: str | None = None,
         image_resize: str | None = None,
         dims: Mapping[str, Sequence[int]] | None = None,
@@ -69,7 +70,7 @@ class Mix:
             raise Misuse("a Mix of a Mix", hint="give its path, URI or Dataset")
         if isinstance(source, MapDataset):
             raise Misuse("a Mix of a MapDataset", hint="give its .dataset; windows are the Loader's delta_timestamps=, the rest are keywords here")
-        self.dataset = opened(source, format=format, rows_hz=rows_hz, map=map, options=options)
+        self.dataset = opened(source, format=format, rows_hz=rows_hz, map=map, options=options, follow_links=follow_links)
         if rename is not None and not isinstance(rename, Mapping):
             raise Misuse(f"rename={rename!r}: expected a dict of its keys to the batch's")
         names = dict(rename or {})

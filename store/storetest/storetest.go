@@ -252,7 +252,7 @@ func notFound(t *testing.T, open Opener) {
 		}
 	}
 	// A folder is not a file; whether it is there at all depends on the back end.
-	if _, err := s.Open(t.Context(), "a"); !errors.Is(err, robocache.ErrNotFound) && !errors.Is(err, robocache.ErrMisuse) {
+	if _, err := s.Open(t.Context(), "a"); !errors.Is(err, robocache.ErrNotFound) && !errors.Is(err, robocache.ErrMalformed) {
 		t.Errorf("a folder: %v", err)
 	}
 }

@@ -6,11 +6,12 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/store"
 )
 
 // Locate opens the store of a URI: of a folder with file "", or of a file with one of these endings by its folder and name.
-func Locate(uri string, endings ...string) (s store.Store, file string, err error) {
+func Locate(uri string, opt robocache.OpenOptions, endings ...string) (s store.Store, file string, err error) {
 	remote := strings.Contains(uri, "://")
 	bare, query := uri, ""
 	if remote && !strings.HasPrefix(uri, "file://") && !strings.HasPrefix(uri, "mem://") {
@@ -19,22 +20,22 @@ func Locate(uri string, endings ...string) (s store.Store, file string, err erro
 		}
 	}
 	if !Named(bare, endings...) {
-		s, err = store.Open(uri)
+		s, err = store.OpenFor(uri, opt)
 		return s, "", err
 	}
 	if !remote {
-		if s, err = store.Open(uri); err == nil { // a folder may be called so too
+		if s, err = store.OpenFor(uri, opt); err == nil { // a folder may be called so too
 			return s, "", nil
 		}
 		dir, file := filepath.Split(uri)
 		if dir == "" {
 			dir = "."
 		}
-		s, err = store.Open(dir)
+		s, err = store.OpenFor(dir, opt)
 		return s, file, err
 	}
 	file = path.Base(bare)
-	s, err = store.Open(strings.TrimSuffix(bare, file) + query)
+	s, err = store.OpenFor(strings.TrimSuffix(bare, file)+query, opt)
 	if name, uerr := url.PathUnescape(file); uerr == nil {
 		file = name
 	}

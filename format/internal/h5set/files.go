@@ -27,7 +27,7 @@ func IsFile(name string) bool {
 }
 
 // Locate opens the store that a URI lies in: of a file the folder around it, and then file is the file's name.
-func Locate(uri string) (s store.Store, file string, err error) {
+func Locate(uri string, opt robocache.OpenOptions) (s store.Store, file string, err error) {
 	bare := uri
 	if strings.Contains(uri, "://") {
 		if i := strings.IndexAny(uri, "?#"); i >= 0 {
@@ -35,19 +35,19 @@ func Locate(uri string) (s store.Store, file string, err error) {
 		}
 	}
 	if !IsFile(bare) {
-		s, err = store.Open(uri)
+		s, err = store.OpenFor(uri, opt)
 		return s, "", err
 	}
 	if !strings.Contains(uri, "://") {
 		// A folder may be called so too.
-		if s, err = store.Open(uri); err == nil {
+		if s, err = store.OpenFor(uri, opt); err == nil {
 			return s, "", nil
 		}
 		dir, file := filepath.Split(uri)
 		if dir == "" {
 			dir = "."
 		}
-		s, err = store.Open(dir)
+		s, err = store.OpenFor(dir, opt)
 		return s, file, err
 	}
 	i := strings.LastIndexByte(bare, '/')
@@ -58,28 +58,26 @@ func Locate(uri string) (s store.Store, file string, err error) {
 	if name, err := url.PathUnescape(file); err == nil {
 		file = name
 	}
-	s, err = store.Open(dir + uri[len(bare):])
+	s, err = store.OpenFor(dir+uri[len(bare):], opt)
 	return s, file, err
 }
 
-// List gives the HDF5 files of a store, in the order of the numbers in their names. A store that cannot list (http) is asked for
-// episode_0.hdf5 and on.
-func List(ctx context.Context, s store.Store) ([]string, error) {
-	all, err := s.List(ctx, "")
+// List gives the HDF5 files of a store, in the order of the numbers in their names, also those that are none and cannot be opened; and
+// the links that may hide others. A store that cannot list (http) is asked for episode_0.hdf5 and on.
+func List(ctx context.Context, s store.Store) (names []string, links []store.Entry, err error) {
+	all, links, err := store.Files(ctx, s, "", IsFile)
 	if errors.Is(err, robocache.ErrUnsupported) {
-		return guess(ctx, s)
+		names, err = guess(ctx, s)
+		return names, nil, err
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var out []string
 	for _, e := range all {
-		if IsFile(e.Name) {
-			out = append(out, e.Name)
-		}
+		names = append(names, e.Name)
 	}
-	slices.SortFunc(out, NaturalOrder)
-	return out, nil
+	slices.SortFunc(names, NaturalOrder)
+	return names, links, nil
 }
 
 func guess(ctx context.Context, s store.Store) ([]string, error) {

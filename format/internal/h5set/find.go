@@ -13,33 +13,38 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// Find opens the store of a URI and lists its HDF5 files: the one that the URI names, or those of the folder.
-func Find(ctx context.Context, uri string) (store.Store, []string, error) {
-	s, file, err := Locate(uri)
+// Find opens the store of a URI and lists its HDF5 files: the one that the URI names, or those of the folder. found are its links that may
+// hide others.
+func Find(ctx context.Context, uri string, opt robocache.OpenOptions) (_ store.Store, names []string, found []robocache.Finding, err error) {
+	s, file, err := Locate(uri, opt)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	names := []string{file}
+	names = []string{file}
+	var links []store.Entry
 	if file == "" {
-		names, err = List(ctx, s)
+		names, links, err = List(ctx, s)
+	}
+	if err == nil && len(names) == 0 && len(links) > 0 {
+		err = links[0].Err
 	}
 	if err == nil && len(names) == 0 {
 		err = &robocache.Error{Class: robocache.ErrNotFound, Op: "open", Where: robocache.Where{"dataset": robocache.Redact(uri)}, Msg: "no HDF5 files here"}
 	}
 	if err != nil {
 		store.Close(s)
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	return s, names, nil
+	return s, names, store.Findings(links, "link-not-followed"), nil
 }
 
-// Detect says whether the first HDF5 file at a URI is as is says. What is no HDF5 file is none, without an error.
-func Detect(ctx context.Context, uri string, is func(ctx context.Context, f *h5.File) (bool, error)) (ok bool, err error) {
+// Detect says whether the first HDF5 file at a URI that can be opened is as is says. What is no HDF5 file is none, without an error.
+func Detect(ctx context.Context, uri string, opt robocache.OpenOptions, is func(ctx context.Context, f *h5.File) (bool, error)) (ok bool, err error) {
 	defer guard.Malformed("hdf5 detect", &err)
 	if !strings.Contains(uri, "://") && !likely(uri) {
 		return false, nil
 	}
-	s, names, err := Find(ctx, uri)
+	s, names, _, err := Find(ctx, uri, opt)
 	if errors.Is(err, robocache.ErrNotFound) || errors.Is(err, robocache.ErrMisuse) {
 		return false, nil
 	}
@@ -47,7 +52,15 @@ func Detect(ctx context.Context, uri string, is func(ctx context.Context, f *h5.
 		return false, err
 	}
 	defer store.Close(s)
-	r, err := s.Open(ctx, names[0])
+	name := names[0]
+	r, err := s.Open(ctx, name)
+	for i := 1; err != nil && i < len(names) && errors.Is(err, robocache.ErrMalformed); i++ { // a link that leads nowhere, a FIFO: another file tells
+		name = names[i]
+		var other error
+		if r, other = s.Open(ctx, name); other == nil {
+			err = nil
+		}
+	}
 	if errors.Is(err, robocache.ErrNotFound) {
 		return false, nil
 	}
@@ -58,7 +71,7 @@ func Detect(ctx context.Context, uri string, is func(ctx context.Context, f *h5.
 	if ok, err := h5.Detect(ctx, r); err != nil || !ok {
 		return false, err
 	}
-	f, err := h5.Open(ctx, r, names[0], h5.NewCache(4<<20))
+	f, err := h5.Open(ctx, r, name, h5.NewCache(4<<20))
 	if err != nil {
 		return false, err
 	}
@@ -84,7 +97,7 @@ func likely(path string) bool {
 		if seen++; seen > lookAt {
 			return errEnough
 		}
-		if !e.IsDir() && IsFile(p) {
+		if IsFile(p) && p != path { // a folder in a file's place too
 			found = true
 			return errEnough
 		}

@@ -1,0 +1,162 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/diagnose"
+	"github.com/goatnote-inc/robocache/internal/realdata"
+)
+
+// folders are datasets whose files are found by listing: name → real file, and the files that strange things take the place of.
+var folders = map[string]struct {
+	files   map[string]string
+	victims []string
+}{
+	"aloha":     {map[string]string{"episode_0.hdf5": "aloha_like/episode_0.hdf5", "episode_1.hdf5": "aloha_like/episode_1.hdf5"}, []string{"episode_0.hdf5", "episode_1.hdf5"}},
+	"robomimic": {map[string]string{"a_0.hdf5": "robomimic_like/earliest_gzip.hdf5", "a_1.hdf5": "robomimic_like/earliest_gzip.hdf5"}, []string{"a_0.hdf5", "a_1.hdf5"}},
+	"hdf5":      {map[string]string{"a_0.h5": "hdf5_features/v108.hdf5", "a_1.h5": "hdf5_features/v108.hdf5"}, []string{"a_0.h5", "a_1.h5"}},
+	"kitti":     {map[string]string{"velodyne/000000.bin": "pointclouds/kitti/000000.bin", "velodyne/000001.bin": "pointclouds/kitti/000000.bin"}, []string{"velodyne/000000.bin", "velodyne/000001.bin"}},
+	"nuscenes": {map[string]string{
+		"samples/LIDAR_TOP/n008-2018-09-18-12-07-26-0400__LIDAR_TOP__1537287083900561.pcd.bin": "pointclouds/nuscenes/n008-2018-09-18-12-07-26-0400__LIDAR_TOP__1537287083900561.pcd.bin",
+		"samples/LIDAR_TOP/n008-2018-09-18-12-07-26-0400__LIDAR_TOP__1537287083950561.pcd.bin": "pointclouds/nuscenes/n008-2018-09-18-12-07-26-0400__LIDAR_TOP__1537287083900561.pcd.bin",
+	}, []string{"samples/LIDAR_TOP/n008-2018-09-18-12-07-26-0400__LIDAR_TOP__1537287083950561.pcd.bin"}},
+	"mcap":    {map[string]string{"a_0.mcap": "rosbag2/py/mcap/talker/talker.mcap", "a_1.mcap": "rosbag2/py/mcap/talker/talker.mcap"}, []string{"a_0.mcap", "a_1.mcap"}},
+	"rosbag2": {map[string]string{"a_0.db3": "rosbag2/py/sqlite3/talker/talker.db3", "b/metadata.yaml": "rosbag2/py/sqlite3/wbag/metadata.yaml", "b/wbag_0.db3": "rosbag2/py/sqlite3/wbag/wbag_0.db3", "b/wbag_1.db3": "rosbag2/py/sqlite3/wbag/wbag_1.db3"}, []string{"a_0.db3", "b/wbag_0.db3", "b/metadata.yaml"}},
+	"calvin": {map[string]string{"episode_0000000.npz": "calvin_like/training/episode_0000000.npz", "episode_0000001.npz": "calvin_like/training/episode_0000001.npz", "episode_0000002.npz": "calvin_like/training/episode_0000002.npz"},
+		[]string{"episode_0000000.npz", "episode_0000001.npz", "episode_0000002.npz"}},
+	"rlds": {map[string]string{"1.0.0/features.json": "bridge_rlds/bridge_dataset/1.0.0/features.json", "1.0.0/dataset_info.json": "bridge_rlds/bridge_dataset/1.0.0/dataset_info.json",
+		"1.0.0/bridge_dataset-train.tfrecord-00000-of-00001": "bridge_rlds/bridge_dataset/1.0.0/bridge_dataset-train.tfrecord-00000-of-00001", "1.0.0/bridge_dataset-val.tfrecord-00000-of-00001": "bridge_rlds/bridge_dataset/1.0.0/bridge_dataset-val.tfrecord-00000-of-00001"},
+		[]string{"1.0.0/bridge_dataset-train.tfrecord-00000-of-00001", "1.0.0/features.json"}},
+	"zarr": {map[string]string{".zgroup": "diffusion_policy_zarr/replay_buffer.zarr/.zgroup", "data/.zgroup": "diffusion_policy_zarr/replay_buffer.zarr/data/.zgroup", "meta/.zgroup": "diffusion_policy_zarr/replay_buffer.zarr/meta/.zgroup",
+		"data/action/.zarray": "diffusion_policy_zarr/replay_buffer.zarr/data/action/.zarray", "data/action/0.0": "diffusion_policy_zarr/replay_buffer.zarr/data/action/0.0",
+		"meta/episode_ends/.zarray": "diffusion_policy_zarr/replay_buffer.zarr/meta/episode_ends/.zarray", "meta/episode_ends/0": "diffusion_policy_zarr/replay_buffer.zarr/meta/episode_ends/0"},
+		[]string{"data/action/0.0", "data/action/.zarray"}},
+	"lerobot": {map[string]string{info: small + "/" + info, eptab: small + "/" + eptab, "meta/tasks.parquet": small + "/meta/tasks.parquet", "meta/stats.json": small + "/meta/stats.json", table: small + "/" + table, mp4: small + "/" + mp4},
+		[]string{table, mp4, eptab, "meta/tasks.parquet", "meta/stats.json"}},
+}
+
+// faults opens a dataset as doctor does: what is wrong with it, and how many episodes it has.
+func faults(t *testing.T, dir, format string, opt robocache.OpenOptions) (said []string, episodes int) {
+	t.Helper()
+	if opt.Options = nil; format == "rlds" {
+		opt.Options = map[string]string{"split": "all"}
+	}
+	ds, err := robocache.Open(t.Context(), dir, opt)
+	if err != nil {
+		sound(t, err)
+		return []string{err.Error()}, 0
+	}
+	defer ds.Close()
+	if got := ds.Info().Format; got != format {
+		t.Errorf("opened as %s", got)
+	}
+	findings, err := diagnose.Run(t.Context(), ds, robocache.DiagnoseOptions{})
+	if err != nil {
+		sound(t, err)
+		return []string{err.Error()}, 0
+	}
+	for _, f := range findings {
+		if f.Severity == robocache.SeverityError {
+			said = append(said, fmt.Sprint(f.Code, " ", f.Where, " ", f.Message))
+		}
+	}
+	return said, ds.Info().Episodes
+}
+
+// E3: nothing that stands in a listed file's place makes it vanish without an error that names it.
+func TestNothingVanishes(t *testing.T) {
+	for format, set := range folders {
+		t.Run(format, func(t *testing.T) {
+			data := map[string][]byte{}
+			for name, from := range set.files {
+				b, err := os.ReadFile(realdata.Path(t, from))
+				if err != nil {
+					t.Fatal(err)
+				}
+				data[name] = b
+			}
+			write := func(dir, name string) {
+				t.Helper()
+				p := filepath.Join(dir, name)
+				if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(p, data[name], 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			outside := t.TempDir()
+			whole := t.TempDir()
+			for name := range data {
+				write(outside, name)
+				write(whole, name)
+			}
+			before, episodes := faults(t, whole, format, robocache.OpenOptions{})
+			for _, victim := range set.victims {
+				for what, make := range map[string]func(p string) error{
+					"dangling link":     func(p string) error { return os.Symlink("nowhere/"+filepath.Base(victim), p) },
+					"link to outside":   func(p string) error { return os.Symlink(filepath.Join(outside, victim), p) },
+					"FIFO":              func(p string) error { return syscall.Mkfifo(p, 0o644) },
+					"folder":            func(p string) error { return os.Mkdir(p, 0o755) },
+					"dangling, outside": func(p string) error { return os.Symlink("../../../../annex/objects/x", p) },
+				} {
+					dir := filepath.Join(t.TempDir(), "set")
+					for name := range data {
+						if name != victim {
+							write(dir, name)
+						}
+					}
+					if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, victim)), 0o755); err != nil {
+						t.Fatal(err)
+					}
+					if err := make(filepath.Join(dir, victim)); err != nil {
+						t.Fatal(err)
+					}
+					said, _ := faults(t, dir, format, robocache.OpenOptions{})
+					if all := strings.Join(said, "\n"); !strings.Contains(all, filepath.Base(victim)) {
+						t.Errorf("%s for %s is not named: %q", what, victim, all)
+					} else if what == "link to outside" {
+						if !strings.Contains(all, "link") {
+							t.Errorf("%s for %s: %q", what, victim, all)
+						}
+						if said, n := faults(t, dir, format, robocache.OpenOptions{FollowLinks: true}); len(said) != len(before) || n != episodes {
+							t.Errorf("%s is followed: %d episodes of %d, %q", victim, n, episodes, said)
+						}
+					}
+				}
+			}
+			// The hub's cache: each file is a link to a blob beside the snapshots, and needs no flag.
+			hub := filepath.Join(t.TempDir(), "datasets--o--n")
+			snapshot := filepath.Join(hub, "snapshots", "c0ffee")
+			n := 0
+			for name, b := range data {
+				n++
+				blob := filepath.Join(hub, "blobs", fmt.Sprint("b", n))
+				for _, dir := range []string{filepath.Dir(blob), filepath.Dir(filepath.Join(snapshot, name))} {
+					if err := os.MkdirAll(dir, 0o755); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := os.WriteFile(blob, b, 0o644); err != nil {
+					t.Fatal(err)
+				}
+				to, err := filepath.Rel(filepath.Dir(filepath.Join(snapshot, name)), blob)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := os.Symlink(to, filepath.Join(snapshot, name)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if said, n := faults(t, snapshot, format, robocache.OpenOptions{}); len(said) != len(before) || n != episodes {
+				t.Errorf("a snapshot of the hub's cache: %d episodes of %d, %q", n, episodes, said)
+			}
+		})
+	}
+}

@@ -1,0 +1,58 @@
+"""Links out of a dataset, and what stands in a file's place: refused by name, followed where the caller says so."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+import robocache
+
+
+@pytest.fixture
+def annexed(tmp_path: Path, robomimic_pair: Path) -> Path:
+    """A folder of two files, the second of them a link to outside."""
+    here = tmp_path / "set"
+    here.mkdir()
+    shutil.copy(robomimic_pair, here / "a_0.hdf5")
+    (tmp_path / "objects").mkdir()
+    shutil.copy(robomimic_pair, tmp_path / "objects" / "x")
+    os.symlink("../objects/x", here / "a_1.hdf5")
+    return here
+
+
+@pytest.fixture(scope="session")
+def robomimic_pair(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    h5py = pytest.importorskip("h5py")
+    import numpy as np
+
+    name = tmp_path_factory.mktemp("demo") / "demo.hdf5"
+    with h5py.File(name, "w") as f:
+        for d in range(2):
+            g = f.create_group(f"data/demo_{d}")
+            g["actions"] = np.arange(24, dtype="f4").reshape(8, 3)
+            g["obs/state"] = np.arange(16, dtype="f4").reshape(8, 2)
+    return name
+
+
+def test_follow_links(annexed: Path) -> None:
+    with pytest.raises(robocache.Malformed, match=r"a_1\.hdf5.*--follow-links"):
+        robocache.open(annexed)
+    ds = robocache.open(annexed, follow_links=True, rows_hz=10)
+    assert ds.num_episodes == 4 and not [f for f in ds.findings if f["severity"] == "error"]
+    for thing in (
+        robocache.Loader(annexed, batch_size=2, rows_hz=10, follow_links=True),
+        robocache.MapDataset(annexed, rows_hz=10, follow_links=True),
+        robocache.Loader([robocache.Mix(annexed, rows_hz=10, follow_links=True)], batch_size=2),
+    ):
+        assert len(thing) in (16, 32)
+    assert robocache.doctor(annexed, follow_links=True, rows_hz=10).errors == 0
+
+
+def test_fifo_is_malformed(tmp_path: Path, robomimic_pair: Path) -> None:
+    shutil.copy(robomimic_pair, tmp_path / "a_0.hdf5")
+    os.mkfifo(tmp_path / "a_1.hdf5")
+    with pytest.raises(robocache.Malformed, match=r"a_1\.hdf5.*a FIFO"):
+        robocache.open(tmp_path)
