@@ -52,12 +52,13 @@ type nalBits struct {
 	left  int // bits of cur
 	cur   byte
 	zeros int
+	plain bool // there are no emulation prevention bytes
 	bad   bool
 }
 
 func (r *nalBits) bit() uint32 {
 	if r.left == 0 {
-		if r.zeros >= 2 && r.at < len(r.b) && r.b[r.at] == 3 {
+		if !r.plain && r.zeros >= 2 && r.at < len(r.b) && r.b[r.at] == 3 {
 			r.at++
 			r.zeros = 0
 		}

@@ -26,6 +26,7 @@
 //	V13 DecodeFetched gives the pictures and the errors of Decode, whatever was fetched together. It reads nothing but what the Fetch did
 //	    not hold; what a Fetch holds is bounded before it is allocated.
 //	V14 A Film has the pictures of a Stream that can be decoded, and only those: from a key picture with its parameter sets on, until one is
-//	    missing (H.264 counts its pictures; of HEVC the caller must say it, by Lost). Read as a file it is an mp4 with the packets' NAL units as they
-//	    came. What would be shown in another order than it comes in is ErrUnsupported.
+//	    missing (H.264 counts its pictures; of HEVC, AV1 and VP9 the caller must say it, by Lost). Read as a file it is an mp4 with the packets' NAL
+//	    units, OBUs or frames as they came. What would be shown in another order than it comes in is ErrUnsupported.
+//	V15 Elementary gives the samples of a file as such packets: a Stream of them makes a Film of the same samples.
 package video

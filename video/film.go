@@ -8,8 +8,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Stream collects the packets of a video that comes as messages, one picture each in Annex B form (H.264, HEVC), and makes a Film of those that
-// can be decoded: from a key picture on, until one is missing.
+// Stream collects the packets of a video that comes as messages, one picture each (H.264 and HEVC in Annex B form, AV1 as temporal units in the
+// low-overhead format, VP9 as frames or superframes), and makes a Film of those that can be decoded: from a key picture on, until one is missing.
 //
 // Pictures must come in the order in which they are shown: B pictures, pictures of two fields, several in a packet or parts of one are
 // ErrUnsupported; a packet that cannot be walked is ErrMalformed. After Unsupported the stream is of no use.
@@ -21,10 +21,13 @@ type Stream struct {
 	spsOf   map[uint32]*pictureSet
 	spsOfP  map[uint32]uint32 // H.264: picture parameter set → sequence parameter set
 	head    *pictureSet       // of the first sequence parameter set
-	changed bool              // a parameter set came again with other content
-	bare    bool              // a key picture came without parameter sets
-	open    bool              // the last picture was one that can be decoded
-	frame   uint32            // H.264: frame_num of the last picture that others refer to
+	av1     *sequence         // AV1: the first sequence header
+	vp9     [2]byte           // VP9: profile, and depth with subsampling as vpcC has them
+	colour  *Colour
+	changed bool   // a parameter set came again with other content
+	bare    bool   // a key picture came without parameter sets
+	open    bool   // the last picture was one that can be decoded
+	frame   uint32 // H.264: frame_num of the last picture that others refer to
 	sizes   []uint32
 	sync    []uint32 // decode indexes + 1
 	media   int64
@@ -42,8 +45,10 @@ const maxSets = 64
 
 // NewStream makes a stream; ErrUnsupported where packets of the codec are not read.
 func NewStream(codec Codec, lim Limits) (*Stream, error) {
-	if codec != H264 && codec != HEVC {
-		return nil, noPacket(fmt.Sprintf("video in messages of codec %q", string(codec)), "h264 and h265 are read")
+	switch codec {
+	case H264, HEVC, AV1, VP9:
+	default:
+		return nil, noPacket(fmt.Sprintf("video in messages of codec %q", string(codec)), "h264, h265, av1 and vp9 are read")
 	}
 	return &Stream{codec: codec, lim: lim.orDefaults(), spsOf: map[uint32]*pictureSet{}, spsOfP: map[uint32]uint32{}}, nil
 }
@@ -56,6 +61,17 @@ func (s *Stream) Size() (width, height int) {
 	return s.head.width, s.head.height
 }
 
+// Colour is what a file said of its colours beside the packets (colr nclx; 2 = unspecified).
+type Colour struct {
+	Primaries int  `json:"primaries"`
+	Transfer  int  `json:"transfer"`
+	Matrix    int  `json:"matrix"`
+	FullRange bool `json:"full_range,omitempty"`
+}
+
+// SetColour says the colours of the Film; nil: as the packets have it.
+func (s *Stream) SetColour(c *Colour) { s.colour = c }
+
 // Absent counts the pictures that are in no Film: those before the first key picture, and those after a picture that is missing.
 func (s *Stream) Absent() (early, cut int) { return s.early, s.cut }
 
@@ -64,6 +80,9 @@ func (s *Stream) Lost() { s.open = false }
 
 // ready says that there is a parameter set of each kind.
 func (s *Stream) ready() bool {
+	if s.codec == AV1 || s.codec == VP9 {
+		return s.head != nil
+	}
 	have := map[byte]bool{}
 	for _, p := range s.sets {
 		have[p.kind] = true
@@ -80,20 +99,23 @@ type unit struct {
 	frame                                      uint32
 }
 
-// Add takes the next packet, and gives the number of its picture in the Film; -1 where it has none, or none that can be decoded.
-func (s *Stream) Add(packet []byte) (ordinal int, err error) {
-	pictures, key, own, gap := 0, false, false, false
-	size := 0
+// packet is what one message holds.
+type packet struct {
+	pictures, size   int
+	key, own, refers bool // own: it has the parameter sets with it
+	frame            uint32
+}
+
+// unitNAL looks at a packet in Annex B form.
+func (s *Stream) unitNAL(b []byte, p *packet) error {
 	var u unit
-	var frame uint32
-	refers := false
-	err = nals(packet, func(nal []byte) error {
-		size += 4 + len(nal)
+	return nals(b, func(nal []byte) error {
+		p.size += 4 + len(nal)
 		u = unit{}
 		if err := s.unit(nal, &u); err != nil {
 			return err
 		}
-		own = own || u.set
+		p.own = p.own || u.set
 		if !u.slice {
 			return nil
 		}
@@ -103,36 +125,50 @@ func (s *Stream) Add(packet []byte) (ordinal int, err error) {
 		case u.leading:
 			return noPacket("video in messages with open groups of pictures", "record with closed groups of pictures")
 		case u.first:
-			pictures++
-		case pictures == 0:
+			p.pictures++
+		case p.pictures == 0:
 			return noPacket("a message with a part of a picture", "one picture a message")
 		}
-		key, refers, frame = key || u.key, refers || u.refers, u.frame
+		p.key, p.refers, p.frame = p.key || u.key, p.refers || u.refers, u.frame
 		return nil
 	})
+}
+
+// Add takes the next packet, and gives the number of its picture in the Film; -1 where it has none, or none that can be decoded.
+func (s *Stream) Add(data []byte) (ordinal int, err error) {
+	var p packet
+	switch s.codec {
+	case AV1:
+		err = s.unitAV1(data, &p)
+	case VP9:
+		err = s.unitVP9(data, &p)
+	default:
+		err = s.unitNAL(data, &p)
+	}
 	if err != nil {
 		s.open = false
 		return -1, err
 	}
-	if pictures > 1 {
+	gap := false
+	if p.pictures > 1 {
 		s.open = false
 		return -1, noPacket("a message with several pictures, or with a picture's two fields", "one picture a message")
 	}
-	if pictures == 0 {
+	if p.pictures == 0 {
 		return -1, nil
 	}
-	if s.codec == H264 && s.open && !key {
+	if s.codec == H264 && s.open && !p.key {
 		if sps := s.head; !sps.gaps {
-			gap = frame != s.frame && frame != (s.frame+1)&(1<<sps.frameBits-1)
+			gap = p.frame != s.frame && p.frame != (s.frame+1)&(1<<sps.frameBits-1)
 		}
 	}
 	switch {
-	case key && !s.ready():
+	case p.key && !s.ready():
 		s.early++
 		return -1, nil // without parameter sets nobody can decode it
-	case key:
+	case p.key:
 		s.open = true
-		s.bare = s.bare || !own
+		s.bare = s.bare || !p.own
 	case gap || !s.open:
 		s.open = false
 		if len(s.sizes) == 0 {
@@ -145,15 +181,15 @@ func (s *Stream) Add(packet []byte) (ordinal int, err error) {
 	if len(s.sizes) >= s.lim.MaxSamples {
 		return -1, &robocache.Error{Class: robocache.ErrResourceLimit, Op: opPackets, Msg: fmt.Sprintf("more than %d pictures", s.lim.MaxSamples)}
 	}
-	if size > maxPacket {
-		return -1, &robocache.Error{Class: robocache.ErrResourceLimit, Op: opPackets, Msg: fmt.Sprintf("a packet of %d bytes, limit %d", size, maxPacket)}
+	if p.size > maxPacket {
+		return -1, &robocache.Error{Class: robocache.ErrResourceLimit, Op: opPackets, Msg: fmt.Sprintf("a packet of %d bytes, limit %d", p.size, maxPacket)}
 	}
-	if refers {
-		s.frame = frame
+	if p.refers {
+		s.frame = p.frame
 	}
-	s.sizes = append(s.sizes, uint32(size))
-	s.media += int64(size)
-	if key {
+	s.sizes = append(s.sizes, uint32(p.size))
+	s.media += int64(p.size)
+	if p.key {
 		s.sync = append(s.sync, uint32(len(s.sizes)))
 	}
 	return len(s.sizes) - 1, nil
@@ -263,11 +299,18 @@ func (s *Stream) sequence(kind byte, p *pictureSet, nal []byte) error {
 	if s.head == nil {
 		s.head = p
 	}
-	if p.width != s.head.width || p.height != s.head.height {
-		return noPacket(fmt.Sprintf("video in messages whose pictures change their size, from %d×%d to %d×%d", s.head.width, s.head.height, p.width, p.height), "cut the recording there")
+	if err := s.oneSize(p); err != nil {
+		return err
 	}
 	s.spsOf[p.id] = p
 	return s.note(kind, p.id, nal)
+}
+
+func (s *Stream) oneSize(p *pictureSet) error {
+	if p.width != s.head.width || p.height != s.head.height {
+		return noPacket(fmt.Sprintf("video in messages whose pictures change their size, from %d×%d to %d×%d", s.head.width, s.head.height, p.width, p.height), "cut the recording there")
+	}
+	return nil
 }
 
 func (s *Stream) note(kind byte, id uint32, nal []byte) error {
@@ -290,8 +333,9 @@ func (s *Stream) note(kind byte, id uint32, nal []byte) error {
 // Film is the pictures of a Stream as an mp4 that nobody wrote: its head is in memory, its samples are made of the packets when they are read.
 // It is immutable.
 type Film struct {
-	head []byte
-	at   []int64 // of each sample, and behind the last
+	codec Codec
+	head  []byte
+	at    []int64 // of each sample, and behind the last
 }
 
 // Film gives what was collected; ErrUnsupported where it cannot be told from the head how to decode, ErrMalformed where there is no picture.
@@ -307,7 +351,7 @@ func (s *Stream) Film(rate robocache.Rate) (*Film, error) {
 	if m.timescale, m.delta, err = TrackTimescale(rate); err != nil {
 		return nil, err
 	}
-	f := &Film{at: make([]int64, len(s.sizes)+1)}
+	f := &Film{codec: s.codec, at: make([]int64, len(s.sizes)+1)}
 	if f.head, err = m.header(); err != nil {
 		return nil, err
 	}
@@ -319,8 +363,13 @@ func (s *Stream) Film(rate robocache.Rate) (*Film, error) {
 }
 
 func (s *Stream) fourCC() string {
-	if s.codec == HEVC {
+	switch s.codec {
+	case HEVC:
 		return "hev1" // parameter sets may stand among the samples too
+	case AV1:
+		return "av01"
+	case VP9:
+		return "vp09"
 	}
 	return "avc1"
 }
@@ -333,10 +382,27 @@ func (s *Stream) entry() []byte {
 		b = u32s(b, 72<<16, 72<<16, 0)
 		b = append(append(b, 0, 1), make([]byte, 32)...)
 		b = append(b, 0, 24, 0xff, 0xff)
-		if s.codec == HEVC {
-			return nest(b, "hvcC", s.config265)
+		switch s.codec {
+		case HEVC:
+			b = nest(b, "hvcC", s.config265)
+		case AV1:
+			b = nest(b, "av1C", s.configAV1)
+		case VP9:
+			b = nest(b, "vpcC", s.configVP9)
+		default:
+			b = nest(b, "avcC", s.config264)
 		}
-		return nest(b, "avcC", s.config264)
+		if c := s.colour; c != nil {
+			b = nest(b, "colr", func(b []byte) []byte {
+				full := byte(0)
+				if c.FullRange {
+					full = 0x80
+				}
+				b = be.AppendUint16(append(b, "nclx"...), uint16(c.Primaries))
+				return append(be.AppendUint16(be.AppendUint16(b, uint16(c.Transfer)), uint16(c.Matrix)), full)
+			})
+		}
+		return b
 	})
 }
 
@@ -421,7 +487,7 @@ func (f *Film) ReadAt(p []byte, off int64, packets func(first, last int, yield f
 		if n := f.at[k+1] - f.at[k]; int64(len(part)) < n {
 			whole = make([]byte, n)
 		}
-		if err := repack(whole, packet); err != nil {
+		if err := f.repack(whole, packet); err != nil {
 			return err
 		}
 		if len(whole) > len(part) {
@@ -435,17 +501,33 @@ func (f *Film) ReadAt(p []byte, off int64, packets func(first, last int, yield f
 	return err
 }
 
-// repack writes a packet with its NAL units behind their lengths, as files have them.
-func repack(dst, packet []byte) error {
+// repack writes a packet as files have it: NAL units behind their lengths, temporal units without their delimiter.
+func (f *Film) repack(dst, packet []byte) error {
 	at := 0
-	err := nals(packet, func(nal []byte) error {
-		if at+4+len(nal) > len(dst) {
+	put := func(prefix int, part []byte) error {
+		if at+prefix+len(part) > len(dst) {
 			return badPacket("a packet has another length than before", itoa(len(dst)), "more")
 		}
-		binary.BigEndian.PutUint32(dst[at:], uint32(len(nal)))
-		at += 4 + copy(dst[at+4:], nal)
+		if prefix > 0 {
+			binary.BigEndian.PutUint32(dst[at:], uint32(len(part)))
+		}
+		at += prefix + copy(dst[at+prefix:], part)
 		return nil
-	})
+	}
+	var err error
+	switch f.codec {
+	case AV1:
+		err = obus(packet, func(kind byte, whole, _ []byte) error {
+			if kind == obuDelimiter {
+				return nil
+			}
+			return put(0, whole)
+		})
+	case VP9:
+		err = put(0, packet)
+	default:
+		err = nals(packet, func(nal []byte) error { return put(4, nal) })
+	}
 	if err == nil && at != len(dst) {
 		err = badPacket("a packet has another length than before", itoa(len(dst)), itoa(at))
 	}

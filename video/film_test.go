@@ -151,14 +151,18 @@ func FuzzStream(f *testing.F) {
 		f.Add(seed)
 		f.Add(seed[:len(seed)/2])
 	}
+	for n, codec := range []Codec{AV1, VP9} {
+		var seed []byte
+		for _, p := range six(f, codec) {
+			seed = append(binary.LittleEndian.AppendUint16(seed, uint16(len(p))), p...)
+		}
+		f.Add(append([]byte{byte(2 + n)}, seed...))
+	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if len(data) == 0 || len(data) > 1<<16 {
 			return
 		}
-		codec := H264
-		if data[0] == 1 {
-			codec = HEVC
-		}
+		codec := []Codec{H264, HEVC, AV1, VP9}[data[0]%4]
 		before := allocated()
 		s, err := NewStream(codec, Limits{})
 		if err != nil {

@@ -24,7 +24,8 @@ import (
 
 // WriteOptions names the options of Write.
 var WriteOptions = map[string]string{
-	"pictures":    "png (default), jpeg or raw: what pictures become that are no files yet (frames of video, raw pixels): png and raw lose nothing",
+	"video":       "copy (default): packets of H.264, HEVC, AV1 and VP9 as foxglove CompressedVideo, as they are; stills: each frame becomes an image, as pictures says",
+	"pictures":    "png (default), jpeg or raw: what pictures become that are no files yet (raw pixels, frames of video as stills): png and raw lose nothing; said without video=copy, frames of video too",
 	"compression": "zstd (default) or none",
 	"chunk":       "bytes of messages in a chunk (default 1048576)",
 }
@@ -32,7 +33,7 @@ var WriteOptions = map[string]string{
 // Write writes a file an episode into the folder dst, which must be empty; or a single episode as the file dst, where that ends in .mcap.
 //
 // Numbers become std_msgs MultiArrays of their own dtype (bool as uint8, float16 and bfloat16 as the bits in uint16), pictures
-// CompressedImage or Image, clouds PointCloud2, texts String, the task the topic /task. Log time, publish time and header are the row's
+// CompressedImage or Image, packets of video foxglove CompressedVideo, clouds PointCloud2, texts String, the task the topic /task. Log time, publish time and header are the row's
 // stamp. A metadata record "robocache" keeps what messages do not say: with it the file opens as the dataset it was.
 func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache.WriteOptions) (_ *robocache.WriteReport, err error) {
 	defer guard.File("mcap write", dst, &err)
@@ -54,6 +55,12 @@ func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache
 	defer w.pool.Close()
 	if v, ok := robocache.As[interface{ Video() *video.Library }](src); ok {
 		w.lib = v.Video()
+	}
+	if err := w.findPackets(ctx, eps); err != nil {
+		return nil, err
+	}
+	if err := w.describe(); err != nil {
+		return nil, err
 	}
 	folder, single := dst, ""
 	if len(eps) == 1 && bag.Named(dst, ending) {
@@ -124,6 +131,7 @@ type writing struct {
 	info        *robocache.Info
 	opt         robocache.WriteOptions
 	pictures    string
+	copies      bool // packets of video
 	compression container.Compression
 	chunk       int
 	streams     []target
@@ -140,6 +148,8 @@ func (w *writing) options() error {
 	for k, v := range w.opt.Options {
 		ok := false
 		switch k {
+		case "video":
+			ok = v == "copy" || v == "stills"
 		case "pictures":
 			w.pictures, ok = v, v == "png" || v == "jpeg" || v == "raw"
 		case "compression":
@@ -151,19 +161,20 @@ func (w *writing) options() error {
 			n, err := strconv.Atoi(v)
 			w.chunk, ok = n, err == nil && n >= 1024 && n <= 128<<20
 		default:
-			return &robocache.Error{Class: robocache.ErrMisuse, Op: "mcap write", Msg: "unknown option " + strconv.Quote(k), Hint: "known: chunk, compression, pictures"}
+			return &robocache.Error{Class: robocache.ErrMisuse, Op: "mcap write", Msg: "unknown option " + strconv.Quote(k), Hint: "known: chunk, compression, pictures, video"}
 		}
 		if !ok {
 			return &robocache.Error{Class: robocache.ErrMisuse, Op: "mcap write", Msg: "option " + k, Want: WriteOptions[k], Got: strconv.Quote(v)}
 		}
 	}
+	// Who says what frames become means images.
+	w.copies = w.opt.Options["video"] == "copy" || w.opt.Options["video"] == "" && w.opt.Options["pictures"] == ""
 	return nil
 }
 
 // choose settles topic, type and layout of each stream.
 func (w *writing) choose() error {
 	taken := map[string]bool{bag.TaskTopic: w.info.Feature("task") == nil}
-	note := bag.Layout{Format: w.info.Format, FPS: w.info.FPS, Robot: w.info.Robot, Clock: w.info.Clock}
 	for i := range w.info.Features {
 		f := w.info.Features[i]
 		if w.opt.Keys == nil && f.Default || w.opt.Keys != nil && !slices.Contains(w.opt.Keys, f.Key) {
@@ -175,19 +186,28 @@ func (w *writing) choose() error {
 			continue
 		}
 		w.streams = append(w.streams, t)
-		kept := f
-		if kept.Kind == robocache.KindVideo {
-			kept.Kind, kept.Codec = robocache.KindImage, ""
-			if kept.Depth != nil { // decoded: 32FC1
-				kept.DType, kept.Unit, kept.Depth = robocache.Float32, "m", nil
-			}
-		}
-		note.Streams = append(note.Streams, bag.LayoutStream{Topic: t.topic, Feature: kept})
 	}
 	for _, k := range w.opt.Keys {
 		if w.info.Feature(k) == nil {
 			return &robocache.Error{Class: robocache.ErrMisuse, Op: "mcap write", Where: robocache.Where{"stream": k}, Msg: "no such stream"}
 		}
+	}
+	return nil
+}
+
+// describe makes the note of what messages do not say.
+func (w *writing) describe() error {
+	note := bag.Layout{Format: w.info.Format, FPS: w.info.FPS, Robot: w.info.Robot, Clock: w.info.Clock}
+	for i := range w.streams {
+		t := &w.streams[i]
+		kept := t.feature
+		if kept.Kind == robocache.KindVideo && t.how != asPackets {
+			kept.Kind, kept.Codec = robocache.KindImage, ""
+			if kept.Depth != nil { // decoded: 32FC1
+				kept.DType, kept.Unit, kept.Depth = robocache.Float32, "m", nil
+			}
+		}
+		note.Streams = append(note.Streams, bag.LayoutStream{Topic: t.topic, Feature: kept, Colour: t.colour})
 	}
 	note.Number(w.info.Tasks)
 	b, err := json.Marshal(note)

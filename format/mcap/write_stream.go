@@ -24,6 +24,8 @@ type target struct {
 	typ     string // of the messages; of pictures settled by the first one
 	dtype   robocache.DType
 	fields  []ros2.PointField // of a cloud
+	codec   video.Codec       // of packets
+	colour  *video.Colour
 }
 
 type how int
@@ -34,6 +36,7 @@ const (
 	asCloud
 	asText
 	asPicture
+	asPackets
 )
 
 const (
@@ -115,12 +118,13 @@ type source struct {
 	made    bool
 	schemas map[string]uint16
 	typ     string
+	proof   *video.Stream // of packets
 }
 
 // rowsAt is how many rows of a stream are read at a time.
 func (s *source) rowsAt() int {
 	switch s.how {
-	case asPicture:
+	case asPicture, asPackets:
 		return 32
 	case asCloud, asRagged:
 		return 64
@@ -211,6 +215,9 @@ func (s *source) fill(ctx context.Context, rows []robocache.Row) error {
 			s.batch = append(s.batch, m)
 		}
 		return nil
+	}
+	if s.how == asPackets {
+		return s.packets(ctx, rows)
 	}
 	return s.pictures(ctx, rows)
 }

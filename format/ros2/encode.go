@@ -1,6 +1,9 @@
 package ros2
 
-import "github.com/goatnote-inc/robocache"
+import (
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/video"
+)
 
 // Header is std_msgs/Header.
 type Header struct {
@@ -59,6 +62,22 @@ func EncodeImage(dst []byte, h Header, p *robocache.Raw) ([]byte, error) {
 // EncodeCompressedImage is sensor_msgs/msg/CompressedImage; format is "jpeg" or "png", "" looks at the bytes.
 func EncodeCompressedImage(dst []byte, h Header, format string, data []byte) []byte {
 	return encodeCompressedImage(dst, h, format, data)
+}
+
+// CompressedVideoType is foxglove's type of video in messages.
+const CompressedVideoType = "foxglove_msgs/msg/CompressedVideo"
+
+// VideoFormat is the name of a codec in a CompressedVideo.
+func VideoFormat(c video.Codec) string {
+	if c == video.HEVC {
+		return "h265"
+	}
+	return string(c)
+}
+
+// EncodeCompressedVideo is foxglove_msgs/msg/CompressedVideo: a packet that decodes to one picture (video.Elementary); none where the row has none.
+func EncodeCompressedVideo(dst []byte, h Header, format string, packet []byte) []byte {
+	return encodeCompressedVideo(dst, h, format, packet)
 }
 
 // EncodePointCloud2 is sensor_msgs/msg/PointCloud2 of one row of points, each step bytes (0 = to the end of the last field).

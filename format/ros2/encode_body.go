@@ -176,6 +176,14 @@ func encodeCompressedImage(dst []byte, h Header, format string, data []byte) []b
 	return w.b
 }
 
+func encodeCompressedVideo(dst []byte, h Header, format string, packet []byte) []byte {
+	w := begin(dst)
+	w.header(h) // the same members, under other names
+	w.bytes(packet)
+	w.str(format)
+	return w.b
+}
+
 // sniff names what the first bytes of a compressed picture are; "" for none that is known.
 func sniff(data []byte) string {
 	switch {

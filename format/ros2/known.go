@@ -36,10 +36,7 @@ func KnownSchema(name string) (*Schema, bool) {
 	if s, ok := knownSchemas.Load(short); ok {
 		return s.(*Schema), true
 	}
-	text, ok := knownTexts()[short]
-	if short == foxgloveVideo {
-		text, ok = foxgloveVideoText, true
-	}
+	text, ok := commonText(short)
 	if !ok {
 		return nil, false
 	}
@@ -55,6 +52,15 @@ func KnownSchema(name string) (*Schema, bool) {
 	return s, true
 }
 
+// commonText is the text of a common type, without those that it depends on.
+func commonText(short string) (string, bool) {
+	if short == foxgloveVideo {
+		return foxgloveVideoText, true
+	}
+	text, ok := knownTexts()[short]
+	return text, ok
+}
+
 // SchemaText is the ros2msg text of a common type with all that it depends on, as an MCAP schema holds it.
 func SchemaText(name string) (string, bool) {
 	s, ok := KnownSchema(name)
@@ -62,7 +68,8 @@ func SchemaText(name string) (string, bool) {
 		return "", false
 	}
 	var b strings.Builder
-	b.WriteString(knownTexts()[shortKey(name)])
+	text, _ := commonText(shortKey(name))
+	b.WriteString(text)
 	done := map[string]bool{}
 	var add func(m *message)
 	add = func(m *message) {

@@ -120,7 +120,7 @@ func (d *compressedVideo) scan(msg []byte, row func(clock, entry int, stamp int6
 		codec := codingOf(m.format)
 		if codec == "" {
 			return &robocache.Error{Class: robocache.ErrUnsupported, Op: "cdr", Where: robocache.Where{"field": "format"},
-				Msg: "video of format " + strconv.Quote(clip(strings.ToValidUTF8(string(m.format), "?"))) + " is not read", Hint: "h264 and h265 are"}
+				Msg: "video of format " + strconv.Quote(clip(strings.ToValidUTF8(string(m.format), "?"))) + " is not read", Hint: "h264, h265, av1 and vp9 are"}
 		}
 		if d.stream, err = video.NewStream(codec, video.Limits{}); err != nil {
 			return err

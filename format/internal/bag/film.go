@@ -147,6 +147,7 @@ func (d *Dataset) loadReel(ctx context.Context, k reelKey) (*reel, error) {
 	if len(r.message) == 0 {
 		return r, nil
 	}
+	stream.SetColour(d.colour(t))
 	if r.film, err = stream.Film(nominal); err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/ros2"
+	"github.com/goatnote-inc/robocache/video"
 )
 
 // TaskTopic is where writers put the task.
@@ -49,6 +50,7 @@ func (l *Layout) Number(tasks []robocache.Task) {
 type LayoutStream struct {
 	Topic   string            `json:"topic"`
 	Feature robocache.Feature `json:"feature"`
+	Colour  *video.Colour     `json:"colour,omitempty"` // of packets of video: what the file said beside them
 }
 
 // LayoutEpisode is an episode as it was.
@@ -125,6 +127,9 @@ func (d *Dataset) restore(t *topic) bool {
 		ok = (have.Feature.Kind == robocache.KindNumeric || have.Feature.Kind == robocache.KindPointCloud) && have.Feature.DType.Size() == was.DType.Size() && plainShape(was.Shape)
 	case robocache.KindImage:
 		ok = have.Feature.Kind == robocache.KindImage
+	case robocache.KindVideo:
+		ok = have.Feature.Kind == robocache.KindVideo
+		was.Codec, was.Shape, was.Height, was.Width, was.Channels = have.Feature.Codec, have.Feature.Shape, have.Feature.Height, have.Feature.Width, have.Feature.Channels
 	case robocache.KindText, robocache.KindEvent:
 		ok = have.Feature.Kind == robocache.KindText
 	}
@@ -134,6 +139,18 @@ func (d *Dataset) restore(t *topic) bool {
 	t.fields = []ros2.Field{{Feature: was}}
 	t.restored = true
 	return true
+}
+
+// colour is what the file said that a topic's packets of video were copied from.
+func (d *Dataset) colour(t *topic) *video.Colour {
+	if d.layout == nil {
+		return nil
+	}
+	i := slices.IndexFunc(d.layout.Streams, func(s LayoutStream) bool { return s.Topic == t.name })
+	if i < 0 {
+		return nil
+	}
+	return d.layout.Streams[i].Colour
 }
 
 // plainShape holds a shape from a file against what memory can hold.
