@@ -51,6 +51,8 @@ def main():
         worst = max(abs(sum(s == 0 for s in seen[:k]) - 0.75 * k) for k in range(1, len(seen) + 1))
         print(f"at no moment more than {worst:.2f} samples from 3 to 1")
         print({k: tuple(v.shape) for k, v in batch.items()})
+        back = loader.normalizer.inverse(batch)["action"]  # each row by its own source
+        print(f"undone: {back.shape[-1]} numbers a row, by the normalizers of {' and '.join(loader.normalizer.sources)}")
 
     with mixture(a) as loader:
         loader.load_state_dict(json.loads(state))

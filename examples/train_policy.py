@@ -1,12 +1,13 @@
-"""Load an epoch with robocache, say how fast it was, then train a small policy for a few hundred steps.
+"""Load an epoch with robocache, say how fast it was, then train a small policy for a few hundred steps, save it, and run it as a robot would.
 
-    python examples/train_policy.py PATH [--steps 300]
+    python examples/train_policy.py PATH [--steps 300] [--save policy.pt]
 
-The policy sees one camera picture and the state, and predicts the next 8 actions."""
+The policy sees one camera image and the state, and predicts the next 8 actions."""
 
 import argparse
 import itertools
 import os
+import tempfile
 import time
 
 import torch
@@ -18,7 +19,7 @@ HORIZON = 8
 
 
 class Policy(nn.Module):
-    """A small CNN over the picture, joined with the state; output: HORIZON actions."""
+    """A small CNN over the image, joined with the state; output: HORIZON actions."""
 
     def __init__(self, state: int, action: int):
         super().__init__()
@@ -35,6 +36,7 @@ def main():
     p.add_argument("path")
     p.add_argument("--steps", type=int, default=300)
     p.add_argument("--batch-size", type=int, default=32)
+    p.add_argument("--save", help="where the policy goes (default: a file that is removed at the end)")
     a = p.parse_args()
     torch.manual_seed(0)
     torch.set_num_threads(max(1, (os.cpu_count() or 2) // 2))  # the other half decodes
@@ -85,9 +87,30 @@ def main():
     took = time.perf_counter() - start
     before, after = sum(losses[:20]) / 20, sum(losses[-20:]) / 20
     print(f"{a.steps} steps in {took:.1f} s, waiting for data {100 * wait / took:.0f} % of it; loss {before:.4f} -> {after:.4f}")
-    loader.close()
+    # The policy works on normalised values: what undoes them is saved with it.
+    with tempfile.TemporaryDirectory() as kept:
+        path = a.save or os.path.join(kept, "policy.pt")
+        torch.save({"policy": policy.state_dict(), "normalizer": loader.normalizer.state_dict()}, path)
+        loader.close()
+        act(path, ds, camera, policy)
     if not after < before:
         raise SystemExit("the loss did not fall")
+
+
+def act(path, ds, camera, policy):
+    """What the robot's computer does: it has the file, and no dataset. Here an episode of one stands for the robot."""
+    saved = torch.load(path, weights_only=True)
+    policy.load_state_dict(saved["policy"])
+    norm = robocache.Normalizer.from_state_dict(saved["normalizer"])
+    streams = ds.episode(0).streams
+    state, recorded = torch.from_numpy(streams["observation.state"].values[0]), torch.from_numpy(streams["action"].values[0])
+    image = torch.from_numpy(streams[camera].frames([0]))
+    image = nn.functional.interpolate(image.float() / 255, (96, 96))
+    seen = norm({"observation.state": state[None]})
+    with torch.no_grad():
+        plan = norm.inverse({"action": policy(image, seen["observation.state"])})["action"]
+    off = (plan[0, 0] - recorded).abs().mean().item()
+    print(f"from the file alone: {HORIZON} actions of {plan.shape[-1]} numbers in the robot's units, the first {off:.3f} from the recorded one")
 
 
 if __name__ == "__main__":

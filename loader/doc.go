@@ -46,6 +46,10 @@
 //	L29  Augmentation (Config.Augment) is a function of (seed, epoch, the sample's place in its dataset, key): not of the batch, selection, order, rank,
 //	     thread, cache or device, nor of what else the sample holds. The epoch of a mixture's sample is that of its source. Caches and pools
 //	     hold pictures as they are before it.
+//	L30  What Normalize means is normalised, or the loader is not made. Statistics that are computed are exact, of recorded values, over the
+//	     selected episodes, before anything is interpolated, padded or augmented. Normalizers say what was done, in what arithmetic.
+//	L31  Rows that a mixture widens (Missing "pad") hold a source's own numbers where Mix.Dims says, else in front, as the source gives them alone;
+//	     the others are 0, and `<key>_dim_is_pad` says which.
 //
 // # Keys of a batch
 //

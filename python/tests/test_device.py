@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 import json
 import types
 
@@ -183,6 +184,17 @@ def test_raw_mixtures(h264: str, late) -> None:  # type: ignore[no-untyped-def]
             assert a[k] == v if isinstance(v, list) else torch.equal(a[k], v), k
         if n == 4:
             break
+
+
+def test_raw_mixtures_of_two_widths(h264: str, late) -> None:  # type: ignore[no-untyped-def]
+    """Keys that are padded are finished on the host, beside others that are not."""
+    how = {"keys": ["action", "observation.state"], "batch_size": 16, "threads": 2, "normalize": "mean_std", "missing": "pad"}
+    dims = {"action": [*range(1, 26), 30]}
+    mix = [robocache.Mix(h264, weight=2, name="a"), robocache.Mix(h264, weight=1, name="b", dims=dims)]
+    loader, twin = late(mix, raw=True, **how), plain(mix, **how)
+    for a, b in itertools.islice(zip(loader, twin, strict=True), 4):
+        assert a["action"].shape == (16, 31) and a["action_dim_is_pad"].sum() == 16 * 5
+        assert list(a) == list(b) and all(torch.equal(a[k], b[k]) for k in b)
 
 
 def test_host_memory_stays_until_it_was_read(h264: str, late) -> None:  # type: ignore[no-untyped-def]

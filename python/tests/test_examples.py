@@ -26,12 +26,13 @@ EXAMPLES = {
     "ddp.py": ["step 4, epoch 0: 2 ranks saw 64 of 90", "step 6, epoch 0: 3 ranks saw 48 of 90", "step 7, epoch 1: 3 ranks saw 24 of 90"],
     "accelerate_train.py": ["4 steps, epoch 0: 2 ranks saw 64 of 90", "2 steps, epoch 0: 2 ranks saw 32 of 90", "3 steps, epoch 1: 2 ranks saw 16 of 90"],
     "lightning_train.py": [],
-    "mixture.py": ["240 of most, 80 of some", "resumed: the 240 samples"],
+    "mixture.py": ["240 of most, 80 of some", "by the normalizers of most and some", "resumed: the 240 samples"],
+    "train_policy.py": ["from the file alone: 8 actions of"],
     "guide": ["90\n", "did you mean 'batch_size'"],
 }
 # What an example imports beside ours; without it, it is not run.
 NEEDS = {
-    "lerobot_dropin.py": [["torch"]], "ddp.py": [["torch"]], "guide": [["torch"]],
+    "lerobot_dropin.py": [["torch"]], "ddp.py": [["torch"]], "guide": [["torch"]], "train_policy.py": [["torch"]],
     "accelerate_train.py": [["accelerate"]], "lightning_train.py": [["pytorch_lightning"]],
 }  # fmt: skip
 
@@ -42,6 +43,7 @@ def runs_of(name: str) -> list[list[str]]:
     return {
         "ddp.py": [[*torchrun, "2", name, "--steps", "4", *kept], [*torchrun, "3", name, "--steps", "7", *kept]],
         "accelerate_train.py": [[*torchrun, "2", name, "--steps", "4", *kept], [*torchrun, "2", name, "--steps", "3", *kept]],
+        "train_policy.py": [[name, "--steps", "60"]],
         "lightning_train.py": [[name, "--devices", "2", "--steps", n, *kept] for n in ("4", "7")],
     }.get(name, [[name]])
 
