@@ -268,7 +268,7 @@ func (src *source) statisticsID(ctx context.Context, files *dataFiles, c *column
 	}
 	info := src.ds.Info()
 	h := sha256.New()
-	fmt.Fprintf(h, "statistics 1 %x %q %q %q %q %v %v %+v", files.id, info.URI, info.Version, src.ownKey(c.key), c.feature.Unit, c.stored, c.feature.Shape, src.table.fingerprint())
+	fmt.Fprintf(h, "statistics 1 %x %q %q %q %q %q %v %v %+v", files.id, info.URI, info.Version, info.Split, src.ownKey(c.key), c.feature.Unit, c.stored, c.feature.Shape, src.table.fingerprint())
 	var rows []robocache.Row
 	for i := range min(probedRows, len(src.table.ends)) {
 		e := src.table.episode(i * len(src.table.ends) / min(probedRows, len(src.table.ends)))

@@ -43,7 +43,7 @@ def test_one_word_leaves_nothing_raw(name: str, mode: str, caplog: pytest.LogCap
     ds = robocache.open(dataset_path(name))
     keys = [k for k, f in ds.features.items() if f.kind == "numeric" and f.dtype.startswith("float") and not f.default and "timestamp" not in k][:3]
     assert keys
-    how = {"keys": keys, "batch_size": 64, "shuffle": False, "rows_hz": 10 if "hdf5" in name or "zarr" in name else None}
+    how = {"keys": keys, "batch_size": 64, "shuffle": False, "rows_hz": 10 if "hdf5" in name or "zarr" in name else None, "split": "all" if ds.splits else None}
     how = {k: v for k, v in how.items() if v is not None}
     source = dataset_path(name)
     with caplog.at_level(logging.WARNING, "robocache"):
