@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import sysconfig
 from pathlib import Path
 
@@ -16,35 +17,80 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 
 
+# What the engine is made of: a library that is younger than all of it is the one that a build would make.
+SOURCES = ("align", "cache", "cmd", "convert", "diagnose", "format", "inspect", "internal", "kernel", "loader", "mapping", "selftest", "stats", "store", "synth", "video")
+
+
 def stop(message: str) -> None:
     raise SystemExit(f"robocache: {message}")
 
 
+def say(message: str) -> None:
+    """Tells the person at the terminal: pip shows what a build prints only with -v, and when it fails."""
+    print(f"robocache: {message}", file=sys.stderr, flush=True)
+    try:
+        with open("/dev/tty", "w") as terminal:
+            print(f"\n  robocache: {message}", file=terminal)
+    except OSError:
+        pass  # there is none
+
+
+def fresh(library: Path) -> bool:
+    """Whether a library that 'make lib' built is younger than every file of the engine."""
+    if not library.is_file():
+        return False
+    built = library.stat().st_mtime
+    files = [*ROOT.glob("*.go"), ROOT / "go.mod", ROOT / "go.sum"]
+    for room in SOURCES:
+        files += [p for p in (ROOT / room).rglob("*") if not p.name.endswith("_test.go")]  # folders too: they tell of files that went
+    files += (ROOT / ".build" / "native").glob("built.*")
+    return all(p.stat().st_mtime <= built for p in files if p.exists())
+
+
 def build_engine(target: Path) -> None:
-    """go build, as 'make lib' does it."""
+    """go build, as 'make lib' does it; a library that is there already, and fresh, is taken."""
     if not (ROOT / "go.mod").is_file() or not (ROOT / "cmd" / "librobocache").is_dir():
         stop("the engine is built from a source checkout: run 'pip install ./python' in one")
-    go = os.environ.get("GO") or shutil.which("go")
-    if go is None:
-        stop("the engine is written in Go, and no 'go' is on PATH: install Go 1.26 or later (https://go.dev/dl), then try again")
-    subprocess.run([str(ROOT / "scripts" / "native.sh")], cwd=ROOT, check=True)
-    describe = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True)
-    version = describe.stdout.strip() or "unknown"
-    exports = ROOT / "cmd" / "librobocache" / "exports.map"
-    ldflags = f'-s -w -X main.version={version} -extldflags "-Wl,--exclude-libs,ALL -Wl,--version-script={exports}"'
-    target.mkdir(parents=True, exist_ok=True)
     library = target / "librobocache.so"
-    subprocess.run(
-        [go, "build", "-trimpath", "-buildmode=c-shared", "-ldflags", ldflags, "-o", str(library), "./cmd/librobocache"],
-        cwd=ROOT,
-        env={**os.environ, "CGO_ENABLED": "1"},
-        check=True,
-    )
-    library.with_suffix(".h").unlink(missing_ok=True)
+    ready = HERE / "robocache" / "_lib" / "librobocache.so"
+    target.mkdir(parents=True, exist_ok=True)
+    if fresh(ready):
+        say(f"the engine is built already and fresh: {ready} is taken")
+        if ready != library:
+            shutil.copy(ready, library)
+    else:
+        compile_engine(library)
     native = ROOT / ".build" / "native"
     for notice in [ROOT / "LICENSE", ROOT / "NOTICE", *native.glob("COPYING*"), *(ROOT / "video" / "jpegxl" / "data").glob("COPYING*")]:
         if notice.is_file():
             shutil.copy(notice, target)
+
+
+def compile_engine(library: Path) -> None:
+    go = os.environ.get("GO") or shutil.which("go")
+    if go is None:
+        stop("the engine is written in Go, and no 'go' is on PATH: install Go 1.26 or later (https://go.dev/dl), then try again")
+    done = {p.name for p in (ROOT / ".build" / "native").glob("built.*")}
+    if done >= {f"built.{p.stem}" for p in (ROOT / "scripts" / "native").glob("*.sh")}:
+        say("builds the engine, a Go library: about a minute, seconds where Go's cache has it")
+    else:
+        say(
+            "builds the decoders first (FFmpeg's, dav1d, libjpeg-turbo, libdeflate, libzstd: once a checkout, about 4 minutes on two cores), "
+            "then the engine, a Go library (one to two minutes). It needs gcc, nasm, meson, cmake and ninja ('make deps' installs them). 'pip install -v' shows the steps"
+        )
+    run([str(ROOT / "scripts" / "native.sh")], "building the decoders")
+    describe = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True)
+    version = describe.stdout.strip() or "unknown"
+    exports = ROOT / "cmd" / "librobocache" / "exports.map"
+    ldflags = f'-s -w -X main.version={version} -extldflags "-Wl,--exclude-libs,ALL -Wl,--version-script={exports}"'
+    run([go, "build", "-trimpath", "-buildmode=c-shared", "-ldflags", ldflags, "-o", str(library), "./cmd/librobocache"], "building the engine")
+    library.with_suffix(".h").unlink(missing_ok=True)
+
+
+def run(command: list[str], what: str) -> None:
+    r = subprocess.run(command, cwd=ROOT, env={**os.environ, "CGO_ENABLED": "1"})
+    if r.returncode != 0:
+        stop(f"{what} failed (exit code {r.returncode}); its own words are above. 'make build' in the checkout installs what is missing and does the same")
 
 
 class BuildWithEngine(build_py):

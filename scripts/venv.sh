@@ -26,6 +26,8 @@ if [ ! -x .venv/bin/python ]; then
   echo "venv: $($python --version) -> .venv"
   "$python" -m venv .venv
 fi
+# The checkout's package, for .venv/bin/python without a PYTHONPATH, behind all that is installed. A linked .venv belongs to another checkout.
+[ -L .venv ] || echo "$PWD/python" > "$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/robocache-checkout.pth"
 if ! .venv/bin/python -c 'import torch, numpy, pytest' 2>/dev/null; then
   if [ "$what" = peers ] && .venv/bin/python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 12))'; then
     : # one resolve for all, below

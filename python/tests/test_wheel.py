@@ -66,9 +66,60 @@ def test_torch_knows_the_operators(wheel: Path, tmp_path: Path) -> None:
     assert r.returncode == 0 and r.stdout.startswith(str(target)), r.stderr
 
 
-def test_without_go(tmp_path: Path) -> None:
-    """Where go is missing the message says so."""
-    env = {**os.environ, "PATH": str(tmp_path)}
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A checkout in which nothing is built, and whose engine is one file."""
+    root = tmp_path / "checkout"
+    shutil.copytree(HERE.parent, root / "python", ignore=shutil.ignore_patterns("_lib", "tests", "build", "*.egg-info", "__pycache__"))
+    for name in ("go.mod", "LICENSE", "NOTICE"):
+        shutil.copy(HERE.parents[1] / name, root)
+    for name in ("cmd/librobocache/main.go", "python/robocache/_lib/librobocache.so"):
+        (root / name).parent.mkdir(parents=True)
+        (root / name).write_text(name)
+    return root
+
+
+def build(root: Path, **more: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "PATH": str(root), **more}  # no go
     env.pop("GO", None)
-    r = subprocess.run([sys.executable, "setup.py", "-q", "build_py", "--build-lib", str(tmp_path / "out")], cwd=HERE.parent, env=env, capture_output=True, text=True)
+    return subprocess.run([sys.executable, "setup.py", "-q", "build_py", "--build-lib", str(root / "out")], cwd=root / "python", env=env, capture_output=True, text=True)
+
+
+def test_finished_engine_is_taken(checkout: Path) -> None:
+    """A library that is younger than its sources needs no Go; one that is older is built again, and where go is missing the message says so."""
+    library, source = checkout / "python/robocache/_lib/librobocache.so", checkout / "cmd/librobocache/main.go"
+    now = library.stat().st_mtime
+    os.utime(library, (now + 9, now + 9))
+    r = build(checkout)
+    assert r.returncode == 0 and "is built already and fresh" in r.stderr, r.stderr
+    assert (checkout / "out/robocache/_lib/librobocache.so").read_text() == library.read_text() and (checkout / "out/robocache/_lib/LICENSE").is_file()
+    os.utime(source, (now + 19, now + 19))
+    r = build(checkout)
     assert r.returncode != 0 and "no 'go' is on PATH" in r.stderr
+    (checkout / "go").write_text("#!/bin/sh\necho 'no such flag'\nexit 7")
+    (checkout / "go").chmod(0o755)
+    r = build(checkout)
+    assert r.returncode != 0 and "builds the engine" in r.stderr and "Traceback" not in r.stderr and "minute" in r.stderr, r.stderr
+    assert "building the decoders failed" in r.stderr or "No such file" in r.stderr
+
+
+def test_environment_knows_the_checkout(checkout: Path) -> None:
+    """scripts/venv.sh, of 'make demo' and 'make test': .venv/bin/python finds the package from anywhere, and PYTHONPATH comes before."""
+    (checkout / "scripts").mkdir()
+    shutil.copy(HERE.parents[1] / "scripts" / "venv.sh", checkout / "scripts")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(checkout / ".venv")], check=True)
+    (site,) = (checkout / ".venv" / "lib").glob("python*/site-packages")
+    for name in ("torch", "numpy", "pytest"):  # as if they were installed
+        (site / f"{name}.py").write_text("")
+    subprocess.run(["bash", "scripts/venv.sh", "core"], cwd=checkout, check=True)
+    find = [str(checkout / ".venv/bin/python"), "-c", "import importlib.util; print(importlib.util.find_spec('robocache').origin)"]
+    env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    assert subprocess.check_output(find, env=env, text=True, cwd="/") == f"{checkout}/python/robocache/__init__.py\n"
+    other = subprocess.check_output(find, env={**env, "PYTHONPATH": str(HERE.parent)}, text=True, cwd="/")
+    assert other == f"{HERE.parent}/robocache/__init__.py\n"
+    # A linked environment is another checkout's: it stays as it is.
+    (checkout / "second").mkdir()
+    shutil.copytree(checkout / "scripts", checkout / "second" / "scripts")
+    (checkout / "second" / ".venv").symlink_to(checkout / ".venv")
+    subprocess.run(["bash", "scripts/venv.sh", "core"], cwd=checkout / "second", check=True)
+    assert subprocess.check_output(find, env=env, text=True, cwd="/") == f"{checkout}/python/robocache/__init__.py\n"
