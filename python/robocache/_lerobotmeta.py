@@ -96,6 +96,7 @@ class LeRobotDatasetMetadata:
         self._of(Dataset(locate(repo_id, root), format="lerobot"), repo_id, revision)
         self._dataset._handle.open()
 
+    latest_episode = None  # of a recording; nothing is recorded here
     _depth_unit: str | None = None  # of the frames that the statistics go with; None: as stored
 
     @classmethod

@@ -88,12 +88,15 @@ class LeRobotDataset(MapDataset):
     """A LeRobot dataset, with the constructor, the items and the attributes of lerobot 0.6's class of that name.
 
     repo_id: a path, a URI, or a repository name that is on disk; root: the folder, as there. v2.0, v2.1 and v3.0 are read in place.
-    Pictures are found by ordinal, so drifting timestamps never give a neighbouring frame; tolerance_s checks delta_timestamps.
-    check_timestamps=True also repeats lerobot's check of picture times against tolerance_s, and raises where it does.
+    Frames of videos are found by frame number, so drifting timestamps never give a neighbouring frame; tolerance_s checks delta_timestamps.
+    check_timestamps=True also repeats lerobot's check of frame times against tolerance_s, and raises where it does.
     return_uint8: video as uint8 instead of float32 in [0, 1]. depth_output_unit: "mm" or "m".
     image_transforms: called once per colour camera, on (C, H, W) or (T, C, H, W).
     keys, image_size, image_resize, threads, memory_budget, follow_links: RoboCache's own; see MapDataset.
     revision, force_cache_sync, download_videos, video_backend and token are accepted and without effect: nothing is downloaded.
+
+    meta: a LeRobotDatasetMetadata. hf_dataset: the table as a datasets.Dataset. lerobot-train takes the class in place of
+    lerobot.datasets.factory.LeRobotDataset. Raises Misuse for an argument or an episode that is wrong, Unsupported for the options of recording.
     """
 
     @_options.checked
