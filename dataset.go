@@ -230,5 +230,6 @@ type Ranged interface {
 type DiagnoseOptions struct {
 	Episodes []int // nil = all
 	Decode   bool  // also decode every picture
+	Deep     bool  // also read every column of every data file to its last page, those of which nothing is wanted too
 	Progress func(done, total int64)
 }

@@ -39,7 +39,7 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 		}
 	}
 	doc.out = append(doc.out, d.info.Findings...)
-	for _, part := range []func(context.Context) error{doc.layout, doc.tables, doc.videos, doc.statistics} {
+	for _, part := range []func(context.Context) error{doc.layout, doc.tables, doc.pages, doc.videos, doc.statistics} {
 		if err := part(ctx); err != nil {
 			return nil, err
 		}

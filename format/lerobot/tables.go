@@ -2,6 +2,7 @@ package lerobot
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"sort"
@@ -179,7 +180,8 @@ func (t *tables) fetch(ctx context.Context, f *tableFile, key unit, read reader)
 		}
 		defer t.handles.Put(h)
 		v, size, err = read(ctx, t.ranged(h, f, key.file, int(key.group)), f, int(key.group))
-		if err != nil {
+		var e *robocache.Error
+		if err != nil && !(errors.As(err, &e) && e.Where["file"] == infoPath) {
 			err = robocache.At(err, robocache.Where{"file": f.name, "row_group": int(key.group)})
 		}
 		return v, size, err
@@ -215,11 +217,29 @@ func (c *column) read(ctx context.Context, r robocache.Ranged, f *tableFile, gro
 	shape := c.shape
 	if leaf.MaxRep == 0 {
 		if elements(shape) != 1 {
-			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"column": c.key}, Want: "rows of shape " + fmt.Sprint(shape), Got: "a number a row"}
+			return nil, c.otherWidth(1)
 		}
 		shape = []int{}
 	}
-	return pq.ReadColumn(ctx, r, f.pq, group, leaf, shape, pq.Limits{Bytes: limit})
+	col, err := pq.ReadColumn(ctx, r, f.pq, group, leaf, shape, pq.Limits{Bytes: limit})
+	if errors.Is(err, robocache.ErrMalformed) && leaf.MaxRep == 1 {
+		// Where every row is of one other length, it is the declaration that is wrong.
+		chunk, _ := f.pq.Chunk(group, leaf)
+		if rows := f.pq.Groups[group].Rows; rows > 1 && chunk.Values%rows == 0 && chunk.Values/rows != int64(elements(shape)) {
+			width := int(chunk.Values / rows)
+			if _, again := pq.ReadColumn(ctx, r, f.pq, group, leaf, []int{width}, pq.Limits{Bytes: limit}); again == nil {
+				return nil, c.otherWidth(width)
+			}
+		}
+	}
+	return col, err
+}
+
+// otherWidth is the error of a declaration that every row of the data belies.
+func (c *column) otherWidth(found int) error {
+	e := infoError(robocache.ErrMalformed, "/features/"+escapePointer(c.key)+"/shape", fmt.Sprintf("the shape is wrong: %d values a row are found in the data, %d are declared", found, elements(c.shape)))
+	e.Hint = fmt.Sprintf("write the shape that the data has, [%d]", found)
+	return e
 }
 
 func elements(shape []int) int {

@@ -117,6 +117,9 @@ func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d
 	}
 	if b, err = store.ReadFile(ctx, root, featuresName, min(maxJSON, budget)); err == nil {
 		d.s, err = parseFeatures(b)
+	} else if errors.Is(err, robocache.ErrNotFound) {
+		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "rlds", Where: robocache.Where{"file": path.Join(dir, featuresName)}, Msg: infoName + " and shards are here, " + featuresName + " is not",
+			Hint: "names, types and shapes are in it alone: copy it beside the shards from where the data set was prepared"}
 	}
 	if err != nil {
 		return nil, err

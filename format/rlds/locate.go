@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -33,16 +34,22 @@ func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, e
 	return len(found) > 0, err
 }
 
-// isVersion says whether a folder holds a prepared data set.
+// isVersion says whether a folder holds a prepared data set: also one whose features.json was not fetched, which opening says.
 func isVersion(ctx context.Context, s store.Store, dir string) (bool, error) {
 	for _, n := range []string{infoName, featuresName} {
 		if _, err := s.Stat(ctx, path.Join(dir, n)); errors.Is(err, robocache.ErrNotFound) {
-			return false, nil
+			return n == featuresName && hasShards(ctx, s, dir), nil
 		} else if err != nil {
 			return false, err
 		}
 	}
 	return true, nil
+}
+
+// hasShards says whether files that look like shards lie directly in a folder.
+func hasShards(ctx context.Context, s store.Store, dir string) bool {
+	files, _, err := store.Files(ctx, s, dir, func(name string) bool { return strings.Contains(path.Base(name), "tfrecord") })
+	return err == nil && slices.ContainsFunc(files, func(f store.Entry) bool { return path.Dir(f.Name) == path.Clean(dir) })
 }
 
 // version is a folder below the one that was opened.

@@ -206,3 +206,23 @@ func TestUnsupported(t *testing.T) {
 		t.Error("two streams of one key:", err)
 	}
 }
+
+// TestNoFeatures: a data set whose features.json was not fetched is said to be one, and what is missing.
+func TestNoFeatures(t *testing.T) {
+	for _, below := range []string{"", "set/1.0.0"} {
+		dir := t.TempDir()
+		folder := filepath.Join(dir, below)
+		if err := os.MkdirAll(folder, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for name, text := range map[string]string{"dataset_info.json": `{"name": "set", "version": "1.0.0", "fileFormat": "tfrecord", "splits": [{"name": "train", "shardLengths": ["1"], "numBytes": "1"}]}`, "set-train.tfrecord-00000-of-00001": "x"} {
+			if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err := robocache.Open(t.Context(), dir)
+		if !errors.Is(err, robocache.ErrNotFound) || !strings.Contains(err.Error(), "dataset_info.json and shards are here, features.json is not") {
+			t.Errorf("%q: %v", below, err)
+		}
+	}
+}

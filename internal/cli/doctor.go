@@ -74,6 +74,7 @@ It changes nothing. Exit code 3 where an error or a warning was found.`,
 	}
 	open.add(c)
 	c.Flags().BoolVar(&opt.Decode, "decode", false, "also decode every picture (slow)")
+	c.Flags().BoolVar(&opt.Deep, "deep", false, "also read every column of every data file to its last page (LeRobot; other formats are read to their end without it)")
 	c.Flags().IntSliceVar(&opt.Episodes, "episodes", nil, "only these episodes")
 	return c
 }

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -158,5 +159,18 @@ func TestNothingVanishes(t *testing.T) {
 				t.Errorf("a snapshot of the hub's cache: %d episodes of %d, %q", n, episodes, said)
 			}
 		})
+	}
+}
+
+// TestMissingStorage: of a bag whose files were not fetched they are named.
+func TestMissingStorage(t *testing.T) {
+	b := []byte("rosbag2_bagfile_information:\n  version: 5\n  storage_identifier: sqlite3\n  relative_file_paths:\n    - run_0.db3\n  duration:\n    nanoseconds: 1\n  starting_time:\n    nanoseconds_since_epoch: 1\n  message_count: 0\n  topics_with_message_count: []\n  compression_format: \"\"\n  compression_mode: \"\"\n")
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "metadata.yaml"), b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	_, err := robocache.Open(t.Context(), dir)
+	if !errors.Is(err, robocache.ErrNotFound) || !strings.Contains(err.Error(), "run_0.db3") {
+		t.Error(err)
 	}
 }

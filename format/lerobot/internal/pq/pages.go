@@ -3,6 +3,7 @@ package pq
 import (
 	"context"
 	"fmt"
+	"unicode/utf8"
 
 	"github.com/goatnote-inc/robocache"
 )
@@ -40,22 +41,11 @@ func Pages(ctx context.Context, r robocache.Ranged, f *File, group int, leaf *No
 	var row int64
 	buf := make([]byte, headerGuess)
 	for at, end := k.Offset, k.Offset+k.Size; at < end && row < k.Values; {
-		b := buf[:min(int64(len(buf)), end-at)]
-		if err := r.ReadAt(ctx, b, at); err != nil {
-			return nil, robocache.At(err, where)
+		h, size, err := headerAt(ctx, r, at, end, &buf, where)
+		if err != nil {
+			return nil, err
 		}
-		h, n, bad := readPageHeader(b)
-		if bad != "" && int64(len(b)) < end-at && len(buf) < 1<<20 {
-			buf = make([]byte, 8*len(buf)) // statistics in the header may be long
-			continue
-		}
-		if bad != "" {
-			return nil, malformed(with(where, "offset", at), bad)
-		}
-		p := Page{Offset: at, Size: int64(n) + int64(h.packed), Start: row, dict: h.encoding == encRLEDict || h.encoding == encPlainDict}
-		if p.Size > end-at {
-			return nil, malformed(with(where, "offset", at), fmt.Sprintf("a page of %d bytes where %d are left: the file is cut or its header lies", p.Size, end-at))
-		}
+		p := Page{Offset: at, Size: size, Start: row, dict: h.encoding == encRLEDict || h.encoding == encPlainDict}
 		at += p.Size
 		switch h.kind {
 		case 2:
@@ -74,6 +64,83 @@ func Pages(ctx context.Context, r robocache.Ranged, f *File, group int, leaf *No
 		return nil, malformed(where, fmt.Sprintf("the pages hold %d rows of %d", row, f.Groups[group].Rows))
 	}
 	return l, nil
+}
+
+// headerAt reads the header of the page at an offset, and how many bytes the page takes with it. buf is used again, and may grow.
+func headerAt(ctx context.Context, r robocache.Ranged, at, end int64, buf *[]byte, where robocache.Where) (h pageHeader, size int64, err error) {
+	for {
+		b := (*buf)[:min(int64(len(*buf)), end-at)]
+		if err := r.ReadAt(ctx, b, at); err != nil {
+			return h, 0, robocache.At(err, where)
+		}
+		h, n, bad := readPageHeader(b)
+		if bad != "" && int64(len(b)) < end-at && len(*buf) < 1<<20 {
+			*buf = make([]byte, 8*len(*buf)) // statistics in the header may be long
+			continue
+		}
+		if bad != "" {
+			return h, 0, malformed(with(where, "offset", at), bad)
+		}
+		if size = int64(n) + int64(h.packed); size > end-at {
+			return h, 0, malformed(with(where, "offset", at), fmt.Sprintf("a page of %d bytes where %d are left: the file is cut or its header lies", size, end-at))
+		}
+		return h, size, nil
+	}
+}
+
+// Check decodes every page of a column chunk and keeps none: checksums, compression, levels, values, counts and the encoding of texts are
+// proven. Memory is that of a page and a dictionary, each below the limit.
+func Check(ctx context.Context, r robocache.Ranged, f *File, group int, leaf *Node, lim Limits) error {
+	where := robocache.Where{"row_group": group, "column": topName(f, leaf)}
+	k, err := f.place(group, leaf, where)
+	if err != nil {
+		return err
+	}
+	d := newDecoder(leaf, k, lim, where)
+	head, body := make([]byte, headerGuess), []byte(nil)
+	var entries, rows int64
+	for at, end := k.Offset, k.Offset+k.Size; at < end && entries < k.Values; {
+		_, size, err := headerAt(ctx, r, at, end, &head, where)
+		if err != nil {
+			return err
+		}
+		if size > lim.Bytes {
+			return d.tooLarge(size)
+		}
+		if int64(cap(body)) < size {
+			body = make([]byte, size)
+		}
+		if err := r.ReadAt(ctx, body[:size], at); err != nil {
+			return robocache.At(err, where)
+		}
+		if _, err := d.page(body[:size]); err != nil {
+			return robocache.At(err, robocache.Where{"offset": at})
+		}
+		c := d.col
+		if leaf.MaxRep == 0 {
+			rows += int64(c.Entries)
+		}
+		for i, v := range c.Rep {
+			if v == 0 {
+				rows++
+			} else if rows == 0 && i == 0 {
+				return malformed(with(where, "offset", at), "the first list goes on from none")
+			}
+		}
+		for i := 0; leaf.Note == Text && i < c.Len(); i++ {
+			if !utf8.Valid(c.Item(i)) {
+				return malformed(with(where, "offset", at), "a text that is not UTF-8")
+			}
+		}
+		entries += int64(c.Entries)
+		d.want -= int64(c.Entries)
+		d.col = &Column{Leaf: leaf, values: values{width: leaf.Width()}}
+		at += size
+	}
+	if entries != k.Values || rows != f.Groups[group].Rows {
+		return malformed(where, fmt.Sprintf("the pages hold %d values in %d rows, the footer claims %d in %d", entries, rows, k.Values, f.Groups[group].Rows))
+	}
+	return nil
 }
 
 // ReadPage decodes one page of a list.
