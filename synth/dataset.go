@@ -21,6 +21,7 @@ type Dataset struct {
 	streams map[string]*stream
 	lengths []int
 	tasks   []int
+	width   map[string]int // NewRows: of the streams beside the rows; nil = they have clocks of their own
 
 	mu     sync.Mutex
 	kept   map[int]*recording
@@ -45,6 +46,7 @@ type stream struct {
 type recording struct {
 	*episode
 	once    sync.Once
+	err     error // of making it
 	mu      sync.Mutex
 	clocked map[string]*clocked
 }
@@ -55,13 +57,24 @@ type clocked struct{ taken, stamps []int64 }
 const keptRecordings = 8
 
 // New makes a dataset of the options. The zero value is 4 episodes of 2 s, two cameras of PNG pictures, all on one grid.
-func New(opt Options) (*Dataset, error) {
+func New(opt Options) (*Dataset, error) { return newDataset(opt, false) }
+
+// NewRows makes a dataset of the rows that Write writes, for formats that keep one clock: streams beside the rows are columns of each row's native
+// samples, with their recorded timestamps. Times gives those of the rows. ErrMisuse where the options ask for what rows cannot hold.
+func NewRows(opt Options) (*Dataset, error) { return newDataset(opt, true) }
+
+func newDataset(opt Options, rows bool) (*Dataset, error) {
 	switch opt.Codec {
 	case "":
 		opt.Codec = "png"
 	case "png", "jpeg", "raw":
 	default:
 		return nil, misuse("codec", "png, jpeg or raw", strconv.Quote(opt.Codec))
+	}
+	if rows {
+		if err := opt.fitsRows(); err != nil {
+			return nil, err
+		}
 	}
 	o, fps, err := opt.completed()
 	if err != nil {
@@ -74,6 +87,11 @@ func New(opt Options) (*Dataset, error) {
 	d.info = robocache.Info{URI: fmt.Sprintf("synth:%d", o.Seed), Format: "synth", Version: "1", Robot: o.Robot, FPS: fps, Episodes: o.Episodes}
 	for i, text := range o.Tasks {
 		d.info.Tasks = append(d.info.Tasks, robocache.Task{Index: int64(i), Text: text})
+	}
+	if rows {
+		if d.width, d.info.Findings, err = o.widths(fps); err != nil {
+			return nil, err
+		}
 	}
 	if err := d.describe(); err != nil {
 		return nil, err
@@ -114,6 +132,19 @@ func (d *Dataset) describe() error {
 	}
 	numeric := func(key string, t robocache.DType, shape ...int) robocache.Feature {
 		return robocache.Feature{Key: key, Kind: robocache.KindNumeric, DType: t, Shape: shape}
+	}
+	if d.width != nil {
+		for _, f := range o.features(d.width, d.fps) {
+			s := stream{feature: f}
+			if f.Kind == robocache.KindVideo || f.Kind == robocache.KindImage {
+				s.feature.Kind = robocache.KindImage
+				for camera(s.camera) != f.Key {
+					s.camera++
+				}
+			}
+			add(s)
+		}
+		return nil
 	}
 	for i := range o.Cameras {
 		f := robocache.Feature{Key: camera(i), Kind: robocache.KindImage, DType: robocache.Uint8, Shape: []int{o.Height, o.Width, 3}, Names: names("height", "width", "channels"), Height: o.Height, Width: o.Width, Channels: 3}
@@ -211,8 +242,8 @@ func (d *Dataset) recording(e int) (*recording, error) {
 		}
 	}
 	d.mu.Unlock()
-	r.once.Do(func() { r.episode = d.o.base(e, d.fps) })
-	return r, nil
+	r.once.Do(func() { r.episode, r.err = d.o.episode(e, d.fps, d.width) })
+	return r, r.err
 }
 
 // clock gives a stream's times in an episode.
@@ -225,8 +256,14 @@ func (d *Dataset) clock(r *recording, e int, s *stream) *clocked {
 		if s.number == 0 {
 			c.taken, c.stamps = r.stamps, r.stamps
 		} else {
+			var taken []int64
+			if s.number > cameraStream { // a camera loses the frames that the rows lose
+				taken = r.shots[s.camera]
+			} else {
+				taken = d.o.nativeClock(e, s.number, s.rate)
+			}
 			t := d.o.bend(e, s.number, s.rate)
-			c.taken, c.stamps = t.stamped(clock(d.o.rng(e, drawClock+s.number), s.rate, d.o.end(e), int64(d.o.Jitter), d.o.Gaps))
+			c.taken, c.stamps = t.stamped(taken)
 		}
 		r.clocked[s.feature.Clock] = c
 	}

@@ -169,7 +169,11 @@ func (d *Dataset) Frames(ctx context.Context, key string, rows []robocache.Row, 
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		now := at(r.world, c.taken[rows[i].Index])
+		taken := c.taken
+		if s.number == 0 { // also of a camera that takes its frames beside the rows' time
+			taken = r.shots[s.camera]
+		}
+		now := at(r.world, taken[rows[i].Index])
 		can := e.canvases[s.camera]
 		can.paint(&now, rows[i].Episode, rows[i].Index)
 		var err error

@@ -30,7 +30,6 @@ const (
 	drawWorld = iota
 	drawRows
 	drawState
-	drawNative // + index
 	drawCamera = 16
 	drawLength = 40
 	drawDeform = 48  // + index: late starts, drop-outs
@@ -63,40 +62,41 @@ func (o *Options) rows(episode int, fps robocache.Rate) []int64 {
 	return clock(o.rng(episode, drawRows), fps, o.end(episode), 0, o.Gaps)
 }
 
-func (o *Options) nativeClock(episode, n int, rate robocache.Rate) []int64 {
-	return clock(o.rng(episode, drawNative+n), rate, o.end(episode), int64(o.Jitter), o.Gaps)
+// nativeClock is when the samples of a stream beside the rows were taken: the same whatever holds them.
+func (o *Options) nativeClock(episode, stream int, rate robocache.Rate) []int64 {
+	return clock(o.rng(episode, drawClock+stream), rate, o.end(episode), int64(o.Jitter), o.Gaps)
 }
 
-// interval is the samples that belong to a row at grid time t: those after the grid's row before.
-func interval(stamps []int64, t int64, fps robocache.Rate) (lo, hi int) {
-	k := int64(math.Round(float64(t) * 1e-9 * fps.Float()))
-	before := int64(math.MinInt64)
-	if k > 0 {
-		before = fps.Nanos(k - 1)
-	}
-	after := func(x int64) int { return sort.Search(len(stamps), func(i int) bool { return stamps[i] > x }) }
-	return after(before), after(t)
+// until counts the samples up to a time. Those of a row come after the row before it, so that no sample is lost where rows are.
+func until(stamps []int64, t int64) int {
+	return sort.Search(len(stamps), func(i int) bool { return stamps[i] > t })
 }
 
-// widths finds, for each native stream, the largest number of samples that a row has anywhere in the dataset.
-func (o *Options) widths(fps robocache.Rate) (map[string]int, error) {
+// widths finds, for each native stream, the largest number of samples that a row has anywhere in the dataset, and says how many come after the last rows.
+func (o *Options) widths(fps robocache.Rate) (map[string]int, []robocache.Finding, error) {
 	out := map[string]int{}
-	for n, name := range o.others() {
+	var found []robocache.Finding
+	for _, name := range o.others() {
 		rate, err := rateOf(o.Rates[name])
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		k := 1
+		k, after := 1, 0
 		for e := range o.Episodes {
-			stamps := o.nativeClock(e, n, rate)
+			stamps, lo := o.nativeClock(e, streams[name], rate), 0
 			for _, t := range o.rows(e, fps) {
-				lo, hi := interval(stamps, t, fps)
-				k = max(k, hi-lo)
+				hi := until(stamps, t)
+				k, lo = max(k, hi-lo), hi
 			}
+			after += len(stamps) - lo
 		}
 		out[name] = k
+		if after > 0 {
+			found = append(found, robocache.Finding{Severity: robocache.SeverityInfo, Code: "samples-after-last-row", Where: robocache.Where{"stream": natives[name].key}, Count: int64(after),
+				Message: fmt.Sprintf("%d samples were taken after the last row of their episode: rows hold those up to their own time", after)})
+		}
 	}
-	return out, nil
+	return out, found, nil
 }
 
 func names(list ...string) json.RawMessage {
@@ -186,7 +186,10 @@ func (o *Options) base(e int, fps robocache.Rate) *episode {
 		}
 	}
 	for i := range o.Cameras {
-		shots := shake(drawCamera + i)
+		shots := stamps // camera 0 and the state are taken together
+		if i > 0 {
+			shots = shake(drawCamera + i)
+		}
 		ep.shots = append(ep.shots, shots)
 		if o.recorded() {
 			for _, t := range shots {
@@ -209,15 +212,19 @@ func (ep *episode) put64(key string, t int64) {
 
 func (o *Options) episode(e int, fps robocache.Rate, width map[string]int) (*episode, error) {
 	ep := o.base(e, fps)
-	for n, name := range o.others() {
+	if width == nil { // they have clocks of their own
+		return ep, nil
+	}
+	for _, name := range o.others() {
 		rate, err := rateOf(o.Rates[name])
 		if err != nil {
 			return nil, err
 		}
-		nat, stamps := natives[name], o.nativeClock(e, n, rate)
-		last := 0
+		nat, stamps := natives[name], o.nativeClock(e, streams[name], rate)
+		last, hi := 0, 0
 		for _, t := range ep.rows {
-			lo, hi := interval(stamps, t, fps)
+			lo := hi
+			hi = until(stamps, t)
 			ep.columns[nat.key+".count"] = binary.LittleEndian.AppendUint64(ep.columns[nat.key+".count"], uint64(hi-lo))
 			for j := range width[name] {
 				if lo+j < hi {

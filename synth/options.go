@@ -102,16 +102,25 @@ func misuse(what, want, got string) error {
 	return &robocache.Error{Class: robocache.ErrMisuse, Op: "synth", Msg: what, Want: want, Got: got}
 }
 
-// settled fills in the defaults of a LeRobot dataset and refuses what it cannot hold.
-func (o Options) settled() (Options, robocache.Rate, error) {
+// fitsRows refuses what the rows of one clock cannot hold.
+func (o Options) fitsRows() error {
 	for _, k := range []string{"cloud", "text"} {
 		if _, ok := o.Rates[k]; ok {
-			return o, robocache.Rate{}, misuse("rates: "+k, "camera, joints or force for LeRobot's rows", k)
+			return misuse("rates: "+k, "camera, joints or force for rows of one clock", k)
 		}
 	}
+	if o.Late != 0 || o.Offset != 0 || o.Skew != 0 || o.Dropout != 0 || o.Depth {
+		return misuse("late, offset, skew, dropout and depth", "a dataset with clocks of its own (New)", "rows of one clock")
+	}
+	return nil
+}
+
+// settled fills in the defaults of a LeRobot dataset and refuses what it cannot hold.
+func (o Options) settled() (Options, robocache.Rate, error) {
+	if err := o.fitsRows(); err != nil {
+		return o, robocache.Rate{}, err
+	}
 	switch {
-	case o.Late != 0 || o.Offset != 0 || o.Skew != 0 || o.Dropout != 0 || o.Depth:
-		return o, robocache.Rate{}, misuse("late, offset, skew, dropout and depth", "a dataset with clocks of its own (New)", "LeRobot's rows")
 	case o.Codec != "" && o.Codec != "av1" && o.Codec != "h264" && o.Codec != "hevc" && o.Codec != "png":
 		return o, robocache.Rate{}, misuse("codec", "av1, h264, hevc or png", strconv.Quote(o.Codec))
 	}

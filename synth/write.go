@@ -39,7 +39,7 @@ func (o *Options) room() error {
 }
 
 func (o *Options) write(ctx context.Context, dst store.Writable, fps robocache.Rate) (*Report, error) {
-	width, err := o.widths(fps)
+	width, found, err := o.widths(fps)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func (o *Options) write(ctx context.Context, dst store.Writable, fps robocache.R
 	if err := w.Close(ctx); err != nil {
 		return nil, err
 	}
-	r := &Report{URI: dst.URI(), Episodes: o.Episodes, Frames: w.Frames(), FPS: fps.Float(), Tasks: o.Tasks, Seed: o.Seed, Findings: w.Findings()}
+	r := &Report{URI: dst.URI(), Episodes: o.Episodes, Frames: w.Frames(), FPS: fps.Float(), Tasks: o.Tasks, Seed: o.Seed, Findings: append(found, w.Findings()...)}
 	for _, f := range cfg.Features {
 		r.Keys = append(r.Keys, f.Key)
 	}

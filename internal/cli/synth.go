@@ -24,9 +24,9 @@ func newSynth() *cobra.Command {
 		Long: `synth writes a dataset of a planar arm that reaches for coloured discs, seen by cameras. The same seed and options
 give the same bytes. Each picture carries a bar code of its episode and row, so that a test can tell which frame it was given.
 Without options: LeRobot v3.0, 4 episodes of 2 s, two cameras of 128×96; 'robocache doctor' finds nothing wrong with it.
-In LeRobot, streams faster than the camera are columns of the samples of each row. Other formats (--format), and --late, --offset,
---skew, --dropout, --depth, clouds and texts, take streams on clocks of their own; formats that keep one clock, LeRobot among them, get
-those on a grid of --hz. '--episodes 5000 --seconds 1 --spread 0.8 --cameras 0 --rates 30..333' makes many short trajectories of
+The same seed gives the same samples, timestamps and losses in every format: MCAP has them on clocks of their own; in formats of one clock,
+LeRobot among them, a stream beside the rows is a column of each row's samples, with <key>.recorded and <key>.count. --hz, and --late,
+--offset, --skew, --dropout, --depth, clouds and texts, bring what is on clocks of its own onto a grid there. '--episodes 5000 --seconds 1 --spread 0.8 --cameras 0 --rates 30..333' makes many short trajectories of
 several rates: rows at 30 Hz, joints at 100, force at 333.`,
 		Example: `  robocache synth ./demo
   robocache synth ./demo --episodes 20 --seconds 10 --cameras 3 --size 640x480
@@ -50,7 +50,7 @@ several rates: rows at 30 Hz, joints at 100, force at 333.`,
 				opt.Cameras = -1
 			}
 			bar := progress(cmd, "synth")
-			if format != "lerobot" || hz != "" || len(writing) > 0 || needsClocks(&opt) {
+			if format != "lerobot" || hz != "" || len(writing) > 0 || needsClocks(&opt) || opt.Codec == "jpeg" || opt.Codec == "raw" {
 				return synthesize(cmd, args[0], format, opt, hz, writing, asJSON, func(p convert.Progress) { bar(int64(p.Episodes), int64(p.TotalEpisodes)) })
 			}
 			if opt.Codec == "" {
@@ -65,6 +65,7 @@ several rates: rows at 30 Hz, joints at 100, force at 333.`,
 				return printJSON(cmd.OutOrStdout(), r)
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "wrote %s: %d episodes, %d frames at %g fps, seed %d\n  %s\n", args[0], r.Episodes, r.Frames, r.FPS, r.Seed, strings.Join(r.Keys, ", "))
+			printFindings(cmd.OutOrStdout(), r.Findings)
 			return nil
 		},
 	}
@@ -93,11 +94,17 @@ several rates: rows at 30 Hz, joints at 100, force at 333.`,
 	return c
 }
 
-// needsClocks says that a dataset of the options has what LeRobot's rows cannot hold as they are.
+// needsClocks says that a dataset of the options has what rows of one clock cannot hold as it is.
 func needsClocks(o *synth.Options) bool {
 	_, cloud := o.Rates["cloud"]
 	_, text := o.Rates["text"]
-	return cloud || text || o.Late != 0 || o.Offset != 0 || o.Skew != 0 || o.Dropout != 0 || o.Depth || o.Codec == "jpeg" || o.Codec == "raw"
+	return cloud || text || o.Late != 0 || o.Offset != 0 || o.Skew != 0 || o.Dropout != 0 || o.Depth
+}
+
+// keepsClocks says that streams of a format may have clocks of their own. One that does not exist has none, and is refused where it is written.
+func keepsClocks(format string) bool {
+	f, err := robocache.FormatNamed(format)
+	return err == nil && f.Clocks
 }
 
 // synthesize writes a dataset that is made while it is written.
@@ -123,13 +130,21 @@ func synthesize(cmd *cobra.Command, dst, format string, opt synth.Options, hz st
 	if err != nil {
 		return err
 	}
-	ds, err := synth.New(opt)
+	// Formats of one clock get the samples as they are in rows, unless a grid is asked for, or what rows cannot hold.
+	world := synth.New
+	if !needsClocks(&opt) && hz == "" && !keepsClocks(format) {
+		world = synth.NewRows
+	}
+	ds, err := world(opt)
 	if err != nil {
 		return err
 	}
 	r, err := convert.Write(cmd.Context(), ds, format, dst, out, options)
 	if err != nil {
 		return err
+	}
+	if ds.Info().Clock != "" && (hz != "" || !keepsClocks(format)) {
+		r.Findings = append(r.Findings, robocache.Finding{Severity: robocache.SeverityInfo, Code: "resampled", Message: "the streams are on a grid: its values are made of the samples that were recorded, and are not they", Mend: "--format mcap keeps clocks"})
 	}
 	return printWritten(cmd.OutOrStdout(), dst, format, asJSON, r)
 }
