@@ -153,18 +153,18 @@ type ImageOp struct{ Parts []ImagePart }
 
 // ImagePart is the images of one camera. All tensors lie in C order without gaps.
 type ImagePart struct {
-	Name  string  // for errors
-	Src   Tensor  // uint8 [N, 3, H, W]
-	Draws Tensor  // int32 [N, ImageDrawWords]: ImageDraw
-	Out   Tensor  // uint8 or float32 [N, 3, h, w]
-	Table *Tensor // float32 [3, 256]: what a byte of each channel becomes; with a float32 Out
+	Name  string    // for errors
+	Src   Tensor    // uint8 [N, 3, H, W]
+	Draws Tensor    // int32 [N, ImageDrawWords]: ImageDraw
+	Out   Tensor    // uint8 or float32 [N, 3, h, w]
+	Table []float32 // 3 × 256: what a byte of each channel becomes; with a float32 Out
 }
 
 // Tensors are the op's tensors, in the order in which a prepared launch takes their addresses.
 func (op *ImageOp) Tensors() (list []*Tensor) {
 	for i := range op.Parts {
 		p := &op.Parts[i]
-		list = present(list, &p.Src, &p.Draws, &p.Out, p.Table)
+		list = present(list, &p.Src, &p.Draws, &p.Out)
 	}
 	return list
 }
@@ -185,18 +185,15 @@ func (op *ImageOp) Check() error {
 			return where(misuse(name, "draws", fmt.Sprintf("int32 [%d, %d]", s[0], ImageDrawWords), fmt.Sprint(p.Draws.DType, " ", p.Draws.Shape)))
 		case (p.Table != nil) != (p.Out.DType == robocache.Float32):
 			return where(misuse(name, "table", "one for a float32 result, none for uint8", fmt.Sprint(p.Table != nil)))
-		case p.Table != nil && (p.Table.DType != robocache.Float32 || !slices.Equal(p.Table.Shape, []int{3, 256})):
-			return where(misuse(name, "table", "float32 [3, 256]", fmt.Sprint(p.Table.DType, " ", p.Table.Shape)))
+		case p.Table != nil && len(p.Table) != 768:
+			return where(misuse(name, "table", "3 × 256 numbers", fmt.Sprint(len(p.Table))))
 		case s[0] > 0 && p.Out.Len() > 0 && (s[2] == 0 || s[3] == 0):
 			return where(misuse(name, "images", "at least one pixel", fmt.Sprint(s)))
 		case max(s[2], s[3]) > 1<<20 || max(o[2], o[3]) > 1<<20:
 			return where(misuse(name, "images", "at most 2^20 rows and columns", fmt.Sprint(s, " to ", o)))
 		}
-		for k, t := range []*Tensor{&p.Src, &p.Draws, &p.Out, p.Table} {
-			if t == nil {
-				continue
-			}
-			if err := t.Check(name, [4]string{"images", "draws", "result", "table"}[k]); err != nil {
+		for k, t := range []*Tensor{&p.Src, &p.Draws, &p.Out} {
+			if err := t.Check(name, [3]string{"images", "draws", "result"}[k]); err != nil {
 				return where(err)
 			}
 			if t.Base != 0 || t.Stride != nil && !t.dense() {
@@ -204,7 +201,28 @@ func (op *ImageOp) Check() error {
 			}
 		}
 	}
-	return nil
+	if err := checkSide(name, op.Tensors()...); err != nil {
+		return err
+	}
+	in, out := op.named()
+	return checkApart(name, in, out)
+}
+
+// CheckHost is Check, and that all memory is there.
+func (op *ImageOp) CheckHost() error {
+	if err := op.Check(); err != nil {
+		return err
+	}
+	in, out := op.named()
+	return checkHost("augment", append(in, out...))
+}
+
+func (op *ImageOp) named() (in, out []named) {
+	for i := range op.Parts {
+		p := &op.Parts[i]
+		in, out = append(in, named{"images", &p.Src}, named{"draws", &p.Draws}), append(out, named{"result", &p.Out})
+	}
+	return in, out
 }
 
 // dense says whether a tensor lies in C order without gaps.
@@ -221,27 +239,24 @@ func (t *Tensor) dense() bool {
 
 // Images runs the op.
 func (Reference) Images(op *ImageOp) error {
-	if err := op.Check(); err != nil {
+	if err := op.CheckHost(); err != nil {
 		return err
 	}
 	for i := range op.Parts {
 		p := &op.Parts[i]
-		s, o := p.Src.Shape, p.Out.Shape
-		size := [4]int{s[2], s[3], o[2], o[3]}
-		in, out, row := 3*s[2]*s[3], 3*o[2]*o[3]*p.Out.DType.Size(), 4*ImageDrawWords
-		var table []float32
-		if p.Table != nil {
-			table = make([]float32, 768)
-			for k := range table {
-				table[k] = math.Float32frombits(binary.LittleEndian.Uint32(p.Table.Data[4*k:]))
-			}
-		}
-		for n := range s[0] {
-			d := ParseImageDraw(p.Draws.Data[n*row:])
-			AugmentImage(p.Out.Data[n*out:(n+1)*out], p.Src.Data[n*in:(n+1)*in], &d, size, table)
+		for n := range p.Src.Shape[0] {
+			p.Augment(n)
 		}
 	}
 	return nil
+}
+
+// Augment makes the n-th image, on the host.
+func (p *ImagePart) Augment(n int) {
+	s, o := p.Src.Shape, p.Out.Shape
+	in, out, row := 3*s[2]*s[3], 3*o[2]*o[3]*p.Out.DType.Size(), 4*ImageDrawWords
+	d := ParseImageDraw(p.Draws.Data[n*row:])
+	AugmentImage(p.Out.Data[n*out:(n+1)*out], p.Src.Data[n*in:(n+1)*in], &d, [4]int{s[2], s[3], o[2], o[3]}, p.Table)
 }
 
 // Append stores a draw as ImagePart.Draws holds it.

@@ -7,5 +7,6 @@ import "embed"
 //
 //go:generate python3 testdata/generate.py
 //go:generate python3 testdata/generate_voxels.py
-//go:embed testdata/vectors/*.json testdata/vectors/ops/*.json testdata/vectors/voxels/*.json
+//go:generate python3 testdata/generate_images.py
+//go:embed testdata/vectors/*.json testdata/vectors/ops/*.json testdata/vectors/voxels/*.json testdata/vectors/images/*.json
 var Vectors embed.FS

@@ -9,13 +9,15 @@ import (
 )
 
 // Finish says how the raw batches of n samples become what Fields promise: what is to be moved, and what is to be made of it. The buffers are
-// those that Batch.Buffers gives: each is moved whole, once; then Op, if there is one, runs once.
+// those that Batch.Buffers gives: each is moved whole, once; then Op and Images, those that there are, run once each.
 type Finish struct {
 	Buffers []int // bytes of each
 	Op      *kernel.ApplyOp
-	Places  []Place  // of Op's tensors, in the order of Op.Tensors
-	Fields  []Place  // of the fields that are not texts, in their order
-	Outputs []Output // what Op writes
+	Places  []Place         // of Op's tensors, in the order of Op.Tensors
+	Images  *kernel.ImageOp // augmented cameras, if there are any; runs once too
+	Drawn   []Place         // of Images' tensors, likewise
+	Fields  []Place         // of the fields that are not texts, in their order
+	Outputs []Output        // what Op and Images write
 }
 
 // Place is where a tensor lies: in a buffer, or in an output.
@@ -100,7 +102,7 @@ func (f *form) finish(l *layout, n int) *Finish {
 	index := func(key string) int {
 		return slices.IndexFunc(f.tensors, func(t tensorPlan) bool { return t.key == key })
 	}
-	op := &kernel.ApplyOp{}
+	op, images := &kernel.ApplyOp{}, &kernel.ImageOp{}
 	for i := range f.fields {
 		x := &f.fields[i]
 		if x.Text() {
@@ -117,6 +119,17 @@ func (f *form) finish(l *layout, n int) *Finish {
 		}
 		c := l.column(x.Key)
 		rows := n * c.steps
+		if c.aug != nil {
+			p := kernel.ImagePart{Name: x.Key, Table: c.aug.table}
+			p.Src = kernel.Tensor{DType: robocache.Uint8, Shape: []int{rows, 3, c.height, c.width}}
+			p.Draws = kernel.Tensor{DType: robocache.Int32, Shape: []int{rows, kernel.ImageDrawWords}}
+			p.Out = kernel.Tensor{DType: raw.out, Shape: []int{rows, 3, c.aug.h, c.aug.w}}
+			o := Place{Output: true, Index: len(out.Outputs)}
+			out.Outputs = append(out.Outputs, Output{DType: raw.out, Shape: append([]int{n}, x.Shape...), Bytes: p.Out.Len() * raw.out.Size()})
+			out.Fields = append(out.Fields, o)
+			images.Parts, out.Drawn = append(images.Parts, p), append(out.Drawn, where(own), where(index(l.tensors[raw.draws].key)), o)
+			continue
+		}
 		p := kernel.Part{Name: x.Key, Rule: raw.rule, Epilogue: raw.epilogue(c)}
 		p.Src = kernel.Tensor{DType: c.out, Shape: []int{rows, raw.elems}}
 		p.Out = kernel.Tensor{DType: raw.out, Shape: []int{rows, raw.elems}}
@@ -137,6 +150,9 @@ func (f *form) finish(l *layout, n int) *Finish {
 	}
 	if len(op.Parts) > 0 {
 		out.Op = op
+	}
+	if len(images.Parts) > 0 {
+		out.Images = images
 	}
 	return out
 }

@@ -159,6 +159,9 @@ func (f *form) rewire(l *layout) {
 		}
 		at := slices.IndexFunc(f.tensors, func(t tensorPlan) bool { return t.key == c.key })
 		f.tensors[at] = l.tensors[c.entry]
+		if c.aug != nil {
+			f.tensors = append(f.tensors, l.tensors[c.raw.draws])
+		}
 		if c.raw.plan != nil {
 			for _, k := range c.raw.plan {
 				f.tensors = append(f.tensors, l.tensors[k])

@@ -251,6 +251,9 @@ func (p *part) begin(samples []int64) (parts int64) {
 			if c.raw != nil && c.raw.plan != nil {
 				p.planRows(c)
 			}
+			if c.raw != nil && c.aug != nil {
+				p.drawRows(c)
+			}
 		case c.ragged: // counted once for all parts of a batch
 		default:
 			parts++

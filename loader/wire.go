@@ -17,6 +17,7 @@ type wired struct {
 	unit  bool // pictures: x/255
 	rule  kernel.Rule
 	pairs bool    // rows come as the two samples that they lie between
+	draws int     // of augmented pictures: the tensor of what was drawn for each
 	plan  *[4]int // tensors of the layout: kind, left, right and weight of each row; nil: all rows are copied
 }
 
@@ -54,7 +55,7 @@ func wire(sources []*source) {
 		}
 		for k, src := range sources {
 			own := *plan
-			own.norm = cols[k].norm
+			own.norm = cols[k].normal()
 			src.layout.rewire(cols[k], &own)
 		}
 	}
@@ -64,8 +65,11 @@ func wire(sources []*source) {
 func (c *column) wire() *wired {
 	w := &wired{out: c.out, elems: c.elems, norm: c.norm}
 	switch {
-	case c.elems == 0 || c.aug != nil || c.mirror != nil || c.noise > 0:
+	case c.elems == 0 || c.mirror != nil || c.noise > 0:
 		return nil
+	case c.aug != nil:
+		w.norm = c.aug.norm
+		return w
 	case c.source == fromVideo || c.source == fromStills:
 		w.unit = true
 		if c.spec.Pixel != video.RGBFloat32 {
@@ -96,6 +100,9 @@ func (w *wired) same(o *wired, c, d *column) bool {
 	if w.norm != nil && o.norm != nil {
 		norms = w.norm.clip == o.norm.clip && w.norm.Kind == o.norm.Kind && slices.Equal(w.norm.A, o.norm.A) && slices.Equal(w.norm.B, o.norm.B)
 	}
+	if (c.aug == nil) != (d.aug == nil) || c.aug != nil && (c.width != d.width || c.height != d.height) {
+		return false
+	}
 	return norms && w.out == o.out && w.elems == o.elems && w.unit == o.unit && w.pairs == o.pairs && w.rule.Mode == o.rule.Mode && w.rule.Period == o.rule.Period && c.stored == d.stored && (c.aligns == nil) == (d.aligns == nil)
 }
 
@@ -113,6 +120,15 @@ func (l *layout) rewire(c *column, w *wired) {
 	c.raw, c.norm = w, nil
 	t := &l.tensors[c.entry]
 	t.shape = slices.Clone(t.shape) // no more shared with the field
+	if c.aug != nil {
+		n := len(t.shape)
+		t.shape[n-2], t.shape[n-1], c.out = c.height, c.width, robocache.Uint8
+		c.outBytes = c.pictureSize()
+		t.dtype, t.bytes = c.out, c.steps*c.outBytes
+		w.draws = len(l.tensors)
+		l.tensors = append(l.tensors, tensorPlan{key: c.key + "\x00draws", dtype: robocache.Int32, shape: []int{c.steps, kernel.ImageDrawWords}, bytes: 4 * c.steps * kernel.ImageDrawWords, column: -1, of: -1})
+		return
+	}
 	if w.unit {
 		c.spec.Pixel, c.out = video.RGB8, robocache.Uint8
 	} else {
@@ -144,6 +160,16 @@ func (c *column) normal() *affine {
 	return c.norm
 }
 
+// drawRows draws for the pictures of a raw column.
+func (p *part) drawRows(c *column) {
+	draws := p.data(c.raw.draws)
+	for k := range p.size() * c.steps {
+		d := p.draw(c, k)
+		at := 4 * kernel.ImageDrawWords * (p.slot(k/c.steps)*c.steps + k%c.steps)
+		d.Append(draws[at:at])
+	}
+}
+
 // planRows writes the plan of a raw column of pictures: each is there, until absent says that it is not.
 func (p *part) planRows(c *column) {
 	kinds, left, right, weights := p.data(c.raw.plan[0]), view[int32](p.data(c.raw.plan[1])), view[int32](p.data(c.raw.plan[2])), view[float64](p.data(c.raw.plan[3]))
@@ -156,6 +182,12 @@ func (p *part) planRows(c *column) {
 
 // absent says of the k-th picture of a raw column that it is not there.
 func (p *part) absent(c *column, k int) {
+	if c.raw != nil && c.aug != nil {
+		at := 4 * kernel.ImageDrawWords * (p.slot(k/c.steps)*c.steps + k%c.steps)
+		d := kernel.ImageDraw{Blank: 1}
+		d.Append(p.data(c.raw.draws)[at:at])
+		return
+	}
 	if c.raw != nil && c.raw.plan != nil {
 		p.data(c.raw.plan[0])[p.slot(k/c.steps)*c.steps+k%c.steps] = byte(kernel.Zero)
 	}

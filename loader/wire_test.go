@@ -51,6 +51,14 @@ func finished(t *testing.T, l *Loader, b *Batch) [][]byte {
 			t.Fatal(err)
 		}
 	}
+	if f.Images != nil {
+		for i, x := range f.Images.Tensors() {
+			x.Data = at(f.Drawn[i])[:x.Len()*x.DType.Size()]
+		}
+		if err := (kernel.Reference{}).Images(f.Images); err != nil {
+			t.Fatal(err)
+		}
+	}
 	var out [][]byte
 	for i, p := range f.Fields {
 		_ = i
@@ -81,6 +89,10 @@ func TestRawBatchesFinishToTheSame(t *testing.T) {
 		"timeline, masked":  {Config{Hz: hz, Align: &align.Config{HZ: *hz, Extent: "union", Edge: align.PerKey[align.Edge]{All: align.EdgeMask}, Offset: map[string]align.Nanos{"cam": 350e6, "action": -420e6}}, ImageDType: "float32", Normalize: Normalize{Keys: stats}, Deltas: window}, false, 4},
 		"modes":             {Config{Hz: hz, Align: &align.Config{HZ: *hz, Modes: map[string]align.Mode{"observation.state": align.Angle, "action": align.Mean}}}, false, 1},
 		"mixture":           {Config{ImageDType: "float32", Normalize: Normalize{Keys: stats}}, true, 4},
+		"augmented":         {Config{Augment: augmentOf(t, fullAugment), Deltas: window}, false, 2},
+		"augmented floats":  {Config{Augment: augmentOf(t, fullAugment), Deltas: window, ImageDType: "float32", Normalize: Normalize{Keys: stats}}, false, 2},
+		"augmented, masked": {Config{Augment: augmentOf(t, fullAugment), Hz: hz, Align: &align.Config{HZ: *hz, Extent: "union", Edge: align.PerKey[align.Edge]{All: align.EdgeMask}, Offset: map[string]align.Nanos{"cam": 350e6, "action": -420e6}}, ImageDType: "float32", Normalize: Normalize{Keys: stats}, Deltas: window}, false, 2},
+		"augmented mixture": {Config{Augment: augmentOf(t, fullAugment), ImageDType: "float32"}, true, 2},
 		"mixture, own ways": {Config{ImageDType: "float32", Missing: "pad"}, true, 1},
 	} {
 		t.Run(name, func(t *testing.T) {

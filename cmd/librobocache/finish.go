@@ -7,6 +7,7 @@ import "C"
 
 import (
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/kernel"
 	"github.com/goatnote-inc/robocache/loader"
 )
 
@@ -14,6 +15,8 @@ type finishReply struct {
 	Op      int64           `json:"op"` // 0: nothing is left to do
 	Buffers []int           `json:"buffers"`
 	Places  []loader.Place  `json:"places"` // of the op's tensors, in the order of their addresses
+	Images  int64           `json:"images"` // another op, of augmented cameras; 0: none
+	Drawn   []loader.Place  `json:"drawn"`  // of its tensors
 	Fields  []finishField   `json:"fields"` // those that are not texts
 	Outputs []loader.Output `json:"outputs"`
 }
@@ -46,7 +49,7 @@ func robocache_loader_finish(handle C.int64_t, in *C.char, timeoutMS C.int32_t, 
 		if err != nil {
 			return result{}, err
 		}
-		r := finishReply{Buffers: f.Buffers, Places: f.Places, Outputs: f.Outputs}
+		r := finishReply{Buffers: f.Buffers, Places: f.Places, Drawn: f.Drawn, Outputs: f.Outputs}
 		at := f.Fields
 		for _, x := range l.l.Fields() {
 			if x.Text() {
@@ -59,20 +62,36 @@ func robocache_loader_finish(handle C.int64_t, in *C.char, timeoutMS C.int32_t, 
 			r.Fields = append(r.Fields, finishField{at[0], x.Key, x.DType, append([]int{a.Rows}, x.Shape...), n})
 			at = at[1:]
 		}
-		if f.Op == nil {
-			return result{value: r}, nil
-		}
-		op, err := prepare(func() (*operation, error) {
-			f, err := l.l.Finish(a.Rows)
-			if err != nil {
-				return nil, err
+		undo := func() {
+			for _, h := range []int64{r.Op, r.Images} {
+				if h != 0 {
+					handles.remove(h)
+				}
 			}
-			return &operation{op: f.Op, tensors: f.Op.Tensors()}, nil
-		}, a.Backend, a.Device)
+		}
+		// Each build has tensors of its own.
+		make := func(to *int64, op func(f *loader.Finish) (any, []*kernel.Tensor)) error {
+			made, err := prepare(func() (*operation, error) {
+				f, err := l.l.Finish(a.Rows)
+				if err != nil {
+					return nil, err
+				}
+				o, tensors := op(f)
+				return &operation{op: o, tensors: tensors}, nil
+			}, a.Backend, a.Device)
+			*to = made.Op
+			return err
+		}
+		if f.Op != nil {
+			err = make(&r.Op, func(f *loader.Finish) (any, []*kernel.Tensor) { return f.Op, f.Op.Tensors() })
+		}
+		if err == nil && f.Images != nil {
+			err = make(&r.Images, func(f *loader.Finish) (any, []*kernel.Tensor) { return f.Images, f.Images.Tensors() })
+		}
 		if err != nil {
+			undo()
 			return result{}, err
 		}
-		r.Op = op.Op
-		return result{value: r, undo: func() { handles.remove(r.Op) }}, nil
+		return result{value: r, undo: undo}, nil
 	})
 }

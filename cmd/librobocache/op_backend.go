@@ -39,6 +39,8 @@ func (o *operation) on(b hostBackend) error {
 		return b.FuseGrad(op)
 	case *kernel.ApplyOp:
 		return b.Apply(op)
+	case *kernel.ImageOp:
+		return b.Images(op)
 	case *kernel.VoxelOp:
 		return b.Voxelize(op)
 	case *kernel.DepthOp:
@@ -86,6 +88,9 @@ func prepareDevice(ordinal int, o *operation) (deviceOp, int, error) {
 			l, err := d.PrepareApply(op)
 			return l, 0, err
 		}
+	case *kernel.ImageOp:
+		l, err := dev.PrepareImages(op)
+		return l, 0, err
 	case *kernel.VoxelOp:
 		if d, ok := d.(interface {
 			PrepareVoxelize(*kernel.VoxelOp) (*cuda.Launch, error)

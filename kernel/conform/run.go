@@ -17,6 +17,7 @@ type Backend interface {
 	Fuse(*kernel.FuseOp) error
 	FuseGrad(*kernel.FuseGradOp) error
 	Apply(*kernel.ApplyOp) error
+	Images(*kernel.ImageOp) error
 	Space
 }
 
@@ -36,7 +37,8 @@ func Run(b Backend) (ran int, failures []error) {
 	}
 	n, wrong := runOps(b)
 	more, wrongVoxels := RunVoxels(b)
-	return ran + n + more, slices.Concat(failures, wrong, wrongVoxels)
+	images, wrongImages := RunImages(b)
+	return ran + n + more + images, slices.Concat(failures, wrong, wrongVoxels, wrongImages)
 }
 
 // Run gives the case to the back end.

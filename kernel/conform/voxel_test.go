@@ -74,28 +74,34 @@ func TestSweeps(t *testing.T) {
 	}
 }
 
-// TestVoxelsFresh runs the generator again and compares: the committed files are what it makes.
+// TestVoxelsFresh runs the generators again and compares: the committed files are what they make.
 func TestVoxelsFresh(t *testing.T) {
 	python := filepath.Join("..", "..", ".venv", "bin", "python")
 	if exec.Command(python, "-c", "import mpmath, numpy").Run() != nil {
 		t.Skip("no .venv with mpmath and NumPy in the repository: the vectors are not made again")
 	}
-	dir := t.TempDir()
-	if out, err := exec.Command(python, filepath.Join("..", "testdata", "generate_voxels.py"), dir).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	list, err := os.ReadDir(dir)
-	if err != nil || len(list) != 5 {
-		t.Fatalf("%d files: %v", len(list), err)
-	}
-	for _, e := range list {
-		made, err := os.ReadFile(filepath.Join(dir, e.Name()))
-		if err != nil {
-			t.Fatal(err)
+	for _, x := range []struct {
+		name  string
+		files int
+	}{{"voxels", 5}, {"images", 1}} {
+		dir := t.TempDir()
+		script := "generate_" + x.name + ".py"
+		if out, err := exec.Command(python, filepath.Join("..", "testdata", script), dir).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
 		}
-		have, err := kernel.Vectors.ReadFile(voxelVectors + e.Name())
-		if err != nil || string(made) != string(have) {
-			t.Errorf("%s is not what generate_voxels.py makes (%v): run go generate ./kernel", e.Name(), err)
+		list, err := os.ReadDir(dir)
+		if err != nil || len(list) != x.files {
+			t.Fatalf("%d files: %v", len(list), err)
+		}
+		for _, e := range list {
+			made, err := os.ReadFile(filepath.Join(dir, e.Name()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			have, err := kernel.Vectors.ReadFile("testdata/vectors/" + x.name + "/" + e.Name())
+			if err != nil || string(made) != string(have) {
+				t.Errorf("%s is not what %s makes (%v): run go generate ./kernel", e.Name(), script, err)
+			}
 		}
 	}
 }

@@ -27,6 +27,9 @@ func sweeps(t *testing.T, b conform.Backend, fuses, voxels int) {
 			t.Errorf("sweep of %s: %v", what, err)
 		}
 	}
+	if err := conform.SweepImages(kernel.Reference{}, b, 1, voxels); err != nil {
+		t.Errorf("sweep of images: %v", err)
+	}
 }
 
 func report(t *testing.T, what string, ran int, failures []error) {

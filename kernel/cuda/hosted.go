@@ -172,6 +172,14 @@ func (h *Hosted) Voxelize(op *kernel.VoxelOp) error {
 	return err
 }
 
+// Images is Queue.Images.
+func (h *Hosted) Images(op *kernel.ImageOp) error {
+	if err := op.CheckHost(); err != nil {
+		return err
+	}
+	return h.run(op.Tensors(), func() error { return h.d.On(h.stream).Images(op) })
+}
+
 // Unproject is Queue.Unproject.
 func (h *Hosted) Unproject(op *kernel.DepthOp) error {
 	if err := op.CheckHost(); err != nil {

@@ -1,4 +1,4 @@
-"""Raw batches made whole on a device: each buffer is moved once, then one launch casts, normalises and interpolates all keys."""
+"""Raw batches made whole on a device: each buffer is moved once, then one launch casts, normalises and interpolates all keys, and one augments cameras."""
 
 from __future__ import annotations
 
@@ -20,11 +20,14 @@ class Raw(NamedTuple):
 class _Plan:
     """What is done to batches of so many rows."""
 
-    __slots__ = ("op", "places", "fields", "outputs")
+    __slots__ = ("ops", "fields", "outputs")
 
     def __init__(self, engine: _engine.Engine, info: dict[str, Any], held: bool, torch: Any) -> None:
-        self.places = [(p.get("output", False), p["index"], p["offset"]) for p in info["places"] or []]
-        self.op = Prepared(engine, info["op"], len(self.places), 0, held) if info["op"] else None
+        self.ops = []
+        for op, places in (("op", "places"), ("images", "drawn")):
+            if info[op]:
+                at = [(p.get("output", False), p["index"], p["offset"]) for p in info[places]]
+                self.ops.append((Prepared(engine, info[op], len(at), 0, held), at))
         self.fields = []
         for f in info["fields"] or []:
             dtype, begin = getattr(torch, f["dtype"]), f["offset"]
@@ -58,8 +61,7 @@ class Finisher:
         plan = self.plan(raw.rows)
         moved = [copy(b) for b in raw.buffers]
         made = [self._torch.empty(shape, dtype=dtype, device=self._target) for shape, dtype in plan.outputs]
-        if plan.op is not None:
-            self._launch(plan, moved, made, stream)
+        self._launch(plan, moved, made, stream)
         values = []
         for output, index, begin, end, dtype, shape in plan.fields:
             values.append(made[index] if output else moved[index][begin:end].view(dtype).view(shape) if end > begin else self._nothing(dtype, shape))
@@ -72,5 +74,5 @@ class Finisher:
         return self._torch.empty(shape, dtype=dtype, device=self._target)
 
     def _launch(self, plan: _Plan, moved: list[Any], made: list[Any], stream: int) -> None:
-        assert plan.op is not None
-        plan.op.run(stream, *(made[index].data_ptr() if output else moved[index].data_ptr() + offset for output, index, offset in plan.places))
+        for op, places in plan.ops:
+            op.run(stream, *(made[index].data_ptr() if output else moved[index].data_ptr() + offset for output, index, offset in places))

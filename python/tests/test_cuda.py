@@ -52,7 +52,17 @@ def test_cuda_equals_cpu(pin):
                 assert b[k].is_cuda and b[k].dtype == v.dtype and torch.equal(b[k].cpu(), v), k
 
 
+AUGMENT = {
+    "random_crop": {"size": (90, 93), "pad": 3},
+    "color_jitter": {"brightness": 0.3, "contrast": 0.3, "saturation": 0.3, "hue": 0.1},
+    "hflip": {"p": 0.5, "negate": {"action": [0]}, "keep": ["observation.state"]},
+    "noise": {"std": {"": 0.03, "action": 0.01}},
+}
+KEYS = ["action", "observation.state", "observation.images.cam_high"]
 FINISHED = [
+    {"keys": KEYS, "augment": AUGMENT, "image_size": (96, 96)},
+    {"keys": KEYS, "augment": AUGMENT, "image_size": (96, 96), "image_resize": "letterbox", "image_dtype": "float32", "normalize": "mean_std"},
+    {"keys": KEYS, "augment": {**AUGMENT, "random_crop": {"size": (64, 64)}}, "delta_timestamps": {"observation.images.cam_high": [-0.1, 0.0]}, "image_dtype": "float32"},
     {"image_dtype": "float32"},
     {"image_dtype": "float32", "normalize": "mean_std"},
     {"hz": 20, "normalize": {"action": {"mode": "min_max", "clip": True}}, "delta_timestamps": {"action": [0.0, 0.1], "observation.state": [-0.2, 0.0]}},
@@ -64,6 +74,8 @@ FINISHED = [
 def test_the_device_finishes_batches(how):
     """Casts, normalisation and interpolation of stored bytes on the device give the host's bits."""
     if "observation.images.cam_high" not in robocache.open(PATH).features:
+        if "augment" in how:
+            pytest.skip("augmentation is asked of the camera cam_high")
         how = {k: v for k, v in how.items() if k != "keys"}
     how = {"episodes": [0], "batch_size": 16, **how}
     want = epoch(**how)

@@ -18,6 +18,13 @@ from robocache import _device, _finish, _memory
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 KEYS = ["action", "index", "task"]
+CAMERA_KEYS = ["action", "observation.state", "observation.images.cam_high"]
+AUGMENT = {
+    "random_crop": {"size": (90, 93), "pad": 3},
+    "color_jitter": {"brightness": 0.3, "contrast": 0.3, "saturation": 0.3, "hue": 0.1},
+    "hflip": {"p": 0.5, "negate": {"action": [0]}, "keep": ["observation.state"]},
+    "noise": {"std": {"": 0.03, "action": 0.01}},
+}
 
 
 class Stream:
@@ -153,6 +160,9 @@ def test_batches_are_those_of_the_host(h264: str, late) -> None:  # type: ignore
         {"image_dtype": "float32", "normalize": "mean_std"},
         {"hz": 20, "normalize": {"action": {"mode": "min_max", "clip": True}}, "delta_timestamps": {"action": [0.0, 0.1], "observation.state": [-0.2, 0.0]}},
         {"cache": "ram", "image_dtype": "float32"},
+        {"keys": CAMERA_KEYS, "augment": AUGMENT, "image_size": (96, 96)},
+        {"keys": CAMERA_KEYS, "augment": AUGMENT, "image_size": (96, 96), "image_dtype": "float32", "normalize": "mean_std"},
+        {"keys": CAMERA_KEYS, "augment": AUGMENT, "image_size": (96, 96), "image_dtype": "float32", "hz": 20, "align": {"edge": "mask", "extent": "union"}},
     ],
     ids=str,
 )

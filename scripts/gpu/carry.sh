@@ -23,6 +23,8 @@ if [ -e python/robocache/_lib/librobocache.so ]; then
 else
 	echo "carry: no python/robocache/_lib/librobocache.so (make lib): the Python part stays behind" >&2
 fi
+data=${ROBOCACHE_TESTDATA:-../shared/data}/g1_h264_v30 # 2 MB: what batches are made of
+[ -d "$data" ] && mkdir -p "$to/data" && cp -r "$data" "$to/data/"
 cp scripts/gpu/run.sh scripts/gpu/sanitize.sh "$to/"
 git describe --always --dirty >"$to/revision"
 XZ_OPT='-2 -T0' tar -C "$to" -cJf "$to.tar.xz" .

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checks and times everything on a machine with a GPU, from what carry.sh put beside this file; nothing is built. The record, raw output with the
 # commands, goes to $OUT/record.md (here without OUT) and to the terminal: it is what docs/gpu keeps.
-#   bash run.sh [check] [time] [python] [sanitize] [shards]      without words: check, time, python
+#   bash run.sh [check] [time] [python] [augment] [sanitize] [shards]      without words: check, time, python
 cd "$(dirname "$0")" || exit 1
 OUT=${OUT:-.}
 LIMIT=${LIMIT:-300} # seconds a step
@@ -50,6 +50,11 @@ for word in $words; do
 		;;
 	python)
 		[ -d python ] && step "Python" "PYTHONPATH=python python3 -m pytest -q -rs -p no:cacheprovider python/tests/test_ops_cuda.py python/tests/test_ops.py python/tests/test_ops_vectors.py"
+		;;
+	augment) # images alone: some ten seconds
+		step "Vectors and random sweeps of augmented images, also in graphs" "$cuda -test.v -test.run 'TestImagesOnGPU'"
+		step "Augmentation beside a copy of the same bytes" "$cuda -test.v -test.run 'TestImageTimes'"
+		[ -d python ] && step "Batches of the loader" "ROBOCACHE_CUDA_SET=\$PWD/data/g1_h264_v30 PYTHONPATH=python python3 -m pytest -q -rs -p no:cacheprovider python/tests/test_cuda.py -k finishes"
 		;;
 	shards)
 		step "Two devices" "$cuda -test.v -test.run 'TestShards|TestContexts'"

@@ -1,0 +1,185 @@
+package conform
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strconv"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/kernel"
+)
+
+// imageCase is one vector of augmented images; generate_images.py says what the fields are.
+type imageCase struct {
+	Name       string      `json:"name"`
+	Seed       string      `json:"seed"`
+	Epoch      string      `json:"epoch"`
+	Sample     int64       `json:"sample,string"`
+	Camera     uint32      `json:"camera"`
+	Step       int         `json:"step"`
+	Size       [2]int      `json:"size"`
+	Crop       [2]int      `json:"crop"`
+	Pad        int         `json:"pad"`
+	Brightness *[2]float64 `json:"brightness"`
+	Contrast   *[2]float64 `json:"contrast"`
+	Saturation *[2]float64 `json:"saturation"`
+	Hue        *[2]float64 `json:"hue"`
+	Flip       float64     `json:"flip"`
+	Noise      float64     `json:"noise"`
+	Src        string      `json:"src"`
+	Want       string      `json:"want"`
+	Draw       []uint32    `json:"draw"`
+}
+
+// RunImages gives every vector of images to the back end, alone and all in one call, as bytes and as floats; and compares the draws, which hosts
+// alone make.
+func RunImages(b Backend) (ran int, failures []error) {
+	raw, err := kernel.Vectors.ReadFile("testdata/vectors/images/images.json")
+	var f struct{ Cases []imageCase }
+	if err == nil {
+		err = json.Unmarshal(raw, &f)
+	}
+	if err != nil {
+		return 0, []error{err}
+	}
+	table := make([]float32, 768)
+	for i := range table {
+		table[i] = float32(i%256)/255 - float32(i/256)
+	}
+	var all kernel.ImageOp
+	var wants [][]byte
+	for i := range f.Cases {
+		c := &f.Cases[i]
+		part, want, err := c.part()
+		if err == nil {
+			all.Parts, wants = append(all.Parts, part), append(wants, want)
+			floats := part
+			floats.Table, floats.Out = table, kernel.Tensor{DType: robocache.Float32, Shape: part.Out.Shape, Data: bytes.Repeat([]byte{poison}, 4*len(want))}
+			all.Parts, wants = append(all.Parts, floats), append(wants, tabled(want, table))
+			err = b.Images(&kernel.ImageOp{Parts: []kernel.ImagePart{part}})
+		}
+		if err == nil && !bytes.Equal(part.Out.Data, want) {
+			err = errors.New("other pixels")
+		}
+		if ran++; err != nil {
+			failures = append(failures, fmt.Errorf("images: %s: %w", c.Name, err))
+		}
+	}
+	if err := b.Images(&all); err != nil {
+		return ran, append(failures, fmt.Errorf("images together: %w", err))
+	}
+	for i := range all.Parts {
+		if !bytes.Equal(all.Parts[i].Out.Data, wants[i]) {
+			failures = append(failures, fmt.Errorf("images together: part %d (%s): other pixels", i, f.Cases[i/2].Name))
+		}
+	}
+	return ran, failures
+}
+
+// tabled is what a table makes of bytes [3, h, w].
+func tabled(b []byte, table []float32) []byte {
+	out := make([]byte, 0, 4*len(b))
+	for i, v := range b {
+		out = le.AppendUint32(out, math.Float32bits(table[256*(i/(len(b)/3))+int(v)]))
+	}
+	return out
+}
+
+func (c *imageCase) part() (p kernel.ImagePart, want []byte, err error) {
+	a := kernel.ImageAugment{Camera: c.Camera, Height: c.Crop[0], Width: c.Crop[1], Pad: c.Pad, Brightness: c.Brightness, Contrast: c.Contrast, Saturation: c.Saturation, Hue: c.Hue, Flip: c.Flip, Noise: c.Noise}
+	if a.Seed, err = strconv.ParseUint(c.Seed, 10, 64); err != nil {
+		return p, nil, err
+	}
+	if a.Epoch, err = strconv.ParseUint(c.Epoch, 10, 64); err != nil {
+		return p, nil, err
+	}
+	if err := a.Check(c.Size[0], c.Size[1]); err != nil {
+		return p, nil, err
+	}
+	src, err := hex.DecodeString(c.Src)
+	if err != nil {
+		return p, nil, err
+	}
+	if want, err = hex.DecodeString(c.Want); err != nil {
+		return p, nil, err
+	}
+	d := a.Draw(c.Sample, c.Size[0], c.Size[1], c.Step)
+	words := d.Append(nil)
+	for i, w := range c.Draw {
+		if got := le.Uint32(words[4*i:]); got != w {
+			return p, nil, fmt.Errorf("word %d of the draw is %d, want %d", i, int32(got), int32(w))
+		}
+	}
+	p.Src = kernel.Tensor{DType: robocache.Uint8, Shape: []int{1, 3, c.Size[0], c.Size[1]}, Data: src}
+	p.Draws = kernel.Tensor{DType: robocache.Int32, Shape: []int{1, kernel.ImageDrawWords}, Data: words}
+	p.Out = kernel.Tensor{DType: robocache.Uint8, Shape: []int{1, 3, c.Crop[0], c.Crop[1]}, Data: bytes.Repeat([]byte{poison}, len(want))}
+	return p, want, nil
+}
+
+// SweepImages gives n random ops to two back ends.
+func SweepImages(a, b Backend, seed uint64, n int) error {
+	for i := range n {
+		r := rand.New(rand.NewPCG(seed, uint64(i)))
+		var ops [2]kernel.ImageOp
+		for range 1 + r.IntN(4) {
+			p := randomImages(r)
+			for k := range ops {
+				q := p
+				q.Out.Data = bytes.Repeat([]byte{poison}, q.Out.Len()*q.Out.DType.Size())
+				ops[k].Parts = append(ops[k].Parts, q)
+			}
+		}
+		if err := a.Images(&ops[0]); err != nil {
+			return fmt.Errorf("images %d: %w", i, err)
+		}
+		if err := b.Images(&ops[1]); err != nil {
+			return fmt.Errorf("images %d: %w", i, err)
+		}
+		for k := range ops[0].Parts {
+			if !bytes.Equal(ops[0].Parts[k].Out.Data, ops[1].Parts[k].Out.Data) {
+				return fmt.Errorf("images %d: part %d, %v to %v: other pixels", i, k, ops[0].Parts[k].Src.Shape, ops[0].Parts[k].Out.Shape)
+			}
+		}
+	}
+	return nil
+}
+
+func randomImages(r *rand.Rand) (p kernel.ImagePart) {
+	images, H, W, pad := r.IntN(4), 1+r.IntN(70), 1+r.IntN(90), r.IntN(6)
+	a := kernel.ImageAugment{Seed: r.Uint64(), Epoch: r.Uint64N(9), Camera: r.Uint32(), Height: 1 + r.IntN(H+2*pad), Width: 1 + r.IntN(W+2*pad), Pad: pad, Flip: 0.5}
+	if r.IntN(2) == 0 && W > 4 {
+		a.Width = min(a.Width, W) &^ 3
+		a.Width = max(a.Width, 4)
+	}
+	if r.IntN(2) == 0 {
+		a.Brightness, a.Contrast, a.Saturation, a.Hue = &[2]float64{0.5, 2}, &[2]float64{0, 4}, &[2]float64{0, 1.5}, &[2]float64{-0.5, 0.5}
+	}
+	if r.IntN(2) == 0 {
+		a.Noise = r.Float64()
+	}
+	p.Src = kernel.Tensor{DType: robocache.Uint8, Shape: []int{images, 3, H, W}, Data: make([]byte, images*3*H*W)}
+	for i := range p.Src.Data {
+		p.Src.Data[i] = byte(r.Uint32())
+	}
+	for i := range images {
+		d := a.Draw(int64(r.Uint64()>>1), H, W, i)
+		if r.IntN(5) == 0 {
+			d.Blank = 1
+		}
+		p.Draws.Data = d.Append(p.Draws.Data)
+	}
+	p.Draws.DType, p.Draws.Shape = robocache.Int32, []int{images, kernel.ImageDrawWords}
+	p.Out = kernel.Tensor{DType: robocache.Uint8, Shape: []int{images, 3, a.Height, a.Width}}
+	if r.IntN(2) == 0 {
+		p.Out.DType, p.Table = robocache.Float32, make([]float32, 768)
+		for i := range p.Table {
+			p.Table[i] = r.Float32()
+		}
+	}
+	return p
+}

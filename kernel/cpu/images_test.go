@@ -1,0 +1,38 @@
+package cpu
+
+import (
+	"testing"
+
+	"github.com/goatnote-inc/robocache/kernel"
+	"github.com/goatnote-inc/robocache/kernel/conform"
+)
+
+func TestImages(t *testing.T) {
+	if err := conform.SweepImages(kernel.Reference{}, New(3), 1, 60); err != nil {
+		t.Error(err)
+	}
+}
+
+func BenchmarkAugmentImage(b *testing.B) {
+	const h, w = 224, 224
+	src, dst := make([]byte, 3*256*256), make([]byte, 3*h*w)
+	for i := range src {
+		src[i] = byte(i * 7)
+	}
+	for _, x := range []struct {
+		name string
+		a    kernel.ImageAugment
+	}{
+		{"crop", kernel.ImageAugment{Height: h, Width: w, Flip: 0.5}},
+		{"jitter", kernel.ImageAugment{Height: h, Width: w, Flip: 0.5, Brightness: &[2]float64{0.8, 1.2}, Hue: &[2]float64{-0.05, 0.05}}},
+		{"noise", kernel.ImageAugment{Height: h, Width: w, Noise: 0.02}},
+	} {
+		b.Run(x.name, func(b *testing.B) {
+			b.SetBytes(int64(len(dst)))
+			for i := range b.N {
+				d := x.a.Draw(int64(i), 256, 256, 0)
+				kernel.AugmentImage(dst, src, &d, [4]int{256, 256, h, w}, nil)
+			}
+		})
+	}
+}

@@ -1,0 +1,89 @@
+package cuda
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"unsafe"
+
+	"github.com/goatnote-inc/robocache/kernel"
+)
+
+// imagePart is ImagePart of src/images.cu.
+type imagePart struct {
+	src, draws, out, table               uintptr
+	work, bytes                          int64
+	fromHeight, fromWidth, height, width int32
+	quads, tiles                         int32
+}
+
+// maxImageParts is how many cameras one launch takes.
+const maxImageParts = 50
+
+// imageParams is Images of src/images.cu.
+type imageParams struct {
+	work     int64
+	parts, _ int32
+	s        [maxImageParts]imagePart
+}
+
+// imageQuads is kQuads of src/images.cu.
+const imageQuads = 1024
+
+// Images augments images by what was drawn for them, all cameras in one launch.
+func (q *Queue) Images(op *kernel.ImageOp) error {
+	l, err := q.d.PrepareImages(op)
+	return q.run(l, err, op.Tensors())
+}
+
+// PrepareImages makes a Launch of the op; the tensors' addresses are those of Run.
+func (d *Device) PrepareImages(op *kernel.ImageOp) (*Launch, error) {
+	if err := op.Check(); err != nil {
+		return nil, err
+	}
+	l := &Launch{op: "augment", on: d.on, tensors: len(op.Tensors())}
+	var tables []byte
+	for i := range op.Parts {
+		for _, v := range op.Parts[i].Table {
+			tables = binary.LittleEndian.AppendUint32(tables, math.Float32bits(v))
+		}
+	}
+	table, err := l.table(tables)
+	if err != nil {
+		return nil, err
+	}
+	var p *imageParams
+	for i := range op.Parts {
+		part := &op.Parts[i]
+		s, o := part.Src.Shape, part.Out.Shape
+		at := table
+		if part.Table != nil {
+			table += 4 * uintptr(len(part.Table))
+		} else {
+			at = 0
+		}
+		if part.Out.Len() == 0 {
+			continue
+		}
+		if o[2]*((o[3]+3)/4) > math.MaxInt32-imageQuads {
+			return nil, tooLarge("augment", "pixels of an image", o[2]*o[3])
+		}
+		if p == nil || p.parts == maxImageParts {
+			p = &imageParams{}
+			k := call{kernel: "augment_images", block: 256, shared: 3072, early: true, params: paramsOf(p)}
+			k.args = func() string { return fmt.Sprintf("parts %d, blocks %d", p.parts, p.work) }
+			l.calls = append(l.calls, k)
+		}
+		x := &p.s[p.parts]
+		*x = imagePart{table: at, work: p.work, bytes: int64(part.Src.Len()), fromHeight: int32(s[2]), fromWidth: int32(s[3]), height: int32(o[2]), width: int32(o[3]), quads: int32((o[3] + 3) / 4)}
+		x.tiles = int32(ceil(int64(x.quads)*int64(x.height), imageQuads))
+		p.work += int64(s[0]) * int64(x.tiles)
+		base := int(unsafe.Offsetof(p.s) + uintptr(p.parts)*unsafe.Sizeof(p.s[0]))
+		for j := range 3 { // src, draws, out
+			l.places = append(l.places, place{call: len(l.calls) - 1, at: base + 8*j, tensor: 3*i + j})
+		}
+		p.parts++
+		l.calls[len(l.calls)-1].grid = uint32(min(p.work, 1<<30))
+	}
+	return l.prepared()
+}
