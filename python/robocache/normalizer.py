@@ -150,7 +150,8 @@ class Normalizer:
     def __repr__(self) -> str:
         if self._sources:
             return f"<robocache.Normalizer of the sources {', '.join(self._sources)}>"
-        return f"<robocache.Normalizer of {', '.join(f'{k} ({one["mode"]})' for k, one in self._keys.items()) or 'nothing'}>"
+        what = ", ".join(f"{k} ({one['mode']})" for k, one in self._keys.items())
+        return f"<robocache.Normalizer of {what or 'nothing'}>"
 
 
 def _ready(key: str, one: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,35 @@
+"""The package's syntax is that of the oldest Python that it says it runs on."""
+
+from __future__ import annotations
+
+import glob
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+CHECK = """
+import sys
+assert sys.version_info[:2] == (3, 10)
+for name in sys.argv[1:]:
+    compile(open(name, encoding="utf-8").read(), name, "exec")
+"""
+
+
+def oldest() -> str:
+    """A working Python 3.10: pyenv's shims answer only where a version is set."""
+    roots = os.environ.get("PYENV_ROOT", str(Path.home() / ".pyenv"))
+    for name in [shutil.which("python3.10"), *glob.glob(f"{roots}/versions/3.10*/bin/python3"), "/usr/bin/python3.10"]:
+        if name and not subprocess.run([name, "-c", ""], capture_output=True).returncode:
+            return name
+    pytest.skip("no Python 3.10 is here")
+
+
+def test_every_file_compiles_on_python_3_10() -> None:
+    files = [str(p) for p in (ROOT / "robocache").rglob("*.py")]
+    assert len(files) > 30
+    ran = subprocess.run([oldest(), "-c", CHECK, *files], capture_output=True, text=True)
+    assert not ran.returncode, ran.stderr
