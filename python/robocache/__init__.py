@@ -1,32 +1,52 @@
 """RoboCache: from any robot dataset to aligned training batches, at the speed of the hardware.
 
+It reads datasets in place, as they were recorded: LeRobot v2.0 to v3.0, RLDS, robomimic, ALOHA and other HDF5, CALVIN, MCAP and ROS 2 bags, Zarr, point
+clouds; from a path or over http. It decodes exactly the frames that a sample asks for, brings streams recorded at different rates onto one timeline, and
+hands shuffled batches to PyTorch. The work is done by an engine in Go, in threads of this process: no worker processes, no Python for each sample, and
+one contiguous tensor a key. Without torch everything gives NumPy arrays.
+
+Look at a dataset:
+
     import robocache
 
-    ds = robocache.open("path/to/dataset")            # what is in it
-    ds.num_episodes, ds.fps, ds.features
-    ds.episode(0).streams["observation.state"].values
+    ds = robocache.open("path/to/dataset")            # Dataset
+    print(ds.features)                                # its streams, as a table; ds.num_episodes, ds.fps, ds.tasks, ds.stats
+    ds.episode(0).streams["observation.state"].values # as recorded; .times are int64 nanoseconds
+    ds.episode(0).align(hz=50)                        # every stream on one timeline, with masks
 
-    loader = robocache.Loader("path/to/dataset", batch_size=64)
-    for batch in loader:                              # dict of torch tensors, made without workers
+    robocache.inspect("path/to/dataset")              # the verbs of the command line `robocache`, with typed answers
+    robocache.doctor("path/to/dataset").findings      # what is wrong with it
+    robocache.convert("recording.mcap", "set", hz=50) # to LeRobot v3.0, or to="mcap", "rlds", "robomimic", "zarr"
+    robocache.stats("path/to/dataset")                # exact statistics
+
+Train on it:
+
+    loader = robocache.Loader("path/to/dataset", batch_size=64, delta_timestamps={"action": [i / 30 for i in range(16)]})
+    for batch in loader:                              # dict of torch tensors; True in batch["action_is_pad"]: beyond the episode
         ...
-    loader.state_dict()                               # exact resume; loader.order(epoch), loader.stats()
+    loader.state_dict()                               # exact resume, at another world size too; loader.order(epoch), loader.stats()
+    loader.normalizer                                 # what training did to the values, and its inverse, for the robot
 
     robocache.Loader(path, shuffle="pool", cache="ram", device="cuda")
     robocache.Loader([robocache.Mix(a, weight=3), robocache.Mix(b, weight=1)], hz=20)   # several datasets in a batch
 
-    robocache.MapDataset, robocache.LeRobotDataset    # samples by number, for torch.utils.data.DataLoader
-    robocache.LeRobotDatasetMetadata                  # what a LeRobot dataset says of itself, as lerobot's class gives it
+    robocache.MapDataset                              # samples by number, for torch.utils.data.DataLoader
+    robocache.LeRobotDataset, LeRobotDatasetMetadata  # lerobot's classes of these names, item by item
 
-    robocache.resample(data, times, hz=50)            # arrays in memory, NumPy or torch, CPU or GPU: rows onto new times
+Arrays in memory, NumPy or torch, on the CPU or a GPU (operators of torch too: torch.ops.robocache):
+
+    robocache.resample(data, times, hz=50)            # rows onto new times
     robocache.fuse([(a, a_times), (b, b_times)], targets)
     robocache.voxelize(points, grid_min=(-1, -1, 0), voxel_size=0.05, grid_size=(40, 40, 40), mode="count")
     robocache.depth_to_points, robocache.tsdf_integrate
 
-    robocache.datasets.RTXDataset, .CALVINDataset, .RoboMimicDataset # the earlier RoboCache's datasets, over the same readers
+What goes wrong is a robocache.Error, with .where (file, episode, stream, row) and .hint: NotFound, Malformed, Unsupported, ResourceLimit, Temporary,
+Misuse. A time is float seconds, or int nanoseconds. Masks are named <key>_is_pad, and True where a row was not recorded.
 
     robocache.self_test(), robocache.check_installation()             # what is here, and why the rest is not
+    robocache.datasets.RTXDataset, .CALVINDataset, .RoboMimicDataset  # the earlier RoboCache's datasets, over the same readers
 
-Importing it loads neither torch nor the engine. help() of each name says the rest.
+Importing it loads neither torch nor the engine. help() of each name says the rest; docs/guide.md is the first hour, step by step.
 """
 
 from __future__ import annotations

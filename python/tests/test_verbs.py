@@ -140,8 +140,8 @@ def test_convert(made: str, tmp_path: Path) -> None:
     assert robocache.open(tmp_path / "part").num_episodes == 2
     r = robocache.convert(made, tmp_path / "part.mcap", to="mcap")
     assert r.bytes > 0 and r.source_format is None and robocache.open(tmp_path / "part.mcap").num_episodes == 3
-    r = robocache.convert(made, tmp_path / "never", hz=10, dry_run=True)
-    assert r.dry_run and not (tmp_path / "never").exists()
+    r = robocache.convert(made, tmp_path / "never", align={"hz": 10, "max_gap": 0.5}, dry_run=True)
+    assert r.dry_run and r.aligned and r.fps == 10 and not (tmp_path / "never").exists()
 
 
 def test_map(made: str) -> None:
@@ -171,6 +171,15 @@ def test_map(made: str) -> None:
 def test_refused(made: str, call: Any, error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says):
         call(made)
+
+
+def test_help_names_what_is_there() -> None:
+    import re
+
+    text = robocache.__doc__ or ""
+    names = set(re.findall(r"robocache\.([A-Za-z_]\w*)", text)) | {"LeRobotDatasetMetadata"}
+    assert len(names) > 15 and all(hasattr(robocache, n) for n in names)
+    assert all(n in text for n in ("Loader", "doctor", "convert", "resample", ".hint"))
 
 
 def test_names() -> None:
