@@ -33,6 +33,15 @@ func (i *Info) Feature(key string) *Feature {
 	return nil
 }
 
+// Keys lists the features' keys.
+func (i *Info) Keys() []string {
+	keys := make([]string, len(i.Features))
+	for k := range i.Features {
+		keys[k] = i.Features[k].Key
+	}
+	return keys
+}
+
 // Task is a text and its number in the dataset.
 type Task struct {
 	Index int64  `json:"task_index"`

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"os"
+	"regexp"
 	"sort"
 	"strconv"
 	"strings"
@@ -166,6 +167,37 @@ func Open(ctx context.Context, uri string, options ...OpenOptions) (Dataset, err
 	if uri == "" {
 		return nil, &Error{Class: ErrMisuse, Op: "open", Msg: "empty URI"}
 	}
+	ds, err := open(ctx, uri, opt)
+	return ds, fromHub(uri, err)
+}
+
+// hubName is how the Hugging Face hub names a dataset: owner/name.
+var hubName = regexp.MustCompile(`^(hf://)?(datasets/)?([\w-][\w.-]*/[\w-][\w.-]*)(@.*)?$`)
+
+var fileEnding = regexp.MustCompile(`\.[A-Za-z]\w*$`) // .mcap, not v2.0
+
+// fromHub adds to an error that there is nothing how a dataset of the hub is got, where the name is one of the hub's.
+func fromHub(uri string, err error) error {
+	var e *Error
+	m := hubName.FindStringSubmatch(uri)
+	if m == nil || !errors.As(err, &e) || m[1] == "" && (e.Class != ErrNotFound || m[2] != "") {
+		return err
+	}
+	owner, name, _ := strings.Cut(m[3], "/")
+	if _, missing := os.Stat(owner); m[1] == "" && (missing == nil || fileEnding.MatchString(name)) {
+		return err // a folder of that name is here, or it is a file's name: a path
+	}
+	hint := "a dataset of the Hugging Face hub is downloaded first, and opened by its folder: hf download " + m[3] + " --repo-type dataset --local-dir " + name
+	if e.Hint != "" && m[1] == "" {
+		hint = e.Hint + "; " + hint
+	}
+	out := *e
+	out.Hint = hint
+	return &out
+}
+
+// open opens a dataset whose URI and options were looked at.
+func open(ctx context.Context, uri string, opt OpenOptions) (Dataset, error) {
 	names := Formats()
 	if opt.Format != "" {
 		f, err := FormatNamed(opt.Format)

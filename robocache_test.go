@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"math/big"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -98,5 +99,27 @@ func TestOpenWithoutFormats(t *testing.T) {
 	}
 	if _, err := Open(t.Context(), "x", OpenOptions{}); !errors.Is(err, ErrNotFound) {
 		t.Errorf("nothing there: %v", err)
+	}
+}
+
+// A name of the hub, where no such folder is, says how the dataset is got; a path does not.
+func TestHubNames(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := os.Mkdir("data", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	missing := &Error{Class: ErrNotFound, Op: "open", Msg: "no such file"}
+	for uri, hub := range map[string]bool{"lerobot/pusht": true, "lerobot/svla_so100.v2.0": true, "hf://datasets/lerobot/pusht@v3.0": true, "hf://lerobot/pusht": true,
+		"data/pusht": false, "./lerobot/pusht": false, "/lerobot/pusht": false, "records/run.mcap": false, "a/b/c": false, "pusht": false} {
+		var e *Error
+		if err := fromHub(uri, missing); !errors.As(err, &e) || strings.Contains(e.Hint, "hf download") != hub {
+			t.Errorf("%s: %v", uri, err)
+		}
+	}
+	if err := fromHub("lerobot/pusht", nil); err != nil {
+		t.Error(err)
+	}
+	if _, err := Open(t.Context(), "lerobot/pusht", OpenOptions{}); err == nil || !strings.Contains(err.Error(), "hf download lerobot/pusht") {
+		t.Errorf("%v", err)
 	}
 }

@@ -163,7 +163,7 @@ func (c *conversion) plan(ctx context.Context) error {
 	}
 	for _, k := range c.opt.Keys {
 		if info.Feature(k) == nil {
-			return misuse("no feature "+k+" to keep", "see 'robocache inspect'")
+			return misuse("no feature "+k+" to keep", robocache.Nearest(k, info.Keys()))
 		}
 	}
 	c.look = stats.NewLook(c.src, c.opt.Frames, c.opt.Threads)

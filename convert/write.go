@@ -76,7 +76,7 @@ func Write(ctx context.Context, src robocache.Dataset, format, dst string, opt O
 	}
 	for _, k := range opt.Keys {
 		if info.Feature(k) == nil {
-			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "convert", Where: where, Msg: "no feature " + k + " to keep", Hint: "see 'robocache inspect'"}
+			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "convert", Where: where, Msg: "no feature " + k + " to keep", Hint: robocache.Nearest(k, info.Keys())}
 		}
 	}
 	if opt.Align != nil || !f.Clocks {

@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"reflect"
 	"runtime"
-	"sort"
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
@@ -227,10 +227,15 @@ func ParseConfig(text []byte) (Config, error) {
 	return c, nil
 }
 
+// configKeys are the names of the options: those of the fields' tags.
 func configKeys() []string {
-	return []string{"episodes", "split", "drop_n_first_frames", "drop_n_last_frames", "batch_size", "shuffle", "pool_size", "pool_episodes", "pool_shards", "seed", "drop_last", "uneven", "rank", "world_size",
-		"keys", "delta_timestamps", "windows", "anchor", "hz", "align", "tolerance_s", "offset_tolerance_s", "compat", "image_dtype", "image_size", "image_resize", "augment", "depth_unit", "normalize", "compute_stats", "raw",
-		"temperature", "stop", "epoch_size", "stratified", "missing", "threads", "prefetch", "memory_budget", "on_bad_episode", "cache", "cache_budget", "cache_format", "io_threads", "deadline_s"}
+	var out []string
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[Config]()) {
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && name != "-" {
+			out = append(out, name)
+		}
+	}
+	return out
 }
 
 // check fills in defaults and refuses what cannot be.
@@ -385,51 +390,7 @@ func clip(s string) string {
 	return s
 }
 
-// nearest gives a hint with the known names that are closest to an unknown one.
-func nearest(name string, known []string) string {
-	type scored struct {
-		name string
-		d    int
-	}
-	var all []scored
-	for _, k := range known {
-		d := distance(name, k)
-		if strings.Contains(k, name) || strings.HasSuffix(k, "."+name) {
-			d = 0
-		}
-		all = append(all, scored{k, d})
-	}
-	sort.SliceStable(all, func(i, j int) bool { return all[i].d < all[j].d })
-	if len(all) > 3 {
-		all = all[:3]
-	}
-	names := make([]string, len(all))
-	for i, s := range all {
-		names[i] = s.name
-	}
-	return "nearest: " + strings.Join(names, ", ")
-}
-
-// distance is Levenshtein's.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		diag := row[0]
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := diag
-			if a[i-1] != b[j-1] {
-				cost++
-			}
-			diag = row[j]
-			row[j] = min(cost, row[j]+1, row[j-1]+1)
-		}
-	}
-	return row[len(b)]
-}
+var nearest = robocache.Nearest
 
 func contains(list []string, s string) bool {
 	for _, v := range list {

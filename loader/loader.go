@@ -61,6 +61,14 @@ func NewMix(ctx context.Context, mix []Mix, cfg Config) (*Loader, error) {
 		a.close()
 		return nil, err
 	}
+	if c := l.course(0); c.n > 0 && c.steps() == 0 {
+		a.close()
+		step := fmt.Sprintf("batch_size=%d", c.batch)
+		if c.world > 1 {
+			step += fmt.Sprintf(" × world_size=%d: %d samples a step", c.world, c.batch*c.world)
+		}
+		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: fmt.Sprintf("an epoch of %d samples holds no batch: %s, and drop_last leaves out what does not fill one", c.n, step), Hint: "a smaller batch_size, or drop_last=False"}
+	}
 	return l, nil
 }
 

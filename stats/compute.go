@@ -74,6 +74,11 @@ func Compute(ctx context.Context, ds robocache.Dataset, opt Options) (robocache.
 		}
 	}
 	out := robocache.Stats{}
+	for _, k := range opt.Keys {
+		if ds.Info().Feature(k) == nil {
+			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "statistics", Where: robocache.Where{"stream": k}, Msg: "the dataset has no stream of that key", Hint: robocache.Nearest(k, ds.Info().Keys())}
+		}
+	}
 	var features []*robocache.Feature
 	for i := range ds.Info().Features {
 		if f := &ds.Info().Features[i]; opt.Keys == nil || slices.Contains(opt.Keys, f.Key) {

@@ -411,6 +411,12 @@ class Loader(_Base):
                 f"a Loader in {worker.num_workers} workers of a DataLoader: each would give every batch",
                 hint="a Loader needs no workers: DataLoader(loader, batch_size=None, num_workers=0), or the Loader alone; or workers over a MapDataset",
             )
+        caller = sys._getframe(1).f_locals.get("self")
+        if getattr(caller, "auto_collation", False) and hasattr(caller, "collate_fn"):  # torch's fetcher, which would stack whole batches
+            raise Misuse(
+                "a DataLoader with a batch_size over a Loader: it would make batches of batches",
+                hint=f"a Loader gives batches of {self.batch_size}: DataLoader(loader, batch_size=None), or the Loader alone, with its own batch_size=",
+            )
         self._open()
         if self._midway:  # the last `for` was left early
             self.set_epoch(self._given + 1)

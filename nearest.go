@@ -1,0 +1,55 @@
+package robocache
+
+import (
+	"sort"
+	"strings"
+)
+
+// Nearest gives a hint with the at most three known names that are closest to an unknown one; "" where none is known.
+func Nearest(name string, known []string) string {
+	type scored struct {
+		name string
+		d    int
+	}
+	var all []scored
+	for _, k := range known {
+		d := distance(name, k)
+		if strings.Contains(k, name) || strings.HasSuffix(k, "."+name) {
+			d = 0
+		}
+		all = append(all, scored{k, d})
+	}
+	sort.SliceStable(all, func(i, j int) bool { return all[i].d < all[j].d })
+	if len(all) > 3 {
+		all = all[:3]
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	names := make([]string, len(all))
+	for i, s := range all {
+		names[i] = s.name
+	}
+	return "nearest: " + strings.Join(names, ", ")
+}
+
+// distance is Levenshtein's.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		diag := row[0]
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := diag
+			if a[i-1] != b[j-1] {
+				cost++
+			}
+			diag = row[j]
+			row[j] = min(cost, row[j]+1, row[j-1]+1)
+		}
+	}
+	return row[len(b)]
+}

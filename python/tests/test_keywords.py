@@ -1,0 +1,90 @@
+"""Keywords and uses that other loaders have: what is said of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conftest import cli, dataset_path
+
+import robocache
+
+
+@pytest.fixture(scope="module")
+def uri() -> str:
+    return dataset_path("g1_h264_v30")
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("num_workers", "threads="), ("transform", "image_size="), ("image_transforms", "LeRobotDataset"), ("collate_fn", "collated"), ("chunk_size", "delta_timestamps="),
+        ("n_obs_steps", "delta_timestamps="), ("horizon", "delta_timestamps="), ("sampler", "shuffle="), ("persistent_workers", "leave it out"), ("prefetch_factor", "prefetch="),
+        ("worker_init_fn", "no worker processes"), ("timeout", "deadline_s="), ("generator", "seed="), ("pin_memory_device", "pin_memory="), ("bacth_size", "'batch_size'"), ("zzzz", "help(Loader)"),
+    ],
+)  # fmt: skip
+def test_unknown_keywords(uri: str, name: str, words: str) -> None:
+    """The translation of a habit, or at most three names; never the whole list."""
+    with pytest.raises(robocache.Misuse) as e:
+        robocache.Loader(uri, **{name: 1})
+    assert name in str(e.value) and words in e.value.hint
+    assert e.value.hint.count("'") <= 6 and len(e.value.hint) < 250
+
+
+def test_keywords_of_the_others(uri: str) -> None:
+    for make, name, words in (
+        (robocache.open, "num_workers", "threads="),
+        (robocache.MapDataset, "batch_size", "batch_size= is a keyword of robocache.Loader"),
+        (robocache.MapDataset, "drop_last", "robocache.Loader"),
+        (robocache.Mix, "shuffle", "robocache.Loader"),
+        (robocache.Loader, "weight", "robocache.Mix"),
+        (robocache.LeRobotDataset, "num_workers", "threads="),
+    ):
+        with pytest.raises(robocache.Misuse) as e:
+            make(uri, **{name: 1})
+        assert words in e.value.hint, name
+
+
+@pytest.mark.parametrize("make", [robocache.open, robocache.Loader, robocache.MapDataset, robocache.Mix])
+def test_names_of_the_hub(make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(robocache.NotFound) as e:
+        make("lerobot/pusht")
+    assert "hf download lerobot/pusht --repo-type dataset" in e.value.hint
+    with pytest.raises(robocache.Unsupported) as e:
+        make("hf://datasets/lerobot/pusht")
+    assert "hf download lerobot/pusht --repo-type dataset" in e.value.hint
+    (tmp_path / "lerobot").mkdir()
+    with pytest.raises(robocache.NotFound) as e:
+        make("lerobot/pusht")
+    assert "hf download" not in e.value.hint
+
+
+def test_no_batch_at_all(uri: str) -> None:
+    n = len(robocache.MapDataset(uri, keys=["action"]))
+    with pytest.raises(robocache.Misuse, match=f"an epoch of {n} samples holds no batch: batch_size={n + 1}"):
+        robocache.Loader(uri, batch_size=n + 1, drop_last=True)
+    with pytest.raises(robocache.Misuse, match=f"world_size=2: {n + 1} samples a step"):
+        robocache.Loader(uri, batch_size=(n + 1) // 2, drop_last=True, rank=0, world_size=2)
+    assert len(robocache.Loader(uri, batch_size=n + 1)) == 1
+    assert len(robocache.Loader(uri, batch_size=n, drop_last=True)) == 1
+
+
+def test_batches_of_batches(uri: str) -> None:
+    data = pytest.importorskip("torch.utils.data", reason="torch is not installed")
+    loader = robocache.Loader(uri, batch_size=4, keys=["action"])
+    for how in ({"batch_size": 8}, {}, {"batch_size": 2, "drop_last": True}, {"batch_size": 8, "num_workers": 1}):
+        with pytest.raises(robocache.Misuse, match="batches of batches"):
+            next(iter(data.DataLoader(loader, **how)))
+    assert len(next(iter(data.DataLoader(loader, batch_size=None)))["action"]) == 4
+
+
+def test_unknown_keys(uri: str, tmp_path: Path) -> None:
+    for args in (("stats", uri, "--keys", "acton"), ("stats", uri, "--keys", "action,acton"), ("convert", uri, str(tmp_path / "out"), "--keys", "acton")):
+        done = cli(*args)
+        assert done.returncode == 2 and "acton" in done.stderr and "nearest: action" in done.stderr, done.stderr
+    assert not (tmp_path / "out").exists()
+    for call in (lambda: robocache.open(uri).compute_stats(["acton"]), lambda: robocache.stats(uri, keys=["acton"]), lambda: robocache.Loader(uri, keys=["acton"])):
+        with pytest.raises(robocache.Misuse, match="acton") as e:
+            call()
+        assert "action" in e.value.hint
