@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
@@ -59,6 +58,17 @@ func (d *Dataset) EpisodeTable(ctx context.Context) (t *EpisodeTable, err error)
 		return nil, err
 	}
 	n := d.eps.n()
+	if k := slices.IndexFunc(t.Columns, func(c EpisodeColumn) bool { return c.Name == "episode_index" }); k >= 0 {
+		var ids []float64 // pandas may have written them so
+		if json.Unmarshal([]byte(t.Columns[k].Values), &ids) != nil || len(ids) != n {
+			return nil, changed(fmt.Sprintf("%d numbers", n), fmt.Sprint(len(ids)))
+		}
+		for i, id := range ids {
+			if int64(id) != d.eps.id(i) {
+				return nil, changed(fmt.Sprintf("episode %d in place %d", d.eps.id(i), i), fmt.Sprint(int64(id)))
+			}
+		}
+	}
 	row := func(name string, each func(i int) int64) {
 		setColumn(t, name, "int64", n, true, func(i int) any { return each(i) })
 	}
@@ -95,6 +105,11 @@ func (d *Dataset) EpisodeTable(ctx context.Context) (t *EpisodeTable, err error)
 		}
 	}
 	return t, nil
+}
+
+// changed says that the table of episodes is not the one that Open read.
+func changed(want, got string) error {
+	return &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"file": "meta/episodes"}, Want: want + ", as when the dataset was opened", Got: got, Hint: "open it again"}
 }
 
 // number is the file's own: v2 has a file an episode.
@@ -156,7 +171,7 @@ func (d *Dataset) tableV3(ctx context.Context, t *EpisodeTable) error {
 		}
 	}
 	if total != d.eps.n() {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"file": "meta/episodes"}, Want: fmt.Sprintf("%d rows, as when the dataset was opened", d.eps.n()), Got: fmt.Sprint(total), Hint: "open it again"}
+		return changed(fmt.Sprintf("%d rows", d.eps.n()), fmt.Sprint(total))
 	}
 	for _, c := range names {
 		t.Columns = append(t.Columns, EpisodeColumn{c, types[c], jsonArray(permute(values[c], d.paths.perm))})
@@ -203,7 +218,7 @@ func (d *Dataset) tableFile(ctx context.Context, name string, take func(column, 
 			}
 		}
 		for i, top := range tops {
-			v, err := pq.ReadJSON(ctx, p, f, g, top, nil, pq.Limits{Bytes: math.MaxInt32})
+			v, err := pq.ReadJSON(ctx, p, f, g, top, nil, pq.Limits{Bytes: 1 << 30})
 			if err != nil {
 				return 0, robocache.At(err, robocache.Where{"row_group": g, "column": top.Name})
 			}
@@ -288,7 +303,7 @@ func (d *Dataset) tableV2(ctx context.Context, t *EpisodeTable) error {
 		return err
 	}
 	if len(ids) != d.eps.n() {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"file": episodesJSONL}, Want: fmt.Sprintf("%d lines, as when the dataset was opened", d.eps.n()), Got: fmt.Sprint(len(ids)), Hint: "open it again"}
+		return changed(fmt.Sprintf("%d lines", d.eps.n()), fmt.Sprint(len(ids)))
 	}
 	perm, err := order(ids)
 	if err != nil {
