@@ -186,7 +186,7 @@ type Noticer interface{ Noticed() []Finding }
 
 // Findings is what a dataset has found by now: when it was opened, and while it was read; these in an order of their own, whoever read first.
 func Findings(ds Dataset) []Finding {
-	out := slices.Clone(ds.Info().Findings)
+	out := append([]Finding{}, ds.Info().Findings...) // an empty list in JSON, not null
 	n, ok := As[Noticer](ds)
 	if !ok {
 		return out

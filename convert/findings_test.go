@@ -92,6 +92,18 @@ func TestNoticedFindings(t *testing.T) {
 	}
 }
 
+// No findings are an empty list in the report, as scripts that go through it expect.
+func TestNoFindings(t *testing.T) {
+	dst := filepath.Join(t.TempDir(), "set")
+	if _, err := ToLeRobot(t.Context(), synthetic(t, synth.Options{Episodes: 1, Seconds: 0.5, Cameras: -1}), dst, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(filepath.Join(dst, reportName))
+	if err != nil || !bytes.Contains(b, []byte(`"findings": []`)) {
+		t.Errorf("%v\n%s", err, b)
+	}
+}
+
 // Gaps that nobody spoke of: each stream's own rhythm says what one is; rows in them are masked, and counted.
 func TestGapsByRhythm(t *testing.T) {
 	file := recording(t, synth.Options{Episodes: 2, Seconds: 4, Cameras: -1, Gaps: 0.1, Seed: 3, Rates: map[string]float64{"camera": 30, "joints": 100, "text": 4}})
