@@ -2,6 +2,7 @@ package robocache
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 )
@@ -143,6 +144,18 @@ func RowsIn(ctx context.Context, ds Dataset, episode int, f *Feature) (int, erro
 	}
 	times, err := ds.Times(ctx, episode, f.Key)
 	return len(times), err
+}
+
+// KeepsTime says whether anything says when the rows of a dataset were: timestamps, or a rate.
+func KeepsTime(ctx context.Context, ds Dataset) bool {
+	info := ds.Info()
+	for e := range info.Episodes {
+		if info.FPS.Zero() && info.Clock == "" && ds.Len(e) > 0 {
+			_, err := ds.Times(ctx, e, "")
+			return !errors.Is(err, ErrNoClock)
+		}
+	}
+	return true
 }
 
 // Wrapper is a Dataset put over another one: a mapping, a view on one grid.

@@ -1,6 +1,7 @@
 package robocache
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/bits"
@@ -96,14 +97,12 @@ func (r Rate) Nanos(k int64) int64 {
 	return int64(q)
 }
 
-// NoClock is the error of a question that needs time, asked of rows whose format keeps none and whose rate nobody said. more says what of
-// the format was looked for, and may be empty.
-func NoClock(op string, where Where, more string) error {
-	msg := "the rows keep no clock, and nothing says their rate"
-	if more != "" {
-		msg += ": " + more
-	}
-	return &Error{Class: ErrMisuse, Op: op, Where: where, Msg: msg, Hint: "say the rate of the rows: --rows-hz 10, in Python rows_hz=10"}
+// ErrNoClock is the cause of the error of a question that needs time, asked of rows whose format keeps none and whose rate nobody said.
+var ErrNoClock = errors.New("the rows keep no clock, and nothing says their rate")
+
+// NoClock is that error. why says what was looked for, or what needs time.
+func NoClock(op string, where Where, why string) *Error {
+	return &Error{Class: ErrMisuse, Op: op, Where: where, Msg: why, Err: ErrNoClock, Hint: "say the rate of the rows: --rows-hz 10, in Python rows_hz=10"}
 }
 
 func (r Rate) String() string {

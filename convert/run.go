@@ -63,7 +63,7 @@ func onGrid(ctx context.Context, src robocache.Dataset, cfg *align.Config, fps r
 		own.HZ = info.FPS
 	}
 	if own.HZ.Zero() {
-		return nil, nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "convert", Where: robocache.Where{"dataset": info.URI}, Msg: "the streams have clocks of their own, and none states a rate to bring them to", Hint: "give one: --hz"}
+		return nil, nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "convert", Where: robocache.Where{"dataset": info.URI}, Msg: "the streams have clocks of their own, and none states a rate to bring them to", Hint: "give one: --hz; of rows that keep no clock --rows-hz says the rate they were recorded at"}
 	}
 	if own.Keys == nil && keys != nil {
 		own.Keys = keys

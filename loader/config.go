@@ -37,6 +37,7 @@ type Config struct {
 	// What a sample holds.
 	Keys            []string        `json:"keys,omitempty"`               // nil = all; columns, cameras and bytes of others are not touched
 	Deltas          Deltas          `json:"delta_timestamps,omitempty"`   // windows: offsets in seconds a key
+	Indices         Indices         `json:"delta_indices,omitempty"`      // windows: offsets in rows a key
 	Windows         Windows         `json:"windows,omitzero"`             // windows at a stream's own rate: offsets, or all samples of a span
 	Anchor          string          `json:"anchor,omitempty"`             // the stream whose rows are samples; "": the dataset's own rows (Info.Clock)
 	Hz              *robocache.Rate `json:"hz,omitempty"`                 // samples lie on a uniform timeline an episode
@@ -162,6 +163,40 @@ func (d Deltas) of(key string) []float64 {
 	for _, w := range d {
 		if w.Key == key {
 			return w.Offsets
+		}
+	}
+	return nil
+}
+
+// Index is the window of one key in rows from the sample: of the stream that the samples lie on, or of their timeline (hz).
+type Index struct {
+	Key  string
+	Rows []int
+}
+
+// Indices is a JSON object whose order is kept.
+type Indices []Index
+
+// UnmarshalJSON reads {key: [rows, …], …}.
+func (x *Indices) UnmarshalJSON(b []byte) error {
+	*x = nil
+	if string(b) == "null" {
+		return nil
+	}
+	return orderedObject(b, "delta_indices", func(key string, raw json.RawMessage) error {
+		var rows []int
+		if err := json.Unmarshal(raw, &rows); err != nil {
+			return misuse("delta_indices", "a list of whole rows for "+key, clip(string(raw)))
+		}
+		*x = append(*x, Index{key, rows})
+		return nil
+	})
+}
+
+func (x Indices) of(key string) []int {
+	for _, w := range x {
+		if w.Key == key {
+			return w.Rows
 		}
 	}
 	return nil

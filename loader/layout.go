@@ -127,6 +127,9 @@ func newLayout(ctx context.Context, ds robocache.Dataset, cfg *Config, on *line,
 			return nil, misuse("delta_timestamps", "at least one offset for "+d.Key, "none")
 		}
 	}
+	if err := cfg.checkIndices(known, wanted); err != nil {
+		return nil, err
+	}
 	if err := cfg.checkWindows(known, wanted); err != nil {
 		return nil, err
 	}
@@ -154,6 +157,9 @@ func newLayout(ctx context.Context, ds robocache.Dataset, cfg *Config, on *line,
 	for _, d := range cfg.Deltas {
 		l.addMask(d.Key)
 	}
+	for _, x := range cfg.Indices {
+		l.addMask(x.Key)
+	}
 	for i := range cfg.Windows {
 		l.addMask(cfg.Windows[i].Key)
 	}
@@ -164,7 +170,7 @@ func newLayout(ctx context.Context, ds robocache.Dataset, cfg *Config, on *line,
 		}
 	}
 	if hasTask && wanted("task") {
-		if cfg.Deltas.of("task") != nil || cfg.Windows.of("task") != nil {
+		if cfg.Deltas.of("task") != nil || cfg.Indices.of("task") != nil || cfg.Windows.of("task") != nil {
 			return nil, textWindow("task")
 		}
 		timed, err := on.timed(nil, cfg)
@@ -174,7 +180,7 @@ func newLayout(ctx context.Context, ds robocache.Dataset, cfg *Config, on *line,
 		l.addText(column{key: "task", timed: timed, source: fromText})
 	}
 	if hasID {
-		if cfg.Deltas.of(EpisodeID) != nil || cfg.Windows.of(EpisodeID) != nil {
+		if cfg.Deltas.of(EpisodeID) != nil || cfg.Indices.of(EpisodeID) != nil || cfg.Windows.of(EpisodeID) != nil {
 			return nil, textWindow(EpisodeID)
 		}
 		l.addText(column{key: EpisodeID, source: fromSample})
@@ -213,16 +219,16 @@ func (l *layout) add(f *robocache.Feature, cfg *Config, info *robocache.Info, on
 	if err := c.nativeWindow(l, cfg); err != nil {
 		return robocache.At(err, robocache.Where{"stream": f.Key})
 	}
-	if deltas := cfg.Deltas.of(f.Key); deltas != nil {
+	if cfg.Deltas.of(f.Key) != nil || cfg.Indices.of(f.Key) != nil {
 		if f.Kind == robocache.KindText || f.Kind == robocache.KindEvent {
 			return textWindow(f.Key)
 		}
-		w, err := newWindow(deltas, cfg, info, f, c.timed)
+		w, err := newWindow(cfg, info, f, c.timed)
 		if err != nil {
 			return robocache.At(err, robocache.Where{"stream": f.Key})
 		}
 		c.rows = l.window(w)
-		c.steps, c.window = len(deltas), true
+		c.steps, c.window = max(len(w.offsets), len(w.nanos)), true
 		// The reference squeezes one-frame windows of video, and of nothing else.
 		c.axis = !(lerobot && f.Kind == robocache.KindVideo && c.steps == 1)
 	}
@@ -372,7 +378,11 @@ func referenceDType(d robocache.DType) robocache.DType {
 	return d
 }
 
-func newWindow(deltas []float64, cfg *Config, info *robocache.Info, f *robocache.Feature, timed bool) (window, error) {
+func newWindow(cfg *Config, info *robocache.Info, f *robocache.Feature, timed bool) (window, error) {
+	if rows := cfg.Indices.of(f.Key); rows != nil {
+		return rowWindow(rows, cfg, timed)
+	}
+	deltas := cfg.Deltas.of(f.Key)
 	nanos, err := nanosOf(deltas, "delta_timestamps")
 	w := window{nanos: nanos}
 	if err != nil || timed {
@@ -381,6 +391,9 @@ func newWindow(deltas []float64, cfg *Config, info *robocache.Info, f *robocache
 	fps := info.FPS
 	if fps.Zero() {
 		fps = f.FPS
+	}
+	if fps.Zero() {
+		return w, robocache.NoClock("loader", nil, "delta_timestamps are in seconds")
 	}
 	tolerance := defaultTolerance
 	switch {
@@ -391,6 +404,21 @@ func newWindow(deltas []float64, cfg *Config, info *robocache.Info, f *robocache
 	}
 	w.offsets, err = align.Offsets(deltas, fps, tolerance)
 	return w, err
+}
+
+// rowWindow is a window in rows: of the line that the samples lie on, be it a stream's own or a timeline.
+func rowWindow(rows []int, cfg *Config, timed bool) (w window, err error) {
+	switch {
+	case !timed:
+		w.offsets = rows
+	case cfg.Align == nil || cfg.Align.HZ.Zero():
+		return w, &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: "delta_indices of a stream whose rows are not the samples'", Hint: "anchor= makes its rows the samples; or give delta_timestamps= or windows= in seconds, or hz="}
+	default:
+		for _, n := range rows {
+			w.nanos = append(w.nanos, cfg.Align.HZ.Nanos(int64(n)))
+		}
+	}
+	return w, nil
 }
 
 // window finds or adds a set of offsets.

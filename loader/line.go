@@ -102,9 +102,13 @@ func (src *source) counts(ctx context.Context, exclude map[int]bool) func(e int)
 	if !src.line.grid && src.line.key == "" {
 		return func(e int) (int, int64, error) { return src.ds.Len(e), 0, nil }
 	}
+	src.long = map[int]int{}
+	anchor := src.ds.Info().Feature(src.line.key)
 	one := func(e int) (n int, start int64, err error) {
 		if src.line.grid {
 			n, start, err = src.timeline(ctx, e)
+		} else if !src.layout.timed() {
+			n, err = robocache.RowsIn(ctx, src.ds, e, anchor) // nothing is asked for by time
 		} else {
 			var t []int64
 			t, err = src.stamps.of(ctx, e, src.line.key)
@@ -159,8 +163,19 @@ func (src *source) counts(ctx context.Context, exclude map[int]bool) func(e int)
 			src.a.warn(robocache.Where{"episode": e}.String() + " is left out: " + c.err.Error())
 			return 0, 0, nil
 		}
+		if src.line.key != "" && c.err == nil {
+			src.long[e] = c.n
+		}
 		return c.n, c.start, c.err
 	}
+}
+
+// rowsOn is how many rows an episode has on the line.
+func (src *source) rowsOn(episode int) int {
+	if src.line.key == "" {
+		return src.ds.Len(episode)
+	}
+	return src.long[episode]
 }
 
 // at gives the time of a sample: place is its episode's in the table, index its row there.

@@ -26,6 +26,7 @@ func (c *Config) ofSource(m *Mix) {
 	}
 	gives := func(k string) bool { return has(k) && (keys == nil || slices.Contains(keys, k)) }
 	c.Deltas = slices.DeleteFunc(slices.Clone(c.Deltas), func(d Delta) bool { return !gives(d.Key) })
+	c.Indices = slices.DeleteFunc(slices.Clone(c.Indices), func(x Index) bool { return !gives(x.Key) })
 	c.Windows = slices.DeleteFunc(slices.Clone(c.Windows), func(w Window) bool { return !gives(w.Key) })
 	if c.Anchor != "" && info.Feature(c.Anchor) == nil {
 		c.Anchor = "" // its own rows
@@ -79,7 +80,10 @@ func checkNamed(mix []Mix, cfg *Config) error {
 	for _, d := range cfg.Deltas {
 		windows = append(windows, d.Key)
 	}
-	var native, anchor []string
+	var native, anchor, indices []string
+	for _, x := range cfg.Indices {
+		indices = append(indices, x.Key)
+	}
 	for i := range cfg.Windows {
 		native = append(native, cfg.Windows[i].Key)
 	}
@@ -89,7 +93,7 @@ func checkNamed(mix []Mix, cfg *Config) error {
 	for _, o := range []struct {
 		option string
 		keys   []string
-	}{{"keys", cfg.Keys}, {"delta_timestamps", windows}, {"windows", native}, {"anchor", anchor}, {"normalize", mapKeys(cfg.Normalize.Keys)}, {"augment", cfg.Augment.named()}} {
+	}{{"keys", cfg.Keys}, {"delta_timestamps", windows}, {"delta_indices", indices}, {"windows", native}, {"anchor", anchor}, {"normalize", mapKeys(cfg.Normalize.Keys)}, {"augment", cfg.Augment.named()}} {
 		if err := check(o.option, o.keys); err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@ package loader
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
@@ -20,7 +21,8 @@ type source struct {
 	layout *layout
 	table  *table
 	reels  reels
-	stamps *stamps // of streams, for timelines and tolerance checks
+	long   map[int]int // rows of the episodes, where an anchor has a clock of its own
+	stamps *stamps     // of streams, for timelines and tolerance checks
 	starts videoStarts
 	offset int64 // number of its first sample among those of all sources
 
@@ -30,9 +32,9 @@ type source struct {
 	pads    map[string]*padded
 }
 
-func newSource(ctx context.Context, a *assembler, index, sources int, name string, ds robocache.Dataset, cfg Config) (*source, error) {
+func newSource(ctx context.Context, a *assembler, index, sources int, name string, ds robocache.Dataset, cfg Config) (_ *source, err error) {
+	defer func() { err = rowsDo(err) }()
 	src := &source{a: a, index: index, name: name, ds: ds, cfg: cfg, pads: map[string]*padded{}}
-	var err error
 	if src.line, err = newLine(ds.Info(), &cfg); err != nil {
 		return nil, err
 	}
@@ -42,6 +44,9 @@ func newSource(ctx context.Context, a *assembler, index, sources int, name strin
 		return nil, err
 	}
 	if src.layout, err = newLayout(ctx, ds, &cfg, &src.line, a.warn); err != nil {
+		return nil, err
+	}
+	if err := src.needsTime(ctx); err != nil {
 		return nil, err
 	}
 	if starts, ok := base(ds).(videoStarts); ok {
@@ -76,6 +81,41 @@ func newSource(ctx context.Context, a *assembler, index, sources int, name strin
 		return nil, err
 	}
 	return src, nil
+}
+
+// needsTime refuses at once what needs the time of rows that have none, and not at the first batch.
+func (src *source) needsTime(ctx context.Context) error {
+	info := src.ds.Info()
+	if !info.FPS.Zero() || info.Clock != "" {
+		return nil
+	}
+	for i := range src.layout.columns {
+		c := &src.layout.columns[i]
+		if !c.timed || c.feature == nil {
+			continue
+		}
+		for e := range info.Episodes {
+			if src.ds.Len(e) == 0 {
+				continue
+			}
+			if _, err := src.ds.Times(ctx, e, c.key); errors.Is(err, robocache.ErrNoClock) {
+				return robocache.At(err, robocache.Where{"stream": c.key})
+			}
+			break
+		}
+	}
+	return nil
+}
+
+// rowsDo says of an error of rows without a clock what a loader gives without time.
+func rowsDo(err error) error {
+	var e *robocache.Error
+	if !errors.Is(err, robocache.ErrNoClock) || !errors.As(err, &e) {
+		return err
+	}
+	c := *e
+	c.Hint += "; without time there are streams on the samples' rows (keys=, anchor=), and windows in rows (delta_indices=)"
+	return &c
 }
 
 func (src *source) close() {
@@ -269,7 +309,7 @@ func (src *source) windowRows(rows [][]robocache.Row) {
 		offsets := src.layout.windows[k].offsets
 		out := slices.Grow(rows[k][:0], len(anchors)*len(offsets))
 		for _, r := range anchors {
-			length := src.ds.Len(r.Episode)
+			length := src.rowsOn(r.Episode)
 			for _, o := range offsets {
 				row, _ := align.Clamp(r.Index, o, length)
 				out = append(out, robocache.Row{Episode: r.Episode, Index: row})
@@ -291,7 +331,7 @@ func (p *part) masks() {
 		mask := p.data(c.mask)
 		offsets := src.layout.windows[c.rows].offsets
 		for k, r := range anchors {
-			length := src.ds.Len(r.Episode)
+			length := src.rowsOn(r.Episode)
 			at := p.slot(k) * len(offsets)
 			for j, o := range offsets {
 				mask[at+j] = 0

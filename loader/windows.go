@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/goatnote-inc/robocache"
 )
@@ -150,6 +151,25 @@ func nanosOf(offsets []float64, option string) ([]int64, error) {
 
 func seconds(s float64) int64 { return int64(math.RoundToEven(s * 1e9)) }
 
+// checkIndices refuses windows in rows of keys that are not there.
+func (c *Config) checkIndices(known []string, wanted func(string) bool) error {
+	for _, x := range c.Indices {
+		switch {
+		case !contains(known, x.Key):
+			return unknownKey("delta_indices", x.Key, known)
+		case !wanted(x.Key):
+			return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: "delta_indices names " + x.Key + ", which keys leaves out"}
+		case len(x.Rows) == 0 || len(x.Rows) > maxSteps:
+			return misuse("delta_indices", "1 to 2^20 offsets for "+x.Key, fmt.Sprint(len(x.Rows)))
+		case slices.ContainsFunc(x.Rows, func(n int) bool { return n < -maxSteps || n > maxSteps }):
+			return misuse("delta_indices", fmt.Sprintf("rows within ±%d for %s", maxSteps, x.Key), clip(fmt.Sprint(x.Rows)))
+		case c.Deltas.of(x.Key) != nil:
+			return misuse("delta_indices", "delta_indices or delta_timestamps of "+x.Key, "both")
+		}
+	}
+	return nil
+}
+
 // checkWindows refuses windows of keys that are not there.
 func (c *Config) checkWindows(known []string, wanted func(string) bool) error {
 	for i := range c.Windows {
@@ -159,8 +179,8 @@ func (c *Config) checkWindows(known []string, wanted func(string) bool) error {
 			return unknownKey("windows", w.Key, known)
 		case !wanted(w.Key):
 			return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: "windows names " + w.Key + ", which keys leaves out"}
-		case c.Deltas.of(w.Key) != nil:
-			return misuse("windows", "windows or delta_timestamps of "+w.Key, "both")
+		case c.Deltas.of(w.Key) != nil || c.Indices.of(w.Key) != nil:
+			return misuse("windows", "windows or another window of "+w.Key, "both")
 		}
 	}
 	return nil

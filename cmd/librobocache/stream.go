@@ -37,6 +37,16 @@ func (s *shared) stream(ctx context, arr *answer, episode int, key string, times
 		}
 		copy(int64s(b), t)
 	}
+	if !values && !times {
+		if f == nil && key != "task" {
+			return &robocache.Error{Class: robocache.ErrMisuse, Op: "stream", Where: where, Msg: "there is no such stream"}
+		}
+		b, err := arr.add("rows", robocache.Int64, []int{1})
+		if err == nil {
+			int64s(b)[0] = int64(rows)
+		}
+		return err
+	}
 	if !values {
 		return nil
 	}

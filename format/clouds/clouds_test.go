@@ -287,14 +287,19 @@ func npy(descr, order, shape string, data []byte) []byte {
 	return append([]byte("\x93NUMPY\x01\x00"+string([]byte{byte(len(h)), 0})+h), data...)
 }
 
-// TestArrays: npy clouds need a rate, and take any float of any order.
+// TestArrays: points of npy clouds need no rate, their times do; take any float of any order.
 func TestArrays(t *testing.T) {
 	var f8 []byte
 	for _, v := range []float64{1, 4, 2, 5, 3, math.NaN()} { // columns of two points
 		f8 = binary.BigEndian.AppendUint64(f8, math.Float64bits(v))
 	}
 	dir := folder(t, map[string][]byte{"scan_7.npy": npy(">f8", "True", "(2, 3)", f8)})
-	if _, err := robocache.Open(t.Context(), dir, robocache.OpenOptions{Format: "clouds"}); !errors.Is(err, robocache.ErrMisuse) {
+	bare, err := robocache.Open(t.Context(), dir, robocache.OpenOptions{Format: "clouds"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer bare.Close()
+	if _, err := bare.Times(t.Context(), 0, ""); !errors.Is(err, robocache.ErrNoClock) {
 		t.Error(err)
 	}
 	d, err := robocache.Open(t.Context(), dir, robocache.OpenOptions{Format: "clouds", HZ: robocache.Rate{Num: 10, Den: 1}})

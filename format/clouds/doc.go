@@ -9,7 +9,7 @@
 //	    them). doctor counts them. An empty file is an empty cloud.
 //	P3  An episode is a folder of scans (kitti, clouds) or a log (nuscenes), its scans in the order of their numbers or stamps.
 //	P4  Stamps: of nuscenes the microseconds of the file's name; else timestamps.txt or times.txt beside the scans or their folder; else
-//	    OpenOptions.HZ; else KITTI's 10 Hz with a Finding, and of npy clouds ErrMisuse.
+//	    OpenOptions.HZ; else KITTI's 10 Hz with a Finding; of npy clouds asking for time is ErrNoClock.
 //	P5  Open lists the folder and reads the stamps. Scans are read when they are asked for, several at the same time. The size of what is
 //	    asked is checked against the budget before memory is taken.
 package clouds

@@ -57,6 +57,9 @@ func (d *Dataset) Times(ctx context.Context, episode int, key string) ([]int64, 
 		return nil, noStream(key)
 	}
 	e := &d.eps[episode]
+	if e.stamps == nil && d.rate.Zero() {
+		return nil, robocache.NoClock("clouds", robocache.Where{"episode": episode}, "no timestamps.txt or times.txt lies beside the scans")
+	}
 	out := make([]int64, len(e.scans))
 	if copy(out, e.stamps); e.stamps == nil {
 		for i := range out {

@@ -158,7 +158,7 @@ func (d *Dataset) findStamps(ctx context.Context) error {
 		return nil
 	}
 	if d.src.hz.Zero() {
-		return robocache.NoClock("clouds open", nil, "no timestamps.txt or times.txt lies beside the scans")
+		return nil // whoever asks for time is told
 	}
 	d.rate = d.src.hz
 	d.info.Findings = append(d.info.Findings, robocache.Finding{Severity: robocache.SeverityInfo, Code: "no-stamps", Message: fmt.Sprintf("%d folders of scans have no timestamps.txt or times.txt: their rows are given at %s Hz", missing, d.rate), Count: int64(missing), Mend: "--rows-hz says another rate, in Python rows_hz="})

@@ -86,7 +86,7 @@ func TestClock(t *testing.T) {
 	h := newHand()
 	dir := t.TempDir()
 	h.folder(t, dir)
-	_, err := Open(t.Context(), dir, robocache.OpenOptions{})
+	_, err := mustOpen(t, dir, robocache.OpenOptions{}).Times(t.Context(), 2, "reward") // opening and values need no rate
 	if !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "--rows-hz") || !strings.Contains(err.Error(), "stamps") {
 		t.Error(err)
 	}

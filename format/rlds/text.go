@@ -114,10 +114,6 @@ func (d *Dataset) chooseClock(ctx context.Context, opt robocache.OpenOptions, op
 	d.clock = clock{rate: rate, leaf: -1}
 	d.info.FPS = rate
 	if key == "" {
-		if rate.Zero() {
-			return &robocache.Error{Class: robocache.ErrMisuse, Op: "rlds", Where: robocache.Where{"file": infoName}, Msg: fmt.Sprintf("RLDS keeps no clock, and the rate of %s is not known", clip(d.raw.Name)),
-				Hint: `give the rate of the steps (--rows-hz 10, in Python rows_hz=10), or name the stream that holds their times (--option stamps=observation.timestamp, or clock: "stamps:…" in a mapping)`}
-		}
 		return nil
 	}
 	scale, ok := units[unit]
@@ -141,6 +137,12 @@ func cutPrefix(s, p string) (string, bool) {
 	return "", false
 }
 
+func (d *Dataset) noClock() error {
+	err := robocache.NoClock("rlds", robocache.Where{"file": infoName}, "RLDS keeps no timestamps, and the rate of "+clip(d.raw.Name)+" is not known")
+	err.Hint += `, or name the stream that holds their times (--option stamps=observation.timestamp, or clock: "stamps:…" in a mapping)`
+	return err
+}
+
 // Times gives the stamps of an episode's steps: every stream has them.
 func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int64, err error) {
 	defer guard.Malformed("rlds times", &err)
@@ -153,6 +155,9 @@ func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int
 		return nil, err
 	}
 	n := d.Len(episode)
+	if d.clock.leaf < 0 && d.clock.rate.Zero() {
+		return nil, d.noClock()
+	}
 	if d.clock.leaf < 0 {
 		out = make([]int64, n)
 		for k := range out {

@@ -37,12 +37,13 @@ type writing struct {
 	leaves   []outLeaf
 	stampKey string
 
-	mu     sync.Mutex
-	report robocache.WriteReport
-	done   int
-	total  int
-	uneven bool              // stamps that are not k/fps
-	format map[string]string // of pictures, by key: what the first one is
+	mu       sync.Mutex
+	report   robocache.WriteReport
+	done     int
+	total    int
+	timeless bool              // nothing says when the steps were
+	uneven   bool              // stamps that are not k/fps
+	format   map[string]string // of pictures, by key: what the first one is
 }
 
 var writeOptions = map[string]bool{"name": true, "version": true, "split": true, "shards": true}
@@ -77,6 +78,7 @@ func WriteStore(ctx context.Context, src robocache.Dataset, dst store.Writable, 
 	if err := w.names(); err != nil {
 		return nil, err
 	}
+	w.timeless = !robocache.KeepsTime(ctx, w.src)
 	if err := w.planLeaves(); err != nil {
 		return nil, err
 	}

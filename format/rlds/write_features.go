@@ -270,12 +270,14 @@ func (w *writing) planLeaves() error {
 			return err
 		}
 	}
-	w.stampKey = "timestamp_ns"
-	for have[w.stampKey] {
-		w.stampKey = "recorded_" + w.stampKey
-	}
-	if err := add(outLeaf{key: w.stampKey, step: true, how: outStamp}); err != nil {
-		return err
+	if !w.timeless {
+		w.stampKey = "timestamp_ns"
+		for have[w.stampKey] {
+			w.stampKey = "recorded_" + w.stampKey
+		}
+		if err := add(outLeaf{key: w.stampKey, step: true, how: outStamp}); err != nil {
+			return err
+		}
 	}
 	if !have["episode_metadata.episode_index"] {
 		return add(outLeaf{key: "episode_metadata.episode_index", how: outIndex})

@@ -16,11 +16,13 @@ func (w *writing) episode(ctx context.Context, p *stills.Reader, e, n int) ([]by
 	if err != nil {
 		return nil, err
 	}
-	times, err := w.src.Times(ctx, e, "")
-	if err != nil {
-		return nil, err
+	var times []int64
+	if !w.timeless {
+		if times, err = w.src.Times(ctx, e, ""); err != nil {
+			return nil, err
+		}
 	}
-	if len(times) < n {
+	if len(times) < n && !w.timeless {
 		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "write rlds", Msg: "stamps", Want: fmt.Sprint(n), Got: fmt.Sprint(len(times))}
 	}
 	rows := make([]robocache.Row, n)
@@ -29,7 +31,7 @@ func (w *writing) episode(ctx context.Context, p *stills.Reader, e, n int) ([]by
 	}
 	x := newExample()
 	for i := range w.leaves {
-		if err := w.leaf(ctx, x, &w.leaves[i], p, rows, times[:n], &ep); err != nil {
+		if err := w.leaf(ctx, x, &w.leaves[i], p, rows, times, &ep); err != nil {
 			return nil, robocache.At(err, robocache.Where{"stream": w.leaves[i].key})
 		}
 	}
@@ -105,8 +107,8 @@ func (w *writing) leaf(ctx context.Context, x *exampleWriter, l *outLeaf, p *sti
 		}
 		x.ints(l.name, v)
 	case outStamp:
-		x.ints(l.name, times)
-		for k, t := range times {
+		x.ints(l.name, times[:n])
+		for k, t := range times[:n] {
 			if w.info.FPS.Zero() || t != w.info.FPS.Nanos(int64(k)) {
 				w.mu.Lock()
 				w.uneven = true

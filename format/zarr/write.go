@@ -139,7 +139,12 @@ const skipped = "\x00"
 
 func (w *writer) find(f robocache.Finding) { w.rep.Findings = append(w.rep.Findings, f) }
 
-func (w *writer) all() []*outStream { return append([]*outStream{w.times}, w.streams...) }
+func (w *writer) all() []*outStream {
+	if w.times == nil {
+		return w.streams
+	}
+	return append([]*outStream{w.times}, w.streams...)
+}
 
 // readTasks reads each episode's task, and says whether some episode has several.
 func (w *writer) readTasks(eps []int) (perRow bool, err error) {
@@ -163,7 +168,9 @@ func (w *writer) readTasks(eps []int) (perRow bool, err error) {
 // plan decides what becomes an array.
 func (w *writer) plan(eps []int, perRow bool) error {
 	info := w.src.Info()
-	w.times = w.stream(&robocache.Feature{Key: "timestamp", Kind: robocache.KindNumeric, DType: robocache.Float64, Shape: []int{1}}, "timestamp")
+	if robocache.KeepsTime(w.ctx, w.src) {
+		w.times = w.stream(&robocache.Feature{Key: "timestamp", Kind: robocache.KindNumeric, DType: robocache.Float64, Shape: []int{1}}, "timestamp")
+	}
 	keep := map[string]bool{}
 	for _, k := range w.opt.Keys {
 		if info.Feature(k) == nil {
@@ -303,6 +310,9 @@ func (w *writer) copyRows(ctx context.Context, s *outStream, rows []robocache.Ro
 // stampArray settles how stamps are kept: as seconds, as replay buffers do, where that keeps every nanosecond; else as integers.
 func (w *writer) stampArray() error {
 	s := w.times
+	if s == nil {
+		return nil
+	}
 	exact := true
 	for _, t := range s.stamps {
 		whole, rest := math.Modf(float64(t) / 1e9)

@@ -122,16 +122,7 @@ func knowsTime(ctx context.Context, ds robocache.Dataset) bool {
 			return false
 		}
 	}
-	if !info.FPS.Zero() || info.Clock != "" {
-		return true
-	}
-	for e := range info.Episodes {
-		if ds.Len(e) > 0 {
-			_, err := ds.Times(ctx, e, "")
-			return err == nil
-		}
-	}
-	return false
+	return robocache.KeepsTime(ctx, ds)
 }
 
 // pairs reads key=value texts.

@@ -433,7 +433,7 @@ class Stream:
         float32; else, and from coded video, it is float32."""
         if self.kind not in _PICTURES:
             raise Misuse(f"stream {self.key!r} is {self.kind}, not pictures", {"stream": self.key}, "use .values")
-        n = len(self.times) if self.feature.clock else self.episode.length
+        n = len(self)
         chosen = range(n) if rows is None else [int(r) for r in rows]
         for r in chosen:
             if not -n <= r < n:
@@ -473,7 +473,8 @@ class Stream:
         return float((len(t) - 1) / ((int(t[-1]) - int(t[0])) / 1e9)) if len(t) > 1 and t[-1] > t[0] else float("nan")
 
     def __len__(self) -> int:
-        return len(self.times)
+        """Rows. No rate is needed where the rows keep no clock."""
+        return int(self._read(False, False)["rows"][0]) if self._times is None else len(self._times)
 
     def __repr__(self) -> str:
         return f"<robocache.Stream {self.key!r}: {self.kind} {self.dtype} {self.shape}>"

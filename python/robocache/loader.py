@@ -53,7 +53,7 @@ class Loader(_Base):
     format, map, options, rows_hz, follow_links: how a path is opened, as robocache.open takes them.
 
     What is in a batch
-    delta_timestamps, windows, keys, episodes, split, hz, anchor, align, tolerance_s: as MapDataset. Point clouds, other rows of varying length and
+    delta_timestamps, delta_indices, windows, keys, episodes, split, hz, anchor, align, tolerance_s: as MapDataset. Point clouds, other rows of varying length and
         windows of a span are not padded: all entries one after the other, and `<key>_lengths`; of a span also `<key>_times`, int64 ns after the
         sample. Pictures and clouds of a span lie in as many places as the fullest one needs, with `<key>_is_pad`. image_dtype: "uint8" (default) or "float32";
         image_size: (height, width); image_resize, depth_unit: as MapDataset; pictures are NCHW, grey ones three equal planes.
@@ -132,6 +132,7 @@ class Loader(_Base):
         keys: Iterable[str] | None = None,
         episodes: Iterable[int] | None = None,
         split: str | None = None,
+        delta_indices: Mapping[str, Sequence[int]] | None = None,
         hz: Any = None,
         align: Mapping[str, Any] | None = None,
         tolerance_s: float | None = None,
@@ -166,7 +167,7 @@ class Loader(_Base):
         inherited = self._sources(source, {"format": format, "rows_hz": rows_hz, "map": map, "options": options, "follow_links": follow_links})
         features = self._features
         own = sample_config(
-            features, episodes=episodes, split=split, delta_timestamps=delta_timestamps, hz=hz, align=align, keys=keys,
+            features, episodes=episodes, split=split, delta_timestamps=delta_timestamps, delta_indices=delta_indices, hz=hz, align=align, keys=keys,
             image_dtype=image_dtype, image_size=image_size, tolerance_s=tolerance_s, windows=windows, anchor=anchor,
             depth_unit=depth_unit, image_resize=image_resize, normalize=normalize, stats=stats,
         )  # fmt: skip

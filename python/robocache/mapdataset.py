@@ -32,6 +32,7 @@ def sample_config(
     episodes: Iterable[int] | None = None,
     split: str | None = None,
     delta_timestamps: Mapping[str, Sequence[float]] | None = None,
+    delta_indices: Mapping[str, Sequence[int]] | None = None,
     hz: Any = None,
     align: Mapping[str, Any] | None = None,
     keys: Iterable[str] | None = None,
@@ -70,6 +71,10 @@ def sample_config(
             raise
         except (TypeError, ValueError):
             raise Misuse(f"delta_timestamps={delta_timestamps!r}: expected a list of seconds for each key") from None
+    if delta_indices is not None:
+        if not isinstance(delta_indices, Mapping):
+            raise Misuse(f"delta_indices={delta_indices!r}: expected a dict by key")
+        c["delta_indices"] = {_options.key(k, features, "key of delta_indices"): _rows_of(k, v) for k, v in delta_indices.items()}
     if windows is not None:
         if not isinstance(windows, Mapping):
             raise Misuse(f"windows={windows!r}: expected a dict by key")
@@ -116,6 +121,17 @@ def _second(v: Any) -> float:
     if not math.isfinite(f):
         raise ValueError(v)
     return f
+
+
+def _rows_of(key: str, v: Any) -> list[int]:
+    """One entry of delta_indices=: whole rows."""
+    try:
+        rows = list(v)
+    except TypeError:
+        rows = []
+    if not rows or not all(_options.is_integer(n) for n in rows):
+        raise Misuse(f"delta_indices[{key!r}]={v!r}: expected a list of whole rows", hint="delta_timestamps= takes seconds")
+    return [int(n) for n in rows]
 
 
 def _window(key: str, w: Any) -> Any:
@@ -175,6 +191,8 @@ class MapDataset(_Base):
     episodes: positions in the dataset, in place of a split; the samples come in file order. keys: the streams that a sample holds (others are not read); "episode_id", where it is
         named, is the position of the sample's episode, as text.
     delta_timestamps: {key: [seconds, …]}, windows with `<key>_is_pad`, by lerobot's rules; with several clocks in time, by the align rule.
+    delta_indices: {key: [rows, …]}, the same windows in rows from the sample: no rate is needed. They are for streams on the samples' rows (the
+        dataset's own, or anchor='s); with hz rows of the timeline.
     windows: {key: window} at a stream's own rate, in seconds. A list of offsets: the samples there (pictures and point clouds the nearest,
         everything else the previous, unless align= chooses a mode), with `<key>_is_pad`. A tuple (from, to): all samples stamped from there to
         there, both ends included: an item has (N, …), a batch (ΣN, …) and `<key>_lengths`; `<key>_times` are their times, int64 ns after the sample's.
@@ -223,6 +241,7 @@ class MapDataset(_Base):
         options: Mapping[str, Any] | None = None,
         split: str | None = None,
         follow_links: bool | None = None,
+        delta_indices: Mapping[str, Sequence[int]] | None = None,
         windows: Mapping[str, Any] | None = None,
         anchor: str | None = None,
         depth_unit: str | None = None,
@@ -232,7 +251,7 @@ class MapDataset(_Base):
     ) -> None:
         self.dataset: Dataset = opened(source, format=format, rows_hz=rows_hz, map=map, options=options, follow_links=follow_links)
         self._config = sample_config(
-            self.dataset.features, episodes=episodes, split=split, delta_timestamps=delta_timestamps, hz=hz, align=align, keys=keys,
+            self.dataset.features, episodes=episodes, split=split, delta_timestamps=delta_timestamps, delta_indices=delta_indices, hz=hz, align=align, keys=keys,
             image_dtype=image_dtype, image_size=image_size, tolerance_s=tolerance_s, windows=windows, anchor=anchor,
             depth_unit=depth_unit, image_resize=image_resize, normalize=normalize, stats=stats,
         )  # fmt: skip

@@ -26,7 +26,7 @@ class Mix:
     source: a path or URI, or an open Dataset.
     weight: its share of the samples beside the other weights, whatever its size. All sources have one, or none: then shares go by size.
         At every prefix of the epoch the realised counts stay within a few samples of the shares.
-    rename: {its key: the batch's key}. What follows, and keys=, delta_timestamps=, align= and normalize= of the Loader, use the batch's keys.
+    rename: {its key: the batch's key}. What follows, and keys=, delta_timestamps=, delta_indices=, align= and normalize= of the Loader, use the batch's keys.
     hz, align, anchor: its timeline, so that windows in seconds mean the same at every source's rate; or the stream whose rows are its samples.
     stats: statistics in place of its own, {key: {mean, std, min, max, q01 ...}}, as Dataset.stats and Dataset.compute_stats() give them (by its
         own keys or by the batch's), or a stats.json; or "compute", as of Loader. Statistics are never pooled over sources.
