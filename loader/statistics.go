@@ -98,12 +98,12 @@ func (src *source) compute(ctx context.Context, all []normalized, out robocache.
 	lacks := fmt.Sprintf("no statistics for %s of %s", modes(todo), strings.Join(keys, ", "))
 	switch {
 	case src.cfg.ComputeStats:
-		src.log("normalize: stats=\"compute\": reading %s of %s in %d episodes", mib(bytes), strings.Join(keys, ", "), len(src.table.ends))
+		src.log("normalize: stats=\"compute\": reading %s of %s in %d episodes", sizeText(bytes), strings.Join(keys, ", "), len(src.table.ends))
 	case reason != "":
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Where: robocache.Where{"stream": strings.Join(keys, ", ")},
 			Msg: "normalize: the dataset has " + lacks + ", and " + reason, Hint: `stats="compute" computes them at opening, over the selected episodes; ` + otherWays}
 	default:
-		src.log("normalize: the dataset has %s: they are computed, over %d episodes (%s of values)", lacks, len(src.table.ends), mib(bytes))
+		src.log("normalize: the dataset has %s: they are computed, over %d episodes (%s of values)", lacks, len(src.table.ends), sizeText(bytes))
 	}
 	begin := time.Now()
 	counted, err := src.countValues(ctx, keys, bytes)
@@ -136,7 +136,7 @@ func modes(all []normalized) string {
 func (src *source) pass(ctx context.Context, all []normalized, files *dataFiles) (bytes int64, reason string, err error) {
 	for _, c := range all {
 		if c.source != fromTable {
-			reason = c.key + " is read whole for them"
+			reason = c.key + " is no stream of plain numbers, which takes decoding or reading all of it"
 			continue
 		}
 		for i := range src.table.ends {
@@ -170,7 +170,7 @@ func (src *source) countValues(ctx context.Context, keys []string, bytes int64) 
 	progress := func(n int64) {
 		done, at := read.Add(n), said.Load()
 		if now := time.Now().UnixNano(); now-at > int64(progressEvery) && said.CompareAndSwap(at, now) {
-			src.log("statistics: %s of %s are read", mib(done), mib(max(done, bytes)))
+			src.log("statistics: %s of %s are read", sizeText(done), sizeText(max(done, bytes)))
 		}
 	}
 	at := max(1, min(src.cfg.Threads, 4, len(keys)))
@@ -221,6 +221,14 @@ func (src *source) log(format string, args ...any) {
 		}
 		log(line)
 	}
+}
+
+// sizeText is a number of bytes for people, small ones too.
+func sizeText(n int64) string {
+	if n < 1<<20 {
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	}
+	return mib(n)
 }
 
 // dataFiles is what a dataset's values are read of.
