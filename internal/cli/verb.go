@@ -97,6 +97,8 @@ func setOption(c *cobra.Command, name string, value json.RawMessage) error {
 	switch {
 	case isBool != (flag.Value.Type() == "bool"):
 		return misuse(fmt.Sprintf("%s=%s: expected %s", name, value, expected(flag)))
+	case isList && len(list) == 0: // as a flag it would be none given, and stand for all
+		return misuse(name + "=[]: expected at least one, or the option left out")
 	case isList:
 		for _, x := range list {
 			texts = append(texts, fmt.Sprint(x))
@@ -111,7 +113,7 @@ func setOption(c *cobra.Command, name string, value json.RawMessage) error {
 		texts = []string{fmt.Sprint(v)}
 	}
 	var err error
-	if several && len(texts) > 0 {
+	if several {
 		if err = parts.Replace(texts); err == nil {
 			flag.Changed = true
 		}

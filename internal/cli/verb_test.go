@@ -65,6 +65,7 @@ func TestVerb(t *testing.T) {
 		{"doctor", `{"log_level": "debug"}`, []string{set}, robocache.ErrMisuse, "unknown option"},
 		{"doctor", `{"decode": "yes"}`, []string{set}, robocache.ErrMisuse, "true or false"},
 		{"doctor", `{"episodes": ["x"]}`, []string{set}, robocache.ErrMisuse, "episodes"},
+		{"convert", `{"episodes": []}`, []string{set, set + "y"}, robocache.ErrMisuse, "at least one"},
 		{"doctor", `{}`, nil, robocache.ErrMisuse, "arg(s)"},
 		{"doctor", `{}`, []string{"--help"}, robocache.ErrNotFound, "--help"},
 		{"nonsense", `{}`, nil, robocache.ErrMisuse, "unknown verb"},

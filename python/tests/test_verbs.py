@@ -159,6 +159,7 @@ def test_map(made: str) -> None:
         (lambda p: robocache.convert(p, p + "x", **{"video-codec": "h264"}), robocache.Misuse, "did you mean 'video_codec'"),
         (lambda p: robocache.doctor(p, decode=3), robocache.Misuse, "decode=3: expected true or false"),
         (lambda p: robocache.doctor(p, episodes=True), robocache.Misuse, "expected a value"),
+        (lambda p: robocache.convert(p, p + "x", episodes=[]), robocache.Misuse, "at least one"),
         (lambda p: robocache.doctor(p, format=object()), robocache.Misuse, "cannot be a object"),
         (lambda p: robocache.doctor(p + "/nope"), robocache.NotFound, "nope"),
         (lambda p: robocache.inspect(p, episode=99), robocache.Misuse, "from 0 to 2"),
