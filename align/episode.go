@@ -172,10 +172,31 @@ func (a *aligner) choose(f robocache.Feature) (source, error) {
 		w := int64(a.cfg.Window)
 		if w == 0 && !a.cfg.HZ.Zero() {
 			w = nanos(a.cfg.HZ, 1)
+		} else if w == 0 {
+			w = evenStep(a.cfg.Times)
+		}
+		if w == 0 {
+			err := s.opt.fail(robocache.ErrMisuse, nil, "mean needs a window, and the targets have no period", "evenly spaced times, or hz", "other times")
+			return s, err
 		}
 		s.opt.Before, s.opt.After = HalfWindows(w)
 	}
 	return s, nil
+}
+
+// evenStep is the period of evenly spaced times, to the nanosecond that their rounding leaves; 0 of others.
+func evenStep(times []Nanos) int64 {
+	n := int64(len(times) - 1)
+	if n < 1 {
+		return 0
+	}
+	step := (int64(times[n]-times[0]) + n/2) / n
+	for i := range n {
+		if d := int64(times[i+1]-times[i]) - step; d < -1 || d > 1 {
+			return 0
+		}
+	}
+	return max(step, 0) // decreasing targets have none
 }
 
 // clock reads the stamps of a stream, checks them once, and finds whether another stream has the same.

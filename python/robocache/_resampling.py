@@ -290,6 +290,8 @@ def call(
 ) -> tuple[Any, Any, View, Plan | None]:  # fmt: skip
     """One call: result, validity, targets, and the plan."""
     step = own_step(hz)
+    if not step and clock == "ns" and any(s[3].get("mode") == "mean" and s[3].get("window") is None for s in streams):
+        step = _timeline.even_step(target_times)
     series = [series_of(*s, step=step) for s in streams]
     targets = targets_of(target_times, hz, series)
     far = [warn_far(v) for v in (*(s.times for s in series), targets)]

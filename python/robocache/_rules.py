@@ -86,7 +86,7 @@ def _window(out: dict[str, Any], mode: str, window: Any, step: int) -> None:
         return
     if window is None:
         if step <= 0:
-            raise Misuse("mean needs a window: window= seconds (or int ns) around each target", hint="give window=, or hz= in place of target times")
+            raise Misuse("mean needs a window: window= seconds (or int ns) around each target", hint="give window=, or hz= in place of target times; evenly spaced targets on the CPU have a period of their own")
         window = step
     if isinstance(window, (tuple, list)):
         if len(window) != 2:

@@ -77,3 +77,19 @@ def grid(streams: list[tuple[View, View | None, View | None]], f: Fraction) -> n
     out = first[:, None] + _nanos(np.arange(rows), f)[None, :]
     shared = all(len(s[0].shape) == 1 and s[1] is None and s[2] is None for s in streams)
     return np.ascontiguousarray(out[0]) if shared else out
+
+
+def even_step(targets: Any) -> int:
+    """The period of evenly spaced target times, ns, to the nanosecond that their rounding leaves; 0 of others, and of those on a device."""
+    if getattr(targets, "is_cuda", False):
+        return 0
+    try:
+        t = np.asarray(targets)
+    except (TypeError, ValueError, RuntimeError):
+        return 0
+    if t.ndim == 0 or t.shape[-1] < 2 or t.dtype.kind not in "iuf" or not np.isfinite(t).all():
+        return 0
+    ns = t.astype(np.int64) if t.dtype.kind in "iu" else np.rint(t.astype(np.float64) * 1e9).astype(np.int64)
+    steps = np.diff(ns.reshape(-1, ns.shape[-1]), axis=1)
+    step = round(float(steps.mean())) if steps.size else 0
+    return step if step > 0 and (np.abs(steps - step) <= (1 if t.dtype.kind in "iu" or t.dtype.itemsize > 4 else step // 1000)).all() else 0

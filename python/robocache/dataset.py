@@ -351,7 +351,9 @@ class Episode:
         keys: the streams to align; default all but pictures, point clouds and bookkeeping columns. A picture stream that is named is decoded: uint8
         (T, C, H, W).
         Returns a dict: "times" (int64 ns, shape (T,)), each key's array (T, …) (text: a list), and `<key>_is_pad` (bool, (T,)),
-        True where the row is not a recorded or properly interpolated one.
+        True where the row is not a recorded or properly interpolated one. Point clouds and other rows of varying length come one after the
+        other, (N, …), and `<key>_lengths`, int64 (T,), says how many are of each row. "mean" takes half a period of the timeline before each
+        time and half behind; times= must be evenly spaced for it.
         """
         features = self.dataset.features
         if (hz is None) == (times is None):
