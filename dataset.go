@@ -43,6 +43,33 @@ func (i *Info) Keys() []string {
 	return keys
 }
 
+// Withheld says why a stream that the dataset declares cannot be given; nil where none of that key is withheld.
+func (i *Info) Withheld(key string) error {
+	for k := range i.Findings {
+		f := &i.Findings[k]
+		if f.NotDelivered != key || key == "" {
+			continue
+		}
+		class := ErrUnsupported
+		if f.Code == "feature-dropped" || strings.HasPrefix(f.Code, "unreadable") {
+			class = ErrMalformed
+		}
+		where := Where{"stream": key}
+		for n, v := range f.Where {
+			if n != "stream" {
+				where[n] = v
+			}
+		}
+		return &Error{Class: class, Op: "open", Where: where, Msg: "the stream is declared and cannot be delivered: " + f.Message, Hint: f.Mend}
+	}
+	return nil
+}
+
+// Vital says whether training must not go on without a stream: a camera, or an action.
+func Vital(kind Kind, key string) bool {
+	return kind == KindVideo || kind == KindImage || key == "action" || key == "actions" || strings.HasPrefix(key, "action.")
+}
+
 // Task is a text and its number in the dataset.
 type Task struct {
 	Index int64  `json:"task_index"`
@@ -236,6 +263,9 @@ type Finding struct {
 	Message  string   `json:"message"`
 	Mend     string   `json:"mend,omitempty"`
 	Count    int64    `json:"count,omitempty"` // how often, where it was counted
+	// NotDelivered is the key of a stream that the dataset declares and that cannot be given. An error: training does not go on without it
+	// unless its keys are named.
+	NotDelivered string `json:"not_delivered,omitempty"`
 }
 
 // Ranged is what a reader needs of a file: bytes at an offset, and to know that the file is still the one it opened.

@@ -1,7 +1,9 @@
 package loader
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -81,6 +83,7 @@ type layout struct {
 	tensors []tensorPlan
 	texts   []int    // columns of the texts, in order
 	known   []string // keys of the dataset
+	left    []NotDelivered
 }
 
 type tensorPlan struct {
@@ -113,14 +116,25 @@ func newLayout(ctx context.Context, ds robocache.Dataset, cfg *Config, on *line,
 	}
 	for _, k := range cfg.Keys {
 		if !slices.Contains(known, k) {
-			return nil, unknownKey("keys", k, known)
+			return nil, cmp.Or(info.Withheld(k), unknownKey("keys", k, known))
+		}
+	}
+	for i := range info.Findings {
+		f := &info.Findings[i]
+		if cfg.Keys == nil && f.Severity == robocache.SeverityError && f.NotDelivered != "" && !slices.Contains(known, f.NotDelivered) {
+			var e *robocache.Error
+			err := info.Withheld(f.NotDelivered)
+			if errors.As(err, &e) {
+				e.Hint = "keys=[…] names what is wanted and goes on without it; or: " + e.Hint
+			}
+			return nil, err
 		}
 	}
 	wanted := func(k string) bool { return cfg.Keys == nil || slices.Contains(cfg.Keys, k) }
 	for _, d := range cfg.Deltas {
 		switch {
 		case !slices.Contains(known, d.Key):
-			return nil, unknownKey("delta_timestamps", d.Key, known)
+			return nil, cmp.Or(info.Withheld(d.Key), unknownKey("delta_timestamps", d.Key, known))
 		case !wanted(d.Key):
 			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: "delta_timestamps names " + d.Key + ", which keys leaves out"}
 		case len(d.Offsets) == 0:
@@ -147,6 +161,7 @@ func newLayout(ctx context.Context, ds robocache.Dataset, cfg *Config, on *line,
 					return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "loader", Where: robocache.Where{"stream": f.Key}, Msg: "the format " + info.Format + " gives no rows of varying length"}
 				}
 				warn(f.Key + " is left out: the format " + info.Format + " gives no rows of varying length")
+				l.left = append(l.left, NotDelivered{Key: f.Key, Reason: "the format " + info.Format + " gives no rows of varying length"})
 				continue
 			}
 			if err := l.add(f, cfg, info, on); err != nil {

@@ -44,7 +44,30 @@ type Stats struct {
 	Sources       []SourceStats `json:"sources,omitempty"` // of a mixture
 	BadEpisodes   []BadEpisode  `json:"bad_episodes,omitempty"`
 	Warnings      []string      `json:"warnings,omitempty"`
-	Backend       string        `json:"backend,omitempty"` // the decoder
+	// NotDelivered are the streams that the datasets declare and that no batch holds because they cannot be given.
+	NotDelivered []NotDelivered `json:"not_delivered"`
+	Backend      string         `json:"backend,omitempty"` // the decoder
+}
+
+// NotDelivered is a stream that cannot be given, and why.
+type NotDelivered struct {
+	Source int    `json:"source"` // its place in a mixture
+	Key    string `json:"key"`
+	Reason string `json:"reason"`
+}
+
+// withheld lists the streams that a source declares and cannot give.
+func (src *source) withheld(number int) []NotDelivered {
+	out := slices.Clone(src.layout.left)
+	for _, f := range src.ds.Info().Findings {
+		if f.NotDelivered != "" {
+			out = append(out, NotDelivered{Key: f.NotDelivered, Reason: f.Message})
+		}
+	}
+	for i := range out {
+		out[i].Source = number
+	}
+	return out
 }
 
 // Memory says how memory_budget is shared out, and what of it is and was taken.
@@ -119,7 +142,9 @@ func (a *assembler) stats() Stats {
 		Frames: n.frames.Load(), FramesUnique: n.unique.Load(), Stills: n.stills.Load(),
 		BufferBytes: a.buffers.inUse.Load(), BufferPeak: a.buffers.peak.Load(), Wrapped: n.wrap.Load(), Skipped: n.skip.Load(),
 	}
-	for _, src := range a.sources {
+	s.NotDelivered = []NotDelivered{}
+	for i, src := range a.sources {
+		s.NotDelivered = append(s.NotDelivered, src.withheld(i)...)
 		if src.reels == nil {
 			continue
 		}

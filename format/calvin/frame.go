@@ -85,7 +85,7 @@ func (d *Dataset) describe(ctx context.Context) error {
 			return robocache.At(err, robocache.Where{"file": name, "member": f.Name})
 		}
 		if h.Type.DType() == robocache.InvalidDType {
-			d.find(robocache.Finding{Severity: robocache.SeverityInfo, Code: objects, Where: robocache.Where{"file": name, "member": f.Name}, Message: "an array of " + h.Type.String() + ", not of numbers, is left out"})
+			d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: objects, Where: robocache.Where{"file": name, "member": f.Name}, Message: "an array of " + h.Type.String() + ", not of numbers, is left out", NotDelivered: m.name})
 			continue
 		}
 		if have := int64(len(content[0]) - h.Offset); h.Bytes > have {

@@ -54,7 +54,7 @@ func (d *Dataset) describe(ctx context.Context) error {
 		r := &d.raw.features[i]
 		f, err := feature(r)
 		if err != nil {
-			d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "feature-dropped", Where: robocache.Where{"file": infoPath, "pointer": "/features/" + escapePointer(r.key)}, Message: err.Error(), Mend: "declare one of the format's types"})
+			d.find(robocache.Finding{Severity: dropped(f.Kind, r.key), Code: "feature-dropped", Where: robocache.Where{"file": infoPath, "pointer": "/features/" + escapePointer(r.key)}, Message: err.Error(), Mend: "declare one of the format's types", NotDelivered: r.key})
 			continue
 		}
 		switch {
@@ -64,7 +64,7 @@ func (d *Dataset) describe(ctx context.Context) error {
 				return err
 			}
 			if !ok {
-				d.drop(r.key, "no video file of it is there")
+				d.drop(&f, "no video file of it is there")
 				continue
 			}
 			d.add(f, fromVideo)
@@ -72,7 +72,7 @@ func (d *Dataset) describe(ctx context.Context) error {
 			if f.Default {
 				d.add(f, derived)
 			} else {
-				d.drop(r.key, "no column of that name is in the data")
+				d.drop(&f, "no column of that name is in the data")
 			}
 		default:
 			if most, ok := longestRow(schema, r.key); ok && f.Kind == robocache.KindNumeric && int64(f.Elements()) > max(most, 1<<16) {
@@ -125,9 +125,17 @@ func (f *infoFile) declares(key string) *declared {
 	return nil
 }
 
-func (d *Dataset) drop(key, why string) {
-	d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "feature-dropped", Where: robocache.Where{"file": infoPath, "pointer": "/features/" + escapePointer(key)},
-		Message: "feature " + key + " is declared, but " + why + ": it is left out", Mend: "remove it from info.json, or fetch what is missing"})
+// dropped is how bad it is that a feature is left out.
+func dropped(kind robocache.Kind, key string) robocache.Severity {
+	if robocache.Vital(kind, key) {
+		return robocache.SeverityError
+	}
+	return robocache.SeverityWarning
+}
+
+func (d *Dataset) drop(f *robocache.Feature, why string) {
+	d.find(robocache.Finding{Severity: dropped(f.Kind, f.Key), Code: "feature-dropped", Where: robocache.Where{"file": infoPath, "pointer": "/features/" + escapePointer(f.Key)},
+		Message: "feature " + f.Key + " is declared, but " + why + ": it is left out", Mend: "remove it from info.json, or fetch what is missing", NotDelivered: f.Key})
 }
 
 func (d *Dataset) add(f robocache.Feature, src source) {
@@ -147,6 +155,7 @@ func (d *Dataset) undeclared(top *pq.Node) {
 	switch f.DType {
 	case robocache.InvalidDType:
 		finding.Message += "; its shape is not known: it is left out"
+		finding.NotDelivered = top.Name
 	case robocache.String:
 		f.Kind = robocache.KindText
 		fallthrough

@@ -39,7 +39,7 @@ func (d *Dataset) describe(ctx context.Context, own ownMetadata) error {
 	for i := range d.s.leaves {
 		l := &d.s.leaves[i]
 		if l.what != "" {
-			d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "unsupported-feature", Where: robocache.Where{"file": featuresName, "stream": l.key}, Message: l.what + " is not read"})
+			d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "unsupported-feature", Where: robocache.Where{"file": featuresName, "stream": l.key}, Message: l.what + " is not read", NotDelivered: l.key})
 			continue
 		}
 		f := robocache.Feature{Key: l.key, Kind: robocache.KindNumeric, DType: l.dtype, Shape: append([]int(nil), l.shape...), FPS: d.info.FPS, Default: !l.step, Masked: l.optional && l.coding == plain}

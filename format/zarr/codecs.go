@@ -121,7 +121,7 @@ func pipelineV2(a *Array, t npy.Type, m metaV2) (pipeline, error) {
 	for i, f := range m.Filters {
 		if a.Text {
 			if i > 0 || b.objects(f.ID) != nil {
-				return pipeline{}, unsupported("object codec %q", f.ID)
+				return pipeline{}, unsupported("an array of Python objects (dtype object, codec %q)", f.ID)
 			}
 			continue
 		}
@@ -130,7 +130,7 @@ func pipelineV2(a *Array, t npy.Type, m metaV2) (pipeline, error) {
 		}
 	}
 	if a.Text && b.texts == nil {
-		return pipeline{}, unsupported("objects without a codec")
+		return pipeline{}, unsupported("an array of Python objects (dtype object) without a codec")
 	}
 	if m.Compressor != nil {
 		if err := b.codec(m.Compressor.ID, m.Compressor.config); err != nil {

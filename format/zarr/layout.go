@@ -64,6 +64,13 @@ func (d *Dataset) readEnds(ctx context.Context, a *Array) error {
 // describeBuffer names the streams of a replay buffer: the arrays below data/.
 func (d *Dataset) describeBuffer(ctx context.Context, choice map[string]string) error {
 	total := d.ends[len(d.ends)-1]
+	d.withhold(func(p string) string {
+		name, ok := strings.CutPrefix(p, "data/")
+		if !ok {
+			return ""
+		}
+		return bufferKey(name, &Array{})
+	})
 	masks := map[string]*Array{}
 	for _, p := range d.paths() {
 		name, ok := strings.CutPrefix(p, "data/")
@@ -143,6 +150,24 @@ func bufferKey(name string, a *Array) string {
 	return "observation." + name
 }
 
+// vital is how bad it is that an array is not read.
+func vital(key string) robocache.Severity {
+	if robocache.Vital("", key) {
+		return robocache.SeverityError
+	}
+	return robocache.SeverityWarning
+}
+
+// withhold gives the arrays whose metadata could not be taken in the keys that they would have.
+func (d *Dataset) withhold(key func(path string) string) {
+	for i := range d.info.Findings {
+		if f := &d.info.Findings[i]; f.Code == "array-skipped" && f.NotDelivered != "" {
+			f.NotDelivered = key(f.NotDelivered)
+			f.Severity = vital(f.NotDelivered)
+		}
+	}
+}
+
 // describeGeneric names the streams of a store without a known layout: every array, by its path.
 func (d *Dataset) describeGeneric(ctx context.Context, choice map[string]string) error {
 	// The rows that most arrays have are the episode's own; arrays of another length have a clock of their own.
@@ -164,6 +189,7 @@ func (d *Dataset) describeGeneric(ctx context.Context, choice map[string]string)
 	if anchor > 1<<31 {
 		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "zarr open", Msg: fmt.Sprintf("an episode of %d rows", anchor)}
 	}
+	d.withhold(func(p string) string { return strings.ReplaceAll(p, "/", ".") })
 	d.ends = []int64{0, int64(anchor)}
 	d.info.Episodes, d.info.Frames = 1, int64(anchor)
 	for _, p := range d.paths() {
@@ -214,7 +240,11 @@ func (d *Dataset) describe(ctx context.Context, a *Array, key, clock string, cho
 	switch {
 	case a.Text || f.DType == robocache.InvalidDType:
 		if n != 1 && !(n == 2 && a.Shape[1] == 1) {
-			d.find(robocache.Finding{Severity: robocache.SeverityInfo, Code: "array-skipped", Where: robocache.Where{"file": a.Path}, Message: "texts of more than one dimension"})
+			why := fmt.Sprintf("texts of shape %v are not read: a text a row is", a.Shape)
+			if a.Text {
+				why = fmt.Sprintf("an array of Python objects (dtype object) of shape %v is not read: a text a row is", a.Shape)
+			}
+			d.find(robocache.Finding{Severity: vital(key), Code: "array-skipped", Where: robocache.Where{"file": a.Path}, Message: why, Mend: "store numbers under a dtype of numbers", NotDelivered: key})
 			return nil
 		}
 		f.Kind, f.DType, f.Shape = robocache.KindText, robocache.String, []int{1}

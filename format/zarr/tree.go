@@ -169,7 +169,7 @@ func (t *tree) add(name string, b []byte, parse func(string, []byte) (*Array, er
 	}
 	a, err := parse(name, b)
 	if errors.Is(err, robocache.ErrUnsupported) {
-		t.findings = append(t.findings, robocache.Finding{Severity: robocache.SeverityInfo, Code: "array-skipped", Where: robocache.Where{"file": path.Join(name, metaV2Name)}, Message: err.Error()})
+		t.findings = append(t.findings, robocache.Finding{Severity: robocache.SeverityWarning, Code: "array-skipped", Where: robocache.Where{"file": path.Join(name, map[string]string{"v2": metaV2Name, "v3": metaV3Name}[t.version])}, Message: err.Error(), NotDelivered: name})
 		return nil
 	}
 	if err != nil {

@@ -55,7 +55,9 @@ class Feature:
 
 
 class Features(dict[str, Feature]):
-    """The streams of a dataset by key: a dict that prints as a table."""
+    """The streams of a dataset by key: a dict that prints as a table. withheld: those that it declares and cannot give, {key: why}."""
+
+    withheld: Mapping[str, str] = {}  # noqa: RUF012  # set once, by the dataset
 
     def __repr__(self) -> str:
         def cells(f: Feature) -> list[str]:

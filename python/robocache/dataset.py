@@ -10,7 +10,7 @@ import numpy as np
 
 from . import _engine, _memory, _options, _statistics
 from ._alignment import align_args
-from ._errors import Misuse
+from ._errors import Misuse, Unsupported
 from ._feature import Feature, Features
 from ._rates import number, rate
 
@@ -102,6 +102,7 @@ class Dataset:
         """The streams by key, in the dataset's order: a dict that prints as a table."""
         if self._features is None:
             self._features = Features((d["key"], Feature.of(d)) for d in self.info["features"] or [])
+            self._features.withheld = {f["not_delivered"]: f["message"] for f in self.findings if f.get("not_delivered") and f["not_delivered"] not in self._features}
         return self._features
 
     @property
@@ -123,7 +124,10 @@ class Dataset:
 
     @property
     def findings(self) -> list[dict[str, Any]]:
-        """What opening noticed: severity, code, where, message, mend. 'robocache doctor' looks closer."""
+        """What opening noticed: severity, code, where, message, mend. 'robocache doctor' looks closer.
+
+        not_delivered is the key of a stream that the dataset declares and that cannot be given; `message` says why.
+        """
         return list(self.info.get("findings") or [])
 
     @property
@@ -261,6 +265,8 @@ class _Streams(Mapping[str, "Stream"]):
 
     def __getitem__(self, key: str) -> Stream:
         features = self._episode.dataset.features
+        if key in features.withheld:
+            raise Unsupported(f"the stream {key!r} is declared and cannot be delivered: {features.withheld[key]}", {"stream": key})
         if key not in features:
             raise _NoStream(f"unknown stream {key!r}", {"stream": key}, _options.nearest(key, features))
         return Stream(self._episode, features[key])

@@ -222,7 +222,7 @@ class Loader(_Base):
                 raise Unsupported("image_transforms are Python code, and a Loader runs none per sample", hint="apply them to the batch, on its device")
             inherited, source = dict(source._config), source.dataset
         self.datasets = [opened(source, **how)]
-        self._features = dict(self.datasets[0].features)
+        self._features = self.datasets[0].features
         return inherited
 
     def _mixture(self, **options: Any) -> None:
@@ -495,7 +495,7 @@ class Loader(_Base):
 
     def stats(self) -> dict[str, Any]:
         """What was done so far: samples/s, seconds of each stage (summed over threads) and of waits, pictures wanted and decoded, bytes read,
-        wrapped and skipped samples, bad episodes, memory by use; of a mixture, what each source gave; whether batches are page-locked; and
+        wrapped and skipped samples, bad episodes, not_delivered (streams that are declared and cannot be given: key, reason, source), memory by use; of a mixture, what each source gave; whether batches are page-locked; and
         finished_on: "cuda" where casts, normalisation and interpolation are done there ("host" beside not_on_device: why, where they cannot be).
 
         wait_data_seconds is what the loop waited for the loader; wait_consumer_seconds what the loader waited for the loop.

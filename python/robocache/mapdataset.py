@@ -53,7 +53,7 @@ def sample_config(
     if keys is not None:
         if isinstance(keys, str):
             raise Misuse(f"keys={keys!r}: expected a list of keys")
-        c["keys"] = [_options.key(k, [*features, "task", "episode_id"], "key") for k in keys]
+        c["keys"] = [_options.key(k, [*features, *getattr(features, "withheld", ()), "task", "episode_id"], "key") for k in keys]  # the engine says why one is withheld
     if episodes is not None:
         try:
             c["episodes"] = [operator.index(e) for e in episodes]
@@ -66,7 +66,7 @@ def sample_config(
             raise Misuse(f"delta_timestamps={delta_timestamps!r}: expected a dict by key")
         # Seconds, ints too: lerobot's rule, where [-1, 0] is one second.
         try:
-            c["delta_timestamps"] = {_options.key(k, features, "key of delta_timestamps"): [_second(d) for d in v] for k, v in delta_timestamps.items()}
+            c["delta_timestamps"] = {_options.key(k, [*features, *getattr(features, "withheld", ())], "key of delta_timestamps"): [_second(d) for d in v] for k, v in delta_timestamps.items()}
         except Misuse:
             raise
         except (TypeError, ValueError):

@@ -56,3 +56,24 @@ def test_fifo_is_malformed(tmp_path: Path, robomimic_pair: Path) -> None:
     os.mkfifo(tmp_path / "a_1.hdf5")
     with pytest.raises(robocache.Malformed, match=r"a_1\.hdf5.*a FIFO"):
         robocache.open(tmp_path)
+
+
+def test_withheld_streams(tmp_path: Path) -> None:
+    """A stream that cannot be given: named by findings, features, stats and by asking for it; no Loader goes on without an action."""
+    h5py = pytest.importorskip("h5py")
+    import numpy as np
+
+    with h5py.File(tmp_path / "a_0.hdf5", "w") as f:
+        f["x"] = np.zeros((8, 2), "f4")
+        f["action"] = np.zeros((8, 2), "c8")  # complex numbers
+    ds = robocache.open(tmp_path, rows_hz=10)
+    assert [f["not_delivered"] for f in ds.findings if f.get("not_delivered")] == ["action"]
+    assert "action" in ds.features.withheld and "action" not in ds.features
+    with pytest.raises(robocache.Unsupported, match="action"):
+        ds.episode(0).streams["action"]
+    with pytest.raises(robocache.Unsupported, match="action"):
+        robocache.Loader(ds, batch_size=2, keys=["action"])
+    with pytest.raises(robocache.Unsupported, match=r"action.*keys="):
+        robocache.Loader(ds, batch_size=2)
+    loader = robocache.Loader(ds, batch_size=2, keys=["x"])
+    assert [(n["key"], bool(n["reason"])) for n in loader.stats()["not_delivered"]] == [("action", True)]

@@ -211,8 +211,11 @@ func (d *Dataset) unreadable(rec int, info *TopicInfo, err error) {
 	sev, code := robocache.SeverityError, "unreadable-topic"
 	if errors.Is(err, robocache.ErrUnsupported) {
 		sev, code = robocache.SeverityWarning, "unsupported-topic"
+		if strings.HasSuffix(info.Type, "Image") || strings.HasSuffix(info.Type, "Video") {
+			sev = robocache.SeverityError // a camera
+		}
 	}
-	d.notice(-1, robocache.Finding{Severity: sev, Code: code, Where: robocache.Where{"file": d.pool.recs[rec].Name, "stream": info.Name},
+	d.notice(-1, robocache.Finding{Severity: sev, Code: code, Where: robocache.Where{"file": d.pool.recs[rec].Name, "stream": info.Name}, NotDelivered: ros2.Key(info.Name),
 		Message: fmt.Sprintf("%s (%s) is left out: %v", info.Name, info.Type, err), Count: info.Messages})
 }
 

@@ -23,6 +23,15 @@ func (e *Episode) Tree(ctx context.Context, key func(path string) string) (out [
 			found = append(found, robocache.Finding{Severity: robocache.SeverityInfo, Code: "no-stream", Where: robocache.Where{"file": e.File.Name(), "pointer": strings.TrimPrefix(e.Path+"/"+path, "/")}, Message: "this is no stream: " + why})
 		}
 	}
+	refuse := func(path, key, why string) { // it has rows, or would have
+		if note(path, why); len(found) < 1000 {
+			f := &found[len(found)-1]
+			f.Severity, f.Code, f.NotDelivered = robocache.SeverityWarning, "unsupported-stream", key
+			if robocache.Vital("", key) {
+				f.Severity = robocache.SeverityError
+			}
+		}
+	}
 	err = w.Walk(ctx, "", func(path string, o *h5.Object) error {
 		k := key(path)
 		if k == "" {
@@ -33,7 +42,7 @@ func (e *Episode) Tree(ctx context.Context, key func(path string) string) (out [
 			if !Data(err) {
 				return err
 			}
-			note(path, err.Error())
+			refuse(path, k, err.Error())
 			return nil
 		}
 		after := e.Acts && len(d.Shape) > 0 && d.Rows() == int64(e.Length)+1
@@ -50,7 +59,7 @@ func (e *Episode) Tree(ctx context.Context, key func(path string) string) (out [
 			why = err.Error()
 		}
 		if len(streams) == 0 {
-			note(path, why)
+			refuse(path, k, why)
 		}
 		for i := range streams {
 			streams[i].After = after
