@@ -298,7 +298,7 @@ func (l *Loader) Remaining() int64 {
 }
 
 // Epoch is the epoch that the next batch belongs to.
-func (l *Loader) Epoch() int64 { return l.State().Epoch }
+func (l *Loader) Epoch() int64 { return l.Standing().Epoch }
 
 // SetEpoch goes to the start of an epoch. It does nothing where the loader stands in that epoch and has given nothing
 // since it was made or restored, so that set_epoch after load_state_dict keeps the place.
@@ -321,6 +321,25 @@ func (l *Loader) Order(epoch int64) *Order {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return &Order{l.order.sequence(epoch)}
+}
+
+// RankOrder is what one rank gives in a whole epoch, batch after batch, wrapped samples among it (L3); nothing is read for it. Bad episodes
+// are not taken out.
+func (l *Loader) RankOrder(epoch int64, rank int) ([]int64, error) {
+	if rank < 0 || rank >= l.cfg.WorldSize {
+		return nil, misuse("rank", fmt.Sprintf("0 to %d (world_size is %d)", l.cfg.WorldSize-1, l.cfg.WorldSize), fmt.Sprint(rank))
+	}
+	l.mu.Lock()
+	c, order := l.course(0), l.order
+	l.mu.Unlock()
+	c.rank, c.epoch, c.bad = int64(rank), epoch, nil
+	c.make = func() sequence { return order.sequence(epoch) }
+	var out []int64
+	var at cursor
+	for s := new(step); c.next(at, s); at = s.after {
+		out = append(out, s.samples...)
+	}
+	return out, nil
 }
 
 // Rows says which row of the dataset each sample is (with hz: which place of the episode's timeline).

@@ -192,7 +192,7 @@ func (m *simulation) life() {
 			m.commit(all, ended, world, batch)
 		}
 		// Any rank's state will do.
-		raw, err := json.Marshal(ranks[rng.IntN(world)].l.State())
+		raw, err := json.Marshal(ranks[rng.IntN(world)].l.Standing())
 		if err != nil {
 			m.t.Fatal(err)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
@@ -12,6 +13,8 @@ import (
 
 // source is one dataset that batches are made of: its samples, its columns, its files. Most loaders have one; a mixture has several.
 type source struct {
+	identity sync.Map // of the values of a stream (values)
+
 	a      *assembler
 	index  int
 	name   string // of a mixture's source

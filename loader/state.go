@@ -51,7 +51,9 @@ type Fingerprint struct {
 	Format   string `json:"format"`
 	Episodes int    `json:"episodes"`
 	Samples  int64  `json:"samples"`
-	Lengths  string `json:"lengths"` // hash over the selected episodes' numbers and samples
+	Lengths  string `json:"lengths"`          // hash over the selected episodes' numbers and samples
+	Stream   string `json:"stream,omitempty"` // of whose rows Values is a hash: a few of the first and the last selected episode
+	Values   string `json:"values,omitempty"`
 }
 
 // BadEpisode is an episode that was found bad while reading. Its samples are left out of the order from the position on where it was found.
@@ -66,8 +68,15 @@ type BadEpisode struct {
 // orderNames are the modes as a state names them.
 var orderNames = map[Shuffle]string{FileOrder: "file", Global: "global", Pool: "pool"}
 
-// State is where the loader stands, at any moment.
+// State is where the loader stands, at any moment, and of which data.
 func (l *Loader) State() State {
+	s := l.Standing()
+	l.Identify(&s)
+	return s
+}
+
+// Standing is State for who asks before every batch: nothing is read, so that it does not tell datasets of the same lengths apart before Identify.
+func (l *Loader) Standing() State {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	o := l.order
@@ -236,6 +245,11 @@ func (l *Loader) Restore(s State, force bool) error {
 	o, err := l.order.restored(&s, force)
 	if err != nil {
 		return err
+	}
+	if !force {
+		if what := l.otherData(&s); what != "" {
+			return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: what, Hint: "force=True goes on all the same"}
+		}
 	}
 	n := o.samples()
 	if s.Epoch < 0 {

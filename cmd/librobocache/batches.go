@@ -6,6 +6,7 @@ package main
 import "C"
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/goatnote-inc/robocache"
@@ -139,7 +140,10 @@ func robocache_loader_state(handle C.int64_t, in *C.char, timeoutMS C.int32_t, t
 		case n < 0 || n > l.seq || n <= l.seq-int64(len(l.before)):
 			return result{}, misuse("state", "the state before so early a batch is not kept")
 		}
-		return result{value: l.before[n%int64(len(l.before))]}, nil
+		s := l.before[n%int64(len(l.before))]
+		s.Sources = slices.Clone(s.Sources)
+		l.l.Identify(&s)
+		return result{value: s}, nil
 	})
 }
 
@@ -187,11 +191,25 @@ func robocache_loader_order(handle C.int64_t, in *C.char, timeoutMS C.int32_t, t
 		Epoch int64 `json:"epoch"`
 		From  int64 `json:"from"`
 		Count int64 `json:"count"` // 0 = to the end
+		Rank  *int  `json:"rank"`  // what one rank gives; nil: all
 	}
 	if err := arguments(in, &a); err != nil {
 		return fail(out, err)
 	}
 	return with(handle, timeoutMS, ticket, out, func(_ context, l *loading) (result, error) {
+		if a.Rank != nil {
+			own, err := l.l.RankOrder(a.Epoch, *a.Rank)
+			if err != nil {
+				return result{}, err
+			}
+			var ans answer
+			b, err := ans.add("order", robocache.Int64, []int{len(own)})
+			if err != nil {
+				return result{}, err
+			}
+			copy(int64s(b), own)
+			return ans.result(), nil
+		}
 		o := l.l.Order(a.Epoch)
 		from := min(max(a.From, 0), o.Len())
 		n := o.Len() - from

@@ -135,7 +135,7 @@ func (l *loading) take(epoch int64, timeoutMS int, taken *C.robocache_taken) err
 	if over {
 		return io.EOF
 	}
-	before := l.l.State()
+	before := l.l.Standing()
 	b, ok, err := l.l.TryNext()
 	switch {
 	case err == nil && !ok && timeoutMS == 0:

@@ -466,7 +466,8 @@ class Loader(_Base):
         return self._open().call("robocache_loader_state", {"before": before} if before else None)
 
     def load_state_dict(self, state: Mapping[str, Any], *, force: bool = False) -> None:
-        """Goes on from a state: exactly, at any world size, batch size and number of threads. A state of other data is Misuse, unless forced."""
+        """Goes on from a state: exactly, at any world size, batch size and number of threads. A state of other data (also of equal lengths: some values
+        of the actions are compared) is Misuse that says what differs, unless force=True. States of earlier versions do not tell of values."""
         if not isinstance(state, Mapping):
             raise Misuse(f"a state of {type(state).__name__}: expected what state_dict() gave")
         self._open().call("robocache_loader_restore", {"state": dict(state), "force": bool(force)})
@@ -478,12 +479,18 @@ class Loader(_Base):
         each source, by name or position: normalizer["name"]."""
         return Normalizer.of(self._open().open().info["normalizers"])
 
-    def order(self, epoch: int = 0) -> np.ndarray:
-        """Sample numbers in the order of an epoch, over all ranks: int64. Nothing is decoded for it.
+    def order(self, epoch: int = 0, *, rank: int | None = None) -> np.ndarray:
+        """Sample numbers in the order of an epoch, over all ranks: int64. Nothing is decoded for it. rank: what that rank gives, batch after batch.
+
+        Step t takes the positions [t·G, (t + 1)·G) of order(epoch), G = batch_size · world_size, and rank r the r-th slice of batch_size of
+        them. With shuffle="pool" a step's positions are sorted by pool (pool_shards) before they are sliced, so that a rank keeps to few pools;
+        what it gets it gives in the order of positions. The ranks' orders together are order(epoch): less what drop_last leaves out, more the
+        epoch's first samples with which uneven="wrap" fills the last step.
 
         Samples are numbered as MapDataset counts; those of a mixture one source after the other. locate() says where they lie.
         """
-        return arrays(self._open().call("robocache_loader_order", {"epoch": operator.index(epoch)}))["order"]
+        which = {} if rank is None else {"rank": operator.index(rank)}
+        return arrays(self._open().call("robocache_loader_order", {"epoch": operator.index(epoch), **which}))["order"]
 
     def locate(self, samples: Any) -> Located:
         """Where samples lie that order() named: dataset_index, episode (a position) and row, int64 arrays."""

@@ -215,6 +215,42 @@ def test_state_of_other_data(h264: str) -> None:
         index_loader(h264).load_state_dict({"colour": 1})
 
 
+def test_state_of_equal_lengths(tmp_path: Path) -> None:
+    """Another dataset with the same number of episodes of the same lengths; and the same one elsewhere, whose state loads."""
+    h5py = pytest.importorskip("h5py", reason="h5py is not installed")
+    for name, offset in (("one", 0.0), ("copy", 0.0), ("other", 1.0)):
+        with h5py.File(tmp_path / f"{name}.hdf5", "w") as f:
+            for e in range(3):
+                g = f.create_group(f"data/demo_{e}")
+                g["actions"] = np.arange(20, dtype=np.float32).reshape(10, 2) + e + offset
+    one, copy, other = (robocache.Loader(tmp_path / f"{n}.hdf5", rows_hz=10, batch_size=4) for n in ("one", "copy", "other"))
+    for _ in range(2):
+        next(iter(one))
+    state = json.loads(json.dumps(one.state_dict()))
+    copy.load_state_dict(state)
+    assert copy.state_dict()["fingerprint"] == state["fingerprint"]
+    with pytest.raises(robocache.Misuse, match="values of action differ") as e:
+        other.load_state_dict(state)
+    assert "force=True" in e.value.hint
+    other.load_state_dict(state, force=True)
+    for name in ("stream", "values"):  # a state of an earlier version
+        del state["fingerprint"][name]
+    other.load_state_dict(state)
+
+
+@pytest.mark.parametrize("shuffle", ["global", "pool", False])
+def test_order_of_a_rank(h264: str, shuffle: object) -> None:
+    how = {"batch_size": 64, "shuffle": shuffle, "keys": ["index"], "world_size": 2}
+    ranks = [robocache.Loader(h264, rank=r, **how) for r in range(2)]
+    for r, loader in enumerate(ranks):
+        given = np.concatenate([np.asarray(b["index"]) for b in loader])
+        assert np.array_equal(given, ranks[0].order(0, rank=r))
+    union = np.concatenate([ranks[0].order(0, rank=r) for r in range(2)])
+    assert set(union.tolist()) == set(ranks[0].order(0).tolist())
+    with pytest.raises(robocache.Misuse, match="rank"):
+        ranks[0].order(0, rank=2)
+
+
 @pytest.mark.parametrize("world", [2, 3])
 def test_ranks(h264: str, world: int) -> None:
     loaders = [index_loader(h264, batch_size=20, rank=r, world_size=world, seed=3) for r in range(world)]
