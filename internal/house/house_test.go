@@ -30,7 +30,7 @@ var allowed = map[string][]string{
 	"format":            {"", "store", "video", "stats", "internal/checksum", "internal/guard", "internal/inflate", "internal/unzstd"},
 	"format/all":        {"format"},
 	"cache":             {""},
-	"loader":            {"", "align", "kernel", "video", "cache", "store"},
+	"loader":            {"", "align", "kernel", "video", "cache", "store", "stats"},
 	"mapping":           {"", "kernel"},
 	"diagnose":          {"", "video"},
 	"convert":           {"", "store", "video", "align", "kernel", "stats", "format", "internal/guard"},
