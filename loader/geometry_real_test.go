@@ -3,7 +3,6 @@ package loader_test
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"testing"
 
 	"github.com/goatnote-inc/robocache/loader"
@@ -82,7 +81,7 @@ func TestResizeOfVideo(t *testing.T) {
 					first = bytes.Clone(data)
 				}
 				if bytes.Equal(first, data) == stretched {
-					t.Error(fmt.Sprintf("%s, cache %q %q, epoch %d: not what is made without a cache", cfg.ImageResize, cfg.Cache, cfg.CacheFormat, epoch))
+					t.Errorf("%s, cache %q %q, epoch %d: not what is made without a cache", cfg.ImageResize, cfg.Cache, cfg.CacheFormat, epoch)
 				}
 				b.Release()
 			}

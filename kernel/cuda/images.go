@@ -78,9 +78,9 @@ func (d *Device) PrepareImages(op *kernel.ImageOp) (*Launch, error) {
 		*x = imagePart{table: at, work: p.work, bytes: int64(part.Src.Len()), fromHeight: int32(s[2]), fromWidth: int32(s[3]), height: int32(o[2]), width: int32(o[3]), quads: int32((o[3] + 3) / 4)}
 		x.tiles = int32(ceil(int64(x.quads)*int64(x.height), imageQuads))
 		p.work += int64(s[0]) * int64(x.tiles)
-		base := int(unsafe.Offsetof(p.s) + uintptr(p.parts)*unsafe.Sizeof(p.s[0]))
-		for j := range 3 { // src, draws, out
-			l.places = append(l.places, place{call: len(l.calls) - 1, at: base + 8*j, tensor: 3*i + j})
+		base := unsafe.Offsetof(p.s) + uintptr(p.parts)*unsafe.Sizeof(p.s[0])
+		for j, at := range []uintptr{unsafe.Offsetof(x.src), unsafe.Offsetof(x.draws), unsafe.Offsetof(x.out)} {
+			l.places = append(l.places, place{call: len(l.calls) - 1, at: int(base + at), tensor: 3*i + j})
 		}
 		p.parts++
 		l.calls[len(l.calls)-1].grid = uint32(min(p.work, 1<<30))
