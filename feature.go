@@ -11,7 +11,7 @@ const (
 	KindVideo      Kind = "video" // pictures inside video files
 	KindPointCloud Kind = "pointcloud"
 	KindText       Kind = "text"
-	KindEvent      Kind = "event" // language columns: a list of dicts a row
+	KindEvent      Kind = "event" // JSON a row: language columns (a list of dicts), messages without members ({})
 )
 
 // Feature describes one stream of a dataset's schema.

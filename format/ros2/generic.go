@@ -9,7 +9,10 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// generic decodes any type by its schema: a stream a leaf.
+// noMembers is the row of a type that holds nothing beside its timestamp (std_msgs/Empty): the message is the event.
+const noMembers = "{}"
+
+// generic decodes any type by its schema: a stream a leaf; of a type without leaves one stream of events.
 type generic struct {
 	tree   *tree
 	name   string
@@ -139,6 +142,9 @@ func (g *generic) stampOf(msg []byte) (int64, bool, error) {
 }
 
 func (g *generic) layout(key string) ([]Field, []string) {
+	if len(g.fields) == 0 {
+		return []Field{{Feature: robocache.Feature{Kind: robocache.KindEvent, DType: robocache.JSON, Shape: []int{1}}}}, []string{key}
+	}
 	var out []Field
 	for _, k := range g.fields {
 		l := &g.tree.leaves[k]
@@ -227,6 +233,9 @@ func (g *generic) ragged(msg []byte, field, _ int, dst []byte) ([]byte, int, err
 }
 
 func (g *generic) text(msg []byte, field, _ int) (string, error) {
+	if len(g.fields) == 0 {
+		return noMembers, nil
+	}
 	s := g.sink()
 	defer g.release(s)
 	leaf := g.fields[field]

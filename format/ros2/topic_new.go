@@ -86,6 +86,10 @@ const trailing = 3
 func (g *generic) fits(msgs [][]byte) bool {
 	s := g.sink()
 	defer g.release(s)
+	most := trailing
+	if len(g.tree.nodes) == 0 {
+		most++ // the byte that a structure without members has on the wire
+	}
 	for _, m := range msgs {
 		c, err := open(m)
 		if err != nil {
@@ -93,7 +97,7 @@ func (g *generic) fits(msgs [][]byte) bool {
 		}
 		s.last = len(s.slot)
 		s.walk(g.tree.nodes, &c, true)
-		if c.short || c.left() > trailing && len(g.tree.nodes) > 0 {
+		if c.short || c.left() > most {
 			return false
 		}
 	}

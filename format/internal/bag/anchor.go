@@ -50,7 +50,10 @@ func (d *Dataset) findAnchor(ctx context.Context) error {
 	}
 	best := math.Inf(-1)
 	for i, t := range d.topics {
-		if t.latched || len(t.fields) == 0 || t.fields[0].Feature.Kind == robocache.KindText || t.many {
+		if t.latched || len(t.fields) == 0 || t.many {
+			continue
+		}
+		if k := t.fields[0].Feature.Kind; k == robocache.KindText || k == robocache.KindEvent {
 			continue
 		}
 		score, err := d.steadiness(ctx, t)

@@ -1,0 +1,51 @@
+package ros2
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// A type without members, or with a timestamp alone, is a stream of events: its messages have nothing but their times. A definition that was
+// lost looks the same: its messages are longer, and that is found.
+func TestNoMembers(t *testing.T) {
+	events := func(top *Topic) bool {
+		f := top.Fields()
+		return len(f) == 1 && f[0].Feature.Key == "go" && f[0].Feature.Kind == robocache.KindEvent && slices.Equal(top.Clocks(), []string{"go"})
+	}
+	for _, c := range []struct {
+		name, text string
+		msg        []byte
+		stamp      int64
+		findings   int
+	}{
+		{"std_msgs/msg/Empty", "", []byte{0, 1, 0, 0, 0}, 0, 0},
+		{"std_msgs/msg/Empty", "", []byte{0, 1, 0, 0}, 0, 0}, // as some writers have it
+		{"own/msg/Inner", "std_msgs/Empty a\n" + line + "MSG: std_msgs/Empty\n", []byte{0, 1, 0, 0, 0}, 0, 0},
+		{"own/msg/Now", "builtin_interfaces/Time stamp\n" + line + "MSG: builtin_interfaces/Time\nint32 sec\nuint32 nanosec\n", []byte{0, 1, 0, 0, 3, 0, 0, 0, 5, 0, 0, 0}, 3e9 + 5, 0},
+		{"own/msg/Lost", "", make([]byte, 12), 0, 1},
+	} {
+		s, err := ParseSchema("ros2msg", c.name, c.text)
+		if err != nil {
+			t.Fatal(c.name, err)
+		}
+		top, err := NewTopic("/go", s, [][]byte{c.msg})
+		if err != nil {
+			t.Fatal(c.name, err)
+		}
+		rows := 0
+		err = top.Scan(c.msg, func(_, _ int, stamp int64, stamped bool) {
+			if rows++; stamp != c.stamp || stamped != (c.stamp != 0) {
+				t.Errorf("%s: stamp %d %v", c.name, stamp, stamped)
+			}
+		})
+		if err != nil || rows != 1 || !events(top) || len(top.Findings()) != c.findings {
+			t.Errorf("%s: %v, %d rows, %+v, %v", c.name, err, rows, top.Fields(), top.Findings())
+			continue
+		}
+		if text, err := top.Text(c.msg, 0, 0); err != nil || text != "{}" {
+			t.Errorf("%s: %q %v", c.name, text, err)
+		}
+	}
+}
