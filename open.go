@@ -22,6 +22,8 @@ type Format struct {
 	Write func(ctx context.Context, src Dataset, dst string, opt WriteOptions) (*WriteReport, error)
 	// Clocks says that Write keeps streams on clocks of their own. Other writers want one clock: align.View gives a dataset that.
 	Clocks bool
+	// Stamped says that rows of this format always have timestamps: OpenOptions.HZ, which would be ignored, is ErrMisuse.
+	Stamped bool
 	// Extensions are the endings (".h5") of files of this format. A file with one, that no format knows by its contents, is
 	// opened as this format's: its reader says best what is wrong with it.
 	Extensions []string
@@ -118,6 +120,9 @@ func (f *Format) open(ctx context.Context, uri string, opt OpenOptions) (Dataset
 			}
 		}
 	}
+	if err := f.rated(uri, &opt); err != nil {
+		return nil, err
+	}
 	if opt.Split == SplitAll {
 		opt.Split = ""
 	}
@@ -151,6 +156,19 @@ func (f *Format) open(ctx context.Context, uri string, opt OpenOptions) (Dataset
 		return nil, At(err, Where{"dataset": Redact(uri)})
 	}
 	return p, nil
+}
+
+// rated refuses a rate for rows that have timestamps.
+func (f *Format) rated(uri string, opt *OpenOptions) error {
+	said, hz := "rows_hz", opt.HZ
+	if m := opt.Map; m != nil && !m.HZ.Zero() && (hz.Zero() || hz == m.HZ) {
+		said, hz = "hz of the mapping", m.HZ
+	}
+	if !f.Stamped || hz.Zero() {
+		return nil
+	}
+	return &Error{Class: ErrMisuse, Op: "open", Where: Where{"dataset": Redact(uri)}, Msg: said + " says the rate of rows that keep no clock; the rows of " + f.Name + " have timestamps", Got: hz.String() + " Hz",
+		Hint: "leave it out; --hz (hz= of Loader, MapDataset and Episode.align) resamples, --fps of convert gives rows another rate as they are"}
 }
 
 // Open opens the dataset at uri: a path, file://, http(s):// or mem://. The format is detected unless the options, of which there is at most

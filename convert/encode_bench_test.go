@@ -45,7 +45,7 @@ func BenchmarkToVideo(b *testing.B) {
 			if _, err := Write(b.Context(), made, format, from, Options{}, nil); err != nil {
 				b.Skip(err)
 			}
-			src, err := robocache.Open(b.Context(), from, robocache.OpenOptions{HZ: made.Info().FPS})
+			src, err := robocache.Open(b.Context(), from)
 			if err != nil {
 				b.Fatal(err)
 			}

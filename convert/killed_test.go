@@ -154,7 +154,7 @@ func TestKilledWriters(t *testing.T) {
 				left.Put(name, b)
 			}
 			// Zarr's consolidated metadata comes last but for .zgroup, which our reader does without: nothing of the dataset lacks then.
-			if ds, err := robocache.Open(t.Context(), left.URI(), robocache.OpenOptions{HZ: src.Info().FPS}); err == nil && !(format == "zarr" && i == len(*seen)-2) {
+			if ds, err := robocache.Open(t.Context(), left.URI()); err == nil && !(format == "zarr" && i == len(*seen)-2) {
 				t.Errorf("%s: state %d of %d opens as %s with %d episodes: %v", format, i, len(*seen), ds.Info().Format, ds.Info().Episodes, slices.Sorted(maps.Keys(state)))
 				ds.Close()
 			}
@@ -164,7 +164,7 @@ func TestKilledWriters(t *testing.T) {
 			}
 			left.Drop()
 		}
-		ds, err := robocache.Open(t.Context(), mem.URI(), robocache.OpenOptions{HZ: src.Info().FPS})
+		ds, err := robocache.Open(t.Context(), mem.URI())
 		if err != nil {
 			t.Fatal(format, err)
 		}

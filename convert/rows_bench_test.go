@@ -100,7 +100,7 @@ func BenchmarkToRows(b *testing.B) {
 					}
 					return nil
 				})
-				src, err := robocache.Open(b.Context(), from, robocache.OpenOptions{HZ: c.made.Info().FPS})
+				src, err := robocache.Open(b.Context(), from)
 				if err != nil {
 					b.Fatal(err)
 				}

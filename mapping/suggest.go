@@ -15,8 +15,8 @@ func Suggest(w io.Writer, ds robocache.Dataset) error {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	line("# A mapping of %s (%s). Give it as --map FILE, or map= in Python; docs/mapping.md.", comment(info.URI), info.Format)
-	if hz := info.FPS; !hz.Zero() && info.Clock == "" {
-		line("# hz: %s            # of the rows, where the format keeps no clock", hz)
+	if f, err := robocache.FormatNamed(info.Format); err == nil && !f.Stamped && !info.FPS.Zero() {
+		line("# hz: %s            # of the rows, where the format keeps no clock", info.FPS)
 	}
 	if info.Clock != "" {
 		for i := range info.Features {

@@ -19,7 +19,7 @@ const (
 )
 
 func init() {
-	robocache.Register(robocache.Format{Name: "lerobot", Detect: Detect, Open: func(ctx context.Context, uri string, opt robocache.OpenOptions) (robocache.Dataset, error) {
+	robocache.Register(robocache.Format{Name: "lerobot", Stamped: true, Detect: Detect, Open: func(ctx context.Context, uri string, opt robocache.OpenOptions) (robocache.Dataset, error) {
 		d, err := Open(ctx, uri, opt)
 		if err != nil {
 			return nil, err

@@ -21,7 +21,7 @@ const Name = "mcap"
 const ending = ".mcap"
 
 func init() {
-	robocache.Register(robocache.Format{Name: Name, Detect: Detect, Open: func(ctx context.Context, uri string, opt robocache.OpenOptions) (robocache.Dataset, error) {
+	robocache.Register(robocache.Format{Name: Name, Stamped: true, Detect: Detect, Open: func(ctx context.Context, uri string, opt robocache.OpenOptions) (robocache.Dataset, error) {
 		d, err := Open(ctx, uri, opt)
 		if err != nil {
 			return nil, err

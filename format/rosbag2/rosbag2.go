@@ -21,7 +21,7 @@ import (
 const Name = "rosbag2"
 
 func init() {
-	robocache.Register(robocache.Format{Name: Name, Extensions: []string{".db3"}, Detect: Detect, Open: func(ctx context.Context, uri string, opt robocache.OpenOptions) (robocache.Dataset, error) {
+	robocache.Register(robocache.Format{Name: Name, Stamped: true, Extensions: []string{".db3"}, Detect: Detect, Open: func(ctx context.Context, uri string, opt robocache.OpenOptions) (robocache.Dataset, error) {
 		d, err := Open(ctx, uri, opt)
 		if err != nil {
 			return nil, err

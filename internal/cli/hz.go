@@ -32,7 +32,7 @@ func (f *conversionFlags) source(ctx context.Context, open *openFlags, uri strin
 		return nil, misuse("--fps gives rows another rate as they are, --align makes rows of a grid: its rate is hz in the file, or --hz")
 	}
 	ds, err := mapping.Open(ctx, uri, opt)
-	if err != nil && (f.opt.FPS.Zero() || !opt.HZ.Zero() || !errors.Is(err, robocache.ErrMisuse)) {
+	if err != nil && (f.opt.FPS.Zero() || !opt.HZ.Zero() || !errors.Is(err, robocache.ErrNoClock)) {
 		return nil, err
 	}
 	if err != nil || hz.Zero() && !f.opt.FPS.Zero() && opt.HZ.Zero() && !knowsTime(ctx, ds) {

@@ -227,3 +227,31 @@ func TestSplit(t *testing.T) {
 		t.Errorf("stats of a split into the dataset: exit %d: %s", code, errs)
 	}
 }
+
+// --rows-hz and a mapping's hz of a dataset whose rows have timestamps would be ignored: they are refused, in every verb.
+func TestRowsWithTimestamps(t *testing.T) {
+	dir := t.TempDir()
+	m := filepath.Join(dir, "map.yaml")
+	if err := os.WriteFile(m, []byte("hz: 30\nstreams: {}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, format := range []string{"mcap", "lerobot", "rosbag2"} {
+		uri := filepath.Join(dir, format)
+		if format == "rosbag2" {
+			uri = realdata.Path(t, "mcap_robot/recording_db3")
+		} else if code, _, errs := call(t, "synth", uri, "--format", format, "--episodes", "1", "--seconds", "1", "--cameras", "0"); code != exitDone {
+			t.Fatal(format, errs)
+		}
+		for _, c := range [][]string{{"--rows-hz", "30"}, {"--map", m}} {
+			for _, verb := range [][]string{{"inspect"}, {"stats", "--frames", "none"}, {"doctor"}, {"convert"}} {
+				args := append(append(verb, uri), c...)
+				if verb[0] == "convert" {
+					args = append(args, filepath.Join(dir, "out"))
+				}
+				if code, _, errs := call(t, args...); code != exitMisuse || !strings.Contains(errs, "have timestamps") || !strings.Contains(errs, "--fps") {
+					t.Errorf("%s: %v: exit %d: %s", format, args, code, errs)
+				}
+			}
+		}
+	}
+}

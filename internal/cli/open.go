@@ -28,7 +28,7 @@ type openFlags struct {
 func (f *openFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.format, "format", "", "the dataset's format; detected when not given")
 	c.Flags().StringVar(&f.memory, "memory-budget", "1GiB", "bytes for tables, sample tables and open files")
-	c.Flags().StringVar(&f.rows, "rows-hz", "", "the rate of the rows, for formats that keep no clock (30, 12.5, 30000/1001)")
+	c.Flags().StringVar(&f.rows, "rows-hz", "", "the rate of the rows, for formats that keep no clock, refused for others (30, 12.5, 30000/1001)")
 	c.Flags().StringVar(&f.split, "split", "", "only the episodes of this split, numbered from 0 (train, val; inspect lists them)")
 	c.Flags().StringVar(&f.mapping, "map", "", "a file, or JSON, that names streams, clocks and units where the format leaves them open")
 	c.Flags().StringArrayVar(&f.options, "option", nil, "a choice of the format as key=value; may be given several times")

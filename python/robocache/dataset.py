@@ -210,7 +210,7 @@ def open(
     """Opens the dataset at a path or URI.
 
     uri: a path, file://, http(s)://, or mem:// in tests. The format is detected; format= overrides.
-    rows_hz: rate of the rows, for formats that keep no clock (hz= of Loader, MapDataset and Episode.align resamples). options: choices of one format, {name: value}; its page lists them.
+    rows_hz: rate of the rows, for formats that keep no clock; Misuse of those that do: LeRobot, MCAP, rosbag2 (hz= of Loader, MapDataset and Episode.align resamples). options: choices of one format, {name: value}; its page lists them.
     map: a mapping that says what the format leaves open (streams, clocks, units): a dict, or the path of a file.
     split: the episodes of one split alone ("train", "val"; Dataset.splits has the names), numbered from 0; default all.
     follow_links: True lets links of a local dataset lead out of its folder, as those of git-annex and DVC do: whoever wrote it then chooses which

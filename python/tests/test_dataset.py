@@ -183,8 +183,17 @@ def test_how_it_is_opened(h264: str, tmp_path: Path) -> None:
     assert "rows_hz=" in e.value.hint
     good = tmp_path / "good.json"
     good.write_text('{"streams": {}, "hz": 30}')
-    ds = robocache.open(h264, format="lerobot", rows_hz=30, map=good)
-    assert pickle.loads(pickle.dumps(ds))._args == ds._args == {"uri": h264, "format": "lerobot", "rows_hz": 30, "map": str(good)}
+    for ways in ({"rows_hz": 30}, {"map": good}):  # its rows have timestamps
+        for opens in (robocache.open, robocache.Loader, robocache.MapDataset, lambda uri, **how: robocache.Mix(uri, **how).dataset.info):
+            with pytest.raises(robocache.Misuse, match="have timestamps") as e:
+                opens(h264, **ways)
+            assert "hz= of Loader" in e.value.hint and "--fps" in e.value.hint
+    good.write_text('{"streams": {}}')
+    ds = robocache.open(h264, format="lerobot", map=good)
+    assert pickle.loads(pickle.dumps(ds))._args == ds._args == {"uri": h264, "format": "lerobot", "map": str(good)}
+    buffer = dataset_path("diffusion_policy_zarr/replay_buffer.zarr")
+    ds = robocache.open(buffer, rows_hz=30)
+    assert pickle.loads(pickle.dumps(ds))._args == ds._args == {"uri": buffer, "rows_hz": 30}
     with pytest.raises(robocache.Misuse, match="opened already"):
         robocache.Loader(ds, format="lerobot")
     with pytest.raises(robocache.Misuse, match="each robocache.Mix"):
