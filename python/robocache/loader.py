@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import operator
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from . import _engine, _loading, _memory, _options
 from ._batches import Batches, Taken
@@ -16,7 +13,8 @@ from ._device import Device, PageLocked
 from ._epoch import Epoch
 from ._errors import ForkError, Misuse, Unsupported
 from ._finish import Finisher
-from .dataset import Dataset, Feature, arrays, opened
+from ._order import Located, Ordered
+from .dataset import Dataset, Feature, opened
 from .mapdataset import MapDataset, delivered, sample_config
 from .mix import Mix
 from .normalizer import Normalizer, again
@@ -32,19 +30,11 @@ else:
 __all__ = ["Loader", "Located"]
 
 
-class Located(NamedTuple):
-    """Where samples lie: int64 arrays."""
-
-    dataset_index: np.ndarray  # position among the sources; 0 of a single dataset
-    episode: np.ndarray  # position in its dataset
-    row: np.ndarray  # of its episode; with hz, place on its timeline
-
-
 class _NoDataset(Misuse, AttributeError):
     """Also an AttributeError: Lightning and others ask hasattr(loader, "dataset")."""
 
 
-class Loader(_Base):
+class Loader(Ordered, _Base):
     """Batches of one dataset or a mixture, made in parallel by the engine: no worker processes, no Python per sample.
 
     source: a path or URI, a Dataset, or a MapDataset (its selection and windows are taken; keywords here override them); or a list of
@@ -444,61 +434,11 @@ class Loader(_Base):
             self._given = taken.epoch
         return taken  # type: ignore[return-value]
 
-    def _moved(self) -> None:
-        """The loader stands elsewhere: a `for` that is under way has ended, and so has what was taken ahead."""
-        self._midway = False
-        self._turn += 1
-        if isinstance(self._batches, Device):
-            self._batches.drop()
-
-    def set_epoch(self, epoch: int) -> None:
-        """Goes to the start of an epoch. Right after load_state_dict for that same epoch it keeps the place."""
-        epoch = _loading.whole("epoch", epoch, least=0)
-        if isinstance(self._batches, Device) and self._batches.before and not self._midway:
-            # Taken ahead, and nothing was given since load_state_dict: the engine goes back, to keep the place as it would have.
-            self._open().call("robocache_loader_restore", {"state": self.state_dict()})
-        self._open().call("robocache_loader_set_epoch", {"epoch": epoch})
-        self._moved()
-
-    def state_dict(self) -> dict[str, Any]:
-        """Where the loader stands: a small JSON-able dict. It counts the samples that were handed out, not those prefetched."""
-        before = self._batches.before if isinstance(self._batches, Device) else 0
-        return self._open().call("robocache_loader_state", {"before": before} if before else None)
-
-    def load_state_dict(self, state: Mapping[str, Any], *, force: bool = False) -> None:
-        """Goes on from a state: exactly, at any world size, batch size and number of threads. A state of other data (also of equal lengths: some values
-        of the actions are compared) is Misuse that says what differs, unless force=True. States of earlier versions do not tell of values."""
-        if not isinstance(state, Mapping):
-            raise Misuse(f"a state of {type(state).__name__}: expected what state_dict() gave")
-        self._open().call("robocache_loader_restore", {"state": dict(state), "force": bool(force)})
-        self._moved()
-
     @property
     def normalizer(self) -> Normalizer:
         """What normalize= does, to be done and undone elsewhere: small, JSON-able by state_dict(), and it needs no dataset. Of a mixture it has one of
         each source, by name or position: normalizer["name"]."""
         return Normalizer.of(self._open().open().info["normalizers"])
-
-    def order(self, epoch: int = 0, *, rank: int | None = None) -> np.ndarray:
-        """Sample numbers in the order of an epoch, over all ranks: int64. Nothing is decoded for it. rank: what that rank gives, batch after batch.
-
-        Step t takes the positions [t·G, (t + 1)·G) of order(epoch), G = batch_size · world_size, and rank r the r-th slice of batch_size of
-        them. With shuffle="pool" a step's positions are sorted by pool (pool_shards) before they are sliced, so that a rank keeps to few pools;
-        what it gets it gives in the order of positions. The ranks' orders together are order(epoch): less what drop_last leaves out, more the
-        epoch's first samples with which uneven="wrap" fills the last step.
-
-        Samples are numbered as MapDataset counts; those of a mixture one source after the other. locate() says where they lie.
-        """
-        which = {} if rank is None else {"rank": operator.index(rank)}
-        return arrays(self._open().call("robocache_loader_order", {"epoch": operator.index(epoch), **which}))["order"]
-
-    def locate(self, samples: Any) -> Located:
-        """Where samples lie that order() named: dataset_index, episode (a position) and row, int64 arrays."""
-        a = np.asarray(samples)
-        if a.dtype.kind not in "iu" and a.size:
-            raise Misuse(f"samples of {a.dtype}: expected integers")
-        got = arrays(self._open().call("robocache_loader_locate", {"samples": a.ravel().tolist()}))
-        return Located(*(got[k].reshape(a.shape) for k in Located._fields))
 
     def stats(self) -> dict[str, Any]:
         """What was done so far: samples/s, seconds of each stage (summed over threads) and of waits, pictures wanted and decoded, bytes read,
