@@ -257,6 +257,39 @@ func TestAugmentOnATimeline(t *testing.T) {
 	}
 }
 
+// Integers that are interpolated on their way to floats are so under augmentation too.
+func TestAugmentOfIntegersOnATimeline(t *testing.T) {
+	f := newFake(12, 9)
+	hz := robocache.Rate{Num: 25, Den: 1}
+	read := func(text string) (out []float32) {
+		cfg, err := ParseConfig([]byte(`{"batch_size": 8, "keys": ["count"], "align": {"modes": {"count": "linear"}, "dtypes": {"count": "float32"}}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.Hz = &hz
+		if text != "" {
+			cfg.Augment = augmentOf(t, text)
+		}
+		l := mustLoader(t, f, cfg)
+		defer l.Close()
+		for {
+			b, err := l.Next(bg)
+			if err == io.EOF {
+				return out
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, floats32(b.Tensor("count").Data)...)
+			b.Release()
+		}
+	}
+	plain, tiny := read(""), read(`{"noise": {"std": {"count": 1e-30}}}`)
+	if !slices.EqualFunc(plain, tiny, func(a, b float32) bool { return a == b || a == 0 && b < 1e-20 && b > -1e-20 }) {
+		t.Errorf("with next to no noise %v, without %v", tiny[:8], plain[:8])
+	}
+}
+
 // A mixture gives each source what the source gives alone, in its own epochs: a sample that comes again is drawn anew.
 func TestAugmentOfMixtures(t *testing.T) {
 	a, b := newFake(4), newFake(40)

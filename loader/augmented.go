@@ -143,8 +143,8 @@ func (p *part) noisy(c *column, dst, src []byte, from robocache.DType, plan *ker
 
 // gatherMirrored brings rows onto the timeline that a flip or noise changes: interpolated as they are stored, mirrored, then normalised.
 func (p *part) gatherMirrored(c *column, plan *kernel.Plan, src, dst, mask []byte) error {
-	dtype := c.stored
-	if dtype.Float() && dtype != robocache.Float64 {
+	dtype := c.stored // integers that are only chosen among
+	if c.out.Float() && dtype != robocache.Float64 {
 		dtype = robocache.Float32
 	}
 	rows := bytesOf(make([]uint64, (plan.Len()*c.elems*dtype.Size()+7)/8))[:plan.Len()*c.elems*dtype.Size()]
