@@ -22,7 +22,7 @@ func (i *Info) SplitEpisodes(name string) ([]int, error) {
 		}
 		return nil, &Error{Class: ErrMisuse, Op: "split", Where: Where{"dataset": i.URI}, Msg: "the dataset has no split " + strconv.Quote(name), Hint: hint}
 	}
-	var out []int
+	var ranges [][2]int
 	for part := range strings.SplitSeq(text, ",") {
 		if part == "" {
 			continue
@@ -33,12 +33,17 @@ func (i *Info) SplitEpisodes(name string) ([]int, error) {
 		if !ok || err1 != nil || err2 != nil || from < 0 || to < from {
 			return nil, &Error{Class: ErrMalformed, Op: "split", Where: Where{"dataset": i.URI}, Msg: "the split " + name, Want: "ranges of episodes such as 0:40,45:50", Got: strconv.Quote(text)}
 		}
-		for e := from; e < min(to, i.Episodes); e++ {
-			out = append(out, e)
+		ranges = append(ranges, [2]int{from, to})
+	}
+	slices.SortFunc(ranges, func(a, b [2]int) int { return a[0] - b[0] })
+	var out []int
+	next := 0 // a range may come many times
+	for _, r := range ranges {
+		for next = max(next, r[0]); next < min(r[1], i.Episodes); next++ {
+			out = append(out, next)
 		}
 	}
-	slices.Sort(out)
-	return slices.Compact(out), nil
+	return out, nil
 }
 
 // SplitNames lists the splits, in the order of their first episodes.
@@ -123,7 +128,25 @@ func split(ds Dataset, name string) (Dataset, error) {
 			p.info.Splits[other] = spans(here)
 		}
 	}
+	if _, ok := ds.(videoStarts); ok {
+		return startedPart{p}, nil
+	}
 	return p, nil
+}
+
+// videoStarts is a dataset that says where in a video file the frames of an episode begin.
+type videoStarts interface {
+	VideoStart(ctx context.Context, episode int, key string) (ns int64, ok bool, err error)
+}
+
+// startedPart is a part of one.
+type startedPart struct{ *part }
+
+func (p startedPart) VideoStart(ctx context.Context, episode int, key string) (ns int64, ok bool, err error) {
+	if episode, err = p.at(episode); err != nil {
+		return 0, false, err
+	}
+	return p.Dataset.(videoStarts).VideoStart(ctx, episode, key)
 }
 
 // spans writes ascending positions as ranges.

@@ -2,6 +2,7 @@ package robocache
 
 import (
 	"errors"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -27,6 +28,16 @@ func TestSplitEpisodes(t *testing.T) {
 		if name, _ := j.TrainSplit(); name != "" {
 			t.Errorf("%v: %s is chosen for training", j.Splits, name)
 		}
+	}
+	// A hostile text costs what its own length does, not that of what it names over and over.
+	many := &Info{Episodes: 1_000_000, Splits: map[string]string{"train": strings.Repeat("0:1000000,", 500)}}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if got, err := many.SplitEpisodes("train"); err != nil || len(got) != many.Episodes {
+		t.Errorf("%d episodes, %v", len(got), err)
+	}
+	if runtime.ReadMemStats(&after); after.TotalAlloc-before.TotalAlloc > 200<<20 {
+		t.Errorf("%d MiB for a million episodes", (after.TotalAlloc-before.TotalAlloc)>>20)
 	}
 	if got := spans([]int{0, 1, 4, 6, 7}); got != "0:2,4:5,6:8" {
 		t.Errorf("spans: %s", got)

@@ -2,11 +2,13 @@ package e2e
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -80,6 +82,23 @@ func splits(t *testing.T, uri, val, train, key string, nVal, nTrain int) {
 			last := ds.Len(e) - 1
 			if err := errors.Join(ds.Gather(t.Context(), key, []robocache.Row{{Episode: e, Index: 0}, {Episode: e, Index: last}}, a), whole.Gather(t.Context(), key, []robocache.Row{{Episode: at, Index: 0}, {Episode: at, Index: last}}, b)); err != nil || !bytes.Equal(a, b) {
 				t.Fatalf("%s: values of episode %d are not those of %d of the whole (%v)", split, e, at, err)
+			}
+		}
+		type starts interface {
+			VideoStart(ctx context.Context, episode int, key string) (int64, bool, error)
+		}
+		if from, ok := whole.(starts); ok { // what tolerance_s= compares the times of frames with
+			cameras := slices.DeleteFunc(slices.Clone(whole.Info().Features), func(f robocache.Feature) bool { return f.Kind != robocache.KindVideo })
+			part, ok := ds.(starts)
+			for e, at := range positions {
+				if !ok || len(cameras) == 0 {
+					t.Fatalf("%s: %T does not say where frames begin in their files", split, ds)
+				}
+				ours, told, err := part.VideoStart(t.Context(), e, cameras[0].Key)
+				theirs, _, err2 := from.VideoStart(t.Context(), at, cameras[0].Key)
+				if err != nil || err2 != nil || !told || ours != theirs {
+					t.Errorf("%s: frames of episode %d begin at %d, in the whole at %d (%v, %v)", split, e, ours, theirs, err, err2)
+				}
 			}
 		}
 		if ds.Info().Frames != frames {
