@@ -211,7 +211,7 @@ func (s *Stream) unitAV1(b []byte, p *packet) error {
 		return nil
 	})
 	if err == nil && frames > 0 && p.pictures != 1 {
-		return noPacket(fmt.Sprintf("a message of AV1 that shows %d pictures", p.pictures), "one picture a message")
+		return noPacket(fmt.Sprintf("a message of AV1 that shows %d frames", p.pictures), "one frame a message")
 	}
 	return err
 }
@@ -233,7 +233,7 @@ func (s *Stream) unitVP9(b []byte, p *packet) error {
 	key, shown := r.bit() == 0, r.bit() == 1
 	r.bit()
 	if super := b[len(b)-1]&0xe0 == 0xc0; !shown && !super {
-		return noPacket("a message of VP9 that shows no picture", "one picture a message")
+		return noPacket("a message of VP9 that shows no frame", "one frame a message")
 	}
 	if !key {
 		return nil
