@@ -74,6 +74,56 @@ func (i *Info) SplitCounts() map[string]int {
 	return out
 }
 
+// SplitsOf gives the splits of the dataset whose episodes are these positions, in this order (nil: all), each as one range of its positions.
+// lost names those whose episodes are no range there; a split without an episode there is left out.
+func (i *Info) SplitsOf(episodes []int) (ranges map[string]string, lost []string) {
+	ranges = map[string]string{}
+	for _, name := range i.SplitNames() {
+		all, err := i.SplitEpisodes(name)
+		here := all
+		if episodes != nil {
+			here = nil
+		}
+		for k, e := range episodes {
+			if _, ok := slices.BinarySearch(all, e); ok {
+				here = append(here, k)
+			}
+		}
+		switch text := spans(here); {
+		case err != nil || strings.Contains(text, ","):
+			lost = append(lost, name)
+		case text != "":
+			ranges[name] = text
+		}
+	}
+	return ranges, lost
+}
+
+// SplitsDropped is what a writer finds that keeps no splits: that some are gone. A split of all episodes, or of none, says nothing.
+func (i *Info) SplitsDropped(episodes []int) []Finding {
+	n := len(episodes)
+	if episodes == nil {
+		n = i.Episodes
+	}
+	ranges, gone := i.SplitsOf(episodes)
+	for name, text := range ranges {
+		if text != fmt.Sprintf("0:%d", n) {
+			gone = append(gone, name)
+		}
+	}
+	return LostSplits(gone, "the result has no place for them")
+}
+
+// LostSplits is the finding that splits are not kept; none where there are none.
+func LostSplits(names []string, why string) []Finding {
+	if len(names) == 0 {
+		return nil
+	}
+	slices.Sort(names)
+	return []Finding{{Severity: SeverityWarning, Code: "splits-dropped", Message: "not kept: the splits " + strings.Join(names, ", ") + " (" + why + "). Who trains on the result trains on their episodes together",
+		Count: int64(len(names)), Mend: "convert each split alone: --split " + names[0]}}
+}
+
 // TrainSplit names the split that training reads where none is asked for: train, or training; "" where there is none, where it holds all
 // episodes, and where a split was opened already.
 func (i *Info) TrainSplit() (name string, episodes []int) {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -362,6 +363,9 @@ func (c *conversion) run(ctx context.Context, target store.Writable, j *journal)
 	cfg := lerobot.WriteConfig{FPS: c.fps, Robot: c.src.Info().Robot, ChunksSize: c.opt.ChunksSize, DataFileBytes: c.opt.DataFileBytes, VideoFileBytes: c.opt.VideoFileBytes,
 		Video: c.opt.Encode, TempDir: c.opt.TempDir, StatsBudget: c.opt.StatsBudget, Frames: c.opt.Frames, PartsDir: c.parts, Encoders: c.opt.Threads, Extra: map[string][]byte{}, Tasks: c.chooseTasks(),
 		Reuse: func(name, key string) bool { return j.has(ctx, name, key) }, Made: func(name, key string) error { return j.add(ctx, name, key) }}
+	if len(c.src.Info().Splits) > 0 {
+		cfg.Splits = map[string]string{}
+	}
 	for _, f := range c.features {
 		cfg.Features = append(cfg.Features, f.Feature)
 	}
@@ -387,6 +391,7 @@ func (c *conversion) run(ctx context.Context, target store.Writable, j *journal)
 	}
 	c.report.NumEpisodes, c.report.NumFrames = w.Episodes(), w.Frames()
 	c.report.Findings = append(c.report.Findings, w.Findings()...)
+	maps.Copy(cfg.Splits, c.splits())
 	c.extras(ctx, cfg.Extra)
 	c.sourceFindings()
 	text, err := json.MarshalIndent(c.report, "", "  ")
@@ -395,6 +400,19 @@ func (c *conversion) run(ctx context.Context, target store.Writable, j *journal)
 	}
 	cfg.Extra[reportName] = append(text, '\n')
 	return w.Close(ctx)
+}
+
+// splits gives the source's as ranges of the episodes that were written, and finds those that are none.
+func (c *conversion) splits() map[string]string {
+	written := []int{}
+	for i, m := range c.report.Episodes {
+		if m.New >= 0 {
+			written = append(written, c.opt.Episodes[i])
+		}
+	}
+	ranges, lost := c.src.Info().SplitsOf(written)
+	c.report.Findings = append(c.report.Findings, robocache.LostSplits(lost, "their episodes are no range here, and LeRobot keeps splits as ranges")...)
+	return ranges
 }
 
 // extras keeps files that belong to the schema and that LeRobot does not know of.
@@ -475,6 +493,7 @@ func (c *conversion) dryRun(ctx context.Context) error {
 		c.report.Episodes = append(c.report.Episodes, m)
 	}
 	c.report.NumFrames = from
+	c.splits()
 	c.sourceFindings()
 	return nil
 }

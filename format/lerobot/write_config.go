@@ -39,6 +39,8 @@ type WriteConfig struct {
 	Frames stats.FramePolicy
 	// StatsBudget bounds the memory that the statistics take, in bytes; 0 = 256 MiB.
 	StatsBudget int64
+	// Splits are ranges of episodes by name ("0:40"); the map may be filled until Close. nil: train, of all.
+	Splits map[string]string
 	// Extra files, written before info.json: name → bytes (meta/modality.json).
 	Extra map[string][]byte
 	// Reuse says that the store already has the mp4 at name, made of exactly the parts that key names, so that it need not be made

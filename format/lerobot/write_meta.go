@@ -161,12 +161,16 @@ func (w *Writer) info() ([]byte, error) {
 	if w.cfg.Robot != "" {
 		robot = w.cfg.Robot
 	}
+	splits := w.cfg.Splits
+	if splits == nil {
+		splits = map[string]string{"train": fmt.Sprintf("0:%d", w.written)}
+	}
 	info := jsonObject{
 		{"codebase_version", writtenVersion}, {"fps", fpsNumber(w.cfg.FPS)}, {"features", features},
 		{"total_episodes", w.written}, {"total_frames", w.rows}, {"total_tasks", len(w.texts)},
 		{"chunks_size", w.cfg.ChunksSize}, {"data_files_size_in_mb", megabytes(w.cfg.DataFileBytes)}, {"video_files_size_in_mb", megabytes(w.cfg.VideoFileBytes)},
 		{"data_path", defaultDataPath}, {"video_path", videoPath}, {"robot_type", robot},
-		{"splits", jsonObject{{"train", fmt.Sprintf("0:%d", w.written)}}},
+		{"splits", splits},
 	}
 	raw, err := jsonMarshal(info)
 	if err != nil {

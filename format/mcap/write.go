@@ -62,6 +62,7 @@ func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache
 	if err := w.describe(); err != nil {
 		return nil, err
 	}
+	w.report.Findings = append(w.report.Findings, w.info.SplitsDropped(eps)...)
 	folder, single := dst, ""
 	if len(eps) == 1 && bag.Named(dst, ending) {
 		i := strings.LastIndexAny(dst, `/\`)

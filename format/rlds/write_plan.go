@@ -35,6 +35,7 @@ func (w *writing) planSplits(ctx context.Context) ([]*outSplit, error) {
 		}
 		if name == "" {
 			name = "train"
+			w.report.Findings = append(w.report.Findings, w.info.SplitsDropped(episodes)...)
 		}
 		if name != snake(name) {
 			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "write rlds", Where: robocache.Where{"option": "split"}, Want: "a name of letters, digits and _", Got: clip(name)}

@@ -98,6 +98,7 @@ func (w *writer) run() error {
 			eps = append(eps, e)
 		}
 	}
+	w.rep.Findings = w.src.Info().SplitsDropped(eps)
 	perRow, err := w.readTasks(eps)
 	if err != nil {
 		return err

@@ -84,3 +84,18 @@ def test_lerobot_class_reads_all(h264: str, tmp_path: Path) -> None:
     last = ds.split("val")
     assert last.num_episodes == 1 and (last.episode(0).streams["action"].values == ds.episode(n - 1).streams["action"].values).all()
     assert next(iter(robocache.Loader(last, keys=["action"], batch_size=2)))["action"].shape[0] == 2
+
+
+def test_converted(bridge: str, tmp_path: Path) -> None:
+    """LeRobot keeps the splits, and training reads train there too; MCAP has no place for them, and the report says so."""
+    to = tmp_path / "lerobot"
+    report = robocache.convert(bridge, to, keys=["action"])
+    assert not [f for f in report["findings"] if f["code"] == "splits-dropped"]
+    ds = robocache.open(to)
+    assert ds.splits == {"train": 25, "val": 25} and json.loads((to / "meta/info.json").read_text())["splits"] == {"train": "0:25", "val": "25:50"}
+    with robocache.Loader(to, batch_size=8, drop_last=False) as loader:
+        assert sum(len(b["action"]) for b in loader) == ds.split("train").num_frames < ds.num_frames
+    lerobot = pytest.importorskip("lerobot.datasets.lerobot_dataset")
+    assert len(lerobot.LeRobotDataset("a/b", root=to)) == ds.num_frames
+    report = robocache.convert(bridge, tmp_path / "mcap", to="mcap", keys=["action"])
+    assert [f["message"] for f in report["findings"] if f["code"] == "splits-dropped"][0].startswith("not kept: the splits train, val")

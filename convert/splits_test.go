@@ -1,0 +1,97 @@
+package convert
+
+import (
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/synth"
+)
+
+// splitUp says splits of a dataset.
+type splitUp struct {
+	robocache.Dataset
+	info robocache.Info
+}
+
+func (s *splitUp) Info() *robocache.Info     { return &s.info }
+func (s *splitUp) Unwrap() robocache.Dataset { return s.Dataset }
+
+// The source's splits stand in the result as ranges of its episodes; those that are none there, or that the format cannot keep, are found.
+// What was train and val must not become one train without a word.
+func TestSplits(t *testing.T) {
+	made := synthetic(t, synth.Options{Episodes: 5, Seconds: 0.5, Cameras: -1})
+	halves := map[string]string{"train": "0:3", "val": "3:5"}
+	for _, c := range []struct {
+		name, format string
+		splits       map[string]string
+		episodes     []int
+		want         map[string]string // of LeRobot and RLDS
+		lost         string
+	}{
+		{"none", "lerobot", nil, nil, map[string]string{"train": "0:5"}, ""},
+		{"two", "lerobot", halves, nil, halves, ""},
+		{"some episodes", "lerobot", halves, []int{2, 3}, map[string]string{"train": "0:1", "val": "1:2"}, ""},
+		{"other order", "lerobot", halves, []int{4, 3, 0}, map[string]string{"train": "2:3", "val": "0:2"}, ""},
+		{"of one", "lerobot", halves, []int{4}, map[string]string{"val": "0:1"}, ""},
+		{"overlapping", "lerobot", map[string]string{"train": "0:3", "few": "1:2"}, nil, map[string]string{"train": "0:3", "few": "1:2"}, ""},
+		{"apart", "lerobot", map[string]string{"train": "0:1,2:5", "val": "1:2"}, nil, map[string]string{"val": "1:2"}, "train"},
+		{"apart by order", "lerobot", halves, []int{0, 3, 1}, map[string]string{"val": "1:2"}, "train"},
+		{"all apart", "lerobot", map[string]string{"train": "0:1,2:3", "val": "1:2,3:5"}, nil, nil, "train, val"},
+		{"no range", "lerobot", map[string]string{"train": "0:3", "val": "80%"}, nil, map[string]string{"train": "0:3"}, "val"},
+		{"two", "mcap", halves, nil, nil, "train, val"},
+		{"two", "zarr", halves, nil, nil, "train, val"},
+		{"two", "rlds", halves, nil, halves, ""},
+		{"apart", "rlds", map[string]string{"train": "0:1,2:5", "val": "1:2"}, nil, map[string]string{"train": "0:5"}, "train, val"},
+		{"one", "mcap", map[string]string{"train": "0:5"}, nil, nil, ""},
+		{"of one", "zarr", halves, []int{0, 2}, nil, ""},
+	} {
+		src := &splitUp{made, *made.Info()}
+		src.info.Splits = c.splits
+		dst := filepath.Join(t.TempDir(), "out")
+		opt := Options{Episodes: c.episodes}
+		var found []robocache.Finding
+		if c.format == "lerobot" {
+			dry := opt
+			dry.DryRun = true
+			plan, err := ToLeRobot(t.Context(), src, dst, dry)
+			if err != nil {
+				t.Fatal(c.name, err)
+			}
+			r, err := ToLeRobot(t.Context(), src, dst, opt)
+			if err != nil {
+				t.Fatal(c.name, err)
+			}
+			again := filepath.Join(t.TempDir(), "again")
+			opt.Resume = true
+			if _, err := ToLeRobot(t.Context(), src, again, opt); err != nil || !maps.Equal(tree(t, dst), tree(t, again)) {
+				t.Errorf("%s: with resume: %v, or other bytes", c.name, err)
+			}
+			found = r.Findings
+			if len(plan.Findings) != len(found) {
+				t.Errorf("%s: the plan finds %v, the run %v", c.name, plan.Findings, found)
+			}
+		} else {
+			r, err := Write(t.Context(), src, c.format, dst, opt, nil)
+			if err != nil {
+				t.Fatal(c.name, c.format, err)
+			}
+			found = r.Findings
+		}
+		lost := ""
+		if i := slices.IndexFunc(found, func(f robocache.Finding) bool { return f.Code == "splits-dropped" }); i >= 0 {
+			lost = found[i].Message
+		}
+		if (lost == "") != (c.lost == "") || !strings.Contains(lost, "the splits "+c.lost) && lost != "" {
+			t.Errorf("%s to %s: lost %q, want %q", c.name, c.format, lost, c.lost)
+		}
+		if ds := open(t, dst); !maps.Equal(ds.Info().Splits, c.want) {
+			t.Errorf("%s to %s: splits %v, want %v", c.name, c.format, ds.Info().Splits, c.want)
+		} else if len(ds.Info().Findings) > 0 && c.format == "lerobot" {
+			t.Errorf("%s: %v", c.name, ds.Info().Findings)
+		}
+	}
+}
