@@ -205,7 +205,7 @@ func same(have, x *Field, owner, src *source) error {
 		hint = `align={"dtypes": {"` + x.Key + `": "` + have.DType.String() + `"}} of the second`
 	}
 	a, b := owner.layout.column(x.Key), src.layout.column(x.Key)
-	if a != nil && b != nil && a.widens() && b.widens() && a.elems != b.elems && a.steps == b.steps && a.axis == b.axis {
+	if a != nil && b != nil && !slices.Equal(have.Shape, x.Shape) && a.widens() && b.widens() && a.elems != b.elems && a.steps == b.steps && a.axis == b.axis {
 		hint = `rows of different widths: missing="pad" pads them to the widest, with ` + x.Key + dimsSuffix + "; or rename={…} or keys=[…] of one of them"
 	} else if n := len(x.Shape); n > 0 && n == len(have.Shape) && x.Shape[0] != have.Shape[0] && slices.Equal(x.Shape[1:], have.Shape[1:]) {
 		hint = "windows with offsets, or a span with a count, have one number of places in all"

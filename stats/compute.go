@@ -5,6 +5,7 @@ import (
 	"errors"
 	"runtime"
 	"slices"
+	"strconv"
 	"sync"
 
 	"github.com/goatnote-inc/robocache"
@@ -68,6 +69,11 @@ func Compute(ctx context.Context, ds robocache.Dataset, opt Options) (robocache.
 			opt.Episodes[i] = i
 		}
 	}
+	for _, e := range opt.Episodes {
+		if n := ds.Info().Episodes; e < 0 || e >= n {
+			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "statistics", Where: robocache.Where{"episode": e}, Msg: "no such episode", Want: "0 to " + strconv.Itoa(n-1), Got: strconv.Itoa(e)}
+		}
+	}
 	find := func(f robocache.Finding) {
 		if opt.OnFinding != nil {
 			opt.OnFinding(f)
@@ -108,6 +114,9 @@ func Compute(ctx context.Context, ds robocache.Dataset, opt Options) (robocache.
 			}
 		case robocache.KindImage, robocache.KindVideo:
 			if opt.Frames == NoFrames {
+				if opt.Keys != nil {
+					find(robocache.Finding{Severity: robocache.SeverityInfo, Code: "no-picture-statistics", Where: robocache.Where{"stream": f.Key}, Message: "no statistics of this camera: none of its frames was to be looked at"})
+				}
 				break
 			}
 			if _, err := video.ActiveBackend(); f.Kind == robocache.KindVideo && err != nil {

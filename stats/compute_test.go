@@ -2,6 +2,7 @@ package stats_test
 
 import (
 	"encoding/json"
+	"errors"
 	"math"
 	"os"
 	"os/exec"
@@ -172,5 +173,15 @@ func TestComputeBudget(t *testing.T) {
 	y, _ := stats.Marshal(b)
 	if string(x) != string(y) {
 		t.Error("the budget changes the statistics")
+	}
+}
+
+// TestComputeNoSuchEpisode: an episode that is not there is refused; zeros would be taken for statistics.
+func TestComputeNoSuchEpisode(t *testing.T) {
+	ds, _, _ := open(t, "g1_v21")
+	for _, e := range []int{-1, ds.Info().Episodes} {
+		if s, err := stats.Compute(t.Context(), ds, stats.Options{Episodes: []int{0, e}, Frames: stats.NoFrames}); !errors.Is(err, robocache.ErrMisuse) {
+			t.Errorf("episode %d: %v, %v", e, s, err)
+		}
 	}
 }

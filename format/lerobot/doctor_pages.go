@@ -64,9 +64,14 @@ func (doc *doctor) columns(ctx context.Context, name string) error {
 		return doc.unreadable(ctx, err, where)
 	}
 	defer r.Close()
-	f, err := pq.Open(ctx, r, func(string) bool { return true })
+	f, err := pq.Open(ctx, r, nil)
 	if err != nil {
 		return doc.unreadable(ctx, err, where)
+	}
+	if err := pq.CheckNames(f); err != nil {
+		if err := doc.unreadable(ctx, err, where); err != nil {
+			return err
+		}
 	}
 	for g := range f.Groups {
 		for _, leaf := range f.Leaves {

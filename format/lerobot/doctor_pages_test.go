@@ -159,3 +159,28 @@ func TestWidthLie(t *testing.T) {
 		}
 	}
 }
+
+// TestFooterOfMetadata: bytes of the footer that only other readers look at.
+func TestFooterOfMetadata(t *testing.T) {
+	name := "meta/episodes/chunk-000/file-000.parquet"
+	whole, err := os.ReadFile(filepath.Join(copySet(t, "g1_h264_v30_bigdrift"), name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, at := range map[string]int{"Arrow schema": bytes.LastIndex(whole, []byte("ARROW:schema")) + 200, "name": bytes.Index(whole, []byte("stats/action/mean")) + 3} {
+		dir := copySet(t, "g1_h264_v30_bigdrift")
+		p := filepath.Join(dir, name)
+		b := bytes.Clone(whole)
+		b[at] ^= 0xff
+		if err := os.Remove(p); err != nil { // a link to the shared file
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(p, b, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		found, err := mustOpen(t, dir).Diagnose(t.Context(), robocache.DiagnoseOptions{})
+		if err != nil || !strings.Contains(fmt.Sprint(found), "footer: ") {
+			t.Errorf("%s: not found: %v, %v", what, found, err)
+		}
+	}
+}

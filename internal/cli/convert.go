@@ -155,6 +155,9 @@ func (f *conversionFlags) settle(changed func(flag string) bool) (err error) {
 			return misuse("--fps: " + err.Error())
 		}
 	}
+	if f.opt.Keys != nil && len(f.opt.Keys) == 0 {
+		return misuse("--keys names no feature")
+	}
 	f.opt.Frames = stats.FramePolicy(f.frames)
 	if f.opt.Encode.Codec == "" && f.opt.VideoCodec != "copy" {
 		f.opt.Encode.Codec = f.opt.VideoCodec

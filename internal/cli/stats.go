@@ -38,6 +38,9 @@ func newStats() *cobra.Command {
 			if write && (open.hz != "" || open.split != "") {
 				return misuse("--write puts statistics of all rows as they are into the dataset; those of --hz or --split are for --out")
 			}
+			if opt.Keys != nil && len(opt.Keys) == 0 {
+				return misuse("--keys names no feature")
+			}
 			ds, err := open.open(ctx, args[0])
 			if err != nil {
 				return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"math/bits"
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
@@ -33,6 +34,7 @@ type File struct {
 	Meta    map[string]string // key-value metadata, without the Arrow schema
 	Creator string
 	slot    []int32 // leaf → place in Group.chunks, or -1
+	arrow   string  // the Arrow schema, where all columns were asked for
 }
 
 const (
@@ -168,6 +170,8 @@ func parseFooter(b []byte, size int64, want func(string) bool) (*File, error) {
 				})
 				if string(k) != "ARROW:schema" {
 					f.Meta[string(k)] = string(v)
+				} else if want == nil {
+					f.arrow = string(v)
 				}
 			}
 		case id == 6 && typ == tBinary:
@@ -242,9 +246,13 @@ func (f *File) readGroup(c *cursor, depth int) Group {
 	return g
 }
 
+// chunkFields are the types of the fields of a chunk's metadata that the format requires.
+var chunkFields = [16]byte{1: tI32, 2: tList, 3: tList, 4: tI32, 5: tI64, 6: tI64, 7: tI64, 9: tI64}
+
 func readChunk(c *cursor, depth int, leaf *Node) Chunk {
 	var k Chunk
 	var dict, data int64
+	var has uint16 // by field: other readers refuse a chunk that lacks one which the format requires
 	c.fields(depth, func(id int16, typ byte) bool {
 		switch {
 		case id == 1 && typ == tBinary:
@@ -253,6 +261,9 @@ func readChunk(c *cursor, depth int, leaf *Node) Chunk {
 			}
 		case id == 3 && typ == tStruct:
 			c.fields(depth+1, func(id int16, typ byte) bool {
+				if id >= 0 && id < 16 && typ == chunkFields[id] {
+					has |= 1 << id
+				}
 				switch {
 				case id == 1 && typ == tI32:
 					if Physical(c.i32()) != leaf.Type {
@@ -278,6 +289,9 @@ func readChunk(c *cursor, depth int, leaf *Node) Chunk {
 		}
 		return true
 	})
+	if lacks := 0b1011111110 &^ has; lacks != 0 && c.bad == "" {
+		c.fail(fmt.Sprintf("column %s lacks field %d of its metadata", leaf.Name, bits.TrailingZeros16(lacks)))
+	}
 	k.Offset = data
 	if dict > 0 && dict < data {
 		k.Offset = dict
@@ -299,7 +313,7 @@ func (f *File) Column(name string) *Node { return f.Root.Child(name) }
 
 // MemoryBytes estimates what the footer holds.
 func (f *File) MemoryBytes() int64 {
-	n := int64(256 + len(f.Leaves)*160)
+	n := int64(256 + len(f.Leaves)*160 + len(f.arrow))
 	for k, v := range f.Meta {
 		n += int64(len(k) + len(v))
 	}
