@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -91,6 +92,10 @@ func TestGR00T(t *testing.T) {
 	info := d.Info()
 	if info.Feature("observation.images.egoview") != nil || info.Feature("observation.images.ego_view") == nil {
 		t.Error("the phantom camera is there, or the real one is not")
+	}
+	// modality.json lists the cameras without it: a Loader goes on, and says so.
+	if i := slices.IndexFunc(info.Findings, func(f robocache.Finding) bool { return f.NotDelivered == "observation.images.egoview" }); i < 0 || info.Findings[i].Severity != robocache.SeverityWarning {
+		t.Errorf("the phantom camera: %+v", info.Findings)
 	}
 	if f := info.Feature("observation.state"); f.DType != robocache.Float64 || f.Shape[0] != 44 {
 		t.Errorf("%+v", f)

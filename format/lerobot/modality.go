@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/store"
@@ -44,9 +46,25 @@ func (d *Dataset) readModality(ctx context.Context) error {
 		d.find(warn("modality", modalityPath, "modality.json is not used: "+err.Error(), "mend it or remove it"))
 		return nil
 	}
+	d.forgive()
 	d.find(robocache.Finding{Severity: robocache.SeverityInfo, Code: "modality", Where: robocache.Where{"file": modalityPath},
 		Message: fmt.Sprintf("GR00T's modality.json names %d parts of the state, %d of the action, %d videos, %d annotations", len(d.modality.State), len(d.modality.Action), len(d.modality.Video), len(d.modality.Annotation))})
 	return nil
+}
+
+// forgive lets training go on without cameras that info.json declares, that have no file, and that modality.json, which lists the cameras, does not
+// name: GR00T's own example sets declare a misspelt one beside the real one.
+func (d *Dataset) forgive() {
+	cameras := slices.Collect(maps.Values(d.modality.Video))
+	for i := range d.info.Findings {
+		f := &d.info.Findings[i]
+		if r := d.raw.declares(f.NotDelivered); r == nil || f.Severity != robocache.SeverityError || len(cameras) == 0 || slices.Contains(cameras, r.key) {
+			continue
+		} else if feature, err := feature(r); err == nil && feature.Kind == robocache.KindVideo {
+			f.Severity = robocache.SeverityWarning
+			f.Message += "; " + modalityPath + " does not name it either"
+		}
+	}
 }
 
 func parseModality(b []byte, info *robocache.Info) (*Modality, error) {
@@ -59,7 +77,7 @@ func parseModality(b []byte, info *robocache.Info) (*Modality, error) {
 		return nil, err
 	}
 	m := &Modality{Video: map[string]string{}, Annotation: map[string]string{}}
-	slices := func(parts map[string]part, def string) (map[string]Slice, error) {
+	sliced := func(parts map[string]part, def string) (map[string]Slice, error) {
 		out := map[string]Slice{}
 		for name, p := range parts {
 			key := p.Key
@@ -75,10 +93,10 @@ func parseModality(b []byte, info *robocache.Info) (*Modality, error) {
 		return out, nil
 	}
 	var err error
-	if m.State, err = slices(raw.State, "observation.state"); err != nil {
+	if m.State, err = sliced(raw.State, "observation.state"); err != nil {
 		return nil, err
 	}
-	if m.Action, err = slices(raw.Action, "action"); err != nil {
+	if m.Action, err = sliced(raw.Action, "action"); err != nil {
 		return nil, err
 	}
 	for name, p := range raw.Video {

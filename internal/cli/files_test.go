@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/realdata"
 )
 
@@ -53,14 +55,24 @@ func TestStatsNotesAreNoFindings(t *testing.T) {
 	}
 }
 
-// Files of arrays of several lengths that say nothing of time: every array is a stream, its values are looked at and counted, and only stamps
-// want a rate.
+// Files of arrays of several lengths that say nothing of time: every array is a stream, its values are looked at and counted, and only timestamps
+// want a rate. Both files also hold arrays that cannot be given, which doctor names: exit 3.
 func TestArraysWithoutTime(t *testing.T) {
-	for _, name := range []string{"hdf5_features/latest.hdf5", "zarr/v3/data.zarr"} {
+	for name, code := range map[string]string{"hdf5_features/latest.hdf5": "unsupported-stream", "zarr/v3/data.zarr": "array-skipped"} {
 		path := realdata.Path(t, name)
-		for _, verb := range []string{"inspect", "doctor", "stats"} {
+		for _, verb := range []string{"inspect", "stats"} {
 			if code, out, errs := call(t, verb, path); code != exitDone {
 				t.Errorf("%s %s: exit %d: %s%s", verb, name, code, errs, out)
+			}
+		}
+		exit, out, errs := call(t, "doctor", path, "--json")
+		var d struct{ Findings []robocache.Finding }
+		if err := json.Unmarshal([]byte(out), &d); err != nil || exit != exitFindings {
+			t.Errorf("doctor %s: exit %d, %v: %s", name, exit, err, errs)
+		}
+		for _, f := range d.Findings {
+			if f.Severity != robocache.SeverityInfo && (f.Code != code || f.NotDelivered == "") {
+				t.Errorf("doctor %s: %+v", name, f)
 			}
 		}
 	}

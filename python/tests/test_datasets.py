@@ -255,7 +255,8 @@ def test_calvin(calvin: str) -> None:
     assert [i["episode_id"] for i in one] == [str(i) for i, n in enumerate(names) if n == names[0]]
     item = one[0]
     assert item["vision"].shape == (100, 3, 84, 84) and item["depth"].shape == (100, 1, 84, 84) and "vision_gripper" not in item
-    assert np.array_equal(item["depth"][:3], np.asarray(reader.episode(0).streams["observation.depth_gripper"].values)[:6:2])
+    in_mm = robocache.open(calvin, options={"language": "episodes"}, depth_unit="mm").episode(0)
+    assert np.array_equal(item["depth"][:3], np.asarray(in_mm.streams["observation.depth_gripper"].values)[:6:2])
     runs = CALVINDataset(calvin, None, sequence_length=100, streams={"actions": "rel_actions"})
     assert len(runs) == 2 and int((~runs[1]["actions_is_pad"]).sum()) == 28
     assert np.array_equal(runs[1]["actions"][:28], np.asarray(runs.dataset.episode(1).streams["rel_actions"].values).astype(np.float32))
