@@ -227,7 +227,7 @@ func TestFilmRefuses(t *testing.T) {
 	refuse(video.H264, [][]byte{plain[0][4:]}, "Annex B")
 	_, hevc := elementary(t, video.HEVC, "-c:v libx265 -x265-params keyint=12"+x265Quiet)
 	refuse(video.HEVC, hevc, "B pictures")
-	if _, err := video.NewStream(video.AV1, video.Limits{}); !errors.Is(err, robocache.ErrUnsupported) {
+	if _, err := video.NewStream(video.MPEG4, video.Limits{}); !errors.Is(err, robocache.ErrUnsupported) {
 		t.Error(err)
 	}
 }
