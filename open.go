@@ -167,7 +167,7 @@ func (f *Format) rated(uri string, opt *OpenOptions) error {
 	if !f.Stamped || hz.Zero() {
 		return nil
 	}
-	return &Error{Class: ErrMisuse, Op: "open", Where: Where{"dataset": Redact(uri)}, Msg: said + " says the rate of rows that keep no clock; the rows of " + f.Name + " have timestamps", Got: hz.String() + " Hz",
+	return &Error{Class: ErrMisuse, Op: "open", Where: Where{"dataset": Redact(uri)}, Msg: said + " says the rate of rows that keep no clock; the rows of " + f.Name + " have timestamps", Want: "none", Got: hz.String() + " Hz",
 		Hint: "leave it out; --hz (hz= of Loader, MapDataset and Episode.align) resamples, --fps of convert gives rows another rate as they are"}
 }
 
