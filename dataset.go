@@ -266,6 +266,8 @@ type Finding struct {
 	// NotDelivered is the key of a stream that the dataset declares and that cannot be given. An error: training does not go on without it
 	// unless its keys are named.
 	NotDelivered string `json:"not_delivered,omitempty"`
+	// Lost says that files of episodes cannot be read at all. Training and conversion go on without them only where bad episodes are to be skipped (Whole).
+	Lost bool `json:"lost,omitempty"`
 }
 
 // Ranged is what a reader needs of a file: bytes at an offset, and to know that the file is still the one it opened.

@@ -22,6 +22,9 @@ import (
 
 // ToLeRobot writes src as a LeRobot v3.0 dataset at dst, a path or URI that can be written.
 func ToLeRobot(ctx context.Context, src robocache.Dataset, dst string, opt Options) (*Report, error) {
+	if err := whole(ctx, src, opt); err != nil {
+		return nil, err
+	}
 	c := newConversion(src, opt)
 	if err := c.align(ctx); err != nil {
 		return nil, err
@@ -53,6 +56,14 @@ func ToLeRobot(ctx context.Context, src robocache.Dataset, dst string, opt Optio
 		clearFolders(dst, made)
 	}
 	return c.report, err
+}
+
+// whole refuses a source of which opening could not read files, unless bad episodes are to be skipped.
+func whole(ctx context.Context, src robocache.Dataset, opt Options) error {
+	if opt.SkipBad {
+		return nil
+	}
+	return robocache.Whole(ctx, src, opt.Episodes, "convert", "--skip-bad converts the rest (exit code 3), in Python skip_bad=True")
 }
 
 func newConversion(src robocache.Dataset, opt Options) *conversion {

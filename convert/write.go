@@ -79,6 +79,9 @@ func Write(ctx context.Context, src robocache.Dataset, format, dst string, opt O
 			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "convert", Where: where, Msg: "no feature " + k + " to keep", Hint: robocache.Nearest(k, info.Keys())}
 		}
 	}
+	if err := whole(ctx, src, opt); err != nil {
+		return nil, err
+	}
 	if opt.Align != nil || !f.Clocks {
 		to, cfg, err := onGrid(ctx, src, opt.Align, opt.FPS, opt.DropInvalid, opt.Threads, opt.Keys)
 		if err != nil {

@@ -116,7 +116,7 @@ func newLayout(ctx context.Context, ds robocache.Dataset, cfg *Config, on *line,
 	}
 	for _, k := range cfg.Keys {
 		if !slices.Contains(known, k) {
-			return nil, cmp.Or(info.Withheld(k), unknownKey("keys", k, known))
+			return nil, lacks(info, "keys", k, known)
 		}
 	}
 	for i := range info.Findings {
@@ -134,17 +134,17 @@ func newLayout(ctx context.Context, ds robocache.Dataset, cfg *Config, on *line,
 	for _, d := range cfg.Deltas {
 		switch {
 		case !slices.Contains(known, d.Key):
-			return nil, cmp.Or(info.Withheld(d.Key), unknownKey("delta_timestamps", d.Key, known))
+			return nil, lacks(info, "delta_timestamps", d.Key, known)
 		case !wanted(d.Key):
 			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: "delta_timestamps names " + d.Key + ", which keys leaves out"}
 		case len(d.Offsets) == 0:
 			return nil, misuse("delta_timestamps", "at least one offset for "+d.Key, "none")
 		}
 	}
-	if err := cfg.checkIndices(known, wanted); err != nil {
+	if err := cfg.checkIndices(info, known, wanted); err != nil {
 		return nil, err
 	}
-	if err := cfg.checkWindows(known, wanted); err != nil {
+	if err := cfg.checkWindows(info, known, wanted); err != nil {
 		return nil, err
 	}
 	l.windows = []window{{offsets: []int{0}, nanos: []int64{0}}}
@@ -213,6 +213,11 @@ func (l *layout) addText(c column) {
 	l.columns = append(l.columns, c)
 	l.texts = append(l.texts, c.number)
 	l.fields = append(l.fields, Field{Key: c.key, DType: robocache.String, Shape: []int{}, Kind: robocache.KindText})
+}
+
+// lacks is the error of a key that a dataset does not give: the reason, where it declares one.
+func lacks(info *robocache.Info, option, key string, known []string) error {
+	return cmp.Or(info.Withheld(key), unknownKey(option, key, known))
 }
 
 func unknownKey(option, key string, known []string) error {

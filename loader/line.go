@@ -40,7 +40,7 @@ func newLine(info *robocache.Info, cfg *Config) (line, error) {
 		f := info.Feature(cfg.Anchor)
 		switch {
 		case f == nil:
-			return l, unknownKey("anchor", cfg.Anchor, keysOf(info))
+			return l, lacks(info, "anchor", cfg.Anchor, keysOf(info))
 		case l.grid:
 			return l, misuse("anchor", "anchor or hz: samples lie on a stream's rows or on a timeline", "both")
 		}

@@ -33,6 +33,7 @@ type source struct {
 	texts   []int
 	absent  []int // tensors of the batch that this source has nothing for
 	pads    map[string]*padded
+	lost    []BadEpisode // that opening found, and that are skipped
 }
 
 func newSource(ctx context.Context, a *assembler, index, sources int, name string, ds robocache.Dataset, cfg Config) (_ *source, err error) {
@@ -127,23 +128,34 @@ func (src *source) close() {
 	}
 }
 
-// count makes the sample table. In skip mode episodes that opening found bad never enter it.
+// count makes the sample table. In skip mode episodes that opening found bad never enter it; else none may be lost.
 func (src *source) count(ctx context.Context) error {
 	info := src.ds.Info()
 	a := src.a
 	exclude := map[int]bool{}
-	if src.cfg.OnBadEpisode == "skip" {
+	if src.cfg.OnBadEpisode != "skip" {
+		if err := robocache.Whole(ctx, src.ds, src.cfg.Episodes, "loader", `on_bad_episode="skip" trains on the rest, and stats()["bad_episodes"] lists what is left out`); err != nil {
+			return err
+		}
+	} else {
 		for i := range info.Findings {
 			f := &info.Findings[i]
 			if f.Severity != robocache.SeverityError {
 				continue
 			}
-			e, ok := src.position(ctx, f.Where["episode"])
-			if ok && !exclude[e] && (src.cfg.Episodes == nil || slices.Contains(src.cfg.Episodes, e)) {
+			e := -1
+			if number, named := f.Where["episode"]; named {
+				var ok bool
+				if e, ok = robocache.PositionOf(ctx, src.ds, number); !ok || exclude[e] || src.cfg.Episodes != nil && !slices.Contains(src.cfg.Episodes, e) {
+					continue
+				}
 				exclude[e] = true
 				a.n.skip.Add(int64(src.ds.Len(e)))
-				a.warn(robocache.Where{"episode": e}.String() + " is left out: " + f.Message)
+			} else if !f.Lost {
+				continue
 			}
+			src.lost = append(src.lost, BadEpisode{Source: src.index, Episode: e, Error: f.Message})
+			a.warn(f.Where.String() + " is left out: " + f.Message)
 		}
 	}
 	var err error
@@ -158,33 +170,6 @@ func (src *source) count(ctx context.Context) error {
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: "no samples: the selected episodes are empty"}
 	}
 	return nil
-}
-
-// position finds the episode that a finding names by its number.
-func (src *source) position(ctx context.Context, number any) (int, bool) {
-	var id int64
-	switch v := number.(type) {
-	case int:
-		id = int64(v)
-	case int64:
-		id = v
-	default:
-		return 0, false
-	}
-	is := func(e int) bool {
-		ep, err := src.ds.Episode(ctx, e)
-		return err == nil && ep.Index == id
-	}
-	n := src.ds.Info().Episodes
-	if id >= 0 && id < int64(n) && is(int(id)) {
-		return int(id), true
-	}
-	for e := range n {
-		if is(e) {
-			return e, true
-		}
-	}
-	return 0, false
 }
 
 // where names the place of a picture or value, by the episode's number in the dataset.

@@ -56,10 +56,11 @@ type Fingerprint struct {
 	Values   string `json:"values,omitempty"`
 }
 
-// BadEpisode is an episode that was found bad while reading. Its samples are left out of the order from the position on where it was found.
+// BadEpisode is an episode that was found bad. Its samples are left out of the order from the position on where it was found; all of them where
+// opening found it (Epoch and Position 0), which is in Stats, not in a State.
 type BadEpisode struct {
 	Source   int    `json:"source,omitempty"` // of a mixture
-	Episode  int    `json:"episode"`          // position in the dataset
+	Episode  int    `json:"episode"`          // position in the dataset; -1: a file that opening could not read, whose episodes have none
 	Epoch    int64  `json:"epoch"`
 	Position int64  `json:"position"`
 	Error    string `json:"error"`

@@ -174,10 +174,6 @@ func (src *source) countValues(ctx context.Context, keys []string, bytes int64) 
 		}
 	}
 	at := max(1, min(src.cfg.Threads, 4, len(keys)))
-	count := func(key string, episodes []int) (robocache.Stats, error) {
-		return stats.Compute(ctx, src.ds, stats.Options{Keys: []string{key}, Episodes: episodes, Budget: min(256<<20, int64(src.cfg.MemoryBudget)/8) / int64(at), Threads: src.cfg.Threads, Read: progress,
-			OnFinding: func(f robocache.Finding) { src.a.warn("statistics of " + key + ": " + f.Message) }})
-	}
 	out := robocache.Stats{}
 	var mu sync.Mutex
 	g, gctx := errgroup.WithContext(ctx)
@@ -187,20 +183,8 @@ func (src *source) countValues(ctx context.Context, keys []string, bytes int64) 
 			if err := gctx.Err(); err != nil {
 				return err
 			}
-			s, err := count(key, episodes)
-			if err != nil && src.cfg.OnBadEpisode == "skip" && badEpisode(err) {
-				var good []int
-				for _, e := range episodes {
-					if _, err := count(key, []int{e}); err == nil {
-						good = append(good, e)
-					} else if !badEpisode(err) {
-						return err
-					} else {
-						src.a.warn(fmt.Sprintf("statistics of %s leave out %s: %v", key, robocache.Where{"episode": e}, err))
-					}
-				}
-				s, err = count(key, good)
-			}
+			s, err := stats.Compute(ctx, src.ds, stats.Options{Keys: []string{key}, Episodes: episodes, Budget: min(256<<20, int64(src.cfg.MemoryBudget)/8) / int64(at), Threads: src.cfg.Threads, Read: progress,
+				SkipBad: src.cfg.OnBadEpisode == "skip", OnFinding: func(f robocache.Finding) { src.a.warn("statistics of " + key + ": " + f.Message) }})
 			mu.Lock()
 			defer mu.Unlock()
 			if s[key] != nil {

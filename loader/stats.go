@@ -40,9 +40,9 @@ type Stats struct {
 	Pool          *PoolStats    `json:"pool,omitempty"`
 	Cache         *CacheStats   `json:"cache,omitempty"`
 	Wrapped       int64         `json:"wrapped"`
-	Skipped       int64         `json:"skipped"`           // samples of bad episodes passed over
-	Sources       []SourceStats `json:"sources,omitempty"` // of a mixture
-	BadEpisodes   []BadEpisode  `json:"bad_episodes,omitempty"`
+	Skipped       int64         `json:"skipped"`                // samples of bad episodes passed over
+	Sources       []SourceStats `json:"sources,omitempty"`      // of a mixture
+	BadEpisodes   []BadEpisode  `json:"bad_episodes,omitempty"` // those that opening found first
 	Warnings      []string      `json:"warnings,omitempty"`
 	// NotDelivered are the streams that the datasets declare and that no batch holds because they cannot be given.
 	NotDelivered []NotDelivered `json:"not_delivered"`
@@ -118,7 +118,7 @@ func (l *Loader) Stats() Stats {
 	}
 	s.BatchBytes = l.a.batchBytes(l.cfg.BatchSize)
 	s.Horizon, _, _ = l.a.horizonOf()
-	s.BadEpisodes = slices.Clone(l.bad)
+	s.BadEpisodes = append(s.BadEpisodes, l.bad...)
 	if s.Pool != nil {
 		s.Pool.Randomness = l.randomness()
 	}
@@ -129,7 +129,7 @@ func (l *Loader) Stats() Stats {
 	}
 	c := l.course(l.start)
 	position, _ := c.here(l.at)
-	s.Sources = l.order.sourceStats(l.epoch, position, l.bad)
+	s.Sources = l.order.sourceStats(l.epoch, position, s.BadEpisodes)
 	return s
 }
 
@@ -145,6 +145,7 @@ func (a *assembler) stats() Stats {
 	s.NotDelivered = []NotDelivered{}
 	for i, src := range a.sources {
 		s.NotDelivered = append(s.NotDelivered, src.withheld(i)...)
+		s.BadEpisodes = append(s.BadEpisodes, src.lost...)
 		if src.reels == nil {
 			continue
 		}

@@ -56,7 +56,7 @@ func (src *source) alignColumns() error {
 		slices.Sort(named)
 		for _, k := range named {
 			if !slices.Contains(known, k) && src.ds.Info().Feature(k) == nil {
-				return unknownKey("align", k, known)
+				return lacks(src.ds.Info(), "align", k, known)
 			}
 		}
 	}

@@ -152,11 +152,11 @@ func nanosOf(offsets []float64, option string) ([]int64, error) {
 func seconds(s float64) int64 { return int64(math.RoundToEven(s * 1e9)) }
 
 // checkIndices refuses windows in rows of keys that are not there.
-func (c *Config) checkIndices(known []string, wanted func(string) bool) error {
+func (c *Config) checkIndices(info *robocache.Info, known []string, wanted func(string) bool) error {
 	for _, x := range c.Indices {
 		switch {
 		case !contains(known, x.Key):
-			return unknownKey("delta_indices", x.Key, known)
+			return lacks(info, "delta_indices", x.Key, known)
 		case !wanted(x.Key):
 			return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: "delta_indices names " + x.Key + ", which keys leaves out"}
 		case len(x.Rows) == 0 || len(x.Rows) > maxSteps:
@@ -171,12 +171,12 @@ func (c *Config) checkIndices(known []string, wanted func(string) bool) error {
 }
 
 // checkWindows refuses windows of keys that are not there.
-func (c *Config) checkWindows(known []string, wanted func(string) bool) error {
+func (c *Config) checkWindows(info *robocache.Info, known []string, wanted func(string) bool) error {
 	for i := range c.Windows {
 		w := &c.Windows[i]
 		switch {
 		case !contains(known, w.Key):
-			return unknownKey("windows", w.Key, known)
+			return lacks(info, "windows", w.Key, known)
 		case !wanted(w.Key):
 			return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: "windows names " + w.Key + ", which keys leaves out"}
 		case c.Deltas.of(w.Key) != nil || c.Indices.of(w.Key) != nil:

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/align"
 	_ "github.com/goatnote-inc/robocache/format/zarr"
 )
 
@@ -42,16 +43,27 @@ func objectBuffer(t *testing.T, objects string) string {
 func TestWithheldStreams(t *testing.T) {
 	for _, codec := range []string{"pickle", "vlen-utf8", "json2"} {
 		for name, key := range map[string]string{"action": "action", "state": "observation.state"} {
-			ds, err := robocache.Open(t.Context(), objectBuffer(t, name+" "+codec))
+			ds, err := robocache.Open(t.Context(), objectBuffer(t, name+" "+codec), robocache.OpenOptions{HZ: robocache.Rate{Num: 10, Den: 1}})
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { ds.Close() })
+			rest := ds.Info().Keys()
 			if err := ds.Info().Withheld(key); !errors.Is(err, robocache.ErrUnsupported) || !strings.Contains(err.Error(), "object") {
 				t.Errorf("%s %s: %v, %v", codec, key, err, ds.Info().Findings)
 			}
-			if _, err := New(t.Context(), ds, Config{BatchSize: 2, Keys: []string{key}}); !errors.Is(err, robocache.ErrUnsupported) {
-				t.Errorf("%s: keys=[%s]: %v", codec, key, err)
+			for option, cfg := range map[string]Config{
+				"keys":             {Keys: []string{key}},
+				"delta_timestamps": {Keys: rest, Deltas: Deltas{{Key: key, Offsets: []float64{0}}}},
+				"delta_indices":    {Keys: rest, Indices: Indices{{Key: key, Rows: []int{0}}}},
+				"windows":          {Keys: rest, Windows: Windows{{Key: key, Offsets: []float64{0}}}},
+				"anchor":           {Keys: rest, Anchor: key},
+				"align":            {Keys: rest, Align: &align.Config{HZ: robocache.Rate{Num: 10, Den: 1}, Modes: map[string]align.Mode{key: align.Nearest}}},
+			} {
+				cfg.BatchSize = 2
+				if _, err := New(t.Context(), ds, cfg); !errors.Is(err, robocache.ErrUnsupported) || !strings.Contains(err.Error(), key) {
+					t.Errorf("%s: %s of %s: %v", codec, option, key, err)
+				}
 			}
 			l, err := New(t.Context(), ds, Config{BatchSize: 2})
 			if name == "action" {

@@ -44,6 +44,8 @@ type Options struct {
 	Frames   FramePolicy
 	Budget   int64 // bytes for columns and counts; 0 = 256 MiB
 	Threads  int   // decoders at once; 0 = the number of CPUs
+	// SkipBad leaves out of a stream's statistics the episodes in which it cannot be read, with a finding, instead of failing.
+	SkipBad bool
 	// OnFinding hears of values left out and of features without statistics.
 	OnFinding func(robocache.Finding)
 	// Progress hears of features done.
@@ -79,6 +81,11 @@ func Compute(ctx context.Context, ds robocache.Dataset, opt Options) (robocache.
 			opt.OnFinding(f)
 		}
 	}
+	if !opt.SkipBad {
+		if err := robocache.Whole(ctx, ds, opt.Episodes, "statistics", "--skip-bad counts the rest (exit code 3), in Python skip_bad=True"); err != nil {
+			return nil, err
+		}
+	}
 	out := robocache.Stats{}
 	for _, k := range opt.Keys {
 		if ds.Info().Feature(k) == nil {
@@ -92,56 +99,81 @@ func Compute(ctx context.Context, ds robocache.Dataset, opt Options) (robocache.
 		}
 	}
 	for i, f := range features {
-		switch f.Kind {
-		case robocache.KindNumeric, robocache.KindPointCloud:
-			blocks, shape, err := blocksOf(ctx, ds, f, opt.Episodes, opt.Budget)
-			if err != nil {
-				return nil, robocache.At(err, robocache.Where{"stream": f.Key})
-			}
-			if opt.Read != nil {
-				all := blocks
-				blocks = func(ctx context.Context, yield func([]byte) error) error {
-					return all(ctx, func(b []byte) error { opt.Read(int64(len(b))); return yield(b) })
+		fs, err := one(ctx, ds, f, opt.Episodes, &opt, find)
+		if opt.SkipBad && bad(err) {
+			var good []int
+			for _, e := range opt.Episodes {
+				if _, err := one(ctx, ds, f, []int{e}, &opt, func(robocache.Finding) {}); err == nil {
+					good = append(good, e)
+				} else if !bad(err) {
+					return nil, robocache.At(err, robocache.Where{"stream": f.Key})
+				} else {
+					find(robocache.Finding{Severity: robocache.SeverityError, Code: "episode-skipped", Where: robocache.Where{"stream": f.Key, "episode": e}, Message: robocache.Where{"episode": e}.String() + " is left out: " + err.Error()})
 				}
 			}
-			fs, left, err := Numeric(ctx, f.DType, shape, blocks, opt.Budget)
-			if err != nil {
-				return nil, robocache.At(err, robocache.Where{"stream": f.Key})
+			if len(good) > 0 {
+				fs, err = one(ctx, ds, f, good, &opt, find)
 			}
+		}
+		if err != nil {
+			return nil, robocache.At(err, robocache.Where{"stream": f.Key})
+		}
+		if fs != nil {
 			out[f.Key] = fs
-			if left > 0 {
-				find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "non-finite-values", Where: robocache.Where{"stream": f.Key}, Message: "values that are NaN or infinite take no part in the statistics", Count: left})
-			}
-		case robocache.KindImage, robocache.KindVideo:
-			if opt.Frames == NoFrames {
-				if opt.Keys != nil {
-					find(robocache.Finding{Severity: robocache.SeverityInfo, Code: "no-picture-statistics", Where: robocache.Where{"stream": f.Key}, Message: "no statistics of this camera: none of its frames was to be looked at"})
-				}
-				break
-			}
-			if _, err := video.ActiveBackend(); f.Kind == robocache.KindVideo && err != nil {
-				find(robocache.Finding{Severity: robocache.SeverityInfo, Code: "no-picture-statistics", Where: robocache.Where{"stream": f.Key}, Message: "no statistics of this camera: " + err.Error()})
-				break
-			}
-			p := NewLook(ds, opt.Frames, opt.Threads)
-			all, err := p.Episodes(ctx, f, opt.Episodes)
-			p.Close()
-			if errors.Is(err, robocache.ErrUnsupported) {
-				find(robocache.Finding{Severity: robocache.SeverityInfo, Code: "no-picture-statistics", Where: robocache.Where{"stream": f.Key}, Message: "no statistics of this camera: " + err.Error()})
-				break
-			}
-			if err != nil {
-				return nil, robocache.At(err, robocache.Where{"stream": f.Key})
-			}
-			if fs := all.Stats(); fs != nil {
-				out[f.Key] = fs
-			}
 		}
 		if opt.Progress != nil {
 			opt.Progress(i+1, len(features))
 		}
 	}
 	return out, nil
+}
+
+// bad says whether an error is the data's fault.
+func bad(err error) bool {
+	return errors.Is(err, robocache.ErrMalformed) || errors.Is(err, robocache.ErrNotFound) || errors.Is(err, robocache.ErrUnsupported)
+}
+
+// one counts a stream of some episodes; nil where it has no statistics.
+func one(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, episodes []int, opt *Options, find func(robocache.Finding)) (*robocache.FeatureStats, error) {
+	switch f.Kind {
+	case robocache.KindNumeric, robocache.KindPointCloud:
+		blocks, shape, err := blocksOf(ctx, ds, f, episodes, opt.Budget)
+		if err != nil {
+			return nil, err
+		}
+		if opt.Read != nil {
+			all := blocks
+			blocks = func(ctx context.Context, yield func([]byte) error) error {
+				return all(ctx, func(b []byte) error { opt.Read(int64(len(b))); return yield(b) })
+			}
+		}
+		fs, left, err := Numeric(ctx, f.DType, shape, blocks, opt.Budget)
+		if err == nil && left > 0 {
+			find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "non-finite-values", Where: robocache.Where{"stream": f.Key}, Message: "values that are NaN or infinite take no part in the statistics", Count: left})
+		}
+		return fs, err
+	case robocache.KindImage, robocache.KindVideo:
+		if opt.Frames == NoFrames {
+			if opt.Keys != nil {
+				find(robocache.Finding{Severity: robocache.SeverityInfo, Code: "no-picture-statistics", Where: robocache.Where{"stream": f.Key}, Message: "no statistics of this camera: none of its frames was to be looked at"})
+			}
+			return nil, nil
+		}
+		_, err := video.ActiveBackend()
+		if f.Kind != robocache.KindVideo || err == nil {
+			p := NewLook(ds, opt.Frames, opt.Threads)
+			defer p.Close()
+			all, looked := p.Episodes(ctx, f, episodes)
+			if looked == nil {
+				return all.Stats(), nil
+			}
+			if err = looked; !errors.Is(err, robocache.ErrUnsupported) {
+				return nil, err
+			}
+		}
+		find(robocache.Finding{Severity: robocache.SeverityInfo, Code: "no-picture-statistics", Where: robocache.Where{"stream": f.Key}, Message: "no statistics of this camera: " + err.Error()})
+	}
+	return nil, nil
 }
 
 // Look counts pictures of a dataset. Close ends its decoders.

@@ -39,7 +39,7 @@ func Findings(entries []Entry, code string) (out []robocache.Finding) {
 		if e.Err == nil {
 			continue
 		}
-		f := robocache.Finding{Severity: robocache.SeverityError, Code: code, Where: robocache.Where{"file": e.Name}, Message: e.Err.Error()}
+		f := robocache.Finding{Severity: robocache.SeverityError, Code: code, Where: robocache.Where{"file": e.Name}, Message: e.Err.Error(), Lost: true}
 		var typed *robocache.Error
 		if errors.As(e.Err, &typed) {
 			f.Mend = typed.Hint

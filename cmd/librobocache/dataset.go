@@ -259,6 +259,7 @@ func robocache_stats(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *
 		Keys     []string          `json:"keys"`
 		Episodes []int             `json:"episodes"`
 		Frames   stats.FramePolicy `json:"frames"`
+		SkipBad  bool              `json:"skip_bad"`
 	}
 	if err := arguments(in, &a); err != nil {
 		return fail(out, err)
@@ -268,7 +269,7 @@ func robocache_stats(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *
 			var st robocache.Stats
 			var err error
 			if a.Count {
-				st, err = stats.Compute(ctx, s.Dataset, stats.Options{Keys: a.Keys, Episodes: a.Episodes, Frames: a.Frames})
+				st, err = stats.Compute(ctx, s.Dataset, stats.Options{Keys: a.Keys, Episodes: a.Episodes, Frames: a.Frames, SkipBad: a.SkipBad})
 			} else {
 				st, err = s.Stats(ctx)
 			}

@@ -85,7 +85,7 @@ func (d *Dataset) read(ctx context.Context, names []string, opt robocache.OpenOp
 		if err == nil {
 			continue
 		}
-		d.Find(robocache.SeverityError, "unreadable-episode", robocache.Where{"episode": int64(i), "file": names[i]}, err.Error(), "fetch the file again, or leave it out")
+		d.Lose("unreadable-episode", robocache.Where{"episode": int64(i), "file": names[i]}, err, "fetch the file again, or leave it out")
 		d.Episodes[i] = h5set.Episode{File: d.Stand(names[i]), Index: int64(i)}
 	}
 	if d.Info_.FPS.Zero() {

@@ -136,7 +136,7 @@ func (d *Dataset) read(ctx context.Context, names []string, opt robocache.OpenOp
 	}
 	for i := range names {
 		if bad[i] != nil {
-			d.Find(robocache.SeverityError, "unreadable-file", robocache.Where{"file": names[i]}, bad[i].Error(), "fetch the file again, or leave it out")
+			d.Lose("unreadable-file", robocache.Where{"file": names[i]}, bad[i], "fetch the file again, or leave it out")
 			continue
 		}
 		if r := rates[i]; opt.HZ.Zero() && !r.Zero() {

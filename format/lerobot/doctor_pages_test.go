@@ -2,6 +2,7 @@ package lerobot
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -115,14 +116,31 @@ func TestUnreadColumnsOfRealSets(t *testing.T) {
 	}
 }
 
-// TestDeep: a column of a data file that no feature is made of.
+// TestDeep: damage in a column that info.json does not declare. Other readers open the file whole; here only a deep look reads it.
 func TestDeep(t *testing.T) {
 	dir := newSynth(3).write(t)
-	name := "data/chunk-000/file-000.parquet"
-	spoil(t, dir, name, "timestamp", func(page []byte) { page[0] ^= 0xff })
-	found, err := mustOpen(t, dir).Diagnose(t.Context(), robocache.DiagnoseOptions{Deep: true})
-	if err != nil || !named(found, name, "timestamp") {
-		t.Errorf("%v, %v", found, err)
+	name, info := "data/chunk-000/file-000.parquet", filepath.Join(dir, "meta/info.json")
+	b, err := os.ReadFile(info)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var m map[string]any
+	if err := json.Unmarshal(b, &m); err != nil {
+		t.Fatal(err)
+	}
+	delete(m["features"].(map[string]any), "observation.state")
+	if b, err = json.Marshal(m); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(info, b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	spoil(t, dir, name, "observation.state", func(page []byte) { page[0] ^= 0xff })
+	for _, deep := range []bool{false, true} {
+		found, err := mustOpen(t, dir).Diagnose(t.Context(), robocache.DiagnoseOptions{Deep: deep})
+		if err != nil || named(found, name, "observation.state") != deep {
+			t.Errorf("deep %v: %v, %v", deep, found, err)
+		}
 	}
 }
 

@@ -303,7 +303,7 @@ func (d *Dataset) number(missing []error) error {
 		x := d.index[i]
 		if x == nil {
 			lost++
-			f := robocache.Finding{Severity: robocache.SeverityError, Code: "missing-shard", Where: robocache.Where{"file": s.name}, Message: fmt.Sprintf("the shard cannot be opened: %v", missing[i]), Mend: "fetch it again"}
+			f := robocache.Finding{Severity: robocache.SeverityError, Code: "missing-shard", Where: robocache.Where{"file": s.name}, Message: fmt.Sprintf("the shard cannot be opened: %v", missing[i]), Mend: "fetch it again", Lost: true}
 			if errors.Is(missing[i], robocache.ErrNotFound) {
 				f.Message, f.Mend = "the shard is not there", "fetch it into this folder, under this name"
 			}

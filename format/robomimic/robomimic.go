@@ -336,7 +336,7 @@ func unreadable(found []robocache.Finding, where robocache.Where, err error) ([]
 	if !h5set.Data(err) {
 		return nil, err
 	}
-	return append(found, robocache.Finding{Severity: robocache.SeverityError, Code: "unreadable-episode", Where: where, Message: err.Error(), Mend: "fetch the file again, or write the demo again"}), nil
+	return append(found, robocache.Finding{Severity: robocache.SeverityError, Code: "unreadable-episode", Where: where, Message: err.Error(), Mend: "fetch the file again, or write the demo again", Lost: true}), nil
 }
 
 // language finds a text in an attribute of JSON.

@@ -167,7 +167,7 @@ func withMetadata(ctx context.Context, s store.Store, dir string, there []string
 		}
 		if name == "" {
 			r.found = append(r.found, robocache.Finding{Severity: robocache.SeverityError, Code: "missing-split", Where: robocache.Where{"file": path.Join(dir, f)},
-				Message: "metadata.yaml lists the file, and it is not there: its time is a gap", Mend: "fetch the file again"})
+				Message: "metadata.yaml lists the file, and it is not there: its time is a gap", Mend: "fetch the file again", Lost: true})
 			continue
 		}
 		listed[name] = true
@@ -220,7 +220,7 @@ func (r *recording) open(ctx context.Context, s store.Store, opt openOptions) (_
 			if first == nil {
 				first = err
 			}
-			found = append(found, robocache.Finding{Severity: robocache.SeverityError, Code: "unreadable-split", Where: robocache.Where{"file": name}, Message: "the file cannot be read, its time is a gap: " + err.Error()})
+			found = append(found, robocache.Finding{Severity: robocache.SeverityError, Code: "unreadable-split", Where: robocache.Where{"file": name}, Message: "the file cannot be read, its time is a gap: " + err.Error(), Lost: true})
 			continue
 		}
 		parts = append(parts, p)

@@ -145,7 +145,7 @@ func (d *Dataset) addCamera(ctx context.Context, key string, c *camera) {
 	}
 	if f.Height == 0 {
 		delete(d.films.cams, key)
-		d.find(robocache.Finding{Severity: robocache.SeverityError, Code: "bad-video", Where: robocache.Where{"stream": key}, Message: fmt.Sprintf("no video of this camera can be read: %v", bad), Mend: "fetch videos/ again"})
+		d.find(robocache.Finding{Severity: robocache.SeverityError, Code: "bad-video", Where: robocache.Where{"stream": key}, Message: fmt.Sprintf("no video of this camera can be read: %v", bad), Mend: "fetch videos/ again", NotDelivered: key})
 		return
 	}
 	f.Shape = []int{f.Height, f.Width, 3}

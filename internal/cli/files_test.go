@@ -55,6 +55,34 @@ func TestStatsNotesAreNoFindings(t *testing.T) {
 	}
 }
 
+// A recording of a folder that leads nowhere ends stats and convert by name; --skip-bad goes on and says so.
+func TestLostFilesAreRefused(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"a.mcap", "b.mcap"} {
+		if code, _, errs := call(t, "synth", filepath.Join(dir, name), "--format", "mcap", "--episodes", "1", "--seconds", "1", "--cameras", "0", "--rates", "joints=20"); code != exitDone {
+			t.Fatal(errs)
+		}
+	}
+	if err := os.Symlink("nowhere/c.mcap", filepath.Join(dir, "c.mcap")); err != nil {
+		t.Fatal(err)
+	}
+	out := t.TempDir()
+	for _, args := range [][]string{
+		{"stats", dir}, {"convert", dir, filepath.Join(out, "lerobot")}, {"convert", dir, filepath.Join(out, "zarr"), "--to", "zarr"},
+		{"convert", dir, filepath.Join(out, "mcap"), "--to", "mcap"}, {"convert", dir, filepath.Join(out, "rlds"), "--to", "rlds"}, {"convert", dir, filepath.Join(out, "r.hdf5"), "--to", "robomimic"},
+	} {
+		if code, _, errs := call(t, args...); code != exitMalformed || !strings.Contains(errs, "c.mcap") || !strings.Contains(errs, "--skip-bad") {
+			t.Errorf("%q: exit %d: %s", args, code, errs)
+		}
+		if code, text, errs := call(t, append(args, "--skip-bad")...); code != exitFindings || !strings.Contains(text+errs, "c.mcap") {
+			t.Errorf("%q --skip-bad: exit %d: %s%s", args, code, errs, text)
+		}
+	}
+	if code, text, errs := call(t, "convert", dir, filepath.Join(out, "whole"), "--episodes", "0,1"); code != exitFindings || !strings.Contains(text, "2 episodes") {
+		t.Errorf("whole episodes: exit %d: %s%s", code, errs, text)
+	}
+}
+
 // Files of arrays of several lengths that say nothing of time: every array is a stream, its values are looked at and counted, and only timestamps
 // want a rate. Both files also hold arrays that cannot be given, which doctor names: exit 3.
 func TestArraysWithoutTime(t *testing.T) {

@@ -54,6 +54,9 @@ func newStats() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if opt.SkipBad {
+				findings = append(lost(ds), findings...)
+			}
 			text, err := stats.Marshal(s)
 			if err != nil {
 				return err
@@ -109,8 +112,19 @@ func newStats() *cobra.Command {
 	c.Flags().BoolVar(&write, "write", false, "write into the dataset (meta/stats.json)")
 	c.Flags().StringVar(&frames, "frames", "sampled", "pictures looked at: sampled (as LeRobot chooses them), all, none")
 	c.Flags().StringSliceVar(&opt.Keys, "keys", nil, "only these features")
+	c.Flags().BoolVar(&opt.SkipBad, "skip-bad", false, "leave out episodes that cannot be read (exit code 3) instead of failing")
 	c.Flags().IntSliceVar(&opt.Episodes, "episodes", nil, "only these episodes")
 	return c
+}
+
+// lost are the findings of opening about files that cannot be read.
+func lost(ds robocache.Dataset) (out []robocache.Finding) {
+	for _, f := range ds.Info().Findings {
+		if f.Lost {
+			out = append(out, f)
+		}
+	}
+	return out
 }
 
 // writeWhole writes a file of a store so that it appears whole or not at all.

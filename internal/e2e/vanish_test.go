@@ -3,6 +3,7 @@ package e2e
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +13,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/diagnose"
 	"github.com/goatnote-inc/robocache/internal/realdata"
+	"github.com/goatnote-inc/robocache/loader"
+	"github.com/goatnote-inc/robocache/video"
 )
 
 // folders are datasets whose files are found by listing: name → real file, and the files that strange things take the place of.
@@ -27,8 +30,9 @@ var folders = map[string]struct {
 		"samples/LIDAR_TOP/n008-2018-09-18-12-07-26-0400__LIDAR_TOP__1537287083900561.pcd.bin": "pointclouds/nuscenes/n008-2018-09-18-12-07-26-0400__LIDAR_TOP__1537287083900561.pcd.bin",
 		"samples/LIDAR_TOP/n008-2018-09-18-12-07-26-0400__LIDAR_TOP__1537287083950561.pcd.bin": "pointclouds/nuscenes/n008-2018-09-18-12-07-26-0400__LIDAR_TOP__1537287083900561.pcd.bin",
 	}, []string{"samples/LIDAR_TOP/n008-2018-09-18-12-07-26-0400__LIDAR_TOP__1537287083950561.pcd.bin"}},
-	"mcap":    {map[string]string{"a_0.mcap": "rosbag2/py/mcap/talker/talker.mcap", "a_1.mcap": "rosbag2/py/mcap/talker/talker.mcap"}, []string{"a_0.mcap", "a_1.mcap"}},
-	"rosbag2": {map[string]string{"a_0.db3": "rosbag2/py/sqlite3/talker/talker.db3", "b/metadata.yaml": "rosbag2/py/sqlite3/wbag/metadata.yaml", "b/wbag_0.db3": "rosbag2/py/sqlite3/wbag/wbag_0.db3", "b/wbag_1.db3": "rosbag2/py/sqlite3/wbag/wbag_1.db3"}, []string{"a_0.db3", "b/wbag_0.db3", "b/metadata.yaml"}},
+	"mcap": {map[string]string{"a_0.mcap": "rosbag2/py/mcap/talker/talker.mcap", "a_1.mcap": "rosbag2/py/mcap/talker/talker.mcap"}, []string{"a_0.mcap", "a_1.mcap"}},
+	"rosbag2": {map[string]string{"a_0.db3": "rosbag2/py/sqlite3/talker/talker.db3", "b/metadata.yaml": "rosbag2/py/sqlite3/wbag/metadata.yaml", "b/wbag_0.db3": "rosbag2/py/sqlite3/wbag/wbag_0.db3", "b/wbag_1.db3": "rosbag2/py/sqlite3/wbag/wbag_1.db3",
+		"b/wbag_2.db3": "rosbag2/py/sqlite3/wbag/wbag_2.db3", "b/wbag_3.db3": "rosbag2/py/sqlite3/wbag/wbag_3.db3", "b/wbag_4.db3": "rosbag2/py/sqlite3/wbag/wbag_4.db3"}, []string{"a_0.db3", "b/wbag_0.db3", "b/metadata.yaml"}},
 	"calvin": {map[string]string{"episode_0000000.npz": "calvin_like/training/episode_0000000.npz", "episode_0000001.npz": "calvin_like/training/episode_0000001.npz", "episode_0000002.npz": "calvin_like/training/episode_0000002.npz"},
 		[]string{"episode_0000000.npz", "episode_0000001.npz", "episode_0000002.npz"}},
 	"rlds": {map[string]string{"1.0.0/features.json": "bridge_rlds/bridge_dataset/1.0.0/features.json", "1.0.0/dataset_info.json": "bridge_rlds/bridge_dataset/1.0.0/dataset_info.json",
@@ -70,6 +74,54 @@ func faults(t *testing.T, dir, format string, opt robocache.OpenOptions) (said [
 	return said, ds.Info().Episodes
 }
 
+// trains goes through an epoch as training does.
+func trains(t *testing.T, dir, format, onBad string, follow bool) (loader.Stats, error) {
+	t.Helper()
+	opt := robocache.OpenOptions{FollowLinks: follow}
+	switch format {
+	case "rlds":
+		opt.Options = map[string]string{"split": "all"}
+	case "hdf5": // the files keep no clock
+		opt.HZ = robocache.Rate{Num: 10, Den: 1}
+	}
+	ds, err := robocache.Open(t.Context(), dir, opt)
+	if err != nil {
+		return loader.Stats{}, err
+	}
+	defer ds.Close()
+	cfg := loader.Config{BatchSize: 2, OnBadEpisode: onBad, Split: robocache.SplitAll}
+	if _, err := video.ActiveBackend(); err != nil {
+		cfg.Keys = []string{}
+		for _, f := range ds.Info().Features {
+			if f.Kind != robocache.KindVideo {
+				cfg.Keys = append(cfg.Keys, f.Key)
+			}
+		}
+	}
+	m, err := loader.NewMap(t.Context(), ds, cfg)
+	if err == nil {
+		m.Close()
+	}
+	l, lerr := loader.New(t.Context(), ds, cfg)
+	if (err == nil) != (lerr == nil) {
+		t.Errorf("a map: %v; a loader: %v", err, lerr)
+	}
+	if lerr != nil {
+		return loader.Stats{}, lerr
+	}
+	defer l.Close()
+	for {
+		b, err := l.Next(t.Context())
+		if err == io.EOF {
+			return l.Stats(), nil
+		}
+		if err != nil {
+			return l.Stats(), err
+		}
+		b.Release()
+	}
+}
+
 // E3: nothing that stands in a listed file's place makes it vanish without an error that names it.
 func TestNothingVanishes(t *testing.T) {
 	for format, set := range folders {
@@ -93,12 +145,16 @@ func TestNothingVanishes(t *testing.T) {
 				}
 			}
 			outside := t.TempDir()
-			whole := t.TempDir()
+			dir := t.TempDir()
 			for name := range data {
 				write(outside, name)
-				write(whole, name)
+				write(dir, name)
 			}
-			before, episodes := faults(t, whole, format, robocache.OpenOptions{})
+			whole, err := trains(t, dir, format, "error", false)
+			if err != nil {
+				t.Fatalf("the whole set: %v", err)
+			}
+			before, episodes := faults(t, dir, format, robocache.OpenOptions{})
 			for _, victim := range set.victims {
 				for what, make := range map[string]func(p string) error{
 					"dangling link":     func(p string) error { return os.Symlink("nowhere/"+filepath.Base(victim), p) },
@@ -120,6 +176,18 @@ func TestNothingVanishes(t *testing.T) {
 						t.Fatal(err)
 					}
 					said, _ := faults(t, dir, format, robocache.OpenOptions{})
+					unused := victim == "meta/stats.json" // by training on raw values
+					if _, err := trains(t, dir, format, "error", false); !unused && (err == nil || !strings.Contains(err.Error(), filepath.Base(victim)) || !errors.Is(err, robocache.ErrMalformed)) {
+						t.Errorf("%s for %s: training says %v", what, victim, err)
+					}
+					stats, err := trains(t, dir, format, "skip", false)
+					if listed := fmt.Sprint(err, stats.BadEpisodes); !unused && !strings.Contains(listed, filepath.Base(victim)) {
+						t.Errorf("%s for %s: with skip %s", what, victim, listed)
+					}
+					sameAnchor := format != "rosbag2" // its two recordings have different topics
+					if err == nil && !unused && sameAnchor && stats.Samples >= whole.Samples {
+						t.Errorf("%s for %s: %d samples of %d", what, victim, stats.Samples, whole.Samples)
+					}
 					if all := strings.Join(said, "\n"); !strings.Contains(all, filepath.Base(victim)) {
 						t.Errorf("%s for %s is not named: %q", what, victim, all)
 					} else if what == "link to outside" {
@@ -128,6 +196,9 @@ func TestNothingVanishes(t *testing.T) {
 						}
 						if said, n := faults(t, dir, format, robocache.OpenOptions{FollowLinks: true}); len(said) != len(before) || n != episodes {
 							t.Errorf("%s is followed: %d episodes of %d, %q", victim, n, episodes, said)
+						}
+						if got, err := trains(t, dir, format, "error", true); err != nil || got.Samples != whole.Samples {
+							t.Errorf("%s is followed: %d samples of %d, %v", victim, got.Samples, whole.Samples, err)
 						}
 					}
 				}
@@ -157,6 +228,9 @@ func TestNothingVanishes(t *testing.T) {
 			}
 			if said, n := faults(t, snapshot, format, robocache.OpenOptions{}); len(said) != len(before) || n != episodes {
 				t.Errorf("a snapshot of the hub's cache: %d episodes of %d, %q", n, episodes, said)
+			}
+			if got, err := trains(t, snapshot, format, "error", false); err != nil || got.Samples != whole.Samples {
+				t.Errorf("a snapshot of the hub's cache: %d samples of %d, %v", got.Samples, whole.Samples, err)
 			}
 		})
 	}

@@ -236,6 +236,6 @@ def stats(uri: Any, *, progress: bool | None = None, **options: Any) -> dict[str
 
 for _verb, _examples in (
     (inspect, "format=, hz=, contact_sheet=, suggest_map="), (doctor, "decode=, deep=, episodes=, format=, map="),
-    (convert, "to=, hz=, align=, episodes=, keys=, video_codec=, skip_bad=, resume=, write_option="), (stats, "keys=, episodes=, frames=, format="),
+    (convert, "to=, hz=, align=, episodes=, keys=, video_codec=, skip_bad=, resume=, write_option="), (stats, "keys=, episodes=, frames=, skip_bad=, format="),
 ):  # fmt: skip
     _verb.__doc__ = (_verb.__doc__ or "").rstrip() + _OPTIONS.format(verb=_verb.__name__, examples=_examples)

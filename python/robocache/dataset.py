@@ -137,14 +137,15 @@ class Dataset:
             self._stats = _statistics.of(self._handle.call("robocache_stats") or {})
         return self._stats
 
-    def compute_stats(self, keys: Iterable[str] | None = None, *, episodes: Iterable[int] | None = None, frames: str = "none") -> dict[str, dict[str, np.ndarray]]:
+    def compute_stats(self, keys: Iterable[str] | None = None, *, episodes: Iterable[int] | None = None, frames: str = "none", skip_bad: bool = False) -> dict[str, dict[str, np.ndarray]]:
         """Counts the statistics now, in one pass of float64 with exact quantiles, in the shape of `stats`: for Loader(stats=), Mix(stats=).
 
         keys: these features (default: all that can have statistics; text has none). episodes: positions, say those one trains on.
         frames: pictures looked at: "none", "sampled" (LeRobot's choice) or "all"; theirs are in [0, 1] by channel, shape (C, 1, 1).
-        Raises Misuse for an unknown key or episode.
+        skip_bad: leave out episodes that cannot be read.
+        Raises Misuse for an unknown key or episode, Malformed where files or episodes cannot be read.
         """
-        how: dict[str, Any] = {"count": True, "frames": _options.choice("frames", frames, ("none", "sampled", "all"))}
+        how: dict[str, Any] = {"count": True, "skip_bad": bool(skip_bad), "frames": _options.choice("frames", frames, ("none", "sampled", "all"))}
         if keys is not None:
             how["keys"] = [_options.key(k, self.features, "key") for k in ([keys] if isinstance(keys, str) else keys)]
         if episodes is not None:

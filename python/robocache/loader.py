@@ -61,7 +61,8 @@ class Loader(Ordered, _Base):
         "cameras": [keys]}, any of them. A function of (seed, epoch, the sample's place in its dataset, camera): not of batches, threads, ranks, caches or
         the device. After image_size, before image_dtype and normalize; the noise of numbers comes after it, in their delivered unit. A flip
         mirrors all cameras of a sample, and is refused until negate, swap or keep say of every other key what it does. Formulas: docs/kernels.md.
-    on_bad_episode: "error", or "skip" (counted and listed in stats()).
+    on_bad_episode: "error", at once where opening could not read a file; or "skip": counted and listed in stats()["bad_episodes"] (episode: its position;
+        -1: a file that could not be read, whose episodes have none).
 
     In what order
     shuffle: "global" (an exact permutation of all samples), "pool" (whole episodes are decoded once and drawn from while they are

@@ -47,13 +47,14 @@ def sample_config(
     stats: Any = None,
 ) -> dict[str, Any]:
     """What a sample holds, checked, as the engine's configuration."""
+    known = [*features, *getattr(features, "withheld", ())]  # the engine says why one is withheld
     c: dict[str, Any] = _statistics.asked(stats, features)
     if (n := _loading.normalize(normalize, features)) is not None:
         c["normalize"] = n
     if keys is not None:
         if isinstance(keys, str):
             raise Misuse(f"keys={keys!r}: expected a list of keys")
-        c["keys"] = [_options.key(k, [*features, *getattr(features, "withheld", ()), "task", "episode_id"], "key") for k in keys]  # the engine says why one is withheld
+        c["keys"] = [_options.key(k, [*known, "task", "episode_id"], "key") for k in keys]
     if episodes is not None:
         try:
             c["episodes"] = [operator.index(e) for e in episodes]
@@ -66,7 +67,7 @@ def sample_config(
             raise Misuse(f"delta_timestamps={delta_timestamps!r}: expected a dict by key")
         # Seconds, ints too: lerobot's rule, where [-1, 0] is one second.
         try:
-            c["delta_timestamps"] = {_options.key(k, [*features, *getattr(features, "withheld", ())], "key of delta_timestamps"): [_second(d) for d in v] for k, v in delta_timestamps.items()}
+            c["delta_timestamps"] = {_options.key(k, known, "key of delta_timestamps"): [_second(d) for d in v] for k, v in delta_timestamps.items()}
         except Misuse:
             raise
         except (TypeError, ValueError):
@@ -74,23 +75,23 @@ def sample_config(
     if delta_indices is not None:
         if not isinstance(delta_indices, Mapping):
             raise Misuse(f"delta_indices={delta_indices!r}: expected a dict by key")
-        c["delta_indices"] = {_options.key(k, features, "key of delta_indices"): _rows_of(k, v) for k, v in delta_indices.items()}
+        c["delta_indices"] = {_options.key(k, known, "key of delta_indices"): _rows_of(k, v) for k, v in delta_indices.items()}
     if windows is not None:
         if not isinstance(windows, Mapping):
             raise Misuse(f"windows={windows!r}: expected a dict by key")
-        c["windows"] = {_options.key(k, features, "key of windows"): _window(k, w) for k, w in windows.items()}
+        c["windows"] = {_options.key(k, known, "key of windows"): _window(k, w) for k, w in windows.items()}
     if anchor is not None:
-        c["anchor"] = _options.key(anchor, features, "key of anchor")
+        c["anchor"] = _options.key(anchor, known, "key of anchor")
     if hz is not None:
         c["hz"] = rate("hz", hz)
     if align is not None:
         if not isinstance(align, Mapping):
             raise Misuse(f"align={align!r}: expected a dict with the keywords of Episode.align")
-        known = ("hz", "extent", "modes", "edge", "max_gap", "offset", "clock", "latency", "drift", "rotations", "dtypes")
+        words = ("hz", "extent", "modes", "edge", "max_gap", "offset", "clock", "latency", "drift", "rotations", "dtypes")
         for k in align:
-            if k not in known:
-                raise Misuse(f"unknown keyword {k!r} in align", hint=_options.nearest(k, known))
-        a = align_args(features, *(align.get(k) for k in known[2:-1]))
+            if k not in words:
+                raise Misuse(f"unwords keyword {k!r} in align", hint=_options.nearest(k, words))
+        a = align_args(known, *(align.get(k) for k in words[2:-1]))
         if align.get("dtypes"):
             floats = ("float16", "bfloat16", "float32", "float64")
             a["dtypes"] = {_options.key(k, features): _options.choice(f"dtypes[{k!r}]", str(v).removeprefix("torch."), floats) for k, v in align["dtypes"].items()}
@@ -212,6 +213,8 @@ class MapDataset(_Base):
     normalize, stats: as of Loader; `normalizer` does and undoes it.
     format, map, options, rows_hz, follow_links: how a path is opened, as robocache.open takes them.
     threads: for one batch; default the cores. memory_budget: bytes, or "4GiB", for decoders, tables and a batch.
+    on_bad_episode: files that opening could not read are an "error" (Malformed, by name), or the samples leave them out ("skip"). What is met later is
+        an error of the item that wants it.
 
     Works in a DataLoader under fork, forkserver and spawn, also after this process has used it. Items are dicts of torch tensors
     (NumPy arrays without torch); text is str. Pictures are (C, H, W), windows (T, …).
@@ -248,6 +251,7 @@ class MapDataset(_Base):
         image_resize: str | None = None,
         normalize: Any = None,
         stats: Any = None,
+        on_bad_episode: str = "error",
     ) -> None:
         self.dataset: Dataset = opened(source, format=format, rows_hz=rows_hz, map=map, options=options, follow_links=follow_links)
         self._config = sample_config(
@@ -255,6 +259,7 @@ class MapDataset(_Base):
             image_dtype=image_dtype, image_size=image_size, tolerance_s=tolerance_s, windows=windows, anchor=anchor,
             depth_unit=depth_unit, image_resize=image_resize, normalize=normalize, stats=stats,
         )  # fmt: skip
+        self._config["on_bad_episode"] = _options.choice("on_bad_episode", on_bad_episode, ("error", "skip"))
         if threads is not None:
             self._config["threads"] = operator.index(threads)
         if memory_budget is not None:

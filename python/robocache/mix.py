@@ -7,7 +7,8 @@ from typing import Any
 
 from . import _loading, _options, _statistics
 from ._errors import Misuse
-from .dataset import Feature, opened
+from ._feature import Features
+from .dataset import opened
 from .mapdataset import MapDataset, sample_config
 
 __all__ = ["Mix"]
@@ -78,7 +79,8 @@ class Mix:
             _options.key(old, self.dataset.features, "key of rename")
             if not isinstance(to, str) or not to:
                 raise Misuse(f"rename[{old!r}]={to!r}: expected a key")
-        self.features: dict[str, Feature] = {}
+        self.features = Features()
+        self.features.withheld = self.dataset.features.withheld
         for k, f in self.dataset.features.items():
             to = names.get(k, k)
             if to in self.features:

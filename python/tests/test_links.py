@@ -58,6 +58,36 @@ def test_fifo_is_malformed(tmp_path: Path, robomimic_pair: Path) -> None:
         robocache.open(tmp_path)
 
 
+def test_lost_files(tmp_path: Path, robomimic_pair: Path) -> None:
+    """A file of a folder that cannot be read: training refuses by name, or leaves it out and lists it."""
+    h5py = pytest.importorskip("h5py")
+    import numpy as np
+
+    for i in range(2):
+        with h5py.File(tmp_path / f"a_{i}.hdf5", "w") as f:
+            f["x"] = np.full((8, 2), i, "f4")
+    os.symlink("nowhere/a_2.hdf5", tmp_path / "a_2.hdf5")
+    ds = robocache.open(tmp_path, rows_hz=10)
+    lost = [f for f in ds.findings if f.get("lost")]
+    assert len(lost) == 1 and lost[0]["severity"] == "error" and lost[0]["where"]["file"] == "a_2.hdf5"
+    for refused in (
+        lambda: robocache.Loader(ds, batch_size=2),
+        lambda: robocache.MapDataset(ds),
+        lambda: robocache.Loader([robocache.Mix(ds)], batch_size=2),
+        lambda: ds.compute_stats(),
+        lambda: robocache.stats(tmp_path, rows_hz=10),
+        lambda: robocache.convert(tmp_path, tmp_path / "out", rows_hz=10),
+    ):
+        with pytest.raises(robocache.Malformed, match=r"a_2\.hdf5.*(on_bad_episode|skip-bad)"):
+            refused()
+    loader = robocache.Loader(ds, batch_size=2, on_bad_episode="skip")
+    assert sum(len(b["x"]) for b in loader) == 16
+    assert [(b["episode"], "a_2.hdf5" in b["error"]) for b in loader.stats()["bad_episodes"]] == [(-1, True)]
+    assert len(robocache.MapDataset(ds, on_bad_episode="skip")) == 16
+    assert ds.compute_stats(skip_bad=True)["x"]["count"][0] == 16
+    assert robocache.stats(tmp_path, rows_hz=10, skip_bad=True)["x"]["count"][0] == 16
+
+
 def test_withheld_streams(tmp_path: Path) -> None:
     """A stream that cannot be given: named by findings, features, stats and by asking for it; no Loader goes on without an action."""
     h5py = pytest.importorskip("h5py")
@@ -73,6 +103,11 @@ def test_withheld_streams(tmp_path: Path) -> None:
         ds.episode(0).streams["action"]
     with pytest.raises(robocache.Unsupported, match="action"):
         robocache.Loader(ds, batch_size=2, keys=["action"])
+    for asked in ({"windows": {"action": [0.0]}}, {"anchor": "action"}, {"delta_indices": {"action": [0]}}, {"hz": 5, "align": {"modes": {"action": "nearest"}}}):
+        with pytest.raises(robocache.Unsupported, match=r"action.*cannot be delivered"):
+            robocache.Loader(ds, batch_size=2, **({"keys": ["x"]} | asked))
+    with pytest.raises(robocache.Unsupported, match=r"action.*cannot be delivered"):
+        robocache.Loader([robocache.Mix(ds, keys=["action"])], batch_size=2)
     with pytest.raises(robocache.Unsupported, match=r"action.*keys="):
         robocache.Loader(ds, batch_size=2)
     loader = robocache.Loader(ds, batch_size=2, keys=["x"])

@@ -48,7 +48,7 @@ func (d *Dataset) cutEpisodes(ctx context.Context, errs []error) error {
 	for rec := range d.pool.recs {
 		if errs[rec] != nil {
 			d.eps = append(d.eps, episode{rec: rec, whole: true, err: errs[rec]})
-			d.notice(len(d.eps)-1, robocache.Finding{Severity: robocache.SeverityError, Code: "unreadable-recording", Where: robocache.Where{"file": d.pool.recs[rec].Name}, Message: errs[rec].Error()})
+			d.notice(len(d.eps)-1, robocache.Finding{Severity: robocache.SeverityError, Code: "unreadable-recording", Where: robocache.Where{"file": d.pool.recs[rec].Name}, Message: errs[rec].Error(), Lost: true})
 			continue
 		}
 		eps, err := cut(rec)

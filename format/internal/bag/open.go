@@ -365,7 +365,7 @@ func (d *Dataset) measure(ctx context.Context, all bool) error {
 					return err
 				}
 				e.err = err
-				d.notice(i, robocache.Finding{Severity: robocache.SeverityError, Code: "unreadable-episode", Message: err.Error()})
+				d.notice(i, robocache.Finding{Severity: robocache.SeverityError, Code: "unreadable-episode", Message: err.Error(), Lost: true})
 				continue
 			}
 			n = int64(tr.clocks[d.anchor.clock].n)

@@ -104,7 +104,12 @@ func (s *Set) Schema(ctx context.Context, key func(path string) string) error {
 
 // Unreadable notes that an episode cannot be read.
 func (s *Set) Unreadable(e *Episode, err error) {
-	s.Find(robocache.SeverityError, "unreadable-episode", robocache.Where{"episode": e.Index, "file": e.File.Name(), "pointer": e.Path}, err.Error(), "fetch the file again, or write the episode again")
+	s.Lose("unreadable-episode", robocache.Where{"episode": e.Index, "file": e.File.Name(), "pointer": e.Path}, err, "fetch the file again, or write the episode again")
+}
+
+// Lose adds a finding of opening: an episode or a file that cannot be read.
+func (s *Set) Lose(code string, where robocache.Where, err error, mend string) {
+	s.Info_.Findings = append(s.Info_.Findings, robocache.Finding{Severity: robocache.SeverityError, Code: code, Where: where, Message: err.Error(), Mend: mend, Lost: true})
 }
 
 // Find adds a finding of opening.
