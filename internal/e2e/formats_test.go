@@ -31,9 +31,13 @@ var others = []struct {
 // opened opens one of them, on one grid.
 func opened(t testing.TB, path string, hz int64) robocache.Dataset {
 	t.Helper()
-	var opt robocache.OpenOptions
+	rate := robocache.Rate{}
 	if hz > 0 {
-		opt.HZ = robocache.Rate{Num: hz, Den: 1}
+		rate = robocache.Rate{Num: hz, Den: 1}
+	}
+	var opt robocache.OpenOptions
+	if strings.Contains(path, "zarr") {
+		opt.HZ = rate
 	}
 	top, rest, _ := strings.Cut(path, "/")
 	ds, err := robocache.Open(t.Context(), filepath.Join(realdata.Path(t, top), rest), opt)
@@ -44,7 +48,7 @@ func opened(t testing.TB, path string, hz int64) robocache.Dataset {
 	if !manyClocks(ds) {
 		return ds
 	}
-	v, err := align.View(t.Context(), ds, align.Config{HZ: opt.HZ}, align.ViewOptions{})
+	v, err := align.View(t.Context(), ds, align.Config{HZ: rate}, align.ViewOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
