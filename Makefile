@@ -65,7 +65,7 @@ test-zarr: native ## Zarr written, opened by zarr 2.12.0 and numcodecs 0.10.2 (i
 test-python: lib
 	PYTHONPATH=python $(PY) -m pytest -q -rs python/tests
 
-lint: ## gofmt, go vet, staticcheck, and that it builds without cgo; the import rules are a test (internal/house)
+lint: ## gofmt, go vet, staticcheck, and that it builds without cgo; the import rules are a test (internal/architecture)
 	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "gofmt would change: $$out"; exit 1; }
 	$(GO) vet ./...
 	$(GO) tool -modfile=tools/go.mod staticcheck ./...
@@ -75,7 +75,7 @@ FUZZTIME ?= 60s
 fuzz: ## each parser for a minute (FUZZTIME=10m: longer; ONLY='h5|rlds': some; JOBS=2 at a time)
 	@GO="$(GO)" FUZZTIME="$(FUZZTIME)" scripts/fuzz.sh
 
-soak: build ## pools, caches, http, kills and resumes for 30 minutes (SOAK=2m: shorter): every picture checked, memory flat
+soak: build ## pools, caches, http, kills and resumes for 30 minutes (SOAK=2m: shorter): every image checked, memory flat
 	@scripts/soak.sh
 
 bench: build peers ## the figures of docs/PERFORMANCE.md

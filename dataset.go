@@ -2,6 +2,7 @@ package robocache
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -60,7 +61,7 @@ func (i *Info) Withheld(key string) error {
 				where[n] = v
 			}
 		}
-		return &Error{Class: class, Op: "open", Where: where, Msg: "the stream is declared and cannot be delivered: " + f.Message, Hint: f.Mend}
+		return &Error{Class: class, Op: "open", Where: where, Msg: "the stream is declared and cannot be delivered: " + f.Message, Hint: f.Hint}
 	}
 	return nil
 }
@@ -89,16 +90,16 @@ type Episode struct {
 // Index counts the rows of the stream that is asked, 0 to len(Times(episode, key))-1.
 type Row struct{ Episode, Index int }
 
-// FrameRef says where the picture of a row lies.
+// FrameRef says where the image of a row lies.
 type FrameRef struct {
-	Path    string // video file, relative to the dataset's root; "" for a still picture
-	Ordinal int    // k-th presented picture of that file
-	Encoded []byte // still picture: PNG, JPEG or TIFF bytes
-	Raw     *Raw   // still picture: its pixels
-	Missing bool   // the row has no picture; the others are zero
+	Path    string // video file, relative to the dataset's root; "" for a still image
+	Ordinal int    // k-th presented image of that file
+	Encoded []byte // still image: PNG, JPEG or TIFF bytes
+	Raw     *Raw   // still image: its pixels
+	Missing bool   // the row has no image; the others are zero
 }
 
-// Raw is a picture as its pixels: rows of Width × Channels elements, channels last.
+// Raw is an image as its pixels: rows of Width × Channels elements, channels last.
 type Raw struct {
 	Pix                     []byte
 	Height, Width, Channels int
@@ -114,15 +115,15 @@ type Dataset interface {
 	Len(episode int) int
 	// Episode gives the metadata of one episode.
 	Episode(ctx context.Context, episode int) (Episode, error)
-	// Times gives the stamps of one stream of an episode, int64 ns, as recorded; "" means the episode's own rows. Where a format
-	// rounds them (float32 seconds), a stamp that is a rounded grid time is given as the grid time.
+	// Times gives the timestamps of one stream of an episode, int64 ns, as recorded; "" means the episode's own rows. Where a format
+	// rounds them (float32 seconds), a timestamp that is a rounded grid time is given as the grid time.
 	Times(ctx context.Context, episode int, key string) ([]int64, error)
 	// Gather copies rows of a numeric feature into dst, in the order asked, C order, the stored dtype, little-endian.
 	// len(dst) must be len(rows) × RowBytes.
 	Gather(ctx context.Context, key string, rows []Row, dst []byte) error
 	// Text gives the rows of a text or event feature (event: JSON text), and of the pseudo-feature "task": the row's task text.
 	Text(ctx context.Context, key string, rows []Row) ([]string, error)
-	// Frames says where the pictures of rows lie. out is filled; len(out) = len(rows).
+	// Frames says where the images of rows lie. out is filled; len(out) = len(rows).
 	Frames(ctx context.Context, key string, rows []Row, out []FrameRef) error
 	// Stats gives the statistics that the dataset brings; nil where it brings none.
 	Stats(ctx context.Context) (Stats, error)
@@ -136,7 +137,7 @@ type RaggedDataset interface {
 	GatherRagged(ctx context.Context, key string, rows []Row) (data []byte, counts []int, err error)
 }
 
-// Lender is a Dataset that can give pictures for a while, in memory that it uses again: what Frames gives is the caller's for good.
+// Lender is a Dataset that can give images for a while, in memory that it uses again: what Frames gives is the caller's for good.
 type Lender interface {
 	// LendFrames is Frames; what out shows may be other bytes once done was called. done may be nil. An error lends nothing.
 	LendFrames(ctx context.Context, key string, rows []Row, out []FrameRef) (done func(), err error)
@@ -148,15 +149,15 @@ type Masker interface {
 	Valid(ctx context.Context, key string, rows []Row, valid []uint8) error
 }
 
-// Clocked is a Dataset whose streams were stamped by several clocks: of a ROS 2 message its header's, its publisher's and its recorder's.
+// Clocked is a Dataset whose streams were timestamped by several clocks: of a ROS 2 message its header's, its publisher's and its recorder's.
 type Clocked interface {
 	// Clocks lists the clocks of a stream, the one that Times gives first.
 	Clocks(key string) []string
-	// TimesBy gives the stamps of a stream by one of them, in the order of its rows: they may go backwards.
+	// TimesBy gives the timestamps of a stream by one of them, in the order of its rows: they may go backwards.
 	TimesBy(ctx context.Context, episode int, key, clock string) ([]int64, error)
 }
 
-// Counted is a Dataset that says how many rows a stream on a clock of its own has in an episode, where nothing says their stamps too.
+// Counted is a Dataset that says how many rows a stream on a clock of its own has in an episode, where nothing says their timestamps too.
 type Counted interface {
 	Rows(ctx context.Context, episode int, key string) (int, error)
 }
@@ -210,7 +211,7 @@ type Diagnoser interface {
 }
 
 // Stats is feature → statistics. FeatureStats' vectors are flat, in the format's own reduction (LeRobot: over all but the last axis;
-// pictures: a channel each).
+// images: a channel each).
 type Stats map[string]*FeatureStats
 
 // FeatureStats holds the statistics of one feature.
@@ -255,19 +256,28 @@ const (
 	SeverityInfo    Severity = "info"
 )
 
-// Finding is one thing that is wrong with a dataset: what, where, and the mend.
+// Finding is one thing that is wrong with a dataset: what, where, and a hint what to do about it.
 type Finding struct {
 	Severity Severity `json:"severity"`
 	Code     string   `json:"code"` // stable, kebab-case: "timestamp-drift", "missing-file" …
 	Where    Where    `json:"where,omitempty"`
 	Message  string   `json:"message"`
-	Mend     string   `json:"mend,omitempty"`
+	Hint     string   `json:"hint,omitempty"`
 	Count    int64    `json:"count,omitempty"` // how often, where it was counted
 	// NotDelivered is the key of a stream that the dataset declares and that cannot be given. An error: training does not go on without it
 	// unless its keys are named.
 	NotDelivered string `json:"not_delivered,omitempty"`
 	// Lost says that files of episodes cannot be read at all. Training and conversion go on without them only where bad episodes are to be skipped (Whole).
 	Lost bool `json:"lost,omitempty"`
+}
+
+// MarshalJSON writes the hint under its earlier name, "mend", too: programs of users read it.
+func (f Finding) MarshalJSON() ([]byte, error) {
+	type plain Finding
+	return json.Marshal(struct {
+		plain
+		Mend string `json:"mend,omitempty"`
+	}{plain(f), f.Hint})
 }
 
 // Ranged is what a reader needs of a file: bytes at an offset, and to know that the file is still the one it opened.
@@ -283,7 +293,7 @@ type Ranged interface {
 // DiagnoseOptions are the choices of a dataset's doctor.
 type DiagnoseOptions struct {
 	Episodes []int // nil = all
-	Decode   bool  // also decode every picture
+	Decode   bool  // also decode every image
 	Deep     bool  // also read every column of every data file to its last page, those of which nothing is wanted too
 	Progress func(done, total int64)
 }

@@ -9,9 +9,9 @@ import (
 
 // Drift is how fast a stream's clock runs against the one that counts, and where the two agree.
 //
-// A clock that gains PPM parts in a million stamps what happens dt after the moment At as At + dt·(1 + PPM/10⁶). Correct undoes that:
+// A clock that gains PPM parts in a million timestamps what happens dt after the moment At as At + dt·(1 + PPM/10⁶). Correct undoes that:
 //
-//	t = At + (stamp − At) / (1 + PPM/10⁶)
+//	t = At + (timestamp − At) / (1 + PPM/10⁶)
 //
 // So the sign is that of the fault: a clock that runs fast has a positive drift. It is what `robocache doctor` prints, and `synth --skew` makes.
 //
@@ -19,7 +19,7 @@ import (
 type Drift struct {
 	PPM   float64
 	At    int64 // ns, on the stream's own clock
-	Fixed bool  // At is given; else it is the stream's first stamp in each episode
+	Fixed bool  // At is given; else it is the stream's first timestamp in each episode
 }
 
 // maxDrift bounds a drift in ppm: a clock that is wrong by a tenth is another unit.
@@ -36,20 +36,20 @@ func (d Drift) Check() error {
 	return nil
 }
 
-// Correct gives the times of stamps in ns, rounded to the nearest. They are changed in place; ascending ones stay ascending.
-func (d Drift) Correct(stamps []int64) {
-	if d.IsZero() || len(stamps) == 0 {
+// Correct gives the times of timestamps in ns, rounded to the nearest. They are changed in place; ascending ones stay ascending.
+func (d Drift) Correct(timestamps []int64) {
+	if d.IsZero() || len(timestamps) == 0 {
 		return
 	}
-	at := stamps[0]
+	at := timestamps[0]
 	if d.Fixed {
 		at = d.At
 	}
-	// What is taken off is small beside the stamp: in float64 it is exact to far less than a nanosecond.
+	// What is taken off is small beside the timestamp: in float64 it is exact to far less than a nanosecond.
 	rate := d.PPM * 1e-6
 	gain := rate / (1 + rate)
-	for i, t := range stamps {
-		stamps[i] = t - int64(math.RoundToEven(float64(t-at)*gain))
+	for i, t := range timestamps {
+		timestamps[i] = t - int64(math.RoundToEven(float64(t-at)*gain))
 	}
 }
 

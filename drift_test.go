@@ -10,31 +10,31 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// TestDriftFormula: stamps made by Drift's own formula come back to within the rounding of both, far from zero as near it.
+// TestDriftFormula: timestamps made by Drift's own formula come back to within the rounding of both, far from zero as near it.
 func TestDriftFormula(t *testing.T) {
 	for _, ppm := range []float64{80, -80, 400, 1e5, -1e5} {
 		for _, at := range []int64{0, 1_700_000_000_000_000_000, -5e9} {
 			for _, fixed := range []bool{true, false} {
-				var taken, stamps []int64
+				var taken, timestamps []int64
 				for k := range 5000 {
 					dt := int64(k) * 333_333
 					taken = append(taken, at+dt)
-					stamps = append(stamps, at+int64(math.Round(float64(dt)*(1+ppm*1e-6))))
+					timestamps = append(timestamps, at+int64(math.Round(float64(dt)*(1+ppm*1e-6))))
 				}
 				d := robocache.Drift{PPM: ppm, Fixed: fixed}
 				if fixed {
 					d.At = at
 				}
-				d.Correct(stamps)
-				for i := range stamps {
-					if e := stamps[i] - taken[i]; e > 1 || e < -1 {
+				d.Correct(timestamps)
+				for i := range timestamps {
+					if e := timestamps[i] - taken[i]; e > 1 || e < -1 {
 						t.Fatalf("%v ppm at %d: sample %d is %d ns off", ppm, at, i, e)
 					}
 				}
 			}
 		}
 	}
-	// A moment that is none of the stamps': 10 s before the first, so 80 ppm have made 800 µs.
+	// A moment that is none of the timestamps': 10 s before the first, so 80 ppm have made 800 µs.
 	s := []int64{10e9, 10e9, 11e9}
 	robocache.Drift{PPM: 80, At: 0, Fixed: true}.Correct(s)
 	if want := []int64{9_999_200_064, 9_999_200_064, 10_999_120_070}; !slices.Equal(s, want) {

@@ -28,7 +28,7 @@ type Error struct {
 	Msg   string // what is wrong, when Want and Got do not say it
 	Want  string // expected
 	Got   string // found
-	Hint  string // the mend
+	Hint  string // what to do about it
 	Err   error  // cause, may be nil
 }
 

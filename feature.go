@@ -7,8 +7,8 @@ type Kind string
 
 const (
 	KindNumeric    Kind = "numeric"
-	KindImage      Kind = "image" // still pictures, one a row
-	KindVideo      Kind = "video" // pictures inside video files
+	KindImage      Kind = "image" // still images, one a row
+	KindVideo      Kind = "video" // images inside video files
 	KindPointCloud Kind = "pointcloud"
 	KindText       Kind = "text"
 	KindEvent      Kind = "event" // JSON a row: language columns (a list of dicts), messages without members ({})
@@ -18,10 +18,10 @@ const (
 type Feature struct {
 	Key   string          `json:"key"`
 	Kind  Kind            `json:"kind"`
-	DType DType           `json:"dtype"` // of one element as stored: Uint8 for colour pictures, Uint16 for depth video
+	DType DType           `json:"dtype"` // of one element as stored: Uint8 for colour images, Uint16 for depth video
 	Shape []int           `json:"shape"` // of one row as declared; [1] is a scalar column
 	Names json.RawMessage `json:"names,omitempty"`
-	// Pictures: size after names were consulted, whatever order the declaration has. 0 where nothing says it.
+	// Images: size after names were consulted, whatever order the declaration has. 0 where nothing says it.
 	Height   int    `json:"height,omitempty"`
 	Width    int    `json:"width,omitempty"`
 	Channels int    `json:"channels,omitempty"`
@@ -30,7 +30,7 @@ type Feature struct {
 	Depth    *Depth `json:"depth,omitempty"`
 	Default  bool   `json:"default,omitempty"` // a bookkeeping column of the format (timestamp, index …)
 
-	// Clock names the clock that the stream's rows are counted by: streams with one Clock have the same stamps and the same number of
+	// Clock names the clock that the stream's rows are counted by: streams with one Clock have the same timestamps and the same number of
 	// rows in every episode. "" is the episode's own clock, that of Len and of Times("").
 	Clock string `json:"clock,omitempty"`
 	// Interpolation is the mode that suits the values where that does not follow from kind and dtype: "slerp" for a quaternion
@@ -65,7 +65,7 @@ func (f *Feature) Elements() int {
 	return n
 }
 
-// RowBytes is the size of one row of a numeric feature; 0 for text, pictures and ragged rows.
+// RowBytes is the size of one row of a numeric feature; 0 for text, images and ragged rows.
 func (f *Feature) RowBytes() int {
 	if f.Kind != KindNumeric || f.Ragged() {
 		return 0

@@ -31,8 +31,8 @@ func Whole(ctx context.Context, ds Dataset, episodes []int, op, hint string) err
 		where := Where{"dataset": info.URI}
 		maps.Copy(where, f.Where)
 		first = &Error{Class: ErrMalformed, Op: op, Where: where, Msg: f.Message, Hint: hint}
-		if f.Mend != "" && !strings.Contains(f.Message, f.Mend) {
-			first.Hint += "; or: " + f.Mend
+		if f.Hint != "" && !strings.Contains(f.Message, f.Hint) {
+			first.Hint += "; or: " + f.Hint
 		}
 	}
 	if first == nil {

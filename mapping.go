@@ -13,18 +13,18 @@ type Mapping struct {
 
 // StreamMapping is one stream made of others.
 type StreamMapping struct {
-	From          []string   `json:"from"`                 // source keys on one clock; several numeric ones are concatenated in this order
-	Slice         []int      `json:"slice,omitempty"`      // [from, to) of the (flat) row
-	Clock         string     `json:"clock,omitempty"`      // header | publish | log, or "stamps:<key>": a numeric stream that holds the stamps
-	StampUnit     string     `json:"stamp_unit,omitempty"` // of such a stream: "s" (default), "ms", "us", "ns"
-	Offset        int64      `json:"offset_ns,omitempty"`  // added to the stamps
-	Drift         Drift      `json:"drift,omitzero"`       // how fast the stream's clock runs, taken off ahead of Offset
-	Scale         float64    `json:"scale,omitempty"`      // values × Scale (degrees → radians); 0 = 1
+	From          []string   `json:"from"`                     // source keys on one clock; several numeric ones are concatenated in this order
+	Slice         []int      `json:"slice,omitempty"`          // [from, to) of the (flat) row
+	Clock         string     `json:"clock,omitempty"`          // header | publish | log, or "timestamps:<key>": a numeric stream that holds the timestamps
+	TimestampUnit string     `json:"timestamp_unit,omitempty"` // of such a stream: "s" (default), "ms", "us", "ns"
+	Offset        int64      `json:"offset_ns,omitempty"`      // added to the timestamps
+	Drift         Drift      `json:"drift,omitzero"`           // how fast the stream's clock runs, taken off ahead of Offset
+	Scale         float64    `json:"scale,omitempty"`          // values × Scale (degrees → radians); 0 = 1
 	Unit          string     `json:"unit,omitempty"`
 	Interpolation string     `json:"interpolation,omitempty"`
 	Rotations     []Rotation `json:"rotations,omitempty"` // channels that are rotations (of the joined, sliced row), interpolated as such; see Interpolation
 	Names         []string   `json:"names,omitempty"`
-	ChannelOrder  string     `json:"channel_order,omitempty"` // pictures: "bgr" where the pixels are swapped
+	ChannelOrder  string     `json:"channel_order,omitempty"` // images: "bgr" where the pixels are swapped
 }
 
 func (m *Mapping) options() map[string]string {

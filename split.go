@@ -121,7 +121,7 @@ func LostSplits(names []string, why string) []Finding {
 	}
 	slices.Sort(names)
 	return []Finding{{Severity: SeverityWarning, Code: "splits-dropped", Message: "not kept: the splits " + strings.Join(names, ", ") + " (" + why + "). Who trains on the result trains on their episodes together",
-		Count: int64(len(names)), Mend: "convert each split alone: --split " + names[0]}}
+		Count: int64(len(names)), Hint: "convert each split alone: --split " + names[0]}}
 }
 
 // TrainSplit names the split that training reads where none is asked for: train, or training; "" where there is none, where it holds all
@@ -349,7 +349,7 @@ func (p *part) TimesBy(ctx context.Context, episode int, key, clock string) ([]i
 	if c, ok := p.Dataset.(Clocked); ok {
 		return c.TimesBy(ctx, e, key, clock)
 	}
-	return nil, &Error{Class: ErrUnsupported, Op: "times", Where: Where{"stream": key}, Msg: "this stream was stamped by one clock"}
+	return nil, &Error{Class: ErrUnsupported, Op: "times", Where: Where{"stream": key}, Msg: "this stream was timestamped by one clock"}
 }
 
 // Rows is the whole's.

@@ -21,13 +21,13 @@ type Config struct {
 	Modes  map[string]Mode  `json:"modes,omitempty"`
 	Edge   PerKey[Edge]     `json:"edge,omitzero"`
 	MaxGap PerKey[Nanos]    `json:"max_gap,omitzero"` // 0 = none
-	Offset map[string]Nanos `json:"offset,omitempty"` // added to the stamps of a stream
-	// Latency is how long after the fact a stream was stamped: its samples are taken to be so much older than their stamps say.
+	Offset map[string]Nanos `json:"offset,omitempty"` // added to the timestamps of a stream
+	// Latency is how long after the fact a stream was timestamped: its samples are taken to be so much older than their timestamps say.
 	Latency map[string]Nanos `json:"latency,omitempty"`
 	// Drift is how fast the clock of a stream runs, taken off before offset and latency:
-	// time = at + (stamp − at)/(1 + ppm/10⁶) + offset − latency, where at is the stream's first stamp of the episode unless given (robocache.Drift).
+	// time = at + (timestamp − at)/(1 + ppm/10⁶) + offset − latency, where at is the stream's first timestamp of the episode unless given (robocache.Drift).
 	Drift  map[string]robocache.Drift `json:"drift,omitempty"`
-	Clock  map[string]string          `json:"clock,omitempty"`  // formats with several stamps a row: "header", "publish" or "log" (robocache.Clocked)
+	Clock  map[string]string          `json:"clock,omitempty"`  // formats with several timestamps a row: "header", "publish" or "log" (robocache.Clocked)
 	Window Nanos                      `json:"window,omitempty"` // of mean; 0 = the period of hz
 	Period map[string]float64         `json:"period,omitempty"` // of angle; missing = 2π
 	// Quats names the channels of the quaternions in a stream under slerp; missing = every four channels.

@@ -7,21 +7,21 @@
 //	A3   Valid(i) says whether t_i lies inside the data and no gap; it does not depend on the edge policy. The policy chooses the value only.
 //	A4   Equal timestamps: the last sample is the sample at that time. Coming from the left, interpolation runs to the first of them.
 //	A5   Weights are (t-s[k])/(s[k+1]-s[k]) with both differences in int64: no epsilon, and the denominator is > 0 by construction.
-//	A6   Stamps that decrease, and stamps or targets beyond ±2^62 ns, are errors that name the stream and the index.
+//	A6   Timestamps that decrease, and timestamps or targets beyond ±2^62 ns, are errors that name the stream and the index.
 //	A7   A gap is longer than max_gap: linear, slerp, angle and mean measure the distance between the neighbours, previous, next and nearest that to the sample taken. An exact hit lies in no gap.
-//	A8   Extrapolation takes the line through the samples at the two nearest distinct stamps (A4 says which samples); with fewer it holds. In a gap there are samples on both sides, and the mode's own value is given.
+//	A8   Extrapolation takes the line through the samples at the two nearest distinct timestamps (A4 says which samples); with fewer it holds. In a gap there are samples on both sides, and the mode's own value is given.
 //	A9   Mean takes the samples of [t-h0, t+h1), on exact hits too. An empty window is a gap whose value is that of nearest.
 //	A10  Grids are integers: t_k = t0 + round(k·1e9·den/num), halves up, at any length.
 //	A11  Row windows follow lerobot 0.6.1: n = round half even(δ·fps), refused where |δ·fps - n|/fps > tolerance; a row outside the episode is the edge row, and padded.
-//	A12  Text, booleans, categories and pictures are never computed: nearest, previous and next only.
-//	A13  Episode takes stamps that are k/rate through float32 (LeRobot's timestamp column) for k/rate; all other stamps stay as recorded.
+//	A12  Text, booleans, categories and frames are never computed: nearest, previous and next only.
+//	A13  Episode takes timestamps that are k/rate through float32 (LeRobot's timestamp column) for k/rate; all other timestamps stay as recorded.
 //	A14  A target that reads a row without a value (robocache.Masker) is zero and not valid, whatever the edge policy; under error it is an error.
 //	A15  Of a dataset with several clocks texts, and streams of a single sample, bound no extent, unless there is nothing else or one is named.
 //	A16  View is Episode for every row of every episode, made when it is asked for: same timeline, values, chosen rows and masks; "task" takes no part in its extent.
 //	A17  A latched stream (robocache.Feature.Latched) without a mode of its own is held: before its first sample the first, then the last one. Every
 //	     target is valid, and it bounds no extent.
-//	A18  The time of a sample is its stamp with drift, offset and latency taken off: at + (stamp-at)/(1+ppm/1e6) + offset - latency, in nanoseconds, the
-//	     middle term rounded once; at is the stream's first stamp of the episode unless given. All that is said of stamps above holds for these times.
+//	A18  The time of a sample is its timestamp with drift, offset and latency taken off: at + (timestamp-at)/(1+ppm/1e6) + offset - latency, in nanoseconds, the
+//	     middle term rounded once; at is the stream's first timestamp of the episode unless given. All that is said of timestamps above holds for these times.
 //	A19  Channels that are rotations (robocache.Rotation: rotation vectors, Euler angles) are turned under slerp, which is then the default mode, and
 //	     go on in their own form and branch (kernel K21); the row's other channels are linear.
 //

@@ -26,7 +26,7 @@ type Stream struct {
 	Shape []int    // of one row
 	Data  []byte   // numeric: [T, Shape…], little-endian
 	Text  []string // text and events
-	Rows  []int32  // pictures, point clouds and ragged rows: the row of the stream to show; -1 = none (policy mask, or a row without a value)
+	Rows  []int32  // frames, point clouds and ragged rows: the row of the stream to show; -1 = none (policy mask, or a row without a value)
 	Valid []uint8  // [T]: 1 inside the data and no gap
 }
 
@@ -107,7 +107,7 @@ func (a *aligner) run() (*Aligned, error) {
 	return out, nil
 }
 
-// prepare makes the choices for each stream, reads its stamps, and gives the timeline.
+// prepare makes the choices for each stream, reads its timestamps, and gives the timeline.
 func (a *aligner) prepare() ([]int64, error) {
 	for _, f := range a.selected(a.ds.Info()) {
 		s, err := a.choose(f)
@@ -199,9 +199,9 @@ func evenStep(times []Nanos) int64 {
 	return max(step, 0) // decreasing targets have none
 }
 
-// clock reads the stamps of a stream, checks them once, and finds whether another stream has the same.
+// clock reads the timestamps of a stream, checks them once, and finds whether another stream has the same.
 func (a *aligner) clock(key string) (int, error) {
-	stamps, err := a.cfg.Stamps(a.ctx, a.ds, a.ep, key)
+	timestamps, err := a.cfg.Timestamps(a.ctx, a.ds, a.ep, key)
 	if err != nil {
 		return 0, robocache.At(err, robocache.Where{"stream": key})
 	}
@@ -210,20 +210,20 @@ func (a *aligner) clock(key string) (int, error) {
 		return 0, err
 	}
 	if off != 0 {
-		stamps = slices.Clone(stamps)
-		for i := range stamps {
-			stamps[i] += off
+		timestamps = slices.Clone(timestamps)
+		for i := range timestamps {
+			timestamps[i] += off
 		}
-		if err := CheckStamps(stamps, key); err != nil {
+		if err := CheckTimestamps(timestamps, key); err != nil {
 			return 0, err
 		}
 	}
 	for i, c := range a.clocks {
-		if slices.Equal(c, stamps) {
+		if slices.Equal(c, timestamps) {
 			return i, nil
 		}
 	}
-	a.clocks = append(a.clocks, stamps)
+	a.clocks = append(a.clocks, timestamps)
 	return len(a.clocks) - 1, nil
 }
 
@@ -238,8 +238,8 @@ func (a *aligner) timeline() ([]int64, error) {
 	var names []string
 	var streams [][]int64
 	for _, s := range a.streams {
-		if stamps := a.clocks[s.clock]; a.cfg.Extent == s.feature.Key || Bounds(&s.feature, stamps) {
-			names, streams = append(names, s.feature.Key), append(streams, stamps)
+		if timestamps := a.clocks[s.clock]; a.cfg.Extent == s.feature.Key || Bounds(&s.feature, timestamps) {
+			names, streams = append(names, s.feature.Key), append(streams, timestamps)
 		}
 	}
 	if len(streams) == 0 { // then they do
@@ -317,7 +317,7 @@ func (a *aligner) stream(s *source, p *kernel.Plan) (*Stream, error) {
 	case f.Kind == robocache.KindText, f.Kind == robocache.KindEvent:
 		return out, a.text(f.Key, p, out)
 	}
-	return out, a.pictures(f, p, out)
+	return out, a.frames(f, p, out)
 }
 
 // numeric gathers the samples that the plan reads and resamples them.
@@ -424,8 +424,8 @@ func (a *aligner) text(key string, p *kernel.Plan, out *Stream) error {
 	return nil
 }
 
-// pictures gives rows, not pixels. A row whose picture is missing from its video is not valid.
-func (a *aligner) pictures(f *robocache.Feature, p *kernel.Plan, out *Stream) error {
+// frames gives rows, not pixels. A row whose frame is missing from its video is not valid.
+func (a *aligner) frames(f *robocache.Feature, p *kernel.Plan, out *Stream) error {
 	if err := a.take(int64(p.Len()) * 84); err != nil {
 		return err
 	}

@@ -115,7 +115,7 @@ func TestEpisode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The intersection is that of force: 0.1 … 0.9 s, its last stamp being 100e6 + 266 periods of 333 Hz.
+	// The intersection is that of force: 0.1 … 0.9 s, its last timestamp being 100e6 + 266 periods of 333 Hz.
 	last := 100_000_000 + nanos(robocache.Rate{Num: 333, Den: 1}, 266)
 	if want := Uniform(100e6, last, robocache.Rate{Num: 50, Den: 1}); !slices.Equal(a.Times, want) {
 		t.Fatalf("%d times from %d to %d, want %d", len(a.Times), a.Times[0], a.Times[len(a.Times)-1], len(want))

@@ -51,33 +51,33 @@ func Uniform(t0, t1 int64, rate robocache.Rate) []int64 {
 	return out
 }
 
-// OnGrid gives the grid times k/rate in place of stamps that are those times through float32, as LeRobot stores them; any
-// other stamps come back as they are. Without this, previous at hz = rate would take the row before for every stamp that float32 rounded up.
-func OnGrid(stamps []int64, rate robocache.Rate) []int64 {
+// OnGrid gives the grid times k/rate in place of timestamps that are those times through float32, as LeRobot stores them; any
+// other timestamps come back as they are. Without this, previous at hz = rate would take the row before for every timestamp that float32 rounded up.
+func OnGrid(timestamps []int64, rate robocache.Rate) []int64 {
 	if rate.Num <= 0 || rate.Den <= 0 {
-		return stamps
+		return timestamps
 	}
 	hz := rate.Float()
-	// Beyond this time half a step of float32 is a quarter of the period: such stamps never were float32 seconds, they count from an epoch.
-	if n := len(stamps); n > 0 && max(math.Abs(float64(stamps[0])), math.Abs(float64(stamps[n-1])))*0x1p-24*4 > 1e9/hz {
-		return stamps
+	// Beyond this time half a step of float32 is a quarter of the period: such timestamps never were float32 seconds, they count from an epoch.
+	if n := len(timestamps); n > 0 && max(math.Abs(float64(timestamps[0])), math.Abs(float64(timestamps[n-1])))*0x1p-24*4 > 1e9/hz {
+		return timestamps
 	}
 	row := func(t int64) int64 { return int64(math.Round(float64(t) * 1e-9 * hz)) }
-	for i, t := range stamps {
+	for i, t := range timestamps {
 		d := t - nanos(rate, row(t))
 		// Half a step of float32, and the rounding to nanoseconds.
-		if limit := int64(math.Abs(float64(t))*0x1p-24) + 1; d > limit || d < -limit || i > 0 && row(t) == row(stamps[i-1]) {
-			return stamps
+		if limit := int64(math.Abs(float64(t))*0x1p-24) + 1; d > limit || d < -limit || i > 0 && row(t) == row(timestamps[i-1]) {
+			return timestamps
 		}
 	}
-	out := make([]int64, len(stamps))
-	for i, t := range stamps {
+	out := make([]int64, len(timestamps))
+	for i, t := range timestamps {
 		out[i] = nanos(rate, row(t))
 	}
 	return out
 }
 
-// Seconds turns float seconds into stamps, once, at the public edge: rint(t·1e9). The error names the stream and the first bad index.
+// Seconds turns float seconds into timestamps, once, at the public edge: rint(t·1e9). The error names the stream and the first bad index.
 func Seconds(t []float64, stream string) ([]int64, error) {
 	out := make([]int64, len(t))
 	for i, x := range t {

@@ -83,32 +83,32 @@ func TestExtent(t *testing.T) {
 	}
 }
 
-// TestOnGrid is A13: at hz = rate every row finds itself, in every mode, although float32 moved most stamps.
+// TestOnGrid is A13: at hz = rate every row finds itself, in every mode, although float32 moved most timestamps.
 func TestOnGrid(t *testing.T) {
 	for _, r := range []robocache.Rate{{Num: 30, Den: 1}, {Num: 2997, Den: 100}, {Num: 50, Den: 1}, {Num: 15, Den: 1}} {
 		n := 20_000
-		stamps := make([]int64, n)
+		timestamps := make([]int64, n)
 		moved := 0
-		for k := range stamps {
-			stamps[k] = int64(math.RoundToEven(float64(float32(float64(k)/r.Float())) * 1e9))
-			if stamps[k] != nanos(r, int64(k)) {
+		for k := range timestamps {
+			timestamps[k] = int64(math.RoundToEven(float64(float32(float64(k)/r.Float())) * 1e9))
+			if timestamps[k] != nanos(r, int64(k)) {
 				moved++
 			}
 		}
 		if moved == 0 {
 			t.Fatal("float32 moved nothing: the test is void")
 		}
-		got := OnGrid(stamps, r)
+		got := OnGrid(timestamps, r)
 		for k := range got {
 			if got[k] != nanos(r, int64(k)) {
 				t.Fatalf("rate %v row %d: %d, want %d", r, k, got[k], nanos(r, int64(k)))
 			}
 		}
 		for _, change := range []int64{5_000_000, -4000} {
-			other := append([]int64(nil), stamps...)
+			other := append([]int64(nil), timestamps...)
 			other[1] += change
 			if again := OnGrid(other, r); again[1] != other[1] || again[7] != other[7] {
-				t.Errorf("rate %v: stamps off the grid were changed", r)
+				t.Errorf("rate %v: timestamps off the grid were changed", r)
 			}
 		}
 	}

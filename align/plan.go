@@ -32,10 +32,10 @@ func ParseMode(name string) (Mode, error) { return kernel.ParseMode(name) }
 // ParseEdge finds an edge policy by its name.
 func ParseEdge(name string) (Edge, error) { return kernel.ParseEdge(name) }
 
-// maxTime bounds stamps and targets, so that no difference of two overflows.
+// maxTime bounds timestamps and targets, so that no difference of two overflows.
 const maxTime = kernel.MaxTime
 
-// Options say how targets are found among stamps.
+// Options say how targets are found among timestamps.
 type Options struct {
 	Mode          Mode
 	Edge          Edge
@@ -59,7 +59,7 @@ func NewPlan(src, targets []int64, opt Options) (*kernel.Plan, error) {
 	return p, nil
 }
 
-// Fill is NewPlan in slices that are there, over stamps that are proved (CheckStamps).
+// Fill is NewPlan in slices that are there, over timestamps that are proved (CheckStamps).
 func (o *Options) Fill(p *kernel.Plan, src, targets []int64) error {
 	rule := o.rule(src)
 	if err := p.Fill(src, targets, &rule); err != nil {
@@ -84,8 +84,10 @@ func (o *Options) hold(p *kernel.Plan) {
 	}
 }
 
-// CheckStamps proves that the stamps of a stream do not decrease and are in range; the error names the stream and the first bad index.
-func CheckStamps(src []int64, stream string) error { return inStream(kernel.CheckStamps(src), stream) }
+// CheckStamps proves that the timestamps of a stream do not decrease and are in range; the error names the stream and the first bad index.
+func CheckTimestamps(src []int64, stream string) error {
+	return inStream(kernel.CheckTimestamps(src), stream)
+}
 
 func inStream(err error, stream string) error {
 	if stream == "" {

@@ -29,7 +29,7 @@ func slowRow(s []int64, t int64, o Options) slow {
 		num, den := new(big.Int).Sub(big.NewInt(t), big.NewInt(s[a])), new(big.Int).Sub(big.NewInt(s[b]), big.NewInt(s[a]))
 		return slow{kind: kernel.Blend, left: a, right: b, weight: new(big.Rat).SetFrac(num, den)}
 	}
-	last := -1 // last stamp ≤ t
+	last := -1 // last timestamp ≤ t
 	for i := range s {
 		if s[i] <= t {
 			last = i
@@ -49,7 +49,7 @@ func slowRow(s []int64, t int64, o Options) slow {
 			edge = len(s) - 1
 		}
 		if o.Edge == EdgeExtrapolate && (o.Mode == Linear || o.Mode == Angle) {
-			// The distinct stamps, each with its last sample.
+			// The distinct timestamps, each with its last sample.
 			var at []int
 			for i := range s {
 				if i+1 == len(s) || s[i+1] != s[i] {
@@ -158,7 +158,7 @@ func compare(t *testing.T, s, targets []int64, o Options) {
 	}
 }
 
-// TestPlanAgainstRationals is A2, A3, A4, A5, A7, A8 and A9: every mode and policy over small and large stamps, repeated ones included.
+// TestPlanAgainstRationals is A2, A3, A4, A5, A7, A8 and A9: every mode and policy over small and large timestamps, repeated ones included.
 func TestPlanAgainstRationals(t *testing.T) {
 	for seed := range uint64(4000) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -169,7 +169,7 @@ func TestPlanAgainstRationals(t *testing.T) {
 		at := base + int64(rng.IntN(10))
 		for i := range s {
 			s[i] = at
-			at += rng.Int64N(step) // 0 often: equal stamps at the start, in the middle, at the end
+			at += rng.Int64N(step) // 0 often: equal timestamps at the start, in the middle, at the end
 		}
 		targets := make([]int64, 1+rng.IntN(12))
 		for i := range targets {
@@ -224,7 +224,7 @@ func TestPlanErrors(t *testing.T) {
 		phrase       string
 	}{
 		{"decreasing", []int64{5, 7, 6}, nil, Options{}, robocache.ErrMalformed, 2, "timestamps must not decrease"},
-		{"far stamp", []int64{5, maxTime}, nil, Options{}, robocache.ErrMalformed, 1, "±2^62"},
+		{"far timestamp", []int64{5, maxTime}, nil, Options{}, robocache.ErrMalformed, 1, "±2^62"},
 		{"far target", ok, []int64{-maxTime}, Options{}, robocache.ErrMalformed, nil, "±2^62"},
 		{"outside", ok, []int64{2}, Options{Edge: EdgeError}, robocache.ErrMisuse, nil, "outside the source range"},
 		{"no samples", nil, []int64{2}, Options{Edge: EdgeError}, robocache.ErrMisuse, nil, "outside the source range"},
@@ -256,7 +256,7 @@ func TestPlanErrors(t *testing.T) {
 }
 
 // TestEpochStamps: one nanosecond counts at the Unix epoch.
-func TestEpochStamps(t *testing.T) {
+func TestEpochTimestamps(t *testing.T) {
 	const epoch = 1_760_000_000_000_000_000
 	s := []int64{epoch, epoch + 1, epoch + 3}
 	p, err := NewPlan(s, []int64{epoch, epoch + 1, epoch + 2}, Options{})
@@ -268,7 +268,7 @@ func TestEpochStamps(t *testing.T) {
 	}
 }
 
-// FuzzNewPlan: any stamps and targets give a plan that agrees with the slow one, or an error; never a panic.
+// FuzzNewPlan: any timestamps and targets give a plan that agrees with the slow one, or an error; never a panic.
 func FuzzNewPlan(f *testing.F) {
 	f.Add([]byte{0, 1, 1, 3, 9}, []byte{0, 1, 2, 255}, uint8(0), uint8(0), int64(3))
 	f.Fuzz(func(t *testing.T, src, targets []byte, mode, edge uint8, gap int64) {

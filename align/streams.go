@@ -11,7 +11,7 @@ import (
 )
 
 // DefaultMode is the mode of a stream for which none is chosen: what the feature says of itself (Feature.Interpolation), else linear for
-// floats; previous for integers, booleans, text, events and ragged numbers; nearest for pictures and point clouds.
+// floats; previous for integers, booleans, text, events and ragged numbers; nearest for frames and point clouds.
 func DefaultMode(f *robocache.Feature) Mode {
 	numeric := f.Kind == robocache.KindNumeric && !f.Ragged()
 	if f.Interpolation != "" {
@@ -62,7 +62,7 @@ func (c *Config) Turned(f *robocache.Feature) []robocache.Rotation {
 	return f.Rotations
 }
 
-// Shift is what is added to the stamps of a stream: its offset, less its latency.
+// Shift is what is added to the timestamps of a stream: its offset, less its latency.
 func (c *Config) Shift(key string) (int64, error) {
 	off, latency := int64(c.Offset[key]), int64(c.Latency[key])
 	for _, v := range []int64{off, latency} {
@@ -88,38 +88,38 @@ func (c *Config) CheckShifts() error {
 	return nil
 }
 
-// Stamps gives the stamps of a stream as its clock and drift say, proved to ascend; offset and latency (Shift) are still to be added.
-func (c *Config) Stamps(ctx context.Context, ds robocache.Dataset, ep int, key string) ([]int64, error) {
+// Timestamps gives the timestamps of a stream as its clock and drift say, proved to ascend; offset and latency (Shift) are still to be added.
+func (c *Config) Timestamps(ctx context.Context, ds robocache.Dataset, ep int, key string) ([]int64, error) {
 	name := key
 	if name == "task" && ds.Info().Feature("task") == nil {
 		name = ""
 	}
-	stamps, err := StampsOf(ctx, ds, ep, name, c.Clock[key])
+	timestamps, err := TimestampsOf(ctx, ds, ep, name, c.Clock[key])
 	if err != nil {
 		return nil, err
 	}
 	if d := c.Drift[key]; !d.IsZero() {
-		stamps = slices.Clone(stamps)
-		// Before it is corrected a stamp must be one: the differences of those beyond ±2^62 overflow.
-		if err := CheckStamps(stamps, key); err != nil {
+		timestamps = slices.Clone(timestamps)
+		// Before it is corrected a timestamp must be one: the differences of those beyond ±2^62 overflow.
+		if err := CheckTimestamps(timestamps, key); err != nil {
 			return nil, err
 		}
-		d.Correct(stamps)
-		if err := CheckStamps(stamps, key); err != nil {
-			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "align", Where: robocache.Where{"episode": ep, "stream": key}, Msg: "drift: its moment at lies too far from the stream's stamps", Want: "a moment on the stream's own clock, in int ns or float seconds",
+		d.Correct(timestamps)
+		if err := CheckTimestamps(timestamps, key); err != nil {
+			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "align", Where: robocache.Where{"episode": ep, "stream": key}, Msg: "drift: its moment at lies too far from the stream's timestamps", Want: "a moment on the stream's own clock, in int ns or float seconds",
 				Got: strconv.FormatInt(d.At, 10) + " ns", Err: err}
 		}
 	}
-	return stamps, CheckStamps(stamps, key)
+	return timestamps, CheckTimestamps(timestamps, key)
 }
 
-// StampsOf gives the stamps of a stream ("" for the episode's own rows) by one of its clocks; "" is the first. They are as Times gives them,
+// StampsOf gives the timestamps of a stream ("" for the episode's own rows) by one of its clocks; "" is the first. They are as Times gives them,
 // but for rounded grid times of formats that keep float32 seconds (A13).
-func StampsOf(ctx context.Context, ds robocache.Dataset, ep int, key, clock string) ([]int64, error) {
+func TimestampsOf(ctx context.Context, ds robocache.Dataset, ep int, key, clock string) ([]int64, error) {
 	if clock != "" {
-		return stampsBy(ctx, ds, ep, key, clock)
+		return timestampsBy(ctx, ds, ep, key, clock)
 	}
-	stamps, err := ds.Times(ctx, ep, key)
+	timestamps, err := ds.Times(ctx, ep, key)
 	if err != nil {
 		return nil, err
 	}
@@ -127,15 +127,15 @@ func StampsOf(ctx context.Context, ds robocache.Dataset, ep int, key, clock stri
 	rate := info.FPS
 	f := info.Feature(key)
 	if info.Clock != "" || f != nil && f.Clock != "" {
-		return stamps, nil // recorded in nanoseconds
+		return timestamps, nil // recorded in nanoseconds
 	}
 	if f != nil && !f.FPS.Zero() {
 		rate = f.FPS
 	}
-	return OnGrid(stamps, rate), nil
+	return OnGrid(timestamps, rate), nil
 }
 
-func stampsBy(ctx context.Context, ds robocache.Dataset, ep int, key, clock string) ([]int64, error) {
+func timestampsBy(ctx context.Context, ds robocache.Dataset, ep int, key, clock string) ([]int64, error) {
 	o := Options{Stream: key}
 	c, ok := ds.(robocache.Clocked)
 	var known []string
@@ -144,34 +144,34 @@ func stampsBy(ctx context.Context, ds robocache.Dataset, ep int, key, clock stri
 	}
 	switch {
 	case len(known) == 0:
-		return nil, o.fail(robocache.ErrUnsupported, nil, "this stream was stamped by one clock", "no choice of clock", strconv.Quote(clock))
+		return nil, o.fail(robocache.ErrUnsupported, nil, "this stream was timestamped by one clock", "no choice of clock", strconv.Quote(clock))
 	case !slices.Contains(known, clock):
 		return nil, o.fail(robocache.ErrMisuse, nil, "this stream has no such clock", strings.Join(known, ", "), strconv.Quote(clock))
 	}
-	stamps, err := c.TimesBy(ctx, ep, key, clock)
+	timestamps, err := c.TimesBy(ctx, ep, key, clock)
 	if err != nil {
 		return nil, err
 	}
-	if err := CheckStamps(stamps, key); err != nil {
+	if err := CheckTimestamps(timestamps, key); err != nil {
 		e := robocache.At(err, robocache.Where{"clock": clock}).(*robocache.Error)
 		if e.Hint == "" && e.Msg == "timestamps must not decrease" {
 			e.Hint = "the rows lie in the order of another of the stream's clocks: opened with --option clock=" + clock + ", or with clock: " + clock + " of the stream in a mapping, they lie in this one's"
 		}
 		return nil, e
 	}
-	return stamps, nil
+	return timestamps, nil
 }
 
 // Bounds says whether a stream takes part in the extent of a timeline. A text, and a value that was published once, hold from then on: of a
 // dataset with several clocks they bound nothing.
-func Bounds(f *robocache.Feature, stamps []int64) bool {
+func Bounds(f *robocache.Feature, timestamps []int64) bool {
 	if f.Clock == "" {
 		return true
 	}
 	if f.Latched {
 		return false
 	}
-	return len(stamps) != 1 && f.Kind != robocache.KindText && f.Kind != robocache.KindEvent
+	return len(timestamps) != 1 && f.Kind != robocache.KindText && f.Kind != robocache.KindEvent
 }
 
 // Validity asks a dataset which of some rows of a stream hold a value; nil where all do.

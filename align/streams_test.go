@@ -13,7 +13,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// clocked is a dataset whose streams have clocks of their own, some rows without a value, and clocked stamps a row.
+// clocked is a dataset whose streams have clocks of their own, some rows without a value, and clocked timestamps a row.
 type clocked struct {
 	*fake
 	invalid map[string][]int
@@ -139,9 +139,9 @@ func TestClockChoice(t *testing.T) {
 		t.Errorf("5 ms later the value is %v less", d)
 	}
 	if _, err := at("publish"); !errors.Is(err, robocache.ErrMalformed) {
-		t.Errorf("stamps that go backwards: %v", err)
+		t.Errorf("timestamps that go backwards: %v", err)
 	} else if e := new(robocache.Error); !errors.As(err, &e) || !strings.Contains(e.Hint, "clock=publish") {
-		t.Errorf("stamps that go backwards do not say how rows come in their order: %q", e.Hint)
+		t.Errorf("timestamps that go backwards do not say how rows come in their order: %q", e.Hint)
 	}
 	if _, err := at("wall"); !errors.Is(err, robocache.ErrMisuse) {
 		t.Errorf("an unknown clock: %v", err)
@@ -151,7 +151,7 @@ func TestClockChoice(t *testing.T) {
 	}
 }
 
-// Latency makes samples older: the value at t is the one stamped latency later.
+// Latency makes samples older: the value at t is the one timestamped latency later.
 func TestLatency(t *testing.T) {
 	s := newClocked()
 	at := func(c Config) float64 {
@@ -182,12 +182,12 @@ func TestDrift(t *testing.T) {
 	}
 	want := plain(Config{})
 	taken := slices.Clone(s.clocks["force"])
-	stamps := slices.Clone(taken)
+	timestamps := slices.Clone(taken)
 	at := taken[0] + 20e6
 	for i, x := range taken {
-		stamps[i] = at + int64(math.Round(float64(x-taken[0])*(1+300e-6)))
+		timestamps[i] = at + int64(math.Round(float64(x-taken[0])*(1+300e-6)))
 	}
-	s.by["force"] = map[string][]int64{"header": stamps}
+	s.by["force"] = map[string][]int64{"header": timestamps}
 	shift := map[string]Nanos{"force": -20e6}
 	clock := map[string]string{"force": "header"}
 	wrong := plain(Config{Clock: clock, Offset: shift})
@@ -207,7 +207,7 @@ func TestDrift(t *testing.T) {
 				before = max(before, math.Abs(x(wrong)-x(want)))
 			}
 		}
-		// 8 a second, stamps rounded to the nanosecond; without drift the end is 0.24 ms off.
+		// 8 a second, timestamps rounded to the nanosecond; without drift the end is 0.24 ms off.
 		if worst > 8*1.01e-9 || before < 8*0.2e-3 {
 			t.Errorf("%+v: off by %g, without drift by %g", d, worst, before)
 		}
@@ -252,7 +252,7 @@ func TestLatchedStreamsBoundNothing(t *testing.T) {
 	}
 }
 
-// A13 holds for seconds of an episode, not for stamps that count from an epoch: jitter stays.
+// A13 holds for seconds of an episode, not for timestamps that count from an epoch: jitter stays.
 func TestOnGridLeavesEpochs(t *testing.T) {
 	const epoch = 1_770_000_000_123_456_789
 	in := []int64{epoch, epoch + 34_000_000, epoch + 66_000_000, epoch + 101_000_000}
@@ -280,7 +280,7 @@ func TestLatchedStreamsHold(t *testing.T) {
 	}
 }
 
-// A moment of drift far from the stamps is named, and not the stamps that it makes.
+// A moment of drift far from the timestamps is named, and not the timestamps that it makes.
 func TestDriftFarAway(t *testing.T) {
 	cfg := Config{Times: []Nanos{0}, Keys: []string{"force"}, Drift: map[string]robocache.Drift{"force": {PPM: -90000, At: 1<<62 - 1, Fixed: true}}}
 	s := newClocked()

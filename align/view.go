@@ -22,7 +22,7 @@ type ViewOptions struct {
 	// Rhythm takes the rhythm of each stream in each episode (robocache.LongestStep) for its max_gap where Config says none, but for latched streams,
 	// texts and events: they hold until the next.
 	Rhythm  bool
-	Threads int // that read stamps while the view is made; 0 = the number of CPUs
+	Threads int // that read timestamps while the view is made; 0 = the number of CPUs
 }
 
 // Viewed is a dataset on one grid.
@@ -59,11 +59,11 @@ const layoutBudget = 64 << 20
 // View gives a dataset whose streams all lie on the grid of cfg: rows, values and masks are those of Episode, made when they are asked for.
 //
 // Streams some of whose rows hold no value in some episode (beyond the data, in a gap, masked in the source, under slerp) are joined by a bool
-// feature "<key>.valid"; ViewOptions.DropInvalid leaves such rows out instead. Pictures and ragged rows are those of the row that
-// the mode chooses; a row of none (policy mask) is a missing picture, or a ragged row without entries. An episode that cannot be aligned has
+// feature "<key>.valid"; ViewOptions.DropInvalid leaves such rows out instead. Frames and ragged rows are those of the row that
+// the mode chooses; a row of none (policy mask) is a missing frame, or a ragged row without entries. An episode that cannot be aligned has
 // no rows, a finding, and its error when it is asked for.
 //
-// All stamps are read once here, because Len and Info.Frames follow from them. The source stays the caller's to close.
+// All timestamps are read once here, because Len and Info.Frames follow from them. The source stays the caller's to close.
 func View(ctx context.Context, src robocache.Dataset, cfg Config, opt ViewOptions) (*Viewed, error) {
 	if cfg.Times != nil {
 		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "align", Msg: "a view of a dataset has a rate, not times of its own", Want: "hz"}

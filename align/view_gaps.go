@@ -18,19 +18,19 @@ type gaps struct {
 }
 
 // gapsOf looks at one episode.
-func gapsOf(stamps, times []int64, limit int64, p *kernel.Plan) gaps {
+func gapsOf(timestamps, times []int64, limit int64, p *kernel.Plan) gaps {
 	g := gaps{least: limit, most: limit, rows: int64(len(times))}
 	for i, t := range times {
 		switch {
 		case p.Valid[i] != 0:
-		case len(stamps) == 0 || t < stamps[0] || t > stamps[len(stamps)-1]:
+		case len(timestamps) == 0 || t < timestamps[0] || t > timestamps[len(timestamps)-1]:
 			g.outside++
 		default:
 			g.within++
 		}
 	}
-	for i := 1; i < len(stamps) && limit > 0; i++ {
-		if stamps[i]-stamps[i-1] > limit {
+	for i := 1; i < len(timestamps) && limit > 0; i++ {
+		if timestamps[i]-timestamps[i-1] > limit {
 			g.count++
 		}
 	}
@@ -65,7 +65,7 @@ func (v *Viewed) findGaps() {
 	}
 	// What is masked is told, and no fault: recordings with a gap somewhere are the rule.
 	add := func(code string, where robocache.Where, count int64, message, hint string) {
-		v.info.Findings = append(v.info.Findings, robocache.Finding{Severity: robocache.SeverityInfo, Code: code, Where: where, Message: message, Mend: hint, Count: count})
+		v.info.Findings = append(v.info.Findings, robocache.Finding{Severity: robocache.SeverityInfo, Code: code, Where: where, Message: message, Hint: hint, Count: count})
 	}
 	if rule != nil {
 		add("max-gap", nil, int64(len(rule)), "a longer step than three periods of a stream (of its median step; 2 ms at least) counts as a gap: "+strings.Join(rule, ", "), `"max_gap" of --align says another length, 0 none`)

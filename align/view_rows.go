@@ -119,7 +119,7 @@ func (v *Viewed) shown(ctx context.Context, i int, rows []robocache.Row) (asked 
 	return asked, place, err
 }
 
-// Frames says where the pictures of rows lie: those of the rows that the mode chose.
+// Frames says where the frames of rows lie: those of the rows that the mode chose.
 func (v *Viewed) Frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) error {
 	i, ok := v.place[key]
 	if !ok {

@@ -84,7 +84,7 @@ var viewed = []string{
 	`{"hz": 20, "keys": ["force", "camera", "points", "hits"], "modes": {"points": "previous"}, "extent": "union", "edge": "mask"}`,
 }
 
-// TestViewIsEpisode holds View to Episode: all rows, some rows in any order, masks, texts and rows of pictures.
+// TestViewIsEpisode holds View to Episode: all rows, some rows in any order, masks, texts and rows of frames.
 func TestViewIsEpisode(t *testing.T) {
 	ctx := t.Context()
 	for seed := range uint64(6) {

@@ -22,7 +22,7 @@ type Arm struct {
 	Env     []string `json:"env,omitempty"`
 	// BudgetMB is the memory_budget that the arm was given; 0: none.
 	BudgetMB float64 `json:"budget_mb,omitempty"`
-	// Checked: its pictures are to be compared with the oracle's; a run in which none was is no result.
+	// Checked: its frames are to be compared with the oracle's; a run in which none was is no result.
 	Checked bool `json:"checked,omitempty"`
 }
 

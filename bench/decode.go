@@ -12,7 +12,7 @@ import (
 )
 
 // DecodeRun decodes files to RGB on one thread, as the decode arms do, and says what it took.
-// pattern: "sequential" (every picture of every file) or "random" (count single pictures, each a plan of its own).
+// pattern: "sequential" (every frame of every file) or "random" (count single frames, each a plan of its own).
 func DecodeRun(ctx context.Context, files []string, pattern string, count int) (Outcome, error) {
 	lib := video.NewLibrary(func(ctx context.Context, path string) (robocache.Ranged, error) {
 		s, err := store.Open(filepath.Dir(path))
@@ -27,7 +27,7 @@ func DecodeRun(ctx context.Context, files []string, pattern string, count int) (
 	spec := &video.Spec{Pixel: video.RGB8, ChannelsFirst: true}
 	var buf []byte
 	delivered := int64(0)
-	deliver := func(_ int, pic video.Picture) error {
+	deliver := func(_ int, pic video.Frame) error {
 		n, err := pic.Bytes(spec)
 		if err != nil {
 			return err

@@ -8,7 +8,7 @@
 //	B4  Every arm logs the order of its samples as a hash, and how much of the ideal randomness it has.
 //	B5  A peer runs at its best known setting, named in the report; torch has one thread in every arm (bench ops: as many as ours).
 //	B6  An arm that fails is reported as failed, with its own words; no figure is made up for it.
-//	B7  A bar is judged on arms of one interleaved run, repeat by repeat. An arm of ours that shows a wrong picture, or does not give each
+//	B7  A bar is judged on arms of one interleaved run, repeat by repeat. An arm of ours that shows a wrong frame, or does not give each
 //	    sample once an epoch, passes none; what a limit leaves possible is shown beside a bar that is missed.
 //	B8  bench ops: ours equals the reference bit for bit, and 400 values of a peer are right, before either is timed; a wrong arm gives no figure.
 //	B9  bench ops: the limit is a copy of as many bytes as the work cannot do without, in the same run; arms take turns, ratios are of one round.

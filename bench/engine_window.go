@@ -50,7 +50,7 @@ const (
 	markClose = "#measured"
 )
 
-// loadWindow is LoadRun with a window of seconds, and what comes after it: a consumer of fixed step time, pictures to be
+// loadWindow is LoadRun with a window of seconds, and what comes after it: a consumer of fixed step time, frames to be
 // checked, one thread, the loop without a loader.
 func loadWindow(ctx context.Context, w Workload, marks io.Writer) (Outcome, error) {
 	start := time.Now()
@@ -224,7 +224,7 @@ type fixed struct{ b taken }
 
 func (f fixed) Next(context.Context) (taken, error) { return f.b, nil }
 
-// handedOver is the line before a picture's bytes.
+// handedOver is the line before a frame's bytes.
 type handedOver struct {
 	Key     string `json:"key"`
 	Episode int    `json:"episode"`
@@ -234,7 +234,7 @@ type handedOver struct {
 	DType   string `json:"dtype"`
 }
 
-// handOver writes pictures as they were delivered: a seeded choice of the batches that come next.
+// handOver writes frames as they were delivered: a seeded choice of the batches that come next.
 func handOver(ctx context.Context, src *engineSource, t *tally, w Workload, cameras []string) error {
 	f, err := os.Create(w.FramesOut)
 	if err != nil {

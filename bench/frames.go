@@ -18,10 +18,10 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// checked is what came of comparing delivered pictures with the ffmpeg program.
+// checked is what came of comparing delivered frames with the ffmpeg program.
 type checked struct {
 	done    bool
-	Checked int // pictures that a neighbour could not have passed for
+	Checked int // frames that a neighbour could not have passed for
 	Wrong   int
 	Where   []string // the first wrong ones
 	Note    string   // why there are none, or fewer
@@ -30,11 +30,11 @@ type checked struct {
 const (
 	// pixelTolerance is what a value of RGB may differ by: another conversion of the same planes.
 	pixelTolerance = 2
-	// neighbourGap: a picture checks the order only where both its neighbours differ from it by more than both conversions may.
+	// neighbourGap: a frame checks the order only where both its neighbours differ from it by more than both conversions may.
 	neighbourGap = 2 * pixelTolerance
 )
 
-// delivered is a picture as an arm handed it over.
+// delivered is a frame as an arm handed it over.
 type delivered struct {
 	handedOver
 	data []byte
@@ -61,7 +61,7 @@ func readHandedOver(path string) ([]delivered, error) {
 		}
 		var d delivered
 		if err := json.Unmarshal(line, &d.handedOver); err != nil {
-			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "bench load", Where: robocache.Where{"file": path}, Msg: "handed-over pictures", Err: err}
+			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "bench load", Where: robocache.Where{"file": path}, Msg: "handed-over frames", Err: err}
 		}
 		n := 1
 		for _, s := range d.Shape {
@@ -91,30 +91,30 @@ func (d *delivered) pixels() ([]byte, error) {
 		}
 		return out, nil
 	}
-	return nil, fmt.Errorf("pictures of %s are not compared", d.DType)
+	return nil, fmt.Errorf("frames of %s are not compared", d.DType)
 }
 
-// wantedPicture is a delivered picture and the place that it must have come from.
-type wantedPicture struct {
+// wantedFrame is a delivered frame and the place that it must have come from.
+type wantedFrame struct {
 	delivered
 	ordinal int
 }
 
-// checkFrames compares pictures with a sequential decode by the ffmpeg program. root is the set's local folder.
-func checkFrames(ctx context.Context, ds robocache.Dataset, root string, pictures []delivered) (checked, error) {
+// checkFrames compares frames with a sequential decode by the ffmpeg program. root is the set's local folder.
+func checkFrames(ctx context.Context, ds robocache.Dataset, root string, images []delivered) (checked, error) {
 	c := checked{done: true}
 	program, err := exec.LookPath("ffmpeg")
 	if err != nil {
-		return checked{Note: "no ffmpeg program to compare pictures with"}, nil
+		return checked{Note: "no ffmpeg program to compare frames with"}, nil
 	}
-	byFile := map[string][]wantedPicture{}
-	for _, d := range pictures {
+	byFile := map[string][]wantedFrame{}
+	for _, d := range images {
 		f := ds.Info().Feature(d.Key)
 		if f == nil || d.Episode < 0 || d.Episode >= ds.Info().Episodes {
-			return c, fmt.Errorf("a picture of %s in episode %d: there is none", d.Key, d.Episode)
+			return c, fmt.Errorf("a frame of %s in episode %d: there is none", d.Key, d.Episode)
 		}
 		if f.Depth != nil || len(d.Shape) != 3 || d.Shape[0] != 3 {
-			c.Note = "pictures of depth are not compared"
+			c.Note = "frames of depth are not compared"
 			continue
 		}
 		row := max(0, min(d.Row+d.Offset, ds.Len(d.Episode)-1))
@@ -123,10 +123,10 @@ func checkFrames(ctx context.Context, ds robocache.Dataset, root string, picture
 			return c, err
 		}
 		if refs[0].Path == "" {
-			c.Note = "still pictures are not compared"
+			c.Note = "still images are not compared"
 			continue
 		}
-		byFile[refs[0].Path] = append(byFile[refs[0].Path], wantedPicture{d, refs[0].Ordinal})
+		byFile[refs[0].Path] = append(byFile[refs[0].Path], wantedFrame{d, refs[0].Ordinal})
 	}
 	paths := make([]string, 0, len(byFile))
 	for p := range byFile {
@@ -141,8 +141,8 @@ func checkFrames(ctx context.Context, ds robocache.Dataset, root string, picture
 	return c, nil
 }
 
-// file compares the pictures of one file.
-func (c *checked) file(ctx context.Context, program, path, name string, wants []wantedPicture) error {
+// file compares the frames of one file.
+func (c *checked) file(ctx context.Context, program, path, name string, wants []wantedFrame) error {
 	need := map[int][]byte{} // ordinal → RGB, channels first; nil until decoded
 	last := 0
 	for _, w := range wants {
@@ -181,7 +181,7 @@ func (c *checked) file(ctx context.Context, program, path, name string, wants []
 	for _, w := range wants {
 		truth := need[w.ordinal]
 		if truth == nil {
-			return fmt.Errorf("ffmpeg gives no picture %d of %s", w.ordinal, name)
+			return fmt.Errorf("ffmpeg gives no frame %d of %s", w.ordinal, name)
 		}
 		got, err := w.pixels()
 		if err != nil {
@@ -189,13 +189,13 @@ func (c *checked) file(ctx context.Context, program, path, name string, wants []
 			continue
 		}
 		if w.Shape[1] != height || w.Shape[2] != width {
-			c.Note = "pictures are resized: not compared"
+			c.Note = "frames are resized: not compared"
 			continue
 		}
 		if furthest(got, truth) > pixelTolerance {
 			c.Wrong++
 			if len(c.Where) < 5 {
-				c.Where = append(c.Where, fmt.Sprintf("%s picture %d (%s, episode %d, row %d)", name, w.ordinal, w.Key, w.Episode, w.Row))
+				c.Where = append(c.Where, fmt.Sprintf("%s frame %d (%s, episode %d, row %d)", name, w.ordinal, w.Key, w.Episode, w.Row))
 			}
 			c.Checked++
 			continue

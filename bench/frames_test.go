@@ -16,7 +16,7 @@ import (
 	"github.com/goatnote-inc/robocache/loader"
 )
 
-// handFrames writes the pictures of a small run as an arm does.
+// handFrames writes the frames of a small run as an arm does.
 func handFrames(t *testing.T, w Workload) []delivered {
 	t.Helper()
 	ds, err := robocache.Open(t.Context(), w.URI, robocache.OpenOptions{})
@@ -39,12 +39,12 @@ func handFrames(t *testing.T, w Workload) []delivered {
 	}
 	got, err := readHandedOver(w.FramesOut)
 	if err != nil || len(got) != w.CheckFrames {
-		t.Fatalf("%d pictures, %v", len(got), err)
+		t.Fatalf("%d frames, %v", len(got), err)
 	}
 	return got
 }
 
-// Right pictures pass, and the picture beside does not: as bytes, as floats, and out of windows.
+// Right frames pass, and the frame beside does not: as bytes, as floats, and out of windows.
 func TestCheckFrames(t *testing.T) {
 	if _, err := exec.LookPath("ffprobe"); err != nil {
 		t.Skip("no ffmpeg programs: ", err)
@@ -57,19 +57,19 @@ func TestCheckFrames(t *testing.T) {
 	defer ds.Close()
 	for name, w := range map[string]Workload{"bytes": {}, "floats": {Float32: true}, "windows": {Window: 4}} {
 		w.URI, w.BatchSize, w.Workers, w.Video, w.CheckFrames = path, 8, 2, "one", 12
-		pictures := handFrames(t, w)
-		c, err := checkFrames(t.Context(), ds, path, pictures)
+		images := handFrames(t, w)
+		c, err := checkFrames(t.Context(), ds, path, images)
 		if err != nil || !c.done || c.Wrong != 0 || c.Checked < 6 || c.Note != "" {
 			t.Fatalf("%s: %+v %v", name, c, err)
 		}
 		sure := c.Checked
-		for i := range pictures { // as if the neighbour had come
-			if pictures[i].Row++; pictures[i].Row+pictures[i].Offset >= ds.Len(pictures[i].Episode) {
-				pictures[i].Row -= 2
+		for i := range images { // as if the neighbour had come
+			if images[i].Row++; images[i].Row+images[i].Offset >= ds.Len(images[i].Episode) {
+				images[i].Row -= 2
 			}
 		}
-		if c, err = checkFrames(t.Context(), ds, path, pictures); err != nil || c.Wrong < sure || len(c.Where) == 0 {
-			t.Errorf("%s: pictures of the next row: %+v %v", name, c, err)
+		if c, err = checkFrames(t.Context(), ds, path, images); err != nil || c.Wrong < sure || len(c.Where) == 0 {
+			t.Errorf("%s: frames of the next row: %+v %v", name, c, err)
 		}
 	}
 }
@@ -96,7 +96,7 @@ func TestHandedOverIsRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := readHandedOver(p); err == nil {
-		t.Error("half a picture was read")
+		t.Error("half a frame was read")
 	}
 	if got, err := readHandedOver(p + "none"); err != nil || got != nil {
 		t.Error(got, err)

@@ -61,13 +61,13 @@ func (j *judge) close() {
 	}
 }
 
-// check compares the pictures of a run.
+// check compares the frames of a run.
 func (j *judge) check(ctx context.Context, p *point, facts runFacts) (checked, error) {
 	if p.work.CheckFrames == 0 {
 		return checked{}, nil
 	}
 	if j.s.folder() == "" {
-		return checked{Note: "pictures of a remote set are not compared"}, nil
+		return checked{Note: "frames of a remote set are not compared"}, nil
 	}
 	var all []delivered
 	for _, f := range facts.frames {
@@ -97,7 +97,7 @@ func (w *Workload) rowBytes(info *robocache.Info) float64 {
 	return n
 }
 
-// aloneBytes is the mean over samples of the bytes that a lone sample wants: packets from the governing key pictures to the wanted
+// aloneBytes is the mean over samples of the bytes that a lone sample wants: packets from the governing key frames to the wanted
 // ones, and its rows. Samples of one batch share some of it, so a loader may read less.
 func (j *judge) aloneBytes(ctx context.Context, w *Workload) (alone *float64, rows float64, err error) {
 	rowBytes := w.rowBytes(j.ds.Info())
@@ -200,7 +200,7 @@ func (j *judge) result(ctx context.Context, p *point) PointResult {
 	if p.check.done {
 		r.Merged.FramesChecked, r.Merged.WrongFrames = &p.check.Checked, &p.check.Wrong
 		for _, w := range p.check.Where {
-			r.Merged.Errors = append(r.Merged.Errors, "wrong picture: "+w)
+			r.Merged.Errors = append(r.Merged.Errors, "wrong frame: "+w)
 		}
 	}
 	if p.check.Note != "" {
@@ -231,7 +231,7 @@ func needs(k *Keys, alone *float64, rows float64) {
 	}
 }
 
-// verdict says why a run does not count: a wrong picture, or a sample lost or doubled in a finished epoch.
+// verdict says why a run does not count: a wrong frame, or a sample lost or doubled in a finished epoch.
 func verdict(k *Keys) string {
 	var why []string
 	if k.WrongFrames != nil && *k.WrongFrames > 0 {

@@ -41,7 +41,7 @@ type Workload struct {
 	DropLast     bool    `json:"drop_last,omitempty"`
 	StepMS       float64 `json:"step_ms,omitempty"`
 	Probes       int     `json:"probes,omitempty"`       // samples of the pass on one thread
-	CheckFrames  int     `json:"check_frames,omitempty"` // pictures to be handed over for checking
+	CheckFrames  int     `json:"check_frames,omitempty"` // frames to be handed over for checking
 
 	Rank      int    `json:"rank,omitempty"`
 	World     int    `json:"world,omitempty"`

@@ -85,9 +85,9 @@ func (in *opsInputs) entry(w *OpsWork, i, b int) (lo, hi int) {
 	return b * s, (b + 1) * s
 }
 
-func (in *opsInputs) stamps(i int) int { return len(in.times[i]) }
+func (in *opsInputs) timestamps(i int) int { return len(in.times[i]) }
 
-// newInputs makes a row's inputs. Each batch entry begins at an epoch stamp of its own; streams cover the same span with jitter, targets the span evenly.
+// newInputs makes a row's inputs. Each batch entry begins at an epoch timestamp of its own; streams cover the same span with jitter, targets the span evenly.
 func newInputs(w *OpsWork) (*opsInputs, error) {
 	in := &opsInputs{}
 	if w.Kind == "voxelize" {

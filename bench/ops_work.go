@@ -46,7 +46,7 @@ func resample(b, s, t, d int, dtype string) OpsWork {
 	return OpsWork{Kind: "fuse", Mode: "linear", DType: dtype, Out: dtype, B: b, T: t, Streams: []OpsStream{{s, d}}}
 }
 
-// fuse3 is the robot's three streams: pictures' features at 30, joints at 100, force at 200 samples.
+// fuse3 is the robot's three streams: frames' features at 30, joints at 100, force at 200 samples.
 func fuse3(b int, dtype string) OpsWork {
 	return OpsWork{Kind: "fuse", Mode: "linear", DType: dtype, Out: dtype, B: b, T: 50, Streams: []OpsStream{{30, 512}, {100, 64}, {200, 12}}}
 }
@@ -157,7 +157,7 @@ func elementSize(name string) int {
 	return t.Size()
 }
 
-// bytes is the floor of the work: each byte that it cannot do without, once. Of the sources only the rows that some target reads; of the stamps
+// bytes is the floor of the work: each byte that it cannot do without, once. Of the sources only the rows that some target reads; of the timestamps
 // all, int64; the whole result.
 func (w *OpsWork) bytes(in *opsInputs) int64 {
 	if w.Kind == "voxelize" {
@@ -182,7 +182,7 @@ func (w *OpsWork) bytes(in *opsInputs) int64 {
 	}
 	for i, s := range w.Streams {
 		total += in.rowsRead(w, i) * int64(s.D) * size
-		total += 8 * int64(in.stamps(i))
+		total += 8 * int64(in.timestamps(i))
 		if w.Ragged {
 			total += 8 * int64(w.B+1)
 		}

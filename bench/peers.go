@@ -13,7 +13,7 @@ type PeerRow struct {
 type peerFamily struct {
 	name, set string
 	window    int
-	size      int  // of the square picture; 0 = as stored
+	size      int  // of the square frame; 0 = as stored
 	video     bool // false: state and action only
 	count     int  // frames of the random decode floor: about three seconds of it
 	slow      bool // the peers need minutes for an epoch: half the repeats
@@ -143,7 +143,7 @@ func memoryBar(arm string) Bar {
 }
 
 func rightBar(arm string) Bar {
-	return Bar{Text: arm + ": no wrong picture, each sample once an epoch", Ours: arm, Metric: Faults}
+	return Bar{Text: arm + ": no wrong frame, each sample once an epoch", Ours: arm, Metric: Faults}
 }
 
 // PeerRowsNamed picks rows by name; nil picks all.

@@ -162,8 +162,8 @@ func (w *PeerWork) arm(ctx context.Context, f *peerFamily, name, root, oracle st
 				bytes = 3 * v.Height * v.Width
 			}
 		}
-		a.Setting = "limit: pictures copied from random places of memory into rotating batches, " + strconv.Itoa(w.Workers) + " threads"
-		a.Argv = []string{w.Tools.Self, "bench", "arm-memcpy", "--picture-bytes", strconv.Itoa(bytes), "--batch-size", strconv.Itoa(w.BatchSize), "--workers", strconv.Itoa(w.Workers), "--seconds", strconv.FormatFloat(max(w.Seconds, 1), 'g', -1, 64)}
+		a.Setting = "limit: frames copied from random places of memory into rotating batches, " + strconv.Itoa(w.Workers) + " threads"
+		a.Argv = []string{w.Tools.Self, "bench", "arm-memcpy", "--frame-bytes", strconv.Itoa(bytes), "--batch-size", strconv.Itoa(w.BatchSize), "--workers", strconv.Itoa(w.Workers), "--seconds", strconv.FormatFloat(max(w.Seconds, 1), 'g', -1, 64)}
 	default:
 		o, ok := ours[name]
 		if !ok {

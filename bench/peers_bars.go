@@ -19,7 +19,7 @@ const (
 	Memory     Metric = "memory"     // peak PSS of the process tree, MB
 	Decoded    Metric = "decoded"    // frames decoded ÷ frames delivered
 	Randomness Metric = "randomness" // distinct episodes a batch ÷ the ideal
-	Faults     Metric = "faults"     // wrong pictures, samples lost or doubled
+	Faults     Metric = "faults"     // wrong frames, samples lost or doubled
 )
 
 // Bar is one clause of a row: ours against another arm, or against a number.
@@ -177,7 +177,7 @@ func unusable(r *Result, name string) string {
 	return ""
 }
 
-// fault says what is wrong with what an arm delivered: a fast arm that loses samples or shows the wrong picture is no contestant.
+// fault says what is wrong with what an arm delivered: a fast arm that loses samples or shows the wrong frame is no contestant.
 func (r *Result) fault() string {
 	checked, wrong := int64(0), int64(0)
 	for i := range r.Runs {
@@ -188,10 +188,10 @@ func (r *Result) fault() string {
 		}
 	}
 	if r.Arm.Checked && checked == 0 && len(r.Runs) > 0 {
-		return "no picture was checked"
+		return "no frame was checked"
 	}
 	if wrong > 0 {
-		return strconv.FormatInt(wrong, 10) + " of " + strconv.FormatInt(checked, 10) + " pictures are wrong"
+		return strconv.FormatInt(wrong, 10) + " of " + strconv.FormatInt(checked, 10) + " frames are wrong"
 	}
 	return ""
 }

@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// CopyRun is the limit of a warm cache: batches of pictures copied from random places of a source that no cache of the processor holds
-// into rotating buffers, by threads, for about the seconds given. A sample is a picture.
-func CopyRun(pictureBytes, batch, threads int, seconds float64) Outcome {
-	const pictures, buffers = 1024, 8
-	source := make([]byte, pictures*pictureBytes)
+// CopyRun is the limit of a warm cache: batches of frames copied from random places of a source that no cache of the processor holds
+// into rotating buffers, by threads, for about the seconds given. A sample is a frame.
+func CopyRun(frameBytes, batch, threads int, seconds float64) Outcome {
+	const images, buffers = 1024, 8
+	source := make([]byte, images*frameBytes)
 	for i := range source { // touched: reading an untouched page reads one page of zeros
 		source[i] = byte(i)
 	}
 	dst := make([][]byte, buffers*threads)
 	for i := range dst {
-		dst[i] = make([]byte, batch*pictureBytes)
+		dst[i] = make([]byte, batch*frameBytes)
 		for k := 0; k < len(dst[i]); k += 4096 {
 			dst[i][k] = 1
 		}
@@ -30,8 +30,8 @@ func CopyRun(pictureBytes, batch, threads int, seconds float64) Outcome {
 				for k := 0; time.Now().Before(end); k++ {
 					to := dst[t*buffers+k%buffers]
 					for i := range batch {
-						from := rng.IntN(pictures) * pictureBytes
-						copy(to[i*pictureBytes:(i+1)*pictureBytes], source[from:from+pictureBytes])
+						from := rng.IntN(images) * frameBytes
+						copy(to[i*frameBytes:(i+1)*frameBytes], source[from:from+frameBytes])
 					}
 					done[t] += int64(batch)
 				}

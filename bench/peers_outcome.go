@@ -5,7 +5,7 @@ type Checks struct {
 	Epochs          int               `json:"epochs,omitempty"` // of the window
 	FramesChecked   int64             `json:"frames_checked,omitempty"`
 	WrongFrames     int64             `json:"wrong_frames,omitempty"`
-	WorstDifference float64           `json:"worst_mean_difference,omitempty"` // of a delivered picture from the oracle's, of 255
+	WorstDifference float64           `json:"worst_mean_difference,omitempty"` // of a delivered frame from the oracle's, of 255
 	CoverageMin     int               `json:"coverage_min,omitempty"`
 	CoverageMax     int               `json:"coverage_max,omitempty"` // 0: the arm has no order
 	NeighbourShare  float64           `json:"neighbour_share,omitempty"`

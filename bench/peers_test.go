@@ -127,13 +127,13 @@ func TestBars(t *testing.T) {
 		{"memory within", Bar{Ours: "ours", Metric: Memory, OverBudget: 200}, true, math.NaN(), "budget 300 MB"},
 		{"randomness", Bar{Ours: "ours", Metric: Randomness, AtLeast: 0.74}, true, math.NaN(), ""},
 		{"right", Bar{Ours: "ours", Metric: Faults}, true, math.NaN(), ""},
-		{"wrong pictures", Bar{Ours: "wrong", Metric: Faults}, false, math.NaN(), "2 of 16 pictures"},
-		{"a fast arm that is wrong passes nothing", Bar{Ours: "wrong", Than: "peer", Metric: CPU, AtLeast: 1}, false, math.NaN(), "2 of 16 pictures"},
+		{"wrong frames", Bar{Ours: "wrong", Metric: Faults}, false, math.NaN(), "2 of 16 frames"},
+		{"a fast arm that is wrong passes nothing", Bar{Ours: "wrong", Than: "peer", Metric: CPU, AtLeast: 1}, false, math.NaN(), "2 of 16 frames"},
 		{"lost samples", Bar{Ours: "lost", Metric: Faults}, false, math.NaN(), "0 to 1 times"},
 		{"a peer that is wrong is named", Bar{Ours: "ours", Than: "lost", Metric: CPU, AtMost: 9}, true, 2, "0 to 1 times"},
 		{"a peer that failed", Bar{Ours: "ours", Than: "broken", Metric: CPU, AtLeast: 1}, false, math.NaN(), "broken failed: IndexError: 3"},
 		{"no CPU tick in the window", Bar{Ours: "short", Than: "peer", Metric: CPU, AtLeast: 1}, false, math.NaN(), "too short"},
-		{"pictures that nobody looked at", Bar{Ours: "blind", Metric: Faults}, false, math.NaN(), "no picture was checked"},
+		{"frames that nobody looked at", Bar{Ours: "blind", Metric: Faults}, false, math.NaN(), "no frame was checked"},
 		{"an arm that did not run", Bar{Ours: "none", Metric: Faults}, false, math.NaN(), "not run"},
 	} {
 		v := c.bar.Judge(results)
@@ -302,7 +302,7 @@ func TestRunPeers(t *testing.T) {
 	}
 }
 
-// Every peer's arm runs, delivers each sample once an epoch, and shows the right pictures; ours agree with the hash of their own order.
+// Every peer's arm runs, delivers each sample once an epoch, and shows the right frames; ours agree with the hash of their own order.
 func TestPeerArmsRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts every peer: a minute")

@@ -28,22 +28,22 @@ type Soak struct {
 	Log      func(format string, a ...any)
 	Progress time.Duration // between lines of the log
 
-	picture int64 // bytes of one, as RGB
+	frame   int64 // bytes of one, as RGB
 	samples int64
 }
 
 // budget holds a few of the largest batches (32 windows of two) with what stands beside them, and no more.
-func (s *Soak) budget() int64 { return max(192<<20, 64*s.picture*6) }
+func (s *Soak) budget() int64 { return max(192<<20, 64*s.frame*6) }
 
 // small is a budget of a cache that does not hold the set: a third of its planes.
-func (s *Soak) small() int64 { return min(max(s.samples*s.picture/6, 4<<20), 256<<20) }
+func (s *Soak) small() int64 { return min(max(s.samples*s.frame/6, 4<<20), 256<<20) }
 
 // SoakResult is what a soak did and saw.
 type SoakResult struct {
 	Seconds    float64 `json:"seconds"`
 	Rounds     int     `json:"rounds"`
 	Batches    int64   `json:"batches"`
-	Pictures   int64   `json:"pictures_checked"`
+	Frames     int64   `json:"pictures_checked"`
 	Judged     int     `json:"pictures_compared_with_ffmpeg"`
 	Resumes    int     `json:"resumes"`
 	Kills      int     `json:"processes_killed"`
@@ -124,7 +124,7 @@ func (s *Soak) Run(ctx context.Context) (SoakResult, error) {
 	if c := (&Workload{Video: "one"}).cameras(ds.Info()); len(c) > 0 {
 		camera = c[0]
 		f := ds.Info().Feature(camera)
-		s.picture = 3 * int64(f.Width) * int64(f.Height)
+		s.frame = 3 * int64(f.Width) * int64(f.Height)
 	}
 	if cerr := ds.Close(); err == nil {
 		err = cerr
@@ -133,7 +133,7 @@ func (s *Soak) Run(ctx context.Context) (SoakResult, error) {
 		return res, err
 	}
 	res.Judged, s.samples = tr.judged, int64(len(tr.natural))
-	s.Log("soak: %d pictures are the truth, %d of them compared with ffmpeg", len(tr.natural), tr.judged)
+	s.Log("soak: %d frames are the truth, %d of them compared with ffmpeg", len(tr.natural), tr.judged)
 	srv, err := loopback.Serve(s.URI, loopback.Options{Latency: time.Millisecond, Strike: func(n int64, w http.ResponseWriter, r *http.Request) bool {
 		if n%97 != 0 {
 			return false
@@ -172,7 +172,7 @@ func (s *Soak) Run(ctx context.Context) (SoakResult, error) {
 		watch.sample(time.Since(begin))
 		if time.Since(last) >= s.Progress {
 			last = time.Now()
-			s.Log("soak: %4.0f s, %d rounds, %d pictures, %d resumes, %d kills; %s", time.Since(begin).Seconds(), res.Rounds, res.Pictures, res.Resumes, res.Kills, watch.now())
+			s.Log("soak: %4.0f s, %d rounds, %d frames, %d resumes, %d kills; %s", time.Since(begin).Seconds(), res.Rounds, res.Frames, res.Resumes, res.Kills, watch.now())
 		}
 	}
 	res.Seconds, res.Trend, res.HTTPFaults = time.Since(begin).Seconds(), watch.trend(), srv.Requests()/97
@@ -245,7 +245,7 @@ func (s *Soak) stretch(ctx context.Context, ds robocache.Dataset, cfg loader.Con
 		}
 		err = tr.check(b, camera, t.kind)
 		res.Batches++
-		res.Pictures += int64(b.Rows)
+		res.Frames += int64(b.Rows)
 		b.Release()
 		if err != nil {
 			return nil, fmt.Errorf("epoch %d, position %d: %w", b.Epoch, b.Position, err)

@@ -24,7 +24,7 @@ func TestSoakShort(t *testing.T) {
 		if r.Failed != "" && !strings.Contains(r.Failed, "too few") && !strings.Contains(r.Failed, "grow") {
 			t.Fatalf("%+v", r)
 		}
-		if r.Rounds > 0 && r.Pictures > 0 && r.Resumes > 0 {
+		if r.Rounds > 0 && r.Frames > 0 && r.Resumes > 0 {
 			return
 		}
 		if d > time.Minute {
@@ -34,7 +34,7 @@ func TestSoakShort(t *testing.T) {
 }
 
 // A single other pixel is found, wherever it comes through.
-func TestSoakFindsAWrongPicture(t *testing.T) {
+func TestSoakFindsAWrongFrame(t *testing.T) {
 	s := soakOf(t, 0)
 	ds, err := robocache.Open(t.Context(), s.URI, robocache.OpenOptions{})
 	if err != nil {

@@ -14,14 +14,14 @@ import (
 	"github.com/goatnote-inc/robocache/loader"
 )
 
-// truth is what each picture of a set must be, as a hash: taken once from a plain pass in file order, each picture of which was
-// compared with a sequential decode by the ffmpeg program. From then on a picture must be those bits, whatever order, cache,
+// truth is what each frame of a set must be, as a hash: taken once from a plain pass in file order, each frame of which was
+// compared with a sequential decode by the ffmpeg program. From then on a frame must be those bits, whatever order, cache,
 // pool, store and number of threads it comes through.
 type truth struct {
 	seed    maphash.Seed
 	natural []uint64            // by sample, at the stored size
 	other   map[string][]uint64 // by kind of pixels: the first time counts, and all that follow must agree; 0: not seen
-	judged  int                 // pictures compared with ffmpeg
+	judged  int                 // frames compared with ffmpeg
 }
 
 // makeTruth reads the set once. Without ffmpeg nothing is judged, and the pass itself is the truth.
@@ -38,7 +38,7 @@ func makeTruth(ctx context.Context, ds robocache.Dataset, root string, w Workloa
 	defer ld.Close()
 	cameras := w.cameras(ds.Info())
 	if len(cameras) == 0 {
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "bench soak", Msg: "a set without video: there are no pictures to check"}
+		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "bench soak", Msg: "a set without video: there are no frames to check"}
 	}
 	t := &truth{seed: maphash.MakeSeed(), natural: make([]uint64, ld.Samples()), other: map[string][]uint64{}}
 	program, lookErr := exec.LookPath("ffmpeg")
@@ -80,7 +80,7 @@ func makeTruth(ctx context.Context, ds robocache.Dataset, root string, w Workloa
 				return nil, err
 			}
 			if furthest(got, want) > pixelTolerance {
-				return nil, fmt.Errorf("%s picture %d is not what ffmpeg decodes (episode %d, row %d)", refs[i].Path, refs[i].Ordinal, rows[i].Episode, rows[i].Index)
+				return nil, fmt.Errorf("%s frame %d is not what ffmpeg decodes (episode %d, row %d)", refs[i].Path, refs[i].Ordinal, rows[i].Episode, rows[i].Index)
 			}
 			t.judged++
 		}
@@ -88,7 +88,7 @@ func makeTruth(ctx context.Context, ds robocache.Dataset, root string, w Workloa
 	}
 }
 
-// check compares the first picture of each sample of a batch; kind names what decides the pixels beside the sample.
+// check compares the first frame of each sample of a batch; kind names what decides the pixels beside the sample.
 func (t *truth) check(b *loader.Batch, camera, kind string) error {
 	p := b.Tensor(camera)
 	each := len(p.Data) / b.Rows
@@ -119,7 +119,7 @@ func (t *truth) check(b *loader.Batch, camera, kind string) error {
 // filmStrip is a sequential decode of one file by the ffmpeg program.
 type filmStrip struct {
 	name   string
-	next   int // ordinal of the picture that comes next
+	next   int // ordinal of the frame that comes next
 	packed []byte
 	cmd    *exec.Cmd
 	out    io.Reader
@@ -146,11 +146,11 @@ func openFilm(ctx context.Context, program, path, name string) (*filmStrip, erro
 	return f, nil
 }
 
-// at gives the picture of an ordinal that is not behind, channels first.
+// at gives the frame of an ordinal that is not behind, channels first.
 func (f *filmStrip) at(ordinal int) ([]byte, error) {
 	for {
 		if _, err := io.ReadFull(f.out, f.packed); err != nil {
-			return nil, fmt.Errorf("ffmpeg gives no picture %d of %s: %w", f.next, f.name, err)
+			return nil, fmt.Errorf("ffmpeg gives no frame %d of %s: %w", f.next, f.name, err)
 		}
 		f.next++
 		if f.next == ordinal+1 {

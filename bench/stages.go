@@ -7,9 +7,9 @@ type Stages struct {
 	Plan    float64 `json:"plan"`    // order, places, decode plans
 	Store   float64 `json:"store"`   // reading packets of remote files: waiting, beside the other work
 	Gather  float64 `json:"gather"`  // columns and text
-	Decode  float64 `json:"decode"`  // packets to pictures
-	Convert float64 `json:"convert"` // pictures to pixels
-	Copy    float64 `json:"copy"`    // kept pictures to pixels
+	Decode  float64 `json:"decode"`  // packets to frames
+	Convert float64 `json:"convert"` // frames to pixels
+	Copy    float64 `json:"copy"`    // kept frames to pixels
 	Wait    float64 `json:"wait"`    // of the taker, for a batch
 	Ahead   float64 `json:"ahead"`   // of the planner: all that may be prefetched is planned
 }
@@ -34,7 +34,7 @@ func (s Stages) plus(o Stages) Stages {
 	return Stages{s.Plan + o.Plan, s.Store + o.Store, s.Gather + o.Gather, s.Decode + o.Decode, s.Convert + o.Convert, s.Copy + o.Copy, s.Wait + o.Wait, s.Ahead + o.Ahead}
 }
 
-// madeAhead is how many batches' worth of pictures a loader has made and not handed out; nil where a sample has none.
+// madeAhead is how many batches' worth of frames a loader has made and not handed out; nil where a sample has none.
 func madeAhead(s *loader.Stats, w *Workload, cameras int) *float64 {
 	each := float64(cameras * max(w.Window, 1))
 	if s == nil || each == 0 || w.BatchSize == 0 {

@@ -70,7 +70,7 @@ type PointResult struct {
 }
 
 // RunSuite measures every combination of scenario, batch size and arm. Arms take turns within a scenario; each run is a fresh process
-// a rank. A run that gave a wrong picture or lost a sample is reported as failed, with its figures.
+// a rank. A run that gave a wrong frame or lost a sample is reported as failed, with its figures.
 func RunSuite(ctx context.Context, s *Suite) ([]PointResult, error) {
 	local := s.Base
 	local.URI = s.URI
@@ -88,7 +88,7 @@ func RunSuite(ctx context.Context, s *Suite) ([]PointResult, error) {
 	}
 	defer j.close()
 	var results []PointResult
-	// What ranks hand over, pictures and orders, is hundreds of MB a run: it goes when its point is judged.
+	// What ranks hand over, frames and orders, is hundreds of MB a run: it goes when its point is judged.
 	var dirs []string
 	tidy := func() {
 		for _, d := range dirs {

@@ -21,8 +21,8 @@ type tally struct {
 	raw          []byte
 
 	randomness  bool     // the window is open: distinct and same are counted
-	stamp       []uint32 // by episode: the batch that it was last seen in
-	stamps      uint32
+	timestamp   []uint32 // by episode: the batch that it was last seen in
+	timestamps  uint32
 	distinct    float64
 	full        int
 	same, pairs int64
@@ -41,7 +41,7 @@ type tally struct {
 const maxOrderOut = 256 << 20
 
 func newTally(samples int64, episodes, batch int, out io.Writer) *tally {
-	t := &tally{batch: batch, given: make([]uint8, samples), stamp: make([]uint32, episodes), order: sha256.New(), first: true, hash: true, last: -1}
+	t := &tally{batch: batch, given: make([]uint8, samples), timestamp: make([]uint32, episodes), order: sha256.New(), first: true, hash: true, last: -1}
 	if out != nil {
 		t.out = bufio.NewWriterSize(out, 1<<20)
 	}
@@ -69,11 +69,11 @@ func (t *tally) add(samples []int64, episodes []int32) {
 	if !t.randomness {
 		return
 	}
-	t.stamps++
+	t.timestamps++
 	n := 0
 	for _, e := range episodes {
-		if t.stamp[e] != t.stamps {
-			t.stamp[e] = t.stamps
+		if t.timestamp[e] != t.timestamps {
+			t.timestamp[e] = t.timestamps
 			n++
 		}
 		if t.last >= 0 {

@@ -16,7 +16,7 @@ const (
 	hintLimit  = "raise the limit of the size of files: ulimit -f"
 )
 
-// fail classifies an error of the system and names the mend.
+// fail classifies an error of the system and says what helps.
 func fail(op, dir, file string, err error) error {
 	if err == nil {
 		return nil

@@ -11,7 +11,7 @@ import (
 const (
 	lookOnMiss = time.Second
 	lookOnHit  = 5 * time.Second
-	settle     = time.Second // a directory changed less than this before a look may change again under the same time stamp
+	settle     = time.Second // a directory changed less than this before a look may change again under the same time timestamp
 )
 
 func (d *Dir) lookDue(now int64, miss bool) bool {

@@ -8,7 +8,7 @@ import (
 	"github.com/goatnote-inc/robocache/stats"
 )
 
-// BenchmarkConvert copies AV1 episodes and counts everything but pictures; bytes are those of the source tree.
+// BenchmarkConvert copies AV1 episodes and counts everything but images; bytes are those of the source tree.
 func BenchmarkConvert(b *testing.B) {
 	from := data(b, "g1_v30_drift")
 	var size int64

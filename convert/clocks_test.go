@@ -41,7 +41,7 @@ func synthetic(t testing.TB, opt synth.Options) *synth.Dataset {
 var bent = synth.Options{Episodes: 3, Seconds: 0.8, Spread: 0.3, Seed: 4, Rates: map[string]float64{"camera": 30, "joints": 100, "force": 333, "cloud": 10, "text": 4}, Jitter: time.Millisecond,
 	Late: 150 * time.Millisecond, Skew: 100, Dropout: 100 * time.Millisecond}
 
-// codes reads the bar codes of an episode's pictures: which row of the source each shows; −1 = none.
+// codes reads the bar codes of an episode's images: which row of the source each shows; −1 = none.
 func codesOf(t *testing.T, ds robocache.Dataset, key string, e int) (out []int) {
 	t.Helper()
 	f := ds.Info().Feature(key)
@@ -54,7 +54,7 @@ func codesOf(t *testing.T, ds robocache.Dataset, key string, e int) (out []int) 
 	take := func(rgb []byte) error {
 		got, row, ok := synth.ReadCode(rgb, f.Width, f.Height)
 		if ok && got != e {
-			t.Errorf("a picture of episode %d in %d", got, e)
+			t.Errorf("an image of episode %d in %d", got, e)
 		}
 		if !ok {
 			row = -1
@@ -78,12 +78,12 @@ func codesOf(t *testing.T, ds robocache.Dataset, key string, e int) (out []int) 
 	return out
 }
 
-// C7, C8: streams on clocks of their own become rows on a grid, equal to those of the view; pictures show the rows that the view chose; text and
+// C7, C8: streams on clocks of their own become rows on a grid, equal to those of the view; images show the rows that the view chose; text and
 // tasks are there; the cloud is reported.
 func TestClocksToLeRobot(t *testing.T) {
-	for _, pictures := range []string{"video", "images"} {
-		t.Run(pictures, func(t *testing.T) {
-			if pictures == "video" {
+	for _, images := range []string{"video", "images"} {
+		t.Run(images, func(t *testing.T) {
+			if images == "video" {
 				encoder(t)
 			}
 			src := synthetic(t, bent)
@@ -92,7 +92,7 @@ func TestClocksToLeRobot(t *testing.T) {
 				t.Fatal(err)
 			}
 			dst := filepath.Join(t.TempDir(), "set")
-			rep, err := ToLeRobot(t.Context(), src, dst, Options{Align: &cfg, Pictures: pictures})
+			rep, err := ToLeRobot(t.Context(), src, dst, Options{Align: &cfg, Images: images})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -159,9 +159,9 @@ func content(t *testing.T, ds robocache.Dataset, f *robocache.Feature, e int) an
 
 // C9: however many episodes are made at once, the bytes are the same. Video's codec is deterministic too.
 func TestThreadsSameBytes(t *testing.T) {
-	opt := Options{Pictures: "images"}
+	opt := Options{Images: "images"}
 	if video.CanEncode(t.Context(), video.EncodeConfig{Width: 128, Height: 96, Rate: robocache.Rate{Num: 30, Den: 1}}) == nil {
-		opt.Pictures = "video"
+		opt.Images = "video"
 	}
 	var want map[string]string
 	for _, n := range []int{1, 2, 5} {
@@ -180,7 +180,7 @@ func TestThreadsSameBytes(t *testing.T) {
 	}
 }
 
-// dying fails when its pictures are read for the n-th time.
+// dying fails when its images are read for the n-th time.
 type dying struct {
 	*synth.Dataset
 	left *int
@@ -193,7 +193,7 @@ func (d dying) Frames(ctx context.Context, key string, rows []robocache.Row, out
 	return d.Dataset.Frames(ctx, key, rows, out)
 }
 
-// C5: a run with Resume that is interrupted leaves its encoded episodes; the next one takes them over, reads their pictures no more, and gives the
+// C5: a run with Resume that is interrupted leaves its encoded episodes; the next one takes them over, reads their images no more, and gives the
 // bytes of an unbroken run.
 func TestResumeEncoded(t *testing.T) {
 	encoder(t)
@@ -226,7 +226,7 @@ func TestResumeEncoded(t *testing.T) {
 		t.Fatal(err)
 	}
 	if again := 1<<30 - left; again > reads-(len(parts)-1) {
-		t.Errorf("%d reads of pictures, %d without resuming", again, reads)
+		t.Errorf("%d reads of images, %d without resuming", again, reads)
 	}
 	if got := tree(t, dst); !reflect.DeepEqual(want, got) {
 		for n := range got {
@@ -281,7 +281,7 @@ func TestDepthStills(t *testing.T) {
 	for _, codec := range []string{"png", "raw"} {
 		src := synthetic(t, synth.Options{Episodes: 1, Seconds: 0.2, Cameras: 1, Depth: true, Codec: codec})
 		dst := filepath.Join(t.TempDir(), "set")
-		if _, err := ToLeRobot(t.Context(), src, dst, Options{Pictures: "images"}); err != nil {
+		if _, err := ToLeRobot(t.Context(), src, dst, Options{Images: "images"}); err != nil {
 			t.Fatal(err)
 		}
 		out := open(t, dst)
@@ -300,7 +300,7 @@ func TestDepthStills(t *testing.T) {
 		spec := &video.Spec{Pixel: video.Gray16}
 		for i := range a {
 			x, y := make([]byte, 2*128*96), make([]byte, 2*128*96)
-			if err := errors.Join(video.DecodePicture(&a[i], spec, x), video.DecodePicture(&b[i], spec, y)); err != nil || !bytes.Equal(x, y) {
+			if err := errors.Join(video.DecodeImage(&a[i], spec, x), video.DecodeImage(&b[i], spec, y)); err != nil || !bytes.Equal(x, y) {
 				t.Fatalf("row %d: %v", i, err)
 			}
 		}

@@ -102,28 +102,28 @@ func (c *conversion) conclude(ctx context.Context, target store.Writable) error 
 
 // conversion is one run of ToLeRobot.
 type conversion struct {
-	src      robocache.Dataset
-	opt      Options
-	report   *Report
-	fps      robocache.Rate
-	features []feature
-	stamps   bool // RecordedStamps is written
-	look     *stats.Look
-	lib      *video.Library
-	pool     *video.Pool
-	decodes  bool
-	parts    string // folder of encoded episodes that a resumed run takes over; "" = none are kept
-	bytes    int64
-	standing []lerobot.Standing // of each episode, if none is skipped
+	src        robocache.Dataset
+	opt        Options
+	report     *Report
+	fps        robocache.Rate
+	features   []feature
+	timestamps bool // RecordedStamps is written
+	look       *stats.Look
+	lib        *video.Library
+	pool       *video.Pool
+	decodes    bool
+	parts      string // folder of encoded episodes that a resumed run takes over; "" = none are kept
+	bytes      int64
+	standing   []lerobot.Standing // of each episode, if none is skipped
 }
 
 // feature is a source feature and its name in the destination.
 type feature struct {
 	robocache.Feature        // as written
 	source            string // key in the source
-	still             bool   // the source's pictures are stills, written as video
+	still             bool   // the source's images are stills, written as video
 	mask              bool   // which rows of the source's stream hold a value (robocache.Masker)
-	masked            bool   // such a feature is there beside it: a picture that is not there is black
+	masked            bool   // such a feature is there beside it: an image that is not there is black
 }
 
 // plan settles everything that must be known before the first episode is written.
@@ -143,10 +143,10 @@ func (c *conversion) plan(ctx context.Context) error {
 	if c.opt.VideoCodec != "copy" {
 		c.opt.Encode.Codec = c.opt.VideoCodec
 	}
-	switch c.opt.Pictures {
+	switch c.opt.Images {
 	case "", "video", "images":
 	default:
-		return misuse("unknown pictures "+c.opt.Pictures, "video or images")
+		return misuse("unknown images "+c.opt.Images, "video or images")
 	}
 	if c.opt.Threads <= 0 {
 		c.opt.Threads = runtime.GOMAXPROCS(0)
@@ -190,7 +190,7 @@ func (c *conversion) plan(ctx context.Context) error {
 	if err := c.measure(ctx); err != nil {
 		return err
 	}
-	return c.chooseStamps(ctx)
+	return c.chooseTimestamps(ctx)
 }
 
 // chooseFeatures takes what v3.0 can hold, and says what it cannot.
@@ -248,15 +248,15 @@ func (c *conversion) nothingLeft() error {
 	return e
 }
 
-// asVideo says whether still pictures become video. Depth does not.
+// asVideo says whether still images become video. Depth does not.
 func (c *conversion) asVideo(f *robocache.Feature) bool {
 	if f.Depth != nil || f.DType == robocache.Uint16 || f.DType == robocache.Float32 {
 		return false
 	}
-	return c.opt.Pictures == "video" || c.opt.Pictures == "" && c.src.Info().Format != "lerobot"
+	return c.opt.Images == "video" || c.opt.Images == "" && c.src.Info().Format != "lerobot"
 }
 
-// measure takes the size of each camera's pictures off its first file: declarations have been wrong.
+// measure takes the size of each camera's images off its first file: declarations have been wrong.
 func (c *conversion) measure(ctx context.Context) error {
 	for i := range c.features {
 		f := &c.features[i]
@@ -291,7 +291,7 @@ func (c *conversion) measure(ctx context.Context) error {
 				w, h = h, w
 			}
 			if f.Width != 0 && (f.Width != w || f.Height != h) {
-				c.find(robocache.SeverityWarning, "size-corrected", robocache.Where{"stream": f.source, "file": ref[0].Path}, fmt.Sprintf("declared %d×%d, the pictures are %d×%d", f.Width, f.Height, w, h))
+				c.find(robocache.SeverityWarning, "size-corrected", robocache.Where{"stream": f.source, "file": ref[0].Path}, fmt.Sprintf("declared %d×%d, the images are %d×%d", f.Width, f.Height, w, h))
 			}
 			f.Width, f.Height = w, h
 			break
@@ -300,7 +300,7 @@ func (c *conversion) measure(ctx context.Context) error {
 	return nil
 }
 
-// measureStill takes the size of a stream of stills off its first picture.
+// measureStill takes the size of a stream of stills off its first image.
 func (c *conversion) measureStill(ctx context.Context, f *feature) error {
 	ref := make([]robocache.FrameRef, 1)
 	for _, e := range c.opt.Episodes {
@@ -314,7 +314,7 @@ func (c *conversion) measureStill(ctx context.Context, f *feature) error {
 				}
 				continue // the episode's own turn tells what is wrong with it
 			}
-			info, err := video.PictureSize(&ref[0])
+			info, err := video.ImageSize(&ref[0])
 			if err != nil {
 				continue
 			}
@@ -378,9 +378,9 @@ func (c *conversion) run(ctx context.Context, target store.Writable, j *journal)
 	for _, f := range c.features {
 		cfg.Features = append(cfg.Features, f.Feature)
 	}
-	if c.stamps {
-		cfg.Features = append(cfg.Features, robocache.Feature{Key: RecordedStamps, Kind: robocache.KindNumeric, DType: robocache.Float64, Shape: []int{1}})
-		c.report.Added = append(c.report.Added, RecordedStamps)
+	if c.timestamps {
+		cfg.Features = append(cfg.Features, robocache.Feature{Key: RecordedTimestamps, Kind: robocache.KindNumeric, DType: robocache.Float64, Shape: []int{1}})
+		c.report.Added = append(c.report.Added, RecordedTimestamps)
 	}
 	w, err := lerobot.NewWriter(ctx, target, cfg)
 	if err != nil {
@@ -442,8 +442,8 @@ func (c *conversion) extras(ctx context.Context, out map[string][]byte) {
 // dryRun reads what a run would read of the metadata and the sample tables, and writes nothing.
 func (c *conversion) dryRun(ctx context.Context) error {
 	c.chooseTasks()
-	if c.stamps {
-		c.report.Added = append(c.report.Added, RecordedStamps)
+	if c.timestamps {
+		c.report.Added = append(c.report.Added, RecordedTimestamps)
 	}
 	var from int64
 	for _, e := range c.opt.Episodes {

@@ -16,7 +16,7 @@ import (
 
 var sources = []string{"g1_v21", "gr00t_picknplace_v20", "g1_v30_drift", "g1_v30_exact", "g1_h264_v30", "g1_h264_v30_bigdrift"}
 
-// C1, C2: what comes out is what went in: every numeric row by its bits, every picture by its packet, every task text.
+// C1, C2: what comes out is what went in: every numeric row by its bits, every image by its packet, every task text.
 func TestRoundTrip(t *testing.T) {
 	for _, name := range sources {
 		for _, small := range []bool{false, true} {
@@ -139,12 +139,12 @@ func compare(t *testing.T, src, dst robocache.Dataset, rep *Report) {
 	}
 }
 
-// samePackets compares the coded bytes of every picture, and its place on the grid: no drift.
+// samePackets compares the coded bytes of every image, and its place on the grid: no drift.
 func samePackets(t *testing.T, src, dst robocache.Dataset, key string, rows []robocache.Row, fps float64) {
 	t.Helper()
 	packet := func(ds robocache.Dataset, r robocache.FrameRef) ([]byte, int64) {
 		if r.Missing {
-			t.Fatal("a row without a picture")
+			t.Fatal("a row without an image")
 		}
 		f, err := ds.(stats.VideoSource).Video().Acquire(t.Context(), r.Path)
 		if err != nil {
@@ -169,7 +169,7 @@ func samePackets(t *testing.T, src, dst robocache.Dataset, key string, rows []ro
 		x, _ := packet(src, a[k])
 		y, at := packet(dst, b[k])
 		if !bytes.Equal(x, y) {
-			t.Fatalf("%s episode %d row %d: another picture", key, rows[k].Episode, k)
+			t.Fatalf("%s episode %d row %d: another image", key, rows[k].Episode, k)
 		}
 		if want := dst.Info().FPS.Nanos(int64(b[k].Ordinal)); at != want {
 			t.Fatalf("%s ordinal %d at %d ns, want %d", key, b[k].Ordinal, at, want)

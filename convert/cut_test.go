@@ -12,7 +12,7 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// shifted is a dataset whose episodes begin some rows later: in the middle of a group of pictures.
+// shifted is a dataset whose episodes begin some rows later: in the middle of a group of images.
 type shifted struct {
 	robocache.Dataset
 	by int
@@ -37,7 +37,7 @@ func (s shifted) Frames(ctx context.Context, key string, rows []robocache.Row, o
 }
 func (s shifted) Video() *video.Library { return s.Dataset.(stats.VideoSource).Video() }
 
-// C2: what cannot be copied is encoded, picture for picture, or refused where only copying is allowed; a whole episode of the same run is copied.
+// C2: what cannot be copied is encoded, image for image, or refused where only copying is allowed; a whole episode of the same run is copied.
 func TestCutInsideGroup(t *testing.T) {
 	if err := video.CanEncode(t.Context(), video.EncodeConfig{Codec: video.H264, Width: 256, Height: 256, Rate: robocache.Rate{Num: 20, Den: 1}}); err != nil {
 		t.Skip(err)
@@ -66,11 +66,11 @@ func TestCutInsideGroup(t *testing.T) {
 	pool := video.NewPool(64 << 20)
 	defer pool.Close()
 	for _, k := range []int{0, 1, 40, src.Len(0) - 1} {
-		got := picture(t, out, pool, key, robocache.Row{Index: k})
-		right := rms(got, picture(t, src, pool, key, robocache.Row{Index: k}))
-		other := rms(got, picture(t, src, pool, key, robocache.Row{Index: (k + 30) % src.Len(0)}))
+		got := frame(t, out, pool, key, robocache.Row{Index: k})
+		right := rms(got, frame(t, src, pool, key, robocache.Row{Index: k}))
+		other := rms(got, frame(t, src, pool, key, robocache.Row{Index: (k + 30) % src.Len(0)}))
 		if right > 6 || right >= other {
-			t.Errorf("row %d: %.1f levels from its own picture, %.1f from another", k, right, other)
+			t.Errorf("row %d: %.1f levels from its own image, %.1f from another", k, right, other)
 		}
 	}
 }

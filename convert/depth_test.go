@@ -27,7 +27,7 @@ func TestFloatDepth(t *testing.T) {
 	}
 	told := 0
 	for _, f := range report.Findings {
-		if f.Code == "no-picture-statistics" && f.Where["stream"] == key {
+		if f.Code == "no-image-statistics" && f.Where["stream"] == key {
 			told++
 		}
 	}
@@ -42,7 +42,7 @@ func TestFloatDepth(t *testing.T) {
 	spec := &video.Spec{Pixel: video.DepthM, Depth: f.Depth}
 	for i := range a {
 		x, y := make([]byte, 4*f.Height*f.Width), make([]byte, 4*f.Height*f.Width)
-		if err := errors.Join(video.DecodePicture(&a[i], spec, x), video.DecodePicture(&b[i], spec, y)); err != nil || !bytes.Equal(x, y) {
+		if err := errors.Join(video.DecodeImage(&a[i], spec, x), video.DecodeImage(&b[i], spec, y)); err != nil || !bytes.Equal(x, y) {
 			t.Fatalf("row %d: %v", i, err)
 		}
 	}

@@ -29,7 +29,7 @@ func cpuSeconds() float64 {
 	return total
 }
 
-// BenchmarkToVideo converts RLDS and MCAP with JPEG pictures to LeRobot in AV1, beside the floor: the encoder alone, as many at once as there are
+// BenchmarkToVideo converts RLDS and MCAP with JPEG images to LeRobot in AV1, beside the floor: the encoder alone, as many at once as there are
 // cores, reading the same pixels from raw files, joined GOPs, statistics and rows left out. Metrics: wall and CPU seconds of both, and the share of the floor.
 //
 //	go test ./convert -run - -bench ToVideo -benchtime 1x
@@ -50,7 +50,7 @@ func BenchmarkToVideo(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer src.Close()
-			raw := rawPictures(b, src)
+			raw := rawImages(b, src)
 			var wall, cpu, floorWall, floorCPU float64
 			for b.Loop() {
 				w, c := measured(func() { encodeAlone(b, raw) })
@@ -79,8 +79,8 @@ func measured(f func()) (wall, cpu float64) {
 	return time.Since(begin).Seconds(), cpuSeconds() - c
 }
 
-// rawPictures writes the pixels of each camera into as many raw files as a conversion makes encoders.
-func rawPictures(b *testing.B, src robocache.Dataset) (files []string) {
+// rawImages writes the pixels of each camera into as many raw files as a conversion makes encoders.
+func rawImages(b *testing.B, src robocache.Dataset) (files []string) {
 	c := newConversion(src, Options{FPS: src.Info().FPS})
 	if err := c.plan(b.Context()); err != nil {
 		b.Fatal(err)

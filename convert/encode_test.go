@@ -15,7 +15,7 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-func picture(t *testing.T, ds robocache.Dataset, pool *video.Pool, key string, row robocache.Row) []byte {
+func frame(t *testing.T, ds robocache.Dataset, pool *video.Pool, key string, row robocache.Row) []byte {
 	t.Helper()
 	refs := make([]robocache.FrameRef, 1)
 	if err := ds.Frames(t.Context(), key, []robocache.Row{row}, refs); err != nil {
@@ -29,7 +29,7 @@ func picture(t *testing.T, ds robocache.Dataset, pool *video.Pool, key string, r
 	var out []byte
 	spec := &video.Spec{Pixel: video.RGB8}
 	for _, g := range video.Plan(f.Index, []int{refs[0].Ordinal}) {
-		if err := pool.Decode(t.Context(), f, g, func(_ int, p video.Picture) error {
+		if err := pool.Decode(t.Context(), f, g, func(_ int, p video.Frame) error {
 			n, err := p.Bytes(spec)
 			if err != nil {
 				return err
@@ -52,7 +52,7 @@ func rms(a, b []byte) float64 {
 	return math.Sqrt(s / float64(len(a)))
 }
 
-// C2: re-encoded pictures are the right ones: each is nearer to its own source picture than to one a few rows away, and the rows keep their bits.
+// C2: re-encoded images are the right ones: each is nearer to its own source image than to one a few rows away, and the rows keep their bits.
 func TestEncode(t *testing.T) {
 	for _, codec := range []video.Codec{video.H264, video.AV1} {
 		t.Run(string(codec), func(t *testing.T) {
@@ -96,11 +96,11 @@ func TestEncode(t *testing.T) {
 						t.Errorf("codec %q", g.Codec)
 					}
 					for _, k := range []int{0, 1, n / 2, n - 1} {
-						got := picture(t, out, pool, f.Key, robocache.Row{Episode: i, Index: k})
-						right := rms(got, picture(t, src, pool, f.Key, robocache.Row{Episode: e, Index: k}))
-						other := rms(got, picture(t, src, pool, f.Key, robocache.Row{Episode: e, Index: (k + n/3) % n}))
+						got := frame(t, out, pool, f.Key, robocache.Row{Episode: i, Index: k})
+						right := rms(got, frame(t, src, pool, f.Key, robocache.Row{Episode: e, Index: k}))
+						other := rms(got, frame(t, src, pool, f.Key, robocache.Row{Episode: e, Index: (k + n/3) % n}))
 						if right > 8 || right >= other {
-							t.Errorf("episode %d %s row %d: %.1f levels from its own picture, %.1f from another", e, f.Key, k, right, other)
+							t.Errorf("episode %d %s row %d: %.1f levels from its own image, %.1f from another", e, f.Key, k, right, other)
 						}
 					}
 				}
@@ -121,12 +121,12 @@ func TestDryRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if dry.NumEpisodes != rep.NumEpisodes || dry.NumFrames != rep.NumFrames || dry.Copied != rep.Copied || len(dry.Added) != 1 || len(rep.Added) != 1 || dry.Added[0] != RecordedStamps {
+	if dry.NumEpisodes != rep.NumEpisodes || dry.NumFrames != rep.NumFrames || dry.Copied != rep.Copied || len(dry.Added) != 1 || len(rep.Added) != 1 || dry.Added[0] != RecordedTimestamps {
 		t.Errorf("dry %+v\nrun %+v", dry, rep)
 	}
 }
 
-// An episode whose pictures cannot be decoded is left out where that was asked for, and the others are whole.
+// An episode whose images cannot be decoded is left out where that was asked for, and the others are whole.
 func TestSkipUndecodable(t *testing.T) {
 	if err := video.CanEncode(t.Context(), video.EncodeConfig{Codec: video.H264, Width: 160, Height: 120, Rate: robocache.Rate{Num: 30, Den: 1}}); err != nil {
 		t.Skip(err)
@@ -180,8 +180,8 @@ func TestSkipUndecodable(t *testing.T) {
 	pool := video.NewPool(64 << 20)
 	defer pool.Close()
 	for i, e := range []int{1, 3} {
-		if r := rms(picture(t, out, pool, key, robocache.Row{Episode: i, Index: 7}), picture(t, src, pool, key, robocache.Row{Episode: e, Index: 7})); r > 8 {
-			t.Errorf("episode %d: %.1f levels from its picture", e, r)
+		if r := rms(frame(t, out, pool, key, robocache.Row{Episode: i, Index: 7}), frame(t, src, pool, key, robocache.Row{Episode: e, Index: 7})); r > 8 {
+			t.Errorf("episode %d: %.1f levels from its image", e, r)
 		}
 	}
 }

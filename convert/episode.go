@@ -41,7 +41,7 @@ func (c *conversion) episode(ctx context.Context, t *turn) (_ *lerobot.EpisodeDa
 	}
 	rows := rowsOf(e, n)
 	ep := &lerobot.EpisodeData{Length: n, Columns: map[string][]byte{}, Text: map[string][]string{}, Images: map[string][][]byte{}, Videos: map[string]lerobot.VideoPart{},
-		Pictures: map[string]*stats.Pixels{}, Listed: meta.Tasks}
+		FrameStats: map[string]*stats.Pixels{}, Listed: meta.Tasks}
 	if ep.Tasks, err = c.tasksOf(ctx, rows, meta); err != nil {
 		return nil, err
 	}
@@ -71,16 +71,16 @@ func (c *conversion) episode(ctx context.Context, t *turn) (_ *lerobot.EpisodeDa
 			return nil, robocache.At(err, robocache.Where{"stream": f.source})
 		}
 	}
-	if c.stamps {
-		stamps, _, err := c.recorded(ctx, e)
+	if c.timestamps {
+		timestamps, _, err := c.recorded(ctx, e)
 		if err != nil {
 			return nil, err
 		}
 		var raw []byte
-		for _, v := range stamps {
+		for _, v := range timestamps {
 			raw = binary.LittleEndian.AppendUint64(raw, math.Float64bits(v))
 		}
-		ep.Columns[RecordedStamps] = raw
+		ep.Columns[RecordedTimestamps] = raw
 	}
 	if times, err := c.src.Times(ctx, e, ""); err == nil && len(times) > 0 {
 		t.m.StartNS = times[0]
@@ -103,11 +103,11 @@ func (c *conversion) tasksOf(ctx context.Context, rows []robocache.Row, meta rob
 	return nil, err
 }
 
-// stillBlock is how many rows of still pictures are read at a time: they come with their bytes.
+// stillBlock is how many rows of still images are read at a time: they come with their bytes.
 const stillBlock = 32
 
-// pictures reads still pictures block by block. One that is not there comes with Missing set where a mask says so in the result.
-func (c *conversion) pictures(ctx context.Context, f *feature, rows []robocache.Row, fn func(*robocache.FrameRef) error) error {
+// images reads still images block by block. One that is not there comes with Missing set where a mask says so in the result.
+func (c *conversion) images(ctx context.Context, f *feature, rows []robocache.Row, fn func(*robocache.FrameRef) error) error {
 	refs := make([]robocache.FrameRef, min(stillBlock, len(rows)))
 	for len(rows) > 0 {
 		part := refs[:min(stillBlock, len(rows))]
@@ -118,7 +118,7 @@ func (c *conversion) pictures(ctx context.Context, f *feature, rows []robocache.
 		for k := range part {
 			r := &part[k]
 			if r.Missing && !f.masked || r.Path != "" {
-				return &robocache.Error{Class: robocache.ErrMalformed, Op: "convert", Where: robocache.Where{"row": rows[k].Index}, Msg: "the row has no picture", Hint: "leave the episode out"}
+				return &robocache.Error{Class: robocache.ErrMalformed, Op: "convert", Where: robocache.Where{"row": rows[k].Index}, Msg: "the row has no image", Hint: "leave the episode out"}
 			}
 			if err := fn(r); err != nil {
 				return robocache.At(err, robocache.Where{"row": rows[k].Index})
@@ -129,14 +129,14 @@ func (c *conversion) pictures(ctx context.Context, f *feature, rows []robocache.
 	return nil
 }
 
-// stills takes the pictures as bytes of files: encoded ones as they are.
+// stills takes the images as bytes of files: encoded ones as they are.
 func (c *conversion) stills(ctx context.Context, f *feature, rows []robocache.Row, ep *lerobot.EpisodeData, t *turn) error {
 	var out [][]byte
-	err := c.pictures(ctx, f, rows, func(r *robocache.FrameRef) error {
+	err := c.images(ctx, f, rows, func(r *robocache.FrameRef) error {
 		if r.Missing {
 			r = &robocache.FrameRef{Raw: black(f)}
 		}
-		b, err := video.EncodePicture(r)
+		b, err := video.EncodeImage(r)
 		out = append(out, b)
 		t.bytes += int64(len(b))
 		return err
@@ -145,18 +145,18 @@ func (c *conversion) stills(ctx context.Context, f *feature, rows []robocache.Ro
 	return err // the writer looks at the bytes itself
 }
 
-// black stands for a picture that is not there.
+// black stands for an image that is not there.
 func black(f *feature) *robocache.Raw {
 	n := max(1, f.Channels)
 	return &robocache.Raw{Pix: make([]byte, f.Width*f.Height*n*f.DType.Size()), Width: f.Width, Height: f.Height, Channels: n, DType: f.DType}
 }
 
-// drawn gives the pixels of still pictures. The same bytes again (a picture held by the grid) are decoded once.
+// drawn gives the pixels of still images. The same bytes again (an image held by the grid) are decoded once.
 func (c *conversion) drawn(ctx context.Context, f *feature, rows []robocache.Row, yield func([]byte) error) error {
 	spec := &video.Spec{Pixel: video.RGB8, Width: f.Width, Height: f.Height}
 	var buf []byte
 	var last robocache.FrameRef
-	return c.pictures(ctx, f, rows, func(r *robocache.FrameRef) error {
+	return c.images(ctx, f, rows, func(r *robocache.FrameRef) error {
 		switch {
 		case r.Missing:
 			buf = slices.Grow(buf[:0], 3*f.Width*f.Height)[:3*f.Width*f.Height]
@@ -182,7 +182,7 @@ func same(a, b *robocache.FrameRef) bool {
 	return len(a.Encoded) > 0 && len(a.Encoded) == len(b.Encoded) && &a.Encoded[0] == &b.Encoded[0]
 }
 
-// segment is where an episode's pictures of one camera lie in the source.
+// segment is where an episode's images of one camera lie in the source.
 type segment struct {
 	refs   []robocache.FrameRef
 	reason string // why they cannot be copied; "" where they can
@@ -190,7 +190,7 @@ type segment struct {
 
 const (
 	copied       = "copied"
-	stillVerdict = "encoded: still pictures"
+	stillVerdict = "encoded: still images"
 )
 
 func (s *segment) verdict() string {
@@ -224,13 +224,13 @@ func (c *conversion) segment(ctx context.Context, f *feature, e int) (*segment, 
 	for k, r := range s.refs {
 		switch {
 		case r.Missing && f.masked:
-			s.reason = "rows without a picture"
+			s.reason = "rows without an image"
 		case r.Missing:
-			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "convert", Where: robocache.Where{"row": k}, Msg: "the row has no picture", Hint: "leave the episode out, or mend the video"}
+			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "convert", Where: robocache.Where{"row": k}, Msg: "the row has no image", Hint: "leave the episode out, or fix the video"}
 		case r.Path == "":
-			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "convert", Where: robocache.Where{"row": k}, Msg: "a still picture in a stream of video"}
+			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "convert", Where: robocache.Where{"row": k}, Msg: "a still image in a stream of video"}
 		case r.Path != first.Path || r.Ordinal != first.Ordinal+k:
-			s.reason = "the pictures are no unbroken run of one file"
+			s.reason = "the images are no unbroken run of one file"
 		}
 	}
 	if c.opt.VideoCodec != "copy" {
@@ -250,12 +250,12 @@ func (c *conversion) segment(ctx context.Context, f *feature, e int) (*segment, 
 		}
 	}
 	if s.reason != "" && c.opt.CopyOnly {
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "convert", Where: robocache.Where{"file": first.Path}, Msg: "the pictures cannot be copied: " + s.reason, Hint: "allow encoding"}
+		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "convert", Where: robocache.Where{"file": first.Path}, Msg: "the images cannot be copied: " + s.reason, Hint: "allow encoding"}
 	}
 	return s, nil
 }
 
-// ofSize says whether the pictures of a file have the size of their stream; ErrUnsupported where not: encoding brings them to it.
+// ofSize says whether the images of a file have the size of their stream; ErrUnsupported where not: encoding brings them to it.
 func (c *conversion) ofSize(ctx context.Context, f *feature, path string) error {
 	file, err := c.lib.Acquire(ctx, path)
 	if err != nil {
@@ -268,7 +268,7 @@ func (c *conversion) ofSize(ctx context.Context, f *feature, path string) error 
 		w, h = h, w
 	}
 	if f.Width > 0 && (w != f.Width || h != f.Height) {
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "convert", Msg: fmt.Sprintf("its pictures are %d×%d, those of the stream %d×%d", w, h, f.Width, f.Height)}
+		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "convert", Msg: fmt.Sprintf("its images are %d×%d, those of the stream %d×%d", w, h, f.Width, f.Height)}
 	}
 	return nil
 }
@@ -289,18 +289,18 @@ func (c *conversion) videoOf(ctx context.Context, f *feature, e int, ep *lerobot
 	}
 	source := f.Feature
 	source.Key = f.source
-	ep.Pictures[f.Key], err = c.look.Episode(ctx, &source, e)
+	ep.FrameStats[f.Key], err = c.look.Episode(ctx, &source, e)
 	return err
 }
 
-// frames decodes the pictures of an episode, in the order of its rows.
+// frames decodes the images of an episode, in the order of its rows.
 func (c *conversion) frames(ctx context.Context, f *feature, refs []robocache.FrameRef, yield func([]byte) error) error {
 	spec := &video.Spec{Pixel: video.RGB8, Width: f.Width, Height: f.Height}
 	if f.Depth != nil {
 		spec.Pixel = video.Gray16
 	}
 	for len(refs) > 0 {
-		// A run: one file, ordinals that do not go back. A picture shown twice is decoded once.
+		// A run: one file, ordinals that do not go back. An image shown twice is decoded once.
 		n := 1
 		for n < len(refs) && refs[n].Path == refs[0].Path && refs[n].Ordinal >= refs[n-1].Ordinal && refs[n].Path != "" && !refs[0].Missing {
 			n++
@@ -339,9 +339,9 @@ func (c *conversion) decodeRun(ctx context.Context, run []robocache.FrameRef, sp
 	var buf []byte
 	last := -1
 	for _, g := range video.Plan(file.Index, ordinals) {
-		err := c.pool.Decode(ctx, file, g, func(ordinal int, pic video.Picture) error {
+		err := c.pool.Decode(ctx, file, g, func(ordinal int, pic video.Frame) error {
 			if ordinal <= last {
-				return &robocache.Error{Class: robocache.ErrMalformed, Op: "convert", Where: robocache.Where{"ordinal": ordinal}, Msg: fmt.Sprintf("picture %d came after picture %d", ordinal, last)}
+				return &robocache.Error{Class: robocache.ErrMalformed, Op: "convert", Where: robocache.Where{"ordinal": ordinal}, Msg: fmt.Sprintf("image %d came after image %d", ordinal, last)}
 			}
 			last = ordinal
 			n, err := pic.Bytes(spec)
@@ -366,9 +366,9 @@ func (c *conversion) decodeRun(ctx context.Context, run []robocache.FrameRef, sp
 	return nil
 }
 
-// recorded gives the stamps of an episode as the source has them, in seconds, and how much later than row 0 they may begin: stamps that are
+// recorded gives the timestamps of an episode as the source has them, in seconds, and how much later than row 0 they may begin: timestamps that are
 // no column of the source, but a clock that counts from anywhere (1970), are not kept for where they begin alone.
-func (c *conversion) recorded(ctx context.Context, e int) (stamps []float64, start float64, err error) {
+func (c *conversion) recorded(ctx context.Context, e int) (timestamps []float64, start float64, err error) {
 	defer guard.Malformed("convert", &err)
 	n := c.src.Len(e)
 	out := make([]float64, n)
@@ -391,7 +391,7 @@ func (c *conversion) recorded(ctx context.Context, e int) (stamps []float64, sta
 		return nil, 0, err
 	}
 	if len(times) != n {
-		return nil, 0, &robocache.Error{Class: robocache.ErrMalformed, Op: "convert", Msg: "stamps", Want: fmt.Sprint(n), Got: fmt.Sprint(len(times))}
+		return nil, 0, &robocache.Error{Class: robocache.ErrMalformed, Op: "convert", Msg: "timestamps", Want: fmt.Sprint(n), Got: fmt.Sprint(len(times))}
 	}
 	for k, t := range times {
 		out[k] = float64(t) / 1e9
@@ -402,10 +402,10 @@ func (c *conversion) recorded(ctx context.Context, e int) (stamps []float64, sta
 	return out, start, nil
 }
 
-// chooseStamps looks whether any recorded stamp says something else than frame_index/fps, beyond float32's rounding.
-func (c *conversion) chooseStamps(ctx context.Context) error {
+// chooseStamps looks whether any recorded timestamp says something else than frame_index/fps, beyond float32's rounding.
+func (c *conversion) chooseTimestamps(ctx context.Context) error {
 	for _, f := range c.features {
-		if f.Key == RecordedStamps {
+		if f.Key == RecordedTimestamps {
 			return nil // an earlier conversion has kept them
 		}
 	}
@@ -420,8 +420,8 @@ func (c *conversion) chooseStamps(ctx context.Context) error {
 		for k, v := range t {
 			want := start + float64(k)/c.fps.Float()
 			if d := math.Abs(v - want); !(d <= 1e-6+(want-start)*1.2e-7) {
-				c.stamps = true
-				c.find(robocache.SeverityInfo, "stamps-kept", robocache.Where{"episode": e, "row": k}, fmt.Sprintf("recorded stamps are not frame_index/fps (first: %g for %g s): they are kept as %s", v, want, RecordedStamps))
+				c.timestamps = true
+				c.find(robocache.SeverityInfo, "timestamps-kept", robocache.Where{"episode": e, "row": k}, fmt.Sprintf("recorded timestamps are not frame_index/fps (first: %g for %g s): they are kept as %s", v, want, RecordedTimestamps))
 				return nil
 			}
 		}

@@ -196,7 +196,7 @@ func TestKill(t *testing.T) {
 			t.Fatalf("%d files, want %d", len(got), len(want))
 		}
 	}
-	t.Logf("killed %d times before the end (%d with finished mp4s), %d after (ROBOCACHE_EXHAUSTIVE=1: 20 times, with statistics of pictures)", early, reused, late)
+	t.Logf("killed %d times before the end (%d with finished mp4s), %d after (ROBOCACHE_EXHAUSTIVE=1: 20 times, with statistics of images)", early, reused, late)
 }
 
 // C5: a kill while the first journal was written leaves no journal, only its unfinished file: it goes, and no other's does.

@@ -120,7 +120,7 @@ func TestGapsByRhythm(t *testing.T) {
 		mask := out.Info().Feature(key + align.ValidSuffix)
 		var masked int64
 		for e := range src.Info().Episodes {
-			stamps, err := src.Times(t.Context(), e, key)
+			timestamps, err := src.Times(t.Context(), e, key)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -133,8 +133,8 @@ func TestGapsByRhythm(t *testing.T) {
 			}
 			for k := range valid {
 				at := start + hz.Nanos(int64(k))
-				i, hit := slices.BinarySearch(stamps, at)
-				inside := hit || i > 0 && i < len(stamps) && stamps[i]-stamps[i-1] <= robocache.LongestStep(stamps)
+				i, hit := slices.BinarySearch(timestamps, at)
+				inside := hit || i > 0 && i < len(timestamps) && timestamps[i]-timestamps[i-1] <= robocache.LongestStep(timestamps)
 				if inside != (mask == nil || valid[k] != 0) {
 					t.Errorf("%s of episode %d, row %d: valid %v, want %v", key, e, k, valid[k] != 0, inside)
 				}

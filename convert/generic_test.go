@@ -17,7 +17,7 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// made is a dataset of another format: names with slashes, stamps of its own, an empty episode, one that cannot be read, no tasks.
+// made is a dataset of another format: names with slashes, timestamps of its own, an empty episode, one that cannot be read, no tasks.
 type made struct {
 	info    robocache.Info
 	lengths []int
@@ -111,12 +111,12 @@ func TestOtherFormat(t *testing.T) {
 			t.Errorf("row %d: %v", k, v)
 		}
 	}
-	stamps := make([]byte, 8*6)
-	if err := out.Gather(t.Context(), RecordedStamps, rows, stamps); err != nil {
+	timestamps := make([]byte, 8*6)
+	if err := out.Gather(t.Context(), RecordedTimestamps, rows, timestamps); err != nil {
 		t.Fatal(err)
 	}
-	if v := math.Float64frombits(binary.LittleEndian.Uint64(stamps[8:])); v != 0.05+0.007 {
-		t.Errorf("recorded stamp %v", v)
+	if v := math.Float64frombits(binary.LittleEndian.Uint64(timestamps[8:])); v != 0.05+0.007 {
+		t.Errorf("recorded timestamp %v", v)
 	}
 	if text, err := out.Text(t.Context(), "note", rows); err != nil || text[5] != "{2 5}" {
 		t.Errorf("%q %v", text, err)
@@ -200,7 +200,7 @@ func TestDepth(t *testing.T) {
 				}
 				got := make([]byte, 2*w*h)
 				for _, g := range video.Plan(file.Index, []int{r.Ordinal}) {
-					if err := pool.Decode(t.Context(), file, g, func(_ int, p video.Picture) error { return p.Convert(&video.Spec{Pixel: video.Gray16}, got) }); err != nil {
+					if err := pool.Decode(t.Context(), file, g, func(_ int, p video.Frame) error { return p.Convert(&video.Spec{Pixel: video.Gray16}, got) }); err != nil {
 						t.Fatal(err)
 					}
 				}

@@ -32,7 +32,7 @@ type journalFile struct {
 func (c *conversion) identity() string {
 	h := sha256.New()
 	info := c.src.Info()
-	fmt.Fprintln(h, info.URI, info.Format, info.Version, info.Frames, info.Splits, c.fps, c.opt.Episodes, c.opt.VideoCodec, c.opt.Encode, c.opt.DataFileBytes, c.opt.VideoFileBytes, c.opt.ChunksSize, c.opt.Frames, c.opt.SkipBad, c.stamps, c.opt.Pictures, c.opt.DropInvalid)
+	fmt.Fprintln(h, info.URI, info.Format, info.Version, info.Frames, info.Splits, c.fps, c.opt.Episodes, c.opt.VideoCodec, c.opt.Encode, c.opt.DataFileBytes, c.opt.VideoFileBytes, c.opt.ChunksSize, c.opt.Frames, c.opt.SkipBad, c.timestamps, c.opt.Images, c.opt.DropInvalid)
 	if c.opt.Align != nil {
 		b, _ := json.Marshal(c.opt.Align)
 		h.Write(b)

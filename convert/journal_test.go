@@ -23,7 +23,7 @@ func TestJournalHas(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write("pictures")
+	write("images")
 	j, err := openJournal(t.Context(), mem, "id", false)
 	if err != nil {
 		t.Fatal(err)
@@ -40,7 +40,7 @@ func TestJournalHas(t *testing.T) {
 	if j.has(t.Context(), "a.mp4", "other parts") || j.has(t.Context(), "b.mp4", "parts") {
 		t.Error("a file of other parts is taken over")
 	}
-	write("picture")
+	write("image")
 	if j.has(t.Context(), "a.mp4", "parts") {
 		t.Error("a file of another size is taken over")
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/goatnote-inc/robocache/stats"
 )
 
-// RecordedStamps is the feature that keeps recorded stamps, float64 seconds, where they are not frame_index/fps.
-const RecordedStamps = "recorded_timestamp"
+// RecordedStamps is the feature that keeps recorded timestamps, float64 seconds, where they are not frame_index/fps.
+const RecordedTimestamps = "recorded_timestamp"
 
 // Options are the choices of a conversion. The zero value converts everything and copies video where it can.
 type Options struct {
@@ -17,9 +17,9 @@ type Options struct {
 	// VideoCodec: "copy" (default) copies where C2 allows and encodes the rest as Encode says; "av1", "h264", "hevc" encode everything.
 	VideoCodec string
 	Encode     lerobot.VideoConfig
-	// Pictures: what still pictures become: "video" (encoded as Encode says), "images" (their bytes in the table; raw pixels as PNG), or "":
+	// Images: what still images become: "video" (encoded as Encode says), "images" (their bytes in the table; raw pixels as PNG), or "":
 	// images of a LeRobot dataset, else video. Depth is always images: its code of 12 bits would lose millimetres.
-	Pictures string
+	Images string
 	// Align brings all streams onto one grid first (align.View). A source whose streams have clocks of their own is aligned at FPS, or at its own
 	// rate, where this is nil.
 	Align *align.Config
@@ -31,12 +31,12 @@ type Options struct {
 	FPS    robocache.Rate
 	DryRun bool
 	// Resume continues what a killed conversion with the same options left, and leaves finished files for another when this one fails.
-	// Finished mp4s of copied pictures, and encoded episodes, are taken over; rows are made again. Encoded episodes are kept for that
+	// Finished mp4s of copied images, and encoded episodes, are taken over; rows are made again. Encoded episodes are kept for that
 	// until the end: they take the space of their video once more.
 	Resume bool
 	// SkipBad leaves out episodes that cannot be read, with a finding, instead of failing.
 	SkipBad bool
-	// Frames says which pictures the statistics look at.
+	// Frames says which images the statistics look at.
 	Frames  stats.FramePolicy
 	Threads int // decoders at once; 0 = the number of CPUs
 	// Sizes of files, in bytes; 0 = the reference's 100 and 200 MiB, 1000 files a folder.
@@ -79,7 +79,7 @@ type EpisodeMap struct {
 	New       int               `json:"new_episode_index"`
 	Length    int               `json:"length"`
 	FromIndex int64             `json:"dataset_from_index"`
-	StartNS   int64             `json:"start_ns,omitempty"` // the stamp of row 0 in the source
+	StartNS   int64             `json:"start_ns,omitempty"` // the timestamp of row 0 in the source
 	Video     map[string]string `json:"video,omitempty"`    // camera → "copied", or why it was encoded
 }
 

@@ -17,7 +17,7 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// panics is a dataset with a camera in which a parser panics: at "gather", "frames", "times", or "raw", where a picture lacks bytes that it says it has.
+// panics is a dataset with a camera in which a parser panics: at "gather", "frames", "times", or "raw", where an image lacks bytes that it says it has.
 type panics struct {
 	*made
 	at      string
@@ -75,9 +75,9 @@ func TestPanic(t *testing.T) {
 	old := groupLeast
 	groupLeast = 1 // each episode has an encoder of its own: those before the bad one are kept
 	t.Cleanup(func() { groupLeast = old })
-	for _, pictures := range []string{"video", "images"} {
-		opt := Options{Pictures: pictures, Threads: 2, Resume: true, Encode: lerobot.VideoConfig{Codec: "h264"}}
-		if pictures == "video" {
+	for _, images := range []string{"video", "images"} {
+		opt := Options{Images: images, Threads: 2, Resume: true, Encode: lerobot.VideoConfig{Codec: "h264"}}
+		if images == "video" {
 			if err := video.CanEncode(t.Context(), video.EncodeConfig{Codec: video.H264, Width: 96, Height: 64, Rate: robocache.Rate{Num: 20, Den: 1}}); err != nil {
 				t.Log(err)
 				continue
@@ -89,11 +89,11 @@ func TestPanic(t *testing.T) {
 		}
 		want := tree(t, whole)
 		places := []string{"gather", "frames", "raw", "times"}
-		if pictures == "video" {
+		if images == "video" {
 			places = places[1:3] // met while they are encoded
 		}
 		for _, at := range places {
-			t.Run(pictures+"/"+at, func(t *testing.T) {
+			t.Run(images+"/"+at, func(t *testing.T) {
 				dst := filepath.Join(t.TempDir(), "out")
 				_, err := ToLeRobot(t.Context(), newPanics(at), dst, opt)
 				var e *robocache.Error
@@ -128,7 +128,7 @@ func TestPanic(t *testing.T) {
 	}
 }
 
-// C11: a panic where the source is laid on a grid, and where its pictures are counted, is an error too.
+// C11: a panic where the source is laid on a grid, and where its images are counted, is an error too.
 func TestPanicOnGrid(t *testing.T) {
 	p := newPanics("times")
 	for i := range p.info.Features {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestPeer opens what we write with LeRobot itself and compares its items with the source: values, stamps, tasks, and pictures decoded from the
+// TestPeer opens what we write with LeRobot itself and compares its items with the source: values, timestamps, tasks, and images decoded from the
 // source by ordinal.
 func TestPeer(t *testing.T) {
 	if testing.Short() {

@@ -16,20 +16,20 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// photographed is a dataset whose pictures are replaced by JPEG of a real camera.
+// photographed is a dataset whose images are replaced by JPEG of a real camera.
 type photographed struct {
 	robocache.Dataset
-	pictures [][]byte
+	images [][]byte
 }
 
 func (p *photographed) Frames(_ context.Context, _ string, rows []robocache.Row, out []robocache.FrameRef) error {
 	for i, r := range rows {
-		out[i] = robocache.FrameRef{Encoded: p.pictures[(7*r.Episode+r.Index)%len(p.pictures)]}
+		out[i] = robocache.FrameRef{Encoded: p.images[(7*r.Episode+r.Index)%len(p.images)]}
 	}
 	return nil
 }
 
-// photographs are pictures of g1_v30_exact, 640×480, as JPEG of quality 90: 43 kB each.
+// photographs are images of g1_v30_exact, 640×480, as JPEG of quality 90: 43 kB each.
 func photographs(b *testing.B, src robocache.Dataset) (out [][]byte) {
 	const key = "observation.images.cam_high"
 	spec := &video.Spec{Pixel: video.RGB8}
@@ -66,7 +66,7 @@ func photographs(b *testing.B, src robocache.Dataset) (out [][]byte) {
 
 // BenchmarkToRows converts without encoding to LeRobot, exact statistics included. MB are those of the source tree. "photos": 640×480 JPEG of a real camera that
 // stay bytes, 12 s an episode; "small": 256×256 drawings, 5 kB each; "g1": 26 joints and 26 commands a row; "rows": 2 and 2. For photos the floor is told too: the same
-// pictures decoded as often as the statistics want them, and the bytes copied once, on one core.
+// images decoded as often as the statistics want them, and the bytes copied once, on one core.
 //
 //	go test ./convert -run - -bench ToRows -benchtime 3x
 func BenchmarkToRows(b *testing.B) {
@@ -75,14 +75,14 @@ func BenchmarkToRows(b *testing.B) {
 	for i := range 400 {
 		many = append(many, i%5)
 	}
-	pictures := photographs(b, g1)
+	images := photographs(b, g1)
 	for _, c := range []struct {
 		name string
 		made robocache.Dataset
 		opt  Options
 		to   []string
 	}{
-		{"photos", &photographed{synthetic(b, synth.Options{Episodes: 12, Seconds: 12, Spread: 0.5, Width: 640, Height: 480, Cameras: 1, Codec: "jpeg"}), pictures}, Options{}, []string{"rlds", "mcap"}},
+		{"photos", &photographed{synthetic(b, synth.Options{Episodes: 12, Seconds: 12, Spread: 0.5, Width: 640, Height: 480, Cameras: 1, Codec: "jpeg"}), images}, Options{}, []string{"rlds", "mcap"}},
 		{"small", synthetic(b, synth.Options{Episodes: 16, Seconds: 4, Spread: 0.5, Width: 256, Height: 256, Cameras: 2, Codec: "jpeg"}), Options{}, []string{"rlds", "mcap"}},
 		{"g1", g1, Options{Episodes: many, Keys: []string{"observation.state", "action"}}, []string{"rlds", "mcap", "robomimic"}},
 		{"rows", synthetic(b, synth.Options{Episodes: 400, Seconds: 10, Spread: 0.5, Cameras: -1}), Options{}, []string{"rlds", "mcap", "robomimic"}},
@@ -110,12 +110,12 @@ func BenchmarkToRows(b *testing.B) {
 				for b.Loop() {
 					if c.name == "photos" {
 						b.StopTimer() // the floor is no part of the conversion
-						_, f := measured(func() { decodeAlone(b, src, pictures) })
+						_, f := measured(func() { decodeAlone(b, src, images) })
 						floor += f
 						b.StartTimer()
 					}
 					_, used := measured(func() {
-						if _, err := ToLeRobot(b.Context(), src, filepath.Join(b.TempDir(), "out"), Options{Pictures: "images", FPS: src.Info().FPS}); err != nil {
+						if _, err := ToLeRobot(b.Context(), src, filepath.Join(b.TempDir(), "out"), Options{Images: "images", FPS: src.Info().FPS}); err != nil {
 							b.Fatal(err)
 						}
 					})
@@ -131,19 +131,19 @@ func BenchmarkToRows(b *testing.B) {
 	}
 }
 
-// decodeAlone decodes as many pictures as the statistics of a dataset look at, and copies all of them once.
-func decodeAlone(b *testing.B, src robocache.Dataset, pictures [][]byte) {
+// decodeAlone decodes as many images as the statistics of a dataset look at, and copies all of them once.
+func decodeAlone(b *testing.B, src robocache.Dataset, images [][]byte) {
 	var buf, kept []byte
 	for e := range src.Info().Episodes {
 		n := src.Len(e)
 		for _, k := range stats.SampleFrames(n) {
 			var err error
-			if buf, err = stats.Still(&robocache.FrameRef{Encoded: pictures[(7*e+k)%len(pictures)]}, &video.Spec{Pixel: video.RGB8}, buf); err != nil {
+			if buf, err = stats.Still(&robocache.FrameRef{Encoded: images[(7*e+k)%len(images)]}, &video.Spec{Pixel: video.RGB8}, buf); err != nil {
 				b.Fatal(err)
 			}
 		}
 		for k := range n {
-			p := pictures[(7*e+k)%len(pictures)]
+			p := images[(7*e+k)%len(images)]
 			kept = append(slices.Grow(kept[:0], len(p)), p...)
 		}
 	}

@@ -83,7 +83,7 @@ type turn struct {
 	bytes    int64
 	findings []robocache.Finding
 	err      error // the episode cannot be read
-	made     error // its pictures cannot be decoded or encoded
+	made     error // its images cannot be decoded or encoded
 }
 
 func (t *turn) find(s robocache.Severity, code string, where robocache.Where, msg string) {
@@ -102,7 +102,7 @@ func (t *turn) size() int64 {
 const (
 	groupRows   = 4096
 	groupPixels = 256 << 20
-	groupStills = 256 // rows, where pictures stay images: they lie in memory with their episode
+	groupStills = 256 // rows, where images stay images: they lie in memory with their episode
 )
 
 // groupLeast is in rows: small datasets are made in few groups rather than in many small ones.
@@ -176,7 +176,7 @@ func (c *conversion) stand() {
 // aheadBytes bounds what lies in memory of episodes that were read ahead.
 const aheadBytes = 1 << 30
 
-// word is what a group's rows declare that they take in memory: numbers twice (as read, and as the column that is made of them), pictures that stay
+// word is what a group's rows declare that they take in memory: numbers twice (as read, and as the column that is made of them), images that stay
 // images as raw pixels, texts not at all.
 func (c *conversion) word(group []int) (n int64) {
 	var row int64 = 8 // the bookkeeping columns, packed

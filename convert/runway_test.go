@@ -81,18 +81,18 @@ func TestRunwayWaits(t *testing.T) {
 
 // A group's word is no less than what its rows take, and not far more where they are numbers.
 func TestWord(t *testing.T) {
-	for _, pictures := range []bool{false, true} {
+	for _, images := range []bool{false, true} {
 		src := newPanics("")
 		src.lengths = []int{4, 20, 6, 3}
-		if !pictures {
+		if !images {
 			src.lengths = []int{400, 500, 600, 300}
 			src.info.Features = src.info.Features[:1]
 		}
-		c := newConversion(src, Options{Pictures: "images", Threads: 1})
+		c := newConversion(src, Options{Images: "images", Threads: 1})
 		if err := c.plan(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		dst := store.NewMem(fmt.Sprint("word-", pictures))
+		dst := store.NewMem(fmt.Sprint("word-", images))
 		cfg := lerobot.WriteConfig{FPS: c.fps, Encoders: 1}
 		for _, f := range c.features {
 			cfg.Features = append(cfg.Features, f.Feature)
@@ -110,8 +110,8 @@ func TestWord(t *testing.T) {
 				}
 				size += turn.size()
 			}
-			if word := c.word(g); word < size || !pictures && word > 3*size {
-				t.Errorf("pictures %v, %v: said %d bytes, takes %d", pictures, g, word, size)
+			if word := c.word(g); word < size || !images && word > 3*size {
+				t.Errorf("images %v, %v: said %d bytes, takes %d", images, g, word, size)
 			}
 		}
 		w.Abort()

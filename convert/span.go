@@ -58,8 +58,8 @@ func shareSpan(ctx context.Context, src, view robocache.Dataset, cfg *align.Conf
 	if late == nil || late.from <= early.to {
 		return nil // offsets, or a span shorter than a step: who writes says that there are no rows
 	}
-	return unshared(info, e, fmt.Sprintf("%s ends at %s, before %s begins at %s (%s to %s, %s to %s)", early.key, stamp(early.to), late.key, stamp(late.from),
-		stamp(early.from), stamp(early.to), stamp(late.from), stamp(late.to)))
+	return unshared(info, e, fmt.Sprintf("%s ends at %s, before %s begins at %s (%s to %s, %s to %s)", early.key, timestamp(early.to), late.key, timestamp(late.from),
+		timestamp(early.from), timestamp(early.to), timestamp(late.from), timestamp(late.to)))
 }
 
 func unshared(info *robocache.Info, episode int, what string) error {
@@ -67,8 +67,8 @@ func unshared(info *robocache.Info, episode int, what string) error {
 		Hint: `leave a stream out with --keys, shift one ("offset" in the --align file), or take all time that some stream has ("extent": "union")`}
 }
 
-// stamp writes nanoseconds as seconds.
-func stamp(ns int64) string {
+// timestamp writes nanoseconds as seconds.
+func timestamp(ns int64) string {
 	sign, u := "", uint64(ns)
 	if ns < 0 {
 		sign, u = "-", -u

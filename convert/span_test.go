@@ -29,7 +29,7 @@ func (a *apart) Times(ctx context.Context, e int, key string) ([]int64, error) {
 	return out, err
 }
 
-// Streams that share no span of time are refused by name, with the stamps that do not meet, by every writer that wants one grid; nothing is left.
+// Streams that share no span of time are refused by name, with the timestamps that do not meet, by every writer that wants one grid; nothing is left.
 func TestNoSharedSpan(t *testing.T) {
 	made := synthetic(t, bent)
 	key := ""
@@ -48,14 +48,14 @@ func TestNoSharedSpan(t *testing.T) {
 		dst := filepath.Join(t.TempDir(), "new", "out")
 		_, err := Write(t.Context(), src, format, dst, Options{FPS: hz}, nil)
 		var e *robocache.Error
-		if !errors.Is(err, robocache.ErrMisuse) || !errors.As(err, &e) || !strings.Contains(e.Msg, "share no span") || !strings.Contains(e.Msg, key) || !strings.Contains(e.Msg, stamp(times[0])) || !strings.Contains(e.Hint, "union") {
+		if !errors.Is(err, robocache.ErrMisuse) || !errors.As(err, &e) || !strings.Contains(e.Msg, "share no span") || !strings.Contains(e.Msg, key) || !strings.Contains(e.Msg, timestamp(times[0])) || !strings.Contains(e.Hint, "union") {
 			t.Errorf("%s: %v", format, err)
 		}
 		if _, err := os.Stat(filepath.Dir(dst)); !os.IsNotExist(err) {
 			t.Errorf("%s: a folder is left", format)
 		}
 	}
-	opt := Options{Align: &align.Config{HZ: hz, Extent: key}, Pictures: "images"}
+	opt := Options{Align: &align.Config{HZ: hz, Extent: key}, Images: "images"}
 	if _, err := Write(t.Context(), src, "zarr", filepath.Join(t.TempDir(), "out"), opt, nil); err != nil && strings.Contains(err.Error(), "share no span") {
 		t.Errorf("another extent: %v", err)
 	}

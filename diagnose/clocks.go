@@ -62,17 +62,17 @@ func (x *examination) compare(e int, f *robocache.Feature, a, b string, base, ot
 	drifts := moved > 2e6 && moved > 6*rest
 	shift, gain := offset, 0.0
 	if drifts {
-		// At the first stamp, from where align counts; and of a against b, whose stamps are taken to be right.
+		// At the first timestamp, from where align counts; and of a against b, whose timestamps are taken to be right.
 		shift, gain = median(less(diff, at, slope)), 1/(1+slope)-1
 	}
 	const avoid = "one clock for all streams (option clock=) avoids it"
-	mend := fmt.Sprintf("%s brings it onto %s, if that is the clock that the others share", x.correction(f, shift/1e9, gain), b)
-	either := avoid + "; or " + mend
+	hint := fmt.Sprintf("%s brings it onto %s, if that is the clock that the others share", x.correction(f, shift/1e9, gain), b)
+	either := avoid + "; or " + hint
 	if step != 0 { // no constant takes that back
-		mend, either = avoid, avoid
+		hint, either = avoid, avoid
 	}
 	if math.Abs(offset) > 20e6 {
-		x.add(robocache.SeverityInfo, "clock-offset", where, 0, mend,
+		x.add(robocache.SeverityInfo, "clock-offset", where, 0, hint,
 			"%s runs %.3f ms after %s (median; spread %.3f ms)", b, offset/1e6, a, noise/1e6)
 	}
 	if drifts {

@@ -15,7 +15,7 @@ import (
 // pair is an arm seen by its encoders (100 Hz, position) and by a sensor at its tip (333 Hz, speed), whose clock is wrong by a known amount.
 type pair struct {
 	info      robocache.Info
-	times     map[string][]int64 // stamps as recorded
+	times     map[string][]int64 // timestamps as recorded
 	taken     map[string][]int64 // when the rows were taken
 	nan       bool
 	step      float64 // s by which the sensor's header clock steps, amid the recording
@@ -153,7 +153,7 @@ func TestOffset(t *testing.T) {
 				continue
 			}
 			got := measured(t, f[0].Message)
-			if math.Abs(got-offset*1e3) > 2 || !strings.Contains(f[0].Mend, `align={"offset":{"imu":`) {
+			if math.Abs(got-offset*1e3) > 2 || !strings.Contains(f[0].Hint, `align={"offset":{"imu":`) {
 				t.Errorf("offset %v: measured %v ms: %+v", offset, got, f[0])
 			}
 		}
@@ -183,7 +183,7 @@ func TestLateMotion(t *testing.T) {
 		p := newPair(c.seconds, 0.110, 0)
 		p.from, p.to = c.from, c.to
 		f := found(t, p)["stream-offset"]
-		if len(f) != 1 || math.Abs(measured(t, f[0].Message)-110) > 2 || !strings.Contains(f[0].Mend, `align={"offset":{"imu":-0.1`) {
+		if len(f) != 1 || math.Abs(measured(t, f[0].Message)-110) > 2 || !strings.Contains(f[0].Hint, `align={"offset":{"imu":-0.1`) {
 			t.Errorf("%s: %+v", name, f)
 		}
 	}
@@ -240,14 +240,14 @@ func TestClockStep(t *testing.T) {
 		if s := f["clock-step"]; step > 0 && (len(s) != 1 || math.Abs(measured(t, s[0].Message)+step*1e3) > 0.5 || s[0].Where["index"] != 9990) || step < 0 && len(s) != 0 {
 			t.Errorf("step of %v s: %+v", step, s)
 		}
-		if d := f["clock-drift"]; step > 0 && (len(d) != 1 || math.Abs(measured(t, d[0].Message)-80) > 5 || strings.Contains(d[0].Mend, "align=") || d[0].Where["index"] != nil) {
+		if d := f["clock-drift"]; step > 0 && (len(d) != 1 || math.Abs(measured(t, d[0].Message)-80) > 5 || strings.Contains(d[0].Hint, "align=") || d[0].Where["index"] != nil) {
 			t.Errorf("step of %v s: drift %+v", step, d)
 		}
 	}
 }
 
 // TestStamps is D2 and D5.
-func TestStamps(t *testing.T) {
+func TestTimestamps(t *testing.T) {
 	p := newPair(20, 0, 0)
 	j := p.times["joints"]
 	p.nan = true
@@ -258,13 +258,13 @@ func TestStamps(t *testing.T) {
 	m := p.times["imu"]
 	p.times["imu"], p.taken["imu"] = m[333:], p.taken["imu"][333:]
 	f := found(t, p)
-	for code, says := range map[string]string{"gap": "lasts 0.410 s", "repeated-stamps": "1 of 2000", "late-start": "begins 1.0", "not-finite": "1 values", "early-end": "ends 0.39"} {
+	for code, says := range map[string]string{"gap": "lasts 0.410 s", "repeated-timestamps": "1 of 2000", "late-start": "begins 1.0", "not-finite": "1 values", "early-end": "ends 0.39"} {
 		if len(f[code]) != 1 || !strings.Contains(f[code][0].Message, says) {
 			t.Errorf("%s: %+v", code, f[code])
 		}
 	}
 	j[100] = j[90]
-	if b := found(t, p)["stamps-go-back"]; len(b) != 1 || b[0].Where["index"] != 100 {
+	if b := found(t, p)["timestamps-go-back"]; len(b) != 1 || b[0].Where["index"] != 100 {
 		t.Errorf("back: %+v", b)
 	}
 }

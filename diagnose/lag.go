@@ -26,17 +26,17 @@ func (x *examination) pair(e int, a, b []motion, first int64) (alike, said bool)
 	}
 	middle := line.of(float64(len(p.v)) / motionRate / 2)
 	where := robocache.Where{"episode": e, "stream": q.f.Key, "beside": p.f.Key}
-	mend := x.mend(q, line, first) + " takes it back, if this stream is the one that is wrong"
+	hint := x.hint(q, line, first) + " takes it back, if this stream is the one that is wrong"
 	// Half the coarser period is what such streams cannot tell; a weaker likeness tells less, and so does a motion that is one jump (a gripper that
 	// is open or shut): it fell anywhere between two samples, of either stream.
 	blind := float64(max(p.step, q.step))/2e9*(1+math.Sqrt(p.jump()*q.jump())) + 0.1*(1-r)
 	if math.Abs(middle) > max(blind, 0.002) {
-		x.add(robocache.SeverityWarning, "stream-offset", where, 0, mend, "moves %.1f ms after %s (correlation %.2f of its %s with the %s there)", middle*1e3, p.f.Key, r, q.kind, p.kind)
+		x.add(robocache.SeverityWarning, "stream-offset", where, 0, hint, "moves %.1f ms after %s (correlation %.2f of its %s with the %s there)", middle*1e3, p.f.Key, r, q.kind, p.kind)
 		said = true
 	}
 	if drifts {
 		span := float64(len(p.v)) / motionRate
-		x.add(robocache.SeverityWarning, "stream-drift", where, 0, mend, "drifts by %.0f ppm against %s (%.1f ms over %.1f s)", line.drift*1e6, p.f.Key, line.drift*span*1e3, span)
+		x.add(robocache.SeverityWarning, "stream-drift", where, 0, hint, "drifts by %.0f ppm against %s (%.1f ms over %.1f s)", line.drift*1e6, p.f.Key, line.drift*span*1e3, span)
 		said = true
 	}
 	return true, said
@@ -81,7 +81,7 @@ func likest(a, b []motion) (p, q *motion, best peak) {
 	return p, q, best
 }
 
-// taken is a motion with a lag taken off its stamps.
+// taken is a motion with a lag taken off its timestamps.
 func (m *motion) taken(l lag, first int64) *motion {
 	out := *m
 	out.sums = nil
@@ -137,14 +137,14 @@ func drift(p, q *motion, l lag, first int64) (lag, bool) {
 	return l, moved > 0.003 && moved > 5*rest
 }
 
-// mend is what align= takes to bring the streams of a motion's clock back, as JSON that Python reads too.
-func (x *examination) mend(q *motion, l lag, first int64) string {
-	// Where the stream's first stamp lies on the other clock: align counts drift from there.
+// hint is what align= takes to bring the streams of a motion's clock back, as JSON that Python reads too.
+func (x *examination) hint(q *motion, l lag, first int64) string {
+	// Where the stream's first timestamp lies on the other clock: align counts drift from there.
 	start := (float64(q.first-first)/1e9 - l.at) / (1 + l.drift)
 	return x.correction(q.f, -l.of(start), l.drift)
 }
 
-// correction is an align= for all streams on the clock of f: seconds are added to their stamps, and a drift (s/s) is taken off.
+// correction is an align= for all streams on the clock of f: seconds are added to their timestamps, and a drift (s/s) is taken off.
 func (x *examination) correction(f *robocache.Feature, offset, drift float64) string {
 	type number = json.Number
 	c := struct {

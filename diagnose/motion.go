@@ -26,9 +26,9 @@ type motion struct {
 	v     []float64
 	valid []bool    // the grid point lies inside the stream
 	step  int64     // the stream's period
-	at    []int64   // stamps of …
+	at    []int64   // timestamps of …
 	raw   []float64 // … what v was made of
-	first int64     // the stream's first stamp in the episode
+	first int64     // the stream's first timestamp in the episode
 	sums  *running  // made when they are first asked for
 }
 

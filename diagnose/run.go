@@ -34,7 +34,7 @@ func Run(ctx context.Context, ds robocache.Dataset, opt robocache.DiagnoseOption
 	}
 	x.findings = append(opening, x.findings...)
 	if info.Format == "lerobot" {
-		// Its doctor looks at every row and picture, on the one clock that it has.
+		// Its doctor looks at every row and image, on the one clock that it has.
 		return x.findings, nil
 	}
 	episodes := opt.Episodes
@@ -72,18 +72,18 @@ type examination struct {
 	strange  map[string]int64 // stream → values that are not finite
 }
 
-func (x *examination) add(sev robocache.Severity, code string, where robocache.Where, count int64, mend, format string, args ...any) {
+func (x *examination) add(sev robocache.Severity, code string, where robocache.Where, count int64, hint, format string, args ...any) {
 	if len(x.findings) >= maxFindings {
 		x.dropped++
 		return
 	}
-	x.findings = append(x.findings, robocache.Finding{Severity: sev, Code: code, Where: where, Message: fmt.Sprintf(format, args...), Mend: mend, Count: count})
+	x.findings = append(x.findings, robocache.Finding{Severity: sev, Code: code, Where: where, Message: fmt.Sprintf(format, args...), Hint: hint, Count: count})
 }
 
 // errTimeless says that nothing is known of when a stream's rows were.
-var errTimeless = errors.New("rows without stamps")
+var errTimeless = errors.New("rows without timestamps")
 
-// line is one stream of an episode with its stamps.
+// line is one stream of an episode with its timestamps.
 type line struct {
 	f     *robocache.Feature
 	times []int64
@@ -113,19 +113,19 @@ func (x *examination) episode(e int) {
 			// Rows without a clock: nothing is wrong with them, and their values are looked at.
 			if !x.timeless {
 				x.timeless = true
-				x.add(robocache.SeverityInfo, "no-rate", nil, 0, "--rows-hz says the rate of the rows, in Python rows_hz=", "the data says nothing of time: stamps, gaps and clocks are not looked at")
+				x.add(robocache.SeverityInfo, "no-rate", nil, 0, "--rows-hz says the rate of the rows, in Python rows_hz=", "the data says nothing of time: timestamps, gaps and clocks are not looked at")
 			}
 			timeless = append(timeless, line{f, make([]int64, rows)})
 			continue
 		}
 		if err != nil {
-			x.add(robocache.SeverityError, "unreadable-stamps", robocache.Where{"episode": e, "stream": f.Key}, 0, "", "%v", err)
+			x.add(robocache.SeverityError, "unreadable-timestamps", robocache.Where{"episode": e, "stream": f.Key}, 0, "", "%v", err)
 			continue
 		}
 		lines = append(lines, line{f, times})
 		if !byClock[f.Clock] {
 			byClock[f.Clock] = true
-			x.stamps(e, f, times)
+			x.timestamps(e, f, times)
 			x.clocks(e, f)
 		}
 	}

@@ -35,7 +35,7 @@ func (x *examination) values(e int, l *line) {
 		case l.f.Kind == robocache.KindText || l.f.Kind == robocache.KindEvent:
 			_, err = x.ds.Text(x.ctx, l.f.Key, names[:k])
 		case l.f.Kind == robocache.KindImage:
-			err = x.pictures(e, l.f, names[:k])
+			err = x.images(e, l.f, names[:k])
 		case l.f.Kind == robocache.KindVideo:
 			return // the format's own doctor knows its files
 		case l.f.Ragged():
@@ -78,27 +78,27 @@ func (x *examination) count(f *robocache.Feature, raw []byte) {
 	}
 }
 
-// pictures reads the sizes of still pictures, and with Decode their pixels.
-func (x *examination) pictures(e int, f *robocache.Feature, rows []robocache.Row) error {
+// images reads the sizes of still images, and with Decode their pixels.
+func (x *examination) images(e int, f *robocache.Feature, rows []robocache.Row) error {
 	refs := make([]robocache.FrameRef, len(rows))
 	if err := x.ds.Frames(x.ctx, f.Key, rows, refs); err != nil {
 		return err
 	}
 	for i := range refs {
 		if refs[i].Missing {
-			x.add(robocache.SeverityWarning, "missing-picture", robocache.Where{"episode": e, "stream": f.Key, "row": rows[i].Index}, 0, "", "the row has no picture")
+			x.add(robocache.SeverityWarning, "missing-image", robocache.Where{"episode": e, "stream": f.Key, "row": rows[i].Index}, 0, "", "the row has no image")
 			continue
 		}
-		info, err := video.PictureSize(&refs[i])
+		info, err := video.ImageSize(&refs[i])
 		if err == nil && x.opt.Decode {
 			spec := video.Spec{Pixel: video.RGB8}
 			if info.Channels == 1 && f.DType != robocache.Uint8 {
 				continue
 			}
-			err = video.DecodePicture(&refs[i], &spec, make([]byte, info.Height*info.Width*3))
+			err = video.DecodeImage(&refs[i], &spec, make([]byte, info.Height*info.Width*3))
 		}
 		if err != nil {
-			x.add(robocache.SeverityError, "unreadable-picture", robocache.Where{"episode": e, "stream": f.Key, "row": rows[i].Index}, 0, "", "%v", err)
+			x.add(robocache.SeverityError, "unreadable-image", robocache.Where{"episode": e, "stream": f.Key, "row": rows[i].Index}, 0, "", "%v", err)
 		}
 	}
 	return nil

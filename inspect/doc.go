@@ -1,5 +1,5 @@
 // Package inspect says what is in a dataset, for people and for machines: a summary of the whole, one episode's
-// streams with their stamps, and a contact sheet to look at.
+// streams with their timestamps, and a contact sheet to look at.
 //
 // # Contract
 //

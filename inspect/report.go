@@ -34,11 +34,11 @@ type Stream struct {
 	Kind     robocache.Kind  `json:"kind"`
 	DType    robocache.DType `json:"dtype"`
 	Shape    []int           `json:"shape"`
-	RateHz   float64         `json:"rate_hz,omitempty"`       // absent: not declared, and too few stamps to tell
+	RateHz   float64         `json:"rate_hz,omitempty"`       // absent: not declared, and too few timestamps to tell
 	Measured bool            `json:"rate_measured,omitempty"` // RateHz is 1 ÷ the median step of the first episode that shows one
 	Clock    string          `json:"clock,omitempty"`
 	Codec    string          `json:"codec,omitempty"`
-	GOP      float64         `json:"gop,omitempty"` // pictures a sync sample, in the first file
+	GOP      float64         `json:"gop,omitempty"` // images a sync sample, in the first file
 	Height   int             `json:"height,omitempty"`
 	Width    int             `json:"width,omitempty"`
 	Problem  string          `json:"problem,omitempty"` // why the first file could not be read
@@ -87,7 +87,7 @@ func Dataset(ctx context.Context, ds robocache.Dataset) (*Report, error) {
 	}
 	stats, err := ds.Stats(ctx)
 	if err != nil {
-		r.Findings = append(r.Findings, robocache.Finding{Severity: robocache.SeverityWarning, Code: "unreadable-stats", Message: err.Error(), Mend: "run 'robocache stats --write'"})
+		r.Findings = append(r.Findings, robocache.Finding{Severity: robocache.SeverityWarning, Code: "unreadable-stats", Message: err.Error(), Hint: "run 'robocache stats --write'"})
 	}
 	r.Stats = Stats(stats)
 	r.Bytes = sizes(ctx, ds)
@@ -135,7 +135,7 @@ func stream(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, m *
 	return s, nil
 }
 
-// firstFile is the file of the first picture of an episode; "" where it has none. The first rows of a masked camera mostly have none.
+// firstFile is the file of the first image of an episode; "" where it has none. The first rows of a masked camera mostly have none.
 func firstFile(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, ep int) (string, error) {
 	n := 1
 	if f.Masked {

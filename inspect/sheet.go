@@ -228,7 +228,7 @@ func decodeTiles(ctx context.Context, ds robocache.Dataset, refs []robocache.Fra
 				ordinals[k] = refs[i].Ordinal
 			}
 			for _, g := range video.Plan(file.Index, ordinals) {
-				err := pool.Decode(ctx, file, g, func(ordinal int, pic video.Picture) error {
+				err := pool.Decode(ctx, file, g, func(ordinal int, pic video.Frame) error {
 					if err := pic.Convert(spec, rgb); err != nil {
 						return err
 					}

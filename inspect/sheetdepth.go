@@ -8,18 +8,18 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// stillTile decodes a still picture as RGB; depth is shown in grey, near is bright, no measurement black.
+// stillTile decodes a still image as RGB; depth is shown in grey, near is bright, no measurement black.
 func stillTile(ref *robocache.FrameRef, spec *video.Spec, rgb []byte) error {
-	info, err := video.PictureSize(ref)
+	info, err := video.ImageSize(ref)
 	if err != nil {
 		return err
 	}
 	if info.DType == robocache.Uint8 {
-		return video.DecodePicture(ref, spec, rgb)
+		return video.DecodeImage(ref, spec, rgb)
 	}
 	deep := video.Spec{Width: spec.Width, Height: spec.Height, Pixel: video.DepthMM}
 	raw := make([]byte, len(rgb)/3*4)
-	if err := video.DecodePicture(ref, &deep, raw); err != nil {
+	if err := video.DecodeImage(ref, &deep, raw); err != nil {
 		return err
 	}
 	at := func(i int) float64 { return float64(math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:]))) }

@@ -52,13 +52,13 @@ func fused(t *testing.T, values, times, targets Tensor, rule Rule) (out, valid [
 // TestEarlier holds the rows of specs/kernels.md section 8 that are about resample and fuse: what the earlier RoboCache got wrong.
 func TestEarlier(t *testing.T) {
 	const B, S, T, D = 32, 5, 7, 6
-	stamps, aims := int64Tensor(0, 10, 20, 30, 40), int64Tensor(-5, 0, 5, 17, 33, 40, 50)
+	timestamps, aims := int64Tensor(0, 10, 20, 30, 40), int64Tensor(-5, 0, 5, 17, 33, 40, 50)
 	data := ramp(robocache.Float32, B, S, D)
 	// linspace(...).expand(B, -1) is times of one row, for every entry.
-	expanded, aimed := stamps, aims
+	expanded, aimed := timestamps, aims
 	expanded.Shape, expanded.Stride = []int{B, S}, []int{0, 1}
 	aimed.Shape, aimed.Stride = []int{B, T}, []int{0, 1}
-	contiguous := Tensor{DType: robocache.Int64, Shape: []int{B, S}, Data: bytes.Repeat(stamps.Data, B)}
+	contiguous := Tensor{DType: robocache.Int64, Shape: []int{B, S}, Data: bytes.Repeat(timestamps.Data, B)}
 	want, _ := fused(t, data, contiguous, aims, Rule{})
 	got, _ := fused(t, data, expanded, aimed, Rule{})
 	if !bytes.Equal(got, want) {
@@ -74,8 +74,8 @@ func TestEarlier(t *testing.T) {
 	for i := 0; i < len(data.Data); i += 8 {
 		dense.Data = append(dense.Data, data.Data[i:i+4]...)
 	}
-	got, _ = fused(t, every, stamps, aims, Rule{})
-	if want, _ = fused(t, dense, stamps, aims, Rule{}); !bytes.Equal(got, want) {
+	got, _ = fused(t, every, timestamps, aims, Rule{})
+	if want, _ = fused(t, dense, timestamps, aims, Rule{}); !bytes.Equal(got, want) {
 		t.Error("every second channel differs from contiguous data")
 	}
 	// x(t) = t on [0, 1], asked at 2 and -1, alone and with another stream.
@@ -89,11 +89,11 @@ func TestEarlier(t *testing.T) {
 	if err := (Reference{}).Fuse(&FuseOp{Series: []Series{s, s}, Targets: float64Tensor(2, -1), Out: *out}); err != nil || read(out.Data, 0) != 1 || read(out.Data, 1) != 1 || read(out.Data, 2) != 0 {
 		t.Errorf("fused: %v, %v", out.Data, err)
 	}
-	// Stamps that float32 cannot tell from each other.
+	// Timestamps that float32 cannot tell from each other.
 	const e = 1_760_000_000_000_000_000
 	got, _ = fused(t, floats([]int{1, 3, 1}, 1, 2, 3), int64Tensor(e, e+100_000_000, e+50_000_000_000), int64Tensor(e, e+100_000_000, e+50_000_000_000), Rule{})
 	if read(got, 0) != 1 || read(got, 1) != 2 || read(got, 2) != 3 {
-		t.Errorf("epoch stamps: %v", got)
+		t.Errorf("epoch timestamps: %v", got)
 	}
 	// More targets than a grid's second axis has places.
 	many := make([]int64, 70_000)

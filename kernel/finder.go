@@ -6,14 +6,14 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// stamp is a time: ns, or under AsGiven seconds.
-type stamp interface{ int64 | float64 }
+// timestamp is a time: ns, or under AsGiven seconds.
+type timestamp interface{ int64 | float64 }
 
-// segment is a pair of samples at distinct stamps; a < 0 where there is none.
+// segment is a pair of samples at distinct timestamps; a < 0 where there is none.
 type segment struct{ a, b int }
 
-// ends finds the pairs of samples that extrapolation before the first and after the last stamp goes through (K15).
-func ends[T stamp](src []T) (first, last segment) {
+// ends finds the pairs of samples that extrapolation before the first and after the last timestamp goes through (K15).
+func ends[T timestamp](src []T) (first, last segment) {
 	first, last = segment{-1, -1}, segment{-1, -1}
 	n := len(src)
 	if n < 2 || src[0] == src[n-1] {
@@ -26,7 +26,7 @@ func ends[T stamp](src []T) (first, last segment) {
 }
 
 // finder fills the rows of one plan.
-type finder[T stamp] struct {
+type finder[T timestamp] struct {
 	src         []T
 	rule        *Rule
 	maxGap      T
@@ -37,7 +37,7 @@ type finder[T stamp] struct {
 	lo, hi      int // mean: the last window, to move on from
 }
 
-// row decides target i at time t, where ub stamps are ≤ t.
+// row decides target i at time t, where ub timestamps are ≤ t.
 func (f *finder[T]) row(i int, t T, ub int) error {
 	s, k := f.src, ub-1
 	switch {
@@ -128,7 +128,7 @@ func (f *finder[T]) outside(i int, t T, edge int, line segment) error {
 	return nil
 }
 
-// mean takes the window around t, which lies inside the data; k is the last stamp ≤ t. It exists in ns only.
+// mean takes the window around t, which lies inside the data; k is the last timestamp ≤ t. It exists in ns only.
 func (f *finder[T]) mean(i int, t T, k int) error {
 	s := f.src
 	from, to := max(t-T(f.rule.Before), s[0]), t+min(T(f.rule.After), MaxTime-1-max(t, 0))
@@ -157,21 +157,21 @@ func (f *finder[T]) mean(i int, t T, k int) error {
 	return nil
 }
 
-func unit[T stamp](t T) string {
+func unit[T timestamp](t T) string {
 	if _, ok := any(t).(float64); ok {
 		return "s"
 	}
 	return "ns"
 }
 
-// upperFrom is the number of stamps ≤ t. It gallops from the answer of the row before: ascending targets cost O(S + T)
+// upperFrom is the number of timestamps ≤ t. It gallops from the answer of the row before: ascending targets cost O(S + T)
 // in all, any other order O(log S) a row.
-func upperFrom[T stamp](src []T, from int, t T) int { return search(src, from, t, true) }
+func upperFrom[T timestamp](src []T, from int, t T) int { return search(src, from, t, true) }
 
-// lowerFrom is the number of stamps < t, galloping from an earlier answer.
-func lowerFrom[T stamp](src []T, from int, t T) int { return search(src, from, t, false) }
+// lowerFrom is the number of timestamps < t, galloping from an earlier answer.
+func lowerFrom[T timestamp](src []T, from int, t T) int { return search(src, from, t, false) }
 
-func search[T stamp](src []T, from int, t T, equal bool) int {
+func search[T timestamp](src []T, from int, t T, equal bool) int {
 	before := func(k int) bool { return src[k] < t || equal && src[k] == t }
 	lo, hi := 0, len(src) // invariant: before(lo-1), not before(hi)
 	if from > 0 && !before(from-1) {

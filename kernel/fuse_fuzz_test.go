@@ -12,7 +12,7 @@ import (
 )
 
 // FuzzFuse holds linear resampling of float32 to rationals: the value within the contract's bound, the validity exactly; and to what must hold
-// whatever the numbers are: each target row stands alone, an entry is the same alone as in a batch, and stamps out of order are refused.
+// whatever the numbers are: each target row stands alone, an entry is the same alone as in a batch, and timestamps out of order are refused.
 func FuzzFuse(f *testing.F) {
 	f.Add([]byte{3, 10, 0, 20}, []byte{0, 5, 10, 11, 40, 200}, []byte{1, 2, 3, 4, 0xff, 0x7f, 0x80, 0x3f, 0, 0, 0x80, 0x7f}, int64(0), uint8(1), uint8(0))
 	f.Add([]byte{0, 0, 1}, []byte{0}, []byte{9}, int64(1_760_000_000_000_000_000), uint8(0), uint8(30))
@@ -22,7 +22,7 @@ func FuzzFuse(f *testing.F) {
 			return
 		}
 		const D = 2
-		stamps, now, ordered := make([]int64, len(gaps)), base, true
+		timestamps, now, ordered := make([]int64, len(gaps)), base, true
 		for i, g := range gaps {
 			if g == 255 { // back in time
 				now -= 3
@@ -30,7 +30,7 @@ func FuzzFuse(f *testing.F) {
 			} else {
 				now += int64(g)
 			}
-			stamps[i] = now
+			timestamps[i] = now
 		}
 		targets := make([]int64, len(aims))
 		for i, a := range aims {
@@ -44,10 +44,10 @@ func FuzzFuse(f *testing.F) {
 		}
 		rule := Rule{Edge: Edge(edge % 3), MaxGap: int64(gap)}
 		out, valid := zeros(robocache.Float32, 1, len(aims), D), zeros(robocache.Uint8, 1, len(aims), 1)
-		err := Reference{}.Fuse(&FuseOp{Series: []Series{{Values: values, Times: int64Tensor(stamps...), Rule: rule}}, Targets: int64Tensor(targets...), Out: *out, Valid: valid})
+		err := Reference{}.Fuse(&FuseOp{Series: []Series{{Values: values, Times: int64Tensor(timestamps...), Rule: rule}}, Targets: int64Tensor(targets...), Out: *out, Valid: valid})
 		if !ordered {
 			if !errors.Is(err, robocache.ErrMalformed) {
-				t.Fatalf("stamps %v: %v", stamps, err)
+				t.Fatalf("timestamps %v: %v", timestamps, err)
 			}
 			return
 		}
@@ -57,18 +57,18 @@ func FuzzFuse(f *testing.F) {
 		for i, at := range targets {
 			// The row alone, and in a batch of two expanded entries.
 			alone, flag := zeros(robocache.Float32, 1, 1, D), zeros(robocache.Uint8, 1, 1, 1)
-			if err := (Reference{}).Fuse(&FuseOp{Series: []Series{{Values: values, Times: int64Tensor(stamps...), Rule: rule}}, Targets: int64Tensor(at), Out: *alone, Valid: flag}); err != nil {
+			if err := (Reference{}).Fuse(&FuseOp{Series: []Series{{Values: values, Times: int64Tensor(timestamps...), Rule: rule}}, Targets: int64Tensor(at), Out: *alone, Valid: flag}); err != nil {
 				t.Fatal(err)
 			}
 			if !bytes.Equal(alone.Data, out.Data[4*D*i:4*D*(i+1)]) || flag.Data[0] != valid.Data[i] {
 				t.Fatalf("target %d at %d is another alone", i, at)
 			}
-			k := sort.Search(len(stamps), func(j int) bool { return stamps[j] > at }) - 1
-			inside := k >= 0 && (stamps[k] == at || k+1 < len(stamps))
-			between := inside && stamps[k] != at
-			ok := inside && !(between && gap > 0 && stamps[k+1]-stamps[k] > int64(gap))
+			k := sort.Search(len(timestamps), func(j int) bool { return timestamps[j] > at }) - 1
+			inside := k >= 0 && (timestamps[k] == at || k+1 < len(timestamps))
+			between := inside && timestamps[k] != at
+			ok := inside && !(between && gap > 0 && timestamps[k+1]-timestamps[k] > int64(gap))
 			if ok != (valid.Data[i] == 1) {
-				t.Fatalf("target %d at %d among %v: valid %d", i, at, stamps, valid.Data[i])
+				t.Fatalf("target %d at %d among %v: valid %d", i, at, timestamps, valid.Data[i])
 			}
 			if !inside {
 				continue
@@ -85,14 +85,14 @@ func FuzzFuse(f *testing.F) {
 						t.Fatalf("exact hit %d: %x, want %x", i, math.Float32bits(got), math.Float32bits(v0))
 					}
 				default:
-					within(t, got, v0, read(values.Data, D*(k+1)+c), at-stamps[k], stamps[k+1]-stamps[k])
+					within(t, got, v0, read(values.Data, D*(k+1)+c), at-timestamps[k], timestamps[k+1]-timestamps[k])
 				}
 			}
 		}
 		two := values
 		two.Shape, two.Stride = []int{2, len(gaps), D}, []int{0, D, 1}
 		both := zeros(robocache.Float32, 2, len(aims), D)
-		if err := (Reference{}).Fuse(&FuseOp{Series: []Series{{Values: two, Times: int64Tensor(stamps...), Rule: rule}}, Targets: int64Tensor(targets...), Out: *both}); err != nil {
+		if err := (Reference{}).Fuse(&FuseOp{Series: []Series{{Values: two, Times: int64Tensor(timestamps...), Rule: rule}}, Targets: int64Tensor(targets...), Out: *both}); err != nil {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(both.Data, append(bytes.Clone(out.Data), out.Data...)) {

@@ -2,7 +2,7 @@ package kernel
 
 import "github.com/goatnote-inc/robocache"
 
-// Rule says how a stream's values are found among its stamps.
+// Rule says how a stream's values are found among its timestamps.
 type Rule struct {
 	Mode          Mode
 	Edge          Edge
@@ -18,7 +18,7 @@ type Rule struct {
 
 // Epilogue is what happens to values before the only rounding, in this order: x/255, normalise, clip, augment, cast (K10).
 type Epilogue struct {
-	Unit    bool // x/255: pictures
+	Unit    bool // x/255: images
 	Norm    *Norm
 	Plane   int // neighbouring columns that share one entry of Norm: column c has entry (c / Plane) % len; 0 = 1
 	Clip    *[2]float32

@@ -20,19 +20,19 @@ func TestGradientIsAdjoint(t *testing.T) {
 				binary.LittleEndian.PutUint64(x.Data[o:], math.Float64bits(rng.NormFloat64()))
 			}
 		}
-		stamps := make([]int64, 0, B*S)
+		timestamps := make([]int64, 0, B*S)
 		for range B {
 			now := int64(0)
 			for range S {
 				now += int64(rng.IntN(20))
-				stamps = append(stamps, now)
+				timestamps = append(timestamps, now)
 			}
 		}
 		targets := make([]int64, B*T)
 		for i := range targets {
 			targets[i] = int64(rng.IntN(20*(S+1))) - 10
 		}
-		times, aims := int64Tensor(stamps...), int64Tensor(targets...)
+		times, aims := int64Tensor(timestamps...), int64Tensor(targets...)
 		times.Shape, aims.Shape = []int{B, S}, []int{B, T}
 		values, out, g, grad := zeros(robocache.Float64, B, S, D), zeros(robocache.Float64, B, T, D), zeros(robocache.Float64, B, T, D), zeros(robocache.Float64, B, S, D)
 		fill(values)

@@ -56,7 +56,7 @@ type Edge uint8
 const (
 	Clamp       Edge = iota // the edge sample; in a gap what the mode gives
 	Mask                    // zero bits
-	Extrapolate             // linear and angle: the line through the two nearest distinct stamps; else hold
+	Extrapolate             // linear and angle: the line through the two nearest distinct timestamps; else hold
 	ErrorEdge               // no output
 )
 

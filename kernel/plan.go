@@ -20,7 +20,7 @@ const (
 // changed once the plan is in use, and may then be read by many goroutines.
 type Plan struct {
 	Mode        Mode
-	Sources     int // number of source stamps
+	Sources     int // number of source timestamps
 	Kind        []Kind
 	Left, Right []int32
 	Weight      []float64 // (t - s[Left]) / (s[Right] - s[Left]) in float64; outside [0,1] where the policy extrapolates

@@ -8,12 +8,12 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// MaxTime bounds stamps and targets in ns, so that no difference of two overflows (K13).
+// MaxTime bounds timestamps and targets in ns, so that no difference of two overflows (K13).
 const MaxTime = 1 << 62
 
 // NewPlan finds the source samples of each target. src must not decrease; targets may come in any order.
 func NewPlan(src, targets []int64, rule Rule) (*Plan, error) {
-	if err := CheckStamps(src); err != nil {
+	if err := CheckTimestamps(src); err != nil {
 		return nil, err
 	}
 	if err := rule.checkTime(); err != nil {
@@ -62,7 +62,7 @@ func makePlan(mode Mode, n int) *Plan {
 }
 
 // fill decides every row. Under leftOpen an exact hit belongs to the interval that ends there (K14).
-func fill[T stamp](p *Plan, src, targets []T, rule *Rule, gap T, epsilon float64, leftOpen bool) error {
+func fill[T timestamp](p *Plan, src, targets []T, rule *Rule, gap T, epsilon float64, leftOpen bool) error {
 	p.Sources = len(src)
 	f := finder[T]{src: src, rule: rule, maxGap: gap, epsilon: epsilon, leftOpen: leftOpen, p: p}
 	f.first, f.last = ends(src)
@@ -79,10 +79,10 @@ func fill[T stamp](p *Plan, src, targets []T, rule *Rule, gap T, epsilon float64
 	return nil
 }
 
-// CheckStamps proves that the stamps of a stream do not decrease and are in range; the error names the first bad index.
-func CheckStamps(src []int64) error { return checkStamps(src) }
+// CheckStamps proves that the timestamps of a stream do not decrease and are in range; the error names the first bad index.
+func CheckTimestamps(src []int64) error { return checkTimestamps(src) }
 
-func checkStamps[T stamp](src []T) error {
+func checkTimestamps[T timestamp](src []T) error {
 	if len(src) > math.MaxInt32 {
 		return planError(robocache.ErrResourceLimit, nil, "too many samples", "at most 2^31-1", strconv.Itoa(len(src)))
 	}
@@ -100,7 +100,7 @@ func checkStamps[T stamp](src []T) error {
 	return nil
 }
 
-func checkTarget[T stamp](t T, i int) error {
+func checkTarget[T timestamp](t T, i int) error {
 	if inRange(t) {
 		return nil
 	}
@@ -111,7 +111,7 @@ func checkTarget[T stamp](t T, i int) error {
 }
 
 // inRange: ns lie inside ±2^62; seconds under AsGiven are finite, and far inside float64's range.
-func inRange[T stamp](t T) bool { return t > -MaxTime && t < MaxTime }
+func inRange[T timestamp](t T) bool { return t > -MaxTime && t < MaxTime }
 
 func notFinite(key string, i int, what string, t float64) error {
 	return planError(robocache.ErrMalformed, robocache.Where{key: i}, what+" not finite; timestamps must not decrease", "a finite number", fmt.Sprint(t))

@@ -28,14 +28,14 @@ func (t *Tensor) matrix(from, n int, index ...int) Matrix {
 	return Matrix{Data: t.Data, DType: t.DType, Rows: n, Cols: t.Shape[axis+1], RowStride: t.Step(axis), ColStride: t.Step(axis + 1), Base: base}
 }
 
-// times are one entry's stamps or targets: in ns, or as given.
+// times are one entry's timestamps or targets: in ns, or as given.
 type times struct {
 	ns      []int64
 	seconds []float64
 }
 
 // read takes n times from an index on. Seconds become rint(t·1e9) ns under Nanoseconds; what that makes of NaN, Inf and times beyond ±2^62 ns is
-// for the check of stamps to say.
+// for the check of timestamps to say.
 func (t *Tensor) read(clock Clock, from, n, entry int, key, what string) (times, error) {
 	var out times
 	if clock == AsGiven {

@@ -130,7 +130,7 @@ func (s *Series) plan(targets *Tensor, b int, clock Clock, epsilon float64) (p *
 		return nil, 0, err
 	}
 	if clock == AsGiven {
-		if err = checkStamps(src.seconds); err != nil {
+		if err = checkTimestamps(src.seconds); err != nil {
 			return nil, 0, err
 		}
 		p, err = newPlanAsGiven(src.seconds, to.seconds, &s.Rule, epsilon)

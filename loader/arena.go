@@ -7,7 +7,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// arena holds equal pieces of memory outside the Go heap, in slabs: what a decoded picture is kept in. All sizes together stay
+// arena holds equal pieces of memory outside the Go heap, in slabs: what a decoded frame is kept in. All sizes together stay
 // below limit. A slab with nothing in it makes room for another size.
 type arena struct {
 	limit int64
@@ -31,7 +31,7 @@ type slab struct {
 	held int // pieces in use
 }
 
-// piece is memory for one picture.
+// piece is memory for one frame.
 type piece struct {
 	mem  []byte
 	slab *slab
@@ -84,7 +84,7 @@ func (r *arena) grow(s *pieces) (bool, error) {
 	}
 	mem, err := mapMemory(roundUp(want, pageSize))
 	if err != nil {
-		return false, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "loader", Msg: fmt.Sprintf("no memory for %d bytes of kept pictures", want), Hint: "a smaller pool_size, cache_budget or memory_budget; ulimit -v", Err: err}
+		return false, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "loader", Msg: fmt.Sprintf("no memory for %d bytes of kept frames", want), Hint: "a smaller pool_size, cache_budget or memory_budget; ulimit -v", Err: err}
 	}
 	b := &slab{mem: mem}
 	s.slabs[b] = struct{}{}

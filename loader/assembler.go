@@ -51,7 +51,7 @@ type unit struct {
 	batch   *Batch
 	bytes   int64
 	parts   []part       // what each source gives, those without samples left out
-	left    atomic.Int64 // pictures and columns that are still to come
+	left    atomic.Int64 // frames and columns that are still to come
 	done    chan struct{}
 	onDone  func()
 	after   cursor // where the loader stands once the batch is handed out
@@ -91,7 +91,7 @@ type worker struct {
 	group   video.Group
 	got     []bool
 	spent   time.Duration // in deliver
-	deliver func(ordinal int, pic video.Picture) error
+	deliver func(ordinal int, pic video.Frame) error
 
 	groups   []video.Group
 	chunk    *chunk // that is being decoded
@@ -218,7 +218,7 @@ func (a *assembler) batchBytes(n int) int64 {
 }
 
 // ownBuffer is the size from which on a tensor has a mapping of its own: a small tensor that a user keeps must not keep
-// the pictures beside it.
+// the frames beside it.
 const ownBuffer = 128 << 10
 
 func roundUp(n, to int) int { return (n + to - 1) / to * to }

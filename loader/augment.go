@@ -229,7 +229,7 @@ func (src *source) augments() error {
 	if a == nil {
 		return nil
 	}
-	colour := func(c *column) bool { return c.pictures() && channels(c.spec.Pixel) == 3 }
+	colour := func(c *column) bool { return c.imgs() && channels(c.spec.Pixel) == 3 }
 	l := src.layout
 	var cameras []string
 	for i := range l.columns {
@@ -244,7 +244,7 @@ func (src *source) augments() error {
 			return augmentError(k, "keys leaves out this camera", "")
 		case c == nil:
 			return augmentError(k, "no camera of that key", nearest(k, l.keys()))
-		case c.pictures() && !colour(c):
+		case c.imgs() && !colour(c):
 			return augmentError(k, "depth is not augmented", "colour cameras only; leave cameras out for all of them")
 		case !colour(c):
 			return augmentError(k, "not a camera", "colour cameras only")
@@ -267,9 +267,9 @@ func (src *source) augments() error {
 	return src.noises(a, cameras)
 }
 
-func (c *column) pictures() bool { return c.source == fromVideo || c.source == fromStills }
+func (c *column) imgs() bool { return c.source == fromVideo || c.source == fromStills }
 
-// augmentImages makes a column's pictures bytes until they are augmented, and its tensor of the result's size.
+// augmentImages makes a column's frames bytes until they are augmented, and its tensor of the result's size.
 func (src *source) augmentImages(a *Augment, c *column) error {
 	own, err := a.images(src.cfg.Seed, src.ownKey(c.key))
 	if err != nil {
@@ -413,7 +413,7 @@ func (src *source) noises(a *Augment, cameras []string) error {
 		case !slices.Contains(src.layout.known, k):
 			return augmentError(k, "noise: no key "+k, nearest(k, src.layout.keys()))
 		case c == nil: // keys leaves it out
-		case c.pictures():
+		case c.imgs():
 			return augmentError(k, "noise: depth, or a camera that cameras leaves out", "")
 		case c.source != fromTable || c.ragged || !c.out.Float():
 			return augmentError(k, "noise: for rows of floating-point numbers of one length", "")

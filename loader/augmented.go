@@ -19,32 +19,32 @@ func (p *part) epoch(i int) uint64 {
 	return uint64(p.u.epochs[p.slot(i)])
 }
 
-// draw draws for the k-th picture of a column.
+// draw draws for the k-th frame of a column.
 func (p *part) draw(c *column, k int) kernel.ImageDraw {
 	a := c.aug.ImageAugment
 	a.Epoch = p.epoch(k / c.steps)
 	return a.Draw(sampleNumber(p.rows[0][k/c.steps]), c.height, c.width, k%c.steps)
 }
 
-// made is where a picture is made that goes to place k: the place itself, or scratch where it is augmented on the way.
+// made is where a frame is made that goes to place k: the place itself, or scratch where it is augmented on the way.
 func (w *worker) made(p *part, c *column, k int) []byte {
 	if c.aug == nil || c.raw != nil {
-		return p.picture(c, k)
+		return p.pic(c, k)
 	}
-	return w.bytes(c.pictureSize())
+	return w.bytes(c.frameSize())
 }
 
-// pictureSize is the bytes of a picture before augmentation.
-func (c *column) pictureSize() int {
+// frameSize is the bytes of a frame before augmentation.
+func (c *column) frameSize() int {
 	if c.aug == nil {
 		return c.outBytes
 	}
 	return 3 * c.height * c.width
 }
 
-// put brings a picture that was made to place k.
+// put brings a frame that was made to place k.
 func (p *part) put(c *column, k int, pixels []byte) {
-	dst := p.picture(c, k)
+	dst := p.pic(c, k)
 	switch {
 	case c.aug != nil && c.raw == nil:
 		d := p.draw(c, k)

@@ -16,7 +16,7 @@ type Field struct {
 	Mask  bool            `json:"mask,omitempty"` // a `<key>_is_pad`
 	// Ragged: the tensor has the entries of all samples, one after the other, and not the batch axis; Shape is -1 and the shape of one entry.
 	// The field behind it is its `<key>_lengths` (Lengths): how many entries each sample has, or each step of its window. Of a span the next one
-	// is `<key>_times` (Times), ragged by the same lengths: when its samples were, in ns after the batch's sample. Of spans of pictures and clouds
+	// is `<key>_times` (Times), ragged by the same lengths: when its samples were, in ns after the batch's sample. Of spans of frames and clouds
 	// the times are not ragged, but one a place.
 	Ragged  bool `json:"ragged,omitempty"`
 	Lengths bool `json:"lengths,omitempty"`
@@ -110,7 +110,7 @@ func (b *Batch) Release() {
 	}
 }
 
-// ReleaseTensor gives one tensor back, so that a small one that is kept does not keep the pictures beside it.
+// ReleaseTensor gives one tensor back, so that a small one that is kept does not keep the frames beside it.
 func (b *Batch) ReleaseTensor(i int) {
 	if b.released[i].CompareAndSwap(false, true) && b.Tensors[i].buf != nil {
 		b.Tensors[i].buf.unref()

@@ -13,7 +13,7 @@ import (
 // openCaches splits the memory budget, and makes the pool's and the cache's room.
 //
 // An eighth of memory_budget is for idle decoders, one for the tables and indexes of the datasets, a sixteenth for mapped pages of a
-// cache directory, a thirty-second for stamps. Half of the whole is for kept pictures where there are any (of a RAM cache beside a pool, a
+// cache directory, a thirty-second for timestamps. Half of the whole is for kept frames where there are any (of a RAM cache beside a pool, a
 // quarter more), and half of what they leave for batches under construction; without them, five eighths of the whole.
 func (a *assembler) openCaches(ctx context.Context) error {
 	cfg := &a.cfg
@@ -75,7 +75,7 @@ func (a *assembler) directory() (*cache.Dir, error) {
 	return a.dir, err
 }
 
-// openDir makes the cache directory one of decoded pictures, or of the bytes that are read of remote files.
+// openDir makes the cache directory one of decoded frames, or of the bytes that are read of remote files.
 func (a *assembler) openDir(ctx context.Context) error {
 	cfg := &a.cfg
 	dir, err := a.directory()
@@ -118,7 +118,7 @@ func (a *assembler) hasVideo() bool {
 	return false
 }
 
-// planar says whether pictures are kept as the decoder's planes: half the bytes of RGB at the size of the file, and any picture of the
+// planar says whether frames are kept as the decoder's planes: half the bytes of RGB at the size of the file, and any frame of the
 // batch can be made of them. At a size of its own, pixels are smaller, and need no scaling again.
 func (a *assembler) planar() bool {
 	switch a.cfg.CacheFormat {

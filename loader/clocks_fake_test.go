@@ -13,7 +13,7 @@ import (
 )
 
 // robot is a dataset in memory whose streams have clocks of their own: a camera of 30 Hz that starts late and is the anchor, joints of 100 Hz,
-// inertia of 333 Hz with jitter and a gap, clouds of 10 Hz whose number of points varies, a task that is told once. Stamps count from an epoch.
+// inertia of 333 Hz with jitter and a gap, clouds of 10 Hz whose number of points varies, a task that is told once. Timestamps count from an epoch.
 type robot struct {
 	info  robocache.Info
 	eps   []map[string][]int64 // by clock; "" is the camera's
@@ -181,15 +181,15 @@ func (r *robot) Frames(_ context.Context, key string, rows []robocache.Row, out 
 }
 
 // interp is the reference: np.interp in float64 over seconds from the epoch.
-func interp(t int64, stamps []int64, value func(i int) float64) float64 {
-	i, _ := slices.BinarySearch(stamps, t+1)
+func interp(t int64, timestamps []int64, value func(i int) float64) float64 {
+	i, _ := slices.BinarySearch(timestamps, t+1)
 	switch {
 	case i == 0:
 		return value(0)
-	case i == len(stamps):
+	case i == len(timestamps):
 		return value(i - 1)
 	}
-	w := float64(t-stamps[i-1]) / float64(stamps[i]-stamps[i-1])
+	w := float64(t-timestamps[i-1]) / float64(timestamps[i]-timestamps[i-1])
 	return value(i-1)*(1-w) + value(i)*w
 }
 

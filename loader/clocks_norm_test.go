@@ -7,7 +7,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// TestCloudsNormalised: a point has a number a channel, as statistics count them; a picture's three channels are not its own.
+// TestCloudsNormalised: a point has a number a channel, as statistics count them; a frame's three channels are not its own.
 func TestCloudsNormalised(t *testing.T) {
 	r := newRobot(1.5)
 	plain := floats32(allOf(t, mustMap(t, r, Config{Keys: []string{"points"}})).Tensor("points").Data)

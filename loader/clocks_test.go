@@ -23,7 +23,7 @@ func TestSeveralClocksOnAGrid(t *testing.T) {
 	gone := b.Tensor("imu_is_pad").Data
 	var worst float64
 	inGap, late := 0, 0
-	stamps, own := r.eps[0]["imu"], r.eps[0]["joints"]
+	timestamps, own := r.eps[0]["imu"], r.eps[0]["joints"]
 	for i := range b.Rows {
 		at := int64(epoch) + int64(i)*20e6
 		for k := range 3 {
@@ -40,8 +40,8 @@ func TestSeveralClocksOnAGrid(t *testing.T) {
 		} else if cam[i] != 0 {
 			t.Errorf("place %d is masked", i)
 		}
-		k, _ := slices.BinarySearch(stamps, at)
-		dark := k == 0 || k == len(stamps) || stamps[k]-stamps[k-1] > 50e6 && stamps[k] != at
+		k, _ := slices.BinarySearch(timestamps, at)
+		dark := k == 0 || k == len(timestamps) || timestamps[k]-timestamps[k-1] > 50e6 && timestamps[k] != at
 		if (gone[i] == 1) != dark {
 			t.Errorf("inertia at place %d: mask %d", i, gone[i])
 		}
@@ -50,7 +50,7 @@ func TestSeveralClocksOnAGrid(t *testing.T) {
 			continue
 		}
 		for c := range 2 {
-			want := interp(at, stamps, func(j int) float64 { return wave(stamps[j], c) })
+			want := interp(at, timestamps, func(j int) float64 { return wave(timestamps[j], c) })
 			if math.Abs(imu[i*2+c]-want) > 1e-12 {
 				t.Fatalf("inertia at %d is %v, expected %v", i, imu[i*2+c], want)
 			}
@@ -101,10 +101,10 @@ func TestAnchors(t *testing.T) {
 		}
 		c := stillColour(row)
 		if p := b.Tensor("cam").Data[i*3*fakeW*fakeH]; p != c.R {
-			t.Fatalf("the picture of %v is another's", row)
+			t.Fatalf("the frame of %v is another's", row)
 		}
 	}
-	// The same through align, at the anchor's stamps.
+	// The same through align, at the anchor's timestamps.
 	times := make([]align.Nanos, r.Len(0))
 	for i, s := range r.eps[0][""] {
 		times[i] = align.Nanos(s)
@@ -138,7 +138,7 @@ func TestAnchors(t *testing.T) {
 	// Offsets make a stream on the anchor's clock go by time.
 	m = mustMap(t, r, Config{Anchor: "joints", Keys: []string{"joints", "mode"}, Align: &align.Config{Offset: map[string]align.Nanos{"mode": 15e6}}})
 	b = allOf(t, m)
-	if got := view[int64](b.Tensor("mode").Data)[17]; got != 15 { // stamped 15 ms later, the previous one
+	if got := view[int64](b.Tensor("mode").Data)[17]; got != 15 { // timestamped 15 ms later, the previous one
 		t.Errorf("mode of row 17: %v", got)
 	}
 	for _, bad := range []Config{{Anchor: "joint"}, {Anchor: "joints", Hz: &robocache.Rate{Num: 5, Den: 1}}, {Align: &align.Config{Extent: "union"}}} {
@@ -210,7 +210,7 @@ func TestSpans(t *testing.T) {
 	}
 }
 
-// L27: so it is on a timeline at a rate, whose samples lie where no stream has a stamp.
+// L27: so it is on a timeline at a rate, whose samples lie where no stream has a timestamp.
 func TestSpansOnATimeline(t *testing.T) {
 	r := newRobot(1.2)
 	m := mustMap(t, r, Config{Hz: &robocache.Rate{Num: 50, Den: 1}, Keys: []string{"imu", "joints"}, Windows: Windows{{Key: "imu", Span: &[2]float64{-0.05, 0.01}}}})
@@ -255,19 +255,19 @@ func TestWindowsInTime(t *testing.T) {
 		now := r.eps[0][""][i]
 		for k := range 5 {
 			at := now - 600e6 + int64(k)*150e6
-			stamps := r.eps[0]["imu"]
-			want := interp(at, stamps, func(j int) float64 { return wave(stamps[j], 1) })
+			timestamps := r.eps[0]["imu"]
+			want := interp(at, timestamps, func(j int) float64 { return wave(timestamps[j], 1) })
 			if got := view[float64](b.Tensor("imu").Data)[(i*5+k)*2+1]; math.Abs(got-want) > 1e-12 {
 				t.Fatalf("inertia of sample %d, step %d: %v, expected %v", i, k, got, want)
 			}
-			if pad := b.Tensor("imu_is_pad").Data[i*5+k] == 1; pad != (at < stamps[0] || at > stamps[len(stamps)-1]) {
+			if pad := b.Tensor("imu_is_pad").Data[i*5+k] == 1; pad != (at < timestamps[0] || at > timestamps[len(timestamps)-1]) {
 				t.Fatalf("mask of sample %d, step %d", i, k)
 			}
 		}
 		for k, d := range []int64{-600e6, -5e6, 3e6} {
-			stamps := r.eps[0]["joints"]
-			j, _ := slices.BinarySearch(stamps, now+d+1)
-			pad := j == 0 || now+d > stamps[len(stamps)-1]
+			timestamps := r.eps[0]["joints"]
+			j, _ := slices.BinarySearch(timestamps, now+d+1)
+			pad := j == 0 || now+d > timestamps[len(timestamps)-1]
 			if got := floats32(b.Tensor("joints").Data)[(i*3+k)*3]; got != float32(max(j-1, 0)) {
 				t.Fatalf("joints of sample %d, step %d: %v, expected row %d", i, k, got, j-1)
 			}
@@ -281,17 +281,17 @@ func TestWindowsInTime(t *testing.T) {
 			pad := k == 0 && i < 3 || k == 2 && i == r.Len(0)-1
 			j = min(max(j, 0), r.Len(0)-1)
 			if c := stillColour(robocache.Row{Index: j}); b.Tensor("cam").Data[(i*3+k)*3*fakeW*fakeH+fakeW*fakeH] != c.G {
-				t.Fatalf("picture of sample %d, step %d is not that of row %d", i, k, j)
+				t.Fatalf("frame of sample %d, step %d is not that of row %d", i, k, j)
 			}
 			if (b.Tensor("cam_is_pad").Data[i*3+k] == 1) != pad {
 				t.Fatalf("mask of the camera, sample %d, step %d", i, k)
 			}
 		}
 		for k, d := range []int64{-100e6, 0} {
-			stamps := r.eps[0]["points"]
+			timestamps := r.eps[0]["points"]
 			best := 0
-			for j, s := range stamps {
-				if abs(s-now-d) < abs(stamps[best]-now-d) {
+			for j, s := range timestamps {
+				if abs(s-now-d) < abs(timestamps[best]-now-d) {
 					best = j
 				}
 			}
@@ -331,7 +331,7 @@ func TestWindowsInTime(t *testing.T) {
 
 func abs(x int64) int64 { return max(x, -x) }
 
-// Rows without a value: read by row or by time they are masked, and zero; pictures that are not there too.
+// Rows without a value: read by row or by time they are masked, and zero; frames that are not there too.
 func TestMaskedStreams(t *testing.T) {
 	r := newRobot(1.5)
 	for _, k := range []string{"cam", "exposure", "joints"} {
@@ -347,7 +347,7 @@ func TestMaskedStreams(t *testing.T) {
 			t.Fatalf("row %d: masks %d, %d", i, b.Tensor("cam_is_pad").Data[i], b.Tensor("exposure_is_pad").Data[i])
 		}
 		if p := b.Tensor("cam").Data[i*3*fakeW*fakeH : (i+1)*3*fakeW*fakeH]; dark == 1 && slices.Max(p) != 0 {
-			t.Fatalf("row %d has a picture", i)
+			t.Fatalf("row %d has a frame", i)
 		}
 		for k, d := range []int64{-20e6, 0} {
 			j, _ := slices.BinarySearch(r.eps[0]["joints"], r.eps[0][""][i]+d+1)

@@ -25,7 +25,7 @@ type Config struct {
 	BatchSize int     `json:"batch_size,omitempty"`
 	Shuffle   Shuffle `json:"shuffle,omitempty"`
 	Seed      int64   `json:"seed,omitempty"`
-	// Of shuffle="pool": what the order is made for. PoolSize is bytes of resident pictures; default half of memory_budget.
+	// Of shuffle="pool": what the order is made for. PoolSize is bytes of resident frames; default half of memory_budget.
 	PoolSize     Bytes  `json:"pool_size,omitempty"`
 	PoolEpisodes int64  `json:"pool_episodes,omitempty"` // and at most so many resident episodes; 0 = no bound
 	PoolShards   int    `json:"pool_shards,omitempty"`   // the order's own shards; 0 = by the episodes, never by world_size
@@ -42,11 +42,11 @@ type Config struct {
 	Anchor          string          `json:"anchor,omitempty"`             // the stream whose rows are samples; "": the dataset's own rows (Info.Clock)
 	Hz              *robocache.Rate `json:"hz,omitempty"`                 // samples lie on a uniform timeline an episode
 	Align           *align.Config   `json:"align,omitempty"`              // how: the keywords of Episode.align
-	Tolerance       *float64        `json:"tolerance_s,omitempty"`        // set: offsets and picture times are checked against it; nil: offsets against 1e-4 s
+	Tolerance       *float64        `json:"tolerance_s,omitempty"`        // set: offsets and frame times are checked against it; nil: offsets against 1e-4 s
 	OffsetTolerance *float64        `json:"offset_tolerance_s,omitempty"` // of offsets alone; nil: Tolerance, or 1e-4 s
 	Compat          string          `json:"compat,omitempty"`             // "" or "lerobot": dtypes and shapes of LeRobot's class
 
-	// Pictures and values.
+	// Frames and values.
 	ImageDType  string `json:"image_dtype,omitempty"`  // "uint8" | "float32"; default uint8, with compat float32
 	ImageSize   []int  `json:"image_size,omitempty"`   // [h, w]; scaled in the decode pass
 	ImageResize Resize `json:"image_resize,omitempty"` // "stretch" (default), "letterbox", "crop"
@@ -76,7 +76,7 @@ type Config struct {
 	Stratified  bool    `json:"stratified,omitempty"`  // each global batch has its exact shares
 	Missing     string  `json:"missing,omitempty"`     // keys that a source lacks, and numbers that its rows lack beside wider ones: "error" (default) or "pad"
 
-	Cache       string `json:"cache,omitempty"`        // "": none; "ram": decoded pictures stay in memory; else a directory for them
+	Cache       string `json:"cache,omitempty"`        // "": none; "ram": decoded frames stay in memory; else a directory for them
 	CacheBudget Bytes  `json:"cache_budget,omitempty"` // default: "ram" half of memory_budget, a directory 64 GiB
 	CacheFormat string `json:"cache_format,omitempty"` // "auto", "yuv" (planes), "rgb" (pixels as in the batch), "encoded" (what was read of remote files)
 	IOThreads   int    `json:"io_threads,omitempty"`   // reads of remote files at once; default 32

@@ -141,7 +141,7 @@ func TestNormalize(t *testing.T) {
 	}
 }
 
-// Opt-in, by recorded stamps.
+// Opt-in, by recorded timestamps.
 func TestTolerance(t *testing.T) {
 	f := newFake(10)
 	f.late = func(key string, _ int) int64 {

@@ -61,8 +61,8 @@ func TestConvert(t *testing.T) {
 	}
 }
 
-// Pictures are normalised a channel each; one pair of numbers serves all; a constant channel is 0; clip cuts.
-func TestPicturesAreNormalised(t *testing.T) {
+// Frames are normalised a channel each; one pair of numbers serves all; a constant channel is 0; clip cuts.
+func TestFramesAreNormalised(t *testing.T) {
 	// 3 channels of 2 pixels.
 	for _, c := range []struct {
 		f    affine

@@ -23,7 +23,7 @@ func (m metric) Frames(_ context.Context, _ string, rows []robocache.Row, out []
 	return nil
 }
 
-// Float depth without a code is depth also where image_size leaves no picture to be looked at first.
+// Float depth without a code is depth also where image_size leaves no frame to be looked at first.
 func TestFloatDepthStills(t *testing.T) {
 	r := newRobot(1)
 	f := r.info.Feature("cam")

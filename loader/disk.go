@@ -12,7 +12,7 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// disk is the cache of decoded pictures in a directory: planes as the decoder gave them, which any image size can be made of, or
+// disk is the cache of decoded frames in a directory: planes as the decoder gave them, which any image size can be made of, or
 // pixels as they are in the batch.
 type disk struct {
 	dir    *cache.Dir
@@ -31,7 +31,7 @@ func newDisk(dir *cache.Dir, planar bool) *disk {
 // headerBytes is what stands before kept planes: their description, and zeros, so that the planes begin at a cache line.
 const headerBytes = 64
 
-// prefix is the part of a key that all pictures of a file share. The file is opened for it, once; where it cannot be, nothing of it
+// prefix is the part of a key that all frames of a file share. The file is opened for it, once; where it cannot be, nothing of it
 // is in the cache.
 func (w *worker) prefix(src *source, c *column, path string) cache.Key {
 	d := w.a.disk
@@ -49,7 +49,7 @@ func (w *worker) prefix(src *source, c *column, path string) cache.Key {
 	defer r.release()
 	id := r.identity()
 	if id == ([32]byte{}) {
-		w.a.warn("the store gives no versions of its files (ETag or time): their pictures are not cached in a directory")
+		w.a.warn("the store gives no versions of its files (ETag or time): their frames are not cached in a directory")
 		d.mu.Lock()
 		d.files[name] = k
 		d.mu.Unlock()
@@ -75,8 +75,8 @@ func (w *worker) prefix(src *source, c *column, path string) cache.Key {
 	return k
 }
 
-// key is the key of one picture of a file.
-func pictureKey(prefix cache.Key, ordinal int) cache.Key {
+// key is the key of one frame of a file.
+func imageKey(prefix cache.Key, ordinal int) cache.Key {
 	x := mix(uint64(ordinal) + 0x9e3779b97f4a7c15)
 	binary.LittleEndian.PutUint64(prefix[:8], binary.LittleEndian.Uint64(prefix[:8])^x)
 	binary.LittleEndian.PutUint64(prefix[8:], binary.LittleEndian.Uint64(prefix[8:])+uint64(ordinal))
@@ -87,18 +87,18 @@ func (d *disk) has(prefix cache.Key, ordinal int) bool {
 	if prefix == (cache.Key{}) {
 		return false
 	}
-	ok := d.dir.Has(pictureKey(prefix, ordinal))
+	ok := d.dir.Has(imageKey(prefix, ordinal))
 	if !ok {
 		d.misses.Add(1)
 	}
 	return ok
 }
 
-// pixels says whether pictures are kept as they are in the batch.
+// pixels says whether frames are kept as they are in the batch.
 func (d *disk) pixels() bool { return d != nil && !d.planar }
 
-// put keeps a picture. What cannot be kept is not: the cache counts why.
-func (d *disk) put(w *worker, src *source, c *column, path string, ordinal int, pic video.Picture, pixels []byte) {
+// put keeps a frame. What cannot be kept is not: the cache counts why.
+func (d *disk) put(w *worker, src *source, c *column, path string, ordinal int, pic video.Frame, pixels []byte) {
 	if d == nil {
 		return
 	}
@@ -106,14 +106,14 @@ func (d *disk) put(w *worker, src *source, c *column, path string, ordinal int, 
 	if prefix == (cache.Key{}) || !d.dir.Accepts() {
 		return
 	}
-	k := pictureKey(prefix, ordinal)
+	k := imageKey(prefix, ordinal)
 	if !d.planar {
 		if d.dir.Put(k, pixels) != nil {
 			d.refused.Add(1)
 		}
 		return
 	}
-	p, ok := pic.(video.PlanarPicture)
+	p, ok := pic.(video.PlanarFrame)
 	var info video.PlaneInfo
 	if ok {
 		info, ok = p.PlaneInfo()
@@ -129,9 +129,9 @@ func (d *disk) put(w *worker, src *source, c *column, path string, ordinal int, 
 	}
 }
 
-// get writes a picture of the cache as it is in a batch; ok is false where it is not, or no longer, there.
+// get writes a frame of the cache as it is in a batch; ok is false where it is not, or no longer, there.
 func (d *disk) get(w *worker, src *source, c *column, path string, ordinal int, dst []byte) (ok bool, err error) {
-	e, ok := d.dir.Get(pictureKey(w.prefix(src, c, path), ordinal))
+	e, ok := d.dir.Get(imageKey(w.prefix(src, c, path), ordinal))
 	if !ok {
 		d.misses.Add(1)
 		return false, nil

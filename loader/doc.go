@@ -13,7 +13,7 @@
 //	L5   State counts samples handed out. Restore is exact at any batch size, world size and number of threads, and O(1); with pool the draws before it are simulated.
 //	L6   Windows stay in their episode: rows outside are the edge row, and `<key>_is_pad` says so.
 //	L7   In one horizon each frame of a video is decoded and converted once, however many windows and batches want it; a still once a batch.
-//	L8   Pictures are found by ordinal; a missing one is an error that names episode, row and key, or a skipped and counted episode, never another picture.
+//	L8   Frames are found by ordinal; a missing one is an error that names episode, row and key, or a skipped and counted episode, never another frame.
 //	L9   Tensors are contiguous, written once, outside the Go heap; nothing writes to a batch between Next and Release.
 //	L10  Batches in flight, and idle buffers beside them, stay inside memory_budget; the horizon shrinks before anything fails. What the taker holds counts no batch in flight.
 //	L11  Next returns soon after its context ends; Close ends every goroutine, at any moment.
@@ -22,13 +22,13 @@
 //	L13  With on_bad_episode="skip" an episode that fails is left out from the first sample of the batch on that could not be made; that
 //	     place does not depend on threads or prefetch. The list is in the state, and the order is a function of it. With one rank the
 //	     next samples move up; with several, each rank goes on in its own positions, so that all still give equally many batches.
-//	L14  On a timeline (hz, align) values, masks and rows are those of align.Episode. A window's place 1 ns beside a stamp is that stamp.
+//	L14  On a timeline (hz, align) values, masks and rows are those of align.Episode. A window's place 1 ns beside a timestamp is that timestamp.
 //	L15  In the steady state no allocation depends on the number of samples.
-//	L20  A pool (shuffle="pool") decodes and converts each picture once an epoch, as long as the pictures of its residents fit: what has no
-//	     room is decoded again, and right. Its pictures go when their last sample is given.
+//	L20  A pool (shuffle="pool") decodes and converts each frame once an epoch, as long as the frames of its residents fit: what has no
+//	     room is decoded again, and right. Its frames go when their last sample is given.
 //	L21  A cache gives what decoding gives, to the bit. It never takes more than its budget: what a full one has no room for is decoded
 //	     each time, so that a cache of half the set saves half the work. The order does not know of it.
-//	L22  One memory_budget covers batches, kept pictures, idle decoders, tables and stamps; Stats shows each.
+//	L22  One memory_budget covers batches, kept frames, idle decoders, tables and timestamps; Stats shows each.
 //	L23  Of a source that is far away, packets are read beside decoding: waiting for a store holds no core and no decoder.
 //	L24  A mixture gives of each source what the source gives alone; keys that a source lacks are zeros under a mask.
 //	L25  A raw batch (Config.Raw) holds each stored byte once; one copy a buffer and one kernel.ApplyOp (Finish) make of it the batch that
@@ -36,16 +36,16 @@
 //	L26  Of a dataset with several clocks samples are the rows of its own clock (Info.Clock), of the anchor's, or of a timeline (hz). Streams on that
 //	     clock come row by row; all others are what align.Episode gives at the samples' times, with `<key>_is_pad`: late starts, ends and gaps
 //	     are masked, no sample is left out for them. delta_timestamps then lie in time, by the align rule, and need no multiple of a period.
-//	L27  windows lie in time on any dataset. Offsets give the stream's own samples: nothing is computed unless a mode is chosen (pictures and clouds
-//	     nearest, everything else previous). A span is all samples stamped t+from … t+to, both ends included, without those that hold no value, with `<key>_times`, in ns after the sample;
+//	L27  windows lie in time on any dataset. Offsets give the stream's own samples: nothing is computed unless a mode is chosen (frames and clouds
+//	     nearest, everything else previous). A span is all samples timestamped t+from … t+to, both ends included, without those that hold no value, with `<key>_times`, in ns after the sample;
 //	     with a count that many times evenly from end to end, by the align rule. What lies outside the episode is padded, or not there.
-//	     A span of pictures or clouds has as many places as the fullest one of the selected episodes needs, filled from the first.
+//	     A span of frames or clouds has as many places as the fullest one of the selected episodes needs, filled from the first.
 //	L28  A ragged tensor holds the entries of all samples, one after the other, without padding; `<key>_lengths` says how many are of each. What
 //	     one batch takes is known when it is made: batches that find no room beside others are made one by one, and one that does not fit
 //	     alone is ResourceLimit with its key and bytes.
 //	L29  Augmentation (Config.Augment) is a function of (seed, epoch, the sample's place in its dataset, key): not of the batch, selection, order, rank,
 //	     thread, cache or device, nor of what else the sample holds. The epoch of a mixture's sample is that of its source. Caches and pools
-//	     hold pictures as they are before it.
+//	     hold frames as they are before it.
 //	L30  What Normalize means is normalised, or the loader is not made. Statistics that are computed are exact, of recorded values, over the
 //	     selected episodes, before anything is interpolated, padded or augmented. Normalizers say what was done, in what arithmetic.
 //	L31  Rows that a mixture widens (Missing "pad") hold a source's own numbers where Mix.Dims says, else in front, as the source gives them alone;

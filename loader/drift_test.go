@@ -9,7 +9,7 @@ import (
 	"github.com/goatnote-inc/robocache/align"
 )
 
-// skewed is a robot whose inertia was stamped by a clock that is ahead and runs fast; what it measured is that of the true times.
+// skewed is a robot whose inertia was timestamped by a clock that is ahead and runs fast; what it measured is that of the true times.
 type skewed struct {
 	*robot
 	ahead int64
@@ -65,13 +65,13 @@ func TestDrift(t *testing.T) {
 				continue
 			}
 			for i := range u {
-				if math.Abs(u[i]-v[i]) > 1e-7 { // stamps rounded to the nanosecond, at most 19 a second
+				if math.Abs(u[i]-v[i]) > 1e-7 { // timestamps rounded to the nanosecond, at most 19 a second
 					t.Fatalf("%s: %s differs at %d: %v, want %v", name, key, i, u[i], v[i])
 				}
 			}
 		}
 	}
-	// One of the two only: the other is as it was stamped.
+	// One of the two only: the other is as it was timestamped.
 	cfg := Config{Keys: keys, Align: &align.Config{HZ: robocache.Rate{Num: 50, Den: 1}, Extent: "joints", Offset: map[string]align.Nanos{"imu": -40e6}, Drift: map[string]robocache.Drift{"imu": {PPM: 250}}}}
 	got := allOf(t, mustMap(t, s, cfg))
 	cfg.Align = &align.Config{HZ: cfg.Align.HZ, Extent: "joints"}

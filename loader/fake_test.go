@@ -31,11 +31,11 @@ type fake struct {
 	badTimes  map[int]error                  // episode → what Times says
 	badRows   map[int]error                  // episode → what Gather says
 	slow      time.Duration                  // of a decode
-	seen      func(path string, ordinal int) // told of each picture that is handed over
+	seen      func(path string, ordinal int) // told of each frame that is handed over
 	gate      chan struct{}                  // decodes wait for it
 	late      func(key string, episode int) int64
-	tag       string       // in the names of its files, so that two fakes have different pictures
-	share     bool         // odd episodes have the pictures of the one before, as far as those go
+	tag       string       // in the names of its files, so that two fakes have different frames
+	share     bool         // odd episodes have the frames of the one before, as far as those go
 	far       bool         // its files are read over a network
 	nameless  bool         // its files have no identity
 	flaky     atomic.Int64 // so many of the next decodes fail, then none
@@ -51,7 +51,7 @@ type frameFaults struct {
 	missing map[robocache.Row]bool
 	broken  map[string]map[int]bool // file → ordinals whose packet fails
 	lost    map[string]bool         // files that cannot be opened
-	odd     map[string]map[int]bool // file → ordinals whose picture has another size
+	odd     map[string]map[int]bool // file → ordinals whose frame has another size
 	refused map[int]error           // episode → what Frames says
 }
 
@@ -237,7 +237,7 @@ func (r fakeReel) plan(_ *video.Planner, ordinals []int) []video.Group {
 	return out
 }
 
-// sizeOf is the size of the pictures of a file.
+// sizeOf is the size of the frames of a file.
 func sizeOf(path string) (width, height int) {
 	if path[0] == 'w' {
 		return 3 * fakeW, 2 * fakeH
@@ -269,7 +269,7 @@ func (r fakeReel) identity() [32]byte {
 	return sha256.Sum256([]byte(r.path))
 }
 
-func (r fakeReel) decodeOne(ctx context.Context, g video.Group, deliver func(int, video.Picture) error) error {
+func (r fakeReel) decodeOne(ctx context.Context, g video.Group, deliver func(int, video.Frame) error) error {
 	if r.f.gate != nil {
 		<-r.f.gate
 	}
@@ -291,7 +291,7 @@ func (r fakeReel) decodeOne(ctx context.Context, g video.Group, deliver func(int
 			if r.f.seen != nil {
 				r.f.seen(r.path, d)
 			}
-			if err := deliver(d, fakePicture{r.path, d, r.f.frames.odd[r.path][d]}); err != nil {
+			if err := deliver(d, fakeFrame{r.path, d, r.f.frames.odd[r.path][d]}); err != nil {
 				return err
 			}
 		}
@@ -299,7 +299,7 @@ func (r fakeReel) decodeOne(ctx context.Context, g video.Group, deliver func(int
 	return nil
 }
 
-func (r fakeReel) decode(ctx context.Context, _ *video.Fetched, groups []video.Group, deliver func(int, video.Picture) error) error {
+func (r fakeReel) decode(ctx context.Context, _ *video.Fetched, groups []video.Group, deliver func(int, video.Frame) error) error {
 	for _, g := range groups {
 		if err := r.decodeOne(ctx, g, deliver); err != nil {
 			return err
@@ -308,38 +308,38 @@ func (r fakeReel) decode(ctx context.Context, _ *video.Fetched, groups []video.G
 	return nil
 }
 
-type fakePicture struct {
+type fakeFrame struct {
 	path    string
 	ordinal int
 	odd     bool
 }
 
-func (p fakePicture) Size() (int, int) {
+func (p fakeFrame) Size() (int, int) {
 	w, h := sizeOf(p.path)
 	if p.odd {
 		w += 2
 	}
 	return w, h
 }
-func (p fakePicture) PixelFormat() string { return "fake" }
-func (p fakePicture) Bytes(*video.Spec) (int, error) {
+func (p fakeFrame) PixelFormat() string { return "fake" }
+func (p fakeFrame) Bytes(*video.Spec) (int, error) {
 	w, h := sizeOf(p.path)
 	return 3 * w * h, nil
 }
-func (p fakePicture) Convert(s *video.Spec, dst []byte) error {
+func (p fakeFrame) Convert(s *video.Spec, dst []byte) error {
 	if s.Pixel == video.RGBFloat32 {
 		b := make([]byte, len(dst)/4)
-		fillPicture(b, p.path, p.ordinal)
+		fillFrame(b, p.path, p.ordinal)
 		for i, v := range b {
 			floats32(dst)[i] = float32(v) / 255
 		}
 		return nil
 	}
-	fillPicture(dst, p.path, p.ordinal)
+	fillFrame(dst, p.path, p.ordinal)
 	return nil
 }
 
-func fillPicture(dst []byte, path string, ordinal int) {
+func fillFrame(dst []byte, path string, ordinal int) {
 	h := uint64(len(path))*131 + uint64(path[0])*131071 + uint64(path[1])*31 + uint64(path[len(path)-5])*7919 + uint64(ordinal)*2654435761
 	for i := range dst {
 		dst[i] = byte(mix(h + uint64(i)))
@@ -355,7 +355,7 @@ func lengthsFor(seed uint64, n, least, most int) []int {
 	return out
 }
 
-// withStills adds a camera of still pictures.
+// withStills adds a camera of still images.
 func (f *fake) withStills() *fake {
 	f.info.Features = append(f.info.Features, robocache.Feature{Key: "img", Kind: robocache.KindImage, DType: robocache.Uint8, Shape: []int{fakeH, fakeW, 3}, Height: fakeH, Width: fakeW, Channels: 3})
 	return f

@@ -167,7 +167,7 @@ func (w *wired) epilogue(c *column) kernel.Epilogue {
 	return e
 }
 
-// plane is how many elements of a picture share one number of its statistics: a channel's, or all.
+// plane is how many elements of a frame share one number of its statistics: a channel's, or all.
 func (c *column) plane(norm *affine) int {
 	if norm != nil && len(norm.A) == 1 {
 		return c.elems

@@ -7,7 +7,7 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// frames keeps decoded pictures: those of episodes that are resident in a pool, until their last sample is given, and those of the
+// frames keeps decoded frames: those of episodes that are resident in a pool, until their last sample is given, and those of the
 // RAM cache, for good. Both lie in one arena.
 type frames struct {
 	arena  *arena
@@ -23,14 +23,14 @@ type frames struct {
 
 // frameCounts are what the stats of frames sum up.
 type frameCounts struct {
-	hits, misses int64 // pictures wanted that were, or were not, there or on their way
+	hits, misses int64 // frames wanted that were, or were not, there or on their way
 	waited       int64 // of the hits, those on their way
 	stored       int64
-	refused      int64 // pictures for which there was no room
-	full         int64 // pictures that the cache had no room for
+	refused      int64 // frames for which there was no room
+	full         int64 // frames that the cache had no room for
 }
 
-// frameKey names a picture: which file of which column, which picture there. A still has no file: -1 − episode, and its row.
+// frameKey names a frame: which file of which column, which frame there. A still has no file: -1 − episode, and its row.
 type frameKey struct {
 	column  int32
 	file    int32
@@ -50,7 +50,7 @@ const (
 	lost
 )
 
-// frame is one picture. Its fields are guarded by frames.mu; its bytes are written before it is ready, and not after.
+// frame is one frame. Its fields are guarded by frames.mu; its bytes are written before it is ready, and not after.
 type frame struct {
 	key    frameKey
 	state  frameState
@@ -66,10 +66,10 @@ type frame struct {
 	chunk  *chunk // that will bring it
 }
 
-// room is what the picture takes of the arena.
+// room is what the frame takes of the arena.
 func (x *frame) room() int64 { return pieceBytes(x.size) }
 
-// waiter is a place that a picture goes to when it comes.
+// waiter is a place that a frame goes to when it comes.
 type waiter struct {
 	p    *part
 	slot int32
@@ -90,7 +90,7 @@ func (f *frames) file(column int32, path string) int32 {
 	return n
 }
 
-// ask is what a place gets that wants a picture.
+// ask is what a place gets that wants a frame.
 type ask uint8
 
 const (
@@ -100,7 +100,7 @@ const (
 	useless            // it cannot be had: err
 )
 
-// want asks for a picture for one place. f.mu is held.
+// want asks for a frame for one place. f.mu is held.
 func (f *frames) want(k frameKey, p *part, slot int32) (ask, *frame) {
 	x := f.have[k]
 	if x == nil {
@@ -124,7 +124,7 @@ func (f *frames) want(k frameKey, p *part, slot int32) (ask, *frame) {
 	return coming, x
 }
 
-// done ends reading of a picture.
+// done ends reading of a frame.
 func (f *frames) done(list ...*frame) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -134,7 +134,7 @@ func (f *frames) done(list ...*frame) {
 	}
 }
 
-// settle lets go of a picture that nobody will want. f.mu is held.
+// settle lets go of a frame that nobody will want. f.mu is held.
 func (f *frames) settle(x *frame) {
 	if x.uses > 0 || x.pins > 0 || len(x.wait) > 0 || x.cached || x.state == pending {
 		return
@@ -152,7 +152,7 @@ func (f *frames) release(x *frame) {
 	}
 }
 
-// expect notes that a picture will come, or counts more uses of one that is there. f.mu is held.
+// expect notes that a frame will come, or counts more uses of one that is there. f.mu is held.
 func (f *frames) expect(k frameKey, uses int32) (x *frame, fresh bool) {
 	if x = f.have[k]; x != nil {
 		x.uses += uses
@@ -171,8 +171,8 @@ func (f *frames) passed(k frameKey) {
 	}
 }
 
-// arrived publishes the bytes of a picture that was pending, and gives those who wait for it. The caller serves them, and then
-// calls done once for itself: the picture is pinned for it. Where stored is false, the picture is only for those who wait.
+// arrived publishes the bytes of a frame that was pending, and gives those who wait for it. The caller serves them, and then
+// calls done once for itself: the frame is pinned for it. Where stored is false, the frame is only for those who wait.
 func (f *frames) arrived(x *frame, stored bool) []waiter {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -200,7 +200,7 @@ func (f *frames) arrived(x *frame, stored bool) []waiter {
 	return wait
 }
 
-// failed says that a picture cannot be had, and gives those who wait for it.
+// failed says that a frame cannot be had, and gives those who wait for it.
 func (f *frames) failed(x *frame, err error) []waiter {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -211,7 +211,7 @@ func (f *frames) failed(x *frame, err error) []waiter {
 	return wait
 }
 
-// offer keeps a picture that was decoded for a batch, where the cache has room. It gives the frame to be filled, or nil.
+// offer keeps a frame that was decoded for a batch, where the cache has room. It gives the frame to be filled, or nil.
 func (f *frames) offer(k frameKey, size int) *frame {
 	f.mu.Lock()
 	if f.room == 0 || f.have[k] != nil || f.kept+pieceBytes(size) > f.room {
@@ -245,10 +245,10 @@ func (f *frames) drop(x *frame) []waiter {
 	return wait
 }
 
-// fill writes a picture into memory of the arena: its planes where they are to be kept and can be, else the pixels of the batch.
+// fill writes a frame into memory of the arena: its planes where they are to be kept and can be, else the pixels of the batch.
 // It is false where the arena has no room.
-func (f *frames) fill(x *frame, pic video.Picture, pixels []byte) (bool, error) {
-	planes, ok := pic.(video.PlanarPicture)
+func (f *frames) fill(x *frame, pic video.Frame, pixels []byte) (bool, error) {
+	planes, ok := pic.(video.PlanarFrame)
 	var info video.PlaneInfo
 	if ok = ok && f.planar; ok {
 		info, ok = planes.PlaneInfo()
@@ -311,7 +311,7 @@ func (f *frames) keptBytes() int64 {
 	return f.kept
 }
 
-// sorted lists pictures of one file by their ordinals.
+// sorted lists frames of one file by their ordinals.
 func sorted(list []*frame) []*frame {
 	slices.SortFunc(list, func(a, b *frame) int { return int(a.key.ordinal) - int(b.key.ordinal) })
 	return list

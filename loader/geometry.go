@@ -57,7 +57,7 @@ func (c *column) scaled(w, h int) (sw, sh, left, top int) {
 	return sw, sh, -((sw - c.width) / 2), -((sh - c.height) / 2)
 }
 
-// draft is a picture on its way into a batch: decoded as spec says into memory of its own, where something follows that decoding does not do
+// draft is a frame on its way into a batch: decoded as spec says into memory of its own, where something follows that decoding does not do
 // (the place in a letterbox, normalisation), else into the batch.
 type draft struct {
 	spec video.Spec
@@ -73,12 +73,12 @@ type draft struct {
 
 var drafts = sync.Pool{New: func() any { return new(draft) }}
 
-// draft begins a picture of w × h pixels that becomes dst. It ends with done, or, where it could not be decoded, with drop.
+// draft begins a frame of w × h pixels that becomes dst. It ends with done, or, where it could not be decoded, with drop.
 func (c *column) draft(w, h int, dst []byte) (*draft, error) {
 	d := drafts.Get().(*draft)
 	d.spec, d.c, d.dst, d.into, d.moves = c.spec, c, dst, dst, false
 	if d.sw, d.sh, d.left, d.top = c.scaled(w, h); d.sw != c.width || d.sh != c.height {
-		if int64(d.sw)*int64(d.sh) > video.MaxPicturePixels {
+		if int64(d.sw)*int64(d.sh) > video.MaxImagePixels {
 			d.drop()
 			return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "loader", Where: robocache.Where{"stream": c.key}, Msg: "image_resize=" + string(c.resize) + " scales the image beyond 256 Mpixel", Got: dimensions(w, h)}
 		}

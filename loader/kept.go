@@ -7,7 +7,7 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// copies is pictures that are there already, for one part: in memory, or in the disk cache.
+// copies is frames that are there already, for one part: in memory, or in the disk cache.
 type copies struct {
 	p     *part
 	col   int
@@ -107,7 +107,7 @@ func (s *copies) job() job {
 	return job{prio: s.p.u.seq, sub: int64(s.col)<<32 | int64(s.items[0].slot), kind: jobCopy, copies: s}
 }
 
-// copyKept writes kept pictures into a batch.
+// copyKept writes kept frames into a batch.
 func (w *worker) copyKept(s *copies) {
 	a, p := w.a, s.p
 	src := p.src
@@ -148,7 +148,7 @@ func (w *worker) copyKept(s *copies) {
 	}
 }
 
-// fromKept writes a kept picture into a batch.
+// fromKept writes a kept frame into a batch.
 func (w *worker) fromKept(p *part, c *column, k int, x *frame) error {
 	if !x.planar {
 		p.put(c, k, x.at.mem[:x.size])
@@ -162,7 +162,7 @@ func (w *worker) fromKept(p *part, c *column, k int, x *frame) error {
 	return nil
 }
 
-// fromPlanes writes the picture of kept planes as it is kept as pixels.
+// fromPlanes writes the frame of kept planes as it is kept as pixels.
 func (c *column) fromPlanes(info video.PlaneInfo, planes, dst []byte) error {
 	shape := info.Shape()
 	d, err := c.draft(shape.Width, shape.Height, dst)
@@ -176,7 +176,7 @@ func (c *column) fromPlanes(info video.PlaneInfo, planes, dst []byte) error {
 	return d.done()
 }
 
-// decodeOne decodes a picture for one place.
+// decodeOne decodes a frame for one place.
 func (w *worker) decodeOne(p *part, col int, item *keptItem) {
 	t := fileTasks.Get().(*fileTask)
 	t.src, t.parts, t.col, t.path = p.src, []*part{p}, col, item.path

@@ -131,8 +131,8 @@ func equalsMap(t *testing.T, ts *truths, cfg loader.Config, epochs int) []loader
 	return stats
 }
 
-// TestRealKeptPicturesAreTheSame: what comes of a pool or a cache is what is decoded for one item alone.
-func TestRealKeptPicturesAreTheSame(t *testing.T) {
+// TestRealKeptFramesAreTheSame: what comes of a pool or a cache is what is decoded for one item alone.
+func TestRealKeptFramesAreTheSame(t *testing.T) {
 	ds := testdata(t, "g1_v30_exact")
 	fps := ds.Info().FPS.Float()
 	camera := ""
@@ -176,21 +176,21 @@ func TestRealKeptPicturesAreTheSame(t *testing.T) {
 			}
 			epochs := equalsMap(t, ts, cfg, 2)
 			first, s := epochs[0], epochs[1]
-			pictures := first.Samples
+			imgs := first.Samples
 			switch {
 			case cfg.PoolSize != 0 || cfg.CacheBudget != 0:
 				// Too small for what is wanted: decoded again, and right.
-			case cfg.Shuffle == loader.Pool && cfg.Cache != "" && s.FramesDecoded > pictures+pictures/10:
-				t.Errorf("%d pictures were decoded for %d rows that a cache keeps", s.FramesDecoded, pictures)
-			case cfg.Shuffle == loader.Pool && cfg.Hz == nil && s.FramesDecoded > 2*pictures+pictures/10:
-				t.Errorf("%d pictures were decoded in two epochs of %d rows", s.FramesDecoded, pictures)
+			case cfg.Shuffle == loader.Pool && cfg.Cache != "" && s.FramesDecoded > imgs+imgs/10:
+				t.Errorf("%d frames were decoded for %d rows that a cache keeps", s.FramesDecoded, imgs)
+			case cfg.Shuffle == loader.Pool && cfg.Hz == nil && s.FramesDecoded > 2*imgs+imgs/10:
+				t.Errorf("%d frames were decoded in two epochs of %d rows", s.FramesDecoded, imgs)
 			case cfg.Shuffle == loader.Pool && cfg.Cache == "":
 				// Nothing is kept of an episode that is through.
 			case cfg.Cache != "" && s.FramesUnique != first.FramesUnique:
-				t.Errorf("%d pictures were converted again that a cache keeps", s.FramesUnique-first.FramesUnique)
-			case cfg.Cache != "" && cfg.Deltas == nil && first.FramesUnique != pictures:
-				// With windows two horizons may want one picture at the same time: how many do is a matter of scheduling.
-				t.Errorf("%d pictures were converted for %d rows, each of which wants another one", first.FramesUnique, pictures)
+				t.Errorf("%d frames were converted again that a cache keeps", s.FramesUnique-first.FramesUnique)
+			case cfg.Cache != "" && cfg.Deltas == nil && first.FramesUnique != imgs:
+				// With windows two horizons may want one frame at the same time: how many do is a matter of scheduling.
+				t.Errorf("%d frames were converted for %d rows, each of which wants another one", first.FramesUnique, imgs)
 			}
 		})
 	}

@@ -33,12 +33,12 @@ type column struct {
 	stored, out robocache.DType
 	elems       int // of a row
 	rowBytes    int // as stored
-	outBytes    int // a row or picture in the tensor
+	outBytes    int // a row or frame in the tensor
 	norm        *affine
 
-	spec          video.Spec // pictures
+	spec          video.Spec // frames
 	resize        Resize
-	aug           *imageAug // of colour pictures; their width and height are those before it
+	aug           *imageAug // of colour frames; their width and height are those before it
 	mirror        *mirror   // what a flip of the images does to numbers
 	noise         float32
 	unit          string // of the values as they are given
@@ -271,7 +271,7 @@ func (l *layout) add(f *robocache.Feature, cfg *Config, info *robocache.Info, on
 		if f.Kind == robocache.KindImage {
 			c.source = fromStills
 		}
-		if err := c.picture(f, cfg); err != nil {
+		if err := c.pic(f, cfg); err != nil {
 			return err
 		}
 		shape = []int{channels(c.spec.Pixel), c.height, c.width}
@@ -327,8 +327,8 @@ func (c *Config) depth() (video.Pixel, string) {
 	return video.DepthMM, "mm"
 }
 
-// picture settles what a decoded picture becomes. The size may still be 0: then the first picture says it (probe).
-func (c *column) picture(f *robocache.Feature, cfg *Config) error {
+// frame settles what a decoded frame becomes. The size may still be 0: then the first frame says it (probe).
+func (c *column) pic(f *robocache.Feature, cfg *Config) error {
 	c.height, c.width = f.Height, f.Width
 	c.spec.ChannelsFirst, c.resize = true, cfg.ImageResize
 	if len(cfg.ImageSize) == 2 {
@@ -376,7 +376,7 @@ func channels(p video.Pixel) int {
 	return 1
 }
 
-// resize takes over a picture size that was found after the layout was made.
+// resize takes over a frame size that was found after the layout was made.
 func (l *layout) resize(i, height, width int) {
 	c := &l.columns[i]
 	c.height, c.width = height, width

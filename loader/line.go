@@ -18,7 +18,7 @@ type line struct {
 	clock   string // the clock of those rows
 	own     string // Info.Clock: the name of "", where it has one
 	several bool   // windows lie in time and not in rows: there are several clocks, or a timeline
-	shift   int64  // of the anchor's stamps
+	shift   int64  // of the anchor's timestamps
 }
 
 // clockOf is the clock of a feature; "" is the episode's own, under whichever name.
@@ -45,7 +45,7 @@ func newLine(info *robocache.Info, cfg *Config) (line, error) {
 			return l, misuse("anchor", "anchor or hz: samples lie on a stream's rows or on a timeline", "both")
 		}
 		if l.clock = l.clockOf(f); l.clock != "" || moves(cfg.Align, f.Key) {
-			l.key = f.Key // its own stamps: clock=, offset=, latency= and drift= may name it
+			l.key = f.Key // its own timestamps: clock=, offset=, latency= and drift= may name it
 		}
 	}
 	if a := cfg.Align; a != nil && !l.grid {
@@ -60,7 +60,7 @@ func newLine(info *robocache.Info, cfg *Config) (line, error) {
 	return l, nil
 }
 
-// moves says whether the stamps of a stream are not those that it was recorded with first.
+// moves says whether the timestamps of a stream are not those that it was recorded with first.
 func moves(a *align.Config, key string) bool {
 	return a != nil && (a.Offset[key] != a.Latency[key] || !a.Drift[key].IsZero() || a.Clock[key] != "")
 }
@@ -96,7 +96,7 @@ func (l *line) timed(f *robocache.Feature, cfg *Config) (bool, error) {
 	return shift != l.shift || cfg.Align.Clock[key] != cfg.Align.Clock[l.key] || cfg.Align.Drift[key] != cfg.Align.Drift[l.key], err
 }
 
-// counts gives the samples of each episode, and with a timeline its start. Stamps are read by several goroutines: of a folder of recordings each
+// counts gives the samples of each episode, and with a timeline its start. Timestamps are read by several goroutines: of a folder of recordings each
 // is a file.
 func (src *source) counts(ctx context.Context, exclude map[int]bool) func(e int) (int, int64, error) {
 	if !src.line.grid && src.line.key == "" {
@@ -111,7 +111,7 @@ func (src *source) counts(ctx context.Context, exclude map[int]bool) func(e int)
 			n, err = robocache.RowsIn(ctx, src.ds, e, anchor) // nothing is asked for by time
 		} else {
 			var t []int64
-			t, err = src.stamps.of(ctx, e, src.line.key)
+			t, err = src.timestamps.of(ctx, e, src.line.key)
 			n = len(t)
 		}
 		return n, start, err
@@ -158,7 +158,7 @@ func (src *source) counts(ctx context.Context, exclude map[int]bool) func(e int)
 		}
 		c := &found[i]
 		if c.err != nil && src.cfg.OnBadEpisode == "skip" && badEpisode(c.err) {
-			// Its stamps are bad: it never enters the order.
+			// Its timestamps are bad: it never enters the order.
 			src.a.n.skip.Add(int64(src.ds.Len(e)))
 			src.a.warn(robocache.Where{"episode": e}.String() + " is left out: " + c.err.Error())
 			return 0, 0, nil
@@ -184,27 +184,27 @@ func (src *source) at(ctx context.Context, place int32, index int) (int64, error
 		return src.table.start[place] + src.cfg.Align.HZ.Nanos(int64(index)), nil
 	}
 	episode := src.table.episode(int(place))
-	t, err := src.stamps.of(ctx, episode, src.line.key)
+	t, err := src.timestamps.of(ctx, episode, src.line.key)
 	if err != nil {
 		return 0, &episodeError{episode, err}
 	}
 	if index >= len(t) {
-		return 0, &episodeError{episode, &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Where: robocache.Where{"episode": episode, "row": index}, Msg: "a row without a stamp"}}
+		return 0, &episodeError{episode, &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Where: robocache.Where{"episode": episode, "row": index}, Msg: "a row without a timestamp"}}
 	}
 	return t[index] + src.line.shift, nil
 }
 
-// readStamps is how the stamps of a stream are read where values go by time: proved to ascend, once.
-func (src *source) readStamps(ctx context.Context, episode int, stream string) ([]int64, error) {
+// readStamps is how the timestamps of a stream are read where values go by time: proved to ascend, once.
+func (src *source) readTimestamps(ctx context.Context, episode int, stream string) ([]int64, error) {
 	cfg := src.cfg.Align
 	if cfg == nil {
 		cfg = &align.Config{}
 	}
-	return cfg.Stamps(ctx, src.ds, episode, stream)
+	return cfg.Timestamps(ctx, src.ds, episode, stream)
 }
 
-// stampsOf is the stream whose stamps stand for those of a feature: the first one of its clock, so that they are read and kept once.
-func (src *source) stampsOf(f *robocache.Feature) string {
+// stampsOf is the stream whose timestamps stand for those of a feature: the first one of its clock, so that they are read and kept once.
+func (src *source) timestampsOf(f *robocache.Feature) string {
 	same := func(a, b string) bool {
 		cfg := src.cfg.Align
 		return cfg == nil || cfg.Clock[a] == cfg.Clock[b] && cfg.Drift[a] == cfg.Drift[b]

@@ -154,7 +154,7 @@ func (l *Loader) await(ctx context.Context, r *run) (over bool, err error) {
 			now := u.left.Load()
 			if now == left && now > 0 {
 				return false, &robocache.Error{Class: robocache.ErrTemporary, Op: "loader", Where: robocache.Where{"position": u.batch.Position},
-					Msg: fmt.Sprintf("no progress for %v s: the batch waits for %d more columns and pictures", l.cfg.Deadline, now), Hint: "is the store reachable? deadline_s sets the patience"}
+					Msg: fmt.Sprintf("no progress for %v s: the batch waits for %d more columns and frames", l.cfg.Deadline, now), Hint: "is the store reachable? deadline_s sets the patience"}
 			}
 			left = now
 		}

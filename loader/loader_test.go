@@ -90,9 +90,9 @@ func checkBatch(t testing.TB, f *fake, cfg Config, b *Batch) {
 				i := min(max(r.Index+o, 0), f.lengths[r.Episode]-1)
 				ref := make([]robocache.FrameRef, 1)
 				f.Frames(bg, camera, []robocache.Row{{Episode: r.Episode, Index: i}}, ref)
-				fillPicture(want, ref[0].Path, ref[0].Ordinal)
+				fillFrame(want, ref[0].Path, ref[0].Ordinal)
 				if !bytes.Equal(want, c.Data[k*len(want):(k+1)*len(want)]) {
-					t.Fatalf("picture of %v offset %d is another one", r, o)
+					t.Fatalf("frame of %v offset %d is another one", r, o)
 				}
 				k++
 			}
@@ -178,19 +178,19 @@ func TestEpochs(t *testing.T) {
 	}
 }
 
-// L7: overlapping windows decode each picture once a horizon.
-func TestEachPictureOnce(t *testing.T) {
+// L7: overlapping windows decode each frame once a horizon.
+func TestEachFrameOnce(t *testing.T) {
 	f := newFake(200)
 	f.gop = 1
 	l := mustLoader(t, f, Config{BatchSize: 20, Prefetch: 2, Threads: 3, Keys: []string{"cam"}, Deltas: deltas("cam", []float64{-0.7, -0.6, -0.5, -0.4, -0.3, -0.2, -0.1, 0})})
 	epochOf(t, f, l)
 	s := l.Stats()
 	if s.Frames != 1600 {
-		t.Errorf("%d pictures in batches", s.Frames)
+		t.Errorf("%d frames in batches", s.Frames)
 	}
-	// Horizons of 20, then 40 anchors: each but the first needs 7 pictures of the one before.
+	// Horizons of 20, then 40 anchors: each but the first needs 7 frames of the one before.
 	if s.FramesUnique > 200+7*6 || f.decoded.Load() != s.FramesUnique {
-		t.Errorf("%d pictures converted, %d decoded for 200", s.FramesUnique, f.decoded.Load())
+		t.Errorf("%d frames converted, %d decoded for 200", s.FramesUnique, f.decoded.Load())
 	}
 }
 
@@ -279,7 +279,7 @@ func TestEarliestBatchFirst(t *testing.T) {
 	at := 0
 	for i, name := range order[:l.Samples()] {
 		if b := batchOf[name]; b < at {
-			t.Fatalf("picture %d is of batch %d, after one of batch %d", i, b, at)
+			t.Fatalf("frame %d is of batch %d, after one of batch %d", i, b, at)
 		} else {
 			at = b
 		}
@@ -298,6 +298,6 @@ func TestFirstBatchIsPlannedAlone(t *testing.T) {
 	}
 	b.Release()
 	if s := l.Stats(); s.FramesUnique > 20 {
-		t.Errorf("%d pictures were decoded for the first 10 samples", s.FramesUnique)
+		t.Errorf("%d frames were decoded for the first 10 samples", s.FramesUnique)
 	}
 }

@@ -310,7 +310,7 @@ func (r *renamed) Clocks(key string) []string {
 func (r *renamed) TimesBy(ctx context.Context, episode int, key, clock string) ([]int64, error) {
 	c, ok := r.Dataset.(robocache.Clocked)
 	if !ok {
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "loader", Where: robocache.Where{"stream": key}, Msg: "this stream was stamped by one clock"}
+		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "loader", Where: robocache.Where{"stream": key}, Msg: "this stream was timestamped by one clock"}
 	}
 	return c.TimesBy(ctx, episode, r.key(key), clock)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/goatnote-inc/robocache/align"
 )
 
-// L24: of random mixtures each slot holds what a Map of its source alone gives of the sample: pictures of two cameras, stills, numbers,
+// L24: of random mixtures each slot holds what a Map of its source alone gives of the sample: frames of two cameras, stills, numbers,
 // texts, masks, on timelines and without; under its names; and zeros, "" and masks for what the source lacks.
 func TestMixtureGivesItsSources(t *testing.T) {
 	for round := range uint64(16) {

@@ -2,5 +2,5 @@ package loader
 
 import "syscall"
 
-// adviseHuge asks for huge pages, for fewer page faults while pictures are written. Best effort.
+// adviseHuge asks for huge pages, for fewer page faults while frames are written. Best effort.
 func adviseHuge(m []byte) { _ = syscall.Madvise(m, syscall.MADV_HUGEPAGE) }

@@ -165,12 +165,12 @@ func normalizable(c *column) error {
 	case c.numbers() && !c.stored.Float():
 		return bad(c.stored.String()+" values are left as they are", "name float features only")
 	case !c.numbers() && c.out != robocache.Float32:
-		return bad("pictures are "+c.out.String(), `image_dtype="float32"`)
+		return bad("frames are "+c.out.String(), `image_dtype="float32"`)
 	}
 	return nil
 }
 
-// numbers says that the column's rows are numbers, a point cloud's too, and no pictures.
+// numbers says that the column's rows are numbers, a point cloud's too, and no frames.
 func (c *column) numbers() bool { return c.source == fromTable || c.source == fromRagged }
 
 // own gives the vectors that the configuration brings.

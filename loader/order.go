@@ -117,7 +117,7 @@ func (a *assembler) catalog() catalog {
 
 // orderParams is what the configuration says of the order. The pool's capacity in samples comes of declared sizes.
 func (a *assembler) orderParams() orderParams {
-	// An eighth is left for the pictures of batches that are under construction.
+	// An eighth is left for the frames of batches that are under construction.
 	p := orderParams{mode: a.cfg.Shuffle, poolBytes: int64(a.cfg.PoolSize) / 8 * 7, poolEpisodes: a.cfg.PoolEpisodes, shards: a.cfg.PoolShards}
 	for _, src := range a.sources {
 		p.sampleBytes = append(p.sampleBytes, src.residentBytes())

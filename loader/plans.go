@@ -26,28 +26,28 @@ func (r *planRoom) room(p *kernel.Plan, n int) *kernel.Plan {
 	return p
 }
 
-// around cuts the stamps that decide about some targets out of a stream's: an episode of an hour is not looked through for a window of a
-// second. On both sides two distinct stamps beyond them stay, which is what any mode and edge looks at (A2, A4, A8).
-func around(stamps, targets []int64, opt *align.Options) (from int, near []int64) {
-	if len(stamps) < 64 || len(targets) == 0 {
-		return 0, stamps
+// around cuts the timestamps that decide about some targets out of a stream's: an episode of an hour is not looked through for a window of a
+// second. On both sides two distinct timestamps beyond them stay, which is what any mode and edge looks at (A2, A4, A8).
+func around(timestamps, targets []int64, opt *align.Options) (from int, near []int64) {
+	if len(timestamps) < 64 || len(targets) == 0 {
+		return 0, timestamps
 	}
 	lo, hi := slices.Min(targets)-opt.Before, slices.Max(targets)+opt.After
-	from, _ = slices.BinarySearch(stamps, lo)
-	to, _ := slices.BinarySearch(stamps, hi+1)
+	from, _ = slices.BinarySearch(timestamps, lo)
+	to, _ := slices.BinarySearch(timestamps, hi+1)
 	for range 2 {
 		if from > 0 {
-			for x := stamps[from-1]; from > 0 && stamps[from-1] == x; {
+			for x := timestamps[from-1]; from > 0 && timestamps[from-1] == x; {
 				from--
 			}
 		}
-		if to < len(stamps) {
-			for x := stamps[to]; to < len(stamps) && stamps[to] == x; {
+		if to < len(timestamps) {
+			for x := timestamps[to]; to < len(timestamps) && timestamps[to] == x; {
 				to++
 			}
 		}
 	}
-	return from, stamps[from:to]
+	return from, timestamps[from:to]
 }
 
 // usedRows are the source rows that a plan reads, ascending, each once.

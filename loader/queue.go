@@ -31,12 +31,12 @@ type jobKind uint8
 // a batch may want more files than a process may open.
 const (
 	jobAdmit  jobKind = iota // open a file of an episode that becomes resident; makes chunk jobs
-	jobLocate                // ask where the pictures of a column lie; makes file jobs
+	jobLocate                // ask where the frames of a column lie; makes file jobs
 	jobSort                  // find the distinct rows of a column of stills; makes still jobs
 	jobGather
 	jobText
 	jobRagged // one tensor of a batch whose rows vary in length
-	jobCopy   // pictures that are there already
+	jobCopy   // frames that are there already
 	jobGroup
 	jobChunk
 	jobFetch // read the packets of groups of a file that is far away; makes group jobs

@@ -183,14 +183,14 @@ func (w *worker) entriesOf(p *part, c *column) (*entries, error) {
 	return e, err
 }
 
-// span reads all rows of a stream that are stamped in the span around each sample and hold a value.
+// span reads all rows of a stream that are timestamped in the span around each sample and hold a value.
 func (w *worker) span(p *part, c *column) (*entries, error) {
 	src := p.src
 	n := p.size()
 	from, to, at := make([]int, n), make([]int, n), make([]int64, n)
 	total := 0
 	err := w.byEpisode(p, func(episode int, group []int32) error {
-		stamps, err := src.stamps.of(w.ctx(), episode, c.aligns.clock)
+		timestamps, err := src.timestamps.of(w.ctx(), episode, c.aligns.clock)
 		if err != nil {
 			return err
 		}
@@ -200,7 +200,7 @@ func (w *worker) span(p *part, c *column) (*entries, error) {
 				return err
 			}
 			at[i] = t - c.aligns.offset
-			from[i], to[i] = align.Span(stamps, at[i], c.span[0], c.span[1])
+			from[i], to[i] = align.Span(timestamps, at[i], c.span[0], c.span[1])
 			total += to[i] - from[i]
 		}
 		return nil
@@ -247,12 +247,12 @@ func (w *worker) whens(src *source, c *column, e *entries, rows []robocache.Row,
 		if n == 0 {
 			continue
 		}
-		stamps, err := src.stamps.of(w.ctx(), rows[k].Episode, c.aligns.clock)
+		timestamps, err := src.timestamps.of(w.ctx(), rows[k].Episode, c.aligns.clock)
 		if err != nil {
 			return err
 		}
 		for range n {
-			out[k] = stamps[rows[k].Index] - at[i]
+			out[k] = timestamps[rows[k].Index] - at[i]
 			k++
 		}
 	}

@@ -125,7 +125,7 @@ func back(n int, fps float64) []float64 {
 	return out
 }
 
-// State and action windows of 16, no pictures.
+// State and action windows of 16, no frames.
 func BenchmarkLoaderNoVideo(b *testing.B) {
 	w := steps(16, 30)
 	benchmarkLoader(b, "g1_v30_exact", loader.Config{BatchSize: 32, Shuffle: loader.Global, Seed: 1, Keys: []string{"observation.state", "action"}, Deltas: loader.Deltas{{Key: "observation.state", Offsets: w}, {Key: "action", Offsets: w}}})
@@ -239,7 +239,7 @@ func BenchmarkEpoch(b *testing.B) {
 	}
 }
 
-// L6, L7 on real video, drifting stamps included: each picture of a window is the single picture of its clamped row.
+// L6, L7 on real video, drifting timestamps included: each frame of a window is the single frame of its clamped row.
 func TestRealWindows(t *testing.T) {
 	for _, name := range []string{"g1_h264_v30_bigdrift", "g1_v30_drift"} {
 		t.Run(name, func(t *testing.T) {
@@ -288,7 +288,7 @@ func TestRealWindows(t *testing.T) {
 						}
 						at := (i*len(offsets) + k) * frame
 						if !bytes.Equal(one.Tensors[0].Data, b.Tensor(cam).Data[at:at+frame]) {
-							t.Errorf("sample %d offset %d is another picture", b.Indices[i], o)
+							t.Errorf("sample %d offset %d is another frame", b.Indices[i], o)
 						}
 						if got := b.Tensor(cam + "_is_pad").Data[i*len(offsets)+k]; (got == 1) != pad {
 							t.Errorf("sample %d offset %d: pad %d", b.Indices[i], o, got)
@@ -422,7 +422,7 @@ func TestRealBadFiles(t *testing.T) {
 	t.Logf("%d given, %d skipped, bad: %+v", len(one), s1.Skipped, s1.BadEpisodes)
 }
 
-// A Map on a timeline gives what Episode's align gives, to the bit: values, masks, and the rows of pictures.
+// A Map on a timeline gives what Episode's align gives, to the bit: values, masks, and the rows of frames.
 func TestRealTimelineEqualsAlign(t *testing.T) {
 	ctx := context.Background()
 	for _, name := range []string{"g1_v30_exact", "gr00t_picknplace_v20"} {

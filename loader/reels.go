@@ -32,8 +32,8 @@ type reel interface {
 	fetch(ctx context.Context, groups []video.Group) (*video.Fetched, error)
 	fetchBytes(g video.Group) int64
 	// decode decodes groups in order, those that follow each other in one run; from what was fetched, where b is not nil.
-	decode(ctx context.Context, b *video.Fetched, groups []video.Group, deliver func(ordinal int, pic video.Picture) error) error
-	// identity is a hash of what decides the pictures of the file; zero where its store gives no version, and it may become another unseen.
+	decode(ctx context.Context, b *video.Fetched, groups []video.Group, deliver func(ordinal int, pic video.Frame) error) error
+	// identity is a hash of what decides the frames of the file; zero where its store gives no version, and it may become another unseen.
 	identity() [32]byte
 	size() (width, height int)
 	timeNS(ordinal int) int64
@@ -105,12 +105,12 @@ func (f film) fetch(ctx context.Context, groups []video.Group) (*video.Fetched, 
 
 func (f film) fetchBytes(g video.Group) int64 { return video.FetchBytes(f.file, g) }
 
-func (f film) decode(ctx context.Context, b *video.Fetched, groups []video.Group, deliver func(ordinal int, pic video.Picture) error) error {
+func (f film) decode(ctx context.Context, b *video.Fetched, groups []video.Group, deliver func(ordinal int, pic video.Frame) error) error {
 	return f.pool.DecodeGroupsFetched(ctx, f.file, b, groups, deliver)
 }
 
 // identity covers the place and size of each packet, the codec's own header, and the file's version. Its path is left out: a copy
-// that keeps its time stamps is the same video.
+// that keeps its time timestamps is the same video.
 func (f film) identity() [32]byte {
 	if !store.Versioned(f.file.Ranged) {
 		return [32]byte{}
@@ -149,10 +149,10 @@ func (f film) timeNS(ordinal int) int64 { return f.file.Index.TimeNS(ordinal) }
 
 func (f film) release() { f.file.Release() }
 
-// probes bounds how many episodes are asked for a first picture.
+// probes bounds how many episodes are asked for a first frame.
 const probes = 8
 
-// probe finds the true size of each picture column from its first picture: what metadata declare may lie.
+// probe finds the true size of each frame column from its first frame: what metadata declare may lie.
 func (src *source) probe(ctx context.Context) error {
 	for i := range src.layout.columns {
 		c := &src.layout.columns[i]
@@ -164,14 +164,14 @@ func (src *source) probe(ctx context.Context) error {
 		case width > 0 && height > 0:
 			src.layout.resize(i, height, width)
 		case c.width > 0 && c.height > 0:
-			// No picture could be looked at: what is declared holds until one comes, and each is checked against it.
+			// No frame could be looked at: what is declared holds until one comes, and each is checked against it.
 		case err != nil:
 			return robocache.At(err, robocache.Where{"stream": c.key})
 		default:
-			return &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Where: robocache.Where{"stream": c.key}, Msg: "nothing says the size of the pictures", Hint: "image_size=[h, w]"}
+			return &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Where: robocache.Where{"stream": c.key}, Msg: "nothing says the size of the frames", Hint: "image_size=[h, w]"}
 		}
 		if c.width > 1<<15 || c.height > 1<<15 {
-			return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "loader", Where: robocache.Where{"stream": c.key}, Want: "pictures of at most 32768×32768", Got: sizeError(c, c.width, c.height).Error()}
+			return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "loader", Where: robocache.Where{"stream": c.key}, Want: "frames of at most 32768×32768", Got: sizeError(c, c.width, c.height).Error()}
 		}
 	}
 	return nil
@@ -195,7 +195,7 @@ func (src *source) firstSize(ctx context.Context, c *column) (width, height int,
 		}
 		if c.source == fromStills {
 			var info video.StillInfo
-			if info, err = video.PictureSize(&ref[0]); err != nil {
+			if info, err = video.ImageSize(&ref[0]); err != nil {
 				continue
 			}
 			if info.DType != robocache.Uint8 && c.out == robocache.Uint8 {
@@ -215,7 +215,7 @@ func (src *source) firstSize(ctx context.Context, c *column) (width, height int,
 	return 0, 0, err
 }
 
-// depthStills makes a column of stills one of depth pictures.
+// depthStills makes a column of stills one of depth images.
 func (src *source) depthStills(c *column, stored robocache.DType) {
 	c.spec.Pixel, c.unit = src.cfg.depth()
 	c.out = robocache.Float32

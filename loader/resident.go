@@ -11,7 +11,7 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// chunk is neighbouring pictures of one file that are decoded in one go for a pool: few enough that the first batch does not
+// chunk is neighbouring frames of one file that are decoded in one go for a pool: few enough that the first batch does not
 // wait for whole episodes, and enough that starting at a sync sample is paid rarely.
 type chunk struct {
 	src    *source
@@ -23,12 +23,12 @@ type chunk struct {
 }
 
 const (
-	chunkPictures = 32
-	// background is how many batches later than its admission an episode's pictures come that no batch has asked for yet.
+	chunkFrames = 32
+	// background is how many batches later than its admission an episode's frames come that no batch has asked for yet.
 	background = 64
 )
 
-// admitted is the pictures that an admission wants of one file.
+// admitted is the frames that an admission wants of one file.
 type admitted struct {
 	src    *source
 	col    int
@@ -54,7 +54,7 @@ func (w *worker) follow(s *step, seq int64) {
 }
 
 // admit makes an episode resident: what its samples will want is noted, and decoded from then on. Where it fails, nothing is noted:
-// the samples find their pictures as those of other orders do, and report what is wrong.
+// the samples find their frames as those of other orders do, and report what is wrong.
 func (w *worker) admit(q *queue, adm *admission, seq int64) {
 	a := w.a
 	src := a.sources[adm.source]
@@ -128,13 +128,13 @@ func (w *worker) release(samples []int64) {
 	}
 }
 
-type pictureID struct {
+type frameID struct {
 	path    string
 	ordinal int
 }
 
-// uses counts how often a part's samples want each picture of a column.
-func (w *worker) uses(p *part, c *column) (map[pictureID]int32, bool) {
+// uses counts how often a part's samples want each frame of a column.
+func (w *worker) uses(p *part, c *column) (map[frameID]int32, bool) {
 	rows := p.rows[c.rows]
 	if c.aligns != nil {
 		var err error
@@ -150,12 +150,12 @@ func (w *worker) uses(p *part, c *column) (map[pictureID]int32, bool) {
 	if err := p.src.ds.Frames(w.ctx(), c.key, asked, refs); err != nil {
 		return nil, false
 	}
-	uses := make(map[pictureID]int32, len(rows))
+	uses := make(map[frameID]int32, len(rows))
 	for i := range refs {
 		if noRow(rows[i]) || refs[i].Missing || refs[i].Path == "" {
 			continue
 		}
-		uses[pictureID{refs[i].Path, refs[i].Ordinal}]++
+		uses[frameID{refs[i].Path, refs[i].Ordinal}]++
 	}
 	clear(refs)
 	return uses, true
@@ -221,7 +221,7 @@ func (w *worker) cut(ad *admitted) {
 				c.frames = append(c.frames, ad.frames[k])
 			}
 		}
-		if len(c.frames) >= chunkPictures {
+		if len(c.frames) >= chunkFrames {
 			flush()
 		}
 	}
@@ -260,7 +260,7 @@ func (w *worker) decodeChunk(c *chunk) {
 		kept = append(kept, x)
 		w.ordinals = append(w.ordinals, int(x.key.ordinal))
 	}
-	c.frames = kept // under the lock: who wants a picture of it reads them to raise the chunk
+	c.frames = kept // under the lock: who wants a frame of it reads them to raise the chunk
 	a.frames.mu.Unlock()
 	defer func() {
 		w.chunk = nil
@@ -295,23 +295,23 @@ func (w *worker) decodeChunk(c *chunk) {
 		if w.ctx().Err() != nil {
 			return // the run is over
 		}
-		// Whether a picture can be had must not depend on its neighbours (L4).
+		// Whether a frame can be had must not depend on its neighbours (L4).
 		var p video.Planner
 		single := reel.plan(&p, []int{int(x.key.ordinal)})
 		if single[0].Cost() <= 0 {
-			err = &robocache.Error{Class: robocache.ErrMalformed, Op: "decode", Msg: "the video has no picture of that number", Hint: "the video is shorter than its table"}
+			err = &robocache.Error{Class: robocache.ErrMalformed, Op: "decode", Msg: "the video has no frame of that number", Hint: "the video is shorter than its table"}
 		} else if err = reel.decode(w.ctx(), nil, single, w.keep); w.got[i] {
 			continue
 		}
 		if err == nil {
-			err = &robocache.Error{Class: robocache.ErrMalformed, Op: "decode", Msg: "the decoder gave no picture"}
+			err = &robocache.Error{Class: robocache.ErrMalformed, Op: "decode", Msg: "the decoder gave no frame"}
 		}
 		w.giveUp(c.src, c.col, c.path, x, err)
 	}
 }
 
-// keep takes one picture of a chunk: for those who wait for it, and for those who will come.
-func (w *worker) keep(ordinal int, pic video.Picture) error {
+// keep takes one frame of a chunk: for those who wait for it, and for those who will come.
+func (w *worker) keep(ordinal int, pic video.Frame) error {
 	begin := time.Now()
 	defer func() { w.spent += time.Since(begin) }()
 	ch := w.chunk
@@ -331,7 +331,7 @@ func (w *worker) keep(ordinal int, pic video.Picture) error {
 	a.frames.mu.Unlock()
 	var pixels []byte
 	if !c.keepsPlanes(a.frames, pic) || a.disk.pixels() {
-		pixels = w.bytes(c.pictureSize())
+		pixels = w.bytes(c.frameSize())
 		if err := c.render(pic, pixels); err != nil {
 			return err
 		}
@@ -340,7 +340,7 @@ func (w *worker) keep(ordinal int, pic video.Picture) error {
 	if later {
 		size := pixels
 		if size == nil {
-			size = w.bytes(c.pictureSize()) // its length is all that is looked at, where planes are kept
+			size = w.bytes(c.frameSize()) // its length is all that is looked at, where planes are kept
 		}
 		var err error
 		if stored, err = a.frames.fill(x, pic, size); err != nil {
@@ -356,8 +356,8 @@ func (w *worker) keep(ordinal int, pic video.Picture) error {
 	return err
 }
 
-// serve writes a picture to the places that wait for it.
-func (w *worker) serve(src *source, col int, path string, x *frame, wait []waiter, pic video.Picture, pixels []byte) error {
+// serve writes a frame to the places that wait for it.
+func (w *worker) serve(src *source, col int, path string, x *frame, wait []waiter, pic video.Frame, pixels []byte) error {
 	c := &src.layout.columns[col]
 	if pixels == nil && len(wait) > 0 {
 		pixels = w.made(wait[0].p, c, int(wait[0].slot))
@@ -372,14 +372,14 @@ func (w *worker) serve(src *source, col int, path string, x *frame, wait []waite
 		at.p.put(c, int(at.slot), pixels)
 	}
 	w.a.n.frames.Add(int64(len(wait)))
-	// Only when all copies are made: a finished batch may be released, and its first picture overwritten.
+	// Only when all copies are made: a finished batch may be released, and its first frame overwritten.
 	for _, at := range wait {
 		at.p.u.finish(1)
 	}
 	return nil
 }
 
-// giveUp says that a picture cannot be had to all who wait for it.
+// giveUp says that a frame cannot be had to all who wait for it.
 func (w *worker) giveUp(src *source, col int, path string, x *frame, err error) {
 	c := &src.layout.columns[col]
 	for _, at := range w.a.frames.failed(x, err) {
@@ -387,12 +387,12 @@ func (w *worker) giveUp(src *source, col int, path string, x *frame, err error) 
 	}
 }
 
-// keepsPlanes says whether a picture is kept as its planes.
-func (c *column) keepsPlanes(f *frames, pic video.Picture) bool {
+// keepsPlanes says whether a frame is kept as its planes.
+func (c *column) keepsPlanes(f *frames, pic video.Frame) bool {
 	if !f.planar {
 		return false
 	}
-	p, ok := pic.(video.PlanarPicture)
+	p, ok := pic.(video.PlanarFrame)
 	if !ok {
 		return false
 	}
@@ -400,8 +400,8 @@ func (c *column) keepsPlanes(f *frames, pic video.Picture) bool {
 	return ok
 }
 
-// render writes a decoded picture as it is in a batch.
-func (c *column) render(pic video.Picture, dst []byte) error {
+// render writes a decoded frame as it is in a batch.
+func (c *column) render(pic video.Frame, dst []byte) error {
 	w, h := pic.Size()
 	d, err := c.draft(w, h, dst)
 	if err != nil {
@@ -414,8 +414,8 @@ func (c *column) render(pic video.Picture, dst []byte) error {
 	return d.done()
 }
 
-// pictureBytes is what one kept picture of a column takes, by its declared size.
-func (c *column) pictureBytes(planar bool) int64 {
+// frameBytes is what one kept frame of a column takes, by its declared size.
+func (c *column) frameBytes(planar bool) int64 {
 	if !planar {
 		return pieceBytes(c.height * c.width * channels(c.spec.Pixel) * c.out.Size()) // augmented or not: the order comes of it
 	}
@@ -429,14 +429,14 @@ func (c *column) pictureBytes(planar bool) int64 {
 	return pieceBytes(int(2 * w * h))
 }
 
-// residentBytes is what a sample that is still to be drawn takes of a pool, by declared sizes and lengths: its pictures; where there are
-// none, its numbers. With windows of T pictures a picture stays until the last of T samples is drawn: at most T pictures a sample, and at
+// residentBytes is what a sample that is still to be drawn takes of a pool, by declared sizes and lengths: its frames; where there are
+// none, its numbers. With windows of T frames a frame stays until the last of T samples is drawn: at most T frames a sample, and at
 // most the whole episode, which is ln(n) + γ times the samples that an episode of n has left on average (draws empty it like a
 // collector of coupons).
 //
 // In integers: the order of a pool comes of it, and must be the same on every machine.
 func (src *source) residentBytes() int64 {
-	var pictures, rows int64
+	var imgs, rows int64
 	mean := src.table.samples() / int64(max(src.table.filled(), 1))
 	whole := 69*int64(bits.Len64(uint64(mean))) + 58 // hundredths
 	for i := range src.layout.columns {
@@ -444,15 +444,15 @@ func (src *source) residentBytes() int64 {
 		each := min(100*int64(c.steps), whole)
 		switch c.source {
 		case fromVideo:
-			pictures += each * c.pictureBytes(src.a.planar()) / 100
+			imgs += each * c.frameBytes(src.a.planar()) / 100
 		case fromStills:
-			pictures += each * int64(c.height*c.width*channels(c.spec.Pixel)*c.out.Size()) / 100
+			imgs += each * int64(c.height*c.width*channels(c.spec.Pixel)*c.out.Size()) / 100
 		case fromTable:
 			rows += int64(c.rowBytes)
 		}
 	}
-	if pictures == 0 {
+	if imgs == 0 {
 		return max(rows, 1)
 	}
-	return pictures
+	return imgs
 }

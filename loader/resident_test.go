@@ -19,7 +19,7 @@ func poolEpoch(t *testing.T, f *fake, cfg Config) (*Loader, []int64) {
 	return l, order
 }
 
-// L16: a pool decodes and converts each picture once an epoch, in all windows that want it.
+// L16: a pool decodes and converts each frame once an epoch, in all windows that want it.
 func TestPoolDecodesOnce(t *testing.T) {
 	f := newFake(lengthsFor(7, 24, 10, 60)...)
 	seen := map[string]map[int]int{}
@@ -39,7 +39,7 @@ func TestPoolDecodesOnce(t *testing.T) {
 		for path, ordinals := range seen {
 			for o, n := range ordinals {
 				if n != 1 {
-					t.Fatalf("picture %d of %s was decoded %d times (windows %v)", o, path, n, d)
+					t.Fatalf("frame %d of %s was decoded %d times (windows %v)", o, path, n, d)
 				}
 			}
 		}
@@ -95,7 +95,7 @@ func TestPoolLeavesNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			if used, _, _ := l.a.frames.arena.held(); used != 0 {
-				t.Fatalf("%d bytes of pictures are left", used)
+				t.Fatalf("%d bytes of frames are left", used)
 			}
 		}
 	}
@@ -105,8 +105,8 @@ func TestPoolLeavesNothing(t *testing.T) {
 	}
 }
 
-// A picture that cannot be had is an error of the batch that wants it, or its episode is skipped: in a pool as elsewhere.
-func TestPoolBadPicture(t *testing.T) {
+// A frame that cannot be had is an error of the batch that wants it, or its episode is skipped: in a pool as elsewhere.
+func TestPoolBadFrame(t *testing.T) {
 	f := newFake(lengthsFor(10, 12, 10, 40)...)
 	f.frames.broken = map[string]map[int]bool{"v1.mp4": {5: true}}
 	l := mustLoader(t, f, Config{BatchSize: 8, Shuffle: Pool, Threads: 3, PoolSize: 40_000, CacheFormat: "rgb", MemoryBudget: 1 << 20})
@@ -153,7 +153,7 @@ func TestPoolBadPicture(t *testing.T) {
 	}
 }
 
-// A RAM cache decodes each picture once in all epochs, and never takes more than its budget; what does not fit is decoded again.
+// A RAM cache decodes each frame once in all epochs, and never takes more than its budget; what does not fit is decoded again.
 func TestRAMCache(t *testing.T) {
 	f := newFake(lengthsFor(11, 12, 10, 40)...)
 	for _, budget := range []Bytes{1 << 18, 4000} {
@@ -170,7 +170,7 @@ func TestRAMCache(t *testing.T) {
 			t.Errorf("budget %d: full is %t", budget, s.Cache.Full)
 		}
 		if budget > 4000 && s.FramesUnique != l.Samples() {
-			t.Errorf("%d pictures were converted for %d rows", s.FramesUnique, l.Samples())
+			t.Errorf("%d frames were converted for %d rows", s.FramesUnique, l.Samples())
 		}
 	}
 }
@@ -185,9 +185,9 @@ func (s started) VideoStart(_ context.Context, e int, _ string) (int64, bool, er
 	return int64(s.base(e)-s.base(e/s.perFile*s.perFile))*100_000_000 + s.off[e], true, nil
 }
 
-// With tolerance_s a picture is refused by its time wherever it comes from: decoded for its batch, for a pool, or kept by one who asked for no
+// With tolerance_s a frame is refused by its time wherever it comes from: decoded for its batch, for a pool, or kept by one who asked for no
 // tolerance.
-func TestToleranceOfKeptPictures(t *testing.T) {
+func TestToleranceOfKeptFrames(t *testing.T) {
 	f := newFake(lengthsFor(12, 12, 10, 40)...)
 	dir, tol := t.TempDir(), 0.002
 	filler := mustLoader(t, f, Config{BatchSize: 8, Cache: dir, CacheFormat: "rgb", Keys: []string{"cam"}})
@@ -222,7 +222,7 @@ func TestDirCacheWithoutVersions(t *testing.T) {
 	}
 	s := l.Stats()
 	if s.FramesUnique != 2*l.Samples() || s.Cache.Hits != 0 || len(s.Warnings) != 1 || !strings.Contains(s.Warnings[0], "version") {
-		t.Errorf("%d pictures decoded for %d rows in two epochs, cache %+v, warnings %v", s.FramesUnique, l.Samples(), s.Cache, s.Warnings)
+		t.Errorf("%d frames decoded for %d rows in two epochs, cache %+v, warnings %v", s.FramesUnique, l.Samples(), s.Cache, s.Warnings)
 	}
 }
 

@@ -48,7 +48,7 @@ func TestRealOneDirectoryForAll(t *testing.T) {
 						cfg.Shuffle = loader.Pool
 					}
 					if s := equalsMap(t, ts, cfg, 1)[0]; round == 1 && s.FramesUnique > 0 {
-						t.Errorf("%d pictures were decoded that the directory has", s.FramesUnique)
+						t.Errorf("%d frames were decoded that the directory has", s.FramesUnique)
 					}
 				})
 			}

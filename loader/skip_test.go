@@ -11,8 +11,8 @@ import (
 	"github.com/goatnote-inc/robocache/align"
 )
 
-// L8: a missing picture is an error with its place; the loader stands where it stood.
-func TestMissingPictureIsAnError(t *testing.T) {
+// L8: a missing frame is an error with its place; the loader stands where it stood.
+func TestMissingFrameIsAnError(t *testing.T) {
 	f := newFake(10, 10, 10)
 	f.frames.missing = map[robocache.Row]bool{{Episode: 1, Index: 4}: true}
 	l := mustLoader(t, f, Config{BatchSize: 5})
@@ -34,10 +34,10 @@ func TestMissingPictureIsAnError(t *testing.T) {
 	if s := l.State(); s.Position != 10 {
 		t.Errorf("position %d after the error", s.Position)
 	}
-	f.frames.missing = nil // mended: the same batch comes
+	f.frames.missing = nil // fixed: the same batch comes
 	b, err := l.Next(bg)
 	if err != nil || b.Position != 10 {
-		t.Fatalf("after the mend: %v", err)
+		t.Fatalf("after the correction: %v", err)
 	}
 	b.Release()
 }
@@ -45,9 +45,9 @@ func TestMissingPictureIsAnError(t *testing.T) {
 // L13: bad episodes are left out from the batch on where they were found, whatever threads and prefetch; the list is in the state.
 func TestSkip(t *testing.T) {
 	faults := map[string]func(f *fake){
-		"missing picture": func(f *fake) { f.frames.missing = map[robocache.Row]bool{{Episode: 2, Index: 3}: true} },
-		"broken packet":   func(f *fake) { f.frames.broken = map[string]map[int]bool{"v0.mp4": {25: true}} },
-		"lost file":       func(f *fake) { f.frames.lost = map[string]bool{"v1.mp4": true} },
+		"missing frame": func(f *fake) { f.frames.missing = map[robocache.Row]bool{{Episode: 2, Index: 3}: true} },
+		"broken packet": func(f *fake) { f.frames.broken = map[string]map[int]bool{"v0.mp4": {25: true}} },
+		"lost file":     func(f *fake) { f.frames.lost = map[string]bool{"v1.mp4": true} },
 		"bad row group": func(f *fake) {
 			f.badRows = map[int]error{1: &robocache.Error{Class: robocache.ErrMalformed, Msg: "bad page"}, 4: &robocache.Error{Class: robocache.ErrMalformed, Msg: "bad page"}}
 		},
@@ -161,15 +161,15 @@ func TestSkippedAreCountedOnce(t *testing.T) {
 	}
 }
 
-// L13 on a timeline: a bad row group and bad stamps cost their episodes, not the run.
+// L13 on a timeline: a bad row group and bad timestamps cost their episodes, not the run.
 func TestSkipOnATimeline(t *testing.T) {
 	hz := robocache.Rate{Num: 20, Den: 1}
 	for name, fault := range map[string]func(f *fake){
 		"bad row group": func(f *fake) {
 			f.badRows = map[int]error{1: &robocache.Error{Class: robocache.ErrMalformed, Msg: "bad page"}}
 		},
-		"bad stamps": func(f *fake) {
-			f.badTimes = map[int]error{1: &robocache.Error{Class: robocache.ErrMalformed, Msg: "NaN stamp"}}
+		"bad timestamps": func(f *fake) {
+			f.badTimes = map[int]error{1: &robocache.Error{Class: robocache.ErrMalformed, Msg: "NaN timestamp"}}
 		},
 	} {
 		f := newFake(11, 11, 11)
@@ -194,8 +194,8 @@ func TestSkipOnATimeline(t *testing.T) {
 	}
 }
 
-// L4: whether a picture can be had does not depend on its neighbours in the group; one of another size is bad alone.
-func TestOneBadPictureInAGroup(t *testing.T) {
+// L4: whether a frame can be had does not depend on its neighbours in the group; one of another size is bad alone.
+func TestOneBadFrameInAGroup(t *testing.T) {
 	f := newFake(2, 2, 2)
 	f.frames.odd = map[string]map[int]bool{"v0.mp4": {1: true}}
 	l := mustLoader(t, f, Config{BatchSize: 6, OnBadEpisode: "skip", Keys: []string{"cam"}})
@@ -208,8 +208,8 @@ func TestOneBadPictureInAGroup(t *testing.T) {
 	}
 }
 
-// A dataset that refuses one episode's pictures costs that episode, also where the timeline asks for places without a row.
-func TestRefusedPicturesOnATimeline(t *testing.T) {
+// A dataset that refuses one episode's frames costs that episode, also where the timeline asks for places without a row.
+func TestRefusedFramesOnATimeline(t *testing.T) {
 	f := newFake(5, 5, 5)
 	f.late = func(key string, _ int) int64 {
 		if key == "observation.state" {

@@ -15,19 +15,19 @@ import (
 type source struct {
 	identity sync.Map // of the values of a stream (values)
 
-	a      *assembler
-	index  int
-	name   string // of a mixture's source
-	ds     robocache.Dataset
-	cfg    Config // the loader's, with what the mixture says of this source
-	line   line
-	layout *layout
-	table  *table
-	reels  reels
-	long   map[int]int // rows of the episodes, where an anchor has a clock of its own
-	stamps *stamps     // of streams, for timelines and tolerance checks
-	starts videoStarts
-	offset int64 // number of its first sample among those of all sources
+	a          *assembler
+	index      int
+	name       string // of a mixture's source
+	ds         robocache.Dataset
+	cfg        Config // the loader's, with what the mixture says of this source
+	line       line
+	layout     *layout
+	table      *table
+	reels      reels
+	long       map[int]int // rows of the episodes, where an anchor has a clock of its own
+	timestamps *timestamps // of streams, for timelines and tolerance checks
+	starts     videoStarts
+	offset     int64 // number of its first sample among those of all sources
 
 	tensors []int // of the layout → of the batch
 	texts   []int
@@ -43,7 +43,7 @@ func newSource(ctx context.Context, a *assembler, index, sources int, name strin
 		return nil, err
 	}
 	total := int64(cfg.MemoryBudget) / int64(sources)
-	src.stamps = newStamps(src.readStamps, total/32)
+	src.timestamps = newTimestamps(src.readTimestamps, total/32)
 	if cfg.widest, err = src.widest(ctx); err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func newSource(ctx context.Context, a *assembler, index, sources int, name strin
 		src.starts = starts
 	}
 	if !src.line.grid && src.line.key == "" && !src.layout.timed() {
-		src.stamps.read = ds.Times
+		src.timestamps.read = ds.Times
 	}
 	if b, ok := base(ds).(interface{ LimitMemory(bytes int64) }); ok {
 		b.LimitMemory(total / 8)
@@ -172,7 +172,7 @@ func (src *source) count(ctx context.Context) error {
 	return nil
 }
 
-// where names the place of a picture or value, by the episode's number in the dataset.
+// where names the place of a frame or value, by the episode's number in the dataset.
 func (src *source) where(c *column, r robocache.Row) robocache.Where {
 	w := robocache.Where{"episode": r.Episode, "stream": c.key}
 	if src.name != "" {
@@ -188,10 +188,10 @@ func (src *source) where(c *column, r robocache.Row) robocache.Where {
 }
 
 func (src *source) missing(c *column, r robocache.Row, ref *robocache.FrameRef) error {
-	e := &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Where: src.where(c, r), Msg: "the row has no picture",
+	e := &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Where: src.where(c, r), Msg: "the row has no frame",
 		Hint: `on_bad_episode="skip" leaves such episodes out; 'robocache doctor' lists them`}
 	if !ref.Missing {
-		e.Class, e.Msg, e.Hint = robocache.ErrUnsupported, "a picture of a video stream that is in no video file", ""
+		e.Class, e.Msg, e.Hint = robocache.ErrUnsupported, "a frame of a video stream that is in no video file", ""
 	}
 	return e
 }
@@ -215,8 +215,8 @@ func (p *part) slot(i int) int {
 	return int(p.slots[i])
 }
 
-// picture is where the k-th picture of a column goes.
-func (p *part) picture(c *column, k int) []byte {
+// frame is where the k-th frame of a column goes.
+func (p *part) pic(c *column, k int) []byte {
 	if p.slots != nil {
 		k = int(p.slots[k/c.steps])*c.steps + k%c.steps
 	}

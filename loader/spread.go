@@ -10,10 +10,10 @@ import (
 	"github.com/goatnote-inc/robocache/align"
 )
 
-// Spans of pictures, and of rows of varying length, without a count: the number of places is that of the fullest span, found in the stamps
-// when the source is opened, so that pictures are decoded straight into places of the batch as those of any window are.
+// Spans of frames, and of rows of varying length, without a count: the number of places is that of the fullest span, found in the timestamps
+// when the source is opened, so that frames are decoded straight into places of the batch as those of any window are.
 
-// spreads makes a column of all pictures or clouds of a span.
+// spreads makes a column of all frames or clouds of a span.
 func (c *column) spreads(w *Window, cfg *Config) error {
 	if !free(cfg, c.key) {
 		return nil
@@ -54,7 +54,7 @@ func (src *source) widest(ctx context.Context) (map[string]int, error) {
 	return out, nil
 }
 
-// fullest is the largest number of samples of a stream within some time. Stamps are read by several goroutines: of a folder of recordings each is a
+// fullest is the largest number of samples of a stream within some time. Timestamps are read by several goroutines: of a folder of recordings each is a
 // file.
 func (src *source) fullest(ctx context.Context, key string, length int64) (int, error) {
 	episodes := src.cfg.Episodes
@@ -64,7 +64,7 @@ func (src *source) fullest(ctx context.Context, key string, length int64) (int, 
 			episodes[e] = e
 		}
 	}
-	stream := src.stampsOf(src.ds.Info().Feature(key))
+	stream := src.timestampsOf(src.ds.Info().Feature(key))
 	var next atomic.Int64
 	var wg sync.WaitGroup
 	counts, errs := make([]int, len(episodes)), make([]error, len(episodes))
@@ -77,11 +77,11 @@ func (src *source) fullest(ctx context.Context, key string, length int64) (int, 
 				if e < 0 || e >= src.ds.Info().Episodes {
 					continue // the table refuses it
 				}
-				stamps, err := src.stamps.of(ctx, e, stream)
+				timestamps, err := src.timestamps.of(ctx, e, stream)
 				errs[i] = err
 				from := 0
-				for k, t := range stamps {
-					for stamps[from] < t-length {
+				for k, t := range timestamps {
+					for timestamps[from] < t-length {
 						from++
 					}
 					counts[i] = max(counts[i], k-from+1)
@@ -100,7 +100,7 @@ func (src *source) fullest(ctx context.Context, key string, length int64) (int, 
 	return most, nil
 }
 
-// addSpread makes the tensors beside a spread column: when each of its samples was, and how many pictures a sample has.
+// addSpread makes the tensors beside a spread column: when each of its samples was, and how many frames a sample has.
 func (l *layout) addSpread(c column) {
 	if !c.ragged && l.free(c.key+lengthsSuffix) {
 		l.columns[c.number].count = len(l.tensors)
@@ -160,11 +160,11 @@ func (w *worker) spreadTimes(p *part, c *column) error {
 		if noRow(r) {
 			continue
 		}
-		stamps, err := p.src.stamps.of(w.ctx(), r.Episode, c.aligns.clock)
+		timestamps, err := p.src.timestamps.of(w.ctx(), r.Episode, c.aligns.clock)
 		if err != nil {
 			return &episodeError{r.Episode, err}
 		}
-		out[i] = stamps[r.Index] - at[i/c.steps]
+		out[i] = timestamps[r.Index] - at[i/c.steps]
 	}
 	done()
 	return nil
@@ -178,7 +178,7 @@ func (w *worker) spanned(p *part, c *column) (out []robocache.Row, at []int64, e
 		out[i] = robocache.Row{Episode: p.rows[0][i/c.steps].Episode, Index: -1}
 	}
 	err = w.byEpisode(p, func(episode int, group []int32) error {
-		stamps, err := src.stamps.of(w.ctx(), episode, c.aligns.clock)
+		timestamps, err := src.timestamps.of(w.ctx(), episode, c.aligns.clock)
 		if err != nil {
 			return err
 		}
@@ -188,7 +188,7 @@ func (w *worker) spanned(p *part, c *column) (out []robocache.Row, at []int64, e
 				return err
 			}
 			at[i] = t - c.aligns.offset
-			from, to := align.Span(stamps, at[i], c.span[0], c.span[1])
+			from, to := align.Span(timestamps, at[i], c.span[0], c.span[1])
 			for r := from; r < to && r-from < c.steps; r++ {
 				out[int(i)*c.steps+r-from].Index = r
 			}

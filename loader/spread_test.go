@@ -16,8 +16,8 @@ var backHalf = Window{Span: &[2]float64{-0.15, 0.02}}
 func spanOf(key string) Window { w := backHalf; w.Key = key; return w }
 
 // inSpan are the rows of a stream that a sample at some time has in backHalf, by looking at all of them.
-func inSpan(stamps []int64, now int64) (rows []int) {
-	for i, s := range stamps {
+func inSpan(timestamps []int64, now int64) (rows []int) {
+	for i, s := range timestamps {
 		if s >= now-150e6 && s <= now+20e6 {
 			rows = append(rows, i)
 		}
@@ -25,13 +25,13 @@ func inSpan(stamps []int64, now int64) (rows []int) {
 	return rows
 }
 
-// checkSpread compares a batch with what inSpan says: pictures, points, counts, masks and times.
+// checkSpread compares a batch with what inSpan says: frames, points, counts, masks and times.
 func checkSpread(t *testing.T, r *robot, b *Batch, at func(i int) (episode int, now int64), missing func(row int) bool) {
 	t.Helper()
 	places := b.Tensor("cam_is_pad").Shape[1]
 	clouds := b.Tensor("points_is_pad").Shape[1]
 	if s := b.Tensor("cam").Shape; !slices.Equal(s, []int{b.Rows, places, 3, fakeH, fakeW}) {
-		t.Fatalf("pictures %v", s)
+		t.Fatalf("frames %v", s)
 	}
 	fullest, point := 0, 0
 	for i := range b.Rows {
@@ -39,20 +39,20 @@ func checkSpread(t *testing.T, r *robot, b *Batch, at func(i int) (episode int, 
 		rows := slices.DeleteFunc(inSpan(r.eps[e][""], now), missing)
 		fullest = max(fullest, len(inSpan(r.eps[e][""], now)))
 		if got := view[int64](b.Tensor("cam_lengths").Data)[i]; got != int64(len(rows)) {
-			t.Fatalf("sample %d has %d pictures, expected %d", i, got, len(rows))
+			t.Fatalf("sample %d has %d frames, expected %d", i, got, len(rows))
 		}
 		for k := range places {
 			pad, when := b.Tensor("cam_is_pad").Data[i*places+k], view[int64](b.Tensor("cam_times").Data)[i*places+k]
-			picture := b.Tensor("cam").Data[(i*places+k)*3*fakeW*fakeH:][:3*fakeW*fakeH]
+			pic := b.Tensor("cam").Data[(i*places+k)*3*fakeW*fakeH:][:3*fakeW*fakeH]
 			if k >= len(rows) {
-				if pad != 1 || when != 0 || slices.Max(picture) != 0 {
+				if pad != 1 || when != 0 || slices.Max(pic) != 0 {
 					t.Fatalf("sample %d, place %d is not empty: mask %d, time %d", i, k, pad, when)
 				}
 				continue
 			}
 			c := stillColour(robocache.Row{Episode: e, Index: rows[k]})
-			if pad != 0 || when != r.eps[e][""][rows[k]]-now || picture[fakeW*fakeH] != c.G {
-				t.Fatalf("sample %d, place %d is not picture %d: mask %d, time %d", i, k, rows[k], pad, when)
+			if pad != 0 || when != r.eps[e][""][rows[k]]-now || pic[fakeW*fakeH] != c.G {
+				t.Fatalf("sample %d, place %d is not frame %d: mask %d, time %d", i, k, rows[k], pad, when)
 			}
 		}
 		rows = inSpan(r.eps[e]["points"], now)
@@ -81,7 +81,7 @@ func checkSpread(t *testing.T, r *robot, b *Batch, at func(i int) (episode int, 
 	}
 }
 
-// TestSpread: all pictures and clouds of a span, on the rows of a stream, on a timeline, and with pictures that are not there.
+// TestSpread: all frames and clouds of a span, on the rows of a stream, on a timeline, and with frames that are not there.
 func TestSpread(t *testing.T) {
 	r := newRobot(1.5, 1.2)
 	windows := Windows{spanOf("cam"), spanOf("points")}
@@ -158,6 +158,6 @@ func TestSpreadRefused(t *testing.T) {
 	}
 	a.eps[0][""][3] = a.eps[0][""][1]
 	if _, err := NewMap(bg, a, Config{Windows: Windows{spanOf("cam")}}); !errors.Is(err, robocache.ErrMalformed) {
-		t.Errorf("stamps that go backwards: %v", err)
+		t.Errorf("timestamps that go backwards: %v", err)
 	}
 }

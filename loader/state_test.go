@@ -51,7 +51,7 @@ func throughJSON(t testing.TB, s State) (out State) {
 }
 
 // L5, loader.md section 13, 11: real loaders are killed at random steps and restored at other worlds, batches and threads, with pools
-// and mixtures: step by step the samples are those of the order, and pictures and values those of the samples.
+// and mixtures: step by step the samples are those of the order, and frames and values those of the samples.
 func TestKillAndRestore(t *testing.T) {
 	fakes := []*fake{newFake(lengthsFor(1, 9, 2, 30)...), newFake(lengthsFor(2, 20, 1, 9)...), newFake(40, 3)}
 	type kind struct {
@@ -155,7 +155,7 @@ func TestKillAndRestore(t *testing.T) {
 func checkMixed(t testing.TB, mix []Mix, l *Loader, b *Batch) {
 	t.Helper()
 	values := floats32(b.Tensor("observation.state").Data)
-	pictures, want := b.Tensor("cam").Data, make([]byte, 3*fakeW*fakeH)
+	imgs, want := b.Tensor("cam").Data, make([]byte, 3*fakeW*fakeH)
 	ref := make([]robocache.FrameRef, 1)
 	for i, id := range b.Indices {
 		source, place, own := l.order.data.find(id)
@@ -168,9 +168,9 @@ func checkMixed(t testing.TB, mix []Mix, l *Loader, b *Batch) {
 		if err := mix[source].Dataset.Frames(bg, "cam", []robocache.Row{row}, ref); err != nil {
 			t.Fatal(err)
 		}
-		fillPicture(want, ref[0].Path, ref[0].Ordinal)
-		if !bytes.Equal(want, pictures[i*len(want):(i+1)*len(want)]) {
-			t.Fatalf("sample %d of source %d has another picture", own, source)
+		fillFrame(want, ref[0].Path, ref[0].Ordinal)
+		if !bytes.Equal(want, imgs[i*len(want):(i+1)*len(want)]) {
+			t.Fatalf("sample %d of source %d has another frame", own, source)
 		}
 	}
 }

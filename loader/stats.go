@@ -18,20 +18,20 @@ type Stats struct {
 	FirstBatch    float64       `json:"first_batch_seconds"`
 	Plan          float64       `json:"plan_seconds"`          // order, rows, frame places, decode plans
 	Gather        float64       `json:"gather_seconds"`        // numeric columns and text
-	Decode        float64       `json:"decode_seconds"`        // packets to pictures
-	Convert       float64       `json:"convert_seconds"`       // pictures to pixels, copies, casts
-	Copy          float64       `json:"copy_seconds"`          // kept pictures to pixels
+	Decode        float64       `json:"decode_seconds"`        // packets to frames
+	Convert       float64       `json:"convert_seconds"`       // frames to pixels, copies, casts
+	Copy          float64       `json:"copy_seconds"`          // kept frames to pixels
 	Fetch         float64       `json:"fetch_seconds"`         // reading packets of remote files, beside decoding
 	WaitData      float64       `json:"wait_data_seconds"`     // Next waited for a batch
 	WaitConsumer  float64       `json:"wait_consumer_seconds"` // all that may be prefetched was there
-	Frames        int64         `json:"frames"`                // pictures in batches
-	FramesDecoded int64         `json:"frames_decoded"`        // pictures that came out of decoders
-	FramesUnique  int64         `json:"frames_unique"`         // pictures converted; the others are copies of them
+	Frames        int64         `json:"frames"`                // frames in batches
+	FramesDecoded int64         `json:"frames_decoded"`        // frames that came out of decoders
+	FramesUnique  int64         `json:"frames_unique"`         // frames converted; the others are copies of them
 	Packets       int64         `json:"packets"`
 	BytesRead     int64         `json:"bytes_read"`   // of video
 	BytesNeeded   int64         `json:"bytes_needed"` // of it, the packets that were decoded
 	Reads         int64         `json:"reads"`        // of video files
-	Stills        int64         `json:"stills"`       // still pictures decoded
+	Stills        int64         `json:"stills"`       // still images decoded
 	BufferBytes   int64         `json:"buffer_bytes"`
 	BufferPeak    int64         `json:"buffer_peak_bytes"`
 	BatchBytes    int64         `json:"batch_bytes"` // of a full batch
@@ -74,7 +74,7 @@ func (src *source) withheld(number int) []NotDelivered {
 type Memory struct {
 	Budget       int64 `json:"budget_bytes"`
 	Batches      int64 `json:"batches_budget_bytes"` // under construction; BufferBytes and BufferPeak say what is taken
-	Kept         int64 `json:"kept_budget_bytes"`    // pictures of the pool and the RAM cache
+	Kept         int64 `json:"kept_budget_bytes"`    // frames of the pool and the RAM cache
 	KeptBytes    int64 `json:"kept_bytes"`
 	KeptPeak     int64 `json:"kept_peak_bytes"`
 	Decoders     int64 `json:"decoders_budget_bytes"` // idle ones
@@ -92,7 +92,7 @@ type PoolStats struct {
 	Randomness Randomness `json:"randomness"`
 }
 
-// CacheStats is what a cache did. Pictures that are wanted are hits or misses.
+// CacheStats is what a cache did. Frames that are wanted are hits or misses.
 type CacheStats struct {
 	Where  string  `json:"where"`  // "ram" or the directory
 	Format string  `json:"format"` // "yuv", "rgb" or "encoded"

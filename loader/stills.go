@@ -9,10 +9,10 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// stillsPerJob bounds how many encoded pictures a job holds at once.
+// stillsPerJob bounds how many encoded images a job holds at once.
 const stillsPerJob = 8
 
-// stillSet is the pictures that a unit wants of one column of stills, by row.
+// stillSet is the frames that a unit wants of one column of stills, by row.
 type stillSet struct {
 	rows  []robocache.Row
 	order []int32 // slots, sorted by row
@@ -22,7 +22,7 @@ type stillSet struct {
 // sortStills finds the distinct rows of a column and cuts them into jobs.
 func (w *worker) sortStills(p *part, col int) {
 	c := &p.src.layout.columns[col]
-	rows, err := w.pictureRows(p, c)
+	rows, err := w.frameRows(p, c)
 	if err != nil {
 		p.failAt(err)
 		p.u.finish(int64(p.size() * c.steps))
@@ -51,7 +51,7 @@ func (w *worker) sortStills(p *part, col int) {
 	}
 }
 
-// still decodes a few distinct rows and copies each picture to every place that wants it.
+// still decodes a few distinct rows and copies each frame to every place that wants it.
 func (w *worker) still(j *job) {
 	a, p, s := w.a, j.p, j.stills
 	src, u := p.src, p.u
@@ -104,7 +104,7 @@ func (w *worker) still(j *job) {
 		case refs[i].Missing:
 			err = src.missing(c, r, &refs[i])
 		case refs[i].Path != "":
-			err = &robocache.Error{Class: robocache.ErrUnsupported, Op: "loader", Msg: "a still picture that is in a video file"}
+			err = &robocache.Error{Class: robocache.ErrUnsupported, Op: "loader", Msg: "a still image that is in a video file"}
 		default:
 			err = c.decodeStill(&refs[i], dst)
 		}
@@ -125,7 +125,7 @@ func (w *worker) still(j *job) {
 	}
 }
 
-// lend gets pictures until done is called: without garbage, where the dataset can.
+// lend gets frames until done is called: without garbage, where the dataset can.
 func lend(ctx context.Context, ds robocache.Dataset, key string, rows []robocache.Row, refs []robocache.FrameRef) (done func(), err error) {
 	if l, ok := ds.(robocache.Lender); ok {
 		done, err = l.LendFrames(ctx, key, rows, refs)
@@ -152,7 +152,7 @@ func stillKey(src *source, c *column, r robocache.Row) frameKey {
 	return frameKey{src.column(c.number), int32(-1 - r.Episode), int32(r.Index)}
 }
 
-// keptStill writes a still that is in the RAM cache to all places that want it. The encoded picture is not read.
+// keptStill writes a still that is in the RAM cache to all places that want it. The encoded image is not read.
 func (w *worker) keptStill(p *part, c *column, r robocache.Row, slots []int32) bool {
 	f := w.a.frames
 	if f == nil || f.room == 0 || noRow(r) {
@@ -198,7 +198,7 @@ func (w *worker) keepStill(src *source, c *column, r robocache.Row, pixels []byt
 func (c *column) decodeStill(ref *robocache.FrameRef, dst []byte) error {
 	var w, h int
 	if c.spec.Width == 0 || c.resize != Stretch {
-		info, err := video.PictureSize(ref)
+		info, err := video.ImageSize(ref)
 		if err != nil {
 			return err
 		}
@@ -210,7 +210,7 @@ func (c *column) decodeStill(ref *robocache.FrameRef, dst []byte) error {
 	if err != nil {
 		return err
 	}
-	if err := video.DecodePicture(ref, &d.spec, d.into); err != nil {
+	if err := video.DecodeImage(ref, &d.spec, d.into); err != nil {
 		d.drop()
 		return err
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Still pictures: each distinct row of a batch is decoded once, and stands wherever a window wants it.
+// Still frames: each distinct row of a batch is decoded once, and stands wherever a window wants it.
 func TestStills(t *testing.T) {
 	f := newFake(30, 25).withStills()
 	offsets := []int{-2, -1, 0}
@@ -33,7 +33,7 @@ func TestStills(t *testing.T) {
 				want := stillColour(robocache.Row{Episode: r.Episode, Index: min(max(r.Index+o, 0), f.lengths[r.Episode]-1)})
 				p := img.Data[(i*len(offsets)+k)*3*plane:]
 				if p[0] != want.R || p[plane] != want.G || p[2*plane+plane-1] != want.B {
-					t.Fatalf("picture of %v offset %d is another one", r, o)
+					t.Fatalf("frame of %v offset %d is another one", r, o)
 				}
 			}
 		}
@@ -41,7 +41,7 @@ func TestStills(t *testing.T) {
 	}
 	// File order, windows back by two: at most two more distinct rows a batch than samples.
 	if s := l.Stats(); s.Frames != 165 || s.Stills > 55+2*6 {
-		t.Errorf("%d pictures, %d decoded", s.Frames, s.Stills)
+		t.Errorf("%d frames, %d decoded", s.Frames, s.Stills)
 	}
 }
 

@@ -153,7 +153,7 @@ func stressRound(t *testing.T, round uint64) {
 		}
 		used, _, _ := fr.arena.held()
 		if kept := fr.keptBytes(); used != kept {
-			t.Fatalf("round %d: %d bytes of pictures are in use, the cache has %d", round, used, kept)
+			t.Fatalf("round %d: %d bytes of frames are in use, the cache has %d", round, used, kept)
 		}
 	}
 	// The loader is closed while it is asked.

@@ -16,7 +16,7 @@ type table struct {
 	episodes []int32 // selected positions, ascending; nil = all of them
 	ends     []int64 // samples up to and with each
 	first    int     // row of an episode's first sample (drop_n_first_frames)
-	start    []int64 // with a timeline: its first stamp, an episode each
+	start    []int64 // with a timeline: its first timestamp, an episode each
 	emptied  []int   // episodes that the options leave without a sample
 	print    Fingerprint
 }

@@ -13,7 +13,7 @@ import (
 
 // streamAlign is how one column comes onto the timeline.
 type streamAlign struct {
-	clock    string // the stream whose stamps count: "" for the task text (its key where its drift is taken off)
+	clock    string // the stream whose timestamps count: "" for the task text (its key where its drift is taken off)
 	by       string // which of its clocks
 	offset   int64
 	opt      align.Options
@@ -21,7 +21,7 @@ type streamAlign struct {
 	epilogue kernel.Epilogue
 }
 
-// maxTimeline bounds the rows of one episode's timeline: beyond, a stamp is wrong.
+// maxTimeline bounds the rows of one episode's timeline: beyond, a timestamp is wrong.
 const maxTimeline = 1 << 31
 
 // checkAlign refuses what a loader's timeline cannot be.
@@ -83,7 +83,7 @@ func (src *source) alignColumns() error {
 			s.clock = k
 		}
 		if c.feature != nil {
-			s.clock, s.by = src.stampsOf(c.feature), cfg.Clock[k]
+			s.clock, s.by = src.timestampsOf(c.feature), cfg.Clock[k]
 			s.opt.Mode, chosen = cfg.Mode(c.feature)
 			s.opt.Hold = c.feature.Latched && !chosen
 		}
@@ -157,7 +157,7 @@ func (src *source) timeline(ctx context.Context, episode int) (n int, start int6
 	var names []string
 	var streams [][]int64
 	add := func(key string, always bool) error {
-		t, err := src.stamps.of(ctx, episode, key)
+		t, err := src.timestamps.of(ctx, episode, key)
 		if err != nil {
 			return err
 		}
@@ -193,27 +193,27 @@ func (src *source) timeline(ctx context.Context, episode int) (n int, start int6
 	}
 	count := align.UniformCount(t0, t1, cfg.HZ)
 	if count > maxTimeline {
-		return 0, 0, &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Where: robocache.Where{"episode": episode}, Msg: fmt.Sprintf("a timeline of %d rows from %d to %d ns", count, t0, t1), Hint: "a stamp is wrong: robocache doctor"}
+		return 0, 0, &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Where: robocache.Where{"episode": episode}, Msg: fmt.Sprintf("a timeline of %d rows from %d to %d ns", count, t0, t1), Hint: "a timestamp is wrong: robocache doctor"}
 	}
 	return int(count), t0, nil
 }
 
-// snapped moves a time onto a stamp that is 1 ns beside it. On a timeline the sample's time and the offset are rounded each: their sum may
-// miss the row that both mean, and behind the last one that would be padding. It also gives the first stamp that is not before the time,
+// snapped moves a time onto a timestamp that is 1 ns beside it. On a timeline the sample's time and the offset are rounded each: their sum may
+// miss the row that both mean, and behind the last one that would be padding. It also gives the first timestamp that is not before the time,
 // where the search for a later time goes on: most windows are a few rows from place to place.
-func snapped(t int64, stamps []int64, from int) (int64, int) {
+func snapped(t int64, timestamps []int64, from int) (int64, int) {
 	i := from
-	for i < len(stamps) && stamps[i] < t {
+	for i < len(timestamps) && timestamps[i] < t {
 		if i++; i == from+16 {
-			more, _ := slices.BinarySearch(stamps[i:], t)
+			more, _ := slices.BinarySearch(timestamps[i:], t)
 			i += more
 			break
 		}
 	}
 	switch {
-	case i < len(stamps) && stamps[i]-t <= 1:
-		t = stamps[i]
-	case i > 0 && t-stamps[i-1] == 1:
+	case i < len(timestamps) && timestamps[i]-t <= 1:
+		t = timestamps[i]
+	case i > 0 && t-timestamps[i-1] == 1:
 		t--
 	}
 	return t, i
@@ -230,7 +230,7 @@ func (w *worker) plans(p *part, c *column) (*kernel.Plan, []robocache.Row, error
 	whole.Mode = c.aligns.opt.Mode
 	rows := w.plan.rows[:0]
 	err := w.byEpisode(p, func(episode int, group []int32) error {
-		stamps, err := own.stamps.of(w.ctx(), episode, c.aligns.clock)
+		timestamps, err := own.timestamps.of(w.ctx(), episode, c.aligns.clock)
 		if err != nil {
 			return err
 		}
@@ -244,16 +244,16 @@ func (w *worker) plans(p *part, c *column) (*kernel.Plan, []robocache.Row, error
 			for _, d := range deltas {
 				at := t - c.aligns.offset + d
 				if d != 0 && own.line.grid {
-					if near > 0 && stamps[near-1] >= at {
+					if near > 0 && timestamps[near-1] >= at {
 						near = 0
 					}
-					at, near = snapped(at, stamps, near)
+					at, near = snapped(at, timestamps, near)
 				}
 				targets = append(targets, at)
 			}
 		}
 		w.plan.targets = targets
-		from, near := around(stamps, targets, &c.aligns.opt)
+		from, near := around(timestamps, targets, &c.aligns.opt)
 		one := w.plan.room(&w.plan.one, len(targets))
 		if err := c.aligns.opt.Fill(one, near, targets); err != nil {
 			return robocache.At(err, robocache.Where{"episode": episode})
@@ -387,7 +387,7 @@ func pads(mask, valid []uint8) {
 	}
 }
 
-// alignedRows gives the row that each place of a column takes its picture or text from, index -1 where it has none.
+// alignedRows gives the row that each place of a column takes its frame or text from, index -1 where it has none.
 func (w *worker) alignedRows(part *part, c *column, mask []uint8) ([]robocache.Row, error) {
 	if c.spread {
 		return w.spreadRows(part, c, mask)

@@ -11,7 +11,7 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// L14: windows and anchors on a timeline of another rate, pictures by nearest.
+// L14: windows and anchors on a timeline of another rate, frames by nearest.
 func TestTimeline(t *testing.T) {
 	f := newFake(11, 5) // 10 Hz: 1.0 s and 0.4 s
 	hz := robocache.Rate{Num: 20, Den: 1}
@@ -48,9 +48,9 @@ func TestTimeline(t *testing.T) {
 		t.Errorf("label %v", l)
 	}
 	want := make([]byte, 3*fakeW*fakeH)
-	fillPicture(want, "v0.mp4", 2) // t = 0.25 s lies between rows 2 and 3: a tie takes the earlier
+	fillFrame(want, "v0.mp4", 2) // t = 0.25 s lies between rows 2 and 3: a tie takes the earlier
 	if got := b.Tensor("cam").Data[len(want) : 2*len(want)]; !bytes.Equal(got, want) {
-		t.Error("the picture of sample 5 is not that of row 2")
+		t.Error("the frame of sample 5 is not that of row 2")
 	}
 	if p := b.Tensor("cam_is_pad"); len(p.Shape) != 1 || p.Data[1] != 0 {
 		t.Errorf("cam_is_pad %v", p)
@@ -109,7 +109,7 @@ func TestTimelineNormalised(t *testing.T) {
 	}
 }
 
-// A union of streams reaches beyond some: texts are "" there, pictures zero and masked; a text that fails is an error, not "".
+// A union of streams reaches beyond some: texts are "" there, frames zero and masked; a text that fails is an error, not "".
 func TestTimelineBeyondTheRows(t *testing.T) {
 	f := newFake(5)
 	f.late = func(key string, _ int) int64 {
@@ -140,7 +140,7 @@ func TestTimelineBeyondTheRows(t *testing.T) {
 		t.Errorf("cam_is_pad %v", p)
 	}
 	if c := b.Tensor("cam"); slices.ContainsFunc(c.Data[:len(c.Data)/3], func(x byte) bool { return x != 0 }) {
-		t.Error("a place without a picture is not zero")
+		t.Error("a place without a frame is not zero")
 	}
 	b.Release()
 	f.shortText = true
@@ -212,12 +212,12 @@ func TestTimelineEqualsAlign(t *testing.T) {
 				}
 				const size = 3 * fakeW * fakeH
 				for k, r := range s.Rows {
-					picture := make([]byte, size)
+					pic := make([]byte, size)
 					if r >= 0 {
-						fillPicture(picture, "v0.mp4", f.base(e)+int(r))
+						fillFrame(pic, "v0.mp4", f.base(e)+int(r))
 					}
-					if !bytes.Equal(b.Tensor(s.Key).Data[k*size:(k+1)*size], picture) {
-						t.Errorf("%d: the picture of episode %d, place %d is not that of row %d", i, e, k, r)
+					if !bytes.Equal(b.Tensor(s.Key).Data[k*size:(k+1)*size], pic) {
+						t.Errorf("%d: the frame of episode %d, place %d is not that of row %d", i, e, k, r)
 					}
 				}
 			}
@@ -230,18 +230,18 @@ func TestTimelineEqualsAlign(t *testing.T) {
 	}
 }
 
-// A place 1 ns beside a stamp is the stamp; all others stay; wherever the search begins.
+// A place 1 ns beside a timestamp is the timestamp; all others stay; wherever the search begins.
 func TestSnapped(t *testing.T) {
-	stamps := []int64{10, 20, 21}
+	timestamps := []int64{10, 20, 21}
 	for in, want := range map[int64]int64{0: 0, 9: 10, 10: 10, 11: 10, 12: 12, 19: 20, 20: 20, 21: 21, 22: 21, 23: 23} {
-		for from := 0; from == 0 || from <= 3 && stamps[from-1] < in; from++ {
-			if got, _ := snapped(in, stamps, from); got != want {
+		for from := 0; from == 0 || from <= 3 && timestamps[from-1] < in; from++ {
+			if got, _ := snapped(in, timestamps, from); got != want {
 				t.Errorf("%d from %d: %d, want %d", in, from, got, want)
 			}
 		}
 	}
 	if got, _ := snapped(5, nil, 0); got != 5 {
-		t.Error("without stamps")
+		t.Error("without timestamps")
 	}
 	long := make([]int64, 1000)
 	for i := range long {

@@ -13,13 +13,13 @@ import (
 // Window is what a sample holds of one stream at the stream's own rate. One of Offsets and Span is given.
 type Window struct {
 	Key string
-	// Offsets in seconds from the sample: the stream's sample there, by its align rule. Without a mode of its own none is computed: pictures
+	// Offsets in seconds from the sample: the stream's sample there, by its align rule. Without a mode of its own none is computed: frames
 	// and point clouds are the nearest, everything else the previous one.
 	Offsets []float64
-	// Span [from, to] in seconds: all the stream's samples stamped t+from … t+to, both ends included. The batch holds them one after the
-	// other; `<key>_lengths` says how many are of each sample, and `<key>_times` when they were: int64 ns after t. Pictures and rows of varying
+	// Span [from, to] in seconds: all the stream's samples timestamped t+from … t+to, both ends included. The batch holds them one after the
+	// other; `<key>_lengths` says how many are of each sample, and `<key>_times` when they were: int64 ns after t. Frames and rows of varying
 	// length (point clouds) come in as many places as the fullest such span of the dataset needs, the first ones filled, with `<key>_is_pad`
-	// and `<key>_times` for each place; `<key>_lengths` counts a sample's pictures, or the entries in each place.
+	// and `<key>_times` for each place; `<key>_lengths` counts a sample's frames, or the entries in each place.
 	Span *[2]float64
 	// Count of a span: so many times, evenly from its first to its last, by the stream's align rule (linear for floats), with `<key>_is_pad`.
 	Count int

@@ -14,10 +14,10 @@ type wired struct {
 	out   robocache.DType // of the field
 	elems int             // of a row of the field
 	norm  *affine
-	unit  bool // pictures: x/255
+	unit  bool // frames: x/255
 	rule  kernel.Rule
 	pairs bool    // rows come as the two samples that they lie between
-	draws int     // of augmented pictures: the tensor of what was drawn for each
+	draws int     // of augmented frames: the tensor of what was drawn for each
 	plan  *[4]int // tensors of the layout: kind, left, right and weight of each row; nil: all rows are copied
 }
 
@@ -123,7 +123,7 @@ func (l *layout) rewire(c *column, w *wired) {
 	if c.aug != nil {
 		n := len(t.shape)
 		t.shape[n-2], t.shape[n-1], c.out = c.height, c.width, robocache.Uint8
-		c.outBytes = c.pictureSize()
+		c.outBytes = c.frameSize()
 		t.dtype, t.bytes = c.out, c.steps*c.outBytes
 		w.draws = len(l.tensors)
 		l.tensors = append(l.tensors, tensorPlan{key: c.key + "\x00draws", dtype: robocache.Int32, shape: []int{c.steps, kernel.ImageDrawWords}, bytes: 4 * c.steps * kernel.ImageDrawWords, column: -1, of: -1})
@@ -160,7 +160,7 @@ func (c *column) normal() *affine {
 	return c.norm
 }
 
-// drawRows draws for the pictures of a raw column.
+// drawRows draws for the frames of a raw column.
 func (p *part) drawRows(c *column) {
 	draws := p.data(c.raw.draws)
 	for k := range p.size() * c.steps {
@@ -170,7 +170,7 @@ func (p *part) drawRows(c *column) {
 	}
 }
 
-// planRows writes the plan of a raw column of pictures: each is there, until absent says that it is not.
+// planRows writes the plan of a raw column of frames: each is there, until absent says that it is not.
 func (p *part) planRows(c *column) {
 	kinds, left, right, weights := p.data(c.raw.plan[0]), view[int32](p.data(c.raw.plan[1])), view[int32](p.data(c.raw.plan[2])), view[float64](p.data(c.raw.plan[3]))
 	for i := range p.size() {
@@ -180,7 +180,7 @@ func (p *part) planRows(c *column) {
 	}
 }
 
-// absent says of the k-th picture of a raw column that it is not there.
+// absent says of the k-th frame of a raw column that it is not there.
 func (p *part) absent(c *column, k int) {
 	if c.raw != nil && c.aug != nil {
 		at := 4 * kernel.ImageDrawWords * (p.slot(k/c.steps)*c.steps + k%c.steps)

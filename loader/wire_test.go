@@ -82,7 +82,7 @@ func TestRawBatchesFinishToTheSame(t *testing.T) {
 		raw int // tensors that are left to do
 	}{
 		"plain":             {Config{}, false, 0},
-		"float pictures":    {Config{ImageDType: "float32"}, false, 2},
+		"float frames":      {Config{ImageDType: "float32"}, false, 2},
 		"normalised":        {Config{ImageDType: "float32", Normalize: Normalize{Keys: stats}, Deltas: window}, false, 4},
 		"lerobot's types":   {Config{Compat: "lerobot"}, false, 3},
 		"timeline":          {Config{Hz: hz, Deltas: window}, false, 2},

@@ -162,8 +162,8 @@ func (w *worker) text(p *part, col int) {
 
 func noRow(r robocache.Row) bool { return r.Index < 0 }
 
-// pictureRows gives the rows whose pictures a column of a unit wants, and clears those that have none (index -1).
-func (w *worker) pictureRows(p *part, c *column) ([]robocache.Row, error) {
+// frameRows gives the rows whose frames a column of a unit wants, and clears those that have none (index -1).
+func (w *worker) frameRows(p *part, c *column) ([]robocache.Row, error) {
 	if c.aligns == nil {
 		return p.rows[c.rows], nil
 	}

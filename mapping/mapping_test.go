@@ -153,19 +153,27 @@ task: note
 	}
 }
 
+// TestEarlierNames: files that were written for earlier versions are read as they were.
+func TestEarlierNames(t *testing.T) {
+	old, err := mapping.Parse([]byte("options: {stamp_unit: ms, stamps: a}\nstreams: {imu: {from: [imu], clock: 'stamps:sent', stamp_unit: us}}"))
+	if err != nil || old.Streams["imu"].Clock != "timestamps:sent" || old.Streams["imu"].TimestampUnit != "us" || old.Options["timestamps"] != "a" || old.Options["timestamp_unit"] != "ms" {
+		t.Errorf("%+v, %v", old, err)
+	}
+}
+
 func TestClocks(t *testing.T) {
 	ds := over(t, `
 streams:
-  imu: {from: [imu], clock: "stamps:sent", offset_ns: -1700000000000000000}
+  imu: {from: [imu], clock: "timestamps:sent", offset_ns: -1700000000000000000}
   late: {from: [arm], offset_ns: 5}
   raw: {from: [sent]}
 clock: sent
 rest: drop
 `)
 	ctx := context.Background()
-	stamps, err := ds.Times(ctx, 0, "imu")
-	if err != nil || len(stamps) != 10 || stamps[0] != 250_000_000 || stamps[9]-277_000_000 > 300 || stamps[9] < 276_999_700 {
-		t.Errorf("imu %v, %v", stamps, err) // float64 seconds of 2023 have steps of 238 ns
+	timestamps, err := ds.Times(ctx, 0, "imu")
+	if err != nil || len(timestamps) != 10 || timestamps[0] != 250_000_000 || timestamps[9]-277_000_000 > 300 || timestamps[9] < 276_999_700 {
+		t.Errorf("imu %v, %v", timestamps, err) // float64 seconds of 2023 have steps of 238 ns
 	}
 	if late, _ := ds.Times(ctx, 0, "late"); late[0] != 5 || late[1] != 100_000_005 {
 		t.Errorf("late %v", late)
@@ -178,7 +186,7 @@ rest: drop
 	}
 }
 
-// A clock that runs 500 ppm fast: stamps count from the first, or from the moment that is given; the offset comes after.
+// A clock that runs 500 ppm fast: timestamps count from the first, or from the moment that is given; the offset comes after.
 func TestDrift(t *testing.T) {
 	ds := over(t, `
 streams:
@@ -193,7 +201,7 @@ streams:
 	}
 }
 
-// farPlant has stamps at the far end of what stamps may be, by two clocks.
+// farPlant has timestamps at the far end of what timestamps may be, by two clocks.
 type farPlant struct{ *plant }
 
 func (p farPlant) Times(ctx context.Context, e int, key string) ([]int64, error) {
@@ -208,7 +216,7 @@ func (p farPlant) TimesBy(ctx context.Context, e int, key, _ string) ([]int64, e
 	return p.Times(ctx, e, key)
 }
 
-// A moment so far from the stamps that the corrected ones are none is a misuse that is named, by any clock of the stream.
+// A moment so far from the timestamps that the corrected ones are none is a misuse that is named, by any clock of the stream.
 func TestFarDrift(t *testing.T) {
 	m, err := mapping.Parse([]byte("streams:\n  imu: {from: [imu], drift: {ppm: -90000, at: 4611686018427387903}}\n"))
 	if err != nil {
@@ -225,7 +233,7 @@ func TestFarDrift(t *testing.T) {
 	_, first := ds.Times(t.Context(), 0, "imu")
 	_, second := c.TimesBy(t.Context(), 0, "imu", "log")
 	for _, err := range []error{first, second} {
-		if !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "lies too far from the stream's stamps") || !strings.Contains(err.Error(), "imu") {
+		if !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "lies too far from the stream's timestamps") || !strings.Contains(err.Error(), "imu") {
 			t.Errorf("%v", err)
 		}
 	}
@@ -243,8 +251,8 @@ func TestRefusals(t *testing.T) {
 		"streams: {a: {from: [imu], slice: [1, 1]}}":                  "from < to",
 		"streams: {a: {from: [count], scale: 2}}":                     "floating-point",
 		"streams: {a: {from: [arm], scale: .nan}}":                    "",
-		"streams: {a: {from: [arm], clock: 'stamps:sent'}}":           "one number a row, on the clock of arm",
-		"streams: {a: {from: [arm], clock: wall}}":                    "stamps:<key>",
+		"streams: {a: {from: [arm], clock: 'timestamps:sent'}}":       "one number a row, on the clock of arm",
+		"streams: {a: {from: [arm], clock: wall}}":                    "timestamps:<key>",
 		"streams: {a: {from: [arm], names: [x]}}":                     "3 of them",
 		"streams: {a: {from: [arm], offset_ns: 9223372036854775807}}": "2^62",
 		"streams: {a: {from: [arm], drift: 200000}}":                  "parts in a million",

@@ -24,14 +24,14 @@ type mapped struct {
 
 // stream is one stream of the result.
 type stream struct {
-	feature robocache.Feature
-	parts   []part
-	from    int // first byte of the joined row that is kept
-	scale   float64
-	stamps  string // the base's stream that holds the stamps
-	unit    int64
-	offset  int64
-	drift   robocache.Drift
+	feature    robocache.Feature
+	parts      []part
+	from       int // first byte of the joined row that is kept
+	scale      float64
+	timestamps string // the base's stream that holds the timestamps
+	unit       int64
+	offset     int64
+	drift      robocache.Drift
 }
 
 // part is a stream of the base.
@@ -45,10 +45,10 @@ func (s *stream) plain() bool {
 	return len(s.parts) == 1 && s.from == 0 && s.scale == 0 && s.feature.RowBytes() == s.parts[0].row
 }
 
-// own clock: the stream's stamps are not those of its source.
-func (s *stream) moved() bool { return s.stamps != "" || s.offset != 0 || !s.drift.IsZero() }
+// own clock: the stream's timestamps are not those of its source.
+func (s *stream) moved() bool { return s.timestamps != "" || s.offset != 0 || !s.drift.IsZero() }
 
-func stampKey(clock string) (string, bool) { return strings.CutPrefix(clock, "stamps:") }
+func timestampKey(clock string) (string, bool) { return strings.CutPrefix(clock, "timestamps:") }
 
 // Over puts a mapping over a dataset, which it owns from then on.
 func Over(ctx context.Context, ds robocache.Dataset, m *robocache.Mapping) (robocache.Dataset, error) {
@@ -123,7 +123,7 @@ func (d *mapped) make(key string, m *robocache.StreamMapping) (*stream, error) {
 	bad := func(msg, want, got string) error {
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: "map", Msg: msg, Want: want, Got: got}
 	}
-	s := &stream{scale: m.Scale, offset: m.Offset, drift: m.Drift, unit: unitNanos[cmp.Or(m.StampUnit, "s")]}
+	s := &stream{scale: m.Scale, offset: m.Offset, drift: m.Drift, unit: unitNanos[cmp.Or(m.TimestampUnit, "s")]}
 	if s.scale == 1 {
 		s.scale = 0
 	}
@@ -181,19 +181,19 @@ func (d *mapped) make(key string, m *robocache.StreamMapping) (*stream, error) {
 	if err := rotated(f, m); err != nil {
 		return nil, err
 	}
-	if name, ok := stampKey(m.Clock); ok {
+	if name, ok := timestampKey(m.Clock); ok {
 		t, err := d.source(name)
 		if err != nil {
 			return nil, err
 		}
 		if t.Kind != robocache.KindNumeric || t.Elements() != 1 || t.Ragged() || t.Clock != f.Clock {
-			return nil, bad("a stream of stamps", "one number a row, on the clock of "+m.From[0], fmt.Sprintf("%s: %s %v on %q", name, t.Kind, t.Shape, t.Clock))
+			return nil, bad("a stream of timestamps", "one number a row, on the clock of "+m.From[0], fmt.Sprintf("%s: %s %v on %q", name, t.Kind, t.Shape, t.Clock))
 		}
-		s.stamps = name
+		s.timestamps = name
 	}
 	if s.moved() {
 		f.Clock, f.FPS = key, robocache.Rate{}
-		if s.stamps == "" {
+		if s.timestamps == "" {
 			f.FPS = d.base.Info().Feature(m.From[0]).FPS
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"math"
 	"os"
 	"strconv"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 
@@ -66,13 +67,34 @@ func Parse(b []byte) (*robocache.Mapping, error) {
 	if err := d.Decode(m); err != nil {
 		return nil, bad(err)
 	}
+	m.Options = robocache.CurrentOptions(m.Options)
 	return m, check(m)
 }
 
 func plainJSON(tree any) (b []byte, err error) {
 	seconds(tree)
+	earlierNames(tree)
 	// A map whose keys are no texts, NaN: encoding/json says so.
 	return json.Marshal(tree)
+}
+
+// earlierNames brings files that were written for earlier versions to the names of today.
+func earlierNames(tree any) {
+	root, _ := tree.(map[string]any)
+	streams, _ := root["streams"].(map[string]any)
+	for _, s := range streams {
+		if s, ok := s.(map[string]any); ok {
+			if unit, ok := s["stamp_unit"]; ok {
+				s["timestamp_unit"] = unit
+				delete(s, "stamp_unit")
+			}
+			if clock, ok := s["clock"].(string); ok {
+				if key, ok := strings.CutPrefix(clock, "stamps:"); ok {
+					s["clock"] = "timestamps:" + key
+				}
+			}
+		}
+	}
 }
 
 // seconds keeps moments that were written with a point apart from nanoseconds: encoding/json writes 1.0 as 1.
@@ -112,8 +134,8 @@ func check(m *robocache.Mapping) error {
 			return bad(key, "slice", "[from, to] with 0 <= from < to", jsonText(s.Slice))
 		case math.IsNaN(s.Scale) || math.IsInf(s.Scale, 0):
 			return bad(key, "scale", "a finite number", strconv.FormatFloat(s.Scale, 'g', -1, 64))
-		case s.StampUnit != "" && unitNanos[s.StampUnit] == 0:
-			return bad(key, "stamp_unit", "s, ms, us or ns", strconv.Quote(s.StampUnit))
+		case s.TimestampUnit != "" && unitNanos[s.TimestampUnit] == 0:
+			return bad(key, "timestamp_unit", "s, ms, us or ns", strconv.Quote(s.TimestampUnit))
 		case s.ChannelOrder != "" && s.ChannelOrder != "rgb" && s.ChannelOrder != "bgr":
 			return bad(key, "channel_order", "rgb or bgr", strconv.Quote(s.ChannelOrder))
 		case s.Offset <= -1<<62 || s.Offset >= 1<<62:
@@ -132,11 +154,11 @@ func check(m *robocache.Mapping) error {
 		if err := robocache.CheckRotations(s.Rotations, math.MaxInt32); err != nil {
 			return robocache.At(err, robocache.Where{"stream": key})
 		}
-		if _, ok := stampKey(s.Clock); !ok {
+		if _, ok := timestampKey(s.Clock); !ok {
 			switch s.Clock {
 			case "", "header", "publish", "log":
 			default:
-				return bad(key, "clock", "header, publish, log or stamps:<key>", strconv.Quote(s.Clock))
+				return bad(key, "clock", "header, publish, log or timestamps:<key>", strconv.Quote(s.Clock))
 			}
 		}
 	}

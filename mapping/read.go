@@ -58,7 +58,7 @@ func (d *mapped) Times(ctx context.Context, e int, key string) ([]int64, error) 
 	if err != nil || !s.moved() {
 		return t, err
 	}
-	if s.stamps != "" {
+	if s.timestamps != "" {
 		if t, err = d.stamped(ctx, e, s, len(t)); err != nil {
 			return nil, robocache.At(err, robocache.Where{"episode": e, "stream": key})
 		}
@@ -69,7 +69,7 @@ func (d *mapped) Times(ctx context.Context, e int, key string) ([]int64, error) 
 	for i, v := range t {
 		at := v + s.offset // both are within 2^62
 		if i > 0 && at < t[i-1] {
-			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "map", Where: robocache.Where{"episode": e, "stream": key, "index": i}, Msg: "stamps go back",
+			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "map", Where: robocache.Where{"episode": e, "stream": key, "index": i}, Msg: "timestamps go back",
 				Want: fmt.Sprintf("at least %d ns", t[i-1]), Got: fmt.Sprint(at)}
 		}
 		t[i] = at
@@ -82,30 +82,30 @@ func (s *stream) correct(e int, key string, t []int64) error {
 	if s.drift.IsZero() {
 		return nil
 	}
-	// Before a stamp is corrected it must be one: the differences of those beyond ±2^62 overflow.
+	// Before a timestamp is corrected it must be one: the differences of those beyond ±2^62 overflow.
 	if i := slices.IndexFunc(t, far); i >= 0 {
 		return robocache.At(beyond(key, i, fmt.Sprint(t[i])), robocache.Where{"episode": e})
 	}
 	s.drift.Correct(t)
 	if i := slices.IndexFunc(t, far); i >= 0 {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "map", Where: robocache.Where{"episode": e, "stream": key}, Msg: "drift: its moment at lies too far from the stream's stamps",
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "map", Where: robocache.Where{"episode": e, "stream": key}, Msg: "drift: its moment at lies too far from the stream's timestamps",
 			Want: "a moment on the stream's own clock, in int ns or float seconds", Got: fmt.Sprintf("%d ns", s.drift.At), Err: beyond(key, i, fmt.Sprint(t[i]))}
 	}
 	return nil
 }
 
-// far says that a stamp is none: beyond ±2^62 ns.
+// far says that a timestamp is none: beyond ±2^62 ns.
 func far(t int64) bool { return t > 1<<62 || t < -1<<62 }
 
-// stamped reads n stamps from the values of a stream.
+// timestamped reads n timestamps from the values of a stream.
 func (d *mapped) stamped(ctx context.Context, e int, s *stream, n int) ([]int64, error) {
-	f := d.base.Info().Feature(s.stamps)
+	f := d.base.Info().Feature(s.timestamps)
 	rows := make([]robocache.Row, n)
 	for i := range rows {
 		rows[i] = robocache.Row{Episode: e, Index: i}
 	}
 	raw := make([]byte, n*f.RowBytes())
-	if err := d.base.Gather(ctx, s.stamps, rows, raw); err != nil {
+	if err := d.base.Gather(ctx, s.timestamps, rows, raw); err != nil {
 		return nil, err
 	}
 	t := make([]int64, n)
@@ -113,7 +113,7 @@ func (d *mapped) stamped(ctx context.Context, e int, s *stream, n int) ([]int64,
 		for i := range t {
 			v := integer(f.DType, raw[i*f.DType.Size():])
 			if v > (1<<62)/s.unit || v < -(1<<62)/s.unit {
-				return nil, beyond(s.stamps, i, fmt.Sprint(v))
+				return nil, beyond(s.timestamps, i, fmt.Sprint(v))
 			}
 			t[i] = v * s.unit
 		}
@@ -124,7 +124,7 @@ func (d *mapped) stamped(ctx context.Context, e int, s *stream, n int) ([]int64,
 		whole, part := math.Modf(v)
 		ns := whole*float64(s.unit) + math.RoundToEven(part*float64(s.unit))
 		if !(math.Abs(ns) < 1<<62) {
-			return nil, beyond(s.stamps, i, fmt.Sprint(v))
+			return nil, beyond(s.timestamps, i, fmt.Sprint(v))
 		}
 		t[i] = int64(whole)*s.unit + int64(math.RoundToEven(part*float64(s.unit)))
 	}
@@ -132,7 +132,7 @@ func (d *mapped) stamped(ctx context.Context, e int, s *stream, n int) ([]int64,
 }
 
 func beyond(key string, i int, got string) error {
-	return &robocache.Error{Class: robocache.ErrMalformed, Op: "map", Where: robocache.Where{"stream": key, "index": i}, Msg: "a stamp", Want: "a number within ±2^62 ns", Got: got}
+	return &robocache.Error{Class: robocache.ErrMalformed, Op: "map", Where: robocache.Where{"stream": key, "index": i}, Msg: "a timestamp", Want: "a number within ±2^62 ns", Got: got}
 }
 
 // integer reads one of an integer or bool type; uint64 beyond int64 gives the largest.
@@ -280,7 +280,7 @@ func (d *mapped) Frames(ctx context.Context, key string, rows []robocache.Row, o
 func (d *mapped) Clocks(key string) []string {
 	c, ok := robocache.As[robocache.Clocked](d.base)
 	s := d.streams[key]
-	if !ok || s == nil || s.stamps != "" {
+	if !ok || s == nil || s.timestamps != "" {
 		return nil
 	}
 	return c.Clocks(s.parts[0].key)

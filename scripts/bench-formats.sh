@@ -26,7 +26,7 @@ part() { # part NAME COMMAND…: runs it, keeps what it prints
 for round in $(seq "$rounds"); do
   for arm in ours theirs; do
     n=4000 best=
-    [ $arm = theirs ] && n=800 best="--cache all --workers 0" # its best without pictures
+    [ $arm = theirs ] && n=800 best="--cache all --workers 0" # its best without images
     part "hdf5-raw-$arm-$round" $py $arms/formats_hdf5.py --file "$out/hdf5/raw.hdf5" --arm $arm
     part "hdf5-cached-$arm-$round" $py $arms/formats_hdf5.py --file "$out/hdf5/raw.hdf5" --arm $arm --cache all
     part "hdf5-gzip-$arm-$round" $py $arms/formats_hdf5.py --file "$out/hdf5/gzip.hdf5" --arm $arm
@@ -55,7 +55,7 @@ part rlds-parse go test -run '^$' -bench 'Parse$' ./format/rlds
 # Streams of several clocks onto 50 Hz.
 part multirate $py $arms/formats_multirate.py "$real/mcap_robot/recording_zstd.mcap"
 
-# Converting: the encoder's floor, and pictures that are kept.
+# Converting: the encoder's floor, and images that are kept.
 part convert-rows go test ./convert -run - -bench ToRows -benchtime 3x
 part convert-video go test ./convert -run - -bench ToVideo -benchtime 2x
 exit $failed

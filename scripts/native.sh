@@ -10,11 +10,11 @@ prefix=$root/.build/native
 parts=("$@")
 [ ${#parts[@]} -gt 0 ] || parts=(video jpeg deflate zstd)
 
-stamp_of() { cat scripts/native/"$1".* | sha256sum | cut -c1-16; }
+timestamp_of() { cat scripts/native/"$1".* | sha256sum | cut -c1-16; }
 missing=()
 for part in "${parts[@]}"; do
   [ -f "scripts/native/$part.sh" ] || { echo "native: no part $part" >&2; exit 2; }
-  if [ ! -f "$prefix/built.$part" ] || [ "$(cat "$prefix/built.$part")" != "$(stamp_of "$part")" ]; then missing+=("$part"); fi
+  if [ ! -f "$prefix/built.$part" ] || [ "$(cat "$prefix/built.$part")" != "$(timestamp_of "$part")" ]; then missing+=("$part"); fi
 done
 [ ${#missing[@]} -gt 0 ] || exit 0
 
@@ -78,5 +78,5 @@ for part in "${missing[@]}"; do
   . "$root/scripts/native/$part.sh"
   cd "$work/$part"
   install_stage
-  (cd "$root" && stamp_of "$part") > "$prefix/built.$part"
+  (cd "$root" && timestamp_of "$part") > "$prefix/built.$part"
 done

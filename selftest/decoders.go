@@ -26,7 +26,7 @@ type Result struct {
 	Info map[string]string `json:"info,omitempty"`
 }
 
-// decoders decodes every embedded clip, in order and at random, and compares each picture's planes with the ffmpeg program's.
+// decoders decodes every embedded clip, in order and at random, and compares each image's planes with the ffmpeg program's.
 func decoders(ctx context.Context) []Result {
 	names, err := fs.Glob(clips, "clips/*.mp4")
 	if err != nil || len(names) == 0 {
@@ -69,11 +69,11 @@ func decodeClip(ctx context.Context, name string) error {
 	}
 	defer file.Release()
 	if n := file.Index.NumFrames(); n != len(want) {
-		return fmt.Errorf("%d pictures, want %d", n, len(want))
+		return fmt.Errorf("%d images, want %d", n, len(want))
 	}
 	pool := video.NewPool(64 << 20)
 	defer pool.Close()
-	check := func(ordinal int, pic video.Picture) error {
+	check := func(ordinal int, pic video.Frame) error {
 		spec := &video.Spec{Pixel: video.YUVPlanes}
 		n, err := pic.Bytes(spec)
 		if err != nil {
@@ -85,7 +85,7 @@ func decodeClip(ctx context.Context, name string) error {
 		}
 		sum := md5.Sum(buf)
 		if got := hex.EncodeToString(sum[:]); got != want[ordinal] {
-			return fmt.Errorf("picture %d: md5 %s, want %s", ordinal, got, want[ordinal])
+			return fmt.Errorf("image %d: md5 %s, want %s", ordinal, got, want[ordinal])
 		}
 		return nil
 	}
@@ -96,18 +96,18 @@ func decodeClip(ctx context.Context, name string) error {
 	seen := 0
 	for _, ordinals := range append([][]int{all}, backwards(len(want))...) {
 		for _, g := range video.Plan(file.Index, ordinals) {
-			if err := pool.Decode(ctx, file, g, func(o int, p video.Picture) error { seen++; return check(o, p) }); err != nil {
+			if err := pool.Decode(ctx, file, g, func(o int, p video.Frame) error { seen++; return check(o, p) }); err != nil {
 				return err
 			}
 		}
 	}
 	if seen != 2*len(want) {
-		return fmt.Errorf("%d pictures came out, want %d", seen, 2*len(want))
+		return fmt.Errorf("%d images came out, want %d", seen, 2*len(want))
 	}
 	return nil
 }
 
-// backwards asks for each picture alone, last first.
+// backwards asks for each image alone, last first.
 func backwards(n int) [][]int {
 	var out [][]int
 	for i := n - 1; i >= 0; i-- {

@@ -13,7 +13,7 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// FramePolicy says which pictures are looked at.
+// FramePolicy says which images are looked at.
 type FramePolicy string
 
 const (
@@ -22,7 +22,7 @@ const (
 	NoFrames      FramePolicy = "none"
 )
 
-// Choose gives the rows of an episode of n rows whose pictures are looked at.
+// Choose gives the rows of an episode of n rows whose images are looked at.
 func (p FramePolicy) Choose(n int) []int {
 	switch {
 	case n <= 0 || p == NoFrames:
@@ -54,10 +54,10 @@ type Options struct {
 	Read func(bytes int64)
 }
 
-// VideoSource is a dataset whose pictures lie in video files.
+// VideoSource is a dataset whose images lie in video files.
 type VideoSource interface{ Video() *video.Library }
 
-// Compute counts a dataset of any format. Text has no statistics; pictures have none where no decoder is there, with a finding.
+// Compute counts a dataset of any format. Text has no statistics; images have none where no decoder is there, with a finding.
 func Compute(ctx context.Context, ds robocache.Dataset, opt Options) (robocache.Stats, error) {
 	if opt.Budget <= 0 {
 		opt.Budget = 256 << 20
@@ -155,7 +155,7 @@ func one(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, episod
 	case robocache.KindImage, robocache.KindVideo:
 		if opt.Frames == NoFrames {
 			if opt.Keys != nil {
-				find(robocache.Finding{Severity: robocache.SeverityInfo, Code: "no-picture-statistics", Where: robocache.Where{"stream": f.Key}, Message: "no statistics of this camera: none of its frames was to be looked at"})
+				find(robocache.Finding{Severity: robocache.SeverityInfo, Code: "no-image-statistics", Where: robocache.Where{"stream": f.Key}, Message: "no statistics of this camera: none of its frames was to be looked at"})
 			}
 			return nil, nil
 		}
@@ -171,12 +171,12 @@ func one(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, episod
 				return nil, err
 			}
 		}
-		find(robocache.Finding{Severity: robocache.SeverityInfo, Code: "no-picture-statistics", Where: robocache.Where{"stream": f.Key}, Message: "no statistics of this camera: " + err.Error()})
+		find(robocache.Finding{Severity: robocache.SeverityInfo, Code: "no-image-statistics", Where: robocache.Where{"stream": f.Key}, Message: "no statistics of this camera: " + err.Error()})
 	}
 	return nil, nil
 }
 
-// Look counts pictures of a dataset. Close ends its decoders.
+// Look counts images of a dataset. Close ends its decoders.
 type Look struct {
 	ds      robocache.Dataset
 	lib     *video.Library
@@ -185,7 +185,7 @@ type Look struct {
 	threads int
 }
 
-// NewLook makes a counter of pictures over a dataset.
+// NewLook makes a counter of images over a dataset.
 func NewLook(ds robocache.Dataset, policy FramePolicy, threads int) *Look {
 	l := &Look{ds: ds, policy: policy, threads: max(1, threads), pool: video.NewPool(256 << 20)}
 	if v, ok := robocache.As[VideoSource](ds); ok {
@@ -197,9 +197,9 @@ func NewLook(ds robocache.Dataset, policy FramePolicy, threads int) *Look {
 // Close ends the decoders.
 func (l *Look) Close() { _ = l.pool.Close() }
 
-// Episodes counts the pictures of some episodes together.
+// Episodes counts the images of some episodes together.
 func (l *Look) Episodes(ctx context.Context, f *robocache.Feature, episodes []int) (*Pixels, error) {
-	all := l.policy.Pictures(f)
+	all := l.policy.Images(f)
 	for _, e := range episodes {
 		p, err := l.Episode(ctx, f, e)
 		if err != nil {
@@ -210,7 +210,7 @@ func (l *Look) Episodes(ctx context.Context, f *robocache.Feature, episodes []in
 	return all, nil
 }
 
-// Episode counts the pictures of one episode that the policy chooses. Rows without a picture take no part.
+// Episode counts the images of one episode that the policy chooses. Rows without an image take no part.
 func (l *Look) Episode(ctx context.Context, f *robocache.Feature, episode int) (*Pixels, error) {
 	var rows []robocache.Row
 	n, err := rowsIn(ctx, l.ds, f, episode)
@@ -220,8 +220,8 @@ func (l *Look) Episode(ctx context.Context, f *robocache.Feature, episode int) (
 	for _, k := range l.policy.Choose(n) {
 		rows = append(rows, robocache.Row{Episode: episode, Index: k})
 	}
-	all := l.policy.Pictures(f)
-	const block = 256 // rows: still pictures come with their bytes
+	all := l.policy.Images(f)
+	const block = 256 // rows: still images come with their bytes
 	for len(rows) > 0 {
 		part := rows[:min(block, len(rows))]
 		if f.Kind == robocache.KindVideo {
@@ -257,7 +257,7 @@ func (l *Look) Episode(ctx context.Context, f *robocache.Feature, episode int) (
 	return all, nil
 }
 
-// decode counts pictures of one file, on several decoders.
+// decode counts images of one file, on several decoders.
 func (l *Look) decode(ctx context.Context, f *robocache.Feature, path string, ordinals []int, all *Pixels) error {
 	if l.lib == nil {
 		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "statistics", Msg: "the dataset names video files but does not open them"}
@@ -285,7 +285,7 @@ func (l *Look) decode(ctx context.Context, f *robocache.Feature, path string, or
 			}
 			var buf []byte
 			for _, g := range mine {
-				err := l.pool.Decode(ctx, file, g, func(_ int, pic video.Picture) error {
+				err := l.pool.Decode(ctx, file, g, func(_ int, pic video.Frame) error {
 					n, err := pic.Bytes(spec)
 					if err != nil {
 						return err

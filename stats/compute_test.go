@@ -43,7 +43,7 @@ func open(t *testing.T, name string) (robocache.Dataset, string, string) {
 	return ds, path, filepath.Join(dir, ".venv", "bin", "python")
 }
 
-// What NumPy says of every row of the Parquet files, and of the pictures that SampleFrames names, decoded by PyAV.
+// What NumPy says of every row of the Parquet files, and of the images that SampleFrames names, decoded by PyAV.
 const numpyScript = `
 import sys, json, glob
 import numpy as np, pyarrow.parquet as pq
@@ -83,7 +83,7 @@ if len(sys.argv) > 2:
 print(json.dumps(out))
 `
 
-// S1, S2, S4 on a real dataset: rows through Gather, pictures through the decoder.
+// S1, S2, S4 on a real dataset: rows through Gather, images through the decoder.
 func TestComputeAgainstNumPy(t *testing.T) {
 	for name, camera := range map[string]string{"g1_v21": "", "gr00t_picknplace_v20": "observation.images.ego_view", "g1_v30_drift": ""} {
 		t.Run(name, func(t *testing.T) {
@@ -127,7 +127,7 @@ func TestComputeAgainstNumPy(t *testing.T) {
 					continue
 				}
 				if c := w["count"]; c != nil && fs.Count != int64(c[0]) {
-					t.Errorf("%s: %d pictures, want %v", key, fs.Count, c[0])
+					t.Errorf("%s: %d images, want %v", key, fs.Count, c[0])
 				}
 				for _, n := range stats.Names {
 					if n == "count" {

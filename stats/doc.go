@@ -9,7 +9,7 @@
 //	S3  A feature of more than one axis is reduced over all but its last; Count is the number of rows.
 //	    A stream on a clock of its own counts its own rows; a row without a value takes no part; of a ragged stream, a point cloud,
 //	    entries are counted in place of rows.
-//	S4  Pictures: one entry a channel, scaled to [0,1]; depth in its stored unit. The frames used are those of SampleFrames
+//	S4  Images: one entry a channel, scaled to [0,1]; depth in its stored unit. The frames used are those of SampleFrames
 //	    (clamp(n^0.75, 100, 10000) a row range, evenly spaced, both ends included), and of frames whose longer side has 300 pixels or more
 //	    every k-th pixel of every k-th line, k = longer side / 150: lerobot's rule. Or all frames, and then every pixel counts.
 //	S5  Values that are not finite take no part; how many there were is reported as a finding.

@@ -130,7 +130,7 @@ func TestHeldQuantiles(t *testing.T) {
 	}
 }
 
-// S4: of a large picture every k-th pixel both ways, as lerobot's auto_downsample_height_width takes them, unless all frames are looked at.
+// S4: of a large image every k-th pixel both ways, as lerobot's auto_downsample_height_width takes them, unless all frames are looked at.
 func TestStride(t *testing.T) {
 	for _, c := range []struct{ w, h, k int }{{299, 200, 1}, {300, 20, 2}, {640, 480, 4}, {480, 640, 4}, {1280, 720, 8}, {449, 449, 2}} {
 		pic, want, all := make([]byte, c.w*c.h*3), NewPixels(3), NewPixels(3)
@@ -146,7 +146,7 @@ func TestStride(t *testing.T) {
 		want.Add8(kept, (c.w+c.k-1)/c.k)
 		all.Add8(pic, c.w)
 		for policy, want := range map[FramePolicy]*Pixels{SampledFrames: want, AllFrames: all} {
-			p := policy.Pictures(&robocache.Feature{Kind: robocache.KindImage})
+			p := policy.Images(&robocache.Feature{Kind: robocache.KindImage})
 			p.Add8(pic, c.w)
 			for ch := range p.hist {
 				if !slices.Equal(p.hist[ch], want.hist[ch]) {

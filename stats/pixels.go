@@ -8,17 +8,17 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Pixels counts the levels of pictures, channel by channel: exact moments and quantiles of any number of frames in a
+// Pixels counts the levels of images, channel by channel: exact moments and quantiles of any number of frames in a
 // fixed space.
 type Pixels struct {
 	Frames int64
 	value  []float64 // of each level
 	hist   [][]int64 // channel, level
-	thin   bool      // of large pictures every so many pixels are counted (S4)
+	thin   bool      // of large images every so many pixels are counted (S4)
 	buf    []byte
 }
 
-// NewPixels counts 8-bit pictures of the given channels, in [0,1].
+// NewPixels counts 8-bit images of the given channels, in [0,1].
 func NewPixels(channels int) *Pixels {
 	p := &Pixels{value: make([]float64, 256), hist: make([][]int64, channels)}
 	for v := range p.value {
@@ -30,7 +30,7 @@ func NewPixels(channels int) *Pixels {
 	return p
 }
 
-// NewDepth counts 16-bit depth pictures. With a code, levels are the 12-bit codes of a depth video and the statistics are
+// NewDepth counts 16-bit depth images. With a code, levels are the 12-bit codes of a depth video and the statistics are
 // those of the depth, in the code's unit; without one they are those of the levels themselves.
 func NewDepth(code *robocache.Depth) *Pixels {
 	p := &Pixels{value: make([]float64, 65536), hist: [][]int64{make([]int64, 65536)}}
@@ -68,7 +68,7 @@ func (p *Pixels) Empty() *Pixels {
 // Channels is the number of channels counted.
 func (p *Pixels) Channels() int { return len(p.hist) }
 
-// stride is lerobot's rule for large pictures: every so many pixels, both ways, that about 150 are left of the longer side.
+// stride is lerobot's rule for large images: every so many pixels, both ways, that about 150 are left of the longer side.
 func (p *Pixels) stride(width, height int) int {
 	const target, threshold = 150, 300
 	if longer := max(width, height); p.thin && longer >= threshold {
@@ -77,7 +77,7 @@ func (p *Pixels) stride(width, height int) int {
 	return 1
 }
 
-// Add8 counts a picture of 8-bit samples, channels last.
+// Add8 counts an image of 8-bit samples, channels last.
 func (p *Pixels) Add8(hwc []byte, width int) {
 	p.Frames++
 	n := len(p.hist)
@@ -105,7 +105,7 @@ func (p *Pixels) Add8(hwc []byte, width int) {
 	}
 }
 
-// Add16 counts a picture of one channel of little-endian 16-bit samples.
+// Add16 counts an image of one channel of little-endian 16-bit samples.
 func (p *Pixels) Add16(le []byte, width int) {
 	p.Frames++
 	line := 2 * width
@@ -120,7 +120,7 @@ func (p *Pixels) Add16(le []byte, width int) {
 	}
 }
 
-// Merge adds what o has counted; both must count the same kind of picture.
+// Merge adds what o has counted; both must count the same kind of image.
 func (p *Pixels) Merge(o *Pixels) {
 	p.Frames += o.Frames
 	for c := range p.hist {
@@ -197,7 +197,7 @@ func (p *Pixels) UnmarshalJSON(b []byte) error {
 	if err := json.Unmarshal(b, &o); err != nil {
 		return err
 	}
-	bad := &robocache.Error{Class: robocache.ErrMalformed, Op: "statistics", Msg: "counts of another kind of picture"}
+	bad := &robocache.Error{Class: robocache.ErrMalformed, Op: "statistics", Msg: "counts of another kind of image"}
 	if len(o.Levels) != len(p.hist) {
 		return bad
 	}
@@ -213,7 +213,7 @@ func (p *Pixels) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// SampleFrames chooses the rows of an episode whose pictures are looked at: clamp(n^0.75, 100, 10000) of them, evenly
+// SampleFrames chooses the rows of an episode whose images are looked at: clamp(n^0.75, 100, 10000) of them, evenly
 // spaced, first and last included.
 func SampleFrames(n int) []int {
 	lo := min(n, 100)

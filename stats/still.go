@@ -7,9 +7,9 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// Still decodes the still picture of a row into buf, grown as needed.
+// Still decodes the still image of a row into buf, grown as needed.
 func Still(ref *robocache.FrameRef, spec *video.Spec, buf []byte) ([]byte, error) {
-	info, err := video.PictureSize(ref)
+	info, err := video.ImageSize(ref)
 	if err != nil {
 		return nil, err
 	}
@@ -18,19 +18,19 @@ func Still(ref *robocache.FrameRef, spec *video.Spec, buf []byte) ([]byte, error
 		return nil, err
 	}
 	buf = slices.Grow(buf[:0], n)[:n]
-	return buf, video.DecodePicture(ref, spec, buf)
+	return buf, video.DecodeImage(ref, spec, buf)
 }
 
-// AddStill counts the still picture of a row: RGB whatever its colours, as the reference does, or 16-bit depth.
+// AddStill counts the still image of a row: RGB whatever its colours, as the reference does, or 16-bit depth.
 // ErrUnsupported for depth in float32, whose levels cannot be counted.
 func (p *Pixels) AddStill(ref *robocache.FrameRef) error {
 	spec := &video.Spec{Pixel: video.RGB8}
-	info, err := video.PictureSize(ref)
+	info, err := video.ImageSize(ref)
 	if err != nil {
 		return err
 	}
 	if info.DType == robocache.Float32 {
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "statistics", Msg: "depth pictures in float32 have no statistics"}
+		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "statistics", Msg: "depth images in float32 have no statistics"}
 	}
 	if p.deep() {
 		spec.Pixel = video.Gray16
@@ -50,8 +50,8 @@ func (p *Pixels) AddStill(ref *robocache.FrameRef) error {
 
 func (p *Pixels) deep() bool { return len(p.value) > 256 }
 
-// Pictures makes the counter that fits the pictures of a feature: of every pixel where all frames are looked at, else of every few of large pictures.
-func (p FramePolicy) Pictures(f *robocache.Feature) *Pixels {
+// Images makes the counter that fits the images of a feature: of every pixel where all frames are looked at, else of every few of large images.
+func (p FramePolicy) Images(f *robocache.Feature) *Pixels {
 	out := NewPixels(3)
 	switch {
 	case f.Kind == robocache.KindVideo && f.Depth != nil:

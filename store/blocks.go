@@ -19,7 +19,7 @@ type BlockCache interface {
 	Put(key [16]byte, data []byte) error
 }
 
-// defaultBlock holds some ten pictures: a block read for one of them serves its neighbours in the same epoch.
+// defaultBlock holds some ten frames: a block read for one of them serves its neighbours in the same epoch.
 const defaultBlock = 128 << 10
 
 // CachedRanged reads a file in blocks of the given size (0 = 128 KiB) through a cache, so that each is asked for once: readers that want

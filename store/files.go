@@ -42,7 +42,7 @@ func Findings(entries []Entry, code string) (out []robocache.Finding) {
 		f := robocache.Finding{Severity: robocache.SeverityError, Code: code, Where: robocache.Where{"file": e.Name}, Message: e.Err.Error(), Lost: true}
 		var typed *robocache.Error
 		if errors.As(e.Err, &typed) {
-			f.Mend = typed.Hint
+			f.Hint = typed.Hint
 		}
 		out = append(out, f)
 	}

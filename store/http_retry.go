@@ -11,7 +11,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// transient is a failure that another try may mend.
+// transient is a failure that another try may pass.
 type transient struct {
 	err   error // a *robocache.Error, or a cause without secrets
 	after time.Duration

@@ -46,7 +46,7 @@ func span(r *http.Request) (from, to int) {
 }
 
 // TestHTTPMends: faults that pass leave exact bytes (T8). Each fault strikes requests 2 and 3, and 1 where it can.
-func TestHTTPMends(t *testing.T) {
+func TestHTTPRetries(t *testing.T) {
 	status := func(code int, header ...string) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
 			for i := 0; i < len(header); i += 2 {

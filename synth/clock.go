@@ -7,7 +7,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// clock is when the samples of one stream were recorded: a grid, less what the recorder lost, plus jitter. Stamps increase.
+// clock is when the samples of one stream were recorded: a grid, less what the recorder lost, plus jitter. Timestamps increase.
 func clock(rng *rand.Rand, rate robocache.Rate, end, jitter int64, gaps float64) []int64 {
 	var out []int64
 	lost := 0
@@ -33,7 +33,7 @@ func clock(rng *rand.Rand, rate robocache.Rate, end, jitter int64, gaps float64)
 	}
 }
 
-// shaken moves a stamp by at most jitter and at most 0.45 of a period, not before 0.
+// shaken moves a timestamp by at most jitter and at most 0.45 of a period, not before 0.
 func shaken(rng *rand.Rand, t, jitter int64, rate robocache.Rate) int64 {
 	if jitter = min(jitter, rate.Nanos(1)*45/100); jitter > 0 {
 		t += rng.Int64N(2*jitter+1) - jitter
@@ -49,7 +49,7 @@ const cameraStream = 8
 // Truth is how a stream's clock was bent: what a tool that looks for it should find.
 type Truth struct {
 	Rate   robocache.Rate `json:"rate"`
-	Offset int64          `json:"offset_ns"` // stamp = round(t·(1 + SkewPPM/1e6)) + Offset, t being when the sample was taken
+	Offset int64          `json:"offset_ns"` // timestamp = round(t·(1 + SkewPPM/1e6)) + Offset, t being when the sample was taken
 	Skew   float64        `json:"skew_ppm"`
 	Late   int64          `json:"late_ns"`    // the stream begins so much after the episode
 	Drop   [2]int64       `json:"dropout_ns"` // it is silent from … to
@@ -78,14 +78,14 @@ func (o *Options) bend(episode, stream int, rate robocache.Rate) Truth {
 	return t
 }
 
-// stamped gives when a stream's samples were taken, and what its clock said.
-func (t *Truth) stamped(taken []int64) (kept, stamps []int64) {
+// timestamped gives when a stream's samples were taken, and what its clock said.
+func (t *Truth) stamped(taken []int64) (kept, timestamps []int64) {
 	for _, x := range taken {
 		if x < t.Late || x >= t.Drop[0] && x < t.Drop[1] {
 			continue
 		}
 		kept = append(kept, x)
-		stamps = append(stamps, x+int64(math.Round(float64(float64(x)*t.Skew*1e-6)))+t.Offset)
+		timestamps = append(timestamps, x+int64(math.Round(float64(float64(x)*t.Skew*1e-6)))+t.Offset)
 	}
-	return kept, stamps
+	return kept, timestamps
 }

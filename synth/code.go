@@ -1,7 +1,7 @@
 package synth
 
-// The bar code of a picture: squares of black and white in rows across the bottom edge, most significant bit first.
-// 16 bits episode, 20 bits row, 8 bits check. Squares of 6 pixels and more outlive the lossy coding of small pictures.
+// The bar code of an image: squares of black and white in rows across the bottom edge, most significant bit first.
+// 16 bits episode, 20 bits row, 8 bits check. Squares of 6 pixels and more outlive the lossy coding of small images.
 const (
 	codeEpisodeBits = 16
 	codeRowBits     = 20
@@ -39,7 +39,7 @@ func check8(w uint64) byte {
 	return c
 }
 
-// drawCode puts the bar code into an RGB picture.
+// drawCode puts the bar code into an RGB image.
 func drawCode(rgb []byte, width, height, episode, row int) {
 	side, columns, rows := codeLayout(width, height)
 	word := codeWord(episode, row)
@@ -58,7 +58,7 @@ func drawCode(rgb []byte, width, height, episode, row int) {
 	}
 }
 
-// ReadCode finds the episode and the row that an RGB picture (8 bits, channels last, of the size it was made in) shows;
+// ReadCode finds the episode and the row that an RGB image (8 bits, channels last, of the size it was made in) shows;
 // ok is false where the check fails.
 func ReadCode(rgb []byte, width, height int) (episode, row int, ok bool) {
 	side, columns, rows := codeLayout(width, height)

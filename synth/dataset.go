@@ -38,7 +38,7 @@ type stream struct {
 	feature robocache.Feature
 	number  int                                         // of its clock (streams, cameraStream + camera); 0 = the rows'
 	rate    robocache.Rate                              // of its clock
-	camera  int                                         // pictures: which
+	camera  int                                         // images: which
 	numeric func(s *state, add func(values ...float64)) // nil: a column of the rows
 }
 
@@ -51,12 +51,12 @@ type recording struct {
 	clocked map[string]*clocked
 }
 
-// clocked is when a stream's samples were taken, and their stamps.
-type clocked struct{ taken, stamps []int64 }
+// clocked is when a stream's samples were taken, and their timestamps.
+type clocked struct{ taken, timestamps []int64 }
 
 const keptRecordings = 8
 
-// New makes a dataset of the options. The zero value is 4 episodes of 2 s, two cameras of PNG pictures, all on one grid.
+// New makes a dataset of the options. The zero value is 4 episodes of 2 s, two cameras of PNG images, all on one grid.
 func New(opt Options) (*Dataset, error) { return newDataset(opt, false) }
 
 // NewRows makes a dataset of the rows that Write writes, for formats that keep one clock: streams beside the rows are columns of each row's native
@@ -254,7 +254,7 @@ func (d *Dataset) clock(r *recording, e int, s *stream) *clocked {
 	if c == nil {
 		c = &clocked{}
 		if s.number == 0 {
-			c.taken, c.stamps = r.stamps, r.stamps
+			c.taken, c.timestamps = r.timestamps, r.timestamps
 		} else {
 			var taken []int64
 			if s.number > cameraStream { // a camera loses the frames that the rows lose
@@ -263,7 +263,7 @@ func (d *Dataset) clock(r *recording, e int, s *stream) *clocked {
 				taken = d.o.nativeClock(e, s.number, s.rate)
 			}
 			t := d.o.bend(e, s.number, s.rate)
-			c.taken, c.stamps = t.stamped(taken)
+			c.taken, c.timestamps = t.stamped(taken)
 		}
 		r.clocked[s.feature.Clock] = c
 	}
@@ -282,7 +282,7 @@ func (d *Dataset) Truth(e int, key string) (Truth, error) {
 	return d.o.bend(e, s.number, s.rate), nil
 }
 
-// Times gives the stamps of a stream.
+// Times gives the timestamps of a stream.
 func (d *Dataset) Times(_ context.Context, e int, key string) ([]int64, error) {
 	s := &stream{}
 	if key != "" {
@@ -295,7 +295,7 @@ func (d *Dataset) Times(_ context.Context, e int, key string) ([]int64, error) {
 	if err != nil {
 		return nil, err
 	}
-	return slices.Clone(d.clock(r, e, s).stamps), nil
+	return slices.Clone(d.clock(r, e, s).timestamps), nil
 }
 
 // Stats are none.

@@ -154,11 +154,11 @@ func (s *state) point(rng *rand.Rand) [4]float64 {
 	return [4]float64{float64(2*u) - 1, float64(2*rng.Float64()) - 0.2, 0, 0.1}
 }
 
-// Frames draws pictures.
+// Frames draws images.
 func (d *Dataset) Frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) error {
 	s, err := d.find(key)
 	if err == nil && s.feature.Kind != robocache.KindImage {
-		err = wrongKind(s, "pictures")
+		err = wrongKind(s, "images")
 	}
 	if err != nil {
 		return err
@@ -180,20 +180,20 @@ func (d *Dataset) Frames(ctx context.Context, key string, rows []robocache.Row, 
 		if s.feature.DType == robocache.Uint16 {
 			out[i], err = d.o.depth(can)
 		} else {
-			out[i], err = d.o.picture(can)
+			out[i], err = d.o.frame(can)
 		}
 		return err
 	})
 }
 
-// picture is what is on the canvas, in the dataset's coding.
-func (o *Options) picture(c *canvas) (robocache.FrameRef, error) {
+// image is what is on the canvas, in the dataset's coding.
+func (o *Options) frame(c *canvas) (robocache.FrameRef, error) {
 	switch o.Codec {
 	case "raw":
 		return robocache.FrameRef{Raw: &robocache.Raw{Pix: bytes.Clone(c.rgb), Height: c.height, Width: c.width, Channels: 3, DType: robocache.Uint8}}, nil
 	case "jpeg":
 		var b bytes.Buffer
-		// Opaque pictures are the same in both kinds of image; the encoder is fast on this one alone.
+		// Opaque images are the same in both kinds of image; the encoder is fast on this one alone.
 		m := image.RGBA(*nrgba(c.rgb, c.width, c.height))
 		err := jpeg.Encode(&b, &m, &jpeg.Options{Quality: 90})
 		return robocache.FrameRef{Encoded: b.Bytes()}, err

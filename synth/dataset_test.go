@@ -101,7 +101,7 @@ func TestDatasetSameRows(t *testing.T) {
 	}
 }
 
-// TestDatasetIsWrite: without clocks of their own, the rows are those that Write puts into LeRobot, pictures included.
+// TestDatasetIsWrite: without clocks of their own, the rows are those that Write puts into LeRobot, images included.
 func TestDatasetIsWrite(t *testing.T) {
 	opt := Options{Episodes: 3, Seconds: 1, Seed: 5, Spread: 0.3}
 	_, _, disk := inMemory(t, opt)
@@ -123,7 +123,7 @@ func TestDatasetIsWrite(t *testing.T) {
 	}
 }
 
-// TestClocks is S8: rates, lengths, gaps, late starts, drop-outs, offsets and skew are those of Truth, and stamps increase.
+// TestClocks is S8: rates, lengths, gaps, late starts, drop-outs, offsets and skew are those of Truth, and timestamps increase.
 func TestClocks(t *testing.T) {
 	d := made(t, bent)
 	lengths := map[int]bool{}
@@ -141,7 +141,7 @@ func TestClocks(t *testing.T) {
 			}
 			if f.Clock == "" {
 				if len(times) != d.Len(e) || truth.Skew != 0 {
-					t.Errorf("%s: %d stamps, %d rows", f.Key, len(times), d.Len(e))
+					t.Errorf("%s: %d timestamps, %d rows", f.Key, len(times), d.Len(e))
 				}
 				continue
 			}
@@ -151,10 +151,10 @@ func TestClocks(t *testing.T) {
 			for i, x := range times {
 				taken := float64(x-truth.Offset) / (1 + truth.Skew*1e-6)
 				if i > 0 && x <= times[i-1] {
-					t.Fatalf("%s: stamp %d does not increase", f.Key, i)
+					t.Fatalf("%s: timestamp %d does not increase", f.Key, i)
 				}
 				if slack := 2.0; taken < float64(truth.Late)-slack || taken > float64(truth.Drop[0])+slack && taken < float64(truth.Drop[1])-slack {
-					t.Fatalf("%s: stamp %d (%v) is before the start or in the drop-out: %+v", f.Key, i, x, truth)
+					t.Fatalf("%s: timestamp %d (%v) is before the start or in the drop-out: %+v", f.Key, i, x, truth)
 				}
 			}
 			span := float64(times[len(times)-1]-times[0])/1e9 - bent.Dropout.Seconds()
@@ -173,7 +173,7 @@ func TestClocks(t *testing.T) {
 	}
 }
 
-// TestDatasetCodes is S3 for pictures that are made while they are read: of each camera, on its own rows.
+// TestDatasetCodes is S3 for images that are made while they are read: of each camera, on its own rows.
 func TestDatasetCodes(t *testing.T) {
 	for _, codec := range []string{"png", "jpeg", "raw"} {
 		opt := bent

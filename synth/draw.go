@@ -40,7 +40,7 @@ func (c *canvas) pixel(p [2]float64) (x, y float64) {
 	return c.cx + float64(rx*c.scale), c.cy - float64(ry*c.scale)
 }
 
-// paint draws one picture; it is valid until the next.
+// paint draws one image; it is valid until the next.
 func (c *canvas) paint(s *state, episode, row int) []byte {
 	copy(c.rgb, c.background)
 	for i, d := range s.discs {

@@ -68,8 +68,8 @@ func (o *Options) nativeClock(episode, stream int, rate robocache.Rate) []int64 
 }
 
 // until counts the samples up to a time. Those of a row come after the row before it, so that no sample is lost where rows are.
-func until(stamps []int64, t int64) int {
-	return sort.Search(len(stamps), func(i int) bool { return stamps[i] > t })
+func until(timestamps []int64, t int64) int {
+	return sort.Search(len(timestamps), func(i int) bool { return timestamps[i] > t })
 }
 
 // widths finds, for each native stream, the largest number of samples that a row has anywhere in the dataset, and says how many come after the last rows.
@@ -83,12 +83,12 @@ func (o *Options) widths(fps robocache.Rate) (map[string]int, []robocache.Findin
 		}
 		k, after := 1, 0
 		for e := range o.Episodes {
-			stamps, lo := o.nativeClock(e, streams[name], rate), 0
+			timestamps, lo := o.nativeClock(e, streams[name], rate), 0
 			for _, t := range o.rows(e, fps) {
-				hi := until(stamps, t)
+				hi := until(timestamps, t)
 				k, lo = max(k, hi-lo), hi
 			}
-			after += len(stamps) - lo
+			after += len(timestamps) - lo
 		}
 		out[name] = k
 		if after > 0 {
@@ -137,14 +137,14 @@ func (o *Options) features(width map[string]int, fps robocache.Rate) []robocache
 	return append(out, numeric("next.reward", robocache.Float32, nil, 1), numeric("next.done", robocache.Bool, nil, 1))
 }
 
-// episode is everything of one episode but its pictures.
+// episode is everything of one episode but its images.
 type episode struct {
-	length  int
-	rows    []int64 // the grid times of the rows
-	stamps  []int64 // when state and action were recorded
-	columns map[string][]byte
-	world   []state
-	shots   [][]int64 // when each camera took each row's picture
+	length     int
+	rows       []int64 // the grid times of the rows
+	timestamps []int64 // when state and action were recorded
+	columns    map[string][]byte
+	world      []state
+	shots      [][]int64 // when each camera took each row's image
 }
 
 // base is an episode without the streams that are faster than the rows.
@@ -163,9 +163,9 @@ func (o *Options) base(e int, fps robocache.Rate) *episode {
 		}
 		return out
 	}
-	stamps := shake(drawState)
-	ep.stamps = stamps
-	for i, t := range stamps {
+	timestamps := shake(drawState)
+	ep.timestamps = timestamps
+	for i, t := range timestamps {
 		s := at(ep.world, t)
 		c := s.command()
 		// No speeds: the motors follow the command within 50 ms, so that a policy could read the action off them and never look.
@@ -186,7 +186,7 @@ func (o *Options) base(e int, fps robocache.Rate) *episode {
 		}
 	}
 	for i := range o.Cameras {
-		shots := stamps // camera 0 and the state are taken together
+		shots := timestamps // camera 0 and the state are taken together
 		if i > 0 {
 			shots = shake(drawCamera + i)
 		}
@@ -220,19 +220,19 @@ func (o *Options) episode(e int, fps robocache.Rate, width map[string]int) (*epi
 		if err != nil {
 			return nil, err
 		}
-		nat, stamps := natives[name], o.nativeClock(e, streams[name], rate)
+		nat, timestamps := natives[name], o.nativeClock(e, streams[name], rate)
 		last, hi := 0, 0
 		for _, t := range ep.rows {
 			lo := hi
-			hi = until(stamps, t)
+			hi = until(timestamps, t)
 			ep.columns[nat.key+".count"] = binary.LittleEndian.AppendUint64(ep.columns[nat.key+".count"], uint64(hi-lo))
 			for j := range width[name] {
 				if lo+j < hi {
 					last = lo + j
 				}
-				s := at(ep.world, stamps[last])
+				s := at(ep.world, timestamps[last])
 				ep.put32(nat.key, nat.sample(&s)...)
-				ep.put64(nat.key+".recorded", stamps[last])
+				ep.put64(nat.key+".recorded", timestamps[last])
 			}
 		}
 	}

@@ -21,7 +21,7 @@ type Options struct {
 	Cameras int                `json:"cameras"` // 2; -1 = none
 	Width   int                `json:"width"`   // 128
 	Height  int                `json:"height"`  // 96
-	// Jitter is the largest deviation of a recorded stamp from its grid.
+	// Jitter is the largest deviation of a recorded timestamp from its grid.
 	Jitter time.Duration `json:"jitter"`
 	// Gaps is the share of samples that the recorder lost, in bursts of about a quarter of a second.
 	Gaps float64 `json:"gaps"`
@@ -31,13 +31,13 @@ type Options struct {
 
 	// The rest up to Depth is for New alone: a dataset whose streams have clocks of their own.
 	Late    time.Duration `json:"late"`    // each stream but the rows begins up to this late
-	Offset  time.Duration `json:"offset"`  // the stamps of each stream but the rows are off by up to this, the same in all episodes
+	Offset  time.Duration `json:"offset"`  // the timestamps of each stream but the rows are off by up to this, the same in all episodes
 	Skew    float64       `json:"skew"`    // the clock of each stream but the rows runs fast or slow by up to this many parts in a million
 	Dropout time.Duration `json:"dropout"` // each stream but the rows is silent once an episode for this long
 	Points  int           `json:"points"`  // largest number of points of a cloud (rate "cloud"); 512
-	Depth   bool          `json:"depth"`   // a depth picture beside each of camera 0, in mm
+	Depth   bool          `json:"depth"`   // a depth image beside each of camera 0, in mm
 
-	// Codec of the cameras: "av1", "h264", "hevc", or "png" for still pictures in the table. "" = av1, or h264 where the
+	// Codec of the cameras: "av1", "h264", "hevc", or "png" for still images in the table. "" = av1, or h264 where the
 	// encoder for it is missing (Report.Findings says so). Of New: "png" (default), "jpeg" or "raw".
 	Codec string `json:"codec"`
 	GOP   int    `json:"gop"` // 0 = the codec's default in LeRobot: 2
@@ -185,7 +185,7 @@ func (o Options) completed() (Options, robocache.Rate, error) {
 	case o.Points < 0 || o.Points > 1<<20:
 		err = misuse("points", "1 to 1048576", strconv.Itoa(o.Points))
 	case o.Width%2 != 0 || o.Height%2 != 0 || o.Width > 8192 || o.Height > 8192 || o.Width < 64 || o.Height < 64:
-		err = misuse("size of the pictures", "even numbers from 64 to 8192", fmt.Sprintf("%d x %d", o.Width, o.Height))
+		err = misuse("size of the images", "even numbers from 64 to 8192", fmt.Sprintf("%d x %d", o.Width, o.Height))
 	case o.GOP < 0:
 		err = misuse("gop", "1 or more, 0 for the default", strconv.Itoa(o.GOP))
 	}

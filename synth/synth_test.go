@@ -21,7 +21,7 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// inMemory makes a dataset with still pictures in memory: quick, and without an encoder.
+// inMemory makes a dataset with still images in memory: quick, and without an encoder.
 func inMemory(t *testing.T, opt Options) (*store.Mem, *Report, robocache.Dataset) {
 	t.Helper()
 	m := store.NewMem(strings.ReplaceAll(t.Name(), "/", "-") + fmt.Sprint(rand.Uint64()))
@@ -178,9 +178,9 @@ func TestActionFollows(t *testing.T) {
 	for e := range o.Episodes {
 		_, colour := o.task(e)
 		world := simulate(o.rng(e, drawWorld), colour, o.end(e)+int64(o.Jitter))
-		state, action, stamps := f32s(gather(t, ds, e, "observation.state")), f32s(gather(t, ds, e, "action")), f64s(gather(t, ds, e, "observation.state.recorded"))
+		state, action, timestamps := f32s(gather(t, ds, e, "observation.state")), f32s(gather(t, ds, e, "action")), f64s(gather(t, ds, e, "observation.state.recorded"))
 		places := map[[2]float64]bool{}
-		for i, sec := range stamps {
+		for i, sec := range timestamps {
 			w := at(world, int64(math.Round(sec*1e9)))
 			goal := reach(w.discs[colour])
 			places[w.discs[colour]] = true
@@ -214,7 +214,7 @@ func TestAligned(t *testing.T) {
 	}
 	for i := range a.Times {
 		if a.Stream(camera(0)).Rows[i] != int32(i) || !strings.HasPrefix(a.Stream("task").Text[i], "reach the") || bytes.IndexByte(a.Stream("task").Valid, 0) >= 0 {
-			t.Fatalf("row %d: picture %d, %q", i, a.Stream(camera(0)).Rows[i], a.Stream("task").Text[i])
+			t.Fatalf("row %d: image %d, %q", i, a.Stream(camera(0)).Rows[i], a.Stream("task").Text[i])
 		}
 	}
 	half, err := align.Episode(context.Background(), ds, 0, align.Config{HZ: robocache.Rate{Num: 60, Den: 1}, Keys: []string{"observation.state"}})
@@ -240,21 +240,21 @@ func TestFasterStreams(t *testing.T) {
 			d := natives[name].d
 			k := ds.Info().Feature(key).Shape[0]
 			for e := range opt.Episodes {
-				values, stamps, counts := f32s(gather(t, ds, e, key)), f64s(gather(t, ds, e, key+".recorded")), gather(t, ds, e, key+".count")
-				if len(stamps) != ds.Len(e)*k || len(values) != len(stamps)*d {
-					t.Fatalf("%s: %d stamps, %d values", key, len(stamps), len(values))
+				values, timestamps, counts := f32s(gather(t, ds, e, key)), f64s(gather(t, ds, e, key+".recorded")), gather(t, ds, e, key+".count")
+				if len(timestamps) != ds.Len(e)*k || len(values) != len(timestamps)*d {
+					t.Fatalf("%s: %d timestamps, %d values", key, len(timestamps), len(values))
 				}
 				different, sum := 1, 0
-				for i := range stamps {
+				for i := range timestamps {
 					if i > 0 {
-						same := stamps[i] == stamps[i-1]
+						same := timestamps[i] == timestamps[i-1]
 						for c := range d {
 							if same && values[i*d+c] != values[(i-1)*d+c] {
-								t.Fatalf("%s: equal stamps, other values at %d", key, i)
+								t.Fatalf("%s: equal timestamps, other values at %d", key, i)
 							}
 						}
-						if stamps[i] < stamps[i-1] {
-							t.Fatalf("%s: stamps decrease at %d: %v after %v", key, i, stamps[i], stamps[i-1])
+						if timestamps[i] < timestamps[i-1] {
+							t.Fatalf("%s: timestamps decrease at %d: %v after %v", key, i, timestamps[i], timestamps[i-1])
 						}
 						if !same {
 							different++
@@ -271,7 +271,7 @@ func TestFasterStreams(t *testing.T) {
 			}
 		}
 		if flawless != (ds.Info().Feature("observation.state.recorded") == nil) || flawless != (ds.Info().Feature("observation.images.cam_0.recorded") == nil) {
-			t.Errorf("recorded stamps: %v", r.Keys)
+			t.Errorf("recorded timestamps: %v", r.Keys)
 		}
 		if !flawless {
 			jumps := 0
@@ -279,7 +279,7 @@ func TestFasterStreams(t *testing.T) {
 				rows := f64s(gather(t, ds, e, "observation.state.recorded"))
 				for i := 1; i < len(rows); i++ {
 					if rows[i] <= rows[i-1] {
-						t.Fatalf("row stamps do not increase at %d", i)
+						t.Fatalf("row timestamps do not increase at %d", i)
 					}
 					if rows[i]-rows[i-1] > 0.07 {
 						jumps++
@@ -293,7 +293,7 @@ func TestFasterStreams(t *testing.T) {
 	}
 }
 
-// TestCode is S3 on the pictures as drawn.
+// TestCode is S3 on the images as drawn.
 func TestCode(t *testing.T) {
 	ctx := context.Background()
 	_, _, ds := inMemory(t, Options{Episodes: 2, Seconds: 0.5, Cameras: 3})
@@ -340,7 +340,7 @@ func TestCode(t *testing.T) {
 				rgb[i] = v
 			}
 			if _, _, ok := ReadCode(rgb, size[0], size[1]); ok {
-				t.Errorf("%v: a flat picture of %d has a code", size, v)
+				t.Errorf("%v: a flat image of %d has a code", size, v)
 			}
 		}
 	}
@@ -360,8 +360,8 @@ func flat(m image.Image) (rgb []byte, w, h int) {
 	return rgb, w, h
 }
 
-// TestPicturesShowTheWorld: the disc of the task is where the state's goal is, in its colour, and cameras differ.
-func TestPicturesShowTheWorld(t *testing.T) {
+// TestImagesShowTheWorld: the disc of the task is where the state's goal is, in its colour, and cameras differ.
+func TestImagesShowTheWorld(t *testing.T) {
 	o, _, err := Options{Seed: 5}.settled()
 	if err != nil {
 		t.Fatal(err)

@@ -30,7 +30,7 @@ func onDisk(t *testing.T, opt Options) (string, robocache.Dataset) {
 	return dir, ds
 }
 
-// decodeAll is every picture of a video file, by the ffmpeg program: a judge that shares nothing with our reader.
+// decodeAll is every image of a video file, by the ffmpeg program: a judge that shares nothing with our reader.
 func decodeAll(t *testing.T, file string, width, height int) [][]byte {
 	t.Helper()
 	out, err := exec.Command("ffmpeg", "-v", "error", "-i", file, "-fps_mode", "passthrough", "-f", "rawvideo", "-pix_fmt", "rgb24", "-").Output()
@@ -44,7 +44,7 @@ func decodeAll(t *testing.T, file string, width, height int) [][]byte {
 	return frames
 }
 
-// TestCodeSurvivesCoding is S3: after lossy coding, each row's picture (file and ordinal, as our reader names it) shows the row's code.
+// TestCodeSurvivesCoding is S3: after lossy coding, each row's image (file and ordinal, as our reader names it) shows the row's code.
 func TestCodeSurvivesCoding(t *testing.T) {
 	for _, opt := range []Options{{}, {Codec: "h264", Episodes: 2, Width: 96, Height: 64, Cameras: 1}, {Codec: "hevc", Episodes: 1, Seconds: 0.5, Cameras: 1, Width: 320, Height: 240}} {
 		t.Run(opt.Codec, func(t *testing.T) {
@@ -72,7 +72,7 @@ func TestCodeSurvivesCoding(t *testing.T) {
 							decoded[r.Path] = decodeAll(t, filepath.Join(dir, filepath.FromSlash(r.Path)), o.Width, o.Height)
 						}
 						if r.Ordinal >= len(decoded[r.Path]) {
-							t.Fatalf("%s has %d pictures, row %d of episode %d wants %d", r.Path, len(decoded[r.Path]), i, e, r.Ordinal)
+							t.Fatalf("%s has %d images, row %d of episode %d wants %d", r.Path, len(decoded[r.Path]), i, e, r.Ordinal)
 						}
 						if ge, gr, ok := ReadCode(decoded[r.Path][r.Ordinal], o.Width, o.Height); !ok || ge != e || gr != i {
 							t.Fatalf("episode %d row %d shows %d, %d, %v", e, i, ge, gr, ok)

@@ -30,10 +30,10 @@ func Write(ctx context.Context, dst string, opt Options) (*Report, error) {
 	return r, robocache.At(err, robocache.Where{"dataset": s.URI()})
 }
 
-// room says that the pictures can hold their bar code.
+// room says that the images can hold their bar code.
 func (o *Options) room() error {
 	if side, columns, rows := codeLayout(o.Width, o.Height); rows*side*2 > o.Height || columns < 1 {
-		return misuse("the pictures have no room for their bar code", "a wider or higher picture", strconv.Itoa(o.Width)+" x "+strconv.Itoa(o.Height))
+		return misuse("the images have no room for their bar code", "a wider or higher image", strconv.Itoa(o.Width)+" x "+strconv.Itoa(o.Height))
 	}
 	return nil
 }
@@ -90,7 +90,7 @@ func (o *Options) write(ctx context.Context, dst store.Writable, fps robocache.R
 	return r, nil
 }
 
-// frames gives an episode's pictures of one camera, one after the other.
+// frames gives an episode's images of one camera, one after the other.
 func (ep *episode) frames(c *canvas, e int, shots []int64) func(func([]byte) error) error {
 	return func(yield func([]byte) error) error {
 		for row, t := range shots {
@@ -113,7 +113,7 @@ func stills(frames func(func([]byte) error) error, width, height int) ([][]byte,
 	return out, err
 }
 
-// stillOf is an RGB picture as PNG.
+// stillOf is an RGB image as PNG.
 func stillOf(rgb []byte, width, height int) ([]byte, error) {
 	var b bytes.Buffer
 	if err := png.Encode(&b, nrgba(rgb, width, height)); err != nil {

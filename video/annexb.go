@@ -109,8 +109,8 @@ func (r *nalBits) se() int32 {
 	return -int32(v / 2)
 }
 
-// pictureSet is what a sequence parameter set says, of both codecs.
-type pictureSet struct {
+// frameSet is what a sequence parameter set says, of both codecs.
+type frameSet struct {
 	id                       uint32
 	width, height            int
 	chroma                   uint32 // chroma_format_idc
@@ -118,8 +118,8 @@ type pictureSet struct {
 	planes                   bool   // colour planes apart
 	frameBits                int    // H.264: of frame_num
 	gaps                     bool   // H.264: frame_num may skip
-	fields                   bool   // H.264: pictures may be fields
-	reorder                  uint32 // HEVC: pictures that may come out before one that precedes them
+	fields                   bool   // H.264: frames may be fields
+	reorder                  uint32 // HEVC: frames that may come out before one that precedes them
 	layers                   uint32 // HEVC: temporal ones, less 1
 	nested                   uint32
 	profile                  [12]byte // HEVC: general profile, tier and level
@@ -127,10 +127,10 @@ type pictureSet struct {
 	left, right, top, bottom uint32
 }
 
-func (p *pictureSet) crop(maxPixels int64) error {
+func (p *frameSet) crop(maxPixels int64) error {
 	w, h := int64(p.width)-int64(p.cropX)*(int64(p.left)+int64(p.right)), int64(p.height)-int64(p.cropY)*(int64(p.top)+int64(p.bottom))
 	if w <= 0 || h <= 0 || w > 65535 || h > 65535 {
-		return badPacket("the size of the pictures", "1 to 65535 a side", "")
+		return badPacket("the size of the frames", "1 to 65535 a side", "")
 	}
 	if w*h > maxPixels {
 		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: opPackets, Msg: itoa(int(w)) + "×" + itoa(int(h)) + " pixels, limit " + itoa(int(maxPixels))}
@@ -142,9 +142,9 @@ func (p *pictureSet) crop(maxPixels int64) error {
 func shortSet() error { return badPacket("a parameter set ends early", "", "") }
 
 // parseSPS264 reads a sequence parameter set of H.264, its first byte included.
-func parseSPS264(nal []byte, maxPixels int64) (*pictureSet, error) {
+func parseSPS264(nal []byte, maxPixels int64) (*frameSet, error) {
 	r := nalBits{b: nal[1:]}
-	p := &pictureSet{chroma: 1}
+	p := &frameSet{chroma: 1}
 	profile := r.u(8)
 	r.skip(16)
 	p.id = r.ue()
@@ -227,12 +227,12 @@ func scalingList(r *nalBits, size int) {
 }
 
 // parseSPS265 reads a sequence parameter set of HEVC, its two first bytes included.
-func parseSPS265(nal []byte, maxPixels int64) (*pictureSet, error) {
+func parseSPS265(nal []byte, maxPixels int64) (*frameSet, error) {
 	if len(nal) < 15 {
 		return nil, shortSet()
 	}
 	r := nalBits{b: nal[2:]}
-	p := &pictureSet{}
+	p := &frameSet{}
 	r.u(4)
 	p.layers, p.nested = r.u(3), r.u(1)
 	for i := range p.profile {

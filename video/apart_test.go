@@ -40,10 +40,10 @@ func TestRawPlanes(t *testing.T) {
 			}
 			ref := &robocache.FrameRef{Raw: raw}
 			packed, first, want := make([]byte, 9*23*3), make([]byte, 9*23*3), make([]byte, 9*23*3)
-			if err := DecodePicture(ref, &Spec{}, packed); err != nil {
+			if err := DecodeImage(ref, &Spec{}, packed); err != nil {
 				t.Fatal(err)
 			}
-			if err := DecodePicture(ref, &Spec{ChannelsFirst: true}, first); err != nil {
+			if err := DecodeImage(ref, &Spec{ChannelsFirst: true}, first); err != nil {
 				t.Fatal(err)
 			}
 			for i := range 9 * 23 {
@@ -64,7 +64,7 @@ func BenchmarkRawPlanes(b *testing.B) {
 	b.SetBytes(int64(len(dst)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := DecodePicture(ref, &Spec{ChannelsFirst: true}, dst); err != nil {
+		if err := DecodeImage(ref, &Spec{ChannelsFirst: true}, dst); err != nil {
 			b.Fatal(err)
 		}
 	}

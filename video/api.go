@@ -6,7 +6,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Pixel says what a delivered picture is made of.
+// Pixel says what a delivered frame is made of.
 type Pixel uint8
 
 const (
@@ -18,7 +18,7 @@ const (
 	YUVPlanes               // the decoder's planes, tightly packed, as stored (for proofs)
 )
 
-// Spec says what a picture delivered to a caller looks like.
+// Spec says what a frame delivered to a caller looks like.
 type Spec struct {
 	Width, Height int // 0 = as decoded; else scaled in the same pass
 	Pixel         Pixel
@@ -26,13 +26,13 @@ type Spec struct {
 	Depth         *robocache.Depth
 }
 
-// Picture is one decoded picture, valid during the call that hands it over.
-type Picture interface {
+// Frame is one decoded frame, valid during the call that hands it over.
+type Frame interface {
 	Size() (width, height int)
 	PixelFormat() string // libavutil's name, e.g. "yuv420p"
 	// Bytes is the size that Convert needs for spec.
 	Bytes(spec *Spec) (int, error)
-	// Convert writes the picture into dst, which must have Bytes(spec) bytes.
+	// Convert writes the frame into dst, which must have Bytes(spec) bytes.
 	Convert(spec *Spec, dst []byte) error
 }
 
@@ -40,8 +40,8 @@ type Picture interface {
 type Decoder interface {
 	// Send gives a packet in decode order; io.ErrShortBuffer-like refusals do not happen: Receive is called until empty after each Send.
 	Send(packet []byte, pts int64) error
-	// Receive gives the next picture in presentation order, and the pts its packet was sent with; ok is false when more packets are needed.
-	Receive() (pic Picture, pts int64, ok bool, err error)
+	// Receive gives the next frame in presentation order, and the pts its packet was sent with; ok is false when more packets are needed.
+	Receive() (pic Frame, pts int64, ok bool, err error)
 	// Drain says that no packet follows: Receive then gives what is still inside.
 	Drain() error
 	// Flush forgets everything; the next packet must be a sync sample.

@@ -12,7 +12,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// framesByProbe gives the pts of every picture that ffprobe decodes, in presentation order.
+// framesByProbe gives the pts of every frame that ffprobe decodes, in presentation order.
 func framesByProbe(t testing.TB, path string) (pts []int64) {
 	t.Helper()
 	out := runTool(t, "ffprobe", "-v", "error", "-select_streams", "v:0", "-show_entries", "frame=pts", "-of", "csv=p=0", path)
@@ -30,7 +30,7 @@ func framesByProbe(t testing.TB, path string) (pts []int64) {
 	return pts
 }
 
-// TestClipsAgainstProbe makes clips of every kind that the field has, and compares pictures and times with ffprobe (V1).
+// TestClipsAgainstProbe makes clips of every kind that the field has, and compares frames and times with ffprobe (V1).
 func TestClipsAgainstProbe(t *testing.T) {
 	if testing.Short() {
 		t.Skip("short: one goroutine, and programs that take the time")
@@ -86,10 +86,10 @@ func TestClipsAgainstProbe(t *testing.T) {
 			got[k] = ix.PTS(k)
 		}
 		if !slices.Equal(got, want) {
-			t.Errorf("%s: %d pictures, ffprobe %d; pts\n got %v\nwant %v", name, len(got), len(want), got[:min(8, len(got))], want[:min(8, len(want))])
+			t.Errorf("%s: %d frames, ffprobe %d; pts\n got %v\nwant %v", name, len(got), len(want), got[:min(8, len(got))], want[:min(8, len(want))])
 		}
 		hidden := ix.NumSamples() - ix.NumFrames()
-		t.Logf("%-30s %3d pictures, %d hidden, %d sync, %v", name, ix.NumFrames(), hidden, len(ix.sync), ix.Entries()[0].Codec)
+		t.Logf("%-30s %3d frames, %d hidden, %d sync, %v", name, ix.NumFrames(), hidden, len(ix.sync), ix.Entries()[0].Codec)
 	}
 }
 

@@ -129,8 +129,8 @@ func present(ix *Index, pts []int64, edits []edit, slack int64, elst box) error 
 			origin = 0
 		}
 		if gap < 0 && from < to {
-			// An edit that begins between two pictures shows its first one at once, as the decoders of the field have it: by the
-			// letter of the standard it would come late by the rest of a picture that nobody shows.
+			// An edit that begins between two frames shows its first one at once, as the decoders of the field have it: by the
+			// letter of the standard it would come late by the rest of a frame that nobody shows.
 			gap = 0
 			if elst.present() {
 				gap = pts[byTime[from]] - max(e.from, 0)

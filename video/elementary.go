@@ -2,8 +2,8 @@ package video
 
 import "fmt"
 
-// Elementary gives the packets of a file as they come outside of files: H.264 and HEVC in Annex B form with their parameter sets before key pictures,
-// AV1 as temporal units in the low-overhead format with the sequence header at key pictures, VP9 as they are. It is the inverse of Stream.
+// Elementary gives the packets of a file as they come outside of files: H.264 and HEVC in Annex B form with their parameter sets before key frames,
+// AV1 as temporal units in the low-overhead format with the sequence header at key frames, VP9 as they are. It is the inverse of Stream.
 type Elementary struct {
 	codec  Codec
 	prefix int    // bytes of the length before a NAL unit
@@ -92,7 +92,7 @@ func sized(dst, whole, payload []byte) []byte {
 	return append(append(dst, byte(n)), payload...)
 }
 
-// Packet appends a sample of the file. A key picture comes with its parameter sets.
+// Packet appends a sample of the file. A key frame comes with its parameter sets.
 func (x *Elementary) Packet(dst, sample []byte, key bool) ([]byte, error) {
 	switch x.codec {
 	case VP9:

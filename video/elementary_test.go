@@ -11,7 +11,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// six gives six packets of 64×64, each behind its length in the file, of which the first and the fourth are key pictures.
+// six gives six packets of 64×64, each behind its length in the file, of which the first and the fourth are key frames.
 func six(t testing.TB, codec Codec) (packets [][]byte) {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("testdata", "film", "small."+string(codec)))
@@ -88,7 +88,7 @@ func TestElementary(t *testing.T) {
 	}
 }
 
-// V15: a key picture whose sample has no parameter sets gets those of the file, behind a delimiter; an OBU without its size gets it.
+// V15: a key frame whose sample has no parameter sets gets those of the file, behind a delimiter; an OBU without its size gets it.
 func TestElementaryHeads(t *testing.T) {
 	x, err := NewElementary(&SampleEntry{Codec: H264, Extradata: []byte{1, 66, 0, 10, 0xff, 0xe1, 0, 2, 0x67, 9, 1, 0, 2, 0x68, 8}})
 	if err != nil {

@@ -17,15 +17,15 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// EncodeConfig says how pictures are encoded. Zero values mean LeRobot's defaults.
+// EncodeConfig says how frames are encoded. Zero values mean LeRobot's defaults.
 type EncodeConfig struct {
 	Codec         Codec // AV1 (default), H264, HEVC; with Gray12 always HEVC
 	Width, Height int
 	Rate          robocache.Rate
-	GOP           int    // pictures from one sync sample to the next; default 2
+	GOP           int    // frames from one sync sample to the next; default 2
 	CRF           int    // default 30 (AV1), 23 (H.264), 28 (HEVC); without meaning for Gray12, which is lossless
 	Preset        string // the encoder's own name or number; default "12" (AV1), the encoder's own for others
-	Gray12        bool   // 12-bit depth codes, lossless; pictures are little-endian uint16 ≤ 4095
+	Gray12        bool   // 12-bit depth codes, lossless; frames are little-endian uint16 ≤ 4095
 	FFmpeg        string // the program; default: "ffmpeg" of the PATH
 }
 
@@ -55,7 +55,7 @@ func (c EncodeConfig) withDefaults() EncodeConfig {
 	return c
 }
 
-// FrameBytes is the size of one picture given to Write.
+// FrameBytes is the size of one frame given to Write.
 func (c EncodeConfig) FrameBytes() int {
 	if c.Gray12 {
 		return 2 * c.Width * c.Height
@@ -63,10 +63,10 @@ func (c EncodeConfig) FrameBytes() int {
 	return 3 * c.Width * c.Height
 }
 
-// Encoder writes pictures into an mp4 through an ffmpeg found at run time. The same pictures, configuration and ffmpeg give the same bytes.
+// Encoder writes frames into an mp4 through an ffmpeg found at run time. The same frames, configuration and ffmpeg give the same bytes.
 //
 // Colour goes to yuv420p by BT.601 in limited range, untagged: what a reader assumes where nothing is said. Odd sizes go to yuv444p in H.264
-// and HEVC. GOPs are closed and pictures are not reordered, so that any run of GOPs can be joined (Concat).
+// and HEVC. GOPs are closed and frames are not reordered, so that any run of GOPs can be joined (Concat).
 type Encoder struct {
 	cfg    EncodeConfig
 	path   string
@@ -118,7 +118,7 @@ func (c EncodeConfig) check() (string, error) {
 		return "", &robocache.Error{Class: robocache.ErrMisuse, Op: opEncode, Msg: fmt.Sprintf(format, args...)}
 	}
 	if c.Width <= 0 || c.Height <= 0 || c.Width > 16384 || c.Height > 16384 {
-		return misuse("a picture of %d×%d", c.Width, c.Height)
+		return misuse("a frame of %d×%d", c.Width, c.Height)
 	}
 	if c.Rate.Num <= 0 || c.Rate.Den <= 0 {
 		return misuse("no rate")
@@ -219,25 +219,25 @@ func CanEncode(ctx context.Context, cfg EncodeConfig) error {
 	return err
 }
 
-// Write encodes one picture: RGB rows of three bytes a pixel, or little-endian uint16 for Gray12. It blocks while the encoder is busy.
-func (e *Encoder) Write(picture []byte) error {
+// Write encodes one frame: RGB rows of three bytes a pixel, or little-endian uint16 for Gray12. It blocks while the encoder is busy.
+func (e *Encoder) Write(pic []byte) error {
 	if e.err != nil {
 		return e.err
 	}
 	if e.ended {
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: opEncode, Msg: "the encoder is closed"}
 	}
-	if len(picture) != e.cfg.FrameBytes() {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: opEncode, Where: robocache.Where{"index": e.frames}, Want: fmt.Sprintf("%d bytes for a picture of %d×%d", e.cfg.FrameBytes(), e.cfg.Width, e.cfg.Height), Got: fmt.Sprint(len(picture))}
+	if len(pic) != e.cfg.FrameBytes() {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: opEncode, Where: robocache.Where{"index": e.frames}, Want: fmt.Sprintf("%d bytes for a frame of %d×%d", e.cfg.FrameBytes(), e.cfg.Width, e.cfg.Height), Got: fmt.Sprint(len(pic))}
 	}
-	if _, err := e.stdin.Write(picture); err != nil {
+	if _, err := e.stdin.Write(pic); err != nil {
 		return e.fail(err)
 	}
 	e.frames++
 	return nil
 }
 
-// Close ends the file, reads its index back, and compares: as many samples as pictures, on the grid, the first one a sync sample.
+// Close ends the file, reads its index back, and compares: as many samples as frames, on the grid, the first one a sync sample.
 // Where anything failed, the file is removed.
 func (e *Encoder) Close() error {
 	if e.ended {
@@ -245,7 +245,7 @@ func (e *Encoder) Close() error {
 	}
 	if e.frames == 0 {
 		e.Abort()
-		e.err = &robocache.Error{Class: robocache.ErrMisuse, Op: opEncode, Where: robocache.Where{"file": e.path}, Msg: "no picture was written"}
+		e.err = &robocache.Error{Class: robocache.ErrMisuse, Op: opEncode, Where: robocache.Where{"file": e.path}, Msg: "no frame was written"}
 		return e.err
 	}
 	if err := e.stdin.Close(); err != nil {
@@ -268,7 +268,7 @@ func (e *Encoder) Close() error {
 // noSpace is how ffmpeg tells of ENOSPC.
 const noSpace = "No space left"
 
-// Failed is what ended the encoder before Close; nil while it takes pictures.
+// Failed is what ended the encoder before Close; nil while it takes frames.
 func (e *Encoder) Failed() error {
 	if e.ended {
 		return e.err
@@ -317,7 +317,7 @@ func (e *Encoder) failed(cause error) error {
 
 func (e *Encoder) verify() error {
 	wrong := func(want, got string) error {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: opEncode, Where: robocache.Where{"file": e.path}, Want: want, Got: got, Hint: "the encoder lost or moved pictures; use another ffmpeg"}
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: opEncode, Where: robocache.Where{"file": e.path}, Want: want, Got: got, Hint: "the encoder lost or moved frames; use another ffmpeg"}
 	}
 	f, err := os.Open(e.path)
 	if err != nil {
@@ -333,7 +333,7 @@ func (e *Encoder) verify() error {
 		return robocache.At(err, robocache.Where{"file": e.path})
 	}
 	if ix.NumFrames() != e.frames || ix.NumSamples() != e.frames {
-		return wrong(fmt.Sprintf("%d pictures", e.frames), fmt.Sprintf("%d pictures in %d samples", ix.NumFrames(), ix.NumSamples()))
+		return wrong(fmt.Sprintf("%d frames", e.frames), fmt.Sprintf("%d frames in %d samples", ix.NumFrames(), ix.NumSamples()))
 	}
 	timescale, delta, err := TrackTimescale(e.cfg.Rate)
 	if err != nil {
@@ -344,7 +344,7 @@ func (e *Encoder) verify() error {
 	}
 	for k := range e.frames {
 		if ix.PTS(k) != int64(k)*delta {
-			return wrong(fmt.Sprintf("picture %d at %d", k, int64(k)*delta), fmt.Sprint(ix.PTS(k)))
+			return wrong(fmt.Sprintf("frame %d at %d", k, int64(k)*delta), fmt.Sprint(ix.PTS(k)))
 		}
 	}
 	return nil

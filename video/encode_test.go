@@ -13,8 +13,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// picture draws the k-th test picture as RGB.
-func picture(w, h, k int) []byte {
+// frame draws the k-th test frame as RGB.
+func pic(w, h, k int) []byte {
 	b := make([]byte, 3*w*h)
 	for y := range h {
 		for x := range w {
@@ -40,7 +40,7 @@ func encodeAll(t testing.TB, cfg EncodeConfig, frames [][]byte) (string, error) 
 	return path, e.Close()
 }
 
-// TestEncode: every picture comes back, at its place, in its colours; the same input gives the same bytes (V10).
+// TestEncode: every frame comes back, at its place, in its colours; the same input gives the same bytes (V10).
 func TestEncode(t *testing.T) {
 	t.Parallel() // programs do the work
 	tool(t, "ffmpeg")
@@ -68,7 +68,7 @@ func TestEncode(t *testing.T) {
 		}
 		var frames [][]byte
 		for k := range 11 {
-			frames = append(frames, picture(c.cfg.Width, c.cfg.Height, k))
+			frames = append(frames, pic(c.cfg.Width, c.cfg.Height, k))
 		}
 		path, err := encodeAll(t, c.cfg, frames)
 		if err != nil {
@@ -82,7 +82,7 @@ func TestEncode(t *testing.T) {
 		}
 		for k := range frames {
 			if gop := max(c.cfg.GOP, 2); (k%gop == 0) != ix.Sample(ix.DecodeIndex(k)).Sync {
-				t.Errorf("%s: picture %d: sync is %v", name, k, k%gop != 0)
+				t.Errorf("%s: frame %d: sync is %v", name, k, k%gop != 0)
 			}
 		}
 		raw := runTool(t, "ffmpeg", "-v", "error", "-nostdin", "-i", "file:"+path, "-f", "rawvideo", "-pix_fmt", "rgb24", "-")
@@ -98,7 +98,7 @@ func TestEncode(t *testing.T) {
 		a, _ := os.ReadFile(path)
 		b, _ := os.ReadFile(again)
 		if err != nil || !bytes.Equal(a, b) {
-			t.Errorf("%s: the same pictures gave other bytes (%v)", name, err)
+			t.Errorf("%s: the same frames gave other bytes (%v)", name, err)
 		}
 		for _, s := range []string{"Lavf", "x264 - core", "x265 (build"} {
 			if bytes.Contains(a, []byte(s)) {
@@ -187,7 +187,7 @@ func TestEncodeLeavesNothing(t *testing.T) {
 		if k == 50 {
 			cancel()
 		}
-		err = e.Write(picture(64, 48, k))
+		err = e.Write(pic(64, 48, k))
 	}
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
@@ -198,7 +198,7 @@ func TestEncodeLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := e.Write(make([]byte, 5)); !errors.Is(err, robocache.ErrMisuse) {
-		t.Errorf("a short picture: %v", err)
+		t.Errorf("a short frame: %v", err)
 	}
 	e.Abort()
 	gone("aborted")
@@ -207,7 +207,7 @@ func TestEncodeLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := e.Close(); !errors.Is(err, robocache.ErrMisuse) {
-		t.Errorf("no picture: %v", err)
+		t.Errorf("no frame: %v", err)
 	}
 	gone("empty")
 
@@ -215,7 +215,7 @@ func TestEncodeLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	for k := 0; err == nil && k < 100; k++ {
-		err = e.Write(picture(64, 48, k))
+		err = e.Write(pic(64, 48, k))
 	}
 	if err == nil {
 		err = e.Close()

@@ -101,7 +101,7 @@ func (b *Fetched) Release() {
 }
 
 // eachRead gives the reads of a group as Decode makes them, until yield refuses one: runs of packets that lie behind each other, then
-// one by one those that push the last pictures out of a decoder that reorders. What Decode would refuse is not among them.
+// one by one those that push the last frames out of a decoder that reorders. What Decode would refuse is not among them.
 func eachRead(f *File, g Group, yield func(Range) bool) {
 	ix := f.Index
 	if len(g.Ordinals) == 0 || g.Start < 0 || g.End >= ix.NumSamples() || g.Start > g.End {
@@ -311,9 +311,9 @@ func (b *Fetched) alloc(n int) []byte {
 	return (*b.buf)[:n]
 }
 
-// DecodeFetched is Decode from packets that were fetched before: the same pictures, and the same errors. What b does not hold is read,
+// DecodeFetched is Decode from packets that were fetched before: the same frames, and the same errors. What b does not hold is read,
 // so that b may be nil.
-func (p *Pool) DecodeFetched(ctx context.Context, f *File, b *Fetched, g Group, deliver func(ordinal int, pic Picture) error) error {
+func (p *Pool) DecodeFetched(ctx context.Context, f *File, b *Fetched, g Group, deliver func(ordinal int, pic Frame) error) error {
 	if b != nil {
 		if b.index != f.Index {
 			return &robocache.Error{Class: robocache.ErrMisuse, Op: opDecode, Where: robocache.Where{"file": f.Path}, Msg: "the packets were fetched of another file, or released"}

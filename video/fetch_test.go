@@ -72,14 +72,14 @@ func (c *patchy) ReadAt(ctx context.Context, p []byte, off int64) error {
 	return c.Ranged.ReadAt(ctx, p, off)
 }
 
-// outcome is what a group came to: its pictures, and its error as text.
-func outcome(decode func(deliver func(int, Picture) error) error) string {
+// outcome is what a group came to: its frames, and its error as text.
+func outcome(decode func(deliver func(int, Frame) error) error) string {
 	var got []int
-	err := decode(func(k int, _ Picture) error { got = append(got, k); return nil })
+	err := decode(func(k int, _ Frame) error { got = append(got, k); return nil })
 	return fmt.Sprint(got, " ", err)
 }
 
-// longFile is a scripted file of n pictures, a sync sample every gop; with lag, packets come in another order than their pictures.
+// longFile is a scripted file of n frames, a sync sample every gop; with lag, packets come in another order than their frames.
 func longFile(t *testing.T, b *scripted, n, gop, lag int) *File {
 	t.Helper()
 	withScripted(t, b)
@@ -131,7 +131,7 @@ func TestPartsOwnTheirMemory(t *testing.T) {
 	}
 }
 
-// The promise of Fetch: whatever was fetched with it, whatever fails, and wherever decoders stand, a group has the pictures and the
+// The promise of Fetch: whatever was fetched with it, whatever fails, and wherever decoders stand, a group has the frames and the
 // error that it has with Decode. Random files, faults, plans and orders, on pools that live through all of them.
 func TestFetchedEqualsDecode(t *testing.T) {
 	runs := 400
@@ -188,8 +188,8 @@ func TestFetchedEqualsDecode(t *testing.T) {
 					i = len(groups) - 1
 				}
 				g := groups[i]
-				want := outcome(func(d func(int, Picture) error) error { return plain.Decode(t.Context(), f, g, d) })
-				got := outcome(func(d func(int, Picture) error) error { return ahead.DecodeFetched(t.Context(), f, fetched, g, d) })
+				want := outcome(func(d func(int, Frame) error) error { return plain.Decode(t.Context(), f, g, d) })
+				got := outcome(func(d func(int, Frame) error) error { return ahead.DecodeFetched(t.Context(), f, fetched, g, d) })
 				if got != want {
 					t.Fatalf("seed %d: group %+v: %s, Decode gives %s", seed, g, got, want)
 				}
@@ -209,7 +209,7 @@ func TestFetchedEqualsDecode(t *testing.T) {
 	}
 }
 
-// Waiting is over when decoding begins: nothing is read but what failed, also where pictures are pushed out by what follows.
+// Waiting is over when decoding begins: nothing is read but what failed, also where frames are pushed out by what follows.
 func TestFetchedReadsNothingMore(t *testing.T) {
 	b := &scripted{delay: 1}
 	f := longFile(t, b, 60, 6, 1)
@@ -225,12 +225,12 @@ func TestFetchedReadsNothingMore(t *testing.T) {
 		}
 		before := c.reads.Load()
 		for _, g := range groups {
-			if err := p.DecodeFetched(t.Context(), f, fetched, g, func(int, Picture) error { return nil }); err != nil {
+			if err := p.DecodeFetched(t.Context(), f, fetched, g, func(int, Frame) error { return nil }); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if n := c.reads.Load() - before; n != 0 {
-			t.Fatalf("picture %d: %d reads while decoding", k, n)
+			t.Fatalf("frame %d: %d reads while decoding", k, n)
 		}
 		fetched.Release()
 	}
@@ -253,7 +253,7 @@ func TestFetchIsolates(t *testing.T) {
 	defer fetched.Release()
 	p := NewPool(0)
 	for _, g := range groups {
-		err := p.DecodeFetched(t.Context(), f, fetched, g, func(int, Picture) error { return nil })
+		err := p.DecodeFetched(t.Context(), f, fetched, g, func(int, Frame) error { return nil })
 		if bad := g.Ordinals[0] == 10; bad != (err != nil) || bad && (!errors.Is(err, robocache.ErrTemporary) || !strings.Contains(err.Error(), "long.mp4") || !strings.Contains(err.Error(), "ordinal 10")) {
 			t.Errorf("group %+v: %v", g, err)
 		}
@@ -266,7 +266,7 @@ func TestFetchMisuse(t *testing.T) {
 	f, other := longFile(t, b, 12, 3, 0), longFile(t, b, 12, 3, 0)
 	g := Plan(f.Index, []int{4})
 	p := NewPool(0)
-	none := func(int, Picture) error { return nil }
+	none := func(int, Frame) error { return nil }
 	fetched, err := Fetch(t.Context(), f, g)
 	if err != nil {
 		t.Fatal(err)
@@ -293,8 +293,8 @@ func TestFetchMisuse(t *testing.T) {
 		t.Error(fetched, err)
 	}
 	for _, w := range wild {
-		want := outcome(func(d func(int, Picture) error) error { return p.Decode(t.Context(), f, w, d) })
-		if got := outcome(func(d func(int, Picture) error) error { return p.DecodeFetched(t.Context(), f, fetched, w, d) }); got != want {
+		want := outcome(func(d func(int, Frame) error) error { return p.Decode(t.Context(), f, w, d) })
+		if got := outcome(func(d func(int, Frame) error) error { return p.DecodeFetched(t.Context(), f, fetched, w, d) }); got != want {
 			t.Errorf("%+v: %s, want %s", w, got, want)
 		}
 	}
@@ -335,7 +335,7 @@ func TestFetchBounds(t *testing.T) {
 	}
 	p := NewPool(0)
 	for _, g := range groups {
-		if err := p.DecodeFetched(t.Context(), f, fetched, g, func(int, Picture) error { return nil }); err != nil {
+		if err := p.DecodeFetched(t.Context(), f, fetched, g, func(int, Frame) error { return nil }); err != nil {
 			t.Error(err)
 		}
 	}
@@ -371,7 +371,7 @@ func TestFetchedTogether(t *testing.T) {
 		for w := range 4 {
 			wg.Go(func() {
 				for i := w; i < len(groups); i += 4 {
-					if err := p.DecodeFetched(t.Context(), f, fetched, groups[i], func(k int, _ Picture) error { seen[k].Add(1); return nil }); err != nil {
+					if err := p.DecodeFetched(t.Context(), f, fetched, groups[i], func(k int, _ Frame) error { seen[k].Add(1); return nil }); err != nil {
 						t.Error(err)
 					}
 				}
@@ -382,7 +382,7 @@ func TestFetchedTogether(t *testing.T) {
 	}
 	for k := range seen {
 		if seen[k].Load() != 20 {
-			t.Fatalf("picture %d came %d times", k, seen[k].Load())
+			t.Fatalf("frame %d came %d times", k, seen[k].Load())
 		}
 	}
 	if n := testing.AllocsPerRun(100, func() {

@@ -8,26 +8,26 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Stream collects the packets of a video that comes as messages, one picture each (H.264 and HEVC in Annex B form, AV1 as temporal units in the
-// low-overhead format, VP9 as frames or superframes), and makes a Film of those that can be decoded: from a key picture on, until one is missing.
+// Stream collects the packets of a video that comes as messages, one frame each (H.264 and HEVC in Annex B form, AV1 as temporal units in the
+// low-overhead format, VP9 as frames or superframes), and makes a Film of those that can be decoded: from a key frame on, until one is missing.
 //
-// Pictures must come in the order in which they are shown: B pictures, pictures of two fields, several in a packet or parts of one are
+// Frames must come in the order in which they are shown: B frames, frames of two fields, several in a packet or parts of one are
 // ErrUnsupported; a packet that cannot be walked is ErrMalformed. After Unsupported the stream is of no use.
 type Stream struct {
 	codec Codec
 	lim   Limits
 
 	sets    []parameterSet
-	spsOf   map[uint32]*pictureSet
-	spsOfP  map[uint32]uint32 // H.264: picture parameter set → sequence parameter set
-	head    *pictureSet       // of the first sequence parameter set
+	spsOf   map[uint32]*frameSet
+	spsOfP  map[uint32]uint32 // H.264: frame parameter set → sequence parameter set
+	head    *frameSet         // of the first sequence parameter set
 	av1     *sequence         // AV1: the first sequence header
 	vp9     [2]byte           // VP9: profile, and depth with subsampling as vpcC has them
 	colour  *Colour
 	changed bool   // a parameter set came again with other content
-	bare    bool   // a key picture came without parameter sets
-	open    bool   // the last picture was one that can be decoded
-	frame   uint32 // H.264: frame_num of the last picture that others refer to
+	bare    bool   // a key frame came without parameter sets
+	open    bool   // the last frame was one that can be decoded
+	frame   uint32 // H.264: frame_num of the last frame that others refer to
 	sizes   []uint32
 	sync    []uint32 // decode indexes + 1
 	media   int64
@@ -50,10 +50,10 @@ func NewStream(codec Codec, lim Limits) (*Stream, error) {
 	default:
 		return nil, noPacket(fmt.Sprintf("video in messages of codec %q", string(codec)), "h264, h265, av1 and vp9 are read")
 	}
-	return &Stream{codec: codec, lim: lim.orDefaults(), spsOf: map[uint32]*pictureSet{}, spsOfP: map[uint32]uint32{}}, nil
+	return &Stream{codec: codec, lim: lim.orDefaults(), spsOf: map[uint32]*frameSet{}, spsOfP: map[uint32]uint32{}}, nil
 }
 
-// Size is that of the pictures; 0 before the first parameter sets.
+// Size is that of the frames; 0 before the first parameter sets.
 func (s *Stream) Size() (width, height int) {
 	if s.head == nil {
 		return 0, 0
@@ -72,7 +72,7 @@ type Colour struct {
 // SetColour says the colours of the Film; nil: as the packets have it.
 func (s *Stream) SetColour(c *Colour) { s.colour = c }
 
-// Absent counts the pictures that are in no Film: those before the first key picture, and those after a picture that is missing.
+// Absent counts the frames that are in no Film: those before the first key frame, and those after a frame that is missing.
 func (s *Stream) Absent() (early, cut int) { return s.early, s.cut }
 
 // Lost says that a packet is missing here.
@@ -101,7 +101,7 @@ type unit struct {
 
 // packet is what one message holds.
 type packet struct {
-	pictures, size   int
+	images, size     int
 	key, own, refers bool // own: it has the parameter sets with it
 	frame            uint32
 }
@@ -121,20 +121,20 @@ func (s *Stream) unitNAL(b []byte, p *packet) error {
 		}
 		switch {
 		case u.b:
-			return noPacket("video in messages with B pictures: they are not shown in the order in which they come", "record without B-frames (x264: bframes=0, tune zerolatency)")
+			return noPacket("video in messages with B frames: they are not shown in the order in which they come", "record without B-frames (x264: bframes=0, tune zerolatency)")
 		case u.leading:
-			return noPacket("video in messages with open groups of pictures", "record with closed groups of pictures")
+			return noPacket("video in messages with open groups of frames", "record with closed groups of frames")
 		case u.first:
-			p.pictures++
-		case p.pictures == 0:
-			return noPacket("a message with a part of a picture", "one picture a message")
+			p.images++
+		case p.images == 0:
+			return noPacket("a message with a part of a frame", "one frame a message")
 		}
 		p.key, p.refers, p.frame = p.key || u.key, p.refers || u.refers, u.frame
 		return nil
 	})
 }
 
-// Add takes the next packet, and gives the number of its picture in the Film; -1 where it has none, or none that can be decoded.
+// Add takes the next packet, and gives the number of its frame in the Film; -1 where it has none, or none that can be decoded.
 func (s *Stream) Add(data []byte) (ordinal int, err error) {
 	var p packet
 	switch s.codec {
@@ -150,11 +150,11 @@ func (s *Stream) Add(data []byte) (ordinal int, err error) {
 		return -1, err
 	}
 	gap := false
-	if p.pictures > 1 {
+	if p.images > 1 {
 		s.open = false
-		return -1, noPacket("a message with several pictures, or with a picture's two fields", "one picture a message")
+		return -1, noPacket("a message with several frames, or with a frame's two fields", "one frame a message")
 	}
-	if p.pictures == 0 {
+	if p.images == 0 {
 		return -1, nil
 	}
 	if s.codec == H264 && s.open && !p.key {
@@ -179,7 +179,7 @@ func (s *Stream) Add(data []byte) (ordinal int, err error) {
 		return -1, nil
 	}
 	if len(s.sizes) >= s.lim.MaxSamples {
-		return -1, &robocache.Error{Class: robocache.ErrResourceLimit, Op: opPackets, Msg: fmt.Sprintf("more than %d pictures", s.lim.MaxSamples)}
+		return -1, &robocache.Error{Class: robocache.ErrResourceLimit, Op: opPackets, Msg: fmt.Sprintf("more than %d frames", s.lim.MaxSamples)}
 	}
 	if p.size > maxPacket {
 		return -1, &robocache.Error{Class: robocache.ErrResourceLimit, Op: opPackets, Msg: fmt.Sprintf("a packet of %d bytes, limit %d", p.size, maxPacket)}
@@ -244,7 +244,7 @@ func (s *Stream) slice264(nal []byte, kind byte, u *unit) error {
 	}
 	u.frame = r.u(sps.frameBits)
 	if sps.fields && r.bit() == 1 {
-		return noPacket("interlaced video in messages", "record whole pictures")
+		return noPacket("interlaced video in messages", "record whole frames")
 	}
 	if r.bad {
 		return badPacket("a slice ends in its head", "", "")
@@ -295,7 +295,7 @@ func (s *Stream) set265(kind byte, nal []byte) error {
 }
 
 // sequence notes a sequence parameter set: all of a stream have one size.
-func (s *Stream) sequence(kind byte, p *pictureSet, nal []byte) error {
+func (s *Stream) sequence(kind byte, p *frameSet, nal []byte) error {
 	if s.head == nil {
 		s.head = p
 	}
@@ -306,9 +306,9 @@ func (s *Stream) sequence(kind byte, p *pictureSet, nal []byte) error {
 	return s.note(kind, p.id, nal)
 }
 
-func (s *Stream) oneSize(p *pictureSet) error {
+func (s *Stream) oneSize(p *frameSet) error {
 	if p.width != s.head.width || p.height != s.head.height {
-		return noPacket(fmt.Sprintf("video in messages whose pictures change their size, from %d×%d to %d×%d", s.head.width, s.head.height, p.width, p.height), "cut the recording there")
+		return noPacket(fmt.Sprintf("video in messages whose frames change their size, from %d×%d to %d×%d", s.head.width, s.head.height, p.width, p.height), "cut the recording there")
 	}
 	return nil
 }
@@ -324,13 +324,13 @@ func (s *Stream) note(kind byte, id uint32, nal []byte) error {
 		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: opPackets, Msg: fmt.Sprintf("parameter sets: more than %d, or one of %d bytes", maxSets, len(nal))}
 	}
 	if len(s.sizes) > 0 {
-		s.changed = true // one that the first pictures did not have
+		s.changed = true // one that the first frames did not have
 	}
 	s.sets = append(s.sets, parameterSet{kind, id, append([]byte(nil), nal...)})
 	return nil
 }
 
-// Film is the pictures of a Stream as an mp4 that nobody wrote: its head is in memory, its samples are made of the packets when they are read.
+// Film is the frames of a Stream as an mp4 that nobody wrote: its head is in memory, its samples are made of the packets when they are read.
 // It is immutable.
 type Film struct {
 	codec Codec
@@ -338,13 +338,13 @@ type Film struct {
 	at    []int64 // of each sample, and behind the last
 }
 
-// Film gives what was collected; ErrUnsupported where it cannot be told from the head how to decode, ErrMalformed where there is no picture.
+// Film gives what was collected; ErrUnsupported where it cannot be told from the head how to decode, ErrMalformed where there is no frame.
 func (s *Stream) Film(rate robocache.Rate) (*Film, error) {
 	if len(s.sizes) == 0 {
-		return nil, badPacket("video without a key picture", "a key picture with its parameter sets", "")
+		return nil, badPacket("video without a key frame", "a key frame with its parameter sets", "")
 	}
 	if s.changed && s.bare {
-		return nil, noPacket("video in messages whose parameter sets change, and whose key pictures do not repeat them", "record with the parameter sets at each key picture")
+		return nil, noPacket("video in messages whose parameter sets change, and whose key frames do not repeat them", "record with the parameter sets at each key frame")
 	}
 	m := &join{sizes: s.sizes, sync: s.sync, media: s.media, entry: s.entry(), se: &SampleEntry{FourCC: s.fourCC(), Width: s.head.width, Height: s.head.height}}
 	var err error
@@ -362,8 +362,8 @@ func (s *Stream) Film(rate robocache.Rate) (*Film, error) {
 	return f, nil
 }
 
-// Pictures is how many there are.
-func (f *Film) Pictures() int { return len(f.at) - 1 }
+// Frames is how many there are.
+func (f *Film) Frames() int { return len(f.at) - 1 }
 
 // Size is that of the file.
 func (f *Film) Size() int64 { return f.at[len(f.at)-1] }
@@ -374,7 +374,7 @@ func (f *Film) Head() []byte { return f.head }
 // MemoryBytes is what the film holds.
 func (f *Film) MemoryBytes() int64 { return int64(len(f.head)) + 8*int64(len(f.at)) + 100 }
 
-// ReadAt fills p as if the file were there. packets gives the packets of pictures first to last to its yield, in order, as they were added.
+// ReadAt fills p as if the file were there. packets gives the packets of frames first to last to its yield, in order, as they were added.
 func (f *Film) ReadAt(p []byte, off int64, packets func(first, last int, yield func(k int, packet []byte) error) error) error {
 	if off < 0 || int64(len(p)) > f.Size() || off > f.Size()-int64(len(p)) {
 		return &robocache.Error{Class: robocache.ErrMalformed, Op: opPackets, Msg: "a read outside the film", Want: fmt.Sprintf("inside its %d bytes", f.Size()), Got: fmt.Sprintf("%d bytes at %d", len(p), off)}
@@ -387,8 +387,8 @@ func (f *Film) ReadAt(p []byte, off int64, packets func(first, last int, yield f
 		return nil
 	}
 	end := off + int64(len(p))
-	first := sort.Search(f.Pictures(), func(k int) bool { return f.at[k+1] > off })
-	last := sort.Search(f.Pictures(), func(k int) bool { return f.at[k+1] >= end })
+	first := sort.Search(f.Frames(), func(k int) bool { return f.at[k+1] > off })
+	last := sort.Search(f.Frames(), func(k int) bool { return f.at[k+1] >= end })
 	next := first
 	err := packets(first, last, func(k int, packet []byte) error {
 		if k != next {

@@ -11,7 +11,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// small gives a stream of 48×34 in seven packets, of which the first and the fourth, and the seventh, are key pictures.
+// small gives a stream of 48×34 in seven packets, of which the first and the fourth, and the seventh, are key frames.
 func small(t testing.TB, codec Codec) (packets [][]byte) {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("testdata", "film", "small."+string(codec)))
@@ -33,7 +33,7 @@ func small(t testing.TB, codec Codec) (packets [][]byte) {
 	return packets
 }
 
-// whole is a film's file, of the packets that are its pictures, read in pieces.
+// whole is a film's file, of the packets that are its frames, read in pieces.
 func whole(f *Film, packets [][]byte, piece int) ([]byte, error) {
 	b := make([]byte, f.Size())
 	for at := 0; at < len(b); at += piece {
@@ -51,7 +51,7 @@ func whole(f *Film, packets [][]byte, piece int) ([]byte, error) {
 	return b, nil
 }
 
-// V14: a film is an mp4 whose index names the packets, the key pictures, the size; however it is read, it is one file.
+// V14: a film is an mp4 whose index names the packets, the key frames, the size; however it is read, it is one file.
 func TestFilmIndex(t *testing.T) {
 	for _, codec := range []Codec{H264, HEVC} {
 		packets := small(t, codec)
@@ -83,11 +83,11 @@ func TestFilmIndex(t *testing.T) {
 		}
 		e := ix.Entries()[0]
 		if ix.NumFrames() != 7 || e.Codec != codec || e.Width != 48 || e.Height != 34 || len(e.Extradata) < 20 {
-			t.Fatalf("%s: %d pictures, %+v", codec, ix.NumFrames(), e)
+			t.Fatalf("%s: %d frames, %+v", codec, ix.NumFrames(), e)
 		}
 		for k := range 7 {
 			if d := ix.Sample(k); d.Sync != (k%3 == 0) || ix.Governing(k) != k/3*3 {
-				t.Errorf("%s: picture %d: %+v", codec, k, d)
+				t.Errorf("%s: frame %d: %+v", codec, k, d)
 			}
 		}
 		if err := f.ReadAt(make([]byte, 2), f.Size()-1, nil); !errors.Is(err, robocache.ErrMalformed) {
@@ -114,10 +114,10 @@ func TestFilmParameterSets(t *testing.T) {
 		return s, err
 	}
 	other := bytes.Clone(packets[3])
-	at := bytes.Index(other, []byte{0, 0, 1, 0x68}) // the picture parameter set
+	at := bytes.Index(other, []byte{0, 0, 1, 0x68}) // the frame parameter set
 	other[at+5] ^= 0x20
 	if _, err := add(packets[0], other); err != nil {
-		t.Error("each key picture has its own:", err)
+		t.Error("each key frame has its own:", err)
 	}
 	bare := packets[3][bytes.Index(packets[3], []byte{0, 0, 1, 0x65}):]
 	if _, err := add(packets[0], other, bare); !errors.Is(err, robocache.ErrUnsupported) {
@@ -134,7 +134,7 @@ func TestFilmParameterSets(t *testing.T) {
 	if s, err := add(packets[0], packets[2], packets[3]); err != nil {
 		t.Error(err)
 	} else if _, cut := s.Absent(); cut != 1 {
-		t.Error("a picture that is missing was not seen:", cut)
+		t.Error("a frame that is missing was not seen:", cut)
 	}
 }
 
@@ -183,7 +183,7 @@ func FuzzStream(f *testing.F) {
 			typed(err)
 			if k >= 0 {
 				if err != nil || k != len(packets) {
-					t.Fatalf("picture %d of %d: %v", k, len(packets), err)
+					t.Fatalf("frame %d of %d: %v", k, len(packets), err)
 				}
 				packets = append(packets, p)
 			}
@@ -202,7 +202,7 @@ func FuzzStream(f *testing.F) {
 		}
 		ix, err := ReadIndex(t.Context(), &memory{data: b}, Limits{})
 		if err != nil || ix.NumFrames() != len(packets) {
-			t.Fatalf("a film of %d pictures: %v", len(packets), err)
+			t.Fatalf("a film of %d frames: %v", len(packets), err)
 		}
 	})
 }

@@ -101,7 +101,7 @@ func runTool(t testing.TB, name string, args ...string) []byte {
 	return out
 }
 
-// clip makes a video with ffmpeg from 96×64 moving test pictures and gives its path.
+// clip makes a video with ffmpeg from 96×64 moving test frames and gives its path.
 func clip(t testing.TB, name string, args ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)

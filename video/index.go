@@ -10,7 +10,7 @@ import (
 
 // Index is the sample table of one video track: immutable, safe for many goroutines.
 //
-// Two numberings: a decode index d counts stored samples in the order of the file's tables; an ordinal k counts presented pictures in
+// Two numberings: a decode index d counts stored samples in the order of the file's tables; an ordinal k counts presented frames in
 // presentation order.
 type Index struct {
 	timescale int64
@@ -38,7 +38,7 @@ type Index struct {
 type Sample struct {
 	Offset int64
 	Size   int
-	// PTS and DTS are media times in Timescale units, before the edit list: packets and pictures are matched by them.
+	// PTS and DTS are media times in Timescale units, before the edit list: packets and frames are matched by them.
 	PTS, DTS int64
 	Sync     bool
 	Entry    int // into Entries
@@ -59,13 +59,13 @@ func ReadIndex(ctx context.Context, f robocache.Ranged, lim Limits) (*Index, err
 	return parseMoov(moov, f.Size(), lim)
 }
 
-// NumFrames is the number of presented pictures.
+// NumFrames is the number of presented frames.
 func (ix *Index) NumFrames() int { return ix.order.n }
 
 // NumSamples is the number of stored samples; more than NumFrames where an edit list hides some.
 func (ix *Index) NumSamples() int { return ix.n }
 
-// Whole is the number of leading pictures whose bytes, and those of all samples stored before them, are in the file:
+// Whole is the number of leading frames whose bytes, and those of all samples stored before them, are in the file:
 // NumFrames, unless the file is cut and Limits.AllowTruncated was set.
 func (ix *Index) Whole() int { return ix.whole }
 
@@ -106,10 +106,10 @@ func (ix *Index) entryOf(d int) int {
 	return int(ix.entryRuns[i-1].entry)
 }
 
-// DecodeIndex gives the decode index of a picture, 0 ≤ ordinal < NumFrames.
+// DecodeIndex gives the decode index of a frame, 0 ≤ ordinal < NumFrames.
 func (ix *Index) DecodeIndex(ordinal int) int { return ix.order.at(ordinal) }
 
-// PTS gives the time of a picture on the presentation timeline, the edit list applied, in Timescale units.
+// PTS gives the time of a frame on the presentation timeline, the edit list applied, in Timescale units.
 func (ix *Index) PTS(ordinal int) int64 {
 	if ix.edits > 1 {
 		return ix.shown.at(ordinal)
@@ -117,7 +117,7 @@ func (ix *Index) PTS(ordinal int) int64 {
 	return ix.pts.at(ix.order.at(ordinal)) + ix.shift
 }
 
-// TimeNS gives the time of a picture in nanoseconds, rounded to the nearest.
+// TimeNS gives the time of a frame in nanoseconds, rounded to the nearest.
 func (ix *Index) TimeNS(ordinal int) int64 {
 	t, s := ix.PTS(ordinal), ix.timescale
 	sec, frac := t/s, t%s
@@ -130,8 +130,8 @@ func (ix *Index) TimeNS(ordinal int) int64 {
 	return sec*1_000_000_000 + (frac*1_000_000_000+s/2)/s
 }
 
-// Governing gives the decode index of the sample that decoding must begin at to get a picture: the last sync sample in decode
-// order that is neither decoded nor presented after it. By decode order alone, 61 of 120 pictures of an open-GOP file come right.
+// Governing gives the decode index of the sample that decoding must begin at to get a frame: the last sync sample in decode
+// order that is neither decoded nor presented after it. By decode order alone, 61 of 120 frames of an open-GOP file come right.
 // Where a file has none (it begins inside a GOP), the nearest earlier sync sample, or 0.
 func (ix *Index) Governing(ordinal int) int {
 	d := ix.order.at(ordinal)

@@ -88,7 +88,7 @@ func TestRealFiles(t *testing.T) {
 		}
 		for i, k := range want.Keys {
 			if i < len(keys) && keys[i] != k {
-				t.Errorf("%s: sync picture %d is ordinal %d, want %d", rel, i, keys[i], k)
+				t.Errorf("%s: sync frame %d is ordinal %d, want %d", rel, i, keys[i], k)
 			}
 		}
 		e := ix.Entries()[0]

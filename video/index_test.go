@@ -108,7 +108,7 @@ func TestGoverningInOpenGOP(t *testing.T) {
 	for k := range ix.NumFrames() {
 		got = append(got, ix.Governing(k))
 	}
-	// Picture 1 is stored behind the sync sample of picture 2, and needs picture 0 too.
+	// Frame 1 is stored behind the sync sample of frame 2, and needs frame 0 too.
 	if want := []int{0, 0, 1, 1, 3, 3, 5, 5, 7}; !slices.Equal(got, want) {
 		t.Errorf("governing %v, want %v", got, want)
 	}
@@ -262,11 +262,11 @@ func TestTruncated(t *testing.T) {
 			}
 			s := ix.Sample(ix.DecodeIndex(k))
 			if k < ix.Whole() && s.Offset+int64(s.Size) > int64(cut) {
-				t.Fatalf("cut at %d: picture %d is not whole", cut, k)
+				t.Fatalf("cut at %d: frame %d is not whole", cut, k)
 			}
 		}
 		if cut == len(data) && ix.Whole() != 9 || cut < len(data) && ix.Whole() >= 9 {
-			t.Fatalf("cut at %d: %d whole pictures", cut, ix.Whole())
+			t.Fatalf("cut at %d: %d whole frames", cut, ix.Whole())
 		}
 	}
 }

@@ -20,22 +20,22 @@ type job struct {
 	f       *File
 	from    *Fetched // nil: packets are read
 	g       Group
-	deliver func(ordinal int, pic Picture) error
+	deliver func(ordinal int, pic Frame) error
 
-	// inOrder says that the caller reads picture after picture: what is still inside is pushed out by the packets that follow, which
+	// inOrder says that the caller reads frame after frame: what is still inside is pushed out by the packets that follow, which
 	// the next call needs, instead of a drain, after which the decoder would have to start again at a sync sample.
 	inOrder bool
 	resumed bool // the decoder stood in the middle of the file
 
-	left  int // wanted pictures still to come
+	left  int // wanted frames still to come
 	first int // decode index of wanted[0]
 	err   error
 	aside bool // what failed may lie outside of the group
 }
 
-// decode sends the packets and hands out the pictures. keep says whether the decoder is sound.
+// decode sends the packets and hands out the frames. keep says whether the decoder is sound.
 //
-// Packets carry their decode index in place of a pts: it names the picture even where a damaged file repeats a pts.
+// Packets carry their decode index in place of a pts: it names the frame even where a damaged file repeats a pts.
 func (r *job) decode(ctx context.Context) (keep bool, err error) {
 	r.want()
 	keep, err = r.pass(ctx)
@@ -49,7 +49,7 @@ func (r *job) decode(ctx context.Context) (keep bool, err error) {
 }
 
 // afresh goes back to where the plan begins. A group must come out as it would with other neighbours or in another order: a damaged packet that
-// was sent only to push its pictures out, or that is still inside from the group before, is not its error.
+// was sent only to push its frames out, or that is still inside from the group before, is not its error.
 func (r *job) afresh(sound bool) error {
 	w := r.w
 	if sound {
@@ -84,7 +84,7 @@ func (r *job) pass(ctx context.Context) (keep bool, err error) {
 	if h, ok := w.dec.(Reorderer); ok && w.at.next == r.g.Start {
 		h.Reorder(reorder(ix, r.g.Start, r.g.End))
 	}
-	if r.resumed { // pictures that are ready since the group before; a decoder may refuse packets until they are taken
+	if r.resumed { // frames that are ready since the group before; a decoder may refuse packets until they are taken
 		if err := r.receive(); err != nil {
 			return r.broken(err, r.missing())
 		}
@@ -153,11 +153,11 @@ func (r *job) pass(ctx context.Context) (keep bool, err error) {
 	}
 	return false, &robocache.Error{
 		Class: robocache.ErrMalformed, Op: opDecode, Where: robocache.Where{"file": r.f.Path, "ordinal": r.missing(), "codec": string(w.entry.Codec)},
-		Msg: "the decoder gave no picture for this packet", Hint: "the video is damaged here; run 'robocache doctor' on the dataset",
+		Msg: "the decoder gave no frame for this packet", Hint: "the video is damaged here; run 'robocache doctor' on the dataset",
 	}
 }
 
-// reach is beyond the decoded picture buffer of any codec: how many packets may pass between a picture's own and its coming out.
+// reach is beyond the decoded frame buffer of any codec: how many packets may pass between a frame's own and its coming out.
 const reach = 24
 
 // further is the last packet that may be sent to push out what is wanted. Where packets were fetched, none is waited for: a drain
@@ -177,7 +177,7 @@ func (w *worker) rest() bool {
 	return true
 }
 
-// want fills the table of wanted pictures.
+// want fills the table of wanted frames.
 func (r *job) want() {
 	ix, w := r.f.Index, r.w
 	r.first = r.g.Start
@@ -203,7 +203,7 @@ func (r *job) wants(d int) int32 {
 	return 0
 }
 
-// ordinalAt names the wanted picture that a failure at packet d concerns: its own, else the first that is still to come.
+// ordinalAt names the wanted frame that a failure at packet d concerns: its own, else the first that is still to come.
 func (r *job) ordinalAt(d int) int {
 	if k := r.wants(d); k > 0 {
 		return int(k) - 1
@@ -243,7 +243,7 @@ func (r *job) fetch(ctx context.Context, d int) (to int, base int64, buf []byte,
 	return to, run.Off, buf, r.f.Ranged.ReadAt(ctx, buf, run.Off)
 }
 
-// receive takes the pictures that are ready, and hands out the wanted ones.
+// receive takes the frames that are ready, and hands out the wanted ones.
 func (r *job) receive() error {
 	ix, w := r.f.Index, r.w
 	for {
@@ -274,9 +274,9 @@ func (r *job) receive() error {
 	}
 }
 
-// reorder is the largest number of pictures that precede one in decode order and follow it in presentation.
+// reorder is the largest number of frames that precede one in decode order and follow it in presentation.
 func reorder(ix *Index, start, end int) int {
-	const most = 16 // the decoded picture buffer of H.264
+	const most = 16 // the decoded frame buffer of H.264
 	var recent [most]int64
 	depth := 0
 	for d := start; d <= end; d++ {

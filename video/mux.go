@@ -11,16 +11,16 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Part is a run of pictures of one file: the ordinals From ≤ k < To.
+// Part is a run of frames of one file: the ordinals From ≤ k < To.
 type Part struct {
 	File     *File
 	From, To int
 }
 
-// Concat joins pictures without re-encoding them: into dst goes an mp4 whose picture k is shown at exactly k/rate, the moov first,
-// the movie's timescale equal to the track's, and no edit list but the one that cancels the delay of reordered pictures.
+// Concat joins frames without re-encoding them: into dst goes an mp4 whose frame k is shown at exactly k/rate, the moov first,
+// the movie's timescale equal to the track's, and no edit list but the one that cancels the delay of reordered frames.
 //
-// Each part must begin at a sync sample that nothing before it is needed for, end before the next one's pictures, and have the same sample
+// Each part must begin at a sync sample that nothing before it is needed for, end before the next one's frames, and have the same sample
 // entry (codec configuration, size, colour) byte for byte, bit-rate notes aside. Else ErrUnsupported: the caller encodes, or
 // begins another file. Nothing is written before all parts were checked. The same parts give the same bytes.
 func Concat(ctx context.Context, dst io.Writer, parts []Part, rate robocache.Rate) error {
@@ -46,11 +46,11 @@ type join struct {
 	entry     []byte // sample entry, with its header
 	se        *SampleEntry
 	timescale int64
-	delta     int64    // of a picture, in timescale units
+	delta     int64    // of a frame, in timescale units
 	sizes     []uint32 // by decode index of the output
-	ordinals  []uint32 // of the output, by decode index; nil where pictures are not reordered
+	ordinals  []uint32 // of the output, by decode index; nil where frames are not reordered
 	sync      []uint32 // decode indexes + 1
-	delay     int64    // pictures by which presentation lags
+	delay     int64    // frames by which presentation lags
 	media     int64    // bytes
 }
 
@@ -60,7 +60,7 @@ type span struct {
 	first, last int
 }
 
-// TrackTimescale is the timescale and the length of a picture that files of a rate are written with: the rate's numerator, doubled until it is at
+// TrackTimescale is the timescale and the length of a frame that files of a rate are written with: the rate's numerator, doubled until it is at
 // least 10,000, as LeRobot's recorder has it (30 gives 15360 and 512).
 func TrackTimescale(rate robocache.Rate) (timescale, delta int64, err error) {
 	if rate.Num <= 0 || rate.Den <= 0 || rate.Num > math.MaxUint32 || rate.Den > 1<<24 {
@@ -70,7 +70,7 @@ func TrackTimescale(rate robocache.Rate) (timescale, delta int64, err error) {
 	for timescale < 10_000 {
 		timescale, delta = 2*timescale, 2*delta
 	}
-	if delta > math.MaxInt32>>6 { // 64 pictures of delay still fit into an offset of 32 bits
+	if delta > math.MaxInt32>>6 { // 64 frames of delay still fit into an offset of 32 bits
 		return 0, 0, &robocache.Error{Class: robocache.ErrUnsupported, Op: opConcat, Msg: fmt.Sprintf("a rate as slow as %s", rate)}
 	}
 	return timescale, delta, nil
@@ -85,15 +85,15 @@ func planJoin(ctx context.Context, parts []Part, rate robocache.Rate) (*join, er
 	total := 0
 	for i, p := range parts {
 		if p.File == nil || p.From < 0 || p.To <= p.From || p.To > p.File.Index.NumFrames() {
-			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: opConcat, Where: robocache.Where{"part": i}, Msg: fmt.Sprintf("ordinals %d to %d are no run of pictures of the file", p.From, p.To)}
+			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: opConcat, Where: robocache.Where{"part": i}, Msg: fmt.Sprintf("ordinals %d to %d are no run of frames of the file", p.From, p.To)}
 		}
 		if p.To > p.File.Index.Whole() {
-			return nil, partError(robocache.ErrMalformed, i, p, "the file is cut: not all of the pictures are there", "")
+			return nil, partError(robocache.ErrMalformed, i, p, "the file is cut: not all of the frames are there", "")
 		}
 		total += p.To - p.From
 	}
 	if total == 0 {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: opConcat, Msg: "no pictures to join"}
+		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: opConcat, Msg: "no frames to join"}
 	}
 	m.sizes = make([]uint32, 0, total)
 	ordinals := make([]uint32, 0, total)
@@ -105,10 +105,10 @@ func planJoin(ctx context.Context, parts []Part, rate robocache.Rate) (*join, er
 			d := ix.DecodeIndex(k)
 			first, last = min(first, d), max(last, d)
 		}
-		const encode = "encode the pictures instead, or begin another file"
+		const encode = "encode the frames instead, or begin another file"
 		start := ix.Sample(first)
 		if last-first+1 != p.To-p.From {
-			return nil, partError(robocache.ErrUnsupported, i, p, "samples of other pictures stand among those of the part (open GOP, or a cut by an edit list)", encode)
+			return nil, partError(robocache.ErrUnsupported, i, p, "samples of other frames stand among those of the part (open GOP, or a cut by an edit list)", encode)
 		}
 		if !start.Sync || ix.DecodeIndex(p.From) != first {
 			return nil, partError(robocache.ErrUnsupported, i, p, "the part does not begin at a sync sample", encode)
@@ -146,10 +146,10 @@ func planJoin(ctx context.Context, parts []Part, rate robocache.Rate) (*join, er
 		m.ordinals = ordinals
 	}
 	if m.delay > 64 {
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: opConcat, Msg: fmt.Sprintf("pictures are reordered by %d, limit 64", m.delay)}
+		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: opConcat, Msg: fmt.Sprintf("frames are reordered by %d, limit 64", m.delay)}
 	}
 	if hi, lo := bits.Mul64(uint64(total+1), uint64(m.delta)); hi != 0 || lo > 1<<62 {
-		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: opConcat, Msg: fmt.Sprintf("%d pictures at %s", total, rate)}
+		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: opConcat, Msg: fmt.Sprintf("%d frames at %s", total, rate)}
 	}
 	return m, nil
 }
@@ -158,7 +158,7 @@ func partError(class error, i int, p Part, msg, hint string) error {
 	return &robocache.Error{Class: class, Op: opConcat, Where: robocache.Where{"part": i, "file": p.File.Path, "ordinal": p.From}, Msg: msg, Hint: hint}
 }
 
-// checkClosed refuses a joint whose first picture does not reset the decoder: H.264 recovery points and HEVC CRA pictures count their
+// checkClosed refuses a joint whose first frame does not reset the decoder: H.264 recovery points and HEVC CRA frames count their
 // order on from what came before, and in a joined file something else came before.
 func checkClosed(ctx context.Context, f *File, s Sample, joint bool) error {
 	e := &f.Index.entries[s.Entry]
@@ -192,7 +192,7 @@ func checkClosed(ctx context.Context, f *File, s Sample, joint bool) error {
 		}
 		buf = buf[n:]
 	}
-	return &robocache.Error{Class: robocache.ErrUnsupported, Op: opConcat, Msg: "the part begins at a picture that does not reset the decoder (no IDR)", Hint: "encode the pictures instead, or begin another file"}
+	return &robocache.Error{Class: robocache.ErrUnsupported, Op: opConcat, Msg: "the part begins at a frame that does not reset the decoder (no IDR)", Hint: "encode the frames instead, or begin another file"}
 }
 
 // copyRead is the largest piece that is read at once while samples lie one behind the other.

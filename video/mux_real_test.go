@@ -11,7 +11,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// TestConcatRealEpisodes joins the episodes of the real v2.x sets, and compares every picture with the oracle of its episode (V9).
+// TestConcatRealEpisodes joins the episodes of the real v2.x sets, and compares every frame with the oracle of its episode (V9).
 func TestConcatRealEpisodes(t *testing.T) {
 	t.Parallel() // programs do the work
 	tool(t, "ffmpeg")
@@ -53,14 +53,14 @@ func TestConcatRealEpisodes(t *testing.T) {
 		ix := indexOf(t, path)
 		for k := range ix.NumFrames() {
 			if got, want := ix.TimeNS(k), rate.Nanos(int64(k)); got != want {
-				t.Fatalf("%s: picture %d at %d ns, want %d", set, k, got, want)
+				t.Fatalf("%s: frame %d at %d ns, want %d", set, k, got, want)
 			}
 		}
 		got := digests(string(runTool(t, "ffmpeg", "-v", "error", "-nostdin", "-i", path, "-map", "0:v:0", "-fps_mode", "passthrough", "-pix_fmt", "yuv420p", "-f", "framemd5", "-")))
 		if !slices.Equal(got, want) {
-			t.Errorf("%s: %d pictures, oracle %d, or they differ", set, len(got), len(want))
+			t.Errorf("%s: %d frames, oracle %d, or they differ", set, len(got), len(want))
 		}
-		t.Logf("%s: %d episodes, %d pictures", set, len(paths), len(got))
+		t.Logf("%s: %d episodes, %d frames", set, len(paths), len(got))
 	}
 }
 

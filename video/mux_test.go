@@ -14,7 +14,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// hashes gives ffmpeg's digest of every decoded picture, in presentation order.
+// hashes gives ffmpeg's digest of every decoded frame, in presentation order.
 func hashes(t testing.TB, path string) []string {
 	t.Helper()
 	out := runTool(t, "ffmpeg", "-v", "error", "-nostdin", "-i", path, "-map", "0:v:0", "-fps_mode", "passthrough", "-f", "framemd5", "-")
@@ -31,8 +31,8 @@ func fileOf(t testing.TB, path string) *File {
 	return &File{Path: filepath.Base(path), Index: ix, Ranged: m}
 }
 
-// TestConcatKeepsPictures joins clips of each codec, and compares pictures with the sources' and times with the grid (V9).
-func TestConcatKeepsPictures(t *testing.T) {
+// TestConcatKeepsFrames joins clips of each codec, and compares frames with the sources' and times with the grid (V9).
+func TestConcatKeepsFrames(t *testing.T) {
 	t.Parallel() // programs do the work
 	tool(t, "ffmpeg")
 	for name, args := range map[string][]string{
@@ -77,16 +77,16 @@ func TestConcatKeepsPictures(t *testing.T) {
 		}
 		for k := range want {
 			if ix.PTS(k) != int64(512*k) {
-				t.Fatalf("%s: picture %d at %d", name, k, ix.PTS(k))
+				t.Fatalf("%s: frame %d at %d", name, k, ix.PTS(k))
 			}
 		}
 		if got := hashes(t, path); !slices.Equal(got, want) {
-			t.Errorf("%s: pictures differ from the sources'", name)
+			t.Errorf("%s: frames differ from the sources'", name)
 		}
 		probed := framesByProbe(t, path)
 		for k, p := range probed {
 			if p != int64(512*k) {
-				t.Errorf("%s: ffprobe has picture %d at %d", name, k, p)
+				t.Errorf("%s: ffprobe has frame %d at %d", name, k, p)
 				break
 			}
 		}
@@ -116,7 +116,7 @@ func TestConcatRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, want := hashes(t, joined), slices.Concat(all[24:48], all[:12], all[108:]); !slices.Equal(got, want) {
-		t.Error("pictures differ from the sources'")
+		t.Error("frames differ from the sources'")
 	}
 	if ix := indexOf(t, joined); ix.Timescale() != 11988 || ix.PTS(47) != 47*400 {
 		t.Errorf("timescale %d, last pts %d", ix.Timescale(), ix.PTS(47))
@@ -158,7 +158,7 @@ func TestConcatTables(t *testing.T) {
 		for range 1 + r.IntN(4) {
 			fk := &fake{samples: randomTable(r), cttsV1: true, entries: [][]byte{entryBox("mp4v", 8, 8)}}
 			fk.samples[0].shift = 0
-			for d := range fk.samples { // the first sample is the first picture; times have room for it
+			for d := range fk.samples { // the first sample is the first frame; times have room for it
 				if d > 0 {
 					fk.samples[d].shift += 100
 				}
@@ -192,7 +192,7 @@ func TestConcatTables(t *testing.T) {
 		for k := range want {
 			s := ix.Sample(ix.DecodeIndex(k))
 			if !bytes.Equal(out.Bytes()[s.Offset:s.Offset+int64(s.Size)], want[k]) || ix.PTS(k) != int64(k)*ix.Timescale()/10 || s.DTS > s.PTS {
-				t.Fatalf("seed %d: picture %d: %+v", seed, k, s)
+				t.Fatalf("seed %d: frame %d: %+v", seed, k, s)
 			}
 		}
 	}

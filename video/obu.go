@@ -53,7 +53,7 @@ type sequence struct {
 	obu           []byte // whole
 	config        [2]byte
 	width, height int
-	reduced       bool // a reduced still picture header: frames have no head of their own
+	reduced       bool // a reduced still image header: frames have no head of their own
 }
 
 // parseSequence reads a sequence header.
@@ -61,7 +61,7 @@ func parseSequence(whole, payload []byte) (*sequence, error) {
 	r := nalBits{b: payload, plain: true}
 	s := &sequence{obu: append([]byte(nil), whole...)}
 	profile := r.u(3)
-	r.bit() // a still picture
+	r.bit() // a still image
 	s.reduced = r.bit() == 1
 	var level, tier uint32
 	if s.reduced {
@@ -197,12 +197,12 @@ func (s *Stream) unitAV1(b []byte, p *packet) error {
 			frames++
 			switch h := payload[0]; {
 			case s.av1 != nil && s.av1.reduced:
-				p.pictures, p.key = p.pictures+1, true
+				p.images, p.key = p.images+1, true
 			case h&0x80 != 0: // shows a frame that was decoded before
-				p.pictures++
+				p.images++
 			default:
 				if h&0x10 != 0 {
-					p.pictures++
+					p.images++
 				}
 				// Decoding begins at a key frame that is shown, the first of its unit.
 				p.key = p.key || frames == 1 && h&0x60 == 0 && h&0x10 != 0
@@ -210,8 +210,8 @@ func (s *Stream) unitAV1(b []byte, p *packet) error {
 		}
 		return nil
 	})
-	if err == nil && frames > 0 && p.pictures != 1 {
-		return noPacket(fmt.Sprintf("a message of AV1 that shows %d frames", p.pictures), "one frame a message")
+	if err == nil && frames > 0 && p.images != 1 {
+		return noPacket(fmt.Sprintf("a message of AV1 that shows %d frames", p.images), "one frame a message")
 	}
 	return err
 }
@@ -226,7 +226,7 @@ func (s *Stream) unitVP9(b []byte, p *packet) error {
 	if marker != 2 || r.bad {
 		return badPacket("a frame of VP9 without its marker", "", "")
 	}
-	p.size, p.pictures = len(b), 1
+	p.size, p.images = len(b), 1
 	if r.bit() == 1 {
 		return nil // shows a frame that was decoded before
 	}
@@ -270,9 +270,9 @@ func (s *Stream) unitVP9(b []byte, p *packet) error {
 	return s.size(w, h)
 }
 
-// size notes that of the pictures: all of a stream have one.
+// size notes that of the frames: all of a stream have one.
 func (s *Stream) size(w, h int) error {
-	p := &pictureSet{width: w, height: h}
+	p := &frameSet{width: w, height: h}
 	if err := p.crop(s.lim.MaxPixels); err != nil {
 		return err
 	}

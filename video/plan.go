@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Group is a run of packets and the pictures wanted from it: flush, send the packets Start..End in decode order, drain, keep Ordinals.
-// The drain is needed: a picture may still be inside the decoder when its packet has been sent.
+// Group is a run of packets and the frames wanted from it: flush, send the packets Start..End in decode order, drain, keep Ordinals.
+// The drain is needed: a frame may still be inside the decoder when its packet has been sent.
 type Group struct {
 	Start, End int   // decode indexes, both included
 	Ordinals   []int // ascending, each once
@@ -15,7 +15,7 @@ type Group struct {
 // Cost is the number of packets to be sent.
 func (g Group) Cost() int { return g.End - g.Start + 1 }
 
-// Plan says which packets to send for a set of pictures: groups by governing sync sample, forward only, each packet at most once.
+// Plan says which packets to send for a set of frames: groups by governing sync sample, forward only, each packet at most once.
 // Groups that would send a packet twice are one group; groups that only touch stay two, and a decoder may go on from one to the next
 // without a flush.
 //

@@ -83,7 +83,7 @@ func numbers(t testing.TB, s string) (v []int) {
 	return v
 }
 
-// randomTable makes a table of sync samples and reordered pictures, closed and open GOPs mixed.
+// randomTable makes a table of sync samples and reordered frames, closed and open GOPs mixed.
 func randomTable(r *rand.Rand) []fakeSample {
 	n := 1 + r.IntN(60)
 	reorder := 1 + r.IntN(5)
@@ -148,7 +148,7 @@ func TestPlanProperties(t *testing.T) {
 				}
 			}
 			if last != g.End {
-				t.Fatalf("seed %d: %+v sends more than its last picture %d", seed, g, last)
+				t.Fatalf("seed %d: %+v sends more than its last frame %d", seed, g, last)
 			}
 			got = append(got, g.Ordinals...)
 		}
@@ -184,7 +184,7 @@ func TestGoverningByDefinition(t *testing.T) {
 	}
 }
 
-// TestPlanOutside: an ordinal that is not there gives a group of no packets, never another picture.
+// TestPlanOutside: an ordinal that is not there gives a group of no packets, never another frame.
 func TestPlanOutside(t *testing.T) {
 	ix := mustIndex(t, &fake{samples: constant(10, 5)})
 	got := Plan(ix, []int{12, 3, -1, 12})

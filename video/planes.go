@@ -13,13 +13,13 @@ type PlaneInfo struct {
 	Format        uint8 // by PlaneFormat
 	Matrix        uint8 // the code of H.273
 	FullRange     bool
-	Rotation      int16 // degrees clockwise that the delivered picture is turned by: 0, 90, 180, 270
+	Rotation      int16 // degrees clockwise that the delivered frame is turned by: 0, 90, 180, 270
 }
 
-// PlanarPicture is a Picture whose planes can be kept and converted later.
-type PlanarPicture interface {
-	Picture
-	// PlaneInfo says how the planes are kept; false where they cannot be, and the picture has to be decoded again.
+// PlanarFrame is a Frame whose planes can be kept and converted later.
+type PlanarFrame interface {
+	Frame
+	// PlaneInfo says how the planes are kept; false where they cannot be, and the frame has to be decoded again.
 	PlaneInfo() (PlaneInfo, bool)
 	// CopyPlanes writes the planes into dst, which must have PlaneInfo's Bytes.
 	CopyPlanes(dst []byte) error
@@ -53,7 +53,7 @@ func CopyPixels(dst, src []byte) {
 // streamFrom is the size from which on a copy past the caches is faster.
 const streamFrom = 128 << 10
 
-// ConvertPlanes writes into dst what Convert of the picture that the planes came from writes, to the bit. dst must have
+// ConvertPlanes writes into dst what Convert of the frame that the planes came from writes, to the bit. dst must have
 // info.Shape().Bytes(spec) bytes. Any number of goroutines may call it, on the same planes too.
 func ConvertPlanes(info PlaneInfo, planes []byte, spec *Spec, dst []byte) error {
 	b, err := ActiveBackend()
@@ -181,7 +181,7 @@ func (i PlaneInfo) Bytes() int {
 	return last.Offset + (last.Stride*last.Rows+planeAlign-1)&^(planeAlign-1)
 }
 
-// Shape is that of the picture.
+// Shape is that of the frame.
 func (i PlaneInfo) Shape() Shape {
 	s := Shape{Width: int(i.Width), Height: int(i.Height), Format: PlaneFormatName(i.Format)}
 	if i.Rotation%180 != 0 {
@@ -235,7 +235,7 @@ func ParsePlaneInfo(b []byte) (PlaneInfo, error) {
 func (i PlaneInfo) check() error {
 	switch {
 	case i.Format == 0 || int(i.Format) >= len(planeFormats):
-	case i.Width <= 0 || i.Height <= 0 || int64(i.Width)*int64(i.Height) > MaxPicturePixels:
+	case i.Width <= 0 || i.Height <= 0 || int64(i.Width)*int64(i.Height) > MaxImagePixels:
 	case i.Rotation != 0 && i.Rotation != 90 && i.Rotation != 180 && i.Rotation != 270:
 	default:
 		return nil

@@ -37,7 +37,7 @@ type Pool struct {
 // PoolStats counts what a pool did, and what it holds.
 type PoolStats struct {
 	Packets     int64 // sent to decoders
-	Decoded     int64 // pictures that came out
+	Decoded     int64 // frames that came out
 	Delivered   int64 // of them, wanted
 	Opened      int64 // decoders made
 	Evicted     int64 // idle decoders closed for the budget
@@ -52,7 +52,7 @@ type PoolStats struct {
 // worker is a decoder with the buffers that its use needs. One goroutine at a time.
 type worker struct {
 	dec   Decoder
-	skip  Skipper // dec, where it can pass over pictures that nothing refers to
+	skip  Skipper // dec, where it can pass over frames that nothing refers to
 	entry SampleEntry
 	bytes int64
 
@@ -60,12 +60,12 @@ type worker struct {
 	wanted []int32 // ordinal+1 by decode index - first; 0 = not wanted
 	at     position
 
-	// The file and picture that it was last used for: a caller that comes back for the next picture reads in order.
+	// The file and frame that it was last used for: a caller that comes back for the next frame reads in order.
 	index *Index
 	last  int
 }
 
-// position is where a decoder stands in a file. A group further on in the same chain of pictures goes on from there.
+// position is where a decoder stands in a file. A group further on in the same chain of frames goes on from there.
 type position struct {
 	index   *Index // nil: nowhere
 	start   int    // first packet sent
@@ -75,16 +75,16 @@ type position struct {
 	drained bool   // no packet may follow before a flush; what is inside still comes out
 }
 
-// Skipper is a Decoder that can save the work on pictures that are not wanted and that nothing refers to.
+// Skipper is a Decoder that can save the work on frames that are not wanted and that nothing refers to.
 type Skipper interface {
 	Decoder
 	SendUnwanted(packet []byte, pts int64) error
 }
 
-// Reorderer is a Decoder that takes a hint: how many pictures may precede one in decode order and follow it in presentation.
+// Reorderer is a Decoder that takes a hint: how many frames may precede one in decode order and follow it in presentation.
 // Streams that do not say it themselves come out in the wrong order without.
 type Reorderer interface {
-	Reorder(pictures int)
+	Reorder(images int)
 }
 
 // NewPool makes a pool that keeps at most budget bytes of idle decoders; 0 means 256 MiB.
@@ -95,13 +95,13 @@ func NewPool(budget int64) *Pool {
 	return &Pool{budget: budget}
 }
 
-// Decode sends the packets of g and hands each wanted picture to deliver, in presentation order, on the caller's goroutine.
-// The picture is valid during that call. An error of deliver ends the decode and is returned as it is.
-func (p *Pool) Decode(ctx context.Context, f *File, g Group, deliver func(ordinal int, pic Picture) error) error {
+// Decode sends the packets of g and hands each wanted frame to deliver, in presentation order, on the caller's goroutine.
+// The frame is valid during that call. An error of deliver ends the decode and is returned as it is.
+func (p *Pool) Decode(ctx context.Context, f *File, g Group, deliver func(ordinal int, pic Frame) error) error {
 	return p.decode(ctx, f, nil, g, deliver)
 }
 
-func (p *Pool) decode(ctx context.Context, f *File, b *Fetched, g Group, deliver func(ordinal int, pic Picture) error) error {
+func (p *Pool) decode(ctx context.Context, f *File, b *Fetched, g Group, deliver func(ordinal int, pic Frame) error) error {
 	ix := f.Index
 	if err := checkGroup(f, g); err != nil {
 		return err
@@ -128,12 +128,12 @@ func (p *Pool) decode(ctx context.Context, f *File, b *Fetched, g Group, deliver
 
 // DecodeGroups decodes groups in order. Groups that follow each other without a gap are one run of packets: nothing is drained or flushed
 // between them, so that a whole file costs what decoding in sequence costs.
-func (p *Pool) DecodeGroups(ctx context.Context, f *File, groups []Group, deliver func(ordinal int, pic Picture) error) error {
+func (p *Pool) DecodeGroups(ctx context.Context, f *File, groups []Group, deliver func(ordinal int, pic Frame) error) error {
 	return p.DecodeGroupsFetched(ctx, f, nil, groups, deliver)
 }
 
 // DecodeGroupsFetched is DecodeGroups from packets that were fetched before; b may be nil.
-func (p *Pool) DecodeGroupsFetched(ctx context.Context, f *File, b *Fetched, groups []Group, deliver func(ordinal int, pic Picture) error) error {
+func (p *Pool) DecodeGroupsFetched(ctx context.Context, f *File, b *Fetched, groups []Group, deliver func(ordinal int, pic Frame) error) error {
 	for len(groups) > 0 {
 		g, n := groups[0], 1
 		for n < len(groups) && joins(f.Index, g, groups[n]) {
@@ -169,11 +169,11 @@ func checkGroup(f *File, g Group) error {
 	for _, k := range g.Ordinals {
 		if k < 0 || k >= n {
 			return &robocache.Error{Class: robocache.ErrNotFound, Op: opDecode, Where: robocache.Where{"file": f.Path, "ordinal": k},
-				Msg: "no such picture: the file presents " + itoa(n)}
+				Msg: "no such frame: the file presents " + itoa(n)}
 		}
 		if d := f.Index.DecodeIndex(k); d < g.Start || d > g.End {
 			return &robocache.Error{Class: robocache.ErrMisuse, Op: opDecode, Where: robocache.Where{"file": f.Path, "ordinal": k},
-				Msg: "the group does not send the picture's packet"}
+				Msg: "the group does not send the frame's packet"}
 		}
 	}
 	if len(g.Ordinals) > 0 && (g.Start < 0 || g.End >= f.Index.NumSamples()) {
@@ -185,13 +185,13 @@ func checkGroup(f *File, g Group) error {
 // How a decoder that acquire gives stands to the group.
 const (
 	elsewhere = iota // flushed
-	nearby           // flushed, but its last picture was shortly before: the caller reads in order
+	nearby           // flushed, but its last frame was shortly before: the caller reads in order
 	resumed          // stands where the group goes on
 )
 
 const (
-	// nearPictures is how far ahead a caller that reads in order may ask.
-	nearPictures = 8
+	// nearFrames is how far ahead a caller that reads in order may ask.
+	nearFrames = 8
 	// longGroup is the number of packets from which a place in a file is worth a decoder of its own, and keepPlaces the number of such decoders.
 	longGroup, keepPlaces = 8, 12
 )
@@ -220,7 +220,7 @@ func (p *Pool) acquire(f *File, g Group) (w *worker, how int, err error) {
 			found, how = i, resumed
 			break
 		}
-		if ahead := g.Ordinals[0] - c.last; how == elsewhere && ahead > 0 && ahead <= nearPictures {
+		if ahead := g.Ordinals[0] - c.last; how == elsewhere && ahead > 0 && ahead <= nearFrames {
 			found, how = i, nearby
 		}
 	}

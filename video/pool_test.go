@@ -13,12 +13,12 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// scripted is a backend whose pictures are their packets' keys: they come out in the order of show, delay packets late.
+// scripted is a backend whose frames are their packets' keys: they come out in the order of show, delay packets late.
 type scripted struct {
 	delay  int
 	show   func(key int64) int64
 	fail   func(key int64) error // of Send
-	lose   func(key int64) bool  // no picture for it
+	lose   func(key int64) bool  // no frame for it
 	opened []*scriptedDecoder
 }
 
@@ -56,7 +56,7 @@ func (d *scriptedDecoder) Send(_ []byte, key int64) error {
 	return nil
 }
 
-func (d *scriptedDecoder) Receive() (Picture, int64, bool, error) {
+func (d *scriptedDecoder) Receive() (Frame, int64, bool, error) {
 	if len(d.inside) == 0 || !d.draining && len(d.inside) <= d.b.delay {
 		return nil, 0, false, nil
 	}
@@ -70,7 +70,7 @@ func (d *scriptedDecoder) Flush()             { d.inside, d.draining = nil, fals
 func (d *scriptedDecoder) MemoryBytes() int64 { return 1000 }
 func (d *scriptedDecoder) Close()             { d.closed = true }
 
-// withScripted registers a backend for one test, on the file of six pictures without reordering and a sync sample every third.
+// withScripted registers a backend for one test, on the file of six frames without reordering and a sync sample every third.
 func withScripted(t *testing.T, b *scripted) *File {
 	t.Helper()
 	before := backend
@@ -87,7 +87,7 @@ func withScripted(t *testing.T, b *scripted) *File {
 	}
 	t.Cleanup(func() { f.Release(); lib.Close() })
 	if f.Index.NumFrames() != 6 || f.Index.Governing(5) != 3 {
-		t.Fatalf("%d pictures, picture 5 governed by %d", f.Index.NumFrames(), f.Index.Governing(5))
+		t.Fatalf("%d frames, frame 5 governed by %d", f.Index.NumFrames(), f.Index.Governing(5))
 	}
 	if b.show == nil {
 		b.show = func(key int64) int64 { return key }
@@ -98,7 +98,7 @@ func withScripted(t *testing.T, b *scripted) *File {
 func ordinals(t *testing.T, p *Pool, f *File, set ...int) ([]int, error) {
 	t.Helper()
 	var got []int
-	err := p.DecodeGroups(context.Background(), f, Plan(f.Index, set), func(k int, _ Picture) error { got = append(got, k); return nil })
+	err := p.DecodeGroups(context.Background(), f, Plan(f.Index, set), func(k int, _ Frame) error { got = append(got, k); return nil })
 	return got, err
 }
 
@@ -149,8 +149,8 @@ func TestJump(t *testing.T) {
 	}
 }
 
-// A picture that has come out is not waited for: the decoder goes back at once.
-func TestSamePictureAgain(t *testing.T) {
+// A frame that has come out is not waited for: the decoder goes back at once.
+func TestSameFrameAgain(t *testing.T) {
 	b := &scripted{delay: 1}
 	f := withScripted(t, b)
 	p := NewPool(0)
@@ -190,8 +190,8 @@ func TestFailedDecoderIsClosed(t *testing.T) {
 	}
 }
 
-// A packet without a picture is an error, never a neighbour's picture.
-func TestMissingPicture(t *testing.T) {
+// A packet without a frame is an error, never a neighbour's frame.
+func TestMissingFrame(t *testing.T) {
 	b := &scripted{lose: func(key int64) bool { return key == 4 }}
 	f := withScripted(t, b)
 	p := NewPool(0)
@@ -215,7 +215,7 @@ func TestNotInside(t *testing.T) {
 	}
 }
 
-// A packet after the group, sent only to push its pictures out, may be damaged or unreadable: the group comes out as it does alone (V11).
+// A packet after the group, sent only to push its frames out, may be damaged or unreadable: the group comes out as it does alone (V11).
 func TestDamagedNeighbour(t *testing.T) {
 	b := &scripted{delay: 1, fail: func(key int64) error {
 		if key == 2 {
@@ -280,7 +280,7 @@ func TestTimeoutHasItsPlace(t *testing.T) {
 	}
 }
 
-// A decoder is not lost where the receiver of a picture panics.
+// A decoder is not lost where the receiver of a frame panics.
 func TestPanicClosesTheDecoder(t *testing.T) {
 	b := &scripted{}
 	f := withScripted(t, b)
@@ -291,7 +291,7 @@ func TestPanicClosesTheDecoder(t *testing.T) {
 				t.Error("no panic")
 			}
 		}()
-		_ = p.Decode(t.Context(), f, Plan(f.Index, []int{0})[0], func(int, Picture) error { panic("receiver") })
+		_ = p.Decode(t.Context(), f, Plan(f.Index, []int{0})[0], func(int, Frame) error { panic("receiver") })
 	}()
 	if !b.opened[0].closed || p.Stats().Idle != 0 {
 		t.Error("the decoder is still open")
@@ -326,7 +326,7 @@ func TestPoolBudget(t *testing.T) {
 	b := &scripted{}
 	f := withScripted(t, b)
 	p := NewPool(100 << 10) // one decoder with its buffer of 64 KiB
-	err := p.Decode(context.Background(), f, Plan(f.Index, []int{0})[0], func(int, Picture) error {
+	err := p.Decode(context.Background(), f, Plan(f.Index, []int{0})[0], func(int, Frame) error {
 		_, err := ordinals(t, p, f, 3)
 		return err
 	})

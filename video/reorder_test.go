@@ -11,7 +11,7 @@ type reordering struct {
 	hints *[]int
 }
 
-func (r reordering) Reorder(pictures int) { *r.hints = append(*r.hints, pictures) }
+func (r reordering) Reorder(images int) { *r.hints = append(*r.hints, images) }
 
 type reorderingBackend struct {
 	scripted
@@ -23,15 +23,15 @@ func (b *reorderingBackend) NewDecoder(e *SampleEntry) (Decoder, error) {
 	return reordering{d.(*scriptedDecoder), &b.hints}, err
 }
 
-// A decoder is told how far pictures are reordered, from the index: a stream need not say it, and comes out wrong at its start where nobody does.
+// A decoder is told how far frames are reordered, from the index: a stream need not say it, and comes out wrong at its start where nobody does.
 func TestReorderHint(t *testing.T) {
 	for _, c := range []struct {
-		shifts []int32 // composition offsets in pictures, in decode order
+		shifts []int32 // composition offsets in frames, in decode order
 		want   int
 	}{
 		{[]int32{0, 0, 0, 0, 0}, 0},
 		{[]int32{1, 2, 0, 2, 0}, 1}, // I P b P b
-		{[]int32{2, 0, 1}, 1},       // a picture before the sync sample
+		{[]int32{2, 0, 1}, 1},       // a frame before the sync sample
 		{[]int32{2, 5, 2, 0, 1}, 2}, // a pyramid: I P B b b
 	} {
 		fk := &fake{}

@@ -6,12 +6,12 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// MaxPicturePixels is the largest picture that is decoded or made.
-const MaxPicturePixels = 256 << 20
+// MaxFramePixels is the largest frame that is decoded or made.
+const MaxImagePixels = 256 << 20
 
-const opConvert = "convert a picture"
+const opConvert = "convert a frame"
 
-// Shape is what the size of a converted picture follows from.
+// Shape is what the size of a converted frame follows from.
 type Shape struct {
 	Width, Height int    // upright
 	Format        string // libavutil's name
@@ -24,7 +24,7 @@ func (s *Shape) Size(spec *Spec) (width, height int, err error) {
 	if spec.Width == 0 && spec.Height == 0 || spec.Width == s.Width && spec.Height == s.Height {
 		return s.Width, s.Height, nil
 	}
-	if spec.Width <= 0 || spec.Height <= 0 || int64(spec.Width)*int64(spec.Height) > MaxPicturePixels {
+	if spec.Width <= 0 || spec.Height <= 0 || int64(spec.Width)*int64(spec.Height) > MaxImagePixels {
 		return 0, 0, &robocache.Error{Class: robocache.ErrMisuse, Op: opConvert, Want: "a width and a height above 0, at most 256 Mpixel", Got: fmt.Sprintf("%d×%d", spec.Width, spec.Height)}
 	}
 	if spec.Pixel != RGB8 && spec.Pixel != RGBFloat32 {

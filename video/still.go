@@ -18,21 +18,21 @@ import (
 	"golang.org/x/image/tiff"
 )
 
-// Still pictures: PNG, JPEG and TIFF.
+// Still frames: PNG, JPEG and TIFF.
 //
 // JPEG is decoded by libjpeg-turbo where it is linked (video/turbojpeg: equal to PIL to the bit), else in Go: chroma is upsampled as libjpeg does
 // it by default (a triangle filter), so that pixels stay within a few levels; the inverse DCT is Go's own. EXIF orientation is not applied, as PIL does not.
 // Alpha is dropped, not blended, as PIL's convert("RGB") does.
 
-const opStill = "decode still picture"
+const opStill = "decode still image"
 
-// MaxStillPixels is the largest picture that is decoded.
+// MaxStillPixels is the largest frame that is decoded.
 const MaxStillPixels = 256 << 20
 
 // stillRatio bounds pixels by encoded bytes: deflate's 1032, eight 1-bit pixels a byte.
 const stillRatio = 1032 * 8
 
-// StillInfo is what the header of a still picture says.
+// StillInfo is what the header of a still image says.
 type StillInfo struct {
 	Format        string // "png", "jpeg", "tiff", "raw"
 	Width, Height int
@@ -40,7 +40,7 @@ type StillInfo struct {
 	DType         robocache.DType // Uint8, Uint16 or Float32: of an element as delivered without loss
 }
 
-// Own is how a picture is decoded as what it is: colour and 8-bit grey as RGB, one deep channel as 16-bit grey or depth.
+// Own is how a frame is decoded as what it is: colour and 8-bit grey as RGB, one deep channel as 16-bit grey or depth.
 func (i StillInfo) Own() *Spec {
 	switch {
 	case i.DType == robocache.Float32:
@@ -51,7 +51,7 @@ func (i StillInfo) Own() *Spec {
 	return &Spec{}
 }
 
-// StillSize reads the header of a still picture, and refuses one that is too large.
+// StillSize reads the header of a still image, and refuses one that is too large.
 func StillSize(encoded []byte) (StillInfo, error) {
 	info, err := stillHeader(encoded)
 	if err != nil {
@@ -107,7 +107,7 @@ func stillHeader(b []byte) (StillInfo, error) {
 		}
 		return t.info(), nil
 	case bytes.HasPrefix(b, []byte("version https://git-lfs")):
-		return StillInfo{}, &robocache.Error{Class: robocache.ErrMalformed, Op: opStill, Msg: "a git-LFS pointer, not a picture (LFS pointer)", Hint: "fetch the real bytes: git lfs pull"}
+		return StillInfo{}, &robocache.Error{Class: robocache.ErrMalformed, Op: opStill, Msg: "a git-LFS pointer, not a frame (LFS pointer)", Hint: "fetch the real bytes: git lfs pull"}
 	case len(b) == 0:
 		return StillInfo{}, stillError(robocache.ErrMalformed, "no bytes")
 	}
@@ -140,11 +140,11 @@ func jpegHeader(b []byte) (w, h, components int, err error) {
 	return 0, 0, 0, stillError(robocache.ErrMalformed, "jpeg without a frame header")
 }
 
-// StillBytes is the size that DecodeStill needs for a picture and a spec.
+// StillBytes is the size that DecodeStill needs for a frame and a spec.
 func StillBytes(info StillInfo, spec *Spec) (int, error) {
 	w, h := spec.size(info)
 	if w <= 0 || h <= 0 || int64(w)*int64(h) > MaxStillPixels {
-		return 0, stillError(robocache.ErrResourceLimit, "a picture of %d×%d pixels is wanted", w, h)
+		return 0, stillError(robocache.ErrResourceLimit, "a frame of %d×%d pixels is wanted", w, h)
 	}
 	switch spec.Pixel {
 	case RGB8:
@@ -156,7 +156,7 @@ func StillBytes(info StillInfo, spec *Spec) (int, error) {
 	case DepthMM, DepthM:
 		return w * h * 4, nil
 	}
-	return 0, stillError(robocache.ErrUnsupported, "a still picture is delivered as RGB, as 16-bit grey or as depth, not as pixel kind %d", spec.Pixel)
+	return 0, stillError(robocache.ErrUnsupported, "a still image is delivered as RGB, as 16-bit grey or as depth, not as pixel kind %d", spec.Pixel)
 }
 
 func (s *Spec) size(info StillInfo) (w, h int) {
@@ -170,32 +170,32 @@ func (s *Spec) size(info StillInfo) (w, h int) {
 	return w, h
 }
 
-// checkDelivery says why a picture cannot be delivered into dst as spec asks.
+// checkDelivery says why a frame cannot be delivered into dst as spec asks.
 func checkDelivery(info StillInfo, spec *Spec, dst []byte) error {
 	need, err := StillBytes(info, spec)
 	if err != nil {
 		return err
 	}
 	if len(dst) != need {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: opStill, Want: fmt.Sprintf("%d bytes for the picture", need), Got: fmt.Sprint(len(dst))}
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: opStill, Want: fmt.Sprintf("%d bytes for the frame", need), Got: fmt.Sprint(len(dst))}
 	}
 	grey := spec.Pixel.grey()
 	switch {
 	case grey && info.Channels != 1:
-		return stillError(robocache.ErrUnsupported, "a colour picture as grey")
+		return stillError(robocache.ErrUnsupported, "a colour frame as grey")
 	case !grey && info.DType != robocache.Uint8:
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: opStill, Msg: fmt.Sprintf("a grey %s picture as RGB", info.DType), Hint: "ask for it as 16-bit grey or as depth"}
+		return &robocache.Error{Class: robocache.ErrUnsupported, Op: opStill, Msg: fmt.Sprintf("a grey %s frame as RGB", info.DType), Hint: "ask for it as 16-bit grey or as depth"}
 	case spec.Pixel == Gray16 && info.DType == robocache.Float32:
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: opStill, Msg: "a float picture as 16-bit grey", Hint: "ask for it as depth"}
+		return &robocache.Error{Class: robocache.ErrUnsupported, Op: opStill, Msg: "a float frame as 16-bit grey", Hint: "ask for it as depth"}
 	}
 	return nil
 }
 
-// DecodeStill decodes a picture into dst, which must have StillBytes bytes.
+// DecodeStill decodes a frame into dst, which must have StillBytes bytes.
 //
 // Colour is scaled bilinearly where spec asks for another size; grey of 16 bits and depth by the nearest pixel, because the mean of
-// two depths is neither. Gray16 wants a grey picture and keeps its numbers. DepthMM and DepthM take uint16 as millimetres and float32 as
-// metres, unless spec.Depth.Unit says otherwise; what is stored in the unit that is asked for stays as it is, to the bit. A 16-bit or float grey picture is not made RGB.
+// two depths is neither. Gray16 wants a grey image and keeps its numbers. DepthMM and DepthM take uint16 as millimetres and float32 as
+// metres, unless spec.Depth.Unit says otherwise; what is stored in the unit that is asked for stays as it is, to the bit. A 16-bit or float grey image is not made RGB.
 func DecodeStill(encoded []byte, spec *Spec, dst []byte) error {
 	info, err := StillSize(encoded)
 	if err != nil {
@@ -255,7 +255,7 @@ func decodeImage(encoded []byte, info StillInfo) (img image.Image, err error) {
 	return img, nil
 }
 
-// deliverRGB brings a picture, that pack writes as R, G, B row by row, to what spec asks for.
+// deliverRGB brings a frame, that pack writes as R, G, B row by row, to what spec asks for.
 func deliverRGB(pack func(rgb []byte) error, spec *Spec, info StillInfo, dst []byte) error {
 	w, h := spec.size(info)
 	n := 3 * info.Width * info.Height

@@ -19,7 +19,7 @@ import (
 func TestStillsEqualPIL(t *testing.T) {
 	paths, _ := filepath.Glob("testdata/still/*.raw")
 	if len(paths) < 20 {
-		t.Fatalf("%d pictures", len(paths))
+		t.Fatalf("%d frames", len(paths))
 	}
 	for _, p := range paths {
 		name := strings.TrimSuffix(filepath.Base(p), ".raw")
@@ -97,7 +97,7 @@ func TestStillDelivery(t *testing.T) {
 		t.Fatal(err)
 	}
 	if bytes.Equal(half, make([]byte, len(half))) {
-		t.Error("the scaled picture is empty")
+		t.Error("the scaled frame is empty")
 	}
 	if err := DecodeStill(enc, &Spec{}, half); !errors.Is(err, robocache.ErrMisuse) {
 		t.Errorf("wrong length: %v", err)
@@ -140,10 +140,10 @@ func TestStillBombs(t *testing.T) {
 	}
 	for name, b := range map[string][]byte{"empty": nil, "text": []byte("hello world"), "LFS": []byte("version https://git-lfs.github.com/spec/v1\n")} {
 		if _, err := StillSize(b); err == nil {
-			t.Errorf("%s is a picture", name)
+			t.Errorf("%s is a frame", name)
 		}
 	}
-	// Cut at every offset: an error or the picture, never a panic.
+	// Cut at every offset: an error or the frame, never a panic.
 	for _, b := range [][]byte{png, jpg, tif} {
 		info, _ := StillSize(b)
 		spec := &Spec{}

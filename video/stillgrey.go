@@ -7,7 +7,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// deliverGrey brings a one-channel picture, little-endian rows of info.DType stride bytes apart, to what spec asks for: Gray16, DepthMM or DepthM.
+// deliverGrey brings a one-channel frame, little-endian rows of info.DType stride bytes apart, to what spec asks for: Gray16, DepthMM or DepthM.
 func deliverGrey(raw []byte, stride int, info StillInfo, spec *Spec, dst []byte) {
 	le := binary.LittleEndian
 	w, h := spec.size(info)

@@ -18,10 +18,10 @@ type pngFile struct {
 	scratch       *pngScratch
 }
 
-// pngScratch is the memory of one picture.
+// pngScratch is the memory of one frame.
 type pngScratch struct{ packed, rows []byte }
 
-// mostPNGScratch is the most memory that is kept for the next picture.
+// mostPNGScratch is the most memory that is kept for the next frame.
 const mostPNGScratch = 16 << 20
 
 var pngScratches = sync.Pool{New: func() any { return new(pngScratch) }}
@@ -37,7 +37,7 @@ func fastPNG(b []byte, info StillInfo, rgb []byte) (done bool) {
 	})
 }
 
-// fastGreyPNG writes a grey picture without alpha as little-endian rows of info.DType.
+// fastGreyPNG writes a grey image without alpha as little-endian rows of info.DType.
 func fastGreyPNG(b []byte, info StillInfo, out []byte) (done bool) {
 	return withPNG(b, info, func(p *pngFile) bool {
 		if p.colour != 0 || p.depth < 8 {

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// pngsOf makes PNGs of all colours and depths that the standard library writes, of smooth, noisy and striped pictures: all filters occur.
+// pngsOf makes PNGs of all colours and depths that the standard library writes, of smooth, noisy and striped frames: all filters occur.
 func pngsOf(t testing.TB, w, h int) map[string][]byte {
 	rng := rand.New(rand.NewPCG(uint64(w), uint64(h)))
 	at := image.Rect(0, 0, w, h)
@@ -76,7 +76,7 @@ func pngsOf(t testing.TB, w, h int) map[string][]byte {
 }
 
 // samePNG decodes by the fast path and by the standard library: what the fast path takes, it must take as that does.
-// whole is the picture before it was damaged, if it was.
+// whole is the frame before it was damaged, if it was.
 func samePNG(t *testing.T, name string, b, whole []byte) (taken bool) {
 	t.Helper()
 	info, err := StillSize(b)
@@ -93,12 +93,12 @@ func samePNG(t *testing.T, name string, b, whole []byte) (taken bool) {
 	img, err := decodeImage(b, info)
 	if err != nil {
 		// libdeflate reads a block whose code of distances has unused room, which the standard library refuses. The check sum holds, so the
-		// picture must be the whole one.
+		// frame must be the whole one.
 		if whole == nil {
 			t.Fatalf("%s: taken, but: %v", name, err)
 		}
 		if img, err = decodeImage(whole, info); err != nil {
-			return taken // a fuzzer's picture: nobody knows the whole one
+			return taken // a fuzzer's frame: nobody knows the whole one
 		}
 	}
 	want := make([]byte, len(got))
@@ -124,7 +124,7 @@ func samePNG(t *testing.T, name string, b, whole []byte) (taken bool) {
 			v = uint32(grey[2*i]) | uint32(grey[2*i+1])<<8
 		}
 		if r != g || v != r {
-			t.Fatalf("%s: grey %d at %d,%d is %d in the picture", name, v, x, y, r)
+			t.Fatalf("%s: grey %d at %d,%d is %d in the frame", name, v, x, y, r)
 		}
 	}
 	return taken
@@ -150,7 +150,7 @@ func TestFastPNG(t *testing.T) {
 	}
 }
 
-// TestFastPNGDamaged: of damaged pictures nothing is taken but what the standard library takes, or the whole picture.
+// TestFastPNGDamaged: of damaged frames nothing is taken but what the standard library takes, or the whole frame.
 func TestFastPNGDamaged(t *testing.T) {
 	for name, b := range pngsOf(t, 9, 7) {
 		for i := range b {

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/image/tiff/lzw"
 )
 
-// tiffFile is the first directory of a TIFF, as far as grey pictures of 16 and 32 bits need it: they carry depth, and the
+// tiffFile is the first directory of a TIFF, as far as grey images of 16 and 32 bits need it: they carry depth, and the
 // library reader has no floats.
 type tiffFile struct {
 	data             []byte
@@ -142,7 +142,7 @@ func (t *tiffFile) info() StillInfo {
 	return info
 }
 
-// grey decodes a one-channel picture of 16-bit integers or 32-bit floats into little-endian rows.
+// grey decodes a one-channel frame of 16-bit integers or 32-bit floats into little-endian rows.
 func (t *tiffFile) grey() ([]byte, error) {
 	width := t.bits / 8
 	row := t.width * width

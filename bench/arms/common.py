@@ -100,7 +100,7 @@ def args(parser=None):
     p.add_argument("--cache-budget", default="", help="bytes, or 4GiB; empty = the arm's default")
     p.add_argument("--memory-budget", default="", help="bytes, or 4GiB; empty = the arm's default")
     p.add_argument("--cache-format", default="", help="auto, yuv, rgb or encoded")
-    p.add_argument("--pool-size", default="", help="bytes of resident pictures of --shuffle pool, or 1GiB")
+    p.add_argument("--pool-size", default="", help="bytes of resident frames of --shuffle pool, or 1GiB")
     p.add_argument("--pool-episodes", type=int, default=0, help="resident episodes of --shuffle pool; 0 = as memory allows")
     p.add_argument("--image-size", default="", help="HxW; empty = as stored")
     p.add_argument("--episodes", default="", help="positions, as 0-9,12; empty = all")
@@ -109,7 +109,7 @@ def args(parser=None):
     p.add_argument("--world", type=int, default=1)
     p.add_argument("--barrier", default="", help="a folder where ranks meet before their first batch")
     p.add_argument("--step-ms", type=float, default=0, help="step of the consumer whose waiting is measured; 0 = 1.25 times the loader's own")
-    p.add_argument("--check-frames", type=int, default=0, help="delivered pictures to hand over for checking")
+    p.add_argument("--check-frames", type=int, default=0, help="delivered frames to hand over for checking")
     p.add_argument("--frames-out", default="", help="where they go")
     p.add_argument("--order-out", default="", help="where the samples of finished epochs go")
     p.add_argument("--probes", type=int, default=0, help="samples of the single-threaded pass; 0 = none")
@@ -164,7 +164,7 @@ def measure(epoch, a, lengths, opened, extra=lambda: {}, queued=None, single=Non
     """epoch(): a fresh iterator of batches (dicts with 'index' and 'episode_index').
 
     extra(): more entries of the outcome. The others are for --duration. queued(): batches that are ready and not taken. single(): an iterator of batches made by one thread in the same order.
-    cameras: keys of pictures, for --check-frames. stats(): counters, read at both ends of the window (a dict that JSON takes)."""
+    cameras: keys of frames, for --check-frames. stats(): counters, read at both ends of the window (a dict that JSON takes)."""
     if a.duration:
         return measure_window(epoch, a, lengths, opened, extra, queued, single, cameras, stats)
     peak = Peak()
@@ -333,7 +333,7 @@ def coverage(epochs, total, a):
 
 
 def hand_over(stream, a, cameras):
-    """Writes pictures as they were delivered: a line of JSON each, then its bytes."""
+    """Writes frames as they were delivered: a line of JSON each, then its bytes."""
     rng, left = random.Random(a.seed), a.check_frames
     with open(a.frames_out, "wb") as f:
         for _ in range(1000):

@@ -19,7 +19,7 @@ def ffmpeg():
     def run():
         n = 0
         for f in files:
-            # To RGB and away: the null muxer throws the pictures away without a copy.
+            # To RGB and away: the null muxer throws the frames away without a copy.
             r = subprocess.run(["ffmpeg", "-nostdin", "-v", "error", "-stats", "-threads", "1", "-filter_threads", "1", "-i", f, "-map", "0:v:0", "-vf", "scale=flags=bilinear,format=rgb24",
                                 "-fps_mode", "passthrough", "-c:v", "wrapped_avframe", "-f", "null", "-"], stderr=subprocess.PIPE, text=True, check=True)
             n += int(r.stderr.replace("=", " ").split("frame")[-1].split()[0])

@@ -32,7 +32,7 @@ CAMERAS = ("agentview_image", "robot0_eye_in_hand_image")
 LOW = {"robot0_eef_pos": 3, "robot0_eef_quat": 4, "robot0_gripper_qpos": 2, "object": 10}
 
 
-def picture(rng, n):
+def pic(rng, n):
     """n frames of 84 x 84: a gradient, a few moving boxes, a little noise: they deflate to about two thirds."""
     y, x = np.mgrid[0:84, 0:84]
     base = np.stack([x * 2, y * 2, x + y], -1).astype(np.int16)
@@ -64,11 +64,11 @@ def make(folder):
                     g[f"obs/{k}"] = rng.standard_normal((a.rows, n))
                 if kw is not None:
                     for c in CAMERAS:
-                        g.create_dataset(f"obs/{c}", data=picture(rng, a.rows), **kw)
+                        g.create_dataset(f"obs/{c}", data=pic(rng, a.rows), **kw)
 
 
 def ours(cameras):
-    """Batches as (sample numbers, which the format does not have, {name: array}), pictures as they come: channels first."""
+    """Batches as (sample numbers, which the format does not have, {name: array}), frames as they come: channels first."""
     import robocache
 
     obs = [*LOW, *cameras]

@@ -2,7 +2,7 @@
 
 usage: .venv/bin/python bench/arms/formats_mcap.py [--seconds 30] [--windows 600] [--peer-windows 40] [--repeats 3] [--compression zstd|lz4|none]
 
-The file: joints at 100 Hz and inertia at 333 Hz, raw pictures of 160x120 at 10 Hz between them, zstd chunks of 1 MiB, written by the mcap
+The file: joints at 100 Hz and inertia at 333 Hz, raw images of 160x120 at 10 Hz between them, zstd chunks of 1 MiB, written by the mcap
 package. A window is 0.5 s of one topic: its messages' log times and payloads (no decoding in any arm), or as columns (position, decoded). Both
 arms keep the file open; ours also keeps decompressed chunks (64 MiB, the default), which theirs does not: so there are three figures. "first": the
 first five windows of a new process, with the reading of the index. "cold": all windows with a cache that holds no chunk: each window opens its

@@ -55,15 +55,15 @@ class Peer(torch.utils.data.Dataset):
         streams, frames = self.episodes[e]
         t = now + self.offsets
         out = {}
-        for k, (stamps, v, shape) in streams.items():
+        for k, (timestamps, v, shape) in streams.items():
             if k in frames:
                 got = pd.merge_asof(pd.DataFrame({"t": t}), frames[k], on="t").drop(columns="t").bfill().to_numpy().astype(v.dtype)
             else:
                 # Relative to the first: seconds since an epoch have no nanoseconds left in float64.
-                x, xp = (t - stamps[0]) * 1e-9, (stamps - stamps[0]) * 1e-9
+                x, xp = (t - timestamps[0]) * 1e-9, (timestamps - timestamps[0]) * 1e-9
                 got = np.stack([np.interp(x, xp, v[:, c]) for c in range(v.shape[1])], 1).astype(v.dtype)
             out[k] = got.reshape(len(t), *shape)
-            out[k + "_is_pad"] = (t < stamps[0]) | (t > stamps[-1])
+            out[k + "_is_pad"] = (t < timestamps[0]) | (t > timestamps[-1])
         return out
 
 

@@ -3,7 +3,7 @@
 usage: make lib && PYTHONPATH=python .venv/bin/python bench/arms/formats_recordings.py [--seconds 60] [--repeats 3]
 
 The file: joints (26) at 100 Hz and inertia at 333 Hz, zstd chunks, written by rosbags as a bag. Each arm opens it and makes NumPy arrays of both
-topics' stamps and fields: position, velocity, effort; orientation, angular velocity, linear acceleration and their covariances. Every array is
+topics' timestamps and fields: position, velocity, effort; orientation, angular velocity, linear acceleration and their covariances. Every array is
 compared before anything is timed. CPU seconds of all threads, opening included; file in the page cache. "decode alone" is what reading the
 file's chunks and decompressing them takes the peer (C zstd), below which no arm can be. Prints a table, and one JSON object as its last line.
 """

@@ -1,11 +1,11 @@
-"""Whole steps of an RLDS set, in order, batches of 64: every feature, pictures decoded. tensorflow-datasets beside our Loader.
+"""Whole steps of an RLDS set, in order, batches of 64: every feature, frames decoded. tensorflow-datasets beside our Loader.
 
 usage: formats_rlds.py SET [--copies 20] [--rounds 3] [--seconds 4] [--tfds .venv-tfds/bin/python]
 
 SET is the folder of a version with one shard in split train (shared/data/bridge_rlds/bridge_dataset/1.0.0: four JPEG cameras of 64x64); it is laid out
 --copies times as shards of a larger set first. The arms run in turn, a fresh process each, whole epochs after one that is not measured, two
 threads each; a JSON line a run: steps/s and CPU seconds per 1,000 steps of the process. The check sums of numbers, texts and of the first
-pictures (which may differ by the last bits of the JPEG decoders) are compared between the arms.
+frames (which may differ by the last bits of the JPEG decoders) are compared between the arms.
 """
 import argparse
 import hashlib
@@ -85,7 +85,7 @@ def arm(name, root, seconds):
     t = time.perf_counter()
     epoch, versions = (batches_tfds if name == "tfds" else batches_robocache)(root)
     opened = time.perf_counter() - t
-    digest, steps, pictures = hashlib.sha256(), 0, None
+    digest, steps, imgs = hashlib.sha256(), 0, None
     for b in epoch():  # the epoch that is not measured: what came is held against the other arm
         n = len(b["language_instruction"])
         steps += n
@@ -93,8 +93,8 @@ def arm(name, root, seconds):
             digest.update(np.ascontiguousarray(as_array(b[k]).reshape(n, -1)).astype("<f4").tobytes())
         for text in b["language_instruction"]:
             digest.update(text if isinstance(text, bytes) else text.encode())
-        if pictures is None:
-            pictures = [hwc(b[k]).astype(np.int64) for k in CAMERAS]
+        if imgs is None:
+            imgs = [hwc(b[k]).astype(np.int64) for k in CAMERAS]
     per_epoch, steps, epochs = steps, 0, 0
     cpu, wall = time.process_time(), time.perf_counter()
     while time.perf_counter() - wall < seconds or epochs == 0:
@@ -104,7 +104,7 @@ def arm(name, root, seconds):
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     assert steps == per_epoch * epochs, (steps, per_epoch, epochs)
     print(json.dumps({"arm": name, **versions, "opened_s": round(opened, 3), "steps": steps, "steps_per_s": steps / wall, "cpu_s_per_1000": cpu / steps * 1e3, "numbers_and_texts_sha256": digest.hexdigest(),
-                      "picture_means": [float(p.mean()) for p in pictures], "picture_shapes": [list(p.shape) for p in pictures]}))
+                      "picture_means": [float(p.mean()) for p in imgs], "picture_shapes": [list(p.shape) for p in imgs]}))
 
 
 def main():
@@ -129,7 +129,7 @@ def main():
     theirs, ours = runs["tfds"], runs["robocache"]
     assert len({r["numbers_and_texts_sha256"] for r in theirs + ours}) == 1, "the arms do not give the same values"
     for x, y in zip(theirs[0]["picture_means"], ours[0]["picture_means"]):
-        assert abs(x - y) < 1, "the arms do not give the same pictures"
+        assert abs(x - y) < 1, "the arms do not give the same frames"
     ratio = [t["cpu_s_per_1000"] / o["cpu_s_per_1000"] for t, o in zip(theirs, ours)]
     print(json.dumps({"bar": ">= 1.3x tensorflow-datasets in CPU seconds", "ratio_median": statistics.median(ratio), "ratio_min": min(ratio), "ratio_max": max(ratio), "pass": statistics.median(ratio) >= 1.3,
                       "ours_cpu_s_per_1000": statistics.median(o["cpu_s_per_1000"] for o in ours), "theirs_cpu_s_per_1000": statistics.median(t["cpu_s_per_1000"] for t in theirs)}))

@@ -34,11 +34,11 @@ def payloads(kind, n):
 
 
 def columns(kind, decode, data):
-    """The stamps, and one array a field."""
-    stamp, cols = [], [[] for _ in range(3 if kind == JOINT else 6)]
+    """The timestamps, and one array a field."""
+    timestamp, cols = [], [[] for _ in range(3 if kind == JOINT else 6)]
     for raw in data:
         m = decode(raw)
-        stamp.append(m.header.stamp.sec * 10**9 + m.header.stamp.nanosec)
+        timestamp.append(m.header.stamp.sec * 10**9 + m.header.stamp.nanosec)
         if kind == JOINT:
             cols[0].append(m.position); cols[1].append(m.velocity); cols[2].append(m.effort)
         else:
@@ -46,7 +46,7 @@ def columns(kind, decode, data):
             cols[0].append((q.x, q.y, q.z, q.w)); cols[1].append(m.orientation_covariance)
             cols[2].append((w.x, w.y, w.z)); cols[3].append(m.angular_velocity_covariance)
             cols[4].append((a.x, a.y, a.z)); cols[5].append(m.linear_acceleration_covariance)
-    return [np.array(stamp)] + [np.array(c, dtype=np.float64) for c in cols]
+    return [np.array(timestamp)] + [np.array(c, dtype=np.float64) for c in cols]
 
 
 def peers(kind):

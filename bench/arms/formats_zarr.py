@@ -2,7 +2,7 @@
 
 usage: formats_zarr.py [--test ZARR_TEST_BINARY] [--seconds 1] [--rounds 3] [STORE ARRAY]
 
-Without a store it makes them from real data ($ROBOCACHE_TESTDATA): pictures and float rows, blosc's lz4 and zstd with each shuffle.
+Without a store it makes them from real data ($ROBOCACHE_TESTDATA): frames and float rows, blosc's lz4 and zstd with each shuffle.
 Ours is BenchmarkChunks of format/zarr: go test -c -o ZARR_TEST_BINARY ./format/zarr
 """
 import argparse
@@ -24,7 +24,7 @@ blosc.set_nthreads(1)
 
 
 def make(out):
-    """Stores of the sizes that policies train on: pictures in chunks of 32, states in chunks of 4096 rows."""
+    """Stores of the sizes that policies train on: frames in chunks of 32, states in chunks of 4096 rows."""
     src = zarr.open_group(os.path.join(os.environ["ROBOCACHE_TESTDATA"], "diffusion_policy_zarr/replay_buffer.zarr"), mode="r")
     img, state = np.concatenate([np.asarray(src["data/img"])] * 6), np.concatenate([np.asarray(src["data/state"]) + i for i in range(400)])
     for name in ("lz4", "zstd"):

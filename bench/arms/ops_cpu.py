@@ -3,7 +3,7 @@ import ops_common as ops
 
 
 def streams(row, x, modes):
-    """(values, times as float64 seconds since the first stamp) a stream, and the targets."""
+    """(values, times as float64 seconds since the first timestamp) a stream, and the targets."""
     import numpy as np
 
     if row.get("mode") not in modes or row["dtype"] != "float32" or row.get("ragged"):

@@ -1,6 +1,6 @@
 """The peers on the GPU: torch eager and torch.compile, each in a CUDA graph, and torch's own copy as the limit.
 
-torch takes times as float32 seconds since the first stamp, which is less to move than the int64 that ours reads: its better setting."""
+torch takes times as float32 seconds since the first timestamp, which is less to move than the int64 that ours reads: its better setting."""
 import ops_common as ops
 import ways_torch as ways
 

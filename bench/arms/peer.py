@@ -1,7 +1,7 @@
 """What the arms of `bench peers` share: the window of whole epochs, and what is checked of the work.
 
 After --warm epochs that are not measured, --epochs whole epochs are (more, until --seconds are full). What is counted of the order
-(hash, coverage, randomness) is counted after the window, from the sample numbers that were put aside in it; pictures are put aside
+(hash, coverage, randomness) is counted after the window, from the sample numbers that were put aside in it; frames are put aside
 in the last warm epoch and compared after the window, so that checking costs the arm nothing."""
 import argparse, hashlib, json, math, os, sys, time
 
@@ -26,7 +26,7 @@ def args(*more):
     p.add_argument("--window", type=int, default=0, help="frames and rows a window; 0 = single")
     p.add_argument("--image-size", type=int, nargs=2, help="height width; default: as stored")
     p.add_argument("--seed", type=int, default=0)
-    p.add_argument("--oracle", default="", help="folder of peer_oracle.py: pictures to compare with")
+    p.add_argument("--oracle", default="", help="folder of peer_oracle.py: frames to compare with")
     for f in more:
         f(p)
     return p.parse_args()
@@ -60,10 +60,10 @@ def order_facts(epochs, lengths, batch):
 
 
 class Check:
-    """Delivered pictures against the oracle's. A picture is wrong where its mean distance from the right one is above the limit,
+    """Delivered frames against the oracle's. A frame is wrong where its mean distance from the right one is above the limit,
     or where a neighbour of the right one is nearer: converters differ by a little, neighbours by more (the oracle chose such)."""
 
-    LIMIT = 3.0  # of 255, mean over the picture
+    LIMIT = 3.0  # of 255, mean over the frame
 
     def __init__(self, folder, window):
         with open(os.path.join(folder, "frames.json")) as f:
@@ -78,9 +78,9 @@ class Check:
         end = next(e for e in self.ends if anchor < e)
         return min(anchor + offset, end - 1)
 
-    def keep(self, index, pictures):
+    def keep(self, index, imgs):
         for i in np.flatnonzero(np.isin(index, self.anchors)):
-            pic = pictures[int(i)]
+            pic = imgs[int(i)]
             for offset in sorted({0, self.window - 1}):
                 one = pic[offset] if self.window > 1 else pic
                 row = self.frame_of(int(index[i]), offset)
@@ -98,7 +98,7 @@ class Check:
 
 
 def distance(got, right):
-    """Mean difference of two CHW pictures, of 255; the right one is brought to the size of the other."""
+    """Mean difference of two CHW frames, of 255; the right one is brought to the size of the other."""
     if got.dtype != np.uint8:
         got = np.rint(np.asarray(got, np.float32) * 255)
     if got.shape != right.shape:
@@ -121,10 +121,10 @@ def versions():
     return out
 
 
-def measure(epoch, a, lengths, opened, pictures=None, extra=dict):
-    """epoch(): a fresh iterator of (sample numbers, batch). pictures(batch): its pictures, [B, (window,) C, H, W].
+def measure(epoch, a, lengths, opened, imgs=None, extra=dict):
+    """epoch(): a fresh iterator of (sample numbers, batch). frames(batch): its frames, [B, (window,) C, H, W].
     opened: seconds of importing and of opening. extra(): more keys of the outcome, asked for after the window."""
-    check = Check(a.oracle, a.window) if a.oracle and pictures else None
+    check = Check(a.oracle, a.window) if a.oracle and imgs else None
     lengths = [int(n) for n in lengths]
     peak = Peak()
     peak.start()
@@ -135,7 +135,7 @@ def measure(epoch, a, lengths, opened, pictures=None, extra=dict):
             if first is None:
                 first = time.perf_counter() - t
             if check and k == max(a.warm, 1) - 1:
-                check.keep(np.asarray(index), pictures(batch))
+                check.keep(np.asarray(index), imgs(batch))
         last = time.perf_counter() - t
     if first is None:
         raise SystemExit("no batch came")

@@ -44,7 +44,7 @@ def main():
         kw.update(shuffle=True, generator=g)
     loader = DataLoader(ds, batch_size=a.batch_size, num_workers=a.workers, **kw)
     lengths = [int(x) for x in meta.episodes["length"]]
-    peer.measure(lambda: ((b["index"].numpy(), b) for b in loader), a, lengths, (imported, opened), pictures=(lambda b: b[cameras[0]]) if cameras else None)
+    peer.measure(lambda: ((b["index"].numpy(), b) for b in loader), a, lengths, (imported, opened), imgs=(lambda b: b[cameras[0]]) if cameras else None)
 
 
 try:

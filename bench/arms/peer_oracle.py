@@ -1,7 +1,7 @@
-"""Pictures to compare with: python peer_oracle.py ROOT OUT [--count 16] [--window 8] [--seed 0]
+"""Frames to compare with: python peer_oracle.py ROOT OUT [--count 16] [--window 8] [--seed 0]
 
 Chooses frames by seed, takes them from a sequential decode of the whole file by PyAV, counted from its start, and writes them with their
-neighbours: OUT/frames.npy (RGB, CHW) and OUT/frames.json. Frames that hardly differ from a neighbour are passed over: a picture of them
+neighbours: OUT/frames.npy (RGB, CHW) and OUT/frames.json. Frames that hardly differ from a neighbour are passed over: a frame of them
 could not tell an off-by-one."""
 import argparse, json, os, random
 
@@ -32,7 +32,7 @@ def neighbours(s, i):
 
 
 def decode(s, rows):
-    """row → picture, from the start of each file on."""
+    """row → frame, from the start of each file on."""
     out = {}
     for f, path in enumerate(s.files):
         at = {int(s.ordinal[r]): r for r in rows if s.file[r] == f}
@@ -60,8 +60,8 @@ def main():
     total = int(s.ends[-1])
     candidates = random.Random(a.seed).sample(range(total), min(total, 3 * a.count))
     rows = {i: neighbours(s, i) for i in wanted_rows(s, candidates, a.window)}
-    pictures = decode(s, {j for n in rows.values() for j in n.values()})
-    differs = lambda i, j: np.abs(pictures[i].astype(np.int16) - pictures[j].astype(np.int16)).mean() >= LEAST
+    imgs = decode(s, {j for n in rows.values() for j in n.values()})
+    differs = lambda i, j: np.abs(imgs[i].astype(np.int16) - imgs[j].astype(np.int16)).mean() >= LEAST
     good = {i for i, n in rows.items() if all(differs(i, j) for k, j in n.items() if k != "own")}
     anchors = [i for i in candidates if wanted_rows(s, [i], 1) <= good][: a.count]
     frames, slot, place = [], {}, {}
@@ -70,7 +70,7 @@ def main():
         for k, j in rows[i].items():
             if j not in place:
                 place[j] = len(frames)
-                frames.append(pictures[j])
+                frames.append(imgs[j])
             slot[i][k] = place[j]
     os.makedirs(a.out, exist_ok=True)
     np.save(os.path.join(a.out, "frames.npy"), np.stack(frames))

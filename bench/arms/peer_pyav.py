@@ -99,7 +99,7 @@ def put(q, item, stop):
 
 
 def picked(s, order, rng):
-    """(sample, picture) drawn from the pool."""
+    """(sample, frame) drawn from the pool."""
     coming, left = decoded(s, order), len(order)
     pool, resident = [], collections.Counter()
     while left or pool:
@@ -204,7 +204,7 @@ def main():
         epoch = lambda: own_thread(pool_epoch(s, rng))
     else:
         epoch = lambda: pool_epoch(s, rng)
-    peer.measure(epoch, a, s.lengths, (imported, opened), pictures=lambda b: b["image"])
+    peer.measure(epoch, a, s.lengths, (imported, opened), imgs=lambda b: b["image"])
 
 
 try:

@@ -46,7 +46,7 @@ def main(cache):
         now, was = loader.stats(), begin["last"]
         return dict(frames_delivered=now["frames"] - was["frames"], frames_decoded=now["frames_decoded"] - was["frames_decoded"])
 
-    peer.measure(epoch, a, lengths, (imported, opened), pictures=(lambda b: b[wanted[0]]) if wanted else None, extra=counted)
+    peer.measure(epoch, a, lengths, (imported, opened), imgs=(lambda b: b[wanted[0]]) if wanted else None, extra=counted)
 
 
 folder = tempfile.mkdtemp(prefix="disk-cache-", dir=a.disk) if a.disk else ""

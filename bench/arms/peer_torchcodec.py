@@ -77,7 +77,7 @@ def main():
     g.manual_seed(a.seed)
     kw = dict(persistent_workers=True, prefetch_factor=4, worker_init_fn=lambda _: torch.set_num_threads(1)) if a.workers else {}
     loader = DataLoader(ds, batch_size=a.batch_size, shuffle=True, num_workers=a.workers, generator=g, collate_fn=default_collate, **kw)
-    peer.measure(lambda: ((b["index"].numpy(), b) for b in loader), a, s.lengths, (imported, opened), pictures=lambda b: b["image"])
+    peer.measure(lambda: ((b["index"].numpy(), b) for b in loader), a, s.lengths, (imported, opened), imgs=lambda b: b["image"])
 
 
 try:

@@ -49,9 +49,9 @@ def check(folder):
     with open(os.path.join(folder, "frames.json"), "w") as f:
         json.dump(dict(anchors=[1], ends=[4], slot={1: dict(own=1, before=0, after=2), 3: dict(own=3, before=2)}), f)
 
-    def verdict(window, *pictures):
+    def verdict(window, *frames):
         c = peer.Check(folder, window)
-        for p in pictures:
+        for p in frames:
             c.keep(np.array([7, 1]), np.stack([p * 0, p]))
         v = c.verdict()
         return v["frames_checked"], v["wrong_frames"]

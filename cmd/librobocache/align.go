@@ -51,7 +51,7 @@ func robocache_align(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *
 	})
 }
 
-// aligned copies what was aligned into memory for the client, and decodes the pictures that it names.
+// aligned copies what was aligned into memory for the client, and decodes the frames that it names.
 func (s *shared) aligned(ctx context, ans *answer, episode int, got *align.Aligned, imageSize []int) error {
 	rows := len(got.Times)
 	t, err := ans.add("times", robocache.Int64, []int{rows})
@@ -79,7 +79,7 @@ func (s *shared) aligned(ctx context, ans *answer, episode int, got *align.Align
 			}
 			copy(b, st.Data)
 		default:
-			if err := s.pictures(ctx, ans, episode, st, imageSize); err != nil {
+			if err := s.frames(ctx, ans, episode, st, imageSize); err != nil {
 				return robocache.At(err, robocache.Where{"stream": st.Key})
 			}
 		}
@@ -137,8 +137,8 @@ func (s *shared) alignedRagged(ctx context, ans *answer, episode int, st *align.
 	return nil
 }
 
-// pictures decodes the rows of a picture stream; a row without one (policy mask) is black.
-func (s *shared) pictures(ctx context, ans *answer, episode int, st *align.Stream, imageSize []int) error {
+// frames decodes the rows of a frame stream; a row without one (policy mask) is black.
+func (s *shared) frames(ctx context, ans *answer, episode int, st *align.Stream, imageSize []int) error {
 	cfg := loader.Config{Keys: []string{st.Key}, Episodes: []int{episode}, ImageSize: imageSize}
 	if f := s.Info().Feature(st.Key); f != nil {
 		cfg.DepthUnit = s.depthOf(f)

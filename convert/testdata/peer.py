@@ -36,7 +36,7 @@ else:
         t = json.loads(line)
         tasks[t["task_index"]] = t["task"]
 
-# The source's pictures: (file, ordinal) of each episode, by counting.
+# The source's images: (file, ordinal) of each episode, by counting.
 cameras = {}
 lengths = {e: len(r) for e, r in episodes.items()}
 for key, f in info["features"].items():
@@ -95,7 +95,7 @@ for e in sorted(episodes):
                 decoded[path] = frames(path)
             want = decoded[path][first + k].transpose(2, 0, 1).astype(np.float32) / 255
             d = float(np.abs(item[key].numpy() - want).max())
-            # The neighbours must be further away than the picture itself, or the test would not see a shift of one.
+            # The neighbours must be further away than the image itself, or the test would not see a shift of one.
             worst = max(worst, d)
             assert d <= 2.5 / 255, (key, e, k, d)
             pixels += 1
@@ -106,4 +106,4 @@ if not cameras:
 for key in ds.meta.stats:
     s = ds.meta.stats[key]
     assert set(s) >= {"min", "max", "mean", "std", "count", "q01", "q99"}, (key, list(s))
-print(f"LeRobot agrees: {checked} items, {pixels} pictures, largest pixel difference {worst * 255:.2f} levels, cameras {sorted(cameras)}")
+print(f"LeRobot agrees: {checked} items, {pixels} images, largest pixel difference {worst * 255:.2f} levels, cameras {sorted(cameras)}")

@@ -17,7 +17,7 @@ import (
 )
 
 var options = map[string]string{
-	"channel_order": "rgb (default) or bgr: what the pictures' channels are; cam_high=bgr,cam_low=rgb for some cameras",
+	"channel_order": "rgb (default) or bgr: what the images' channels are; cam_high=bgr,cam_low=rgb for some cameras",
 }
 
 func init() {

@@ -28,7 +28,7 @@ func open(t *testing.T, opt robocache.OpenOptions) *Dataset {
 	return d
 }
 
-// TestReal: both episodes equal h5py's reading; pictures end where their JPEG ends (A1 to A3).
+// TestReal: both episodes equal h5py's reading; images end where their JPEG ends (A1 to A3).
 func TestReal(t *testing.T) {
 	d := open(t, robocache.OpenOptions{})
 	info := d.Info()
@@ -67,12 +67,12 @@ func TestReal(t *testing.T) {
 				t.Error(e, key)
 			}
 		}
-		for cam, pictures := range o.JPEG {
+		for cam, images := range o.JPEG {
 			refs := make([]robocache.FrameRef, len(rows))
 			if err := d.Frames(t.Context(), "observation.images."+cam, rows, refs); err != nil {
 				t.Fatal(err)
 			}
-			for row, want := range pictures {
+			for row, want := range images {
 				var k int
 				json.Unmarshal([]byte(row), &k)
 				ref := &refs[k]
@@ -80,7 +80,7 @@ func TestReal(t *testing.T) {
 					t.Errorf("%d bytes, want %d", len(ref.Encoded), want.Length)
 				}
 				rgb := make([]byte, want.Shape[0]*want.Shape[1]*3)
-				if err := video.DecodePicture(ref, &video.Spec{}, rgb); err != nil {
+				if err := video.DecodeImage(ref, &video.Spec{}, rgb); err != nil {
 					t.Fatal(err)
 				}
 				if sum(rgb) != want.RGB {
@@ -100,7 +100,7 @@ func TestChannelOrder(t *testing.T) {
 			t.Fatal(err)
 		}
 		out := make([]byte, 320*240*3)
-		if err := video.DecodePicture(&ref[0], &video.Spec{}, out); err != nil {
+		if err := video.DecodeImage(&ref[0], &video.Spec{}, out); err != nil {
 			t.Fatal(err)
 		}
 		return out

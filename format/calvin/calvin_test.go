@@ -117,7 +117,7 @@ np.save(f"{D}/training/scene_info.npy", {"x": os.path}, allow_pickle=False) if F
 	}
 }
 
-// TestTactile: C2: six channels are two pictures, two depths two streams.
+// TestTactile: C2: six channels are two images, two depths two streams.
 func TestTactile(t *testing.T) {
 	d := open(t, made(t, `
 frame(9, 6); ids((9, 9))
@@ -244,7 +244,7 @@ np.save(f"{D}/training/lang_annotations/auto_lang_ann.npy", {"language": X()}, a
 	}
 }
 
-// TestLent: lent pictures are those of Frames, and what Frames gave stays when memory is lent again.
+// TestLent: lent images are those of Frames, and what Frames gave stays when memory is lent again.
 func TestLent(t *testing.T) {
 	d := open(t, made(t, `
 for n in range(6): frame(n, 7, save=np.savez if n % 2 else np.savez_compressed)
@@ -266,7 +266,7 @@ ids((0, 5))
 			}
 			for i := range a {
 				if !bytes.Equal(a[i].Raw.Pix, b[i].Raw.Pix) {
-					t.Errorf("%s: picture %d differs", f.Key, i)
+					t.Errorf("%s: image %d differs", f.Key, i)
 				}
 			}
 			done()
@@ -330,7 +330,7 @@ func TestWithoutRuns(t *testing.T) {
 		}
 		defer d.Close()
 		info := d.Info()
-		if info.Format != "calvin" || info.Episodes != 2 || d.Len(0) != 2 || len(info.Findings) == 0 || !strings.Contains(info.Findings[0].Mend, "fetch "+name) {
+		if info.Format != "calvin" || info.Episodes != 2 || d.Len(0) != 2 || len(info.Findings) == 0 || !strings.Contains(info.Findings[0].Hint, "fetch "+name) {
 			t.Errorf("%s: %+v", path, info)
 		}
 	}

@@ -6,7 +6,7 @@
 //	    order, both ends inclusive, those of training/ before those of validation/. With the option language=episodes they are the
 //	    annotated windows, in the annotations' order.
 //	C2  Each member of a frame is a stream under its own name: actions is "action", rel_actions is itself, the others stand behind
-//	    "observation.". Arrays of bytes with three channels are pictures, float32 arrays of two dimensions are depth in metres; the tactile
+//	    "observation.". Arrays of bytes with three channels are images, float32 arrays of two dimensions are depth in metres; the tactile
 //	    arrays hold two sensors side by side in their channels and are given as two streams, ".0" and ".1".
 //	C3  Every frame must have the types and shapes of the first one read; what differs, or is missing, is an error that names file and member.
 //	C4  A row's text is that of the annotation that covers it; where windows overlap, of the one that begins last. Rows without one have "".

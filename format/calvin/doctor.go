@@ -15,7 +15,7 @@ import (
 const maxFindings = 1000
 
 // Diagnose opens every frame: that it is there, has the arrays of the first one, and that its numbers are finite. With Decode it reads
-// the pictures too, and so checks each member's CRC.
+// the images too, and so checks each member's CRC.
 func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (out []robocache.Finding, err error) {
 	defer guard.Malformed("calvin diagnose", &err)
 	out = append(out, d.info.Findings...)
@@ -59,14 +59,14 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 }
 
 func frameFinding(err error, episode, row int, name string) robocache.Finding {
-	f := robocache.Finding{Severity: robocache.SeverityError, Code: "bad-frame", Where: robocache.Where{"episode": episode, "row": row, "file": name}, Message: err.Error(), Mend: "fetch the file again"}
+	f := robocache.Finding{Severity: robocache.SeverityError, Code: "bad-frame", Where: robocache.Where{"episode": episode, "row": row, "file": name}, Message: err.Error(), Hint: "fetch the file again"}
 	if errors.Is(err, robocache.ErrNotFound) {
 		f.Code, f.Message = "missing-file", "the frame is missing"
 	}
 	return f
 }
 
-func (d *Dataset) checkFrame(ctx context.Context, e episode, row int, pictures bool, notFinite map[string]int64) error {
+func (d *Dataset) checkFrame(ctx context.Context, e episode, row int, images bool, notFinite map[string]int64) error {
 	f, h, err := d.open(ctx, e, row, true)
 	if err != nil {
 		return err
@@ -77,7 +77,7 @@ func (d *Dataset) checkFrame(ctx context.Context, e episode, row int, pictures b
 	for i := range d.members {
 		m := &d.members[i]
 		if m.offset < 0 {
-			if pictures {
+			if images {
 				files, which = append(files, &f.dir.Files[f.files[i]]), append(which, i)
 			}
 			continue

@@ -22,7 +22,7 @@ type member struct {
 	bytes  int64
 	flat   bool // in C order and little-endian already
 	shared bool // several streams are made of it
-	offset int  // of a number's bytes in frame.numbers; -1 for pictures
+	offset int  // of a number's bytes in frame.numbers; -1 for images
 }
 
 // stream is a feature made of a member.
@@ -134,18 +134,18 @@ func (d *Dataset) addStreams(m *member, offset *int) {
 		f.StateDepth()
 		d.streams[f.Key] = &stream{feature: f, member: len(d.members), from: from}
 	}
-	picture := n >= 2 && m.shape[0] > 0 && m.shape[1] > 0
+	image := n >= 2 && m.shape[0] > 0 && m.shape[1] > 0
 	switch {
-	case picture && n == 3 && dt == robocache.Uint8 && (m.shape[2] == 3 || m.shape[2] == 1):
+	case image && n == 3 && dt == robocache.Uint8 && (m.shape[2] == 3 || m.shape[2] == 1):
 		add("", 0, m.shape[2])
-	case picture && n == 3 && dt == robocache.Uint8 && m.shape[2] > 0 && m.shape[2]%3 == 0:
+	case image && n == 3 && dt == robocache.Uint8 && m.shape[2] > 0 && m.shape[2]%3 == 0:
 		m.shared = m.shape[2] > 3
 		for c := 0; c < m.shape[2]; c += 3 {
 			add(fmt.Sprintf(".%d", c/3), c, 3)
 		}
-	case picture && n == 2 && (dt == robocache.Float32 || dt == robocache.Uint16):
+	case image && n == 2 && (dt == robocache.Float32 || dt == robocache.Uint16):
 		add("", 0, 1)
-	case picture && n == 3 && (dt == robocache.Float32 || dt == robocache.Uint16) && strings.HasPrefix(m.name, "depth"):
+	case image && n == 3 && (dt == robocache.Float32 || dt == robocache.Uint16) && strings.HasPrefix(m.name, "depth"):
 		m.shared = m.shape[2] > 1
 		for c := range m.shape[2] {
 			suffix := fmt.Sprintf(".%d", c)

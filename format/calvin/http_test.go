@@ -9,7 +9,7 @@ import (
 	"github.com/goatnote-inc/robocache/store/loopback"
 )
 
-// TestHTTP: over http the pictures are the same, and a frame costs a few requests.
+// TestHTTP: over http the images are the same, and a frame costs a few requests.
 func TestHTTP(t *testing.T) {
 	dir := realdata.Path(t, "calvin_like")
 	s, err := loopback.Serve(dir, loopback.Options{})
@@ -32,7 +32,7 @@ func TestHTTP(t *testing.T) {
 	}
 	for i := range rows {
 		if !bytes.Equal(a[i].Raw.Pix, b[i].Raw.Pix) {
-			t.Errorf("picture %d differs", i)
+			t.Errorf("image %d differs", i)
 		}
 	}
 	if n := s.Requests() - before; n > 5*int64(len(rows)) {

@@ -146,7 +146,7 @@ func (d *Dataset) listRuns(ctx context.Context) error {
 		}
 		if len(v) > 0 {
 			d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "missing-file", Where: robocache.Where{"file": at(split, idsName)},
-				Message: "the file is missing: each stretch of frame numbers without a hole is taken as a run, which may join recordings that follow each other", Mend: "fetch " + at(split, idsName) + ", which says where the runs begin and end"})
+				Message: "the file is missing: each stretch of frame numbers without a hole is taken as a run, which may join recordings that follow each other", Hint: "fetch " + at(split, idsName) + ", which says where the runs begin and end"})
 		}
 	}
 	return nil
@@ -237,7 +237,7 @@ func (d *Dataset) Episode(ctx context.Context, episode int) (robocache.Episode, 
 	return out, ctx.Err()
 }
 
-// Times gives the stamps of an episode's rows: all streams share them.
+// Times gives the timestamps of an episode's rows: all streams share them.
 func (d *Dataset) Times(ctx context.Context, episode int, key string) ([]int64, error) {
 	if err := d.checkEpisode(episode); err != nil {
 		return nil, err

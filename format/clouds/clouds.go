@@ -122,7 +122,7 @@ func peek(dir string) []os.DirEntry {
 	return list
 }
 
-// scan says whether a file is a scan, and gives its number or stamp.
+// scan says whether a file is a scan, and gives its number or timestamp.
 func (s source) scan(base string) (int64, bool) {
 	stem, ok := strings.CutSuffix(base, s.suffix)
 	if !ok || s.suffix == ".bin" && strings.HasSuffix(stem, ".pcd") {
@@ -185,7 +185,7 @@ func Open(ctx context.Context, uri, format string, opt robocache.OpenOptions) (*
 	return d, nil
 }
 
-// parentOf is the folder around a local one, where the stamps of its scans may lie; "" where there is none, or the store is none of this machine.
+// parentOf is the folder around a local one, where the timestamps of its scans may lie; "" where there is none, or the store is none of this machine.
 func parentOf(s store.Store) string {
 	local, ok := s.(*store.Local)
 	if !ok {
@@ -241,7 +241,7 @@ func openStore(ctx context.Context, s store.Store, format string, opt robocache.
 		}
 	}
 	d.width = len(columns)
-	if err := d.findStamps(ctx); err != nil {
+	if err := d.findTimestamps(ctx); err != nil {
 		return nil, err
 	}
 	names, err := json.Marshal(columns)

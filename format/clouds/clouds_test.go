@@ -115,7 +115,7 @@ func folder(t *testing.T, files map[string][]byte) string {
 }
 
 // TestStampsAndDamage: P2, P3, P4 and what a cut file is.
-func TestStampsAndDamage(t *testing.T) {
+func TestTimestampsAndDamage(t *testing.T) {
 	nan := float32(math.NaN())
 	inf := float32(math.Inf(-1))
 	dir := folder(t, map[string][]byte{
@@ -205,7 +205,7 @@ func TestDetected(t *testing.T) {
 }
 
 // TestBadStamps: a side file that lies is an error with its line.
-func TestBadStamps(t *testing.T) {
+func TestBadTimestamps(t *testing.T) {
 	for text, line := range map[string]string{"0.1\nx\n": "line 2", "0.2\n0.1\n": "line 2", "1e300\n2\n": "line 1", "NaN\n1\n": "line 1"} {
 		dir := folder(t, map[string][]byte{"velodyne/000000.bin": {}, "velodyne/000001.bin": {}, "times.txt": []byte(text)})
 		_, err := clouds.Open(t.Context(), dir, "kitti", robocache.OpenOptions{})
@@ -215,19 +215,19 @@ func TestBadStamps(t *testing.T) {
 	}
 }
 
-// TestShortStamps: scans behind the last stamp are left out, and that is said; an empty file says nothing.
-func TestShortStamps(t *testing.T) {
+// TestShortStamps: scans behind the last timestamp are left out, and that is said; an empty file says nothing.
+func TestShortTimestamps(t *testing.T) {
 	for _, c := range []struct {
 		names  []string
 		text   string
 		scans  int
 		code   string
-		second int64 // stamp of the last scan
+		second int64 // timestamp of the last scan
 	}{
-		{[]string{"000000", "000001", "000002"}, "0.5\n0.7\n", 2, "short-stamps", 700e6},
-		{[]string{"000000", "000002", "000003"}, "0.5\n0.6\n0.7\n", 2, "short-stamps", 700e6}, // by number
-		{[]string{"000010", "000011", "000012"}, "0.5\n0.7\n", 2, "short-stamps", 700e6},      // by place
-		{[]string{"000000", "000001"}, "\n", 2, "no-stamps", 100e6},
+		{[]string{"000000", "000001", "000002"}, "0.5\n0.7\n", 2, "short-timestamps", 700e6},
+		{[]string{"000000", "000002", "000003"}, "0.5\n0.6\n0.7\n", 2, "short-timestamps", 700e6}, // by number
+		{[]string{"000010", "000011", "000012"}, "0.5\n0.7\n", 2, "short-timestamps", 700e6},      // by place
+		{[]string{"000000", "000001"}, "\n", 2, "no-timestamps", 100e6},
 		{[]string{"000000", "000002"}, "0.5\n0.6\n0.7\n", 2, "", 700e6},
 	} {
 		files := map[string][]byte{"times.txt": []byte(c.text)}
@@ -251,19 +251,19 @@ func TestShortStamps(t *testing.T) {
 	}
 	files := map[string][]byte{"times.txt": []byte("1\n2\n3\n"), "velodyne/000010.bin": {}}
 	if _, err := clouds.Open(t.Context(), folder(t, files), "kitti", robocache.OpenOptions{}); !errors.Is(err, robocache.ErrMalformed) {
-		t.Errorf("more stamps than scans of other numbers: %v", err)
+		t.Errorf("more timestamps than scans of other numbers: %v", err)
 	}
 }
 
-// TestInsideKITTI: a raw drive's velodyne_points opens, and the folder of scans itself, with the stamps beside it.
+// TestInsideKITTI: a raw drive's velodyne_points opens, and the folder of scans itself, with the timestamps beside it.
 func TestInsideKITTI(t *testing.T) {
-	for _, c := range []struct{ scans, stamps, open string }{
+	for _, c := range []struct{ scans, timestamps, open string }{
 		{"velodyne_points/data", "velodyne_points/timestamps.txt", "velodyne_points"},
 		{"velodyne_points/data", "velodyne_points/timestamps.txt", "velodyne_points/data"},
 		{"sequences/00/velodyne", "sequences/00/times.txt", "sequences/00/velodyne"},
 		{"velodyne_points/data", "velodyne_points/timestamps.txt", ""},
 	} {
-		dir := folder(t, map[string][]byte{c.scans + "/0000000000.bin": make([]byte, 16), c.scans + "/0000000001.bin": make([]byte, 16), c.stamps: []byte("0.5\n0.7\n")})
+		dir := folder(t, map[string][]byte{c.scans + "/0000000000.bin": make([]byte, 16), c.scans + "/0000000001.bin": make([]byte, 16), c.timestamps: []byte("0.5\n0.7\n")})
 		d, err := robocache.Open(t.Context(), dir+"/"+c.open, robocache.OpenOptions{})
 		if err != nil {
 			t.Errorf("%s: %v", c.open, err)

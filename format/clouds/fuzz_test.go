@@ -10,7 +10,7 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// FuzzScans: any bytes as scans, as arrays and as stamps, under any name: clouds or a typed error, no panic, and memory in proportion (P5).
+// FuzzScans: any bytes as scans, as arrays and as timestamps, under any name: clouds or a typed error, no panic, and memory in proportion (P5).
 func FuzzScans(f *testing.F) {
 	f.Add("0000000001.bin", scan([4]float32{1, 2, 3, 4}), []byte("2011-09-26 13:02:25.951199337\n"))
 	f.Add("000001.bin", scan([4]float32{1, 2, 3, 4})[:15], []byte("0.1\n0.2\n"))
@@ -18,7 +18,7 @@ func FuzzScans(f *testing.F) {
 	f.Add("a_9.npy", npy("<f4", "False", "(2, 3)", make([]byte, 24)), []byte("1e9\n"))
 	f.Add("a_9.npy", npy(">f8", "True", "(1, 5)", make([]byte, 40)), []byte("NaN"))
 	f.Add("a_9.npy", npy("<f2", "False", "(1099511627776, 3)", nil), []byte("-1\n-1\n"))
-	f.Fuzz(func(t *testing.T, name string, b, stamps []byte) {
+	f.Fuzz(func(t *testing.T, name string, b, timestamps []byte) {
 		if _, err := store.CleanName("scans/" + name); err != nil || strings.Contains(name, ".txt") {
 			return
 		}
@@ -26,7 +26,7 @@ func FuzzScans(f *testing.F) {
 		m := store.NewMem("fuzzclouds")
 		defer m.Drop()
 		m.Put("scans/"+name, b)
-		m.Put("scans/times.txt", stamps)
+		m.Put("scans/times.txt", timestamps)
 		for _, format := range []string{"kitti", "nuscenes", "clouds"} {
 			d, err := clouds.OpenStore(t.Context(), m, format, robocache.OpenOptions{MemoryBudget: 1 << 20})
 			hostile.Typed(t, err)
@@ -43,8 +43,8 @@ func FuzzScans(f *testing.F) {
 			_, err = d.Diagnose(t.Context(), robocache.DiagnoseOptions{})
 			hostile.Typed(t, err)
 		}
-		if got := hostile.Allocated() - before; got > uint64(16<<20+200*(len(b)+len(stamps))) {
-			t.Errorf("%d bytes were allocated for %d", got, len(b)+len(stamps))
+		if got := hostile.Allocated() - before; got > uint64(16<<20+200*(len(b)+len(timestamps))) {
+			t.Errorf("%d bytes were allocated for %d", got, len(b)+len(timestamps))
 		}
 	})
 }

@@ -48,7 +48,7 @@ func (d *Dataset) Episode(ctx context.Context, episode int) (robocache.Episode, 
 	return robocache.Episode{Position: episode, Index: int64(episode), Length: d.Len(episode)}, ctx.Err()
 }
 
-// Times gives the stamps of an episode's scans.
+// Times gives the timestamps of an episode's scans.
 func (d *Dataset) Times(ctx context.Context, episode int, key string) ([]int64, error) {
 	if err := d.checkEpisode(episode); err != nil {
 		return nil, err
@@ -57,11 +57,11 @@ func (d *Dataset) Times(ctx context.Context, episode int, key string) ([]int64, 
 		return nil, noStream(key)
 	}
 	e := &d.eps[episode]
-	if e.stamps == nil && d.rate.Zero() {
+	if e.timestamps == nil && d.rate.Zero() {
 		return nil, robocache.NoClock("clouds", robocache.Where{"episode": episode}, "no timestamps.txt or times.txt lies beside the scans")
 	}
 	out := make([]int64, len(e.scans))
-	if copy(out, e.stamps); e.stamps == nil {
+	if copy(out, e.timestamps); e.timestamps == nil {
 		for i := range out {
 			out[i] = d.rate.Nanos(int64(i))
 		}
@@ -78,7 +78,7 @@ func (d *Dataset) Gather(_ context.Context, key string, _ []robocache.Row, _ []b
 	return d.refuse(key, "numeric", "GatherRagged reads it")
 }
 
-// Frames is refused: there are no pictures.
+// Frames is refused: there are no images.
 func (d *Dataset) Frames(_ context.Context, key string, _ []robocache.Row, _ []robocache.FrameRef) error {
 	return d.refuse(key, "image", "")
 }
@@ -239,7 +239,7 @@ func bad(b []byte, t robocache.DType) bool {
 	return binary.LittleEndian.Uint16(b)&0x7c00 == 0x7c00
 }
 
-// Diagnose reads every scan: sizes, points that are not finite, empty clouds, gaps and repeated stamps.
+// Diagnose reads every scan: sizes, points that are not finite, empty clouds, gaps and repeated timestamps.
 func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (out []robocache.Finding, err error) {
 	defer guard.Malformed("clouds diagnose", &err)
 	out = append(out, d.info.Findings...)
@@ -266,7 +266,7 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 			}
 			if err != nil {
 				if len(out) < 1000 {
-					out = append(out, robocache.Finding{Severity: robocache.SeverityError, Code: "bad-scan", Where: robocache.Where{"episode": e, "row": k, "file": s.name}, Message: err.Error(), Mend: "fetch the file again"})
+					out = append(out, robocache.Finding{Severity: robocache.SeverityError, Code: "bad-scan", Where: robocache.Where{"episode": e, "row": k, "file": s.name}, Message: err.Error(), Hint: "fetch the file again"})
 				}
 				continue
 			}
@@ -276,7 +276,7 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 			}
 			dropped += int64(counts[0] - finite(data, data, d.width*d.dtype.Size(), d.dtype))
 		}
-		if t := d.eps[e].stamps; t != nil {
+		if t := d.eps[e].timestamps; t != nil {
 			same := int64(0)
 			for k := 1; k < len(t); k++ {
 				if t[k] == t[k-1] {
@@ -284,7 +284,7 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 				}
 			}
 			if same > 0 {
-				out = append(out, robocache.Finding{Severity: robocache.SeverityWarning, Code: "duplicate-stamps", Where: robocache.Where{"episode": e}, Message: fmt.Sprintf("%d scans have the stamp of the one before", same), Count: same})
+				out = append(out, robocache.Finding{Severity: robocache.SeverityWarning, Code: "duplicate-timestamps", Where: robocache.Where{"episode": e}, Message: fmt.Sprintf("%d scans have the timestamp of the one before", same), Count: same})
 			}
 		}
 		if opt.Progress != nil {
@@ -292,7 +292,7 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 		}
 	}
 	if dropped > 0 {
-		out = append(out, robocache.Finding{Severity: robocache.SeverityWarning, Code: "not-finite", Where: robocache.Where{"stream": keyPoints}, Message: fmt.Sprintf("%d points have a NaN or infinite coordinate; they are left out", dropped), Count: dropped, Mend: "option not_finite=keep gives them"})
+		out = append(out, robocache.Finding{Severity: robocache.SeverityWarning, Code: "not-finite", Where: robocache.Where{"stream": keyPoints}, Message: fmt.Sprintf("%d points have a NaN or infinite coordinate; they are left out", dropped), Count: dropped, Hint: "option not_finite=keep gives them"})
 	}
 	if empty > 0 {
 		out = append(out, robocache.Finding{Severity: robocache.SeverityInfo, Code: "empty-clouds", Where: robocache.Where{"stream": keyPoints}, Message: fmt.Sprintf("%d scans have no points", empty), Count: empty})

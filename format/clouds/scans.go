@@ -19,9 +19,9 @@ import (
 
 // episode is a folder's or a log's scans.
 type episode struct {
-	name   string
-	scans  []scan
-	stamps []int64 // nil: by the rate
+	name       string
+	scans      []scan
+	timestamps []int64 // nil: by the rate
 }
 
 type scan struct {
@@ -31,7 +31,7 @@ type scan struct {
 	err    error // it is no file: what opening it says
 }
 
-const maxSide = 256 << 20 // of a file of stamps
+const maxSide = 256 << 20 // of a file of timestamps
 
 // list finds the scans.
 func (d *Dataset) list(ctx context.Context) error {
@@ -125,17 +125,17 @@ func (d *Dataset) header(ctx context.Context, s scan) (npy.Header, error) {
 }
 
 // findStamps settles the clock (P4).
-func (d *Dataset) findStamps(ctx context.Context) error {
+func (d *Dataset) findTimestamps(ctx context.Context) error {
 	missing := 0
 	for i := range d.eps {
 		e := &d.eps[i]
 		if d.src.name == "nuscenes" {
-			e.stamps = make([]int64, len(e.scans))
+			e.timestamps = make([]int64, len(e.scans))
 			for k, s := range e.scans {
 				if s.number > math.MaxInt64/1000 {
-					return robocache.At(malformed("a stamp of %d µs", s.number), robocache.Where{"file": s.name})
+					return robocache.At(malformed("a timestamp of %d µs", s.number), robocache.Where{"file": s.name})
 				}
-				e.stamps[k] = s.number * 1000
+				e.timestamps[k] = s.number * 1000
 			}
 			continue
 		}
@@ -145,7 +145,7 @@ func (d *Dataset) findStamps(ctx context.Context) error {
 		if err := d.sideFile(ctx, e); err != nil {
 			return err
 		}
-		if e.stamps == nil {
+		if e.timestamps == nil {
 			missing++
 		}
 	}
@@ -161,14 +161,14 @@ func (d *Dataset) findStamps(ctx context.Context) error {
 		return nil // whoever asks for time is told
 	}
 	d.rate = d.src.hz
-	d.info.Findings = append(d.info.Findings, robocache.Finding{Severity: robocache.SeverityInfo, Code: "no-stamps", Message: fmt.Sprintf("%d folders of scans have no timestamps.txt or times.txt: their rows are given at %s Hz", missing, d.rate), Count: int64(missing), Mend: "--rows-hz says another rate, in Python rows_hz="})
+	d.info.Findings = append(d.info.Findings, robocache.Finding{Severity: robocache.SeverityInfo, Code: "no-timestamps", Message: fmt.Sprintf("%d folders of scans have no timestamps.txt or times.txt: their rows are given at %s Hz", missing, d.rate), Count: int64(missing), Hint: "--rows-hz says another rate, in Python rows_hz="})
 	return nil
 }
 
-// sideFile reads the stamps beside a folder of scans.
+// sideFile reads the timestamps beside a folder of scans.
 func (d *Dataset) sideFile(ctx context.Context, e *episode) error {
 	for _, dir := range []string{e.name, path.Dir(e.name)} {
-		if err := d.sideFileIn(ctx, d.st, dir, e); err != nil || e.stamps != nil {
+		if err := d.sideFileIn(ctx, d.st, dir, e); err != nil || e.timestamps != nil {
 			return err
 		}
 		if dir == "." {
@@ -196,9 +196,9 @@ func (d *Dataset) sideFileIn(ctx context.Context, st store.Store, dir string, e 
 		if err != nil {
 			return err
 		}
-		stamps, err := parseStamps(string(b))
+		timestamps, err := parseTimestamps(string(b))
 		if err == nil {
-			err = d.pick(e, stamps, name)
+			err = d.pick(e, timestamps, name)
 		}
 		return robocache.At(err, robocache.Where{"file": name})
 	}
@@ -206,46 +206,46 @@ func (d *Dataset) sideFileIn(ctx context.Context, st store.Store, dir string, e 
 }
 
 // pick gives each scan its line: by its number where some scan's number has one, else by its place. Scans behind the last line are left out, with a
-// finding: at a rate they would stand at times that nobody recorded. A file without a stamp says nothing.
-func (d *Dataset) pick(e *episode, stamps []int64, name string) error {
-	if len(stamps) == 0 {
+// finding: at a rate they would stand at times that nobody recorded. A file without a timestamp says nothing.
+func (d *Dataset) pick(e *episode, timestamps []int64, name string) error {
+	if len(timestamps) == 0 {
 		return nil
 	}
-	scans := slices.DeleteFunc(slices.Clone(e.scans), func(s scan) bool { return s.number >= int64(len(stamps)) })
+	scans := slices.DeleteFunc(slices.Clone(e.scans), func(s scan) bool { return s.number >= int64(len(timestamps)) })
 	byNumber := len(scans) > 0
 	if !byNumber {
-		if len(stamps) > len(e.scans) {
-			return malformed("%d stamps for %d scans", len(stamps), len(e.scans))
+		if len(timestamps) > len(e.scans) {
+			return malformed("%d timestamps for %d scans", len(timestamps), len(e.scans))
 		}
-		scans = e.scans[:len(stamps)]
+		scans = e.scans[:len(timestamps)]
 	}
 	if left := len(e.scans) - len(scans); left > 0 {
-		d.info.Findings = append(d.info.Findings, robocache.Finding{Severity: robocache.SeverityWarning, Code: "short-stamps", Where: robocache.Where{"file": name}, Count: int64(left),
-			Message: fmt.Sprintf("%d stamps for %d scans: the %d scans without one are left out", len(stamps), len(e.scans), left), Mend: "fetch the file of stamps again; or give all scans one rate: --rows-hz 10, in Python rows_hz=10"})
+		d.info.Findings = append(d.info.Findings, robocache.Finding{Severity: robocache.SeverityWarning, Code: "short-timestamps", Where: robocache.Where{"file": name}, Count: int64(left),
+			Message: fmt.Sprintf("%d timestamps for %d scans: the %d scans without one are left out", len(timestamps), len(e.scans), left), Hint: "fetch the file of timestamps again; or give all scans one rate: --rows-hz 10, in Python rows_hz=10"})
 	}
-	out, err := stampsOf(stamps, scans, byNumber)
+	out, err := timestampsOf(timestamps, scans, byNumber)
 	if err == nil {
-		e.scans, e.stamps = scans, out
+		e.scans, e.timestamps = scans, out
 	}
 	return err
 }
 
-func stampsOf(stamps []int64, scans []scan, byNumber bool) ([]int64, error) {
+func timestampsOf(timestamps []int64, scans []scan, byNumber bool) ([]int64, error) {
 	out := make([]int64, len(scans))
 	for i, s := range scans {
 		at := i
 		if byNumber {
 			at = int(s.number)
 		}
-		if out[i] = stamps[at]; i > 0 && out[i] < out[i-1] {
-			return nil, robocache.At(malformed("the stamp is before that of the scan before"), robocache.Where{"line": at + 1})
+		if out[i] = timestamps[at]; i > 0 && out[i] < out[i-1] {
+			return nil, robocache.At(malformed("the timestamp is before that of the scan before"), robocache.Where{"line": at + 1})
 		}
 	}
 	return out, nil
 }
 
-// parseStamps reads a stamp a line: seconds, or a date and time with nanoseconds, as KITTI's raw recordings have.
-func parseStamps(s string) ([]int64, error) {
+// parseStamps reads a timestamp a line: seconds, or a date and time with nanoseconds, as KITTI's raw recordings have.
+func parseTimestamps(s string) ([]int64, error) {
 	var out []int64
 	line := 0
 	for text := range strings.Lines(s) {
@@ -263,7 +263,7 @@ func parseStamps(s string) ([]int64, error) {
 		}
 		f, err := strconv.ParseFloat(text, 64)
 		if err != nil || !(math.Abs(f) < 9e9) {
-			return nil, robocache.At(&robocache.Error{Class: robocache.ErrMalformed, Op: "clouds stamps", Want: "seconds, or a date and time", Got: strconv.Quote(text[:min(len(text), 80)])}, robocache.Where{"line": line})
+			return nil, robocache.At(&robocache.Error{Class: robocache.ErrMalformed, Op: "clouds timestamps", Want: "seconds, or a date and time", Got: strconv.Quote(text[:min(len(text), 80)])}, robocache.Where{"line": line})
 		}
 		whole, rest := math.Modf(f)
 		out = append(out, int64(whole)*1e9+int64(math.RoundToEven(rest*1e9)))

@@ -3,7 +3,7 @@
 // # Contract
 //
 //	F1  Info is whole: keys are unique, kinds, dtypes and shapes fit each other, Frames is the sum of all lengths, two openings say the same.
-//	F2  Times("") has Len stamps; streams of one Clock have the same stamps, in order; those of the episode's own clock have Times("").
+//	F2  Times("") has Len timestamps; streams of one Clock have the same timestamps, in order; those of the episode's own clock have Times("").
 //	F3  Gather, GatherRagged, Text, Frames and Valid give for rows in any order, with repetitions, what they give row by row.
 //	F4  What they give is the caller's: to write to it changes nothing.
 //	F5  A key, an episode or a row that is not there, and room of the wrong size, are errors with a class; nothing panics.

@@ -76,7 +76,7 @@ func (s *suite) read(ctx context.Context, f *robocache.Feature, rows []robocache
 	return out, nil
 }
 
-// frame is what a FrameRef says, as bytes; pictures that it holds must be whole.
+// frame is what a FrameRef says, as bytes; images that it holds must be whole.
 func frame(r *robocache.FrameRef, f *robocache.Feature) ([]byte, error) {
 	switch {
 	case r.Missing:
@@ -84,12 +84,12 @@ func frame(r *robocache.FrameRef, f *robocache.Feature) ([]byte, error) {
 	case r.Path != "":
 		return fmt.Appendf(nil, "%s %d", r.Path, r.Ordinal), nil
 	}
-	info, err := video.PictureSize(r)
+	info, err := video.ImageSize(r)
 	if err != nil {
 		return nil, err
 	}
 	if f.Height > 0 && (info.Height != f.Height || info.Width != f.Width) {
-		return nil, fmt.Errorf("a picture of %d×%d, declared %d×%d", info.Height, info.Width, f.Height, f.Width)
+		return nil, fmt.Errorf("an image of %d×%d, declared %d×%d", info.Height, info.Width, f.Height, f.Width)
 	}
 	if r.Raw == nil {
 		return slices.Clone(r.Encoded), nil

@@ -152,7 +152,7 @@ func (s *suite) times(e int) {
 		s.Fatalf("episode %d: times: %v", e, err)
 	}
 	if len(own) != s.ds.Len(e) {
-		s.Errorf("episode %d: %d stamps, %d rows", e, len(own), s.ds.Len(e))
+		s.Errorf("episode %d: %d timestamps, %d rows", e, len(own), s.ds.Len(e))
 	}
 	ep, err := s.ds.Episode(s.ctx, e)
 	if err != nil || ep.Length != s.ds.Len(e) || ep.Position != e {
@@ -168,10 +168,10 @@ func (s *suite) times(e int) {
 			continue
 		}
 		if !slices.IsSorted(t) {
-			s.Errorf("episode %d: stamps of %s go back", e, f.Key)
+			s.Errorf("episode %d: timestamps of %s go back", e, f.Key)
 		}
 		if have, ok := byClock[f.Clock]; ok && !slices.Equal(have, t) {
-			s.Errorf("episode %d: %s has other stamps (%d) than its clock %q (%d)", e, f.Key, len(t), f.Clock, len(have))
+			s.Errorf("episode %d: %s has other timestamps (%d) than its clock %q (%d)", e, f.Key, len(t), f.Clock, len(have))
 		}
 		byClock[f.Clock] = t
 		if len(t) > 0 {
@@ -179,7 +179,7 @@ func (s *suite) times(e int) {
 			again, _ := s.ds.Times(s.ctx, e, f.Key)
 			t[0]--
 			if !slices.Equal(again, t) {
-				s.Errorf("episode %d: stamps of %s are shared with the caller", e, f.Key)
+				s.Errorf("episode %d: timestamps of %s are shared with the caller", e, f.Key)
 			}
 		}
 	}

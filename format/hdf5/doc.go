@@ -6,11 +6,11 @@
 //	    episodes says which: "file", or the path of the group that holds the episodes.
 //	G2  An episode's length is that of its action or actions; where there is none, the length that most data sets share. Option length
 //	    names another data set.
-//	G3  Each data set with as many rows is a stream; its key is its path with dots. Pictures are found as in robomimic and ALOHA, a
+//	G3  Each data set with as many rows is a stream; its key is its path with dots. Images are found as in robomimic and ALOHA, a
 //	    compound is a stream a field. What is no stream is a finding of severity info that says why.
-//	    Of a file that is the episode, without actions and stamps, data sets of other lengths (above one row) are streams too: each length
-//	    is a clock, whose stamps are the rate's and which bounds no timeline.
+//	    Of a file that is the episode, without actions and timestamps, data sets of other lengths (above one row) are streams too: each length
+//	    is a clock, whose timestamps are the rate's and which bounds no timeline.
 //	    One with a row more than the actions (ManiSkill's obs and env_states) is a stream without that row, what the last action led to.
-//	G4  Stamps are those of option stamps (or a mapping's clock "stamps:<path>"), else of a data set timestamp or timestamps; else the
-//	    rate is OpenOptions.HZ or an attribute fps, hz, frequency or control_freq; else asking for stamps is ErrMisuse.
+//	G4  Timestamps are those of option timestamps (or a mapping's clock "timestamps:<path>"), else of a data set timestamp or timestamps; else the
+//	    rate is OpenOptions.HZ or an attribute fps, hz, frequency or control_freq; else asking for timestamps is ErrMisuse.
 package hdf5

@@ -17,11 +17,11 @@ import (
 )
 
 var options = map[string]string{
-	"episodes":      `"file": a file is an episode; a path ("data"): each group below it is. Default: found by the groups' names`,
-	"length":        "path of the data set, below the episode, whose rows are the episode's. Default: action or actions, else what most have",
-	"stamps":        "path of the data set, below the episode, that holds the rows' stamps",
-	"stamp_unit":    "unit of the stamps: s (default), ms, us, ns",
-	"channel_order": "rgb (default) or bgr: what the pictures' channels are; key=bgr for some streams",
+	"episodes":       `"file": a file is an episode; a path ("data"): each group below it is. Default: found by the groups' names`,
+	"length":         "path of the data set, below the episode, whose rows are the episode's. Default: action or actions, else what most have",
+	"timestamps":     "path of the data set, below the episode, that holds the rows' timestamps",
+	"timestamp_unit": "unit of the timestamps: s (default), ms, us, ns",
+	"channel_order":  "rgb (default) or bgr: what the images' channels are; key=bgr for some streams",
 }
 
 func init() {
@@ -67,8 +67,8 @@ func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, e
 // Dataset is an open file, or folder of files.
 type Dataset struct {
 	*h5set.Set
-	opt    map[string]string
-	stamps string
+	opt        map[string]string
+	timestamps string
 }
 
 var _ robocache.Dataset = (*Dataset)(nil)
@@ -89,26 +89,26 @@ func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (d *Datase
 	return d, nil
 }
 
-// units of stamps, in seconds.
+// units of timestamps, in seconds.
 var units = map[string]float64{"": 1, "s": 1, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 
-// clock finds what the options say of stamps.
+// clock finds what the options say of timestamps.
 func (d *Dataset) clock(opt robocache.OpenOptions) error {
-	unit := d.opt["stamp_unit"]
-	d.stamps = d.opt["stamps"]
-	if opt.Map != nil && d.stamps == "" {
+	unit := d.opt["timestamp_unit"]
+	d.timestamps = d.opt["timestamps"]
+	if opt.Map != nil && d.timestamps == "" {
 		for _, m := range opt.Map.Streams {
-			if path, ok := strings.CutPrefix(m.Clock, "stamps:"); ok {
-				if d.stamps != "" && d.stamps != path {
-					return &robocache.Error{Class: robocache.ErrUnsupported, Op: "hdf5", Msg: "a mapping with several clocks for one file", Want: "stamps:" + d.stamps, Got: m.Clock}
+			if path, ok := strings.CutPrefix(m.Clock, "timestamps:"); ok {
+				if d.timestamps != "" && d.timestamps != path {
+					return &robocache.Error{Class: robocache.ErrUnsupported, Op: "hdf5", Msg: "a mapping with several clocks for one file", Want: "timestamps:" + d.timestamps, Got: m.Clock}
 				}
-				d.stamps, unit = path, m.StampUnit
+				d.timestamps, unit = path, m.TimestampUnit
 			}
 		}
 	}
 	var ok bool
-	if d.StampUnit, ok = units[unit]; !ok {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "hdf5", Msg: "unit of stamps", Want: "s, ms, us or ns", Got: unit}
+	if d.TimestampUnit, ok = units[unit]; !ok {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "hdf5", Msg: "unit of timestamps", Want: "s, ms, us or ns", Got: unit}
 	}
 	return nil
 }
@@ -271,13 +271,13 @@ func (d *Dataset) groups(ctx context.Context, f *h5.File, root *h5.Object) ([]st
 	}
 }
 
-// measure finds an episode's length, stamps and task.
+// measure finds an episode's length, timestamps and task.
 func (d *Dataset) measure(ctx context.Context, e *h5set.Episode) error {
 	w, err := e.Walker(ctx)
 	if err != nil {
 		return err
 	}
-	e.Times = d.stamps
+	e.Times = d.timestamps
 	lengths := map[int64]int{}
 	first := map[int64]int{}
 	action := int64(-1)
@@ -302,7 +302,7 @@ func (d *Dataset) measure(ctx context.Context, e *h5set.Episode) error {
 		if path == d.opt["length"] || d.opt["length"] == "" && (path == "action" || path == "actions") {
 			action = rows
 		}
-		if base := path[strings.LastIndexByte(path, '/')+1:]; d.stamps == "" && d.Info_.FPS.Zero() && path == base && (base == "timestamp" || base == "timestamps") {
+		if base := path[strings.LastIndexByte(path, '/')+1:]; d.timestamps == "" && d.Info_.FPS.Zero() && path == base && (base == "timestamp" || base == "timestamps") {
 			if t, dims, ok := ds.Type.Numeric(); ok && len(dims) == 0 && (t == robocache.Float64 || t.Integer()) && len(ds.Shape) == 1 {
 				e.Times = path
 			}

@@ -98,7 +98,7 @@ with h5py.File('t.h5', 'w') as f:
 	}
 }
 
-// TestClocks: stamps of the file, in their unit; without any the rate is asked for by name (G4).
+// TestClocks: timestamps of the file, in their unit; without any the rate is asked for by name (G4).
 func TestClocks(t *testing.T) {
 	dir := write(t, `
 for k in range(2):
@@ -115,12 +115,12 @@ with h5py.File('run2.hdf5', 'w') as f:
 	if _, err := d.Times(t.Context(), 0, ""); !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "--rows-hz") {
 		t.Error(err)
 	}
-	d = open(t, dir, robocache.OpenOptions{Options: map[string]string{"stamps": "t_us", "stamp_unit": "us"}})
+	d = open(t, dir, robocache.OpenOptions{Options: map[string]string{"timestamps": "t_us", "timestamp_unit": "us"}})
 	ts, err := d.Times(t.Context(), 1, "q")
 	if err != nil || ts[0] != 10_000 || ts[2] != 35_000 {
 		t.Error(ts, err)
 	}
-	d = open(t, dir, robocache.OpenOptions{Map: &robocache.Mapping{Streams: map[string]robocache.StreamMapping{"q": {From: []string{"q"}, Clock: "stamps:t_us", StampUnit: "ms"}}}})
+	d = open(t, dir, robocache.OpenOptions{Map: &robocache.Mapping{Streams: map[string]robocache.StreamMapping{"q": {From: []string{"q"}, Clock: "timestamps:t_us", TimestampUnit: "ms"}}}})
 	if ts, err = d.Times(t.Context(), 1, ""); err != nil || ts[2] != 35_000_000 {
 		t.Error(ts, err)
 	}
@@ -135,7 +135,7 @@ with h5py.File('run2.hdf5', 'w') as f:
 	}
 }
 
-// TestEncoded: pictures as rows of bytes of varying length, with and without padding (G3).
+// TestEncoded: images as rows of bytes of varying length, with and without padding (G3).
 func TestEncoded(t *testing.T) {
 	dir := write(t, `
 def enc(k, kind):
@@ -215,7 +215,7 @@ with open('t.h5', 'r+b') as f:
 }
 
 // TestCrowded: streams whose chunks do not lie in memory together are decoded for every row that is read of each in turn, and doctor says so, with
-// the budget that mends it.
+// the budget that fits it.
 func TestCrowded(t *testing.T) {
 	dir := write(t, `
 rng = np.random.default_rng(0)
@@ -238,7 +238,7 @@ with h5py.File('t.h5', 'w') as f:
 		for _, f := range found {
 			if f.Code == "chunks-above-memory" {
 				n++
-				if !strings.Contains(f.Mend, "3 MiB") {
+				if !strings.Contains(f.Hint, "3 MiB") {
 					t.Error(f)
 				}
 			}

@@ -62,7 +62,7 @@ func TestOtherLengths(t *testing.T) {
 				t.Errorf("%s: %s of %d rows has the clock %q", file, key, n, f.Clock)
 			}
 			if _, err := d.Times(t.Context(), 0, key); err == nil {
-				t.Error("stamps out of nothing")
+				t.Error("timestamps out of nothing")
 			}
 			seen++
 		}

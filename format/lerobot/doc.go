@@ -9,11 +9,11 @@
 //	    does: an integer that does not fit is an error, a float64 is rounded to float32.
 //	L4  A row group is decoded a column at a time, once, into a cache that holds at most the memory budget. Before its first use the rows'
 //	    episode_index and index are compared with the metadata: rows in another order are found again or refused, never served as others.
-//	L5  Frames counts pictures: row k of an episode is picture S + k of its file. Timestamps are consulted only where a file
-//	    holds another number of pictures than rows, and then to find where episodes start.
+//	L5  Frames counts frames: row k of an episode is frame S + k of its file. Timestamps are consulted only where a file
+//	    holds another number of frames than rows, and then to find where episodes start.
 //	L6  What deviates from the format and still has one meaning is served, with a Finding in Info. What has none is a typed error
 //	    that names file, row group, column, row or episode.
 //	L7  No panic leaves the package. Declared sizes are checked against the budget before memory is taken.
-//	L8  Times gives row/fps, to the nanosecond, for a stored stamp that is row/fps rounded to float32, and every other stamp as it is stored. Gather gives
+//	L8  Times gives row/fps, to the nanosecond, for a stored timestamp that is row/fps rounded to float32, and every other timestamp as it is stored. Gather gives
 //	    what is stored.
 package lerobot

@@ -95,9 +95,9 @@ func (doc *doctor) add(key string, f robocache.Finding) {
 }
 
 // found records a fault; the same code in the same file and stream is counted, and keeps the words of the first.
-func (doc *doctor) found(sev robocache.Severity, code string, where robocache.Where, mend, format string, a ...any) {
+func (doc *doctor) found(sev robocache.Severity, code string, where robocache.Where, hint, format string, a ...any) {
 	key := fmt.Sprint(code, "\x00", where["file"], "\x00", where["stream"], "\x00", where["column"])
-	doc.add(key, robocache.Finding{Severity: sev, Code: code, Where: where, Message: fmt.Sprintf(format, a...), Mend: mend, Count: 1})
+	doc.add(key, robocache.Finding{Severity: sev, Code: code, Where: where, Message: fmt.Sprintf(format, a...), Hint: hint, Count: 1})
 }
 
 // unreadable turns a reader's error into a finding; the end of the context is an error.
@@ -112,14 +112,14 @@ func (doc *doctor) unreadable(ctx context.Context, err error, where robocache.Wh
 	case errors.Is(err, robocache.ErrTemporary):
 		return err
 	}
-	f := robocache.Finding{Severity: robocache.SeverityError, Code: code, Where: robocache.Where{}, Message: err.Error(), Mend: "fetch or write the file again", Count: 1}
+	f := robocache.Finding{Severity: robocache.SeverityError, Code: code, Where: robocache.Where{}, Message: err.Error(), Hint: "fetch or write the file again", Count: 1}
 	var e *robocache.Error
 	if errors.As(err, &e) {
 		for k, v := range e.Where {
 			f.Where[k] = v
 		}
 		if e.Hint != "" {
-			f.Mend = e.Hint
+			f.Hint = e.Hint
 		}
 	}
 	// The same rows fail for every stream: one finding, with the first.

@@ -36,7 +36,7 @@ func (doc *doctor) statistics(ctx context.Context) error {
 			continue
 		}
 		if left > 0 {
-			doc.add("not-finite\x00"+f.Key, robocache.Finding{Severity: robocache.SeverityError, Code: "not-finite", Where: robocache.Where{"stream": f.Key}, Count: left, Message: "values that are NaN or infinite", Mend: "mend or drop the rows"})
+			doc.add("not-finite\x00"+f.Key, robocache.Finding{Severity: robocache.SeverityError, Code: "not-finite", Where: robocache.Where{"stream": f.Key}, Count: left, Message: "values that are NaN or infinite", Hint: "fix or drop the rows"})
 		}
 		if s := said[f.Key]; s != nil && have != nil && doc.chosen == nil && len(doc.bad) == 0 {
 			doc.compare(f, s, have)
@@ -82,10 +82,10 @@ func (doc *doctor) blocks(f *robocache.Feature) stats.Blocks {
 
 // compare allows what float32 arithmetic and a histogram of 5,000 bins cost, and no more.
 func (doc *doctor) compare(f *robocache.Feature, said, have *robocache.FeatureStats) {
-	const mend = "'robocache stats --write' writes exact ones"
+	const hint = "'robocache stats --write' writes exact ones"
 	where := robocache.Where{"file": "meta/stats", "stream": f.Key}
 	if said.Count > 0 && said.Count != have.Count {
-		doc.found(robocache.SeverityWarning, "stats-count", where, mend, "statistics of %d rows, there are %d", said.Count, have.Count)
+		doc.found(robocache.SeverityWarning, "stats-count", where, hint, "statistics of %d rows, there are %d", said.Count, have.Count)
 	}
 	for _, name := range []string{"min", "max", "mean", "std", "q01", "q10", "q50", "q90", "q99"} {
 		a, b := stats.Vector(said, name), stats.Vector(have, name)
@@ -93,7 +93,7 @@ func (doc *doctor) compare(f *robocache.Feature, said, have *robocache.FeatureSt
 			continue
 		}
 		if len(a) != len(b) {
-			doc.found(robocache.SeverityWarning, "stats-shape", where, mend, "%s has %d numbers, expected %d", name, len(a), len(b))
+			doc.found(robocache.SeverityWarning, "stats-shape", where, hint, "%s has %d numbers, expected %d", name, len(a), len(b))
 			continue
 		}
 		for c := range a {
@@ -108,7 +108,7 @@ func (doc *doctor) compare(f *robocache.Feature, said, have *robocache.FeatureSt
 			}
 			if diff := math.Abs(a[c] - b[c]); diff > allowed || math.IsNaN(diff) {
 				w := robocache.Where{"file": "meta/stats", "stream": f.Key, "index": c}
-				doc.found(robocache.SeverityWarning, "stats-wrong", w, mend, "%s is said to be %.6g, a recount gives %.6g", name, a[c], b[c])
+				doc.found(robocache.SeverityWarning, "stats-wrong", w, hint, "%s is said to be %.6g, a recount gives %.6g", name, a[c], b[c])
 			}
 		}
 	}

@@ -140,7 +140,7 @@ func (doc *doctor) group(ctx context.Context, f *tableFile, file int32, g int, c
 	if err != nil {
 		return err
 	}
-	stamps, err := doc.stamps(ctx, f, file, g)
+	timestamps, err := doc.timestamps(ctx, f, file, g)
 	if err != nil {
 		return err
 	}
@@ -171,11 +171,11 @@ func (doc *doctor) group(ctx context.Context, f *tableFile, file int32, g int, c
 		}
 		if task != nil {
 			if _, ok := d.taskText[task[r]]; !ok {
-				doc.found(robocache.SeverityError, "task-index", where("task_index", r), "add the task, or mend the number", "task_index %d has no text", task[r])
+				doc.found(robocache.SeverityError, "task-index", where("task_index", r), "add the task, or fix the number", "task_index %d has no text", task[r])
 			}
 		}
-		if stamps != nil {
-			doc.stamp(stamps[r], k, e, c, func() robocache.Where {
+		if timestamps != nil {
+			doc.timestamp(timestamps[r], k, e, c, func() robocache.Where {
 				w := where("timestamp", r)
 				w["episode"] = d.eps.id(e)
 				return w
@@ -185,8 +185,8 @@ func (doc *doctor) group(ctx context.Context, f *tableFile, file int32, g int, c
 	return nil
 }
 
-// stamps reads the timestamp column as float64 seconds; nil where there is none.
-func (doc *doctor) stamps(ctx context.Context, f *tableFile, file int32, g int) ([]float64, error) {
+// timestamps reads the timestamp column as float64 seconds; nil where there is none.
+func (doc *doctor) timestamps(ctx context.Context, f *tableFile, file int32, g int) ([]float64, error) {
 	leaf := f.pq.Column("timestamp")
 	if leaf == nil || leaf.Group() || leaf.MaxRep > 0 {
 		return nil, nil
@@ -210,10 +210,10 @@ func (doc *doctor) stamps(ctx context.Context, f *tableFile, file int32, g int) 
 	return nil, robocache.At(err, robocache.Where{"file": f.name, "row_group": g, "column": "timestamp"})
 }
 
-// stamp checks one row's time: finite, increasing, on the grid of the frame rate from 0.
-func (doc *doctor) stamp(t float64, k int64, e int, c *tableCheck, where func() robocache.Where) {
+// timestamp checks one row's time: finite, increasing, on the grid of the frame rate from 0.
+func (doc *doctor) timestamp(t float64, k int64, e int, c *tableCheck, where func() robocache.Where) {
 	if math.IsNaN(t) || math.IsInf(t, 0) {
-		doc.found(robocache.SeverityError, "timestamp-not-finite", where(), "mend the stamp, or drop the row", "timestamp is %v", t)
+		doc.found(robocache.SeverityError, "timestamp-not-finite", where(), "fix the timestamp, or drop the row", "timestamp is %v", t)
 		return
 	}
 	fps := doc.d.info.FPS
@@ -222,19 +222,19 @@ func (doc *doctor) stamp(t float64, k int64, e int, c *tableCheck, where func() 
 	c.last[e] = t
 	if k == 0 {
 		if math.Abs(t) > tolerance(t) {
-			doc.found(robocache.SeverityWarning, "timestamp-offset", where(), "'robocache convert' writes stamps from 0", "stamps start at %.6g s, not at 0: readers that look up pictures by time are off by %.3g frames", t, t/step)
+			doc.found(robocache.SeverityWarning, "timestamp-offset", where(), "'robocache convert' writes timestamps from 0", "timestamps start at %.6g s, not at 0: readers that look up frames by time are off by %.3g frames", t, t/step)
 		}
 		return
 	}
 	switch d := t - before; {
 	case d < 0:
-		doc.found(robocache.SeverityError, "timestamp-order", where(), "sort the rows, or mend the stamps", "time goes back from %.9g to %.9g s", before, t)
+		doc.found(robocache.SeverityError, "timestamp-order", where(), "sort the rows, or fix the timestamps", "time goes back from %.9g to %.9g s", before, t)
 	case d == 0:
-		doc.found(robocache.SeverityWarning, "timestamp-repeated", where(), "drop the row, or mend the stamp", "time stands still at %.9g s", t)
+		doc.found(robocache.SeverityWarning, "timestamp-repeated", where(), "drop the row, or fix the timestamp", "time stands still at %.9g s", t)
 	case d > 1.5*step:
 		doc.found(robocache.SeverityWarning, "timestamp-gap", where(), "frames may be lost: compare with the recording", "a step of %.4g s, %.3g frames", d, d/step)
 	case math.Abs(d-step) > 2*tolerance(t):
-		doc.found(robocache.SeverityWarning, "timestamp-grid", where(), "'robocache convert' writes stamps on the grid, and keeps the recorded ones", "a step of %.6g s where 1/fps is %.6g", d, step)
+		doc.found(robocache.SeverityWarning, "timestamp-grid", where(), "'robocache convert' writes timestamps on the grid, and keeps the recorded ones", "a step of %.6g s where 1/fps is %.6g", d, step)
 	}
 }
 

@@ -36,7 +36,7 @@ func pick(found []robocache.Finding, code string) *robocache.Finding {
 	return nil
 }
 
-// A clean set has no finding, also when every picture is decoded.
+// A clean set has no finding, also when every frame is decoded.
 func TestDoctorFindsNothingOnCleanSets(t *testing.T) {
 	for _, name := range []string{"g1_v21", "g1_v30_exact", "g1_h264_v30"} {
 		for _, f := range diagnose(t, realdata.Path(t, name), robocache.DiagnoseOptions{Decode: name == "g1_h264_v30"}) {
@@ -99,7 +99,7 @@ func TestDoctorFindsWhatWasAltered(t *testing.T) {
 				return
 			}
 			for _, f := range found {
-				if strings.HasPrefix(e.Name(), f.Code) && f.Severity != robocache.SeverityInfo && f.Mend != "" && len(f.Where) > 0 {
+				if strings.HasPrefix(e.Name(), f.Code) && f.Severity != robocache.SeverityInfo && f.Hint != "" && len(f.Where) > 0 {
 					return
 				}
 			}

@@ -40,7 +40,7 @@ func (doc *doctor) videos(ctx context.Context) error {
 	return nil
 }
 
-// episodesOf lists the episodes of a video file in the order of their pictures.
+// episodesOf lists the episodes of a video file in the order of their frames.
 func (c *camera) episodesOf(file int32) []int32 {
 	if c.cols == nil {
 		return []int32{file}
@@ -89,11 +89,11 @@ func (doc *doctor) claims(f *robocache.Feature, l *camFile, ix *video.Index) {
 			if is == "" {
 				is = entry.FourCC
 			}
-			doc.found(robocache.SeverityWarning, "codec-lies", where, "mend video.codec in info.json: 'robocache convert' does", "info.json says %s, the file is %s", said, is)
+			doc.found(robocache.SeverityWarning, "codec-lies", where, "fix video.codec in info.json: 'robocache convert' does", "info.json says %s, the file is %s", said, is)
 		}
 	}
 	if f.Height > 0 && (f.Height != entry.Height || f.Width != entry.Width) {
-		doc.found(robocache.SeverityWarning, "size-lies", where, "mend the shape in info.json", "info.json says %d×%d (height × width), the file is %d×%d", f.Height, f.Width, entry.Height, entry.Width)
+		doc.found(robocache.SeverityWarning, "size-lies", where, "fix the shape in info.json", "info.json says %d×%d (height × width), the file is %d×%d", f.Height, f.Width, entry.Height, entry.Width)
 	}
 	if entry.Rotation != 0 {
 		doc.found(robocache.SeverityInfo, "rotated", where, "", "the file asks to be shown turned by %d degrees", entry.Rotation)
@@ -106,19 +106,19 @@ func (doc *doctor) claims(f *robocache.Feature, l *camFile, ix *video.Index) {
 		slices.Sort(steps)
 		fps := float64(ix.Timescale()) / float64(max(1, steps[len(steps)/2]))
 		if want := doc.d.info.FPS.Float(); math.Abs(fps-want) > 0.01*want {
-			doc.found(robocache.SeverityWarning, "fps-lies", where, "mend fps in info.json, or resample", "info.json says %.6g pictures a second, the file has %.6g", want, fps)
+			doc.found(robocache.SeverityWarning, "fps-lies", where, "fix fps in info.json, or resample", "info.json says %.6g frames a second, the file has %.6g", want, fps)
 		}
 	}
 }
 
-// drift compares the time at which each picture is shown with the time at which the format says to look for it.
+// drift compares the time at which each frame is shown with the time at which the format says to look for it.
 func (doc *doctor) drift(f *robocache.Feature, c *camera, l *camFile, ix *video.Index) {
 	d := doc.d
 	scale := 1 / float64(ix.Timescale())
 	step := 1 / d.info.FPS.Float()
 	var largest float64
 	var off, wrong, all int64
-	var before float64 // error of the last picture of the episode before
+	var before float64 // error of the last frame of the episode before
 	where := robocache.Where{"file": l.path, "stream": f.Key}
 	for i, e := range l.episodes {
 		id := d.eps.id(int(e))
@@ -131,7 +131,7 @@ func (doc *doctor) drift(f *robocache.Feature, c *camera, l *camFile, ix *video.
 			from = c.cols.from[e]
 			if to := c.cols.to; to != nil && math.Abs(to[e]-from-float64(length)*step) > 0.5*step {
 				w := robocache.Where{"file": "meta/episodes", "column": "videos/" + f.Key + "/to_timestamp", "episode": id}
-				doc.found(robocache.SeverityWarning, "to-timestamp", w, "'robocache convert' writes both ends by the pictures", "to − from is %.6g s, %d rows last %.6g", to[e]-from, length, float64(length)*step)
+				doc.found(robocache.SeverityWarning, "to-timestamp", w, "'robocache convert' writes both ends by the frames", "to − from is %.6g s, %d rows last %.6g", to[e]-from, length, float64(length)*step)
 			}
 		}
 		first, span := int(l.first[i]), int(l.span[i])
@@ -151,7 +151,7 @@ func (doc *doctor) drift(f *robocache.Feature, c *camera, l *camFile, ix *video.
 			}
 			if k == 0 && i > 0 && math.Abs(diff-before) > 0.5*step {
 				w := robocache.Where{"file": l.path, "stream": f.Key, "episode": id}
-				doc.found(robocache.SeverityError, "boundary-jump", w, "compare the first pictures of the episode with its rows; record or convert it again", "at the start of the episode time jumps by %.3g frames: pictures may belong to the episode before", (diff-before)/step)
+				doc.found(robocache.SeverityError, "boundary-jump", w, "compare the first frames of the episode with its rows; record or convert it again", "at the start of the episode time jumps by %.3g frames: frames may belong to the episode before", (diff-before)/step)
 			}
 			before = diff
 		}
@@ -164,18 +164,18 @@ func (doc *doctor) drift(f *robocache.Feature, c *camera, l *camFile, ix *video.
 		sev, count = robocache.SeverityError, wrong
 	}
 	doc.add("timestamp-drift\x00"+l.path, robocache.Finding{Severity: sev, Code: "timestamp-drift", Where: where, Count: count,
-		Message: fmt.Sprintf("pictures are shown up to %.3f ms (%.2f frames) from where the metadata says; %d of %d are more than 0.1 ms off, and for %d a lookup by time gives another picture", 1e3*largest, largest/step, off, all, wrong),
-		Mend:    "read it by ordinal, as robocache does; 'robocache convert' joins the videos without drift"})
+		Message: fmt.Sprintf("frames are shown up to %.3f ms (%.2f frames) from where the metadata says; %d of %d are more than 0.1 ms off, and for %d a lookup by time gives another frame", 1e3*largest, largest/step, off, all, wrong),
+		Hint:    "read it by ordinal, as robocache does; 'robocache convert' joins the videos without drift"})
 }
 
-// decode decodes every picture; a group that fails is a finding, and the others go on.
+// decode decodes every frame; a group that fails is a finding, and the others go on.
 func (doc *doctor) decode(ctx context.Context, f *robocache.Feature, file *video.File, pool *video.Pool) error {
 	all := make([]int, file.Index.NumFrames())
 	for i := range all {
 		all[i] = i
 	}
 	for _, g := range video.Plan(file.Index, all) {
-		err := pool.Decode(ctx, file, g, func(int, video.Picture) error { return nil })
+		err := pool.Decode(ctx, file, g, func(int, video.Frame) error { return nil })
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}

@@ -65,7 +65,7 @@ func (d *Dataset) readEpisodesV3(ctx context.Context) error {
 		return inEpisodesFile(err, names, starts)
 	}
 	if perm != nil {
-		d.find(warn("episodes-unsorted", "meta/episodes", "episodes are not in the order of episode_index: readers that look up by row show wrong pictures", "sort the rows"))
+		d.find(warn("episodes-unsorted", "meta/episodes", "episodes are not in the order of episode_index: readers that look up by row show wrong frames", "sort the rows"))
 	}
 	if !want["data/file_index"].seen && total > 0 {
 		d.find(warn("episodes-columns", "meta/episodes", "data/chunk_index and data/file_index are missing: taken from other columns", "write the episodes table anew"))

@@ -54,7 +54,7 @@ func (d *Dataset) describe(ctx context.Context) error {
 		r := &d.raw.features[i]
 		f, err := feature(r)
 		if err != nil {
-			d.find(robocache.Finding{Severity: dropped(f.Kind, r.key), Code: "feature-dropped", Where: robocache.Where{"file": infoPath, "pointer": "/features/" + escapePointer(r.key)}, Message: err.Error(), Mend: "declare one of the format's types", NotDelivered: r.key})
+			d.find(robocache.Finding{Severity: dropped(f.Kind, r.key), Code: "feature-dropped", Where: robocache.Where{"file": infoPath, "pointer": "/features/" + escapePointer(r.key)}, Message: err.Error(), Hint: "declare one of the format's types", NotDelivered: r.key})
 			continue
 		}
 		switch {
@@ -135,7 +135,7 @@ func dropped(kind robocache.Kind, key string) robocache.Severity {
 
 func (d *Dataset) drop(f *robocache.Feature, why string) {
 	d.find(robocache.Finding{Severity: dropped(f.Kind, f.Key), Code: "feature-dropped", Where: robocache.Where{"file": infoPath, "pointer": "/features/" + escapePointer(f.Key)},
-		Message: "feature " + f.Key + " is declared, but " + why + ": it is left out", Mend: "remove it from info.json, or fetch what is missing", NotDelivered: f.Key})
+		Message: "feature " + f.Key + " is declared, but " + why + ": it is left out", Hint: "remove it from info.json, or fetch what is missing", NotDelivered: f.Key})
 }
 
 func (d *Dataset) add(f robocache.Feature, src source) {
@@ -147,7 +147,7 @@ func (d *Dataset) add(f robocache.Feature, src source) {
 
 // undeclared takes in a column that info.json does not name, where its type is plain.
 func (d *Dataset) undeclared(top *pq.Node) {
-	finding := robocache.Finding{Severity: robocache.SeverityWarning, Code: "undeclared-column", Where: robocache.Where{"file": infoPath, "column": top.Name}, Message: "the data has a column that info.json does not declare: " + top.Name, Mend: "declare it, or remove the column: LeRobot refuses to open such a set"}
+	finding := robocache.Finding{Severity: robocache.SeverityWarning, Code: "undeclared-column", Where: robocache.Where{"file": infoPath, "column": top.Name}, Message: "the data has a column that info.json does not declare: " + top.Name, Hint: "declare it, or remove the column: LeRobot refuses to open such a set"}
 	f := robocache.Feature{Key: top.Name, Kind: robocache.KindNumeric, Shape: []int{1}, Default: isDefault(top.Name)}
 	if !top.Group() && top.MaxRep == 0 {
 		f.DType = storedType(top)
@@ -205,7 +205,7 @@ func (d *Dataset) probeData(ctx context.Context) error {
 		return err
 	}
 	if found > 0 && d.raw.dataPath != "" && best[0] != d.raw.dataPath {
-		d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "path-template", Where: robocache.Where{"file": infoPath, "pointer": "/data_path"}, Message: fmt.Sprintf("data_path %q does not name the files; %q does", d.raw.dataPath, best[0]), Mend: "write the template that fits"})
+		d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "path-template", Where: robocache.Where{"file": infoPath, "pointer": "/data_path"}, Message: fmt.Sprintf("data_path %q does not name the files; %q does", d.raw.dataPath, best[0]), Hint: "write the template that fits"})
 	}
 	d.paths.data = best
 	return nil
@@ -225,7 +225,7 @@ func feature(r *declared) (robocache.Feature, error) {
 	switch r.DType {
 	case "video", "image":
 		f.Kind, f.DType = robocache.Kind(r.DType), robocache.Uint8
-		f.Height, f.Width, f.Channels = pictureSize(r)
+		f.Height, f.Width, f.Channels = frameSize(r)
 		if f.Codec = r.str("video.codec"); f.Codec == "" {
 			f.Codec = r.str("codec")
 		}
@@ -235,7 +235,7 @@ func feature(r *declared) (robocache.Feature, error) {
 		if r.flag("is_depth_map") || r.flag("video.is_depth_map") {
 			f.DType, f.Depth = robocache.Uint16, depth(r)
 			if f.Kind == robocache.KindImage && r.str("depth_unit") == "m" {
-				f.DType = robocache.Float32 // so the reference infers the unit from the pictures: floats are metres
+				f.DType = robocache.Float32 // so the reference infers the unit from the frames: floats are metres
 			}
 			f.StateDepth()
 		}
@@ -298,8 +298,8 @@ func depth(r *declared) *robocache.Depth {
 	return d
 }
 
-// pictureSize reads height, width and channels: only names say which is which. Without them the smallest end is taken for channels.
-func pictureSize(r *declared) (h, w, c int) {
+// frameSize reads height, width and channels: only names say which is which. Without them the smallest end is taken for channels.
+func frameSize(r *declared) (h, w, c int) {
 	s := r.shape
 	if len(s) == 2 {
 		return s[0], s[1], 1

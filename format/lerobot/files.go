@@ -36,16 +36,16 @@ func (d *Dataset) MemoryBytes() int64 {
 	return n + int64(4*cap(d.tab.byFile.episodes)+4*cap(d.tab.byFile.first))
 }
 
-// EpisodeVideo says where an episode's pictures of one camera lie.
+// EpisodeVideo says where an episode's frames of one camera lie.
 type EpisodeVideo struct {
 	Path     string
 	From, To float64 // seconds, as declared; NaN where nothing is declared (v2 always)
-	First    int     // ordinal of the first picture
-	Pictures int     // rows from the first on that have a picture
-	Exact    bool    // the file has as many pictures as its episodes have rows
+	First    int     // ordinal of the first frame
+	Images   int     // rows from the first on that have a frame
+	Exact    bool    // the file has as many frames as its episodes have rows
 }
 
-// EpisodeVideo lays the episode's file out and says which pictures are its own.
+// EpisodeVideo lays the episode's file out and says which frames are its own.
 func (d *Dataset) EpisodeVideo(ctx context.Context, episode int, key string) (out EpisodeVideo, err error) {
 	defer guard.Malformed("lerobot episode video", &err)
 	if err := d.checkEpisode(episode); err != nil {
@@ -60,14 +60,14 @@ func (d *Dataset) EpisodeVideo(ctx context.Context, episode int, key string) (ou
 		return out, err
 	}
 	out = EpisodeVideo{Path: f.path, From: math.NaN(), To: math.NaN(), Exact: f.exact}
-	out.First, out.Pictures = f.of(int32(episode))
+	out.First, out.Images = f.of(int32(episode))
 	if c.cols != nil {
-		out.From, out.To = stampAt(c.cols.from, episode), stampAt(c.cols.to, episode)
+		out.From, out.To = timestampAt(c.cols.from, episode), timestampAt(c.cols.to, episode)
 	}
 	return out, nil
 }
 
-func stampAt(s []float64, i int) float64 {
+func timestampAt(s []float64, i int) float64 {
 	if s == nil {
 		return math.NaN()
 	}

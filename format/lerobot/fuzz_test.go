@@ -130,8 +130,8 @@ func TestStats(t *testing.T) {
 	}
 }
 
-// TestLargePictures: a row group of pictures that is larger than the budget is read by the page.
-func TestLargePictures(t *testing.T) {
+// TestLargeFrames: a row group of frames that is larger than the budget is read by the page.
+func TestLargeFrames(t *testing.T) {
 	type image struct {
 		Bytes []byte  `parquet:"bytes,optional"`
 		Path  *string `parquet:"path,optional"`

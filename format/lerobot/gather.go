@@ -128,10 +128,10 @@ func (d *Dataset) derive(c *column, rows []robocache.Row, dst []byte) error {
 	return nil
 }
 
-// seconds is the stamp of a row where none is stored: row / fps, as the recorder computes it.
+// seconds is the timestamp of a row where none is stored: row / fps, as the recorder computes it.
 func (d *Dataset) seconds(row int) float64 { return float64(row) / d.raw.fps.Float() }
 
-// Times gives the stamps of an episode's rows. Every stream of a LeRobot episode shares them.
+// Times gives the timestamps of an episode's rows. Every stream of a LeRobot episode shares them.
 func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int64, err error) {
 	defer guard.Malformed("lerobot times", &err)
 	if err := d.checkEpisode(episode); err != nil {
@@ -163,17 +163,17 @@ func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int
 	c := d.cols[i]
 	out = make([]int64, 0, min(n, 1<<16))
 	for len(out) < n {
-		s, start, err := d.unitOf(ctx, &c, unitTimes, episode, len(out), c.stamps(d.raw.fps, d.limit))
+		s, start, err := d.unitOf(ctx, &c, unitTimes, episode, len(out), c.timestamps(d.raw.fps, d.limit))
 		if err != nil {
 			return nil, err
 		}
 		at := start + int64(len(out)) - s.start
-		stamps := s.value.([]int64)[at:]
-		out = append(out, stamps[:min(len(stamps), n-len(out))]...)
+		timestamps := s.value.([]int64)[at:]
+		out = append(out, timestamps[:min(len(timestamps), n-len(out))]...)
 	}
 	for k, t := range out {
 		switch {
-		case t == badStamp:
+		case t == badTimestamp:
 			return nil, d.badTime(ctx, episode, k, key, "a time", "NaN, infinity or a number beyond int64 nanoseconds")
 		case k > 0 && t < out[k-1]:
 			return nil, d.badTime(ctx, episode, k, key, fmt.Sprintf("at least %d ns, the time of the row before", out[k-1]), fmt.Sprintf("%d ns", t))
@@ -198,11 +198,11 @@ func (d *Dataset) inFile(ctx context.Context, episode int, w robocache.Where) ro
 	return w
 }
 
-const badStamp = math.MinInt64
+const badTimestamp = math.MinInt64
 
 // stampNanos turns stored seconds into nanoseconds. What is row/fps rounded to float32, as the recorder stores it, is the time row/fps: a
-// stamp that float32 moved up by a part of a nanosecond would give "the last row at or before" the row before (L8).
-func stampNanos(sec float64, rate robocache.Rate) int64 {
+// timestamp that float32 moved up by a part of a nanosecond would give "the last row at or before" the row before (L8).
+func timestampNanos(sec float64, rate robocache.Rate) int64 {
 	if f := float32(sec); float64(f) == sec {
 		if row := math.Round(sec * rate.Float()); math.Abs(row) < 1<<40 && f == float32(row/rate.Float()) {
 			return rate.Nanos(int64(row))
@@ -210,7 +210,7 @@ func stampNanos(sec float64, rate robocache.Rate) int64 {
 	}
 	ns := math.RoundToEven(sec * 1e9)
 	if math.IsNaN(ns) || ns >= 1<<63 || ns <= -1<<63 {
-		return badStamp
+		return badTimestamp
 	}
 	return int64(ns)
 }

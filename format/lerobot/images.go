@@ -32,7 +32,7 @@ func valueIndex(c *pq.Column) []int32 {
 	return out
 }
 
-// leaves finds the columns of pictures: the group {bytes, path}, or plain bytes.
+// leaves finds the columns of frames: the group {bytes, path}, or plain bytes.
 func (c *column) leaves(f *tableFile) (b, p *pq.Node, err error) {
 	bad := func(got string) error {
 		return &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"file": f.name, "column": c.key}, Want: "a group {bytes, path}", Got: got}
@@ -81,7 +81,7 @@ func (c *column) images(limit int64, list *pq.PageList, i int) reader {
 	}
 }
 
-// pageable is the size of a column chunk of pictures from which on it is read by the page.
+// pageable is the size of a column chunk of frames from which on it is read by the page.
 const pageable = 4 << 20
 
 // loadStills gives the run of rows that holds a row.
@@ -121,7 +121,7 @@ func (d *Dataset) loadStills(ctx context.Context, c *column, file int32, row int
 
 const maxStill = 256 << 20
 
-// stills gives the encoded pictures of an image feature.
+// stills gives the encoded images of an image feature.
 func (d *Dataset) stills(ctx context.Context, c *column, rows []robocache.Row, out []robocache.FrameRef) error {
 	var s span
 	s.file = -1
@@ -147,7 +147,7 @@ func (d *Dataset) stills(ctx context.Context, c *column, rows []robocache.Row, o
 		if v >= 0 {
 			b := u.bytes.Item(v)
 			if len(b) == 0 {
-				return d.badStill(c, r, "a picture", "no bytes")
+				return d.badStill(c, r, "a frame", "no bytes")
 			}
 			out[i] = robocache.FrameRef{Encoded: b}
 			continue
@@ -161,7 +161,7 @@ func (d *Dataset) stills(ctx context.Context, c *column, rows []robocache.Row, o
 	return nil
 }
 
-// stillFile reads a picture that the column names instead of holding. The name is untrusted: the store keeps it below the root.
+// stillFile reads a frame that the column names instead of holding. The name is untrusted: the store keeps it below the root.
 func (d *Dataset) stillFile(ctx context.Context, c *column, r robocache.Row, u *stillUnit, at int) ([]byte, error) {
 	v := at - int(u.pathStart)
 	if u.pathAt != nil {

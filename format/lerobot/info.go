@@ -412,6 +412,6 @@ func escapePointer(s string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(s, "~", "~0"), "/", "~1")
 }
 
-func warn(code, file, msg, mend string) robocache.Finding {
-	return robocache.Finding{Severity: robocache.SeverityWarning, Code: code, Where: robocache.Where{"file": file}, Message: msg, Mend: mend}
+func warn(code, file, msg, hint string) robocache.Finding {
+	return robocache.Finding{Severity: robocache.SeverityWarning, Code: code, Where: robocache.Where{"file": file}, Message: msg, Hint: hint}
 }

@@ -145,7 +145,7 @@ func (d *Dataset) Close() error {
 	return errors.Join(err, store.Close(d.st))
 }
 
-// Noticed gives what reading found after Open: files whose pictures do not match their rows, and the like.
+// Noticed gives what reading found after Open: files whose frames do not match their rows, and the like.
 func (d *Dataset) Noticed() []robocache.Finding {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -43,7 +43,7 @@ func (d *Dataset) readModality(ctx context.Context) error {
 		d.modality, err = parseModality(b, d.info)
 	}
 	if err != nil {
-		d.find(warn("modality", modalityPath, "modality.json is not used: "+err.Error(), "mend it or remove it"))
+		d.find(warn("modality", modalityPath, "modality.json is not used: "+err.Error(), "fix it or remove it"))
 		return nil
 	}
 	d.forgive()

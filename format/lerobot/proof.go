@@ -58,7 +58,7 @@ func (t *tables) proveGroup(ctx context.Context, f *tableFile, file int32, group
 			if ids != nil && ids[r-g.Start] != id {
 				if t.d.raw.major == 2 {
 					t.d.notice(robocache.Finding{Severity: robocache.SeverityWarning, Code: "episode-index", Where: robocache.Where{"file": f.name, "row": r, "episode": id},
-						Message: fmt.Sprintf("column episode_index says %d in the file of episode %d", ids[r-g.Start], id), Mend: "renumber the column"})
+						Message: fmt.Sprintf("column episode_index says %d in the file of episode %d", ids[r-g.Start], id), Hint: "renumber the column"})
 					break
 				}
 				return t.search(ctx, f, file)

@@ -32,7 +32,7 @@ func (d *Dataset) readTasks(ctx context.Context) error {
 		tasks, err = d.readTasksParquet(ctx)
 	}
 	if errors.Is(err, robocache.ErrNotFound) {
-		d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "missing-file", Where: robocache.Where{"file": name}, Message: "the table of tasks is missing: task texts are not known", Mend: "fetch the file, or write it"})
+		d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "missing-file", Where: robocache.Where{"file": name}, Message: "the table of tasks is missing: task texts are not known", Hint: "fetch the file, or write it"})
 		err = nil
 	}
 	if err != nil {

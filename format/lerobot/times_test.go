@@ -10,7 +10,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// TestTimes: stamps that are no clock are errors that name the stream and the row.
+// TestTimes: timestamps that are no clock are errors that name the stream and the row.
 func TestTimes(t *testing.T) {
 	ctx := context.Background()
 	s := newSynth(3, 4)
@@ -31,7 +31,7 @@ func TestTimes(t *testing.T) {
 	wantError(t, err, robocache.ErrMalformed, "index 2")
 }
 
-// L8: a stamp that is row/fps through float32 is row/fps; any other is what is stored.
+// L8: a timestamp that is row/fps through float32 is row/fps; any other is what is stored.
 func TestTimesOnGrid(t *testing.T) {
 	for _, fps := range []string{"30", "29.97", "10", "333"} {
 		s := newSynth(1000)
@@ -63,7 +63,7 @@ func TestTimesOnGrid(t *testing.T) {
 			}
 		}
 		if moved < 100 {
-			t.Errorf("fps %s: float32 changed %d stamps only: the test proves nothing", fps, moved)
+			t.Errorf("fps %s: float32 changed %d timestamps only: the test proves nothing", fps, moved)
 		}
 	}
 }

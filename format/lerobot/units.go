@@ -17,8 +17,8 @@ func (c *column) decode(limit int64) reader {
 	}
 }
 
-// stamps gives a column of seconds as nanoseconds, from the stored type (L8): []int64.
-func (c *column) stamps(rate robocache.Rate, limit int64) reader {
+// timestamps gives a column of seconds as nanoseconds, from the stored type (L8): []int64.
+func (c *column) timestamps(rate robocache.Rate, limit int64) reader {
 	return func(ctx context.Context, r robocache.Ranged, f *tableFile, group int) (any, int64, error) {
 		col, err := c.read(ctx, r, f, group, limit)
 		if err != nil {
@@ -30,7 +30,7 @@ func (c *column) stamps(rate robocache.Rate, limit int64) reader {
 		}
 		out := make([]int64, len(b)/8)
 		for i := range out {
-			out[i] = stampNanos(leFloat64(b, i), rate)
+			out[i] = timestampNanos(leFloat64(b, i), rate)
 		}
 		return out, int64(len(out)) * 8, nil
 	}

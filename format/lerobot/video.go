@@ -15,7 +15,7 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// camera knows where the pictures of one video feature lie.
+// camera knows where the frames of one video feature lie.
 type camera struct {
 	key       string
 	templates []string
@@ -24,15 +24,15 @@ type camera struct {
 	files     []atomic.Pointer[camFile]
 }
 
-// camFile is one mp4 laid out: who owns which pictures. Immutable.
+// camFile is one mp4 laid out: who owns which frames. Immutable.
 type camFile struct {
 	path     string
-	pictures int
+	imgs     int
 	episodes []int32 // by start
 	rank     []int32 // places in episodes, sorted by episode; nil where episodes is sorted
-	first    []int32 // ordinal of each one's first picture
-	span     []int32 // pictures of each; less than its length where rows have none
-	exact    bool    // pictures = rows: ordinals were counted, no time was consulted
+	first    []int32 // ordinal of each one's first frame
+	span     []int32 // frames of each; less than its length where rows have none
+	exact    bool    // frames = rows: ordinals were counted, no time was consulted
 }
 
 // openCamera finds a camera's files; false where there are none at all.
@@ -67,7 +67,7 @@ func (d *Dataset) openCamera(ctx context.Context, f *robocache.Feature) (bool, e
 	declared := d.raw.videoPath
 	if found > 0 {
 		if declared != "" && best[0] != declared {
-			d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "path-template", Where: robocache.Where{"file": infoPath, "pointer": "/video_path", "stream": f.Key}, Message: fmt.Sprintf("video_path %q does not name the files of %s; %q does", declared, f.Key, best[0]), Mend: "write the template that fits"})
+			d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "path-template", Where: robocache.Where{"file": infoPath, "pointer": "/video_path", "stream": f.Key}, Message: fmt.Sprintf("video_path %q does not name the files of %s; %q does", declared, f.Key, best[0]), Hint: "write the template that fits"})
 		}
 		return true, nil
 	}
@@ -77,7 +77,7 @@ func (d *Dataset) openCamera(ctx context.Context, f *robocache.Feature) (bool, e
 			return false, err
 		}
 		if name != "" {
-			d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "path-template", Where: robocache.Where{"file": infoPath, "pointer": "/video_path", "stream": f.Key}, Message: fmt.Sprintf("no known template names the files of %s; they were found by key and number, as in %q", f.Key, name), Mend: "move the files, or write the template that fits"})
+			d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "path-template", Where: robocache.Where{"file": infoPath, "pointer": "/video_path", "stream": f.Key}, Message: fmt.Sprintf("no known template names the files of %s; they were found by key and number, as in %q", f.Key, name), Hint: "move the files, or write the template that fits"})
 			return true, nil
 		}
 	}
@@ -104,7 +104,7 @@ func (c *camera) fileOf(episode int) int32 {
 	return c.cols.file[episode]
 }
 
-// Frames says where the pictures of rows lie.
+// Frames says where the frames of rows lie.
 func (d *Dataset) Frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) (err error) {
 	defer guard.Malformed("lerobot frames", &err)
 	col, err := d.get(key, robocache.KindVideo, robocache.KindImage)
@@ -141,7 +141,7 @@ func (d *Dataset) Frames(ctx context.Context, key string, rows []robocache.Row, 
 	return nil
 }
 
-// of gives an episode's first picture and how many of its rows have one.
+// of gives an episode's first frame and how many of its rows have one.
 func (f *camFile) of(episode int32) (first, span int) {
 	if f.rank == nil {
 		i, ok := slices.BinarySearch(f.episodes, episode)
@@ -170,7 +170,7 @@ func (f *camFile) sortRank() {
 	sort.Slice(f.rank, func(a, b int) bool { return f.episodes[f.rank[a]] < f.episodes[f.rank[b]] })
 }
 
-// layout gives the file that holds an episode's pictures, laid out. Who asks at the same time shares the library's read and makes an equal
+// layout gives the file that holds an episode's frames, laid out. Who asks at the same time shares the library's read and makes an equal
 // layout each.
 func (d *Dataset) layout(ctx context.Context, c *camera, episode int) (*camFile, error) {
 	n := c.fileOf(episode)
@@ -224,28 +224,28 @@ func (d *Dataset) explain(ctx context.Context, path string, err error) error {
 func (d *Dataset) layoutV2(c *camera, episode int, path string, ix *video.Index) *camFile {
 	length := d.Len(episode)
 	n := ix.NumFrames()
-	f := &camFile{path: path, pictures: n, episodes: []int32{int32(episode)}, first: []int32{0}, span: []int32{int32(min(n, length))}, exact: n == length}
+	f := &camFile{path: path, imgs: n, episodes: []int32{int32(episode)}, first: []int32{0}, span: []int32{int32(min(n, length))}, exact: n == length}
 	if n != length {
 		d.noticeCount(c, path, episode, n, length)
 	}
 	return f
 }
 
-func (d *Dataset) noticeCount(c *camera, path string, episode, pictures, rows int) {
+func (d *Dataset) noticeCount(c *camera, path string, episode, imgs, rows int) {
 	sev := robocache.SeverityWarning
-	if pictures < rows {
+	if imgs < rows {
 		sev = robocache.SeverityError
 	}
 	d.notice(robocache.Finding{Severity: sev, Code: "frame-count", Where: robocache.Where{"file": path, "stream": c.key, "episode": d.eps.id(episode)},
-		Message: fmt.Sprintf("%d pictures for %d rows", pictures, rows), Mend: "rows without a picture are masked; record or convert the episode again", Count: int64(max(0, rows-pictures))})
+		Message: fmt.Sprintf("%d frames for %d rows", imgs, rows), Hint: "rows without a frame are masked; record or convert the episode again", Count: int64(max(0, rows-imgs))})
 }
 
-// layoutV3 gives every episode of a file its pictures: counted where pictures = rows, else by the sample nearest to
+// layoutV3 gives every episode of a file its frames: counted where frames = rows, else by the sample nearest to
 // from_timestamp, in order.
 func (d *Dataset) layoutV3(c *camera, file int32, path string, ix *video.Index) (*camFile, error) {
 	eps := c.byFile.of(file)
 	n := ix.NumFrames()
-	f := &camFile{path: path, pictures: n, episodes: eps, first: make([]int32, len(eps)), span: make([]int32, len(eps))}
+	f := &camFile{path: path, imgs: n, episodes: eps, first: make([]int32, len(eps)), span: make([]int32, len(eps))}
 	f.sortRank()
 	var rows int64
 	for _, e := range eps {
@@ -264,9 +264,9 @@ func (d *Dataset) layoutV3(c *camera, file int32, path string, ix *video.Index) 
 		return f, nil
 	}
 	if c.cols.from == nil {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Want: fmt.Sprintf("%d pictures, one a row", rows), Got: fmt.Sprint(n), Msg: "and no from_timestamp says where episodes start"}
+		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Want: fmt.Sprintf("%d frames, one a row", rows), Got: fmt.Sprint(n), Msg: "and no from_timestamp says where episodes start"}
 	}
-	d.notice(robocache.Finding{Severity: robocache.SeverityError, Code: "frame-count", Where: robocache.Where{"file": path, "stream": c.key}, Message: fmt.Sprintf("%d pictures for the %d rows of its episodes", n, rows), Mend: "rows without a picture are masked; record or convert the episodes again", Count: int64(math.Abs(float64(rows - int64(n))))})
+	d.notice(robocache.Finding{Severity: robocache.SeverityError, Code: "frame-count", Where: robocache.Where{"file": path, "stream": c.key}, Message: fmt.Sprintf("%d frames for the %d rows of its episodes", n, rows), Hint: "rows without a frame are masked; record or convert the episodes again", Count: int64(math.Abs(float64(rows - int64(n))))})
 	at := 0
 	for i, e := range eps {
 		from := c.cols.from[e]
@@ -276,7 +276,7 @@ func (d *Dataset) layoutV3(c *camera, file int32, path string, ix *video.Index) 
 		at = min(n, max(at, nearest(ix, from)))
 		f.first[i] = int32(at)
 		if d.eps.length[e] > 0 {
-			at++ // the next episode starts later, whatever its stamp says
+			at++ // the next episode starts later, whatever its timestamp says
 		}
 	}
 	for i, e := range eps {
@@ -294,7 +294,7 @@ func (d *Dataset) layoutV3(c *camera, file int32, path string, ix *video.Index) 
 	return f, nil
 }
 
-// nearest is the picture whose time is nearest to seconds; the earlier one of two.
+// nearest is the frame whose time is nearest to seconds; the earlier one of two.
 func nearest(ix *video.Index, seconds float64) int {
 	n := ix.NumFrames()
 	if n == 0 {
@@ -303,7 +303,7 @@ func nearest(ix *video.Index, seconds float64) int {
 	want := float64(seconds * float64(ix.Timescale())) // rounded, not fused with what is subtracted below
 	i := sort.Search(n, func(i int) bool { return float64(ix.PTS(i)) >= want })
 	if i == n {
-		// After the last picture: within one frame it still is the last one, else there is none.
+		// After the last frame: within one frame it still is the last one, else there is none.
 		step := float64(ix.PTS(n-1)-ix.PTS(0)) / float64(max(1, n-1))
 		if want-float64(ix.PTS(n-1)) <= step/2 {
 			return n - 1

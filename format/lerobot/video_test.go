@@ -54,7 +54,7 @@ type camEpisode struct {
 	To    float64 `parquet:"videos/cam/to_timestamp"`
 }
 
-// camSet is a synthetic set over the 1254 pictures of the drifting file; from are the declared starts.
+// camSet is a synthetic set over the 1254 frames of the drifting file; from are the declared starts.
 func camSet(t *testing.T, lengths []int, from []float64) *Dataset {
 	t.Helper()
 	mp4 := filepath.Join(realData(t, "g1_h264_v30_bigdrift"), "videos/observation.images.cam_high/chunk-000/file-000.mp4")
@@ -75,7 +75,7 @@ func camSet(t *testing.T, lengths []int, from []float64) *Dataset {
 	return mustOpen(t, dir)
 }
 
-// TestFrameCountV3: where pictures ≠ rows the starts are snapped to the nearest picture, and episodes that do not fit are flagged.
+// TestFrameCountV3: where frames ≠ rows the starts are snapped to the nearest frame, and episodes that do not fit are flagged.
 func TestFrameCountV3(t *testing.T) {
 	third := 19.0 / 30
 	d := camSet(t, []int{19, 25, 19, 10}, []float64{0, third, 2 * third, 3 * third})
@@ -86,7 +86,7 @@ func TestFrameCountV3(t *testing.T) {
 			}
 		}
 		v, err := d.EpisodeVideo(context.Background(), e, "cam")
-		if err != nil || v.First != want.first || v.Pictures != want.span || v.Exact || v.From != float64(e)*third {
+		if err != nil || v.First != want.first || v.Images != want.span || v.Exact || v.From != float64(e)*third {
 			t.Errorf("%+v %v", v, err)
 		}
 	}
@@ -102,7 +102,7 @@ func TestFrameCountV3(t *testing.T) {
 	if r := frames(t, d, "cam", []robocache.Row{{Episode: 0, Index: 0}, {Episode: 1, Index: 253}, {Episode: 0, Index: 999}}); r[0].Ordinal != 254 || r[1].Ordinal != 253 || r[2].Ordinal != 1253 {
 		t.Error(r)
 	}
-	// Two starts at one picture: the later episode begins one picture later, and the earlier one has that picture alone.
+	// Two starts at one frame: the later episode begins one frame later, and the earlier one has that frame alone.
 	d = camSet(t, []int{5, 6}, []float64{0, 0})
 	if r := frames(t, d, "cam", []robocache.Row{{Episode: 0, Index: 0}, {Episode: 0, Index: 1}, {Episode: 1, Index: 0}, {Episode: 1, Index: 5}}); r[0].Ordinal != 0 || r[0].Missing || !r[1].Missing || r[2].Ordinal != 1 || r[3].Ordinal != 6 {
 		t.Error(r)

@@ -25,7 +25,7 @@ import (
 //	W1  Every file appears whole, under its name, or not at all; meta/info.json is the last: a tree without it is no dataset.
 //	W2  The same episodes and configuration give the same bytes.
 //	W3  One row group an episode in data files; file numbers stay below 1000; no file is empty.
-//	W4  Picture k of an episode has pts from_timestamp + k/fps exactly, on one unbroken grid a file; what AddEpisode was given as
+//	W4  Frame k of an episode has pts from_timestamp + k/fps exactly, on one unbroken grid a file; what AddEpisode was given as
 //	    timestamps never enters it.
 //	W5  An episode that is refused, or whose pixels do not come, leaves the writer as it was. After any other error it only answers Abort,
 //	    which removes every file that it made.
@@ -163,7 +163,7 @@ func (w *Writer) Frames() int64 { return w.rows }
 // Failed is the error that ended the writer (W5); nil while it takes episodes.
 func (w *Writer) Failed() error { return w.failed }
 
-// Findings are what the writer noticed: values left out of statistics, pictures without statistics. Where names the first episode, Count says how many
+// Findings are what the writer noticed: values left out of statistics, frames without statistics. Where names the first episode, Count says how many
 // values or episodes.
 func (w *Writer) Findings() []robocache.Finding { return w.findings }
 
@@ -251,7 +251,7 @@ func (w *Writer) check(ep *EpisodeData) error {
 			}
 		case robocache.KindImage:
 			if n := len(ep.Images[f.Key]); n != ep.Length {
-				return wrong(f.Key, fmt.Sprintf("%d pictures", ep.Length), n)
+				return wrong(f.Key, fmt.Sprintf("%d frames", ep.Length), n)
 			}
 		case robocache.KindText, robocache.KindEvent:
 			if n := len(ep.Text[f.Key]); n != ep.Length {
@@ -271,10 +271,10 @@ func (w *Writer) count(ep *EpisodeData, row *writtenEpisode) error {
 	for i := range w.feats {
 		f, c := &w.feats[i], &ep.prepared.columns[i]
 		if f.Kind == robocache.KindImage {
-			if look := ep.Pictures[f.Key]; look != nil {
+			if look := ep.FrameStats[f.Key]; look != nil {
 				if fs := look.Stats(); fs != nil {
 					row.stats[f.Key] = fs
-					w.countPictures(f.Key, look)
+					w.countFrames(f.Key, look)
 				}
 			}
 		}

@@ -27,7 +27,7 @@ type outCamera struct {
 	first   video.SampleEntry // of the first file
 }
 
-// cameraPart is an episode's run of pictures in the file that is being collected.
+// cameraPart is an episode's run of frames in the file that is being collected.
 type cameraPart struct {
 	lib      *video.Library
 	path     string
@@ -58,7 +58,7 @@ func joinable(ctx context.Context, parts []video.Part, rate robocache.Rate) erro
 	return err
 }
 
-// CanCopy says why pictures from ≤ k < to of a file cannot be stream-copied to the start of a file or behind other pictures;
+// CanCopy says why frames from ≤ k < to of a file cannot be stream-copied to the start of a file or behind other frames;
 // nil where they can.
 func CanCopy(ctx context.Context, lib *video.Library, path string, from, to int, rate robocache.Rate) error {
 	f, err := lib.Acquire(ctx, path)
@@ -71,19 +71,19 @@ func CanCopy(ctx context.Context, lib *video.Library, path string, from, to int,
 	return joinable(ctx, []video.Part{p, p}, rate)
 }
 
-// addVideo takes the pictures of one episode, own where they came as pixels, and ends the camera's file where it is full.
+// addVideo takes the frames of one episode, own where they came as pixels, and ends the camera's file where it is full.
 func (w *Writer) addVideo(ctx context.Context, c *outCamera, src VideoPart, own *encodedPart, ep *EpisodeData, row *writtenEpisode) error {
 	part := cameraPart{lib: src.Library, path: src.Path, from: src.From, to: src.From + ep.Length}
-	look := ep.Pictures[c.feature.Key]
+	look := ep.FrameStats[c.feature.Key]
 	if own != nil {
 		part, look = own.cameraPart, own.look
 		c.encoded = true
 	}
 	if look == nil {
-		w.find(robocache.SeverityInfo, "no-picture-statistics", c.feature.Key, row.index, "the pictures were copied without being looked at: the camera has no statistics for such episodes", 0)
+		w.find(robocache.SeverityInfo, "no-image-statistics", c.feature.Key, row.index, "the frames were copied without being looked at: the camera has no statistics for such episodes", 0)
 	} else if fs := look.Stats(); fs != nil {
 		row.stats[c.feature.Key] = fs
-		w.countPictures(c.feature.Key, look)
+		w.countFrames(c.feature.Key, look)
 	}
 	size, err := w.fits(ctx, c, &part)
 	if err != nil {
@@ -99,7 +99,7 @@ func (w *Writer) addVideo(ctx context.Context, c *outCamera, src VideoPart, own 
 	return nil
 }
 
-func (w *Writer) countPictures(key string, p *stats.Pixels) {
+func (w *Writer) countFrames(key string, p *stats.Pixels) {
 	if w.looks[key] == nil {
 		w.looks[key] = p.Empty()
 	}
@@ -114,7 +114,7 @@ func (w *Writer) fits(ctx context.Context, c *outCamera, part *cameraPart) (size
 	}
 	defer f.Release()
 	if part.from < 0 || part.to > f.Index.NumFrames() {
-		return 0, &robocache.Error{Class: robocache.ErrMalformed, Op: "write lerobot", Where: robocache.Where{"file": part.path}, Msg: "the file has fewer pictures than the episode has rows",
+		return 0, &robocache.Error{Class: robocache.ErrMalformed, Op: "write lerobot", Where: robocache.Where{"file": part.path}, Msg: "the file has fewer frames than the episode has rows",
 			Want: strconv.Itoa(part.to), Got: strconv.Itoa(f.Index.NumFrames())}
 	}
 	for k := part.from; k < part.to; k++ {
@@ -243,7 +243,7 @@ func (w *Writer) place(ctx context.Context, c *outCamera, name string) error {
 		total += p.to - p.from
 	}
 	if ix.NumFrames() != total {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "write lerobot", Msg: "pictures in the joined file", Want: strconv.Itoa(total), Got: strconv.Itoa(ix.NumFrames())}
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: "write lerobot", Msg: "frames in the joined file", Want: strconv.Itoa(total), Got: strconv.Itoa(ix.NumFrames())}
 	}
 	if !c.seen {
 		c.seen, c.first = true, ix.Entries()[0]

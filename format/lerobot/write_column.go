@@ -21,7 +21,7 @@ type preparedColumn struct {
 	stats  *robocache.FeatureStats
 	lost   int64 // values that are not finite
 	look   *stats.Pixels
-	note   string // why there are no statistics of pictures
+	note   string // why there are no statistics of frames
 }
 
 // columns makes the columns of some features, side by side: each has pages, compression and statistics of its own. The caller's goroutine is one of
@@ -53,7 +53,7 @@ func (w *Writer) columns(ctx context.Context, ep *EpisodeData, out []preparedCol
 	return err
 }
 
-// column makes one feature's column, and counts its rows where they are numbers or pictures. The rows of a bookkeeping column lie in out.
+// column makes one feature's column, and counts its rows where they are numbers or frames. The rows of a bookkeeping column lie in out.
 func (w *Writer) column(ctx context.Context, f *writtenFeature, ep *EpisodeData, out *preparedColumn) (err error) {
 	leaves := w.leaves[f.first : f.first+f.count]
 	switch f.Kind {
@@ -72,7 +72,7 @@ func (w *Writer) column(ctx context.Context, f *writtenFeature, ep *EpisodeData,
 		out.chunks, err = chunksOf(v)
 		return err
 	case robocache.KindImage:
-		if ep.Pictures[f.Key] == nil {
+		if ep.FrameStats[f.Key] == nil {
 			if err := w.lookAtStills(f, ep, out); err != nil {
 				return err
 			}

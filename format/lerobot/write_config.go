@@ -35,7 +35,7 @@ type WriteConfig struct {
 	// PartsDir keeps the encoded episodes in a folder of the caller's until all are joined, and takes over those that it holds already: of an
 	// interrupted run over the same episodes with the same configuration. "" = they are removed as soon as they are joined.
 	PartsDir string
-	// Frames says which pictures the writer looks at for statistics; "" = sampled, as the reference does.
+	// Frames says which frames the writer looks at for statistics; "" = sampled, as the reference does.
 	Frames stats.FramePolicy
 	// StatsBudget bounds the memory that the statistics take, in bytes; 0 = 256 MiB.
 	StatsBudget int64
@@ -68,9 +68,9 @@ type EpisodeData struct {
 	Tasks []string
 	// Listed are the texts that the episode's entry names besides those of its rows.
 	Listed []string
-	// Pictures holds what was counted of the pictures of image and video features; nil entries are counted by the writer where it sees
+	// Frames holds what was counted of the frames of image and video features; nil entries are counted by the writer where it sees
 	// pixels, and have no statistics where it does not.
-	Pictures map[string]*stats.Pixels
+	FrameStats map[string]*stats.Pixels
 	// Expect is where the caller thinks that the episode will stand: Prepare then makes the bookkeeping columns, too. Where it comes to stand elsewhere
 	// they are made again.
 	Expect *Standing
@@ -84,13 +84,13 @@ type Standing struct {
 	Rows     int64
 }
 
-// VideoPart is where an episode's pictures of one camera come from: a range of a video file, or pixels.
+// VideoPart is where an episode's frames of one camera come from: a range of a video file, or pixels.
 type VideoPart struct {
 	Library *video.Library
 	Path    string
 	From    int // ordinals [From, From+Length)
-	// Frames gives the pictures one by one: RGB, 8 bits, channels last; depth: 16 bits, little-endian. It is used where Library is nil.
-	Frames func(yield func(picture []byte) error) error
+	// Frames gives the frames one by one: RGB, 8 bits, channels last; depth: 16 bits, little-endian. It is used where Library is nil.
+	Frames func(yield func(pic []byte) error) error
 }
 
 const (

@@ -42,7 +42,7 @@ func (t *tempFile) release() {
 	}
 }
 
-// encodedGroup is episodes whose pictures of one camera go through one encoder.
+// encodedGroup is episodes whose frames of one camera go through one encoder.
 type encodedGroup struct {
 	w      *Writer
 	camera *outCamera
@@ -66,7 +66,7 @@ func (g *encodedGroup) gop() int {
 	return 2 // video.EncodeConfig's
 }
 
-// encode makes the parts. Episodes in one file begin at sync samples: the last GOP of the one before is filled up with its last picture.
+// encode makes the parts. Episodes in one file begin at sync samples: the last GOP of the one before is filled up with its last frame.
 func (g *encodedGroup) encode(ctx context.Context) {
 	g.parts, g.errs = make([]*encodedPart, len(g.eps)), make([]error, len(g.eps))
 	if g.gop() > longGOP && len(g.eps) > 1 {
@@ -91,10 +91,10 @@ func (g *encodedGroup) encode(ctx context.Context) {
 	}
 }
 
-// part is that of episode j, from a picture on.
+// part is that of episode j, from a frame on.
 func (g *encodedGroup) part(j, from int) *encodedPart {
 	g.file.uses.Add(1)
-	p := &encodedPart{cameraPart: cameraPart{lib: g.file.lib, path: g.name, from: from, to: from + g.eps[j].Length, temp: g.file}, look: g.eps[j].Pictures[g.camera.feature.Key]}
+	p := &encodedPart{cameraPart: cameraPart{lib: g.file.lib, path: g.name, from: from, to: from + g.eps[j].Length, temp: g.file}, look: g.eps[j].FrameStats[g.camera.feature.Key]}
 	g.parts[j] = p
 	return p
 }
@@ -106,7 +106,7 @@ func (g *encodedGroup) together(ctx context.Context) (err error) {
 		return err
 	}
 	if f.Width <= 0 || f.Height <= 0 {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "write lerobot", Msg: "the size of the pictures is not known", Hint: "set the feature's Height and Width"}
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "write lerobot", Msg: "the size of the frames is not known", Hint: "set the feature's Height and Width"}
 	}
 	g.name = fmt.Sprintf("%d-%06d.mp4", slices.Index(w.keys, f.Key), g.n)
 	file := filepath.Join(w.temp, g.name)
@@ -155,7 +155,7 @@ func (g *encodedGroup) together(ctx context.Context) (err error) {
 			}
 		}
 	}
-	if at == 0 { // no episode gave a picture
+	if at == 0 { // no episode gave a frame
 		return nil
 	}
 	ended = true
@@ -171,14 +171,14 @@ func (g *encodedGroup) together(ctx context.Context) (err error) {
 	return g.keep(file)
 }
 
-// feed gives the encoder the pictures of episode j, and counts those that the statistics want. n is how many were written, last the last of them.
+// feed gives the encoder the frames of episode j, and counts those that the statistics want. n is how many were written, last the last of them.
 func (g *encodedGroup) feed(ctx context.Context, enc *video.Encoder, j, at int) (n int, last []byte, err error) {
-	defer guard.Malformed("write lerobot", &err) // of the pictures' source: that episode is without, those beside it are not
+	defer guard.Malformed("write lerobot", &err) // of the frames' source: that episode is without, those beside it are not
 	ep, f := g.eps[j], &g.camera.feature
 	part := g.part(j, at)
 	count := part.look == nil
 	if count {
-		part.look = g.w.cfg.Frames.Pictures(f)
+		part.look = g.w.cfg.Frames.Images(f)
 	}
 	chosen := map[int]bool{}
 	for _, k := range g.w.cfg.Frames.Choose(ep.Length) {
@@ -186,7 +186,7 @@ func (g *encodedGroup) feed(ctx context.Context, enc *video.Encoder, j, at int) 
 	}
 	err = ep.Videos[f.Key].Frames(func(p []byte) error {
 		if n == ep.Length {
-			return &robocache.Error{Class: robocache.ErrMisuse, Op: "write lerobot", Msg: "more pictures than rows"}
+			return &robocache.Error{Class: robocache.ErrMisuse, Op: "write lerobot", Msg: "more frames than rows"}
 		}
 		if count && chosen[n] {
 			if f.Depth != nil {
@@ -202,12 +202,12 @@ func (g *encodedGroup) feed(ctx context.Context, enc *video.Encoder, j, at int) 
 			return err
 		}
 		if n++; n == ep.Length || last == nil {
-			last = append(last[:0], p...) // an episode that fails fills its GOP with its first picture
+			last = append(last[:0], p...) // an episode that fails fills its GOP with its first frame
 		}
 		return nil
 	})
 	if err == nil && n != ep.Length {
-		err = &robocache.Error{Class: robocache.ErrMisuse, Op: "write lerobot", Msg: "pictures", Want: strconv.Itoa(ep.Length), Got: strconv.Itoa(n)}
+		err = &robocache.Error{Class: robocache.ErrMisuse, Op: "write lerobot", Msg: "images", Want: strconv.Itoa(ep.Length), Got: strconv.Itoa(n)}
 	}
 	return n, last, err
 }

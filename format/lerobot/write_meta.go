@@ -136,10 +136,10 @@ func (w *Writer) info() ([]byte, error) {
 		switch f.Kind {
 		case robocache.KindImage:
 			dtype = "image"
-			shape, names = pictureShape(&f.Feature, names)
+			shape, names = frameShape(&f.Feature, names)
 		case robocache.KindVideo:
 			dtype = "video"
-			shape, names = pictureShape(&f.Feature, names)
+			shape, names = frameShape(&f.Feature, names)
 		case robocache.KindText:
 			dtype = "string"
 		case robocache.KindEvent:
@@ -184,12 +184,12 @@ func (w *Writer) info() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// deep says of pictures that they are depth, which their source may say by their type alone: 16 bits, or floats.
+// deep says of frames that they are depth, which their source may say by their type alone: 16 bits, or floats.
 func deep(f *robocache.Feature) bool {
 	return f.Depth != nil || f.DType == robocache.Uint16 || f.DType == robocache.Float32
 }
 
-// depthUnit is that of depth pictures kept as they are: what is declared, else what the type says, as the reference infers it; "" of any other feature.
+// depthUnit is that of depth images kept as they are: what is declared, else what the type says, as the reference infers it; "" of any other feature.
 func depthUnit(f *robocache.Feature) string {
 	switch {
 	case f.Kind != robocache.KindImage || !deep(f):
@@ -210,8 +210,8 @@ func fpsNumber(r robocache.Rate) any {
 	return r.Float()
 }
 
-// pictureShape corrects a declared shape by the pictures' own size, in the declared order of axes.
-func pictureShape(f *robocache.Feature, names any) ([]int, any) {
+// frameShape corrects a declared shape by the frames' own size, in the declared order of axes.
+func frameShape(f *robocache.Feature, names any) ([]int, any) {
 	h, w, c := f.Height, f.Width, f.Channels
 	if h == 0 || w == 0 {
 		return f.Shape, names
@@ -237,7 +237,7 @@ func (w *Writer) card() []byte {
 	b.WriteString("---\ntask_categories:\n- robotics\ntags:\n- LeRobot\nconfigs:\n- config_name: default\n  data_files: data/*/*.parquet\n---\n\n")
 	b.WriteString("A LeRobot v3.0 dataset, written by RoboCache.\n\n")
 	fmt.Fprintf(&b, "%d episodes, %d frames at %s Hz, %d tasks.\n\n", w.written, w.rows, w.cfg.FPS, len(w.texts))
-	b.WriteString("Statistics are exact. Those of pictures look at clamp(n^0.75, 100, 10000) evenly spaced frames an episode, all pixels of each, unless the conversion was told otherwise.\n")
+	b.WriteString("Statistics are exact. Those of frames look at clamp(n^0.75, 100, 10000) evenly spaced frames an episode, all pixels of each, unless the conversion was told otherwise.\n")
 	b.WriteString("On the Hub, give the revision the git tag v3.0: loaders look for it.\n")
 	return b.Bytes()
 }

@@ -25,17 +25,17 @@ type preparedNote struct {
 	Text string `json:"text"`
 }
 
-// Prepare does what of episodes takes long and needs no turn: it encodes columns and the cameras that come as pixels, and counts numbers and still pictures.
+// Prepare does what of episodes takes long and needs no turn: it encodes columns and the cameras that come as pixels, and counts numbers and still images.
 // AddEpisode then takes the result. It may be called by several goroutines, beside AddEpisode; n names the episodes, no two calls alike.
-// The episodes of a call share one encoder a camera: to start one costs as much as a hundred small pictures. What a camera of theirs looks like when
+// The episodes of a call share one encoder a camera: to start one costs as much as a hundred small frames. What a camera of theirs looks like when
 // encoded may depend on which are together. An episode that cannot be prepared has an error; one that is prepared and not added is given to Forget.
 func (w *Writer) Prepare(ctx context.Context, eps []*EpisodeData, n int) []error {
 	errs := make([]error, len(eps))
 	for i, ep := range eps {
 		if errs[i] = w.check(ep); errs[i] == nil {
 			ep.prepared = &preparedEpisode{parts: map[string]*encodedPart{}, columns: make([]preparedColumn, len(w.feats))}
-			if ep.Pictures == nil {
-				ep.Pictures = map[string]*stats.Pixels{}
+			if ep.FrameStats == nil {
+				ep.FrameStats = map[string]*stats.Pixels{}
 			}
 			errs[i] = w.prepareColumns(ctx, ep)
 		}
@@ -90,9 +90,9 @@ func (w *Writer) prepareColumns(ctx context.Context, ep *EpisodeData) (err error
 	for i := range w.feats {
 		switch c := &p.columns[i]; {
 		case c.look != nil:
-			ep.Pictures[w.feats[i].Key] = c.look
+			ep.FrameStats[w.feats[i].Key] = c.look
 		case c.note != "":
-			p.notes = append(p.notes, preparedNote{"no-picture-statistics", w.feats[i].Key, c.note})
+			p.notes = append(p.notes, preparedNote{"no-image-statistics", w.feats[i].Key, c.note})
 		}
 	}
 	return nil
@@ -157,9 +157,9 @@ type keptPart struct {
 }
 
 type keptEpisode struct {
-	From     int           `json:"from"`
-	To       int           `json:"to"`
-	Pictures *stats.Pixels `json:"pictures,omitempty"`
+	From       int           `json:"from"`
+	To         int           `json:"to"`
+	FrameStats *stats.Pixels `json:"pictures,omitempty"`
 }
 
 func (g *encodedGroup) keep(file string) error {
@@ -188,7 +188,7 @@ func (g *encodedGroup) kept(file string) bool {
 	}
 	old := keptPart{}
 	for range g.eps {
-		old.Episodes = append(old.Episodes, keptEpisode{Pictures: g.w.cfg.Frames.Pictures(&g.camera.feature)})
+		old.Episodes = append(old.Episodes, keptEpisode{FrameStats: g.w.cfg.Frames.Images(&g.camera.feature)})
 	}
 	st, err := os.Stat(file)
 	if err != nil || json.Unmarshal(b, &old) != nil || old.Size != st.Size() || len(old.Episodes) != len(g.eps) {
@@ -202,7 +202,7 @@ func (g *encodedGroup) kept(file string) bool {
 	for j, e := range old.Episodes {
 		p := g.part(j, e.From)
 		if p.look == nil {
-			p.look = e.Pictures
+			p.look = e.FrameStats
 		}
 	}
 	g.notes = old.Notes

@@ -59,7 +59,7 @@ func (float16Type) LogicalType() *format.LogicalType { return &float16Logical }
 // plain keeps the library from its own choice for texts, a delta coding that not every reader has.
 func plain(n parquet.Node) parquet.Node { return parquet.Encoded(n, &parquet.Plain) }
 
-// stored keeps what is compressed already, pictures, from being compressed once more: half the time of writing them, for nothing.
+// stored keeps what is compressed already, frames, from being compressed once more: half the time of writing them, for nothing.
 func stored(n parquet.Node) parquet.Node { return parquet.Compressed(n, &parquet.Uncompressed) }
 
 func leafOf(d robocache.DType) (parquet.Node, arrow.DataType) {

@@ -24,13 +24,13 @@ func stillName(k int, b []byte) string {
 	return fmt.Sprintf("frame-%06d.%s", k, ext)
 }
 
-// stillColumn makes the two leaves of a column of embedded pictures: bytes and names.
-func (w *Writer) stillColumn(leaves []*pqw.Leaf, pictures [][]byte, out *preparedColumn) error {
-	names := make([][]byte, len(pictures))
-	for k, b := range pictures {
+// stillColumn makes the two leaves of a column of embedded frames: bytes and names.
+func (w *Writer) stillColumn(leaves []*pqw.Leaf, imgs [][]byte, out *preparedColumn) error {
+	names := make([][]byte, len(imgs))
+	for k, b := range imgs {
 		names[k] = []byte(stillName(k, b))
 	}
-	for i, rows := range [][][]byte{pictures, names} {
+	for i, rows := range [][][]byte{imgs, names} {
 		c, err := leaves[i].Blobs(rows)
 		if err != nil {
 			return err
@@ -40,13 +40,13 @@ func (w *Writer) stillColumn(leaves []*pqw.Leaf, pictures [][]byte, out *prepare
 	return nil
 }
 
-// stillsAtOnce is how many pictures are worth a goroutine.
+// stillsAtOnce is how many frames are worth a goroutine.
 const stillsAtOnce = 16
 
-// lookAtStills counts embedded pictures, several runs of them side by side: counts merge to the same whatever the split.
+// lookAtStills counts embedded frames, several runs of them side by side: counts merge to the same whatever the split.
 func (w *Writer) lookAtStills(f *writtenFeature, ep *EpisodeData, out *preparedColumn) error {
 	chosen := w.cfg.Frames.Choose(ep.Length)
-	look := w.cfg.Frames.Pictures(&f.Feature)
+	look := w.cfg.Frames.Images(&f.Feature)
 	share := max(stillsAtOnce, (len(chosen)+w.cfg.Encoders-1)/w.cfg.Encoders)
 	var looks []*stats.Pixels
 	var errs []error

@@ -217,7 +217,7 @@ func TestWriteRoundTrip(t *testing.T) {
 		}
 	}
 	if brought["photo"] == nil || brought["text"] != nil {
-		t.Error("statistics of a picture and of a text")
+		t.Error("statistics of a frame and of a text")
 	}
 }
 
@@ -230,7 +230,7 @@ func TestWriteRefuses(t *testing.T) {
 		"short column":   func(e *EpisodeData) { e.Columns["f64"] = e.Columns["f64"][8:] },
 		"missing column": func(e *EpisodeData) { delete(e.Columns, "m3") },
 		"short text":     func(e *EpisodeData) { e.Text["text"] = e.Text["text"][1:] },
-		"no picture":     func(e *EpisodeData) { delete(e.Images, "photo") },
+		"no frame":       func(e *EpisodeData) { delete(e.Images, "photo") },
 		"no task":        func(e *EpisodeData) { e.Tasks = nil },
 	} {
 		mem := store.NewMem("refuses-" + name)

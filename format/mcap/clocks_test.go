@@ -63,8 +63,8 @@ func recordIn(t *testing.T, path string, chunk int, list []msg) {
 	}
 }
 
-func wrench(stamp int64, v float64) []byte {
-	return ros2.EncodeWrenchStamped(nil, ros2.Header{Stamp: stamp}, [6]float64{v})
+func wrench(timestamp int64, v float64) []byte {
+	return ros2.EncodeWrenchStamped(nil, ros2.Header{Timestamp: timestamp}, [6]float64{v})
 }
 
 // made is a recording of one stream per kind of header, and a topic in another encoding.

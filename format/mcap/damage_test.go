@@ -52,10 +52,10 @@ func TestDamageKeepsRows(t *testing.T) {
 		value := last(ds, len(times))
 		sent, err := ds.TimesBy(ctx, 0, key, bag.Publish)
 		if ignore == "false" && (len(times) != 60 || !errors.Is(err, robocache.ErrMalformed)) {
-			t.Errorf("%d rows; of messages that are lost the stamps are not known: %d, %v", len(times), len(sent), err)
+			t.Errorf("%d rows; of messages that are lost the timestamps are not known: %d, %v", len(times), len(sent), err)
 		}
 		if ignore == "true" && (len(times) >= 60 || len(sent) != len(times) || err != nil || value != 59) {
-			t.Errorf("without the index: %d rows, %d stamps, the last is %v: %v", len(times), len(sent), value, err)
+			t.Errorf("without the index: %d rows, %d timestamps, the last is %v: %v", len(times), len(sent), value, err)
 		}
 		again, err := ds.Times(ctx, 0, key)
 		if err != nil || len(again) != len(times) || last(ds, len(again)) != value {

@@ -129,7 +129,7 @@ func TestDecoded(t *testing.T) {
 			h.Write(refs[i].Encoded)
 		}
 		if w := want("/camera/color/image_raw/compressed", "data"); hex.EncodeToString(h.Sum(nil)) != w.SHALen || w.Count != len(refs) {
-			t.Error("pictures differ")
+			t.Error("images differ")
 		}
 		at, _ := ds.Times(ctx, ep, "points")
 		data, counts, err := ds.GatherRagged(ctx, "points", allRows(ep, len(at)))

@@ -12,5 +12,5 @@
 //	M5  Decompressed chunks of all files of a dataset together stay below their budget, each read once at a time.
 //	    Of a remote file neighbouring chunks that are wanted come with one request, bounded by a sixteenth of that budget and 4 MiB.
 //	M6  What is written opens in other readers: profile ros2, zstd chunks, ros2msg schemas, summary with statistics. Reading it gives
-//	    features, rows, stamps and tasks as they were.
+//	    features, rows, timestamps and tasks as they were.
 package mcap

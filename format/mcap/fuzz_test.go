@@ -48,7 +48,7 @@ func excerpt(f *testing.F, path string, each int) []byte {
 	return out.Bytes()
 }
 
-// FuzzDataset: of any file a dataset gives its features, stamps and rows, or a typed error, with memory in proportion to the file.
+// FuzzDataset: of any file a dataset gives its features, timestamps and rows, or a typed error, with memory in proportion to the file.
 func FuzzDataset(f *testing.F) {
 	f.Add(numbered(f, row(0, 20, 4), row(0, 20)))
 	if _, err := os.Stat(os.Getenv("ROBOCACHE_TESTDATA")); err == nil {

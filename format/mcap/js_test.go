@@ -70,7 +70,7 @@ func packages(t *testing.T) string {
 	return dir
 }
 
-// lines says of a file what judge.mjs says: of each message its topic, times, sequence, stamp, and the hash of its value as we decode it.
+// lines says of a file what judge.mjs says: of each message its topic, times, sequence, timestamp, and the hash of its value as we decode it.
 func lines(t *testing.T, file string) []string {
 	t.Helper()
 	ctx := context.Background()
@@ -96,13 +96,13 @@ func lines(t *testing.T, file string) []string {
 			if err != nil {
 				return err
 			}
-			stamp := "-"
-			if ns, ok, err := top.Stamp(m.Data); err != nil {
+			timestamp := "-"
+			if ns, ok, err := top.Timestamp(m.Data); err != nil {
 				return err
 			} else if ok {
-				stamp = fmt.Sprint(ns)
+				timestamp = fmt.Sprint(ns)
 			}
-			out = append(out, fmt.Sprintf("%s\t%d\t%d\t%d\t%s\t%x", info.Name, m.Log, m.Publish, m.Sequence, stamp, sha256.Sum256(value)))
+			out = append(out, fmt.Sprintf("%s\t%d\t%d\t%d\t%s\t%x", info.Name, m.Log, m.Publish, m.Sequence, timestamp, sha256.Sum256(value)))
 			return nil
 		}); err != nil {
 			t.Fatal(info.Name, err)
@@ -120,7 +120,7 @@ func valueOf(top *ros2.Topic, msg []byte) ([]byte, error) {
 		text, err := top.Text(msg, 0, 0)
 		return []byte(text), err
 	case f.Kind == robocache.KindImage:
-		ref, err := top.Picture(msg, 0, 0)
+		ref, err := top.Image(msg, 0, 0)
 		if ref.Raw != nil {
 			return ref.Raw.Pix, err
 		}
@@ -144,7 +144,7 @@ func TestFoxglove(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, opt := range []map[string]string{{"compression": "zstd"}, {"compression": "none", "pictures": "raw"}} {
+	for _, opt := range []map[string]string{{"compression": "zstd"}, {"compression": "none", "images": "raw"}} {
 		file := filepath.Join(t.TempDir(), "one.mcap")
 		if _, err := Write(ctx, src, file, robocache.WriteOptions{Options: opt}); err != nil {
 			t.Fatal(err)

@@ -226,9 +226,9 @@ func TestVideoAsStills(t *testing.T) {
 		why     string
 	}{
 		"reordered":    {reordered, 0, nil, "decoding order"},
-		"inside a GOP": {plain, 5, nil, "inside a group of pictures"},
+		"inside a GOP": {plain, 5, nil, "inside a group of images"},
 		"asked":        {plain, 0, map[string]string{"video": "stills"}, ""},
-		"as before":    {plain, 0, map[string]string{"pictures": "png"}, ""},
+		"as before":    {plain, 0, map[string]string{"images": "png"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			src := newCamera(t, c.file, video.H264, 0, c.from)

@@ -177,7 +177,7 @@ func TestRemoteVideo(t *testing.T) {
 	var list []msg
 	for k := range 70 {
 		at := epoch + int64(k)*33e6
-		list = append(list, msg{"/cam", "sensor_msgs/msg/CompressedImage", at, ros2.EncodeCompressedImage(nil, ros2.Header{Stamp: at}, "h264", packets[k%7])})
+		list = append(list, msg{"/cam", "sensor_msgs/msg/CompressedImage", at, ros2.EncodeCompressedImage(nil, ros2.Header{Timestamp: at}, "h264", packets[k%7])})
 	}
 	recordIn(t, filepath.Join(dir, "film.mcap"), 2048, list)
 	srv, err := loopback.Serve(dir, loopback.Options{})
@@ -206,7 +206,7 @@ func TestRemoteVideo(t *testing.T) {
 			t.Errorf("%s: remote %v", uri, f.Remote())
 		}
 		if f.Index.NumFrames() != 70 || f.Index.Governing(30) != 28 {
-			t.Errorf("%d pictures; 30 begins at %d", f.Index.NumFrames(), f.Index.Governing(30))
+			t.Errorf("%d images; 30 begins at %d", f.Index.NumFrames(), f.Index.Governing(30))
 		}
 		got, err := video.Fetch(ctx, f, video.Plan(f.Index, []int{30, 40}))
 		if err != nil {

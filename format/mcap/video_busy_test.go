@@ -16,8 +16,8 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// TestVideoBusy: films, columns and stamps of one dataset read by many at once, some of whom give up, within the smallest budget: always the
-// right pictures or a typed error. Close amid reads gives errors, no wrong pictures, and leaves no goroutine behind.
+// TestVideoBusy: films, columns and timestamps of one dataset read by many at once, some of whom give up, within the smallest budget: always the
+// right images or a typed error. Close amid reads gives errors, no wrong images, and leaves no goroutine behind.
 func TestVideoBusy(t *testing.T) {
 	path, want := filmed(t, x264, x265)
 	before := runtime.NumGoroutine()
@@ -69,7 +69,7 @@ func TestVideoBusy(t *testing.T) {
 	t.Errorf("%d goroutines, %d before", runtime.NumGoroutine(), before)
 }
 
-// busy reads some pictures of a camera, and joints beside them, and compares.
+// busy reads some images of a camera, and joints beside them, and compares.
 func busy(ctx context.Context, ds *mcap.Dataset, pool *video.Pool, key string, sums []string, r *rand.Rand) error {
 	rows := []robocache.Row{{Index: r.IntN(48)}, {Index: r.IntN(48)}}
 	joint := make([]byte, 32)
@@ -89,7 +89,7 @@ func busy(ctx context.Context, ds *mcap.Dataset, pool *video.Pool, key string, s
 	}
 	defer f.Release()
 	spec := video.Spec{Pixel: video.YUVPlanes}
-	return pool.DecodeGroups(ctx, f, video.Plan(f.Index, []int{refs[0].Ordinal, refs[1].Ordinal}), func(k int, pic video.Picture) error {
+	return pool.DecodeGroups(ctx, f, video.Plan(f.Index, []int{refs[0].Ordinal, refs[1].Ordinal}), func(k int, pic video.Frame) error {
 		n, err := pic.Bytes(&spec)
 		if err != nil {
 			return err
@@ -99,7 +99,7 @@ func busy(ctx context.Context, ds *mcap.Dataset, pool *video.Pool, key string, s
 			return err
 		}
 		if h := md5.Sum(b); hex.EncodeToString(h[:]) != sums[k] {
-			return errors.New("another picture")
+			return errors.New("another image")
 		}
 		return nil
 	})

@@ -43,8 +43,8 @@ func oddly(t *testing.T) string {
 	return dir
 }
 
-// TestVideoBehindNothing: what pictures a topic has is found behind messages without any; a topic that has none is left out by name, or told
-// and no anchor; and inspect looks behind rows without a picture.
+// TestVideoBehindNothing: what images a topic has is found behind messages without any; a topic that has none is left out by name, or told
+// and no anchor; and inspect looks behind rows without an image.
 func TestVideoBehindNothing(t *testing.T) {
 	ctx := context.Background()
 	path := filepath.Join(oddly(t), "odd.mcap")
@@ -71,13 +71,13 @@ func TestVideoBehindNothing(t *testing.T) {
 			}
 		}
 		if ds.Info().Feature("never") != nil {
-			t.Error("scan=" + scan + ": a topic without a picture is a stream")
+			t.Error("scan=" + scan + ": a topic without an image is a stream")
 		}
 		found := map[string]string{}
 		for _, f := range ds.Info().Findings {
 			found[f.Code] += f.Where.String()
 		}
-		if !strings.Contains(found["unreadable-topic"], "/never") || scan == "all" && !strings.Contains(found["video-without-pictures"], "sets") {
+		if !strings.Contains(found["unreadable-topic"], "/never") || scan == "all" && !strings.Contains(found["video-without-images"], "sets") {
 			t.Errorf("scan=%s: %v", scan, found)
 		}
 		rep, err := inspect.Dataset(ctx, ds)
@@ -92,7 +92,7 @@ func TestVideoBehindNothing(t *testing.T) {
 	}
 }
 
-// TestVideoOfEachRecording: each recording's packets are read by the coding that they name; a first recording without a key picture takes the
+// TestVideoOfEachRecording: each recording's packets are read by the coding that they name; a first recording without a key frame takes the
 // topic from no other; and what has another size than the stream is told, and not copied as if it had its size.
 func TestVideoOfEachRecording(t *testing.T) {
 	ctx := context.Background()
@@ -122,7 +122,7 @@ func TestVideoOfEachRecording(t *testing.T) {
 			}
 		}
 		if n != want {
-			t.Errorf("episode %d: %d pictures, expected %d", ep, n, want)
+			t.Errorf("episode %d: %d images, expected %d", ep, n, want)
 		}
 		if want == 0 {
 			continue
@@ -138,7 +138,7 @@ func TestVideoOfEachRecording(t *testing.T) {
 	}
 	differs := 0
 	for _, f := range ds.Info().Findings {
-		if f.Code == "picture-size-differs" {
+		if f.Code == "image-size-differs" {
 			differs++
 			if f.Where["file"] != "2.mcap" {
 				t.Error(f)

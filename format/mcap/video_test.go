@@ -40,7 +40,7 @@ func filmmaker(t *testing.T) (python string) {
 	return python
 }
 
-// filmed makes a recording with video in messages (testdata/video.py), and gives the MD5 of the pictures of each stream as PyAV decodes them.
+// filmed makes a recording with video in messages (testdata/video.py), and gives the MD5 of the images of each stream as PyAV decodes them.
 func filmed(t *testing.T, h264, h265 string) (path string, want map[string][]string) {
 	t.Helper()
 	python := filmmaker(t)
@@ -79,7 +79,7 @@ const (
 	x265 = "-c:v libx265 -x265-params keyint=12:min-keyint=12:scenecut=0:bframes=0:repeat-headers=1:log-level=none:pools=1:frame-threads=1"
 )
 
-// decoded gives the MD5 of the planes of rows of a stream; "" of those without a picture.
+// decoded gives the MD5 of the planes of rows of a stream; "" of those without an image.
 func decoded(t *testing.T, ds interface {
 	robocache.Dataset
 	Video() *video.Library
@@ -115,7 +115,7 @@ func decoded(t *testing.T, ds interface {
 	defer f.Release()
 	sums := map[int]string{}
 	spec := video.Spec{Pixel: video.YUVPlanes}
-	if err := pool.DecodeGroups(ctx, f, video.Plan(f.Index, ordinals), func(k int, pic video.Picture) error {
+	if err := pool.DecodeGroups(ctx, f, video.Plan(f.Index, ordinals), func(k int, pic video.Frame) error {
 		n, err := pic.Bytes(&spec)
 		if err != nil {
 			return err
@@ -146,7 +146,7 @@ func upTo(n int) []int {
 	return out
 }
 
-// TestVideo: pictures of video in messages are those of libavcodec's own decode, to the bit and in any order; what cannot be decoded is not
+// TestVideo: images of video in messages are those of libavcodec's own decode, to the bit and in any order; what cannot be decoded is not
 // there, and said so; where it is opened without reading all, the same.
 func TestVideo(t *testing.T) {
 	ctx := context.Background()
@@ -160,7 +160,7 @@ func TestVideo(t *testing.T) {
 		defer ds.Close()
 		for name, sums := range want {
 			if len(sums) != 48 {
-				t.Fatalf("%d pictures of %s", len(sums), name)
+				t.Fatalf("%d images of %s", len(sums), name)
 			}
 			codec := map[string]string{"h264": "h264", "h265": "hevc"}[name]
 			for _, topic := range []string{"cam", "image", "late"} {
@@ -176,7 +176,7 @@ func TestVideo(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				// The picture of each row: packets 5 to 47 without 20, of which 5 to 11 and 21 to 23 cannot be decoded.
+				// The image of each row: packets 5 to 47 without 20, of which 5 to 11 and 21 to 23 cannot be decoded.
 				of := upTo(48)
 				if topic == "late" {
 					of = nil
@@ -210,7 +210,7 @@ func TestVideo(t *testing.T) {
 							continue // no count in the stream says that a message is not there
 						}
 						if got[i] != w || (valid[i] == 1) != (w != "") {
-							t.Fatalf("%s, scan=%s, row %d (picture %d): %q, expected %q; valid %d", key, scan, row, k, got[i], w, valid[i])
+							t.Fatalf("%s, scan=%s, row %d (image %d): %q, expected %q; valid %d", key, scan, row, k, got[i], w, valid[i])
 						}
 						if at := int64(1_770_000_000_000_000_000) + int64(k)*1_000_000_000/30; times[row] != at {
 							t.Fatalf("%s: row %d at %d, expected %d", key, row, times[row], at)
@@ -241,7 +241,7 @@ func TestVideo(t *testing.T) {
 	formattest.Run(t, formattest.Fixture{URI: path, Format: "mcap"})
 }
 
-// TestVideoRefused: a topic whose pictures come in another order than they are shown is left out by name; the others are read.
+// TestVideoRefused: a topic whose images come in another order than they are shown is left out by name; the others are read.
 func TestVideoRefused(t *testing.T) {
 	path, _ := filmed(t, "-c:v libx264 -g 12 -bf 3", "")
 	ds, err := mcap.Open(context.Background(), path, robocache.OpenOptions{})
@@ -254,7 +254,7 @@ func TestVideoRefused(t *testing.T) {
 	}
 	said := false
 	for _, f := range ds.Info().Findings {
-		said = said || f.Code == "unsupported-topic" && strings.Contains(f.Message, "B pictures")
+		said = said || f.Code == "unsupported-topic" && strings.Contains(f.Message, "B frames")
 	}
 	if !said {
 		t.Error(ds.Info().Findings)
@@ -264,7 +264,7 @@ func TestVideoRefused(t *testing.T) {
 	}
 }
 
-// TestVideoConvert: packets become a LeRobot video without being encoded again where the grid is the camera's, and the pictures are those
+// TestVideoConvert: packets become a LeRobot video without being encoded again where the grid is the camera's, and the images are those
 // that libavcodec decodes of the stream.
 func TestVideoConvert(t *testing.T) {
 	ctx := context.Background()
@@ -295,7 +295,7 @@ func TestVideoConvert(t *testing.T) {
 		got := decoded(t, out, key, upTo(n))
 		for k, s := range got {
 			if s != sums[k] {
-				t.Fatalf("%s: picture %d is another", key, k)
+				t.Fatalf("%s: image %d is another", key, k)
 			}
 		}
 	}

@@ -24,17 +24,17 @@ import (
 
 // WriteOptions names the options of Write.
 var WriteOptions = map[string]string{
-	"video":       "copy (default): packets of H.264, HEVC, AV1 and VP9 as foxglove CompressedVideo, as they are; stills: each frame becomes an image, as pictures says",
-	"pictures":    "png (default), jpeg or raw: what pictures become that are no files yet (raw pixels, frames of video as stills): png and raw lose nothing; said without video=copy, frames of video too",
+	"video":       "copy (default): packets of H.264, HEVC, AV1 and VP9 as foxglove CompressedVideo, as they are; stills: each frame becomes an image, as images says",
+	"images":      "png (default), jpeg or raw: what images become that are no files yet (raw pixels, frames of video as stills): png and raw lose nothing; said without video=copy, frames of video too",
 	"compression": "zstd (default) or none",
 	"chunk":       "bytes of messages in a chunk (default 1048576)",
 }
 
 // Write writes a file an episode into the folder dst, which must be empty; or a single episode as the file dst, where that ends in .mcap.
 //
-// Numbers become std_msgs MultiArrays of their own dtype (bool as uint8, float16 and bfloat16 as the bits in uint16), pictures
+// Numbers become std_msgs MultiArrays of their own dtype (bool as uint8, float16 and bfloat16 as the bits in uint16), images
 // CompressedImage or Image, packets of video foxglove CompressedVideo, clouds PointCloud2, texts String, the task the topic /task. Log time, publish time and header are the row's
-// stamp. A metadata record "robocache" keeps what messages do not say: with it the file opens as the dataset it was.
+// timestamp. A metadata record "robocache" keeps what messages do not say: with it the file opens as the dataset it was.
 func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache.WriteOptions) (_ *robocache.WriteReport, err error) {
 	defer guard.File("mcap write", dst, &err)
 	w := &writing{src: src, info: src.Info(), opt: opt, report: &robocache.WriteReport{}}
@@ -131,7 +131,7 @@ type writing struct {
 	src         robocache.Dataset
 	info        *robocache.Info
 	opt         robocache.WriteOptions
-	pictures    string
+	images      string
 	copies      bool // packets of video
 	compression container.Compression
 	chunk       int
@@ -145,14 +145,15 @@ type writing struct {
 }
 
 func (w *writing) options() error {
-	w.pictures, w.compression, w.chunk = "png", container.Zstd, 1<<20
+	w.images, w.compression, w.chunk = "png", container.Zstd, 1<<20
+	w.opt.Options = robocache.CurrentOptions(w.opt.Options)
 	for k, v := range w.opt.Options {
 		ok := false
 		switch k {
 		case "video":
 			ok = v == "copy" || v == "stills"
-		case "pictures":
-			w.pictures, ok = v, v == "png" || v == "jpeg" || v == "raw"
+		case "images":
+			w.images, ok = v, v == "png" || v == "jpeg" || v == "raw"
 		case "compression":
 			ok = v == "zstd" || v == "none"
 			if v == "none" {
@@ -162,14 +163,14 @@ func (w *writing) options() error {
 			n, err := strconv.Atoi(v)
 			w.chunk, ok = n, err == nil && n >= 1024 && n <= 128<<20
 		default:
-			return &robocache.Error{Class: robocache.ErrMisuse, Op: "mcap write", Msg: "unknown option " + strconv.Quote(k), Hint: "known: chunk, compression, pictures, video"}
+			return &robocache.Error{Class: robocache.ErrMisuse, Op: "mcap write", Msg: "unknown option " + strconv.Quote(k), Hint: "known: chunk, compression, images, video"}
 		}
 		if !ok {
 			return &robocache.Error{Class: robocache.ErrMisuse, Op: "mcap write", Msg: "option " + k, Want: WriteOptions[k], Got: strconv.Quote(v)}
 		}
 	}
 	// Who says what frames become means images.
-	w.copies = w.opt.Options["video"] == "copy" || w.opt.Options["video"] == "" && w.opt.Options["pictures"] == ""
+	w.copies = w.opt.Options["video"] == "copy" || w.opt.Options["video"] == "" && w.opt.Options["images"] == ""
 	return nil
 }
 

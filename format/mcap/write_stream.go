@@ -21,7 +21,7 @@ type target struct {
 	feature robocache.Feature
 	topic   string
 	how     how
-	typ     string // of the messages; of pictures settled by the first one
+	typ     string // of the messages; of images settled by the first one
 	dtype   robocache.DType
 	fields  []ros2.PointField // of a cloud
 	codec   video.Codec       // of packets
@@ -35,7 +35,7 @@ const (
 	asRagged
 	asCloud
 	asText
-	asPicture
+	asImage
 	asPackets
 )
 
@@ -55,7 +55,7 @@ func (t *target) settle() bool {
 		t.how, t.typ = asText, typeString
 		return true
 	case robocache.KindImage, robocache.KindVideo:
-		t.how = asPicture
+		t.how = asImage
 		return true
 	}
 	if f.Elements() <= 0 || f.DType.Size() == 0 {
@@ -124,7 +124,7 @@ type source struct {
 // rowsAt is how many rows of a stream are read at a time.
 func (s *source) rowsAt() int {
 	switch s.how {
-	case asPicture, asPackets:
+	case asImage, asPackets:
 		return 32
 	case asCloud, asRagged:
 		return 64
@@ -205,7 +205,7 @@ func (s *source) fill(ctx context.Context, rows []robocache.Row) error {
 			at += n * w
 			var m []byte
 			if s.how == asCloud {
-				m, err = ros2.EncodePointCloud2(nil, ros2.Header{Stamp: s.times[s.from+i], FrameID: f.Key}, s.fields, w, part)
+				m, err = ros2.EncodePointCloud2(nil, ros2.Header{Timestamp: s.times[s.from+i], FrameID: f.Key}, s.fields, w, part)
 			} else {
 				m, err = ros2.EncodeMultiArray(nil, s.dtype, append([]int{n}, f.Shape[1:]...), nil, part)
 			}
@@ -219,7 +219,7 @@ func (s *source) fill(ctx context.Context, rows []robocache.Row) error {
 	if s.how == asPackets {
 		return s.packets(ctx, rows)
 	}
-	return s.pictures(ctx, rows)
+	return s.images(ctx, rows)
 }
 
 func (s *source) valid(ctx context.Context, rows []robocache.Row) ([]uint8, error) {
@@ -231,13 +231,13 @@ func (s *source) valid(ctx context.Context, rows []robocache.Row) ([]uint8, erro
 	return v, m.Valid(ctx, s.feature.Key, rows, v)
 }
 
-func (s *source) pictures(ctx context.Context, rows []robocache.Row) error {
+func (s *source) images(ctx context.Context, rows []robocache.Row) error {
 	refs := make([]robocache.FrameRef, len(rows))
 	if err := s.w.src.Frames(ctx, s.feature.Key, rows, refs); err != nil {
 		return err
 	}
 	add := func(i int, ref *robocache.FrameRef) error {
-		m, err := s.picture(ref, ros2.Header{Stamp: s.times[s.from+i], FrameID: s.feature.Key})
+		m, err := s.frame(ref, ros2.Header{Timestamp: s.times[s.from+i], FrameID: s.feature.Key})
 		s.batch = append(s.batch, m)
 		return err
 	}
@@ -262,16 +262,16 @@ func (s *source) pictures(ctx context.Context, rows []robocache.Row) error {
 			return robocache.At(err, robocache.Where{"file": refs[i].Path})
 		}
 		if at != n {
-			return &robocache.Error{Class: robocache.ErrMalformed, Op: "mcap write", Where: robocache.Where{"file": refs[i].Path}, Want: fmt.Sprintf("%d pictures", n-i), Got: fmt.Sprint(at - i)}
+			return &robocache.Error{Class: robocache.ErrMalformed, Op: "mcap write", Where: robocache.Where{"file": refs[i].Path}, Want: fmt.Sprintf("%d images", n-i), Got: fmt.Sprint(at - i)}
 		}
 		i = n
 	}
 	return nil
 }
 
-// picture makes the message of a picture. All of a stream's are of one type: the first one's.
-func (s *source) picture(ref *robocache.FrameRef, h ros2.Header) ([]byte, error) {
-	compressed := ref.Raw == nil || s.w.pictures != "raw"
+// image makes the message of an image. All of a stream's are of one type: the first one's.
+func (s *source) frame(ref *robocache.FrameRef, h ros2.Header) ([]byte, error) {
+	compressed := ref.Raw == nil || s.w.images != "raw"
 	if s.typ == "" {
 		s.typ = typeImage
 		if compressed {
@@ -283,14 +283,14 @@ func (s *source) picture(ref *robocache.FrameRef, h ros2.Header) ([]byte, error)
 		if s.typ == typeCompressed {
 			return ros2.EncodeCompressedImage(nil, h, "png", nil), nil
 		}
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "mcap write", Msg: "a missing picture among raw ones", Hint: "write with pictures=png"}
+		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "mcap write", Msg: "a missing image among raw ones", Hint: "write with images=png"}
 	case s.typ == typeImage && ref.Raw != nil:
 		return ros2.EncodeImage(nil, h, ref.Raw)
-	case ref.Raw != nil && s.w.pictures == "jpeg" && ref.Raw.DType == robocache.Uint8:
+	case ref.Raw != nil && s.w.images == "jpeg" && ref.Raw.DType == robocache.Uint8:
 		b, err := asJPEG(ref.Raw)
 		return ros2.EncodeCompressedImage(nil, h, "jpeg", b), err
 	}
-	b, err := video.EncodePicture(ref)
+	b, err := video.EncodeImage(ref)
 	if err != nil {
 		return nil, err
 	}
@@ -300,7 +300,7 @@ func (s *source) picture(ref *robocache.FrameRef, h ros2.Header) ([]byte, error)
 func asJPEG(r *robocache.Raw) ([]byte, error) {
 	spec := &video.Spec{Pixel: video.RGB8, Width: r.Width, Height: r.Height}
 	rgb := make([]byte, 3*r.Width*r.Height)
-	if err := video.DecodePicture(&robocache.FrameRef{Raw: r}, spec, rgb); err != nil {
+	if err := video.DecodeImage(&robocache.FrameRef{Raw: r}, spec, rgb); err != nil {
 		return nil, err
 	}
 	m := image.NewRGBA(image.Rect(0, 0, r.Width, r.Height))
@@ -312,7 +312,7 @@ func asJPEG(r *robocache.Raw) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// decode gives the pictures of a run of frames of one video file, in order; one that is shown twice, twice.
+// decode gives the images of a run of frames of one video file, in order; one that is shown twice, twice.
 func (s *source) decode(ctx context.Context, run []robocache.FrameRef, yield func(*robocache.Raw) error) error {
 	if s.w.lib == nil {
 		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "mcap write", Msg: "video of a dataset that gives no files"}
@@ -339,7 +339,7 @@ func (s *source) decode(ctx context.Context, run []robocache.FrameRef, yield fun
 		times[r.Ordinal]++
 	}
 	for _, g := range video.Plan(file.Index, ordinals) {
-		err := s.w.pool.Decode(ctx, file, g, func(ordinal int, pic video.Picture) error {
+		err := s.w.pool.Decode(ctx, file, g, func(ordinal int, pic video.Frame) error {
 			n, err := pic.Bytes(spec)
 			if err != nil {
 				return err
@@ -458,15 +458,15 @@ func (w *writing) task(ctx context.Context, ep int) (*source, error) {
 	if w.info.Feature("task") != nil {
 		return nil, nil
 	}
-	stamps, err := w.src.Times(ctx, ep, "")
-	if err != nil || len(stamps) == 0 {
+	timestamps, err := w.src.Times(ctx, ep, "")
+	if err != nil || len(timestamps) == 0 {
 		return nil, err
 	}
 	s := &source{target: &target{topic: bag.TaskTopic, how: asText, typ: typeString, feature: robocache.Feature{Key: "task", Kind: robocache.KindText}}, w: w, ep: ep, typ: typeString}
 	const step = 4096
 	last, said := "", false
-	for at := 0; at < len(stamps); at += step {
-		rows := make([]robocache.Row, min(step, len(stamps)-at))
+	for at := 0; at < len(timestamps); at += step {
+		rows := make([]robocache.Row, min(step, len(timestamps)-at))
 		for i := range rows {
 			rows[i] = robocache.Row{Episode: ep, Index: at + i}
 		}
@@ -476,7 +476,7 @@ func (w *writing) task(ctx context.Context, ep int) (*source, error) {
 		}
 		for i, text := range texts {
 			if text != last || !said && text != "" {
-				s.times = append(s.times, stamps[at+i])
+				s.times = append(s.times, timestamps[at+i])
 				s.batch = append(s.batch, ros2.EncodeString(nil, text))
 				last, said = text, true
 			}

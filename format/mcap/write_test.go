@@ -39,13 +39,13 @@ func compact(b json.RawMessage) json.RawMessage {
 	return out.Bytes()
 }
 
-// pixels decodes a still picture to what it shows.
+// pixels decodes a still image to what it shows.
 func pixels(t *testing.T, ref *robocache.FrameRef, f *robocache.Feature) []byte {
 	t.Helper()
 	if ref.Missing {
 		return nil
 	}
-	info, err := video.PictureSize(ref)
+	info, err := video.ImageSize(ref)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func pixels(t *testing.T, ref *robocache.FrameRef, f *robocache.Feature) []byte 
 		t.Fatal(err)
 	}
 	dst := make([]byte, n)
-	if err := video.DecodePicture(ref, spec, dst); err != nil {
+	if err := video.DecodeImage(ref, spec, dst); err != nil {
 		t.Fatal(f.Key, err)
 	}
 	return dst
@@ -105,7 +105,7 @@ func equal(t *testing.T, a, b robocache.Dataset, keys []string) {
 			}
 			bt, err := b.Times(ctx, ep, key)
 			if err != nil || !slices.Equal(at, bt) {
-				t.Fatalf("episode %d %s: %d stamps became %d (%v)", ep, key, len(at), len(bt), err)
+				t.Fatalf("episode %d %s: %d timestamps became %d (%v)", ep, key, len(at), len(bt), err)
 			}
 			rows := rowsOf(ep, len(at))
 			switch {
@@ -151,7 +151,7 @@ func equal(t *testing.T, a, b robocache.Dataset, keys []string) {
 				}
 				for i := range ra {
 					if ra[i].Missing != rb[i].Missing || ra[i].Encoded != nil && !bytes.Equal(ra[i].Encoded, rb[i].Encoded) || !bytes.Equal(pixels(t, &ra[i], f), pixels(t, &rb[i], f)) {
-						t.Fatalf("episode %d %s: picture %d differs", ep, key, i)
+						t.Fatalf("episode %d %s: image %d differs", ep, key, i)
 					}
 				}
 			}
@@ -169,11 +169,11 @@ func keysOf(ds robocache.Dataset) []string {
 	return out
 }
 
-// TestRoundTrip: M6, over streams on clocks of their own, clouds, depth, texts and every coding of pictures.
+// TestRoundTrip: M6, over streams on clocks of their own, clouds, depth, texts and every coding of images.
 func TestRoundTrip(t *testing.T) {
 	ctx := context.Background()
 	for _, codec := range []string{"png", "jpeg", "raw"} {
-		for _, options := range []map[string]string{nil, {"pictures": "raw", "compression": "none", "chunk": "4096"}} {
+		for _, options := range []map[string]string{nil, {"images": "raw", "compression": "none", "chunk": "4096"}} {
 			src, err := synth.New(synth.Options{Episodes: 3, Seconds: 1, Width: 64, Height: 64, Cameras: 1, Codec: codec, Depth: true, Spread: 0.3, Points: 40,
 				Rates: map[string]float64{"camera": 10, "joints": 50, "force": 333, "cloud": 5, "text": 2}, Jitter: time.Millisecond, Late: 100 * time.Millisecond, Dropout: 200 * time.Millisecond})
 			if err != nil {
@@ -299,7 +299,7 @@ func TestTypes(t *testing.T) {
 	equal(t, src, got, keysOf(src))
 }
 
-// TestLeRobot: a LeRobot dataset comes back: rows, stamps, tasks to the bit, and the pictures of its video as it decodes.
+// TestLeRobot: a LeRobot dataset comes back: rows, timestamps, tasks to the bit, and the images of its video as it decodes.
 func TestLeRobot(t *testing.T) {
 	ctx := context.Background()
 	src, err := lerobot.Open(ctx, realdata.Path(t, "g1_v30_exact"), robocache.OpenOptions{})

@@ -39,7 +39,7 @@ func (w *writing) findPackets(ctx context.Context, eps []int) error {
 		}
 		if why != nil {
 			w.report.Findings = append(w.report.Findings, robocache.Finding{Severity: robocache.SeverityWarning, Code: "video-as-stills", Where: robocache.Where{"stream": t.feature.Key, "episode": first}, Count: not,
-				Message: fmt.Sprintf("the packets of %d of %d episodes cannot stand in messages as they are, so each frame of the camera becomes an image, without loss; the first: %v", not, len(eps), why), Mend: "'robocache convert --video-codec h264' to LeRobot first makes video that is copied; video=stills asks for images"})
+				Message: fmt.Sprintf("the packets of %d of %d episodes cannot stand in messages as they are, so each frame of the camera becomes an image, without loss; the first: %v", not, len(eps), why), Hint: "'robocache convert --video-codec h264' to LeRobot first makes video that is copied; video=stills asks for images"})
 			continue
 		}
 		if t.codec != "" {
@@ -102,7 +102,7 @@ func (w *writing) provePackets(ctx context.Context, t *target, ep int) error {
 			entry, kind = &file.Index.Entries()[s.Entry], s.Entry
 			switch {
 			case !s.Sync || file.Index.Governing(r.Ordinal) != d:
-				return no("the episode begins inside a group of pictures")
+				return no("the episode begins inside a group of images")
 			case entry.Rotation != 0:
 				return no("the file turns its frames by %d degrees", entry.Rotation)
 			case t.codec != "" && t.codec != entry.Codec:
@@ -168,7 +168,7 @@ func (s *source) packets(ctx context.Context, rows []robocache.Row) error {
 	var form *video.Elementary
 	var sample []byte
 	for i := range refs {
-		h := ros2.Header{Stamp: s.times[s.from+i], FrameID: s.feature.Key}
+		h := ros2.Header{Timestamp: s.times[s.from+i], FrameID: s.feature.Key}
 		var packet []byte
 		if !refs[i].Missing {
 			var err error

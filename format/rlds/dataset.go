@@ -25,11 +25,11 @@ const (
 )
 
 var formatOptions = map[string]string{
-	"split":      `splits to open, "train" or "train+val"; all of them by default`,
-	"version":    "version folder to open where several are there; the highest by default",
-	"config":     "folder above the versions, where several data sets lie below the one that is opened",
-	"stamps":     "key of a numeric stream that holds each step's time, in place of a rate",
-	"stamp_unit": `unit of that stream: "s" (default), "ms", "us" or "ns"`,
+	"split":          `splits to open, "train" or "train+val"; all of them by default`,
+	"version":        "version folder to open where several are there; the highest by default",
+	"config":         "folder above the versions, where several data sets lie below the one that is opened",
+	"timestamps":     "key of a numeric stream that holds each step's time, in place of a rate",
+	"timestamp_unit": `unit of that stream: "s" (default), "ms", "us" or "ns"`,
 }
 
 func init() {
@@ -58,7 +58,7 @@ type Dataset struct {
 	files  *files
 	parked parked
 	recs   *lru.Cache[int, *record]
-	thin   *lru.Cache[int, *record] // of what recs let go: all but the pictures, which are read by the piece
+	thin   *lru.Cache[int, *record] // of what recs let go: all but the images, which are read by the piece
 	limit  int64
 	taskAt int // slot of the task's text, or -1
 }
@@ -215,7 +215,7 @@ func (d *Dataset) strangers(have map[string]int64) {
 	}
 	if n > 0 {
 		d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "unlisted-file", Where: robocache.Where{"file": one}, Count: n,
-			Message: fmt.Sprintf("%d files that look like shards are not in %s: they are not read", n, infoName), Mend: "list them there, or take them away"})
+			Message: fmt.Sprintf("%d files that look like shards are not in %s: they are not read", n, infoName), Hint: "list them there, or take them away"})
 	}
 }
 
@@ -303,9 +303,9 @@ func (d *Dataset) number(missing []error) error {
 		x := d.index[i]
 		if x == nil {
 			lost++
-			f := robocache.Finding{Severity: robocache.SeverityError, Code: "missing-shard", Where: robocache.Where{"file": s.name}, Message: fmt.Sprintf("the shard cannot be opened: %v", missing[i]), Mend: "fetch it again", Lost: true}
+			f := robocache.Finding{Severity: robocache.SeverityError, Code: "missing-shard", Where: robocache.Where{"file": s.name}, Message: fmt.Sprintf("the shard cannot be opened: %v", missing[i]), Hint: "fetch it again", Lost: true}
 			if errors.Is(missing[i], robocache.ErrNotFound) {
-				f.Message, f.Mend = "the shard is not there", "fetch it into this folder, under this name"
+				f.Message, f.Hint = "the shard is not there", "fetch it into this folder, under this name"
 			}
 			if f.Count = max(s.says, 0); s.says >= 0 {
 				f.Message += fmt.Sprintf(": %d episodes are lost", s.says)
@@ -325,7 +325,7 @@ func (d *Dataset) number(missing []error) error {
 		}
 		if s.says >= 0 && s.says != int64(n) {
 			d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "shard-length-differs", Where: robocache.Where{"file": s.name, "pointer": fmt.Sprintf("/splits/%d/shardLengths/%d", s.split, s.num)},
-				Message: fmt.Sprintf("%s says %d episodes, the shard holds %d", infoName, s.says, n), Mend: "write the number that is there"})
+				Message: fmt.Sprintf("%s says %d episodes, the shard holds %d", infoName, s.says, n), Hint: "write the number that is there"})
 		}
 		unknown += x.unknown
 		id += max(int64(n), s.says)

@@ -15,7 +15,7 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// Diagnose reads whole records: check sums, counts, flags, and with Decode every picture.
+// Diagnose reads whole records: check sums, counts, flags, and with Decode every image.
 func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (out []robocache.Finding, err error) {
 	defer guard.Malformed("rlds diagnose", &err)
 	episodes := opt.Episodes
@@ -54,13 +54,13 @@ func (d *Dataset) diagnose(ctx context.Context, episode int, decode bool) (out [
 		if errors.As(err, &e) {
 			where = e.Where
 		}
-		return []robocache.Finding{{Severity: robocache.SeverityError, Code: "bad-record", Where: where, Message: err.Error(), Mend: "fetch the shard again"}}, nil
+		return []robocache.Finding{{Severity: robocache.SeverityError, Code: "bad-record", Where: where, Message: err.Error(), Hint: "fetch the shard again"}}, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	add := func(s robocache.Severity, code, stream string, row int, message, mend string) {
-		out = append(out, robocache.Finding{Severity: s, Code: code, Where: robocache.Where{"episode": episode, "stream": stream, "row": row}, Message: message, Mend: mend})
+	add := func(s robocache.Severity, code, stream string, row int, message, hint string) {
+		out = append(out, robocache.Finding{Severity: s, Code: code, Where: robocache.Where{"episode": episode, "stream": stream, "row": row}, Message: message, Hint: hint})
 	}
 	if rec.steps == 0 {
 		out = append(out, robocache.Finding{Severity: robocache.SeverityWarning, Code: "empty-episode", Where: robocache.Where{"episode": episode}, Message: "the episode has no steps"})
@@ -75,17 +75,17 @@ func (d *Dataset) diagnose(ctx context.Context, episode int, decode bool) (out [
 				add(robocache.SeverityError, "bad-values", l.key, 0, err.Error(), "")
 			}
 		}
-		if l.coding != picture && l.coding != floatPNG {
+		if l.coding != frame && l.coding != floatPNG {
 			continue
 		}
 		for k, sp := range rec.lists[l.slot].spans {
 			b := rec.data[sp.from:sp.to]
 			if len(b) == 0 {
-				add(robocache.SeverityWarning, "missing-picture", l.key, k, "no bytes", "")
+				add(robocache.SeverityWarning, "missing-image", l.key, k, "no bytes", "")
 				continue
 			}
 			if err := l.look(b, decode); err != nil {
-				add(robocache.SeverityError, "bad-picture", l.key, k, err.Error(), "")
+				add(robocache.SeverityError, "bad-image", l.key, k, err.Error(), "")
 				break
 			}
 		}
@@ -101,7 +101,7 @@ func (d *Dataset) diagnose(ctx context.Context, episode int, decode bool) (out [
 
 func few(n []int) []int { return n[:min(len(n), 8)] }
 
-// look checks a picture: its size, and with decode all of it.
+// look checks an image: its size, and with decode all of it.
 func (l *leaf) look(b []byte, decode bool) error {
 	if l.coding == floatPNG {
 		_, err := l.depth(b)
@@ -112,7 +112,7 @@ func (l *leaf) look(b []byte, decode bool) error {
 		return err
 	}
 	if l.shape[0] != 0 && l.shape[0] != info.Height || l.shape[1] != 0 && l.shape[1] != info.Width {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Msg: "the size of the picture", Want: fmt.Sprintf("%d × %d", l.shape[0], l.shape[1]), Got: fmt.Sprintf("%d × %d", info.Height, info.Width)}
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Msg: "the size of the image", Want: fmt.Sprintf("%d × %d", l.shape[0], l.shape[1]), Got: fmt.Sprintf("%d × %d", info.Height, info.Width)}
 	}
 	if !decode {
 		return nil

@@ -77,13 +77,13 @@ func (c *column) innerLengths(row int) []byte {
 	return out
 }
 
-// maxPixels bounds a picture before memory is taken for it.
+// maxPixels bounds an image before memory is taken for it.
 const maxPixels = 256 << 20
 
 // depth decodes a PNG of four 8-bit channels whose bytes are those of a float32.
 func (l *leaf) depth(b []byte) (*robocache.Raw, error) {
 	bad := func(want, got string, err error) error {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Msg: "a float32 picture", Want: want, Got: got, Err: err}
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Msg: "a float32 image", Want: want, Got: got, Err: err}
 	}
 	info, err := video.StillSize(b)
 	if err != nil {

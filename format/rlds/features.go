@@ -42,7 +42,7 @@ type shapeNode struct {
 	Dimensions []number `json:"dimensions"`
 }
 
-// valueNode is what tensors and pictures say.
+// valueNode is what tensors and images say.
 type valueNode struct {
 	Shape          shapeNode `json:"shape"`
 	DType          string    `json:"dtype"`
@@ -83,7 +83,7 @@ const (
 	plain    coding = iota // numbers in a list
 	rawBytes               // a byte string a tensor: its elements, little-endian
 	zlibbed                // the same through zlib
-	picture                // a byte string a picture: PNG or JPEG
+	frame                  // a byte string an image: PNG or JPEG
 	floatPNG               // a PNG of four 8-bit channels that are the bytes of a float32
 	textual                // a byte string a text
 )
@@ -95,7 +95,7 @@ type leaf struct {
 	step     bool   // one a step; else one an episode
 	coding   coding
 	dtype    robocache.DType
-	shape    []int // fixed dimensions of a row; 0 for one that varies from picture to picture
+	shape    []int // fixed dimensions of a row; 0 for one that varies from image to image
 	varies   bool  // rows of varying length: a sequence, or a tensor whose first dimension is open
 	inner    int   // sequences inside a step
 	fixed    []int // their lengths; -1 where open
@@ -116,10 +116,10 @@ func (l *leaf) elements() int {
 	return n
 }
 
-// listed is how many values the record's list has for one row of fixed shape: a byte string holds a whole tensor or picture.
+// listed is how many values the record's list has for one row of fixed shape: a byte string holds a whole tensor or image.
 func (l *leaf) listed() int {
 	switch l.coding {
-	case rawBytes, zlibbed, picture, floatPNG:
+	case rawBytes, zlibbed, frame, floatPNG:
 		return 1
 	}
 	return l.elements()
@@ -284,7 +284,7 @@ func (l *leaf) describe(n *node) {
 	for i, d := range dims {
 		if d < 0 {
 			switch {
-			case l.coding == picture || l.coding == floatPNG:
+			case l.coding == frame || l.coding == floatPNG:
 				d = 0
 			case i == 0 && !l.varies && l.inner == 0:
 				l.varies = true
@@ -328,15 +328,15 @@ func (l *leaf) tensor(v *valueNode) {
 	l.dtype = d
 }
 
-// image reads dtype and shape of a picture; the format is what the bytes say.
+// image reads dtype and shape of an image; the format is what the bytes say.
 func (l *leaf) image(v *valueNode) {
-	l.coding = picture
+	l.coding = frame
 	dims := &v.Shape
 	if len(dims.Dimensions) == 0 {
 		dims.Dimensions = []number{-1, -1, 3}
 	}
 	if len(dims.Dimensions) != 3 || dims.Dimensions[2] < 1 || dims.Dimensions[2] > 4 {
-		l.what = "a picture that is not height × width × 1 to 4 channels"
+		l.what = "an image that is not height × width × 1 to 4 channels"
 		return
 	}
 	switch v.DType {
@@ -347,10 +347,10 @@ func (l *leaf) image(v *valueNode) {
 	case "float32":
 		l.dtype, l.coding = robocache.Float32, floatPNG
 		if dims.Dimensions[2] != 1 {
-			l.what = "a float32 picture of several channels"
+			l.what = "a float32 image of several channels"
 		}
 	default:
-		l.what = "a picture of dtype " + clip(v.DType)
+		l.what = "an image of dtype " + clip(v.DType)
 	}
 }
 
@@ -364,7 +364,7 @@ func (l *leaf) sequences() {
 	}
 	switch {
 	case l.coding != plain && l.coding != textual:
-		l.what = "a sequence of pictures or of encoded tensors"
+		l.what = "a sequence of images or of encoded tensors"
 	case !l.step && l.inner > 1:
 		l.what = "sequences in sequences of an episode"
 	case l.inner > 2:
@@ -443,14 +443,14 @@ func (s *schema) settle() error {
 		}
 	}
 	if len(s.counted) == 0 {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: robocache.Where{"file": featuresName}, Want: "a feature of steps that says how many there are: a number, a tensor of fixed shape or a text", Got: "pictures or sequences alone"}
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: robocache.Where{"file": featuresName}, Want: "a feature of steps that says how many there are: a number, a tensor of fixed shape or a text", Got: "images or sequences alone"}
 	}
 	return nil
 }
 
 // counts says that a leaf's count gives the number of steps: numbers or texts of a fixed size, one a step.
 func (l *leaf) counts() bool {
-	return l.what == "" && l.step && !l.varies && l.inner == 0 && !l.optional && l.coding != picture && l.coding != floatPNG && l.listed() > 0
+	return l.what == "" && l.step && !l.varies && l.inner == 0 && !l.optional && l.coding != frame && l.coding != floatPNG && l.listed() > 0
 }
 
 // listKind is the list that a leaf's values are kept in.

@@ -17,7 +17,7 @@ func leUint64(b []byte) uint64 { return binary.LittleEndian.Uint64(b) }
 
 func roundNanos(v, scale float64) int64 { return int64(math.RoundToEven(v * scale)) }
 
-// Frames gives pictures: encoded as they are in the record, but float32 depth as its pixels.
+// Frames gives images: encoded as they are in the record, but float32 depth as its pixels.
 func (d *Dataset) Frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) (err error) {
 	defer guard.Malformed("rlds frames", &err)
 	l, _, _, err := d.leafOf(key, robocache.KindImage)
@@ -25,14 +25,14 @@ func (d *Dataset) Frames(ctx context.Context, key string, rows []robocache.Row, 
 		return err
 	}
 	if len(out) != len(rows) {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "rlds frames", Where: robocache.Where{"stream": key}, Want: fmt.Sprintf("room for %d pictures", len(rows)), Got: fmt.Sprint(len(out))}
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "rlds frames", Where: robocache.Where{"stream": key}, Want: fmt.Sprintf("room for %d images", len(rows)), Got: fmt.Sprint(len(out))}
 	}
 	return d.eachEpisode(ctx, l, rows, func(rec *record, episode int, which []int) error {
 		return d.frames(ctx, l, rec, episode, rows, which, out)
 	})
 }
 
-// frames gives pictures of one episode. They are copied: a slice of the record would hold all of it in memory for as long as the picture is
+// frames gives images of one episode. They are copied: a slice of the record would hold all of it in memory for as long as the image is
 // wanted, and the caller may write to it.
 func (d *Dataset) frames(ctx context.Context, l *leaf, rec *record, episode int, rows []robocache.Row, which []int, out []robocache.FrameRef) error {
 	spans := rec.lists[l.slot].spans
@@ -120,7 +120,7 @@ func (d *Dataset) readParts(ctx context.Context, episode int, parts []store.Span
 	return nil
 }
 
-// measure finds the size of pictures whose shape is open: that of the first one that can be read.
+// measure finds the size of images whose shape is open: that of the first one that can be read.
 func (d *Dataset) measure(ctx context.Context, i int, f *robocache.Feature) error {
 	l := &d.s.leaves[i]
 	for e := range min(d.info.Episodes, 8) {

@@ -43,7 +43,7 @@ func (d *Dataset) load(ctx context.Context, episode int) (*record, error) {
 	return rec, nil
 }
 
-// values gives the record of an episode, perhaps without its pictures.
+// values gives the record of an episode, perhaps without its images.
 func (d *Dataset) values(ctx context.Context, episode int) (*record, error) {
 	if rec := d.peek(episode); rec != nil {
 		return rec, nil
@@ -135,7 +135,7 @@ func (d *Dataset) checkRow(l *leaf, row robocache.Row) error {
 // eachEpisode calls fn with every record that the rows need, and with the numbers of its rows; the records are loaded several at a time,
 // and fn runs as often at once. which is nil where all rows are of one episode.
 func (d *Dataset) eachEpisode(ctx context.Context, l *leaf, rows []robocache.Row, fn func(rec *record, episode int, which []int) error) error {
-	pictures := l.coding == picture || l.coding == floatPNG
+	images := l.coding == frame || l.coding == floatPNG
 	single := true
 	for _, r := range rows {
 		if err := d.checkRow(l, r); err != nil {
@@ -168,7 +168,7 @@ func (d *Dataset) eachEpisode(ctx context.Context, l *leaf, rows []robocache.Row
 		which := order[from:to]
 		episode := rows[which[0]].Episode
 		from = to
-		if rec := d.peek(episode); rec != nil && !(rec.slim && pictures) {
+		if rec := d.peek(episode); rec != nil && !(rec.slim && images) {
 			if err := fn(rec, episode, which); err != nil {
 				g.Wait()
 				return err

@@ -111,7 +111,7 @@ type glance struct {
 	unknown int
 }
 
-// look finds steps and task of the record whose data is [off, off+n), without reading its pictures. all: go through every
+// look finds steps and task of the record whose data is [off, off+n), without reading its images. all: go through every
 // feature, so that unknown ones are counted. ok is false where the record is not as writers write it: then it is parsed whole.
 func (s *schema) look(w *window, off, n int64, taskSlot int, all bool) (g glance, ok bool, err error) {
 	g.steps = -1
@@ -295,7 +295,7 @@ func buildIndex(ctx context.Context, r robocache.Ranged, s *schema, taskSlot int
 func (b *indexer) find(code string, off int64, format string, args ...any) {
 	if len(b.x.findings) < 1000 {
 		b.x.findings = append(b.x.findings, robocache.Finding{Severity: robocache.SeverityError, Code: code, Where: robocache.Where{"offset": off, "index": len(b.x.off)},
-			Message: fmt.Sprintf(format, args...), Mend: "fetch the file again"})
+			Message: fmt.Sprintf(format, args...), Hint: "fetch the file again"})
 	}
 }
 

@@ -233,10 +233,10 @@ func (f *infoFile) choose(option string) ([]int, error) {
 // ownMetadata is what this package's writer adds in metadata.json, where TFDS keeps what a data set says of itself.
 type ownMetadata struct {
 	Robocache *struct {
-		FPS     robocache.Rate `json:"fps,omitzero"`
-		Robot   string         `json:"robot_type,omitempty"`
-		Stamps  string         `json:"stamps,omitempty"`  // key of the int64 nanoseconds of each step
-		Regular bool           `json:"regular,omitempty"` // the stamps are k/fps throughout
+		FPS        robocache.Rate `json:"fps,omitzero"`
+		Robot      string         `json:"robot_type,omitempty"`
+		Timestamps string         `json:"stamps,omitempty"`  // key of the int64 nanoseconds of each step
+		Regular    bool           `json:"regular,omitempty"` // the timestamps are k/fps throughout
 		// Features is what features.json has no place for, by key.
 		Features map[string]featureNote `json:"features,omitempty"`
 	} `json:"robocache"`

@@ -157,7 +157,7 @@ func locate(ctx context.Context, s store.Store, options map[string]string) (dir 
 	}
 	if len(all) > 1 {
 		found = append(found, robocache.Finding{Severity: robocache.SeverityInfo, Code: "several-versions", Where: robocache.Where{"file": last.dir},
-			Message: fmt.Sprintf("%d versions are here, the highest was opened", len(all)), Mend: `--option version=… opens another`, Count: int64(len(all))})
+			Message: fmt.Sprintf("%d versions are here, the highest was opened", len(all)), Hint: `--option version=… opens another`, Count: int64(len(all))})
 	}
 	return last.dir, found, nil
 }

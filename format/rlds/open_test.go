@@ -81,13 +81,13 @@ func TestLevels(t *testing.T) {
 	}
 }
 
-// TestClock: the rate by the caller, the mapping, the table; a stream of stamps; else a refusal that names both ways.
+// TestClock: the rate by the caller, the mapping, the table; a stream of timestamps; else a refusal that names both ways.
 func TestClock(t *testing.T) {
 	h := newHand()
 	dir := t.TempDir()
 	h.folder(t, dir)
 	_, err := mustOpen(t, dir, robocache.OpenOptions{}).Times(t.Context(), 2, "reward") // opening and values need no rate
-	if !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "--rows-hz") || !strings.Contains(err.Error(), "stamps") {
+	if !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "--rows-hz") || !strings.Contains(err.Error(), "timestamps") {
 		t.Error(err)
 	}
 	times := func(opt robocache.OpenOptions) []int64 {
@@ -106,14 +106,14 @@ func TestClock(t *testing.T) {
 		t.Error(ts)
 	}
 	// reward is 0, 1, 2 …: seconds, or milliseconds.
-	if ts := times(robocache.OpenOptions{Options: map[string]string{"stamps": "reward", "stamp_unit": "ms"}}); ts[4] != 4e6 {
+	if ts := times(robocache.OpenOptions{Options: map[string]string{"timestamps": "reward", "timestamp_unit": "ms"}}); ts[4] != 4e6 {
 		t.Error(ts)
 	}
-	if ts := times(robocache.OpenOptions{Map: &robocache.Mapping{Streams: map[string]robocache.StreamMapping{"r": {From: []string{"reward"}, Clock: "stamps:reward"}}}}); ts[4] != 4e9 {
+	if ts := times(robocache.OpenOptions{Map: &robocache.Mapping{Streams: map[string]robocache.StreamMapping{"r": {From: []string{"reward"}, Clock: "timestamps:reward"}}}}); ts[4] != 4e9 {
 		t.Error(ts)
 	}
-	for k, v := range map[string]string{"stamps": "observation.state", "stamp_unit": "hours", "split": "nothing"} {
-		opt := robocache.OpenOptions{Options: map[string]string{"stamps": "reward", k: v}}
+	for k, v := range map[string]string{"timestamps": "observation.state", "timestamp_unit": "hours", "split": "nothing"} {
+		opt := robocache.OpenOptions{Options: map[string]string{"timestamps": "reward", k: v}}
 		if _, err := Open(t.Context(), dir, opt); !errors.Is(err, robocache.ErrMisuse) {
 			t.Errorf("%s %s: %v", k, v, err)
 		}
@@ -194,10 +194,10 @@ func TestUnsupported(t *testing.T) {
 			t.Errorf("%s is in %d findings", k, n)
 		}
 	}
-	// Pictures alone do not say how many steps there are.
+	// Images alone do not say how many steps there are.
 	h = newHand()
 	h.features = `"image": {"image": {"shape": {"dimensions": ["2", "2", "3"]}, "dtype": "uint8"}}`
-	if _, err := h.open(t, "pictures"); !errors.Is(err, robocache.ErrMalformed) {
+	if _, err := h.open(t, "images"); !errors.Is(err, robocache.ErrMalformed) {
 		t.Error(err)
 	}
 	h = newHand()

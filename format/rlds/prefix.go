@@ -89,7 +89,7 @@ func (z *inflater) codes(end int64) error {
 			z.match(end)
 			continue
 		}
-		// Literals, the most of what pictures are: without a call each.
+		// Literals, the most of what images are: without a call each.
 		for z.out < end {
 			if z.bits < 15 {
 				z.refill()

@@ -17,7 +17,7 @@ type record struct {
 	unknown int
 	lists   []list
 	columns []column // by leaf
-	slim    bool     // without the bytes of its pictures: spans of those are places in the whole record
+	slim    bool     // without the bytes of its images: spans of those are places in the whole record
 }
 
 // column is a leaf's values as rows, made when first asked for.
@@ -56,18 +56,18 @@ func (s *schema) parseData(data []byte) (*record, error) {
 	return r, nil
 }
 
-// thin is the record without its pictures; nil where that would spare less than half. Its values are checked: what is read of the
-// pictures later is read from where they were when the check sum held.
+// thin is the record without its images; nil where that would spare less than half. Its values are checked: what is read of the
+// images later is read from where they were when the check sum held.
 func (r *record) thin(s *schema) *record {
-	pictures := make([]bool, len(r.lists))
+	images := make([]bool, len(r.lists))
 	for i := range s.leaves {
-		if l := &s.leaves[i]; l.what == "" && (l.coding == picture || l.coding == floatPNG) {
-			pictures[l.slot] = true
+		if l := &s.leaves[i]; l.what == "" && (l.coding == frame || l.coding == floatPNG) {
+			images[l.slot] = true
 		}
 	}
 	n := 0
 	for i := range r.lists {
-		if !pictures[i] {
+		if !images[i] {
 			n += len(r.lists[i].raw)
 		}
 	}
@@ -77,7 +77,7 @@ func (r *record) thin(s *schema) *record {
 	out := &record{data: make([]byte, 0, n), steps: r.steps, unknown: r.unknown, lists: append([]list(nil), r.lists...), columns: make([]column, len(r.columns)), slim: true}
 	for i := range out.lists {
 		l := &out.lists[i]
-		if l.raw == nil || pictures[i] {
+		if l.raw == nil || images[i] {
 			l.raw, l.run = nil, nil
 			continue
 		}
@@ -101,7 +101,7 @@ func (r *record) thin(s *schema) *record {
 	return out
 }
 
-// count finds the number of steps: by is_first, else by any leaf of one fixed size a step, never by pictures.
+// count finds the number of steps: by is_first, else by any leaf of one fixed size a step, never by images.
 func (s *schema) count(lists []list) (int, error) {
 	for _, slot := range s.counted {
 		l := s.counters[slot]

@@ -55,7 +55,7 @@ func (d *Dataset) describe(ctx context.Context, own ownMetadata) error {
 			if l.varies || l.inner > 0 {
 				f.Kind, f.DType = robocache.KindEvent, robocache.JSON
 			}
-		case picture, floatPNG:
+		case frame, floatPNG:
 			f.Kind = robocache.KindImage
 			f.Height, f.Width, f.Channels = l.shape[0], l.shape[1], l.shape[2]
 			if f.Height == 0 || f.Width == 0 {
@@ -83,7 +83,7 @@ func (d *Dataset) describe(ctx context.Context, own ownMetadata) error {
 	}
 	for i := range d.info.Features {
 		f := &d.info.Features[i]
-		if f.Key == own.Robocache.Stamps {
+		if f.Key == own.Robocache.Timestamps {
 			f.Default = true
 		}
 		if n, ok := own.Robocache.Features[f.Key]; ok {

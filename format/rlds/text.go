@@ -75,7 +75,7 @@ func (d *Dataset) Text(ctx context.Context, key string, rows []robocache.Row) (o
 	return out, nil
 }
 
-// clock is where the stamps of steps come from: a rate, or a stream that holds them.
+// clock is where the timestamps of steps come from: a rate, or a stream that holds them.
 type clock struct {
 	rate  robocache.Rate
 	key   string
@@ -85,16 +85,16 @@ type clock struct {
 
 var units = map[string]float64{"": 1e9, "s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1}
 
-// chooseClock settles the rate or the stream of stamps. RLDS keeps no clock.
+// chooseClock settles the rate or the stream of timestamps. RLDS keeps no clock.
 func (d *Dataset) chooseClock(ctx context.Context, opt robocache.OpenOptions, options map[string]string, own ownMetadata) error {
-	key, unit := options["stamps"], options["stamp_unit"]
+	key, unit := options["timestamps"], options["timestamp_unit"]
 	if opt.Map != nil && key == "" {
 		for _, m := range opt.Map.Streams {
-			if k, ok := cutPrefix(m.Clock, "stamps:"); ok {
+			if k, ok := cutPrefix(m.Clock, "timestamps:"); ok {
 				if key != "" && key != k {
-					return &robocache.Error{Class: robocache.ErrMisuse, Op: "rlds", Where: robocache.Where{"stream": k}, Msg: "steps have one time: the mapping names two streams of stamps"}
+					return &robocache.Error{Class: robocache.ErrMisuse, Op: "rlds", Where: robocache.Where{"stream": k}, Msg: "steps have one time: the mapping names two streams of timestamps"}
 				}
-				key, unit = k, m.StampUnit
+				key, unit = k, m.TimestampUnit
 			}
 		}
 	}
@@ -104,8 +104,8 @@ func (d *Dataset) chooseClock(ctx context.Context, opt robocache.OpenOptions, op
 	}
 	if key == "" && rate.Zero() && own.Robocache != nil {
 		rate = own.Robocache.FPS
-		if !own.Robocache.Regular && own.Robocache.Stamps != "" {
-			key, unit = own.Robocache.Stamps, "ns"
+		if !own.Robocache.Regular && own.Robocache.Timestamps != "" {
+			key, unit = own.Robocache.Timestamps, "ns"
 		}
 	}
 	if rate.Zero() {
@@ -118,7 +118,7 @@ func (d *Dataset) chooseClock(ctx context.Context, opt robocache.OpenOptions, op
 	}
 	scale, ok := units[unit]
 	if !ok {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "rlds", Where: robocache.Where{"option": "stamp_unit"}, Want: "s, ms, us or ns", Got: clip(unit)}
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "rlds", Where: robocache.Where{"option": "timestamp_unit"}, Want: "s, ms, us or ns", Got: clip(unit)}
 	}
 	for i := range d.s.leaves {
 		l := &d.s.leaves[i]
@@ -139,11 +139,11 @@ func cutPrefix(s, p string) (string, bool) {
 
 func (d *Dataset) noClock() error {
 	err := robocache.NoClock("rlds", robocache.Where{"file": infoName}, "RLDS keeps no timestamps, and the rate of "+clip(d.raw.Name)+" is not known")
-	err.Hint += `, or name the stream that holds their times (--option stamps=observation.timestamp, or clock: "stamps:…" in a mapping)`
+	err.Hint += `, or name the stream that holds their times (--option timestamps=observation.timestamp, or clock: "timestamps:…" in a mapping)`
 	return err
 }
 
-// Times gives the stamps of an episode's steps: every stream has them.
+// Times gives the timestamps of an episode's steps: every stream has them.
 func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int64, err error) {
 	defer guard.Malformed("rlds times", &err)
 	if key != "" {
@@ -165,11 +165,11 @@ func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int
 		}
 		return out, nil
 	}
-	return d.stamps(ctx, episode)
+	return d.timestamps(ctx, episode)
 }
 
-// stamps reads the times of the steps.
-func (d *Dataset) stamps(ctx context.Context, episode int) ([]int64, error) {
+// timestamps reads the times of the steps.
+func (d *Dataset) timestamps(ctx context.Context, episode int) ([]int64, error) {
 	rec, err := d.values(ctx, episode)
 	if err != nil {
 		return nil, err

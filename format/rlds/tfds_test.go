@@ -216,7 +216,7 @@ func jpeg(t *testing.T, d *Dataset, key string, rows []robocache.Row) bool {
 	t.Helper()
 	refs := make([]robocache.FrameRef, 1)
 	if len(rows) == 0 || d.Frames(t.Context(), key, rows[:1], refs) != nil {
-		t.Error(key, "has no pictures")
+		t.Error(key, "has no images")
 		return true
 	}
 	return len(refs[0].Encoded) > 2 && refs[0].Encoded[0] == 0xff
@@ -227,7 +227,7 @@ func hash(b []byte) string {
 	return hex.EncodeToString(h[:])
 }
 
-// pixels decodes PNG pictures into the declared channels.
+// pixels decodes PNG images into the declared channels.
 func pixels(t *testing.T, d *Dataset, f *robocache.Feature, rows []robocache.Row) []byte {
 	t.Helper()
 	refs := make([]robocache.FrameRef, len(rows))

@@ -9,8 +9,8 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// TestPicturesByThePiece: once a record was read and let go, a picture of it costs its own bytes; what is served is the same.
-func TestPicturesByThePiece(t *testing.T) {
+// TestImagesByThePiece: once a record was read and let go, an image of it costs its own bytes; what is served is the same.
+func TestImagesByThePiece(t *testing.T) {
 	local, err := store.OpenLocal(realdata.Path(t, "bridge_rlds"))
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +53,7 @@ func TestPicturesByThePiece(t *testing.T) {
 		}
 	}
 	if got := c.Counts().BytesRead - before; got > 20*8000 {
-		t.Errorf("%d bytes were read for 20 pictures of about 4 kB", got)
+		t.Errorf("%d bytes were read for 20 images of about 4 kB", got)
 	}
 	if s := d.recs.Stats(); s.Evictions == 0 {
 		t.Errorf("nothing was let go: %+v", s)

@@ -26,24 +26,24 @@ const shardBytes = 256 << 20
 //	W1  Every file appears whole or not at all; dataset_info.json is the last: a folder without it is no data set.
 //	W2  The same episodes and options give the same bytes, on any number of threads.
 //	W3  Encoded JPEG and PNG bytes are kept as they are. float64 and large integer tensors are byte strings, so that no value is rounded.
-//	W4  features.json names standard classes alone. The stamps of the steps are written as they are (timestamp_ns).
+//	W4  features.json names standard classes alone. The timestamps of the steps are written as they are (timestamp_ns).
 type writing struct {
-	src      robocache.Dataset
-	info     *robocache.Info
-	dst      store.Writable
-	opt      robocache.WriteOptions
-	name     string
-	version  string
-	leaves   []outLeaf
-	stampKey string
+	src          robocache.Dataset
+	info         *robocache.Info
+	dst          store.Writable
+	opt          robocache.WriteOptions
+	name         string
+	version      string
+	leaves       []outLeaf
+	timestampKey string
 
 	mu       sync.Mutex
 	report   robocache.WriteReport
 	done     int
 	total    int
 	timeless bool              // nothing says when the steps were
-	uneven   bool              // stamps that are not k/fps
-	format   map[string]string // of pictures, by key: what the first one is
+	uneven   bool              // timestamps that are not k/fps
+	format   map[string]string // of images, by key: what the first one is
 }
 
 var writeOptions = map[string]bool{"name": true, "version": true, "split": true, "shards": true}
@@ -152,7 +152,7 @@ func snake(s string) string {
 	return strings.TrimRight(n, "_")
 }
 
-// sample makes the first episode that is not empty: its size plans the shards, and its pictures say how they are encoded.
+// sample makes the first episode that is not empty: its size plans the shards, and its images say how they are encoded.
 func (w *writing) sample(ctx context.Context, splits []*outSplit) (perFrame int64, err error) {
 	p := stills.New(w.src)
 	defer p.Close()
@@ -272,7 +272,7 @@ func (w *writing) metadata(ctx context.Context, splits []*outSplit) error {
 	if err := w.file(ctx, featuresName, b); err != nil {
 		return err
 	}
-	own := map[string]any{"stamps": w.stampKey, "regular": !w.uneven}
+	own := map[string]any{"stamps": w.timestampKey, "regular": !w.uneven}
 	if !w.info.FPS.Zero() {
 		own["fps"] = w.info.FPS
 	}

@@ -16,7 +16,7 @@ type outLeaf struct {
 	name    string // in the record
 	step    bool
 	how     outKind
-	format  string // pictures: "png" or "jpeg"
+	format  string // images: "png" or "jpeg"
 	mask    string // key of the stream whose rows it marks
 }
 
@@ -27,12 +27,12 @@ const (
 	outBytes                  // a byte string a row: what a list would not keep exactly (float64) or only at length
 	outRagged                 // ragged_flat_values and ragged_row_lengths_0
 	outOpen                   // a byte string a row of open length
-	outPicture
-	outDepth // float32 picture
+	outImage
+	outDepth // float32 image
 	outText
 	outMask
 	outTask
-	outStamp
+	outTimestamp
 	outFlag
 	outIndex
 )
@@ -49,7 +49,7 @@ func howOf(f *robocache.Feature) (outKind, string) {
 		if f.DType == robocache.Float32 && f.Kind == robocache.KindImage || f.Kind == robocache.KindVideo && f.Depth != nil {
 			return outDepth, ""
 		}
-		return outPicture, ""
+		return outImage, ""
 	case robocache.KindNumeric, robocache.KindPointCloud:
 		switch {
 		case f.DType.Size() == 0:
@@ -114,7 +114,7 @@ func (l *outLeaf) node() map[string]any {
 		return tensorJSON(f.DType.String(), "bytes", append([]int{-1}, dims...)...)
 	case outRagged:
 		return map[string]any{"pythonClassName": tfdsFeatures + "sequence_feature.Sequence", "sequence": map[string]any{"feature": tensorJSON(f.DType.String(), "none", dims...), "length": "-1"}}
-	case outPicture, outDepth:
+	case outImage, outDepth:
 		dtype, channels := "uint8", 3
 		if f.Kind == robocache.KindImage {
 			if f.Channels == 1 || f.Channels == 4 && l.format != "jpeg" {
@@ -141,7 +141,7 @@ func (l *outLeaf) node() map[string]any {
 	case outMask, outFlag:
 		return tensorJSON("bool", "none")
 	}
-	return tensorJSON("int64", "none") // stamps, numbers of episodes
+	return tensorJSON("int64", "none") // timestamps, numbers of episodes
 }
 
 func dictJSON(features map[string]any) map[string]any {
@@ -271,11 +271,11 @@ func (w *writing) planLeaves() error {
 		}
 	}
 	if !w.timeless {
-		w.stampKey = "timestamp_ns"
-		for have[w.stampKey] {
-			w.stampKey = "recorded_" + w.stampKey
+		w.timestampKey = "timestamp_ns"
+		for have[w.timestampKey] {
+			w.timestampKey = "recorded_" + w.timestampKey
 		}
-		if err := add(outLeaf{key: w.stampKey, step: true, how: outStamp}); err != nil {
+		if err := add(outLeaf{key: w.timestampKey, step: true, how: outTimestamp}); err != nil {
 			return err
 		}
 	}

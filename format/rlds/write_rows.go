@@ -23,7 +23,7 @@ func (w *writing) episode(ctx context.Context, p *stills.Reader, e, n int) ([]by
 		}
 	}
 	if len(times) < n && !w.timeless {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "write rlds", Msg: "stamps", Want: fmt.Sprint(n), Got: fmt.Sprint(len(times))}
+		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "write rlds", Msg: "timestamps", Want: fmt.Sprint(n), Got: fmt.Sprint(len(times))}
 	}
 	rows := make([]robocache.Row, n)
 	for i := range rows {
@@ -67,8 +67,8 @@ func (w *writing) leaf(ctx context.Context, x *exampleWriter, l *outLeaf, p *sti
 		x.strings(l.name, values)
 	case outRagged, outOpen:
 		return w.ragged(ctx, x, l, rows)
-	case outPicture, outDepth:
-		return w.pictures(ctx, x, l, p, rows)
+	case outImage, outDepth:
+		return w.images(ctx, x, l, p, rows)
 	case outText, outTask:
 		key := "task"
 		if l.how == outText {
@@ -106,7 +106,7 @@ func (w *writing) leaf(ctx context.Context, x *exampleWriter, l *outLeaf, p *sti
 			v[n-1] = 1
 		}
 		x.ints(l.name, v)
-	case outStamp:
+	case outTimestamp:
 		x.ints(l.name, times[:n])
 		for k, t := range times[:n] {
 			if w.info.FPS.Zero() || t != w.info.FPS.Nanos(int64(k)) {
@@ -200,10 +200,10 @@ func (w *writing) ragged(ctx context.Context, x *exampleWriter, l *outLeaf, rows
 	return nil
 }
 
-func (w *writing) pictures(ctx context.Context, x *exampleWriter, l *outLeaf, p *stills.Reader, rows []robocache.Row) error {
+func (w *writing) images(ctx context.Context, x *exampleWriter, l *outLeaf, p *stills.Reader, rows []robocache.Row) error {
 	values := make([][]byte, len(rows))
 	err := p.Each(ctx, l.feature, rows, func(i int, ref *robocache.FrameRef) error {
-		b, err := encodePicture(l, ref)
+		b, err := encodeImage(l, ref)
 		values[i] = b
 		return robocache.At(err, robocache.Where{"row": i})
 	})

@@ -50,7 +50,7 @@ func rows(ds robocache.Dataset, e int) []robocache.Row {
 	return out
 }
 
-// rgb decodes the pictures of rows, as 8-bit colour or as 16-bit depth.
+// rgb decodes the images of rows, as 8-bit colour or as 16-bit depth.
 func rgb(t *testing.T, ds robocache.Dataset, f *robocache.Feature, rs []robocache.Row) []byte {
 	t.Helper()
 	refs := make([]robocache.FrameRef, len(rs))
@@ -65,7 +65,7 @@ func rgb(t *testing.T, ds robocache.Dataset, f *robocache.Feature, rs []robocach
 		} else if f.DType == robocache.Float32 {
 			spec.Pixel = video.DepthMM
 		}
-		info, err := video.PictureSize(&refs[i])
+		info, err := video.ImageSize(&refs[i])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -74,7 +74,7 @@ func rgb(t *testing.T, ds robocache.Dataset, f *robocache.Feature, rs []robocach
 			t.Fatal(err)
 		}
 		b := make([]byte, n)
-		if err := video.DecodePicture(&refs[i], spec, b); err != nil {
+		if err := video.DecodeImage(&refs[i], spec, b); err != nil {
 			t.Fatal(err)
 		}
 		out = append(out, b...)
@@ -113,7 +113,7 @@ func same(t *testing.T, a, b robocache.Dataset, dropped []string) {
 		ta, err1 := a.Times(t.Context(), e, "")
 		tb, err2 := b.Times(t.Context(), e, "")
 		if err1 != nil || err2 != nil || !reflect.DeepEqual(ta, tb) {
-			t.Errorf("episode %d: stamps differ (%v %v)", e, err1, err2)
+			t.Errorf("episode %d: timestamps differ (%v %v)", e, err1, err2)
 		}
 		x, _ := a.Text(t.Context(), "task", rows(a, e))
 		y, err := b.Text(t.Context(), "task", rows(b, e))
@@ -138,7 +138,7 @@ func sameRows(t *testing.T, a, b robocache.Dataset, f *robocache.Feature, e int)
 		}
 	case f.Kind == robocache.KindImage:
 		if !bytes.Equal(rgb(t, a, f, ra), rgb(t, b, f, rb)) {
-			t.Errorf("%s: pictures differ", f.Key)
+			t.Errorf("%s: images differ", f.Key)
 		}
 	case f.Ragged():
 		x, n, err1 := a.(robocache.RaggedDataset).GatherRagged(t.Context(), f.Key, ra)
@@ -155,7 +155,7 @@ func sameRows(t *testing.T, a, b robocache.Dataset, f *robocache.Feature, e int)
 	}
 }
 
-// TestWriteSynth: raw and encoded pictures, depth, clouds, float64, text come back to the bit, and tensorflow-datasets reads the same.
+// TestWriteSynth: raw and encoded images, depth, clouds, float64, text come back to the bit, and tensorflow-datasets reads the same.
 func TestWriteSynth(t *testing.T) {
 	for _, codec := range []string{"raw", "png", "jpeg"} {
 		made, err := synth.New(synth.Options{Episodes: 3, Seconds: 0.4, Spread: 0.5, Width: 64, Height: 64, Codec: codec, Depth: true, Points: 40, Rates: map[string]float64{"camera": 20, "joints": 20, "force": 20, "cloud": 20, "text": 20}})
@@ -176,7 +176,7 @@ func TestWriteSynth(t *testing.T) {
 	}
 }
 
-// TestWriteUneven: stamps off the grid are kept, to the nanosecond; streams on clocks of their own are named as dropped.
+// TestWriteUneven: timestamps off the grid are kept, to the nanosecond; streams on clocks of their own are named as dropped.
 func TestWriteUneven(t *testing.T) {
 	src, err := synth.New(synth.Options{Episodes: 2, Seconds: 1, Cameras: 1, Width: 64, Height: 64, Jitter: 3 * time.Millisecond, Rates: map[string]float64{"camera": 20, "joints": 100}})
 	if err != nil {
@@ -231,7 +231,7 @@ func TestWriteBridge(t *testing.T) {
 	t.Run("judge", func(t *testing.T) { rlds.JudgeReads(t, dir) })
 }
 
-// TestWriteVideo: pictures of video files become PNG, pixel for pixel.
+// TestWriteVideo: images of video files become PNG, pixel for pixel.
 func TestWriteVideo(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: frames of video become PNG, slow under the race detector and the same path as TestWriteSynth")
@@ -334,7 +334,7 @@ type plainRows struct {
 
 func (p plainRows) Info() *robocache.Info { return p.info }
 
-// mixed has clouds, float64, depth, text and raw pictures.
+// mixed has clouds, float64, depth, text and raw images.
 func mixed(t *testing.T) *synth.Dataset {
 	t.Helper()
 	d, err := synth.New(synth.Options{Episodes: 3, Seconds: 0.4, Spread: 0.5, Width: 64, Height: 64, Codec: "raw", Depth: true, Points: 40, Rates: map[string]float64{"camera": 20, "joints": 20, "force": 20, "cloud": 20, "text": 20}})
@@ -354,7 +354,7 @@ func (b broken) Times(ctx context.Context, e int, key string) ([]int64, error) {
 	return b.Dataset.Times(ctx, e, key)
 }
 
-// TestDoctorDepth: every picture of a sound set with depth decodes, in its own kind of pixels.
+// TestDoctorDepth: every image of a sound set with depth decodes, in its own kind of pixels.
 func TestDoctorDepth(t *testing.T) {
 	src, err := synth.New(synth.Options{Episodes: 1, Seconds: 0.2, Width: 64, Height: 64, Cameras: 1, Depth: true})
 	if err != nil {

@@ -8,11 +8,11 @@
 //	M2  Streams are observation.<key>, action, and the other data sets of a demo by their path; next_obs only where option next_obs asks.
 //	    What the first demo has is the schema: a demo that lacks a stream, or has it in another type, shape or length, fails where it is
 //	    read, and Diagnose lists it. Observations with one row more than the actions are served without it, what the last action led to.
-//	M3  The rate is OpenOptions.HZ, else control_freq of env_args; where nobody says it, asking for stamps is ErrMisuse.
+//	M3  The rate is OpenOptions.HZ, else control_freq of env_args; where nobody says it, asking for timestamps is ErrMisuse.
 //	M4  mask/… are splits: Info.Splits says which positions each has, option split opens one.
-//	M5  uint8 rows of height × width × 1 or 3 are pictures, as pixels; rows of JPEG or PNG bytes are those. uint16 and float32 of one channel are depth.
+//	M5  uint8 rows of height × width × 1 or 3 are images, as pixels; rows of JPEG or PNG bytes are those. uint16 and float32 of one channel are depth.
 //	    Option channel_order says where the channels are blue, green, red.
 //	M6  Write is the way back: what it wrote is read with the same streams, rows, tasks and splits. What robomimic cannot hold (streams on
-//	    clocks of their own, rows of varying length, stamps off the grid, a second task) is dropped or flattened with a finding, and
+//	    clocks of their own, rows of varying length, timestamps off the grid, a second task) is dropped or flattened with a finding, and
 //	    nothing is made up: a source without rewards gives a file without.
 package robomimic

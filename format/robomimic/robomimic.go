@@ -21,7 +21,7 @@ import (
 var options = map[string]string{
 	"split":         "open only the demos of this mask (mask/<name>)",
 	"next_obs":      "true: next_obs/<key> too, as next.observation.<key>",
-	"channel_order": "rgb (default) or bgr: what the pictures' channels are; agentview_image=bgr for some cameras",
+	"channel_order": "rgb (default) or bgr: what the images' channels are; agentview_image=bgr for some cameras",
 }
 
 func init() {
@@ -281,8 +281,8 @@ func readMasks(ctx context.Context, f *h5.File, splits map[string][]string) erro
 // readDemo finds the length and the task of a demo.
 func readDemo(ctx context.Context, e *h5set.Episode, task string) (found []robocache.Finding, err error) {
 	where := robocache.Where{"episode": e.Index, "file": e.File.Name(), "pointer": e.Path}
-	bad := func(sev robocache.Severity, code, msg, mend string) {
-		found = append(found, robocache.Finding{Severity: sev, Code: code, Where: where, Message: msg, Mend: mend})
+	bad := func(sev robocache.Severity, code, msg, hint string) {
+		found = append(found, robocache.Finding{Severity: sev, Code: code, Where: where, Message: msg, Hint: hint})
 	}
 	o, err := e.File.At(ctx, e.Group)
 	if err != nil {
@@ -336,7 +336,7 @@ func unreadable(found []robocache.Finding, where robocache.Where, err error) ([]
 	if !h5set.Data(err) {
 		return nil, err
 	}
-	return append(found, robocache.Finding{Severity: robocache.SeverityError, Code: "unreadable-episode", Where: where, Message: err.Error(), Mend: "fetch the file again, or write the demo again", Lost: true}), nil
+	return append(found, robocache.Finding{Severity: robocache.SeverityError, Code: "unreadable-episode", Where: where, Message: err.Error(), Hint: "fetch the file again, or write the demo again", Lost: true}), nil
 }
 
 // language finds a text in an attribute of JSON.

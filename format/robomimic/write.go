@@ -20,7 +20,7 @@ import (
 
 // writeOptions are the keys of WriteOptions.Options that Write knows.
 var writeOptions = map[string]string{
-	"compression":   "of pictures: none (default), gzip, or gzip:1 to gzip:9; a picture is a chunk",
+	"compression":   "of images: none (default), gzip, or gzip:1 to gzip:9; an image is a chunk",
 	"next_obs":      "true: next_obs/<key> too, each row that of the step after it (robomimic's load_next_obs)",
 	"scale_actions": "true: each dimension of the actions is scaled onto [-1, 1]; the attributes actions_scale and actions_offset of data take it back",
 }
@@ -28,7 +28,7 @@ var writeOptions = map[string]string{
 // Write writes a dataset in robomimic's layout, one HDF5 file: dst, or demos.hdf5 in it where dst has no ending of HDF5.
 //
 // Streams of the rows' own clock are written: observation.<key> as obs/<key>, action as actions, next.reward and next.done as rewards and
-// dones, others by their key. Pictures become pixels: uint8, depth as uint16 or float32 (metres, of video). Stamps are not kept but as
+// dones, others by their key. Images become pixels: uint8, depth as uint16 or float32 (metres, of video). Timestamps are not kept but as
 // control_freq; tasks are in ep_meta ("lang"); splits become masks.
 func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache.WriteOptions) (report *robocache.WriteReport, err error) {
 	defer guard.Malformed("robomimic write", &err)
@@ -97,8 +97,8 @@ type writer struct {
 	scales   bool // the actions
 	acts     actions
 	demos    map[int]string // source position → name
-	worst    int64          // ns that a stamp is off the grid
-	offGrid  int64          // stamps that are
+	worst    int64          // ns that a timestamp is off the grid
+	offGrid  int64          // timestamps that are
 	manyTask int64
 }
 
@@ -108,8 +108,8 @@ type outStream struct {
 	group, name string // "obs" or ""
 }
 
-func (w *writer) find(sev robocache.Severity, code string, where robocache.Where, count int64, msg, mend string) {
-	w.report.Findings = append(w.report.Findings, robocache.Finding{Severity: sev, Code: code, Where: where, Count: count, Message: msg, Mend: mend})
+func (w *writer) find(sev robocache.Severity, code string, where robocache.Where, count int64, msg, hint string) {
+	w.report.Findings = append(w.report.Findings, robocache.Finding{Severity: sev, Code: code, Where: where, Count: count, Message: msg, Hint: hint})
 }
 
 // settle reads the options and chooses the streams.
@@ -262,7 +262,7 @@ func (w *writer) write(ctx context.Context) error {
 		return err
 	}
 	if w.offGrid > 0 {
-		w.find(robocache.SeverityWarning, "stamps-not-kept", nil, w.offGrid, fmt.Sprintf("recorded stamps are up to %.3g ms off the grid of %s Hz that the file stands for", float64(w.worst)/1e6, w.info.FPS), "bring the streams onto a grid first (--hz)")
+		w.find(robocache.SeverityWarning, "timestamps-not-kept", nil, w.offGrid, fmt.Sprintf("recorded timestamps are up to %.3g ms off the grid of %s Hz that the file stands for", float64(w.worst)/1e6, w.info.FPS), "bring the streams onto a grid first (--hz)")
 	}
 	if w.manyTask > 0 {
 		w.find(robocache.SeverityWarning, "tasks-lost", nil, w.manyTask, "episodes have several tasks: robomimic knows one a demo, the first is its lang", "")
@@ -344,8 +344,8 @@ func (w *writer) masks() error {
 	return mask.Close()
 }
 
-// stamps counts those that are off the grid.
-func (w *writer) stamps(ctx context.Context, e, rows int) error {
+// timestamps counts those that are off the grid.
+func (w *writer) timestamps(ctx context.Context, e, rows int) error {
 	if w.info.FPS.Zero() || rows == 0 {
 		return nil
 	}

@@ -25,7 +25,7 @@ func (w *writer) demo(ctx context.Context, data *h5.GroupWriter, e int) error {
 	if err != nil {
 		return err
 	}
-	if err := w.stamps(ctx, e, rows); err != nil {
+	if err := w.timestamps(ctx, e, rows); err != nil {
 		return err
 	}
 	name := fmt.Sprintf("demo_%d", w.report.Episodes)

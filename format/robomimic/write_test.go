@@ -30,7 +30,7 @@ func rows(ds robocache.Dataset, e int) []robocache.Row {
 	return out
 }
 
-// pixels decodes the pictures of rows, from stills or from video, one by one.
+// pixels decodes the images of rows, from stills or from video, one by one.
 func pixels(t *testing.T, ds robocache.Dataset, f *robocache.Feature, at []robocache.Row) []byte {
 	t.Helper()
 	refs := make([]robocache.FrameRef, len(at))
@@ -46,7 +46,7 @@ func pixels(t *testing.T, ds robocache.Dataset, f *robocache.Feature, at []roboc
 				t.Fatal(err)
 			}
 			pool := video.NewPool(0)
-			err = pool.Decode(t.Context(), file, video.Plan(file.Index, []int{refs[i].Ordinal})[0], func(_ int, p video.Picture) error {
+			err = pool.Decode(t.Context(), file, video.Plan(file.Index, []int{refs[i].Ordinal})[0], func(_ int, p video.Frame) error {
 				n, err := p.Bytes(&video.Spec{})
 				if err != nil {
 					return err
@@ -61,7 +61,7 @@ func pixels(t *testing.T, ds robocache.Dataset, f *robocache.Feature, at []roboc
 			}
 			continue
 		}
-		info, err := video.PictureSize(&refs[i])
+		info, err := video.ImageSize(&refs[i])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -74,7 +74,7 @@ func pixels(t *testing.T, ds robocache.Dataset, f *robocache.Feature, at []roboc
 			t.Fatal(err)
 		}
 		buf := make([]byte, n)
-		if err := video.DecodePicture(&refs[i], spec, buf); err != nil {
+		if err := video.DecodeImage(&refs[i], spec, buf); err != nil {
 			t.Fatal(err)
 		}
 		out = append(out, buf...)
@@ -136,7 +136,7 @@ func same(t *testing.T, a, b robocache.Dataset, episodes []int) {
 				}
 			default:
 				if x, y := pixels(t, a, f, ra), pixels(t, b, g, rb); len(x) == 0 || !bytes.Equal(x, y) {
-					t.Errorf("episode %d: the pictures of %s differ", i, key)
+					t.Errorf("episode %d: the images of %s differ", i, key)
 				}
 			}
 		}
@@ -212,7 +212,7 @@ func TestWriteSynthetic(t *testing.T) {
 	}
 }
 
-// TestWriteVideo: pictures of a video are those of its decoder, frame by frame.
+// TestWriteVideo: images of a video are those of its decoder, frame by frame.
 func TestWriteVideo(t *testing.T) {
 	if _, err := video.ActiveBackend(); err != nil {
 		t.Skip(err)

@@ -11,14 +11,14 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// columnsOf reads stamps and all numeric fields of messages.
-func columnsOf(tb testing.TB, top *Topic, msgs [][]byte, stamps []int64, fields []int, dst [][]byte, valid [][]uint8) {
+// columnsOf reads timestamps and all numeric fields of messages.
+func columnsOf(tb testing.TB, top *Topic, msgs [][]byte, timestamps []int64, fields []int, dst [][]byte, valid [][]uint8) {
 	for k, m := range msgs {
-		ns, _, err := top.Stamp(m)
+		ns, _, err := top.Timestamp(m)
 		if err != nil {
 			tb.Fatal(err)
 		}
-		stamps[k] = ns
+		timestamps[k] = ns
 	}
 	if _, err := top.Columns(msgs, nil, fields, dst, valid); err != nil {
 		tb.Fatal(err)
@@ -62,18 +62,18 @@ func TestPayloads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stamps := make([]int64, len(msgs))
+	timestamps := make([]int64, len(msgs))
 	best := time.Hour
 	for range 5 { // the clock of CPU time is coarse: rounds of 10
 		fields, dst, valid := room(top, len(msgs))
 		start := cpu()
 		for range 10 {
-			columnsOf(t, top, msgs, stamps, fields, dst, valid)
+			columnsOf(t, top, msgs, timestamps, fields, dst, valid)
 		}
 		best = min(best, (cpu()-start)/10)
 		if dump := os.Getenv("ROBOCACHE_DUMP"); dump != "" {
 			var b bytes.Buffer
-			_ = binary.Write(&b, binary.LittleEndian, stamps)
+			_ = binary.Write(&b, binary.LittleEndian, timestamps)
 			for _, d := range dst {
 				b.Write(d)
 			}
@@ -100,11 +100,11 @@ func benchTopic(b *testing.B, name string, msg []byte) {
 		msgs[k] = bytes.Clone(msg)
 	}
 	fields, dst, valid := room(top, n)
-	stamps := make([]int64, n)
+	timestamps := make([]int64, n)
 	b.SetBytes(int64(n * len(msg)))
 	b.ReportAllocs()
 	for b.Loop() {
-		columnsOf(b, top, msgs, stamps, fields, dst, valid)
+		columnsOf(b, top, msgs, timestamps, fields, dst, valid)
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/message")
 }

@@ -110,29 +110,29 @@ func (b *blocks64) layout(key string) ([]Field, []string) {
 	return out, []string{key}
 }
 
-// values finds the run of numbers, and the stamp.
-func (b *blocks64) run(msg []byte) (data []byte, stamp int64, big bool, err error) {
+// values finds the run of numbers, and the timestamp.
+func (b *blocks64) run(msg []byte) (data []byte, timestamp int64, big bool, err error) {
 	c, err := open(msg)
 	if err != nil {
 		return nil, 0, false, err
 	}
 	if b.header {
-		stamp, _ = c.header()
+		timestamp, _ = c.header()
 	}
 	for range b.strings {
 		c.str()
 	}
 	data = c.take(8, 8*b.values)
 	if c.short {
-		return nil, stamp, c.big, c.end(b.name)
+		return nil, timestamp, c.big, c.end(b.name)
 	}
-	return data, stamp, c.big, nil
+	return data, timestamp, c.big, nil
 }
 
-func (b *blocks64) scan(msg []byte, row func(clock, entry int, stamp int64, stamped bool)) error {
-	data, stamp, big, err := b.run(msg)
+func (b *blocks64) scan(msg []byte, row func(clock, entry int, timestamp int64, stamped bool)) error {
+	data, timestamp, big, err := b.run(msg)
 	if row != nil {
-		row(0, 0, stamp, b.header && (err == nil || stamp != 0))
+		row(0, 0, timestamp, b.header && (err == nil || timestamp != 0))
 		b.rows++
 	}
 	if err != nil {
@@ -221,7 +221,7 @@ func (b *blocks64) findings() []robocache.Finding {
 func (b *blocks64) ragged([]byte, int, int, []byte) ([]byte, int, error) {
 	return nil, 0, noSuch(b.name, "ragged fields")
 }
-func (b *blocks64) picture([]byte, int, int) (robocache.FrameRef, error) {
-	return robocache.FrameRef{}, noSuch(b.name, "pictures")
+func (b *blocks64) pic([]byte, int, int) (robocache.FrameRef, error) {
+	return robocache.FrameRef{}, noSuch(b.name, "images")
 }
 func (b *blocks64) text([]byte, int, int) (string, error) { return "", noSuch(b.name, "texts") }

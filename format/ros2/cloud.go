@@ -38,7 +38,7 @@ type cloudPlan struct {
 
 // cloudMessage is a PointCloud2 in pieces.
 type cloudMessage struct {
-	stamp         int64
+	timestamp     int64
 	height, width int
 	block         []byte
 	fields        int
@@ -58,7 +58,7 @@ func parseCloud(msg []byte, m *cloudMessage) error {
 		return err
 	}
 	m.bigBody = c.big
-	m.stamp, _ = c.header()
+	m.timestamp, _ = c.header()
 	m.height, m.width = int(c.u32()), int(c.u32())
 	start := (c.off + 3) &^ 3
 	m.fields = c.count(13)
@@ -176,11 +176,11 @@ func (p *cloudPlan) group() {
 	}
 }
 
-func (d *cloud) scan(msg []byte, row func(clock, entry int, stamp int64, stamped bool)) error {
+func (d *cloud) scan(msg []byte, row func(clock, entry int, timestamp int64, stamped bool)) error {
 	var m cloudMessage
 	err := parseCloud(msg, &m)
 	if row != nil {
-		row(0, 0, m.stamp, err == nil || m.stamp != 0)
+		row(0, 0, m.timestamp, err == nil || m.timestamp != 0)
 	}
 	if err != nil {
 		return err
@@ -381,8 +381,8 @@ func (d *cloud) numeric([]byte, int, int, []byte) (bool, error) {
 func (d *cloud) columns([][]byte, []int32, []int, [][]byte, [][]uint8) (int, error) {
 	return 0, noSuch("sensor_msgs/PointCloud2", "fixed numeric fields")
 }
-func (d *cloud) picture([]byte, int, int) (robocache.FrameRef, error) {
-	return robocache.FrameRef{}, noSuch("sensor_msgs/PointCloud2", "pictures")
+func (d *cloud) pic([]byte, int, int) (robocache.FrameRef, error) {
+	return robocache.FrameRef{}, noSuch("sensor_msgs/PointCloud2", "images")
 }
 func (d *cloud) text([]byte, int, int) (string, error) {
 	return "", noSuch("sensor_msgs/PointCloud2", "texts")

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"image"
-	_ "image/jpeg" // sizes of JPEG pictures
+	_ "image/jpeg" // sizes of JPEG images
 	"image/png"
 	"math"
 	"strconv"
@@ -14,7 +14,7 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// compressed decodes sensor_msgs/CompressedImage. What a picture is, its first bytes say: the format text is free, and often wrong.
+// compressed decodes sensor_msgs/CompressedImage. What an image is, its first bytes say: the format text is free, and often wrong.
 type compressed struct {
 	film                 // where they are packets of video
 	seen                 bool
@@ -24,9 +24,9 @@ type compressed struct {
 }
 
 type compressedMessage struct {
-	stamp  int64
-	format []byte
-	data   []byte
+	timestamp int64
+	format    []byte
+	data      []byte
 }
 
 func parseCompressed(msg []byte, m *compressedMessage) error {
@@ -34,7 +34,7 @@ func parseCompressed(msg []byte, m *compressedMessage) error {
 	if err != nil {
 		return err
 	}
-	m.stamp, _ = c.header()
+	m.timestamp, _ = c.header()
 	m.format = c.str()
 	m.data = c.take(1, c.count(1))
 	return c.end("data")
@@ -44,7 +44,7 @@ func parseCompressed(msg []byte, m *compressedMessage) error {
 // depth's quantisation.
 const depthHead = 12
 
-// depthPNG is the PNG of a compressed depth picture, and whether it holds quantised inverse depth (32FC1).
+// depthPNG is the PNG of a compressed depth image, and whether it holds quantised inverse depth (32FC1).
 func (m *compressedMessage) depthPNG() (data []byte, float, ok bool) {
 	if !bytes.Contains(m.format, []byte("compressedDepth")) || len(m.data) < depthHead || sniff(m.data[depthHead:]) != "png" {
 		return nil, false, false
@@ -54,14 +54,14 @@ func (m *compressedMessage) depthPNG() (data []byte, float, ok bool) {
 
 func (m *compressedMessage) unsupported() error {
 	return &robocache.Error{Class: robocache.ErrUnsupported, Op: "cdr", Where: robocache.Where{"field": "data"},
-		Msg: "compressed picture of format " + strconv.Quote(clip(strings.ToValidUTF8(string(m.format), "?"))) + " is not read", Hint: "JPEG, PNG, TIFF, the PNG of compressedDepth, and H.264 and H.265 in Annex B form are"}
+		Msg: "compressed image of format " + strconv.Quote(clip(strings.ToValidUTF8(string(m.format), "?"))) + " is not read", Hint: "JPEG, PNG, TIFF, the PNG of compressedDepth, and H.264 and H.265 in Annex B form are"}
 }
 
-func (d *compressed) scan(msg []byte, row func(clock, entry int, stamp int64, stamped bool)) error {
+func (d *compressed) scan(msg []byte, row func(clock, entry int, timestamp int64, stamped bool)) error {
 	var m compressedMessage
 	err := parseCompressed(msg, &m)
 	if row != nil {
-		row(0, 0, m.stamp, err == nil || m.stamp != 0)
+		row(0, 0, m.timestamp, err == nil || m.timestamp != 0)
 	}
 	if err == nil && d.coding != "" && len(m.data) > 0 {
 		return d.look(m.data, row == nil)
@@ -95,7 +95,7 @@ func (d *compressed) scan(msg []byte, row func(clock, entry int, stamp int64, st
 			d.channels = 1
 		}
 	} else if sniff(data) != "tiff" {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "cdr", Where: robocache.Where{"field": "data"}, Msg: "the picture's head is not readable", Err: err}
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: "cdr", Where: robocache.Where{"field": "data"}, Msg: "the image's head is not readable", Err: err}
 	}
 	if float {
 		d.dtype = robocache.Float32
@@ -147,7 +147,7 @@ func (d *compressed) packet(msg []byte) ([]byte, video.Codec, error) {
 	return m.data, codingOf(m.format), err
 }
 
-func (d *compressed) picture(msg []byte, _, _ int) (robocache.FrameRef, error) {
+func (d *compressed) pic(msg []byte, _, _ int) (robocache.FrameRef, error) {
 	var m compressedMessage
 	if err := parseCompressed(msg, &m); err != nil {
 		return robocache.FrameRef{}, err
@@ -179,7 +179,7 @@ func inverseDepth(data, head []byte) (*robocache.Raw, error) {
 	}
 	// Deflate packs at most 1,032 to 1: a size beyond that is a lie.
 	if n := int64(cfg.Width) * int64(cfg.Height); n > maxPixels || 2*n > 1100*int64(len(data)) {
-		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "cdr", Msg: "a depth picture of " + strconv.Itoa(cfg.Width) + " × " + strconv.Itoa(cfg.Height)}
+		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "cdr", Msg: "a depth image of " + strconv.Itoa(cfg.Width) + " × " + strconv.Itoa(cfg.Height)}
 	}
 	img, err := png.Decode(bytes.NewReader(data))
 	if err != nil {

@@ -98,16 +98,16 @@ func (c *cursor) str() []byte {
 	return p
 }
 
-// stamp is builtin_interfaces/Time in ns.
-func (c *cursor) stamp() int64 {
+// timestamp is builtin_interfaces/Time in ns.
+func (c *cursor) timestamp() int64 {
 	sec, nsec := int32(c.u32()), c.u32()
 	return int64(sec)*1e9 + int64(nsec)
 }
 
 // header is std_msgs/Header.
-func (c *cursor) header() (stamp int64, frame []byte) {
-	stamp = c.stamp()
-	return stamp, c.str()
+func (c *cursor) header() (timestamp int64, frame []byte) {
+	timestamp = c.timestamp()
+	return timestamp, c.str()
 }
 
 // elements is n values of size bytes, aligned; an empty run has no padding.

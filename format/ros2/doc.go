@@ -18,5 +18,5 @@
 //	R10 A schema that does not fit the first messages (they end early, or more than 3 bytes follow) is a finding, and gives way to the
 //	    common type of its name where that fits.
 //	R11 Packets of video (foxglove's CompressedVideo, CompressedImage whose format names a codec and whose data begins with a start code) are given
-//	    as they are; a topic whose first messages show that its pictures come in another order than they are shown is ErrUnsupported.
+//	    as they are; a topic whose first messages show that its images come in another order than they are shown is ErrUnsupported.
 package ros2

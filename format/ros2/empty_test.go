@@ -17,13 +17,13 @@ func TestNoMembers(t *testing.T) {
 	for _, c := range []struct {
 		name, text string
 		msg        []byte
-		stamp      int64
+		timestamp  int64
 		findings   int
 	}{
 		{"std_msgs/msg/Empty", "", []byte{0, 1, 0, 0, 0}, 0, 0},
 		{"std_msgs/msg/Empty", "", []byte{0, 1, 0, 0}, 0, 0}, // as some writers have it
 		{"own/msg/Inner", "std_msgs/Empty a\n" + line + "MSG: std_msgs/Empty\n", []byte{0, 1, 0, 0, 0}, 0, 0},
-		{"own/msg/Now", "builtin_interfaces/Time stamp\n" + line + "MSG: builtin_interfaces/Time\nint32 sec\nuint32 nanosec\n", []byte{0, 1, 0, 0, 3, 0, 0, 0, 5, 0, 0, 0}, 3e9 + 5, 0},
+		{"own/msg/Now", "builtin_interfaces/Time timestamp\n" + line + "MSG: builtin_interfaces/Time\nint32 sec\nuint32 nanosec\n", []byte{0, 1, 0, 0, 3, 0, 0, 0, 5, 0, 0, 0}, 3e9 + 5, 0},
 		{"own/msg/Lost", "", make([]byte, 12), 0, 1},
 	} {
 		s, err := ParseSchema("ros2msg", c.name, c.text)
@@ -35,9 +35,9 @@ func TestNoMembers(t *testing.T) {
 			t.Fatal(c.name, err)
 		}
 		rows := 0
-		err = top.Scan(c.msg, func(_, _ int, stamp int64, stamped bool) {
-			if rows++; stamp != c.stamp || stamped != (c.stamp != 0) {
-				t.Errorf("%s: stamp %d %v", c.name, stamp, stamped)
+		err = top.Scan(c.msg, func(_, _ int, timestamp int64, stamped bool) {
+			if rows++; timestamp != c.timestamp || stamped != (c.timestamp != 0) {
+				t.Errorf("%s: timestamp %d %v", c.name, timestamp, stamped)
 			}
 		})
 		if err != nil || rows != 1 || !events(top) || len(top.Findings()) != c.findings {

@@ -7,8 +7,8 @@ import (
 
 // Header is std_msgs/Header.
 type Header struct {
-	Stamp   int64 // ns since the epoch
-	FrameID string
+	Timestamp int64 // ns since the epoch
+	FrameID   string
 }
 
 // PointField is one field of a PointCloud2: Count elements of DType at Offset within a point.
@@ -54,7 +54,7 @@ func EncodePoseStamped(dst []byte, h Header, pose [7]float64) []byte {
 	return encodePoseStamped(dst, h, pose)
 }
 
-// EncodeImage is sensor_msgs/msg/Image of packed or strided rows: rgb8, bgr8, mono8, rgba8, bgra8, 16UC1 or 32FC1 by the picture.
+// EncodeImage is sensor_msgs/msg/Image of packed or strided rows: rgb8, bgr8, mono8, rgba8, bgra8, 16UC1 or 32FC1 by the image.
 func EncodeImage(dst []byte, h Header, p *robocache.Raw) ([]byte, error) {
 	return encodeImage(dst, h, p)
 }
@@ -75,7 +75,7 @@ func VideoFormat(c video.Codec) string {
 	return string(c)
 }
 
-// EncodeCompressedVideo is foxglove_msgs/msg/CompressedVideo: a packet that decodes to one picture (video.Elementary); none where the row has none.
+// EncodeCompressedVideo is foxglove_msgs/msg/CompressedVideo: a packet that decodes to one image (video.Elementary); none where the row has none.
 func EncodeCompressedVideo(dst []byte, h Header, format string, packet []byte) []byte {
 	return encodeCompressedVideo(dst, h, format, packet)
 }

@@ -60,12 +60,12 @@ func (w *writer) bytes(p []byte) {
 }
 
 func (w *writer) header(h Header) {
-	sec := h.Stamp / 1e9
-	if h.Stamp%1e9 < 0 {
+	sec := h.Timestamp / 1e9
+	if h.Timestamp%1e9 < 0 {
 		sec-- // nanosec is unsigned: seconds are rounded down
 	}
 	w.u32(uint32(int32(sec)))
-	w.u32(uint32(h.Stamp - sec*1e9))
+	w.u32(uint32(h.Timestamp - sec*1e9))
 	w.str(h.FrameID)
 }
 
@@ -118,7 +118,7 @@ func misuse(msg string) error {
 	return &robocache.Error{Class: robocache.ErrMisuse, Op: "encode", Msg: msg}
 }
 
-// encodingOf names the encoding of a picture and its bytes a pixel.
+// encodingOf names the encoding of an image and its bytes a pixel.
 func encodingOf(p *robocache.Raw) (name string, pixel int, err error) {
 	switch {
 	case p.DType == robocache.Uint8 && p.Channels == 1:
@@ -136,7 +136,7 @@ func encodingOf(p *robocache.Raw) (name string, pixel int, err error) {
 	case p.DType == robocache.Float32 && p.Channels == 1:
 		return "32FC1", 4, nil
 	}
-	return "", 0, &robocache.Error{Class: robocache.ErrUnsupported, Op: "encode", Msg: "no image encoding for " + p.DType.String() + " pictures of " + strconv.Itoa(p.Channels) + " channels"}
+	return "", 0, &robocache.Error{Class: robocache.ErrUnsupported, Op: "encode", Msg: "no image encoding for " + p.DType.String() + " images of " + strconv.Itoa(p.Channels) + " channels"}
 }
 
 func encodeImage(dst []byte, h Header, p *robocache.Raw) ([]byte, error) {
@@ -149,7 +149,7 @@ func encodeImage(dst []byte, h Header, p *robocache.Raw) ([]byte, error) {
 		step = row
 	}
 	if p.Height < 0 || p.Width < 0 || step < row || p.Height > 0 && len(p.Pix) < (p.Height-1)*step+row {
-		return dst, misuse("the picture has fewer bytes than its size says")
+		return dst, misuse("the image has fewer bytes than its size says")
 	}
 	w := begin(dst)
 	w.header(h)
@@ -184,7 +184,7 @@ func encodeCompressedVideo(dst []byte, h Header, format string, packet []byte) [
 	return w.b
 }
 
-// sniff names what the first bytes of a compressed picture are; "" for none that is known.
+// sniff names what the first bytes of a compressed image are; "" for none that is known.
 func sniff(data []byte) string {
 	switch {
 	case len(data) > 2 && data[0] == 0xff && data[1] == 0xd8:

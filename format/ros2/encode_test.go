@@ -36,7 +36,7 @@ func TestEncoderEqualsRosbags(t *testing.T) {
 	cases := [][2]string{}
 	add := func(typ string, msg []byte) { cases = append(cases, [2]string{typ, hex.EncodeToString(msg)}) }
 	add("sensor_msgs/msg/JointState", EncodeJointState(nil, h, []string{"a", "bcd"}, []float64{1, 2}, nil, []float64{3}))
-	add("sensor_msgs/msg/JointState", EncodeJointState(nil, Header{Stamp: -5}, nil, nil, nil, nil))
+	add("sensor_msgs/msg/JointState", EncodeJointState(nil, Header{Timestamp: -5}, nil, nil, nil, nil))
 	add("sensor_msgs/msg/Imu", EncodeImu(nil, h, imu))
 	add("geometry_msgs/msg/WrenchStamped", EncodeWrenchStamped(nil, h, [6]float64{1, 2, 3, 4, 5, 6}))
 	add("geometry_msgs/msg/TwistStamped", EncodeTwistStamped(nil, h, [6]float64{1, 2, 3, 4, 5, 6}))
@@ -73,16 +73,16 @@ print("ok")
 	if out, err := cmd.Output(); err != nil || string(bytes.TrimSpace(out)) != "ok" {
 		t.Fatal(err)
 	}
-	// and the decoder gives the stamp back, also before the epoch
+	// and the decoder gives the timestamp back, also before the epoch
 	s, _ := KnownSchema("sensor_msgs/JointState")
-	for _, stamp := range []int64{h.Stamp, -5, 0} {
-		msg := EncodeJointState(nil, Header{Stamp: stamp}, []string{"a"}, []float64{1}, nil, nil)
+	for _, timestamp := range []int64{h.Timestamp, -5, 0} {
+		msg := EncodeJointState(nil, Header{Timestamp: timestamp}, []string{"a"}, []float64{1}, nil, nil)
 		top, err := NewTopic("/j", s, [][]byte{msg})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if ns, ok, err := top.Stamp(msg); ns != stamp || !ok || err != nil {
-			t.Errorf("%d, not %d: %v", ns, stamp, err)
+		if ns, ok, err := top.Timestamp(msg); ns != timestamp || !ok || err != nil {
+			t.Errorf("%d, not %d: %v", ns, timestamp, err)
 		}
 	}
 }
@@ -90,7 +90,7 @@ print("ok")
 // What the encoder cannot write is refused, not written wrong.
 func TestEncoderRefuses(t *testing.T) {
 	if _, err := EncodeImage(nil, Header{}, &robocache.Raw{Pix: make([]byte, 5), Height: 2, Width: 1, Channels: 3, DType: robocache.Uint8}); err == nil {
-		t.Error("a picture with too few bytes")
+		t.Error("an image with too few bytes")
 	}
 	if _, err := EncodeImage(nil, Header{}, &robocache.Raw{Pix: make([]byte, 6), Height: 1, Width: 1, Channels: 3, DType: robocache.Uint16}); err == nil {
 		t.Error("16-bit colour")

@@ -15,7 +15,7 @@ func everything(t *testing.T, top *Topic, msg []byte) {
 	t.Helper()
 	rows := map[int]int{}
 	hostile.Typed(t, top.Scan(msg, func(clock, entry int, _ int64, _ bool) { rows[clock] = entry }))
-	_, _, err := top.Stamp(msg)
+	_, _, err := top.Timestamp(msg)
 	hostile.Typed(t, err)
 	_, err = top.FrameID(msg)
 	hostile.Typed(t, err)
@@ -25,7 +25,7 @@ func everything(t *testing.T, top *Topic, msg []byte) {
 		}
 		switch {
 		case f.Feature.Kind == robocache.KindImage:
-			_, err = top.Picture(msg, k, 0)
+			_, err = top.Image(msg, k, 0)
 		case f.Feature.Kind == robocache.KindText:
 			_, err = top.Text(msg, k, 0)
 		case f.Feature.Ragged():
@@ -180,7 +180,7 @@ func TestXCDR2(t *testing.T) {
 func TestHugeSizes(t *testing.T) {
 	raw := &robocache.Raw{Pix: make([]byte, 4), Height: 2, Width: 2, Channels: 1, DType: robocache.Uint8}
 	img, _ := EncodeImage(nil, Header{}, raw)
-	// header: 8 bytes of stamp, a length of 1 with its NUL, 3 of padding; then height and width, encoding "mono8", the order, step
+	// header: 8 bytes of timestamp, a length of 1 with its NUL, 3 of padding; then height and width, encoding "mono8", the order, step
 	huge := append([]byte{}, img...)
 	for k := 20; k < 28; k++ {
 		huge[k] = 0xff
@@ -191,7 +191,7 @@ func TestHugeSizes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := top.Picture(huge, 0, 0); !errors.Is(err, robocache.ErrResourceLimit) {
+	if _, err := top.Image(huge, 0, 0); !errors.Is(err, robocache.ErrResourceLimit) {
 		t.Error(err)
 	}
 	cloud, _ := EncodePointCloud2(nil, Header{}, []PointField{{"x", 0, robocache.Float32, 1}, {"y", 4, robocache.Float32, 1}, {"z", 8, robocache.Float32, 1}}, 0, make([]byte, 12))
@@ -211,7 +211,7 @@ func TestHugeSizes(t *testing.T) {
 }
 
 // What is not read is named.
-func TestUnsupportedPictures(t *testing.T) {
+func TestUnsupportedImages(t *testing.T) {
 	s, _ := KnownSchema("sensor_msgs/Image")
 	raw := &robocache.Raw{Pix: make([]byte, 4), Height: 2, Width: 2, Channels: 1, DType: robocache.Uint8}
 	msg, _ := EncodeImage(nil, Header{}, raw)
@@ -240,12 +240,12 @@ func TestUnsupportedPictures(t *testing.T) {
 	if _, err := NewTopic("/c", c, [][]byte{EncodeCompressedImage(nil, Header{}, "h264", []byte("\x00\x00\x00\x01\x67"))}); !errors.Is(err, robocache.ErrMalformed) {
 		t.Error(err)
 	}
-	// An empty one is a picture that is missing.
+	// An empty one is an image that is missing.
 	top, err := NewTopic("/c", c, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if ref, err := top.Picture(EncodeCompressedImage(nil, Header{}, "jpeg", nil), 0, 0); err != nil || !ref.Missing {
+	if ref, err := top.Image(EncodeCompressedImage(nil, Header{}, "jpeg", nil), 0, 0); err != nil || !ref.Missing {
 		t.Errorf("%+v, %v", ref, err)
 	}
 }

@@ -43,8 +43,8 @@ func newGeneric(s *Schema) (*generic, error) {
 	g := &generic{tree: t, name: s.Name, lens: make([]int, len(t.leaves)), camera: shortKey(s.Name) == "sensor_msgs/CameraInfo"}
 	for k := range t.leaves {
 		g.lens[k] = unseen
-		if k < 2 && (t.header || t.stamp) {
-			continue // the stamp is the row's time
+		if k < 2 && (t.header || t.timestamp) {
+			continue // the timestamp is the row's time
 		}
 		g.fields = append(g.fields, k)
 	}
@@ -70,10 +70,10 @@ func (g *generic) release(s *sink) {
 	g.sinks.Put(s)
 }
 
-func (g *generic) scan(msg []byte, row func(clock, entry int, stamp int64, stamped bool)) error {
-	stamp, ok, err := g.stampOf(msg)
+func (g *generic) scan(msg []byte, row func(clock, entry int, timestamp int64, stamped bool)) error {
+	timestamp, ok, err := g.timestampOf(msg)
 	if row != nil {
-		row(0, 0, stamp, ok)
+		row(0, 0, timestamp, ok)
 		defer func() { g.scans++ }()
 	}
 	if err != nil {
@@ -126,19 +126,19 @@ func (g *generic) findings() []robocache.Finding {
 		return nil
 	}
 	return []robocache.Finding{{Severity: robocache.SeverityWarning, Code: "camera-info-changed", Where: robocache.Where{"index": g.at}, Count: g.change,
-		Message: "the camera's calibration is not that of the first message", Mend: "split the recording where the camera was changed"}}
+		Message: "the camera's calibration is not that of the first message", Hint: "split the recording where the camera was changed"}}
 }
 
-func (g *generic) stampOf(msg []byte) (int64, bool, error) {
-	if !g.tree.header && !g.tree.stamp {
+func (g *generic) timestampOf(msg []byte) (int64, bool, error) {
+	if !g.tree.header && !g.tree.timestamp {
 		return 0, false, nil
 	}
 	c, err := open(msg)
 	if err != nil {
 		return 0, false, err
 	}
-	stamp := c.stamp()
-	return stamp, !c.short, c.end("stamp")
+	timestamp := c.timestamp()
+	return timestamp, !c.short, c.end("stamp")
 }
 
 func (g *generic) layout(key string) ([]Field, []string) {
@@ -247,8 +247,8 @@ func (g *generic) text(msg []byte, field, _ int) (string, error) {
 	return textOf(&g.tree.leaves[leaf], s.texts[0])
 }
 
-func (g *generic) picture([]byte, int, int) (robocache.FrameRef, error) {
-	return robocache.FrameRef{}, noSuch(g.name, "pictures")
+func (g *generic) pic([]byte, int, int) (robocache.FrameRef, error) {
+	return robocache.FrameRef{}, noSuch(g.name, "images")
 }
 
 func noSuch(name, what string) error {

@@ -37,8 +37,8 @@ func (p *pixels) given() int {
 
 const maxPixels = 256 << 20
 
-// picture decodes sensor_msgs/Image: pixels as they lie in the message where they can be given so, else a copy in RGB.
-type picture struct {
+// image decodes sensor_msgs/Image: pixels as they lie in the message where they can be given so, else a copy in RGB.
+type pic struct {
 	seen          bool
 	pix           pixels
 	encoding      string
@@ -48,7 +48,7 @@ type picture struct {
 
 // imageMessage is an Image in pieces.
 type imageMessage struct {
-	stamp         int64
+	timestamp     int64
 	height, width int
 	encoding      []byte
 	big           bool // of its 16- and 32-bit pixels
@@ -61,7 +61,7 @@ func parseImage(msg []byte, m *imageMessage) error {
 	if err != nil {
 		return err
 	}
-	m.stamp, _ = c.header()
+	m.timestamp, _ = c.header()
 	m.height, m.width = int(c.u32()), int(c.u32())
 	m.encoding = c.str()
 	m.big = c.u8() != 0
@@ -77,11 +77,11 @@ func (m *imageMessage) check() (pixels, error) {
 		return p, &robocache.Error{Class: robocache.ErrUnsupported, Op: "cdr", Msg: "image encoding " + strconv.Quote(clip(string(m.encoding))) + " is not read", Where: robocache.Where{"field": "encoding"}}
 	}
 	if uint64(m.height)*uint64(m.width) > maxPixels { // both are 32-bit: the product fits
-		return p, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "cdr", Msg: "a picture of " + strconv.Itoa(m.width) + " × " + strconv.Itoa(m.height), Where: robocache.Where{"field": "width"}}
+		return p, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "cdr", Msg: "an image of " + strconv.Itoa(m.width) + " × " + strconv.Itoa(m.height), Where: robocache.Where{"field": "width"}}
 	}
 	row := m.width * p.channels * p.dtype.Size()
 	if m.height == 0 || m.width == 0 {
-		return p, &robocache.Error{Class: robocache.ErrMalformed, Op: "cdr", Msg: "a picture without pixels", Where: robocache.Where{"field": "height"}}
+		return p, &robocache.Error{Class: robocache.ErrMalformed, Op: "cdr", Msg: "an image without pixels", Where: robocache.Where{"field": "height"}}
 	}
 	if m.step < row || int64(m.step)*int64(m.height-1)+int64(row) > int64(len(m.data)) {
 		return p, &robocache.Error{Class: robocache.ErrMalformed, Op: "cdr", Where: robocache.Where{"field": "data"},
@@ -90,11 +90,11 @@ func (m *imageMessage) check() (pixels, error) {
 	return p, nil
 }
 
-func (d *picture) scan(msg []byte, row func(clock, entry int, stamp int64, stamped bool)) error {
+func (d *pic) scan(msg []byte, row func(clock, entry int, timestamp int64, stamped bool)) error {
 	var m imageMessage
 	err := parseImage(msg, &m)
 	if row != nil {
-		row(0, 0, m.stamp, err == nil || m.stamp != 0)
+		row(0, 0, m.timestamp, err == nil || m.timestamp != 0)
 	}
 	if err != nil {
 		return err
@@ -113,7 +113,7 @@ func (d *picture) scan(msg []byte, row func(clock, entry int, stamp int64, stamp
 	return nil
 }
 
-func (d *picture) layout(key string) ([]Field, []string) {
+func (d *pic) layout(key string) ([]Field, []string) {
 	f := robocache.Feature{Kind: robocache.KindImage, DType: robocache.Uint8}
 	if d.seen {
 		f.DType, f.Height, f.Width, f.Channels = d.pix.dtype, d.height, d.width, d.pix.given()
@@ -134,7 +134,7 @@ func unitOf(p *pixels) string {
 	return ""
 }
 
-func (d *picture) picture(msg []byte, _, _ int) (robocache.FrameRef, error) {
+func (d *pic) pic(msg []byte, _, _ int) (robocache.FrameRef, error) {
 	var m imageMessage
 	if err := parseImage(msg, &m); err != nil {
 		return robocache.FrameRef{}, err
@@ -147,7 +147,7 @@ func (d *picture) picture(msg []byte, _, _ int) (robocache.FrameRef, error) {
 	switch {
 	case p.yuv != "":
 		if m.width%2 != 0 {
-			return robocache.FrameRef{}, &robocache.Error{Class: robocache.ErrMalformed, Op: "cdr", Want: "an even width of a YUV 4:2:2 picture", Got: strconv.Itoa(m.width)}
+			return robocache.FrameRef{}, &robocache.Error{Class: robocache.ErrMalformed, Op: "cdr", Want: "an even width of a YUV 4:2:2 image", Got: strconv.Itoa(m.width)}
 		}
 		raw.Pix, raw.Stride = rgbOfYUV(&m, p.yuv), 0
 	case p.drop:
@@ -199,22 +199,22 @@ func rgbOfYUV(m *imageMessage, order string) []byte {
 
 func clamp(v int) byte { return byte(max(0, min(255, v))) }
 
-func (d *picture) findings() []robocache.Finding {
+func (d *pic) findings() []robocache.Finding {
 	if d.changed == 0 {
 		return nil
 	}
-	return []robocache.Finding{{Severity: robocache.SeverityWarning, Code: "picture-changed", Count: d.changed, Message: "pictures differ in size or encoding from the first one"}}
+	return []robocache.Finding{{Severity: robocache.SeverityWarning, Code: "image-changed", Count: d.changed, Message: "images differ in size or encoding from the first one"}}
 }
 
-func (d *picture) numeric([]byte, int, int, []byte) (bool, error) {
+func (d *pic) numeric([]byte, int, int, []byte) (bool, error) {
 	return false, noSuch("sensor_msgs/Image", "numeric fields")
 }
-func (d *picture) columns([][]byte, []int32, []int, [][]byte, [][]uint8) (int, error) {
+func (d *pic) columns([][]byte, []int32, []int, [][]byte, [][]uint8) (int, error) {
 	return 0, noSuch("sensor_msgs/Image", "numeric fields")
 }
-func (d *picture) ragged([]byte, int, int, []byte) ([]byte, int, error) {
+func (d *pic) ragged([]byte, int, int, []byte) ([]byte, int, error) {
 	return nil, 0, noSuch("sensor_msgs/Image", "ragged fields")
 }
-func (d *picture) text([]byte, int, int) (string, error) {
+func (d *pic) text([]byte, int, int) (string, error) {
 	return "", noSuch("sensor_msgs/Image", "texts")
 }

@@ -34,13 +34,13 @@ const maxJointGroups = 64
 
 // message is a JointState in pieces.
 type jointMessage struct {
-	stamp int64
-	block []byte // names with their count
-	names int
-	data  [3][]byte
-	big   bool
-	group int
-	same  bool // names are those of the group, in its order
+	timestamp int64
+	block     []byte // names with their count
+	names     int
+	data      [3][]byte
+	big       bool
+	group     int
+	same      bool // names are those of the group, in its order
 }
 
 func (j *joints) parse(msg []byte, m *jointMessage) error {
@@ -49,7 +49,7 @@ func (j *joints) parse(msg []byte, m *jointMessage) error {
 		return err
 	}
 	m.big = c.big
-	m.stamp, _ = c.header()
+	m.timestamp, _ = c.header()
 	start := (c.off + 3) &^ 3
 	m.group, m.same = -1, false
 	for k, g := range j.groups {
@@ -109,7 +109,7 @@ func (j *joints) find(m *jointMessage) int {
 	return found
 }
 
-func (j *joints) scan(msg []byte, row func(clock, entry int, stamp int64, stamped bool)) error {
+func (j *joints) scan(msg []byte, row func(clock, entry int, timestamp int64, stamped bool)) error {
 	var m jointMessage
 	err := j.parse(msg, &m)
 	group := 0
@@ -123,7 +123,7 @@ func (j *joints) scan(msg []byte, row func(clock, entry int, stamp int64, stampe
 		}
 	}
 	if row != nil {
-		row(group, 0, m.stamp, err == nil || m.stamp != 0)
+		row(group, 0, m.timestamp, err == nil || m.timestamp != 0)
 	}
 	if err != nil {
 		return err
@@ -320,8 +320,8 @@ func (j *joints) findings() []robocache.Finding {
 func (j *joints) ragged([]byte, int, int, []byte) ([]byte, int, error) {
 	return nil, 0, noSuch("sensor_msgs/JointState", "ragged fields")
 }
-func (j *joints) picture([]byte, int, int) (robocache.FrameRef, error) {
-	return robocache.FrameRef{}, noSuch("sensor_msgs/JointState", "pictures")
+func (j *joints) pic([]byte, int, int) (robocache.FrameRef, error) {
+	return robocache.FrameRef{}, noSuch("sensor_msgs/JointState", "images")
 }
 func (j *joints) text([]byte, int, int) (string, error) {
 	return "", noSuch("sensor_msgs/JointState", "texts")

@@ -18,10 +18,10 @@ func readF64(p []byte) (out []float64) {
 func TestJointGroups(t *testing.T) {
 	s, _ := KnownSchema("sensor_msgs/JointState")
 	arm := func(k int64) []byte {
-		return EncodeJointState(nil, Header{Stamp: k}, []string{"a", "b"}, []float64{float64(k), 1}, nil, nil)
+		return EncodeJointState(nil, Header{Timestamp: k}, []string{"a", "b"}, []float64{float64(k), 1}, nil, nil)
 	}
 	grip := func(k int64) []byte {
-		return EncodeJointState(nil, Header{Stamp: k}, []string{"g"}, []float64{float64(-k)}, nil, []float64{7})
+		return EncodeJointState(nil, Header{Timestamp: k}, []string{"g"}, []float64{float64(-k)}, nil, []float64{7})
 	}
 	msgs := [][]byte{arm(1), grip(2), arm(3), arm(4), grip(5)}
 	top, err := NewTopic("/joint_states", s, msgs[:1])
@@ -30,10 +30,10 @@ func TestJointGroups(t *testing.T) {
 	}
 	rows := map[int][]int{}
 	for k, m := range msgs {
-		if err := top.Scan(m, func(clock, _ int, stamp int64, stamped bool) {
+		if err := top.Scan(m, func(clock, _ int, timestamp int64, stamped bool) {
 			rows[clock] = append(rows[clock], k)
-			if !stamped || stamp != int64(k+1) {
-				t.Errorf("stamp %d", stamp)
+			if !stamped || timestamp != int64(k+1) {
+				t.Errorf("timestamp %d", timestamp)
 			}
 		}); err != nil {
 			t.Fatal(err)

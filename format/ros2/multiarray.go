@@ -83,7 +83,7 @@ func (a *multiArray) parse(msg []byte, shape *[]int) (data []byte, big bool, err
 	return data, c.big, nil
 }
 
-func (a *multiArray) scan(msg []byte, row func(clock, entry int, stamp int64, stamped bool)) error {
+func (a *multiArray) scan(msg []byte, row func(clock, entry int, timestamp int64, stamped bool)) error {
 	if row != nil {
 		row(0, 0, 0, false)
 	}
@@ -150,7 +150,7 @@ func (a *multiArray) ragged(msg []byte, _, _ int, dst []byte) ([]byte, int, erro
 }
 
 func (a *multiArray) findings() []robocache.Finding { return nil }
-func (a *multiArray) picture([]byte, int, int) (robocache.FrameRef, error) {
-	return robocache.FrameRef{}, noSuch(a.name, "pictures")
+func (a *multiArray) pic([]byte, int, int) (robocache.FrameRef, error) {
+	return robocache.FrameRef{}, noSuch(a.name, "images")
 }
 func (a *multiArray) text([]byte, int, int) (string, error) { return "", noSuch(a.name, "texts") }

@@ -168,7 +168,7 @@ func TestFastEqualsGeneric(t *testing.T) {
 			if !strings.Contains(j.Type, "Image") && !strings.Contains(j.Type, "PointCloud2") {
 				t.Fatalf("%s: %v", j.Type, err)
 			}
-			continue // random sizes and encodings are no picture
+			continue // random sizes and encodings are no image
 		}
 		b, ok := top.dec.(*blocks64)
 		if !ok {

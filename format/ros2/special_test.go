@@ -72,10 +72,10 @@ func (s *special) scanned(t *testing.T) (*Topic, map[int][][2]int) {
 	}
 	rows := map[int][][2]int{}
 	for k, m := range s.msgs {
-		err := top.Scan(m, func(clock, entry int, stamp int64, stamped bool) {
+		err := top.Scan(m, func(clock, entry int, timestamp int64, stamped bool) {
 			rows[clock] = append(rows[clock], [2]int{k, entry})
-			if want := int64(1700000000+k)*1e9 + int64(k)*7; stamped && stamp != want && len(s.msgs) > 1 && !strings.HasPrefix(s.Case, "cloud") {
-				t.Errorf("%s: stamp %d, not %d", s.Case, stamp, want)
+			if want := int64(1700000000+k)*1e9 + int64(k)*7; stamped && timestamp != want && len(s.msgs) > 1 && !strings.HasPrefix(s.Case, "cloud") {
+				t.Errorf("%s: timestamp %d, not %d", s.Case, timestamp, want)
 			}
 		})
 		if err != nil {
@@ -125,7 +125,7 @@ func TestSpecial(t *testing.T) {
 			where := s.Case + f.Suffix
 			switch {
 			case f.Feature.Kind == robocache.KindImage:
-				s.pictured(t, top, &f.Feature)
+				s.imaged(t, top, &f.Feature)
 				seen++
 			case f.Feature.Ragged():
 				var all []byte
@@ -189,9 +189,9 @@ func TestSpecial(t *testing.T) {
 	}
 }
 
-func (s *special) pictured(t *testing.T, top *Topic, f *robocache.Feature) {
+func (s *special) imaged(t *testing.T, top *Topic, f *robocache.Feature) {
 	t.Helper()
-	ref, err := top.Picture(s.msgs[0], 0, 0)
+	ref, err := top.Image(s.msgs[0], 0, 0)
 	if err != nil {
 		t.Fatalf("%s: %v", s.Case, err)
 	}

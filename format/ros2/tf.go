@@ -24,7 +24,7 @@ func newTransforms() *transforms {
 
 // transform is one of a message.
 type transform struct {
-	stamp         int64
+	timestamp     int64
 	parent, child []byte
 	data          []byte // 7 float64
 	big           bool
@@ -41,7 +41,7 @@ func (t *transforms) each(msg []byte, fn func(k int, x *transform) bool) error {
 	}
 	x := transform{big: c.big}
 	for k := range c.count(leastTransform) {
-		x.stamp, x.parent = c.header()
+		x.timestamp, x.parent = c.header()
 		x.child = c.str()
 		x.data = c.take(8, 56)
 		if c.short {
@@ -54,7 +54,7 @@ func (t *transforms) each(msg []byte, fn func(k int, x *transform) bool) error {
 	return c.end("transforms")
 }
 
-func (t *transforms) scan(msg []byte, row func(clock, entry int, stamp int64, stamped bool)) error {
+func (t *transforms) scan(msg []byte, row func(clock, entry int, timestamp int64, stamped bool)) error {
 	var name []byte
 	return t.each(msg, func(k int, x *transform) bool {
 		name = append(append(append(name[:0], x.parent...), 0), x.child...)
@@ -67,7 +67,7 @@ func (t *transforms) scan(msg []byte, row func(clock, entry int, stamp int64, st
 			at = t.add(string(name))
 		}
 		if row != nil {
-			row(at, k, x.stamp, true)
+			row(at, k, x.timestamp, true)
 		}
 		return true
 	})
@@ -109,7 +109,7 @@ func (x *transform) at(msg []byte, entry int) error {
 		return lengthError("transforms", entry+1, n)
 	}
 	for range entry + 1 {
-		x.stamp, x.parent = c.header()
+		x.timestamp, x.parent = c.header()
 		x.child = c.str()
 		x.data = c.take(8, 56)
 	}
@@ -166,8 +166,8 @@ func (t *transforms) findings() []robocache.Finding {
 func (t *transforms) ragged([]byte, int, int, []byte) ([]byte, int, error) {
 	return nil, 0, noSuch("tf2_msgs/TFMessage", "ragged fields")
 }
-func (t *transforms) picture([]byte, int, int) (robocache.FrameRef, error) {
-	return robocache.FrameRef{}, noSuch("tf2_msgs/TFMessage", "pictures")
+func (t *transforms) pic([]byte, int, int) (robocache.FrameRef, error) {
+	return robocache.FrameRef{}, noSuch("tf2_msgs/TFMessage", "images")
 }
 func (t *transforms) text([]byte, int, int) (string, error) {
 	return "", noSuch("tf2_msgs/TFMessage", "texts")

@@ -39,13 +39,13 @@ type Topic struct {
 type decoder interface {
 	// scan reads what settles the columns, and tells the rows that the message holds. A nil row: a first look, which counts nothing
 	// for findings.
-	scan(msg []byte, row func(clock, entry int, stamp int64, stamped bool)) error
+	scan(msg []byte, row func(clock, entry int, timestamp int64, stamped bool)) error
 	// layout gives the streams and clocks as they are known.
 	layout(key string) ([]Field, []string)
 	numeric(msg []byte, field, entry int, dst []byte) (bool, error)
 	columns(msgs [][]byte, entries []int32, fields []int, dst [][]byte, valid [][]uint8) (int, error)
 	ragged(msg []byte, field, entry int, dst []byte) ([]byte, int, error)
-	picture(msg []byte, field, entry int) (robocache.FrameRef, error)
+	pic(msg []byte, field, entry int) (robocache.FrameRef, error)
 	text(msg []byte, field, entry int) (string, error)
 	findings() []robocache.Finding
 }
@@ -54,7 +54,7 @@ type decoder interface {
 func Key(topic string) string { return key(topic) }
 
 // NewTopic makes the decoder of a topic. first are its first messages, at least one where it has any: they settle names of joints, the
-// encoding of pictures, the fields of clouds, and which arrays have one length.
+// encoding of images, the fields of clouds, and which arrays have one length.
 func NewTopic(topic string, s *Schema, first [][]byte) (*Topic, error) {
 	return newTopic(topic, s, first)
 }
@@ -87,16 +87,16 @@ func (t *Topic) settled() ([]Field, []string) {
 	return t.fields, t.clocks
 }
 
-// Scan reads one message, calls row for each row that it holds, and settles the columns (see Topic). stamp is the row's own: its
-// header's, where stamped. Rows come in the message's order; a decoder of one clock gives exactly one row, also for a message that is
+// Scan reads one message, calls row for each row that it holds, and settles the columns (see Topic). timestamp is the row's own: its
+// header's, where timestamped. Rows come in the message's order; a decoder of one clock gives exactly one row, also for a message that is
 // wrong inside: then the error says so, and the row holds no value.
-func (t *Topic) Scan(msg []byte, row func(clock, entry int, stamp int64, stamped bool)) error {
+func (t *Topic) Scan(msg []byte, row func(clock, entry int, timestamp int64, stamped bool)) error {
 	t.stale = true
 	return t.dec.scan(msg, row)
 }
 
-// Stamp is header.stamp of a message in ns; !ok where the type has none.
-func (t *Topic) Stamp(msg []byte) (ns int64, ok bool, err error) { return t.head.stampOf(msg) }
+// Timestamp is header.stamp of a message in ns; !ok where the type has none.
+func (t *Topic) Timestamp(msg []byte) (ns int64, ok bool, err error) { return t.head.timestampOf(msg) }
 
 // FrameID is header.frame_id of a message; "" where the type has none.
 func (t *Topic) FrameID(msg []byte) (string, error) { return t.frameID(msg) }
@@ -150,9 +150,9 @@ func (t *Topic) Ragged(msg []byte, field, entry int, dst []byte) (out []byte, co
 	return t.dec.ragged(msg, field, entry, dst)
 }
 
-// Picture gives the picture of a message. Its bytes may be those of msg.
-func (t *Topic) Picture(msg []byte, field, entry int) (robocache.FrameRef, error) {
-	return t.dec.picture(msg, field, entry)
+// Image gives the image of a message. Its bytes may be those of msg.
+func (t *Topic) Image(msg []byte, field, entry int) (robocache.FrameRef, error) {
+	return t.dec.pic(msg, field, entry)
 }
 
 // Text gives a row of a text field.

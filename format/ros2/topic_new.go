@@ -25,7 +25,7 @@ func fast(short string) decoder {
 	case "tf2_msgs/TFMessage":
 		return newTransforms()
 	case "sensor_msgs/Image":
-		return &picture{}
+		return &pic{}
 	case "sensor_msgs/CompressedImage":
 		return &compressed{}
 	case foxgloveVideo:

@@ -31,11 +31,11 @@ type node struct {
 
 // tree is a type ready for decoding.
 type tree struct {
-	nodes  []node
-	leaves []leaf
-	fixed  int64 // bytes that a message takes at least
-	header bool  // the first member is a std_msgs/Header
-	stamp  bool  // the first member is a time named stamp, or timestamp as foxglove's types have it
+	nodes     []node
+	leaves    []leaf
+	fixed     int64 // bytes that a message takes at least
+	header    bool  // the first member is a std_msgs/Header
+	timestamp bool  // the first member is a time named timestamp, or timestamp as foxglove's types have it
 }
 
 type compiler struct {
@@ -58,7 +58,7 @@ func compile(root *message) (*tree, error) {
 	if len(root.members) > 0 && root.members[0].array == single {
 		f := &root.members[0]
 		t.header = f.base == isMessage && f.name == "header" && isHeader(f.msg)
-		t.stamp = f.base == isMessage && (f.name == "stamp" || f.name == "timestamp") && isTime(f.msg)
+		t.timestamp = f.base == isMessage && (f.name == "stamp" || f.name == "timestamp") && isTime(f.msg)
 	}
 	return t, nil
 }

@@ -13,7 +13,7 @@ import (
 type packets interface {
 	codec() video.Codec // "" where they are not
 	packet(msg []byte) ([]byte, video.Codec, error)
-	undecided() bool // no message so far said what its pictures are
+	undecided() bool // no message so far said what its images are
 }
 
 // Codec is the coding of a topic whose messages are packets of video; "" where they are not.
@@ -24,7 +24,7 @@ func (t *Topic) Codec() video.Codec {
 	return ""
 }
 
-// Undecided says that no message so far said what the topic's pictures are: whoever skips Scan of every message reads on.
+// Undecided says that no message so far said what the topic's images are: whoever skips Scan of every message reads on.
 func (t *Topic) Undecided() bool {
 	p, ok := t.dec.(packets)
 	return ok && p.undecided()
@@ -39,7 +39,7 @@ func (t *Topic) Packet(msg []byte) ([]byte, video.Codec, error) {
 	return nil, "", noSuch(t.schema.Name, "packets of video")
 }
 
-// film is what the packets of a topic say of its pictures.
+// film is what the packets of a topic say of its images.
 type film struct {
 	coding video.Codec
 	stream *video.Stream // until the size is known
@@ -87,11 +87,11 @@ const (
 	foxgloveVideoText = "builtin_interfaces/Time timestamp\nstring frame_id\nuint8[] data\nstring format\n"
 )
 
-// compressedVideo decodes foxglove_msgs/CompressedVideo: a packet a message, which holds one picture.
+// compressedVideo decodes foxglove_msgs/CompressedVideo: a packet a message, which holds one image.
 type compressedVideo struct{ film }
 
 type compressedVideoMessage struct {
-	stamp        int64
+	timestamp    int64
 	data, format []byte
 }
 
@@ -100,18 +100,18 @@ func parseCompressedVideo(msg []byte, m *compressedVideoMessage) error {
 	if err != nil {
 		return err
 	}
-	m.stamp = c.stamp()
+	m.timestamp = c.timestamp()
 	c.str()
 	m.data = c.take(1, c.count(1))
 	m.format = c.str()
 	return c.end("data")
 }
 
-func (d *compressedVideo) scan(msg []byte, row func(clock, entry int, stamp int64, stamped bool)) error {
+func (d *compressedVideo) scan(msg []byte, row func(clock, entry int, timestamp int64, stamped bool)) error {
 	var m compressedVideoMessage
 	err := parseCompressedVideo(msg, &m)
 	if row != nil {
-		row(0, 0, m.stamp, err == nil || m.stamp != 0)
+		row(0, 0, m.timestamp, err == nil || m.timestamp != 0)
 	}
 	if err != nil || len(m.data) == 0 {
 		return err
@@ -144,8 +144,8 @@ func (d *compressedVideo) layout(key string) ([]Field, []string) {
 	return []Field{{Feature: d.feature(), Partial: true}}, []string{key}
 }
 
-func (d *compressedVideo) picture([]byte, int, int) (robocache.FrameRef, error) {
-	return robocache.FrameRef{}, noSuch(foxgloveVideo, "still pictures")
+func (d *compressedVideo) pic([]byte, int, int) (robocache.FrameRef, error) {
+	return robocache.FrameRef{}, noSuch(foxgloveVideo, "still images")
 }
 func (d *compressedVideo) findings() []robocache.Finding { return nil }
 func (d *compressedVideo) numeric([]byte, int, int, []byte) (bool, error) {

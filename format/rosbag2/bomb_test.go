@@ -44,7 +44,7 @@ func TestFramesWithoutSize(t *testing.T) {
 			t.Errorf("%d bytes: %d, %v", len(b), len(got), err)
 		}
 	}
-	// Pictures of a camera that sees nothing.
+	// Images of a camera that sees nothing.
 	black := make([]byte, 720*1280*3+60)
 	if got, err := d.message(pack(black)); err != nil || !bytes.Equal(got, black) {
 		t.Errorf("black: %d bytes, %v", len(got), err)

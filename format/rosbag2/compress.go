@@ -18,7 +18,7 @@ import (
 
 const (
 	ratio      = 1000     // decompressed to compressed, …
-	free       = 64 << 20 // … above this: pictures of a camera that sees nothing compress ten thousandfold
+	free       = 64 << 20 // … above this: images of a camera that sees nothing compress ten thousandfold
 	maxMessage = 1 << 30
 )
 

@@ -14,7 +14,7 @@ import (
 	"github.com/goatnote-inc/robocache/internal/realdata"
 )
 
-// Every stream of the real db3 recording equals what rosbags decodes, through the dataset; rows are in the order of their header stamps.
+// Every stream of the real db3 recording equals what rosbags decodes, through the dataset; rows are in the order of their header timestamps.
 func TestDecodedOracle(t *testing.T) {
 	dir := realdata.Path(t, "mcap_robot/recording_db3")
 	text, err := os.ReadFile(realdata.Path(t, "mcap_robot/oracle/decoded.json"))
@@ -85,8 +85,8 @@ func TestDecodedOracle(t *testing.T) {
 		times, _ := ds.Times(t.Context(), 0, key)
 		var b bytes.Buffer
 		_ = binary.Write(&b, binary.LittleEndian, times)
-		stamps, _ := want(at[0], "header.stamp_ns")
-		check(key+" stamps", b.Bytes(), stamps)
+		timestamps, _ := want(at[0], "header.stamp_ns")
+		check(key+" timestamps", b.Bytes(), timestamps)
 	}
 	sum, n := want("/points", "xyzi")
 	data, counts, err := ds.(robocache.RaggedDataset).GatherRagged(t.Context(), "points", rowsOf("points"))

@@ -55,7 +55,7 @@ func openDB3(ctx context.Context, file robocache.Ranged, name string, wal []byte
 	s = &db3{file: file, name: name, db: db}
 	if wal != nil {
 		s.found = append(s.found, robocache.Finding{Severity: robocache.SeverityWarning, Code: "not-closed", Where: where, Count: int64(db.LogPages()),
-			Message: "a write-ahead log lies beside the file: the recorder did not close it. " + strconv.Itoa(db.LogPages()) + " pages were read from the log", Mend: "open and close the file once with sqlite3"})
+			Message: "a write-ahead log lies beside the file: the recorder did not close it. " + strconv.Itoa(db.LogPages()) + " pages were read from the log", Hint: "open and close the file once with sqlite3"})
 	}
 	numbers, err := s.list(ctx)
 	if err != nil {
@@ -171,7 +171,7 @@ func (s *db3) index(ctx context.Context, numbers map[int64]int) error {
 	var lastID int64
 	err = s.db.Scan(ctx, t, func(r *sqlite.Row) error {
 		id, ok := r.Int(at[0])
-		stamp, ok2 := r.Int(at[1])
+		timestamp, ok2 := r.Int(at[1])
 		if last < 0 || id != lastID {
 			n, known := numbers[id]
 			if !known {
@@ -184,7 +184,7 @@ func (s *db3) index(ctx context.Context, numbers map[int64]int) error {
 			return nil
 		}
 		tp := &s.topics[last]
-		tp.log = append(tp.log, stamp)
+		tp.log = append(tp.log, timestamp)
 		tp.place = append(tp.place, r.Place)
 		s.bytes += r.Size(at[2])
 		return nil
@@ -192,7 +192,7 @@ func (s *db3) index(ctx context.Context, numbers map[int64]int) error {
 	if err != nil && (errors.Is(err, robocache.ErrMalformed) && ctx.Err() == nil) && s.rows() > 0 {
 		// What the tree gave before the damage is whole: a cut file keeps its first part.
 		s.found = append(s.found, robocache.Finding{Severity: robocache.SeverityError, Code: "damaged", Where: robocache.Where{"file": s.name}, Count: int64(s.rows()),
-			Message: "the file is damaged: the messages before the damage are read: " + err.Error(), Mend: "fetch the file again, or use sqlite3 .recover"})
+			Message: "the file is damaged: the messages before the damage are read: " + err.Error(), Hint: "fetch the file again, or use sqlite3 .recover"})
 		err = nil
 	}
 	if err != nil {

@@ -83,7 +83,7 @@ func TestRealMessages(t *testing.T) {
 	if err := json.Unmarshal(text, &oracle); err != nil {
 		t.Fatal(err)
 	}
-	// rosbags cannot read the events of the mcap twin: they are those of another run, with the same values but for stamps.
+	// rosbags cannot read the events of the mcap twin: they are those of another run, with the same values but for timestamps.
 	leaves := 0
 	for name, topics := range oracle {
 		if topics["rosbags_error"] != nil {

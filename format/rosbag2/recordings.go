@@ -111,7 +111,7 @@ func byStem(dir string, files []string) []recording {
 				name = f
 			}
 			out = append(out, recording{name: name, found: []robocache.Finding{{Severity: robocache.SeverityInfo, Code: "no-metadata", Where: robocache.Where{"file": path.Join(dir, f)},
-				Message: "no metadata.yaml lies beside the file: the recorder was killed, or the file was moved", Mend: "ros2 bag reindex"}}})
+				Message: "no metadata.yaml lies beside the file: the recorder was killed, or the file was moved", Hint: "ros2 bag reindex"}}})
 		}
 		out[k].files = append(out[k].files, path.Join(dir, f))
 	}
@@ -167,7 +167,7 @@ func withMetadata(ctx context.Context, s store.Store, dir string, there []string
 		}
 		if name == "" {
 			r.found = append(r.found, robocache.Finding{Severity: robocache.SeverityError, Code: "missing-split", Where: robocache.Where{"file": path.Join(dir, f)},
-				Message: "metadata.yaml lists the file, and it is not there: its time is a gap", Mend: "fetch the file again", Lost: true})
+				Message: "metadata.yaml lists the file, and it is not there: its time is a gap", Hint: "fetch the file again", Lost: true})
 			continue
 		}
 		listed[name] = true
@@ -177,7 +177,7 @@ func withMetadata(ctx context.Context, s store.Store, dir string, there []string
 		if !listed[f] {
 			r.files = append(r.files, path.Join(dir, f))
 			r.found = append(r.found, robocache.Finding{Severity: robocache.SeverityWarning, Code: "unlisted-split", Where: robocache.Where{"file": path.Join(dir, f)},
-				Message: "metadata.yaml does not list the file: it is read", Mend: "ros2 bag reindex"})
+				Message: "metadata.yaml does not list the file: it is read", Hint: "ros2 bag reindex"})
 		}
 	}
 	return r, nil
@@ -205,7 +205,7 @@ func (r *recording) open(ctx context.Context, s store.Store, opt openOptions) (_
 	if opt.strict {
 		for _, f := range found {
 			if f.Severity == robocache.SeverityError {
-				return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "open", Where: f.Where, Msg: f.Message, Hint: f.Mend}
+				return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "open", Where: f.Where, Msg: f.Message, Hint: f.Hint}
 			}
 		}
 	}
@@ -229,7 +229,7 @@ func (r *recording) open(ctx context.Context, s store.Store, opt openOptions) (_
 		if first == nil {
 			e := &robocache.Error{Class: robocache.ErrNotFound, Op: "open", Where: robocache.Where{"file": r.name}, Msg: "the recording has no files", Hint: "fetch them; metadata.yaml lists none that is here"}
 			if len(r.found) > 0 {
-				e.Where, e.Hint = r.found[0].Where, r.found[0].Mend
+				e.Where, e.Hint = r.found[0].Where, r.found[0].Hint
 				e.Msg = fmt.Sprintf("%s lists %d files, and none is there", metadataName, len(r.found))
 				if len(r.found) == 1 {
 					e.Msg = metadataName + " lists the file, and it is not there"
@@ -274,7 +274,7 @@ func (m *metadata) apply(s *split, name string) {
 	}
 	if m.messages > 0 && m.messages != n {
 		s.found = append(s.found, robocache.Finding{Severity: robocache.SeverityWarning, Code: "stale-metadata", Where: robocache.Where{"file": name}, Count: n - m.messages,
-			Message: "metadata.yaml counts " + strconv.FormatInt(m.messages, 10) + " messages, the files hold " + strconv.FormatInt(n, 10), Mend: "ros2 bag reindex"})
+			Message: "metadata.yaml counts " + strconv.FormatInt(m.messages, 10) + " messages, the files hold " + strconv.FormatInt(n, 10), Hint: "ros2 bag reindex"})
 	}
 }
 

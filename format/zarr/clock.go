@@ -13,7 +13,7 @@ import (
 // units are nanoseconds.
 var units = map[string]int64{"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1}
 
-// findClock settles where stamps come from (A5).
+// findClock settles where timestamps come from (A5).
 func (d *Dataset) findClock(ctx context.Context, unit string) error {
 	v := d.views["timestamp"]
 	if v != nil && v.f.Kind == robocache.KindNumeric && v.f.Elements() == 1 && v.f.Clock == "" && v.a.err == nil && v.f.DType != robocache.Bool {
@@ -25,10 +25,10 @@ func (d *Dataset) findClock(ctx context.Context, unit string) error {
 				unit = "ns"
 			}
 		}
-		d.stamps, d.unit = v, units[unit]
+		d.timestamps, d.unit = v, units[unit]
 		v.f.Unit = unit
 		if v.f.DType == robocache.Float32 {
-			d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "coarse-stamps", Where: robocache.Where{"stream": "timestamp"}, Message: "stamps kept as float32: after a day they are a hundredth of a second apart"})
+			d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "coarse-timestamps", Where: robocache.Where{"stream": "timestamp"}, Message: "timestamps kept as float32: after a day they are a hundredth of a second apart"})
 		}
 		if d.rate.Zero() {
 			if err := d.guessRate(ctx); err != nil {
@@ -41,18 +41,18 @@ func (d *Dataset) findClock(ctx context.Context, unit string) error {
 		}
 		return nil
 	}
-	d.info.FPS = d.rate // none: asking for stamps is an error that says so
+	d.info.FPS = d.rate // none: asking for timestamps is an error that says so
 	return nil
 }
 
-// guessRate says a rate where the first episode's stamps are steady; it is for people, stamps stay what they are.
+// guessRate says a rate where the first episode's timestamps are steady; it is for people, timestamps stay what they are.
 func (d *Dataset) guessRate(ctx context.Context) error {
 	for e := range min(len(d.ends)-1, 16) {
 		n := min(d.Len(e), 1000)
 		if n < 3 {
 			continue
 		}
-		t, err := d.stampsOf(ctx, e, n)
+		t, err := d.timestampsOf(ctx, e, n)
 		if err != nil {
 			return err
 		}
@@ -69,11 +69,11 @@ func (d *Dataset) guessRate(ctx context.Context) error {
 	return nil
 }
 
-// stampsOf reads the first n stamps of an episode.
-func (d *Dataset) stampsOf(ctx context.Context, episode, n int) ([]int64, error) {
-	a := d.stamps.a
+// stampsOf reads the first n timestamps of an episode.
+func (d *Dataset) timestampsOf(ctx context.Context, episode, n int) ([]int64, error) {
+	a := d.timestamps.a
 	if int64(a.Shape[0]) < d.ends[episode]+int64(n) {
-		return nil, robocache.At(malformed("the stamps end before the episode"), robocache.Where{"stream": "timestamp", "episode": episode})
+		return nil, robocache.At(malformed("the timestamps end before the episode"), robocache.Where{"stream": "timestamp", "episode": episode})
 	}
 	rows := make([]int, n)
 	for i := range rows {
@@ -116,7 +116,7 @@ func (d *Dataset) stampsOf(ctx context.Context, episode, n int) ([]int64, error)
 	return out, nil
 }
 
-// Times gives the stamps of a stream's rows in an episode.
+// Times gives the timestamps of a stream's rows in an episode.
 func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int64, err error) {
 	defer guard.Malformed("zarr times", &err)
 	if err := d.checkEpisode(episode); err != nil {
@@ -129,10 +129,10 @@ func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int
 		}
 	}
 	n := d.length(v, episode)
-	if d.stamps != nil && (v == nil || v.f.Clock == "") {
-		return d.stampsOf(ctx, episode, n)
+	if d.timestamps != nil && (v == nil || v.f.Clock == "") {
+		return d.timestampsOf(ctx, episode, n)
 	}
-	// The length is metadata's claim; rows are never more than 2^31 (describe, readEnds), and their stamps 16 GiB: not without their data.
+	// The length is metadata's claim; rows are never more than 2^31 (describe, readEnds), and their timestamps 16 GiB: not without their data.
 	if v == nil || v.a.Shape[0] < n {
 		for _, other := range d.views {
 			if other.f.Clock == "" && int64(other.a.Shape[0]) >= d.ends[episode]+int64(n) {

@@ -288,7 +288,7 @@ func (b *builder) codec(name string, c config) error {
 	case "bitround":
 		// It rounds when it encodes; nothing is to be undone.
 	case "imagecodecs_jpegxl":
-		return b.pictures(name)
+		return b.images(name)
 	case "delta":
 		return b.delta(c)
 	case "fixedscaleoffset":
@@ -299,8 +299,8 @@ func (b *builder) codec(name string, c config) error {
 	return nil
 }
 
-// pictures adds JPEG XL: a chunk is a stream of as many pictures as the chunk has, of its own type.
-func (b *builder) pictures(name string) error {
+// images adds JPEG XL: a chunk is a stream of as many images as the chunk has, of its own type.
+func (b *builder) images(name string) error {
 	if b.typ.Kind != 'u' || b.typ.Size > 2 || b.size < 0 {
 		return unsupported("codec %q for elements of %s", name, b.typ)
 	}

@@ -28,7 +28,7 @@ func TestEpisodes(t *testing.T) {
 	dir := realdata.Path(t, "diffusion_policy_zarr")
 	bare := open(t, filepath.Join(dir, "replay_buffer.zarr"), robocache.OpenOptions{})
 	if _, err := bare.Times(t.Context(), 0, "action"); !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "--rows-hz") {
-		t.Error("stamps of a store without a clock:", err)
+		t.Error("timestamps of a store without a clock:", err)
 	}
 	if !bare.Info().FPS.Zero() || bare.Len(2) != 27 {
 		t.Errorf("%+v", bare.Info())
@@ -67,7 +67,7 @@ func TestEpisodes(t *testing.T) {
 	for i, row := range []int{99, 0, 72, 33} {
 		n := 96 * 96 * 3
 		if !bytes.Equal(x[i].Raw.Pix, whole[row*n:(row+1)*n]) || !bytes.Equal(y[i].Raw.Pix, x[i].Raw.Pix) {
-			t.Errorf("picture %d differs", i)
+			t.Errorf("image %d differs", i)
 		}
 	}
 	ts, err := a.Times(t.Context(), 1, "action")

@@ -9,17 +9,17 @@
 //	A3  An array whose type or codec is not read leaves the others open. Its type: left out, with a Finding. Its codec: the stream is
 //	    listed, and reading it is Unsupported by the codec's name.
 //	A4  A chunk is decoded once, whole, into a cache within the memory budget; those that one call needs are decoded at the same time.
-//	    Pictures are pieces of a decoded chunk, without a copy.
-//	A5  Stamps are data/timestamp where it is there (seconds where it is floating, nanoseconds where it is integer), else the rate that
-//	    OpenOptions.HZ or the root's attribute "fps" says; where neither does, asking for stamps is ErrMisuse. No rate is guessed.
+//	    Images are pieces of a decoded chunk, without a copy.
+//	A5  Timestamps are data/timestamp where it is there (seconds where it is floating, nanoseconds where it is integer), else the rate that
+//	    OpenOptions.HZ or the root's attribute "fps" says; where neither does, asking for timestamps is ErrMisuse. No rate is guessed.
 //	A6  Sizes that metadata, shard indexes and packed buffers declare are checked against the file, the budget and a ratio before memory is
 //	    taken. An absent chunk costs nothing. No panic leaves the package.
-//	A7  Videos beside a replay buffer (videos/<episode>/<camera>.mp4) are cameras. A row's picture has its number where the file has as many
-//	    pictures as the episode rows; where the rates differ it is the first at or after the row's time. A row without one is masked.
+//	A7  Videos beside a replay buffer (videos/<episode>/<camera>.mp4) are cameras. A row's image has its number where the file has as many
+//	    images as the episode rows; where the rates differ it is the first at or after the row's time. A row without one is masked.
 //
 // # Contract of the writer
 //
 //	W1  Write makes a v2 replay buffer that zarr-python reads as the same values; reading it here gives the source's streams, keys, masks,
-//	    stamps and tasks again. What it cannot hold is in WriteReport.Dropped, with a Finding that says why.
+//	    timestamps and tasks again. What it cannot hold is in WriteReport.Dropped, with a Finding that says why.
 //	W2  The root's metadata are written last. A failure takes away what was written; an episode that is skipped leaves no row.
 package zarr

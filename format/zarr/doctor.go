@@ -14,7 +14,7 @@ const maxFindings = 1000
 
 var _ robocache.Diagnoser = (*Dataset)(nil)
 
-// Diagnose decodes every chunk that the episodes use: damage, checksums, values that are not finite, stamps that go backwards.
+// Diagnose decodes every chunk that the episodes use: damage, checksums, values that are not finite, timestamps that go backwards.
 func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (out []robocache.Finding, err error) {
 	defer guard.Malformed("zarr diagnose", &err)
 	out = append(out, d.info.Findings...)
@@ -50,7 +50,7 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 				}
 			}
 			if back > 0 {
-				out = append(out, robocache.Finding{Severity: robocache.SeverityError, Code: "stamps-backwards", Where: robocache.Where{"episode": e}, Message: fmt.Sprintf("%d stamps are before the one before", back), Count: back})
+				out = append(out, robocache.Finding{Severity: robocache.SeverityError, Code: "timestamps-backwards", Where: robocache.Where{"episode": e}, Message: fmt.Sprintf("%d timestamps are before the one before", back), Count: back})
 			}
 		}
 		if opt.Progress != nil {
@@ -97,7 +97,7 @@ func (d *Dataset) checkStream(ctx context.Context, e int, f *robocache.Feature, 
 			return out, ctx.Err()
 		}
 		if err != nil && len(out) < maxFindings {
-			out = append(out, robocache.Finding{Severity: robocache.SeverityError, Code: "bad-chunk", Where: robocache.Where{"stream": f.Key, "episode": e, "row": from}, Message: err.Error(), Mend: "fetch the chunk again"})
+			out = append(out, robocache.Finding{Severity: robocache.SeverityError, Code: "bad-chunk", Where: robocache.Where{"stream": f.Key, "episode": e, "row": from}, Message: err.Error(), Hint: "fetch the chunk again"})
 		}
 		from = to
 	}

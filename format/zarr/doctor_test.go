@@ -10,7 +10,7 @@ import (
 	"github.com/goatnote-inc/robocache/internal/realdata"
 )
 
-// TestDiagnose: a whole store has no findings; a damaged chunk, NaN and stamps that go back are found where they are.
+// TestDiagnose: a whole store has no findings; a damaged chunk, NaN and timestamps that go back are found where they are.
 func TestDiagnose(t *testing.T) {
 	d := open(t, filepath.Join(realdata.Path(t, "diffusion_policy_zarr"), "replay_buffer.zarr"), ten)
 	if found, err := d.Diagnose(t.Context(), robocache.DiagnoseOptions{Decode: true}); err != nil || len(found) != 0 {
@@ -35,7 +35,7 @@ func TestDiagnose(t *testing.T) {
 		codes[f.Code]++
 	}
 	// The short chunk is met from both episodes.
-	if err != nil || codes["bad-chunk"] != 2 || codes["not-finite"] != 1 || codes["stamps-backwards"] != 1 {
+	if err != nil || codes["bad-chunk"] != 2 || codes["not-finite"] != 1 || codes["timestamps-backwards"] != 1 {
 		t.Error(found, err)
 	}
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/goatnote-inc/robocache/synth"
 )
 
-// small writes a store of few episodes: its chunks of episode ends, stamps and texts are shorter than 256 bytes before they are packed, or nearly so.
+// small writes a store of few episodes: its chunks of episode ends, timestamps and texts are shorter than 256 bytes before they are packed, or nearly so.
 func small(t *testing.T, episodes int) (string, robocache.Dataset) {
 	t.Helper()
 	src, err := synth.New(synth.Options{Episodes: episodes, Seconds: 0.5, Cameras: 1, Tasks: []string{"push", "wait"}})

@@ -154,7 +154,7 @@ func (d *Dataset) Text(ctx context.Context, key string, rows []robocache.Row) (o
 	return out, robocache.At(d.texts(ctx, v.a, at, out), robocache.Where{"stream": key})
 }
 
-// Frames gives the pixels of pictures: pieces of decoded chunks where the chunk holds whole pictures.
+// Frames gives the pixels of images: pieces of decoded chunks where the chunk holds whole images.
 func (d *Dataset) Frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) (err error) {
 	defer guard.Malformed("zarr frames", &err)
 	c := d.films.cams[key]
@@ -216,7 +216,7 @@ func rounded(b []byte, t robocache.DType) ([]byte, error) {
 	out := make([]byte, len(b)/t.Size())
 	for i, x := range robocache.Float64s(nil, t, b) {
 		if !(x > -0.5 && x < 255.5) {
-			return nil, malformed("a pixel of %v in pictures from 0 to 255", x)
+			return nil, malformed("a pixel of %v in images from 0 to 255", x)
 		}
 		out[i] = uint8(math.RoundToEven(math.Abs(x)))
 	}

@@ -90,7 +90,7 @@ func (d *Dataset) describeBuffer(ctx context.Context, choice map[string]string) 
 			continue
 		}
 		if int64(a.Shape[0]) < total {
-			d.find(robocache.Finding{Severity: robocache.SeverityError, Code: "short-stream", Where: robocache.Where{"stream": p}, Message: fmt.Sprintf("%d rows; the last episode ends at %d", a.Shape[0], total), Mend: "write the missing rows, or take the last episodes off meta/episode_ends"})
+			d.find(robocache.Finding{Severity: robocache.SeverityError, Code: "short-stream", Where: robocache.Where{"stream": p}, Message: fmt.Sprintf("%d rows; the last episode ends at %d", a.Shape[0], total), Hint: "write the missing rows, or take the last episodes off meta/episode_ends"})
 		}
 		if err := d.describe(ctx, a, bufferKey(name, a), "", choice); err != nil {
 			return err
@@ -244,17 +244,17 @@ func (d *Dataset) describe(ctx context.Context, a *Array, key, clock string, cho
 			if a.Text {
 				why = fmt.Sprintf("an array of Python objects (dtype object) of shape %v is not read: a text a row is", a.Shape)
 			}
-			d.find(robocache.Finding{Severity: vital(key), Code: "array-skipped", Where: robocache.Where{"file": a.Path}, Message: why, Mend: "store numbers under a dtype of numbers", NotDelivered: key})
+			d.find(robocache.Finding{Severity: vital(key), Code: "array-skipped", Where: robocache.Where{"file": a.Path}, Message: why, Hint: "store numbers under a dtype of numbers", NotDelivered: key})
 			return nil
 		}
 		f.Kind, f.DType, f.Shape = robocache.KindText, robocache.String, []int{1}
 	case n == 1:
 		f.Shape = []int{1}
 	case n == 4 && a.Shape[1] > 0 && a.Shape[2] > 0 && (a.Shape[3] == 3 || a.Shape[3] == 1) && f.DType == robocache.Uint8:
-		picture(&f, a.Shape[3])
+		image(&f, a.Shape[3])
 	case (n == 3 || n == 4 && a.Shape[3] == 1) && a.Shape[1] > 0 && a.Shape[2] > 0 && depthName(a.Path) && (f.DType == robocache.Float32 || f.DType == robocache.Uint16):
-		picture(&f, 1)
-	case n == 4 && a.Shape[3] == 3 && a.Shape[1] > 7 && a.Shape[2] > 7 && f.DType.Float() && choice["pictures"] == "auto":
+		image(&f, 1)
+	case n == 4 && a.Shape[3] == 3 && a.Shape[1] > 7 && a.Shape[2] > 7 && f.DType.Float() && choice["images"] == "auto":
 		pixels, err := d.pixels(ctx, a)
 		if err != nil {
 			return err
@@ -262,8 +262,8 @@ func (d *Dataset) describe(ctx context.Context, a *Array, key, clock string, cho
 		if pixels {
 			v.round = true
 			f.DType = robocache.Uint8
-			picture(&f, 3)
-			d.find(robocache.Finding{Severity: robocache.SeverityInfo, Code: "float-pictures", Where: robocache.Where{"stream": key}, Message: fmt.Sprintf("pictures kept as %s from 0 to 255 are given as uint8, rounded", a.Type), Mend: "option pictures=raw gives the numbers"})
+			image(&f, 3)
+			d.find(robocache.Finding{Severity: robocache.SeverityInfo, Code: "float-images", Where: robocache.Where{"stream": key}, Message: fmt.Sprintf("images kept as %s from 0 to 255 are given as uint8, rounded", a.Type), Hint: "option images=raw gives the numbers"})
 		}
 	}
 	if turns := umiRotations(a.Path, &f); turns != nil {
@@ -285,7 +285,7 @@ func (d *Dataset) describe(ctx context.Context, a *Array, key, clock string, cho
 	return nil
 }
 
-func picture(f *robocache.Feature, channels int) {
+func image(f *robocache.Feature, channels int) {
 	f.Kind = robocache.KindImage
 	f.Height, f.Width, f.Channels = f.Shape[0], f.Shape[1], channels
 	f.Shape = []int{f.Height, f.Width, channels}
@@ -293,7 +293,7 @@ func picture(f *robocache.Feature, channels int) {
 
 // own takes what our writer keeps of a feature.
 //
-// A stream of numbers of the shape of pictures is numbers where it says so, and the other way round for depth.
+// A stream of numbers of the shape of images is numbers where it says so, and the other way round for depth.
 func own(f *robocache.Feature, m map[string]any) {
 	switch kind, _ := m["kind"].(string); {
 	case kind == string(robocache.KindEvent) && f.Kind == robocache.KindText:
@@ -301,7 +301,7 @@ func own(f *robocache.Feature, m map[string]any) {
 	case kind == string(robocache.KindNumeric) && f.Kind == robocache.KindImage:
 		f.Kind, f.Height, f.Width, f.Channels = robocache.KindNumeric, 0, 0, 0
 	case kind == string(robocache.KindImage) && f.Kind == robocache.KindNumeric && len(f.Shape) == 3 && f.Shape[0] > 0 && f.Shape[1] > 0 && f.Shape[2] == 1 && (f.DType == robocache.Uint16 || f.DType == robocache.Float32):
-		picture(f, 1)
+		image(f, 1)
 	}
 	if s, ok := m["interpolation"].(string); ok {
 		f.Interpolation = s

@@ -263,7 +263,7 @@ func (t *tree) names(ctx context.Context, base string) ([]string, error) {
 		if len(out) == 0 {
 			return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "zarr open", Msg: "this store cannot be listed, and has no consolidated metadata", Hint: "run zarr.consolidate_metadata over the store, or zip it"}
 		}
-		t.findings = append(t.findings, robocache.Finding{Severity: robocache.SeverityWarning, Code: "not-consolidated", Message: "the store cannot be listed and has no consolidated metadata: only arrays with well-known names are found", Mend: "run zarr.consolidate_metadata over the store"})
+		t.findings = append(t.findings, robocache.Finding{Severity: robocache.SeverityWarning, Code: "not-consolidated", Message: "the store cannot be listed and has no consolidated metadata: only arrays with well-known names are found", Hint: "run zarr.consolidate_metadata over the store"})
 		return out, nil
 	}
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/goatnote-inc/robocache/internal/realdata"
 )
 
-// TestUMI: A2 on UMI's layout as zarr-python and imagecodecs write and read it; lossy pictures within 1 (video/jpegxl X1).
+// TestUMI: A2 on UMI's layout as zarr-python and imagecodecs write and read it; lossy images within 1 (video/jpegxl X1).
 func TestUMI(t *testing.T) {
 	python := filepath.Join(realdata.Root(t), ".venv", "bin", "python")
 	if out, err := exec.Command(python, "-c", "import zarr, imagecodecs; assert imagecodecs.JPEGXL.available").CombinedOutput(); err != nil {
@@ -49,7 +49,7 @@ func TestUMI(t *testing.T) {
 			off += e * e
 		}
 		if mse := float64(off) / float64(len(lossy)); mse == 0 || mse > 60 {
-			t.Error("lossy pictures: mean square error", mse)
+			t.Error("lossy images: mean square error", mse)
 		}
 	}
 	s := open(t, filepath.Join(dir, "umi.zarr.zip"), ten)
@@ -62,7 +62,7 @@ func TestUMI(t *testing.T) {
 	}
 	whole := all(t, s.tree, s.arrays["data/camera0_rgb"])
 	if n := 64 * 80 * 3; !bytes.Equal(out2[0].Raw.Pix, whole[22*n:]) || !bytes.Equal(out2[1].Raw.Pix, whole[:n]) {
-		t.Error("pictures of other rows")
+		t.Error("images of other rows")
 	}
 }
 

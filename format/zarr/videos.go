@@ -29,7 +29,7 @@ type films struct {
 	cams  map[string]*camera
 }
 
-// camera is a stream of pictures, a file an episode.
+// camera is a stream of images, a file an episode.
 type camera struct {
 	f     *robocache.Feature
 	files []string // by episode; "" where there is none
@@ -38,11 +38,11 @@ type camera struct {
 	reels map[int]*reel
 }
 
-// reel says which pictures of an episode's file its rows show.
+// reel says which images of an episode's file its rows show.
 type reel struct {
-	pictures int
-	have     int     // rows from the first on that have a picture
-	at       []int32 // the picture of each; nil: its own number
+	images int
+	have   int     // rows from the first on that have an image
+	at     []int32 // the image of each; nil: its own number
 }
 
 // Video gives the mp4 files beside the buffer.
@@ -93,7 +93,7 @@ func (d *Dataset) findVideos(ctx context.Context) error {
 		c.files[episode] = e.Name
 	}
 	if beyond > 0 {
-		d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "video-beyond", Where: robocache.Where{"file": videosFolder}, Message: fmt.Sprintf("%d videos are of episodes that the buffer does not have", beyond), Count: beyond, Mend: "an episode was dropped from the buffer without its videos"})
+		d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "video-beyond", Where: robocache.Where{"file": videosFolder}, Message: fmt.Sprintf("%d videos are of episodes that the buffer does not have", beyond), Count: beyond, Hint: "an episode was dropped from the buffer without its videos"})
 	}
 	keys := make([]string, 0, len(d.films.cams))
 	for k := range d.films.cams {
@@ -106,7 +106,7 @@ func (d *Dataset) findVideos(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// cameraKey: diffusion_policy names camera 0's pictures camera_0.
+// cameraKey: diffusion_policy names camera 0's images camera_0.
 func cameraKey(stem string) string {
 	if _, err := strconv.Atoi(stem); err == nil {
 		stem = "camera_" + stem
@@ -118,7 +118,7 @@ func cameraKey(stem string) string {
 func (d *Dataset) addCamera(ctx context.Context, key string, c *camera) {
 	if d.views[key] != nil {
 		delete(d.films.cams, key)
-		d.find(robocache.Finding{Severity: robocache.SeverityInfo, Code: "key-twice", Where: robocache.Where{"stream": key}, Message: "the buffer has pictures of this name; the videos beside it are left out"})
+		d.find(robocache.Finding{Severity: robocache.SeverityInfo, Code: "key-twice", Where: robocache.Where{"stream": key}, Message: "the buffer has images of this name; the videos beside it are left out"})
 		return
 	}
 	f := robocache.Feature{Key: key, Kind: robocache.KindVideo, DType: robocache.Uint8, Channels: 3, FPS: d.rate}
@@ -145,12 +145,12 @@ func (d *Dataset) addCamera(ctx context.Context, key string, c *camera) {
 	}
 	if f.Height == 0 {
 		delete(d.films.cams, key)
-		d.find(robocache.Finding{Severity: robocache.SeverityError, Code: "bad-video", Where: robocache.Where{"stream": key}, Message: fmt.Sprintf("no video of this camera can be read: %v", bad), Mend: "fetch videos/ again", NotDelivered: key})
+		d.find(robocache.Finding{Severity: robocache.SeverityError, Code: "bad-video", Where: robocache.Where{"stream": key}, Message: fmt.Sprintf("no video of this camera can be read: %v", bad), Hint: "fetch videos/ again", NotDelivered: key})
 		return
 	}
 	f.Shape = []int{f.Height, f.Width, 3}
 	if missing > 0 {
-		d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "missing-file", Where: robocache.Where{"stream": key}, Message: fmt.Sprintf("%d episodes have no video of this camera: their rows have no picture", missing), Count: missing})
+		d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "missing-file", Where: robocache.Where{"stream": key}, Message: fmt.Sprintf("%d episodes have no video of this camera: their rows have no image", missing), Count: missing})
 	}
 	d.info.Features = append(d.info.Features, f)
 }
@@ -162,9 +162,9 @@ func (s *films) link(info *robocache.Info) {
 	}
 }
 
-// reel lays an episode's file out. As many pictures as rows: picture k is row k's. Else, where the file has another rate than the rows
-// (recorders run a camera at 30 Hz beside rows at 10), row k has the first picture at or after its own time since the first row, as
-// diffusion_policy reads them. Else picture k is row k's as far as there are any.
+// reel lays an episode's file out. As many images as rows: image k is row k's. Else, where the file has another rate than the rows
+// (recorders run a camera at 30 Hz beside rows at 10), row k has the first image at or after its own time since the first row, as
+// diffusion_policy reads them. Else image k is row k's as far as there are any.
 func (d *Dataset) reel(ctx context.Context, c *camera, episode int) (*reel, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -179,13 +179,13 @@ func (d *Dataset) reel(ctx context.Context, c *camera, episode int) (*reel, erro
 			return nil, robocache.At(err, robocache.Where{"stream": c.f.Key, "episode": episode})
 		}
 		defer file.Release()
-		r.pictures = file.Index.NumFrames()
-		r.have = min(r.pictures, rows)
-		if r.pictures != rows && r.pictures > 1 && rows > 1 {
+		r.images = file.Index.NumFrames()
+		r.have = min(r.images, rows)
+		if r.images != rows && r.images > 1 && rows > 1 {
 			t, err := d.Times(ctx, episode, "")
 			if err != nil {
 				return nil, &robocache.Error{Class: robocache.Classify(err), Op: "zarr video", Where: robocache.Where{"stream": c.f.Key, "episode": episode, "file": name},
-					Msg: fmt.Sprintf("%d pictures for %d rows, and without a rate nothing says which picture is whose", r.pictures, rows), Hint: "say the rate of the rows: --rows-hz 10, in Python rows_hz=10", Err: err}
+					Msg: fmt.Sprintf("%d images for %d rows, and without a rate nothing says which image is whose", r.images, rows), Hint: "say the rate of the rows: --rows-hz 10, in Python rows_hz=10", Err: err}
 			}
 			r.byTime(file.Index, t)
 		}
@@ -194,12 +194,12 @@ func (d *Dataset) reel(ctx context.Context, c *camera, episode int) (*reel, erro
 	return r, nil
 }
 
-// byTime lays pictures out by their times, where the rates differ by more than a twentieth.
+// byTime lays images out by their times, where the rates differ by more than a twentieth.
 func (r *reel) byTime(ix *video.Index, t []int64) {
 	n := ix.NumFrames()
 	row := float64(t[len(t)-1]-t[0]) / float64(len(t)-1)
-	picture := float64(ix.TimeNS(n-1)-ix.TimeNS(0)) / float64(n-1)
-	if !(row > 0 && picture > 0) || (row < 1.05*picture && picture < 1.05*row) {
+	image := float64(ix.TimeNS(n-1)-ix.TimeNS(0)) / float64(n-1)
+	if !(row > 0 && image > 0) || (row < 1.05*image && image < 1.05*row) {
 		return
 	}
 	slack := int64(row / 100) // what a time in the file's units may be off
@@ -217,8 +217,8 @@ func (r *reel) byTime(ix *video.Index, t []int64) {
 	}
 }
 
-// picture gives the number of a row's picture.
-func (r *reel) picture(row int) (int, bool) {
+// image gives the number of a row's image.
+func (r *reel) image(row int) (int, bool) {
 	switch {
 	case row >= r.have:
 		return 0, false
@@ -228,7 +228,7 @@ func (r *reel) picture(row int) (int, bool) {
 	return row, true
 }
 
-// filmed says where pictures of a camera lie.
+// filmed says where images of a camera lie.
 func (d *Dataset) filmed(ctx context.Context, c *camera, rows []robocache.Row, out []robocache.FrameRef) error {
 	if _, err := d.rows(nil, rows); err != nil {
 		return err
@@ -239,14 +239,14 @@ func (d *Dataset) filmed(ctx context.Context, c *camera, rows []robocache.Row, o
 			return err
 		}
 		out[i] = robocache.FrameRef{Missing: true}
-		if k, ok := r.picture(row.Index); ok {
+		if k, ok := r.image(row.Index); ok {
 			out[i] = robocache.FrameRef{Path: c.files[row.Episode], Ordinal: k}
 		}
 	}
 	return ctx.Err()
 }
 
-// filmedValid says which rows have a picture.
+// filmedValid says which rows have an image.
 func (d *Dataset) filmedValid(ctx context.Context, c *camera, rows []robocache.Row, valid []uint8) error {
 	for i, row := range rows {
 		r, err := d.reel(ctx, c, row.Episode)
@@ -254,7 +254,7 @@ func (d *Dataset) filmedValid(ctx context.Context, c *camera, rows []robocache.R
 			return err
 		}
 		valid[i] = 0
-		if _, ok := r.picture(row.Index); ok {
+		if _, ok := r.image(row.Index); ok {
 			valid[i] = 1
 		}
 	}
@@ -283,17 +283,17 @@ func (d *Dataset) checkVideos(ctx context.Context, eps []int) (out []robocache.F
 			rows := d.Len(e)
 			switch {
 			case err != nil:
-				out = append(out, robocache.Finding{Severity: robocache.SeverityError, Code: "bad-video", Where: where, Message: err.Error(), Mend: "fetch the file again"})
+				out = append(out, robocache.Finding{Severity: robocache.SeverityError, Code: "bad-video", Where: where, Message: err.Error(), Hint: "fetch the file again"})
 			case r.at != nil && r.have == rows:
 				timed++
-			case r.pictures < rows || r.have < rows:
-				out = append(out, robocache.Finding{Severity: robocache.SeverityError, Code: "frame-count", Where: where, Message: fmt.Sprintf("%d pictures for %d rows: the last %d rows have none", r.pictures, rows, rows-r.have), Count: int64(rows - r.have), Mend: "record the episode again, or drop it"})
-			case r.pictures > rows:
-				out = append(out, robocache.Finding{Severity: robocache.SeverityWarning, Code: "frame-count", Where: where, Message: fmt.Sprintf("%d pictures for %d rows: the last %d are not used", r.pictures, rows, r.pictures-rows), Count: int64(r.pictures - rows)})
+			case r.images < rows || r.have < rows:
+				out = append(out, robocache.Finding{Severity: robocache.SeverityError, Code: "frame-count", Where: where, Message: fmt.Sprintf("%d images for %d rows: the last %d rows have none", r.images, rows, rows-r.have), Count: int64(rows - r.have), Hint: "record the episode again, or drop it"})
+			case r.images > rows:
+				out = append(out, robocache.Finding{Severity: robocache.SeverityWarning, Code: "frame-count", Where: where, Message: fmt.Sprintf("%d images for %d rows: the last %d are not used", r.images, rows, r.images-rows), Count: int64(r.images - rows)})
 			}
 		}
 		if timed > 0 {
-			out = append(out, robocache.Finding{Severity: robocache.SeverityInfo, Code: "video-rate", Where: robocache.Where{"stream": key}, Message: fmt.Sprintf("%d videos run at another rate than the rows: a row has the first picture at or after its time", timed), Count: timed})
+			out = append(out, robocache.Finding{Severity: robocache.SeverityInfo, Code: "video-rate", Where: robocache.Where{"stream": key}, Message: fmt.Sprintf("%d videos run at another rate than the rows: a row has the first image at or after its time", timed), Count: timed})
 		}
 	}
 	return out, nil

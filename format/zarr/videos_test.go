@@ -17,11 +17,11 @@ import (
 // recording makes a replay buffer beside videos as diffusion_policy's recorder leaves them: rows of each episode at their step.
 func recording(t *testing.T, rows []int, step []float64, videos map[string]string) map[string]string {
 	t.Helper()
-	var stamps, ends []byte
+	var timestamps, ends []byte
 	total := 0
 	for e, n := range rows {
 		for k := range n {
-			stamps = binary.LittleEndian.AppendUint64(stamps, math.Float64bits(1.7e9+1000*float64(e)+float64(k)*step[e]))
+			timestamps = binary.LittleEndian.AppendUint64(timestamps, math.Float64bits(1.7e9+1000*float64(e)+float64(k)*step[e]))
 		}
 		total += n
 		ends = binary.LittleEndian.AppendUint64(ends, uint64(total))
@@ -32,7 +32,7 @@ func recording(t *testing.T, rows []int, step []float64, videos map[string]strin
 	files := map[string]string{
 		"replay_buffer.zarr/.zgroup":                    `{"zarr_format":2}`,
 		"replay_buffer.zarr/data/timestamp/.zarray":     array(total, "<f8"),
-		"replay_buffer.zarr/data/timestamp/0":           string(stamps),
+		"replay_buffer.zarr/data/timestamp/0":           string(timestamps),
 		"replay_buffer.zarr/data/stage/.zarray":         array(total, "<i8"),
 		"replay_buffer.zarr/meta/episode_ends/.zarray":  array(len(rows), "<i8"),
 		"replay_buffer.zarr/meta/episode_ends/0":        string(ends),
@@ -48,14 +48,14 @@ func recording(t *testing.T, rows []int, step []float64, videos map[string]strin
 	return files
 }
 
-// TestVideos: A7: an episode whose video has a picture a row, one at another rate, one too short, one without.
+// TestVideos: A7: an episode whose video has an image a row, one at another rate, one too short, one without.
 func TestVideos(t *testing.T) {
 	dir := realdata.Path(t, "g1_v21/videos/chunk-000")
 	mp4s, _ := filepath.Glob(filepath.Join(dir, "*", "episode_00000*.mp4"))
 	if len(mp4s) < 3 {
 		t.Fatal(mp4s)
 	}
-	// 221, 277 and 267 pictures at 30 Hz.
+	// 221, 277 and 267 images at 30 Hz.
 	files := recording(t, []int{221, 92, 300, 5}, []float64{1. / 30, 0.1, 1. / 30, 0.1}, map[string]string{
 		"videos/0/0.mp4": mp4s[0], "videos/1/0.mp4": mp4s[1], "videos/2/0.mp4": mp4s[2], "videos/9/0.mp4": mp4s[0], "videos/2/wrist.mp4": mp4s[2], "videos/notes/0.mp4": mp4s[0],
 	})
@@ -132,7 +132,7 @@ func TestVideosBeside(t *testing.T) {
 	}
 }
 
-// TestVideoWithoutRate: another number of pictures than rows, and no rate: the finding has both numbers.
+// TestVideoWithoutRate: another number of images than rows, and no rate: the finding has both numbers.
 func TestVideoWithoutRate(t *testing.T) {
 	mp4s, _ := filepath.Glob(filepath.Join(realdata.Path(t, "g1_v21/videos/chunk-000"), "*", "episode_00000*.mp4"))
 	files := recording(t, []int{92}, []float64{0.1}, map[string]string{"videos/0/0.mp4": mp4s[0]})
@@ -149,7 +149,7 @@ func TestVideoWithoutRate(t *testing.T) {
 	}
 	for _, f := range found {
 		if f.Code == "bad-video" {
-			if !strings.Contains(f.Message, "221 pictures for 92 rows") || !strings.Contains(f.Message, "rate") {
+			if !strings.Contains(f.Message, "221 images for 92 rows") || !strings.Contains(f.Message, "rate") {
 				t.Errorf("%+v", f)
 			}
 			return

@@ -245,7 +245,7 @@ func (w *writer) prepare(f *robocache.Feature, eps []int) (s *outStream, why str
 		}
 		return w.stream(f, w.name(f.Key)), "", nil
 	case f.Kind == robocache.KindImage || f.Kind == robocache.KindVideo:
-		return w.preparePictures(f, eps)
+		return w.prepareImages(f, eps)
 	}
 	return nil, "streams of kind " + string(f.Kind) + " are not written", nil
 }
@@ -281,9 +281,9 @@ func (w *writer) copyRows(ctx context.Context, s *outStream, rows []robocache.Ro
 			return err
 		}
 		if last := rows[len(rows)-1].Index; last >= len(t) {
-			return malformed("%d stamps for %d rows", len(t), last+1)
+			return malformed("%d timestamps for %d rows", len(t), last+1)
 		}
-		s.stamps = append(s.stamps, t[rows[0].Index:rows[0].Index+len(rows)]...)
+		s.timestamps = append(s.timestamps, t[rows[0].Index:rows[0].Index+len(rows)]...)
 		return nil
 	case s.mask:
 		m, _ := robocache.As[robocache.Masker](w.src)
@@ -305,17 +305,17 @@ func (w *writer) copyRows(ctx context.Context, s *outStream, rows []robocache.Ro
 		}
 		return w.append(s, b)
 	}
-	return w.copyPictures(ctx, s, rows)
+	return w.copyImages(ctx, s, rows)
 }
 
-// stampArray settles how stamps are kept: as seconds, as replay buffers do, where that keeps every nanosecond; else as integers.
-func (w *writer) stampArray() error {
+// stampArray settles how timestamps are kept: as seconds, as replay buffers do, where that keeps every nanosecond; else as integers.
+func (w *writer) timestampArray() error {
 	s := w.times
 	if s == nil {
 		return nil
 	}
 	exact := true
-	for _, t := range s.stamps {
+	for _, t := range s.timestamps {
 		whole, rest := math.Modf(float64(t) / 1e9)
 		if int64(whole)*1e9+int64(math.RoundToEven(rest*1e9)) != t {
 			exact = false
@@ -326,17 +326,17 @@ func (w *writer) stampArray() error {
 	if !exact {
 		s.f.DType, s.attrs["unit"] = robocache.Int64, "ns"
 	}
-	for len(s.stamps) > 0 {
-		n := min(len(s.stamps), 1<<16)
+	for len(s.timestamps) > 0 {
+		n := min(len(s.timestamps), 1<<16)
 		b := make([]byte, 0, 8*n)
-		for _, t := range s.stamps[:n] {
+		for _, t := range s.timestamps[:n] {
 			v := uint64(t)
 			if exact {
 				v = math.Float64bits(float64(t) / 1e9)
 			}
 			b = le.AppendUint64(b, v)
 		}
-		s.stamps = s.stamps[n:]
+		s.timestamps = s.timestamps[n:]
 		if err := w.append(s, b); err != nil {
 			return err
 		}
@@ -347,7 +347,7 @@ func (w *writer) stampArray() error {
 
 // finish writes what describes the arrays; the root comes last.
 func (w *writer) finish(ctx context.Context) error {
-	if err := w.stampArray(); err != nil {
+	if err := w.timestampArray(); err != nil {
 		return err
 	}
 	ends := w.stream(&robocache.Feature{Kind: robocache.KindNumeric, DType: robocache.Int64, Shape: []int{1}}, "")
@@ -398,7 +398,7 @@ func (w *writer) finish(ctx context.Context) error {
 		}
 		w.rep.Bytes += s.bytes.Load()
 		if s.missing > 0 {
-			w.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "pictures-missing", Where: robocache.Where{"stream": s.f.Key}, Message: fmt.Sprintf("%d rows have no picture; they are black", s.missing), Count: s.missing})
+			w.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "images-missing", Where: robocache.Where{"stream": s.f.Key}, Message: fmt.Sprintf("%d rows have no image; they are black", s.missing), Count: s.missing})
 		}
 	}
 	for name, v := range meta {

@@ -18,32 +18,32 @@ import (
 var le = binary.LittleEndian
 
 const (
-	chunkBytes   = 1 << 20   // of a chunk of numbers
-	pictureBytes = 256 << 10 // of pictures: one is often read for itself
-	textChunk    = 4096      // rows
-	zstdLevel    = 3
+	chunkBytes = 1 << 20   // of a chunk of numbers
+	imageBytes = 256 << 10 // of images: one is often read for itself
+	textChunk  = 4096      // rows
+	zstdLevel  = 3
 )
 
 // outStream is an array that grows.
 type outStream struct {
-	f       *robocache.Feature
-	name    string
-	dir     string
-	shape   []int // of a row as it is written
-	row     int   // bytes; 0 for texts
-	per     int   // rows of a chunk
-	text    bool
-	mask    bool
-	gray    bool // of encoded pictures one channel of three is kept
-	attrs   map[string]any
-	buf     []byte
-	count   int // rows in buf
-	chunk   int // number of the chunk that buf is
-	rows    int64
-	stamps  []int64
-	missing int64
-	bytes   atomic.Int64
-	saved   *outMark
+	f          *robocache.Feature
+	name       string
+	dir        string
+	shape      []int // of a row as it is written
+	row        int   // bytes; 0 for texts
+	per        int   // rows of a chunk
+	text       bool
+	mask       bool
+	gray       bool // of encoded images one channel of three is kept
+	attrs      map[string]any
+	buf        []byte
+	count      int // rows in buf
+	chunk      int // number of the chunk that buf is
+	rows       int64
+	timestamps []int64
+	missing    int64
+	bytes      atomic.Int64
+	saved      *outMark
 }
 
 // outMark is where a stream stood before an episode that may fail.
@@ -51,7 +51,7 @@ type outMark struct {
 	buf          []byte
 	count, chunk int
 	rows         int64
-	stamps       int
+	timestamps   int
 	missing      int64
 }
 
@@ -167,7 +167,7 @@ func (s *outStream) chunkName() string {
 // mark remembers where the streams stand, for rewind.
 func (w *writer) mark() {
 	for _, s := range w.all() {
-		s.saved = &outMark{buf: bytes.Clone(s.buf), count: s.count, chunk: s.chunk, rows: s.rows, stamps: len(s.stamps), missing: s.missing}
+		s.saved = &outMark{buf: bytes.Clone(s.buf), count: s.count, chunk: s.chunk, rows: s.rows, timestamps: len(s.timestamps), missing: s.missing}
 	}
 }
 
@@ -176,7 +176,7 @@ func (w *writer) rewind() {
 	_ = w.work.Wait() // a chunk on its way must not come after the one that takes its place; its error was seen (failed)
 	for _, s := range w.all() {
 		m := s.saved
-		s.buf, s.count, s.chunk, s.rows, s.stamps, s.missing = m.buf, m.count, m.chunk, m.rows, s.stamps[:m.stamps], m.missing
+		s.buf, s.count, s.chunk, s.rows, s.timestamps, s.missing = m.buf, m.count, m.chunk, m.rows, s.timestamps[:m.timestamps], m.missing
 	}
 }
 

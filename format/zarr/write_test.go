@@ -31,7 +31,7 @@ func rowsOf(ds robocache.Dataset, e int) []robocache.Row {
 	return rows
 }
 
-// stream gives a stream of an episode as bytes, pictures as pixels.
+// stream gives a stream of an episode as bytes, images as pixels.
 func stream(t *testing.T, ds robocache.Dataset, f *robocache.Feature, e int) []byte {
 	t.Helper()
 	rows := rowsOf(ds, e)
@@ -49,7 +49,7 @@ func stream(t *testing.T, ds robocache.Dataset, f *robocache.Feature, e int) []b
 		}
 		var out []byte
 		for i := range refs {
-			info, err := video.PictureSize(&refs[i])
+			info, err := video.ImageSize(&refs[i])
 			if err != nil {
 				t.Fatal(f.Key, err)
 			}
@@ -62,7 +62,7 @@ func stream(t *testing.T, ds robocache.Dataset, f *robocache.Feature, e int) []b
 				t.Fatal(f.Key, err)
 			}
 			b := make([]byte, n)
-			if err := video.DecodePicture(&refs[i], &spec, b); err != nil {
+			if err := video.DecodeImage(&refs[i], &spec, b); err != nil {
 				t.Fatal(f.Key, err)
 			}
 			out = append(out, b...)
@@ -105,7 +105,7 @@ func same(t *testing.T, src, out robocache.Dataset, eps []int, dropped []string)
 		a, err := src.Times(t.Context(), e, "")
 		b, err2 := out.Times(t.Context(), to, "")
 		if err = errors.Join(err, err2); err != nil || !slices.Equal(a, b) {
-			t.Error("stamps of", e, "differ", err)
+			t.Error("timestamps of", e, "differ", err)
 		}
 		x, _ := src.Episode(t.Context(), e)
 		y, _ := out.Episode(t.Context(), to)

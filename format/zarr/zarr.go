@@ -11,8 +11,8 @@ import (
 )
 
 var options = map[string]string{
-	"pictures":   "auto (default): float arrays of pictures that hold 0 to 255 are given as uint8 pixels; raw: as the numbers they are",
-	"stamp_unit": "of data/timestamp: s, ms, us or ns (default: s where it is floating, ns where it is integer)",
+	"images":         "auto (default): float arrays of images that hold 0 to 255 are given as uint8 pixels; raw: as the numbers they are",
+	"timestamp_unit": "of data/timestamp: s, ms, us or ns (default: s where it is floating, ns where it is integer)",
 }
 
 func init() {
@@ -41,15 +41,15 @@ func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, e
 // Dataset is an open Zarr store.
 type Dataset struct {
 	*tree
-	info    *robocache.Info
-	ends    []int64 // of a replay buffer, cumulative, a zero in front
-	views   map[string]*view
-	stamps  *view // nil where there is no clock
-	unit    int64 // ns of one stamp, 0 for seconds in floating point
-	rate    robocache.Rate
-	tasks   []string // of each episode, where the store has them
-	taskKey string   // the text stream that is the task
-	films   films
+	info       *robocache.Info
+	ends       []int64 // of a replay buffer, cumulative, a zero in front
+	views      map[string]*view
+	timestamps *view // nil where there is no clock
+	unit       int64 // ns of one timestamp, 0 for seconds in floating point
+	rate       robocache.Rate
+	tasks      []string // of each episode, where the store has them
+	taskKey    string   // the text stream that is the task
+	films      films
 }
 
 var (
@@ -130,7 +130,7 @@ func openStores(ctx context.Context, s, beside store.Store, opt robocache.OpenOp
 	} else if err := d.describeGeneric(ctx, choice); err != nil {
 		return nil, err
 	}
-	if err := d.findClock(ctx, choice["stamp_unit"]); err != nil {
+	if err := d.findClock(ctx, choice["timestamp_unit"]); err != nil {
 		return nil, err
 	}
 	if beside != nil && t.arrays["meta/episode_ends"] != nil {
@@ -143,15 +143,15 @@ func openStores(ctx context.Context, s, beside store.Store, opt robocache.OpenOp
 }
 
 func choices(opt robocache.OpenOptions) (map[string]string, error) {
-	out := map[string]string{"pictures": "auto", "stamp_unit": ""}
+	out := map[string]string{"images": "auto", "timestamp_unit": ""}
 	for k, v := range opt.Options {
 		out[k] = v
 	}
-	if p := out["pictures"]; p != "auto" && p != "raw" {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "zarr open", Msg: "option pictures", Want: "auto or raw", Got: p}
+	if p := out["images"]; p != "auto" && p != "raw" {
+		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "zarr open", Msg: "option images", Want: "auto or raw", Got: p}
 	}
-	if u := out["stamp_unit"]; u != "" && units[u] == 0 {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "zarr open", Msg: "option stamp_unit", Want: "s, ms, us or ns", Got: u}
+	if u := out["timestamp_unit"]; u != "" && units[u] == 0 {
+		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "zarr open", Msg: "option timestamp_unit", Want: "s, ms, us or ns", Got: u}
 	}
 	return out, nil
 }

@@ -24,16 +24,16 @@ func workloadFlags(c *cobra.Command, w *bench.Workload) {
 	f.IntVar(&w.Epochs, "epochs", 1, "measure so many whole epochs, after one that is not, instead of a window of seconds")
 	f.StringVar(&w.Video, "video", "one", "cameras: one, all or none")
 	f.IntVar(&w.Window, "window", 0, "frames and rows a window (0: single)")
-	f.BoolVar(&w.Float32, "float32", false, "float32 pictures (default uint8)")
+	f.BoolVar(&w.Float32, "float32", false, "float32 images (default uint8)")
 	f.IntVar(&w.Seed, "seed", 0, "seed of the order")
 	f.StringVar(&w.Shuffle, "shuffle", "", "global, pool or file (default: the scenario's; global for the local ones, pool for streaming)")
 	f.StringVar(&w.Cache, "cache", "", "decoded frames are kept in: ram, or a folder")
 	f.StringVar(&w.CacheBudget, "cache-budget", "", "bytes of the cache, or 4GiB")
 	f.StringVar(&w.MemoryBudget, "memory-budget", "", "the loader's memory, bytes or 4GiB")
 	f.StringVar(&w.CacheFormat, "cache-format", "", "auto, yuv, rgb or encoded")
-	f.StringVar(&w.PoolSize, "pool-size", "", "bytes of resident pictures that --shuffle pool is made for, or 1GiB")
+	f.StringVar(&w.PoolSize, "pool-size", "", "bytes of resident images that --shuffle pool is made for, or 1GiB")
 	f.IntVar(&w.PoolEpisodes, "pool-episodes", 0, "resident episodes of --shuffle pool (0: as memory allows)")
-	f.StringVar(&w.ImageSize, "image-size", "", "HxW: pictures are scaled while decoding")
+	f.StringVar(&w.ImageSize, "image-size", "", "HxW: images are scaled while decoding")
 	f.StringVar(&w.Episodes, "episodes", "", "positions, as 0-9,12 (default: all)")
 	f.BoolVar(&w.DropLast, "drop-last", false, "drop the rest of an epoch's last step")
 	f.IntVar(&w.Warmup, "warmup", 5, "batches before the window")
@@ -69,8 +69,8 @@ func newBenchLoad() *cobra.Command {
 		Short: "the data-loading benchmark: five scenarios on one set, with every metric checked",
 		Long: `Measures how fast batches come out of a dataset, in the scenarios of LeRobot's data-loading benchmark: mmap_local, mmap_local_maxworkers,
 stream_hub, stream_bucket (from http servers on the loopback with a stated latency and bandwidth) and stream_bucket_2node (two ranks that
-start together). The window opens and closes with the arrival of a batch. Delivered pictures are compared with a sequential decode by the
-ffmpeg program, samples are counted over finished epochs, and a run is killed and resumed: a wrong picture, a lost or doubled sample
+start together). The window opens and closes with the arrival of a batch. Delivered images are compared with a sequential decode by the
+ffmpeg program, samples are counted over finished epochs, and a run is killed and resumed: a wrong image, a lost or doubled sample
 or another order than the unbroken run's is exit code 1.
 
 With --epochs, arms (ours and lerobot) are compared over whole epochs instead.`,
@@ -138,7 +138,7 @@ With --epochs, arms (ours and lerobot) are compared over whole epochs instead.`,
 	fl.IntVar(&s.Partition, "partition-index", 0, "and measure this one")
 	fl.IntVar(&s.MaxEpisodes, "max-episodes", 0, "a seeded choice of so many episodes (0: all)")
 	fl.IntVar(&w.Probes, "probes", 100, "samples of the pass on one thread (0: none)")
-	fl.IntVar(&w.CheckFrames, "check-frames", 32, "delivered pictures that are compared with ffmpeg, a rank (0: none)")
+	fl.IntVar(&w.CheckFrames, "check-frames", 32, "delivered images that are compared with ffmpeg, a rank (0: none)")
 	fl.BoolVar(&s.Resume, "resume", true, "kill a run and resume it, and compare with an unbroken one")
 	fl.DurationVar(&hub.Latency, "hub-latency", hub.Latency, "of each request to the hub")
 	fl.Float64Var(&hub.MBps, "hub-mbps", hub.MBps, "megabytes per second of the hub (0: no limit)")

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// All five scenarios on one set, end to end: processes, servers, a barrier, pictures against ffmpeg, kill and resume, files.
+// All five scenarios on one set, end to end: processes, servers, a barrier, images against ffmpeg, kill and resume, files.
 func TestBenchLoadScenarios(t *testing.T) {
 	if _, err := exec.LookPath("ffprobe"); err != nil {
 		t.Skip("no ffmpeg programs: ", err)
@@ -75,13 +75,13 @@ func readRow(t *testing.T, path string) map[string]any {
 	return r
 }
 
-// What the pictures are compared with is not what was delivered: exit code 1, and the figures are there all the same.
+// What the images are compared with is not what was delivered: exit code 1, and the figures are there all the same.
 func TestBenchLoadFailsOnWrongFrames(t *testing.T) {
 	if _, err := exec.LookPath("ffprobe"); err != nil {
 		t.Skip("no ffmpeg programs: ", err)
 	}
 	set, dir := realdata.Path(t, "g1_h264_v30"), t.TempDir()
-	// An ffmpeg that leaves the first picture out.
+	// An ffmpeg that leaves the first image out.
 	real, err := exec.LookPath("ffmpeg")
 	if err != nil {
 		t.Skip(err)
@@ -164,7 +164,7 @@ func TestBenchLoadNodes(t *testing.T) {
 	}
 }
 
-// The arm in Python gives the same figures' keys, the same order as the engine, right pictures, and goes on exactly after a kill.
+// The arm in Python gives the same figures' keys, the same order as the engine, right images, and goes on exactly after a kill.
 func TestBenchLoadPythonArm(t *testing.T) {
 	root := realdata.Root(t)
 	python := filepath.Join(root, ".venv", "bin", "python")

@@ -133,18 +133,18 @@ func printPeerRows(w io.Writer, rows []bench.PeerRow) {
 
 // newArmMemcpy is the limit of a warm cache, run in its own process by the harness.
 func newArmMemcpy() *cobra.Command {
-	var picture, batch, threads int
+	var image, batch, threads int
 	var seconds float64
 	c := &cobra.Command{
 		Use: "arm-memcpy", Hidden: true, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if picture < 1 || batch < 1 || threads < 1 {
-				return misuse("arm-memcpy: " + strconv.Itoa(picture) + " bytes, batch " + strconv.Itoa(batch) + ", " + strconv.Itoa(threads) + " threads: expected more than 0")
+			if image < 1 || batch < 1 || threads < 1 {
+				return misuse("arm-memcpy: " + strconv.Itoa(image) + " bytes, batch " + strconv.Itoa(batch) + ", " + strconv.Itoa(threads) + " threads: expected more than 0")
 			}
-			return printOutcome(cmd.OutOrStdout(), bench.CopyRun(picture, batch, threads, seconds))
+			return printOutcome(cmd.OutOrStdout(), bench.CopyRun(image, batch, threads, seconds))
 		},
 	}
-	c.Flags().IntVar(&picture, "picture-bytes", 640*480*3, "")
+	c.Flags().IntVar(&image, "image-bytes", 640*480*3, "")
 	c.Flags().IntVar(&batch, "batch-size", 32, "")
 	c.Flags().IntVar(&threads, "workers", 2, "")
 	c.Flags().Float64Var(&seconds, "seconds", 3, "")

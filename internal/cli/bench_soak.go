@@ -16,9 +16,9 @@ func newBenchSoak() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "soak DIR",
-		Short: "pools, caches, http with faults, kills and resumes for a long time: every picture checked, memory flat",
+		Short: "pools, caches, http with faults, kills and resumes for a long time: every image checked, memory flat",
 		Long: `Runs seeded rounds over a local dataset until the time is over. A round picks an order, a cache, a store, windows, sizes, threads and a rank,
-takes batches, stops at random places and goes on from the state with other threads. Every picture must be bit for bit that of a plain
+takes batches, stops at random places and goes on from the state with other threads. Every image must be bit for bit that of a plain
 pass, which is compared with a sequential decode by the ffmpeg program first; every sample must be the order's. Every eighth round a process
 that works on the same cache is killed with SIGKILL. Between rounds everything is closed: memory, open files and goroutines must not grow.
 Exit code 1 with the reason where something is wrong, and with the round, which --seed does again.`,
@@ -41,7 +41,7 @@ Exit code 1 with the reason where something is wrong, and with the round, which 
 					return err
 				}
 			} else {
-				fmt.Fprintf(cmd.OutOrStdout(), "%.0f s, %d rounds: %d batches, %d pictures checked, %d resumes, %d processes killed, %d http faults\n", r.Seconds, r.Rounds, r.Batches, r.Pictures, r.Resumes, r.Kills, r.HTTPFaults)
+				fmt.Fprintf(cmd.OutOrStdout(), "%.0f s, %d rounds: %d batches, %d images checked, %d resumes, %d processes killed, %d http faults\n", r.Seconds, r.Rounds, r.Batches, r.Frames, r.Resumes, r.Kills, r.HTTPFaults)
 				t := r.Trend
 				fmt.Fprintf(cmd.OutOrStdout(), "between rounds, middle third and last: RSS %.0f and %.0f MiB (%+.2f MiB a minute), files %d and %d, goroutines %d and %d\n", t.RSSStartMiB, t.RSSEndMiB, t.RSSSlopeMiBPerMin, t.FilesStart, t.FilesEnd, t.GoroutinesStart, t.GoroutinesEnd)
 			}

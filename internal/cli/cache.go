@@ -14,7 +14,7 @@ func newCache() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "cache",
 		Short: "what a cache on disk holds: list, prune, verify",
-		Long: `A directory given as cache= to a loader holds decoded pictures or ranges of remote files, in shards that several processes share.
+		Long: `A directory given as cache= to a loader holds decoded images or ranges of remote files, in shards that several processes share.
 Everything in it can be made again: removing it costs time, never data. RoboCache removes only files that it made itself.`,
 		Example: `  robocache cache ls /scratch/robocache
   robocache cache prune /scratch/robocache --budget 10GiB

@@ -31,7 +31,7 @@ func newConvert() *cobra.Command {
 		Use:   "convert SRC DST",
 		Short: "convert a dataset: to LeRobot v3.0, or another format that is written",
 		Long: `convert writes any readable dataset as LeRobot v3.0, or in another format (--to). Rows keep their bits; video is copied without
-re-encoding where it can be, joined on one grid without drift; still pictures become video (--pictures images keeps them);
+re-encoding where it can be, joined on one grid without drift; still images become video (--images images keeps them);
 statistics are recounted; what was dropped, renamed or re-encoded is said, and kept in meta/conversion.json. Streams on clocks of
 their own are brought onto one grid: --hz says its rate (else the rate of a steady anchor), --align JSON or a file of it with modes, edges, gaps,
 offsets and drifts for each stream. --hz resamples any source; of rows that keep no clock --rows-hz says the rate they were recorded at.
@@ -116,14 +116,16 @@ func (f *conversionFlags) add(c *cobra.Command) {
 	c.Flags().StringSliceVar(&opt.Keys, "keys", nil, "only these features (the bookkeeping columns always)")
 	c.Flags().BoolVar(&f.scaleActions, "scale-actions", false, "to robomimic: scale each dimension of the actions onto [-1, 1], and keep what takes that back (actions_scale, actions_offset)")
 	c.Flags().StringArrayVar(&f.writing, "write-option", nil, "a choice of the format that is written as key=value; may be given several times")
-	c.Flags().StringVar(&opt.Pictures, "pictures", "", "what still pictures become: video, or images in the table (default: images of LeRobot, else video)")
+	c.Flags().StringVar(&opt.Images, "images", "", "what still images become: video, or images in the table (default: images of LeRobot, else video)")
+	c.Flags().StringVar(&opt.Images, "pictures", "", "")
+	_ = c.Flags().MarkDeprecated("pictures", "it is --images now")
 	c.Flags().StringVar(&opt.VideoCodec, "video-codec", "copy", "copy, av1, h264 or hevc")
-	c.Flags().IntVar(&opt.Encode.GOP, "gop", 0, "pictures between key pictures, when encoding (0: 2, LeRobot's)")
+	c.Flags().IntVar(&opt.Encode.GOP, "gop", 0, "images between key images, when encoding (0: 2, LeRobot's)")
 	c.Flags().IntVar(&opt.Encode.CRF, "crf", 0, "quality, when encoding (0: 30, LeRobot's)")
 	c.Flags().StringVar(&opt.Encode.Preset, "preset", "", "the encoder's preset, when encoding")
 	c.Flags().BoolVar(&opt.CopyOnly, "copy-only", false, "refuse video that cannot be copied, instead of encoding it")
 	c.Flags().StringVar(&f.fps, "fps", "", "the rate that the rows are to have as they are (nothing is resampled; --hz resamples)")
-	c.Flags().StringVar(&f.frames, "frames", "sampled", "pictures looked at for statistics: sampled, all, none")
+	c.Flags().StringVar(&f.frames, "frames", "sampled", "images looked at for statistics: sampled, all, none")
 	c.Flags().BoolVar(&opt.SkipBad, "skip-bad", false, "leave out episodes that cannot be read (exit code 3) instead of failing")
 	c.Flags().BoolVar(&opt.Resume, "resume", false, "go on where a killed conversion with the same options stopped; keep what another can go on from (to LeRobot; other formats begin again)")
 	c.Flags().BoolVar(&opt.DryRun, "dry-run", false, "say what would be done")
@@ -136,7 +138,7 @@ func (f *conversionFlags) settle(changed func(flag string) bool) (err error) {
 		return err
 	}
 	// A choice that the writer does not know would be taken for one that was followed.
-	for _, name := range []string{"video-codec", "gop", "crf", "preset", "copy-only", "pictures", "frames"} {
+	for _, name := range []string{"video-codec", "gop", "crf", "preset", "copy-only", "images", "frames"} {
 		if f.to != "lerobot" && changed(name) {
 			return misuse("--" + name + " is of a conversion to LeRobot; what " + f.to + " has is --write-option")
 		}

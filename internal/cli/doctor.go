@@ -28,7 +28,7 @@ func newDoctor() *cobra.Command {
 		Use:   "doctor URI",
 		Short: "prove that a dataset is what it claims, and say what is wrong with it",
 		Long: `doctor reads every row and every video sample table of a dataset and reports what does not fit:
-rows without a picture, drifting or lost frames, gaps, NaN, wrong counts, lying codecs, missing files, false statistics;
+rows without an image, drifting or lost frames, gaps, NaN, wrong counts, lying codecs, missing files, false statistics;
 of recordings with several clocks also late starts, offsets and drifts between the clocks and between streams that share motion.
 It changes nothing. Exit code 3 where an error or a warning was found.`,
 		Example: `  robocache doctor ./my_dataset
@@ -73,7 +73,7 @@ It changes nothing. Exit code 3 where an error or a warning was found.`,
 		},
 	}
 	open.add(c)
-	c.Flags().BoolVar(&opt.Decode, "decode", false, "also decode every picture (slow)")
+	c.Flags().BoolVar(&opt.Decode, "decode", false, "also decode every image (slow)")
 	c.Flags().BoolVar(&opt.Deep, "deep", false, "also read every column of every data file to its last page (LeRobot; other formats are read to their end without it)")
 	c.Flags().IntSliceVar(&opt.Episodes, "episodes", nil, "only these episodes")
 	return c

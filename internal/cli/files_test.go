@@ -50,7 +50,7 @@ func TestRecordingOfSeveralClocks(t *testing.T) {
 func TestStatsNotesAreNoFindings(t *testing.T) {
 	path := realdata.Path(t, "calvin_like")
 	code, _, errs := call(t, "stats", path, "--keys", "action,observation.depth_gripper")
-	if code != exitDone || !strings.Contains(errs, "no-picture-statistics") {
+	if code != exitDone || !strings.Contains(errs, "no-image-statistics") {
 		t.Errorf("exit %d: %s", code, errs)
 	}
 }

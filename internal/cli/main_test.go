@@ -184,7 +184,7 @@ func TestFilesFollowTheUmask(t *testing.T) {
 	}
 	for _, args := range steps {
 		if format := args[len(args)-1]; format == "lerobot" {
-			args = append(args, "--pictures", "images") // no encoder is asked for
+			args = append(args, "--images", "images") // no encoder is asked for
 		}
 		if code, out, errs := call(t, args...); code != exitDone {
 			t.Fatalf("%v: exit %d: %s%s", args, code, out, errs)

@@ -118,7 +118,7 @@ func resampled(ctx context.Context, ds robocache.Dataset, hz robocache.Rate) err
 func knowsTime(ctx context.Context, ds robocache.Dataset) bool {
 	info := ds.Info()
 	for i := range info.Findings {
-		if c := info.Findings[i].Code; c == "rate-assumed" || c == "no-stamps" {
+		if c := info.Findings[i].Code; c == "rate-assumed" || c == "no-timestamps" {
 			return false
 		}
 	}

@@ -103,8 +103,8 @@ func printFindings(w io.Writer, findings []robocache.Finding) {
 			if len(f.Where) > 0 {
 				fmt.Fprintf(w, "         at %s\n", f.Where)
 			}
-			if f.Mend != "" {
-				fmt.Fprintf(w, "         mend: %s\n", f.Mend)
+			if f.Hint != "" {
+				fmt.Fprintf(w, "         hint: %s\n", f.Hint)
 			}
 		}
 	}

@@ -21,7 +21,7 @@ func newStats() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "stats URI",
 		Short: "exact count, min, max, mean, std and quantiles of every feature",
-		Long: `stats counts every row of every numeric feature in float64, with exact quantiles, and the pictures of every camera
+		Long: `stats counts every row of every numeric feature in float64, with exact quantiles, and the images of every camera
 (scaled to [0,1] a channel). It prints them, writes them to a file, or into the dataset's own place.`,
 		Example: `  robocache stats ./my_dataset
   robocache stats ./my_dataset --frames none --out stats.json
@@ -110,7 +110,7 @@ func newStats() *cobra.Command {
 	open.addGrid(c)
 	c.Flags().StringVar(&out, "out", "", "write stats.json here")
 	c.Flags().BoolVar(&write, "write", false, "write into the dataset (meta/stats.json)")
-	c.Flags().StringVar(&frames, "frames", "sampled", "pictures looked at: sampled (as LeRobot chooses them), all, none")
+	c.Flags().StringVar(&frames, "frames", "sampled", "images looked at: sampled (as LeRobot chooses them), all, none")
 	c.Flags().StringSliceVar(&opt.Keys, "keys", nil, "only these features")
 	c.Flags().BoolVar(&opt.SkipBad, "skip-bad", false, "leave out episodes that cannot be read (exit code 3) instead of failing")
 	c.Flags().IntSliceVar(&opt.Episodes, "episodes", nil, "only these episodes")

@@ -22,7 +22,7 @@ func newSynth() *cobra.Command {
 		Use:   "synth DST",
 		Short: "make a synthetic dataset: seeded, with video, several cameras, jitter and gaps",
 		Long: `synth writes a dataset of a planar arm that reaches for coloured discs, seen by cameras. The same seed and options
-give the same bytes. Each picture carries a bar code of its episode and row, so that a test can tell which frame it was given.
+give the same bytes. Each image carries a bar code of its episode and row, so that a test can tell which frame it was given.
 Without options: LeRobot v3.0, 4 episodes of 2 s, two cameras of 128×96; 'robocache doctor' finds nothing wrong with it.
 The same seed gives the same samples, timestamps and losses in every format: MCAP has them on clocks of their own; in formats of one clock,
 LeRobot among them, a stream beside the rows is a column of each row's samples, with <key>.recorded and <key>.count. --hz, and --late,
@@ -74,21 +74,21 @@ several rates: rows at 30 Hz, joints at 100, force at 333.`,
 	c.Flags().Float64Var(&opt.Seconds, "seconds", 2, "length of each")
 	c.Flags().StringVar(&rates, "rates", "camera=30", "Hz a stream: camera, joints, force, cloud, text; or LO..HI: rows at LO, force at HI, joints between")
 	c.Flags().IntVar(&opt.Cameras, "cameras", 2, "cameras (0: none)")
-	c.Flags().StringVar(&size, "size", "128x96", "of the pictures")
-	c.Flags().DurationVar(&opt.Jitter, "jitter", 0, "largest deviation of a recorded stamp, such as 2ms")
+	c.Flags().StringVar(&size, "size", "128x96", "of the images")
+	c.Flags().DurationVar(&opt.Jitter, "jitter", 0, "largest deviation of a recorded timestamp, such as 2ms")
 	c.Flags().Float64Var(&opt.Gaps, "gaps", 0, "share of samples lost")
 	c.Flags().Uint64Var(&opt.Seed, "seed", 0, "the same seed gives the same bytes")
 	c.Flags().Float64Var(&opt.Spread, "spread", 0, "episodes are up to this share longer or shorter")
 	c.Flags().DurationVar(&opt.Late, "late", 0, "streams begin up to this late")
-	c.Flags().DurationVar(&opt.Offset, "offset", 0, "stamps of a stream are off by up to this")
+	c.Flags().DurationVar(&opt.Offset, "offset", 0, "timestamps of a stream are off by up to this")
 	c.Flags().Float64Var(&opt.Skew, "skew", 0, "clocks of streams run fast or slow by up to this many parts in a million")
 	c.Flags().DurationVar(&opt.Dropout, "dropout", 0, "each stream is silent for this long once an episode")
 	c.Flags().IntVar(&opt.Points, "points", 512, "largest number of points of a cloud")
-	c.Flags().BoolVar(&opt.Depth, "depth", false, "a depth picture beside each of camera 0")
+	c.Flags().BoolVar(&opt.Depth, "depth", false, "a depth image beside each of camera 0")
 	c.Flags().StringVar(&hz, "hz", "", "the grid, for formats that keep one clock (default: the camera's rate)")
 	c.Flags().StringArrayVar(&writing, "write-option", nil, "a choice of the format that is written as key=value; may be given several times")
-	c.Flags().StringVar(&opt.Codec, "codec", "", "LeRobot: av1 (default), h264, hevc, or png for pictures in the table; other formats: png (default), jpeg or raw")
-	c.Flags().IntVar(&opt.GOP, "gop", 0, "pictures between key pictures (0: 2, LeRobot's)")
+	c.Flags().StringVar(&opt.Codec, "codec", "", "LeRobot: av1 (default), h264, hevc, or png for images in the table; other formats: png (default), jpeg or raw")
+	c.Flags().IntVar(&opt.GOP, "gop", 0, "images between key images (0: 2, LeRobot's)")
 	c.Flags().StringSliceVar(&opt.Tasks, "task", nil, "task text, may be given several times")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
@@ -111,13 +111,13 @@ func keepsClocks(format string) bool {
 func synthesize(cmd *cobra.Command, dst, format string, opt synth.Options, hz string, writing []string, asJSON bool, bar func(convert.Progress)) error {
 	out := convert.Options{Progress: bar}
 	if format == "lerobot" && (opt.Codec == "av1" || opt.Codec == "h264" || opt.Codec == "hevc") {
-		// The pictures are made as pixels, and encoded by the conversion.
+		// The images are made as pixels, and encoded by the conversion.
 		out.Encode.Codec, opt.Codec = opt.Codec, "raw"
 		out.Encode.GOP = opt.GOP
 	} else if format == "lerobot" && opt.Codec == "" {
 		opt.Codec = "raw"
 	} else if format == "lerobot" && (opt.Codec == "png" || opt.Codec == "jpeg") {
-		out.Pictures = "images"
+		out.Images = "images"
 	}
 	if hz != "" {
 		rate, err := robocache.RateOf(hz)
@@ -144,7 +144,7 @@ func synthesize(cmd *cobra.Command, dst, format string, opt synth.Options, hz st
 		return err
 	}
 	if ds.Info().Clock != "" && (hz != "" || !keepsClocks(format)) {
-		r.Findings = append(r.Findings, robocache.Finding{Severity: robocache.SeverityInfo, Code: "resampled", Message: "the streams are on a grid: its values are made of the samples that were recorded, and are not they", Mend: "--format mcap keeps clocks"})
+		r.Findings = append(r.Findings, robocache.Finding{Severity: robocache.SeverityInfo, Code: "resampled", Message: "the streams are on a grid: its values are made of the samples that were recorded, and are not they", Hint: "--format mcap keeps clocks"})
 	}
 	return printWritten(cmd.OutOrStdout(), dst, format, asJSON, r)
 }

@@ -55,7 +55,7 @@ func TestSynthSameSamples(t *testing.T) {
 				lost += 90 - len(times)
 			}
 			for _, cam := range []string{"observation.images.cam_0", "observation.images.cam_1"} {
-				if a, b := picturesOf(t, ds, cam, e), picturesOf(t, want, cam, e); !slices.Equal(a, b) {
+				if a, b := imagesOf(t, ds, cam, e), imagesOf(t, want, cam, e); !slices.Equal(a, b) {
 					t.Errorf("%s: frames of %s in episode %d differ", format, cam, e)
 				}
 			}
@@ -71,10 +71,10 @@ func TestSynthSameSamples(t *testing.T) {
 				d := len(values) / len(times)
 				var got []float64
 				var at []int64
-				rows, stamps, counts := column(t, ds, key, e), column(t, ds, key+".recorded", e), column(t, ds, key+".count", e)
-				k := len(stamps) / len(counts)
+				rows, timestamps, counts := column(t, ds, key, e), column(t, ds, key+".recorded", e), column(t, ds, key+".count", e)
+				k := len(timestamps) / len(counts)
 				for r, n := range counts {
-					at = append(at, nanos(stamps[r*k:r*k+int(n)])...)
+					at = append(at, nanos(timestamps[r*k:r*k+int(n)])...)
 					got = append(got, rows[r*k*d:(r*k+int(n))*d]...)
 				}
 				if len(at) > len(times) || !slices.Equal(at, times[:len(at)]) || !slices.Equal(got, values[:len(got)]) {
@@ -137,8 +137,8 @@ func nanos(seconds []float64) (out []int64) {
 	return out
 }
 
-// picturesOf gives the bar code and a sum of the pixels of an episode's frames.
-func picturesOf(t *testing.T, ds robocache.Dataset, key string, e int) (out []uint64) {
+// imagesOf gives the bar code and a sum of the pixels of an episode's frames.
+func imagesOf(t *testing.T, ds robocache.Dataset, key string, e int) (out []uint64) {
 	t.Helper()
 	rows := rowsIn(t, ds, key, e)
 	refs := make([]robocache.FrameRef, len(rows))
@@ -148,7 +148,7 @@ func picturesOf(t *testing.T, ds robocache.Dataset, key string, e int) (out []ui
 	spec := &video.Spec{Pixel: video.RGB8, Width: 128, Height: 96}
 	for i := range refs {
 		rgb := make([]byte, 3*128*96)
-		if err := video.DecodePicture(&refs[i], spec, rgb); err != nil {
+		if err := video.DecodeImage(&refs[i], spec, rgb); err != nil {
 			t.Fatal(key, err)
 		}
 		_, row, ok := synth.ReadCode(rgb, 128, 96)

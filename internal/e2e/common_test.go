@@ -34,7 +34,7 @@ const (
 	info   = "meta/info.json"
 )
 
-// decoders skips the test where pictures cannot be decoded.
+// decoders skips the test where frames cannot be decoded.
 func decoders(t testing.TB) {
 	t.Helper()
 	if _, err := video.ActiveBackend(); err != nil {
@@ -163,7 +163,7 @@ func digest(ctx context.Context, ds robocache.Dataset, cfg loader.Config) (sum s
 	}
 }
 
-// read touches everything of a dataset but pixels: Open, all rows of all columns, texts, stamps, frame places, statistics.
+// read touches everything of a dataset but pixels: Open, all rows of all columns, texts, timestamps, frame places, statistics.
 func read(ctx context.Context, uri string) error {
 	ds, err := robocache.Open(ctx, uri, robocache.OpenOptions{})
 	if err != nil {

@@ -81,7 +81,7 @@ func inEvery(t *testing.T, src robocache.Dataset, opt convert.Options, each func
 		t.Run(format, func(t *testing.T) {
 			dst := filepath.Join(t.TempDir(), name)
 			opt := opt
-			opt.Pictures = "images"
+			opt.Images = "images"
 			r, err := convert.Write(t.Context(), src, format, dst, opt, nil)
 			if err != nil {
 				t.Fatal(err)
@@ -102,7 +102,7 @@ func inEvery(t *testing.T, src robocache.Dataset, opt convert.Options, each func
 	}
 }
 
-// TestOneSetInEveryFormat is E7: windows, shuffled, of numbers, pictures and texts.
+// TestOneSetInEveryFormat is E7: windows, shuffled, of numbers, frames and texts.
 func TestOneSetInEveryFormat(t *testing.T) {
 	src, err := synth.New(synth.Options{Episodes: 4, Seconds: 1, Spread: 0.4, Seed: 21})
 	if err != nil {
@@ -182,7 +182,7 @@ func TestClocksInEveryFormat(t *testing.T) {
 				t.Fatal(err)
 			}
 			dst := filepath.Join(t.TempDir(), name)
-			opt := convert.Options{Pictures: "images"}
+			opt := convert.Options{Images: "images"}
 			if !f.Clocks {
 				opt.Align = &on
 			}
@@ -208,7 +208,7 @@ func TestClocksInEveryFormat(t *testing.T) {
 	}
 }
 
-// kept compares what a format with clocks keeps, stream by stream: stamps less where they begin, values, texts, clouds.
+// kept compares what a format with clocks keeps, stream by stream: timestamps less where they begin, values, texts, clouds.
 func kept(t *testing.T, src *synth.Dataset, ds robocache.Dataset) {
 	t.Helper()
 	ctx := t.Context()
@@ -233,7 +233,7 @@ func kept(t *testing.T, src *synth.Dataset, ds robocache.Dataset) {
 				b[i] -= first2[0]
 			}
 			if !slices.Equal(a, b) {
-				t.Errorf("%s of episode %d: other stamps (%d, want %d)", f.Key, e, len(b), len(a))
+				t.Errorf("%s of episode %d: other timestamps (%d, want %d)", f.Key, e, len(b), len(a))
 				continue
 			}
 			rows := make([]robocache.Row, len(a))
@@ -268,7 +268,7 @@ func kept(t *testing.T, src *synth.Dataset, ds robocache.Dataset) {
 	}
 }
 
-// TestRoundTrips is E7: LeRobot → MCAP → LeRobot gives the rows, texts, tasks and pictures back.
+// TestRoundTrips is E7: LeRobot → MCAP → LeRobot gives the rows, texts, tasks and frames back.
 func TestRoundTrips(t *testing.T) {
 	if f, err := robocache.FormatNamed("mcap"); err != nil || f.Write == nil {
 		t.Skip("MCAP is not written")
@@ -279,14 +279,14 @@ func TestRoundTrips(t *testing.T) {
 	}
 	dir := t.TempDir()
 	first, mid, last := filepath.Join(dir, "first"), filepath.Join(dir, "mid.mcap"), filepath.Join(dir, "last")
-	if _, err := convert.ToLeRobot(t.Context(), src, first, convert.Options{Pictures: "images"}); err != nil {
+	if _, err := convert.ToLeRobot(t.Context(), src, first, convert.Options{Images: "images"}); err != nil {
 		t.Fatal(err)
 	}
 	one := open(t, first)
 	if _, err := convert.Write(t.Context(), one, "mcap", mid, convert.Options{}, nil); err != nil {
 		t.Fatal(err)
 	}
-	rep, err := convert.ToLeRobot(t.Context(), open(t, mid), last, convert.Options{Pictures: "images", FPS: one.Info().FPS, Keys: nil})
+	rep, err := convert.ToLeRobot(t.Context(), open(t, mid), last, convert.Options{Images: "images", FPS: one.Info().FPS, Keys: nil})
 	if err != nil {
 		t.Fatal(err)
 	}

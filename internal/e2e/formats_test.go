@@ -67,7 +67,7 @@ func allRows(ds robocache.Dataset, e int) []robocache.Row {
 	return rows
 }
 
-// pixels decodes the still pictures of rows.
+// pixels decodes the still images of rows.
 func pixels(ctx context.Context, ds robocache.Dataset, key string, rows []robocache.Row) ([][]byte, error) {
 	refs := make([]robocache.FrameRef, len(rows))
 	if err := ds.Frames(ctx, key, rows, refs); err != nil {
@@ -75,7 +75,7 @@ func pixels(ctx context.Context, ds robocache.Dataset, key string, rows []roboca
 	}
 	var out [][]byte
 	for i := range refs {
-		info, err := video.PictureSize(&refs[i])
+		info, err := video.ImageSize(&refs[i])
 		if err != nil {
 			return nil, err
 		}
@@ -91,7 +91,7 @@ func pixels(ctx context.Context, ds robocache.Dataset, key string, rows []roboca
 			return nil, err
 		}
 		b := make([]byte, n)
-		if err := video.DecodePicture(&refs[i], spec, b); err != nil {
+		if err := video.DecodeImage(&refs[i], spec, b); err != nil {
 			return nil, err
 		}
 		out = append(out, b)
@@ -147,14 +147,14 @@ func sameRows(t *testing.T, src, out robocache.Dataset, rep *convert.Report) {
 	}
 }
 
-// E7: datasets of every format become LeRobot with every row, text and picture they had, and lerobot opens what was written.
+// E7: datasets of every format become LeRobot with every row, text and frame they had, and lerobot opens what was written.
 func TestOthersToLeRobot(t *testing.T) {
 	var roots []string
 	for _, o := range others {
 		t.Run(o.path, func(t *testing.T) {
 			src := opened(t, o.path, o.hz)
 			dst := filepath.Join(t.TempDir(), "set")
-			rep, err := convert.ToLeRobot(t.Context(), src, dst, convert.Options{Pictures: "images"})
+			rep, err := convert.ToLeRobot(t.Context(), src, dst, convert.Options{Images: "images"})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -21,8 +21,8 @@ import (
 
 type hash = [sha256.Size]byte
 
-// sequence decodes a whole file by the ffmpeg program, in order, and gives the hash of each picture, channels first.
-// It takes the same converter arithmetic as the field's readers (bilinear); which picture is which it knows by counting alone.
+// sequence decodes a whole file by the ffmpeg program, in order, and gives the hash of each frame, channels first.
+// It takes the same converter arithmetic as the field's readers (bilinear); which frame is which it knows by counting alone.
 func sequence(t testing.TB, path string) []hash {
 	t.Helper()
 	program, err := exec.LookPath("ffmpeg")
@@ -67,13 +67,13 @@ func sequence(t testing.TB, path string) []hash {
 	return sums
 }
 
-// place is where a row's picture lies.
+// place is where a row's frame lies.
 type place struct {
 	file    string
 	ordinal int
 }
 
-// places says where each row's pictures lie, by the oracle that came with the data (v3.0), or because the file is the episode (v2).
+// places says where each row's frames lie, by the oracle that came with the data (v3.0), or because the file is the episode (v2).
 func places(t testing.TB, name string, ds robocache.Dataset) map[string]map[robocache.Row]place {
 	t.Helper()
 	out := map[string]map[robocache.Row]place{}
@@ -93,7 +93,7 @@ func places(t testing.TB, name string, ds robocache.Dataset) map[string]map[robo
 		if err := json.Unmarshal(raw, &list); err != nil {
 			t.Fatal(err)
 		}
-		// The oracle lists some rows of each episode; between them the pictures are counted.
+		// The oracle lists some rows of each episode; between them the frames are counted.
 		for _, f := range list {
 			for k := range ds.Len(f.Episode) {
 				r, p := robocache.Row{Episode: f.Episode, Index: k}, place{f.File, f.Ordinal - f.Frame + k}
@@ -215,11 +215,11 @@ func checkFrames(t *testing.T, ds robocache.Dataset, threads int, rng *rand.Rand
 					p := of[at]
 					sums := oracle[p.file]
 					if p.ordinal >= len(sums) {
-						t.Fatalf("%s has %d pictures, the oracle says %d", p.file, len(sums), p.ordinal)
+						t.Fatalf("%s has %d frames, the oracle says %d", p.file, len(sums), p.ordinal)
 					}
 					s := i*steps + k
 					if sha256.Sum256(pixels.Data[s*one:(s+1)*one]) != sums[p.ordinal] {
-						t.Fatalf("%s of episode %d row %d (offset %d, %d threads) is not picture %d of %s", key, row.Episode, row.Index, off, threads, p.ordinal, p.file)
+						t.Fatalf("%s of episode %d row %d (offset %d, %d threads) is not frame %d of %s", key, row.Episode, row.Index, off, threads, p.ordinal, p.file)
 					}
 					if outside := at.Index != row.Index+off; steps > 1 && (pads[s] != 0) != outside {
 						t.Fatalf("%s_is_pad of episode %d row %d offset %d is %d", key, row.Episode, row.Index, off, pads[s])
@@ -231,7 +231,7 @@ func checkFrames(t *testing.T, ds robocache.Dataset, threads int, rng *rand.Rand
 	}
 }
 
-// E4: what synth draws into its pictures is read back through a loader: each sample shows its own episode and row. Converted
+// E4: what synth draws into its frames is read back through a loader: each sample shows its own episode and row. Converted
 // once more, and encoded once more, it still does.
 func TestRoundTripShowsItsRows(t *testing.T) {
 	decoders(t)
@@ -280,7 +280,7 @@ func TestRoundTripShowsItsRows(t *testing.T) {
 		}
 		l.Close()
 		if int64(n) != 2*rep {
-			t.Errorf("%s: %d pictures, %d wanted", dir, n, 2*rep)
+			t.Errorf("%s: %d frames, %d wanted", dir, n, 2*rep)
 		}
 		wantClean(t, ds)
 	}

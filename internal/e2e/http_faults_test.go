@@ -46,13 +46,13 @@ func answer(r *http.Request, dir string) (head string, body []byte) {
 		return "HTTP/1.1 404 Not Found\r\nContent-Length: 0", nil
 	}
 	st, _ := os.Stat(filepath.Join(dir, filepath.FromSlash(r.URL.Path)))
-	stamp := "\r\nLast-Modified: " + st.ModTime().UTC().Format(http.TimeFormat)
+	timestamp := "\r\nLast-Modified: " + st.ModTime().UTC().Format(http.TimeFormat)
 	var from, to int
 	if n, _ := fmt.Sscanf(r.Header.Get("Range"), "bytes=%d-%d", &from, &to); n == 2 && from < len(data) {
 		to = min(to, len(data)-1)
-		return fmt.Sprintf("HTTP/1.1 206 Partial Content\r\nContent-Range: bytes %d-%d/%d\r\nContent-Length: %d%s", from, to, len(data), to-from+1, stamp), data[from : to+1]
+		return fmt.Sprintf("HTTP/1.1 206 Partial Content\r\nContent-Range: bytes %d-%d/%d\r\nContent-Length: %d%s", from, to, len(data), to-from+1, timestamp), data[from : to+1]
 	}
-	return fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d%s", len(data), stamp), data
+	return fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d%s", len(data), timestamp), data
 }
 
 func raw(w http.ResponseWriter, head string, body []byte) {
@@ -214,8 +214,8 @@ func TestHTTPFaults(t *testing.T) {
 						if errors.As(err, &e) && e.Where["file"] == nil {
 							t.Errorf("request %d (always %v): the error names no file: %v", n, always, err)
 						}
-						if mends := name == "500" || name == "503" || name == "429" || name == "reset before" || name == "reset mid-body" || name == "stall"; mends && !always {
-							t.Errorf("request %d: a fault that passes was not mended: %v", n, err)
+						if hints := name == "500" || name == "503" || name == "429" || name == "reset before" || name == "reset mid-body" || name == "stall"; hints && !always {
+							t.Errorf("request %d: a fault that passes was not fixed: %v", n, err)
 						}
 					}
 				}

@@ -108,7 +108,7 @@ func TestHTTPReadsLittle(t *testing.T) {
 			if opened.BytesRead > 200<<10 || openedSent > 250<<10 {
 				t.Errorf("opening read %d bytes in %d requests; the server sent %d", opened.BytesRead, openedRequests, openedSent)
 			}
-			// 8 rows, all of one episode: its row group or file, and 8 groups of pictures.
+			// 8 rows, all of one episode: its row group or file, and 8 groups of frames.
 			l, err := loader.New(t.Context(), ds, loader.Config{BatchSize: 8, Episodes: []int{1}, Shuffle: loader.Global, Prefetch: 1, Threads: 2})
 			if err != nil {
 				t.Fatal(err)

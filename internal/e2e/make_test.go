@@ -31,7 +31,7 @@ func converted(t testing.TB, from, to string, order []int) {
 	}
 }
 
-// codeOf reads synth's bar code from a picture with channels first.
+// codeOf reads synth's bar code from a frame with channels first.
 func codeOf(chw []byte, w, h int) (episode, row int, ok bool) {
 	n := w * h
 	hwc := make([]byte, 3*n)

@@ -220,7 +220,7 @@ func TestCloseAtAnyMoment(t *testing.T) {
 // E5: a cancelled Next or Items does not do the work first, however long that would take, and the loader goes on afterwards.
 func TestCancel(t *testing.T) {
 	decoders(t)
-	ds := open(t, realdata.Path(t, "gr00t_picknplace_v20")) // two key pictures a file: a batch takes seconds
+	ds := open(t, realdata.Path(t, "gr00t_picknplace_v20")) // two key frames a file: a batch takes seconds
 	cfg := loader.Config{BatchSize: 64, Shuffle: loader.Global, Seed: 1, Threads: 2, Prefetch: 8}
 	l, err := loader.New(t.Context(), ds, cfg)
 	if err != nil {
@@ -247,7 +247,7 @@ func TestCancel(t *testing.T) {
 			b, err := call(ctx)
 			<-ctx.Done()
 			if n := m.Stats().FramesUnique - done; n >= int64(len(all)) {
-				t.Errorf("%s, cancelled after %v: %d pictures were decoded first", name, after, n)
+				t.Errorf("%s, cancelled after %v: %d frames were decoded first", name, after, n)
 			}
 			if err == nil {
 				b.Release()
@@ -265,6 +265,6 @@ func TestCancel(t *testing.T) {
 		t.Error(err)
 	}
 	if n := l.Stats().FramesUnique - done; n > 256 {
-		t.Errorf("Close decoded %d pictures", n)
+		t.Errorf("Close decoded %d frames", n)
 	}
 }

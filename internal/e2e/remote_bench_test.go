@@ -18,12 +18,12 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// reading is one way of getting random pictures of a dataset's videos: the loader's, without the loader.
+// reading is one way of getting random frames of a dataset's videos: the loader's, without the loader.
 type reading struct {
 	lib    *video.Library
 	pool   *video.Pool
 	paths  []string
-	counts []int // pictures a file
+	counts []int // frames a file
 	ahead  bool  // fetch, then decode
 }
 
@@ -54,7 +54,7 @@ type task struct {
 	left    sync.WaitGroup
 }
 
-// run decodes pictures in horizons of size, on two goroutines, and converts each to RGB. It gives the sum of all pixels' first bytes, so
+// run decodes frames in horizons of size, on two goroutines, and converts each to RGB. It gives the sum of all pixels' first bytes, so
 // that two ways can be compared.
 func (r *reading) run(t testing.TB, horizons [][]int, size int) (sum uint64) {
 	t.Helper()
@@ -71,7 +71,7 @@ func (r *reading) run(t testing.TB, horizons [][]int, size int) (sum uint64) {
 			var dst []byte
 			var own uint64
 			for u := range units {
-				err := r.pool.DecodeFetched(t.Context(), u.t.file, u.t.fetched, u.g, func(k int, pic video.Picture) error {
+				err := r.pool.DecodeFetched(t.Context(), u.t.file, u.t.fetched, u.g, func(k int, pic video.Frame) error {
 					n, err := pic.Bytes(&spec)
 					if err != nil {
 						return err
@@ -165,7 +165,7 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkRemoteDecode reads random single pictures (AV1 g=2, global shuffle, horizons of four batches of 32) from disk and over http
+// BenchmarkRemoteDecode reads random single frames (AV1 g=2, global shuffle, horizons of four batches of 32) from disk and over http
 // at 5 ms a request, in turns, on two decoding goroutines. The server runs in this process: its CPU counts.
 // One operation is one epoch each way; the metrics are over all.
 func BenchmarkRemoteDecode(b *testing.B) {

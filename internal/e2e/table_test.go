@@ -56,16 +56,16 @@ type outcome struct {
 	codes string // findings that must be there
 }
 
-// E3: what parquet tables may hold. The stamps of a LeRobot row are not needed to find its picture: only Times looks at them.
+// E3: what parquet tables may hold. The timestamps of a LeRobot row are not needed to find its frame: only Times looks at them.
 func TestBadTables(t *testing.T) {
 	cases := altered(t)
 	base := load(t, small)
 	mal := robocache.ErrMalformed
 	outcomes := map[string]outcome{
-		"stamp-nan":           {mal, table + "|timestamp|index 3|episode 1", ""},
-		"stamp-inf":           {mal, table + "|timestamp|index 3|episode 1", ""},
-		"stamp-huge":          {mal, table + "|timestamp|index 3|episode 1", ""},
-		"stamp-null":          {mal, table + "|timestamp|row", ""},
+		"timestamp-nan":       {mal, table + "|timestamp|index 3|episode 1", ""},
+		"timestamp-inf":       {mal, table + "|timestamp|index 3|episode 1", ""},
+		"timestamp-huge":      {mal, table + "|timestamp|index 3|episode 1", ""},
+		"timestamp-null":      {mal, table + "|timestamp|row", ""},
 		"list-null":           {mal, table + "|action|row", ""},
 		"element-null":        {mal, table + "|action|row", ""},
 		"list-short":          {mal, table + "|action|row", ""},
@@ -101,8 +101,8 @@ func TestBadTables(t *testing.T) {
 		"episodes-none":       {mal, "meta/episodes|66 episodes", ""},
 		"episodes-half":       {nil, "", "total-differs"},
 		"episodes-reversed":   {nil, "", ""},
-		"stamp-unsorted":      {mal, table + "|timestamp|index 3|episode 1", ""},
-		"stamps-zero":         {nil, "", ""},
+		"timestamp-unsorted":  {mal, table + "|timestamp|index 3|episode 1", ""},
+		"timestamps-zero":     {nil, "", ""},
 		"value-nan":           {nil, "", ""},
 		"task-number-null":    {mal, "meta/tasks.parquet|null", ""},
 		"task-1mb":            {nil, "", ""},
@@ -147,20 +147,20 @@ func TestBadTables(t *testing.T) {
 	}
 }
 
-// E3: bad stamps do not touch what needs none, and stop what needs them.
-func TestBadStamps(t *testing.T) {
+// E3: bad timestamps do not touch what needs none, and stop what needs them.
+func TestBadTimestamps(t *testing.T) {
 	cases := altered(t)
 	base := load(t, small)
 	hz := robocache.Rate{Num: 10, Den: 1}
 	for _, c := range []struct {
 		name string
 		ok   bool
-	}{{"stamp-nan", false}, {"stamp-inf", false}, {"stamp-unsorted", false}, {"stamps-zero", true}} {
+	}{{"timestamp-nan", false}, {"timestamp-inf", false}, {"timestamp-unsorted", false}, {"timestamps-zero", true}} {
 		t.Run(c.name, func(t *testing.T) {
 			ds := open(t, base.with(table, cases[c.name][table]).mem(t))
 			keys := []string{"action"}
 			if _, n, err := digest(t.Context(), ds, loader.Config{Keys: keys}); err != nil || n != 1254 {
-				t.Errorf("rows need no stamps: %d, %v", n, err)
+				t.Errorf("rows need no timestamps: %d, %v", n, err)
 			}
 			_, n, err := digest(t.Context(), ds, loader.Config{Keys: keys, Hz: &hz})
 			sound(t, err)

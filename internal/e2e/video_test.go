@@ -39,7 +39,7 @@ func box(t testing.TB, data []byte, path string) (from, to int) {
 
 const stbl = "moov/trak/mdia/minf/stbl/"
 
-// E3: mp4 tables that declare the absurd: a typed error that names the file and the box, or only the true pictures; little memory.
+// E3: mp4 tables that declare the absurd: a typed error that names the file and the box, or only the true frames; little memory.
 func TestBadBoxes(t *testing.T) {
 	decoders(t)
 	base := load(t, small)
@@ -153,7 +153,7 @@ func TestBadBoxes(t *testing.T) {
 			switch {
 			case c.codes == "any":
 				if err == nil && sum != truth {
-					t.Error("other pictures without an error")
+					t.Error("other frames without an error")
 				}
 			case err == nil:
 				t.Error("no error")
@@ -172,8 +172,8 @@ func u32WithHead(path string, v uint32) func(t *testing.T, b []byte) []byte {
 	}
 }
 
-// E3: a video with more pictures than rows, or with fewer: mapped by ordinal; rows without a picture are an error that names them,
-// or a skipped and counted episode; never another picture.
+// E3: a video with more frames than rows, or with fewer: mapped by ordinal; rows without a frame are an error that names them,
+// or a skipped and counted episode; never another frame.
 func TestVideoOfAnotherLength(t *testing.T) {
 	decoders(t)
 	base := load(t, "gr00t_picknplace_v20")
@@ -193,7 +193,7 @@ func TestVideoOfAnotherLength(t *testing.T) {
 		t.Fatal(err)
 	}
 	if refs[0].Missing || refs[1].Ordinal != 327 || !refs[2].Missing || !refs[3].Missing {
-		t.Error("rows after the last picture:", refs)
+		t.Error("rows after the last frame:", refs)
 	}
 	if err := ds.Frames(t.Context(), key, rows(4, 0, 1, 326, 327), refs); err != nil {
 		t.Fatal(err)
@@ -204,8 +204,8 @@ func TestVideoOfAnotherLength(t *testing.T) {
 	if n := codes(ds)["frame-count"]; n != 2 {
 		t.Errorf("%d findings, %v", n, codes(ds))
 	}
-	// Rows that have a picture show the picture of that ordinal of the file.
-	picture := func(ds robocache.Dataset, e, k int) []byte {
+	// Rows that have a frame show the frame of that ordinal of the file.
+	frame := func(ds robocache.Dataset, e, k int) []byte {
 		m, err := loader.NewMap(t.Context(), ds, loader.Config{Keys: []string{key}, Episodes: []int{e}})
 		if err != nil {
 			t.Fatal(err)
@@ -218,8 +218,8 @@ func TestVideoOfAnotherLength(t *testing.T) {
 		defer b.Release()
 		return bytes.Clone(b.Tensor(key).Data)
 	}
-	if !bytes.Equal(picture(ds, 3, 200), picture(truth, 4, 200)) || !bytes.Equal(picture(ds, 4, 327), picture(truth, 3, 327)) {
-		t.Error("another picture")
+	if !bytes.Equal(frame(ds, 3, 200), frame(truth, 4, 200)) || !bytes.Equal(frame(ds, 4, 327), frame(truth, 3, 327)) {
+		t.Error("another frame")
 	}
 	cfg := loader.Config{BatchSize: 64, Keys: []string{key, "index"}, Episodes: []int{3, 4}}
 	_, _, err := digest(t.Context(), ds, cfg)
@@ -330,7 +330,7 @@ func TestSomeVideosBad(t *testing.T) {
 			}
 		})
 	}
-	// A packet of noise in the middle: that episode, and no other picture.
+	// A packet of noise in the middle: that episode, and no other frame.
 	t.Run("one bad packet", func(t *testing.T) {
 		b := bytes.Clone(base[name])
 		from, to := box(t, b, "mdat")

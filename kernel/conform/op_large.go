@@ -126,15 +126,15 @@ func (c *largeCase) run(b Backend) error {
 			}
 			offsets[e+1] = offsets[e] + int64(n)
 		}
-		var stamps []int64
+		var timestamps []int64
 		for e := range c.Batch {
 			t := int64(0)
 			for range offsets[e+1] - offsets[e] {
 				t += int64(splitmix(&state) % 20000000)
-				stamps = append(stamps, t)
+				timestamps = append(timestamps, t)
 			}
 		}
-		values := filled(s.DType, len(stamps), s.Cols)
+		values := filled(s.DType, len(timestamps), s.Cols)
 		elements(&values, func(o int, _ []int) {
 			u := splitmix(&state)
 			x := float64(int64(u>>56) - 128)
@@ -143,7 +143,7 @@ func (c *largeCase) run(b Backend) error {
 			}
 			put(&values, o, x, u>>56)
 		})
-		series := kernel.Series{Values: values, Times: int64s(stamps), Rule: kernel.Rule{Mode: s.Mode}}
+		series := kernel.Series{Values: values, Times: int64s(timestamps), Rule: kernel.Rule{Mode: s.Mode}}
 		if s.Ragged {
 			o := int64s(offsets)
 			series.Offsets = &o

@@ -105,7 +105,7 @@ func put(t *kernel.Tensor, o int, x float64, bits uint64) {
 	}
 }
 
-// times are the stamps of some entries, ascending with equal ones among them, in ns.
+// times are the timestamps of some entries, ascending with equal ones among them, in ns.
 func (r sweeper) times(n int, base int64, step int) []int64 {
 	out := make([]int64, n)
 	t := base + int64(r.IntN(step))
@@ -122,21 +122,21 @@ func (r sweeper) times(n int, base int64, step int) []int64 {
 	return out
 }
 
-// targets are times around some stamps: hits, ties, inside and outside, mostly ascending.
-func (r sweeper) targets(n int, stamps []int64, base int64, step int) []int64 {
+// targets are times around some timestamps: hits, ties, inside and outside, mostly ascending.
+func (r sweeper) targets(n int, timestamps []int64, base int64, step int) []int64 {
 	out := make([]int64, n)
 	first, last := base, base+int64(step)
-	if len(stamps) > 0 {
-		first, last = stamps[0], stamps[len(stamps)-1]
+	if len(timestamps) > 0 {
+		first, last = timestamps[0], timestamps[len(timestamps)-1]
 	}
 	span := last - first + int64(step)
 	for i := range out {
 		switch {
-		case len(stamps) > 0 && r.chance(.15):
-			out[i] = pick(r, stamps...)
-		case len(stamps) > 1 && r.chance(.15):
-			k := r.IntN(len(stamps) - 1)
-			out[i] = stamps[k] + (stamps[k+1]-stamps[k])/2
+		case len(timestamps) > 0 && r.chance(.15):
+			out[i] = pick(r, timestamps...)
+		case len(timestamps) > 1 && r.chance(.15):
+			k := r.IntN(len(timestamps) - 1)
+			out[i] = timestamps[k] + (timestamps[k+1]-timestamps[k])/2
 		default:
 			out[i] = first - int64(step)/2 + r.Int64N(span+int64(step)/2)
 		}

@@ -30,11 +30,11 @@ func (r sweeper) sizes() sizes {
 
 // clock is how an op's times are written.
 type clock struct {
-	as     kernel.Clock
-	types  []robocache.DType
-	base   int64
-	step   int
-	stamps []int64 // of an entry of the first stream: what targets lie around
+	as         kernel.Clock
+	types      []robocache.DType
+	base       int64
+	step       int
+	timestamps []int64 // of an entry of the first stream: what targets lie around
 }
 
 func (r sweeper) clock() clock {
@@ -77,19 +77,19 @@ func (r sweeper) series(c *clock, batch, cols int, out robocache.DType) kernel.S
 			d = robocache.Uint8
 		}
 	}
-	stamps := make([][]int64, batch)
+	timestamps := make([][]int64, batch)
 	ragged, padded := r.chance(.25), r.chance(.25)
 	total := 0
-	for b := range stamps {
+	for b := range timestamps {
 		k := n
 		if ragged && n > 0 {
 			k = r.upTo(n)
 		}
-		stamps[b] = r.times(k, c.base, c.step)
+		timestamps[b] = r.times(k, c.base, c.step)
 		total += k
 	}
-	if batch > 0 && c.stamps == nil {
-		c.stamps = stamps[r.IntN(batch)]
+	if batch > 0 && c.timestamps == nil {
+		c.timestamps = timestamps[r.IntN(batch)]
 	}
 	dt := pick(r, c.types...)
 	if ragged {
@@ -100,7 +100,7 @@ func (r sweeper) series(c *clock, batch, cols int, out robocache.DType) kernel.S
 		for range lead {
 			all = append(all, c.base)
 		}
-		for _, e := range stamps {
+		for _, e := range timestamps {
 			all = append(all, e...)
 			offsets = append(offsets, int64(len(all)))
 		}
@@ -110,9 +110,9 @@ func (r sweeper) series(c *clock, batch, cols int, out robocache.DType) kernel.S
 	} else {
 		s.Values = r.layout(d, true, batch, n, cols)
 		if batch > 0 && r.chance(.4) {
-			s.Times = r.clocked(dt, func(_, i int) int64 { return stamps[0][i] }, n)
+			s.Times = r.clocked(dt, func(_, i int) int64 { return timestamps[0][i] }, n)
 		} else {
-			s.Times = r.clocked(dt, func(b, i int) int64 { return stamps[b][i] }, batch, n)
+			s.Times = r.clocked(dt, func(b, i int) int64 { return timestamps[b][i] }, batch, n)
 		}
 		if padded {
 			l := r.layout(robocache.Int64, false, batch)
@@ -131,12 +131,12 @@ func (r sweeper) series(c *clock, batch, cols int, out robocache.DType) kernel.S
 func (r sweeper) targetTensor(c *clock, n sizes) kernel.Tensor {
 	dt := pick(r, c.types...)
 	if r.chance(.5) {
-		t := r.targets(n.rows, c.stamps, c.base, c.step)
+		t := r.targets(n.rows, c.timestamps, c.base, c.step)
 		return r.clocked(dt, func(_, i int) int64 { return t[i] }, n.rows)
 	}
 	var t [][]int64
 	for range n.batch {
-		t = append(t, r.targets(n.rows, c.stamps, c.base, c.step))
+		t = append(t, r.targets(n.rows, c.timestamps, c.base, c.step))
 	}
 	return r.clocked(dt, func(b, i int) int64 { return t[b][i] }, n.batch, n.rows)
 }

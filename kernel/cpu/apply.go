@@ -60,7 +60,7 @@ func (c *apply) start(op *kernel.ApplyOp, threads int) {
 	}
 }
 
-// split cuts a part into pieces: by rows, and where those are few and long (pictures) by columns.
+// split cuts a part into pieces: by rows, and where those are few and long (images) by columns.
 func (c *apply) split(part, rows, cols, row, threads int) {
 	s := &c.streams[part]
 	if rows == 0 || cols == 0 && c.op.Parts[part].Kind == nil {

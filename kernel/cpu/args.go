@@ -31,14 +31,14 @@ func (a *rowArgs) peak() uint16 {
 
 // searchArgs is what bracket takes. gen/plan.go knows the layout.
 type searchArgs struct {
-	stamps      *int64
-	last        int // index of the last stamp; at least 3
+	timestamps  *int64
+	last        int // index of the last timestamp; at least 3
 	targets     *int64
 	rows        int
 	left, right *int32
 	weight      *float64
 	maxGap      int64   // at most maxSpan
-	start       int64   // a stamp that guesses begin at
+	start       int64   // a timestamp that guesses begin at
 	first       float64 // its index
 	rate        float64 // samples a nanosecond
 }

@@ -47,7 +47,7 @@ func (s shape) touched() int {
 	return s.b * ((min(s.s, 2*s.t)+s.t)*s.d*s.dtype.Size() + 8*(s.s+s.t))
 }
 
-// op has stamps at 100 Hz that are late by up to a fifth of a period, and targets at an even rate.
+// op has timestamps at 100 Hz that are late by up to a fifth of a period, and targets at an even rate.
 func (s shape) op() *kernel.FuseOp {
 	r := dice{rand.New(rand.NewPCG(1, 1))}
 	dense := func(d robocache.DType, shape ...int) kernel.Tensor {

@@ -42,7 +42,7 @@ func moveKernel() func(*rowArgs) {
 	return moveRows
 }
 
-// isSorted says whether the stamps do not decrease.
+// isSorted says whether the timestamps do not decrease.
 func isSorted(s []int64) bool {
 	if !fast || len(s) < 2 {
 		return sortedGo(s)

@@ -4,7 +4,7 @@
 //
 //	C1  Equal to kernel.Reference to the bit, on any processor, with any number of threads; slerp to the float32 step of its contract. Errors are the reference's, word for word.
 //	C2  What has no kernel (columns with gaps, integers that are computed with, mean, angle, augmentation) is made by kernel.Resample, tile by tile, on the same threads.
-//	C3  A plan is made once for streams on one clock, and once a worker where all entries share their stamps and targets.
+//	C3  A plan is made once for streams on one clock, and once a worker where all entries share their timestamps and targets.
 //	C4  Kernels read and write nothing outside the rows they are given; prefetches may name any address.
 //	C5  Work of less than 64 KB stays on the caller's thread. Other threads live as long as the call.
 //	C6  After an error the outputs may hold anything, except under ErrorEdge: there all rows are planned before any is written.

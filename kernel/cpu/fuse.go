@@ -55,7 +55,7 @@ type call struct {
 	crew  crew
 }
 
-// clock is what streams of the same stamps and the same rule of time share: one plan.
+// clock is what streams of the same timestamps and the same rule of time share: one plan.
 type clock struct {
 	series *kernel.Series
 	times  clockView

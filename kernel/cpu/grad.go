@@ -90,10 +90,10 @@ func (c *gradCall) unit(w *worker, b int) bool {
 	} else {
 		c.clear(b, 0, op.Grad.Shape[1])
 	}
-	sources := p.stamps.len()
+	sources := p.timestamps.len()
 	if sources == 0 {
 		w.resizePlan(c.rows)
-		return w.fill(&op.Series.Rule, &p.stamps, &w.targets, 0, c.rows, op.Clock, op.Epsilon)
+		return w.fill(&op.Series.Rule, &p.timestamps, &w.targets, 0, c.rows, op.Clock, op.Epsilon)
 	}
 	total, step := c.grad.at(batch, p.from), c.grad.row*4
 	if c.store != nil {
@@ -104,7 +104,7 @@ func (c *gradCall) unit(w *worker, b int) bool {
 	for t := 0; t < c.rows; t += rowsPerPlan {
 		n := min(rowsPerPlan, c.rows-t)
 		w.resizePlan(n)
-		if !w.fill(&op.Series.Rule, &p.stamps, &w.targets, t, n, op.Clock, op.Epsilon) {
+		if !w.fill(&op.Series.Rule, &p.timestamps, &w.targets, t, n, op.Clock, op.Epsilon) {
 			return false
 		}
 		g, pitch := c.out.at(b, t), c.out.row*c.out.dtype.Size()

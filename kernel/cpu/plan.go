@@ -43,7 +43,7 @@ func setAll[T any](dst, from []T) {
 }
 
 // fill plans targets t … t+n-1. The search finds the rows inside the data; all others are the reference's to decide.
-func (w *worker) fill(rule *kernel.Rule, src, to *stamps, t, n int, clock kernel.Clock, epsilon float64) bool {
+func (w *worker) fill(rule *kernel.Rule, src, to *timestamps, t, n int, clock kernel.Clock, epsilon float64) bool {
 	p := &w.plan
 	if clock == kernel.AsGiven {
 		p.Mode = rule.Mode
@@ -62,7 +62,7 @@ func (w *worker) fill(rule *kernel.Rule, src, to *stamps, t, n int, clock kernel
 	}
 	a := &w.search
 	rate := float64(len(s)-1) / float64(s[len(s)-1]-s[0])
-	*a = searchArgs{stamps: &s[0], last: len(s) - 1, maxGap: gapLimit(rule), start: s[0], rate: rate}
+	*a = searchArgs{timestamps: &s[0], last: len(s) - 1, maxGap: gapLimit(rule), start: s[0], rate: rate}
 	chunk := 4
 	for i := 0; i < n; {
 		a.targets, a.left, a.right, a.weight, a.rows = &targets[i], &p.Left[i], &p.Right[i], &p.Weight[i], n-i
@@ -86,7 +86,7 @@ func (w *worker) fill(rule *kernel.Rule, src, to *stamps, t, n int, clock kernel
 			return false
 		}
 		i = end
-		// Guesses go on from where the last row was found: after a gap in the stamps they are all off by as much.
+		// Guesses go on from where the last row was found: after a gap in the timestamps they are all off by as much.
 		l := int(p.Left[end-1])
 		a.start, a.first = s[l], float64(l)
 		if k < 16 {
@@ -101,7 +101,7 @@ func (w *worker) fill(rule *kernel.Rule, src, to *stamps, t, n int, clock kernel
 	return true
 }
 
-// outside does rows from i on that lie before the first stamp, or not before the last; it returns how many. Lines through the edge samples, and
+// outside does rows from i on that lie before the first timestamp, or not before the last; it returns how many. Lines through the edge samples, and
 // errors, are the reference's.
 func (w *worker) outside(rule *kernel.Rule, s, targets []int64, i int) int {
 	if rule.Edge > kernel.Mask {

@@ -17,7 +17,7 @@ func sortedGo(s []int64) bool {
 
 // bracketGo is bracket in plain Go.
 func bracketGo(a *searchArgs) int {
-	s := unsafe.Slice(a.stamps, a.last+1)
+	s := unsafe.Slice(a.timestamps, a.last+1)
 	targets := unsafe.Slice(a.targets, a.rows)
 	left, right, weight := unsafe.Slice(a.left, a.rows), unsafe.Slice(a.right, a.rows), unsafe.Slice(a.weight, a.rows)
 	for i, t := range targets {

@@ -180,7 +180,7 @@ func scatterF32(a *rowArgs)
 //go:noescape
 func slerpF32(a *rowArgs)
 
-// bracket finds s[k] ≤ t < s[k+1] and the weight of t for rows from the first on, and returns how many it did. It needs four stamps or more.
+// bracket finds s[k] ≤ t < s[k+1] and the weight of t for rows from the first on, and returns how many it did. It needs four timestamps or more.
 //
 //go:noescape
 func bracket(a *searchArgs) int

@@ -14,7 +14,7 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// dice makes random operations. Everything that it draws is legal but for a few stamps out of order.
+// dice makes random operations. Everything that it draws is legal but for a few timestamps out of order.
 type dice struct{ *rand.Rand }
 
 func (r dice) oneOf(d ...robocache.DType) robocache.DType { return d[r.IntN(len(d))] }
@@ -107,8 +107,8 @@ func putFloat(b []byte, d robocache.DType, x float64) {
 	}
 }
 
-// stamps writes n times in order from index on.
-func (r dice) stamps(t *kernel.Tensor, at func(i int) int, n int) {
+// timestamps writes n times in order from index on.
+func (r dice) timestamps(t *kernel.Tensor, at func(i int) int, n int) {
 	now := int64(r.IntN(1000))
 	if r.IntN(3) == 0 {
 		now += 1_760_000_000_000_000_000
@@ -267,18 +267,18 @@ func (r dice) fuse() *kernel.FuseOp {
 			s.Values, s.Times = r.layout(from, true, total, d), r.layout(timeType, false, total)
 			for b := range batch {
 				first := int(le.Uint64(off.Data[8*b:]))
-				r.stamps(&s.Times, func(i int) int { return (first + i) * s.Times.Stride[0] }, int(le.Uint64(off.Data[8*b+8:]))-first)
+				r.timestamps(&s.Times, func(i int) int { return (first + i) * s.Times.Stride[0] }, int(le.Uint64(off.Data[8*b+8:]))-first)
 			}
 		case 1: // shared
 			s.Values, s.Times = r.layout(from, true, batch, samples, d), r.layout(timeType, false, samples)
-			r.stamps(&s.Times, func(i int) int { return i * s.Times.Stride[0] }, samples)
+			r.timestamps(&s.Times, func(i int) int { return i * s.Times.Stride[0] }, samples)
 		default:
 			s.Values, s.Times = r.layout(from, true, batch, samples, d), r.layout(timeType, false, batch, samples)
 			if r.IntN(6) == 0 {
 				s.Times.Base, s.Times.Stride = 0, []int{0, 1}
 			}
 			for b := range batch {
-				r.stamps(&s.Times, func(i int) int { return b*s.Times.Stride[0] + i*s.Times.Stride[1] }, samples)
+				r.timestamps(&s.Times, func(i int) int { return b*s.Times.Stride[0] + i*s.Times.Stride[1] }, samples)
 			}
 			if r.IntN(3) == 0 {
 				l := kernel.Tensor{DType: robocache.Int64, Shape: []int{batch}, Data: make([]byte, 8*batch)}
@@ -327,7 +327,7 @@ func (r dice) fuse() *kernel.FuseOp {
 	return op
 }
 
-// targets lie among the stamps of the first series: on them, between them, and outside; in order or not.
+// targets lie among the timestamps of the first series: on them, between them, and outside; in order or not.
 func (r dice) targets(op *kernel.FuseOp, b, at, rows int) {
 	t := &op.Targets
 	step := t.Stride[len(t.Stride)-1]

@@ -17,7 +17,7 @@ type worker struct {
 	counts  kernel.Counts
 	samples [1]int64
 	clocks  []prepared
-	targets stamps
+	targets timestamps
 	entry   int // that targets are of; -1 = none
 	valid   []uint8
 	// Of continuous signs: an entry's rows, and the stream that reads them.
@@ -31,15 +31,15 @@ type worker struct {
 
 // prepared is what is known of a clock's entry.
 type prepared struct {
-	stamps stamps
-	entry  int // -1 = none
-	from   int // first row of the values
+	timestamps timestamps
+	entry      int // -1 = none
+	from       int // first row of the values
 	// The plan at hand, where it is shared: its first row, and how many.
 	planned [2]int
 }
 
-// stamps are times in ns, or as given.
-type stamps struct {
+// timestamps are times in ns, or as given.
+type timestamps struct {
 	ns, room     []int64
 	seconds, own []float64
 }
@@ -50,7 +50,7 @@ var workers = sync.Pool{New: func() any { return new(worker) }}
 func (w *worker) release() {
 	w.targets.ns, w.targets.seconds = nil, nil
 	for i := range w.clocks {
-		w.clocks[i].stamps.ns, w.clocks[i].stamps.seconds = nil, nil
+		w.clocks[i].timestamps.ns, w.clocks[i].timestamps.seconds = nil, nil
 	}
 	w.search, w.args, w.turnedStream = searchArgs{}, rowArgs{}, stream{}
 	workers.Put(w)
@@ -89,7 +89,7 @@ func (w *worker) clock(c *call, k, b, t, n int) bool {
 	if key := [2]int{t, n}; !clock.shared || len(c.clocks) > 1 || p.planned != key {
 		p.planned = key
 		w.resizePlan(n)
-		if !w.fill(&clock.series.Rule, &p.stamps, &w.targets, t, n, c.op.Clock, c.op.Epsilon) {
+		if !w.fill(&clock.series.Rule, &p.timestamps, &w.targets, t, n, c.op.Clock, c.op.Epsilon) {
 			return false
 		}
 	}
@@ -98,7 +98,7 @@ func (w *worker) clock(c *call, k, b, t, n int) bool {
 	}
 	for _, i := range clock.users {
 		s := &c.streams[i]
-		at := place{b: b, row: t, batch: b, from: p.from, sources: p.stamps.len(), right: s.cols}
+		at := place{b: b, row: t, batch: b, from: p.from, sources: p.timestamps.len(), right: s.cols}
 		if clock.series.Offsets != nil {
 			at.batch = 0
 		}
@@ -150,23 +150,23 @@ func (w *worker) sample(s *stream, b int) []int64 {
 	return w.samples[:]
 }
 
-// prepare finds and proves the stamps of an entry.
+// prepare finds and proves the timestamps of an entry.
 func (p *prepared) prepare(clock *clock, b int) bool {
 	from, n, err := clock.series.Rows(b)
 	if err != nil {
 		return false
 	}
 	p.entry, p.from = b, from
-	if !p.stamps.read(&clock.times, from, n, b) {
+	if !p.timestamps.read(&clock.times, from, n, b) {
 		return false
 	}
-	return p.stamps.proved()
+	return p.timestamps.proved()
 }
 
-func (s *stamps) len() int { return len(s.ns) + len(s.seconds) }
+func (s *timestamps) len() int { return len(s.ns) + len(s.seconds) }
 
-// proved says that the stamps do not decrease and are in range. Of those in order the first and the last say it for all.
-func (s *stamps) proved() bool {
+// proved says that the timestamps do not decrease and are in range. Of those in order the first and the last say it for all.
+func (s *timestamps) proved() bool {
 	if v := s.ns; len(v) > 0 {
 		return isSorted(v) && inRange(v[0]) && inRange(v[len(v)-1])
 	}
@@ -198,7 +198,7 @@ func clockOf(t *kernel.Tensor, clock kernel.Clock) clockView {
 }
 
 // read takes n times from an index on. int64 ns that lie side by side are used where they are.
-func (s *stamps) read(v *clockView, from, n, entry int) bool {
+func (s *timestamps) read(v *clockView, from, n, entry int) bool {
 	at, d := v.base+entry*v.batch+from*v.step, v.data
 	s.ns, s.seconds = nil, nil
 	if n == 0 {

@@ -124,7 +124,7 @@ func directCase(seed uint64) *kernel.FuseOp {
 	}
 	base := []int64{0, 1_760_000_000_000_000_000, -1 << 61, 1<<62 - 1<<40}[r.IntN(4)]
 	period := []int64{1, 3, 10_000_000, 33_333_333, 1 << 24, 1<<24 + 1, 1 << 33}[r.IntN(7)]
-	stamps := func(n int) []int64 {
+	timestamps := func(n int) []int64 {
 		out := make([]int64, n)
 		t, way := base, r.IntN(5)
 		for i := range out {
@@ -132,7 +132,7 @@ func directCase(seed uint64) *kernel.FuseOp {
 			case 0: // even
 			case 1: // jitter
 				t += r.Int64N(period)
-			case 2: // runs of equal stamps
+			case 2: // runs of equal timestamps
 				if r.IntN(3) != 0 {
 					t -= period
 				}
@@ -162,20 +162,20 @@ func directCase(seed uint64) *kernel.FuseOp {
 			offsets, all := []int64{0}, []int64{}
 			for range b {
 				k := r.IntN(n + 1)
-				all = append(all, stamps(k)...)
+				all = append(all, timestamps(k)...)
 				offsets = append(offsets, offsets[len(offsets)-1]+int64(k))
 			}
 			x.Values, x.Times = tensor(from, len(all), d), tensor(robocache.Int64, len(all))
 			x.Times.Data = times(all)
 			o := kernel.Tensor{DType: robocache.Int64, Shape: []int{b + 1}, Data: times(offsets)}
 			x.Offsets = &o
-		case 1: // shared stamps
-			x.Values, x.Times = tensor(from, b, n, d), kernel.Tensor{DType: robocache.Int64, Shape: []int{n}, Data: times(stamps(n))}
+		case 1: // shared timestamps
+			x.Values, x.Times = tensor(from, b, n, d), kernel.Tensor{DType: robocache.Int64, Shape: []int{n}, Data: times(timestamps(n))}
 		default:
 			x.Values, x.Times = tensor(from, b, n, d), tensor(robocache.Int64, b, n)
 			var all []int64
 			for range b {
-				all = append(all, stamps(n)...)
+				all = append(all, timestamps(n)...)
 			}
 			x.Times.Data = times(all)
 			if r.IntN(2) == 0 {
@@ -201,7 +201,7 @@ func directCase(seed uint64) *kernel.FuseOp {
 	var targets []int64
 	for range rows {
 		switch s := &op.Series[r.IntN(streams)]; {
-		case r.IntN(3) == 0 && len(s.Times.Data) > 0: // a stamp, or beside it
+		case r.IntN(3) == 0 && len(s.Times.Data) > 0: // a timestamp, or beside it
 			i := r.IntN(len(s.Times.Data) / 8)
 			targets = append(targets, int64(binary.LittleEndian.Uint64(s.Times.Data[8*i:]))+r.Int64N(3)-1)
 		default:

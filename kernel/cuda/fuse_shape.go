@@ -84,7 +84,7 @@ func (g *fuseGroup) shape(p *fuseParams, vector int, how fuseWay) (block, grid, 
 }
 
 // tileRows is how many target rows a block is best given, by sweeps on an H200: few entries' rows whole, else as many as keep each thread busy for
-// two rounds, or more where a tile needs a sample of all stamps.
+// two rounds, or more where a tile needs a sample of all timestamps.
 func (g *fuseGroup) tileRows(p *fuseParams, lanes int) int {
 	if p.rows <= 64 {
 		return int(p.rows)
@@ -95,13 +95,13 @@ func (g *fuseGroup) tileRows(p *fuseParams, lanes int) int {
 	return max(2*unroll*lanes, 32)
 }
 
-// manyStamps is from where on a tile takes only some of the stamps into shared memory.
-const manyStamps = 1024
+// manyStamps is from where on a tile takes only some of the timestamps into shared memory.
+const manyTimestamps = 1024
 
 // long says that a stream has so many.
 func (p *fuseParams) long() bool {
 	for i := range int(p.streams) {
-		if p.s[i].n > manyStamps {
+		if p.s[i].n > manyTimestamps {
 			return true
 		}
 	}
@@ -147,7 +147,7 @@ func stagedBlocks(c chip, bytes, threads int) int {
 	return min((c.shared+1024)/(bytes+1024), c.threads/threads, 65536/(80*threads))
 }
 
-// layout places what a staged kernel has in shared memory: plan and a row of zeros, or the result; one or two buffers of targets, stamps and values.
+// layout places what a staged kernel has in shared memory: plan and a row of zeros, or the result; one or two buffers of targets, timestamps and values.
 func (g *fuseGroup) layout(p *fuseParams, how fuseWay, buffers int) {
 	at := 16 + 2*spanBytes*int(p.streams)
 	if how == fuseWhole {
@@ -165,13 +165,13 @@ func (g *fuseGroup) layout(p *fuseParams, how fuseWay, buffers int) {
 	}
 	p.buffer = int32(align16(at))
 	p.pivots = int32(align16(8*int(p.rows) + 16))
-	stamps := 0
+	timestamps := 0
 	for i := range int(p.streams) {
 		x := &p.s[i]
-		x.pivots, x.most = int32(stamps), max(x.n, 1)
-		stamps += (int(x.n) + 3) &^ 1
+		x.pivots, x.most = int32(timestamps), max(x.n, 1)
+		timestamps += (int(x.n) + 3) &^ 1
 	}
-	at = int(p.pivots) + 8*stamps
+	at = int(p.pivots) + 8*timestamps
 	for i := range int(p.streams) {
 		x := &p.s[i]
 		x.staged = int32(at)
@@ -249,7 +249,7 @@ func (g *fuseGroup) buffers(p *fuseParams, how fuseWay) int {
 	return 2
 }
 
-// pivots decides how many stamps of each stream lie in shared memory: all where a tile needs a good part of them, else enough that what is left
+// pivots decides how many timestamps of each stream lie in shared memory: all where a tile needs a good part of them, else enough that what is left
 // of a search is a few steps in one or two cache lines. It gives how many there are in all; alone: one stream at a time.
 func (g *fuseGroup) pivots(p *fuseParams, alone bool, tile int) int {
 	streams := int(p.streams)
@@ -261,7 +261,7 @@ func (g *fuseGroup) pivots(p *fuseParams, alone bool, tile int) int {
 	for i := range streams {
 		x := &p.s[i]
 		n := int(x.n)
-		if n > manyStamps {
+		if n > manyTimestamps {
 			n = 512
 		}
 		n = max(1, min(n, budget))

@@ -32,14 +32,14 @@ func TestFuseManyElements(t *testing.T) {
 		binary.LittleEndian.PutUint16(pattern[i:], uint16(math.Float32bits(float32(int32(x))/(1<<28))>>16))
 	}
 	values, out := words(t, d, size/4+1), words(t, d, size/4+1)
-	stamps, targets := make([]byte, s*8), make([]byte, s*8)
+	timestamps, targets := make([]byte, s*8), make([]byte, s*8)
 	for i := range s {
-		binary.LittleEndian.PutUint64(stamps[i*8:], uint64(i*1000))
+		binary.LittleEndian.PutUint64(timestamps[i*8:], uint64(i*1000))
 		binary.LittleEndian.PutUint64(targets[i*8:], uint64(i*990+300))
 	}
 	at, gt := words(t, d, s*2), words(t, d, s*2)
 	st := stream(t, d)
-	err := errors.Join(d.CopyIn(values, pattern), d.CopyIn(at, stamps), d.CopyIn(gt, targets))
+	err := errors.Join(d.CopyIn(values, pattern), d.CopyIn(at, timestamps), d.CopyIn(gt, targets))
 	for have := len(pattern); have < size && err == nil; have *= 2 {
 		err = d.CopyAsync(values+uintptr(have), values, min(have, size-have), st)
 	}
@@ -49,7 +49,7 @@ func TestFuseManyElements(t *testing.T) {
 	const entry = s * cols * 2
 	for _, i := range []int{0, 1, 1<<31/(s*cols) - 1, 1 << 31 / (s * cols), 1<<31/(s*cols) + 1, b - 1} {
 		one := *op
-		one.Series = []kernel.Series{{Values: kernel.Tensor{DType: robocache.BFloat16, Shape: []int{1, s, cols}, Data: make([]byte, entry)}, Times: kernel.Tensor{DType: robocache.Int64, Shape: []int{s}, Data: stamps}}}
+		one.Series = []kernel.Series{{Values: kernel.Tensor{DType: robocache.BFloat16, Shape: []int{1, s, cols}, Data: make([]byte, entry)}, Times: kernel.Tensor{DType: robocache.Int64, Shape: []int{s}, Data: timestamps}}}
 		one.Targets.Data = targets
 		one.Out = kernel.Tensor{DType: robocache.BFloat16, Shape: []int{1, s, cols}, Data: make([]byte, entry)}
 		got := make([]byte, entry)

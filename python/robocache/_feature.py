@@ -13,7 +13,7 @@ __all__ = ["Feature", "Features"]
 
 @dataclass(frozen=True)
 class Feature:
-    """One stream of a dataset's schema. dtype and shape are those of one stored row; pictures also say height, width, channels, codec."""
+    """One stream of a dataset's schema. dtype and shape are those of one stored row; images also say height, width, channels, codec."""
 
     key: str
     kind: str  # numeric | image | video | pointcloud | text | event
@@ -27,7 +27,7 @@ class Feature:
     codec: str = ""
     depth: Mapping[str, Any] | None = None
     default: bool = False  # a bookkeeping column of the format: timestamp, index …
-    clock: str = ""  # streams of one clock have the same stamps and rows; "": the episode's own
+    clock: str = ""  # streams of one clock have the same timestamps and rows; "": the episode's own
     interpolation: str = ""  # the mode of align that suits the values, where that does not follow from kind and dtype
     unit: str = ""
     masked: bool = False  # some rows hold no value

@@ -170,7 +170,7 @@ def times_ns(name: str, v: Any) -> np.ndarray:
     raise Misuse(f"{name}: expected float seconds or int nanoseconds, found {a.dtype}")
 
 
-def picture_size(v: Any) -> list[int]:
+def frame_size(v: Any) -> list[int]:
     """image_size= as the engine wants it: [height, width]."""
     try:
         size = [operator.index(x) for x in v]

@@ -17,7 +17,7 @@ from ._results import dense, native, place, same_place
 __all__ = ["Plan", "Series", "call", "index", "jagged", "joined", "ragged", "series_of"]
 
 _CLOCKS = ("float64", "float32", "int64")
-FAR = float(1 << 17)  # s: from here on float32 stamps have steps of 1/64 s
+FAR = float(1 << 17)  # s: from here on float32 timestamps have steps of 1/64 s
 
 
 class Series:
@@ -57,7 +57,7 @@ class Plan:
         self.valid = valid  # shape of the validity; None: not asked for
         self.cuda = cuda
         self.alike = False  # the result has the type of the data
-        self.far = False  # float32 stamps of the host, which are looked at in each call until somebody was warned
+        self.far = False  # float32 timestamps of the host, which are looked at in each call until somebody was warned
 
 
 def _times(name: str, x: Any, like: View) -> View:

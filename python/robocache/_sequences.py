@@ -23,12 +23,12 @@ def is_numeric(f: Feature) -> bool:
     return f.kind == "numeric"
 
 
-def _is_picture(f: Feature) -> bool:
+def _is_image(f: Feature) -> bool:
     return f.kind in ("image", "video")
 
 
 def _is_depth(f: Feature) -> bool:
-    return _is_picture(f) and (f.depth is not None or f.channels == 1 and f.dtype != "uint8")
+    return _is_image(f) and (f.depth is not None or f.channels == 1 and f.dtype != "uint8")
 
 
 def modalities(asked: Iterable[str] | None) -> tuple[tuple[str, ...] | None, bool]:
@@ -88,8 +88,8 @@ def _given(ds: Dataset, streams: Mapping[str, Any] | None) -> dict[str, list[str
             raise Misuse(f"streams[{role!r}]={keys!r}: expected a role such as 'vision', 'proprio' or 'actions', and keys")
         for k in listed:
             f = ds.features[k]
-            if f.ragged or not (is_numeric(f) or _is_picture(f) and len(listed) == 1):
-                raise Misuse(f"streams[{role!r}]: {k!r} is {f.kind}{' of varying length' if f.ragged else ''}", {"stream": k}, "one picture stream, or numeric ones, which are joined")
+            if f.ragged or not (is_numeric(f) or _is_image(f) and len(listed) == 1):
+                raise Misuse(f"streams[{role!r}]: {k!r} is {f.kind}{' of varying length' if f.ragged else ''}", {"stream": k}, "one image stream, or numeric ones, which are joined")
         if name in ("actions", "proprio", "rewards") and not is_numeric(ds.features[listed[0]]):
             raise Misuse(f"streams[{role!r}]: {listed[0]!r} is {ds.features[listed[0]].kind}, expected numbers", {"stream": listed[0]})
         out[name] = listed
@@ -97,11 +97,11 @@ def _given(ds: Dataset, streams: Mapping[str, Any] | None) -> dict[str, list[str
 
 
 def _vision(features: Mapping[str, Feature]) -> list[str]:
-    """The first colour camera that is not at a hand; of a dataset without pictures, a stored vector of what was seen."""
-    pictures = [k for k, f in features.items() if _is_picture(f) and not _is_depth(f)]
-    aside = [k for k in pictures if not any(h in k.lower() for h in _HANDS)]
+    """The first colour camera that is not at a hand; of a dataset without images, a stored vector of what was seen."""
+    imgs = [k for k, f in features.items() if _is_image(f) and not _is_depth(f)]
+    aside = [k for k in imgs if not any(h in k.lower() for h in _HANDS)]
     vectors = [k for k, f in features.items() if _is_vector(k, f) and any(s in k.rpartition(".")[2].lower() for s in _SEEN)]
-    return (aside or pictures or vectors)[:1]
+    return (aside or imgs or vectors)[:1]
 
 
 def _depth(features: Mapping[str, Feature]) -> list[str]:
@@ -113,7 +113,7 @@ def _is_vector(key: str, f: Feature) -> bool:
 
 
 def _numeric(features: Mapping[str, Feature]) -> list[str]:
-    """All numbers that were observed of the robot: no embeddings, no pictures as vectors."""
+    """All numbers that were observed of the robot: no embeddings, no images as vectors."""
     return [k for k, f in features.items() if _is_vector(k, f) and len(f.shape) <= 1 and not any(w in k.lower() for w in (*_SEEN, *_OTHER))]
 
 
@@ -146,15 +146,15 @@ def cameras(ds: Dataset, asked: Iterable[str], depth: bool) -> dict[str, str]:
     return out
 
 
-def all_pictures(ds: Dataset, *, colour: bool, depth: bool) -> dict[str, str]:
+def all_images(ds: Dataset, *, colour: bool, depth: bool) -> dict[str, str]:
     """All cameras as roles: the first colour camera is vision, the first depth camera depth, the others vision_<name> and depth_<name>."""
     out: dict[str, str] = {}
     for kind, want, first in (("vision", colour, _vision), ("depth", depth, _depth)):
         if not want:
             continue
-        keys = [k for k, f in ds.features.items() if _is_picture(f) and _is_depth(f) == (kind == "depth")]
+        keys = [k for k, f in ds.features.items() if _is_image(f) and _is_depth(f) == (kind == "depth")]
         if not keys:
-            raise Misuse(f"obs_modality: {ds.uri!r} has no {'colour' if kind == 'vision' else 'depth'} pictures", {"dataset": ds.uri}, "obs_modality='low_dim'")
+            raise Misuse(f"obs_modality: {ds.uri!r} has no {'colour' if kind == 'vision' else 'depth'} images", {"dataset": ds.uri}, "obs_modality='low_dim'")
         main = first(ds.features)[0]
         out.update({kind if k == main else f"{kind}_{k.rpartition('.')[2]}": k for k in keys})
     return out
@@ -231,13 +231,13 @@ def numbers(v: Sequence[Any], dtype: str) -> Any:
     return np.array(v, dtype) if torch is None else torch.tensor(v, dtype=getattr(torch, dtype))
 
 
-def _last(pictures: Any) -> Any:
+def _last(imgs: Any) -> Any:
     """[…, C, H, W] seen as […, H, W, C]: no copy."""
-    return np.moveaxis(pictures, -3, -1) if isinstance(pictures, np.ndarray) else pictures.movedim(-3, -1)
+    return np.moveaxis(imgs, -3, -1) if isinstance(imgs, np.ndarray) else imgs.movedim(-3, -1)
 
 
 def nested(flat: dict[str, Any], roles: Mapping[str, Any]) -> dict[str, Any]:
-    """The item of the earlier RTXDataset: observations in a dict of their own, pictures with channels last."""
+    """The item of the earlier RTXDataset: observations in a dict of their own, images with channels last."""
     observations: dict[str, Any] = {}
     masks = {k: v for k, v in flat.items() if k.endswith("_is_pad")}
     out: dict[str, Any] = {"observations": observations}

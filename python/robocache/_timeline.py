@@ -41,7 +41,7 @@ def _host(v: View) -> np.ndarray:
 
 
 def _ends(times: View, lengths: View | None, offsets: View | None) -> tuple[np.ndarray, np.ndarray]:
-    """First and last stamp of each entry, ns; an entry without samples ends before it begins."""
+    """First and last timestamp of each entry, ns; an entry without samples ends before it begins."""
     t = _host(times)
     if t.dtype.kind == "f":
         t = np.rint(t.astype(np.float64) * 1e9).astype(np.int64)

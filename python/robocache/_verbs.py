@@ -51,7 +51,7 @@ class Finding(Result):
     code: str  # stable, kebab-case
     message: str
     where: dict[str, Any] | None  # file, stream, episode, row …
-    mend: str | None  # what to do about it
+    hint: str | None  # what to do about it
     count: int | None  # how often, where it was counted
 
 

@@ -16,7 +16,7 @@ from ._rates import number, rate
 
 __all__ = ["Dataset", "Episode", "Stream", "Feature", "open"]
 
-_PICTURES = ("video", "image")
+_IMAGES = ("video", "image")
 
 
 class Dataset:
@@ -124,7 +124,7 @@ class Dataset:
 
     @property
     def findings(self) -> list[dict[str, Any]]:
-        """What opening noticed: severity, code, where, message, mend. 'robocache doctor' looks closer.
+        """What opening noticed: severity, code, where, message, hint. 'robocache doctor' looks closer.
 
         not_delivered is the key of a stream that the dataset declares and that cannot be given; `message` says why.
         """
@@ -141,7 +141,7 @@ class Dataset:
         """Counts the statistics now, in one pass of float64 with exact quantiles, in the shape of `stats`: for Loader(stats=), Mix(stats=).
 
         keys: these features (default: all that can have statistics; text has none). episodes: positions, say those one trains on.
-        frames: pictures looked at: "none", "sampled" (LeRobot's choice) or "all"; theirs are in [0, 1] by channel, shape (C, 1, 1).
+        frames: images looked at: "none", "sampled" (LeRobot's choice) or "all"; theirs are in [0, 1] by channel, shape (C, 1, 1).
         skip_bad: leave out episodes that cannot be read.
         Raises Misuse for an unknown key or episode, Malformed where files or episodes cannot be read.
         """
@@ -347,15 +347,15 @@ class Episode:
         hz: rate of a uniform timeline over `extent` ("intersection", "union", or a stream key); or times: the targets themselves.
         Times and durations are float seconds or int nanoseconds.
         modes: key → "linear", "nearest", "previous", "next", "slerp", "angle", "mean". Without an entry: what the feature says of itself
-        (`interpolation`), else floats linear, pictures and point clouds nearest, everything else previous.
+        (`interpolation`), else floats linear, images and point clouds nearest, everything else previous.
         edge: "clamp", "mask", "extrapolate" or "error", for all or by key. max_gap: no bridging over longer gaps, for all or by key.
-        offset: added to a stream's stamps; latency: how long after the fact it was stamped (taken off them). drift: parts in a million that a
+        offset: added to a stream's timestamps; latency: how long after the fact it was timestamped (taken off them). drift: parts in a million that a
         stream's clock runs fast (negative: slow), as `robocache doctor` finds it; a number, or (ppm, at) with the moment on that clock at which
-        both clocks agree (default: the stream's first stamp of the episode). The time of a sample is
-        at + (stamp - at) / (1 + ppm / 1e6) + offset - latency. clock: which of several stamps counts ("header", "publish", "log"), where a format
+        both clocks agree (default: the stream's first timestamp of the episode). The time of a sample is
+        at + (timestamp - at) / (1 + ppm / 1e6) + offset - latency. clock: which of several timestamps counts ("header", "publish", "log"), where a format
         keeps them. rotations: key → the channels that are rotations, interpolated as such: "rotvec" or Euler axes ("xyz" fixed, "XYZ" turning
         along; radians) of the first three, or a list of (first channel, form); default: what the feature says of itself.
-        keys: the streams to align; default all but pictures, point clouds and bookkeeping columns. A picture stream that is named is decoded: uint8
+        keys: the streams to align; default all but images, point clouds and bookkeeping columns. An image stream that is named is decoded: uint8
         (T, C, H, W).
         Returns a dict: "times" (int64 ns, shape (T,)), each key's array (T, …) (text: a list), and `<key>_is_pad` (bool, (T,)),
         True where the row is not a recorded or properly interpolated one. Point clouds and other rows of varying length come one after the
@@ -372,14 +372,14 @@ class Episode:
             args.update(hz=rate("hz", hz), extent=extent)
         else:
             args["times"] = _options.times_ns("times", times).tolist()
-        chosen = [k for k, f in features.items() if f.kind not in _PICTURES and not f.ragged and not f.default] if keys is None else list(keys)
+        chosen = [k for k, f in features.items() if f.kind not in _IMAGES and not f.ragged and not f.default] if keys is None else list(keys)
         for k in chosen:
             _options.key(k, [*features, "task"])
         args["keys"] = chosen
         args.update(align_args(features, modes, edge, max_gap, offset, clock, latency, drift, rotations))
         call: dict[str, Any] = {"episode": self.position, "align": args}
         if image_size is not None:
-            call["image_size"] = _options.picture_size(image_size)
+            call["image_size"] = _options.frame_size(image_size)
         return arrays(self.dataset._handle.call("robocache_align", call))
 
 
@@ -421,7 +421,7 @@ class Stream:
 
     @property
     def times(self) -> np.ndarray:
-        """Stamps as recorded, int64 nanoseconds."""
+        """Timestamps as recorded, int64 nanoseconds."""
         if self._times is None:
             self._times = self._read(True, False)["times"]
         return self._times
@@ -429,19 +429,19 @@ class Stream:
     @property
     def values(self) -> Any:
         """All rows: an array (N, …) in the stored dtype; a list of str for text; of point clouds and other rows of varying length a list of
-        arrays; pictures decoded to (N, C, H, W), depth in feature.unit. See frames() for some of them."""
-        if self.kind in _PICTURES:
+        arrays; images decoded to (N, C, H, W), depth in feature.unit. See frames() for some of them."""
+        if self.kind in _IMAGES:
             return self.frames()
         got = self._read(False, True)
         return np.split(got["values"], np.cumsum(got["lengths"])[:-1]) if self.feature.ragged and len(got["lengths"]) else got["values"]
 
     def frames(self, rows: Iterable[int] | None = None, *, image_dtype: str = "uint8", image_size: tuple[int, int] | None = None, depth_unit: str | None = None) -> np.ndarray:
-        """Pictures of the given rows (default all), in the given order: (N, C, H, W), grey ones as three equal planes.
+        """Images of the given rows (default all), in the given order: (N, C, H, W), grey ones as three equal planes.
 
         Depth is (N, 1, H, W), in feature.unit ("m" or "mm"), or in depth_unit: kept in that unit it comes as stored, to the bit, uint16 or
         float32; else, and from coded video, it is float32."""
-        if self.kind not in _PICTURES:
-            raise Misuse(f"stream {self.key!r} is {self.kind}, not pictures", {"stream": self.key}, "use .values")
+        if self.kind not in _IMAGES:
+            raise Misuse(f"stream {self.key!r} is {self.kind}, not images", {"stream": self.key}, "use .values")
         n = len(self)
         chosen = range(n) if rows is None else [int(r) for r in rows]
         for r in chosen:
@@ -454,7 +454,7 @@ class Stream:
         if self.feature.clock:
             config["anchor"] = self.key
         if image_size is not None:
-            config["image_size"] = _options.picture_size(image_size)
+            config["image_size"] = _options.frame_size(image_size)
         ds = self.episode.dataset._handle
         if not chosen:
             return self._no_frames(image_dtype, image_size, depth_unit)
@@ -477,7 +477,7 @@ class Stream:
 
     @property
     def rate_hz(self) -> float:
-        """Mean rate: (N-1) / (last - first); NaN below two stamps."""
+        """Mean rate: (N-1) / (last - first); NaN below two timestamps."""
         t = self.times
         return float((len(t) - 1) / ((int(t[-1]) - int(t[0])) / 1e9)) if len(t) > 1 and t[-1] > t[0] else float("nan")
 

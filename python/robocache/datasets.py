@@ -4,7 +4,7 @@
 
 A sample is `sequence_length` rows of one episode at `target_hz` (default: the dataset's own rate), one sequence after the other; what the last one
 lacks of an episode is its last row, and `<name>_is_pad` says so. episode_id is the episode's position in `.dataset`, as text (recorders' own numbers repeat). Opening, decoding and alignment are the engine's, by its rules (floats linear,
-pictures nearest, rewards previous). New code uses robocache.open, MapDataset and Loader, which these are made of; docs/migration.md has the table.
+images nearest, rewards previous). New code uses robocache.open, MapDataset and Loader, which these are made of; docs/migration.md has the table.
 """
 
 from __future__ import annotations
@@ -338,7 +338,7 @@ class RTXDataLoader(_Batches):
     """Batches of RTXDataset, by the engine's Loader: in parallel, without worker processes.
 
     num_workers: threads; 0: the cores. split "train" is shuffled; shuffle=, seed=, drop_last=, device=, rank= and all other keywords of Loader may
-    be given; all others go to RTXDataset. With cache_in_memory=True decoded pictures stay in RAM (cache="ram").
+    be given; all others go to RTXDataset. With cache_in_memory=True decoded images stay in RAM (cache="ram").
 
     A batch: {"observations": {"rgb": float32 [B, T, H, W, C], "proprio": float32 [B, T, D], "depth" …}, "actions": float32 [B, T, D],
     "rewards": float32 [B, T], "language": list of str, "episode_id": list of str} and "<name>_is_pad": bool [B, T].
@@ -416,7 +416,7 @@ class CALVINDataset(_Sequences):
     path: the folder that holds training/ and validation/, or one of them. split: "training", "validation"; default training where there is one; "all".
     tasks: ["all"]: all annotated windows, each an episode (of a set without annotations its runs); names of tasks (["lift_red_block", …]): theirs;
         None: the runs as recorded, annotated or not.
-    cameras: of "static", "gripper", "tactile.0", "tactile.1". depth: their depth pictures too.
+    cameras: of "static", "gripper", "tactile.0", "tactile.1". depth: their depth images too.
     sequence_length, target_hz, image_size, image_dtype, streams, threads, memory_budget, follow_links: as RTXDataset; the recorded rate is 30 Hz (rows_hz=).
         streams={"actions": "rel_actions"} takes the relative actions.
 
@@ -450,7 +450,7 @@ class RoboMimicDataset(_Sequences):
 
     path: a file, or a folder of files that are one dataset. split: a mask ("train", "valid"); default all demos, as robomimic without a filter key.
     tasks: only demos of these tasks (the names of env_args, or their instructions); None: all.
-    obs_modality: "low_dim": numbers only, no picture is read; "rgb" or "image": the cameras too; "depth": depth pictures too; or a list of these.
+    obs_modality: "low_dim": numbers only, no image is read; "rgb" or "image": the cameras too; "depth": depth images too; or a list of these.
     sequence_length, target_hz, image_size, image_dtype, streams, threads, memory_budget, follow_links: as RTXDataset; rows_hz: the recorded rate, where env_args lacks it.
 
     A sample: "proprio": float32 [T, D], all numeric observations side by side in the file's order (streams={"proprio": [keys]} chooses); "vision": float32
@@ -472,8 +472,8 @@ class RoboMimicDataset(_Sequences):
         picked = _sequences.split_of(ds, split, "all")
         if chosen is not None and "all" not in chosen:
             picked = _sequences.with_tasks(ds, picked, chosen, None)
-        pictures = _sequences.all_pictures(ds, colour=bool(kinds & {"rgb", "image"}), depth="depth" in kinds)
+        imgs = _sequences.all_images(ds, colour=bool(kinds & {"rgb", "image"}), depth="depth" in kinds)
         self._begin(
-            ds, _sequences.roles(ds, {**pictures, **(streams or {})}, ("proprio", "rewards"), everything=True), language=True, sequence_length=sequence_length,
+            ds, _sequences.roles(ds, {**imgs, **(streams or {})}, ("proprio", "rewards"), everything=True), language=True, sequence_length=sequence_length,
             target_hz=target_hz, episodes=picked, image_size=image_size, image_dtype=image_dtype, threads=threads, memory_budget=memory_budget,
         )  # fmt: skip

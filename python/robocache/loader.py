@@ -45,8 +45,8 @@ class Loader(Ordered, _Base):
     What is in a batch
     delta_timestamps, delta_indices, windows, keys, episodes, split, hz, anchor, align, tolerance_s: as MapDataset. Point clouds, other rows of varying length and
         windows of a span are not padded: all entries one after the other, and `<key>_lengths`; of a span also `<key>_times`, int64 ns after the
-        sample. Pictures and clouds of a span lie in as many places as the fullest one needs, with `<key>_is_pad`. image_dtype: "uint8" (default) or "float32";
-        image_size: (height, width); image_resize, depth_unit: as MapDataset; pictures are NCHW, grey ones three equal planes.
+        sample. Images and clouds of a span lie in as many places as the fullest one needs, with `<key>_is_pad`. image_dtype: "uint8" (default) or "float32";
+        image_size: (height, width); image_resize, depth_unit: as MapDataset; images are NCHW, grey ones three equal planes.
     normalize: None; a mode: "mean_std", "min_max", "quantiles" (q01 to q99) or "quantile10"; or {key: mode or {mode, clip, mean, std, low, high}}.
         One mode is for every float stream of numbers; integers, booleans, bookkeeping columns (index, timestamp …), images, point clouds and text stay
         as they are: name their keys where they are to be normalised (images with image_dtype="float32"; integers never). What is meant is normalised,
@@ -68,7 +68,7 @@ class Loader(Ordered, _Base):
     shuffle: "global" (an exact permutation of all samples), "pool" (whole episodes are decoded once and drawn from while they are
         resident; for long GOPs and remote stores), or False (file order). The order is a function of the data, the options of the order,
         seed and epoch alone: not of threads, budgets, caches or ranks. order(epoch) gives it.
-    pool_size: bytes of resident pictures that the order is made for (default half of memory_budget). pool_episodes: resident episodes,
+    pool_size: bytes of resident images that the order is made for (default half of memory_budget). pool_episodes: resident episodes,
         at most. pool_shards: pools that the epoch is cut into, so that each stays on one rank (default from the number of episodes).
     rank, world_size: default from torch.distributed or the environment. All ranks give equally many batches.
     drop_last: leave out the rest of the last global batch. uneven: the last step of several ranks, "wrap" (default: it is filled up
@@ -84,8 +84,8 @@ class Loader(Ordered, _Base):
 
     How
     threads: default the cores. prefetch: batches planned and decoded together. io_threads: reads in flight, for remote stores.
-    memory_budget: bytes, or "4GiB": for batches in flight, decoders, resident pictures and the RAM cache together.
-    cache: "ram" or a directory: decoded pictures stay for the next epoch; the directory also for other processes and runs. cache_budget:
+    memory_budget: bytes, or "4GiB": for batches in flight, decoders, resident images and the RAM cache together.
+    cache: "ram" or a directory: decoded images stay for the next epoch; the directory also for other processes and runs. cache_budget:
         bytes (default: half of memory_budget in RAM, 64 GiB in a directory). cache_format: "yuv" (planes as decoded), "rgb" (as in the
         batch, at image_size), "encoded" (bytes of a remote store), or "auto".
     device: "cpu", "cuda", "cuda:1" …: batches arrive there, copied on a stream of their own, one batch ahead. pin_memory: page-locked
@@ -442,7 +442,7 @@ class Loader(Ordered, _Base):
         return Normalizer.of(self._open().open().info["normalizers"])
 
     def stats(self) -> dict[str, Any]:
-        """What was done so far: samples/s, seconds of each stage (summed over threads) and of waits, pictures wanted and decoded, bytes read,
+        """What was done so far: samples/s, seconds of each stage (summed over threads) and of waits, images wanted and decoded, bytes read,
         wrapped and skipped samples, bad episodes, not_delivered (streams that are declared and cannot be given: key, reason, source), memory by use; of a mixture, what each source gave; whether batches are page-locked; and
         finished_on: "cuda" where casts, normalisation and interpolation are done there ("host" beside not_on_device: why, where they cannot be).
 

@@ -105,7 +105,7 @@ def sample_config(
     if depth_unit is not None:
         c["depth_unit"] = _options.choice("depth_unit", depth_unit, ("mm", "m"))
     if image_size is not None:
-        c["image_size"] = _options.picture_size(image_size)
+        c["image_size"] = _options.frame_size(image_size)
     if image_resize is not None:
         c["image_resize"] = _options.choice("image_resize", image_resize, ("stretch", "letterbox", "crop"))
     if tolerance_s is not None:
@@ -194,22 +194,22 @@ class MapDataset(_Base):
     delta_timestamps: {key: [seconds, …]}, windows with `<key>_is_pad`, by lerobot's rules; with several clocks in time, by the align rule.
     delta_indices: {key: [rows, …]}, the same windows in rows from the sample: no rate is needed. They are for streams on the samples' rows (the
         dataset's own, or anchor='s); with hz rows of the timeline.
-    windows: {key: window} at a stream's own rate, in seconds. A list of offsets: the samples there (pictures and point clouds the nearest,
-        everything else the previous, unless align= chooses a mode), with `<key>_is_pad`. A tuple (from, to): all samples stamped from there to
+    windows: {key: window} at a stream's own rate, in seconds. A list of offsets: the samples there (images and point clouds the nearest,
+        everything else the previous, unless align= chooses a mode), with `<key>_is_pad`. A tuple (from, to): all samples timestamped from there to
         there, both ends included: an item has (N, …), a batch (ΣN, …) and `<key>_lengths`; `<key>_times` are their times, int64 ns after the sample's.
-        Pictures and rows of varying length (clouds) of such a span lie in K places, (B, K, …), as many as the fullest span of the selected
-        episodes needs, filled from the first; `<key>_is_pad` and `<key>_times` are (B, K), `<key>_lengths` (B,) counts the pictures; clouds stay
+        Images and rows of varying length (clouds) of such a span lie in K places, (B, K, …), as many as the fullest span of the selected
+        episodes needs, filled from the first; `<key>_is_pad` and `<key>_times` are (B, K), `<key>_lengths` (B,) counts the images; clouds stay
         one after the other, and their `<key>_lengths` (B, K) counts the points in each place. A tuple (from, to, count): so many times
         evenly from end to end, by the align rule (floats linear), with `<key>_is_pad`.
     hz, align: samples on a uniform timeline; align takes the keywords of Episode.align, and dtypes: {key: "float32" …} to cast to.
     anchor: of a dataset with several clocks, the stream whose rows are the samples (default the dataset's own rows). Streams on other clocks
-        are brought to its stamps by their align rules, with `<key>_is_pad`.
+        are brought to its timestamps by their align rules, with `<key>_is_pad`.
     image_dtype: "uint8" or "float32" in [0, 1]. image_size: (height, width), to which images come while they are decoded; image_resize: how, where their
         shape is another: "stretch" (default), "letterbox" (the whole image by one factor, in the middle, the rest zeros) or "crop" (by one factor
         so that it covers, its middle). depth_unit: depth in "mm" (default: what the dataset was opened
         with, else "mm") or "m": as stored, to the bit, where it is kept in that unit as uint16 or float32; else, and of coded video, float32.
         features[key].unit says the unit.
-    tolerance_s: where given, offsets and picture times are checked against it; pictures are found by ordinal in any case.
+    tolerance_s: where given, offsets and image times are checked against it; images are found by ordinal in any case.
     normalize, stats: as of Loader; `normalizer` does and undoes it.
     format, map, options, rows_hz, follow_links: how a path is opened, as robocache.open takes them.
     threads: for one batch; default the cores. memory_budget: bytes, or "4GiB", for decoders, tables and a batch.
@@ -217,7 +217,7 @@ class MapDataset(_Base):
         an error of the item that wants it.
 
     Works in a DataLoader under fork, forkserver and spawn, also after this process has used it. Items are dicts of torch tensors
-    (NumPy arrays without torch); text is str. Pictures are (C, H, W), windows (T, …).
+    (NumPy arrays without torch); text is str. Images are (C, H, W), windows (T, …).
     """
 
     _told: tuple[int, list[Any]] | None = None
@@ -329,7 +329,7 @@ class MapDataset(_Base):
         return self._items([self._index(i)])[0]
 
     def __getitems__(self, indices: Sequence[Any]) -> list[dict[str, Any]]:
-        """Several items at once: each picture is decoded once, however many windows hold it."""
+        """Several items at once: each image is decoded once, however many windows hold it."""
         wanted = [self._index(i) for i in indices]
         return self._items(wanted) if wanted else []
 

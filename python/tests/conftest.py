@@ -65,7 +65,7 @@ def exact() -> str:
 
 @pytest.fixture(scope="session")
 def h264() -> str:
-    """H.264 with B-frames, two cameras, small pictures."""
+    """H.264 with B-frames, two cameras, small images."""
     return dataset_path("g1_h264_v30")
 
 

@@ -221,8 +221,8 @@ def test_where_it_gives_a_neighbour() -> None:
     items = []
     for at in range(0, len(a), 64):
         items += [(i, x[key]) for i, x in enumerate(a[at : at + 64], at)]
-    for i, picture in items:
-        ours_wrong += np.abs(picture.permute(1, 2, 0).numpy().astype(int) - frames[i]).max() > 2
+    for i, img in items:
+        ours_wrong += np.abs(img.permute(1, 2, 0).numpy().astype(int) - frames[i]).max() > 2
     asked = range(0, len(a), 12)
     for i in asked:
         theirs_wrong += np.abs(b[i][key].permute(1, 2, 0).numpy().astype(int) - frames[i]).max() > 2
@@ -253,7 +253,7 @@ def decoded_v2(path: str, key: str):
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A dataset that lerobot itself records: every column type, still pictures, depth."""
+    """A dataset that lerobot itself records: every column type, still images, depth."""
     root = tmp_path_factory.mktemp("recorded") / "set"
     features = {
         "f64": {"dtype": "float64", "shape": (3,), "names": None},
@@ -316,7 +316,7 @@ def test_recorded_table(recorded: str) -> None:
 
 @pytest.fixture(scope="module")
 def depth(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A dataset that lerobot records with depth, as video (open-GOP HEVC, gray12) and as still pictures (TIFF), beside an AV1 camera."""
+    """A dataset that lerobot records with depth, as video (open-GOP HEVC, gray12) and as still images (TIFF), beside an AV1 camera."""
     root = tmp_path_factory.mktemp("depth") / "set"
     shape = {"shape": (64, 96, 1), "names": ["height", "width", "channels"], "info": {"is_depth_map": True}}
     features = {

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 
 
 def test_spans_and_offsets(h264: str) -> None:
-    """A span is all samples stamped in it, a count makes it even, offsets take samples; all beside windows of rows."""
+    """A span is all samples timestamped in it, a count makes it even, offsets take samples; all beside windows of rows."""
     ds = robocache.open(h264)
     key = "action"
     m = robocache.MapDataset(ds, keys=[key, "observation.state", "timestamp"], windows={key: (-0.1, 0.0), "observation.state": (-0.2, 0.0, 5), "timestamp": [-0.05, 0.0]})
@@ -128,12 +128,12 @@ def recording(request: pytest.FixtureRequest) -> str:
     return path
 
 
-def test_pictures_and_clouds_of_a_span(recording: str) -> None:
+def test_images_and_clouds_of_a_span(recording: str) -> None:
     ds = robocache.open(recording)
     m = robocache.MapDataset(ds, keys=[JOINTS, CAMERA, CLOUD], anchor=JOINTS, windows={CAMERA: (-0.2, 0.05), CLOUD: (-0.2, 0.05)})
     ep = ds.episode(0)
     now, camera, cloud = (ep.streams[k].times for k in (JOINTS, CAMERA, CLOUD))
-    pictures, points = ep.streams[CAMERA].frames(range(12)), ep.streams[CLOUD].values
+    images, points = ep.streams[CAMERA].frames(range(12)), ep.streams[CLOUD].values
     rows = [0, 40, 55, 60, 77, len(now) - 1]
     batch = m.batch(rows)
     seen = 0
@@ -143,7 +143,7 @@ def test_pictures_and_clouds_of_a_span(recording: str) -> None:
         assert batch[CAMERA + "_times"][i][: len(mine)].tolist() == [int(camera[k] - now[r]) for k in mine]
         for at, k in enumerate(mine):
             if k < 12:
-                assert np.array_equal(np.asarray(batch[CAMERA][i, at]), pictures[k])
+                assert np.array_equal(np.asarray(batch[CAMERA][i, at]), images[k])
                 seen += 1
         assert not np.asarray(batch[CAMERA][i, len(mine) :]).any()
         mine = [k for k in range(len(cloud)) if now[r] - 200_000_000 <= cloud[k] <= now[r] + 50_000_000]
@@ -153,9 +153,9 @@ def test_pictures_and_clouds_of_a_span(recording: str) -> None:
     assert seen > 8
 
 
-def interp(t: np.ndarray, stamps: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """np.interp in float64 a column; times relative to the first stamp, for seconds since an epoch have no nanoseconds left."""
-    x, xp = (t - stamps[0]) * 1e-9, (stamps - stamps[0]) * 1e-9
+def interp(t: np.ndarray, timestamps: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """np.interp in float64 a column; times relative to the first timestamp, for seconds since an epoch have no nanoseconds left."""
+    x, xp = (t - timestamps[0]) * 1e-9, (timestamps - timestamps[0]) * 1e-9
     return np.stack([np.interp(x, xp, c) for c in values.reshape(len(values), -1).T.astype(np.float64)], 1)
 
 
@@ -293,14 +293,14 @@ def test_rows_without_a_clock() -> None:
 
 
 def test_drift() -> None:
-    """drift= is at + (stamp - at) / (1 + ppm / 1e6), in Episode.align and in the loader; at is the first stamp, or the one that is given."""
+    """drift= is at + (timestamp - at) / (1 + ppm / 1e6), in Episode.align and in the loader; at is the first timestamp, or the one that is given."""
     with robocache.open(f"{dataset_path('mcap_robot')}/recording_zstd.mcap") as ds:
         ep = ds.episode(0)
         key = next(k for k, f in ds.features.items() if f.kind == "numeric" and f.dtype == "float64" and f.clock and not f.ragged and len(ep.streams[k].times) > 300)
-        stamps, values = ep.streams[key].times, ep.streams[key].values.reshape(len(ep.streams[key].times), -1)
-        first = int(stamps[0])
+        timestamps, values = ep.streams[key].times, ep.streams[key].values.reshape(len(ep.streams[key].times), -1)
+        first = int(timestamps[0])
         for drift, at in (400.0, first), ((400.0, first - 10**9), first - 10**9):
-            moved = at + (stamps - at) / (1 + 400e-6) + 5e6
+            moved = at + (timestamps - at) / (1 + 400e-6) + 5e6
             got = ep.align(hz=50, extent=key, keys=[key], modes={key: "linear"}, offset={key: 0.005}, drift={key: drift})
             assert abs(got["times"][0] - moved[0]) <= 256  # the float64 of an epoch
             want = np.stack([np.interp((got["times"] - first).astype(float), moved - first, c) for c in values.T], 1)

@@ -280,7 +280,7 @@ def test_onto_the_first_clock(torch) -> None:  # type: ignore[no-untyped-def]
     got, valid = f(x, t, y, s, return_valid=True)
     assert torch.equal(got, want) and valid[..., 0].all()
     assert f(x, t, return_valid=True)[1].all()
-    twice = torch.tensor([[0.0, 1, 1, 2]])  # of equal stamps each sample stays itself
+    twice = torch.tensor([[0.0, 1, 1, 2]])  # of equal timestamps each sample stays itself
     assert torch.equal(f(x[:1, :4], twice), x[:1, :4])
     g, h = x.clone().requires_grad_(), y.clone().requires_grad_()
     f(g, t, h, s).sum().backward()

@@ -207,7 +207,7 @@ def rates():
                 torch.cuda.synchronize()
                 took = time.perf_counter() - start
                 print(
-                    f"{kw or 'cpu'}, {'all keys' if keys is None else 'no pictures'}: {n / took:.0f} samples/s, {(time.process_time() - cpu) / n * 1000:.4f} CPU s a 1,000, "
+                    f"{kw or 'cpu'}, {'all keys' if keys is None else 'no images'}: {n / took:.0f} samples/s, {(time.process_time() - cpu) / n * 1000:.4f} CPU s a 1,000, "
                     f"{loader.stats()['wait_data_seconds']:.2f} s waited for data, pinned {loader.pin_memory}"
                 )
 

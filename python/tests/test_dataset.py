@@ -54,14 +54,14 @@ def test_streams(h264: str) -> None:
     assert s.rate_hz == pytest.approx(30, rel=1e-4)
     assert np.array_equal(ep.streams["index"].values, table["index"].to_numpy())
     assert set(ep.streams) == set(ds.features) and len(ep.streams) == len(ds.features)
-    pictures = ep.streams["observation.images.cam_high"]
-    few = pictures.frames([3, -1, 3], image_size=(24, 32))
+    images = ep.streams["observation.images.cam_high"]
+    few = images.frames([3, -1, 3], image_size=(24, 32))
     assert few.shape == (3, 3, 24, 32) and few.dtype == np.uint8 and np.array_equal(few[0], few[2])
     with pytest.raises(robocache.Misuse, match="observation.state"):
         ep.streams["observation.stat"]
     assert "nothing" not in ep.streams and ep.streams.get("nothing") is None
     with pytest.raises(robocache.Misuse):
-        pictures.frames([ep.length])
+        images.frames([ep.length])
     with pytest.raises(robocache.Misuse):
         s.frames()
 
@@ -89,10 +89,10 @@ def test_align(h264: str) -> None:
     moved = ep.align(times=[0.5], keys=["action"], modes={"action": "nearest"}, offset={"action": 0.1})["action"]
     assert np.array_equal(moved, ep.align(times=[0.4], keys=["action"], modes={"action": "nearest"})["action"])
     assert len(ep.align(hz=Fraction(30000, 1001), keys=["action"])["times"]) == len(ep.align(hz="30000/1001", keys=["action"])["times"])
-    pictures = ep.align(times=[0.0, 0.34, -9.0], keys=["observation.images.cam_high"], edge="mask", image_size=(24, 32))
+    images = ep.align(times=[0.0, 0.34, -9.0], keys=["observation.images.cam_high"], edge="mask", image_size=(24, 32))
     frames = ep.streams["observation.images.cam_high"].frames([0, 10], image_size=(24, 32))
-    assert np.array_equal(pictures["observation.images.cam_high"][:2], frames) and not pictures["observation.images.cam_high"][2].any()
-    assert pictures["observation.images.cam_high_is_pad"].tolist() == [False, False, True]
+    assert np.array_equal(images["observation.images.cam_high"][:2], frames) and not images["observation.images.cam_high"][2].any()
+    assert images["observation.images.cam_high_is_pad"].tolist() == [False, False, True]
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_how_it_is_opened(h264: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name, key, rows", [("hdf5_features/latest.hdf5", "layout.contiguous", 200), ("zarr/v3/data.zarr", "1d.chunked.ragged.i2", 5)])
 def test_values_without_a_clock(name: str, key: str, rows: int) -> None:
-    """An array whose rows nothing gives a time has values; its stamps want a rate."""
+    """An array whose rows nothing gives a time has values; its timestamps want a rate."""
     stream = robocache.open(dataset_path(name)).episode(0).streams[key]
     assert len(stream.values) == rows
     with pytest.raises(robocache.Misuse, match="rate"):

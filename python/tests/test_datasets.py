@@ -300,7 +300,7 @@ def test_use_robocache_warns_once(bridge: str, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_bad_input(bridge: str, calvin: str, robomimic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each is refused at once, by class, and the message names the mend."""
+    """Each is refused at once, by class, and the message says what helps."""
     missing = str(tmp_path / "missing")
     monkeypatch.setenv("TFDS_DATA_DIR", bridge)
     assert len(RTXDataset("bridge_dataset", sequence_length=10)) == 25  # by the variable
@@ -334,7 +334,7 @@ def test_bad_input(bridge: str, calvin: str, robomimic: str, tmp_path: Path, mon
         (robocache.Misuse, "tasks", lambda: CALVINDataset(calvin, ["no_such_task"])),
         (robocache.Misuse, "split", lambda: CALVINDataset(calvin, split="validation")),
         (robocache.Misuse, "did you mean 'depth'", lambda: RoboMimicDataset(robomimic, obs_modality="dept")),
-        (robocache.Misuse, "no depth pictures", lambda: RoboMimicDataset(robomimic, obs_modality="depth")),
+        (robocache.Misuse, "no depth images", lambda: RoboMimicDataset(robomimic, obs_modality="depth")),
         (robocache.Misuse, "tasks", lambda: RoboMimicDataset(robomimic, tasks=["lift"])),
     ):
         with pytest.raises(error, match=words):

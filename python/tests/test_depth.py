@@ -1,4 +1,4 @@
-"""Depth and pictures of rows that are not there, through Python."""
+"""Depth and images of rows that are not there, through Python."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""MapDataset and Loader: items, order, state, ranks, memory; pictures against an independent decoder."""
+"""MapDataset and Loader: items, order, state, ranks, memory; images against an independent decoder."""
 
 from __future__ import annotations
 
@@ -438,12 +438,12 @@ def test_closing_while_another_thread_waits(exact: str) -> None:
     loader.close()
 
 
-# Pictures, against PyAV's decoding in sequence
+# Images, against PyAV's decoding in sequence
 
 
 @pytest.fixture(scope="module")
 def oracle(h264: str) -> dict[str, np.ndarray]:
-    """Each row's picture of each camera, HWC: mp4 files one after the other hold the rows in order."""
+    """Each row's image of each camera, HWC: mp4 files one after the other hold the rows in order."""
     av = pytest.importorskip("av", reason="PyAV is not installed")
     out = {}
     for key in ("observation.images.cam_high", "observation.images.cam_high_flip"):

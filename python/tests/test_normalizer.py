@@ -88,8 +88,8 @@ def test_the_formulas_of_training(h264: str, mode: str, clip: bool) -> None:
     entry = {"mode": mode, "clip": True} if clip and mode != "mean_std" else mode
     cam = "observation.images.cam_high"
     how = {"batch_size": 16, "shuffle": False, "episodes": [0], "keys": ["action", "observation.state", cam, "task"], "image_dtype": "float32", "image_size": (24, 32), "delta_timestamps": {"action": [0, 1 / 30]}}
-    picture = {"mode": "mean_std", "mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
-    with robocache.Loader(h264, normalize={"action": entry, "observation.state": mode, cam: picture}, stats="compute", **how) as loader:
+    img = {"mode": "mean_std", "mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
+    with robocache.Loader(h264, normalize={"action": entry, "observation.state": mode, cam: img}, stats="compute", **how) as loader:
         state = json.loads(json.dumps(loader.normalizer.state_dict()))
         normal = next(iter(loader))
     norm = Normalizer.from_state_dict(state)

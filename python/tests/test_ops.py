@@ -18,7 +18,7 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(7)
 
 
-def stamps(rng: np.random.Generator, *shape: int) -> np.ndarray:
+def timestamps(rng: np.random.Generator, *shape: int) -> np.ndarray:
     return np.cumsum(rng.integers(1, 50_000_000, shape), axis=-1)
 
 
@@ -28,7 +28,7 @@ def by_hand(data: np.ndarray, times: np.ndarray, targets: np.ndarray) -> np.ndar
 
 
 def test_values(rng: np.random.Generator) -> None:
-    data, times = rng.normal(size=(S, D)).astype(np.float32), stamps(rng, S)
+    data, times = rng.normal(size=(S, D)).astype(np.float32), timestamps(rng, S)
     targets = np.linspace(times[0] - 1e7, times[-1] + 1e7, T).astype(np.int64)
     got, valid = robocache.resample(data, times, targets, return_valid=True)
     assert got.dtype == np.float32 and got.shape == (T, D) and valid.dtype == np.bool_
@@ -38,7 +38,7 @@ def test_values(rng: np.random.Generator) -> None:
 
 def test_friendly_shapes(rng: np.random.Generator) -> None:
     """Times and targets shared or not, with and without batch and channels: all the same rows."""
-    data, times = rng.normal(size=(3, S, D)).astype(np.float32), stamps(rng, S)
+    data, times = rng.normal(size=(3, S, D)).astype(np.float32), timestamps(rng, S)
     targets = np.sort(rng.integers(times[0], times[-1], T))
     want = np.stack([robocache.resample(d, times, targets) for d in data])
     for t in (times, np.broadcast_to(times, (3, S)), np.stack([times] * 3)):
@@ -64,7 +64,7 @@ def test_ragged(rng: np.random.Generator) -> None:
     """Lists, offsets and lengths are three ways to say the same."""
     lengths = [S, 0, 1, 7]
     data = [rng.normal(size=(n, D)).astype(np.float32) for n in lengths]
-    times = [stamps(rng, n) for n in lengths]
+    times = [timestamps(rng, n) for n in lengths]
     targets = np.linspace(0, 10**9, T).astype(np.int64)
     got, valid = robocache.resample(data, times, targets, return_valid=True)
     for b in range(4):
@@ -86,7 +86,7 @@ def test_ragged(rng: np.random.Generator) -> None:
 def test_any_strides(rng: np.random.Generator) -> None:
     """Gaps, negative steps, expanded axes: no copy is made, and none is needed."""
     base = rng.normal(size=(2, 2 * S, 3 * D)).astype(np.float32)
-    times = stamps(rng, 2 * S)
+    times = timestamps(rng, 2 * S)
     targets = np.sort(rng.integers(times[0], times[-1], T))
     for view in (base[:, ::2, ::3], base[:, ::-2, ::-3], np.broadcast_to(base[:1, ::2, :1], (5, S, D)), base.transpose(0, 2, 1)[:, :S, :]):
         clock = times[: view.shape[1]]
@@ -95,7 +95,7 @@ def test_any_strides(rng: np.random.Generator) -> None:
 
 
 def test_out(rng: np.random.Generator) -> None:
-    data, times = rng.normal(size=(2, S, D)).astype(np.float32), stamps(rng, S)
+    data, times = rng.normal(size=(2, S, D)).astype(np.float32), timestamps(rng, S)
     targets = times[:T] + 1000
     want = robocache.resample(data, times, targets)
     wide = np.zeros((2, T, 2 * D), np.float32)
@@ -151,7 +151,7 @@ def test_hz(rng: np.random.Generator) -> None:
 
 
 def test_modes_and_options(rng: np.random.Generator) -> None:
-    data, times = rng.normal(size=(S, 4)), stamps(rng, S)
+    data, times = rng.normal(size=(S, 4)), timestamps(rng, S)
     targets = times[:-1] + 3
     np.testing.assert_array_equal(robocache.resample(data, times, targets, mode="previous"), data[:-1])
     np.testing.assert_array_equal(robocache.resample(data, times, targets, mode="next"), data[1:])
@@ -183,7 +183,7 @@ def test_modes_and_options(rng: np.random.Generator) -> None:
 
 
 def test_types(rng: np.random.Generator) -> None:
-    times = stamps(rng, S)
+    times = timestamps(rng, S)
     for dtype in ("float32", "float64", "float16"):
         assert robocache.resample(rng.normal(size=(S, D)).astype(dtype), times, times).dtype == dtype
     for dtype in ("int64", "uint8", "bool", "int16"):
@@ -204,7 +204,7 @@ def test_types(rng: np.random.Generator) -> None:
 
 
 def test_refusals(rng: np.random.Generator) -> None:
-    data, times = rng.normal(size=(2, S, D)), stamps(rng, 2, S)
+    data, times = rng.normal(size=(2, S, D)), timestamps(rng, 2, S)
     targets = times[0]
     bad_order, not_finite = times.copy(), times / 1e9
     bad_order[1, 5] = 0
@@ -242,7 +242,7 @@ def test_refusals(rng: np.random.Generator) -> None:
 
 
 def test_inputs_stay_as_they_are(rng: np.random.Generator) -> None:
-    data, times = rng.normal(size=(S, D)), stamps(rng, S)
+    data, times = rng.normal(size=(S, D)), timestamps(rng, S)
     data.flags.writeable = times.flags.writeable = False
     before = data.copy()
     got = robocache.resample(data, times, times)
@@ -262,7 +262,7 @@ def test_empty_extents() -> None:
     assert (got == 1).all() and valid.sum() == 2
 
 
-def test_far_float32_stamps_are_told_once(script) -> None:  # type: ignore[no-untyped-def]
+def test_far_float32_timestamps_are_told_once(script) -> None:  # type: ignore[no-untyped-def]
     done = script("""
         import warnings
         import numpy as np, robocache
@@ -292,7 +292,7 @@ def test_numpy_alone(script) -> None:  # type: ignore[no-untyped-def]
 
 def test_many_threads(rng: np.random.Generator) -> None:
     """One prepared operation, run by all of them at once."""
-    data, times = rng.normal(size=(8, S, D)).astype(np.float32), stamps(rng, S)
+    data, times = rng.normal(size=(8, S, D)).astype(np.float32), timestamps(rng, S)
     want = [robocache.resample(data[b], times, times[:-1] + 1) for b in range(8)]
     wrong: list[int] = []
 
@@ -325,7 +325,7 @@ def test_after_a_fork(script) -> None:  # type: ignore[no-untyped-def]
 
 def test_many_shapes(rng: np.random.Generator) -> None:
     """More shapes than are kept: old ones are closed and made again."""
-    times = stamps(rng, 1200)
+    times = timestamps(rng, 1200)
     for n in (*range(1, 1200), 3, 4, 5):
         got = robocache.resample(times[:n].astype(np.float64), times[:n], times[:1])
         assert got[0] == times[0]
@@ -353,7 +353,7 @@ class Dlpack:
 
 
 def test_dlpack(rng: np.random.Generator) -> None:
-    data, times = rng.normal(size=(S, D)), stamps(rng, S)
+    data, times = rng.normal(size=(S, D)), timestamps(rng, S)
     got, valid = robocache.resample(Dlpack(data), Dlpack(times), times, return_valid=True)
     assert isinstance(got, Dlpack) and isinstance(valid, Dlpack)
     np.testing.assert_array_equal(got.a, data)

@@ -1,4 +1,4 @@
-"""Pools and caches through the Python client: the same samples and the same pictures, whatever is kept."""
+"""Pools and caches through the Python client: the same samples and the same images, whatever is kept."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ def loader(path: str, **kwargs) -> robocache.Loader:  # type: ignore[no-untyped-
 
 
 @pytest.fixture(scope="module")
-def pictures(h264: str) -> dict[int, torch.Tensor]:
+def images(h264: str) -> dict[int, torch.Tensor]:
     return {int(i): p for b in loader(h264, shuffle=False) for i, p in zip(b["index"], b[CAM])}
 
 
-def same(l: robocache.Loader, pictures: dict[int, torch.Tensor]) -> list[int]:
+def same(l: robocache.Loader, images: dict[int, torch.Tensor]) -> list[int]:
     got: list[int] = []
     for b in l:
         for i, p in zip(b["index"].tolist(), b[CAM]):
-            assert torch.equal(p, pictures[i]), i
+            assert torch.equal(p, images[i]), i
             got.append(i)
     return got
 
 
-def test_pool(h264: str, pictures: dict[int, torch.Tensor]) -> None:
+def test_pool(h264: str, images: dict[int, torch.Tensor]) -> None:
     kwargs = {"shuffle": "pool", "pool_episodes": 2, "pool_shards": 1}
     l = loader(h264, **kwargs)
     for e in range(2):
-        got = same(l, pictures)
-        assert got == l.order(e).tolist() and sorted(got) == sorted(pictures)
+        got = same(l, images)
+        assert got == l.order(e).tolist() and sorted(got) == sorted(images)
     # Resume in the middle, at another number of threads.
     it = iter(l)
     head = [next(it)["index"].tolist() for _ in range(4)]
     state = json.loads(json.dumps(l.state_dict()))
     other = loader(h264, threads=1, prefetch=1, **kwargs)
     other.load_state_dict(state)
-    assert sum(head, []) + same(other, pictures) == l.order(2).tolist()
+    assert sum(head, []) + same(other, images) == l.order(2).tolist()
     # The bytes of the pool, not of this machine, decide the order.
     sized = {"shuffle": "pool", "pool_size": "1MiB"}
     assert loader(h264, **sized).order(0).tolist() == loader(h264, memory_budget="1GiB", threads=1, **sized).order(0).tolist()
@@ -57,17 +57,17 @@ def test_ranks_of_a_pool(h264: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["ram", "directory", "planes"])
-def test_caches(h264: str, tmp_path: Path, pictures: dict[int, torch.Tensor], how: str) -> None:
+def test_caches(h264: str, tmp_path: Path, images: dict[int, torch.Tensor], how: str) -> None:
     kwargs = {"ram": {"cache": "ram"}, "directory": {"cache": tmp_path / "kept"}, "planes": {"cache": "ram", "cache_format": "yuv"}}[how]
     l = loader(h264, cache_budget="256MiB", **kwargs)
-    assert sorted(same(l, pictures)) == sorted(pictures)
+    assert sorted(same(l, images)) == sorted(images)
     decoded = l.stats()["frames_decoded"]
-    assert sorted(same(l, pictures)) == sorted(pictures)
+    assert sorted(same(l, images)) == sorted(images)
     assert l.stats()["frames_decoded"] == decoded, "the second epoch decodes nothing"
     l.close()
     if how == "directory":
         again = loader(h264, **kwargs)
-        assert sorted(same(again, pictures)) == sorted(pictures) and again.stats()["frames_decoded"] == 0, "nor does another process"
+        assert sorted(same(again, images)) == sorted(images) and again.stats()["frames_decoded"] == 0, "nor does another process"
 
 
 def test_uneven_ends(h264: str) -> None:

@@ -34,8 +34,8 @@ def test_counted_now(demos: str) -> None:
     np.testing.assert_allclose(one["action"]["mean"], np.asarray(ds.episode(len(ds) - 1).streams["action"].values, np.float64).mean(0), rtol=1e-9)
     camera = next(k for k, f in ds.features.items() if f.kind == "image")
     assert camera not in ds.compute_stats()
-    pictures = ds.compute_stats([camera], frames="all")[camera]
-    assert pictures["mean"].shape == (3, 1, 1) and 0 <= pictures["min"].min() and pictures["max"].max() <= 1
+    images = ds.compute_stats([camera], frames="all")[camera]
+    assert images["mean"].shape == (3, 1, 1) and 0 <= images["min"].min() and images["max"].max() <= 1
 
 
 @pytest.mark.parametrize("kept", [False, True], ids=["dict", "file"])

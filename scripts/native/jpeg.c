@@ -10,7 +10,7 @@
 
 enum { OK = 0, MALFORMED = 1, UNSUPPORTED = 2, NO_MEMORY = 3 };
 
-// A progressive picture is read once a scan: a small file may hold thousands of empty ones.
+// A progressive image is read once a scan: a small file may hold thousands of empty ones.
 enum { MOST_SCANS = 200 };
 
 typedef int (*rc_jpeg_func)(const unsigned char *in, size_t size, unsigned char *out, int width, int height, int channels, char *msg, size_t room);
@@ -117,7 +117,7 @@ static int class_of(int code)
 	return MALFORMED;
 }
 
-// channels: 3 gives R, G, B; 1 the grey of a grey picture. msg gets the reason of what is not OK.
+// channels: 3 gives R, G, B; 1 the grey of a grey image. msg gets the reason of what is not OK.
 static int decode(const unsigned char *in, size_t size, unsigned char *out, int width, int height, int channels, char *msg, size_t room)
 {
 	struct jpeg_decompress_struct c;
@@ -138,7 +138,7 @@ static int decode(const unsigned char *in, size_t size, unsigned char *out, int 
 	f.text[0] = 0;
 	if (setjmp(f.back)) {
 		int too_many = c.input_scan_number > MOST_SCANS;
-		snprintf(msg, room, "%s", too_many ? "more scans than any picture has" : f.text);
+		snprintf(msg, room, "%s", too_many ? "more scans than any image has" : f.text);
 		code = too_many ? MALFORMED : class_of(f.mgr.msg_code);
 		jpeg_destroy_decompress(&c);
 		return code;
@@ -163,7 +163,7 @@ static int decode(const unsigned char *in, size_t size, unsigned char *out, int 
 		reason = "neither grey, RGB, YCbCr, CMYK nor YCCK";
 		code = UNSUPPORTED;
 	} else if (channels == 1 && c.num_components != 1) {
-		reason = "a colour picture as grey";
+		reason = "a colour image as grey";
 		code = UNSUPPORTED;
 	} else {
 		size_t row = (size_t)width * channels;

@@ -66,7 +66,7 @@ func (backend) Supports(codec video.Codec) error {
 	return nil
 }
 
-// maxPixels bounds a picture that a stream declares larger than its sample entry: room for streams that change size, none for bombs.
+// maxPixels bounds a frame that a stream declares larger than its sample entry: room for streams that change size, none for bombs.
 func maxPixels(e *video.SampleEntry) int64 {
 	return min(max(4*int64(e.Width)*int64(e.Height), 16<<20), 256<<20)
 }
@@ -104,7 +104,7 @@ func (b backend) NewDecoder(e *video.SampleEntry) (video.Decoder, error) {
 		return nil, err
 	}
 	d.pic.d = d
-	d.seen = C.rc_picture_of(d.c)
+	d.seen = C.rc_frame_of(d.c)
 	return d, nil
 }
 
@@ -116,7 +116,7 @@ func unspecified(v int) C.int {
 	return C.int(v)
 }
 
-// skips says whether a packet that nothing refers to is known from itself. HEVC's non-reference pictures may be references of a higher temporal layer.
+// skips says whether a packet that nothing refers to is known from itself. HEVC's non-reference frames may be references of a higher temporal layer.
 func skips(e *video.SampleEntry) bool {
 	switch e.Codec {
 	case video.H264, video.MPEG4:
@@ -138,7 +138,7 @@ func check(op string, code C.int) error {
 	case C.RC_ERR_MEMORY:
 		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: op, Msg: "out of memory"}
 	case C.RC_ERR_TOO_LARGE:
-		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: op, Msg: "the picture is larger than the sample entry allows"}
+		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: op, Msg: "the frame is larger than the sample entry allows"}
 	case C.RC_ERR_FORMAT:
 		return &robocache.Error{Class: robocache.ErrUnsupported, Op: op, Msg: "the pixel format cannot be converted"}
 	case C.RC_ERR_SIZE:

@@ -22,7 +22,7 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// benchFile is ROBOCACHE_BENCH_VIDEO, else AV1 640×480 with a key picture every other frame: LeRobot's default.
+// benchFile is ROBOCACHE_BENCH_VIDEO, else AV1 640×480 with a key frame every other frame: LeRobot's default.
 func benchFile(b *testing.B) *video.File {
 	path := os.Getenv("ROBOCACHE_BENCH_VIDEO")
 	if path == "" {
@@ -49,7 +49,7 @@ func BenchmarkSequentialRGB(b *testing.B) {
 	spec := video.Spec{ChannelsFirst: true}
 	var dst []byte
 	done := 0
-	deliver := func(_ int, pic video.Picture) error {
+	deliver := func(_ int, pic video.Frame) error {
 		if dst == nil {
 			size, err := pic.Bytes(&spec)
 			if err != nil {
@@ -80,7 +80,7 @@ func BenchmarkSequentialRGB(b *testing.B) {
 	report(b, cpuTime()-cpu, done)
 }
 
-// BenchmarkRandomFrame decodes single pictures at random places.
+// BenchmarkRandomFrame decodes single frames at random places.
 func BenchmarkRandomFrame(b *testing.B) {
 	f := benchFile(b)
 	p := newPool(b, 0)
@@ -89,7 +89,7 @@ func BenchmarkRandomFrame(b *testing.B) {
 	var dst []byte
 	var planner video.Planner
 	one := []int{0}
-	deliver := func(_ int, pic video.Picture) error {
+	deliver := func(_ int, pic video.Frame) error {
 		if dst == nil {
 			size, err := pic.Bytes(&spec)
 			if err != nil {

@@ -25,7 +25,7 @@ const x265Quiet = ":log-level=none:pools=1:frame-threads=1"
 
 var clips = []clip{
 	{"av1 g=2", "160x120", "yuv420p", "-c:v libsvtav1 -preset 12 -g 2 -svtav1-params lp=1"},
-	{"av1 g=16, hidden pictures", "160x120", "yuv420p", "-c:v libsvtav1 -preset 12 -g 16 -svtav1-params lp=1"},
+	{"av1 g=16, hidden frames", "160x120", "yuv420p", "-c:v libsvtav1 -preset 12 -g 16 -svtav1-params lp=1"},
 	{"av1 10 bit", "160x120", "yuv420p10le", "-c:v libsvtav1 -preset 12 -g 8 -svtav1-params lp=1"},
 	{"h264 g=2", "160x120", "yuv420p", "-c:v libx264 -g 2"},
 	{"h264 gop 250, b-frames", "160x120", "yuv420p", "-c:v libx264 -g 250 -bf 3"},
@@ -82,7 +82,7 @@ func ffmpegCLI(t testing.TB, args ...string) []byte {
 // clipFrames is more than one GOP of every kind but the endless ones, and longer than any look-ahead.
 const clipFrames = 72
 
-// exhaustive is for the nightly: every picture alone, every real file, and many plans.
+// exhaustive is for the nightly: every frame alone, every real file, and many plans.
 func exhaustive() bool { return os.Getenv("ROBOCACHE_EXHAUSTIVE") == "1" }
 
 // clipDir is where clips are made, for TestMain to remove.
@@ -133,7 +133,7 @@ var recipes = func() map[string]*recipe {
 	return all
 }()
 
-// make encodes a moving test pattern with noise, so that no two pictures are equal. A clip whose encoder is missing skips its test.
+// make encodes a moving test pattern with noise, so that no two frames are equal. A clip whose encoder is missing skips its test.
 func (c clip) make(t testing.TB) string {
 	t.Helper()
 	needFFmpeg(t)
@@ -157,13 +157,13 @@ func (c clip) make(t testing.TB) string {
 	return r.path
 }
 
-// hashes are those of the CLI for every picture of the clip.
+// hashes are those of the CLI for every frame of the clip.
 func (c clip) hashes(t testing.TB) []string {
 	t.Helper()
 	path, r := c.make(t), recipes[c.name]
 	r.sums.Do(func() { r.want = fileSums(t, path) })
 	if len(r.want) != clipFrames {
-		t.Fatalf("ffmpeg decodes %d pictures", len(r.want))
+		t.Fatalf("ffmpeg decodes %d frames", len(r.want))
 	}
 	return r.want
 }
@@ -172,7 +172,7 @@ func fileSums(t testing.TB, path string) []string {
 	return readMD5(t, bytes.NewReader(ffmpegCLI(t, "-noautorotate", "-threads", "1", "-i", path, "-map", "0:v:0", "-fps_mode", "passthrough", "-f", "framemd5", "-")))
 }
 
-// F2: every picture of every clip, in sequence, each alone, and by random plans.
+// F2: every frame of every clip, in sequence, each alone, and by random plans.
 func TestClips(t *testing.T) {
 	singles, plans := 12, 10
 	switch {
@@ -181,7 +181,7 @@ func TestClips(t *testing.T) {
 	case testing.Short():
 		singles, plans = 4, 3
 	}
-	t.Logf("each clip (of four one, where -short) in sequence, %d of %d pictures alone, %d random plans (ROBOCACHE_EXHAUSTIVE=1: %d and 60)", singles, clipFrames, plans, clipFrames)
+	t.Logf("each clip (of four one, where -short) in sequence, %d of %d frames alone, %d random plans (ROBOCACHE_EXHAUSTIVE=1: %d and 60)", singles, clipFrames, plans, clipFrames)
 	for i, c := range clips {
 		if testing.Short() && i%4 != 0 {
 			continue
@@ -219,16 +219,16 @@ func TestPeersOnClips(t *testing.T) {
 				case differ[i] > 0 && i == 0 && strings.Contains(c.format, "10le"):
 					t.Log("PyAV interpolates chroma of more than 8 bits linearly, torchcodec by cubics")
 				case differ[i] > 0 && c.exact():
-					t.Errorf("%d pictures differ from %s", differ[i], peerNames[i])
+					t.Errorf("%d frames differ from %s", differ[i], peerNames[i])
 				case differ[i] > 0:
-					t.Logf("%s: %d pictures differ from %s", c.format, differ[i], peerNames[i])
+					t.Logf("%s: %d frames differ from %s", c.format, differ[i], peerNames[i])
 				}
 			}
 		})
 	}
 }
 
-// ffmpegCLIRotated is picture 2 of rot90.mp4 as the ffmpeg CLI shows it; nil where there is none.
+// ffmpegCLIRotated is frame 2 of rot90.mp4 as the ffmpeg CLI shows it; nil where there is none.
 func ffmpegCLIRotated(t *testing.T) []byte {
 	t.Helper()
 	needFFmpeg(t)

@@ -125,11 +125,11 @@ func readMD5(t testing.TB, r io.Reader) []string {
 	return sums
 }
 
-// pictures decodes groups and gives the bytes of every picture by ordinal, as spec says.
-func pictures(t testing.TB, p *video.Pool, f *video.File, ordinals []int, spec video.Spec) map[int][]byte {
+// frames decodes groups and gives the bytes of every frame by ordinal, as spec says.
+func images(t testing.TB, p *video.Pool, f *video.File, ordinals []int, spec video.Spec) map[int][]byte {
 	t.Helper()
 	got := map[int][]byte{}
-	err := p.DecodeGroups(context.Background(), f, video.Plan(f.Index, ordinals), func(k int, pic video.Picture) error {
+	err := p.DecodeGroups(context.Background(), f, video.Plan(f.Index, ordinals), func(k int, pic video.Frame) error {
 		n, err := pic.Bytes(&spec)
 		if err != nil {
 			return err
@@ -159,13 +159,13 @@ func upTo(n int) []int {
 	return all
 }
 
-// checkSums decodes a file in sequence, picture by picture, and by random sets, and compares the planes with the hashes of ffmpeg.
+// checkSums decodes a file in sequence, frame by frame, and by random sets, and compares the planes with the hashes of ffmpeg.
 func checkSums(t *testing.T, path string, want []string, singles, plans int) {
 	t.Helper()
 	checkSets(t, path, want, append([][]int{upTo(len(want))}, randomSets(len(want), singles, plans)...))
 }
 
-// randomSets are single pictures, all n of them where there are as many, and small sets.
+// randomSets are single frames, all n of them where there are as many, and small sets.
 func randomSets(n, singles, plans int) (sets [][]int) {
 	r := newRand(7)
 	for i := range singles {
@@ -189,14 +189,14 @@ func checkSets(t *testing.T, path string, want []string, sets [][]int) {
 	t.Helper()
 	f := acquire(t, path)
 	if n := f.Index.NumFrames(); n != len(want) {
-		t.Fatalf("%s: the index has %d pictures, ffmpeg %d", path, n, len(want))
+		t.Fatalf("%s: the index has %d frames, ffmpeg %d", path, n, len(want))
 	}
 	p := newPool(t, 0)
 	for _, ordinals := range sets {
-		got := pictures(t, p, f, ordinals, video.Spec{Pixel: video.YUVPlanes})
+		got := images(t, p, f, ordinals, video.Spec{Pixel: video.YUVPlanes})
 		for _, k := range ordinals {
 			if s := sum(got[k]); s != want[k] {
-				t.Fatalf("%s: picture %d is not ffmpeg's (set %v)", filepath.Base(path), k, ordinals)
+				t.Fatalf("%s: frame %d is not ffmpeg's (set %v)", filepath.Base(path), k, ordinals)
 			}
 		}
 	}

@@ -1,6 +1,6 @@
 //go:build cgo
 
-// Decoded pictures → tensors. swscale's plain bilinear arithmetic is what PyAV and torchcodec use: SWS_ACCURATE_RND and
+// Decoded frames → tensors. swscale's plain bilinear arithmetic is what PyAV and torchcodec use: SWS_ACCURATE_RND and
 // SWS_FULL_CHR_* give other numbers than training saw.
 
 #include "internal.h"
@@ -46,7 +46,7 @@ static int context(const rc_view *v, rc_scratch *s, int width, int height)
 	return RC_OK;
 }
 
-// interleaved gives the picture as RGB24 rows, padded: with tight rows swscale leaves the last columns unwritten at widths such as 84 or 322.
+// interleaved gives the frame as RGB24 rows, padded: with tight rows swscale leaves the last columns unwritten at widths such as 84 or 322.
 static int interleaved(const rc_view *v, rc_scratch *s, int width, int height, ptrdiff_t *stride)
 {
 	int err = context(v, s, width, height), n;
@@ -162,7 +162,7 @@ static int plain(const rc_view *v, int width, int height)
 		&& same_as_swscale(v->matrix, v->full);
 }
 
-// trial is a picture of noise, of flat blocks and of edges between extremes, so that every sum and every limit occurs.
+// trial is a frame of noise, of flat blocks and of edges between extremes, so that every sum and every limit occurs.
 static void trial(uint8_t *p, int stride, int width, int height, uint32_t seed)
 {
 	for (int y = 0; y < height; y++)
@@ -174,7 +174,7 @@ static void trial(uint8_t *p, int stride, int width, int height, uint32_t seed)
 		}
 }
 
-// scales_alike lets both scale a picture of that size.
+// scales_alike lets both scale a frame of that size.
 static int scales_alike(const rc_view *like, const rc_scaler *scaler, int width, int height)
 {
 	rc_view v = *like;
@@ -208,7 +208,7 @@ static int scales_alike(const rc_view *like, const rc_scaler *scaler, int width,
 }
 
 // scaler_for gives the scaler of a scratch, or NULL where swscale has to do it. Whether ours may is asked once a process and shape: the first context of
-// a shape takes as long as two or three pictures.
+// a shape takes as long as two or three frames.
 static rc_scaler *scaler_for(const rc_view *v, rc_scratch *s, int width, int height)
 {
 	enum { SHAPES = 256 };
@@ -344,8 +344,8 @@ int rc_view_luma(const rc_view *v, rc_scratch *s, const float *table, uint8_t *d
 static rc_view view_of(const rc_decoder *d)
 {
 	const AVFrame *f = d->frame;
-	rc_view v = { .width = f->width, .height = f->height, .format = f->format, .matrix = d->picture.matrix, .full = d->picture.full_range,
-		.rotation = d->rotation, .luma_bits = d->picture.luma_bits };
+	rc_view v = { .width = f->width, .height = f->height, .format = f->format, .matrix = d->img.matrix, .full = d->img.full_range,
+		.rotation = d->rotation, .luma_bits = d->img.luma_bits };
 
 	for (int k = 0; k < 4; k++) {
 		v.data[k] = f->data[k];

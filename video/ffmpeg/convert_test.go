@@ -52,7 +52,7 @@ func TestKernelEqualsSwscale(t *testing.T) {
 	}
 }
 
-// Every corner of the arithmetic: all pairs of extreme luma and chroma appear in a picture of ramps.
+// Every corner of the arithmetic: all pairs of extreme luma and chroma appear in a frame of ramps.
 func TestKernelAllValues(t *testing.T) {
 	for _, matrix := range []int{1, 5, 9} {
 		for _, full := range []bool{false, true} {
@@ -72,7 +72,7 @@ func TestKernelAllValues(t *testing.T) {
 
 var formats = []string{"yuv420p", "yuvj420p", "yuv422p", "yuvj422p", "yuv444p", "yuvj444p", "yuv420p10le", "yuv422p10le", "yuv444p12le", "gray", "gray10le", "gray12le", "gbrp"}
 
-// The layouts are one picture: CHW is HWC transposed, floats are bytes / 255, and no byte is left unwritten (F3).
+// The layouts are one frame: CHW is HWC transposed, floats are bytes / 255, and no byte is left unwritten (F3).
 func TestLayouts(t *testing.T) {
 	for _, format := range formats {
 		for _, size := range [][2]int{{84, 84}, {322, 18}, {33, 17}, {7, 5}, {64, 64}, {243, 192}} {
@@ -103,7 +103,7 @@ func TestLayouts(t *testing.T) {
 	}
 }
 
-// F8: turning by 90 degrees four times gives the picture back, and the corners go where they should.
+// F8: turning by 90 degrees four times gives the frame back, and the corners go where they should.
 func TestRotation(t *testing.T) {
 	for _, chw := range []bool{true, false} {
 		for _, px := range []video.Pixel{video.RGB8, video.RGBFloat32} {
@@ -175,7 +175,7 @@ func TestLuma(t *testing.T) {
 	d.Close()
 }
 
-// Scaling goes through the same pass; its result depends on nothing but the picture.
+// Scaling goes through the same pass; its result depends on nothing but the frame.
 func TestScaled(t *testing.T) {
 	for _, size := range [][2]int{{224, 224}, {84, 84}, {33, 21}, {640, 480}, {1, 1}} {
 		d := synthetic(320, 240, "yuv420p", 5, false, 4)

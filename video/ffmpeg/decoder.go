@@ -18,16 +18,16 @@ import (
 // decoder is one AVCodecContext on one thread.
 type decoder struct {
 	c        *C.rc_decoder
-	seen     *C.rc_picture // what rc_receive gave last; C memory
+	seen     *C.rc_frame // what rc_receive gave last; C memory
 	codec    video.Codec
 	rotation int
 	skips    bool
-	pic      picture
+	pic      img
 }
 
 func (d *decoder) Send(packet []byte, pts int64) error { return d.send(packet, pts, 0) }
 
-// SendUnwanted sends a packet whose picture is not wanted: where nothing can refer to it, its decoding is saved.
+// SendUnwanted sends a packet whose frame is not wanted: where nothing can refer to it, its decoding is saved.
 func (d *decoder) SendUnwanted(packet []byte, pts int64) error {
 	if !d.skips {
 		return d.send(packet, pts, 0)
@@ -45,13 +45,13 @@ func (d *decoder) send(packet []byte, pts int64, skip C.int) error {
 	return check("send a packet", C.rc_send(d.c, (*C.uint8_t)(unsafe.SliceData(packet)), C.int(min(len(packet), 1<<31-1)), C.int64_t(pts), skip))
 }
 
-func (d *decoder) Receive() (video.Picture, int64, bool, error) {
+func (d *decoder) Receive() (video.Frame, int64, bool, error) {
 	if d.c == nil {
 		return nil, 0, false, closed()
 	}
 	code := C.rc_receive(d.c)
-	if code != C.RC_PICTURE {
-		return nil, 0, false, check("receive a picture", code)
+	if code != C.RC_FRAME {
+		return nil, 0, false, check("receive a frame", code)
 	}
 	return &d.pic, int64(d.seen.pts), true, nil
 }
@@ -69,10 +69,10 @@ func (d *decoder) Flush() {
 	}
 }
 
-// Reorder tells H.264 how far pictures are reordered: streams without that field in their headers come out wrong at the start otherwise.
-func (d *decoder) Reorder(pictures int) {
+// Reorder tells H.264 how far frames are reordered: streams without that field in their headers come out wrong at the start otherwise.
+func (d *decoder) Reorder(images int) {
 	if d.c != nil && d.codec == video.H264 {
-		C.rc_reorder(d.c, C.int(pictures))
+		C.rc_reorder(d.c, C.int(images))
 	}
 }
 

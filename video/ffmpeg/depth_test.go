@@ -104,7 +104,7 @@ func depthByLeRobot(t *testing.T) []byte {
 	return out
 }
 
-func TestDepthPicture(t *testing.T) {
+func TestDepthFrame(t *testing.T) {
 	d := synthetic(33, 5, "gray12le", 2, false, 11)
 	defer d.Close()
 	codes := convert(t, d, video.Spec{Pixel: video.Gray16})

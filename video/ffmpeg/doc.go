@@ -13,12 +13,12 @@
 //	    The vector kernel for 4:2:0 stands for swscale only where a comparison at its first use found it equal; so does the scaler, size by size.
 //	F2  YUVPlanes and Gray16 are the decoder's planes, equal to 'ffmpeg -f framemd5'.
 //	F3  Every column and row is written, at every width and height.
-//	F4  A packet that cannot be decoded is an error, or a picture that the codec concealed; never a crash, and never another picture's pixels.
+//	F4  A packet that cannot be decoded is an error, or a frame that the codec concealed; never a crash, and never another frame's pixels.
 //	F5  A decoder runs on its caller's thread alone and prints nothing.
-//	F6  Decoding and converting allocate no Go memory once a decoder has seen its first picture.
+//	F6  Decoding and converting allocate no Go memory once a decoder has seen its first frame.
 //	F7  DepthMM and DepthM are lerobot's dequantize_depth in millimetres and metres (float32), for codes of 12 bits: equal to the bit, but metres of
 //	    logarithmic codes, where torch's exp may be the second nearest float32.
 //	F8  A track's rotation is applied to RGB, Gray16, DepthMM and DepthM; YUVPlanes are as stored.
-//	F9  What ConvertPlanes makes of kept planes is what the picture's Convert makes, to the bit, for every format that PlaneInfo admits; kept planes
-//	    hold nothing but the picture, and no byte outside of them is read. Idle contexts and their room are bounded, whatever shapes come by.
+//	F9  What ConvertPlanes makes of kept planes is what the frame's Convert makes, to the bit, for every format that PlaneInfo admits; kept planes
+//	    hold nothing but the frame, and no byte outside of them is read. Idle contexts and their room are bounded, whatever shapes come by.
 package ffmpeg

@@ -9,9 +9,9 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// Pictures of packets that were fetched before are ffmpeg's, for every coding: in windows, in order, backwards, groups in any order,
+// Frames of packets that were fetched before are ffmpeg's, for every coding: in windows, in order, backwards, groups in any order,
 // with decoders that stand where another group ended.
-func TestFetchedPictures(t *testing.T) {
+func TestFetchedFrames(t *testing.T) {
 	all := clips
 	if testing.Short() {
 		all = []clip{clipNamed(t, "av1 g=2"), clipNamed(t, "hevc open gop"), clipNamed(t, "h264 open gop")}
@@ -44,7 +44,7 @@ func TestFetchedPictures(t *testing.T) {
 				}
 				var got []int
 				for _, i := range r.Perm(len(groups)) {
-					err := p.DecodeFetched(t.Context(), f, b, groups[i], func(k int, pic video.Picture) error {
+					err := p.DecodeFetched(t.Context(), f, b, groups[i], func(k int, pic video.Frame) error {
 						size, err := pic.Bytes(&spec)
 						if err != nil {
 							return err
@@ -54,7 +54,7 @@ func TestFetchedPictures(t *testing.T) {
 							return err
 						}
 						if sum(planes) != want[k] {
-							t.Errorf("picture %d is not ffmpeg's", k)
+							t.Errorf("frame %d is not ffmpeg's", k)
 						}
 						got = append(got, k)
 						return nil

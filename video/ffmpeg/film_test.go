@@ -58,7 +58,7 @@ func bare(codec video.Codec, packet []byte) (out []byte) {
 	return out
 }
 
-// film makes a film of packets, and gives the number of each one's picture.
+// film makes a film of packets, and gives the number of each one's frame.
 func film(t *testing.T, codec video.Codec, packets [][]byte) (*video.Film, []int, *video.Stream) {
 	t.Helper()
 	s, err := video.NewStream(codec, video.Limits{})
@@ -113,7 +113,7 @@ func write(t *testing.T, f *video.Film, packets [][]byte, numbers []int, piece i
 	return path
 }
 
-// V14: a film of packets gives the pictures that libavcodec gives of the stream, to the bit and in any order; as a file other readers take it.
+// V14: a film of packets gives the frames that libavcodec gives of the stream, to the bit and in any order; as a file other readers take it.
 func TestFilm(t *testing.T) {
 	for _, c := range []struct {
 		name, args string
@@ -121,7 +121,7 @@ func TestFilm(t *testing.T) {
 	}{
 		{"h264", "-c:v libx264 -g 12 -bf 0", video.H264},
 		{"h264, zero latency, several slices", "-c:v libx264 -g 250 -tune zerolatency -x264-params slices=4", video.H264},
-		{"h264, baseline, every picture a key", "-c:v libx264 -profile:v baseline -g 1", video.H264},
+		{"h264, baseline, every frame a key", "-c:v libx264 -profile:v baseline -g 1", video.H264},
 		{"hevc", "-c:v libx265 -x265-params keyint=12:bframes=0:repeat-headers=1" + x265Quiet, video.HEVC},
 		{"h264, parameter sets once", "-c:v libx264 -g 12 -bf 0", video.H264},
 		{"hevc, parameter sets once", "-c:v libx265 -x265-params keyint=12:bframes=0:repeat-headers=1" + x265Quiet, video.HEVC},
@@ -137,25 +137,25 @@ func TestFilm(t *testing.T) {
 			}
 			f, numbers, s := film(t, c.codec, packets)
 			if w, h := s.Size(); w != 162 || h != 122 {
-				t.Fatalf("pictures of %d×%d", w, h)
+				t.Fatalf("frames of %d×%d", w, h)
 			}
 			for i, k := range numbers {
 				if k != i {
-					t.Fatalf("packet %d is picture %d", i, k)
+					t.Fatalf("packet %d is frame %d", i, k)
 				}
 			}
 			for _, piece := range []int{1 << 20, 777} {
 				mp4 := write(t, f, packets, numbers, piece)
 				checkSums(t, mp4, want, 12, 8)
 				if got := fileSums(t, mp4); strings.Join(got, " ") != strings.Join(want, " ") {
-					t.Error("ffmpeg decodes other pictures of the film than of the stream")
+					t.Error("ffmpeg decodes other frames of the film than of the stream")
 				}
 			}
 		})
 	}
 }
 
-// V14: pictures before the first key picture and behind a missing packet are in no film, also where nobody says that it is missing.
+// V14: frames before the first key frame and behind a missing packet are in no film, also where nobody says that it is missing.
 func TestFilmGaps(t *testing.T) {
 	for _, codec := range []video.Codec{video.H264, video.HEVC} {
 		args := "-c:v libx264 -g 12 -bf 0"
@@ -166,7 +166,7 @@ func TestFilmGaps(t *testing.T) {
 		want := fileSums(t, path)
 		for _, silent := range []bool{false, true} {
 			if silent && codec == video.HEVC {
-				continue // its pictures are not counted so
+				continue // its frames are not counted so
 			}
 			cut := append([][]byte(nil), packets...)
 			for i := range 5 {
@@ -178,8 +178,8 @@ func TestFilmGaps(t *testing.T) {
 			}
 			f, numbers, s := film(t, codec, cut)
 			early, lost := s.Absent()
-			if early != 7 || lost != 6 || f.Pictures() != 48-5-1-7-6 {
-				t.Fatalf("%s: %d before the first key picture, %d behind the gap, %d pictures", codec, early, lost, f.Pictures())
+			if early != 7 || lost != 6 || f.Frames() != 48-5-1-7-6 {
+				t.Fatalf("%s: %d before the first key frame, %d behind the gap, %d frames", codec, early, lost, f.Frames())
 			}
 			var sums []string
 			shift := 0
@@ -220,13 +220,13 @@ func TestFilmRefuses(t *testing.T) {
 		}
 	}
 	_, packets := elementary(t, video.H264, "-c:v libx264 -g 24 -bf 3")
-	refuse(video.H264, packets, "B pictures")
+	refuse(video.H264, packets, "B frames")
 	_, plain := elementary(t, video.H264, "-c:v libx264 -g 12 -bf 0")
-	refuse(video.H264, [][]byte{append(append([]byte{}, plain[0]...), plain[1]...)}, "several pictures")
-	refuse(video.H264, plain[1:12], "without a key picture")
+	refuse(video.H264, [][]byte{append(append([]byte{}, plain[0]...), plain[1]...)}, "several frames")
+	refuse(video.H264, plain[1:12], "without a key frame")
 	refuse(video.H264, [][]byte{plain[0][4:]}, "Annex B")
 	_, hevc := elementary(t, video.HEVC, "-c:v libx265 -x265-params keyint=12"+x265Quiet)
-	refuse(video.HEVC, hevc, "B pictures")
+	refuse(video.HEVC, hevc, "B frames")
 	if _, err := video.NewStream(video.MPEG4, video.Limits{}); !errors.Is(err, robocache.ErrUnsupported) {
 		t.Error(err)
 	}

@@ -28,14 +28,14 @@ func TestGolden(t *testing.T) {
 		t.Fatal("no testdata/odd")
 	}
 	var got bytes.Buffer
-	fmt.Fprintf(&got, "# MD5 of all pictures of testdata/odd/NAME, in order: RGB8 as CHW, and the stored planes. Rewrite: go test ./video/ffmpeg -run Golden -update\n")
+	fmt.Fprintf(&got, "# MD5 of all frames of testdata/odd/NAME, in order: RGB8 as CHW, and the stored planes. Rewrite: go test ./video/ffmpeg -run Golden -update\n")
 	fmt.Fprintf(&got, "arithmetic %s\n", sum(probe))
 	for _, path := range paths {
 		f := acquire(t, path)
 		p := newPool(t, 0)
 		fmt.Fprintf(&got, "%s", filepath.Base(path))
 		for _, spec := range []video.Spec{{ChannelsFirst: true}, {Pixel: video.YUVPlanes}} {
-			all := pictures(t, p, f, upTo(f.Index.NumFrames()), spec)
+			all := images(t, p, f, upTo(f.Index.NumFrames()), spec)
 			h := md5.New()
 			for k := range f.Index.NumFrames() {
 				h.Write(all[k])
@@ -72,8 +72,8 @@ func TestRotatedTrack(t *testing.T) {
 		t.Fatalf("rotation %d in the index", deg)
 	}
 	p := newPool(t, 0)
-	a := pictures(t, p, turned, []int{2}, video.Spec{})[2]
-	b := pictures(t, p, plain, []int{2}, video.Spec{})[2]
+	a := images(t, p, turned, []int{2}, video.Spec{})[2]
+	b := images(t, p, plain, []int{2}, video.Spec{})[2]
 	t.Logf("%d degrees clockwise", deg)
 	const w, h = 100, 60
 	for y := range h {
@@ -89,6 +89,6 @@ func TestRotatedTrack(t *testing.T) {
 	}
 	// As the ffmpeg CLI turns it.
 	if needed := ffmpegCLIRotated(t); needed != nil && !bytes.Equal(needed, a) {
-		t.Error("ffmpeg turns the picture the other way")
+		t.Error("ffmpeg turns the frame the other way")
 	}
 }

@@ -12,7 +12,7 @@ typedef struct rc_coeff {
 	int16_t y, y_offset, rv, gu, gv, bu;
 } rc_coeff;
 
-// A picture that is to be converted: a decoder's, or one of kept planes.
+// A frame that is to be converted: a decoder's, or one of kept planes.
 typedef struct rc_view {
 	const uint8_t *data[4];
 	int stride[4];
@@ -29,9 +29,9 @@ struct rc_scratch {
 	struct rc_scaler *scaler; // NULL where swscale has to scale
 	int scaler_key[7];
 
-	uint8_t *rows; // converted pictures
+	uint8_t *rows; // converted frames
 	size_t rows_size;
-	uint8_t *turned; // a picture before rotation
+	uint8_t *turned; // a frame before rotation
 	size_t turned_size;
 };
 
@@ -40,7 +40,7 @@ struct rc_decoder {
 	AVFrame *frame;
 	AVPacket *packet;
 	AVBufferRef *input; // padded copy of the packet in work
-	rc_picture picture;
+	rc_frame img;
 	int rotation;
 	rc_scratch scratch;
 };
@@ -67,7 +67,7 @@ void rc_rotate(const uint8_t *src, uint8_t *dst, int width, int height, int elem
 enum {
 	LINE = 64,
 	STREAM_FROM = 128 << 10, // bytes of a result, from which on it is written past the caches
-	MAX_ROW = 8192,          // the widest picture of the kernels
+	MAX_ROW = 8192,          // the widest frame of the kernels
 };
 
 typedef struct rc_lane {

@@ -2,4 +2,4 @@
 
 package ffmpeg
 
-// Without cgo there is no libavcodec: nothing is registered, and video.ActiveBackend names the mend.
+// Without cgo there is no libavcodec: nothing is registered, and video.ActiveBackend says what helps.

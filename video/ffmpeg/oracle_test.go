@@ -12,14 +12,14 @@ import (
 
 func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) }
 
-// F2: the pictures of real files, against ffmpeg's hashes.
+// F2: the frames of real files, against ffmpeg's hashes.
 func TestOracle(t *testing.T) {
 	dir := dataDir(t)
 	tables, err := filepath.Glob(filepath.Join(dir, "*", "oracle", "*.framemd5"))
 	if err != nil || len(tables) == 0 {
 		t.Skipf("no oracle/*.framemd5 below %s", dir)
 	}
-	// Files of one set are of one encoder: the shortest is decoded in sequence, of the others pictures here and there.
+	// Files of one set are of one encoder: the shortest is decoded in sequence, of the others frames here and there.
 	shortest := map[string]string{}
 	size := map[string]int64{}
 	for _, table := range tables {
@@ -35,7 +35,7 @@ func TestOracle(t *testing.T) {
 	case testing.Short():
 		singles, plans = 2, 1
 	}
-	t.Logf("%d of %d files in sequence, at most 300 pictures; %d pictures alone and %d random plans of each (ROBOCACHE_EXHAUSTIVE=1: all whole, 25 and 25)", len(shortest), len(tables), singles, plans)
+	t.Logf("%d of %d files in sequence, at most 300 frames; %d frames alone and %d random plans of each (ROBOCACHE_EXHAUSTIVE=1: all whole, 25 and 25)", len(shortest), len(tables), singles, plans)
 	for _, table := range tables {
 		set := filepath.Dir(filepath.Dir(table))
 		name := strings.TrimSuffix(filepath.Base(table), ".framemd5")

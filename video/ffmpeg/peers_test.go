@@ -28,16 +28,16 @@ func python(t testing.TB) string {
 	return py
 }
 
-// peerCount is the number of pictures of a file that are compared with the peers. Colour is the same business in each of them.
+// peerCount is the number of frames of a file that are compared with the peers. Colour is the same business in each of them.
 func peerCount(t testing.TB, usual int) int {
 	if exhaustive() {
 		return 1 << 30
 	}
-	t.Logf("the first %d pictures of each file (ROBOCACHE_EXHAUSTIVE=1: all)", usual)
+	t.Logf("the first %d frames of each file (ROBOCACHE_EXHAUSTIVE=1: all)", usual)
 	return usual
 }
 
-// peerSums gives, for each file, the hashes of PyAV and of torchcodec by picture, for the first count.
+// peerSums gives, for each file, the hashes of PyAV and of torchcodec by frame, for the first count.
 func peerSums(t testing.TB, py string, count int, paths []string) map[string][2][]string {
 	t.Helper()
 	cmd := exec.Command(py, append([]string{filepath.Join("testdata", "peers.py"), strconv.Itoa(count)}, paths...)...)
@@ -75,20 +75,20 @@ func peerSums(t testing.TB, py string, count int, paths []string) map[string][2]
 
 var peerNames = [2]string{"PyAV", "torchcodec"}
 
-// comparePeers decodes a file to RGB, and compares with the peers; it says how many pictures differ from each.
+// comparePeers decodes a file to RGB, and compares with the peers; it says how many frames differ from each.
 func comparePeers(t *testing.T, path string, count int, sums [2][]string) (differ [2]int, have [2]bool) {
 	t.Helper()
 	f := acquire(t, path)
 	n := min(f.Index.NumFrames(), count)
 	p := newPool(t, 0)
-	hwc := pictures(t, p, f, upTo(n), video.Spec{Pixel: video.RGB8})
+	hwc := images(t, p, f, upTo(n), video.Spec{Pixel: video.RGB8})
 	for i, want := range sums {
 		if len(want) == 0 {
 			continue
 		}
 		have[i] = true
 		if len(want) != n {
-			t.Errorf("%s: %s gives %d pictures, want %d", path, peerNames[i], len(want), n)
+			t.Errorf("%s: %s gives %d frames, want %d", path, peerNames[i], len(want), n)
 			continue
 		}
 		for k := range n {
@@ -135,7 +135,7 @@ func TestPeersOnRealVideo(t *testing.T) {
 				t.Errorf("%s: %s gave nothing", path, peerNames[i])
 			}
 			if differ[i] > 0 {
-				t.Errorf("%s: %d pictures differ from %s", path, differ[i], peerNames[i])
+				t.Errorf("%s: %d frames differ from %s", path, differ[i], peerNames[i])
 			}
 		}
 	}

@@ -18,7 +18,7 @@ import (
 )
 
 var (
-	_ video.PlanarPicture  = (*picture)(nil)
+	_ video.PlanarFrame    = (*img)(nil)
 	_ video.PlaneConverter = backend{}
 	_ video.PixelCopier    = backend{}
 )
@@ -47,13 +47,13 @@ func planeFormat(format C.int) uint8 {
 	return 0
 }
 
-func (p *picture) PlaneInfo() (video.PlaneInfo, bool) {
+func (p *img) PlaneInfo() (video.PlaneInfo, bool) {
 	p.PixelFormat() // finds kept
 	seen := p.d.seen
 	if p.kept == 0 || seen.matrix < 0 || seen.matrix > 255 {
 		return video.PlaneInfo{}, false
 	}
-	// To halve the chroma of gbrp, swscale reads the byte behind a row of odd width: it is not part of the picture.
+	// To halve the chroma of gbrp, swscale reads the byte behind a row of odd width: it is not part of the frame.
 	if p.name == "gbrp" && seen.width%2 != 0 {
 		return video.PlaneInfo{}, false
 	}
@@ -61,13 +61,13 @@ func (p *picture) PlaneInfo() (video.PlaneInfo, bool) {
 		FullRange: seen.full_range != 0, Rotation: int16(p.d.rotation)}, true
 }
 
-func (p *picture) CopyPlanes(dst []byte) error {
+func (p *img) CopyPlanes(dst []byte) error {
 	if p.d.c == nil {
 		return closed()
 	}
 	info, ok := p.PlaneInfo()
 	if !ok {
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "keep planes", Msg: "planes of pixel format " + p.PixelFormat() + " are not kept", Hint: "decode the picture again"}
+		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "keep planes", Msg: "planes of pixel format " + p.PixelFormat() + " are not kept", Hint: "decode the frame again"}
 	}
 	if n := info.Bytes(); len(dst) != n {
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: "keep planes", Want: fmt.Sprintf("a destination of %d bytes", n), Got: fmt.Sprint(len(dst))}

@@ -56,8 +56,8 @@ func threadTime() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// BenchmarkCold measures a picture of an epoch from a cache: sources and batches lie in memory, not in the processor's caches. Eight batches of 32
-// pictures take turns, and so do the ways, picture by picture of a batch; one operation is one batch by every way. Medians of processor time.
+// BenchmarkCold measures a frame of an epoch from a cache: sources and batches lie in memory, not in the processor's caches. Eight batches of 32
+// frames take turns, and so do the ways, frame by frame of a batch; one operation is one batch by every way. Medians of processor time.
 func BenchmarkCold(b *testing.B) {
 	for _, size := range [][2]int{{640, 480}, {224, 224}, {100, 84}} {
 		w, h := size[0], size[1]
@@ -130,9 +130,9 @@ func BenchmarkDepthPlanes(b *testing.B) {
 	for i := 1; i < len(planes); i += 2 {
 		planes[i] &= 15 // codes of 12 bits, as decoders give them
 	}
-	const pictures = 128
-	kept, dst := mapped(b, pictures*len(planes)), mapped(b, pictures*4*640*480)
-	for i := range pictures {
+	const images = 128
+	kept, dst := mapped(b, images*len(planes)), mapped(b, images*4*640*480)
+	for i := range images {
 		copy(kept[i*len(planes):], planes)
 	}
 	specs := []video.Spec{{Pixel: video.Gray16}, {Pixel: video.DepthMM, Depth: &depthCodes[0]}}
@@ -141,10 +141,10 @@ func BenchmarkDepthPlanes(b *testing.B) {
 	for b.Loop() {
 		for k := range times {
 			i += 37
-			to, from := dst[i%pictures*4*640*480:][:4*640*480], kept[i*5%pictures*len(planes):][:len(planes)]
+			to, from := dst[i%images*4*640*480:][:4*640*480], kept[i*5%images*len(planes):][:len(planes)]
 			begin := threadTime()
 			if k == len(specs) {
-				copy(to, dst[i*3%pictures*4*640*480:][:4*640*480])
+				copy(to, dst[i*3%images*4*640*480:][:4*640*480])
 			} else {
 				n, _ := d.pic.Bytes(&specs[k])
 				if err := video.ConvertPlanes(info, from, &specs[k], to[:n]); err != nil {

@@ -36,10 +36,10 @@ func fenced(t testing.TB, n int) []byte {
 	return m[whole-n : whole : whole]
 }
 
-// keep copies a picture's planes to where the next byte is out of bounds.
-func keep(t testing.TB, pic video.Picture) (video.PlaneInfo, []byte) {
+// keep copies a frame's planes to where the next byte is out of bounds.
+func keep(t testing.TB, pic video.Frame) (video.PlaneInfo, []byte) {
 	t.Helper()
-	p := pic.(video.PlanarPicture)
+	p := pic.(video.PlanarFrame)
 	info, ok := p.PlaneInfo()
 	if !ok {
 		t.Fatalf("%s is not kept", pic.PixelFormat())
@@ -58,8 +58,8 @@ func keep(t testing.TB, pic video.Picture) (video.PlaneInfo, []byte) {
 	return info, planes
 }
 
-// specsFor are all that a picture can be asked for.
-func specsFor(pic video.Picture) []video.Spec {
+// specsFor are all that a frame can be asked for.
+func specsFor(pic video.Frame) []video.Spec {
 	var all []video.Spec
 	for _, px := range []video.Pixel{video.RGB8, video.RGBFloat32} {
 		for _, chw := range []bool{false, true} {
@@ -77,7 +77,7 @@ func specsFor(pic video.Picture) []video.Spec {
 	return all
 }
 
-func sameAsConvert(t testing.TB, pic video.Picture, info video.PlaneInfo, planes []byte, spec video.Spec) {
+func sameAsConvert(t testing.TB, pic video.Frame, info video.PlaneInfo, planes []byte, spec video.Spec) {
 	t.Helper()
 	n, err := pic.Bytes(&spec)
 	if err != nil {
@@ -85,7 +85,7 @@ func sameAsConvert(t testing.TB, pic video.Picture, info video.PlaneInfo, planes
 	}
 	shape := info.Shape()
 	if m, err := shape.Bytes(&spec); m != n || err != nil {
-		t.Fatalf("%+v %+v: %d bytes, the picture says %d (%v)", info, spec, m, n, err)
+		t.Fatalf("%+v %+v: %d bytes, the frame says %d (%v)", info, spec, m, n, err)
 	}
 	want := make([]byte, n)
 	if err := pic.Convert(&spec, want); err != nil {
@@ -97,7 +97,7 @@ func sameAsConvert(t testing.TB, pic video.Picture, info video.PlaneInfo, planes
 		t.Fatalf("%+v %+v: %v", info, spec, err)
 	}
 	if !bytes.Equal(buf[guard:guard+n], want) {
-		t.Errorf("%+v %+v: not the picture's own bytes", info, spec)
+		t.Errorf("%+v %+v: not the frame's own bytes", info, spec)
 	}
 	for i := range guard {
 		if buf[i] != 0xA5 || buf[guard+n+i] != 0xA5 {
@@ -106,7 +106,7 @@ func sameAsConvert(t testing.TB, pic video.Picture, info video.PlaneInfo, planes
 	}
 }
 
-// F9: what comes of kept planes is what came of the picture, for every format, width, turn and request.
+// F9: what comes of kept planes is what came of the frame, for every format, width, turn and request.
 func TestKeptPlanes(t *testing.T) {
 	sizes := [][2]int{{64, 64}, {84, 84}, {33, 17}, {322, 18}, {7, 5}, {1, 1}, {2, 3}, {3, 2}, {5, 40}, {97, 30}, {160, 120}, {250, 200}}
 	if testing.Short() {
@@ -128,7 +128,7 @@ func TestKeptPlanes(t *testing.T) {
 					setRotation(d, degrees)
 					info, planes := keep(t, &d.pic)
 					if shape := info.Shape(); shape != d.pic.shape() {
-						t.Fatalf("shape %+v, the picture's %+v", shape, d.pic.shape())
+						t.Fatalf("shape %+v, the frame's %+v", shape, d.pic.shape())
 					}
 					for _, spec := range specsFor(&d.pic) {
 						sameAsConvert(t, &d.pic, info, planes, spec)
@@ -172,7 +172,7 @@ func TestNotKept(t *testing.T) {
 	}
 }
 
-// Kept planes have no bytes but the picture's: equal pictures are equal files.
+// Kept planes have no bytes but the frame's: equal frames are equal files.
 func TestKeptPlanesAreDeterministic(t *testing.T) {
 	d := synthetic(33, 17, "yuv420p", 5, false, 1)
 	defer d.Close()
@@ -186,7 +186,7 @@ func TestKeptPlanesAreDeterministic(t *testing.T) {
 	}
 }
 
-// F9 on real pictures: the committed clips, and the depth and colour videos of the test data.
+// F9 on real frames: the committed clips, and the depth and colour videos of the test data.
 func TestKeptPlanesOfClips(t *testing.T) {
 	paths, _ := filepath.Glob(filepath.Join("testdata", "odd", "*.mp4"))
 	if data := realVideos(t); len(data) > 0 {
@@ -195,7 +195,7 @@ func TestKeptPlanesOfClips(t *testing.T) {
 	for _, path := range paths {
 		f := acquire(t, path)
 		n := min(f.Index.NumFrames(), 4)
-		err := newPool(t, 0).DecodeGroups(context.Background(), f, video.Plan(f.Index, upTo(n)), func(k int, pic video.Picture) error {
+		err := newPool(t, 0).DecodeGroups(context.Background(), f, video.Plan(f.Index, upTo(n)), func(k int, pic video.Frame) error {
 			info, planes := keep(t, pic)
 			for _, spec := range specsFor(pic) {
 				if strings.HasPrefix(path, "testdata") || spec.Width == 0 || spec.Width == 224 {
@@ -391,7 +391,7 @@ func TestConvertPlanesRefuses(t *testing.T) {
 		_ = bad.Shape()
 	}
 	if err := video.ConvertPlanes(video.PlaneInfo{Width: 64, Height: 8, Format: 1}, planes, &video.Spec{}, dst); !errors.Is(err, robocache.ErrMalformed) {
-		t.Errorf("a larger picture than its planes: %v", err)
+		t.Errorf("a larger frame than its planes: %v", err)
 	}
 	for _, n := range []int{0, 1, len(dst) - 1} {
 		if err := video.ConvertPlanes(good, planes[:n], &video.Spec{}, dst); !errors.Is(err, robocache.ErrMalformed) {

@@ -63,9 +63,9 @@ func fileOf(t testing.TB, m *memoryFile) *video.File {
 	return f
 }
 
-// A caller that asks for one picture after the other pays about one packet a picture, at any GOP and with delayed output.
+// A caller that asks for one frame after the other pays about one packet a frame, at any GOP and with delayed output.
 func TestItemsInOrder(t *testing.T) {
-	names := []string{"hevc open gop", "av1 g=2", "h264 gop 250, b-frames", "h264 open gop, b-pyramid, 4 refs", "mpeg4 b-frames", "av1 g=16, hidden pictures", "vp9 alternate references"}
+	names := []string{"hevc open gop", "av1 g=2", "h264 gop 250, b-frames", "h264 open gop, b-pyramid, 4 refs", "mpeg4 b-frames", "av1 g=16, hidden frames", "vp9 alternate references"}
 	if testing.Short() {
 		names = names[:2]
 	}
@@ -78,12 +78,12 @@ func TestItemsInOrder(t *testing.T) {
 			for _, step := range []int{1, 3} {
 				before := p.Stats().Packets
 				for k := 0; k < len(want); k += step {
-					if s := sum(pictures(t, p, f, []int{k}, video.Spec{Pixel: video.YUVPlanes})[k]); s != want[k] {
-						t.Fatalf("step %d: picture %d is not ffmpeg's", step, k)
+					if s := sum(images(t, p, f, []int{k}, video.Spec{Pixel: video.YUVPlanes})[k]); s != want[k] {
+						t.Fatalf("step %d: frame %d is not ffmpeg's", step, k)
 					}
 				}
 				if sent := p.Stats().Packets - before; sent > int64(len(want)+60) {
-					t.Errorf("step %d: %d packets for %d pictures", step, sent, len(want)/step)
+					t.Errorf("step %d: %d packets for %d frames", step, sent, len(want)/step)
 				}
 			}
 			// Three files in turn, as cameras of one robot.
@@ -91,20 +91,20 @@ func TestItemsInOrder(t *testing.T) {
 			before := p.Stats().Packets
 			for k := range want {
 				for _, f := range files {
-					if s := sum(pictures(t, p, f, []int{k}, video.Spec{Pixel: video.YUVPlanes})[k]); s != want[k] {
-						t.Fatalf("in turn: picture %d is not ffmpeg's", k)
+					if s := sum(images(t, p, f, []int{k}, video.Spec{Pixel: video.YUVPlanes})[k]); s != want[k] {
+						t.Fatalf("in turn: frame %d is not ffmpeg's", k)
 					}
 				}
 			}
 			sent := p.Stats().Packets - before
-			t.Logf("three files in turn: %d packets for %d pictures", sent, 3*len(want))
+			t.Logf("three files in turn: %d packets for %d frames", sent, 3*len(want))
 			// Backwards, and in windows that overlap.
 			for k := len(want) - 1; k >= 0; k -= 7 {
 				set := []int{k, min(k+1, len(want)-1), min(k+2, len(want)-1), max(k-3, 0)}
-				got := pictures(t, p, f, set, video.Spec{Pixel: video.YUVPlanes})
+				got := images(t, p, f, set, video.Spec{Pixel: video.YUVPlanes})
 				for _, k := range set {
 					if sum(got[k]) != want[k] {
-						t.Fatalf("windows: picture %d is not ffmpeg's", k)
+						t.Fatalf("windows: frame %d is not ffmpeg's", k)
 					}
 				}
 			}
@@ -122,7 +122,7 @@ func TestDecodersAreShared(t *testing.T) {
 	p := newPool(t, 0)
 	for range 50 {
 		f := fileOf(t, &memoryFile{data: data})
-		pictures(t, p, f, []int{3, 67}, video.Spec{})
+		images(t, p, f, []int{3, 67}, video.Spec{})
 	}
 	if s := p.Stats(); s.Opened != 1 || s.Idle != 1 || s.IdleBytes <= 0 {
 		t.Errorf("50 files of one encoder: %+v", s)
@@ -155,7 +155,7 @@ func TestHammer(t *testing.T) {
 					for i := range set {
 						set[i] = r.IntN(len(want))
 					}
-					err := p.DecodeGroups(context.Background(), f, video.Plan(f.Index, set), func(k int, pic video.Picture) error {
+					err := p.DecodeGroups(context.Background(), f, video.Plan(f.Index, set), func(k int, pic video.Frame) error {
 						n, err := pic.Bytes(&spec)
 						if err != nil {
 							return err
@@ -165,7 +165,7 @@ func TestHammer(t *testing.T) {
 							return err
 						}
 						if sum(b) != want[k] {
-							return fmt.Errorf("picture %d is not ffmpeg's", k)
+							return fmt.Errorf("frame %d is not ffmpeg's", k)
 						}
 						return nil
 					})
@@ -194,7 +194,7 @@ func TestHammer(t *testing.T) {
 	}
 }
 
-// F4: damaged packets give an error or a picture; the next file decodes right on the same pool.
+// F4: damaged packets give an error or a frame; the next file decodes right on the same pool.
 func TestMutatedPackets(t *testing.T) {
 	rounds := 12
 	switch {
@@ -204,7 +204,7 @@ func TestMutatedPackets(t *testing.T) {
 		rounds = 5
 	}
 	t.Logf("%d rounds a clip (ROBOCACHE_EXHAUSTIVE=1: 100)", rounds)
-	names := []string{"av1 g=2", "h264 open gop", "hevc open gop", "av1 g=16, hidden pictures", "h264 gop 250, b-frames", "h264 lossless 4:4:4", "h264 interlaced", "hevc default", "hevc gray12 lossless g=2", "mpeg4 b-frames", "vp9 g=8"}
+	names := []string{"av1 g=2", "h264 open gop", "hevc open gop", "av1 g=16, hidden frames", "h264 gop 250, b-frames", "h264 lossless 4:4:4", "h264 interlaced", "hevc default", "hevc gray12 lossless g=2", "mpeg4 b-frames", "vp9 g=8"}
 	if testing.Short() {
 		names = names[:3]
 	}
@@ -247,14 +247,14 @@ func TestMutatedPackets(t *testing.T) {
 				}
 				var buf []byte
 				for _, g := range video.Plan(f.Index, set) {
-					err := p.Decode(context.Background(), f, g, func(k int, pic video.Picture) error {
+					err := p.Decode(context.Background(), f, g, func(k int, pic video.Frame) error {
 						for _, spec := range []video.Spec{{ChannelsFirst: true}, {Pixel: video.YUVPlanes}} {
 							n, err := pic.Bytes(&spec)
 							if err != nil {
 								return err
 							}
 							if n > 64<<20 {
-								return fmt.Errorf("a picture of %d bytes", n)
+								return fmt.Errorf("a frame of %d bytes", n)
 							}
 							if cap(buf) < n {
 								buf = make([]byte, n)
@@ -275,8 +275,8 @@ func TestMutatedPackets(t *testing.T) {
 				}
 			}
 			k := r.IntN(len(want))
-			if s := sum(pictures(t, p, good, []int{k}, video.Spec{Pixel: video.YUVPlanes})[k]); s != want[k] {
-				t.Errorf("after the damaged ones picture %d is not ffmpeg's", k)
+			if s := sum(images(t, p, good, []int{k}, video.Spec{Pixel: video.YUVPlanes})[k]); s != want[k] {
+				t.Errorf("after the damaged ones frame %d is not ffmpeg's", k)
 			}
 			t.Logf("%d groups failed; %d decoders opened", failed, p.Stats().Opened)
 		})
@@ -294,11 +294,11 @@ func TestErrorsKeepTheirPlace(t *testing.T) {
 	f := fileOf(t, m)
 	p := newPool(t, 0)
 	ctx := context.Background()
-	none := func(int, video.Picture) error { return nil }
+	none := func(int, video.Frame) error { return nil }
 	one := video.Plan(f.Index, []int{9})[0]
 
 	mine := errors.New("mine")
-	if err := p.Decode(ctx, f, one, func(int, video.Picture) error { return mine }); err != mine {
+	if err := p.Decode(ctx, f, one, func(int, video.Frame) error { return mine }); err != mine {
 		t.Errorf("deliver's error became %v", err)
 	}
 	gone, cancel := context.WithCancel(ctx)
@@ -307,7 +307,7 @@ func TestErrorsKeepTheirPlace(t *testing.T) {
 		t.Errorf("cancelled: %v", err)
 	}
 	half, stop := context.WithCancel(ctx)
-	if err := p.Decode(half, f, video.Group{Start: 0, End: clipFrames - 1, Ordinals: upTo(clipFrames)}, func(k int, _ video.Picture) error {
+	if err := p.Decode(half, f, video.Group{Start: 0, End: clipFrames - 1, Ordinals: upTo(clipFrames)}, func(k int, _ video.Frame) error {
 		if k == 5 {
 			stop()
 		}
@@ -324,15 +324,15 @@ func TestErrorsKeepTheirPlace(t *testing.T) {
 	if opened := p.Stats().Opened; opened != 1 {
 		t.Errorf("%d decoders opened: none of these errors spoils one", opened)
 	}
-	got := pictures(t, p, f, []int{9}, video.Spec{Pixel: video.YUVPlanes})
+	got := images(t, p, f, []int{9}, video.Spec{Pixel: video.YUVPlanes})
 	if sum(got[9]) != want[9] {
-		t.Error("after the errors picture 9 is not ffmpeg's")
+		t.Error("after the errors frame 9 is not ffmpeg's")
 	}
 	if err := p.Decode(ctx, f, video.Plan(f.Index, []int{clipFrames})[0], none); !errors.Is(err, robocache.ErrNotFound) {
-		t.Errorf("a picture behind the last: %v", err)
+		t.Errorf("a frame behind the last: %v", err)
 	}
 	if err := p.Decode(ctx, f, video.Group{Start: 4, End: 6, Ordinals: []int{9}}, none); !errors.Is(err, robocache.ErrMisuse) {
-		t.Errorf("a group without the picture's packet: %v", err)
+		t.Errorf("a group without the frame's packet: %v", err)
 	}
 	if err := p.Decode(ctx, f, video.Group{}, none); err != nil {
 		t.Errorf("an empty group: %v", err)
@@ -349,7 +349,7 @@ func TestErrorsKeepTheirPlace(t *testing.T) {
 func TestCloseWhileDecoding(t *testing.T) {
 	f := acquire(t, clipNamed(t, "h264 g=2").make(t))
 	p := video.NewPool(0)
-	err := p.Decode(context.Background(), f, video.Plan(f.Index, []int{9})[0], func(int, video.Picture) error { return p.Close() })
+	err := p.Decode(context.Background(), f, video.Plan(f.Index, []int{9})[0], func(int, video.Frame) error { return p.Close() })
 	if err != nil {
 		t.Error(err)
 	}
@@ -364,7 +364,7 @@ func TestNoAllocation(t *testing.T) {
 	p := newPool(t, 0)
 	spec := video.Spec{ChannelsFirst: true}
 	dst := make([]byte, 3*160*120)
-	deliver := func(_ int, pic video.Picture) error { return pic.Convert(&spec, dst) }
+	deliver := func(_ int, pic video.Frame) error { return pic.Convert(&spec, dst) }
 	var planner video.Planner
 	r := newRand(1)
 	set := make([]int, 3)
@@ -425,7 +425,7 @@ func TestNoLeak(t *testing.T) {
 		var dst []byte
 		round := func() {
 			p := video.NewPool(0)
-			if err := p.DecodeGroups(context.Background(), f, video.Plan(f.Index, []int{1, 5}), func(_ int, pic video.Picture) error {
+			if err := p.DecodeGroups(context.Background(), f, video.Plan(f.Index, []int{1, 5}), func(_ int, pic video.Frame) error {
 				n, err := pic.Bytes(&spec)
 				if err != nil {
 					return err

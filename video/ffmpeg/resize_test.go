@@ -15,7 +15,7 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// A stream may change its size where its sample entry does not say so: each picture is delivered at its own, into a destination of its own size or not
+// A stream may change its size where its sample entry does not say so: each frame is delivered at its own, into a destination of its own size or not
 // at all, and what a header claims beyond the limit is not allocated (F3, F4).
 func TestSizeChangesInsideTheStream(t *testing.T) {
 	data, err := os.ReadFile("testdata/odd/mjpeg.mp4")
@@ -24,7 +24,7 @@ func TestSizeChangesInsideTheStream(t *testing.T) {
 	}
 	m := &memoryFile{data: data}
 	f := fileOf(t, m)
-	plain := pictures(t, newPool(t, 0), f, upTo(f.Index.NumFrames()), video.Spec{})
+	plain := images(t, newPool(t, 0), f, upTo(f.Index.NumFrames()), video.Spec{})
 	entry := f.Index.Entries()[0]
 
 	var small bytes.Buffer
@@ -44,14 +44,14 @@ func TestSizeChangesInsideTheStream(t *testing.T) {
 
 	p := newPool(t, 0)
 	got := map[int][]byte{}
-	err = p.DecodeGroups(context.Background(), f, video.Plan(f.Index, upTo(f.Index.NumFrames())), func(k int, pic video.Picture) error {
+	err = p.DecodeGroups(context.Background(), f, video.Plan(f.Index, upTo(f.Index.NumFrames())), func(k int, pic video.Frame) error {
 		w, h := pic.Size()
 		if k != 2 {
 			if w != entry.Width || h != entry.Height {
-				t.Errorf("picture %d is %d×%d", k, w, h)
+				t.Errorf("frame %d is %d×%d", k, w, h)
 			}
 		} else if w != 102 || h != 30 {
-			t.Errorf("the changed picture is %d×%d", w, h)
+			t.Errorf("the changed frame is %d×%d", w, h)
 		}
 		buf := make([]byte, 3*entry.Width*entry.Height)
 		if k == 2 {
@@ -72,16 +72,16 @@ func TestSizeChangesInsideTheStream(t *testing.T) {
 	}
 	for k, want := range plain {
 		if k != 2 && !bytes.Equal(got[k], want) {
-			t.Errorf("picture %d has other pixels", k)
+			t.Errorf("frame %d has other pixels", k)
 		}
 	}
 	for i, v := range got[2] {
 		if v < 198 || v > 202 {
-			t.Fatalf("byte %d of the changed picture is %d", i, v)
+			t.Fatalf("byte %d of the changed frame is %d", i, v)
 		}
 	}
 
-	// The frame header of another picture claims 32000 × 32000.
+	// The frame header of another frame claims 32000 × 32000.
 	s = f.Index.Sample(4)
 	packet := data[s.Offset : s.Offset+int64(s.Size)]
 	at := bytes.Index(packet, []byte{0xff, 0xc0})
@@ -89,11 +89,11 @@ func TestSizeChangesInsideTheStream(t *testing.T) {
 		t.Fatal("no frame header")
 	}
 	copy(packet[at+5:], []byte{0x7d, 0, 0x7d, 0})
-	err = p.Decode(context.Background(), f, video.Plan(f.Index, []int{4})[0], func(int, video.Picture) error { return nil })
+	err = p.Decode(context.Background(), f, video.Plan(f.Index, []int{4})[0], func(int, video.Frame) error { return nil })
 	if !errors.Is(err, robocache.ErrMalformed) && !errors.Is(err, robocache.ErrResourceLimit) {
 		t.Errorf("a gigapixel: %v", err)
 	}
-	if again := pictures(t, p, f, []int{3}, video.Spec{})[3]; !bytes.Equal(again, plain[3]) {
-		t.Error("the next picture has other pixels")
+	if again := images(t, p, f, []int{3}, video.Spec{})[3]; !bytes.Equal(again, plain[3]) {
+		t.Error("the next frame has other pixels")
 	}
 }

@@ -2,7 +2,7 @@
 
 // swscale's bilinear scaling of 4:2:0 and 4:2:2 to RGB24, row by row into planes: its arithmetic in vectors, where its own is scalar (two thirds of its
 // time went there). Rows are scaled horizontally to 15 bits, kept while they are needed, then weighed vertically and turned to RGB in one pass.
-// It stands for swscale only where convert.c found it equal on a picture of that size.
+// It stands for swscale only where convert.c found it equal on a frame of that size.
 
 #include "internal.h"
 

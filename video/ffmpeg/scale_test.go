@@ -13,7 +13,7 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// F1 for scaled pictures: our scaler stands for swscale's, to the bit, whichever way the size goes. scaled says of how many shapes it did.
+// F1 for scaled frames: our scaler stands for swscale's, to the bit, whichever way the size goes. scaled says of how many shapes it did.
 func TestScalerEqualsSwscale(t *testing.T) {
 	sizes := [][2]int{{640, 480}, {320, 240}, {160, 120}, {848, 480}, {1280, 720}, {256, 256}, {100, 84}, {97, 61}, {322, 183}, {35, 9}, {20, 20}}
 	targets := [][2]int{{224, 224}, {96, 96}, {84, 84}, {320, 240}, {256, 192}, {640, 480}, {518, 378}, {30, 22}, {17, 40}, {16, 16}, {18, 400}, {224, 480}, {640, 224}, {1000, 30}}
@@ -59,7 +59,7 @@ func TestScalerEqualsSwscale(t *testing.T) {
 	}
 }
 
-// BenchmarkScale lets both scale picture by picture in turn, and reports medians of processor time.
+// BenchmarkScale lets both scale frame by frame in turn, and reports medians of processor time.
 func BenchmarkScale(b *testing.B) {
 	for _, size := range [][4]int{{640, 480, 224, 224}, {640, 480, 96, 96}, {1280, 720, 224, 224}, {320, 240, 224, 224}, {256, 256, 224, 224}, {640, 480, 320, 240}} {
 		b.Run(fmt.Sprintf("%d×%d→%d×%d", size[0], size[1], size[2], size[3]), func(b *testing.B) {

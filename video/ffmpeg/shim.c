@@ -61,7 +61,7 @@ int rc_open(const rc_config *cfg, rc_decoder **out)
 	// H.264 that starts at a recovery point withholds frames at a drain although they are right: the index knows what each needs.
 	d->ctx->flags |= AV_CODEC_FLAG_OUTPUT_CORRUPT;
 	if (!strcmp(cfg->codec, "libdav1d")) {
-		// One picture in, one out. A build without one of these options has the same meaning by thread_count.
+		// One frame in, one out. A build without one of these options has the same meaning by thread_count.
 		av_opt_set_int(d->ctx->priv_data, "max_frame_delay", 1, 0);
 		av_opt_set_int(d->ctx->priv_data, "framethreads", 1, 0);
 		av_opt_set_int(d->ctx->priv_data, "tilethreads", 1, 0);
@@ -86,12 +86,12 @@ void rc_close(rc_decoder *d)
 	free(d);
 }
 
-const rc_picture *rc_picture_of(rc_decoder *d) { return &d->picture; }
+const rc_frame *rc_frame_of(rc_decoder *d) { return &d->img; }
 
-void rc_reorder(rc_decoder *d, int pictures)
+void rc_reorder(rc_decoder *d, int images)
 {
-	if (d->ctx->has_b_frames < pictures)
-		d->ctx->has_b_frames = pictures;
+	if (d->ctx->has_b_frames < images)
+		d->ctx->has_b_frames = images;
 }
 
 int rc_send(rc_decoder *d, const uint8_t *data, int size, int64_t pts, int skip)
@@ -160,20 +160,20 @@ int rc_receive(rc_decoder *d)
 		return err;
 	if (d->frame->width <= 0 || d->frame->height <= 0 || (int64_t)d->frame->width * d->frame->height > d->ctx->max_pixels)
 		return RC_ERR_TOO_LARGE;
-	if (d->frame->format != d->picture.format || !d->picture.format_name) {
+	if (d->frame->format != d->img.format || !d->img.format_name) {
 		if (!(desc = av_pix_fmt_desc_get(d->frame->format)))
 			return RC_ERR_FORMAT;
-		d->picture.format = d->frame->format;
-		d->picture.format_name = desc->name;
-		d->picture.luma_bits = luma_bits(desc);
+		d->img.format = d->frame->format;
+		d->img.format_name = desc->name;
+		d->img.luma_bits = luma_bits(desc);
 	}
-	d->picture.width = d->frame->width;
-	d->picture.height = d->frame->height;
-	d->picture.pts = d->frame->pts;
-	d->picture.matrix = d->frame->colorspace;
-	d->picture.full_range = rc_full_range(d->frame);
-	d->picture.planes_bytes = av_image_get_buffer_size(d->frame->format, d->frame->width, d->frame->height, 1);
-	return RC_PICTURE;
+	d->img.width = d->frame->width;
+	d->img.height = d->frame->height;
+	d->img.pts = d->frame->pts;
+	d->img.matrix = d->frame->colorspace;
+	d->img.full_range = rc_full_range(d->frame);
+	d->img.planes_bytes = av_image_get_buffer_size(d->frame->format, d->frame->width, d->frame->height, 1);
+	return RC_FRAME;
 }
 
 int rc_planes(rc_decoder *d, uint8_t *dst, int size)
@@ -185,8 +185,8 @@ int rc_planes(rc_decoder *d, uint8_t *dst, int size)
 
 int64_t rc_memory(rc_decoder *d)
 {
-	// Reference pictures, the pool's spare ones and tables: about ten pictures beside a fixed megabyte.
-	int bytes = d->picture.planes_bytes;
+	// Reference frames, the pool's spare ones and tables: about ten frames beside a fixed megabyte.
+	int bytes = d->img.planes_bytes;
 	if (bytes <= 0)
 		bytes = d->ctx->width * d->ctx->height / 2 * 3;
 	return (1 << 20) + 10 * (int64_t)bytes + rc_scratch_memory(&d->scratch) + (d->input ? (int64_t)d->input->size : 0);
@@ -230,14 +230,14 @@ rc_decoder *rc_synthetic(int width, int height, const char *format, int matrix, 
 			d->frame->buf[i]->data[k] = seed >> 24;
 		}
 	desc = av_pix_fmt_desc_get(d->frame->format);
-	d->picture.width = width;
-	d->picture.height = height;
-	d->picture.format = d->frame->format;
-	d->picture.format_name = desc->name;
-	d->picture.luma_bits = luma_bits(desc);
-	d->picture.matrix = matrix;
-	d->picture.full_range = rc_full_range(d->frame);
-	d->picture.planes_bytes = av_image_get_buffer_size(d->frame->format, width, height, 1);
+	d->img.width = width;
+	d->img.height = height;
+	d->img.format = d->frame->format;
+	d->img.format_name = desc->name;
+	d->img.luma_bits = luma_bits(desc);
+	d->img.matrix = matrix;
+	d->img.full_range = rc_full_range(d->frame);
+	d->img.planes_bytes = av_image_get_buffer_size(d->frame->format, width, height, 1);
 	return d;
 }
 

@@ -17,8 +17,8 @@ typedef struct rc_config {
 	int64_t max_pixels;
 } rc_config;
 
-// The picture that rc_receive gave last; Go reads it without another call.
-typedef struct rc_picture {
+// The frame that rc_receive gave last; Go reads it without another call.
+typedef struct rc_frame {
 	int width, height; // as coded, before rotation
 	int format;
 	const char *format_name;
@@ -26,11 +26,11 @@ typedef struct rc_picture {
 	int luma_bits;      // of the first plane; 0 where it is no luma
 	int planes_bytes;   // of all planes, tightly packed
 	int matrix, full_range;
-} rc_picture;
+} rc_frame;
 
 typedef struct rc_decoder rc_decoder;
 
-enum { RC_OK = 0, RC_PICTURE = 1, RC_NONE = 0 };
+enum { RC_OK = 0, RC_FRAME = 1, RC_NONE = 0 };
 
 // Errors are FFmpeg's negative codes, and these.
 enum {
@@ -47,19 +47,19 @@ void rc_error_text(int code, char *buf, int n);
 
 int rc_open(const rc_config *cfg, rc_decoder **out);
 void rc_close(rc_decoder *d);
-const rc_picture *rc_picture_of(rc_decoder *d);
+const rc_frame *rc_frame_of(rc_decoder *d);
 
-// rc_send copies the packet into a padded buffer of the decoder. skip says that the picture is not wanted: where nothing
+// rc_send copies the packet into a padded buffer of the decoder. skip says that the frame is not wanted: where nothing
 // can refer to it, the decoder passes over it.
 int rc_send(rc_decoder *d, const uint8_t *data, int size, int64_t pts, int skip);
 int rc_drain(rc_decoder *d);
 void rc_flush(rc_decoder *d);
-int rc_receive(rc_decoder *d); // RC_PICTURE, RC_NONE, or an error
-void rc_reorder(rc_decoder *d, int pictures);
+int rc_receive(rc_decoder *d); // RC_FRAME, RC_NONE, or an error
+void rc_reorder(rc_decoder *d, int images);
 
 enum { RC_U8 = 0, RC_F32 = 1 };
 
-// rc_rgb converts the received picture. width and height are those of the result before rotation.
+// rc_rgb converts the received frame. width and height are those of the result before rotation.
 // fast = 0 forbids the vector kernel (for tests that compare).
 int rc_rgb(rc_decoder *d, int width, int height, int element, int chw, int fast, uint8_t *dst);
 // rc_luma copies the luma plane as uint16, or through a table of 4096 floats where one is given.
@@ -78,7 +78,7 @@ typedef struct rc_layout {
 
 // rc_pixel_format gives libavutil's number of a format by its name; -1 where this build has none.
 int rc_pixel_format(const char *name);
-// rc_keep copies the received picture's planes; the bytes between rows and planes become zero.
+// rc_keep copies the received frame's planes; the bytes between rows and planes become zero.
 int rc_keep(rc_decoder *d, const rc_layout *l, uint8_t *dst);
 
 // A scratch is used by one thread at a time.
@@ -96,7 +96,7 @@ int rc_planes_plain(const rc_layout *l, int width, int height);
 // rc_copy is memcpy; large copies go past the caches.
 void rc_copy(uint8_t *dst, const uint8_t *src, size_t n);
 
-// For tests: a picture of random bytes in the decoder's place.
+// For tests: a frame of random bytes in the decoder's place.
 rc_decoder *rc_synthetic(int width, int height, const char *format, int matrix, int full_range, uint32_t seed);
 void rc_set_rotation(rc_decoder *d, int degrees);
 void rc_stretch(rc_decoder *d);

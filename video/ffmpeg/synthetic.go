@@ -10,7 +10,7 @@ import "C"
 
 import "unsafe"
 
-// synthetic is a picture of random bytes, for tests (cgo cannot stand in test files).
+// synthetic is a frame of random bytes, for tests (cgo cannot stand in test files).
 func synthetic(width, height int, format string, matrix int, fullRange bool, seed uint32) *decoder {
 	name := C.CString(format)
 	defer C.free(unsafe.Pointer(name))
@@ -23,13 +23,13 @@ func synthetic(width, height int, format string, matrix int, fullRange bool, see
 		panic("out of memory")
 	}
 	d.pic.d = d
-	d.seen = C.rc_picture_of(d.c)
+	d.seen = C.rc_frame_of(d.c)
 	return d
 }
 
 func setRotation(d *decoder, degrees int) { C.rc_set_rotation(d.c, C.int(degrees)) }
 
-// stretch makes blacks and whites of most of the picture's bytes, so that limits are met.
+// stretch makes blacks and whites of most of the frame's bytes, so that limits are met.
 func stretch(d *decoder) { C.rc_stretch(d.c) }
 
 // hasScaler says whether the last scaled conversion went through our own scaler.

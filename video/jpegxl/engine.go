@@ -22,8 +22,8 @@ import (
 //go:embed data/decode.wasm.gz
 var decoder []byte
 
-// allocator is the function of decoder that all memory is taken by: a thousand times a picture, and at least once for every frame, hidden
-// or not, and every section of one. There the clock is looked at: a check at each jump, as the runtime offers it, makes a picture take
+// allocator is the function of decoder that all memory is taken by: a thousand times an image, and at least once for every frame, hidden
+// or not, and every section of one. There the clock is looked at: a check at each jump, as the runtime offers it, makes an image take
 // four times as long. It also is where the collector may stop the goroutine.
 const allocator = 548
 
@@ -45,8 +45,8 @@ type engine struct {
 
 // instance is one decoder with its memory.
 type instance struct {
-	mod                    api.Module
-	malloc, free, pictures api.Function
+	mod                  api.Module
+	malloc, free, images api.Function
 }
 
 // start compiles the decoder.
@@ -160,7 +160,7 @@ func (in *instance) call(ctx context.Context, f api.Function, args ...uint64) (u
 func (in *instance) full() bool { return in.mod.Memory().Size() > (maxPages-64)*page }
 
 func tooLarge() error {
-	return &robocache.Error{Class: robocache.ErrResourceLimit, Op: op, Msg: fmt.Sprintf("the picture takes more than %d MiB of memory to decode", maxPages*page>>20)}
+	return &robocache.Error{Class: robocache.ErrResourceLimit, Op: op, Msg: fmt.Sprintf("the image takes more than %d MiB of memory to decode", maxPages*page>>20)}
 }
 
 // room takes memory in the decoder.
@@ -190,21 +190,21 @@ func (in *instance) decode(ctx context.Context, dst, src []byte, size int) error
 		return err
 	}
 	run := func(only, all, out uint64) (uint64, error) {
-		return in.call(ctx, in.pictures, from, uint64(len(src)), only, all, head, head+4, head+8, head+12, head+16, out)
+		return in.call(ctx, in.images, from, uint64(len(src)), only, all, head, head+4, head+8, head+12, head+16, out)
 	}
 	ok, err := run(1, 0, 0)
 	if err != nil {
 		return err
 	}
 	if ok == 0 {
-		return malformed("no JPEG XL, or cut before its pictures")
+		return malformed("no JPEG XL, or cut before its images")
 	}
 	i := in.info(head)
 	if i.frames > maxFrames {
 		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: op, Msg: fmt.Sprintf("more than %d frames", maxFrames)}
 	}
 	if int(i.bits) != 8*size {
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: op, Msg: fmt.Sprintf("pictures of %d bits a value", i.bits), Want: fmt.Sprintf("integers of %d bits", 8*size)}
+		return &robocache.Error{Class: robocache.ErrUnsupported, Op: op, Msg: fmt.Sprintf("images of %d bits a value", i.bits), Want: fmt.Sprintf("integers of %d bits", 8*size)}
 	}
 	channels, err := i.channels(len(dst) / size)
 	if err != nil {
@@ -230,7 +230,7 @@ func (in *instance) decode(ctx context.Context, dst, src []byte, size int) error
 	}
 	rgba, ok2 := mem.Read(uint32(out), uint32(4*pixels))
 	if !ok2 {
-		return malformed("the decoder's memory ends before the pictures")
+		return malformed("the decoder's memory ends before the images")
 	}
 	if err := pick(dst, rgba, channels, size); err != nil {
 		return err

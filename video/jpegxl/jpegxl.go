@@ -16,7 +16,7 @@ const (
 
 var slack = 10 * time.Second // what decoding may take beside
 
-// Decode decodes all pictures of a stream into dst, one after the other, row by row, channels last, little-endian. size is that of an
+// Decode decodes all images of a stream into dst, one after the other, row by row, channels last, little-endian. size is that of an
 // element: 1 or 2 bytes. The number of channels is what len(dst) leaves for a pixel.
 func Decode(ctx context.Context, dst, src []byte, size int) error {
 	if size != 1 && size != 2 {
@@ -33,7 +33,7 @@ func Decode(ctx context.Context, dst, src []byte, size int) error {
 	if err != nil {
 		return err
 	}
-	// The time begins with the decoding: a picture that waits for others is none the worse for it.
+	// The time begins with the decoding: an image that waits for others is none the worse for it.
 	limit, cancel := context.WithTimeout(ctx, slack+time.Duration(len(dst)/size)*perValue)
 	defer cancel()
 	err = in.decode(limit, dst, src, size)
@@ -67,7 +67,7 @@ func (i info) channels(values int) (int, error) {
 		}
 	}
 	if pixels <= 0 || pixels > int64(values) || int64(values)%pixels != 0 || int64(values)/pixels > 4 {
-		return 0, &robocache.Error{Class: robocache.ErrMalformed, Op: op, Want: fmt.Sprintf("pictures of %d values", values), Got: fmt.Sprintf("%d of %d×%d pixels", i.frames, i.height, i.width)}
+		return 0, &robocache.Error{Class: robocache.ErrMalformed, Op: op, Want: fmt.Sprintf("images of %d values", values), Got: fmt.Sprintf("%d of %d×%d pixels", i.frames, i.height, i.width)}
 	}
 	return int(int64(values) / pixels), nil
 }
@@ -116,9 +116,9 @@ func pick(dst, rgba []byte, channels, size int) error {
 	}
 	switch {
 	case opaque != 255:
-		return malformed("the pictures have an alpha channel, %d channels are expected", channels)
+		return malformed("the images have an alpha channel, %d channels are expected", channels)
 	case grey != 0:
-		return malformed("the pictures have colours, %d channels are expected", channels)
+		return malformed("the images have colours, %d channels are expected", channels)
 	}
 	return nil
 }

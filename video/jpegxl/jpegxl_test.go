@@ -62,7 +62,7 @@ func TestKnown(t *testing.T) {
 		}
 	}
 	if far > 100 {
-		t.Errorf("%d values are far from the picture", far)
+		t.Errorf("%d values are far from the image", far)
 	}
 	for _, c := range []struct {
 		name   string
@@ -86,7 +86,7 @@ func TestKnown(t *testing.T) {
 	}
 }
 
-// TestDamage: every cut, and flips: an error or pictures, and the next stream is decoded as ever (X4, X5).
+// TestDamage: every cut, and flips: an error or images, and the next stream is decoded as ever (X4, X5).
 func TestDamage(t *testing.T) {
 	whole := file(t, "lossless.jxl")
 	want := make([]byte, 48*64*3)
@@ -221,7 +221,7 @@ func TestEqualsImagecodecs(t *testing.T) {
 	}
 }
 
-// FuzzDecode: any bytes, for pictures of a few sizes.
+// FuzzDecode: any bytes, for images of a few sizes.
 func FuzzDecode(f *testing.F) {
 	for _, n := range []string{"lossless.jxl", "lossy.jxl", "frames.jxl", "f32.jxl", "rgb16.jxl"} {
 		b, err := os.ReadFile("testdata/" + n)
@@ -248,7 +248,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// BenchmarkDecode: UMI's pictures, 224×224.
+// BenchmarkDecode: UMI's images, 224×224.
 func BenchmarkDecode(b *testing.B) {
 	src := os.Getenv("ROBOCACHE_JXL")
 	if src == "" {

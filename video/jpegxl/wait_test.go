@@ -21,7 +21,7 @@ func TestHugeSizes(t *testing.T) {
 	}
 }
 
-// TestWaiting: while all cores are taken a picture waits for as long as its caller does, whatever time the decoding of it may take.
+// TestWaiting: while all cores are taken an image waits for as long as its caller does, whatever time the decoding of it may take.
 func TestWaiting(t *testing.T) {
 	e, err := start()
 	if err != nil {

@@ -44,6 +44,6 @@ func decode(dst, src []byte, width, height, channels int) error {
 		return nil
 	}
 	class := [...]error{1: robocache.ErrMalformed, 2: robocache.ErrUnsupported, 3: robocache.ErrResourceLimit}[r.code]
-	msg := r.msg // this copy escapes, not that of every picture
+	msg := r.msg // this copy escapes, not that of every image
 	return failure(class, C.GoString(&msg[0]))
 }

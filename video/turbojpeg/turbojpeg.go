@@ -11,7 +11,7 @@ import (
 func Native() bool { return native() }
 
 // Decode decodes a JPEG whose frame header says width × height into dst: with channels 3 R, G, B row by row; with 1 the grey of a grey
-// picture.
+// image.
 func Decode(dst, src []byte, width, height, channels int) error {
 	if !native() {
 		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "decode JPEG", Msg: "libjpeg-turbo is not in this build", Hint: "make native, and build with cgo"}

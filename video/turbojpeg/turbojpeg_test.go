@@ -77,9 +77,9 @@ func TestEqualsPIL(t *testing.T) {
 			t.Errorf("%s: %d of %d bytes differ, by at most %d", name, n, len(got), most)
 		}
 	}
-	t.Logf("%d pictures", seen)
+	t.Logf("%d images", seen)
 	if seen < 300 {
-		t.Errorf("only %d pictures", seen)
+		t.Errorf("only %d images", seen)
 	}
 }
 
@@ -108,7 +108,7 @@ func sample(t testing.TB, w, h int, grey bool) []byte {
 	return b.Bytes()
 }
 
-// TestCut: a picture cut at any offset is refused, but where only its end marker is missing (J2); nothing is written outside of dst.
+// TestCut: an image cut at any offset is refused, but where only its end marker is missing (J2); nothing is written outside of dst.
 func TestCut(t *testing.T) {
 	needNative(t)
 	for _, grey := range []bool{false, true} {
@@ -130,7 +130,7 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// TestHostile: changed headers and codes are errors or pictures of the size that was asked for, never a crash (J3, J4).
+// TestHostile: changed headers and codes are errors or images of the size that was asked for, never a crash (J3, J4).
 func TestHostile(t *testing.T) {
 	needNative(t)
 	data := sample(t, 24, 24, false)
@@ -175,7 +175,7 @@ func TestGrey(t *testing.T) {
 	}
 }
 
-// TestLeaks: neither good nor bad pictures leave memory behind, and many threads may decode (J4).
+// TestLeaks: neither good nor bad images leave memory behind, and many threads may decode (J4).
 func TestLeaks(t *testing.T) {
 	needNative(t)
 	data := sample(t, 320, 240, false)
@@ -190,7 +190,7 @@ func TestLeaks(t *testing.T) {
 						t.Error(err)
 					}
 					if err := Decode(dst, bad, 320, 240, 3); err == nil {
-						t.Error("half a picture passed")
+						t.Error("half an image passed")
 					}
 				}
 			})
@@ -207,7 +207,7 @@ func TestLeaks(t *testing.T) {
 			break
 		}
 		if try == 3 {
-			t.Fatalf("%d bytes more are resident after 2,400 pictures", grown)
+			t.Fatalf("%d bytes more are resident after 2,400 images", grown)
 		}
 	}
 }

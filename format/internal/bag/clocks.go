@@ -23,11 +23,11 @@ const (
 	plausible = int64(60 * time.Second)
 )
 
-// stamps are the times of a topic's rows by each clock. What was not read is nil.
-type stamps struct{ header, publish, log []int64 }
+// timestamps are the times of a topic's rows by each clock. What was not read is nil.
+type timestamps struct{ header, publish, log []int64 }
 
 // by gives the times by a clock.
-func (s *stamps) by(clock string) []int64 {
+func (s *timestamps) by(clock string) []int64 {
 	switch clock {
 	case Header:
 		return s.header
@@ -50,7 +50,7 @@ func verdict(header, log []int64, tolerance int64) (code, why string) {
 			far++
 		}
 		if h < high-tolerance {
-			return "header-steps-back", fmt.Sprintf("header stamps step back by %v at message %d", time.Duration(high-h), i)
+			return "header-steps-back", fmt.Sprintf("header timestamps step back by %v at message %d", time.Duration(high-h), i)
 		}
 		high = max(high, h)
 	}
@@ -58,19 +58,19 @@ func verdict(header, log []int64, tolerance int64) (code, why string) {
 	case len(header) == 0:
 		return "", ""
 	case zero == len(header):
-		return "header-zero", "header stamps are 0 throughout"
+		return "header-zero", "header timestamps are 0 throughout"
 	case zero > 0:
-		return "header-zero", fmt.Sprintf("%d of %d header stamps are 0", zero, len(header))
+		return "header-zero", fmt.Sprintf("%d of %d header timestamps are 0", zero, len(header))
 	case far > 0:
 		i := slices.IndexFunc(header, func(h int64) bool { return h != 0 })
-		return "header-implausible", fmt.Sprintf("header stamps lie up to %v from the recorder's time", time.Duration(abs(header[i]-log[i])).Round(time.Millisecond))
+		return "header-implausible", fmt.Sprintf("header timestamps lie up to %v from the recorder's time", time.Duration(abs(header[i]-log[i])).Round(time.Millisecond))
 	}
 	return "", ""
 }
 
 func abs(v int64) int64 { return max(v, -v) }
 
-// order gives the rows in the order of their stamps; nil where they are in order. A step back beyond the tolerance is an error.
+// order gives the rows in the order of their timestamps; nil where they are in order. A step back beyond the tolerance is an error.
 func order(at []int64, tolerance int64, clock string) ([]int32, error) {
 	sorted := true
 	high := int64(-1 << 62)

@@ -65,8 +65,8 @@ type topic struct {
 	stamped        bool   // messages have a header
 	publish        bool   // messages have a publish time
 	latched        bool
-	header         map[int][]int64 // stamps of the messages of a recording, where settling has read them
-	gaps           bool            // of video: messages without a picture
+	header         map[int][]int64 // timestamps of the messages of a recording, where settling has read them
+	gaps           bool            // of video: messages without an image
 	blank          bool            // of video: no message has one
 	restored       bool            // its field is that of the dataset it was written from
 	choice         string          // its clock
@@ -170,7 +170,7 @@ func (d *Dataset) storageFindings(s Storage) {
 	}
 }
 
-// CacheStats says what the caches of stamps and columns did.
+// CacheStats says what the caches of timestamps and columns did.
 func (d *Dataset) CacheStats() (tracks, columns lru.Stats) { return d.tracks.Stats(), d.blocks.Stats() }
 
 // Close closes the recordings.

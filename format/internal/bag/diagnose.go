@@ -11,7 +11,7 @@ import (
 )
 
 // Diagnose reads every message of some episodes, and says what is of recordings alone: how far the clocks of a message lie from each other and
-// drift apart, which messages their senders counted and the recording lacks, sums that do not hold, damage that reading met. What stamps by
+// drift apart, which messages their senders counted and the recording lacks, sums that do not hold, damage that reading met. What timestamps by
 // themselves show (gaps, repeats) is package diagnose's.
 func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (_ []robocache.Finding, err error) {
 	defer guard.Malformed("diagnose", &err)
@@ -138,7 +138,7 @@ func apart(t *topic, r *rows, where robocache.Where) (out []robocache.Finding) {
 		steady := abs(2*middle-head-tail) < abs(tail-head)/2
 		// The rate is that between the two messages, which lie nearer to each other than the ends do.
 		if ppm := float64(tail-head) / float64(between) * 1e6; steady && (ppm > 100 || ppm < -100) && abs(tail-head) > int64(time.Millisecond) {
-			out = append(out, robocache.Finding{Severity: robocache.SeverityWarning, Code: "clock-drift", Where: where, Message: fmt.Sprintf("the header's clock and the recorder's drift apart by %.0f parts in a million (%v over the episode)", ppm, time.Duration(ppm/1e6*float64(span)).Round(time.Microsecond)), Mend: "take one clock for all streams: the option clock=log"})
+			out = append(out, robocache.Finding{Severity: robocache.SeverityWarning, Code: "clock-drift", Where: where, Message: fmt.Sprintf("the header's clock and the recorder's drift apart by %.0f parts in a million (%v over the episode)", ppm, time.Duration(ppm/1e6*float64(span)).Round(time.Microsecond)), Hint: "take one clock for all streams: the option clock=log"})
 		}
 	}
 	return out

@@ -12,11 +12,11 @@ import (
 func TestApartDrift(t *testing.T) {
 	drifting, stepping := &rows{n: 2001}, &rows{n: 2001}
 	for i := range int64(2001) { // 20 s; the header's clock gains 500 ppm, or steps by 50 ms, and each third message is 2 ms later than it need be
-		stamp, late := i*10e6, 3e6+i%3*1e6
-		drifting.header = append(drifting.header, stamp+stamp*500/1e6)
-		drifting.log = append(drifting.log, stamp+late)
-		stepping.header = append(stepping.header, stamp+i/1001*50e6)
-		stepping.log = append(stepping.log, stamp+late)
+		timestamp, late := i*10e6, 3e6+i%3*1e6
+		drifting.header = append(drifting.header, timestamp+timestamp*500/1e6)
+		drifting.log = append(drifting.log, timestamp+late)
+		stepping.header = append(stepping.header, timestamp+i/1001*50e6)
+		stepping.log = append(stepping.log, timestamp+late)
 	}
 	drifts := func(r *rows) (said []string) {
 		for _, f := range apart(&topic{stamped: true}, r, robocache.Where{}) {

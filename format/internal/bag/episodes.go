@@ -221,7 +221,7 @@ func (d *Dataset) cutSteps(ctx context.Context, rec int) ([]episode, error) {
 				at, ok := m.Publish, true
 				if d.opt.Clock != Publish {
 					var err error
-					if at, ok, err = t.dec.Stamp(m.Data); err != nil {
+					if at, ok, err = t.dec.Timestamp(m.Data); err != nil {
 						return nil // said where it is read
 					}
 				}

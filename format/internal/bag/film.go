@@ -12,27 +12,27 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// reel is a topic of video packets in one recording: a film of what can be decoded, and which messages its pictures are.
+// reel is a topic of video packets in one recording: a film of what can be decoded, and which messages its images are.
 type reel struct {
-	film    *video.Film // nil where there is no picture
-	picture []int32     // of each message; -1 none
-	message []int32     // of each picture
+	film    *video.Film // nil where there is no image
+	image   []int32     // of each message; -1 none
+	message []int32     // of each image
 	version string
 	remote  bool // reading waits for a store
-	absent  int  // messages without a picture
+	absent  int  // messages without an image
 }
 
 type reelKey struct{ rec, topic int }
 
 func (r *reel) bytes() int64 {
-	n := 4*int64(len(r.picture)+len(r.message)) + 300
+	n := 4*int64(len(r.image)+len(r.message)) + 300
 	if r.film != nil {
 		n += r.film.MemoryBytes()
 	}
 	return n
 }
 
-// nominal is the rate that films say of themselves; the pictures' times are the messages' stamps.
+// nominal is the rate that films say of themselves; the images' times are the messages' timestamps.
 var nominal = robocache.Rate{Num: 30, Den: 1}
 
 // Video holds the films of the topics whose messages are packets of video.
@@ -55,7 +55,7 @@ func (d *Dataset) openFilm(ctx context.Context, path string) (_ robocache.Ranged
 		return nil, err
 	}
 	if r.film == nil {
-		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "film", Where: robocache.Where{"file": path}, Msg: "no message holds a picture that can be decoded"}
+		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "film", Where: robocache.Where{"file": path}, Msg: "no message holds an image that can be decoded"}
 	}
 	return &filmFile{d: d, key: k, reel: r}, nil
 }
@@ -89,9 +89,9 @@ func (d *Dataset) loadReel(ctx context.Context, k reelKey) (*reel, error) {
 		}
 		far, ok := s.(interface{ Remote() bool })
 		r.remote = ok && far.Remote()
-		r.picture = make([]int32, len(ix.Log))
-		for i := range r.picture {
-			r.picture[i] = -1
+		r.image = make([]int32, len(ix.Log))
+		for i := range r.image {
+			r.image[i] = -1
 		}
 		next := 0
 		return s.Messages(ctx, t.place[k.rec], 0, len(ix.Log), func(i int, m *Message) error {
@@ -115,7 +115,7 @@ func (d *Dataset) loadReel(ctx context.Context, k reelKey) (*reel, error) {
 			} else if len(packet) > 0 {
 				var n int
 				if n, err = stream.Add(packet); n >= 0 {
-					r.picture[i] = int32(n)
+					r.image[i] = int32(n)
 					r.message = append(r.message, int32(i))
 				}
 			}
@@ -136,11 +136,11 @@ func (d *Dataset) loadReel(ctx context.Context, k reelKey) (*reel, error) {
 	if wrong > 0 && d.opt.Strict {
 		return nil, first
 	}
-	r.absent = len(r.picture) - len(r.message)
+	r.absent = len(r.image) - len(r.message)
 	if w, h := stream.Size(); len(r.message) > 0 {
 		if f := &t.fields[0].Feature; w != f.Width || h != f.Height {
-			d.notice(-1, robocache.Finding{Severity: robocache.SeverityWarning, Code: "picture-size-differs", Where: robocache.Where{"file": d.pool.recs[k.rec].Name, "stream": t.key},
-				Message: fmt.Sprintf("the pictures are %d×%d, those of the recordings before %d×%d", w, h, f.Width, f.Height), Mend: "read with one image_size for all", Count: int64(len(r.message))})
+			d.notice(-1, robocache.Finding{Severity: robocache.SeverityWarning, Code: "image-size-differs", Where: robocache.Where{"file": d.pool.recs[k.rec].Name, "stream": t.key},
+				Message: fmt.Sprintf("the images are %d×%d, those of the recordings before %d×%d", w, h, f.Width, f.Height), Hint: "read with one image_size for all", Count: int64(len(r.message))})
 		}
 	}
 	d.tellReel(k, r, stream, wrong, first)
@@ -151,7 +151,7 @@ func (d *Dataset) loadReel(ctx context.Context, k reelKey) (*reel, error) {
 	if r.film, err = stream.Film(nominal); err != nil {
 		return nil, err
 	}
-	sum := sha256.Sum256(r.film.Head()) // the size of each packet, the key pictures and the parameter sets
+	sum := sha256.Sum256(r.film.Head()) // the size of each packet, the key images and the parameter sets
 	r.version = "film-" + hex.EncodeToString(sum[:12])
 	return r, nil
 }
@@ -159,16 +159,16 @@ func (d *Dataset) loadReel(ctx context.Context, k reelKey) (*reel, error) {
 // tellReel notes what a reel lacks.
 func (d *Dataset) tellReel(k reelKey, r *reel, stream *video.Stream, wrong int64, first error) {
 	where := robocache.Where{"file": d.pool.recs[k.rec].Name, "stream": d.topics[k.topic].key}
-	say := func(sev robocache.Severity, code string, n int, format, mend string) {
+	say := func(sev robocache.Severity, code string, n int, format, hint string) {
 		if n > 0 {
-			d.notice(-1, robocache.Finding{Severity: sev, Code: code, Where: where, Message: fmt.Sprintf(format, n), Mend: mend, Count: int64(n)})
+			d.notice(-1, robocache.Finding{Severity: sev, Code: code, Where: where, Message: fmt.Sprintf(format, n), Hint: hint, Count: int64(n)})
 		}
 	}
 	early, cut := stream.Absent()
-	say(robocache.SeverityWarning, "video-before-key", early, "%d pictures come before the first key picture, and cannot be decoded: their rows have none", "begin recording with a key picture")
-	say(robocache.SeverityError, "video-cut", cut, "%d pictures follow one that is missing, up to the next key picture: they cannot be decoded, their rows have none", "more key pictures; a queue that drops no messages")
+	say(robocache.SeverityWarning, "video-before-key", early, "%d images come before the first key frame, and cannot be decoded: their rows have none", "begin recording with a key frame")
+	say(robocache.SeverityError, "video-cut", cut, "%d images follow one that is missing, up to the next key frame: they cannot be decoded, their rows have none", "more key images; a queue that drops no messages")
 	if len(r.message) == 0 && early == 0 && wrong == 0 {
-		say(robocache.SeverityWarning, "video-without-pictures", len(r.picture), "none of the %d messages holds a picture: the rows have none", "")
+		say(robocache.SeverityWarning, "video-without-images", len(r.image), "none of the %d messages holds an image: the rows have none", "")
 	}
 	if wrong > 0 {
 		d.notice(-1, robocache.Finding{Severity: robocache.SeverityError, Code: "malformed-message", Where: where, Message: fmt.Sprintf("%d messages hold no packet that can be read; the first: %v", wrong, first), Count: wrong})
@@ -199,21 +199,21 @@ func (f *filmFile) ReadAt(ctx context.Context, p []byte, off int64) (err error) 
 	return r.film.ReadAt(p, off, func(first, last int, yield func(int, []byte) error) error {
 		return d.pool.use(ctx, f.key.rec, func(s Storage) error {
 			return s.Messages(ctx, t.place[f.key.rec], int(r.message[first]), int(r.message[last])+1, func(i int, m *Message) error {
-				if r.picture[i] < 0 {
+				if r.image[i] < 0 {
 					return nil
 				}
 				packet, _, err := t.dec.Packet(m.Data)
 				if err != nil {
 					return err
 				}
-				return robocache.At(yield(int(r.picture[i]), packet), robocache.Where{"index": i})
+				return robocache.At(yield(int(r.image[i]), packet), robocache.Where{"index": i})
 			})
 		})
 	})
 }
 
-// filmed gives the picture of each row of a topic of packets: fn gets its number in the film at path; -1 where the row has none.
-func (d *Dataset) filmed(ctx context.Context, s *stream, f *robocache.Feature, want []robocache.Row, fn func(i int, path string, picture int)) error {
+// filmed gives the image of each row of a topic of packets: fn gets its number in the film at path; -1 where the row has none.
+func (d *Dataset) filmed(ctx context.Context, s *stream, f *robocache.Feature, want []robocache.Row, fn func(i int, path string, image int)) error {
 	return runs(want, func(ep, from, to int) error {
 		e, err := d.episode(ep)
 		if err != nil {
@@ -236,13 +236,13 @@ func (d *Dataset) filmed(ctx context.Context, s *stream, f *robocache.Feature, w
 		}
 		path := d.filmPath(k)
 		for i := from; i < to; i++ {
-			fn(i, path, int(r.picture[rows.message(want[i].Index)]))
+			fn(i, path, int(r.image[rows.message(want[i].Index)]))
 		}
 		return nil
 	})
 }
 
-// findFilms names the films; where every message was read, it also finds whether each has a picture.
+// findFilms names the films; where every message was read, it also finds whether each has an image.
 func (d *Dataset) findFilms(ctx context.Context, all bool) error {
 	for i, t := range d.topics {
 		if t.dec.Codec() == "" {
@@ -274,7 +274,7 @@ func (d *Dataset) findFilms(ctx context.Context, all bool) error {
 	return nil
 }
 
-// checkFilms looks at the films of an episode, and where asked decodes all of their pictures.
+// checkFilms looks at the films of an episode, and where asked decodes all of their images.
 func (d *Dataset) checkFilms(ctx context.Context, ep int, decode bool) (out []robocache.Finding, err error) {
 	e, err := d.episode(ep)
 	if err != nil {
@@ -302,7 +302,7 @@ func (d *Dataset) checkFilms(ctx context.Context, ep int, decode bool) (out []ro
 				all[n] = n
 			}
 			for _, g := range video.Plan(f.Index, all) {
-				if err := pool.Decode(ctx, f, g, func(int, video.Picture) error { return nil }); err != nil {
+				if err := pool.Decode(ctx, f, g, func(int, video.Frame) error { return nil }); err != nil {
 					return err
 				}
 			}
@@ -312,7 +312,7 @@ func (d *Dataset) checkFilms(ctx context.Context, ep int, decode bool) (out []ro
 			if fatal(err) || ctx.Err() != nil {
 				return nil, err
 			}
-			out = append(out, robocache.Finding{Severity: robocache.SeverityError, Code: "bad-video", Where: robocache.Where{"episode": ep, "stream": t.key}, Message: err.Error(), Mend: "record it anew"})
+			out = append(out, robocache.Finding{Severity: robocache.SeverityError, Code: "bad-video", Where: robocache.Where{"episode": ep, "stream": t.key}, Message: err.Error(), Hint: "record it anew"})
 		}
 	}
 	return out, nil

@@ -114,9 +114,9 @@ func (d *Dataset) Valid(ctx context.Context, key string, want []robocache.Row, v
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: "valid", Want: fmt.Sprint(len(want)), Got: fmt.Sprint(len(valid))}
 	}
 	if f.Kind == robocache.KindVideo {
-		return d.filmed(ctx, s, f, want, func(i int, _ string, picture int) {
+		return d.filmed(ctx, s, f, want, func(i int, _ string, image int) {
 			valid[i] = 0
-			if picture >= 0 {
+			if image >= 0 {
 				valid[i] = 1
 			}
 		})
@@ -165,7 +165,7 @@ func (d *Dataset) messages(ctx context.Context, s *stream, f *robocache.Feature,
 	})
 }
 
-// Frames gives the pictures of rows.
+// Frames gives the images of rows.
 func (d *Dataset) Frames(ctx context.Context, key string, want []robocache.Row, out []robocache.FrameRef) (err error) {
 	defer guard.Malformed("frames", &err)
 	s, f, err := d.find(key)
@@ -173,25 +173,25 @@ func (d *Dataset) Frames(ctx context.Context, key string, want []robocache.Row, 
 		return err
 	}
 	if f.Kind != robocache.KindImage && f.Kind != robocache.KindVideo {
-		return wrongKind(f, "a stream of pictures")
+		return wrongKind(f, "a stream of images")
 	}
 	if len(out) != len(want) {
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: "frames", Want: fmt.Sprint(len(want)), Got: fmt.Sprint(len(out))}
 	}
 	if f.Kind == robocache.KindVideo {
-		return d.filmed(ctx, s, f, want, func(i int, path string, picture int) {
-			if out[i] = (robocache.FrameRef{Path: path, Ordinal: picture}); picture < 0 {
+		return d.filmed(ctx, s, f, want, func(i int, path string, image int) {
+			if out[i] = (robocache.FrameRef{Path: path, Ordinal: image}); image < 0 {
 				out[i] = robocache.FrameRef{Missing: true}
 			}
 		})
 	}
 	t := d.topics[s.topic]
 	return d.messages(ctx, s, f, want, func(i int, msg []byte, entry int) error {
-		ref, err := t.dec.Picture(msg, s.field, entry)
+		ref, err := t.dec.Image(msg, s.field, entry)
 		if err != nil {
 			return err
 		}
-		// The picture's bytes may be those of a chunk, which is many times as large and would stay with them.
+		// The image's bytes may be those of a chunk, which is many times as large and would stay with them.
 		ref.Encoded = slices.Clone(ref.Encoded)
 		if ref.Raw != nil {
 			raw := *ref.Raw
@@ -266,13 +266,13 @@ func (d *Dataset) Text(ctx context.Context, key string, want []robocache.Row) (o
 	return out, err
 }
 
-// Times gives the stamps of a stream by its clock; "" those of the episode's own rows.
+// Times gives the timestamps of a stream by its clock; "" those of the episode's own rows.
 func (d *Dataset) Times(ctx context.Context, ep int, key string) (_ []int64, err error) {
 	defer guard.Malformed("times", &err)
 	return d.times(ctx, ep, key, "")
 }
 
-// TimesBy gives the stamps of a stream by one of its clocks.
+// TimesBy gives the timestamps of a stream by one of its clocks.
 func (d *Dataset) TimesBy(ctx context.Context, ep int, key, clock string) (_ []int64, err error) {
 	defer guard.Malformed("times", &err)
 	if clock != Header && clock != Publish && clock != Log {
@@ -300,13 +300,13 @@ func (d *Dataset) times(ctx context.Context, ep int, key, clock string) ([]int64
 	}
 	r := &tr.clocks[c]
 	if tr.full && !d.needsPayload(t) {
-		// The rows of the stream are those of the index: what damage took of them has no stamp.
+		// The rows of the stream are those of the index: what damage took of them has no timestamp.
 		own, err := d.track(ctx, ep, topic, false)
 		if err != nil {
 			return nil, err
 		}
 		if n := own.clocks[c].n; n != r.n {
-			return nil, robocache.At(&robocache.Error{Class: robocache.ErrMalformed, Op: "times", Msg: "messages lie in damaged parts of the recording", Want: fmt.Sprintf("%d stamps", n), Got: fmt.Sprint(r.n), Hint: "open with ignore_index=true: then such messages are left out from the start"},
+			return nil, robocache.At(&robocache.Error{Class: robocache.ErrMalformed, Op: "times", Msg: "messages lie in damaged parts of the recording", Want: fmt.Sprintf("%d timestamps", n), Got: fmt.Sprint(r.n), Hint: "open with ignore_index=true: then such messages are left out from the start"},
 				robocache.Where{"episode": ep, "stream": key})
 		}
 	}

@@ -109,7 +109,7 @@ func (d *Dataset) lost(ctx context.Context, ep int) (out []robocache.Finding, er
 		if n, one := oneCount(all, len(senders)); one {
 			if n > 0 {
 				out = append(out, robocache.Finding{Severity: robocache.SeverityWarning, Code: "lost-messages", Where: robocache.Where{"episode": ep}, Count: n,
-					Message: fmt.Sprintf("%d messages are missing of %d, by the recorder's count over all topics", n, n+int64(len(all))), Mend: "give the recorder a larger buffer; align with max_gap"})
+					Message: fmt.Sprintf("%d messages are missing of %d, by the recorder's count over all topics", n, n+int64(len(all))), Hint: "give the recorder a larger buffer; align with max_gap"})
 			}
 			return nil
 		}
@@ -142,7 +142,7 @@ func lostFinding(where robocache.Where, c *counter) robocache.Finding {
 			Message: fmt.Sprintf("the sender's numbers run on with a stride, by %d most of the time: %d messages of %d, as where a filter or a recorder keeps every so manyth; what is lost beside that cannot be told by them", s, c.n, c.n+c.lost)}
 	}
 	return robocache.Finding{Severity: robocache.SeverityWarning, Code: "lost-messages", Where: where, Count: c.lost,
-		Message: fmt.Sprintf("%d messages are missing of %d: the sender counted them, the recording does not hold them; the first before message %d", c.lost, c.n+c.lost, c.first), Mend: "give the recorder a larger buffer; align with max_gap"}
+		Message: fmt.Sprintf("%d messages are missing of %d: the sender counted them, the recording does not hold them; the first before message %d", c.lost, c.n+c.lost, c.first), Hint: "give the recorder a larger buffer; align with max_gap"}
 }
 
 // oneCount says whether a recorder counted the messages of all topics in one row, and how many of those are missing.

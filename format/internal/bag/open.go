@@ -27,7 +27,7 @@ const (
 	sampleBytes   = 32 << 20 // of them, but for the first
 	sampledBytes  = 1 << 30  // of all topics
 	maxTopics     = 65535
-	farthestKey   = 4096 // messages of video among which the first key picture is looked for
+	farthestKey   = 4096 // messages of video among which the first key frame is looked for
 )
 
 // Open makes a dataset of recordings. A recording that cannot be opened is an episode with an error and a finding; where none can, or
@@ -259,7 +259,7 @@ func (d *Dataset) sample(ctx context.Context) error {
 		if ok, err := d.sized(ctx, rec, t); err != nil {
 			return err
 		} else if !ok {
-			d.unreadable(rec, &TopicInfo{Name: t.name, Type: t.typ, Messages: t.counts[rec]}, &robocache.Error{Class: robocache.ErrMalformed, Op: "open", Msg: fmt.Sprintf("no key picture with its parameter sets among the first %d messages of video of a recording", farthestKey)})
+			d.unreadable(rec, &TopicInfo{Name: t.name, Type: t.typ, Messages: t.counts[rec]}, &robocache.Error{Class: robocache.ErrMalformed, Op: "open", Msg: fmt.Sprintf("no key frame with its parameter sets among the first %d messages of video of a recording", farthestKey)})
 			continue
 		}
 		d.refresh(t)
@@ -269,7 +269,7 @@ func (d *Dataset) sample(ctx context.Context) error {
 	return nil
 }
 
-// sized says whether the size of a topic's pictures is known. Where the first messages do not say it, it reads on: the first key picture of video
+// sized says whether the size of a topic's images is known. Where the first messages do not say it, it reads on: the first key frame of video
 // may lie far behind them, or in another recording.
 func (d *Dataset) sized(ctx context.Context, rec int, t *topic) (bool, error) {
 	enough := errors.New("enough")

@@ -11,10 +11,10 @@ import (
 // Options are the choices of Open.
 type Options struct {
 	URI, Format, Version string
-	Budget               int64 // bytes of columns, stamps and indexes; 0 = 256 MiB
+	Budget               int64 // bytes of columns, timestamps and indexes; 0 = 256 MiB
 
 	Clock      string        // "header", "publish" or "log" for every stream; "" = header where it is plausible, else log
-	Tolerance  time.Duration // stamps that step back by at most this are sorted; 0 = 100 ms
+	Tolerance  time.Duration // timestamps that step back by at most this are sorted; 0 = 100 ms
 	Anchor     string        // a stream or topic whose rows are the episode's own; "" = the first camera, else the steadiest
 	Task       string        // a text topic that holds the task; "" = a topic of a usual name, else the recording's notes
 	EpisodesBy string        // "file", "gap:<seconds>", "events:<topic>", "table:<from>-<to>,…", "steps"
@@ -26,7 +26,7 @@ type Options struct {
 // Known names the format options that ParseOptions reads.
 var Known = map[string]string{
 	"clock":        "header, publish or log: the clock of every stream (default: header where the type has one and it is plausible, else log)",
-	"tolerance":    "stamps that step back by at most so many seconds are sorted (default 0.1); more is an error, or with episodes_by=steps a new episode",
+	"tolerance":    "timestamps that step back by at most so many seconds are sorted (default 0.1); more is an error, or with episodes_by=steps a new episode",
 	"anchor":       "the stream or topic whose rows are the episode's own (default: the first camera, else the steadiest stream of at most 60 Hz)",
 	"task":         "the text topic that holds the task (default: /task, /language_instruction, /instruction or /prompt)",
 	"episodes_by":  "file (default), gap:<seconds>, events:<topic> (start and stop), table:<from>-<to>,… (seconds from the start, or ns since the epoch), or steps",

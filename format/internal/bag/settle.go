@@ -23,33 +23,33 @@ type judgement struct {
 // watcher reads the rows of one recording's messages.
 type watcher struct {
 	dec  *ros2.Topic
-	rows []stamps // by clock
-	err  error    // of the first message that is wrong
+	rows []timestamps // by clock
+	err  error        // of the first message that is wrong
 	at   int
 
 	log int64 // of the message that row is called for
-	row func(clock, entry int, stamp int64, stamped bool)
+	row func(clock, entry int, timestamp int64, stamped bool)
 }
 
 func newWatcher(dec *ros2.Topic) *watcher {
 	w := &watcher{dec: dec}
-	w.row = func(clock, _ int, stamp int64, stamped bool) {
+	w.row = func(clock, _ int, timestamp int64, stamped bool) {
 		if !stamped {
 			return
 		}
 		for clock >= len(w.rows) {
-			w.rows = append(w.rows, stamps{})
+			w.rows = append(w.rows, timestamps{})
 		}
 		c := &w.rows[clock]
-		c.header, c.log = append(c.header, stamp), append(c.log, w.log)
+		c.header, c.log = append(c.header, timestamp), append(c.log, w.log)
 	}
 	return w
 }
 
-// expect makes room for the stamps of so many messages, which mostly are rows of the first clock.
+// expect makes room for the timestamps of so many messages, which mostly are rows of the first clock.
 func (w *watcher) expect(n int) {
 	if len(w.rows) == 0 {
-		w.rows = append(w.rows, stamps{})
+		w.rows = append(w.rows, timestamps{})
 	}
 	w.rows[0].header, w.rows[0].log = slices.Grow(w.rows[0].header, n), slices.Grow(w.rows[0].log, n)
 }
@@ -181,14 +181,14 @@ func (d *Dataset) settleRecording(ctx context.Context, rec int, list []*settling
 			return robocache.At(s.w.err, robocache.Where{"file": d.pool.recs[rec].Name, "stream": t.key, "index": s.w.at})
 		}
 		t.counts[rec] = int64(s.n)
-		d.keepStamps(rec, s)
+		d.keepTimestamps(rec, s)
 		s.j.judge(s.w, d.stepsAllowed())
 	}
 	return nil
 }
 
 // keepStamps keeps the headers of a recording's messages, where each has one and all are there: who asks for its rows need not read them again.
-func (d *Dataset) keepStamps(rec int, s *settling) {
+func (d *Dataset) keepTimestamps(rec int, s *settling) {
 	if s.w.err != nil || len(s.w.rows) != 1 || len(s.w.rows[0].header) != s.n || s.n != s.all {
 		return
 	}
@@ -230,7 +230,7 @@ func (d *Dataset) chooseClock(t *topic, j *judgement) error {
 	}
 	t.stamped = j.stamped
 	if t.restored && asked == "" {
-		asked = Log // the writer's stamps: headers are the same, and round nothing either, but zero is a time there
+		asked = Log // the writer's timestamps: headers are the same, and round nothing either, but zero is a time there
 	}
 	switch {
 	case asked == Header && !t.stamped || asked == Publish && !t.publish:
@@ -246,7 +246,7 @@ func (d *Dataset) chooseClock(t *topic, j *judgement) error {
 		t.choice = Log
 		if t.stamped {
 			d.notice(-1, robocache.Finding{Severity: robocache.SeverityWarning, Code: j.code, Where: robocache.Where{"stream": t.key},
-				Message: j.why + ": the recorder's time is taken (clock log)", Mend: "open with the option clock=header to take them all the same"})
+				Message: j.why + ": the recorder's time is taken (clock log)", Hint: "open with the option clock=header to take them all the same"})
 		}
 	}
 	return nil

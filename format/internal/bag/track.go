@@ -13,12 +13,12 @@ import (
 // track is the rows of one topic in one episode.
 type track struct {
 	clocks []rows // parallel to topic.clocks
-	full   bool   // payloads were read: all stamps are there, and messages that damage took are not
+	full   bool   // payloads were read: all timestamps are there, and messages that damage took are not
 }
 
 // rows are those of one clock of a topic, by the chosen clock.
 type rows struct {
-	stamps
+	timestamps
 	msg   []int32 // message of each row; nil = base + row
 	base  int32
 	entry []int32 // row within the message; nil = 0
@@ -105,7 +105,7 @@ func (d *Dataset) loadTrack(ctx context.Context, ep, topic int, full bool) (out 
 		from, to := d.span(e, t, ix.Log)
 		switch {
 		case !full:
-			out = &track{clocks: []rows{{stamps: stamps{log: ix.Log[from:to:to], publish: cut(ix.Publish, from, to)}, base: int32(from), n: to - from}}}
+			out = &track{clocks: []rows{{timestamps: timestamps{log: ix.Log[from:to:to], publish: cut(ix.Publish, from, to)}, base: int32(from), n: to - from}}}
 		case !t.many:
 			out, err = d.loadPlain(ctx, s, e, ep, topic)
 		default:
@@ -125,15 +125,15 @@ func cut(v []int64, from, to int) []int64 {
 
 // job is one topic of a pass over a recording.
 type job struct {
-	topic    *topic
-	number   int // of the topic in the dataset
-	from, to int
-	log      []int64
-	stamps   []int64 // header
-	publish  []int64
-	state    []uint8 // of each message: 0 not met (damage took it), 1 met, 2 its payload is wrong
-	cols     *filler
-	settled  bool // stamps are there
+	topic      *topic
+	number     int // of the topic in the dataset
+	from, to   int
+	log        []int64
+	timestamps []int64 // header
+	publish    []int64
+	state      []uint8 // of each message: 0 not met (damage took it), 1 met, 2 its payload is wrong
+	cols       *filler
+	settled    bool // timestamps are there
 
 	mu  sync.Mutex
 	err error // the first message that is wrong
@@ -144,15 +144,15 @@ func (j *job) take(i int, m *Message) {
 	j.publish[k] = m.Publish
 	j.state[k] = 1
 	if j.topic.stamped && !j.settled {
-		ns, ok, err := j.topic.dec.Stamp(m.Data)
+		ns, ok, err := j.topic.dec.Timestamp(m.Data)
 		if err == nil && !ok {
-			err = &robocache.Error{Class: robocache.ErrMalformed, Op: "times", Msg: "a message without a stamp"}
+			err = &robocache.Error{Class: robocache.ErrMalformed, Op: "times", Msg: "a message without a timestamp"}
 		}
 		if err != nil {
 			j.wrong(k, err)
 			return
 		}
-		j.stamps[k] = ns
+		j.timestamps[k] = ns
 	}
 	if j.cols != nil {
 		if err := j.cols.put(k, m.Data); err != nil {
@@ -170,7 +170,7 @@ func (j *job) wrong(k int, err error) {
 	}
 }
 
-// loadPlain reads stamps and columns of a topic whose messages are one row each, and of the other such topics that were asked for.
+// loadPlain reads timestamps and columns of a topic whose messages are one row each, and of the other such topics that were asked for.
 func (d *Dataset) loadPlain(ctx context.Context, s Storage, e *episode, ep, topic int) (*track, error) {
 	var jobs []*job
 	var places []int
@@ -187,9 +187,9 @@ func (d *Dataset) loadPlain(ctx context.Context, s Storage, e *episode, ep, topi
 		j.publish, j.state = make([]int64, n), make([]uint8, n)
 		if t.stamped {
 			if h := t.header[e.rec]; len(h) == len(ix.Log) {
-				j.stamps, j.settled = slices.Clone(h[j.from:j.to]), true
+				j.timestamps, j.settled = slices.Clone(h[j.from:j.to]), true
 			} else {
-				j.stamps = make([]int64, n)
+				j.timestamps = make([]int64, n)
 			}
 		}
 		if d.needsPayload(t) { // else the rows of the track that is read by are those of the index, and may be others where there is damage
@@ -242,7 +242,7 @@ func (d *Dataset) loadPlain(ctx context.Context, s Storage, e *episode, ep, topi
 // finish makes a track of what a pass found: rows that are there, in the order of their clock.
 func (d *Dataset) finish(j *job, ep int) (*track, error) {
 	n := j.to - j.from
-	r := rows{base: int32(j.from), n: n, stamps: stamps{header: j.stamps, publish: j.publish, log: slices.Clone(j.log[j.from:j.to])}}
+	r := rows{base: int32(j.from), n: n, timestamps: timestamps{header: j.timestamps, publish: j.publish, log: slices.Clone(j.log[j.from:j.to])}}
 	lost, wrong := 0, 0
 	for _, s := range j.state {
 		if s == 0 {
@@ -336,13 +336,13 @@ func newEntries(t *topic, dec *ros2.Topic) *entries {
 
 type entryRow struct {
 	clock, entry int
-	stamp        int64
+	timestamp    int64
 }
 
 func (e *entries) take(i int, m *Message) {
 	var found []entryRow
-	err := e.dec.Scan(m.Data, func(clock, entry int, stamp int64, stamped bool) {
-		found = append(found, entryRow{clock, entry, stamp})
+	err := e.dec.Scan(m.Data, func(clock, entry int, timestamp int64, stamped bool) {
+		found = append(found, entryRow{clock, entry, timestamp})
 	})
 	if err != nil {
 		e.wrong++
@@ -364,7 +364,7 @@ func (e *entries) take(i int, m *Message) {
 		}
 		r := &e.rows[k]
 		r.msg, r.entry = append(r.msg, int32(i)), append(r.entry, int32(f.entry))
-		r.header, r.publish, r.log = append(r.header, f.stamp), append(r.publish, m.Publish), append(r.log, m.Log)
+		r.header, r.publish, r.log = append(r.header, f.timestamp), append(r.publish, m.Publish), append(r.log, m.Log)
 		r.n++
 	}
 }
@@ -378,7 +378,7 @@ func (e *entries) finish(d *Dataset) (*track, error) {
 	}
 	out := &track{clocks: e.rows[:len(e.topic.clocks)], full: true}
 	if more := len(e.rows) - len(e.topic.clocks); more > 0 {
-		d.notice(-1, robocache.Finding{Severity: robocache.SeverityWarning, Code: "late-streams", Where: robocache.Where{"stream": e.topic.key}, Message: fmt.Sprintf("%d streams begin after the messages that were read to list them; they are left out", more), Mend: "open with the option scan=all", Count: int64(more)})
+		d.notice(-1, robocache.Finding{Severity: robocache.SeverityWarning, Code: "late-streams", Where: robocache.Where{"stream": e.topic.key}, Message: fmt.Sprintf("%d streams begin after the messages that were read to list them; they are left out", more), Hint: "open with the option scan=all", Count: int64(more)})
 	}
 	for i := range out.clocks {
 		r := &out.clocks[i]

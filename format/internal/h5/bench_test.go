@@ -19,7 +19,7 @@ func cpuSeconds() float64 {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano()).Seconds()
 }
 
-// BenchmarkGzip reads gzip chunks of pictures, each once. BenchmarkGzip/h5py says what h5py does, by wall time and by CPU time of its
+// BenchmarkGzip reads gzip chunks of images, each once. BenchmarkGzip/h5py says what h5py does, by wall time and by CPU time of its
 // own process.
 func BenchmarkGzip(b *testing.B) {
 	path := filepath.Join(b.TempDir(), "gzip.hdf5")

@@ -15,7 +15,7 @@ import (
 	"github.com/goatnote-inc/robocache/internal/realdata"
 )
 
-// TestWritePeers prints MB of pixels a CPU second, ours and h5py's in turn (ROBOCACHE_PEERS=1): 256 pictures of 96×128, a chunk each.
+// TestWritePeers prints MB of pixels a CPU second, ours and h5py's in turn (ROBOCACHE_PEERS=1): 256 images of 96×128, a chunk each.
 func TestWritePeers(t *testing.T) {
 	if os.Getenv("ROBOCACHE_PEERS") == "" {
 		t.Skip("a measurement: ROBOCACHE_PEERS=1")

@@ -14,7 +14,7 @@ import (
 const maxFindings = 100
 
 // Diagnose looks at every stream of every episode: that it is there, has the first episode's type and shape and the episode's length, and
-// can be read to its end (checksums, chunks); stamps; numbers that are none. With Decode encoded pictures are decoded too.
+// can be read to its end (checksums, chunks); timestamps; numbers that are none. With Decode encoded images are decoded too.
 func (s *Set) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (out []robocache.Finding, err error) {
 	defer guard.Malformed(s.Info_.Format+" diagnose", &err)
 	episodes := opt.Episodes
@@ -70,7 +70,7 @@ func (s *Set) crowded(ctx context.Context, e int) *robocache.Finding {
 	need := (sum*8/7)>>20 + 1
 	return &robocache.Finding{Severity: robocache.SeverityInfo, Code: "chunks-above-memory", Where: s.where(e, ""),
 		Message: fmt.Sprintf("a chunk of each stream takes %d bytes decoded, memory holds %d: read row by row, chunks are decoded again and again", sum, room),
-		Mend:    fmt.Sprintf("a memory budget of %d MiB, fewer streams at a time, or smaller chunks (h5repack -l CHUNK=…)", need)}
+		Hint:    fmt.Sprintf("a memory budget of %d MiB, fewer streams at a time, or smaller chunks (h5repack -l CHUNK=…)", need)}
 }
 
 func (s *Set) diagnose(ctx context.Context, e int, decode bool, add func(robocache.Finding)) error {
@@ -86,7 +86,7 @@ func (s *Set) diagnose(ctx context.Context, e int, decode bool, add func(robocac
 			if !Data(err) {
 				return err
 			}
-			bad(robocache.SeverityError, "bad-stamps", "", err.Error())
+			bad(robocache.SeverityError, "bad-timestamps", "", err.Error())
 		}
 	}
 	for i := range s.Streams {
@@ -141,18 +141,18 @@ func (s *Set) readThrough(ctx context.Context, e int, st *Stream, decode bool, b
 					missing++
 					continue
 				}
-				info, err := video.PictureSize(&refs[k])
+				info, err := video.ImageSize(&refs[k])
 				if err == nil && (info.Width != st.Width || info.Height != st.Height) {
-					err = fmt.Errorf("a picture of %d×%d, the first is %d×%d", info.Height, info.Width, st.Height, st.Width)
+					err = fmt.Errorf("an image of %d×%d, the first is %d×%d", info.Height, info.Width, st.Height, st.Width)
 				}
 				if err == nil && decode && refs[k].Raw == nil {
 					var n int
 					if n, err = video.StillBytes(info, info.Own()); err == nil {
-						err = video.DecodePicture(&refs[k], info.Own(), make([]byte, n))
+						err = video.DecodeImage(&refs[k], info.Own(), make([]byte, n))
 					}
 				}
 				if err != nil {
-					bad(robocache.SeverityError, "bad-picture", st.Key, fmt.Sprintf("row %d: %v", at+k, err))
+					bad(robocache.SeverityError, "bad-image", st.Key, fmt.Sprintf("row %d: %v", at+k, err))
 				}
 			}
 			done()
@@ -174,7 +174,7 @@ func (s *Set) readThrough(ctx context.Context, e int, st *Stream, decode bool, b
 		}
 	}
 	if missing > 0 {
-		bad(robocache.SeverityWarning, "missing-pictures", st.Key, fmt.Sprintf("%d rows have no picture", missing))
+		bad(robocache.SeverityWarning, "missing-images", st.Key, fmt.Sprintf("%d rows have no image", missing))
 	}
 	if notNumbers > 0 {
 		bad(robocache.SeverityWarning, "not-finite", st.Key, fmt.Sprintf("%d values are NaN or infinite", notNumbers))

@@ -8,5 +8,5 @@
 //	    all of them fit, else they are read past the cache.
 //	S3  At most 64 files are open at once. A file that changed between two openings is an error.
 //	S4  Pixels that are lent and lie in the cache are not copied: FrameRef.Raw shows the decoded chunk itself. What Frames gives is the caller's.
-//	S5  A rate that nobody said is ErrMisuse when stamps are asked for, and names --rows-hz.
+//	S5  A rate that nobody said is ErrMisuse when timestamps are asked for, and names --rows-hz.
 package h5set

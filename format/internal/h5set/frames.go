@@ -12,7 +12,7 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// Frames gives the pictures of rows: their pixels, which are the caller's, or their JPEG or PNG bytes, which nobody may change.
+// Frames gives the images of rows: their pixels, which are the caller's, or their JPEG or PNG bytes, which nobody may change.
 func (s *Set) Frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) (err error) {
 	return s.frames(ctx, key, rows, out, nil)
 }
@@ -113,7 +113,7 @@ func (s *Set) frames(ctx context.Context, key string, rows []robocache.Row, out 
 	return nil
 }
 
-// encoded is a picture in the bytes of a row; a row of zeros holds none.
+// encoded is an image in the bytes of a row; a row of zeros holds none.
 func (st *Stream) encoded(b []byte) (robocache.FrameRef, error) {
 	if b = Trim(b); len(b) == 0 {
 		return robocache.FrameRef{Missing: true}, nil

@@ -32,7 +32,7 @@ type Episode struct {
 	Tasks  []string
 	// Aliases are other names of the task.
 	Aliases []string
-	// Times are stamps that the file holds: the data set below the group; "" where it holds none.
+	// Times are timestamps that the file holds: the data set below the group; "" where it holds none.
 	Times string
 }
 
@@ -42,7 +42,7 @@ type Set struct {
 	Streams  []Stream
 	Episodes []Episode
 	// StampUnit is what a number of Episode.Times stands for, in seconds.
-	StampUnit float64
+	TimestampUnit float64
 
 	st    store.Store
 	pool  *pool
@@ -53,7 +53,7 @@ type Set struct {
 	opened  []atomic.Pointer[opened]
 	held    atomic.Int64
 	keepLow bool // numbers that are stored plainly fit into the cache
-	keepAll bool // and so do pictures
+	keepAll bool // and so do images
 }
 
 var _ interface {
@@ -68,7 +68,7 @@ func New(s store.Store, format, uri string, opt robocache.OpenOptions) *Set {
 		budget = defaultBudget
 	}
 	budget = max(budget, smallestBudget)
-	return &Set{Info_: &robocache.Info{URI: uri, Format: format, FPS: opt.HZ}, st: s, cache: h5.NewCache(budget - budget/8), limit: budget, pool: newPool(s), StampUnit: 1}
+	return &Set{Info_: &robocache.Info{URI: uri, Format: format, FPS: opt.HZ}, st: s, cache: h5.NewCache(budget - budget/8), limit: budget, pool: newPool(s), TimestampUnit: 1}
 }
 
 // Ready ends the making of a set.

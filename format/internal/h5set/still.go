@@ -2,7 +2,7 @@ package h5set
 
 import "bytes"
 
-// Trim cuts what follows a JPEG or PNG picture off: rows are filled up to the longest, and lengths that are stored beside are not always right.
+// Trim cuts what follows a JPEG or PNG image off: rows are filled up to the longest, and lengths that are stored beside are not always right.
 func Trim(b []byte) []byte {
 	n := 0
 	switch {

@@ -58,7 +58,7 @@ func (s *Stream) matches(d *h5.Dataset) error {
 	switch s.How {
 	case Words, Encoded:
 		if !d.Type.IsText && d.Type.Class != h5.Text && d.Type.Class != h5.Varying {
-			return fmt.Errorf("%s, in the first episode text or pictures", d.Type)
+			return fmt.Errorf("%s, in the first episode text or images", d.Type)
 		}
 		if len(d.Shape) != 1 {
 			return fmt.Errorf("%s of shape %v, in the first episode one a row", d.Type, d.Shape)
@@ -66,7 +66,7 @@ func (s *Stream) matches(d *h5.Dataset) error {
 		return nil
 	case Padded:
 		if t != robocache.Uint8 || len(dims) != 1 {
-			return fmt.Errorf("%s of shape %v, in the first episode rows of encoded pictures", d.Type, d.Shape)
+			return fmt.Errorf("%s of shape %v, in the first episode rows of encoded images", d.Type, d.Shape)
 		}
 		return nil
 	}
@@ -121,7 +121,7 @@ func Describe(ctx context.Context, d *h5.Dataset, key, path string) (out []Strea
 		if ok, err := s.sniff(ctx, d); err != nil || ok {
 			return []Stream{s}, "", err
 		}
-		return nil, "sequences of varying length that are no pictures", nil
+		return nil, "sequences of varying length that are no images", nil
 	case (d.Type.Class == h5.Text || d.Type.IsText) && len(dims) == 0:
 		s.Kind, s.DType, s.Shape, s.How = robocache.KindText, robocache.String, []int{1}, Words
 		return []Stream{s}, "", nil
@@ -145,10 +145,10 @@ func Describe(ctx context.Context, d *h5.Dataset, key, path string) (out []Strea
 	return []Stream{s}, "", nil
 }
 
-// least is the side from which on an array counts as a picture.
+// least is the side from which on an array counts as an image.
 const least = 8
 
-// pixels finds pictures: rows of height × width × channels, and depth.
+// pixels finds images: rows of height × width × channels, and depth.
 func (s *Stream) pixels(path string) {
 	dims := s.Shape
 	depth := s.DType == robocache.Uint16 || s.DType == robocache.Float32
@@ -165,7 +165,7 @@ func (s *Stream) pixels(path string) {
 	s.StateDepth()
 }
 
-// sniff finds pictures in rows of bytes by those of the first row.
+// sniff finds images in rows of bytes by those of the first row.
 func (s *Stream) sniff(ctx context.Context, d *h5.Dataset) (bool, error) {
 	s.How = Padded
 	if d.Type.Class == h5.Varying {

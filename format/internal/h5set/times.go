@@ -34,7 +34,7 @@ func (s *Set) length(ctx context.Context, episode, stream int) (int, error) {
 	return int(d.Rows()), nil
 }
 
-// Times gives the stamps of an episode's rows: those of the file where it holds some, else the rate's.
+// Times gives the timestamps of an episode's rows: those of the file where it holds some, else the rate's.
 func (s *Set) Times(ctx context.Context, episode int, key string) (out []int64, err error) {
 	defer guard.Malformed(s.Info_.Format+" times", &err)
 	if err := s.check(episode); err != nil {
@@ -55,7 +55,7 @@ func (s *Set) Times(ctx context.Context, episode int, key string) (out []int64, 
 		return nil, err
 	}
 	if e.Times != "" && (stream < 0 || s.Streams[stream].Clock == "") {
-		return s.stamps(ctx, episode)
+		return s.timestamps(ctx, episode)
 	}
 	rate := s.Info_.FPS
 	if rate.Zero() {
@@ -68,8 +68,8 @@ func (s *Set) Times(ctx context.Context, episode int, key string) (out []int64, 
 	return out, nil
 }
 
-// stamps reads the stamps that the file holds.
-func (s *Set) stamps(ctx context.Context, episode int) ([]int64, error) {
+// timestamps reads the timestamps that the file holds.
+func (s *Set) timestamps(ctx context.Context, episode int) ([]int64, error) {
 	e := &s.Episodes[episode]
 	w, err := e.Walker(ctx)
 	if err != nil {
@@ -89,7 +89,7 @@ func (s *Set) stamps(ctx context.Context, episode int) ([]int64, error) {
 	}
 	t, dims := elementOf(d)
 	if t.Size() == 0 || d.Rows() != int64(e.Length) || len(dims) > 1 || len(dims) == 1 && dims[0] != 1 {
-		return nil, bad(-1, fmt.Sprintf("%d stamps", e.Length), fmt.Sprintf("shape %v of %s", d.Shape, d.Type))
+		return nil, bad(-1, fmt.Sprintf("%d timestamps", e.Length), fmt.Sprintf("shape %v of %s", d.Shape, d.Type))
 	}
 	raw := make([]byte, d.Rows()*d.RowBytes())
 	if err := d.ReadRows(ctx, 0, d.Rows(), raw); err != nil {
@@ -97,7 +97,7 @@ func (s *Set) stamps(ctx context.Context, episode int) ([]int64, error) {
 	}
 	out := make([]int64, e.Length)
 	for k := range out {
-		if out[k] = stamp(t, raw[k*t.Size():(k+1)*t.Size()], s.StampUnit, s.Info_.FPS); out[k] == noTime {
+		if out[k] = timestamp(t, raw[k*t.Size():(k+1)*t.Size()], s.TimestampUnit, s.Info_.FPS); out[k] == noTime {
 			return nil, bad(k, "a time", "NaN, infinity or a number beyond int64 nanoseconds")
 		}
 		if k > 0 && out[k] < out[k-1] {
@@ -109,8 +109,8 @@ func (s *Set) stamps(ctx context.Context, episode int) ([]int64, error) {
 
 const noTime = math.MinInt64
 
-// stamp turns a stored number into nanoseconds. Integers never pass through a float. A float32 that is row/rate rounded is that time.
-func stamp(t robocache.DType, raw []byte, unit float64, rate robocache.Rate) int64 {
+// timestamp turns a stored number into nanoseconds. Integers never pass through a float. A float32 that is row/rate rounded is that time.
+func timestamp(t robocache.DType, raw []byte, unit float64, rate robocache.Rate) int64 {
 	if t.Integer() {
 		var v uint64
 		for i := len(raw) - 1; i >= 0; i-- {

@@ -108,13 +108,13 @@ func (s *Set) Unreadable(e *Episode, err error) {
 }
 
 // Lose adds a finding of opening: an episode or a file that cannot be read.
-func (s *Set) Lose(code string, where robocache.Where, err error, mend string) {
-	s.Info_.Findings = append(s.Info_.Findings, robocache.Finding{Severity: robocache.SeverityError, Code: code, Where: where, Message: err.Error(), Mend: mend, Lost: true})
+func (s *Set) Lose(code string, where robocache.Where, err error, hint string) {
+	s.Info_.Findings = append(s.Info_.Findings, robocache.Finding{Severity: robocache.SeverityError, Code: code, Where: where, Message: err.Error(), Hint: hint, Lost: true})
 }
 
 // Find adds a finding of opening.
-func (s *Set) Find(sev robocache.Severity, code string, where robocache.Where, msg, mend string) {
-	s.Info_.Findings = append(s.Info_.Findings, robocache.Finding{Severity: sev, Code: code, Where: where, Message: msg, Mend: mend})
+func (s *Set) Find(sev robocache.Severity, code string, where robocache.Where, msg, hint string) {
+	s.Info_.Findings = append(s.Info_.Findings, robocache.Finding{Severity: sev, Code: code, Where: where, Message: msg, Hint: hint})
 }
 
 // taskNames are the attributes and scalar data sets that hold an episode's task in the field's files.
@@ -163,7 +163,7 @@ func (w *Walker) Task(ctx context.Context) (string, error) {
 	return "", nil
 }
 
-// Swap marks the pictures whose channels are blue, green, red: order is "rgb", "bgr", or "bgr" for some streams as "key=bgr,key2=rgb";
+// Swap marks the images whose channels are blue, green, red: order is "rgb", "bgr", or "bgr" for some streams as "key=bgr,key2=rgb";
 // a mapping names them by stream.
 func (s *Set) Swap(order string, m *robocache.Mapping) error {
 	set := func(key, value string) error {

@@ -1,4 +1,4 @@
-// Package loan is memory that pictures are lent in, and that is used again.
+// Package loan is memory that images are lent in, and that is used again.
 //
 // # Contract
 //
@@ -17,7 +17,7 @@ const (
 	largest  = 22 // of the largest that is kept
 )
 
-// pools keep buffers in sizes that grow by a quarter: in one pool of all sizes a large picture would find the buffer of a small one, and throw it away.
+// pools keep buffers in sizes that grow by a quarter: in one pool of all sizes a large image would find the buffer of a small one, and throw it away.
 var pools [4 * (largest - smallest + 1)]sync.Pool
 
 // class is the smallest size that holds n bytes, and where its pool stands.

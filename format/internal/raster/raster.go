@@ -1,10 +1,10 @@
-// Package raster gives the pictures of a stream as pixels, whatever they are in the source: for writers of array formats.
+// Package raster gives the images of a stream as pixels, whatever they are in the source: for writers of array formats.
 //
 // # Contract
 //
-//	X1  All pictures of a stream have the form of its first one: uint8 × 3 or × 1; depth is uint16 as stored, or float32 (of video: metres).
-//	    A picture of another size or kind, and a row without one, is an error that names the row.
-//	X2  Pictures are decoded on as many cores as asked for; what is given does not depend on their number.
+//	X1  All images of a stream have the form of its first one: uint8 × 3 or × 1; depth is uint16 as stored, or float32 (of video: metres).
+//	    An image of another size or kind, and a row without one, is an error that names the row.
+//	X2  Images are decoded on as many cores as asked for; what is given does not depend on their number.
 package raster
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// Source is a stream of pictures.
+// Source is a stream of images.
 type Source struct {
 	DType                   robocache.DType
 	Height, Width, Channels int
@@ -36,7 +36,7 @@ type Source struct {
 
 type withVideo interface{ Video() *video.Library }
 
-// Open looks at the first picture among some rows: those whose form the stream is given.
+// Open looks at the first image among some rows: those whose form the stream is given.
 func Open(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, first []robocache.Row, threads int) (*Source, error) {
 	if threads <= 0 {
 		threads = runtime.GOMAXPROCS(0)
@@ -52,7 +52,7 @@ func Open(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, first
 		}
 		return s, nil
 	}
-	return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "pictures", Where: robocache.Where{"stream": f.Key}, Msg: "no picture is here"}
+	return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "images", Where: robocache.Where{"stream": f.Key}, Msg: "no image is here"}
 }
 
 func where(key string, row robocache.Row) robocache.Where {
@@ -64,7 +64,7 @@ func (s *Source) form(ctx context.Context, f *robocache.Feature, ref *robocache.
 	if ref.Path != "" {
 		lib, ok := robocache.As[withVideo](s.ds)
 		if !ok {
-			return &robocache.Error{Class: robocache.ErrUnsupported, Op: "pictures", Msg: "the dataset does not give its video files"}
+			return &robocache.Error{Class: robocache.ErrUnsupported, Op: "images", Msg: "the dataset does not give its video files"}
 		}
 		s.lib, s.pool = lib.Video(), video.NewPool(0)
 		file, err := s.lib.Acquire(ctx, ref.Path)
@@ -76,16 +76,16 @@ func (s *Source) form(ctx context.Context, f *robocache.Feature, ref *robocache.
 			s.DType, s.Channels = robocache.Float32, 1
 			s.spec.Pixel, s.spec.Depth = video.DepthM, f.Depth
 		}
-		return s.pool.Decode(ctx, file, video.Plan(file.Index, []int{ref.Ordinal})[0], func(_ int, pic video.Picture) error {
+		return s.pool.Decode(ctx, file, video.Plan(file.Index, []int{ref.Ordinal})[0], func(_ int, pic video.Frame) error {
 			s.Width, s.Height = pic.Size()
 			n, err := pic.Bytes(&s.spec)
 			if err == nil && n != s.RowBytes() {
-				err = &robocache.Error{Class: robocache.ErrUnsupported, Op: "pictures", Msg: fmt.Sprintf("%d bytes for %d×%d pixels", n, s.Width, s.Height)}
+				err = &robocache.Error{Class: robocache.ErrUnsupported, Op: "images", Msg: fmt.Sprintf("%d bytes for %d×%d pixels", n, s.Width, s.Height)}
 			}
 			return err
 		})
 	}
-	info, err := video.PictureSize(ref)
+	info, err := video.ImageSize(ref)
 	if err != nil {
 		return err
 	}
@@ -101,14 +101,14 @@ func (s *Source) form(ctx context.Context, f *robocache.Feature, ref *robocache.
 	return nil
 }
 
-// RowBytes is the size of one picture.
+// RowBytes is the size of one image.
 func (s *Source) RowBytes() int { return s.Height * s.Width * s.Channels * s.DType.Size() }
 
-// Read decodes the pictures of rows into dst, one after the other.
+// Read decodes the images of rows into dst, one after the other.
 func (s *Source) Read(ctx context.Context, rows []robocache.Row, dst []byte) error {
 	size := s.RowBytes()
 	if len(dst) != len(rows)*size {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "pictures", Want: fmt.Sprint(len(rows)*size, " bytes"), Got: fmt.Sprint(len(dst))}
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "images", Want: fmt.Sprint(len(rows)*size, " bytes"), Got: fmt.Sprint(len(dst))}
 	}
 	refs := make([]robocache.FrameRef, len(rows))
 	if err := s.ds.Frames(ctx, s.key, rows, refs); err != nil {
@@ -122,7 +122,7 @@ func (s *Source) Read(ctx context.Context, rows []robocache.Row, dst []byte) err
 		switch {
 		case refs[i].Missing:
 			_ = g.Wait()
-			return &robocache.Error{Class: robocache.ErrMalformed, Op: "pictures", Where: where(s.key, rows[i]), Msg: "the row has no picture", Hint: "leave the episode out"}
+			return &robocache.Error{Class: robocache.ErrMalformed, Op: "images", Where: where(s.key, rows[i]), Msg: "the row has no image", Hint: "leave the episode out"}
 		case refs[i].Path != "":
 			if files[refs[i].Path] == nil {
 				paths = append(paths, refs[i].Path)
@@ -130,7 +130,7 @@ func (s *Source) Read(ctx context.Context, rows []robocache.Row, dst []byte) err
 			files[refs[i].Path] = append(files[refs[i].Path], i)
 		default:
 			g.Go(func() (err error) {
-				defer guard.Malformed("pictures", &err)
+				defer guard.Malformed("images", &err)
 				if gctx.Err() != nil {
 					return gctx.Err()
 				}
@@ -148,7 +148,7 @@ func (s *Source) Read(ctx context.Context, rows []robocache.Row, dst []byte) err
 }
 
 func (s *Source) still(ref *robocache.FrameRef, dst []byte) error {
-	info, err := video.PictureSize(ref)
+	info, err := video.ImageSize(ref)
 	if err != nil {
 		return err
 	}
@@ -156,13 +156,13 @@ func (s *Source) still(ref *robocache.FrameRef, dst []byte) error {
 		return s.other(info.Width, info.Height)
 	}
 	if !s.grey {
-		return video.DecodePicture(ref, &s.spec, dst)
+		return video.DecodeImage(ref, &s.spec, dst)
 	}
 	if info.Channels != 1 {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "pictures", Msg: "a colour picture among grey ones"}
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: "images", Msg: "a colour image among grey ones"}
 	}
 	rgb := make([]byte, 3*len(dst))
-	if err := video.DecodePicture(ref, &s.spec, rgb); err != nil {
+	if err := video.DecodeImage(ref, &s.spec, rgb); err != nil {
 		return err
 	}
 	for i := range dst {
@@ -172,13 +172,13 @@ func (s *Source) still(ref *robocache.FrameRef, dst []byte) error {
 }
 
 func (s *Source) other(w, h int) error {
-	return &robocache.Error{Class: robocache.ErrMalformed, Op: "pictures", Msg: "a picture of another size", Want: fmt.Sprintf("%d×%d", s.Width, s.Height), Got: fmt.Sprintf("%d×%d", w, h)}
+	return &robocache.Error{Class: robocache.ErrMalformed, Op: "images", Msg: "an image of another size", Want: fmt.Sprintf("%d×%d", s.Width, s.Height), Got: fmt.Sprintf("%d×%d", w, h)}
 }
 
-// frames decodes the pictures of one video file: places are those of refs.
+// frames decodes the images of one video file: places are those of refs.
 func (s *Source) frames(ctx context.Context, path string, places []int, refs []robocache.FrameRef, dst []byte) error {
 	if s.lib == nil {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "pictures", Msg: "a picture in a video among stills"}
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: "images", Msg: "an image in a video among stills"}
 	}
 	file, err := s.lib.Acquire(ctx, path)
 	if err != nil {
@@ -198,8 +198,8 @@ func (s *Source) frames(ctx context.Context, path string, places []int, refs []r
 	for n := range workers {
 		part := groups[n*len(groups)/workers : (n+1)*len(groups)/workers]
 		g.Go(func() (err error) {
-			defer guard.Malformed("pictures", &err)
-			return s.pool.DecodeGroups(gctx, file, part, func(ordinal int, pic video.Picture) error {
+			defer guard.Malformed("images", &err)
+			return s.pool.DecodeGroups(gctx, file, part, func(ordinal int, pic video.Frame) error {
 				if w, h := pic.Size(); w != s.Width || h != s.Height {
 					return s.other(w, h)
 				}

@@ -1,9 +1,9 @@
-// Package stills gives the pictures of any dataset one by one as still pictures, for writers of formats that have no video.
+// Package stills gives the images of any dataset one by one as still images, for writers of formats that have no video.
 //
 // # Contract
 //
-//	S1  Still pictures come as the dataset has them, encoded or raw. Video pictures come decoded: Raw, RGB of uint8, or metres of float32 for depth.
-//	S2  Pictures come in the order of the rows; what was given is valid during the call.
+//	S1  Still images come as the dataset has them, encoded or raw. Video images come decoded: Raw, RGB of uint8, or metres of float32 for depth.
+//	S2  Images come in the order of the rows; what was given is valid during the call.
 //	S3  One goroutine at a time; Close ends what was opened.
 package stills
 
@@ -17,7 +17,7 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// Reader reads pictures of one dataset.
+// Reader reads images of one dataset.
 type Reader struct {
 	ds   robocache.Dataset
 	pool *video.Pool
@@ -25,7 +25,7 @@ type Reader struct {
 	buf  []byte
 }
 
-// New makes a reader. Decoders are opened when the first video picture is asked for.
+// New makes a reader. Decoders are opened when the first video image is asked for.
 func New(ds robocache.Dataset) *Reader { return &Reader{ds: ds} }
 
 // Close gives the decoders back.
@@ -36,7 +36,7 @@ func (r *Reader) Close() error {
 	return nil
 }
 
-// Each calls fn with the picture of every row. A row without one has Missing.
+// Each calls fn with the image of every row. A row without one has Missing.
 func (r *Reader) Each(ctx context.Context, f *robocache.Feature, rows []robocache.Row, fn func(i int, ref *robocache.FrameRef) error) error {
 	r.refs = slices.Grow(r.refs[:0], len(rows))[:len(rows)]
 	clear(r.refs)
@@ -51,7 +51,7 @@ func (r *Reader) Each(ctx context.Context, f *robocache.Feature, rows []robocach
 			i++
 			continue
 		}
-		// A run: one file, ordinals that do not go back. A picture shown twice is decoded once.
+		// A run: one file, ordinals that do not go back. An image shown twice is decoded once.
 		n := 1
 		for i+n < len(rows) && r.refs[i+n].Path == r.refs[i].Path && r.refs[i+n].Ordinal >= r.refs[i+n-1].Ordinal {
 			n++
@@ -67,7 +67,7 @@ func (r *Reader) Each(ctx context.Context, f *robocache.Feature, rows []robocach
 func (r *Reader) run(ctx context.Context, f *robocache.Feature, first int, refs []robocache.FrameRef, fn func(i int, ref *robocache.FrameRef) error) error {
 	src, ok := robocache.As[stats.VideoSource](r.ds)
 	if !ok {
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "pictures", Msg: "the dataset does not give its video files"}
+		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "images", Msg: "the dataset does not give its video files"}
 	}
 	if r.pool == nil {
 		r.pool = video.NewPool(256 << 20)
@@ -89,9 +89,9 @@ func (r *Reader) run(ctx context.Context, f *robocache.Feature, first int, refs 
 	}
 	at := 0
 	for _, g := range video.Plan(file.Index, ordinals) {
-		err := r.pool.Decode(ctx, file, g, func(ordinal int, pic video.Picture) error {
+		err := r.pool.Decode(ctx, file, g, func(ordinal int, pic video.Frame) error {
 			if at == len(refs) || refs[at].Ordinal != ordinal {
-				return &robocache.Error{Class: robocache.ErrMalformed, Op: "pictures", Where: robocache.Where{"ordinal": ordinal}, Msg: "a picture came out of order"}
+				return &robocache.Error{Class: robocache.ErrMalformed, Op: "images", Where: robocache.Where{"ordinal": ordinal}, Msg: "an image came out of order"}
 			}
 			n, err := pic.Bytes(spec)
 			if err != nil {
@@ -116,7 +116,7 @@ func (r *Reader) run(ctx context.Context, f *robocache.Feature, first int, refs 
 		}
 	}
 	if at < len(refs) {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "pictures", Where: robocache.Where{"ordinal": refs[at].Ordinal}, Msg: fmt.Sprintf("%d pictures did not come", len(refs)-at)}
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: "images", Where: robocache.Where{"ordinal": refs[at].Ordinal}, Msg: fmt.Sprintf("%d images did not come", len(refs)-at)}
 	}
 	return nil
 }

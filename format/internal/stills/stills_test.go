@@ -11,8 +11,8 @@ import (
 	_ "github.com/goatnote-inc/robocache/video/ffmpeg"
 )
 
-// TestVideoPictures: rows of video come in order, twice where they are asked twice, each as when it is asked alone.
-func TestVideoPictures(t *testing.T) {
+// TestVideoImages: rows of video come in order, twice where they are asked twice, each as when it is asked alone.
+func TestVideoImages(t *testing.T) {
 	if _, err := video.ActiveBackend(); err != nil {
 		t.Skip("skipped: no decoder: ", err)
 	}
@@ -46,7 +46,7 @@ func TestVideoPictures(t *testing.T) {
 		one := New(ds)
 		err := one.Each(t.Context(), f, rows[i:i+1], func(_ int, ref *robocache.FrameRef) error {
 			if !bytes.Equal(ref.Raw.Pix, got[i]) {
-				t.Errorf("row %d is another picture", i)
+				t.Errorf("row %d is another image", i)
 			}
 			return nil
 		})
@@ -56,6 +56,6 @@ func TestVideoPictures(t *testing.T) {
 		one.Close()
 	}
 	if !bytes.Equal(got[0], got[1]) || bytes.Equal(got[0], got[2]) || bytes.Equal(got[0], got[3]) {
-		t.Error("pictures are mixed up")
+		t.Error("images are mixed up")
 	}
 }

@@ -17,9 +17,9 @@ const (
 	end64Size    = 56
 	locatorSize  = 20
 	entrySize    = 46
-	stampAt      = 12 // in an entry: time, date and CRC
+	timestampAt  = 12 // in an entry: time, date and CRC
 	crcAt        = 16
-	stampEnd     = 20
+	timestampEnd = 20
 	localSize    = 30
 	maxComment   = 1<<16 - 1
 	tail         = 4 << 10 // read at once: of an npz file it holds the whole directory
@@ -120,7 +120,7 @@ func Read(ctx context.Context, r robocache.Ranged, limit int64) (*Dir, error) {
 }
 
 // ReadLike is Read of an archive that was probably written as another one was: frames of one dataset differ in their members' bytes, not
-// in their sizes. Where the directory is the other's but for stamps and CRCs, it is not parsed again. like may be nil.
+// in their sizes. Where the directory is the other's but for timestamps and CRCs, it is not parsed again. like may be nil.
 func ReadLike(ctx context.Context, r robocache.Ranged, limit int64, like *Dir) (*Dir, error) {
 	if like == nil || like.raw == nil || like.limit != limit || r.Size() != like.size {
 		return Read(ctx, r, limit)
@@ -131,10 +131,10 @@ func ReadLike(ctx context.Context, r robocache.Ranged, limit int64, like *Dir) (
 	}
 	at := 0
 	for _, record := range like.records {
-		if !bytes.Equal(b[at:record+stampAt], like.raw[at:record+stampAt]) {
+		if !bytes.Equal(b[at:record+timestampAt], like.raw[at:record+timestampAt]) {
 			return Read(ctx, r, limit)
 		}
-		at = record + stampEnd
+		at = record + timestampEnd
 	}
 	if !bytes.Equal(b[at:], like.raw[at:]) {
 		return Read(ctx, r, limit)

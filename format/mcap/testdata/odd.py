@@ -3,7 +3,7 @@
 usage: python odd.py FOLDER A.h264 B.h264 C.hevc
 
 FOLDER/odd.mcap: /late (CompressedVideo) and /image (CompressedImage) have 20 messages without data before the stream, /never has only such messages,
-/sets only parameter sets, /dotted names its format "H.264". FOLDER/cams: one recording a stream, all on the topic /cam; a first one has no key picture.
+/sets only parameter sets, /dotted names its format "H.264". FOLDER/cams: one recording a stream, all on the topic /cam; a first one has no key frame.
 """
 import sys
 import av

@@ -3,8 +3,8 @@
 usage: python video.py OUT.mcap OUT.json h264=STREAM h265=STREAM
 
 Packets are cut by PyAV's parser, messages serialised by rosbags, the file written by the mcap package. Topics: /cam/NAME (foxglove_msgs/CompressedVideo)
-and /image/NAME (sensor_msgs/CompressedImage), a message a picture at 30 Hz; /late/NAME begins behind the key picture and lacks message 20; /joints
-(JointState) at 100 Hz beside them. The JSON has by NAME the MD5 of each picture's planes as PyAV decodes the stream.
+and /image/NAME (sensor_msgs/CompressedImage), a message a image at 30 Hz; /late/NAME begins behind the key frame and lacks message 20; /joints
+(JointState) at 100 Hz beside them. The JSON has by NAME the MD5 of each image's planes as PyAV decodes the stream.
 """
 import hashlib, json, sys
 import av

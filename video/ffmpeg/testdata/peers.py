@@ -1,6 +1,6 @@
-"""Prints the MD5 of every picture of a video as RGB24 rows: one line a picture, "pyav torchcodec" ("-" where a peer is absent or fails).
+"""Prints the MD5 of every frame of a video as RGB24 rows: one line a frame, "pyav torchcodec" ("-" where a peer is absent or fails).
 
-usage: peers.py COUNT VIDEO...    ("== VIDEO" opens the list of each file's first COUNT pictures; exit code 3: a peer is missing)
+usage: peers.py COUNT VIDEO...    ("== VIDEO" opens the list of each file's first COUNT frames; exit code 3: a peer is missing)
 """
 import hashlib
 import importlib.util

@@ -1,4 +1,4 @@
-"""Pictures that imagecodecs encodes as JPEG XL, and their pixels by it: name, stream, values, size of an element, lossless; each a u32
+"""Images that imagecodecs encodes as JPEG XL, and their pixels by it: name, stream, values, size of an element, lossless; each a u32
 length and bytes. usage: imagecodecs_jxl.py
 """
 import struct

@@ -7,7 +7,7 @@ import zlib
 from PIL import Image
 
 
-def picture(data):
+def frame(data):
     with Image.open(io.BytesIO(data)) as im:
         im.convert("RGB").load()
 
@@ -16,7 +16,7 @@ for line in sys.stdin:
     path, times = line.rsplit(" ", 1)
     with open(path, "rb") as f:
         data = f.read()
-    run = zlib.decompress if path.endswith(".zlib") else picture
+    run = zlib.decompress if path.endswith(".zlib") else frame
     run(data)
     before = time.process_time()
     for _ in range(int(times)):

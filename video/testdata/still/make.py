@@ -1,4 +1,4 @@
-"""Makes the still pictures beside it, and <name>.raw: what PIL decodes (RGB bytes, or little-endian uint16/float32 grey). Needs Pillow and NumPy."""
+"""Makes the still images beside it, and <name>.raw: what PIL decodes (RGB bytes, or little-endian uint16/float32 grey). Needs Pillow and NumPy."""
 import pathlib
 import numpy as np
 from PIL import Image

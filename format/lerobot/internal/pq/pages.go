@@ -16,7 +16,7 @@ type Page struct {
 	dict        bool
 }
 
-// PageList says where the pages of a column chunk lie. Columns of pictures are read by it: a row group of them may be larger than memory.
+// PageList says where the pages of a column chunk lie. Columns of frames are read by it: a row group of them may be larger than memory.
 type PageList struct {
 	Pages []Page
 	dict  Page

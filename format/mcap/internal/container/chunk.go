@@ -55,7 +55,7 @@ type Chunk struct {
 type Limits struct {
 	Chunk int64 // bytes of one chunk, decompressed
 	Ratio int64 // decompressed to compressed
-	Free  int64 // bytes of a chunk that may grow as it likes: pictures of a camera that sees nothing compress ten thousandfold
+	Free  int64 // bytes of a chunk that may grow as it likes: images of a camera that sees nothing compress ten thousandfold
 }
 
 // DefaultLimits are those of specs/bad-input.

@@ -289,7 +289,7 @@ func clash(off int64, what string, id uint16, old, new string) error {
 }
 
 // found records a finding.
-func (f *File) found(sev robocache.Severity, code string, off int64, msg, mend string, count int64) {
+func (f *File) found(sev robocache.Severity, code string, off int64, msg, hint string, count int64) {
 	w := robocache.Where{}
 	if off >= 0 {
 		w["offset"] = off
@@ -297,7 +297,7 @@ func (f *File) found(sev robocache.Severity, code string, off int64, msg, mend s
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.findings) < 1000 {
-		f.findings = append(f.findings, robocache.Finding{Severity: sev, Code: code, Where: w, Message: msg, Mend: mend, Count: count})
+		f.findings = append(f.findings, robocache.Finding{Severity: sev, Code: code, Where: w, Message: msg, Hint: hint, Count: count})
 	}
 }
 

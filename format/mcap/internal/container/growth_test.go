@@ -8,7 +8,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// M4: a chunk of pictures that show nothing (a lens cap, a simulator's first seconds, depth of zeros) grows seven thousand times and is read; what claims
+// M4: a chunk of images that show nothing (a lens cap, a simulator's first seconds, depth of zeros) grows seven thousand times and is read; what claims
 // much from little is refused, and the error says what to do.
 func TestChunkGrowth(t *testing.T) {
 	const file = 1 << 20

@@ -15,7 +15,7 @@ func (f *File) Verify(ctx context.Context) ([]robocache.Finding, error) {
 	var out []robocache.Finding
 	found := func(off int64, what string, want, have uint32) {
 		out = append(out, robocache.Finding{Severity: robocache.SeverityError, Code: "check-sum", Where: robocache.Where{"offset": off},
-			Message: fmt.Sprintf("the check sum of %s differs: %08x is written, %08x are its bytes", what, want, have), Mend: "fetch the file again"})
+			Message: fmt.Sprintf("the check sum of %s differs: %08x is written, %08x are its bytes", what, want, have), Hint: "fetch the file again"})
 	}
 	end, want, err := f.dataEnd(ctx)
 	if err != nil {

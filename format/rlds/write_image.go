@@ -13,18 +13,18 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// encodePicture gives the bytes that stand for a picture: JPEG and PNG as they are, all else as PNG without loss.
-func encodePicture(l *outLeaf, ref *robocache.FrameRef) ([]byte, error) {
+// encodeImage gives the bytes that stand for an image: JPEG and PNG as they are, all else as PNG without loss.
+func encodeImage(l *outLeaf, ref *robocache.FrameRef) ([]byte, error) {
 	if ref.Missing {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "write rlds", Msg: "the row has no picture, and RLDS has no place for that", Hint: "leave the episode out"}
+		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "write rlds", Msg: "the row has no image, and RLDS has no place for that", Hint: "leave the episode out"}
 	}
-	info, err := video.PictureSize(ref)
+	info, err := video.ImageSize(ref)
 	if err != nil {
 		return nil, err
 	}
 	f := l.feature
 	if f.Height > 0 && f.Width > 0 && (info.Height != f.Height || info.Width != f.Width) {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "write rlds", Msg: "the size of a picture", Want: fmt.Sprintf("%d × %d", f.Height, f.Width), Got: fmt.Sprintf("%d × %d", info.Height, info.Width)}
+		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "write rlds", Msg: "the size of an image", Want: fmt.Sprintf("%d × %d", f.Height, f.Width), Got: fmt.Sprintf("%d × %d", info.Height, info.Width)}
 	}
 	if l.how == outDepth {
 		return encodeDepth(ref, info)
@@ -35,7 +35,7 @@ func encodePicture(l *outLeaf, ref *robocache.FrameRef) ([]byte, error) {
 	case ref.Raw != nil && ref.Raw.DType == robocache.Uint16 && ref.Raw.Channels > 1:
 		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "write rlds", Msg: "raw 16-bit colour"}
 	case info.DType == robocache.Float32:
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "write rlds", Msg: "float32 pictures in a stream of " + f.DType.String()}
+		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "write rlds", Msg: "float32 images in a stream of " + f.DType.String()}
 	case ref.Raw == nil: // TIFF
 		spec := &video.Spec{Pixel: video.RGB8}
 		raw := &robocache.Raw{Height: info.Height, Width: info.Width, Channels: 3, DType: robocache.Uint8}
@@ -48,18 +48,18 @@ func encodePicture(l *outLeaf, ref *robocache.FrameRef) ([]byte, error) {
 			return nil, err
 		}
 		raw.Pix = make([]byte, n)
-		if err := video.DecodePicture(ref, spec, raw.Pix); err != nil {
+		if err := video.DecodeImage(ref, spec, raw.Pix); err != nil {
 			return nil, err
 		}
-		return video.EncodePicture(&robocache.FrameRef{Raw: raw})
+		return video.EncodeImage(&robocache.FrameRef{Raw: raw})
 	}
-	return video.EncodePicture(ref)
+	return video.EncodeImage(ref)
 }
 
 // encodeDepth makes a PNG of four 8-bit channels that are the bytes of a float32.
 func encodeDepth(ref *robocache.FrameRef, info video.StillInfo) ([]byte, error) {
 	if info.DType != robocache.Float32 {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "write rlds", Msg: "a depth picture", Want: "float32", Got: info.DType.String()}
+		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "write rlds", Msg: "a depth image", Want: "float32", Got: info.DType.String()}
 	}
 	pix, stride := []byte(nil), info.Width*4
 	if ref.Raw != nil {
@@ -69,7 +69,7 @@ func encodeDepth(ref *robocache.FrameRef, info video.StillInfo) ([]byte, error) 
 		}
 	} else { // TIFF: "millimetres" of what is said to be millimetres are the numbers themselves
 		pix = make([]byte, info.Width*info.Height*4)
-		if err := video.DecodePicture(ref, &video.Spec{Pixel: video.DepthMM, Depth: &robocache.Depth{Unit: "mm"}}, pix); err != nil {
+		if err := video.DecodeImage(ref, &video.Spec{Pixel: video.DepthMM, Depth: &robocache.Depth{Unit: "mm"}}, pix); err != nil {
 			return nil, err
 		}
 	}

@@ -11,12 +11,12 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// PictureSize says what the still picture of a row is: of encoded bytes their header, of raw pixels what is declared. One that is too
+// FrameSize says what the still image of a row is: of encoded bytes their header, of raw pixels what is declared. One that is too
 // large, and raw pixels that are not all there, are refused.
-func PictureSize(ref *robocache.FrameRef) (StillInfo, error) {
+func ImageSize(ref *robocache.FrameRef) (StillInfo, error) {
 	if ref.Raw == nil {
 		if ref.Path != "" || ref.Missing {
-			return StillInfo{}, stillError(robocache.ErrUnsupported, "the row has no still picture")
+			return StillInfo{}, stillError(robocache.ErrUnsupported, "the row has no still image")
 		}
 		return StillSize(ref.Encoded)
 	}
@@ -28,18 +28,18 @@ func PictureSize(ref *robocache.FrameRef) (StillInfo, error) {
 		info.Channels, info.DType = 1, r.DType
 	case (r.Channels == 3 || r.Channels == 4) && (r.DType == robocache.Uint8 || r.DType == robocache.Uint16):
 	default:
-		return info, stillError(robocache.ErrUnsupported, "raw pictures of %d channels of %s", r.Channels, r.DType)
+		return info, stillError(robocache.ErrUnsupported, "raw images of %d channels of %s", r.Channels, r.DType)
 	}
 	if r.Width <= 0 || r.Height <= 0 || r.Width > math.MaxInt32 || r.Height > math.MaxInt32 || r.Stride < 0 {
-		return info, stillError(robocache.ErrMalformed, "raw picture of %d×%d pixels, stride %d", r.Width, r.Height, r.Stride)
+		return info, stillError(robocache.ErrMalformed, "raw image of %d×%d pixels, stride %d", r.Width, r.Height, r.Stride)
 	}
 	if int64(r.Width)*int64(r.Height) > MaxStillPixels {
-		return info, stillError(robocache.ErrResourceLimit, "raw picture of %d×%d pixels", r.Width, r.Height)
+		return info, stillError(robocache.ErrResourceLimit, "raw image of %d×%d pixels", r.Width, r.Height)
 	}
 	row := r.Width * r.Channels * size
 	stride := strideOf(r)
 	if stride < row || int64(len(r.Pix)) < int64(row) || (int64(len(r.Pix))-int64(row))/int64(stride) < int64(r.Height-1) {
-		return info, stillError(robocache.ErrMalformed, "raw picture of %d×%d×%d %s in %d bytes, stride %d", r.Height, r.Width, r.Channels, r.DType, len(r.Pix), stride)
+		return info, stillError(robocache.ErrMalformed, "raw image of %d×%d×%d %s in %d bytes, stride %d", r.Height, r.Width, r.Channels, r.DType, len(r.Pix), stride)
 	}
 	return info, nil
 }
@@ -51,10 +51,10 @@ func strideOf(r *robocache.Raw) int {
 	return r.Width * r.Channels * r.DType.Size()
 }
 
-// DecodePicture writes the still picture of a row into dst, which must have StillBytes of its PictureSize: DecodeStill for encoded bytes
+// DecodeFrame writes the still image of a row into dst, which must have StillBytes of its FrameSize: DecodeStill for encoded bytes
 // and raw pixels alike. Of 16-bit colour the high bytes are taken.
-func DecodePicture(ref *robocache.FrameRef, spec *Spec, dst []byte) error {
-	info, err := PictureSize(ref)
+func DecodeImage(ref *robocache.FrameRef, spec *Spec, dst []byte) error {
+	info, err := ImageSize(ref)
 	if err != nil {
 		return err
 	}
@@ -107,10 +107,10 @@ func packRaw(r *robocache.Raw, out []byte) {
 	}
 }
 
-// EncodePicture gives the still picture of a row as the bytes of a file, without loss: encoded bytes as they are, raw pixels as PNG, and
+// EncodeFrame gives the still image of a row as the bytes of a file, without loss: encoded bytes as they are, raw pixels as PNG, and
 // those of float32 as TIFF. 16-bit colour keeps its high bytes.
-func EncodePicture(ref *robocache.FrameRef) ([]byte, error) {
-	info, err := PictureSize(ref)
+func EncodeImage(ref *robocache.FrameRef) ([]byte, error) {
+	info, err := ImageSize(ref)
 	if err != nil || ref.Raw == nil {
 		return ref.Encoded, err
 	}
@@ -147,7 +147,7 @@ func EncodePicture(ref *robocache.FrameRef) ([]byte, error) {
 	}
 	var out bytes.Buffer
 	if err := (&png.Encoder{CompressionLevel: png.BestSpeed}).Encode(&out, img); err != nil {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "encode still picture", Msg: fmt.Sprintf("raw picture of %d×%d pixels", r.Width, r.Height), Err: err}
+		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "encode still image", Msg: fmt.Sprintf("raw image of %d×%d pixels", r.Width, r.Height), Err: err}
 	}
 	return out.Bytes(), nil
 }

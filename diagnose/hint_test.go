@@ -17,10 +17,10 @@ import (
 // mendOf reads the align= of a finding.
 func mendOf(t *testing.T, f robocache.Finding) align.Config {
 	t.Helper()
-	_, text, ok := strings.Cut(f.Mend, "align=")
+	_, text, ok := strings.Cut(f.Hint, "align=")
 	end := strings.LastIndex(text, "}")
 	if !ok || end < 0 {
-		t.Fatalf("no align= in %q", f.Mend)
+		t.Fatalf("no align= in %q", f.Hint)
 	}
 	cfg, err := align.ParseConfig([]byte(text[:end+1]))
 	if err != nil {
@@ -30,7 +30,7 @@ func mendOf(t *testing.T, f robocache.Finding) align.Config {
 }
 
 // TestMendCloses: what doctor prints, given to align, brings the stream back: synth says by how much it was bent, and where its samples were taken.
-func TestMendCloses(t *testing.T) {
+func TestHintCloses(t *testing.T) {
 	for _, seed := range []uint64{1, 2, 3} {
 		opt := synth.Options{Episodes: 1, Seconds: 60, Cameras: -1, Rates: map[string]float64{"camera": 30, "joints": 100}, Offset: 60 * time.Millisecond, Skew: 800, Seed: seed}
 		bent, err := synth.New(opt)
@@ -64,24 +64,24 @@ func TestMendCloses(t *testing.T) {
 			t.Errorf("seed %d: drift %v, it is %v", seed, cfg.Drift, truth.Skew)
 		}
 		times := func(ds robocache.Dataset, c align.Config) []int64 {
-			stamps, err := c.Stamps(context.Background(), ds, 0, "observation.joints")
+			timestamps, err := c.Timestamps(context.Background(), ds, 0, "observation.joints")
 			if err != nil {
 				t.Fatal(err)
 			}
 			shift, _ := c.Shift("observation.joints")
-			for i := range stamps {
-				stamps[i] += shift
+			for i := range timestamps {
+				timestamps[i] += shift
 			}
-			return stamps
+			return timestamps
 		}
 		var worst, before float64
-		mended, raw, taken := times(bent, cfg), times(bent, align.Config{}), times(right, align.Config{})
+		fixed, raw, taken := times(bent, cfg), times(bent, align.Config{}), times(right, align.Config{})
 		for i := range taken {
-			worst, before = max(worst, math.Abs(float64(mended[i]-taken[i]))), max(before, math.Abs(float64(raw[i]-taken[i])))
+			worst, before = max(worst, math.Abs(float64(fixed[i]-taken[i]))), max(before, math.Abs(float64(raw[i]-taken[i])))
 		}
-		t.Logf("seed %d: %+.3f ms and %.1f ppm: off by %.3f ms, mended by %.3f ms", seed, float64(truth.Offset)/1e6, truth.Skew, before/1e6, worst/1e6)
+		t.Logf("seed %d: %+.3f ms and %.1f ppm: off by %.3f ms, fixed by %.3f ms", seed, float64(truth.Offset)/1e6, truth.Skew, before/1e6, worst/1e6)
 		if worst > 0.1e6 || before < 20*worst {
-			t.Errorf("seed %d: stamps are off by %.3f ms after the mend, %.3f before", seed, worst/1e6, before/1e6)
+			t.Errorf("seed %d: timestamps are off by %.3f ms after the correction, %.3f before", seed, worst/1e6, before/1e6)
 		}
 		// And the values on a grid of 50 Hz, beside those of the clock that is right.
 		value := func(ds robocache.Dataset, c align.Config) ([]int64, []byte) {
@@ -114,23 +114,23 @@ func TestMendCloses(t *testing.T) {
 	}
 }
 
-// The other clock of the same stream: header stamps brought onto the recorder's clock by what the finding of D3 says.
-func TestClockMend(t *testing.T) {
+// The other clock of the same stream: header timestamps brought onto the recorder's clock by what the finding of D3 says.
+func TestClockHint(t *testing.T) {
 	p := newPair(60, 0, 0)
 	f := found(t, p)["clock-drift"]
 	if len(f) != 1 {
 		t.Fatalf("%+v", f)
 	}
 	cfg := mendOf(t, f[0])
-	header, err := cfg.Stamps(context.Background(), p, 0, "imu")
+	header, err := cfg.Timestamps(context.Background(), p, 0, "imu")
 	if err != nil {
 		t.Fatal(err)
 	}
 	shift, _ := cfg.Shift("imu")
 	log, _ := p.TimesBy(context.Background(), 0, "imu", "log")
 	for i := range log {
-		if d := math.Abs(float64(header[i] + shift - log[i])); d > 0.5e6 { // the recorder's stamps vary by 0.6 ms
-			t.Fatalf("row %d: %v ms beside the recorder's clock (%s)", i, d/1e6, f[0].Mend)
+		if d := math.Abs(float64(header[i] + shift - log[i])); d > 0.5e6 { // the recorder's timestamps vary by 0.6 ms
+			t.Fatalf("row %d: %v ms beside the recorder's clock (%s)", i, d/1e6, f[0].Hint)
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
-// Frames gives the pixels of pictures: of stored members they are the file's bytes, as they were read.
+// Frames gives the pixels of images: of stored members they are the file's bytes, as they were read.
 func (d *Dataset) Frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) error {
 	return d.frames(ctx, key, rows, out, func(n int64) []byte { return make([]byte, n) })
 }
@@ -35,7 +35,7 @@ func (d *Dataset) frames(ctx context.Context, key string, rows []robocache.Row, 
 	}
 	raws := make([]robocache.Raw, len(rows))
 	return d.each(ctx, rows, func(ctx context.Context, i int) error {
-		b, err := d.picture(ctx, d.eps[rows[i].Episode], rows[i].Index, s, room)
+		b, err := d.image(ctx, d.eps[rows[i].Episode], rows[i].Index, s, room)
 		if err != nil {
 			return err
 		}
@@ -46,8 +46,8 @@ func (d *Dataset) frames(ctx context.Context, key string, rows []robocache.Row, 
 	})
 }
 
-// picture gives the pixels of a stream in a frame.
-func (d *Dataset) picture(ctx context.Context, e episode, row int, s *stream, room func(n int64) []byte) ([]byte, error) {
+// image gives the pixels of a stream in a frame.
+func (d *Dataset) image(ctx context.Context, e episode, row int, s *stream, room func(n int64) []byte) ([]byte, error) {
 	f, h, err := d.open(ctx, e, row, true)
 	if err != nil {
 		return nil, err

@@ -14,8 +14,8 @@ import (
 
 type withVideo interface{ Video() *video.Library }
 
-// preparePictures settles size and type of a camera's pixels by its first picture.
-func (w *writer) preparePictures(f *robocache.Feature, eps []int) (s *outStream, why string, err error) {
+// prepareImages settles size and type of a camera's pixels by its first image.
+func (w *writer) prepareImages(f *robocache.Feature, eps []int) (s *outStream, why string, err error) {
 	own := *f
 	if f.Kind == robocache.KindVideo {
 		if _, ok := robocache.As[withVideo](w.src); !ok {
@@ -25,13 +25,13 @@ func (w *writer) preparePictures(f *robocache.Feature, eps []int) (s *outStream,
 			return nil, "depth that is coded in video is not written", nil
 		}
 		if f.Height <= 0 || f.Width <= 0 {
-			return nil, "nothing says the size of its pictures", nil
+			return nil, "nothing says the size of its images", nil
 		}
 		own.DType, own.Channels = robocache.Uint8, 3
 	} else {
-		info, ok, err := w.firstPicture(f, eps)
+		info, ok, err := w.firstImage(f, eps)
 		if err != nil || !ok {
-			return nil, "it has no pictures", err
+			return nil, "it has no images", err
 		}
 		own.Height, own.Width, own.Channels, own.DType = info.Height, info.Width, info.Channels, info.DType
 		if own.DType == robocache.Uint16 && own.Channels != 1 {
@@ -42,13 +42,13 @@ func (w *writer) preparePictures(f *robocache.Feature, eps []int) (s *outStream,
 	s = w.stream(&own, w.name(f.Key))
 	s.shape = own.Shape
 	s.row = own.Height * own.Width * own.Channels * own.DType.Size()
-	s.per = max(1, pictureBytes/s.row)
+	s.per = max(1, imageBytes/s.row)
 	s.gray = own.Channels == 1 && own.DType == robocache.Uint8
 	return s, "", nil
 }
 
-// firstPicture looks for a picture in the first rows of the episodes.
-func (w *writer) firstPicture(f *robocache.Feature, eps []int) (info video.StillInfo, ok bool, err error) {
+// firstImage looks for an image in the first rows of the episodes.
+func (w *writer) firstImage(f *robocache.Feature, eps []int) (info video.StillInfo, ok bool, err error) {
 	for _, e := range eps {
 		for row := range min(w.src.Len(e), 100) {
 			var ref [1]robocache.FrameRef
@@ -61,15 +61,15 @@ func (w *writer) firstPicture(f *robocache.Feature, eps []int) (info video.Still
 			if ref[0].Missing {
 				continue
 			}
-			info, err = video.PictureSize(&ref[0])
+			info, err = video.ImageSize(&ref[0])
 			return info, err == nil, err
 		}
 	}
 	return info, false, nil
 }
 
-// copyPictures decodes a block of pictures and appends them.
-func (w *writer) copyPictures(ctx context.Context, s *outStream, rows []robocache.Row) error {
+// copyImages decodes a block of images and appends them.
+func (w *writer) copyImages(ctx context.Context, s *outStream, rows []robocache.Row) error {
 	refs := make([]robocache.FrameRef, len(rows))
 	if err := w.src.Frames(ctx, s.f.Key, rows, refs); err != nil {
 		return err
@@ -86,7 +86,7 @@ func (w *writer) copyPictures(ctx context.Context, s *outStream, rows []robocach
 			byFile[refs[i].Path] = append(byFile[refs[i].Path], i)
 		default:
 			g.Go(func() (err error) {
-				defer guard.Malformed("zarr picture", &err)
+				defer guard.Malformed("zarr image", &err)
 				if err := gctx.Err(); err != nil {
 					return err
 				}
@@ -105,14 +105,14 @@ func (w *writer) copyPictures(ctx context.Context, s *outStream, rows []robocach
 	return w.append(s, out)
 }
 
-// still puts one picture's pixels into dst.
+// still puts one image's pixels into dst.
 func (s *outStream) still(ref *robocache.FrameRef, dst []byte) error {
-	info, err := video.PictureSize(ref)
+	info, err := video.ImageSize(ref)
 	if err != nil {
 		return err
 	}
 	if info.Height != s.f.Height || info.Width != s.f.Width {
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "zarr write", Msg: "a picture of another size than the first", Want: fmt.Sprintf("%d×%d", s.f.Height, s.f.Width), Got: fmt.Sprintf("%d×%d", info.Height, info.Width)}
+		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "zarr write", Msg: "an image of another size than the first", Want: fmt.Sprintf("%d×%d", s.f.Height, s.f.Width), Got: fmt.Sprintf("%d×%d", info.Height, info.Width)}
 	}
 	if r := ref.Raw; r != nil && r.Channels == s.f.Channels && r.DType == s.f.DType && !r.BGR {
 		line := r.Width * r.Channels * r.DType.Size()
@@ -128,7 +128,7 @@ func (s *outStream) still(ref *robocache.FrameRef, dst []byte) error {
 	switch {
 	case s.gray:
 		rgb := make([]byte, 3*len(dst))
-		if err := video.DecodePicture(ref, &video.Spec{Pixel: video.RGB8}, rgb); err != nil {
+		if err := video.DecodeImage(ref, &video.Spec{Pixel: video.RGB8}, rgb); err != nil {
 			return err
 		}
 		for i := range dst {
@@ -136,14 +136,14 @@ func (s *outStream) still(ref *robocache.FrameRef, dst []byte) error {
 		}
 		return nil
 	case s.f.Channels == 1 && s.f.DType == robocache.Uint16:
-		return video.DecodePicture(ref, &video.Spec{Pixel: video.Gray16}, dst)
+		return video.DecodeImage(ref, &video.Spec{Pixel: video.Gray16}, dst)
 	case s.f.Channels == 3 && s.f.DType == robocache.Uint8:
-		return video.DecodePicture(ref, &video.Spec{Pixel: video.RGB8}, dst)
+		return video.DecodeImage(ref, &video.Spec{Pixel: video.RGB8}, dst)
 	}
-	return &robocache.Error{Class: robocache.ErrUnsupported, Op: "zarr write", Msg: fmt.Sprintf("encoded pictures of %d channels of %s", s.f.Channels, s.f.DType)}
+	return &robocache.Error{Class: robocache.ErrUnsupported, Op: "zarr write", Msg: fmt.Sprintf("encoded images of %d channels of %s", s.f.Channels, s.f.DType)}
 }
 
-// decode puts pictures of one video file into out.
+// decode puts images of one video file into out.
 func (w *writer) decode(ctx context.Context, s *outStream, path string, at []int, refs []robocache.FrameRef, out []byte) error {
 	lib, ok := robocache.As[withVideo](w.src)
 	if !ok {
@@ -163,7 +163,7 @@ func (w *writer) decode(ctx context.Context, s *outStream, path string, at []int
 	}
 	spec := &video.Spec{Width: s.f.Width, Height: s.f.Height, Pixel: video.RGB8}
 	for _, g := range video.Plan(file.Index, ordinals) {
-		err := pool.Decode(ctx, file, g, func(ordinal int, pic video.Picture) error {
+		err := pool.Decode(ctx, file, g, func(ordinal int, pic video.Frame) error {
 			var first []byte
 			for _, i := range wanted[ordinal] {
 				dst := out[i*s.row : (i+1)*s.row]

@@ -9,38 +9,38 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// stamps keeps the time stamps of streams, least recently used first out, within a budget in bytes.
-type stamps struct {
+// timestamps keeps the time timestamps of streams, least recently used first out, within a budget in bytes.
+type timestamps struct {
 	read   func(ctx context.Context, episode int, stream string) ([]int64, error)
 	budget int64
 
 	mu     sync.Mutex
-	have   map[stampKey]*list.Element
+	have   map[timestampKey]*list.Element
 	recent *list.List
 	bytes  int64
 }
 
-type stampKey struct {
+type timestampKey struct {
 	episode int
 	stream  string
 }
 
-type stampEntry struct {
-	key   stampKey
+type timestampEntry struct {
+	key   timestampKey
 	times []int64
 }
 
-func newStamps(read func(ctx context.Context, episode int, stream string) ([]int64, error), budget int64) *stamps {
-	return &stamps{read: read, budget: budget, have: map[stampKey]*list.Element{}, recent: list.New()}
+func newTimestamps(read func(ctx context.Context, episode int, stream string) ([]int64, error), budget int64) *timestamps {
+	return &timestamps{read: read, budget: budget, have: map[timestampKey]*list.Element{}, recent: list.New()}
 }
 
-// of gives the stamps of a stream; they are shared and not to be changed. Two callers may read the same ones at once.
-func (s *stamps) of(ctx context.Context, episode int, stream string) ([]int64, error) {
-	k := stampKey{episode, stream}
+// of gives the timestamps of a stream; they are shared and not to be changed. Two callers may read the same ones at once.
+func (s *timestamps) of(ctx context.Context, episode int, stream string) ([]int64, error) {
+	k := timestampKey{episode, stream}
 	s.mu.Lock()
 	if e := s.have[k]; e != nil {
 		s.recent.MoveToFront(e)
-		t := e.Value.(*stampEntry).times
+		t := e.Value.(*timestampEntry).times
 		s.mu.Unlock()
 		return t, nil
 	}
@@ -52,12 +52,12 @@ func (s *stamps) of(ctx context.Context, episode int, stream string) ([]int64, e
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.have[k] == nil {
-		s.have[k] = s.recent.PushFront(&stampEntry{k, t})
+		s.have[k] = s.recent.PushFront(&timestampEntry{k, t})
 		s.bytes += size(t)
 	}
 	for s.bytes > s.budget && s.recent.Len() > 1 {
 		last := s.recent.Back()
-		old := s.recent.Remove(last).(*stampEntry)
+		old := s.recent.Remove(last).(*timestampEntry)
 		delete(s.have, old.key)
 		s.bytes -= size(old.times)
 	}
@@ -66,7 +66,7 @@ func (s *stamps) of(ctx context.Context, episode int, stream string) ([]int64, e
 
 func size(t []int64) int64 { return int64(8*len(t)) + 128 }
 
-// timed says whether pictures' times in their files are to be checked against those of their rows there: the reference's opt-in test.
+// timed says whether frames' times in their files are to be checked against those of their rows there: the reference's opt-in test.
 func (src *source) timed(c *column) bool {
 	return src.cfg.Tolerance != nil && src.starts != nil && c.aligns == nil
 }
@@ -79,7 +79,7 @@ func (w *worker) checkTime(p *part, c *column, r reel, x *want) error {
 	if err != nil || !ok {
 		return err
 	}
-	own, err := src.stamps.of(w.ctx(), row.Episode, "")
+	own, err := src.timestamps.of(w.ctx(), row.Episode, "")
 	if err != nil {
 		return err
 	}
@@ -89,7 +89,7 @@ func (w *worker) checkTime(p *part, c *column, r reel, x *want) error {
 	return src.compare(c, row, r.timeNS(x.ordinal), start+own[row.Index])
 }
 
-// timely takes out of wants those whose pictures have times that are refused: before they are looked for among kept ones, of which nobody
+// timely takes out of wants those whose frames have times that are refused: before they are looked for among kept ones, of which nobody
 // knows whether they were checked, or for which row.
 func (w *worker) timely(parts []*part, col int, wants []want, paths []string) []want {
 	src := parts[0].src
@@ -112,7 +112,7 @@ func (w *worker) timely(parts []*part, col int, wants []want, paths []string) []
 	return left
 }
 
-// timelyOf does so for one file. Each place is tested, for episodes may share a picture.
+// timelyOf does so for one file. Each place is tested, for episodes may share a frame.
 func (w *worker) timelyOf(r reel, parts []*part, c *column, wants []want, path string) []want {
 	left := wants[:0]
 	for _, x := range wants {
@@ -126,17 +126,17 @@ func (w *worker) timelyOf(r reel, parts []*part, c *column, wants []want, path s
 	return left
 }
 
-func (src *source) compare(c *column, r robocache.Row, picture, row int64) error {
+func (src *source) compare(c *column, r robocache.Row, pic, row int64) error {
 	limit := int64(min(*src.cfg.Tolerance, 4e9) * 1e9) // more does not fit
-	if d := picture - row; d > limit || -d > limit {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Where: src.where(c, r), Msg: "the picture's time is further from the row's than tolerance_s",
-			Want: fmt.Sprintf("at most %d ns", limit), Got: fmt.Sprintf("%d ns", d), Hint: "the picture is found by its number and is the right one; leave tolerance_s out unless such stamps must be refused"}
+	if d := pic - row; d > limit || -d > limit {
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Where: src.where(c, r), Msg: "the frame's time is further from the row's than tolerance_s",
+			Want: fmt.Sprintf("at most %d ns", limit), Got: fmt.Sprintf("%d ns", d), Hint: "the frame is found by its number and is the right one; leave tolerance_s out unless such timestamps must be refused"}
 	}
 	return nil
 }
 
-// checkStamps compares the recorded stamps of pictures and rows, where the dataset does not say where its episodes lie in the files.
-func (src *source) checkStamps(ctx context.Context, p *part, c *column, rows []robocache.Row) {
+// checkStamps compares the recorded timestamps of frames and rows, where the dataset does not say where its episodes lie in the files.
+func (src *source) checkTimestamps(ctx context.Context, p *part, c *column, rows []robocache.Row) {
 	if c.aligns != nil || src.line.key != "" {
 		return // a timeline has no row of its own to compare with
 	}
@@ -144,21 +144,21 @@ func (src *source) checkStamps(ctx context.Context, p *part, c *column, rows []r
 		if i > 0 && r == rows[i-1] {
 			continue
 		}
-		pictures, err := src.stamps.of(ctx, r.Episode, c.key)
+		imgs, err := src.timestamps.of(ctx, r.Episode, c.key)
 		if err != nil {
 			p.blame(r.Episode, err)
 			return
 		}
-		own, err := src.stamps.of(ctx, r.Episode, "")
+		own, err := src.timestamps.of(ctx, r.Episode, "")
 		if err != nil {
 			p.blame(r.Episode, err)
 			return
 		}
-		if r.Index >= len(pictures) || r.Index >= len(own) {
-			p.blame(r.Episode, &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Where: src.where(c, r), Msg: "no stamp", Want: fmt.Sprint(len(own)), Got: fmt.Sprint(len(pictures))})
+		if r.Index >= len(imgs) || r.Index >= len(own) {
+			p.blame(r.Episode, &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Where: src.where(c, r), Msg: "no timestamp", Want: fmt.Sprint(len(own)), Got: fmt.Sprint(len(imgs))})
 			return
 		}
-		if err := src.compare(c, r, pictures[r.Index], own[r.Index]); err != nil {
+		if err := src.compare(c, r, imgs[r.Index], own[r.Index]); err != nil {
 			p.blame(r.Episode, err)
 			return
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// rawOf makes a raw picture with noise between its rows.
+// rawOf makes a raw image with noise between its rows.
 func rawOf(dtype robocache.DType, h, w, channels, pad int, bgr bool) *robocache.Raw {
 	r := &robocache.Raw{Height: h, Width: w, Channels: channels, DType: dtype, BGR: bgr}
 	row := w * channels * dtype.Size()
@@ -34,7 +34,7 @@ func rawOf(dtype robocache.DType, h, w, channels, pad int, bgr bool) *robocache.
 	return r
 }
 
-// element gives a raw picture's element as the contract of Raw states it.
+// element gives a raw image's element as the contract of Raw states it.
 func element(r *robocache.Raw, y, x, c int) float64 {
 	size := r.DType.Size()
 	stride := r.Stride
@@ -51,7 +51,7 @@ func element(r *robocache.Raw, y, x, c int) float64 {
 	return float64(math.Float32frombits(binary.LittleEndian.Uint32(p)))
 }
 
-func TestRawPictures(t *testing.T) {
+func TestRawFrames(t *testing.T) {
 	const h, w = 7, 11
 	for _, dtype := range []robocache.DType{robocache.Uint8, robocache.Uint16} {
 		for _, channels := range []int{1, 3, 4} {
@@ -59,21 +59,21 @@ func TestRawPictures(t *testing.T) {
 				for _, bgr := range []bool{false, true} {
 					r := rawOf(dtype, h, w, channels, pad, bgr)
 					ref := &robocache.FrameRef{Raw: r}
-					info, err := PictureSize(ref)
+					info, err := ImageSize(ref)
 					if err != nil || info.Width != w || info.Height != h {
 						t.Fatalf("%+v %v", info, err)
 					}
 					dst := make([]byte, 3*w*h)
 					if channels == 1 && dtype == robocache.Uint16 {
-						if err := DecodePicture(ref, &Spec{}, dst); !errors.Is(err, robocache.ErrUnsupported) {
+						if err := DecodeImage(ref, &Spec{}, dst); !errors.Is(err, robocache.ErrUnsupported) {
 							t.Errorf("depth as RGB: %v", err)
 						}
 						continue
 					}
-					if err := DecodePicture(ref, &Spec{}, dst); err != nil {
+					if err := DecodeImage(ref, &Spec{}, dst); err != nil {
 						t.Fatal(err)
 					}
-					encoded, err := EncodePicture(ref)
+					encoded, err := EncodeImage(ref)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -109,15 +109,15 @@ func TestRawDepth(t *testing.T) {
 		for _, dtype := range []robocache.DType{robocache.Uint8, robocache.Uint16, robocache.Float32} {
 			ref := &robocache.FrameRef{Raw: rawOf(dtype, h, w, 1, pad, false)}
 			mm := make([]byte, 4*w*h)
-			if err := DecodePicture(ref, &Spec{Pixel: DepthMM}, mm); err != nil {
+			if err := DecodeImage(ref, &Spec{Pixel: DepthMM}, mm); err != nil {
 				t.Fatal(err)
 			}
 			m := make([]byte, 4*w*h)
-			if err := DecodePicture(ref, &Spec{Pixel: DepthM}, m); err != nil {
+			if err := DecodeImage(ref, &Spec{Pixel: DepthM}, m); err != nil {
 				t.Fatal(err)
 			}
 			codes := make([]byte, 2*w*h)
-			err := DecodePicture(ref, &Spec{Pixel: Gray16}, codes)
+			err := DecodeImage(ref, &Spec{Pixel: Gray16}, codes)
 			if (dtype == robocache.Float32) != errors.Is(err, robocache.ErrUnsupported) {
 				t.Errorf("%s as codes: %v", dtype, err)
 			}
@@ -140,7 +140,7 @@ func TestRawDepth(t *testing.T) {
 					t.Fatalf("%s pixel %d: %v m, not %v", dtype, i, got, want)
 				}
 			}
-			encoded, err := EncodePicture(ref)
+			encoded, err := EncodeImage(ref)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -173,12 +173,12 @@ func TestRawThatLies(t *testing.T) {
 	} {
 		r := *ok
 		change(&r)
-		err := DecodePicture(&robocache.FrameRef{Raw: &r}, &Spec{}, make([]byte, 48))
+		err := DecodeImage(&robocache.FrameRef{Raw: &r}, &Spec{}, make([]byte, 48))
 		if !errors.Is(err, robocache.ErrMalformed) && !errors.Is(err, robocache.ErrUnsupported) && !errors.Is(err, robocache.ErrResourceLimit) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := PictureSize(&robocache.FrameRef{Path: "a.mp4"}); !errors.Is(err, robocache.ErrUnsupported) {
+	if _, err := ImageSize(&robocache.FrameRef{Path: "a.mp4"}); !errors.Is(err, robocache.ErrUnsupported) {
 		t.Error(err)
 	}
 }

@@ -8,8 +8,8 @@ import (
 
 func seconds(ns int64) float64 { return float64(ns) / 1e9 }
 
-// stamps checks one clock of an episode (D2). f is the first stream on it.
-func (x *examination) stamps(e int, f *robocache.Feature, times []int64) {
+// timestamps checks one clock of an episode (D2). f is the first stream on it.
+func (x *examination) timestamps(e int, f *robocache.Feature, times []int64) {
 	where := robocache.Where{"episode": e, "stream": f.Key}
 	if f.Clock != "" {
 		where["clock"] = f.Clock
@@ -28,7 +28,7 @@ func (x *examination) stamps(e int, f *robocache.Feature, times []int64) {
 		switch {
 		case d < 0:
 			where["index"] = i
-			x.add(robocache.SeverityError, "stamps-go-back", where, 0, "", "stamp %d lies %.6f s before the one ahead of it", i, seconds(-d))
+			x.add(robocache.SeverityError, "timestamps-go-back", where, 0, "", "timestamp %d lies %.6f s before the one ahead of it", i, seconds(-d))
 			return
 		case d == 0:
 			repeated++
@@ -43,10 +43,10 @@ func (x *examination) stamps(e int, f *robocache.Feature, times []int64) {
 		}
 	}
 	if repeated > 0 && !f.Latched {
-		x.add(robocache.SeverityWarning, "repeated-stamps", where, repeated, "the last of equal stamps is the sample of that time", "%d of %d stamps repeat the one before", repeated, len(times))
+		x.add(robocache.SeverityWarning, "repeated-timestamps", where, repeated, "the last of equal timestamps is the sample of that time", "%d of %d timestamps repeat the one before", repeated, len(times))
 	}
 	if gaps > 0 && !f.Latched {
-		x.add(robocache.SeverityWarning, "gap", where, gaps, "max_gap= masks what lies in gaps", "%d gaps; the widest begins %.3f s after the first stamp and lasts %.3f s (%.1f periods of %.2f ms)", gaps,
+		x.add(robocache.SeverityWarning, "gap", where, gaps, "max_gap= masks what lies in gaps", "%d gaps; the widest begins %.3f s after the first timestamp and lasts %.3f s (%.1f periods of %.2f ms)", gaps,
 			seconds(at-times[0]), seconds(widest), float64(widest)/float64(step), float64(step)/1e6)
 	}
 	if steady > 2 {

@@ -14,8 +14,8 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// picture is the one that a decoder gave last.
-type picture struct {
+// frame is the one that a decoder gave last.
+type img struct {
 	d *decoder
 
 	format  C.int // that name and kept were made for
@@ -27,14 +27,14 @@ type picture struct {
 	swscale bool // never the vector kernel: for tests that compare
 }
 
-func (p *picture) Size() (width, height int) {
+func (p *img) Size() (width, height int) {
 	if p.d.rotation%180 != 0 {
 		return int(p.d.seen.height), int(p.d.seen.width)
 	}
 	return int(p.d.seen.width), int(p.d.seen.height)
 }
 
-func (p *picture) PixelFormat() string {
+func (p *img) PixelFormat() string {
 	if p.name == "" || p.format != p.d.seen.format {
 		p.name, p.format = C.GoString(p.d.seen.format_name), p.d.seen.format
 		p.kept = planeFormat(p.format)
@@ -42,17 +42,17 @@ func (p *picture) PixelFormat() string {
 	return p.name
 }
 
-func (p *picture) shape() video.Shape {
+func (p *img) shape() video.Shape {
 	w, h := p.Size()
 	return video.Shape{Width: w, Height: h, Format: p.PixelFormat(), LumaBits: int(p.d.seen.luma_bits), PlanesBytes: int(p.d.seen.planes_bytes)}
 }
 
-func (p *picture) Bytes(spec *video.Spec) (int, error) {
+func (p *img) Bytes(spec *video.Spec) (int, error) {
 	s := p.shape()
 	return s.Bytes(spec)
 }
 
-func (p *picture) Convert(spec *video.Spec, dst []byte) error {
+func (p *img) Convert(spec *video.Spec, dst []byte) error {
 	if p.d.c == nil {
 		return closed()
 	}
@@ -109,7 +109,7 @@ func outputOf(s *video.Shape, spec *video.Spec, rotation int) (output, error) {
 }
 
 // distances gives the table for a depth code; it is looked for once a decoder, code and unit.
-func (p *picture) distances(depth *robocache.Depth, metres bool) (*[4096]float32, error) {
+func (p *img) distances(depth *robocache.Depth, metres bool) (*[4096]float32, error) {
 	if p.table == nil || p.depth != *depth || p.metres != metres {
 		t, err := tables.get(*depth, metres)
 		if err != nil {

@@ -12,12 +12,12 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// want is one place in a batch that a picture goes to.
+// want is one place in a batch that a frame goes to.
 type want struct {
 	ordinal int
 	path    int32 // index into the paths of the locate job
 	part    int32 // of the task
-	slot    int32 // picture of the part
+	slot    int32 // frame of the part
 }
 
 // fileTask is what a horizon wants of one file for one column.
@@ -43,7 +43,7 @@ func (t *fileTask) done() {
 	}
 }
 
-// locate finds out where the pictures of a column lie, for all batches of a horizon, and makes a job a file.
+// locate finds out where the frames of a column lie, for all batches of a horizon, and makes a job a file.
 func (w *worker) locate(parts []*part, col int) {
 	src := parts[0].src
 	c := &src.layout.columns[col]
@@ -55,7 +55,7 @@ func (w *worker) locate(parts []*part, col int) {
 	var paths []string
 	known := map[string]int32{}
 	for k, p := range parts {
-		rows, err := w.pictureRows(p, c)
+		rows, err := w.frameRows(p, c)
 		if err != nil {
 			p.failAt(err)
 			p.u.finish(int64(p.size() * c.steps))
@@ -97,7 +97,7 @@ func (w *worker) locate(parts []*part, col int) {
 			wants = append(wants, want{ordinal: r.Ordinal, path: path, part: int32(k), slot: int32(i)})
 		}
 		if src.cfg.Tolerance != nil && src.starts == nil {
-			src.checkStamps(w.ctx(), p, c, rows)
+			src.checkTimestamps(w.ctx(), p, c, rows)
 		}
 	}
 	clear(w.refs)
@@ -133,7 +133,7 @@ func (w *worker) locate(parts []*part, col int) {
 	}
 }
 
-// anyRow puts row 0 where there is none: its picture is not used.
+// anyRow puts row 0 where there is none: its frame is not used.
 func (w *worker) anyRow(rows []robocache.Row) []robocache.Row {
 	w.rows = append(w.rows[:0], rows...)
 	for i := range w.rows {
@@ -142,15 +142,15 @@ func (w *worker) anyRow(rows []robocache.Row) []robocache.Row {
 	return w.rows
 }
 
-// blank writes the picture of a place that has none: zero, and masked.
+// blank writes the frame of a place that has none: zero, and masked.
 func (w *worker) blank(p *part, c *column, slot int) {
-	clear(p.picture(c, slot))
+	clear(p.pic(c, slot))
 	p.absent(c, slot)
 	w.a.n.frames.Add(1)
 	p.u.finish(1)
 }
 
-// masked is blank for a place whose row may hold no picture, and holds none.
+// masked is blank for a place whose row may hold no frame, and holds none.
 func (w *worker) masked(p *part, c *column, slot int) {
 	p.data(c.mask)[p.slot(slot/c.steps)*c.steps+slot%c.steps] = 1
 	w.blank(p, c, slot)
@@ -196,7 +196,7 @@ func (w *worker) openFile(t *fileTask) {
 	for _, g := range groups {
 		if g.Cost() <= 0 {
 			for _, o := range g.Ordinals {
-				w.lose(t, t.of(o), &robocache.Error{Class: robocache.ErrMalformed, Op: "decode", Where: robocache.Where{"ordinal": o}, Msg: "the video has no picture of that number", Hint: "the video is shorter than its table"})
+				w.lose(t, t.of(o), &robocache.Error{Class: robocache.ErrMalformed, Op: "decode", Where: robocache.Where{"ordinal": o}, Msg: "the video has no frame of that number", Hint: "the video is shorter than its table"})
 			}
 			t.done()
 			continue
@@ -236,7 +236,7 @@ func (t *fileTask) of(ordinal int) []want {
 	return t.wants[lo:hi]
 }
 
-// lose notes that pictures will not come.
+// lose notes that frames will not come.
 func (w *worker) lose(t *fileTask, wants []want, err error) {
 	c := &t.src.layout.columns[t.col]
 	for i := range wants {
@@ -244,7 +244,7 @@ func (w *worker) lose(t *fileTask, wants []want, err error) {
 	}
 }
 
-// loseAt notes that the picture of one place will not come.
+// loseAt notes that the frame of one place will not come.
 func (w *worker) loseAt(p *part, c *column, slot int, path string, ordinal int, err error) {
 	r := robocache.Row{Episode: -1}
 	if rows := p.rows[c.rows]; c.aligns == nil {
@@ -259,7 +259,7 @@ func (w *worker) loseAt(p *part, c *column, slot int, path string, ordinal int, 
 	p.u.finish(1)
 }
 
-// decodeGroup decodes one group. Where it fails, each picture that did not come is tried alone: whether a picture can be
+// decodeGroup decodes one group. Where it fails, each frame that did not come is tried alone: whether a frame can be
 // had must not depend on its neighbours (L4).
 func (w *worker) decodeGroup(t *fileTask, f *fetched, g video.Group) {
 	a := w.a
@@ -314,14 +314,14 @@ func (w *worker) retry(t *fileTask, g video.Group, first error) {
 			}
 		}
 		if err == nil {
-			err = &robocache.Error{Class: robocache.ErrMalformed, Op: "decode", Msg: "the decoder gave no picture"}
+			err = &robocache.Error{Class: robocache.ErrMalformed, Op: "decode", Msg: "the decoder gave no frame"}
 		}
 		w.lose(t, t.of(o), err)
 	}
 }
 
-// take gets one decoded picture: it is converted into the first place that wants it, and copied to the others.
-func (w *worker) take(ordinal int, pic video.Picture) error {
+// take gets one decoded frame: it is converted into the first place that wants it, and copied to the others.
+func (w *worker) take(ordinal int, pic video.Frame) error {
 	begin := time.Now()
 	defer func() { w.spent += time.Since(begin) }()
 	i, ok := slices.BinarySearch(w.group.Ordinals, ordinal)
@@ -345,10 +345,10 @@ func (w *worker) take(ordinal int, pic video.Picture) error {
 		t.parts[wants[k].part].put(c, int(wants[k].slot), dst)
 	}
 	w.got[i] = true
-	w.cachePicture(t, c, ordinal, pic, dst)
+	w.cacheFrame(t, c, ordinal, pic, dst)
 	a.n.unique.Add(1)
 	a.n.frames.Add(int64(len(wants)))
-	// Only when all copies are made: a finished batch may be released, and its first picture overwritten.
+	// Only when all copies are made: a finished batch may be released, and its first frame overwritten.
 	for k := range wants {
 		t.parts[wants[k].part].u.finish(1)
 	}
@@ -356,14 +356,14 @@ func (w *worker) take(ordinal int, pic video.Picture) error {
 }
 
 func sizeError(c *column, width, height int) error {
-	return &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Where: robocache.Where{"stream": c.key}, Msg: "pictures of another size",
+	return &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Where: robocache.Where{"stream": c.key}, Msg: "frames of another size",
 		Want: dimensions(c.width, c.height), Got: dimensions(width, height), Hint: "image_size=[h, w] brings all to one size"}
 }
 
 func dimensions(width, height int) string { return fmt.Sprintf("%d×%d", width, height) }
 
-// cachePicture keeps a picture that was decoded for a batch, where there is a cache and room in it.
-func (w *worker) cachePicture(t *fileTask, c *column, ordinal int, pic video.Picture, pixels []byte) {
+// cacheFrame keeps a frame that was decoded for a batch, where there is a cache and room in it.
+func (w *worker) cacheFrame(t *fileTask, c *column, ordinal int, pic video.Frame, pixels []byte) {
 	a := w.a
 	a.disk.put(w, t.src, c, t.path, ordinal, pic, pixels)
 	f := a.frames
@@ -372,7 +372,7 @@ func (w *worker) cachePicture(t *fileTask, c *column, ordinal int, pic video.Pic
 	}
 	size := len(pixels)
 	if c.keepsPlanes(f, pic) {
-		info, _ := pic.(video.PlanarPicture).PlaneInfo()
+		info, _ := pic.(video.PlanarFrame).PlaneInfo()
 		size = info.Bytes()
 	}
 	f.mu.Lock()

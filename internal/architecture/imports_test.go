@@ -1,0 +1,141 @@
+// Package architecture holds the rules of the architecture as tests: who may import whom.
+package architecture
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/goatnote-inc/robocache"
+
+// allowed says what each package may import of the module. "" is the root. A package is matched by its longest prefix;
+// "cmd" and "examples" stand at the end of the way and may import every library package. Nobody may import them.
+var allowed = map[string][]string{
+	"":                      {},
+	"store":                 {""},
+	"video":                 {"", "video/turbojpeg", "internal/inflate"},
+	"video/ffmpeg":          {"", "video"},
+	"video/turbojpeg":       {""},
+	"video/jpegxl":          {""},
+	"kernel":                {""},
+	"kernel/cpu":            {"", "kernel"},
+	"kernel/cuda":           {"", "kernel", "internal/cudahost"},
+	"align":                 {"", "kernel", "internal/guard"},
+	"stats":                 {"", "video", "internal/guard"},
+	"format":                {"", "store", "video", "stats", "internal/checksum", "internal/guard", "internal/inflate", "internal/unzstd"},
+	"format/all":            {"format"},
+	"cache":                 {""},
+	"loader":                {"", "align", "kernel", "video", "cache", "store", "stats"},
+	"mapping":               {"", "kernel"},
+	"diagnose":              {"", "video"},
+	"convert":               {"", "store", "video", "align", "kernel", "stats", "format", "internal/guard"},
+	"synth":                 {"", "store", "video", "stats", "format"},
+	"selftest":              {"", "video", "kernel", "align", "kernel/cpu", "kernel/cuda"},
+	"inspect":               {"", "store", "video", "align", "format"},
+	"bench":                 {"", "store", "video", "align", "kernel", "stats", "format", "loader", "synth", "inspect", "convert", "kernel/cpu", "kernel/cuda"},
+	"internal/checksum":     {},
+	"internal/cudahost":     {""},
+	"internal/guard":        {""},
+	"internal/inflate":      {""},
+	"internal/unzstd":       {""},
+	"internal/architecture": {},
+	"internal/realdata":     {},
+	"internal/hostile":      {""},
+	"internal/e2e":          {"*"},
+	"internal/cli":          {"*"},
+	"cmd":                   {"*"},
+	"examples":              {"*"},
+}
+
+type listed struct {
+	ImportPath string
+	Imports    []string
+}
+
+func TestImportsPointLeftwards(t *testing.T) {
+	out, err := exec.Command("go", "list", "-json=ImportPath,Imports", module+"/...").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	dec := json.NewDecoder(bytes.NewReader(out))
+	n := 0
+	for {
+		var p listed
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		n++
+		for _, bad := range forbidden(p) {
+			t.Errorf("%s imports %s: the arrow points the wrong way (ARCHITECTURE.md, DESIGN section 6)", p.ImportPath, bad)
+		}
+	}
+	if n < 5 {
+		t.Fatalf("only %d packages were looked at", n)
+	}
+}
+
+// TestRulesCanFail shows that the check sees a wrong arrow.
+func TestRulesCanFail(t *testing.T) {
+	for _, p := range []listed{
+		{module + "/format/lerobot", []string{module + "/loader"}},
+		{module + "/loader", []string{module + "/format/lerobot"}},
+		{module, []string{module + "/store"}},
+		{module + "/bench", []string{module + "/cmd/robocache"}},
+		{module + "/inspect", []string{module + "/internal/cli"}},
+		{module + "/newpackage", []string{"fmt"}},
+	} {
+		if len(forbidden(p)) == 0 {
+			t.Errorf("%s → %v passed", p.ImportPath, p.Imports)
+		}
+	}
+}
+
+func forbidden(p listed) []string {
+	from := strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/")
+	rule, rules := packageOf(from)
+	if rules == nil {
+		return []string{"(this package has no rule in internal/architecture)"}
+	}
+	var bad []string
+	for _, imp := range p.Imports {
+		if imp != module && !strings.HasPrefix(imp, module+"/") {
+			continue
+		}
+		to := strings.TrimPrefix(strings.TrimPrefix(imp, module), "/")
+		target, _ := packageOf(to)
+		if strings.HasPrefix(to, "cmd") || !permits(rules, to) && target != rule {
+			bad = append(bad, imp)
+		}
+	}
+	return bad
+}
+
+// packageOf finds the rule of a package: the longest known prefix.
+func packageOf(path string) (string, []string) {
+	for p := path; ; {
+		if r, ok := allowed[p]; ok && (p != "" || path == "") {
+			return p, r
+		}
+		i := strings.LastIndexByte(p, '/')
+		if i < 0 {
+			return "", nil
+		}
+		p = p[:i]
+	}
+}
+
+func permits(rules []string, to string) bool {
+	for _, r := range rules {
+		if r == "*" || r == to || r != "" && strings.HasPrefix(to, r+"/") {
+			return true
+		}
+	}
+	return false
+}
