@@ -11,7 +11,7 @@ import (
 const (
 	lookOnMiss = time.Second
 	lookOnHit  = 5 * time.Second
-	settle     = time.Second // a directory changed less than this before a look may change again under the same time timestamp
+	settle     = time.Second // a directory changed less than this before a look may change again under the same time of change
 )
 
 func (d *Dir) lookDue(now int64, miss bool) bool {

@@ -23,7 +23,7 @@ func TestNoMembers(t *testing.T) {
 		{"std_msgs/msg/Empty", "", []byte{0, 1, 0, 0, 0}, 0, 0},
 		{"std_msgs/msg/Empty", "", []byte{0, 1, 0, 0}, 0, 0}, // as some writers have it
 		{"own/msg/Inner", "std_msgs/Empty a\n" + line + "MSG: std_msgs/Empty\n", []byte{0, 1, 0, 0, 0}, 0, 0},
-		{"own/msg/Now", "builtin_interfaces/Time timestamp\n" + line + "MSG: builtin_interfaces/Time\nint32 sec\nuint32 nanosec\n", []byte{0, 1, 0, 0, 3, 0, 0, 0, 5, 0, 0, 0}, 3e9 + 5, 0},
+		{"own/msg/Now", "builtin_interfaces/Time stamp\n" + line + "MSG: builtin_interfaces/Time\nint32 sec\nuint32 nanosec\n", []byte{0, 1, 0, 0, 3, 0, 0, 0, 5, 0, 0, 0}, 3e9 + 5, 0},
 		{"own/msg/Lost", "", make([]byte, 12), 0, 1},
 	} {
 		s, err := ParseSchema("ros2msg", c.name, c.text)

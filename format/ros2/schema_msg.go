@@ -110,7 +110,7 @@ func serviceEvent(name, text string, types map[string]*message) (string, error) 
 }
 
 // eventInfo is service_msgs/ServiceEventInfo.
-const eventInfo = "uint8 event_type\nbuiltin_interfaces/Time timestamp\nchar[16] client_gid\nint64 sequence_number\n"
+const eventInfo = "uint8 event_type\nbuiltin_interfaces/Time stamp\nchar[16] client_gid\nint64 sequence_number\n"
 
 // parseMembers reads one .msg text. Constants and defaults are passed over: they do not stand in messages.
 func parseMembers(name, text string) (*message, error) {
