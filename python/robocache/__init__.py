@@ -147,6 +147,7 @@ def __getattr__(name: str) -> Any:
 
         module = importlib.import_module("." + _LAZY[name], __name__)
         value = module if _LAZY[name] == name else getattr(module, name)
+        _torch.watch()  # torch may have been in the middle of its own import when this package was
         globals()[name] = value
         return value
     if name in _gone.ELSEWHERE:

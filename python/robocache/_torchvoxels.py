@@ -71,3 +71,6 @@ def call(
     extra: Sequence[Any] = [None if x is None else _torchops._tensor(n, x, points) for n, x in (("lengths", lengths), ("offsets", offsets))]
     got, stats = torch.ops.robocache.voxelize(points.detach(), features, extra[0], extra[1], options)
     return (got, stats) if return_stats else got
+
+
+voxels.traced = call

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from . import _engine, _loading, _memory, _options
 from ._batches import Batches, Taken
 from ._device import Device, PageLocked
-from ._epoch import Epoch
 from ._errors import ForkError, Misuse, Unsupported
 from ._finish import Finisher
 from ._order import Located, Ordered
@@ -470,3 +469,31 @@ class Loader(Ordered, _Base):
 
     def __repr__(self) -> str:
         return f"<robocache.Loader of {self._uri!r}: batch {self.batch_size}, rank {self.rank} of {self.world_size}>"
+
+
+class Epoch:
+    """One pass of a `for`."""
+
+    def __init__(self, loader: Loader, turn: int) -> None:
+        self._loader = loader
+        self._turn = turn
+        self._done = False
+        self._epoch = -1  # known with the first batch
+
+    def __iter__(self) -> Epoch:
+        return self
+
+    def __next__(self) -> dict[str, Any]:
+        if self._done:
+            raise StopIteration
+        if self._loader._turn != self._turn:
+            raise Misuse("another `for`, set_epoch or load_state_dict has moved this Loader", hint="begin a new `for`")
+        taken = self._loader._next(self._epoch)
+        if taken is None:
+            self._done = True
+            raise StopIteration
+        self._epoch = taken.epoch
+        return taken.batch
+
+    def __len__(self) -> int:
+        return len(self._loader)

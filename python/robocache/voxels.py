@@ -20,6 +20,7 @@ __all__ = ["voxelize", "depth_to_points", "tsdf_integrate", "SparseVoxels"]
 
 VOXEL_MODES = ("occupancy", "count", "sum", "mean", "max", "min", "first")
 OUTSIDE = ("drop", "clip", "error")
+traced: Any = None  # voxelize where torch records operations: _torchvoxels sets it when the operators are registered
 _NAMES = (
     "points", "features", "grid_min", "voxel_size", "grid_size", "mode", "layout", "outside", "fill", "dtype", "bits", "deterministic", "lengths", "offsets",
     "capacity", "out", "return_stats", "memory_budget", "backend", "validate",
@@ -81,9 +82,7 @@ def voxelize(
     if torch is not None and features is not None and not torch.compiler.is_compiling():
         ops.no_tangents(torch, [features])
     if torch is not None and (ops.recorded(torch, [("points", points, features, {})], None) or getattr(features, "requires_grad", False) and torch.is_grad_enabled()):
-        from . import _torchvoxels
-
-        return _torchvoxels.call(
+        return traced(
             points, features, grid_min=grid_min, voxel_size=voxel_size, grid_size=grid_size, mode=mode, layout=layout, outside=outside, fill=fill, dtype=dtype, bits=bits,
             deterministic=deterministic, lengths=lengths, offsets=offsets, out=out, return_stats=return_stats, backend=backend,
         )  # fmt: skip
