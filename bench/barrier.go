@@ -10,7 +10,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// meet waits until every rank has come to the barrier: a folder that all of them see. arms/common.py does the same.
+// meet waits until every rank has come to the barrier: a folder that all of them see. runners/common.py does the same.
 func meet(ctx context.Context, w Workload) error {
 	if w.Barrier == "" || w.World < 2 {
 		return nil

@@ -40,18 +40,18 @@ func TestIdealDistinct(t *testing.T) {
 	}
 }
 
-func shell(name, script string) Arm { return Arm{Name: name, Argv: []string{"sh", "-c", script}} }
+func shell(name, script string) Runner { return Runner{Name: name, Argv: []string{"sh", "-c", script}} }
 
-// B1 and B6: arms take turns, and one that fails says so in its own words, without a figure.
+// B1 and B6: runners take turns, and one that fails says so in its own words, without a figure.
 func TestRunTakesTurns(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "log")
-	arms := []Arm{
+	runners := []Runner{
 		shell("a", `echo a >> `+log+`; echo noise; echo '{"samples":10,"seconds":2,"cpu_seconds":1}'`),
 		shell("b", `echo b >> `+log+`; echo '{"samples":10,"seconds":1,"cpu_seconds":1}'`),
 		shell("broken", `echo "what went wrong" >&2; exit 3`),
 		shell("empty", `echo '{"samples":0,"seconds":1}'`),
 	}
-	results, err := Run(t.Context(), arms, 3, time.Minute, func(string, ...any) {})
+	results, err := Run(t.Context(), runners, 3, time.Minute, func(string, ...any) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,20 +68,20 @@ func TestRunTakesTurns(t *testing.T) {
 
 func TestRunEndsWithItsContextAndTimeout(t *testing.T) {
 	// It would outlive the tests.
-	results, err := Run(t.Context(), []Arm{shell("sleeper", "sleep 6000 & wait")}, 1, 200*time.Millisecond, func(string, ...any) {})
+	results, err := Run(t.Context(), []Runner{shell("sleeper", "sleep 6000 & wait")}, 1, 200*time.Millisecond, func(string, ...any) {})
 	if err != nil || results[0].Failed == "" {
 		t.Errorf("%v %+v", err, results)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Run(ctx, []Arm{shell("a", "true")}, 1, time.Minute, func(string, ...any) {}); err == nil {
+	if _, err := Run(ctx, []Runner{shell("a", "true")}, 1, time.Minute, func(string, ...any) {}); err == nil {
 		t.Error("a cancelled run gave no error")
 	}
 }
 
 func TestReportFiles(t *testing.T) {
 	r := &Report{Title: "t", Command: "<c>", Unit: "samples", Workload: map[string]any{"x": 1}, Machine: ThisMachine()}
-	results, err := Run(t.Context(), []Arm{shell("a", `echo '{"samples":10,"seconds":2,"cpu_seconds":1}'`), shell("b", "exit 1")}, 2, time.Minute, func(string, ...any) {})
+	results, err := Run(t.Context(), []Runner{shell("a", `echo '{"samples":10,"seconds":2,"cpu_seconds":1}'`), shell("b", "exit 1")}, 2, time.Minute, func(string, ...any) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,8 +105,8 @@ func TestReportFiles(t *testing.T) {
 	}
 }
 
-// Our own arms do the whole work: every sample of the epoch, every frame of the file.
-func TestOwnArms(t *testing.T) {
+// Our own runners do the whole work: every sample of the epoch, every frame of the file.
+func TestOwnRunners(t *testing.T) {
 	path := realdata.Path(t, "g1_h264_v30")
 	o, err := LoadRun(t.Context(), Workload{URI: path, BatchSize: 32, Workers: 2, Epochs: 1, Video: "one"}, io.Discard)
 	if err != nil {

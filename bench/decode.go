@@ -11,7 +11,7 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// DecodeRun decodes files to RGB on one thread, as the decode arms do, and says what it took.
+// DecodeRun decodes files to RGB on one thread, as the decode runners do, and says what it took.
 // pattern: "sequential" (every frame of every file) or "random" (count single frames, each a plan of its own).
 func DecodeRun(ctx context.Context, files []string, pattern string, count int) (Outcome, error) {
 	lib := video.NewLibrary(func(ctx context.Context, path string) (robocache.Ranged, error) {

@@ -1,15 +1,15 @@
-// Package bench measures: workloads run by arms (ours and its peers'), interleaved, each run in a fresh process.
+// Package bench measures: workloads run by runners (ours and its peers'), interleaved, each run in a fresh process.
 //
 // # Contract
 //
-//	B1  Arms run in turn, A B C A B C …, a fresh process each (bench ops: peers in processes that are kept, since to compile takes them half a minute); figures are min, median and max over the repeats.
-//	B2  An arm's CPU seconds are user + system of its whole process tree, read at the ends of the measured window.
+//	B1  Runners run in turn, A B C A B C …, a fresh process each (bench ops: peers in processes that are kept, since to compile takes them half a minute); figures are min, median and max over the repeats.
+//	B2  A runner's CPU seconds are user + system of its whole process tree, read at the ends of the measured window.
 //	B3  The measured window is whole epochs after a first one: queues are empty at both ends, so nothing is paid outside it.
-//	B4  Every arm logs the order of its samples as a hash, and how much of the ideal randomness it has.
-//	B5  A peer runs at its best known setting, named in the report; torch has one thread in every arm (bench ops: as many as ours).
-//	B6  An arm that fails is reported as failed, with its own words; no figure is made up for it.
-//	B7  A bar is judged on arms of one interleaved run, repeat by repeat. An arm of ours that shows a wrong frame, or does not give each
+//	B4  Every runner logs the order of its samples as a hash, and how much of the ideal randomness it has.
+//	B5  A peer runs at its best known setting, named in the report; torch has one thread in every runner (bench ops: as many as ours).
+//	B6  A runner that fails is reported as failed, with its own words; no figure is made up for it.
+//	B7  A bar is judged on runners of one interleaved run, repeat by repeat. A runner of ours that shows a wrong frame, or does not give each
 //	    sample once an epoch, passes none; what a limit leaves possible is shown beside a bar that is missed.
-//	B8  bench ops: ours equals the reference bit for bit, and 400 values of a peer are right, before either is timed; a wrong arm gives no figure.
-//	B9  bench ops: the limit is a copy of as many bytes as the work cannot do without, in the same run; arms take turns, ratios are of one round.
+//	B8  bench ops: ours equals the reference bit for bit, and 400 values of a peer are right, before either is timed; a wrong runner gives no figure.
+//	B9  bench ops: the limit is a copy of as many bytes as the work cannot do without, in the same run; runners take turns, ratios are of one round.
 package bench

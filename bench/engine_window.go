@@ -44,7 +44,7 @@ func (s *engineSource) Next(ctx context.Context) (taken, error) {
 	return taken{b.Indices, s.episodes, b.Release}, nil
 }
 
-// The lines that an arm writes when its window opens and closes: the harness counts what it sees from outside between them.
+// The lines that a runner writes when its window opens and closes: the harness counts what it sees from outside between them.
 const (
 	markOpen  = "#open"
 	markClose = "#measured"

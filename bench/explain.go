@@ -8,7 +8,7 @@ import (
 // Explain says in words which stage limits a run, with the numbers, and what a faster one would bring.
 func Explain(k *Keys, w *Workload, outs []Outcome) []string {
 	if k.Stages == nil || len(outs) == 0 {
-		return []string{"the arm says no stage times: nothing to explain"}
+		return []string{"the runner says no stage times: nothing to explain"}
 	}
 	var st Stages
 	var samples, seconds, cpu, wait float64

@@ -27,7 +27,7 @@ func TestLoadFormats(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		j, err := newJudge(t.Context(), ds, &Suite{URI: w.URI, Base: w})
+		j, err := newBuilder(t.Context(), ds, &Suite{URI: w.URI, Base: w})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		} else {

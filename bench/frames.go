@@ -34,7 +34,7 @@ const (
 	neighbourGap = 2 * pixelTolerance
 )
 
-// delivered is a frame as an arm handed it over.
+// delivered is a frame as a runner handed it over.
 type delivered struct {
 	handedOver
 	data []byte

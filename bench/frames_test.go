@@ -16,7 +16,7 @@ import (
 	"github.com/goatnote-inc/robocache/loader"
 )
 
-// handFrames writes the frames of a small run as an arm does.
+// handFrames writes the frames of a small run as a runner does.
 func handFrames(t *testing.T, w Workload) []delivered {
 	t.Helper()
 	ds, err := robocache.Open(t.Context(), w.URI, robocache.OpenOptions{})

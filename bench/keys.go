@@ -10,7 +10,7 @@ import (
 )
 
 // Keys is one result of a scenario: the original benchmark's keys in its order (specs/bench.md, section 1), then ours (section 4),
-// then what is needed to judge them. null says that it was not measured, never zero.
+// then what is needed to builder them. null says that it was not measured, never zero.
 type Keys struct {
 	Scenario             string  `json:"scenario"`
 	Rank                 int     `json:"rank"`
@@ -68,7 +68,7 @@ type Keys struct {
 	Machine               Machine  `json:"machine"`
 
 	// What the figures above rest on.
-	Arm                 string            `json:"arm"`
+	Runner              string            `json:"arm"`
 	Setting             string            `json:"setting"`
 	Shuffle             string            `json:"shuffle"`
 	Cache               string            `json:"cache"`

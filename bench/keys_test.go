@@ -93,7 +93,7 @@ func TestTableOfBothKinds(t *testing.T) {
 // Every figure of a row from an outcome with known numbers.
 func TestFigures(t *testing.T) {
 	f := func(v float64) *float64 { return &v }
-	p := &point{scenario: Scenario{Name: "mmap_local", Loader: "map_style"}, arm: "engine", work: Workload{BatchSize: 4, Workers: 2, PoolEpisodes: 9}}
+	p := &point{scenario: Scenario{Name: "mmap_local", Loader: "map_style"}, runner: "engine", work: Workload{BatchSize: 4, Workers: 2, PoolEpisodes: 9}}
 	o := Outcome{Samples: 8, Seconds: 2, CPUSeconds: 0.4, Cameras: 3, ArrivalsUS: []int64{5e5, 2e6}, ArrivalRows: []int{4, 4}, RSSPeakMB: 1000, PSSPeakMB: 500, BytesRead: 800,
 		DistinctFrac: 0.4, IdealFrac: 0.5, SingleProc: f(7), EpochsFinished: 1, SamplesLost: 0,
 		StatsOpen:  &loader.Stats{Frames: 10, FramesDecoded: 10, Plan: 1, Gather: 1, Decode: 1, Convert: 1},

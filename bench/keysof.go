@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// keysOf makes the row of one rank from what its arm said.
+// keysOf makes the row of one rank from what its runner said.
 func keysOf(p *point, rank int, o *Outcome, facts runFacts) *Keys {
 	w := &p.work
 	rate := float64(o.Samples) / o.Seconds
@@ -20,7 +20,7 @@ func keysOf(p *point, rank int, o *Outcome, facts runFacts) *Keys {
 		CPUPerSample: o.CPUSeconds / float64(o.Samples), RandomnessIdeal: o.IdealFrac, NeighbourShare: o.NeighbourShare,
 		OrderSHA256: o.OrderSHA256, OrderSamples: o.OrderSamples, EpochsFinished: o.EpochsFinished,
 		WaitPct: o.WaitPct, H2DWaitPct: o.H2DWaitPct, Errors: []string{}, Versions: o.Versions,
-		Arm: p.arm, Setting: fmt.Sprintf("%d workers, prefetch %d, shuffle %s", w.Workers, w.Prefetch, w.Shuffle), Shuffle: w.Shuffle, Cache: w.Cache,
+		Runner: p.runner, Setting: fmt.Sprintf("%d workers, prefetch %d, shuffle %s", w.Workers, w.Prefetch, w.Shuffle), Shuffle: w.Shuffle, Cache: w.Cache,
 		QueueBatches: o.QueueBatches, ConsumerStepMS: 1e3 * o.ConsumerStepS, HeadspaceSamplesPS: o.Headspace, DeviceReadBytes: o.DeviceReadBytes, Notes: []string{},
 	}
 	if p.scenario.Loader == "map_style" && o.LoadedEpisodes > 0 {
@@ -43,7 +43,7 @@ func keysOf(p *point, rank int, o *Outcome, facts runFacts) *Keys {
 		k.FramesDeliveredPerS = per(float64(b.Frames-a.Frames) / o.Seconds)
 		k.FramesDecodedPerS = per(float64(b.FramesDecoded-a.FramesDecoded) / o.Seconds)
 		if b.Frames > a.Frames {
-			k.BytesNeededPerSample = per(float64(b.BytesNeeded-a.BytesNeeded) / float64(o.Samples)) // rows are added by the judge
+			k.BytesNeededPerSample = per(float64(b.BytesNeeded-a.BytesNeeded) / float64(o.Samples)) // rows are added by the builder
 		}
 		st := stagesOf(a, b)
 		k.Stages = &st

@@ -11,10 +11,10 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-//go:embed arms/*.py
+//go:embed runners/*.py
 var scripts embed.FS
 
-// Workload is what the arms of `bench load` do. The window is Duration seconds where that is set, else Epochs whole epochs.
+// Workload is what the runners of `bench load` do. The window is Duration seconds where that is set, else Epochs whole epochs.
 type Workload struct {
 	URI       string `json:"uri"`
 	RowsHZ    string `json:"rows_hz,omitempty"` // of rows that state no rate
@@ -62,7 +62,7 @@ func (w *Workload) open(ctx context.Context) (robocache.Dataset, error) {
 	return robocache.Open(ctx, w.URI, opt)
 }
 
-// args gives the workload as the arms' command line: arms/common.py and `bench arm-load` read the same flags.
+// args gives the workload as the runners' command line: runners/common.py and `bench runner-load` read the same flags.
 func (w *Workload) args() []string {
 	a := []string{w.URI, "--batch-size", strconv.Itoa(w.BatchSize), "--workers", strconv.Itoa(w.Workers), "--epochs", strconv.Itoa(w.Epochs), "--video", w.Video, "--window", strconv.Itoa(w.Window), "--seed", strconv.Itoa(w.Seed)}
 	text := func(name, v string) {
@@ -113,7 +113,7 @@ func (w *Workload) args() []string {
 	return a
 }
 
-// Tools says where the arms' programs are.
+// Tools says where the runners' programs are.
 type Tools struct {
 	Self       string // this robocache
 	Python     string // an interpreter with the peers
@@ -121,19 +121,19 @@ type Tools struct {
 	dir        string // the unpacked scripts
 }
 
-// Unpack writes the Python arms to a temporary folder; the caller calls the function returned to remove it.
+// Unpack writes the Python runners to a temporary folder; the caller calls the function returned to remove it.
 func (t *Tools) Unpack() (func(), error) {
 	dir, err := os.MkdirTemp("", "robocache-bench-")
 	if err != nil {
 		return nil, robocache.At(err, nil)
 	}
 	t.dir = dir
-	entries, err := scripts.ReadDir("arms")
+	entries, err := scripts.ReadDir("runners")
 	if err != nil {
 		return nil, err
 	}
 	for _, e := range entries {
-		b, err := scripts.ReadFile("arms/" + e.Name())
+		b, err := scripts.ReadFile("runners/" + e.Name())
 		if err != nil {
 			return nil, err
 		}
@@ -153,15 +153,15 @@ func (t *Tools) env() []string {
 	return env
 }
 
-// LoadArms gives the arms by name: "engine" (the Go loader, no Python), "robocache" (into torch tensors), "lerobot".
-func LoadArms(names []string, w Workload, t Tools) ([]Arm, error) {
-	var arms []Arm
+// LoadRunners gives the runners by name: "engine" (the Go loader, no Python), "robocache" (into torch tensors), "lerobot".
+func LoadRunners(names []string, w Workload, t Tools) ([]Runner, error) {
+	var runners []Runner
 	for _, n := range names {
-		a := Arm{Name: n, Env: t.env()}
+		a := Runner{Name: n, Env: t.env()}
 		switch n {
 		case "engine":
 			a.Setting = strconv.Itoa(w.Workers) + " threads, no Python"
-			a.Argv = append([]string{t.Self, "bench", "arm-load"}, w.args()...)
+			a.Argv = append([]string{t.Self, "bench", "runner-load"}, w.args()...)
 		case "robocache":
 			a.Setting = strconv.Itoa(w.Workers) + " threads, into torch tensors"
 			a.Argv = append([]string{t.Python, filepath.Join(t.dir, "load_robocache.py")}, w.args()...)
@@ -169,21 +169,21 @@ func LoadArms(names []string, w Workload, t Tools) ([]Arm, error) {
 			a.Setting = strconv.Itoa(w.Workers) + " workers, persistent, torchcodec, return_uint8=" + strconv.FormatBool(!w.Float32) + ", one torch thread"
 			a.Argv = append([]string{t.Python, filepath.Join(t.dir, "load_lerobot.py")}, w.args()...)
 		default:
-			return nil, &robocache.Error{Class: robocache.ErrMisuse, Msg: "no arm named " + strconv.Quote(n), Hint: "engine, robocache, lerobot"}
+			return nil, &robocache.Error{Class: robocache.ErrMisuse, Msg: "no runner named " + strconv.Quote(n), Hint: "engine, robocache, lerobot"}
 		}
-		arms = append(arms, a)
+		runners = append(runners, a)
 	}
-	return arms, nil
+	return runners, nil
 }
 
-// DecodeArms gives the arms of `bench decode`: "robocache", "ffmpeg", "torchcodec", "pyav".
-func DecodeArms(names []string, pattern string, count int, files []string, t Tools) ([]Arm, error) {
-	var arms []Arm
+// DecodeRunners gives the runners of `bench decode`: "robocache", "ffmpeg", "torchcodec", "pyav".
+func DecodeRunners(names []string, pattern string, count int, files []string, t Tools) ([]Runner, error) {
+	var runners []Runner
 	for _, n := range names {
-		a := Arm{Name: n, Env: t.env(), Setting: "one thread, " + pattern}
+		a := Runner{Name: n, Env: t.env(), Setting: "one thread, " + pattern}
 		switch n {
 		case "robocache":
-			a.Argv = append([]string{t.Self, "bench", "arm-decode", "--pattern", pattern, "--count", strconv.Itoa(count)}, files...)
+			a.Argv = append([]string{t.Self, "bench", "runner-decode", "--pattern", pattern, "--count", strconv.Itoa(count)}, files...)
 		case "ffmpeg":
 			if pattern != "sequential" {
 				continue // spawning a process a frame is no contest
@@ -192,9 +192,9 @@ func DecodeArms(names []string, pattern string, count int, files []string, t Too
 		case "torchcodec", "pyav":
 			a.Argv = append([]string{t.Python, filepath.Join(t.dir, "decode_peer.py"), n, pattern, strconv.Itoa(count)}, files...)
 		default:
-			return nil, &robocache.Error{Class: robocache.ErrMisuse, Msg: "no arm named " + strconv.Quote(n), Hint: "robocache, ffmpeg, torchcodec, pyav"}
+			return nil, &robocache.Error{Class: robocache.ErrMisuse, Msg: "no runner named " + strconv.Quote(n), Hint: "robocache, ffmpeg, torchcodec, pyav"}
 		}
-		arms = append(arms, a)
+		runners = append(runners, a)
 	}
-	return arms, nil
+	return runners, nil
 }

@@ -20,7 +20,7 @@ type Node struct {
 
 // nodeTurn is the folder of one run of one point.
 func (n *Node) turn(p *point) (string, error) {
-	dir := filepath.Join(n.Dir, fmt.Sprintf("%s_bs%d_%s_%d", p.scenario.Name, p.batch, p.arm, len(p.runs)))
+	dir := filepath.Join(n.Dir, fmt.Sprintf("%s_bs%d_%s_%d", p.scenario.Name, p.batch, p.runner, len(p.runs)))
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", robocache.At(err, robocache.Where{"file": dir})
 	}

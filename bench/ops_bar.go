@@ -12,8 +12,8 @@ import (
 // OpsBar is one bar of a row, as its text says it:
 //
 //	≤ 2.6 µs            ours takes at most so long
-//	≥ 97 % of copy      ours goes at so much of the rate of the fastest copy arm: a copy of the bytes that it must move
-//	≥ 2.5× torch        ours is so many times as fast as the fastest arm whose name begins with torch
+//	≥ 97 % of copy      ours goes at so much of the rate of the fastest copy runner: a copy of the bytes that it must move
+//	≥ 2.5× torch        ours is so many times as fast as the fastest runner whose name begins with torch
 //	≤ 1.1× row NAME     ours takes at most so many times what ours takes in another row of the run
 //
 // followed by ", cold" where buffers go round that the caches cannot hold.
@@ -62,10 +62,10 @@ func ParseOpsBar(text string) (OpsBar, error) {
 	case strings.HasPrefix(rest, "× ") && b.Least:
 		b.Unit, b.Than = "times", rest[len("× "):]
 	default:
-		return bad("≤ N µs, ≥ N % of ARM, ≥ N× ARM, or ≤ N× row NAME")
+		return bad("≤ N µs, ≥ N % of RUNNER, ≥ N× RUNNER, or ≤ N× row NAME")
 	}
 	if b.Unit != "µs" && b.Than == "" && b.Row == "" {
-		return bad("the name of an arm or a row")
+		return bad("the name of a runner or a row")
 	}
 	return b, nil
 }
@@ -86,7 +86,7 @@ func opsBars(texts ...string) []OpsBar {
 type OpsVerdict struct {
 	Bar      OpsBar  `json:"bar"`
 	Figure   Spread  `json:"figure"`          // in the bar's unit; ratios and shares round by round
-	Other    string  `json:"other,omitempty"` // the arm that it was held against
+	Other    string  `json:"other,omitempty"` // the runner that it was held against
 	OtherUS  Spread  `json:"other_us,omitzero"`
 	Judged   bool    `json:"judged"` // false: there is no figure, Note says why
 	Pass     bool    `json:"pass"`
@@ -94,15 +94,15 @@ type OpsVerdict struct {
 	Note     string  `json:"note,omitempty"`
 }
 
-// family says whether an arm is one of those that a bar names: "torch" is "torch eager" and "torch.compile".
-func family(than, arm string) bool {
-	return arm == than || strings.HasPrefix(arm, than+" ") || strings.HasPrefix(arm, than+".")
+// family says whether a runner is one of those that a bar names: "torch" is "torch eager" and "torch.compile".
+func family(than, runner string) bool {
+	return runner == than || strings.HasPrefix(runner, than+" ") || strings.HasPrefix(runner, than+".")
 }
 
 // Judge measures the bar on a row's result; rows finds those of the same threads.
 func (b OpsBar) Judge(r *OpsResult, rows func(name string) *OpsResult) OpsVerdict {
 	v := OpsVerdict{Bar: b}
-	ours := r.arm(OpsOurs)
+	ours := r.runner(OpsOurs)
 	if r.Skipped != "" {
 		v.Note = r.Skipped
 		return v
@@ -126,9 +126,9 @@ func (b OpsBar) Judge(r *OpsResult, rows func(name string) *OpsResult) OpsVerdic
 			v.Possible = limit.us(b.Cold).Median
 		}
 	case b.Row != "":
-		var than *OpsArm
+		var than *OpsRunner
 		if other := rows(b.Row); other != nil {
-			than = other.arm(OpsOurs)
+			than = other.runner(OpsOurs)
 		}
 		if than == nil || len(than.us(b.Cold).Raw) == 0 {
 			v.Note = b.Row + " was not run"

@@ -80,13 +80,13 @@ func (g *opsGPU) between(f func() error) (float64, error) {
 	return g.to.Since(g.from)
 }
 
-// gpuCopyArm gives what copying the row's bytes takes at the rate of a copy of two gigabytes, measured each round.
-type gpuCopyArm struct {
+// gpuCopyRunner gives what copying the row's bytes takes at the rate of a copy of two gigabytes, measured each round.
+type gpuCopyRunner struct {
 	g     *opsGPU
 	bytes int64
 }
 
-func (a gpuCopyArm) time(float64, bool) ([]float64, error) {
+func (a gpuCopyRunner) time(float64, bool) ([]float64, error) {
 	var out []float64
 	for range 4 {
 		const n = 3
@@ -106,8 +106,8 @@ func (a gpuCopyArm) time(float64, bool) ([]float64, error) {
 	return out[1:], nil
 }
 
-// gpuArm is ours on a row: graphs of calls on one set of buffers (hot) and on sets that go round (cold).
-type gpuArm struct {
+// gpuRunner is ours on a row: graphs of calls on one set of buffers (hot) and on sets that go round (cold).
+type gpuRunner struct {
 	g      *opsGPU
 	launch *cuda.Launch
 	sets   [][]uintptr
@@ -123,9 +123,9 @@ type gpuGraph struct {
 	calls int
 }
 
-// newGPUArm puts the call's tensors on the device and prepares the launch.
-func (g *opsGPU) newArm(c *opsCall, copies int) (*gpuArm, error) {
-	a := &gpuArm{g: g, copies: copies}
+// newRunner puts the call's tensors on the device and prepares the launch.
+func (g *opsGPU) newRunner(c *opsCall, copies int) (*gpuRunner, error) {
+	a := &gpuRunner{g: g, copies: copies}
 	if v := c.voxel; v != nil {
 		n, err := g.dev.VoxelScratch(v)
 		if err != nil {
@@ -162,7 +162,7 @@ func (g *opsGPU) newArm(c *opsCall, copies int) (*gpuArm, error) {
 	return a, err
 }
 
-func (a *gpuArm) alloc(n int) (uintptr, error) {
+func (a *gpuRunner) alloc(n int) (uintptr, error) {
 	addr, err := a.g.dev.Alloc(max(n, 1))
 	if err == nil {
 		a.scrub = append(a.scrub, addr)
@@ -199,7 +199,7 @@ func (c *opsCall) onDevice() *opsCall {
 }
 
 // once runs the call and brings its results to the host, into the call's own tensors. Before, they hold ones: what is not written shows.
-func (a *gpuArm) once(c *opsCall) error {
+func (a *gpuRunner) once(c *opsCall) error {
 	dev := a.g.dev
 	results := c.results()
 	at := func(t *kernel.Tensor) uintptr {
@@ -235,7 +235,7 @@ func (a *gpuArm) once(c *opsCall) error {
 }
 
 // graph captures calls that go round the first n sets.
-func (a *gpuArm) graph(n int) (*gpuGraph, error) {
+func (a *gpuRunner) graph(n int) (*gpuGraph, error) {
 	for len(a.sets) < n {
 		var set []uintptr
 		for i, size := range a.sizes {
@@ -282,7 +282,7 @@ func (a *gpuArm) graph(n int) (*gpuGraph, error) {
 	return g, nil
 }
 
-func (a *gpuArm) time(seconds float64, cold bool) ([]float64, error) {
+func (a *gpuRunner) time(seconds float64, cold bool) ([]float64, error) {
 	held, n := &a.hot, 1
 	if cold {
 		held, n = &a.cold, a.copies
@@ -309,7 +309,7 @@ func (a *gpuArm) time(seconds float64, cold bool) ([]float64, error) {
 	return out[2:], nil
 }
 
-func (a *gpuArm) close() {
+func (a *gpuRunner) close() {
 	for _, g := range []*gpuGraph{a.hot, a.cold} {
 		if g != nil {
 			g.Free()

@@ -21,11 +21,11 @@ type gpuRow struct {
 	truth  *opsTruth
 	copies int
 	peers  []*opsPeer // that hold it
-	theirs []*entrant
+	theirs []*candidate
 	err    error
 }
 
-// cuda measures the rows on a device. First every peer sets its rows up, many at once; then rows are timed one by one, arms in turn.
+// cuda measures the rows on a device. First every peer sets its rows up, many at once; then rows are timed one by one, runners in turn.
 func (r *OpsRun) cuda(ctx context.Context, rep *OpsReport, dir string) error {
 	g, err := openOpsGPU(r.Ordinal)
 	if err != nil {
@@ -122,13 +122,13 @@ func (r *OpsRun) ready(row *gpuRow, ref opsBackend, rep *OpsReport, dir string, 
 	return err
 }
 
-// gpuRow checks ours and lets the arms take turns.
+// gpuRow checks ours and lets the runners take turns.
 func (r *OpsRun) gpuRow(ctx context.Context, g *opsGPU, row *gpuRow) error {
 	if row.res.Skipped != "" {
 		return nil
 	}
 	var done func()
-	var field []*entrant
+	var field []*candidate
 	var err error
 	switch row.res.Work.Kind {
 	case "call": // ours is one of the peers' processes: Python
@@ -142,26 +142,26 @@ func (r *OpsRun) gpuRow(ctx context.Context, g *opsGPU, row *gpuRow) error {
 	}
 	defer done()
 	if err != nil {
-		field = []*entrant{{arm: OpsArm{Name: OpsOurs, Failed: err.Error()}}}
+		field = []*candidate{{runner: OpsRunner{Name: OpsOurs, Failed: err.Error()}}}
 	}
 	return r.rounds(ctx, row.res, append(field, row.theirs...), r.Cold && row.res.Work.isOp())
 }
 
 // opRow is ours, checked, and the copy.
-func (r *OpsRun) opRow(g *opsGPU, row *gpuRow) ([]*entrant, func()) {
-	ours := &entrant{arm: OpsArm{Name: OpsOurs, Setting: "kernel/cuda, in a CUDA graph"}}
-	arm, err := g.newArm(row.call, row.copies)
+func (r *OpsRun) opRow(g *opsGPU, row *gpuRow) ([]*candidate, func()) {
+	ours := &candidate{runner: OpsRunner{Name: OpsOurs, Setting: "kernel/cuda, in a CUDA graph"}}
+	runner, err := g.newRunner(row.call, row.copies)
 	if err == nil {
-		err = arm.once(row.call)
+		err = runner.once(row.call)
 	}
 	if err == nil {
 		err = row.truth.compare(row.call.results())
 	}
 	if err != nil {
-		ours.arm.Failed = err.Error()
+		ours.runner.Failed = err.Error()
 	} else {
 		row.res.Checked = row.truth.words()
 	}
-	ours.c = arm
-	return []*entrant{ours, {OpsArm{Name: "copy go", Setting: "stream copy of 2 GiB, scaled to the row's bytes"}, gpuCopyArm{g, row.res.Bytes}}}, arm.close
+	ours.c = runner
+	return []*candidate{ours, {OpsRunner{Name: "copy go", Setting: "stream copy of 2 GiB, scaled to the row's bytes"}, gpuCopyRunner{g, row.res.Bytes}}}, runner.close
 }

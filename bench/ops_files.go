@@ -90,18 +90,18 @@ func ReadOps(file string) (*OpsReport, error) {
 	if err := json.Unmarshal(b, p); err != nil {
 		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "bench ops", Where: robocache.Where{"file": file}, Msg: "no report of bench ops", Err: err}
 	}
-	p.judge()
+	p.builder()
 	return p, nil
 }
 
-// csv has a line an arm.
+// csv has a line a runner.
 func (p *OpsReport) csv() ([]byte, error) {
 	var b bytes.Buffer
 	c := csv.NewWriter(&b)
 	_ = c.Write([]string{"row", "curve", "device", "threads", "bytes", "arm", "setting", "us", "us_min", "us_max", "gb_per_s", "us_cold", "us_cold_min", "us_cold_max", "gb_per_s_cold", "failed"})
 	num := func(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }
 	for _, r := range p.Rows {
-		for _, a := range r.Arms {
+		for _, a := range r.Runners {
 			rec := []string{r.Name, r.Curve, r.Device, strconv.Itoa(r.Threads), strconv.FormatInt(r.Bytes, 10), a.Name, a.Setting}
 			for _, s := range []Spread{a.Hot, a.Cold} {
 				if len(s.Raw) == 0 {
@@ -117,10 +117,10 @@ func (p *OpsReport) csv() ([]byte, error) {
 	return b.Bytes(), c.Error()
 }
 
-// ArmCells and BarCells are what the page shows of a row.
-func (r *OpsResult) ArmCells() [][]string {
+// RunnerCells and BarCells are what the page shows of a row.
+func (r *OpsResult) RunnerCells() [][]string {
 	var out [][]string
-	for _, a := range r.Arms {
+	for _, a := range r.Runners {
 		row := []string{a.Name, a.Setting}
 		if a.Failed != "" {
 			out = append(out, append(row, "failed: "+a.Failed, "", "", ""))
@@ -156,10 +156,10 @@ var opsPage = template.Must(template.New("ops").Parse(`<!doctype html><html lang
 pre{background:#f5f5f5;padding:1em;overflow:auto}.fail{background:#fbe3e0}.pass{background:#e4f3e4}svg{max-width:100%;height:auto}</style>
 <h1>robocache bench ops</h1><pre>{{.Command}}</pre>
 <p>{{.Machine.CPU}}, {{.Machine.Cores}} cores, {{.Machine.Time}}, load {{.Machine.Load1}}, {{.Machine.Go}}, revision {{.Machine.Revision}}{{with .Device}}; {{.Name}}, {{.Driver}}{{end}}{{range $k, $v := .Versions}}, {{$k}} {{$v}}{{end}}</p>
-<p>µs a call, median (min–max) of {{.Rounds}} rounds in which the arms took turns. Hot: the same buffers again and again; cold: buffers that together are four times the cache.</p>
+<p>µs a call, median (min–max) of {{.Rounds}} rounds in which the runners took turns. Hot: the same buffers again and again; cold: buffers that together are four times the cache.</p>
 {{range .Plots}}<div>{{.}}</div>{{end}}
 {{range .Rows}}<h2>{{.Title}}{{if .Threads}}, {{.Threads}} threads{{end}}</h2><p>{{.Name}}; {{.Bytes}} bytes touched; {{.Checked}}</p>
-<table><tr><th>arm<th>setting<th>hot µs<th>GB/s<th>cold µs<th>GB/s</tr>{{range .ArmCells}}<tr>{{range .}}<td>{{.}}{{end}}</tr>{{end}}</table>
+<table><tr><th>runner<th>setting<th>hot µs<th>GB/s<th>cold µs<th>GB/s</tr>{{range .RunnerCells}}<tr>{{range .}}<td>{{.}}{{end}}</tr>{{end}}</table>
 {{with .BarCells}}<table>{{range .}}<tr class="{{index . 0}}"><td>{{index . 1}}<td>{{index . 2}}<td>{{index . 3}}<td>{{index . 4}}</tr>{{end}}</table>{{end}}{{end}}
 <h2>Again</h2><pre>{{.Command}}</pre><h2>Raw</h2><pre>{{.Raw}}</pre></html>
 `))

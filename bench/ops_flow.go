@@ -96,14 +96,14 @@ func (f *feeder) pass(run func(addrs []uintptr, stream uintptr) error, oneWay bo
 	return f.flow.Wait()
 }
 
-// feedArm is one pass, timed by the clock: with the kernel it is ours, without it is what PCIe allows.
-type feedArm struct {
+// feedRunner is one pass, timed by the clock: with the kernel it is ours, without it is what PCIe allows.
+type feedRunner struct {
 	f   *feeder
 	run func(addrs []uintptr, stream uintptr) error
 	in  bool // nothing comes back
 }
 
-func (a feedArm) time(float64, bool) ([]float64, error) {
+func (a feedRunner) time(float64, bool) ([]float64, error) {
 	begin := time.Now()
 	err := a.f.pass(a.run, a.in)
 	return []float64{float64(time.Since(begin).Nanoseconds()) / 1e3}, err
@@ -138,35 +138,35 @@ func (f *feeder) check(w *OpsWork) error {
 }
 
 // flowRow measures a million trajectories over PCIe.
-func (r *OpsRun) flowRow(res *OpsResult, g *opsGPU) ([]*entrant, func(), error) {
+func (r *OpsRun) flowRow(res *OpsResult, g *opsGPU) ([]*candidate, func(), error) {
 	f, err := newFeeder(g.dev, &res.Work, res.Work.B)
 	if err != nil {
 		return nil, func() {}, err
 	}
-	ours := &entrant{OpsArm{Name: OpsOurs, Setting: fmt.Sprintf("pieces of %d from page-locked memory, %d at once; copies and kernels overlap", flowPiece, flowSlots)}, feedArm{f, f.launch.Run, false}}
+	ours := &candidate{OpsRunner{Name: OpsOurs, Setting: fmt.Sprintf("pieces of %d from page-locked memory, %d at once; copies and kernels overlap", flowPiece, flowSlots)}, feedRunner{f, f.launch.Run, false}}
 	if err := f.check(&res.Work); err != nil {
-		ours.arm.Failed = err.Error()
+		ours.runner.Failed = err.Error()
 	} else {
 		res.Checked = "5 trajectories equal the reference's"
 	}
-	return []*entrant{ours,
-		{OpsArm{Name: "pcie go", Setting: "the same copies without the kernel"}, feedArm{f, nothing, false}},
-		{OpsArm{Name: "pcie-in go", Setting: "the copies to the device alone"}, feedArm{f, nothing, true}},
+	return []*candidate{ours,
+		{OpsRunner{Name: "pcie go", Setting: "the same copies without the kernel"}, feedRunner{f, nothing, false}},
+		{OpsRunner{Name: "pcie-in go", Setting: "the copies to the device alone"}, feedRunner{f, nothing, true}},
 	}, f.close, nil
 }
 
 // shard is what one device holds of a sharded row.
 type shard struct {
-	gpu *opsGPU
-	arm *gpuArm
+	gpu    *opsGPU
+	runner *gpuRunner
 }
 
-// shardArm runs some shards at once, from a goroutine each.
-type shardArm struct{ shards []shard }
+// shardRunner runs some shards at once, from a goroutine each.
+type shardRunner struct{ shards []shard }
 
 const shardCalls = 100
 
-func (a shardArm) time(float64, bool) ([]float64, error) {
+func (a shardRunner) time(float64, bool) ([]float64, error) {
 	var out []float64
 	for range 3 {
 		errs := make([]error, len(a.shards))
@@ -175,7 +175,7 @@ func (a shardArm) time(float64, bool) ([]float64, error) {
 		for i, s := range a.shards {
 			wg.Go(func() {
 				for range shardCalls {
-					if errs[i] = s.arm.launch.Run(s.arm.sets[0], s.gpu.stream); errs[i] != nil {
+					if errs[i] = s.runner.launch.Run(s.runner.sets[0], s.gpu.stream); errs[i] != nil {
 						return
 					}
 				}
@@ -194,11 +194,11 @@ func (a shardArm) time(float64, bool) ([]float64, error) {
 }
 
 // slowest is what one device alone takes: the linear expectation of all at once is the slowest of them.
-type slowest struct{ arms []shardArm }
+type slowest struct{ runners []shardRunner }
 
 func (a slowest) time(seconds float64, cold bool) ([]float64, error) {
 	var worst []float64
-	for _, one := range a.arms {
+	for _, one := range a.runners {
 		us, err := one.time(seconds, cold)
 		if err != nil {
 			return nil, err
@@ -231,18 +231,18 @@ func (a feeders) time(float64, bool) ([]float64, error) {
 }
 
 // shardRow measures two devices against one: each holds the row's work, or is fed with it from the host.
-func (r *OpsRun) shardRow(res *OpsResult, in *opsInputs, truth *opsTruth) (field []*entrant, done func(), err error) {
+func (r *OpsRun) shardRow(res *OpsResult, in *opsInputs, truth *opsTruth) (field []*candidate, done func(), err error) {
 	var undo []func()
 	done = func() {
 		for i := len(undo) - 1; i >= 0; i-- {
 			undo[i]()
 		}
 	}
-	ours := &entrant{arm: OpsArm{Name: OpsOurs, Setting: "two devices at once, a goroutine and a stream each"}}
-	linear := &entrant{arm: OpsArm{Name: "linear", Setting: "one device alone: the slower of the two"}}
+	ours := &candidate{runner: OpsRunner{Name: OpsOurs, Setting: "two devices at once, a goroutine and a stream each"}}
+	linear := &candidate{runner: OpsRunner{Name: "linear", Setting: "one device alone: the slower of the two"}}
 	if res.Work.Kind == "shards-host" {
 		var all feeders
-		var alone []contestant
+		var alone []timer
 		for i := range 2 {
 			dev, err := cuda.Open(i)
 			if err != nil {
@@ -254,16 +254,16 @@ func (r *OpsRun) shardRow(res *OpsResult, in *opsInputs, truth *opsTruth) (field
 			}
 			undo = append(undo, f.close)
 			if err := f.check(&res.Work); err != nil {
-				ours.arm.Failed = err.Error()
+				ours.runner.Failed = err.Error()
 			}
 			all, alone = append(all, f), append(alone, feeders{f})
 		}
 		res.Checked = "5 trajectories of each device equal the reference's"
 		ours.c, linear.c = all, alone[0]
-		linear.arm.Setting = "the first device alone"
-		return []*entrant{ours, linear}, done, nil
+		linear.runner.Setting = "the first device alone"
+		return []*candidate{ours, linear}, done, nil
 	}
-	var all shardArm
+	var all shardRunner
 	var alone slowest
 	for i := range 2 {
 		g, err := openOpsGPU(i)
@@ -275,7 +275,7 @@ func (r *OpsRun) shardRow(res *OpsResult, in *opsInputs, truth *opsTruth) (field
 		if err != nil {
 			return nil, done, err
 		}
-		a, err := g.newArm(c, 1)
+		a, err := g.newRunner(c, 1)
 		undo = append(undo, a.close)
 		if err == nil {
 			err = a.once(c)
@@ -284,13 +284,13 @@ func (r *OpsRun) shardRow(res *OpsResult, in *opsInputs, truth *opsTruth) (field
 			err = truth.compare(c.results())
 		}
 		if err != nil {
-			ours.arm.Failed = err.Error()
-			return []*entrant{ours}, done, nil
+			ours.runner.Failed = err.Error()
+			return []*candidate{ours}, done, nil
 		}
 		all.shards = append(all.shards, shard{g, a})
-		alone.arms = append(alone.arms, shardArm{[]shard{{g, a}}})
+		alone.runners = append(alone.runners, shardRunner{[]shard{{g, a}}})
 	}
 	res.Checked = truth.words() + " on each device"
 	ours.c, linear.c = all, alone
-	return []*entrant{ours, linear}, done, nil
+	return []*candidate{ours, linear}, done, nil
 }

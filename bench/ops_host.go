@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// hostArm is an arm of this process: calls on host memory, timed by the clock.
-type hostArm struct {
+// hostRunner is a runner of this process: calls on host memory, timed by the clock.
+type hostRunner struct {
 	calls []func() error // [0] is the one that is hot; all of them, in turn, are cold
 	more  func() (func() error, error)
 	want  int // copies for cold
@@ -19,7 +19,7 @@ func wallTime() time.Duration { return time.Since(began) }
 var began = time.Now()
 
 // turn is what to call.
-func (a *hostArm) turn(cold bool) (func() error, int, error) {
+func (a *hostRunner) turn(cold bool) (func() error, int, error) {
 	if !cold || a.more == nil {
 		return a.calls[0], 1, nil
 	}
@@ -40,8 +40,8 @@ func (a *hostArm) turn(cold bool) (func() error, int, error) {
 	}, len(a.calls), nil
 }
 
-// time gives µs a call, a figure a chunk: long enough for the clock, and short enough that an interruption spoils few. As arms/ops_common.py does.
-func (a *hostArm) time(seconds float64, cold bool) ([]float64, error) {
+// time gives µs a call, a figure a chunk: long enough for the clock, and short enough that an interruption spoils few. As runners/ops_common.py does.
+func (a *hostRunner) time(seconds float64, cold bool) ([]float64, error) {
 	call, warm, err := a.turn(cold)
 	if err != nil {
 		return nil, err
@@ -74,9 +74,9 @@ func (a *hostArm) time(seconds float64, cold bool) ([]float64, error) {
 	return out, nil
 }
 
-// copyArm is the limit in Go: copying half of the bytes into the other half, over so many threads.
-func copyArm(bytes int64, threads, copies int, now func() time.Duration) *hostArm {
-	a := &hostArm{want: copies, now: now}
+// copyRunner is the limit in Go: copying half of the bytes into the other half, over so many threads.
+func copyRunner(bytes int64, threads, copies int, now func() time.Duration) *hostRunner {
+	a := &hostRunner{want: copies, now: now}
 	a.more = func() (func() error, error) {
 		n := max(int(bytes/2), 1)
 		src, dst := aligned(n), aligned(n)
@@ -99,9 +99,9 @@ func copyArm(bytes int64, threads, copies int, now func() time.Duration) *hostAr
 	return a
 }
 
-// backendArm is a back end of host memory on a row.
-func backendArm(b opsBackend, c *opsCall, copies int, now func() time.Duration) *hostArm {
-	return &hostArm{now: now, calls: []func() error{func() error { return c.run(b) }}, want: copies, more: func() (func() error, error) {
+// backendRunner is a back end of host memory on a row.
+func backendRunner(b opsBackend, c *opsCall, copies int, now func() time.Duration) *hostRunner {
+	return &hostRunner{now: now, calls: []func() error{func() error { return c.run(b) }}, want: copies, more: func() (func() error, error) {
 		other := c.again()
 		return func() error { return other.run(b) }, nil
 	}}

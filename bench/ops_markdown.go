@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Markdown writes the report as docs/PERFORMANCE.md shows it: the bars, then every arm's figures, then the curves.
+// Markdown writes the report as docs/PERFORMANCE.md shows it: the bars, then every runner's figures, then the curves.
 func (p *OpsReport) Markdown(w io.Writer) {
 	fmt.Fprintf(w, "`%s` on %s: %s, %d cores", p.Command, p.Machine.Time.Format("2006-01-02 15:04 MST"), p.Machine.CPU, p.Machine.Cores)
 	if p.Device != nil {
@@ -23,7 +23,7 @@ func (p *OpsReport) Markdown(w io.Writer) {
 	if p.Clock == "cpu" {
 		fmt.Fprint(w, "Of the thread's own CPU time, since the machine was not quiet. ")
 	}
-	fmt.Fprintf(w, "µs a call, median (min–max) of %d rounds in which the arms took turns. Hot: the same buffers again and again; cold: buffers that together are four times the cache of %d MiB.\n", p.Rounds, p.Cache>>20)
+	fmt.Fprintf(w, "µs a call, median (min–max) of %d rounds in which the runners took turns. Hot: the same buffers again and again; cold: buffers that together are four times the cache of %d MiB.\n", p.Rounds, p.Cache>>20)
 	p.barTable(w)
 	p.figureTable(w)
 	p.curveTables(w)
@@ -53,7 +53,7 @@ func (p *OpsReport) barTable(w io.Writer) {
 				title, threads = r.Title, p.threads(r)
 			}
 			ours := "–"
-			if a := r.arm(OpsOurs); a != nil && a.Failed == "" {
+			if a := r.runner(OpsOurs); a != nil && a.Failed == "" {
 				ours = short(a.us(v.Bar.Cold))
 			}
 			other := "–"
@@ -79,11 +79,11 @@ func (v OpsVerdict) word() string {
 	return word
 }
 
-// peerNames are the arms of the rows that are neither ours nor copies, in the order in which they come.
+// peerNames are the runners of the rows that are neither ours nor copies, in the order in which they come.
 func peerNames(rows []*OpsResult) []string {
 	var out []string
 	for _, r := range rows {
-		for _, a := range r.Arms {
+		for _, a := range r.Runners {
 			if a.Name != OpsOurs && !family("memcpy", a.Name) && !family("copy", a.Name) && !slices.Contains(out, a.Name) {
 				out = append(out, a.Name)
 			}
@@ -107,7 +107,7 @@ func (p *OpsReport) figureTable(w io.Writer) {
 	for _, r := range rows {
 		fmt.Fprintf(w, "| %s | %s | %s | %s | %s | %s |", r.Title, p.threads(r), megabytes(r.Bytes), r.ourCell(false), r.ourCell(true), r.copyCell())
 		for _, n := range peers {
-			a := r.arm(n)
+			a := r.runner(n)
 			switch {
 			case a == nil:
 				fmt.Fprint(w, " |")
@@ -132,7 +132,7 @@ func megabytes(n int64) string {
 }
 
 func (r *OpsResult) ourCell(cold bool) string {
-	a := r.arm(OpsOurs)
+	a := r.runner(OpsOurs)
 	switch {
 	case r.Skipped != "":
 		return r.Skipped
@@ -194,7 +194,7 @@ func (p *OpsReport) curveTables(w io.Writer) {
 		for _, r := range points[n] {
 			fmt.Fprintf(w, "| %d | %s | %s | %s | %s |", r.Work.B, megabytes(r.Bytes), r.ourCell(false), r.ourCell(true), r.copyCell())
 			for _, x := range peers {
-				if a := r.arm(x); a != nil && a.Failed == "" {
+				if a := r.runner(x); a != nil && a.Failed == "" {
 					fmt.Fprintf(w, " %s |", short(a.Hot))
 				} else {
 					fmt.Fprint(w, " |")
@@ -221,10 +221,10 @@ func (r *OpsResult) curveTitle() string {
 	return s
 }
 
-// Wrong is the error of a run in which an arm of ours gave a wrong result or none: the figures are written all the same.
+// Wrong is the error of a run in which a runner of ours gave a wrong result or none: the figures are written all the same.
 func (p *OpsReport) Wrong() error {
 	for _, r := range p.Rows {
-		if a := r.arm(OpsOurs); a != nil && a.Failed != "" {
+		if a := r.runner(OpsOurs); a != nil && a.Failed != "" {
 			return fmt.Errorf("bench ops: %s: %s", r.Name, a.Failed)
 		}
 	}

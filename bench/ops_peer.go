@@ -20,7 +20,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// opsPeer is a Python process that holds arms and is asked in turn; arms/ops_common.py says how they talk.
+// opsPeer is a Python process that holds runners and is asked in turn; runners/ops_common.py says how they talk.
 type opsPeer struct {
 	script string
 	cmd    *exec.Cmd
@@ -31,14 +31,14 @@ type opsPeer struct {
 	gone   error
 }
 
-// peerArm is one arm of a peer on one row.
-type peerArm struct {
+// peerRunner is one runner of a peer on one row.
+type peerRunner struct {
 	peer *opsPeer
 	row  string
 	name string
 }
 
-// opsScripts are the scripts with arms for a device.
+// opsScripts are the scripts with runners for a device.
 func opsScripts(dir, device string) ([]string, error) {
 	all, err := filepath.Glob(filepath.Join(dir, "ops_*.py"))
 	if err != nil {
@@ -110,11 +110,11 @@ type opsAsk struct {
 	Threads int                 `json:"threads,omitempty"`
 	Clock   string              `json:"clock,omitempty"`
 	Row     *opsPeerRow         `json:"row,omitempty"`
-	Arms    []string            `json:"arms,omitempty"`
+	Runners []string            `json:"arms,omitempty"`
 	Without []string            `json:"without,omitempty"`
 	Inputs  map[string]opsInput `json:"inputs,omitempty"`
 	Name    string              `json:"name,omitempty"`
-	Arm     string              `json:"arm,omitempty"`
+	Runner  string              `json:"arm,omitempty"`
 	Index   []int               `json:"index,omitempty"`
 	Seconds float64             `json:"seconds,omitempty"`
 	Cold    bool                `json:"cold,omitempty"`
@@ -131,7 +131,7 @@ type opsPeerRow struct {
 
 type opsAnswer struct {
 	Error    string                     `json:"error"`
-	Arms     map[string]opsAnswerArm    `json:"arms"`
+	Runners  map[string]opsAnswerRunner `json:"arms"`
 	Shape    []int                      `json:"shape"`
 	Values   []any                      `json:"values"`
 	US       []float64                  `json:"us"`
@@ -139,7 +139,7 @@ type opsAnswer struct {
 	Extra    map[string]json.RawMessage `json:"extra"`
 }
 
-type opsAnswerArm struct {
+type opsAnswerRunner struct {
 	Setting string  `json:"setting"`
 	SetupS  float64 `json:"setup_s"`
 	Other   bool    `json:"other"`
@@ -195,9 +195,9 @@ func (p *opsPeer) close() {
 	}
 }
 
-// check asks for some of the arm's values and holds them against the reference's.
-func (a *peerArm) check(w *OpsWork, index []int, want []float64, timeout time.Duration) error {
-	ans, err := a.peer.ask(opsAsk{Cmd: "probe", Name: a.row, Arm: a.name, Index: index}, timeout)
+// check asks for some of the runner's values and holds them against the reference's.
+func (a *peerRunner) check(w *OpsWork, index []int, want []float64, timeout time.Duration) error {
+	ans, err := a.peer.ask(opsAsk{Cmd: "probe", Name: a.row, Runner: a.name, Index: index}, timeout)
 	if err != nil {
 		return err
 	}
@@ -219,7 +219,7 @@ func (a *peerArm) check(w *OpsWork, index []int, want []float64, timeout time.Du
 	return nil
 }
 
-func (a *peerArm) time(seconds float64, cold bool, timeout time.Duration) ([]float64, error) {
-	ans, err := a.peer.ask(opsAsk{Cmd: "time", Name: a.row, Arm: a.name, Seconds: seconds, Cold: cold}, timeout)
+func (a *peerRunner) time(seconds float64, cold bool, timeout time.Duration) ([]float64, error) {
+	ans, err := a.peer.ask(opsAsk{Cmd: "time", Name: a.row, Runner: a.name, Seconds: seconds, Cold: cold}, timeout)
 	return ans.US, err
 }

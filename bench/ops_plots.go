@@ -36,7 +36,7 @@ func (p *OpsReport) plots() []opsPlot {
 
 func anyFigure(rows []*OpsResult, cold bool) bool {
 	for _, r := range rows {
-		if a := r.arm(OpsOurs); a != nil && len(a.us(cold).Raw) > 0 {
+		if a := r.runner(OpsOurs); a != nil && len(a.us(cold).Raw) > 0 {
 			return true
 		}
 	}
@@ -55,7 +55,7 @@ func drawCurves(names []string, points map[string][]*OpsResult, cold bool) (*plo
 	p.X.Tick.Marker, p.Y.Tick.Marker = plot.LogTicks{Prec: -1}, plot.LogTicks{Prec: -1}
 	p.Legend.Top, p.Legend.Left = true, true
 	p.Add(plotter.NewGrid())
-	line := func(rows []*OpsResult, of func(r *OpsResult) *OpsArm) plotter.XYs {
+	line := func(rows []*OpsResult, of func(r *OpsResult) *OpsRunner) plotter.XYs {
 		var xy plotter.XYs
 		for _, r := range rows {
 			if a := of(r); a != nil && a.Failed == "" && len(a.us(cold).Raw) > 0 {
@@ -81,11 +81,11 @@ func drawCurves(names []string, points map[string][]*OpsResult, cold bool) (*plo
 		return nil
 	}
 	for i, n := range names {
-		if err := add(n, line(points[n], func(r *OpsResult) *OpsArm { return r.arm(OpsOurs) }), i, false); err != nil {
+		if err := add(n, line(points[n], func(r *OpsResult) *OpsRunner { return r.runner(OpsOurs) }), i, false); err != nil {
 			return nil, 0, err
 		}
 	}
-	if err := add("copy of as many bytes", line(points[names[0]], func(r *OpsResult) *OpsArm { return r.limit(cold) }), len(palette)-1, true); err != nil {
+	if err := add("copy of as many bytes", line(points[names[0]], func(r *OpsResult) *OpsRunner { return r.limit(cold) }), len(palette)-1, true); err != nil {
 		return nil, 0, err
 	}
 	return p, 620, nil
@@ -96,7 +96,7 @@ func (p *OpsReport) speedups() *figure {
 	f := &figure{Name: "speedup", Title: "Ours against the peers (1 = as fast; the copy: share of its rate)", Unit: "times"}
 	var rows []*OpsResult
 	for _, r := range p.Rows {
-		if a := r.arm(OpsOurs); r.Curve == "" && a != nil && len(a.Hot.Raw) > 0 {
+		if a := r.runner(OpsOurs); r.Curve == "" && a != nil && len(a.Hot.Raw) > 0 {
 			rows = append(rows, r)
 			name := r.Name
 			if p.Device == nil {
@@ -112,13 +112,13 @@ func (p *OpsReport) speedups() *figure {
 		s := series{Name: n}
 		some := false
 		for _, r := range rows {
-			a := r.arm(n)
+			a := r.runner(n)
 			if n == "the copy" {
 				a = r.limit(false)
 			}
 			v := math.NaN()
 			if a != nil && a.Failed == "" && len(a.Hot.Raw) > 0 {
-				v, some = a.Hot.Median/r.arm(OpsOurs).Hot.Median, true
+				v, some = a.Hot.Median/r.runner(OpsOurs).Hot.Median, true
 			}
 			s.Values = append(s.Values, v)
 		}

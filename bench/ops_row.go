@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// OpsOurs is the name of our arm.
+// OpsOurs is the name of our runner.
 const OpsOurs = "robocache"
 
 // OpsRow is one line of `bench ops`: a workload on a device, and what is asked of ours.
@@ -19,8 +19,8 @@ type OpsRow struct {
 	Quick  bool     `json:"-"`               // --quick runs it
 }
 
-// OpsArm is a contestant's figures in a row.
-type OpsArm struct {
+// OpsRunner is a timer's figures in a row.
+type OpsRunner struct {
 	Name    string `json:"name"`
 	Setting string `json:"setting,omitempty"`
 	Hot     Spread `json:"us"`               // µs a call, a figure a round: the same buffers again and again
@@ -28,7 +28,7 @@ type OpsArm struct {
 	Failed  string `json:"failed,omitempty"`
 }
 
-func (a *OpsArm) us(cold bool) Spread {
+func (a *OpsRunner) us(cold bool) Spread {
 	if cold {
 		return a.Cold
 	}
@@ -40,26 +40,26 @@ type OpsResult struct {
 	OpsRow
 	Threads  int          `json:"threads,omitempty"` // cpu
 	Bytes    int64        `json:"bytes"`             // touched by the work: each byte that it cannot do without, once
-	Arms     []OpsArm     `json:"arms"`
+	Runners  []OpsRunner  `json:"arms"`
 	Checked  string       `json:"checked"`           // what was compared before ours was timed
 	Skipped  string       `json:"skipped,omitempty"` // why the row was not run here
 	Verdicts []OpsVerdict `json:"verdicts,omitempty"`
 }
 
-func (r *OpsResult) arm(name string) *OpsArm {
-	for i := range r.Arms {
-		if r.Arms[i].Name == name {
-			return &r.Arms[i]
+func (r *OpsResult) runner(name string) *OpsRunner {
+	for i := range r.Runners {
+		if r.Runners[i].Name == name {
+			return &r.Runners[i]
 		}
 	}
 	return nil
 }
 
-// fastest is the arm of a family with the least median.
-func (r *OpsResult) fastest(than string, cold bool) *OpsArm {
-	var best *OpsArm
-	for i := range r.Arms {
-		a := &r.Arms[i]
+// fastest is the runner of a family with the least median.
+func (r *OpsResult) fastest(than string, cold bool) *OpsRunner {
+	var best *OpsRunner
+	for i := range r.Runners {
+		a := &r.Runners[i]
 		if family(than, a.Name) && a.Failed == "" && len(a.us(cold).Raw) > 0 && (best == nil || a.us(cold).Median < best.us(cold).Median) {
 			best = a
 		}
@@ -68,7 +68,7 @@ func (r *OpsResult) fastest(than string, cold bool) *OpsArm {
 }
 
 // limit is the copy of as many bytes, of the same run.
-func (r *OpsResult) limit(cold bool) *OpsArm {
+func (r *OpsResult) limit(cold bool) *OpsRunner {
 	if a := r.fastest("copy", cold); a != nil {
 		return a
 	}
@@ -76,7 +76,7 @@ func (r *OpsResult) limit(cold bool) *OpsArm {
 }
 
 func (r *OpsResult) whyNot(than string) string {
-	for _, a := range r.Arms {
+	for _, a := range r.Runners {
 		if family(than, a.Name) && a.Failed != "" {
 			return a.Name + ": " + a.Failed
 		}
@@ -94,7 +94,7 @@ func (r *OpsResult) gbps(us float64) float64 {
 
 // share is ours against the copy of the same run; 0 where one is missing.
 func (r *OpsResult) share(cold bool) Spread {
-	ours, limit := r.arm(OpsOurs), r.limit(cold)
+	ours, limit := r.runner(OpsOurs), r.limit(cold)
 	if ours == nil || limit == nil {
 		return Spread{}
 	}

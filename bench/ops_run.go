@@ -23,11 +23,11 @@ type OpsRun struct {
 	Device   string // cpu, cuda
 	Ordinal  int    // of the device
 	Threads  []int  // cpu: one result a row and number of threads
-	Rounds   int    // arms take turns so many times
+	Rounds   int    // runners take turns so many times
 	Seconds  float64
 	Cold     bool
 	Clock    string   // wall, or cpu: the thread's own time, of one thread on a machine that is not quiet
-	Arms     []string // peers by name or family; nil: all
+	Runners  []string // peers by name or family; nil: all
 	Without  []string
 	Tools    Tools
 	Timeout  time.Duration // of one answer of a peer
@@ -44,7 +44,7 @@ type OpsReport struct {
 	Device   *OpsDevice        `json:"device,omitempty"`
 	Versions map[string]string `json:"versions"`
 	Rounds   int               `json:"rounds"`
-	Seconds  float64           `json:"seconds"`         // an arm and round
+	Seconds  float64           `json:"seconds"`         // a runner and round
 	Clock    string            `json:"clock,omitempty"` // cpu: figures are of the thread's own CPU time
 	Cache    int64             `json:"cache_bytes"`
 	Rows     []*OpsResult      `json:"rows"`
@@ -58,33 +58,33 @@ type OpsDevice struct {
 	L2     int64  `json:"l2_bytes"`
 }
 
-// contestant is an arm on a row, ready to be timed.
-type contestant interface {
+// timer is a runner on a row, ready to be timed.
+type timer interface {
 	time(seconds float64, cold bool) ([]float64, error)
 }
 
-type entrant struct {
-	arm OpsArm
-	c   contestant
+type candidate struct {
+	runner OpsRunner
+	c      timer
 }
 
-// judgedCold says whether bars look at the arm's cold figures: ours, and the copies.
-func (e *entrant) judgedCold() bool {
-	return e.arm.Name == OpsOurs || family("memcpy", e.arm.Name) || family("copy", e.arm.Name)
+// judgedCold says whether bars look at the runner's cold figures: ours, and the copies.
+func (e *candidate) judgedCold() bool {
+	return e.runner.Name == OpsOurs || family("memcpy", e.runner.Name) || family("copy", e.runner.Name)
 }
 
-// timedPeer gives a peer's arm the form of ours.
+// timedPeer gives a peer's runner the form of ours.
 type timedPeer struct {
-	*peerArm
+	*peerRunner
 	timeout time.Duration
 }
 
 func (p timedPeer) time(seconds float64, cold bool) ([]float64, error) {
-	return p.peerArm.time(seconds, cold, p.timeout)
+	return p.peerRunner.time(seconds, cold, p.timeout)
 }
 
-// RunOps measures the rows: of each, ours is compared with the reference before it is timed, and the peers' values are looked at; then the arms
-// take turns. A wrong arm gives no figure.
+// RunOps measures the rows: of each, ours is compared with the reference before it is timed, and the peers' values are looked at; then the runners
+// take turns. A wrong runner gives no figure.
 func RunOps(ctx context.Context, r OpsRun) (*OpsReport, error) {
 	rep := &OpsReport{Command: r.Command, Machine: ThisMachine(), Versions: map[string]string{}, Rounds: r.Rounds, Seconds: r.Seconds, Clock: r.Clock, Cache: lastCache()}
 	rep.Machine.Revision = r.Revision
@@ -131,7 +131,7 @@ func (r *OpsRun) cpu(ctx context.Context, rep *OpsReport, dir string, threads in
 		if err != nil {
 			return robocache.At(err, robocache.Where{"row": row.Name})
 		}
-		var field []*entrant
+		var field []*candidate
 		own, err := in.call(&res.Work)
 		if err != nil {
 			return err
@@ -140,21 +140,21 @@ func (r *OpsRun) cpu(ctx context.Context, rep *OpsReport, dir string, threads in
 			if res.Work.Kind == "call" {
 				break // ours is one of the peers' processes: Python
 			}
-			if b.name != OpsOurs && (r.Arms == nil || !wanted(b.name, r.Arms, r.Without)) {
+			if b.name != OpsOurs && (r.Runners == nil || !wanted(b.name, r.Runners, r.Without)) {
 				continue
 			}
-			e := &entrant{arm: OpsArm{Name: b.name, Setting: b.setting}, c: backendArm(b.backend, own, copies, now)}
+			e := &candidate{runner: OpsRunner{Name: b.name, Setting: b.setting}, c: backendRunner(b.backend, own, copies, now)}
 			if err := own.run(b.backend); err != nil {
-				e.arm.Failed = err.Error()
+				e.runner.Failed = err.Error()
 			} else if err := truth.compare(own.results()); err != nil {
-				e.arm.Failed = err.Error()
+				e.runner.Failed = err.Error()
 			} else if b.name == OpsOurs {
 				res.Checked = truth.words()
 			}
 			field = append(field, e)
 		}
 		if res.Work.isOp() && wanted("memcpy go", nil, r.Without) {
-			field = append(field, &entrant{OpsArm{Name: "memcpy go", Setting: "copy of half the bytes, " + strconv.Itoa(threads) + " goroutines"}, copyArm(res.Bytes, threads, copies, now)})
+			field = append(field, &candidate{OpsRunner{Name: "memcpy go", Setting: "copy of half the bytes, " + strconv.Itoa(threads) + " goroutines"}, copyRunner(res.Bytes, threads, copies, now)})
 		}
 		theirs, err := r.setup(rep, peers, res, in, truth, dir, threads, copies)
 		if err != nil {
@@ -179,7 +179,7 @@ func (r *OpsRun) peers(ctx context.Context, device string, threads, each int) ([
 		return nil, err
 	}
 	var out []*opsPeer
-	if slices.Equal(r.Arms, []string{"none"}) {
+	if slices.Equal(r.Runners, []string{"none"}) {
 		return nil, nil
 	}
 	for _, s := range scripts {
@@ -212,9 +212,9 @@ func closePeers(peers []*opsPeer) {
 	}
 }
 
-// setup gives the row to the peers; each one's answer is an arm, and its values are looked at.
-func (r *OpsRun) setup(rep *OpsReport, peers []*opsPeer, res *OpsResult, in *opsInputs, truth *opsTruth, dir string, threads, copies int) ([]*entrant, error) {
-	if len(peers) == 0 || res.Curve != "" && r.Arms == nil {
+// setup gives the row to the peers; each one's answer is a runner, and its values are looked at.
+func (r *OpsRun) setup(rep *OpsReport, peers []*opsPeer, res *OpsResult, in *opsInputs, truth *opsTruth, dir string, threads, copies int) ([]*candidate, error) {
+	if len(peers) == 0 || res.Curve != "" && r.Runners == nil {
 		return nil, nil // a curve is ours and the copy: peers only where they are named
 	}
 	files, err := in.write(&res.Work, dir, res.Name)
@@ -222,10 +222,10 @@ func (r *OpsRun) setup(rep *OpsReport, peers []*opsPeer, res *OpsResult, in *ops
 		return nil, err
 	}
 	index, want := truth.probes(&res.Work, 400)
-	var out []*entrant
+	var out []*candidate
 	for _, p := range peers {
 		row := &opsPeerRow{Name: res.Name, OpsWork: res.Work, Device: res.Device, Threads: threads, Bytes: res.Bytes, Copies: copies}
-		ans, err := p.ask(opsAsk{Cmd: "setup", Row: row, Arms: r.Arms, Without: r.Without, Inputs: files}, r.Timeout)
+		ans, err := p.ask(opsAsk{Cmd: "setup", Row: row, Runners: r.Runners, Without: r.Without, Inputs: files}, r.Timeout)
 		for k, v := range ans.Versions {
 			rep.Versions[k] = v
 		}
@@ -233,15 +233,15 @@ func (r *OpsRun) setup(rep *OpsReport, peers []*opsPeer, res *OpsResult, in *ops
 			r.Log("%s: %v", res.Name, err)
 			continue
 		}
-		for _, name := range slices.Sorted(maps.Keys(ans.Arms)) {
-			a := ans.Arms[name]
-			e := &entrant{arm: OpsArm{Name: name, Setting: a.Setting, Failed: a.Error}}
+		for _, name := range slices.Sorted(maps.Keys(ans.Runners)) {
+			a := ans.Runners[name]
+			e := &candidate{runner: OpsRunner{Name: name, Setting: a.Setting, Failed: a.Error}}
 			if a.Error == "" {
-				arm := &peerArm{p, res.Name, name}
-				e.c = timedPeer{arm, r.Timeout}
+				runner := &peerRunner{p, res.Name, name}
+				e.c = timedPeer{runner, r.Timeout}
 				if !a.Other {
-					if err := arm.check(&res.Work, index, want, r.Timeout); err != nil {
-						e.arm.Failed = err.Error()
+					if err := runner.check(&res.Work, index, want, r.Timeout); err != nil {
+						e.runner.Failed = err.Error()
 					}
 				}
 			}
@@ -262,8 +262,8 @@ func (r *OpsRun) drop(peers []*opsPeer, name string) {
 	}
 }
 
-// rounds lets the arms take turns; a round's figure is the median of its chunks.
-func (r *OpsRun) rounds(ctx context.Context, res *OpsResult, field []*entrant, withCold bool) error {
+// rounds lets the runners take turns; a round's figure is the median of its chunks.
+func (r *OpsRun) rounds(ctx context.Context, res *OpsResult, field []*candidate, withCold bool) error {
 	runtime.GC()
 	for round := range r.Rounds {
 		for _, cold := range []bool{false, true} {
@@ -272,7 +272,7 @@ func (r *OpsRun) rounds(ctx context.Context, res *OpsResult, field []*entrant, w
 			}
 			for _, e := range field {
 				// No bar asks for a peer's cold figure: one will do.
-				if e.arm.Failed != "" || cold && round > 0 && !e.judgedCold() {
+				if e.runner.Failed != "" || cold && round > 0 && !e.judgedCold() {
 					continue
 				}
 				if ctx.Err() != nil {
@@ -281,17 +281,17 @@ func (r *OpsRun) rounds(ctx context.Context, res *OpsResult, field []*entrant, w
 				us, err := e.c.time(r.Seconds, cold)
 				switch {
 				case err != nil:
-					e.arm.Failed = err.Error()
+					e.runner.Failed = err.Error()
 				case cold:
-					e.arm.Cold.add(median(us))
+					e.runner.Cold.add(median(us))
 				default:
-					e.arm.Hot.add(median(us))
+					e.runner.Hot.add(median(us))
 				}
 			}
 		}
 	}
 	for _, e := range field {
-		res.Arms = append(res.Arms, e.arm)
+		res.Runners = append(res.Runners, e.runner)
 	}
 	return nil
 }
@@ -312,16 +312,16 @@ func median(v []float64) float64 {
 // finish adds a row to the report, judges all bars again (one may look at a later row), and says how it went.
 func (r *OpsRun) finish(rep *OpsReport, res *OpsResult) error {
 	rep.Rows = append(rep.Rows, res)
-	rep.judge()
+	rep.builder()
 	ours := "–"
-	if a := res.arm(OpsOurs); a != nil {
+	if a := res.runner(OpsOurs); a != nil {
 		ours = short(a.Hot) + " µs"
 		if a.Failed != "" {
 			ours = "failed: " + a.Failed
 		}
 	}
 	line := fmt.Sprintf("%-36s %dt  ours %s, share of the copy %s", res.Name, res.Threads, ours, short(res.share(false)))
-	for _, a := range res.Arms {
+	for _, a := range res.Runners {
 		switch {
 		case a.Name == OpsOurs || family("memcpy", a.Name) || family("copy", a.Name):
 		case a.Failed != "":
@@ -337,7 +337,7 @@ func (r *OpsRun) finish(rep *OpsReport, res *OpsResult) error {
 	return nil
 }
 
-func (rep *OpsReport) judge() {
+func (rep *OpsReport) builder() {
 	for _, res := range rep.Rows {
 		res.Verdicts = nil
 		for _, b := range res.Bars {
@@ -353,12 +353,12 @@ func (rep *OpsReport) judge() {
 	}
 }
 
-// wanted says whether an arm is asked for.
-func wanted(name string, arms, without []string) bool {
+// wanted says whether a runner is asked for.
+func wanted(name string, runners, without []string) bool {
 	in := func(list []string) bool {
 		return slices.ContainsFunc(list, func(f string) bool { return family(f, name) })
 	}
-	return (len(arms) == 0 || in(arms)) && !in(without)
+	return (len(runners) == 0 || in(runners)) && !in(without)
 }
 
 // words says what was compared.

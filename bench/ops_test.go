@@ -135,7 +135,7 @@ func smallVoxels(mode, layout string, f int) OpsWork {
 	return w
 }
 
-// TestOpsCompare: what is compared before an arm is timed sees one wrong bit.
+// TestOpsCompare: what is compared before a runner is timed sees one wrong bit.
 func TestOpsCompare(t *testing.T) {
 	ref := opsBackend(kernel.Reference{})
 	fused := resample(3, 20, 10, 5, "float32")
@@ -191,7 +191,7 @@ func TestOpsQuick(t *testing.T) {
 	row := opsRow("cpu", "small", smallVoxels("count", "dense", 0), "≥ 0.0001 % of memcpy", "≥ 3× nobody", "≤ 1000000 µs", "≤ 100× row small")
 	curve := row
 	curve.Name, curve.Curve, curve.Bars = "point", "line", nil
-	rep, err := RunOps(context.Background(), OpsRun{Rows: []OpsRow{row, curve}, Device: "cpu", Threads: []int{1}, Rounds: 2, Seconds: 0.001, Cold: true, Arms: []string{"memcpy", "reference"}, Tools: tools,
+	rep, err := RunOps(context.Background(), OpsRun{Rows: []OpsRow{row, curve}, Device: "cpu", Threads: []int{1}, Rounds: 2, Seconds: 0.001, Cold: true, Runners: []string{"memcpy", "reference"}, Tools: tools,
 		Timeout: time.Minute, Log: t.Logf, Command: "robocache bench ops"})
 	if err != nil {
 		t.Fatal(err)
@@ -219,14 +219,14 @@ func TestOpsQuick(t *testing.T) {
 		t.Error(err)
 	}
 	r := back.Rows[0]
-	if a := r.arm("reference"); a == nil || a.Failed != "" || len(a.Hot.Raw) != 2 || len(a.Cold.Raw) != 1 {
+	if a := r.runner("reference"); a == nil || a.Failed != "" || len(a.Hot.Raw) != 2 || len(a.Cold.Raw) != 1 {
 		t.Errorf("the reference: %+v", a)
 	}
-	if a := r.arm("memcpy go"); a == nil || a.Hot.Median <= 0 {
+	if a := r.runner("memcpy go"); a == nil || a.Hot.Median <= 0 {
 		t.Errorf("the copy: %+v", a)
 	}
 	if v := r.Verdicts[1]; v.Judged || !strings.Contains(v.Note, "was not run") {
-		t.Errorf("a bar without its arm: %+v", v)
+		t.Errorf("a bar without its runner: %+v", v)
 	}
 	for _, i := range []int{0, 2, 3} {
 		if !r.Verdicts[i].Pass {

@@ -8,7 +8,7 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// OpsWork is what the arms of a row of `bench ops` compute. arms/ops_common.py describes the same to the peers.
+// OpsWork is what the runners of a row of `bench ops` compute. runners/ops_common.py describes the same to the peers.
 type OpsWork struct {
 	Kind string `json:"kind"` // fuse (resample: one stream), voxelize; call: a fuse from Python; flow: over PCIe; shards, shards-host: on two devices
 

@@ -2,14 +2,14 @@ package bench
 
 // PeerRow is one row of the table of bars: a workload, who runs it, and what is asked of ours.
 type PeerRow struct {
-	Name   string   `json:"name"` // as in --workload
-	Title  string   `json:"title"`
-	Family string   `json:"family"` // rows of one family share their arms in one interleaved run
-	Arms   []string `json:"arms"`
-	Bars   []Bar    `json:"bars"`
+	Name    string   `json:"name"` // as in --workload
+	Title   string   `json:"title"`
+	Family  string   `json:"family"` // rows of one family share their runners in one interleaved run
+	Runners []string `json:"arms"`
+	Bars    []Bar    `json:"bars"`
 }
 
-// peerFamily is what the arms of its rows have in common: the same samples in the same shape.
+// peerFamily is what the runners of its rows have in common: the same samples in the same shape.
 type peerFamily struct {
 	name, set string
 	window    int
@@ -42,7 +42,7 @@ func PeerRows() []PeerRow {
 	return []PeerRow{
 		{
 			Name: "av1-global", Title: "cold, global shuffle, single frame, AV1 g=2", Family: "av1",
-			Arms: []string{"lerobot", "lerobot-streaming", "torchcodec", "torchcodec-batched", "robocache", "decode-floor"},
+			Runners: []string{"lerobot", "lerobot-streaming", "torchcodec", "torchcodec-batched", "robocache", "decode-floor"},
 			Bars: []Bar{
 				{Text: "≤ 1.15× the decode floor (random access, open decoders)", Ours: "robocache", Than: "decode-floor", Metric: CPU, AtMost: 1.15},
 				{Text: "≥ 1.8× lerobot, CPU s", Ours: "robocache", Than: "lerobot", Metric: CPU, AtLeast: 1.8},
@@ -53,7 +53,7 @@ func PeerRows() []PeerRow {
 		},
 		{
 			Name: "av1-pool", Title: "cold, pool shuffle, AV1 g=2", Family: "av1",
-			Arms: []string{"lerobot", "pyav-pool", "robocache-pool", "decode-sequential"},
+			Runners: []string{"lerobot", "pyav-pool", "robocache-pool", "decode-sequential"},
 			Bars: []Bar{
 				{Text: "each frame decoded once (frames decoded ÷ delivered)", Ours: "robocache-pool", Metric: Decoded, AtMost: 1},
 				{Text: "≤ 1.2× sequential decode", Ours: "robocache-pool", Than: "decode-sequential", Metric: CPU, AtMost: 1.2},
@@ -65,7 +65,7 @@ func PeerRows() []PeerRow {
 		},
 		{
 			Name: "av1-windows8", Title: "8-frame windows, AV1, global / pool", Family: "av1-windows8",
-			Arms: []string{"lerobot", "torchcodec", "robocache", "robocache-pool"},
+			Runners: []string{"lerobot", "torchcodec", "robocache", "robocache-pool"},
 			Bars: []Bar{
 				{Text: "global ≥ 2.2× lerobot", Ours: "robocache", Than: "lerobot", Metric: CPU, AtLeast: 2.2},
 				{Text: "pool ≥ 9× lerobot", Ours: "robocache-pool", Than: "lerobot", Metric: CPU, AtLeast: 9},
@@ -76,7 +76,7 @@ func PeerRows() []PeerRow {
 		},
 		{
 			Name: "h264-g30", Title: "single frame, H.264 GOP 30, global / pool", Family: "h264-g30",
-			Arms: []string{"lerobot", "torchcodec", "torchcodec-batched", "pyav-pool", "robocache", "robocache-pool", "decode-floor", "decode-sequential"},
+			Runners: []string{"lerobot", "torchcodec", "torchcodec-batched", "pyav-pool", "robocache", "robocache-pool", "decode-floor", "decode-sequential"},
 			Bars: []Bar{
 				{Text: "global ≥ 1.2× lerobot", Ours: "robocache", Than: "lerobot", Metric: CPU, AtLeast: 1.2},
 				{Text: "pool ≥ 12× lerobot", Ours: "robocache-pool", Than: "lerobot", Floor: "decode-sequential", Metric: CPU, AtLeast: 12},
@@ -85,7 +85,7 @@ func PeerRows() []PeerRow {
 		},
 		{
 			Name: "h264-g250", Title: "single frame, H.264 GOP 250, global / pool", Family: "h264-g250",
-			Arms: []string{"lerobot", "torchcodec", "torchcodec-batched", "pyav-pool", "robocache", "robocache-pool", "decode-floor", "decode-sequential"},
+			Runners: []string{"lerobot", "torchcodec", "torchcodec-batched", "pyav-pool", "robocache", "robocache-pool", "decode-floor", "decode-sequential"},
 			Bars: []Bar{
 				{Text: "global ≥ 1.2× lerobot", Ours: "robocache", Than: "lerobot", Metric: CPU, AtLeast: 1.2},
 				{Text: "pool ≥ 50× lerobot", Ours: "robocache-pool", Than: "lerobot", Floor: "decode-sequential", Metric: CPU, AtLeast: 50},
@@ -95,7 +95,7 @@ func PeerRows() []PeerRow {
 		},
 		{
 			Name: "ram-640", Title: "second epoch from the RAM cache, 640×480", Family: "av1",
-			Arms: []string{"pyav-ram", "robocache-ram", "memcpy"},
+			Runners: []string{"pyav-ram", "robocache-ram", "memcpy"},
 			Bars: []Bar{
 				{Text: "≤ 1.3× the memcpy of the batch", Ours: "robocache-ram", Than: "memcpy", Metric: CPU, AtMost: 1.3},
 				{Text: "≥ 2× the plain pool, all frames in RAM", Ours: "robocache-ram", Than: "pyav-ram", Floor: "memcpy", Metric: CPU, AtLeast: 2},
@@ -104,7 +104,7 @@ func PeerRows() []PeerRow {
 		},
 		{
 			Name: "ram-224", Title: "second epoch from the RAM cache, 224×224", Family: "av1-224",
-			Arms: []string{"lerobot", "robocache-ram"},
+			Runners: []string{"lerobot", "robocache-ram"},
 			Bars: []Bar{
 				{Text: "≥ 100× lerobot with its resize transform", Ours: "robocache-ram", Than: "lerobot", Metric: CPU, AtLeast: 100},
 				memoryBar("robocache-ram"), rightBar("robocache-ram"),
@@ -112,7 +112,7 @@ func PeerRows() []PeerRow {
 		},
 		{
 			Name: "disk", Title: "second epoch from the disk cache, page cache warm", Family: "av1",
-			Arms: []string{"lerobot", "robocache-disk"},
+			Runners: []string{"lerobot", "robocache-disk"},
 			Bars: []Bar{
 				{Text: "≥ 30× lerobot", Ours: "robocache-disk", Than: "lerobot", Metric: CPU, AtLeast: 30},
 				memoryBar("robocache-disk"), rightBar("robocache-disk"),
@@ -120,7 +120,7 @@ func PeerRows() []PeerRow {
 		},
 		{
 			Name: "novideo-w16", Title: "no video, windows of 16", Family: "novideo-w16",
-			Arms: []string{"lerobot", "robomimic", "robomimic-all", "robocache"},
+			Runners: []string{"lerobot", "robomimic", "robomimic-all", "robocache"},
 			Bars: []Bar{
 				{Text: "≥ 250× lerobot", Ours: "robocache", Than: "lerobot", Metric: CPU, AtLeast: 250},
 				{Text: "≥ 6× robomimic's low_dim cache", Ours: "robocache", Than: "robomimic", Metric: CPU, AtLeast: 6},
@@ -129,7 +129,7 @@ func PeerRows() []PeerRow {
 		},
 		{
 			Name: "http-5ms", Title: "http store, 5 ms latency a request", Family: "av1",
-			Arms: []string{"lerobot-streaming-one", "robocache", "robocache-http"},
+			Runners: []string{"lerobot-streaming-one", "robocache", "robocache-http"},
 			Bars: []Bar{
 				{Text: "≥ 0.8 of our local cold rate", Ours: "robocache-http", Than: "robocache", Metric: Rate, AtLeast: 0.8},
 				memoryBar("robocache-http"), rightBar("robocache-http"),
@@ -138,12 +138,12 @@ func PeerRows() []PeerRow {
 	}
 }
 
-func memoryBar(arm string) Bar {
-	return Bar{Text: arm + ": peak memory ≤ budget + 300 MB", Ours: arm, Metric: Memory, OverBudget: 300}
+func memoryBar(runner string) Bar {
+	return Bar{Text: runner + ": peak memory ≤ budget + 300 MB", Ours: runner, Metric: Memory, OverBudget: 300}
 }
 
-func rightBar(arm string) Bar {
-	return Bar{Text: arm + ": no wrong frame, each sample once an epoch", Ours: arm, Metric: Faults}
+func rightBar(runner string) Bar {
+	return Bar{Text: runner + ": no wrong frame, each sample once an epoch", Ours: runner, Metric: Faults}
 }
 
 // PeerRowsNamed picks rows by name; nil picks all.

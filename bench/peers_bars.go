@@ -22,16 +22,16 @@ const (
 	Faults     Metric = "faults"     // wrong frames, samples lost or doubled
 )
 
-// Bar is one clause of a row: ours against another arm, or against a number.
+// Bar is one clause of a row: ours against another runner, or against a number.
 type Bar struct {
 	Text    string  `json:"text"`
 	Ours    string  `json:"ours"`
 	Than    string  `json:"than,omitempty"`  // "": a number by itself
-	Floor   string  `json:"floor,omitempty"` // the arm whose cost nothing can go below: what it leaves is shown
+	Floor   string  `json:"floor,omitempty"` // the runner whose cost nothing can go below: what it leaves is shown
 	Metric  Metric  `json:"metric"`
 	AtLeast float64 `json:"at_least,omitempty"` // so many times better than Than
 	AtMost  float64 `json:"at_most,omitempty"`  // at most so many times what Than takes
-	// OverBudget: at most so many MB above the arm's own memory budget.
+	// OverBudget: at most so many MB above the runner's own memory budget.
 	OverBudget float64 `json:"over_budget_mb,omitempty"`
 }
 
@@ -94,8 +94,8 @@ func (b Bar) Judge(results []Result) Verdict {
 		return v
 	}
 	if b.OverBudget > 0 {
-		limit := ours.Arm.BudgetMB + b.OverBudget
-		v.Note = fmt.Sprintf("budget %.0f MB", ours.Arm.BudgetMB)
+		limit := ours.Runner.BudgetMB + b.OverBudget
+		v.Note = fmt.Sprintf("budget %.0f MB", ours.Runner.BudgetMB)
 		v.Pass = v.Ours.Median <= limit
 		return v
 	}
@@ -156,9 +156,9 @@ func within(v float64, b Bar) bool {
 	return v <= b.AtMost
 }
 
-func resultOf(results []Result, arm string) *Result {
+func resultOf(results []Result, runner string) *Result {
 	for i := range results {
-		if results[i].Arm.Name == arm {
+		if results[i].Runner.Name == runner {
 			return &results[i]
 		}
 	}
@@ -177,7 +177,7 @@ func unusable(r *Result, name string) string {
 	return ""
 }
 
-// fault says what is wrong with what an arm delivered: a fast arm that loses samples or shows the wrong frame is no contestant.
+// fault says what is wrong with what a runner delivered: a fast runner that loses samples or shows the wrong frame is no timer.
 func (r *Result) fault() string {
 	checked, wrong := int64(0), int64(0)
 	for i := range r.Runs {
@@ -187,7 +187,7 @@ func (r *Result) fault() string {
 			return fmt.Sprintf("a sample came %d to %d times an epoch", low, high)
 		}
 	}
-	if r.Arm.Checked && checked == 0 && len(r.Runs) > 0 {
+	if r.Runner.Checked && checked == 0 && len(r.Runs) > 0 {
 		return "no frame was checked"
 	}
 	if wrong > 0 {

@@ -18,12 +18,12 @@ func (p *PeerReport) Markdown(w io.Writer) {
 		v = append(v, k+" "+p.Versions[k])
 	}
 	fmt.Fprintf(w, "Versions: %s, %s.\n\n", p.Machine.Go, strings.Join(v, ", "))
-	fmt.Fprint(w, "Median (min–max) of the repeats, arms interleaved, a fresh process each. Ratios are taken repeat by repeat, CPU s against CPU s unless the bar says otherwise; CPU s = CPU seconds of the process tree per 1,000 samples.\n\n")
+	fmt.Fprint(w, "Median (min–max) of the repeats, runners interleaved, a fresh process each. Ratios are taken repeat by repeat, CPU s against CPU s unless the bar says otherwise; CPU s = CPU seconds of the process tree per 1,000 samples.\n\n")
 	p.bars(w)
 	for _, f := range peerFamilies {
 		if r := p.Families[f.name]; r != nil {
 			fmt.Fprintf(w, "\n### %s: batch %v, %v threads or workers, %v repeats\n\n", familyTitle(f), r.Workload["batch_size"], r.Workload["workers"], r.Workload["repeats"])
-			r.armTable(w)
+			r.runnerTable(w)
 		}
 	}
 }
@@ -115,14 +115,14 @@ func cell(s string) string {
 	return strings.NewReplacer("|", "\\|", "\n", " ", "<", "&lt;").Replace(s)
 }
 
-// armTable lists all arms of the run, contestants and limits.
-func (r *Report) armTable(w io.Writer) {
-	fmt.Fprintln(w, "| arm | setting | samples/s | CPU s | first batch s | peak PSS MB | of ideal shuffle | wrong of checked | times an epoch | order |")
+// runnerTable lists all runners of the run, runners and limits.
+func (r *Report) runnerTable(w io.Writer) {
+	fmt.Fprintln(w, "| runner | setting | samples/s | CPU s | first batch s | peak PSS MB | of ideal shuffle | wrong of checked | times an epoch | order |")
 	fmt.Fprintln(w, "|---|---|---|---|---|---|---|---|---|---|")
 	for i := range r.Results {
 		res := &r.Results[i]
 		if res.Failed != "" {
-			fmt.Fprintf(w, "| %s | %s | failed: %s | | | | | | | |\n", res.Arm.Name, cell(res.Arm.Setting), cell(res.Failed))
+			fmt.Fprintf(w, "| %s | %s | failed: %s | | | | | | | |\n", res.Runner.Name, cell(res.Runner.Setting), cell(res.Failed))
 			continue
 		}
 		checked, wrong := int64(0), int64(0)
@@ -153,6 +153,6 @@ func (r *Report) armTable(w io.Writer) {
 		if len(order) > 8 {
 			order = order[:8]
 		}
-		fmt.Fprintf(w, "| %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", res.Arm.Name, cell(res.Arm.Setting), short(res.SamplesPerS), short(res.CPUPer1000), first, short(res.PSSPeakMB), shuffle, right, coverage, order)
+		fmt.Fprintf(w, "| %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", res.Runner.Name, cell(res.Runner.Setting), short(res.SamplesPerS), short(res.CPUPer1000), first, short(res.PSSPeakMB), shuffle, right, coverage, order)
 	}
 }

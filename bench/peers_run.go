@@ -25,18 +25,18 @@ type RowVerdict struct {
 	Verdicts []Verdict `json:"bars"`
 }
 
-// RunPeers runs the rows, a family at a time: all arms of its rows in one interleaved run. keep is given what there is after each family.
+// RunPeers runs the rows, a family at a time: all runners of its rows in one interleaved run. keep is given what there is after each family.
 func RunPeers(ctx context.Context, rows []PeerRow, w PeerWork, repeats int, timeout time.Duration, keep func(*PeerReport) error, log func(format string, a ...any)) (*PeerReport, error) {
 	defer w.closeServers()
 	p := &PeerReport{Command: w.Command, Rows: rows, Repeats: repeats, Versions: map[string]string{}, Families: map[string]*Report{}, Machine: ThisMachine()}
 	p.Machine.Revision = w.Revision
 	for _, f := range peerFamilies {
-		names := armsOf(rows, f.name)
+		names := runnersOf(rows, f.name)
 		if len(names) == 0 {
 			continue
 		}
 		log("== %s", f.name)
-		arms, err := PeerArms(ctx, f.name, names, &w)
+		runners, err := PeerRunners(ctx, f.name, names, &w)
 		if err != nil {
 			return p, err
 		}
@@ -44,7 +44,7 @@ func RunPeers(ctx context.Context, rows []PeerRow, w PeerWork, repeats int, time
 		if f.slow {
 			n = (repeats + 1) / 2
 		}
-		results, err := Run(ctx, arms, n, timeout, log)
+		results, err := Run(ctx, runners, n, timeout, log)
 		w.closeServers()
 		if err != nil {
 			return p, err
@@ -76,15 +76,15 @@ func RunPeers(ctx context.Context, rows []PeerRow, w PeerWork, repeats int, time
 	return p, nil
 }
 
-// armsOf is the arms of a family's rows, each once, in the rows' order.
-func armsOf(rows []PeerRow, family string) []string {
+// runnersOf is the runners of a family's rows, each once, in the rows' order.
+func runnersOf(rows []PeerRow, family string) []string {
 	var out []string
 	seen := map[string]bool{}
 	for _, r := range rows {
 		if r.Family != family {
 			continue
 		}
-		for _, a := range r.Arms {
+		for _, a := range r.Runners {
 			if !seen[a] {
 				seen[a] = true
 				out = append(out, a)

@@ -138,7 +138,7 @@ func chooseEpisodes(have, n int, seed uint64) []int {
 	return out
 }
 
-// Oracle makes the frames that the arms' are compared with.
+// Oracle makes the frames that the runners' are compared with.
 func (s *PeerSets) Oracle(ctx context.Context, set string) (string, error) {
 	root, err := s.Path(ctx, set)
 	if err != nil {

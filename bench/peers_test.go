@@ -16,7 +16,7 @@ import (
 	"github.com/goatnote-inc/robocache/internal/realdata"
 )
 
-// Every row names a family, arms that exist, and bars over arms that its own run has.
+// Every row names a family, runners that exist, and bars over runners that its own run has.
 func TestPeerRowsAreWhole(t *testing.T) {
 	known := []string{"lerobot", "lerobot-streaming", "lerobot-streaming-one", "torchcodec", "torchcodec-batched", "pyav-pool", "pyav-ram", "robomimic", "robomimic-all", "decode-floor", "decode-sequential", "memcpy"}
 	for n := range ours {
@@ -35,17 +35,17 @@ func TestPeerRowsAreWhole(t *testing.T) {
 		if _, ok := setRecipes[f.set]; !ok {
 			t.Errorf("%s: no set %s", f.name, f.set)
 		}
-		for _, a := range r.Arms {
+		for _, a := range r.Runners {
 			if !slices.Contains(known, a) {
-				t.Errorf("%s: no arm %s", r.Name, a)
+				t.Errorf("%s: no runner %s", r.Name, a)
 			}
 		}
-		if slices.Contains(r.Arms, "decode-floor") && f.count == 0 {
+		if slices.Contains(r.Runners, "decode-floor") && f.count == 0 {
 			t.Errorf("%s: the decode floor has no count", f.name)
 		}
 		for _, b := range r.Bars {
 			for _, a := range []string{b.Ours, b.Than, b.Floor} {
-				if a != "" && !slices.Contains(r.Arms, a) {
+				if a != "" && !slices.Contains(r.Runners, a) {
 					t.Errorf("%s: %q wants %s, which does not run", r.Name, b.Text, a)
 				}
 			}
@@ -71,9 +71,9 @@ func TestPeerRowsAreWhole(t *testing.T) {
 	}
 }
 
-// Rows of one family run in one turn, each arm once.
-func TestArmsOfAFamily(t *testing.T) {
-	got := armsOf(PeerRows(), "av1")
+// Rows of one family run in one turn, each runner once.
+func TestRunnersOfAFamily(t *testing.T) {
+	got := runnersOf(PeerRows(), "av1")
 	seen := map[string]int{}
 	for _, a := range got {
 		seen[a]++
@@ -87,8 +87,8 @@ func run(cpu, rate float64) Outcome {
 	return Outcome{Samples: 1000, Seconds: 1000 / rate, CPUSeconds: cpu, PSSPeakMB: 500, DistinctFrac: 0.3, IdealFrac: 0.4, Decoded: 1500, Delivered: 1000, Checks: Checks{CoverageMin: 1, CoverageMax: 1, FramesChecked: 16}}
 }
 
-func armResult(name string, runs ...Outcome) Result {
-	r := Result{Arm: Arm{Name: name, BudgetMB: 300}, Runs: runs}
+func runnerResult(name string, runs ...Outcome) Result {
+	r := Result{Runner: Runner{Name: name, BudgetMB: 300}, Runs: runs}
 	r.summarise()
 	return r
 }
@@ -98,14 +98,14 @@ func TestBars(t *testing.T) {
 	wrong.WrongFrames = 2
 	lost.CoverageMin = 0
 	results := []Result{
-		armResult("ours", run(2, 300), run(2.2, 300), run(1.8, 150)),
-		armResult("peer", run(4, 100), run(4.4, 100), run(4.5, 100)),
-		armResult("limit", run(1, 1), run(1, 1), run(1, 1)),
-		armResult("wrong", wrong),
-		armResult("lost", lost),
-		armResult("short", run(0, 100)),
-		{Arm: Arm{Name: "blind", Checked: true}, Runs: []Outcome{{Samples: 1, Seconds: 1, CPUSeconds: 1}}},
-		{Arm: Arm{Name: "broken"}, Failed: "IndexError: 3"},
+		runnerResult("ours", run(2, 300), run(2.2, 300), run(1.8, 150)),
+		runnerResult("peer", run(4, 100), run(4.4, 100), run(4.5, 100)),
+		runnerResult("limit", run(1, 1), run(1, 1), run(1, 1)),
+		runnerResult("wrong", wrong),
+		runnerResult("lost", lost),
+		runnerResult("short", run(0, 100)),
+		{Runner: Runner{Name: "blind", Checked: true}, Runs: []Outcome{{Samples: 1, Seconds: 1, CPUSeconds: 1}}},
+		{Runner: Runner{Name: "broken"}, Failed: "IndexError: 3"},
 	}
 	for _, c := range []struct {
 		name  string
@@ -128,13 +128,13 @@ func TestBars(t *testing.T) {
 		{"randomness", Bar{Ours: "ours", Metric: Randomness, AtLeast: 0.74}, true, math.NaN(), ""},
 		{"right", Bar{Ours: "ours", Metric: Faults}, true, math.NaN(), ""},
 		{"wrong frames", Bar{Ours: "wrong", Metric: Faults}, false, math.NaN(), "2 of 16 frames"},
-		{"a fast arm that is wrong passes nothing", Bar{Ours: "wrong", Than: "peer", Metric: CPU, AtLeast: 1}, false, math.NaN(), "2 of 16 frames"},
+		{"a fast runner that is wrong passes nothing", Bar{Ours: "wrong", Than: "peer", Metric: CPU, AtLeast: 1}, false, math.NaN(), "2 of 16 frames"},
 		{"lost samples", Bar{Ours: "lost", Metric: Faults}, false, math.NaN(), "0 to 1 times"},
 		{"a peer that is wrong is named", Bar{Ours: "ours", Than: "lost", Metric: CPU, AtMost: 9}, true, 2, "0 to 1 times"},
 		{"a peer that failed", Bar{Ours: "ours", Than: "broken", Metric: CPU, AtLeast: 1}, false, math.NaN(), "broken failed: IndexError: 3"},
 		{"no CPU tick in the window", Bar{Ours: "short", Than: "peer", Metric: CPU, AtLeast: 1}, false, math.NaN(), "too short"},
 		{"frames that nobody looked at", Bar{Ours: "blind", Metric: Faults}, false, math.NaN(), "no frame was checked"},
-		{"an arm that did not run", Bar{Ours: "none", Metric: Faults}, false, math.NaN(), "not run"},
+		{"a runner that did not run", Bar{Ours: "none", Metric: Faults}, false, math.NaN(), "not run"},
 	} {
 		v := c.bar.Judge(results)
 		if v.Pass != c.pass || !strings.Contains(v.Note, c.note) || c.note == "" && v.Note != "" {
@@ -146,7 +146,7 @@ func TestBars(t *testing.T) {
 	}
 }
 
-// What the Python arms print arrives in the outcome.
+// What the Python runners print arrives in the outcome.
 func TestOutcomeOfAPeer(t *testing.T) {
 	var o Outcome
 	err := json.Unmarshal([]byte(`{"samples":5,"coverage_min":0,"coverage_max":2,"frames_checked":7,"wrong_frames":3,"epochs":4,"neighbour_share":0.5,"versions":{"torch":"2"}}`), &o)
@@ -176,7 +176,7 @@ func TestCopyRun(t *testing.T) {
 }
 
 func TestPeerMarkdownAndFiles(t *testing.T) {
-	results := []Result{armResult("robocache", run(2, 300), run(2.2, 310)), armResult("lerobot", run(4, 100), run(4.4, 110)), {Arm: Arm{Name: "lerobot-streaming", Setting: "a|b"}, Failed: "IndexError: <3>"}}
+	results := []Result{runnerResult("robocache", run(2, 300), run(2.2, 310)), runnerResult("lerobot", run(4, 100), run(4.4, 110)), {Runner: Runner{Name: "lerobot-streaming", Setting: "a|b"}, Failed: "IndexError: <3>"}}
 	row := PeerRow{Name: "r", Title: "cold", Family: "av1", Bars: []Bar{{Text: "≥ 1.8× lerobot", Ours: "robocache", Than: "lerobot", Metric: CPU, AtLeast: 1.8}, {Text: "never", Ours: "robocache", Than: "lerobot-streaming", Metric: CPU, AtLeast: 9}}}
 	p := &PeerReport{Command: "robocache bench peers", Repeats: 2, Rows: []PeerRow{row}, Versions: map[string]string{"lerobot": "0.6.1"}, Machine: ThisMachine(),
 		Families: map[string]*Report{"av1": {Results: results, Unit: "samples", Workload: map[string]any{"batch_size": 32, "workers": 2, "repeats": 2}}}}
@@ -200,7 +200,7 @@ func TestPeerMarkdownAndFiles(t *testing.T) {
 	if err := p.Write(dir); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := json.Marshal(Bar{Ours: "robocache", Than: "lerobot", Metric: CPU, AtMost: 1}.Judge([]Result{armResult("robocache", run(0, 1)), armResult("lerobot", run(0, 1))})); err != nil {
+	if _, err := json.Marshal(Bar{Ours: "robocache", Than: "lerobot", Metric: CPU, AtMost: 1}.Judge([]Result{runnerResult("robocache", run(0, 1)), runnerResult("lerobot", run(0, 1))})); err != nil {
 		t.Error(err) // 0 ÷ 0
 	}
 	for _, name := range []string{"peers.json", "peers.csv", "peers.md", "peers.html", "peers-av1.json", "peers-av1.csv", "peers-av1.html"} {
@@ -261,19 +261,19 @@ func interpreter(t *testing.T, modules string) string {
 	return py
 }
 
-// The Python arms' shared functions on cases that can be counted by hand, and frames' places against the data's own oracle.
+// The Python runners' shared functions on cases that can be counted by hand, and frames' places against the data's own oracle.
 func TestPeerFacts(t *testing.T) {
 	py := interpreter(t, "numpy, pyarrow")
 	for _, set := range []string{"g1_v30_exact", "g1_v30_drift"} {
 		cmd := exec.Command(py, filepath.Join("testdata", "peer_facts.py"), realdata.Path(t, set))
-		cmd.Env = append(os.Environ(), "PYTHONPATH=arms", "PYTHONDONTWRITEBYTECODE=1")
+		cmd.Env = append(os.Environ(), "PYTHONPATH=runners", "PYTHONDONTWRITEBYTECODE=1")
 		if out, err := cmd.CombinedOutput(); err != nil || !strings.HasPrefix(string(out), "ok ") || strings.HasPrefix(string(out), "ok 0") {
 			t.Errorf("%s: %v\n%s", set, err, out)
 		}
 	}
 }
 
-// The limit of a warm cache and our own arm in one run, judged and kept after the family.
+// The limit of a warm cache and our own runner in one run, judged and kept after the family.
 func TestRunPeers(t *testing.T) {
 	py := interpreter(t, "av, torch, pyarrow")
 	if _, err := os.Stat(filepath.Join(realdata.Root(t), "python", "robocache", "_lib", "librobocache.so")); err != nil {
@@ -286,7 +286,7 @@ func TestRunPeers(t *testing.T) {
 	}
 	defer done()
 	w := PeerWork{Command: "c", Revision: "r", BatchSize: 16, Workers: 1, Tools: tools, Sets: &PeerSets{URI: realdata.Path(t, "g1_v30_exact"), Work: t.TempDir(), Episodes: 1, Tools: tools, Log: t.Logf}}
-	row := PeerRow{Name: "r", Title: "t", Family: "av1", Arms: []string{"robocache", "robocache-http", "memcpy"}, Bars: []Bar{rightBar("robocache"), rightBar("robocache-http"), {Text: "x", Ours: "robocache", Than: "memcpy", Metric: CPU, AtMost: 1}}}
+	row := PeerRow{Name: "r", Title: "t", Family: "av1", Runners: []string{"robocache", "robocache-http", "memcpy"}, Bars: []Bar{rightBar("robocache"), rightBar("robocache-http"), {Text: "x", Ours: "robocache", Than: "memcpy", Metric: CPU, AtMost: 1}}}
 	kept := 0
 	p, err := RunPeers(t.Context(), []PeerRow{row}, w, 1, 15*time.Minute, func(p *PeerReport) error { kept = len(p.Verdicts); return nil }, t.Logf)
 	if err != nil {
@@ -302,8 +302,8 @@ func TestRunPeers(t *testing.T) {
 	}
 }
 
-// Every peer's arm runs, delivers each sample once an epoch, and shows the right frames; ours agree with the hash of their own order.
-func TestPeerArmsRun(t *testing.T) {
+// Every peer's runner runs, delivers each sample once an epoch, and shows the right frames; ours agree with the hash of their own order.
+func TestPeerRunnersRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts every peer: a minute")
 	}
@@ -320,16 +320,16 @@ func TestPeerArmsRun(t *testing.T) {
 		"h264-g30":    {"lerobot", "torchcodec", "torchcodec-batched", "pyav-pool", "pyav-ram", "lerobot-streaming"},
 		"novideo-w16": {"lerobot", "robomimic", "robomimic-all"},
 	} {
-		arms, err := PeerArms(t.Context(), family, names, &w)
+		runners, err := PeerRunners(t.Context(), family, names, &w)
 		if err != nil {
 			t.Fatal(err)
 		}
-		results, err := Run(t.Context(), arms, 1, 15*time.Minute, t.Logf)
+		results, err := Run(t.Context(), runners, 1, 15*time.Minute, t.Logf)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, r := range results {
-			if r.Arm.Name == "lerobot-streaming" {
+			if r.Runner.Name == "lerobot-streaming" {
 				// With several mp4s it cannot: what it says is the result.
 				if r.Failed == "" && r.fault() == "" {
 					t.Logf("lerobot-streaming reads this set")
@@ -337,15 +337,15 @@ func TestPeerArmsRun(t *testing.T) {
 				continue
 			}
 			if r.Failed != "" || r.fault() != "" {
-				t.Errorf("%s/%s: %s%s", family, r.Arm.Name, r.Failed, r.fault())
+				t.Errorf("%s/%s: %s%s", family, r.Runner.Name, r.Failed, r.fault())
 				continue
 			}
 			o := r.Runs[0]
-			if o.OrderSHA256 == "" || o.Versions["torch"] == "" || r.Arm.Name != "lerobot" && o.FramesChecked == 0 || o.FirstBatchS <= 0 || o.PSSPeakMB < 50 {
-				t.Errorf("%s/%s: %+v", family, r.Arm.Name, o)
+			if o.OrderSHA256 == "" || o.Versions["torch"] == "" || r.Runner.Name != "lerobot" && o.FramesChecked == 0 || o.FirstBatchS <= 0 || o.PSSPeakMB < 50 {
+				t.Errorf("%s/%s: %+v", family, r.Runner.Name, o)
 			}
-			if d := o.DistinctFrac / o.IdealFrac; r.Arm.Name != "pyav-pool" && math.Abs(d-1) > 0.15 {
-				t.Errorf("%s/%s: %.2f of the ideal shuffle", family, r.Arm.Name, d)
+			if d := o.DistinctFrac / o.IdealFrac; r.Runner.Name != "pyav-pool" && math.Abs(d-1) > 0.15 {
+				t.Errorf("%s/%s: %.2f of the ideal shuffle", family, r.Runner.Name, d)
 			}
 		}
 	}

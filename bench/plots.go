@@ -139,19 +139,19 @@ func pngOf(p *plot.Plot, w vg.Length) ([]byte, error) {
 
 // figures are the plots of a report: rate, time between samples, and the ratio to a baseline.
 func (r *SuiteReport) figures() []*figure {
-	var groups, arms []string
+	var groups, runners []string
 	at := map[string]int{}
 	group := func(k *Keys) string { return fmt.Sprintf("%s bs%d", k.Scenario, k.BatchSize) }
-	armAt := map[string]int{}
+	runnerAt := map[string]int{}
 	for _, p := range r.Results {
 		g := group(p.Merged)
 		if _, ok := at[g]; !ok {
 			at[g] = len(groups)
 			groups = append(groups, g)
 		}
-		if _, ok := armAt[p.Merged.Arm]; !ok {
-			armAt[p.Merged.Arm] = len(arms)
-			arms = append(arms, p.Merged.Arm)
+		if _, ok := runnerAt[p.Merged.Runner]; !ok {
+			runnerAt[p.Merged.Runner] = len(runners)
+			runners = append(runners, p.Merged.Runner)
 		}
 	}
 	if len(groups) == 0 {
@@ -164,8 +164,8 @@ func (r *SuiteReport) figures() []*figure {
 		}
 		return v
 	}
-	rates := make([]series, len(arms))
-	for i, a := range arms {
+	rates := make([]series, len(runners))
+	for i, a := range runners {
 		rates[i] = series{a, blank(), blank(), blank()}
 	}
 	var p50, p95, p99 []float64
@@ -175,12 +175,12 @@ func (r *SuiteReport) figures() []*figure {
 		if k.SamplesPerS <= 0 {
 			continue
 		}
-		i, g := armAt[k.Arm], at[group(k)]
+		i, g := runnerAt[k.Runner], at[group(k)]
 		s := k.Spread["samples_per_s"]
 		rates[i].Values[g], rates[i].Low[g], rates[i].High[g] = s.Median, s.Min, s.Max
 		name := group(k)
-		if len(arms) > 1 {
-			name += " " + k.Arm
+		if len(runners) > 1 {
+			name += " " + k.Runner
 		}
 		names = append(names, name)
 		p50, p95, p99 = append(p50, k.P50SampleLatencyMS), append(p95, k.P95SampleLatencyMS), append(p99, k.P99SampleLatencyMS)
@@ -192,13 +192,13 @@ func (r *SuiteReport) figures() []*figure {
 	if len(names) == 0 {
 		return nil
 	}
-	// The baseline is a peer where there is one; with one arm it is the first combination.
-	base := len(arms) - 1
+	// The baseline is a peer where there is one; with one runner it is the first combination.
+	base := len(runners) - 1
 	speed := &figure{Name: "speedup_comparison", Unit: "times", Groups: groups}
-	for i, a := range arms {
+	for i, a := range runners {
 		s := series{Name: a, Values: blank()}
 		for g := range groups {
-			if len(arms) > 1 {
+			if len(runners) > 1 {
 				s.Values[g] = rates[i].Values[g] / rates[base].Values[g]
 			} else {
 				s.Values[g] = rates[0].Values[g] / rates[0].Values[0]
@@ -206,8 +206,8 @@ func (r *SuiteReport) figures() []*figure {
 		}
 		speed.Series = append(speed.Series, s)
 	}
-	speed.Title = "Samples per second, times those of " + arms[base]
-	if len(arms) == 1 {
+	speed.Title = "Samples per second, times those of " + runners[base]
+	if len(runners) == 1 {
 		speed.Title = "Samples per second, times those of " + groups[0]
 	}
 	return append(out, speed)

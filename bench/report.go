@@ -59,7 +59,7 @@ func (r *Report) writeCSV(path string) error {
 	num := func(v float64) string { return strconv.FormatFloat(v, 'g', 8, 64) }
 	for _, res := range r.Results {
 		for i, o := range res.Runs {
-			_ = w.Write([]string{res.Arm.Name, res.Arm.Setting, strconv.Itoa(i), strconv.FormatInt(o.Samples, 10), num(o.Seconds), num(o.CPUSeconds), num(float64(o.Samples) / o.Seconds), num(1000 * o.CPUSeconds / float64(o.Samples)), num(o.OpenS), num(o.FirstBatchS), num(o.PSSPeakMB), num(o.DistinctFrac), num(o.IdealFrac), o.OrderSHA256})
+			_ = w.Write([]string{res.Runner.Name, res.Runner.Setting, strconv.Itoa(i), strconv.FormatInt(o.Samples, 10), num(o.Seconds), num(o.CPUSeconds), num(float64(o.Samples) / o.Seconds), num(1000 * o.CPUSeconds / float64(o.Samples)), num(o.OpenS), num(o.FirstBatchS), num(o.PSSPeakMB), num(o.DistinctFrac), num(o.IdealFrac), o.OrderSHA256})
 		}
 	}
 	w.Flush()
@@ -84,7 +84,7 @@ func bars(results []Result, pick func(Result) Spread) []bar {
 		if longest == 0 || len(s.Raw) == 0 {
 			continue
 		}
-		out = append(out, bar{r.Arm.Name, s.String(), 24 * len(out), 420 * s.Median / longest})
+		out = append(out, bar{r.Runner.Name, s.String(), 24 * len(out), 420 * s.Median / longest})
 	}
 	return out
 }
@@ -99,8 +99,8 @@ var page = template.Must(template.New("report").Funcs(template.FuncMap{
 }).Parse(`<!doctype html><meta charset="utf-8"><title>{{.Title}}</title>
 <style>body{font:14px/1.5 system-ui,sans-serif;max-width:60em;margin:2em auto;padding:0 1em}table{border-collapse:collapse}td,th{border:1px solid #ccc;padding:.2em .6em;text-align:left}pre{background:#f5f5f5;padding:1em;overflow:auto}svg text{font:12px system-ui,sans-serif}</style>
 <h1>{{.Title}}</h1><p><code>{{.Command}}</code></p>
-<table><tr><th>arm<th>setting<th>{{.Unit}}/s<th>CPU s per 1,000<th>first batch s<th>peak PSS MB</tr>
-{{range .Results}}<tr><td>{{.Arm.Name}}<td>{{.Arm.Setting}}{{if .Failed}}<td colspan=4>failed: {{.Failed}}{{else}}<td>{{.SamplesPerS}}<td>{{.CPUPer1000}}<td>{{.FirstBatchS}}<td>{{.PSSPeakMB}}{{end}}</tr>{{end}}</table>
+<table><tr><th>runner<th>setting<th>{{.Unit}}/s<th>CPU s per 1,000<th>first batch s<th>peak PSS MB</tr>
+{{range .Results}}<tr><td>{{.Runner.Name}}<td>{{.Runner.Setting}}{{if .Failed}}<td colspan=4>failed: {{.Failed}}{{else}}<td>{{.SamplesPerS}}<td>{{.CPUPer1000}}<td>{{.FirstBatchS}}<td>{{.PSSPeakMB}}{{end}}</tr>{{end}}</table>
 <p>Median (min–max) over the repeats.</p>
 {{define "plot"}}<svg width="860" height="{{high .}}" role="img">{{range .}}<text x="0" y="{{add .Y 16}}">{{.Name}}</text><rect x="220" y="{{add .Y 3}}" width="{{printf "%.1f" .Width}}" height="18" fill="#3b6ea5"/><text x="{{fadd .Width 226}}" y="{{add .Y 16}}">{{.Text}}</text>{{end}}</svg>{{end}}
 <h2>{{.Unit}} per second</h2>{{template "plot" (rate .Results)}}

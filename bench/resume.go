@@ -120,12 +120,12 @@ func batchSum(b *loader.Batch) string {
 }
 
 // resumeExact runs the first steps of a point's order once unbroken, and once killed at a random step and resumed with other threads
-// and prefetch, and says whether every batch was the same. nil where the arm has no state.
+// and prefetch, and says whether every batch was the same. nil where the runner has no state.
 func (s *Suite) resumeExact(ctx context.Context, p *point) (*bool, error) {
 	var program []string
-	switch p.arm {
+	switch p.runner {
 	case "engine":
-		program = []string{s.Tools.Self, "bench", "arm-resume"}
+		program = []string{s.Tools.Self, "bench", "runner-resume"}
 	case "robocache":
 		program = []string{s.Tools.Python, filepath.Join(s.Tools.dir, "load_robocache.py")}
 	default:
@@ -185,7 +185,7 @@ func (s *Suite) resumeExact(ctx context.Context, p *point) (*bool, error) {
 func finish(ctx context.Context, s *Suite, program string, argv []string, killed bool) error {
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
-	cmd, errs := armCommand(ctx, Arm{Argv: append([]string{program}, argv...), Env: s.Tools.env()})
+	cmd, errs := command(ctx, Runner{Argv: append([]string{program}, argv...), Env: s.Tools.env()})
 	err := cmd.Run()
 	if killed && cmd.ProcessState != nil { // nil: it did not start
 		if st, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && st.Signaled() && st.Signal() == syscall.SIGKILL && ctx.Err() == nil {

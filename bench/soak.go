@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -43,13 +44,23 @@ type SoakResult struct {
 	Seconds    float64 `json:"seconds"`
 	Rounds     int     `json:"rounds"`
 	Batches    int64   `json:"batches"`
-	Frames     int64   `json:"pictures_checked"`
-	Judged     int     `json:"pictures_compared_with_ffmpeg"`
+	Frames     int64   `json:"frames_checked"`
+	Compared   int     `json:"frames_compared_with_ffmpeg"`
 	Resumes    int     `json:"resumes"`
 	Kills      int     `json:"processes_killed"`
 	HTTPFaults int64   `json:"http_faults"`
 	Trend      Trend   `json:"trend"`
 	Failed     string  `json:"failed,omitempty"`
+}
+
+// MarshalJSON writes the earlier names of keys too.
+func (r SoakResult) MarshalJSON() ([]byte, error) {
+	type plain SoakResult
+	return json.Marshal(struct {
+		plain
+		Frames   int64 `json:"pictures_checked"`
+		Compared int   `json:"pictures_compared_with_ffmpeg"`
+	}{plain(r), r.Frames, r.Compared})
 }
 
 // soakTurn is one round's choice.
@@ -132,7 +143,7 @@ func (s *Soak) Run(ctx context.Context) (SoakResult, error) {
 	if err != nil {
 		return res, err
 	}
-	res.Judged, s.samples = tr.judged, int64(len(tr.natural))
+	res.Compared, s.samples = tr.judged, int64(len(tr.natural))
 	s.Log("soak: %d frames are the truth, %d of them compared with ffmpeg", len(tr.natural), tr.judged)
 	srv, err := loopback.Serve(s.URI, loopback.Options{Latency: time.Millisecond, Strike: func(n int64, w http.ResponseWriter, r *http.Request) bool {
 		if n%97 != 0 {
@@ -260,9 +271,9 @@ func (s *Soak) kill(ctx context.Context, t soakTurn, dir string, round int) erro
 	state := filepath.Join(dir, "state-"+strconv.Itoa(round))
 	defer os.Remove(state)
 	defer os.Remove(state + ".log")
-	argv := append([]string{s.Self, "bench", "arm-resume"}, t.work.args()...)
+	argv := append([]string{s.Self, "bench", "runner-resume"}, t.work.args()...)
 	argv = append(argv, "--resume-steps", "64", "--resume-kill", strconv.Itoa(3+round%13), "--resume-state", state, "--resume-log", state+".log")
-	cmd, errs := armCommand(ctx, Arm{Argv: argv})
+	cmd, errs := command(ctx, Runner{Argv: argv})
 	err := cmd.Run()
 	if st, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || !st.Signaled() || st.Signal() != syscall.SIGKILL || ctx.Err() != nil {
 		return fmt.Errorf("the process that was to be killed ended otherwise: %v: %s", err, lastLine(errs.String()))

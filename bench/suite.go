@@ -18,7 +18,7 @@ import (
 type Suite struct {
 	URI        string // a local folder, or where it is http already: the scenarios that stream take it as it is
 	Scenarios  []Scenario
-	Arms       []string
+	Runners    []string
 	BatchSizes []int
 	Repeats    int
 	Base       Workload // Workers 0 and Shuffle "" are the scenario's
@@ -29,7 +29,7 @@ type Suite struct {
 	Partitions, Partition int // the set is cut by Partition; 0: not at all
 	MaxEpisodes           int
 	Node                  *Node // one rank a process, where the scenario has several; nil: all ranks are ours
-	Resume                bool  // kill and resume once an arm and scenario
+	Resume                bool  // kill and resume once a runner and scenario
 	Program               string
 	Tools                 Tools
 	Log                   func(format string, a ...any)
@@ -39,7 +39,7 @@ type Suite struct {
 type point struct {
 	scenario Scenario
 	batch    int
-	arm      string
+	runner   string
 	work     Workload
 	runs     [][]Outcome // repeat, rank
 	local    []runFacts  // a repeat each
@@ -69,7 +69,7 @@ type PointResult struct {
 	Outcomes []Outcome `json:"-"` // of the median run
 }
 
-// RunSuite measures every combination of scenario, batch size and arm. Arms take turns within a scenario; each run is a fresh process
+// RunSuite measures every combination of scenario, batch size and runner. Runners take turns within a scenario; each run is a fresh process
 // a rank. A run that gave a wrong frame or lost a sample is reported as failed, with its figures.
 func RunSuite(ctx context.Context, s *Suite) ([]PointResult, error) {
 	local := s.Base
@@ -82,7 +82,7 @@ func RunSuite(ctx context.Context, s *Suite) ([]PointResult, error) {
 	if err := s.chooseEpisodes(ctx, ds); err != nil {
 		return nil, err
 	}
-	j, err := newJudge(ctx, ds, s)
+	j, err := newBuilder(ctx, ds, s)
 	if err != nil {
 		return nil, err
 	}
@@ -99,9 +99,9 @@ func RunSuite(ctx context.Context, s *Suite) ([]PointResult, error) {
 	defer tidy()
 	for _, sc := range s.Scenarios {
 		for _, batch := range s.BatchSizes {
-			points := make([]*point, len(s.Arms))
-			for i, a := range s.Arms {
-				points[i] = &point{scenario: sc, batch: batch, arm: a, work: sc.workload(s.Base, batch)}
+			points := make([]*point, len(s.Runners))
+			for i, a := range s.Runners {
+				points[i] = &point{scenario: sc, batch: batch, runner: a, work: sc.workload(s.Base, batch)}
 			}
 			for rep := range s.Repeats {
 				for _, p := range points {
@@ -121,11 +121,11 @@ func RunSuite(ctx context.Context, s *Suite) ([]PointResult, error) {
 					}
 					if err != nil {
 						p.failed = err.Error()
-						s.Log("%s bs%d %s: failed: %v", sc.Name, batch, p.arm, err)
+						s.Log("%s bs%d %s: failed: %v", sc.Name, batch, p.runner, err)
 						continue
 					}
 					p.runs, p.local = append(p.runs, outs), append(p.local, facts)
-					s.Log("%d/%d %-22s bs%-4d %-10s %10.1f samples/s", rep+1, s.Repeats, sc.Name, batch, p.arm, rate(outs))
+					s.Log("%d/%d %-22s bs%-4d %-10s %10.1f samples/s", rep+1, s.Repeats, sc.Name, batch, p.runner, rate(outs))
 				}
 			}
 			for _, p := range points {
@@ -233,7 +233,7 @@ func (s *Suite) runRanks(ctx context.Context, p *point) (runFacts, []Outcome, er
 			return facts, nil, err
 		}
 	}
-	var arms []Arm
+	var runners []Runner
 	var seen []*rankWatch
 	for r := range world {
 		w := p.work
@@ -257,14 +257,14 @@ func (s *Suite) runRanks(ctx context.Context, p *point) (runFacts, []Outcome, er
 			defer srv.Close()
 			see.srv, w.URI = srv, srv.URL
 		}
-		one, err := LoadArms([]string{p.arm}, w, s.Tools)
+		one, err := LoadRunners([]string{p.runner}, w, s.Tools)
 		if err != nil {
 			return facts, nil, err
 		}
-		arms, seen = append(arms, one[0]), append(seen, see)
+		runners, seen = append(runners, one[0]), append(seen, see)
 	}
 	device := selfIO("read_bytes")
-	outs, err := s.together(ctx, arms, seen)
+	outs, err := s.together(ctx, runners, seen)
 	facts.deviceOwn = selfIO("read_bytes") - device
 	if own >= 0 && ctx.Err() == nil {
 		outs, err = s.Node.exchange(ctx, dir, outs[0], err)
@@ -273,7 +273,7 @@ func (s *Suite) runRanks(ctx context.Context, p *point) (runFacts, []Outcome, er
 }
 
 // together runs the ranks at the same time; the first that fails ends the others.
-func (s *Suite) together(ctx context.Context, arms []Arm, seen []*rankWatch) ([]Outcome, error) {
+func (s *Suite) together(ctx context.Context, runners []Runner, seen []*rankWatch) ([]Outcome, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	type answer struct {
@@ -282,21 +282,21 @@ func (s *Suite) together(ctx context.Context, arms []Arm, seen []*rankWatch) ([]
 		err  error
 	}
 	answers := make(chan answer)
-	for r := range arms {
+	for r := range runners {
 		go func() {
-			o, err := runWatched(ctx, arms[r], s.Timeout, seen[r].observer())
+			o, err := runWatched(ctx, runners[r], s.Timeout, seen[r].observer())
 			seen[r].into(&o)
 			answers <- answer{r, o, err}
 		}()
 	}
-	outs := make([]Outcome, len(arms))
+	outs := make([]Outcome, len(runners))
 	var first error
-	for range arms {
+	for range runners {
 		a := <-answers
 		outs[a.rank] = a.o
 		if a.err != nil && first == nil {
 			first = a.err
-			if len(arms) > 1 {
+			if len(runners) > 1 {
 				first = fmt.Errorf("rank %d: %w", a.rank, a.err)
 			}
 			cancel()
@@ -333,7 +333,7 @@ func (s *Suite) preparePages(facts *runFacts) error {
 
 // rankWatch is what is seen of one rank from outside.
 type rankWatch struct {
-	mu              sync.Mutex // the arm's lines come on a goroutine of their own
+	mu              sync.Mutex // the runner's lines come on a goroutine of their own
 	srv             *loopback.Server
 	mem             *watcher
 	bytes, requests int64 // when the window opened
@@ -371,7 +371,7 @@ func (r *rankWatch) into(o *Outcome) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.mem != nil {
-		r.mem.peaks() // where the arm did not come to its mark
+		r.mem.peaks() // where the runner did not come to its mark
 	}
 	o.RSSPeakMB, o.PSSPeakMB = float64(r.rss)/(1<<20), float64(r.pss)/(1<<20)
 	o.Seen = Seen{ServerBytes: r.sent, ServerRequests: r.asked}

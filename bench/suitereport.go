@@ -18,17 +18,17 @@ type SuiteReport struct {
 }
 
 // Write puts into dir: a JSON and a CSV file a rank, named as the original benchmark names them, merged ones where there are several
-// ranks, load.{json,csv} with all rows, load.html, and its plots as PNG and SVG. Where there are several arms, each has a folder of its own for the files a rank.
+// ranks, load.{json,csv} with all rows, load.html, and its plots as PNG and SVG. Where there are several runners, each has a folder of its own for the files a rank.
 func (r *SuiteReport) Write(dir string) error {
-	arms := map[string]bool{}
+	runners := map[string]bool{}
 	for _, p := range r.Results {
-		arms[p.Merged.Arm] = true
+		runners[p.Merged.Runner] = true
 	}
 	var rows []*Keys
 	for _, p := range r.Results {
 		to := dir
-		if len(arms) > 1 {
-			to = filepath.Join(dir, p.Merged.Arm)
+		if len(runners) > 1 {
+			to = filepath.Join(dir, p.Merged.Runner)
 		}
 		if err := os.MkdirAll(to, 0o755); err != nil {
 			return robocache.At(err, robocache.Where{"file": to})

@@ -10,12 +10,12 @@ import (
 	"testing"
 )
 
-func rowFor(scenario, arm string, batch int, rate float64) PointResult {
+func rowFor(scenario, runner string, batch int, rate float64) PointResult {
 	var s Spread
 	for _, f := range []float64{0.9, 1, 1.1} {
 		s.add(rate * f)
 	}
-	k := &Keys{Scenario: scenario, Arm: arm, BatchSize: batch, WorldSize: 1, NumWorkers: 2, Loader: "map_style", SamplesPerS: rate, P50SampleLatencyMS: 1, P95SampleLatencyMS: 2, P99SampleLatencyMS: 3,
+	k := &Keys{Scenario: scenario, Runner: runner, BatchSize: batch, WorldSize: 1, NumWorkers: 2, Loader: "map_style", SamplesPerS: rate, P50SampleLatencyMS: 1, P95SampleLatencyMS: 2, P99SampleLatencyMS: 3,
 		Spread: map[string]Spread{"samples_per_s": s}, Notes: []string{"<note>"}, Machine: Machine{CPU: "<cpu>"}}
 	return PointResult{Keys: []*Keys{k}, Merged: k, Explain: []string{"limit: decode"}}
 }
@@ -66,20 +66,20 @@ func TestSuiteFiles(t *testing.T) {
 	if n := strings.Count(page, "<svg"); n != 3 {
 		t.Errorf("%d plots", n)
 	}
-	// Several arms: a folder each, or they would overwrite each other.
+	// Several runners: a folder each, or they would overwrite each other.
 	dir = t.TempDir()
 	r.Results = []PointResult{rowFor("mmap_local", "engine", 64, 100), rowFor("mmap_local", "lerobot", 64, 20)}
 	if err := r.Write(dir); err != nil {
 		t.Fatal(err)
 	}
-	for _, arm := range []string{"engine", "lerobot"} {
-		if _, err := os.Stat(filepath.Join(dir, arm, "mmap_local_bs64_w2_r0of1.json")); err != nil {
+	for _, runner := range []string{"engine", "lerobot"} {
+		if _, err := os.Stat(filepath.Join(dir, runner, "mmap_local_bs64_w2_r0of1.json")); err != nil {
 			t.Error(err)
 		}
 	}
 }
 
-// The baseline of the ratio is the last arm; where there is one arm, the first combination.
+// The baseline of the ratio is the last runner; where there is one runner, the first combination.
 func TestSpeedup(t *testing.T) {
 	last := func(r ...PointResult) *figure {
 		f := (&SuiteReport{Results: r}).figures()

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// watcher follows the memory of a process tree from outside, so that looking costs the arm no CPU. RSS is read twice a second from
+// watcher follows the memory of a process tree from outside, so that looking costs the runner no CPU. RSS is read twice a second from
 // statm; PSS, which makes the kernel walk the pages, only where RSS has grown, or every five seconds.
 type watcher struct {
 	pid      int

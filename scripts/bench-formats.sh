@@ -8,7 +8,7 @@ out=$(realpath -m "${OUT:-bench-out/formats}")
 only=${ONLY:-.}
 rounds=${ROUNDS:-3}
 py=.venv/bin/python
-arms=bench/arms
+arms=bench/runners
 export PYTHONPATH=python ROBOCACHE_TESTDATA=$real
 mkdir -p "$out"
 failed=0

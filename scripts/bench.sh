@@ -24,11 +24,11 @@ for set in "$real/g1_v30_exact" "$out/h264_g30" "$out/h264_g250"; do
   # GOP 250: a random frame costs a twentieth of a second.
   n=$repeats
   [ "$name" = h264_g250 ] && n=$(((repeats + 1) / 2))
-  run decode "$set" --arms robocache,ffmpeg,torchcodec,pyav --repeats "$n" --out "$out/decode-sequential-$name"
-  run decode "$set" --arms robocache,torchcodec,pyav --pattern random --count 300 --repeats "$n" --out "$out/decode-random-$name"
+  run decode "$set" --runners robocache,ffmpeg,torchcodec,pyav --repeats "$n" --out "$out/decode-sequential-$name"
+  run decode "$set" --runners robocache,torchcodec,pyav --pattern random --count 300 --repeats "$n" --out "$out/decode-random-$name"
 done
 # The kernels on the CPU, beside NumPy, torch and memcpy. A GPU's: scripts/gpu.
 run ops --sweep --rounds "$repeats" --out "$out/ops" >"$out/ops.md"
 
 # The scenarios of the benchmark that LeRobot's users know, each figure checked.
-run load "$real/g1_v30_exact" --scenarios all --arms engine,robocache --repeats "$repeats" --duration "${DURATION:-20s}" --explain --out "$out/scenarios"
+run load "$real/g1_v30_exact" --scenarios all --runners engine,robocache --repeats "$repeats" --duration "${DURATION:-20s}" --explain --out "$out/scenarios"

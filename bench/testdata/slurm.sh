@@ -12,7 +12,7 @@ job_mmap_local=$(sbatch \
   --output=%x-%j.out \
   --account=lab \
   --partition=gpu \
-  '--wrap='\''/opt/robo cache/robocache'\'' bench load '\''/data/it'\''\'\'''\''s here'\'' --scenario mmap_local --duration=1m0s '\''--out=$HOME/a b/mmap_local'\'' --arms=engine,robocache')
+  '--wrap='\''/opt/robo cache/robocache'\'' bench load '\''/data/it'\''\'\'''\''s here'\'' --scenario mmap_local --duration=1m0s '\''--out=$HOME/a b/mmap_local'\'' --runners=engine,robocache')
 job_mmap_local_maxworkers=$(sbatch \
   --parsable \
   --job-name=dlbench_mmap_local_maxworkers \
@@ -26,7 +26,7 @@ job_mmap_local_maxworkers=$(sbatch \
   --account=lab \
   --partition=gpu \
   --dependency=afterany:"$job_mmap_local" \
-  '--wrap='\''/opt/robo cache/robocache'\'' bench load '\''/data/it'\''\'\'''\''s here'\'' --scenario mmap_local_maxworkers --duration=1m0s '\''--out=$HOME/a b/mmap_local_maxworkers'\'' --arms=engine,robocache')
+  '--wrap='\''/opt/robo cache/robocache'\'' bench load '\''/data/it'\''\'\'''\''s here'\'' --scenario mmap_local_maxworkers --duration=1m0s '\''--out=$HOME/a b/mmap_local_maxworkers'\'' --runners=engine,robocache')
 job_stream_hub=$(sbatch \
   --parsable \
   --job-name=dlbench_stream_hub \
@@ -40,7 +40,7 @@ job_stream_hub=$(sbatch \
   --account=lab \
   --partition=gpu \
   --dependency=afterany:"$job_mmap_local_maxworkers" \
-  '--wrap='\''/opt/robo cache/robocache'\'' bench load '\''/data/it'\''\'\'''\''s here'\'' --scenario stream_hub --duration=1m0s '\''--out=$HOME/a b/stream_hub'\'' --arms=engine,robocache')
+  '--wrap='\''/opt/robo cache/robocache'\'' bench load '\''/data/it'\''\'\'''\''s here'\'' --scenario stream_hub --duration=1m0s '\''--out=$HOME/a b/stream_hub'\'' --runners=engine,robocache')
 job_stream_bucket=$(sbatch \
   --parsable \
   --job-name=dlbench_stream_bucket \
@@ -54,7 +54,7 @@ job_stream_bucket=$(sbatch \
   --account=lab \
   --partition=gpu \
   --dependency=afterany:"$job_stream_hub" \
-  '--wrap='\''/opt/robo cache/robocache'\'' bench load '\''/data/it'\''\'\'''\''s here'\'' --scenario stream_bucket --duration=1m0s '\''--out=$HOME/a b/stream_bucket'\'' --arms=engine,robocache')
+  '--wrap='\''/opt/robo cache/robocache'\'' bench load '\''/data/it'\''\'\'''\''s here'\'' --scenario stream_bucket --duration=1m0s '\''--out=$HOME/a b/stream_bucket'\'' --runners=engine,robocache')
 job_stream_bucket_2node=$(sbatch \
   --parsable \
   --job-name=dlbench_stream_bucket_2node \
@@ -68,5 +68,5 @@ job_stream_bucket_2node=$(sbatch \
   --account=lab \
   --partition=gpu \
   --dependency=afterany:"$job_stream_bucket" \
-  '--wrap=srun --ntasks-per-node=1 --kill-on-bad-exit=1 sh -c '\''RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS exec '\''\'\'''\''/opt/robo cache/robocache'\''\'\'''\'' bench load '\''\'\'''\''/data/it'\''\'\'''\''\'\''\'\'''\'''\''\'\'''\''s here'\''\'\'''\'' --scenario stream_bucket_2node --duration=1m0s '\''\'\'''\''--out=$HOME/a b/stream_bucket_2node'\''\'\'''\'' --arms=engine,robocache'\''')
+  '--wrap=srun --ntasks-per-node=1 --kill-on-bad-exit=1 sh -c '\''RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS exec '\''\'\'''\''/opt/robo cache/robocache'\''\'\'''\'' bench load '\''\'\'''\''/data/it'\''\'\'''\''\'\''\'\'''\'''\''\'\'''\''s here'\''\'\'''\'' --scenario stream_bucket_2node --duration=1m0s '\''\'\'''\''--out=$HOME/a b/stream_bucket_2node'\''\'\'''\'' --runners=engine,robocache'\''')
 echo "last job: $job_stream_bucket_2node"

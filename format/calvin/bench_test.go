@@ -19,7 +19,7 @@ func frames(b *testing.B) string {
 	return realdata.Path(b, "calvin_like")
 }
 
-// BenchmarkFrame reads all arrays of frames, as bench/arms/formats_calvin.py does with numpy: one frame at a time, and batches of 32 on all cores.
+// BenchmarkFrame reads all arrays of frames, as bench/runners/formats_calvin.py does with numpy: one frame at a time, and batches of 32 on all cores.
 func BenchmarkFrame(b *testing.B) {
 	for name, n := range map[string]int{"one": 1, "eight": 8, "batch": 32} {
 		b.Run(name, func(b *testing.B) { readFrames(b, n) })

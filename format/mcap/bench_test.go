@@ -25,11 +25,11 @@ func cpu() float64 {
 	return float64(u.Utime.Sec+u.Stime.Sec) + float64(u.Utime.Usec+u.Stime.Usec)/1e6
 }
 
-// TestWindows is the arm of bench/arms/formats_mcap.py: windows of time of a file, as payloads or as columns, with what they cost.
+// TestWindows is the arm of bench/runners/formats_mcap.py: windows of time of a file, as payloads or as columns, with what they cost.
 func TestWindows(t *testing.T) {
 	path := os.Getenv("ROBOCACHE_MCAP")
 	if path == "" {
-		t.Skip("no ROBOCACHE_MCAP: bench/arms/formats_mcap.py sets it")
+		t.Skip("no ROBOCACHE_MCAP: bench/runners/formats_mcap.py sets it")
 	}
 	ctx := context.Background()
 	budget, _ := strconv.ParseInt(os.Getenv("ROBOCACHE_BUDGET"), 10, 64)

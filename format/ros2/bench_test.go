@@ -42,11 +42,11 @@ func cpu() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// TestPayloads is our arm of bench/arms/formats_ros2.py: it decodes the payloads of a file, and says the CPU seconds.
+// TestPayloads is our arm of bench/runners/formats_ros2.py: it decodes the payloads of a file, and says the CPU seconds.
 func TestPayloads(t *testing.T) {
 	file := os.Getenv("ROBOCACHE_PAYLOADS")
 	if file == "" {
-		t.Skip("only for bench/arms/formats_ros2.py")
+		t.Skip("only for bench/runners/formats_ros2.py")
 	}
 	data, err := os.ReadFile(file)
 	if err != nil {

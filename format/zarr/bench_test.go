@@ -9,7 +9,7 @@ import (
 	"github.com/goatnote-inc/robocache/internal/realdata"
 )
 
-// BenchmarkChunks decodes an array chunk by chunk on one core, as bench/arms/formats_zarr.py does with zarr-python. ROBOCACHE_ZARR names
+// BenchmarkChunks decodes an array chunk by chunk on one core, as bench/runners/formats_zarr.py does with zarr-python. ROBOCACHE_ZARR names
 // another store, ROBOCACHE_ZARR_ARRAY another array.
 func BenchmarkChunks(b *testing.B) {
 	uri, name := os.Getenv("ROBOCACHE_ZARR"), os.Getenv("ROBOCACHE_ZARR_ARRAY")

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/bench"
@@ -21,8 +23,8 @@ func Bench() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench",
 		Short: "measure loading and decoding, side by side with the peers",
-		Example: `  robocache bench load ./my_dataset --arms engine,robocache,lerobot
-  robocache bench decode ./my_dataset --arms robocache,ffmpeg
+		Example: `  robocache bench load ./my_dataset --runners engine,robocache,lerobot
+  robocache bench decode ./my_dataset --runners robocache,ffmpeg
   robocache bench ops --quick
   robocache bench peers ./my_dataset --workload av1-global`,
 		// Without RunE an unknown measurement would print the help and exit with 0.
@@ -33,13 +35,19 @@ func Bench() *cobra.Command {
 			return cmd.Help()
 		},
 	}
-	c.AddCommand(newBenchLoad(), newBenchDecode(), newBenchOps(), newBenchPeers(), newBenchSoak(), newArmLoad(), newArmResume(), newArmDecode(), newArmMemcpy())
+	c.SetGlobalNormalizationFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		return pflag.NormalizedName(cmp.Or(renamedFlags[name], name))
+	})
+	c.AddCommand(newBenchLoad(), newBenchDecode(), newBenchOps(), newBenchPeers(), newBenchSoak(), newRunLoad(), newRunResume(), newRunDecode(), newRunMemcpy())
 	return c
 }
 
+// renamedFlags are earlier names of flags: they are still read.
+var renamedFlags = map[string]string{"arms": "runners", "check-pictures": "check-frames"}
+
 // benchFlags are shared by the measurements.
 type benchFlags struct {
-	arms    []string
+	runners []string
 	repeats int
 	out     string
 	python  string
@@ -47,11 +55,11 @@ type benchFlags struct {
 	timeout time.Duration
 }
 
-func (f *benchFlags) add(c *cobra.Command, arms, known string) {
-	c.Flags().StringSliceVar(&f.arms, "arms", strings.Split(arms, ","), "who runs: "+known)
+func (f *benchFlags) add(c *cobra.Command, runners, known string) {
+	c.Flags().StringSliceVar(&f.runners, "runners", strings.Split(runners, ","), "who runs: "+known)
 	c.Flags().IntVar(&f.repeats, "repeats", 3, "interleaved repeats, a fresh process each")
 	c.Flags().StringVar(&f.out, "out", "", "write JSON, CSV and an HTML report into this folder")
-	c.Flags().StringVar(&f.python, "python", "", "interpreter of the Python arms (default: .venv/bin/python, else python3)")
+	c.Flags().StringVar(&f.python, "python", "", "interpreter of the Python runners (default: .venv/bin/python, else python3)")
 	c.Flags().BoolVar(&f.json, "json", false, "print JSON")
 	c.Flags().DurationVar(&f.timeout, "timeout", 10*time.Minute, "longest time of one run")
 }
@@ -80,12 +88,12 @@ func (f *benchFlags) tools() (bench.Tools, func(), error) {
 
 func fileExists(p string) bool { _, err := os.Stat(p); return err == nil }
 
-func (f *benchFlags) run(cmd *cobra.Command, name string, r *bench.Report, arms []bench.Arm) error {
+func (f *benchFlags) run(cmd *cobra.Command, name string, r *bench.Report, runners []bench.Runner) error {
 	r.Command = "robocache " + strings.Join(os.Args[1:], " ")
 	r.Machine = bench.ThisMachine()
 	r.Machine.Revision = version
 	errs := cmd.ErrOrStderr()
-	results, err := bench.Run(cmd.Context(), arms, f.repeats, f.timeout, func(format string, a ...any) { fmt.Fprintf(errs, format+"\n", a...) })
+	results, err := bench.Run(cmd.Context(), runners, f.repeats, f.timeout, func(format string, a ...any) { fmt.Fprintf(errs, format+"\n", a...) })
 	if err != nil {
 		return err
 	}
@@ -104,17 +112,17 @@ func (f *benchFlags) run(cmd *cobra.Command, name string, r *bench.Report, arms 
 }
 
 func printResults(w io.Writer, r *bench.Report) {
-	rows := [][]string{{"arm", r.Unit + "/s", "CPU s per 1,000", "first batch s", "peak PSS MB", "of ideal shuffle"}}
+	rows := [][]string{{"runner", r.Unit + "/s", "CPU s per 1,000", "first batch s", "peak PSS MB", "of ideal shuffle"}}
 	for _, res := range r.Results {
 		if res.Failed != "" {
-			rows = append(rows, []string{res.Arm.Name, "failed: " + res.Failed, "", "", "", ""})
+			rows = append(rows, []string{res.Runner.Name, "failed: " + res.Failed, "", "", "", ""})
 			continue
 		}
 		share := "–"
 		if n := len(res.Runs); n > 0 && res.Runs[n-1].IdealFrac > 0 {
 			share = fmt.Sprintf("%.2f", res.Runs[n-1].DistinctFrac/res.Runs[n-1].IdealFrac)
 		}
-		rows = append(rows, []string{res.Arm.Name, res.SamplesPerS.String(), res.CPUPer1000.String(), res.FirstBatchS.String(), res.PSSPeakMB.String(), share})
+		rows = append(rows, []string{res.Runner.Name, res.SamplesPerS.String(), res.CPUPer1000.String(), res.FirstBatchS.String(), res.PSSPeakMB.String(), share})
 	}
 	table(w, rows)
 	fmt.Fprintf(w, "  median (min–max) of the repeats; %s, %d cores\n", r.Machine.CPU, r.Machine.Cores)
@@ -127,7 +135,7 @@ func newBenchDecode() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "decode URI|FILE.mp4...",
 		Short: "decoding to RGB on one thread, against the ffmpeg CLI, torchcodec and PyAV",
-		Example: `  robocache bench decode ./my_dataset --arms robocache,ffmpeg,torchcodec,pyav
+		Example: `  robocache bench decode ./my_dataset --runners robocache,ffmpeg,torchcodec,pyav
   robocache bench decode clip.mp4 --pattern random --count 500`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -140,11 +148,11 @@ func newBenchDecode() *cobra.Command {
 				return err
 			}
 			defer done()
-			arms, err := bench.DecodeArms(f.arms, pattern, count, files, tools)
+			runners, err := bench.DecodeRunners(f.runners, pattern, count, files, tools)
 			if err != nil {
 				return err
 			}
-			return f.run(cmd, "decode-"+pattern, &bench.Report{Title: "bench decode, " + pattern, Unit: "frames", Workload: map[string]any{"files": files, "pattern": pattern, "count": count}}, arms)
+			return f.run(cmd, "decode-"+pattern, &bench.Report{Title: "bench decode, " + pattern, Unit: "frames", Workload: map[string]any{"files": files, "pattern": pattern, "count": count}}, runners)
 		},
 	}
 	f.add(c, "robocache", "robocache, ffmpeg, torchcodec, pyav")
@@ -181,12 +189,12 @@ func videoFiles(args []string) ([]string, error) {
 	return files, nil
 }
 
-// newArmDecode is our arm of `bench decode`.
-func newArmDecode() *cobra.Command {
+// newRunDecode is our runner of `bench decode`.
+func newRunDecode() *cobra.Command {
 	var pattern string
 	var count int
 	c := &cobra.Command{
-		Use: "arm-decode FILE...", Hidden: true, Args: cobra.MinimumNArgs(1),
+		Use: "runner-decode FILE...", Hidden: true, Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if _, err := video.ActiveBackend(); err != nil {
 				return err

@@ -15,7 +15,7 @@ import (
 	"github.com/goatnote-inc/robocache/bench"
 )
 
-// workloadFlags are read by `bench load`, by its Go arm, and by arms/common.py.
+// workloadFlags are read by `bench load`, by its Go runner, and by runners/common.py.
 func workloadFlags(c *cobra.Command, w *bench.Workload) {
 	f := c.Flags()
 	f.StringVar(&w.RowsHZ, "rows-hz", "", "the rate of the rows, where the dataset states none")
@@ -37,12 +37,12 @@ func workloadFlags(c *cobra.Command, w *bench.Workload) {
 	f.StringVar(&w.Episodes, "episodes", "", "positions, as 0-9,12 (default: all)")
 	f.BoolVar(&w.DropLast, "drop-last", false, "drop the rest of an epoch's last step")
 	f.IntVar(&w.Warmup, "warmup", 5, "batches before the window")
-	f.IntVar(&w.Prefetch, "prefetch", 0, "batches planned ahead (scenarios: 2; peers: a worker; 0: the arm's own choice)")
+	f.IntVar(&w.Prefetch, "prefetch", 0, "batches planned ahead (scenarios: 2; peers: a worker; 0: the runner's own choice)")
 	f.Float64Var(&w.StepMS, "step-ms", 0, "step time of the consumer whose waiting is measured (0: 1.25 times the loader's own)")
 }
 
-// armFlags are what the harness tells an arm beyond the workload.
-func armFlags(c *cobra.Command, w *bench.Workload) {
+// runnerFlags are what the harness tells a runner beyond the workload.
+func runnerFlags(c *cobra.Command, w *bench.Workload) {
 	workloadFlags(c, w)
 	f := c.Flags()
 	f.Float64Var(&w.Duration, "duration", 0, "")
@@ -73,11 +73,11 @@ start together). The window opens and closes with the arrival of a batch. Delive
 ffmpeg program, samples are counted over finished epochs, and a run is killed and resumed: a wrong image, a lost or doubled sample
 or another order than the unbroken run's is exit code 1.
 
-With --epochs, arms (ours and lerobot) are compared over whole epochs instead.`,
+With --epochs, runners (ours and lerobot) are compared over whole epochs instead.`,
 		Example: `  robocache bench load ./my_dataset
   robocache bench load ./my_dataset --scenarios all --duration 60s --repeats 5 --out report --explain
-  robocache bench load ./my_dataset --scenario mmap_local --arms engine,robocache --batch-sizes 16,32,64,128,256 --out report
-  robocache bench load ./my_dataset --arms engine,robocache,lerobot --epochs 1 --repeats 5`,
+  robocache bench load ./my_dataset --scenario mmap_local --runners engine,robocache --batch-sizes 16,32,64,128,256 --out report
+  robocache bench load ./my_dataset --runners engine,robocache,lerobot --epochs 1 --repeats 5`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			w.URI = args[0]
@@ -114,7 +114,7 @@ With --epochs, arms (ours and lerobot) are compared over whole epochs instead.`,
 				return misuse("--cache-state: expected warm or cold")
 			}
 			w.Duration = duration.Seconds()
-			s.URI, s.Base, s.Arms, s.Repeats, s.Program = args[0], w, f.arms, f.repeats, version
+			s.URI, s.Base, s.Runners, s.Repeats, s.Program = args[0], w, f.runners, f.repeats, version
 			if !cmd.Flags().Changed("repeats") {
 				s.Repeats = 1
 			}
@@ -206,7 +206,7 @@ func thisNode(out string) (*bench.Node, error) {
 	return n, nil
 }
 
-// loadEpochs compares arms over whole epochs.
+// loadEpochs compares runners over whole epochs.
 func loadEpochs(cmd *cobra.Command, f *benchFlags, w bench.Workload) error {
 	tools, done, err := f.tools()
 	if err != nil {
@@ -214,11 +214,11 @@ func loadEpochs(cmd *cobra.Command, f *benchFlags, w bench.Workload) error {
 	}
 	defer done()
 	w.Warmup, w.Probes, w.CheckFrames = 0, 0, 0
-	arms, err := bench.LoadArms(f.arms, w, tools)
+	runners, err := bench.LoadRunners(f.runners, w, tools)
 	if err != nil {
 		return err
 	}
-	return f.run(cmd, "load", &bench.Report{Title: "bench load", Unit: "samples", Workload: map[string]any{"load": w}}, arms)
+	return f.run(cmd, "load", &bench.Report{Title: "bench load", Unit: "samples", Workload: map[string]any{"load": w}}, runners)
 }
 
 // scenarios runs a suite, writes its files and prints its table. A failed point is exit code 1, after all is written.
@@ -252,7 +252,7 @@ func (f *benchFlags) scenarios(cmd *cobra.Command, s *bench.Suite, explain bool)
 	var failed []string
 	for _, p := range results {
 		if p.Merged.Failed != "" {
-			failed = append(failed, fmt.Sprintf("%s bs%d %s: %s", p.Merged.Scenario, p.Merged.BatchSize, p.Merged.Arm, p.Merged.Failed))
+			failed = append(failed, fmt.Sprintf("%s bs%d %s: %s", p.Merged.Scenario, p.Merged.BatchSize, p.Merged.Runner, p.Merged.Failed))
 		}
 	}
 	if len(failed) > 0 {
@@ -263,10 +263,10 @@ func (f *benchFlags) scenarios(cmd *cobra.Command, s *bench.Suite, explain bool)
 
 func printSuite(cmd *cobra.Command, r *bench.SuiteReport, explain bool) {
 	out := cmd.OutOrStdout()
-	rows := [][]string{{"scenario", "batch", "arm", "samples/s", "CPU s per 1,000", "first batch s", "p50/p95/p99 ms", "wait %", "peak PSS GB", "of ideal shuffle", "frames checked", "resume", ""}}
+	rows := [][]string{{"scenario", "batch", "runner", "samples/s", "CPU s per 1,000", "first batch s", "p50/p95/p99 ms", "wait %", "peak PSS GB", "of ideal shuffle", "frames checked", "resume", ""}}
 	for _, p := range r.Results {
 		k := p.Merged
-		rows = append(rows, []string{k.Scenario, fmt.Sprint(k.BatchSize), k.Arm, k.Spread["samples_per_s"].String(), fmt.Sprintf("%.3f", 1e3*k.CPUPerSample), fmt.Sprintf("%.2f", k.FirstBatchLatencyS),
+		rows = append(rows, []string{k.Scenario, fmt.Sprint(k.BatchSize), k.Runner, k.Spread["samples_per_s"].String(), fmt.Sprintf("%.3f", 1e3*k.CPUPerSample), fmt.Sprintf("%.2f", k.FirstBatchLatencyS),
 			fmt.Sprintf("%.3g/%.3g/%.3g", k.P50SampleLatencyMS, k.P95SampleLatencyMS, k.P99SampleLatencyMS), bench.Show(k.WaitPct), fmt.Sprintf("%.2f", k.PSSPeakGB), bench.Show(k.RandomnessVsIdeal),
 			bench.Show(k.FramesChecked), bench.Show(k.ResumeExact), k.Failed})
 	}
@@ -277,13 +277,13 @@ func printSuite(cmd *cobra.Command, r *bench.SuiteReport, explain bool) {
 			fmt.Fprintf(out, "  %s: slowest rank %d with %.1f samples/s\n", k.Scenario, *k.SlowestRank, *k.SlowestSamplesPerS)
 		}
 		if explain {
-			fmt.Fprintf(out, "\n%s, batch %d, %s\n", k.Scenario, k.BatchSize, k.Arm)
+			fmt.Fprintf(out, "\n%s, batch %d, %s\n", k.Scenario, k.BatchSize, k.Runner)
 			for _, l := range p.Explain {
 				fmt.Fprintf(out, "  %s\n", l)
 			}
 		}
 		for _, n := range append(k.Notes, k.Errors...) {
-			fmt.Fprintf(out, "  note (%s, %s): %s\n", k.Scenario, k.Arm, n)
+			fmt.Fprintf(out, "  note (%s, %s): %s\n", k.Scenario, k.Runner, n)
 		}
 	}
 	if len(r.Results) > 0 {
@@ -292,11 +292,11 @@ func printSuite(cmd *cobra.Command, r *bench.SuiteReport, explain bool) {
 	}
 }
 
-// newArmLoad is the Go arm of `bench load`, run in its own process by the harness.
-func newArmLoad() *cobra.Command {
+// newRunLoad is the Go runner of `bench load`, run in its own process by the harness.
+func newRunLoad() *cobra.Command {
 	var w bench.Workload
 	c := &cobra.Command{
-		Use: "arm-load URI", Hidden: true, Args: cobra.ExactArgs(1),
+		Use: "runner-load URI", Hidden: true, Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			w.URI = args[0]
 			o, err := bench.LoadRun(cmd.Context(), w, cmd.OutOrStdout())
@@ -306,21 +306,21 @@ func newArmLoad() *cobra.Command {
 			return printOutcome(cmd.OutOrStdout(), o)
 		},
 	}
-	armFlags(c, &w)
+	runnerFlags(c, &w)
 	return c
 }
 
-// newArmResume is one process of the check that a killed run goes on exactly.
-func newArmResume() *cobra.Command {
+// newRunResume is one process of the check that a killed run goes on exactly.
+func newRunResume() *cobra.Command {
 	var j bench.ResumeJob
 	c := &cobra.Command{
-		Use: "arm-resume URI", Hidden: true, Args: cobra.ExactArgs(1),
+		Use: "runner-resume URI", Hidden: true, Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			j.Work.URI = args[0]
 			return bench.ResumeRun(cmd.Context(), j)
 		},
 	}
-	armFlags(c, &j.Work)
+	runnerFlags(c, &j.Work)
 	c.Flags().IntVar(&j.Steps, "resume-steps", 0, "")
 	c.Flags().IntVar(&j.Kill, "resume-kill", 0, "")
 	c.Flags().StringVar(&j.State, "resume-state", "", "")

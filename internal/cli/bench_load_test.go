@@ -12,7 +12,7 @@ import (
 	"github.com/goatnote-inc/robocache/internal/realdata"
 )
 
-// The harness starts its arms as `robocache bench …`: in a test, robocache is the test's own program.
+// The harness starts its runners as `robocache bench …`: in a test, robocache is the test's own program.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "bench" {
 		os.Exit(run(context.Background(), newRoot(Bench), os.Args[1:], os.Stdout, os.Stderr))
@@ -121,11 +121,11 @@ func TestBenchLoadMisuse(t *testing.T) {
 // Every option is forwarded to the jobs, and --scenarios picks them.
 func TestBenchLoadDryRun(t *testing.T) {
 	t.Setenv("ACCOUNT", "lab")
-	code, out, errs := call(t, "bench", "load", "/data/my set", "--scenarios", "mmap_local,stream_hub", "--arms", "engine,robocache", "--duration", "30s", "--max-episodes", "512", "--workers", "6", "--dry-run")
+	code, out, errs := call(t, "bench", "load", "/data/my set", "--scenarios", "mmap_local,stream_hub", "--runners", "engine,robocache", "--duration", "30s", "--max-episodes", "512", "--workers", "6", "--dry-run")
 	if code != exitDone {
 		t.Fatalf("exit %d: %s", code, errs)
 	}
-	for _, want := range []string{"job_mmap_local=$(sbatch", "--account=lab", "--cpus-per-task=10", "my set", "--arms=engine,robocache", "--duration=30s", "--max-episodes=512", "--dependency=afterany:\"$job_mmap_local\""} {
+	for _, want := range []string{"job_mmap_local=$(sbatch", "--account=lab", "--cpus-per-task=10", "my set", "--runners=engine,robocache", "--duration=30s", "--max-episodes=512", "--dependency=afterany:\"$job_mmap_local\""} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the script lacks %q:\n%s", want, out)
 		}
@@ -164,8 +164,8 @@ func TestBenchLoadNodes(t *testing.T) {
 	}
 }
 
-// The arm in Python gives the same figures' keys, the same order as the engine, right images, and goes on exactly after a kill.
-func TestBenchLoadPythonArm(t *testing.T) {
+// The runner in Python gives the same figures' keys, the same order as the engine, right images, and goes on exactly after a kill.
+func TestBenchLoadPythonRunner(t *testing.T) {
 	root := realdata.Root(t)
 	python := filepath.Join(root, ".venv", "bin", "python")
 	for _, f := range []string{python, filepath.Join(root, "python", "robocache", "_lib", "librobocache.so")} {
@@ -175,7 +175,7 @@ func TestBenchLoadPythonArm(t *testing.T) {
 	}
 	set, dir := realdata.Path(t, "g1_h264_v30"), t.TempDir()
 	t.Setenv("PYTHONPATH", filepath.Join(root, "python"))
-	code, out, errs := call(t, "bench", "load", set, "--arms", "engine,robocache", "--python", python, "--episodes", "0", "--duration", "1s", "--batch-size", "16", "--shuffle", "pool", "--cache", "ram", "--workers", "2",
+	code, out, errs := call(t, "bench", "load", set, "--runners", "engine,robocache", "--python", python, "--episodes", "0", "--duration", "1s", "--batch-size", "16", "--shuffle", "pool", "--cache", "ram", "--workers", "2",
 		"--check-frames", "3", "--probes", "16", "--explain", "--out", dir)
 	if code != exitDone {
 		t.Fatalf("exit %d: %s", code, errs)
@@ -183,7 +183,7 @@ func TestBenchLoadPythonArm(t *testing.T) {
 	a, b := readRow(t, filepath.Join(dir, "engine", "mmap_local_bs16_w2_r0of1.json")), readRow(t, filepath.Join(dir, "robocache", "mmap_local_bs16_w2_r0of1.json"))
 	for key := range a {
 		if _, ok := b[key]; !ok {
-			t.Errorf("the Python arm's row lacks %s", key)
+			t.Errorf("the Python runner's row lacks %s", key)
 		}
 	}
 	for _, r := range []map[string]any{a, b} {
@@ -192,7 +192,7 @@ func TestBenchLoadPythonArm(t *testing.T) {
 		}
 	}
 	if a["order_samples"] == b["order_samples"] && a["order_sha256"] != b["order_sha256"] {
-		t.Error("the arms gave another order")
+		t.Error("the runners gave another order")
 	}
 	if n := strings.Count(out, "limit: "); n != 2 {
 		t.Errorf("%d explanations:\n%s", n, out)

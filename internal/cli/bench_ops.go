@@ -23,11 +23,11 @@ func newBenchOps() *cobra.Command {
 		Use:   "ops",
 		Short: "the kernels: resample, fuse and voxelize, on CPU or GPU, with their peers, the copy that is the limit, and the bars",
 		Long: `ops measures resample, fuse and voxelize on a device. Of each row ours is first compared with the reference, bit for bit, and some values of each
-peer too: a wrong arm gives no figure. Then the arms take turns: ours in this process (on a GPU in a CUDA graph), the peers (NumPy, torch eager,
+peer too: a wrong runner gives no figure. Then the runners take turns: ours in this process (on a GPU in a CUDA graph), the peers (NumPy, torch eager,
 torch.compile, …) in Python processes that are kept, and copies of as many bytes as the work cannot do without: the limit. Figures are µs a call,
 hot (the same buffers again and again) and cold (buffers that together are four times the caches).`,
 		Example: `  robocache bench ops --quick
-  robocache bench ops --rows resample,fuse3 --threads 1 --arms torch
+  robocache bench ops --rows resample,fuse3 --threads 1 --runners torch
   robocache bench ops --device cuda --sweep --out report
   robocache bench ops --list`,
 		Args: cobra.NoArgs,
@@ -83,9 +83,9 @@ hot (the same buffers again and again) and cold (buffers that together are four 
 			defer done()
 			errs := cmd.ErrOrStderr()
 			r.Rows, r.Tools = rows, tools
-			r.Arms, r.Timeout = nil, f.timeout
-			if cmd.Flags().Changed("arms") {
-				r.Arms = f.arms
+			r.Runners, r.Timeout = nil, f.timeout
+			if cmd.Flags().Changed("runners") {
+				r.Runners = f.runners
 			}
 			r.Command, r.Revision = "robocache "+strings.Join(os.Args[1:], " "), version
 			r.Log = func(format string, a ...any) { fmt.Fprintf(errs, format+"\n", a...) }
@@ -115,16 +115,16 @@ hot (the same buffers again and again) and cold (buffers that together are four 
 	c.Flags().BoolVar(&quick, "quick", false, "a few rows, short rounds, without torch.compile, which takes half a minute a shape to begin")
 	c.Flags().BoolVar(&sweep, "sweep", false, "the curves too: sizes from launch-bound to memory-bound, odd widths, ragged lengths")
 	c.Flags().BoolVar(&list, "list", false, "list the rows with their bars")
-	c.Flags().IntSliceVar(&r.Threads, "threads", []int{1, 2}, "cpu: threads of every arm, a result each")
-	c.Flags().IntVar(&r.Rounds, "rounds", 5, "how often the arms take turns")
-	c.Flags().Float64Var(&r.Seconds, "seconds", 0.1, "of an arm in a round (cuda: 0.02)")
+	c.Flags().IntSliceVar(&r.Threads, "threads", []int{1, 2}, "cpu: threads of every runner, a result each")
+	c.Flags().IntVar(&r.Rounds, "rounds", 5, "how often the runners take turns")
+	c.Flags().Float64Var(&r.Seconds, "seconds", 0.1, "of a runner in a round (cuda: 0.02)")
 	c.Flags().StringVar(&r.Clock, "clock", "wall", "wall, or cpu: the thread's own CPU time, for --threads 1 on a machine that is not quiet")
 	c.Flags().BoolVar(&r.Cold, "cold", true, "measure with cold caches too")
-	c.Flags().StringSliceVar(&f.arms, "arms", nil, "peers by name or family (torch, numpy, np.interp, memcpy, reference, none); default: all that are there")
+	c.Flags().StringSliceVar(&f.runners, "runners", nil, "peers by name or family (torch, numpy, np.interp, memcpy, reference, none); default: all that are there")
 	c.Flags().StringSliceVar(&r.Without, "without", nil, "peers to leave out")
 	c.Flags().StringVar(&f.out, "out", "", "write JSON, CSV, Markdown, plots and an HTML report into this folder")
 	c.Flags().StringVar(&from, "from", "", "measure nothing: tables and plots of a JSON report of before")
-	c.Flags().StringVar(&f.python, "python", "", "interpreter of the Python arms (default: .venv/bin/python, else python3)")
+	c.Flags().StringVar(&f.python, "python", "", "interpreter of the Python runners (default: .venv/bin/python, else python3)")
 	c.Flags().BoolVar(&f.json, "json", false, "print JSON")
 	c.Flags().DurationVar(&f.timeout, "timeout", 10*time.Minute, "longest time of one answer of a peer")
 	return c

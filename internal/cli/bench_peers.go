@@ -91,7 +91,7 @@ g1_v30_exact in $ROBOCACHE_TESTDATA. It prints the table of docs/PERFORMANCE.md.
 	}
 	c.Flags().BoolVar(&all, "all", false, "every workload")
 	c.Flags().StringSliceVar(&names, "workload", []string{"av1-global", "av1-pool"}, "which, by name (--list)")
-	c.Flags().BoolVar(&list, "list", false, "list the workloads, their arms and bars")
+	c.Flags().BoolVar(&list, "list", false, "list the workloads, their runners and bars")
 	c.Flags().StringVar(&work, "work", "bench-out/sets", "folder for the sets that are made; they are used again")
 	c.Flags().IntVar(&episodes, "episodes", 12, "episodes of each set: a seeded choice, or repeated where there are fewer (0: all)")
 	c.Flags().IntVar(&w.BatchSize, "batch-size", 32, "samples a batch")
@@ -100,7 +100,7 @@ g1_v30_exact in $ROBOCACHE_TESTDATA. It prints the table of docs/PERFORMANCE.md.
 	c.Flags().IntVar(&w.Seed, "seed", 0, "seed of the order and of the choice of episodes")
 	c.Flags().IntVar(&f.repeats, "repeats", 3, "interleaved repeats, a fresh process each")
 	c.Flags().StringVar(&f.out, "out", "", "write JSON, CSV, Markdown and HTML into this folder")
-	c.Flags().StringVar(&f.python, "python", "", "interpreter of the Python arms (default: .venv/bin/python, else python3)")
+	c.Flags().StringVar(&f.python, "python", "", "interpreter of the Python runners (default: .venv/bin/python, else python3)")
 	c.Flags().BoolVar(&f.json, "json", false, "print JSON")
 	c.Flags().DurationVar(&f.timeout, "timeout", 30*time.Minute, "longest time of one run")
 	return c
@@ -124,27 +124,27 @@ func peerSource(args []string) (string, error) {
 
 func printPeerRows(w io.Writer, rows []bench.PeerRow) {
 	for _, r := range rows {
-		fmt.Fprintf(w, "%s: %s\n  arms: %s\n", r.Name, r.Title, strings.Join(r.Arms, ", "))
+		fmt.Fprintf(w, "%s: %s\n  runners: %s\n", r.Name, r.Title, strings.Join(r.Runners, ", "))
 		for _, b := range r.Bars {
 			fmt.Fprintf(w, "  bar:  %s\n", b.Text)
 		}
 	}
 }
 
-// newArmMemcpy is the limit of a warm cache, run in its own process by the harness.
-func newArmMemcpy() *cobra.Command {
+// newRunMemcpy is the limit of a warm cache, run in its own process by the harness.
+func newRunMemcpy() *cobra.Command {
 	var image, batch, threads int
 	var seconds float64
 	c := &cobra.Command{
-		Use: "arm-memcpy", Hidden: true, Args: cobra.NoArgs,
+		Use: "runner-memcpy", Hidden: true, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if image < 1 || batch < 1 || threads < 1 {
-				return misuse("arm-memcpy: " + strconv.Itoa(image) + " bytes, batch " + strconv.Itoa(batch) + ", " + strconv.Itoa(threads) + " threads: expected more than 0")
+				return misuse("runner-memcpy: " + strconv.Itoa(image) + " bytes, batch " + strconv.Itoa(batch) + ", " + strconv.Itoa(threads) + " threads: expected more than 0")
 			}
 			return printOutcome(cmd.OutOrStdout(), bench.CopyRun(image, batch, threads, seconds))
 		},
 	}
-	c.Flags().IntVar(&image, "image-bytes", 640*480*3, "")
+	c.Flags().IntVar(&image, "frame-bytes", 640*480*3, "")
 	c.Flags().IntVar(&batch, "batch-size", 32, "")
 	c.Flags().IntVar(&threads, "workers", 2, "")
 	c.Flags().Float64Var(&seconds, "seconds", 3, "")

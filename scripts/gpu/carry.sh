@@ -13,7 +13,7 @@ CGO_ENABLED=0 go test -c -trimpath -ldflags "-s -w" -o "$to/kernel/cuda/cudahost
 CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(git describe --always --dirty)" -o "$to/robocache" ./cmd/robocache
 cp -r kernel/cuda/src "$to/kernel/cuda/"
 mkdir -p "$to/bench"
-cp -r bench/arms "$to/bench/"
+cp -r bench/runners "$to/bench/"
 if [ -e python/robocache/_lib/librobocache.so ]; then
 	mkdir -p "$to/python"
 	cp -r python/robocache python/tests "$to/python/"

@@ -1,6 +1,6 @@
 """Windows of time at random places of an MCAP file: format/mcap beside the indexed reader of the Python package, on the same file.
 
-usage: .venv/bin/python bench/arms/formats_mcap.py [--seconds 30] [--windows 600] [--peer-windows 40] [--repeats 3] [--compression zstd|lz4|none]
+usage: .venv/bin/python bench/runners/formats_mcap.py [--seconds 30] [--windows 600] [--peer-windows 40] [--repeats 3] [--compression zstd|lz4|none]
 
 The file: joints at 100 Hz and inertia at 333 Hz, raw images of 160x120 at 10 Hz between them, zstd chunks of 1 MiB, written by the mcap
 package. A window is 0.5 s of one topic: its messages' log times and payloads (no decoding in any arm), or as columns (position, decoded). Both

@@ -1,6 +1,6 @@
 """CPU seconds of augmenting 1,000 images, 256×256 to 224×224, uint8: Loader(augment=…) beside torchvision.transforms.v2 doing the same, in one process.
 
-    PYTHONPATH=python .venv/bin/python bench/arms/augment.py DATASET
+    PYTHONPATH=python .venv/bin/python bench/runners/augment.py DATASET
 
 Ours is an epoch from the RAM cache with augment= less the same epoch without it; torchvision's an own draw for each image, as training needs. One thread
 each; runs alternate; the median of five, and the range.

@@ -14,19 +14,19 @@ import (
 	"github.com/goatnote-inc/robocache/loader"
 )
 
-// Arm is one contestant: a command that runs the workload once and prints one JSON object, an Outcome, as its last line.
-type Arm struct {
+// Runner is one timer: a command that runs the workload once and prints one JSON object, an Outcome, as its last line.
+type Runner struct {
 	Name    string   `json:"name"`
 	Setting string   `json:"setting"` // what was chosen for it, in words
 	Argv    []string `json:"argv"`
 	Env     []string `json:"env,omitempty"`
-	// BudgetMB is the memory_budget that the arm was given; 0: none.
+	// BudgetMB is the memory_budget that the runner was given; 0: none.
 	BudgetMB float64 `json:"budget_mb,omitempty"`
 	// Checked: its frames are to be compared with the oracle's; a run in which none was is no result.
 	Checked bool `json:"checked,omitempty"`
 }
 
-// Outcome is what one run of an arm says of itself.
+// Outcome is what one run of a runner says of itself.
 type Outcome struct {
 	Samples      int64   `json:"samples"` // delivered in the window
 	Seconds      float64 `json:"seconds"` // wall time of the window
@@ -78,9 +78,9 @@ type Seen struct {
 	ServerRequests int64 `json:"server_requests,omitempty"`
 }
 
-// Result is an arm with the outcomes of its repeats.
+// Result is a runner with the outcomes of its repeats.
 type Result struct {
-	Arm         Arm       `json:"arm"`
+	Runner      Runner    `json:"arm"`
 	Runs        []Outcome `json:"runs"`
 	SamplesPerS Spread    `json:"samples_per_s"`
 	CPUPer1000  Spread    `json:"cpu_s_per_1000_samples"`
@@ -89,11 +89,11 @@ type Result struct {
 	Failed      string    `json:"failed,omitempty"`
 }
 
-// Run runs the arms in turn, repeats times, and gives a result an arm in the order given.
-func Run(ctx context.Context, arms []Arm, repeats int, timeout time.Duration, log func(format string, a ...any)) ([]Result, error) {
-	results := make([]Result, len(arms))
-	for i, a := range arms {
-		results[i].Arm = a
+// Run runs the runners in turn, repeats times, and gives a result a runner in the order given.
+func Run(ctx context.Context, runners []Runner, repeats int, timeout time.Duration, log func(format string, a ...any)) ([]Result, error) {
+	results := make([]Result, len(runners))
+	for i, a := range runners {
+		results[i].Runner = a
 	}
 	for rep := range repeats {
 		for i := range results {
@@ -101,17 +101,17 @@ func Run(ctx context.Context, arms []Arm, repeats int, timeout time.Duration, lo
 			if r.Failed != "" {
 				continue
 			}
-			o, err := runOnce(ctx, r.Arm, timeout)
+			o, err := runOnce(ctx, r.Runner, timeout)
 			if ctx.Err() != nil {
 				return results, ctx.Err()
 			}
 			if err != nil {
 				r.Failed = err.Error()
-				log("%s: failed: %v", r.Arm.Name, err)
+				log("%s: failed: %v", r.Runner.Name, err)
 				continue
 			}
 			r.Runs = append(r.Runs, o)
-			log("%d/%d %-24s %8.1f /s  %7.3f CPU s per 1,000", rep+1, repeats, r.Arm.Name, float64(o.Samples)/o.Seconds, 1000*o.CPUSeconds/float64(o.Samples))
+			log("%d/%d %-24s %8.1f /s  %7.3f CPU s per 1,000", rep+1, repeats, r.Runner.Name, float64(o.Samples)/o.Seconds, 1000*o.CPUSeconds/float64(o.Samples))
 		}
 	}
 	for i := range results {
@@ -129,21 +129,21 @@ func (r *Result) summarise() {
 	}
 }
 
-// observer sees an arm from outside; its functions may be nil.
+// observer sees a runner from outside; its functions may be nil.
 type observer struct {
 	start func(pid int)
-	line  func(string) // a line that the arm wrote
+	line  func(string) // a line that the runner wrote
 }
 
-// runOnce starts the arm in its own process group, so that a peer's stray workers end with it.
-func runOnce(ctx context.Context, a Arm, timeout time.Duration) (Outcome, error) {
+// runOnce starts the runner in its own process group, so that a peer's stray workers end with it.
+func runOnce(ctx context.Context, a Runner, timeout time.Duration) (Outcome, error) {
 	return runWatched(ctx, a, timeout, observer{})
 }
 
-func runWatched(ctx context.Context, a Arm, timeout time.Duration, see observer) (Outcome, error) {
+func runWatched(ctx context.Context, a Runner, timeout time.Duration, see observer) (Outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	cmd, errs := armCommand(ctx, a)
+	cmd, errs := command(ctx, a)
 	out := &lines{each: see.line}
 	cmd.Stdout = out
 	runErr := cmd.Start()
@@ -175,8 +175,8 @@ func runWatched(ctx context.Context, a Arm, timeout time.Duration, see observer)
 	return o, nil
 }
 
-// armCommand is the arm in a process group of its own, which ends with ctx; what it says on stderr is kept.
-func armCommand(ctx context.Context, a Arm) (*exec.Cmd, *bytes.Buffer) {
+// command is the runner in a process group of its own, which ends with ctx; what it says on stderr is kept.
+func command(ctx context.Context, a Runner) (*exec.Cmd, *bytes.Buffer) {
 	cmd := exec.CommandContext(ctx, a.Argv[0], a.Argv[1:]...)
 	cmd.Env = append(os.Environ(), a.Env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -30,7 +30,7 @@ type PeerWork struct {
 // peerLatency is the wait before each answer of the http store.
 const peerLatency = 5 * time.Millisecond
 
-// closeServers ends what the arms of a family were served by.
+// closeServers ends what the runners of a family were served by.
 func (w *PeerWork) closeServers() {
 	for _, s := range w.servers {
 		s.Close()
@@ -38,7 +38,7 @@ func (w *PeerWork) closeServers() {
 	w.servers = nil
 }
 
-// ours are the options of our arms, and the memory budget that they are held to.
+// ours are the options of our runners, and the memory budget that they are held to.
 var ours = map[string]struct {
 	setting string
 	budget  int // MiB
@@ -54,7 +54,7 @@ var ours = map[string]struct {
 	"robocache-http": {setting: "global shuffle, over http with 5 ms a request", budget: 512, http: true},
 }
 
-// small are the options of arms whose budget is another in a family.
+// small are the options of runners whose budget is another in a family.
 var small = map[string]struct {
 	budget  int
 	options map[string]any
@@ -63,8 +63,8 @@ var small = map[string]struct {
 	"av1-windows8/robocache-pool": {budget: 768, options: map[string]any{"shuffle": "pool", "pool_size": 256 << 20}},
 }
 
-// PeerArms gives the arms of one family by name. What an arm needs is made first: a reason why it cannot be stands in the arm, which then fails with it.
-func PeerArms(ctx context.Context, family string, names []string, w *PeerWork) ([]Arm, error) {
+// PeerRunners gives the runners of one family by name. What a runner needs is made first: a reason why it cannot be stands in the runner, which then fails with it.
+func PeerRunners(ctx context.Context, family string, names []string, w *PeerWork) ([]Runner, error) {
 	f := familyOf(family)
 	if f == nil {
 		return nil, unknownName("family", family, nil)
@@ -79,19 +79,19 @@ func PeerArms(ctx context.Context, family string, names []string, w *PeerWork) (
 			return nil, err
 		}
 	}
-	var arms []Arm
+	var runners []Runner
 	for _, n := range names {
-		a, err := w.arm(ctx, f, n, root, oracle)
+		a, err := w.runner(ctx, f, n, root, oracle)
 		if err != nil {
 			return nil, err
 		}
-		arms = append(arms, a)
+		runners = append(runners, a)
 	}
-	return arms, nil
+	return runners, nil
 }
 
-func (w *PeerWork) arm(ctx context.Context, f *peerFamily, name, root, oracle string) (Arm, error) {
-	a := Arm{Name: name, Env: w.Tools.env()}
+func (w *PeerWork) runner(ctx context.Context, f *peerFamily, name, root, oracle string) (Runner, error) {
+	a := Runner{Name: name, Env: w.Tools.env()}
 	python := func(script, root string, workers int, more ...string) {
 		a.Argv = []string{w.Tools.Python, filepath.Join(w.Tools.dir, script), root, "--batch-size", strconv.Itoa(w.BatchSize), "--workers", strconv.Itoa(workers),
 			"--seconds", strconv.FormatFloat(w.Seconds, 'g', -1, 64), "--seed", strconv.Itoa(w.Seed), "--window", strconv.Itoa(f.window)}
@@ -163,11 +163,11 @@ func (w *PeerWork) arm(ctx context.Context, f *peerFamily, name, root, oracle st
 			}
 		}
 		a.Setting = "limit: frames copied from random places of memory into rotating batches, " + strconv.Itoa(w.Workers) + " threads"
-		a.Argv = []string{w.Tools.Self, "bench", "arm-memcpy", "--frame-bytes", strconv.Itoa(bytes), "--batch-size", strconv.Itoa(w.BatchSize), "--workers", strconv.Itoa(w.Workers), "--seconds", strconv.FormatFloat(max(w.Seconds, 1), 'g', -1, 64)}
+		a.Argv = []string{w.Tools.Self, "bench", "runner-memcpy", "--frame-bytes", strconv.Itoa(bytes), "--batch-size", strconv.Itoa(w.BatchSize), "--workers", strconv.Itoa(w.Workers), "--seconds", strconv.FormatFloat(max(w.Seconds, 1), 'g', -1, 64)}
 	default:
 		o, ok := ours[name]
 		if !ok {
-			return a, unknownName("arm", name, []string{"see --list"})
+			return a, unknownName("runner", name, []string{"see --list"})
 		}
 		options := map[string]any{}
 		for k, v := range o.options {
@@ -207,9 +207,9 @@ func (w *PeerWork) arm(ctx context.Context, f *peerFamily, name, root, oracle st
 	return a, nil
 }
 
-func (w *PeerWork) decode(a Arm, root, pattern string, count int) (Arm, error) {
+func (w *PeerWork) decode(a Runner, root, pattern string, count int) (Runner, error) {
 	a.Setting = "limit: one thread, no loader; decoders kept open; " + pattern
-	a.Argv = []string{w.Tools.Self, "bench", "arm-decode", "--pattern", pattern}
+	a.Argv = []string{w.Tools.Self, "bench", "runner-decode", "--pattern", pattern}
 	if count > 0 {
 		a.Argv = append(a.Argv, "--count", strconv.Itoa(count))
 	}
@@ -226,8 +226,8 @@ func (w *PeerWork) decode(a Arm, root, pattern string, count int) (Arm, error) {
 	return a, err
 }
 
-// failing is an arm that says why it cannot run.
-func failing(a Arm, err error) Arm {
+// failing is a runner that says why it cannot run.
+func failing(a Runner, err error) Runner {
 	js, _ := json.Marshal(Outcome{Error: err.Error()})
 	a.Argv = []string{"printf", "%s", string(js)}
 	return a

@@ -1,6 +1,6 @@
 """Whole recordings to columns, end to end: `robocache.open` beside rosbags' AnyReader and mcap-ros2-support, on the same MCAP file, in one run, interleaved.
 
-usage: make lib && PYTHONPATH=python .venv/bin/python bench/arms/formats_recordings.py [--seconds 60] [--repeats 3]
+usage: make lib && PYTHONPATH=python .venv/bin/python bench/runners/formats_recordings.py [--seconds 60] [--repeats 3]
 
 The file: joints (26) at 100 Hz and inertia at 333 Hz, zstd chunks, written by rosbags as a bag. Each arm opens it and makes NumPy arrays of both
 topics' timestamps and fields: position, velocity, effort; orientation, angular velocity, linear acceleration and their covariances. Every array is

@@ -1,6 +1,6 @@
 """Full decode of ROS 2 messages to columns: format/ros2 beside mcap-ros2-support and rosbags, on the same payloads, in one run, interleaved.
 
-usage: .venv/bin/python bench/arms/formats_ros2.py [--messages 20000] [--repeats 3]
+usage: .venv/bin/python bench/runners/formats_ros2.py [--messages 20000] [--repeats 3]
 
 Payloads lie in memory; decoding them to one NumPy array a field (ours: one column a field) is what is timed, by CPU seconds of one thread.
 Every value is compared before anything is timed. Prints a table, and one JSON object as its last line.

@@ -12,8 +12,8 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// judge knows the set, and turns what arms said and what was seen of them into results.
-type judge struct {
+// builder knows the set, and turns what runners said and what was seen of them into results.
+type builder struct {
 	s       *Suite
 	ds      robocache.Dataset
 	machine Machine
@@ -24,8 +24,8 @@ type judge struct {
 	needed  map[string]*float64 // bytes a sample, by what decides them
 }
 
-func newJudge(ctx context.Context, ds robocache.Dataset, s *Suite) (*judge, error) {
-	j := &judge{s: s, ds: ds, machine: ThisMachine(), needed: map[string]*float64{}}
+func newBuilder(ctx context.Context, ds robocache.Dataset, s *Suite) (*builder, error) {
+	j := &builder{s: s, ds: ds, machine: ThisMachine(), needed: map[string]*float64{}}
 	j.machine.Revision = s.Program
 	list, err := s.Base.episodes(ds.Info())
 	if err != nil {
@@ -54,7 +54,7 @@ func newJudge(ctx context.Context, ds robocache.Dataset, s *Suite) (*judge, erro
 	return j, nil
 }
 
-func (j *judge) close() {
+func (j *builder) close() {
 	j.lib.Close()
 	if j.st != nil {
 		store.Close(j.st)
@@ -62,7 +62,7 @@ func (j *judge) close() {
 }
 
 // check compares the frames of a run.
-func (j *judge) check(ctx context.Context, p *point, facts runFacts) (checked, error) {
+func (j *builder) check(ctx context.Context, p *point, facts runFacts) (checked, error) {
 	if p.work.CheckFrames == 0 {
 		return checked{}, nil
 	}
@@ -99,7 +99,7 @@ func (w *Workload) rowBytes(info *robocache.Info) float64 {
 
 // aloneBytes is the mean over samples of the bytes that a lone sample wants: packets from the governing key frames to the wanted
 // ones, and its rows. Samples of one batch share some of it, so a loader may read less.
-func (j *judge) aloneBytes(ctx context.Context, w *Workload) (alone *float64, rows float64, err error) {
+func (j *builder) aloneBytes(ctx context.Context, w *Workload) (alone *float64, rows float64, err error) {
 	rowBytes := w.rowBytes(j.ds.Info())
 	key := fmt.Sprint(w.Video, w.Window)
 	if v, ok := j.needed[key]; ok {
@@ -146,7 +146,7 @@ func (j *judge) aloneBytes(ctx context.Context, w *Workload) (alone *float64, ro
 	return alone, rowBytes, nil
 }
 
-func (j *judge) packetBytes(ctx context.Context, refs []robocache.FrameRef) (int64, error) {
+func (j *builder) packetBytes(ctx context.Context, refs []robocache.FrameRef) (int64, error) {
 	byFile := map[string][]int{}
 	for _, r := range refs {
 		if r.Path != "" {
@@ -171,7 +171,7 @@ func (j *judge) packetBytes(ctx context.Context, refs []robocache.FrameRef) (int
 }
 
 // result makes the rows of a point.
-func (j *judge) result(ctx context.Context, p *point) PointResult {
+func (j *builder) result(ctx context.Context, p *point) PointResult {
 	if len(p.runs) == 0 {
 		return PointResult{Merged: j.empty(p)}
 	}
@@ -216,7 +216,7 @@ func (j *judge) result(ctx context.Context, p *point) PointResult {
 	return r
 }
 
-// needs sets what a sample needed: the packets that were decoded for it and its rows; where the arm counts no packets, those of a lone
+// needs sets what a sample needed: the packets that were decoded for it and its rows; where the runner counts no packets, those of a lone
 // sample stand in for them.
 func needs(k *Keys, alone *float64, rows float64) {
 	k.BytesAlonePerSample = alone
@@ -250,7 +250,7 @@ func verdict(k *Keys) string {
 }
 
 // fill adds what does not depend on a rank.
-func (j *judge) fill(p *point, k *Keys, facts runFacts) {
+func (j *builder) fill(p *point, k *Keys, facts runFacts) {
 	k.Machine, k.Repeats, k.CacheState = j.machine, len(p.runs), facts.state
 	if facts.known {
 		k.ResidentBefore = &facts.resident
@@ -282,7 +282,7 @@ func (j *judge) fill(p *point, k *Keys, facts runFacts) {
 	}
 }
 
-func (j *judge) samples() int64 {
+func (j *builder) samples() int64 {
 	var n int64
 	for _, l := range j.lengths {
 		n += int64(l)
@@ -291,7 +291,7 @@ func (j *judge) samples() int64 {
 }
 
 // cover joins the ranks' epochs.
-func (j *judge) cover(p *point, k *Keys, facts runFacts) {
+func (j *builder) cover(p *point, k *Keys, facts runFacts) {
 	var ranks [][][]int64
 	for _, f := range facts.orders {
 		e, err := readOrders(f)
@@ -319,8 +319,8 @@ func (j *judge) cover(p *point, k *Keys, facts runFacts) {
 }
 
 // empty is the row of a point that gave nothing.
-func (j *judge) empty(p *point) *Keys {
-	k := &Keys{Scenario: p.scenario.Name, WorldSize: max(p.work.World, 1), Loader: p.scenario.Loader, BatchSize: p.batch, NumWorkers: p.work.Workers, Arm: p.arm,
+func (j *builder) empty(p *point) *Keys {
+	k := &Keys{Scenario: p.scenario.Name, WorldSize: max(p.work.World, 1), Loader: p.scenario.Loader, BatchSize: p.batch, NumWorkers: p.work.Workers, Runner: p.runner,
 		Shuffle: p.work.Shuffle, Cache: p.work.Cache, Machine: j.machine, Failed: p.failed, Errors: []string{p.failed}, CacheState: "unproven"}
 	return k
 }
