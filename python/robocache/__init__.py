@@ -2,51 +2,31 @@
 
 It reads datasets in place, as they were recorded: LeRobot v2.0 to v3.0, RLDS, robomimic, ALOHA and other HDF5, CALVIN, MCAP and ROS 2 bags, Zarr, point
 clouds; from a path or over http. It decodes exactly the frames that a sample asks for, brings streams recorded at different rates onto one timeline, and
-hands shuffled batches to PyTorch. The work is done by an engine in Go, in threads of this process: no worker processes, no Python for each sample, and
-one contiguous tensor a key. Without torch everything gives NumPy arrays.
+gives shuffled batches to PyTorch. The work is done by an engine in Go, in threads of this process: no worker processes, no Python for each sample, and
+one contiguous tensor for each key. Without torch everything gives NumPy arrays.
 
-Look at a dataset:
+Times are float seconds or int nanoseconds. Masks are named <key>_is_pad: True where a window leaves the episode, or where nothing was recorded. What goes
+wrong is a robocache.Error with .where (file, episode, stream, row) and .hint: NotFound, Malformed, Unsupported, ResourceLimit, Temporary or Misuse.
 
-    import robocache
+The ten names that matter:
 
-    ds = robocache.open("path/to/dataset")            # Dataset
-    print(ds.features)                                # its streams, as a table; ds.num_episodes, ds.fps, ds.tasks, ds.stats
-    ds.episode(0).streams["observation.state"].values # as recorded; .times are int64 nanoseconds
-    ds.episode(0).align(hz=50)                        # every stream on one timeline, with masks
+    open            ds = robocache.open("path")       # print(ds.features); ds.episode(0).streams["action"].values; ds.episode(0).align(hz=50)
+    inspect         robocache.inspect("path")         # what is in a dataset; the verbs of the command line are functions with typed answers
+    doctor          robocache.doctor("path").findings # what is wrong with it, and what to do about it
+    convert         robocache.convert("recording.mcap", "set", hz=50)   # to LeRobot v3.0, or to="mcap", "rlds", "robomimic", "zarr"
+    Loader          for batch in robocache.Loader("path", batch_size=64, delta_timestamps={"action": [0, 0.1]}): ...
+    Mix             robocache.Loader([robocache.Mix(a, weight=3), robocache.Mix(b, weight=1)], hz=20)   # several datasets in a batch
+    Normalizer      loader.normalizer                 # what training did to the values, and its inverse, for the robot
+    MapDataset      robocache.MapDataset("path")[7]   # samples by number, for torch.utils.data.DataLoader
+    LeRobotDataset  robocache.LeRobotDataset("owner/name", root="path") # lerobot's class of this name, item by item
+    resample        robocache.resample(data, times, hz=50)              # rows onto new times, NumPy or torch, CPU or GPU
 
-    robocache.inspect("path/to/dataset")              # the verbs of the command line `robocache`, with typed answers
-    robocache.doctor("path/to/dataset").findings      # what is wrong with it
-    robocache.convert("recording.mcap", "set", hz=50) # to LeRobot v3.0, or to="mcap", "rlds", "robomimic", "zarr"
-    robocache.stats("path/to/dataset")                # exact statistics
+A Loader resumes exactly, at another number of GPUs too: loader.state_dict(), load_state_dict(); order(epoch) and stats() tell what it does. Its most used
+keywords: shuffle="pool" (each video frame is decoded once an epoch), cache="ram" or a directory, device="cuda", normalize="mean_std", image_size=, hz=.
 
-Train on it:
-
-    loader = robocache.Loader("path/to/dataset", batch_size=64, delta_timestamps={"action": [i / 30 for i in range(16)]})
-    for batch in loader:                              # dict of torch tensors; True in batch["action_is_pad"]: beyond the episode
-        ...
-    loader.state_dict()                               # exact resume, at another world size too; loader.order(epoch), loader.stats()
-    loader.normalizer                                 # what training did to the values, and its inverse, for the robot
-
-    robocache.Loader(path, shuffle="pool", cache="ram", device="cuda")
-    robocache.Loader([robocache.Mix(a, weight=3), robocache.Mix(b, weight=1)], hz=20)   # several datasets in a batch
-
-    robocache.MapDataset                              # samples by number, for torch.utils.data.DataLoader
-    robocache.LeRobotDataset, LeRobotDatasetMetadata  # lerobot's classes of these names, item by item
-
-Arrays in memory, NumPy or torch, on the CPU or a GPU (operators of torch too: torch.ops.robocache):
-
-    robocache.resample(data, times, hz=50)            # rows onto new times
-    robocache.fuse([(a, a_times), (b, b_times)], targets)
-    robocache.voxelize(points, grid_min=(-1, -1, 0), voxel_size=0.05, grid_size=(40, 40, 40), mode="count")
-    robocache.depth_to_points, robocache.tsdf_integrate
-
-What goes wrong is a robocache.Error, with .where (file, episode, stream, row) and .hint: NotFound, Malformed, Unsupported, ResourceLimit, Temporary,
-Misuse. A time is float seconds, or int nanoseconds. Masks are named <key>_is_pad, and True where a row was not recorded.
-
-    robocache.self_test(), robocache.check_installation()             # what is here, and why the rest is not
-    robocache.datasets.RTXDataset, .CALVINDataset, .RoboMimicDataset  # the earlier RoboCache's datasets, over the same readers
-
-Importing it loads neither torch nor the engine. help() of each name says the rest; docs/guide.md is the first hour, step by step.
+Beside them: stats (exact statistics), LeRobotDatasetMetadata, fuse, voxelize, depth_to_points and tsdf_integrate (with torch: torch.ops.robocache),
+self_test() and check_installation() (what is here, and why the rest is not), and datasets: the earlier RoboCache's RTXDataset, CALVINDataset and
+RoboMimicDataset over the same readers. Importing robocache loads neither torch nor the engine. docs/guide.md is the first hour, step by step.
 """
 
 from __future__ import annotations

@@ -178,8 +178,10 @@ def test_help_names_what_is_there() -> None:
     import re
 
     text = robocache.__doc__ or ""
-    names = set(re.findall(r"robocache\.([A-Za-z_]\w*)", text)) | {"LeRobotDatasetMetadata"}
-    assert len(names) > 15 and all(hasattr(robocache, n) for n in names)
+    ten = re.findall(r"^    (\w+) {2,}\S", text, re.MULTILINE)
+    assert len(ten) == 10 and all(n in robocache.__all__ for n in ten)
+    names = {*re.findall(r"robocache\.([A-Za-z_]\w*)", text), "LeRobotDatasetMetadata", "fuse", "voxelize", "depth_to_points", "tsdf_integrate", "self_test", "check_installation", "datasets", "stats"}
+    assert all(n in text and hasattr(robocache, n) for n in names)
     assert all(n in text for n in ("Loader", "doctor", "convert", "resample", ".hint"))
 
 
