@@ -9,7 +9,7 @@ SO := python/robocache/_lib/librobocache.so
 export ROBOCACHE_TESTDATA ?= $(abspath ../shared/data)
 PY := .venv/bin/python
 
-.PHONY: help deps native build lib core peers prepare demo test test-go test-race test-python test-tfds test-zarr lint fuzz soak bench clean
+.PHONY: help deps native build lib core peers prepare demo test test-all test-go test-race test-race-all test-python cover test-tfds test-zarr lint fuzz soak bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -39,7 +39,9 @@ peers: ## .venv with lerobot and its decoders too: judge and peer of the tests, 
 demo: build core ## the main job, shown: synth, inspect, doctor, load, train, contact sheet (into demo-out/)
 	@scripts/demo.sh
 
-test: prepare lint test-go test-race test-python ## everything
+test: prepare lint test-go test-race test-python ## all tests, the race detector on the core
+
+test-all: test test-race-all ## also the longer runs of the race detector
 
 # The compiler and the package installer hardly wait for the same thing.
 prepare:
@@ -48,9 +50,16 @@ prepare:
 test-go: native
 	$(GO) test -timeout 20m ./...
 
-# The concurrent packages, under the race detector; not the parsers below the formats, whose files are read by one goroutine or by the formats' own suites.
+# Orders, frames, caches and stores share memory most.
 test-race: native
-	$(GO) test -race -short -timeout 20m ./store/... ./video/... ./loader/... ./cache/... $$($(GO) list ./format/... | grep -vE '/internal/(h5|pq|npy|zipdir|sqlite|blosc)$$')
+	$(GO) test -race -short -timeout 20m ./store/... ./loader/... ./cache/...
+
+# Not the parsers below the formats: their files are read by one goroutine, or by the formats' own suites.
+test-race-all: native
+	$(GO) test -race -short -timeout 20m ./video/... $$($(GO) list ./format/... | grep -vE '/internal/(h5|pq|npy|zipdir|blosc)$$')
+
+cover: native ## coverage of a lone clone, and with the shared data
+	@scripts/cover.sh
 
 # RLDS against tensorflow-datasets, which is 1.8 GB: a job of its own.
 test-tfds: native ## RLDS read and written beside tensorflow-datasets (in .venv-tfds)
