@@ -51,11 +51,7 @@ func DecodeRun(ctx context.Context, files []string, pattern string, count int) (
 	switch pattern {
 	case "sequential":
 		for _, f := range held {
-			all := make([]int, f.Index.NumFrames())
-			for i := range all {
-				all[i] = i
-			}
-			if err := pool.DecodeGroups(ctx, f, video.Plan(f.Index, all), deliver); err != nil {
+			if err := pool.DecodeGroups(ctx, f, video.Plan(f.Index, f.Index.All()), deliver); err != nil {
 				return Outcome{}, err
 			}
 		}

@@ -178,9 +178,7 @@ func (c *conversion) plan(ctx context.Context) error {
 	}
 	c.look = stats.NewLook(c.src, c.opt.Frames, c.opt.Threads)
 	c.pool = video.NewPool(256 << 20)
-	if v, ok := robocache.As[stats.VideoSource](c.src); ok {
-		c.lib = v.Video()
-	}
+	c.lib = video.LibraryOf(c.src)
 	_, err := video.ActiveBackend()
 	c.decodes = err == nil
 	c.chooseFeatures()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/stats"
+	"github.com/goatnote-inc/robocache/video"
 )
 
 var sources = []string{"g1_v21", "gr00t_picknplace_v20", "g1_v30_drift", "g1_v30_exact", "g1_h264_v30", "g1_h264_v30_bigdrift"}
@@ -146,7 +147,7 @@ func samePackets(t *testing.T, src, dst robocache.Dataset, key string, rows []ro
 		if r.Missing {
 			t.Fatal("a row without an image")
 		}
-		f, err := ds.(stats.VideoSource).Video().Acquire(t.Context(), r.Path)
+		f, err := ds.(video.Source).Video().Acquire(t.Context(), r.Path)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/stats"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -35,7 +34,7 @@ func (s shifted) Text(ctx context.Context, key string, rows []robocache.Row) ([]
 func (s shifted) Frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) error {
 	return s.Dataset.Frames(ctx, key, s.move(rows), out)
 }
-func (s shifted) Video() *video.Library { return s.Dataset.(stats.VideoSource).Video() }
+func (s shifted) Video() *video.Library { return s.Dataset.(video.Source).Video() }
 
 // C2: what cannot be copied is encoded, image for image, or refused where only copying is allowed; a whole episode of the same run is copied.
 func TestCutInsideGroup(t *testing.T) {

@@ -21,7 +21,7 @@ func frame(t *testing.T, ds robocache.Dataset, pool *video.Pool, key string, row
 	if err := ds.Frames(t.Context(), key, []robocache.Row{row}, refs); err != nil {
 		t.Fatal(err)
 	}
-	f, err := ds.(stats.VideoSource).Video().Acquire(t.Context(), refs[0].Path)
+	f, err := ds.(video.Source).Video().Acquire(t.Context(), refs[0].Path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func TestSkipUndecodable(t *testing.T) {
 	if err := src.Frames(t.Context(), key, []robocache.Row{{Episode: 2, Index: 20}}, refs); err != nil {
 		t.Fatal(err)
 	}
-	f, err := src.(stats.VideoSource).Video().Acquire(t.Context(), refs[0].Path)
+	f, err := src.(video.Source).Video().Acquire(t.Context(), refs[0].Path)
 	if err != nil {
 		t.Fatal(err)
 	}

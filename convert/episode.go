@@ -299,71 +299,24 @@ func (c *conversion) frames(ctx context.Context, f *feature, refs []robocache.Fr
 	if f.Depth != nil {
 		spec.Pixel = video.Gray16
 	}
-	for len(refs) > 0 {
-		// A run: one file, ordinals that do not go back. An image shown twice is decoded once.
-		n := 1
-		for n < len(refs) && refs[n].Path == refs[0].Path && refs[n].Ordinal >= refs[n-1].Ordinal && refs[n].Path != "" && !refs[0].Missing {
-			n++
-		}
-		run := refs[:n]
-		refs = refs[n:]
-		if run[0].Missing {
-			n, err := video.StillBytes(video.StillInfo{Width: f.Width, Height: f.Height}, spec)
-			if err != nil {
-				return err
-			}
-			if err := yield(make([]byte, n)); err != nil {
-				return err
-			}
-			continue
-		}
-		if err := c.decodeRun(ctx, run, spec, yield); err != nil {
-			return robocache.At(err, robocache.Where{"file": run[0].Path})
-		}
-	}
-	return nil
-}
-
-func (c *conversion) decodeRun(ctx context.Context, run []robocache.FrameRef, spec *video.Spec, yield func([]byte) error) error {
-	file, err := c.lib.Acquire(ctx, run[0].Path)
-	if err != nil {
-		return err
-	}
-	defer file.Release()
-	ordinals := make([]int, len(run))
-	times := map[int]int{}
-	for i, r := range run {
-		ordinals[i] = r.Ordinal
-		times[r.Ordinal]++
-	}
 	var buf []byte
-	last := -1
-	for _, g := range video.Plan(file.Index, ordinals) {
-		err := c.pool.Decode(ctx, file, g, func(ordinal int, pic video.Frame) error {
-			if ordinal <= last {
-				return &robocache.Error{Class: robocache.ErrMalformed, Op: "convert", Where: robocache.Where{"ordinal": ordinal}, Msg: fmt.Sprintf("image %d came after image %d", ordinal, last)}
+	return video.EachFrame(ctx, c.lib, refs, video.Each{Pool: c.pool}, func(at []int, pic video.Frame) (err error) {
+		if pic != nil {
+			buf, err = video.ConvertTo(buf, pic, spec)
+		} else {
+			var n int
+			if n, err = video.StillBytes(video.StillInfo{Width: f.Width, Height: f.Height}, spec); err == nil {
+				buf = slices.Grow(buf[:0], n)[:n]
+				clear(buf)
 			}
-			last = ordinal
-			n, err := pic.Bytes(spec)
-			if err != nil {
-				return err
-			}
-			buf = slices.Grow(buf[:0], n)[:n]
-			if err := pic.Convert(spec, buf); err != nil {
-				return err
-			}
-			for range times[ordinal] {
-				if err := yield(buf); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			return err
 		}
-	}
-	return nil
+		for range at {
+			if err == nil {
+				err = yield(buf)
+			}
+		}
+		return err
+	})
 }
 
 // recorded gives the timestamps of an episode as the source has them, in seconds, and how much later than row 0 they may begin: timestamps that are

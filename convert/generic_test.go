@@ -12,7 +12,6 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/lerobot"
-	"github.com/goatnote-inc/robocache/stats"
 	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/video"
 )
@@ -187,7 +186,7 @@ func TestDepth(t *testing.T) {
 		}
 		pool := video.NewPool(64 << 20)
 		defer pool.Close()
-		lib := ds.(stats.VideoSource).Video()
+		lib := ds.(video.Source).Video()
 		for e, n := range lengths {
 			refs := make([]robocache.FrameRef, n)
 			if err := ds.Frames(t.Context(), f.Key, rowsOf(e, n), refs); err != nil {

@@ -32,7 +32,6 @@ func (p *photographed) Frames(_ context.Context, _ string, rows []robocache.Row,
 // photographs are images of g1_v30_exact, 640×480, as JPEG of quality 90: 43 kB each.
 func photographs(b *testing.B, src robocache.Dataset) (out [][]byte) {
 	const key = "observation.images.cam_high"
-	spec := &video.Spec{Pixel: video.RGB8}
 	c := newConversion(src, Options{})
 	if err := c.plan(b.Context()); err != nil {
 		b.Fatal(err)
@@ -48,7 +47,7 @@ func photographs(b *testing.B, src robocache.Dataset) (out [][]byte) {
 		if err := src.Frames(b.Context(), key, rows[:len(refs)], refs); err != nil {
 			b.Fatal(err)
 		}
-		if err := c.decodeRun(b.Context(), refs, spec, func(rgb []byte) error {
+		if err := c.frames(b.Context(), &feature{Feature: *src.Info().Feature(key)}, refs, func(rgb []byte) error {
 			m := image.NewRGBA(image.Rect(0, 0, 640, 480))
 			for i, j := 0, 0; i < len(rgb); i, j = i+3, j+4 {
 				m.Pix[j], m.Pix[j+1], m.Pix[j+2], m.Pix[j+3] = rgb[i], rgb[i+1], rgb[i+2], 255

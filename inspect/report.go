@@ -52,9 +52,6 @@ type Sizes struct {
 	By    map[string]int64 `json:"by_folder"`
 }
 
-// withVideo is what a dataset with video files offers.
-type withVideo interface{ Video() *video.Library }
-
 // Dataset makes the summary.
 func Dataset(ctx context.Context, ds robocache.Dataset) (*Report, error) {
 	info := ds.Info()
@@ -103,8 +100,8 @@ func stream(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, m *
 		s.RateHz = m.rate(ctx, f.Key, f.Clock)
 		s.Measured = s.RateHz > 0
 	}
-	lib, ok := robocache.As[withVideo](ds)
-	if f.Kind != robocache.KindVideo || !ok {
+	lib := video.LibraryOf(ds)
+	if f.Kind != robocache.KindVideo || lib == nil {
 		return s, nil
 	}
 	// The first episode whose file can be read speaks for the stream (its codec is the file's word, not the metadata's).
@@ -123,7 +120,7 @@ func stream(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, m *
 		if path == "" {
 			continue
 		}
-		file, err := lib.Video().Acquire(ctx, path)
+		file, err := lib.Acquire(ctx, path)
 		if err != nil {
 			s.Problem = err.Error()
 			continue

@@ -197,59 +197,22 @@ func decodeTiles(ctx context.Context, ds robocache.Dataset, refs []robocache.Fra
 		}
 		tiles[i] = t
 	}
-	byFile := map[string][]int{}
-	for i, r := range refs {
+	return video.EachFrame(ctx, video.LibraryOf(ds), refs, video.Each{}, func(at []int, pic video.Frame) (err error) {
 		switch {
-		case r.Missing:
-		case r.Path == "":
-			if err := stillTile(&refs[i], spec, rgb); err != nil {
-				return err
-			}
-			put(i)
-		default:
-			byFile[r.Path] = append(byFile[r.Path], i)
-		}
-	}
-	lib, ok := robocache.As[withVideo](ds)
-	if !ok || len(byFile) == 0 {
-		return nil
-	}
-	pool := video.NewPool(64 << 20)
-	defer pool.Close()
-	for path, wanted := range byFile {
-		err := func() error {
-			file, err := lib.Video().Acquire(ctx, path)
-			if err != nil {
-				return err
-			}
-			defer file.Release()
-			ordinals := make([]int, len(wanted))
-			for k, i := range wanted {
-				ordinals[k] = refs[i].Ordinal
-			}
-			for _, g := range video.Plan(file.Index, ordinals) {
-				err := pool.Decode(ctx, file, g, func(ordinal int, pic video.Frame) error {
-					if err := pic.Convert(spec, rgb); err != nil {
-						return err
-					}
-					for _, i := range wanted {
-						if refs[i].Ordinal == ordinal {
-							put(i)
-						}
-					}
-					return nil
-				})
-				if err != nil {
-					return err
-				}
-			}
+		case pic != nil:
+			err = pic.Convert(spec, rgb)
+		case refs[at[0]].Missing:
 			return nil
-		}()
-		if err != nil {
-			return err
+		default:
+			err = stillTile(&refs[at[0]], spec, rgb)
 		}
-	}
-	return nil
+		if err == nil {
+			for _, i := range at {
+				put(i)
+			}
+		}
+		return err
+	})
 }
 
 func writePNG(ctx context.Context, path string, img image.Image) error {

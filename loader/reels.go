@@ -11,12 +11,6 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// Source is a dataset that has video files, itself or in what it was put over (robocache.As): what a Loader needs beside the rows.
-type Source interface {
-	// Video holds the dataset's open files. It is closed with the dataset.
-	Video() *video.Library
-}
-
 // reels gives video files and decodes them. It is an interface so that the tests of order, horizons and errors need no codec.
 type reels interface {
 	open(ctx context.Context, path string) (reel, error)
@@ -58,14 +52,14 @@ func (src *source) openReels(budget int64) error {
 			src.reels = fake.reels()
 			return nil
 		}
-		files, ok := robocache.As[Source](ds)
-		if !ok {
+		files := video.LibraryOf(ds)
+		if files == nil {
 			return &robocache.Error{Class: robocache.ErrUnsupported, Op: "loader", Where: robocache.Where{"stream": c.key}, Msg: "the format " + ds.Info().Format + " gives no video files", Hint: "keys= without the video keys"}
 		}
 		if _, err := video.ActiveBackend(); err != nil {
 			return robocache.At(err, robocache.Where{"stream": c.key})
 		}
-		src.reels = &library{lib: files.Video(), pool: video.NewPool(budget)}
+		src.reels = &library{lib: files, pool: video.NewPool(budget)}
 		return nil
 	}
 	return nil

@@ -6,10 +6,8 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
-	"sync"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -53,9 +51,6 @@ type Options struct {
 	// Read hears of bytes of values, as they pass; of more than there are where quantiles need another pass.
 	Read func(bytes int64)
 }
-
-// VideoSource is a dataset whose images lie in video files.
-type VideoSource interface{ Video() *video.Library }
 
 // Compute counts a dataset of any format. Text has no statistics; images have none where no decoder is there, with a finding.
 func Compute(ctx context.Context, ds robocache.Dataset, opt Options) (robocache.Stats, error) {
@@ -187,11 +182,7 @@ type Look struct {
 
 // NewLook makes a counter of images over a dataset.
 func NewLook(ds robocache.Dataset, policy FramePolicy, threads int) *Look {
-	l := &Look{ds: ds, policy: policy, threads: max(1, threads), pool: video.NewPool(256 << 20)}
-	if v, ok := robocache.As[VideoSource](ds); ok {
-		l.lib = v.Video()
-	}
-	return l
+	return &Look{ds: ds, lib: video.LibraryOf(ds), policy: policy, threads: max(1, threads), pool: video.NewPool(0)}
 }
 
 // Close ends the decoders.
@@ -232,94 +223,52 @@ func (l *Look) Episode(ctx context.Context, f *robocache.Feature, episode int) (
 		if err := l.ds.Frames(ctx, f.Key, part, refs); err != nil {
 			return nil, err
 		}
-		files := map[string][]int{}
-		var order []string
-		for i, r := range refs {
-			switch {
-			case r.Missing:
-			case r.Path == "":
-				if err := all.AddStill(&refs[i]); err != nil {
-					return nil, robocache.At(err, robocache.Where{"row": part[i].Index})
-				}
-			default:
-				if files[r.Path] == nil {
-					order = append(order, r.Path)
-				}
-				files[r.Path] = append(files[r.Path], r.Ordinal)
-			}
-		}
-		for _, path := range order {
-			if err := l.decode(ctx, f, path, files[path], all); err != nil {
-				return nil, err
-			}
+		if err := l.count(ctx, f, refs, part, all); err != nil {
+			return nil, err
 		}
 	}
 	return all, nil
 }
 
-// decode counts images of one file, on several decoders.
-func (l *Look) decode(ctx context.Context, f *robocache.Feature, path string, ordinals []int, all *Pixels) error {
-	if l.lib == nil {
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "statistics", Msg: "the dataset names video files but does not open them"}
+// count counts images, on several decoders: each has counters of its own, which are added in the end.
+func (l *Look) count(ctx context.Context, f *robocache.Feature, refs []robocache.FrameRef, rows []robocache.Row, all *Pixels) error {
+	spec := &video.Spec{Pixel: video.RGB8}
+	if all.deep() {
+		spec.Pixel = video.Gray16
 	}
-	file, err := l.lib.Acquire(ctx, path)
-	if err != nil {
-		return err
-	}
-	defer file.Release()
-	groups := video.Plan(file.Index, ordinals)
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	share := (len(groups) + l.threads - 1) / l.threads
-	for len(groups) > 0 {
-		mine := groups[:min(share, len(groups))]
-		groups = groups[len(mine):]
-		count := func() (err error) {
-			defer guard.Malformed("statistics", &err)
-			own := all.Empty()
-			spec := &video.Spec{Pixel: video.RGB8}
-			if own.deep() {
-				spec.Pixel = video.Gray16
-			}
-			var buf []byte
-			for _, g := range mine {
-				err := l.pool.Decode(ctx, file, g, func(_ int, pic video.Frame) error {
-					n, err := pic.Bytes(spec)
-					if err != nil {
-						return err
-					}
-					buf = slices.Grow(buf[:0], n)[:n]
-					if err := pic.Convert(spec, buf); err != nil {
-						return err
-					}
-					width, _ := pic.Size()
-					if own.deep() {
-						own.Add16(buf, width)
-					} else {
-						own.Add8(buf, width)
-					}
-					return nil
-				})
-				if err != nil {
-					return err
-				}
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			all.Merge(own)
+	idle := make(chan *Pixels, l.threads)
+	idle <- all
+	err := video.EachFrame(ctx, l.lib, refs, video.Each{Pool: l.pool, Threads: l.threads}, func(at []int, pic video.Frame) (err error) {
+		ref := &refs[at[0]]
+		if pic == nil && ref.Missing {
 			return nil
 		}
-		wg.Go(func() {
-			if err := count(); err != nil {
-				cancel(err)
-			}
-		})
+		var own *Pixels
+		select {
+		case own = <-idle:
+		default:
+			own = all.Empty()
+		}
+		defer func() { idle <- own }()
+		if pic == nil {
+			return robocache.At(own.AddStill(ref), robocache.Where{"row": rows[at[0]].Index})
+		}
+		if own.buf, err = video.ConvertTo(own.buf, pic, spec); err != nil {
+			return err
+		}
+		width, _ := pic.Size()
+		if own.deep() {
+			own.Add16(own.buf, width)
+		} else {
+			own.Add8(own.buf, width)
+		}
+		return nil
+	})
+	close(idle)
+	for own := range idle {
+		if own != all {
+			all.Merge(own)
+		}
 	}
-	wg.Wait()
-	if err := context.Cause(ctx); err != nil {
-		return robocache.At(err, robocache.Where{"file": path, "stream": f.Key})
-	}
-	return nil
+	return robocache.At(err, robocache.Where{"stream": f.Key})
 }

@@ -62,6 +62,15 @@ func ReadIndex(ctx context.Context, f robocache.Ranged, lim Limits) (*Index, err
 // NumFrames is the number of presented frames.
 func (ix *Index) NumFrames() int { return ix.order.n }
 
+// All lists the ordinals of all frames.
+func (ix *Index) All() []int {
+	all := make([]int, ix.NumFrames())
+	for k := range all {
+		all[k] = k
+	}
+	return all
+}
+
 // NumSamples is the number of stored samples; more than NumFrames where an edit list hides some.
 func (ix *Index) NumSamples() int { return ix.n }
 

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
@@ -19,6 +20,7 @@ type scripted struct {
 	show   func(key int64) int64
 	fail   func(key int64) error // of Send
 	lose   func(key int64) bool  // no frame for it
+	mu     sync.Mutex
 	opened []*scriptedDecoder
 }
 
@@ -34,6 +36,8 @@ func (b *scripted) Name() string         { return "scripted" }
 func (b *scripted) Version() string      { return "1" }
 func (b *scripted) Supports(Codec) error { return nil }
 func (b *scripted) NewDecoder(*SampleEntry) (Decoder, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	d := &scriptedDecoder{b: b}
 	b.opened = append(b.opened, d)
 	return d, nil

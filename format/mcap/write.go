@@ -53,9 +53,7 @@ func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache
 	}
 	w.pool = video.NewPool(256 << 20)
 	defer w.pool.Close()
-	if v, ok := robocache.As[interface{ Video() *video.Library }](src); ok {
-		w.lib = v.Video()
-	}
+	w.lib = video.LibraryOf(src)
 	if err := w.findPackets(ctx, eps); err != nil {
 		return nil, err
 	}

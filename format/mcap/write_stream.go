@@ -241,32 +241,31 @@ func (s *source) images(ctx context.Context, rows []robocache.Row) error {
 		s.batch = append(s.batch, m)
 		return err
 	}
-	for i := 0; i < len(refs); {
-		if refs[i].Path == "" || refs[i].Missing {
-			if err := add(i, &refs[i]); err != nil {
+	spec := &video.Spec{Pixel: video.RGB8}
+	raw := robocache.Raw{Channels: 3, DType: robocache.Uint8}
+	switch {
+	case s.feature.Depth != nil: // the code's levels are no millimetres
+		spec.Pixel, spec.Depth = video.DepthM, s.feature.Depth
+		raw.Channels, raw.DType = 1, robocache.Float32
+	case s.feature.DType == robocache.Uint16:
+		spec.Pixel = video.Gray16
+		raw.Channels, raw.DType = 1, robocache.Uint16
+	}
+	return video.EachFrame(ctx, s.w.lib, refs, video.Each{Pool: s.w.pool}, func(at []int, pic video.Frame) (err error) {
+		if pic == nil {
+			return add(at[0], &refs[at[0]])
+		}
+		if raw.Pix, err = video.ConvertTo(raw.Pix, pic, spec); err != nil {
+			return err
+		}
+		raw.Width, raw.Height = pic.Size()
+		for _, i := range at {
+			if err := add(i, &robocache.FrameRef{Raw: &raw}); err != nil {
 				return err
 			}
-			i++
-			continue
 		}
-		n := i + 1
-		for n < len(refs) && refs[n].Path == refs[i].Path && refs[n].Ordinal >= refs[n-1].Ordinal && !refs[n].Missing {
-			n++
-		}
-		at := i
-		if err := s.decode(ctx, refs[i:n], func(raw *robocache.Raw) error {
-			err := add(at, &robocache.FrameRef{Raw: raw})
-			at++
-			return err
-		}); err != nil {
-			return robocache.At(err, robocache.Where{"file": refs[i].Path})
-		}
-		if at != n {
-			return &robocache.Error{Class: robocache.ErrMalformed, Op: "mcap write", Where: robocache.Where{"file": refs[i].Path}, Want: fmt.Sprintf("%d images", n-i), Got: fmt.Sprint(at - i)}
-		}
-		i = n
-	}
-	return nil
+		return nil
+	})
 }
 
 // image makes the message of an image. All of a stream's are of one type: the first one's.
@@ -310,57 +309,6 @@ func asJPEG(r *robocache.Raw) ([]byte, error) {
 	var b bytes.Buffer
 	err := jpeg.Encode(&b, m, &jpeg.Options{Quality: 95})
 	return b.Bytes(), err
-}
-
-// decode gives the images of a run of frames of one video file, in order; one that is shown twice, twice.
-func (s *source) decode(ctx context.Context, run []robocache.FrameRef, yield func(*robocache.Raw) error) error {
-	if s.w.lib == nil {
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "mcap write", Msg: "video of a dataset that gives no files"}
-	}
-	file, err := s.w.lib.Acquire(ctx, run[0].Path)
-	if err != nil {
-		return err
-	}
-	defer file.Release()
-	spec := &video.Spec{Pixel: video.RGB8}
-	raw := robocache.Raw{Channels: 3, DType: robocache.Uint8}
-	switch {
-	case s.feature.Depth != nil: // the code's levels are no millimetres
-		spec.Pixel, spec.Depth = video.DepthM, s.feature.Depth
-		raw.Channels, raw.DType = 1, robocache.Float32
-	case s.feature.DType == robocache.Uint16:
-		spec.Pixel = video.Gray16
-		raw.Channels, raw.DType = 1, robocache.Uint16
-	}
-	times := map[int]int{}
-	ordinals := make([]int, len(run))
-	for i, r := range run {
-		ordinals[i] = r.Ordinal
-		times[r.Ordinal]++
-	}
-	for _, g := range video.Plan(file.Index, ordinals) {
-		err := s.w.pool.Decode(ctx, file, g, func(ordinal int, pic video.Frame) error {
-			n, err := pic.Bytes(spec)
-			if err != nil {
-				return err
-			}
-			raw.Pix = slices.Grow(raw.Pix[:0], n)[:n]
-			if err := pic.Convert(spec, raw.Pix); err != nil {
-				return err
-			}
-			raw.Width, raw.Height = pic.Size()
-			for range times[ordinal] {
-				if err := yield(&raw); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // messages writes the messages of all streams of an episode by time; of one time in the order of the streams.

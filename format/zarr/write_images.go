@@ -5,20 +5,15 @@ import (
 	"fmt"
 	"runtime"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/video"
 )
-
-type withVideo interface{ Video() *video.Library }
 
 // prepareImages settles size and type of a camera's pixels by its first image.
 func (w *writer) prepareImages(f *robocache.Feature, eps []int) (s *outStream, why string, err error) {
 	own := *f
 	if f.Kind == robocache.KindVideo {
-		if _, ok := robocache.As[withVideo](w.src); !ok {
+		if video.LibraryOf(w.src) == nil {
 			return nil, "the dataset does not give its video files", nil
 		}
 		if f.Depth != nil {
@@ -75,32 +70,31 @@ func (w *writer) copyImages(ctx context.Context, s *outStream, rows []robocache.
 		return err
 	}
 	out := make([]byte, len(rows)*s.row)
-	byFile := map[string][]int{}
-	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(runtime.GOMAXPROCS(0))
+	spec := &video.Spec{Width: s.f.Width, Height: s.f.Height, Pixel: video.RGB8}
+	each := video.Each{Threads: runtime.GOMAXPROCS(0)}
 	for i := range refs {
-		switch {
-		case refs[i].Missing:
+		if refs[i].Missing {
 			s.missing++
-		case refs[i].Path != "":
-			byFile[refs[i].Path] = append(byFile[refs[i].Path], i)
-		default:
-			g.Go(func() (err error) {
-				defer guard.Malformed("zarr image", &err)
-				if err := gctx.Err(); err != nil {
-					return err
-				}
-				return robocache.At(s.still(&refs[i], out[i*s.row:(i+1)*s.row]), robocache.Where{"row": rows[i].Index})
-			})
 		}
 	}
-	if err := g.Wait(); err != nil {
+	err := video.EachFrame(ctx, video.LibraryOf(w.src), refs, each, func(at []int, pic video.Frame) error {
+		first := out[at[0]*s.row:][:s.row]
+		switch {
+		case pic == nil && refs[at[0]].Missing:
+			return nil
+		case pic == nil:
+			return robocache.At(s.still(&refs[at[0]], first), robocache.Where{"row": rows[at[0]].Index})
+		}
+		if err := pic.Convert(spec, first); err != nil {
+			return err
+		}
+		for _, i := range at[1:] {
+			copy(out[i*s.row:][:s.row], first)
+		}
+		return nil
+	})
+	if err != nil {
 		return err
-	}
-	for path, at := range byFile {
-		if err := w.decode(ctx, s, path, at, refs, out); err != nil {
-			return robocache.At(err, robocache.Where{"file": path})
-		}
 	}
 	return w.append(s, out)
 }
@@ -141,46 +135,4 @@ func (s *outStream) still(ref *robocache.FrameRef, dst []byte) error {
 		return video.DecodeImage(ref, &video.Spec{Pixel: video.RGB8}, dst)
 	}
 	return &robocache.Error{Class: robocache.ErrUnsupported, Op: "zarr write", Msg: fmt.Sprintf("encoded images of %d channels of %s", s.f.Channels, s.f.DType)}
-}
-
-// decode puts images of one video file into out.
-func (w *writer) decode(ctx context.Context, s *outStream, path string, at []int, refs []robocache.FrameRef, out []byte) error {
-	lib, ok := robocache.As[withVideo](w.src)
-	if !ok {
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "zarr write", Msg: "the dataset does not give its video files"}
-	}
-	file, err := lib.Video().Acquire(ctx, path)
-	if err != nil {
-		return err
-	}
-	defer file.Release()
-	pool := video.NewPool(64 << 20)
-	defer pool.Close()
-	ordinals, wanted := make([]int, len(at)), map[int][]int{}
-	for k, i := range at {
-		ordinals[k] = refs[i].Ordinal
-		wanted[refs[i].Ordinal] = append(wanted[refs[i].Ordinal], i)
-	}
-	spec := &video.Spec{Width: s.f.Width, Height: s.f.Height, Pixel: video.RGB8}
-	for _, g := range video.Plan(file.Index, ordinals) {
-		err := pool.Decode(ctx, file, g, func(ordinal int, pic video.Frame) error {
-			var first []byte
-			for _, i := range wanted[ordinal] {
-				dst := out[i*s.row : (i+1)*s.row]
-				if first == nil {
-					if err := pic.Convert(spec, dst); err != nil {
-						return err
-					}
-					first = dst
-				} else {
-					copy(dst, first)
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

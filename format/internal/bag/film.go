@@ -297,16 +297,7 @@ func (d *Dataset) checkFilms(ctx context.Context, ep int, decode bool) (out []ro
 			defer f.Release()
 			pool := video.NewPool(d.opt.Budget / 16)
 			defer pool.Close()
-			all := make([]int, f.Index.NumFrames())
-			for n := range all {
-				all[n] = n
-			}
-			for _, g := range video.Plan(f.Index, all) {
-				if err := pool.Decode(ctx, f, g, func(int, video.Frame) error { return nil }); err != nil {
-					return err
-				}
-			}
-			return nil
+			return pool.DecodeGroups(ctx, f, video.Plan(f.Index, f.Index.All()), func(int, video.Frame) error { return nil })
 		}()
 		if err != nil {
 			if fatal(err) || ctx.Err() != nil {

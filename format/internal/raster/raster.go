@@ -13,10 +13,7 @@ import (
 	"fmt"
 	"runtime"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -34,14 +31,12 @@ type Source struct {
 	pool    *video.Pool
 }
 
-type withVideo interface{ Video() *video.Library }
-
 // Open looks at the first image among some rows: those whose form the stream is given.
 func Open(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, first []robocache.Row, threads int) (*Source, error) {
 	if threads <= 0 {
 		threads = runtime.GOMAXPROCS(0)
 	}
-	s := &Source{ds: ds, key: f.Key, threads: threads}
+	s := &Source{ds: ds, key: f.Key, lib: video.LibraryOf(ds), threads: threads}
 	for _, row := range first {
 		var ref [1]robocache.FrameRef
 		if err := ds.Frames(ctx, f.Key, []robocache.Row{row}, ref[:]); err != nil || ref[0].Missing {
@@ -62,21 +57,12 @@ func where(key string, row robocache.Row) robocache.Where {
 func (s *Source) form(ctx context.Context, f *robocache.Feature, ref *robocache.FrameRef) error {
 	s.DType, s.Channels = robocache.Uint8, 3
 	if ref.Path != "" {
-		lib, ok := robocache.As[withVideo](s.ds)
-		if !ok {
-			return &robocache.Error{Class: robocache.ErrUnsupported, Op: "images", Msg: "the dataset does not give its video files"}
-		}
-		s.lib, s.pool = lib.Video(), video.NewPool(0)
-		file, err := s.lib.Acquire(ctx, ref.Path)
-		if err != nil {
-			return err
-		}
-		defer file.Release()
+		s.pool = video.NewPool(0)
 		if f.Depth != nil {
 			s.DType, s.Channels = robocache.Float32, 1
 			s.spec.Pixel, s.spec.Depth = video.DepthM, f.Depth
 		}
-		return s.pool.Decode(ctx, file, video.Plan(file.Index, []int{ref.Ordinal})[0], func(_ int, pic video.Frame) error {
+		return video.EachFrame(ctx, s.lib, []robocache.FrameRef{*ref}, video.Each{Pool: s.pool}, func(_ []int, pic video.Frame) error {
 			s.Width, s.Height = pic.Size()
 			n, err := pic.Bytes(&s.spec)
 			if err == nil && n != s.RowBytes() {
@@ -114,37 +100,31 @@ func (s *Source) Read(ctx context.Context, rows []robocache.Row, dst []byte) err
 	if err := s.ds.Frames(ctx, s.key, rows, refs); err != nil {
 		return robocache.At(err, robocache.Where{"stream": s.key})
 	}
-	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(s.threads)
-	files := map[string][]int{}
-	var paths []string
 	for i := range refs {
-		switch {
-		case refs[i].Missing:
-			_ = g.Wait()
+		if refs[i].Missing {
 			return &robocache.Error{Class: robocache.ErrMalformed, Op: "images", Where: where(s.key, rows[i]), Msg: "the row has no image", Hint: "leave the episode out"}
-		case refs[i].Path != "":
-			if files[refs[i].Path] == nil {
-				paths = append(paths, refs[i].Path)
-			}
-			files[refs[i].Path] = append(files[refs[i].Path], i)
-		default:
-			g.Go(func() (err error) {
-				defer guard.Malformed("images", &err)
-				if gctx.Err() != nil {
-					return gctx.Err()
-				}
-				return robocache.At(s.still(&refs[i], dst[i*size:][:size]), where(s.key, rows[i]))
-			})
+		}
+		if refs[i].Path != "" && s.pool == nil {
+			return &robocache.Error{Class: robocache.ErrMalformed, Op: "images", Where: where(s.key, rows[i]), Msg: "an image in a video among stills"}
 		}
 	}
-	err := g.Wait()
-	for _, path := range paths {
-		if err == nil {
-			err = robocache.At(s.frames(ctx, path, files[path], refs, dst), robocache.Where{"stream": s.key, "file": path})
+	err := video.EachFrame(ctx, s.lib, refs, video.Each{Pool: s.pool, Threads: s.threads}, func(at []int, pic video.Frame) error {
+		first := dst[at[0]*size:][:size]
+		if pic == nil {
+			return robocache.At(s.still(&refs[at[0]], first), where(s.key, rows[at[0]]))
 		}
-	}
-	return err
+		if w, h := pic.Size(); w != s.Width || h != s.Height {
+			return s.other(w, h)
+		}
+		if err := pic.Convert(&s.spec, first); err != nil {
+			return err
+		}
+		for _, i := range at[1:] {
+			copy(dst[i*size:][:size], first)
+		}
+		return nil
+	})
+	return robocache.At(err, robocache.Where{"stream": s.key})
 }
 
 func (s *Source) still(ref *robocache.FrameRef, dst []byte) error {
@@ -173,48 +153,6 @@ func (s *Source) still(ref *robocache.FrameRef, dst []byte) error {
 
 func (s *Source) other(w, h int) error {
 	return &robocache.Error{Class: robocache.ErrMalformed, Op: "images", Msg: "an image of another size", Want: fmt.Sprintf("%d×%d", s.Width, s.Height), Got: fmt.Sprintf("%d×%d", w, h)}
-}
-
-// frames decodes the images of one video file: places are those of refs.
-func (s *Source) frames(ctx context.Context, path string, places []int, refs []robocache.FrameRef, dst []byte) error {
-	if s.lib == nil {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "images", Msg: "an image in a video among stills"}
-	}
-	file, err := s.lib.Acquire(ctx, path)
-	if err != nil {
-		return err
-	}
-	defer file.Release()
-	size := s.RowBytes()
-	at := map[int][]int{} // ordinal → places
-	ordinals := make([]int, len(places))
-	for k, i := range places {
-		ordinals[k] = refs[i].Ordinal
-		at[refs[i].Ordinal] = append(at[refs[i].Ordinal], i)
-	}
-	groups := video.Plan(file.Index, ordinals)
-	g, gctx := errgroup.WithContext(ctx)
-	workers := min(s.threads, len(groups))
-	for n := range workers {
-		part := groups[n*len(groups)/workers : (n+1)*len(groups)/workers]
-		g.Go(func() (err error) {
-			defer guard.Malformed("images", &err)
-			return s.pool.DecodeGroups(gctx, file, part, func(ordinal int, pic video.Frame) error {
-				if w, h := pic.Size(); w != s.Width || h != s.Height {
-					return s.other(w, h)
-				}
-				to := dst[at[ordinal][0]*size:][:size]
-				if err := pic.Convert(&s.spec, to); err != nil {
-					return err
-				}
-				for _, i := range at[ordinal][1:] {
-					copy(dst[i*size:][:size], to)
-				}
-				return nil
-			})
-		})
-	}
-	return g.Wait()
 }
 
 // Close gives back the decoders.

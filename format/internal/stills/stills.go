@@ -9,11 +9,9 @@ package stills
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/stats"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -43,80 +41,31 @@ func (r *Reader) Each(ctx context.Context, f *robocache.Feature, rows []robocach
 	if err := r.ds.Frames(ctx, f.Key, rows, r.refs); err != nil {
 		return err
 	}
-	for i := 0; i < len(rows); {
-		if r.refs[i].Path == "" {
-			if err := fn(i, &r.refs[i]); err != nil {
-				return err
-			}
-			i++
-			continue
-		}
-		// A run: one file, ordinals that do not go back. An image shown twice is decoded once.
-		n := 1
-		for i+n < len(rows) && r.refs[i+n].Path == r.refs[i].Path && r.refs[i+n].Ordinal >= r.refs[i+n-1].Ordinal {
-			n++
-		}
-		if err := r.run(ctx, f, i, r.refs[i:i+n], fn); err != nil {
-			return robocache.At(err, robocache.Where{"file": r.refs[i].Path, "stream": f.Key})
-		}
-		i += n
-	}
-	return nil
-}
-
-func (r *Reader) run(ctx context.Context, f *robocache.Feature, first int, refs []robocache.FrameRef, fn func(i int, ref *robocache.FrameRef) error) error {
-	src, ok := robocache.As[stats.VideoSource](r.ds)
-	if !ok {
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "images", Msg: "the dataset does not give its video files"}
-	}
 	if r.pool == nil {
-		r.pool = video.NewPool(256 << 20)
+		r.pool = video.NewPool(0)
 	}
-	file, err := src.Video().Acquire(ctx, refs[0].Path)
-	if err != nil {
-		return err
-	}
-	defer file.Release()
 	spec := &video.Spec{Pixel: video.RGB8}
 	raw := robocache.Raw{Channels: 3, DType: robocache.Uint8}
 	if f.Depth != nil {
 		spec = &video.Spec{Pixel: video.DepthM, Depth: f.Depth}
 		raw = robocache.Raw{Channels: 1, DType: robocache.Float32}
 	}
-	ordinals := make([]int, len(refs))
-	for i := range refs {
-		ordinals[i] = refs[i].Ordinal
-	}
-	at := 0
-	for _, g := range video.Plan(file.Index, ordinals) {
-		err := r.pool.Decode(ctx, file, g, func(ordinal int, pic video.Frame) error {
-			if at == len(refs) || refs[at].Ordinal != ordinal {
-				return &robocache.Error{Class: robocache.ErrMalformed, Op: "images", Where: robocache.Where{"ordinal": ordinal}, Msg: "an image came out of order"}
-			}
-			n, err := pic.Bytes(spec)
-			if err != nil {
-				return err
-			}
-			r.buf = slices.Grow(r.buf[:0], n)[:n]
-			if err := pic.Convert(spec, r.buf); err != nil {
-				return err
-			}
-			raw.Width, raw.Height = pic.Size()
-			raw.Pix = r.buf
-			for ; at < len(refs) && refs[at].Ordinal == ordinal; at++ {
-				one := raw
-				if err := fn(first+at, &robocache.FrameRef{Raw: &one}); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		if err != nil {
+	err := video.EachFrame(ctx, video.LibraryOf(r.ds), r.refs, video.Each{Pool: r.pool}, func(at []int, pic video.Frame) (err error) {
+		if pic == nil {
+			return fn(at[0], &r.refs[at[0]])
+		}
+		if r.buf, err = video.ConvertTo(r.buf, pic, spec); err != nil {
 			return err
 		}
-	}
-	if at < len(refs) {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "images", Where: robocache.Where{"ordinal": refs[at].Ordinal}, Msg: fmt.Sprintf("%d images did not come", len(refs)-at)}
-	}
-	return nil
+		raw.Width, raw.Height = pic.Size()
+		raw.Pix = r.buf
+		for _, i := range at {
+			one := raw
+			if err := fn(i, &robocache.FrameRef{Raw: &one}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return robocache.At(err, robocache.Where{"stream": f.Key})
 }
