@@ -69,11 +69,6 @@ type writtenFeature struct {
 	pattern      []byte // of a row's repetition levels
 }
 
-// dictionary says of the columns that repeat one number.
-func (f *writtenFeature) dictionary() bool {
-	return f.Default && (f.Key == "episode_index" || f.Key == "task_index")
-}
-
 // NewWriter begins a dataset in a store that has no dataset yet.
 func NewWriter(ctx context.Context, dst store.Writable, cfg WriteConfig) (*Writer, error) {
 	cfg.Features = append([]robocache.Feature(nil), cfg.Features...)
@@ -94,7 +89,7 @@ func NewWriter(ctx context.Context, dst store.Writable, cfg WriteConfig) (*Write
 		}
 		wf := writtenFeature{Feature: f, pattern: pqw.Pattern(f.Shape...)}
 		if c != nil {
-			if wf.dictionary() {
+			if f.Default && (f.Key == "episode_index" || f.Key == "task_index") { // one number again and again
 				*c = scalarColumn(f.Key, f.DType, true)
 			}
 			columns = append(columns, *c)
@@ -114,7 +109,7 @@ func NewWriter(ctx context.Context, dst store.Writable, cfg WriteConfig) (*Write
 			first[p[0]] = i
 		}
 	}
-	if w.leaves, err = columnsOf(w.schema); err != nil {
+	if w.leaves, err = pqw.Leaves(w.schema); err != nil {
 		return nil, err
 	}
 	for i := range w.feats {

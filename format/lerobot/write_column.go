@@ -58,14 +58,14 @@ func (w *Writer) column(ctx context.Context, f *writtenFeature, ep *EpisodeData,
 	leaves := w.leaves[f.first : f.first+f.count]
 	switch f.Kind {
 	case robocache.KindText:
-		v := leavesOf(leaves)
+		v := valuesOf(leaves)
 		for _, s := range ep.Text[f.Key] {
-			v[0].text(s, 0, 1)
+			v[0].Text(s, 0, 1)
 		}
 		out.chunks, err = chunksOf(v)
 		return err
 	case robocache.KindEvent:
-		v := leavesOf(leaves)
+		v := valuesOf(leaves)
 		if err := languageLeaves(f.Key, v, ep.Text[f.Key]); err != nil {
 			return err
 		}
@@ -82,12 +82,7 @@ func (w *Writer) column(ctx context.Context, f *writtenFeature, ep *EpisodeData,
 	if !f.Default {
 		out.raw = ep.Columns[f.Key]
 	}
-	var c *pqw.Chunk
-	if f.dictionary() {
-		c, err = leaves[0].Repeated(out.raw)
-	} else {
-		c, err = leaves[0].Rows(stored32(f.DType, out.raw), f.pattern)
-	}
+	c, err := leaves[0].Rows(stored32(f.DType, out.raw), f.pattern)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/lerobot/internal/pqw"
 	"github.com/goatnote-inc/robocache/stats"
 )
 
@@ -44,7 +45,7 @@ type episodesWriter struct {
 	w      *Writer
 	schema *parquet.Schema
 	meta   map[string]string
-	leaves []*outLeaf
+	leaves []*pqw.Values
 	t      *outTable
 	chunk  int
 	file   int
@@ -93,8 +94,8 @@ func newEpisodesWriter(w *Writer) (*episodesWriter, error) {
 	if e.schema, e.meta, err = schemaOf(cols, "", ""); err != nil {
 		return nil, err
 	}
-	columns, err := columnsOf(e.schema)
-	e.leaves = leavesOf(columns)
+	columns, err := pqw.Leaves(e.schema)
+	e.leaves = valuesOf(columns)
 	return e, err
 }
 
@@ -155,11 +156,11 @@ func (e *episodesWriter) write(ctx context.Context, rows []*writtenEpisode) erro
 // put adds one row to the leaves, in the order of newEpisodesWriter.
 func (e *episodesWriter) put(r *writtenEpisode) {
 	n := 0
-	next := func() *outLeaf { n++; return e.leaves[n-1] }
-	i64 := func(v int64) { next().int64(v, 0, 1) }
+	next := func() *pqw.Values { n++; return e.leaves[n-1] }
+	i64 := func(v int64) { next().Int64(v, 0, 1) }
 	i64(int64(r.index))
 	tasks := next()
-	tasks.nested([]int{len(r.tasks)}, func(i, rep, def int) { tasks.text(r.tasks[i], rep, def) })
+	tasks.Nested([]int{len(r.tasks)}, func(i, rep, def int) { tasks.Text(r.tasks[i], rep, def) })
 	i64(int64(r.length))
 	i64(int64(r.chunk))
 	i64(int64(r.file))
@@ -169,8 +170,8 @@ func (e *episodesWriter) put(r *writtenEpisode) {
 		v := r.videos[k]
 		i64(int64(v.chunk))
 		i64(int64(v.file))
-		next().float64(v.from, 0, 1)
-		next().float64(v.to, 0, 1)
+		next().Float64(v.from, 0, 1)
+		next().Float64(v.to, 0, 1)
 	}
 	for _, f := range e.w.feats {
 		if f.Kind == robocache.KindText || f.Kind == robocache.KindEvent {
@@ -183,10 +184,10 @@ func (e *episodesWriter) put(r *writtenEpisode) {
 			case fs == nil:
 				l.Null(0, 0)
 			case s == "count":
-				l.int64(fs.Count, 0, 3)
+				l.Int64(fs.Count, 0, 3)
 			default:
 				v := stats.Vector(fs, s)
-				l.nested(fs.Shape, func(i, rep, def int) { l.float64(v[i], rep, def) })
+				l.Nested(fs.Shape, func(i, rep, def int) { l.Float64(v[i], rep, def) })
 			}
 		}
 	}

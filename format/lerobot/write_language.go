@@ -12,6 +12,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/lerobot/internal/pqw"
 )
 
 const (
@@ -65,7 +66,7 @@ type languageItem struct {
 }
 
 // languageLeaves puts JSON rows into the leaves of a language column: role, content, style, [timestamp,] camera, tool_calls.
-func languageLeaves(key string, leaves []*outLeaf, rows []string) error {
+func languageLeaves(key string, leaves []*pqw.Values, rows []string) error {
 	for i, row := range rows {
 		var items []languageItem
 		if row != "" {
@@ -88,7 +89,7 @@ func languageLeaves(key string, leaves []*outLeaf, rows []string) error {
 				if s == nil {
 					leaves[n].Null(rep, 3)
 				} else {
-					leaves[n].text(*s, rep, 4)
+					leaves[n].Text(*s, rep, 4)
 				}
 				n++
 			}

@@ -8,6 +8,7 @@ import (
 	"sort"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/lerobot/internal/pqw"
 	"github.com/goatnote-inc/robocache/stats"
 )
 
@@ -60,14 +61,14 @@ func (w *Writer) writeTasks(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	columns, err := columnsOf(schema)
+	columns, err := pqw.Leaves(schema)
 	if err != nil {
 		return err
 	}
-	leaves := leavesOf(columns)
+	leaves := valuesOf(columns)
 	for i, text := range w.texts {
-		leaves[0].int64(int64(i), 0, 1)
-		leaves[1].text(text, 0, 1)
+		leaves[0].Int64(int64(i), 0, 1)
+		leaves[1].Text(text, 0, 1)
 	}
 	chunks, err := chunksOf(leaves)
 	if err != nil {

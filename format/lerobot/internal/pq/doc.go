@@ -1,9 +1,5 @@
 // Package pq decodes Parquet columns into flat arrays, in bounded memory.
 //
-// Of parquet-go it takes nothing at run time: a hostile footer or page must not be able to ask for memory (its LZ4 and thrift readers can
-// be made to), footers of episodes files (a million chunks of statistics) are walked without building them, and values go
-// straight into the array that is cached.
-//
 // # Contract
 //
 //	P1  Memory follows what is read, not what is declared: a column and each of its pages stay below Limits, and a compressed page
@@ -14,4 +10,10 @@
 //	P5  Page checksums are compared where they are there.
 //
 // Known: snappy, gzip, brotli, zstd, raw LZ4: all that pyarrow writes; PLAIN, dictionary, RLE, the three DELTA encodings and BYTE_STREAM_SPLIT; data pages v1 and v2.
+//
+// # Why own
+//
+// Footers of episodes files hold a million column chunks, nearly all statistics: they are walked, not built. parquet-go's decoders of pages (v0.32, encoding/…) take the
+// number of values from the bytes and have no limit to set: 6 bytes of RLE levels made one allocate 512 MB, 7 bytes of dictionary indices 2 GB, 9 bytes of
+// DELTA_BINARY_PACKED 4 GB, and 22 KB of DELTA_BYTE_ARRAY 381 MB. To check the runs before calling one is to decode them, and its assembly is out of reach of recover.
 package pq

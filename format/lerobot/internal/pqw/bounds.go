@@ -36,93 +36,101 @@ func (b *bounds) merge(l *Leaf, o bounds) {
 
 // less compares two values in the order that the column's type has in Parquet.
 func (l *Leaf) less(a, b []byte) bool {
+	if l.size == 0 {
+		return bytes.Compare(a, b) < 0
+	}
+	x, _ := l.key(a)
+	y, _ := l.key(b)
+	return x < y
+}
+
+// key is a number that is ordered as the column's type is, −0 below +0; NaN has none.
+func (l *Leaf) key(b []byte) (k uint64, ok bool) {
+	const sign = 1 << 63
 	le := binary.LittleEndian
 	switch l.kind {
+	case parquet.Boolean: // any byte but 0 is true
+		return uint64(min(b[0], 1)), true
 	case parquet.Int32:
-		if x, y := le.Uint32(a), le.Uint32(b); !l.unsigned {
-			return int32(x) < int32(y)
-		} else {
-			return x < y
+		if k = uint64(le.Uint32(b)); !l.unsigned {
+			k = uint64(int32(k)) ^ sign
 		}
+		return k, true
 	case parquet.Int64:
-		if x, y := le.Uint64(a), le.Uint64(b); !l.unsigned {
-			return int64(x) < int64(y)
-		} else {
-			return x < y
+		if k = le.Uint64(b); !l.unsigned {
+			k ^= sign
 		}
+		return k, true
 	case parquet.Float:
-		return math.Float32frombits(le.Uint32(a)) < math.Float32frombits(le.Uint32(b))
-	case parquet.Double:
-		return math.Float64frombits(le.Uint64(a)) < math.Float64frombits(le.Uint64(b))
+		k = math.Float64bits(float64(math.Float32frombits(le.Uint32(b))))
+	default:
+		k = le.Uint64(b)
 	}
-	return bytes.Compare(a, b) < 0
+	if k&(sign-1) > 0x7ff<<52 {
+		return 0, false
+	}
+	if k&sign != 0 {
+		return ^k, true
+	}
+	return k | sign, true
 }
 
 // boundsOf looks at values of a fixed size, one behind the other.
 func (l *Leaf) boundsOf(plain []byte) (b bounds) {
-	if !l.bounded || len(plain) == 0 || l.size == 0 {
-		return bounds{}
+	if !l.bounded {
+		return b
 	}
-	le := binary.LittleEndian
+	var lo, hi uint64
+	from, to := -1, -1
+	for i := 0; i < len(plain); i += l.size {
+		k, ok := l.key(plain[i:])
+		if !ok {
+			continue
+		}
+		if from < 0 || k < lo {
+			lo, from = k, i
+		}
+		if to < 0 || k > hi {
+			hi, to = k, i
+		}
+	}
+	if from < 0 { // none, or nothing but NaN
+		return b
+	}
+	b = bounds{lo: bytes.Clone(plain[from : from+l.size]), hi: bytes.Clone(plain[to : to+l.size]), ok: true}
 	switch l.kind {
-	case parquet.Boolean: // any byte but 0 is true
-		lo, hi := byte(1), byte(0)
-		for _, v := range plain {
-			v = min(v, 1)
-			lo, hi = min(lo, v), max(hi, v)
+	case parquet.Boolean:
+		b.lo[0], b.hi[0] = byte(lo), byte(hi)
+	case parquet.Float, parquet.Double: // which of the two zeros a bound is does not show
+		const zero = 1 << 63
+		if lo == zero {
+			b.lo[l.size-1] = 0x80
 		}
-		return bounds{lo: []byte{lo}, hi: []byte{hi}, ok: true}
-	case parquet.Float:
-		lo, hi := float32(math.Inf(1)), float32(math.Inf(-1))
-		for p := plain; len(p) >= 4; p = p[4:] {
-			v := math.Float32frombits(le.Uint32(p))
-			if v < lo {
-				lo = v
-			}
-			if v > hi {
-				hi = v
-			}
+		if hi == zero-1 {
+			b.hi[l.size-1] = 0
 		}
-		if lo > hi { // nothing but NaN
-			return bounds{}
-		}
-		if lo == 0 { // which of the two zeros it is does not show
-			lo = float32(math.Copysign(0, -1))
-		}
-		if hi == 0 {
-			hi = 0
-		}
-		return bounds{lo: le.AppendUint32(nil, math.Float32bits(lo)), hi: le.AppendUint32(nil, math.Float32bits(hi)), ok: true}
-	case parquet.Double:
-		lo, hi := math.Inf(1), math.Inf(-1)
-		for p := plain; len(p) >= 8; p = p[8:] {
-			v := math.Float64frombits(le.Uint64(p))
-			if v < lo {
-				lo = v
-			}
-			if v > hi {
-				hi = v
-			}
-		}
-		if lo > hi {
-			return bounds{}
-		}
-		if lo == 0 {
-			lo = math.Copysign(0, -1)
-		}
-		if hi == 0 {
-			hi = 0
-		}
-		return bounds{lo: le.AppendUint64(nil, math.Float64bits(lo)), hi: le.AppendUint64(nil, math.Float64bits(hi)), ok: true}
 	}
-	return l.slowly(plain)
+	return b
 }
 
-// slowly compares the values as bytes.
-func (l *Leaf) slowly(plain []byte) (b bounds) {
-	for p := plain; len(p) >= l.size; p = p[l.size:] {
-		v := p[:l.size:l.size]
-		b.merge(l, bounds{lo: v, hi: v, ok: true})
+// bounds are those of values first to to; where they have numbers in a dictionary, each is looked at once.
+func (v *Values) bounds(first, to int, numbers []int32) (b bounds) {
+	l := v.leaf
+	if l.size > 0 && numbers == nil {
+		return l.boundsOf(v.plain[first*l.size : to*l.size])
+	}
+	for i := first; i < to; i++ {
+		if i > first && numbers != nil && numbers[i] == numbers[i-1] {
+			continue
+		}
+		if l.size > 0 {
+			b.merge(l, l.boundsOf(v.at(i)))
+		} else {
+			b.merge(l, bounds{lo: v.items[i], hi: v.items[i], ok: true})
+		}
+	}
+	if l.size == 0 && (len(b.lo) > shortBound || len(b.hi) > shortBound) {
+		return bounds{}
 	}
 	b.lo, b.hi = bytes.Clone(b.lo), bytes.Clone(b.hi)
 	return b

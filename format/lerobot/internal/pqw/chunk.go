@@ -26,7 +26,6 @@ type Chunk struct {
 	parts  [][]byte // dictionary page and data pages
 	size   int64    // of parts
 	first  int64    // where the data pages begin among them
-	dict   bool
 	rows   int64
 	meta   format.ColumnMetaData
 	pages  []format.PageLocation // Offset counts from the first data page
@@ -44,9 +43,6 @@ func (c *Chunk) Held() int64 {
 	}
 	return c.size
 }
-
-// Rows is the number of rows.
-func (c *Chunk) Rows() int64 { return c.rows }
 
 func newChunk(l *Leaf) *Chunk {
 	c := &Chunk{leaf: l}
@@ -71,27 +67,15 @@ const keptScratch = 8 * PageBytes
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
-// page is what a data page is made of.
-type page struct {
-	rows     int64
-	rep, def []byte // levels, one a value; nil where the column has none
-	values   int
-	nulls    int
-	body     [][]byte // encoded values
-	plain    int64    // bytes of byte arrays, without their lengths
-	encoding format.Encoding
-	bounds   bounds
-}
-
-// add encodes and appends a data page. body is not kept where the column is compressed.
-func (c *Chunk) add(p *page, s *scratch) error {
+// add appends a data page of values that have these levels, encoded in body. body is not kept where the column is compressed.
+func (c *Chunk) add(rep, def []byte, rows, nulls int, b bounds, encoding format.Encoding, body [][]byte, s *scratch) error {
 	l := c.leaf
 	s.levels = s.levels[:0]
 	for _, v := range []struct {
 		top    uint8
 		levels []byte
 		hist   []int64
-	}{{l.rep, p.rep, c.meta.SizeStatistics.RepetitionLevelHistogram}, {l.def, p.def, c.meta.SizeStatistics.DefinitionLevelHistogram}} {
+	}{{l.rep, rep, c.meta.SizeStatistics.RepetitionLevelHistogram}, {l.def, def, c.meta.SizeStatistics.DefinitionLevelHistogram}} {
 		if v.top == 0 {
 			continue
 		}
@@ -105,25 +89,23 @@ func (c *Chunk) add(p *page, s *scratch) error {
 			v.hist[k] += int64(bytes.Count(v.levels, []byte{byte(k)}))
 		}
 	}
-	parts := append([][]byte{s.levels}, p.body...)
+	levels := s.levels
 	if l.codec != format.Snappy {
-		parts[0] = bytes.Clone(s.levels)
+		levels = bytes.Clone(levels)
 	}
 	h := format.PageHeader{Type: format.DataPage}
 	h.DataPageHeader.Valid = true
-	h.DataPageHeader.V = format.DataPageHeader{NumValues: int32(p.values), Encoding: p.encoding, DefinitionLevelEncoding: format.RLE, RepetitionLevelEncoding: format.RLE}
+	h.DataPageHeader.V = format.DataPageHeader{NumValues: int32(len(def)), Encoding: encoding, DefinitionLevelEncoding: format.RLE, RepetitionLevelEncoding: format.RLE}
 	at := c.size
-	if err := c.put(&h, parts, s); err != nil {
+	if err := c.put(&h, append([][]byte{levels}, body...), s); err != nil {
 		return err
 	}
 	c.pages = append(c.pages, format.PageLocation{Offset: at - c.first, CompressedPageSize: int32(c.size - at), FirstRowIndex: c.rows})
-	c.rows += p.rows
-	c.meta.NumValues += int64(p.values)
-	c.meta.Statistics.NullCount += int64(p.nulls)
-	c.meta.SizeStatistics.UnencodedByteArrayDataBytes += p.plain
-	p.bounds.null = p.nulls == p.values
-	c.bounds, c.nulls = append(c.bounds, p.bounds), append(c.nulls, int64(p.nulls))
-	c.count(format.DataPage, p.encoding)
+	c.rows += int64(rows)
+	c.meta.NumValues += int64(len(def))
+	c.meta.Statistics.NullCount += int64(nulls)
+	b.null = nulls == len(def)
+	c.bounds, c.nulls = append(c.bounds, b), append(c.nulls, int64(nulls))
 	return nil
 }
 
@@ -172,18 +154,8 @@ func (c *Chunk) put(h *format.PageHeader, parts [][]byte, s *scratch) error {
 
 // tooLarge refuses a page. Pages end at whole rows near PageBytes: one of that size is one row.
 func (l *Leaf) tooLarge(size int) error {
-	return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "write parquet", Where: robocache.Where{"column": strings.Join(l.path, ".")}, Msg: "a row too large for a page of Parquet", Want: fmt.Sprintf("at most %d bytes", l.limit), Got: fmt.Sprint(size),
-		Hint: "leave the stream out, or make its rows smaller"}
-}
-
-func (c *Chunk) count(t format.PageType, e format.Encoding) {
-	for i := range c.meta.EncodingStats {
-		if s := &c.meta.EncodingStats[i]; s.PageType == t && s.Encoding == e {
-			s.Count++
-			return
-		}
-	}
-	c.meta.EncodingStats = append(c.meta.EncodingStats, format.PageEncodingStats{PageType: t, Encoding: e, Count: 1})
+	return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "write parquet", Where: robocache.Where{"column": strings.Join(l.path, ".")}, Msg: "a row too large for a page of Parquet",
+		Want: fmt.Sprintf("at most %d bytes", l.limit), Got: fmt.Sprint(size), Hint: "leave the stream out, or make its rows smaller"}
 }
 
 // dictionary begins the chunk with the page of its n distinct values.
@@ -194,14 +166,17 @@ func (c *Chunk) dictionary(n int, plain []byte, s *scratch) error {
 	if err := c.put(&h, [][]byte{plain}, s); err != nil {
 		return err
 	}
-	c.first, c.dict = c.size, true
+	c.first = c.size
 	c.meta.Encoding = append(c.meta.Encoding, format.RLEDictionary)
-	c.count(format.DictionaryPage, format.Plain)
+	c.meta.EncodingStats = append(c.meta.EncodingStats, format.PageEncodingStats{PageType: format.DictionaryPage, Encoding: format.Plain, Count: 1})
 	return nil
 }
 
-// end settles what the pages add up to.
-func (c *Chunk) end() *Chunk {
+// end settles what the pages, all of one encoding, add up to.
+func (c *Chunk) end(encoding format.Encoding) *Chunk {
+	if len(c.pages) > 0 {
+		c.meta.EncodingStats = append(c.meta.EncodingStats, format.PageEncodingStats{PageType: format.DataPage, Encoding: encoding, Count: int32(len(c.pages))})
+	}
 	var all bounds
 	for _, b := range c.bounds {
 		if !b.ok && !b.null && c.leaf.size == 0 {

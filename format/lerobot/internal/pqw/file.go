@@ -69,7 +69,7 @@ func (f *File) Append(rows int64, chunks []*Chunk) error {
 		if c == nil || c.rows != rows {
 			return misuse("a column of another number of rows")
 		}
-		if c.dict {
+		if c.first > 0 {
 			c.meta.DictionaryPageOffset = f.size
 		}
 		c.meta.DataPageOffset = f.size + c.first

@@ -118,7 +118,7 @@ func TestLibraryReads(t *testing.T) {
 			set("raw", c, err)
 			c, err = text.Encode()
 			set("text", c, err)
-			c, err = leaves[at["i"]].Repeated(ints)
+			c, err = leaves[at["i"]].Rows(ints, Pattern())
 			set("i", c, err)
 			c, err = nulls.Encode()
 			set("n", c, err)

@@ -3,41 +3,104 @@ package pqw
 import (
 	"bytes"
 	"encoding/binary"
-	"slices"
+	"math"
 
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/encoding/rle"
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// Values collects the values of a column, with their levels, one by one: what has no fixed shape, or a dictionary.
+// Values are the values of a column of one row group, with their levels.
 type Values struct {
 	leaf     *Leaf
-	rep, def []byte
-	data     []byte // those that are not null, byte arrays without their lengths
-	ends     []int  // of each in data
+	rep, def []byte   // of every value and null
+	plain    []byte   // those that are not null, of a fixed size, as PLAIN writes them; booleans take a byte each
+	items    [][]byte // those that are not null, of columns of byte arrays
+	number   [8]byte
 }
 
 // NewValues begins an empty column.
 func (l *Leaf) NewValues() *Values { return &Values{leaf: l} }
 
-// Add adds a value; one of a definition level below the greatest is null.
+// Add adds a value; one of a definition level below the greatest is null. A byte array is not copied.
 func (v *Values) Add(value []byte, rep, def int) {
 	v.rep, v.def = append(v.rep, byte(rep)), append(v.def, byte(def))
-	if def == int(v.leaf.def) {
-		v.data = append(v.data, value...)
-		v.ends = append(v.ends, len(v.data))
+	switch {
+	case def < int(v.leaf.def):
+	case v.leaf.size > 0:
+		v.plain = append(v.plain, value...)
+	default:
+		v.items = append(v.items, value)
 	}
 }
 
 // Null adds a value that is not there.
 func (v *Values) Null(rep, def int) { v.Add(nil, rep, def) }
 
-func (v *Values) at(i int) []byte {
-	if i == 0 {
-		return v.data[:v.ends[0]]
+// Int64 adds an integer.
+func (v *Values) Int64(n int64, rep, def int) {
+	binary.LittleEndian.PutUint64(v.number[:], uint64(n))
+	v.Add(v.number[:], rep, def)
+}
+
+// Float64 adds a number.
+func (v *Values) Float64(f float64, rep, def int) { v.Int64(int64(math.Float64bits(f)), rep, def) }
+
+// Text adds a text.
+func (v *Values) Text(s string, rep, def int) { v.Add([]byte(s), rep, def) }
+
+// Nested adds a row of nested lists of fixed lengths, none of them null.
+func (v *Values) Nested(dims []int, put func(i, rep, def int)) {
+	pattern := Pattern(dims...)
+	if len(pattern) == 0 {
+		v.Null(0, 1)
 	}
-	return v.data[v.ends[i-1]:v.ends[i]]
+	for i, rep := range pattern {
+		put(i, int(rep), 1+2*len(dims))
+	}
+}
+
+// Pattern is the repetition levels of one row of nested lists of fixed lengths, none of them null: one level a value. No lengths: a scalar.
+func Pattern(dims ...int) []byte {
+	n := 1
+	for _, d := range dims {
+		n *= d
+	}
+	out := make([]byte, n)
+	for i := 1; i < n; i++ {
+		// The outermost list that goes on rather than begins.
+		rep := len(dims)
+		for inner, d := 1, len(dims)-1; d > 0; d-- {
+			inner *= dims[d]
+			if i%inner != 0 {
+				break
+			}
+			rep--
+		}
+		out[i] = byte(rep)
+	}
+	return out
+}
+
+// Rows encodes rows without nulls, each of as many values as its pattern has levels.
+func (l *Leaf) Rows(plain []byte, pattern []byte) (*Chunk, error) {
+	n := len(plain) / l.size
+	v := Values{leaf: l, plain: plain, rep: bytes.Repeat(pattern, n/len(pattern)), def: bytes.Repeat([]byte{l.def}, n)}
+	return v.Encode()
+}
+
+// Blobs encodes one byte array a row, none of them null. What is not compressed is not copied either: it must stay as it is until the chunk is written.
+func (l *Leaf) Blobs(rows [][]byte) (*Chunk, error) {
+	v := Values{leaf: l, items: rows, rep: make([]byte, len(rows)), def: bytes.Repeat([]byte{l.def}, len(rows))}
+	return v.Encode()
+}
+
+// at is value i, nulls not counted.
+func (v *Values) at(i int) []byte {
+	if size := v.leaf.size; size > 0 {
+		return v.plain[i*size : (i+1)*size]
+	}
+	return v.items[i]
 }
 
 // Encode makes the chunk, and empties the collector.
@@ -46,102 +109,108 @@ func (v *Values) Encode() (*Chunk, error) {
 	defer scratches.Put(s)
 	l := v.leaf
 	c := newChunk(l)
+	encoding := format.Plain
 	numbers, err := v.numbered(c, s)
 	if err != nil {
 		return nil, err
 	}
+	if numbers != nil {
+		encoding = format.RLEDictionary
+	}
 	for from, value := 0, 0; from < len(v.rep); {
-		p := page{encoding: format.Plain}
-		to, first := from, value
-		var size int
-		for to < len(v.rep) && (size < PageBytes || v.rep[to] != 0) {
+		to, first, rows, size := from, value, 0, 0
+		for ; to < len(v.rep) && (size < PageBytes || v.rep[to] != 0); to++ {
 			if v.rep[to] == 0 {
-				p.rows++
+				rows++
 			}
-			if v.def[to] == l.def {
-				size += len(v.at(value)) + 4
-				value++
+			if v.def[to] < l.def {
+				continue
 			}
-			to++
+			if size += l.size; l.size == 0 {
+				size += len(v.items[value]) + 4
+			}
+			value++
 		}
-		p.rep, p.def, p.values, p.nulls = v.rep[from:to], v.def[from:to], to-from, to-from-(value-first)
-		var body []byte
+		var body [][]byte
 		switch {
 		case numbers != nil:
-			p.encoding = format.RLEDictionary
-			if body, err = new(rle.DictionaryEncoding).EncodeInt32(nil, numbers[first:value]); err != nil {
+			b, err := new(rle.DictionaryEncoding).EncodeInt32(nil, numbers[first:value])
+			if err != nil {
 				return nil, err
 			}
-		case value == first:
+			body = [][]byte{b}
 		case l.kind == parquet.Boolean:
-			body = packBits(v.data[first:value])
+			body = [][]byte{packBits(v.plain[first:value])}
 		case l.size > 0:
-			body = v.data[first*l.size : value*l.size]
+			body = [][]byte{v.plain[first*l.size : value*l.size]}
 		default:
-			for i := first; i < value; i++ {
-				b := v.at(i)
-				body = append(binary.LittleEndian.AppendUint32(body, uint32(len(b))), b...)
-			}
+			body = withLengths(v.items[first:value])
 		}
-		p.body = [][]byte{slices.Clone(body)}
-		p.bounds = v.bounds(first, value)
-		if l.size == 0 && value > first {
-			p.plain = int64(v.ends[value-1])
-			if first > 0 {
-				p.plain -= int64(v.ends[first-1])
-			}
+		if l.size == 0 {
+			c.meta.SizeStatistics.UnencodedByteArrayDataBytes += int64(size - 4*(value-first))
 		}
-		if err := c.add(&p, s); err != nil {
+		if err := c.add(v.rep[from:to], v.def[from:to], rows, to-from-(value-first), v.bounds(first, value, numbers), encoding, body, s); err != nil {
 			return nil, err
 		}
 		from = to
 	}
-	*v = Values{leaf: l, rep: v.rep[:0], def: v.def[:0], data: v.data[:0], ends: v.ends[:0]}
-	return c.end(), nil
+	*v = Values{leaf: l, rep: v.rep[:0], def: v.def[:0]}
+	return c.end(encoding), nil
+}
+
+// withLengths puts its length before each byte array.
+func withLengths(items [][]byte) [][]byte {
+	lengths := make([]byte, 0, 4*len(items))
+	out := make([][]byte, 0, 2*len(items))
+	for k, b := range items {
+		lengths = binary.LittleEndian.AppendUint32(lengths, uint32(len(b)))
+		out = append(out, lengths[4*k:4*k+4:4*k+4], b)
+	}
+	return out
+}
+
+// packBits packs bytes of 0 and 1, the first into the lowest bit.
+func packBits(v []byte) []byte {
+	out := make([]byte, (len(v)+7)/8)
+	for i, b := range v {
+		if b != 0 {
+			out[i/8] |= 1 << (i % 8)
+		}
+	}
+	return out
 }
 
 // numbered writes the dictionary and gives the numbers of the values in it; nil where the column has none, or too large a one.
 func (v *Values) numbered(c *Chunk, s *scratch) ([]int32, error) {
-	if !v.leaf.dictionary || len(v.ends) == 0 {
+	n := len(v.items)
+	if v.leaf.size > 0 {
+		n = len(v.plain) / v.leaf.size
+	}
+	if !v.leaf.dictionary || n == 0 {
 		return nil, nil
 	}
 	seen := map[string]int32{}
-	numbers := make([]int32, len(v.ends))
+	numbers := make([]int32, n)
 	var plain []byte
-	for i := range v.ends {
+	for i := range numbers {
 		b := v.at(i)
 		if i > 0 && bytes.Equal(b, v.at(i-1)) {
 			numbers[i] = numbers[i-1]
 			continue
 		}
-		n, ok := seen[string(b)]
+		k, ok := seen[string(b)]
 		if !ok {
 			if len(plain)+len(b) > PageBytes {
 				return nil, nil
 			}
-			n = int32(len(seen))
-			seen[string(b)] = n
+			k = int32(len(seen))
+			seen[string(b)] = k
 			if v.leaf.size == 0 {
 				plain = binary.LittleEndian.AppendUint32(plain, uint32(len(b)))
 			}
 			plain = append(plain, b...)
 		}
-		numbers[i] = n
+		numbers[i] = k
 	}
 	return numbers, c.dictionary(len(seen), plain, s)
-}
-
-func (v *Values) bounds(first, to int) (b bounds) {
-	l := v.leaf
-	if l.size > 0 {
-		return l.boundsOf(v.data[first*l.size : to*l.size])
-	}
-	for i := first; i < to; i++ {
-		b.merge(l, bounds{lo: v.at(i), hi: v.at(i), ok: true})
-	}
-	if !b.ok || len(b.lo) > shortBound || len(b.hi) > shortBound {
-		return bounds{}
-	}
-	b.lo, b.hi = append([]byte{}, b.lo...), append([]byte{}, b.hi...)
-	return b
 }
