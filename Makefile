@@ -33,7 +33,7 @@ lib: native
 core: ## .venv with torch, for the demo
 	@scripts/venv.sh core
 
-peers: ## .venv with lerobot and its decoders too: judge and peer of the tests, Go and Python
+peers: ## .venv with lerobot and its decoders too: reference reader and peer of the tests, Go and Python
 	@scripts/venv.sh peers
 
 demo: build core ## the main job, shown: synth, inspect, doctor, load, train, contact sheet (into demo-out/)

@@ -25,7 +25,7 @@ def main():
     features = loader.dataset.features
     model = torch.nn.Linear(features["observation.state"].shape[0], features["action"].shape[0])
     model, optimizer = accelerator.prepare(model, torch.optim.AdamW(model.parameters(), 1e-2))
-    accelerator.register_for_checkpointing(loader)  # save_state() and load_state() keep its place
+    accelerator.register_for_checkpointing(loader)  # save_state() and load_state() keep its position
     if a.checkpoint and os.path.isdir(a.checkpoint):
         accelerator.load_state(a.checkpoint)
     step = 0

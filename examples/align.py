@@ -43,10 +43,10 @@ def main():
     held = episode.align(hz=50, max_gap=0.020, keys=["observation.state"])["observation.state_is_pad"]
     print(f"  max_gap=20 ms: {held.sum()} of {len(held)} rows lie in a gap")
 
-    # The same in batches: one sample a place of the timeline, images by the nearest.
+    # The same in batches: one sample for each position of the timeline, images by the nearest.
     with robocache.Loader(ds, batch_size=16, hz=50, align={"modes": {"action": "previous"}}) as loader:
         batch = next(iter(loader))
-        print(f"  a batch of {loader.num_samples} places:", {k: tuple(v.shape) for k, v in batch.items() if not isinstance(v, list)})
+        print(f"  a batch of {loader.num_samples} positions:", {k: tuple(v.shape) for k, v in batch.items() if not isinstance(v, list)})
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ def main():
     for method in ("fork", "spawn"):
         index = epoch(ds, method)
         assert index.tolist() == [int(i) for i in ds.hf_dataset["index"]], method
-        print(f"{method}: {len(index)} samples, each in its place")
+        print(f"{method}: {len(index)} samples, each at its index")
 
 
 if __name__ == "__main__":  # spawn imports this file again

@@ -1,4 +1,4 @@
-"""Lightning: a LightningDataModule that gives a Loader. Checkpoints keep its place, so that a resume in mid-epoch is exact.
+"""Lightning: a LightningDataModule that gives a Loader. Checkpoints keep its position, so that a resume in mid-epoch is exact.
 
     python examples/lightning_train.py PATH --steps 20 --devices 2 --checkpoint run.ckpt
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes the project's own Python environment, .venv.
 #   venv.sh core    Python with torch and numpy: what the demo and our own package need
-#   venv.sh peers   also lerobot and its decoders, as judge and peer of the tests; where they cannot be installed, says so and goes on
+#   venv.sh peers   also lerobot and its decoders, as reference reader and peer of the tests; where they cannot be installed, says so and goes on
 # Python 3.12 where a working one is found, else 3.10 or later.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -41,18 +41,18 @@ fi
 alone() {
   .venv/bin/python -c 'import h5py, robomimic' 2>/dev/null ||
     .venv/bin/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -r python/requirements-peers-alone.txt ||
-    echo "venv: robomimic could not be installed: its arm of 'bench peers' says so" >&2
+    echo "venv: robomimic could not be installed: its runner of 'bench peers' says so" >&2
 }
-# Independent readers and writers of the other formats: judges of the tests of MCAP, rosbag2 and Zarr (h5py comes with robomimic).
-judges() {
+# Independent readers and writers of the other formats: reference readers of the tests of MCAP, rosbag2 and Zarr (h5py comes with robomimic).
+reference_readers() {
   .venv/bin/python -c 'import rosbags, mcap, mcap_ros2, zarr, numcodecs' 2>/dev/null ||
     .venv/bin/python -m pip install -q --disable-pip-version-check -r python/requirements-core.txt -r python/requirements-formats.txt ||
-    echo "venv: the judges of other formats could not be installed: their tests skip and say so" >&2
+    echo "venv: the reference readers of other formats could not be installed: their tests skip and say so" >&2
 }
-if .venv/bin/python -c 'import lerobot, torchcodec, av, torch, pytest' 2>/dev/null; then alone; judges; exit 0; fi
+if .venv/bin/python -c 'import lerobot, torchcodec, av, torch, pytest' 2>/dev/null; then alone; reference_readers; exit 0; fi
 if ! .venv/bin/python -m pip install -q --disable-pip-version-check -r python/requirements-core.txt -r python/requirements-peers.txt; then
   echo "venv: the peers (lerobot 0.6.1 wants Python 3.12) could not be installed: their tests skip and say so" >&2
   .venv/bin/python -m pip install -q --disable-pip-version-check -r python/requirements-core.txt
 fi
 alone
-judges
+reference_readers

@@ -25,7 +25,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if err := load(ctx, os.Args[1]); err != nil {
-		log.Fatal(err) // class, place and hint; errors.Is tells the class
+		log.Fatal(err) // class, where and hint; errors.Is tells the class
 	}
 }
 

@@ -27,7 +27,7 @@ _pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
 
 
 class _Span:
-    """What NumPy asks for a tensor's place. As the array's base it keeps the capsule, which gives the memory back."""
+    """What NumPy asks of a tensor's memory. As the array's base it keeps the capsule, which gives the memory back."""
 
     __slots__ = ("__array_interface__", "capsule")
 
@@ -105,8 +105,8 @@ class Batches:
         if self._raw:
             taken = Taken(seq, epoch, Raw(rows, values, texts))
         else:
-            for place, column in texts:
-                values.insert(place, column)
+            for position, column in texts:
+                values.insert(position, column)
             taken = Taken(seq, epoch, dict(zip(self._keys, values)))
         if into is not None:
             if into and into[-1].seq == seq:  # given again, because an exception came before it counted
@@ -119,10 +119,10 @@ class Batches:
         return [np.asarray(_Span(c, _memory.TYPESTR[f["dtype"]], (_entries(c) if f.get("ragged") else rows, *f["shape"][bool(f.get("ragged")) :]))) for c, f in zip(capsules, self._tensors)]
 
     def _read_texts(self, rows: int, blob: bytes) -> list[tuple[int, list[Any]]]:
-        """The text columns, each beside its place among the fields; robocache.h says how they are written."""
+        """The text columns, each beside its position among the fields; robocache.h says how they are written."""
         found: list[tuple[int, list[Any]]] = []
         at = 0
-        for place, is_json in self._texts:
+        for position, is_json in self._texts:
             distinct, size = struct.unpack_from("<ii", blob, at)
             lengths = struct.unpack_from(f"<{distinct}i", blob, at + 8)
             at += 8 + 4 * distinct
@@ -137,5 +137,5 @@ class Batches:
             at = end + (-size) % 4
             column = texts * rows if codes is None else [texts[c] for c in codes]
             # Each row has a value of its own: what a user changes in one must not show in another.
-            found.append((place, [json.loads(t) for t in column] if is_json else column))
+            found.append((position, [json.loads(t) for t in column] if is_json else column))
         return found

@@ -32,7 +32,7 @@ class NotFound(Error, FileNotFoundError):
 
 
 class Malformed(Error):
-    """The data breaks its own format; `.where` names the place."""
+    """The data breaks its own format; `.where` says where."""
 
 
 class Unsupported(Error):

@@ -10,7 +10,7 @@ from ._prepared import Prepared
 
 
 class Raw(NamedTuple):
-    """A batch as it was stored: whole buffers, and the columns of text beside the places that they have among the keys."""
+    """A batch as it was stored: whole buffers, and the columns of text beside their positions among the keys."""
 
     rows: int
     buffers: list[Any]
@@ -66,8 +66,8 @@ class Finisher:
         for output, index, begin, end, dtype, shape in plan.fields:
             values.append(made[index] if output else moved[index][begin:end].view(dtype).view(shape) if end > begin else self._nothing(dtype, shape))
         items = list(zip(self._keys, values))
-        for (place, column), key in zip(raw.texts, self._texts):
-            items.insert(place, (key, column))
+        for (position, column), key in zip(raw.texts, self._texts):
+            items.insert(position, (key, column))
         return dict(items)
 
     def _nothing(self, dtype: Any, shape: tuple[int, ...]) -> Any:

@@ -43,7 +43,7 @@ class Memory:
 
 
 class _Span:
-    """What NumPy asks for one tensor's place; as the array's base it keeps the memory alive."""
+    """What NumPy asks of one tensor's memory; as the array's base it keeps the memory alive."""
 
     __slots__ = ("__array_interface__", "memory")
 

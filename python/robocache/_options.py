@@ -43,7 +43,7 @@ _NO_WORKERS = "there are no worker processes: leave it out; threads= and prefetc
 _SOURCE = "the first argument is the dataset: a path, a URI or an open Dataset"
 _PLAIN = "no Python runs per sample: image_size=, image_dtype=, normalize= and augment= are built in, anything else is for the batch in your loop; LeRobotDataset takes image_transforms="
 
-# What other loaders call it → what does it here. The only place where such names are.
+# What other loaders call it → what does it here. Such names are here alone.
 _HABITS = {
     **dict.fromkeys(("num_workers", "workers", "n_workers", "num_threads", "num_parallel_calls"), "threads= of Loader: its batches are made by threads, without worker processes"),
     **dict.fromkeys(("transform", "transforms", "image_transforms", "target_transform", "augmentation", "augmentations"), _PLAIN),

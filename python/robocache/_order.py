@@ -26,11 +26,11 @@ class Located(NamedTuple):
 
     dataset_index: np.ndarray  # position among the sources; 0 of a single dataset
     episode: np.ndarray  # position in its dataset
-    row: np.ndarray  # of its episode; with hz, place on its timeline
+    row: np.ndarray  # of its episode; with hz, position on its timeline
 
 
 class Ordered:
-    """What of a Loader concerns its order, the epoch and the place in it."""
+    """What of a Loader concerns its order, the epoch and the position in it."""
 
     if TYPE_CHECKING:  # the Loader's own
         _batches: Batches | Device | PageLocked | None
@@ -47,10 +47,10 @@ class Ordered:
             self._batches.drop()
 
     def set_epoch(self, epoch: int) -> None:
-        """Goes to the start of an epoch. Right after load_state_dict for that same epoch it keeps the place."""
+        """Goes to the start of an epoch. Right after load_state_dict for that same epoch it keeps the position."""
         epoch = _loading.whole("epoch", epoch, least=0)
         if isinstance(self._batches, Device) and self._batches.before and not self._midway:
-            # Taken ahead, and nothing was given since load_state_dict: the engine goes back, to keep the place as it would have.
+            # Taken ahead, and nothing was given since load_state_dict: the engine goes back, to keep the position as it would have.
             self._open().call("robocache_loader_restore", {"state": self.state_dict()})
         self._open().call("robocache_loader_set_epoch", {"epoch": epoch})
         self._moved()

@@ -245,7 +245,7 @@ class RTXDataset(_Sequences):
     dataset_name: a folder below data_dir (default: TFDS_DATA_DIR, else ~/tensorflow_datasets); data_dir may also be the dataset's own folder.
         path: the dataset's folder or any level above it, in place of both.
     split: "train", "val", "train+val" …; None: all. max_episodes: the first so many.
-    sequence_length: rows of a sample (T). episode_length_sec: in its place, T in seconds at target_hz.
+    sequence_length: rows of a sample (T). episode_length_sec: instead: T in seconds at target_hz.
     target_hz: rate of the rows; default the dataset's own. rows_hz: the rate that was recorded, where the reader's table does not know it.
     image_size: (height, width), None: as recorded. image_dtype: "float32" in 0..1, or "uint8".
     modalities: which of "vision" ("rgb"), "depth", "proprio", "rewards", "language"; default all that are there. Actions always are.

@@ -197,9 +197,9 @@ class MapDataset(_Base):
     windows: {key: window} at a stream's own rate, in seconds. A list of offsets: the samples there (images and point clouds the nearest,
         everything else the previous, unless align= chooses a mode), with `<key>_is_pad`. A tuple (from, to): all samples timestamped from there to
         there, both ends included: an item has (N, …), a batch (ΣN, …) and `<key>_lengths`; `<key>_times` are their times, int64 ns after the sample's.
-        Images and rows of varying length (clouds) of such a span lie in K places, (B, K, …), as many as the fullest span of the selected
+        Images and rows of varying length (clouds) of such a span lie in K positions, (B, K, …), as many as the fullest span of the selected
         episodes needs, filled from the first; `<key>_is_pad` and `<key>_times` are (B, K), `<key>_lengths` (B,) counts the images; clouds stay
-        one after the other, and their `<key>_lengths` (B, K) counts the points in each place. A tuple (from, to, count): so many times
+        one after the other, and their `<key>_lengths` (B, K) counts the points in each position. A tuple (from, to, count): so many times
         evenly from end to end, by the align rule (floats linear), with `<key>_is_pad`.
     hz, align: samples on a uniform timeline; align takes the keywords of Episode.align, and dtypes: {key: "float32" …} to cast to.
     anchor: of a dataset with several clocks, the stream whose rows are the samples (default the dataset's own rows). Streams on other clocks
@@ -209,7 +209,7 @@ class MapDataset(_Base):
         so that it covers, its middle). depth_unit: depth in "mm" (default: what the dataset was opened
         with, else "mm") or "m": as stored, to the bit, where it is kept in that unit as uint16 or float32; else, and of coded video, float32.
         features[key].unit says the unit.
-    tolerance_s: where given, offsets and image times are checked against it; images are found by ordinal in any case.
+    tolerance_s: where given, offsets and image times are checked against it; frames are found by their number in any case.
     normalize, stats: as of Loader; `normalizer` does and undoes it.
     format, map, options, rows_hz, follow_links: how a path is opened, as robocache.open takes them.
     threads: for one batch; default the cores. memory_budget: bytes, or "4GiB", for decoders, tables and a batch.

@@ -18,7 +18,7 @@ def _listed(name: str, v: Any) -> list[Any]:
     try:
         return list(v)
     except TypeError:
-        raise Misuse(f"{name}={v!r}: expected a list of places") from None
+        raise Misuse(f"{name}={v!r}: expected a list of positions") from None
 
 
 class Mix:
@@ -31,7 +31,7 @@ class Mix:
     hz, align, anchor: its timeline, so that windows in seconds mean the same at every source's rate; or the stream whose rows are its samples.
     stats: statistics in place of its own, {key: {mean, std, min, max, q01 ...}}, as Dataset.stats and Dataset.compute_stats() give them (by its
         own keys or by the batch's), or a stats.json; or "compute", as of Loader. Statistics are never pooled over sources.
-    dims: {key: [place, …]} with the Loader's missing="pad": where each of its own numbers of a row stands in the padded row, each place once.
+    dims: {key: [position, …]} with the Loader's missing="pad": where each of its own numbers of a row stands in the padded row, each position once.
         Without an entry they are the leading ones, in their order.
     normalize, image_size, image_resize, augment, episodes, split, keys: as of Loader, for this source alone; augment={} is none.
     name: in errors, statistics and states; default its number.

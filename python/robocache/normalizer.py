@@ -162,7 +162,7 @@ def _ready(key: str, one: Mapping[str, Any]) -> dict[str, Any]:
     if shift.ndim != 1 or shift.shape != scale.shape or not shift.size or size % shift.size or not isinstance(out["mode"], str):
         raise ValueError(f"{key}: a shift and a scale for each of {out['shape']}")
     if out.get("dims") and (len(out["dims"]) != size or min(out["dims"]) < 0 or max(out["dims"]) >= out["width"]):
-        raise ValueError(f"{key}: a place of {out['width']} for each of {size} numbers")
+        raise ValueError(f"{key}: a position among {out['width']} for each of {size} numbers")
     out["_vectors"] = (shift, scale)
     out["_made"] = {}
     return out
