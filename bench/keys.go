@@ -1,16 +1,7 @@
 package bench
 
-import (
-	"encoding/csv"
-	"encoding/json"
-	"io"
-	"reflect"
-	"slices"
-	"strings"
-)
-
-// Keys is one result of a scenario: the original benchmark's keys in its order (specs/bench.md, section 1), then ours (section 4),
-// then what is needed to builder them. null says that it was not measured, never zero.
+// Keys is one result of a scenario: the original benchmark's keys in its order, then ours,
+// then what is needed to judge them. null says that it was not measured, never zero.
 type Keys struct {
 	Scenario             string  `json:"scenario"`
 	Rank                 int     `json:"rank"`
@@ -92,69 +83,4 @@ type Keys struct {
 	Spread              map[string]Spread `json:"spread"` // over the repeats; the figures above are of the median run
 	Failed              string            `json:"failed"` // why this run does not count
 	Notes               []string          `json:"notes"`
-}
-
-// columns are the names and cells of a row, in order.
-func (k *Keys) columns() (names []string, values []string, err error) {
-	v := reflect.ValueOf(*k)
-	for i := range v.NumField() {
-		tag := v.Type().Field(i).Tag.Get("json")
-		name, opt, _ := strings.Cut(tag, ",")
-		if opt == "omitempty" && v.Field(i).IsNil() {
-			continue
-		}
-		b, err := json.Marshal(v.Field(i).Interface())
-		if err != nil {
-			return nil, nil, err
-		}
-		text := string(b)
-		if s, ok := v.Field(i).Interface().(string); ok {
-			text = s // a cell needs no quotes of JSON
-		}
-		if p, ok := v.Field(i).Interface().(*string); ok {
-			text = *p
-		}
-		if text == "null" {
-			text = ""
-		}
-		names, values = append(names, name), append(values, text)
-	}
-	return names, values, nil
-}
-
-// writeKeys writes rows with the columns of all of them: where a row lacks one, its cell is empty.
-func writeKeys(w io.Writer, rows []*Keys) error {
-	var header []string
-	at := map[string]int{}
-	type line struct{ names, values []string }
-	var lines []line
-	for _, k := range rows {
-		n, v, err := k.columns()
-		if err != nil {
-			return err
-		}
-		lines = append(lines, line{n, v})
-	}
-	full := reflect.TypeFor[Keys]()
-	for i := range full.NumField() {
-		name, _, _ := strings.Cut(full.Field(i).Tag.Get("json"), ",")
-		for _, l := range lines {
-			if slices.Contains(l.names, name) {
-				at[name] = len(header)
-				header = append(header, name)
-				break
-			}
-		}
-	}
-	out := csv.NewWriter(w)
-	_ = out.Write(header)
-	for _, l := range lines {
-		row := make([]string, len(header))
-		for i, n := range l.names {
-			row[at[n]] = l.values[i]
-		}
-		_ = out.Write(row)
-	}
-	out.Flush()
-	return out.Error()
 }

@@ -62,11 +62,11 @@ func TestKeyOrder(t *testing.T) {
 		if err != nil || string(want) != got {
 			t.Errorf("%s: %v\n%s", path, err, got)
 		}
-		var table bytes.Buffer
-		if err := writeKeys(&table, []*Keys{k}); err != nil {
+		sheet, err := keysTable([]*Keys{k}).csv()
+		if err != nil {
 			t.Fatal(err)
 		}
-		rows, err := csv.NewReader(&table).ReadAll()
+		rows, err := csv.NewReader(bytes.NewReader(sheet)).ReadAll()
 		if err != nil || len(rows) != 2 || strings.Join(rows[0], "\n")+"\n" != got {
 			t.Errorf("the columns of the CSV are others than the keys of the JSON: %v %v", err, rows)
 		}
@@ -76,11 +76,11 @@ func TestKeyOrder(t *testing.T) {
 // A table of both kinds has all columns, each in its place.
 func TestTableOfBothKinds(t *testing.T) {
 	n, root, e := 2, "root", 7
-	var b bytes.Buffer
-	if err := writeKeys(&b, []*Keys{{Scenario: "a", LoadedEpisodes: &e}, {Scenario: "b", NumShards: &n, DataFilesRoot: &root, ImageShape: []int{3, 4, 5}}}); err != nil {
+	b, err := keysTable([]*Keys{{Scenario: "a", LoadedEpisodes: &e}, {Scenario: "b", NumShards: &n, DataFilesRoot: &root, ImageShape: []int{3, 4, 5}}}).csv()
+	if err != nil {
 		t.Fatal(err)
 	}
-	rows, err := csv.NewReader(&b).ReadAll()
+	rows, err := csv.NewReader(bytes.NewReader(b)).ReadAll()
 	if err != nil || len(rows) != 3 {
 		t.Fatal(err, rows)
 	}

@@ -35,6 +35,11 @@ func (a *OpsRunner) us(cold bool) Spread {
 	return a.Hot
 }
 
+// judgedCold says whether bars look at the runner's cold figures: ours, and the copies.
+func (a *OpsRunner) judgedCold() bool {
+	return a.Name == OpsOurs || family("memcpy", a.Name) || family("copy", a.Name)
+}
+
 // OpsResult is a row that was run.
 type OpsResult struct {
 	OpsRow

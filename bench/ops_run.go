@@ -68,11 +68,6 @@ type candidate struct {
 	c      timer
 }
 
-// judgedCold says whether bars look at the runner's cold figures: ours, and the copies.
-func (e *candidate) judgedCold() bool {
-	return e.runner.Name == OpsOurs || family("memcpy", e.runner.Name) || family("copy", e.runner.Name)
-}
-
 // timedPeer gives a peer's runner the form of ours.
 type timedPeer struct {
 	*peerRunner
@@ -272,7 +267,7 @@ func (r *OpsRun) rounds(ctx context.Context, res *OpsResult, field []*candidate,
 			}
 			for _, e := range field {
 				// No bar asks for a peer's cold figure: one will do.
-				if e.runner.Failed != "" || cold && round > 0 && !e.judgedCold() {
+				if e.runner.Failed != "" || cold && round > 0 && !e.runner.judgedCold() {
 					continue
 				}
 				if ctx.Err() != nil {
@@ -312,7 +307,7 @@ func median(v []float64) float64 {
 // finish adds a row to the report, judges all bars again (one may look at a later row), and says how it went.
 func (r *OpsRun) finish(rep *OpsReport, res *OpsResult) error {
 	rep.Rows = append(rep.Rows, res)
-	rep.builder()
+	rep.judge()
 	ours := "–"
 	if a := res.runner(OpsOurs); a != nil {
 		ours = short(a.Hot) + " µs"
@@ -323,7 +318,7 @@ func (r *OpsRun) finish(rep *OpsReport, res *OpsResult) error {
 	line := fmt.Sprintf("%-36s %dt  ours %s, share of the copy %s", res.Name, res.Threads, ours, short(res.share(false)))
 	for _, a := range res.Runners {
 		switch {
-		case a.Name == OpsOurs || family("memcpy", a.Name) || family("copy", a.Name):
+		case a.judgedCold():
 		case a.Failed != "":
 			line += "; " + a.Name + " failed: " + a.Failed
 		default:
@@ -337,7 +332,7 @@ func (r *OpsRun) finish(rep *OpsReport, res *OpsResult) error {
 	return nil
 }
 
-func (rep *OpsReport) builder() {
+func (rep *OpsReport) judge() {
 	for _, res := range rep.Rows {
 		res.Verdicts = nil
 		for _, b := range res.Bars {

@@ -3,6 +3,7 @@ package bench
 import (
 	"fmt"
 	"sort"
+	"strings"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/kernel"
@@ -56,56 +57,17 @@ func voxels(n int, mode string, f int) OpsWork {
 	return OpsWork{Kind: "voxelize", Mode: mode, Layout: "dense", Cloud: "uniform", N: n, F: f, Grid: [3]int{128, 128, 128}, Size: [3]float32{1.0 / 128, 1.0 / 128, 1.0 / 128}}
 }
 
-// title says it as the tables do.
+// title says it as the tables do.
 func (w *OpsWork) title() string {
-	switch w.Kind {
-	case "call":
-		return fmt.Sprintf("one call from Python, %d×%d→%d×%d %s, no graph: host time", w.B, w.Streams[0].S, w.T, w.Streams[0].D, shortType(w.DType))
-	case "flow":
-		return fmt.Sprintf("%d trajectories %d→%d×%d %s from page-locked memory and back", w.B, w.Streams[0].S, w.T, w.Streams[0].D, shortType(w.DType))
-	case "shards":
-		return fmt.Sprintf("two GPUs, each %d×%d→%d×%d %s, resident", w.B, w.Streams[0].S, w.T, w.Streams[0].D, shortType(w.DType))
-	case "shards-host":
-		return fmt.Sprintf("two GPUs, each %d×%d→%d×%d %s, fed from the host", w.B, w.Streams[0].S, w.T, w.Streams[0].D, shortType(w.DType))
-	case "fuse":
-		verb := "resample"
-		shape := ""
-		if len(w.Streams) == 1 {
-			shape = fmt.Sprintf("%d×%d→%d×%d", w.B, w.Streams[0].S, w.T, w.Streams[0].D)
-		} else {
-			verb, shape = "fuse", fmt.Sprintf("%d streams (", len(w.Streams))
-			for i, s := range w.Streams {
-				if i > 0 {
-					shape += ", "
-				}
-				shape += fmt.Sprintf("%d×%d", s.S, s.D)
-			}
-			shape += fmt.Sprintf(" → %d), B = %d,", w.T, w.B)
-		}
-		s := verb + " " + shape + " " + shortType(w.DType)
-		if w.Mode != "linear" {
-			s += " " + w.Mode
-		}
-		if w.Ragged {
-			s += ", ragged"
-		}
-		if w.Norm {
-			s += ", normalise"
-		}
-		if w.Out != w.DType {
-			s += ", cast to " + shortType(w.Out)
-		}
-		return s
-	case "voxelize":
+	if w.Kind == "voxelize" {
 		points := fmt.Sprintf("%d points", w.N)
-		if w.N%1000 == 0 {
-			points = fmt.Sprintf("%dk points", w.N/1000)
-		}
-		if w.N%1000000 == 0 {
-			points = fmt.Sprintf("%dM points", w.N/1000000)
-		}
-		if w.Cloud == "kitti" {
+		switch {
+		case w.Cloud == "kitti":
 			points = "a KITTI frame"
+		case w.N%1000000 == 0:
+			points = fmt.Sprintf("%dM points", w.N/1000000)
+		case w.N%1000 == 0:
+			points = fmt.Sprintf("%dk points", w.N/1000)
 		}
 		what := w.Mode
 		if w.F > 0 {
@@ -120,21 +82,41 @@ func (w *OpsWork) title() string {
 		}
 		return s
 	}
-	return w.Kind
+	shape := fmt.Sprintf("%d×%d→%d×%d %s", w.B, w.Streams[0].S, w.T, w.Streams[0].D, shortType(w.DType))
+	if form, ok := map[string]string{"call": "one call from Python, %s, no graph: host time", "flow": "trajectories %s from page-locked memory and back",
+		"shards": "two GPUs, each %s, resident", "shards-host": "two GPUs, each %s, fed from the host"}[w.Kind]; ok {
+		return fmt.Sprintf(form, shape)
+	}
+	s := "resample " + shape
+	if len(w.Streams) > 1 {
+		s = fmt.Sprintf("fuse %d streams (%s → %d), B = %d, %s", len(w.Streams), w.shapes(), w.T, w.B, shortType(w.DType))
+	}
+	if w.Mode != "linear" {
+		s += " " + w.Mode
+	}
+	if w.Ragged {
+		s += ", ragged"
+	}
+	if w.Norm {
+		s += ", normalise"
+	}
+	if w.Out != w.DType {
+		s += ", cast to " + shortType(w.Out)
+	}
+	return s
+}
+
+// shapes are the streams' samples and columns.
+func (w *OpsWork) shapes() string {
+	var out []string
+	for _, s := range w.Streams {
+		out = append(out, fmt.Sprintf("%d×%d", s.S, s.D))
+	}
+	return strings.Join(out, ", ")
 }
 
 func shortType(t string) string {
-	switch t {
-	case "bfloat16":
-		return "bf16"
-	case "float16":
-		return "f16"
-	case "float32":
-		return "f32"
-	case "float64":
-		return "f64"
-	}
-	return t
+	return strings.NewReplacer("bfloat", "bf", "float", "f").Replace(t)
 }
 
 // width is the sum of the streams' columns.

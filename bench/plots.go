@@ -2,7 +2,6 @@ package bench
 
 import (
 	"bytes"
-	"fmt"
 	"image/color"
 	"math"
 
@@ -14,17 +13,25 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// figure is one plot of groups of bars.
+// figure is one plot: groups of bars, or with Curves lines over logarithmic axes.
 type figure struct {
 	Name, Title, Unit string
 	Groups            []string
 	Series            []series
+	Curves            []curve
+	X                 string // label of the axis below curves
 }
 
 type series struct {
 	Name      string
 	Values    []float64 // a group each; NaN: none
 	Low, High []float64 // of the repeats; nil: no bars of error
+}
+
+type curve struct {
+	Name   string
+	Points plotter.XYs
+	Limit  bool // dashed
 }
 
 var palette = []color.Color{color.RGBA{0x3b, 0x6e, 0xa5, 0xff}, color.RGBA{0xd9, 0x8b, 0x3a, 0xff}, color.RGBA{0x5b, 0x9a, 0x5b, 0xff}, color.RGBA{0xa8, 0x50, 0x6b, 0xff}, color.RGBA{0x7a, 0x6a, 0xb0, 0xff}, color.RGBA{0x77, 0x77, 0x77, 0xff}}
@@ -35,12 +42,36 @@ type errBar struct {
 	plotter.YErrors
 }
 
-func (f *figure) draw() (*plot.Plot, vg.Length, error) {
+// render gives the plot as PNG and as SVG.
+func (f *figure) render() (png, svg []byte, err error) {
 	p := plot.New()
-	p.Title.Text, p.Y.Label.Text = f.Title, f.Unit
-	p.Y.Min = 0
-	p.Legend.Top = true
+	p.Title.Text, p.X.Label.Text, p.Y.Label.Text, p.Legend.Top = f.Title, f.X, f.Unit, true
 	p.Add(plotter.NewGrid())
+	wide := vg.Length(620)
+	if f.Curves != nil {
+		err = f.lines(p)
+	} else {
+		wide = vg.Points(float64(max(460, 120+80*len(f.Groups))))
+		err = f.bars(p)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	const high = 300 * vg.Inch / 72
+	var a, b bytes.Buffer
+	c := vgimg.PngCanvas{Canvas: vgimg.New(wide, high)}
+	p.Draw(draw.New(c))
+	if _, err := c.WriteTo(&a); err != nil {
+		return nil, nil, err
+	}
+	s := vgsvg.New(wide, high)
+	p.Draw(draw.New(s))
+	_, err = s.WriteTo(&b)
+	return a.Bytes(), b.Bytes(), err
+}
+
+func (f *figure) bars(p *plot.Plot) error {
+	p.Y.Min = 0
 	wide := vg.Points(max(4, 46/float64(max(len(f.Series), 1))))
 	for i, s := range f.Series {
 		offset := wide * vg.Length(float64(i)-float64(len(f.Series)-1)/2)
@@ -52,7 +83,7 @@ func (f *figure) draw() (*plot.Plot, vg.Length, error) {
 		}
 		b, err := plotter.NewBarChart(values, wide)
 		if err != nil {
-			return nil, 0, err
+			return err
 		}
 		b.Color, b.LineStyle.Width, b.Offset = palette[i%len(palette)], 0, offset
 		p.Add(b)
@@ -69,7 +100,7 @@ func (f *figure) draw() (*plot.Plot, vg.Length, error) {
 		}
 		bars, err := plotter.NewYErrorBars(e)
 		if err != nil {
-			return nil, 0, err
+			return err
 		}
 		p.Add(shifted{bars, offset})
 	}
@@ -78,7 +109,7 @@ func (f *figure) draw() (*plot.Plot, vg.Length, error) {
 	p.X.Tick.Label.XAlign, p.X.Tick.Label.YAlign = draw.XRight, draw.YTop
 	p.X.Min, p.X.Max = -0.7, float64(len(f.Groups))-0.3
 	p.Y.Max *= 1.15 // the legend stands above the bars
-	return p, vg.Points(float64(max(460, 120+80*len(f.Groups)))), nil
+	return nil
 }
 
 // shifted moves error bars onto their bar.
@@ -94,121 +125,79 @@ func (s shifted) Plot(c draw.Canvas, p *plot.Plot) {
 	c.Pop()
 }
 
-const figureHigh = 300 * vg.Inch / 72
-
-// svg is the figure as an element for a page.
-func (f *figure) svg() ([]byte, error) {
-	p, w, err := f.draw()
-	if err != nil {
-		return nil, err
-	}
-	return svgOf(p, w)
-}
-
-func svgOf(p *plot.Plot, w vg.Length) ([]byte, error) {
-	c := vgsvg.New(w, figureHigh)
-	p.Draw(draw.New(c))
-	var b bytes.Buffer
-	if _, err := c.WriteTo(&b); err != nil {
-		return nil, err
-	}
-	out := b.Bytes()
-	if i := bytes.Index(out, []byte("<svg")); i > 0 {
-		out = out[i:] // an element within a page has no header of its own
-	}
-	return out, nil
-}
-
-func (f *figure) png() ([]byte, error) {
-	p, w, err := f.draw()
-	if err != nil {
-		return nil, err
-	}
-	return pngOf(p, w)
-}
-
-func pngOf(p *plot.Plot, w vg.Length) ([]byte, error) {
-	c := vgimg.PngCanvas{Canvas: vgimg.New(w, figureHigh)}
-	p.Draw(draw.New(c))
-	var b bytes.Buffer
-	if _, err := c.WriteTo(&b); err != nil {
-		return nil, err
-	}
-	return b.Bytes(), nil
-}
-
-// figures are the plots of a report: rate, time between samples, and the ratio to a baseline.
-func (r *SuiteReport) figures() []*figure {
-	var groups, runners []string
-	at := map[string]int{}
-	group := func(k *Keys) string { return fmt.Sprintf("%s bs%d", k.Scenario, k.BatchSize) }
-	runnerAt := map[string]int{}
-	for _, p := range r.Results {
-		g := group(p.Merged)
-		if _, ok := at[g]; !ok {
-			at[g] = len(groups)
-			groups = append(groups, g)
-		}
-		if _, ok := runnerAt[p.Merged.Runner]; !ok {
-			runnerAt[p.Merged.Runner] = len(runners)
-			runners = append(runners, p.Merged.Runner)
-		}
-	}
-	if len(groups) == 0 {
-		return nil
-	}
-	blank := func() []float64 {
-		v := make([]float64, len(groups))
-		for i := range v {
-			v[i] = math.NaN()
-		}
-		return v
-	}
-	rates := make([]series, len(runners))
-	for i, a := range runners {
-		rates[i] = series{a, blank(), blank(), blank()}
-	}
-	var p50, p95, p99 []float64
-	var names []string
-	for _, p := range r.Results {
-		k := p.Merged
-		if k.SamplesPerS <= 0 {
+func (f *figure) lines(p *plot.Plot) error {
+	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
+	p.X.Tick.Marker, p.Y.Tick.Marker = plot.LogTicks{Prec: -1}, plot.LogTicks{Prec: -1}
+	p.Legend.Left = true
+	for i, c := range f.Curves {
+		if len(c.Points) == 0 {
 			continue
 		}
-		i, g := runnerAt[k.Runner], at[group(k)]
-		s := k.Spread["samples_per_s"]
-		rates[i].Values[g], rates[i].Low[g], rates[i].High[g] = s.Median, s.Min, s.Max
-		name := group(k)
-		if len(runners) > 1 {
-			name += " " + k.Runner
+		l, s, err := plotter.NewLinePoints(c.Points)
+		if err != nil {
+			return err
 		}
-		names = append(names, name)
-		p50, p95, p99 = append(p50, k.P50SampleLatencyMS), append(p95, k.P95SampleLatencyMS), append(p99, k.P99SampleLatencyMS)
-	}
-	out := []*figure{
-		{"throughput_comparison", "Samples per second (median, min to max of the repeats)", "samples/s", groups, rates},
-		{"latency_comparison", "Time between samples", "ms a sample", names, []series{{Name: "p50", Values: p50}, {Name: "p95", Values: p95}, {Name: "p99", Values: p99}}},
-	}
-	if len(names) == 0 {
-		return nil
-	}
-	// The baseline is a peer where there is one; with one runner it is the first combination.
-	base := len(runners) - 1
-	speed := &figure{Name: "speedup_comparison", Unit: "times", Groups: groups}
-	for i, a := range runners {
-		s := series{Name: a, Values: blank()}
-		for g := range groups {
-			if len(runners) > 1 {
-				s.Values[g] = rates[i].Values[g] / rates[base].Values[g]
-			} else {
-				s.Values[g] = rates[0].Values[g] / rates[0].Values[0]
-			}
+		l.Color, s.Color, s.Radius = palette[i%len(palette)], palette[i%len(palette)], vg.Points(2)
+		if c.Limit {
+			l.Color, s.Color, l.Dashes = palette[len(palette)-1], palette[len(palette)-1], []vg.Length{vg.Points(4), vg.Points(3)}
 		}
-		speed.Series = append(speed.Series, s)
+		p.Add(l, s)
+		p.Legend.Add(c.Name, l)
 	}
-	speed.Title = "Samples per second, times those of " + runners[base]
-	if len(runners) == 1 {
-		speed.Title = "Samples per second, times those of " + groups[0]
+	return nil
+}
+
+// columns collects a series a name over groups, with no value where nothing was set.
+type columns struct {
+	groups []string
+	series []series
+}
+
+// set puts the spread of a name in a group.
+func (c *columns) set(name, group string, s Spread) {
+	g := find(&c.groups, group)
+	i := -1
+	for k := range c.series {
+		if c.series[k].Name == name {
+			i = k
+		}
 	}
-	return append(out, speed)
+	if i < 0 {
+		i = len(c.series)
+		c.series = append(c.series, series{Name: name})
+	}
+	x := &c.series[i]
+	x.Values, x.Low, x.High = reach(x.Values, g), reach(x.Low, g), reach(x.High, g)
+	if len(s.Raw) > 0 {
+		x.Values[g], x.Low[g], x.High[g] = s.Median, s.Min, s.Max
+	}
+}
+
+// find gives the place of a name, which is added where it is new.
+func find(names *[]string, name string) int {
+	for i, n := range *names {
+		if n == name {
+			return i
+		}
+	}
+	*names = append(*names, name)
+	return len(*names) - 1
+}
+
+// reach makes a list long enough to have a place.
+func reach(v []float64, at int) []float64 {
+	for len(v) <= at {
+		v = append(v, math.NaN())
+	}
+	return v
+}
+
+// figure draws what was collected.
+func (c *columns) figure(name, title, unit string) *figure {
+	for i := range c.series {
+		s := &c.series[i]
+		last := len(c.groups) - 1
+		s.Values, s.Low, s.High = reach(s.Values, last), reach(s.Low, last), reach(s.High, last)
+	}
+	return &figure{Name: name, Title: title, Unit: unit, Groups: c.groups, Series: c.series}
 }

@@ -120,6 +120,9 @@ func Run(ctx context.Context, runners []Runner, repeats int, timeout time.Durati
 	return results, nil
 }
 
+func (o *Outcome) rate() float64       { return float64(o.Samples) / o.Seconds }
+func (o *Outcome) cpuPer1000() float64 { return 1000 * o.CPUSeconds / float64(o.Samples) }
+
 func (r *Result) summarise() {
 	for _, o := range r.Runs {
 		r.SamplesPerS.add(float64(o.Samples) / o.Seconds)

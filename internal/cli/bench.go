@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -107,25 +106,9 @@ func (f *benchFlags) run(cmd *cobra.Command, name string, r *bench.Report, runne
 	if f.json {
 		return printJSON(cmd.OutOrStdout(), r)
 	}
-	printResults(cmd.OutOrStdout(), r)
+	table(cmd.OutOrStdout(), r.Table())
+	fmt.Fprintf(cmd.OutOrStdout(), "  median (min–max) of the repeats; CPU s a 1,000 %s; %s, %d cores\n", r.Unit, r.Machine.CPU, r.Machine.Cores)
 	return nil
-}
-
-func printResults(w io.Writer, r *bench.Report) {
-	rows := [][]string{{"runner", r.Unit + "/s", "CPU s per 1,000", "first batch s", "peak PSS MB", "of ideal shuffle"}}
-	for _, res := range r.Results {
-		if res.Failed != "" {
-			rows = append(rows, []string{res.Runner.Name, "failed: " + res.Failed, "", "", "", ""})
-			continue
-		}
-		share := "–"
-		if n := len(res.Runs); n > 0 && res.Runs[n-1].IdealFrac > 0 {
-			share = fmt.Sprintf("%.2f", res.Runs[n-1].DistinctFrac/res.Runs[n-1].IdealFrac)
-		}
-		rows = append(rows, []string{res.Runner.Name, res.SamplesPerS.String(), res.CPUPer1000.String(), res.FirstBatchS.String(), res.PSSPeakMB.String(), share})
-	}
-	table(w, rows)
-	fmt.Fprintf(w, "  median (min–max) of the repeats; %s, %d cores\n", r.Machine.CPU, r.Machine.Cores)
 }
 
 func newBenchDecode() *cobra.Command {

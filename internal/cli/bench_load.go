@@ -263,14 +263,7 @@ func (f *benchFlags) scenarios(cmd *cobra.Command, s *bench.Suite, explain bool)
 
 func printSuite(cmd *cobra.Command, r *bench.SuiteReport, explain bool) {
 	out := cmd.OutOrStdout()
-	rows := [][]string{{"scenario", "batch", "runner", "samples/s", "CPU s per 1,000", "first batch s", "p50/p95/p99 ms", "wait %", "peak PSS GB", "of ideal shuffle", "frames checked", "resume", ""}}
-	for _, p := range r.Results {
-		k := p.Merged
-		rows = append(rows, []string{k.Scenario, fmt.Sprint(k.BatchSize), k.Runner, k.Spread["samples_per_s"].String(), fmt.Sprintf("%.3f", 1e3*k.CPUPerSample), fmt.Sprintf("%.2f", k.FirstBatchLatencyS),
-			fmt.Sprintf("%.3g/%.3g/%.3g", k.P50SampleLatencyMS, k.P95SampleLatencyMS, k.P99SampleLatencyMS), bench.Show(k.WaitPct), fmt.Sprintf("%.2f", k.PSSPeakGB), bench.Show(k.RandomnessVsIdeal),
-			bench.Show(k.FramesChecked), bench.Show(k.ResumeExact), k.Failed})
-	}
-	table(out, rows)
+	table(out, r.Table())
 	for _, p := range r.Results {
 		k := p.Merged
 		if k.SlowestRank != nil {

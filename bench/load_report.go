@@ -1,0 +1,218 @@
+package bench
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"reflect"
+	"strings"
+)
+
+// SuiteReport is what `bench load` writes.
+type SuiteReport struct {
+	Command string        `json:"command"`
+	Results []PointResult `json:"results"`
+}
+
+// Write puts into dir: a JSON and a CSV file a rank, named as the original benchmark names them, merged ones where there are several
+// ranks, load.{json,csv,md,html} with all rows, and the plots as PNG and SVG. Where there are several runners, each has a folder of
+// its own for the files a rank.
+func (r *SuiteReport) Write(dir string) error {
+	runners := map[string]bool{}
+	for _, p := range r.Results {
+		runners[p.Merged.Runner] = true
+	}
+	for _, p := range r.Results {
+		to := dir
+		if len(runners) > 1 {
+			to = filepath.Join(dir, p.Merged.Runner)
+		}
+		rows := p.Keys
+		if len(rows) != 1 {
+			rows = append(rows[:len(rows):len(rows)], p.Merged)
+		}
+		for i, k := range rows {
+			rank := fmt.Sprint(k.Rank)
+			if i == len(p.Keys) {
+				rank = "merged"
+			}
+			path := filepath.Join(to, stem(k.Scenario, k.BatchSize, k.NumWorkers, rank, k.WorldSize))
+			if err := writeJSON(path+".json", k); err != nil {
+				return err
+			}
+			sheet, err := keysTable([]*Keys{k}).csv()
+			if err != nil {
+				return err
+			}
+			if err := writeFile(path+".csv", sheet); err != nil {
+				return err
+			}
+		}
+	}
+	return r.document().write(dir, "load")
+}
+
+func (r *SuiteReport) document() *document {
+	d := &document{Title: "robocache bench load", Command: r.Command, Raw: r, Sections: []section{{Text: []string{
+		"Rates: median (min–max) over the repeats, a fresh process each; the other figures are of the run with the median rate. A dash: not measured."}, Table: r.table()}}}
+	for _, f := range r.figures() {
+		d.Sections = append(d.Sections, section{Figure: f})
+	}
+	var merged, all []*Keys
+	for _, x := range r.Results {
+		k := x.Merged
+		merged = append(merged, k)
+		if len(x.Keys) != 1 {
+			all = append(all, k)
+		}
+		all = append(all, x.Keys...)
+		text := []string{k.Store + "; " + k.Setting}
+		if k.SlowestRank != nil {
+			text = append(text, fmt.Sprintf("Slowest rank: %d with %.1f samples/s.", *k.SlowestRank, *k.SlowestSamplesPerS))
+		}
+		d.Sections = append(d.Sections, section{Title: fmt.Sprintf("%s, batch %d, %s: what limits", k.Scenario, k.BatchSize, k.Runner), Text: append(append(text, k.Notes...), k.Errors...), Pre: strings.Join(x.Explain, "\n")})
+	}
+	d.Sheet = keysTable(merged)
+	// The page has a row a key, since there are more of them than of results.
+	turned := &table{Head: []string{"key"}}
+	for _, k := range all {
+		rank := fmt.Sprintf("rank %d of %d", k.Rank, k.WorldSize)
+		if k.Rank < 0 {
+			rank = "all ranks"
+		}
+		turned.Head = append(turned.Head, fmt.Sprintf("%s bs%d %s, %s", k.Scenario, k.BatchSize, k.Runner, rank))
+	}
+	t := keysTable(all)
+	for i, name := range t.Head {
+		row := []string{name}
+		for _, r := range t.Rows {
+			row = append(row, r[i])
+		}
+		turned.add(row...)
+	}
+	if len(all) > 0 {
+		d.Sections = append(d.Sections, section{Title: "Environment", Text: about(r.Command, all[0].Machine, "", nil), Web: true})
+	}
+	d.Sections = append(d.Sections, section{Title: "All keys", Table: turned, Web: true})
+	return d
+}
+
+// Table lists the results for a terminal.
+func (r *SuiteReport) Table() [][]string {
+	t := r.table()
+	return append([][]string{t.Head}, t.Rows...)
+}
+
+func (r *SuiteReport) table() *table {
+	t := &table{Head: []string{"scenario", "batch", "runner", "samples/s", "CPU s per 1,000", "first batch s", "p50/p95/p99 ms", "wait %", "peak PSS GB", "of ideal shuffle", "frames checked, wrong", "resume", "page cache", ""}}
+	for _, p := range r.Results {
+		k := p.Merged
+		t.addBar(k.Failed == "", k.Scenario, fmt.Sprint(k.BatchSize), k.Runner, k.Spread["samples_per_s"].String(), fmt.Sprintf("%.3f", 1e3*k.CPUPerSample), fmt.Sprintf("%.2f", k.FirstBatchLatencyS),
+			fmt.Sprintf("%.3g/%.3g/%.3g", k.P50SampleLatencyMS, k.P95SampleLatencyMS, k.P99SampleLatencyMS), show(k.WaitPct), fmt.Sprintf("%.2f", k.PSSPeakGB), show(k.RandomnessVsIdeal),
+			show(k.FramesChecked)+", "+show(k.WrongFrames), show(k.ResumeExact), k.CacheState, k.Failed)
+	}
+	return t
+}
+
+// show is a figure that may not have been measured.
+func show(v any) string {
+	r := reflect.ValueOf(v)
+	if r.IsNil() {
+		return "–"
+	}
+	if f, ok := v.(*float64); ok {
+		return fmt.Sprintf("%.3g", *f)
+	}
+	return fmt.Sprint(r.Elem().Interface())
+}
+
+// figures are the plots of a report: rate, time between samples, and the ratio to a baseline.
+func (r *SuiteReport) figures() []*figure {
+	var rates, gaps, ratio columns
+	var runners []string
+	base := map[string]float64{} // by group: the last runner's rate; where there is one runner, the first group's
+	group := func(k *Keys) string { return fmt.Sprintf("%s bs%d", k.Scenario, k.BatchSize) }
+	for _, p := range r.Results {
+		find(&runners, p.Merged.Runner)
+	}
+	for _, p := range r.Results {
+		k := p.Merged
+		if k.SamplesPerS <= 0 {
+			rates.set(k.Runner, group(k), Spread{})
+			continue
+		}
+		rates.set(k.Runner, group(k), k.Spread["samples_per_s"])
+		name := group(k)
+		if len(runners) > 1 {
+			name += " " + k.Runner
+		}
+		for i, v := range []float64{k.P50SampleLatencyMS, k.P95SampleLatencyMS, k.P99SampleLatencyMS} {
+			gaps.set([]string{"p50", "p95", "p99"}[i], name, spreadOf([]float64{v}))
+		}
+		if k.Runner == runners[len(runners)-1] {
+			base[group(k)] = k.Spread["samples_per_s"].Median
+		}
+	}
+	if gaps.groups == nil {
+		return nil
+	}
+	title := "Samples per second, times those of " + runners[len(runners)-1]
+	if len(runners) == 1 {
+		title = "Samples per second, times those of " + rates.groups[0]
+	}
+	for _, p := range r.Results {
+		k := p.Merged
+		than := base[group(k)]
+		if len(runners) == 1 {
+			than = base[rates.groups[0]]
+		}
+		var s Spread
+		if k.SamplesPerS > 0 && than > 0 {
+			s = spreadOf([]float64{k.Spread["samples_per_s"].Median / than})
+		}
+		ratio.set(k.Runner, group(k), s)
+	}
+	return []*figure{rates.figure("throughput_comparison", "Samples per second (median, min to max of the repeats)", "samples/s"),
+		gaps.figure("latency_comparison", "Time between samples", "ms a sample"), ratio.figure("speedup_comparison", title, "times")}
+}
+
+// keysTable has a row a result and the columns of all: where a row lacks one, its cell is empty.
+func keysTable(rows []*Keys) *table {
+	t := &table{Rows: make([][]string, len(rows))}
+	full := reflect.TypeFor[Keys]()
+	for i := range full.NumField() {
+		name, opt, _ := strings.Cut(full.Field(i).Tag.Get("json"), ",")
+		some := opt != "omitempty"
+		column := make([]string, len(rows))
+		for n, k := range rows {
+			v := reflect.ValueOf(k).Elem().Field(i)
+			if opt == "omitempty" && v.IsNil() {
+				continue
+			}
+			some = true
+			column[n] = keyText(v.Interface())
+		}
+		if some {
+			t.Head = append(t.Head, name)
+			for n := range rows {
+				t.Rows[n] = append(t.Rows[n], column[n])
+			}
+		}
+	}
+	return t
+}
+
+// keyText is a value as a cell: JSON, but texts without quotes, and nothing for null.
+func keyText(v any) string {
+	switch s := v.(type) {
+	case string:
+		return s
+	case *string:
+		return *s
+	}
+	b, err := json.Marshal(v)
+	if err != nil || string(b) == "null" {
+		return ""
+	}
+	return string(b)
+}
