@@ -10,6 +10,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/cache"
+	"github.com/goatnote-inc/robocache/loader/internal/order"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -54,7 +55,7 @@ type unit struct {
 	left    atomic.Int64 // frames and columns that are still to come
 	done    chan struct{}
 	onDone  func()
-	after   cursor // where the loader stands once the batch is handed out
+	after   order.Cursor // where the loader stands once the batch is handed out
 	wrapped int64
 	skipped int64
 	ragged  int64   // bytes of its ragged tensors; crowd.mu
@@ -132,7 +133,7 @@ func newAssembler(ctx context.Context, mix []Mix, cfg Config) (*assembler, error
 		}
 		a.sources = append(a.sources, src)
 		src.offset = offset
-		offset += src.table.samples()
+		offset += src.table.Samples()
 	}
 	err := widths(a.sources, mix, cfg.Missing == "pad")
 	if err != nil {
@@ -183,7 +184,7 @@ func (a *assembler) close() {
 // samples is the number of samples of all sources.
 func (a *assembler) samples() int64 {
 	last := a.sources[len(a.sources)-1]
-	return last.offset + last.table.samples()
+	return last.offset + last.table.Samples()
 }
 
 // sourceOf finds the source of a sample, and its number there.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
+	"github.com/goatnote-inc/robocache/loader/internal/order"
 )
 
 // Config says what a Loader or a Map gives. Its JSON keys are the keyword names of the Python client; every field may be left out.
@@ -71,7 +72,7 @@ type Config struct {
 
 	// Mixtures (NewMix).
 	Temperature float64 `json:"temperature,omitempty"` // shares ∝ (weight, or size)^(1/temperature); default 1
-	Stop        string  `json:"stop,omitempty"`        // an epoch ends when the "first" source, or "all", have given all their samples; default: after the sum of the sizes
+	Stop        Stop    `json:"stop,omitempty"`        // an epoch ends when the "first" source, or "all", have given all their samples; default: after the sum of the sizes
 	EpochSize   int64   `json:"epoch_size,omitempty"`  // or after so many samples
 	Stratified  bool    `json:"stratified,omitempty"`  // each global batch has its exact shares
 	Missing     string  `json:"missing,omitempty"`     // keys that a source lacks, and numbers that its rows lack beside wider ones: "error" (default) or "pad"
@@ -82,32 +83,6 @@ type Config struct {
 	IOThreads   int    `json:"io_threads,omitempty"`   // reads of remote files at once; default 32
 	// Deadline: a batch of which no part comes for so many seconds is an error that says what is missing. Default 300; below 0: none.
 	Deadline float64 `json:"deadline_s,omitempty"`
-}
-
-// Shuffle names the order of an epoch.
-type Shuffle string
-
-const (
-	FileOrder Shuffle = ""       // Python: False
-	Global    Shuffle = "global" // a keyed permutation of all samples
-	Pool      Shuffle = "pool"   // samples of resident episodes
-)
-
-// UnmarshalJSON reads a name, or false for file order and true for global.
-func (s *Shuffle) UnmarshalJSON(b []byte) error {
-	switch string(b) {
-	case "false", "null":
-		*s = FileOrder
-	case "true":
-		*s = Global
-	default:
-		var v string
-		if err := json.Unmarshal(b, &v); err != nil {
-			return misuse("shuffle", `"global", "pool" or false`, string(b))
-		}
-		*s = Shuffle(v)
-	}
-	return nil
 }
 
 // Delta is the window of one key: offsets from the anchor in seconds.
@@ -317,7 +292,7 @@ func (c *Config) check(batches bool) error {
 	case c.WorldSize < 0 || c.WorldSize > 1<<20:
 		return misuse("world_size", "1 to 2^20", fmt.Sprint(c.WorldSize))
 	case c.Rank < 0 || c.Rank >= c.WorldSize:
-		return misuse("rank", fmt.Sprintf("0 to %d (world_size is %d)", c.WorldSize-1, c.WorldSize), fmt.Sprint(c.Rank))
+		return outOfRange("rank", c.WorldSize, c.Rank)
 	case c.Threads < 0 || c.Threads > 4096:
 		return misuse("threads", "1 to 4096", fmt.Sprint(c.Threads))
 	case c.Prefetch < 0 || c.Prefetch > 1<<16:
@@ -328,8 +303,8 @@ func (c *Config) check(batches bool) error {
 		return misuse("pool_size", "bytes above 0", fmt.Sprint(int64(c.PoolSize)))
 	case c.PoolEpisodes < 0:
 		return misuse("pool_episodes", "0 or more", fmt.Sprint(c.PoolEpisodes))
-	case c.PoolShards < 0 || c.PoolShards > maxShards:
-		return misuse("pool_shards", fmt.Sprintf("1 to %d", maxShards), fmt.Sprint(c.PoolShards))
+	case c.PoolShards < 0 || c.PoolShards > order.MaxShards:
+		return misuse("pool_shards", fmt.Sprintf("1 to %d", order.MaxShards), fmt.Sprint(c.PoolShards))
 	case c.Uneven != "wrap" && c.Uneven != "short":
 		return misuse("uneven", `"wrap" or "short"`, c.Uneven)
 	case c.OnBadEpisode != "error" && c.OnBadEpisode != "skip":
@@ -358,9 +333,7 @@ func (c *Config) check(batches bool) error {
 	if err := c.checkResize(); err != nil {
 		return err
 	}
-	switch c.Shuffle {
-	case FileOrder, Global, Pool:
-	default:
+	if !c.Shuffle.Known() {
 		return misuse("shuffle", `"global", "pool" or false`, string(c.Shuffle))
 	}
 	if !batches && c.Cache != "" {
@@ -384,6 +357,10 @@ func (c *Config) check(batches bool) error {
 		c.Align = &a
 	}
 	return c.checkAlign()
+}
+
+func outOfRange(option string, world, got int) error {
+	return misuse(option, fmt.Sprintf("0 to %d (world_size is %d)", world-1, world), fmt.Sprint(got))
 }
 
 func misuse(option, want, got string) error {

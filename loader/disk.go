@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/goatnote-inc/robocache/cache"
+	"github.com/goatnote-inc/robocache/loader/internal/order"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -77,7 +78,7 @@ func (w *worker) prefix(src *source, c *column, path string) cache.Key {
 
 // key is the key of one frame of a file.
 func imageKey(prefix cache.Key, ordinal int) cache.Key {
-	x := mix(uint64(ordinal) + 0x9e3779b97f4a7c15)
+	x := order.Mix(uint64(ordinal) + 0x9e3779b97f4a7c15)
 	binary.LittleEndian.PutUint64(prefix[:8], binary.LittleEndian.Uint64(prefix[:8])^x)
 	binary.LittleEndian.PutUint64(prefix[8:], binary.LittleEndian.Uint64(prefix[8:])+uint64(ordinal))
 	return prefix

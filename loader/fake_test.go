@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/loader/internal/order"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -342,7 +343,7 @@ func (p fakeFrame) Convert(s *video.Spec, dst []byte) error {
 func fillFrame(dst []byte, path string, ordinal int) {
 	h := uint64(len(path))*131 + uint64(path[0])*131071 + uint64(path[1])*31 + uint64(path[len(path)-5])*7919 + uint64(ordinal)*2654435761
 	for i := range dst {
-		dst[i] = byte(mix(h + uint64(i)))
+		dst[i] = byte(order.Mix(h + uint64(i)))
 	}
 }
 

@@ -46,12 +46,10 @@ func (src *source) values(key string) string {
 	fmt.Fprintf(h, "%s %s %v", key, f.DType, f.Shape)
 	t := src.table
 	var ends []int // the first and the last episode with samples
-	before := int64(0)
-	for i, end := range t.ends {
-		if end > before {
-			ends = append(ends[:min(len(ends), 1)], t.episode(i))
+	for i := range t.Len() {
+		if from, to := t.Span(i); to > from {
+			ends = append(ends[:min(len(ends), 1)], t.Episode(i))
 		}
-		before = end
 	}
 	for _, e := range ends {
 		n, err := robocache.RowsIn(ctx, src.ds, e, f)

@@ -181,9 +181,9 @@ func (src *source) rowsOn(episode int) int {
 // at gives the time of a sample: place is its episode's in the table, index its row there.
 func (src *source) at(ctx context.Context, place int32, index int) (int64, error) {
 	if src.line.grid {
-		return src.table.start[place] + src.cfg.Align.HZ.Nanos(int64(index)), nil
+		return src.table.Start[place] + src.cfg.Align.HZ.Nanos(int64(index)), nil
 	}
-	episode := src.table.episode(int(place))
+	episode := src.table.Episode(int(place))
 	t, err := src.timestamps.of(ctx, episode, src.line.key)
 	if err != nil {
 		return 0, &episodeError{episode, err}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/loader/internal/order"
 )
 
 // Loader gives the batches of one rank, epoch after epoch. All methods may be called from many goroutines; calls of Next wait for each other.
@@ -20,16 +21,11 @@ type Loader struct {
 	taking chan struct{} // holds a token while Next runs; taken before mu. A channel: who waits for it can give up
 
 	mu       sync.Mutex
-	order    *ordering
-	epoch    int64
-	start    int64 // position of the epoch where the cursor counts from
-	at       cursor
-	given    bool // a batch was handed out since New, SetEpoch or Restore
-	bad      []BadEpisode
+	at       *order.Progress // replaced by Restore
 	run      *run
 	began    time.Time
-	random   *Randomness // of the pool; nil until asked for
-	randomOf *ordering   // which it is of
+	random   *Randomness     // of the pool; nil until asked for
+	randomOf *order.Ordering // which it is of
 	closed   bool
 }
 
@@ -57,28 +53,16 @@ func NewMix(ctx context.Context, mix []Mix, cfg Config) (*Loader, error) {
 		return nil, err
 	}
 	l := &Loader{a: a, cfg: a.cfg, taking: make(chan struct{}, 1)}
-	if l.order, err = newOrdering(a.orderParams(), a.catalog(), mixParamsOf(mix, &a.cfg), a.cfg.Seed); err != nil {
+	o, err := a.newOrder(mix)
+	if err == nil {
+		l.at = &order.Progress{Order: o, Ranks: order.Ranks{Batch: a.cfg.BatchSize, World: a.cfg.WorldSize, Rank: a.cfg.Rank, DropLast: a.cfg.DropLast, Short: a.cfg.Uneven == "short"}}
+		err = l.at.Check()
+	}
+	if err != nil {
 		a.close()
 		return nil, err
 	}
-	if c := l.course(0); c.n > 0 && c.steps() == 0 {
-		a.close()
-		step := fmt.Sprintf("batch_size=%d", c.batch)
-		if c.world > 1 {
-			step += fmt.Sprintf(" × world_size=%d: %d samples a step", c.world, c.batch*c.world)
-		}
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: fmt.Sprintf("an epoch of %d samples holds no batch: %s, and drop_last leaves out what does not fill one", c.n, step), Hint: "a smaller batch_size, or drop_last=False"}
-	}
 	return l, nil
-}
-
-// course is the sequence of the current epoch. l.mu is held, or l is not shared yet.
-func (l *Loader) course(start int64) course {
-	order, epoch := l.order, l.epoch
-	return course{
-		slice: slice{start: start, n: order.samples(), batch: int64(l.cfg.BatchSize), world: int64(l.cfg.WorldSize), rank: int64(l.cfg.Rank), dropLast: l.cfg.DropLast, short: l.cfg.Uneven == "short"},
-		epoch: epoch, make: func() sequence { return order.sequence(epoch) }, data: order.data, bad: l.bad,
-	}
 }
 
 // Next gives the next batch, or io.EOF at the end of the epoch; the call after that begins the next epoch.
@@ -172,7 +156,7 @@ func (l *Loader) running(now time.Time) (*run, error) {
 		l.began = now
 	}
 	if l.run == nil {
-		l.run = startRun(l.a, l.course(l.start), l.at)
+		l.run = startRun(l.a, l.at)
 	}
 	return l.run, nil
 }
@@ -190,13 +174,8 @@ func (l *Loader) endEpoch(r *run) bool {
 	}
 	l.a.n.skip.Add(r.skipped)
 	l.stopRun()
-	l.goTo(l.epoch + 1)
+	l.at.GoTo(l.at.Epoch + 1)
 	return true
-}
-
-// goTo puts the loader at the start of an epoch.
-func (l *Loader) goTo(epoch int64) {
-	l.epoch, l.start, l.at, l.given = epoch, 0, cursor{}, false
 }
 
 func (l *Loader) stopRun() {
@@ -227,7 +206,7 @@ func (l *Loader) take(r *run, begin time.Time) (b *Batch, again bool, err error)
 		return nil, true, nil
 	}
 	n := &l.a.n
-	l.at, l.given = u.after, true
+	l.at.Given(u.after)
 	n.wrap.Add(u.wrapped)
 	n.skip.Add(u.skipped)
 	n.samples.Add(int64(u.batch.Rows))
@@ -242,11 +221,7 @@ func (l *Loader) take(r *run, begin time.Time) (b *Batch, again bool, err error)
 // exclude takes bad episodes out of the order, from the batch on that could not be made: that position does not depend on how
 // far was prefetched.
 func (l *Loader) exclude(found map[badKey]error) error {
-	c := l.course(l.start)
-	position, ok := c.position(l.at.index)
-	if !ok {
-		position = c.n
-	}
+	position := l.at.Position()
 	episodes := make([]badKey, 0, len(found))
 	for e := range found {
 		episodes = append(episodes, e)
@@ -255,15 +230,13 @@ func (l *Loader) exclude(found map[badKey]error) error {
 		x, y := episodes[i], episodes[j]
 		return x.source < y.source || x.source == y.source && x.episode < y.episode
 	})
-	// A copy: the run's planner may still read the old list.
-	bad := append([]BadEpisode(nil), l.bad...)
+	bad := make([]BadEpisode, 0, len(episodes))
 	for _, e := range episodes {
-		bad = append(bad, BadEpisode{Source: e.source, Episode: e.episode, Epoch: l.epoch, Position: position, Error: found[e].Error()})
+		bad = append(bad, BadEpisode{Source: e.source, Episode: e.episode, Epoch: l.at.Epoch, Position: position, Error: found[e].Error()})
 	}
-	if l.order.data.without(bad) == 0 {
+	if !l.at.Exclude(bad) {
 		return &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Msg: "every episode is bad", Err: found[episodes[0]]}
 	}
-	l.bad = bad
 	return nil
 }
 
@@ -274,27 +247,21 @@ func (l *Loader) Fields() []Field { return l.a.form.fields }
 func (l *Loader) Samples() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.order.samples()
+	return l.at.Order.Samples()
 }
 
 // Len is the number of batches of a whole epoch on each rank.
 func (l *Loader) Len() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c := l.course(0)
-	return c.batches()
+	return l.at.Len()
 }
 
 // Remaining is the number of batches until the epoch ends.
 func (l *Loader) Remaining() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c := l.course(l.start)
-	if c.world == 1 {
-		c.start += l.at.index // more than the batches given, where bad episodes were passed over
-		return c.batches()
-	}
-	return max(c.batches()-l.at.step, 0)
+	return l.at.Remaining()
 }
 
 // Epoch is the epoch that the next batch belongs to.
@@ -308,38 +275,12 @@ func (l *Loader) SetEpoch(epoch int64) error {
 	if l.closed {
 		return errClosed()
 	}
-	if l.epoch == epoch && !l.given {
+	if l.at.Fresh(epoch) {
 		return nil
 	}
 	l.stopRun()
-	l.goTo(epoch)
+	l.at.GoTo(epoch)
 	return nil
-}
-
-// Order is the sample order of an epoch; nothing is read for it. Bad episodes are not taken out.
-func (l *Loader) Order(epoch int64) *Order {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return &Order{l.order.sequence(epoch)}
-}
-
-// RankOrder is what one rank gives in a whole epoch, batch after batch, wrapped samples among it (L3); nothing is read for it. Bad episodes
-// are not taken out.
-func (l *Loader) RankOrder(epoch int64, rank int) ([]int64, error) {
-	if rank < 0 || rank >= l.cfg.WorldSize {
-		return nil, misuse("rank", fmt.Sprintf("0 to %d (world_size is %d)", l.cfg.WorldSize-1, l.cfg.WorldSize), fmt.Sprint(rank))
-	}
-	l.mu.Lock()
-	c, order := l.course(0), l.order
-	l.mu.Unlock()
-	c.rank, c.epoch, c.bad = int64(rank), epoch, nil
-	c.make = func() sequence { return order.sequence(epoch) }
-	var out []int64
-	var at cursor
-	for s := new(step); c.next(at, s); at = s.after {
-		out = append(out, s.samples...)
-	}
-	return out, nil
 }
 
 // Rows says which row of the dataset each sample is (with hz: which place of the episode's timeline).

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/loader/internal/order"
 )
 
 var bg = context.Background()
@@ -126,8 +127,8 @@ func checkBatch(t testing.TB, f *fake, cfg Config, b *Batch) {
 	}
 }
 
-func fakeTable(t testing.TB, f *fake, cfg Config) *table {
-	tab, err := newTable(len(f.lengths), &cfg, nil, func(e int) (int, int64, error) { return f.lengths[e], 0, nil }, false)
+func fakeTable(t testing.TB, f *fake, cfg Config) *order.Table {
+	tab, err := order.NewTable(len(f.lengths), order.Selection{Episodes: cfg.Episodes, DropFirst: cfg.DropFirst, DropTail: cfg.DropTail}, nil, func(e int) (int, int64, error) { return f.lengths[e], 0, nil }, false)
 	if err != nil {
 		t.Fatal(err)
 	}

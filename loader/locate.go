@@ -10,7 +10,7 @@ func (l *Loader) Locate(indices []int64, each func(i, source int, r robocache.Ro
 	}
 	for i, sample := range indices {
 		src, number := l.a.sourceOf(sample)
-		r, _ := src.table.row(number)
+		r, _ := src.table.Row(number)
 		each(i, src.index, r)
 	}
 	return nil

@@ -63,7 +63,7 @@ func (a *assembler) rowsOf(indices []int64) ([]robocache.Row, error) {
 	out := make([]robocache.Row, len(indices))
 	for k, i := range indices {
 		src, number := a.sourceOf(i)
-		out[k], _ = src.table.row(number)
+		out[k], _ = src.table.Row(number)
 	}
 	return out, nil
 }

@@ -107,7 +107,7 @@ func steps(n int, fps float64) []float64 {
 	return out
 }
 
-// One camera, AV1 640×480 GOP 2, batch 32, global shuffle, uint8 (specs/peers.md: the decode floor is 2.2–2.7 CPU s per 1,000).
+// One camera, AV1 640×480 GOP 2, batch 32, global shuffle, uint8 (the decode floor is 2.2–2.7 CPU s per 1,000).
 func BenchmarkLoaderAV1(b *testing.B) {
 	benchmarkLoader(b, "g1_v30_exact", loader.Config{BatchSize: 32, Shuffle: loader.Global, Seed: 1})
 }
@@ -184,7 +184,7 @@ func TestRealMapEqualsLoader(t *testing.T) {
 	}
 }
 
-// Whole epochs, opening included, so that no prefetched batch is left outside the window. specs/peers.md has the peers' figures.
+// Whole epochs, opening included, so that no prefetched batch is left outside the window.
 func BenchmarkEpoch(b *testing.B) {
 	window := func(cam string, n int, fps float64) loader.Deltas {
 		return loader.Deltas{{Key: cam, Offsets: back(n, fps)}, {Key: "observation.state", Offsets: back(n, fps)}}

@@ -173,16 +173,14 @@ func (src *source) probe(ctx context.Context) error {
 
 func (src *source) firstSize(ctx context.Context, c *column) (width, height int, err error) {
 	tried := 0
-	before := int64(0)
-	for i, end := range src.table.ends {
-		if end == before {
+	for i := range src.table.Len() {
+		if from, to := src.table.Span(i); from == to {
 			continue
 		}
-		before = end
 		if tried++; tried > probes {
 			break
 		}
-		row := []robocache.Row{{Episode: src.table.episode(i), Index: 0}}
+		row := []robocache.Row{{Episode: src.table.Episode(i), Index: 0}}
 		ref := make([]robocache.FrameRef, 1)
 		if err = src.ds.Frames(ctx, c.key, row, ref); err != nil || ref[0].Missing {
 			continue

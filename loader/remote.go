@@ -126,9 +126,9 @@ func (src *source) isRemote(ctx context.Context) bool {
 		if c.source != fromVideo {
 			continue
 		}
-		for place := range min(len(src.table.ends), probes) {
+		for place := range min(src.table.Len(), probes) {
 			ref := make([]robocache.FrameRef, 1)
-			if err := src.ds.Frames(ctx, c.key, []robocache.Row{{Episode: src.table.episode(place)}}, ref); err != nil || ref[0].Path == "" {
+			if err := src.ds.Frames(ctx, c.key, []robocache.Row{{Episode: src.table.Episode(place)}}, ref); err != nil || ref[0].Path == "" {
 				continue
 			}
 			if r, err := src.reels.open(ctx, ref[0].Path); err == nil {

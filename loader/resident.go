@@ -8,6 +8,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/cache"
+	"github.com/goatnote-inc/robocache/loader/internal/order"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -41,25 +42,25 @@ type admitted struct {
 const worthwhile = 0.2
 
 // follow brings the residents to where the order's pool is at a step: before its batch is made.
-func (w *worker) follow(s *step, seq int64) {
+func (w *worker) follow(s *order.Step, seq int64) {
 	if w.a.frames == nil {
 		return
 	}
-	for i := range s.admitted {
-		if s.admitted[i].share >= worthwhile {
-			w.admit(w.q, &s.admitted[i], seq)
+	for i := range s.Admitted {
+		if s.Admitted[i].Share >= worthwhile {
+			w.admit(w.q, &s.Admitted[i], seq)
 		}
 	}
-	w.release(s.passed)
+	w.release(s.Passed)
 }
 
 // admit makes an episode resident: what its samples will want is noted, and decoded from then on. Where it fails, nothing is noted:
 // the samples find their frames as those of other orders do, and report what is wrong.
-func (w *worker) admit(q *queue, adm *admission, seq int64) {
+func (w *worker) admit(q *queue, adm *order.Admission, seq int64) {
 	a := w.a
-	src := a.sources[adm.source]
+	src := a.sources[adm.Source]
 	p := &part{src: src}
-	p.resolve(src.local(adm.samples))
+	p.resolve(src.local(adm.Samples))
 	for col := range src.layout.columns {
 		c := &src.layout.columns[col]
 		if c.source != fromVideo {
@@ -166,7 +167,7 @@ func (src *source) column(col int) int32 { return int32(src.index<<16 | col) }
 
 // holds says whether a sample is of this source.
 func (src *source) holds(sample int64) bool {
-	return sample >= src.offset && sample < src.offset+src.table.samples()
+	return sample >= src.offset && sample < src.offset+src.table.Samples()
 }
 
 // local gives samples by the source's own numbers.
@@ -437,7 +438,7 @@ func (c *column) frameBytes(planar bool) int64 {
 // In integers: the order of a pool comes of it, and must be the same on every machine.
 func (src *source) residentBytes() int64 {
 	var imgs, rows int64
-	mean := src.table.samples() / int64(max(src.table.filled(), 1))
+	mean := src.table.Samples() / int64(max(src.table.Filled(), 1))
 	whole := 69*int64(bits.Len64(uint64(mean))) + 58 // hundredths
 	for i := range src.layout.columns {
 		c := &src.layout.columns[i]

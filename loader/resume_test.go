@@ -16,7 +16,7 @@ import (
 func TestResume(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 9))
 	f := newFake(lengthsFor(4, 7, 3, 40)...)
-	n := fakeTable(t, f, Config{}).samples()
+	n := fakeTable(t, f, Config{}).Samples()
 	for turn := range 60 {
 		mode := []Shuffle{Global, Pool, Pool, FileOrder}[turn%4]
 		size, shards := Bytes(40*14), turn%4

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/loader/internal/order"
 )
 
 // run is one pass from a cursor on: a planner that stays ahead of the consumer, and a fixed set of workers.
@@ -49,24 +50,26 @@ func (a *assembler) horizonOf() (ahead, inFlight int, err error) {
 	return ahead, int(min(int64(ahead+(ahead+1)/2), fit)), nil
 }
 
-func startRun(a *assembler, c course, from cursor) *run {
+func startRun(a *assembler, at *order.Progress) *run {
 	ctx, cancel := context.WithCancel(context.Background())
 	ahead, inFlight, _ := a.horizonOf()
 	r := &run{a: a, ctx: ctx, cancel: cancel, q: newQueue(ctx), units: make(chan *unit, inFlight+1)}
 	r.space.L = &r.mu
 	r.q.start(a, a.cfg.Threads+a.readers)
+	epoch := at.Epoch
+	c, from := at.Sampler()
 	r.wg.Add(1)
 	go func() {
 		defer r.wg.Done()
-		r.plan(c, from, ahead, inFlight)
+		r.plan(epoch, c, from, ahead, inFlight)
 	}()
 	return r
 }
 
 // plan makes horizons until the epoch ends. The first is one batch, so that it comes soon.
-func (r *run) plan(c course, at cursor, ahead, inFlight int) {
+func (r *run) plan(epoch int64, c *order.Sampler, at order.Cursor, ahead, inFlight int) {
 	defer close(r.units)
-	var s step
+	var s order.Step
 	w := r.a.workers.Get().(*worker)
 	w.q = r.q
 	defer func() {
@@ -90,26 +93,26 @@ func (r *run) plan(c course, at cursor, ahead, inFlight int) {
 		h := &horizon{}
 		more := true
 		for len(h.units) < size {
-			if more = c.next(at, &s); !more {
-				r.skipped = s.skipped
-				if c.starved(at) {
+			if more = c.Next(at, &s); !more {
+				r.skipped = s.Skipped
+				if c.Starved(at) {
 					r.give(&unit{seq: seq, err: &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Msg: "every sample of this rank is of a bad episode"}, done: closed()})
 				}
 				break
 			}
 			w.follow(&s, seq)
-			u, err := r.a.begin(seq, s.samples, s.epochs)
+			u, err := r.a.begin(seq, s.Samples, s.Epochs)
 			if err != nil {
 				u = &unit{seq: seq, err: err, done: closed()}
 				more = false
 			} else {
-				u.batch.Epoch, u.batch.Position = c.epoch, s.first
-				u.after, u.wrapped, u.skipped = s.after, s.wrapped, s.skipped
+				u.batch.Epoch, u.batch.Position = epoch, s.First
+				u.after, u.wrapped, u.skipped = s.After, s.Wrapped, s.Skipped
 				h.units = append(h.units, u)
 			}
 			r.give(u)
 			seq++
-			at = s.after
+			at = s.After
 			if err != nil {
 				break
 			}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
+	"github.com/goatnote-inc/robocache/loader/internal/order"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -22,7 +23,7 @@ type source struct {
 	cfg        Config // the loader's, with what the mixture says of this source
 	line       line
 	layout     *layout
-	table      *table
+	table      *order.Table
 	reels      reels
 	long       map[int]int // rows of the episodes, where an anchor has a clock of its own
 	timestamps *timestamps // of streams, for timelines and tolerance checks
@@ -159,14 +160,14 @@ func (src *source) count(ctx context.Context) error {
 		}
 	}
 	var err error
-	if src.table, err = newTable(info.Episodes, &src.cfg, exclude, src.counts(ctx, exclude), src.line.grid); err != nil {
+	if src.table, err = order.NewTable(info.Episodes, order.Selection{Episodes: src.cfg.Episodes, DropFirst: src.cfg.DropFirst, DropTail: src.cfg.DropTail}, exclude, src.counts(ctx, exclude), src.line.grid); err != nil {
 		return err
 	}
-	src.table.print.Format = info.Format
-	if n := len(src.table.emptied); n > 0 {
-		a.warn(emptiedText(src.table.emptied))
+	src.table.Print.Format = info.Format
+	if n := len(src.table.Emptied); n > 0 {
+		a.warn(emptiedText(src.table.Emptied))
 	}
-	if src.table.samples() == 0 {
+	if src.table.Samples() == 0 {
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: "no samples: the selected episodes are empty"}
 	}
 	return nil
@@ -258,7 +259,7 @@ func (p *part) resolve(samples []int64) {
 	p.places = slices.Grow(p.places[:0], n)[:n]
 	anchors := slices.Grow(p.rows[0][:0], n)[:n]
 	for i, s := range samples {
-		r, place := src.table.row(s)
+		r, place := src.table.Row(s)
 		anchors[i], p.places[i] = r, int32(place)
 	}
 	p.rows[0] = anchors

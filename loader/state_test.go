@@ -157,21 +157,20 @@ func checkMixed(t testing.TB, mix []Mix, l *Loader, b *Batch) {
 	values := floats32(b.Tensor("observation.state").Data)
 	imgs, want := b.Tensor("cam").Data, make([]byte, 3*fakeW*fakeH)
 	ref := make([]robocache.FrameRef, 1)
-	for i, id := range b.Indices {
-		source, place, own := l.order.data.find(id)
-		tab := l.order.data.tables[source]
-		from, _ := tab.span(place)
-		if want := stateValue(robocache.Row{Episode: place, Index: int(own - from)}, 0); values[3*i] != want {
-			t.Fatalf("sample %d of source %d has state %v, expected %v", own, source, values[3*i], want)
+	err := l.Locate(b.Indices, func(i, source int, row robocache.Row) {
+		if want := stateValue(row, 0); values[3*i] != want {
+			t.Fatalf("sample %d, %v of source %d, has state %v, expected %v", b.Indices[i], row, source, values[3*i], want)
 		}
-		row := robocache.Row{Episode: place, Index: int(own - from)}
 		if err := mix[source].Dataset.Frames(bg, "cam", []robocache.Row{row}, ref); err != nil {
 			t.Fatal(err)
 		}
 		fillFrame(want, ref[0].Path, ref[0].Ordinal)
 		if !bytes.Equal(want, imgs[i*len(want):(i+1)*len(want)]) {
-			t.Fatalf("sample %d of source %d has another frame", own, source)
+			t.Fatalf("sample %d, %v of source %d, has another frame", b.Indices[i], row, source)
 		}
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -190,9 +189,8 @@ func TestStateOfAMixture(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, id := range b.Indices {
-			source, _, _ := l.order.data.find(id)
-			drawn[source]++
+		if err := l.Locate(b.Indices, func(_, source int, _ robocache.Row) { drawn[source]++ }); err != nil {
+			t.Fatal(err)
 		}
 		b.Release()
 		s := l.State()
@@ -305,7 +303,7 @@ func TestStateVersion1(t *testing.T) {
 	f := newFake(10, 9)
 	l := mustLoader(t, f, Config{BatchSize: 4, Shuffle: Global, Keys: []string{"index"}})
 	want := make([]int64, 19)
-	(&Order{newPermutation(3, 2, 19)}).Fill(want, 0)
+	mustLoader(t, f, Config{BatchSize: 4, Shuffle: Global, Seed: 3, Keys: []string{"index"}}).Order(2).Fill(want, 0)
 	print := l.State().Fingerprint
 	raw := `{"version":1,"order":"global","seed":3,"epoch":2,"position":8,"samples":19,"batch_size":4,"world_size":1,"rank":0,
 		"fingerprint":{"format":"fake","episodes":2,"samples":19,"lengths":"` + print.Lengths + `"}}`

@@ -98,12 +98,12 @@ func (src *source) compute(ctx context.Context, all []normalized, out robocache.
 	lacks := fmt.Sprintf("no statistics for %s of %s", modes(todo), strings.Join(keys, ", "))
 	switch {
 	case src.cfg.ComputeStats:
-		src.log("normalize: stats=\"compute\": reading %s of %s in %d episodes", sizeText(bytes), strings.Join(keys, ", "), len(src.table.ends))
+		src.log("normalize: stats=\"compute\": reading %s of %s in %d episodes", sizeText(bytes), strings.Join(keys, ", "), src.table.Len())
 	case reason != "":
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Where: robocache.Where{"stream": strings.Join(keys, ", ")},
 			Msg: "normalize: the dataset has " + lacks + ", and " + reason, Hint: `stats="compute" computes them at opening, over the selected episodes; ` + otherWays}
 	default:
-		src.log("normalize: the dataset has %s: they are computed, over %d episodes (%s of values)", lacks, len(src.table.ends), sizeText(bytes))
+		src.log("normalize: the dataset has %s: they are computed, over %d episodes (%s of values)", lacks, src.table.Len(), sizeText(bytes))
 	}
 	begin := time.Now()
 	counted, err := src.countValues(ctx, keys, bytes)
@@ -139,8 +139,8 @@ func (src *source) pass(ctx context.Context, all []normalized, files *dataFiles)
 			reason = c.key + " is no stream of plain numbers, which takes decoding or reading all of it"
 			continue
 		}
-		for i := range src.table.ends {
-			n, err := robocache.RowsIn(ctx, src.ds, src.table.episode(i), c.feature)
+		for i := range src.table.Len() {
+			n, err := robocache.RowsIn(ctx, src.ds, src.table.Episode(i), c.feature)
 			if err != nil {
 				return 0, "", robocache.At(err, robocache.Where{"stream": c.key})
 			}
@@ -161,9 +161,9 @@ func (src *source) pass(ctx context.Context, all []normalized, files *dataFiles)
 
 // countValues counts columns, several at once. With on_bad_episode="skip" it leaves out episodes that cannot be read.
 func (src *source) countValues(ctx context.Context, keys []string, bytes int64) (robocache.Stats, error) {
-	episodes := make([]int, len(src.table.ends))
+	episodes := make([]int, src.table.Len())
 	for i := range episodes {
-		episodes[i] = src.table.episode(i)
+		episodes[i] = src.table.Episode(i)
 	}
 	var read, said atomic.Int64
 	said.Store(time.Now().UnixNano())
@@ -260,10 +260,10 @@ func (src *source) statisticsID(ctx context.Context, files *dataFiles, c *column
 	}
 	info := src.ds.Info()
 	h := sha256.New()
-	fmt.Fprintf(h, "statistics 1 %x %q %q %q %q %q %v %v %+v", files.id, info.URI, info.Version, info.Split, src.ownKey(c.key), c.feature.Unit, c.stored, c.feature.Shape, src.table.fingerprint())
+	fmt.Fprintf(h, "statistics 1 %x %q %q %q %q %q %v %v %+v", files.id, info.URI, info.Version, info.Split, src.ownKey(c.key), c.feature.Unit, c.stored, c.feature.Shape, src.table.Fingerprint())
 	var rows []robocache.Row
-	for i := range min(probedRows, len(src.table.ends)) {
-		e := src.table.episode(i * len(src.table.ends) / min(probedRows, len(src.table.ends)))
+	for i := range min(probedRows, src.table.Len()) {
+		e := src.table.Episode(i * src.table.Len() / min(probedRows, src.table.Len()))
 		n, err := robocache.RowsIn(ctx, src.ds, e, c.feature)
 		if err != nil {
 			return id, robocache.At(err, robocache.Where{"stream": c.key})

@@ -118,18 +118,16 @@ func (l *Loader) Stats() Stats {
 	}
 	s.BatchBytes = l.a.batchBytes(l.cfg.BatchSize)
 	s.Horizon, _, _ = l.a.horizonOf()
-	s.BadEpisodes = append(s.BadEpisodes, l.bad...)
+	s.BadEpisodes = append(s.BadEpisodes, l.at.Bad...)
 	if s.Pool != nil {
 		s.Pool.Randomness = l.randomness()
 	}
 	if s.Pool != nil {
-		for _, p := range l.order.pools {
+		for _, p := range l.at.Order.Pools {
 			s.Pool.Samples, s.Pool.Episodes, s.Pool.Shards = s.Pool.Samples+p.PoolSamples, s.Pool.Episodes+p.PoolEpisodes, max(s.Pool.Shards, p.PoolShards)
 		}
 	}
-	c := l.course(l.start)
-	position, _ := c.here(l.at)
-	s.Sources = l.order.sourceStats(l.epoch, position, s.BadEpisodes)
+	s.Sources = l.at.Sources(s.BadEpisodes)
 	return s
 }
 
@@ -170,9 +168,9 @@ const randomSamples = 200_000
 
 // randomness simulates the order once. l.mu is held.
 func (l *Loader) randomness() Randomness {
-	if l.random == nil || l.randomOf != l.order { // Restore may have brought another
-		r := quality(l.order.sequence(0), l.a.catalog(), int64(l.cfg.BatchSize)*int64(l.cfg.WorldSize), randomSamples)
-		l.random, l.randomOf = &r, l.order
+	if l.random == nil || l.randomOf != l.at.Order { // Restore may have brought another
+		r := l.at.Order.Quality(0, int64(l.cfg.BatchSize)*int64(l.cfg.WorldSize), randomSamples)
+		l.random, l.randomOf = &r, l.at.Order
 	}
 	return *l.random
 }

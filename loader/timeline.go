@@ -306,7 +306,7 @@ func (w *worker) byEpisode(p *part, fn func(episode int, group []int32) error) e
 		for hi < n && p.places[order[hi]] == place {
 			hi++
 		}
-		episode := p.src.table.episode(int(place))
+		episode := p.src.table.Episode(int(place))
 		if err := fn(episode, order[lo:hi]); err != nil {
 			var known *episodeError
 			if errors.As(err, &known) {

@@ -30,7 +30,8 @@ var allowed = map[string][]string{
 	"format":                {"", "store", "video", "stats", "internal/checksum", "internal/guard", "internal/inflate", "internal/unzstd"},
 	"format/all":            {"format"},
 	"cache":                 {""},
-	"loader":                {"", "align", "kernel", "video", "cache", "store", "stats"},
+	"loader":                {"", "align", "kernel", "video", "cache", "store", "stats", "loader/internal"},
+	"loader/internal/order": {""},
 	"mapping":               {"", "kernel"},
 	"diagnose":              {"", "video"},
 	"convert":               {"", "store", "video", "align", "kernel", "stats", "format", "internal/guard"},
@@ -86,6 +87,7 @@ func TestRulesCanFail(t *testing.T) {
 	for _, p := range []listed{
 		{module + "/format/lerobot", []string{module + "/loader"}},
 		{module + "/loader", []string{module + "/format/lerobot"}},
+		{module + "/loader/internal/order", []string{module + "/loader"}},
 		{module, []string{module + "/store"}},
 		{module + "/bench", []string{module + "/cmd/robocache"}},
 		{module + "/inspect", []string{module + "/internal/cli"}},

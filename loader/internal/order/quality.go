@@ -1,4 +1,4 @@
-package loader
+package order
 
 import "math"
 
@@ -15,35 +15,32 @@ type Randomness struct {
 // randomnessLimit bounds what Randomness makes of an epoch: some 0.1 s.
 const randomnessLimit = 1 << 20
 
-// Randomness measures this epoch's order for the batches of all ranks, over its first million positions; nothing is read. Of a mixture
+// Randomness measures an epoch's order for batches of some size, over its first million positions; nothing is read. Of a mixture
 // the ideals are those of its sources, each shuffled perfectly and drawn by its weight.
-func (l *Loader) Randomness() Randomness {
-	l.mu.Lock()
-	order, epoch, batch := l.order, l.epoch, int64(l.cfg.BatchSize)*int64(l.cfg.WorldSize)
-	l.mu.Unlock()
-	r := quality(order.sequence(epoch), order.data, batch, randomnessLimit)
-	if p := order.plan; p != nil {
+func (o *Ordering) Randomness(epoch, batch int64) Randomness {
+	r := o.Quality(epoch, batch, randomnessLimit)
+	if p := o.plan; p != nil {
 		r.DistinctIdeal, r.NeighbourIdeal = 0, 0
-		for i, t := range order.data.tables {
+		for i, t := range o.data.tables {
 			part := int64(math.Round(p.share(i) * float64(r.Batch)))
 			if part == 0 {
 				continue
 			}
-			distinct, neighbour := ideals(newCatalog(t), part)
-			r.DistinctIdeal += distinct * float64(min(part, t.samples())) / float64(r.Batch)
+			distinct, neighbour := ideals(NewCatalog(t), part)
+			r.DistinctIdeal += distinct * float64(min(part, t.Samples())) / float64(r.Batch)
 			r.NeighbourIdeal += p.share(i) * p.share(i) * neighbour
 		}
 	}
 	return r
 }
 
-// poolQuality measures the order "pool" over an epoch, or its first positions; see quality.
-func poolQuality(p PoolParams, t *table, seed, epoch, batch, limit int64) Randomness {
-	return quality(newPool(p, t, seed, epoch), newCatalog(t), batch, limit)
+// Quality measures an epoch's order over its first limit positions; see quality.
+func (o *Ordering) Quality(epoch, batch, limit int64) Randomness {
+	return quality(o.sequence(epoch), o.data, batch, limit)
 }
 
 // quality measures an order over its first limit positions (0: all) by making it; nothing is read. Whole batches count.
-func quality(o sequence, data catalog, batch, limit int64) Randomness {
+func quality(o sequence, data Catalog, batch, limit int64) Randomness {
 	n := o.Len()
 	batch = max(min(batch, n), 1)
 	r := Randomness{Batch: batch}
@@ -82,16 +79,16 @@ func quality(o sequence, data catalog, batch, limit int64) Randomness {
 }
 
 // ideals are the shares of a perfect shuffle: Σ_e [1 − C(N−n_e, B) / C(N, B)] / B, and Σ_e n_e(n_e−1) / N(N−1).
-func ideals(data catalog, batch int64) (distinct, neighbour float64) {
+func ideals(data Catalog, batch int64) (distinct, neighbour float64) {
 	n := int64(0)
 	for _, t := range data.tables {
-		n += t.samples()
+		n += t.Samples()
 	}
 	batch = min(batch, n)
 	hits := map[int64]float64{} // by length: episodes have few
 	for _, t := range data.tables {
 		for place := range t.ends {
-			from, to := t.span(place)
+			from, to := t.Span(place)
 			size := to - from
 			if size == 0 {
 				continue

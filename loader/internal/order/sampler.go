@@ -1,33 +1,33 @@
-package loader
+package order
 
 import (
 	"cmp"
 	"slices"
 )
 
-// cursor is where a rank stands in its own sequence of an epoch: samples passed over or given, and batches given.
-type cursor struct{ index, step int64 }
+// Cursor is where a rank stands in its own sequence of an epoch: samples passed over or given, and batches given.
+type Cursor struct{ index, step int64 }
 
-// admission is an episode that becomes resident, told before the first of its samples is drawn.
-type admission struct {
-	source, place int     // place: index into the table's ends
-	samples       []int64 // that are still to be drawn, ascending: all of them, but after a resume
-	// share is the part of its lane's samples that this rank took since it first drew from the lane, this step's among them. A rank
+// Admission is an episode that becomes resident, told before the first of its samples is drawn.
+type Admission struct {
+	Source, Place int     // place: index into the table's ends
+	Samples       []int64 // that are still to be drawn, ascending: all of them, but after a resume
+	// Share is the part of its shard's samples that this rank took since it first drew from the shard, this step's among them. A rank
 	// for which it is small does better to decode on demand.
-	share float64
+	Share float64
 }
 
-// step is what one rank does in one global step. Its slices are used again by the next call with it.
-type step struct {
-	samples, epochs  []int64 // and the epoch of each in its source
-	first            int64   // position of the first of them
-	after            cursor
-	wrapped, skipped int64
-	// Pool only: episodes that entered the lanes that this rank draws from, up to and with this step, in the order of their entering;
+// Step is what one rank does in one global step. Its slices are used again by the next call with it.
+type Step struct {
+	Samples, Epochs  []int64 // and the epoch of each in its source
+	First            int64   // position of the first of them
+	After            Cursor
+	Wrapped, Skipped int64
+	// Pool only: episodes that entered the shards that this rank draws from, up to and with this step, in the order of their entering;
 	// and samples of such episodes that this rank will never give. Each sample of an admission is given or passed once, in its own step
 	// or a later one, but for those that drop_last drops. Wrapped samples need not be of an admitted episode.
-	admitted []admission
-	passed   []int64
+	Admitted []Admission
+	Passed   []int64
 }
 
 // slice is the part of an epoch that one rank takes, from position start on: step t is the positions [start+tG, start+(t+1)G),
@@ -79,32 +79,32 @@ func (s *slice) consumed(t int64) int64 {
 	return min(s.start+t*s.batch*s.world, s.n)
 }
 
-// course is the sequence of samples of one rank in one epoch: the order, cut by rank, less the bad episodes. Where the order
-// has lanes, and there are several ranks, a step's positions are cut after a stable sort by lane, so that a rank keeps to few
-// lanes; what it gets it gives in the order of positions.
-type course struct {
+// Sampler is the sequence of samples of one rank in one epoch: the order, cut by rank, less the bad episodes. Where the order
+// has shards, and there are several ranks, a step's positions are cut after a stable sort by shard, so that a rank keeps to few
+// shards; what it gets it gives in the order of positions.
+type Sampler struct {
 	slice
 	epoch int64
 	make  func() sequence
-	data  catalog
+	data  Catalog
 	bad   []BadEpisode
 
 	order   sequence
-	lanes   pooled         // the order, where it has lanes
+	shards  pooled         // the order, where it has shards
 	loaded  int64          // step whose part is loaded, plus one
 	mine    []spot         // the rank's part of it, in the order of positions
 	all     []spot         // scratch
-	present []*lane        // scratch: lanes of a step
-	nextOf  []int64        // scratch: where the next of a group of lanes stands
-	watched []*lane        // whose draws are all followed
+	present []*shard       // scratch: shards of a step
+	nextOf  []int64        // scratch: where the next of a group of shards stands
+	watched []*shard       // whose draws are all followed
 	untold  map[entry]bool // bad when they entered
-	out     *step          // of the call of next
+	out     *Step          // of the call of next
 }
 
 // spot is a position of a step.
 type spot struct {
-	p       int64 // of the epoch
-	lane    *lane // nil where the order has none
+	p       int64  // of the epoch
+	shard   *shard // nil where the order has none
 	draw    int64
 	sample  int64
 	epoch   int64 // of the sample's source
@@ -115,9 +115,9 @@ type spot struct {
 // entry is an episode by its place in a table.
 type entry struct{ source, place int }
 
-// next collects the samples of the batch at a cursor into dst, whose slices are used again. It is false at the end of the epoch.
-func (c *course) next(at cursor, dst *step) (ok bool) {
-	*dst = step{samples: dst.samples[:0], epochs: dst.epochs[:0], after: at, admitted: dst.admitted[:0], passed: dst.passed[:0]}
+// Next collects the samples of the batch at a Cursor into dst, whose slices are used again. It is false at the end of the epoch.
+func (c *Sampler) Next(at Cursor, dst *Step) (ok bool) {
+	*dst = Step{Samples: dst.Samples[:0], Epochs: dst.Epochs[:0], After: at, Admitted: dst.Admitted[:0], Passed: dst.Passed[:0]}
 	c.out = dst
 	own := c.steps() * c.batch // the rank's positions
 	if c.world > 1 && at.step >= c.steps() || own == 0 {
@@ -125,7 +125,7 @@ func (c *course) next(at cursor, dst *step) (ok bool) {
 	}
 	i := at.index
 	found := i // where the last good sample was
-	for int64(len(dst.samples)) < c.batch {
+	for int64(len(dst.Samples)) < c.batch {
 		t := i
 		if i >= own {
 			if c.world == 1 || c.short || i >= found+2*own {
@@ -142,35 +142,35 @@ func (c *course) next(at cursor, dst *step) (ok bool) {
 		i++
 		wrap := s.wrapped || t != i-1
 		if len(c.bad) > 0 && c.isBad(s.sample, s.p, wrap) {
-			dst.skipped++
-			if s.lane != nil && !wrap {
+			dst.Skipped++
+			if s.shard != nil && !wrap {
 				c.pass(s.sample)
 			}
 			continue
 		}
-		if len(dst.samples) == 0 {
-			dst.first = s.p
+		if len(dst.Samples) == 0 {
+			dst.First = s.p
 		}
 		if wrap {
-			dst.wrapped++
+			dst.Wrapped++
 		}
 		found = i
-		dst.samples, dst.epochs = append(dst.samples, s.sample), append(dst.epochs, s.epoch)
+		dst.Samples, dst.Epochs = append(dst.Samples, s.sample), append(dst.Epochs, s.epoch)
 	}
-	if len(dst.samples) == 0 || c.world == 1 && c.dropLast && int64(len(dst.samples)) < c.batch {
+	if len(dst.Samples) == 0 || c.world == 1 && c.dropLast && int64(len(dst.Samples)) < c.batch {
 		return false
 	}
-	dst.after = cursor{i, at.step + 1}
+	dst.After = Cursor{i, at.step + 1}
 	return true
 }
 
-// starved says whether the end that next found at a cursor is not the epoch's: every sample of the rank is of a bad episode.
-func (c *course) starved(at cursor) bool {
+// Starved says whether the end that next found at a Cursor is not the epoch's: every sample of the rank is of a bad episode.
+func (c *Sampler) Starved(at Cursor) bool {
 	return c.world > 1 && !c.short && at.step < c.steps()
 }
 
 // position gives the place in the epoch of the rank's i-th sample; false where there is none. It simulates nothing.
-func (c *course) position(i int64) (p int64, ok bool) {
+func (c *Sampler) position(i int64) (p int64, ok bool) {
 	if i/c.batch >= c.steps() {
 		return 0, false
 	}
@@ -184,15 +184,15 @@ func (c *course) position(i int64) (p int64, ok bool) {
 }
 
 // begin makes the order.
-func (c *course) begin() {
+func (c *Sampler) begin() {
 	if c.order == nil {
 		c.order = c.make()
-		c.lanes, _ = c.order.(pooled)
+		c.shards, _ = c.order.(pooled)
 	}
 }
 
 // spots finds the rank's part of a step, without samples.
-func (c *course) spots(t int64) {
+func (c *Sampler) spots(t int64) {
 	from, to := c.cut(t)
 	begin := c.start + t*c.batch*c.world
 	spotAt := func(k int64) spot {
@@ -203,7 +203,7 @@ func (c *course) spots(t int64) {
 		return spot{p: p % c.n, wrapped: true}
 	}
 	c.mine = c.mine[:0]
-	if c.lanes == nil {
+	if c.shards == nil {
 		for k := from; k < to; k++ {
 			c.mine = append(c.mine, spotAt(k))
 		}
@@ -216,7 +216,7 @@ func (c *course) spots(t int64) {
 	c.all = c.all[:0]
 	for k := range all {
 		s := spotAt(k)
-		s.lane, s.draw = c.lanes.place(s.p)
+		s.shard, s.draw = c.shards.place(s.p)
 		s.epoch = c.epochAt(s.p)
 		c.all = append(c.all, s)
 	}
@@ -229,16 +229,16 @@ func (c *course) spots(t int64) {
 }
 
 // epochAt is the epoch that the source of a position is in: of a mixture each has its own. The position is the one that was found last.
-func (c *course) epochAt(p int64) int64 {
+func (c *Sampler) epochAt(p int64) int64 {
 	if m, ok := c.order.(interface{ epochAt(p int64) int64 }); ok {
 		return m.epochAt(p)
 	}
 	return c.epoch
 }
 
-// deal marks the rank's part [from, to) of a step's positions, sorted by lane. Lanes are compared as fractions of their number,
+// deal marks the rank's part [from, to) of a step's positions, sorted by shard. Shards are compared as fractions of their number,
 // so that those of several sources lie side by side.
-func (c *course) deal(from, to int64) {
+func (c *Sampler) deal(from, to int64) {
 	if c.world == 1 {
 		for k := range c.all {
 			c.all[k].mine = true
@@ -247,16 +247,16 @@ func (c *course) deal(from, to int64) {
 	}
 	c.present = c.present[:0]
 	for k := range c.all {
-		c.all[k].lane.spots = 0
+		c.all[k].shard.spots = 0
 	}
 	for k := range c.all {
-		ln := c.all[k].lane
+		ln := c.all[k].shard
 		if ln.spots++; ln.spots == 1 {
 			c.present = append(c.present, ln)
 		}
 	}
-	key := func(ln *lane) uint64 { return uint64(ln.number) << 32 / uint64(ln.lanes) }
-	slices.SortFunc(c.present, func(a, b *lane) int { return cmp.Compare(key(a), key(b)) })
+	key := func(ln *shard) uint64 { return uint64(ln.number) << 32 / uint64(ln.shards) }
+	slices.SortFunc(c.present, func(a, b *shard) int { return cmp.Compare(key(a), key(b)) })
 	c.nextOf = c.nextOf[:0]
 	var before, count int64
 	for k, ln := range c.present {
@@ -268,7 +268,7 @@ func (c *course) deal(from, to int64) {
 		ln.group = len(c.nextOf) - 1
 	}
 	for k := range c.all {
-		at := &c.nextOf[c.all[k].lane.group]
+		at := &c.nextOf[c.all[k].shard.group]
 		c.all[k].mine = from <= *at && *at < to
 		*at++
 	}
@@ -276,14 +276,14 @@ func (c *course) deal(from, to int64) {
 
 // load makes the rank's part of a step, from its given-th sample on, and tells what enters and what other ranks take.
 // again says that the step is gone round to a second time.
-func (c *course) load(t, given int64, again bool) {
+func (c *Sampler) load(t, given int64, again bool) {
 	if c.loaded == t+1 {
 		return
 	}
 	c.begin()
 	c.loaded = t + 1
 	c.spots(t)
-	if c.lanes == nil {
+	if c.shards == nil {
 		for k := range c.mine {
 			c.mine[k].sample = c.order.At(c.mine[k].p)
 			c.mine[k].epoch = c.epochAt(c.mine[k].p)
@@ -300,20 +300,20 @@ func (c *course) load(t, given int64, again bool) {
 		switch {
 		case s.mine:
 			if s.wrapped {
-				s.lane.tell = nil
+				s.shard.tell = nil
 			}
-			s.sample = s.lane.at(s.draw)
+			s.sample = s.shard.at(s.draw)
 			c.mine[k] = s
 			if !s.wrapped && int64(k) < given && !again {
-				c.pass(s.sample) // given before the course began
+				c.pass(s.sample) // given before the Sampler began
 			}
 			k++
-		case !again && !s.wrapped && s.lane.tell != nil:
-			c.pass(s.lane.at(s.draw))
+		case !again && !s.wrapped && s.shard.tell != nil:
+			c.pass(s.shard.at(s.draw))
 		}
 	}
 	if !again {
-		c.watched = slices.DeleteFunc(c.watched, func(ln *lane) bool {
+		c.watched = slices.DeleteFunc(c.watched, func(ln *shard) bool {
 			if ln.tell != nil && ln.drawn < ln.n {
 				return false
 			}
@@ -323,34 +323,34 @@ func (c *course) load(t, given int64, again bool) {
 	}
 }
 
-// watch follows the lanes that the rank draws from in the step, from the step's first draw on.
-func (c *course) watch() {
+// watch follows the shards that the rank draws from in the step, from the step's first draw on.
+func (c *Sampler) watch() {
 	for i := range c.all {
-		if ln := c.all[i].lane; ln.tell == nil {
+		if ln := c.all[i].shard; ln.tell == nil {
 			ln.own, ln.all = 0, 0
 		}
 	}
 	for i := range c.all {
 		if s := &c.all[i]; !s.wrapped {
-			s.lane.all++
+			s.shard.all++
 			if s.mine {
-				s.lane.own++
+				s.shard.own++
 			}
 		}
 	}
 	for i := range c.all {
 		s := &c.all[i]
-		if s.wrapped || s.lane.own == 0 || s.lane.tell != nil {
+		if s.wrapped || s.shard.own == 0 || s.shard.tell != nil {
 			continue
 		}
-		s.lane.seek(s.draw) // the lane's first draw of the step
-		s.lane.remaining(func(place int32, samples []int64) { c.admit(s.lane, place, samples) })
-		s.lane.tell = func(ln *lane, place int32) { c.admit(ln, place, nil) }
-		c.watched = append(c.watched, s.lane)
+		s.shard.seek(s.draw) // the shard's first draw of the step
+		s.shard.remaining(func(place int32, samples []int64) { c.admit(s.shard, place, samples) })
+		s.shard.tell = func(ln *shard, place int32) { c.admit(ln, place, nil) }
+		c.watched = append(c.watched, s.shard)
 	}
 }
 
-func (c *course) unwatch() {
+func (c *Sampler) unwatch() {
 	for _, ln := range c.watched {
 		ln.tell = nil
 	}
@@ -358,8 +358,8 @@ func (c *course) unwatch() {
 }
 
 // admit tells of an episode that entered; samples nil: all of them are still to be drawn.
-func (c *course) admit(ln *lane, place int32, samples []int64) {
-	from, to := ln.table.span(int(place))
+func (c *Sampler) admit(ln *shard, place int32, samples []int64) {
+	from, to := ln.table.Span(int(place))
 	if len(c.bad) > 0 && c.isBad(ln.offset+from, c.all[0].p, false) {
 		if c.untold == nil {
 			c.untold = map[entry]bool{}
@@ -369,39 +369,39 @@ func (c *course) admit(ln *lane, place int32, samples []int64) {
 	}
 	// The inner slices are used again as well.
 	out := c.out
-	if n := len(out.admitted); n < cap(out.admitted) {
-		out.admitted = out.admitted[:n+1]
+	if n := len(out.Admitted); n < cap(out.Admitted) {
+		out.Admitted = out.Admitted[:n+1]
 	} else {
-		out.admitted = append(out.admitted, admission{})
+		out.Admitted = append(out.Admitted, Admission{})
 	}
-	a := &out.admitted[len(out.admitted)-1]
-	a.source, a.place, a.samples = ln.source, int(place), append(a.samples[:0], samples...)
-	a.share = 1
+	a := &out.Admitted[len(out.Admitted)-1]
+	a.Source, a.Place, a.Samples = ln.source, int(place), append(a.Samples[:0], samples...)
+	a.Share = 1
 	if ln.all > 0 {
-		a.share = float64(ln.own) / float64(ln.all)
+		a.Share = float64(ln.own) / float64(ln.all)
 	}
 	if samples == nil {
 		for id := from; id < to; id++ {
-			a.samples = append(a.samples, ln.offset+id)
+			a.Samples = append(a.Samples, ln.offset+id)
 		}
 	}
 }
 
 // pass tells of a sample that the rank will never give.
-func (c *course) pass(sample int64) {
+func (c *Sampler) pass(sample int64) {
 	if len(c.untold) > 0 {
 		source, place, _ := c.data.find(sample)
 		if c.untold[entry{source, place}] {
 			return
 		}
 	}
-	c.out.passed = append(c.out.passed, sample)
+	c.out.Passed = append(c.out.Passed, sample)
 }
 
 // isBad says whether the sample at a position is of an episode that was found bad at or before it.
-func (c *course) isBad(sample, p int64, wrapped bool) bool {
+func (c *Sampler) isBad(sample, p int64, wrapped bool) bool {
 	source, place, _ := c.data.find(sample)
-	episode := c.data.tables[source].episode(place)
+	episode := c.data.tables[source].Episode(place)
 	for k := range c.bad {
 		b := &c.bad[k]
 		if b.Episode == episode && b.Source == source && (b.Epoch < c.epoch || b.Epoch == c.epoch && (wrapped || p >= b.Position)) {
@@ -411,16 +411,16 @@ func (c *course) isBad(sample, p int64, wrapped bool) bool {
 	return false
 }
 
-// here is the position of the epoch that a cursor stands at, over all ranks, and what this rank took beyond it.
-func (c *course) here(at cursor) (position, ahead int64) {
+// here is the position of the epoch that a Cursor stands at, over all ranks, and what this rank took beyond it.
+func (c *Sampler) here(at Cursor) (position, ahead int64) {
 	if c.world == 1 {
 		return min(c.start+at.index, c.n), 0
 	}
 	return c.consumed(at.step), max(at.index-at.step*c.batch, 0)
 }
 
-// ended says whether nothing is left behind a cursor.
-func (c *course) ended(at cursor) bool {
+// ended says whether nothing is left behind a Cursor.
+func (c *Sampler) ended(at Cursor) bool {
 	if c.world == 1 {
 		left := c.n - c.start - at.index
 		return left <= 0 || c.dropLast && left < c.batch

@@ -1,4 +1,4 @@
-package loader
+package order
 
 import "math/bits"
 
@@ -18,7 +18,7 @@ func newPermutation(seed, epoch, n int64) *permutation {
 	k := keyOf(seed, epoch)
 	for i := range o.keys {
 		k += golden
-		o.keys[i] = mix(k)
+		o.keys[i] = Mix(k)
 	}
 	return o
 }
@@ -26,17 +26,14 @@ func newPermutation(seed, epoch, n int64) *permutation {
 // Len is the number of samples of the epoch.
 func (o *permutation) Len() int64 { return int64(o.n) }
 
-// Lane is (0, 1): the order has no shards.
-func (o *permutation) Lane(int64) (lane, lanes int32) { return 0, 1 }
-
 // At gives the sample at position p, 0 ≤ p < Len.
 func (o *permutation) At(p int64) int64 {
 	x := uint64(p)
 	for {
 		l, r := x/o.side, x%o.side
 		for i := 0; i < rounds; i += 2 {
-			l = rotate(l, below(mix(r^o.keys[i]), o.side), o.side)
-			r = rotate(r, below(mix(l^o.keys[i+1]), o.side), o.side)
+			l = rotate(l, below(Mix(r^o.keys[i]), o.side), o.side)
+			r = rotate(r, below(Mix(l^o.keys[i+1]), o.side), o.side)
 		}
 		// side² exceeds n by at most 2·√n + 1, so walking on is rare.
 		if x = l*o.side + r; x < o.n {
@@ -59,8 +56,8 @@ func below(x, m uint64) uint64 {
 	return hi
 }
 
-// mix is the finaliser of SplitMix64.
-func mix(x uint64) uint64 {
+// Mix is the finaliser of SplitMix64.
+func Mix(x uint64) uint64 {
 	x ^= x >> 30
 	x *= 0xbf58476d1ce4e5b9
 	x ^= x >> 27

@@ -1,4 +1,4 @@
-package loader
+package order
 
 import (
 	"errors"
@@ -13,10 +13,10 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-func mustPlan(t testing.TB, m mixParams, sizes []int64, seed int64) *mixPlan {
+func mustPlan(t testing.TB, m MixParams, sizes []int64, seed int64) *mixPlan {
 	t.Helper()
-	for len(m.names) < len(sizes) {
-		m.names = append(m.names, fmt.Sprint("source", len(m.names)))
+	for len(m.Names) < len(sizes) {
+		m.Names = append(m.Names, fmt.Sprint("source", len(m.Names)))
 	}
 	p, err := newMixPlan(m, sizes, seed)
 	if err != nil {
@@ -25,7 +25,7 @@ func mustPlan(t testing.TB, m mixParams, sizes []int64, seed int64) *mixPlan {
 	return p
 }
 
-// loader.md sections 8 and 13, 16: at every prefix each source is within the stated bound of its share, whatever the weights.
+// at every prefix each source is within the stated bound of its share, whatever the weights.
 func TestMixtureKeepsItsShares(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 4))
 	worst := map[int]float64{}
@@ -34,25 +34,25 @@ func TestMixtureKeepsItsShares(t *testing.T) {
 		if turn < 30 {
 			k = 2
 		}
-		m := mixParams{weights: make([]float64, k), epochSize: 20_000}
+		m := MixParams{Weights: make([]float64, k), EpochSize: 20_000}
 		sizes := make([]int64, k)
 		sum := 0.0
 		for i := range k {
 			sizes[i] = 1 + rng.Int64N(5000)
 			switch rng.IntN(6) {
 			case 0:
-				m.weights[i] = 0
+				m.Weights[i] = 0
 			case 1:
-				m.weights[i] = math.Exp(-12 * rng.Float64())
+				m.Weights[i] = math.Exp(-12 * rng.Float64())
 			case 2:
-				m.weights[i] = 1
+				m.Weights[i] = 1
 			default:
-				m.weights[i] = rng.Float64()
+				m.Weights[i] = rng.Float64()
 			}
 			if i == k-1 && sum == 0 {
-				m.weights[i] = 1
+				m.Weights[i] = 1
 			}
-			sum += m.weights[i]
+			sum += m.Weights[i]
 		}
 		p := mustPlan(t, m, sizes, rng.Int64())
 		d := p.dealer()
@@ -60,15 +60,15 @@ func TestMixtureKeepsItsShares(t *testing.T) {
 		for at := int64(1); at <= p.n; at++ {
 			i, j := d.deal()
 			if j != count[i] {
-				t.Fatalf("weights %v: draw %d of source %d is numbered %d", m.weights, count[i], i, j)
+				t.Fatalf("weights %v: draw %d of source %d is numbered %d", m.Weights, count[i], i, j)
 			}
 			count[i]++
 			for i := range count {
-				w := m.weights[i] / sum
+				w := m.Weights[i] / sum
 				off := math.Abs(float64(count[i]) - w*float64(at))
 				// 1/S of rounding a sample, for each source that may have given of its own
 				if off > p.bound(i)+float64(at)*float64(k)/mixTotal || off > float64(max(p.active()-1, 0))+1e-6 {
-					t.Fatalf("weights %v: at prefix %d source %d has %d draws, its share is %.4f, the bound %.4f", m.weights, at, i, count[i], w*float64(at), p.bound(i))
+					t.Fatalf("weights %v: at prefix %d source %d has %d draws, its share is %.4f, the bound %.4f", m.Weights, at, i, count[i], w*float64(at), p.bound(i))
 				}
 				worst[p.active()] = max(worst[p.active()], off)
 			}
@@ -82,11 +82,11 @@ func TestMixtureIsTheMergeOfTimes(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 5))
 	for turn := range 60 {
 		k := 1 + rng.IntN(5)
-		m := mixParams{epochSize: 300, stratified: turn%3 == 0, globalBatch: int64(8 + rng.IntN(56))}
+		m := MixParams{EpochSize: 300, Stratified: turn%3 == 0, GlobalBatch: int64(8 + rng.IntN(56))}
 		sizes := make([]int64, k)
 		for i := range sizes {
 			sizes[i] = 1 + rng.Int64N(50)
-			m.weights = append(m.weights, float64(1+rng.IntN(3)))
+			m.Weights = append(m.Weights, float64(1+rng.IntN(3)))
 		}
 		p := mustPlan(t, m, sizes, rng.Int64())
 		if turn%2 == 0 {
@@ -125,11 +125,11 @@ func TestMixtureSeeks(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 6))
 	for range 60 {
 		k := 1 + rng.IntN(9)
-		m := mixParams{epochSize: 4000}
+		m := MixParams{EpochSize: 4000}
 		sizes := make([]int64, k)
 		for i := range sizes {
 			sizes[i] = 1 + rng.Int64N(50)
-			m.weights = append(m.weights, math.Exp(-14*rng.Float64()))
+			m.Weights = append(m.Weights, math.Exp(-14*rng.Float64()))
 		}
 		p := mustPlan(t, m, sizes, rng.Int64())
 		type dealt struct {
@@ -179,7 +179,7 @@ func TestMixtureBySize(t *testing.T) {
 			}
 			sum += sizes[i]
 		}
-		if p := mustPlan(t, mixParams{}, sizes, rng.Int64()); p.n != sum || !slices.Equal(p.counts, sizes) {
+		if p := mustPlan(t, MixParams{}, sizes, rng.Int64()); p.n != sum || !slices.Equal(p.counts, sizes) {
 			t.Fatalf("sizes %v: an epoch of %d has %v", sizes, p.n, p.counts)
 		} else if least, most := slices.Min(p.starts), slices.Max(p.starts); least < p.total/16 || most >= p.total-p.total/16 {
 			t.Fatalf("starts from %d to %d", least, most) // nearer to the ends rounding would count
@@ -192,19 +192,19 @@ func TestMixtureEpochs(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 8))
 	for range 100 {
 		k := 1 + rng.IntN(6)
-		m := mixParams{}
+		m := MixParams{}
 		sizes := make([]int64, k)
 		for i := range sizes {
 			sizes[i] = 1 + rng.Int64N(60)
-			m.weights = append(m.weights, 0.05+rng.Float64())
+			m.Weights = append(m.Weights, 0.05+rng.Float64())
 			if i > 0 && rng.IntN(4) == 0 {
-				m.weights[i] = 0
+				m.Weights[i] = 0
 			}
 		}
 		seed := rng.Int64()
-		m.stop = "first"
+		m.Stop = "first"
 		first := mustPlan(t, m, sizes, seed)
-		m.stop = "all"
+		m.Stop = "all"
 		all := mustPlan(t, m, sizes, seed)
 		given := make([]int64, k)
 		d := all.dealer()
@@ -214,7 +214,7 @@ func TestMixtureEpochs(t *testing.T) {
 			given[i]++
 			whole := true
 			for i := range given {
-				if m.weights[i] == 0 {
+				if m.Weights[i] == 0 {
 					continue
 				}
 				if given[i] >= sizes[i] && firstAt == 0 {
@@ -230,24 +230,24 @@ func TestMixtureEpochs(t *testing.T) {
 			t.Fatalf("epochs of %d and %d, expected %d and %d", first.n, all.n, firstAt, allAt)
 		}
 		for i, n := range all.counts {
-			if m.weights[i] == 0 && n != 0 || m.weights[i] > 0 && n < sizes[i] {
+			if m.Weights[i] == 0 && n != 0 || m.Weights[i] > 0 && n < sizes[i] {
 				t.Fatalf("counts %v of sizes %v", all.counts, sizes)
 			}
 		}
-		m.stop, m.epochSize = "", 77
+		m.Stop, m.EpochSize = "", 77
 		if p := mustPlan(t, m, sizes, seed); p.n != 77 {
 			t.Fatalf("epoch_size 77 gives %d", p.n)
 		}
 	}
-	one := mustPlan(t, mixParams{weights: []float64{0, 1, 0}}, []int64{5, 7, 9}, 1)
+	one := mustPlan(t, MixParams{Weights: []float64{0, 1, 0}}, []int64{5, 7, 9}, 1)
 	if one.n != 7 || !slices.Equal(one.counts, []int64{0, 7, 0}) {
 		t.Errorf("weights 0, 1, 0: an epoch of %d has %v", one.n, one.counts)
 	}
 }
 
-// stratified: each global batch has the same number of samples of each source, by largest remainder.
+// Stratified: each global batch has the same number of samples of each source, by largest remainder.
 func TestMixtureStratified(t *testing.T) {
-	p := mustPlan(t, mixParams{weights: []float64{0.5, 0.3, 0.2}, stratified: true, globalBatch: 64, epochSize: 6400}, []int64{10, 20, 30}, 5)
+	p := mustPlan(t, MixParams{Weights: []float64{0.5, 0.3, 0.2}, Stratified: true, GlobalBatch: 64, EpochSize: 6400}, []int64{10, 20, 30}, 5)
 	if want := []uint64{32, 19, 13}; !slices.Equal(p.shares, want) {
 		t.Fatalf("shares %v of 64, expected %v", p.shares, want)
 	}
@@ -262,24 +262,24 @@ func TestMixtureStratified(t *testing.T) {
 			t.Fatalf("a global batch of %v", count)
 		}
 	}
-	_, err := newMixPlan(mixParams{names: []string{"big", "small"}, weights: []float64{1000, 1}, stratified: true, globalBatch: 8}, []int64{10, 10}, 1)
+	_, err := newMixPlan(MixParams{Names: []string{"big", "small"}, Weights: []float64{1000, 1}, Stratified: true, GlobalBatch: 8}, []int64{10, 10}, 1)
 	if !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "small") {
 		t.Errorf("a source without a sample in a batch: %v", err)
 	}
 }
 
-// temperature: shares ∝ (weight, or size)^(1/T).
+// Temperature: shares ∝ (weight, or size)^(1/T).
 func TestMixtureTemperature(t *testing.T) {
 	sizes := []int64{1000, 10, 100}
 	for _, c := range []struct {
-		m    mixParams
+		m    MixParams
 		want []float64
 	}{
-		{mixParams{}, []float64{1000. / 1110, 10. / 1110, 100. / 1110}},
-		{mixParams{temperature: 2}, []float64{math.Sqrt(1000), math.Sqrt(10), 10}},
-		{mixParams{temperature: 1e9}, []float64{1, 1, 1}},
-		{mixParams{weights: []float64{1, 4, 0}, temperature: 0.5}, []float64{1, 16, 0}},
-		{mixParams{weights: []float64{1, 4, 0}}, []float64{0.2, 0.8, 0}},
+		{MixParams{}, []float64{1000. / 1110, 10. / 1110, 100. / 1110}},
+		{MixParams{Temperature: 2}, []float64{math.Sqrt(1000), math.Sqrt(10), 10}},
+		{MixParams{Temperature: 1e9}, []float64{1, 1, 1}},
+		{MixParams{Weights: []float64{1, 4, 0}, Temperature: 0.5}, []float64{1, 16, 0}},
+		{MixParams{Weights: []float64{1, 4, 0}}, []float64{0.2, 0.8, 0}},
 	} {
 		p := mustPlan(t, c.m, sizes, 1)
 		sum := 0.0
@@ -300,16 +300,16 @@ func TestMixtureTemperature(t *testing.T) {
 }
 
 func TestMixtureErrors(t *testing.T) {
-	for want, m := range map[string]mixParams{
-		"stop":                {stop: "last"},
-		"epoch_size":          {epochSize: -1},
-		"epoch_size and stop": {epochSize: 5, stop: "all"},
-		"temperature":         {temperature: -1},
-		"weight of b":         {weights: []float64{1, math.NaN()}},
-		"weights":             {weights: []float64{0, 0}},
-		"the epoch":           {weights: []float64{1, 1e-12}, stop: "all"},
+	for want, m := range map[string]MixParams{
+		"stop":                {Stop: "last"},
+		"epoch_size":          {EpochSize: -1},
+		"epoch_size and stop": {EpochSize: 5, Stop: "all"},
+		"temperature":         {Temperature: -1},
+		"weight of b":         {Weights: []float64{1, math.NaN()}},
+		"weights":             {Weights: []float64{0, 0}},
+		"the epoch":           {Weights: []float64{1, 1e-12}, Stop: "all"},
 	} {
-		m.names = []string{"a", "b"}
+		m.Names = []string{"a", "b"}
 		_, err := newMixPlan(m, []int64{10, 1 << 40}, 0)
 		if !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
@@ -323,16 +323,16 @@ func TestMixtureRunsItsSourcesOrders(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 9))
 	for turn := range 60 {
 		k := 1 + rng.IntN(4)
-		tables := make([]*table, k)
+		tables := make([]*Table, k)
 		for i := range tables {
 			tables[i] = tableOf(t, lengthsFor(rng.Uint64(), 1+rng.IntN(6), 1, 12))
 		}
 		m := randomMix(rng, k)
-		m.stratified = false
-		if m.epochSize == 0 && m.stop == "" {
-			m.epochSize = 1 + rng.Int64N(300)
+		m.Stratified = false
+		if m.EpochSize == 0 && m.Stop == "" {
+			m.EpochSize = 1 + rng.Int64N(300)
 		}
-		o, err := newOrdering(orderParams{mode: []Shuffle{Global, Pool, FileOrder}[turn%3], poolSamples: 20}, newCatalog(tables...), m, rng.Int64())
+		o, err := New(Params{Mode: []Shuffle{Global, Pool, FileOrder}[turn%3], PoolSamples: 20}, NewCatalog(tables...), m, rng.Int64())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -343,12 +343,12 @@ func TestMixtureRunsItsSourcesOrders(t *testing.T) {
 			s := o.sequence(epoch)
 			for p := range s.Len() {
 				source, _, own := o.data.find(s.At(p))
-				n := tables[source].samples()
+				n := tables[source].Samples()
 				if drawn[source]%n == 0 {
 					inner[source] = o.of(source, drawn[source]/n)
 				}
 				want := inner[source].At(drawn[source] % n)
-				if o.mode == Pool {
+				if o.Mode == Pool {
 					want -= o.data.offsets[source]
 				}
 				if own != want {
@@ -368,8 +368,8 @@ func TestMixtureRunsItsSourcesOrders(t *testing.T) {
 // One source of a mixture has the order that it has alone.
 func TestMixtureOfOne(t *testing.T) {
 	tab := tableOf(t, lengthsFor(2, 9, 3, 20))
-	alone, _ := newOrdering(orderParams{mode: Global}, newCatalog(tab), nil, 5)
-	mixed, err := newOrdering(orderParams{mode: Global}, newCatalog(tab), &mixParams{names: []string{"a"}, epochSize: 2 * tab.samples()}, 5)
+	alone, _ := New(Params{Mode: Global}, NewCatalog(tab), nil, 5)
+	mixed, err := New(Params{Mode: Global}, NewCatalog(tab), &MixParams{Names: []string{"a"}, EpochSize: 2 * tab.Samples()}, 5)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -382,12 +382,12 @@ func TestMixtureOfOne(t *testing.T) {
 func TestMixtureSourcesDiffer(t *testing.T) {
 	tab := tableOf(t, slices.Repeat([]int{50}, 20))
 	for _, mode := range []Shuffle{Global, Pool} {
-		o, err := newOrdering(orderParams{mode: mode, poolSamples: 400}, newCatalog(tab, tab), &mixParams{names: []string{"a", "b"}}, 1)
+		o, err := New(Params{Mode: mode, PoolSamples: 400}, NewCatalog(tab, tab), &MixParams{Names: []string{"a", "b"}}, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
 		a, b, same := o.of(0, 0), o.of(1, 0), 0
-		for p := range tab.samples() {
+		for p := range tab.Samples() {
 			if a.At(p)%1000 == b.At(p)%1000 {
 				same++
 			}
@@ -400,24 +400,24 @@ func TestMixtureSourcesDiffer(t *testing.T) {
 
 // The pool's bytes go to the sources by their shares; what a small one does not need is the others'.
 func TestPoolIsSplit(t *testing.T) {
-	tables := []*table{tableOf(t, []int{10, 20}), tableOf(t, slices.Repeat([]int{100}, 1000)), tableOf(t, slices.Repeat([]int{100}, 1000))}
-	o, err := newOrdering(orderParams{mode: Pool, poolBytes: 100_000, sampleBytes: []int64{10, 30, 10}, poolEpisodes: 10}, newCatalog(tables...),
-		&mixParams{names: []string{"a", "b", "c"}, weights: []float64{0.5, 0.25, 0.25}}, 1)
+	tables := []*Table{tableOf(t, []int{10, 20}), tableOf(t, slices.Repeat([]int{100}, 1000)), tableOf(t, slices.Repeat([]int{100}, 1000))}
+	o, err := New(Params{Mode: Pool, PoolBytes: 100_000, SampleBytes: []int64{10, 30, 10}, PoolEpisodes: 10}, NewCatalog(tables...),
+		&MixParams{Names: []string{"a", "b", "c"}, Weights: []float64{0.5, 0.25, 0.25}}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	// a: all its 30 samples, 300 bytes; the rest by equal numbers of samples: 99 700 / 40.
-	if got, want := []int64{o.pools[0].PoolSamples, o.pools[1].PoolSamples, o.pools[2].PoolSamples}, []int64{30, 2492, 2492}; !slices.Equal(got, want) {
+	if got, want := []int64{o.Pools[0].PoolSamples, o.Pools[1].PoolSamples, o.Pools[2].PoolSamples}, []int64{30, 2492, 2492}; !slices.Equal(got, want) {
 		t.Errorf("pools of %v samples, expected %v", got, want)
 	}
-	if got, want := []int64{o.pools[0].PoolEpisodes, o.pools[1].PoolEpisodes}, []int64{5, 2}; !slices.Equal(got, want) {
+	if got, want := []int64{o.Pools[0].PoolEpisodes, o.Pools[1].PoolEpisodes}, []int64{5, 2}; !slices.Equal(got, want) {
 		t.Errorf("pools of %v episodes, expected %v", got, want)
 	}
 }
 
 func BenchmarkMixture(b *testing.B) {
 	for _, k := range []int{2, 8, 50} {
-		m := mixParams{epochSize: 1 << 50}
+		m := MixParams{EpochSize: 1 << 50}
 		sizes := make([]int64, k)
 		for i := range sizes {
 			sizes[i] = int64(1000 * (i + 1))

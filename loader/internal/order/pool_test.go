@@ -1,4 +1,4 @@
-package loader
+package order
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// The table of specs/loader.md section 5: 512 episodes of 50–399 frames, B = 64, P residents, an emptied one is replaced.
+// What the quality of a pool must be: 512 episodes of 50–399 frames, B = 64, P residents, an emptied one is replaced.
 func TestPoolQuality(t *testing.T) {
 	tab := tableOf(t, lengthsFor(3, 512, 50, 399))
 	want := []struct {
@@ -44,26 +44,8 @@ func TestPoolQuality(t *testing.T) {
 		near("distinct share", one.Distinct, w.distinct, 0.005)
 		near("neighbour share", one.Neighbour, w.neighbour, w.neighbour*0.05)
 		if eight.Distinct < one.Distinct*0.97 {
-			t.Errorf("P=%d: in lanes the distinct share is %.3f, without %.3f", w.p, eight.Distinct, one.Distinct)
+			t.Errorf("P=%d: in shards the distinct share is %.3f, without %.3f", w.p, eight.Distinct, one.Distinct)
 		}
-	}
-}
-
-// What a loader says of its order, for pools and mixtures.
-func TestRandomness(t *testing.T) {
-	f, g := newFake(lengthsFor(1, 40, 20, 60)...), newFake(lengthsFor(2, 30, 10, 40)...)
-	keys := []string{"index"}
-	all := mustLoader(t, f, Config{BatchSize: 16, WorldSize: 2, Shuffle: Global, Keys: keys}).Randomness()
-	if all.Batch != 32 || math.Abs(all.Distinct/all.DistinctIdeal-1) > 0.05 || math.Abs(all.Neighbour-all.NeighbourIdeal) > 0.02 {
-		t.Errorf("global: %+v", all)
-	}
-	few := mustLoader(t, f, Config{BatchSize: 32, Shuffle: Pool, PoolEpisodes: 4, PoolShards: 1, Keys: keys}).Randomness()
-	if few.Distinct > 0.3*few.DistinctIdeal || few.Neighbour < 0.15 || few.DistinctIdeal != all.DistinctIdeal {
-		t.Errorf("a pool of 4 episodes: %+v", few)
-	}
-	mixed := mustMix(t, mixOf([]*fake{f, g}, []float64{1, 3}), Config{BatchSize: 32, Shuffle: Global, Keys: keys}).Randomness()
-	if math.Abs(mixed.Distinct/mixed.DistinctIdeal-1) > 0.05 || mixed.DistinctIdeal > 1 {
-		t.Errorf("a mixture: %+v", mixed)
 	}
 }
 
@@ -89,15 +71,20 @@ func TestPoolMemory(t *testing.T) {
 	runtime.KeepAlive(tab)
 }
 
+// poolQuality measures the order "pool" over an epoch, or its first positions; see quality.
+func poolQuality(p PoolParams, t *Table, seed, epoch, batch, limit int64) Randomness {
+	return quality(newPool(p, t, seed, epoch), NewCatalog(t), batch, limit)
+}
+
 // peakOf is the most samples that residents have left, and the mean over the first half of the epoch.
-func peakOf(tab *table, p PoolParams) (peak, mean int64) {
+func peakOf(tab *Table, p PoolParams) (peak, mean int64) {
 	o := newPool(p, tab, 0, 0)
 	sum, count := int64(0), int64(0)
 	for at := range o.n {
 		o.At(at)
 		left := int64(1) // the drawn one
-		for i := range o.lanes {
-			left += int64(len(o.lanes[i].left))
+		for i := range o.shards {
+			left += int64(len(o.shards[i].left))
 		}
 		peak = max(peak, left)
 		if at < o.n/2 {
@@ -108,40 +95,40 @@ func peakOf(tab *table, p PoolParams) (peak, mean int64) {
 	return peak, sum / count
 }
 
-// The order is the rule, draw by draw; a lane never has more than its room and its residents, but for one episode that is larger
+// The order is the rule, draw by draw; a shard never has more than its room and its residents, but for one episode that is larger
 // than all of it.
 func TestPoolKeepsItsBounds(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	for range 200 {
 		tab := tableOf(t, lengthsFor(rng.Uint64(), 1+rng.IntN(60), 0, 40))
-		if tab.samples() == 0 {
+		if tab.Samples() == 0 {
 			continue
 		}
 		p := PoolParams{PoolSamples: rng.Int64N(300), PoolEpisodes: rng.Int64N(12), PoolShards: 1 + rng.IntN(6)}
 		o := newPool(p, tab, rng.Int64(), 0)
 		sum := [2]int64{}
-		for i := range o.lanes {
-			sum[0] += o.lanes[i].room
-			sum[1] += o.lanes[i].most
+		for i := range o.shards {
+			sum[0] += o.shards[i].room
+			sum[1] += o.shards[i].most
 		}
 		if p.PoolSamples >= int64(p.PoolShards) && sum[0] != p.PoolSamples || p.PoolEpisodes >= int64(p.PoolShards) && sum[1] != p.PoolEpisodes {
-			t.Fatalf("%+v: lanes have room for %v", p, sum)
+			t.Fatalf("%+v: shards have room for %v", p, sum)
 		}
-		naive := make([]naiveLane, len(o.lanes))
+		naive := make([]naiveShard, len(o.shards))
 		for i := range naive {
-			naive[i] = naiveLane{ln: &o.lanes[i], episode: func(s int64) int { _, place := tab.row(s); return place }}
+			naive[i] = naiveShard{ln: &o.shards[i], episode: func(s int64) int { _, place := tab.Row(s); return place }}
 		}
 		for at := range o.n {
-			l, _ := o.Lane(at)
-			ln := &o.lanes[l]
+			l, _ := o.at(at)
+			ln := &o.shards[l]
 			if want := naive[l].draw(); o.At(at) != want {
 				t.Fatalf("%+v: position %d is not what the rule says", p, at)
 			}
 			if p.PoolSamples > 0 && naive[l].most > ln.room && naive[l].crowd > 1 {
-				t.Fatalf("%+v: %d samples of %d residents in a lane for %d", p, naive[l].most, naive[l].crowd, ln.room)
+				t.Fatalf("%+v: %d samples of %d residents in a shard for %d", p, naive[l].most, naive[l].crowd, ln.room)
 			}
 			if p.PoolEpisodes > 0 && int64(naive[l].crowd) > ln.most {
-				t.Fatalf("%+v: %d residents in a lane for %d", p, naive[l].crowd, ln.most)
+				t.Fatalf("%+v: %d residents in a shard for %d", p, naive[l].crowd, ln.most)
 			}
 			if ln.residents() != naive[l].residents() {
 				t.Fatalf("%+v: %d residents, expected %d", p, ln.residents(), naive[l].residents())
@@ -150,10 +137,10 @@ func TestPoolKeepsItsBounds(t *testing.T) {
 	}
 }
 
-// naiveLane is the rule as it is written down, without any speed: before each draw episodes enter while the samples that are
+// naiveShard is the rule as it is written down, without any speed: before each draw episodes enter while the samples that are
 // left and the next one's fit, and residents are fewer than the bound; one always enters where nothing is left.
-type naiveLane struct {
-	ln      *lane
+type naiveShard struct {
+	ln      *shard
 	next    int
 	drawn   int64
 	left    []int64
@@ -162,7 +149,7 @@ type naiveLane struct {
 	episode func(sample int64) int
 }
 
-func (v *naiveLane) residents() int {
+func (v *naiveShard) residents() int {
 	in := map[int]bool{}
 	for _, s := range v.left {
 		in[v.episode(s)] = true
@@ -170,9 +157,9 @@ func (v *naiveLane) residents() int {
 	return len(in)
 }
 
-func (v *naiveLane) draw() int64 {
+func (v *naiveShard) draw() int64 {
 	for v.next < len(v.ln.places) {
-		from, to := v.ln.table.span(int(v.ln.places[v.next]))
+		from, to := v.ln.table.Span(int(v.ln.places[v.next]))
 		fits := v.ln.room == 0 || int64(len(v.left))+to-from <= v.ln.room
 		if len(v.left) > 0 && (!fits || v.ln.most > 0 && int64(v.residents()) >= v.ln.most) {
 			break
@@ -183,7 +170,7 @@ func (v *naiveLane) draw() int64 {
 		v.next++
 	}
 	v.most, v.crowd = int64(len(v.left)), v.residents()
-	i := below(mix(v.ln.key+uint64(v.drawn)*golden), uint64(len(v.left)))
+	i := below(Mix(v.ln.key+uint64(v.drawn)*golden), uint64(len(v.left)))
 	v.drawn++
 	s := v.left[i]
 	v.left[i] = v.left[len(v.left)-1]
@@ -191,7 +178,7 @@ func (v *naiveLane) draw() int64 {
 	return s
 }
 
-// Lanes have as equal shares as LPT gives, and a place's lane is known without a simulation.
+// Shards have as equal shares as LPT gives, and a place's shard is known without a simulation.
 func TestPoolLanes(t *testing.T) {
 	for episodes, want := range map[int]int{0: 1, 1: 1, 15: 1, 16: 2, 31: 2, 32: 4, 63: 4, 64: 8, 100_000: 8} {
 		if got := defaultShards(episodes); got != want {
@@ -200,46 +187,46 @@ func TestPoolLanes(t *testing.T) {
 	}
 	tab := tableOf(t, lengthsFor(8, 300, 10, 200))
 	o := newPool(PoolParams{PoolSamples: 2000, PoolShards: 8}, tab, 1, 0)
-	least, most := o.lanes[0].n, o.lanes[0].n
+	least, most := o.shards[0].n, o.shards[0].n
 	sum := int64(0)
-	for i := range o.lanes {
-		least, most, sum = min(least, o.lanes[i].n), max(most, o.lanes[i].n), sum+o.lanes[i].n
+	for i := range o.shards {
+		least, most, sum = min(least, o.shards[i].n), max(most, o.shards[i].n), sum+o.shards[i].n
 	}
-	if sum != tab.samples() || most-least > 20 {
-		t.Errorf("lanes of %d to %d samples, %d in all", least, most, sum)
+	if sum != tab.Samples() || most-least > 20 {
+		t.Errorf("shards of %d to %d samples, %d in all", least, most, sum)
 	}
-	lanes := make([]int32, o.n)
-	for p := range lanes {
-		lanes[p], _ = o.Lane(int64(p))
-		if p < 1000 && lanes[p] != int32(p%8) {
-			t.Fatalf("position %d is dealt to lane %d", p, lanes[p])
+	shards := make([]int32, o.n)
+	for p := range shards {
+		shards[p], _ = o.at(int64(p))
+		if p < 1000 && shards[p] != int32(p%8) {
+			t.Fatalf("position %d is dealt to shard %d", p, shards[p])
 		}
 	}
-	if o.lanes[0].drawn != 0 {
-		t.Error("Lane simulates")
+	if o.shards[0].drawn != 0 {
+		t.Error("Shard simulates")
 	}
-	in := map[int]int32{} // episode → lane
+	in := map[int]int32{} // episode → shard
 	for p := range o.n {
-		_, place := tab.row(o.At(p))
-		if l, ok := in[place]; ok && l != lanes[p] {
-			t.Fatalf("episode %d is in lanes %d and %d", place, l, lanes[p])
+		_, place := tab.Row(o.At(p))
+		if l, ok := in[place]; ok && l != shards[p] {
+			t.Fatalf("episode %d is in shards %d and %d", place, l, shards[p])
 		}
-		in[place] = lanes[p]
+		in[place] = shards[p]
 	}
 }
 
-// Lanes have nothing in common, though their episodes are equally long.
+// Shards have nothing in common, though their episodes are equally long.
 func TestPoolLanesDiffer(t *testing.T) {
 	tab := tableOf(t, slices.Repeat([]int{100}, 64))
 	o := newPool(PoolParams{PoolSamples: 1600, PoolShards: 2}, tab, 1, 0)
 	same := 0
 	for range 3000 {
-		if o.lanes[0].draw()%100 == o.lanes[1].draw()%100 {
+		if o.shards[0].draw()%100 == o.shards[1].draw()%100 {
 			same++
 		}
 	}
 	if same > 70 { // expected 30
-		t.Errorf("%d of 3000 draws are of the same row in both lanes", same)
+		t.Errorf("%d of 3000 draws are of the same row in both shards", same)
 	}
 }
 
@@ -248,7 +235,7 @@ func TestPoolDependsOnSeedAndEpoch(t *testing.T) {
 	tab := tableOf(t, lengthsFor(8, 64, 10, 90))
 	p := PoolParams{PoolSamples: 800, PoolShards: 4}
 	all := func(seed, epoch int64) []int64 {
-		out := make([]int64, tab.samples())
+		out := make([]int64, tab.Samples())
 		(&Order{newPool(p, tab, seed, epoch)}).Fill(out, 0)
 		return out
 	}
@@ -314,13 +301,13 @@ func BenchmarkPool(b *testing.B) {
 		tab := tableOf(b, lengthsFor(1, episodes, 50, 450))
 		for _, room := range []int64{20_000, 1_000_000} {
 			for _, shards := range []int{1, 8} {
-				b.Run(fmt.Sprintf("samples=%d/room=%d/shards=%d", tab.samples(), room, shards), func(b *testing.B) {
+				b.Run(fmt.Sprintf("samples=%d/room=%d/shards=%d", tab.Samples(), room, shards), func(b *testing.B) {
 					b.ReportAllocs()
 					o := newPool(PoolParams{PoolSamples: room, PoolShards: shards}, tab, 1, 0)
 					for p := range min(4*room, o.n/2) { // past the first filling
 						o.At(p)
 					}
-					p := o.lanes[0].drawn * int64(shards)
+					p := o.shards[0].drawn * int64(shards)
 					b.ResetTimer()
 					cpu := cpuTime()
 					for range b.N {

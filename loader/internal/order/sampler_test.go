@@ -1,4 +1,4 @@
-package loader
+package order
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 
 // an orderCase is everything that decides what ranks take.
 type orderCase struct {
-	o            *ordering
+	o            *Ordering
 	epoch        int64
 	start        int64
 	batch, world int64
@@ -18,19 +18,19 @@ type orderCase struct {
 	bySize       bool // an epoch holds each sample once
 }
 
-func (k *orderCase) course(rank int64) *course {
-	return &course{slice: slice{start: k.start, n: k.o.samples(), batch: k.batch, world: k.world, rank: rank, dropLast: k.drop, short: k.short},
+func (k *orderCase) Sampler(rank int64) *Sampler {
+	return &Sampler{slice: slice{start: k.start, n: k.o.Samples(), batch: k.batch, world: k.world, rank: rank, dropLast: k.drop, short: k.short},
 		epoch: k.epoch, make: func() sequence { return k.o.sequence(k.epoch) }, data: k.o.data, bad: k.bad}
 }
 
 // randomOrdering makes data and an order over it. bySize: an epoch holds each sample once.
-func randomOrdering(t testing.TB, rng *rand.Rand) (o *ordering, bySize bool) {
+func randomOrdering(t testing.TB, rng *rand.Rand) (o *Ordering, bySize bool) {
 	modes := []Shuffle{FileOrder, Global, Pool, Pool}
-	p := orderParams{mode: modes[rng.IntN(len(modes))]}
-	tables := make([]*table, 1)
-	var mix *mixParams
+	p := Params{Mode: modes[rng.IntN(len(modes))]}
+	tables := make([]*Table, 1)
+	var mix *MixParams
 	if rng.IntN(2) == 0 {
-		tables = make([]*table, 1+rng.IntN(5))
+		tables = make([]*Table, 1+rng.IntN(5))
 		mix = randomMix(rng, len(tables))
 	}
 	for i := range tables {
@@ -44,34 +44,34 @@ func randomOrdering(t testing.TB, rng *rand.Rand) (o *ordering, bySize bool) {
 	}
 	switch rng.IntN(3) {
 	case 0:
-		p.poolSamples = 1 + rng.Int64N(200)
+		p.PoolSamples = 1 + rng.Int64N(200)
 	case 1:
-		p.poolBytes = 1 + rng.Int64N(2000)
+		p.PoolBytes = 1 + rng.Int64N(2000)
 		for range tables {
-			p.sampleBytes = append(p.sampleBytes, 1+rng.Int64N(20))
+			p.SampleBytes = append(p.SampleBytes, 1+rng.Int64N(20))
 		}
 	}
 	if rng.IntN(3) == 0 {
-		p.poolEpisodes = 1 + rng.Int64N(12)
+		p.PoolEpisodes = 1 + rng.Int64N(12)
 	}
 	if rng.IntN(2) == 0 {
-		p.shards = 1 + rng.IntN(9)
+		p.Shards = 1 + rng.IntN(9)
 	}
-	o, err := newOrdering(p, newCatalog(tables...), mix, int64(rng.Uint64()))
-	if err != nil && mix.stratified { // a source that a batch has no sample for
-		mix.stratified = false
-		o, err = newOrdering(p, newCatalog(tables...), mix, int64(rng.Uint64()))
+	o, err := New(p, NewCatalog(tables...), mix, int64(rng.Uint64()))
+	if err != nil && mix.Stratified { // a source that a batch has no sample for
+		mix.Stratified = false
+		o, err = New(p, NewCatalog(tables...), mix, int64(rng.Uint64()))
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	return o, mix == nil || mix.weights == nil && mix.temperature == 0
+	return o, mix == nil || mix.Weights == nil && mix.Temperature == 0
 }
 
-func randomMix(rng *rand.Rand, k int) *mixParams {
-	m := &mixParams{names: make([]string, k)}
-	for i := range m.names {
-		m.names[i] = fmt.Sprint("source", i)
+func randomMix(rng *rand.Rand, k int) *MixParams {
+	m := &MixParams{Names: make([]string, k)}
+	for i := range m.Names {
+		m.Names[i] = fmt.Sprint("source", i)
 	}
 	if rng.IntN(3) > 0 {
 		sum := 0.0
@@ -80,29 +80,29 @@ func randomMix(rng *rand.Rand, k int) *mixParams {
 			if rng.IntN(8) == 0 {
 				w = 0
 			}
-			m.weights = append(m.weights, w)
+			m.Weights = append(m.Weights, w)
 			sum += w
 		}
 		if sum == 0 {
-			m.weights[rng.IntN(k)] = 1
+			m.Weights[rng.IntN(k)] = 1
 		}
 	}
 	if rng.IntN(4) == 0 {
-		m.temperature = 0.5 + 3*rng.Float64()
+		m.Temperature = 0.5 + 3*rng.Float64()
 	}
-	if m.weights == nil && m.temperature == 0 {
+	if m.Weights == nil && m.Temperature == 0 {
 		return m
 	}
 	switch rng.IntN(4) {
 	case 0:
-		m.stop = "first"
+		m.Stop = "first"
 	case 1:
-		m.epochSize = 1 + rng.Int64N(800)
+		m.EpochSize = 1 + rng.Int64N(800)
 	case 2:
-		m.stratified, m.globalBatch = true, 200
-		if m.weights != nil { // a share of a batch for each
-			for i := range m.weights {
-				m.weights[i] = 1 + rng.Float64()
+		m.Stratified, m.GlobalBatch = true, 200
+		if m.Weights != nil { // a share of a batch for each
+			for i := range m.Weights {
+				m.Weights[i] = 1 + rng.Float64()
 			}
 		}
 	}
@@ -110,11 +110,11 @@ func randomMix(rng *rand.Rand, k int) *mixParams {
 }
 
 func (k *orderCase) describe() string {
-	return fmt.Sprintf("mode=%q pools=%v mix=%+v n=%d seed=%d epoch=%d start=%d batch=%d world=%d drop=%v short=%v", k.o.mode, k.o.pools, k.o.plan, k.o.samples(), k.o.seed, k.epoch, k.start, k.batch, k.world, k.drop, k.short)
+	return fmt.Sprintf("mode=%q pools=%v mix=%+v n=%d seed=%d epoch=%d start=%d batch=%d world=%d drop=%v short=%v", k.o.Mode, k.o.Pools, k.o.plan, k.o.Samples(), k.o.Seed, k.epoch, k.start, k.batch, k.world, k.drop, k.short)
 }
 
-func wholeOrder(o *ordering, epoch int64) []int64 {
-	out := make([]int64, o.samples())
+func wholeOrder(o *Ordering, epoch int64) []int64 {
+	out := make([]int64, o.Samples())
 	(&Order{o.sequence(epoch)}).Fill(out, 0)
 	return out
 }
@@ -130,7 +130,7 @@ func TestRanksTakeTheOrder(t *testing.T) {
 		if rng.IntN(5) == 0 {
 			k.world = 1 + rng.Int64N(64)
 		}
-		n := k.o.samples()
+		n := k.o.Samples()
 		if rng.IntN(2) == 0 {
 			k.start = rng.Int64N(n)
 		}
@@ -166,21 +166,21 @@ func (k *orderCase) check(t *testing.T) {
 	taken := make([][]int64, steps)
 	fewest, most := n, int64(0)
 	for rank := range k.world {
-		c := k.course(rank)
+		c := k.Sampler(rank)
 		if c.steps() != steps {
 			t.Fatalf("%s: %d steps, expected %d", k.describe(), c.steps(), steps)
 		}
 		told := newTold(t, k, rank)
-		var s step
-		cur, batches := cursor{}, int64(0)
-		for c.next(cur, &s) {
+		var s Step
+		cur, batches := Cursor{}, int64(0)
+		for c.Next(cur, &s) {
 			told.take(&s)
 			pos := int64(-1)
 			var wrapped int64
 			begin := k.start + batches*g
-			for i, id := range s.samples {
+			for i, id := range s.Samples {
 				if !once {
-					wrapped = s.wrapped
+					wrapped = s.Wrapped
 					break
 				}
 				p := at[id]
@@ -188,25 +188,25 @@ func (k *orderCase) check(t *testing.T) {
 					wrapped++
 					p += n
 				}
-				if i == 0 && s.first != at[id] {
-					t.Fatalf("%s: first position %d, expected %d", k.describe(), s.first, at[id])
+				if i == 0 && s.First != at[id] {
+					t.Fatalf("%s: first position %d, expected %d", k.describe(), s.First, at[id])
 				}
 				if p <= pos && g <= n {
 					t.Fatalf("%s: rank %d gives positions %d, %d in this order", k.describe(), rank, pos, p)
 				}
 				pos = p
 			}
-			if g <= n && wrapped != s.wrapped {
-				t.Fatalf("%s: %d wrapped, %d counted", k.describe(), wrapped, s.wrapped)
+			if g <= n && wrapped != s.Wrapped {
+				t.Fatalf("%s: %d wrapped, %d counted", k.describe(), wrapped, s.Wrapped)
 			}
-			taken[batches] = append(taken[batches], s.samples...)
-			if full := int64(len(s.samples)) == k.batch; !full && !(batches == steps-1 && (k.world == 1 || k.short)) {
-				t.Fatalf("%s: a batch of %d in step %d", k.describe(), len(s.samples), batches)
+			taken[batches] = append(taken[batches], s.Samples...)
+			if full := int64(len(s.Samples)) == k.batch; !full && !(batches == steps-1 && (k.world == 1 || k.short)) {
+				t.Fatalf("%s: a batch of %d in step %d", k.describe(), len(s.Samples), batches)
 			}
 			if batches == steps-1 {
-				fewest, most = min(fewest, int64(len(s.samples))), max(most, int64(len(s.samples)))
+				fewest, most = min(fewest, int64(len(s.Samples))), max(most, int64(len(s.Samples)))
 			}
-			cur = s.after
+			cur = s.After
 			batches++
 		}
 		told.end(&s)
@@ -244,11 +244,11 @@ func TestCourseLeavesBadEpisodesOut(t *testing.T) {
 	for range 1000 {
 		o, bySize := randomOrdering(t, rng)
 		k := orderCase{o: o, bySize: bySize, epoch: rng.Int64N(3), batch: 1 + rng.Int64N(12), world: 1 + rng.Int64N(5), drop: rng.IntN(3) == 0, short: rng.IntN(4) == 0}
-		n := o.samples()
+		n := o.Samples()
 		for source, tab := range o.data.tables {
 			for place := range tab.ends {
 				if rng.IntN(6) == 0 {
-					k.bad = append(k.bad, BadEpisode{Source: source, Episode: tab.episode(place), Epoch: k.epoch - rng.Int64N(2), Position: rng.Int64N(n)})
+					k.bad = append(k.bad, BadEpisode{Source: source, Episode: tab.Episode(place), Epoch: k.epoch - rng.Int64N(2), Position: rng.Int64N(n)})
 				}
 			}
 		}
@@ -263,10 +263,10 @@ func TestCourseLeavesBadEpisodesOut(t *testing.T) {
 		}
 		whole := wholeOrder(o, k.epoch)
 		for rank := range k.world {
-			// The rank's own positions, as a course without bad ones gives them.
+			// The rank's own positions, as a Sampler without bad ones gives them.
 			good := k
 			good.bad = nil
-			c := good.course(rank)
+			c := good.Sampler(rank)
 			var own, expect []int64
 			for i := int64(0); ; i++ {
 				p, ok := c.position(i)
@@ -280,28 +280,28 @@ func TestCourseLeavesBadEpisodesOut(t *testing.T) {
 					expect = append(expect, whole[p])
 				}
 			}
-			c = k.course(rank)
+			c = k.Sampler(rank)
 			told := newTold(t, &k, rank)
-			var s step
+			var s Step
 			var got []int64
 			var skipped, batches int64
-			cur := cursor{}
-			for c.next(cur, &s) {
+			cur := Cursor{}
+			for c.Next(cur, &s) {
 				told.take(&s)
-				got = append(got, s.samples...)
-				skipped += s.skipped
-				cur = s.after
+				got = append(got, s.Samples...)
+				skipped += s.Skipped
+				cur = s.After
 				batches++
-				if full := int64(len(s.samples)) == k.batch; !full && k.world > 1 && !k.short {
+				if full := int64(len(s.Samples)) == k.batch; !full && k.world > 1 && !k.short {
 					// Only where the rank has none left at all, which the call after it says.
-					skipped += s.skipped
-					if s = (step{}); c.next(cur, &s) || !c.starved(cur) && cur.step < c.steps() {
+					skipped += s.Skipped
+					if s = (Step{}); c.Next(cur, &s) || !c.Starved(cur) && cur.step < c.steps() {
 						t.Fatalf("%s: rank %d gives a batch of %d", k.describe(), rank, len(got))
 					}
 					break
 				}
 			}
-			skipped += s.skipped
+			skipped += s.Skipped
 			told.end(&s)
 			firstLap := got[:min(len(got), len(expect))]
 			if k.world > 1 && !k.short && !k.drop {
@@ -324,14 +324,14 @@ func TestCourseLeavesBadEpisodesOut(t *testing.T) {
 				if len(got) != want || !k.drop && skipped != n-int64(want) {
 					t.Fatalf("%s: %d given and %d skipped of %d", k.describe(), len(got), skipped, n)
 				}
-			case !k.short && batches != c.steps() && !c.starved(cur):
+			case !k.short && batches != c.steps() && !c.Starved(cur):
 				t.Fatalf("%s: rank %d gives %d batches of %d", k.describe(), rank, batches, c.steps())
 			}
 		}
 	}
 }
 
-// L5: a course that begins in the middle goes on as the whole one does, and tells of residents what is still to come of them.
+// L5: a Sampler that begins in the middle goes on as the whole one does, and tells of residents what is still to come of them.
 func TestCourseGoesOnFromTheMiddle(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 4))
 	for range 1000 {
@@ -340,35 +340,35 @@ func TestCourseGoesOnFromTheMiddle(t *testing.T) {
 		if rng.IntN(2) == 0 { // so that ranks stand beyond their step
 			for place := range o.data.tables[0].ends {
 				if rng.IntN(4) == 0 {
-					k.bad = append(k.bad, BadEpisode{Episode: place, Epoch: k.epoch, Position: rng.Int64N(o.samples())})
+					k.bad = append(k.bad, BadEpisode{Episode: place, Epoch: k.epoch, Position: rng.Int64N(o.Samples())})
 				}
 			}
 		}
 		rank := rng.Int64N(k.world)
-		whole := k.course(rank)
-		var s step
-		cur := cursor{}
-		var cursors []cursor
+		whole := k.Sampler(rank)
+		var s Step
+		cur := Cursor{}
+		var cursors []Cursor
 		var batches [][]int64
-		for whole.next(cur, &s) {
+		for whole.Next(cur, &s) {
 			cursors = append(cursors, cur)
-			batches = append(batches, slices.Clone(s.samples))
-			cur = s.after
+			batches = append(batches, slices.Clone(s.Samples))
+			cur = s.After
 		}
 		if len(batches) == 0 {
 			continue
 		}
 		from := rng.IntN(len(batches))
-		c := k.course(rank)
+		c := k.Sampler(rank)
 		told := newTold(t, &k, rank)
 		cur = cursors[from]
 		i := from
-		for ; c.next(cur, &s); i++ {
+		for ; c.Next(cur, &s); i++ {
 			told.take(&s)
-			if i >= len(batches) || !slices.Equal(s.samples, batches[i]) {
-				t.Fatalf("%s: begun at %v, batch %d is %v", k.describe(), cursors[from], i, s.samples)
+			if i >= len(batches) || !slices.Equal(s.Samples, batches[i]) {
+				t.Fatalf("%s: begun at %v, batch %d is %v", k.describe(), cursors[from], i, s.Samples)
 			}
-			cur = s.after
+			cur = s.After
 		}
 		if i != len(batches) {
 			t.Fatalf("%s: begun at %v it gives %d batches, expected %d", k.describe(), cursors[from], i-from, len(batches)-from)
@@ -377,7 +377,7 @@ func TestCourseGoesOnFromTheMiddle(t *testing.T) {
 	}
 }
 
-// told checks what a course tells of residents.
+// told checks what a Sampler tells of residents.
 type told struct {
 	t       *testing.T
 	k       *orderCase
@@ -390,48 +390,48 @@ func newTold(t *testing.T, k *orderCase, rank int64) *told {
 	return &told{t: t, k: k, rank: rank, known: map[entry]bool{}, waiting: map[int64]int{}}
 }
 
-func (d *told) take(s *step) {
+func (d *told) take(s *Step) {
 	d.t.Helper()
-	for _, a := range s.admitted {
-		e := entry{a.source, a.place}
+	for _, a := range s.Admitted {
+		e := entry{a.Source, a.Place}
 		if d.known[e] && d.k.bySize {
 			d.t.Fatalf("%s: rank %d: episode %v enters a second time", d.k.describe(), d.rank, e)
 		}
 		d.known[e] = true
-		if a.share <= 0 || a.share > 1 || d.k.world == 1 && a.share != 1 {
-			d.t.Fatalf("%s: share %v", d.k.describe(), a.share)
+		if a.Share <= 0 || a.Share > 1 || d.k.world == 1 && a.Share != 1 {
+			d.t.Fatalf("%s: share %v", d.k.describe(), a.Share)
 		}
-		if !slices.IsSorted(a.samples) || len(a.samples) == 0 {
-			d.t.Fatalf("%s: samples of %v: %v", d.k.describe(), e, a.samples)
+		if !slices.IsSorted(a.Samples) || len(a.Samples) == 0 {
+			d.t.Fatalf("%s: samples of %v: %v", d.k.describe(), e, a.Samples)
 		}
-		for _, id := range a.samples {
-			if source, place, _ := d.k.o.data.find(id); source != a.source || place != a.place {
+		for _, id := range a.Samples {
+			if source, place, _ := d.k.o.data.find(id); source != a.Source || place != a.Place {
 				d.t.Fatalf("%s: sample %d is not of %v", d.k.describe(), id, e)
 			}
 			d.waiting[id]++
 		}
 	}
-	if d.k.o.mode != Pool {
-		if len(s.admitted)+len(s.passed) > 0 {
+	if d.k.o.Mode != Pool {
+		if len(s.Admitted)+len(s.Passed) > 0 {
 			d.t.Fatalf("%s: tells of residents", d.k.describe())
 		}
 		return
 	}
-	for _, id := range s.passed {
+	for _, id := range s.Passed {
 		if d.waiting[id] == 0 {
 			d.t.Fatalf("%s: rank %d: sample %d passes, and is not waited for", d.k.describe(), d.rank, id)
 		}
 		d.less(id)
 	}
 	fresh := 0
-	for _, id := range s.samples {
+	for _, id := range s.Samples {
 		if d.waiting[id] == 0 {
 			fresh++
 			continue
 		}
 		d.less(id)
 	}
-	if int64(fresh) > s.wrapped {
+	if int64(fresh) > s.Wrapped {
 		d.t.Fatalf("%s: rank %d gives %d samples of episodes that were not told", d.k.describe(), d.rank, fresh)
 	}
 }
@@ -442,15 +442,15 @@ func (d *told) less(id int64) {
 	}
 }
 
-func (d *told) end(s *step) {
+func (d *told) end(s *Step) {
 	d.t.Helper()
 	// The call that ends the epoch may still have told of bad episodes.
-	for _, a := range s.admitted {
-		for _, id := range a.samples {
+	for _, a := range s.Admitted {
+		for _, id := range a.Samples {
 			d.waiting[id]++
 		}
 	}
-	for _, id := range s.passed {
+	for _, id := range s.Passed {
 		d.less(id)
 	}
 	if !d.k.drop && d.k.bySize && len(d.waiting) > 0 {
@@ -460,33 +460,33 @@ func (d *told) end(s *step) {
 
 // What a rank of a world pays a step.
 func BenchmarkCourse(b *testing.B) {
-	tables := []*table{tableOf(b, lengthsFor(1, 20_000, 100, 500)), tableOf(b, lengthsFor(2, 20_000, 100, 500))}
+	tables := []*Table{tableOf(b, lengthsFor(1, 20_000, 100, 500)), tableOf(b, lengthsFor(2, 20_000, 100, 500))}
 	for _, mode := range []Shuffle{Global, Pool} {
 		for _, k := range []int{1, 2} {
 			for _, world := range []int64{1, 8, 64} {
-				var mix *mixParams
+				var mix *MixParams
 				if k > 1 {
-					mix = &mixParams{names: []string{"a", "b"}, weights: []float64{1, 2}}
+					mix = &MixParams{Names: []string{"a", "b"}, Weights: []float64{1, 2}}
 				}
-				o, err := newOrdering(orderParams{mode: mode, poolSamples: 20_000}, newCatalog(tables[:k]...), mix, 1)
+				o, err := New(Params{Mode: mode, PoolSamples: 20_000}, NewCatalog(tables[:k]...), mix, 1)
 				if err != nil {
 					b.Fatal(err)
 				}
 				b.Run(fmt.Sprintf("%s/sources=%d/world=%d", mode, k, world), func(b *testing.B) {
 					one := orderCase{o: o, batch: 64, world: world}
-					c := one.course(world / 2)
-					var s step
-					at := cursor{}
-					c.next(at, &s)
+					c := one.Sampler(world / 2)
+					var s Step
+					at := Cursor{}
+					c.Next(at, &s)
 					b.ReportAllocs()
 					b.ResetTimer()
 					cpu := cpuTime()
 					for range b.N {
-						if !c.next(at, &s) {
-							c, at = one.course(world/2), cursor{}
+						if !c.Next(at, &s) {
+							c, at = one.Sampler(world/2), Cursor{}
 							continue
 						}
-						at = s.after
+						at = s.After
 					}
 					b.ReportMetric(float64(cpuTime()-cpu)/float64(b.N)/64, "cpu-ns/sample")
 				})

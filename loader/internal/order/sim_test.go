@@ -1,4 +1,4 @@
-package loader
+package order
 
 import (
 	"encoding/json"
@@ -9,16 +9,16 @@ import (
 	"testing"
 )
 
-// rankOf is a Loader without an engine: what it would give, and its states, are those of a whole one.
+// rankOf is a rank without an engine: what it would give, and its states, are those of a whole one.
 type rankOf struct {
-	l    *Loader
-	c    *course
-	s    step
+	p    *Progress
+	c    *Sampler
+	s    Step
 	idle bool // it had nothing in a short last step, and waits for the others to end the epoch
 }
 
-func newRank(o *ordering, cfg Config) *rankOf {
-	return &rankOf{l: &Loader{order: o, cfg: cfg, a: &assembler{sources: make([]*source, len(o.data.tables))}}}
+func newRank(o *Ordering, ranks Ranks) *rankOf {
+	return &rankOf{p: &Progress{Order: o, Ranks: ranks}}
 }
 
 // next gives the samples of the next batch; nil at the end of the epoch, where the call after that begins the next one.
@@ -28,62 +28,62 @@ func (r *rankOf) next() []int64 {
 		return nil
 	}
 	if r.c == nil {
-		c := r.l.course(r.l.start)
-		r.c = &c
+		r.c, _ = r.p.Sampler()
 	}
-	if !r.c.next(r.l.at, &r.s) {
-		r.idle = r.l.at.step < r.c.steps() && r.c.world > 1
-		r.l.goTo(r.l.epoch + 1)
+	if !r.c.Next(r.p.at, &r.s) {
+		r.idle = r.p.at.step < r.c.steps() && r.c.world > 1
+		r.p.GoTo(r.p.Epoch + 1)
 		r.c = nil
 		return nil
 	}
-	r.l.at, r.l.given = r.s.after, true
-	return r.s.samples
+	r.p.Given(r.s.After)
+	return r.s.Samples
 }
 
 func (r *rankOf) restore(t testing.TB, s State) {
-	if err := r.l.Restore(s, false); err != nil {
+	p, err := r.p.Restored(&s, false, func(BadEpisode) bool { return true })
+	if err != nil {
 		t.Fatal(err)
 	}
-	r.c = nil
+	r.p, r.c = p, nil
 }
 
 // simulated are orders over some ten thousand samples, in all modes and mixtures.
-func simulated(t testing.TB) map[string]*ordering {
+func simulated(t testing.TB) map[string]*Ordering {
 	lengths := [][]int{lengthsFor(1, 300, 20, 180), lengthsFor(2, 37, 1, 900), lengthsFor(3, 5, 200, 400), slices.Repeat([]int{1}, 700)}
-	var tables []*table
+	var tables []*Table
 	for _, l := range lengths {
 		tables = append(tables, tableOf(t, l))
 	}
-	out := map[string]*ordering{}
-	add := func(name string, p orderParams, mix *mixParams, n int) {
+	out := map[string]*Ordering{}
+	add := func(name string, p Params, mix *MixParams, n int) {
 		if mix != nil {
 			for i := range n {
-				mix.names = append(mix.names, fmt.Sprint("source", i))
+				mix.Names = append(mix.Names, fmt.Sprint("source", i))
 			}
 		}
-		o, err := newOrdering(p, newCatalog(tables[:n]...), mix, 12345)
+		o, err := New(p, NewCatalog(tables[:n]...), mix, 12345)
 		if err != nil {
 			t.Fatal(err)
 		}
 		out[name] = o
 	}
-	add("file", orderParams{}, nil, 1)
-	add("global", orderParams{mode: Global}, nil, 1)
-	add("pool", orderParams{mode: Pool, poolSamples: 4000}, nil, 1)
-	add("pool of episodes", orderParams{mode: Pool, poolEpisodes: 24, shards: 3}, nil, 1)
-	add("pool in one lane", orderParams{mode: Pool, poolSamples: 700, shards: 1}, nil, 1)
-	add("mixture of files", orderParams{}, &mixParams{weights: []float64{2, 1}}, 2)
-	add("mixture by size", orderParams{mode: Global}, &mixParams{}, 4)
-	add("mixture by weight", orderParams{mode: Global}, &mixParams{weights: []float64{0.2, 0.5, 0, 0.3}, epochSize: 33_333}, 4)
-	add("mixture of pools", orderParams{mode: Pool, poolSamples: 800}, &mixParams{weights: []float64{0.2, 0.5, 0.1, 0.2}}, 4)
-	add("mixture of pools by size", orderParams{mode: Pool, poolSamples: 800, shards: 4}, &mixParams{}, 4)
-	add("stratified", orderParams{mode: Global}, &mixParams{temperature: 2, stratified: true, globalBatch: 96}, 3)
-	add("until all have given all", orderParams{mode: Pool, poolSamples: 2000}, &mixParams{weights: []float64{1, 1, 1}, stop: "all"}, 3)
+	add("file", Params{}, nil, 1)
+	add("global", Params{Mode: Global}, nil, 1)
+	add("pool", Params{Mode: Pool, PoolSamples: 4000}, nil, 1)
+	add("pool of episodes", Params{Mode: Pool, PoolEpisodes: 24, Shards: 3}, nil, 1)
+	add("pool in one shard", Params{Mode: Pool, PoolSamples: 700, Shards: 1}, nil, 1)
+	add("mixture of files", Params{}, &MixParams{Weights: []float64{2, 1}}, 2)
+	add("mixture by size", Params{Mode: Global}, &MixParams{}, 4)
+	add("mixture by weight", Params{Mode: Global}, &MixParams{Weights: []float64{0.2, 0.5, 0, 0.3}, EpochSize: 33_333}, 4)
+	add("mixture of pools", Params{Mode: Pool, PoolSamples: 800}, &MixParams{Weights: []float64{0.2, 0.5, 0.1, 0.2}}, 4)
+	add("mixture of pools by size", Params{Mode: Pool, PoolSamples: 800, Shards: 4}, &MixParams{}, 4)
+	add("stratified", Params{Mode: Global}, &MixParams{Temperature: 2, Stratified: true, GlobalBatch: 96}, 3)
+	add("until all have given all", Params{Mode: Pool, PoolSamples: 2000}, &MixParams{Weights: []float64{1, 1, 1}, Stop: "all"}, 3)
 	return out
 }
 
-// loader.md section 13, 11 and 23: ranks in any pace, deaths and restarts at other world sizes and batches, over a hundred thousand samples a mode, and a million where
+// Ranks in any pace, deaths and restarts at other world sizes and batches, over a hundred thousand samples a mode, and a million where
 // ROBOCACHE_EXHAUSTIVE=1: what was taken up to the checkpoints is the order, epoch after epoch, nothing lost and nothing twice.
 func TestSimulatedRuns(t *testing.T) {
 	total := int64(100_000)
@@ -105,7 +105,7 @@ func TestSimulatedRuns(t *testing.T) {
 
 type simulation struct {
 	t   *testing.T
-	o   *ordering
+	o   *Ordering
 	rng *rand.Rand
 
 	state    *State
@@ -134,36 +134,36 @@ func (m *simulation) life() {
 		}
 		m.epoch, m.position, m.whole = m.epoch+1, 0, nil
 	}
-	cfg := Config{BatchSize: batch, WorldSize: world, Shuffle: m.o.mode, Uneven: []string{"wrap", "short"}[rng.IntN(2)]}
+	ranks := Ranks{Batch: batch, World: world, Short: rng.IntN(2) == 1}
 	m.lives++
 	m.most = max(m.most, world)
-	ranks := make([]*rankOf, world)
-	for i := range ranks {
-		cfg.Rank = i
+	team := make([]*rankOf, world)
+	for i := range team {
+		ranks.Rank = i
 		// Every rank is told another seed and pool: the state's are what counts.
 		own := *m.o
 		if m.state != nil {
-			own.seed = rng.Int64()
-			own.pools = slices.Clone(own.pools)
-			for k := range own.pools {
-				own.pools[k].PoolShards = 1 + rng.IntN(5)
+			own.Seed = rng.Int64()
+			own.Pools = slices.Clone(own.Pools)
+			for k := range own.Pools {
+				own.Pools[k].PoolShards = 1 + rng.IntN(5)
 			}
 		}
-		if m.o.asked != nil && m.o.asked.stratified && m.state != nil {
+		if m.o.asked != nil && m.o.asked.Stratified && m.state != nil {
 			asked := *m.o.asked
-			asked.globalBatch = int64(batch * world)
+			asked.GlobalBatch = int64(batch * world)
 			own.asked = &asked
 		}
-		ranks[i] = newRank(&own, cfg)
+		team[i] = newRank(&own, ranks)
 		if m.state != nil {
-			ranks[i].restore(m.t, *m.state)
+			team[i].restore(m.t, *m.state)
 		}
 	}
 	for range 1 + rng.IntN(6) { // checkpoints
 		steps := 1 + rng.IntN(60)
 		taken := make([][][]int64, world)
 		left := make([]int, 0, world*steps)
-		for i := range ranks {
+		for i := range team {
 			for range steps {
 				left = append(left, i)
 			}
@@ -174,7 +174,7 @@ func (m *simulation) life() {
 			left = left[:rng.IntN(len(left))]
 		}
 		for _, i := range left { // each rank at its own pace
-			taken[i] = append(taken[i], slices.Clone(ranks[i].next()))
+			taken[i] = append(taken[i], slices.Clone(team[i].next()))
 		}
 		if dies {
 			m.deaths++
@@ -183,7 +183,7 @@ func (m *simulation) life() {
 		for k := range steps {
 			var all []int64
 			ended := 0
-			for i := range ranks {
+			for i := range team {
 				if taken[i][k] == nil {
 					ended++
 				}
@@ -192,7 +192,7 @@ func (m *simulation) life() {
 			m.commit(all, ended, world, batch)
 		}
 		// Any rank's state will do.
-		raw, err := json.Marshal(ranks[rng.IntN(world)].l.Standing())
+		raw, err := json.Marshal(team[rng.IntN(world)].p.State())
 		if err != nil {
 			m.t.Fatal(err)
 		}

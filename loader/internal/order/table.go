@@ -1,4 +1,4 @@
-package loader
+package order
 
 import (
 	"crypto/sha256"
@@ -10,20 +10,26 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// table maps sample numbers to rows: prefix sums over the selected episodes, O(episodes) to make and to hold, whatever
+// Table maps sample numbers to rows: prefix sums over the selected episodes, O(episodes) to make and to hold, whatever
 // the number of rows.
-type table struct {
+type Table struct {
 	episodes []int32 // selected positions, ascending; nil = all of them
 	ends     []int64 // samples up to and with each
 	first    int     // row of an episode's first sample (drop_n_first_frames)
-	start    []int64 // with a timeline: its first timestamp, an episode each
-	emptied  []int   // episodes that the options leave without a sample
-	print    Fingerprint
+	Start    []int64 // with a timeline: its first timestamp, an episode each
+	Emptied  []int   // episodes that the options leave without a sample
+	Print    Fingerprint
 }
 
-// newTable counts samples. count gives an episode's samples before the options drop some, and its timeline's start.
-func newTable(total int, cfg *Config, exclude map[int]bool, count func(episode int) (n int, start int64, err error), timeline bool) (*table, error) {
-	t := &table{first: cfg.DropFirst}
+// Selection is the part of a dataset that samples are made of.
+type Selection struct {
+	Episodes            []int // positions in any order; nil: all
+	DropFirst, DropTail int   // rows left out at the start and at the end of each episode
+}
+
+// NewTable counts samples. count gives an episode's samples before the options drop some, and its timeline's start.
+func NewTable(total int, cfg Selection, exclude map[int]bool, count func(episode int) (n int, start int64, err error), timeline bool) (*Table, error) {
+	t := &Table{first: cfg.DropFirst}
 	var list []int
 	if cfg.Episodes != nil {
 		list = append(make([]int, 0, len(cfg.Episodes)), cfg.Episodes...)
@@ -55,11 +61,11 @@ func newTable(total int, cfg *Config, exclude map[int]bool, count func(episode i
 	}
 	t.ends = make([]int64, n)
 	if timeline {
-		t.start = make([]int64, n)
+		t.Start = make([]int64, n)
 	}
 	var sum int64
 	for i := range n {
-		e := t.episode(i)
+		e := t.Episode(i)
 		c, start, err := count(e)
 		if err != nil {
 			return nil, robocache.At(err, robocache.Where{"episode": e})
@@ -67,25 +73,30 @@ func newTable(total int, cfg *Config, exclude map[int]bool, count func(episode i
 		if left := c - cfg.DropFirst - cfg.DropTail; left > 0 {
 			sum += int64(left)
 		} else if c > 0 {
-			t.emptied = append(t.emptied, e)
+			t.Emptied = append(t.Emptied, e)
 		}
 		t.ends[i] = sum
 		if timeline {
-			t.start[i] = start
+			t.Start[i] = start
 		}
 	}
-	t.print = t.fingerprint()
+	t.Print = t.Fingerprint()
 	return t, nil
 }
 
-func (t *table) episode(i int) int {
+// Episode is the position in the dataset of a place of the table.
+func (t *Table) Episode(i int) int {
 	if t.episodes == nil {
 		return i
 	}
 	return int(t.episodes[i])
 }
 
-func (t *table) samples() int64 {
+// Len is the number of selected episodes, those without samples among them.
+func (t *Table) Len() int { return len(t.ends) }
+
+// Samples is the number of samples.
+func (t *Table) Samples() int64 {
 	if len(t.ends) == 0 {
 		return 0
 	}
@@ -93,14 +104,14 @@ func (t *table) samples() int64 {
 }
 
 // without is the number of samples that are not of some bad episodes.
-func (t *table) without(bad []BadEpisode) (left int64) {
+func (t *Table) without(bad []BadEpisode) (left int64) {
 	out := make(map[int]bool, len(bad))
 	for i := range bad {
 		out[bad[i].Episode] = true
 	}
 	before := int64(0)
 	for i, end := range t.ends {
-		if !out[t.episode(i)] {
+		if !out[t.Episode(i)] {
 			left += end - before
 		}
 		before = end
@@ -108,8 +119,8 @@ func (t *table) without(bad []BadEpisode) (left int64) {
 	return left
 }
 
-// row finds a sample's row, and which of the selected episodes it is in.
-func (t *table) row(sample int64) (r robocache.Row, i int) {
+// Row finds a sample's row, and which of the selected episodes it is in.
+func (t *Table) Row(sample int64) (r robocache.Row, i int) {
 	lo, hi := 0, len(t.ends)
 	for lo < hi {
 		m := int(uint(lo+hi) / 2)
@@ -123,21 +134,21 @@ func (t *table) row(sample int64) (r robocache.Row, i int) {
 	if lo > 0 {
 		before = t.ends[lo-1]
 	}
-	return robocache.Row{Episode: t.episode(lo), Index: int(sample-before) + t.first}, lo
+	return robocache.Row{Episode: t.Episode(lo), Index: int(sample-before) + t.first}, lo
 }
 
-// fingerprint is a hash over what decides the order: which episodes, with how many samples each.
-func (t *table) fingerprint() Fingerprint {
+// Fingerprint is a hash over what decides the order: which episodes, with how many samples each.
+func (t *Table) Fingerprint() Fingerprint {
 	h := sha256.New()
 	var b [16]byte
 	before := int64(0)
 	for i, end := range t.ends {
-		binary.LittleEndian.PutUint64(b[:8], uint64(t.episode(i)))
+		binary.LittleEndian.PutUint64(b[:8], uint64(t.Episode(i)))
 		binary.LittleEndian.PutUint64(b[8:], uint64(end-before))
 		h.Write(b[:])
 		before = end
 	}
-	return Fingerprint{Episodes: len(t.ends), Samples: t.samples(), Lengths: hex.EncodeToString(h.Sum(nil)[:12])}
+	return Fingerprint{Episodes: len(t.ends), Samples: t.Samples(), Lengths: hex.EncodeToString(h.Sum(nil)[:12])}
 }
 
 // difference names what differs between two fingerprints; "" where nothing does.

@@ -1,4 +1,4 @@
-package loader
+package order
 
 import (
 	"cmp"
@@ -7,33 +7,33 @@ import (
 	"sort"
 )
 
-// pool is the order "pool": samples come of resident episodes. The epoch's episodes are cut into lanes; positions are dealt
-// round-robin over the lanes that still have samples, and each lane draws uniformly from what its residents still have.
+// pool is the order "pool": samples come of resident episodes. The epoch's episodes are cut into shards; positions are dealt
+// round-robin over the shards that still have samples, and each shard draws uniformly from what its residents still have.
 // Lengths and parameters decide it all: never the memory or the time that a run has.
 type pool struct {
 	n      int64
-	lanes  []lane
+	shards []shard
 	phases []phase
 	now    int // phase of the last position, where the next one most likely is
 }
 
-// phase is a range of positions that are dealt over the same lanes.
+// phase is a range of positions that are dealt over the same shards.
 type phase struct {
 	start int64   // its first position
-	round int64   // draws that each of its lanes had before it
+	round int64   // draws that each of its shards had before it
 	alive []int32 // in order
 }
 
-// maxShards bounds pool_shards: the phases of a pool take up to shards²/2 numbers.
-const maxShards = 1024
+// MaxShards bounds pool_shards: the phases of a pool take up to shards²/2 numbers.
+const MaxShards = 1024
 
 // defaultShards is a function of the dataset alone: the order must not change with the number of ranks.
 func defaultShards(episodes int) int {
 	return 1 << max(bits.Len(uint(min(8, episodes/8)))-1, 0)
 }
 
-// filled is the number of episodes that have samples.
-func (t *table) filled() int {
+// Filled is the number of episodes that have samples.
+func (t *Table) Filled() int {
 	n, before := 0, int64(0)
 	for _, end := range t.ends {
 		if end > before {
@@ -44,32 +44,32 @@ func (t *table) filled() int {
 	return n
 }
 
-// span is the samples of a place of the table: [from, to).
-func (t *table) span(place int) (from, to int64) {
+// Span is the samples of a place of the table: [from, to).
+func (t *Table) Span(place int) (from, to int64) {
 	if place > 0 {
 		from = t.ends[place-1]
 	}
 	return from, t.ends[place]
 }
 
-func newPool(p PoolParams, t *table, seed, epoch int64) *pool {
+func newPool(p PoolParams, t *Table, seed, epoch int64) *pool {
 	c := p.PoolShards
-	o := &pool{n: t.samples(), lanes: make([]lane, c)}
+	o := &pool{n: t.Samples(), shards: make([]shard, c)}
 	key := keyOf(seed, epoch, 1)
 	for l, places := range partition(t, c, key) {
-		part := func(total int64) int64 { // sums up to the total over the lanes
+		part := func(total int64) int64 { // sums up to the total over the shards
 			if total == 0 {
 				return 0
 			}
 			return max(share(total, l+1, c)-share(total, l, c), 1)
 		}
-		ln := &o.lanes[l]
-		*ln = lane{table: t, number: int32(l), lanes: int32(c), places: places, room: part(p.PoolSamples), most: part(p.PoolEpisodes), key: mix(key + uint64(l) + 1)}
+		ln := &o.shards[l]
+		*ln = shard{table: t, number: int32(l), shards: int32(c), places: places, room: part(p.PoolSamples), most: part(p.PoolEpisodes), key: Mix(key + uint64(l) + 1)}
 		for _, at := range places {
-			from, to := t.span(int(at))
+			from, to := t.Span(int(at))
 			ln.n += to - from
 		}
-		shuffle(places, mix(ln.key^golden))
+		shuffle(places, Mix(ln.key^golden))
 		ln.reset()
 	}
 	o.deal()
@@ -83,8 +83,8 @@ func share(total int64, i, n int) int64 {
 	return int64(q)
 }
 
-// partition cuts the episodes into c lanes by samples, the longest first, each to the lane that has least; ties are seeded.
-func partition(t *table, c int, key uint64) [][]int32 {
+// partition cuts the episodes into c shards by samples, the longest first, each to the shard that has least; ties are seeded.
+func partition(t *Table, c int, key uint64) [][]int32 {
 	type item struct {
 		size  int64
 		tie   uint64
@@ -94,7 +94,7 @@ func partition(t *table, c int, key uint64) [][]int32 {
 	before := int64(0)
 	for i, end := range t.ends {
 		if end > before {
-			items = append(items, item{end - before, mix(key ^ mix(uint64(i)+golden)), int32(i)})
+			items = append(items, item{end - before, Mix(key ^ Mix(uint64(i)+golden)), int32(i)})
 		}
 		before = end
 	}
@@ -109,17 +109,17 @@ func partition(t *table, c int, key uint64) [][]int32 {
 		return cmp.Or(cmp.Compare(b.size, a.size), cmp.Compare(a.tie, b.tie), cmp.Compare(a.place, b.place))
 	})
 	type load struct {
-		sum  int64
-		lane int32
+		sum   int64
+		shard int32
 	}
 	heap := make([]load, c) // the least at 0
 	for i := range heap {
-		heap[i].lane = int32(i)
+		heap[i].shard = int32(i)
 	}
-	less := func(a, b load) bool { return a.sum < b.sum || a.sum == b.sum && a.lane < b.lane }
+	less := func(a, b load) bool { return a.sum < b.sum || a.sum == b.sum && a.shard < b.shard }
 	for _, it := range items {
 		top := heap[0]
-		out[top.lane] = append(out[top.lane], it.place)
+		out[top.shard] = append(out[top.shard], it.place)
 		top.sum += it.size
 		i := 0
 		for {
@@ -144,16 +144,16 @@ func partition(t *table, c int, key uint64) [][]int32 {
 // shuffle puts a list in a seeded order.
 func shuffle(list []int32, key uint64) {
 	for i := len(list) - 1; i > 0; i-- {
-		j := below(mix(key+uint64(i)*golden), uint64(i+1))
+		j := below(Mix(key+uint64(i)*golden), uint64(i+1))
 		list[i], list[j] = list[j], list[i]
 	}
 }
 
-// deal makes the phases: one ends where a lane has given all.
+// deal makes the phases: one ends where a shard has given all.
 func (o *pool) deal() {
-	sizes := make([]int64, 0, len(o.lanes))
-	for i := range o.lanes {
-		sizes = append(sizes, o.lanes[i].n)
+	sizes := make([]int64, 0, len(o.shards))
+	for i := range o.shards {
+		sizes = append(sizes, o.shards[i].n)
 	}
 	slices.Sort(sizes)
 	var position, round int64
@@ -162,8 +162,8 @@ func (o *pool) deal() {
 			continue
 		}
 		ph := phase{start: position, round: round}
-		for i := range o.lanes {
-			if o.lanes[i].n >= s {
+		for i := range o.shards {
+			if o.shards[i].n >= s {
 				ph.alive = append(ph.alive, int32(i))
 			}
 		}
@@ -176,8 +176,8 @@ func (o *pool) deal() {
 // Len is the number of samples of the epoch.
 func (o *pool) Len() int64 { return o.n }
 
-// at finds the lane of a position, and which of its draws it is.
-func (o *pool) at(p int64) (lane int32, draw int64) {
+// at finds the shard of a position, and which of its draws it is.
+func (o *pool) at(p int64) (shard int32, draw int64) {
 	ph := &o.phases[o.now]
 	if p < ph.start || o.now+1 < len(o.phases) && p >= o.phases[o.now+1].start {
 		o.now = sort.Search(len(o.phases), func(i int) bool { return o.phases[i].start > p }) - 1
@@ -191,33 +191,27 @@ func (o *pool) at(p int64) (lane int32, draw int64) {
 	return ph.alive[d-q*m], ph.round + int64(q)
 }
 
-// Lane is the lane of a position.
-func (o *pool) Lane(p int64) (lane, lanes int32) {
-	l, _ := o.at(p)
-	return l, int32(len(o.lanes))
-}
-
-func (o *pool) place(p int64) (*lane, int64) {
+func (o *pool) place(p int64) (*shard, int64) {
 	l, draw := o.at(p)
-	return &o.lanes[l], draw
+	return &o.shards[l], draw
 }
 
 // At gives the sample at a position.
 func (o *pool) At(p int64) int64 {
 	l, draw := o.at(p)
-	return o.lanes[l].at(draw)
+	return o.shards[l].at(draw)
 }
 
-// lane is one canonical shard: its episodes in the order of admission, and the simulation of its draws.
-type lane struct {
-	table         *table
-	source        int   // of a mixture
-	offset        int64 // of the source's sample numbers
-	number, lanes int32
-	places        []int32
-	n             int64 // samples
-	room, most    int64 // samples and episodes that may be resident; 0 = no bound
-	key           uint64
+// shard is one canonical shard: its episodes in the order of admission, and the simulation of its draws.
+type shard struct {
+	table          *Table
+	source         int   // of a mixture
+	offset         int64 // of the source's sample numbers
+	number, shards int32
+	places         []int32
+	n              int64 // samples
+	room, most     int64 // samples and episodes that may be resident; 0 = no bound
+	key            uint64
 
 	drawn   int64
 	entered int      // of places
@@ -225,12 +219,12 @@ type lane struct {
 	left    []ticket // samples that the residents still have
 	seats   []seat
 	free    []int32
-	tell    func(ln *lane, place int32) // is told of each episode that enters; nil: nobody is
+	tell    func(ln *shard, place int32) // is told of each episode that enters; nil: nobody is
 
-	// A course's own notes.
-	own, all int64 // draws of its rank, and of all ranks, since it follows the lane
+	// A Sampler's own notes.
+	own, all int64 // draws of its rank, and of all ranks, since it follows the shard
 	spots    int64 // positions of a step, wrapped ones among them
-	group    int   // of the lanes that are dealt as one
+	group    int   // of the shards that are dealt as one
 }
 
 // ticket is a sample that is still to be drawn.
@@ -243,17 +237,17 @@ type seat struct {
 	place int32
 }
 
-func (ln *lane) reset() {
+func (ln *shard) reset() {
 	ln.drawn, ln.entered = 0, 0
 	ln.left, ln.seats, ln.free = ln.left[:0], ln.seats[:0], ln.free[:0]
 	ln.aim()
 }
 
 // residents is the number of episodes that have samples left.
-func (ln *lane) residents() int { return len(ln.seats) - len(ln.free) }
+func (ln *shard) residents() int { return len(ln.seats) - len(ln.free) }
 
 // aim finds out when the next episode may enter.
-func (ln *lane) aim() {
+func (ln *shard) aim() {
 	switch {
 	case ln.entered == len(ln.places):
 		ln.limit = -1
@@ -262,16 +256,16 @@ func (ln *lane) aim() {
 	case ln.room == 0:
 		ln.limit = int(^uint(0) >> 1)
 	default:
-		from, to := ln.table.span(int(ln.places[ln.entered]))
+		from, to := ln.table.Span(int(ln.places[ln.entered]))
 		ln.limit = int(max(ln.room-(to-from), 0)) // at least one is always resident
 	}
 }
 
 // admit lets episodes enter until the next must wait.
-func (ln *lane) admit() {
+func (ln *shard) admit() {
 	for len(ln.left) <= ln.limit {
 		place := ln.places[ln.entered]
-		from, to := ln.table.span(int(place))
+		from, to := ln.table.Span(int(place))
 		ln.entered++
 		s := seat{from: from, left: int32(to - from), place: place}
 		var k int32
@@ -296,12 +290,12 @@ func (ln *lane) admit() {
 }
 
 // draw makes the next draw.
-func (ln *lane) draw() int64 {
+func (ln *shard) draw() int64 {
 	if len(ln.left) <= ln.limit {
 		ln.admit()
 	}
 	last := len(ln.left) - 1
-	i := below(mix(ln.key+uint64(ln.drawn)*golden), uint64(last+1))
+	i := below(Mix(ln.key+uint64(ln.drawn)*golden), uint64(last+1))
 	t := ln.left[i]
 	ln.left[i] = ln.left[last]
 	ln.left = ln.left[:last]
@@ -315,7 +309,7 @@ func (ln *lane) draw() int64 {
 }
 
 // seek simulates until so many draws are made.
-func (ln *lane) seek(drawn int64) {
+func (ln *shard) seek(drawn int64) {
 	if drawn < ln.drawn {
 		ln.reset()
 	}
@@ -325,21 +319,21 @@ func (ln *lane) seek(drawn int64) {
 }
 
 // at makes one of the draws: the next one at once, others by a simulation.
-func (ln *lane) at(draw int64) int64 {
+func (ln *shard) at(draw int64) int64 {
 	ln.seek(draw)
 	return ln.draw()
 }
 
 // remaining gives the samples that the residents still have, ascending, an episode at a time in the order of their places.
-func (ln *lane) remaining(each func(place int32, samples []int64)) {
+func (ln *shard) remaining(each func(place int32, samples []int64)) {
 	ids := make([]int64, 0, len(ln.left))
 	for _, t := range ln.left {
 		ids = append(ids, ln.seats[t.seat].from+int64(t.row))
 	}
 	slices.Sort(ids)
 	for from := 0; from < len(ids); {
-		_, place := ln.table.row(ids[from])
-		_, end := ln.table.span(place)
+		_, place := ln.table.Row(ids[from])
+		_, end := ln.table.Span(place)
 		to := from + sort.Search(len(ids)-from, func(i int) bool { return ids[from+i] >= end })
 		for i := range ids[from:to] {
 			ids[from+i] += ln.offset

@@ -1,12 +1,13 @@
-package loader
+package order
 
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"testing"
 )
 
-// newOrder is the order of one epoch of n samples without lanes.
+// newOrder is the order of one epoch of n samples without shards.
 func newOrder(mode Shuffle, seed, epoch, n int64) *Order {
 	if mode == FileOrder {
 		return &Order{fileOrder(n)}
@@ -104,18 +105,18 @@ func TestOrderIsUniform(t *testing.T) {
 	}
 }
 
-// loader.md section 5: distinct share and neighbour share against their ideals.
+// distinct share and neighbour share against their ideals.
 func TestOrderRandomness(t *testing.T) {
 	lengths := lengthsFor(3, 512, 50, 399)
 	tab := tableOf(t, lengths)
-	n := tab.samples()
+	n := tab.Samples()
 	const b = 64
 	o := newOrder(Global, 42, 3, n)
 	distinct, batches, neighbours := 0, 0, 0
 	prev := -1
 	seen := map[int]bool{}
 	for p := range n {
-		r, _ := tab.row(o.At(p))
+		r, _ := tab.Row(o.At(p))
 		if r.Episode == prev {
 			neighbours++
 		}
@@ -149,8 +150,8 @@ func TestOrderRandomness(t *testing.T) {
 	}
 }
 
-func tableOf(t testing.TB, lengths []int) *table {
-	tab, err := newTable(len(lengths), &Config{}, nil, func(e int) (int, int64, error) { return lengths[e], 0, nil }, false)
+func tableOf(t testing.TB, lengths []int) *Table {
+	tab, err := NewTable(len(lengths), Selection{}, nil, func(e int) (int, int64, error) { return lengths[e], 0, nil }, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,25 +164,25 @@ func TestTable(t *testing.T) {
 	k := int64(0)
 	for e, n := range lengths {
 		for i := range n {
-			if r, _ := tab.row(k); r.Episode != e || r.Index != i {
+			if r, _ := tab.Row(k); r.Episode != e || r.Index != i {
 				t.Fatalf("sample %d is %v, expected episode %d row %d", k, r, e, i)
 			}
 			k++
 		}
 	}
-	sel, err := newTable(4, &Config{Episodes: []int{3, 0, 3}, DropFirst: 1, DropTail: 2}, nil, func(e int) (int, int64, error) { return lengths[e], 0, nil }, false)
+	sel, err := NewTable(4, Selection{Episodes: []int{3, 0, 3}, DropFirst: 1, DropTail: 2}, nil, func(e int) (int, int64, error) { return lengths[e], 0, nil }, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if sel.samples() != 2 || len(sel.emptied) != 1 || sel.emptied[0] != 0 {
-		t.Fatalf("samples %d, emptied %v", sel.samples(), sel.emptied)
+	if sel.Samples() != 2 || len(sel.Emptied) != 1 || sel.Emptied[0] != 0 {
+		t.Fatalf("samples %d, emptied %v", sel.Samples(), sel.Emptied)
 	}
-	if r, _ := sel.row(0); r.Episode != 3 || r.Index != 1 {
+	if r, _ := sel.Row(0); r.Episode != 3 || r.Index != 1 {
 		t.Fatalf("first sample %v", r)
 	}
 }
 
-// Windows cost the same at 10^4 and 10^7 frames (loader.md section 13, 5).
+// Windows cost the same at 10^4 and 10^7 frames.
 func BenchmarkTableRow(b *testing.B) {
 	for _, episodes := range []int{100, 100_000} {
 		lengths := make([]int, episodes)
@@ -189,12 +190,21 @@ func BenchmarkTableRow(b *testing.B) {
 			lengths[i] = 100
 		}
 		tab := tableOf(b, lengths)
-		o := newOrder(Global, 1, 0, tab.samples())
-		b.Run(fmt.Sprint(tab.samples()), func(b *testing.B) {
+		o := newOrder(Global, 1, 0, tab.Samples())
+		b.Run(fmt.Sprint(tab.Samples()), func(b *testing.B) {
 			b.ReportAllocs()
 			for i := range b.N {
-				tab.row(o.At(int64(i) % tab.samples()))
+				tab.Row(o.At(int64(i) % tab.Samples()))
 			}
 		})
 	}
+}
+
+func lengthsFor(seed uint64, n, least, most int) []int {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	out := make([]int, n)
+	for i := range out {
+		out[i] = least + rng.IntN(most-least+1)
+	}
+	return out
 }

@@ -1,4 +1,4 @@
-package loader
+package order
 
 import (
 	"cmp"
@@ -42,35 +42,44 @@ const mixTotal = 1 << 40
 // maxEpoch bounds an epoch: a JSON number that is read as a float is exact up to here.
 const maxEpoch = 1 << 53
 
-// mixParams is what a mixture is asked to be.
-type mixParams struct {
-	names       []string
-	weights     []float64 // nil: by size
-	temperature float64   // 0 = 1
-	stop        string    // "", "first", "all"
-	epochSize   int64     // 0 = by stop
-	stratified  bool
-	globalBatch int64 // of stratified
+// Stop says when an epoch of a mixture ends.
+type Stop string
+
+const (
+	StopSum   Stop = ""      // after the sum of the sizes
+	StopFirst Stop = "first" // when the first source has given all its samples
+	StopAll   Stop = "all"   // when all have
+)
+
+// MixParams is what a mixture is asked to be.
+type MixParams struct {
+	Names       []string
+	Weights     []float64 // nil: by size
+	Temperature float64   // 0 = 1
+	Stop        Stop
+	EpochSize   int64 // 0 = by Stop
+	Stratified  bool  // each global batch has its exact shares
+	GlobalBatch int64 // of Stratified
 }
 
-func (m *mixParams) misuse(option, want, got string) error {
+func (m *MixParams) misuse(option, want, got string) error {
 	return &robocache.Error{Class: robocache.ErrMisuse, Op: "mixture", Msg: option, Want: want, Got: got}
 }
 
-func newMixPlan(m mixParams, sizes []int64, seed int64) (*mixPlan, error) {
+func newMixPlan(m MixParams, sizes []int64, seed int64) (*mixPlan, error) {
 	switch {
-	case m.stop != "" && m.stop != "first" && m.stop != "all":
-		return nil, m.misuse("stop", `"first", "all" or none`, m.stop)
-	case m.epochSize < 0 || m.epochSize > maxEpoch:
-		return nil, m.misuse("epoch_size", "0 to 2^53", fmt.Sprint(m.epochSize))
-	case m.epochSize > 0 && m.stop != "":
+	case m.Stop != StopSum && m.Stop != StopFirst && m.Stop != StopAll:
+		return nil, m.misuse("stop", `"first", "all" or none`, string(m.Stop))
+	case m.EpochSize < 0 || m.EpochSize > maxEpoch:
+		return nil, m.misuse("epoch_size", "0 to 2^53", fmt.Sprint(m.EpochSize))
+	case m.EpochSize > 0 && m.Stop != StopSum:
 		return nil, m.misuse("epoch_size and stop", "one of them", "both")
-	case m.temperature != 0 && !(m.temperature > 0):
-		return nil, m.misuse("temperature", "above 0", fmt.Sprint(m.temperature))
+	case m.Temperature != 0 && !(m.Temperature > 0):
+		return nil, m.misuse("temperature", "above 0", fmt.Sprint(m.Temperature))
 	}
-	p := &mixPlan{names: m.names, sizes: sizes, total: mixTotal}
-	if m.stratified {
-		p.total = uint64(m.globalBatch)
+	p := &mixPlan{names: m.Names, sizes: sizes, total: mixTotal}
+	if m.Stratified {
+		p.total = uint64(m.GlobalBatch)
 	}
 	weights, err := m.relative(sizes)
 	if err != nil {
@@ -81,7 +90,7 @@ func newMixPlan(m mixParams, sizes []int64, seed int64) (*mixPlan, error) {
 	}
 	for i, w := range p.shares {
 		if w > 0 && sizes[i] == 0 {
-			return nil, m.misuse("weight of "+m.names[i], "0: the source has no samples", fmt.Sprint(m.weights[i]))
+			return nil, m.misuse("weight of "+m.Names[i], "0: the source has no samples", fmt.Sprint(m.Weights[i]))
 		}
 	}
 	p.starts = make([]uint64, len(sizes))
@@ -93,8 +102,8 @@ func newMixPlan(m mixParams, sizes []int64, seed int64) (*mixPlan, error) {
 }
 
 // relative gives the weights as they were asked for, or by size, at the temperature.
-func (m *mixParams) relative(sizes []int64) ([]float64, error) {
-	out := slices.Clone(m.weights)
+func (m *MixParams) relative(sizes []int64) ([]float64, error) {
+	out := slices.Clone(m.Weights)
 	if out == nil {
 		for _, n := range sizes {
 			out = append(out, float64(n))
@@ -106,9 +115,9 @@ func (m *mixParams) relative(sizes []int64) ([]float64, error) {
 	sum := 0.0
 	for i, w := range out {
 		if !(w >= 0) || w > 1e300 {
-			return nil, m.misuse("weight of "+m.names[i], "0 or more", fmt.Sprint(w))
+			return nil, m.misuse("weight of "+m.Names[i], "0 or more", fmt.Sprint(w))
 		}
-		if t := m.temperature; t != 0 && t != 1 && w > 0 {
+		if t := m.Temperature; t != 0 && t != 1 && w > 0 {
 			// Pow may differ in the last bit from one machine to another; 32 bits of it do not.
 			f, e := math.Frexp(math.Pow(w, 1/t))
 			out[i] = math.Ldexp(math.Round(f*(1<<32))/(1<<32), e)
@@ -125,7 +134,7 @@ func (m *mixParams) relative(sizes []int64) ([]float64, error) {
 }
 
 // quantise gives integer shares of a total by largest remainder.
-func (m *mixParams) quantise(weights []float64, total uint64) ([]uint64, error) {
+func (m *MixParams) quantise(weights []float64, total uint64) ([]uint64, error) {
 	type rest struct {
 		part   float64
 		source int
@@ -151,8 +160,8 @@ func (m *mixParams) quantise(weights []float64, total uint64) ([]uint64, error) 
 		if out[r.source] > 0 {
 			continue
 		}
-		if m.stratified {
-			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "mixture", Msg: "stratified: a global batch has no sample for " + m.names[r.source],
+		if m.Stratified {
+			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "mixture", Msg: "Stratified: a global batch has no sample for " + m.Names[r.source],
 				Want: fmt.Sprintf("a share of about 1/%d or more", total), Got: fmt.Sprintf("%.3g", weights[r.source]), Hint: "raise batch_size or the weight, or leave stratified out"}
 		}
 		most := 0
@@ -168,11 +177,11 @@ func (m *mixParams) quantise(weights []float64, total uint64) ([]uint64, error) 
 }
 
 // settle finds where the epoch ends, and how often each source comes in it.
-func (p *mixPlan) settle(m mixParams) error {
+func (p *mixPlan) settle(m MixParams) error {
 	switch {
-	case m.epochSize > 0:
-		p.n = m.epochSize
-	case m.stop == "":
+	case m.EpochSize > 0:
+		p.n = m.EpochSize
+	case m.Stop == StopSum:
 		for i, n := range p.sizes {
 			if p.shares[i] > 0 { // a source with weight 0 is as good as not there
 				p.n += n
@@ -187,13 +196,13 @@ func (p *mixPlan) settle(m mixParams) error {
 			if !ok {
 				at = maxEpoch
 			}
-			if p.n == 0 || (m.stop == "first") == (at+1 < p.n) {
+			if p.n == 0 || (m.Stop == StopFirst) == (at+1 < p.n) {
 				p.n = at + 1
 			}
 		}
 	}
 	if p.n > maxEpoch {
-		return m.misuse("the epoch", "at most 2^53 samples", fmt.Sprintf("stop=%q needs more: a large source has a very small weight", m.stop))
+		return m.misuse("the epoch", "at most 2^53 samples", fmt.Sprintf("stop=%q needs more: a large source has a very small weight", m.Stop))
 	}
 	d := p.dealer()
 	d.seek(p.n)
@@ -399,7 +408,7 @@ type SourceStats struct {
 }
 
 // sourceStats is what the sources have given before a position; nil where there is no mixture.
-func (o *ordering) sourceStats(epoch, position int64, bad []BadEpisode) []SourceStats {
+func (o *Ordering) sourceStats(epoch, position int64, bad []BadEpisode) []SourceStats {
 	p := o.plan
 	if p == nil {
 		return nil
@@ -425,7 +434,7 @@ func (o *ordering) sourceStats(epoch, position int64, bad []BadEpisode) []Source
 
 // mixture is the order of several sources.
 type mixture struct {
-	o     *ordering
+	o     *Ordering
 	epoch int64
 	deal  *dealer
 
@@ -438,7 +447,7 @@ type mixture struct {
 	own   []int64    // that epoch
 }
 
-func newMixture(o *ordering, epoch int64) *mixture {
+func newMixture(o *Ordering, epoch int64) *mixture {
 	return &mixture{o: o, epoch: epoch, deal: o.plan.dealer(), last: -1, inner: make([]sequence, len(o.plan.sizes)), own: make([]int64, len(o.plan.sizes))}
 }
 
@@ -468,12 +477,6 @@ func (m *mixture) At(p int64) int64 {
 	return m.o.data.offsets[i] + m.inner[i].At(place)
 }
 
-// Lane is the lane of the sample in its source.
-func (m *mixture) Lane(p int64) (lane, lanes int32) {
-	i, place := m.find(p)
-	return m.inner[i].Lane(place)
-}
-
 // epochAt is the source's own epoch at a position.
 func (m *mixture) epochAt(p int64) int64 {
 	i, _ := m.find(p)
@@ -483,7 +486,7 @@ func (m *mixture) epochAt(p int64) int64 {
 // mixedPools is a mixture of pools.
 type mixedPools struct{ *mixture }
 
-func (m mixedPools) place(p int64) (*lane, int64) {
+func (m mixedPools) place(p int64) (*shard, int64) {
 	i, place := m.find(p)
 	return m.inner[i].(*pool).place(place)
 }
