@@ -12,7 +12,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
-	"github.com/goatnote-inc/robocache/format/lerobot"
+	"github.com/goatnote-inc/robocache/format/lerobot/write"
 	"github.com/goatnote-inc/robocache/stats"
 	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/video"
@@ -114,7 +114,7 @@ type conversion struct {
 	decodes    bool
 	parts      string // folder of encoded episodes that a resumed run takes over; "" = none are kept
 	bytes      int64
-	standing   []lerobot.Standing // of each episode, if none is skipped
+	standing   []write.Standing // of each episode, if none is skipped
 }
 
 // feature is a source feature and its name in the destination.
@@ -213,7 +213,7 @@ func (c *conversion) chooseFeatures() {
 		if f.Kind == robocache.KindImage && c.asVideo(&f) {
 			out.still, out.Kind, out.DType = true, robocache.KindVideo, robocache.Uint8
 		}
-		if err := lerobot.CanWrite(out.Feature); err != nil {
+		if err := write.CanWrite(out.Feature); err != nil {
 			c.report.Dropped = append(c.report.Dropped, f.Key)
 			c.find(robocache.SeverityWarning, "feature-dropped", robocache.Where{"stream": f.Key}, err.Error())
 			continue
@@ -367,7 +367,7 @@ const reportName = "meta/conversion.json"
 
 // run writes the dataset.
 func (c *conversion) run(ctx context.Context, target store.Writable, j *journal) (err error) {
-	cfg := lerobot.WriteConfig{FPS: c.fps, Robot: c.src.Info().Robot, ChunksSize: c.opt.ChunksSize, DataFileBytes: c.opt.DataFileBytes, VideoFileBytes: c.opt.VideoFileBytes,
+	cfg := write.Config{FPS: c.fps, Robot: c.src.Info().Robot, ChunksSize: c.opt.ChunksSize, DataFileBytes: c.opt.DataFileBytes, VideoFileBytes: c.opt.VideoFileBytes,
 		Video: c.opt.Encode, TempDir: c.opt.TempDir, StatsBudget: c.opt.StatsBudget, Frames: c.opt.Frames, PartsDir: c.parts, Encoders: c.opt.Threads, Extra: map[string][]byte{}, Tasks: c.chooseTasks(),
 		Reuse: func(name, key string) bool { return j.has(ctx, name, key) }, Made: func(name, key string) error { return j.add(ctx, name, key) }}
 	if len(c.src.Info().Splits) > 0 {
@@ -380,7 +380,7 @@ func (c *conversion) run(ctx context.Context, target store.Writable, j *journal)
 		cfg.Features = append(cfg.Features, robocache.Feature{Key: RecordedTimestamps, Kind: robocache.KindNumeric, DType: robocache.Float64, Shape: []int{1}})
 		c.report.Added = append(c.report.Added, RecordedTimestamps)
 	}
-	w, err := lerobot.NewWriter(ctx, target, cfg)
+	w, err := write.NewWriter(ctx, target, cfg)
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/format/lerobot"
+	"github.com/goatnote-inc/robocache/format/lerobot/write"
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/stats"
 	"github.com/goatnote-inc/robocache/video"
@@ -25,7 +25,7 @@ func rowsOf(episode, n int) []robocache.Row {
 }
 
 // episode reads one episode of the source. t.m.New is −1 where it must be left out.
-func (c *conversion) episode(ctx context.Context, t *turn) (_ *lerobot.EpisodeData, err error) {
+func (c *conversion) episode(ctx context.Context, t *turn) (_ *write.EpisodeData, err error) {
 	defer guard.Malformed("convert", &err)
 	e, n := t.e, c.src.Len(t.e)
 	t.m = EpisodeMap{Old: int64(e), Length: n, Video: map[string]string{}}
@@ -40,7 +40,7 @@ func (c *conversion) episode(ctx context.Context, t *turn) (_ *lerobot.EpisodeDa
 		return nil, nil
 	}
 	rows := rowsOf(e, n)
-	ep := &lerobot.EpisodeData{Length: n, Columns: map[string][]byte{}, Text: map[string][]string{}, Images: map[string][][]byte{}, Videos: map[string]lerobot.VideoPart{},
+	ep := &write.EpisodeData{Length: n, Columns: map[string][]byte{}, Text: map[string][]string{}, Images: map[string][][]byte{}, Videos: map[string]write.VideoPart{},
 		FrameStats: map[string]*stats.Pixels{}, Listed: meta.Tasks}
 	if ep.Tasks, err = c.tasksOf(ctx, rows, meta); err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func (c *conversion) episode(ctx context.Context, t *turn) (_ *lerobot.EpisodeDa
 			err = c.stills(ctx, f, rows, ep, t)
 		case f.still:
 			t.m.Video[f.Key] = stillVerdict
-			ep.Videos[f.Key] = lerobot.VideoPart{Frames: func(yield func([]byte) error) error { return c.drawn(ctx, f, rows, yield) }}
+			ep.Videos[f.Key] = write.VideoPart{Frames: func(yield func([]byte) error) error { return c.drawn(ctx, f, rows, yield) }}
 		case f.Kind == robocache.KindVideo:
 			err = c.videoOf(ctx, f, e, ep, &t.m)
 		default:
@@ -130,7 +130,7 @@ func (c *conversion) images(ctx context.Context, f *feature, rows []robocache.Ro
 }
 
 // stills takes the images as bytes of files: encoded ones as they are.
-func (c *conversion) stills(ctx context.Context, f *feature, rows []robocache.Row, ep *lerobot.EpisodeData, t *turn) error {
+func (c *conversion) stills(ctx context.Context, f *feature, rows []robocache.Row, ep *write.EpisodeData, t *turn) error {
 	var out [][]byte
 	err := c.images(ctx, f, rows, func(r *robocache.FrameRef) error {
 		if r.Missing {
@@ -239,7 +239,7 @@ func (c *conversion) segment(ctx context.Context, f *feature, e int) (*segment, 
 	if s.reason == "" {
 		err := c.ofSize(ctx, f, first.Path)
 		if err == nil {
-			err = lerobot.CanCopy(ctx, c.lib, first.Path, first.Ordinal, first.Ordinal+len(rows), c.fps)
+			err = write.CanCopy(ctx, c.lib, first.Path, first.Ordinal, first.Ordinal+len(rows), c.fps)
 		}
 		var why *robocache.Error
 		switch {
@@ -273,17 +273,17 @@ func (c *conversion) ofSize(ctx context.Context, f *feature, path string) error 
 	return nil
 }
 
-func (c *conversion) videoOf(ctx context.Context, f *feature, e int, ep *lerobot.EpisodeData, m *EpisodeMap) error {
+func (c *conversion) videoOf(ctx context.Context, f *feature, e int, ep *write.EpisodeData, m *EpisodeMap) error {
 	s, err := c.segment(ctx, f, e)
 	if err != nil {
 		return err
 	}
 	m.Video[f.Key] = s.verdict()
 	if s.reason != "" {
-		ep.Videos[f.Key] = lerobot.VideoPart{Frames: func(yield func([]byte) error) error { return c.frames(ctx, f, s.refs, yield) }}
+		ep.Videos[f.Key] = write.VideoPart{Frames: func(yield func([]byte) error) error { return c.frames(ctx, f, s.refs, yield) }}
 		return nil
 	}
-	ep.Videos[f.Key] = lerobot.VideoPart{Library: c.lib, Path: s.refs[0].Path, From: s.refs[0].Ordinal}
+	ep.Videos[f.Key] = write.VideoPart{Library: c.lib, Path: s.refs[0].Path, From: s.refs[0].Ordinal}
 	if c.opt.Frames == stats.NoFrames || !c.decodes {
 		return nil
 	}

@@ -11,7 +11,8 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/format/lerobot"
+	_ "github.com/goatnote-inc/robocache/format/lerobot"
+	"github.com/goatnote-inc/robocache/format/lerobot/write"
 	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/video"
 )
@@ -154,7 +155,7 @@ func TestDepth(t *testing.T) {
 	}
 	defer store.Close(s)
 	code := &robocache.Depth{Min: 0.01, Max: 10, Shift: 3.5, Log: true, Unit: "m"}
-	wr, err := lerobot.NewWriter(t.Context(), s, lerobot.WriteConfig{FPS: robocache.Rate{Num: 30, Den: 1}, TempDir: t.TempDir(), Features: []robocache.Feature{
+	wr, err := write.NewWriter(t.Context(), s, write.Config{FPS: robocache.Rate{Num: 30, Den: 1}, TempDir: t.TempDir(), Features: []robocache.Feature{
 		{Key: "observation.depth", Kind: robocache.KindVideo, DType: robocache.Uint16, Shape: []int{h, w, 1}, Height: h, Width: w, Channels: 1, Depth: code},
 		{Key: "action", Kind: robocache.KindNumeric, DType: robocache.Float32, Shape: []int{1}}}})
 	if err != nil {
@@ -162,7 +163,7 @@ func TestDepth(t *testing.T) {
 	}
 	lengths := []int{7, 1, 12}
 	for e, n := range lengths {
-		ep := lerobot.EpisodeData{Length: n, Tasks: []string{"look"}, Columns: map[string][]byte{"action": make([]byte, 4*n)}, Videos: map[string]lerobot.VideoPart{
+		ep := write.EpisodeData{Length: n, Tasks: []string{"look"}, Columns: map[string][]byte{"action": make([]byte, 4*n)}, Videos: map[string]write.VideoPart{
 			"observation.depth": {Frames: func(yield func([]byte) error) error {
 				for k := range n {
 					if err := yield(depth(e, k)); err != nil {

@@ -3,7 +3,7 @@ package convert
 import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
-	"github.com/goatnote-inc/robocache/format/lerobot"
+	"github.com/goatnote-inc/robocache/format/lerobot/write"
 	"github.com/goatnote-inc/robocache/stats"
 )
 
@@ -16,7 +16,7 @@ type Options struct {
 	Keys     []string // features to keep; nil = all. The bookkeeping columns are always there
 	// VideoCodec: "copy" (default) copies where C2 allows and encodes the rest as Encode says; "av1", "h264", "hevc" encode everything.
 	VideoCodec string
-	Encode     lerobot.VideoConfig
+	Encode     write.VideoConfig
 	// Images: what still images become: "video" (encoded as Encode says), "images" (their bytes in the table; raw pixels as PNG), or "":
 	// images of a LeRobot dataset, else video. Depth is always images: its code of 12 bits would lose millimetres.
 	Images string

@@ -12,7 +12,8 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
-	"github.com/goatnote-inc/robocache/format/lerobot"
+	_ "github.com/goatnote-inc/robocache/format/lerobot"
+	"github.com/goatnote-inc/robocache/format/lerobot/write"
 	"github.com/goatnote-inc/robocache/stats"
 	"github.com/goatnote-inc/robocache/video"
 )
@@ -76,7 +77,7 @@ func TestPanic(t *testing.T) {
 	groupLeast = 1 // each episode has an encoder of its own: those before the bad one are kept
 	t.Cleanup(func() { groupLeast = old })
 	for _, images := range []string{"video", "images"} {
-		opt := Options{Images: images, Threads: 2, Resume: true, Encode: lerobot.VideoConfig{Codec: "h264"}}
+		opt := Options{Images: images, Threads: 2, Resume: true, Encode: write.VideoConfig{Codec: "h264"}}
 		if images == "video" {
 			if err := video.CanEncode(t.Context(), video.EncodeConfig{Codec: video.H264, Width: 96, Height: 64, Rate: robocache.Rate{Num: 20, Den: 1}}); err != nil {
 				t.Log(err)

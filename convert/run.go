@@ -7,7 +7,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
-	"github.com/goatnote-inc/robocache/format/lerobot"
+	"github.com/goatnote-inc/robocache/format/lerobot/write"
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
@@ -78,7 +78,7 @@ func onGrid(ctx context.Context, src robocache.Dataset, cfg *align.Config, fps r
 // turn is one episode on its way: read and encoded ahead by any goroutine, written in its turn.
 type turn struct {
 	at, e    int
-	ep       *lerobot.EpisodeData
+	ep       *write.EpisodeData
 	m        EpisodeMap
 	bytes    int64
 	findings []robocache.Finding
@@ -141,9 +141,9 @@ func (c *conversion) groups() [][]int {
 }
 
 // prepare reads the episodes of a group and encodes what is to be encoded.
-func (c *conversion) prepare(ctx context.Context, w *lerobot.Writer, group []int) []*turn {
+func (c *conversion) prepare(ctx context.Context, w *write.Writer, group []int) []*turn {
 	turns := make([]*turn, len(group))
-	var eps []*lerobot.EpisodeData
+	var eps []*write.EpisodeData
 	var of []*turn
 	for k, i := range group {
 		t := &turn{at: i, e: c.opt.Episodes[i]}
@@ -164,7 +164,7 @@ func (c *conversion) prepare(ctx context.Context, w *lerobot.Writer, group []int
 
 // stand says where each episode will stand, if none is skipped.
 func (c *conversion) stand() {
-	var at lerobot.Standing
+	var at write.Standing
 	for _, e := range c.opt.Episodes {
 		c.standing = append(c.standing, at)
 		if n := c.src.Len(e); n > 0 {
@@ -197,7 +197,7 @@ func (c *conversion) word(group []int) (n int64) {
 // ahead gives the episodes in order, read and encoded while those before them are written: Threads groups at once, one more waiting. Where groups are
 // large they are fewer: those in memory, and those under way at the size that their rows declare (corrected by those that landed), stay within aheadBytes,
 // but for the one whose turn is next.
-func (c *conversion) ahead(ctx context.Context, w *lerobot.Writer, take func(*turn) error) error {
+func (c *conversion) ahead(ctx context.Context, w *write.Writer, take func(*turn) error) error {
 	c.stand()
 	ctx, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -252,7 +252,7 @@ func (c *conversion) ahead(ctx context.Context, w *lerobot.Writer, take func(*tu
 }
 
 // write takes the episodes in their turn.
-func (c *conversion) write(ctx context.Context, w *lerobot.Writer) (err error) {
+func (c *conversion) write(ctx context.Context, w *write.Writer) (err error) {
 	defer guard.Malformed("convert", &err)
 	var total int64
 	for _, e := range c.opt.Episodes {

@@ -5,7 +5,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/goatnote-inc/robocache/format/lerobot"
+	_ "github.com/goatnote-inc/robocache/format/lerobot"
+	"github.com/goatnote-inc/robocache/format/lerobot/write"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -93,11 +94,11 @@ func TestWord(t *testing.T) {
 			t.Fatal(err)
 		}
 		dst := store.NewMem(fmt.Sprint("word-", images))
-		cfg := lerobot.WriteConfig{FPS: c.fps, Encoders: 1}
+		cfg := write.Config{FPS: c.fps, Encoders: 1}
 		for _, f := range c.features {
 			cfg.Features = append(cfg.Features, f.Feature)
 		}
-		w, err := lerobot.NewWriter(t.Context(), dst, cfg)
+		w, err := write.NewWriter(t.Context(), dst, cfg)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,7 +17,8 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
-	"github.com/goatnote-inc/robocache/format/lerobot"
+	_ "github.com/goatnote-inc/robocache/format/lerobot"
+	"github.com/goatnote-inc/robocache/format/lerobot/write"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -451,7 +452,7 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
-var _ = lerobot.WriteConfig{} // registers the format
+var _ = write.Config{} // registers the format
 
 func BenchmarkPaint(b *testing.B) {
 	for _, size := range [][2]int{{128, 96}, {640, 480}} {

@@ -8,7 +8,7 @@ import (
 	"strconv"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/format/lerobot"
+	"github.com/goatnote-inc/robocache/format/lerobot/write"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -43,11 +43,11 @@ func (o *Options) write(ctx context.Context, dst store.Writable, fps robocache.R
 	if err != nil {
 		return nil, err
 	}
-	cfg := lerobot.WriteConfig{FPS: fps, Robot: o.Robot, Features: o.features(width, fps), Tasks: o.Tasks, Video: lerobot.VideoConfig{GOP: o.GOP}}
+	cfg := write.Config{FPS: fps, Robot: o.Robot, Features: o.features(width, fps), Tasks: o.Tasks, Video: write.VideoConfig{GOP: o.GOP}}
 	if o.Codec != "png" {
 		cfg.Video.Codec = o.Codec
 	}
-	w, err := lerobot.NewWriter(ctx, dst, cfg)
+	w, err := write.NewWriter(ctx, dst, cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -62,11 +62,11 @@ func (o *Options) write(ctx context.Context, dst store.Writable, fps robocache.R
 			return nil, err
 		}
 		text, _ := o.task(e)
-		data := lerobot.EpisodeData{Length: ep.length, Columns: ep.columns, Tasks: []string{o.Tasks[text]}, Videos: map[string]lerobot.VideoPart{}, Images: map[string][][]byte{}}
+		data := write.EpisodeData{Length: ep.length, Columns: ep.columns, Tasks: []string{o.Tasks[text]}, Videos: map[string]write.VideoPart{}, Images: map[string][][]byte{}}
 		for i, c := range canvases {
 			frames := ep.frames(c, e, ep.shots[i])
 			if o.Codec != "png" {
-				data.Videos[camera(i)] = lerobot.VideoPart{Frames: frames}
+				data.Videos[camera(i)] = write.VideoPart{Frames: frames}
 				continue
 			}
 			if data.Images[camera(i)], err = stills(frames, o.Width, o.Height); err != nil {

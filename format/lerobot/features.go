@@ -10,6 +10,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/lerobot/internal/pq"
+	"github.com/goatnote-inc/robocache/format/lerobot/write"
 )
 
 // source says where a feature's rows come from.
@@ -32,16 +33,8 @@ type column struct {
 	rowBytes int
 }
 
-var defaultColumns = []robocache.Feature{
-	{Key: "timestamp", Kind: robocache.KindNumeric, DType: robocache.Float32, Shape: []int{1}, Default: true},
-	{Key: "frame_index", Kind: robocache.KindNumeric, DType: robocache.Int64, Shape: []int{1}, Default: true},
-	{Key: "episode_index", Kind: robocache.KindNumeric, DType: robocache.Int64, Shape: []int{1}, Default: true},
-	{Key: "index", Kind: robocache.KindNumeric, DType: robocache.Int64, Shape: []int{1}, Default: true},
-	{Key: "task_index", Kind: robocache.KindNumeric, DType: robocache.Int64, Shape: []int{1}, Default: true},
-}
-
 func isDefault(key string) bool {
-	return slices.ContainsFunc(defaultColumns, func(f robocache.Feature) bool { return f.Key == key })
+	return slices.ContainsFunc(write.Bookkeeping, func(f robocache.Feature) bool { return f.Key == key })
 }
 
 // describe makes the features: what is declared and there, the default columns, and columns that nobody declared.
@@ -89,7 +82,7 @@ func (d *Dataset) describe(ctx context.Context) error {
 			}
 		}
 	}
-	for _, f := range defaultColumns {
+	for _, f := range write.Bookkeeping {
 		if _, ok := d.byKey[f.Key]; ok || f.Key == "task_index" && len(d.info.Tasks) != 1 {
 			continue
 		}

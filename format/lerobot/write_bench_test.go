@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/lerobot/write"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -14,7 +15,7 @@ func BenchmarkWrite(b *testing.B) {
 		{Key: "observation.state", Kind: robocache.KindNumeric, DType: robocache.Float32, Shape: []int{26}},
 		{Key: "action", Kind: robocache.KindNumeric, DType: robocache.Float32, Shape: []int{26}},
 	}
-	var eps []EpisodeData
+	var eps []write.EpisodeData
 	for e := range 50 {
 		eps = append(eps, writerEpisode(b, feats, e, 300))
 	}
@@ -23,7 +24,7 @@ func BenchmarkWrite(b *testing.B) {
 	for i := 0; b.Loop(); i++ {
 		name := fmt.Sprintf("bench-write-%d", i)
 		mem := store.NewMem(name)
-		w, err := NewWriter(b.Context(), mem, WriteConfig{FPS: robocache.Rate{Num: 30, Den: 1}, Features: feats})
+		w, err := write.NewWriter(b.Context(), mem, write.Config{FPS: robocache.Rate{Num: 30, Den: 1}, Features: feats})
 		if err != nil {
 			b.Fatal(err)
 		}

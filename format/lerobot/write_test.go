@@ -19,6 +19,7 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/lerobot/write"
 	"github.com/goatnote-inc/robocache/stats"
 	"github.com/goatnote-inc/robocache/store"
 )
@@ -57,10 +58,10 @@ func still(t testing.TB, seed int) []byte {
 	return b.Bytes()
 }
 
-func writerEpisode(t testing.TB, feats []robocache.Feature, e, n int) EpisodeData {
+func writerEpisode(t testing.TB, feats []robocache.Feature, e, n int) write.EpisodeData {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(uint64(e), 7))
-	ep := EpisodeData{Length: n, Columns: map[string][]byte{}, Text: map[string][]string{}, Images: map[string][][]byte{}}
+	ep := write.EpisodeData{Length: n, Columns: map[string][]byte{}, Text: map[string][]string{}, Images: map[string][][]byte{}}
 	for k := range n {
 		ep.Tasks = append(ep.Tasks, fmt.Sprintf("tâsk %d", (e+k/3)%4))
 	}
@@ -109,13 +110,13 @@ func writerEpisode(t testing.TB, feats []robocache.Feature, e, n int) EpisodeDat
 	return ep
 }
 
-func writeAll(t testing.TB, dst store.Writable, cfg WriteConfig, lengths ...int) []EpisodeData {
+func writeAll(t testing.TB, dst store.Writable, cfg write.Config, lengths ...int) []write.EpisodeData {
 	t.Helper()
-	w, err := NewWriter(t.Context(), dst, cfg)
+	w, err := write.NewWriter(t.Context(), dst, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out []EpisodeData
+	var out []write.EpisodeData
 	for e, n := range lengths {
 		ep := writerEpisode(t, cfg.Features, e, n)
 		out = append(out, ep)
@@ -132,7 +133,7 @@ func writeAll(t testing.TB, dst store.Writable, cfg WriteConfig, lengths ...int)
 // Every type and shape comes back by its bits, over several files; stats.json equals what the rows give.
 func TestWriteRoundTrip(t *testing.T) {
 	mem := store.NewMem("write-round-trip")
-	cfg := WriteConfig{FPS: robocache.Rate{Num: 30, Den: 1}, Robot: "robot", Features: writerFeatures(), DataFileBytes: 60_000, ChunksSize: 2}
+	cfg := write.Config{FPS: robocache.Rate{Num: 30, Den: 1}, Robot: "robot", Features: writerFeatures(), DataFileBytes: 60_000, ChunksSize: 2}
 	eps := writeAll(t, mem, cfg, 5, 1, 12, 7, 3, 30, 2, 9)
 	ds, err := OpenStore(t.Context(), mem, robocache.OpenOptions{})
 	if err != nil {
@@ -224,17 +225,17 @@ func TestWriteRoundTrip(t *testing.T) {
 // What would make a set that the reference misreads is refused before a byte is written, and Abort leaves nothing.
 func TestWriteRefuses(t *testing.T) {
 	feats := writerFeatures()
-	cfg := WriteConfig{FPS: robocache.Rate{Num: 30, Den: 1}, Features: feats}
-	for name, spoil := range map[string]func(*EpisodeData){
-		"no rows":        func(e *EpisodeData) { e.Length = 0 },
-		"short column":   func(e *EpisodeData) { e.Columns["f64"] = e.Columns["f64"][8:] },
-		"missing column": func(e *EpisodeData) { delete(e.Columns, "m3") },
-		"short text":     func(e *EpisodeData) { e.Text["text"] = e.Text["text"][1:] },
-		"no frame":       func(e *EpisodeData) { delete(e.Images, "photo") },
-		"no task":        func(e *EpisodeData) { e.Tasks = nil },
+	cfg := write.Config{FPS: robocache.Rate{Num: 30, Den: 1}, Features: feats}
+	for name, spoil := range map[string]func(*write.EpisodeData){
+		"no rows":        func(e *write.EpisodeData) { e.Length = 0 },
+		"short column":   func(e *write.EpisodeData) { e.Columns["f64"] = e.Columns["f64"][8:] },
+		"missing column": func(e *write.EpisodeData) { delete(e.Columns, "m3") },
+		"short text":     func(e *write.EpisodeData) { e.Text["text"] = e.Text["text"][1:] },
+		"no frame":       func(e *write.EpisodeData) { delete(e.Images, "photo") },
+		"no task":        func(e *write.EpisodeData) { e.Tasks = nil },
 	} {
 		mem := store.NewMem("refuses-" + name)
-		w, err := NewWriter(t.Context(), mem, cfg)
+		w, err := write.NewWriter(t.Context(), mem, cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -262,12 +263,12 @@ func TestWriteRefuses(t *testing.T) {
 		"6 axes":   {Key: "x", Kind: robocache.KindNumeric, DType: robocache.Float32, Shape: []int{1, 1, 1, 1, 1, 2}},
 		"no axis":  {Key: "x", Kind: robocache.KindNumeric, DType: robocache.Float32, Shape: []int{0}},
 	} {
-		if err := CanWrite(f); err == nil {
+		if err := write.CanWrite(f); err == nil {
 			t.Errorf("%s is taken", name)
 		}
 	}
 	mem := store.NewMem("refuses-empty")
-	w, err := NewWriter(t.Context(), mem, cfg)
+	w, err := write.NewWriter(t.Context(), mem, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,21 +277,8 @@ func TestWriteRefuses(t *testing.T) {
 	}
 	w.Abort()
 	writeAll(t, mem, cfg, 3)
-	if _, err := NewWriter(t.Context(), mem, cfg); !errors.Is(err, robocache.ErrMisuse) {
+	if _, err := write.NewWriter(t.Context(), mem, cfg); !errors.Is(err, robocache.ErrMisuse) {
 		t.Errorf("over a dataset: %v", err)
-	}
-}
-
-// W3: file numbers stay below 1000, because readers sort names as text.
-func TestNextFile(t *testing.T) {
-	for _, c := range []struct{ chunk, file, size, wantChunk, wantFile int }{{0, 0, 1000, 0, 1}, {0, 999, 1000, 1, 0}, {3, 1, 2, 4, 0}} {
-		a, b, err := nextFile(c.chunk, c.file, c.size, "data")
-		if err != nil || a != c.wantChunk || b != c.wantFile {
-			t.Errorf("%+v: %d %d %v", c, a, b, err)
-		}
-	}
-	if _, _, err := nextFile(999, 999, 1000, "data"); !errors.Is(err, robocache.ErrResourceLimit) {
-		t.Errorf("%v", err)
 	}
 }
 
@@ -317,7 +305,7 @@ func TestWritePeer(t *testing.T) {
 			feats[i].DType = robocache.Int64 // torch has no tensors of uint64 out of Python numbers above 2^63
 		}
 	}
-	eps := writeAll(t, s, WriteConfig{FPS: robocache.Rate{Num: 2997, Den: 100}, Features: feats, DataFileBytes: 60_000}, 5, 1, 12, 7)
+	eps := writeAll(t, s, write.Config{FPS: robocache.Rate{Num: 2997, Den: 100}, Features: feats, DataFileBytes: 60_000}, 5, 1, 12, 7)
 	type item struct {
 		Row  int
 		Hex  map[string]string
@@ -377,9 +365,9 @@ assert plain.features == ds.hf_dataset.features, (plain.features, ds.hf_dataset.
 // The context's end is answered, and the writer can then only be given up.
 func TestWriteCancelled(t *testing.T) {
 	mem := store.NewMem("write-cancelled")
-	cfg := WriteConfig{FPS: robocache.Rate{Num: 30, Den: 1}, Features: writerFeatures()}
+	cfg := write.Config{FPS: robocache.Rate{Num: 30, Den: 1}, Features: writerFeatures()}
 	ctx, cancel := context.WithCancel(t.Context())
-	w, err := NewWriter(ctx, mem, cfg)
+	w, err := write.NewWriter(ctx, mem, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -403,14 +391,14 @@ func TestWriteCancelled(t *testing.T) {
 func TestWriterFindingsAreCounted(t *testing.T) {
 	mem := store.NewMem("counted-findings")
 	defer mem.Drop()
-	w, err := NewWriter(t.Context(), mem, WriteConfig{FPS: robocache.Rate{Num: 10, Den: 1}, Features: []robocache.Feature{{Key: "x", Kind: robocache.KindNumeric, DType: robocache.Float32, Shape: []int{1}}}})
+	w, err := write.NewWriter(t.Context(), mem, write.Config{FPS: robocache.Rate{Num: 10, Den: 1}, Features: []robocache.Feature{{Key: "x", Kind: robocache.KindNumeric, DType: robocache.Float32, Shape: []int{1}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer w.Abort()
 	nan := []byte{0, 0, 0xc0, 0x7f, 0, 0, 0xc0, 0x7f, 0, 0, 0, 0}
 	for range 5 {
-		if err := w.AddEpisode(t.Context(), EpisodeData{Length: 3, Tasks: []string{"t"}, Columns: map[string][]byte{"x": nan}}); err != nil {
+		if err := w.AddEpisode(t.Context(), write.EpisodeData{Length: 3, Tasks: []string{"t"}, Columns: map[string][]byte{"x": nan}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -12,7 +12,8 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/convert"
-	"github.com/goatnote-inc/robocache/format/lerobot"
+	_ "github.com/goatnote-inc/robocache/format/lerobot"
+	"github.com/goatnote-inc/robocache/format/lerobot/write"
 	"github.com/goatnote-inc/robocache/internal/realdata"
 	"github.com/goatnote-inc/robocache/loader"
 	"github.com/goatnote-inc/robocache/stats"
@@ -256,7 +257,7 @@ func TestNoSpace(t *testing.T) {
 	}
 	t.Run("temporary folder", func(t *testing.T) {
 		dst := filepath.Join(t.TempDir(), "out")
-		_, err := convert.ToLeRobot(t.Context(), src, dst, convert.Options{VideoCodec: "h264", Encode: lerobot.VideoConfig{Codec: "h264"}, TempDir: full(t, "8k"), Episodes: []int{0, 1, 2}})
+		_, err := convert.ToLeRobot(t.Context(), src, dst, convert.Options{VideoCodec: "h264", Encode: write.VideoConfig{Codec: "h264"}, TempDir: full(t, "8k"), Episodes: []int{0, 1, 2}})
 		if err != nil && errors.Is(err, robocache.ErrUnsupported) {
 			t.Skip(err)
 		}

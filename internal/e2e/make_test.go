@@ -6,6 +6,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/convert"
 	"github.com/goatnote-inc/robocache/format/lerobot"
+	"github.com/goatnote-inc/robocache/format/lerobot/write"
 	"github.com/goatnote-inc/robocache/synth"
 )
 
@@ -24,7 +25,7 @@ func converted(t testing.TB, from, to string, order []int) {
 	t.Helper()
 	opt := convert.Options{Episodes: order}
 	if order != nil {
-		opt.VideoCodec, opt.Encode = "h264", lerobot.VideoConfig{Codec: "h264", GOP: 10}
+		opt.VideoCodec, opt.Encode = "h264", write.VideoConfig{Codec: "h264", GOP: 10}
 	}
 	if _, err := convert.ToLeRobot(t.Context(), open(t, from), to, opt); err != nil {
 		t.Fatal(err)

@@ -1,10 +1,9 @@
-package lerobot
+package write
 
 import (
 	"encoding/json"
 	"math"
 	"runtime"
-	"slices"
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
@@ -12,8 +11,8 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// WriteConfig is what a Writer must know before the first episode. Zero values are the reference's defaults.
-type WriteConfig struct {
+// Config is what a Writer must know before the first episode. Zero values are the reference's defaults.
+type Config struct {
 	FPS   robocache.Rate
 	Robot string
 	// Features in the order in which they are declared; the five bookkeeping features (timestamp, frame_index,
@@ -107,10 +106,16 @@ const (
 	writerFormatVersion = "1"
 )
 
-// bookkeepingFeatures end every list of features.
-func bookkeepingFeatures() []robocache.Feature { return slices.Clone(defaultColumns) }
+// Bookkeeping are the columns of every LeRobot dataset, which end the list of its features.
+var Bookkeeping = []robocache.Feature{
+	{Key: "timestamp", Kind: robocache.KindNumeric, DType: robocache.Float32, Shape: []int{1}, Default: true},
+	{Key: "frame_index", Kind: robocache.KindNumeric, DType: robocache.Int64, Shape: []int{1}, Default: true},
+	{Key: "episode_index", Kind: robocache.KindNumeric, DType: robocache.Int64, Shape: []int{1}, Default: true},
+	{Key: "index", Kind: robocache.KindNumeric, DType: robocache.Int64, Shape: []int{1}, Default: true},
+	{Key: "task_index", Kind: robocache.KindNumeric, DType: robocache.Int64, Shape: []int{1}, Default: true},
+}
 
-func (c *WriteConfig) validate() error {
+func (c *Config) validate() error {
 	misuse := func(key, format string) error {
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: "write lerobot", Where: robocache.Where{"stream": key}, Msg: format}
 	}
@@ -136,7 +141,7 @@ func (c *WriteConfig) validate() error {
 		c.StatsBudget = defaultStatsBudget
 	}
 	seen := map[string]bool{}
-	for _, f := range bookkeepingFeatures() {
+	for _, f := range Bookkeeping {
 		seen[f.Key] = true
 	}
 	for i := range c.Features {
@@ -165,7 +170,7 @@ func (c *WriteConfig) validate() error {
 
 // CanWrite says why a feature cannot be written; nil where it can.
 func CanWrite(f robocache.Feature) error {
-	c := WriteConfig{FPS: robocache.Rate{Num: 1, Den: 1}, Features: []robocache.Feature{f}}
+	c := Config{FPS: robocache.Rate{Num: 1, Den: 1}, Features: []robocache.Feature{f}}
 	return c.validate()
 }
 

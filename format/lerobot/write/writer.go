@@ -1,4 +1,4 @@
-package lerobot
+package write
 
 import (
 	"context"
@@ -18,20 +18,10 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// Writer writes a LeRobot v3.0 dataset, episode after episode. One goroutine at a time.
-//
-// # Contract
-//
-//	W1  Every file appears whole, under its name, or not at all; meta/info.json is the last: a tree without it is no dataset.
-//	W2  The same episodes and configuration give the same bytes.
-//	W3  One row group an episode in data files; file numbers stay below 1000; no file is empty.
-//	W4  Frame k of an episode has pts from_timestamp + k/fps exactly, on one unbroken grid a file; what AddEpisode was given as
-//	    timestamps never enters it.
-//	W5  An episode that is refused, or whose pixels do not come, leaves the writer as it was. After any other error it only answers Abort,
-//	    which removes every file that it made.
+// Writer writes a dataset, episode after episode, by one goroutine at a time. See the contract of the package.
 type Writer struct {
 	dst       store.Writable
-	cfg       WriteConfig
+	cfg       Config
 	feats     []writtenFeature
 	schema    *parquet.Schema
 	meta      map[string]string
@@ -70,7 +60,7 @@ type writtenFeature struct {
 }
 
 // NewWriter begins a dataset in a store that has no dataset yet.
-func NewWriter(ctx context.Context, dst store.Writable, cfg WriteConfig) (*Writer, error) {
+func NewWriter(ctx context.Context, dst store.Writable, cfg Config) (*Writer, error) {
 	cfg.Features = append([]robocache.Feature(nil), cfg.Features...)
 	if err := cfg.validate(); err != nil {
 		return nil, err
@@ -82,7 +72,7 @@ func NewWriter(ctx context.Context, dst store.Writable, cfg WriteConfig) (*Write
 	}
 	w := &Writer{dst: dst, cfg: cfg, tasks: map[string]int64{}, cams: map[string]*outCamera{}, collect: stats.NewCollector(cfg.StatsBudget), looks: map[string]*stats.Pixels{}, encoders: make(chan struct{}, cfg.Encoders)}
 	var columns []outColumn
-	for _, f := range append(append([]robocache.Feature(nil), cfg.Features...), bookkeepingFeatures()...) {
+	for _, f := range append(append([]robocache.Feature(nil), cfg.Features...), Bookkeeping...) {
 		c, err := nodeOf(&f)
 		if err != nil {
 			return nil, err

@@ -1,4 +1,4 @@
-package lerobot
+package write
 
 import (
 	"context"
