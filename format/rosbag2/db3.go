@@ -1,12 +1,15 @@
 package rosbag2
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
 	"sort"
 	"strconv"
-	"sync"
+	"strings"
+
+	"github.com/ncruces/go-sqlite3"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/bag"
@@ -21,20 +24,16 @@ type db3 struct {
 	file   robocache.Ranged
 	name   string
 	db     *sqlite.DB
-	table  *sqlite.Table
-	at     [3]int // columns topic_id, timestamp, data
 	infos  []bag.TopicInfo
 	topics []db3Topic
 	bytes  int64
 	found  []robocache.Finding
-
-	readers sync.Pool // of *sqlite.Reader
 }
 
 // db3Topic is the messages of a topic in log-time order.
 type db3Topic struct {
-	log   []int64
-	place []sqlite.Place
+	log []int64
+	row []int64 // rowids
 }
 
 var (
@@ -43,7 +42,7 @@ var (
 	_ bag.Sized   = (*db3)(nil)
 )
 
-// openDB3 reads the topics and the places of all messages. wal is the log beside the file, which may be empty; nil where there is none. Close of the storage closes the file.
+// openDB3 reads the topics and the times of all messages. wal is the log beside the file, which may be empty; nil where there is none. Close of the storage closes the file.
 func openDB3(ctx context.Context, file robocache.Ranged, name string, wal []byte, kept *lastBlocks) (s *db3, err error) {
 	defer guard.File("rosbag2 open", name, &err)
 	where := robocache.Where{"file": name}
@@ -57,11 +56,15 @@ func openDB3(ctx context.Context, file robocache.Ranged, name string, wal []byte
 		s.found = append(s.found, robocache.Finding{Severity: robocache.SeverityWarning, Code: "not-closed", Where: where, Count: int64(db.LogPages()),
 			Message: "a write-ahead log lies beside the file: the recorder did not close it. " + strconv.Itoa(db.LogPages()) + " pages were read from the log", Hint: "open and close the file once with sqlite3"})
 	}
-	numbers, err := s.list(ctx)
+	err = db.Use(ctx, func(c *sqlite.Conn) error {
+		numbers, err := s.list(c)
+		if err != nil {
+			return err
+		}
+		return s.index(ctx, c, numbers)
+	})
 	if err != nil {
-		return nil, robocache.At(err, where)
-	}
-	if err := s.index(ctx, numbers); err != nil {
+		db.Close()
 		return nil, robocache.At(err, where)
 	}
 	return s, nil
@@ -72,40 +75,40 @@ const maxTopics = 65535
 // Remote says that reading messages waits for a store.
 func (s *db3) Remote() bool { return store.Remote(s.file) }
 
-func (s *db3) need(table string, columns ...string) (*sqlite.Table, []int, error) {
-	t := s.db.Table(table)
-	if t == nil {
-		return nil, nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "rosbag2", Msg: "the database has no table " + table, Hint: "a rosbag2 recording has the tables topics and messages"}
+// need checks that a table is there and has some columns, and gives all of its columns.
+func need(c *sqlite.Conn, table string, columns ...string) ([]string, error) {
+	have, err := c.Columns(table)
+	if err != nil {
+		return nil, err
 	}
-	var at []int
-	for _, c := range columns {
-		k := t.Column(c)
-		if k < 0 {
-			return nil, nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "rosbag2", Msg: "the table " + table + " has no column " + c}
+	if len(have) == 0 {
+		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "rosbag2", Msg: "the database has no table " + table, Hint: "a rosbag2 recording has the tables topics and messages"}
+	}
+	for _, name := range columns {
+		if !hasColumn(have, name) {
+			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "rosbag2", Msg: "the table " + table + " has no column " + name}
 		}
-		at = append(at, k)
 	}
-	return t, at, nil
+	return have, nil
 }
 
-// list reads the topics and their definitions: number in the file → place in infos.
-func (s *db3) list(ctx context.Context) (map[int64]int, error) {
+func hasColumn(columns []string, name string) bool {
+	return slices.ContainsFunc(columns, func(c string) bool { return strings.EqualFold(c, name) })
+}
+
+// list reads the topics and their definitions: number in the file → position in infos.
+func (s *db3) list(c *sqlite.Conn) (map[int64]int, error) {
 	type definition struct{ encoding, text string }
 	defs := map[string]definition{}
-	if t, at, err := s.need("message_definitions", "topic_type", "encoding", "encoded_message_definition"); err == nil {
-		err := s.db.Scan(ctx, t, func(r *sqlite.Row) error {
-			var v [3]string
-			var err error
-			for k := range v {
-				if r.Size(at[k]) > 4<<20 {
+	if _, err := need(c, "message_definitions", "topic_type", "encoding", "encoded_message_definition"); err == nil {
+		err := c.Query("SELECT topic_type, encoding, encoded_message_definition FROM message_definitions", func(r *sqlite.Row) error {
+			for k := range 3 {
+				if len(r.ColumnRawText(k)) > 4<<20 {
 					return nil // no definition is that long
-				}
-				if v[k], err = r.Text(ctx, at[k]); err != nil {
-					return err
 				}
 			}
 			if len(defs) < maxTopics {
-				defs[v[0]] = definition{v[1], v[2]}
+				defs[r.ColumnText(0)] = definition{r.ColumnText(1), r.ColumnText(2)}
 			}
 			return nil
 		})
@@ -113,28 +116,28 @@ func (s *db3) list(ctx context.Context) (map[int64]int, error) {
 			return nil, err
 		}
 	}
-	t, at, err := s.need("topics", "id", "name", "type", "serialization_format")
+	columns, err := need(c, "topics", "id", "name", "type", "serialization_format")
 	if err != nil {
 		return nil, err
 	}
-	qos := t.Column("offered_qos_profiles")
+	qos := "''"
+	if hasColumn(columns, "offered_qos_profiles") {
+		qos = "offered_qos_profiles"
+	}
 	numbers := map[int64]int{}
 	type key struct{ name, typ, encoding string }
 	known := map[key]int{}
-	return numbers, s.db.Scan(ctx, t, func(r *sqlite.Row) error {
-		id, ok := r.Int(at[0])
-		if !ok || len(numbers) >= maxTopics {
+	return numbers, c.Query("SELECT id, name, type, serialization_format, "+qos+" FROM topics", func(r *sqlite.Row) error {
+		if r.ColumnType(0) != sqlite3.INTEGER || len(numbers) >= maxTopics {
 			return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "rosbag2", Msg: "topics without a number, or more than " + strconv.Itoa(maxTopics)}
 		}
+		id := r.ColumnInt64(0)
 		var v [4]string
-		for k, c := range []int{at[1], at[2], at[3], qos} {
-			if r.Size(c) > 1<<20 {
+		for k := range v {
+			if len(r.ColumnRawText(k+1)) > 1<<20 {
 				return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "rosbag2", Msg: "a topic's name or type of more than 1 MiB"}
 			}
-			var err error
-			if v[k], err = r.Text(ctx, c); err != nil {
-				return err
-			}
+			v[k] = r.ColumnText(k + 1)
 		}
 		k := key{v[0], v[1], v[2]}
 		n, ok := known[k]
@@ -160,33 +163,30 @@ func (s *db3) list(ctx context.Context) (map[int64]int, error) {
 	})
 }
 
-// index reads the time and place of every message.
-func (s *db3) index(ctx context.Context, numbers map[int64]int) error {
-	t, at, err := s.need("messages", "topic_id", "timestamp", "data")
+// index reads the time and number of every message.
+func (s *db3) index(ctx context.Context, c *sqlite.Conn, numbers map[int64]int) error {
+	columns, err := need(c, "messages", "topic_id", "timestamp", "data")
 	if err != nil {
 		return err
 	}
-	s.table, s.at = t, [3]int{at[0], at[1], at[2]}
-	lost, last := int64(0), -1
-	var lastID int64
-	err = s.db.Scan(ctx, t, func(r *sqlite.Row) error {
-		id, ok := r.Int(at[0])
-		timestamp, ok2 := r.Int(at[1])
-		if last < 0 || id != lastID {
-			n, known := numbers[id]
-			if !known {
-				n = -1
-			}
-			last, lastID = n, id
+	if hasColumn(columns, "rowid") {
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: "rosbag2", Msg: "the table messages has a column of its own named rowid"}
+	}
+	lost, high, first := int64(0), int64(0), true
+	err = c.Query("SELECT rowid, topic_id, timestamp, octet_length(data) FROM messages NOT INDEXED", func(r *sqlite.Row) error {
+		row := r.ColumnInt64(0)
+		if !first && row <= high { // else a page that stands many times in the tree would be read as often
+			return &robocache.Error{Class: robocache.ErrMalformed, Op: "rosbag2", Msg: "the rows of the table messages are not in their order"}
 		}
-		if !ok || !ok2 || last < 0 {
+		high, first = row, false
+		n, known := numbers[r.ColumnInt64(1)]
+		if !known || r.ColumnType(1) != sqlite3.INTEGER || r.ColumnType(2) != sqlite3.INTEGER {
 			lost++
 			return nil
 		}
-		tp := &s.topics[last]
-		tp.log = append(tp.log, timestamp)
-		tp.place = append(tp.place, r.Place)
-		s.bytes += r.Size(at[2])
+		tp := &s.topics[n]
+		tp.log, tp.row = append(tp.log, r.ColumnInt64(2)), append(tp.row, row)
+		s.bytes += r.ColumnInt64(3)
 		return nil
 	})
 	if err != nil && (errors.Is(err, robocache.ErrMalformed) && ctx.Err() == nil) && s.rows() > 0 {
@@ -223,7 +223,7 @@ func (t *db3Topic) Len() int           { return len(t.log) }
 func (t *db3Topic) Less(i, j int) bool { return t.log[i] < t.log[j] }
 func (t *db3Topic) Swap(i, j int) {
 	t.log[i], t.log[j] = t.log[j], t.log[i]
-	t.place[i], t.place[j] = t.place[j], t.place[i]
+	t.row[i], t.row[j] = t.row[j], t.row[i]
 }
 
 func (s *db3) Topics() []bag.TopicInfo { return s.infos }
@@ -236,69 +236,61 @@ func (s *db3) Bytes() int64 { return s.bytes }
 func (s *db3) Held() int64  { return 16 * int64(s.rows()) }
 
 func (s *db3) Findings() []robocache.Finding { return s.found }
-func (s *db3) Close() error                  { return s.file.Close() }
-
-func (s *db3) reader() *sqlite.Reader {
-	if r, ok := s.readers.Get().(*sqlite.Reader); ok {
-		return r
-	}
-	return s.db.Reader(s.table)
-}
+func (s *db3) Close() error                  { return errors.Join(s.db.Close(), s.file.Close()) }
 
 func (s *db3) Messages(ctx context.Context, topic, from, to int, fn func(i int, m *bag.Message) error) (err error) {
 	defer guard.File("rosbag2 read", s.name, &err)
-	r := s.reader()
-	defer s.readers.Put(r)
-	var m bag.Message
-	for i := from; i < to; i++ {
-		if err := s.one(ctx, r, topic, i, &m, fn); err != nil {
-			return err
+	return s.db.Use(ctx, func(c *sqlite.Conn) error {
+		for i := from; i < to; i++ {
+			if err := s.one(c, topic, i, fn); err != nil {
+				return err
+			}
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
-func (s *db3) one(ctx context.Context, r *sqlite.Reader, topic, i int, m *bag.Message, fn func(i int, m *bag.Message) error) error {
+func (s *db3) one(c *sqlite.Conn, topic, i int, fn func(i int, m *bag.Message) error) error {
 	tp := &s.topics[topic]
-	row, err := r.Row(ctx, tp.place[i])
-	if err == nil {
-		m.Data, err = row.Bytes(ctx, s.at[2])
+	var own error
+	there := false
+	err := c.Query("SELECT data FROM messages WHERE rowid=?", func(r *sqlite.Row) error {
+		there = true
+		own = fn(i, &bag.Message{Log: tp.log[i], Publish: tp.log[i], Data: r.ColumnRawBlob(0)})
+		return own
+	}, tp.row[i])
+	if own != nil {
+		return own
+	}
+	if err == nil && !there {
+		err = &robocache.Error{Class: robocache.ErrMalformed, Op: "rosbag2", Msg: "the row of a message is not found again"}
 	}
 	if err != nil {
 		return robocache.At(err, robocache.Where{"file": s.name, "topic": s.infos[topic].Name, "index": i})
 	}
-	m.Log, m.Publish = tp.log[i], tp.log[i]
-	return fn(i, m)
+	return nil
 }
 
-// Scan reads the messages of these topics in the order of their pages.
+// Scan reads the messages of these topics in the order of the file.
 func (s *db3) Scan(ctx context.Context, topics []int, fn func(topic, i int, m *bag.Message) error) (err error) {
 	defer guard.File("rosbag2 scan", s.name, &err)
-	type ref struct{ topic, i int32 }
+	type ref struct {
+		row      int64
+		topic, i int
+	}
 	var all []ref
 	for _, t := range topics {
-		for i := range s.topics[t].log {
-			all = append(all, ref{int32(t), int32(i)})
+		for i, row := range s.topics[t].row {
+			all = append(all, ref{row, t, i})
 		}
 	}
-	slices.SortFunc(all, func(a, b ref) int {
-		p, q := s.topics[a.topic].place[a.i], s.topics[b.topic].place[b.i]
-		if p.Page != q.Page {
-			return int(int64(p.Page) - int64(q.Page))
+	slices.SortFunc(all, func(a, b ref) int { return cmp.Compare(a.row, b.row) })
+	return s.db.Use(ctx, func(c *sqlite.Conn) error {
+		for _, x := range all {
+			if err := s.one(c, x.topic, x.i, func(i int, m *bag.Message) error { return fn(x.topic, i, m) }); err != nil {
+				return err
+			}
 		}
-		return int(p.Cell) - int(q.Cell)
+		return nil
 	})
-	r := s.reader()
-	defer s.readers.Put(r)
-	var m bag.Message
-	for _, x := range all {
-		err := s.one(ctx, r, int(x.topic), int(x.i), &m, func(i int, m *bag.Message) error { return fn(int(x.topic), i, m) })
-		if err != nil {
-			return err
-		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -3,313 +3,207 @@ package sqlite
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"strconv"
-	"strings"
 	"sync"
 
+	"github.com/ncruces/go-sqlite3"
+
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/store"
 )
 
 const (
-	headSize  = 100
-	maxRecord = 1 << 30
-	maxDepth  = 24 // of a tree: 2 cells a page at least
-	maxSchema = 4096
+	headSize = 100
+	keptOpen = 4       // connections of a file that nobody uses
+	mostHeap = 1 << 30 // of a connection; the largest message has to fit
 )
+
+// Row is one row of a query's result.
+type Row = sqlite3.Stmt
 
 // DB is an open file. Its methods may be called from many goroutines.
 type DB struct {
-	f      robocache.Ranged
-	size   int   // of a page
-	usable int   // of a page, less what is reserved at its end
-	pages  int64 // in the file, with those of the log
-	filed  int64 // in the file itself
-	log    map[uint32][]byte
-	tables map[string]*Table
+	file robocache.Ranged
+	size int64 // of the whole pages
+	wal  []byte
+	log  int // pages
 
-	mu    sync.Mutex
-	cache map[uint32][]byte // of leaf pages, for reading values
-	order []uint32
+	mu     sync.Mutex
+	idle   []*Conn
+	closed bool
 }
 
-// Table is one table of a file.
-type Table struct {
-	Name    string
-	Columns []string
-	root    uint32
-	rowid   int // column that is the rowid; -1 = none
-}
-
-// Column finds a column by name; -1 where there is none.
-func (t *Table) Column(name string) int {
-	for k, c := range t.Columns {
-		if strings.EqualFold(c, name) {
-			return k
-		}
-	}
-	return -1
-}
-
-func malformed(page uint32, msg string) error {
-	return &robocache.Error{Class: robocache.ErrMalformed, Op: "sqlite", Where: robocache.Where{"page": page}, Msg: msg}
+// Conn is one connection to a file, for one goroutine.
+type Conn struct {
+	c     *sqlite3.Conn
+	src   *source
+	stmts map[string]*sqlite3.Stmt
 }
 
 // IsDB says whether the first bytes are those of a SQLite 3 file.
 func IsDB(head []byte) bool { return len(head) >= 16 && string(head[:16]) == "SQLite format 3\x00" }
 
-// Open reads the head and the schema. wal is the write-ahead log beside the file; nil where there is none. The file stays the caller's.
+// Open looks at the head and the schema. wal is the write-ahead log beside the file; nil where there is none. The file stays the caller's.
 func Open(ctx context.Context, f robocache.Ranged, wal []byte) (*DB, error) {
 	if f.Size() < headSize {
 		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "sqlite", Want: "a head of 100 bytes", Got: strconv.FormatInt(f.Size(), 10) + " bytes"}
 	}
-	head := make([]byte, headSize)
+	head := make([]byte, 18)
 	if err := f.ReadAt(ctx, head, 0); err != nil {
 		return nil, err
 	}
 	if !IsDB(head) {
 		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "sqlite", Msg: "not a SQLite 3 file"}
 	}
-	d := &DB{f: f, size: int(binary.BigEndian.Uint16(head[16:])), cache: map[uint32][]byte{}}
-	if d.size == 1 {
-		d.size = 65536
+	d := &DB{file: f, size: f.Size(), wal: wal}
+	if page := int64(binary.BigEndian.Uint16(head[16:])); page == 1 {
+		d.size -= d.size % 65536
+	} else if page > 0 { // of a page that the file's end cuts, SQLite would take the rest for zeros
+		d.size -= d.size % page
 	}
-	if d.size < 512 || d.size&(d.size-1) != 0 {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "sqlite", Msg: "pages of " + strconv.Itoa(d.size) + " bytes"}
-	}
-	d.usable = d.size - int(head[20])
-	if d.usable < 480 {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "sqlite", Msg: "pages with " + strconv.Itoa(d.usable) + " usable bytes"}
-	}
-	if enc := binary.BigEndian.Uint32(head[56:]); enc > 1 {
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "sqlite", Msg: "texts in UTF-16 are not read"}
-	}
-	d.filed = f.Size() / int64(d.size)
-	d.pages = d.filed
-	d.readLog(wal)
-	if d.pages == 0 {
-		return nil, malformed(1, "the file ends inside its first page")
-	}
-	if err := d.schema(ctx); err != nil {
-		return nil, err
-	}
-	return d, nil
-}
-
-// LogPages is the number of pages taken from the write-ahead log.
-func (d *DB) LogPages() int { return len(d.log) }
-
-// Table finds a table; nil where there is none.
-func (d *DB) Table(name string) *Table { return d.tables[name] }
-
-// readLog takes the pages of committed transactions from a write-ahead log. Frames after the last commit, of an earlier log, or with a
-// wrong sum are passed over: SQLite does the same.
-func (d *DB) readLog(wal []byte) {
-	if len(wal) < 32 {
-		return
-	}
-	var order binary.ByteOrder = binary.LittleEndian
-	switch binary.BigEndian.Uint32(wal) {
-	case 0x377f0682:
-	case 0x377f0683:
-		order = binary.BigEndian
-	default:
-		return
-	}
-	if int(binary.BigEndian.Uint32(wal[8:])) != d.size {
-		return
-	}
-	salt := string(wal[16:24])
-	s0, s1 := sum(order, wal[:24], 0, 0)
-	if s0 != binary.BigEndian.Uint32(wal[24:]) || s1 != binary.BigEndian.Uint32(wal[28:]) {
-		return
-	}
-	frames := map[uint32][]byte{}
-	for at := 32; at+24+d.size <= len(wal); at += 24 + d.size {
-		h := wal[at : at+24]
-		page := wal[at+24 : at+24+d.size]
-		if string(h[8:16]) != salt {
-			return
-		}
-		s0, s1 = sum(order, h[:8], s0, s1)
-		s0, s1 = sum(order, page, s0, s1)
-		if s0 != binary.BigEndian.Uint32(h[16:]) || s1 != binary.BigEndian.Uint32(h[20:]) {
-			return
-		}
-		frames[binary.BigEndian.Uint32(h)] = page
-		if pages := binary.BigEndian.Uint32(h[4:]); pages > 0 { // a commit: so many pages from here on
-			if d.log == nil {
-				d.log = map[uint32][]byte{}
-			}
-			for k, p := range frames {
-				d.log[k] = p
-			}
-			clear(frames)
-			d.pages = int64(pages)
-		}
-	}
-}
-
-func sum(order binary.ByteOrder, p []byte, s0, s1 uint32) (uint32, uint32) {
-	for ; len(p) >= 8; p = p[8:] {
-		s0 += order.Uint32(p) + s1
-		s1 += order.Uint32(p[4:]) + s0
-	}
-	return s0, s1
-}
-
-// most is an upper bound of the bytes that the file holds.
-func (d *DB) most() int64 { return (d.filed + int64(len(d.log))) * int64(d.size) }
-
-// check says whether a page number lies in the file.
-func (d *DB) check(page uint32) error {
-	if page == 0 || int64(page) > d.pages || d.log[page] == nil && int64(page) > d.filed {
-		return malformed(page, "the page lies outside the file of "+strconv.FormatInt(d.pages, 10)+" pages")
-	}
-	return nil
-}
-
-// page reads one page.
-func (d *DB) page(ctx context.Context, n uint32) ([]byte, error) {
-	if err := d.check(n); err != nil {
-		return nil, err
-	}
-	if p := d.log[n]; p != nil {
-		return p, nil
-	}
-	p := make([]byte, d.size)
-	if err := d.f.ReadAt(ctx, p, int64(n-1)*int64(d.size)); err != nil {
-		return nil, err
-	}
-	return p, nil
-}
-
-// leaf reads a page through a small cache: neighbouring rows share it.
-func (d *DB) leaf(ctx context.Context, n uint32) ([]byte, error) {
-	d.mu.Lock()
-	p := d.cache[n]
-	d.mu.Unlock()
-	if p != nil {
-		return p, nil
-	}
-	p, err := d.page(ctx, n)
-	if err != nil {
-		return nil, err
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.cache[n] == nil {
-		if len(d.order) == max(16, 1<<20/d.size) {
-			delete(d.cache, d.order[0])
-			d.order = d.order[1:]
-		}
-		d.cache[n] = p
-		d.order = append(d.order, n)
-	}
-	return p, nil
-}
-
-// pagesOf reads several pages, neighbours in one request.
-func (d *DB) pagesOf(ctx context.Context, numbers []uint32) ([][]byte, error) {
-	out := make([][]byte, len(numbers))
-	var spans []store.Span
-	slab := make([]byte, len(numbers)*d.size)
-	for k, n := range numbers {
-		if err := d.check(n); err != nil {
-			return nil, err
-		}
-		if out[k] = d.log[n]; out[k] == nil {
-			out[k] = slab[k*d.size : (k+1)*d.size]
-			spans = append(spans, store.Span{Off: int64(n-1) * int64(d.size), P: out[k]})
-		}
-	}
-	return out, store.ReadRanges(ctx, d.f, spans)
-}
-
-// schema reads sqlite_schema, which is the table at page 1: type, name, tbl_name, rootpage, sql.
-func (d *DB) schema(ctx context.Context) error {
-	d.tables = map[string]*Table{}
-	rows := 0
-	return d.Scan(ctx, &Table{Name: "sqlite_schema", root: 1, rowid: -1, Columns: []string{"type", "name", "tbl_name", "rootpage", "sql"}}, func(r *Row) error {
-		if rows++; rows > maxSchema {
-			return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "sqlite", Msg: "more than " + strconv.Itoa(maxSchema) + " tables and indexes"}
-		}
-		kind, err := r.Text(ctx, 0)
-		if err != nil || kind != "table" {
+	return d, d.Use(ctx, func(c *Conn) error {
+		if err := c.Query("SELECT count(*) FROM sqlite_schema", func(*Row) error { return nil }); err != nil || len(wal) == 0 {
 			return err
 		}
-		name, err := r.Text(ctx, 1)
+		frames, _, err := c.c.WALCheckpoint("main", sqlite3.CHECKPOINT_NOOP)
 		if err != nil {
-			return err
+			return c.failed(err)
 		}
-		root, _ := r.Int(3)
-		sql, err := r.Text(ctx, 4)
-		if err != nil {
-			return err
+		pages := map[uint32]bool{}
+		size := int(binary.BigEndian.Uint32(wal[8:]))
+		for at := 32; frames > 0 && at+4 <= len(wal); at, frames = at+24+size, frames-1 {
+			pages[binary.BigEndian.Uint32(wal[at:])] = true
 		}
-		t := &Table{Name: name, root: uint32(root)}
-		t.Columns, t.rowid = columnsOf(sql)
-		if root > 0 && root <= int64(^uint32(0)) && t.Columns != nil {
-			d.tables[name] = t
-		}
+		d.log = len(pages)
 		return nil
 	})
 }
 
-// columnsOf reads the names of the columns of a CREATE TABLE text, and which of them is the rowid. nil for a table without rowid.
-func columnsOf(sql string) (columns []string, rowid int) {
-	rowid = -1
-	from, to := strings.IndexByte(sql, '('), strings.LastIndexByte(sql, ')')
-	if from < 0 || to < from || strings.Contains(strings.ToUpper(sql[to:]), "WITHOUT") {
-		return nil, -1
+// LogPages is the number of pages taken from the write-ahead log.
+func (d *DB) LogPages() int { return d.log }
+
+// Use runs fn with a connection. One that failed is not used again.
+func (d *DB) Use(ctx context.Context, fn func(c *Conn) error) error {
+	c, err := d.take(ctx)
+	if err != nil {
+		return err
 	}
-	depth, start := 0, from+1
-	var quote byte
-	for k := from + 1; k <= to; k++ {
-		switch c := sql[k]; {
-		case quote != 0:
-			if c == quote {
-				quote = 0
-			}
-		case c == '\'' || c == '"' || c == '`':
-			quote = c
-		case c == '[':
-			quote = ']'
-		case c == '(':
-			depth++
-		case (c == ',' || k == to) && depth == 0:
-			name, rest := columnName(sql[start:k])
-			start = k + 1
-			switch up := strings.ToUpper(name); {
-			case name == "":
-				continue
-			case up == "PRIMARY" || up == "UNIQUE" || up == "CHECK" || up == "FOREIGN" || up == "CONSTRAINT":
-				continue // a constraint of the table
-			}
-			if words := strings.Fields(strings.ToUpper(rest)); len(words) >= 3 && words[0] == "INTEGER" && words[1] == "PRIMARY" && words[2] == "KEY" {
-				rowid = len(columns)
-			}
-			columns = append(columns, name)
-		case c == ')':
-			depth--
+	good := false
+	defer func() {
+		if good {
+			d.give(c)
+		} else { // also where something panicked
+			_ = c.close()
 		}
-	}
-	return columns, rowid
+	}()
+	c.src.ctx = ctx
+	c.c.SetInterrupt(ctx)
+	err = fn(c)
+	good = err == nil
+	return err
 }
 
-func columnName(def string) (name, rest string) {
-	def = strings.TrimSpace(def)
-	if def == "" {
-		return "", ""
+func (d *DB) take(ctx context.Context) (*Conn, error) {
+	d.mu.Lock()
+	if n := len(d.idle); n > 0 {
+		c := d.idle[n-1]
+		d.idle = d.idle[:n-1]
+		d.mu.Unlock()
+		return c, nil
 	}
-	if k := strings.IndexByte("\"`['", def[0]); k >= 0 {
-		if e := strings.IndexByte(def[1:], "\"`]'"[k]); e >= 0 {
-			return def[1 : 1+e], def[2+e:]
+	d.mu.Unlock()
+	c := &Conn{src: &source{ctx: ctx, file: d.file, size: d.size, wal: d.wal}, stmts: map[string]*sqlite3.Stmt{}}
+	name := sources.add(c.src)
+	defer sources.remove(name) // its files are open when it has read once
+	var err error
+	if c.c, err = sqlite3.OpenContext(sqlite3.WithMaxMemory(ctx, mostHeap), "file:"+name+"?vfs="+vfsName+"&mode=rw"); err != nil {
+		return nil, c.failed(err)
+	}
+	if _, err = c.c.Config(sqlite3.DBCONFIG_NO_CKPT_ON_CLOSE, true); err == nil {
+		// An exclusive lock keeps the log's index in memory. A writable schema lets cut files be read as far as they go.
+		err = c.c.Exec("PRAGMA locking_mode=exclusive; PRAGMA writable_schema=on; PRAGMA trusted_schema=off; PRAGMA cell_size_check=on; PRAGMA temp_store=memory; PRAGMA query_only=on; SELECT 1 FROM sqlite_schema LIMIT 1")
+	}
+	if err != nil {
+		_ = c.c.Close()
+		return nil, c.failed(err)
+	}
+	return c, nil
+}
+
+func (d *DB) give(c *Conn) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c.c.SetInterrupt(context.Background())
+	if d.closed || len(d.idle) == keptOpen {
+		_ = c.close()
+		return
+	}
+	d.idle = append(d.idle, c)
+}
+
+// Close closes the connections; those in use are closed when they are given back.
+func (d *DB) Close() (err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.closed = true
+	for _, c := range d.idle {
+		err = errors.Join(err, c.close())
+	}
+	d.idle = nil
+	return err
+}
+
+func (c *Conn) close() error {
+	for _, s := range c.stmts {
+		_ = s.Close() // says again what its last step met
+	}
+	return c.c.Close()
+}
+
+// Columns lists the columns of a table; none where there is no such table.
+func (c *Conn) Columns(table string) (out []string, err error) {
+	err = c.Query("SELECT t.name FROM sqlite_schema s, pragma_table_info(s.name) t WHERE s.type='table' AND s.name='"+table+"' AND s.sql NOT LIKE 'CREATE VIRTUAL%'", func(r *Row) error {
+		out = append(out, r.ColumnText(0))
+		return nil
+	})
+	return out, err
+}
+
+// Query calls fn for each row of a query's result; what the row gives stands until fn returns. The prepared query is kept with the connection.
+func (c *Conn) Query(sql string, fn func(r *Row) error, args ...int64) error {
+	s := c.stmts[sql]
+	if s == nil {
+		var err error
+		if s, _, err = c.c.Prepare(sql); err != nil {
+			return c.failed(err)
 		}
-		return "", ""
+		c.stmts[sql] = s
 	}
-	if k := strings.IndexAny(def, " \t\r\n"); k >= 0 {
-		return def[:k], def[k:]
+	for k, v := range args {
+		if err := s.BindInt64(k+1, v); err != nil {
+			return c.failed(err)
+		}
 	}
-	return def, ""
+	for s.Step() {
+		if err := fn(s); err != nil {
+			return err
+		}
+	}
+	if err := s.Reset(); err != nil {
+		return c.failed(err)
+	}
+	return nil
+}
+
+// failed gives an error its class: what reading the file met, what the caller ended, or what the file holds.
+func (c *Conn) failed(err error) error {
+	switch {
+	case c.src.err != nil:
+		return c.src.err
+	case c.src.ctx.Err() != nil:
+		return c.src.ctx.Err()
+	case errors.Is(err, sqlite3.NOMEM) || errors.Is(err, sqlite3.TOOBIG) || errors.Is(err, sqlite3.FULL):
+		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "sqlite", Err: err}
+	}
+	return &robocache.Error{Class: robocache.ErrMalformed, Op: "sqlite", Err: err}
 }

@@ -1,14 +1,15 @@
-// Package sqlite reads tables of SQLite 3 files: rows in order of their rowid, values, and large values by ranges. It reads through
-// robocache.Ranged, so a file may be remote, and writes nothing: no lock, no -shm beside the file. It knows no SQL beyond the column
-// names of CREATE TABLE.
+// Package sqlite reads tables of SQLite 3 files with github.com/ncruces/go-sqlite3 (SQLite translated to Go: no cgo, memory-safe). It reads
+// through robocache.Ranged, so a file may be remote, and writes nothing: no lock, no -shm beside the file.
 //
 // # Contract
 //
-//	Q1  Values are what SQLite gives: integers, floats, texts, blobs, NULL; of an INTEGER PRIMARY KEY the rowid.
-//	Q2  Each page of a table's tree is visited once: a cycle, a page outside the file, a cell outside its page is ErrMalformed with the
-//	    page's number.
-//	Q3  A record's declared size takes memory only where the file, and the limit of 1 GiB, have room for it.
+//	Q1  Values are what SQLite gives.
+//	Q2  Damage is ErrMalformed: a page outside the file, a cell outside its page, a tree too deep. Rows that come before the damage are given.
+//	Q3  A record's declared size takes memory only where the file has room for it; a connection takes at most 1 GiB.
 //	Q4  Pages that a write-ahead log holds, of transactions that were committed, stand for those of the file.
-//	Q5  Tables without rowid, UTF-16 texts, and virtual tables are ErrUnsupported by name.
-//	Q6  Scanning reads the pages of the tree alone: large values, which lie in pages of their own, are not touched.
+//	Q5  Only tables are read: views, virtual tables and computed columns would run what the file says.
+//	Q6  Asking for sizes and small columns does not read large values, which lie in pages of their own.
+//
+// Measured on a file of 100,000 messages (98 MB): an index of all rows takes 0.08 s, payloads by their number 1.8 µs each, opening 0.7 ms. The
+// runtime begins with the first database, not when the package is loaded.
 package sqlite

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/ncruces/go-sqlite3"
+
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/hostile"
 	"github.com/goatnote-inc/robocache/internal/realdata"
@@ -72,69 +74,34 @@ func open(tb testing.TB, path string, wal []byte) (*DB, error) {
 	return Open(tb.Context(), f, wal)
 }
 
-// rows dumps a table as the script does; places are read again through a Reader.
-func rows(tb testing.TB, d *DB) ([][]any, error) {
+// rows dumps a table as the script does; each row is read again by its number.
+func rows(tb testing.TB, d *DB) (out [][]any, err error) {
 	tb.Helper()
-	t := d.Table("t")
-	if t == nil {
-		return nil, nil
+	const columns = `SELECT id, topic_id, "a(b", f, data, late FROM t`
+	dump := func(r *Row) []any {
+		row := []any{r.ColumnInt64(0), r.ColumnInt64(1), r.ColumnText(2), r.ColumnFloat(3), fmt.Sprintf("%x", r.ColumnRawBlob(4)), nil}
+		if r.ColumnType(5) == sqlite3.INTEGER {
+			row[5] = r.ColumnInt64(5)
+		}
+		return row
 	}
-	var out [][]any
-	var places []Place
-	dump := func(r *Row) ([]any, error) {
-		var row []any
-		for k, name := range []string{"id", "topic_id", "a(b", "f", "data", "late"} {
-			col := t.Column(name)
-			switch k {
-			case 2:
-				s, err := r.Text(tb.Context(), col)
-				if err != nil {
-					return nil, err
+	return out, d.Use(tb.Context(), func(c *Conn) error {
+		if err := c.Query(columns, func(r *Row) error { out = append(out, dump(r)); return nil }); err != nil {
+			return err
+		}
+		for k, row := range out {
+			err := c.Query(columns+" WHERE rowid=?", func(r *Row) error {
+				if fmt.Sprint(dump(r)) != fmt.Sprint(out[k]) {
+					tb.Errorf("row %d differs when read by its number", k)
 				}
-				row = append(row, s)
-			case 3:
-				v, _ := r.Float(col)
-				row = append(row, v)
-			case 4:
-				b, err := r.Bytes(tb.Context(), col)
-				if err != nil {
-					return nil, err
-				}
-				row = append(row, fmt.Sprintf("%x", b))
-			default:
-				if v, ok := r.Int(col); ok {
-					row = append(row, v)
-				} else {
-					row = append(row, nil)
-				}
+				return nil
+			}, row[0].(int64))
+			if err != nil {
+				return err
 			}
 		}
-		return row, nil
-	}
-	err := d.Scan(tb.Context(), t, func(r *Row) error {
-		row, err := dump(r)
-		out = append(out, row)
-		places = append(places, r.Place)
-		return err
+		return nil
 	})
-	if err != nil {
-		return out, err
-	}
-	rd := d.Reader(t)
-	for k, p := range places {
-		r, err := rd.Row(tb.Context(), p)
-		if err != nil {
-			return out, err
-		}
-		again, err := dump(r)
-		if err != nil {
-			return out, err
-		}
-		if fmt.Sprint(again) != fmt.Sprint(out[k]) {
-			tb.Errorf("row %d differs when read by its place", k)
-		}
-	}
-	return out, nil
 }
 
 // Q1, Q4: every page size, values of every width, large ones, deleted rows, columns added later; a log that was not checkpointed.
@@ -197,20 +164,23 @@ func abuse(t *testing.T, file, wal []byte) {
 	before := hostile.Allocated()
 	d, err := Open(t.Context(), mem(file), wal)
 	if err == nil {
-		for _, table := range d.tables {
+		err = d.Use(t.Context(), func(c *Conn) error {
+			columns, err := c.Columns("t")
+			if err != nil || len(columns) == 0 {
+				return err
+			}
 			n := 0
-			err = errors.Join(err, d.Scan(t.Context(), table, func(r *Row) error {
-				for k := range table.Columns {
-					if _, err := r.Bytes(t.Context(), k); err != nil {
-						return err
-					}
+			return c.Query("SELECT * FROM t", func(r *Row) error {
+				for k := range columns {
+					r.ColumnRawBlob(k)
 				}
 				if n++; n > 1000 {
 					return &robocache.Error{Class: robocache.ErrResourceLimit}
 				}
 				return nil
-			}))
-		}
+			})
+		})
+		err = errors.Join(err, d.Close())
 	}
 	var e *robocache.Error
 	if err != nil && !errors.As(err, &e) {
@@ -247,5 +217,40 @@ func TestDamaged(t *testing.T) {
 			bad[k] = v
 			abuse(t, bad, nil)
 		}
+	}
+}
+
+// Q5: a view runs what the file says; one of the name of a table is none.
+func TestViewIsNoTable(t *testing.T) {
+	py := filepath.Join(realdata.Root(t), ".venv", "bin", "python")
+	if _, err := os.Stat(py); err != nil {
+		t.Skip("no python in .venv")
+	}
+	path := filepath.Join(t.TempDir(), "a.db3")
+	const endless = `
+import sqlite3, sys
+db = sqlite3.connect(sys.argv[1])
+db.execute("CREATE TABLE u (id INTEGER PRIMARY KEY, a INTEGER, b AS (a + 1))")
+db.execute("CREATE VIEW t AS WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT x AS id FROM c")
+db.commit()
+`
+	if out, err := exec.Command(py, "-c", endless, path).CombinedOutput(); err != nil {
+		t.Fatal(string(out))
+	}
+	d, err := open(t, path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	err = d.Use(t.Context(), func(c *Conn) error {
+		for table, want := range map[string]string{"t": "[]", "u": "[id a]"} {
+			if have, err := c.Columns(table); err != nil || fmt.Sprint(have) != want {
+				t.Errorf("%s: %v, %v", table, have, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -1,0 +1,129 @@
+package sqlite
+
+import (
+	"context"
+	"io"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/ncruces/go-sqlite3"
+	"github.com/ncruces/go-sqlite3/vfs"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// vfsName is the file system that SQLite reads sources by.
+const vfsName = "robocache"
+
+func init() { vfs.Register(vfsName, &sources) }
+
+// source is the files of one connection: the database and its log.
+type source struct {
+	ctx  context.Context // of the call that reads now
+	file robocache.Ranged
+	size int64 // of file, as far as it is read
+	wal  []byte
+	err  error // the first that reading met
+}
+
+// fileSystem knows sources by the names that SQLite opens them by.
+type fileSystem struct {
+	mu   sync.Mutex
+	last int
+	at   map[string]*source
+}
+
+var sources = fileSystem{at: map[string]*source{}}
+
+func (f *fileSystem) add(s *source) (name string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.last++
+	name = "/" + strconv.Itoa(f.last)
+	f.at[name] = s
+	return name
+}
+
+func (f *fileSystem) remove(name string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.at, name)
+}
+
+func (f *fileSystem) find(name string) (s *source, log bool) {
+	name, log = strings.CutSuffix(name, "-wal")
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.at[name], log
+}
+
+func (f *fileSystem) Open(name string, flags vfs.OpenFlag) (vfs.File, vfs.OpenFlag, error) {
+	switch s, log := f.find(name); {
+	case s == nil:
+		return nil, flags, sqlite3.CANTOPEN
+	case log:
+		return walFile{readOnly{}, s.wal}, flags, nil
+	default:
+		return dbFile{readOnly{}, s}, flags, nil
+	}
+}
+
+func (f *fileSystem) Access(name string, _ vfs.AccessFlag) (bool, error) {
+	s, log := f.find(name)
+	return s != nil && (!log || len(s.wal) > 0), nil
+}
+
+func (f *fileSystem) FullPathname(name string) (string, error) { return name, nil }
+func (f *fileSystem) Delete(string, bool) error                { return sqlite3.IOERR_DELETE }
+
+// readOnly refuses to write. Locks are granted: nobody else has the source.
+type readOnly struct{}
+
+func (readOnly) Close() error                                    { return nil }
+func (readOnly) WriteAt([]byte, int64) (int, error)              { return 0, sqlite3.IOERR_WRITE }
+func (readOnly) Truncate(int64) error                            { return sqlite3.IOERR_TRUNCATE }
+func (readOnly) Sync(vfs.SyncFlag) error                         { return nil }
+func (readOnly) Lock(vfs.LockLevel) error                        { return nil }
+func (readOnly) Unlock(vfs.LockLevel) error                      { return nil }
+func (readOnly) CheckReservedLock() (bool, error)                { return false, nil }
+func (readOnly) SectorSize() int                                 { return 0 }
+func (readOnly) DeviceCharacteristics() vfs.DeviceCharacteristic { return vfs.IOCAP_SUBPAGE_READ }
+
+type dbFile struct {
+	readOnly
+	s *source
+}
+
+func (f dbFile) Size() (int64, error) { return f.s.size, nil }
+
+func (f dbFile) ReadAt(p []byte, off int64) (int, error) {
+	n := max(0, min(int64(len(p)), f.s.size-off))
+	if n > 0 {
+		if err := f.s.file.ReadAt(f.s.ctx, p[:n], off); err != nil {
+			if f.s.err == nil {
+				f.s.err = err
+			}
+			return 0, sqlite3.IOERR_READ
+		}
+	}
+	if n < int64(len(p)) {
+		return int(n), io.EOF
+	}
+	return int(n), nil
+}
+
+type walFile struct {
+	readOnly
+	b []byte
+}
+
+func (f walFile) Size() (int64, error) { return int64(len(f.b)), nil }
+
+func (f walFile) ReadAt(p []byte, off int64) (int, error) {
+	n := copy(p, f.b[min(off, int64(len(f.b))):])
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}
