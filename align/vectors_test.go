@@ -21,8 +21,8 @@ func TestVectors(t *testing.T) {
 	failed := 0
 	for i := range cases {
 		c := &cases[i]
-		times, err1 := conform.Int64s(c.Times)
-		targets, err2 := conform.Int64s(c.Targets)
+		times, err1 := conform.Ints(c.Times)
+		targets, err2 := conform.Ints(c.Targets)
 		if err1 != nil || err2 != nil {
 			t.Fatal(err1, err2)
 		}
@@ -42,7 +42,7 @@ func TestVectors(t *testing.T) {
 			t.Errorf("%s: %s: %v", c.File, c.Name, err)
 			continue
 		}
-		want, err := c.Kernel()
+		want, err := c.Plan()
 		if err != nil {
 			t.Fatal(err)
 		}

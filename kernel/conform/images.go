@@ -3,11 +3,9 @@ package conform
 import (
 	"bytes"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"strconv"
 
 	"github.com/goatnote-inc/robocache"
@@ -39,11 +37,7 @@ type imageCase struct {
 // RunImages gives every vector of images to the back end, alone and all in one call, as bytes and as floats; and compares the draws, which hosts
 // alone make.
 func RunImages(b Backend) (ran int, failures []error) {
-	raw, err := kernel.Vectors.ReadFile("testdata/vectors/images/images.json")
-	var f struct{ Cases []imageCase }
-	if err == nil {
-		err = json.Unmarshal(raw, &f)
-	}
+	cases, err := load[imageCase]("images/images.json")
 	if err != nil {
 		return 0, []error{err}
 	}
@@ -53,13 +47,13 @@ func RunImages(b Backend) (ran int, failures []error) {
 	}
 	var all kernel.ImageOp
 	var wants [][]byte
-	for i := range f.Cases {
-		c := &f.Cases[i]
+	for i := range cases {
+		c := &cases[i]
 		part, want, err := c.part()
 		if err == nil {
 			all.Parts, wants = append(all.Parts, part), append(wants, want)
 			floats := part
-			floats.Table, floats.Out = table, kernel.Tensor{DType: robocache.Float32, Shape: part.Out.Shape, Data: bytes.Repeat([]byte{poison}, 4*len(want))}
+			floats.Table, floats.Out = table, kernel.Tensor{DType: robocache.Float32, Shape: part.Out.Shape, Data: bytes.Repeat([]byte{Poison}, 4*len(want))}
 			all.Parts, wants = append(all.Parts, floats), append(wants, tabled(want, table))
 			err = b.Images(&kernel.ImageOp{Parts: []kernel.ImagePart{part}})
 		}
@@ -75,7 +69,7 @@ func RunImages(b Backend) (ran int, failures []error) {
 	}
 	for i := range all.Parts {
 		if !bytes.Equal(all.Parts[i].Out.Data, wants[i]) {
-			failures = append(failures, fmt.Errorf("images together: part %d (%s): other pixels", i, f.Cases[i/2].Name))
+			failures = append(failures, fmt.Errorf("images together: part %d (%s): other pixels", i, cases[i/2].Name))
 		}
 	}
 	return ran, failures
@@ -117,69 +111,6 @@ func (c *imageCase) part() (p kernel.ImagePart, want []byte, err error) {
 	}
 	p.Src = kernel.Tensor{DType: robocache.Uint8, Shape: []int{1, 3, c.Size[0], c.Size[1]}, Data: src}
 	p.Draws = kernel.Tensor{DType: robocache.Int32, Shape: []int{1, kernel.ImageDrawWords}, Data: words}
-	p.Out = kernel.Tensor{DType: robocache.Uint8, Shape: []int{1, 3, c.Crop[0], c.Crop[1]}, Data: bytes.Repeat([]byte{poison}, len(want))}
+	p.Out = kernel.Tensor{DType: robocache.Uint8, Shape: []int{1, 3, c.Crop[0], c.Crop[1]}, Data: bytes.Repeat([]byte{Poison}, len(want))}
 	return p, want, nil
-}
-
-// SweepImages gives n random ops to two back ends.
-func SweepImages(a, b Backend, seed uint64, n int) error {
-	for i := range n {
-		r := rand.New(rand.NewPCG(seed, uint64(i)))
-		var ops [2]kernel.ImageOp
-		for range 1 + r.IntN(4) {
-			p := randomImages(r)
-			for k := range ops {
-				q := p
-				q.Out.Data = bytes.Repeat([]byte{poison}, q.Out.Len()*q.Out.DType.Size())
-				ops[k].Parts = append(ops[k].Parts, q)
-			}
-		}
-		if err := a.Images(&ops[0]); err != nil {
-			return fmt.Errorf("images %d: %w", i, err)
-		}
-		if err := b.Images(&ops[1]); err != nil {
-			return fmt.Errorf("images %d: %w", i, err)
-		}
-		for k := range ops[0].Parts {
-			if !bytes.Equal(ops[0].Parts[k].Out.Data, ops[1].Parts[k].Out.Data) {
-				return fmt.Errorf("images %d: part %d, %v to %v: other pixels", i, k, ops[0].Parts[k].Src.Shape, ops[0].Parts[k].Out.Shape)
-			}
-		}
-	}
-	return nil
-}
-
-func randomImages(r *rand.Rand) (p kernel.ImagePart) {
-	images, H, W, pad := r.IntN(4), 1+r.IntN(70), 1+r.IntN(90), r.IntN(6)
-	a := kernel.ImageAugment{Seed: r.Uint64(), Epoch: r.Uint64N(9), Camera: r.Uint32(), Height: 1 + r.IntN(H+2*pad), Width: 1 + r.IntN(W+2*pad), Pad: pad, Flip: 0.5}
-	if r.IntN(2) == 0 && W > 4 {
-		a.Width = min(a.Width, W) &^ 3
-		a.Width = max(a.Width, 4)
-	}
-	if r.IntN(2) == 0 {
-		a.Brightness, a.Contrast, a.Saturation, a.Hue = &[2]float64{0.5, 2}, &[2]float64{0, 4}, &[2]float64{0, 1.5}, &[2]float64{-0.5, 0.5}
-	}
-	if r.IntN(2) == 0 {
-		a.Noise = r.Float64()
-	}
-	p.Src = kernel.Tensor{DType: robocache.Uint8, Shape: []int{images, 3, H, W}, Data: make([]byte, images*3*H*W)}
-	for i := range p.Src.Data {
-		p.Src.Data[i] = byte(r.Uint32())
-	}
-	for i := range images {
-		d := a.Draw(int64(r.Uint64()>>1), H, W, i)
-		if r.IntN(5) == 0 {
-			d.Blank = 1
-		}
-		p.Draws.Data = d.Append(p.Draws.Data)
-	}
-	p.Draws.DType, p.Draws.Shape = robocache.Int32, []int{images, kernel.ImageDrawWords}
-	p.Out = kernel.Tensor{DType: robocache.Uint8, Shape: []int{images, 3, a.Height, a.Width}}
-	if r.IntN(2) == 0 {
-		p.Out.DType, p.Table = robocache.Float32, make([]float32, 768)
-		for i := range p.Table {
-			p.Table[i] = r.Float32()
-		}
-	}
-	return p
 }

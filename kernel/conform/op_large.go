@@ -1,9 +1,6 @@
 package conform
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -29,25 +26,6 @@ type largeCase struct {
 	SHA256 string          `json:"sha256"`
 }
 
-func runLarge(b Backend) (ran int, failures []error) {
-	raw, err := kernel.Vectors.ReadFile(opVectors + "large.json")
-	var f struct{ Cases []largeCase }
-	if err == nil {
-		err = json.Unmarshal(raw, &f)
-	}
-	if err != nil {
-		return 0, []error{err}
-	}
-	for i := range f.Cases {
-		ran++
-		if err := f.Cases[i].run(b); err != nil {
-			failures = append(failures, fmt.Errorf("ops/large.json: %s: %w", f.Cases[i].Name, err))
-		}
-	}
-	n, more := runHours(b)
-	return ran + n, append(failures, more...)
-}
-
 // hour is an hour of a stream on a grid, brought onto another; vectorgen/more.py says how it is made.
 type hour struct {
 	Name       string      `json:"name"`
@@ -59,24 +37,6 @@ type hour struct {
 	Seed       uint64      `json:"seed,string"`
 	Rows       int         `json:"rows"`
 	SHA256     string      `json:"sha256"`
-}
-
-func runHours(b Backend) (ran int, failures []error) {
-	raw, err := kernel.Vectors.ReadFile("testdata/vectors/large.json")
-	var f struct{ Cases []hour }
-	if err == nil {
-		err = json.Unmarshal(raw, &f)
-	}
-	if err != nil {
-		return 0, []error{err}
-	}
-	for i := range f.Cases {
-		ran++
-		if err := f.Cases[i].run(b); err != nil {
-			failures = append(failures, fmt.Errorf("large.json: %s: %w", f.Cases[i].Name, err))
-		}
-	}
-	return ran, failures
 }
 
 func (c *hour) run(b Backend) error {
@@ -91,24 +51,13 @@ func (c *hour) run(b Backend) error {
 	if len(to) != c.Rows {
 		return fmt.Errorf("%d rows, want %d", len(to), c.Rows)
 	}
-	values := filled(robocache.Float32, 1, len(src), c.Cols)
-	elements(&values, func(o int, _ []int) { put(&values, o, float64(int64(splitmix(&c.Seed)>>40)-1<<23)*0x1p-20, 0) })
-	out, valid := filled(robocache.Float32, 1, len(to), c.Cols), filled(robocache.Uint8, 1, len(to), 1)
-	if err := b.Fuse(&kernel.FuseOp{Series: []kernel.Series{{Values: values, Times: int64s(src), Rule: kernel.Rule{Mode: c.Mode}}}, Targets: int64s(to), Out: out, Valid: &valid, Validate: true}); err != nil {
+	values, state := Filled(robocache.Float32, 1, len(src), c.Cols), c.Seed
+	Elements(values, func(o int, _ []int) { Put(values, o, float64(int64(splitmix(&state)>>40)-1<<23)*0x1p-20, 0) })
+	out, valid := Filled(robocache.Float32, 1, len(to), c.Cols), Filled(robocache.Uint8, 1, len(to), 1)
+	if err := b.Fuse(&kernel.FuseOp{Series: []kernel.Series{{Values: *values, Times: *Int64s(src...), Rule: kernel.Rule{Mode: c.Mode}}}, Targets: *Int64s(to...), Out: *out, Valid: valid, Validate: true}); err != nil {
 		return err
 	}
 	return digest(c.SHA256, out.Data, valid.Data)
-}
-
-func digest(want string, parts ...[]byte) error {
-	h := sha256.New()
-	for _, p := range parts {
-		h.Write(p)
-	}
-	if got := hex.EncodeToString(h.Sum(nil)); got != want {
-		return fmt.Errorf("sha256 %s, want %s", got, want)
-	}
-	return nil
 }
 
 func (c *largeCase) run(b Backend) error {
@@ -134,19 +83,18 @@ func (c *largeCase) run(b Backend) error {
 				timestamps = append(timestamps, t)
 			}
 		}
-		values := filled(s.DType, len(timestamps), s.Cols)
-		elements(&values, func(o int, _ []int) {
+		values := Filled(s.DType, len(timestamps), s.Cols)
+		Elements(values, func(o int, _ []int) {
 			u := splitmix(&state)
 			x := float64(int64(u>>56) - 128)
 			if s.DType == robocache.Float32 {
 				x = float64(int64(u>>40)-1<<23) * 0x1p-20
 			}
-			put(&values, o, x, u>>56)
+			Put(values, o, x, u>>56)
 		})
-		series := kernel.Series{Values: values, Times: int64s(timestamps), Rule: kernel.Rule{Mode: s.Mode}}
+		series := kernel.Series{Values: *values, Times: *Int64s(timestamps...), Rule: kernel.Rule{Mode: s.Mode}}
 		if s.Ragged {
-			o := int64s(offsets)
-			series.Offsets = &o
+			series.Offsets = Int64s(offsets...)
 		} else {
 			series.Values.Shape, series.Times.Shape = []int{c.Batch, s.Rows, s.Cols}, []int{c.Batch, s.Rows}
 		}
@@ -159,13 +107,12 @@ func (c *largeCase) run(b Backend) error {
 	for e := 0; e < len(targets) && !c.Shuffled; e += c.Targets {
 		slices.Sort(targets[e : e+c.Targets])
 	}
-	op.Targets = int64s(targets)
+	op.Targets = *Int64s(targets...)
 	op.Targets.Shape = []int{c.Batch, c.Targets}
-	op.Out = filled(c.Out, c.Batch, c.Targets, cols)
-	valid := filled(robocache.Uint8, c.Batch, c.Targets, len(c.Streams))
-	op.Valid = &valid
+	op.Out = *Filled(c.Out, c.Batch, c.Targets, cols)
+	op.Valid = Filled(robocache.Uint8, c.Batch, c.Targets, len(c.Streams))
 	if err := b.Fuse(op); err != nil {
 		return err
 	}
-	return digest(c.SHA256, op.Out.Data, valid.Data)
+	return digest(c.SHA256, op.Out.Data, op.Valid.Data)
 }

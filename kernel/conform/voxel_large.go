@@ -1,12 +1,8 @@
 package conform
 
 import (
-	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"math"
 	"strconv"
 
@@ -30,32 +26,6 @@ type largeVoxels struct {
 	Stats    []int64  `json:"stats"`
 	Found    int      `json:"found"`
 	SHA256   string   `json:"sha256"`
-}
-
-func runLargeVoxels(b Space) (ran int, failures []error) {
-	raw, err := kernel.Vectors.ReadFile(voxelVectors + "large.json")
-	var f struct{ Cases []largeVoxels }
-	if err == nil {
-		err = json.Unmarshal(raw, &f)
-	}
-	if err != nil {
-		return 0, []error{err}
-	}
-	for i := range f.Cases {
-		c := &f.Cases[i]
-		runs := 1
-		if c.Mode == "mean" {
-			runs = 5 // equal bits in each: additions in another order would differ
-		}
-		for n := range runs {
-			ran++
-			if err := c.run(b); err != nil {
-				failures = append(failures, fmt.Errorf("voxels/large.json: %s: run %d: %w", c.Name, n, err))
-				break
-			}
-		}
-	}
-	return ran, failures
 }
 
 // splitmix is the generator of the large vectors.
@@ -96,11 +66,11 @@ func (c *largeVoxels) op() (*kernel.VoxelOp, error) {
 		}
 		op.Features = &kernel.Tensor{DType: robocache.Float32, Shape: append(append([]int(nil), lead...), c.Features), Data: features}
 	}
-	op.Stats = blank(robocache.Int64, []int{3}, nil, 0)
+	op.Stats = Filled(robocache.Int64, 3)
 	if c.Layout == "sparse" {
-		op.Coords, op.Counts, op.Found = blank(robocache.Int32, []int{c.Found, 4}, nil, 0), blank(robocache.Int32, []int{c.Found}, nil, 0), blank(robocache.Int64, []int{1}, nil, 0)
+		op.Coords, op.Counts, op.Found = Filled(robocache.Int32, c.Found, 4), Filled(robocache.Int32, c.Found), Filled(robocache.Int64, 1)
 		if op.Mode.Featured() {
-			op.Rows = blank(robocache.Float32, []int{c.Found, c.Features}, nil, 0)
+			op.Rows = Filled(robocache.Float32, c.Found, c.Features)
 		}
 		return op, nil
 	}
@@ -108,7 +78,7 @@ func (c *largeVoxels) op() (*kernel.VoxelOp, error) {
 	if err != nil {
 		return nil, err
 	}
-	op.Out = blank(l.DType, l.Shape, nil, 0)
+	op.Out = Filled(l.DType, l.Shape...)
 	return op, nil
 }
 
@@ -120,24 +90,18 @@ func (c *largeVoxels) run(b Space) error {
 	if err := b.Voxelize(op); err != nil {
 		return err
 	}
-	if err := expect("stats", op.Stats, words(c.Stats, 16)); err != nil {
+	if err := expect("stats", op.Stats, words(c.Stats, 16), nil); err != nil {
 		return err
 	}
-	h := sha256.New()
 	if op.Out != nil {
-		h.Write(op.Out.Data[:op.Out.Len()*op.Out.DType.Size()])
-	} else {
-		if err := expect("found", op.Found, words([]int64{int64(c.Found)}, 16)); err != nil {
-			return err
-		}
-		h.Write(op.Coords.Data[:16*c.Found])
-		h.Write(op.Counts.Data[:4*c.Found])
-		if op.Rows != nil {
-			h.Write(op.Rows.Data[:4*c.Found*c.Features])
-		}
+		return digest(c.SHA256, op.Out.Data[:op.Out.Len()*op.Out.DType.Size()])
 	}
-	if got := hex.EncodeToString(h.Sum(nil)); got != c.SHA256 {
-		return fmt.Errorf("SHA-256 %s, want %s", got, c.SHA256)
+	if err := expect("found", op.Found, words([]int{c.Found}, 16), nil); err != nil {
+		return err
 	}
-	return nil
+	parts := [][]byte{op.Coords.Data[:16*c.Found], op.Counts.Data[:4*c.Found]}
+	if op.Rows != nil {
+		parts = append(parts, op.Rows.Data[:4*c.Found*c.Features])
+	}
+	return digest(c.SHA256, parts...)
 }

@@ -56,22 +56,6 @@ func TestVoxelsCanFail(t *testing.T) {
 	if len(failures) < ran*3/4 {
 		t.Errorf("one wrong bit in each result was seen %d times of %d", len(failures), ran)
 	}
-	if SweepVoxels(kernel.Reference{}, wrongSpace{}, 1, 50) == nil || SweepDepth(kernel.Reference{}, wrongSpace{}, 1, 50) == nil || SweepTSDF(kernel.Reference{}, wrongSpace{}, 1, 50) == nil {
-		t.Error("a sweep did not see one wrong bit in each result")
-	}
-}
-
-// TestSweeps shows that the sweeps run, and that most of what they make is no error.
-func TestSweeps(t *testing.T) {
-	if err := SweepVoxels(kernel.Reference{}, kernel.Reference{}, 1, 300); err != nil {
-		t.Error(err)
-	}
-	if err := SweepDepth(kernel.Reference{}, kernel.Reference{}, 1, 100); err != nil {
-		t.Error(err)
-	}
-	if err := SweepTSDF(kernel.Reference{}, kernel.Reference{}, 1, 100); err != nil {
-		t.Error(err)
-	}
 }
 
 // TestVoxelsFresh runs the generators again and compares: the committed files are what they make.

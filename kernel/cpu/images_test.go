@@ -3,12 +3,13 @@ package cpu
 import (
 	"testing"
 
+	"github.com/goatnote-inc/robocache/kernel/tests/sweep"
+
 	"github.com/goatnote-inc/robocache/kernel"
-	"github.com/goatnote-inc/robocache/kernel/conform"
 )
 
 func TestImages(t *testing.T) {
-	if err := conform.SweepImages(kernel.Reference{}, New(3), 1, 60); err != nil {
+	if err := sweep.Images(kernel.Reference{}, New(3), 1, 60); err != nil {
 		t.Error(err)
 	}
 }

@@ -3,6 +3,8 @@ package cpu
 import (
 	"testing"
 
+	"github.com/goatnote-inc/robocache/kernel/tests/sweep"
+
 	"github.com/goatnote-inc/robocache/kernel"
 	"github.com/goatnote-inc/robocache/kernel/conform"
 )
@@ -50,13 +52,13 @@ func TestVoxelSweep(t *testing.T) {
 		n = 300
 	}
 	for i, threads := range []int{1, 2, 4} {
-		if err := conform.SweepVoxels(kernel.Reference{}, small{New(threads)}, uint64(100+i), n); err != nil {
+		if err := sweep.Voxels(kernel.Reference{}, small{New(threads)}, uint64(100+i), n); err != nil {
 			t.Errorf("%d threads: %v", threads, err)
 		}
-		if err := conform.SweepDepth(kernel.Reference{}, small{New(threads)}, uint64(100+i), n/4); err != nil {
+		if err := sweep.Depth(kernel.Reference{}, small{New(threads)}, uint64(100+i), n/4); err != nil {
 			t.Errorf("%d threads: %v", threads, err)
 		}
-		if err := conform.SweepTSDF(kernel.Reference{}, small{New(threads)}, uint64(100+i), n/4); err != nil {
+		if err := sweep.TSDF(kernel.Reference{}, small{New(threads)}, uint64(100+i), n/4); err != nil {
 			t.Errorf("%d threads: %v", threads, err)
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache/kernel/cuda/internal/build"
-	"github.com/goatnote-inc/robocache/kernel/cuda/sim"
+	"github.com/goatnote-inc/robocache/kernel/cuda/tests/sim"
 )
 
 // The same kernels and the same host code, on the host.

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/goatnote-inc/robocache/kernel/tests/sweep"
+
 	"github.com/goatnote-inc/robocache/kernel"
 	"github.com/goatnote-inc/robocache/kernel/conform"
 )
@@ -20,14 +22,14 @@ func suite(t *testing.T, b conform.Backend, fuses, voxels int) {
 // sweeps runs random ops beside the reference.
 func sweeps(t *testing.T, b conform.Backend, fuses, voxels int) {
 	t.Helper()
-	ran, failures := conform.Sweep(kernel.Reference{}, b, 1, fuses)
+	ran, failures := sweep.Ops(kernel.Reference{}, b, 1, fuses)
 	report(t, "sweep", ran, failures)
-	for what, f := range map[string]func(a, b conform.Space, seed uint64, n int) error{"voxels": conform.SweepVoxels, "depth": conform.SweepDepth, "tsdf": conform.SweepTSDF} {
+	for what, f := range map[string]func(a, b conform.Space, seed uint64, n int) error{"voxels": sweep.Voxels, "depth": sweep.Depth, "tsdf": sweep.TSDF} {
 		if err := f(kernel.Reference{}, b, 1, voxels); err != nil {
 			t.Errorf("sweep of %s: %v", what, err)
 		}
 	}
-	if err := conform.SweepImages(kernel.Reference{}, b, 1, voxels); err != nil {
+	if err := sweep.Images(kernel.Reference{}, b, 1, voxels); err != nil {
 		t.Errorf("sweep of images: %v", err)
 	}
 }
@@ -52,7 +54,7 @@ func TestConformOnGPU(t *testing.T) {
 	}
 	suite(t, &Hosted{d: d, stream: stream(t, d)}, n, n/3)
 	t.Run("graphs", func(t *testing.T) { // what is captured is not proved: no vectors of errors
-		ran, failures := conform.Sweep(kernel.Reference{}, &Hosted{d: d, stream: stream(t, d), graph: true}, 1, n/10)
+		ran, failures := sweep.Ops(kernel.Reference{}, &Hosted{d: d, stream: stream(t, d), graph: true}, 1, n/10)
 		for _, err := range failures {
 			t.Error(err)
 		}

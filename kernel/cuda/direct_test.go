@@ -12,7 +12,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/kernel"
-	"github.com/goatnote-inc/robocache/kernel/cuda/sim"
+	"github.com/goatnote-inc/robocache/kernel/cuda/tests/sim"
 )
 
 // limitDirect sets directLimit for a test.

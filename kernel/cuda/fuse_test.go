@@ -4,9 +4,10 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/goatnote-inc/robocache/kernel/tests/sweep"
+
 	"github.com/goatnote-inc/robocache/kernel"
-	"github.com/goatnote-inc/robocache/kernel/conform"
-	"github.com/goatnote-inc/robocache/kernel/cuda/sim"
+	"github.com/goatnote-inc/robocache/kernel/cuda/tests/sim"
 )
 
 // The structs of src/fuse.cuh and their mirrors.
@@ -32,7 +33,7 @@ func TestFuseSweepOnSimulator(t *testing.T) {
 	h := &Hosted{d: d}
 	fails, total := 0, 0
 	for seed := range uint64(400) {
-		ran, failures := conform.Sweep(kernel.Reference{}, h, seed, 1)
+		ran, failures := sweep.Ops(kernel.Reference{}, h, seed, 1)
 		total += ran
 		for _, err := range failures {
 			t.Error(err)

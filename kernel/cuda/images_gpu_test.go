@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goatnote-inc/robocache/kernel/tests/sweep"
+
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/kernel"
 	"github.com/goatnote-inc/robocache/kernel/conform"
@@ -15,7 +17,7 @@ func TestImagesOnGPU(t *testing.T) {
 		h := &Hosted{d: d, stream: stream(t, d), graph: graph}
 		ran, failures := conform.RunImages(h)
 		report(t, "vectors of images", ran, failures)
-		if err := conform.SweepImages(kernel.Reference{}, h, 9, 500); err != nil {
+		if err := sweep.Images(kernel.Reference{}, h, 9, 500); err != nil {
 			t.Error(err)
 		}
 	}

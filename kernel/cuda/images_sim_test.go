@@ -5,9 +5,11 @@ package cuda
 import (
 	"testing"
 
+	"github.com/goatnote-inc/robocache/kernel/tests/sweep"
+
 	"github.com/goatnote-inc/robocache/kernel"
 	"github.com/goatnote-inc/robocache/kernel/conform"
-	"github.com/goatnote-inc/robocache/kernel/cuda/sim"
+	"github.com/goatnote-inc/robocache/kernel/cuda/tests/sim"
 )
 
 // Images augmented by the kernel are those of the host, to the bit: the vectors, and random ones beside the reference; races, barriers and
@@ -18,11 +20,11 @@ func TestImagesOnSimulator(t *testing.T) {
 	h := &Hosted{d: d}
 	ran, failures := conform.RunImages(h)
 	report(t, "vectors of images", ran, failures)
-	if err := conform.SweepImages(kernel.Reference{}, h, 3, 40); err != nil {
+	if err := sweep.Images(kernel.Reference{}, h, 3, 40); err != nil {
 		t.Error(err)
 	}
 	d.on.(*simulated).align, d.on.(*simulated).before = 16, true
-	if err := conform.SweepImages(kernel.Reference{}, h, 4, 40); err != nil {
+	if err := sweep.Images(kernel.Reference{}, h, 4, 40); err != nil {
 		t.Error(err)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// launcher is what runs kernels: a device, or the simulator of kernel/cuda/sim. All host code above it is the same for both.
+// launcher is what runs kernels: a device, or the simulator of kernel/cuda/tests/sim. All host code above it is the same for both.
 type launcher interface {
 	launch(k *call, stream uintptr) error
 	wait(stream uintptr) error     // until what was launched on the stream is done; an error of it, if there was one

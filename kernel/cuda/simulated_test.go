@@ -8,7 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/kernel/cuda/sim"
+	"github.com/goatnote-inc/robocache/kernel/cuda/tests/sim"
 )
 
 // simulated is the launcher of tests: kernels run on the host.

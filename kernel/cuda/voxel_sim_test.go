@@ -12,7 +12,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/kernel"
-	"github.com/goatnote-inc/robocache/kernel/cuda/sim"
+	"github.com/goatnote-inc/robocache/kernel/cuda/tests/sim"
 )
 
 // Cells with many points take other ways: sorted by the block, added up by it; grids too large to count cell by cell have lists.

@@ -1,4 +1,4 @@
-package conform
+package sweep
 
 import (
 	"math"
@@ -6,6 +6,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/kernel"
+	"github.com/goatnote-inc/robocache/kernel/conform"
 )
 
 func (r sweeper) chance(p float64) bool { return r.Float64() < p }
@@ -59,7 +60,7 @@ func (r sweeper) layout(d robocache.DType, read bool, shape ...int) kernel.Tenso
 	}
 	buf := make([]byte, skip+(t.Base+hi)*size+r.IntN(4))
 	for i := range buf {
-		buf[i] = poison
+		buf[i] = conform.Poison
 	}
 	t.Data = buf[skip:]
 	return t
@@ -80,28 +81,7 @@ func (r sweeper) values(t *kernel.Tensor, mode kernel.Mode) {
 		if wild && r.chance(.05) {
 			x = pick(r, math.NaN(), math.Inf(1), math.Inf(-1))
 		}
-		put(t, o, x, r.Uint64())
-	}
-}
-
-// put writes x, or for integers some bits, at a byte of the tensor's memory.
-func put(t *kernel.Tensor, o int, x float64, bits uint64) {
-	d := t.Data[o:]
-	switch t.DType {
-	case robocache.Float64:
-		le.PutUint64(d, math.Float64bits(x))
-	case robocache.Float32:
-		le.PutUint32(d, math.Float32bits(float32(x)))
-	case robocache.Float16:
-		le.PutUint16(d, kernel.Float64to16(x))
-	case robocache.BFloat16:
-		le.PutUint16(d, kernel.Float64toB16(x))
-	case robocache.Bool:
-		d[0] = byte(bits & 1)
-	default:
-		for i := range t.DType.Size() {
-			d[i] = byte(bits >> (8 * i))
-		}
+		conform.Put(t, o, x, r.Uint64())
 	}
 }
 
@@ -150,39 +130,14 @@ func (r sweeper) targets(n int, timestamps []int64, base int64, step int) []int6
 // clocked writes times into a tensor of one or two axes: ns, or seconds that they are. index gives the time of an entry and place.
 func (r sweeper) clocked(d robocache.DType, at func(b, i int) int64, shape ...int) kernel.Tensor {
 	t := r.layout(d, false, shape...)
-	elements(&t, func(o int, index []int) {
+	conform.Elements(&t, func(o int, index []int) {
 		b, i := 0, index[0]
 		if len(index) == 2 {
 			b, i = index[0], index[1]
 		}
-		put(&t, o, float64(at(b, i))*1e-9, uint64(at(b, i)))
+		conform.Put(&t, o, float64(at(b, i))*1e-9, uint64(at(b, i)))
 	})
 	return t
-}
-
-// elements visits the elements in C order: the byte of Data, and the index.
-func elements(t *kernel.Tensor, f func(o int, index []int)) {
-	if t.Len() == 0 {
-		return
-	}
-	index := make([]int, len(t.Shape))
-	for {
-		o := t.Base
-		for axis, i := range index {
-			o += i * t.Step(axis)
-		}
-		f(o*t.DType.Size(), index)
-		axis := len(index) - 1
-		for ; axis >= 0; axis-- {
-			if index[axis]++; index[axis] < t.Shape[axis] {
-				break
-			}
-			index[axis] = 0
-		}
-		if axis < 0 {
-			return
-		}
-	}
 }
 
 // rule is a mode with a policy and options.
@@ -252,7 +207,7 @@ func (r sweeper) epilogue(cols, batch int) kernel.Epilogue {
 		}
 		if r.chance(.7) {
 			t := r.layout(robocache.Int64, false, batch)
-			elements(&t, func(o int, _ []int) { put(&t, o, 0, r.Uint64()>>uint(r.IntN(64))) })
+			conform.Elements(&t, func(o int, _ []int) { conform.Put(&t, o, 0, r.Uint64()>>uint(r.IntN(64))) })
 			a.Samples = &t
 		}
 		e.Augment = a

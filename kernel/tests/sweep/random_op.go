@@ -1,10 +1,11 @@
-package conform
+package sweep
 
 import (
 	"math"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/kernel"
+	"github.com/goatnote-inc/robocache/kernel/conform"
 )
 
 var (
@@ -105,8 +106,7 @@ func (r sweeper) series(c *clock, batch, cols int, out robocache.DType) kernel.S
 			offsets = append(offsets, int64(len(all)))
 		}
 		s.Times = r.clocked(dt, func(_, i int) int64 { return all[i] }, len(all))
-		o := int64s(offsets)
-		s.Offsets = &o
+		s.Offsets = conform.Int64s(offsets...)
 	} else {
 		s.Values = r.layout(d, true, batch, n, cols)
 		if batch > 0 && r.chance(.4) {
@@ -116,7 +116,7 @@ func (r sweeper) series(c *clock, batch, cols int, out robocache.DType) kernel.S
 		}
 		if padded {
 			l := r.layout(robocache.Int64, false, batch)
-			elements(&l, func(o int, _ []int) { put(&l, o, 0, uint64(r.upTo(n))) })
+			conform.Elements(&l, func(o int, _ []int) { conform.Put(&l, o, 0, uint64(r.upTo(n))) })
 			s.Lengths = &l
 		}
 	}
@@ -170,8 +170,7 @@ func (r sweeper) fuse() *kernel.FuseOp {
 		op.Valid = &v
 	}
 	if r.chance(.5) {
-		v := int64s([]int64{3, 5})
-		op.Counts = &v
+		op.Counts = conform.Int64s(3, 5)
 	}
 	if r.chance(.03) {
 		op.Series[r.IntN(streams)].Rule.Edge = kernel.ErrorEdge
@@ -231,14 +230,13 @@ func (r sweeper) apply() *kernel.ApplyOp {
 		}
 		if a := p.Epilogue.Augment; a != nil && a.Samples != nil {
 			t := r.layout(robocache.Int64, false, entries)
-			elements(&t, func(o int, _ []int) { put(&t, o, 0, uint64(r.IntN(1000))) })
+			conform.Elements(&t, func(o int, _ []int) { conform.Put(&t, o, 0, uint64(r.IntN(1000))) })
 			a.Samples = &t
 		}
 		op.Parts = append(op.Parts, p)
 	}
 	if r.chance(.5) {
-		v := int64s([]int64{0, 1})
-		op.Counts = &v
+		op.Counts = conform.Int64s(0, 1)
 	}
 	return op
 }
@@ -263,7 +261,7 @@ func (r sweeper) plan(p *kernel.Part, rows, src int) {
 		plan.Kind, plan.Left, plan.Right = append(plan.Kind, kind), append(plan.Left, int32(left)), append(plan.Right, int32(right))
 		plan.Weight, plan.Valid = append(plan.Weight, weight), append(plan.Valid, uint8(r.IntN(2)))
 	}
-	q := Planned(plan)
+	q := conform.Planned(plan)
 	p.Kind, p.Left, p.Right, p.Weight = q.Kind, q.Left, q.Right, q.Weight
 	if r.chance(.7) {
 		p.Valid = q.Valid

@@ -1,4 +1,4 @@
-package conform
+package sweep
 
 import (
 	"encoding/binary"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/kernel"
+	"github.com/goatnote-inc/robocache/kernel/conform"
 )
 
 // sweeper makes random ops: the same ones from the same seed, in memory of their own.
@@ -97,7 +98,7 @@ func (r sweeper) result(dt robocache.DType, shape ...int) *kernel.Tensor {
 	t.Stride, t.Base, n = r.strides(shape, false)
 	t.Data = make([]byte, n*dt.Size())
 	for i := range t.Data {
-		t.Data[i] = poison
+		t.Data[i] = conform.Poison
 	}
 	return t
 }
@@ -189,9 +190,9 @@ func (r sweeper) offsets(n, batch int) *kernel.Tensor {
 	return t
 }
 
-// SweepVoxels gives n random VoxelOps to two back ends and compares all memory of the results, what lies beside them included. The error names
+// Voxels gives n random VoxelOps to two back ends and compares all memory of the results, what lies beside them included. The error names
 // the op that differs.
-func SweepVoxels(a, b Space, seed uint64, n int) error {
+func Voxels(a, b conform.Space, seed uint64, n int) error {
 	for i := range n {
 		x, y := newSweeper(seed, i).voxels(), newSweeper(seed, i).voxels()
 		same, err := sameErrors(a.Voxelize(x), b.Voxelize(y))
@@ -232,7 +233,7 @@ func sameMemory(i int, x, y *kernel.Tensor) error {
 		for j := size - 1; j >= 0; j-- {
 			p, q = p<<8|uint64(x.Data[o+j]), q<<8|uint64(y.Data[o+j])
 		}
-		if p != q && !(isNaN(p, x.DType) && isNaN(q, x.DType)) {
+		if p != q && !(conform.IsNaN(p, x.DType) && conform.IsNaN(q, x.DType)) {
 			return fmt.Errorf("tensor %d, %s %v strides %v base %d: element %d of its memory: %0*x and %0*x", i, x.DType, x.Shape, x.Stride, x.Base, o/size, 2*size, p, 2*size, q)
 		}
 	}
@@ -273,8 +274,8 @@ func (r sweeper) depth() *kernel.DepthOp {
 	return op
 }
 
-// SweepDepth does for DepthOps what SweepVoxels does.
-func SweepDepth(a, b Space, seed uint64, n int) error {
+// Depth does for DepthOps what Voxels does.
+func Depth(a, b conform.Space, seed uint64, n int) error {
 	for i := range n {
 		x, y := newSweeper(seed, i).depth(), newSweeper(seed, i).depth()
 		same, err := sameErrors(a.Unproject(x), b.Unproject(y))
@@ -309,8 +310,8 @@ func (r sweeper) tsdf() *kernel.TSDFOp {
 	return op
 }
 
-// SweepTSDF does for TSDFOps what SweepVoxels does.
-func SweepTSDF(a, b Space, seed uint64, n int) error {
+// TSDF does for TSDFOps what Voxels does.
+func TSDF(a, b conform.Space, seed uint64, n int) error {
 	for i := range n {
 		x, y := newSweeper(seed, i).tsdf(), newSweeper(seed, i).tsdf()
 		same, err := sameErrors(a.Integrate(x), b.Integrate(y))

@@ -1,4 +1,5 @@
-package conform
+// Package sweep gives random operations to two back ends and compares what they make of them. Tests alone use it.
+package sweep
 
 import (
 	"bytes"
@@ -9,21 +10,22 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/kernel"
+	"github.com/goatnote-inc/robocache/kernel/conform"
 )
 
-// Sweep gives n random operations to both back ends and compares their results bit by bit; slerp and noise may differ by what the contract
+// Ops gives n random operations to both back ends and compares their results bit by bit; slerp and noise may differ by what the contract
 // says. Operation i is that of seed+i alone: a failure names the seed that makes it again, with n = 1. One that a back end says it does not
 // support is left out; ran counts the others.
-func Sweep(a, b Backend, seed uint64, n int) (ran int, failures []error) {
+func Ops(a, b conform.Backend, seed uint64, n int) (ran int, failures []error) {
 	return sweep(a, b, seed, n, false)
 }
 
-// SweepBits is Sweep for back ends that agree to the bit in slerp and noise too: those of one processor.
-func SweepBits(a, b Backend, seed uint64, n int) (ran int, failures []error) {
+// Bits is Ops for back ends that agree to the bit in slerp and noise too: those of one processor.
+func Bits(a, b conform.Backend, seed uint64, n int) (ran int, failures []error) {
 	return sweep(a, b, seed, n, true)
 }
 
-func sweep(a, b Backend, seed uint64, n int, bits bool) (ran int, failures []error) {
+func sweep(a, b conform.Backend, seed uint64, n int, bits bool) (ran int, failures []error) {
 	for i := range uint64(n) {
 		done, err := sweepOne(a, b, seed+i, bits)
 		if done {
@@ -36,7 +38,7 @@ func sweep(a, b Backend, seed uint64, n int, bits bool) (ran int, failures []err
 	return ran, failures
 }
 
-func sweepOne(a, b Backend, seed uint64, bits bool) (done bool, err error) {
+func sweepOne(a, b conform.Backend, seed uint64, bits bool) (done bool, err error) {
 	// The same seed makes the same op again: each back end has memory of its own.
 	kind := seed % 10
 	make := func() sweeper { return sweeper{rand.New(rand.NewPCG(seed, 0x5eed))} }
@@ -99,14 +101,14 @@ func (x *result) compare(y *result) error {
 	var err error
 	dt := x.t.DType
 	size := dt.Size()
-	elements(x.t, func(o int, index []int) {
+	conform.Elements(x.t, func(o int, index []int) {
 		p, q := x.t.Data[o:o+size], y.t.Data[o:o+size]
 		var slack float64
 		if x.apart != nil {
 			slack = x.apart[index[len(index)-1]]
 		}
-		if err == nil && !near(word(p), word(q), dt, slack) {
-			err = fmt.Errorf("%s %v: %0*x and %0*x", x.name, index, 2*size, word(p), 2*size, word(q))
+		if err == nil && !conform.Near(conform.Word(p), conform.Word(q), dt, slack) {
+			err = fmt.Errorf("%s %v: %0*x and %0*x", x.name, index, 2*size, conform.Word(p), 2*size, conform.Word(q))
 		}
 		clear(p)
 		clear(q)
@@ -115,37 +117,6 @@ func (x *result) compare(y *result) error {
 		err = fmt.Errorf("%s: memory between the elements was written to", x.name)
 	}
 	return err
-}
-
-func word(b []byte) (u uint64) {
-	for i := len(b) - 1; i >= 0; i-- {
-		u = u<<8 | uint64(b[i])
-	}
-	return u
-}
-
-// near says whether two elements are the same bits, both NaN, or by no more than the slack and one step of the type apart.
-func near(a, b uint64, dt robocache.DType, slack float64) bool {
-	if a == b || isNaN(a, dt) && isNaN(b, dt) {
-		return true
-	}
-	if slack == 0 || !dt.Float() || isNaN(a, dt) || isNaN(b, dt) {
-		return false
-	}
-	x, y := decode(a, dt), decode(b, dt)
-	return math.Abs(x-y) <= slack || apart(a, b, dt) <= 1
-}
-
-func decode(u uint64, dt robocache.DType) float64 {
-	switch dt {
-	case robocache.Float64:
-		return math.Float64frombits(u)
-	case robocache.Float16:
-		return float64(kernel.Float16to32(uint16(u)))
-	case robocache.BFloat16:
-		return float64(kernel.BFloat16to32(uint16(u)))
-	}
-	return float64(math.Float32frombits(uint32(u)))
 }
 
 // slack is how far two back ends may be apart: one float32 step of a quaternion, and 2^-20 of the noise (K5, K16), after what the epilogue

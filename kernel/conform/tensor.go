@@ -1,0 +1,212 @@
+package conform
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"strconv"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/kernel"
+)
+
+var le = binary.LittleEndian
+
+// Poison is what lies in memory that a back end has to fill, and beside it.
+const Poison = 0xA5
+
+// Filled is a tensor in C order that holds poison.
+func Filled(d robocache.DType, shape ...int) *kernel.Tensor {
+	return blank(&array{DType: d, Shape: shape})
+}
+
+// blank is a tensor of a layout that holds poison; one too large for any memory has none: an error is expected of it.
+func blank(a *array) *kernel.Tensor {
+	t := &kernel.Tensor{DType: a.DType, Shape: a.Shape, Stride: a.Stride, Base: a.Base}
+	size := 1 + a.Base
+	for i, d := range a.Shape {
+		if d < 0 || d > 1<<30 {
+			return t
+		}
+		if s := t.Step(i); s > 0 {
+			size += s * max(d-1, 0)
+		}
+	}
+	if size <= 1<<28 {
+		t.Data = make([]byte, a.Skip+size*a.DType.Size())[a.Skip:]
+		Fill(t)
+	}
+	return t
+}
+
+// Fill covers a tensor's memory with poison.
+func Fill(t *kernel.Tensor) {
+	for i := range t.Data {
+		t.Data[i] = Poison
+	}
+}
+
+// Int64s is a tensor of numbers.
+func Int64s(v ...int64) *kernel.Tensor {
+	t := &kernel.Tensor{DType: robocache.Int64, Shape: []int{len(v)}}
+	for _, x := range v {
+		t.Data = le.AppendUint64(t.Data, uint64(x))
+	}
+	return t
+}
+
+// Elements visits the elements in C order: the byte of Data, and the index.
+func Elements(t *kernel.Tensor, f func(o int, index []int)) {
+	index := make([]int, len(t.Shape))
+	for range t.Len() {
+		o := t.Base
+		for axis, i := range index {
+			o += i * t.Step(axis)
+		}
+		f(o*t.DType.Size(), index)
+		for axis := len(index) - 1; axis >= 0; axis-- {
+			if index[axis]++; index[axis] < t.Shape[axis] {
+				break
+			}
+			index[axis] = 0
+		}
+	}
+}
+
+// Put writes x, or for integers some bits, at a byte of the tensor's memory.
+func Put(t *kernel.Tensor, o int, x float64, bits uint64) {
+	d := t.Data[o:]
+	switch t.DType {
+	case robocache.Float64:
+		le.PutUint64(d, math.Float64bits(x))
+	case robocache.Float32:
+		le.PutUint32(d, math.Float32bits(float32(x)))
+	case robocache.Float16:
+		le.PutUint16(d, kernel.Float64to16(x))
+	case robocache.BFloat16:
+		le.PutUint16(d, kernel.Float64toB16(x))
+	case robocache.Bool:
+		d[0] = byte(bits & 1)
+	default:
+		for i := range t.DType.Size() {
+			d[i] = byte(bits >> (8 * i))
+		}
+	}
+}
+
+// Word is the bits of an element.
+func Word(b []byte) (u uint64) {
+	for i := len(b) - 1; i >= 0; i-- {
+		u = u<<8 | uint64(b[i])
+	}
+	return u
+}
+
+// Near says whether two elements are the same bits, both NaN, or by no more than the slack and one step of the type apart.
+func Near(a, b uint64, dt robocache.DType, slack float64) bool {
+	if a == b || IsNaN(a, dt) && IsNaN(b, dt) {
+		return true
+	}
+	if slack == 0 || !dt.Float() || IsNaN(a, dt) || IsNaN(b, dt) {
+		return false
+	}
+	return math.Abs(decode(a, dt)-decode(b, dt)) <= slack || apart(a, b, dt) <= 1
+}
+
+func decode(u uint64, dt robocache.DType) float64 {
+	switch dt {
+	case robocache.Float64:
+		return math.Float64frombits(u)
+	case robocache.Float16:
+		return float64(kernel.Float16to32(uint16(u)))
+	case robocache.BFloat16:
+		return float64(kernel.BFloat16to32(uint16(u)))
+	}
+	return float64(math.Float32frombits(uint32(u)))
+}
+
+// IsNaN says whether an element's bits are those of a NaN.
+func IsNaN(u uint64, dt robocache.DType) bool { return dt.Float() && math.IsNaN(decode(u, dt)) }
+
+// apart is the distance in steps of the type; float64 results (the computing type itself) are compared as float32 steps. Near zero a type has steps
+// that the computation in float64 does not resolve.
+func apart(a, b uint64, dt robocache.DType) int64 {
+	if dt == robocache.Float64 {
+		a, b = uint64(math.Float32bits(float32(decode(a, dt)))), uint64(math.Float32bits(float32(decode(b, dt))))
+		dt = robocache.Float32
+	}
+	if dt == robocache.Float32 && math.Abs(decode(a, dt)-decode(b, dt)) < 0x1p-40 {
+		return 0
+	}
+	width := 8 * dt.Size()
+	line := func(u uint64) int64 {
+		if u>>(width-1) != 0 {
+			return -int64(u &^ (1 << (width - 1)))
+		}
+		return int64(u)
+	}
+	d := line(a) - line(b)
+	return max(d, -d)
+}
+
+// expect compares a result with hex bits in C order, and proves that nothing beside it was written. near, where it is given, says which other bits
+// will do.
+func expect(name string, t *kernel.Tensor, want []string, near func(index []int, want, got uint64) bool) (err error) {
+	if t.Len() != len(want) {
+		return fmt.Errorf("%s: %v, want %d elements", name, t.Shape, len(want))
+	}
+	size, i := t.DType.Size(), 0
+	written := make([]bool, len(t.Data)/size)
+	Elements(t, func(o int, index []int) {
+		written[o/size] = true
+		w, got := want[i], Word(t.Data[o:o+size])
+		i++
+		u, bad := strconv.ParseUint(w, 16, 64)
+		if err != nil || bad == nil && u == got || w == "nan" && IsNaN(got, t.DType) {
+			return
+		}
+		if bad != nil || near == nil || !near(index, u, got) {
+			err = fmt.Errorf("%s %v: %0*x, want %s", name, index, 2*size, got, w)
+		}
+	})
+	for i, w := range written {
+		for j := 0; !w && j < size && err == nil; j++ {
+			if t.Data[i*size+j] != Poison {
+				err = fmt.Errorf("%s: byte %d beside the result was written to", name, i*size+j)
+			}
+		}
+	}
+	return err
+}
+
+// words writes numbers as expect wants them.
+func words[T int | int32 | int64](x []T, digits int) []string {
+	out := make([]string, len(x))
+	for i, v := range x {
+		out[i] = fmt.Sprintf("%0*x", digits, uint64(v)&(1<<(4*digits-1)<<1-1))
+	}
+	return out
+}
+
+// digest compares the SHA-256 of results.
+func digest(want string, parts ...[]byte) error {
+	h := sha256.New()
+	for _, p := range parts {
+		h.Write(p)
+	}
+	if got := hex.EncodeToString(h.Sum(nil)); got != want {
+		return fmt.Errorf("SHA-256 %s, want %s", got, want)
+	}
+	return nil
+}
+
+// memory is what tensors lie in.
+func memory(tensors []*kernel.Tensor) string {
+	var s []byte
+	for _, t := range tensors {
+		s = append(s, t.Data...)
+	}
+	return string(s)
+}

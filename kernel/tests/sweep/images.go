@@ -1,0 +1,74 @@
+package sweep
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/kernel"
+	"github.com/goatnote-inc/robocache/kernel/conform"
+)
+
+// Images gives n random ops to two back ends.
+func Images(a, b conform.Backend, seed uint64, n int) error {
+	for i := range n {
+		r := rand.New(rand.NewPCG(seed, uint64(i)))
+		var ops [2]kernel.ImageOp
+		for range 1 + r.IntN(4) {
+			p := randomImages(r)
+			for k := range ops {
+				q := p
+				q.Out.Data = bytes.Repeat([]byte{conform.Poison}, q.Out.Len()*q.Out.DType.Size())
+				ops[k].Parts = append(ops[k].Parts, q)
+			}
+		}
+		if err := a.Images(&ops[0]); err != nil {
+			return fmt.Errorf("images %d: %w", i, err)
+		}
+		if err := b.Images(&ops[1]); err != nil {
+			return fmt.Errorf("images %d: %w", i, err)
+		}
+		for k := range ops[0].Parts {
+			if !bytes.Equal(ops[0].Parts[k].Out.Data, ops[1].Parts[k].Out.Data) {
+				return fmt.Errorf("images %d: part %d, %v to %v: other pixels", i, k, ops[0].Parts[k].Src.Shape, ops[0].Parts[k].Out.Shape)
+			}
+		}
+	}
+	return nil
+}
+
+func randomImages(r *rand.Rand) (p kernel.ImagePart) {
+	images, H, W, pad := r.IntN(4), 1+r.IntN(70), 1+r.IntN(90), r.IntN(6)
+	a := kernel.ImageAugment{Seed: r.Uint64(), Epoch: r.Uint64N(9), Camera: r.Uint32(), Height: 1 + r.IntN(H+2*pad), Width: 1 + r.IntN(W+2*pad), Pad: pad, Flip: 0.5}
+	if r.IntN(2) == 0 && W > 4 {
+		a.Width = min(a.Width, W) &^ 3
+		a.Width = max(a.Width, 4)
+	}
+	if r.IntN(2) == 0 {
+		a.Brightness, a.Contrast, a.Saturation, a.Hue = &[2]float64{0.5, 2}, &[2]float64{0, 4}, &[2]float64{0, 1.5}, &[2]float64{-0.5, 0.5}
+	}
+	if r.IntN(2) == 0 {
+		a.Noise = r.Float64()
+	}
+	p.Src = kernel.Tensor{DType: robocache.Uint8, Shape: []int{images, 3, H, W}, Data: make([]byte, images*3*H*W)}
+	for i := range p.Src.Data {
+		p.Src.Data[i] = byte(r.Uint32())
+	}
+	for i := range images {
+		d := a.Draw(int64(r.Uint64()>>1), H, W, i)
+		if r.IntN(5) == 0 {
+			d.Blank = 1
+		}
+		p.Draws.Data = d.Append(p.Draws.Data)
+	}
+	p.Draws.DType, p.Draws.Shape = robocache.Int32, []int{images, kernel.ImageDrawWords}
+	p.Out = kernel.Tensor{DType: robocache.Uint8, Shape: []int{images, 3, a.Height, a.Width}}
+	if r.IntN(2) == 0 {
+		p.Out.DType, p.Table = robocache.Float32, make([]float32, 768)
+		for i := range p.Table {
+			p.Table[i] = r.Float32()
+		}
+	}
+	return p
+}

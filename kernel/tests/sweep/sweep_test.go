@@ -1,0 +1,84 @@
+package sweep
+
+import (
+	"testing"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/kernel"
+)
+
+// TestSweep: the ops of the sweep are right ones that run; the same one twice gives the same bits.
+func TestSweep(t *testing.T) {
+	ran, failures := Bits(kernel.Reference{}, kernel.Reference{}, 0, 500)
+	if ran < 480 {
+		t.Errorf("only %d ran", ran)
+	}
+	for i, f := range failures {
+		if i == 5 {
+			t.Fatalf("and %d more", len(failures)-i)
+		}
+		t.Error(f)
+	}
+	if _, failures := Ops(kernel.Reference{}, wrong{}, 0, 500); len(failures) < 40 {
+		t.Errorf("one wrong bit was seen %d times", len(failures))
+	}
+}
+
+// wrong is one step off in the first element of each float32 result.
+type wrong struct{ kernel.Reference }
+
+func (w wrong) Fuse(op *kernel.FuseOp) error {
+	err := w.Reference.Fuse(op)
+	if op.Out.DType == robocache.Float32 && len(op.Out.Data) > 0 {
+		op.Out.Data[0] ^= 1
+	}
+	return err
+}
+
+// wrongSpace changes one bit of each result.
+type wrongSpace struct{ kernel.Reference }
+
+func (w wrongSpace) Voxelize(op *kernel.VoxelOp) error {
+	err := w.Reference.Voxelize(op)
+	if t := op.Out; t != nil && t.Len() > 0 {
+		t.Data[t.Base*t.DType.Size()] ^= 1
+	}
+	if op.Coords != nil && op.Coords.Len() > 0 {
+		op.Coords.Data[0] ^= 1
+	}
+	return err
+}
+
+func (w wrongSpace) Unproject(op *kernel.DepthOp) error {
+	err := w.Reference.Unproject(op)
+	if op.Valid != nil && op.Valid.Len() > 0 {
+		op.Valid.Data[0] ^= 1
+	}
+	return err
+}
+
+func (w wrongSpace) Integrate(op *kernel.TSDFOp) error {
+	err := w.Reference.Integrate(op)
+	op.Weight.Data[op.Weight.Base*4] ^= 1
+	return err
+}
+
+// TestSweeps shows that the sweeps run, and that most of what they make is no error.
+func TestSweeps(t *testing.T) {
+	if err := Voxels(kernel.Reference{}, kernel.Reference{}, 1, 300); err != nil {
+		t.Error(err)
+	}
+	if err := Depth(kernel.Reference{}, kernel.Reference{}, 1, 100); err != nil {
+		t.Error(err)
+	}
+	if err := TSDF(kernel.Reference{}, kernel.Reference{}, 1, 100); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestVoxelsCanFail shows that one wrong bit in each result is seen.
+func TestVoxelsCanFail(t *testing.T) {
+	if Voxels(kernel.Reference{}, wrongSpace{}, 1, 50) == nil || Depth(kernel.Reference{}, wrongSpace{}, 1, 50) == nil || TSDF(kernel.Reference{}, wrongSpace{}, 1, 50) == nil {
+		t.Error("a sweep did not see one wrong bit in each result")
+	}
+}
