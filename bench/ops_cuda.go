@@ -155,9 +155,9 @@ func (g *opsGPU) newRunner(c *opsCall, copies int) (*gpuRunner, error) {
 	a.sets = append(a.sets, set)
 	var err error
 	if d.voxel != nil {
-		a.launch, err = g.dev.PrepareVoxelize(d.voxel)
+		a.launch, err = g.dev.Prepare(d.voxel)
 	} else {
-		a.launch, err = g.dev.PrepareFuse(d.fuse)
+		a.launch, err = g.dev.Prepare(d.fuse)
 	}
 	return a, err
 }

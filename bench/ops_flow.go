@@ -55,7 +55,7 @@ func newFeeder(dev *cuda.Device, w *OpsWork, total int) (*feeder, error) {
 		copy(b, src)
 		f.host = append(f.host, b)
 	}
-	if f.launch, err = dev.PrepareFuse(f.op); err == nil {
+	if f.launch, err = dev.Prepare(f.op); err == nil {
 		sizes := make([]int, len(f.rows))
 		for i, n := range f.rows {
 			sizes[i] = n * flowPiece

@@ -13,27 +13,19 @@ import (
 // source is the back end's to prove.
 func (op *ApplyOp) Check() error {
 	const name = "apply"
-	written := []*Tensor{op.Counts}
 	for i := range op.Parts {
 		p := &op.Parts[i]
 		if err := p.check(name); err != nil {
 			return robocache.At(err, p.place(i))
 		}
-		written = append(written, &p.Out, p.Valid)
 	}
 	if err := checkOptional(name, "counts", op.Counts, robocache.Int64, 2); err != nil {
 		return err
 	}
-	return checkAliases(name, op.named(), written...)
+	return checkTensors(op)
 }
 
-// CheckHost is Check, and proves that every tensor lies in host memory: what back ends of the host begin with.
-func (op *ApplyOp) CheckHost() error {
-	if err := op.Check(); err != nil {
-		return err
-	}
-	return checkHost("apply", op.named())
-}
+func (op *ApplyOp) name() string { return "apply" }
 
 func (p *Part) place(i int) robocache.Where {
 	if p.Name != "" {

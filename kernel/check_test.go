@@ -32,7 +32,7 @@ func TestHostileTensors(t *testing.T) {
 		err  error
 		want string
 	}{
-		"base beyond memory": {(&ApplyOp{Parts: []Part{{Src: base, Out: f32(4, []int{1, 1}, nil)}}}).CheckHost(), "strides reach beyond any memory"},
+		"base beyond memory": {CheckHost(&ApplyOp{Parts: []Part{{Src: base, Out: f32(4, []int{1, 1}, nil)}}}), "strides reach beyond any memory"},
 		"rows beyond int32":  {(&ApplyOp{Parts: []Part{{Src: f32(4, []int{many, 1}, []int{0, 0}), Out: Tensor{DType: robocache.Float32, Shape: []int{many, 1}}}}}).Check(), "too many"},
 		"ragged rows": {(Reference{}).Fuse(&FuseOp{Series: []Series{{Values: f32(4, []int{1 << 40, 1}, []int{0, 0}), Times: i64([]int{1 << 40}, []int{0}, 5), Offsets: &offsets}},
 			Targets: i64([]int{1}, nil, 5), Out: f32(4, []int{1, 1, 1}, nil)}), "too many samples"},

@@ -74,45 +74,23 @@ func (op *DepthOp) Check() error {
 	if err := checkForm(unproject, "out", &op.Out, shape, robocache.Float32); err != nil {
 		return err
 	}
-	if err := op.Out.CheckResult(unproject, "out"); err != nil {
-		return err
-	}
 	if op.Valid != nil {
 		if err := checkForm(unproject, "valid", op.Valid, d.Shape, robocache.Uint8, robocache.Bool); err != nil {
 			return err
 		}
-		if err := op.Valid.CheckResult(unproject, "valid"); err != nil {
-			return err
-		}
 	}
-	if err := checkSide(unproject, op.Tensors()...); err != nil {
-		return err
-	}
-	in, out := op.named()
-	return checkApart(unproject, in, out)
+	return checkTensors(op)
 }
 
-// CheckHost is Check, and that all memory is there: what a back end on the host begins with.
-func (op *DepthOp) CheckHost() error {
-	if err := op.Check(); err != nil {
-		return err
-	}
-	in, out := op.named()
-	return checkHost(unproject, append(in, out...))
-}
+func (op *DepthOp) name() string { return unproject }
 
-// named are the tensors that are read and those that are written.
-func (op *DepthOp) named() (in, out []named) {
-	out = []named{{"out", &op.Out}}
-	if op.Valid != nil {
-		out = append(out, named{"valid", op.Valid})
-	}
-	return []named{{"depth", &op.Depth}}, out
+func (op *DepthOp) named() []named {
+	return []named{input("depth", &op.Depth), result("out", &op.Out), result("valid", op.Valid)}
 }
 
 // Unproject makes one pixel after the other.
 func (Reference) Unproject(op *DepthOp) error {
-	if err := op.CheckHost(); err != nil {
+	if err := CheckHost(op); err != nil {
 		return err
 	}
 	d := &op.Depth

@@ -53,21 +53,10 @@ func (op *FuseOp) Check() error {
 	if err := checkOptional(name, "counts", op.Counts, robocache.Int64, 2); err != nil {
 		return err
 	}
-	if op.Clock > AsGiven {
-		return misuse(name, "unknown clock", "Nanoseconds or AsGiven", strconv.Itoa(int(op.Clock)))
-	}
-	if !(op.Epsilon >= 0) || math.IsInf(op.Epsilon, 0) {
-		return misuse(name, "invalid epsilon", "a finite number of seconds ≥ 0", fmt.Sprint(op.Epsilon))
-	}
-	return checkAliases(name, op.named(), &op.Out, op.Valid, op.Counts)
-}
-
-// CheckHost is Check, and proves that every tensor lies in host memory: what back ends of the host begin with.
-func (op *FuseOp) CheckHost() error {
-	if err := op.Check(); err != nil {
+	if err := op.Clock.check(name, op.Epsilon); err != nil {
 		return err
 	}
-	return checkHost(op.name(), op.named())
+	return checkTensors(op)
 }
 
 // name is the operation as errors call it.
@@ -80,7 +69,7 @@ func (op *FuseOp) name() string {
 
 // Check proves shapes, types, strides, and that nothing is written where it is read; it looks at no memory.
 func (op *FuseGradOp) Check() error {
-	const name = "fuse_grad"
+	name := op.name()
 	s := &op.Series
 	batch := -1
 	if err := s.check(name, op.Clock, &batch); err != nil {
@@ -116,22 +105,13 @@ func (op *FuseGradOp) Check() error {
 			return misuse(name, "unsupported dtype of "+t.name, "a floating-point type", t.DType.String())
 		}
 	}
-	if op.Clock > AsGiven {
-		return misuse(name, "unknown clock", "Nanoseconds or AsGiven", strconv.Itoa(int(op.Clock)))
-	}
-	if !(op.Epsilon >= 0) || math.IsInf(op.Epsilon, 0) {
-		return misuse(name, "invalid epsilon", "a finite number of seconds ≥ 0", fmt.Sprint(op.Epsilon))
-	}
-	return checkAliases(name, op.named(), &op.Grad)
-}
-
-// CheckHost is Check, and proves that every tensor lies in host memory: what back ends of the host begin with.
-func (op *FuseGradOp) CheckHost() error {
-	if err := op.Check(); err != nil {
+	if err := op.Clock.check(name, op.Epsilon); err != nil {
 		return err
 	}
-	return checkHost("fuse_grad", op.named())
+	return checkTensors(op)
 }
+
+func (op *FuseGradOp) name() string { return "fuse_grad" }
 
 func (s *Series) place(i, n int) robocache.Where {
 	switch {
@@ -262,35 +242,12 @@ func checkOptional(op, name string, t *Tensor, d robocache.DType, want ...int) e
 	return nil
 }
 
-// checkAliases proves that what is written has a place of its own for each element, and shares none with any other tensor of the op.
-func checkAliases(op string, all []named, written ...*Tensor) error {
-	if err := checkSide(op, tensors(all)...); err != nil {
-		return err
+func (c Clock) check(op string, epsilon float64) error {
+	if c > AsGiven {
+		return misuse(op, "unknown clock", "Nanoseconds or AsGiven", strconv.Itoa(int(c)))
 	}
-	for _, w := range written {
-		if w == nil {
-			continue
-		}
-		if err := w.CheckResult(op, "out"); err != nil {
-			return err
-		}
-		for _, n := range all {
-			if n.tensor != nil && n.tensor != w && w.Overlaps(n.tensor) {
-				return misuse(op, "out aliases "+n.name, "memory of its own", "shared memory")
-			}
-		}
-	}
-	return nil
-}
-
-// checkHost proves that every element of an op's tensors lies in host memory.
-func checkHost(op string, all []named) error {
-	for _, n := range all {
-		if n.tensor != nil {
-			if err := n.tensor.CheckHost(op, n.name); err != nil {
-				return err
-			}
-		}
+	if !(epsilon >= 0) || math.IsInf(epsilon, 0) {
+		return misuse(op, "invalid epsilon", "a finite number of seconds ≥ 0", fmt.Sprint(epsilon))
 	}
 	return nil
 }

@@ -60,16 +60,16 @@ type FuseOp struct {
 	Validate bool
 }
 
-// Tensors are the op's tensors, in the order in which a prepared launch takes their addresses.
+// Tensors are the op's: see Op.
 func (op *FuseOp) Tensors() []*Tensor { return tensors(op.named()) }
 
 func (op *FuseOp) named() []named {
 	out := make([]named, 0, 5*len(op.Series)+4)
 	for i := range op.Series {
 		s := &op.Series[i]
-		out = append(out, named{"values", &s.Values}, named{"times", &s.Times}, named{"lengths", s.Lengths}, named{"offsets", s.Offsets}, named{"samples", s.Epilogue.samples()})
+		out = append(out, input("values", &s.Values), input("times", &s.Times), input("lengths", s.Lengths), input("offsets", s.Offsets), input("samples", s.Epilogue.samples()))
 	}
-	return append(out, named{"targets", &op.Targets}, named{"out", &op.Out}, named{"valid", op.Valid}, named{"counts", op.Counts})
+	return append(out, input("targets", &op.Targets), result("out", &op.Out), result("valid", op.Valid), result("counts", op.Counts))
 }
 
 // FuseGradOp is the backward of one linear stream: Grad[b,k] is the sum over the target rows that read sample k of w·g or (1-w)·g, in float32
@@ -83,12 +83,12 @@ type FuseGradOp struct {
 	Epsilon float64
 }
 
-// Tensors are the op's tensors, in the order in which a prepared launch takes their addresses.
+// Tensors are the op's: see Op.
 func (op *FuseGradOp) Tensors() []*Tensor { return tensors(op.named()) }
 
 func (op *FuseGradOp) named() []named {
 	s := &op.Series
-	return []named{{"times", &s.Times}, {"lengths", s.Lengths}, {"offsets", s.Offsets}, {"targets", &op.Targets}, {"out", &op.Out}, {"grad", &op.Grad}}
+	return []named{input("times", &s.Times), input("lengths", s.Lengths), input("offsets", s.Offsets), input("targets", &op.Targets), input("out", &op.Out), result("grad", &op.Grad)}
 }
 
 // ApplyOp makes rows of several tensors by plans that exist already, or copies, casts and normalises them: what is left to do of a loader's
@@ -111,17 +111,17 @@ type Part struct {
 	Epilogue    Epilogue
 }
 
-// Tensors are the op's tensors, in the order in which a prepared launch takes their addresses.
+// Tensors are the op's: see Op.
 func (op *ApplyOp) Tensors() []*Tensor { return tensors(op.named()) }
 
 func (op *ApplyOp) named() []named {
 	out := make([]named, 0, 8*len(op.Parts)+1)
 	for i := range op.Parts {
 		p := &op.Parts[i]
-		out = append(out, named{"data", &p.Src}, named{"out", &p.Out}, named{"kind", p.Kind}, named{"left", p.Left}, named{"right", p.Right}, named{"weight", p.Weight},
-			named{"valid", p.Valid}, named{"samples", p.Epilogue.samples()})
+		out = append(out, input("data", &p.Src), result("out", &p.Out), input("kind", p.Kind), input("left", p.Left), input("right", p.Right), input("weight", p.Weight),
+			result("valid", p.Valid), input("samples", p.Epilogue.samples()))
 	}
-	return append(out, named{"counts", op.Counts})
+	return append(out, result("counts", op.Counts))
 }
 
 func (e *Epilogue) samples() *Tensor {
@@ -129,24 +129,4 @@ func (e *Epilogue) samples() *Tensor {
 		return nil
 	}
 	return e.Augment.Samples
-}
-
-// tensors are those that are there.
-func tensors(all []named) []*Tensor {
-	out := make([]*Tensor, 0, len(all))
-	for _, n := range all {
-		if n.tensor != nil {
-			out = append(out, n.tensor)
-		}
-	}
-	return out
-}
-
-func present(out []*Tensor, tensors ...*Tensor) []*Tensor {
-	for _, t := range tensors {
-		if t != nil {
-			out = append(out, t)
-		}
-	}
-	return out
 }

@@ -160,14 +160,8 @@ type ImagePart struct {
 	Table []float32 // 3 × 256: what a byte of each channel becomes; with a float32 Out
 }
 
-// Tensors are the op's tensors, in the order in which a prepared launch takes their addresses.
-func (op *ImageOp) Tensors() (list []*Tensor) {
-	for i := range op.Parts {
-		p := &op.Parts[i]
-		list = present(list, &p.Src, &p.Draws, &p.Out)
-	}
-	return list
-}
+// Tensors are the op's: see Op.
+func (op *ImageOp) Tensors() []*Tensor { return tensors(op.named()) }
 
 // Check proves everything that can be seen without looking at memory.
 func (op *ImageOp) Check() error {
@@ -196,50 +190,27 @@ func (op *ImageOp) Check() error {
 			if err := t.Check(name, [3]string{"images", "draws", "result"}[k]); err != nil {
 				return where(err)
 			}
-			if t.Base != 0 || t.Stride != nil && !t.dense() {
+			if t.Base != 0 || !t.Contiguous() {
 				return where(misuse(name, "strides", "C order without gaps", fmt.Sprint(t.Stride)))
 			}
 		}
 	}
-	if err := checkSide(name, op.Tensors()...); err != nil {
-		return err
-	}
-	in, out := op.named()
-	return checkApart(name, in, out)
+	return checkTensors(op)
 }
 
-// CheckHost is Check, and that all memory is there.
-func (op *ImageOp) CheckHost() error {
-	if err := op.Check(); err != nil {
-		return err
-	}
-	in, out := op.named()
-	return checkHost("augment", append(in, out...))
-}
+func (op *ImageOp) name() string { return "augment" }
 
-func (op *ImageOp) named() (in, out []named) {
+func (op *ImageOp) named() (out []named) {
 	for i := range op.Parts {
 		p := &op.Parts[i]
-		in, out = append(in, named{"images", &p.Src}, named{"draws", &p.Draws}), append(out, named{"result", &p.Out})
+		out = append(out, input("images", &p.Src), input("draws", &p.Draws), result("result", &p.Out))
 	}
-	return in, out
-}
-
-// dense says whether a tensor lies in C order without gaps.
-func (t *Tensor) dense() bool {
-	n := 1
-	for a := len(t.Shape) - 1; a >= 0; a-- {
-		if t.Shape[a] != 1 && t.Step(a) != n {
-			return false
-		}
-		n *= t.Shape[a]
-	}
-	return true
+	return out
 }
 
 // Images runs the op.
 func (Reference) Images(op *ImageOp) error {
-	if err := op.CheckHost(); err != nil {
+	if err := CheckHost(op); err != nil {
 		return err
 	}
 	for i := range op.Parts {

@@ -8,7 +8,7 @@ import (
 
 // Apply makes the rows of each part by its plan.
 func (Reference) Apply(op *ApplyOp) error {
-	if err := op.CheckHost(); err != nil {
+	if err := CheckHost(op); err != nil {
 		return err
 	}
 	plans := make([]*Plan, len(op.Parts))

@@ -11,7 +11,7 @@ import (
 
 // Fuse resamples every stream of every entry into its columns. All times are proved before anything is written.
 func (Reference) Fuse(op *FuseOp) error {
-	if err := op.CheckHost(); err != nil {
+	if err := CheckHost(op); err != nil {
 		return err
 	}
 	for _, write := range []bool{false, true} {

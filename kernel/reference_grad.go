@@ -4,7 +4,7 @@ import "github.com/goatnote-inc/robocache"
 
 // FuseGrad is the backward of one stream (K17). The rows come in target order, so each sample's sum does.
 func (Reference) FuseGrad(op *FuseGradOp) error {
-	if err := op.CheckHost(); err != nil {
+	if err := CheckHost(op); err != nil {
 		return err
 	}
 	for _, write := range []bool{false, true} {

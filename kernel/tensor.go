@@ -32,3 +32,15 @@ func (t *Tensor) Step(axis int) int {
 	}
 	return n
 }
+
+// Contiguous says whether the tensor lies in C order without gaps; axes of one element have no step.
+func (t *Tensor) Contiguous() bool {
+	n := 1
+	for a := len(t.Shape) - 1; a >= 0; a-- {
+		if t.Shape[a] != 1 && t.Step(a) != n {
+			return false
+		}
+		n *= t.Shape[a]
+	}
+	return true
+}

@@ -192,39 +192,6 @@ func (t *Tensor) modulo(pitch uintptr) (first, width uintptr) {
 	return at % pitch, width
 }
 
-// named is a tensor and its name in errors.
-type named struct {
-	name   string
-	tensor *Tensor
-}
-
-// checkApart proves that no result lies on another tensor.
-func checkApart(op string, inputs, results []named) error {
-	for i, r := range results {
-		for _, list := range [2][]named{inputs, results[i+1:]} {
-			for _, n := range list {
-				if r.tensor.Overlaps(n.tensor) {
-					return &robocache.Error{Class: robocache.ErrMisuse, Op: op, Where: robocache.Where{"tensor": r.name}, Msg: "out aliases " + n.name, Want: "memory of its own", Got: "shared memory"}
-				}
-			}
-		}
-	}
-	return nil
-}
-
-// checkSide proves that the tensors are all the host's or all a device's.
-func checkSide(op string, all ...*Tensor) error {
-	host, device := false, false
-	for _, t := range all {
-		host = host || t.Data != nil
-		device = device || t.Addr != 0
-	}
-	if host && device {
-		return misuse(op, "must be on the same device", "all tensors in host memory, or all on the device", "some here, some there")
-	}
-	return nil
-}
-
 // checkForm proves type and shape of a tensor. A want of nil is any shape of that rank's extents; name is what errors call it.
 func checkForm(op, name string, t *Tensor, want []int, types ...robocache.DType) error {
 	where := robocache.Where{"tensor": name}

@@ -40,31 +40,23 @@ func (op *TSDFOp) Check() error {
 			return misuse(integrate, n.name+" must be positive", "a finite number > 0", fmt.Sprint(n.x))
 		}
 	}
-	for _, n := range []named{{"value", &op.Value}, {"weight", &op.Weight}} {
+	for _, n := range op.named()[1:] {
 		if err := checkForm(integrate, n.name, n.tensor, op.Value.Shape, robocache.Float32); err != nil {
 			return err
 		}
-		if err := n.tensor.CheckResult(integrate, n.name); err != nil {
-			return err
-		}
 	}
-	if err := checkSide(integrate, op.Tensors()...); err != nil {
-		return err
-	}
-	return checkApart(integrate, []named{{"depth", &op.Depth}}, []named{{"value", &op.Value}, {"weight", &op.Weight}})
+	return checkTensors(op)
 }
 
-// CheckHost is Check, and that all memory is there: what a back end on the host begins with.
-func (op *TSDFOp) CheckHost() error {
-	if err := op.Check(); err != nil {
-		return err
-	}
-	return checkHost(integrate, []named{{"depth", &op.Depth}, {"value", &op.Value}, {"weight", &op.Weight}})
+func (op *TSDFOp) name() string { return integrate }
+
+func (op *TSDFOp) named() []named {
+	return []named{input("depth", &op.Depth), result("value", &op.Value), result("weight", &op.Weight)}
 }
 
 // Integrate updates one voxel after the other.
 func (Reference) Integrate(op *TSDFOp) error {
-	if err := op.CheckHost(); err != nil {
+	if err := CheckHost(op); err != nil {
 		return err
 	}
 	s := op.Value.Shape

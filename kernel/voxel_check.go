@@ -250,9 +250,6 @@ func (op *VoxelOp) Check() error {
 		if err := checkForm(voxelize, "stats", op.Stats, []int{3}, robocache.Int64); err != nil {
 			return err
 		}
-		if err := op.Stats.CheckResult(voxelize, "stats"); err != nil {
-			return err
-		}
 	}
 	if op.Scratch != nil {
 		if err := op.Scratch.Check(voxelize, "scratch"); err != nil {
@@ -262,11 +259,7 @@ func (op *VoxelOp) Check() error {
 	if op.Scratch != nil && (op.Scratch.DType != robocache.Uint8 || len(op.Scratch.Shape) != 1 || op.Scratch.Step(0) != 1 && op.Scratch.Shape[0] > 1) {
 		return misuse(voxelize, "scratch has wrong shape", "uint8, one axis without gaps", op.Scratch.DType.String())
 	}
-	if err := checkSide(voxelize, op.Tensors()...); err != nil {
-		return err
-	}
-	in, out := op.named()
-	return checkApart(voxelize, in, out)
+	return checkTensors(op)
 }
 
 func (op *VoxelOp) checkDense(l *VoxelLayout) error {
@@ -277,10 +270,7 @@ func (op *VoxelOp) checkDense(l *VoxelLayout) error {
 	case op.Mode == Occupancy:
 		types = []robocache.DType{robocache.Uint8, robocache.Bool, robocache.Int32, robocache.Float32}
 	}
-	if err := checkForm(voxelize, "out", op.Out, l.Shape, types...); err != nil {
-		return err
-	}
-	return op.Out.CheckResult(voxelize, "out")
+	return checkForm(voxelize, "out", op.Out, l.Shape, types...)
 }
 
 func (op *VoxelOp) checkSparse(l *VoxelLayout) error {
@@ -319,46 +309,19 @@ func (op *VoxelOp) checkSparse(l *VoxelLayout) error {
 		if err := checkForm(voxelize, r.name, r.tensor, r.shape, r.dtype); err != nil {
 			return err
 		}
-		if err := r.tensor.CheckResult(voxelize, r.name); err != nil {
-			return err
-		}
 	}
 	return nil
 }
 
-// CheckHost is Check, and that all memory is there: what a back end on the host begins with.
-func (op *VoxelOp) CheckHost() error {
-	if err := op.Check(); err != nil {
-		return err
-	}
-	in, out := op.named()
-	if err := checkHost(voxelize, in); err != nil {
-		return err
-	}
-	return checkHost(voxelize, out)
-}
+func (op *VoxelOp) name() string { return voxelize }
 
-// named are the tensors that are read and those that are written.
-func (op *VoxelOp) named() (in, out []named) {
-	add := func(list []named, name string, t *Tensor) []named {
-		if t == nil {
-			return list
-		}
-		return append(list, named{name, t})
-	}
-	in = add(in, "points", &op.Points)
+func (op *VoxelOp) named() []named {
+	all := []named{input("points", &op.Points), input("lengths", op.Lengths), input("offsets", op.Offsets), result("out", op.Out), result("coords", op.Coords),
+		result("rows", op.Rows), result("counts", op.Counts), result("found", op.Found), result("stats", op.Stats), input("scratch", op.Scratch)}
 	if op.Mode.Featured() {
-		in = add(in, "features", op.Features)
+		all = append(all, input("features", op.Features))
 	}
-	in = add(in, "lengths", op.Lengths)
-	in = add(in, "offsets", op.Offsets)
-	out = add(out, "out", op.Out)
-	out = add(out, "coords", op.Coords)
-	out = add(out, "rows", op.Rows)
-	out = add(out, "counts", op.Counts)
-	out = add(out, "found", op.Found)
-	out = add(out, "stats", op.Stats)
-	return in, out
+	return all
 }
 
 // Entry is the range of rows of Points and Features that batch entry b has, on the host; where points are [B,N,3], rows of that entry.

@@ -55,9 +55,10 @@ type VoxelOp struct {
 	Budget           int64   // bytes that a dense result may have; 0 = as many as can be counted. See Layout, which looks before anything is allocated
 }
 
-// Tensors are the op's tensors, in the order in which a prepared launch takes their addresses.
+// Tensors are the op's: see Op.
 func (op *VoxelOp) Tensors() []*Tensor {
-	return present(nil, &op.Points, op.Features, op.Lengths, op.Offsets, op.Out, op.Coords, op.Rows, op.Counts, op.Found, op.Stats, op.Scratch)
+	return tensors([]named{{tensor: &op.Points}, {tensor: op.Features}, {tensor: op.Lengths}, {tensor: op.Offsets}, {tensor: op.Out}, {tensor: op.Coords}, {tensor: op.Rows},
+		{tensor: op.Counts}, {tensor: op.Found}, {tensor: op.Stats}, {tensor: op.Scratch}})
 }
 
 // DepthOp makes points of a depth image: z = depth·Scale, x = ((u-cx)·z)/fx, y = ((v-cy)·z)/fy, then the pose; each operation is one float32
@@ -71,8 +72,8 @@ type DepthOp struct {
 	Valid  *Tensor      // uint8 [(B,)H,W]
 }
 
-// Tensors are the op's tensors, in the order in which a prepared launch takes their addresses.
-func (op *DepthOp) Tensors() []*Tensor { return present(nil, &op.Depth, &op.Out, op.Valid) }
+// Tensors are the op's: see Op.
+func (op *DepthOp) Tensors() []*Tensor { return tensors(op.named()) }
 
 // TSDFOp integrates one depth image into a truncated signed distance field, one voxel at a time. A voxel that was never seen has weight 0: its
 // value is not read.
@@ -95,5 +96,5 @@ type TSDFOp struct {
 	Weight    Tensor // float32 [X,Y,Z], read and written
 }
 
-// Tensors are the op's tensors, in the order in which a prepared launch takes their addresses.
-func (op *TSDFOp) Tensors() []*Tensor { return present(nil, &op.Depth, &op.Value, &op.Weight) }
+// Tensors are the op's: see Op.
+func (op *TSDFOp) Tensors() []*Tensor { return tensors(op.named()) }

@@ -14,7 +14,7 @@ type voxelPoint struct {
 // Voxelize sorts the points by cell, stably, and reduces one cell after the other: the dense and the sparse layout differ only in where the
 // result of a cell goes.
 func (Reference) Voxelize(op *VoxelOp) error {
-	if err := op.CheckHost(); err != nil {
+	if err := CheckHost(op); err != nil {
 		return err
 	}
 	points, stats, err := op.collect()

@@ -70,23 +70,23 @@ func robocache_loader_finish(handle C.int64_t, in *C.char, timeoutMS C.int32_t, 
 			}
 		}
 		// Each build has tensors of its own.
-		make := func(to *int64, op func(f *loader.Finish) (any, []*kernel.Tensor)) error {
+		make := func(to *int64, op func(f *loader.Finish) kernel.Op) error {
 			made, err := prepare(func() (*operation, error) {
 				f, err := l.l.Finish(a.Rows)
 				if err != nil {
 					return nil, err
 				}
-				o, tensors := op(f)
-				return &operation{op: o, tensors: tensors}, nil
+				o := op(f)
+				return &operation{op: o, tensors: o.Tensors()}, nil
 			}, a.Backend, a.Device)
 			*to = made.Op
 			return err
 		}
 		if f.Op != nil {
-			err = make(&r.Op, func(f *loader.Finish) (any, []*kernel.Tensor) { return f.Op, f.Op.Tensors() })
+			err = make(&r.Op, func(f *loader.Finish) kernel.Op { return f.Op })
 		}
 		if err == nil && f.Images != nil {
-			err = make(&r.Images, func(f *loader.Finish) (any, []*kernel.Tensor) { return f.Images, f.Images.Tensors() })
+			err = make(&r.Images, func(f *loader.Finish) kernel.Op { return f.Images })
 		}
 		if err != nil {
 			undo()

@@ -69,7 +69,7 @@ func prepare(build func() (*operation, error), backend string, device int) (r op
 	if err != nil {
 		return r, err
 	}
-	if err := o.check(); err != nil {
+	if err := o.op.Check(); err != nil {
 		return r, err
 	}
 	if backend == "cuda" {
@@ -205,7 +205,7 @@ func (p *prepared) apart(addrs []uintptr) error {
 	for i, t := range o.tensors {
 		t.Addr = addrs[i]
 	}
-	return o.check()
+	return o.op.Check()
 }
 
 // foreign is memory of the client's, which the garbage collector does not know.

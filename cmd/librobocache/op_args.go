@@ -127,7 +127,7 @@ func (f *feed) maybe(name string) *kernel.Tensor {
 
 // operation is one instance of a prepared op: its tensors get their memory for one run.
 type operation struct {
-	op      any // *kernel.FuseOp, *kernel.FuseGradOp, *kernel.ApplyOp, *kernel.VoxelOp, *kernel.DepthOp or *kernel.TSDFOp
+	op      kernel.Op
 	tensors []*kernel.Tensor
 	results int // the first tensor that is written, and so are those after it; 0: the caller knows them apart
 }

@@ -51,76 +51,25 @@ func (o *operation) on(b hostBackend) error {
 	return misuse("op", fmt.Sprintf("no back end runs %T", o.op))
 }
 
-// check proves what shapes, types and options alone decide.
-func (o *operation) check() error {
-	if op, ok := o.op.(interface{ Check() error }); ok {
-		return op.Check()
-	}
-	return misuse("op", fmt.Sprintf("no check of %T", o.op))
-}
-
 // prepareDevice makes an op ready on a CUDA device, and says how much memory of the device it wants beside its tensors.
 func prepareDevice(ordinal int, o *operation) (deviceOp, int, error) {
 	dev, err := cuda.Open(ordinal)
 	if err != nil {
 		return nil, 0, err
 	}
-	var d any = dev
-	switch op := o.op.(type) {
-	case *kernel.FuseOp:
-		if d, ok := d.(interface {
-			PrepareFuse(*kernel.FuseOp) (*cuda.Launch, error)
-		}); ok {
-			l, err := d.PrepareFuse(op)
-			return l, 0, err
+	bytes := 0
+	if v, ok := o.op.(*kernel.VoxelOp); ok {
+		if bytes, err = dev.VoxelScratch(v); err != nil {
+			return nil, 0, err
 		}
-	case *kernel.FuseGradOp:
-		if d, ok := d.(interface {
-			PrepareFuseGrad(*kernel.FuseGradOp) (*cuda.Launch, error)
-		}); ok {
-			l, err := d.PrepareFuseGrad(op)
-			return l, 0, err
-		}
-	case *kernel.ApplyOp:
-		if d, ok := d.(interface {
-			PrepareApply(*kernel.ApplyOp) (*cuda.Launch, error)
-		}); ok {
-			l, err := d.PrepareApply(op)
-			return l, 0, err
-		}
-	case *kernel.ImageOp:
-		l, err := dev.PrepareImages(op)
-		return l, 0, err
-	case *kernel.VoxelOp:
-		if d, ok := d.(interface {
-			PrepareVoxelize(*kernel.VoxelOp) (*cuda.Launch, error)
-			VoxelScratch(*kernel.VoxelOp) (int, error)
-		}); ok {
-			n, err := d.VoxelScratch(op)
-			if err != nil {
-				return nil, 0, err
-			}
-			if n > 0 {
-				op.Scratch = &kernel.Tensor{DType: robocache.Uint8, Shape: []int{n}, Stride: []int{1}}
-				o.tensors = op.Tensors()
-			}
-			l, err := d.PrepareVoxelize(op)
-			return l, n, err
-		}
-	case *kernel.DepthOp:
-		if d, ok := d.(interface {
-			PrepareUnproject(*kernel.DepthOp) (*cuda.Launch, error)
-		}); ok {
-			l, err := d.PrepareUnproject(op)
-			return l, 0, err
-		}
-	case *kernel.TSDFOp:
-		if d, ok := d.(interface {
-			PrepareIntegrate(*kernel.TSDFOp) (*cuda.Launch, error)
-		}); ok {
-			l, err := d.PrepareIntegrate(op)
-			return l, 0, err
+		if bytes > 0 {
+			v.Scratch = &kernel.Tensor{DType: robocache.Uint8, Shape: []int{bytes}, Stride: []int{1}}
+			o.tensors = v.Tensors()
 		}
 	}
-	return nil, 0, &robocache.Error{Class: robocache.ErrUnsupported, Op: "op", Msg: fmt.Sprintf("no CUDA kernel for %T", o.op), Hint: "use backend=\"pytorch\", or tensors of the host"}
+	l, err := dev.Prepare(o.op)
+	if err != nil {
+		return nil, 0, err
+	}
+	return l, bytes, nil
 }

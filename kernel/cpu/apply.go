@@ -9,7 +9,7 @@ import (
 
 // Apply makes the rows of each part by its plan. After an error the outputs may hold anything.
 func (b *Backend) Apply(op *kernel.ApplyOp) error {
-	if err := op.CheckHost(); err != nil {
+	if err := kernel.CheckHost(op); err != nil {
 		return err
 	}
 	c := applies.Get().(*apply)

@@ -48,7 +48,7 @@ func depthRow(dst []float32, t *kernel.Tensor, at int, scale float32) {
 
 // Unproject makes points of a depth image, row by row.
 func (b *Backend) Unproject(op *kernel.DepthOp) error {
-	if err := op.CheckHost(); err != nil {
+	if err := kernel.CheckHost(op); err != nil {
 		return err
 	}
 	if !little {

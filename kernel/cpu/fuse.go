@@ -10,7 +10,7 @@ import (
 
 // Fuse resamples every stream of every entry into its columns. After an error the output may hold anything.
 func (b *Backend) Fuse(op *kernel.FuseOp) error {
-	if err := op.CheckHost(); err != nil {
+	if err := kernel.CheckHost(op); err != nil {
 		return err
 	}
 	c := calls.Get().(*call)

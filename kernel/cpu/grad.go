@@ -11,7 +11,7 @@ import (
 // FuseGrad is the backward of one stream: entries are shared out among the cores, and each adds up its rows in target order. After an error the
 // gradient may hold anything.
 func (b *Backend) FuseGrad(op *kernel.FuseGradOp) error {
-	if err := op.CheckHost(); err != nil {
+	if err := kernel.CheckHost(op); err != nil {
 		return err
 	}
 	c := grads.Get().(*gradCall)

@@ -4,7 +4,7 @@ import "github.com/goatnote-inc/robocache/kernel"
 
 // Images augments images, an image a thread.
 func (b *Backend) Images(op *kernel.ImageOp) error {
-	if err := op.CheckHost(); err != nil {
+	if err := kernel.CheckHost(op); err != nil {
 		return err
 	}
 	if !little {

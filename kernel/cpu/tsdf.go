@@ -12,7 +12,7 @@ const mostPixels = 1 << 28
 
 // Integrate updates a TSDF, a column of voxels after the other: what the two outer indices decide of a voxel's place is made once a column.
 func (b *Backend) Integrate(op *kernel.TSDFOp) error {
-	if err := op.CheckHost(); err != nil {
+	if err := kernel.CheckHost(op); err != nil {
 		return err
 	}
 	if !little {

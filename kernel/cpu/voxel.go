@@ -18,7 +18,7 @@ var little = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
 // that each bucket is worked on by one thread in its cache and float64 sums stay in the order of the points. A count or an occupancy on one thread
 // needs no order: it goes straight into the result.
 func (b *Backend) Voxelize(op *kernel.VoxelOp) error {
-	if err := op.CheckHost(); err != nil {
+	if err := kernel.CheckHost(op); err != nil {
 		return err
 	}
 	l, err := op.Layout()

@@ -9,22 +9,10 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// contiguous says whether a tensor is in C order without gaps, and where its first element is.
-func contiguous(t *kernel.Tensor) bool {
-	want := 1
-	for a := len(t.Shape) - 1; a >= 0; a-- {
-		if t.Shape[a] != 1 && t.Step(a) != want {
-			return false
-		}
-		want *= t.Shape[a]
-	}
-	return true
-}
-
 // direct says whether points can go straight into the result: whole numbers that need no order, on one thread.
 func (v *voxels) direct() bool {
 	op := v.op
-	return v.threads == 1 && op.Out != nil && !op.Mode.Featured() && op.Outside != kernel.FailOutside && contiguous(op.Out) && v.plain() != nil
+	return v.threads == 1 && op.Out != nil && !op.Mode.Featured() && op.Outside != kernel.FailOutside && op.Out.Contiguous() && v.plain() != nil
 }
 
 // plain is the result's memory where it is in C order, as bytes; nil where it is not aligned.
@@ -98,7 +86,7 @@ func (v *voxels) dense() {
 		return
 	}
 	out := []byte(nil)
-	if contiguous(t) {
+	if t.Contiguous() {
 		out = v.plain()
 	}
 	if out == nil {

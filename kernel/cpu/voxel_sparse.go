@@ -65,13 +65,13 @@ type lists struct {
 
 func (l *lists) open() {
 	l.gx, l.gy, l.gz = divide(l.op.Grid[0]), divide(l.op.Grid[1]), divide(l.op.Grid[2])
-	if t := l.op.Coords; contiguous(t) && t.Len() > 0 {
+	if t := l.op.Coords; t.Contiguous() && t.Len() > 0 {
 		l.coords = elements[uint64](t.Data[4*t.Base : 4*(t.Base+t.Len())])
 	}
-	if t := l.op.Counts; t != nil && contiguous(t) && t.Len() > 0 {
+	if t := l.op.Counts; t != nil && t.Contiguous() && t.Len() > 0 {
 		l.counts = elements[uint32](t.Data[4*t.Base : 4*(t.Base+t.Len())])
 	}
-	if t := l.op.Rows; t != nil && contiguous(t) && t.Len() > 0 {
+	if t := l.op.Rows; t != nil && t.Contiguous() && t.Len() > 0 {
 		l.rows = elements[float32](t.Data[4*t.Base : 4*(t.Base+t.Len())])
 	}
 }

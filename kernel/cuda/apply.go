@@ -9,13 +9,6 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// Apply makes rows of several tensors by plans that are there, or casts and normalises them, in one launch; in two where some parts need the
-// general kernel and some do not.
-func (q *Queue) Apply(op *kernel.ApplyOp) error {
-	l, err := q.d.PrepareApply(op)
-	return q.run(l, err, op.Tensors())
-}
-
 // applyPart is Part of src/apply.cuh.
 type applyPart struct {
 	src, out, kind, left, right, weight, valid, samples uintptr
@@ -42,11 +35,9 @@ type applyParams struct {
 // applyThreads is the block of both kernels.
 const applyThreads = 256
 
-// PrepareApply makes a Launch of the op; the tensors' addresses are those of Run.
-func (d *Device) PrepareApply(op *kernel.ApplyOp) (*Launch, error) {
-	if err := op.Check(); err != nil {
-		return nil, err
-	}
+// prepareApply makes rows of several tensors by plans that are there, or casts and normalises them, in one launch; in two where some parts need the
+// general kernel and some do not.
+func (d *Device) prepareApply(op *kernel.ApplyOp) (*Launch, error) {
 	l := &Launch{op: "apply", on: d.on}
 	a := applier{l: l, chip: d.on.sm()}
 	tensors := op.Tensors()

@@ -29,20 +29,10 @@ func planeStrides(t *kernel.Tensor, rank int) (entry, row, column int64) {
 	return entry, int64(t.Step(rank - 2)), int64(t.Step(rank - 1))
 }
 
-// Unproject launches the op.
-func (q *Queue) Unproject(op *kernel.DepthOp) error {
-	l, err := q.d.PrepareUnproject(op)
-	return q.run(l, err, op.Tensors())
-}
-
-// PrepareUnproject makes a launch of the op, to run on any addresses of tensors of its form.
-func (d *Device) PrepareUnproject(op *kernel.DepthOp) (*Launch, error) {
-	if err := op.Check(); err != nil {
-		return nil, err
-	}
+func (d *Device) prepareUnproject(op *kernel.DepthOp) (*Launch, error) {
 	rank := len(op.Depth.Shape)
 	p := &depthParams{pixels: int64(op.Depth.Len()), height: uint32(op.Depth.Shape[rank-2]), width: uint32(op.Depth.Shape[rank-1]),
-		fx: op.Camera[0], fy: op.Camera[1], cx: op.Camera[2], cy: op.Camera[3], scale: op.DepthScale(), depthType: uint8(op.Depth.DType), flat: flag(contiguous(&op.Out))}
+		fx: op.Camera[0], fy: op.Camera[1], cx: op.Camera[2], cy: op.Camera[3], scale: op.DepthScale(), depthType: uint8(op.Depth.DType), flat: flag(op.Out.Contiguous())}
 	if most := max(op.Depth.Shape[rank-2], op.Depth.Shape[rank-1]); most > math.MaxUint32 {
 		return nil, extentTooLarge("depth_to_points", most)
 	}
@@ -70,16 +60,4 @@ func (d *Device) PrepareUnproject(op *kernel.DepthOp) (*Launch, error) {
 
 func extentTooLarge(op string, got int) error {
 	return &robocache.Error{Class: robocache.ErrUnsupported, Op: op, Msg: "kernel/cuda: an extent is too large", Got: fmt.Sprint(got)}
-}
-
-// contiguous says whether a tensor lies in C order without gaps; axes of one element have no step.
-func contiguous(t *kernel.Tensor) bool {
-	n := 1
-	for a := len(t.Shape) - 1; a >= 0; a-- {
-		if t.Shape[a] != 1 && t.Step(a) != n {
-			return false
-		}
-		n *= t.Shape[a]
-	}
-	return true
 }

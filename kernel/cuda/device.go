@@ -49,21 +49,38 @@ func Count() (int, error) {
 	return d.count()
 }
 
-// Queue is the operations of a device on one stream. They return when all is launched: the device may still be at work. Each prepares its
-// launch anew, and proves that the tensors lie on the device; who calls often keeps a Launch.
-type Queue struct {
-	d      *Device
-	stream uintptr
+// Prepare makes a Launch of an operation, to run on any addresses of tensors of its form. A VoxelOp brings scratch memory: see VoxelScratch.
+func (d *Device) Prepare(op kernel.Op) (*Launch, error) {
+	if err := op.Check(); err != nil {
+		return nil, err
+	}
+	switch op := op.(type) {
+	case *kernel.FuseOp:
+		return d.prepareFuse(op)
+	case *kernel.FuseGradOp:
+		return d.prepareFuseGrad(op)
+	case *kernel.ApplyOp:
+		return d.prepareApply(op)
+	case *kernel.ImageOp:
+		return d.prepareImages(op)
+	case *kernel.VoxelOp:
+		return d.prepareVoxelize(op)
+	case *kernel.DepthOp:
+		return d.prepareUnproject(op)
+	case *kernel.TSDFOp:
+		return d.prepareIntegrate(op)
+	}
+	return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "op", Msg: fmt.Sprintf("no CUDA kernel for %T", op), Hint: "backend=\"pytorch\", or tensors of the host"}
 }
 
-// On gives the operations on a stream: a CUstream of the device's primary context, 0 (legacy), 1 (legacy) or 2 (per thread).
-func (d *Device) On(stream uintptr) *Queue { return &Queue{d: d, stream: stream} }
-
-// run launches a prepared op on the addresses of its tensors.
-func (q *Queue) run(l *Launch, err error, tensors []*kernel.Tensor) error {
+// Run prepares an operation and launches it on a stream: a CUstream of the device's primary context, 0 (legacy), 1 (legacy) or 2 (per thread). It
+// proves that the tensors lie on the device, and returns when all is launched. Who calls often keeps a Launch.
+func (d *Device) Run(op kernel.Op, stream uintptr) error {
+	l, err := d.Prepare(op)
 	if err != nil {
 		return err
 	}
+	tensors := op.Tensors()
 	addrs := make([]uintptr, len(tensors))
 	for i, t := range tensors {
 		if t.Len() == 0 {
@@ -72,12 +89,12 @@ func (q *Queue) run(l *Launch, err error, tensors []*kernel.Tensor) error {
 		if t.Addr == 0 {
 			return &robocache.Error{Class: robocache.ErrMisuse, Op: l.op, Where: robocache.Where{"tensor": i}, Msg: "must be on the same device", Want: "a device address", Got: "host memory"}
 		}
-		if err := q.d.on.owns(t.Addr); err != nil {
+		if err := d.on.owns(t.Addr); err != nil {
 			return robocache.At(err, robocache.Where{"op": l.op, "tensor": i})
 		}
 		addrs[i] = t.Addr
 	}
-	return l.Run(addrs, q.stream)
+	return l.Run(addrs, stream)
 }
 
 func (c chip) String() string { return fmt.Sprintf("sm_%d%d", c.major, c.minor) }

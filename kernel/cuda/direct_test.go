@@ -225,7 +225,7 @@ func directSweep(t *testing.T, h *Hosted, seed uint64, n int) {
 	direct, bad := 0, 0
 	for i := range uint64(n) {
 		op, want := directCase(seed+i), directCase(seed+i)
-		l, err := h.d.PrepareFuse(op)
+		l, err := h.d.Prepare(op)
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed+i, err)
 		}
@@ -316,7 +316,7 @@ func TestDirectChoice(t *testing.T) {
 		if change != nil {
 			change(op)
 		}
-		l, err := d.PrepareFuse(op)
+		l, err := d.Prepare(op)
 		if err != nil {
 			t.Fatal(err)
 		}

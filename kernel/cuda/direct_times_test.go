@@ -75,7 +75,7 @@ func TestDirectTimes(t *testing.T) {
 				}
 				was := directLimit
 				directLimit = limit
-				l, err := d.PrepareFuse(op)
+				l, err := d.Prepare(op)
 				directLimit = was
 				if err != nil {
 					t.Fatal(err)

@@ -99,7 +99,7 @@ func targets50() []byte {
 
 func prepareFuse(t *testing.T, d *Device, op *kernel.FuseOp) *Launch {
 	t.Helper()
-	l, err := d.PrepareFuse(op)
+	l, err := d.Prepare(op)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,18 +9,9 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// Fuse resamples any number of streams into neighbouring columns, in one launch (kernel.FuseOp). With Validate, or the policy error, it waits
-// for a check of times before anything is written.
-func (q *Queue) Fuse(op *kernel.FuseOp) error {
-	l, err := q.d.PrepareFuse(op)
-	return q.run(l, err, op.Tensors())
-}
-
-// PrepareFuse makes a Launch of the op; the tensors' addresses are those of Run.
-func (d *Device) PrepareFuse(op *kernel.FuseOp) (*Launch, error) {
-	if err := op.Check(); err != nil {
-		return nil, err
-	}
+// prepareFuse resamples any number of streams into neighbouring columns, in one launch. With Validate, or the policy error, it waits for a check of
+// times before anything is written.
+func (d *Device) prepareFuse(op *kernel.FuseOp) (*Launch, error) {
 	f := fuser{on: d.on, op: op, l: &Launch{op: "fuse", on: d.on}}
 	if len(op.Series) == 1 {
 		f.l.op = "resample"

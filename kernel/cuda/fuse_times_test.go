@@ -84,7 +84,7 @@ func TestFuseTimes(t *testing.T) {
 		}
 		var all []result
 		try := func(what string) {
-			l, err := d.PrepareFuse(op)
+			l, err := d.Prepare(op)
 			if err != nil {
 				t.Log(c.name, what, err)
 				return

@@ -149,7 +149,7 @@ func ways(t *testing.T, h *Hosted) {
 			if err := (kernel.Reference{}).Fuse(want); err != nil {
 				t.Fatal(err)
 			}
-			l, err := h.d.PrepareFuse(got)
+			l, err := h.d.Prepare(got)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -110,14 +110,23 @@ func (g *gpu) within(f func() int32) int32 {
 	return code
 }
 
+// do calls a function of the driver with the context current. What: "allocate 5 bytes".
+//
+//go:uintptrescapes
+func (g *gpu) do(what string, f uintptr, args ...uintptr) error {
+	if code := g.within(func() int32 { return cudahost.Call(f, args...) }); code != 0 {
+		return g.fail(what, code)
+	}
+	return nil
+}
+
 // scratchWords is memory that the driver reads and writes, kept so that a launch does not allocate.
 type scratchWords struct {
-	args    [16]uintptr
-	word    uintptr
-	launch  launchConfig
-	attr    launchAttribute
-	param   unsafe.Pointer
-	passage passage
+	args   [16]uintptr
+	word   uintptr
+	launch launchConfig
+	attr   launchAttribute
+	param  unsafe.Pointer
 }
 
 var scratch = sync.Pool{New: func() any { return new(scratchWords) }}
@@ -176,9 +185,6 @@ func (g *gpu) put(s *scratchWords, k *call, f *function, stream uintptr) int32 {
 			s.attr.id, s.attr.value[0] = attrEarly, 1
 			s.launch.attrs, s.launch.count = unsafe.Pointer(&s.attr), 1
 		}
-		if hasOneLaunch {
-			return g.oneLaunch(s, f.handle)
-		}
 	}
 	pushed, code := g.enter()
 	if code == 0 && g.launchEx != 0 {
@@ -199,10 +205,7 @@ func (g *gpu) refused(k *call, f *function) error {
 func (g *gpu) sm() chip { return g.chip }
 
 func (g *gpu) wait(stream uintptr) error {
-	if code := g.within(func() int32 { return cudahost.Call(g.f.StreamSynchronize, stream) }); code != 0 {
-		return g.fail("finish a stream", code)
-	}
-	return nil
+	return g.do("finish a stream", g.f.StreamSynchronize, stream)
 }
 
 func (g *gpu) capturing(stream uintptr) bool {

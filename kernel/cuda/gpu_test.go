@@ -350,7 +350,7 @@ func TestOwns(t *testing.T) {
 	for _, x := range op.Tensors() {
 		x.Addr = uintptr(unsafe.Pointer(&plain[0]))
 	}
-	if err := d.On(0).Fuse(op); !errors.Is(err, robocache.ErrMisuse) {
+	if err := d.Run(op, 0); !errors.Is(err, robocache.ErrMisuse) {
 		t.Error("host memory in a fuse:", err)
 	}
 	if n, _ := Count(); n > 1 {

@@ -8,13 +8,6 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// FuseGrad is the backward of one stream, in one launch; each sample's gradient is summed in target order, so that the bits are the same in
-// each run.
-func (q *Queue) FuseGrad(op *kernel.FuseGradOp) error {
-	l, err := q.d.PrepareFuseGrad(op)
-	return q.run(l, err, op.Tensors())
-}
-
 // gradParams is Grad of src/grad.cu.
 type gradParams struct {
 	times, rows, targets, out, grad                      uintptr
@@ -36,11 +29,8 @@ const (
 	gradOwned   = 1024 // kPiece * kOwned
 )
 
-// PrepareFuseGrad makes a Launch of the op; the tensors' addresses are those of Run.
-func (d *Device) PrepareFuseGrad(op *kernel.FuseGradOp) (*Launch, error) {
-	if err := op.Check(); err != nil {
-		return nil, err
-	}
+// prepareFuseGrad is the backward of one stream; each sample's gradient is summed in target order, so that the bits are the same in each run.
+func (d *Device) prepareFuseGrad(op *kernel.FuseGradOp) (*Launch, error) {
 	s := &op.Series
 	l := &Launch{op: "fuse_grad", on: d.on, tensors: len(op.Tensors())}
 	if op.Grad.Len() == 0 {

@@ -109,24 +109,37 @@ func (h *Hosted) launch(f func() error) error {
 	return h.d.Wait(h.stream)
 }
 
-// Fuse is Queue.Fuse.
-func (h *Hosted) Fuse(op *kernel.FuseOp) error {
-	if err := op.CheckHost(); err != nil {
+// do runs an op of host memory on the device. What waits for a check is not captured.
+func (h *Hosted) do(op kernel.Op, waits bool) error {
+	if err := kernel.CheckHost(op); err != nil {
 		return err
 	}
-	graph, validate := h.graph, op.Validate
-	for i := range op.Series {
-		h.graph = h.graph && op.Series[i].Rule.Edge != kernel.ErrorEdge // what waits is not captured
-	}
-	op.Validate = validate && !h.graph
-	err := h.run(op.Tensors(), func() error { return h.d.On(h.stream).Fuse(op) })
-	h.graph, op.Validate = graph, validate
+	return h.checked(op, waits)
+}
+
+func (h *Hosted) checked(op kernel.Op, waits bool) error {
+	graph := h.graph
+	h.graph = graph && !waits
+	err := h.run(op.Tensors(), func() error { return h.d.Run(op, h.stream) })
+	h.graph = graph
 	return err
 }
 
-// FuseGrad is Queue.FuseGrad, after times were proved, as the host does: a device trusts that the forward did.
+// Fuse resamples. A check of the order of times is left out where a graph is captured.
+func (h *Hosted) Fuse(op *kernel.FuseOp) error {
+	validate, waits := op.Validate, false
+	for i := range op.Series {
+		waits = waits || op.Series[i].Rule.Edge == kernel.ErrorEdge
+	}
+	op.Validate = validate && (waits || !h.graph)
+	err := h.do(op, waits)
+	op.Validate = validate
+	return err
+}
+
+// FuseGrad is the backward, after times were proved, as the host does: a device trusts that the forward did.
 func (h *Hosted) FuseGrad(op *kernel.FuseGradOp) error {
-	if err := op.CheckHost(); err != nil {
+	if err := kernel.CheckHost(op); err != nil {
 		return err
 	}
 	s, out := op.Series, op.Out
@@ -136,20 +149,12 @@ func (h *Hosted) FuseGrad(op *kernel.FuseGradOp) error {
 	if err := (kernel.Reference{}).Fuse(&kernel.FuseOp{Series: []kernel.Series{s}, Targets: op.Targets, Out: out, Clock: op.Clock, Epsilon: op.Epsilon}); err != nil {
 		return err
 	}
-	return h.run(op.Tensors(), func() error { return h.d.On(h.stream).FuseGrad(op) })
+	return h.do(op, false)
 }
 
-// Apply is Queue.Apply.
-func (h *Hosted) Apply(op *kernel.ApplyOp) error {
-	if err := op.CheckHost(); err != nil {
-		return err
-	}
-	return h.run(op.Tensors(), func() error { return h.d.On(h.stream).Apply(op) })
-}
-
-// Voxelize is Queue.Voxelize; it brings the scratch memory that the op wants.
+// Voxelize brings the scratch memory that the op wants.
 func (h *Hosted) Voxelize(op *kernel.VoxelOp) error {
-	if err := op.CheckHost(); err != nil {
+	if err := kernel.CheckHost(op); err != nil {
 		return err
 	}
 	if op.Scratch == nil {
@@ -165,33 +170,17 @@ func (h *Hosted) Voxelize(op *kernel.VoxelOp) error {
 		op.Scratch = &kernel.Tensor{DType: robocache.Uint8, Shape: []int{n}, Addr: addr}
 		defer func() { op.Scratch = nil }()
 	}
-	graph := h.graph
-	h.graph = graph && op.Outside != kernel.FailOutside
-	err := h.run(op.Tensors(), func() error { return h.d.On(h.stream).Voxelize(op) })
-	h.graph = graph
-	return err
+	return h.checked(op, op.Outside == kernel.FailOutside)
 }
 
-// Images is Queue.Images.
-func (h *Hosted) Images(op *kernel.ImageOp) error {
-	if err := op.CheckHost(); err != nil {
-		return err
-	}
-	return h.run(op.Tensors(), func() error { return h.d.On(h.stream).Images(op) })
-}
+// Apply makes rows by plans.
+func (h *Hosted) Apply(op *kernel.ApplyOp) error { return h.do(op, false) }
 
-// Unproject is Queue.Unproject.
-func (h *Hosted) Unproject(op *kernel.DepthOp) error {
-	if err := op.CheckHost(); err != nil {
-		return err
-	}
-	return h.run(op.Tensors(), func() error { return h.d.On(h.stream).Unproject(op) })
-}
+// Images augments images.
+func (h *Hosted) Images(op *kernel.ImageOp) error { return h.do(op, false) }
 
-// Integrate is Queue.Integrate.
-func (h *Hosted) Integrate(op *kernel.TSDFOp) error {
-	if err := op.CheckHost(); err != nil {
-		return err
-	}
-	return h.run(op.Tensors(), func() error { return h.d.On(h.stream).Integrate(op) })
-}
+// Unproject makes points of a depth image.
+func (h *Hosted) Unproject(op *kernel.DepthOp) error { return h.do(op, false) }
+
+// Integrate updates a TSDF.
+func (h *Hosted) Integrate(op *kernel.TSDFOp) error { return h.do(op, false) }

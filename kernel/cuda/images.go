@@ -30,17 +30,8 @@ type imageParams struct {
 // imageQuads is kQuads of src/images.cu.
 const imageQuads = 1024
 
-// Images augments images by what was drawn for them, all cameras in one launch.
-func (q *Queue) Images(op *kernel.ImageOp) error {
-	l, err := q.d.PrepareImages(op)
-	return q.run(l, err, op.Tensors())
-}
-
-// PrepareImages makes a Launch of the op; the tensors' addresses are those of Run.
-func (d *Device) PrepareImages(op *kernel.ImageOp) (*Launch, error) {
-	if err := op.Check(); err != nil {
-		return nil, err
-	}
+// prepareImages augments images by what was drawn for them, all cameras in one launch.
+func (d *Device) prepareImages(op *kernel.ImageOp) (*Launch, error) {
 	l := &Launch{op: "augment", on: d.on, tensors: len(op.Tensors())}
 	var tables []byte
 	for i := range op.Parts {

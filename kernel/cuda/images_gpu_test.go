@@ -72,7 +72,7 @@ func TestImageTimes(t *testing.T) {
 			draws = one.Append(draws)
 		}
 		read, written := images*3*to*to, images*3*to*to*x.dtype.Size()
-		l, err := d.PrepareImages(&kernel.ImageOp{Parts: []kernel.ImagePart{p}})
+		l, err := d.Prepare(&kernel.ImageOp{Parts: []kernel.ImagePart{p}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -146,10 +146,8 @@ func (d *Device) Driver() int {
 
 func (g *gpu) memory() (free, total int64, err error) {
 	words := new([2]uintptr)
-	if code := g.within(func() int32 { return cudahost.Call(g.f.MemGetInfo_v2, ptr(&words[0]), ptr(&words[1])) }); code != 0 {
-		return 0, 0, g.fail("tell its memory", code)
-	}
-	return int64(words[0]), int64(words[1]), nil
+	err = g.do("tell its memory", g.f.MemGetInfo_v2, ptr(&words[0]), ptr(&words[1]))
+	return int64(words[0]), int64(words[1]), err
 }
 
 // alloc takes whole words: atomics have no smaller ones, and that of the last byte of a bit field must not lie outside (the driver gives
@@ -244,49 +242,29 @@ func (g *gpu) upload(b []byte) (uintptr, error) {
 }
 
 func (g *gpu) clear(addr uintptr, n int, stream uintptr) error {
-	if code := g.within(func() int32 { return cudahost.Call(g.f.MemsetD8Async, addr, 0, uintptr(n), stream) }); code != 0 {
-		return g.fail(fmt.Sprintf("clear %d bytes", n), code)
-	}
-	return nil
+	return g.do("clear memory", g.f.MemsetD8Async, addr, 0, uintptr(n), stream)
 }
 
 func (g *gpu) copyIn(to uintptr, b []byte, stream uintptr) error {
-	code := g.within(func() int32 {
-		return cudahost.Call(g.f.MemcpyHtoDAsync_v2, to, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), stream)
-	})
-	runtime.KeepAlive(b)
-	if code != 0 {
-		return g.fail(fmt.Sprintf("copy %d bytes to the device", len(b)), code)
-	}
-	return nil
+	return g.do("copy to the device", g.f.MemcpyHtoDAsync_v2, to, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), stream)
 }
 
 func (g *gpu) copyOut(b []byte, from uintptr, stream uintptr) error {
-	code := g.within(func() int32 {
-		return cudahost.Call(g.f.MemcpyDtoHAsync_v2, uintptr(unsafe.Pointer(unsafe.SliceData(b))), from, uintptr(len(b)), stream)
-	})
-	runtime.KeepAlive(b)
-	if code != 0 {
-		return g.fail(fmt.Sprintf("copy %d bytes from the device", len(b)), code)
-	}
-	return nil
+	return g.do("copy from the device", g.f.MemcpyDtoHAsync_v2, uintptr(unsafe.Pointer(unsafe.SliceData(b))), from, uintptr(len(b)), stream)
 }
 
 func (g *gpu) copy(to, from uintptr, n int, stream uintptr) error {
-	if code := g.within(func() int32 { return cudahost.Call(g.f.MemcpyDtoDAsync_v2, to, from, uintptr(n), stream) }); code != 0 {
-		return g.fail(fmt.Sprintf("copy %d bytes", n), code)
-	}
-	return nil
+	return g.do("copy on the device", g.f.MemcpyDtoDAsync_v2, to, from, uintptr(n), stream)
 }
 
 func (g *gpu) hostAlloc(n int) ([]byte, error) {
 	p := new(unsafe.Pointer)
-	if code := g.within(func() int32 { return cudahost.Call(g.f.MemHostAlloc, ptr(p), uintptr(n), hostPortable) }); code != 0 {
-		return nil, g.fail(fmt.Sprintf("allocate %d page-locked bytes", n), code)
+	if err := g.do(fmt.Sprintf("allocate %d page-locked bytes", n), g.f.MemHostAlloc, ptr(p), uintptr(n), hostPortable); err != nil {
+		return nil, err
 	}
 	return unsafe.Slice((*byte)(*p), n), nil
 }
 
 func (g *gpu) hostFree(b []byte) {
-	_ = g.within(func() int32 { return cudahost.Call(g.f.MemFreeHost, uintptr(unsafe.Pointer(unsafe.SliceData(b)))) })
+	_ = g.do("free page-locked memory", g.f.MemFreeHost, uintptr(unsafe.Pointer(unsafe.SliceData(b))))
 }

@@ -23,17 +23,7 @@ type tsdfParams struct {
 	_                                                                        [3]uint8
 }
 
-// Integrate launches the op.
-func (q *Queue) Integrate(op *kernel.TSDFOp) error {
-	l, err := q.d.PrepareIntegrate(op)
-	return q.run(l, err, op.Tensors())
-}
-
-// PrepareIntegrate makes a launch of the op, to run on any addresses of tensors of its form.
-func (d *Device) PrepareIntegrate(op *kernel.TSDFOp) (*Launch, error) {
-	if err := op.Check(); err != nil {
-		return nil, err
-	}
+func (d *Device) prepareIntegrate(op *kernel.TSDFOp) (*Launch, error) {
 	h, w := op.Depth.Shape[0], op.Depth.Shape[1]
 	if max(h, w) > math.MaxUint32 {
 		return nil, extentTooLarge("tsdf_integrate", max(h, w))

@@ -10,6 +10,9 @@ import (
 
 // VoxelScratch is how many bytes of device memory the op needs as its Scratch. What they hold means nothing, before and after.
 func (d *Device) VoxelScratch(op *kernel.VoxelOp) (int, error) {
+	if err := op.Check(); err != nil {
+		return 0, err
+	}
 	p, err := d.planVoxels(op)
 	if err != nil {
 		return 0, err
@@ -17,16 +20,10 @@ func (d *Device) VoxelScratch(op *kernel.VoxelOp) (int, error) {
 	return p.bytes, nil
 }
 
-// Voxelize launches the op. It is deterministic, and equal to the reference to the bit, also where op.Fast allows otherwise: the ordered sums
-// are faster than float atomics. op.Scratch has to be there: see VoxelScratch. FailOutside waits for the device, and so does
-// Validate, which proves lengths and offsets: otherwise values out of range are taken for the nearest that is in it.
-func (q *Queue) Voxelize(op *kernel.VoxelOp) error {
-	l, err := q.d.PrepareVoxelize(op)
-	return q.run(l, err, op.Tensors())
-}
-
-// PrepareVoxelize makes a launch of the op, to run on any addresses of tensors of its form.
-func (d *Device) PrepareVoxelize(op *kernel.VoxelOp) (*Launch, error) {
+// prepareVoxelize makes a launch that is deterministic, and equal to the reference to the bit, also where op.Fast allows otherwise: the ordered sums
+// are faster than float atomics. FailOutside waits for the device, and so does Validate, which proves lengths and offsets: otherwise values out of
+// range are taken for the nearest that is in it.
+func (d *Device) prepareVoxelize(op *kernel.VoxelOp) (*Launch, error) {
 	plan, err := d.planVoxels(op)
 	if err != nil {
 		return nil, err

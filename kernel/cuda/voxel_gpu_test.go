@@ -105,7 +105,7 @@ func TestVoxelTimes(t *testing.T) {
 		}
 		s := place(robocache.Uint8, n)
 		op.Scratch = &s
-		l, err := d.PrepareVoxelize(op)
+		l, err := d.Prepare(op)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -39,9 +39,6 @@ func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }
 func log2Ceil(x int64) int { return bits.Len64(uint64(max(x, 1) - 1)) }
 
 func (d *Device) planVoxels(op *kernel.VoxelOp) (*voxelPlan, error) {
-	if err := op.Check(); err != nil {
-		return nil, err
-	}
 	l, err := op.Layout()
 	if err != nil {
 		return nil, err

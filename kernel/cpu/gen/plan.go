@@ -8,15 +8,15 @@ import (
 
 // Offsets of the fields of searchArgs.
 const (
-	seekStamps = 8 * iota
-	seekLast   // index of the last stamp
+	seekTimestamps = 8 * iota
+	seekLast   // index of the last timestamp
 	seekTargets
 	seekRows
 	seekLeft
 	seekRight
 	seekWeight
 	seekMaxGap
-	seekStart // stamp of the sample that guesses begin at
+	seekStart // timestamp of the sample that guesses begin at
 	seekFirst // its index, float64
 	seekRate  // samples a nanosecond
 )
@@ -26,13 +26,13 @@ const (
 func plan() {
 	TEXT("bracket", NOSPLIT, "func(a *uint16) int")
 	Pragma("noescape")
-	Doc("bracket finds s[k] ≤ t < s[k+1] and the weight of t for rows from the first on, and returns how many it did. It needs four stamps or more.")
+	Doc("bracket finds s[k] ≤ t < s[k+1] and the weight of t for rows from the first on, and returns how many it did. It needs four timestamps or more.")
 	a := Load(Param("a"), GP64())
 	row, rows := GP64(), GP64()
-	stamps, targets, left, right, weight := GP64(), GP64(), GP64(), GP64(), GP64()
+	timestamps, targets, left, right, weight := GP64(), GP64(), GP64(), GP64(), GP64()
 	XORQ(row, row)
 	MOVQ(mem(a, seekRows), rows)
-	MOVQ(mem(a, seekStamps), stamps)
+	MOVQ(mem(a, seekTimestamps), timestamps)
 	MOVQ(mem(a, seekTargets), targets)
 	MOVQ(mem(a, seekLeft), left)
 	MOVQ(mem(a, seekRight), right)
@@ -40,11 +40,11 @@ func plan() {
 	first, rate := YMM(), YMM()
 	VBROADCASTSD(mem(a, seekFirst), first)
 	VBROADCASTSD(mem(a, seekRate), rate)
-	fourRows(a, row, rows, stamps, targets, left, right, weight, first, rate)
-	oneRow(a, row, rows, stamps, targets, left, right, weight, first.AsX(), rate.AsX())
+	fourRows(a, row, rows, timestamps, targets, left, right, weight, first, rate)
+	oneRow(a, row, rows, timestamps, targets, left, right, weight, first.AsX(), rate.AsX())
 }
 
-func fourRows(a reg.Register, row, rows, stamps, targets, left, right, weight reg.GPVirtual, first, rate reg.VecVirtual) {
+func fourRows(a reg.Register, row, rows, timestamps, targets, left, right, weight reg.GPVirtual, first, rate reg.VecVirtual) {
 	u, v, x := GP64(), GP64(), GP64()
 	start, gap, most, magic := YMM(), YMM(), XMM(), YMM()
 	VPBROADCASTQ(mem(a, seekStart), start)
@@ -62,10 +62,10 @@ func fourRows(a reg.Register, row, rows, stamps, targets, left, right, weight re
 	// neighbours loads s[k] and s[k+1] of four rows: lo and hi.
 	neighbours := func(k [4]reg.GPVirtual) (lo, hi reg.VecVirtual) {
 		p, q := YMM(), YMM()
-		VMOVDQU(at(stamps, k[0], 8, 0), p.AsX())
-		VMOVDQU(at(stamps, k[1], 8, 0), q.AsX())
-		VINSERTI128(U8(1), at(stamps, k[2], 8, 0), p, p)
-		VINSERTI128(U8(1), at(stamps, k[3], 8, 0), q, q)
+		VMOVDQU(at(timestamps, k[0], 8, 0), p.AsX())
+		VMOVDQU(at(timestamps, k[1], 8, 0), q.AsX())
+		VINSERTI128(U8(1), at(timestamps, k[2], 8, 0), p, p)
+		VINSERTI128(U8(1), at(timestamps, k[3], 8, 0), q, q)
 		lo, hi = YMM(), YMM()
 		VPUNPCKLQDQ(q, p, lo)
 		VPUNPCKHQDQ(q, p, hi)
@@ -137,7 +137,7 @@ func fourRows(a reg.Register, row, rows, stamps, targets, left, right, weight re
 	JMP(LabelRef("four"))
 }
 
-func oneRow(a reg.Register, row, rows, stamps, targets, left, right, weight reg.GPVirtual, first, rate reg.Register) {
+func oneRow(a reg.Register, row, rows, timestamps, targets, left, right, weight reg.GPVirtual, first, rate reg.Register) {
 	t, k, lo, hi := GP64(), GP64(), GP64(), GP64()
 	one, g, d := GP64(), XMM(), XMM()
 	Label("row")
@@ -159,14 +159,14 @@ func oneRow(a reg.Register, row, rows, stamps, targets, left, right, weight reg.
 	CMOVQGT(lo, k)
 	XORL(lo.As32(), lo.As32())
 	XORL(hi.As32(), hi.As32())
-	CMPQ(at(stamps, k, 8, 8), t)
+	CMPQ(at(timestamps, k, 8, 8), t)
 	SETLE(hi.As8())
-	CMPQ(at(stamps, k, 8, 0), t)
+	CMPQ(at(timestamps, k, 8, 0), t)
 	SETGT(lo.As8())
 	ADDQ(hi, k)
 	SUBQ(lo, k)
-	MOVQ(at(stamps, k, 8, 0), lo)
-	MOVQ(at(stamps, k, 8, 8), hi)
+	MOVQ(at(timestamps, k, 8, 0), lo)
+	MOVQ(at(timestamps, k, 8, 8), hi)
 	SUBQ(lo, t)
 	SUBQ(lo, hi)
 	// One comparison for both ends: t before s[k] is a huge unsigned difference.
