@@ -9,7 +9,7 @@ import (
 // Offsets of the fields of searchArgs.
 const (
 	seekTimestamps = 8 * iota
-	seekLast   // index of the last timestamp
+	seekLast       // index of the last timestamp
 	seekTargets
 	seekRows
 	seekLeft
