@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"path"
 	"runtime"
 	"sort"
@@ -13,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/handles"
 	"github.com/goatnote-inc/robocache/format/internal/lru"
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
@@ -22,6 +24,7 @@ const (
 	defaultBudget  = 512 << 20
 	smallestBudget = 1 << 20
 	maxRecord      = 1 << 30
+	maxOpen        = 64 // shards that are open at a time
 )
 
 var formatOptions = map[string]string{
@@ -29,6 +32,7 @@ var formatOptions = map[string]string{
 	"version":        "version folder to open where several are there; the highest by default",
 	"config":         "folder above the versions, where several data sets lie below the one that is opened",
 	"timestamps":     "key of a numeric stream that holds each step's time, in place of a rate",
+	"unpack_bytes":   "most bytes of the temporary file (in TMPDIR) that shards compressed with gzip or zlib are decompressed into; 64 GiB by default",
 	"timestamp_unit": `unit of that stream: "s" (default), "ms", "us" or "ns"`,
 }
 
@@ -55,12 +59,13 @@ type Dataset struct {
 	ids    []int64       // the data set's own number of the first episode of each shard
 	tasks  [][]int64     // task number by shard and the shard's own number
 	clock  clock
-	files  *files
-	parked parked
-	recs   *lru.Cache[int, *record]
-	thin   *lru.Cache[int, *record] // of what recs let go: all but the images, which are read by the piece
-	limit  int64
-	taskAt int // slot of the task's text, or -1
+	files  *handles.Pool[string, robocache.Ranged]
+	// scratch holds what compressed shards decompress to.
+	scratch *scratch
+	recs    *lru.Cache[int, *record]
+	thin    *lru.Cache[int, *record] // of what recs let go: all but the images, which are read by the piece
+	limit   int64
+	taskAt  int // slot of the task's text, or -1
 }
 
 // source is the leaf that a feature is made of.
@@ -132,14 +137,16 @@ func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d
 	if own.Robocache != nil {
 		d.info.Robot = own.Robocache.Robot
 	}
-	shards := newFiles(root)
-	d.files = shards
-	defer func() {
+	d.files = handles.New[string, robocache.Ranged](maxOpen, math.MaxInt64)
+	if d.scratch, err = newScratch(options["unpack_bytes"]); err != nil {
+		return nil, err
+	}
+	defer func(d *Dataset) {
 		if err != nil {
-			shards.close()
-			d = nil
+			_ = d.files.Close()
+			d.scratch.close()
 		}
-	}()
+	}(d)
 	if err = d.chooseTask(opt.Map); err != nil {
 		return nil, err
 	}
@@ -234,7 +241,6 @@ func (d *Dataset) indexAll(ctx context.Context, room int64) error {
 	d.index = make([]*shardIndex, len(d.shards))
 	missing := make([]error, len(d.shards))
 	g, gctx := errgroup.WithContext(ctx)
-	marks := marksEach(room, len(d.shards))
 	atOnce := 2 * runtime.GOMAXPROCS(0)
 	if strings.HasPrefix(d.st.URI(), "http") {
 		atOnce = 32
@@ -243,7 +249,7 @@ func (d *Dataset) indexAll(ctx context.Context, room int64) error {
 	for i := range d.shards {
 		g.Go(func() (err error) {
 			defer guard.Malformed("rlds index", &err)
-			x, err := d.indexShard(gctx, d.shards[i].name, room, marks)
+			x, err := d.indexShard(gctx, d.shards[i].name, room)
 			switch {
 			case err == nil:
 				d.index[i] = x
@@ -270,24 +276,29 @@ func (d *Dataset) indexAll(ctx context.Context, room int64) error {
 	return d.number(missing)
 }
 
-func (d *Dataset) indexShard(ctx context.Context, name string, room int64, marks int) (*shardIndex, error) {
-	f, err := d.files.get(ctx, name)
+func (d *Dataset) indexShard(ctx context.Context, name string, room int64) (*shardIndex, error) {
+	f, err := d.open(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	defer d.files.put(f)
+	defer d.files.Put(f)
 	key := ""
-	if store.Versioned(f.r) {
-		key = fmt.Sprintf("%s/%s\x00%d\x00%s\x00%d\x00%d\x00%d\x00%s", d.st.URI(), name, f.r.Size(), f.r.Version(), d.taskAt, d.limit, marks, d.s.text)
+	if r := f.Value; store.Versioned(r) {
+		key = fmt.Sprintf("%s/%s\x00%d\x00%s\x00%d\x00%d\x00%s", d.st.URI(), name, r.Size(), r.Version(), d.taskAt, d.limit, d.s.text)
 		if x := knownIndex(key); x != nil {
 			return x, nil
 		}
 	}
-	x, err := buildIndex(ctx, f.r, d.s, d.taskAt, d.limit, room, marks)
+	x, err := d.buildIndex(ctx, name, f.Value, room)
 	if err == nil && key != "" {
 		keepIndex(key, x)
 	}
 	return x, err
+}
+
+// open opens a shard, or gives it where it is open. The caller gives it back with d.files.Put.
+func (d *Dataset) open(ctx context.Context, name string) (*handles.Handle[string, robocache.Ranged], error) {
+	return d.files.Get(name, func() (robocache.Ranged, error) { return d.st.Open(ctx, name) })
 }
 
 // number gives episodes their places and collects what the index found.
@@ -317,8 +328,9 @@ func (d *Dataset) number(missing []error) error {
 		n := len(x.off)
 		for _, f := range x.findings {
 			w := robocache.Where{"file": s.name}
-			for k, v := range f.Where {
-				w[k] = v
+			maps.Copy(w, f.Where)
+			if f.Code == "bad-record" {
+				w["episode"] = id + int64(f.Where["index"].(int))
 			}
 			f.Where = w
 			d.find(f)
@@ -426,6 +438,7 @@ func (d *Dataset) LimitMemory(bytes int64) {
 func (d *Dataset) Close() error {
 	d.recs.Clear()
 	d.thin.Clear()
-	d.files.close()
+	_ = d.files.Close()
+	d.scratch.close()
 	return store.Close(d.st)
 }

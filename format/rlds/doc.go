@@ -16,8 +16,8 @@
 //	R7  Values of the episode (episode_metadata) are streams that repeat for each step, marked Default.
 //	R8  RLDS keeps no clock: timestamps are k/rate, by HZ, the mapping, what our writer noted, or the table of Open X; or a stream of timestamps.
 //	R9  Records in memory stay below the budget. No panic leaves the package.
-//	R11 A packed shard (gzip, zlib) is indexed in one pass that notes marks; a record costs what lies between it and the mark before it, and a pass in
-//	    order decompresses the shard once. From a mark on a record's own check sum is what holds it. The marks of all shards share a quarter
-//	    of the index's room.
 //	R10 What is not read is a Finding of Open and ErrUnsupported by name when asked for; it never hides the rest.
+//	R11 A packed shard (gzip, zlib) is decompressed once, record by record, into a temporary file without a name, of at most so many bytes
+//	    (option unpack_bytes); it goes with Close, or with the process. From then on its records are read as those of any other shard.
+//	R12 Episodes that were cut off or cannot be parsed are findings that are Lost: training and conversion stop unless told to skip them.
 package rlds

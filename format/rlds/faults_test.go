@@ -164,6 +164,55 @@ func TestMissingShard(t *testing.T) {
 	}
 }
 
+// TestLostEpisodes: what is cut off, or cannot be read when the shard is indexed, stops training by name; an unreadable episode only where it is chosen.
+func TestLostEpisodes(t *testing.T) {
+	whole := newHand().shards[handShard]
+	first, _ := recordLength(whole)
+	at := headBytes + int(first) + tailBytes // of the second record
+	flipped := bytes.Clone(whole)
+	flipped[at+8] ^= 1 // the check sum of its length
+	noExample := appendRecord(bytes.Clone(whole[:at]), []byte{0xff, 0xff})
+	noExample = append(noExample, appendRecord(nil, handEpisode(2, 5))...)
+	for what, c := range map[string]struct {
+		shard []byte
+		info  string
+		bad   int // the unreadable episode; -1: there is no telling which are lost
+	}{
+		"cut":               {whole[:len(whole)-1], handInfo("toy", "train", 3), -1},
+		"cut, gzip":         {squeeze(t, "gzip", 6, whole)[:80], handInfo("toy", "train", 3), -1},
+		"length":            {flipped, handInfo("toy", "train", 3), -1},
+		"unreadable record": {noExample, handInfo("toy", "train", 3), 1},
+	} {
+		h := newHand()
+		h.info, h.shards[handShard] = c.info, c.shard
+		d, err := h.open(t, "lost")
+		if err != nil {
+			t.Fatal(what, err)
+		}
+		err = robocache.Whole(t.Context(), d, nil, "train", "skip bad episodes")
+		var e *robocache.Error
+		if !errors.Is(err, robocache.ErrMalformed) || !errors.As(err, &e) || e.Where["file"] != handShard {
+			t.Errorf("%s: %v", what, err)
+		}
+		if c.bad < 0 {
+			continue
+		}
+		if d.Len(c.bad) != 0 || d.Info().Episodes != 3 || e.Where["episode"] != int64(c.bad) {
+			t.Errorf("%s: %d episodes, %v", what, d.Info().Episodes, err)
+		}
+		if err := robocache.Whole(t.Context(), d, []int{0, 2}, "train", ""); err != nil {
+			t.Errorf("%s, of other episodes: %v", what, err)
+		}
+	}
+	d, err := newHand().open(t, "not-lost")
+	if err == nil {
+		err = robocache.Whole(t.Context(), d, nil, "train", "")
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 // TestCounts: a key with another number of values is named, with what was expected.
 func TestCounts(t *testing.T) {
 	edit := map[string]func(x *exampleWriter){

@@ -102,19 +102,13 @@ func (d *Dataset) readParts(ctx context.Context, episode int, parts []store.Span
 	if err != nil {
 		return err
 	}
-	f, err := d.files.get(ctx, d.shards[s].name)
+	err = d.withShard(ctx, s, func(f robocache.Ranged) error {
+		for i := range parts {
+			parts[i].Off += d.index[s].off[r] + headBytes
+		}
+		return store.ReadRanges(ctx, f, parts)
+	})
 	if err != nil {
-		return d.at(err, s, r)
-	}
-	defer d.files.put(f)
-	x := d.index[s]
-	if err := x.check(f); err != nil {
-		return d.at(err, s, r)
-	}
-	for i := range parts {
-		parts[i].Off += x.off[r] + headBytes
-	}
-	if err := store.ReadRanges(ctx, f.r, parts); err != nil {
 		return d.at(err, s, r)
 	}
 	return nil

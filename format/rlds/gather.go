@@ -30,10 +30,8 @@ func (d *Dataset) load(ctx context.Context, episode int) (*record, error) {
 		if rec.steps != int(d.index[s].steps[r]) {
 			return nil, 0, &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Msg: "the number of steps, against the heads of the record's features", Want: fmt.Sprint(d.index[s].steps[r]), Got: fmt.Sprint(rec.steps)}
 		}
-		if d.index[s].packed == unpacked {
-			if t := rec.thin(d.s); t != nil {
-				d.thin.Put(episode, t, t.bytes())
-			}
+		if t := rec.thin(d.s); t != nil {
+			d.thin.Put(episode, t, t.bytes())
 		}
 		return rec, rec.bytes(), nil
 	})
@@ -88,34 +86,43 @@ func (r *record) bytes() int64 {
 }
 
 // read gets the framed bytes of a record.
-func (d *Dataset) read(ctx context.Context, s, r int) ([]byte, error) {
+func (d *Dataset) read(ctx context.Context, s, r int) (b []byte, err error) {
 	x := d.index[s]
 	if x.length[r] > d.limit {
 		return nil, tooLarge(x.length[r], d.limit)
 	}
-	f, err := d.files.get(ctx, d.shards[s].name)
+	err = d.withShard(ctx, s, func(f robocache.Ranged) error {
+		b = make([]byte, headBytes+x.length[r]+tailBytes)
+		return f.ReadAt(ctx, b, x.off[r])
+	})
+	return b, err
+}
+
+// withShard calls fn with the records of a shard, of the version that was indexed.
+func (d *Dataset) withShard(ctx context.Context, s int, fn func(r robocache.Ranged) error) error {
+	name, x := d.shards[s].name, d.index[s]
+	f, err := d.open(ctx, name)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	defer d.files.put(f)
-	if err := x.check(f); err != nil {
-		return nil, err
+	defer d.files.Put(f)
+	if err := x.check(f.Value); err != nil {
+		return err
 	}
-	if x.packed != unpacked {
-		b, rest, err := readPacked(ctx, f.r, x, d.limit, x.off[r], d.parked.take(s, x.off[r]))
-		if err == nil {
-			d.parked.put(s, rest)
-		}
-		return b, err
+	if x.packed == unpacked {
+		return fn(f.Value)
 	}
-	b := make([]byte, headBytes+x.length[r]+tailBytes)
-	return b, f.r.ReadAt(ctx, b, x.off[r])
+	u, err := d.scratch.shard(ctx, name, f.Value, x.packed, d.limit)
+	if err != nil {
+		return err
+	}
+	return fn(u)
 }
 
 // check says whether a file is the one that was indexed.
-func (x *shardIndex) check(f *file) error {
-	if f.r.Size() != x.size || f.r.Version() != x.version {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Msg: "the shard changed since it was indexed", Want: fmt.Sprintf("version %s", x.version), Got: fmt.Sprintf("version %s", f.r.Version()), Hint: "open the data set again"}
+func (x *shardIndex) check(f robocache.Ranged) error {
+	if f.Size() != x.size || f.Version() != x.version {
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Msg: "the shard changed since it was indexed", Want: fmt.Sprintf("version %s", x.version), Got: fmt.Sprintf("version %s", f.Version()), Hint: "open the data set again"}
 	}
 	return nil
 }

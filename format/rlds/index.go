@@ -18,7 +18,6 @@ type shardIndex struct {
 	size     int64
 	version  string
 	packed   packing
-	marks    *marks  // of a packed shard
 	off      []int64 // of the record's head; of a packed shard in the unpacked bytes
 	length   []int64 // of its data
 	steps    []int32
@@ -29,7 +28,7 @@ type shardIndex struct {
 }
 
 // bytes is what an index holds in memory.
-func (x *shardIndex) bytes() int64 { return int64(len(x.off))*24 + 256 + x.marks.bytes() }
+func (x *shardIndex) bytes() int64 { return int64(len(x.off))*24 + 256 }
 
 // indexes keeps the index of a version of a file for the whole process, so that a data set is gone through once.
 var indexes = struct {
@@ -271,23 +270,27 @@ type indexer struct {
 	taskSlot int
 	limit    int64 // of a record, in bytes
 	room     int64 // for the index, in bytes
-	marks    int   // of a packed shard, at most
 	x        *shardIndex
 	ids      map[string]int32
 }
 
 // buildIndex goes through the heads of a shard's records. Damage is a finding: what can be read is in the index.
-func buildIndex(ctx context.Context, r robocache.Ranged, s *schema, taskSlot int, limit, room int64, marks int) (*shardIndex, error) {
-	b := &indexer{s: s, taskSlot: taskSlot, limit: limit, room: room, marks: marks, x: &shardIndex{size: r.Size(), version: r.Version()}, ids: map[string]int32{}}
+func (d *Dataset) buildIndex(ctx context.Context, name string, r robocache.Ranged, room int64) (*shardIndex, error) {
+	b := &indexer{s: d.s, taskSlot: d.taskAt, limit: d.limit, room: room, x: &shardIndex{size: r.Size(), version: r.Version()}, ids: map[string]int32{}}
 	w := newWindow(ctx, r)
 	var err error
 	if b.x.packed, err = packingOf(w); err != nil {
 		return nil, err
 	}
-	if b.x.packed != unpacked {
-		err = b.packedRecords(ctx, r)
-	} else {
-		err = b.records(w)
+	if b.x.packed == unpacked {
+		return b.x, b.records(w)
+	}
+	u, err := d.scratch.shard(ctx, name, r, b.x.packed, d.limit)
+	if err == nil {
+		err = b.records(newWindow(ctx, u))
+	}
+	if err == nil && u.damage != nil {
+		b.find("truncated-shard", u.size, "%v: the rest of the shard is lost", u.damage)
 	}
 	return b.x, err
 }
@@ -295,7 +298,7 @@ func buildIndex(ctx context.Context, r robocache.Ranged, s *schema, taskSlot int
 func (b *indexer) find(code string, off int64, format string, args ...any) {
 	if len(b.x.findings) < 1000 {
 		b.x.findings = append(b.x.findings, robocache.Finding{Severity: robocache.SeverityError, Code: code, Where: robocache.Where{"offset": off, "index": len(b.x.off)},
-			Message: fmt.Sprintf(format, args...), Hint: "fetch the file again"})
+			Message: fmt.Sprintf(format, args...), Hint: "fetch the file again", Lost: true})
 	}
 }
 

@@ -122,6 +122,35 @@ func trains(t *testing.T, dir, format, onBad string, follow bool) (loader.Stats,
 	}
 }
 
+// E3: an RLDS shard that was cut stops training by name; with skip it goes on without what was lost, and lists it.
+func TestCutShardStopsTraining(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "set")
+	const victim = "bridge_dataset-train.tfrecord-00000-of-00001"
+	for name, from := range folders["rlds"].files {
+		b, err := os.ReadFile(realdata.Path(t, from))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if filepath.Base(name) == victim {
+			b = b[:len(b)-100]
+		}
+		p := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(p, b, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := trains(t, dir, "rlds", "error", false); !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), victim) {
+		t.Errorf("training says %v", err)
+	}
+	stats, err := trains(t, dir, "rlds", "skip", false)
+	if err != nil || stats.Samples == 0 || !strings.Contains(fmt.Sprint(stats.BadEpisodes), victim) {
+		t.Errorf("with skip: %v, %d samples, %v", err, stats.Samples, stats.BadEpisodes)
+	}
+}
+
 // E3: nothing that stands in a listed file's place makes it vanish without an error that names it.
 func TestNothingVanishes(t *testing.T) {
 	for format, set := range folders {
