@@ -3,6 +3,7 @@ package calvin
 import (
 	"context"
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,7 +11,6 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/handles"
 	"github.com/goatnote-inc/robocache/format/internal/lru"
-	"github.com/goatnote-inc/robocache/format/internal/zipdir"
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
@@ -20,6 +20,7 @@ const (
 	smallestBudget = 1 << 20
 	idsName        = "ep_start_end_ids.npy"
 	maxMember      = 256 << 20 // of one array of a frame
+	maxOpen        = 128       // frames that stay open
 )
 
 var options = map[string]string{
@@ -90,6 +91,11 @@ func hasFrames(dir string) bool {
 	return false
 }
 
+type (
+	files  = handles.Pool[int64, robocache.Ranged]
+	handle = handles.Handle[int64, robocache.Ranged]
+)
+
 // Dataset is an open CALVIN dataset.
 type Dataset struct {
 	st       store.Store
@@ -97,11 +103,10 @@ type Dataset struct {
 	eps      []episode
 	starts   []int64 // first row of each episode in the dataset
 	members  []member
-	like     *zipdir.Dir // of the first frame
 	streams  map[string]*stream
 	lang     *language // nil where there are no annotations
 	cache    *lru.Cache[int64, *frame]
-	files    *files
+	files    *files // open frames: the streams of a batch are asked for one after the other
 	rate     robocache.Rate
 	patterns map[string]pattern // of each split
 }
@@ -140,7 +145,7 @@ func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d
 	}
 	d = &Dataset{st: s, streams: map[string]*stream{}, rate: robocache.Rate{Num: 30, Den: 1}, patterns: map[string]pattern{}}
 	budget = max(budget, smallestBudget)
-	d.cache, d.files = lru.New[int64, *frame](budget-budget/4), handles.New[int64, *file](maxOpen, budget/4)
+	d.cache, d.files = lru.New[int64, *frame](budget), handles.New[int64, robocache.Ranged](maxOpen, math.MaxInt64)
 	if !opt.HZ.Zero() {
 		d.rate = opt.HZ
 	}
@@ -193,8 +198,7 @@ func (d *Dataset) MemoryBytes() int64 {
 // LimitMemory lowers the budget of what is kept; it never raises it.
 func (d *Dataset) LimitMemory(bytes int64) {
 	bytes = max(bytes, smallestBudget)
-	d.cache.Limit(bytes - bytes/4)
-	d.files.Limit(bytes / 4)
+	d.cache.Limit(bytes)
 }
 
 // Stats gives nil: the means of statistics.yaml belong to CALVIN's own transforms.

@@ -31,15 +31,3 @@ func TestChannels(t *testing.T) {
 		}
 	}
 }
-
-func BenchmarkChannels(b *testing.B) {
-	for _, shape := range [][2]int{{6, 3}, {8, 4}} {
-		src, dst := make([]byte, 19200*shape[0]), make([]byte, 19200*shape[1])
-		b.Run(string(rune('0'+shape[0])), func(b *testing.B) {
-			b.SetBytes(int64(len(src)))
-			for b.Loop() {
-				channels(dst, src, shape[0], shape[1])
-			}
-		})
-	}
-}

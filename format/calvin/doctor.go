@@ -78,7 +78,7 @@ func (d *Dataset) checkFrame(ctx context.Context, e episode, row int, images boo
 		m := &d.members[i]
 		if m.offset < 0 {
 			if images {
-				files, which = append(files, &f.dir.Files[f.files[i]]), append(which, i)
+				files, which = append(files, f.files[i]), append(which, i)
 			}
 			continue
 		}
@@ -88,7 +88,7 @@ func (d *Dataset) checkFrame(ctx context.Context, e episode, row int, images boo
 			}
 		}
 	}
-	contents, err := f.dir.Bytes(ctx, h.Value.r, files)
+	contents, err := f.dir.Bytes(ctx, h.Value, files)
 	if err != nil {
 		return robocache.At(err, robocache.Where{"file": d.name(e, row)})
 	}

@@ -2,9 +2,11 @@ package calvin
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -15,13 +17,13 @@ import (
 
 // member is one array of each frame.
 type member struct {
-	name   string // "rgb_static", without .npy
+	name   string // "rgb_static"
+	file   string // "rgb_static.npy"
 	header []byte // what stands before its bytes in the first frame: where it is the same, nothing is parsed again
 	typ    npy.Type
 	shape  []int
 	bytes  int64
 	flat   bool // in C order and little-endian already
-	shared bool // several streams are made of it
 	offset int  // of a number's bytes in frame.numbers; -1 for images
 }
 
@@ -35,7 +37,7 @@ type stream struct {
 // frame is what is kept of a frame's file: where its members lie, and its numbers.
 type frame struct {
 	dir     *zipdir.Dir
-	files   []int32 // of each member, into dir.Files; -1 where it is missing
+	files   []*zipdir.File // of each member
 	numbers []byte
 }
 
@@ -65,21 +67,20 @@ func (d *Dataset) describe(ctx context.Context) error {
 	if err != nil {
 		return robocache.At(err, robocache.Where{"file": name})
 	}
-	d.like = dir
 	files := make([]*zipdir.File, 0, len(dir.Files))
 	for i := range dir.Files {
 		if strings.HasSuffix(dir.Files[i].Name, ".npy") {
 			files = append(files, &dir.Files[i])
 		}
 	}
-	slices.SortStableFunc(files, func(a, b *zipdir.File) int { return rank(a.Name) - rank(b.Name) })
+	slices.SortStableFunc(files, func(a, b *zipdir.File) int { return documentedAt(a.Name) - documentedAt(b.Name) })
 	offset := 0
 	for _, f := range files {
 		content, err := dir.Bytes(ctx, r, []*zipdir.File{f})
 		if err != nil {
 			return robocache.At(err, robocache.Where{"file": name})
 		}
-		m := member{name: strings.TrimSuffix(f.Name, ".npy"), offset: -1}
+		m := member{name: strings.TrimSuffix(f.Name, ".npy"), file: f.Name, offset: -1}
 		h, err := npy.ParseHeader(content[0])
 		if err != nil {
 			return robocache.At(err, robocache.Where{"file": name, "member": f.Name})
@@ -96,9 +97,7 @@ func (d *Dataset) describe(ctx context.Context) error {
 		d.addStreams(&m, &offset)
 		d.members = append(d.members, m)
 	}
-	for _, f := range d.features() {
-		d.info.Features = append(d.info.Features, *f)
-	}
+	d.info.Features = d.features()
 	for i := range d.info.Features {
 		d.streams[d.info.Features[i].Key].feature = &d.info.Features[i]
 	}
@@ -108,7 +107,7 @@ func (d *Dataset) describe(ctx context.Context) error {
 // order is how CALVIN documents its arrays; others follow in the file's order.
 var order = []string{"actions", "rel_actions", "robot_obs", "scene_obs", "rgb_static", "rgb_gripper", "rgb_tactile", "depth_static", "depth_gripper", "depth_tactile"}
 
-func rank(file string) int {
+func documentedAt(file string) int {
 	if i := slices.Index(order, strings.TrimSuffix(file, ".npy")); i >= 0 {
 		return i
 	}
@@ -139,14 +138,12 @@ func (d *Dataset) addStreams(m *member, offset *int) {
 	case image && n == 3 && dt == robocache.Uint8 && (m.shape[2] == 3 || m.shape[2] == 1):
 		add("", 0, m.shape[2])
 	case image && n == 3 && dt == robocache.Uint8 && m.shape[2] > 0 && m.shape[2]%3 == 0:
-		m.shared = m.shape[2] > 3
 		for c := 0; c < m.shape[2]; c += 3 {
 			add(fmt.Sprintf(".%d", c/3), c, 3)
 		}
 	case image && n == 2 && (dt == robocache.Float32 || dt == robocache.Uint16):
 		add("", 0, 1)
 	case image && n == 3 && (dt == robocache.Float32 || dt == robocache.Uint16) && strings.HasPrefix(m.name, "depth"):
-		m.shared = m.shape[2] > 1
 		for c := range m.shape[2] {
 			suffix := fmt.Sprintf(".%d", c)
 			if m.shape[2] == 1 {
@@ -167,24 +164,10 @@ func (d *Dataset) addStreams(m *member, offset *int) {
 }
 
 // features gives the streams in the members' order.
-func (d *Dataset) features() []*robocache.Feature {
-	type placed struct {
-		s *stream
-		f *robocache.Feature
-	}
-	var all []placed
-	for _, s := range d.streams {
-		all = append(all, placed{s, s.feature})
-	}
-	slices.SortFunc(all, func(a, b placed) int {
-		if a.s.member != b.s.member {
-			return a.s.member - b.s.member
-		}
-		return a.s.from - b.s.from
-	})
-	out := make([]*robocache.Feature, len(all))
-	for i, p := range all {
-		out[i] = p.f
+func (d *Dataset) features() (out []robocache.Feature) {
+	all := slices.SortedFunc(maps.Values(d.streams), func(a, b *stream) int { return cmp.Or(a.member-b.member, a.from-b.from) })
+	for _, s := range all {
+		out = append(out, *s.feature)
 	}
 	return out
 }
@@ -214,15 +197,12 @@ func (d *Dataset) open(ctx context.Context, e episode, row int, hold bool) (f *f
 }
 
 func (d *Dataset) openFile(ctx context.Context, name string, id int64) (f *frame, h *handle, err error) {
-	h, err = d.files.Get(id, func() (*file, error) {
-		r, err := d.st.Open(ctx, name)
-		return &file{r: r}, err
-	})
+	h, err = d.files.Get(id, func() (robocache.Ranged, error) { return d.st.Open(ctx, name) })
 	if err != nil {
 		return nil, nil, err
 	}
 	f, err = d.cache.Get(ctx, id, func() (*frame, int64, error) {
-		f, err := d.read(ctx, h.Value.r)
+		f, err := d.read(ctx, h.Value)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -233,27 +213,22 @@ func (d *Dataset) openFile(ctx context.Context, name string, id int64) (f *frame
 
 // read reads a frame's directory and its numbers.
 func (d *Dataset) read(ctx context.Context, r robocache.Ranged) (*frame, error) {
-	dir, err := zipdir.ReadLike(ctx, r, maxMember, d.like)
+	dir, err := zipdir.Read(ctx, r, maxMember)
 	if err != nil {
 		return nil, err
 	}
-	f := &frame{dir: dir, files: make([]int32, len(d.members))}
+	f := &frame{dir: dir, files: make([]*zipdir.File, len(d.members))}
 	var files []*zipdir.File
 	var which []int
 	for i := range d.members {
 		m := &d.members[i]
-		f.files[i] = -1
-		for k := range dir.Files {
-			if n := dir.Files[k].Name; len(n) == len(m.name)+4 && strings.HasPrefix(n, m.name) && n[len(m.name):] == ".npy" {
-				f.files[i] = int32(k)
-				if m.offset >= 0 {
-					files, which = append(files, &dir.Files[k]), append(which, i)
-				}
-				break
-			}
+		file := dir.Find(m.file)
+		if file == nil {
+			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "calvin frame", Where: robocache.Where{"member": m.file}, Msg: "the frame does not have this array, which the first has"}
 		}
-		if f.files[i] < 0 {
-			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "calvin frame", Where: robocache.Where{"member": m.name + ".npy"}, Msg: "the frame does not have this array, which the first has"}
+		f.files[i] = file
+		if m.offset >= 0 {
+			files, which = append(files, file), append(which, i)
 		}
 	}
 	contents, err := dir.Bytes(ctx, r, files)
@@ -283,12 +258,12 @@ func (m *member) data(content []byte) ([]byte, error) {
 	}
 	a, err := npy.Decode(content)
 	if err != nil {
-		return nil, robocache.At(err, robocache.Where{"member": m.name + ".npy"})
+		return nil, robocache.At(err, robocache.Where{"member": m.file})
 	}
 	want := m.typ
 	want.Big = false
 	if a.Type != want || !slices.Equal(a.Shape, m.shape) {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "calvin frame", Where: robocache.Where{"member": m.name + ".npy"}, Msg: "the array is not like the first frame's",
+		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "calvin frame", Where: robocache.Where{"member": m.file}, Msg: "the array is not like the first frame's",
 			Want: fmt.Sprintf("%s %v", want, m.shape), Got: fmt.Sprintf("%s %v", a.Type, a.Shape)}
 	}
 	return a.Data, nil

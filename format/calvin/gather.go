@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"runtime"
-	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
@@ -27,61 +26,32 @@ func (d *Dataset) get(key string, kind robocache.Kind) (*stream, error) {
 	return s, nil
 }
 
-// each runs fn for rows on all cores; frames are files of their own, so rows are the work's grain.
+// each runs fn for rows on all cores: frames are files of their own.
 func (d *Dataset) each(ctx context.Context, rows []robocache.Row, fn func(ctx context.Context, i int) error) error {
 	for _, r := range rows {
 		if err := d.checkRow(r); err != nil {
 			return err
 		}
 	}
-	at := runtime.GOMAXPROCS(0)
-	if _, local := d.st.(*store.Local); !local {
-		at = max(at, remoteAtOnce)
-	}
-	if at = min(at, len(rows)); at <= 1 {
-		for i := range rows {
-			if err := fn(ctx, i); err != nil {
-				return d.place(err, rows[i])
-			}
-		}
-		return nil
-	}
-	return d.spread(ctx, rows, at, fn)
-}
-
-// spread is each on several cores, of which the caller's is one. It stands apart, so that one row costs nothing of it.
-func (d *Dataset) spread(ctx context.Context, rows []robocache.Row, at int, fn func(ctx context.Context, i int) error) error {
 	g, ctx := errgroup.WithContext(ctx)
-	piece := (len(rows) + at*8 - 1) / (at * 8) // some pieces a worker: frames differ in cost
-	var next atomic.Int64
-	work := func() (err error) {
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	if _, local := d.st.(*store.Local); !local {
+		g.SetLimit(max(runtime.GOMAXPROCS(0), remoteAtOnce))
+	}
+	one := func(i int) (err error) {
 		defer guard.Malformed("calvin read", &err)
-		for {
-			from := int(next.Add(int64(piece))) - piece
-			if from >= len(rows) {
-				return nil
-			}
-			for i := from; i < min(from+piece, len(rows)); i++ {
-				if err := ctx.Err(); err != nil {
-					return err
-				}
-				if err := fn(ctx, i); err != nil {
-					return d.place(err, rows[i])
-				}
-			}
+		if err := ctx.Err(); err != nil {
+			return err
 		}
+		return d.place(fn(ctx, i), rows[i])
 	}
-	for range at - 1 {
-		g.Go(work)
+	if len(rows) == 1 {
+		return one(0)
 	}
-	err := work()
-	if err != nil {
-		next.Store(int64(len(rows))) // the others end
+	for i := range rows {
+		g.Go(func() error { return one(i) })
 	}
-	if other := g.Wait(); other != nil {
-		return other // where it ended the caller's work, that is only a context's end
-	}
-	return err
+	return g.Wait()
 }
 
 func (d *Dataset) place(err error, r robocache.Row) error {

@@ -53,31 +53,34 @@ func (d *Dataset) image(ctx context.Context, e episode, row int, s *stream, room
 		return nil, err
 	}
 	defer d.files.Put(h)
-	var b []byte
-	if d.members[s.member].shared {
-		b, err = d.shared(ctx, f, h, s.member)
-	} else {
-		b, err = d.load(ctx, f, h, s.member, room)
+	m := &d.members[s.member]
+	content, err := f.dir.ByteIn(ctx, h.Value, f.files[s.member], room)
+	if err == nil {
+		content, err = m.data(content)
 	}
 	if err != nil {
 		return nil, robocache.At(err, robocache.Where{"file": d.name(e, row)})
 	}
-	if !d.members[s.member].shared {
-		return b, nil
-	}
 	ft := s.feature
 	size := ft.DType.Size()
-	all := len(b) / (ft.Height * ft.Width * size)
-	part := room(int64(ft.Height * ft.Width * ft.Channels * size))
-	channels(part, b[s.from*size:], all*size, ft.Channels*size)
+	all, own := len(content)/(ft.Height*ft.Width), ft.Channels*size
+	if all == own {
+		return content, nil
+	}
+	part := room(int64(ft.Height * ft.Width * own))
+	channels(part, content[s.from*size:], all, own)
 	return part, nil
 }
 
-// load reads one array of a frame.
-func (d *Dataset) load(ctx context.Context, f *frame, h *handle, member int, room func(n int64) []byte) ([]byte, error) {
-	content, err := f.dir.ByteIn(ctx, h.Value.r, &f.dir.Files[f.files[member]], room)
-	if err != nil {
-		return nil, err
+// channels copies width bytes of every step bytes of src.
+func channels(dst, src []byte, step, width int) {
+	at, p := 0, 0
+	if width == 3 { // a tactile sensor's image
+		for ; p+3 <= len(src) && at+3 <= len(dst); p, at = p+step, at+3 {
+			dst[at], dst[at+1], dst[at+2] = src[p], src[p+1], src[p+2]
+		}
 	}
-	return d.members[member].data(content)
+	for ; p+width <= len(src) && at+width <= len(dst); p, at = p+step, at+width {
+		copy(dst[at:at+width], src[p:p+width])
+	}
 }

@@ -332,7 +332,7 @@ func (d *Dataset) number(missing []error) error {
 			if f.Code == "bad-record" {
 				w["episode"] = id + int64(f.Where["index"].(int))
 			}
-			f.Where = w
+			f.Where, f.Message = w, s.name+": "+f.Message // lists of what was skipped show the message alone
 			d.find(f)
 		}
 		if s.says >= 0 && s.says != int64(n) {

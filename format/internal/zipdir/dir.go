@@ -2,6 +2,7 @@ package zipdir
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -17,9 +18,6 @@ const (
 	end64Size    = 56
 	locatorSize  = 20
 	entrySize    = 46
-	timestampAt  = 12 // in an entry: time, date and CRC
-	crcAt        = 16
-	timestampEnd = 20
 	localSize    = 30
 	maxComment   = 1<<16 - 1
 	tail         = 4 << 10 // read at once: of an npz file it holds the whole directory
@@ -41,11 +39,6 @@ type File struct {
 type Dir struct {
 	Files []File // in the directory's order
 	limit int64
-
-	// What ReadLike compares with: the end of the archive from the directory on, and where in it each member's record stands.
-	raw     []byte
-	records []int
-	size    int64 // of the archive
 }
 
 func bad(format string, args ...any) error {
@@ -100,48 +93,16 @@ func Read(ctx context.Context, r robocache.Ranged, limit int64) (*Dir, error) {
 			return nil, err
 		}
 	}
-	d := &Dir{limit: limit, Files: make([]File, 0, count), size: size}
-	whole := dir
+	d := &Dir{limit: limit, Files: make([]File, 0, count)}
 	for range count {
 		f, rest, err := entry(dir, base, from)
 		if err != nil {
 			return nil, err
 		}
-		d.records = append(d.records, len(whole)-len(dir))
 		d.Files, dir = append(d.Files, f), rest
 	}
 	if err := d.check(from); err != nil {
 		return nil, err
-	}
-	if from >= start && len(d.Files) == len(d.records) {
-		d.raw = b[from-start:]
-	}
-	return d, nil
-}
-
-// ReadLike is Read of an archive that was probably written as another one was: frames of one dataset differ in their members' bytes, not
-// in their sizes. Where the directory is the other's but for timestamps and CRCs, it is not parsed again. like may be nil.
-func ReadLike(ctx context.Context, r robocache.Ranged, limit int64, like *Dir) (*Dir, error) {
-	if like == nil || like.raw == nil || like.limit != limit || r.Size() != like.size {
-		return Read(ctx, r, limit)
-	}
-	b := make([]byte, len(like.raw))
-	if err := r.ReadAt(ctx, b, like.size-int64(len(b))); err != nil {
-		return nil, err
-	}
-	at := 0
-	for _, record := range like.records {
-		if !bytes.Equal(b[at:record+timestampAt], like.raw[at:record+timestampAt]) {
-			return Read(ctx, r, limit)
-		}
-		at = record + timestampEnd
-	}
-	if !bytes.Equal(b[at:], like.raw[at:]) {
-		return Read(ctx, r, limit)
-	}
-	d := &Dir{limit: limit, Files: slices.Clone(like.Files), size: like.size}
-	for i, record := range like.records {
-		d.Files[i].CRC = binary.LittleEndian.Uint32(b[record+crcAt:])
 	}
 	return d, nil
 }
@@ -250,15 +211,7 @@ func (d *Dir) check(dirStart int64) error {
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortFunc(order, func(a, b int) int {
-		switch x, y := d.Files[a].Header, d.Files[b].Header; {
-		case x < y:
-			return -1
-		case x > y:
-			return 1
-		}
-		return 0
-	})
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(d.Files[a].Header, d.Files[b].Header) })
 	next := dirStart
 	for k := len(order) - 1; k >= 0; k-- {
 		f := &d.Files[order[k]]

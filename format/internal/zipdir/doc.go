@@ -9,5 +9,4 @@
 //	    A member's CRC is checked whenever all of it is read.
 //	Z3  A declared size is checked against the limit, and of deflate against what its packed bytes can hold, before memory is taken.
 //	Z4  Encrypted members, and methods other than stored and deflate, are Unsupported by name when they are read; the others open.
-//	Z5  ReadLike gives what Read gives, in one read where the archive is like another one but for its bytes.
 package zipdir

@@ -4,9 +4,9 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"hash/crc32"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/checksum"
 	"github.com/goatnote-inc/robocache/internal/inflate"
 	"github.com/goatnote-inc/robocache/store"
 )
@@ -162,7 +162,7 @@ func (f *File) unpack(b []byte, room func(n int64) []byte) ([]byte, error) {
 		}
 		b = out
 	}
-	if sum := checksum.CRC32(b); sum != f.CRC {
+	if sum := crc32.ChecksumIEEE(b); sum != f.CRC {
 		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "zip", Msg: "CRC", Want: fmt.Sprintf("%08x", f.CRC), Got: fmt.Sprintf("%08x", sum)}
 	}
 	return b, nil

@@ -150,7 +150,7 @@ func (d *decoder) block(dst, src []byte, partial bool) error {
 	}
 	switch {
 	case d.shuffle:
-		unshuffle(dst, to, d.typeSize)
+		Unshuffle(dst, to, d.typeSize)
 	case d.bits:
 		unshuffleBits(dst, to, d.scratch[d.blockSize:][:len(dst)], d.typeSize)
 	}

@@ -36,7 +36,7 @@ func bitShuffled(b []byte, size int) []byte {
 	return out
 }
 
-// TestUnshuffle holds the vector code and the plain Go to the definition, at every length around their steps.
+// TestUnshuffle holds the loops to the definition, at every length around their steps.
 func TestUnshuffle(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, size := range []int{1, 2, 3, 4, 5, 8, 16, 17} {
@@ -46,21 +46,16 @@ func TestUnshuffle(t *testing.T) {
 				b[i] = byte(r.Uint32())
 			}
 			dst, planes := make([]byte, len(b)), make([]byte, len(b))
-			if unshuffle(dst, shuffled(b, size), size); !bytes.Equal(dst, b) {
+			if Unshuffle(dst, shuffled(b, size), size); !bytes.Equal(dst, b) {
 				t.Fatalf("bytes: %d elements of %d", n, size)
-			}
-			clear(dst)
-			unshuffleFrom(dst[:n*size], shuffled(b[:n*size], size), n, size, 0)
-			if !bytes.Equal(dst[:n*size], b[:n*size]) {
-				t.Fatalf("bytes, plain: %d elements of %d", n, size)
 			}
 			if unshuffleBits(dst, bitShuffled(b, size), planes, size); !bytes.Equal(dst, b) {
 				t.Fatalf("bits: %d elements of %d", n, size)
 			}
 			if n%8 == 0 && n > 0 {
 				rows, plane := bitShuffled(b[:n], 1), make([]byte, n)
-				if bitPlane(plane, rows, n/8, 0); !bytes.Equal(plane, b[:n]) {
-					t.Fatalf("bits, plain: %d", n)
+				if bitPlane(plane, rows); !bytes.Equal(plane, b[:n]) {
+					t.Fatalf("bits: a plane of %d", n)
 				}
 			}
 		}
