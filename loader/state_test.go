@@ -50,7 +50,7 @@ func throughJSON(t testing.TB, s State) (out State) {
 	return out
 }
 
-// L5, loader.md section 13, 11: real loaders are killed at random steps and restored at other worlds, batches and threads, with pools
+// L5: real loaders are killed at random steps and restored at other worlds, batches and threads, with pools
 // and mixtures: step by step the samples are those of the order, and frames and values those of the samples.
 func TestKillAndRestore(t *testing.T) {
 	fakes := []*fake{newFake(lengthsFor(1, 9, 2, 30)...), newFake(lengthsFor(2, 20, 1, 9)...), newFake(40, 3)}
