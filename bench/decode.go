@@ -51,7 +51,7 @@ func DecodeRun(ctx context.Context, files []string, pattern string, count int) (
 	switch pattern {
 	case "sequential":
 		for _, f := range held {
-			if err := pool.DecodeGroups(ctx, f, video.Plan(f.Index, f.Index.All()), deliver); err != nil {
+			if err := pool.Decode(ctx, f, nil, video.Plan(f.Index, f.Index.All()), deliver); err != nil {
 				return Outcome{}, err
 			}
 		}
@@ -68,7 +68,7 @@ func DecodeRun(ctx context.Context, files []string, pattern string, count int) (
 				k -= held[i].Index.NumFrames()
 				i++
 			}
-			if err := pool.DecodeGroups(ctx, held[i], video.Plan(held[i].Index, []int{k}), deliver); err != nil {
+			if err := pool.Decode(ctx, held[i], nil, video.Plan(held[i].Index, []int{k}), deliver); err != nil {
 				return Outcome{}, err
 			}
 		}

@@ -29,7 +29,7 @@ func frame(t *testing.T, ds robocache.Dataset, pool *video.Pool, key string, row
 	var out []byte
 	spec := &video.Spec{Pixel: video.RGB8}
 	for _, g := range video.Plan(f.Index, []int{refs[0].Ordinal}) {
-		if err := pool.Decode(t.Context(), f, g, func(_ int, p video.Frame) error {
+		if err := pool.Decode(t.Context(), f, nil, []video.Group{g}, func(_ int, p video.Frame) error {
 			n, err := p.Bytes(spec)
 			if err != nil {
 				return err

@@ -200,7 +200,7 @@ func TestDepth(t *testing.T) {
 				}
 				got := make([]byte, 2*w*h)
 				for _, g := range video.Plan(file.Index, []int{r.Ordinal}) {
-					if err := pool.Decode(t.Context(), file, g, func(_ int, p video.Frame) error { return p.Convert(&video.Spec{Pixel: video.Gray16}, got) }); err != nil {
+					if err := pool.Decode(t.Context(), file, nil, []video.Group{g}, func(_ int, p video.Frame) error { return p.Convert(&video.Spec{Pixel: video.Gray16}, got) }); err != nil {
 						t.Fatal(err)
 					}
 				}

@@ -100,7 +100,7 @@ func (f film) fetch(ctx context.Context, groups []video.Group) (*video.Fetched, 
 func (f film) fetchBytes(g video.Group) int64 { return video.FetchBytes(f.file, g) }
 
 func (f film) decode(ctx context.Context, b *video.Fetched, groups []video.Group, deliver func(ordinal int, pic video.Frame) error) error {
-	return f.pool.DecodeGroupsFetched(ctx, f.file, b, groups, deliver)
+	return f.pool.Decode(ctx, f.file, b, groups, deliver)
 }
 
 // identity covers the place and size of each packet, the codec's own header, and the file's version. Its path is left out: a copy

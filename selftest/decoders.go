@@ -96,7 +96,7 @@ func decodeClip(ctx context.Context, name string) error {
 	seen := 0
 	for _, ordinals := range append([][]int{all}, backwards(len(want))...) {
 		for _, g := range video.Plan(file.Index, ordinals) {
-			if err := pool.Decode(ctx, file, g, func(o int, p video.Frame) error { seen++; return check(o, p) }); err != nil {
+			if err := pool.Decode(ctx, file, nil, []video.Group{g}, func(o int, p video.Frame) error { seen++; return check(o, p) }); err != nil {
 				return err
 			}
 		}

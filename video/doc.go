@@ -23,7 +23,7 @@
 //	V10 An Encoder never drops a frame: Close reads the file back and compares the sample count, or fails and removes the file.
 //	V11 A group gives the same frames, or the same error, alone, among others and in any order: a damaged packet outside of it is not its error.
 //	V12 A stored PlaneInfo is checked before anything is converted by it: a format, size or turn that is none, or planes of another length, is Malformed.
-//	V13 DecodeFetched gives the frames and the errors of Decode, whatever was fetched together. It reads nothing but what the Fetch did
+//	V13 Decode gives the same frames and errors from fetched packets, whatever was fetched together. It reads nothing but what the Fetch did
 //	    not hold; what a Fetch holds is bounded before it is allocated.
 //	V14 A Film has the frames of a Stream that can be decoded, and only those: from a key frame with its parameter sets on, until one is
 //	    missing (H.264 counts its frames; of HEVC, AV1 and VP9 the caller must say it, by Lost). Read as a file it is an mp4 with the packets' NAL

@@ -104,7 +104,7 @@ func (each *Each) run(ctx context.Context, lib *Library, refs []robocache.FrameR
 	groups := Plan(file.Index, ordinals)
 	next := 0 // what has been shown, where there is an order
 	return each.parts(ctx, len(groups), func(ctx context.Context, from, to int) error {
-		return each.Pool.DecodeGroups(ctx, file, groups[from:to], func(ordinal int, pic Frame) error {
+		return each.Pool.Decode(ctx, file, nil, groups[from:to], func(ordinal int, pic Frame) error {
 			k, _ := slices.BinarySearch(ordinals, ordinal)
 			end := k
 			for end < len(at) && ordinals[end] == ordinal {

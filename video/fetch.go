@@ -8,8 +8,6 @@ import (
 	"sort"
 	"sync"
 	"sync/atomic"
-
-	"github.com/goatnote-inc/robocache"
 )
 
 const (
@@ -309,17 +307,4 @@ func (b *Fetched) alloc(n int) []byte {
 		b.buf = &m
 	}
 	return (*b.buf)[:n]
-}
-
-// DecodeFetched is Decode from packets that were fetched before: the same frames, and the same errors. What b does not hold is read,
-// so that b may be nil.
-func (p *Pool) DecodeFetched(ctx context.Context, f *File, b *Fetched, g Group, deliver func(ordinal int, pic Frame) error) error {
-	if b != nil {
-		if b.index != f.Index {
-			return &robocache.Error{Class: robocache.ErrMisuse, Op: opDecode, Where: robocache.Where{"file": f.Path}, Msg: "the packets were fetched of another file, or released"}
-		}
-		p.reads.Add(b.reads.Swap(0))
-		p.bytesRead.Add(b.byteRead.Swap(0))
-	}
-	return p.decode(ctx, f, b, g, deliver)
 }

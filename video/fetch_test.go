@@ -188,8 +188,8 @@ func TestFetchedEqualsDecode(t *testing.T) {
 					i = len(groups) - 1
 				}
 				g := groups[i]
-				want := outcome(func(d func(int, Frame) error) error { return plain.Decode(t.Context(), f, g, d) })
-				got := outcome(func(d func(int, Frame) error) error { return ahead.DecodeFetched(t.Context(), f, fetched, g, d) })
+				want := outcome(func(d func(int, Frame) error) error { return plain.Decode(t.Context(), f, nil, []Group{g}, d) })
+				got := outcome(func(d func(int, Frame) error) error { return ahead.Decode(t.Context(), f, fetched, []Group{g}, d) })
 				if got != want {
 					t.Fatalf("seed %d: group %+v: %s, Decode gives %s", seed, g, got, want)
 				}
@@ -225,7 +225,7 @@ func TestFetchedReadsNothingMore(t *testing.T) {
 		}
 		before := c.reads.Load()
 		for _, g := range groups {
-			if err := p.DecodeFetched(t.Context(), f, fetched, g, func(int, Frame) error { return nil }); err != nil {
+			if err := p.Decode(t.Context(), f, fetched, []Group{g}, func(int, Frame) error { return nil }); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -253,7 +253,7 @@ func TestFetchIsolates(t *testing.T) {
 	defer fetched.Release()
 	p := NewPool(0)
 	for _, g := range groups {
-		err := p.DecodeFetched(t.Context(), f, fetched, g, func(int, Frame) error { return nil })
+		err := p.Decode(t.Context(), f, fetched, []Group{g}, func(int, Frame) error { return nil })
 		if bad := g.Ordinals[0] == 10; bad != (err != nil) || bad && (!errors.Is(err, robocache.ErrTemporary) || !strings.Contains(err.Error(), "long.mp4") || !strings.Contains(err.Error(), "ordinal 10")) {
 			t.Errorf("group %+v: %v", g, err)
 		}
@@ -271,15 +271,15 @@ func TestFetchMisuse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := p.DecodeFetched(t.Context(), other, fetched, g[0], none); !errors.Is(err, robocache.ErrMisuse) {
+	if err := p.Decode(t.Context(), other, fetched, []Group{g[0]}, none); !errors.Is(err, robocache.ErrMisuse) {
 		t.Error(err)
 	}
 	fetched.Release()
 	fetched.Release()
-	if err := p.DecodeFetched(t.Context(), f, fetched, g[0], none); !errors.Is(err, robocache.ErrMisuse) {
+	if err := p.Decode(t.Context(), f, fetched, []Group{g[0]}, none); !errors.Is(err, robocache.ErrMisuse) {
 		t.Error(err)
 	}
-	if err := p.DecodeFetched(t.Context(), f, nil, g[0], none); err != nil {
+	if err := p.Decode(t.Context(), f, nil, []Group{g[0]}, none); err != nil {
 		t.Error("without any:", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -293,8 +293,8 @@ func TestFetchMisuse(t *testing.T) {
 		t.Error(fetched, err)
 	}
 	for _, w := range wild {
-		want := outcome(func(d func(int, Frame) error) error { return p.Decode(t.Context(), f, w, d) })
-		if got := outcome(func(d func(int, Frame) error) error { return p.DecodeFetched(t.Context(), f, fetched, w, d) }); got != want {
+		want := outcome(func(d func(int, Frame) error) error { return p.Decode(t.Context(), f, nil, []Group{w}, d) })
+		if got := outcome(func(d func(int, Frame) error) error { return p.Decode(t.Context(), f, fetched, []Group{w}, d) }); got != want {
 			t.Errorf("%+v: %s, want %s", w, got, want)
 		}
 	}
@@ -315,7 +315,7 @@ func TestFetchBounds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := NewPool(0).DecodeFetched(t.Context(), f, fetched, groups[0], nil); !errors.Is(err, robocache.ErrResourceLimit) {
+	if err := NewPool(0).Decode(t.Context(), f, fetched, []Group{groups[0]}, nil); !errors.Is(err, robocache.ErrResourceLimit) {
 		t.Error(err)
 	}
 	if grown := allocated() - before; grown > 1<<20 || fetched.Bytes() != 0 {
@@ -335,7 +335,7 @@ func TestFetchBounds(t *testing.T) {
 	}
 	p := NewPool(0)
 	for _, g := range groups {
-		if err := p.DecodeFetched(t.Context(), f, fetched, g, func(int, Frame) error { return nil }); err != nil {
+		if err := p.Decode(t.Context(), f, fetched, []Group{g}, func(int, Frame) error { return nil }); err != nil {
 			t.Error(err)
 		}
 	}
@@ -371,7 +371,7 @@ func TestFetchedTogether(t *testing.T) {
 		for w := range 4 {
 			wg.Go(func() {
 				for i := w; i < len(groups); i += 4 {
-					if err := p.DecodeFetched(t.Context(), f, fetched, groups[i], func(k int, _ Frame) error { seen[k].Add(1); return nil }); err != nil {
+					if err := p.Decode(t.Context(), f, fetched, []Group{groups[i]}, func(k int, _ Frame) error { seen[k].Add(1); return nil }); err != nil {
 						t.Error(err)
 					}
 				}

@@ -95,10 +95,41 @@ func NewPool(budget int64) *Pool {
 	return &Pool{budget: budget}
 }
 
-// Decode sends the packets of g and hands each wanted frame to deliver, in presentation order, on the caller's goroutine.
-// The frame is valid during that call. An error of deliver ends the decode and is returned as it is.
-func (p *Pool) Decode(ctx context.Context, f *File, g Group, deliver func(ordinal int, pic Frame) error) error {
-	return p.decode(ctx, f, nil, g, deliver)
+// Decode sends the packets of groups, in order, and hands each wanted frame to deliver, in presentation order within a group, on the caller's
+// goroutine. The frame is valid during that call. An error of deliver ends the decode and is returned as it is. Groups that follow each other
+// without a gap are one run of packets: nothing is drained or flushed between them, so that a whole file costs what decoding in sequence costs.
+// Packets are taken from b, which may be nil, as far as it holds them, and read else: the same frames, and the same errors.
+func (p *Pool) Decode(ctx context.Context, f *File, b *Fetched, groups []Group, deliver func(ordinal int, pic Frame) error) error {
+	if b != nil && len(groups) > 0 {
+		if b.index != f.Index {
+			return &robocache.Error{Class: robocache.ErrMisuse, Op: opDecode, Where: robocache.Where{"file": f.Path}, Msg: "the packets were fetched of another file, or released"}
+		}
+		p.reads.Add(b.reads.Swap(0))
+		p.bytesRead.Add(b.byteRead.Swap(0))
+	}
+	for len(groups) > 0 {
+		g, n := groups[0], 1
+		for n < len(groups) && joins(f.Index, g, groups[n]) {
+			g.End = max(g.End, groups[n].End)
+			n++
+		}
+		if n > 1 {
+			total := 0
+			for _, m := range groups[:n] {
+				total += len(m.Ordinals)
+			}
+			all := make([]int, 0, total)
+			for _, m := range groups[:n] {
+				all = append(all, m.Ordinals...)
+			}
+			g.Ordinals = all
+		}
+		if err := p.decode(ctx, f, b, g, deliver); err != nil {
+			return err
+		}
+		groups = groups[n:]
+	}
+	return nil
 }
 
 func (p *Pool) decode(ctx context.Context, f *File, b *Fetched, g Group, deliver func(ordinal int, pic Frame) error) error {
@@ -124,39 +155,6 @@ func (p *Pool) decode(ctx context.Context, f *File, b *Fetched, g Group, deliver
 	w.index, w.last = ix, g.Ordinals[len(g.Ordinals)-1]
 	keep, err = r.decode(ctx)
 	return err
-}
-
-// DecodeGroups decodes groups in order. Groups that follow each other without a gap are one run of packets: nothing is drained or flushed
-// between them, so that a whole file costs what decoding in sequence costs.
-func (p *Pool) DecodeGroups(ctx context.Context, f *File, groups []Group, deliver func(ordinal int, pic Frame) error) error {
-	return p.DecodeGroupsFetched(ctx, f, nil, groups, deliver)
-}
-
-// DecodeGroupsFetched is DecodeGroups from packets that were fetched before; b may be nil.
-func (p *Pool) DecodeGroupsFetched(ctx context.Context, f *File, b *Fetched, groups []Group, deliver func(ordinal int, pic Frame) error) error {
-	for len(groups) > 0 {
-		g, n := groups[0], 1
-		for n < len(groups) && joins(f.Index, g, groups[n]) {
-			g.End = max(g.End, groups[n].End)
-			n++
-		}
-		if n > 1 {
-			total := 0
-			for _, m := range groups[:n] {
-				total += len(m.Ordinals)
-			}
-			all := make([]int, 0, total)
-			for _, m := range groups[:n] {
-				all = append(all, m.Ordinals...)
-			}
-			g.Ordinals = all
-		}
-		if err := p.DecodeFetched(ctx, f, b, g, deliver); err != nil {
-			return err
-		}
-		groups = groups[n:]
-	}
-	return nil
 }
 
 func joins(ix *Index, g, next Group) bool {

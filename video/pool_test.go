@@ -102,7 +102,7 @@ func withScripted(t *testing.T, b *scripted) *File {
 func ordinals(t *testing.T, p *Pool, f *File, set ...int) ([]int, error) {
 	t.Helper()
 	var got []int
-	err := p.DecodeGroups(context.Background(), f, Plan(f.Index, set), func(k int, _ Frame) error { got = append(got, k); return nil })
+	err := p.Decode(context.Background(), f, nil, Plan(f.Index, set), func(k int, _ Frame) error { got = append(got, k); return nil })
 	return got, err
 }
 
@@ -279,7 +279,7 @@ func TestTimeoutHasItsPlace(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := NewPool(0).Decode(ctx, f, Plan(f.Index, []int{4})[0], nil); err != context.Canceled {
+	if err := NewPool(0).Decode(ctx, f, nil, []Group{Plan(f.Index, []int{4})[0]}, nil); err != context.Canceled {
 		t.Errorf("%v", err)
 	}
 }
@@ -295,7 +295,7 @@ func TestPanicClosesTheDecoder(t *testing.T) {
 				t.Error("no panic")
 			}
 		}()
-		_ = p.Decode(t.Context(), f, Plan(f.Index, []int{0})[0], func(int, Frame) error { panic("receiver") })
+		_ = p.Decode(t.Context(), f, nil, []Group{Plan(f.Index, []int{0})[0]}, func(int, Frame) error { panic("receiver") })
 	}()
 	if !b.opened[0].closed || p.Stats().Idle != 0 {
 		t.Error("the decoder is still open")
@@ -330,7 +330,7 @@ func TestPoolBudget(t *testing.T) {
 	b := &scripted{}
 	f := withScripted(t, b)
 	p := NewPool(100 << 10) // one decoder with its buffer of 64 KiB
-	err := p.Decode(context.Background(), f, Plan(f.Index, []int{0})[0], func(int, Frame) error {
+	err := p.Decode(context.Background(), f, nil, []Group{Plan(f.Index, []int{0})[0]}, func(int, Frame) error {
 		_, err := ordinals(t, p, f, 3)
 		return err
 	})

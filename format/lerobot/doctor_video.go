@@ -171,7 +171,7 @@ func (doc *doctor) drift(f *robocache.Feature, c *camera, l *camFile, ix *video.
 // decode decodes every frame; a group that fails is a finding, and the others go on.
 func (doc *doctor) decode(ctx context.Context, f *robocache.Feature, file *video.File, pool *video.Pool) error {
 	for _, g := range video.Plan(file.Index, file.Index.All()) {
-		err := pool.Decode(ctx, file, g, func(int, video.Frame) error { return nil })
+		err := pool.Decode(ctx, file, nil, []video.Group{g}, func(int, video.Frame) error { return nil })
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}

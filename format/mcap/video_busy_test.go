@@ -89,7 +89,7 @@ func busy(ctx context.Context, ds *mcap.Dataset, pool *video.Pool, key string, s
 	}
 	defer f.Release()
 	spec := video.Spec{Pixel: video.YUVPlanes}
-	return pool.DecodeGroups(ctx, f, video.Plan(f.Index, []int{refs[0].Ordinal, refs[1].Ordinal}), func(k int, pic video.Frame) error {
+	return pool.Decode(ctx, f, nil, video.Plan(f.Index, []int{refs[0].Ordinal, refs[1].Ordinal}), func(k int, pic video.Frame) error {
 		n, err := pic.Bytes(&spec)
 		if err != nil {
 			return err

@@ -115,7 +115,7 @@ func decoded(t *testing.T, ds interface {
 	defer f.Release()
 	sums := map[int]string{}
 	spec := video.Spec{Pixel: video.YUVPlanes}
-	if err := pool.DecodeGroups(ctx, f, video.Plan(f.Index, ordinals), func(k int, pic video.Frame) error {
+	if err := pool.Decode(ctx, f, nil, video.Plan(f.Index, ordinals), func(k int, pic video.Frame) error {
 		n, err := pic.Bytes(&spec)
 		if err != nil {
 			return err

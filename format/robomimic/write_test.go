@@ -46,7 +46,7 @@ func pixels(t *testing.T, ds robocache.Dataset, f *robocache.Feature, at []roboc
 				t.Fatal(err)
 			}
 			pool := video.NewPool(0)
-			err = pool.Decode(t.Context(), file, video.Plan(file.Index, []int{refs[i].Ordinal})[0], func(_ int, p video.Frame) error {
+			err = pool.Decode(t.Context(), file, nil, []video.Group{video.Plan(file.Index, []int{refs[i].Ordinal})[0]}, func(_ int, p video.Frame) error {
 				n, err := p.Bytes(&video.Spec{})
 				if err != nil {
 					return err

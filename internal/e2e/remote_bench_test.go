@@ -71,7 +71,7 @@ func (r *reading) run(t testing.TB, horizons [][]int, size int) (sum uint64) {
 			var dst []byte
 			var own uint64
 			for u := range units {
-				err := r.pool.DecodeFetched(t.Context(), u.t.file, u.t.fetched, u.g, func(k int, pic video.Frame) error {
+				err := r.pool.Decode(t.Context(), u.t.file, u.t.fetched, []video.Group{u.g}, func(k int, pic video.Frame) error {
 					n, err := pic.Bytes(&spec)
 					if err != nil {
 						return err

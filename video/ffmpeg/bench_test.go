@@ -61,7 +61,7 @@ func BenchmarkSequentialRGB(b *testing.B) {
 		return pic.Convert(&spec, dst)
 	}
 	// Opening a decoder is no part of a frame.
-	if err := p.DecodeGroups(context.Background(), f, groups[:1], deliver); err != nil {
+	if err := p.Decode(context.Background(), f, nil, groups[:1], deliver); err != nil {
 		b.Fatal(err)
 	}
 	b.ReportAllocs()
@@ -73,7 +73,7 @@ func BenchmarkSequentialRGB(b *testing.B) {
 		if left := b.N - done; left < n {
 			part = video.Plan(f.Index, upTo(left))
 		}
-		if err := p.DecodeGroups(context.Background(), f, part, deliver); err != nil {
+		if err := p.Decode(context.Background(), f, nil, part, deliver); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -103,7 +103,7 @@ func BenchmarkRandomFrame(b *testing.B) {
 	step := func() {
 		one[0] = r.IntN(n)
 		for _, g := range planner.Plan(f.Index, one) {
-			if err := p.Decode(context.Background(), f, g, deliver); err != nil {
+			if err := p.Decode(context.Background(), f, nil, []video.Group{g}, deliver); err != nil {
 				b.Fatal(err)
 			}
 		}

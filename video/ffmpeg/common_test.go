@@ -129,7 +129,7 @@ func readMD5(t testing.TB, r io.Reader) []string {
 func images(t testing.TB, p *video.Pool, f *video.File, ordinals []int, spec video.Spec) map[int][]byte {
 	t.Helper()
 	got := map[int][]byte{}
-	err := p.DecodeGroups(context.Background(), f, video.Plan(f.Index, ordinals), func(k int, pic video.Frame) error {
+	err := p.Decode(context.Background(), f, nil, video.Plan(f.Index, ordinals), func(k int, pic video.Frame) error {
 		n, err := pic.Bytes(&spec)
 		if err != nil {
 			return err

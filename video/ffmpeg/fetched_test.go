@@ -44,7 +44,7 @@ func TestFetchedFrames(t *testing.T) {
 				}
 				var got []int
 				for _, i := range r.Perm(len(groups)) {
-					err := p.DecodeFetched(t.Context(), f, b, groups[i], func(k int, pic video.Frame) error {
+					err := p.Decode(t.Context(), f, b, []video.Group{groups[i]}, func(k int, pic video.Frame) error {
 						size, err := pic.Bytes(&spec)
 						if err != nil {
 							return err

@@ -195,7 +195,7 @@ func TestKeptPlanesOfClips(t *testing.T) {
 	for _, path := range paths {
 		f := acquire(t, path)
 		n := min(f.Index.NumFrames(), 4)
-		err := newPool(t, 0).DecodeGroups(context.Background(), f, video.Plan(f.Index, upTo(n)), func(k int, pic video.Frame) error {
+		err := newPool(t, 0).Decode(context.Background(), f, nil, video.Plan(f.Index, upTo(n)), func(k int, pic video.Frame) error {
 			info, planes := keep(t, pic)
 			for _, spec := range specsFor(pic) {
 				if strings.HasPrefix(path, "testdata") || spec.Width == 0 || spec.Width == 224 {

@@ -155,7 +155,7 @@ func TestHammer(t *testing.T) {
 					for i := range set {
 						set[i] = r.IntN(len(want))
 					}
-					err := p.DecodeGroups(context.Background(), f, video.Plan(f.Index, set), func(k int, pic video.Frame) error {
+					err := p.Decode(context.Background(), f, nil, video.Plan(f.Index, set), func(k int, pic video.Frame) error {
 						n, err := pic.Bytes(&spec)
 						if err != nil {
 							return err
@@ -247,7 +247,7 @@ func TestMutatedPackets(t *testing.T) {
 				}
 				var buf []byte
 				for _, g := range video.Plan(f.Index, set) {
-					err := p.Decode(context.Background(), f, g, func(k int, pic video.Frame) error {
+					err := p.Decode(context.Background(), f, nil, []video.Group{g}, func(k int, pic video.Frame) error {
 						for _, spec := range []video.Spec{{ChannelsFirst: true}, {Pixel: video.YUVPlanes}} {
 							n, err := pic.Bytes(&spec)
 							if err != nil {
@@ -298,16 +298,16 @@ func TestErrorsKeepTheirPlace(t *testing.T) {
 	one := video.Plan(f.Index, []int{9})[0]
 
 	mine := errors.New("mine")
-	if err := p.Decode(ctx, f, one, func(int, video.Frame) error { return mine }); err != mine {
+	if err := p.Decode(ctx, f, nil, []video.Group{one}, func(int, video.Frame) error { return mine }); err != mine {
 		t.Errorf("deliver's error became %v", err)
 	}
 	gone, cancel := context.WithCancel(ctx)
 	cancel()
-	if err := p.Decode(gone, f, one, none); !errors.Is(err, context.Canceled) {
+	if err := p.Decode(gone, f, nil, []video.Group{one}, none); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 	half, stop := context.WithCancel(ctx)
-	if err := p.Decode(half, f, video.Group{Start: 0, End: clipFrames - 1, Ordinals: upTo(clipFrames)}, func(k int, _ video.Frame) error {
+	if err := p.Decode(half, f, nil, []video.Group{{Start: 0, End: clipFrames - 1, Ordinals: upTo(clipFrames)}}, func(k int, _ video.Frame) error {
 		if k == 5 {
 			stop()
 		}
@@ -316,7 +316,7 @@ func TestErrorsKeepTheirPlace(t *testing.T) {
 		t.Errorf("cancelled in the middle: %v", err)
 	}
 	m.fail = func(int64) error { return &robocache.Error{Class: robocache.ErrTemporary, Msg: "the network"} }
-	err = p.Decode(ctx, f, one, none)
+	err = p.Decode(ctx, f, nil, []video.Group{one}, none)
 	if !errors.Is(err, robocache.ErrTemporary) || !strings.Contains(err.Error(), "clip.mp4") || !strings.Contains(err.Error(), "ordinal 9") {
 		t.Errorf("read error: %v", err)
 	}
@@ -328,19 +328,19 @@ func TestErrorsKeepTheirPlace(t *testing.T) {
 	if sum(got[9]) != want[9] {
 		t.Error("after the errors frame 9 is not ffmpeg's")
 	}
-	if err := p.Decode(ctx, f, video.Plan(f.Index, []int{clipFrames})[0], none); !errors.Is(err, robocache.ErrNotFound) {
+	if err := p.Decode(ctx, f, nil, []video.Group{video.Plan(f.Index, []int{clipFrames})[0]}, none); !errors.Is(err, robocache.ErrNotFound) {
 		t.Errorf("a frame behind the last: %v", err)
 	}
-	if err := p.Decode(ctx, f, video.Group{Start: 4, End: 6, Ordinals: []int{9}}, none); !errors.Is(err, robocache.ErrMisuse) {
+	if err := p.Decode(ctx, f, nil, []video.Group{{Start: 4, End: 6, Ordinals: []int{9}}}, none); !errors.Is(err, robocache.ErrMisuse) {
 		t.Errorf("a group without the frame's packet: %v", err)
 	}
-	if err := p.Decode(ctx, f, video.Group{}, none); err != nil {
+	if err := p.Decode(ctx, f, nil, []video.Group{{}}, none); err != nil {
 		t.Errorf("an empty group: %v", err)
 	}
 	if err := p.Close(); err != nil {
 		t.Error(err)
 	}
-	if err := p.Decode(ctx, f, one, none); !errors.Is(err, robocache.ErrMisuse) {
+	if err := p.Decode(ctx, f, nil, []video.Group{one}, none); !errors.Is(err, robocache.ErrMisuse) {
 		t.Errorf("after Close: %v", err)
 	}
 }
@@ -349,7 +349,7 @@ func TestErrorsKeepTheirPlace(t *testing.T) {
 func TestCloseWhileDecoding(t *testing.T) {
 	f := acquire(t, clipNamed(t, "h264 g=2").make(t))
 	p := video.NewPool(0)
-	err := p.Decode(context.Background(), f, video.Plan(f.Index, []int{9})[0], func(int, video.Frame) error { return p.Close() })
+	err := p.Decode(context.Background(), f, nil, []video.Group{video.Plan(f.Index, []int{9})[0]}, func(int, video.Frame) error { return p.Close() })
 	if err != nil {
 		t.Error(err)
 	}
@@ -373,7 +373,7 @@ func TestNoAllocation(t *testing.T) {
 			set[i] = r.IntN(clipFrames)
 		}
 		for _, g := range planner.Plan(f.Index, set) {
-			if err := p.Decode(context.Background(), f, g, deliver); err != nil {
+			if err := p.Decode(context.Background(), f, nil, []video.Group{g}, deliver); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -425,7 +425,7 @@ func TestNoLeak(t *testing.T) {
 		var dst []byte
 		round := func() {
 			p := video.NewPool(0)
-			if err := p.DecodeGroups(context.Background(), f, video.Plan(f.Index, []int{1, 5}), func(_ int, pic video.Frame) error {
+			if err := p.Decode(context.Background(), f, nil, video.Plan(f.Index, []int{1, 5}), func(_ int, pic video.Frame) error {
 				n, err := pic.Bytes(&spec)
 				if err != nil {
 					return err

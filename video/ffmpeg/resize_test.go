@@ -44,7 +44,7 @@ func TestSizeChangesInsideTheStream(t *testing.T) {
 
 	p := newPool(t, 0)
 	got := map[int][]byte{}
-	err = p.DecodeGroups(context.Background(), f, video.Plan(f.Index, upTo(f.Index.NumFrames())), func(k int, pic video.Frame) error {
+	err = p.Decode(context.Background(), f, nil, video.Plan(f.Index, upTo(f.Index.NumFrames())), func(k int, pic video.Frame) error {
 		w, h := pic.Size()
 		if k != 2 {
 			if w != entry.Width || h != entry.Height {
@@ -89,7 +89,7 @@ func TestSizeChangesInsideTheStream(t *testing.T) {
 		t.Fatal("no frame header")
 	}
 	copy(packet[at+5:], []byte{0x7d, 0, 0x7d, 0})
-	err = p.Decode(context.Background(), f, video.Plan(f.Index, []int{4})[0], func(int, video.Frame) error { return nil })
+	err = p.Decode(context.Background(), f, nil, []video.Group{video.Plan(f.Index, []int{4})[0]}, func(int, video.Frame) error { return nil })
 	if !errors.Is(err, robocache.ErrMalformed) && !errors.Is(err, robocache.ErrResourceLimit) {
 		t.Errorf("a gigapixel: %v", err)
 	}

@@ -297,7 +297,7 @@ func (d *Dataset) checkFilms(ctx context.Context, ep int, decode bool) (out []ro
 			defer f.Release()
 			pool := video.NewPool(d.opt.Budget / 16)
 			defer pool.Close()
-			return pool.DecodeGroups(ctx, f, video.Plan(f.Index, f.Index.All()), func(int, video.Frame) error { return nil })
+			return pool.Decode(ctx, f, nil, video.Plan(f.Index, f.Index.All()), func(int, video.Frame) error { return nil })
 		}()
 		if err != nil {
 			if fatal(err) || ctx.Err() != nil {
