@@ -282,7 +282,7 @@ func (f Finding) MarshalJSON() ([]byte, error) {
 
 // Ranged is what a reader needs of a file: bytes at an offset, and to know that the file is still the one it opened.
 // ReadAt may be called from many goroutines; it fills p or fails. A short read without an error is a bug of the
-// implementation: storetest checks it.
+// implementation: store/tests/storetest checks it.
 type Ranged interface {
 	ReadAt(ctx context.Context, p []byte, off int64) error
 	Size() int64

@@ -17,6 +17,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/stats"
 	"github.com/goatnote-inc/robocache/store"
+	"github.com/goatnote-inc/robocache/store/tests/storetest"
 )
 
 // fullDisk fails the n-th creation, write or commit and all that follow.
@@ -65,7 +66,7 @@ func TestDiskFull(t *testing.T) {
 	src := open(t, data(t, "g1_h264_v30"))
 	opt := Options{Frames: stats.NoFrames, Episodes: []int{0, 1}, DataFileBytes: 50_000, VideoFileBytes: 300_000}
 	for n := 0; ; n++ {
-		mem := store.NewMem(fmt.Sprintf("full-%d", n))
+		mem := storetest.NewMem(fmt.Sprintf("full-%d", n))
 		var left atomic.Int64
 		left.Store(int64(n))
 		c := newConversion(src, opt)

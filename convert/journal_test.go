@@ -3,12 +3,12 @@ package convert
 import (
 	"testing"
 
-	"github.com/goatnote-inc/robocache/store"
+	"github.com/goatnote-inc/robocache/store/tests/storetest"
 )
 
 // C5: a resumed run takes a finished file over only where it was made of the same parts and has its size.
 func TestJournalHas(t *testing.T) {
-	mem := store.NewMem("journal-has")
+	mem := storetest.NewMem("journal-has")
 	defer mem.Drop()
 	write := func(text string) {
 		t.Helper()

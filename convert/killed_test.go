@@ -16,11 +16,12 @@ import (
 	_ "github.com/goatnote-inc/robocache/format/all"
 	"github.com/goatnote-inc/robocache/stats"
 	"github.com/goatnote-inc/robocache/store"
+	"github.com/goatnote-inc/robocache/store/tests/storetest"
 	"github.com/goatnote-inc/robocache/synth"
 )
 
 // states collects what a store holds after every change: what a kill at that moment leaves.
-func states(t *testing.T, m *store.Mem) *[]map[string][]byte {
+func states(t *testing.T, m *storetest.Mem) *[]map[string][]byte {
 	var out []map[string][]byte
 	var mu sync.Mutex // files of one dataset end side by side
 	m.OnChange(func() {
@@ -52,7 +53,7 @@ func TestKilledAnywhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := tree(t, whole)
-	mem := store.NewMem("killed-anywhere")
+	mem := storetest.NewMem("killed-anywhere")
 	seen := states(t, mem)
 	c := newConversion(src, opt)
 	if err := c.plan(t.Context()); err != nil {
@@ -142,14 +143,14 @@ func (s *stopping) Gather(ctx context.Context, key string, rows []robocache.Row,
 func TestKilledWriters(t *testing.T) {
 	for _, format := range []string{"mcap", "rlds", "robomimic", "zarr"} {
 		src := synthetic(t, synth.Options{Episodes: 3, Seconds: 1, Cameras: 1, Width: 64, Height: 64, Codec: "png"})
-		mem := store.NewMem("killed-" + format)
+		mem := storetest.NewMem("killed-" + format)
 		defer mem.Drop()
 		seen := states(t, mem)
 		if _, err := Write(t.Context(), src, format, mem.URI(), Options{}, nil); err != nil {
 			t.Fatal(format, err)
 		}
 		for i, state := range (*seen)[:len(*seen)-1] {
-			left := store.NewMem(fmt.Sprintf("left-%s-%d", format, i))
+			left := storetest.NewMem(fmt.Sprintf("left-%s-%d", format, i))
 			for name, b := range state {
 				left.Put(name, b)
 			}

@@ -5,9 +5,10 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/goatnote-inc/robocache/store/tests/storetest"
+
 	_ "github.com/goatnote-inc/robocache/format/lerobot"
 	"github.com/goatnote-inc/robocache/format/lerobot/write"
-	"github.com/goatnote-inc/robocache/store"
 )
 
 // C9: what is ahead stays within its bytes: by the groups' word until one has landed, then by how the landed ones kept theirs; one alone always goes.
@@ -93,7 +94,7 @@ func TestWord(t *testing.T) {
 		if err := c.plan(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		dst := store.NewMem(fmt.Sprint("word-", images))
+		dst := storetest.NewMem(fmt.Sprint("word-", images))
 		cfg := write.Config{FPS: c.fps, Encoders: 1}
 		for _, f := range c.features {
 			cfg.Features = append(cfg.Features, f.Feature)

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache/store"
-	"github.com/goatnote-inc/robocache/store/storetest"
+	"github.com/goatnote-inc/robocache/store/tests/storetest"
 )
 
 // BenchmarkHTTPReadAt reads ranges over loopback, server and client in one process.

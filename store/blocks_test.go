@@ -14,7 +14,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/store"
-	"github.com/goatnote-inc/robocache/store/storetest"
+	"github.com/goatnote-inc/robocache/store/tests/storetest"
 )
 
 // shelf is a BlockCache in memory. It forgets, lies and fails as a test asks.
@@ -108,7 +108,7 @@ func TestCachedRangedOnce(t *testing.T) {
 	data := storetest.Bytes(300_007, 3)
 	var n atomic.Int64
 	c := newShelf()
-	counter := store.Counting(serve(t, cacheable(ptr(data), ptr(`"v1"`), &n), store.HTTPOptions{}))
+	counter := storetest.Counting(serve(t, cacheable(ptr(data), ptr(`"v1"`), &n), store.HTTPOptions{}))
 	open := func() robocache.Ranged {
 		f, err := counter.Open(t.Context(), "a")
 		if err != nil {
@@ -187,7 +187,7 @@ func TestCachedRangedShares(t *testing.T) {
 
 func cachedRangedShares(t *testing.T, what string, fail error) {
 	data := storetest.Bytes(10_000, 4)
-	m := store.NewMem(t.Name() + what)
+	m := storetest.NewMem(t.Name() + what)
 	t.Cleanup(m.Drop)
 	m.Put("a", data)
 	below, err := m.Open(t.Context(), "a")
@@ -279,7 +279,7 @@ func TestCachedRangedVersions(t *testing.T) {
 			}
 			http.ServeContent(w, r, "x.bin", time.Time{}, bytes.NewReader(old))
 		}), store.HTTPOptions{})
-		f, err := store.Counting(s).Open(t.Context(), "a")
+		f, err := storetest.Counting(s).Open(t.Context(), "a")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache/store"
-	"github.com/goatnote-inc/robocache/store/storetest"
+	"github.com/goatnote-inc/robocache/store/tests/storetest"
 )
 
 func fill(t testing.TB, dir string, files map[string][]byte) {
@@ -51,7 +51,7 @@ func localFixture(t testing.TB, files map[string][]byte) storetest.Fixture {
 }
 
 func memFixture(t testing.TB, files map[string][]byte) storetest.Fixture {
-	m := store.NewMem(t.Name())
+	m := storetest.NewMem(t.Name())
 	t.Cleanup(m.Drop)
 	for name, data := range files {
 		m.Put(name, data)
@@ -107,7 +107,7 @@ func TestSub(t *testing.T) {
 func TestDecorators(t *testing.T) {
 	storetest.Run(t, func(t testing.TB, files map[string][]byte) storetest.Fixture {
 		fx := localFixture(t, files)
-		c := store.Counting(store.Faulty(fx.Store, &store.Plan{}))
+		c := storetest.Counting(storetest.Faulty(fx.Store, &storetest.Plan{}))
 		t.Cleanup(func() {
 			if n := c.Counts(); n.UnderWrite != 0 {
 				t.Errorf("writers not ended: %+v", n)

@@ -14,10 +14,11 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/store"
+	"github.com/goatnote-inc/robocache/store/tests/storetest"
 )
 
 func TestMemRegister(t *testing.T) {
-	m := store.NewMem("reg/ister")
+	m := storetest.NewMem("reg/ister")
 	m.Put("d/a", []byte("x"))
 	for uri, name := range map[string]string{"mem://reg/ister": "d/a", "mem://reg/ister/": "d/a", "mem://reg/ister/d": "a", "MEM://reg/ister/d/": "a"} {
 		s, err := store.Open(uri)
@@ -39,10 +40,10 @@ func TestMemRegister(t *testing.T) {
 }
 
 func TestCounter(t *testing.T) {
-	m := store.NewMem(t.Name())
+	m := storetest.NewMem(t.Name())
 	t.Cleanup(m.Drop)
 	m.Put("a", make([]byte, 100))
-	c := store.Counting(m)
+	c := storetest.Counting(m)
 	f, err := c.Open(t.Context(), "a")
 	if err != nil {
 		t.Fatal(err)
@@ -54,7 +55,7 @@ func TestCounter(t *testing.T) {
 	c.List(t.Context(), "")
 	w, _ := c.Create(t.Context(), "b")
 	w.Write(make([]byte, 7))
-	want := store.Counts{Opens: 1, Stats: 1, Lists: 1, Reads: 4, BytesRead: 40, Creates: 1, Writes: 1, BytesWritten: 7, OpenFiles: 1, UnderWrite: 1}
+	want := storetest.Counts{Opens: 1, Stats: 1, Lists: 1, Reads: 4, BytesRead: 40, Creates: 1, Writes: 1, BytesWritten: 7, OpenFiles: 1, UnderWrite: 1}
 	if got := c.Counts(); got != want || got.Requests() != 7 {
 		t.Errorf("%+v, want %+v", got, want)
 	}
@@ -65,19 +66,19 @@ func TestCounter(t *testing.T) {
 	if got := c.Counts(); got.OpenFiles != 0 || got.UnderWrite != 0 || got.Commits != 1 {
 		t.Errorf("%+v", got)
 	}
-	ro := store.Counting(serve(t, http.NotFoundHandler(), store.HTTPOptions{}))
+	ro := storetest.Counting(serve(t, http.NotFoundHandler(), store.HTTPOptions{}))
 	if _, err := ro.Create(t.Context(), "a"); !errors.Is(err, robocache.ErrUnsupported) {
 		t.Error(err)
 	}
 }
 
 func TestFaults(t *testing.T) {
-	m := store.NewMem(t.Name())
+	m := storetest.NewMem(t.Name())
 	t.Cleanup(m.Drop)
 	data := bytes.Repeat([]byte{1}, 100)
 	m.Put("a", data)
-	read := func(p *store.Plan) ([]byte, error) {
-		f, err := store.Faulty(m, p).Open(t.Context(), "a")
+	read := func(p *storetest.Plan) ([]byte, error) {
+		f, err := storetest.Faulty(m, p).Open(t.Context(), "a")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -89,27 +90,27 @@ func TestFaults(t *testing.T) {
 		}
 		return b, err
 	}
-	second := func(f store.Fault) *store.Plan { return &store.Plan{Nth: 2, Ops: store.OpRead, Fault: f} }
-	if _, err := read(second(store.FaultFail)); !errors.Is(err, robocache.ErrTemporary) {
+	second := func(f storetest.Fault) *storetest.Plan { return &storetest.Plan{Nth: 2, Ops: storetest.OpRead, Fault: f} }
+	if _, err := read(second(storetest.FaultFail)); !errors.Is(err, robocache.ErrTemporary) {
 		t.Error(err)
 	}
-	if b, err := read(second(store.FaultShort)); !errors.Is(err, io.ErrUnexpectedEOF) || b[49] != 1 || b[50] != 0 {
+	if b, err := read(second(storetest.FaultShort)); !errors.Is(err, io.ErrUnexpectedEOF) || b[49] != 1 || b[50] != 0 {
 		t.Error(b, err)
 	}
-	if b, err := read(second(store.FaultCorrupt)); err != nil || bytes.Equal(b, data) {
+	if b, err := read(second(storetest.FaultCorrupt)); err != nil || bytes.Equal(b, data) {
 		t.Error(b, err)
 	}
-	if _, err := read(second(store.FaultChanged)); !errors.Is(err, store.ErrChanged) {
+	if _, err := read(second(storetest.FaultChanged)); !errors.Is(err, store.ErrChanged) {
 		t.Error(err)
 	}
-	slow := second(store.FaultDelay)
+	slow := second(storetest.FaultDelay)
 	slow.Delay = 20 * time.Millisecond
 	start := time.Now()
 	if b, err := read(slow); err != nil || !bytes.Equal(b, data) || time.Since(start) < slow.Delay {
 		t.Error(b, err, time.Since(start))
 	}
 	slow.Delay, slow.Repeat = time.Hour, true
-	f, err := store.Faulty(m, slow).Open(t.Context(), "a")
+	f, err := storetest.Faulty(m, slow).Open(t.Context(), "a")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +119,7 @@ func TestFaults(t *testing.T) {
 	if err := f.ReadAt(ctx, make([]byte, 1), 0); !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
 	}
-	if _, ok := store.Faulty(serve(t, http.NotFoundHandler(), store.HTTPOptions{}), second(0)).(store.Writable); ok {
+	if _, ok := storetest.Faulty(serve(t, http.NotFoundHandler(), store.HTTPOptions{}), second(0)).(store.Writable); ok {
 		t.Error("a read-only store became writable")
 	}
 }
@@ -209,14 +210,14 @@ func TestHTTPLeavesNoGoroutine(t *testing.T) {
 
 // Remote is said by files behind http, through decorators, and by no others.
 func TestRemote(t *testing.T) {
-	m := store.NewMem(t.Name())
+	m := storetest.NewMem(t.Name())
 	t.Cleanup(m.Drop)
 	m.Put("a", []byte("x"))
 	for _, c := range []struct {
 		s    store.Store
 		want bool
 	}{{m, false}, {serve(t, http.HandlerFunc(sound), store.HTTPOptions{}), true}} {
-		for _, s := range []store.Store{c.s, store.Counting(c.s), store.Faulty(store.Counting(c.s), &store.Plan{})} {
+		for _, s := range []store.Store{c.s, storetest.Counting(c.s), storetest.Faulty(storetest.Counting(c.s), &storetest.Plan{})} {
 			f, err := s.Open(t.Context(), "a")
 			if err != nil {
 				t.Fatal(err)

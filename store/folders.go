@@ -7,13 +7,12 @@ import (
 	"os"
 	"path"
 	"sort"
-	"strings"
 	"syscall"
 )
 
 // lister is a Store that can name the folders in a folder without going through what is in them.
 type lister interface {
-	folders(ctx context.Context, dir string) ([]string, error)
+	Folders(ctx context.Context, dir string) ([]string, error)
 }
 
 // Folders names the folders directly in the folder dir, sorted; "" is the root. A folder that is not there has none.
@@ -24,7 +23,7 @@ func Folders(ctx context.Context, s Store, dir string) ([]string, error) {
 		return nil, fail("list", s.URI(), "", err)
 	}
 	if l, ok := s.(lister); ok {
-		return l.folders(ctx, dir)
+		return l.Folders(ctx, dir)
 	}
 	return nil, unsupported("list", s.URI(), "this store cannot list folders", "name the dataset's own folder")
 }
@@ -32,8 +31,8 @@ func Folders(ctx context.Context, s Store, dir string) ([]string, error) {
 // maxFolders bounds what one folder can cost.
 const maxFolders = 1 << 16
 
-// folders follows links inside the root, as List does.
-func (l *Local) folders(ctx context.Context, dir string) ([]string, error) {
+// Folders follows links inside the root, as List does.
+func (l *Local) Folders(ctx context.Context, dir string) ([]string, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -69,38 +68,11 @@ func (l *Local) folders(ctx context.Context, dir string) ([]string, error) {
 	return out, nil
 }
 
-func (m *Mem) folders(ctx context.Context, dir string) ([]string, error) {
-	list, err := m.List(ctx, dir)
-	if err != nil {
-		return nil, err
-	}
-	var out []string
-	for _, e := range list {
-		rest := e.Name
-		if dir != "" {
-			rest = rest[len(dir)+1:]
-		}
-		if name, _, ok := strings.Cut(rest, "/"); ok && (len(out) == 0 || out[len(out)-1] != name) {
-			out = append(out, name)
-		}
-	}
-	sort.Strings(out)
-	n := 0
-	for i, name := range out {
-		if i == 0 || name != out[n-1] {
-			out[n] = name
-			n++
-		}
-	}
-	return out[:n], nil
-}
-
-func (b *sub) folders(ctx context.Context, dir string) ([]string, error) {
+func (b *sub) Folders(ctx context.Context, dir string) ([]string, error) {
 	return Folders(ctx, b.s, path.Join(b.dir, dir))
 }
 
 var (
 	_ lister = (*Local)(nil)
-	_ lister = (*Mem)(nil)
 	_ lister = (*sub)(nil)
 )

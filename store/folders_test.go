@@ -1,10 +1,13 @@
-package store
+package store_test
 
 import (
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/goatnote-inc/robocache/store"
+	"github.com/goatnote-inc/robocache/store/tests/storetest"
 )
 
 // TestFolders: folders by name, files not, links that lead out by name alone, in each back end alike.
@@ -21,34 +24,34 @@ func TestFolders(t *testing.T) {
 	if err := os.Symlink("/", filepath.Join(dir, "out")); err != nil {
 		t.Fatal(err)
 	}
-	local, err := OpenLocal(dir)
+	local, err := store.OpenLocal(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer local.Close()
-	mem := NewMem("folders")
+	mem := storetest.NewMem("folders")
 	defer mem.Drop()
 	for _, n := range []string{"b/c/d/f", "a/f", "b/e/f"} {
 		mem.Put(n, nil)
 	}
-	for _, s := range []Store{local, mem} {
+	for _, s := range []store.Store{local, mem} {
 		for at, want := range map[string][]string{"": {"a", "b"}, "b": {"c", "e"}, "b/c/d": nil, "none": nil, "a/f": nil} {
-			got, err := Folders(t.Context(), s, at)
-			if at == "" && s == Store(local) {
+			got, err := store.Folders(t.Context(), s, at)
+			if at == "" && s == store.Store(local) {
 				want = append(want, "out") // who looks into it gets the error
 			}
 			if err != nil || !slices.Equal(got, want) {
 				t.Errorf("%s %q: %v %v", s.URI(), at, got, err)
 			}
 		}
-		below, err := Sub(s, "b")
+		below, err := store.Sub(s, "b")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := Folders(t.Context(), below, ""); err != nil || !slices.Equal(got, []string{"c", "e"}) {
+		if got, err := store.Folders(t.Context(), below, ""); err != nil || !slices.Equal(got, []string{"c", "e"}) {
 			t.Errorf("%s: %v %v", below.URI(), got, err)
 		}
-		if _, err := Folders(t.Context(), s, "../x"); err == nil {
+		if _, err := store.Folders(t.Context(), s, "../x"); err == nil {
 			t.Error("a way out was taken")
 		}
 	}

@@ -17,7 +17,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/store"
-	"github.com/goatnote-inc/robocache/store/storetest"
+	"github.com/goatnote-inc/robocache/store/tests/storetest"
 )
 
 var httpData = storetest.Bytes(400_000, 9)

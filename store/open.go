@@ -3,11 +3,12 @@ package store
 import (
 	"net/url"
 	"strings"
+	"sync"
 
 	"github.com/goatnote-inc/robocache"
 )
 
-// Open opens the store at uri: a path, file://, http(s):// or mem://name. It looks at a local folder at once and at the
+// Open opens the store at uri: a path, file://, http(s)://, or a scheme that was registered. It looks at a local folder at once and at the
 // network not at all.
 func Open(uri string) (Store, error) { return OpenFor(uri, robocache.OpenOptions{}) }
 
@@ -26,12 +27,28 @@ func OpenFor(uri string, opt robocache.OpenOptions) (Store, error) {
 			return nil, err
 		}
 		return openLocal(p, opt.FollowLinks)
-	case "mem":
-		return openMem(rest)
 	case "http", "https":
 		return NewHTTP(uri, HTTPOptions{})
 	}
-	return nil, unsupported("open", robocache.Redact(uri), "no store for "+show(scheme)+"://", "known: a path, file://, http://, https://, mem://")
+	schemesMu.RLock()
+	open := schemes[scheme]
+	schemesMu.RUnlock()
+	if open != nil {
+		return open(rest)
+	}
+	return nil, unsupported("open", robocache.Redact(uri), "no store for "+show(scheme)+"://", "known: a path, file://, http://, https://")
+}
+
+var (
+	schemesMu sync.RWMutex
+	schemes   = map[string]func(rest string) (Store, error){}
+)
+
+// Register adds a scheme of URIs: open gets what follows "scheme://". A later one of the same name replaces it.
+func Register(scheme string, open func(rest string) (Store, error)) {
+	schemesMu.Lock()
+	defer schemesMu.Unlock()
+	schemes[scheme] = open
 }
 
 // OpenWritable is Open for writing: a local folder that is not there yet is made. ErrUnsupported where the store is read only.

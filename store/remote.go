@@ -11,12 +11,6 @@ func Remote(f robocache.Ranged) bool {
 // Remote is true: each read is a request.
 func (f *httpFile) Remote() bool { return true }
 
-// Remote is that of the file below.
-func (f *countedFile) Remote() bool { return Remote(f.Ranged) }
-
-// Remote is that of the file below.
-func (f *faultyFile) Remote() bool { return Remote(f.Ranged) }
-
 // Versioned says whether a file's version tells it from another of the same size, so that its bytes may be kept under it: not so where a
 // server sends neither ETag nor a Last-Modified that lies far enough back. Decorators answer for what they wrap.
 func Versioned(f robocache.Ranged) bool {
@@ -26,9 +20,3 @@ func Versioned(f robocache.Ranged) bool {
 
 // Versioned is false where the version is little more than the size.
 func (f *httpFile) Versioned() bool { return f.pin.etag != "" || f.pin.settled }
-
-// Versioned is that of the file below.
-func (f *countedFile) Versioned() bool { return Versioned(f.Ranged) }
-
-// Versioned is that of the file below.
-func (f *faultyFile) Versioned() bool { return Versioned(f.Ranged) }

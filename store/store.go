@@ -26,7 +26,7 @@ type Store interface {
 	List(ctx context.Context, prefix string) ([]Entry, error)
 }
 
-// Writable is a Store that can be written: file and mem.
+// Writable is a Store that can be written.
 type Writable interface {
 	Store
 	// Create begins a file that appears under its name, whole, at Commit, and not before.
@@ -42,7 +42,7 @@ type Writer interface {
 	Abort()
 }
 
-// Exclusive is a Writable that can put a file only where there is none: file and mem.
+// Exclusive is a Writable that can put a file only where there is none.
 type Exclusive interface {
 	// CreateNew is Create, but Commit fails with ErrExists where the name is taken by then: of several writers one wins.
 	CreateNew(ctx context.Context, name string) (Writer, error)

@@ -20,12 +20,13 @@ import (
 	_ "github.com/goatnote-inc/robocache/format/lerobot"
 	"github.com/goatnote-inc/robocache/format/lerobot/write"
 	"github.com/goatnote-inc/robocache/store"
+	"github.com/goatnote-inc/robocache/store/tests/storetest"
 )
 
 // inMemory makes a dataset with still images in memory: quick, and without an encoder.
-func inMemory(t *testing.T, opt Options) (*store.Mem, *Report, robocache.Dataset) {
+func inMemory(t *testing.T, opt Options) (*storetest.Mem, *Report, robocache.Dataset) {
 	t.Helper()
-	m := store.NewMem(strings.ReplaceAll(t.Name(), "/", "-") + fmt.Sprint(rand.Uint64()))
+	m := storetest.NewMem(strings.ReplaceAll(t.Name(), "/", "-") + fmt.Sprint(rand.Uint64()))
 	opt.Codec = "png"
 	r, err := Write(context.Background(), m.URI(), opt)
 	if err != nil {
@@ -437,7 +438,7 @@ func TestOptionErrors(t *testing.T) {
 
 // TestCancelled is S6.
 func TestCancelled(t *testing.T) {
-	m := store.NewMem("synth-cancelled")
+	m := storetest.NewMem("synth-cancelled")
 	ctx, cancel := context.WithCancel(context.Background())
 	_, err := Write(ctx, m.URI(), Options{Codec: "png", Seconds: 0.2, Progress: func(done, _ int) {
 		if done == 2 {

@@ -8,6 +8,7 @@ import (
 	"github.com/goatnote-inc/robocache/format/clouds"
 	"github.com/goatnote-inc/robocache/internal/hostile"
 	"github.com/goatnote-inc/robocache/store"
+	"github.com/goatnote-inc/robocache/store/tests/storetest"
 )
 
 // FuzzScans: any bytes as scans, as arrays and as timestamps, under any name: clouds or a typed error, no panic, and memory in proportion (P5).
@@ -23,7 +24,7 @@ func FuzzScans(f *testing.F) {
 			return
 		}
 		before := hostile.Allocated()
-		m := store.NewMem("fuzzclouds")
+		m := storetest.NewMem("fuzzclouds")
 		defer m.Drop()
 		m.Put("scans/"+name, b)
 		m.Put("scans/times.txt", timestamps)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/store"
+	"github.com/goatnote-inc/robocache/store/tests/storetest"
 )
 
 func openStore(t testing.TB, dir string) store.Store {
@@ -81,12 +82,12 @@ func TestFaults(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, fault := range []store.Fault{store.FaultFail, store.FaultShort, store.FaultCorrupt, store.FaultChanged} {
+		for _, fault := range []storetest.Fault{storetest.FaultFail, storetest.FaultShort, storetest.FaultCorrupt, storetest.FaultChanged} {
 			t.Run(fmt.Sprint(name, " ", fault), func(t *testing.T) {
 				silent := 0
 				for n := int64(1); ; n++ {
-					plan := &store.Plan{Nth: n, Fault: fault}
-					counter := store.Counting(store.Faulty(openStore(t, dir), plan))
+					plan := &storetest.Plan{Nth: n, Fault: fault}
+					counter := storetest.Counting(storetest.Faulty(openStore(t, dir), plan))
 					got, err := readAll(t.Context(), counter)
 					if !plan.Struck() {
 						if n < 10 || err != nil {
@@ -100,7 +101,7 @@ func TestFaults(t *testing.T) {
 					case err != nil && !errors.As(err, &e):
 						t.Fatalf("operation %d: untyped %v", n, err)
 					case err == nil && !bytes.Equal(got, want):
-						if fault != store.FaultCorrupt {
+						if fault != storetest.FaultCorrupt {
 							t.Fatalf("operation %d: another result without an error", n)
 						}
 						silent++
@@ -144,7 +145,7 @@ func TestNoListing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	counter := store.Counting(openStore(t, srv.URL+"/"))
+	counter := storetest.Counting(openStore(t, srv.URL+"/"))
 	if got, err := readAll(t.Context(), counter); err != nil || !bytes.Equal(got, want) {
 		t.Error("another result over http", err)
 	}
@@ -162,7 +163,7 @@ func TestNoListing(t *testing.T) {
 
 // TestOwnBytes: with a row group an episode, an episode's rows cost its own bytes and nothing of others.
 func TestOwnBytes(t *testing.T) {
-	counter := store.Counting(openStore(t, realData(t, "g1_v30_exact")))
+	counter := storetest.Counting(openStore(t, realData(t, "g1_v30_exact")))
 	d, err := OpenStore(t.Context(), counter, robocache.OpenOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/goatnote-inc/robocache/store/tests/storetest"
+
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/lerobot/write"
 	"github.com/goatnote-inc/robocache/store"
@@ -23,7 +25,7 @@ func BenchmarkWrite(b *testing.B) {
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		name := fmt.Sprintf("bench-write-%d", i)
-		mem := store.NewMem(name)
+		mem := storetest.NewMem(name)
 		w, err := write.NewWriter(b.Context(), mem, write.Config{FPS: robocache.Rate{Num: 30, Den: 1}, Features: feats})
 		if err != nil {
 			b.Fatal(err)

@@ -18,6 +18,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/goatnote-inc/robocache/store/tests/storetest"
+
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/lerobot/write"
 	"github.com/goatnote-inc/robocache/stats"
@@ -132,7 +134,7 @@ func writeAll(t testing.TB, dst store.Writable, cfg write.Config, lengths ...int
 
 // Every type and shape comes back by its bits, over several files; stats.json equals what the rows give.
 func TestWriteRoundTrip(t *testing.T) {
-	mem := store.NewMem("write-round-trip")
+	mem := storetest.NewMem("write-round-trip")
 	cfg := write.Config{FPS: robocache.Rate{Num: 30, Den: 1}, Robot: "robot", Features: writerFeatures(), DataFileBytes: 60_000, ChunksSize: 2}
 	eps := writeAll(t, mem, cfg, 5, 1, 12, 7, 3, 30, 2, 9)
 	ds, err := OpenStore(t.Context(), mem, robocache.OpenOptions{})
@@ -234,7 +236,7 @@ func TestWriteRefuses(t *testing.T) {
 		"no frame":       func(e *write.EpisodeData) { delete(e.Images, "photo") },
 		"no task":        func(e *write.EpisodeData) { e.Tasks = nil },
 	} {
-		mem := store.NewMem("refuses-" + name)
+		mem := storetest.NewMem("refuses-" + name)
 		w, err := write.NewWriter(t.Context(), mem, cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -267,7 +269,7 @@ func TestWriteRefuses(t *testing.T) {
 			t.Errorf("%s is taken", name)
 		}
 	}
-	mem := store.NewMem("refuses-empty")
+	mem := storetest.NewMem("refuses-empty")
 	w, err := write.NewWriter(t.Context(), mem, cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -364,7 +366,7 @@ assert plain.features == ds.hf_dataset.features, (plain.features, ds.hf_dataset.
 
 // The context's end is answered, and the writer can then only be given up.
 func TestWriteCancelled(t *testing.T) {
-	mem := store.NewMem("write-cancelled")
+	mem := storetest.NewMem("write-cancelled")
 	cfg := write.Config{FPS: robocache.Rate{Num: 30, Den: 1}, Features: writerFeatures()}
 	ctx, cancel := context.WithCancel(t.Context())
 	w, err := write.NewWriter(ctx, mem, cfg)
@@ -389,7 +391,7 @@ func TestWriteCancelled(t *testing.T) {
 
 // What is wrong with many episodes is one finding, counted.
 func TestWriterFindingsAreCounted(t *testing.T) {
-	mem := store.NewMem("counted-findings")
+	mem := storetest.NewMem("counted-findings")
 	defer mem.Drop()
 	w, err := write.NewWriter(t.Context(), mem, write.Config{FPS: robocache.Rate{Num: 10, Den: 1}, Features: []robocache.Feature{{Key: "x", Kind: robocache.KindNumeric, DType: robocache.Float32, Shape: []int{1}}}})
 	if err != nil {

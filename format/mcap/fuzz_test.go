@@ -15,7 +15,7 @@ import (
 	"github.com/goatnote-inc/robocache/format/internal/bag"
 	"github.com/goatnote-inc/robocache/internal/hostile"
 	"github.com/goatnote-inc/robocache/internal/realdata"
-	"github.com/goatnote-inc/robocache/store"
+	"github.com/goatnote-inc/robocache/store/tests/storetest"
 )
 
 // excerpt is the first messages of each topic of a recording, without compression and check sums: what is mutated reaches the decoders.
@@ -55,7 +55,7 @@ func FuzzDataset(f *testing.F) {
 		f.Add(excerpt(f, filepath.Join(realdata.Path(f, "mcap_robot"), "recording_zstd.mcap"), 3))
 	}
 	ctx := context.Background()
-	mem := store.NewMem("fuzz-mcap-dataset")
+	mem := storetest.NewMem("fuzz-mcap-dataset")
 	// A find names its way through the file; nothing else may come out of it.
 	fine := func(t *testing.T, what string, err error) bool {
 		t.Helper()

@@ -14,7 +14,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/hostile"
-	"github.com/goatnote-inc/robocache/store"
+	"github.com/goatnote-inc/robocache/store/tests/storetest"
 )
 
 const handShard = "toy-train.tfrecord-00000-of-00001"
@@ -362,11 +362,11 @@ func TestPackedShards(t *testing.T) {
 func TestFaultAnywhere(t *testing.T) {
 	h := newHand()
 	for n := int64(1); ; n++ {
-		s := store.NewMem(fmt.Sprintf("rlds-fault-%d", n))
+		s := storetest.NewMem(fmt.Sprintf("rlds-fault-%d", n))
 		h.put(s)
-		plan := &store.Plan{Nth: n}
+		plan := &storetest.Plan{Nth: n}
 		err := func() error {
-			d, err := OpenStore(t.Context(), store.Faulty(s, plan), handOptions)
+			d, err := OpenStore(t.Context(), storetest.Faulty(s, plan), handOptions)
 			if err != nil {
 				return err
 			}
@@ -398,11 +398,11 @@ func TestFaultAnywhere(t *testing.T) {
 // TestIndexOnce: opening again reads no shard.
 func TestIndexOnce(t *testing.T) {
 	h := newHand()
-	s := store.NewMem("rlds-once")
+	s := storetest.NewMem("rlds-once")
 	defer s.Drop()
 	h.put(s)
 	open := func() int64 {
-		c := store.Counting(s)
+		c := storetest.Counting(s)
 		d, err := OpenStore(t.Context(), c, handOptions)
 		if err != nil {
 			t.Fatal(err)
@@ -428,7 +428,7 @@ func TestIndexOnce(t *testing.T) {
 // TestCancelled: a context that has ended is the caller's own doing.
 func TestCancelled(t *testing.T) {
 	h := newHand()
-	s := store.NewMem("rlds-cancel")
+	s := storetest.NewMem("rlds-cancel")
 	defer s.Drop()
 	h.put(s)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -9,6 +9,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/hostile"
 	"github.com/goatnote-inc/robocache/store"
+	"github.com/goatnote-inc/robocache/store/tests/storetest"
 )
 
 // readAll asks for everything of the first episodes.
@@ -83,7 +84,7 @@ func FuzzShard(f *testing.F) {
 	h := &hand{features: fuzzFeatures, info: handInfo("toy", "train", 2)}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		before := hostile.Allocated()
-		s := store.NewMem("rlds-fuzz")
+		s := storetest.NewMem("rlds-fuzz")
 		defer s.Drop()
 		h.shards = map[string][]byte{handShard: b}
 		h.put(s)
@@ -108,7 +109,7 @@ func FuzzExample(f *testing.F) {
 	h := &hand{features: fuzzFeatures, info: handInfo("toy", "train", 1)}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		before := hostile.Allocated()
-		s := store.NewMem("rlds-fuzz-example")
+		s := storetest.NewMem("rlds-fuzz-example")
 		defer s.Drop()
 		h.shards = map[string][]byte{handShard: appendRecord(nil, b)}
 		h.put(s)
@@ -129,7 +130,7 @@ func FuzzExample(f *testing.F) {
 // FuzzMetadata: any bytes as features.json, dataset_info.json and metadata.json.
 func FuzzMetadata(f *testing.F) {
 	h := newHand()
-	s := store.NewMem("rlds-seed")
+	s := storetest.NewMem("rlds-seed")
 	h.put(s)
 	features, _ := store.ReadFile(f.Context(), s, featuresName, 1<<20)
 	s.Drop()
@@ -151,7 +152,7 @@ func FuzzMetadata(f *testing.F) {
 			_, err := info.shardsOf([]int{}, map[string]int64{})
 			hostile.Typed(t, err)
 		}
-		s := store.NewMem("rlds-fuzz-meta")
+		s := storetest.NewMem("rlds-fuzz-meta")
 		defer s.Drop()
 		h.put(s)
 		s.Put(metadataName, b)

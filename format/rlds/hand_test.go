@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/store"
+	"github.com/goatnote-inc/robocache/store/tests/storetest"
 )
 
 // hand is a data set made by hand: every byte of it is known.
@@ -82,7 +82,7 @@ func handEpisode(e, n int) []byte {
 	return b
 }
 
-func (h *hand) put(s *store.Mem) {
+func (h *hand) put(s *storetest.Mem) {
 	context := ""
 	if h.context != "" {
 		context = ", " + h.context
@@ -98,7 +98,7 @@ var handOptions = robocache.OpenOptions{HZ: robocache.Rate{Num: 10, Den: 1}}
 
 func (h *hand) open(t testing.TB, name string) (*Dataset, error) {
 	t.Helper()
-	s := store.NewMem("rlds-" + name)
+	s := storetest.NewMem("rlds-" + name)
 	t.Cleanup(s.Drop)
 	h.put(s)
 	d, err := OpenStore(t.Context(), s, handOptions)

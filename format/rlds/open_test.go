@@ -9,12 +9,13 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/store"
+	"github.com/goatnote-inc/robocache/store/tests/storetest"
 )
 
 // folder lays a data set made by hand into a folder of this machine.
 func (h *hand) folder(t *testing.T, dir string) {
 	t.Helper()
-	s := store.NewMem("rlds-folder")
+	s := storetest.NewMem("rlds-folder")
 	defer s.Drop()
 	h.put(s)
 	list, err := s.List(t.Context(), "")

@@ -7,6 +7,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/realdata"
 	"github.com/goatnote-inc/robocache/store"
+	"github.com/goatnote-inc/robocache/store/tests/storetest"
 )
 
 // TestImagesByThePiece: once a record was read and let go, an image of it costs its own bytes; what is served is the same.
@@ -15,7 +16,7 @@ func TestImagesByThePiece(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := store.Counting(local)
+	c := storetest.Counting(local)
 	dir, err := store.Sub(c, "bridge_dataset/1.0.0")
 	if err != nil {
 		t.Fatal(err)

@@ -10,13 +10,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/goatnote-inc/robocache/store/tests/storetest"
+
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zlib"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/hostile"
-
-	"github.com/goatnote-inc/robocache/store"
 )
 
 // squeeze packs bytes as a shard may be packed.
@@ -113,10 +113,10 @@ func TestPackedReads(t *testing.T) {
 		h.info = handInfo("toy", "train", episodes)
 		h.shards[handShard] = squeeze(t, how, 1, plain)
 		size := int64(len(h.shards[handShard]))
-		s := store.NewMem("rlds-packed-reads-" + how)
+		s := storetest.NewMem("rlds-packed-reads-" + how)
 		t.Cleanup(s.Drop)
 		h.put(s)
-		counted := store.Counting(s)
+		counted := storetest.Counting(s)
 		d, err := OpenStore(t.Context(), counted, handOptions)
 		if err != nil || d.Info().Episodes != episodes || len(d.Info().Findings) > 1 {
 			t.Fatal(how, err, d.Info().Findings)
@@ -147,7 +147,7 @@ func TestPackedReads(t *testing.T) {
 		}
 		d.Close()
 		// Opened again the index is known: the first read decompresses, once.
-		counted = store.Counting(s)
+		counted = storetest.Counting(s)
 		if d, err = OpenStore(t.Context(), counted, handOptions); err != nil {
 			t.Fatal(how, err)
 		}
@@ -213,7 +213,7 @@ func TestUnpackBudget(t *testing.T) {
 		h.shards[fmt.Sprintf("toy-train.tfrecord-%05d-of-%05d", i, shards)] = packed
 	}
 	h.info = handInfo("toy", "train", lengths...)
-	s := store.NewMem("rlds-unpack-budget")
+	s := storetest.NewMem("rlds-unpack-budget")
 	t.Cleanup(s.Drop)
 	h.put(s)
 	opt := handOptions

@@ -16,7 +16,7 @@ import (
 	"github.com/goatnote-inc/robocache/format/lerobot"
 	"github.com/goatnote-inc/robocache/format/rlds"
 	"github.com/goatnote-inc/robocache/internal/realdata"
-	"github.com/goatnote-inc/robocache/store"
+	"github.com/goatnote-inc/robocache/store/tests/storetest"
 	"github.com/goatnote-inc/robocache/synth"
 	"github.com/goatnote-inc/robocache/video"
 	_ "github.com/goatnote-inc/robocache/video/ffmpeg"
@@ -299,7 +299,7 @@ func TestWriteRefuses(t *testing.T) {
 	if _, err := rlds.Write(t.Context(), src, dir, robocache.WriteOptions{}); !errors.Is(err, robocache.ErrMisuse) {
 		t.Error("a folder that is not empty was taken:", err)
 	}
-	mem := store.NewMem("rlds-refuses")
+	mem := storetest.NewMem("rlds-refuses")
 	defer mem.Drop()
 	if _, err := rlds.WriteStore(t.Context(), broken{src}, mem, robocache.WriteOptions{}); !errors.Is(err, robocache.ErrMalformed) {
 		t.Error(err)

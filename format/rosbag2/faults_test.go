@@ -12,12 +12,13 @@ import (
 	"github.com/goatnote-inc/robocache/internal/hostile"
 	"github.com/goatnote-inc/robocache/internal/realdata"
 	"github.com/goatnote-inc/robocache/store"
+	"github.com/goatnote-inc/robocache/store/tests/storetest"
 )
 
 // Each operation of the store fails in turn, and each read is cut short in turn: the right answer, or a typed error; never a shorter list.
 func TestFaultAnywhere(t *testing.T) {
 	dir := realdata.Path(t, "rosbag2/py/sqlite3/reindex_test_bags/multiple_files")
-	m := store.NewMem("rosbag2-faults")
+	m := storetest.NewMem("rosbag2-faults")
 	defer m.Drop()
 	names := []string{"multiple_files_0.db3", "multiple_files_1.db3"}
 	meta := "rosbag2_bagfile_information:\n  version: 5\n  relative_file_paths: [multiple_files_0.db3, multiple_files_1.db3]\n"
@@ -69,10 +70,10 @@ func TestFaultAnywhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, fault := range []store.Fault{store.FaultFail, store.FaultShort, store.FaultChanged} {
+	for _, fault := range []storetest.Fault{storetest.FaultFail, storetest.FaultShort, storetest.FaultChanged} {
 		for n := int64(1); ; n++ {
-			plan := &store.Plan{Nth: n, Fault: fault}
-			got, err := sum(store.Faulty(m, plan))
+			plan := &storetest.Plan{Nth: n, Fault: fault}
+			got, err := sum(storetest.Faulty(m, plan))
 			if !plan.Struck() {
 				if err != nil || n < 8 {
 					t.Errorf("%d operations, %v", n-1, err)

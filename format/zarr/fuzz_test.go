@@ -14,11 +14,12 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/hostile"
 	"github.com/goatnote-inc/robocache/store"
+	"github.com/goatnote-inc/robocache/store/tests/storetest"
 )
 
 // mem makes a store of files.
-func mem(files map[string]string) *store.Mem {
-	m := store.NewMem("fuzz")
+func mem(files map[string]string) *storetest.Mem {
+	m := storetest.NewMem("fuzz")
 	for name, b := range files {
 		m.Put(name, []byte(b))
 	}
@@ -208,7 +209,7 @@ func TestZipOfBadNames(t *testing.T) {
 		_, _ = m.Write([]byte("{}"))
 	}
 	w.Close()
-	m := store.NewMem("badzip")
+	m := storetest.NewMem("badzip")
 	defer m.Drop()
 	m.Put("x.zarr.zip", b.Bytes())
 	if _, err := Open(t.Context(), "mem://badzip/x.zarr.zip", ten); !errors.Is(err, robocache.ErrMalformed) {

@@ -18,7 +18,7 @@ const module = "github.com/goatnote-inc/robocache"
 var allowed = map[string][]string{
 	"":                      {},
 	"store":                 {""},
-	"video":                 {"", "video/turbojpeg", "internal/inflate"},
+	"video":                 {"", "video/turbojpeg", "internal/guard", "internal/inflate"},
 	"video/ffmpeg":          {"", "video"},
 	"video/turbojpeg":       {""},
 	"video/jpegxl":          {""},

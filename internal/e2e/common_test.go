@@ -20,7 +20,7 @@ import (
 	_ "github.com/goatnote-inc/robocache/format/all"
 	"github.com/goatnote-inc/robocache/internal/realdata"
 	"github.com/goatnote-inc/robocache/loader"
-	"github.com/goatnote-inc/robocache/store"
+	"github.com/goatnote-inc/robocache/store/tests/storetest"
 	"github.com/goatnote-inc/robocache/video"
 	_ "github.com/goatnote-inc/robocache/video/ffmpeg"
 )
@@ -112,7 +112,7 @@ func (tr tree) disk(t testing.TB) string {
 func (tr tree) mem(t testing.TB) string {
 	t.Helper()
 	name := strings.ReplaceAll(t.Name(), "/", "_")
-	m := store.NewMem(name)
+	m := storetest.NewMem(name)
 	t.Cleanup(m.Drop)
 	for k, v := range tr {
 		m.Put(k, v)

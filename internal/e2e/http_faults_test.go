@@ -18,6 +18,7 @@ import (
 	"github.com/goatnote-inc/robocache/format/lerobot"
 	"github.com/goatnote-inc/robocache/loader"
 	"github.com/goatnote-inc/robocache/store"
+	"github.com/goatnote-inc/robocache/store/tests/storetest"
 )
 
 // misbehave strikes the nth and every 3rd request after it (so that a retry meets a sound server), or all from the nth on.
@@ -151,7 +152,7 @@ func TestHTTPFaults(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), hangs)
 		defer cancel()
-		counter := store.Counting(s)
+		counter := storetest.Counting(s)
 		ds, err := lerobot.OpenStore(ctx, counter, robocache.OpenOptions{})
 		if err != nil {
 			s.Close()

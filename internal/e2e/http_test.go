@@ -19,6 +19,7 @@ import (
 	"github.com/goatnote-inc/robocache/internal/realdata"
 	"github.com/goatnote-inc/robocache/loader"
 	"github.com/goatnote-inc/robocache/store"
+	"github.com/goatnote-inc/robocache/store/tests/storetest"
 )
 
 // serve serves a folder as any web server does.
@@ -98,7 +99,7 @@ func TestHTTPReadsLittle(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			counter := store.Counting(s)
+			counter := storetest.Counting(s)
 			ds, err := lerobot.OpenStore(t.Context(), counter, robocache.OpenOptions{})
 			if err != nil {
 				t.Fatal(err)
@@ -211,29 +212,29 @@ func TestNthOperationFails(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name  string
-		fault store.Fault
+		fault storetest.Fault
 		err   error
 		again bool
 	}{
-		{"fail once", store.FaultFail, nil, false},
-		{"fail for ever", store.FaultFail, nil, true},
-		{"short", store.FaultShort, nil, false},
-		{"changed", store.FaultChanged, nil, true},
-		{"gone", store.FaultFail, &robocache.Error{Class: robocache.ErrNotFound, Op: "faulty", Msg: "gone"}, true},
-		{"EIO", store.FaultFail, &os.PathError{Op: "read", Path: "f", Err: errno5}, true},
-		{"corrupt", store.FaultCorrupt, nil, false},
-		{"delay", store.FaultDelay, nil, false},
+		{"fail once", storetest.FaultFail, nil, false},
+		{"fail for ever", storetest.FaultFail, nil, true},
+		{"short", storetest.FaultShort, nil, false},
+		{"changed", storetest.FaultChanged, nil, true},
+		{"gone", storetest.FaultFail, &robocache.Error{Class: robocache.ErrNotFound, Op: "faulty", Msg: "gone"}, true},
+		{"EIO", storetest.FaultFail, &os.PathError{Op: "read", Path: "f", Err: errno5}, true},
+		{"corrupt", storetest.FaultCorrupt, nil, false},
+		{"delay", storetest.FaultDelay, nil, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			goroutines := 0
 			failed := 0
 			for n := int64(1); ; n++ {
-				plan := &store.Plan{Nth: n, Fault: c.fault, Err: c.err, Repeat: c.again, Delay: 2 * time.Millisecond}
+				plan := &storetest.Plan{Nth: n, Fault: c.fault, Err: c.err, Repeat: c.again, Delay: 2 * time.Millisecond}
 				s, err := store.Open(dir)
 				if err != nil {
 					t.Fatal(err)
 				}
-				counter := store.Counting(store.Faulty(s, plan))
+				counter := storetest.Counting(storetest.Faulty(s, plan))
 				ctx, cancel := context.WithTimeout(t.Context(), hangs)
 				ds, err := lerobot.OpenStore(ctx, counter, robocache.OpenOptions{})
 				sum := ""
@@ -257,11 +258,11 @@ func TestNthOperationFails(t *testing.T) {
 					if errors.Is(err, context.DeadlineExceeded) {
 						t.Fatalf("operation %d hangs", n)
 					}
-					if c.fault == store.FaultDelay {
+					if c.fault == storetest.FaultDelay {
 						t.Errorf("operation %d: a delay became %v", n, err)
 					}
 				}
-				if err == nil && sum != wantSum && c.fault != store.FaultCorrupt {
+				if err == nil && sum != wantSum && c.fault != storetest.FaultCorrupt {
 					t.Fatalf("operation %d: other data without an error", n)
 				}
 				if open := counter.Counts().OpenFiles; open != 0 {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/store/loopback"
-	"github.com/goatnote-inc/robocache/store/storetest"
+	"github.com/goatnote-inc/robocache/store/tests/storetest"
 )
 
 func serve(t testing.TB, files map[string][]byte, opt loopback.Options) (*loopback.Server, string) {

@@ -191,11 +191,11 @@ func writing(t *testing.T, open Opener) {
 
 // faults fails the n-th operation of a small job, for all n, and looks at what is left.
 func faults(t *testing.T, writable func(*testing.T, map[string][]byte) store.Writable) {
-	for _, kind := range []store.Fault{store.FaultFail, store.FaultShort, store.FaultChanged} {
+	for _, kind := range []Fault{FaultFail, FaultShort, FaultChanged} {
 		for n := int64(1); ; n++ {
 			s := writable(t, map[string][]byte{"a": []byte("old")})
-			plan := &store.Plan{Nth: n, Fault: kind}
-			err := rewrite(t.Context(), store.Faulty(s, plan).(store.Writable))
+			plan := &Plan{Nth: n, Fault: kind}
+			err := rewrite(t.Context(), Faulty(s, plan).(store.Writable))
 			got, rerr := store.ReadFile(t.Context(), s, "a", 100)
 			if rerr != nil {
 				t.Fatal(rerr)

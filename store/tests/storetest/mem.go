@@ -1,15 +1,19 @@
-package store
+package storetest
 
 import (
 	"context"
+	"errors"
+	"io"
 	"io/fs"
 	"slices"
 	"sort"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/store"
 )
 
 // Mem is a store in memory. A committed file never changes: a handle keeps reading the bytes that it opened.
@@ -35,6 +39,8 @@ type memObject struct {
 	version string
 }
 
+func init() { store.Register("mem", openMem) }
+
 var mems struct {
 	sync.Mutex
 	byName map[string]*Mem
@@ -53,13 +59,13 @@ func NewMem(name string) *Mem {
 }
 
 // openMem finds name, or name/folder, among the registered stores; the longest name wins.
-func openMem(rest string) (Store, error) {
+func openMem(rest string) (store.Store, error) {
 	rest = strings.TrimRight(rest, "/")
 	mems.Lock()
 	defer mems.Unlock()
 	for name := rest; name != ""; {
 		if m := mems.byName[name]; m != nil {
-			return Sub(m, strings.TrimPrefix(rest[len(name):], "/"))
+			return store.Sub(m, strings.TrimPrefix(rest[len(name):], "/"))
 		}
 		cut := strings.LastIndexByte(name, '/')
 		if cut < 0 {
@@ -67,7 +73,7 @@ func openMem(rest string) (Store, error) {
 		}
 		name = name[:cut]
 	}
-	return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "open", Where: robocache.Where{"dataset": show("mem://" + rest)}, Msg: "no store of this name in this process", Err: fs.ErrNotExist}
+	return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "open", Where: robocache.Where{"dataset": "mem://" + rest}, Msg: "no store of this name in this process", Err: fs.ErrNotExist}
 }
 
 // URI is mem://name.
@@ -83,9 +89,9 @@ func (m *Mem) Drop() {
 	}
 }
 
-// Put sets a file in one step. It panics on a name that CleanName refuses: it is for tests.
+// Put sets a file in one step. It panics on a name that store.CleanName refuses: it is for tests.
 func (m *Mem) Put(name string, data []byte) {
-	name, err := CleanName(name)
+	name, err := store.CleanName(name)
 	if err != nil {
 		panic(err)
 	}
@@ -116,7 +122,7 @@ func (m *Mem) find(ctx context.Context, op, name string) (string, memObject, err
 	if err := ctx.Err(); err != nil {
 		return "", memObject{}, err
 	}
-	name, err := CleanName(name)
+	name, err := store.CleanName(name)
 	if err != nil {
 		return "", memObject{}, fail(op, m.URI(), "", err)
 	}
@@ -135,33 +141,38 @@ func (m *Mem) Open(ctx context.Context, name string) (robocache.Ranged, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &bytesFile{uri: m.URI(), name: name, data: o.data, version: o.version}, nil
+	return &memFile{uri: m.URI(), name: name, data: o.data, version: o.version}, nil
 }
 
 // Stat describes a file.
-func (m *Mem) Stat(ctx context.Context, name string) (Entry, error) {
+func (m *Mem) Stat(ctx context.Context, name string) (store.Entry, error) {
 	name, o, err := m.find(ctx, "stat", name)
 	if err != nil {
-		return Entry{}, err
+		return store.Entry{}, err
 	}
-	return Entry{Name: name, Size: int64(len(o.data)), Version: o.version}, nil
+	return store.Entry{Name: name, Size: int64(len(o.data)), Version: o.version}, nil
 }
 
 // List gives the files below the folder prefix.
-func (m *Mem) List(ctx context.Context, prefix string) ([]Entry, error) {
+func (m *Mem) List(ctx context.Context, prefix string) ([]store.Entry, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	prefix, err := cleanPrefix(prefix)
-	if err != nil {
-		return nil, fail("list", m.URI(), "", err)
+	if prefix == "." || prefix == "./" {
+		prefix = ""
+	}
+	if prefix != "" {
+		var err error
+		if prefix, err = store.CleanName(prefix); err != nil {
+			return nil, fail("list", m.URI(), "", err)
+		}
 	}
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	var out []Entry
+	var out []store.Entry
 	for name, o := range m.files {
-		if below(name, prefix) {
-			out = append(out, Entry{Name: name, Size: int64(len(o.data)), Version: o.version})
+		if prefix == "" || strings.HasPrefix(name, prefix+"/") {
+			out = append(out, store.Entry{Name: name, Size: int64(len(o.data)), Version: o.version})
 		}
 	}
 	sort.Slice(out, func(i, j int) bool { return out[i].Name < out[j].Name })
@@ -169,20 +180,20 @@ func (m *Mem) List(ctx context.Context, prefix string) ([]Entry, error) {
 }
 
 // Create begins a file that replaces name at Commit.
-func (m *Mem) Create(ctx context.Context, name string) (Writer, error) {
+func (m *Mem) Create(ctx context.Context, name string) (store.Writer, error) {
 	return m.create(ctx, name, false)
 }
 
-// CreateNew is Create, but Commit fails with ErrExists where the name is taken by then.
-func (m *Mem) CreateNew(ctx context.Context, name string) (Writer, error) {
+// store.CreateNew is Create, but Commit fails with store.ErrExists where the name is taken by then.
+func (m *Mem) CreateNew(ctx context.Context, name string) (store.Writer, error) {
 	return m.create(ctx, name, true)
 }
 
-func (m *Mem) create(ctx context.Context, name string, onlyNew bool) (Writer, error) {
+func (m *Mem) create(ctx context.Context, name string, onlyNew bool) (store.Writer, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	name, err := CleanName(name)
+	name, err := store.CleanName(name)
 	if err != nil {
 		return nil, fail("create", m.URI(), "", err)
 	}
@@ -234,13 +245,13 @@ func (w *memWriter) WriteAt(p []byte, off int64) (int, error) {
 
 func (w *memWriter) put(p []byte, off int64) (int, error) {
 	if w.ended {
-		return 0, closed("write", w.m.URI(), w.name)
+		return 0, fail("write", w.m.URI(), w.name, fs.ErrClosed)
 	}
 	if err := w.ctx.Err(); err != nil {
 		return 0, err
 	}
 	if off < 0 || off > maxMem-int64(len(p)) {
-		return 0, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "write", Where: robocache.Where{"dataset": w.m.URI(), "file": show(w.name), "offset": off}, Msg: "a file in memory holds at most 4 GiB"}
+		return 0, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "write", Where: robocache.Where{"dataset": w.m.URI(), "file": w.name, "offset": off}, Msg: "a file in memory holds at most 4 GiB"}
 	}
 	if end := off + int64(len(p)); end > int64(len(w.data)) {
 		have := len(w.data)
@@ -254,7 +265,7 @@ func (w *memWriter) Commit() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.ended {
-		return closed("commit", w.m.URI(), w.name)
+		return fail("commit", w.m.URI(), w.name, fs.ErrClosed)
 	}
 	w.ended = true
 	if err := w.ctx.Err(); err != nil {
@@ -271,4 +282,82 @@ func (w *memWriter) Abort() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.ended, w.data = true, nil
+}
+
+// Folders names the folders directly in dir, as store.Folders asks for them.
+func (m *Mem) Folders(ctx context.Context, dir string) ([]string, error) {
+	list, err := m.List(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, e := range list {
+		rest := e.Name
+		if dir != "" {
+			rest = rest[len(dir)+1:]
+		}
+		if name, _, ok := strings.Cut(rest, "/"); ok && (len(out) == 0 || out[len(out)-1] != name) {
+			out = append(out, name)
+		}
+	}
+	sort.Strings(out)
+	n := 0
+	for i, name := range out {
+		if i == 0 || name != out[n-1] {
+			out[n] = name
+			n++
+		}
+	}
+	return out[:n], nil
+}
+
+// memFile is an open file of a Mem. Nobody writes to data.
+type memFile struct {
+	uri, name, version string
+	data               []byte
+	closed             atomic.Bool
+}
+
+func (f *memFile) Size() int64     { return int64(len(f.data)) }
+func (f *memFile) Version() string { return f.version }
+func (f *memFile) Close() error    { f.closed.Store(true); return nil }
+
+func (f *memFile) ReadAt(ctx context.Context, p []byte, off int64) error {
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case f.closed.Load():
+		return fail("read", f.uri, f.name, fs.ErrClosed)
+	case off < 0 || off > f.Size() || int64(len(p)) > f.Size()-off:
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: "read", Where: robocache.Where{"dataset": f.uri, "file": f.name, "offset": off}, Msg: "a range past the end", Err: io.ErrUnexpectedEOF}
+	}
+	copy(p, f.data[off:])
+	return nil
+}
+
+// fail gives an error its class and place. The end of a context stays what it is.
+func fail(op, uri, name string, err error) error {
+	if err == context.Canceled || err == context.DeadlineExceeded {
+		return err
+	}
+	where := robocache.Where{"dataset": uri}
+	if name != "" {
+		where["file"] = name
+	}
+	var already *robocache.Error
+	if errors.As(err, &already) {
+		return robocache.At(err, where)
+	}
+	e := &robocache.Error{Class: robocache.Classify(err), Op: op, Where: where, Err: err}
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		e.Class, e.Err = robocache.ErrMisuse, errors.Join(store.ErrExists, err)
+	case errors.Is(err, fs.ErrClosed):
+		e.Class = robocache.ErrMisuse
+	}
+	return e
+}
+
+func unsupported(op, uri, msg, hint string) error {
+	return &robocache.Error{Class: robocache.ErrUnsupported, Op: op, Where: robocache.Where{"dataset": uri}, Msg: msg, Hint: hint}
 }

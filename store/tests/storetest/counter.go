@@ -1,10 +1,11 @@
-package store
+package storetest
 
 import (
 	"context"
 	"sync/atomic"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/store"
 )
 
 // Counts says what went through a Counter. Failed operations count too.
@@ -22,16 +23,16 @@ func (c Counts) Requests() int64 {
 	return c.Opens + c.Stats + c.Lists + c.Reads + c.Commits + c.Removes
 }
 
-// Counter counts what passes through to a store. It is Writable in form; where the store is not, writing is ErrUnsupported.
+// Counter counts what passes through to a store. It is store.Writable in form; where the store is not, writing is ErrUnsupported.
 type Counter struct {
-	s                                      Store
+	s                                      store.Store
 	opens, stats, lists, reads, bytesRead  atomic.Int64
 	creates, commits, writes, bytesWritten atomic.Int64
 	removes, openFiles, underWrite         atomic.Int64
 }
 
 // Counting wraps a store with counters.
-func Counting(s Store) *Counter { return &Counter{s: s} }
+func Counting(s store.Store) *Counter { return &Counter{s: s} }
 
 // Counts reads the counters.
 func (c *Counter) Counts() Counts {
@@ -43,7 +44,7 @@ func (c *Counter) Counts() Counts {
 }
 
 func (c *Counter) URI() string  { return c.s.URI() }
-func (c *Counter) Close() error { return Close(c.s) }
+func (c *Counter) Close() error { return store.Close(c.s) }
 
 func (c *Counter) Open(ctx context.Context, name string) (robocache.Ranged, error) {
 	c.opens.Add(1)
@@ -55,27 +56,27 @@ func (c *Counter) Open(ctx context.Context, name string) (robocache.Ranged, erro
 	return &countedFile{Ranged: f, c: c}, nil
 }
 
-func (c *Counter) Stat(ctx context.Context, name string) (Entry, error) {
+func (c *Counter) Stat(ctx context.Context, name string) (store.Entry, error) {
 	c.stats.Add(1)
 	return c.s.Stat(ctx, name)
 }
 
-func (c *Counter) List(ctx context.Context, prefix string) ([]Entry, error) {
+func (c *Counter) List(ctx context.Context, prefix string) ([]store.Entry, error) {
 	c.lists.Add(1)
 	return c.s.List(ctx, prefix)
 }
 
-func (c *Counter) Create(ctx context.Context, name string) (Writer, error) {
-	return c.create(func(w Writable) (Writer, error) { return w.Create(ctx, name) })
+func (c *Counter) Create(ctx context.Context, name string) (store.Writer, error) {
+	return c.create(func(w store.Writable) (store.Writer, error) { return w.Create(ctx, name) })
 }
 
-func (c *Counter) CreateNew(ctx context.Context, name string) (Writer, error) {
-	return c.create(func(w Writable) (Writer, error) { return CreateNew(ctx, w, name) })
+func (c *Counter) CreateNew(ctx context.Context, name string) (store.Writer, error) {
+	return c.create(func(w store.Writable) (store.Writer, error) { return store.CreateNew(ctx, w, name) })
 }
 
-func (c *Counter) create(make func(Writable) (Writer, error)) (Writer, error) {
+func (c *Counter) create(make func(store.Writable) (store.Writer, error)) (store.Writer, error) {
 	c.creates.Add(1)
-	w, ok := c.s.(Writable)
+	w, ok := c.s.(store.Writable)
 	if !ok {
 		return nil, unsupported("create", c.s.URI(), "this store cannot be written", "")
 	}
@@ -89,7 +90,7 @@ func (c *Counter) create(make func(Writable) (Writer, error)) (Writer, error) {
 
 func (c *Counter) Remove(ctx context.Context, name string) error {
 	c.removes.Add(1)
-	w, ok := c.s.(Writable)
+	w, ok := c.s.(store.Writable)
 	if !ok {
 		return unsupported("remove", c.s.URI(), "this store cannot be written", "")
 	}
@@ -112,9 +113,9 @@ func (f *countedFile) ReadAt(ctx context.Context, p []byte, off int64) error {
 }
 
 // ReadRanges counts each span as a read: what was asked for, not how it was merged.
-func (f *countedFile) ReadRanges(ctx context.Context, spans []Span) error {
+func (f *countedFile) ReadRanges(ctx context.Context, spans []store.Span) error {
 	f.c.reads.Add(int64(len(spans)))
-	err := ReadRanges(ctx, f.Ranged, spans)
+	err := store.ReadRanges(ctx, f.Ranged, spans)
 	if err == nil {
 		for _, s := range spans {
 			f.c.bytesRead.Add(int64(len(s.P)))
@@ -131,7 +132,7 @@ func (f *countedFile) Close() error {
 }
 
 type countedWriter struct {
-	Writer
+	store.Writer
 	c     *Counter
 	ended atomic.Bool
 }
@@ -166,3 +167,6 @@ func (w *countedWriter) Abort() {
 	w.end()
 	w.Writer.Abort()
 }
+
+func (f *countedFile) Remote() bool    { return store.Remote(f.Ranged) }
+func (f *countedFile) Versioned() bool { return store.Versioned(f.Ranged) }

@@ -1,4 +1,4 @@
-package store
+package storetest
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/store"
 )
 
 // Op is a kind of operation; values combine as bits.
@@ -33,14 +34,14 @@ const (
 	FaultShort                // a read or write does the first half of its bytes, then fails with Plan.Err
 	FaultCorrupt              // a read succeeds with one bit flipped; other operations fail
 	FaultDelay                // it waits Plan.Delay, or for the context's end, then goes on
-	FaultChanged              // it fails with ErrChanged
+	FaultChanged              // it fails with store.ErrChanged
 )
 
 // Plan strikes operations of one Faulty store. The loop that proves a caller sound (SQLite's method):
 //
 //	for n := int64(1); ; n++ {
-//		plan := &store.Plan{Nth: n}
-//		err := run(store.Faulty(s, plan))
+//		plan := &storetest.Plan{Nth: n}
+//		err := run(storetest.Faulty(s, plan))
 //		if !plan.Struck() {
 //			break // the run had fewer than n operations
 //		}
@@ -79,12 +80,12 @@ func (p *Plan) hit(op Op, name string) bool {
 
 func (p *Plan) err(name string) error {
 	if p.Fault == FaultChanged {
-		return changed("faulty", name, "a", "b")
+		return &robocache.Error{Class: robocache.ErrTemporary, Op: "faulty", Where: robocache.Where{"file": name}, Msg: "injected change", Err: store.ErrChanged}
 	}
 	if p.Err != nil {
 		return fail("faulty", "faulty", name, p.Err)
 	}
-	return &robocache.Error{Class: robocache.ErrTemporary, Op: "faulty", Where: robocache.Where{"file": show(name)}, Msg: "injected fault"}
+	return &robocache.Error{Class: robocache.ErrTemporary, Op: "faulty", Where: robocache.Where{"file": name}, Msg: "injected fault"}
 }
 
 // before strikes an operation that moves no bytes.
@@ -99,28 +100,30 @@ func (p *Plan) before(ctx context.Context, op Op, name string) error {
 }
 
 func (p *Plan) delay(ctx context.Context) error {
-	if !sleep(ctx, p.Delay) {
+	select {
+	case <-time.After(p.Delay):
+		return nil
+	case <-ctx.Done():
 		return ctx.Err()
 	}
-	return nil
 }
 
-// Faulty wraps a store so that plan strikes its operations. It is Writable where s is.
-func Faulty(s Store, plan *Plan) Store {
+// Faulty wraps a store so that plan strikes its operations. It is store.Writable where s is.
+func Faulty(s store.Store, plan *Plan) store.Store {
 	f := &faulty{s: s, plan: plan}
-	if w, ok := s.(Writable); ok {
+	if w, ok := s.(store.Writable); ok {
 		return &writableFaulty{faulty: f, w: w}
 	}
 	return f
 }
 
 type faulty struct {
-	s    Store
+	s    store.Store
 	plan *Plan
 }
 
 func (f *faulty) URI() string  { return f.s.URI() }
-func (f *faulty) Close() error { return Close(f.s) }
+func (f *faulty) Close() error { return store.Close(f.s) }
 
 func (f *faulty) Open(ctx context.Context, name string) (robocache.Ranged, error) {
 	if err := f.plan.before(ctx, OpOpen, name); err != nil {
@@ -133,14 +136,14 @@ func (f *faulty) Open(ctx context.Context, name string) (robocache.Ranged, error
 	return &faultyFile{Ranged: r, plan: f.plan, name: name}, nil
 }
 
-func (f *faulty) Stat(ctx context.Context, name string) (Entry, error) {
+func (f *faulty) Stat(ctx context.Context, name string) (store.Entry, error) {
 	if err := f.plan.before(ctx, OpStat, name); err != nil {
-		return Entry{}, err
+		return store.Entry{}, err
 	}
 	return f.s.Stat(ctx, name)
 }
 
-func (f *faulty) List(ctx context.Context, prefix string) ([]Entry, error) {
+func (f *faulty) List(ctx context.Context, prefix string) ([]store.Entry, error) {
 	if err := f.plan.before(ctx, OpList, prefix); err != nil {
 		return nil, err
 	}
@@ -174,7 +177,7 @@ func (f *faultyFile) ReadAt(ctx context.Context, p []byte, off int64) error {
 			return err
 		}
 		if f.plan.Err == nil {
-			return &robocache.Error{Class: robocache.ErrTemporary, Op: "faulty", Where: robocache.Where{"file": show(f.name), "offset": off}, Msg: "injected short read", Err: io.ErrUnexpectedEOF}
+			return &robocache.Error{Class: robocache.ErrTemporary, Op: "faulty", Where: robocache.Where{"file": f.name, "offset": off}, Msg: "injected short read", Err: io.ErrUnexpectedEOF}
 		}
 	}
 	return f.plan.err(f.name)
@@ -182,18 +185,18 @@ func (f *faultyFile) ReadAt(ctx context.Context, p []byte, off int64) error {
 
 type writableFaulty struct {
 	*faulty
-	w Writable
+	w store.Writable
 }
 
-func (f *writableFaulty) Create(ctx context.Context, name string) (Writer, error) {
+func (f *writableFaulty) Create(ctx context.Context, name string) (store.Writer, error) {
 	return f.create(ctx, name, f.w.Create)
 }
 
-func (f *writableFaulty) CreateNew(ctx context.Context, name string) (Writer, error) {
-	return f.create(ctx, name, func(ctx context.Context, name string) (Writer, error) { return CreateNew(ctx, f.w, name) })
+func (f *writableFaulty) CreateNew(ctx context.Context, name string) (store.Writer, error) {
+	return f.create(ctx, name, func(ctx context.Context, name string) (store.Writer, error) { return store.CreateNew(ctx, f.w, name) })
 }
 
-func (f *writableFaulty) create(ctx context.Context, name string, make func(context.Context, string) (Writer, error)) (Writer, error) {
+func (f *writableFaulty) create(ctx context.Context, name string, make func(context.Context, string) (store.Writer, error)) (store.Writer, error) {
 	if err := f.plan.before(ctx, OpCreate, name); err != nil {
 		return nil, err
 	}
@@ -212,7 +215,7 @@ func (f *writableFaulty) Remove(ctx context.Context, name string) error {
 }
 
 type faultyWriter struct {
-	Writer
+	store.Writer
 	ctx  context.Context
 	plan *Plan
 	name string
@@ -254,3 +257,6 @@ func (w *faultyWriter) Commit() error {
 	}
 	return w.Writer.Commit()
 }
+
+func (f *faultyFile) Remote() bool    { return store.Remote(f.Ranged) }
+func (f *faultyFile) Versioned() bool { return store.Versioned(f.Ranged) }
