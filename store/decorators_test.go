@@ -90,7 +90,9 @@ func TestFaults(t *testing.T) {
 		}
 		return b, err
 	}
-	second := func(f storetest.Fault) *storetest.Plan { return &storetest.Plan{Nth: 2, Ops: storetest.OpRead, Fault: f} }
+	second := func(f storetest.Fault) *storetest.Plan {
+		return &storetest.Plan{Nth: 2, Ops: storetest.OpRead, Fault: f}
+	}
 	if _, err := read(second(storetest.FaultFail)); !errors.Is(err, robocache.ErrTemporary) {
 		t.Error(err)
 	}
