@@ -45,34 +45,30 @@ func (l *Leaf) less(a, b []byte) bool {
 }
 
 // key is a number that is ordered as the column's type is, −0 below +0; NaN has none.
-func (l *Leaf) key(b []byte) (k uint64, ok bool) {
-	const sign = 1 << 63
+func (l *Leaf) key(b []byte) (k int64, ok bool) {
 	le := binary.LittleEndian
 	switch l.kind {
 	case parquet.Boolean: // any byte but 0 is true
-		return uint64(min(b[0], 1)), true
+		return int64(min(b[0], 1)), true
 	case parquet.Int32:
-		if k = uint64(le.Uint32(b)); !l.unsigned {
-			k = uint64(int32(k)) ^ sign
+		if l.unsigned {
+			return int64(le.Uint32(b)), true
 		}
-		return k, true
+		return int64(int32(le.Uint32(b))), true
 	case parquet.Int64:
-		if k = le.Uint64(b); !l.unsigned {
-			k ^= sign
+		if k = int64(le.Uint64(b)); l.unsigned {
+			k ^= math.MinInt64
 		}
 		return k, true
 	case parquet.Float:
-		k = math.Float64bits(float64(math.Float32frombits(le.Uint32(b))))
-	default:
-		k = le.Uint64(b)
+		return floatKey(int64(int32(le.Uint32(b)))<<32, 0xff<<55)
 	}
-	if k&(sign-1) > 0x7ff<<52 {
-		return 0, false
-	}
-	if k&sign != 0 {
-		return ^k, true
-	}
-	return k | sign, true
+	return floatKey(int64(le.Uint64(b)), 0x7ff<<52)
+}
+
+// floatKey orders floats by their bits: those of negative ones are turned round. What lies above infinity is NaN.
+func floatKey(bits, inf int64) (k int64, ok bool) {
+	return bits ^ bits>>63&math.MaxInt64, bits&math.MaxInt64 <= inf
 }
 
 // boundsOf looks at values of a fixed size, one behind the other.
@@ -80,18 +76,27 @@ func (l *Leaf) boundsOf(plain []byte) (b bounds) {
 	if !l.bounded {
 		return b
 	}
-	var lo, hi uint64
+	lo, hi := int64(math.MaxInt64), int64(math.MinInt64)
 	from, to := -1, -1
-	for i := 0; i < len(plain); i += l.size {
-		k, ok := l.key(plain[i:])
-		if !ok {
-			continue
+	if l.kind == parquet.Float { // nearly all that is written
+		for i := 0; i+4 <= len(plain); i += 4 {
+			k, ok := floatKey(int64(int32(binary.LittleEndian.Uint32(plain[i:])))<<32, 0xff<<55)
+			if ok && k < lo {
+				lo, from = k, i
+			}
+			if ok && k > hi {
+				hi, to = k, i
+			}
 		}
-		if from < 0 || k < lo {
-			lo, from = k, i
-		}
-		if to < 0 || k > hi {
-			hi, to = k, i
+	} else {
+		for i := 0; i < len(plain); i += l.size {
+			k, ok := l.key(plain[i:])
+			if ok && (k < lo || from < 0) {
+				lo, from = k, i
+			}
+			if ok && (k > hi || to < 0) {
+				hi, to = k, i
+			}
 		}
 	}
 	if from < 0 { // none, or nothing but NaN
@@ -102,11 +107,10 @@ func (l *Leaf) boundsOf(plain []byte) (b bounds) {
 	case parquet.Boolean:
 		b.lo[0], b.hi[0] = byte(lo), byte(hi)
 	case parquet.Float, parquet.Double: // which of the two zeros a bound is does not show
-		const zero = 1 << 63
-		if lo == zero {
+		if lo == 0 {
 			b.lo[l.size-1] = 0x80
 		}
-		if hi == zero-1 {
+		if hi < 0 && b.hi[l.size-1] == 0x80 && len(bytes.Trim(b.hi[:l.size-1], "\x00")) == 0 {
 			b.hi[l.size-1] = 0
 		}
 	}
