@@ -198,13 +198,22 @@ func floatToHalf(f float64) uint16 {
 
 // toInt64 gives an integer column as int64.
 func toInt64(col *pq.Column) ([]int64, error) {
-	b, err := convert(col, robocache.Int64)
+	return words(col, robocache.Int64, func(bits uint64) int64 { return int64(bits) })
+}
+
+// toFloat64 gives a column of numbers as float64.
+func toFloat64(col *pq.Column) ([]float64, error) {
+	return words(col, robocache.Float64, math.Float64frombits)
+}
+
+func words[T any](col *pq.Column, to robocache.DType, value func(bits uint64) T) ([]T, error) {
+	b, err := convert(col, to)
 	if err != nil {
 		return nil, err
 	}
-	out := make([]int64, len(b)/8)
+	out := make([]T, len(b)/8)
 	for i := range out {
-		out[i] = int64(binary.LittleEndian.Uint64(b[i*8:]))
+		out[i] = value(binary.LittleEndian.Uint64(b[i*8:]))
 	}
 	return out, nil
 }

@@ -2,12 +2,10 @@ package lerobot
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"math"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/format/lerobot/internal/pq"
 )
 
 // tableCheck is what the rows must say next.
@@ -124,23 +122,15 @@ func (doc *doctor) schema(f *tableFile) {
 // group checks the rows of one row group.
 func (doc *doctor) group(ctx context.Context, f *tableFile, file int32, g int, c *tableCheck) error {
 	d := doc.d
-	ids, err := d.tab.integers(ctx, f, file, g, "episode_index")
-	if err != nil {
-		return err
+	var columns [4][]int64
+	for i, name := range []string{"episode_index", "index", "frame_index", "task_index"} {
+		var err error
+		if columns[i], err = d.tab.integers(ctx, f, file, g, name); err != nil {
+			return err
+		}
 	}
-	index, err := d.tab.integers(ctx, f, file, g, "index")
-	if err != nil {
-		return err
-	}
-	frame, err := d.tab.integers(ctx, f, file, g, "frame_index")
-	if err != nil {
-		return err
-	}
-	task, err := d.tab.integers(ctx, f, file, g, "task_index")
-	if err != nil {
-		return err
-	}
-	timestamps, err := doc.timestamps(ctx, f, file, g)
+	ids, index, frame, task := columns[0], columns[1], columns[2], columns[3]
+	timestamps, err := scalar(ctx, d.tab, f, file, g, "timestamp", toFloat64)
 	if err != nil {
 		return err
 	}
@@ -183,31 +173,6 @@ func (doc *doctor) group(ctx context.Context, f *tableFile, file int32, g int, c
 		}
 	}
 	return nil
-}
-
-// timestamps reads the timestamp column as float64 seconds; nil where there is none.
-func (doc *doctor) timestamps(ctx context.Context, f *tableFile, file int32, g int) ([]float64, error) {
-	leaf := f.pq.Column("timestamp")
-	if leaf == nil || leaf.Group() || leaf.MaxRep > 0 {
-		return nil, nil
-	}
-	h, err := doc.d.tab.open(ctx, file)
-	if err != nil {
-		return nil, err
-	}
-	defer doc.d.tab.handles.Put(h)
-	col, err := pq.ReadColumn(ctx, h.Value, f.pq, g, leaf, []int{}, pq.Limits{Bytes: doc.d.limit})
-	if err == nil {
-		var raw []byte
-		if raw, err = convert(col, robocache.Float64); err == nil {
-			out := make([]float64, len(raw)/8)
-			for i := range out {
-				out[i] = math.Float64frombits(binary.LittleEndian.Uint64(raw[8*i:]))
-			}
-			return out, nil
-		}
-	}
-	return nil, robocache.At(err, robocache.Where{"file": f.name, "row_group": g, "column": "timestamp"})
 }
 
 // timestamp checks one row's time: finite, increasing, on the grid of the frame rate from 0.

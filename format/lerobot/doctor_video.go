@@ -23,7 +23,7 @@ func (doc *doctor) videos(ctx context.Context) error {
 			continue
 		}
 		for file := range c.files {
-			eps := c.episodesOf(int32(file))
+			eps := c.byFile.of(int32(file))
 			if len(eps) == 0 || doc.chosen != nil && !anyWanted(doc, eps) {
 				continue
 			}
@@ -38,14 +38,6 @@ func (doc *doctor) videos(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// episodesOf lists the episodes of a video file in the order of their frames.
-func (c *camera) episodesOf(file int32) []int32 {
-	if c.cols == nil {
-		return []int32{file}
-	}
-	return c.byFile.of(file)
 }
 
 func (doc *doctor) videoFile(ctx context.Context, f *robocache.Feature, c *camera, eps []int32, pool *video.Pool) error {
@@ -124,7 +116,7 @@ func (doc *doctor) drift(f *robocache.Feature, c *camera, l *camFile, ix *video.
 		id := d.eps.id(int(e))
 		from := 0.0
 		length := d.Len(int(e))
-		if c.cols != nil {
+		if d.raw.major == 3 {
 			if c.cols.from == nil {
 				return
 			}

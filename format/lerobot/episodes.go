@@ -16,21 +16,29 @@ type episodes struct {
 	index  []int64 // episode_index; nil where it is the position
 	length []int32
 	from   []int64 // global row of the first row, by our count; n+1
-	// v3 only; in v2 the file of an episode is its own.
-	file  []int32 // into files
-	start []int64 // row of the episode's first row inside its data file
-	files []fileNumber
-	cams  map[string]*camColumns
+	file   []int32 // into files; in v2 the file of an episode is its own
+	start  []int64 // row of the episode's first row inside its data file
+	files  []fileNumber
+	cams   map[string]*camColumns
 }
 
-// fileNumber is the pair that v3 names files by.
+// fileNumber is the pair that names a file: chunk_index and file_index, in v2 the chunk of an episode and its episode_index.
 type fileNumber struct{ chunk, file int64 }
 
-// camColumns are the columns of one camera in v3.
+// camColumns are the columns of one camera.
 type camColumns struct {
 	file     []int32
 	files    []fileNumber
-	from, to []float64 // nil where the columns are missing
+	from, to []float64 // nil where the columns are missing: v2 has none
+}
+
+// ownFiles gives every episode a file of its own, as v2 does.
+func (e *episodes) ownFiles(perChunk int64) {
+	e.file, e.start, e.files = make([]int32, e.n()), make([]int64, e.n()), make([]fileNumber, e.n())
+	for i := range e.file {
+		id := e.id(i)
+		e.file[i], e.files[i] = int32(i), fileNumber{id / perChunk, id}
+	}
 }
 
 func (e *episodes) n() int { return len(e.length) }

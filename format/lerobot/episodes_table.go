@@ -83,23 +83,18 @@ func (d *Dataset) EpisodeTable(ctx context.Context) (t *EpisodeTable, err error)
 	data := func(i int) place { f, _ := d.tab.fileOf(i); return d.dataPlace(f) }
 	setColumn(t, "data/chunk_index", "int64", n, false, func(i int) any { return data(i).chunk })
 	setColumn(t, "data/file_index", "int64", n, false, func(i int) any { return data(i).number() })
-	t.Data = files(d.paths.data[0], d.tab.files(), d.eps.file, d.dataPlace)
+	t.Data = files(d.paths.data[0], d.tab.files(), d.filesOf(d.eps.file), d.dataPlace)
 	for i := range d.info.Features {
 		c := d.cams[d.info.Features[i].Key]
 		if c == nil {
 			continue
 		}
-		at := func(i int32) place { return d.videoPlace(c, i) }
-		var of []int32
-		count := n
-		if c.cols != nil {
-			of, count = c.cols.file, len(c.cols.files)
-		}
-		t.Videos[c.key] = files(c.templates[0], count, of, at)
+		at := func(i int32) place { return d.placeOf(c.cols.files[i], c.key) }
+		t.Videos[c.key] = files(c.templates[0], len(c.cols.files), d.filesOf(c.cols.file), at)
 		col := "videos/" + c.key + "/"
 		setColumn(t, col+"chunk_index", "int64", n, false, func(i int) any { return at(c.fileOf(i)).chunk })
 		setColumn(t, col+"file_index", "int64", n, false, func(i int) any { return at(c.fileOf(i)).number() })
-		if c.cols == nil { // each episode has an mp4 of its own
+		if d.raw.major == 2 { // each episode has an mp4 of its own
 			setColumn(t, col+"from_timestamp", "float64", n, false, func(int) any { return 0.0 })
 			setColumn(t, col+"to_timestamp", "float64", n, false, func(i int) any { return float64(d.eps.length[i]) / d.raw.fps.Float() })
 		}
@@ -138,6 +133,14 @@ func setColumn(t *EpisodeTable, name, typ string, n int, over bool, value func(i
 }
 
 func jsonArray(values []string) string { return "[" + strings.Join(values, ",") + "]" }
+
+// filesOf is nil where episode i has file i.
+func (d *Dataset) filesOf(file []int32) []int32 {
+	if d.raw.major == 2 {
+		return nil
+	}
+	return file
+}
 
 // files expands a template for each of n files.
 func files(template string, n int, of []int32, at func(int32) place) EpisodeFiles {
@@ -188,47 +191,36 @@ func pad(v []string, n int) []string {
 }
 
 func (d *Dataset) tableFile(ctx context.Context, name string, take func(column, typ string, rows []string)) (int, error) {
-	r, err := d.openSmall(ctx, name)
-	if err != nil {
-		return 0, err
-	}
-	defer r.Close()
 	kept := func(c string) bool { return !strings.HasPrefix(c, "stats/") }
-	f, err := pq.Open(ctx, r, kept)
-	if err != nil {
-		return 0, err
-	}
-	var tops, leaves []*pq.Node
-	for _, top := range f.Root.Children {
-		if !kept(top.Name) || slices.ContainsFunc(tops, func(n *pq.Node) bool { return n.Name == top.Name }) {
-			continue
-		}
-		if odd := slices.IndexFunc(top.Leaves(nil), func(l *pq.Node) bool { return l.Type == pq.Int96 || l.Type == pq.FixedLenByteArray }); odd >= 0 {
-			d.notice(warn("episodes-columns", name, "the column "+top.Name+" is left out: its values have a type that is not read here", "write it as numbers or text"))
-			continue
-		}
-		tops, leaves = append(tops, top), top.Leaves(leaves)
-	}
-	rows := make([][]string, len(tops))
-	p := &prefetched{Ranged: r}
-	for g, next := 0, 0; g < len(f.Groups); g++ {
-		if g == next {
-			if next, err = p.ahead(ctx, f, leaves, g); err != nil {
-				return 0, err
+	var tops []*pq.Node
+	var values [][]string
+	rows, err := d.eachGroup(ctx, name, kept, func(f *pq.File) (leaves []*pq.Node, _ error) {
+		for _, top := range f.Root.Children {
+			if !kept(top.Name) || slices.ContainsFunc(tops, func(n *pq.Node) bool { return n.Name == top.Name }) {
+				continue
 			}
+			if odd := slices.IndexFunc(top.Leaves(nil), func(l *pq.Node) bool { return l.Type == pq.Int96 || l.Type == pq.FixedLenByteArray }); odd >= 0 {
+				d.notice(warn("episodes-columns", name, "the column "+top.Name+" is left out: its values have a type that is not read here", "write it as numbers or text"))
+				continue
+			}
+			tops, leaves = append(tops, top), top.Leaves(leaves)
 		}
+		values = make([][]string, len(tops))
+		return leaves, nil
+	}, func(r robocache.Ranged, f *pq.File, g int) error {
 		for i, top := range tops {
-			v, err := pq.ReadJSON(ctx, p, f, g, top, nil, pq.Limits{Bytes: 1 << 30})
+			v, err := pq.ReadJSON(ctx, r, f, g, top, nil, tableLimit)
 			if err != nil {
-				return 0, robocache.At(err, robocache.Where{"row_group": g, "column": top.Name})
+				return robocache.At(err, robocache.Where{"row_group": g, "column": top.Name})
 			}
-			rows[i] = append(rows[i], v...)
+			values[i] = append(values[i], v...)
 		}
-	}
+		return nil
+	})
 	for i, top := range tops {
-		take(top.Name, typeName(top), rows[i])
+		take(top.Name, typeName(top), values[i])
 	}
-	return int(f.Rows), nil
+	return rows, err
 }
 
 // typeName says what a column holds: numbers, texts, and lists of them; "" for records.

@@ -56,6 +56,7 @@ func (d *Dataset) readEpisodesV2(ctx context.Context) error {
 	if e.n() == 0 && d.raw.totalEpisodes > 0 {
 		return &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"file": episodesJSONL}, Want: fmt.Sprintf("%d episodes, as info.json says", d.raw.totalEpisodes), Got: "none", Hint: "fetch the file again"}
 	}
+	e.ownFiles(d.raw.chunksSize)
 	d.eps, d.taskTab = e, tasks
 	if !sorted {
 		d.find(warn("episodes-unsorted", episodesJSONL, "episodes are not in the order of episode_index", "sort the lines"))

@@ -109,58 +109,52 @@ func (d *Dataset) episodeFiles(ctx context.Context) ([]string, error) {
 }
 
 func (d *Dataset) readEpisodesFile(ctx context.Context, name string, want map[string]*episodeColumn, before int) (int, error) {
-	r, err := d.openSmall(ctx, name)
-	if err != nil {
-		return 0, err
-	}
-	defer r.Close()
-	f, err := pq.Open(ctx, r, func(c string) bool { return want[c] != nil })
-	if err != nil {
-		return 0, err
-	}
-	if f.Rows > math.MaxInt32 {
-		return 0, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "lerobot", Want: "fewer than 2^31 episodes", Got: fmt.Sprint(f.Rows)}
-	}
 	var tops []*pq.Node
-	for _, top := range f.Root.Children {
-		c := want[top.Name]
-		if c == nil {
-			continue
+	rows, err := d.eachGroup(ctx, name, func(c string) bool { return want[c] != nil }, func(f *pq.File) ([]*pq.Node, error) {
+		if f.Rows > math.MaxInt32 {
+			return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "lerobot", Want: "fewer than 2^31 episodes", Got: fmt.Sprint(f.Rows)}
 		}
-		if top.Group() || top.MaxRep > 0 {
-			return 0, &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"column": top.Name}, Want: "a number a row", Got: "a list or group"}
-		}
-		if c.rows != before {
-			return 0, missingColumn(top.Name, "earlier files")
-		}
-		c.rows += int(f.Rows)
-		c.seen = true
-		tops = append(tops, top)
-	}
-	p := &prefetched{Ranged: r}
-	for g, next := 0, 0; g < len(f.Groups); g++ {
-		if g == next {
-			if next, err = p.ahead(ctx, f, tops, g); err != nil {
-				return 0, err
+		for _, top := range f.Root.Children {
+			c := want[top.Name]
+			if c == nil {
+				continue
 			}
+			if top.Group() || top.MaxRep > 0 {
+				return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"column": top.Name}, Want: "a number a row", Got: "a list or group"}
+			}
+			if c.rows != before {
+				return nil, missingColumn(top.Name, "earlier files")
+			}
+			c.rows += int(f.Rows)
+			c.seen = true
+			tops = append(tops, top)
 		}
+		return tops, nil
+	}, func(r robocache.Ranged, f *pq.File, g int) error {
 		for _, top := range tops {
-			col, err := pq.ReadColumn(ctx, p, f, g, top, nil, pq.Limits{Bytes: 1 << 30})
+			col, err := pq.ReadColumn(ctx, r, f, g, top, nil, tableLimit)
 			if err != nil {
-				return 0, err
+				return err
 			}
 			if err := want[top.Name].take(col); err != nil {
-				return 0, robocache.At(err, robocache.Where{"row_group": g, "column": top.Name})
+				return robocache.At(err, robocache.Where{"row_group": g, "column": top.Name})
 			}
 		}
+		return nil
+	})
+	if err != nil {
+		return 0, err
 	}
 	for k, c := range want {
-		if c.seen && c.rows != before+int(f.Rows) {
+		if c.seen && c.rows != before+rows {
 			return 0, missingColumn(k, "this file")
 		}
 	}
-	return int(f.Rows), nil
+	return rows, nil
 }
+
+// tableLimit bounds a column of the metadata's tables.
+var tableLimit = pq.Limits{Bytes: 1 << 30}
 
 func missingColumn(name, where string) error {
 	return &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"column": name}, Msg: "the column is in some episodes files and missing in " + where}
@@ -401,36 +395,26 @@ func (d *Dataset) readEpisodeTasksV3(ctx context.Context) (*episodeTasks, error)
 }
 
 func (d *Dataset) readTasksOf(ctx context.Context, name string, b *interner) (int, error) {
-	r, err := d.openSmall(ctx, name)
-	if err != nil {
-		return 0, err
-	}
-	defer r.Close()
-	f, err := pq.Open(ctx, r, func(c string) bool { return c == "tasks" })
-	if err != nil {
-		return 0, err
-	}
-	top := f.Column("tasks")
 	var leaf *pq.Node
-	if top != nil {
-		leaf = top.OnlyLeaf()
-	}
-	if leaf == nil || leaf.Type != pq.ByteArray || leaf.MaxRep > 1 {
-		for range f.Rows {
-			b.add(nil)
+	return d.eachGroup(ctx, name, func(c string) bool { return c == "tasks" }, func(f *pq.File) ([]*pq.Node, error) {
+		if top := f.Column("tasks"); top != nil {
+			leaf = top.OnlyLeaf()
 		}
-		return int(f.Rows), nil
-	}
-	p := &prefetched{Ranged: r}
-	for g, next := 0, 0; g < len(f.Groups); g++ {
-		if g == next {
-			if next, err = p.ahead(ctx, f, []*pq.Node{leaf}, g); err != nil {
-				return 0, err
+		if leaf == nil || leaf.Type != pq.ByteArray || leaf.MaxRep > 1 {
+			leaf = nil
+			return nil, nil
+		}
+		return []*pq.Node{leaf}, nil
+	}, func(r robocache.Ranged, f *pq.File, g int) error {
+		if leaf == nil {
+			for range f.Groups[g].Rows {
+				b.add(nil)
 			}
+			return nil
 		}
-		col, err := pq.ReadColumn(ctx, p, f, g, leaf, nil, pq.Limits{Bytes: 1 << 30})
+		col, err := pq.ReadColumn(ctx, r, f, g, leaf, nil, tableLimit)
 		if err != nil {
-			return 0, err
+			return err
 		}
 		var row [][]byte
 		value := 0
@@ -447,6 +431,6 @@ func (d *Dataset) readTasksOf(ctx context.Context, name string, b *interner) (in
 		if col.Entries > 0 {
 			b.add(row)
 		}
-	}
-	return int(f.Rows), nil
+		return nil
+	})
 }

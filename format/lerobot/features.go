@@ -164,9 +164,14 @@ func (d *Dataset) firstSchema(ctx context.Context) (*pq.File, error) {
 	if n == 0 {
 		return nil, nil
 	}
-	if err := d.probeData(ctx); err != nil {
+	best, _, found, err := d.probe(ctx, d.paths.data, n, d.dataPlace)
+	if err != nil {
 		return nil, err
 	}
+	if found > 0 && d.raw.dataPath != "" && best[0] != d.raw.dataPath {
+		d.templateLies("/data_path", "", fmt.Sprintf("data_path %q does not name the files; %q does", d.raw.dataPath, best[0]), "write the template that fits")
+	}
+	d.paths.data = best
 	var first error
 	for _, i := range slices.Compact([]int{0, n / 2, n - 1}) {
 		f, err := d.tab.footer(ctx, int32(i))
@@ -186,22 +191,23 @@ func (d *Dataset) firstSchema(ctx context.Context) (*pq.File, error) {
 	return nil, first
 }
 
-// probeData finds the template that names the first, middle and last data file.
-func (d *Dataset) probeData(ctx context.Context) error {
-	n := d.tab.files()
-	var probes []place
+// probe finds the template that names the first, middle and last of n files, and how many of them it names.
+func (d *Dataset) probe(ctx context.Context, templates []string, n int, at func(i int32) place) (best []string, probes []place, found int, err error) {
 	for _, i := range slices.Compact([]int{0, n / 2, n - 1}) {
-		probes = append(probes, d.dataPlace(int32(i)))
+		probes = append(probes, at(int32(i)))
 	}
-	best, found, err := d.paths.choose(ctx, d.paths.data, probes)
-	if err != nil {
-		return err
+	best, found, err = d.paths.choose(ctx, templates, probes)
+	return best, probes, found, err
+}
+
+// templateLies is the finding that a path template of info.json does not name the files.
+func (d *Dataset) templateLies(pointer, stream, msg, hint string) {
+	f := warn("path-template", infoPath, msg, hint)
+	f.Where["pointer"] = pointer
+	if stream != "" {
+		f.Where["stream"] = stream
 	}
-	if found > 0 && d.raw.dataPath != "" && best[0] != d.raw.dataPath {
-		d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "path-template", Where: robocache.Where{"file": infoPath, "pointer": "/data_path"}, Message: fmt.Sprintf("data_path %q does not name the files; %q does", d.raw.dataPath, best[0]), Hint: "write the template that fits"})
-	}
-	d.paths.data = best
-	return nil
+	d.find(f)
 }
 
 // feature turns a declaration into a Feature.

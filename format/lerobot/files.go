@@ -5,25 +5,17 @@ import (
 	"math"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/lru"
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // CacheStats says what the table cache holds and did.
-func (d *Dataset) CacheStats() CacheStats { return d.tab.cache.Stats() }
-
-// Stats gives the counts.
-func (c *cache) Stats() CacheStats {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s := c.stats
-	s.Bytes, s.Budget = c.bytes, c.budget
-	return s
-}
+func (d *Dataset) CacheStats() lru.Stats { return d.tab.cache.Stats() }
 
 // LimitMemory lowers the budget of the tables and the video indexes together; it never raises it.
 func (d *Dataset) LimitMemory(bytes int64) {
 	bytes = max(bytes, smallestBudget)
-	d.tab.cache.limit(bytes - bytes/4)
+	d.tab.cache.Limit(bytes - bytes/4)
 	d.lib.Limit(bytes / 4)
 }
 
@@ -61,9 +53,7 @@ func (d *Dataset) EpisodeVideo(ctx context.Context, episode int, key string) (ou
 	}
 	out = EpisodeVideo{Path: f.path, From: math.NaN(), To: math.NaN(), Exact: f.exact}
 	out.First, out.Images = f.of(int32(episode))
-	if c.cols != nil {
-		out.From, out.To = timestampAt(c.cols.from, episode), timestampAt(c.cols.to, episode)
-	}
+	out.From, out.To = timestampAt(c.cols.from, episode), timestampAt(c.cols.to, episode)
 	return out, nil
 }
 
@@ -72,4 +62,14 @@ func timestampAt(s []float64, i int) float64 {
 		return math.NaN()
 	}
 	return s[i]
+}
+
+// VideoStart is the time in its mp4 at which the metadata says that an episode's frames begin, in ns; ok is false where it says
+// nothing. Frames are not found by it: it is for who wants the reference's check of times.
+func (d *Dataset) VideoStart(ctx context.Context, episode int, key string) (ns int64, ok bool, err error) {
+	v, err := d.EpisodeVideo(ctx, episode, key)
+	if err != nil || math.IsNaN(v.From) || math.Abs(v.From) > 4e9 {
+		return 0, false, err
+	}
+	return int64(math.RoundToEven(v.From * 1e9)), true, nil
 }

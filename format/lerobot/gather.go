@@ -2,7 +2,6 @@ package lerobot
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"math"
 
@@ -24,9 +23,8 @@ func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, 
 	if len(dst) != len(rows)*size {
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: "lerobot gather", Where: robocache.Where{"stream": key}, Want: fmt.Sprintf("%d bytes for %d rows", len(rows)*size, len(rows)), Got: fmt.Sprint(len(dst))}
 	}
-	d.warm(ctx, c, c.num, rows, c.decode(d.limit))
-	var s span
-	s.file = -1
+	d.warm(ctx, c, c.num, rows, c.numbers)
+	w := d.walk(c, func(file int32, row int64) (span, error) { return d.tab.load(ctx, file, row, c.num, c.numbers) })
 	for i := 0; i < len(rows); {
 		n, err := d.run(rows[i:])
 		if err != nil {
@@ -39,18 +37,12 @@ func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, 
 			i += n
 			continue
 		}
-		file, start := d.tab.fileOf(rows[i].Episode)
-		at := start + int64(rows[i].Index)
-		if s.file != file || at < s.start || at >= s.end {
-			if s, start, err = d.unitOf(ctx, c, c.num, rows[i].Episode, rows[i].Index, c.decode(d.limit)); err != nil {
-				return err
-			}
-			at = start + int64(rows[i].Index)
+		at, err := w.to(rows[i])
+		if err != nil {
+			return err
 		}
-		n = min(n, int(s.end-at))
-		src := s.value.([]byte)
-		from := int(at-s.start) * size
-		copy(dst[i*size:(i+n)*size], src[from:from+n*size])
+		n = min(n, int(w.end-w.start)-at)
+		copy(dst[i*size:(i+n)*size], w.value.([]byte)[at*size:])
 		i += n
 	}
 	return nil
@@ -73,28 +65,39 @@ func (d *Dataset) run(rows []robocache.Row) (int, error) {
 	return n, nil
 }
 
-// unitOf locates a row and loads its unit. start is the episode's first row in the file, as it was found with: another goroutine's proof may move it.
-func (d *Dataset) unitOf(ctx context.Context, c *column, num int32, episode, row int, read reader) (s span, start int64, err error) {
-	return d.locate(c, episode, func(file int32, start int64) (span, error) {
-		return d.tab.load(ctx, file, start+int64(row), num, read)
-	})
+// walker goes from row to row of a column. Its span is the decoded unit of the last one.
+type walker struct {
+	span
+	d    *Dataset
+	c    *column
+	load func(file int32, row int64) (span, error)
 }
 
-// locate calls load with the file of an episode and its first row there, again where proof moved it.
-func (d *Dataset) locate(c *column, episode int, load func(file int32, start int64) (span, error)) (span, int64, error) {
+func (d *Dataset) walk(c *column, load func(file int32, row int64) (span, error)) *walker {
+	return &walker{span: span{file: -1}, d: d, c: c, load: load}
+}
+
+// to goes to a row and says where it stands in its unit, which is loaded where it is not the one of the row before. The episode's first row in the
+// file is what it was found with: another goroutine's proof may move it.
+func (w *walker) to(r robocache.Row) (at int, err error) {
+	tab, row := w.d.tab, int64(r.Index)
 	for try := 0; ; try++ {
-		file, start := d.tab.fileOf(episode)
-		s, err := load(file, start)
+		file, start := tab.fileOf(r.Episode)
+		if w.file == file && start+row >= w.start && start+row < w.end {
+			return int(start + row - w.start), nil
+		}
+		s, err := w.load(file, start+row)
 		if err == nil {
-			if _, again := d.tab.fileOf(episode); again == start || try == maxMoves {
-				return s, start, nil
+			if _, again := tab.fileOf(r.Episode); again == start || try == maxMoves {
+				w.span = s
+				return int(start + row - s.start), nil
 			}
 			continue
 		}
 		if err == error(errMoved) && try < maxMoves {
 			continue
 		}
-		return span{}, 0, robocache.At(err, robocache.Where{"episode": d.eps.id(episode), "stream": c.key})
+		return 0, robocache.At(err, robocache.Where{"episode": w.d.eps.id(r.Episode), "stream": w.c.key})
 	}
 }
 
@@ -162,13 +165,13 @@ func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int
 	}
 	c := d.cols[i]
 	out = make([]int64, 0, min(n, 1<<16))
+	w := d.walk(&c, func(file int32, row int64) (span, error) { return d.tab.load(ctx, file, row, unitTimes, c.timestamps) })
 	for len(out) < n {
-		s, start, err := d.unitOf(ctx, &c, unitTimes, episode, len(out), c.timestamps(d.raw.fps, d.limit))
+		at, err := w.to(robocache.Row{Episode: episode, Index: len(out)})
 		if err != nil {
 			return nil, err
 		}
-		at := start + int64(len(out)) - s.start
-		timestamps := s.value.([]int64)[at:]
+		timestamps := w.value.([]int64)[at:]
 		out = append(out, timestamps[:min(len(timestamps), n-len(out))]...)
 	}
 	for k, t := range out {
@@ -200,7 +203,7 @@ func (d *Dataset) inFile(ctx context.Context, episode int, w robocache.Where) ro
 
 const badTimestamp = math.MinInt64
 
-// stampNanos turns stored seconds into nanoseconds. What is row/fps rounded to float32, as the recorder stores it, is the time row/fps: a
+// timestampNanos turns stored seconds into nanoseconds. What is row/fps rounded to float32, as the recorder stores it, is the time row/fps: a
 // timestamp that float32 moved up by a part of a nanosecond would give "the last row at or before" the row before (L8).
 func timestampNanos(sec float64, rate robocache.Rate) int64 {
 	if f := float32(sec); float64(f) == sec {
@@ -213,8 +216,4 @@ func timestampNanos(sec float64, rate robocache.Rate) int64 {
 		return badTimestamp
 	}
 	return int64(ns)
-}
-
-func leFloat64(b []byte, i int) float64 {
-	return math.Float64frombits(binary.LittleEndian.Uint64(b[i*8:]))
 }

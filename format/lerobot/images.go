@@ -51,14 +51,14 @@ func (c *column) leaves(f *tableFile) (b, p *pq.Node, err error) {
 }
 
 // images decodes a run of rows: page i of list, or the whole row group where list is nil.
-func (c *column) images(limit int64, list *pq.PageList, i int) reader {
+func (c *column) images(list *pq.PageList, i int) reader {
 	return func(ctx context.Context, r robocache.Ranged, f *tableFile, group int) (any, int64, error) {
 		b, p, err := c.leaves(f)
 		if err != nil {
 			return nil, 0, err
 		}
 		u := &stillUnit{}
-		lim := pq.Limits{Bytes: limit}
+		lim := f.limits()
 		if list == nil {
 			u.bytes, err = pq.ReadColumn(ctx, r, f.pq, group, b, nil, lim)
 		} else {
@@ -97,7 +97,7 @@ func (d *Dataset) loadStills(ctx context.Context, c *column, file int32, row int
 	key := unit{file: file, group: int32(g), col: c.num}
 	at := f.pq.Groups[g]
 	if k, ok := f.pq.Chunk(g, b); !ok || k.Size < pageable {
-		v, err := d.tab.fetch(ctx, f, key, c.images(d.limit, nil, 0))
+		v, err := d.tab.fetch(ctx, f, key, c.images(nil, 0))
 		return span{file: file, start: at.Start, end: at.Start + at.Rows, value: v}, err
 	}
 	key.page = -1
@@ -114,7 +114,7 @@ func (d *Dataset) loadStills(ctx context.Context, c *column, file int32, row int
 	l := v.(*pq.PageList)
 	i := sort.Search(len(l.Pages), func(i int) bool { return l.Pages[i].Start+l.Pages[i].Rows > row-at.Start })
 	key.page = int32(i) + 1
-	v, err = d.tab.fetch(ctx, f, key, c.images(d.limit, l, i))
+	v, err = d.tab.fetch(ctx, f, key, c.images(l, i))
 	p := l.Pages[i]
 	return span{file: file, start: at.Start + p.Start, end: at.Start + p.Start + p.Rows, value: v}, err
 }
@@ -123,23 +123,16 @@ const maxStill = 256 << 20
 
 // stills gives the encoded images of an image feature.
 func (d *Dataset) stills(ctx context.Context, c *column, rows []robocache.Row, out []robocache.FrameRef) error {
-	var s span
-	s.file = -1
+	w := d.walk(c, func(file int32, row int64) (span, error) { return d.loadStills(ctx, c, file, row) })
 	for i, r := range rows {
 		if _, err := d.run(rows[i : i+1]); err != nil {
 			return err
 		}
-		file, start := d.tab.fileOf(r.Episode)
-		if at := start + int64(r.Index); s.file != file || at < s.start || at >= s.end {
-			var err error
-			if s, start, err = d.locate(c, r.Episode, func(file int32, start int64) (span, error) {
-				return d.loadStills(ctx, c, file, start+int64(r.Index))
-			}); err != nil {
-				return err
-			}
+		at, err := w.to(r)
+		if err != nil {
+			return err
 		}
-		u := s.value.(*stillUnit)
-		at := int(start + int64(r.Index) - s.start)
+		u := w.value.(*stillUnit)
 		v := at
 		if u.at != nil {
 			v = int(u.at[at])

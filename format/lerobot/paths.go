@@ -80,33 +80,19 @@ func (p *paths) videoTemplates(key string) []string {
 	return candidates(p.raw.videoPath, std)
 }
 
-// choose probes places and puts the template that finds most of them first. It says how many were found, and by which template.
+// choose probes places and puts the template that finds most of them first. It says how many were found.
 func (p *paths) choose(ctx context.Context, templates []string, probes []place) (best []string, found int, err error) {
 	at := 0
 	found = -1
 	for i, t := range templates {
-		there := make([]bool, len(probes))
-		g, ctx := errgroup.WithContext(ctx)
-		for k, pl := range probes {
-			g.Go(func() (err error) {
-				defer guard.Malformed("lerobot probe", &err)
-				there[k], err = p.exists(ctx, t, pl)
-				return err
-			})
-		}
-		if err := g.Wait(); err != nil {
+		names, err := p.present(ctx, t, probes)
+		if err != nil {
 			return nil, 0, err
 		}
-		n := 0
-		for _, ok := range there {
-			if ok {
-				n++
-			}
-		}
-		if n > found {
+		if n := len(names) - count(names, ""); n > found {
 			at, found = i, n
 		}
-		if n == len(probes) {
+		if found == len(probes) {
 			break
 		}
 	}
@@ -114,23 +100,13 @@ func (p *paths) choose(ctx context.Context, templates []string, probes []place) 
 	return append(best, templates[at+1:]...), found, nil
 }
 
-func (p *paths) exists(ctx context.Context, t string, pl place) (bool, error) {
-	name, err := expand(t, pl)
-	if err != nil {
-		return false, nil // checked at open for the declared one
+func count(list []string, s string) (n int) {
+	for _, v := range list {
+		if v == s {
+			n++
+		}
 	}
-	if name, err = store.CleanName(name); err != nil {
-		return false, nil
-	}
-	_, err = p.st.Stat(ctx, name)
-	if errors.Is(err, robocache.ErrNotFound) {
-		return false, nil
-	}
-	// What stands there and is no regular file is in the file's place; reading it says why.
-	if errors.Is(err, robocache.ErrMalformed) && !errors.Is(err, store.ErrChanged) {
-		return true, nil
-	}
-	return err == nil, err
+	return n
 }
 
 // try calls use with the paths that a place may have, until one is there: by the templates, then by the tree. It gives that path, or NotFound with the first.
@@ -331,16 +307,20 @@ func (p *paths) present(ctx context.Context, template string, places []place) ([
 		g.Go(func() (err error) {
 			defer guard.Malformed("lerobot probe", &err)
 			name, err := expand(template, pl)
-			if err != nil {
-				return err
+			if err == nil {
+				name, err = store.CleanName(name)
 			}
-			switch _, err = p.st.Stat(ctx, name); {
+			if err != nil {
+				return nil // the declared template was checked at Open
+			}
+			_, err = p.st.Stat(ctx, name)
+			switch {
 			case errors.Is(err, robocache.ErrNotFound):
 				return nil
-			case err != nil:
+			case err != nil && (!errors.Is(err, robocache.ErrMalformed) || errors.Is(err, store.ErrChanged)):
 				return robocache.At(err, robocache.Where{"file": name})
 			}
-			names[i] = name
+			names[i] = name // also what is no regular file: reading it says why
 			return nil
 		})
 	}

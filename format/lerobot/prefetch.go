@@ -1,7 +1,9 @@
 package lerobot
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"sort"
 
 	"github.com/goatnote-inc/robocache"
@@ -15,6 +17,36 @@ const (
 	prefetchGap   = 8 << 10  // bytes that are read for nothing rather than asking twice
 	prefetchBatch = 32 << 20 // bytes held at a time
 )
+
+// piece is a part of a file.
+type piece struct{ off, size int64 }
+
+// pieces are the column chunks of leaves in a row group of at most a size. What does not lie in the file is left to ReadColumn, which says so.
+func pieces(to []piece, f *pq.File, leaves []*pq.Node, group int, most int64) []piece {
+	for _, l := range leaves {
+		if k, ok := f.Chunk(group, l); ok && k.Offset >= 0 && k.Size > 0 && k.Size <= min(most, f.Size) && k.Offset <= f.Size-k.Size {
+			to = append(to, piece{k.Offset, k.Size})
+		}
+	}
+	return to
+}
+
+// join sorts pieces and joins those that lie side by side, up to a size.
+func join(list []piece, most int64) []piece {
+	slices.SortFunc(list, func(a, b piece) int { return cmp.Or(cmp.Compare(a.off, b.off), cmp.Compare(a.size, b.size)) })
+	out := list[:0]
+	for _, p := range list {
+		end := p.off + p.size
+		if n := len(out); n > 0 {
+			if last := &out[n-1]; p.off <= last.off+last.size+prefetchGap && end-last.off <= most {
+				last.size = max(last.size, end-last.off)
+				continue
+			}
+		}
+		out = append(out, p)
+	}
+	return out
+}
 
 // prefetched serves reads out of spans that were read ahead, and others from the file.
 type prefetched struct {
@@ -33,36 +65,63 @@ func (p *prefetched) ReadAt(ctx context.Context, b []byte, off int64) error {
 	return p.Ranged.ReadAt(ctx, b, off)
 }
 
+// inMemory reads a file as a whole.
+func inMemory(ctx context.Context, r robocache.Ranged) (robocache.Ranged, error) {
+	p := &prefetched{r, []store.Span{{P: make([]byte, r.Size())}}}
+	if err := r.ReadAt(ctx, p.spans[0].P, 0); err != nil {
+		r.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
 // ahead reads the chunks of the leaves in the row groups from first on, up to a batch of bytes, and says which group comes next.
 func (p *prefetched) ahead(ctx context.Context, f *pq.File, leaves []*pq.Node, first int) (next int, err error) {
 	p.spans = p.spans[:0]
-	type piece struct{ from, to int64 }
-	var pieces []piece
+	var list []piece
 	var total int64
 	for next = first; next < len(f.Groups) && (total < prefetchBatch || next == first); next++ {
-		for _, l := range leaves {
-			k, ok := f.Chunk(next, l)
-			// What lies outside the file is left to ReadColumn, which says so.
-			if ok && k.Offset >= 0 && k.Size > 0 && k.Size <= f.Size && k.Offset <= f.Size-k.Size {
-				pieces = append(pieces, piece{k.Offset, k.Offset + k.Size})
-				total += k.Size
-			}
+		n := len(list)
+		list = pieces(list, f, leaves, next, 2*prefetchBatch) // a huge chunk is read where it is needed
+		for _, k := range list[n:] {
+			total += k.size
 		}
 	}
-	sort.Slice(pieces, func(i, j int) bool { return pieces[i].from < pieces[j].from })
-	for i := 0; i < len(pieces); {
-		at, end := pieces[i].from, pieces[i].to
-		for i++; i < len(pieces) && pieces[i].from <= end+prefetchGap && pieces[i].to-at <= prefetchBatch; i++ {
-			end = max(end, pieces[i].to)
-		}
-		if end-at > 2*prefetchBatch {
-			continue // one huge chunk: read where it is needed
-		}
-		p.spans = append(p.spans, store.Span{Off: at, P: make([]byte, end-at)})
+	for _, k := range join(list, prefetchBatch) {
+		p.spans = append(p.spans, store.Span{Off: k.off, P: make([]byte, k.size)})
 	}
 	if err := store.ReadRanges(ctx, p.Ranged, p.spans); err != nil {
 		p.spans = nil
 		return next, err
 	}
 	return next, nil
+}
+
+// eachGroup opens a table of the metadata and reads its row groups one after the other. leaves says which columns are read of them, out of those wanted.
+func (d *Dataset) eachGroup(ctx context.Context, name string, want func(column string) bool, leaves func(*pq.File) ([]*pq.Node, error), read func(r robocache.Ranged, f *pq.File, group int) error) (rows int, err error) {
+	r, err := d.openSmall(ctx, name)
+	if err != nil {
+		return 0, err
+	}
+	defer r.Close()
+	f, err := pq.Open(ctx, r, want)
+	if err != nil {
+		return 0, err
+	}
+	list, err := leaves(f)
+	if err != nil {
+		return 0, err
+	}
+	p := &prefetched{Ranged: r}
+	for g, next := 0, 0; g < len(f.Groups); g++ {
+		if g == next {
+			if next, err = p.ahead(ctx, f, list, g); err != nil {
+				return 0, err
+			}
+		}
+		if err := read(p, f, g); err != nil {
+			return 0, err
+		}
+	}
+	return int(f.Rows), nil
 }

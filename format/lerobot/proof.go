@@ -13,7 +13,7 @@ import (
 // prove compares the rows of a row group with the metadata, once: episode_index says whose they are, index (or frame_index)
 // that they are in order. Rows found elsewhere in the file are remembered and errMoved is given.
 func (t *tables) prove(ctx context.Context, f *tableFile, file int32, group int) error {
-	_, err := t.cache.get(ctx, unit{file: file, group: int32(group), col: unitProof}, func() (any, int64, error) {
+	_, err := t.cache.Get(ctx, unit{file: file, group: int32(group), col: unitProof}, func() (any, int64, error) {
 		return struct{}{}, 64, t.proveGroup(ctx, f, file, group)
 	})
 	return err
@@ -92,8 +92,8 @@ func counts(v []int64) bool {
 	return true
 }
 
-// integers reads an int column of a row group; nil where the file does not have it.
-func (t *tables) integers(ctx context.Context, f *tableFile, file int32, group int, name string) ([]int64, error) {
+// scalar reads a column of a row group that has a number a row; nil where the file does not have it.
+func scalar[T any](ctx context.Context, t *tables, f *tableFile, file int32, group int, name string, to func(*pq.Column) ([]T, error)) ([]T, error) {
 	leaf := f.pq.Column(name)
 	if leaf == nil || leaf.Group() || leaf.MaxRep > 0 {
 		return nil, nil
@@ -103,14 +103,18 @@ func (t *tables) integers(ctx context.Context, f *tableFile, file int32, group i
 		return nil, err
 	}
 	defer t.handles.Put(h)
-	col, err := pq.ReadColumn(ctx, t.ranged(h, f, file, group), f.pq, group, leaf, []int{}, pq.Limits{Bytes: t.d.limit})
+	col, err := pq.ReadColumn(ctx, t.ranged(h, f, file, group), f.pq, group, leaf, []int{}, f.limits())
 	if err == nil {
-		var v []int64
-		if v, err = toInt64(col); err == nil {
+		var v []T
+		if v, err = to(col); err == nil {
 			return v, nil
 		}
 	}
 	return nil, robocache.At(err, robocache.Where{"file": f.name, "row_group": group, "column": name})
+}
+
+func (t *tables) integers(ctx context.Context, f *tableFile, file int32, group int, name string) ([]int64, error) {
+	return scalar(ctx, t, f, file, group, name, toInt64)
 }
 
 // search looks through a whole file for its episodes. Each must be one unbroken run of the length that the metadata says; else

@@ -8,7 +8,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/format/lerobot/internal/pq"
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
@@ -18,6 +17,7 @@ import (
 const (
 	clusterChunk = 64 << 10 // a larger column is read for itself: nobody may have asked for it
 	clusterBytes = smallFile
+	smallFile    = 256 << 10 // up to this size a file is read at once: a request costs more than its bytes
 	atOnce       = 16
 )
 
@@ -30,43 +30,16 @@ func (d *Dataset) openSmall(ctx context.Context, name string) (robocache.Ranged,
 	return r, err
 }
 
-// cluster is a piece of a file that holds some column chunks.
-type cluster struct{ off, size int64 }
-
-// clusters joins the small column chunks of a row group that lie side by side. Chunks that are not in the file are left to ReadColumn,
-// which says so.
-func clusters(f *pq.File, group int) []cluster {
-	var chunks []cluster
-	for _, l := range f.Leaves {
-		if k, ok := f.Chunk(group, l); ok && k.Offset >= 0 && k.Size > 0 && k.Size <= min(clusterChunk, f.Size) && k.Offset <= f.Size-k.Size {
-			chunks = append(chunks, cluster{k.Offset, k.Size})
-		}
-	}
-	slices.SortFunc(chunks, func(a, b cluster) int { return cmp.Or(cmp.Compare(a.off, b.off), cmp.Compare(a.size, b.size)) })
-	out := chunks[:0]
-	for _, c := range chunks {
-		end := c.off + c.size
-		if n := len(out); n > 0 {
-			if last := &out[n-1]; c.off <= last.off+last.size+prefetchGap && end-last.off <= clusterBytes {
-				last.size = max(last.size, end-last.off)
-				continue
-			}
-		}
-		out = append(out, c)
-	}
-	return out
-}
-
 // clustered serves the small columns of a row group out of the table cache, where each cluster is one read.
 type clustered struct {
 	robocache.Ranged
 	t           *tables
 	file, group int32
-	clusters    []cluster
+	clusters    []piece
 }
 
 func (c *clustered) ReadAt(ctx context.Context, p []byte, off int64) error {
-	i, ok := slices.BinarySearchFunc(c.clusters, off, func(c cluster, off int64) int { return cmp.Compare(c.off, off) })
+	i, ok := slices.BinarySearchFunc(c.clusters, off, func(c piece, off int64) int { return cmp.Compare(c.off, off) })
 	if !ok {
 		i--
 	}
@@ -74,7 +47,7 @@ func (c *clustered) ReadAt(ctx context.Context, p []byte, off int64) error {
 		return c.Ranged.ReadAt(ctx, p, off)
 	}
 	at := c.clusters[i]
-	v, err := c.t.cache.get(ctx, unit{file: c.file, group: c.group, col: unitCluster, page: int32(i)}, func() (any, int64, error) {
+	v, err := c.t.cache.Get(ctx, unit{file: c.file, group: c.group, col: unitCluster, page: int32(i)}, func() (any, int64, error) {
 		b := make([]byte, at.size)
 		return b, at.size, c.Ranged.ReadAt(ctx, b, at.off)
 	})
@@ -90,7 +63,7 @@ func (t *tables) ranged(h *handle, f *tableFile, file int32, group int) robocach
 	if !store.Remote(h.Value.Ranged) {
 		return h.Value.Ranged
 	}
-	return &clustered{Ranged: h.Value.Ranged, t: t, file: file, group: int32(group), clusters: clusters(f.pq, group)}
+	return &clustered{Ranged: h.Value.Ranged, t: t, file: file, group: int32(group), clusters: join(pieces(nil, f.pq, f.pq.Leaves, group, clusterChunk), clusterBytes)}
 }
 
 // warm loads what rows of several episodes need of a column at the same time, where reads are requests. Its errors are left to those who
@@ -112,7 +85,7 @@ func (d *Dataset) warm(ctx context.Context, c *column, num int32, rows []robocac
 			continue
 		}
 		// What does not fit into the cache together would be read twice.
-		if bytes += int64(d.eps.length[r.Episode]) * int64(c.rowBytes+16); bytes > d.tab.cache.budget/2 {
+		if bytes += int64(d.eps.length[r.Episode]) * int64(c.rowBytes+16); bytes > d.tab.cache.Stats().Budget/2 {
 			break
 		}
 		first = append(first, r)
@@ -125,7 +98,7 @@ func (d *Dataset) warm(ctx context.Context, c *column, num int32, rows []robocac
 	for _, r := range first {
 		g.Go(func() (err error) {
 			defer guard.Malformed("lerobot gather", &err)
-			_, _, err = d.unitOf(ctx, c, num, r.Episode, r.Index, read)
+			_, err = d.walk(c, func(file int32, row int64) (span, error) { return d.tab.load(ctx, file, row, num, read) }).to(r)
 			return err
 		})
 	}
@@ -134,11 +107,11 @@ func (d *Dataset) warm(ctx context.Context, c *column, num int32, rows []robocac
 
 // loaded says whether a column of a row's group is in the cache.
 func (t *tables) loaded(file int32, row int64, num int32) bool {
-	v, ok := t.cache.peek(unit{file: file, col: unitFooter})
+	v, ok := t.cache.Peek(unit{file: file, col: unitFooter})
 	if !ok {
 		return false
 	}
-	_, ok = t.cache.peek(unit{file: file, group: int32(v.(*tableFile).group(row)), col: num})
+	_, ok = t.cache.Peek(unit{file: file, group: int32(v.(*tableFile).group(row)), col: num})
 	return ok
 }
 

@@ -211,7 +211,7 @@ func BenchmarkDecode(b *testing.B) {
 	b.SetBytes(int64(len(dst)))
 	b.ReportAllocs()
 	for b.Loop() {
-		d.tab.cache.clear()
+		d.tab.cache.Clear()
 		if err := d.Gather(b.Context(), "action", rows, dst); err != nil {
 			b.Fatal(err)
 		}

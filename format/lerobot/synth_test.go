@@ -176,7 +176,7 @@ func (m fixed) Open(_ context.Context, name string) (robocache.Ranged, error) {
 	if !ok {
 		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "open", Where: robocache.Where{"file": name}, Msg: "not there"}
 	}
-	return &memFile{b: b}, nil
+	return fixedFile(b), nil
 }
 
 func (m fixed) Stat(ctx context.Context, name string) (store.Entry, error) {
@@ -186,4 +186,17 @@ func (m fixed) Stat(ctx context.Context, name string) (store.Entry, error) {
 
 func (m fixed) List(context.Context, string) ([]store.Entry, error) {
 	return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "list", Msg: "cannot"}
+}
+
+type fixedFile []byte
+
+func (f fixedFile) Size() int64     { return int64(len(f)) }
+func (f fixedFile) Version() string { return "" }
+func (f fixedFile) Close() error    { return nil }
+
+func (f fixedFile) ReadAt(_ context.Context, p []byte, off int64) error {
+	if off < 0 || off > int64(len(f)) || copy(p, f[off:]) < len(p) {
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: "read", Where: robocache.Where{"offset": off}, Msg: "read after the end of the file"}
+	}
+	return nil
 }

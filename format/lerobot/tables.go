@@ -11,15 +11,27 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/handles"
+	"github.com/goatnote-inc/robocache/format/internal/lru"
 	"github.com/goatnote-inc/robocache/format/lerobot/internal/pq"
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
 
+// maxOpen bounds how many data files are open at once.
+const maxOpen = 32
+
+// dataFile is an open data file.
+type dataFile struct {
+	robocache.Ranged
+	name string
+}
+
+type handle = handles.Handle[int32, *dataFile]
+
 // tables gives decoded columns of the data files.
 type tables struct {
 	d       *Dataset
-	cache   *cache
+	cache   *lru.Cache[unit, any]
 	handles *handles.Pool[int32, *dataFile]
 	moved   atomic.Pointer[map[int32]int64] // episode → start row in its file, where proof found it elsewhere
 	moving  sync.Mutex
@@ -30,42 +42,39 @@ type tables struct {
 
 // tableFile is the footer of a data file.
 type tableFile struct {
+	d    *Dataset
 	name string
 	pq   *pq.File
 }
 
+// limits bound what is decoded of it.
+func (f *tableFile) limits() pq.Limits { return pq.Limits{Bytes: f.d.limit} }
+
 func newTables(d *Dataset, budget int64) *tables {
-	return &tables{d: d, cache: newCache(budget), handles: handles.New[int32, *dataFile](maxOpen, math.MaxInt64)}
+	return &tables{d: d, cache: lru.New[unit, any](budget), handles: handles.New[int32, *dataFile](maxOpen, math.MaxInt64)}
 }
 
 func (t *tables) close() {
 	_ = t.handles.Close()
-	t.cache.clear()
+	t.cache.Clear()
 }
 
 // files is the number of data files.
-func (t *tables) files() int {
-	if t.d.raw.major == 2 {
-		return t.d.eps.n()
-	}
-	return len(t.d.eps.files)
-}
+func (t *tables) files() int { return len(t.d.eps.files) }
 
-func (d *Dataset) dataPlace(file int32) place {
+func (d *Dataset) dataPlace(file int32) place { return d.placeOf(d.eps.files[file], "") }
+
+// placeOf gives the variables of the path of a file of the data, or of a camera.
+func (d *Dataset) placeOf(f fileNumber, key string) place {
 	if d.raw.major == 2 {
-		id := d.eps.id(int(file))
-		return place{episode: id, chunk: id / d.raw.chunksSize}
+		return place{episode: f.file, chunk: f.chunk, key: key}
 	}
-	f := d.eps.files[file]
-	return place{chunk: f.chunk, file: f.file}
+	return place{chunk: f.chunk, file: f.file, key: key}
 }
 
 // fileOf gives the data file of an episode and the row of its first row there.
 func (t *tables) fileOf(episode int) (file int32, start int64) {
 	e := t.d.eps
-	if e.file == nil {
-		return int32(episode), 0
-	}
 	file, start = e.file[episode], e.start[episode]
 	if m := t.moved.Load(); m != nil {
 		if s, ok := (*m)[int32(episode)]; ok {
@@ -105,7 +114,7 @@ func (t *tables) blame(err error, file int32) error {
 
 // footer gives the parsed footer of a data file.
 func (t *tables) footer(ctx context.Context, file int32) (*tableFile, error) {
-	v, err := t.cache.get(ctx, unit{file: file, col: unitFooter}, func() (v any, size int64, err error) {
+	v, err := t.cache.Get(ctx, unit{file: file, col: unitFooter}, func() (v any, size int64, err error) {
 		defer guard.Malformed("lerobot footer", &err)
 		h, err := t.open(ctx, file)
 		if err != nil {
@@ -116,7 +125,7 @@ func (t *tables) footer(ctx context.Context, file int32) (*tableFile, error) {
 		if err != nil {
 			return nil, 0, t.blame(robocache.At(err, robocache.Where{"file": h.Value.name}), file)
 		}
-		return &tableFile{name: h.Value.name, pq: f}, f.MemoryBytes(), nil
+		return &tableFile{d: t.d, name: h.Value.name, pq: f}, f.MemoryBytes(), nil
 	})
 	if err != nil {
 		return nil, err
@@ -169,7 +178,7 @@ func (t *tables) groupOf(ctx context.Context, file int32, row int64) (*tableFile
 
 // fetch gives a unit of a row group, decoding it with read where it is not cached, and proving the group first.
 func (t *tables) fetch(ctx context.Context, f *tableFile, key unit, read reader) (any, error) {
-	return t.cache.get(ctx, key, func() (v any, size int64, err error) {
+	return t.cache.Get(ctx, key, func() (v any, size int64, err error) {
 		defer guard.Malformed("lerobot table", &err)
 		if err := t.prove(ctx, f, key.file, int(key.group)); err != nil {
 			return nil, 0, err
@@ -188,27 +197,11 @@ func (t *tables) fetch(ctx context.Context, f *tableFile, key unit, read reader)
 	})
 }
 
-// numbers decodes a numeric column of a row group to its declared type.
-func (c *column) numbers(ctx context.Context, r robocache.Ranged, f *tableFile, group int, limit int64) (any, int64, error) {
-	col, err := c.read(ctx, r, f, group, limit)
-	if err != nil {
-		return nil, 0, err
-	}
-	b, err := convert(col, c.dtype)
-	if err != nil {
-		if e, ok := err.(*robocache.Error); ok && e.Where["value"] != nil {
-			e.Where = robocache.Where{"row": e.Where["value"].(int) / max(1, elements(c.shape))}
-		}
-		return nil, 0, robocache.At(err, robocache.Where{"column": c.key})
-	}
-	return b, int64(cap(b)) + 64, nil
-}
-
 // read decodes the column's only leaf, with the declared shape.
-func (c *column) read(ctx context.Context, r robocache.Ranged, f *tableFile, group int, limit int64) (*pq.Column, error) {
-	top := f.pq.Column(c.key)
-	if top == nil {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"column": c.key}, Msg: "the column is missing in this file"}
+func (c *column) read(ctx context.Context, r robocache.Ranged, f *tableFile, group int) (*pq.Column, error) {
+	top, err := c.top(f)
+	if err != nil {
+		return nil, err
 	}
 	leaf := top.OnlyLeaf()
 	if leaf == nil {
@@ -221,13 +214,13 @@ func (c *column) read(ctx context.Context, r robocache.Ranged, f *tableFile, gro
 		}
 		shape = []int{}
 	}
-	col, err := pq.ReadColumn(ctx, r, f.pq, group, leaf, shape, pq.Limits{Bytes: limit})
+	col, err := pq.ReadColumn(ctx, r, f.pq, group, leaf, shape, f.limits())
 	if errors.Is(err, robocache.ErrMalformed) && leaf.MaxRep == 1 {
 		// Where every row is of one other length, it is the declaration that is wrong.
 		chunk, _ := f.pq.Chunk(group, leaf)
 		if rows := f.pq.Groups[group].Rows; rows > 1 && chunk.Values%rows == 0 && chunk.Values/rows != int64(elements(shape)) {
 			width := int(chunk.Values / rows)
-			if _, again := pq.ReadColumn(ctx, r, f.pq, group, leaf, []int{width}, pq.Limits{Bytes: limit}); again == nil {
+			if _, again := pq.ReadColumn(ctx, r, f.pq, group, leaf, []int{width}, f.limits()); again == nil {
 				return nil, c.otherWidth(width)
 			}
 		}
@@ -257,11 +250,8 @@ type fileIndex struct {
 }
 
 func (t *tables) episodesOf(file int32) []int32 {
-	e := t.d.eps
-	if e.file == nil {
-		return []int32{file}
-	}
 	t.once.Do(func() {
+		e := t.d.eps
 		t.byFile = indexFiles(e.file, len(e.files), func(a, b int32) bool { return e.start[a] < e.start[b] })
 	})
 	return t.byFile.of(file)
@@ -289,6 +279,9 @@ func indexFiles(file []int32, n int, less func(a, b int32) bool) fileIndex {
 		next[f]++
 	}
 	for f := range n {
+		if x.first[f+1] < x.first[f]+2 {
+			continue
+		}
 		s := x.episodes[x.first[f]:x.first[f+1]]
 		sort.SliceStable(s, func(i, j int) bool { return less(s[i], s[j]) })
 	}

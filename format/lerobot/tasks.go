@@ -74,45 +74,40 @@ func parseTasksJSONL(b []byte) ([]robocache.Task, error) {
 
 // readTasksParquet reads a pandas frame whose index is the text.
 func (d *Dataset) readTasksParquet(ctx context.Context) ([]robocache.Task, error) {
-	r, err := d.openSmall(ctx, tasksParquet)
-	if err != nil {
-		return nil, err
-	}
-	defer r.Close()
-	f, err := pq.Open(ctx, r, nil)
-	if err != nil {
-		return nil, err
-	}
-	number, label := f.Column("task_index"), taskColumn(f)
-	if number == nil || number.Group() || label == nil {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Want: "columns task_index and a text", Got: fmt.Sprint(columnNames(f))}
-	}
-	if f.Meta["pandas"] == "" {
-		d.find(warn("tasks-index", tasksParquet, "no pandas metadata names the index: other readers take the task for a number", "write it with pandas, the text as index"))
-	}
+	var number, label *pq.Node
 	var out []robocache.Task
-	for g := range f.Groups {
+	_, err := d.eachGroup(ctx, tasksParquet, nil, func(f *pq.File) ([]*pq.Node, error) {
+		number, label = f.Column("task_index"), taskColumn(f)
+		if number == nil || number.Group() || label == nil {
+			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Want: "columns task_index and a text", Got: fmt.Sprint(columnNames(f))}
+		}
+		if f.Meta["pandas"] == "" {
+			d.find(warn("tasks-index", tasksParquet, "no pandas metadata names the index: other readers take the task for a number", "write it with pandas, the text as index"))
+		}
+		return []*pq.Node{number, label}, nil
+	}, func(r robocache.Ranged, f *pq.File, g int) error {
 		lim := pq.Limits{Bytes: maxJSON}
 		a, err := pq.ReadColumn(ctx, r, f, g, number, nil, lim)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		ids, err := toInt64(a)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		b, err := pq.ReadColumn(ctx, r, f, g, label, nil, lim)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if a.Def != nil || b.Def != nil {
-			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"row_group": g}, Want: "a task in every row", Got: "null"}
+			return &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"row_group": g}, Want: "a task in every row", Got: "null"}
 		}
 		for i, id := range ids {
 			out = append(out, robocache.Task{Index: id, Text: string(b.Item(i))})
 		}
-	}
-	return out, nil
+		return nil
+	})
+	return out, err
 }
 
 // taskColumn is the column that pandas names as the index, else the only column of texts.

@@ -22,25 +22,21 @@ func (d *Dataset) Text(ctx context.Context, key string, rows []robocache.Row) (o
 	if err != nil {
 		return nil, err
 	}
-	read := c.texts(d.limit)
+	read := c.texts
 	if c.kind == robocache.KindEvent {
-		read = c.events(d.limit)
+		read = c.events
 	}
 	out = make([]string, len(rows))
-	var s span
-	s.file = -1
+	w := d.walk(c, func(file int32, row int64) (span, error) { return d.tab.load(ctx, file, row, c.num, read) })
 	for i, r := range rows {
 		if _, err := d.run(rows[i : i+1]); err != nil {
 			return nil, err
 		}
-		file, start := d.tab.fileOf(r.Episode)
-		if at := start + int64(r.Index); s.file != file || at < s.start || at >= s.end {
-			if s, start, err = d.unitOf(ctx, c, c.num, r.Episode, r.Index, read); err != nil {
-				return nil, err
-			}
+		at, err := w.to(r)
+		if err != nil {
+			return nil, err
 		}
-		at := int(start + int64(r.Index) - s.start)
-		switch v := s.value.(type) {
+		switch v := w.value.(type) {
 		case []string:
 			out[i] = v[at]
 		case *pq.Column:

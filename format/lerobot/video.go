@@ -19,7 +19,7 @@ import (
 type camera struct {
 	key       string
 	templates []string
-	cols      *camColumns // nil in v2: an mp4 an episode
+	cols      *camColumns
 	byFile    fileIndex
 	files     []atomic.Pointer[camFile]
 }
@@ -37,37 +37,28 @@ type camFile struct {
 
 // openCamera finds a camera's files; false where there are none at all.
 func (d *Dataset) openCamera(ctx context.Context, f *robocache.Feature) (bool, error) {
-	c := &camera{key: f.Key, templates: d.paths.videoTemplates(f.Key)}
-	n := d.eps.n()
-	if d.raw.major == 3 {
-		c.cols = d.eps.cams[f.Key]
-		if c.cols == nil {
-			return false, nil
-		}
-		from := c.cols.from
-		c.byFile = indexFiles(c.cols.file, len(c.cols.files), func(a, b int32) bool {
-			return from != nil && from[a] < from[b]
-		})
-		n = len(c.cols.files)
+	c := &camera{key: f.Key, templates: d.paths.videoTemplates(f.Key), cols: d.eps.cams[f.Key]}
+	if d.raw.major == 2 {
+		c.cols = &camColumns{file: d.eps.file, files: d.eps.files}
 	}
+	if c.cols == nil {
+		return false, nil
+	}
+	from, n := c.cols.from, len(c.cols.files)
+	c.byFile = indexFiles(c.cols.file, n, func(a, b int32) bool { return from != nil && from[a] < from[b] })
 	c.files = make([]atomic.Pointer[camFile], n)
 	d.cams[f.Key] = c
 	if n == 0 {
 		return true, nil
 	}
-	var probes []place
-	for _, i := range slices.Compact([]int{0, n / 2, n - 1}) {
-		probes = append(probes, d.videoPlace(c, int32(i)))
-	}
-	best, found, err := d.paths.choose(ctx, c.templates, probes)
+	best, probes, found, err := d.probe(ctx, c.templates, n, func(i int32) place { return d.placeOf(c.cols.files[i], c.key) })
 	if err != nil {
 		return false, err
 	}
 	c.templates = best
-	declared := d.raw.videoPath
-	if found > 0 {
+	if declared := d.raw.videoPath; found > 0 {
 		if declared != "" && best[0] != declared {
-			d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "path-template", Where: robocache.Where{"file": infoPath, "pointer": "/video_path", "stream": f.Key}, Message: fmt.Sprintf("video_path %q does not name the files of %s; %q does", declared, f.Key, best[0]), Hint: "write the template that fits"})
+			d.templateLies("/video_path", f.Key, fmt.Sprintf("video_path %q does not name the files of %s; %q does", declared, f.Key, best[0]), "write the template that fits")
 		}
 		return true, nil
 	}
@@ -77,7 +68,7 @@ func (d *Dataset) openCamera(ctx context.Context, f *robocache.Feature) (bool, e
 			return false, err
 		}
 		if name != "" {
-			d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "path-template", Where: robocache.Where{"file": infoPath, "pointer": "/video_path", "stream": f.Key}, Message: fmt.Sprintf("no known template names the files of %s; they were found by key and number, as in %q", f.Key, name), Hint: "move the files, or write the template that fits"})
+			d.templateLies("/video_path", f.Key, fmt.Sprintf("no known template names the files of %s; they were found by key and number, as in %q", f.Key, name), "move the files, or write the template that fits")
 			return true, nil
 		}
 	}
@@ -88,21 +79,7 @@ func (d *Dataset) openCamera(ctx context.Context, f *robocache.Feature) (bool, e
 	return false, nil
 }
 
-func (d *Dataset) videoPlace(c *camera, file int32) place {
-	if c.cols == nil {
-		id := d.eps.id(int(file))
-		return place{episode: id, chunk: id / d.raw.chunksSize, key: c.key}
-	}
-	f := c.cols.files[file]
-	return place{chunk: f.chunk, file: f.file, key: c.key}
-}
-
-func (c *camera) fileOf(episode int) int32 {
-	if c.cols == nil {
-		return int32(episode)
-	}
-	return c.cols.file[episode]
-}
+func (c *camera) fileOf(episode int) int32 { return c.cols.file[episode] }
 
 // Frames says where the frames of rows lie.
 func (d *Dataset) Frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) (err error) {
@@ -179,7 +156,7 @@ func (d *Dataset) layout(ctx context.Context, c *camera, episode int) (*camFile,
 	}
 	where := robocache.Where{"episode": d.eps.id(episode), "stream": c.key}
 	var vf *video.File
-	path, err := d.paths.try(ctx, c.templates, d.videoPlace(c, n), func(name string) (err error) {
+	path, err := d.paths.try(ctx, c.templates, d.placeOf(c.cols.files[n], c.key), func(name string) (err error) {
 		if vf, err = d.lib.Acquire(ctx, name); err != nil {
 			err = d.explain(ctx, name, err)
 		}
@@ -189,15 +166,10 @@ func (d *Dataset) layout(ctx context.Context, c *camera, episode int) (*camFile,
 		return nil, robocache.At(err, where)
 	}
 	defer vf.Release()
-	var f *camFile
-	if c.cols == nil {
-		f = d.layoutV2(c, episode, path, vf.Index)
-	} else {
-		f, err = d.layoutV3(c, n, path, vf.Index)
-		if err != nil {
-			where["file"] = path
-			return nil, robocache.At(err, where)
-		}
+	f, err := d.layOut(c, n, path, vf.Index)
+	if err != nil {
+		where["file"] = path
+		return nil, robocache.At(err, where)
 	}
 	c.files[n].Store(f)
 	return f, nil
@@ -220,17 +192,6 @@ func (d *Dataset) explain(ctx context.Context, path string, err error) error {
 	return err
 }
 
-// layoutV2: the mp4 is the episode.
-func (d *Dataset) layoutV2(c *camera, episode int, path string, ix *video.Index) *camFile {
-	length := d.Len(episode)
-	n := ix.NumFrames()
-	f := &camFile{path: path, imgs: n, episodes: []int32{int32(episode)}, first: []int32{0}, span: []int32{int32(min(n, length))}, exact: n == length}
-	if n != length {
-		d.noticeCount(c, path, episode, n, length)
-	}
-	return f
-}
-
 func (d *Dataset) noticeCount(c *camera, path string, episode, imgs, rows int) {
 	sev := robocache.SeverityWarning
 	if imgs < rows {
@@ -240,9 +201,9 @@ func (d *Dataset) noticeCount(c *camera, path string, episode, imgs, rows int) {
 		Message: fmt.Sprintf("%d frames for %d rows", imgs, rows), Hint: "rows without a frame are masked; record or convert the episode again", Count: int64(max(0, rows-imgs))})
 }
 
-// layoutV3 gives every episode of a file its frames: counted where frames = rows, else by the sample nearest to
-// from_timestamp, in order.
-func (d *Dataset) layoutV3(c *camera, file int32, path string, ix *video.Index) (*camFile, error) {
+// layOut gives every episode of a file its frames: counted where frames = rows, else by the sample nearest to
+// from_timestamp, in order. The only episode of a file of v2 begins with it.
+func (d *Dataset) layOut(c *camera, file int32, path string, ix *video.Index) (*camFile, error) {
 	eps := c.byFile.of(file)
 	n := ix.NumFrames()
 	f := &camFile{path: path, imgs: n, episodes: eps, first: make([]int32, len(eps)), span: make([]int32, len(eps))}
@@ -263,17 +224,26 @@ func (d *Dataset) layoutV3(c *camera, file int32, path string, ix *video.Index) 
 		}
 		return f, nil
 	}
-	if c.cols.from == nil {
+	v2 := d.raw.major == 2
+	if c.cols.from == nil && !v2 {
 		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Want: fmt.Sprintf("%d frames, one a row", rows), Got: fmt.Sprint(n), Msg: "and no from_timestamp says where episodes start"}
 	}
-	d.notice(robocache.Finding{Severity: robocache.SeverityError, Code: "frame-count", Where: robocache.Where{"file": path, "stream": c.key}, Message: fmt.Sprintf("%d frames for the %d rows of its episodes", n, rows), Hint: "rows without a frame are masked; record or convert the episodes again", Count: int64(math.Abs(float64(rows - int64(n))))})
+	if !v2 {
+		d.notice(robocache.Finding{Severity: robocache.SeverityError, Code: "frame-count", Where: robocache.Where{"file": path, "stream": c.key},
+			Message: fmt.Sprintf("%d frames for the %d rows of its episodes", n, rows), Hint: "rows without a frame are masked; record or convert the episodes again", Count: int64(math.Abs(float64(rows - int64(n))))})
+	}
 	at := 0
 	for i, e := range eps {
-		from := c.cols.from[e]
+		from := timestampAt(c.cols.from, int(e))
+		if v2 {
+			from = 0
+		}
 		if math.IsNaN(from) || math.IsInf(from, 0) || from < 0 {
 			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"column": "videos/" + c.key + "/from_timestamp", "episode": d.eps.id(int(e))}, Want: "seconds", Got: fmt.Sprint(from)}
 		}
-		at = min(n, max(at, nearest(ix, from)))
+		if !v2 {
+			at = min(n, max(at, nearest(ix, from)))
+		}
 		f.first[i] = int32(at)
 		if d.eps.length[e] > 0 {
 			at++ // the next episode starts later, whatever its timestamp says

@@ -117,13 +117,14 @@ func (v *Values) Encode() (*Chunk, error) {
 	if numbers != nil {
 		encoding = format.RLEDictionary
 	}
-	for from, value := 0, 0; from < len(v.rep); {
+	rep, def := v.rep, v.def[:len(v.rep)]
+	for from, value := 0, 0; from < len(rep); {
 		to, first, rows, size := from, value, 0, 0
-		for ; to < len(v.rep) && (size < PageBytes || v.rep[to] != 0); to++ {
-			if v.rep[to] == 0 {
+		for ; to < len(rep) && (size < PageBytes || rep[to] != 0); to++ {
+			if rep[to] == 0 {
 				rows++
 			}
-			if v.def[to] < l.def {
+			if def[to] < l.def {
 				continue
 			}
 			if size += l.size; l.size == 0 {
@@ -149,12 +150,12 @@ func (v *Values) Encode() (*Chunk, error) {
 		if l.size == 0 {
 			c.meta.SizeStatistics.UnencodedByteArrayDataBytes += int64(size - 4*(value-first))
 		}
-		if err := c.add(v.rep[from:to], v.def[from:to], rows, to-from-(value-first), v.bounds(first, value, numbers), encoding, body, s); err != nil {
+		if err := c.add(rep[from:to], def[from:to], rows, to-from-(value-first), v.bounds(first, value, numbers), encoding, body, s); err != nil {
 			return nil, err
 		}
 		from = to
 	}
-	*v = Values{leaf: l, rep: v.rep[:0], def: v.def[:0]}
+	*v = Values{leaf: l, rep: rep[:0], def: def[:0]}
 	return c.end(encoding), nil
 }
 
