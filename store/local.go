@@ -21,9 +21,8 @@ import (
 // that links are followed; what is written never goes through such a link.
 type Local struct {
 	root   *os.Root
-	folder *folder // root's, for what os.Root would allow too
-	prefix string  // the dataset's place below root, "" or clean
-	base   string  // root's path
+	prefix string // the dataset's place below root, "" or clean
+	base   string // root's path
 	uri    string
 	follow bool
 }
@@ -54,11 +53,7 @@ func openLocal(dir string, follow bool) (*Local, error) {
 	if err != nil {
 		return nil, fail("open", dir, "", err)
 	}
-	l := &Local{root: root, prefix: prefix, base: base, uri: dir, follow: follow}
-	if !follow {
-		l.folder = openFolder(root)
-	}
-	return l, nil
+	return &Local{root: root, prefix: prefix, base: base, uri: dir, follow: follow}, nil
 }
 
 // hubKinds begin the names of repositories in the hub's cache.
@@ -89,10 +84,7 @@ func hubRepository(dir string) (base, prefix string) {
 func (l *Local) URI() string { return l.uri }
 
 // Close gives the folder's handle back; open files stay usable.
-func (l *Local) Close() error {
-	l.folder.close()
-	return l.root.Close()
-}
+func (l *Local) Close() error { return l.root.Close() }
 
 // at is a name's place below the os.Root.
 func (l *Local) at(name string) string { return path.Join(l.prefix, name) }
@@ -161,10 +153,8 @@ func (l *Local) Open(ctx context.Context, name string) (robocache.Ranged, error)
 	if err != nil {
 		return nil, fail("open", l.uri, "", err)
 	}
-	if in, size, mtime := l.folder.open(l.at(name)); in != nil {
-		return &localFile{f: in, uri: l.uri, name: name, size: size, mtime: mtime, opened: time.Now()}, nil
-	}
-	// Look before opening, as folder.open says.
+	// Opening a device can have effects (a tape rewinds), and a FIFO waits: look before opening. O_NONBLOCK: a FIFO that took the name's place
+	// since does not stop us either.
 	if info, err := l.stat(name); err != nil {
 		return nil, l.failed("open", name, err)
 	} else if !info.Mode().IsRegular() {
@@ -182,8 +172,7 @@ func (l *Local) Open(ctx context.Context, name string) (robocache.Ranged, error)
 		f.Close()
 		return nil, fail("open", l.uri, name, err)
 	}
-	h := &localFile{f: osFile{f}, uri: l.uri, name: name, size: info.Size(), mtime: info.ModTime().UnixNano(), opened: time.Now()}
-	return h, nil
+	return &localFile{f: f, uri: l.uri, name: name, size: info.Size(), mtime: info.ModTime().UnixNano(), opened: time.Now()}, nil
 }
 
 // Stat describes a regular file.
@@ -219,8 +208,12 @@ func (l *Local) notRegular(op, name string, mode fs.FileMode) error {
 	return e
 }
 
-// maxDepth bounds folders in folders, and with them what a link loop can cost.
-const maxDepth = 64
+const (
+	maxDepth = 64 // of folders in folders: what a link loop can cost
+	// maxFollowed bounds how often one link to a folder is followed, in folders that other links lead to: a ladder of links, two from each
+	// folder to the next, has 2^depth ways to its end.
+	maxFollowed = 1 << 10
+)
 
 // List gives the regular files below the folder prefix. Links are followed inside the root; what cannot be a file of this
 // store (a link that leads nowhere or out, a FIFO, a device) is left out, as are this package's temporary files. Files names those.
@@ -243,9 +236,39 @@ func (l *Local) files(ctx context.Context, prefix string, is func(name string) b
 
 // walk goes through folders. With is it lists too what stands in a file's place.
 type walk struct {
-	l   *Local
-	is  func(name string) bool
-	out []Entry
+	l     *Local
+	is    func(name string) bool
+	out   []Entry
+	links map[int64][]*followed // to folders, by time of change
+}
+
+// followed is a link and how often it was followed.
+type followed struct {
+	link  fs.FileInfo
+	times int
+}
+
+// follow counts that a link to a folder is followed.
+func (w *walk) follow(name string) error {
+	link, err := os.Lstat(w.l.path(name))
+	if err != nil {
+		return nil // gone: the walk finds that out
+	}
+	key := link.ModTime().UnixNano()
+	at := slices.IndexFunc(w.links[key], func(f *followed) bool { return os.SameFile(f.link, link) })
+	if at < 0 {
+		if w.links == nil {
+			w.links = map[int64][]*followed{}
+		}
+		at = len(w.links[key])
+		w.links[key] = append(w.links[key], &followed{link: link})
+	}
+	f := w.links[key][at]
+	if f.times++; f.times > maxFollowed {
+		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "list", Where: robocache.Where{"dataset": w.l.uri, "file": show(name)},
+			Msg: "more than " + strconv.Itoa(maxFollowed) + " ways lead to this link", Hint: "folders that link to each other: remove links"}
+	}
+	return nil
 }
 
 func (w *walk) folder(ctx context.Context, dir string, above []fs.FileInfo) error {
@@ -290,10 +313,11 @@ func (w *walk) folder(ctx context.Context, dir string, above []fs.FileInfo) erro
 }
 
 func (w *walk) entry(ctx context.Context, name string, mode fs.FileMode, above []fs.FileInfo) error {
-	if mode&fs.ModeSymlink != 0 || mode.IsRegular() {
+	link := mode&fs.ModeSymlink != 0
+	if link || mode.IsRegular() {
 		info, err := w.l.stat(name)
 		if err != nil {
-			if mode&fs.ModeSymlink != 0 {
+			if link {
 				w.odd(name, w.l.failed("list", name, err))
 				return nil
 			}
@@ -311,6 +335,11 @@ func (w *walk) entry(ctx context.Context, name string, mode fs.FileMode, above [
 	if !mode.IsDir() {
 		w.odd(name, w.l.notRegular("list", name, mode))
 		return nil
+	}
+	if link {
+		if err := w.follow(name); err != nil {
+			return err
+		}
 	}
 	before := len(w.out)
 	if err := w.folder(ctx, name, above); err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"os"
 	"sync/atomic"
 	"time"
 )
@@ -15,7 +16,7 @@ const checkEvery = 10 * time.Millisecond
 
 // localFile is one open regular file. It pins the inode: a file replaced by rename stays readable as it was.
 type localFile struct {
-	f       inode
+	f       *os.File
 	uri     string
 	name    string
 	size    int64
@@ -65,11 +66,11 @@ func (h *localFile) failed(err error) error {
 }
 
 func (h *localFile) unchanged() error {
-	size, mtime, err := h.f.look()
+	info, err := h.f.Stat()
 	if err != nil {
 		return fail("stat", h.uri, h.name, err)
 	}
-	if size != h.size || mtime != h.mtime {
+	if size, mtime := info.Size(), info.ModTime().UnixNano(); size != h.size || mtime != h.mtime {
 		h.bad.Store(true)
 		return changed(h.uri, h.name, h.Version(), "version "+localVersion(size, mtime))
 	}

@@ -389,3 +389,39 @@ func BenchmarkLocalReadAt(b *testing.B) {
 		})
 	}
 }
+
+// A ladder of links has 2^depth ways to its end: a list says so, and does not go them all. Many links to one folder are no ladder.
+func TestLadderOfLinks(t *testing.T) {
+	dir := t.TempDir()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	const shared = 300
+	must(os.MkdirAll(filepath.Join(dir, "shared", "deep"), 0o755))
+	must(os.WriteFile(filepath.Join(dir, "shared", "deep", "f"), nil, 0o644))
+	for i := range shared {
+		must(os.Symlink("shared", filepath.Join(dir, fmt.Sprint("link", i))))
+	}
+	s, err := openLocal(dir, true) // without, os.Root follows eight links in a name
+	must(err)
+	defer s.Close()
+	if list, err := s.List(t.Context(), ""); err != nil || len(list) != shared+1 {
+		t.Fatalf("%d files, %v", len(list), err)
+	}
+	const depth = 30
+	for i := range depth {
+		at := filepath.Join(dir, "ladder", fmt.Sprint(i))
+		must(os.MkdirAll(at, 0o755))
+		for _, side := range []string{"left", "right"} {
+			if i+1 < depth {
+				must(os.Symlink(filepath.Join("..", fmt.Sprint(i+1)), filepath.Join(at, side)))
+			}
+		}
+	}
+	if _, err := s.List(t.Context(), ""); !errors.Is(err, robocache.ErrResourceLimit) {
+		t.Fatalf("%v", err)
+	}
+}
