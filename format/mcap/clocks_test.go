@@ -3,7 +3,9 @@ package mcap
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -64,7 +66,11 @@ func recordIn(t *testing.T, path string, chunk int, list []msg) {
 }
 
 func wrench(timestamp int64, v float64) []byte {
-	return ros2.EncodeWrenchStamped(nil, ros2.Header{Timestamp: timestamp}, [6]float64{v})
+	b := binary.LittleEndian.AppendUint32([]byte{0, 1, 0, 0}, uint32(timestamp/1e9))
+	b = binary.LittleEndian.AppendUint32(b, uint32(timestamp%1e9))
+	b = append(b, 1, 0, 0, 0, 0, 0, 0, 0) // an empty frame_id, and padding
+	b = binary.LittleEndian.AppendUint64(b, math.Float64bits(v))
+	return append(b, make([]byte, 5*8)...)
 }
 
 // made is a recording of one stream per kind of header, and a topic in another encoding.

@@ -91,14 +91,13 @@ func given(p part, covariance int) part {
 }
 
 type blocks64 struct {
+	onlyType
 	blockType
-	name    string
-	rows    int64
 	missing []int64 // rows in which a part is not given, by part
 }
 
 func newBlock(name string, b blockType) *blocks64 {
-	return &blocks64{blockType: b, name: name, missing: make([]int64, len(b.parts))}
+	return &blocks64{onlyType: onlyType(name), blockType: b, missing: make([]int64, len(b.parts))}
 }
 
 func (b *blocks64) layout(key string) ([]Field, []string) {
@@ -124,7 +123,7 @@ func (b *blocks64) run(msg []byte) (data []byte, timestamp int64, big bool, err 
 	}
 	data = c.take(8, 8*b.values)
 	if c.short {
-		return nil, timestamp, c.big, c.end(b.name)
+		return nil, timestamp, c.big, c.end(string(b.onlyType))
 	}
 	return data, timestamp, c.big, nil
 }
@@ -133,7 +132,6 @@ func (b *blocks64) scan(msg []byte, row func(clock, entry int, timestamp int64, 
 	data, timestamp, big, err := b.run(msg)
 	if row != nil {
 		row(0, 0, timestamp, b.header && (err == nil || timestamp != 0))
-		b.rows++
 	}
 	if err != nil {
 		return err
@@ -168,41 +166,20 @@ func (p *part) absent(data []byte, big bool) bool {
 	return true
 }
 
-func (b *blocks64) put(data []byte, big bool, part int, dst []byte) bool {
-	p := &b.parts[part]
-	if p.absent(data, big) {
-		clear(dst)
-		return false
-	}
-	copyLE(dst, data[8*p.at:8*(p.at+p.n)], 8, big)
-	return true
-}
-
-func (b *blocks64) numeric(msg []byte, field, _ int, dst []byte) (bool, error) {
-	data, _, big, err := b.run(msg)
-	if err != nil {
-		return false, err
-	}
-	return b.put(data, big, field, dst), nil
-}
-
-func (b *blocks64) columns(msgs [][]byte, _ []int32, fields []int, dst [][]byte, valid [][]uint8) (int, error) {
-	for k, msg := range msgs {
-		if err := b.row(msg, fields, dst, valid, k); err != nil {
-			return k, err
-		}
-	}
-	return -1, nil
-}
-
-func (b *blocks64) row(msg []byte, fields []int, dst [][]byte, valid [][]uint8, k int) error {
+func (b *blocks64) row(msg []byte, _ int, fields []int, to rows) error {
 	data, _, big, err := b.run(msg)
 	if err != nil {
 		return err
 	}
 	for j, f := range fields {
-		row := 8 * b.parts[f].n
-		mark(valid, j, k, b.put(data, big, f, dst[j][k*row:(k+1)*row]))
+		p := &b.parts[f]
+		dst, ok := to.at(j, 8*p.n), !p.absent(data, big)
+		if ok {
+			copyLE(dst, data[8*p.at:8*(p.at+p.n)], 8, big)
+		} else {
+			clear(dst)
+		}
+		to.mark(j, ok)
 	}
 	return nil
 }
@@ -217,11 +194,3 @@ func (b *blocks64) findings() []robocache.Finding {
 	}
 	return out
 }
-
-func (b *blocks64) ragged([]byte, int, int, []byte) ([]byte, int, error) {
-	return nil, 0, noSuch(b.name, "ragged fields")
-}
-func (b *blocks64) pic([]byte, int, int) (robocache.FrameRef, error) {
-	return robocache.FrameRef{}, noSuch(b.name, "images")
-}
-func (b *blocks64) text([]byte, int, int) (string, error) { return "", noSuch(b.name, "texts") }

@@ -14,6 +14,7 @@ import (
 // clouds. x, y, z and all fields of their type are one stream of points, every other field a stream beside it; the points whose
 // coordinates are not finite are left out of all of them.
 type cloud struct {
+	onlyType
 	plan    *cloudPlan // of the first cloud that has points' fields
 	dropped int64
 }
@@ -318,7 +319,7 @@ func (d *cloud) ragged(msg []byte, field, _ int, dst []byte) ([]byte, int, error
 		return dst, 0, err
 	}
 	if field >= len(p.groups) {
-		return dst, 0, noSuch("the cloud", "such field")
+		return dst, 0, d.noSuch("such field")
 	}
 	g := p.groups[field]
 	size := g[0].dtype.Size()
@@ -373,17 +374,4 @@ func (d *cloud) findings() []robocache.Finding {
 		return nil
 	}
 	return []robocache.Finding{{Severity: robocache.SeverityInfo, Code: "points-not-finite", Count: d.dropped, Message: "points without finite coordinates are left out"}}
-}
-
-func (d *cloud) numeric([]byte, int, int, []byte) (bool, error) {
-	return false, noSuch("sensor_msgs/PointCloud2", "fixed numeric fields")
-}
-func (d *cloud) columns([][]byte, []int32, []int, [][]byte, [][]uint8) (int, error) {
-	return 0, noSuch("sensor_msgs/PointCloud2", "fixed numeric fields")
-}
-func (d *cloud) pic([]byte, int, int) (robocache.FrameRef, error) {
-	return robocache.FrameRef{}, noSuch("sensor_msgs/PointCloud2", "images")
-}
-func (d *cloud) text([]byte, int, int) (string, error) {
-	return "", noSuch("sensor_msgs/PointCloud2", "texts")
 }

@@ -15,8 +15,10 @@ import (
 )
 
 // compressed decodes sensor_msgs/CompressedImage. What an image is, its first bytes say: the format text is free, and often wrong.
+// Messages of foxglove's CompressedVideo are packets of video always, those of CompressedImage where their format names a codec.
 type compressed struct {
-	film                 // where they are packets of video
+	onlyType
+	packetStream
 	seen                 bool
 	rows, cols, channels int
 	dtype                robocache.DType
@@ -24,19 +26,23 @@ type compressed struct {
 }
 
 type compressedMessage struct {
-	timestamp int64
-	format    []byte
-	data      []byte
+	timestamp    int64
+	format, data []byte
 }
 
-func parseCompressed(msg []byte, m *compressedMessage) error {
+func (d *compressed) parse(msg []byte, m *compressedMessage) error {
 	c, err := open(msg)
 	if err != nil {
 		return err
 	}
-	m.timestamp, _ = c.header()
-	m.format = c.str()
-	m.data = c.take(1, c.count(1))
+	m.timestamp, _ = c.header() // of foxglove's type the same members, under other names
+	if d.onlyType == foxgloveVideo {
+		m.data = c.take(1, c.count(1))
+		m.format = c.str()
+	} else {
+		m.format = c.str()
+		m.data = c.take(1, c.count(1))
+	}
 	return c.end("data")
 }
 
@@ -59,7 +65,7 @@ func (m *compressedMessage) unsupported() error {
 
 func (d *compressed) scan(msg []byte, row func(clock, entry int, timestamp int64, stamped bool)) error {
 	var m compressedMessage
-	err := parseCompressed(msg, &m)
+	err := d.parse(msg, &m)
 	if row != nil {
 		row(0, 0, m.timestamp, err == nil || m.timestamp != 0)
 	}
@@ -70,7 +76,12 @@ func (d *compressed) scan(msg []byte, row func(clock, entry int, timestamp int64
 		return err
 	}
 	data, float, depth := m.depthPNG()
-	if codec := codingOf(m.format); codec != "" && !depth && video.IsAnnexB(m.data) {
+	codec := codingOf(m.format)
+	if d.onlyType == foxgloveVideo && codec == "" {
+		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "cdr", Where: robocache.Where{"field": "format"},
+			Msg: "video of format " + strconv.Quote(clip(strings.ToValidUTF8(string(m.format), "?"))) + " is not read", Hint: "h264, h265, av1 and vp9 are"}
+	}
+	if d.onlyType == foxgloveVideo || codec != "" && !depth && video.IsAnnexB(m.data) {
 		if d.stream, err = video.NewStream(codec, video.Limits{}); err != nil {
 			return err
 		}
@@ -121,7 +132,7 @@ func greyJPEG(data []byte) bool {
 }
 
 func (d *compressed) layout(key string) ([]Field, []string) {
-	if d.coding != "" {
+	if d.coding != "" || d.onlyType == foxgloveVideo {
 		return []Field{{Feature: d.feature(), Partial: true}}, []string{key}
 	}
 	f := robocache.Feature{Kind: robocache.KindImage, DType: robocache.Uint8}
@@ -137,20 +148,13 @@ func (d *compressed) layout(key string) ([]Field, []string) {
 	return []Field{{Feature: f}}, []string{key}
 }
 
-func (d *compressed) codec() video.Codec { return d.coding }
-
-func (d *compressed) undecided() bool { return !d.seen || d.coding != "" && d.height == 0 }
-
-func (d *compressed) packet(msg []byte) ([]byte, video.Codec, error) {
+func (d *compressed) frame(msg []byte, _, _ int) (robocache.FrameRef, error) {
 	var m compressedMessage
-	err := parseCompressed(msg, &m)
-	return m.data, codingOf(m.format), err
-}
-
-func (d *compressed) pic(msg []byte, _, _ int) (robocache.FrameRef, error) {
-	var m compressedMessage
-	if err := parseCompressed(msg, &m); err != nil {
+	if err := d.parse(msg, &m); err != nil {
 		return robocache.FrameRef{}, err
+	}
+	if d.onlyType == foxgloveVideo {
+		return robocache.FrameRef{}, d.noSuch("still images")
 	}
 	if len(m.data) == 0 {
 		return robocache.FrameRef{Missing: true}, nil
@@ -205,18 +209,4 @@ func inverseDepth(data, head []byte) (*robocache.Raw, error) {
 		}
 	}
 	return &robocache.Raw{Pix: out, Height: h, Width: w, Channels: 1, DType: robocache.Float32}, nil
-}
-
-func (d *compressed) findings() []robocache.Finding { return nil }
-func (d *compressed) numeric([]byte, int, int, []byte) (bool, error) {
-	return false, noSuch("sensor_msgs/CompressedImage", "numeric fields")
-}
-func (d *compressed) columns([][]byte, []int32, []int, [][]byte, [][]uint8) (int, error) {
-	return 0, noSuch("sensor_msgs/CompressedImage", "numeric fields")
-}
-func (d *compressed) ragged([]byte, int, int, []byte) ([]byte, int, error) {
-	return nil, 0, noSuch("sensor_msgs/CompressedImage", "ragged fields")
-}
-func (d *compressed) text([]byte, int, int) (string, error) {
-	return "", noSuch("sensor_msgs/CompressedImage", "texts")
 }

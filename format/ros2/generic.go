@@ -14,8 +14,8 @@ const noMembers = "{}"
 
 // generic decodes any type by its schema: a stream a leaf; of a type without leaves one stream of events.
 type generic struct {
+	onlyType
 	tree   *tree
-	name   string
 	fields []int // leaf of each field
 	// lens is what scanning saw of each leaf inside sequences: its number of elements, unseen, or varying.
 	lens   []int
@@ -40,7 +40,7 @@ func newGeneric(s *Schema) (*generic, error) {
 	if p := wide(t.nodes); p != "" {
 		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "schema", Where: robocache.Where{"field": p}, Msg: "wide strings (wstring) are not read"}
 	}
-	g := &generic{tree: t, name: s.Name, lens: make([]int, len(t.leaves)), camera: shortKey(s.Name) == "sensor_msgs/CameraInfo"}
+	g := &generic{onlyType: onlyType(s.Name), tree: t, lens: make([]int, len(t.leaves)), camera: shortKey(s.Name) == "sensor_msgs/CameraInfo"}
 	for k := range t.leaves {
 		g.lens[k] = unseen
 		if k < 2 && (t.header || t.timestamp) {
@@ -66,7 +66,8 @@ func (g *generic) release(s *sink) {
 	for k := range s.slot {
 		s.slot[k] = -1
 	}
-	*s = sink{slot: s.slot}
+	clear(s.out)
+	*s = sink{slot: s.slot, out: s.out[:0]}
 	g.sinks.Put(s)
 }
 
@@ -149,7 +150,7 @@ func (g *generic) layout(key string) ([]Field, []string) {
 	for _, k := range g.fields {
 		l := &g.tree.leaves[k]
 		f := Field{Suffix: "." + l.path, Feature: robocache.Feature{Kind: robocache.KindNumeric, DType: l.dtype, Shape: []int{1}}}
-		if len(g.tree.leaves) == 1 && l.path == "data" && strings.HasPrefix(g.name, "std_msgs/") {
+		if len(g.tree.leaves) == 1 && l.path == "data" && strings.HasPrefix(string(g.onlyType), "std_msgs/") {
 			f.Suffix = ""
 		}
 		switch n := g.lens[k]; {
@@ -168,56 +169,55 @@ func (g *generic) layout(key string) ([]Field, []string) {
 	return out, []string{key}
 }
 
-func (g *generic) numeric(msg []byte, field, _ int, dst []byte) (bool, error) {
-	valid := []uint8{0}
-	_, err := g.columns([][]byte{msg}, nil, []int{field}, [][]byte{dst}, [][]uint8{valid})
-	return valid[0] != 0, err
-}
-
-func (g *generic) columns(msgs [][]byte, _ []int32, fields []int, dst [][]byte, valid [][]uint8) (int, error) {
-	if len(msgs) == 0 {
-		return -1, nil
-	}
+func (g *generic) row(msg []byte, _ int, fields []int, to rows) error {
 	s := g.sink()
 	defer g.release(s)
-	s.out = make([][]byte, len(fields))
 	for j, f := range fields {
 		leaf := g.fields[f]
 		if s.slot[leaf] >= 0 {
-			return 0, misuse("a field is asked for twice")
+			return misuse("a field is asked for twice")
 		}
 		s.slot[leaf] = int32(j)
 		s.last = max(s.last, leaf)
+		s.out = append(s.out, to.at(j, to.width(j))[:0])
 	}
-	for k, msg := range msgs {
-		for j := range fields {
-			row := len(dst[j]) / len(msgs)
-			s.out[j] = dst[j][k*row : k*row : (k+1)*row]
-		}
-		s.fail = ""
-		if err := s.run(g.tree, msg); err != nil {
-			return k, err
-		}
-		for j := range fields {
-			row := len(dst[j]) / len(msgs)
-			ok := len(s.out[j]) == row
-			if !ok {
-				clear(dst[j][k*row : (k+1)*row])
-			}
-			mark(valid, j, k, ok)
-		}
+	if err := s.run(g.tree, msg); err != nil {
+		return err
 	}
-	return -1, nil
+	for j := range fields {
+		dst := to.at(j, to.width(j))
+		ok := len(s.out[j]) == len(dst)
+		if !ok {
+			clear(dst)
+		}
+		to.mark(j, ok)
+	}
+	return nil
 }
 
-func mark(valid [][]uint8, j, k int, ok bool) {
-	if valid == nil || valid[j] == nil {
-		return
+// trailing is how many bytes may follow a message: padding.
+const trailing = 3
+
+// fits says whether messages are decoded to their ends.
+func (g *generic) fits(msgs [][]byte) bool {
+	s := g.sink()
+	defer g.release(s)
+	most := trailing
+	if len(g.tree.nodes) == 0 {
+		most++ // the byte that a structure without members has on the wire
 	}
-	valid[j][k] = 0
-	if ok {
-		valid[j][k] = 1
+	for _, m := range msgs {
+		c, err := open(m)
+		if err != nil {
+			return false
+		}
+		s.last = len(s.slot)
+		s.walk(g.tree.nodes, &c, true)
+		if c.short || c.left() > most {
+			return false
+		}
 	}
+	return true
 }
 
 func (g *generic) ragged(msg []byte, field, _ int, dst []byte) ([]byte, int, error) {
@@ -225,7 +225,7 @@ func (g *generic) ragged(msg []byte, field, _ int, dst []byte) ([]byte, int, err
 	defer g.release(s)
 	leaf := g.fields[field]
 	s.slot[leaf], s.last = 0, leaf
-	s.out = [][]byte{dst}
+	s.out = append(s.out, dst)
 	if err := s.run(g.tree, msg); err != nil {
 		return dst, 0, err
 	}
@@ -245,14 +245,6 @@ func (g *generic) text(msg []byte, field, _ int) (string, error) {
 		return "", err
 	}
 	return textOf(&g.tree.leaves[leaf], s.texts[0])
-}
-
-func (g *generic) pic([]byte, int, int) (robocache.FrameRef, error) {
-	return robocache.FrameRef{}, noSuch(g.name, "images")
-}
-
-func noSuch(name, what string) error {
-	return &robocache.Error{Class: robocache.ErrMisuse, Op: "ros2", Msg: name + " has no " + what}
 }
 
 func lengthError(field string, want, got int) error {

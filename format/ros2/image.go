@@ -37,8 +37,9 @@ func (p *pixels) given() int {
 
 const maxPixels = 256 << 20
 
-// image decodes sensor_msgs/Image: pixels as they lie in the message where they can be given so, else a copy in RGB.
-type pic struct {
+// rawImages decodes sensor_msgs/Image: pixels as they lie in the message where they can be given so, else a copy in RGB.
+type rawImages struct {
+	onlyType
 	seen          bool
 	pix           pixels
 	encoding      string
@@ -90,7 +91,7 @@ func (m *imageMessage) check() (pixels, error) {
 	return p, nil
 }
 
-func (d *pic) scan(msg []byte, row func(clock, entry int, timestamp int64, stamped bool)) error {
+func (d *rawImages) scan(msg []byte, row func(clock, entry int, timestamp int64, stamped bool)) error {
 	var m imageMessage
 	err := parseImage(msg, &m)
 	if row != nil {
@@ -113,7 +114,7 @@ func (d *pic) scan(msg []byte, row func(clock, entry int, timestamp int64, stamp
 	return nil
 }
 
-func (d *pic) layout(key string) ([]Field, []string) {
+func (d *rawImages) layout(key string) ([]Field, []string) {
 	f := robocache.Feature{Kind: robocache.KindImage, DType: robocache.Uint8}
 	if d.seen {
 		f.DType, f.Height, f.Width, f.Channels = d.pix.dtype, d.height, d.width, d.pix.given()
@@ -134,7 +135,7 @@ func unitOf(p *pixels) string {
 	return ""
 }
 
-func (d *pic) pic(msg []byte, _, _ int) (robocache.FrameRef, error) {
+func (d *rawImages) frame(msg []byte, _, _ int) (robocache.FrameRef, error) {
 	var m imageMessage
 	if err := parseImage(msg, &m); err != nil {
 		return robocache.FrameRef{}, err
@@ -199,22 +200,9 @@ func rgbOfYUV(m *imageMessage, order string) []byte {
 
 func clamp(v int) byte { return byte(max(0, min(255, v))) }
 
-func (d *pic) findings() []robocache.Finding {
+func (d *rawImages) findings() []robocache.Finding {
 	if d.changed == 0 {
 		return nil
 	}
 	return []robocache.Finding{{Severity: robocache.SeverityWarning, Code: "image-changed", Count: d.changed, Message: "images differ in size or encoding from the first one"}}
-}
-
-func (d *pic) numeric([]byte, int, int, []byte) (bool, error) {
-	return false, noSuch("sensor_msgs/Image", "numeric fields")
-}
-func (d *pic) columns([][]byte, []int32, []int, [][]byte, [][]uint8) (int, error) {
-	return 0, noSuch("sensor_msgs/Image", "numeric fields")
-}
-func (d *pic) ragged([]byte, int, int, []byte) ([]byte, int, error) {
-	return nil, 0, noSuch("sensor_msgs/Image", "ragged fields")
-}
-func (d *pic) text([]byte, int, int) (string, error) {
-	return "", noSuch("sensor_msgs/Image", "texts")
 }

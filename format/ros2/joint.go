@@ -11,6 +11,7 @@ import (
 // joints decodes sensor_msgs/JointState. Columns are keyed by joint name: the first message settles their order. Several nodes may
 // share a topic with joints of their own each (an arm and its gripper): messages without a common joint are groups, with a clock each.
 type joints struct {
+	onlyType
 	groups  []*jointGroup
 	fields  []jointField
 	partial [][3]int64 // by group: messages that lack a joint's value
@@ -267,31 +268,13 @@ func (j *joints) put(m *jointMessage, f jointField, dst []byte) bool {
 	return true
 }
 
-func (j *joints) numeric(msg []byte, field, _ int, dst []byte) (bool, error) {
-	var m jointMessage
-	if err := j.parse(msg, &m); err != nil {
-		return false, err
-	}
-	return j.put(&m, j.fields[field], dst), nil
-}
-
-func (j *joints) columns(msgs [][]byte, _ []int32, fields []int, dst [][]byte, valid [][]uint8) (int, error) {
-	for k, msg := range msgs {
-		if err := j.row(msg, fields, dst, valid, k); err != nil {
-			return k, err
-		}
-	}
-	return -1, nil
-}
-
-func (j *joints) row(msg []byte, fields []int, dst [][]byte, valid [][]uint8, k int) error {
+func (j *joints) row(msg []byte, _ int, fields []int, to rows) error {
 	var m jointMessage
 	if err := j.parse(msg, &m); err != nil {
 		return err
 	}
 	for i, f := range fields {
-		row := 8 * j.columnsOf(j.groups[j.fields[f].group])
-		mark(valid, i, k, j.put(&m, j.fields[f], dst[i][k*row:(k+1)*row]))
+		to.mark(i, j.put(&m, j.fields[f], to.at(i, 8*j.columnsOf(j.groups[j.fields[f].group]))))
 	}
 	return nil
 }
@@ -315,16 +298,6 @@ func (j *joints) findings() []robocache.Finding {
 		}
 	}
 	return out
-}
-
-func (j *joints) ragged([]byte, int, int, []byte) ([]byte, int, error) {
-	return nil, 0, noSuch("sensor_msgs/JointState", "ragged fields")
-}
-func (j *joints) pic([]byte, int, int) (robocache.FrameRef, error) {
-	return robocache.FrameRef{}, noSuch("sensor_msgs/JointState", "images")
-}
-func (j *joints) text([]byte, int, int) (string, error) {
-	return "", noSuch("sensor_msgs/JointState", "texts")
 }
 
 func namesOf(names []string) json.RawMessage {

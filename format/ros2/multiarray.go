@@ -29,14 +29,14 @@ func multiArrayElement(short string) (robocache.DType, bool) {
 // multiArray decodes std_msgs/…MultiArray: the elements in the shape that the layout gives, or in a row where it gives none that fits.
 // Messages whose lengths differ make it ragged.
 type multiArray struct {
-	name   string
+	onlyType
 	dtype  robocache.DType
 	shape  []int
 	length int // unseen, varying, or that of every message
 }
 
 func newMultiArray(name string, d robocache.DType) *multiArray {
-	return &multiArray{name: name, dtype: d, length: unseen}
+	return &multiArray{onlyType: onlyType(name), dtype: d, length: unseen}
 }
 
 const maxDims = 32
@@ -111,31 +111,22 @@ func (a *multiArray) layout(key string) ([]Field, []string) {
 	return []Field{{Feature: f, Partial: a.length > 0}}, []string{key}
 }
 
-func (a *multiArray) numeric(msg []byte, _, _ int, dst []byte) (bool, error) {
+func (a *multiArray) row(msg []byte, _ int, fields []int, to rows) error {
 	data, big, err := a.parse(msg, nil)
 	if err != nil {
-		return false, err
+		return err
 	}
-	if len(data) != len(dst) {
-		clear(dst)
-		return false, nil
-	}
-	copyLE(dst, data, a.dtype.Size(), big)
-	return true, nil
-}
-
-func (a *multiArray) columns(msgs [][]byte, _ []int32, fields []int, dst [][]byte, valid [][]uint8) (int, error) {
-	for k, msg := range msgs {
-		for j := range fields {
-			row := len(dst[j]) / len(msgs)
-			ok, err := a.numeric(msg, 0, 0, dst[j][k*row:(k+1)*row])
-			if err != nil {
-				return k, err
-			}
-			mark(valid, j, k, ok)
+	for j := range fields {
+		dst := to.at(j, to.width(j))
+		ok := len(data) == len(dst)
+		if ok {
+			copyLE(dst, data, a.dtype.Size(), big)
+		} else {
+			clear(dst)
 		}
+		to.mark(j, ok)
 	}
-	return -1, nil
+	return nil
 }
 
 func (a *multiArray) ragged(msg []byte, _, _ int, dst []byte) ([]byte, int, error) {
@@ -148,9 +139,3 @@ func (a *multiArray) ragged(msg []byte, _, _ int, dst []byte) ([]byte, int, erro
 	copyLE(dst[at:], data, a.dtype.Size(), big)
 	return dst, len(data) / a.dtype.Size(), nil
 }
-
-func (a *multiArray) findings() []robocache.Finding { return nil }
-func (a *multiArray) pic([]byte, int, int) (robocache.FrameRef, error) {
-	return robocache.FrameRef{}, noSuch(a.name, "images")
-}
-func (a *multiArray) text([]byte, int, int) (string, error) { return "", noSuch(a.name, "texts") }

@@ -149,7 +149,8 @@ func alone(t *testing.T, g *generic, j *judged) {
 			t.Errorf("%s %s: %x, not %s: %v", j.Type, l.path, got, numbers, err)
 		}
 		dst := make([]byte, len(numbers)/2)
-		if ok, err := g.numeric(j.raw, k, 0, dst); err != nil || !ok || hex.EncodeToString(dst) != numbers {
+		ok := []uint8{0}
+		if err := g.row(j.raw, 0, []int{k}, rows{[][]byte{dst}, [][]uint8{ok}, 0, 1}); err != nil || ok[0] == 0 || hex.EncodeToString(dst) != numbers {
 			t.Errorf("%s %s: %x, not %s: %v", j.Type, l.path, dst, numbers, err)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 // transforms decodes tf2_msgs/TFMessage: a pair of streams (translation, rotation) on a clock of their own for every (parent, child).
 // A row is one transform; its entry is the transform's place in its message.
 type transforms struct {
+	onlyType
 	pairs map[string]int // "parent\x00child"
 	order []string       // suffix of each pair
 	taken map[string]bool
@@ -19,7 +20,7 @@ type transforms struct {
 const maxPairs = 4096
 
 func newTransforms() *transforms {
-	return &transforms{pairs: map[string]int{}, taken: map[string]bool{}}
+	return &transforms{onlyType: "tf2_msgs/TFMessage", pairs: map[string]int{}, taken: map[string]bool{}}
 }
 
 // transform is one of a message.
@@ -34,7 +35,7 @@ type transform struct {
 const leastTransform = 72
 
 // each calls fn for the transforms of a message until it says false.
-func (t *transforms) each(msg []byte, fn func(k int, x *transform) bool) error {
+func (t *transforms) each(msg []byte, fn func(k int, x transform) bool) error {
 	c, err := open(msg)
 	if err != nil {
 		return err
@@ -47,7 +48,7 @@ func (t *transforms) each(msg []byte, fn func(k int, x *transform) bool) error {
 		if c.short {
 			return c.end("transforms[" + strconv.Itoa(k) + "]")
 		}
-		if !fn(k, &x) {
+		if !fn(k, x) {
 			return nil
 		}
 	}
@@ -56,7 +57,7 @@ func (t *transforms) each(msg []byte, fn func(k int, x *transform) bool) error {
 
 func (t *transforms) scan(msg []byte, row func(clock, entry int, timestamp int64, stamped bool)) error {
 	var name []byte
-	return t.each(msg, func(k int, x *transform) bool {
+	return t.each(msg, func(k int, x transform) bool {
 		name = append(append(append(name[:0], x.parent...), 0), x.child...)
 		at, ok := t.pairs[string(name)]
 		if !ok {
@@ -97,63 +98,26 @@ func (t *transforms) layout(key string) (fields []Field, clocks []string) {
 	return fields, clocks
 }
 
-// at reads the transform at a place of a message.
-func (x *transform) at(msg []byte, entry int) error {
-	c, err := open(msg)
-	if err != nil {
-		return err
-	}
-	x.big = c.big
-	n := c.count(leastTransform)
-	if entry >= n && !c.short {
-		return lengthError("transforms", entry+1, n)
-	}
-	for range entry + 1 {
-		x.timestamp, x.parent = c.header()
-		x.child = c.str()
-		x.data = c.take(8, 56)
-	}
-	if c.short {
-		return c.end("transforms[" + strconv.Itoa(entry) + "]")
-	}
-	return nil
-}
-
-func (t *transforms) numeric(msg []byte, field, entry int, dst []byte) (bool, error) {
-	var x transform
-	if err := x.at(msg, entry); err != nil {
-		return false, err
-	}
-	x.put(field, dst)
-	return true, nil
-}
-
-// put writes the translation or the rotation, by the field's parity.
-func (x *transform) put(field int, dst []byte) {
-	if field%2 == 0 {
-		copyLE(dst, x.data[:24], 8, x.big)
-	} else {
-		copyLE(dst, x.data[24:], 8, x.big)
-	}
-}
-
-func (t *transforms) columns(msgs [][]byte, entries []int32, fields []int, dst [][]byte, valid [][]uint8) (int, error) {
-	var x transform
-	for k, msg := range msgs {
-		entry := 0
-		if entries != nil {
-			entry = int(entries[k])
-		}
-		if err := x.at(msg, entry); err != nil {
-			return k, err
+func (t *transforms) row(msg []byte, entry int, fields []int, to rows) error {
+	n := 0
+	err := t.each(msg, func(k int, x transform) bool {
+		if n = k + 1; k < entry {
+			return true
 		}
 		for j, f := range fields {
-			row := 24 + 8*(f%2)
-			x.put(f, dst[j][k*row:(k+1)*row])
-			mark(valid, j, k, true)
+			if f%2 == 0 { // the translation
+				copyLE(to.at(j, 24), x.data[:24], 8, x.big)
+			} else {
+				copyLE(to.at(j, 32), x.data[24:], 8, x.big)
+			}
+			to.mark(j, true)
 		}
+		return false
+	})
+	if err == nil && n <= entry {
+		return lengthError("transforms", entry+1, n)
 	}
-	return -1, nil
+	return err
 }
 
 func (t *transforms) findings() []robocache.Finding {
@@ -161,14 +125,4 @@ func (t *transforms) findings() []robocache.Finding {
 		return nil
 	}
 	return []robocache.Finding{{Severity: robocache.SeverityError, Code: "too-many-frames", Count: t.full, Message: "transforms between more than " + strconv.Itoa(maxPairs) + " pairs of frames: the others are left out"}}
-}
-
-func (t *transforms) ragged([]byte, int, int, []byte) ([]byte, int, error) {
-	return nil, 0, noSuch("tf2_msgs/TFMessage", "ragged fields")
-}
-func (t *transforms) pic([]byte, int, int) (robocache.FrameRef, error) {
-	return robocache.FrameRef{}, noSuch("tf2_msgs/TFMessage", "images")
-}
-func (t *transforms) text([]byte, int, int) (string, error) {
-	return "", noSuch("tf2_msgs/TFMessage", "texts")
 }
