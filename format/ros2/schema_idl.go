@@ -3,6 +3,7 @@ package ros2
 import (
 	"strconv"
 	"strings"
+	"text/scanner"
 
 	"github.com/goatnote-inc/robocache"
 )
@@ -25,9 +26,10 @@ func parseIDL(text string) (map[string]*message, error) {
 	types := map[string]*message{}
 	members := 0
 	for k, t := range texts {
-		p := &idlParser{lex: lexer{text: t}, types: types, typedefs: map[string]member{}, constants: map[string]int{}}
+		p := &idlParser{types: types, typedefs: map[string]member{}, constants: map[string]int{}}
+		p.read(t)
 		if err := p.file(); err != nil {
-			return nil, robocache.At(err, robocache.Where{"type": names[k], "line": 1 + strings.Count(t[:p.lex.at], "\n")})
+			return nil, robocache.At(err, robocache.Where{"type": names[k], "line": p.lex.Pos().Line})
 		}
 		if members += p.members; members > maxMembers {
 			return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "schema", Msg: "more than " + strconv.Itoa(maxMembers) + " members"}
@@ -36,58 +38,10 @@ func parseIDL(text string) (map[string]*message, error) {
 	return types, nil
 }
 
-// lexer cuts IDL into tokens: words (with their ::), numbers, strings, single signs.
-type lexer struct {
-	text string
-	at   int
-}
-
-func (l *lexer) next() string {
-	for l.at < len(l.text) {
-		switch rest := l.text[l.at:]; {
-		case strings.HasPrefix(rest, "//"), rest[0] == '#':
-			_, l.at = lineAt(l.text, l.at)
-		case strings.HasPrefix(rest, "/*"):
-			if k := strings.Index(rest, "*/"); k >= 0 {
-				l.at += k + 2
-			} else {
-				l.at = len(l.text)
-			}
-		case strings.IndexByte(" \t\r\n", rest[0]) >= 0:
-			l.at++
-		default:
-			return l.token()
-		}
-	}
-	return ""
-}
-
-func wordByte(b byte) bool {
-	return b == '_' || b == ':' || b == '.' || b >= '0' && b <= '9' || b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z'
-}
-
-func (l *lexer) token() string {
-	start := l.at
-	if c := l.text[l.at]; c == '"' || c == '\'' {
-		for l.at++; l.at < len(l.text) && l.text[l.at] != c; l.at++ {
-			if l.text[l.at] == '\\' {
-				l.at++
-			}
-		}
-		l.at = min(l.at+1, len(l.text))
-		return l.text[start:l.at]
-	}
-	for l.at < len(l.text) && wordByte(l.text[l.at]) {
-		l.at++
-	}
-	if l.at == start {
-		l.at++
-	}
-	return l.text[start:l.at]
-}
-
 type idlParser struct {
-	lex       lexer
+	lex       scanner.Scanner
+	ahead     string // the token that was looked at and not taken
+	looked    bool
 	types     map[string]*message
 	typedefs  map[string]member // by name, and by module-qualified name
 	constants map[string]int
@@ -95,21 +49,64 @@ type idlParser struct {
 	members   int
 }
 
-func (p *idlParser) bad(want, got string) error {
-	return &robocache.Error{Class: robocache.ErrMalformed, Op: "schema", Want: want, Got: strconv.Quote(clip(got))}
+// read begins with a text. Its tokens are words (with their ::), numbers, strings, single signs; comments and lines of # are passed over.
+func (p *idlParser) read(text string) {
+	p.lex.Init(strings.NewReader(text))
+	p.lex.Mode = scanner.ScanIdents | scanner.ScanStrings | scanner.ScanComments | scanner.SkipComments
+	p.lex.IsIdentRune = func(c rune, _ int) bool {
+		return c == '_' || c == ':' || c == '.' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+	}
+	p.lex.Error = func(*scanner.Scanner, string) {} // what is wrong is said of the token
+}
+
+// next takes a token; "" is the end of the text.
+func (p *idlParser) next() string {
+	t := p.peek()
+	p.looked = false
+	return t
+}
+
+func (p *idlParser) peek() string {
+	if p.looked {
+		return p.ahead
+	}
+	p.looked = true
+	for p.ahead = ""; p.lex.Scan() != scanner.EOF; {
+		if p.ahead = p.lex.TokenText(); p.ahead != "#" {
+			break
+		}
+		for c := p.lex.Peek(); c != '\n' && c != scanner.EOF; c = p.lex.Peek() {
+			p.lex.Next()
+		}
+		p.ahead = ""
+	}
+	return p.ahead
+}
+
+// accept takes a token where it is this one.
+func (p *idlParser) accept(sign string) bool {
+	if p.peek() != sign {
+		return false
+	}
+	p.looked = false
+	return true
 }
 
 func (p *idlParser) expect(sign string) error {
-	if t := p.lex.next(); t != sign {
+	if t := p.next(); t != sign {
 		return p.bad(strconv.Quote(sign), t)
 	}
 	return nil
 }
 
+func (p *idlParser) bad(want, got string) error {
+	return &robocache.Error{Class: robocache.ErrMalformed, Op: "schema", Want: want, Got: strconv.Quote(clip(got))}
+}
+
 // file reads declarations to the end of the text.
 func (p *idlParser) file() error {
 	for {
-		t := p.lex.next()
+		t := p.next()
 		switch t {
 		case "":
 			if len(p.modules) > 0 {
@@ -125,7 +122,7 @@ func (p *idlParser) file() error {
 			if len(p.modules) == 8 {
 				return p.bad("at most 8 modules inside each other", "more")
 			}
-			p.modules = append(p.modules, p.lex.next())
+			p.modules = append(p.modules, p.next())
 			if err := p.expect("{"); err != nil {
 				return err
 			}
@@ -154,14 +151,12 @@ func (p *idlParser) file() error {
 
 // annotation passes "@name" and what stands in its parentheses.
 func (p *idlParser) annotation() error {
-	p.lex.next()
-	at := p.lex.at
-	if p.lex.next() != "(" {
-		p.lex.at = at
+	p.next()
+	if !p.accept("(") {
 		return nil
 	}
 	for depth := 1; depth > 0; {
-		switch p.lex.next() {
+		switch p.next() {
 		case "(":
 			depth++
 		case ")":
@@ -177,7 +172,7 @@ func (p *idlParser) annotation() error {
 func (p *idlParser) constant() error {
 	var tokens []string
 	for {
-		t := p.lex.next()
+		t := p.next()
 		if t == ";" {
 			break
 		}
@@ -196,7 +191,7 @@ func (p *idlParser) constant() error {
 
 // number reads a size: a literal or a constant's name.
 func (p *idlParser) number() (int, error) {
-	t := p.lex.next()
+	t := p.next()
 	if v, err := strconv.ParseUint(t, 0, 31); err == nil {
 		return int(v), nil
 	}
@@ -214,7 +209,7 @@ func (p *idlParser) typ(t string) (member, error) {
 		if err := p.expect("<"); err != nil {
 			return f, err
 		}
-		elem := p.lex.next()
+		elem := p.next()
 		if elem == "sequence" {
 			return f, &robocache.Error{Class: robocache.ErrUnsupported, Op: "schema", Msg: "a sequence of sequences is not read"}
 		}
@@ -226,15 +221,18 @@ func (p *idlParser) typ(t string) (member, error) {
 			return f, &robocache.Error{Class: robocache.ErrUnsupported, Op: "schema", Msg: "a sequence of arrays is not read"}
 		}
 		in.array = sequence
-		return in, p.bound(true)
+		if p.accept(",") { // a bound
+			if _, err := p.number(); err != nil {
+				return in, err
+			}
+		}
+		return in, p.expect(">")
 	case t == "string" || t == "wstring":
 		f.base = isString
 		if t == "wstring" {
 			f.base = isWString
 		}
-		at := p.lex.at
-		if p.lex.next() != "<" {
-			p.lex.at = at
+		if !p.accept("<") {
 			return f, nil
 		}
 		if _, err := p.number(); err != nil {
@@ -244,13 +242,12 @@ func (p *idlParser) typ(t string) (member, error) {
 	}
 	words := t
 	for words == "unsigned" || words == "long" || words == "unsigned long" {
-		at := p.lex.at
-		next := words + " " + p.lex.next()
+		next := words + " " + p.peek()
 		if _, ok := idlPrimitives[next]; !ok {
-			p.lex.at = at
 			break
 		}
 		words = next
+		p.next()
 	}
 	if d, ok := idlPrimitives[words]; ok {
 		f.dtype = d
@@ -268,54 +265,31 @@ func (p *idlParser) typ(t string) (member, error) {
 	return f, nil
 }
 
-// bound reads ", n>" or ">".
-func (p *idlParser) bound(comma bool) error {
-	switch t := p.lex.next(); {
-	case t == ">":
-		return nil
-	case t == "," && comma:
-		if _, err := p.number(); err != nil {
-			return err
-		}
-		return p.expect(">")
-	default:
-		return p.bad(">", t)
-	}
-}
-
 // declarator reads a name, and the size of an array.
 func (p *idlParser) declarator(f member) (member, error) {
-	id, rest := identifier(p.lex.next())
-	if id == "" || rest != "" {
-		return f, p.bad("a name", id+rest)
+	f.name = p.next()
+	if !typeName(f.name) {
+		return f, p.bad("a name", f.name)
 	}
-	f.name = id
-	at := p.lex.at
-	if p.lex.next() != "[" {
-		p.lex.at = at
+	if !p.accept("[") {
 		return f, nil
 	}
 	n, err := p.number()
 	if err != nil {
 		return f, err
 	}
-	if f.array != single {
-		return f, &robocache.Error{Class: robocache.ErrUnsupported, Op: "schema", Msg: "an array of arrays is not read", Where: robocache.Where{"field": f.name}}
-	}
-	f.array = n
 	if err := p.expect("]"); err != nil {
 		return f, err
 	}
-	at = p.lex.at
-	if p.lex.next() == "[" {
+	if f.array != single || p.peek() == "[" {
 		return f, &robocache.Error{Class: robocache.ErrUnsupported, Op: "schema", Msg: "an array of arrays is not read", Where: robocache.Where{"field": f.name}}
 	}
-	p.lex.at = at
+	f.array = n
 	return f, nil
 }
 
 func (p *idlParser) typedef() error {
-	f, err := p.typ(p.lex.next())
+	f, err := p.typ(p.next())
 	if err != nil {
 		return err
 	}
@@ -330,7 +304,7 @@ func (p *idlParser) typedef() error {
 }
 
 func (p *idlParser) structure() error {
-	name := p.lex.next()
+	name := p.next()
 	full := strings.Join(append(p.modules[:len(p.modules):len(p.modules)], name), "/")
 	m := &message{name: full, pkg: packageOf(full)}
 	if len(p.modules) == 0 || !typeName(full) {
@@ -340,7 +314,7 @@ func (p *idlParser) structure() error {
 		return err
 	}
 	for {
-		t := p.lex.next()
+		t := p.next()
 		switch t {
 		case "}":
 			if _, twice := p.types[shortKey(full)]; !twice {
@@ -370,7 +344,7 @@ func (p *idlParser) structure() error {
 			if g.name != filler {
 				m.members = append(m.members, g)
 			}
-			t := p.lex.next()
+			t := p.next()
 			if t == ";" {
 				break
 			}

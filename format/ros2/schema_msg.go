@@ -1,6 +1,7 @@
 package ros2
 
 import (
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -120,18 +121,18 @@ func parseMembers(name, text string) (*message, error) {
 		var line string
 		line, at = lineAt(text, at)
 		number++
-		typ, rest := word(line)
-		if typ == "" || typ[0] == '#' {
+		line = strings.TrimLeft(line, " \t\r\ufeff")
+		if line == "" || line[0] == '#' {
 			continue
 		}
-		ident, rest := identifier(rest)
-		if ident == "" {
+		part := memberLine.FindStringSubmatch(line)
+		if part == nil {
 			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "schema", Where: robocache.Where{"type": name, "line": number}, Want: "a type and a name", Got: strconv.Quote(clip(line))}
 		}
-		if strings.HasPrefix(strings.TrimLeft(rest, " \t"), "=") {
+		if part[3] == "=" {
 			continue // a constant
 		}
-		f, err := memberOf(typ, ident)
+		f, err := memberOf(part[1], part[2])
 		if err != nil {
 			return nil, robocache.At(err, robocache.Where{"type": name, "line": number})
 		}
@@ -142,61 +143,43 @@ func parseMembers(name, text string) (*message, error) {
 	return m, nil
 }
 
-// word is the first run of what is no space.
-func word(line string) (w, rest string) {
-	line = strings.TrimLeft(line, " \t\r\ufeff")
-	k := strings.IndexAny(line, " \t\r")
-	if k < 0 {
-		return line, ""
-	}
-	return line[:k], line[k:]
-}
+// A member's line: its type, its name, and of a constant "=".
+var memberLine = regexp.MustCompile(`^([^ \t\r]+)[ \t]+([A-Za-z_][A-Za-z0-9_]*)[ \t]*(=?)`)
 
-func identifier(line string) (name, rest string) {
-	line = strings.TrimLeft(line, " \t")
-	k := 0
-	for k < len(line) && (line[k] == '_' || line[k] >= 'a' && line[k] <= 'z' || line[k] >= 'A' && line[k] <= 'Z' || k > 0 && line[k] >= '0' && line[k] <= '9') {
-		k++
-	}
-	return line[:k], line[k:]
-}
+// A type: "float64[9]", "string<=10[<=4]", "geometry_msgs/Point[]".
+var memberType = regexp.MustCompile(`^([A-Za-z0-9_/]+)(?:<=([0-9]+))?(\[(<=)?([0-9]*)\])?$`)
 
-// memberOf reads a type such as "float64[9]", "string<=10[<=4]", "geometry_msgs/Point[]".
+// memberOf reads a type.
 func memberOf(typ, name string) (member, error) {
 	f := member{name: name, array: single}
 	bad := func() (member, error) {
 		return f, &robocache.Error{Class: robocache.ErrMalformed, Op: "schema", Msg: "not a type: " + strconv.Quote(clip(typ))}
 	}
-	elem := typ
-	if k := strings.IndexByte(typ, '['); k >= 0 {
-		if !strings.HasSuffix(typ, "]") {
+	part := memberType.FindStringSubmatch(typ)
+	if part == nil {
+		return bad()
+	}
+	elem, bound, size := part[1], part[2], part[5]
+	if bound != "" {
+		if _, err := strconv.ParseUint(bound, 10, 32); err != nil || elem != "string" && elem != "wstring" {
 			return bad()
 		}
-		elem = typ[:k]
-		switch size := typ[k+1 : len(typ)-1]; {
-		case size == "":
-			f.array = sequence
-		case strings.HasPrefix(size, "<="):
-			if _, err := strconv.ParseUint(size[2:], 10, 32); err != nil {
-				return bad()
-			}
-			f.array = sequence
-		default:
-			n, err := strconv.ParseUint(size, 10, 31)
-			if err != nil {
-				return bad()
-			}
-			f.array = int(n)
-		}
 	}
-	if k := strings.Index(elem, "<="); k >= 0 {
-		if _, err := strconv.ParseUint(elem[k+2:], 10, 32); err != nil || elem[:k] != "string" && elem[:k] != "wstring" {
+	switch most := part[4] != ""; {
+	case part[3] == "":
+	case most || size == "":
+		f.array = sequence
+		if _, err := strconv.ParseUint(size, 10, 32); most && err != nil {
 			return bad()
 		}
-		elem = elem[:k]
+	default:
+		n, err := strconv.ParseUint(size, 10, 31)
+		if err != nil {
+			return bad()
+		}
+		f.array = int(n)
 	}
-	d, number := primitives[elem]
-	switch {
+	switch d, number := primitives[elem]; {
 	case number:
 		f.dtype = d
 	case elem == "string":
@@ -205,28 +188,16 @@ func memberOf(typ, name string) (member, error) {
 		f.base = isWString
 	case elem == "time" || elem == "duration": // of ROS 1 texts that were carried over
 		f.base, f.ref = isMessage, "builtin_interfaces/Time"
-	default:
-		if !typeName(elem) {
-			return bad()
-		}
+	case typeName(elem):
 		f.base, f.ref = isMessage, elem
+	default:
+		return bad()
 	}
 	return f, nil
 }
 
 // typeName says whether s is made of one to three identifiers with slashes between.
-func typeName(s string) bool {
-	parts := strings.Split(s, "/")
-	if len(parts) > 3 {
-		return false
-	}
-	for _, p := range parts {
-		if id, rest := identifier(p); id == "" || rest != "" || id != p {
-			return false
-		}
-	}
-	return true
-}
+var typeName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(/[A-Za-z_][A-Za-z0-9_]*){0,2}$`).MatchString
 
 func clip(s string) string {
 	if len(s) > 80 {
