@@ -1,0 +1,138 @@
+// Package reader is what readers of formats share: how they are opened, and the checks of what callers ask, with the errors that say what was
+// wrong with it.
+package reader
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/store"
+)
+
+// Opener is a reader's Open as the registry wants it.
+func Opener[D robocache.Dataset](open func(ctx context.Context, uri string, opt robocache.OpenOptions) (D, error)) func(context.Context, string, robocache.OpenOptions) (robocache.Dataset, error) {
+	return func(ctx context.Context, uri string, opt robocache.OpenOptions) (robocache.Dataset, error) {
+		d, err := open(ctx, uri, opt)
+		if err != nil {
+			return nil, err // not d: an interface that holds nil is not nil
+		}
+		return d, nil
+	}
+}
+
+// Open opens the dataset in the store at uri. The store is closed where that fails; else the dataset closes it.
+func Open[D any](uri string, opt robocache.OpenOptions, open func(s store.Store) (D, error)) (d D, err error) {
+	s, err := store.OpenFor(uri, opt)
+	if err != nil {
+		return d, err
+	}
+	if d, err = open(s); err != nil {
+		store.Close(s)
+		var none D
+		return none, robocache.At(err, robocache.Where{"dataset": robocache.Redact(uri)})
+	}
+	return d, nil
+}
+
+// Budget is the memory that a caller gives, at least smallest; by default usual.
+func Budget(opt robocache.OpenOptions, usual, smallest int64) int64 {
+	if opt.MemoryBudget <= 0 {
+		return usual
+	}
+	return max(opt.MemoryBudget, smallest)
+}
+
+// Op is a format's name in errors.
+type Op string
+
+func (op Op) misuse(where robocache.Where, want, got string) error {
+	return &robocache.Error{Class: robocache.ErrMisuse, Op: string(op), Where: where, Want: want, Got: got}
+}
+
+// NoStream says that there is no stream of this key.
+func (op Op) NoStream(key string) error {
+	return &robocache.Error{Class: robocache.ErrNotFound, Op: string(op), Where: robocache.Where{"stream": key}, Msg: "no such stream"}
+}
+
+// Kind checks that a stream is of one of some kinds.
+func (op Op) Kind(key string, got robocache.Kind, want ...robocache.Kind) error {
+	if slices.Contains(want, got) {
+		return nil
+	}
+	return op.misuse(robocache.Where{"stream": key}, "a stream of kind "+string(want[0]), string(got))
+}
+
+// Episode checks an episode's number, of n.
+func (op Op) Episode(n, episode int) error {
+	if episode >= 0 && episode < n {
+		return nil
+	}
+	return op.misuse(robocache.Where{"episode": episode}, fmt.Sprintf("an episode from 0 to %d", n-1), fmt.Sprint(episode))
+}
+
+// Row checks a row's number, of the n that its episode has.
+func (op Op) Row(n int, r robocache.Row) error {
+	if r.Index >= 0 && r.Index < n {
+		return nil
+	}
+	return op.misuse(robocache.Where{"episode": r.Episode, "row": r.Index}, fmt.Sprintf("a row from 0 to %d", n-1), fmt.Sprint(r.Index))
+}
+
+// Room checks what a caller gives for the results of some rows: bytes, or entries.
+func (op Op) Room(key, what string, want, got int) error {
+	if want == got {
+		return nil
+	}
+	return op.misuse(robocache.Where{"stream": key}, fmt.Sprintf("%d %s", want, what), fmt.Sprint(got))
+}
+
+// Choice checks the value of an option, and gives the first of the allowed ones for none.
+func (op Op) Choice(options map[string]string, name string, allowed ...string) (string, error) {
+	v := options[name]
+	switch {
+	case v == "":
+		return allowed[0], nil
+	case slices.Contains(allowed, v):
+		return v, nil
+	}
+	return "", &robocache.Error{Class: robocache.ErrMisuse, Op: string(op), Where: robocache.Where{"option": name}, Msg: "option " + name, Want: fmt.Sprintf("one of %q", allowed), Got: v}
+}
+
+// Episodes are the episodes that were asked for: nil stands for all of n.
+func Episodes(asked []int, n int) []int {
+	if asked != nil {
+		return asked
+	}
+	out := make([]int, n)
+	for i := range out {
+		out[i] = i
+	}
+	return out
+}
+
+// Rows are rows from to to of an episode.
+func Rows(episode, from, to int) []robocache.Row {
+	rows := make([]robocache.Row, to-from)
+	for i := range rows {
+		rows[i] = robocache.Row{Episode: episode, Index: from + i}
+	}
+	return rows
+}
+
+// Grid is the timestamps of n rows at a rate.
+func Grid(rate robocache.Rate, n int) []int64 {
+	out := make([]int64, n)
+	for i := range out {
+		out[i] = rate.Nanos(int64(i))
+	}
+	return out
+}
+
+// AllValid marks every row.
+func AllValid(valid []uint8) {
+	for i := range valid {
+		valid[i] = 1
+	}
+}
