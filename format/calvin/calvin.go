@@ -1,8 +1,10 @@
 package calvin
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"math"
 	"os"
 	"path/filepath"
@@ -14,6 +16,9 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
+
+// op names the format in errors.
+const op = reader.Op("calvin")
 
 const (
 	defaultBudget  = 256 << 20
@@ -29,13 +34,7 @@ var options = map[string]string{
 }
 
 func init() {
-	robocache.Register(robocache.Format{Name: "calvin", Detect: Detect, Options: options, Open: func(ctx context.Context, uri string, opt robocache.OpenOptions) (robocache.Dataset, error) {
-		d, err := Open(ctx, uri, opt)
-		if err != nil {
-			return nil, err
-		}
-		return d, nil
-	}})
+	robocache.Register(robocache.Format{Name: "calvin", Detect: Detect, Options: options, Open: reader.Opener(Open)})
 }
 
 // splits are the folders that a CALVIN dataset has; "" is a folder of frames itself.
@@ -120,32 +119,19 @@ var (
 
 // Open opens the dataset at uri: a folder with training/ and validation/, or one of them.
 func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset, error) {
-	s, err := store.OpenFor(uri, opt)
-	if err != nil {
-		return nil, err
-	}
-	d, err := OpenStore(ctx, s, opt)
-	if err != nil {
-		store.Close(s)
-		return nil, robocache.At(err, robocache.Where{"dataset": robocache.Redact(uri)})
-	}
-	return d, nil
+	return reader.Open(uri, opt, func(s store.Store) (*Dataset, error) { return OpenStore(ctx, s, opt) })
 }
 
 // OpenStore opens the dataset at the root of a store. Close of the dataset closes the store.
 func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d *Dataset, err error) {
 	defer guard.Malformed("calvin open", &err)
-	choice, err := choices(opt)
+	language, err := op.Choice(opt.Options, "language", "text", "episodes")
 	if err != nil {
 		return nil, err
 	}
-	budget := opt.MemoryBudget
-	if budget <= 0 {
-		budget = defaultBudget
-	}
 	d = &Dataset{st: s, streams: map[string]*stream{}, rate: robocache.Rate{Num: 30, Den: 1}, patterns: map[string]pattern{}}
-	budget = max(budget, smallestBudget)
-	d.cache, d.files = lru.New[int64, *frame](budget), handles.New[int64, robocache.Ranged](maxOpen, math.MaxInt64)
+	d.cache = lru.New[int64, *frame](reader.Budget(opt, defaultBudget, smallestBudget))
+	d.files = handles.New[int64, robocache.Ranged](maxOpen, math.MaxInt64)
 	if !opt.HZ.Zero() {
 		d.rate = opt.HZ
 	}
@@ -156,28 +142,16 @@ func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d
 	if err := d.describe(ctx); err != nil {
 		return nil, err
 	}
-	if err := d.readLanguage(ctx, choice["annotations"]); err != nil {
+	if err := d.readLanguage(ctx, cmp.Or(opt.Options["annotations"], usualAnnotations)); err != nil {
 		return nil, err
 	}
-	if choice["language"] == "episodes" {
+	if language == "episodes" {
 		if err := d.cutWindows(); err != nil {
 			return nil, err
 		}
 	}
 	d.number()
 	return d, nil
-}
-
-// choices are the format's options with their defaults.
-func choices(opt robocache.OpenOptions) (map[string]string, error) {
-	out := map[string]string{"language": "text", "annotations": "lang_annotations"}
-	for k, v := range opt.Options {
-		out[k] = v
-	}
-	if l := out["language"]; l != "text" && l != "episodes" {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "calvin open", Msg: "option language", Want: "text or episodes", Got: l}
-	}
-	return out, nil
 }
 
 // Info is what the dataset says of itself, and what opening it found.
@@ -197,8 +171,7 @@ func (d *Dataset) MemoryBytes() int64 {
 
 // LimitMemory lowers the budget of what is kept; it never raises it.
 func (d *Dataset) LimitMemory(bytes int64) {
-	bytes = max(bytes, smallestBudget)
-	d.cache.Limit(bytes)
+	d.cache.Limit(max(bytes, smallestBudget))
 }
 
 // Stats gives nil: the means of statistics.yaml belong to CALVIN's own transforms.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"math"
 
 	"github.com/goatnote-inc/robocache"
@@ -19,15 +20,10 @@ const maxFindings = 1000
 func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (out []robocache.Finding, err error) {
 	defer guard.Malformed("calvin diagnose", &err)
 	out = append(out, d.info.Findings...)
-	eps := opt.Episodes
-	if eps == nil {
-		for i := range d.eps {
-			eps = append(eps, i)
-		}
-	}
+	eps := reader.Episodes(opt.Episodes, len(d.eps))
 	var done, total int64
 	for _, e := range eps {
-		if err := d.checkEpisode(e); err != nil {
+		if err := op.Episode(len(d.eps), e); err != nil {
 			return nil, err
 		}
 		total += d.eps[e].rows()

@@ -2,7 +2,6 @@ package calvin
 
 import (
 	"context"
-	"fmt"
 	"runtime"
 
 	"golang.org/x/sync/errgroup"
@@ -18,12 +17,9 @@ const remoteAtOnce = 16
 func (d *Dataset) get(key string, kind robocache.Kind) (*stream, error) {
 	s, ok := d.streams[key]
 	if !ok {
-		return nil, noStream(key)
+		return nil, op.NoStream(key)
 	}
-	if s.feature.Kind != kind {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "calvin", Where: robocache.Where{"stream": key}, Want: "a stream of kind " + string(kind), Got: string(s.feature.Kind)}
-	}
-	return s, nil
+	return s, op.Kind(key, s.feature.Kind, kind)
 }
 
 // each runs fn for rows on all cores: frames are files of their own.
@@ -66,8 +62,8 @@ func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, 
 		return err
 	}
 	size := s.feature.RowBytes()
-	if len(dst) != len(rows)*size {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "calvin gather", Where: robocache.Where{"stream": key}, Want: fmt.Sprintf("%d bytes for %d rows", len(rows)*size, len(rows)), Got: fmt.Sprint(len(dst))}
+	if err := op.Room(key, "bytes", len(rows)*size, len(dst)); err != nil {
+		return err
 	}
 	if s.member < 0 {
 		for i, r := range rows {

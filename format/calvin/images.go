@@ -3,7 +3,6 @@ package calvin
 import (
 	"context"
 	"encoding/binary"
-	"fmt"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/loan"
@@ -31,8 +30,8 @@ func (d *Dataset) frames(ctx context.Context, key string, rows []robocache.Row, 
 	if err != nil {
 		return err
 	}
-	if len(out) != len(rows) {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "calvin frames", Where: robocache.Where{"stream": key}, Want: fmt.Sprintf("%d places", len(rows)), Got: fmt.Sprint(len(out))}
+	if err := op.Room(key, "frames", len(rows), len(out)); err != nil {
+		return err
 	}
 	raws := make([]robocache.Raw, len(rows))
 	return d.each(ctx, rows, func(ctx context.Context, i int) error {

@@ -1,6 +1,7 @@
 package calvin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,8 @@ const (
 	textKey        = "language_instruction"
 	taskKey        = "language_task"
 	embeddingKey   = "language_embedding"
+
+	usualAnnotations = "lang_annotations"
 )
 
 // note is one annotated window.
@@ -51,7 +54,7 @@ func (d *Dataset) readLanguage(ctx context.Context, folder string) error {
 		name := at(e.split, folder+"/auto_lang_ann.npy")
 		b, err := store.ReadFile(ctx, d.st, name, maxAnnotations)
 		if errors.Is(err, robocache.ErrNotFound) {
-			if folder != "lang_annotations" {
+			if folder != usualAnnotations {
 				return err // asked for by name
 			}
 			continue
@@ -82,11 +85,11 @@ func (d *Dataset) readLanguage(ctx context.Context, folder string) error {
 			d.info.Tasks = append(d.info.Tasks, robocache.Task{Index: int64(len(d.info.Tasks)), Text: n.text})
 		}
 	}
-	add := func(f robocache.Feature) { d.info.Features = append(d.info.Features, f) }
-	add(robocache.Feature{Key: textKey, Kind: robocache.KindText, DType: robocache.String, Shape: []int{1}, FPS: d.rate})
-	add(robocache.Feature{Key: taskKey, Kind: robocache.KindText, DType: robocache.String, Shape: []int{1}, FPS: d.rate})
+	for _, key := range []string{textKey, taskKey} {
+		d.info.Features = append(d.info.Features, robocache.Feature{Key: key, Kind: robocache.KindText, DType: robocache.String, Shape: []int{1}, FPS: d.rate})
+	}
 	if l.embRow > 0 {
-		add(robocache.Feature{Key: embeddingKey, Kind: robocache.KindNumeric, DType: l.embType, Shape: []int{l.embRow / l.embType.Size()}, FPS: d.rate, Interpolation: "nearest", Masked: true})
+		d.info.Features = append(d.info.Features, robocache.Feature{Key: embeddingKey, Kind: robocache.KindNumeric, DType: l.embType, Shape: []int{l.embRow / l.embType.Size()}, FPS: d.rate, Interpolation: "nearest", Masked: true})
 	}
 	for i := range d.info.Features {
 		f := &d.info.Features[i]
@@ -314,8 +317,8 @@ func (d *Dataset) checkNotes(l *language) {
 	for _, e := range d.eps {
 		runs[e.split] = append(runs[e.split], e)
 	}
-	for split := range runs {
-		slices.SortFunc(runs[split], func(a, b episode) int { return int(max(min(a.first-b.first, 1), -1)) })
+	for _, r := range runs {
+		slices.SortFunc(r, func(a, b episode) int { return cmp.Compare(a.first, b.first) })
 	}
 	for i := range l.notes {
 		n := &l.notes[i]
@@ -374,10 +377,10 @@ func (d *Dataset) Text(ctx context.Context, key string, rows []robocache.Row) ([
 // Valid says which rows of the embeddings have one; of other streams all rows have a value.
 func (d *Dataset) Valid(ctx context.Context, key string, rows []robocache.Row, valid []uint8) error {
 	if d.info.Feature(key) == nil {
-		return noStream(key)
+		return op.NoStream(key)
 	}
-	if len(valid) != len(rows) {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "calvin valid", Where: robocache.Where{"stream": key}, Want: fmt.Sprintf("%d places", len(rows)), Got: fmt.Sprint(len(valid))}
+	if err := op.Room(key, "bytes", len(rows), len(valid)); err != nil {
+		return err
 	}
 	for i, r := range rows {
 		if err := d.checkRow(r); err != nil {

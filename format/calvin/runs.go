@@ -1,9 +1,11 @@
 package calvin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"path"
 	"slices"
 	"strconv"
@@ -60,9 +62,7 @@ func (d *Dataset) readRuns(ctx context.Context) error {
 		for _, r := range runs {
 			d.eps = append(d.eps, episode{split: split, first: r[0], last: r[1], note: -1})
 		}
-		if err := d.compareRuns(split, d.eps[from:]); err != nil {
-			return err
-		}
+		d.compareRuns(split, d.eps[from:])
 	}
 	if len(d.eps) == 0 {
 		if err := d.listRuns(ctx); err != nil {
@@ -103,16 +103,15 @@ func parseRuns(b []byte) (runs [][2]int64, err error) {
 }
 
 // compareRuns reports frames that belong to two runs.
-func (d *Dataset) compareRuns(split string, eps []episode) error {
+func (d *Dataset) compareRuns(split string, eps []episode) {
 	sorted := slices.Clone(eps)
-	slices.SortFunc(sorted, func(a, b episode) int { return int(max(min(a.first-b.first, 1), -1)) })
+	slices.SortFunc(sorted, func(a, b episode) int { return cmp.Compare(a.first, b.first) })
 	for i := 1; i < len(sorted); i++ {
 		if sorted[i].first <= sorted[i-1].last {
 			d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "runs-overlap", Where: robocache.Where{"file": at(split, idsName)},
 				Message: fmt.Sprintf("frames %d to %d belong to two runs", sorted[i].first, min(sorted[i-1].last, sorted[i].last))})
 		}
 	}
-	return nil
 }
 
 // listRuns finds runs by the frames' names where no file says them.
@@ -208,26 +207,16 @@ func (d *Dataset) Len(episode int) int {
 	return int(d.eps[episode].rows())
 }
 
-func (d *Dataset) checkEpisode(episode int) error {
-	if episode < 0 || episode >= len(d.eps) {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "calvin", Where: robocache.Where{"episode": episode}, Want: fmt.Sprintf("an episode from 0 to %d", len(d.eps)-1), Got: fmt.Sprint(episode)}
-	}
-	return nil
-}
-
 func (d *Dataset) checkRow(r robocache.Row) error {
-	if err := d.checkEpisode(r.Episode); err != nil {
+	if err := op.Episode(len(d.eps), r.Episode); err != nil {
 		return err
 	}
-	if n := d.Len(r.Episode); r.Index < 0 || r.Index >= n {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "calvin", Where: robocache.Where{"episode": r.Episode, "row": r.Index}, Want: fmt.Sprintf("a row from 0 to %d", n-1), Got: fmt.Sprint(r.Index)}
-	}
-	return nil
+	return op.Row(d.Len(r.Episode), r)
 }
 
 // Episode gives the metadata of one episode.
 func (d *Dataset) Episode(ctx context.Context, episode int) (robocache.Episode, error) {
-	if err := d.checkEpisode(episode); err != nil {
+	if err := op.Episode(len(d.eps), episode); err != nil {
 		return robocache.Episode{}, err
 	}
 	out := robocache.Episode{Position: episode, Index: int64(episode), Length: d.Len(episode)}
@@ -239,11 +228,11 @@ func (d *Dataset) Episode(ctx context.Context, episode int) (robocache.Episode, 
 
 // Times gives the timestamps of an episode's rows: all streams share them.
 func (d *Dataset) Times(ctx context.Context, episode int, key string) ([]int64, error) {
-	if err := d.checkEpisode(episode); err != nil {
+	if err := op.Episode(len(d.eps), episode); err != nil {
 		return nil, err
 	}
 	if key != "" && d.info.Feature(key) == nil {
-		return nil, noStream(key)
+		return nil, op.NoStream(key)
 	}
 	n := d.Len(episode)
 	if n > 1<<24 {
@@ -252,18 +241,10 @@ func (d *Dataset) Times(ctx context.Context, episode int, key string) ([]int64, 
 			return nil, err
 		}
 	}
-	out := make([]int64, n)
-	for i := range out {
-		out[i] = d.rate.Nanos(int64(i))
-	}
-	return out, ctx.Err()
+	return reader.Grid(d.rate, n), ctx.Err()
 }
 
 // name is the file of an episode's row.
 func (d *Dataset) name(e episode, row int) string {
 	return d.patterns[e.split].name(e.first + int64(row))
-}
-
-func noStream(key string) error {
-	return &robocache.Error{Class: robocache.ErrNotFound, Op: "calvin", Where: robocache.Where{"stream": key}, Msg: "no such stream"}
 }
