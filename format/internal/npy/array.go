@@ -3,8 +3,13 @@ package npy
 import (
 	"encoding/binary"
 	"math/bits"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/goatnote-inc/robocache"
 )
 
 // Header is what stands before an array's bytes.
@@ -42,33 +47,61 @@ func ParseHeader(b []byte) (h Header, err error) {
 		return h, malformed("the header is cut: %d bytes declared", n)
 	}
 	h.Offset = at + n
-	v, err := parseLiteral(string(b[at:h.Offset]))
-	if err != nil {
-		return h, err
+	return h, h.parse(string(b[at:h.Offset]))
+}
+
+// The dict that a header is: three keys in any order. What else Python would take for a dict, no writer of npy files writes.
+var (
+	headerDict = regexp.MustCompile(`^\s*\{(.*?),?\s*\}[\s\x00]*$`)
+	headerItem = regexp.MustCompile(`^\s*['"](descr|fortran_order|shape)['"]\s*:\s*(?:[ub]?'([^'\\]*)'|[ub]?"([^"\\]*)"|(\[.*\])|(True|False)|\(([-+\dL,\s]*)\))\s*(?:,|$)`)
+	headerDims = regexp.MustCompile(`^\s*(?:(?:[-+]?\d+L?\s*,\s*)+(?:[-+]?\d+L?\s*)?)?$`)
+)
+
+// parse reads the dict of a header.
+func (h *Header) parse(s string) (err error) {
+	whole := headerDict.FindStringSubmatch(s)
+	if whole == nil {
+		return malformed("the header is no dict")
 	}
-	d, ok := v.(dict)
-	descr, hasType := d.get("descr")
-	order, hasOrder := d.get("fortran_order")
-	shape, hasShape := d.get("shape")
-	if !ok || !hasType || !hasOrder || !hasShape || len(d) != 3 {
-		return h, malformed("the header is not a dict of descr, fortran_order and shape")
+	seen := map[string]bool{}
+	for rest := whole[1]; rest != ""; {
+		m := headerItem.FindStringSubmatch(rest)
+		if m == nil || seen[m[1]] {
+			return malformed("character %d of the header is no entry for descr, fortran_order or shape, each once", len(s)-len(rest))
+		}
+		rest = rest[len(m[0]):]
+		seen[m[1]] = true
+		name, order, dims := m[2]+m[3], m[5], m[6]
+		switch {
+		case m[1] == "descr" && m[4] != "":
+			return unsupported("a structured dtype")
+		case m[1] == "descr" && name != "":
+			if h.Type, err = ParseType(name); err != nil {
+				return err
+			}
+		case m[1] == "fortran_order" && order != "":
+			h.Fortran = order == "True"
+		case m[1] == "shape" && strings.HasPrefix(strings.TrimSpace(m[0][strings.Index(m[0], ":")+1:]), "(") && headerDims.MatchString(dims):
+			for _, d := range strings.FieldsFunc(dims, func(r rune) bool { return strings.ContainsRune(", \t\r\nL", r) }) {
+				n, err := strconv.Atoi(d)
+				if err != nil {
+					return malformed("dimension %q of the shape", d)
+				}
+				h.Shape = append(h.Shape, n)
+			}
+		default:
+			return malformed("%s in the header is of another type", m[1])
+		}
 	}
-	name, ok := descr.(string)
-	if !ok {
-		return h, unsupported("a structured dtype")
+	if len(seen) != 3 {
+		return malformed("the header is not a dict of descr, fortran_order and shape")
 	}
-	if h.Type, err = ParseType(name); err != nil {
-		return h, err
-	}
-	if h.Fortran, ok = order.(bool); !ok {
-		return h, malformed("fortran_order is not a bool")
-	}
-	dims, ok := shape.(tuple)
-	if !ok {
-		return h, malformed("shape is not a tuple")
+	dims := make([]any, len(h.Shape))
+	for i, d := range h.Shape {
+		dims[i] = int64(d)
 	}
 	h.Shape, h.Bytes, err = sizes(dims, h.Type)
-	return h, err
+	return err
 }
 
 // maxEmpty bounds the texts of no size that a header may claim: they have no bytes in the file that would do it.
@@ -239,15 +272,7 @@ func Reorder(src []byte, shape, stride []int, size int) []byte {
 func (a *Array) Strings() ([]string, bool) {
 	switch a.Type.Kind {
 	case 'O':
-		out := make([]string, len(a.Objects))
-		for i, o := range a.Objects {
-			s, ok := o.(string)
-			if !ok {
-				return nil, false
-			}
-			out[i] = s
-		}
-		return out, true
+		return all[string](a.Objects)
 	case 'S', 'U':
 	default:
 		return nil, false
@@ -275,43 +300,24 @@ func (a *Array) Strings() ([]string, bool) {
 
 // Int64s gives the elements of an integer array; false for other kinds, and where one does not fit.
 func (a *Array) Int64s() ([]int64, bool) {
-	le := binary.LittleEndian
-	switch a.Type.Kind {
-	case 'i', 'u', 'b':
-	case 'O':
-		out := make([]int64, len(a.Objects))
-		for i, o := range a.Objects {
-			v, ok := o.(int64)
-			if !ok {
-				return nil, false
-			}
-			out[i] = v
-		}
-		return out, true
-	default:
+	if a.Type.Kind == 'O' {
+		return all[int64](a.Objects)
+	}
+	t := a.Type.DType()
+	if !t.Integer() && t != robocache.Bool {
 		return nil, false
 	}
-	out := make([]int64, len(a.Data)/a.Type.Size)
-	for i := range out {
-		b := a.Data[i*a.Type.Size:]
-		var v int64
-		switch signed := a.Type.Kind == 'i'; a.Type.Size {
-		case 1:
-			if v = int64(b[0]); signed {
-				v = int64(int8(b[0]))
-			}
-		case 2:
-			if v = int64(le.Uint16(b)); signed {
-				v = int64(int16(le.Uint16(b)))
-			}
-		case 4:
-			if v = int64(le.Uint32(b)); signed {
-				v = int64(int32(le.Uint32(b)))
-			}
-		case 8:
-			if v = int64(le.Uint64(b)); !signed && v < 0 {
-				return nil, false
-			}
+	out := robocache.Int64s(make([]int64, 0, len(a.Data)/a.Type.Size), t, a.Data)
+	return out, t != robocache.Uint64 || len(out) == 0 || slices.Min(out) >= 0
+}
+
+// all gives objects of one type; false where one is of another.
+func all[T any](objects []any) ([]T, bool) {
+	out := make([]T, len(objects))
+	for i, o := range objects {
+		v, ok := o.(T)
+		if !ok {
+			return nil, false
 		}
 		out[i] = v
 	}

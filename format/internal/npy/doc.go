@@ -2,7 +2,7 @@
 //
 // # Contract
 //
-//	N1  A header is a Python literal and is parsed as one; nothing is evaluated. Its shape is checked against the bytes that follow before
+//	N1  A header is the dict of three entries that NumPy writes; nothing is evaluated. Its shape is checked against the bytes that follow before
 //	    memory is taken.
 //	N2  An Array is C order and little-endian whatever the file is; where the file is that already, it is the file's bytes without a copy.
 //	N3  A pickle runs no code: opcodes build lists, dicts, tuples, numbers and texts. Of classes and functions it may name only those that

@@ -53,14 +53,10 @@ func ParseType(s string) (Type, error) {
 		return t, unsupported("dtype %q", full)
 	}
 	t.Size = n
-	ok := false
+	ok := numbers[t.Kind][n] != robocache.InvalidDType
 	switch t.Kind {
 	case 'b':
 		ok = n == 1
-	case 'i', 'u':
-		ok = n == 1 || n == 2 || n == 4 || n == 8
-	case 'f':
-		ok = n == 2 || n == 4 || n == 8
 	case 'S':
 		ok = n <= maxText
 	case 'U':
@@ -78,17 +74,16 @@ func ParseType(s string) (Type, error) {
 
 // DType is the type of a number; InvalidDType for texts and objects.
 func (t Type) DType() robocache.DType {
-	switch {
-	case t.Kind == 'b':
+	if t.Kind == 'b' {
 		return robocache.Bool
-	case t.Kind == 'i':
-		return map[int]robocache.DType{1: robocache.Int8, 2: robocache.Int16, 4: robocache.Int32, 8: robocache.Int64}[t.Size]
-	case t.Kind == 'u':
-		return map[int]robocache.DType{1: robocache.Uint8, 2: robocache.Uint16, 4: robocache.Uint32, 8: robocache.Uint64}[t.Size]
-	case t.Kind == 'f':
-		return map[int]robocache.DType{2: robocache.Float16, 4: robocache.Float32, 8: robocache.Float64}[t.Size]
 	}
-	return robocache.InvalidDType
+	return numbers[t.Kind][t.Size]
+}
+
+var numbers = map[byte]map[int]robocache.DType{
+	'i': {1: robocache.Int8, 2: robocache.Int16, 4: robocache.Int32, 8: robocache.Int64},
+	'u': {1: robocache.Uint8, 2: robocache.Uint16, 4: robocache.Uint32, 8: robocache.Uint64},
+	'f': {2: robocache.Float16, 4: robocache.Float32, 8: robocache.Float64},
 }
 
 // word is the unit that a byte order turns.

@@ -104,15 +104,21 @@ func (m *machine) take(n uint64) ([]byte, error) {
 	return m.b[m.at-int(n) : m.at : m.at], nil
 }
 
+// number reads a little-endian number of n bytes.
+func (m *machine) number(n uint64) (uint64, error) {
+	b, err := m.take(n)
+	var l [8]byte
+	copy(l[:], b)
+	return binary.LittleEndian.Uint64(l[:]), err
+}
+
 // sized reads a length of w bytes and what it counts.
 func (m *machine) sized(w uint64) ([]byte, error) {
-	b, err := m.take(w)
+	n, err := m.number(w)
 	if err != nil {
 		return nil, err
 	}
-	var l [8]byte
-	copy(l[:], b)
-	return m.take(binary.LittleEndian.Uint64(l[:]))
+	return m.take(n)
 }
 
 func (m *machine) line() (string, error) {
@@ -123,6 +129,14 @@ func (m *machine) line() (string, error) {
 	s := string(m.b[m.at : m.at+n])
 	m.at += n + 1
 	return s, nil
+}
+
+// lines2 reads two lines: a module and a name in it.
+func (m *machine) lines2() (module, name string, err error) {
+	if module, err = m.line(); err == nil {
+		name, err = m.line()
+	}
+	return module, name, err
 }
 
 func (m *machine) push(v any) { m.stack = append(m.stack, v) }
@@ -136,12 +150,11 @@ func (m *machine) floor() int {
 }
 
 func (m *machine) pop() (any, error) {
-	if len(m.stack) <= m.floor() {
-		return nil, m.bad("the stack is empty")
+	v, err := m.top()
+	if err == nil {
+		m.stack = m.stack[:len(m.stack)-1]
 	}
-	v := m.stack[len(m.stack)-1]
-	m.stack = m.stack[:len(m.stack)-1]
-	return v, nil
+	return v, err
 }
 
 func (m *machine) top() (any, error) {
@@ -225,7 +238,6 @@ func (m *machine) bytes(b []byte, err error) error {
 
 // step runs one opcode.
 func (m *machine) step(op byte) error {
-	le := binary.LittleEndian
 	switch op {
 	case 0x80: // PROTO
 		v, err := m.byte()
@@ -259,21 +271,12 @@ func (m *machine) step(op byte) error {
 	case 0x88, 0x89:
 		m.push(op == 0x88)
 		return nil
-	case 'J':
-		b, err := m.take(4)
-		if err == nil {
-			m.push(int64(int32(le.Uint32(b))))
+	case 'J', 'K', 'M':
+		v, err := m.number(map[byte]uint64{'J': 4, 'K': 1, 'M': 2}[op])
+		if op == 'J' {
+			v = uint64(int32(v))
 		}
-		return err
-	case 'K':
-		v, err := m.byte()
 		m.push(int64(v))
-		return err
-	case 'M':
-		b, err := m.take(2)
-		if err == nil {
-			m.push(int64(le.Uint16(b)))
-		}
 		return err
 	case 0x8a, 0x8b: // LONG1, LONG4
 		b, err := m.sized(map[byte]uint64{0x8a: 1, 0x8b: 4}[op])
@@ -322,7 +325,17 @@ func (m *machine) step(op byte) error {
 		if err != nil {
 			return err
 		}
-		return m.collect(op, items)
+		switch op {
+		case 't':
+			m.push(Tuple(items))
+		case 'l':
+			m.push(&List{items})
+		default:
+			d := &Dict{}
+			m.push(d)
+			return m.fill(d, items)
+		}
+		return nil
 	case 0x85, 0x86, 0x87:
 		n := int(op) - 0x84
 		t := make(Tuple, n)
@@ -351,11 +364,7 @@ func (m *machine) step(op byte) error {
 	case 'b':
 		return m.build()
 	case 'i': // INST: a class by name, to be called
-		module, err := m.line()
-		if err != nil {
-			return err
-		}
-		name, err := m.line()
+		module, name, err := m.lines2()
 		if err != nil {
 			return err
 		}

@@ -88,20 +88,6 @@ func (m *machine) quoted(op byte) error {
 	return nil
 }
 
-func (m *machine) collect(op byte, items []any) error {
-	switch op {
-	case 't':
-		m.push(Tuple(items))
-	case 'l':
-		m.push(&List{items})
-	case 'd':
-		d := &Dict{}
-		m.push(d)
-		return m.fill(d, items)
-	}
-	return nil
-}
-
 func (m *machine) fill(d *Dict, items []any) error {
 	if len(items)%2 != 0 {
 		return m.bad("a dict of %d keys and values", len(items))
@@ -162,13 +148,10 @@ func (m *machine) remember(op byte) error {
 		if op == 'r' || op == 'j' {
 			n = 4
 		}
-		b, err := m.take(n)
-		if err != nil {
+		var err error
+		if i, err = m.number(n); err != nil {
 			return err
 		}
-		var l [8]byte
-		copy(l[:], b)
-		i = binary.LittleEndian.Uint64(l[:])
 	case 'p', 'g':
 		s, err := m.line()
 		if err != nil {
@@ -192,11 +175,7 @@ func (m *machine) remember(op byte) error {
 
 func (m *machine) named(op byte) error {
 	if op == 'c' {
-		module, err := m.line()
-		if err != nil {
-			return err
-		}
-		name, err := m.line()
+		module, name, err := m.lines2()
 		if err != nil {
 			return err
 		}
