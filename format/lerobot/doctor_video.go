@@ -157,7 +157,7 @@ func (doc *doctor) drift(f *robocache.Feature, c *camera, l *camFile, ix *video.
 	}
 	doc.add("timestamp-drift\x00"+l.path, robocache.Finding{Severity: sev, Code: "timestamp-drift", Where: where, Count: count,
 		Message: fmt.Sprintf("frames are shown up to %.3f ms (%.2f frames) from where the metadata says; %d of %d are more than 0.1 ms off, and for %d a lookup by time gives another frame", 1e3*largest, largest/step, off, all, wrong),
-		Hint:    "read it by ordinal, as robocache does; 'robocache convert' joins the videos without drift"})
+		Hint:    "read it by frame number, as robocache does; 'robocache convert' joins the videos without drift"})
 }
 
 // decode decodes every frame; a group that fails is a finding, and the others go on.

@@ -73,15 +73,6 @@ func (e *episodes) count() int64 {
 	return e.from[e.n()]
 }
 
-// MemoryBytes is what the table holds.
-func (e *episodes) MemoryBytes() int64 {
-	n := 8*cap(e.index) + 4*cap(e.length) + 8*cap(e.from) + 4*cap(e.file) + 8*cap(e.start) + 16*cap(e.files)
-	for _, c := range e.cams {
-		n += 4*cap(c.file) + 16*cap(c.files) + 8*cap(c.from) + 8*cap(c.to)
-	}
-	return int64(n)
-}
-
 // order sorts by episode_index and refuses an index that occurs twice. It gives the permutation, nil where rows were in order.
 func order(ids []int64) ([]int, error) {
 	if slices.IsSorted(ids) {

@@ -213,7 +213,7 @@ func TestConcurrent(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		s := d.CacheStats()
+		s := d.cacheStats()
 		if s.Bytes > s.Budget || budget == 0 && s.Loads > 40 {
 			t.Errorf("%+v", s)
 		}

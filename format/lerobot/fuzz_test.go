@@ -185,7 +185,7 @@ func TestLargeFrames(t *testing.T) {
 			t.Fatal("row", at)
 		}
 	}
-	if s := d.CacheStats(); s.Bytes > s.Budget || s.Evictions == 0 {
+	if s := d.cacheStats(); s.Bytes > s.Budget || s.Evictions == 0 {
 		t.Errorf("%+v", s)
 	}
 }

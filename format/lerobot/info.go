@@ -14,7 +14,7 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// Caps on metadata (specs: JSON 64 MiB and depth 128).
+// Caps on metadata.
 const (
 	maxJSON      = 64 << 20
 	maxJSONDepth = 128

@@ -138,6 +138,13 @@ func (d *Dataset) Len(episode int) int {
 	return int(d.eps.length[episode])
 }
 
+// LimitMemory lowers the budget of the tables and the video indexes together; it never raises it.
+func (d *Dataset) LimitMemory(bytes int64) {
+	bytes = max(bytes, smallestBudget)
+	d.tab.cache.Limit(bytes - bytes/4)
+	d.lib.Limit(bytes / 4)
+}
+
 // Close releases files and caches.
 func (d *Dataset) Close() error {
 	err := d.lib.Close()

@@ -90,16 +90,23 @@ func (d *Dataset) warm(ctx context.Context, c *column, num int32, rows []robocac
 		}
 		first = append(first, r)
 	}
-	if len(first) < 2 {
+	together(ctx, len(first), func(ctx context.Context, i int) error {
+		_, err := d.walk(c, func(file int32, row int64) (span, error) { return d.tab.load(ctx, file, row, num, read) }).to(first[i])
+		return err
+	})
+}
+
+// together makes n loads at the same time, where there are several.
+func together(ctx context.Context, n int, load func(ctx context.Context, i int) error) {
+	if n < 2 {
 		return
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(atOnce)
-	for _, r := range first {
+	for i := range n {
 		g.Go(func() (err error) {
-			defer guard.Malformed("lerobot gather", &err)
-			_, err = d.walk(c, func(file int32, row int64) (span, error) { return d.tab.load(ctx, file, row, num, read) }).to(r)
-			return err
+			defer guard.Malformed("lerobot warm", &err)
+			return load(ctx, i)
 		})
 	}
 	_ = g.Wait()
@@ -120,26 +127,19 @@ func (d *Dataset) warmFrames(ctx context.Context, c *camera, rows []robocache.Ro
 	if !d.tab.remote.Load() {
 		return
 	}
-	files := map[int32]int{} // → an episode of it
+	seen := map[int32]bool{}
+	var first []int // an episode of each file
 	for _, r := range rows {
 		if r.Episode < 0 || r.Episode >= d.eps.n() {
 			continue
 		}
-		if n := c.fileOf(r.Episode); c.files[n].Load() == nil {
-			files[n] = r.Episode
+		if n := c.fileOf(r.Episode); c.files[n].Load() == nil && !seen[n] {
+			seen[n] = true
+			first = append(first, r.Episode)
 		}
 	}
-	if len(files) < 2 {
-		return
-	}
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(atOnce)
-	for _, e := range files {
-		g.Go(func() (err error) {
-			defer guard.Malformed("lerobot frames", &err)
-			_, err = d.layout(ctx, c, e)
-			return err
-		})
-	}
-	_ = g.Wait()
+	together(ctx, len(first), func(ctx context.Context, i int) error {
+		_, err := d.layout(ctx, c, first[i])
+		return err
+	})
 }

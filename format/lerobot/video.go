@@ -300,3 +300,26 @@ func (p *paths) anyOf(ctx context.Context, key string) (bool, error) {
 	}
 	return false, nil
 }
+
+// VideoStart is the time in its mp4 at which the metadata says that an episode's frames begin, in ns; ok is false where it says
+// nothing. Frames are not found by it: it is for who wants the reference's check of times.
+func (d *Dataset) VideoStart(ctx context.Context, episode int, key string) (ns int64, ok bool, err error) {
+	if err := d.checkEpisode(episode); err != nil {
+		return 0, false, err
+	}
+	if _, err := d.get(key, robocache.KindVideo); err != nil {
+		return 0, false, err
+	}
+	from := timestampAt(d.cams[key].cols.from, episode)
+	if math.IsNaN(from) || math.Abs(from) > 4e9 {
+		return 0, false, nil
+	}
+	return int64(math.RoundToEven(from * 1e9)), true, nil
+}
+
+func timestampAt(s []float64, i int) float64 {
+	if s == nil {
+		return math.NaN()
+	}
+	return s[i]
+}

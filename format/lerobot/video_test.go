@@ -85,7 +85,7 @@ func TestFrameCountV3(t *testing.T) {
 				t.Fatalf("episode %d row %d: %+v", e, k, r)
 			}
 		}
-		v, err := d.EpisodeVideo(context.Background(), e, "cam")
+		v, err := d.episodeVideo(context.Background(), e, "cam")
 		if err != nil || v.First != want.first || v.Images != want.span || v.Exact || v.From != float64(e)*third {
 			t.Errorf("%+v %v", v, err)
 		}

@@ -46,12 +46,12 @@ def row(i, **kw):
 
 
 inf, nan = float("inf"), float("nan")
-save("stamp-nan", DATA, row(22, timestamp=nan))
-save("stamp-inf", DATA, row(22, timestamp=inf))
-save("stamp-huge", DATA, row(22, timestamp=3e38))
-save("stamp-unsorted", DATA, row(22, timestamp=0.01))
-save("stamp-null", DATA, row(22, timestamp=None))
-save("stamps-zero", DATA, column(data, "timestamp", lambda v: v.__setitem__(slice(None), [0.0] * len(v))))
+save("timestamp-nan", DATA, row(22, timestamp=nan))
+save("timestamp-inf", DATA, row(22, timestamp=inf))
+save("timestamp-huge", DATA, row(22, timestamp=3e38))
+save("timestamp-unsorted", DATA, row(22, timestamp=0.01))
+save("timestamp-null", DATA, row(22, timestamp=None))
+save("timestamps-zero", DATA, column(data, "timestamp", lambda v: v.__setitem__(slice(None), [0.0] * len(v))))
 save("list-null", DATA, column(data, "action", at(22, None), pa.list_(pa.float32())))
 save("element-null", DATA, column(data, "action", lambda v: v[22].__setitem__(3, None), pa.list_(pa.float32())))
 save("list-short", DATA, column(data, "action", lambda v: v[22].pop(), pa.list_(pa.float32())))
