@@ -149,6 +149,9 @@ type Masker interface {
 	Valid(ctx context.Context, key string, rows []Row, valid []uint8) error
 }
 
+// ValidSuffix ends the key of a mask that stands beside a stream: bool, one value a row.
+const ValidSuffix = ".valid"
+
 // Clocked is a Dataset whose streams were timestamped by several clocks: of a ROS 2 message its header's, its publisher's and its recorder's.
 type Clocked interface {
 	// Clocks lists the clocks of a stream, the one that Times gives first.

@@ -20,6 +20,18 @@ type Format struct {
 	Open   func(ctx context.Context, uri string, opt OpenOptions) (Dataset, error)
 	// Write writes a dataset in this format; nil where it has no writer.
 	Write func(ctx context.Context, src Dataset, dst string, opt WriteOptions) (*WriteReport, error)
+	// WriteOptions names the keys of WriteOptions.Options that Write knows, each with what it does.
+	WriteOptions map[string]string
+	// WriteAs names the format whose writer stands for this one's, where this one is a container without a layout of its own.
+	WriteAs string
+	// Default says that this format is written where none is named.
+	Default bool
+	// Resumes says that Write knows WriteOptions.Resume and DryRun.
+	Resumes bool
+	// StatsFile is where a dataset keeps its statistics, as stats.Marshal writes them; "" = nowhere.
+	StatsFile string
+	// WholeDoctor says that Diagnose of its datasets looks at every timestamp, row and image itself: checks that hold for all formats are left out.
+	WholeDoctor bool
 	// Clocks says that Write keeps streams on clocks of their own. Other writers want one clock: align.View gives a dataset that.
 	Clocks bool
 	// Stamped says that rows of this format always have timestamps: OpenOptions.HZ, which would be ignored, is ErrMisuse.
@@ -43,25 +55,6 @@ type OpenOptions struct {
 	FollowLinks bool
 	// Options are choices of one format alone; Format.Options lists them. An unknown one is ErrMisuse.
 	Options map[string]string
-}
-
-// WriteOptions are the choices that hold for every writer.
-type WriteOptions struct {
-	Episodes []int    // positions in the source, in the order wanted; nil = all
-	Keys     []string // features to keep; nil = all but bookkeeping columns
-	Threads  int      // 0 = the number of CPUs
-	SkipBad  bool     // leave out episodes that cannot be read, with a finding
-	Options  map[string]string
-	Progress func(done, total int)
-}
-
-// WriteReport says what a writer did.
-type WriteReport struct {
-	Episodes int       `json:"num_episodes"`
-	Frames   int64     `json:"num_frames"`
-	Bytes    int64     `json:"bytes"`
-	Dropped  []string  `json:"dropped_features"` // what the format cannot hold
-	Findings []Finding `json:"findings"`
 }
 
 var registry struct {
@@ -100,6 +93,16 @@ func FormatNamed(name string) (Format, error) {
 		return f, &Error{Class: ErrUnsupported, Op: "open", Msg: "no format named " + name, Hint: "known formats: " + strings.Join(Formats(), ", ")}
 	}
 	return f, nil
+}
+
+// DefaultFormat is the name of the format that is written where none is named; "" where none is registered.
+func DefaultFormat() string {
+	for _, n := range Formats() {
+		if f, err := FormatNamed(n); err == nil && f.Default {
+			return n
+		}
+	}
+	return ""
 }
 
 // CurrentOptions gives options that have an earlier name under the name of today.

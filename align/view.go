@@ -13,7 +13,7 @@ import (
 )
 
 // ValidSuffix ends the key of the mask that View puts beside a stream: bool, one value a row.
-const ValidSuffix = ".valid"
+const ValidSuffix = robocache.ValidSuffix
 
 // ViewOptions are the choices of View that Config does not have.
 type ViewOptions struct {

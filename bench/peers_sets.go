@@ -12,11 +12,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/convert"
-	"github.com/goatnote-inc/robocache/stats"
 )
 
 // PeerSets makes the sets that the rows want out of one dataset, in a work folder; what is there is used again.
@@ -85,7 +85,7 @@ func (s *PeerSets) make(ctx context.Context, r setRecipe, dir string) error {
 		return err
 	}
 	defer ds.Close()
-	opt := convert.Options{Episodes: chooseEpisodes(ds.Info().Episodes, s.Episodes, s.Seed), Frames: stats.SampledFrames, VideoCodec: "copy"}
+	opt := convert.Options{WriteOptions: robocache.WriteOptions{Episodes: chooseEpisodes(ds.Info().Episodes, s.Episodes, s.Seed), Options: map[string]string{}}}
 	camera := ""
 	for i := range ds.Info().Features {
 		f := &ds.Info().Features[i]
@@ -93,7 +93,7 @@ func (s *PeerSets) make(ctx context.Context, r setRecipe, dir string) error {
 		case f.Kind == robocache.KindVideo && camera == "" && r.codec != "":
 			camera = f.Key
 			if f.Codec != r.codec || r.codec != "av1" { // an AV1 set is taken as it is, whatever its GOP
-				opt.VideoCodec, opt.Encode.Codec, opt.Encode.GOP = r.codec, r.codec, r.gop
+				opt.Options["video_codec"], opt.Options["gop"] = r.codec, strconv.Itoa(r.gop)
 			}
 		case f.Key == "observation.state" || f.Key == "action":
 		default:
@@ -104,20 +104,20 @@ func (s *PeerSets) make(ctx context.Context, r setRecipe, dir string) error {
 	if r.codec != "" && camera == "" {
 		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "bench peers", Where: robocache.Where{"dataset": s.URI}, Msg: "the dataset has no video", Hint: "--workload novideo-w16"}
 	}
-	report, err := convert.ToLeRobot(ctx, ds, dir, opt)
-	if err != nil || r.files <= 1 || opt.VideoCodec != "copy" {
+	report, err := convert.Write(ctx, ds, "lerobot", dir, opt)
+	if err != nil || r.files <= 1 || opt.Options["video_codec"] != "" {
 		return err
 	}
 	// The size of the mp4s is known only now: made again in about equal files, so that more than one is open.
 	size := treeSize(filepath.Join(dir, "videos"))
-	if report.NumEpisodes < r.files || size == 0 {
+	if report.Episodes < r.files || size == 0 {
 		return nil
 	}
 	if err := os.RemoveAll(dir); err != nil {
 		return robocache.At(err, robocache.Where{"file": dir})
 	}
-	opt.VideoFileBytes = size/int64(r.files) + size/64
-	_, err = convert.ToLeRobot(ctx, ds, dir, opt)
+	opt.Options["video_file_bytes"] = strconv.FormatInt(size/int64(r.files)+size/64, 10)
+	_, err = convert.Write(ctx, ds, "lerobot", dir, opt)
 	return err
 }
 

@@ -1,4 +1,4 @@
-package convert
+package convert_test
 
 import (
 	"bytes"
@@ -14,6 +14,8 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
+	"github.com/goatnote-inc/robocache/convert"
+	"github.com/goatnote-inc/robocache/stats"
 	"github.com/goatnote-inc/robocache/synth"
 	"github.com/goatnote-inc/robocache/video"
 )
@@ -45,12 +47,6 @@ var bent = synth.Options{Episodes: 3, Seconds: 0.8, Spread: 0.3, Seed: 4, Rates:
 func codesOf(t *testing.T, ds robocache.Dataset, key string, e int) (out []int) {
 	t.Helper()
 	f := ds.Info().Feature(key)
-	c := &conversion{src: ds, opt: Options{}}
-	if l, ok := ds.(interface{ Video() *video.Library }); ok {
-		c.lib = l.Video()
-	}
-	c.pool = video.NewPool(64 << 20)
-	defer c.pool.Close()
 	take := func(rgb []byte) error {
 		got, row, ok := synth.ReadCode(rgb, f.Width, f.Height)
 		if ok && got != e {
@@ -64,14 +60,29 @@ func codesOf(t *testing.T, ds robocache.Dataset, key string, e int) (out []int) 
 	}
 	rows := rowsOf(e, ds.Len(e))
 	var err error
-	if f.Kind == robocache.KindVideo {
-		refs := make([]robocache.FrameRef, len(rows))
-		if err = ds.Frames(t.Context(), key, rows, refs); err == nil {
-			err = c.frames(t.Context(), &feature{Feature: *f, source: key}, refs, take)
-		}
-	} else {
-		err = c.drawn(t.Context(), &feature{Feature: *f, source: key, masked: true}, rows, take)
+	refs := make([]robocache.FrameRef, len(rows))
+	if err := ds.Frames(t.Context(), key, rows, refs); err != nil {
+		t.Fatal(err)
 	}
+	spec := &video.Spec{Pixel: video.RGB8, Width: f.Width, Height: f.Height}
+	var buf []byte
+	err = video.EachFrame(t.Context(), video.LibraryOf(ds), refs, video.Each{}, func(at []int, pic video.Frame) (err error) {
+		r := &refs[at[0]]
+		switch {
+		case pic != nil:
+			buf, err = video.ConvertTo(buf, pic, spec)
+		case r.Missing:
+			buf = make([]byte, 3*f.Width*f.Height)
+		default:
+			buf, err = stats.Still(r, spec, buf)
+		}
+		for range at {
+			if err == nil {
+				err = take(buf)
+			}
+		}
+		return err
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,9 +208,7 @@ func (d dying) Frames(ctx context.Context, key string, rows []robocache.Row, out
 // bytes of an unbroken run.
 func TestResumeEncoded(t *testing.T) {
 	encoder(t)
-	defer func(n int) { groupLeast = n }(groupLeast)
-	groupLeast = 20 // several groups
-	opt := Options{Resume: true, Threads: 1}
+	opt := Options{Resume: true, Threads: 1, Group: 20} // several groups
 	set := synth.Options{Episodes: 10, Seconds: 0.3, Spread: 0.5, Cameras: 1, Codec: "jpeg", Width: 64, Height: 64}
 	whole := filepath.Join(t.TempDir(), "whole")
 	many := 1 << 30
@@ -252,7 +261,7 @@ func TestWriteFormats(t *testing.T) {
 	if _, err := Write(t.Context(), src, "test-clocks", "x", Options{}, nil); err != nil || seen != robocache.Dataset(src) {
 		t.Errorf("%v %T", err, seen)
 	}
-	if _, err := Write(t.Context(), src, "test-rows", "x", Options{}, nil); err != nil || seen.Info().Clock != "" || severalClocks(seen.Info()) || seen.Info().FPS != src.Info().FPS {
+	if _, err := Write(t.Context(), src, "test-rows", "x", Options{}, nil); err != nil || seen.Info().Clock != "" || slices.ContainsFunc(seen.Info().Features, func(f robocache.Feature) bool { return f.Clock != "" }) || seen.Info().FPS != src.Info().FPS {
 		t.Errorf("%v %T", err, seen)
 	}
 	if _, err := Write(t.Context(), src, "test-clocks", "x", Options{Align: &align.Config{HZ: robocache.Rate{Num: 10, Den: 1}}, Keys: []string{"action"}}, nil); err != nil || len(seen.Info().Features) != 1 {
@@ -269,7 +278,7 @@ func TestWriteFormats(t *testing.T) {
 	if _, err := Write(t.Context(), src, "test-rows", "x", Options{Episodes: []int{9}}, nil); !errors.Is(err, robocache.ErrMisuse) {
 		t.Errorf("%v", err)
 	}
-	if names := Formats(); !slices.Contains(names, "lerobot") || !slices.Contains(names, "test-rows") || slices.Contains(names, "test-read") {
+	if names := convert.Formats(); !slices.Contains(names, "lerobot") || !slices.Contains(names, "test-rows") || slices.Contains(names, "test-read") {
 		t.Errorf("%v", names)
 	}
 }

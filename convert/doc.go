@@ -1,27 +1,16 @@
-// Package convert writes any dataset that RoboCache reads as LeRobot v3.0, and by Write in every format that has a writer.
+// Package convert writes any dataset in any format that has a writer. It knows no format: it settles what is the same for all, and calls the writer
+// that the format registered (robocache.Format.Write).
 //
 // # Contract
 //
-//	C1  Rows keep their bits: every numeric feature has the source's type and values (float64 stays float64). Episodes are numbered 0…E−1
-//	    in the order asked for, index from 0, frame_index from 0; timestamp is frame_index/fps, and recorded timestamps that say otherwise
-//	    are kept as the float64 feature RecordedStamps.
-//	C2  Images are found by ordinal. Video is copied without re-encoding where an episode's images are one run that begins at an image
-//	    which nothing before it is needed for; else it is decoded and encoded, or refused, as Options say. Still images that stay images keep their bytes.
-//	C3  Tasks keep their numbers where those are 0…n−1 (annotation columns hold task numbers); else they are renumbered, and the report says how.
-//	C4  Statistics are counted from the rows written, never copied from the source.
-//	C5  The destination must be empty. An error or the end of the context leaves nothing behind, no folder either; a kill, at any moment, leaves a tree
-//	    without meta/info.json, which Options.Resume continues (or a whole one with the journal, which it takes away): the result has the same bytes as an
-//	    uninterrupted run. A run with Resume keeps encoded episodes until it ends, so that another takes them over.
-//	C6  What was dropped, renamed, skipped or re-encoded is in the report, which also lies in meta/conversion.json; nothing is dropped silently. So is
-//	    what the source found, when it was opened and while it was read (robocache.Findings), whatever the format that is written.
-//	    A dataset of which no stream is left is refused (ErrUnsupported).
+//	C5  The destination must be empty. An error or the end of the context leaves nothing behind, no folder either.
+//	C6  Nothing is dropped silently. What the source found, when it was opened and while it was read (robocache.Findings), is in the report,
+//	    whatever the format that is written.
 //	C7  A source whose streams have clocks of their own, and one for which Options.Align asks, is brought onto one grid (align.View): at
-//	    Align's rate, else FPS, else the source's own. Write leaves clocks alone where the format keeps them (robocache.Format.Clocks).
+//	    Align's rate, else FPS, else the source's own. Clocks are left alone where the format keeps them (robocache.Format.Clocks).
 //	    A stream without a max_gap has that of its own rhythm (align.ViewOptions.Rhythm); rows in gaps are masked, and counted in a finding.
-//	C8  Still images, raw or encoded, become video or stay images as Options.Images says; depth stays images, without loss. Rows without a value are told by
-//	    "<key>.valid"; their images are black. Rows of varying length (point clouds) have no place in LeRobot, and are reported as dropped.
-//	C9  Episodes are read and encoded ahead, as many at once as Options.Threads, as far as aheadBytes allows, by what their rows declare and later by what they
-//	    took; what is written does not depend on that number.
 //	C10 Streams of which no two instants meet are refused by name, with the timestamps that do not meet (ErrMisuse).
-//	C11 Whatever the source makes of its input, in whichever goroutine: a panic is the error of its episode (ErrMalformed), and C5 holds.
+//	C12 Episodes and keys that the source does not have are refused, and so are files that opening could not read, unless bad episodes are skipped.
+//
+// C1 to C4, C8, C9 and C11, and what C5 says of a kill, are of LeRobot's writer (format/lerobot/export).
 package convert

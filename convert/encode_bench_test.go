@@ -1,4 +1,4 @@
-package convert
+package convert_test
 
 import (
 	"fmt"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	_ "github.com/goatnote-inc/robocache/format/all"
+	"github.com/goatnote-inc/robocache/stats"
 	"github.com/goatnote-inc/robocache/synth"
 	"github.com/goatnote-inc/robocache/video"
 )
@@ -81,16 +82,22 @@ func measured(f func()) (wall, cpu float64) {
 
 // rawImages writes the pixels of each camera into as many raw files as a conversion makes encoders.
 func rawImages(b *testing.B, src robocache.Dataset) (files []string) {
-	c := newConversion(src, Options{FPS: src.Info().FPS})
-	if err := c.plan(b.Context()); err != nil {
-		b.Fatal(err)
+	total, rows := 0, 0
+	for e := range src.Info().Episodes {
+		total += src.Len(e)
 	}
-	defer c.look.Close()
-	defer c.pool.Close()
-	for g, group := range c.groups() {
-		for i := range c.features {
-			f := &c.features[i]
-			if !f.still {
+	var groups [][]int // as a conversion forms them
+	for e := range src.Info().Episodes {
+		n := src.Len(e)
+		if k := len(groups); k > 0 && rows+n <= min(4096, max(total/8, 1024)) {
+			groups[k-1], rows = append(groups[k-1], e), rows+n
+			continue
+		}
+		groups, rows = append(groups, []int{e}), n
+	}
+	for g, group := range groups {
+		for i, f := range src.Info().Features {
+			if f.Kind != robocache.KindImage {
 				continue
 			}
 			name := filepath.Join(b.TempDir(), fmt.Sprintf("%d-%d.rgb", g, i))
@@ -98,10 +105,19 @@ func rawImages(b *testing.B, src robocache.Dataset) (files []string) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			for _, k := range group {
-				e := c.opt.Episodes[k]
-				if err := c.drawn(b.Context(), f, rowsOf(e, src.Len(e)), func(p []byte) error { _, err := out.Write(p); return err }); err != nil {
+			var buf []byte
+			for _, e := range group {
+				refs := make([]robocache.FrameRef, src.Len(e))
+				if err := src.Frames(b.Context(), f.Key, rowsOf(e, len(refs)), refs); err != nil {
 					b.Fatal(err)
+				}
+				for k := range refs {
+					if buf, err = stats.Still(&refs[k], &video.Spec{Pixel: video.RGB8}, buf); err != nil {
+						b.Fatal(err)
+					}
+					if _, err := out.Write(buf); err != nil {
+						b.Fatal(err)
+					}
 				}
 			}
 			if err := out.Close(); err != nil {

@@ -1,4 +1,4 @@
-package convert
+package convert_test
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/lerobot/export"
 	"github.com/goatnote-inc/robocache/stats"
 	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/store/tests/storetest"
@@ -69,11 +70,7 @@ func TestDiskFull(t *testing.T) {
 		mem := storetest.NewMem(fmt.Sprintf("full-%d", n))
 		var left atomic.Int64
 		left.Store(int64(n))
-		c := newConversion(src, opt)
-		if err := c.plan(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		err := c.into(t.Context(), fullDisk{mem, &left})
+		_, err := export.WriteStore(t.Context(), src, fullDisk{mem, &left}, opt.options(true, nil).WriteOptions)
 		if err == nil {
 			if n < 20 {
 				t.Errorf("a run of %d operations", n)
@@ -207,7 +204,7 @@ func TestKilledAtTheFirstJournal(t *testing.T) {
 		resume bool
 		age    time.Duration
 		goes   bool
-	}{{true, 0, true}, {false, 2 * staleAge, true}, {false, 0, false}} {
+	}{{true, 0, true}, {false, 2 * time.Hour, true}, {false, 0, false}} {
 		dst := t.TempDir()
 		left := filepath.Join(dst, ".robocache-tmp-LEFT")
 		if err := os.WriteFile(left, []byte("{"), 0o600); err != nil {

@@ -1,16 +1,24 @@
-package convert
+package convert_test
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/align"
+	"github.com/goatnote-inc/robocache/convert"
 	_ "github.com/goatnote-inc/robocache/format/lerobot"
+	"github.com/goatnote-inc/robocache/format/lerobot/export"
+	"github.com/goatnote-inc/robocache/format/lerobot/write"
 	"github.com/goatnote-inc/robocache/internal/realdata"
+	"github.com/goatnote-inc/robocache/stats"
 	_ "github.com/goatnote-inc/robocache/video/ffmpeg"
 )
 
@@ -51,4 +59,84 @@ func tree(t testing.TB, dir string) map[string]string {
 		t.Fatal(err)
 	}
 	return out
+}
+
+// Options are those of a conversion and of LeRobot's writer, in one.
+type Options struct {
+	Episodes                      []int
+	Keys                          []string
+	VideoCodec                    string
+	Encode                        write.VideoConfig
+	Images                        string
+	Align                         *align.Config
+	DropInvalid                   bool
+	CopyOnly                      bool
+	FPS                           robocache.Rate
+	DryRun, Resume, SkipBad       bool
+	Frames                        stats.FramePolicy
+	Threads                       int
+	DataFileBytes, VideoFileBytes int64
+	TempDir                       string
+	ChunksSize, Group             int
+	Progress                      func(Progress)
+}
+
+type Progress struct{ Episodes int }
+
+type Report = export.Report
+
+const (
+	RecordedTimestamps = export.RecordedTimestamps
+	journalName        = ".robocache-conversion.json"
+	reportName         = "meta/conversion.json"
+	partsName          = ".robocache-encoded"
+)
+
+// options are those of package convert; own, where it is a writer that has them, LeRobot's.
+func (o Options) options(own bool, more map[string]string) convert.Options {
+	out := convert.Options{Align: o.Align, DropInvalid: o.DropInvalid, WriteOptions: robocache.WriteOptions{Episodes: o.Episodes, Keys: o.Keys, Threads: o.Threads,
+		SkipBad: o.SkipBad, FPS: o.FPS, DryRun: o.DryRun, Resume: o.Resume, Options: map[string]string{}}}
+	if o.Progress != nil {
+		out.Progress = func(done, _ int) { o.Progress(Progress{done}) }
+	}
+	set := func(k, v string) {
+		if own && v != "" && v != "0" && v != "false" {
+			out.Options[k] = v
+		}
+	}
+	set("video_codec", o.VideoCodec)
+	set("codec", o.Encode.Codec)
+	set("gop", strconv.Itoa(o.Encode.GOP))
+	set("crf", strconv.Itoa(o.Encode.CRF))
+	set("preset", o.Encode.Preset)
+	set("images", o.Images)
+	set("copy_only", strconv.FormatBool(o.CopyOnly))
+	set("frames", string(o.Frames))
+	set("data_file_bytes", strconv.FormatInt(o.DataFileBytes, 10))
+	set("video_file_bytes", strconv.FormatInt(o.VideoFileBytes, 10))
+	set("temp_dir", o.TempDir)
+	set("chunks_size", strconv.Itoa(o.ChunksSize))
+	set("group_rows", strconv.Itoa(o.Group))
+	maps.Copy(out.Options, more)
+	return out
+}
+
+func ToLeRobot(ctx context.Context, src robocache.Dataset, dst string, opt Options) (*Report, error) {
+	r, err := convert.Write(ctx, src, "lerobot", dst, opt.options(true, nil))
+	if err != nil {
+		return nil, err
+	}
+	return r.Own.(*Report), nil
+}
+
+func Write(ctx context.Context, src robocache.Dataset, format, dst string, opt Options, options map[string]string) (*robocache.WriteReport, error) {
+	return convert.Write(ctx, src, format, dst, opt.options(format == "lerobot", options))
+}
+
+func rowsOf(episode, n int) []robocache.Row {
+	rows := make([]robocache.Row, n)
+	for k := range rows {
+		rows[k] = robocache.Row{Episode: episode, Index: k}
+	}
+	return rows
 }

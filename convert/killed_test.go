@@ -1,4 +1,4 @@
-package convert
+package convert_test
 
 import (
 	"context"
@@ -13,7 +13,9 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/convert"
 	_ "github.com/goatnote-inc/robocache/format/all"
+	"github.com/goatnote-inc/robocache/format/lerobot/export"
 	"github.com/goatnote-inc/robocache/stats"
 	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/store/tests/storetest"
@@ -55,15 +57,9 @@ func TestKilledAnywhere(t *testing.T) {
 	want := tree(t, whole)
 	mem := storetest.NewMem("killed-anywhere")
 	seen := states(t, mem)
-	c := newConversion(src, opt)
-	if err := c.plan(t.Context()); err != nil {
+	if _, err := export.WriteStore(t.Context(), src, mem, opt.options(true, nil).WriteOptions); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.into(t.Context(), mem); err != nil {
-		t.Fatal(err)
-	}
-	c.look.Close()
-	c.pool.Close()
 	if len(*seen) < len(want)+2 {
 		t.Fatalf("%d changes for %d files", len(*seen), len(want))
 	}
@@ -102,7 +98,7 @@ func TestKilledAnywhere(t *testing.T) {
 // A failure anywhere leaves nothing at all, not even a folder that it made, whatever the format.
 func TestFailedWriters(t *testing.T) {
 	src := synthetic(t, synth.Options{Episodes: 3, Seconds: 1, Cameras: -1})
-	for _, format := range Formats() {
+	for _, format := range convert.Formats() {
 		if strings.HasPrefix(format, "test-") {
 			continue
 		}

@@ -1,4 +1,4 @@
-package convert
+package convert_test
 
 import (
 	"bytes"
@@ -32,12 +32,6 @@ func (p *photographed) Frames(_ context.Context, _ string, rows []robocache.Row,
 // photographs are images of g1_v30_exact, 640×480, as JPEG of quality 90: 43 kB each.
 func photographs(b *testing.B, src robocache.Dataset) (out [][]byte) {
 	const key = "observation.images.cam_high"
-	c := newConversion(src, Options{})
-	if err := c.plan(b.Context()); err != nil {
-		b.Fatal(err)
-	}
-	defer c.look.Close()
-	defer c.pool.Close()
 	for e := range 5 {
 		refs := make([]robocache.FrameRef, 12)
 		rows := rowsOf(e, 12*9)
@@ -47,13 +41,17 @@ func photographs(b *testing.B, src robocache.Dataset) (out [][]byte) {
 		if err := src.Frames(b.Context(), key, rows[:len(refs)], refs); err != nil {
 			b.Fatal(err)
 		}
-		if err := c.frames(b.Context(), &feature{Feature: *src.Info().Feature(key)}, refs, func(rgb []byte) error {
+		if err := video.EachFrame(b.Context(), video.LibraryOf(src), refs, video.Each{}, func(_ []int, pic video.Frame) error {
+			rgb, err := video.ConvertTo(nil, pic, &video.Spec{Pixel: video.RGB8})
+			if err != nil {
+				return err
+			}
 			m := image.NewRGBA(image.Rect(0, 0, 640, 480))
 			for i, j := 0, 0; i < len(rgb); i, j = i+3, j+4 {
 				m.Pix[j], m.Pix[j+1], m.Pix[j+2], m.Pix[j+3] = rgb[i], rgb[i+1], rgb[i+2], 255
 			}
 			var w bytes.Buffer
-			err := jpeg.Encode(&w, m, &jpeg.Options{Quality: 90})
+			err = jpeg.Encode(&w, m, &jpeg.Options{Quality: 90})
 			out = append(out, w.Bytes())
 			return err
 		}); err != nil {

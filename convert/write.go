@@ -3,7 +3,6 @@ package convert
 import (
 	"context"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 
@@ -11,100 +10,79 @@ import (
 )
 
 // Formats lists the formats that can be written.
-func Formats() []string {
-	names := []string{"lerobot"}
+func Formats() (names []string) {
 	for _, n := range robocache.Formats() {
-		if f, err := robocache.FormatNamed(n); err == nil && f.Write != nil && n != "lerobot" {
+		if f, err := robocache.FormatNamed(n); err == nil && f.Write != nil {
 			names = append(names, n)
 		}
 	}
-	sort.Strings(names)
 	return names
 }
 
-// Writes says that a format can be written; else ErrUnsupported with those that can.
-func Writes(name string) error {
-	_, err := writer(name)
-	return err
+// Layouts says of formats without a writer of their own whose layout is written for them: "hdf5 is robomimic's layout".
+func Layouts() string {
+	var out []string
+	for _, n := range robocache.Formats() {
+		if f, err := robocache.FormatNamed(n); err == nil && f.WriteAs != "" {
+			out = append(out, n+" is "+f.WriteAs+"'s layout")
+		}
+	}
+	return strings.Join(out, ", ")
 }
 
-// writer gives a format that is written.
-func writer(name string) (f robocache.Format, err error) {
-	hint := "formats that are written: " + strings.Join(Formats(), ", ") + "; hdf5 is robomimic's layout"
-	if name == "hdf5" {
-		name = "robomimic"
+// Writer gives a format that can be written; else ErrUnsupported with those that can.
+func Writer(name string) (f robocache.Format, err error) {
+	hint := "formats that are written: " + strings.Join(Formats(), ", ")
+	if l := Layouts(); l != "" {
+		hint += "; " + l
 	}
 	f, err = robocache.FormatNamed(name)
+	if err == nil && f.WriteAs != "" {
+		f, err = robocache.FormatNamed(f.WriteAs)
+	}
 	switch {
 	case err != nil:
 		return f, &robocache.Error{Class: robocache.ErrUnsupported, Op: "convert", Msg: "no format named " + strconv.Quote(name), Hint: hint}
-	case f.Write == nil && name != "lerobot":
+	case f.Write == nil:
 		return f, &robocache.Error{Class: robocache.ErrUnsupported, Op: "convert", Msg: "the format " + name + " is read, not written", Hint: hint}
 	}
 	return f, nil
 }
 
-// Write writes src at dst in a registered format, by the writer of that format (C7); "hdf5" is robomimic's layout. Of opt it takes Episodes, Keys, SkipBad, Threads,
-// Progress, and FPS, Align and DropInvalid; options are the format's own. "lerobot" is ToLeRobot.
-func Write(ctx context.Context, src robocache.Dataset, format, dst string, opt Options, options map[string]string) (*robocache.WriteReport, error) {
-	if format == "lerobot" {
-		if len(options) > 0 {
-			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "convert", Msg: "LeRobot's choices are Options, not text"}
-		}
-		r, err := ToLeRobot(ctx, src, dst, opt)
-		if err != nil {
-			return nil, err
-		}
-		return &robocache.WriteReport{Episodes: r.NumEpisodes, Frames: r.NumFrames, Dropped: r.Dropped, Findings: r.Findings}, nil
-	}
-	f, err := writer(format)
+// Write writes src at dst in a registered format, by the writer of that format (C7).
+func Write(ctx context.Context, src robocache.Dataset, format, dst string, opt Options) (*robocache.WriteReport, error) {
+	f, err := Writer(format)
 	if err != nil {
 		return nil, err
 	}
-	info := src.Info()
-	where := robocache.Where{"dataset": info.URI}
+	where := robocache.Where{"dataset": src.Info().URI}
 	switch {
-	case opt.Resume:
+	case opt.Resume && !f.Resumes:
 		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "convert", Where: where, Msg: "a conversion to " + format + " cannot be resumed", Hint: "the destination appears whole or not at all: begin again"}
-	case opt.DryRun:
+	case opt.DryRun && !f.Resumes:
 		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "convert", Where: where, Msg: "a dry run of a conversion to " + format}
 	}
-	for _, e := range opt.Episodes {
-		if e < 0 || e >= info.Episodes {
-			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "convert", Where: robocache.Where{"episode": e}, Msg: "no such episode"}
-		}
-	}
-	for _, k := range opt.Keys {
-		if info.Feature(k) == nil {
-			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "convert", Where: where, Msg: "no feature " + k + " to keep", Hint: robocache.Nearest(k, info.Keys())}
-		}
-	}
-	if err := whole(ctx, src, opt); err != nil {
+	w := opt.WriteOptions
+	w.Episodes = slices.Clone(opt.Episodes)
+	if err := w.Check(src.Info()); err != nil {
 		return nil, err
 	}
-	if opt.Align != nil || !f.Clocks {
-		to, cfg, err := onGrid(ctx, src, opt.Align, opt.FPS, opt.DropInvalid, opt.Threads, opt.Keys)
-		if err != nil {
+	if !opt.SkipBad {
+		if err := robocache.Whole(ctx, src, opt.Episodes, "convert", "--skip-bad converts the rest (exit code 3), in Python skip_bad=True"); err != nil {
 			return nil, err
 		}
-		if err := shareSpan(ctx, src, to, cfg, opt.Episodes); err != nil {
-			return nil, err
-		}
-		if cfg != nil && opt.Keys != nil {
-			opt.Keys = nil // those of the view
-		}
-		src = to
 	}
-	w := robocache.WriteOptions{Episodes: slices.Clone(opt.Episodes), Keys: opt.Keys, Threads: opt.Threads, SkipBad: opt.SkipBad, Options: options}
-	if opt.Progress != nil {
-		w.Progress = func(done, total int) { opt.Progress(Progress{Episodes: done, TotalEpisodes: total}) }
+	if opt.Align != nil || !f.Clocks {
+		if src, err = onGrid(ctx, src, &opt, &w); err != nil {
+			return nil, err
+		}
 	}
 	made := absent(dst)
 	r, err := f.Write(ctx, src, dst, w)
 	if err != nil {
 		clearFolders(dst, made)
 	}
-	if r != nil {
+	if r != nil && r.Own == nil {
 		r.Findings = append(robocache.Findings(src), r.Findings...)
 	}
 	return r, err

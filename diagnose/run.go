@@ -33,8 +33,7 @@ func Run(ctx context.Context, ds robocache.Dataset, opt robocache.DiagnoseOption
 		}
 	}
 	x.findings = append(opening, x.findings...)
-	if info.Format == "lerobot" {
-		// Its doctor looks at every row and image, on the one clock that it has.
+	if f, err := robocache.FormatNamed(info.Format); err == nil && f.WholeDoctor {
 		return x.findings, nil
 	}
 	episodes := opt.Episodes

@@ -136,8 +136,7 @@ func (d *Dataset) describe() error {
 	if d.width != nil {
 		for _, f := range o.features(d.width, d.fps) {
 			s := stream{feature: f}
-			if f.Kind == robocache.KindVideo || f.Kind == robocache.KindImage {
-				s.feature.Kind = robocache.KindImage
+			if f.Kind == robocache.KindImage {
 				for camera(s.camera) != f.Key {
 					s.camera++
 				}

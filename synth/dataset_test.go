@@ -231,7 +231,7 @@ func TestDatasetErrors(t *testing.T) {
 		}
 	}
 	// What LeRobot's rows cannot hold.
-	for name, o := range map[string]Options{"late": {Late: 1}, "cloud": {Rates: map[string]float64{"cloud": 10}}, "jpeg": {Codec: "jpeg"}, "depth": {Depth: true}} {
+	for name, o := range map[string]Options{"late": {Late: 1}, "cloud": {Rates: map[string]float64{"cloud": 10}}, "depth": {Depth: true}} {
 		if _, err := Write(t.Context(), "mem://never", o); !errors.Is(err, robocache.ErrMisuse) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -118,11 +118,7 @@ func (o *Options) features(width map[string]int, fps robocache.Rate) []robocache
 		numeric("action", robocache.Float32, names("v0", "v1"), 2),
 	}
 	for i := range o.Cameras {
-		kind := robocache.KindVideo
-		if o.Codec == "png" {
-			kind = robocache.KindImage
-		}
-		out = append(out, robocache.Feature{Key: camera(i), Kind: kind, DType: robocache.Uint8, Shape: []int{o.Height, o.Width, 3}, Names: names("height", "width", "channels"), Height: o.Height, Width: o.Width, Channels: 3, FPS: fps})
+		out = append(out, robocache.Feature{Key: camera(i), Kind: robocache.KindImage, DType: robocache.Uint8, Shape: []int{o.Height, o.Width, 3}, Names: names("height", "width", "channels"), Height: o.Height, Width: o.Width, Channels: 3, FPS: fps})
 	}
 	for _, name := range o.others() {
 		n, k := natives[name], width[name]

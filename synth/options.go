@@ -37,10 +37,12 @@ type Options struct {
 	Points  int           `json:"points"`  // largest number of points of a cloud (rate "cloud"); 512
 	Depth   bool          `json:"depth"`   // a depth image beside each of camera 0, in mm
 
-	// Codec of the cameras: "av1", "h264", "hevc", or "png" for still images in the table. "" = av1, or h264 where the
-	// encoder for it is missing (Report.Findings says so). Of New: "png" (default), "jpeg" or "raw".
+	// Codec of the cameras, of Write where the format has video: "av1", "h264", "hevc", or "png" for still images. "" = av1, or h264 where the
+	// encoder for it is missing (Report.Findings says so). Of New, and of formats that keep images: "png" (default), "jpeg" or "raw".
 	Codec string `json:"codec"`
-	GOP   int    `json:"gop"` // 0 = the codec's default in LeRobot: 2
+	// Format that Write writes; "" = robocache.DefaultFormat.
+	Format string `json:"format,omitempty"`
+	GOP    int    `json:"gop"` // 0 = the codec's default in LeRobot: 2
 	// Tasks are the texts; task i is about the disc of colour i modulo the number of colours. Empty: "reach the red disc" …
 	Tasks []string `json:"tasks"`
 	Robot string   `json:"robot_type"` // "planar_arm"
@@ -53,10 +55,12 @@ type Report struct {
 	URI      string   `json:"uri"`
 	Episodes int      `json:"num_episodes"`
 	Frames   int64    `json:"num_frames"`
+	Bytes    int64    `json:"bytes,omitempty"`
 	FPS      float64  `json:"fps"`
 	Keys     []string `json:"keys"`
 	Tasks    []string `json:"tasks"`
 	Seed     uint64   `json:"seed"`
+	Dropped  []string `json:"dropped_features"`
 	// Findings are what the writer noticed, a codec that was replaced among them.
 	Findings []robocache.Finding `json:"findings,omitempty"`
 }
@@ -113,18 +117,6 @@ func (o Options) fitsRows() error {
 		return misuse("late, offset, skew, dropout and depth", "a dataset with clocks of its own (New)", "rows of one clock")
 	}
 	return nil
-}
-
-// settled fills in the defaults of a LeRobot dataset and refuses what it cannot hold.
-func (o Options) settled() (Options, robocache.Rate, error) {
-	if err := o.fitsRows(); err != nil {
-		return o, robocache.Rate{}, err
-	}
-	switch {
-	case o.Codec != "" && o.Codec != "av1" && o.Codec != "h264" && o.Codec != "hevc" && o.Codec != "png":
-		return o, robocache.Rate{}, misuse("codec", "av1, h264, hevc or png", strconv.Quote(o.Codec))
-	}
-	return o.completed()
 }
 
 // completed fills in the defaults and refuses what cannot be made at all.

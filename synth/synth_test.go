@@ -18,7 +18,6 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
 	_ "github.com/goatnote-inc/robocache/format/lerobot"
-	"github.com/goatnote-inc/robocache/format/lerobot/write"
 	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/store/tests/storetest"
 )
@@ -173,7 +172,7 @@ func TestLearnable(t *testing.T) {
 func TestActionFollows(t *testing.T) {
 	opt := Options{Episodes: 3, Seconds: 4, Cameras: 1, Seed: 9, Jitter: 2 * time.Millisecond}
 	_, _, ds := inMemory(t, opt)
-	o, _, err := opt.settled()
+	o, _, err := opt.completed()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -364,7 +363,7 @@ func flat(m image.Image) (rgb []byte, w, h int) {
 
 // TestImagesShowTheWorld: the disc of the task is where the state's goal is, in its colour, and cameras differ.
 func TestImagesShowTheWorld(t *testing.T) {
-	o, _, err := Options{Seed: 5}.settled()
+	o, _, err := Options{Seed: 5}.completed()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -452,8 +451,6 @@ func TestCancelled(t *testing.T) {
 		t.Errorf("%d files were left", len(left))
 	}
 }
-
-var _ = write.Config{} // registers the format
 
 func BenchmarkPaint(b *testing.B) {
 	for _, size := range [][2]int{{128, 96}, {640, 480}} {

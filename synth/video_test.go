@@ -52,7 +52,7 @@ func TestCodeSurvivesCoding(t *testing.T) {
 			if f := ds.Info().Findings; len(f) != 0 {
 				t.Errorf("findings: %v", f)
 			}
-			o, _, err := opt.settled()
+			o, _, err := opt.completed()
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -8,26 +8,71 @@ import (
 	"strconv"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/format/lerobot/write"
-	"github.com/goatnote-inc/robocache/store"
 )
 
-// Write makes a LeRobot v3.0 dataset at dst, where there is none yet.
+// Write makes a dataset at dst, where there is none yet, in Options.Format.
 func Write(ctx context.Context, dst string, opt Options) (*Report, error) {
-	o, fps, err := opt.settled()
+	if opt.Format == "" {
+		opt.Format = robocache.DefaultFormat()
+	}
+	f, err := robocache.FormatNamed(opt.Format)
 	if err != nil {
 		return nil, err
 	}
-	if err := o.room(); err != nil {
+	if f.Write == nil {
+		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "synth", Msg: "the format " + opt.Format + " is read, not written"}
+	}
+	if err := opt.fitsRows(); err != nil && !f.Clocks {
 		return nil, err
 	}
-	s, err := store.OpenWritable(dst)
+	ds, options, err := For(opt, f, false)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = store.Close(s) }()
-	r, err := o.write(ctx, s, fps)
-	return r, robocache.At(err, robocache.Where{"dataset": s.URI()})
+	r, err := f.Write(ctx, ds, dst, robocache.WriteOptions{Options: options, Progress: opt.Progress})
+	if err != nil {
+		return nil, robocache.At(err, robocache.Where{"dataset": dst})
+	}
+	if r.Own == nil {
+		r.Findings = append(robocache.Findings(ds), r.Findings...)
+	}
+	return ds.Report(dst, r), nil
+}
+
+// For makes the dataset that is to be written in a format, and the choices of its writer. A format of one clock gets the samples as they are in
+// rows, unless they come onto a grid first, or rows cannot hold them.
+func For(opt Options, f robocache.Format, grid bool) (*Dataset, map[string]string, error) {
+	options := map[string]string{}
+	if _, ok := f.WriteOptions["recorded_timestamps"]; ok && !grid && !opt.needsClocks() {
+		options["recorded_timestamps"] = "false" // rows hold them in columns of their own
+	}
+	if _, ok := f.WriteOptions["video_codec"]; ok {
+		switch opt.Codec {
+		case "av1", "h264", "hevc":
+			options["codec"] = opt.Codec
+			fallthrough
+		case "":
+			opt.Codec = "raw" // the images are made as pixels, and encoded by the writer
+			options["gop"] = strconv.Itoa(opt.GOP)
+		case "png", "jpeg":
+			options["images"] = "images"
+		}
+	}
+	world := NewRows
+	if grid || f.Clocks || opt.needsClocks() {
+		world = New
+	}
+	ds, err := world(opt)
+	return ds, options, err
+}
+
+// needsClocks says that a dataset of the options has what rows of one clock cannot hold.
+func (o *Options) needsClocks() bool { return o.fitsRows() != nil }
+
+// Report says what was written of the dataset.
+func (d *Dataset) Report(dst string, r *robocache.WriteReport) *Report {
+	return &Report{URI: dst, Episodes: r.Episodes, Frames: r.Frames, Bytes: r.Bytes, FPS: d.fps.Float(), Keys: d.info.Keys(), Tasks: d.o.Tasks, Seed: d.o.Seed,
+		Dropped: r.Dropped, Findings: r.Findings}
 }
 
 // room says that the images can hold their bar code.
@@ -36,81 +81,6 @@ func (o *Options) room() error {
 		return misuse("the images have no room for their bar code", "a wider or higher image", strconv.Itoa(o.Width)+" x "+strconv.Itoa(o.Height))
 	}
 	return nil
-}
-
-func (o *Options) write(ctx context.Context, dst store.Writable, fps robocache.Rate) (*Report, error) {
-	width, found, err := o.widths(fps)
-	if err != nil {
-		return nil, err
-	}
-	cfg := write.Config{FPS: fps, Robot: o.Robot, Features: o.features(width, fps), Tasks: o.Tasks, Video: write.VideoConfig{GOP: o.GOP}}
-	if o.Codec != "png" {
-		cfg.Video.Codec = o.Codec
-	}
-	w, err := write.NewWriter(ctx, dst, cfg)
-	if err != nil {
-		return nil, err
-	}
-	defer w.Abort() // after Close it does nothing
-	canvases := make([]*canvas, o.Cameras)
-	for i := range canvases {
-		canvases[i] = newCanvas(i, o.Width, o.Height)
-	}
-	for e := range o.Episodes {
-		ep, err := o.episode(e, fps, width)
-		if err != nil {
-			return nil, err
-		}
-		text, _ := o.task(e)
-		data := write.EpisodeData{Length: ep.length, Columns: ep.columns, Tasks: []string{o.Tasks[text]}, Videos: map[string]write.VideoPart{}, Images: map[string][][]byte{}}
-		for i, c := range canvases {
-			frames := ep.frames(c, e, ep.shots[i])
-			if o.Codec != "png" {
-				data.Videos[camera(i)] = write.VideoPart{Frames: frames}
-				continue
-			}
-			if data.Images[camera(i)], err = stills(frames, o.Width, o.Height); err != nil {
-				return nil, err
-			}
-		}
-		if err := w.AddEpisode(ctx, data); err != nil {
-			return nil, err
-		}
-		if o.Progress != nil {
-			o.Progress(e+1, o.Episodes)
-		}
-	}
-	if err := w.Close(ctx); err != nil {
-		return nil, err
-	}
-	r := &Report{URI: dst.URI(), Episodes: o.Episodes, Frames: w.Frames(), FPS: fps.Float(), Tasks: o.Tasks, Seed: o.Seed, Findings: append(found, w.Findings()...)}
-	for _, f := range cfg.Features {
-		r.Keys = append(r.Keys, f.Key)
-	}
-	return r, nil
-}
-
-// frames gives an episode's images of one camera, one after the other.
-func (ep *episode) frames(c *canvas, e int, shots []int64) func(func([]byte) error) error {
-	return func(yield func([]byte) error) error {
-		for row, t := range shots {
-			s := at(ep.world, t)
-			if err := yield(c.paint(&s, e, row)); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-}
-
-func stills(frames func(func([]byte) error) error, width, height int) ([][]byte, error) {
-	var out [][]byte
-	err := frames(func(rgb []byte) error {
-		b, err := stillOf(rgb, width, height)
-		out = append(out, b)
-		return err
-	})
-	return out, err
 }
 
 // stillOf is an RGB image as PNG.

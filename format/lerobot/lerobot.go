@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/lerobot/export"
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/video"
@@ -19,13 +20,14 @@ const (
 )
 
 func init() {
-	robocache.Register(robocache.Format{Name: "lerobot", Stamped: true, Detect: Detect, Open: func(ctx context.Context, uri string, opt robocache.OpenOptions) (robocache.Dataset, error) {
-		d, err := Open(ctx, uri, opt)
-		if err != nil {
-			return nil, err
-		}
-		return d, nil
-	}})
+	robocache.Register(robocache.Format{Name: "lerobot", Stamped: true, Detect: Detect, Default: true, Resumes: true, Write: export.Write, WriteOptions: export.WriteOptions,
+		StatsFile: "meta/stats.json", WholeDoctor: true, Open: func(ctx context.Context, uri string, opt robocache.OpenOptions) (robocache.Dataset, error) {
+			d, err := Open(ctx, uri, opt)
+			if err != nil {
+				return nil, err
+			}
+			return d, nil
+		}})
 }
 
 // Detect says whether meta/info.json is there.

@@ -27,7 +27,7 @@ func init() {
 			return nil, err
 		}
 		return d, nil
-	}, Write: Write, Clocks: true, Options: maps.Clone(bag.Known)})
+	}, Write: Write, WriteOptions: WriteOptions, Clocks: true, Options: maps.Clone(bag.Known)})
 }
 
 // Detect says whether uri is an MCAP file, or a folder with some at its root that is not a bag of rosbag2 (metadata.yaml).

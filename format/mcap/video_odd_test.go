@@ -148,12 +148,11 @@ func TestVideoOfEachRecording(t *testing.T) {
 	if differs != 1 {
 		t.Error(ds.Info().Findings)
 	}
-	opt := convert.Options{Episodes: []int{1, 2, 3}, CopyOnly: true, Align: &align.Config{HZ: robocache.Rate{Num: 30, Den: 1}}}
-	if _, err := convert.ToLeRobot(ctx, ds, filepath.Join(dir, "copied"), opt); !errors.Is(err, robocache.ErrUnsupported) || !strings.Contains(err.Error(), "80×64") {
+	opt := convert.Options{WriteOptions: robocache.WriteOptions{Episodes: []int{1, 2, 3}}, Align: &align.Config{HZ: robocache.Rate{Num: 30, Den: 1}}}
+	if _, err := toLeRobot(ctx, ds, filepath.Join(dir, "copied"), opt, map[string]string{"copy_only": "true"}); !errors.Is(err, robocache.ErrUnsupported) || !strings.Contains(err.Error(), "80×64") {
 		t.Error(err)
 	}
-	opt.CopyOnly, opt.Encode.Codec = false, "h264"
-	rep, err := convert.ToLeRobot(ctx, ds, filepath.Join(dir, "out"), opt)
+	rep, err := toLeRobot(ctx, ds, filepath.Join(dir, "out"), opt, map[string]string{"codec": "h264"})
 	if err != nil {
 		t.Fatal(err)
 	}

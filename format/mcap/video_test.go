@@ -18,6 +18,7 @@ import (
 	"github.com/goatnote-inc/robocache/convert"
 	"github.com/goatnote-inc/robocache/format/formattest"
 	"github.com/goatnote-inc/robocache/format/lerobot"
+	"github.com/goatnote-inc/robocache/format/lerobot/export"
 	"github.com/goatnote-inc/robocache/format/mcap"
 	"github.com/goatnote-inc/robocache/internal/realdata"
 	"github.com/goatnote-inc/robocache/video"
@@ -275,7 +276,7 @@ func TestVideoConvert(t *testing.T) {
 	}
 	defer src.Close()
 	dst := filepath.Join(t.TempDir(), "out")
-	rep, err := convert.ToLeRobot(ctx, src, dst, convert.Options{Keys: []string{"cam.h264", "image.h265", "joints.position"}, CopyOnly: true, Align: &align.Config{HZ: robocache.Rate{Num: 30, Den: 1}}})
+	rep, err := toLeRobot(ctx, src, dst, convert.Options{WriteOptions: robocache.WriteOptions{Keys: []string{"cam.h264", "image.h265", "joints.position"}}, Align: &align.Config{HZ: robocache.Rate{Num: 30, Den: 1}}}, map[string]string{"copy_only": "true"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -299,4 +300,14 @@ func TestVideoConvert(t *testing.T) {
 			}
 		}
 	}
+}
+
+// toLeRobot converts to LeRobot with options of its writer.
+func toLeRobot(ctx context.Context, src robocache.Dataset, dst string, opt convert.Options, options map[string]string) (*export.Report, error) {
+	opt.Options = options
+	r, err := convert.Write(ctx, src, "lerobot", dst, opt)
+	if err != nil {
+		return nil, err
+	}
+	return r.Own.(*export.Report), nil
 }

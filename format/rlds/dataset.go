@@ -37,7 +37,7 @@ var formatOptions = map[string]string{
 }
 
 func init() {
-	robocache.Register(robocache.Format{Name: "rlds", Detect: Detect, Options: formatOptions, Write: Write, Open: func(ctx context.Context, uri string, opt robocache.OpenOptions) (robocache.Dataset, error) {
+	robocache.Register(robocache.Format{Name: "rlds", Detect: Detect, Options: formatOptions, Write: Write, WriteOptions: writeOptions, Open: func(ctx context.Context, uri string, opt robocache.OpenOptions) (robocache.Dataset, error) {
 		d, err := Open(ctx, uri, opt)
 		if err != nil {
 			return nil, err

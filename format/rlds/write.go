@@ -46,7 +46,9 @@ type writing struct {
 	format   map[string]string // of images, by key: what the first one is
 }
 
-var writeOptions = map[string]bool{"name": true, "version": true, "split": true, "shards": true}
+var writeOptions = map[string]string{
+	"name": "of the data set; by the destination's folder where it is not given", "version": "of the data set", "split": "default: those of the source", "shards": "a split; default: by its size",
+}
 
 // Write writes a data set of any format as RLDS. Options: "name" and "version" of the data set (by the destination's folder where they are
 // not given), "split" ("train"; by default those of the source), "shards" a split (by its size).
@@ -63,7 +65,7 @@ func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache
 // WriteStore is Write into a store.
 func WriteStore(ctx context.Context, src robocache.Dataset, dst store.Writable, opt robocache.WriteOptions) (*robocache.WriteReport, error) {
 	for k := range opt.Options {
-		if !writeOptions[k] {
+		if _, ok := writeOptions[k]; !ok {
 			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "write rlds", Where: robocache.Where{"option": k}, Want: "name, version, split or shards", Got: clip(k)}
 		}
 	}

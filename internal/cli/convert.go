@@ -9,19 +9,30 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
 	"github.com/goatnote-inc/robocache/convert"
-	"github.com/goatnote-inc/robocache/stats"
 )
 
 // conversionFlags are convert's beside those of opening the source.
 type conversionFlags struct {
-	opt                             convert.Options
-	to, fps, frames, align, episode string
-	writing                         []string
-	scaleActions                    bool
+	opt                     convert.Options
+	to, fps, align, episode string
+	writing                 []string
+}
+
+// writeFlags are choices of writers that have a flag beside --write-option.
+var writeFlags = []struct{ flag, option, value, usage string }{
+	{"video-codec", "video_codec", "copy", "copy, av1, h264 or hevc"},
+	{"gop", "gop", "0", "frames between key frames, when encoding (0: 2, LeRobot's)"},
+	{"crf", "crf", "0", "quality, when encoding (0: 30, LeRobot's)"},
+	{"preset", "preset", "", "the encoder's preset, when encoding"},
+	{"copy-only", "copy_only", "false", "refuse video that cannot be copied, instead of encoding it"},
+	{"images", "images", "", "what still images become: video, or images in the table (default: images of LeRobot, else video)"},
+	{"frames", "frames", "sampled", "images looked at for statistics: sampled, all, none"},
+	{"scale-actions", "scale_actions", "false", "to robomimic: scale each dimension of the actions onto [-1, 1], and keep what takes that back (actions_scale, actions_offset)"},
 }
 
 func newConvert() *cobra.Command {
@@ -48,7 +59,7 @@ To another format a killed conversion begins again, in an empty DST.`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			if err := f.settle(cmd.Flags().Changed); err != nil {
+			if err := f.settle(cmd.Flags()); err != nil {
 				return err
 			}
 			ds, err := f.source(ctx, &open, args[0], func(text string) { fmt.Fprintln(cmd.ErrOrStderr(), text) })
@@ -57,37 +68,16 @@ To another format a killed conversion begins again, in an empty DST.`,
 			}
 			defer ds.Close()
 			bar := progress(cmd, "convert")
-			if f.to != "lerobot" {
-				f.opt.Progress = func(p convert.Progress) { bar(int64(p.Episodes), int64(p.TotalEpisodes)) }
-				options, err := pairs("--write-option", f.writing)
-				if err != nil {
-					return err
-				}
-				r, err := convert.Write(ctx, ds, f.to, args[1], f.opt, options)
-				if err != nil {
-					return err
-				}
-				if err := printWritten(cmd.OutOrStdout(), args[1], f.to, open.json, r); err != nil {
-					return err
-				}
-				return converted(ds, r.Findings)
-			}
-			f.opt.Progress = func(p convert.Progress) { bar(p.Frames, p.TotalFrames) }
-			r, err := convert.ToLeRobot(ctx, ds, args[1], f.opt)
+			f.opt.Progress = func(done, total int) { bar(int64(done), int64(total)) }
+			r, err := convert.Write(ctx, ds, f.to, args[1], f.opt)
 			if err != nil {
 				return err
 			}
-			if open.json {
-				if err := printJSON(cmd.OutOrStdout(), r); err != nil {
-					return err
-				}
-			} else {
-				printConversion(cmd.OutOrStdout(), args[1], r)
+			if err := printWritten(cmd.OutOrStdout(), args[1], f.to, open.json, r); err != nil {
+				return err
 			}
-			for _, e := range r.Episodes {
-				if e.New < 0 {
-					return errFindings
-				}
+			if r.LeftOut > 0 {
+				return errFindings
 			}
 			return converted(ds, r.Findings)
 		},
@@ -109,48 +99,61 @@ func converted(src robocache.Dataset, report []robocache.Finding) error {
 
 func (f *conversionFlags) add(c *cobra.Command) {
 	opt := &f.opt
-	c.Flags().StringVar(&f.to, "to", "lerobot", "the format to write: "+strings.Join(convert.Formats(), ", ")+" (hdf5 is robomimic's layout)")
+	c.Flags().StringVar(&f.to, "to", robocache.DefaultFormat(), "the format to write: "+strings.Join(convert.Formats(), ", ")+" ("+convert.Layouts()+")")
 	c.Flags().StringVar(&f.align, "align", "", "how streams come onto one grid (hz, modes, edge, max_gap, offset, clock …): a JSON file, or the JSON itself, as doctor prints it")
 	c.Flags().BoolVar(&opt.DropInvalid, "drop-invalid", false, "leave out rows at which an aligned stream has no value, in place of writing <key>.valid")
 	c.Flags().StringVar(&f.episode, "episodes", "", "only these episodes, in this order (0,3,5-9)")
 	c.Flags().StringSliceVar(&opt.Keys, "keys", nil, "only these features (the bookkeeping columns always)")
-	c.Flags().BoolVar(&f.scaleActions, "scale-actions", false, "to robomimic: scale each dimension of the actions onto [-1, 1], and keep what takes that back (actions_scale, actions_offset)")
 	c.Flags().StringArrayVar(&f.writing, "write-option", nil, "a choice of the format that is written as key=value; may be given several times")
-	c.Flags().StringVar(&opt.Images, "images", "", "what still images become: video, or images in the table (default: images of LeRobot, else video)")
-	c.Flags().StringVar(&opt.Images, "pictures", "", "")
+	for _, w := range writeFlags {
+		switch w.value {
+		case "0":
+			c.Flags().Int(w.flag, 0, w.usage)
+		case "false":
+			c.Flags().Bool(w.flag, false, w.usage)
+		default:
+			c.Flags().String(w.flag, w.value, w.usage)
+		}
+	}
+	c.Flags().String("pictures", "", "")
 	_ = c.Flags().MarkDeprecated("pictures", "it is --images now")
-	c.Flags().StringVar(&opt.VideoCodec, "video-codec", "copy", "copy, av1, h264 or hevc")
-	c.Flags().IntVar(&opt.Encode.GOP, "gop", 0, "images between key images, when encoding (0: 2, LeRobot's)")
-	c.Flags().IntVar(&opt.Encode.CRF, "crf", 0, "quality, when encoding (0: 30, LeRobot's)")
-	c.Flags().StringVar(&opt.Encode.Preset, "preset", "", "the encoder's preset, when encoding")
-	c.Flags().BoolVar(&opt.CopyOnly, "copy-only", false, "refuse video that cannot be copied, instead of encoding it")
 	c.Flags().StringVar(&f.fps, "fps", "", "the rate that the rows are to have as they are (nothing is resampled; --hz resamples)")
-	c.Flags().StringVar(&f.frames, "frames", "sampled", "images looked at for statistics: sampled, all, none")
 	c.Flags().BoolVar(&opt.SkipBad, "skip-bad", false, "leave out episodes that cannot be read (exit code 3) instead of failing")
 	c.Flags().BoolVar(&opt.Resume, "resume", false, "go on where a killed conversion with the same options stopped; keep what another can go on from (to LeRobot; other formats begin again)")
 	c.Flags().BoolVar(&opt.DryRun, "dry-run", false, "say what would be done")
 	c.Flags().IntVar(&opt.Threads, "threads", 0, "episodes that are read and encoded at once (0: the number of CPUs)")
 }
 
-// settle reads what the flags say in text. changed says whether a flag was given.
-func (f *conversionFlags) settle(changed func(flag string) bool) (err error) {
-	if err := convert.Writes(f.to); err != nil {
+// settle reads what the flags say in text.
+func (f *conversionFlags) settle(flags *pflag.FlagSet) (err error) {
+	writer, err := convert.Writer(f.to)
+	if err != nil {
+		return err
+	}
+	if f.opt.Options, err = pairs("--write-option", f.writing); err != nil {
 		return err
 	}
 	// A choice that the writer does not know would be taken for one that was followed.
-	for _, name := range []string{"video-codec", "gop", "crf", "preset", "copy-only", "images", "frames"} {
-		if f.to != "lerobot" && changed(name) {
-			return misuse("--" + name + " is of a conversion to LeRobot; what " + f.to + " has is --write-option")
+	say := func(flag, option string) error {
+		if !flags.Changed(flag) {
+			return nil
+		}
+		if _, ok := writer.WriteOptions[option]; !ok {
+			return misuse("--" + flag + " is no choice of a conversion to " + f.to + "; what it has is --write-option")
+		}
+		if f.opt.Options == nil {
+			f.opt.Options = map[string]string{}
+		}
+		f.opt.Options[option] = flags.Lookup(flag).Value.String()
+		return nil
+	}
+	for _, w := range writeFlags {
+		if err := say(w.flag, w.option); err != nil {
+			return err
 		}
 	}
-	if f.scaleActions {
-		if f.to != "robomimic" && f.to != "hdf5" {
-			return misuse("--scale-actions is of a conversion to robomimic; --to says " + f.to)
-		}
-		f.writing = append(f.writing, "scale_actions=true")
-	}
-	if f.to == "lerobot" && len(f.writing) > 0 {
-		return misuse("--write-option " + f.writing[0] + ": a conversion to LeRobot has none; its choices are flags")
+	if err := say("pictures", "images"); err != nil {
+		return err
 	}
 	if f.fps != "" {
 		if f.opt.FPS, err = robocache.RateOf(f.fps); err != nil {
@@ -159,10 +162,6 @@ func (f *conversionFlags) settle(changed func(flag string) bool) (err error) {
 	}
 	if f.opt.Keys != nil && len(f.opt.Keys) == 0 {
 		return misuse("--keys names no feature")
-	}
-	f.opt.Frames = stats.FramePolicy(f.frames)
-	if f.opt.Encode.Codec == "" && f.opt.VideoCodec != "copy" {
-		f.opt.Encode.Codec = f.opt.VideoCodec
 	}
 	if f.opt.Episodes, err = episodeList(f.episode); err != nil {
 		return err
@@ -215,37 +214,25 @@ func episodeList(text string) (out []int, err error) {
 	return out, nil
 }
 
-// printWritten tells of a format's own writer.
+// printWritten tells what a writer did.
 func printWritten(w io.Writer, dst, format string, asJSON bool, r *robocache.WriteReport) error {
-	if asJSON {
+	switch {
+	case asJSON && r.Own != nil:
+		return printJSON(w, r.Own)
+	case asJSON:
 		return printJSON(w, r)
-	}
-	fmt.Fprintf(w, "wrote %s: %s, %d episodes, %d frames", dst, format, r.Episodes, r.Frames)
-	if r.Bytes > 0 {
-		fmt.Fprintf(w, ", %s", bytesText(r.Bytes))
-	}
-	fmt.Fprintln(w)
-	if len(r.Dropped) > 0 {
-		fmt.Fprintf(w, "  features dropped: %v\n", r.Dropped)
+	case r.Own != nil:
+		fmt.Fprint(w, r.Own.Summary(dst))
+	default:
+		fmt.Fprintf(w, "wrote %s: %s, %d episodes, %d frames", dst, format, r.Episodes, r.Frames)
+		if r.Bytes > 0 {
+			fmt.Fprintf(w, ", %s", bytesText(r.Bytes))
+		}
+		fmt.Fprintln(w)
+		if len(r.Dropped) > 0 {
+			fmt.Fprintf(w, "  features dropped: %v\n", r.Dropped)
+		}
 	}
 	printFindings(w, r.Findings)
 	return nil
-}
-
-func printConversion(w io.Writer, dst string, r *convert.Report) {
-	verb := "wrote"
-	if r.DryRun {
-		verb = "would write"
-	}
-	fmt.Fprintf(w, "%s %s: LeRobot v3.0, %d episodes, %d frames at %s fps, from %s\n", verb, dst, r.NumEpisodes, r.NumFrames, r.FPS, strings.TrimSpace(r.SourceFormat+" "+r.SourceVersion))
-	fmt.Fprintf(w, "  video segments: %d copied, %d encoded\n", r.Copied, r.Encoded)
-	for what, list := range map[string][]string{"added": r.Added, "dropped": r.Dropped} {
-		if len(list) > 0 {
-			fmt.Fprintf(w, "  features %s: %v\n", what, list)
-		}
-	}
-	for from, to := range r.Renamed {
-		fmt.Fprintf(w, "  feature renamed: %s → %s\n", from, to)
-	}
-	printFindings(w, r.Findings)
 }

@@ -76,7 +76,7 @@ func (f *conversionFlags) rated(ctx context.Context, ds robocache.Dataset, hz ro
 // measured gives a recording whose streams have clocks of their own, and state no rate, that of its anchor, where that is steady.
 func (f *conversionFlags) measured(ctx context.Context, ds robocache.Dataset, told func(string)) error {
 	info := ds.Info()
-	if info.Clock == "" || !info.FPS.Zero() || f.fps != "" || f.to == "mcap" || f.opt.Align != nil && !f.opt.Align.HZ.Zero() {
+	if info.Clock == "" || !info.FPS.Zero() || f.fps != "" || keepsClocks(f.to) || f.opt.Align != nil && !f.opt.Align.HZ.Zero() {
 		return nil
 	}
 	hz, err := steady(ctx, ds, f.opt.Episodes)

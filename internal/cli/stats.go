@@ -63,10 +63,11 @@ func newStats() *cobra.Command {
 			}
 			folder, name := filepath.Dir(out), filepath.Base(out)
 			if write {
-				if ds.Info().Format != "lerobot" {
+				f, err := robocache.FormatNamed(ds.Info().Format)
+				if err != nil || f.StatsFile == "" {
 					return &robocache.Error{Class: robocache.ErrUnsupported, Op: "stats --write", Msg: "format " + ds.Info().Format + " has no place for statistics", Hint: "use --out FILE"}
 				}
-				folder, name = args[0], "meta/stats.json"
+				folder, name = args[0], f.StatsFile
 			}
 			if write || out != "" {
 				if err := writeWhole(cmd, folder, name, append(text, '\n')); err != nil {

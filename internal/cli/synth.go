@@ -2,6 +2,8 @@ package cli
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -50,26 +52,45 @@ several rates: rows at 30 Hz, joints at 100, force at 333.`,
 				opt.Cameras = -1
 			}
 			bar := progress(cmd, "synth")
-			if format != "lerobot" || hz != "" || len(writing) > 0 || needsClocks(&opt) || opt.Codec == "jpeg" || opt.Codec == "raw" {
-				return synthesize(cmd, args[0], format, opt, hz, writing, asJSON, func(p convert.Progress) { bar(int64(p.Episodes), int64(p.TotalEpisodes)) })
-			}
-			if opt.Codec == "" {
-				opt.Codec = "av1"
-			}
-			opt.Progress = func(done, of int) { bar(int64(done), int64(of)) }
-			r, err := synth.Write(cmd.Context(), args[0], opt)
+			f, err := convert.Writer(format)
 			if err != nil {
 				return err
+			}
+			var out convert.Options
+			if hz != "" {
+				rate, err := robocache.RateOf(hz)
+				if err != nil {
+					return misuse("--hz: " + err.Error())
+				}
+				out.Align = &align.Config{HZ: rate}
+			}
+			ds, options, err := synth.For(opt, f, hz != "")
+			if err != nil {
+				return err
+			}
+			chosen, err := pairs("--write-option", writing)
+			if err != nil {
+				return err
+			}
+			maps.Copy(options, chosen)
+			out.Options, out.Progress = options, func(done, total int) { bar(int64(done), int64(total)) }
+			written, err := convert.Write(cmd.Context(), ds, format, args[0], out)
+			if err != nil {
+				return err
+			}
+			r := ds.Report(args[0], written)
+			if ds.Info().Clock != "" && (hz != "" || !f.Clocks) {
+				r.Findings = append(r.Findings, robocache.Finding{Severity: robocache.SeverityInfo, Code: "resampled", Message: "the streams are on a grid: its values are made of the samples that were recorded, and are not they", Hint: "a format that keeps clocks: --format " + strings.Join(keepClocks(), ", ")})
 			}
 			if asJSON {
 				return printJSON(cmd.OutOrStdout(), r)
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "wrote %s: %d episodes, %d frames at %g fps, seed %d\n  %s\n", args[0], r.Episodes, r.Frames, r.FPS, r.Seed, strings.Join(r.Keys, ", "))
+			fmt.Fprintf(cmd.OutOrStdout(), "wrote %s: %s, %d episodes, %d frames at %g fps, seed %d\n  %s\n", args[0], format, r.Episodes, r.Frames, r.FPS, r.Seed, strings.Join(r.Keys, ", "))
 			printFindings(cmd.OutOrStdout(), r.Findings)
 			return nil
 		},
 	}
-	c.Flags().StringVar(&format, "format", "lerobot", "the format to write")
+	c.Flags().StringVar(&format, "format", robocache.DefaultFormat(), "the format to write")
 	c.Flags().IntVar(&opt.Episodes, "episodes", 4, "episodes")
 	c.Flags().Float64Var(&opt.Seconds, "seconds", 2, "length of each")
 	c.Flags().StringVar(&rates, "rates", "camera=30", "Hz a stream: camera, joints, force, cloud, text; or LO..HI: rows at LO, force at HI, joints between")
@@ -94,57 +115,13 @@ several rates: rows at 30 Hz, joints at 100, force at 333.`,
 	return c
 }
 
-// needsClocks says that a dataset of the options has what rows of one clock cannot hold as it is.
-func needsClocks(o *synth.Options) bool {
-	_, cloud := o.Rates["cloud"]
-	_, text := o.Rates["text"]
-	return cloud || text || o.Late != 0 || o.Offset != 0 || o.Skew != 0 || o.Dropout != 0 || o.Depth
-}
-
 // keepsClocks says that streams of a format may have clocks of their own. One that does not exist has none, and is refused where it is written.
 func keepsClocks(format string) bool {
 	f, err := robocache.FormatNamed(format)
 	return err == nil && f.Clocks
 }
 
-// synthesize writes a dataset that is made while it is written.
-func synthesize(cmd *cobra.Command, dst, format string, opt synth.Options, hz string, writing []string, asJSON bool, bar func(convert.Progress)) error {
-	out := convert.Options{Progress: bar}
-	if format == "lerobot" && (opt.Codec == "av1" || opt.Codec == "h264" || opt.Codec == "hevc") {
-		// The images are made as pixels, and encoded by the conversion.
-		out.Encode.Codec, opt.Codec = opt.Codec, "raw"
-		out.Encode.GOP = opt.GOP
-	} else if format == "lerobot" && opt.Codec == "" {
-		opt.Codec = "raw"
-	} else if format == "lerobot" && (opt.Codec == "png" || opt.Codec == "jpeg") {
-		out.Images = "images"
-	}
-	if hz != "" {
-		rate, err := robocache.RateOf(hz)
-		if err != nil {
-			return misuse("--hz: " + err.Error())
-		}
-		out.Align = &align.Config{HZ: rate}
-	}
-	options, err := pairs("--write-option", writing)
-	if err != nil {
-		return err
-	}
-	// Formats of one clock get the samples as they are in rows, unless a grid is asked for, or what rows cannot hold.
-	world := synth.New
-	if !needsClocks(&opt) && hz == "" && !keepsClocks(format) {
-		world = synth.NewRows
-	}
-	ds, err := world(opt)
-	if err != nil {
-		return err
-	}
-	r, err := convert.Write(cmd.Context(), ds, format, dst, out, options)
-	if err != nil {
-		return err
-	}
-	if ds.Info().Clock != "" && (hz != "" || !keepsClocks(format)) {
-		r.Findings = append(r.Findings, robocache.Finding{Severity: robocache.SeverityInfo, Code: "resampled", Message: "the streams are on a grid: its values are made of the samples that were recorded, and are not they", Hint: "--format mcap keeps clocks"})
-	}
-	return printWritten(cmd.OutOrStdout(), dst, format, asJSON, r)
+// keepClocks lists the formats of which keepsClocks holds.
+func keepClocks() []string {
+	return slices.DeleteFunc(convert.Formats(), func(name string) bool { return !keepsClocks(name) })
 }

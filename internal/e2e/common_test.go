@@ -17,7 +17,9 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/convert"
 	_ "github.com/goatnote-inc/robocache/format/all"
+	"github.com/goatnote-inc/robocache/format/lerobot/export"
 	"github.com/goatnote-inc/robocache/internal/realdata"
 	"github.com/goatnote-inc/robocache/loader"
 	"github.com/goatnote-inc/robocache/store/tests/storetest"
@@ -33,6 +35,16 @@ const (
 	eptab  = "meta/episodes/chunk-000/file-000.parquet"
 	info   = "meta/info.json"
 )
+
+// toLeRobot converts to LeRobot with options of its writer.
+func toLeRobot(ctx context.Context, src robocache.Dataset, dst string, opt convert.Options, options map[string]string) (*export.Report, error) {
+	opt.Options = options
+	r, err := convert.Write(ctx, src, "lerobot", dst, opt)
+	if err != nil {
+		return nil, err
+	}
+	return r.Own.(*export.Report), nil
+}
 
 // decoders skips the test where frames cannot be decoded.
 func decoders(t testing.TB) {

@@ -13,7 +13,6 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/convert"
 	_ "github.com/goatnote-inc/robocache/format/lerobot"
-	"github.com/goatnote-inc/robocache/format/lerobot/write"
 	"github.com/goatnote-inc/robocache/internal/realdata"
 	"github.com/goatnote-inc/robocache/loader"
 	"github.com/goatnote-inc/robocache/stats"
@@ -226,7 +225,9 @@ func TestNoSpace(t *testing.T) {
 			dir := full(t, size)
 			dst := filepath.Join(dir, "out")
 			var err error
-			bounded(t, 1<<30, func() { _, err = convert.ToLeRobot(t.Context(), src, dst, convert.Options{TempDir: t.TempDir()}) })
+			bounded(t, 1<<30, func() {
+				_, err = toLeRobot(t.Context(), src, dst, convert.Options{}, map[string]string{"temp_dir": t.TempDir()})
+			})
 			if err == nil {
 				if _, e := os.Stat(filepath.Join(dst, info)); e != nil {
 					t.Error(e)
@@ -257,7 +258,7 @@ func TestNoSpace(t *testing.T) {
 	}
 	t.Run("temporary folder", func(t *testing.T) {
 		dst := filepath.Join(t.TempDir(), "out")
-		_, err := convert.ToLeRobot(t.Context(), src, dst, convert.Options{VideoCodec: "h264", Encode: write.VideoConfig{Codec: "h264"}, TempDir: full(t, "8k"), Episodes: []int{0, 1, 2}})
+		_, err := toLeRobot(t.Context(), src, dst, convert.Options{WriteOptions: robocache.WriteOptions{Episodes: []int{0, 1, 2}}}, map[string]string{"video_codec": "h264", "temp_dir": full(t, "8k")})
 		if err != nil && errors.Is(err, robocache.ErrUnsupported) {
 			t.Skip(err)
 		}

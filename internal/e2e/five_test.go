@@ -75,14 +75,22 @@ func rated(t *testing.T, format string, hz robocache.Rate) robocache.OpenOptions
 }
 
 // inEvery writes a dataset in every format that is written, and opens what was written.
+// asImages are the options that keep still images what they are.
+func asImages(format string) map[string]string {
+	if format != "lerobot" {
+		return nil
+	}
+	return map[string]string{"images": "images"}
+}
+
 func inEvery(t *testing.T, src robocache.Dataset, opt convert.Options, each func(t *testing.T, ds robocache.Dataset, r *robocache.WriteReport)) {
 	t.Helper()
 	for format, name := range written() {
 		t.Run(format, func(t *testing.T) {
 			dst := filepath.Join(t.TempDir(), name)
 			opt := opt
-			opt.Images = "images"
-			r, err := convert.Write(t.Context(), src, format, dst, opt, nil)
+			opt.Options = asImages(format)
+			r, err := convert.Write(t.Context(), src, format, dst, opt)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -182,11 +190,11 @@ func TestClocksInEveryFormat(t *testing.T) {
 				t.Fatal(err)
 			}
 			dst := filepath.Join(t.TempDir(), name)
-			opt := convert.Options{Images: "images"}
+			opt := convert.Options{WriteOptions: robocache.WriteOptions{Options: asImages(format)}}
 			if !f.Clocks {
 				opt.Align = &on
 			}
-			if _, err := convert.Write(t.Context(), src, format, dst, opt, nil); err != nil {
+			if _, err := convert.Write(t.Context(), src, format, dst, opt); err != nil {
 				t.Fatal(err)
 			}
 			ds, err := robocache.Open(t.Context(), dst, rated(t, format, hz))
@@ -279,14 +287,14 @@ func TestRoundTrips(t *testing.T) {
 	}
 	dir := t.TempDir()
 	first, mid, last := filepath.Join(dir, "first"), filepath.Join(dir, "mid.mcap"), filepath.Join(dir, "last")
-	if _, err := convert.ToLeRobot(t.Context(), src, first, convert.Options{Images: "images"}); err != nil {
+	if _, err := toLeRobot(t.Context(), src, first, convert.Options{}, asImages("lerobot")); err != nil {
 		t.Fatal(err)
 	}
 	one := open(t, first)
-	if _, err := convert.Write(t.Context(), one, "mcap", mid, convert.Options{}, nil); err != nil {
+	if _, err := convert.Write(t.Context(), one, "mcap", mid, convert.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	rep, err := convert.ToLeRobot(t.Context(), open(t, mid), last, convert.Options{Images: "images", FPS: one.Info().FPS, Keys: nil})
+	rep, err := toLeRobot(t.Context(), open(t, mid), last, convert.Options{WriteOptions: robocache.WriteOptions{FPS: one.Info().FPS}}, asImages("lerobot"))
 	if err != nil {
 		t.Fatal(err)
 	}

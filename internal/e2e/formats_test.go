@@ -18,6 +18,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
 	"github.com/goatnote-inc/robocache/convert"
+	"github.com/goatnote-inc/robocache/format/lerobot/export"
 	"github.com/goatnote-inc/robocache/internal/realdata"
 	"github.com/goatnote-inc/robocache/video"
 )
@@ -100,7 +101,7 @@ func pixels(ctx context.Context, ds robocache.Dataset, key string, rows []roboca
 }
 
 // sameRows compares all streams that a conversion to LeRobot keeps, bit by bit.
-func sameRows(t *testing.T, src, out robocache.Dataset, rep *convert.Report) {
+func sameRows(t *testing.T, src, out robocache.Dataset, rep *export.Report) {
 	t.Helper()
 	ctx := t.Context()
 	if out.Info().Episodes != src.Info().Episodes || out.Info().Frames != src.Info().Frames {
@@ -154,7 +155,7 @@ func TestOthersToLeRobot(t *testing.T) {
 		t.Run(o.path, func(t *testing.T) {
 			src := opened(t, o.path, o.hz)
 			dst := filepath.Join(t.TempDir(), "set")
-			rep, err := convert.ToLeRobot(t.Context(), src, dst, convert.Options{Images: "images"})
+			rep, err := toLeRobot(t.Context(), src, dst, convert.Options{}, asImages("lerobot"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -169,7 +170,7 @@ func TestOthersToLeRobot(t *testing.T) {
 	want := map[string]robocache.Dataset{}
 	for _, o := range others[:3] {
 		dst := filepath.Join(t.TempDir(), "set")
-		if _, err := convert.ToLeRobot(t.Context(), opened(t, o.path, o.hz), dst, convert.Options{Episodes: []int{1, 0}}); err != nil {
+		if _, err := toLeRobot(t.Context(), opened(t, o.path, o.hz), dst, convert.Options{WriteOptions: robocache.WriteOptions{Episodes: []int{1, 0}}}, nil); err != nil {
 			t.Fatal(err)
 		}
 		roots = append(roots, dst)

@@ -6,7 +6,6 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/convert"
 	"github.com/goatnote-inc/robocache/format/lerobot"
-	"github.com/goatnote-inc/robocache/format/lerobot/write"
 	"github.com/goatnote-inc/robocache/synth"
 )
 
@@ -23,11 +22,12 @@ func writeSynth(t testing.TB, dir string) int64 {
 // converted converts a set: as it is, or the episodes in another order and encoded anew.
 func converted(t testing.TB, from, to string, order []int) {
 	t.Helper()
-	opt := convert.Options{Episodes: order}
+	opt := convert.Options{WriteOptions: robocache.WriteOptions{Episodes: order}}
+	var options map[string]string
 	if order != nil {
-		opt.VideoCodec, opt.Encode = "h264", write.VideoConfig{Codec: "h264", GOP: 10}
+		options = map[string]string{"video_codec": "h264", "gop": "10"}
 	}
-	if _, err := convert.ToLeRobot(t.Context(), open(t, from), to, opt); err != nil {
+	if _, err := toLeRobot(t.Context(), open(t, from), to, opt, options); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -156,7 +156,7 @@ func TestAbsurdShape(t *testing.T) {
 					return err
 				},
 				"convert": func(ds robocache.Dataset) error {
-					_, err := convert.ToLeRobot(t.Context(), ds, filepath.Join(t.TempDir(), "out"), convert.Options{})
+					_, err := toLeRobot(t.Context(), ds, filepath.Join(t.TempDir(), "out"), convert.Options{}, nil)
 					return err
 				},
 			} {

@@ -1,4 +1,4 @@
-package convert
+package export
 
 import (
 	"context"
@@ -65,7 +65,6 @@ func (c *conversion) episode(ctx context.Context, t *turn) (_ *write.EpisodeData
 			raw := make([]byte, n*f.Elements()*f.DType.Size())
 			err = c.src.Gather(ctx, f.source, rows, raw)
 			ep.Columns[f.Key] = raw
-			t.bytes += int64(len(raw))
 		}
 		if err != nil {
 			return nil, robocache.At(err, robocache.Where{"stream": f.source})
@@ -138,7 +137,6 @@ func (c *conversion) stills(ctx context.Context, f *feature, rows []robocache.Ro
 		}
 		b, err := video.EncodeImage(r)
 		out = append(out, b)
-		t.bytes += int64(len(b))
 		return err
 	})
 	ep.Images[f.Key] = out
@@ -233,8 +231,8 @@ func (c *conversion) segment(ctx context.Context, f *feature, e int) (*segment, 
 			s.reason = "the images are no unbroken run of one file"
 		}
 	}
-	if c.opt.VideoCodec != "copy" {
-		s.reason = "asked for " + c.opt.VideoCodec
+	if c.opt.codec != "copy" {
+		s.reason = "asked for " + c.opt.codec
 	}
 	if s.reason == "" {
 		err := c.ofSize(ctx, f, first.Path)
@@ -249,7 +247,7 @@ func (c *conversion) segment(ctx context.Context, f *feature, e int) (*segment, 
 			return nil, err
 		}
 	}
-	if s.reason != "" && c.opt.CopyOnly {
+	if s.reason != "" && c.opt.copyOnly {
 		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "convert", Where: robocache.Where{"file": first.Path}, Msg: "the images cannot be copied: " + s.reason, Hint: "allow encoding"}
 	}
 	return s, nil
@@ -284,7 +282,7 @@ func (c *conversion) videoOf(ctx context.Context, f *feature, e int, ep *write.E
 		return nil
 	}
 	ep.Videos[f.Key] = write.VideoPart{Library: c.lib, Path: s.refs[0].Path, From: s.refs[0].Ordinal}
-	if c.opt.Frames == stats.NoFrames || !c.decodes {
+	if c.opt.frames == stats.NoFrames || !c.decodes {
 		return nil
 	}
 	source := f.Feature
@@ -355,8 +353,11 @@ func (c *conversion) recorded(ctx context.Context, e int) (timestamps []float64,
 	return out, start, nil
 }
 
-// chooseStamps looks whether any recorded timestamp says something else than frame_index/fps, beyond float32's rounding.
+// chooseTimestamps looks whether any recorded timestamp says something else than frame_index/fps, beyond float32's rounding.
 func (c *conversion) chooseTimestamps(ctx context.Context) error {
+	if c.opt.noTimestamps {
+		return nil
+	}
 	for _, f := range c.features {
 		if f.Key == RecordedTimestamps {
 			return nil // an earlier conversion has kept them

@@ -1,12 +1,8 @@
-package convert
+package export
 
 import (
 	"context"
-	"net/url"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/goatnote-inc/robocache"
@@ -63,57 +59,4 @@ func openTarget(ctx context.Context, dst string, resume bool) (w store.Writable,
 		}
 	}
 	return w, whole, nil
-}
-
-// absent lists the folders at and above a destination that are not there, the deepest first.
-func absent(dst string) (out []string) {
-	dir, ok := localPath(dst)
-	if !ok || dst == "" {
-		return nil
-	}
-	for dir = filepath.Clean(dir); ; dir = filepath.Dir(dir) {
-		if _, err := os.Lstat(dir); !os.IsNotExist(err) {
-			return out
-		}
-		out = append(out, dir)
-	}
-}
-
-// clearFolders removes the empty folders that a run left at a destination, and those of made, which it made.
-func clearFolders(dst string, made []string) {
-	if dir, ok := localPath(dst); ok {
-		removeEmpty(dir)
-	}
-	for _, dir := range made {
-		if i, err := os.Lstat(dir); err != nil || !i.IsDir() || os.Remove(dir) != nil {
-			return // it holds something, and so do those above it
-		}
-	}
-}
-
-// removeEmpty removes the empty folders below a folder.
-func removeEmpty(dir string) {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return
-	}
-	for _, e := range entries {
-		if e.IsDir() {
-			sub := filepath.Join(dir, e.Name())
-			removeEmpty(sub)
-			_ = os.Remove(sub) // fails where something is left, as it should
-		}
-	}
-}
-
-// localPath gives the path of a destination on this machine.
-func localPath(dst string) (string, bool) {
-	if strings.HasPrefix(dst, "file://") {
-		u, err := url.Parse(dst)
-		if err != nil {
-			return "", false
-		}
-		return u.Path, true
-	}
-	return dst, !strings.Contains(dst, "://")
 }

@@ -1,4 +1,4 @@
-package convert
+package export
 
 import (
 	"context"
@@ -32,11 +32,7 @@ type journalFile struct {
 func (c *conversion) identity() string {
 	h := sha256.New()
 	info := c.src.Info()
-	fmt.Fprintln(h, info.URI, info.Format, info.Version, info.Frames, info.Splits, c.fps, c.opt.Episodes, c.opt.VideoCodec, c.opt.Encode, c.opt.DataFileBytes, c.opt.VideoFileBytes, c.opt.ChunksSize, c.opt.Frames, c.opt.SkipBad, c.timestamps, c.opt.Images, c.opt.DropInvalid)
-	if c.opt.Align != nil {
-		b, _ := json.Marshal(c.opt.Align)
-		h.Write(b)
-	}
+	fmt.Fprintln(h, info.URI, info.Format, info.Version, info.Frames, info.Splits, c.fps, c.opt.Episodes, c.opt.codec, c.opt.encode, c.opt.dataFileBytes, c.opt.videoFileBytes, c.opt.chunksSize, c.opt.frames, c.opt.SkipBad, c.timestamps, c.opt.images, c.opt.groupRows, c.opt.View)
 	for _, f := range c.features {
 		fmt.Fprintln(h, f.source, f.Key, f.Kind, f.DType, f.Shape)
 	}

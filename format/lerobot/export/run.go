@@ -1,4 +1,4 @@
-package convert
+package export
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 	"sync"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/align"
 	"github.com/goatnote-inc/robocache/format/lerobot/write"
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
@@ -14,73 +13,11 @@ import (
 // partsName is the folder of encoded episodes in the destination of a run that can be resumed.
 const partsName = ".robocache-encoded"
 
-// align puts a view on one grid over a source whose streams have clocks of their own, or where it is asked for.
-func (c *conversion) align(ctx context.Context) error {
-	src, cfg, err := onGrid(ctx, c.src, c.opt.Align, c.opt.FPS, c.opt.DropInvalid, c.opt.Threads, c.opt.Keys)
-	if err != nil || src == c.src {
-		return err
-	}
-	if err := shareSpan(ctx, c.src, src, cfg, c.opt.Episodes); err != nil {
-		return err
-	}
-	c.src, c.opt.Align, c.report.Aligned = src, cfg, true
-	c.opt.FPS = cfg.HZ
-	if c.opt.Keys != nil {
-		// The masks of what is kept.
-		for _, k := range c.opt.Keys {
-			if src.Info().Feature(k+align.ValidSuffix) != nil {
-				c.opt.Keys = append(c.opt.Keys, k+align.ValidSuffix)
-			}
-		}
-	}
-	return nil
-}
-
-// severalClocks says that some stream of a dataset has a clock of its own.
-func severalClocks(info *robocache.Info) bool {
-	for i := range info.Features {
-		if info.Features[i].Clock != "" {
-			return true
-		}
-	}
-	return false
-}
-
-// onGrid gives the source itself where nothing is to be aligned, else a view of it and what it was made by.
-func onGrid(ctx context.Context, src robocache.Dataset, cfg *align.Config, fps robocache.Rate, drop bool, threads int, keys []string) (robocache.Dataset, *align.Config, error) {
-	info := src.Info()
-	if cfg == nil && !severalClocks(info) {
-		return src, nil, nil
-	}
-	var own align.Config
-	if cfg != nil {
-		own = *cfg
-	}
-	if own.HZ.Zero() {
-		own.HZ = fps
-	}
-	if own.HZ.Zero() {
-		own.HZ = info.FPS
-	}
-	if own.HZ.Zero() {
-		return nil, nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "convert", Where: robocache.Where{"dataset": info.URI}, Msg: "the streams have clocks of their own, and none states a rate to bring them to", Hint: "give one: --hz; of rows that keep no clock --rows-hz says the rate they were recorded at"}
-	}
-	if own.Keys == nil && keys != nil {
-		own.Keys = keys
-	}
-	v, err := align.View(ctx, src, own, align.ViewOptions{DropInvalid: drop, Rhythm: true, Threads: threads})
-	if err != nil {
-		return nil, nil, err
-	}
-	return v, &own, nil
-}
-
 // turn is one episode on its way: read and encoded ahead by any goroutine, written in its turn.
 type turn struct {
 	at, e    int
 	ep       *write.EpisodeData
 	m        EpisodeMap
-	bytes    int64
 	findings []robocache.Finding
 	err      error // the episode cannot be read
 	made     error // its images cannot be decoded or encoded
@@ -102,11 +39,9 @@ func (t *turn) size() int64 {
 const (
 	groupRows   = 4096
 	groupPixels = 256 << 20
-	groupStills = 256 // rows, where images stay images: they lie in memory with their episode
+	groupLeast  = 1024 // rows, unless the option group_rows says another number: small datasets are made in few groups
+	groupStills = 256  // rows, where images stay images: they lie in memory with their episode
 )
-
-// groupLeast is in rows: small datasets are made in few groups rather than in many small ones.
-var groupLeast = 1024
 
 // groups cuts the episodes into runs that are read and encoded together. They follow from the dataset alone, not from the machine (C9).
 func (c *conversion) groups() [][]int {
@@ -123,7 +58,7 @@ func (c *conversion) groups() [][]int {
 	for _, e := range c.opt.Episodes {
 		total += c.src.Len(e)
 	}
-	limit := min(groupRows, max(groupPixels/max(pixels, 1), 1), max(total/8, groupLeast))
+	limit := min(groupRows, max(groupPixels/max(pixels, 1), 1), max(total/8, c.opt.groupRows))
 	if stills {
 		limit = min(limit, groupStills)
 	}
@@ -176,9 +111,9 @@ func (c *conversion) stand() {
 // aheadBytes bounds what lies in memory of episodes that were read ahead.
 const aheadBytes = 1 << 30
 
-// word is what a group's rows declare that they take in memory: numbers twice (as read, and as the column that is made of them), images that stay
+// estimate is what a group's rows declare that they take in memory: numbers twice (as read, and as the column that is made of them), images that stay
 // images as raw pixels, texts not at all.
-func (c *conversion) word(group []int) (n int64) {
+func (c *conversion) estimate(group []int) (n int64) {
 	var row int64 = 8 // the bookkeeping columns, packed
 	for i := range c.features {
 		switch f := &c.features[i]; f.Kind {
@@ -195,14 +130,14 @@ func (c *conversion) word(group []int) (n int64) {
 }
 
 // ahead gives the episodes in order, read and encoded while those before them are written: Threads groups at once, one more waiting. Where groups are
-// large they are fewer: those in memory, and those under way at the size that their rows declare (corrected by those that landed), stay within aheadBytes,
+// large they are fewer: those in memory, and those under way at the size that their rows declare (corrected by those that are finished), stay within aheadBytes,
 // but for the one whose turn is next.
 func (c *conversion) ahead(ctx context.Context, w *write.Writer, take func(*turn) error) error {
 	c.stand()
 	ctx, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	groups := c.groups()
-	r := newRunway(c.opt.Threads+1, aheadBytes)
+	r := newLimiter(c.opt.Threads+1, aheadBytes)
 	defer func() { stop(); r.close(); wg.Wait() }() // before the caller stops the writer
 	places := make([]chan []*turn, len(groups))
 	for i := range places {
@@ -212,7 +147,7 @@ func (c *conversion) ahead(ctx context.Context, w *write.Writer, take func(*turn
 	wg.Go(func() {
 		defer close(next)
 		for i := range groups {
-			if !r.enter(c.word(groups[i])) {
+			if !r.enter(c.estimate(groups[i])) {
 				return
 			}
 			next <- i
@@ -226,7 +161,7 @@ func (c *conversion) ahead(ctx context.Context, w *write.Writer, take func(*turn
 				for _, t := range turns {
 					size += t.size()
 				}
-				r.landed(c.word(groups[i]), size)
+				r.finished(c.estimate(groups[i]), size)
 				places[i] <- turns
 			}
 		})
@@ -254,13 +189,8 @@ func (c *conversion) ahead(ctx context.Context, w *write.Writer, take func(*turn
 // write takes the episodes in their turn.
 func (c *conversion) write(ctx context.Context, w *write.Writer) (err error) {
 	defer guard.Malformed("convert", &err)
-	var total int64
-	for _, e := range c.opt.Episodes {
-		total += int64(c.src.Len(e))
-	}
 	return c.ahead(ctx, w, func(t *turn) error {
 		c.report.Findings = append(c.report.Findings, t.findings...)
-		c.bytes += t.bytes
 		if t.err != nil {
 			if ctx.Err() != nil || !c.opt.SkipBad {
 				return robocache.At(t.err, robocache.Where{"episode": t.e})
@@ -287,7 +217,7 @@ func (c *conversion) write(ctx context.Context, w *write.Writer) (err error) {
 		}
 		c.report.Episodes = append(c.report.Episodes, t.m)
 		if c.opt.Progress != nil {
-			c.opt.Progress(Progress{Episodes: t.at + 1, TotalEpisodes: len(c.opt.Episodes), Frames: w.Frames(), TotalFrames: total, Bytes: c.bytes})
+			c.opt.Progress(t.at+1, len(c.opt.Episodes))
 		}
 		return nil
 	})

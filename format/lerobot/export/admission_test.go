@@ -1,47 +1,47 @@
-package convert
+package export
 
 import (
 	"fmt"
 	"sync"
 	"testing"
 
-	"github.com/goatnote-inc/robocache/store/tests/storetest"
-
-	_ "github.com/goatnote-inc/robocache/format/lerobot"
+	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/lerobot/write"
+	"github.com/goatnote-inc/robocache/store/tests/storetest"
+	"github.com/goatnote-inc/robocache/synth"
 )
 
-// C9: what is ahead stays within its bytes: by the groups' word until one has landed, then by how the landed ones kept theirs; one alone always goes.
-func TestRunway(t *testing.T) {
-	r := newRunway(8, 100)
-	state := func(step string, word int64, full bool) {
+// C9: what is ahead stays within its bytes: by the groups' estimate until one has landed, then by how the landed ones kept theirs; one alone always goes.
+func TestLimiter(t *testing.T) {
+	r := newLimiter(8, 100)
+	state := func(step string, estimate int64, full bool) {
 		t.Helper()
-		if got := r.full(word); got != full {
-			t.Fatalf("%s: full for %d: %v", step, word, got)
+		if got := r.full(estimate); got != full {
+			t.Fatalf("%s: full for %d: %v", step, estimate, got)
 		}
 	}
 	state("empty", 1000, false)
 	for range 3 {
 		r.enter(30)
 	}
-	state("nothing landed: their word counts", 30, true)
-	state("nothing landed: their word counts", 10, false)
-	r.landed(30, 10)
+	state("nothing landed: their estimate counts", 30, true)
+	state("nothing landed: their estimate counts", 10, false)
+	r.finished(30, 10)
 	state("they say three times too much", 180, false) // 10 held, 240/3 to come
 	state("they say three times too much", 181, false)
 	state("they say three times too much", 214, true)
-	r.landed(30, 60)
+	r.finished(30, 60)
 	state("one was twice as large as it said", 15, true) // 70 held, 2·30 under way
 	r.leave(60)
 	state("it is gone: 10 held, 2·30 under way", 15, false)
 	state("it is gone: 10 held, 2·30 under way", 16, true)
-	r.landed(30, 30)
+	r.finished(30, 30)
 	r.leave(30)
 	r.leave(10)
 	state("empty again", 1000, false)
 	r.enter(1000)
 	state("one beyond the limit is alone", 1, true)
-	r.landed(1000, 1000)
+	r.finished(1000, 1000)
 	state("one beyond the limit is alone", 1, true)
 	r.leave(1000)
 	for range 8 {
@@ -52,13 +52,13 @@ func TestRunway(t *testing.T) {
 	go func() { done <- r.enter(0) }()
 	r.close()
 	if <-done {
-		t.Error("a closed runway let one in")
+		t.Error("a closed limiter let one in")
 	}
 }
 
 // Those that wait come in as others leave.
-func TestRunwayWaits(t *testing.T) {
-	r := newRunway(4, 100)
+func TestLimiterWaits(t *testing.T) {
+	r := newLimiter(4, 100)
 	sizes := make(chan int64, 4)
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -66,7 +66,7 @@ func TestRunwayWaits(t *testing.T) {
 		for i := range int64(200) {
 			size := 30 + i%3*100
 			r.enter(size)
-			r.landed(size, size)
+			r.finished(size, size)
 			sizes <- size
 		}
 	})
@@ -81,20 +81,23 @@ func TestRunwayWaits(t *testing.T) {
 	wg.Wait()
 }
 
-// A group's word is no less than what its rows take, and not far more where they are numbers.
-func TestWord(t *testing.T) {
+// A group's estimate is no less than what its rows take, and not far more where they are numbers.
+func TestEstimate(t *testing.T) {
 	for _, images := range []bool{false, true} {
-		src := newPanics("")
-		src.lengths = []int{4, 20, 6, 3}
-		if !images {
-			src.lengths = []int{400, 500, 600, 300}
-			src.info.Features = src.info.Features[:1]
+		set := synth.Options{Episodes: 4, Seconds: 12, Spread: 0.5, Cameras: -1}
+		if images {
+			set = synth.Options{Episodes: 4, Seconds: 0.3, Spread: 0.9, Cameras: 1, Width: 96, Height: 64, Codec: "raw"}
 		}
-		c := newConversion(src, Options{Images: "images", Threads: 1})
-		if err := c.plan(t.Context()); err != nil {
+		src, err := synth.New(set)
+		if err != nil {
 			t.Fatal(err)
 		}
-		dst := storetest.NewMem(fmt.Sprint("word-", images))
+		c, err := newConversion(t.Context(), src, robocache.WriteOptions{Options: map[string]string{"images": "images"}, Threads: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.close()
+		dst := storetest.NewMem(fmt.Sprint("estimate-", images))
 		cfg := write.Config{FPS: c.fps, Encoders: 1}
 		for _, f := range c.features {
 			cfg.Features = append(cfg.Features, f.Feature)
@@ -112,8 +115,8 @@ func TestWord(t *testing.T) {
 				}
 				size += turn.size()
 			}
-			if word := c.word(g); word < size || !images && word > 3*size {
-				t.Errorf("images %v, %v: said %d bytes, takes %d", images, g, word, size)
+			if estimate := c.estimate(g); estimate < size || !images && estimate > 3*size {
+				t.Errorf("images %v, %v: said %d bytes, takes %d", images, g, estimate, size)
 			}
 		}
 		w.Abort()

@@ -1,4 +1,4 @@
-package convert
+package export
 
 import (
 	"context"
@@ -11,61 +11,89 @@ import (
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/align"
 	"github.com/goatnote-inc/robocache/format/lerobot/write"
 	"github.com/goatnote-inc/robocache/stats"
 	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// ToLeRobot writes src as a LeRobot v3.0 dataset at dst, a path or URI that can be written.
-func ToLeRobot(ctx context.Context, src robocache.Dataset, dst string, opt Options) (*Report, error) {
-	if err := whole(ctx, src, opt); err != nil {
-		return nil, err
-	}
-	c := newConversion(src, opt)
-	if err := c.align(ctx); err != nil {
-		return nil, err
-	}
-	if err := c.plan(ctx); err != nil {
-		return nil, err
-	}
-	defer c.look.Close()
-	defer c.pool.Close()
-	if opt.DryRun {
-		c.report.DryRun = true
-		return c.report, c.dryRun(ctx)
-	}
-	made := absent(dst)
-	target, whole, err := openTarget(ctx, dst, opt.Resume)
+// Write writes a dataset whose streams lie on one grid as LeRobot v3.0 at dst, a path or URI that can be written. WriteReport.Own is a *Report.
+func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache.WriteOptions) (*robocache.WriteReport, error) {
+	c, err := newConversion(ctx, src, opt)
 	if err != nil {
-		clearFolders(dst, made)
 		return nil, err
+	}
+	defer c.close()
+	if err := c.at(ctx, dst); err != nil {
+		return nil, err
+	}
+	return c.told(), nil
+}
+
+// WriteStore is Write into an empty store.
+func WriteStore(ctx context.Context, src robocache.Dataset, dst store.Writable, opt robocache.WriteOptions) (*robocache.WriteReport, error) {
+	c, err := newConversion(ctx, src, opt)
+	if err != nil {
+		return nil, err
+	}
+	defer c.close()
+	if err := c.into(ctx, dst); err != nil {
+		return nil, err
+	}
+	return c.told(), nil
+}
+
+// told is the report as those of all formats are.
+func (c *conversion) told() *robocache.WriteReport {
+	r := c.report
+	out := &robocache.WriteReport{Episodes: r.NumEpisodes, Frames: r.NumFrames, Dropped: r.Dropped, Findings: r.Findings, Own: r}
+	for _, e := range r.Episodes {
+		if e.New < 0 {
+			out.LeftOut++
+		}
+	}
+	return out
+}
+
+// at runs the conversion to a destination.
+func (c *conversion) at(ctx context.Context, dst string) error {
+	if c.opt.DryRun {
+		c.report.DryRun = true
+		return c.dryRun(ctx)
+	}
+	target, whole, err := openTarget(ctx, dst, c.opt.Resume)
+	if err != nil {
+		return err
 	}
 	defer store.Close(target)
-	if path, ok := localPath(dst); ok && opt.Resume {
+	if path, ok := store.LocalPath(dst); ok && c.opt.Resume {
 		c.parts = filepath.Join(path, partsName)
 	}
 	if whole {
-		err = c.conclude(ctx, target)
-		return c.report, err
+		return c.conclude(ctx, target)
 	}
-	if err = c.into(ctx, target); err != nil {
-		clearFolders(dst, made)
-	}
-	return c.report, err
+	return c.into(ctx, target)
 }
 
-// whole refuses a source of which opening could not read files, unless bad episodes are to be skipped.
-func whole(ctx context.Context, src robocache.Dataset, opt Options) error {
-	if opt.SkipBad {
-		return nil
+// newConversion plans a conversion.
+func newConversion(ctx context.Context, src robocache.Dataset, opt robocache.WriteOptions) (*conversion, error) {
+	o, err := settle(opt)
+	if err != nil {
+		return nil, err
 	}
-	return robocache.Whole(ctx, src, opt.Episodes, "convert", "--skip-bad converts the rest (exit code 3), in Python skip_bad=True")
+	c := &conversion{src: src, opt: *o, report: &Report{Renamed: map[string]string{}, Episodes: []EpisodeMap{}, Tasks: []TaskMap{}, Added: []string{}, Dropped: []string{}, Findings: []robocache.Finding{}}}
+	if err := c.plan(ctx); err != nil {
+		c.close()
+		return nil, err
+	}
+	return c, nil
 }
 
-func newConversion(src robocache.Dataset, opt Options) *conversion {
-	return &conversion{src: src, opt: opt, report: &Report{Renamed: map[string]string{}, Episodes: []EpisodeMap{}, Tasks: []TaskMap{}, Added: []string{}, Dropped: []string{}, Findings: []robocache.Finding{}}}
+func (c *conversion) close() {
+	if c.look != nil {
+		c.look.Close()
+		c.pool.Close()
+	}
 }
 
 // into runs the conversion with its journal in the destination.
@@ -100,20 +128,19 @@ func (c *conversion) conclude(ctx context.Context, target store.Writable) error 
 	return target.Remove(ctx, journalName)
 }
 
-// conversion is one run of ToLeRobot.
+// conversion is one run of Write.
 type conversion struct {
 	src        robocache.Dataset
-	opt        Options
+	opt        settings
 	report     *Report
 	fps        robocache.Rate
 	features   []feature
-	timestamps bool // RecordedStamps is written
+	timestamps bool // RecordedTimestamps is written
 	look       *stats.Look
 	lib        *video.Library
 	pool       *video.Pool
 	decodes    bool
-	parts      string // folder of encoded episodes that a resumed run takes over; "" = none are kept
-	bytes      int64
+	parts      string           // folder of encoded episodes that a resumed run takes over; "" = none are kept
 	standing   []write.Standing // of each episode, if none is skipped
 }
 
@@ -129,30 +156,12 @@ type feature struct {
 // plan settles everything that must be known before the first episode is written.
 func (c *conversion) plan(ctx context.Context) error {
 	info := c.src.Info()
-	c.report.SourceFormat, c.report.SourceVersion = info.Format, info.Version
+	c.report.SourceFormat, c.report.SourceVersion, c.report.Aligned = info.Format, info.Version, c.opt.View != ""
 	misuse := func(msg, hint string) error {
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: "convert", Where: robocache.Where{"dataset": info.URI}, Msg: msg, Hint: hint}
 	}
-	switch c.opt.VideoCodec {
-	case "":
-		c.opt.VideoCodec = "copy"
-	case "copy", "av1", "h264", "hevc":
-	default:
-		return misuse("unknown video codec "+c.opt.VideoCodec, "one of copy, av1, h264, hevc")
-	}
-	if c.opt.VideoCodec != "copy" {
-		c.opt.Encode.Codec = c.opt.VideoCodec
-	}
-	switch c.opt.Images {
-	case "", "video", "images":
-	default:
-		return misuse("unknown images "+c.opt.Images, "video or images")
-	}
 	if c.opt.Threads <= 0 {
 		c.opt.Threads = runtime.GOMAXPROCS(0)
-	}
-	if c.opt.Frames == "" {
-		c.opt.Frames = stats.SampledFrames
 	}
 	if c.fps = c.opt.FPS; c.fps.Zero() {
 		c.fps = info.FPS
@@ -166,17 +175,7 @@ func (c *conversion) plan(ctx context.Context) error {
 			c.opt.Episodes = append(c.opt.Episodes, i)
 		}
 	}
-	for _, e := range c.opt.Episodes {
-		if e < 0 || e >= info.Episodes {
-			return &robocache.Error{Class: robocache.ErrMisuse, Op: "convert", Where: robocache.Where{"episode": e}, Msg: "no such episode"}
-		}
-	}
-	for _, k := range c.opt.Keys {
-		if info.Feature(k) == nil {
-			return misuse("no feature "+k+" to keep", robocache.Nearest(k, info.Keys()))
-		}
-	}
-	c.look = stats.NewLook(c.src, c.opt.Frames, c.opt.Threads)
+	c.look = stats.NewLook(c.src, c.opt.frames, c.opt.Threads)
 	c.pool = video.NewPool(256 << 20)
 	c.lib = video.LibraryOf(c.src)
 	_, err := video.ActiveBackend()
@@ -224,13 +223,13 @@ func (c *conversion) chooseFeatures() {
 		}
 		taken[out.Key] = true
 		if _, ok := c.src.(robocache.Masker); ok && f.Masked {
-			mask := feature{source: f.Key, mask: true, Feature: robocache.Feature{Key: legalKey(out.Key+align.ValidSuffix, taken), Kind: robocache.KindNumeric, DType: robocache.Bool, Shape: []int{1}}}
+			mask := feature{source: f.Key, mask: true, Feature: robocache.Feature{Key: legalKey(out.Key+robocache.ValidSuffix, taken), Kind: robocache.KindNumeric, DType: robocache.Bool, Shape: []int{1}}}
 			taken[mask.Key], out.masked = true, true
 			c.report.Added = append(c.report.Added, mask.Key)
 			c.features = append(c.features, out, mask)
 			continue
 		}
-		out.masked = c.src.Info().Feature(f.Key+align.ValidSuffix) != nil
+		out.masked = c.src.Info().Feature(f.Key+robocache.ValidSuffix) != nil
 		c.features = append(c.features, out)
 	}
 }
@@ -251,7 +250,7 @@ func (c *conversion) asVideo(f *robocache.Feature) bool {
 	if f.Depth != nil || f.DType == robocache.Uint16 || f.DType == robocache.Float32 {
 		return false
 	}
-	return c.opt.Images == "video" || c.opt.Images == "" && c.src.Info().Format != "lerobot"
+	return c.opt.images == "video" || c.opt.images == "" && c.src.Info().Format != "lerobot"
 }
 
 // measure takes the size of each camera's images off its first file: declarations have been wrong.
@@ -367,8 +366,8 @@ const reportName = "meta/conversion.json"
 
 // run writes the dataset.
 func (c *conversion) run(ctx context.Context, target store.Writable, j *journal) (err error) {
-	cfg := write.Config{FPS: c.fps, Robot: c.src.Info().Robot, ChunksSize: c.opt.ChunksSize, DataFileBytes: c.opt.DataFileBytes, VideoFileBytes: c.opt.VideoFileBytes,
-		Video: c.opt.Encode, TempDir: c.opt.TempDir, StatsBudget: c.opt.StatsBudget, Frames: c.opt.Frames, PartsDir: c.parts, Encoders: c.opt.Threads, Extra: map[string][]byte{}, Tasks: c.chooseTasks(),
+	cfg := write.Config{FPS: c.fps, Robot: c.src.Info().Robot, ChunksSize: c.opt.chunksSize, DataFileBytes: c.opt.dataFileBytes, VideoFileBytes: c.opt.videoFileBytes,
+		Video: c.opt.encode, TempDir: c.opt.tempDir, StatsBudget: c.opt.statsBudget, Frames: c.opt.frames, PartsDir: c.parts, Encoders: c.opt.Threads, Extra: map[string][]byte{}, Tasks: c.chooseTasks(),
 		Reuse: func(name, key string) bool { return j.has(ctx, name, key) }, Made: func(name, key string) error { return j.add(ctx, name, key) }}
 	if len(c.src.Info().Splits) > 0 {
 		cfg.Splits = map[string]string{}
@@ -424,7 +423,7 @@ func (c *conversion) splits() map[string]string {
 
 // extras keeps files that belong to the schema and that LeRobot does not know of.
 func (c *conversion) extras(ctx context.Context, out map[string][]byte) {
-	s, ok := robocache.As[interface{ Store() store.Store }](c.src)
+	s, ok := robocache.As[store.Source](c.src)
 	if !ok {
 		return
 	}

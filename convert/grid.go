@@ -1,0 +1,72 @@
+package convert
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/align"
+)
+
+// severalClocks says that some stream of a dataset has a clock of its own.
+func severalClocks(info *robocache.Info) bool {
+	for i := range info.Features {
+		if info.Features[i].Clock != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// onGrid gives the source itself where nothing is to be aligned, else a view of it on one grid; what the writer must know of that goes into w.
+func onGrid(ctx context.Context, src robocache.Dataset, opt *Options, w *robocache.WriteOptions) (robocache.Dataset, error) {
+	info := src.Info()
+	if opt.Align == nil && !severalClocks(info) {
+		return src, nil
+	}
+	var cfg align.Config
+	if opt.Align != nil {
+		cfg = *opt.Align
+	}
+	if cfg.HZ.Zero() {
+		cfg.HZ = opt.FPS
+	}
+	if cfg.HZ.Zero() {
+		cfg.HZ = info.FPS
+	}
+	if cfg.HZ.Zero() {
+		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "convert", Where: robocache.Where{"dataset": info.URI}, Msg: "the streams have clocks of their own, and none states a rate to bring them to", Hint: "give one: --hz; of rows that keep no clock --rows-hz says the rate they were recorded at"}
+	}
+	if cfg.Keys == nil && opt.Keys != nil {
+		cfg.Keys = opt.Keys
+	}
+	v, err := align.View(ctx, src, cfg, align.ViewOptions{DropInvalid: opt.DropInvalid, Rhythm: true, Threads: opt.Threads})
+	if err != nil {
+		return nil, err
+	}
+	if err := shareSpan(ctx, src, v, &cfg, opt.Episodes); err != nil {
+		return nil, err
+	}
+	made, err := json.Marshal(struct {
+		Align       *align.Config `json:"align"`
+		DropInvalid bool          `json:"drop_invalid"`
+	}{&cfg, opt.DropInvalid})
+	if err != nil {
+		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "convert", Err: err}
+	}
+	w.View, w.FPS = string(made), cfg.HZ
+	if opt.Keys != nil {
+		// The masks of what is kept, too. The task is there for every dataset, and is no stream of a view.
+		w.Keys = []string{}
+		for _, k := range opt.Keys {
+			if k != "task" {
+				w.Keys = append(w.Keys, k)
+			}
+			if v.Info().Feature(k+align.ValidSuffix) != nil && !slices.Contains(opt.Keys, k+align.ValidSuffix) {
+				w.Keys = append(w.Keys, k+align.ValidSuffix)
+			}
+		}
+	}
+	return v, w.Check(v.Info())
+}
