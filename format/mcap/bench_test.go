@@ -108,7 +108,7 @@ func floor(t *testing.T, s *Storage) {
 	}
 	for range 6 {
 		before := cpu()
-		if err := s.File().Each(context.Background(), all, func(int32, []byte) error { return nil }); err != nil {
+		if err := s.File().InOrder(context.Background(), all, func(int32, []byte) error { return nil }); err != nil {
 			t.Fatal(err)
 		}
 		fmt.Printf("floor: %.9f\n", (cpu()-before)/float64(len(all)))
@@ -173,7 +173,7 @@ func BenchmarkScan(b *testing.B) {
 			}
 			b.SetBytes(s.Bytes())
 			for b.Loop() {
-				if err := s.Scan(ctx, all, func(int, int, *bag.Message) error { return nil }); err != nil {
+				if _, err := s.Walk(ctx, all, func(int, int, *bag.Message) error { return nil }); err != nil {
 					b.Fatal(err)
 				}
 			}

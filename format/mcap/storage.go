@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"sort"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -57,15 +56,7 @@ type place struct {
 	channel uint16
 }
 
-var (
-	_ bag.Storage = (*Storage)(nil)
-	_ bag.Bulk    = (*Storage)(nil)
-	_ bag.Walker  = (*Storage)(nil)
-	_ bag.Noted   = (*Storage)(nil)
-	_ bag.Sized   = (*Storage)(nil)
-
-	_ bag.Verified = (*Storage)(nil)
-)
+var _ bag.Storage = (*Storage)(nil)
 
 // OpenStorage opens an MCAP file; name is for errors. Close of the storage closes the file; where OpenStorage fails, it is the caller's.
 func OpenStorage(ctx context.Context, file robocache.Ranged, name string, opt StorageOptions) (s *Storage, err error) {
@@ -131,7 +122,7 @@ func (s *Storage) list(ctx context.Context) {
 		if !ok {
 			i = len(s.infos)
 			at[k] = i
-			info := bag.TopicInfo{Name: c.Topic, Type: k.typ, Encoding: c.Encoding, Metadata: c.Metadata, Publish: true, Sequence: true, Latched: latched(c.Metadata["offered_qos_profiles"])}
+			info := bag.TopicInfo{Name: c.Topic, Type: k.typ, Encoding: c.Encoding, Metadata: c.Metadata, Publish: true, Sequence: true, Latched: bag.Latched(c.Metadata["offered_qos_profiles"])}
 			if sc != nil {
 				info.SchemaEncoding, info.SchemaText = sc.Encoding, sc.Data
 			}
@@ -140,18 +131,6 @@ func (s *Storage) list(ctx context.Context) {
 		s.infos[i].Messages += counts[id]
 		s.topics[i].channels = append(s.topics[i].channels, id)
 	}
-}
-
-// latched says that a QoS profile keeps the last message for who comes later: durability 1, or its name. It is YAML, a list of profiles.
-func latched(qos string) bool {
-	for _, line := range strings.Split(qos, "\n") {
-		k, v, ok := strings.Cut(strings.TrimLeft(line, " -"), ":")
-		if ok && strings.TrimSpace(k) == "durability" {
-			v = strings.Trim(strings.TrimSpace(v), `"'`)
-			return v == "1" || v == "transient_local"
-		}
-	}
-	return false
 }
 
 // Topics lists the topics.

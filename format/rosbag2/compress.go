@@ -34,20 +34,18 @@ type zstdMessages struct {
 }
 
 func (z *zstdMessages) Messages(ctx context.Context, topic, from, to int, fn func(i int, m *bag.Message) error) error {
-	d := z.decoder()
-	defer z.decoders.Put(d)
-	return z.Storage.Messages(ctx, topic, from, to, func(i int, m *bag.Message) error {
-		out := *m
-		var err error
-		if out.Data, err = d.message(m.Data); err != nil {
-			return robocache.At(err, robocache.Where{"topic": z.Topics()[topic].Name, "index": i})
-		}
-		return fn(i, &out)
+	return z.Storage.Messages(ctx, topic, from, to, z.plain(topic, fn))
+}
+
+func (z *zstdMessages) Walk(ctx context.Context, topics []int, fn func(topic, i int, m *bag.Message) error) (map[int]error, error) {
+	return z.Storage.Walk(ctx, topics, func(topic, i int, m *bag.Message) error {
+		return z.plain(topic, func(i int, m *bag.Message) error { return fn(topic, i, m) })(i, m)
 	})
 }
 
-func (z *zstdMessages) Scan(ctx context.Context, topics []int, fn func(topic, i int, m *bag.Message) error) error {
-	return scan(ctx, z.Storage, topics, func(topic, i int, m *bag.Message) error {
+// plain gives fn the messages of a topic as they were recorded.
+func (z *zstdMessages) plain(topic int, fn func(i int, m *bag.Message) error) func(i int, m *bag.Message) error {
+	return func(i int, m *bag.Message) error {
 		d := z.decoder()
 		defer z.decoders.Put(d)
 		out := *m
@@ -55,43 +53,11 @@ func (z *zstdMessages) Scan(ctx context.Context, topics []int, fn func(topic, i 
 		if out.Data, err = d.message(m.Data); err != nil {
 			return robocache.At(err, robocache.Where{"topic": z.Topics()[topic].Name, "index": i})
 		}
-		return fn(topic, i, &out)
-	})
-}
-
-func (z *zstdMessages) Bytes() int64 {
-	if s, ok := z.Storage.(bag.Sized); ok {
-		return 4 * s.Bytes() // what the payloads are decompressed, nothing says
+		return fn(i, &out)
 	}
-	return 0
 }
 
-func (z *zstdMessages) Held() int64 {
-	if s, ok := z.Storage.(bag.Sized); ok {
-		return s.Held()
-	}
-	return 0
-}
-
-// Remote says that reading messages waits for a store.
-func (z *zstdMessages) Remote() bool {
-	r, ok := z.Storage.(interface{ Remote() bool })
-	return ok && r.Remote()
-}
-
-func (z *zstdMessages) Verify(ctx context.Context) ([]robocache.Finding, error) {
-	if v, ok := z.Storage.(bag.Verified); ok {
-		return v.Verify(ctx)
-	}
-	return nil, nil
-}
-
-func (z *zstdMessages) Notes(ctx context.Context) (map[string]string, error) {
-	if n, ok := z.Storage.(bag.Noted); ok {
-		return n.Notes(ctx)
-	}
-	return nil, nil
-}
+func (z *zstdMessages) Bytes() int64 { return 4 * z.Storage.Bytes() } // what the payloads are decompressed, nothing says
 
 // messageDecoder decompresses payloads into one buffer.
 type messageDecoder struct{ buf []byte }

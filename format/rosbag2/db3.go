@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sort"
 	"strconv"
@@ -36,11 +37,7 @@ type db3Topic struct {
 	row []int64 // rowids
 }
 
-var (
-	_ bag.Storage = (*db3)(nil)
-	_ bag.Bulk    = (*db3)(nil)
-	_ bag.Sized   = (*db3)(nil)
-)
+var _ bag.Storage = (*db3)(nil)
 
 // openDB3 reads the topics and the times of all messages. wal is the log beside the file, which may be empty; nil where there is none. Close of the storage closes the file.
 func openDB3(ctx context.Context, file robocache.Ranged, name string, wal []byte, kept *lastBlocks) (s *db3, err error) {
@@ -144,7 +141,7 @@ func (s *db3) list(c *sqlite.Conn) (map[int64]int, error) {
 		if !ok {
 			n = len(s.infos)
 			known[k] = n
-			info := bag.TopicInfo{Name: v[0], Type: v[1], Encoding: v[2], Latched: latched(v[3]), Metadata: map[string]string{"offered_qos_profiles": v[3]}}
+			info := bag.TopicInfo{Name: v[0], Type: v[1], Encoding: v[2], Latched: bag.Latched(v[3]), Metadata: map[string]string{"offered_qos_profiles": v[3]}}
 			if d := defs[v[1]]; d.text != "" {
 				info.SchemaEncoding, info.SchemaText = d.encoding, d.text
 				if _, err := ros2.ParseSchema(d.encoding, v[1], d.text); err != nil {
@@ -235,8 +232,10 @@ func (s *db3) Index(_ context.Context, topic int) (*bag.Index, error) {
 func (s *db3) Bytes() int64 { return s.bytes }
 func (s *db3) Held() int64  { return 16 * int64(s.rows()) }
 
-func (s *db3) Findings() []robocache.Finding { return s.found }
-func (s *db3) Close() error                  { return errors.Join(s.db.Close(), s.file.Close()) }
+func (s *db3) Findings() []robocache.Finding                       { return s.found }
+func (s *db3) Notes(context.Context) (map[string]string, error)    { return nil, nil }
+func (s *db3) Verify(context.Context) ([]robocache.Finding, error) { return nil, nil }
+func (s *db3) Close() error                                        { return errors.Join(s.db.Close(), s.file.Close()) }
 
 func (s *db3) Messages(ctx context.Context, topic, from, to int, fn func(i int, m *bag.Message) error) (err error) {
 	defer guard.File("rosbag2 read", s.name, &err)
@@ -271,26 +270,45 @@ func (s *db3) one(c *sqlite.Conn, topic, i int, fn func(i int, m *bag.Message) e
 	return nil
 }
 
-// Scan reads the messages of these topics in the order of the file.
-func (s *db3) Scan(ctx context.Context, topics []int, fn func(topic, i int, m *bag.Message) error) (err error) {
-	defer guard.File("rosbag2 scan", s.name, &err)
+// Walk reads the messages of these topics in the order of the file; topics that were not recorded in the order of their times one by one.
+func (s *db3) Walk(ctx context.Context, topics []int, fn func(topic, i int, m *bag.Message) error) (failed map[int]error, err error) {
+	defer guard.File("rosbag2 walk", s.name, &err)
+	failed = map[int]error{}
 	type ref struct {
 		row      int64
 		topic, i int
 	}
 	var all []ref
 	for _, t := range topics {
-		for i, row := range s.topics[t].row {
+		rows := s.topics[t].row
+		if !slices.IsSorted(rows) {
+			failed[t] = s.Messages(ctx, t, 0, len(rows), func(i int, m *bag.Message) error { return fn(t, i, m) })
+			continue
+		}
+		for i, row := range rows {
 			all = append(all, ref{row, t, i})
 		}
 	}
 	slices.SortFunc(all, func(a, b ref) int { return cmp.Compare(a.row, b.row) })
-	return s.db.Use(ctx, func(c *sqlite.Conn) error {
-		for _, x := range all {
-			if err := s.one(c, x.topic, x.i, func(i int, m *bag.Message) error { return fn(x.topic, i, m) }); err != nil {
-				return err
+	for len(all) > 0 {
+		err := s.db.Use(ctx, func(c *sqlite.Conn) error {
+			for len(all) > 0 {
+				x := all[0]
+				all = all[1:]
+				if failed[x.topic] != nil {
+					continue
+				}
+				if err := s.one(c, x.topic, x.i, func(i int, m *bag.Message) error { return fn(x.topic, i, m) }); err != nil {
+					failed[x.topic] = err
+					return err
+				}
 			}
+			return nil
+		})
+		if ctx.Err() != nil {
+			return failed, cmp.Or(err, ctx.Err())
 		}
-		return nil
-	})
+	}
+	maps.DeleteFunc(failed, func(_ int, err error) bool { return err == nil })
+	return failed, nil
 }

@@ -39,7 +39,7 @@ func FuzzMetadata(f *testing.F) {
 				}
 			}
 			for _, tp := range m.topics {
-				latched(tp.qos)
+				bag.Latched(tp.qos)
 			}
 		}
 		if got := hostile.Allocated() - before; got > uint64(8<<20+4000*len(text)) {

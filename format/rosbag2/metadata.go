@@ -160,15 +160,3 @@ func qosText(n *yaml.Node) string {
 	}
 	return ""
 }
-
-// latched says that a topic's last message holds for who comes later: durability transient_local.
-func latched(qos string) bool {
-	for line := range strings.Lines(qos) {
-		k, v, ok := strings.Cut(strings.TrimLeft(line, " -"), ":")
-		if ok && strings.TrimSpace(k) == "durability" {
-			v = strings.Trim(strings.TrimSpace(v), `"'`)
-			return v == "1" || v == "transient_local"
-		}
-	}
-	return false
-}

@@ -114,7 +114,7 @@ func TestOracle(t *testing.T) {
 	}
 }
 
-// scanned holds Scan against Messages.
+// scanned holds Walk against Messages.
 func scanned(t *testing.T, st bag.Storage) {
 	t.Helper()
 	var topics []int
@@ -129,15 +129,15 @@ func scanned(t *testing.T, st bag.Storage) {
 			t.Fatal(err)
 		}
 	}
-	err := scan(t.Context(), st, topics, func(topic, i int, m *bag.Message) error {
+	failed, err := st.Walk(t.Context(), topics, func(topic, i int, m *bag.Message) error {
 		at := [2]int{topic, i}
 		if want, ok := sums[at]; !ok || want != string(m.Data) {
-			t.Errorf("message %v differs in Scan", at)
+			t.Errorf("message %v differs in Walk", at)
 		}
 		delete(sums, at)
 		return nil
 	})
-	if err != nil || len(sums) > 0 {
-		t.Errorf("Scan left out %d: %v", len(sums), err)
+	if err != nil || len(failed) > 0 || len(sums) > 0 {
+		t.Errorf("Walk left out %d: %v, %v", len(sums), failed, err)
 	}
 }

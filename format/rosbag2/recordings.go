@@ -267,7 +267,7 @@ func (m *metadata) apply(s *split, name string) {
 		info := &s.infos[k]
 		n += info.Messages
 		for _, t := range m.topics {
-			if t.name == info.Name && t.typ == info.Type && latched(t.qos) {
+			if t.name == info.Name && t.typ == info.Type && bag.Latched(t.qos) {
 				info.Latched = true
 			}
 		}

@@ -30,14 +30,7 @@ type splitTopic struct {
 	mu    sync.Mutex
 }
 
-var (
-	_ bag.Storage = (*split)(nil)
-	_ bag.Bulk    = (*split)(nil)
-	_ bag.Sized   = (*split)(nil)
-	_ bag.Noted   = (*split)(nil)
-
-	_ bag.Verified = (*split)(nil)
-)
+var _ bag.Storage = (*split)(nil)
 
 // join makes one recording of several. Close closes the parts.
 func join(parts []bag.Storage) *split {
@@ -158,97 +151,71 @@ func (s *split) Messages(ctx context.Context, topic, from, to int, fn func(i int
 	return nil
 }
 
-// Verify verifies the parts.
-func (s *split) Verify(ctx context.Context) (out []robocache.Finding, err error) {
-	for _, p := range s.parts {
-		if v, ok := p.(bag.Verified); ok {
-			found, err := v.Verify(ctx)
-			if out = append(out, found...); err != nil {
-				return out, err
-			}
+// Walk walks the parts one after the other; topics whose parts overlap in time one by one.
+func (s *split) Walk(ctx context.Context, topics []int, fn func(topic, i int, m *bag.Message) error) (map[int]error, error) {
+	failed := map[int]error{}
+	var inStep []int
+	for _, n := range topics {
+		t, err := s.topic(ctx, n)
+		if err == nil && t.order == nil {
+			inStep = append(inStep, n)
+			continue
+		}
+		if err == nil {
+			err = s.Messages(ctx, n, 0, len(t.index.Log), func(i int, m *bag.Message) error { return fn(n, i, m) })
+		}
+		if err != nil {
+			failed[n] = err
 		}
 	}
-	return out, nil
-}
-
-// Scan reads the parts one after the other.
-func (s *split) Scan(ctx context.Context, topics []int, fn func(topic, i int, m *bag.Message) error) error {
 	for p, part := range s.parts {
 		var in []int
 		back := map[int]int{}
-		inverse := map[int][]int32{}
-		for _, n := range topics {
-			t, err := s.topic(ctx, n)
-			if err != nil {
-				return err
-			}
-			if t.in[p] < 0 {
-				continue
-			}
-			in = append(in, t.in[p])
-			back[t.in[p]] = n
-			if t.order != nil {
-				inv := make([]int32, len(t.order))
-				for k, o := range t.order {
-					inv[o] = int32(k)
-				}
-				inverse[n] = inv
+		for _, n := range inStep {
+			if k := s.topics[n].in[p]; k >= 0 && failed[n] == nil {
+				in, back[k] = append(in, k), n
 			}
 		}
 		if len(in) == 0 {
 			continue
 		}
-		err := scan(ctx, part, in, func(topic, i int, m *bag.Message) error {
-			n := back[topic]
-			i += s.topics[n].start[p]
-			if inv := inverse[n]; inv != nil {
-				i = int(inv[i])
-			}
-			return fn(n, i, m)
+		bad, err := part.Walk(ctx, in, func(topic, i int, m *bag.Message) error {
+			m.Source |= uint32(p) << 16 // a file numbers its senders as it likes
+			return fn(back[topic], s.topics[back[topic]].start[p]+i, m)
 		})
+		for k, e := range bad {
+			failed[back[k]] = e
+		}
 		if err != nil {
-			return err
+			return failed, err
 		}
 	}
-	return nil
+	return failed, nil
 }
 
-// scan reads topics of any storage.
-func scan(ctx context.Context, s bag.Storage, topics []int, fn func(topic, i int, m *bag.Message) error) error {
-	if b, ok := s.(bag.Bulk); ok {
-		return b.Scan(ctx, topics, fn)
-	}
-	for _, t := range topics {
-		n := int(s.Topics()[t].Messages)
-		if err := s.Messages(ctx, t, 0, n, func(i int, m *bag.Message) error { return fn(t, i, m) }); err != nil {
-			return err
+// Verify verifies the parts.
+func (s *split) Verify(ctx context.Context) (out []robocache.Finding, err error) {
+	for _, p := range s.parts {
+		found, err := p.Verify(ctx)
+		if out = append(out, found...); err != nil {
+			return out, err
 		}
 	}
-	return nil
+	return out, nil
 }
 
-// Remote says that reading messages waits for a store: films of such a recording are fetched ahead.
-func (s *split) Remote() bool {
-	return slices.ContainsFunc(s.parts, func(p bag.Storage) bool {
-		r, ok := p.(interface{ Remote() bool })
-		return ok && r.Remote()
-	})
-}
+func (s *split) Remote() bool { return slices.ContainsFunc(s.parts, bag.Storage.Remote) }
 
 func (s *split) Bytes() (n int64) {
 	for _, p := range s.parts {
-		if z, ok := p.(bag.Sized); ok {
-			n += z.Bytes()
-		}
+		n += p.Bytes()
 	}
 	return n
 }
 
 func (s *split) Held() (n int64) {
 	for _, p := range s.parts {
-		if z, ok := p.(bag.Sized); ok {
-			n += z.Held()
-		}
+		n += p.Held()
 	}
 	for _, t := range s.topics {
 		t.mu.Lock()
@@ -264,11 +231,7 @@ func (s *split) Held() (n int64) {
 func (s *split) Notes(ctx context.Context) (map[string]string, error) {
 	out := map[string]string{}
 	for _, p := range s.parts {
-		n, ok := p.(bag.Noted)
-		if !ok {
-			continue
-		}
-		notes, err := n.Notes(ctx)
+		notes, err := p.Notes(ctx)
 		if err != nil {
 			return nil, err
 		}

@@ -162,7 +162,7 @@ func TestEqualsRosbags(t *testing.T) {
 		}
 		same(t, c[0]+" "+c[1], read(t, all[0]), want)
 		scanned(t, all[0])
-		notes, err := all[0].(bag.Noted).Notes(t.Context())
+		notes, err := all[0].Notes(t.Context())
 		if err != nil || notes["custom_data.task"] != "pick the cup" {
 			t.Errorf("notes %v, %v", notes, err)
 		}

@@ -99,7 +99,6 @@ func (d *Dataset) newFiller(t *topic, n int) *filler {
 	return f
 }
 
-// put is called by many goroutines, for different messages.
 func (f *filler) put(k int, msg []byte) error {
 	return f.plan.put(f.topic, f.blocks[k/f.plan.rows], k%f.plan.rows, msg, 0)
 }

@@ -42,11 +42,7 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 		if !verified[e.rec] {
 			verified[e.rec] = true
 			err := d.pool.use(ctx, e.rec, func(s Storage) error {
-				v, ok := s.(Verified)
-				if !ok {
-					return nil
-				}
-				found, err := v.Verify(ctx)
+				found, err := s.Verify(ctx)
 				out = append(out, found...)
 				return err
 			})

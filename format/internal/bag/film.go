@@ -87,8 +87,7 @@ func (d *Dataset) loadReel(ctx context.Context, k reelKey) (*reel, error) {
 		if err != nil {
 			return err
 		}
-		far, ok := s.(interface{ Remote() bool })
-		r.remote = ok && far.Remote()
+		r.remote = s.Remote()
 		r.image = make([]int32, len(ix.Log))
 		for i := range r.image {
 			r.image[i] = -1

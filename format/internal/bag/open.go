@@ -61,17 +61,9 @@ func Open(ctx context.Context, recs []Recording, opt Options) (d *Dataset, err e
 		g.Go(func() error {
 			errs[i] = d.pool.use(gctx, i, func(s Storage) (err error) {
 				defer guard.Malformed("open", &err)
-				infos[i] = s.Topics()
-				if z, ok := s.(Sized); ok {
-					bytes[i] = z.Bytes()
-				}
-				if n, ok := s.(Noted); ok {
-					var err error
-					if d.notes[i], err = n.Notes(gctx); err != nil {
-						return err
-					}
-				}
-				return nil
+				infos[i], bytes[i] = s.Topics(), s.Bytes()
+				d.notes[i], err = s.Notes(gctx)
+				return err
 			})
 			if err := errs[i]; err != nil && (opt.Strict || len(recs) == 1 || fatal(err)) {
 				return err

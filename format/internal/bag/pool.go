@@ -118,16 +118,12 @@ func (p *pool) release(h *handle) {
 			if o.users > 0 {
 				continue
 			}
-			if s, ok := o.s.(Sized); ok {
-				held += s.Held()
-			}
+			held += o.s.Held()
 		}
 		for p.idle.Len() > 0 && (len(p.open) > p.limit || p.closed || held > p.budget && p.idle.Len() > 1) {
 			old := p.idle.Remove(p.idle.Back()).(*handle)
 			delete(p.open, old.rec)
-			if s, ok := old.s.(Sized); ok {
-				held -= s.Held()
-			}
+			held -= old.s.Held()
 			if p.found != nil {
 				p.found(old.rec, old.s)
 			}

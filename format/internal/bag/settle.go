@@ -2,16 +2,11 @@ package bag
 
 import (
 	"context"
-	"runtime"
 	"slices"
 	"strings"
-	"sync"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/ros2"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // judgement is what the messages that were read say of the headers of a topic.
@@ -112,7 +107,7 @@ func (d *Dataset) settle(ctx context.Context) error {
 	return nil
 }
 
-// settleRecording reads the messages of one recording: in one pass where its storage can, else the topics beside each other.
+// settleRecording reads the messages of one recording: in one pass.
 func (d *Dataset) settleRecording(ctx context.Context, rec int, list []*settling) error {
 	here := map[int]*settling{}
 	var places []int
@@ -125,7 +120,7 @@ func (d *Dataset) settleRecording(ctx context.Context, rec int, list []*settling
 	if len(places) == 0 {
 		return nil
 	}
-	failed := map[int]error{}
+	var failed map[int]error
 	err := d.pool.use(ctx, rec, func(st Storage) (err error) {
 		for _, p := range places {
 			if ix, err := st.Index(ctx, p); err == nil {
@@ -133,35 +128,11 @@ func (d *Dataset) settleRecording(ctx context.Context, rec int, list []*settling
 				here[p].w.expect(len(ix.Log))
 			}
 		}
-		if k, ok := st.(Walker); ok {
-			failed, err = k.Walk(ctx, places, func(place, i int, m *Message) error {
-				here[place].take(i, m)
-				return nil
-			})
-			return err
-		}
-		g, ctx := errgroup.WithContext(ctx)
-		g.SetLimit(max(2, runtime.GOMAXPROCS(0)))
-		var mu sync.Mutex
-		for _, p := range places {
-			g.Go(func() (err error) {
-				defer guard.Malformed("open", &err)
-				ix, err := st.Index(ctx, p)
-				if err == nil {
-					err = st.Messages(ctx, p, 0, len(ix.Log), func(i int, m *Message) error {
-						here[p].take(i, m)
-						return nil
-					})
-				}
-				if err != nil {
-					mu.Lock()
-					defer mu.Unlock()
-					failed[p] = err
-				}
-				return nil
-			})
-		}
-		return g.Wait()
+		failed, err = st.Walk(ctx, places, func(place, i int, m *Message) error {
+			here[place].take(i, m)
+			return nil
+		})
+		return err
 	})
 	for _, p := range places {
 		s := here[p]

@@ -2,6 +2,7 @@ package bag
 
 import (
 	"context"
+	"strings"
 
 	robocache "github.com/goatnote-inc/robocache"
 )
@@ -17,40 +18,21 @@ type Storage interface {
 	// Messages gives the messages from ≤ i < to of a topic in order, from one goroutine. m and its data are the storage's, until fn returns.
 	// Messages that damage took are left out.
 	Messages(ctx context.Context, topic, from, to int, fn func(i int, m *Message) error) error
-	// Findings are what opening and reading met so far: a missing summary, skipped chunks, missing splits.
-	Findings() []robocache.Finding
-	Close() error
-}
-
-// Bulk is a Storage that reads several topics in one pass over its chunks.
-type Bulk interface {
-	// Scan gives all messages of these topics, each once, in any order and from many goroutines at a time. What m points at is the
-	// storage's, until fn returns.
-	Scan(ctx context.Context, topics []int, fn func(topic, i int, m *Message) error) error
-}
-
-// Walker is a Storage that reads several topics in one pass, each in its own order.
-type Walker interface {
-	// Walk gives all messages of these topics, those of a topic in order, one call of fn at a time. An error of a topic, also of fn, ends
-	// that topic alone, and is in failed; what m points at is the storage's, until fn returns.
+	// Walk gives all messages of these topics in one pass, those of a topic in order, one call of fn at a time. An error of a topic, also of fn,
+	// ends that topic alone, and is in failed; what m points at is the storage's, until fn returns.
 	Walk(ctx context.Context, topics []int, fn func(topic, i int, m *Message) error) (failed map[int]error, err error)
-}
-
-// Noted is a Storage that carries notes beside its messages: an MCAP file's metadata records, "<record>.<key>" → value.
-type Noted interface {
+	// Notes are what it carries beside its messages: an MCAP file's metadata records, "<record>.<key>" → value.
 	Notes(ctx context.Context) (map[string]string, error)
-}
-
-// Sized is a Storage that knows how much reading all of it would take.
-type Sized interface {
+	// Verify compares check sums over what no message is of: all of a file, files inside it. It reads all that they cover.
+	Verify(ctx context.Context) ([]robocache.Finding, error)
 	// Bytes is the size of all its messages, decompressed; Held is what its indexes hold in memory now.
 	Bytes() int64
 	Held() int64
-}
-
-// Verified is a Storage with check sums over what no message is of: all of a file, files inside it. Verify reads all that they cover.
-type Verified interface {
-	Verify(ctx context.Context) ([]robocache.Finding, error)
+	// Remote says that reading messages waits for a store.
+	Remote() bool
+	// Findings are what opening and reading met so far: a missing summary, skipped chunks, missing splits.
+	Findings() []robocache.Finding
+	Close() error
 }
 
 // TopicInfo is what a recording says of a topic.
@@ -79,4 +61,16 @@ type Message struct {
 	Sequence     uint32 // the sender's count of its messages; 0 where the storage keeps none
 	Source       uint32 // which of a topic's senders
 	Data         []byte
+}
+
+// Latched says that a quality of service keeps the last message for who comes later: durability transient_local. It is YAML, a list of profiles.
+func Latched(qos string) bool {
+	for line := range strings.Lines(qos) {
+		k, v, ok := strings.Cut(strings.TrimLeft(line, " -"), ":")
+		if ok && strings.TrimSpace(k) == "durability" {
+			v = strings.Trim(strings.TrimSpace(v), `"'`)
+			return v == "1" || v == "transient_local"
+		}
+	}
+	return false
 }

@@ -1,10 +1,10 @@
 package bag
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/ros2"
@@ -133,10 +133,8 @@ type job struct {
 	publish    []int64
 	state      []uint8 // of each message: 0 not met (damage took it), 1 met, 2 its payload is wrong
 	cols       *filler
-	settled    bool // timestamps are there
-
-	mu  sync.Mutex
-	err error // the first message that is wrong
+	settled    bool  // timestamps are there
+	err        error // of the first message that is wrong
 }
 
 func (j *job) take(i int, m *Message) {
@@ -163,8 +161,6 @@ func (j *job) take(i int, m *Message) {
 
 func (j *job) wrong(k int, err error) {
 	j.state[k] = 2
-	j.mu.Lock()
-	defer j.mu.Unlock()
 	if j.err == nil {
 		j.err = robocache.At(err, robocache.Where{"stream": j.topic.key, "index": k + j.from})
 	}
@@ -202,8 +198,7 @@ func (d *Dataset) loadPlain(ctx context.Context, s Storage, e *episode, ep, topi
 	if err := add(topic); err != nil {
 		return nil, err
 	}
-	bulk, _ := s.(Bulk)
-	if bulk != nil && jobs[0].from == 0 && jobs[0].to == len(jobs[0].log) {
+	if jobs[0].from == 0 && jobs[0].to == len(jobs[0].log) {
 		for i, t := range d.topics {
 			if i == topic || !t.wanted.Load() || !d.needsPayload(t) || t.many || t.place[e.rec] < 0 || at[t.place[e.rec]] != nil {
 				continue
@@ -215,14 +210,19 @@ func (d *Dataset) loadPlain(ctx context.Context, s Storage, e *episode, ep, topi
 				return nil, err
 			}
 		}
-		err := bulk.Scan(ctx, places, func(topic, i int, m *Message) error {
+		failed, err := s.Walk(ctx, places, func(topic, i int, m *Message) error {
 			if j := at[topic]; i >= j.from && i < j.to {
 				j.take(i, m)
 			}
 			return nil
 		})
-		if err != nil {
+		if err = cmp.Or(err, failed[places[0]]); err != nil {
 			return nil, err
+		}
+		for k := len(jobs) - 1; k > 0; k-- { // who reads them meets the error
+			if failed[places[k]] != nil {
+				jobs = slices.Delete(jobs, k, k+1)
+			}
 		}
 	} else {
 		j := jobs[0]

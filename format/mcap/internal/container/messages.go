@@ -3,6 +3,7 @@ package container
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
@@ -157,18 +158,9 @@ func (f *File) Prefetch(ctx context.Context, chunks []int32) (stop func()) {
 	}
 }
 
-// Each reads chunks, several at a time, past the cache where they are not in it: fn gets each one's records, from several goroutines.
-func (f *File) Each(ctx context.Context, chunks []int32, fn func(chunk int32, records []byte) error) error {
-	return f.each(ctx, chunks, false, fn)
-}
-
-// InOrder is Each with fn called for one chunk after the other, in the order of chunks. Who opened a chunk gives it to fn, so that its
-// records are still near.
+// InOrder reads chunks, several at a time, past the cache where they are not in it, and calls fn for one after the other, in the order of
+// chunks. Who opened a chunk gives it to fn, so that its records are still near.
 func (f *File) InOrder(ctx context.Context, chunks []int32, fn func(chunk int32, records []byte) error) error {
-	return f.each(ctx, chunks, true, fn)
-}
-
-func (f *File) each(ctx context.Context, chunks []int32, ordered bool, fn func(chunk int32, records []byte) error) error {
 	var total int64
 	for _, i := range chunks {
 		total += f.Chunks[i].Size
@@ -177,59 +169,39 @@ func (f *File) each(ctx context.Context, chunks []int32, ordered bool, fn func(c
 	trip := f.join(ctx, chunks)
 	defer trip.end()
 	g, ctx := errgroup.WithContext(ctx)
-	type turn struct {
-		chunk      int32
-		mine, next chan struct{} // nil where any order will do
+	turns := make([]chan struct{}, len(chunks)+1) // closed when it is a chunk's turn
+	for i := range turns {
+		turns[i] = make(chan struct{})
 	}
-	todo := make(chan turn)
-	g.Go(func() error {
-		defer close(todo)
-		t := turn{}
-		if ordered {
-			t.next = make(chan struct{})
-			close(t.next)
-		}
-		for _, i := range chunks {
-			t.chunk, t.mine = i, t.next
-			if ordered {
-				t.next = make(chan struct{})
-			}
-			select {
-			case todo <- t:
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		}
-		return nil
-	})
+	close(turns[0])
+	var next atomic.Int64
 	for range min(workers(), len(chunks)) {
 		g.Go(func() (err error) {
 			defer guard.Malformed("mcap", &err)
-			for t := range todo {
-				r, err := f.once(ctx, int(t.chunk), keep)
+			for {
+				n := int(next.Add(1)) - 1
+				if n >= len(chunks) {
+					return nil
+				}
+				r, err := f.once(ctx, int(chunks[n]), keep)
 				if err != nil {
 					return err
 				}
-				if ordered {
-					select {
-					case <-t.mine:
-					case <-ctx.Done():
-						r.Release()
-						return ctx.Err()
-					}
+				select {
+				case <-turns[n]:
+				case <-ctx.Done():
+					r.Release()
+					return ctx.Err()
 				}
 				if r != nil {
-					err = fn(t.chunk, r.b)
+					err = fn(chunks[n], r.b)
 					r.Release()
 				}
 				if err != nil {
 					return err
 				}
-				if ordered {
-					close(t.next)
-				}
+				close(turns[n+1])
 			}
-			return nil
 		})
 	}
 	return g.Wait()
