@@ -18,6 +18,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
 	_ "github.com/goatnote-inc/robocache/format/all"
+	"github.com/goatnote-inc/robocache/internal/realdata"
 	"github.com/goatnote-inc/robocache/loader"
 	"github.com/goatnote-inc/robocache/video"
 	_ "github.com/goatnote-inc/robocache/video/ffmpeg"
@@ -26,23 +27,7 @@ import (
 // testdata opens a dataset of the shared test data, or skips with the reason.
 func testdata(t testing.TB, name string) robocache.Dataset {
 	t.Helper()
-	root := os.Getenv("ROBOCACHE_TESTDATA")
-	if root == "" {
-		dir, err := os.Getwd()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
-			if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-				break
-			}
-		}
-		root = filepath.Join(dir, "..", "shared", "data")
-	}
-	path := filepath.Join(root, name)
-	if _, err := os.Stat(path); err != nil {
-		t.Skipf("no test data: %v (set ROBOCACHE_TESTDATA)", err)
-	}
+	path := realdata.Path(t, name)
 	if _, err := video.ActiveBackend(); err != nil {
 		t.Skip(err)
 	}

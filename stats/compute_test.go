@@ -11,6 +11,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	_ "github.com/goatnote-inc/robocache/format/lerobot"
+	"github.com/goatnote-inc/robocache/internal/realdata"
 	"github.com/goatnote-inc/robocache/stats"
 	"github.com/goatnote-inc/robocache/video"
 	_ "github.com/goatnote-inc/robocache/video/ffmpeg"
@@ -27,14 +28,7 @@ func open(t *testing.T, name string) (robocache.Dataset, string, string) {
 			break
 		}
 	}
-	base := os.Getenv("ROBOCACHE_TESTDATA")
-	if base == "" {
-		base = filepath.Join(dir, "..", "shared", "data")
-	}
-	path := filepath.Join(base, name)
-	if _, err := os.Stat(path); err != nil {
-		t.Skipf("no test data: %v", err)
-	}
+	path := realdata.Path(t, name)
 	ds, err := robocache.Open(t.Context(), path, robocache.OpenOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/realdata"
 )
 
 // memory is a Ranged over bytes; it counts what was read.
@@ -33,31 +34,10 @@ func (m *memory) Size() int64     { return int64(len(m.data)) }
 func (m *memory) Version() string { return "1" }
 func (m *memory) Close() error    { return nil }
 
-// dataDir is the folder of the real test data; the test is skipped where it is missing.
+// dataDir is the folder of the real test data.
 func dataDir(t testing.TB) string {
 	t.Helper()
-	dir := os.Getenv("ROBOCACHE_TESTDATA")
-	if dir == "" {
-		root, err := os.Getwd()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for {
-			if _, err := os.Stat(filepath.Join(root, "go.mod")); err == nil {
-				break
-			}
-			up := filepath.Dir(root)
-			if up == root {
-				t.Skip("no go.mod above the test")
-			}
-			root = up
-		}
-		dir = filepath.Join(root, "..", "shared", "data")
-	}
-	if _, err := os.Stat(dir); err != nil {
-		t.Skipf("no test data (ROBOCACHE_TESTDATA): %v", err)
-	}
-	return dir
+	return realdata.Dir(t)
 }
 
 func readFile(t testing.TB, path string) *memory {

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/realdata"
 )
 
 var realSets = []string{"g1_v21", "g1_v30_exact", "g1_v30_drift", "g1_h264_v30", "g1_h264_v30_bigdrift", "gr00t_picknplace_v20"}
@@ -19,22 +20,7 @@ var realSets = []string{"g1_v21", "g1_v30_exact", "g1_v30_drift", "g1_h264_v30",
 // realData gives the folder of a real dataset, or skips.
 func realData(t testing.TB, name string) string {
 	t.Helper()
-	dir := os.Getenv("ROBOCACHE_TESTDATA")
-	if dir == "" {
-		root, err := os.Getwd()
-		for err == nil {
-			if _, e := os.Stat(filepath.Join(root, "go.mod")); e == nil {
-				break
-			}
-			root = filepath.Dir(root)
-		}
-		dir = filepath.Join(root, "..", "shared", "data")
-	}
-	dir = filepath.Join(dir, name)
-	if _, err := os.Stat(dir); err != nil {
-		t.Skipf("skipped: the real dataset %s is not here (set ROBOCACHE_TESTDATA)", name)
-	}
-	return dir
+	return realdata.Path(t, name)
 }
 
 func openReal(t testing.TB, name string) *Dataset {

@@ -1,4 +1,5 @@
-// Package realdata finds the shared robot data for tests: ROBOCACHE_TESTDATA, else ../shared/data beside the repository.
+// Package realdata finds the robot data for tests: in ROBOCACHE_TESTDATA (default: ../shared/data beside the repository), else the small sets of
+// it that every clone has (testdata/shared).
 package realdata
 
 import (
@@ -26,14 +27,23 @@ func Root(tb testing.TB) string {
 	}
 }
 
-// Path gives the path of a file or folder of the shared data; where it is missing the test skips and says so.
-func Path(tb testing.TB, name string) string {
+// Dir is the folder of the shared data, or of the small sets where that is missing.
+func Dir(tb testing.TB) string {
 	tb.Helper()
 	base := os.Getenv("ROBOCACHE_TESTDATA")
 	if base == "" {
 		base = filepath.Join(Root(tb), "..", "shared", "data")
 	}
-	p := filepath.Join(base, name)
+	if _, err := os.Stat(base); err != nil {
+		return filepath.Join(Root(tb), "testdata", "shared")
+	}
+	return base
+}
+
+// Path gives the path of a file or folder of the data; where it is missing the test skips and says so.
+func Path(tb testing.TB, name string) string {
+	tb.Helper()
+	p := filepath.Join(Dir(tb), name)
 	if _, err := os.Stat(p); err != nil {
 		tb.Skipf("no shared data: %v (set ROBOCACHE_TESTDATA)", err)
 	}

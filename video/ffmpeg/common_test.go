@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/realdata"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -68,17 +69,10 @@ func root(t testing.TB) string {
 	}
 }
 
-// dataDir is the folder of the real test data; the test is skipped where it is missing.
+// dataDir is the folder of the real test data.
 func dataDir(t testing.TB) string {
 	t.Helper()
-	dir := os.Getenv("ROBOCACHE_TESTDATA")
-	if dir == "" {
-		dir = filepath.Join(root(t), "..", "shared", "data")
-	}
-	if _, err := os.Stat(dir); err != nil {
-		t.Skipf("no test data (ROBOCACHE_TESTDATA): %v", err)
-	}
-	return dir
+	return realdata.Dir(t)
 }
 
 // acquire opens and indexes a file until the test ends.
