@@ -34,7 +34,7 @@ func CachedRanged(r robocache.Ranged, id string, c BlockCache, block int64) robo
 	if block <= 0 {
 		block = defaultBlock
 	}
-	f := &cachedFile{Ranged: r, cache: c, block: min(block, maxMerged), flying: map[int64]*flight{}}
+	f := &cachedFile{Ranged: r, cache: c, block: min(block, maxMerged), reading: map[int64]*blockRead{}}
 	h := sha256.New()
 	for _, s := range []string{"robocache block 1", id, r.Version()} {
 		var n [8]byte
@@ -58,20 +58,20 @@ type cachedFile struct {
 	seed   [32]byte // of every key
 	closed atomic.Bool
 
-	mu     sync.Mutex
-	flying map[int64]*flight // by block
+	mu      sync.Mutex
+	reading map[int64]*blockRead // by block
 }
 
-// flight is a read of neighbouring blocks that others may wait for.
-type flight struct {
+// blockRead is a read of neighbouring blocks that others may wait for.
+type blockRead struct {
 	first, last int64 // blocks, both included
 	done        chan struct{}
 	data        []byte // from the first block's begin; valid when done, unless err
 	err         error
 }
 
-// errAgain says that a flight brought nothing and says nothing: whoever waited looks again.
-var errAgain = errors.New("look again")
+// errRetry says that a blockRead brought nothing and says nothing: those who waited look again.
+var errRetry = errors.New("look again")
 
 // ReadAt copies what the cache has, and reads what it has not.
 func (f *cachedFile) ReadAt(ctx context.Context, p []byte, off int64) error {
@@ -87,23 +87,23 @@ func (f *cachedFile) ReadAt(ctx context.Context, p []byte, off int64) error {
 			b++
 			continue
 		}
-		fl, own := f.board(b, last, p, off)
+		br, own := f.join(b, last, p, off)
 		if own {
-			f.fly(ctx, fl)
+			f.read(ctx, br)
 		} else {
 			select {
-			case <-fl.done:
+			case <-br.done:
 			case <-ctx.Done():
 				return ctx.Err()
 			}
 		}
 		switch {
-		case fl.err == nil:
-			to := min(fl.last, last)
-			f.copyOut(p, off, fl.data[(b-fl.first)*f.block:], b)
+		case br.err == nil:
+			to := min(br.last, last)
+			f.copyOut(p, off, br.data[(b-br.first)*f.block:], b)
 			b = to + 1
-		case !errors.Is(fl.err, errAgain):
-			return fl.err
+		case !errors.Is(br.err, errRetry):
+			return br.err
 		case ctx.Err() != nil:
 			return ctx.Err()
 		}
@@ -159,66 +159,66 @@ func (f *cachedFile) cached(b int64, p []byte, off int64) bool {
 	return fits
 }
 
-// board gives the flight that brings block b: one that is under way, or one of the caller's own for b and what follows up to last
+// join gives the read that brings block b: one that is under way, or one of the caller's own for b and what follows up to last
 // that is neither under way nor cached.
-func (f *cachedFile) board(b, last int64, p []byte, off int64) (fl *flight, own bool) {
+func (f *cachedFile) join(b, last int64, p []byte, off int64) (br *blockRead, own bool) {
 	to := b
 	for to < last && (to+2-b)*f.block <= maxMerged && !f.cached(to+1, p, off) {
 		to++
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if fl := f.flying[b]; fl != nil {
-		return fl, false
+	if br := f.reading[b]; br != nil {
+		return br, false
 	}
-	fl = &flight{first: b, last: b, done: make(chan struct{})}
-	f.flying[b] = fl
-	for fl.last < to && f.flying[fl.last+1] == nil {
-		fl.last++
-		f.flying[fl.last] = fl
+	br = &blockRead{first: b, last: b, done: make(chan struct{})}
+	f.reading[b] = br
+	for br.last < to && f.reading[br.last+1] == nil {
+		br.last++
+		f.reading[br.last] = br
 	}
-	return fl, true
+	return br, true
 }
 
-// fly reads a flight's blocks and puts them into the cache. It leaves the table when they are there, so that whoever finds neither a
-// flight nor a cached block has looked before it began.
-func (f *cachedFile) fly(ctx context.Context, fl *flight) {
-	landed := false
+// read reads the blocks of a blockRead and puts them into the cache. It leaves the table when they are there, so that a reader that finds neither a
+// blockRead nor a cached block has looked before it began.
+func (f *cachedFile) read(ctx context.Context, br *blockRead) {
+	finished := false
 	defer func() {
-		if !landed { // failed, or the file below panicked: nobody may be left waiting
-			if fl.err == nil {
-				fl.err = errAgain
+		if !finished { // failed, or the file below panicked: nobody may be left waiting
+			if br.err == nil {
+				br.err = errRetry
 			}
-			close(fl.done)
+			close(br.done)
 		}
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		for b := fl.first; b <= fl.last; b++ {
-			delete(f.flying, b)
+		for b := br.first; b <= br.last; b++ {
+			delete(f.reading, b)
 		}
 	}()
-	for b := fl.first; b <= fl.last; b++ {
-		if data, release, ok := f.cache.Get(f.key(b)); ok { // another flight landed since the caller looked
+	for b := br.first; b <= br.last; b++ {
+		if data, release, ok := f.cache.Get(f.key(b)); ok { // another read finished since the caller looked
 			whole := int64(len(data)) == f.length(b)
 			release()
 			if whole {
-				fl.err = errAgain
+				br.err = errRetry
 				return
 			}
 		}
 	}
-	begin := fl.first * f.block
-	data := make([]byte, min((fl.last+1)*f.block, f.Size())-begin)
+	begin := br.first * f.block
+	data := make([]byte, min((br.last+1)*f.block, f.Size())-begin)
 	if err := f.Ranged.ReadAt(ctx, data, begin); err != nil {
-		if fl.err = err; ctx.Err() != nil {
-			fl.err = errAgain // the end of this caller is not that of the others
+		if br.err = err; ctx.Err() != nil {
+			br.err = errRetry // the end of this caller is not that of the others
 		}
 		return
 	}
-	fl.data, landed = data, true
-	close(fl.done)
-	for b := fl.first; b <= fl.last; b++ {
-		at := (b - fl.first) * f.block
+	br.data, finished = data, true
+	close(br.done)
+	for b := br.first; b <= br.last; b++ {
+		at := (b - br.first) * f.block
 		_ = f.cache.Put(f.key(b), data[at:at+f.length(b)]) // the cache counts its failures
 	}
 }

@@ -1,4 +1,4 @@
-// Package video finds frames inside mp4 files, and in packets that come as messages (Stream, Film): the sample index, the decode plan, the open files of a dataset,
+// Package video finds frames inside mp4 files, and in packets that come as messages (Stream, VirtualMP4): the sample index, the decode plan, the open files of a dataset,
 // still images, and the writing side (joining without re-encoding, and encoding through an ffmpeg found at run time).
 // Decoding itself stands behind Backend; the container is never given to a C library.
 //
@@ -25,8 +25,8 @@
 //	V12 A stored PlaneInfo is checked before anything is converted by it: a format, size or turn that is none, or planes of another length, is Malformed.
 //	V13 Decode gives the same frames and errors from fetched packets, whatever was fetched together. It reads nothing but what the Fetch did
 //	    not hold; what a Fetch holds is bounded before it is allocated.
-//	V14 A Film has the frames of a Stream that can be decoded, and only those: from a key frame with its parameter sets on, until one is
+//	V14 A VirtualMP4 has the frames of a Stream that can be decoded, and only those: from a key frame with its parameter sets on, until one is
 //	    missing (H.264 counts its frames; of HEVC, AV1 and VP9 the caller must say it, by Lost). Read as a file it is an mp4 with the packets' NAL
 //	    units, OBUs or frames as they came. What would be shown in another order than it comes in is ErrUnsupported.
-//	V15 Elementary gives the samples of a file as such packets: a Stream of them makes a Film of the same samples.
+//	V15 Elementary gives the samples of a file as such packets: a Stream of them makes a VirtualMP4 of the same samples.
 package video

@@ -14,7 +14,7 @@ import (
 // six gives six packets of 64×64, each behind its length in the file, of which the first and the fourth are key frames.
 func six(t testing.TB, codec Codec) (packets [][]byte) {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join("testdata", "film", "small."+string(codec)))
+	b, err := os.ReadFile(filepath.Join("testdata", "packets", "small."+string(codec)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +25,7 @@ func six(t testing.TB, codec Codec) (packets [][]byte) {
 	return packets
 }
 
-// V14, V15: packets of each codec make a film, and the samples of the film make the packets again.
+// V14, V15: packets of each codec make a virtual mp4, and the samples of the virtual mp4 make the packets again.
 func TestElementary(t *testing.T) {
 	for _, codec := range []Codec{H264, HEVC, AV1, VP9} {
 		var packets [][]byte
@@ -44,7 +44,7 @@ func TestElementary(t *testing.T) {
 			}
 		}
 		s.SetColour(&Colour{Primaries: 1, Transfer: 13, Matrix: 1, FullRange: true})
-		film, err := s.Film(robocache.Rate{Num: 30, Den: 1})
+		film, err := s.MP4(robocache.Rate{Num: 30, Den: 1})
 		if err != nil {
 			t.Fatal(codec, err)
 		}
@@ -82,7 +82,7 @@ func TestElementary(t *testing.T) {
 				t.Error(codec, k, n, err)
 			}
 		}
-		if other, err := again.Film(robocache.Rate{Num: 30, Den: 1}); err != nil || other.Size() != film.Size()-int64(len(film.Head())-len(other.Head())) {
+		if other, err := again.MP4(robocache.Rate{Num: 30, Den: 1}); err != nil || other.Size() != film.Size()-int64(len(film.Head())-len(other.Head())) {
 			t.Errorf("%s: the samples grew: %v", codec, err)
 		}
 	}

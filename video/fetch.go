@@ -3,11 +3,11 @@ package video
 import (
 	"cmp"
 	"context"
-	"math/bits"
 	"slices"
 	"sort"
-	"sync"
 	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
 )
 
 const (
@@ -26,10 +26,9 @@ const (
 type Fetched struct {
 	index  *Index
 	pieces []piece // by offset
-	buf    *[]byte
-	class  int
+	bytes  int64
 
-	ranges, joined  []Range // of the plan; kept for the next
+	ranges          []Range // of the plan
 	reads, byteRead atomic.Int64
 }
 
@@ -42,8 +41,6 @@ type piece struct {
 
 func (p *piece) end() int64 { return p.off + int64(len(p.data)) }
 
-var fetches = sync.Pool{New: func() any { return new(Fetched) }}
-
 // Fetch reads the packets of groups: near ones together, several reads at once. It fails where ctx ends, and only there: a read that
 // fails is the error of the groups that need it, when they are decoded, as it would be with Decode.
 //
@@ -52,8 +49,7 @@ func Fetch(ctx context.Context, f *File, groups []Group) (*Fetched, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	b := fetches.Get().(*Fetched)
-	b.index = f.Index
+	b := &Fetched{index: f.Index}
 	b.plan(f, groups)
 	b.read(ctx, f)
 	if err := ctx.Err(); err != nil {
@@ -74,29 +70,10 @@ func FetchBytes(f *File, g Group) int64 {
 }
 
 // Bytes is the memory that it holds.
-func (b *Fetched) Bytes() int64 {
-	if b.buf == nil {
-		return 0
-	}
-	return int64(cap(*b.buf))
-}
+func (b *Fetched) Bytes() int64 { return b.bytes }
 
 // Release gives the memory back. No decode may be under way, and none may follow.
-func (b *Fetched) Release() {
-	if b.index == nil {
-		return
-	}
-	b.index = nil
-	clear(b.pieces)
-	b.pieces = b.pieces[:0]
-	if b.buf != nil {
-		buffers[b.class].Put(b.buf)
-		b.buf = nil
-	}
-	b.reads.Store(0)
-	b.byteRead.Store(0)
-	fetches.Put(b)
-}
+func (b *Fetched) Release() { b.index, b.pieces, b.bytes = nil, nil, 0 }
 
 // eachRead gives the reads of a group as Decode makes them, until yield refuses one: runs of packets that lie behind each other, then
 // one by one those that push the last frames out of a decoder that reorders. What Decode would refuse is not among them.
@@ -144,8 +121,8 @@ func adjacent(ix *Index, d, last int) (to int, r Range, fits bool) {
 
 // plan finds the reads, and makes a piece of memory for each.
 func (b *Fetched) plan(f *File, groups []Group) {
-	b.ranges = b.ranges[:0]
 	var total int64
+	b.ranges = make([]Range, 0, len(groups))
 	for _, g := range groups {
 		eachRead(f, g, func(r Range) bool {
 			if total+r.Len > maxFetched {
@@ -156,20 +133,12 @@ func (b *Fetched) plan(f *File, groups []Group) {
 			return true
 		})
 	}
-	b.joined = Coalesce(append(b.joined[:0], b.ranges...), fetchGap, fetchRequest)
-	total = 0
-	for i, r := range b.joined {
-		if total += r.Len; total > 2*maxFetched { // gaps
-			b.joined = b.joined[:i]
-			total -= r.Len
+	for _, r := range Coalesce(slices.Clone(b.ranges), fetchGap, fetchRequest) {
+		if b.bytes+r.Len > 2*maxFetched { // gaps
 			break
 		}
-	}
-	memory := b.alloc(int(total))
-	b.pieces = slices.Grow(b.pieces[:0], len(b.joined))
-	for _, r := range b.joined {
-		b.pieces = append(b.pieces, piece{off: r.Off, data: memory[:r.Len:r.Len]})
-		memory = memory[r.Len:]
+		b.bytes += r.Len
+		b.pieces = append(b.pieces, piece{off: r.Off, data: make([]byte, r.Len)})
 	}
 }
 
@@ -221,24 +190,17 @@ func (b *Fetched) fill(ctx context.Context, f *File, pieces []piece) {
 		b.byteRead.Add(int64(len(p.data)))
 		p.err = f.Ranged.ReadAt(ctx, p.data, p.off)
 	}
-	if len(pieces) == 1 {
-		one(&pieces[0])
-		return
-	}
-	var next atomic.Int64
-	var wg sync.WaitGroup
-	for range min(len(pieces), fetchParallel) {
-		wg.Go(func() {
-			for {
-				i := int(next.Add(1)) - 1
-				if i >= len(pieces) || ctx.Err() != nil {
-					return
-				}
+	var g errgroup.Group
+	g.SetLimit(fetchParallel)
+	for i := range pieces {
+		g.Go(func() error {
+			if ctx.Err() == nil {
 				one(&pieces[i])
 			}
+			return nil
 		})
 	}
-	wg.Wait()
+	_ = g.Wait()
 }
 
 // find is the piece that holds a whole range, nil where none does.
@@ -278,33 +240,4 @@ func (b *Fetched) packets(d, last int) (to int, base int64, buf []byte, err erro
 		}
 	}
 	return to, p.off, p.data, nil, true
-}
-
-// buffers keeps memory between fetches, in sizes that grow by a quarter from 4 KiB on: what a fetch holds is then about what it reads.
-var buffers [4 * 17]sync.Pool
-
-const smallestBuffer = 12 // log2
-
-// classOf is the smallest size that holds n bytes.
-func classOf(n int) (class, size int) {
-	n = max(n, 1<<smallestBuffer)
-	e := bits.Len(uint(n-1)) - 1 // 2^e < n ≤ 2^(e+1)
-	quarter := 1 << (e - 2)
-	q := (n - 1<<e + quarter - 1) / quarter
-	return 4*(e+1-smallestBuffer) + q - 4, 1<<e + q*quarter
-}
-
-func (b *Fetched) alloc(n int) []byte {
-	if n == 0 {
-		return nil
-	}
-	class, size := classOf(n)
-	b.class = class
-	if m, ok := buffers[b.class].Get().(*[]byte); ok {
-		b.buf = m
-	} else {
-		m := make([]byte, size)
-		b.buf = &m
-	}
-	return (*b.buf)[:n]
 }

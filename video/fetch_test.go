@@ -347,7 +347,7 @@ type zeros struct{ robocache.Ranged }
 
 func (zeros) ReadAt(context.Context, []byte, int64) error { return nil }
 
-// Many goroutines decode from one Fetched, and buffers go round without garbage that grows with what is fetched.
+// Many goroutines decode from one Fetched, and a Fetch allocates little.
 func TestFetchedTogether(t *testing.T) {
 	b := &scriptedMany{}
 	before := backend
@@ -445,21 +445,3 @@ func TestWrapAndRemote(t *testing.T) {
 type far struct{ robocache.Ranged }
 
 func (far) Remote() bool { return true }
-
-// A fetch holds little more than it reads.
-func TestFetchedSizes(t *testing.T) {
-	seen := map[int]int{}
-	for n := 1; n <= 2*maxFetched; n += 1 + n/97 {
-		class, size := classOf(n)
-		if size < n || n > 1<<smallestBuffer && size > n+n/4+1 || class < 0 || class >= len(buffers) {
-			t.Fatalf("%d bytes: class %d of %d bytes", n, class, size)
-		}
-		if s, ok := seen[class]; ok && s != size {
-			t.Fatalf("class %d has %d and %d bytes", class, s, size)
-		}
-		seen[class] = size
-	}
-	if class, size := classOf(2 * maxFetched); class >= len(buffers) || size != 2*maxFetched {
-		t.Errorf("class %d of %d bytes", class, size)
-	}
-}

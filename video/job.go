@@ -27,10 +27,10 @@ type job struct {
 	inOrder bool
 	resumed bool // the decoder stood in the middle of the file
 
-	left  int // wanted frames still to come
-	first int // decode index of wanted[0]
-	err   error
-	aside bool // what failed may lie outside of the group
+	left         int // wanted frames still to come
+	first        int // decode index of wanted[0]
+	err          error
+	outsideGroup bool // what failed may lie outside of the group
 }
 
 // decode sends the packets and hands out the frames. keep says whether the decoder is sound.
@@ -39,8 +39,8 @@ type job struct {
 func (r *job) decode(ctx context.Context) (keep bool, err error) {
 	r.want()
 	keep, err = r.pass(ctx)
-	if err != nil && r.aside {
-		if failed := r.afresh(keep); failed != nil {
+	if err != nil && r.outsideGroup {
+		if failed := r.restart(keep); failed != nil {
 			return false, failed
 		}
 		keep, err = r.pass(ctx)
@@ -48,9 +48,9 @@ func (r *job) decode(ctx context.Context) (keep bool, err error) {
 	return keep, err
 }
 
-// afresh goes back to where the plan begins. A group must come out as it would with other neighbours or in another order: a damaged packet that
+// restart goes back to where the plan begins. A group must come out as it would with other neighbours or in another order: a damaged packet that
 // was sent only to push its frames out, or that is still inside from the group before, is not its error.
-func (r *job) afresh(sound bool) error {
+func (r *job) restart(sound bool) error {
 	w := r.w
 	if sound {
 		w.dec.Flush()
@@ -64,7 +64,7 @@ func (r *job) afresh(sound bool) error {
 		w.dec, w.skip = fresh.dec, fresh.skip
 	}
 	w.at = position{index: r.f.Index, start: r.g.Start, next: r.g.Start, shown: minInt64, skipped: -1}
-	r.inOrder, r.resumed, r.aside = false, false, false
+	r.inOrder, r.resumed, r.outsideGroup = false, false, false
 	return nil
 }
 
@@ -75,7 +75,7 @@ func (r *job) broken(err error, ordinal int) (keep bool, _ error) {
 	if r.err != nil {
 		return r.w.rest(), r.err
 	}
-	r.aside = r.inOrder || r.resumed
+	r.outsideGroup = r.inOrder || r.resumed
 	return false, at(err, r.f, &r.w.entry, ordinal)
 }
 
@@ -102,7 +102,7 @@ func (r *job) pass(ctx context.Context) (keep bool, err error) {
 		from := w.at.next
 		to, base, buf, err := r.fetch(ctx, from)
 		if err != nil {
-			r.aside = from > r.g.End
+			r.outsideGroup = from > r.g.End
 			return w.rest(), at(err, r.f, &w.entry, r.ordinalAt(from))
 		}
 		for d := from; d < to && r.left > 0; d++ {
@@ -148,7 +148,7 @@ func (r *job) pass(ctx context.Context) (keep bool, err error) {
 	case r.left == 0:
 		return true, nil
 	case r.resumed:
-		r.aside = true
+		r.outsideGroup = true
 		return true, errNotInside
 	}
 	return false, &robocache.Error{

@@ -161,7 +161,7 @@ func TestRemoteTrouble(t *testing.T) {
 
 // TestRemoteVideo: the film of a remote recording says that it is remote, so that packets are fetched before they are decoded.
 func TestRemoteVideo(t *testing.T) {
-	stream, err := os.ReadFile(filepath.Join("..", "..", "video", "testdata", "film", "small.h264"))
+	stream, err := os.ReadFile(filepath.Join("..", "..", "video", "testdata", "packets", "small.h264"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 
 // reel is a topic of video packets in one recording: a film of what can be decoded, and which messages its images are.
 type reel struct {
-	film    *video.Film // nil where there is no image
+	film    *video.VirtualMP4 // nil where there is no image
 	image   []int32     // of each message; -1 none
 	message []int32     // of each image
 	version string
@@ -147,7 +147,7 @@ func (d *Dataset) loadReel(ctx context.Context, k reelKey) (*reel, error) {
 		return r, nil
 	}
 	stream.SetColour(d.colour(t))
-	if r.film, err = stream.Film(nominal); err != nil {
+	if r.film, err = stream.MP4(nominal); err != nil {
 		return nil, err
 	}
 	sum := sha256.Sum256(r.film.Head()) // the size of each packet, the key images and the parameter sets

@@ -14,7 +14,7 @@ import (
 // small gives a stream of 48×34 in seven packets, of which the first and the fourth, and the seventh, are key frames.
 func small(t testing.TB, codec Codec) (packets [][]byte) {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join("testdata", "film", "small."+string(codec)))
+	b, err := os.ReadFile(filepath.Join("testdata", "packets", "small."+string(codec)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,8 +33,8 @@ func small(t testing.TB, codec Codec) (packets [][]byte) {
 	return packets
 }
 
-// whole is a film's file, of the packets that are its frames, read in pieces.
-func whole(f *Film, packets [][]byte, piece int) ([]byte, error) {
+// whole is a virtual mp4's file, of the packets that are its frames, read in pieces.
+func whole(f *VirtualMP4, packets [][]byte, piece int) ([]byte, error) {
 	b := make([]byte, f.Size())
 	for at := 0; at < len(b); at += piece {
 		if err := f.ReadAt(b[at:min(at+piece, len(b))], int64(at), func(first, last int, yield func(int, []byte) error) error {
@@ -51,7 +51,7 @@ func whole(f *Film, packets [][]byte, piece int) ([]byte, error) {
 	return b, nil
 }
 
-// V14: a film is an mp4 whose index names the packets, the key frames, the size; however it is read, it is one file.
+// V14: a virtual mp4 is an mp4 whose index names the packets, the key frames, the size; however it is read, it is one file.
 func TestFilmIndex(t *testing.T) {
 	for _, codec := range []Codec{H264, HEVC} {
 		packets := small(t, codec)
@@ -64,7 +64,7 @@ func TestFilmIndex(t *testing.T) {
 				t.Fatal(codec, i, n, err)
 			}
 		}
-		f, err := s.Film(robocache.Rate{Num: 30, Den: 1})
+		f, err := s.MP4(robocache.Rate{Num: 30, Den: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -110,7 +110,7 @@ func TestFilmParameterSets(t *testing.T) {
 				return s, err
 			}
 		}
-		_, err := s.Film(robocache.Rate{Num: 30, Den: 1})
+		_, err := s.MP4(robocache.Rate{Num: 30, Den: 1})
 		return s, err
 	}
 	other := bytes.Clone(packets[3])
@@ -138,7 +138,7 @@ func TestFilmParameterSets(t *testing.T) {
 	}
 }
 
-// FuzzStream: packets that may be anything take memory in proportion, give typed errors, and a film that is a whole mp4.
+// FuzzStream: packets that may be anything take memory in proportion, give typed errors, and a virtual mp4 that is a whole mp4.
 func FuzzStream(f *testing.F) {
 	for _, codec := range []Codec{H264, HEVC} {
 		seed := []byte{0}
@@ -188,7 +188,7 @@ func FuzzStream(f *testing.F) {
 				packets = append(packets, p)
 			}
 		}
-		film, err := s.Film(robocache.Rate{Num: 30, Den: 1})
+		film, err := s.MP4(robocache.Rate{Num: 30, Den: 1})
 		typed(err)
 		if got, most := allocated()-before, uint64(200*len(data)+512<<10); got > most {
 			t.Fatalf("%d bytes allocated for %d", got, len(data))

@@ -1,15 +1,13 @@
 package video
 
 import (
-	"encoding/binary"
 	"fmt"
-	"sort"
 
 	"github.com/goatnote-inc/robocache"
 )
 
 // Stream collects the packets of a video that comes as messages, one frame each (H.264 and HEVC in Annex B form, AV1 as temporal units in the
-// low-overhead format, VP9 as frames or superframes), and makes a Film of those that can be decoded: from a key frame on, until one is missing.
+// low-overhead format, VP9 as frames or superframes), and makes a VirtualMP4 of those that can be decoded: from a key frame on, until one is missing.
 //
 // Frames must come in the order in which they are shown: B frames, frames of two fields, several in a packet or parts of one are
 // ErrUnsupported; a packet that cannot be walked is ErrMalformed. After Unsupported the stream is of no use.
@@ -69,10 +67,10 @@ type Colour struct {
 	FullRange bool `json:"full_range,omitempty"`
 }
 
-// SetColour says the colours of the Film; nil: as the packets have it.
+// SetColour says the colours of the VirtualMP4; nil: as the packets have it.
 func (s *Stream) SetColour(c *Colour) { s.colour = c }
 
-// Absent counts the frames that are in no Film: those before the first key frame, and those after a frame that is missing.
+// Absent counts the frames that are in no VirtualMP4: those before the first key frame, and those after a frame that is missing.
 func (s *Stream) Absent() (early, cut int) { return s.early, s.cut }
 
 // Lost says that a packet is missing here.
@@ -134,7 +132,7 @@ func (s *Stream) unitNAL(b []byte, p *packet) error {
 	})
 }
 
-// Add takes the next packet, and gives the number of its frame in the Film; -1 where it has none, or none that can be decoded.
+// Add takes the next packet, and gives the number of its frame in the VirtualMP4; -1 where it has none, or none that can be decoded.
 func (s *Stream) Add(data []byte) (ordinal int, err error) {
 	var p packet
 	switch s.codec {
@@ -328,122 +326,4 @@ func (s *Stream) note(kind byte, id uint32, nal []byte) error {
 	}
 	s.sets = append(s.sets, parameterSet{kind, id, append([]byte(nil), nal...)})
 	return nil
-}
-
-// Film is the frames of a Stream as an mp4 that nobody wrote: its head is in memory, its samples are made of the packets when they are read.
-// It is immutable.
-type Film struct {
-	codec Codec
-	head  []byte
-	at    []int64 // of each sample, and behind the last
-}
-
-// Film gives what was collected; ErrUnsupported where it cannot be told from the head how to decode, ErrMalformed where there is no frame.
-func (s *Stream) Film(rate robocache.Rate) (*Film, error) {
-	if len(s.sizes) == 0 {
-		return nil, badPacket("video without a key frame", "a key frame with its parameter sets", "")
-	}
-	if s.changed && s.bare {
-		return nil, noPacket("video in messages whose parameter sets change, and whose key frames do not repeat them", "record with the parameter sets at each key frame")
-	}
-	m := &join{sizes: s.sizes, sync: s.sync, media: s.media, entry: s.entry(), se: &SampleEntry{FourCC: s.fourCC(), Width: s.head.width, Height: s.head.height}}
-	var err error
-	if m.timescale, m.delta, err = TrackTimescale(rate); err != nil {
-		return nil, err
-	}
-	f := &Film{codec: s.codec, at: make([]int64, len(s.sizes)+1)}
-	if f.head, err = m.header(); err != nil {
-		return nil, err
-	}
-	f.at[0] = int64(len(f.head))
-	for k, n := range s.sizes {
-		f.at[k+1] = f.at[k] + int64(n)
-	}
-	return f, nil
-}
-
-// Frames is how many there are.
-func (f *Film) Frames() int { return len(f.at) - 1 }
-
-// Size is that of the file.
-func (f *Film) Size() int64 { return f.at[len(f.at)-1] }
-
-// Head is the file up to its samples. It is not changed.
-func (f *Film) Head() []byte { return f.head }
-
-// MemoryBytes is what the film holds.
-func (f *Film) MemoryBytes() int64 { return int64(len(f.head)) + 8*int64(len(f.at)) + 100 }
-
-// ReadAt fills p as if the file were there. packets gives the packets of frames first to last to its yield, in order, as they were added.
-func (f *Film) ReadAt(p []byte, off int64, packets func(first, last int, yield func(k int, packet []byte) error) error) error {
-	if off < 0 || int64(len(p)) > f.Size() || off > f.Size()-int64(len(p)) {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: opPackets, Msg: "a read outside the film", Want: fmt.Sprintf("inside its %d bytes", f.Size()), Got: fmt.Sprintf("%d bytes at %d", len(p), off)}
-	}
-	if off < int64(len(f.head)) {
-		n := copy(p, f.head[off:])
-		p, off = p[n:], off+int64(n)
-	}
-	if len(p) == 0 {
-		return nil
-	}
-	end := off + int64(len(p))
-	first := sort.Search(f.Frames(), func(k int) bool { return f.at[k+1] > off })
-	last := sort.Search(f.Frames(), func(k int) bool { return f.at[k+1] >= end })
-	next := first
-	err := packets(first, last, func(k int, packet []byte) error {
-		if k != next {
-			return badPacket("packets of a film in another order", itoa(next), itoa(k))
-		}
-		next++
-		from, to := max(f.at[k], off), min(f.at[k+1], end)
-		part := p[from-off : to-off]
-		whole := part
-		if n := f.at[k+1] - f.at[k]; int64(len(part)) < n {
-			whole = make([]byte, n)
-		}
-		if err := f.repack(whole, packet); err != nil {
-			return err
-		}
-		if len(whole) > len(part) {
-			copy(part, whole[from-f.at[k]:])
-		}
-		return nil
-	})
-	if err == nil && next != last+1 {
-		err = badPacket("packets of a film are not there", itoa(last-first+1), itoa(next-first))
-	}
-	return err
-}
-
-// repack writes a packet as files have it: NAL units behind their lengths, temporal units without their delimiter.
-func (f *Film) repack(dst, packet []byte) error {
-	at := 0
-	put := func(prefix int, part []byte) error {
-		if at+prefix+len(part) > len(dst) {
-			return badPacket("a packet has another length than before", itoa(len(dst)), "more")
-		}
-		if prefix > 0 {
-			binary.BigEndian.PutUint32(dst[at:], uint32(len(part)))
-		}
-		at += prefix + copy(dst[at+prefix:], part)
-		return nil
-	}
-	var err error
-	switch f.codec {
-	case AV1:
-		err = obus(packet, func(kind byte, whole, _ []byte) error {
-			if kind == obuDelimiter {
-				return nil
-			}
-			return put(0, whole)
-		})
-	case VP9:
-		err = put(0, packet)
-	default:
-		err = nals(packet, func(nal []byte) error { return put(4, nal) })
-	}
-	if err == nil && at != len(dst) {
-		err = badPacket("a packet has another length than before", itoa(len(dst)), itoa(at))
-	}
-	return err
 }

@@ -1,6 +1,6 @@
 package video
 
-// The sample entry of a Film: what a decoder must know ahead of its packets.
+// The sample entry of a VirtualMP4: what a decoder must know ahead of its packets.
 
 func (s *Stream) fourCC() string {
 	switch s.codec {

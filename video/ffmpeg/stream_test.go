@@ -58,8 +58,8 @@ func bare(codec video.Codec, packet []byte) (out []byte) {
 	return out
 }
 
-// film makes a film of packets, and gives the number of each one's frame.
-func film(t *testing.T, codec video.Codec, packets [][]byte) (*video.Film, []int, *video.Stream) {
+// virtual mp4 makes a virtual mp4 of packets, and gives the number of each one's frame.
+func film(t *testing.T, codec video.Codec, packets [][]byte) (*video.VirtualMP4, []int, *video.Stream) {
 	t.Helper()
 	s, err := video.NewStream(codec, video.Limits{})
 	if err != nil {
@@ -76,15 +76,15 @@ func film(t *testing.T, codec video.Codec, packets [][]byte) (*video.Film, []int
 			t.Fatal(i, err)
 		}
 	}
-	f, err := s.Film(robocache.Rate{Num: 30, Den: 1})
+	f, err := s.MP4(robocache.Rate{Num: 30, Den: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return f, numbers, s
 }
 
-// write writes a film as the mp4 that it is, in pieces of a size.
-func write(t *testing.T, f *video.Film, packets [][]byte, numbers []int, piece int) string {
+// write writes a virtual mp4 as the mp4 that it is, in pieces of a size.
+func write(t *testing.T, f *video.VirtualMP4, packets [][]byte, numbers []int, piece int) string {
 	t.Helper()
 	var of []int
 	for i, k := range numbers {
@@ -113,7 +113,7 @@ func write(t *testing.T, f *video.Film, packets [][]byte, numbers []int, piece i
 	return path
 }
 
-// V14: a film of packets gives the frames that libavcodec gives of the stream, to the bit and in any order; as a file other readers take it.
+// V14: a virtual mp4 of packets gives the frames that libavcodec gives of the stream, to the bit and in any order; as a file other readers take it.
 func TestFilm(t *testing.T) {
 	for _, c := range []struct {
 		name, args string
@@ -155,7 +155,7 @@ func TestFilm(t *testing.T) {
 	}
 }
 
-// V14: frames before the first key frame and behind a missing packet are in no film, also where nobody says that it is missing.
+// V14: frames before the first key frame and behind a missing packet are in no virtual mp4, also where nobody says that it is missing.
 func TestFilmGaps(t *testing.T) {
 	for _, codec := range []video.Codec{video.H264, video.HEVC} {
 		args := "-c:v libx264 -g 12 -bf 0"
@@ -213,7 +213,7 @@ func TestFilmRefuses(t *testing.T) {
 			}
 		}
 		if err == nil {
-			_, err = s.Film(robocache.Rate{Num: 30, Den: 1})
+			_, err = s.MP4(robocache.Rate{Num: 30, Den: 1})
 		}
 		if !errors.Is(err, robocache.ErrUnsupported) && !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), what) {
 			t.Errorf("expected %q, found %v", what, err)
