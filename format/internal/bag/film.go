@@ -15,8 +15,8 @@ import (
 // reel is a topic of video packets in one recording: a film of what can be decoded, and which messages its images are.
 type reel struct {
 	film    *video.VirtualMP4 // nil where there is no image
-	image   []int32     // of each message; -1 none
-	message []int32     // of each image
+	image   []int32           // of each message; -1 none
+	message []int32           // of each image
 	version string
 	remote  bool // reading waits for a store
 	absent  int  // messages without an image
