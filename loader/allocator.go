@@ -1,5 +1,7 @@
 package loader
 
+import "github.com/goatnote-inc/robocache/loader/internal/frames"
+
 // Allocator is where the memory of batches comes from: page-locked, say, so that a GPU copies from it. Its calls may come from many
 // goroutines, also after the loader's Close, when the last batch is released.
 type Allocator interface {
@@ -12,5 +14,5 @@ type Allocator interface {
 // mappings are anonymous ones of the system.
 type mappings struct{}
 
-func (mappings) Alloc(n int) ([]byte, error) { return mapMemory(n) }
-func (mappings) Free(m []byte)               { unmapMemory(m) }
+func (mappings) Alloc(n int) ([]byte, error) { return frames.MapMemory(n) }
+func (mappings) Free(m []byte)               { frames.UnmapMemory(m) }

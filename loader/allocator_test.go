@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/loader/internal/frames"
 )
 
 // counting is an allocator that knows what is out.
@@ -24,7 +25,7 @@ func (c *counting) Alloc(n int) ([]byte, error) {
 	if c.full {
 		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "test", Msg: "nothing left to lock"}
 	}
-	m, err := mapMemory(n)
+	m, err := frames.MapMemory(n)
 	c.live[unsafe.SliceData(m)] = n
 	c.total++
 	return m, err
@@ -37,7 +38,7 @@ func (c *counting) Free(m []byte) {
 		panic("memory that was not given")
 	}
 	delete(c.live, unsafe.SliceData(m))
-	unmapMemory(m)
+	frames.UnmapMemory(m)
 }
 
 // All tensors lie in the allocator's memory, all of it goes back, and its failures are told.

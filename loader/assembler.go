@@ -10,8 +10,8 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/cache"
+	"github.com/goatnote-inc/robocache/loader/internal/frames"
 	"github.com/goatnote-inc/robocache/loader/internal/order"
-	"github.com/goatnote-inc/robocache/video"
 )
 
 // assembler makes batches of given samples. It has no order of its own: Loader and Map share it.
@@ -20,9 +20,7 @@ type assembler struct {
 	sources []*source
 	form    *form
 	buffers *buffers
-	frames  *frames    // nil: no pool and no RAM cache
-	disk    *disk      // nil: no disk cache
-	remote  *remote    // nil: all sources are at hand
+	store   *frames.Store
 	readers int        // workers beyond those of cfg.Threads, for reading
 	dir     *cache.Dir // nil: no cache directory
 	budget  int64      // for batches in flight
@@ -41,9 +39,8 @@ type assembler struct {
 
 // counters are what Stats sums up. Times are nanoseconds.
 type counters struct {
-	plan, gather, decode, convert, copy, fetch           atomic.Int64
-	waitData, waitConsumer, first                        atomic.Int64
-	frames, unique, stills, samples, batches, wrap, skip atomic.Int64
+	gather, waitData, waitConsumer, first atomic.Int64
+	stills, samples, batches, wrap, skip  atomic.Int64
 }
 
 // unit is one batch under construction.
@@ -77,34 +74,20 @@ type horizon struct {
 
 // worker is what one goroutine needs to run jobs: scratch that outlives them.
 type worker struct {
-	a       *assembler
-	q       *queue
-	scratch []uint64
-	side    []uint64
-	rows    []robocache.Row
-	refs    []robocache.FrameRef
-	index   []int32
-	planner video.Planner
-	plan    planRoom
-
-	// of the group that is being decoded
-	task    *fileTask
-	group   video.Group
-	got     []bool
-	spent   time.Duration // in deliver
-	deliver func(ordinal int, pic video.Frame) error
-
-	groups   []video.Group
-	chunk    *chunk // that is being decoded
-	ordinals []int
+	*frames.Worker
+	a     *assembler
+	rows  []robocache.Row
+	refs  []robocache.FrameRef
+	index []int32
+	plan  planRoom
 }
 
 func newAssembler(ctx context.Context, mix []Mix, cfg Config) (*assembler, error) {
 	a := &assembler{cfg: cfg}
 	a.workers.New = func() any {
 		w := &worker{a: a}
-		w.deliver = w.take
-		return w
+		w.Worker = frames.NewWorker(a.store, w)
+		return w.Worker
 	}
 	a.units.New = func() any { return &unit{} }
 	var offset int64
@@ -173,8 +156,8 @@ func (a *assembler) close() {
 	if a.buffers != nil {
 		a.buffers.close()
 	}
-	if a.frames != nil {
-		a.frames.close()
+	if a.store != nil {
+		a.store.Close()
 	}
 	if a.dir != nil {
 		_ = a.dir.Close()
@@ -298,12 +281,21 @@ func (a *assembler) begin(seq int64, samples, epochs []int64) (*unit, error) {
 	return u, nil
 }
 
-// submit makes the jobs of a horizon.
-func (a *assembler) submit(q *queue, h *horizon) {
+// job is a job of the loader's own for a worker. spent, if any, is where its time is counted.
+func job(prio, sub int64, kind frames.Kind, spent *atomic.Int64, run func(w *worker)) frames.Job {
+	return frames.Job{Prio: prio, Sub: sub, Kind: kind, Run: func(fw *frames.Worker) {
+		begin := time.Now()
+		run(fw.Own.(*worker))
+		spent.Add(int64(time.Since(begin)))
+	}}
+}
+
+// submit makes the jobs of a horizon. Every path through a job counts the batch's parts that it is for, or the batch would never be done.
+func (a *assembler) submit(q *frames.Queue, h *horizon) {
 	first := h.units[0].seq
 	for _, u := range h.units {
 		for _, t := range a.form.ragged {
-			q.push(job{prio: u.seq, sub: int64(t), kind: jobRagged, p: &u.parts[0], col: int32(t)})
+			q.Push(job(u.seq, int64(t), frames.Ragged, &a.n.gather, func(w *worker) { w.ragged(u, t) }))
 		}
 	}
 	for _, src := range a.sources {
@@ -319,25 +311,28 @@ func (a *assembler) submit(q *queue, h *horizon) {
 			continue
 		}
 		for i := range src.layout.columns {
-			if src.layout.columns[i].source == fromVideo {
-				q.push(job{prio: first, sub: int64(i), kind: jobLocate, parts: parts, col: int32(i)})
+			c := &src.layout.columns[i]
+			if c.source == fromVideo {
+				q.Push(job(first, int64(i), frames.Locate, &a.store.N.Plan, func(w *worker) { w.locate(parts, i) }))
 			}
-		}
-		for _, p := range parts {
-			for i := range src.layout.columns {
-				if c := &src.layout.columns[i]; c.ragged || c.leader != i {
-					continue
-				}
-				kind := jobGather
-				switch src.layout.columns[i].source {
-				case fromVideo:
-					continue
+			if c.source == fromVideo || c.ragged || c.leader != i {
+				continue
+			}
+			for _, p := range parts {
+				switch c.source {
 				case fromText, fromSample:
-					kind = jobText
+					q.Push(job(p.u.seq, int64(i), frames.Text, &a.n.gather, func(w *worker) {
+						w.text(p, i)
+						p.u.finish(1)
+					}))
 				case fromStills:
-					kind = jobSort
+					q.Push(job(p.u.seq, int64(i), frames.Sort, &a.store.N.Plan, func(w *worker) { w.sortStills(p, i) }))
+				default:
+					q.Push(job(p.u.seq, int64(i), frames.Gather, &a.n.gather, func(w *worker) {
+						w.gather(p, i)
+						p.u.finish(int64(1 + len(c.shared)))
+					}))
 				}
-				q.push(job{prio: p.u.seq, sub: int64(i), kind: kind, p: p, col: int32(i)})
 			}
 		}
 	}

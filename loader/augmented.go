@@ -26,14 +26,6 @@ func (p *part) draw(c *column, k int) kernel.ImageDraw {
 	return a.Draw(sampleNumber(p.rows[0][k/c.steps]), c.height, c.width, k%c.steps)
 }
 
-// made is where a frame is made that goes to place k: the place itself, or scratch where it is augmented on the way.
-func (w *worker) made(p *part, c *column, k int) []byte {
-	if c.aug == nil || c.raw != nil {
-		return p.pic(c, k)
-	}
-	return w.bytes(c.frameSize())
-}
-
 // frameSize is the bytes of a frame before augmentation.
 func (c *column) frameSize() int {
 	if c.aug == nil {
@@ -44,7 +36,7 @@ func (c *column) frameSize() int {
 
 // put brings a frame that was made to place k.
 func (p *part) put(c *column, k int, pixels []byte) {
-	dst := p.pic(c, k)
+	dst := p.frame(c, k)
 	switch {
 	case c.aug != nil && c.raw == nil:
 		d := p.draw(c, k)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/loader/internal/frames"
 )
 
 // buffers are anonymous mappings, or what an Allocator gives: page aligned, invisible to Go's collector, never moved, and zero where they are new.
@@ -32,11 +33,6 @@ type buffer struct {
 	refs atomic.Int32
 }
 
-const (
-	pageSize = 4096
-	hugePage = 2 << 20
-)
-
 // newBuffers takes its memory from an allocator; nil: anonymous mappings.
 func newBuffers(limit int64, memory Allocator) *buffers {
 	if memory == nil {
@@ -47,12 +43,12 @@ func newBuffers(limit int64, memory Allocator) *buffers {
 
 // sizeClass rounds up by at most an eighth, to whole pages (huge pages from 16 MiB on), so that near sizes share buffers.
 func sizeClass(n int) int {
-	if n <= pageSize {
-		return pageSize
+	if n <= frames.PageSize {
+		return frames.PageSize
 	}
-	step := max(pageSize, 1<<max(bits.Len(uint(n-1))-4, 0))
-	if n >= 8*hugePage {
-		step = max(step, hugePage)
+	step := max(frames.PageSize, 1<<max(bits.Len(uint(n-1))-4, 0))
+	if n >= 8*frames.HugePage {
+		step = max(step, frames.HugePage)
 	}
 	return (n + step - 1) / step * step
 }
@@ -63,7 +59,7 @@ func (p *buffers) get(n int) (*buffer, error) {
 	p.mu.Lock()
 	var mem []byte
 	var out [][]byte
-	if size >= patientFrom && len(p.free[size]) == 0 && p.inUse.Load() > 0 && p.inUse.Load()+int64(size) > p.limit {
+	if size >= waitFrom && len(p.free[size]) == 0 && p.inUse.Load() > 0 && p.inUse.Load()+int64(size) > p.limit {
 		p.awaitReturn(size)
 	}
 	if list := p.free[size]; len(list) > 0 {
@@ -99,8 +95,8 @@ func (p *buffers) get(n int) (*buffer, error) {
 }
 
 const (
-	patientFrom = 32 << 20
-	patience    = 5 * time.Millisecond
+	waitFrom   = 32 << 20
+	returnWait = 5 * time.Millisecond
 )
 
 // awaitReturn waits a moment for a large buffer to come back: a loop lets go of a batch just after it was given the next, and touching
@@ -110,7 +106,7 @@ func (p *buffers) awaitReturn(size int) {
 	case <-p.back: // of long ago
 	default:
 	}
-	late := time.NewTimer(patience)
+	late := time.NewTimer(returnWait)
 	defer late.Stop()
 	for len(p.free[size]) == 0 {
 		p.mu.Unlock()

@@ -1,12 +1,14 @@
 package loader
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/cache"
+	"github.com/goatnote-inc/robocache/loader/internal/frames"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -37,15 +39,14 @@ func (a *assembler) openCaches(ctx context.Context) error {
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: "pool_size and cache_budget leave nothing of memory_budget for batches",
 			Want: "at most " + mib(total/8*7) + " together", Got: mib(kept), Hint: "raise memory_budget"}
 	}
-	if kept > 0 {
-		a.frames = newFrames(kept, room, a.planar())
-	}
 	a.budget = total / 8 * 5
 	if kept > 0 {
 		a.budget = (total - kept) / 2
 	}
+	own := frames.Config{Kept: kept, Cache: room, Planar: a.planar(), Warn: a.warn}
 	if cfg.Cache != "" && !ram {
-		if err := a.openDir(ctx); err != nil {
+		var err error
+		if own.Dir, err = a.openDir(ctx); err != nil {
 			return err
 		}
 	}
@@ -54,13 +55,10 @@ func (a *assembler) openCaches(ctx context.Context) error {
 		reads = reads || src.isRemote(ctx)
 	}
 	if reads {
-		n := cfg.IOThreads
-		if n == 0 {
-			n = defaultReads
-		}
-		a.readers = n
-		a.remote = newRemote(cfg.Threads, max(a.budget/8, 1<<20))
+		a.readers = cmp.Or(cfg.IOThreads, defaultReads)
+		own.Cores, own.Ahead = cfg.Threads, max(a.budget/8, 1<<20)
 	}
+	a.store = frames.New(own)
 	return nil
 }
 
@@ -75,12 +73,15 @@ func (a *assembler) directory() (*cache.Dir, error) {
 	return a.dir, err
 }
 
-// openDir makes the cache directory one of decoded frames, or of the bytes that are read of remote files.
-func (a *assembler) openDir(ctx context.Context) error {
+// defaultReads is how many reads are in flight where nothing is said: at 5 ms a request, some six thousand a second.
+const defaultReads = 32
+
+// openDir makes the cache directory one of decoded frames, or, and then gives nil, of the bytes that are read of remote files.
+func (a *assembler) openDir(ctx context.Context) (*cache.Dir, error) {
 	cfg := &a.cfg
 	dir, err := a.directory()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	encoded := cfg.CacheFormat == "encoded"
 	if cfg.CacheFormat == "auto" && len(cfg.ImageSize) == 0 {
@@ -89,21 +90,20 @@ func (a *assembler) openDir(ctx context.Context) error {
 		}
 	}
 	if !encoded {
-		a.disk = newDisk(dir, a.planar())
-		return nil
+		return dir, nil
 	}
 	blocks := cache.Blocks{Dir: dir}
 	for _, src := range a.sources {
-		l, ok := src.reels.(*library)
+		l, ok := src.files.(*frames.Library)
 		if !ok {
 			continue
 		}
 		uri := src.ds.Info().URI
-		l.lib.Wrap(func(path string, r robocache.Ranged) robocache.Ranged {
+		l.Lib.Wrap(func(path string, r robocache.Ranged) robocache.Ranged {
 			return store.CachedRanged(r, uri+"/"+filepath.ToSlash(path), blocks, blockBytes)
 		})
 	}
-	return nil
+	return nil, nil
 }
 
 // blockBytes is the piece in which remote files are kept.
@@ -111,7 +111,7 @@ const blockBytes = 256 << 10
 
 func (a *assembler) hasVideo() bool {
 	for _, src := range a.sources {
-		if src.reels != nil {
+		if src.files != nil {
 			return true
 		}
 	}
@@ -153,4 +153,28 @@ func (c *Config) checkCache() error {
 		return misuse("io_threads", "1 to 4096", fmt.Sprint(c.IOThreads))
 	}
 	return nil
+}
+
+// isRemote says whether the video files of a source are far away: the first that can be opened speaks for all.
+func (src *source) isRemote(ctx context.Context) bool {
+	if src.files == nil {
+		return false
+	}
+	for i := range src.layout.columns {
+		c := &src.layout.columns[i]
+		if c.source != fromVideo {
+			continue
+		}
+		for place := range min(src.table.Len(), probes) {
+			ref := make([]robocache.FrameRef, 1)
+			if err := src.ds.Frames(ctx, c.key, []robocache.Row{{Episode: src.table.Episode(place)}}, ref); err != nil || ref[0].Path == "" {
+				continue
+			}
+			if r, err := src.files.Open(ctx, ref[0].Path); err == nil {
+				defer r.Release()
+				return r.Remote()
+			}
+		}
+	}
+	return false
 }

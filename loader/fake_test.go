@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/loader/internal/frames"
 	"github.com/goatnote-inc/robocache/loader/internal/order"
 	"github.com/goatnote-inc/robocache/video"
 )
@@ -197,32 +198,32 @@ func (f *fake) Stats(context.Context) (robocache.Stats, error) {
 	return robocache.Stats{"observation.state": {Mean: []float64{1, 2, 3}, Std: []float64{2, 0, 4}, Min: []float64{0, 5, 1}, Max: []float64{10, 5, 3}}}, nil
 }
 
-func (f *fake) reels() reels { return fakeReels{f} }
+func (f *fake) files() frames.Files { return fakeFiles{f} }
 
-type fakeReels struct{ f *fake }
+type fakeFiles struct{ f *fake }
 
-func (r fakeReels) open(_ context.Context, path string) (reel, error) {
+func (r fakeFiles) Open(_ context.Context, path string) (frames.File, error) {
 	if r.f.frames.lost[path] {
 		return nil, &robocache.Error{Class: robocache.ErrNotFound, Msg: "no file " + path}
 	}
 	n := r.f.opened.Add(1)
 	for most := r.f.mostOpen.Load(); n > most && !r.f.mostOpen.CompareAndSwap(most, n); most = r.f.mostOpen.Load() {
 	}
-	return fakeReel{r.f, path}, nil
+	return fakeFile{r.f, path}, nil
 }
-func (r fakeReels) stats() video.PoolStats { return video.PoolStats{Decoded: r.f.decoded.Load()} }
-func (r fakeReels) close()                 {}
+func (r fakeFiles) Stats() video.PoolStats { return video.PoolStats{Decoded: r.f.decoded.Load()} }
+func (r fakeFiles) Close()                 {}
 
-type fakeReel struct {
+type fakeFile struct {
 	f    *fake
 	path string
 }
 
-func (r fakeReel) size() (int, int)   { return sizeOf(r.path) }
-func (r fakeReel) timeNS(o int) int64 { return int64(o) * 100_000_000 }
-func (r fakeReel) release()           { r.f.opened.Add(-1) }
+func (r fakeFile) Size() (int, int)   { return sizeOf(r.path) }
+func (r fakeFile) TimeNS(o int) int64 { return int64(o) * 100_000_000 }
+func (r fakeFile) Release()           { r.f.opened.Add(-1) }
 
-func (r fakeReel) plan(_ *video.Planner, ordinals []int) []video.Group {
+func (r fakeFile) Plan(_ *video.Planner, ordinals []int) []video.Group {
 	var out []video.Group
 	sorted := slices.Clone(ordinals)
 	slices.Sort(sorted)
@@ -252,25 +253,25 @@ func (f *fake) withWide() *fake {
 	return f
 }
 
-func (r fakeReel) remote() bool { return r.f.far }
+func (r fakeFile) Remote() bool { return r.f.far }
 
-func (r fakeReel) fetchBytes(video.Group) int64 { return 1 }
+func (r fakeFile) FetchBytes(video.Group) int64 { return 1 }
 
-func (r fakeReel) fetch(ctx context.Context, _ []video.Group) (*video.Fetched, error) {
+func (r fakeFile) Fetch(ctx context.Context, _ []video.Group) (*video.Fetched, error) {
 	if r.f.slow > 0 {
 		time.Sleep(r.f.slow)
 	}
 	return nil, ctx.Err()
 }
 
-func (r fakeReel) identity() [32]byte {
+func (r fakeFile) Identity() [32]byte {
 	if r.f.nameless {
 		return [32]byte{}
 	}
 	return sha256.Sum256([]byte(r.path))
 }
 
-func (r fakeReel) decodeOne(ctx context.Context, g video.Group, deliver func(int, video.Frame) error) error {
+func (r fakeFile) decodeOne(ctx context.Context, g video.Group, deliver func(int, video.Frame) error) error {
 	if r.f.gate != nil {
 		<-r.f.gate
 	}
@@ -300,7 +301,7 @@ func (r fakeReel) decodeOne(ctx context.Context, g video.Group, deliver func(int
 	return nil
 }
 
-func (r fakeReel) decode(ctx context.Context, _ *video.Fetched, groups []video.Group, deliver func(int, video.Frame) error) error {
+func (r fakeFile) Decode(ctx context.Context, _ *video.Fetched, groups []video.Group, deliver func(int, video.Frame) error) error {
 	for _, g := range groups {
 		if err := r.decodeOne(ctx, g, deliver); err != nil {
 			return err

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/loader/internal/frames"
 )
 
 // Map gives samples by number. All methods may be called from many goroutines.
@@ -93,14 +94,14 @@ func (m *Map) Items(ctx context.Context, indices []int64) (*Batch, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := newQueue(ctx)
-	u.onDone = q.close
-	defer context.AfterFunc(ctx, q.close)()
+	q := frames.NewQueue(ctx, &a.workers)
+	u.onDone = q.Close
+	defer context.AfterFunc(ctx, q.Close)()
 	parts := u.left.Load()
 	a.submit(q, &horizon{units: []*unit{u}})
-	q.start(a, int(min(parts, int64(a.cfg.Threads)))-1)
-	q.work(a)
-	q.wait()
+	q.Start(int(min(parts, int64(a.cfg.Threads))) - 1)
+	q.Work()
+	q.Wait()
 	err = u.outcome(ctx)
 	a.leave(u)
 	if err != nil {

@@ -190,12 +190,12 @@ func (w *worker) span(p *part, c *column) (*entries, error) {
 	from, to, at := make([]int, n), make([]int, n), make([]int64, n)
 	total := 0
 	err := w.byEpisode(p, func(episode int, group []int32) error {
-		timestamps, err := src.timestamps.of(w.ctx(), episode, c.aligns.clock)
+		timestamps, err := src.timestamps.of(w.Ctx(), episode, c.aligns.clock)
 		if err != nil {
 			return err
 		}
 		for _, i := range group {
-			t, err := src.at(w.ctx(), p.places[i], p.rows[0][i].Index)
+			t, err := src.at(w.Ctx(), p.places[i], p.rows[0][i].Index)
 			if err != nil {
 				return err
 			}
@@ -219,7 +219,7 @@ func (w *worker) span(p *part, c *column) (*entries, error) {
 			rows = append(rows, robocache.Row{Episode: p.rows[0][i].Episode, Index: r})
 		}
 	}
-	valid, err := align.Validity(w.ctx(), src.ds, c.feature, rows)
+	valid, err := align.Validity(w.Ctx(), src.ds, c.feature, rows)
 	if err != nil {
 		return nil, err
 	}
@@ -230,9 +230,9 @@ func (w *worker) span(p *part, c *column) (*entries, error) {
 	if c.when {
 		return e, w.whens(src, c, e, rows, at)
 	}
-	if err := src.ds.Gather(w.ctx(), c.key, rows, e.data); err != nil {
+	if err := src.ds.Gather(w.Ctx(), c.key, rows, e.data); err != nil {
 		p.isolate(rows, robocache.At(err, robocache.Where{"stream": c.key}), func(sub []robocache.Row) error {
-			return src.ds.Gather(w.ctx(), c.key, sub, w.bytes(len(sub)*c.rowBytes))
+			return src.ds.Gather(w.Ctx(), c.key, sub, w.Bytes(len(sub)*c.rowBytes))
 		})
 		return nil, nil
 	}
@@ -247,7 +247,7 @@ func (w *worker) whens(src *source, c *column, e *entries, rows []robocache.Row,
 		if n == 0 {
 			continue
 		}
-		timestamps, err := src.timestamps.of(w.ctx(), rows[k].Episode, c.aligns.clock)
+		timestamps, err := src.timestamps.of(w.Ctx(), rows[k].Episode, c.aligns.clock)
 		if err != nil {
 			return err
 		}
@@ -307,13 +307,13 @@ func (w *worker) cloud(p *part, c *column) (*entries, error) {
 		if len(asked) == 0 {
 			break
 		}
-		data, counts, err := ds.GatherRagged(w.ctx(), c.key, asked)
+		data, counts, err := ds.GatherRagged(w.Ctx(), c.key, asked)
 		if err == nil {
 			err = c.checkEntries(data, counts, len(asked))
 		}
 		if err != nil {
 			p.isolate(asked, robocache.At(err, robocache.Where{"stream": c.key}), func(sub []robocache.Row) error {
-				data, counts, err := ds.GatherRagged(w.ctx(), c.key, sub)
+				data, counts, err := ds.GatherRagged(w.Ctx(), c.key, sub)
 				if err == nil {
 					err = c.checkEntries(data, counts, len(sub))
 				}
@@ -357,7 +357,7 @@ func (w *worker) maskDirect(p *part, c *column, rows []robocache.Row) error {
 	if c.feature == nil || !c.feature.Masked || c.mask < 0 {
 		return nil
 	}
-	valid, err := align.Validity(w.ctx(), p.src.ds, c.feature, rows)
+	valid, err := align.Validity(w.Ctx(), p.src.ds, c.feature, rows)
 	if err != nil || valid == nil {
 		return err
 	}

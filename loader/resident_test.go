@@ -94,7 +94,7 @@ func TestPoolLeavesNothing(t *testing.T) {
 			if err := l.SetEpoch(int64(i)); err != nil {
 				t.Fatal(err)
 			}
-			if used, _, _ := l.a.frames.arena.held(); used != 0 {
+			if used := l.a.store.Stats("").Bytes; used != 0 {
 				t.Fatalf("%d bytes of frames are left", used)
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/loader/internal/frames"
 	"github.com/goatnote-inc/robocache/loader/internal/order"
 )
 
@@ -14,7 +15,7 @@ type run struct {
 	a      *assembler
 	ctx    context.Context
 	cancel context.CancelFunc
-	q      *queue
+	q      *frames.Queue
 	units  chan *unit
 	head   *unit // taken from units, not yet handed out; Next's own
 	wg     sync.WaitGroup
@@ -53,9 +54,9 @@ func (a *assembler) horizonOf() (ahead, inFlight int, err error) {
 func startRun(a *assembler, at *order.Progress) *run {
 	ctx, cancel := context.WithCancel(context.Background())
 	ahead, inFlight, _ := a.horizonOf()
-	r := &run{a: a, ctx: ctx, cancel: cancel, q: newQueue(ctx), units: make(chan *unit, inFlight+1)}
+	r := &run{a: a, ctx: ctx, cancel: cancel, q: frames.NewQueue(ctx, &a.workers), units: make(chan *unit, inFlight+1)}
 	r.space.L = &r.mu
-	r.q.start(a, a.cfg.Threads+a.readers)
+	r.q.Start(a.cfg.Threads + a.readers)
 	epoch := at.Epoch
 	c, from := at.Sampler()
 	r.wg.Add(1)
@@ -70,12 +71,9 @@ func startRun(a *assembler, at *order.Progress) *run {
 func (r *run) plan(epoch int64, c *order.Sampler, at order.Cursor, ahead, inFlight int) {
 	defer close(r.units)
 	var s order.Step
-	w := r.a.workers.Get().(*worker)
-	w.q = r.q
-	defer func() {
-		w.q = nil
-		r.a.workers.Put(w)
-	}()
+	fw := r.q.Borrow()
+	defer r.q.Return(fw)
+	w := fw.Own.(*worker)
 	for size, seq := 1, int64(0); ; size = ahead {
 		if len(r.a.form.ragged) > 0 && seq > 0 {
 			// What comes to be known of their sizes counts at once; before the first is made, nothing is.
@@ -117,7 +115,7 @@ func (r *run) plan(epoch int64, c *order.Sampler, at order.Cursor, ahead, inFlig
 				break
 			}
 		}
-		r.a.n.plan.Add(int64(time.Since(begin)))
+		r.a.store.N.Plan.Add(int64(time.Since(begin)))
 		if len(h.units) > 0 {
 			r.a.submit(r.q, h)
 		}
@@ -203,9 +201,9 @@ func (r *run) stop() {
 	r.mu.Lock()
 	r.space.Broadcast()
 	r.mu.Unlock()
-	r.q.close()
+	r.q.Close()
 	r.wg.Wait() // the planner first: what it pushed is dropped by wait
-	r.q.wait()
+	r.q.Wait()
 	for _, u := range r.live {
 		if u.batch != nil {
 			r.a.leave(u)
@@ -213,9 +211,7 @@ func (r *run) stop() {
 		}
 	}
 	r.live = nil
-	if r.a.frames != nil {
-		r.a.frames.reset()
-	}
+	r.a.store.Reset()
 }
 
 func budgetError(need, have, budget int64) error {

@@ -8,8 +8,8 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
+	"github.com/goatnote-inc/robocache/loader/internal/frames"
 	"github.com/goatnote-inc/robocache/loader/internal/order"
-	"github.com/goatnote-inc/robocache/video"
 )
 
 // source is one dataset that batches are made of: its samples, its columns, its files. Most loaders have one; a mixture has several.
@@ -24,7 +24,7 @@ type source struct {
 	line       line
 	layout     *layout
 	table      *order.Table
-	reels      reels
+	files      frames.Files
 	long       map[int]int // rows of the episodes, where an anchor has a clock of its own
 	timestamps *timestamps // of streams, for timelines and tolerance checks
 	starts     videoStarts
@@ -66,7 +66,7 @@ func newSource(ctx context.Context, a *assembler, index, sources int, name strin
 	if err := src.count(ctx); err != nil {
 		return nil, err
 	}
-	if err := src.openReels(total / 8); err != nil {
+	if err := src.openFiles(total / 8); err != nil {
 		return nil, err
 	}
 	if err := src.normalizers(ctx); err != nil {
@@ -124,8 +124,8 @@ func rowsDo(err error) error {
 }
 
 func (src *source) close() {
-	if src.reels != nil {
-		src.reels.close()
+	if src.files != nil {
+		src.files.Close()
 	}
 }
 
@@ -217,7 +217,7 @@ func (p *part) slot(i int) int {
 }
 
 // frame is where the k-th frame of a column goes.
-func (p *part) pic(c *column, k int) []byte {
+func (p *part) frame(c *column, k int) []byte {
 	if p.slots != nil {
 		k = int(p.slots[k/c.steps])*c.steps + k%c.steps
 	}
@@ -330,12 +330,4 @@ func (p *part) masks() {
 			}
 		}
 	}
-}
-
-// decoders says what the source's decoders did.
-func (src *source) decoders() video.PoolStats {
-	if src.reels == nil {
-		return video.PoolStats{}
-	}
-	return src.reels.stats()
 }

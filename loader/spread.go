@@ -160,7 +160,7 @@ func (w *worker) spreadTimes(p *part, c *column) error {
 		if noRow(r) {
 			continue
 		}
-		timestamps, err := p.src.timestamps.of(w.ctx(), r.Episode, c.aligns.clock)
+		timestamps, err := p.src.timestamps.of(w.Ctx(), r.Episode, c.aligns.clock)
 		if err != nil {
 			return &episodeError{r.Episode, err}
 		}
@@ -178,12 +178,12 @@ func (w *worker) spanned(p *part, c *column) (out []robocache.Row, at []int64, e
 		out[i] = robocache.Row{Episode: p.rows[0][i/c.steps].Episode, Index: -1}
 	}
 	err = w.byEpisode(p, func(episode int, group []int32) error {
-		timestamps, err := src.timestamps.of(w.ctx(), episode, c.aligns.clock)
+		timestamps, err := src.timestamps.of(w.Ctx(), episode, c.aligns.clock)
 		if err != nil {
 			return err
 		}
 		for _, i := range group {
-			t, err := src.at(w.ctx(), p.places[i], p.rows[0][i].Index)
+			t, err := src.at(w.Ctx(), p.places[i], p.rows[0][i].Index)
 			if err != nil {
 				return err
 			}
@@ -204,7 +204,7 @@ func (w *worker) spanned(p *part, c *column) (out []robocache.Row, at []int64, e
 			rows = append(rows, r)
 		}
 	}
-	valid, err := align.Validity(w.ctx(), src.ds, c.feature, rows)
+	valid, err := align.Validity(w.Ctx(), src.ds, c.feature, rows)
 	if err != nil || valid == nil {
 		return out, at, err
 	}

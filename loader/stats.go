@@ -1,11 +1,12 @@
 package loader
 
+import "github.com/goatnote-inc/robocache/loader/internal/frames"
+
 import (
 	"slices"
 	"sync/atomic"
 	"time"
 
-	"github.com/goatnote-inc/robocache/cache"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -86,24 +87,17 @@ type PoolStats struct {
 	Samples  int64 `json:"samples"`  // the order's capacity
 	Episodes int64 `json:"episodes"` // and bound; 0: none
 	Shards   int   `json:"shards"`
-	Resident int64 `json:"resident_pictures"`
-	Refused  int64 `json:"refused_pictures"` // for which there was no room: decoded again when wanted
+	Resident int64 `json:"resident_frames"`
+	Refused  int64 `json:"refused_frames"` // for which there was no room: decoded again when wanted
+	// The same under their earlier names.
+	ResidentEarlier int64 `json:"resident_pictures"`
+	RefusedEarlier  int64 `json:"refused_pictures"`
 	// Randomness is simulated over the beginning of epoch 0, at the global batch: what the pool's size buys.
 	Randomness Randomness `json:"randomness"`
 }
 
 // CacheStats is what a cache did. Frames that are wanted are hits or misses.
-type CacheStats struct {
-	Where  string  `json:"where"`  // "ram" or the directory
-	Format string  `json:"format"` // "yuv", "rgb" or "encoded"
-	Hits   int64   `json:"hits"`
-	Misses int64   `json:"misses"`
-	Rate   float64 `json:"hit_rate"`
-	Bytes  int64   `json:"bytes"`
-	Budget int64   `json:"budget_bytes"`
-	Full   bool    `json:"full,omitempty"`  // what came last found no room
-	Error  string  `json:"error,omitempty"` // why nothing more is written
-}
+type CacheStats = frames.CacheStats
 
 // Stats says what was done so far.
 func (l *Loader) Stats() Stats {
@@ -133,21 +127,21 @@ func (l *Loader) Stats() Stats {
 
 func (a *assembler) stats() Stats {
 	sec := func(n *atomic.Int64) float64 { return time.Duration(n.Load()).Seconds() }
-	n := &a.n
+	n, f := &a.n, &a.store.N
 	s := Stats{
 		Samples: n.samples.Load(), Batches: n.batches.Load(), FirstBatch: sec(&n.first),
-		Plan: sec(&n.plan), Gather: sec(&n.gather), Decode: sec(&n.decode), Convert: sec(&n.convert), Copy: sec(&n.copy), Fetch: sec(&n.fetch), WaitData: sec(&n.waitData), WaitConsumer: sec(&n.waitConsumer),
-		Frames: n.frames.Load(), FramesUnique: n.unique.Load(), Stills: n.stills.Load(),
+		Plan: sec(&f.Plan), Gather: sec(&n.gather), Decode: sec(&f.Decode), Convert: sec(&f.Convert), Copy: sec(&f.Copy), Fetch: sec(&f.Fetch), WaitData: sec(&n.waitData), WaitConsumer: sec(&n.waitConsumer),
+		Frames: f.Frames.Load(), FramesUnique: f.Unique.Load(), Stills: n.stills.Load(),
 		BufferBytes: a.buffers.inUse.Load(), BufferPeak: a.buffers.peak.Load(), Wrapped: n.wrap.Load(), Skipped: n.skip.Load(),
 	}
 	s.NotDelivered = []NotDelivered{}
 	for i, src := range a.sources {
 		s.NotDelivered = append(s.NotDelivered, src.withheld(i)...)
 		s.BadEpisodes = append(s.BadEpisodes, src.lost...)
-		if src.reels == nil {
+		if src.files == nil {
 			continue
 		}
-		p := src.decoders()
+		p := src.files.Stats()
 		s.FramesDecoded, s.Packets, s.BytesRead = s.FramesDecoded+p.Decoded, s.Packets+p.Packets, s.BytesRead+p.BytesRead
 		s.BytesNeeded, s.Reads = s.BytesNeeded+p.BytesNeeded, s.Reads+p.Reads
 		s.Memory.Decoders, s.Memory.DecoderBytes = s.Memory.Decoders+int64(a.cfg.MemoryBudget)/8/int64(len(a.sources)), s.Memory.DecoderBytes+p.IdleBytes
@@ -177,42 +171,12 @@ func (l *Loader) randomness() Randomness {
 
 // keptStats adds what the pool and the caches did.
 func (a *assembler) keptStats(s *Stats) {
-	format := "rgb"
-	if a.planar() {
-		format = "yuv"
+	k := a.store.Stats(a.cfg.Cache)
+	s.Memory.Kept, s.Memory.KeptBytes, s.Memory.KeptPeak, s.Cache = k.Limit, k.Bytes, k.Peak, k.Cache
+	if a.cfg.Shuffle == Pool && k.Limit > 0 {
+		s.Pool = &PoolStats{Resident: k.Resident, Refused: k.Refused, ResidentEarlier: k.Resident, RefusedEarlier: k.Refused}
 	}
-	rate := func(c *CacheStats) {
-		if n := c.Hits + c.Misses; n > 0 {
-			c.Rate = float64(c.Hits) / float64(n)
-		}
+	if s.Cache == nil && a.dir != nil {
+		s.Cache = frames.DirStats(a.dir, a.cfg.Cache, "encoded").Rated()
 	}
-	if f := a.frames; f != nil {
-		n, held := f.counts()
-		s.Memory.Kept = f.arena.limit
-		s.Memory.KeptBytes, _, s.Memory.KeptPeak = f.arena.held()
-		if a.cfg.Shuffle == Pool {
-			s.Pool = &PoolStats{Resident: int64(held), Refused: n.refused}
-		}
-		if f.room > 0 {
-			s.Cache = &CacheStats{Where: "ram", Format: format, Hits: n.hits, Misses: n.misses, Bytes: f.keptBytes(), Budget: f.room, Full: n.full > 0}
-			rate(s.Cache)
-		}
-	}
-	switch {
-	case a.disk != nil:
-		s.Cache = &CacheStats{Where: a.cfg.Cache, Format: format, Hits: a.disk.hits.Load(), Misses: a.disk.misses.Load()}
-		rate(s.Cache)
-		describe(a.disk.dir, s.Cache)
-	case a.dir != nil:
-		s.Cache = &CacheStats{Where: a.cfg.Cache, Format: "encoded"}
-		describe(a.dir, s.Cache)
-		s.Cache.Hits, s.Cache.Misses = a.dir.Stats().Hits, a.dir.Stats().Misses
-		rate(s.Cache)
-	}
-}
-
-// describe adds what a cache directory says of itself.
-func describe(dir *cache.Dir, c *CacheStats) {
-	d := dir.Stats()
-	c.Bytes, c.Budget, c.Full, c.Error = d.Bytes, d.Budget, d.Full, d.Stopped
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/loader/internal/frames"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -47,20 +48,21 @@ func (w *worker) sortStills(p *part, col int) {
 		}
 	}
 	for lo := 0; lo < len(s.index); lo += stillsPerJob {
-		w.q.push(job{prio: p.u.seq, sub: int64(col)<<32 | int64(lo), kind: jobStill, p: p, col: int32(col), lo: int32(lo), hi: int32(min(lo+stillsPerJob, len(s.index))), stills: s})
+		hi := int32(min(lo+stillsPerJob, len(s.index)))
+		w.Push(job(p.u.seq, int64(col)<<32|int64(lo), frames.Still, &w.a.store.N.Decode, func(w *worker) { w.still(p, c, s, int32(lo), hi) }))
 	}
 }
 
 // still decodes a few distinct rows and copies each frame to every place that wants it.
-func (w *worker) still(j *job) {
-	a, p, s := w.a, j.p, j.stills
-	src, u := p.src, p.u
-	c := &src.layout.columns[j.col]
+func (w *worker) still(p *part, c *column, s *stillSet, lo, hi int32) {
+	defer w.Core()()
+	src, u, kept, to := p.src, p.u, w.a.store, &target{p, c}
+	cam := src.camera(c)
 	rows := w.rows[:0]
 	places := make([]int32, 0, stillsPerJob)
-	for k := j.lo; k < j.hi; k++ {
+	for k := lo; k < hi; k++ {
 		r := s.rows[s.order[s.index[k]]]
-		if w.keptStill(p, c, r, s.slots(k)) {
+		if !noRow(r) && kept.Still(cam, r.Episode, r.Index, to, s.slots(k)) {
 			continue
 		}
 		rows, places = append(rows, r), append(places, k)
@@ -77,7 +79,7 @@ func (w *worker) still(j *job) {
 		}
 	}
 	refs := w.refsFor(len(rows))
-	done, all := lend(w.ctx(), src.ds, c.key, asked, refs)
+	done, all := lend(w.Ctx(), src.ds, c.key, asked, refs)
 	defer done()
 	for i, r := range rows {
 		slots := s.slots(places[i])
@@ -90,7 +92,7 @@ func (w *worker) still(j *job) {
 		err := all
 		if err != nil && len(rows) > 1 {
 			// One bad row must not take its neighbours with it.
-			err = src.ds.Frames(w.ctx(), c.key, asked[i:i+1], refs[i:i+1])
+			err = src.ds.Frames(w.Ctx(), c.key, asked[i:i+1], refs[i:i+1])
 		}
 		if err == nil && refs[i].Missing && c.feature.Masked {
 			for _, slot := range slots {
@@ -98,7 +100,7 @@ func (w *worker) still(j *job) {
 			}
 			continue
 		}
-		dst := w.made(p, c, int(slots[0]))
+		dst := to.Into(w.Worker, int(slots[0]))
 		switch {
 		case err != nil:
 		case refs[i].Missing:
@@ -117,10 +119,10 @@ func (w *worker) still(j *job) {
 		for _, slot := range slots {
 			p.put(c, int(slot), dst)
 		}
-		w.keepStill(src, c, r, dst)
-		a.n.stills.Add(1)
-		a.n.unique.Add(1)
-		a.n.frames.Add(int64(len(slots)))
+		kept.KeepStill(cam, r.Episode, r.Index, dst)
+		w.a.n.stills.Add(1)
+		kept.N.Unique.Add(1)
+		kept.N.Frames.Add(int64(len(slots)))
 		u.finish(int64(len(slots)))
 	}
 }
@@ -147,72 +149,14 @@ func (s *stillSet) slots(k int32) []int32 {
 	return s.order[s.index[k]:end]
 }
 
-// stillKey names a still in the RAM cache: it has no file, but an episode and a row.
-func stillKey(src *source, c *column, r robocache.Row) frameKey {
-	return frameKey{src.column(c.number), int32(-1 - r.Episode), int32(r.Index)}
-}
-
-// keptStill writes a still that is in the RAM cache to all places that want it. The encoded image is not read.
-func (w *worker) keptStill(p *part, c *column, r robocache.Row, slots []int32) bool {
-	f := w.a.frames
-	if f == nil || f.room == 0 || noRow(r) {
-		return false
-	}
-	f.mu.Lock()
-	x := f.have[stillKey(p.src, c, r)]
-	if x == nil || x.state != ready {
-		f.n.misses++
-		f.mu.Unlock()
-		return false
-	}
-	f.n.hits++
-	x.pins++
-	f.mu.Unlock()
-	for _, slot := range slots {
-		p.put(c, int(slot), x.at.mem[:x.size])
-	}
-	f.done(x)
-	w.a.n.frames.Add(int64(len(slots)))
-	p.u.finish(int64(len(slots)))
-	return true
-}
-
-// keepStill keeps a decoded still, as it is in the batch, where there is a RAM cache with room.
-func (w *worker) keepStill(src *source, c *column, r robocache.Row, pixels []byte) {
-	f := w.a.frames
-	if f == nil || f.room == 0 {
-		return
-	}
-	x := f.offer(stillKey(src, c, r), len(pixels))
-	if x == nil {
-		return
-	}
-	if stored, err := f.fill(x, nil, pixels); err != nil || !stored {
-		f.drop(x)
-		return
-	}
-	f.arrived(x, true)
-	f.done(x)
-}
-
 func (c *column) decodeStill(ref *robocache.FrameRef, dst []byte) error {
-	var w, h int
+	w, h := c.width, c.height
 	if c.spec.Width == 0 || c.resize != Stretch {
 		info, err := video.ImageSize(ref)
 		if err != nil {
 			return err
 		}
-		if w, h = info.Width, info.Height; c.spec.Width == 0 && (w != c.width || h != c.height) {
-			return sizeError(c, w, h)
-		}
+		w, h = info.Width, info.Height
 	}
-	d, err := c.draft(w, h, dst)
-	if err != nil {
-		return err
-	}
-	if err := video.DecodeImage(ref, &d.spec, d.into); err != nil {
-		d.drop()
-		return err
-	}
-	return d.done()
+	return c.draw(w, h, dst, func(d *draft) error { return video.DecodeImage(ref, &d.spec, d.into) })
 }

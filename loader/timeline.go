@@ -230,13 +230,13 @@ func (w *worker) plans(p *part, c *column) (*kernel.Plan, []robocache.Row, error
 	whole.Mode = c.aligns.opt.Mode
 	rows := w.plan.rows[:0]
 	err := w.byEpisode(p, func(episode int, group []int32) error {
-		timestamps, err := own.timestamps.of(w.ctx(), episode, c.aligns.clock)
+		timestamps, err := own.timestamps.of(w.Ctx(), episode, c.aligns.clock)
 		if err != nil {
 			return err
 		}
 		targets := w.plan.targets[:0]
 		for _, i := range group {
-			t, err := own.at(w.ctx(), p.places[i], p.rows[0][i].Index)
+			t, err := own.at(w.Ctx(), p.places[i], p.rows[0][i].Index)
 			if err != nil {
 				return err
 			}
@@ -281,7 +281,7 @@ func (w *worker) plans(p *part, c *column) (*kernel.Plan, []robocache.Row, error
 		return nil, nil, err
 	}
 	whole.Sources = len(rows)
-	valid, err := align.Validity(w.ctx(), own.ds, c.feature, rows)
+	valid, err := align.Validity(w.Ctx(), own.ds, c.feature, rows)
 	if err != nil {
 		return nil, nil, robocache.At(err, robocache.Where{"stream": c.key})
 	}
@@ -338,10 +338,10 @@ func (w *worker) gatherAligned(part *part, c *column) error {
 
 func (w *worker) gatherPlanned(part *part, c *column, p *kernel.Plan, rows []robocache.Row) error {
 	ds := part.src.ds
-	src := w.bytes(len(rows) * c.rowBytes)
-	if err := ds.Gather(w.ctx(), c.key, rows, src); err != nil {
+	src := w.Bytes(len(rows) * c.rowBytes)
+	if err := ds.Gather(w.Ctx(), c.key, rows, src); err != nil {
 		part.isolate(rows, robocache.At(err, robocache.Where{"stream": c.key}), func(sub []robocache.Row) error {
-			return ds.Gather(w.ctx(), c.key, sub, make([]byte, len(sub)*c.rowBytes))
+			return ds.Gather(w.Ctx(), c.key, sub, make([]byte, len(sub)*c.rowBytes))
 		})
 		return nil
 	}

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/loader/internal/frames"
 )
 
 // timestamps keeps the time timestamps of streams, least recently used first out, within a budget in bytes.
@@ -71,59 +72,19 @@ func (src *source) timed(c *column) bool {
 	return src.cfg.Tolerance != nil && src.starts != nil && c.aligns == nil
 }
 
-// checkTime is that test of one place.
-func (w *worker) checkTime(p *part, c *column, r reel, x *want) error {
+// checkTime is that test of one place. Each place is tested, for episodes may share a frame.
+func (w *worker) checkTime(p *part, c *column, f frames.File, k, ordinal int) error {
 	src := p.src
-	row := p.rows[c.rows][x.slot]
-	start, ok, err := src.starts.VideoStart(w.ctx(), row.Episode, src.ownKey(c.key))
+	row := p.rows[c.rows][k]
+	start, ok, err := src.starts.VideoStart(w.Ctx(), row.Episode, src.ownKey(c.key))
 	if err != nil || !ok {
 		return err
 	}
-	own, err := src.timestamps.of(w.ctx(), row.Episode, "")
-	if err != nil {
+	own, err := src.timestamps.of(w.Ctx(), row.Episode, "")
+	if err != nil || row.Index >= len(own) {
 		return err
 	}
-	if row.Index >= len(own) {
-		return nil
-	}
-	return src.compare(c, row, r.timeNS(x.ordinal), start+own[row.Index])
-}
-
-// timely takes out of wants those whose frames have times that are refused: before they are looked for among kept ones, of which nobody
-// knows whether they were checked, or for which row.
-func (w *worker) timely(parts []*part, col int, wants []want, paths []string) []want {
-	src := parts[0].src
-	c := &src.layout.columns[col]
-	left := wants[:0]
-	for lo := 0; lo < len(wants); {
-		hi := lo
-		for hi < len(wants) && wants[hi].path == wants[lo].path {
-			hi++
-		}
-		own := wants[lo:hi]
-		path := paths[own[0].path]
-		if r, err := src.reels.open(w.ctx(), path); err == nil { // else who decodes it says so
-			own = w.timelyOf(r, parts, c, own, path)
-			r.release()
-		}
-		left = append(left, own...)
-		lo = hi
-	}
-	return left
-}
-
-// timelyOf does so for one file. Each place is tested, for episodes may share a frame.
-func (w *worker) timelyOf(r reel, parts []*part, c *column, wants []want, path string) []want {
-	left := wants[:0]
-	for _, x := range wants {
-		p := parts[x.part]
-		if err := w.checkTime(p, c, r, &x); err != nil {
-			w.loseAt(p, c, int(x.slot), path, x.ordinal, err)
-			continue
-		}
-		left = append(left, x)
-	}
-	return left
+	return src.compare(c, row, f.TimeNS(ordinal), start+own[row.Index])
 }
 
 func (src *source) compare(c *column, r robocache.Row, pic, row int64) error {

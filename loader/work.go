@@ -1,73 +1,11 @@
 package loader
 
 import (
-	"context"
 	"slices"
 	"strconv"
-	"time"
-	"unsafe"
 
 	"github.com/goatnote-inc/robocache"
 )
-
-// run does one job. Every path through it counts the job's parts, or the batch would never be done.
-func (w *worker) run(j *job) {
-	a := w.a
-	begin := time.Now()
-	switch j.kind {
-	case jobLocate:
-		w.locate(j.parts, int(j.col))
-		a.n.plan.Add(int64(time.Since(begin)))
-	case jobFile:
-		w.openFile(j.task)
-		a.n.plan.Add(int64(time.Since(begin)))
-	case jobSort:
-		w.sortStills(j.p, int(j.col))
-		a.n.plan.Add(int64(time.Since(begin)))
-	case jobAdmit:
-		w.cut(j.admit)
-		a.n.plan.Add(int64(time.Since(begin)))
-	case jobChunk:
-		w.decodeChunk(j.chunk)
-	case jobCopy:
-		defer a.remote.core()()
-		w.copyKept(j.copies)
-	case jobGather:
-		w.gather(j.p, int(j.col))
-		a.n.gather.Add(int64(time.Since(begin)))
-		j.p.u.finish(int64(1 + len(j.p.src.layout.columns[j.col].shared)))
-	case jobText:
-		w.text(j.p, int(j.col))
-		a.n.gather.Add(int64(time.Since(begin)))
-		j.p.u.finish(1)
-	case jobRagged:
-		w.ragged(j.p.u, int(j.col))
-		a.n.gather.Add(int64(time.Since(begin)))
-	case jobGroup:
-		w.decodeGroup(j.task, j.fetched, j.group)
-		j.fetched.unref()
-		j.task.done()
-	case jobFetch:
-		w.fetchRun(j.task, j.run)
-	case jobStill:
-		defer a.remote.core()()
-		w.still(j)
-		a.n.decode.Add(int64(time.Since(begin)))
-	}
-}
-
-func (w *worker) ctx() context.Context { return w.q.ctx }
-
-// bytes gives scratch at an 8-byte boundary.
-func (w *worker) bytes(n int) []byte {
-	if len(w.scratch)*8 < n {
-		w.scratch = make([]uint64, (n+7)/8)
-	}
-	if n == 0 {
-		return nil
-	}
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(w.scratch))), n)
-}
 
 // gather fills a numeric tensor: one Gather for the whole batch, straight into it where no cast is asked.
 func (w *worker) gather(p *part, col int) {
@@ -93,11 +31,11 @@ func (w *worker) gather(p *part, col int) {
 	into := dst
 	direct := c.stored == c.out && c.norm == nil && c.noise == 0
 	if !direct {
-		into = w.bytes(len(rows) * c.rowBytes)
+		into = w.Bytes(len(rows) * c.rowBytes)
 	}
-	if err := src.ds.Gather(w.ctx(), c.key, rows, into); err != nil {
+	if err := src.ds.Gather(w.Ctx(), c.key, rows, into); err != nil {
 		p.isolate(rows, robocache.At(err, robocache.Where{"stream": c.key}), func(sub []robocache.Row) error {
-			return src.ds.Gather(w.ctx(), c.key, sub, w.bytes(len(sub)*c.rowBytes))
+			return src.ds.Gather(w.Ctx(), c.key, sub, w.Bytes(len(sub)*c.rowBytes))
 		})
 		return
 	}
@@ -140,13 +78,13 @@ func (w *worker) text(p *part, col int) {
 	if slices.ContainsFunc(all, noRow) { // a timeline that reaches beyond the rows: "" where there is none
 		rows = slices.DeleteFunc(slices.Clone(all), noRow)
 	}
-	values, err := src.ds.Text(w.ctx(), c.key, rows)
+	values, err := src.ds.Text(w.Ctx(), c.key, rows)
 	if err == nil && len(values) != len(rows) {
 		err = &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Msg: "the dataset gave another number of texts than asked"}
 	}
 	if err != nil {
 		p.isolate(rows, robocache.At(err, robocache.Where{"stream": c.key}), func(sub []robocache.Row) error {
-			_, err := src.ds.Text(w.ctx(), c.key, sub)
+			_, err := src.ds.Text(w.Ctx(), c.key, sub)
 			return err
 		})
 		return

@@ -1,5 +1,5 @@
 //go:build unix && !linux
 
-package loader
+package frames
 
 func adviseHuge([]byte) {}

@@ -1,4 +1,4 @@
-package loader
+package frames
 
 import (
 	"fmt"
@@ -41,8 +41,8 @@ type piece struct {
 // slabBytes is large, so that the kernel finds huge pages for it: first writes then cost a fifth.
 const slabBytes = 64 << 20
 
-// pieceBytes is what n bytes take.
-func pieceBytes(n int) int64 { return int64(roundUp(max(n, 1), 64)) }
+// PieceBytes is what n bytes take.
+func PieceBytes(n int) int64 { return int64(roundUp(max(n, 1), 64)) }
 
 func newArena(limit int64) *arena {
 	return &arena{limit: limit, sizes: map[int]*pieces{}}
@@ -50,7 +50,7 @@ func newArena(limit int64) *arena {
 
 // get gives a piece of at least n bytes at a 64-byte boundary; ok is false where the limit does not allow it.
 func (r *arena) get(n int) (p piece, ok bool, err error) {
-	size := int(pieceBytes(n))
+	size := int(PieceBytes(n))
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.sizes[size]
@@ -82,7 +82,7 @@ func (r *arena) grow(s *pieces) (bool, error) {
 	if want <= 0 {
 		return false, nil
 	}
-	mem, err := mapMemory(roundUp(want, pageSize))
+	mem, err := MapMemory(roundUp(want, PageSize))
 	if err != nil {
 		return false, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "loader", Msg: fmt.Sprintf("no memory for %d bytes of kept frames", want), Hint: "a smaller pool_size, cache_budget or memory_budget; ulimit -v", Err: err}
 	}
@@ -124,7 +124,7 @@ func (r *arena) drop(s *pieces, b *slab) {
 	clear(s.free[len(kept):])
 	s.free = kept
 	r.mapped -= int64(len(b.mem))
-	unmapMemory(b.mem)
+	UnmapMemory(b.mem)
 }
 
 func (r *arena) put(p piece) {
@@ -147,7 +147,7 @@ func (r *arena) close() {
 	defer r.mu.Unlock()
 	for _, s := range r.sizes {
 		for b := range s.slabs {
-			unmapMemory(b.mem)
+			UnmapMemory(b.mem)
 		}
 	}
 	r.sizes, r.mapped, r.used = map[int]*pieces{}, 0, 0

@@ -1,4 +1,4 @@
-package loader
+package frames
 
 import (
 	"math/rand/v2"
@@ -49,7 +49,7 @@ func TestArena(t *testing.T) {
 			p.mem[k] = byte(i)
 		}
 		held = append(held, p)
-		if _, mapped, peak := r.held(); mapped > limit+pageSize || peak > limit+pageSize {
+		if _, mapped, peak := r.held(); mapped > limit+PageSize || peak > limit+PageSize {
 			t.Fatalf("%d bytes mapped of %d", mapped, limit)
 		}
 	}

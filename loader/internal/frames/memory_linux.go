@@ -1,4 +1,4 @@
-package loader
+package frames
 
 import "syscall"
 

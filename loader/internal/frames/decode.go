@@ -1,0 +1,366 @@
+package frames
+
+import (
+	"context"
+	"math"
+	"slices"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/video"
+)
+
+// Worker is what one goroutine needs to run jobs: scratch that outlives them.
+type Worker struct {
+	Own any // what the owner of the workers keeps beside it
+
+	s             *Store
+	q             *Queue
+	scratch, side []uint64
+	planner       video.Planner
+	ordinals      []int
+	deliver       func(ordinal int, f video.Frame) error
+
+	// of the task that is being decoded
+	task  *task
+	got   []bool
+	spent time.Duration // in deliver
+}
+
+// NewWorker makes a worker of a store.
+func NewWorker(s *Store, own any) *Worker {
+	w := &Worker{s: s, Own: own}
+	w.deliver = w.take
+	return w
+}
+
+// Ctx ends when the run of the worker's queue does.
+func (w *Worker) Ctx() context.Context { return w.q.ctx }
+
+// Push adds a job to the worker's queue.
+func (w *Worker) Push(j Job) { w.q.Push(j) }
+
+// Core takes a core where there are more workers than cores; the function that it gives hands it back.
+func (w *Worker) Core() func() { return w.s.remote.core() }
+
+// Bytes gives scratch at an 8-byte boundary, until the next call.
+func (w *Worker) Bytes(n int) []byte { return room(&w.scratch, n) }
+
+func room(b *[]uint64, n int) []byte {
+	if len(*b)*8 < n {
+		*b = make([]uint64, (n+7)/8)
+	}
+	if n == 0 {
+		return nil
+	}
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(*b))), n)
+}
+
+// request is frames of one file that are to be decoded.
+type request struct {
+	col    Column
+	path   string
+	number int32 // of the file among those asked for together
+	frames []*frame
+	least  int   // frames of a task: more where nobody waits, for starting at a sync sample is then paid rarely
+	later  int64 // prio of frames that nobody waits for
+}
+
+// task is neighbouring frames of one file that are decoded in one go.
+type task struct {
+	*request
+	frames  []*frame // by ordinal
+	prio    int64    // of its most urgent job; guarded by Store.mu
+	begun   atomic.Bool
+	fetched *fetched // nil: not yet
+}
+
+// seqOf is the first batch that waits for frames. s.mu is held, or they are not shared yet.
+func seqOf(list []*frame) int64 {
+	first := int64(math.MaxInt64)
+	for _, x := range list {
+		for _, at := range x.wait {
+			first = min(first, at.to.Seq())
+		}
+	}
+	return first
+}
+
+// push makes a job of planning.
+func (r *request) push(w *Worker, prio int64) {
+	w.q.Push(Job{Prio: prio, Sub: int64(r.col.ID())<<32 | int64(r.number), Kind: plan, Run: func(w *Worker) { w.plan(r) }})
+}
+
+// job is the task's job at its present urgency. s.mu is held.
+func (t *task) job() Job {
+	first := int64(0)
+	if len(t.frames) > 0 {
+		first = int64(t.frames[0].key.ordinal)
+	}
+	return Job{Prio: t.prio, Sub: int64(t.col.ID())<<48 | int64(t.number)<<32 | first, Kind: decode,
+		Run: func(w *Worker) { w.decode(t) }, Drop: func() { t.fetched.unref() }}
+}
+
+// plan opens a file and makes tasks of the frames that are wanted of it.
+func (w *Worker) plan(r *request) {
+	begin := time.Now()
+	defer func() { w.s.N.Plan.Add(int64(time.Since(begin))) }()
+	s := w.s
+	file, err := r.col.Files().Open(w.Ctx(), r.path)
+	if err != nil {
+		for _, x := range r.frames {
+			w.giveUp(r, x, err)
+		}
+		return
+	}
+	defer file.Release()
+	if s.arena == nil && s.disk == nil {
+		w.checkWaiting(r, file)
+	}
+	w.ordinals = w.ordinals[:0]
+	for _, x := range r.frames {
+		w.ordinals = append(w.ordinals, int(x.key.ordinal))
+	}
+	far := s.remote != nil && r.least == 1 && file.Remote()
+	var run []*task
+	var bytes int64
+	t := &task{request: r}
+	flush := func() {
+		if len(t.frames) == 0 {
+			return
+		}
+		sorted(t.frames)
+		s.mu.Lock()
+		t.prio = min(seqOf(t.frames), r.later)
+		for _, x := range t.frames {
+			x.task = t
+		}
+		j := t.job()
+		s.mu.Unlock()
+		if far {
+			run = append(run, t)
+		} else {
+			w.q.Push(j)
+		}
+		t = &task{request: r}
+	}
+	for _, g := range file.Plan(&w.planner, w.ordinals) {
+		if far {
+			size := file.FetchBytes(g)
+			if len(run) == runTasks || len(run) > 0 && bytes+size > runBytes {
+				w.pushRun(run)
+				run, bytes = nil, 0
+			}
+			bytes += size
+		}
+		for _, o := range g.Ordinals {
+			if x := at(r.frames, o); x != nil {
+				t.frames = append(t.frames, x)
+			}
+		}
+		if len(t.frames) >= r.least {
+			flush()
+		}
+	}
+	flush()
+	w.pushRun(run)
+}
+
+// checkWaiting takes those places out whose frames are refused (Column.Check).
+func (w *Worker) checkWaiting(r *request, file File) {
+	check := r.col.Check()
+	if check == nil {
+		return
+	}
+	for _, x := range r.frames { // no store knows them: nobody else looks at them
+		x.wait = slices.DeleteFunc(x.wait, func(at waiter) bool {
+			err := check(w, file, at.to, int(at.k), int(x.key.ordinal))
+			if err != nil {
+				at.to.Lose(int(at.k), r.path, int(x.key.ordinal), err)
+			}
+			return err != nil
+		})
+	}
+}
+
+func (w *Worker) pushRun(run []*task) {
+	if len(run) == 0 {
+		return
+	}
+	w.s.mu.Lock()
+	j := run[0].job()
+	for _, t := range run {
+		j.Prio = min(j.Prio, t.prio)
+	}
+	w.s.mu.Unlock()
+	j.Kind, j.Run, j.Drop = fetch, func(w *Worker) { w.fetchRun(run) }, nil
+	w.q.Push(j)
+}
+
+// giveUp says that a frame cannot be had.
+func (w *Worker) giveUp(r *request, x *frame, err error) { lose(w.s.failed(x, err), r.path, x) }
+
+// decodable plans w.ordinals, less what the file does not have.
+func (w *Worker) decodable(file File) []video.Group {
+	return slices.DeleteFunc(file.Plan(&w.planner, w.ordinals), func(g video.Group) bool { return g.Cost() <= 0 })
+}
+
+// decode decodes what is still wanted of a task.
+func (w *Worker) decode(t *task) {
+	defer t.fetched.unref()
+	if t.begun.Swap(true) {
+		return // a more urgent job of it came first
+	}
+	s := w.s
+	w.ordinals = w.ordinals[:0]
+	kept := t.frames[:0]
+	s.mu.Lock()
+	for _, x := range t.frames {
+		if x.uses == 0 && len(x.wait) == 0 {
+			s.unlist(x)
+			continue
+		}
+		kept = append(kept, x)
+		w.ordinals = append(w.ordinals, int(x.key.ordinal))
+	}
+	t.frames = kept // under the lock: who wants a frame of it reads them to raise the task
+	s.mu.Unlock()
+	if len(kept) == 0 {
+		return
+	}
+	file, err := t.col.Files().Open(w.Ctx(), t.path)
+	if err != nil {
+		for _, x := range kept {
+			w.giveUp(t.request, x, err)
+		}
+		return
+	}
+	defer file.Release()
+	groups := w.decodable(file)
+	f := t.fetched
+	if f == nil && s.remote != nil && file.Remote() {
+		var ok bool
+		if f, ok = w.fetch(shared{file}, groups, 1); !ok {
+			return // the run is over
+		}
+		defer f.unref()
+	}
+	var packets *video.Fetched
+	if f != nil {
+		packets = f.b
+	}
+	defer w.Core()()
+	begin := time.Now()
+	w.task, w.spent = t, 0
+	w.got = slices.Grow(w.got[:0], len(kept))[:len(kept)]
+	clear(w.got)
+	defer func() {
+		w.task = nil
+		s.N.Decode.Add(int64(time.Since(begin) - w.spent))
+		s.N.Convert.Add(int64(w.spent))
+	}()
+	if len(groups) > 0 {
+		err = file.Decode(w.Ctx(), packets, groups, w.deliver)
+	}
+	for i, x := range kept {
+		if w.got[i] {
+			continue
+		}
+		if w.Ctx().Err() != nil {
+			return // the run is over: its places need not be counted
+		}
+		// Whether a frame can be had must not depend on its neighbours (F3).
+		if len(kept) > 1 || err == nil {
+			var p video.Planner
+			single := file.Plan(&p, []int{int(x.key.ordinal)})
+			if single[0].Cost() <= 0 {
+				err = &robocache.Error{Class: robocache.ErrMalformed, Op: "decode", Msg: "the video has no frame of that number", Hint: "the video is shorter than its table"}
+			} else if err = file.Decode(w.Ctx(), nil, single, w.deliver); w.got[i] {
+				continue
+			}
+		}
+		if err == nil {
+			err = &robocache.Error{Class: robocache.ErrMalformed, Op: "decode", Msg: "the decoder gave no frame"}
+		}
+		w.giveUp(t.request, x, err)
+	}
+}
+
+// shared is a file that its opener releases.
+type shared struct{ File }
+
+func (shared) Release() {}
+
+// take gets one decoded frame: for those who wait for it, and for those who will come.
+func (w *Worker) take(ordinal int, f video.Frame) error {
+	begin := time.Now()
+	defer func() { w.spent += time.Since(begin) }()
+	s, t := w.s, w.task
+	i, ok := slices.BinarySearchFunc(t.frames, ordinal, func(x *frame, o int) int { return int(x.key.ordinal) - o })
+	if !ok || w.got[i] {
+		return nil
+	}
+	x, col := t.frames[i], t.col
+	planes := s.planes(f)
+	s.mu.Lock()
+	wait := x.wait
+	s.mu.Unlock()
+	var pixels []byte
+	switch {
+	case len(wait) > 0:
+		pixels = wait[0].to.Into(w, int(wait[0].k))
+	case planes == nil:
+		pixels = w.Bytes(col.FrameSize())
+	}
+	if pixels != nil {
+		if err := col.Render(f, pixels); err != nil {
+			return err
+		}
+	}
+	size := col.FrameSize()
+	if planes != nil {
+		info, _ := planes.PlaneInfo()
+		size = info.Bytes()
+	}
+	stored := false
+	if s.keeps(x, size) {
+		stored, _ = s.fill(x, planes, pixels)
+	}
+	if s.disk != nil {
+		w.toDisk(t.request, ordinal, f, planes, pixels)
+	}
+	w.got[i] = true
+	s.N.Unique.Add(1)
+	wait = s.arrived(x, stored)
+	defer s.done(x)
+	if pixels == nil && len(wait) > 0 { // they came meanwhile
+		pixels = wait[0].to.Into(w, int(wait[0].k))
+		if x.err = col.Render(f, pixels); x.err != nil {
+			lose(wait, t.path, x)
+			return nil
+		}
+	}
+	for _, at := range wait {
+		at.to.Put(int(at.k), pixels)
+	}
+	s.N.Frames.Add(int64(len(wait)))
+	// Only when all copies are made: a finished batch may be released, and its first frame overwritten.
+	for _, at := range wait {
+		at.to.Done(1)
+	}
+	return nil
+}
+
+// planes is the frame where it is kept as its planes; else nil.
+func (s *Store) planes(f video.Frame) video.PlanarFrame {
+	p, ok := f.(video.PlanarFrame)
+	if !ok || !s.planar {
+		return nil
+	}
+	if _, ok := p.PlaneInfo(); !ok {
+		return nil
+	}
+	return p
+}

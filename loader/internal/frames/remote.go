@@ -1,0 +1,105 @@
+package frames
+
+import (
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/goatnote-inc/robocache/video"
+)
+
+// remote is how work is shared out where reading takes time: more workers than cores, a token for each core, and a bound on the
+// bytes that are read ahead.
+type remote struct {
+	cores chan struct{}
+	bytes *semaphore.Weighted
+}
+
+// core takes a core; the function that it gives hands it back.
+func (r *remote) core() func() {
+	if r == nil {
+		return func() {}
+	}
+	r.cores <- struct{}{}
+	return func() { <-r.cores }
+}
+
+// fetched is packets of one file, read together, until the last task that decodes them is done. The file stays open: its packets are
+// found by its index.
+type fetched struct {
+	m    *remote
+	file File
+	b    *video.Fetched // nil: what is needed is read when it is decoded
+	need int64
+	refs atomic.Int32
+}
+
+// fetch reads the packets of groups. It waits for nobody's bytes: what is fetched may wait in the queue for this very worker. Without room
+// it reads nothing, but for a single task, whose packets are read all the same.
+func (w *Worker) fetch(file File, groups []video.Group, tasks int) (f *fetched, ok bool) {
+	m := w.s.remote
+	f = &fetched{m: m, file: file}
+	f.refs.Store(int32(tasks))
+	for _, g := range groups {
+		f.need += file.FetchBytes(g)
+	}
+	if !m.bytes.TryAcquire(f.need) {
+		if f.need = 0; tasks > 1 {
+			return f, true
+		}
+	}
+	begin := time.Now()
+	b, err := file.Fetch(w.Ctx(), groups)
+	w.s.N.Fetch.Add(int64(time.Since(begin)))
+	if err != nil { // the context has ended
+		m.bytes.Release(f.need)
+		f.need = 0
+		return f, false
+	}
+	f.b = b
+	return f, true
+}
+
+func (f *fetched) unref() {
+	if f != nil && f.refs.Add(-1) == 0 {
+		if f.b != nil {
+			f.b.Release()
+		}
+		f.m.bytes.Release(f.need)
+		f.file.Release()
+	}
+}
+
+// A run is tasks of one file that are fetched together: near ones are one read, and the others are read at once.
+const (
+	runTasks = 16
+	runBytes = 4 << 20
+)
+
+// fetchRun reads the packets of a run, and makes jobs of its tasks.
+func (w *Worker) fetchRun(run []*task) {
+	col, path := run[0].col, run[0].path
+	if file, err := col.Files().Open(w.Ctx(), path); err == nil { // else the tasks say so
+		w.ordinals = w.ordinals[:0]
+		for _, t := range run {
+			for _, x := range t.frames {
+				w.ordinals = append(w.ordinals, int(x.key.ordinal))
+			}
+		}
+		f, ok := w.fetch(file, w.decodable(file), len(run))
+		if !ok {
+			file.Release()
+			return // the run is over
+		}
+		for _, t := range run {
+			t.fetched = f
+		}
+	}
+	for _, t := range run {
+		w.s.mu.Lock()
+		j := t.job()
+		w.s.mu.Unlock()
+		w.q.Push(j)
+	}
+}

@@ -1,0 +1,350 @@
+// Package frames finds, decodes and keeps frames of videos for batches.
+//
+// # Contract
+//
+//	F1  There is one store: frames of episodes that are resident in a pool stay until their last use, those of the RAM cache for good, both in one
+//	    arena; behind it lies the cache directory. A place asks for its frame once (Worker.Want) and is served once: Put and Done, or Lose.
+//	F2  There is one decode path. What no store has is decoded in tasks: neighbouring frames of one file. Whether somebody waits for a frame, or it
+//	    only becomes resident, decides how urgent its task is, and nothing else.
+//	F3  Whether a frame can be had does not depend on its neighbours: what a task did not get is tried alone, for its own error.
+//	F4  A frame of the store is to the bit what decoding gives. What has no room is decoded again when it is wanted.
+//	F5  Of files that are far away packets are read ahead within a budget; waiting for a store holds no core and no decoder.
+package frames
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/goatnote-inc/robocache/cache"
+	"github.com/goatnote-inc/robocache/video"
+)
+
+// Column is one stream of frames: what becomes of a decoded frame.
+type Column interface {
+	ID() int32 // among the columns of all sources
+	Files() Files
+	FrameSize() int // bytes of a frame as it is kept as pixels
+	Recipe() string // what decides these pixels, beside the file
+	// Render writes a decoded frame as pixels, FromPlanes one of kept planes. Frames of a size that cannot be used are refused.
+	Render(f video.Frame, dst []byte) error
+	FromPlanes(info video.PlaneInfo, planes, dst []byte) error
+	// Check, where it is not nil, refuses a frame for a place, before it is looked for: the store does not know who checked what it has.
+	Check() func(w *Worker, f File, to Target, k, ordinal int) error
+}
+
+// Target is where frames of one column go: what one source gives to one batch.
+type Target interface {
+	Seq() int64                                      // of the batch
+	Into(w *Worker, k int) []byte                    // where the frame of place k is made: the place itself, or scratch where it is changed on the way
+	Put(k int, pixels []byte)                        // brings a frame that was made to place k
+	Done(n int)                                      // counts places that have their frames
+	Lose(k int, path string, ordinal int, err error) // counts a place whose frame cannot be had
+}
+
+// Config is what a store is made of.
+type Config struct {
+	Kept   int64      // bytes of memory for frames of residents and of the RAM cache; 0: neither
+	Cache  int64      // of them, for the cache
+	Planar bool       // keep the decoder's planes where they can be kept; else pixels
+	Dir    *cache.Dir // of decoded frames; may be nil
+	Cores  int        // files may be far away: so many workers decode at once, the others read; 0: none is
+	Ahead  int64      // bytes that may be read ahead
+	Warn   func(string)
+}
+
+// Counters are what statistics sum up. Times are nanoseconds.
+type Counters struct {
+	Plan, Decode, Convert, Copy, Fetch atomic.Int64
+	Frames, Unique                     atomic.Int64
+}
+
+// Store keeps decoded frames, and decodes what it does not have.
+type Store struct {
+	N      Counters
+	planar bool
+	room   int64   // for the cache; 0 = no cache
+	arena  *arena  // nil: nothing is kept in memory
+	disk   *disk   // nil: no cache directory of frames
+	remote *remote // nil: all files are at hand
+	warn   func(string)
+
+	mu    sync.Mutex
+	have  map[frameKey]*frame
+	files map[fileKey]int32
+	kept  int64 // bytes of the cache
+	n     struct {
+		hits, misses int64 // places whose frames were, or were not, there or on their way
+		refused      int64 // frames for which there was no room
+		full         int64 // frames that the cache had no room for
+	}
+}
+
+// New makes a store.
+func New(c Config) *Store {
+	s := &Store{planar: c.Planar, room: c.Cache, warn: c.Warn, have: map[frameKey]*frame{}, files: map[fileKey]int32{}}
+	if c.Kept > 0 {
+		s.arena = newArena(c.Kept)
+	}
+	if c.Dir != nil {
+		s.disk = &disk{dir: c.Dir, files: map[fileKey]cache.Key{}}
+	}
+	if c.Cores > 0 {
+		s.remote = &remote{cores: make(chan struct{}, c.Cores), bytes: semaphore.NewWeighted(c.Ahead)}
+	}
+	return s
+}
+
+// frameKey names a frame: which file of which column, which frame there. A still has no file: -1 − episode, and its row.
+type frameKey struct{ column, file, ordinal int32 }
+
+type fileKey struct {
+	column int32
+	path   string
+}
+
+type frameState uint8
+
+const (
+	pending frameState = iota // a task will bring it
+	ready
+	lost
+)
+
+// frame is one frame. Its fields are guarded by Store.mu; its bytes are written before it is ready, and not after.
+type frame struct {
+	key    frameKey
+	state  frameState
+	listed bool // in Store.have
+	planar bool
+	cached bool  // stays when nobody wants it any more
+	uses   int32 // samples of a pool that are still to take it
+	pins   int32 // who is reading its bytes
+	info   video.PlaneInfo
+	at     piece
+	size   int
+	err    error
+	wait   []waiter
+	task   *task // that will bring it
+}
+
+// waiter is a place that a frame goes to when it comes.
+type waiter struct {
+	to Target
+	k  int32
+}
+
+// file gives the number of a file. s.mu is held.
+func (s *Store) file(column int32, path string) int32 {
+	k := fileKey{column, path}
+	n, ok := s.files[k]
+	if !ok {
+		n = int32(len(s.files))
+		s.files[k] = n
+	}
+	return n
+}
+
+// list notes that a frame will come. s.mu is held.
+func (s *Store) list(x *frame) {
+	x.listed = true
+	s.have[x.key] = x
+}
+
+func (s *Store) unlist(x *frame) {
+	if x.listed {
+		x.listed = false
+		delete(s.have, x.key)
+	}
+}
+
+// done ends reading of a frame.
+func (s *Store) done(x *frame) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x.pins--
+	s.settle(x)
+}
+
+// settle lets go of a frame that nobody will want. s.mu is held.
+func (s *Store) settle(x *frame) {
+	if x.uses == 0 && x.pins == 0 && len(x.wait) == 0 && !x.cached && x.state != pending {
+		s.unlist(x)
+		s.release(x)
+	}
+}
+
+func (s *Store) release(x *frame) {
+	if x.cached {
+		s.kept -= PieceBytes(x.size)
+		x.cached = false
+	}
+	if x.at.slab != nil {
+		s.arena.put(x.at)
+		x.at = piece{}
+	}
+}
+
+// keeps says whether a frame of so many bytes stays behind its waiters: in the cache, or for samples of a pool.
+func (s *Store) keeps(x *frame, size int) bool {
+	if s.arena == nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !x.listed {
+		return false
+	}
+	x.size = size
+	if s.room > 0 && s.kept+PieceBytes(size) <= s.room {
+		x.cached = true
+		s.kept += PieceBytes(size)
+	} else if s.room > 0 {
+		s.n.full++
+	}
+	return x.cached || x.uses > 0
+}
+
+// fill writes a frame into memory of the arena: planes, or, where planes is nil, pixels. It is false where the arena has no room.
+func (s *Store) fill(x *frame, planes video.PlanarFrame, pixels []byte) (bool, error) {
+	at, have, err := s.arena.get(x.size)
+	if err != nil || !have {
+		s.mu.Lock()
+		s.n.refused++
+		s.mu.Unlock()
+		return false, err
+	}
+	x.at = at
+	if planes == nil {
+		video.CopyPixels(at.mem[:x.size], pixels)
+		return true, nil
+	}
+	x.planar = true
+	x.info, _ = planes.PlaneInfo()
+	err = planes.CopyPlanes(at.mem[:x.size])
+	return err == nil, err
+}
+
+// arrived publishes a frame that was pending, and gives those who wait for it. The caller serves them, and then calls done: the frame is pinned
+// for it. Where stored is false the frame is only for those who wait: the next who wants it decodes it anew.
+func (s *Store) arrived(x *frame, stored bool) []waiter {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	wait := x.wait
+	x.wait, x.task, x.state = nil, nil, ready
+	x.pins++
+	if !stored {
+		x.uses = 0
+		s.unlist(x)
+		s.release(x)
+	}
+	return wait
+}
+
+// failed says that a frame cannot be had, and gives those who wait for it.
+func (s *Store) failed(x *frame, err error) []waiter {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	wait := x.wait
+	x.wait, x.task = nil, nil
+	x.state, x.err = lost, err
+	s.settle(x)
+	return wait
+}
+
+// Reset forgets all but the cache. Nobody works at any batch.
+func (s *Store) Reset() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, x := range s.have {
+		x.wait, x.uses, x.pins, x.task = nil, 0, 0, nil
+		if x.state != ready || !x.cached {
+			s.unlist(x)
+			s.release(x)
+		}
+	}
+}
+
+// Close unmaps the memory.
+func (s *Store) Close() {
+	if s.arena != nil {
+		s.arena.close()
+	}
+}
+
+// Stats is what a store holds and did.
+type Stats struct {
+	Limit, Bytes, Peak int64 // of memory for frames
+	Resident           int64 // frames
+	Refused            int64 // for which there was no room: decoded again when wanted
+	Cache              *CacheStats
+}
+
+// CacheStats is what a cache did. Frames that are wanted are hits or misses.
+type CacheStats struct {
+	Where  string  `json:"where"`  // "ram" or the directory
+	Format string  `json:"format"` // "yuv", "rgb" or "encoded"
+	Hits   int64   `json:"hits"`
+	Misses int64   `json:"misses"`
+	Rate   float64 `json:"hit_rate"`
+	Bytes  int64   `json:"bytes"`
+	Budget int64   `json:"budget_bytes"`
+	Full   bool    `json:"full,omitempty"`  // what came last found no room
+	Error  string  `json:"error,omitempty"` // why nothing more is written
+}
+
+// Rated fills in the rate.
+func (c *CacheStats) Rated() *CacheStats {
+	if n := c.Hits + c.Misses; n > 0 {
+		c.Rate = float64(c.Hits) / float64(n)
+	}
+	return c
+}
+
+// DirStats is what a cache directory says of itself.
+func DirStats(dir *cache.Dir, where, format string) *CacheStats {
+	d := dir.Stats()
+	return &CacheStats{Where: where, Format: format, Hits: d.Hits, Misses: d.Misses, Bytes: d.Bytes, Budget: d.Budget, Full: d.Full, Error: d.Stopped}
+}
+
+// Stats says what was done so far. where is the cache directory.
+func (s *Store) Stats(where string) (out Stats) {
+	format := "rgb"
+	if s.planar {
+		format = "yuv"
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.arena != nil {
+		out.Bytes, _, out.Peak = s.arena.held()
+		out.Limit, out.Resident, out.Refused = s.arena.limit, int64(len(s.have)), s.n.refused
+	}
+	if s.room > 0 {
+		out.Cache = (&CacheStats{Where: "ram", Format: format, Hits: s.n.hits, Misses: s.n.misses, Bytes: s.kept, Budget: s.room, Full: s.n.full > 0}).Rated()
+	}
+	if s.disk != nil {
+		out.Cache = DirStats(s.disk.dir, where, format)
+		out.Cache.Hits, out.Cache.Misses = s.disk.hits.Load(), s.disk.misses.Load()
+		out.Cache.Rated()
+	}
+	return out
+}
+
+// sorted lists frames of one file by their numbers.
+func sorted(list []*frame) []*frame {
+	slices.SortFunc(list, byOrdinal)
+	return list
+}
+
+func byOrdinal(a, b *frame) int { return int(a.key.ordinal) - int(b.key.ordinal) }
+
+// at finds a frame among some of one file.
+func at(list []*frame, ordinal int) *frame {
+	i, ok := slices.BinarySearchFunc(list, ordinal, func(x *frame, o int) int { return int(x.key.ordinal) - o })
+	if !ok {
+		return nil
+	}
+	return list[i]
+}
