@@ -1,6 +1,6 @@
 // Small FuseOps: what a launch costs is what they cost. A thread makes one vector of columns of one target row out of memory alone, without
-// shared memory, barriers, or a search: it guesses the place of its target from even spacing, and proves it by the stamps around there. (Samples at
-// the guess beside the stamps gain 5 % where spacing is even, and lose as much where it is not: they are read after.)
+// shared memory, barriers, or a search: it guesses the place of its target from even spacing, and proves it by the timestamps around there. (Samples at
+// the guess beside the timestamps gain 5 % where spacing is even, and lose as much where it is not: they are read after.)
 #pragma once
 #include "lanes.cuh"
 
@@ -47,24 +47,13 @@ struct Direct {
 
 DEVICE u32 divided(u32 n, Divisor d) { return (u32)((u64)n * d.m >> d.shift); }
 
-#ifdef ROBOCACHE_SIM
-DEVICE i64 load_stamp(const char *p) { return *(const i64 *)p; }
-#else
-// load_stamp stays behind the wait for the grid before: the compiler may move other reads of constant memory.
-DEVICE i64 load_stamp(const char *p) {
-  i64 t;
-  asm volatile("ld.global.nc.s64 %0, [%1];" : "=l"(t) : "l"(p));
-  return t;
-}
-#endif
-
 // Spot is what a thread knows of its target row.
 struct Spot {
   const char *times, *values; // of the entry; values at the thread's columns
   i32 n;
 };
 
-DEVICE i64 stamp_at(const DirectStream &x, const Spot &o, i32 i) { return load_stamp(o.times + i * x.times_row); }
+DEVICE i64 timestamp_at(const DirectStream &x, const Spot &o, i32 i) { return load_timestamp(o.times + i * x.times_row); }
 
 // set_spot trusts lengths and offsets as span_of does: not at all. No row is read that is not there.
 DEVICE void set_spot(Spot &o, const DirectStream &x, i64 entry) {
@@ -72,33 +61,33 @@ DEVICE void set_spot(Spot &o, const DirectStream &x, i64 entry) {
   o.times = x.times + entry * x.times_entry;
   o.values = x.values + entry * x.entry;
   if ((x.flags & (kLengths | kOffsets)) == 0) return;
-  i64 first = load_stamp(x.rows + entry * x.rows_step);
+  i64 first = load_timestamp(x.rows + entry * x.rows_step);
   if (x.flags & kLengths) {
     o.n = (i32)min(max(first, 0ll), (i64)x.n);
     return;
   }
   first = min(max(first, 0ll), x.entry); // x.entry: how many rows there are
-  o.n = (i32)min(max(load_stamp(x.rows + (entry + 1) * x.rows_step) - first, 0ll), min(x.entry - first, 0x7fffffffll));
+  o.n = (i32)min(max(load_timestamp(x.rows + (entry + 1) * x.rows_step) - first, 0ll), min(x.entry - first, 0x7fffffffll));
   o.times = x.times + first * x.times_row;
   o.values = x.values + first * x.row;
 }
 
-// search finds the last stamp ≤ t, where stamp 0 is and the last is not. k is a wrong guess; right: stamp k+1 is not after t.
+// search finds the last timestamp ≤ t, where timestamp 0 is and the last is not. k is a wrong guess; right: timestamp k+1 is not after t.
 DEVICE i32 search(const DirectStream &x, const Spot &o, i64 t, i32 k, bool right) {
   i32 lo = right ? k + 1 : 0, hi = right ? o.n - 1 : k, step = 1;
   if (right) {
 #pragma unroll 1
-    while (step < hi - lo && stamp_at(x, o, lo + step) <= t) lo += step, step = min(step, 1 << 29) * 2;
+    while (step < hi - lo && timestamp_at(x, o, lo + step) <= t) lo += step, step = min(step, 1 << 29) * 2;
     if (step < hi - lo) hi = lo + step;
   } else {
 #pragma unroll 1
-    while (step < hi - lo && stamp_at(x, o, hi - step) > t) hi -= step, step = min(step, 1 << 29) * 2;
+    while (step < hi - lo && timestamp_at(x, o, hi - step) > t) hi -= step, step = min(step, 1 << 29) * 2;
     if (step < hi - lo) lo = hi - step;
   }
 #pragma unroll 1
   while (hi - lo > 1) {
     i32 m = (i32)((u32)(lo + hi) >> 1);
-    if (stamp_at(x, o, m) <= t) lo = m;
+    if (timestamp_at(x, o, m) <= t) lo = m;
     else hi = m;
   }
   return lo;
@@ -119,12 +108,12 @@ template <int BYTES> DEVICE void load_pair(Pair<BYTES> &p, const DirectStream &x
 template <int BYTES> DEVICE Pair<BYTES> find_pair(const DirectStream &x, const Spot &o, i64 t) {
   Pair<BYTES> p;
   i32 last = o.n - 1;
-  i64 begin = stamp_at(x, o, 0), end = stamp_at(x, o, last);
+  i64 begin = timestamp_at(x, o, 0), end = timestamp_at(x, o, last);
   i32 k = __float2int_rz(__fmul_rn(about(__ll2float_rn(t - begin), __ll2float_rn(end - begin)), (float)last));
   k = min(max(k, 0), max(last - 1, 0));
-  if (t >= end) k = last; // of equal stamps the last
-  i64 a = stamp_at(x, o, k), b = stamp_at(x, o, min(k + 1, last));
-  i64 before = stamp_at(x, o, max(k - 1, 0)), after = stamp_at(x, o, min(k + 2, last)); // stamps seldom lie further from even spacing
+  if (t >= end) k = last; // of equal timestamps the last
+  i64 a = timestamp_at(x, o, k), b = timestamp_at(x, o, min(k + 1, last));
+  i64 before = timestamp_at(x, o, max(k - 1, 0)), after = timestamp_at(x, o, min(k + 2, last)); // timestamps seldom lie further from even spacing
   bool inside = t >= begin && t < end;
   if (inside && (t < a || t >= b)) {
     bool right = t >= b;
@@ -134,8 +123,8 @@ template <int BYTES> DEVICE Pair<BYTES> find_pair(const DirectStream &x, const S
       k--, b = a, a = before;
     } else {
       k = search(x, o, t, k, right);
-      a = stamp_at(x, o, k);
-      b = stamp_at(x, o, k + 1);
+      a = timestamp_at(x, o, k);
+      b = timestamp_at(x, o, k + 1);
     }
   }
   load_pair(p, x, o, k);
@@ -268,7 +257,7 @@ template <u8 T, int E, bool MANY> DEVICE void direct_rows(const Direct &p) {
   if (id >= p.total || stopped(p)) return;
   const DirectStream &x = p.s[MANY ? c.s : 0];
   Spot o;
-  i64 t = load_stamp(p.targets + c.entry * p.targets_entry + c.row * p.targets_row);
+  i64 t = load_timestamp(p.targets + c.entry * p.targets_entry + c.row * p.targets_row);
   set_spot(o, x, c.entry);
   o.values += c.vector * size;
   Pair<size> pair = pair_of<size>(x, o, t);
@@ -288,7 +277,7 @@ template <u8 T, int E, bool MANY> DEVICE void direct_scaled(const Direct &p) {
   wait_for_previous_grid();
   if (id >= p.total || stopped(p)) return;
   Spot o;
-  i64 t = load_stamp(p.targets + c.entry * p.targets_entry + c.row * p.targets_row);
+  i64 t = load_timestamp(p.targets + c.entry * p.targets_entry + c.row * p.targets_row);
   set_spot(o, x, c.entry);
   o.values += c.vector * size;
   Pair<size> pair = pair_of<size>(x, o, t);

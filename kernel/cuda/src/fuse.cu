@@ -38,7 +38,7 @@ template <int E, bool MAP> DEVICE void fuse_tiles(const Fuse &p) {
   Place<E> w = place_of<E>(p, blockIdx.x, lane, lanes, column);
   known(w.to);
   known(w.ahead.target);
-  known(w.ahead.stamp);
+  known(w.ahead.timestamp);
   known(p.s[w.s].values);
   wait_for_previous_grid();
   if (at_fault(p)) return;

@@ -63,7 +63,7 @@ struct Fuse {
   i32 rows, streams, tile, tiles;             // target rows; rows of a tile
   i32 vectors, chunk, chunks;                 // vectors of columns in a row, in a chunk
   i32 plan, pivots, result;                   // byte offsets in shared memory
-  i32 buffer, buffer_bytes, buffers;          // staged kernels: one or two, each with targets, stamps and values of one entry
+  i32 buffer, buffer_bytes, buffers;          // staged kernels: one or two, each with targets, timestamps and values of one entry
   i32 zeros, zero_bytes, pad;                 // a row of zeros
   u8 time_type, clock, out_type, ragged;      // ragged: some stream has lengths or offsets
   i32 first;                                  // the number of the first stream, in valid and for errors
@@ -136,15 +136,15 @@ DEVICE const char *values_of(const Stream &s, const Span &v, i64 entry) {
   return s.values + ((s.flags & kOffsets) ? v.first * s.row : entry * s.entry);
 }
 
-// Ahead is where a thread's first target and first stamp of a tile lie: known before the wait for the grid before, which it shortens by the
+// Ahead is where a thread's first target and first timestamp of a tile lie: known before the wait for the grid before, which it shortens by the
 // latency of the parameters.
 struct Ahead {
-  const char *target, *stamp;
-  i32 pivot, s; // where the stamp goes; the stream that it is of
+  const char *target, *timestamp;
+  i32 pivot, s; // where the timestamp goes; the stream that it is of
 };
 
 // stamp_at finds the place of pivot i, of the streams from s0 on, counted from the first of these; s is at most its stream.
-DEVICE const char *stamp_at(const Fuse &p, const char *spans, i32 s0, i32 streams, i64 entry, i32 i, i32 &s) {
+DEVICE const char *timestamp_at(const Fuse &p, const char *spans, i32 s0, i32 streams, i64 entry, i32 i, i32 &s) {
   i32 base = p.s[s0].pivots;
 #pragma unroll 1
   while (s + 1 < streams && i >= p.s[s0 + s + 1].pivots - base) s++;
@@ -161,7 +161,7 @@ DEVICE Ahead look_ahead(const Fuse &p, i32 s0, i32 streams, i64 entry, i32 from,
   Ahead a = {nullptr, nullptr, (i32)threadIdx.x, 0};
   i32 thread = threadIdx.x;
   if (thread < n * streams) a.target = p.targets + entry * p.targets_entry + (from + (streams == 1 ? thread : thread / streams)) * p.targets_row;
-  if (!p.ragged && thread < pivots_of(p, s0, streams)) a.stamp = stamp_at(p, nullptr, s0, streams, entry, thread, a.s);
+  if (!p.ragged && thread < pivots_of(p, s0, streams)) a.timestamp = timestamp_at(p, nullptr, s0, streams, entry, thread, a.s);
   return a;
 }
 
@@ -181,11 +181,11 @@ DEVICE void gather(const Fuse &p, char *shared, i32 s0, i32 streams, i64 entry, 
   } else {
     s = a.s;
     i += blockDim.x;
-    if (a.stamp != nullptr) take_pivot(p, p.s[s0 + s], pivots + a.pivot, a.stamp);
+    if (a.timestamp != nullptr) take_pivot(p, p.s[s0 + s], pivots + a.pivot, a.timestamp);
   }
 #pragma unroll 1
   for (; i < total; i += blockDim.x) {
-    const char *at = stamp_at(p, shared, s0, streams, entry, i, s);
+    const char *at = timestamp_at(p, shared, s0, streams, entry, i, s);
     if (at != nullptr) take_pivot(p, p.s[s0 + s], pivots + i, at);
   }
   copy_async_wait();
@@ -196,9 +196,9 @@ DEVICE void gather(const Fuse &p, char *shared, i32 s0, i32 streams, i64 entry, 
 COLD Found find_rare(const Fuse &p, i32 s, i64 first, i32 n, i32 step, const i64 *pivots, i64 entry, i64 t) {
   const Stream &x = p.s[s];
   Span v = {first, n, step};
-  Stamps stamps = {pivots, times_of(x, v, entry), x.times_row, n, step, time_type(x), p.clock};
+  Timestamps timestamps = {pivots, times_of(x, v, entry), x.times_row, n, step, time_type(x), p.clock};
   Way way = {x.mode, x.edge, x.max_gap, 0, 0, p.epsilon};
-  return find_row<false>(stamps, way, t);
+  return find_row<false>(timestamps, way, t);
 }
 
 DEVICE Brief find_at(const Fuse &p, i32 s, const Span &v, const i64 *pivots, i64 entry, i64 t) {
@@ -207,8 +207,8 @@ DEVICE Brief find_at(const Fuse &p, i32 s, const Span &v, const i64 *pivots, i64
     Found f = find_rare(p, s, v.first, v.n, v.step, pivots, entry, t);
     return brief_of(f);
   }
-  Stamps stamps = {pivots, times_of(x, v, entry), x.times_row, v.n, v.step, kI64, kNanoseconds};
-  return find_brief(stamps, x.max_gap, x.edge == kMask, t);
+  Timestamps timestamps = {pivots, times_of(x, v, entry), x.times_row, v.n, v.step, kI64, kNanoseconds};
+  return find_brief(timestamps, x.max_gap, x.edge == kMask, t);
 }
 
 // find_all is for every mode.
@@ -216,14 +216,14 @@ DEVICE Found find_all(const Fuse &p, const char *shared, i32 s0, i32 s, i64 entr
   const Stream &x = p.s[s0 + s];
   Span v = span(p, shared, s0, s);
   const i64 *pivots = (const i64 *)(shared + p.pivots) + (x.pivots - p.s[s0].pivots);
-  Stamps stamps = {pivots, times_of(x, v, entry), x.times_row, v.n, v.step, time_type(x), p.clock};
+  Timestamps timestamps = {pivots, times_of(x, v, entry), x.times_row, v.n, v.step, time_type(x), p.clock};
   Way way = {x.mode, x.edge, x.max_gap, 0, 0, p.epsilon};
   if (x.extra >= 0) {
     const Extra *e = (const Extra *)(p.table + x.extra);
     way.before = e->before;
     way.after = e->after;
   }
-  return find_row<true>(stamps, way, t);
+  return find_row<true>(timestamps, way, t);
 }
 
 DEVICE void set_valid(const Fuse &p, i64 entry, i32 row, i32 s, u8 valid) {
@@ -263,11 +263,4 @@ template <bool ALL> DEVICE void plan_tile(const Fuse &p, char *shared, i32 s0, i
     if (writes_valid) set_valid(p, entry, from + r, s0 + s, valid);
   }
   __syncthreads();
-}
-
-// known makes the compiler have a value here, and not later.
-DEVICE void known(const void *p) {
-#ifndef ROBOCACHE_SIM
-  asm volatile("" ::"l"(p));
-#endif
 }

@@ -35,8 +35,8 @@ template <class T> DEVICE void gather_rows(const Grad &p, const Span &v, i64 ent
 #pragma unroll
   for (int i = 0; i < kOwned; i++) total[i] = 0;
   const char *times = p.times + ((p.flags & kOffsets) ? v.first * p.times_row : entry * p.times_entry);
-  // Stamps in shared memory are not worth a copy: few rows of a piece are this block's.
-  Stamps stamps = {nullptr, times, p.times_row, v.n, 0, p.time_type, p.clock};
+  // Timestamps in shared memory are not worth a copy: few rows of a piece are this block's.
+  Timestamps timestamps = {nullptr, times, p.times_row, v.n, 0, p.time_type, p.clock};
   Way way = {p.mode, p.edge, p.max_gap, 0, 0, p.epsilon};
   bool ends = first == 0 || first + count >= v.n;
   i64 from = first > 0 ? load_time(times + (i64)(first - 1) * p.times_row, p.time_type, p.clock) : 0;
@@ -48,11 +48,11 @@ template <class T> DEVICE void gather_rows(const Grad &p, const Span &v, i64 ent
     Found f = {};
     if (r < p.targets_n) {
       i64 t = load_time(p.targets + entry * p.targets_entry + (i64)r * p.targets_row, p.target_type, p.clock);
-      // Rows that read a sample of first … first+count-1 lie between their neighbours, or outside all stamps. Extrapolation reads two distinct
-      // stamps at an end, as far inside as stamps are equal.
+      // Rows that read a sample of first … first+count-1 lie between their neighbours, or outside all timestamps. Extrapolation reads two distinct
+      // timestamps at an end, as far inside as timestamps are equal.
       mine = p.edge == kExtrapolate || ((first == 0 || t >= from) && (first + count >= v.n || t <= to));
       if (mine) {
-        f = find_row<false>(stamps, way, t);
+        f = find_row<false>(timestamps, way, t);
         if (f.kind == kBlend && (p.type == kF64 ? f.w == 0 : __double2float_rn(f.w) == 0)) found_copy(f, f.left);
         i32 l = f.left - first, k = f.right - first;
         mine = f.kind != kZero && ((l >= 0 && l < count) || (f.kind == kBlend && k >= 0 && k < count));

@@ -22,36 +22,22 @@ template <> struct Of<kF32> {
     return r;
   }
 };
-template <> struct Of<kBF16> {
-  static const int size = 2;
-  template <int E> static __device__ __forceinline__ void open(const Words<E * 2> &r, float *x) {
-    x[0] = bf16_low(r.w[0]);
-#pragma unroll
-    for (int i = 0; i + 1 < E; i += 2) x[i] = bf16_low(r.w[i / 2]), x[i + 1] = bf16_high(r.w[i / 2]);
-  }
-  template <int E> static __device__ __forceinline__ Words<E * 2> close(const float *x) {
-    Words<E * 2> r;
-    if (E == 1) r.w[0] = float_bf16(x[0]);
-#pragma unroll
-    for (int i = 0; i + 1 < E; i += 2) r.w[i / 2] = pack_bf16(x[i], x[i + 1]);
-    return r;
-  }
-};
-template <> struct Of<kF16> {
-  static const int size = 2;
-  template <int E> static __device__ __forceinline__ void open(const Words<E * 2> &r, float *x) {
-    x[0] = f16_low(r.w[0]);
-#pragma unroll
-    for (int i = 0; i + 1 < E; i += 2) x[i] = f16_low(r.w[i / 2]), x[i + 1] = f16_high(r.w[i / 2]);
-  }
-  template <int E> static __device__ __forceinline__ Words<E * 2> close(const float *x) {
-    Words<E * 2> r;
-    if (E == 1) r.w[0] = float_f16(x[0]);
-#pragma unroll
-    for (int i = 0; i + 1 < E; i += 2) r.w[i / 2] = pack_f16(x[i], x[i + 1]);
-    return r;
-  }
-};
+#define HALF(T, type)                                                                      \
+  template <> struct Of<T> {                                                               \
+    static const int size = 2;                                                             \
+    template <int E> static __device__ __forceinline__ void open(const Words<E * 2> &r, float *x) { \
+      x[0] = type##_low(r.w[0]);                                                           \
+      _Pragma("unroll") for (int i = 0; i + 1 < E; i += 2) x[i] = type##_low(r.w[i / 2]), x[i + 1] = type##_high(r.w[i / 2]); \
+    }                                                                                      \
+    template <int E> static __device__ __forceinline__ Words<E * 2> close(const float *x) { \
+      Words<E * 2> r;                                                                      \
+      if (E == 1) r.w[0] = float_##type(x[0]);                                             \
+      _Pragma("unroll") for (int i = 0; i + 1 < E; i += 2) r.w[i / 2] = pack_##type(x[i], x[i + 1]); \
+      return r;                                                                            \
+    }                                                                                      \
+  };
+HALF(kBF16, bf16)
+HALF(kF16, f16)
 
 template <> struct Of<kU8> {
   static const int size = 1;

@@ -22,8 +22,8 @@ DEVICE i64 load_time(const char *p, u8 type, u8 clock) {
   return time_key(type == kF64 ? *(const double *)p : type == kF32 ? (double)*(const float *)p : __ll2double_rn(*(const i64 *)p));
 }
 
-// Stamps are the stamps of one entry: every step-th of them in shared memory, the last of each step. step 1: all; 0: none.
-struct Stamps {
+// Timestamps are the timestamps of one entry: every step-th of them in shared memory, the last of each step. step 1: all; 0: none.
+struct Timestamps {
   const i64 *pivot;
   const char *times;
   i64 stride; // bytes
@@ -31,27 +31,27 @@ struct Stamps {
   u8 type, clock;
 };
 
-DEVICE i64 stamp(const Stamps &s, i32 i) { return s.step == 1 ? s.pivot[i] : load_time(s.times + i * s.stride, s.type, s.clock); }
+DEVICE i64 timestamp(const Timestamps &s, i32 i) { return s.step == 1 ? s.pivot[i] : load_time(s.times + i * s.stride, s.type, s.clock); }
 
-// not_after4 is not_after where all stamps are in shared memory: three of them at a time, because a search waits for each answer.
-DEVICE i32 not_after4(const i64 *stamps, i32 n, i64 t) {
+// not_after4 is not_after where all timestamps are in shared memory: three of them at a time, because a search waits for each answer.
+DEVICE i32 not_after4(const i64 *timestamps, i32 n, i64 t) {
   i32 lo = 0;
 #pragma unroll 1
   while (n >= 4) {
     i32 d = n >> 2;
-    i32 passed = (i32)(stamps[lo + d - 1] <= t) + (i32)(stamps[lo + 2 * d - 1] <= t) + (i32)(stamps[lo + 3 * d - 1] <= t);
+    i32 passed = (i32)(timestamps[lo + d - 1] <= t) + (i32)(timestamps[lo + 2 * d - 1] <= t) + (i32)(timestamps[lo + 3 * d - 1] <= t);
     lo += passed * d;
     n = passed == 3 ? n - 3 * d : d - 1;
   }
   i32 more = 0;
-  if (n > 0) more += stamps[lo] <= t;
-  if (n > 1) more += stamps[lo + 1] <= t;
-  if (n > 2) more += stamps[lo + 2] <= t;
+  if (n > 0) more += timestamps[lo] <= t;
+  if (n > 1) more += timestamps[lo + 1] <= t;
+  if (n > 2) more += timestamps[lo + 2] <= t;
   return lo + more;
 }
 
-// not_after is the number of stamps ≤ t.
-DEVICE i32 not_after(const Stamps &s, i64 t) {
+// not_after is the number of timestamps ≤ t.
+DEVICE i32 not_after(const Timestamps &s, i64 t) {
   i32 lo = 0, hi = s.n;
   if (s.step != 0) {
     lo = not_after4(s.pivot, s.step == 1 ? s.n : (s.n + s.step - 1) / s.step, t);
@@ -69,10 +69,10 @@ DEVICE i32 not_after(const Stamps &s, i64 t) {
 }
 
 // count_to is not_after out of line.
-COLD i32 count_to(const Stamps &s, i64 t) { return not_after(s, t); }
+COLD i32 count_to(const Timestamps &s, i64 t) { return not_after(s, t); }
 
-// before is the number of stamps < t.
-DEVICE i32 before(const Stamps &s, i64 t) { return count_to(s, t - 1); }
+// before is the number of timestamps < t.
+DEVICE i32 before(const Timestamps &s, i64 t) { return count_to(s, t - 1); }
 
 // Found is one row of a plan.
 struct Found {
@@ -98,35 +98,35 @@ DEVICE void found_zero(Found &f) {
   f.left = f.right = 0;
   f.w = 0;
 }
-DEVICE void found_blend(Found &f, const Stamps &s, const Way &way, i64 t, i32 a, i32 b) {
+DEVICE void found_blend(Found &f, const Timestamps &s, const Way &way, i64 t, i32 a, i32 b) {
   f.kind = kBlend;
   f.left = a;
   f.right = b;
-  i64 sa = stamp(s, a), sb = stamp(s, b);
+  i64 sa = timestamp(s, a), sb = timestamp(s, b);
   if (s.clock == kNanoseconds) f.w = __ddiv_rn(__ll2double_rn(t - sa), __ll2double_rn(sb - sa));
   else f.w = __ddiv_rn(__dsub_rn(time_of(t), time_of(sa)), __dadd_rn(__dsub_rn(time_of(sb), time_of(sa)), way.epsilon));
 }
 
-DEVICE bool too_long(const Stamps &s, const Way &way, i64 from, i64 to) {
+DEVICE bool too_long(const Timestamps &s, const Way &way, i64 from, i64 to) {
   if (way.max_gap == 0) return false;
   if (s.clock == kNanoseconds) return to - from > way.max_gap;
   return __dsub_rn(time_of(to), time_of(from)) > __ddiv_rn(__ll2double_rn(way.max_gap), 1e9);
 }
 
 // found_gap settles the validity of a row inside the data, and its value where the gap from … to is too long.
-DEVICE void found_gap(Found &f, const Stamps &s, const Way &way, i64 from, i64 to) {
+DEVICE void found_gap(Found &f, const Timestamps &s, const Way &way, i64 from, i64 to) {
   if (!too_long(s, way, from, to)) f.valid = 1;
   else if (way.edge == kMask) found_zero(f);
   else if (way.edge == kErrorEdge) f.fault = 2;
 }
 
 // nearer says whether b is strictly nearer to t than a is.
-DEVICE bool nearer(const Stamps &s, i64 a, i64 t, i64 b) {
+DEVICE bool nearer(const Timestamps &s, i64 a, i64 t, i64 b) {
   if (s.clock == kNanoseconds) return t - a > b - t;
   return __dsub_rn(time_of(t), time_of(a)) > __dsub_rn(time_of(b), time_of(t));
 }
 
-COLD void found_outside(Found &f, const Stamps &s, const Way &way, i64 t, bool first) {
+COLD void found_outside(Found &f, const Timestamps &s, const Way &way, i64 t, bool first) {
   if (way.edge == kErrorEdge) f.fault = 1;
   if (way.edge == kMask || s.n == 0) {
     found_zero(f);
@@ -134,43 +134,43 @@ COLD void found_outside(Found &f, const Stamps &s, const Way &way, i64 t, bool f
   }
   found_copy(f, first ? 0 : s.n - 1);
   if (way.edge != kExtrapolate || (way.mode != kLinear && way.mode != kAngle)) return;
-  i64 lo = stamp(s, 0), hi = stamp(s, s.n - 1);
+  i64 lo = timestamp(s, 0), hi = timestamp(s, s.n - 1);
   if (lo == hi) return;
   if (first) {
     i32 a = count_to(s, lo) - 1;
-    found_blend(f, s, way, t, a, count_to(s, stamp(s, a + 1)) - 1);
+    found_blend(f, s, way, t, a, count_to(s, timestamp(s, a + 1)) - 1);
   } else {
     found_blend(f, s, way, t, before(s, hi) - 1, s.n - 1);
   }
 }
 
-// found_mean takes the window around t, which lies inside the data; k is the last stamp ≤ t. ns only.
-COLD void found_mean(Found &f, const Stamps &s, const Way &way, i64 t, i32 k) {
-  i64 from = max(t - way.before, stamp(s, 0)), to = t + min(way.after, kMaxTime - 1 - max(t, 0ll));
+// found_mean takes the window around t, which lies inside the data; k is the last timestamp ≤ t. ns only.
+COLD void found_mean(Found &f, const Timestamps &s, const Way &way, i64 t, i32 k) {
+  i64 from = max(t - way.before, timestamp(s, 0)), to = t + min(way.after, kMaxTime - 1 - max(t, 0ll));
   i32 lo = before(s, from), hi = before(s, to);
-  i64 at = stamp(s, k);
+  i64 at = timestamp(s, k);
   if (lo < hi) {
     f.kind = kWindow;
     f.left = lo;
     f.right = hi;
     if (t == at) f.valid = 1;
-    else found_gap(f, s, way, at, stamp(s, k + 1));
+    else found_gap(f, s, way, at, timestamp(s, k + 1));
     return;
   }
-  found_copy(f, t != at && nearer(s, at, t, stamp(s, k + 1)) ? k + 1 : k);
+  found_copy(f, t != at && nearer(s, at, t, timestamp(s, k + 1)) ? k + 1 : k);
   if (way.edge == kMask) found_zero(f);
   else if (way.edge == kErrorEdge) f.fault = 3;
 }
 
 // find_row decides the row at time t. ALL: also what the fast kernels have no use for.
-template <bool ALL> DEVICE Found find_row(const Stamps &s, const Way &way, i64 t) {
+template <bool ALL> DEVICE Found find_row(const Timestamps &s, const Way &way, i64 t) {
   Found f = {};
   i32 k = count_to(s, t) - 1;
-  if (k < 0) { // no stamps at all, too
+  if (k < 0) { // no timestamps at all, too
     found_outside(f, s, way, t, true);
     return f;
   }
-  i64 a = stamp(s, k);
+  i64 a = timestamp(s, k);
   if (t != a && k == s.n - 1) {
     found_outside(f, s, way, t, false);
     return f;
@@ -187,9 +187,9 @@ template <bool ALL> DEVICE Found find_row(const Stamps &s, const Way &way, i64 t
       f.valid = 1;
       return f;
     }
-    a = stamp(s, k);
+    a = timestamp(s, k);
   }
-  i64 b = stamp(s, k + 1);
+  i64 b = timestamp(s, k + 1);
   if (way.mode == kPrevious || way.mode == kNext || way.mode == kNearest) {
     bool right = way.mode == kNext || (way.mode == kNearest && nearer(s, a, t, b));
     found_copy(f, right ? k + 1 : k);
@@ -200,12 +200,6 @@ template <bool ALL> DEVICE Found find_row(const Stamps &s, const Way &way, i64 t
   found_gap(f, s, way, a, b);
   return f;
 }
-
-#ifdef ROBOCACHE_SIM
-DEVICE float about(float x, float y) { return x / y; }
-#else
-DEVICE float about(float x, float y) { return __fdividef(x, y); }
-#endif
 
 // weight is part / whole in float64, rounded to float32. Of integers that float32 holds, its own division gives the same bits: float64 has more
 // than twice as many, so that rounding twice is rounding once.
@@ -221,9 +215,9 @@ struct Brief {
   bool zero, valid;
 };
 
-// find_brief is find_row for what is nearly always asked: linear, ns as int64, the policy clamp or mask. Stamps are nearly evenly spaced nearly
+// find_brief is find_row for what is nearly always asked: linear, ns as int64, the policy clamp or mask. Timestamps are nearly evenly spaced nearly
 // always: where they would be so exactly is looked first.
-DEVICE Brief find_brief(const Stamps &s, i64 max_gap, bool mask, i64 t) {
+DEVICE Brief find_brief(const Timestamps &s, i64 max_gap, bool mask, i64 t) {
   Brief f = {0, 0, 0, true, false};
   if (s.n == 0) return f;
   i32 last = s.n - 1, k;
@@ -233,7 +227,7 @@ DEVICE Brief find_brief(const Stamps &s, i64 max_gap, bool mask, i64 t) {
     i64 begin = v[0], end = v[last];
     k = __float2int_rz(__fmul_rn(about(__ll2float_rn(t - begin), __ll2float_rn(end - begin)), (float)last));
     k = min(max(k, 0), max(last - 1, 0));
-    if (t >= end) k = last; // of equal stamps the last
+    if (t >= end) k = last; // of equal timestamps the last
     a = v[k];
     b = v[min(k + 1, last)];
     if (t >= begin && t < end && (t < a || t >= b)) {

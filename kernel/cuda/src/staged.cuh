@@ -1,5 +1,5 @@
 // Entries that fit into shared memory whole: a block takes one after the other, and while it makes the rows of one, the copy engine brings
-// targets, stamps and values of the next. Where the chip has none, the block copies itself, and waits.
+// targets, timestamps and values of the next. Where the chip has none, the block copies itself, and waits.
 #pragma once
 #include "lanes.cuh"
 
@@ -10,7 +10,7 @@ DEVICE char *buffer_of(const Fuse &p, char *shared, i32 i) { return shared + p.b
 
 // Where in a buffer things lie: as far from a multiple of 16 as in memory.
 DEVICE char *targets_in(const Fuse &p, char *buffer, i64 entry) { return buffer + staged_offset(p.targets + entry * p.targets_entry); }
-DEVICE char *stamps_in(const Fuse &p, const Stream &x, char *buffer, const char *times) { return buffer + p.pivots + x.pivots * 8 + staged_offset(times); }
+DEVICE char *timestamps_in(const Fuse &p, const Stream &x, char *buffer, const char *times) { return buffer + p.pivots + x.pivots * 8 + staged_offset(times); }
 DEVICE char *values_in(const Stream &x, char *buffer, const char *values) { return buffer + x.staged + staged_offset(values); }
 
 // ends copies what of a range lies outside whole blocks of 16 bytes, by one warp; it gives the size of these blocks.
@@ -43,7 +43,7 @@ DEVICE void bring(const Fuse &p, char *shared, i32 into, i64 entry) {
       const Stream &x = p.s[s];
       Span v = span(p, (const char *)spans, 0, s);
       const char *times = times_of(x, v, entry), *values = values_of(x, v, entry);
-      stage(stamps_in(p, x, buffer, times), times, v.n * 8, thread, blockDim.x);
+      stage(timestamps_in(p, x, buffer, times), times, v.n * 8, thread, blockDim.x);
       stage(values_in(x, buffer, values), values, v.n * (i32)x.row, thread, blockDim.x);
     }
     return;
@@ -54,7 +54,7 @@ DEVICE void bring(const Fuse &p, char *shared, i32 into, i64 entry) {
     const Stream &x = p.s[s];
     Span v = span(p, (const char *)spans, 0, s);
     const char *times = times_of(x, v, entry), *values = values_of(x, v, entry);
-    bytes += ends(stamps_in(p, x, buffer, times), times, v.n * 8, thread);
+    bytes += ends(timestamps_in(p, x, buffer, times), times, v.n * 8, thread);
     bytes += ends(values_in(x, buffer, values), values, v.n * (i32)x.row, thread);
   }
   if (thread == 0) {
@@ -66,7 +66,7 @@ DEVICE void bring(const Fuse &p, char *shared, i32 into, i64 entry) {
       const Stream &x = p.s[s];
       Span v = span(p, (const char *)spans, 0, s);
       const char *times = times_of(x, v, entry), *values = values_of(x, v, entry);
-      bulk_body(stamps_in(p, x, buffer, times), times, v.n * 8, word);
+      bulk_body(timestamps_in(p, x, buffer, times), times, v.n * 8, word);
       bulk_body(values_in(x, buffer, values), values, v.n * (i32)x.row, word);
     }
   }
@@ -136,7 +136,7 @@ template <bool SEND, class Make> DEVICE void for_entries(const Fuse &p, char *sh
       const Stream &x = p.s[s];
       if (!(x.flags & kTimesF64)) continue;
       Span v = span(p, e.spans, 0, s);
-      in_ns((i64 *)stamps_in(p, x, e.buffer, times_of(x, v, entry)), v.n);
+      in_ns((i64 *)timestamps_in(p, x, e.buffer, times_of(x, v, entry)), v.n);
       seconds = true;
     }
     if (seconds) __syncthreads();
@@ -164,7 +164,7 @@ DEVICE Brief find_staged(const Fuse &p, const Entry &e, i32 s, i32 r) {
   const Stream &x = p.s[s];
   Span v = span(p, e.spans, 0, s);
   i64 t = ((const i64 *)targets_in(p, e.buffer, e.number))[r];
-  return find_at(p, s, v, (const i64 *)stamps_in(p, x, e.buffer, times_of(x, v, e.number)), e.number, t);
+  return find_at(p, s, v, (const i64 *)timestamps_in(p, x, e.buffer, times_of(x, v, e.number)), e.number, t);
 }
 
 // ---- columns of E values ----

@@ -28,6 +28,9 @@ var header string
 //go:embed host/sim.cpp
 var scheduler string
 
+//go:embed host/ptx.h
+var twins string
+
 // Options of a Machine.
 type Options struct {
 	Checked bool   // S5; some ten times slower
@@ -125,7 +128,7 @@ func compile(dir, source string, o Options) (file string, kernels []string, err 
 		return "", nil, err
 	}
 	defer func() { _ = os.RemoveAll(work) }()
-	for name, text := range map[string]string{"sim.h": header, "sim.cpp": scheduler} {
+	for name, text := range map[string]string{"sim.h": header, "sim.cpp": scheduler, "ptx.h": twins} {
 		if err := os.WriteFile(filepath.Join(work, name), []byte(text), 0o600); err != nil {
 			return "", nil, err
 		}
@@ -143,7 +146,7 @@ func compile(dir, source string, o Options) (file string, kernels []string, err 
 	if err != nil {
 		return "", nil, err
 	}
-	text, err := run("-E", "-x", "c++", "-std=c++17", "-w", "-include", "sim.h", from)
+	text, err := run("-E", "-x", "c++", "-std=c++17", "-w", "-I.", "-include", "sim.h", from)
 	if err != nil {
 		return "", nil, err
 	}

@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #define ROBOCACHE_SIM 1
+#define SIM_PTX "ptx.h"
 #define __device__
 #define __host__
 #define __constant__

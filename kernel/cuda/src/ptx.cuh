@@ -1,0 +1,171 @@
+// PTX, and copies that have no other name: conversions, memory of any width, the copy engine. The simulator has a plain twin of this file.
+#pragma once
+
+DEVICE u16 float_bf16(float x) {
+  u16 h;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(h) : "f"(x));
+  return h;
+}
+DEVICE float f16_float(u16 h) {
+  float x;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(h));
+  return x;
+}
+DEVICE u16 float_f16(float x) {
+  u16 h;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(x));
+  return h;
+}
+DEVICE u32 pack_bf16(float low, float high) {
+  u32 p;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(p) : "f"(high), "f"(low));
+  return p;
+}
+DEVICE u32 pack_f16(float low, float high) {
+  u32 p;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(p) : "f"(high), "f"(low));
+  return p;
+}
+
+// LOAD and STORE make functions that move words by one instruction, in a space of memory whose addresses are such registers.
+#define LOAD(name, address, space, reg)                                                                                                               \
+  template <int BYTES> DEVICE Words<BYTES> name(address p) {                                                                                          \
+    Words<BYTES> r;                                                                                                                                   \
+    if constexpr (BYTES == 16) asm volatile("ld." space ".v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(r.w[0]), "=r"(r.w[1]), "=r"(r.w[2]), "=r"(r.w[3]) : reg(p)); \
+    else if constexpr (BYTES == 8) asm volatile("ld." space ".v2.u32 {%0,%1}, [%2];" : "=r"(r.w[0]), "=r"(r.w[1]) : reg(p));                          \
+    else if constexpr (BYTES == 4) asm volatile("ld." space ".u32 %0, [%1];" : "=r"(r.w[0]) : reg(p));                                                \
+    else if constexpr (BYTES == 2) {                                                                                                                  \
+      u16 h;                                                                                                                                          \
+      asm volatile("ld." space ".u16 %0, [%1];" : "=h"(h) : reg(p));                                                                                  \
+      r.w[0] = h;                                                                                                                                     \
+    } else asm volatile("ld." space ".u8 %0, [%1];" : "=r"(r.w[0]) : reg(p));                                                                         \
+    return r;                                                                                                                                         \
+  }
+#define STORE(name, address, space, reg)                                                                                                              \
+  template <int BYTES> DEVICE void name(address p, const Words<BYTES> &r) {                                                                           \
+    if constexpr (BYTES == 16)                                                                                                                        \
+      asm volatile("st." space ".v4.u32 [%0], {%1,%2,%3,%4};" ::reg(p), "r"(r.w[0]), "r"(r.w[1]), "r"(r.w[2]), "r"(r.w[3]) : "memory");               \
+    else if constexpr (BYTES == 8) asm volatile("st." space ".v2.u32 [%0], {%1,%2};" ::reg(p), "r"(r.w[0]), "r"(r.w[1]) : "memory");                  \
+    else if constexpr (BYTES == 4) asm volatile("st." space ".u32 [%0], %1;" ::reg(p), "r"(r.w[0]) : "memory");                                       \
+    else if constexpr (BYTES == 2) asm volatile("st." space ".u16 [%0], %1;" ::reg(p), "h"((u16)r.w[0]) : "memory");                                  \
+    else asm volatile("st." space ".u8 [%0], %1;" ::reg(p), "r"(r.w[0]) : "memory");                                                                  \
+  }
+
+// load_once reads memory that no one writes while the kernel runs; what store_once writes this kernel does not read again: it is the first to leave
+// the caches. Near is an address in shared memory.
+typedef u32 Near;
+LOAD(load_once, const char *, "global.nc", "l")
+LOAD(load_near, Near, "shared", "r")
+STORE(store_once, char *, "global.cs", "l")
+STORE(store_near, Near, "shared", "r")
+
+// load_shared reads through a plain pointer; where that is known to be shared memory the compiler says so.
+template <int BYTES> DEVICE Words<BYTES> load_shared(const char *p) {
+  Words<BYTES> r;
+  if constexpr (BYTES == 16) {
+    uint4 v = *(const uint4 *)p;
+    r.w[0] = v.x, r.w[1] = v.y, r.w[2] = v.z, r.w[3] = v.w;
+  } else if constexpr (BYTES == 8) {
+    uint2 v = *(const uint2 *)p;
+    r.w[0] = v.x, r.w[1] = v.y;
+  } else if constexpr (BYTES == 4) r.w[0] = *(const u32 *)p;
+  else if constexpr (BYTES == 2) r.w[0] = *(const u16 *)p;
+  else r.w[0] = *(const u8 *)p;
+  return r;
+}
+
+template <int BYTES> DEVICE void store_shared(char *p, const Words<BYTES> &r) {
+  if constexpr (BYTES == 16) *(uint4 *)p = make_uint4(r.w[0], r.w[1], r.w[2], r.w[3]);
+  else if constexpr (BYTES == 8) *(uint2 *)p = make_uint2(r.w[0], r.w[1]);
+  else if constexpr (BYTES == 4) *(u32 *)p = r.w[0];
+  else if constexpr (BYTES == 2) *(u16 *)p = (u16)r.w[0];
+  else *(u8 *)p = (u8)r.w[0];
+}
+
+DEVICE u32 shared_address(const void *p) { return (u32)__cvta_generic_to_shared(p); }
+
+// copy_async copies 4, 8 or 16 bytes from global to shared memory without registers; both ends are aligned to as many.
+template <int BYTES> DEVICE void copy_async(void *shared, const void *global) {
+  if constexpr (BYTES == 16) asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(shared)), "l"(global) : "memory");
+  else asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared_address(shared)), "l"(global), "n"(BYTES) : "memory");
+}
+// copy_async_wait waits for this thread's copies; a barrier makes them everyone's.
+DEVICE void copy_async_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
+// A kernel that was launched early runs beside the one before it: it must not touch memory before this.
+DEVICE void wait_for_previous_grid() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+DEVICE void let_next_grid_start() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+DEVICE Near near_of(char *p) { return shared_address(p); }
+
+// ---- the copy engine (sm_90) ----
+
+// One thread asks for whole blocks; a word in shared memory counts the bytes that came. Both ends and the size are multiples of 16.
+#if __CUDA_ARCH__ >= 900
+
+const bool kBulk = true;
+
+// bulk_init comes before a barrier that all threads pass.
+DEVICE void bulk_init(u64 *word) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(word)) : "memory");
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+DEVICE void bulk_expect(u64 *word, u32 bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(word)), "r"(bytes) : "memory");
+}
+DEVICE void bulk_copy(char *shared, const char *global, u32 bytes, u64 *word) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared_address(shared)), "l"(global), "r"(bytes), "r"(shared_address(word)) : "memory");
+}
+// bulk_wait waits for the copies of a round; rounds are numbered 0, 1, 0, 1 …
+DEVICE void bulk_wait(u64 *word, u32 round) {
+  asm volatile("{\n"
+               ".reg .pred done;\n"
+               "again:\n"
+               "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+               "@!done bra again;\n"
+               "}" ::"r"(shared_address(word)), "r"(round) : "memory");
+}
+
+// bulk_store sends what all threads have written, once a barrier has come: each of them says bulk_written before that. bulk_stored waits until
+// the shared memory may be written again.
+DEVICE void bulk_written() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+DEVICE void bulk_store(char *global, const char *shared, u32 bytes) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(global), "r"(shared_address(shared)), "r"(bytes) : "memory");
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+DEVICE void bulk_stored() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
+DEVICE void bulk_finished() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
+
+#else
+
+const bool kBulk = false;
+DEVICE void bulk_written() {}
+DEVICE void bulk_store(char *, const char *, u32) {}
+DEVICE void bulk_stored() {}
+DEVICE void bulk_finished() {}
+DEVICE void bulk_init(u64 *) {}
+DEVICE void bulk_expect(u64 *, u32) {}
+DEVICE void bulk_copy(char *, const char *, u32, u64 *) {}
+DEVICE void bulk_wait(u64 *, u32) {}
+
+#endif
+
+// load_timestamp stays behind the wait for the grid before: the compiler may move other reads of constant memory.
+DEVICE i64 load_timestamp(const char *p) {
+  i64 t;
+  asm volatile("ld.global.nc.s64 %0, [%1];" : "=l"(t) : "l"(p));
+  return t;
+}
+
+DEVICE float about(float x, float y) { return __fdividef(x, y); }
+
+// known makes the compiler have a value here, and not later.
+DEVICE void known(const void *p) { asm volatile("" ::"l"(p)); }
