@@ -1,11 +1,5 @@
 package kernel
 
-import (
-	"strconv"
-
-	"github.com/goatnote-inc/robocache"
-)
-
 // Mode says how a value between two samples is made.
 type Mode uint8
 
@@ -19,27 +13,15 @@ const (
 	Mean
 )
 
-var modeNames = [...]string{"linear", "nearest", "previous", "next", "slerp", "angle", "mean"}
+var modeNames = names{"align", "mode", []string{"linear", "nearest", "previous", "next", "slerp", "angle", "mean"}}
 
-func (m Mode) String() string {
-	if int(m) < len(modeNames) {
-		return modeNames[m]
-	}
-	return "mode(" + strconv.Itoa(int(m)) + ")"
-}
+func (m Mode) String() string { return modeNames.of(uint8(m)) }
 
 // Computes says whether the mode makes values that no sample has.
 func (m Mode) Computes() bool { return m == Linear || m >= Slerp }
 
 // ParseMode finds a mode by its name.
-func ParseMode(name string) (Mode, error) {
-	for i, n := range modeNames {
-		if n == name {
-			return Mode(i), nil
-		}
-	}
-	return 0, &robocache.Error{Class: robocache.ErrMisuse, Op: "align", Msg: "Invalid mode", Want: "linear, nearest, previous, next, slerp, angle or mean", Got: strconv.Quote(name)}
-}
+func ParseMode(name string) (Mode, error) { return parse[Mode](&modeNames, name) }
 
 // MarshalText makes Mode a string in JSON.
 func (m Mode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
@@ -60,24 +42,12 @@ const (
 	ErrorEdge               // no output
 )
 
-var edgeNames = [...]string{"clamp", "mask", "extrapolate", "error"}
+var edgeNames = names{"align", "edge", []string{"clamp", "mask", "extrapolate", "error"}}
 
-func (e Edge) String() string {
-	if int(e) < len(edgeNames) {
-		return edgeNames[e]
-	}
-	return "edge(" + strconv.Itoa(int(e)) + ")"
-}
+func (e Edge) String() string { return edgeNames.of(uint8(e)) }
 
 // ParseEdge finds an edge policy by its name.
-func ParseEdge(name string) (Edge, error) {
-	for i, n := range edgeNames {
-		if n == name {
-			return Edge(i), nil
-		}
-	}
-	return 0, &robocache.Error{Class: robocache.ErrMisuse, Op: "align", Msg: "Invalid edge", Want: "clamp, mask, extrapolate or error", Got: strconv.Quote(name)}
-}
+func ParseEdge(name string) (Edge, error) { return parse[Edge](&edgeNames, name) }
 
 // MarshalText makes Edge a string in JSON.
 func (e Edge) MarshalText() ([]byte, error) { return []byte(e.String()), nil }

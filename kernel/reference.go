@@ -58,14 +58,14 @@ func (t *Tensor) read(clock Clock, from, n, entry int, key, what string) (times,
 			if !finite(s) {
 				return out, notFinite(key, i, what, s)
 			}
-			out.ns[i] = nanoseconds(s)
+			out.ns[i] = FromSeconds(s)
 		}
 	}
 	return out, nil
 }
 
-// nanoseconds is rint(s·1e9); beyond ±2^62 it is ±2^62, which no check lets pass.
-func nanoseconds(s float64) int64 {
+// FromSeconds is rint(s·1e9); beyond ±2^62 it is ±2^62, which no check lets pass.
+func FromSeconds(s float64) int64 {
 	return int64(max(-MaxTime, min(MaxTime, math.RoundToEven(s*1e9))))
 }
 

@@ -19,84 +19,47 @@ type Counts struct {
 var le = binary.LittleEndian
 
 // load32 reads columns col … as float32, for types whose computing type is float32. Wide integers are rounded once.
-func (m *Matrix) load32(dst []float32, row, col int) {
+func (m *Matrix) load32(dst []float32, row, col int) { load(m, dst, row, col) }
+
+// load64 reads columns col … as float64.
+func (m *Matrix) load64(dst []float64, row, col int) { load(m, dst, row, col) }
+
+func load[T float32 | float64](m *Matrix, dst []T, row, col int) {
 	d, o, step := m.Data, m.at(row, col), m.ColStride*m.DType.Size()
 	switch m.DType {
 	case robocache.Float32:
 		for i := range dst {
-			dst[i] = math.Float32frombits(le.Uint32(d[o:]))
+			dst[i] = T(math.Float32frombits(le.Uint32(d[o:])))
 			o += step
 		}
 	case robocache.Float16:
 		for i := range dst {
-			dst[i] = Float16to32(le.Uint16(d[o:]))
+			dst[i] = T(Float16to32(le.Uint16(d[o:])))
 			o += step
 		}
 	case robocache.BFloat16:
 		for i := range dst {
-			dst[i] = BFloat16to32(le.Uint16(d[o:]))
+			dst[i] = T(BFloat16to32(le.Uint16(d[o:])))
 			o += step
 		}
 	case robocache.Float64:
 		for i := range dst {
-			dst[i] = float32(math.Float64frombits(le.Uint64(d[o:])))
+			dst[i] = T(math.Float64frombits(le.Uint64(d[o:])))
 			o += step
 		}
 	case robocache.Int64:
 		for i := range dst {
-			dst[i] = float32(int64(le.Uint64(d[o:])))
+			dst[i] = T(int64(le.Uint64(d[o:])))
 			o += step
 		}
 	case robocache.Uint64:
 		for i := range dst {
-			dst[i] = float32(le.Uint64(d[o:]))
+			dst[i] = T(le.Uint64(d[o:]))
 			o += step
 		}
 	default: // at most 32 bits: exact in float64
 		for i := range dst {
-			dst[i] = float32(m.small(o))
-			o += step
-		}
-	}
-}
-
-// load64 reads columns col … as float64.
-func (m *Matrix) load64(dst []float64, row, col int) {
-	d, o, step := m.Data, m.at(row, col), m.ColStride*m.DType.Size()
-	switch m.DType {
-	case robocache.Float32:
-		for i := range dst {
-			dst[i] = float64(math.Float32frombits(le.Uint32(d[o:])))
-			o += step
-		}
-	case robocache.Float16:
-		for i := range dst {
-			dst[i] = float64(Float16to32(le.Uint16(d[o:])))
-			o += step
-		}
-	case robocache.BFloat16:
-		for i := range dst {
-			dst[i] = float64(BFloat16to32(le.Uint16(d[o:])))
-			o += step
-		}
-	case robocache.Float64:
-		for i := range dst {
-			dst[i] = math.Float64frombits(le.Uint64(d[o:]))
-			o += step
-		}
-	case robocache.Int64:
-		for i := range dst {
-			dst[i] = float64(int64(le.Uint64(d[o:])))
-			o += step
-		}
-	case robocache.Uint64:
-		for i := range dst {
-			dst[i] = float64(le.Uint64(d[o:]))
-			o += step
-		}
-	default:
-		for i := range dst {
-			dst[i] = m.small(o)
+			dst[i] = T(m.small(o))
 			o += step
 		}
 	}

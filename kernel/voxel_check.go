@@ -29,11 +29,11 @@ type VoxelLayout struct {
 // Layout looks at the inputs and options, and not at the results: a caller asks it for the shape and the bytes before it allocates. A dense
 // result beyond Budget, or beyond what int64 counts, is the error "memory budget".
 func (op *VoxelOp) Layout() (*VoxelLayout, error) {
-	if int(op.Mode) >= len(voxelNames) {
-		return nil, misuse(voxelize, "Invalid mode", "occupancy, count, sum, mean, max, min or first", strconv.Itoa(int(op.Mode)))
+	if op.Mode > FirstPoint {
+		return nil, misuse(voxelize, "Invalid mode", voxelNames.text(), strconv.Itoa(int(op.Mode)))
 	}
-	if int(op.Outside) >= len(outsideNames) {
-		return nil, misuse(voxelize, "Invalid outside", "drop, clip or error", strconv.Itoa(int(op.Outside)))
+	if op.Outside > FailOutside {
+		return nil, misuse(voxelize, "Invalid outside", outsideNames.text(), strconv.Itoa(int(op.Outside)))
 	}
 	l := &VoxelLayout{Batch: 1}
 	if err := op.checkPoints(l); err != nil {

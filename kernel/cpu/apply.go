@@ -15,10 +15,10 @@ func (b *Backend) Apply(op *kernel.ApplyOp) error {
 	c := applies.Get().(*apply)
 	defer c.release()
 	c.start(op, b.threads)
-	if !c.crew.run(c, len(c.pieces), worth(b.threads, c.bytes)) {
+	if !c.group.run(c, len(c.pieces), worth(b.threads, c.bytes)) {
 		return kernel.Reference{}.Apply(op) // which says what is wrong, and where
 	}
-	c.crew.tell(op.Counts)
+	c.group.tell(op.Counts)
 	return nil
 }
 
@@ -31,7 +31,7 @@ type apply struct {
 	streams []stream
 	pieces  []piece
 	bytes   int
-	crew    crew
+	group   workerGroup
 }
 
 // piece is a block of one part.

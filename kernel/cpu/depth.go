@@ -3,7 +3,6 @@ package cpu
 import (
 	"encoding/binary"
 	"math"
-	"sync/atomic"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/kernel"
@@ -12,22 +11,9 @@ import (
 // pixels is the least number of pixels or voxels that a thread is worth. Tests change it.
 var pixels = 4096
 
-// rowwise gives rows of so many pixels to threads; who is done takes the next few.
+// rowwise gives rows of so many pixels to threads.
 func rowwise(threads, rows, wide int, f func(row int)) {
-	threads = max(1, min(threads, rows*wide/pixels, rows))
-	step := max(1, rows/(8*threads))
-	var next atomic.Int64
-	each(threads, func(int) {
-		for {
-			from := int(next.Add(int64(step))) - step
-			if from >= rows {
-				return
-			}
-			for i := from; i < min(from+step, rows); i++ {
-				f(i)
-			}
-		}
-	})
+	spread(max(1, min(threads, rows*wide/pixels, rows)), rows, func() func(int) { return f })
 }
 
 // depthRow reads a row of a depth image, in metres.

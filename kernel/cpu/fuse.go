@@ -1,7 +1,6 @@
 package cpu
 
 import (
-	"math"
 	"sync"
 	"unsafe"
 
@@ -33,7 +32,7 @@ func (b *Backend) Fuse(op *kernel.FuseOp) error {
 	if !ok || !c.run(b.threads) {
 		return kernel.Reference{}.Fuse(op) // which says what is wrong, and where
 	}
-	c.crew.tell(op.Counts)
+	c.group.tell(op.Counts)
 	return nil
 }
 
@@ -52,7 +51,7 @@ type call struct {
 	bytes       int  // that are read and written
 
 	parts int // pieces of an entry's rows
-	crew  crew
+	group workerGroup
 }
 
 // clock is what streams of the same timestamps and the same rule of time share: one plan.
@@ -140,7 +139,7 @@ func (c *call) run(threads int) bool {
 	if c.batch < 2*threads && !c.whole && threads > 1 {
 		c.parts = max(1, min((2*threads+c.batch-1)/c.batch, c.rows/16))
 	}
-	return c.crew.run(c, c.batch*c.parts, threads)
+	return c.group.run(c, c.batch*c.parts, threads)
 }
 
 // begin forgets what the worker knows of another call.
@@ -178,8 +177,3 @@ func gapLimit(rule *kernel.Rule) int64 {
 }
 
 func inRange(t int64) bool { return t > -kernel.MaxTime && t < kernel.MaxTime }
-
-// nanoseconds is rint(s·1e9); beyond ±2^62 it is ±2^62, which no proof lets pass.
-func nanoseconds(s float64) int64 {
-	return int64(max(-kernel.MaxTime, min(kernel.MaxTime, math.RoundToEven(s*1e9))))
-}

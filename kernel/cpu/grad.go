@@ -17,7 +17,7 @@ func (b *Backend) FuseGrad(op *kernel.FuseGradOp) error {
 	c := grads.Get().(*gradCall)
 	defer grads.Put(c)
 	defer c.forget()
-	if !c.start(op) || !c.crew.run(c, c.batch, worth(b.threads, op.Grad.Len()*8)) {
+	if !c.start(op) || !c.group.run(c, c.batch, worth(b.threads, op.Grad.Len()*8)) {
 		return kernel.Reference{}.FuseGrad(op) // says what is wrong, or does what has no kernel
 	}
 	return nil
@@ -31,7 +31,7 @@ type gradCall struct {
 	out, grad   view
 	batch, rows int
 	cols        int
-	crew        crew
+	group       workerGroup
 	load, store func(*rowArgs) // rows to and from float32; nil = they are float32
 }
 

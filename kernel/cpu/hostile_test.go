@@ -120,8 +120,8 @@ func (broken) unit(*worker, int) bool { panic("broken") }
 // A panic on any thread is the caller's, when no other works any more (C9).
 func TestPanicsAreTheCallers(t *testing.T) {
 	for name, run := range map[string]func(){
-		"crew": func() { new(crew).run(broken{}, 100, 4) },
-		"each": func() { each(4, func(int) { panic("broken") }) },
+		"worker group": func() { new(workerGroup).run(broken{}, 100, 4) },
+		"each":         func() { each(4, func(int) { panic("broken") }) },
 	} {
 		func() {
 			defer func() {

@@ -2,18 +2,9 @@ package cpu
 
 import (
 	"bytes"
-	"math"
 
-	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/kernel"
 )
-
-func floatAt(d []byte, o int, t robocache.DType) float64 {
-	if t == robocache.Float32 {
-		return float64(math.Float32frombits(le.Uint32(d[o:])))
-	}
-	return math.Float64frombits(le.Uint64(d[o:]))
-}
 
 func (w *worker) resizePlan(n int) {
 	p := &w.plan

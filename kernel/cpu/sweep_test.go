@@ -153,7 +153,7 @@ func readTime(t *kernel.Tensor, o int) int64 {
 	if t.DType == robocache.Int64 {
 		return int64(le.Uint64(d))
 	}
-	return int64(floatAt(d, 0, t.DType) * 1e9)
+	return int64(number(d, t.DType, 0) * 1e9)
 }
 
 func (r dice) rule(cols int) kernel.Rule {

@@ -5,6 +5,7 @@ import (
 	"math/bits"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/goatnote-inc/robocache/kernel"
 )
@@ -162,7 +163,25 @@ func each(threads int, f func(t int)) {
 	}
 	one(0)
 	wg.Wait()
-	p.again()
+	p.rethrow()
+}
+
+// spread gives 0 … n-1 to threads, some neighbours at a time; who is done takes the next. begin is called once a thread.
+func spread(threads, n int, begin func() func(i int)) {
+	step := max(1, n/(8*threads))
+	var next atomic.Int64
+	each(threads, func(int) {
+		f := begin()
+		for {
+			from := int(next.Add(int64(step))) - step
+			if from >= n {
+				return
+			}
+			for i := from; i < min(from+step, n); i++ {
+				f(i)
+			}
+		}
+	})
 }
 
 // finish writes what is known at the end.

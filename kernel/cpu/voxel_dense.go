@@ -3,7 +3,6 @@ package cpu
 import (
 	"encoding/binary"
 	"math"
-	"sync/atomic"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/kernel"
@@ -106,25 +105,11 @@ func (v *voxels) dense() {
 	})
 }
 
-// share gives buckets to threads, some neighbours at a time; who is done takes the next.
+// share gives buckets to threads, each with a reducer of its own.
 func (v *voxels) share(f func(r *reducer, d int)) {
-	threads := v.threads
-	step := max(1, v.buckets/(8*threads))
-	if threads == 1 {
-		step = v.buckets
-	}
-	var next atomic.Int64
-	each(threads, func(int) {
+	spread(v.threads, v.buckets, func() func(int) {
 		r := v.reducer.clone()
-		for {
-			d := int(next.Add(int64(step))) - step
-			if d >= v.buckets {
-				return
-			}
-			for i := d; i < min(d+step, v.buckets); i++ {
-				f(r, i)
-			}
-		}
+		return func(d int) { f(r, d) }
 	})
 }
 

@@ -164,7 +164,8 @@ func (r *reducer) reduce(dst []float32, keys []uint64) {
 		r.longCell(dst, keys)
 		return
 	case r.dtype == robocache.Float64:
-		r.wide(dst, r.gathered64[r.next:r.next+n*r.width], n)
+		rows := r.gathered64[r.next : r.next+n*r.width]
+		r.columns(dst, n, func(i, j int) float64 { return rows[i*r.width+j] })
 		r.next += n * r.width
 		return
 	}
@@ -255,19 +256,20 @@ func (r *reducer) extremes(dst, rows []float32) {
 
 func unordered(m int32) float32 { return math.Float32frombits(uint32(ordered(uint32(m)))) }
 
-// wide is reduce for float64.
-func (r *reducer) wide(dst []float32, rows []float64, n int) {
+// columns is reduce by number i of the points, and channel j.
+func (r *reducer) columns(dst []float32, n int, at func(i, j int) float64) {
 	for j := range dst {
 		s, m := 0.0, r.none()
-		for i := j; i < len(rows); i += r.width {
-			s += rows[i]
+		for i := range n {
+			x := at(i, j)
+			s += x
 			if r.mode >= kernel.Maximum {
-				m = r.extreme(m, float32(rows[i]))
+				m = r.extreme(m, float32(x))
 			}
 		}
 		switch r.mode {
 		case kernel.FirstPoint:
-			dst[j] = float32(rows[j])
+			dst[j] = float32(at(0, j))
 		case kernel.Maximum, kernel.Minimum:
 			dst[j] = unordered(m)
 		case kernel.Average:
@@ -280,24 +282,5 @@ func (r *reducer) wide(dst []float32, rows []float64, n int) {
 
 // longCell is reduce for a cell of more points than are gathered: their rows come in order, which needs no help.
 func (r *reducer) longCell(dst []float32, keys []uint64) {
-	for j := range dst {
-		s, m := 0.0, r.none()
-		for _, k := range keys {
-			x := number(r.data, r.dtype, r.at(k)+j*r.c)
-			s += x
-			if r.mode >= kernel.Maximum {
-				m = r.extreme(m, float32(x))
-			}
-		}
-		switch r.mode {
-		case kernel.FirstPoint:
-			dst[j] = float32(number(r.data, r.dtype, r.at(keys[0])+j*r.c))
-		case kernel.Maximum, kernel.Minimum:
-			dst[j] = unordered(m)
-		case kernel.Average:
-			dst[j] = float32(s / float64(len(keys)))
-		default:
-			dst[j] = float32(s)
-		}
-	}
+	r.columns(dst, len(keys), func(i, j int) float64 { return number(r.data, r.dtype, r.at(keys[i])+j*r.c) })
 }

@@ -216,23 +216,22 @@ func (s *timestamps) read(v *clockView, from, n, entry int) bool {
 		}
 		return true
 	}
-	size := v.dtype.Size()
 	if v.asGiven {
 		s.own = resize(s.own, n)
 		s.seconds = s.own
 		for i := range n {
-			s.seconds[i] = floatAt(d, (at+i*v.step)*size, v.dtype)
+			s.seconds[i] = number(d, v.dtype, at+i*v.step)
 		}
 		return true
 	}
 	s.room = resize(s.room, n)
 	s.ns = s.room
 	for i := range n {
-		x := floatAt(d, (at+i*v.step)*size, v.dtype)
+		x := number(d, v.dtype, at+i*v.step)
 		if x-x != 0 {
 			return false // not finite
 		}
-		s.ns[i] = nanoseconds(x)
+		s.ns[i] = kernel.FromSeconds(x)
 	}
 	return true
 }

@@ -16,8 +16,8 @@ type task interface {
 	unit(w *worker, u int) bool // false: something is wrong with what the caller gave, and the rest need not be done
 }
 
-// crew does a task on the caller's thread, and on as many others as are worth waking.
-type crew struct {
+// workerGroup does a task on the caller's thread, and on as many others as are worth waking.
+type workerGroup struct {
 	units  int64
 	next   atomic.Int64
 	failed atomic.Bool
@@ -27,7 +27,7 @@ type crew struct {
 	panics panics
 }
 
-func (c *crew) run(t task, units, threads int) bool {
+func (c *workerGroup) run(t task, units, threads int) bool {
 	c.units = int64(units)
 	c.next.Store(0)
 	c.failed.Store(false)
@@ -44,14 +44,14 @@ func (c *crew) run(t task, units, threads int) bool {
 	if threads > 1 {
 		c.done.Wait()
 	}
-	c.panics.again()
+	c.panics.rethrow()
 	return !c.failed.Load()
 }
 
 // worth is how many threads so many bytes are worth.
 func worth(threads, bytes int) int { return max(1, min(threads, bytes/aloneBytes)) }
 
-func (c *crew) work(t task) {
+func (c *workerGroup) work(t task) {
 	defer c.panics.catch()
 	w := workers.Get().(*worker)
 	w.counts = kernel.Counts{}
@@ -75,7 +75,7 @@ func (c *crew) work(t task) {
 }
 
 // tell adds what was counted to an op's counts.
-func (c *crew) tell(t *kernel.Tensor) {
+func (c *workerGroup) tell(t *kernel.Tensor) {
 	if t == nil {
 		return
 	}
@@ -100,8 +100,8 @@ func (p *panics) catch() {
 	}
 }
 
-// again goes on with a panic, when all threads are done.
-func (p *panics) again() {
+// rethrow goes on with a panic, when all threads are done.
+func (p *panics) rethrow() {
 	if r := p.value; r != nil {
 		p.value = nil
 		panic(r)
