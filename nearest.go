@@ -13,7 +13,7 @@ func Nearest(name string, known []string) string {
 	}
 	var all []scored
 	for _, k := range known {
-		d := distance(name, k)
+		d := EditDistance(name, k)
 		if strings.Contains(k, name) || strings.HasSuffix(k, "."+name) {
 			d = 0
 		}
@@ -33,8 +33,8 @@ func Nearest(name string, known []string) string {
 	return "nearest: " + strings.Join(names, ", ")
 }
 
-// distance is Levenshtein's.
-func distance(a, b string) int {
+// EditDistance is Levenshtein's.
+func EditDistance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"maps"
 	"math"
+	"slices"
 	"sort"
 	"strconv"
 
@@ -144,7 +146,7 @@ func ParseConfig(b []byte) (Config, error) {
 		if json.Unmarshal(b, &keys) == nil {
 			known := []string{"keys", "hz", "times", "extent", "modes", "edge", "max_gap", "offset", "latency", "drift", "clock", "window", "period", "quats", "rotations", "dtypes", "memory_budget"}
 			for k := range keys {
-				if !member(known, k) {
+				if !slices.Contains(known, k) {
 					e.Hint = nearest(k, known)
 				}
 			}
@@ -157,15 +159,6 @@ func ParseConfig(b []byte) (Config, error) {
 	return c, nil
 }
 
-func member(list []string, s string) bool {
-	for _, x := range list {
-		if x == s {
-			return true
-		}
-	}
-	return false
-}
-
 // validate checks what needs no data: the streams that are named, and the timeline.
 func (c *Config) validate(info *robocache.Info) error {
 	names := []string{"task"}
@@ -175,17 +168,13 @@ func (c *Config) validate(info *robocache.Info) error {
 	check := func(option string, keys []string) error {
 		sort.Strings(keys)
 		for _, k := range keys {
-			if !member(names, k) {
+			if !slices.Contains(names, k) {
 				return &robocache.Error{Class: robocache.ErrMisuse, Op: "align", Where: robocache.Where{"stream": k}, Msg: option + " names a stream that the dataset does not have", Hint: nearest(k, names)}
 			}
 		}
 		return nil
 	}
-	for _, l := range []struct {
-		option string
-		keys   []string
-	}{{"keys", append([]string(nil), c.Keys...)}, {"modes", keysOf(c.Modes)}, {"edge", keysOf(c.Edge.Keys)}, {"max_gap", keysOf(c.MaxGap.Keys)}, {"offset", keysOf(c.Offset)}, {"latency", keysOf(c.Latency)}, {"drift", keysOf(c.Drift)},
-		{"clock", keysOf(c.Clock)}, {"period", keysOf(c.Period)}, {"quats", keysOf(c.Quats)}, {"rotations", keysOf(c.Rotations)}, {"dtypes", keysOf(c.DTypes)}} {
+	for _, l := range append([]choice{{"keys", slices.Clone(c.Keys)}}, c.choices()...) {
 		if err := check(l.option, l.keys); err != nil {
 			return err
 		}
@@ -206,15 +195,23 @@ func (c *Config) validate(info *robocache.Info) error {
 	return c.CheckShifts()
 }
 
-func keysOf[V any](m map[string]V) []string {
-	var out []string
-	for k := range m {
-		out = append(out, k)
-	}
-	return out
+// choice is the streams that an option names.
+type choice struct {
+	option string
+	keys   []string
 }
 
+func (c *Config) choices() []choice {
+	return []choice{{"modes", keysOf(c.Modes)}, {"edge", keysOf(c.Edge.Keys)}, {"max_gap", keysOf(c.MaxGap.Keys)}, {"offset", keysOf(c.Offset)}, {"latency", keysOf(c.Latency)},
+		{"drift", keysOf(c.Drift)}, {"clock", keysOf(c.Clock)}, {"period", keysOf(c.Period)}, {"quats", keysOf(c.Quats)}, {"rotations", keysOf(c.Rotations)}, {"dtypes", keysOf(c.DTypes)}}
+}
+
+func keysOf[V any](m map[string]V) []string { return slices.Collect(maps.Keys(m)) }
+
 // Named lists the streams that the choices name, a list an option.
-func (c *Config) Named() [][]string {
-	return [][]string{keysOf(c.Modes), keysOf(c.Edge.Keys), keysOf(c.MaxGap.Keys), keysOf(c.Offset), keysOf(c.Latency), keysOf(c.Drift), keysOf(c.Clock), keysOf(c.Period), keysOf(c.Quats), keysOf(c.Rotations), keysOf(c.DTypes)}
+func (c *Config) Named() (out [][]string) {
+	for _, l := range c.choices() {
+		out = append(out, l.keys)
+	}
+	return out
 }

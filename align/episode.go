@@ -248,7 +248,7 @@ func (a *aligner) timeline() ([]int64, error) {
 		}
 	}
 	kind := a.cfg.Extent
-	if kind != "" && kind != "intersection" && kind != "union" && !member(names, kind) && a.ds.Info().Feature(kind) != nil {
+	if kind != "" && kind != "intersection" && kind != "union" && !slices.Contains(names, kind) && a.ds.Info().Feature(kind) != nil {
 		c, err := a.clock(kind)
 		if err != nil {
 			return nil, err

@@ -59,7 +59,7 @@ func NewPlan(src, targets []int64, opt Options) (*kernel.Plan, error) {
 	return p, nil
 }
 
-// Fill is NewPlan in slices that are there, over timestamps that are proved (CheckStamps).
+// Fill is NewPlan in slices that are there, over timestamps that are proved (CheckTimestamps).
 func (o *Options) Fill(p *kernel.Plan, src, targets []int64) error {
 	rule := o.rule(src)
 	if err := p.Fill(src, targets, &rule); err != nil {
@@ -84,7 +84,7 @@ func (o *Options) hold(p *kernel.Plan) {
 	}
 }
 
-// CheckStamps proves that the timestamps of a stream do not decrease and are in range; the error names the stream and the first bad index.
+// CheckTimestamps proves that the timestamps of a stream do not decrease and are in range; the error names the stream and the first bad index.
 func CheckTimestamps(src []int64, stream string) error {
 	return inStream(kernel.CheckTimestamps(src), stream)
 }

@@ -113,7 +113,7 @@ func (c *Config) Timestamps(ctx context.Context, ds robocache.Dataset, ep int, k
 	return timestamps, CheckTimestamps(timestamps, key)
 }
 
-// StampsOf gives the timestamps of a stream ("" for the episode's own rows) by one of its clocks; "" is the first. They are as Times gives them,
+// TimestampsOf gives the timestamps of a stream ("" for the episode's own rows) by one of its clocks; "" is the first. They are as Times gives them,
 // but for rounded grid times of formats that keep float32 seconds (A13).
 func TimestampsOf(ctx context.Context, ds robocache.Dataset, ep int, key, clock string) ([]int64, error) {
 	if clock != "" {

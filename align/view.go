@@ -10,6 +10,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/kernel"
+	"golang.org/x/sync/errgroup"
 )
 
 // ValidSuffix ends the key of the mask that View puts beside a stream: bool, one value a row.
@@ -68,7 +69,7 @@ func View(ctx context.Context, src robocache.Dataset, cfg Config, opt ViewOption
 	if cfg.Times != nil {
 		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "align", Msg: "a view of a dataset has a rate, not times of its own", Want: "hz"}
 	}
-	if member(cfg.Keys, "task") {
+	if slices.Contains(cfg.Keys, "task") {
 		// The task is there for every dataset; as a stream it would only take part in the extent.
 		cfg.Keys = slices.DeleteFunc(slices.Clone(cfg.Keys), func(k string) bool { return k == "task" })
 	}
@@ -100,34 +101,27 @@ func (v *Viewed) scan(ctx context.Context) (masked []bool, err error) {
 	if threads <= 0 {
 		threads = runtime.GOMAXPROCS(0)
 	}
-	var wg sync.WaitGroup
+	var work errgroup.Group
+	work.SetLimit(threads)
 	var mu sync.Mutex
-	next := make(chan int)
-	for range min(threads, max(n, 1)) {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
-			for e := range next {
-				l, err := v.layout(ctx, e)
-				if err != nil {
-					v.broken[e] = err
-					continue
-				}
-				v.lengths[e] = len(l.times)
-				mu.Lock()
-				for i, p := range l.plans {
-					masked[i] = masked[i] || slices.Contains(p.Valid, 0)
-					v.gaps[i].add(&l.gaps[i])
-				}
-				mu.Unlock()
-			}
-		}()
-	}
 	for e := range n {
-		next <- e
+		work.Go(func() error {
+			l, err := v.layout(ctx, e)
+			if err != nil {
+				v.broken[e] = err
+				return nil
+			}
+			v.lengths[e] = len(l.times)
+			mu.Lock()
+			defer mu.Unlock()
+			for i, p := range l.plans {
+				masked[i] = masked[i] || slices.Contains(p.Valid, 0)
+				v.gaps[i].add(&l.gaps[i])
+			}
+			return nil
+		})
 	}
-	close(next)
-	wg.Wait()
+	_ = work.Wait()
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}

@@ -60,7 +60,7 @@ func Span(src []int64, t, from, to int64) (lo, hi int) {
 func nearest(name string, known []string) string {
 	best, at := len(name)/2+2, ""
 	for _, k := range known {
-		if d := distance(name, k); d < best {
+		if d := robocache.EditDistance(name, k); d < best {
 			best, at = d, k
 		}
 	}
@@ -68,25 +68,4 @@ func nearest(name string, known []string) string {
 		return "did you mean " + at + "? known: " + strings.Join(known, ", ")
 	}
 	return "known: " + strings.Join(known, ", ")
-}
-
-// distance is Levenshtein's.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diag := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diag
-			if a[i] != b[j] {
-				cost++
-			}
-			diag = row[j+1]
-			row[j+1] = min(cost, row[j+1]+1, row[j]+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -2,7 +2,6 @@ package kernel
 
 import (
 	"fmt"
-	"math/bits"
 	"unsafe"
 
 	"github.com/goatnote-inc/robocache"
@@ -36,21 +35,8 @@ func (m *Matrix) span() (lo, hi int, ok bool) {
 	if lo < 0 || hi > 1<<60 { // the first element is one of them
 		return 0, 0, false
 	}
-	for _, d := range [2][2]int{{m.Rows, m.RowStride}, {m.Cols, m.ColStride}} {
-		n, s := d[0]-1, d[1]
-		neg := s < 0
-		if neg {
-			s = -s
-		}
-		h, l := bits.Mul64(uint64(n), uint64(s))
-		if h != 0 || l > 1<<60 {
-			return 0, 0, false
-		}
-		if neg {
-			lo -= int(l)
-		} else {
-			hi += int(l)
-		}
+	if !widen(&lo, &hi, m.Rows, m.RowStride) || !widen(&lo, &hi, m.Cols, m.ColStride) {
+		return 0, 0, false
 	}
 	return lo, hi + 1, true
 }
@@ -105,13 +91,7 @@ func (m *Matrix) overlaps(o *Matrix) bool {
 
 // distinct says whether no two elements of the view share memory, by the sufficient rule that one stride steps over the whole other extent.
 func (m *Matrix) distinct() bool {
-	r, c := m.RowStride, m.ColStride
-	if r < 0 {
-		r = -r
-	}
-	if c < 0 {
-		c = -c
-	}
+	r, c := max(m.RowStride, -m.RowStride), max(m.ColStride, -m.ColStride)
 	switch {
 	case m.Rows == 0 || m.Cols == 0, m.Rows == 1 && m.Cols == 1:
 		return true

@@ -79,7 +79,7 @@ func fill[T timestamp](p *Plan, src, targets []T, rule *Rule, gap T, epsilon flo
 	return nil
 }
 
-// CheckStamps proves that the timestamps of a stream do not decrease and are in range; the error names the first bad index.
+// CheckTimestamps proves that the timestamps of a stream do not decrease and are in range; the error names the first bad index.
 func CheckTimestamps(src []int64) error { return checkTimestamps(src) }
 
 func checkTimestamps[T timestamp](src []T) error {

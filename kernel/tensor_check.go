@@ -105,27 +105,27 @@ func (t *Tensor) span() (lo, hi int, ok bool) {
 		if d == 0 {
 			return t.Base, t.Base, true
 		}
-		if d == 1 {
-			continue
-		}
-		s := t.Step(i)
-		if s == math.MinInt {
-			return 0, 0, false
-		}
-		h, l := bits.Mul64(uint64(d-1), uint64(max(s, -s)))
-		if h != 0 || l > 1<<61 {
-			return 0, 0, false
-		}
-		if s < 0 {
-			lo -= int(l)
-		} else {
-			hi += int(l)
-		}
-		if lo < -1<<61 || hi > 1<<61 {
+		if !widen(&lo, &hi, d, t.Step(i)) {
 			return 0, 0, false
 		}
 	}
 	return lo, hi + 1, true
+}
+
+// widen extends a range of offsets by an axis; it is false where they cannot be counted.
+func widen(lo, hi *int, extent, stride int) bool {
+	h, l := bits.Mul64(uint64(extent-1), uint64(max(stride, -stride)))
+	switch {
+	case extent == 1:
+		return true
+	case stride == math.MinInt || h != 0 || l > 1<<61:
+		return false
+	case stride < 0:
+		*lo -= int(l)
+	default:
+		*hi += int(l)
+	}
+	return *lo >= -1<<61 && *hi <= 1<<61
 }
 
 // start is the address of [0, …, 0], on whichever side it lies.

@@ -75,3 +75,16 @@ func streamKernel(src, dst robocache.DType) func(*rowArgs) {
 func scatter(a *rowArgs) { scatterF32(a) }
 
 func slerpKernel(a *rowArgs) { slerpF32(a) }
+
+// flatten is flattenGo, in the best form.
+func flatten(out []int64, p []float32, g *lattice) int {
+	n := 0
+	if fast {
+		n = len(out) &^ 7
+	}
+	inside := 0
+	if n > 0 {
+		inside = flattenRows(&out[0], &p[:3*n][0], n, g)
+	}
+	return inside + flattenGo(out[n:], p[3*n:], g)
+}

@@ -19,3 +19,13 @@ func find(a *searchArgs) int { return bracketGo(a) }
 func scatter(a *rowArgs) { panic("no kernel") }
 
 func slerpKernel(a *rowArgs) { panic("no kernel") }
+
+func flatten(out []int64, p []float32, g *lattice) int { return flattenGo(out, p, g) }
+
+func accumulate(*sumArgs) { panic("no kernel") }
+
+func sumRuns(*sumArgs) { panic("no kernel") }
+
+func settle(*sumArgs) { panic("no kernel") }
+
+func settleFar(*sumArgs) { panic("no kernel") }

@@ -10,8 +10,6 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-//go:generate go -C gen run ./voxel -dir ..
-
 // little says that memory holds numbers as tensors do; elsewhere the reference runs.
 var little = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
 

@@ -7,7 +7,7 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// sumArgs is what the kernels of sums take. gen/voxel/main.go knows the layout.
+// sumArgs is what the kernels of sums take. gen/voxel.go knows the layout.
 type sumArgs struct {
 	acc     *float64 // blocks+1 times 4 numbers a cell
 	count   *uint32

@@ -176,16 +176,16 @@ func (x *applyPart) size(c chip, general bool, row int) int64 {
 		for x.tile > 1 && int64(x.columns)*int64(x.tile) > 1<<16 {
 			x.tile /= 2
 		}
-		return ceil(int64(x.rows), int64(x.tile))
+		return ceilDiv(int64(x.rows), int64(x.tile))
 	}
 	x.vectors = x.columns / int32(x.vector)
 	if x.moved != 0 {
 		x.vectors = int32(row / int(x.vector))
 	}
 	x.chunk = min(x.vectors, applyThreads)
-	x.chunks = int32(ceil(int64(x.vectors), int64(x.chunk)))
+	x.chunks = int32(ceilDiv(int64(x.vectors), int64(x.chunk)))
 	x.tile = min(x.rows, max(2*unroll*(applyThreads/x.chunk), 8))
-	return ceil(int64(x.rows), int64(x.tile)) * int64(x.chunks)
+	return ceilDiv(int64(x.rows), int64(x.tile)) * int64(x.chunks)
 }
 
 // calls adds the launches of the fast or of the general parts.
@@ -266,7 +266,7 @@ func (a *applier) loosen(calls []call, addrs []uintptr) error {
 		for j := range p.s[:p.parts] {
 			x := &p.s[j]
 			x.work = p.work
-			p.work += ceil(int64(x.rows), int64(x.tile)) * int64(x.chunks)
+			p.work += ceilDiv(int64(x.rows), int64(x.tile)) * int64(x.chunks)
 			calls[i].shared = max(calls[i].shared, uint32(rowBytes*int(x.tile)))
 		}
 		calls[i].grid = uint32(min(p.work, 1<<30))

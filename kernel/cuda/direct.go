@@ -89,17 +89,11 @@ func (g *fuseGroup) direct() bool {
 
 // launchDirect adds the group's calls: of vectors, and of single columns where addresses do not allow these.
 func (g *fuseGroup) launchDirect(p fuseParams) {
-	f := g.f
 	g.wide = g.addDirect(p, g.vector)
-	if g.vector == 1 {
-		return
+	if g.vector > 1 {
+		g.narrow = g.addDirect(p, 1)
 	}
-	g.narrow = g.addDirect(p, 1)
-	g.grids = [2]uint32{f.l.calls[g.wide].grid, f.l.calls[g.narrow].grid}
-	g.needs = append(g.needs, need{f.out, uintptr(g.vector * f.op.Out.DType.Size())})
-	for i := g.from; i < g.to; i++ {
-		g.needs = append(g.needs, need{f.series[i].values, uintptr(g.vector * f.op.Series[i].Values.DType.Size())})
-	}
+	g.ask()
 }
 
 // addDirect adds the call of vectors of so many columns; it gives its number.
@@ -122,7 +116,7 @@ func (g *fuseGroup) addDirect(params fuseParams, vector int) int {
 		}
 	}
 	block, early := directShape(p.total)
-	k := call{kernel: g.directKernel(vector), grid: uint32(ceil(int64(p.total), int64(block))), block: block, params: paramsOf(p), early: early}
+	k := call{kernel: g.directKernel(vector), grid: uint32(ceilDiv(int64(p.total), int64(block))), block: block, params: paramsOf(p), early: early}
 	k.args = func() string {
 		return fmt.Sprintf("B %d, T %d, streams %d, columns %d", params.batch, p.rows, p.streams, g.cols)
 	}

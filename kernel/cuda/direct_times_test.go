@@ -150,7 +150,7 @@ func graphTime(t *testing.T, d *Device, s uintptr, l *Launch, addrs []uintptr, b
 		for i := range calls {
 			if k := &calls[i]; k.grid != 0 && block != 0 && strings.HasPrefix(k.kernel, "direct_") {
 				p := (*directParams)(unsafe.Pointer(unsafe.SliceData(k.params)))
-				k.block, k.grid, k.early = block, uint32(ceil(int64(p.total), int64(block))), early
+				k.block, k.grid, k.early = block, uint32(ceilDiv(int64(p.total), int64(block))), early
 			}
 		}
 		return nil

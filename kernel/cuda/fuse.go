@@ -179,10 +179,7 @@ func (g *fuseGroup) describe() error {
 	p.outEntry, p.outRow, p.outColumn = bytesStep(&op.Out, 0), bytesStep(&op.Out, 1), bytesStep(&op.Out, 2)
 	p.outType, p.clock, p.epsilon = uint8(op.Out.DType), uint8(op.Clock), op.Epsilon
 	p.timeType = uint8(op.Targets.DType)
-	p.targetsRow = bytesStep(&op.Targets, len(op.Targets.Shape)-1)
-	if len(op.Targets.Shape) == 2 {
-		p.targetsEntry = bytesStep(&op.Targets, 0)
-	}
+	p.targetsEntry, p.targetsRow = timeSteps(&op.Targets)
 	if v := op.Valid; v != nil {
 		p.validEntry, p.validRow, p.validStream = bytesStep(v, 0), bytesStep(v, 1), bytesStep(v, 2)
 	}
@@ -200,10 +197,7 @@ func (g *fuseGroup) describe() error {
 		if axis == 1 {
 			x.entry = bytesStep(&s.Values, 0)
 		}
-		x.timesRow = bytesStep(&s.Times, len(s.Times.Shape)-1)
-		if len(s.Times.Shape) == 2 {
-			x.timesEntry = bytesStep(&s.Times, 0)
-		}
+		x.timesEntry, x.timesRow = timeSteps(&s.Times)
 		switch s.Times.DType {
 		case robocache.Float64:
 			x.flags = streamTimesF64
@@ -262,6 +256,15 @@ func bytesStep(t *kernel.Tensor, axis int) int64 {
 	return int64(t.Step(axis)) * int64(t.DType.Size())
 }
 
+// timeSteps are the strides of times [S] or [B, S], in bytes.
+func timeSteps(t *kernel.Tensor) (entry, row int64) {
+	axis := len(t.Shape) - 1
+	if axis == 1 {
+		entry = bytesStep(t, 0)
+	}
+	return entry, bytesStep(t, axis)
+}
+
 // small says that the fast kernels can count in 32 bits with such a step.
 func small(step int64) bool { return step > math.MinInt32/2 && step < math.MaxInt32/2 }
 
@@ -293,7 +296,6 @@ func (g *fuseGroup) width(size int) {
 
 // launch adds the group's calls.
 func (g *fuseGroup) launch(table uintptr) {
-	f := g.f
 	p := g.p
 	p.table = table
 	if g.direct() {
@@ -321,13 +323,19 @@ func (g *fuseGroup) launch(table uintptr) {
 	if g.vector > 1 {
 		g.narrow = g.add(p, 1, "fuse_1"+mapped, fuseTiles)
 	}
-	if g.vector > 1 {
-		out := uintptr(g.vector * f.op.Out.DType.Size())
-		g.needs = append(g.needs, need{f.out, out})
-		g.grids = [2]uint32{f.l.calls[g.wide].grid, f.l.calls[g.narrow].grid}
-		for i := g.from; i < g.to; i++ {
-			g.needs = append(g.needs, need{f.series[i].values, uintptr(g.vector * f.op.Series[i].Values.DType.Size())})
-		}
+	g.ask()
+}
+
+// ask notes what the call of vectors asks of addresses.
+func (g *fuseGroup) ask() {
+	if g.vector == 1 {
+		return
+	}
+	f := g.f
+	g.grids = [2]uint32{f.l.calls[g.wide].grid, f.l.calls[g.narrow].grid}
+	g.needs = append(g.needs, need{f.out, uintptr(g.vector * f.op.Out.DType.Size())})
+	for i := g.from; i < g.to; i++ {
+		g.needs = append(g.needs, need{f.series[i].values, uintptr(g.vector * f.op.Series[i].Values.DType.Size())})
 	}
 }
 

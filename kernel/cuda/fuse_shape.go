@@ -16,7 +16,7 @@ const (
 	fuseRows                 // whole, and a thread makes small rows, which go out through shared memory
 )
 
-// unroll is how many rows a thread of the fast kernels has in flight (UNROLL in src/lanes.cuh).
+// unroll is how many rows a thread of the fast kernels has in flight (UNROLL of src/lanes.cuh).
 const unroll = 4
 
 // fuseChoice stands for what shape and way would choose; zero values leave it to them. Tests set it, to time one choice beside another.
@@ -44,10 +44,10 @@ func (g *fuseGroup) shape(p *fuseParams, vector int, how fuseWay) (block, grid, 
 	if g.kind == fuseAny {
 		threads = 256
 		tile = min(tile, 32)
-		p.work = p.batch * ceil(int64(p.rows), int64(tile)) * int64(streams)
+		p.work = p.batch * ceilDiv(int64(p.rows), int64(tile)) * int64(streams)
 		for tile > 4 && p.work < int64(2*c.processors) {
 			tile = (tile + 1) / 2
-			p.work = p.batch * ceil(int64(p.rows), int64(tile)) * int64(streams)
+			p.work = p.batch * ceilDiv(int64(p.rows), int64(tile)) * int64(streams)
 		}
 	} else {
 		vectors := int(p.vectors)
@@ -58,18 +58,18 @@ func (g *fuseGroup) shape(p *fuseParams, vector int, how fuseWay) (block, grid, 
 		if fuseChoice.threads > 0 {
 			threads = fuseChoice.threads
 		}
-		p.chunks = int32(ceil(int64(vectors), int64(threads)))
-		p.chunk = int32(ceil(int64(vectors), int64(p.chunks)))
+		p.chunks = int32(ceilDiv(int64(vectors), int64(threads)))
+		p.chunk = int32(ceilDiv(int64(vectors), int64(p.chunks)))
 		tile = min(tile, max(g.tileRows(p, threads/int(p.chunk)), 1), 2048/streams)
 		if fuseChoice.tile > 0 {
 			tile = min(fuseChoice.tile, int(p.rows))
 		}
-		for fuseChoice.tile == 0 && tile > 2 && p.batch*ceil(int64(p.rows), int64(tile))*int64(p.chunks) < int64(c.processors) {
+		for fuseChoice.tile == 0 && tile > 2 && p.batch*ceilDiv(int64(p.rows), int64(tile))*int64(p.chunks) < int64(c.processors) {
 			tile = (tile + 1) / 2
 		}
-		p.work = p.batch * ceil(int64(p.rows), int64(tile)) * int64(p.chunks)
+		p.work = p.batch * ceilDiv(int64(p.rows), int64(tile)) * int64(p.chunks)
 	}
-	p.tile, p.tiles = int32(tile), int32(ceil(int64(p.rows), int64(tile)))
+	p.tile, p.tiles = int32(tile), int32(ceilDiv(int64(p.rows), int64(tile)))
 	at := spanBytes * streams
 	p.plan = int32(at)
 	if g.kind == fuseAny {
@@ -95,7 +95,7 @@ func (g *fuseGroup) tileRows(p *fuseParams, lanes int) int {
 	return max(2*unroll*lanes, 32)
 }
 
-// manyStamps is from where on a tile takes only some of the timestamps into shared memory.
+// manyTimestamps is from where on a tile takes only some of the timestamps into shared memory.
 const manyTimestamps = 1024
 
 // long says that a stream has so many.
@@ -293,5 +293,3 @@ func threadsFor(vectors int) int {
 	}
 	return best
 }
-
-func ceil(a, b int64) int64 { return (a + b - 1) / b }

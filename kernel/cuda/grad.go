@@ -42,14 +42,8 @@ func (d *Device) prepareFuseGrad(op *kernel.FuseGradOp) (*Launch, error) {
 		return nil, tooLarge("fuse_grad", "elements of an axis", max(rows, op.Out.Shape[1], op.Out.Shape[2]))
 	}
 	p.n, p.raggedRows = int32(rows), int64(rows)
-	p.timesRow = bytesStep(&s.Times, len(s.Times.Shape)-1)
-	if len(s.Times.Shape) == 2 {
-		p.timesEntry = bytesStep(&s.Times, 0)
-	}
-	p.targetsRow = bytesStep(&op.Targets, len(op.Targets.Shape)-1)
-	if len(op.Targets.Shape) == 2 {
-		p.targetsEntry = bytesStep(&op.Targets, 0)
-	}
+	p.timesEntry, p.timesRow = timeSteps(&s.Times)
+	p.targetsEntry, p.targetsRow = timeSteps(&op.Targets)
 	p.outEntry, p.outRow, p.outColumn = bytesStep(&op.Out, 0), bytesStep(&op.Out, 1), bytesStep(&op.Out, 2)
 	axis := len(op.Grad.Shape) - 2
 	p.gradRow, p.gradColumn = bytesStep(&op.Grad, axis), bytesStep(&op.Grad, axis+1)
@@ -61,9 +55,9 @@ func (d *Device) prepareFuseGrad(op *kernel.FuseGradOp) (*Launch, error) {
 	p.dtype, p.outType, p.gradType = uint8(s.Values.DType), uint8(op.Out.DType), uint8(op.Grad.DType)
 	p.timeType, p.targetType = uint8(s.Times.DType), uint8(op.Targets.DType)
 	p.chunk = min(p.columns, gradThreads)
-	p.chunks = int32(ceil(int64(p.columns), int64(p.chunk)))
+	p.chunks = int32(ceilDiv(int64(p.columns), int64(p.chunk)))
 	p.samples = gradOwned / p.chunk
-	p.groups = int32(ceil(int64(p.n), int64(p.samples)))
+	p.groups = int32(ceilDiv(int64(p.n), int64(p.samples)))
 	p.work = p.batch * int64(p.groups) * int64(p.chunks)
 	rowsAt := -1
 	tensor := 1

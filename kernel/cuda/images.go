@@ -67,7 +67,7 @@ func (d *Device) prepareImages(op *kernel.ImageOp) (*Launch, error) {
 		}
 		x := &p.s[p.parts]
 		*x = imagePart{table: at, work: p.work, bytes: int64(part.Src.Len()), fromHeight: int32(s[2]), fromWidth: int32(s[3]), height: int32(o[2]), width: int32(o[3]), quads: int32((o[3] + 3) / 4)}
-		x.tiles = int32(ceil(int64(x.quads)*int64(x.height), imageQuads))
+		x.tiles = int32(ceilDiv(int64(x.quads)*int64(x.height), imageQuads))
 		p.work += int64(s[0]) * int64(x.tiles)
 		base := unsafe.Offsetof(p.s) + uintptr(p.parts)*unsafe.Sizeof(p.s[0])
 		for j, at := range []uintptr{unsafe.Offsetof(x.src), unsafe.Offsetof(x.draws), unsafe.Offsetof(x.out)} {

@@ -13167,3 +13167,343 @@ no:
 	MOVB $0x00, AL
 	MOVB AL, ret+16(FP)
 	RET
+
+// func flattenRows(out *int64, p *float32, n int, grid *lattice) int
+// Requires: AVX, AVX2, POPCNT
+TEXT ·flattenRows(SB), NOSPLIT, $0-40
+	MOVQ         out+0(FP), AX
+	MOVQ         p+8(FP), CX
+	MOVQ         n+16(FP), DX
+	MOVQ         grid+24(FP), BX
+	VBROADCASTSS (BX), Y0
+	VBROADCASTSS 12(BX), Y1
+	VBROADCASTSS 4(BX), Y2
+	VBROADCASTSS 16(BX), Y3
+	VBROADCASTSS 8(BX), Y4
+	VBROADCASTSS 20(BX), Y5
+	XORQ         SI, SI
+
+eight:
+	VMOVUPS      (CX), X6
+	VINSERTF128  $0x01, 48(CX), Y6, Y6
+	VMOVUPS      16(CX), X7
+	VINSERTF128  $0x01, 64(CX), Y7, Y7
+	VMOVUPS      32(CX), X8
+	VINSERTF128  $0x01, 80(CX), Y8, Y8
+	VSHUFPS      $0x9e, Y8, Y7, Y9
+	VSHUFPS      $0x49, Y7, Y6, Y10
+	VSHUFPS      $0x8c, Y9, Y6, Y11
+	VSHUFPS      $0xd8, Y9, Y10, Y9
+	VSHUFPS      $0xcd, Y8, Y10, Y10
+	VXORPS       Y13, Y13, Y13
+	VSUBPS       Y0, Y11, Y11
+	VDIVPS       Y1, Y11, Y11
+	VCMPPS       $0x19, Y13, Y11, Y12
+	VBROADCASTSS 24(BX), Y14
+	VCMPPS       $0x15, Y14, Y11, Y14
+	VORPS        Y14, Y12, Y12
+	VCVTTPS2DQ   Y11, Y11
+	VSUBPS       Y2, Y9, Y9
+	VDIVPS       Y3, Y9, Y9
+	VCMPPS       $0x19, Y13, Y9, Y14
+	VORPS        Y14, Y12, Y12
+	VBROADCASTSS 28(BX), Y14
+	VCMPPS       $0x15, Y14, Y9, Y14
+	VORPS        Y14, Y12, Y12
+	VCVTTPS2DQ   Y9, Y9
+	VSUBPS       Y4, Y10, Y10
+	VDIVPS       Y5, Y10, Y10
+	VCMPPS       $0x19, Y13, Y10, Y14
+	VORPS        Y14, Y12, Y12
+	VBROADCASTSS 32(BX), Y14
+	VCMPPS       $0x15, Y14, Y10, Y14
+	VORPS        Y14, Y12, Y12
+	VCVTTPS2DQ   Y10, Y10
+	VPBROADCASTD 36(BX), Y14
+	VPMULLD      Y14, Y11, Y11
+	VPADDD       Y9, Y11, Y11
+	VPBROADCASTD 40(BX), Y14
+	VPMULLD      Y14, Y11, Y11
+	VPADDD       Y10, Y11, Y11
+	VPOR         Y12, Y11, Y11
+	VMOVMSKPS    Y12, DI
+	XORL         $0x000000ff, DI
+	POPCNTL      DI, DI
+	ADDQ         DI, SI
+	VPMOVSXDQ    X11, Y14
+	VMOVDQU      Y14, (AX)
+	VEXTRACTI128 $0x01, Y11, X11
+	VPMOVSXDQ    X11, Y14
+	VMOVDQU      Y14, 32(AX)
+	ADDQ         $0x00000060, CX
+	ADDQ         $0x00000040, AX
+	SUBQ         $0x00000008, DX
+	JNZ          eight
+	VZEROUPPER
+	MOVQ         SI, ret+32(FP)
+	RET
+
+// func accumulate(a *sumArgs)
+// Requires: AVX
+TEXT ·accumulate(SB), NOSPLIT, $0-8
+	MOVQ    a+0(FP), AX
+	MOVQ    48(AX), CX
+	MOVQ    (AX), DX
+	MOVQ    8(AX), BX
+	MOVQ    16(AX), SI
+	MOVQ    24(AX), DI
+	MOVQ    32(AX), R8
+	MOVQ    72(AX), R9
+	INCQ    R9
+	SHLQ    $0x05, R9
+	VMOVDQU 104(AX), X0
+
+key:
+	MOVQ  (SI), R10
+	MOVQ  R10, R11
+	SHRQ  CL, R10
+	SUBQ  56(AX), R10
+	ANDQ  40(AX), R11
+	IMULQ 64(AX), R11
+	ADDQ  R8, R11
+	INCL  (BX)(R10*4)
+	IMULQ R9, R10
+	ADDQ  DX, R10
+	MOVQ  72(AX), R12
+	TESTQ R12, R12
+	JZ    last
+
+block:
+	VCVTPS2PD (R11), Y1
+	VADDPD    (R10), Y1, Y1
+	VMOVUPD   Y1, (R10)
+	ADDQ      $0x10, R11
+	ADDQ      $0x20, R10
+	DECQ      R12
+	JNZ       block
+
+last:
+	VMASKMOVPS (R11), X0, X1
+	VCVTPS2PD  X1, Y1
+	VADDPD     (R10), Y1, Y1
+	VMOVUPD    Y1, (R10)
+	ADDQ       $0x08, SI
+	DECQ       DI
+	JNZ        key
+	VZEROUPPER
+	RET
+
+// func sumRuns(a *sumArgs)
+// Requires: AVX, AVX2, MMX+
+TEXT ·sumRuns(SB), NOSPLIT, $0-8
+	MOVQ    a+0(FP), AX
+	MOVQ    8(AX), CX
+	MOVQ    16(AX), DX
+	MOVQ    24(AX), BX
+	MOVQ    32(AX), SI
+	MOVQ    80(AX), DI
+	VMOVDQU 104(AX), X0
+	VMOVD   96(AX), X1
+
+run:
+	MOVL         4(CX), R9
+	MOVL         (CX), R10
+	MOVL         R9, R8
+	SUBL         R10, R8
+	VMOVD        R8, X4
+	VPMINUD      X1, X4, X4
+	VPBROADCASTD X4, X4
+	VCVTDQ2PD    X4, Y4
+	MOVQ         72(AX), R12
+	MOVQ         DI, R11
+	XORQ         R13, R13
+
+block:
+	VXORPS Y3, Y3, Y3
+	MOVL   (CX), R8
+
+key:
+	MOVQ       192(DX)(R8*8), R10
+	ANDQ       40(AX), R10
+	IMULQ      64(AX), R10
+	PREFETCHT0 (SI)(R10*1)
+	MOVQ       (DX)(R8*8), R10
+	ANDQ       40(AX), R10
+	IMULQ      64(AX), R10
+	ADDQ       SI, R10
+	TESTQ      R12, R12
+	JZ         tail
+	VMOVUPS    (R10)(R13*1), X2
+	JMP        add
+
+tail:
+	VMASKMOVPS (R10)(R13*1), X0, X2
+
+add:
+	VCVTPS2PD  X2, Y2
+	VADDPD     Y2, Y3, Y3
+	INCQ       R8
+	CMPQ       R8, R9
+	JL         key
+	VDIVPD     Y4, Y3, Y3
+	VCVTPD2PSY Y3, X3
+	VMOVUPS    X3, (R11)
+	ADDQ       $0x10, R11
+	ADDQ       $0x10, R13
+	DECQ       R12
+	JNS        block
+	ADDQ       88(AX), DI
+	ADDQ       $0x04, CX
+	DECQ       BX
+	JNZ        run
+	VZEROUPPER
+	RET
+
+// func settle(a *sumArgs)
+// Requires: AVX, AVX2
+TEXT ·settle(SB), NOSPLIT, $0-8
+	MOVQ         a+0(FP), AX
+	MOVQ         (AX), CX
+	MOVQ         8(AX), DX
+	MOVQ         24(AX), BX
+	MOVQ         80(AX), SI
+	MOVQ         88(AX), DI
+	MOVQ         72(AX), R8
+	INCQ         R8
+	VPBROADCASTD 96(AX), X0
+	MOVQ         $0x00000001, AX
+	VMOVD        AX, X1
+	VPBROADCASTD X1, X1
+	VXORPS       Y2, Y2, Y2
+	MOVQ         R8, R11
+	SHLQ         $0x07, R11
+
+four:
+	VMOVDQU (DX), X3
+	VPTEST  X3, X3
+	JNZ     some
+	MOVQ    $0x00000004, R9
+
+emptyCell:
+	MOVQ SI, R10
+	MOVQ R8, AX
+
+emptyBlock:
+	VMOVUPS X2, (R10)
+	ADDQ    $0x10, R10
+	DECQ    AX
+	JNZ     emptyBlock
+	ADDQ    DI, SI
+	DECQ    R9
+	JNZ     emptyCell
+	ADDQ    R11, CX
+	JMP     next
+
+some:
+	VMOVDQU X2, (DX)
+	VPMAXUD X1, X3, X3
+	VPMINUD X0, X3, X3
+	MOVQ    $0x00000004, R9
+
+cell:
+	VPBROADCASTD X3, X4
+	VPSRLDQ      $0x04, X3, X3
+	VCVTDQ2PD    X4, Y4
+	MOVQ         SI, R10
+	MOVQ         R8, AX
+
+block:
+	VMOVUPD    (CX), Y5
+	VMOVUPD    Y2, (CX)
+	VDIVPD     Y4, Y5, Y5
+	VCVTPD2PSY Y5, X5
+	VMOVUPS    X5, (R10)
+	ADDQ       $0x20, CX
+	ADDQ       $0x10, R10
+	DECQ       AX
+	JNZ        block
+	ADDQ       DI, SI
+	DECQ       R9
+	JNZ        cell
+
+next:
+	ADDQ $0x10, DX
+	SUBQ $0x04, BX
+	JNZ  four
+	VZEROUPPER
+	RET
+
+// func settleFar(a *sumArgs)
+// Requires: AVX, AVX2, MMX+
+TEXT ·settleFar(SB), NOSPLIT, $0-8
+	MOVQ         a+0(FP), AX
+	MOVQ         (AX), CX
+	MOVQ         8(AX), DX
+	MOVQ         24(AX), BX
+	MOVQ         80(AX), SI
+	MOVQ         88(AX), DI
+	MOVQ         72(AX), R8
+	INCQ         R8
+	VPBROADCASTD 96(AX), X0
+	MOVQ         $0x00000001, AX
+	VMOVD        AX, X1
+	VPBROADCASTD X1, X1
+	VXORPS       Y2, Y2, Y2
+	MOVQ         R8, R11
+	SHLQ         $0x07, R11
+
+four:
+	VMOVDQU (DX), X3
+	VPTEST  X3, X3
+	JNZ     some
+	MOVQ    $0x00000004, R9
+
+emptyCell:
+	MOVQ SI, R10
+	MOVQ R8, AX
+
+emptyBlock:
+	VMOVNTPS X2, (R10)
+	ADDQ     $0x10, R10
+	DECQ     AX
+	JNZ      emptyBlock
+	ADDQ     DI, SI
+	DECQ     R9
+	JNZ      emptyCell
+	ADDQ     R11, CX
+	JMP      next
+
+some:
+	VMOVDQU X2, (DX)
+	VPMAXUD X1, X3, X3
+	VPMINUD X0, X3, X3
+	MOVQ    $0x00000004, R9
+
+cell:
+	VPBROADCASTD X3, X4
+	VPSRLDQ      $0x04, X3, X3
+	VCVTDQ2PD    X4, Y4
+	MOVQ         SI, R10
+	MOVQ         R8, AX
+
+block:
+	VMOVUPD    (CX), Y5
+	VMOVUPD    Y2, (CX)
+	VDIVPD     Y4, Y5, Y5
+	VCVTPD2PSY Y5, X5
+	VMOVNTPS   X5, (R10)
+	ADDQ       $0x20, CX
+	ADDQ       $0x10, R10
+	DECQ       AX
+	JNZ        block
+	ADDQ       DI, SI
+	DECQ       R9
+	JNZ        cell
+
+next:
+	ADDQ $0x10, DX
+	SUBQ $0x04, BX
+	JNZ  four
+	SFENCE
+	VZEROUPPER
+	RET
