@@ -55,17 +55,16 @@ func (w *Writer) columns(ctx context.Context, ep *EpisodeData, out []preparedCol
 
 // column makes one feature's column, and counts its rows where they are numbers or frames. The rows of a bookkeeping column lie in out.
 func (w *Writer) column(ctx context.Context, f *writtenFeature, ep *EpisodeData, out *preparedColumn) (err error) {
-	leaves := w.leaves[f.first : f.first+f.count]
 	switch f.Kind {
 	case robocache.KindText:
-		v := valuesOf(leaves)
+		v := valuesOf(f.leaves)
 		for _, s := range ep.Text[f.Key] {
 			v[0].Text(s, 0, 1)
 		}
 		out.chunks, err = chunksOf(v)
 		return err
 	case robocache.KindEvent:
-		v := valuesOf(leaves)
+		v := valuesOf(f.leaves)
 		if err := languageLeaves(f.Key, v, ep.Text[f.Key]); err != nil {
 			return err
 		}
@@ -77,12 +76,12 @@ func (w *Writer) column(ctx context.Context, f *writtenFeature, ep *EpisodeData,
 				return err
 			}
 		}
-		return w.stillColumn(leaves, ep.Images[f.Key], out)
+		return stillColumn(f.leaves, ep.Images[f.Key], out)
 	}
 	if !f.Default {
 		out.raw = ep.Columns[f.Key]
 	}
-	c, err := leaves[0].Rows(stored32(f.DType, out.raw), f.pattern)
+	c, err := f.leaves[0].Rows(stored32(f.DType, out.raw), f.pattern)
 	if err != nil {
 		return err
 	}

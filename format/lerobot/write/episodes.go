@@ -2,9 +2,6 @@ package write
 
 import (
 	"context"
-	"fmt"
-
-	"github.com/parquet-go/parquet-go"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/lerobot/internal/pqw"
@@ -39,34 +36,46 @@ func (r *writtenEpisode) complete() bool {
 // rowsPerGroup bounds the rows held: 5 KB each, nearly all statistics.
 const rowsPerGroup = 500
 
+// episodeField is a column of meta/episodes and how it is filled.
+type episodeField struct {
+	column outColumn
+	put    func(v *pqw.Values, r *writtenEpisode)
+}
+
 // episodesWriter writes meta/episodes. The columns are known before the first episode: every feature that can have statistics has theirs,
 // null where an episode brings none.
 type episodesWriter struct {
-	w      *Writer
-	schema *parquet.Schema
-	meta   map[string]string
-	leaves []*pqw.Values
-	t      *outTable
-	chunk  int
-	file   int
-	perRow float64 // bytes, as written so far
+	*tableSeries
+	fields []episodeField
+	values []*pqw.Values
 }
 
 func newEpisodesWriter(w *Writer) (*episodesWriter, error) {
-	e := &episodesWriter{w: w}
-	var cols []outColumn
-	i64 := func(name string) { cols = append(cols, scalarColumn(name, robocache.Int64, true)) }
-	i64("episode_index")
-	cols = append(cols, listColumn("tasks", robocache.String, 1, 0))
-	i64("length")
-	i64("data/chunk_index")
-	i64("data/file_index")
-	i64("dataset_from_index")
-	i64("dataset_to_index")
+	e := &episodesWriter{}
+	add := func(c outColumn, put func(v *pqw.Values, r *writtenEpisode)) {
+		c.hf = nil
+		e.fields = append(e.fields, episodeField{c, put})
+	}
+	i64 := func(name string, value func(r *writtenEpisode) int64) {
+		add(scalarColumn(name, robocache.Int64, true), func(v *pqw.Values, r *writtenEpisode) { v.Int64(value(r), 0, 1) })
+	}
+	f64 := func(name string, value func(r *writtenEpisode) float64) {
+		add(scalarColumn(name, robocache.Float64, false), func(v *pqw.Values, r *writtenEpisode) { v.Float64(value(r), 0, 1) })
+	}
+	i64("episode_index", func(r *writtenEpisode) int64 { return int64(r.index) })
+	add(listColumn("tasks", robocache.String, 1, 0), func(v *pqw.Values, r *writtenEpisode) {
+		v.Nested([]int{len(r.tasks)}, func(i, rep, def int) { v.Text(r.tasks[i], rep, def) })
+	})
+	i64("length", func(r *writtenEpisode) int64 { return int64(r.length) })
+	i64("data/chunk_index", func(r *writtenEpisode) int64 { return int64(r.chunk) })
+	i64("data/file_index", func(r *writtenEpisode) int64 { return int64(r.file) })
+	i64("dataset_from_index", func(r *writtenEpisode) int64 { return r.from })
+	i64("dataset_to_index", func(r *writtenEpisode) int64 { return r.from + int64(r.length) })
 	for _, k := range w.keys {
-		i64("videos/" + k + "/chunk_index")
-		i64("videos/" + k + "/file_index")
-		cols = append(cols, scalarColumn("videos/"+k+"/from_timestamp", robocache.Float64, false), scalarColumn("videos/"+k+"/to_timestamp", robocache.Float64, false))
+		i64("videos/"+k+"/chunk_index", func(r *writtenEpisode) int64 { return int64(r.videos[k].chunk) })
+		i64("videos/"+k+"/file_index", func(r *writtenEpisode) int64 { return int64(r.videos[k].file) })
+		f64("videos/"+k+"/from_timestamp", func(r *writtenEpisode) float64 { return r.videos[k].from })
+		f64("videos/"+k+"/to_timestamp", func(r *writtenEpisode) float64 { return r.videos[k].to })
 	}
 	for _, f := range w.feats {
 		depth := 1
@@ -77,26 +86,36 @@ func newEpisodesWriter(w *Writer) (*episodesWriter, error) {
 			depth = 3
 		}
 		for _, s := range stats.Names {
-			name := "stats/" + f.Key + "/" + s
+			c := listColumn("stats/"+f.Key+"/"+s, robocache.Float64, depth, 0)
 			if s == "count" {
-				cols = append(cols, listColumn(name, robocache.Int64, 1, 0))
-			} else {
-				cols = append(cols, listColumn(name, robocache.Float64, depth, 0))
+				c = listColumn("stats/"+f.Key+"/"+s, robocache.Int64, 1, 0)
 			}
+			add(c, func(v *pqw.Values, r *writtenEpisode) { putStatistic(v, r.stats[f.Key], s) })
 		}
 	}
-	i64("meta/episodes/chunk_index")
-	i64("meta/episodes/file_index")
-	for i := range cols {
-		cols[i].hf = nil
+	i64("meta/episodes/chunk_index", func(*writtenEpisode) int64 { return int64(e.chunk) })
+	i64("meta/episodes/file_index", func(*writtenEpisode) int64 { return int64(e.file) })
+	columns := make([]outColumn, len(e.fields))
+	for i, f := range e.fields {
+		columns[i] = f.column
 	}
 	var err error
-	if e.schema, e.meta, err = schemaOf(cols, "", ""); err != nil {
-		return nil, err
+	if e.tableSeries, err = w.newSeries("meta/episodes", columns); err == nil {
+		e.values = valuesOf(e.leaves)
 	}
-	columns, err := pqw.Leaves(e.schema)
-	e.leaves = valuesOf(columns)
 	return e, err
+}
+
+func putStatistic(v *pqw.Values, fs *robocache.FeatureStats, name string) {
+	switch {
+	case fs == nil:
+		v.Null(0, 0)
+	case name == "count":
+		v.Int64(fs.Count, 0, 3)
+	default:
+		numbers := stats.Vector(fs, name)
+		v.Nested(fs.Shape, func(i, rep, def int) { v.Float64(numbers[i], rep, def) })
+	}
 }
 
 // flush writes the episodes at the head that are complete, in groups; all of them when last.
@@ -121,87 +140,21 @@ func (w *Writer) flush(ctx context.Context, last bool) error {
 }
 
 func (e *episodesWriter) write(ctx context.Context, rows []*writtenEpisode) error {
-	if e.t != nil {
-		size := float64(e.t.size())
-		if size+e.perRow*float64(len(rows)) >= float64(e.w.cfg.DataFileBytes) {
-			if err := e.end(); err != nil {
-				return err
-			}
-			var err error
-			if e.chunk, e.file, err = nextFile(e.chunk, e.file, e.w.cfg.ChunksSize, "episodes"); err != nil {
-				return err
-			}
+	var size int64 // as the rows before them
+	if e.rows > 0 {
+		size = e.bytes * int64(len(rows)) / e.rows
+	}
+	if err := e.turn(ctx, size); err != nil {
+		return err
+	}
+	for i, f := range e.fields {
+		for _, r := range rows {
+			f.put(e.values[i], r)
 		}
 	}
-	if e.t == nil {
-		var err error
-		if e.t, err = e.w.createTable(ctx, fmt.Sprintf("meta/episodes/chunk-%03d/file-%03d.parquet", e.chunk, e.file), e.schema, e.meta); err != nil {
-			return err
-		}
-	}
-	for _, r := range rows {
-		e.put(r)
-	}
-	chunks, err := chunksOf(e.leaves)
+	chunks, err := chunksOf(e.values)
 	if err != nil {
 		return err
 	}
-	if err := e.t.group(int64(len(rows)), chunks); err != nil {
-		return err
-	}
-	e.perRow = float64(e.t.size()) / float64(e.t.rows)
-	return nil
+	return e.group(len(rows), chunks)
 }
-
-// put adds one row to the leaves, in the order of newEpisodesWriter.
-func (e *episodesWriter) put(r *writtenEpisode) {
-	n := 0
-	next := func() *pqw.Values { n++; return e.leaves[n-1] }
-	i64 := func(v int64) { next().Int64(v, 0, 1) }
-	i64(int64(r.index))
-	tasks := next()
-	tasks.Nested([]int{len(r.tasks)}, func(i, rep, def int) { tasks.Text(r.tasks[i], rep, def) })
-	i64(int64(r.length))
-	i64(int64(r.chunk))
-	i64(int64(r.file))
-	i64(r.from)
-	i64(r.from + int64(r.length))
-	for _, k := range e.w.keys {
-		v := r.videos[k]
-		i64(int64(v.chunk))
-		i64(int64(v.file))
-		next().Float64(v.from, 0, 1)
-		next().Float64(v.to, 0, 1)
-	}
-	for _, f := range e.w.feats {
-		if f.Kind == robocache.KindText || f.Kind == robocache.KindEvent {
-			continue
-		}
-		fs := r.stats[f.Key]
-		for _, s := range stats.Names {
-			l := next()
-			switch {
-			case fs == nil:
-				l.Null(0, 0)
-			case s == "count":
-				l.Int64(fs.Count, 0, 3)
-			default:
-				v := stats.Vector(fs, s)
-				l.Nested(fs.Shape, func(i, rep, def int) { l.Float64(v[i], rep, def) })
-			}
-		}
-	}
-	i64(int64(e.chunk))
-	i64(int64(e.file))
-}
-
-func (e *episodesWriter) end() error {
-	if e.t == nil {
-		return nil
-	}
-	t := e.t
-	e.t = nil
-	return t.close()
-}
-
-func (e *episodesWriter) abort() { e.t.abort() }

@@ -78,9 +78,9 @@ func (w *Writer) writeTasks(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := t.group(int64(len(w.texts)), chunks); err != nil {
-		t.abort()
-		return err
+	if err := t.Append(int64(len(w.texts)), chunks); err != nil {
+		t.out.Abort()
+		return robocache.At(err, robocache.Where{"file": t.name})
 	}
 	return t.close()
 }

@@ -25,7 +25,7 @@ func stillName(k int, b []byte) string {
 }
 
 // stillColumn makes the two leaves of a column of embedded frames: bytes and names.
-func (w *Writer) stillColumn(leaves []*pqw.Leaf, imgs [][]byte, out *preparedColumn) error {
+func stillColumn(leaves []*pqw.Leaf, imgs [][]byte, out *preparedColumn) error {
 	names := make([][]byte, len(imgs))
 	for k, b := range imgs {
 		names[k] = []byte(stillName(k, b))

@@ -2,6 +2,8 @@ package write
 
 import (
 	"context"
+	"fmt"
+	"path"
 
 	"github.com/parquet-go/parquet-go"
 
@@ -12,12 +14,9 @@ import (
 
 // outTable writes one Parquet file, row group by row group.
 type outTable struct {
-	name   string
-	out    store.Writer
-	file   *pqw.File
-	rows   int64
-	groups int
-	cols   int64 // column chunks, each with its entry in the footer
+	*pqw.File
+	name string
+	out  store.Writer
 }
 
 func (w *Writer) createTable(ctx context.Context, name string, schema *parquet.Schema, meta map[string]string) (*outTable, error) {
@@ -31,25 +30,11 @@ func (w *Writer) createTable(ctx context.Context, name string, schema *parquet.S
 		out.Abort()
 		return nil, robocache.At(err, robocache.Where{"file": name})
 	}
-	return &outTable{name: name, out: out, file: f}, nil
-}
-
-// group writes a row group: a chunk a column.
-func (t *outTable) group(rows int64, chunks []*pqw.Chunk) error {
-	if err := t.file.Append(rows, chunks); err != nil {
-		return robocache.At(err, robocache.Where{"file": t.name})
-	}
-	t.rows += rows
-	t.groups++
-	t.cols += int64(len(chunks))
-	return nil
+	return &outTable{f, name, out}, nil
 }
 
 // footerBytes is about what a column chunk takes in the footer and the page index.
 const footerBytes = 220
-
-// size is about what the file would have if it were ended here.
-func (t *outTable) size() int64 { return t.file.Size() + t.cols*footerBytes }
 
 // sizeOf is about what a row group takes of a file.
 func sizeOf(chunks []*pqw.Chunk) (n int64) {
@@ -61,15 +46,70 @@ func sizeOf(chunks []*pqw.Chunk) (n int64) {
 
 // close ends the file and makes it appear.
 func (t *outTable) close() error {
-	if err := t.file.Close(); err != nil {
+	if err := t.Close(); err != nil {
 		t.out.Abort()
 		return robocache.At(err, robocache.Where{"file": t.name})
 	}
 	return robocache.At(t.out.Commit(), robocache.Where{"file": t.name})
 }
 
-func (t *outTable) abort() {
-	if t != nil {
-		t.out.Abort()
+// tableSeries writes the numbered files of one schema.
+type tableSeries struct {
+	w           *Writer
+	dir         string
+	schema      *parquet.Schema
+	meta        map[string]string
+	leaves      []*pqw.Leaf
+	t           *outTable // under way
+	chunk, file int
+	bytes, rows int64 // of t, with its footer
+}
+
+func (w *Writer) newSeries(dir string, columns []outColumn) (*tableSeries, error) {
+	s := &tableSeries{w: w, dir: dir}
+	var err error
+	if s.schema, s.meta, err = schemaOf(columns, "", ""); err != nil {
+		return nil, err
+	}
+	s.leaves, err = pqw.Leaves(s.schema)
+	return s, err
+}
+
+// turn ends the file where a row group of about size bytes would take it over its size, and begins the next.
+func (s *tableSeries) turn(ctx context.Context, size int64) (err error) {
+	if s.t != nil {
+		if s.bytes+size < s.w.cfg.DataFileBytes && s.t.Groups() < maxGroups {
+			return nil
+		}
+		if err := s.end(); err != nil {
+			return err
+		}
+		if s.chunk, s.file, err = nextFile(s.chunk, s.file, s.w.cfg.ChunksSize, path.Base(s.dir)); err != nil {
+			return err
+		}
+	}
+	s.bytes, s.rows = 0, 0
+	s.t, err = s.w.createTable(ctx, fmt.Sprintf("%s/chunk-%03d/file-%03d.parquet", s.dir, s.chunk, s.file), s.schema, s.meta)
+	return err
+}
+
+// group writes a row group: a chunk a column.
+func (s *tableSeries) group(rows int, chunks []*pqw.Chunk) error {
+	s.bytes, s.rows = s.bytes+sizeOf(chunks), s.rows+int64(rows)
+	return robocache.At(s.t.Append(int64(rows), chunks), robocache.Where{"file": s.t.name})
+}
+
+func (s *tableSeries) end() error {
+	if s.t == nil {
+		return nil
+	}
+	t := s.t
+	s.t = nil
+	return t.close()
+}
+
+func (s *tableSeries) abort() {
+	if s.t != nil {
+		s.t.out.Abort()
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"path"
 	"sync"
 
-	"github.com/parquet-go/parquet-go"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/goatnote-inc/robocache"
@@ -23,12 +22,7 @@ type Writer struct {
 	dst       store.Writable
 	cfg       Config
 	feats     []writtenFeature
-	schema    *parquet.Schema
-	meta      map[string]string
-	leaves    []*pqw.Leaf
-	data      *outTable
-	chunk     int
-	file      int
+	data      *tableSeries
 	taskMu    sync.Mutex // of tasks
 	tasks     map[string]int64
 	texts     []string
@@ -55,8 +49,8 @@ type Writer struct {
 
 type writtenFeature struct {
 	robocache.Feature
-	first, count int    // leaves
-	pattern      []byte // of a row's repetition levels
+	leaves  []*pqw.Leaf
+	pattern []byte // of a row's repetition levels
 }
 
 // NewWriter begins a dataset in a store that has no dataset yet.
@@ -90,26 +84,15 @@ func NewWriter(ctx context.Context, dst store.Writable, cfg Config) (*Writer, er
 		w.feats = append(w.feats, wf)
 	}
 	var err error
-	if w.schema, w.meta, err = schemaOf(columns, "", ""); err != nil {
+	if w.data, err = w.newSeries("data", columns); err != nil {
 		return nil, err
 	}
-	first := map[string]int{}
-	for i, p := range w.schema.Columns() {
-		if _, ok := first[p[0]]; !ok {
-			first[p[0]] = i
-		}
-	}
-	if w.leaves, err = pqw.Leaves(w.schema); err != nil {
-		return nil, err
+	leaves := map[string][]*pqw.Leaf{}
+	for i, p := range w.data.schema.Columns() {
+		leaves[p[0]] = append(leaves[p[0]], w.data.leaves[i])
 	}
 	for i := range w.feats {
-		f := &w.feats[i]
-		f.first = first[f.Key]
-		for _, p := range w.schema.Columns() {
-			if p[0] == f.Key {
-				f.count++
-			}
-		}
+		w.feats[i].leaves = leaves[w.feats[i].Key]
 	}
 	for _, t := range cfg.Tasks {
 		w.task(t)
@@ -191,11 +174,11 @@ func (w *Writer) AddEpisode(ctx context.Context, ep EpisodeData) (err error) {
 	for i := range w.feats {
 		chunks = append(chunks, p.columns[i].chunks...)
 	}
-	if err := w.turnData(ctx, sizeOf(chunks)); err != nil {
+	if err := w.data.turn(ctx, sizeOf(chunks)); err != nil {
 		return err
 	}
-	row.chunk, row.file = w.chunk, w.file
-	if err := w.data.group(int64(ep.Length), chunks); err != nil {
+	row.chunk, row.file = w.data.chunk, w.data.file
+	if err := w.data.group(ep.Length, chunks); err != nil {
 		return err
 	}
 	if err := w.count(&ep, row); err != nil {
@@ -291,35 +274,6 @@ func (w *Writer) find(s robocache.Severity, code, key string, episode int, msg s
 // maxGroups bounds the row groups of a file: Parquet numbers them in 16 bits.
 const maxGroups = 1<<15 - 1
 
-// turnData ends the data file where the next row group would take it over its size, and begins the next.
-func (w *Writer) turnData(ctx context.Context, size int64) error {
-	if w.data != nil {
-		if w.data.size()+size < w.cfg.DataFileBytes && w.data.groups < maxGroups {
-			return nil
-		}
-		if err := w.endData(); err != nil {
-			return err
-		}
-		var err error
-		if w.chunk, w.file, err = nextFile(w.chunk, w.file, w.cfg.ChunksSize, "data"); err != nil {
-			return err
-		}
-	}
-	name := fmt.Sprintf("data/chunk-%03d/file-%03d.parquet", w.chunk, w.file)
-	var err error
-	w.data, err = w.createTable(ctx, name, w.schema, w.meta)
-	return err
-}
-
-func (w *Writer) endData() error {
-	if w.data == nil {
-		return nil
-	}
-	t := w.data
-	w.data = nil
-	return t.close()
-}
-
 // nextFile is the reference's counter: file+1, or file 0 of the next chunk.
 func nextFile(chunk, file, size int, what string) (int, int, error) {
 	if file++; file >= size {
@@ -357,7 +311,7 @@ func (w *Writer) Close(ctx context.Context) (err error) {
 	}
 	part(func() error { return w.writeStats(ctx) })
 	part(func() error { return w.writeTexts(ctx) })
-	part(w.endData)
+	part(w.data.end)
 	part(func() error {
 		for _, key := range w.keys {
 			if err := w.endVideo(ctx, w.cams[key]); err != nil {

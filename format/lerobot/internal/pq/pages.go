@@ -27,7 +27,24 @@ func (l *PageList) MemoryBytes() int64 { return int64(cap(l.Pages))*48 + 64 }
 
 const headerGuess = 512
 
-// Pages walks the page headers of a chunk.
+// eachPage walks the page headers of a chunk up to its last value. visit says how many values it took of a page.
+func eachPage(ctx context.Context, r robocache.Ranged, k Chunk, where robocache.Where, visit func(h pageHeader, at, size int64) (values int64, err error)) (values int64, err error) {
+	buf := make([]byte, headerGuess)
+	for at, end := k.Offset, k.Offset+k.Size; at < end && values < k.Values; {
+		h, size, err := headerAt(ctx, r, at, end, &buf, where)
+		if err != nil {
+			return values, err
+		}
+		n, err := visit(h, at, size)
+		if err != nil {
+			return values, err
+		}
+		values, at = values+n, at+size
+	}
+	return values, nil
+}
+
+// Pages lists the pages of a chunk.
 func Pages(ctx context.Context, r robocache.Ranged, f *File, group int, leaf *Node) (*PageList, error) {
 	where := robocache.Where{"row_group": group, "column": topName(f, leaf)}
 	k, err := f.place(group, leaf, where)
@@ -39,29 +56,27 @@ func Pages(ctx context.Context, r robocache.Ranged, f *File, group int, leaf *No
 	}
 	l := &PageList{}
 	var row int64
-	buf := make([]byte, headerGuess)
-	for at, end := k.Offset, k.Offset+k.Size; at < end && row < k.Values; {
-		h, size, err := headerAt(ctx, r, at, end, &buf, where)
-		if err != nil {
-			return nil, err
-		}
+	_, err = eachPage(ctx, r, k, where, func(h pageHeader, at, size int64) (int64, error) {
 		p := Page{Offset: at, Size: size, Start: row, dict: h.encoding == encRLEDict || h.encoding == encPlainDict}
-		at += p.Size
 		switch h.kind {
 		case 2:
 			l.dict = p
 		case 0, 3:
 			if p.Rows = int64(h.values); p.Rows > k.Values-row {
-				return nil, malformed(with(where, "offset", p.Offset), "pages hold more rows than the row group")
+				return 0, malformed(with(where, "offset", at), "pages hold more rows than the row group")
 			}
 			row += p.Rows
 			if p.Rows > 0 {
 				l.Pages = append(l.Pages, p)
 			}
 		}
+		return p.Rows, nil
+	})
+	if err == nil && row != f.Groups[group].Rows {
+		err = malformed(where, fmt.Sprintf("the pages hold %d rows of %d", row, f.Groups[group].Rows))
 	}
-	if row != f.Groups[group].Rows {
-		return nil, malformed(where, fmt.Sprintf("the pages hold %d rows of %d", row, f.Groups[group].Rows))
+	if err != nil {
+		return nil, err
 	}
 	return l, nil
 }
@@ -97,24 +112,11 @@ func Check(ctx context.Context, r robocache.Ranged, f *File, group int, leaf *No
 		return err
 	}
 	d := newDecoder(leaf, k, lim, where)
-	head, body := make([]byte, headerGuess), []byte(nil)
-	var entries, rows int64
-	for at, end := k.Offset, k.Offset+k.Size; at < end && entries < k.Values; {
-		_, size, err := headerAt(ctx, r, at, end, &head, where)
-		if err != nil {
-			return err
-		}
-		if size > lim.Bytes {
-			return d.tooLarge(size)
-		}
-		if int64(cap(body)) < size {
-			body = make([]byte, size)
-		}
-		if err := r.ReadAt(ctx, body[:size], at); err != nil {
-			return robocache.At(err, where)
-		}
-		if _, err := d.page(body[:size]); err != nil {
-			return robocache.At(err, robocache.Where{"offset": at})
+	var body []byte
+	var rows int64
+	entries, err := eachPage(ctx, r, k, where, func(_ pageHeader, at, size int64) (int64, error) {
+		if err := d.pageAt(ctx, r, at, size, &body); err != nil {
+			return 0, err
 		}
 		c := d.col
 		if leaf.MaxRep == 0 {
@@ -124,23 +126,38 @@ func Check(ctx context.Context, r robocache.Ranged, f *File, group int, leaf *No
 			if v == 0 {
 				rows++
 			} else if rows == 0 && i == 0 {
-				return malformed(with(where, "offset", at), "the first list goes on from none")
+				return 0, malformed(with(where, "offset", at), "the first list goes on from none")
 			}
 		}
 		for i := 0; leaf.Note == Text && i < c.Len(); i++ {
 			if !utf8.Valid(c.Item(i)) {
-				return malformed(with(where, "offset", at), "a text that is not UTF-8")
+				return 0, malformed(with(where, "offset", at), "a text that is not UTF-8")
 			}
 		}
-		entries += int64(c.Entries)
 		d.want -= int64(c.Entries)
 		d.col = &Column{Leaf: leaf, values: values{width: leaf.Width()}}
-		at += size
+		return int64(c.Entries), nil
+	})
+	if err == nil && (entries != k.Values || rows != f.Groups[group].Rows) {
+		err = malformed(where, fmt.Sprintf("the pages hold %d values in %d rows, the footer claims %d in %d", entries, rows, k.Values, f.Groups[group].Rows))
 	}
-	if entries != k.Values || rows != f.Groups[group].Rows {
-		return malformed(where, fmt.Sprintf("the pages hold %d values in %d rows, the footer claims %d in %d", entries, rows, k.Values, f.Groups[group].Rows))
+	return err
+}
+
+// pageAt reads and decodes the page at an offset. buf is used again, and may grow.
+func (d *decoder) pageAt(ctx context.Context, r robocache.Ranged, at, size int64, buf *[]byte) error {
+	if size > d.limit {
+		return d.tooLarge(size)
 	}
-	return nil
+	if int64(cap(*buf)) < size {
+		*buf = make([]byte, size)
+	}
+	b := (*buf)[:size]
+	if err := r.ReadAt(ctx, b, at); err != nil {
+		return robocache.At(err, d.where)
+	}
+	_, err := d.page(b)
+	return robocache.At(err, robocache.Where{"offset": at})
 }
 
 // ReadPage decodes one page of a list.
@@ -153,26 +170,15 @@ func ReadPage(ctx context.Context, r robocache.Ranged, f *File, group int, leaf 
 	p := l.Pages[i]
 	k.Values = p.Rows
 	d := newDecoder(leaf, k, lim, where)
-	read := func(p Page) error {
-		if p.Size > lim.Bytes {
-			return d.tooLarge(p.Size)
-		}
-		b := make([]byte, p.Size)
-		if err := r.ReadAt(ctx, b, p.Offset); err != nil {
-			return robocache.At(err, where)
-		}
-		if _, err := d.page(b); err != nil {
-			return robocache.At(err, robocache.Where{"offset": p.Offset})
-		}
-		return nil
-	}
+	list := []Page{p}
 	if p.dict && l.dict.Size > 0 {
-		if err := read(l.dict); err != nil {
+		list = []Page{l.dict, p}
+	}
+	var body []byte
+	for _, p := range list {
+		if err := d.pageAt(ctx, r, p.Offset, p.Size, &body); err != nil {
 			return nil, err
 		}
-	}
-	if err := read(p); err != nil {
-		return nil, err
 	}
 	return d.finish(p.Rows)
 }

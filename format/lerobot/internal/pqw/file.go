@@ -50,8 +50,8 @@ func unsupported(err error) error {
 	return &robocache.Error{Class: robocache.ErrUnsupported, Op: "write parquet", Msg: "schema", Err: err}
 }
 
-// Size is what is written so far, without the footer.
-func (f *File) Size() int64 { return f.size }
+// Groups is the number of row groups so far.
+func (f *File) Groups() int { return len(f.footer.RowGroups) }
 
 // Append writes a row group: a chunk a column, in file order, of as many rows each.
 func (f *File) Append(rows int64, chunks []*Chunk) error {
