@@ -2,11 +2,11 @@ package zarr
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"math"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
@@ -16,32 +16,32 @@ var units = map[string]int64{"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1}
 // findClock settles where timestamps come from (A5).
 func (d *Dataset) findClock(ctx context.Context, unit string) error {
 	v := d.views["timestamp"]
-	if v != nil && v.f.Kind == robocache.KindNumeric && v.f.Elements() == 1 && v.f.Clock == "" && v.a.err == nil && v.f.DType != robocache.Bool {
-		if own, ok := v.a.Attrs["unit"].(string); ok && unit == "" && units[own] != 0 {
-			unit = own
-		}
-		if unit == "" {
-			if unit = "s"; !v.f.DType.Float() {
-				unit = "ns"
-			}
-		}
-		d.timestamps, d.unit = v, units[unit]
-		v.f.Unit = unit
-		if v.f.DType == robocache.Float32 {
-			d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "coarse-timestamps", Where: robocache.Where{"stream": "timestamp"}, Message: "timestamps kept as float32: after a day they are a hundredth of a second apart"})
-		}
-		if d.rate.Zero() {
-			if err := d.guessRate(ctx); err != nil {
-				return err
-			}
-		}
-		d.info.FPS = d.rate
-		for i := range d.info.Features {
-			d.info.Features[i].FPS = d.rate
-		}
+	if v == nil || v.f.Kind != robocache.KindNumeric || v.f.Elements() != 1 || v.f.Clock != "" || v.a.err != nil || v.f.DType == robocache.Bool {
+		d.info.FPS = d.rate // none: asking for timestamps is an error that says so
 		return nil
 	}
-	d.info.FPS = d.rate // none: asking for timestamps is an error that says so
+	if own, ok := v.a.Attrs["unit"].(string); ok && unit == "" && units[own] != 0 {
+		unit = own
+	}
+	if unit == "" {
+		if unit = "s"; !v.f.DType.Float() {
+			unit = "ns"
+		}
+	}
+	d.timestamps, d.unit = v, units[unit]
+	v.f.Unit = unit
+	if v.f.DType == robocache.Float32 {
+		d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "coarse-timestamps", Where: robocache.Where{"stream": "timestamp"}, Message: "timestamps kept as float32: after a day they are a hundredth of a second apart"})
+	}
+	if d.rate.Zero() {
+		if err := d.guessRate(ctx); err != nil {
+			return err
+		}
+	}
+	d.info.FPS = d.rate
+	for i := range d.info.Features {
+		d.info.Features[i].FPS = d.rate
+	}
 	return nil
 }
 
@@ -69,7 +69,7 @@ func (d *Dataset) guessRate(ctx context.Context) error {
 	return nil
 }
 
-// stampsOf reads the first n timestamps of an episode.
+// timestampsOf reads the first n timestamps of an episode.
 func (d *Dataset) timestampsOf(ctx context.Context, episode, n int) ([]int64, error) {
 	a := d.timestamps.a
 	if int64(a.Shape[0]) < d.ends[episode]+int64(n) {
@@ -98,17 +98,8 @@ func (d *Dataset) timestampsOf(ctx context.Context, episode, n int) ([]int64, er
 		}
 		return out, nil
 	}
-	for i := range out {
-		var w [8]byte
-		e := copy(w[:], b[i*a.Type.Size:(i+1)*a.Type.Size])
-		v := binary.LittleEndian.Uint64(w[:])
-		if a.Type.Kind == 'i' {
-			v = uint64(int64(v<<(64-8*e)) >> (64 - 8*e))
-		} else if v > math.MaxInt64 {
-			return nil, bad(i, v)
-		}
-		t := int64(v)
-		if t > math.MaxInt64/d.unit || t < math.MinInt64/d.unit {
+	for i, t := range robocache.Int64s(nil, a.Type.DType(), b) {
+		if t > math.MaxInt64/d.unit || t < math.MinInt64/d.unit || t < 0 && a.Type.Kind == 'u' {
 			return nil, bad(i, t)
 		}
 		out[i] = t * d.unit
@@ -119,13 +110,13 @@ func (d *Dataset) timestampsOf(ctx context.Context, episode, n int) ([]int64, er
 // Times gives the timestamps of a stream's rows in an episode.
 func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int64, err error) {
 	defer guard.Malformed("zarr times", &err)
-	if err := d.checkEpisode(episode); err != nil {
+	if err := op.Episode(len(d.ends)-1, episode); err != nil {
 		return nil, err
 	}
 	var v *view
 	if key != "" {
 		if v = d.views[key]; v == nil && d.films.cams[key] == nil {
-			return nil, noStream(key)
+			return nil, op.NoStream(key)
 		}
 	}
 	n := d.length(v, episode)
@@ -151,9 +142,5 @@ func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int
 	if rate.Zero() {
 		return nil, robocache.NoClock("zarr times", robocache.Where{"stream": key}, "neither data/timestamp nor an attribute fps is there")
 	}
-	out = make([]int64, n)
-	for i := range out {
-		out[i] = rate.Nanos(int64(i))
-	}
-	return out, ctx.Err()
+	return reader.Grid(rate, n), ctx.Err()
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
@@ -18,15 +19,10 @@ var _ robocache.Diagnoser = (*Dataset)(nil)
 func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (out []robocache.Finding, err error) {
 	defer guard.Malformed("zarr diagnose", &err)
 	out = append(out, d.info.Findings...)
-	eps := opt.Episodes
-	if eps == nil {
-		for i := range len(d.ends) - 1 {
-			eps = append(eps, i)
-		}
-	}
+	eps := reader.Episodes(opt.Episodes, len(d.ends)-1)
 	notFinite := map[string]int64{}
 	for i, e := range eps {
-		if err := d.checkEpisode(e); err != nil {
+		if err := op.Episode(len(d.ends)-1, e); err != nil {
 			return nil, err
 		}
 		for k := range d.info.Features {
@@ -74,10 +70,7 @@ func (d *Dataset) checkStream(ctx context.Context, e int, f *robocache.Feature, 
 	for from := 0; from < n; {
 		// To the end of the chunk that row from lies in.
 		to := min(n, from+step-(int(d.ends[e])+from)%step)
-		rows := make([]robocache.Row, to-from)
-		for i := range rows {
-			rows[i] = robocache.Row{Episode: e, Index: from + i}
-		}
+		rows := reader.Rows(e, from, to)
 		switch f.Kind {
 		case robocache.KindImage:
 			err = d.Frames(ctx, f.Key, rows, make([]robocache.FrameRef, len(rows)))

@@ -87,7 +87,7 @@ func (a *Array) setFill(raw json.RawMessage, v3 bool) error {
 		case 4:
 			le.PutUint32(e, math.Float32bits(float32(f)))
 		case 2:
-			le.PutUint16(e, half(float32(f)))
+			le.PutUint16(e, robocache.Float32ToHalf(float32(f)))
 		}
 	case 'S':
 		s, ok := v.(string)
@@ -149,34 +149,4 @@ func floatFill(v any) (f float64, hex []byte, ok bool) {
 		}
 	}
 	return 0, nil, false
-}
-
-// half finds the binary16 nearest to f: a fill value is one number, so it is looked for.
-func half(f float32) uint16 {
-	sign := uint16(math.Float32bits(f) >> 16 & 0x8000)
-	if f != f {
-		return sign | 0x7e00
-	}
-	f = float32(math.Abs(float64(f)))
-	if f >= 65520 {
-		return sign | 0x7c00
-	}
-	lo, hi := uint16(0), uint16(0x7c00)
-	for hi-lo > 1 {
-		if mid := (lo + hi) / 2; robocache.HalfToFloat32(mid) <= f {
-			lo = mid
-		} else {
-			hi = mid
-		}
-	}
-	below, above := f-robocache.HalfToFloat32(lo), float32(math.Inf(1))
-	if hi < 0x7c00 {
-		above = robocache.HalfToFloat32(hi) - f
-	} else if lo == 0x7bff {
-		above = 65536 - f
-	}
-	if above < below || above == below && lo&1 == 1 {
-		return sign | hi
-	}
-	return sign | lo
 }

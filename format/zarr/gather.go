@@ -2,37 +2,25 @@ package zarr
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
-func noStream(key string) error {
-	return &robocache.Error{Class: robocache.ErrNotFound, Op: "zarr", Where: robocache.Where{"stream": key}, Msg: "no such stream"}
-}
-
 func (d *Dataset) get(key string, kind robocache.Kind) (*view, error) {
 	v, ok := d.views[key]
-	if !ok && d.films.cams[key] != nil {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "zarr", Where: robocache.Where{"stream": key}, Want: "a stream of kind " + string(kind), Got: string(robocache.KindVideo)}
+	switch {
+	case !ok && d.films.cams[key] != nil:
+		return nil, op.Kind(key, robocache.KindVideo, kind)
+	case !ok:
+		return nil, op.NoStream(key)
+	case kind == robocache.KindText:
+		return v, op.Kind(key, v.f.Kind, kind, robocache.KindEvent)
 	}
-	if !ok {
-		return nil, noStream(key)
-	}
-	if v.f.Kind != kind && !(kind == robocache.KindText && v.f.Kind == robocache.KindEvent) {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "zarr", Where: robocache.Where{"stream": key}, Want: "a stream of kind " + string(kind), Got: string(v.f.Kind)}
-	}
-	return v, nil
-}
-
-func (d *Dataset) checkEpisode(episode int) error {
-	if n := len(d.ends) - 1; episode < 0 || episode >= n {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "zarr", Where: robocache.Where{"episode": episode}, Want: fmt.Sprintf("an episode from 0 to %d", n-1), Got: fmt.Sprint(episode)}
-	}
-	return nil
+	return v, op.Kind(key, v.f.Kind, kind)
 }
 
 // Len is the number of rows of an episode; 0 for an episode that is not there.
@@ -53,12 +41,12 @@ func (d *Dataset) length(v *view, episode int) int {
 
 // Rows is the number of a stream's rows in an episode.
 func (d *Dataset) Rows(_ context.Context, episode int, key string) (int, error) {
-	if err := d.checkEpisode(episode); err != nil {
+	if err := op.Episode(len(d.ends)-1, episode); err != nil {
 		return 0, err
 	}
 	v := d.views[key]
 	if v == nil && d.films.cams[key] == nil {
-		return 0, noStream(key)
+		return 0, op.NoStream(key)
 	}
 	return d.length(v, episode), nil
 }
@@ -67,11 +55,11 @@ func (d *Dataset) Rows(_ context.Context, episode int, key string) (int, error) 
 func (d *Dataset) rows(v *view, rows []robocache.Row) ([]int, error) {
 	out := make([]int, len(rows))
 	for i, r := range rows {
-		if err := d.checkEpisode(r.Episode); err != nil {
+		if err := op.Episode(len(d.ends)-1, r.Episode); err != nil {
 			return nil, err
 		}
-		if n := d.length(v, r.Episode); r.Index < 0 || r.Index >= n {
-			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "zarr", Where: robocache.Where{"episode": r.Episode, "row": r.Index}, Want: fmt.Sprintf("a row from 0 to %d", n-1), Got: fmt.Sprint(r.Index)}
+		if err := op.Row(d.length(v, r.Episode), r); err != nil {
+			return nil, err
 		}
 		out[i] = int(d.ends[r.Episode]) + r.Index
 	}
@@ -81,7 +69,7 @@ func (d *Dataset) rows(v *view, rows []robocache.Row) ([]int, error) {
 // Episode gives the metadata of one episode.
 func (d *Dataset) Episode(ctx context.Context, episode int) (out robocache.Episode, err error) {
 	defer guard.Malformed("zarr episode", &err)
-	if err := d.checkEpisode(episode); err != nil {
+	if err := op.Episode(len(d.ends)-1, episode); err != nil {
 		return out, err
 	}
 	out = robocache.Episode{Position: episode, Index: int64(episode), Length: d.Len(episode)}
@@ -115,8 +103,8 @@ func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, 
 	if err != nil {
 		return err
 	}
-	if size := v.f.RowBytes(); len(dst) != len(rows)*size {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "zarr gather", Where: robocache.Where{"stream": key}, Want: fmt.Sprintf("%d bytes for %d rows", len(rows)*size, len(rows)), Got: fmt.Sprint(len(dst))}
+	if err := op.Room(key, "bytes", len(rows)*v.f.RowBytes(), len(dst)); err != nil {
+		return err
 	}
 	at, err := d.rows(v, rows)
 	if err != nil {
@@ -164,8 +152,8 @@ func (d *Dataset) Frames(ctx context.Context, key string, rows []robocache.Row, 
 			return err
 		}
 	}
-	if len(out) != len(rows) {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "zarr frames", Where: robocache.Where{"stream": key}, Want: fmt.Sprintf("%d places", len(rows)), Got: fmt.Sprint(len(out))}
+	if err := op.Room(key, "frames", len(rows), len(out)); err != nil {
+		return err
 	}
 	if c != nil {
 		return d.filmed(ctx, c, rows, out)
@@ -228,10 +216,10 @@ func (d *Dataset) Valid(ctx context.Context, key string, rows []robocache.Row, v
 	defer guard.Malformed("zarr valid", &err)
 	v, c := d.views[key], d.films.cams[key]
 	if v == nil && c == nil {
-		return noStream(key)
+		return op.NoStream(key)
 	}
-	if len(valid) != len(rows) {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "zarr valid", Where: robocache.Where{"stream": key}, Want: fmt.Sprintf("%d places", len(rows)), Got: fmt.Sprint(len(valid))}
+	if err := op.Room(key, "bytes", len(rows), len(valid)); err != nil {
+		return err
 	}
 	at, err := d.rows(v, rows)
 	if err != nil {
@@ -241,9 +229,7 @@ func (d *Dataset) Valid(ctx context.Context, key string, rows []robocache.Row, v
 		return d.filmedValid(ctx, c, rows, valid)
 	}
 	if v.valid == nil {
-		for i := range valid {
-			valid[i] = 1
-		}
+		reader.AllValid(valid)
 		return ctx.Err()
 	}
 	return robocache.At(d.gather(ctx, v.valid, at, valid), robocache.Where{"stream": key})

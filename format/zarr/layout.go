@@ -2,14 +2,13 @@ package zarr
 
 import (
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/reader"
 )
 
 // view is a feature made of an array.
@@ -31,38 +30,27 @@ func (d *Dataset) readEnds(ctx context.Context, a *Array) error {
 	if n > maxEnds/8 {
 		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "zarr open", Msg: fmt.Sprintf("%d episodes", n)}
 	}
-	rows := make([]int, n)
-	for i := range rows {
-		rows[i] = i
-	}
+	rows := reader.Episodes(nil, n)
 	b := make([]byte, n*a.Type.Size)
 	if err := d.gather(ctx, a, rows, b); err != nil {
 		return err
 	}
 	d.ends = append(make([]int64, 0, n+1), 0)
-	signed := a.Type.Kind == 'i'
-	for i := range n {
-		var w [8]byte
-		e := copy(w[:], b[i*a.Type.Size:(i+1)*a.Type.Size])
-		if signed && w[e-1] >= 0x80 {
-			return malformed("end %d is negative", i)
-		}
-		v := binary.LittleEndian.Uint64(w[:])
-		last := d.ends[len(d.ends)-1]
-		if v > math.MaxInt64 || int64(v) < last {
+	for i, v := range robocache.Int64s(nil, a.Type.DType(), b) {
+		switch last := d.ends[i]; {
+		case v < last: // also of an unsigned one beyond 2^63
 			return malformed("end %d is %d, after %d: ends must not decrease", i, v, last)
+		case v-last > 1<<31:
+			return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "zarr open", Msg: fmt.Sprintf("episode %d has %d rows", i, v-last)}
 		}
-		if int64(v)-last > 1<<31 {
-			return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "zarr open", Msg: fmt.Sprintf("episode %d has %d rows", i, int64(v)-last)}
-		}
-		d.ends = append(d.ends, int64(v))
+		d.ends = append(d.ends, v)
 	}
 	d.info.Episodes, d.info.Frames = n, d.ends[n]
 	return nil
 }
 
 // describeBuffer names the streams of a replay buffer: the arrays below data/.
-func (d *Dataset) describeBuffer(ctx context.Context, choice map[string]string) error {
+func (d *Dataset) describeBuffer(ctx context.Context, images string) error {
 	total := d.ends[len(d.ends)-1]
 	d.withhold(func(p string) string {
 		name, ok := strings.CutPrefix(p, "data/")
@@ -75,9 +63,6 @@ func (d *Dataset) describeBuffer(ctx context.Context, choice map[string]string) 
 	for _, p := range d.paths() {
 		name, ok := strings.CutPrefix(p, "data/")
 		if !ok {
-			if err := d.meta(ctx, p); err != nil {
-				return err
-			}
 			continue
 		}
 		a := d.arrays[p]
@@ -92,7 +77,7 @@ func (d *Dataset) describeBuffer(ctx context.Context, choice map[string]string) 
 		if int64(a.Shape[0]) < total {
 			d.find(robocache.Finding{Severity: robocache.SeverityError, Code: "short-stream", Where: robocache.Where{"stream": p}, Message: fmt.Sprintf("%d rows; the last episode ends at %d", a.Shape[0], total), Hint: "write the missing rows, or take the last episodes off meta/episode_ends"})
 		}
-		if err := d.describe(ctx, a, bufferKey(name, a), "", choice); err != nil {
+		if err := d.describe(ctx, a, bufferKey(name, a), "", images); err != nil {
 			return err
 		}
 	}
@@ -103,6 +88,9 @@ func (d *Dataset) describeBuffer(ctx context.Context, choice map[string]string) 
 		}
 	}
 	d.link()
+	if err := d.readTasks(ctx); err != nil {
+		return err
+	}
 	for _, key := range []string{"task", "language_instruction", "language"} {
 		if v := d.views[key]; v != nil && v.f.Kind == robocache.KindText && d.taskKey == "" {
 			d.taskKey = key
@@ -111,16 +99,13 @@ func (d *Dataset) describeBuffer(ctx context.Context, choice map[string]string) 
 	return nil
 }
 
-// meta reads what our own writer puts beside the ends.
-func (d *Dataset) meta(ctx context.Context, p string) error {
-	a := d.arrays[p]
-	if p != "meta/episode_task" || !a.Text || len(a.Shape) != 1 || a.Shape[0] != d.info.Episodes {
+// readTasks reads what our own writer puts beside the ends.
+func (d *Dataset) readTasks(ctx context.Context) error {
+	a := d.arrays["meta/episode_task"]
+	if a == nil || !a.Text || len(a.Shape) != 1 || a.Shape[0] != d.info.Episodes {
 		return nil
 	}
-	rows := make([]int, a.Shape[0])
-	for i := range rows {
-		rows[i] = i
-	}
+	rows := reader.Episodes(nil, a.Shape[0])
 	d.tasks = make([]string, len(rows))
 	if err := d.tree.texts(ctx, a, rows, d.tasks); err != nil {
 		return err
@@ -169,7 +154,7 @@ func (d *Dataset) withhold(key func(path string) string) {
 }
 
 // describeGeneric names the streams of a store without a known layout: every array, by its path.
-func (d *Dataset) describeGeneric(ctx context.Context, choice map[string]string) error {
+func (d *Dataset) describeGeneric(ctx context.Context, images string) error {
 	// The rows that most arrays have are the episode's own; arrays of another length have a clock of their own.
 	count := map[int]int{}
 	anchor := -1
@@ -209,7 +194,7 @@ func (d *Dataset) describeGeneric(ctx context.Context, choice map[string]string)
 			}
 			clock = fmt.Sprintf("rows%d", a.Shape[0])
 		}
-		if err := d.describe(ctx, a, key, clock, choice); err != nil {
+		if err := d.describe(ctx, a, key, clock, images); err != nil {
 			return err
 		}
 	}
@@ -229,7 +214,7 @@ func (d *Dataset) link() {
 }
 
 // describe adds an array as a stream.
-func (d *Dataset) describe(ctx context.Context, a *Array, key, clock string, choice map[string]string) error {
+func (d *Dataset) describe(ctx context.Context, a *Array, key, clock string, images string) error {
 	if d.views[key] != nil {
 		d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "key-twice", Where: robocache.Where{"stream": a.Path}, Message: "another array has the key " + key + " already; this one is left out"})
 		return nil
@@ -254,7 +239,7 @@ func (d *Dataset) describe(ctx context.Context, a *Array, key, clock string, cho
 		image(&f, a.Shape[3])
 	case (n == 3 || n == 4 && a.Shape[3] == 1) && a.Shape[1] > 0 && a.Shape[2] > 0 && depthName(a.Path) && (f.DType == robocache.Float32 || f.DType == robocache.Uint16):
 		image(&f, 1)
-	case n == 4 && a.Shape[3] == 3 && a.Shape[1] > 7 && a.Shape[2] > 7 && f.DType.Float() && choice["images"] == "auto":
+	case n == 4 && a.Shape[3] == 3 && a.Shape[1] > 7 && a.Shape[2] > 7 && f.DType.Float() && images == "auto":
 		pixels, err := d.pixels(ctx, a)
 		if err != nil {
 			return err

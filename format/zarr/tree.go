@@ -1,12 +1,14 @@
 package zarr
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"os"
 	"path"
-	"sort"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -130,30 +132,105 @@ func videosBeside(uri string, opt robocache.OpenOptions) (store.Store, error) {
 	return store.OpenFor(around, opt)
 }
 
-// readTree finds the arrays of a store.
+// readTree finds the arrays of a store: by consolidated metadata where it has them, else by looking through its folders.
 func readTree(ctx context.Context, s store.Store, budget int64) (*tree, error) {
-	t := &tree{st: s, arrays: map[string]*Array{}, cache: lru.New[unit, *chunk](max(budget, smallestBudget))}
-	b, err := store.ReadFile(ctx, s, metaV3Name, maxMeta)
-	if err == nil {
-		t.version = "v3"
-		return t, t.readV3(ctx, b)
+	t := &tree{st: s, arrays: map[string]*Array{}, cache: lru.New[unit, *chunk](budget)}
+	var root struct {
+		Node     string          `json:"node_type"`
+		Attrs    map[string]any  `json:"attributes"`
+		Metadata json.RawMessage `json:"metadata"` // of .zmetadata
+		V3       struct {
+			Metadata json.RawMessage `json:"metadata"`
+		} `json:"consolidated_metadata"`
 	}
-	if !errors.Is(err, robocache.ErrNotFound) {
-		return nil, err
+	var b []byte
+	var err error
+	name := ""
+	for i, n := range []string{metaV3Name, consolidated} {
+		t.version = []string{"v3", "v2"}[i]
+		if b, err = store.ReadFile(ctx, s, n, maxMeta); err == nil {
+			name = n
+			break
+		} else if !errors.Is(err, robocache.ErrNotFound) {
+			return nil, err
+		}
 	}
-	t.version = "v2"
-	b, err = store.ReadFile(ctx, s, consolidated, maxMeta)
+	if name != "" {
+		if err := json.Unmarshal(b, &root); err != nil {
+			return nil, robocache.At(malformed("%v", err), robocache.Where{"file": name})
+		}
+	}
+	nodes := map[string]json.RawMessage{} // metadata by the file that they are in, or would be
 	switch {
-	case err == nil:
-		return t, robocache.At(t.readConsolidated(b), robocache.Where{"file": consolidated})
-	case !errors.Is(err, robocache.ErrNotFound):
-		return nil, err
+	case name == consolidated:
+		if len(root.Metadata) > 0 {
+			err = json.Unmarshal(root.Metadata, &nodes)
+		}
+	case name == metaV3Name && root.Node == "array":
+		nodes[metaV3Name] = b
+	case name == metaV3Name && len(root.V3.Metadata) > 0:
+		var below map[string]json.RawMessage
+		err = json.Unmarshal(root.V3.Metadata, &below)
+		for n, raw := range below {
+			nodes[path.Join(n, metaV3Name)] = raw
+		}
+		t.attrs = root.Attrs
+	case name == metaV3Name:
+		t.attrs = root.Attrs
+		nodes, err = t.look(ctx, metaV3Name)
+		return t, cmp.Or(err, t.take(nodes, ""))
+	default:
+		nodes, err = t.look(ctx, metaV2Name)
+		return t, cmp.Or(err, t.take(nodes, ""))
 	}
-	return t, t.readV2(ctx)
+	if err != nil {
+		return nil, robocache.At(malformed("%v", err), robocache.Where{"file": name})
+	}
+	return t, t.take(nodes, name)
+}
+
+// take reads the metadata of arrays, and of v2 their attributes. in is the file that holds all of them, or "".
+func (t *tree) take(nodes map[string]json.RawMessage, in string) error {
+	names := slices.Sorted(maps.Keys(nodes))
+	for _, name := range names {
+		var err error
+		switch dir := strings.TrimSuffix(strings.TrimSuffix(name, path.Base(name)), "/"); path.Base(name) {
+		case metaV2Name:
+			err = t.add(dir, name, nodes[name], arrayV2)
+		case metaV3Name:
+			var node struct {
+				Node string `json:"node_type"`
+			}
+			if e := json.Unmarshal(nodes[name], &node); e != nil {
+				err = robocache.At(malformed("%v", e), robocache.Where{"file": name})
+			} else if node.Node == "array" {
+				err = t.add(dir, name, nodes[name], arrayV3)
+			}
+		}
+		if err != nil && in != "" && in != name {
+			err = robocache.At(err, robocache.Where{"file": in})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, name := range names {
+		var attrs map[string]any
+		if path.Base(name) != attrsV2Name || json.Unmarshal(nodes[name], &attrs) != nil {
+			continue
+		}
+		dir := strings.TrimSuffix(strings.TrimSuffix(name, attrsV2Name), "/")
+		if a := t.arrays[dir]; a != nil {
+			a.Attrs = attrs
+		} else if dir == "" {
+			t.attrs = attrs
+		}
+	}
+	return nil
 }
 
 // add reads one array's metadata. An array whose type is not read is left out with a finding; broken metadata is an error.
-func (t *tree) add(name string, b []byte, parse func(string, []byte) (*Array, error)) error {
+func (t *tree) add(name, file string, b []byte, parse func(string, []byte) (*Array, error)) error {
 	if len(t.arrays) >= maxArrays {
 		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "zarr", Msg: "too many arrays"}
 	}
@@ -169,50 +246,45 @@ func (t *tree) add(name string, b []byte, parse func(string, []byte) (*Array, er
 	}
 	a, err := parse(name, b)
 	if errors.Is(err, robocache.ErrUnsupported) {
-		t.findings = append(t.findings, robocache.Finding{Severity: robocache.SeverityWarning, Code: "array-skipped", Where: robocache.Where{"file": path.Join(name, map[string]string{"v2": metaV2Name, "v3": metaV3Name}[t.version])}, Message: err.Error(), NotDelivered: name})
+		t.findings = append(t.findings, robocache.Finding{Severity: robocache.SeverityWarning, Code: "array-skipped", Where: robocache.Where{"file": file}, Message: err.Error(), NotDelivered: name})
 		return nil
 	}
 	if err != nil {
-		return robocache.At(err, robocache.Where{"file": path.Join(name, map[string]string{"v2": metaV2Name, "v3": metaV3Name}[t.version])})
+		return robocache.At(err, robocache.Where{"file": file})
 	}
 	a.id = int32(len(t.arrays))
 	t.arrays[name] = a
 	return nil
 }
 
-// readConsolidated reads .zmetadata.
-func (t *tree) readConsolidated(b []byte) error {
-	var m struct {
-		Metadata map[string]json.RawMessage `json:"metadata"`
+// look reads the metadata files of a store that has them not in one.
+func (t *tree) look(ctx context.Context, base string) (map[string]json.RawMessage, error) {
+	names, err := t.names(ctx, base)
+	if err != nil {
+		return nil, err
 	}
-	if err := json.Unmarshal(b, &m); err != nil {
-		return malformed("%v", err)
+	nodes := map[string]json.RawMessage{}
+	var total int64
+	read := func(name string) error {
+		b, err := store.ReadFile(ctx, t.st, name, maxMeta-total)
+		if err == nil {
+			nodes[name] = b
+			total += int64(len(b))
+		}
+		return err
 	}
-	for name, raw := range m.Metadata {
-		if path.Base(name) == metaV2Name {
-			if err := t.add(strings.TrimSuffix(strings.TrimSuffix(name, metaV2Name), "/"), raw, arrayV2); err != nil {
-				return err
-			}
+	for _, n := range names {
+		if err := read(n); err != nil {
+			return nil, err
+		}
+		if base == metaV2Name {
+			_ = read(path.Join(path.Dir(n), attrsV2Name)) // most arrays have none
 		}
 	}
-	for name, raw := range m.Metadata {
-		if path.Base(name) == attrsV2Name {
-			t.setAttrs(strings.TrimSuffix(strings.TrimSuffix(name, attrsV2Name), "/"), raw)
-		}
+	if base == metaV2Name && nodes[attrsV2Name] == nil {
+		_ = read(attrsV2Name)
 	}
-	return nil
-}
-
-func (t *tree) setAttrs(name string, raw []byte) {
-	var attrs map[string]any
-	if json.Unmarshal(raw, &attrs) != nil {
-		return
-	}
-	if a := t.arrays[name]; a != nil {
-		a.Attrs = attrs
-	} else if name == "" {
-		t.attrs = attrs
-	}
+	return nodes, nil
 }
 
 // walk finds the metadata files below a folder by the folders alone: a store has far more chunks than folders, and below an array there is
@@ -277,103 +349,7 @@ func (t *tree) names(ctx context.Context, base string) ([]string, error) {
 	return out, nil
 }
 
-func (t *tree) readV2(ctx context.Context) error {
-	names, err := t.names(ctx, metaV2Name)
-	if err != nil {
-		return err
-	}
-	var total int64
-	read := func(name string) ([]byte, error) {
-		b, err := store.ReadFile(ctx, t.st, name, maxMeta-total)
-		total += int64(len(b))
-		return b, err
-	}
-	for _, n := range names {
-		b, err := read(n)
-		if err != nil {
-			return err
-		}
-		dir := strings.TrimSuffix(strings.TrimSuffix(n, metaV2Name), "/")
-		if err := t.add(dir, b, arrayV2); err != nil {
-			return err
-		}
-	}
-	for dir := range t.arrays {
-		if b, err := read(path.Join(dir, attrsV2Name)); err == nil {
-			t.setAttrs(dir, b)
-		}
-	}
-	if b, err := read(attrsV2Name); err == nil && t.arrays[""] == nil {
-		t.setAttrs("", b)
-	}
-	return nil
-}
-
-// readV3 reads the root's zarr.json, and those below, which may be consolidated in it.
-func (t *tree) readV3(ctx context.Context, b []byte) error {
-	var g struct {
-		Format       int            `json:"zarr_format"`
-		Node         string         `json:"node_type"`
-		Attrs        map[string]any `json:"attributes"`
-		Consolidated *struct {
-			Metadata map[string]json.RawMessage `json:"metadata"`
-		} `json:"consolidated_metadata"`
-	}
-	if err := json.Unmarshal(b, &g); err != nil {
-		return robocache.At(malformed("%v", err), robocache.Where{"file": metaV3Name})
-	}
-	if g.Node == "array" {
-		return t.add("", b, arrayV3)
-	}
-	t.attrs = g.Attrs
-	if g.Consolidated != nil {
-		for name, raw := range g.Consolidated.Metadata {
-			if err := t.addV3(name, raw); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	names, err := t.names(ctx, metaV3Name)
-	if err != nil {
-		return err
-	}
-	var total int64
-	for _, n := range names {
-		if n == metaV3Name {
-			continue
-		}
-		b, err := store.ReadFile(ctx, t.st, n, maxMeta-total)
-		if err != nil {
-			return err
-		}
-		total += int64(len(b))
-		if err := t.addV3(path.Dir(n), b); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (t *tree) addV3(name string, b []byte) error {
-	var node struct {
-		Node string `json:"node_type"`
-	}
-	if err := json.Unmarshal(b, &node); err != nil {
-		return robocache.At(malformed("%v", err), robocache.Where{"file": path.Join(name, metaV3Name)})
-	}
-	if node.Node != "array" {
-		return nil
-	}
-	return t.add(name, b, arrayV3)
-}
-
 // paths gives the arrays' paths in order.
 func (t *tree) paths() []string {
-	out := make([]string, 0, len(t.arrays))
-	for p := range t.arrays {
-		out = append(out, p)
-	}
-	sort.Strings(out)
-	return out
+	return slices.Sorted(maps.Keys(t.arrays))
 }

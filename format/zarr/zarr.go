@@ -6,9 +6,13 @@ import (
 	"fmt"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
+
+// op names the format in errors.
+const op = reader.Op("zarr")
 
 var options = map[string]string{
 	"images":         "auto (default): float arrays of images that hold 0 to 255 are given as uint8 pixels; raw: as the numbers they are",
@@ -16,13 +20,7 @@ var options = map[string]string{
 }
 
 func init() {
-	robocache.Register(robocache.Format{Name: "zarr", Extensions: []string{".zip"}, Detect: Detect, Options: options, Write: Write, Open: func(ctx context.Context, uri string, opt robocache.OpenOptions) (robocache.Dataset, error) {
-		d, err := Open(ctx, uri, opt)
-		if err != nil {
-			return nil, err
-		}
-		return d, nil
-	}})
+	robocache.Register(robocache.Format{Name: "zarr", Extensions: []string{".zip"}, Detect: Detect, Options: options, Write: Write, Open: reader.Opener(Open)})
 }
 
 // Detect says whether the metadata of a Zarr group or array is there: in a folder, or in an archive whose name ends in .zip.
@@ -95,14 +93,15 @@ func openStores(ctx context.Context, s, beside store.Store, opt robocache.OpenOp
 			return nil, err
 		}
 	}
-	choice, err := choices(opt)
+	images, err := op.Choice(opt.Options, "images", "auto", "raw")
 	if err != nil {
 		return nil, err
 	}
-	budget := opt.MemoryBudget
-	if budget <= 0 {
-		budget = defaultBudget
+	timeUnit := opt.Options["timestamp_unit"]
+	if _, err := op.Choice(opt.Options, "timestamp_unit", "", "s", "ms", "us", "ns"); err != nil {
+		return nil, err
 	}
+	budget := reader.Budget(opt, defaultBudget, smallestBudget)
 	t, err := readTree(ctx, s, budget)
 	if err != nil {
 		return nil, err
@@ -124,13 +123,13 @@ func openStores(ctx context.Context, s, beside store.Store, opt robocache.OpenOp
 		if err := d.readEnds(ctx, ends); err != nil {
 			return nil, robocache.At(err, robocache.Where{"stream": ends.Path})
 		}
-		if err := d.describeBuffer(ctx, choice); err != nil {
+		if err := d.describeBuffer(ctx, images); err != nil {
 			return nil, err
 		}
-	} else if err := d.describeGeneric(ctx, choice); err != nil {
+	} else if err := d.describeGeneric(ctx, images); err != nil {
 		return nil, err
 	}
-	if err := d.findClock(ctx, choice["timestamp_unit"]); err != nil {
+	if err := d.findClock(ctx, timeUnit); err != nil {
 		return nil, err
 	}
 	if beside != nil && t.arrays["meta/episode_ends"] != nil {
@@ -140,20 +139,6 @@ func openStores(ctx context.Context, s, beside store.Store, opt robocache.OpenOp
 		d.link()
 	}
 	return d, nil
-}
-
-func choices(opt robocache.OpenOptions) (map[string]string, error) {
-	out := map[string]string{"images": "auto", "timestamp_unit": ""}
-	for k, v := range opt.Options {
-		out[k] = v
-	}
-	if p := out["images"]; p != "auto" && p != "raw" {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "zarr open", Msg: "option images", Want: "auto or raw", Got: p}
-	}
-	if u := out["timestamp_unit"]; u != "" && units[u] == 0 {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "zarr open", Msg: "option timestamp_unit", Want: "s, ms, us or ns", Got: u}
-	}
-	return out, nil
 }
 
 // Info is what the dataset says of itself, and what opening it found.
@@ -189,13 +174,6 @@ func (d *Dataset) find(f robocache.Finding) { d.info.Findings = append(d.info.Fi
 
 // rateOf reads the attribute that writers of replay buffers use where they say a rate at all.
 func rateOf(attrs map[string]any) robocache.Rate {
-	switch v := attrs["fps"].(type) {
-	case float64:
-		r, _ := robocache.RateOf(fmt.Sprint(v))
-		return r
-	case string:
-		r, _ := robocache.RateOf(v)
-		return r
-	}
-	return robocache.Rate{}
+	r, _ := robocache.RateOf(fmt.Sprint(attrs["fps"])) // a number or a text
+	return r
 }
