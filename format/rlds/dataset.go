@@ -16,6 +16,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/handles"
 	"github.com/goatnote-inc/robocache/format/internal/lru"
+	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
@@ -27,6 +28,9 @@ const (
 	maxOpen        = 64 // shards that are open at a time
 )
 
+// op names the format in errors.
+const op = reader.Op("rlds")
+
 var formatOptions = map[string]string{
 	"split":          `splits to open, "train" or "train+val"; all of them by default`,
 	"version":        "version folder to open where several are there; the highest by default",
@@ -37,13 +41,7 @@ var formatOptions = map[string]string{
 }
 
 func init() {
-	robocache.Register(robocache.Format{Name: "rlds", Detect: Detect, Options: formatOptions, Write: Write, WriteOptions: writeOptions, Open: func(ctx context.Context, uri string, opt robocache.OpenOptions) (robocache.Dataset, error) {
-		d, err := Open(ctx, uri, opt)
-		if err != nil {
-			return nil, err
-		}
-		return d, nil
-	}})
+	robocache.Register(robocache.Format{Name: "rlds", Detect: Detect, Options: formatOptions, Write: Write, WriteOptions: writeOptions, Open: reader.Opener(Open)})
 }
 
 // Dataset is an open RLDS data set.
@@ -83,22 +81,17 @@ var (
 
 // Open opens the data set at uri: the folder of a version, or one of the up to three levels above it.
 func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset, error) {
-	s, err := store.OpenFor(uri, opt)
-	if err != nil {
-		return nil, err
-	}
-	d, err := OpenStore(ctx, s, opt)
-	if err != nil {
-		store.Close(s)
-		return nil, robocache.At(err, robocache.Where{"dataset": robocache.Redact(uri)})
-	}
-	return d, nil
+	return reader.Open(uri, opt, func(s store.Store) (*Dataset, error) { return OpenStore(ctx, s, opt) })
 }
 
 // OpenStore opens the data set in a store. Close of the data set closes the store.
 func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d *Dataset, err error) {
 	defer guard.Malformed("rlds open", &err)
-	options := joinOptions(opt)
+	options := map[string]string{}
+	if opt.Map != nil {
+		maps.Copy(options, opt.Map.Options)
+	}
+	maps.Copy(options, opt.Options)
 	dir, found, err := locate(ctx, s, options)
 	if err != nil {
 		return nil, err
@@ -107,11 +100,7 @@ func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d
 	if err != nil {
 		return nil, err
 	}
-	budget := opt.MemoryBudget
-	if budget <= 0 {
-		budget = defaultBudget
-	}
-	budget = max(budget, smallestBudget)
+	budget := reader.Budget(opt, defaultBudget, smallestBudget)
 	d = &Dataset{st: root, byKey: map[string]source{}, limit: min(maxRecord, budget), taskAt: -1}
 	b, err := store.ReadFile(ctx, root, infoName, min(maxJSON, budget))
 	if err == nil {
@@ -173,16 +162,6 @@ func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d
 	return d, d.describe(ctx, own)
 }
 
-// joinOptions puts the caller's options over those of the mapping.
-func joinOptions(opt robocache.OpenOptions) map[string]string {
-	out := map[string]string{}
-	if opt.Map != nil {
-		maps.Copy(out, opt.Map.Options)
-	}
-	maps.Copy(out, opt.Options)
-	return out
-}
-
 // listed gives the files of the version with their sizes; nil where the store cannot list.
 func (d *Dataset) listed(ctx context.Context) (map[string]int64, error) {
 	list, _, err := store.Files(ctx, d.st, "", func(string) bool { return true })
@@ -205,7 +184,7 @@ func (d *Dataset) strangers(have map[string]int64) {
 		return
 	}
 	known := map[string]bool{}
-	all, err := d.raw.shardsOf(d.allSplits(), have)
+	all, err := d.raw.shardsOf(reader.Episodes(nil, len(d.raw.Splits)), have)
 	if err != nil {
 		return
 	}
@@ -224,14 +203,6 @@ func (d *Dataset) strangers(have map[string]int64) {
 		d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "unlisted-file", Where: robocache.Where{"file": one}, Count: n,
 			Message: fmt.Sprintf("%d files that look like shards are not in %s: they are not read", n, infoName), Hint: "list them there, or take them away"})
 	}
-}
-
-func (d *Dataset) allSplits() []int {
-	all := make([]int, len(d.raw.Splits))
-	for i := range all {
-		all[i] = i
-	}
-	return all
 }
 
 func (d *Dataset) find(f robocache.Finding) { d.info.Findings = append(d.info.Findings, f) }
@@ -308,6 +279,7 @@ func (d *Dataset) number(missing []error) error {
 	d.tasks = make([][]int64, len(d.shards))
 	byText := map[string]int64{}
 	id, lost, unknown := int64(0), 0, int64(0)
+	from := 0 // first episode of the split
 	for i, s := range d.shards {
 		d.first[i+1] = d.first[i]
 		d.ids[i] = id
@@ -354,12 +326,10 @@ func (d *Dataset) number(missing []error) error {
 			}
 			d.tasks[i] = append(d.tasks[i], k)
 		}
-		name := d.raw.Splits[s.split].Name
-		from := d.first[i]
-		if i > 0 && d.shards[i-1].split == s.split {
-			fmt.Sscanf(d.info.Splits[name], "%d:", &from)
+		if i == 0 || d.shards[i-1].split != s.split {
+			from = d.first[i]
 		}
-		d.info.Splits[name] = fmt.Sprintf("%d:%d", from, d.first[i+1])
+		d.info.Splits[d.raw.Splits[s.split].Name] = fmt.Sprintf("%d:%d", from, d.first[i+1])
 	}
 	if lost > 0 && lost == len(d.shards) {
 		e := &robocache.Error{Class: robocache.ErrNotFound, Op: "rlds", Where: robocache.Where{"file": d.shards[0].name}, Msg: fmt.Sprintf("none of the %d shards is here", lost),
@@ -382,8 +352,8 @@ func (d *Dataset) Info() *robocache.Info { return d.info }
 
 // place finds the shard of an episode and its record there.
 func (d *Dataset) place(episode int) (shard, rec int, err error) {
-	if episode < 0 || episode >= d.info.Episodes {
-		return 0, 0, &robocache.Error{Class: robocache.ErrMisuse, Op: "rlds", Where: robocache.Where{"episode": episode}, Want: fmt.Sprintf("an episode from 0 to %d", d.info.Episodes-1), Got: fmt.Sprint(episode)}
+	if err := op.Episode(d.info.Episodes, episode); err != nil {
+		return 0, 0, err
 	}
 	shard = sort.SearchInts(d.first, episode+1) - 1
 	return shard, episode - d.first[shard], nil

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/video"
 )
@@ -18,12 +19,7 @@ import (
 // Diagnose reads whole records: check sums, counts, flags, and with Decode every image.
 func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (out []robocache.Finding, err error) {
 	defer guard.Malformed("rlds diagnose", &err)
-	episodes := opt.Episodes
-	if episodes == nil {
-		for e := range d.info.Episodes {
-			episodes = append(episodes, e)
-		}
-	}
+	episodes := reader.Episodes(opt.Episodes, d.info.Episodes)
 	out = append(out, d.info.Findings...)
 	found := make([][]robocache.Finding, len(episodes))
 	var done atomic.Int64

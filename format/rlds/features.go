@@ -4,7 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"sort"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -146,7 +147,16 @@ func clip(s string) string {
 	return strconv.Quote(s)
 }
 
-func badJSON(file string, err error) error {
+// readJSON reads a file of JSON, with or without a byte order mark.
+func readJSON(file string, b []byte, v any) error {
+	b = bytes.TrimPrefix(b, []byte("\xef\xbb\xbf"))
+	err := shallow(b)
+	if err == nil {
+		err = json.Unmarshal(b, v)
+	}
+	if err == nil {
+		return nil
+	}
 	w := robocache.Where{"file": file}
 	if e, ok := err.(*json.SyntaxError); ok {
 		w["offset"] = e.Offset
@@ -156,13 +166,9 @@ func badJSON(file string, err error) error {
 
 // parseFeatures reads features.json.
 func parseFeatures(b []byte) (*schema, error) {
-	b = bytes.TrimPrefix(b, []byte("\xef\xbb\xbf"))
-	if err := shallow(b); err != nil {
-		return nil, badJSON(featuresName, err)
-	}
 	var root node
-	if err := json.Unmarshal(b, &root); err != nil {
-		return nil, badJSON(featuresName, err)
+	if err := readJSON(featuresName, b, &root); err != nil {
+		return nil, err
 	}
 	if root.FeaturesDict == nil {
 		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: robocache.Where{"file": featuresName, "pointer": "/featuresDict"}, Want: "a dict of features", Got: "none"}
@@ -176,7 +182,7 @@ func parseFeatures(b []byte) (*schema, error) {
 	if err := s.walk(steps.Sequence.Feature, stepsName, "", true, nil, 0); err != nil {
 		return nil, err
 	}
-	for _, k := range sortedKeys(root.FeaturesDict.Features) {
+	for _, k := range slices.Sorted(maps.Keys(root.FeaturesDict.Features)) {
 		if k != stepsName {
 			if err := s.walk(root.FeaturesDict.Features[k], k, k, false, nil, 0); err != nil {
 				return nil, err
@@ -207,15 +213,6 @@ func shallow(b []byte) error {
 	return nil
 }
 
-func sortedKeys(m map[string]*node) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	sort.Strings(keys)
-	return keys
-}
-
 // walk adds the leaves below a node. seq holds the lengths of the sequences between the step (or the episode) and the node.
 func (s *schema) walk(n *node, name, key string, step bool, seq []int, level int) error {
 	if n == nil || level > maxLevels || len(s.leaves) >= maxLeaves {
@@ -223,7 +220,7 @@ func (s *schema) walk(n *node, name, key string, step bool, seq []int, level int
 	}
 	switch {
 	case n.FeaturesDict != nil:
-		for _, k := range sortedKeys(n.FeaturesDict.Features) {
+		for _, k := range slices.Sorted(maps.Keys(n.FeaturesDict.Features)) {
 			sub := k
 			if key != "" {
 				sub = key + "." + k

@@ -2,20 +2,13 @@ package rlds
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
-	"fmt"
-	"math"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/video"
 )
-
-func leUint64(b []byte) uint64 { return binary.LittleEndian.Uint64(b) }
-
-func roundNanos(v, scale float64) int64 { return int64(math.RoundToEven(v * scale)) }
 
 // Frames gives images: encoded as they are in the record, but float32 depth as its pixels.
 func (d *Dataset) Frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) (err error) {
@@ -24,8 +17,8 @@ func (d *Dataset) Frames(ctx context.Context, key string, rows []robocache.Row, 
 	if err != nil {
 		return err
 	}
-	if len(out) != len(rows) {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "rlds frames", Where: robocache.Where{"stream": key}, Want: fmt.Sprintf("room for %d images", len(rows)), Got: fmt.Sprint(len(out))}
+	if err := op.Room(key, "frames", len(rows), len(out)); err != nil {
+		return err
 	}
 	return d.eachEpisode(ctx, l, rows, func(rec *record, episode int, which []int) error {
 		return d.frames(ctx, l, rec, episode, rows, which, out)
@@ -37,11 +30,10 @@ func (d *Dataset) Frames(ctx context.Context, key string, rows []robocache.Row, 
 func (d *Dataset) frames(ctx context.Context, l *leaf, rec *record, episode int, rows []robocache.Row, which []int, out []robocache.FrameRef) error {
 	spans := rec.lists[l.slot].spans
 	asked := 0
-	_ = visit(rows, which, func(i int) error {
+	for _, i := range which {
 		sp := spans[l.row(rows[i].Index)]
 		asked += int(sp.to - sp.from)
-		return nil
-	})
+	}
 	if rec.slim && asked > d.length(episode)/8 {
 		// Much of the record is wanted: it is read at once, and then there for the next call.
 		whole, err := d.load(ctx, episode)
@@ -53,7 +45,7 @@ func (d *Dataset) frames(ctx context.Context, l *leaf, rec *record, episode int,
 	arena := make([]byte, asked)
 	at := 0
 	var reads []store.Span
-	_ = visit(rows, which, func(i int) error {
+	for _, i := range which {
 		sp := spans[l.row(rows[i].Index)]
 		n := int(sp.to - sp.from)
 		b := arena[at : at+n : at+n]
@@ -67,24 +59,23 @@ func (d *Dataset) frames(ctx context.Context, l *leaf, rec *record, episode int,
 		default:
 			copy(b, rec.data[sp.from:sp.to])
 		}
-		return nil
-	})
+	}
 	if rec.slim {
 		if err := d.readParts(ctx, episode, reads); err != nil {
 			return err
 		}
 	}
-	if l.coding != floatPNG {
-		return nil
-	}
-	return visit(rows, which, func(i int) error {
-		if out[i].Missing {
-			return nil
+	for _, i := range which {
+		if l.coding != floatPNG || out[i].Missing {
+			continue
 		}
 		raw, err := l.depth(out[i].Encoded)
+		if err != nil {
+			return robocache.At(err, robocache.Where{"episode": episode, "stream": l.key, "row": rows[i].Index})
+		}
 		out[i] = robocache.FrameRef{Raw: raw}
-		return robocache.At(err, robocache.Where{"episode": episode, "stream": l.key, "row": rows[i].Index})
-	})
+	}
+	return nil
 }
 
 // length is the size of an episode's record.

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
@@ -128,44 +129,30 @@ func (x *shardIndex) check(f robocache.Ranged) error {
 }
 
 // checkRow says whether a row is there.
-func (d *Dataset) checkRow(l *leaf, row robocache.Row) error {
-	n := d.Len(row.Episode)
-	if _, _, err := d.place(row.Episode); err != nil {
+func (d *Dataset) checkRow(row robocache.Row) error {
+	if err := op.Episode(d.info.Episodes, row.Episode); err != nil {
 		return err
 	}
-	if row.Index < 0 || row.Index >= n {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "rlds", Where: robocache.Where{"episode": row.Episode, "stream": l.key, "row": row.Index}, Want: fmt.Sprintf("a row from 0 to %d", n-1), Got: fmt.Sprint(row.Index)}
-	}
-	return nil
+	return op.Row(d.Len(row.Episode), row)
 }
 
 // eachEpisode calls fn with every record that the rows need, and with the numbers of its rows; the records are loaded several at a time,
-// and fn runs as often at once. which is nil where all rows are of one episode.
+// and fn runs as often at once.
 func (d *Dataset) eachEpisode(ctx context.Context, l *leaf, rows []robocache.Row, fn func(rec *record, episode int, which []int) error) error {
 	images := l.coding == frame || l.coding == floatPNG
-	single := true
-	for _, r := range rows {
-		if err := d.checkRow(l, r); err != nil {
-			return err
-		}
-		single = single && r.Episode == rows[0].Episode
-	}
-	if len(rows) == 0 {
-		return nil
-	}
-	if single {
-		rec, err := d.values(ctx, rows[0].Episode)
-		if err != nil {
-			return err
-		}
-		return fn(rec, rows[0].Episode, nil)
-	}
 	order := make([]int, len(rows))
-	for i := range order {
+	sorted := true
+	for i, r := range rows {
+		if err := d.checkRow(r); err != nil {
+			return robocache.At(err, robocache.Where{"stream": l.key})
+		}
 		order[i] = i
+		sorted = sorted && (i == 0 || rows[i-1].Episode <= r.Episode)
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return rows[a].Episode - rows[b].Episode })
-	g, ctx := errgroup.WithContext(ctx)
+	if !sorted {
+		slices.SortStableFunc(order, func(a, b int) int { return rows[a].Episode - rows[b].Episode })
+	}
+	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(max(2, runtime.GOMAXPROCS(0)))
 	for from := 0; from < len(order); {
 		to := from + 1
@@ -175,44 +162,28 @@ func (d *Dataset) eachEpisode(ctx context.Context, l *leaf, rows []robocache.Row
 		which := order[from:to]
 		episode := rows[which[0]].Episode
 		from = to
-		if rec := d.peek(episode); rec != nil && !(rec.slim && images) {
-			if err := fn(rec, episode, which); err != nil {
-				g.Wait()
-				return err
-			}
-			continue
-		}
-		g.Go(func() (err error) {
+		rec := d.peek(episode)
+		here := rec != nil && !(rec.slim && images)
+		one := func() (err error) {
 			defer guard.Malformed("rlds gather", &err)
-			rec, err := d.values(ctx, episode)
-			if err != nil {
-				return err
+			if !here {
+				if rec, err = d.values(gctx, episode); err != nil {
+					return err
+				}
 			}
 			return fn(rec, episode, which)
-		})
+		}
+		if !here && len(which) < len(rows) {
+			g.Go(one)
+		} else if err := one(); err != nil {
+			_ = g.Wait()
+			return err
+		}
 	}
 	return g.Wait()
 }
 
-// visit calls fn for each of the rows of one episode: those numbered in which, or all.
-func visit(rows []robocache.Row, which []int, fn func(i int) error) error {
-	if which == nil {
-		for i := range rows {
-			if err := fn(i); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	for _, i := range which {
-		if err := fn(i); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// find gives the leaf of a stream of one of some kinds.
+// leafOf gives the leaf of a stream of one of some kinds.
 func (d *Dataset) leafOf(key string, kinds ...robocache.Kind) (*leaf, source, *robocache.Feature, error) {
 	s, ok := d.byKey[key]
 	if !ok {
@@ -221,11 +192,13 @@ func (d *Dataset) leafOf(key string, kinds ...robocache.Kind) (*leaf, source, *r
 				return nil, s, nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "rlds", Where: robocache.Where{"stream": key}, Msg: l.what + " is not read"}
 			}
 		}
-		return nil, s, nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "rlds", Where: robocache.Where{"stream": key}, Msg: "no stream of this name"}
+		return nil, s, nil, op.NoStream(key)
 	}
 	f := d.info.Feature(key)
-	if len(kinds) > 0 && !slices.Contains(kinds, f.Kind) {
-		return nil, s, nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "rlds", Where: robocache.Where{"stream": key}, Want: fmt.Sprintf("a stream of kind %s", kinds[0]), Got: string(f.Kind)}
+	if len(kinds) > 0 {
+		if err := op.Kind(key, f.Kind, kinds...); err != nil {
+			return nil, s, nil, err
+		}
 	}
 	return &d.s.leaves[s.leaf], s, f, nil
 }
@@ -249,30 +222,31 @@ func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, 
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: "rlds gather", Where: robocache.Where{"stream": key}, Msg: "rows of this stream vary in length", Hint: "GatherRagged reads them"}
 	}
 	size := l.rowBytes()
-	if len(dst) != len(rows)*size {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "rlds gather", Where: robocache.Where{"stream": key}, Want: fmt.Sprintf("%d bytes for %d rows", len(rows)*size, len(rows)), Got: fmt.Sprint(len(dst))}
+	if err := op.Room(key, "bytes", len(rows)*size, len(dst)); err != nil {
+		return err
 	}
 	return d.eachEpisode(ctx, l, rows, func(rec *record, episode int, which []int) error {
-		if l.coding != plain {
-			return visit(rows, which, func(i int) error {
-				return robocache.At(l.encoded(rec, l.row(rows[i].Index), dst[i*size:(i+1)*size]), robocache.Where{"episode": episode, "stream": key, "row": rows[i].Index})
-			})
+		var c *column
+		if l.coding == plain {
+			var err error
+			if c, err = d.s.column(rec, s.leaf, d.grown(episode, rec)); err != nil {
+				return robocache.At(err, robocache.Where{"episode": episode})
+			}
 		}
-		c, err := d.s.column(rec, s.leaf, d.grown(episode, rec))
-		if err != nil {
-			return robocache.At(err, robocache.Where{"episode": episode})
+		for _, i := range which {
+			to, row := dst[i*size:(i+1)*size], l.row(rows[i].Index)
+			switch {
+			case c == nil:
+				if err := l.encoded(rec, row, to); err != nil {
+					return robocache.At(err, robocache.Where{"episode": episode, "stream": key, "row": rows[i].Index})
+				}
+			case c.rows == nil && l.absent(rec):
+				clear(to)
+			default:
+				copy(to, c.rows[row*size:(row+1)*size])
+			}
 		}
-		if c.rows == nil && l.absent(rec) {
-			return visit(rows, which, func(i int) error {
-				clear(dst[i*size : (i+1)*size])
-				return nil
-			})
-		}
-		return visit(rows, which, func(i int) error {
-			at := l.row(rows[i].Index) * size
-			copy(dst[i*size:(i+1)*size], c.rows[at:at+size])
-			return nil
-		})
+		return nil
 	})
 }
 
@@ -283,24 +257,19 @@ func (d *Dataset) Valid(ctx context.Context, key string, rows []robocache.Row, v
 	if err != nil {
 		return err
 	}
-	if len(valid) != len(rows) {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "rlds valid", Where: robocache.Where{"stream": key}, Want: fmt.Sprintf("%d bytes", len(rows)), Got: fmt.Sprint(len(valid))}
+	if err := op.Room(key, "bytes", len(rows), len(valid)); err != nil {
+		return err
 	}
-	if !l.optional {
-		for i := range valid {
-			valid[i] = 1
-		}
+	if reader.AllValid(valid); !l.optional {
 		return nil
 	}
 	return d.eachEpisode(ctx, l, rows, func(rec *record, _ int, which []int) error {
-		v := uint8(1)
 		if l.absent(rec) && l.rows(rec) > 0 {
-			v = 0
+			for _, i := range which {
+				valid[i] = 0
+			}
 		}
-		return visit(rows, which, func(i int) error {
-			valid[i] = v
-			return nil
-		})
+		return nil
 	})
 }
 
@@ -322,7 +291,7 @@ func (d *Dataset) GatherRagged(ctx context.Context, key string, rows []robocache
 		if err != nil {
 			return robocache.At(err, robocache.Where{"episode": episode})
 		}
-		return visit(rows, which, func(i int) error {
+		for _, i := range which {
 			k := l.row(rows[i].Index)
 			switch {
 			case l.coding != plain:
@@ -340,19 +309,11 @@ func (d *Dataset) GatherRagged(ctx context.Context, key string, rows []robocache
 				parts[i] = c.rows[c.starts[k]*int64(size) : c.starts[k+1]*int64(size)]
 			}
 			counts[i] = len(parts[i]) / max(size, 1)
-			return nil
-		})
+		}
+		return nil
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	n := 0
-	for _, p := range parts {
-		n += len(p)
-	}
-	data = make([]byte, 0, n)
-	for _, p := range parts {
-		data = append(data, p...)
-	}
-	return data, counts, nil
+	return slices.Concat(parts...), counts, nil
 }

@@ -1,15 +1,15 @@
 package rlds
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"sort"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -41,13 +41,9 @@ type splitFile struct {
 
 // parseInfo reads dataset_info.json.
 func parseInfo(b []byte) (*infoFile, error) {
-	b = bytes.TrimPrefix(b, []byte("\xef\xbb\xbf"))
-	if err := shallow(b); err != nil {
-		return nil, badJSON(infoName, err)
-	}
 	var f infoFile
-	if err := json.Unmarshal(b, &f); err != nil {
-		return nil, badJSON(infoName, err)
+	if err := readJSON(infoName, b, &f); err != nil {
+		return nil, err
 	}
 	f.version = strings.Trim(string(f.Version), `"`)
 	if f.version != "" && f.version[0] == '{' { // a message of older writers
@@ -96,42 +92,19 @@ func parseInfo(b []byte) (*infoFile, error) {
 // file gives the name of a shard. The template is untrusted: what it makes is checked by the store, and again here.
 func (s *splitFile) file(dataset, format string, i, n int) (string, error) {
 	width := max(5, len(strconv.Itoa(max(n-1, 0))))
-	num := func(v int) string { return fmt.Sprintf("%0*d", width, v) }
-	var b strings.Builder
-	for t := s.Template; t != ""; {
-		from := strings.IndexAny(t, "{}")
-		if from < 0 {
-			b.WriteString(t)
-			break
-		}
-		b.WriteString(t[:from])
-		to := strings.IndexByte(t, '}')
-		name := ""
-		if t[from] == '{' && to > from {
-			name = t[from+1 : to]
-		}
-		switch name {
-		case "DATASET":
-			b.WriteString(dataset)
-		case "SPLIT":
-			b.WriteString(s.Name)
-		case "FILEFORMAT":
-			b.WriteString(format)
-		case "SHARD_INDEX":
-			b.WriteString(num(i))
-		case "NUM_SHARDS":
-			b.WriteString(num(n))
-		case "SHARD_X_OF_Y":
-			b.WriteString(num(i) + "-of-" + num(n))
-		default:
-			return "", &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: robocache.Where{"pointer": "filepathTemplate"}, Want: "{DATASET}, {SPLIT}, {FILEFORMAT}, {SHARD_X_OF_Y}, {SHARD_INDEX}, {NUM_SHARDS}", Got: clip(s.Template)}
-		}
-		t = t[to+1:]
-		if b.Len() > store.MaxName {
-			return "", &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Msg: "the template of shard names gives a path that is too long"}
-		}
+	at, of := fmt.Sprintf("%0*d", width, i), fmt.Sprintf("%0*d", width, n)
+	parts := []string{"{DATASET}", dataset, "{SPLIT}", s.Name, "{FILEFORMAT}", format, "{SHARD_INDEX}", at, "{NUM_SHARDS}", of, "{SHARD_X_OF_Y}", at + "-of-" + of}
+	known := slices.Clone(parts)
+	for k := 1; k < len(known); k += 2 {
+		known[k] = ""
 	}
-	return store.CleanName(b.String())
+	if strings.ContainsAny(strings.NewReplacer(known...).Replace(s.Template), "{}") {
+		return "", &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: robocache.Where{"pointer": "filepathTemplate"}, Want: "{DATASET}, {SPLIT}, {FILEFORMAT}, {SHARD_X_OF_Y}, {SHARD_INDEX}, {NUM_SHARDS}", Got: clip(s.Template)}
+	}
+	if len(s.Template)+len(dataset)+len(s.Name) > store.MaxName {
+		return "", &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Msg: "the template of shard names gives a path that is too long"}
+	}
+	return store.CleanName(strings.NewReplacer(parts...).Replace(s.Template))
 }
 
 // shard is one file of a split.
@@ -172,9 +145,9 @@ func (f *infoFile) shardsOf(chosen []int, have map[string]int64) ([]shard, error
 // discover finds the number of shards of a split by the names that are there: that of the first one says it.
 func (s *splitFile) discover(f *infoFile, have map[string]int64) int {
 	for n := range have {
-		_, tail, ok := cutLast(n, "-of-")
-		total, err := strconv.Atoi(tail)
-		if !ok || err != nil || total < 1 || total > maxShards {
+		k := strings.LastIndex(n, "-of-")
+		total, err := strconv.Atoi(n[k+4:])
+		if k < 0 || err != nil || total < 1 || total > maxShards {
 			continue
 		}
 		for i := range total {
@@ -189,40 +162,20 @@ func (s *splitFile) discover(f *infoFile, have map[string]int64) int {
 	return 0
 }
 
-func cutLast(s, sep string) (string, string, bool) {
-	i := strings.LastIndex(s, sep)
-	if i < 0 {
-		return s, "", false
-	}
-	return s[:i], s[i+len(sep):], true
-}
-
 // choose finds the splits that an option names: "train", "train+val", "" or "all" for all of them.
 func (f *infoFile) choose(option string) ([]int, error) {
-	var out []int
 	if option == "" || option == "all" {
-		for i := range f.Splits {
-			out = append(out, i)
-		}
-		return out, nil
+		return reader.Episodes(nil, len(f.Splits)), nil
 	}
+	var out []int
 	for _, name := range strings.Split(option, "+") {
-		name = strings.TrimSpace(name)
-		at := -1
-		var names []string
-		for i := range f.Splits {
-			names = append(names, f.Splits[i].Name)
-			if f.Splits[i].Name == name {
-				at = i
+		at := slices.IndexFunc(f.Splits, func(s splitFile) bool { return s.Name == strings.TrimSpace(name) })
+		if at < 0 || slices.Contains(out, at) {
+			var names []string
+			for i := range f.Splits {
+				names = append(names, f.Splits[i].Name)
 			}
-		}
-		for _, o := range out {
-			if o == at {
-				at = -1
-			}
-		}
-		if at < 0 {
-			sort.Strings(names)
+			slices.Sort(names)
 			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "rlds", Where: robocache.Where{"option": "split"}, Want: "one or several of " + strings.Join(names, ", ") + ", joined by +, each once", Got: clip(option)}
 		}
 		out = append(out, at)

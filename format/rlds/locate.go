@@ -1,12 +1,12 @@
 package rlds
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"path"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 
@@ -105,17 +105,8 @@ func versions(ctx context.Context, s store.Store) ([]version, error) {
 	if err := walk("", 1); err != nil {
 		return nil, err
 	}
-	sort.Slice(out, func(i, j int) bool {
-		a, b := out[i], out[j]
-		if a.above != b.above {
-			return a.above < b.above
-		}
-		for k := range a.nums {
-			if a.nums[k] != b.nums[k] {
-				return a.nums[k] < b.nums[k]
-			}
-		}
-		return a.dir < b.dir
+	slices.SortFunc(out, func(a, b version) int {
+		return cmp.Or(cmp.Compare(a.above, b.above), slices.Compare(a.nums[:], b.nums[:]), cmp.Compare(a.dir, b.dir))
 	})
 	return out, nil
 }
@@ -139,8 +130,8 @@ func locate(ctx context.Context, s store.Store, options map[string]string) (dir 
 	if err != nil {
 		return "", nil, err
 	}
-	all = keep(all, func(v version) bool {
-		return (options["version"] == "" || path.Base(v.dir) == options["version"]) && (options["config"] == "" || path.Base(v.above) == options["config"])
+	all = slices.DeleteFunc(all, func(v version) bool {
+		return options["version"] != "" && path.Base(v.dir) != options["version"] || options["config"] != "" && path.Base(v.above) != options["config"]
 	})
 	if len(all) == 0 {
 		return "", nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "rlds", Msg: "no folder <name>[/<config>]/<version> with " + infoName + " and " + featuresName + " is here"}
@@ -160,14 +151,4 @@ func locate(ctx context.Context, s store.Store, options map[string]string) (dir 
 			Message: fmt.Sprintf("%d versions are here, the highest was opened", len(all)), Hint: `--option version=… opens another`, Count: int64(len(all))})
 	}
 	return last.dir, found, nil
-}
-
-func keep(in []version, fn func(version) bool) []version {
-	var out []version
-	for _, v := range in {
-		if fn(v) {
-			out = append(out, v)
-		}
-	}
-	return out
 }

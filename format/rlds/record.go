@@ -348,7 +348,7 @@ func appendFloats(out []byte, d robocache.DType, run []byte) []byte {
 		case robocache.Float64:
 			out = le.AppendUint64(out, math.Float64bits(float64(math.Float32frombits(bits))))
 		case robocache.Float16:
-			out = le.AppendUint16(out, half(math.Float32frombits(bits)))
+			out = le.AppendUint16(out, robocache.Float32ToHalf(math.Float32frombits(bits)))
 		case robocache.BFloat16:
 			out = le.AppendUint16(out, brain(bits))
 		}
@@ -362,20 +362,4 @@ func brain(bits uint32) uint16 {
 		return uint16(bits>>16) | 0x40
 	}
 	return uint16((bits + 0x7fff + bits>>16&1) >> 16)
-}
-
-// half rounds to float16, ties to even; what was float16 stays what it was.
-func half(f float32) uint16 {
-	bits := math.Float32bits(f)
-	sign := uint16(bits >> 16 & 0x8000)
-	abs := bits & 0x7fffffff
-	switch {
-	case abs > 0x7f800000:
-		return sign | 0x7e00 | uint16(abs>>13&0x1ff)
-	case abs >= 0x47800000: // 65536 and over
-		return sign | 0x7c00
-	case abs < 0x38800000: // below 2^-14: a multiple of 2^-24
-		return sign | uint16(math.RoundToEven(float64(math.Float32frombits(abs))*(1<<24)))
-	}
-	return sign | uint16((abs+0xfff+abs>>13&1-0x38000000)>>13)
 }

@@ -4,8 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
+	"strings"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
@@ -15,10 +18,10 @@ func (d *Dataset) Text(ctx context.Context, key string, rows []robocache.Row) (o
 	if _, own := d.byKey[key]; key == "task" && !own {
 		out = make([]string, len(rows))
 		for i, r := range rows {
-			if err := d.checkRow(&leaf{key: key}, r); err != nil {
-				return nil, err
-			}
 			s, k, err := d.place(r.Episode)
+			if err == nil {
+				err = d.checkRow(r)
+			}
 			if err != nil {
 				return nil, err
 			}
@@ -35,9 +38,9 @@ func (d *Dataset) Text(ctx context.Context, key string, rows []robocache.Row) (o
 		spans := rec.lists[l.slot].spans
 		if f.Kind == robocache.KindText {
 			last, at := "", -1
-			return visit(rows, which, func(i int) error {
+			for _, i := range which {
 				if l.absent(rec) {
-					return nil
+					break
 				}
 				sp := spans[l.row(rows[i].Index)]
 				// Instructions repeat from step to step: one string serves them all.
@@ -47,27 +50,30 @@ func (d *Dataset) Text(ctx context.Context, key string, rows []robocache.Row) (o
 				} else {
 					out[i] = out[at]
 				}
-				return nil
-			})
+			}
+			return nil
 		}
 		c, err := d.s.column(rec, s.leaf, d.grown(episode, rec))
 		if err != nil {
 			return robocache.At(err, robocache.Where{"episode": episode})
 		}
-		return visit(rows, which, func(i int) error {
+		for _, i := range which {
 			k := int64(l.row(rows[i].Index))
-			from, to := k*int64(l.elements()), (k+1)*int64(l.elements())
+			from, to := k, k+1
 			if c.starts != nil {
-				from, to = c.starts[k]*int64(l.elements()), c.starts[k+1]*int64(l.elements())
+				from, to = c.starts[k], c.starts[k+1]
 			}
 			texts := []string{}
-			for _, sp := range spans[from:to] {
+			for _, sp := range spans[from*int64(l.elements()) : to*int64(l.elements())] {
 				texts = append(texts, cleanText(rec.data[sp.from:sp.to]))
 			}
 			b, err := json.Marshal(texts)
+			if err != nil {
+				return err
+			}
 			out[i] = string(b)
-			return err
-		})
+		}
+		return nil
 	})
 	if err != nil {
 		return nil, err
@@ -90,7 +96,7 @@ func (d *Dataset) chooseClock(ctx context.Context, opt robocache.OpenOptions, op
 	key, unit := options["timestamps"], options["timestamp_unit"]
 	if opt.Map != nil && key == "" {
 		for _, m := range opt.Map.Streams {
-			if k, ok := cutPrefix(m.Clock, "timestamps:"); ok {
+			if k, ok := strings.CutPrefix(m.Clock, "timestamps:"); ok && k != "" {
 				if key != "" && key != k {
 					return &robocache.Error{Class: robocache.ErrMisuse, Op: "rlds", Where: robocache.Where{"stream": k}, Msg: "steps have one time: the mapping names two streams of timestamps"}
 				}
@@ -130,13 +136,6 @@ func (d *Dataset) chooseClock(ctx context.Context, opt robocache.OpenOptions, op
 	return &robocache.Error{Class: robocache.ErrMisuse, Op: "rlds", Where: robocache.Where{"stream": key}, Want: "a stream of one number a step that holds its time", Got: "none of this name"}
 }
 
-func cutPrefix(s, p string) (string, bool) {
-	if len(s) > len(p) && s[:len(p)] == p {
-		return s[len(p):], true
-	}
-	return "", false
-}
-
 func (d *Dataset) noClock() error {
 	err := robocache.NoClock("rlds", robocache.Where{"file": infoName}, "RLDS keeps no timestamps, and the rate of "+clip(d.raw.Name)+" is not known")
 	err.Hint += `, or name the stream that holds their times (--option timestamps=observation.timestamp, or clock: "timestamps:…" in a mapping)`
@@ -159,11 +158,7 @@ func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int
 		return nil, d.noClock()
 	}
 	if d.clock.leaf < 0 {
-		out = make([]int64, n)
-		for k := range out {
-			out[k] = d.clock.rate.Nanos(int64(k))
-		}
-		return out, nil
+		return reader.Grid(d.clock.rate, n), nil
 	}
 	return d.timestamps(ctx, episode)
 }
@@ -180,16 +175,15 @@ func (d *Dataset) timestamps(ctx context.Context, episode int) ([]int64, error) 
 		return nil, robocache.At(err, robocache.Where{"episode": episode})
 	}
 	out := make([]int64, rec.steps)
-	values := robocache.Float64s(nil, l.dtype, c.rows)
-	for i := range out {
-		if (l.dtype == robocache.Int64) && d.clock.scale == 1 {
-			out[i] = int64(leUint64(c.rows[8*i:]))
-		} else {
-			ns := values[i] * d.clock.scale
-			if !(ns > -(1<<63) && ns < 1<<63) {
-				return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: robocache.Where{"episode": episode, "stream": d.clock.key, "index": i}, Want: "a time", Got: fmt.Sprint(values[i])}
-			}
-			out[i] = roundNanos(values[i], d.clock.scale)
+	exact := l.dtype == robocache.Int64 && d.clock.scale == 1
+	if exact {
+		out = robocache.Int64s(out[:0], l.dtype, c.rows)
+	}
+	for i, v := range robocache.Float64s(nil, l.dtype, c.rows) {
+		if ns := v * d.clock.scale; !exact && !(ns > -(1<<63) && ns < 1<<63) {
+			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: robocache.Where{"episode": episode, "stream": d.clock.key, "index": i}, Want: "a time", Got: fmt.Sprint(v)}
+		} else if !exact {
+			out[i] = int64(math.RoundToEven(ns))
 		}
 		if i > 0 && out[i] < out[i-1] {
 			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: robocache.Where{"episode": episode, "stream": d.clock.key, "index": i}, Want: fmt.Sprintf("at least %d ns, the time of the step before", out[i-1]), Got: fmt.Sprintf("%d ns", out[i])}

@@ -10,13 +10,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goatnote-inc/robocache/store/tests/storetest"
-
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zlib"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/hostile"
+	"github.com/goatnote-inc/robocache/store/tests/storetest"
 )
 
 // squeeze packs bytes as a shard may be packed.

@@ -3,7 +3,8 @@ package rlds
 import (
 	"encoding/binary"
 	"fmt"
-	"sort"
+	"maps"
+	"slices"
 
 	"github.com/goatnote-inc/robocache"
 )
@@ -77,35 +78,29 @@ const maxMessage = 1<<31 - 1
 
 // bytes is the example, features by name: the same episode gives the same bytes.
 func (w *exampleWriter) bytes() ([]byte, error) {
-	names := make([]string, 0, len(w.features))
+	names := slices.Sorted(maps.Keys(w.features))
 	total := 0
 	size := func(n int) int { return len(binary.AppendUvarint(nil, uint64(n))) }
 	entry := func(name string) int {
 		f := w.features[name]
 		return 1 + size(len(name)) + len(name) + 1 + size(len(f)) + len(f)
 	}
-	for n := range w.features {
-		names = append(names, n)
+	for _, n := range names {
 		e := entry(n)
 		total += 1 + size(e) + e
 	}
 	if total > maxMessage-16 {
 		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "write rlds", Want: "an episode of less than 2 GiB, the most that a protobuf message holds", Got: fmt.Sprintf("%d bytes", total)}
 	}
-	sort.Strings(names)
-	b := make([]byte, 0, total+12)
-	b = append(b, 1<<3|wireLen)
-	b = binary.AppendUvarint(b, uint64(total))
+	field := func(b []byte, number, size int) []byte {
+		return binary.AppendUvarint(append(b, byte(number)<<3|wireLen), uint64(size))
+	}
+	b := field(make([]byte, 0, total+12), 1, total)
 	for _, n := range names {
 		f := w.features[n]
-		b = append(b, 1<<3|wireLen)
-		b = binary.AppendUvarint(b, uint64(entry(n)))
-		b = append(b, 1<<3|wireLen)
-		b = binary.AppendUvarint(b, uint64(len(n)))
-		b = append(b, n...)
-		b = append(b, 2<<3|wireLen)
-		b = binary.AppendUvarint(b, uint64(len(f)))
-		b = append(b, f...)
+		b = field(b, 1, entry(n))
+		b = append(field(b, 1, len(n)), n...)
+		b = append(field(b, 2, len(f)), f...)
 	}
 	return b, nil
 }

@@ -3,6 +3,7 @@ package rlds
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -178,26 +179,14 @@ func featuresJSON(leaves []outLeaf) ([]byte, error) {
 func recordName(key string, all []string) string {
 	parts := strings.Split(strings.ReplaceAll(key, "/", "_"), ".")
 	for n := 1; n < len(parts); n++ {
-		head := strings.Join(parts[:n], ".")
-		for _, k := range all {
-			if k == head {
-				return strings.Join(parts[:n-1], "/") + sep(n > 1) + strings.Join(parts[n-1:], ".")
-			}
+		if slices.Contains(all, strings.Join(parts[:n], ".")) {
+			return strings.Join(append(parts[:n-1:n-1], strings.Join(parts[n-1:], ".")), "/")
 		}
 	}
-	for _, p := range parts {
-		if p == "" {
-			return strings.Join(parts, ".")
-		}
+	if slices.Contains(parts, "") {
+		return strings.Join(parts, ".")
 	}
 	return strings.Join(parts, "/")
-}
-
-func sep(yes bool) string {
-	if yes {
-		return "/"
-	}
-	return ""
 }
 
 // planLeaves decides what is written and under which names.
@@ -212,7 +201,7 @@ func (w *writing) planLeaves() error {
 	for i := range w.info.Features {
 		f := &w.info.Features[i]
 		meta := strings.HasPrefix(f.Key, "episode_metadata.")
-		if w.opt.Keys != nil && !contains(w.opt.Keys, f.Key) || w.opt.Keys == nil && f.Default && !meta {
+		if w.opt.Keys != nil && !slices.Contains(w.opt.Keys, f.Key) || w.opt.Keys == nil && f.Default && !meta {
 			continue
 		}
 		if f.Clock != "" && f.Clock != w.info.Clock {
@@ -228,7 +217,7 @@ func (w *writing) planLeaves() error {
 		have[f.Key] = true
 	}
 	for _, k := range w.opt.Keys {
-		if !have[k] && !contains(w.report.Dropped, k) {
+		if !have[k] && !slices.Contains(w.report.Dropped, k) {
 			return &robocache.Error{Class: robocache.ErrNotFound, Op: "write rlds", Where: robocache.Where{"stream": k}, Msg: "no stream of this name"}
 		}
 	}
@@ -283,13 +272,4 @@ func (w *writing) planLeaves() error {
 		return add(outLeaf{key: "episode_metadata.episode_index", how: outIndex})
 	}
 	return nil
-}
-
-func contains(list []string, s string) bool {
-	for _, v := range list {
-		if v == s {
-			return true
-		}
-	}
-	return false
 }

@@ -1,17 +1,20 @@
 package rlds
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"sort"
+	"slices"
 	"strconv"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/reader"
 )
 
 // outSplit is a split as it is written.
 type outSplit struct {
 	name     string
+	first    int // of a split of the source
 	episodes []int
 	shards   [][]int // episodes of each
 	files    []string
@@ -28,11 +31,7 @@ func (w *writing) planSplits(ctx context.Context) ([]*outSplit, error) {
 		out = w.sourceSplits()
 	}
 	if out == nil {
-		if episodes == nil {
-			for e := range w.info.Episodes {
-				episodes = append(episodes, e)
-			}
-		}
+		episodes = reader.Episodes(episodes, w.info.Episodes)
 		if name == "" {
 			name = "train"
 			w.report.Findings = append(w.report.Findings, w.info.SplitsDropped(episodes)...)
@@ -58,8 +57,8 @@ func (w *writing) planSplits(ctx context.Context) ([]*outSplit, error) {
 		w.total += len(s.episodes)
 		frames := int64(0)
 		for _, e := range s.episodes {
-			if e < 0 || e >= w.info.Episodes {
-				return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "write rlds", Where: robocache.Where{"episode": e}, Want: fmt.Sprintf("an episode from 0 to %d", w.info.Episodes-1), Got: fmt.Sprint(e)}
+			if err := reader.Op("write rlds").Episode(w.info.Episodes, e); err != nil {
+				return nil, err
 			}
 			frames += int64(w.src.Len(e))
 		}
@@ -90,33 +89,25 @@ func (s *outSplit) divide(n int, frames int64, length func(int) int) {
 
 // sourceSplits are the splits of the source, where they are runs that hold every episode once.
 func (w *writing) sourceSplits() []*outSplit {
-	type part struct {
-		name     string
-		from, to int
-	}
-	var parts []part
-	for name, text := range w.info.Splits {
-		var p part
-		if n, _ := fmt.Sscanf(text, "%d:%d", &p.from, &p.to); n != 2 || name != snake(name) {
-			return nil
-		}
-		p.name = name
-		parts = append(parts, p)
-	}
-	sort.Slice(parts, func(i, j int) bool {
-		return parts[i].from < parts[j].from || parts[i].from == parts[j].from && parts[i].to < parts[j].to
-	})
 	var out []*outSplit
-	at := 0
-	for _, p := range parts {
-		if p.from != at || p.to < p.from {
+	for name, text := range w.info.Splits {
+		var from, to int
+		if n, _ := fmt.Sscanf(text, "%d:%d", &from, &to); n != 2 || name != snake(name) || from < 0 || to < from || to > w.info.Episodes {
 			return nil
 		}
-		s := &outSplit{name: p.name}
-		for ; at < p.to; at++ {
-			s.episodes = append(s.episodes, at)
+		s := &outSplit{name: name, first: from}
+		for e := from; e < to; e++ {
+			s.episodes = append(s.episodes, e)
 		}
 		out = append(out, s)
+	}
+	slices.SortFunc(out, func(a, b *outSplit) int { return cmp.Or(a.first-b.first, len(a.episodes)-len(b.episodes)) })
+	at := 0
+	for _, s := range out {
+		if s.first != at {
+			return nil
+		}
+		at += len(s.episodes)
 	}
 	if at != w.info.Episodes {
 		return nil

@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/format/internal/stills"
 )
 
@@ -25,10 +26,7 @@ func (w *writing) episode(ctx context.Context, p *stills.Reader, e, n int) ([]by
 	if len(times) < n && !w.timeless {
 		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "write rlds", Msg: "timestamps", Want: fmt.Sprint(n), Got: fmt.Sprint(len(times))}
 	}
-	rows := make([]robocache.Row, n)
-	for i := range rows {
-		rows[i] = robocache.Row{Episode: e, Index: i}
-	}
+	rows := reader.Rows(e, 0, n)
 	x := newExample()
 	for i := range w.leaves {
 		if err := w.leaf(ctx, x, &w.leaves[i], p, rows, times, &ep); err != nil {
@@ -90,9 +88,7 @@ func (w *writing) leaf(ctx context.Context, x *exampleWriter, l *outLeaf, p *sti
 		valid := make([]uint8, n)
 		m, ok := w.src.(robocache.Masker)
 		if !ok {
-			for i := range valid {
-				valid[i] = 1
-			}
+			reader.AllValid(valid)
 		} else if err := m.Valid(ctx, l.mask, rows, valid); err != nil {
 			return err
 		}
@@ -140,35 +136,8 @@ func (w *exampleWriter) numbers(name string, d robocache.DType, b []byte) {
 		}
 		w.floats(name, out)
 	default:
-		w.ints(name, integers(d, b))
+		w.ints(name, robocache.Int64s(nil, d, b))
 	}
-}
-
-// integers widens integers; uint64 is cast bit by bit, as TFDS does it.
-func integers(d robocache.DType, b []byte) []int64 {
-	le := binary.LittleEndian
-	size := d.Size()
-	out := make([]int64, len(b)/size)
-	for i := range out {
-		p := b[i*size:]
-		switch d {
-		case robocache.Bool, robocache.Uint8:
-			out[i] = int64(p[0])
-		case robocache.Int8:
-			out[i] = int64(int8(p[0]))
-		case robocache.Int16:
-			out[i] = int64(int16(le.Uint16(p)))
-		case robocache.Uint16:
-			out[i] = int64(le.Uint16(p))
-		case robocache.Int32:
-			out[i] = int64(int32(le.Uint32(p)))
-		case robocache.Uint32:
-			out[i] = int64(le.Uint32(p))
-		default:
-			out[i] = int64(le.Uint64(p))
-		}
-	}
-	return out
 }
 
 func (w *writing) ragged(ctx context.Context, x *exampleWriter, l *outLeaf, rows []robocache.Row) error {

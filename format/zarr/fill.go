@@ -3,8 +3,10 @@ package zarr
 import (
 	"encoding/base64"
 	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -37,13 +39,9 @@ func (a *Array) setFill(raw json.RawMessage, v3 bool) error {
 	case 'b':
 		switch v := v.(type) {
 		case bool:
-			if v {
-				e[0] = 1
-			}
+			e[0] = map[bool]byte{true: 1}[v]
 		case json.Number:
-			if v != "0" {
-				e[0] = 1
-			}
+			e[0] = map[bool]byte{true: 1}[v != "0"]
 		default:
 			return bad()
 		}
@@ -105,11 +103,8 @@ func (a *Array) setFill(raw json.RawMessage, v3 bool) error {
 			i += 4
 		}
 	}
-	for _, b := range e {
-		if b != 0 {
-			a.fill = e
-			break
-		}
+	if slices.Max(append(e, 0)) > 0 {
+		a.fill = e
 	}
 	return nil
 }
@@ -123,7 +118,7 @@ func fits(i int64, size int, signed bool) bool {
 }
 
 // floatFill reads a number, "NaN", "Infinity", "-Infinity", or v3's "0x…" of the bits.
-func floatFill(v any) (f float64, hex []byte, ok bool) {
+func floatFill(v any) (f float64, bits []byte, ok bool) {
 	switch v := v.(type) {
 	case json.Number:
 		f, err := strconv.ParseFloat(v.String(), 64)
@@ -137,15 +132,9 @@ func floatFill(v any) (f float64, hex []byte, ok bool) {
 		case "-Infinity":
 			return math.Inf(-1), nil, true
 		}
-		if s, is := strings.CutPrefix(v, "0x"); is && len(s)%2 == 0 && len(s) <= 16 {
-			for i := 0; i < len(s); i += 2 {
-				b, err := strconv.ParseUint(s[i:i+2], 16, 8)
-				if err != nil {
-					return 0, nil, false
-				}
-				hex = append(hex, byte(b))
-			}
-			return 0, hex, hex != nil
+		if s, is := strings.CutPrefix(v, "0x"); is && len(s) <= 16 {
+			b, err := hex.DecodeString(s)
+			return 0, b, err == nil && len(b) > 0
 		}
 	}
 	return 0, nil, false

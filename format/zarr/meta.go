@@ -1,6 +1,7 @@
 package zarr
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"path"
@@ -113,18 +114,8 @@ func arrayV2(name string, b []byte) (*Array, error) {
 	if err := a.setFill(m.Fill, false); err != nil {
 		return nil, err
 	}
-	sep := m.Separator
-	if sep == "" {
-		sep = "."
-	}
-	if sep != "." && sep != "/" {
-		return nil, malformed("dimension_separator %q", sep)
-	}
-	a.key = func(index []int) string {
-		if len(index) == 0 {
-			return path.Join(name, "0")
-		}
-		return path.Join(name, join(index, sep))
+	if err := a.setKeys("", cmp.Or(m.Separator, ".")); err != nil {
+		return nil, err
 	}
 	if m.Order != "C" && m.Order != "F" {
 		return nil, malformed("order %q", m.Order)
@@ -211,37 +202,37 @@ func arrayV3(name string, b []byte) (*Array, error) {
 	if err != nil {
 		return nil, malformed("chunk_key_encoding: %v", err)
 	}
-	sep := keys.text("separator")
-	prefix := "c"
 	switch m.Keys.Name {
 	case "default":
-		if sep == "" {
-			sep = "/"
-		}
+		err = a.setKeys("c", cmp.Or(keys.text("separator"), "/"))
 	case "v2":
-		prefix = ""
-		if sep == "" {
-			sep = "."
-		}
+		err = a.setKeys("", cmp.Or(keys.text("separator"), "."))
 	default:
-		return nil, unsupported("chunk key encoding %q", m.Keys.Name)
+		err = unsupported("chunk key encoding %q", m.Keys.Name)
 	}
-	if sep != "." && sep != "/" {
-		return nil, malformed("separator %q", sep)
-	}
-	a.key = func(index []int) string {
-		switch {
-		case prefix == "" && len(index) == 0:
-			return path.Join(name, "0")
-		case prefix == "":
-			return path.Join(name, join(index, sep))
-		case len(index) == 0:
-			return path.Join(name, prefix)
-		}
-		return path.Join(name, prefix+sep+join(index, sep))
+	if err != nil {
+		return nil, err
 	}
 	a.err = a.codecsV3(m.Codecs)
 	return a, nil
+}
+
+// setKeys settles the names of chunks: prefix stands before the numbers.
+func (a *Array) setKeys(prefix, sep string) error {
+	if sep != "." && sep != "/" {
+		return malformed("separator %q", sep)
+	}
+	a.key = func(index []int) string {
+		key := join(index, sep)
+		switch {
+		case len(index) == 0:
+			key = cmp.Or(prefix, "0")
+		case prefix != "":
+			key = prefix + sep + key
+		}
+		return path.Join(a.Path, key)
+	}
+	return nil
 }
 
 func (a *Array) typeV3(raw json.RawMessage) error {
@@ -288,10 +279,8 @@ func (a *Array) layout(chunks []int) error {
 			a.row *= d
 		}
 	}
-	if _, err := bytesOf(chunks, max(a.Type.Size, 1)); err != nil {
-		return err
-	}
-	return nil
+	_, err := bytesOf(chunks, max(a.Type.Size, 1))
+	return err
 }
 
 func (a *Array) setChunks(chunks []int) {
@@ -314,14 +303,11 @@ func bytesOf(chunk []int, size int) (int64, error) {
 }
 
 func join(index []int, sep string) string {
-	var b strings.Builder
+	parts := make([]string, len(index))
 	for i, v := range index {
-		if i > 0 {
-			b.WriteString(sep)
-		}
-		b.WriteString(strconv.Itoa(v))
+		parts[i] = strconv.Itoa(v)
 	}
-	return b.String()
+	return strings.Join(parts, sep)
 }
 
 // contiguous says that a chunk holds whole rows, one after the other as they are given.
