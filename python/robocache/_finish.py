@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from . import _engine
-from ._prepared import Prepared
+from ._tensors.prepared import Prepared
 
 
 class Raw(NamedTuple):

@@ -16,7 +16,7 @@ __all__ = ["register", "watch"]
 def register() -> None:
     """Makes torch.ops.robocache.resample, fuse and voxelize. The installed package is also called by torch itself (the entry point torch.backends)."""
     try:
-        from . import _torchops, _torchvoxels  # noqa: F401
+        from ._tensors import torchops as _torchops, torchvoxels as _torchvoxels  # noqa: F401
     except Exception as e:  # `import torch` must not fail by it
         warnings.warn(f"torch.ops.robocache is not there: {type(e).__name__}: {e}", RuntimeWarning, stacklevel=2)
 

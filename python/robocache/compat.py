@@ -14,9 +14,10 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from . import _arrays, _engine, _options, _rules, voxels
+from . import _engine, _options, voxels
+from ._tensors import arrays as _arrays, rules as _rules
 from ._errors import Misuse, Unsupported
-from ._family import deliver
+from ._tensors.family import deliver
 from ._version import __version__
 from .ops import _call as _resampled
 

@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from . import _options, _resampling, _rules
+from . import _options
+from ._tensors import resampling as _resampling, rules as _rules
 from ._errors import Misuse, Unsupported
-from ._family import deliver
-from ._prepared import Recent, raw_stream
-from ._resampling import Plan
+from ._tensors.family import deliver
+from ._tensors.prepared import Recent, raw_stream
+from ._tensors.resampling import Plan
 
 __all__ = ["resample", "fuse"]
 
@@ -306,7 +307,7 @@ def _call(streams: list[Any], target_times: Any, key: Any, single: bool, *, retu
     if torch is not None and _tensor is None and not torch.compiler.is_compiling():
         _bind(torch)
     if torch is not None and recorded(torch, streams, target_times):
-        from . import _torchops
+        from ._tensors import torchops as _torchops
 
         return _torchops.call(streams, target_times, single=single, want_valid=want_valid, return_times=return_times, **options)
     got, valid, targets, plan = _resampling.call(streams, target_times, single=single, want_valid=want_valid, **options)

@@ -9,12 +9,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import _arrays, _options, _resampling, _rules, ops
-from ._arrays import HOST, View
+from . import _options, ops
+from ._tensors import arrays as _arrays, resampling as _resampling, rules as _rules
+from ._tensors.arrays import HOST, View
 from ._errors import Misuse, Unsupported
-from ._family import deliver
-from ._prepared import Recent, prepare
-from ._results import Made, dense, native, same_place, writable
+from ._tensors.family import deliver
+from ._tensors.prepared import Recent, prepare
+from ._tensors.results import Made, dense, native, same_place, writable
 
 __all__ = ["voxelize", "depth_to_points", "tsdf_integrate", "SparseVoxels"]
 
@@ -90,7 +91,7 @@ def voxelize(
     spec = _spec(call, grid_min, voxel_size, grid_size, outside, fill, bits, deterministic, memory_budget)
     chosen = _rules.backend_of(backend, call.points.device, "points")
     if chosen == "pytorch":
-        from . import _oracle
+        from ._tensors import oracle as _oracle
 
         return _oracle.voxelize(call, spec, dtype=dtype, capacity=capacity, return_stats=return_stats, out=out)
     spec["backend"] = chosen

@@ -300,7 +300,7 @@ def test_what_is_no_memory() -> None:
 
 def test_torch_operators_agree() -> None:
     """The oracle, made of torch's own operators, on all it has: to the bit, float64 to 1e-13."""
-    from robocache import _arrays, _oracle, _resampling
+    from robocache._tensors import arrays as _arrays, oracle as _oracle, resampling as _resampling
 
     norm = {"mean": [1, 2, 3], "std": [2, 0, 3]}
     for mode, edge, dtype, gap, clock in itertools.product(("linear", "previous", "next", "nearest"), ("clamp", "mask", "extrapolate"), FLOATS, (None, 60), ("ns", "given")):
@@ -319,7 +319,8 @@ def test_torch_operators_agree() -> None:
 
 
 def test_voxels_of_torch_operators_agree() -> None:
-    from robocache import _oracle, voxels
+    from robocache import voxels
+    from robocache._tensors import oracle as _oracle
 
     for mode, outside, shape in itertools.product(voxels.VOXEL_MODES, ("drop", "clip"), ((900,), (2, 400))):
         points, features = torch.randn(*shape, 3), torch.randn(*shape, 2)

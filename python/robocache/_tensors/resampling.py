@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from . import _arrays, _rules, _timeline
-from ._arrays import HOST, View
-from ._errors import Misuse
-from ._prepared import Prepared, prepare, raw_stream
-from ._results import dense, native, place, same_place
+from . import arrays as _arrays, rules as _rules, timeline as _timeline
+from .arrays import HOST, View
+from .._errors import Misuse
+from .prepared import Prepared, prepare, raw_stream
+from .results import dense, native, place, same_place
 
 __all__ = ["Plan", "Series", "call", "index", "jagged", "joined", "ragged", "series_of"]
 
@@ -268,7 +268,7 @@ def _by_torch(
     series: list[Series], targets: View, single: bool, out: Any, dtype: Any, want_valid: bool, clock: str, epsilon: float
 ) -> tuple[Any, Any, View, None]:  # fmt: skip
     """The same by torch's operators."""
-    from . import _oracle
+    from . import oracle as _oracle
 
     same_place([*(v for s in series for v in s.views()), targets])
     kind = None if dtype is None else native(_rules.dtype_name(dtype), series[0].values)

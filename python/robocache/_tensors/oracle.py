@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from ._arrays import View
-from ._errors import Unsupported
+from .arrays import View
+from .._errors import Unsupported
 
 __all__ = ["fuse", "voxelize"]
 

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from . import _arrays, _resampling, _rules
-from ._errors import Misuse, Unsupported
-from ._prepared import Recent, prepare
-from ._resampling import Plan, Series
-from ._results import Made, dense
+from . import arrays as _arrays, resampling as _resampling, rules as _rules
+from .._errors import Misuse, Unsupported
+from .prepared import Recent, prepare
+from .resampling import Plan, Series
+from .results import Made, dense
 
 __all__ = ["call"]
 
@@ -71,7 +71,7 @@ def _forward(
         series, at = _series(spec, data, times, extras), _arrays.view("target_times", targets)
         chosen = _rules.backend_of(spec.get("backend"), series[0].values.device)
         if chosen == "pytorch":
-            from . import _oracle
+            from . import oracle as _oracle
 
             got, mask = _oracle.fuse(series, at, dtype, spec)
             return got, mask if valid else torch.empty(0, dtype=torch.bool, device=got.device)

@@ -10,8 +10,8 @@ import sys
 import weakref
 from typing import Any, Generic, TypeVar
 
-from . import _engine
-from ._errors import Unsupported, from_engine
+from .. import _engine
+from .._errors import Unsupported, from_engine
 
 __all__ = ["Prepared", "Recent", "forget", "prepare", "raw_stream"]
 

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from . import _torchops, voxels
-from ._errors import Unsupported
+from .. import voxels
+from . import torchops as _torchops
+from .._errors import Unsupported
 
 __all__ = ["call"]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ._errors import Misuse, Unsupported
+from .._errors import Misuse, Unsupported
 
 __all__ = ["View", "given", "view", "view_like", "torch_of", "is_tensor"]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from . import _options
-from ._errors import Misuse, Unsupported
+from .. import _options
+from .._errors import Misuse, Unsupported
 
 __all__ = ["MODES", "EDGES", "RULE", "rule", "dtype_name", "backend_of", "BACKENDS"]
 

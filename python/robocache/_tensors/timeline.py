@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ._arrays import View
-from ._errors import Misuse
-from .dataset import rate
+from .arrays import View
+from .._errors import Misuse
+from .._rates import rate
 
 __all__ = ["frequency", "grid", "period_ns"]
 

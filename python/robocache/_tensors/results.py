@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from . import _arrays
-from ._arrays import HOST, View
-from ._errors import Misuse
-from ._prepared import Prepared, raw_stream
+from . import arrays as _arrays
+from .arrays import HOST, View
+from .._errors import Misuse
+from .prepared import Prepared, raw_stream
 
 __all__ = ["Made", "dense", "native", "place", "same_place", "writable"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from . import _arrays
+from . import arrays as _arrays
 
 __all__ = ["deliver", "foreign"]
 
