@@ -12,6 +12,23 @@
 
 #include <libavutil/pixdesc.h>
 
+static int grow(uint8_t **p, size_t *have, size_t need)
+{
+	void *q;
+
+	if (need <= *have)
+		return RC_OK;
+	free(*p);
+	*p = NULL;
+	*have = 0;
+	// Whole cache lines, so that rows padded to 64 bytes stay aligned.
+	if (posix_memalign(&q, 64, need))
+		return RC_ERR_MEMORY;
+	*p = q;
+	*have = need;
+	return RC_OK;
+}
+
 // interpolation: above 8 bits torchcodec's chroma is cubic. At 8 bits and the same size both give the same numbers.
 static int interpolation(const rc_view *v, int width, int height)
 {
@@ -56,7 +73,7 @@ static int interleaved(const rc_view *v, rc_scratch *s, int width, int height, p
 	if (err)
 		return err;
 	*stride = (ptrdiff_t)((width + 31) & ~31) * 3;
-	if ((err = rc_grow(&s->rows, &s->rows_size, (size_t)*stride * height + 64)))
+	if ((err = grow(&s->rows, &s->rows_size, (size_t)*stride * height + 64)))
 		return err;
 	planes[0] = s->rows;
 	strides[0] = (int)*stride;
@@ -95,50 +112,6 @@ static rc_coeff coefficients(int matrix, int full)
 	return c;
 }
 
-static int equal_to_swscale(int matrix, int full)
-{
-	enum { W = 256, H = 64 };
-	rc_decoder *d = rc_synthetic(W, H, "yuv420p", matrix, full, 1);
-	int equal = 0;
-
-	if (d) {
-		uint8_t *ours = malloc(3 * W * H), *theirs = malloc(3 * W * H);
-		rc_coeff c = coefficients(matrix, full);
-		AVFrame *f = d->frame;
-
-		if (ours && theirs && !rc_rgb(d, W, H, RC_U8, 1, 0, theirs)) {
-			for (int y = 0; y < H; y += 2) {
-				uint8_t *to = ours + (size_t)y * W;
-
-				rc_yuv420_rows(f->data[0] + (ptrdiff_t)y * f->linesize[0], f->linesize[0], f->data[1] + (ptrdiff_t)(y / 2) * f->linesize[1],
-					f->data[2] + (ptrdiff_t)(y / 2) * f->linesize[2], W, &c, 0, to, to + W * H, to + 2 * W * H, W);
-			}
-			equal = !memcmp(ours, theirs, 3 * W * H);
-		}
-		free(ours);
-		free(theirs);
-		rc_close(d);
-	}
-	return equal;
-}
-
-// same_as_swscale says whether the kernel may stand for swscale. Its arithmetic depends on the processor and on the release (a machine without SSSE3
-// goes through tables): the peers then differ too, so the first use of a matrix and range asks swscale itself.
-static int same_as_swscale(int matrix, int full)
-{
-	static _Atomic int known[32]; // 0 not asked, 1 equal, 2 different
-	int at = (matrix & 15) * 2 + full, is;
-
-	if (matrix < 0 || matrix > 15)
-		return 0;
-	is = atomic_load_explicit(&known[at], memory_order_relaxed);
-	if (!is) {
-		is = equal_to_swscale(matrix, full) ? 1 : 2;
-		atomic_store_explicit(&known[at], is, memory_order_relaxed);
-	}
-	return is == 1;
-}
-
 // planar converts 4:2:0 two rows at a time, which stay in the cache until they have their last form.
 static void planar(const rc_view *v, rc_sink *s)
 {
@@ -156,12 +129,6 @@ static void planar(const rc_view *v, rc_sink *s)
 	}
 }
 
-static int plain(const rc_view *v, int width, int height)
-{
-	return (v->format == AV_PIX_FMT_YUV420P || v->format == AV_PIX_FMT_YUVJ420P) && width == v->width && height == v->height && !(height & 1) && width <= MAX_ROW
-		&& same_as_swscale(v->matrix, v->full);
-}
-
 // trial is a frame of noise, of flat blocks and of edges between extremes, so that every sum and every limit occurs.
 static void trial(uint8_t *p, int stride, int width, int height, uint32_t seed)
 {
@@ -174,8 +141,8 @@ static void trial(uint8_t *p, int stride, int width, int height, uint32_t seed)
 		}
 }
 
-// scales_alike lets both scale a frame of that size.
-static int scales_alike(const rc_view *like, const rc_scaler *scaler, int width, int height)
+// equal_to_swscale lets both make a frame of that size: swscale, and the scaler, or the kernel for 4:2:0 where scaler is NULL.
+static int equal_to_swscale(const rc_view *like, const rc_scaler *scaler, int width, int height)
 {
 	rc_view v = *like;
 	rc_scratch theirs = { 0 };
@@ -193,7 +160,10 @@ static int scales_alike(const rc_view *like, const rc_scaler *scaler, int width,
 	}
 	if (sink && ours && planes[0] && planes[1] && planes[2] && !interleaved(&v, &theirs, width, height, &stride)) {
 		rc_sink_open(sink, ours, (size_t)width * height, RC_U8, 0);
-		rc_scaler_run(scaler, &v, sink);
+		if (scaler)
+			rc_scaler_run(scaler, &v, sink);
+		else
+			planar(&v, sink);
 		rc_sink_close(sink);
 		alike = 1;
 		for (int y = 0; y < height && alike; y++)
@@ -205,6 +175,31 @@ static int scales_alike(const rc_view *like, const rc_scaler *scaler, int width,
 	free(ours);
 	free(sink);
 	return alike;
+}
+
+// same_as_swscale says whether the kernel may stand for swscale. Its arithmetic depends on the processor and on the release (a machine without SSSE3
+// goes through tables): the peers then differ too, so the first use of a matrix and range asks swscale itself.
+static int same_as_swscale(int matrix, int full)
+{
+	static _Atomic int known[32]; // 0 not asked, 1 equal, 2 different
+	int at = (matrix & 15) * 2 + full, is;
+
+	if (matrix < 0 || matrix > 15)
+		return 0;
+	is = atomic_load_explicit(&known[at], memory_order_relaxed);
+	if (!is) {
+		rc_view v = { .width = 256, .height = 64, .format = AV_PIX_FMT_YUV420P, .matrix = matrix, .full = full };
+
+		is = equal_to_swscale(&v, NULL, v.width, v.height) ? 1 : 2;
+		atomic_store_explicit(&known[at], is, memory_order_relaxed);
+	}
+	return is == 1;
+}
+
+static int plain(const rc_view *v, int width, int height)
+{
+	return (v->format == AV_PIX_FMT_YUV420P || v->format == AV_PIX_FMT_YUVJ420P) && width == v->width && height == v->height && !(height & 1) && width <= MAX_ROW
+		&& same_as_swscale(v->matrix, v->full);
 }
 
 // scaler_for gives the scaler of a scratch, or NULL where swscale has to do it. Whether ours may is asked once a process and shape: the first context of
@@ -231,7 +226,7 @@ static rc_scaler *scaler_for(const rc_view *v, rc_scratch *s, int width, int hei
 		if (!memcmp(key, known[i].key, sizeof(key)))
 			is = known[i].alike;
 	if (is < 0) {
-		is = scales_alike(v, s->scaler, width, height);
+		is = equal_to_swscale(v, s->scaler, width, height);
 		memcpy(known[next].key, key, sizeof(key));
 		known[next].alike = is;
 		next = (next + 1) % SHAPES;
@@ -275,7 +270,7 @@ int rc_view_rgb(const rc_view *v, rc_scratch *s, int width, int height, int elem
 
 	if (!v->rotation)
 		return upright(v, s, width, height, element, chw, fast, dst);
-	if ((err = rc_grow(&s->turned, &s->turned_size, 3 * plane)))
+	if ((err = grow(&s->turned, &s->turned_size, 3 * plane)))
 		return err;
 	if ((err = upright(v, s, width, height, element, chw, fast, s->turned)))
 		return err;
@@ -311,7 +306,7 @@ int rc_view_luma(const rc_view *v, rc_scratch *s, const float *table, uint8_t *d
 	if (!v->luma_bits)
 		return RC_ERR_FORMAT;
 	if (v->rotation) {
-		if ((err = rc_grow(&s->turned, &s->turned_size, total)))
+		if ((err = grow(&s->turned, &s->turned_size, total)))
 			return err;
 		for (int y = 0; y < h; y++)
 			codes(v->data[0] + (ptrdiff_t)y * v->stride[0], wide, table, w, s->turned + (size_t)y * w * size);
@@ -339,33 +334,6 @@ int rc_view_luma(const rc_view *v, rc_scratch *s, const float *table, uint8_t *d
 		rc_fence();
 	}
 	return RC_OK;
-}
-
-static rc_view view_of(const rc_decoder *d)
-{
-	const AVFrame *f = d->frame;
-	rc_view v = { .width = f->width, .height = f->height, .format = f->format, .matrix = d->img.matrix, .full = d->img.full_range,
-		.rotation = d->rotation, .luma_bits = d->img.luma_bits };
-
-	for (int k = 0; k < 4; k++) {
-		v.data[k] = f->data[k];
-		v.stride[k] = f->linesize[k];
-	}
-	return v;
-}
-
-int rc_rgb(rc_decoder *d, int width, int height, int element, int chw, int fast, uint8_t *dst)
-{
-	rc_view v = view_of(d);
-
-	return rc_view_rgb(&v, &d->scratch, width, height, element, chw, fast, dst);
-}
-
-int rc_luma(rc_decoder *d, const float *table, uint8_t *dst)
-{
-	rc_view v = view_of(d);
-
-	return rc_view_luma(&v, &d->scratch, table, dst);
 }
 
 static rc_view view_of_kept(const rc_layout *l, const uint8_t *planes)
@@ -399,40 +367,6 @@ int rc_planes_luma(const rc_layout *l, const uint8_t *planes, rc_scratch *s, con
 	rc_view v = view_of_kept(l, planes);
 
 	return rc_view_luma(&v, s, table, dst);
-}
-
-// rows_of copies the rows of a plane; to's rows are padded with zeros.
-static void rows_of(uint8_t *to, int to_stride, const uint8_t *from, ptrdiff_t from_stride, int row_bytes, int rows)
-{
-	for (int y = 0; y < rows; y++, from += from_stride, to += to_stride) {
-		memcpy(to, from, row_bytes);
-		memset(to + row_bytes, 0, to_stride - row_bytes);
-	}
-}
-
-int rc_keep(rc_decoder *d, const rc_layout *l, uint8_t *dst)
-{
-	const AVFrame *f = d->frame;
-
-	if (f->format != l->format || f->width != l->width || f->height != l->height)
-		return RC_ERR_FORMAT;
-	for (int k = 0; k < l->count; k++) {
-		uint8_t *to = dst + l->offset[k];
-		size_t n = l->stride[k] * (size_t)l->rows[k];
-
-		if (f->linesize[k] == l->stride[k] && l->row_bytes[k] == l->stride[k])
-			rc_copy(to, f->data[k], n);
-		else
-			rows_of(to, l->stride[k], f->data[k], f->linesize[k], l->row_bytes[k], l->rows[k]);
-		memset(to + n, 0, -n & 63);
-	}
-	return RC_OK;
-}
-
-int rc_pixel_format(const char *name)
-{
-	rc_quiet(); // kept planes may be all that this process reads
-	return av_get_pix_fmt(name);
 }
 
 rc_scratch *rc_scratch_new(void) { return calloc(1, sizeof(rc_scratch)); }

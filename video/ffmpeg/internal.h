@@ -45,16 +45,14 @@ struct rc_decoder {
 	rc_scratch scratch;
 };
 
-int rc_grow(uint8_t **p, size_t *have, size_t need);
-void rc_quiet(void);
-int rc_full_range(const AVFrame *f);
+// Calls go down this list: shim.c (decoders, and what Go calls), convert.c, scale.c, taps.c, sink.c, planar.c, stream.c.
 
-// convert.c
+// convert.c: a view → RGB or codes
 int rc_view_rgb(const rc_view *v, rc_scratch *s, int width, int height, int element, int chw, int fast, uint8_t *dst);
 int rc_view_luma(const rc_view *v, rc_scratch *s, const float *table, uint8_t *dst);
 void rc_scratch_clear(rc_scratch *s);
 
-// planar.c
+// planar.c: rows of pixels, from layout to layout
 // Two rows of 4:2:0, r + stride is the second. ahead is how many bytes of luma further the next rows lie, to fetch them early; 0 fetches nothing.
 void rc_yuv420_rows(const uint8_t *y, int ys, const uint8_t *u, const uint8_t *v, int width, const rc_coeff *c, int ahead, uint8_t *r, uint8_t *g, uint8_t *b, ptrdiff_t stride);
 void rc_deinterleave(const uint8_t *rgb, int width, uint8_t *r, uint8_t *g, uint8_t *b);
@@ -63,7 +61,7 @@ void rc_unit_floats(const uint8_t *src, float *dst, size_t n);
 void rc_look_up(const uint16_t *codes, const float *table, int n, float *dst); // table has 4096; what lies beyond is the last
 void rc_rotate(const uint8_t *src, uint8_t *dst, int width, int height, int element, int degrees);
 
-// stream.c
+// stream.c: writing past the caches
 enum {
 	LINE = 64,
 	STREAM_FROM = 128 << 10, // bytes of a result, from which on it is written past the caches
@@ -84,7 +82,7 @@ void rc_lane_open(rc_lane *l, uint8_t *dst);
 void rc_lane_commit(rc_lane *l, size_t n); // n bytes stand at stage + fill
 void rc_lane_close(rc_lane *l);            // rc_fence comes behind the last one
 
-// sink.c
+// sink.c: rows of R, G and B → the layout that was asked for
 typedef struct rc_sink {
 	uint8_t *dst;
 	size_t plane, at; // pixels
@@ -99,7 +97,7 @@ void rc_sink_commit(rc_sink *s, size_t n);     // n pixels stand there
 void rc_sink_packed(rc_sink *s, const uint8_t *rgb, size_t n);
 void rc_sink_close(rc_sink *s);
 
-// taps.c
+// taps.c: swscale's bilinear filters
 typedef struct rc_taps {
 	int taps;
 	int *position;        // of the first tap
@@ -110,7 +108,7 @@ typedef struct rc_taps {
 int rc_taps_make(rc_taps *t, int from, int to, int align, int one);
 void rc_taps_free(rc_taps *t);
 
-// scale.c
+// scale.c: 4:2:0 and 4:2:2 → RGB of another size
 typedef struct rc_scaler rc_scaler;
 
 rc_scaler *rc_scaler_make(const rc_view *v, int width, int height); // NULL where there is none for it

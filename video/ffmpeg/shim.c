@@ -18,7 +18,7 @@ int rc_has_decoder(const char *name) { return avcodec_find_decoder_by_name(name)
 void rc_error_text(int code, char *buf, int n) { av_strerror(code, buf, n); }
 
 // dav1d prints a line at each opening at the level below, and swscale one a context.
-void rc_quiet(void) { av_log_set_level(AV_LOG_FATAL); }
+static void quiet(void) { av_log_set_level(AV_LOG_FATAL); }
 
 int rc_open(const rc_config *cfg, rc_decoder **out)
 {
@@ -27,7 +27,7 @@ int rc_open(const rc_config *cfg, rc_decoder **out)
 	int err;
 
 	*out = NULL;
-	rc_quiet();
+	quiet();
 	if (!codec)
 		return RC_ERR_NO_DECODER;
 	if (!(d = calloc(1, sizeof(*d))))
@@ -133,7 +133,7 @@ void rc_flush(rc_decoder *d)
 	avcodec_flush_buffers(d->ctx);
 }
 
-int rc_full_range(const AVFrame *f)
+static int is_full_range(const AVFrame *f)
 {
 	return f->color_range == AVCOL_RANGE_JPEG || f->format == AV_PIX_FMT_YUVJ420P || f->format == AV_PIX_FMT_YUVJ422P
 		|| f->format == AV_PIX_FMT_YUVJ444P || f->format == AV_PIX_FMT_YUVJ440P;
@@ -171,7 +171,7 @@ int rc_receive(rc_decoder *d)
 	d->img.height = d->frame->height;
 	d->img.pts = d->frame->pts;
 	d->img.matrix = d->frame->colorspace;
-	d->img.full_range = rc_full_range(d->frame);
+	d->img.full_range = is_full_range(d->frame);
 	d->img.planes_bytes = av_image_get_buffer_size(d->frame->format, d->frame->width, d->frame->height, 1);
 	return RC_FRAME;
 }
@@ -192,21 +192,65 @@ int64_t rc_memory(rc_decoder *d)
 	return (1 << 20) + 10 * (int64_t)bytes + rc_scratch_memory(&d->scratch) + (d->input ? (int64_t)d->input->size : 0);
 }
 
-int rc_grow(uint8_t **p, size_t *have, size_t need)
+static rc_view view_of(const rc_decoder *d)
 {
-	void *q;
+	const AVFrame *f = d->frame;
+	rc_view v = { .width = f->width, .height = f->height, .format = f->format, .matrix = d->img.matrix, .full = d->img.full_range,
+		.rotation = d->rotation, .luma_bits = d->img.luma_bits };
 
-	if (need <= *have)
-		return RC_OK;
-	free(*p);
-	*p = NULL;
-	*have = 0;
-	// Whole cache lines, so that rows padded to 64 bytes stay aligned.
-	if (posix_memalign(&q, 64, need))
-		return RC_ERR_MEMORY;
-	*p = q;
-	*have = need;
+	for (int k = 0; k < 4; k++) {
+		v.data[k] = f->data[k];
+		v.stride[k] = f->linesize[k];
+	}
+	return v;
+}
+
+int rc_rgb(rc_decoder *d, int width, int height, int element, int chw, int fast, uint8_t *dst)
+{
+	rc_view v = view_of(d);
+
+	return rc_view_rgb(&v, &d->scratch, width, height, element, chw, fast, dst);
+}
+
+int rc_luma(rc_decoder *d, const float *table, uint8_t *dst)
+{
+	rc_view v = view_of(d);
+
+	return rc_view_luma(&v, &d->scratch, table, dst);
+}
+
+// rows_of copies the rows of a plane; to's rows are padded with zeros.
+static void rows_of(uint8_t *to, int to_stride, const uint8_t *from, ptrdiff_t from_stride, int row_bytes, int rows)
+{
+	for (int y = 0; y < rows; y++, from += from_stride, to += to_stride) {
+		memcpy(to, from, row_bytes);
+		memset(to + row_bytes, 0, to_stride - row_bytes);
+	}
+}
+
+int rc_keep(rc_decoder *d, const rc_layout *l, uint8_t *dst)
+{
+	const AVFrame *f = d->frame;
+
+	if (f->format != l->format || f->width != l->width || f->height != l->height)
+		return RC_ERR_FORMAT;
+	for (int k = 0; k < l->count; k++) {
+		uint8_t *to = dst + l->offset[k];
+		size_t n = l->stride[k] * (size_t)l->rows[k];
+
+		if (f->linesize[k] == l->stride[k] && l->row_bytes[k] == l->stride[k])
+			rc_copy(to, f->data[k], n);
+		else
+			rows_of(to, l->stride[k], f->data[k], f->linesize[k], l->row_bytes[k], l->rows[k]);
+		memset(to + n, 0, -n & 63);
+	}
 	return RC_OK;
+}
+
+int rc_pixel_format(const char *name)
+{
+	quiet(); // kept planes may be all that this process reads
+	return av_get_pix_fmt(name);
 }
 
 rc_decoder *rc_synthetic(int width, int height, const char *format, int matrix, int full_range, uint32_t seed)
@@ -236,7 +280,7 @@ rc_decoder *rc_synthetic(int width, int height, const char *format, int matrix, 
 	d->img.format_name = desc->name;
 	d->img.luma_bits = luma_bits(desc);
 	d->img.matrix = matrix;
-	d->img.full_range = rc_full_range(d->frame);
+	d->img.full_range = is_full_range(d->frame);
 	d->img.planes_bytes = av_image_get_buffer_size(d->frame->format, width, height, 1);
 	return d;
 }

@@ -114,7 +114,7 @@ func write(t *testing.T, f *video.VirtualMP4, packets [][]byte, numbers []int, p
 }
 
 // V14: a virtual mp4 of packets gives the frames that libavcodec gives of the stream, to the bit and in any order; as a file other readers take it.
-func TestFilm(t *testing.T) {
+func TestMP4(t *testing.T) {
 	for _, c := range []struct {
 		name, args string
 		codec      video.Codec
@@ -156,7 +156,7 @@ func TestFilm(t *testing.T) {
 }
 
 // V14: frames before the first key frame and behind a missing packet are in no virtual mp4, also where nobody says that it is missing.
-func TestFilmGaps(t *testing.T) {
+func TestMP4Gaps(t *testing.T) {
 	for _, codec := range []video.Codec{video.H264, video.HEVC} {
 		args := "-c:v libx264 -g 12 -bf 0"
 		if codec == video.HEVC {
@@ -200,7 +200,7 @@ func TestFilmGaps(t *testing.T) {
 }
 
 // V14: what the schemas of video messages rule out is refused by name.
-func TestFilmRefuses(t *testing.T) {
+func TestMP4Refuses(t *testing.T) {
 	refuse := func(codec video.Codec, packets [][]byte, what string) {
 		t.Helper()
 		s, err := video.NewStream(codec, video.Limits{})
