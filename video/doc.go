@@ -2,6 +2,10 @@
 // still images, and the writing side (joining without re-encoding, and encoding through an ffmpeg found at run time).
 // Decoding itself stands behind Backend; the container is never given to a C library.
 //
+// The container is own code. Reading is the core (V1, V2, V6). Writing is muxbox.go, 193 lines, and serves what Concat and VirtualMP4 promise: a sample
+// entry goes in byte for byte as it was read, the same samples give the same bytes, the display matrix is kept, and tables of a known size come before
+// samples that nobody holds in memory. A library (github.com/Eyevinn/mp4ff) would replace these lines alone: the plan of a join (mux.go) stays.
+//
 // # Contract
 //
 //	V1  Ordinal k is the k-th frame in presentation order among the samples that the edit list presents. A frame is never

@@ -11,7 +11,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// FrameSize says what the still image of a row is: of encoded bytes their header, of raw pixels what is declared. One that is too
+// ImageSize says what the still image of a row is: of encoded bytes their header, of raw pixels what is declared. One that is too
 // large, and raw pixels that are not all there, are refused.
 func ImageSize(ref *robocache.FrameRef) (StillInfo, error) {
 	if ref.Raw == nil {
@@ -33,7 +33,7 @@ func ImageSize(ref *robocache.FrameRef) (StillInfo, error) {
 	if r.Width <= 0 || r.Height <= 0 || r.Width > math.MaxInt32 || r.Height > math.MaxInt32 || r.Stride < 0 {
 		return info, stillError(robocache.ErrMalformed, "raw image of %d×%d pixels, stride %d", r.Width, r.Height, r.Stride)
 	}
-	if int64(r.Width)*int64(r.Height) > MaxStillPixels {
+	if int64(r.Width)*int64(r.Height) > MaxImagePixels {
 		return info, stillError(robocache.ErrResourceLimit, "raw image of %d×%d pixels", r.Width, r.Height)
 	}
 	row := r.Width * r.Channels * size
@@ -51,7 +51,7 @@ func strideOf(r *robocache.Raw) int {
 	return r.Width * r.Channels * r.DType.Size()
 }
 
-// DecodeFrame writes the still image of a row into dst, which must have StillBytes of its FrameSize: DecodeStill for encoded bytes
+// DecodeImage writes the still image of a row into dst, which must have StillBytes of its ImageSize: DecodeStill for encoded bytes
 // and raw pixels alike. Of 16-bit colour the high bytes are taken.
 func DecodeImage(ref *robocache.FrameRef, spec *Spec, dst []byte) error {
 	info, err := ImageSize(ref)
@@ -107,7 +107,7 @@ func packRaw(r *robocache.Raw, out []byte) {
 	}
 }
 
-// EncodeFrame gives the still image of a row as the bytes of a file, without loss: encoded bytes as they are, raw pixels as PNG, and
+// EncodeImage gives the still image of a row as the bytes of a file, without loss: encoded bytes as they are, raw pixels as PNG, and
 // those of float32 as TIFF. 16-bit colour keeps its high bytes.
 func EncodeImage(ref *robocache.FrameRef) ([]byte, error) {
 	info, err := ImageSize(ref)

@@ -190,8 +190,8 @@ const (
 const (
 	// nearFrames is how far ahead a caller that reads in order may ask.
 	nearFrames = 8
-	// longGroup is the number of packets from which a place in a file is worth a decoder of its own, and keepPlaces the number of such decoders.
-	longGroup, keepPlaces = 8, 12
+	// longGroup is the number of packets from which a place in a file is worth a decoder of its own, and keepPositions the number of such decoders.
+	longGroup, keepPositions = 8, 12
 )
 
 // acquire takes an idle decoder of the group's sample entry, or makes one.
@@ -222,7 +222,7 @@ func (p *Pool) acquire(f *File, g Group) (w *worker, how int, err error) {
 			found, how = i, nearby
 		}
 	}
-	if found >= 0 && how == elsewhere && g.Cost() > longGroup && fitting < keepPlaces && p.idle[found].index != f.Index {
+	if found >= 0 && how == elsewhere && g.Cost() > longGroup && fitting < keepPositions && p.idle[found].index != f.Index {
 		found = -1
 	}
 	if found >= 0 {

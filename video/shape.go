@@ -6,7 +6,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// MaxFramePixels is the largest frame that is decoded or made.
+// MaxImagePixels is the largest frame or still image that is decoded or made.
 const MaxImagePixels = 256 << 20
 
 const opConvert = "convert a frame"

@@ -26,9 +26,6 @@ import (
 
 const opStill = "decode still image"
 
-// MaxStillPixels is the largest frame that is decoded.
-const MaxStillPixels = 256 << 20
-
 // stillRatio bounds pixels by encoded bytes: deflate's 1032, eight 1-bit pixels a byte.
 const stillRatio = 1032 * 8
 
@@ -61,7 +58,7 @@ func StillSize(encoded []byte) (StillInfo, error) {
 	if info.Width <= 0 || info.Height <= 0 {
 		return info, stillError(robocache.ErrMalformed, "%s of %d×%d pixels", info.Format, info.Width, info.Height)
 	}
-	if pixels > MaxStillPixels || pixels > int64(len(encoded))*stillRatio {
+	if pixels > MaxImagePixels || pixels > int64(len(encoded))*stillRatio {
 		return info, stillError(robocache.ErrResourceLimit, "%s of %d×%d pixels in %d bytes", info.Format, info.Width, info.Height, len(encoded))
 	}
 	return info, nil
@@ -143,7 +140,7 @@ func jpegHeader(b []byte) (w, h, components int, err error) {
 // StillBytes is the size that DecodeStill needs for a frame and a spec.
 func StillBytes(info StillInfo, spec *Spec) (int, error) {
 	w, h := spec.size(info)
-	if w <= 0 || h <= 0 || int64(w)*int64(h) > MaxStillPixels {
+	if w <= 0 || h <= 0 || int64(w)*int64(h) > MaxImagePixels {
 		return 0, stillError(robocache.ErrResourceLimit, "a frame of %d×%d pixels is wanted", w, h)
 	}
 	switch spec.Pixel {
