@@ -100,7 +100,7 @@ func FuzzDataset(f *testing.F) {
 			}
 			_, err = ds.Diagnose(ctx, robocache.DiagnoseOptions{})
 			fine(t, "doctor", err)
-			_ = ds.Dataset.Close() // and not the store
+			_ = ds.Close() // and not the store
 		}
 		if got := hostile.Allocated() - before; got > uint64(256<<20+2000*len(b)) {
 			t.Errorf("%d bytes were allocated for %d", got, len(b))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/bag"
+	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -21,13 +22,7 @@ const Name = "mcap"
 const ending = ".mcap"
 
 func init() {
-	robocache.Register(robocache.Format{Name: Name, Stamped: true, Detect: Detect, Open: func(ctx context.Context, uri string, opt robocache.OpenOptions) (robocache.Dataset, error) {
-		d, err := Open(ctx, uri, opt)
-		if err != nil {
-			return nil, err
-		}
-		return d, nil
-	}, Write: Write, WriteOptions: WriteOptions, Clocks: true, Options: maps.Clone(bag.Known)})
+	robocache.Register(robocache.Format{Name: Name, Stamped: true, Detect: Detect, Open: reader.Opener(Open), Write: Write, WriteOptions: WriteOptions, Clocks: true, Options: maps.Clone(bag.Known)})
 }
 
 // Detect says whether uri is an MCAP file, or a folder with some at its root that is not a bag of rosbag2 (metadata.yaml).
@@ -82,23 +77,11 @@ func list(ctx context.Context, s store.Store) (names []string, files []store.Ent
 }
 
 // Dataset is an open set of MCAP files.
-type Dataset struct {
-	*bag.Dataset
-	st store.Store
-}
+type Dataset = bag.Dataset
 
 // Open opens an MCAP file, or a folder of them: each is an episode.
-func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (_ *Dataset, err error) {
-	s, file, err := bag.Locate(uri, opt, ending)
-	if err != nil {
-		return nil, err
-	}
-	d, err := OpenStore(ctx, s, file, opt)
-	if err != nil {
-		store.Close(s)
-		return nil, robocache.At(err, robocache.Where{"dataset": robocache.Redact(uri)})
-	}
-	return d, nil
+func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset, error) {
+	return bag.OpenAt(uri, opt, func(s store.Store, file string) (*Dataset, error) { return OpenStore(ctx, s, file, opt) }, ending)
 }
 
 // OpenStore opens one file of a store, or with file "" those at its root. Close of the dataset closes the store.
@@ -107,7 +90,7 @@ func OpenStore(ctx context.Context, s store.Store, file string, opt robocache.Op
 	if err != nil {
 		return nil, err
 	}
-	o.URI, o.Format, o.Version = s.URI(), Name, "0"
+	o.Store, o.URI, o.Format, o.Version = s, s.URI(), Name, "0"
 	files := []string{file}
 	if file != "" {
 		o.URI = strings.TrimRight(s.URI(), "/") + "/" + file
@@ -118,10 +101,7 @@ func OpenStore(ctx context.Context, s store.Store, file string, opt robocache.Op
 		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "open", Msg: "no file that ends in .mcap is here"}
 	}
 	scan, _ := strconv.ParseBool(opt.Options["ignore_index"])
-	budget := opt.MemoryBudget
-	if budget <= 0 {
-		budget = 256 << 20
-	}
+	budget := reader.Budget(opt, 256<<20, 0)
 	sto := StorageOptions{Chunks: NewChunks(budget), Strict: o.Strict, Scan: scan}
 	recs := make([]bag.Recording, len(files))
 	for i, name := range files {
@@ -138,15 +118,5 @@ func OpenStore(ctx context.Context, s store.Store, file string, opt robocache.Op
 			return st, nil
 		}}
 	}
-	d, err := bag.Open(ctx, recs, o)
-	if err != nil {
-		return nil, err
-	}
-	return &Dataset{Dataset: d, st: s}, nil
+	return bag.Open(ctx, recs, o)
 }
-
-// Store gives the bytes below the dataset.
-func (d *Dataset) Store() store.Store { return d.st }
-
-// Close closes the files.
-func (d *Dataset) Close() error { return errors.Join(d.Dataset.Close(), store.Close(d.st)) }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/bag"
+	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/format/mcap/internal/container"
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
@@ -44,13 +45,7 @@ func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache
 	if err := w.choose(); err != nil {
 		return nil, err
 	}
-	eps := opt.Episodes
-	if eps == nil {
-		eps = make([]int, w.info.Episodes)
-		for i := range eps {
-			eps[i] = i
-		}
-	}
+	eps := reader.Episodes(opt.Episodes, w.info.Episodes)
 	w.pool = video.NewPool(256 << 20)
 	defer w.pool.Close()
 	w.lib = video.LibraryOf(src)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/bag"
+	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/format/mcap/internal/container"
 	"github.com/goatnote-inc/robocache/format/ros2"
 	"github.com/goatnote-inc/robocache/video"
@@ -139,11 +140,7 @@ func (s *source) message(ctx context.Context) ([]byte, error) {
 	if s.next >= s.from+len(s.batch) {
 		n := min(s.rowsAt(), len(s.times)-s.next)
 		s.from, s.batch = s.next, s.batch[:0]
-		rows := make([]robocache.Row, n)
-		for i := range rows {
-			rows[i] = robocache.Row{Episode: s.ep, Index: s.from + i}
-		}
-		if err := s.fill(ctx, rows); err != nil {
+		if err := s.fill(ctx, reader.Rows(s.ep, s.from, s.from+n)); err != nil {
 			return nil, robocache.At(err, robocache.Where{"stream": s.feature.Key})
 		}
 		if len(s.batch) != n {
@@ -414,11 +411,7 @@ func (w *writing) task(ctx context.Context, ep int) (*source, error) {
 	const step = 4096
 	last, said := "", false
 	for at := 0; at < len(timestamps); at += step {
-		rows := make([]robocache.Row, min(step, len(timestamps)-at))
-		for i := range rows {
-			rows[i] = robocache.Row{Episode: ep, Index: at + i}
-		}
-		texts, err := w.src.Text(ctx, "task", rows)
+		texts, err := w.src.Text(ctx, "task", reader.Rows(ep, at, min(at+step, len(timestamps))))
 		if err != nil {
 			return nil, err
 		}

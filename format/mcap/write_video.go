@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/format/ros2"
 	"github.com/goatnote-inc/robocache/video"
 )
@@ -55,11 +56,8 @@ func (w *writing) framesOf(ctx context.Context, t *target, ep int) ([]robocache.
 	if err != nil {
 		return nil, err
 	}
-	rows, refs := make([]robocache.Row, n), make([]robocache.FrameRef, n)
-	for i := range rows {
-		rows[i] = robocache.Row{Episode: ep, Index: i}
-	}
-	return refs, w.src.Frames(ctx, t.feature.Key, rows, refs)
+	refs := make([]robocache.FrameRef, n)
+	return refs, w.src.Frames(ctx, t.feature.Key, reader.Rows(ep, 0, n), refs)
 }
 
 // provePackets is ErrUnsupported where the frames of an episode are not a run of packets that decode from the first on, each to the frame of its row.

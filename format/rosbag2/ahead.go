@@ -2,9 +2,9 @@ package rosbag2
 
 import (
 	"slices"
-	"sync"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/lru"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -23,38 +23,21 @@ func ahead(f robocache.Ranged, name string, kept *lastBlocks) robocache.Ranged {
 	return store.CachedRanged(f, name, kept, aheadBlock)
 }
 
-// newLastBlocks makes room for the blocks of a dataset: an eighth of its budget.
-func newLastBlocks(budget int64) *lastBlocks {
-	return &lastBlocks{at: map[[16]byte][]byte{}, most: max(aheadKept, int(budget/8/aheadBlock))}
-}
+// lastBlocks keeps the blocks of a dataset that came last: an eighth of its budget.
+type lastBlocks struct{ kept *lru.Cache[[16]byte, []byte] }
 
-// lastBlocks keeps the blocks that came last.
-type lastBlocks struct {
-	mu    sync.Mutex
-	at    map[[16]byte][]byte
-	order [][16]byte
-	most  int
+func newLastBlocks(budget int64) *lastBlocks {
+	return &lastBlocks{lru.New[[16]byte, []byte](max(aheadKept*aheadBlock, budget/8))}
 }
 
 // Get gives a block; it is never written to again.
 func (c *lastBlocks) Get(key [16]byte) (data []byte, release func(), ok bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	data, ok = c.at[key]
+	data, ok = c.kept.Peek(key)
 	return data, func() {}, ok
 }
 
-// Put keeps a copy of a block, and lets the oldest go.
+// Put keeps a copy of a block.
 func (c *lastBlocks) Put(key [16]byte, data []byte) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if _, ok := c.at[key]; ok {
-		return nil
-	}
-	if len(c.order) == c.most {
-		delete(c.at, c.order[0])
-		c.order = c.order[1:]
-	}
-	c.at[key], c.order = slices.Clone(data), append(c.order, key)
+	c.kept.Put(key, slices.Clone(data), int64(len(data)))
 	return nil
 }

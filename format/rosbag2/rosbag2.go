@@ -11,6 +11,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/bag"
+	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/format/internal/sqlite"
 	"github.com/goatnote-inc/robocache/format/mcap"
 	"github.com/goatnote-inc/robocache/internal/guard"
@@ -21,13 +22,7 @@ import (
 const Name = "rosbag2"
 
 func init() {
-	robocache.Register(robocache.Format{Name: Name, Stamped: true, Extensions: []string{".db3"}, Detect: Detect, Open: func(ctx context.Context, uri string, opt robocache.OpenOptions) (robocache.Dataset, error) {
-		d, err := Open(ctx, uri, opt)
-		if err != nil {
-			return nil, err
-		}
-		return d, nil
-	}, Clocks: true, Options: maps.Clone(bag.Known)})
+	robocache.Register(robocache.Format{Name: Name, Stamped: true, Extensions: []string{".db3"}, Detect: Detect, Open: reader.Opener(Open), Clocks: true, Options: maps.Clone(bag.Known)})
 }
 
 // endings of the files that are a recording each when they are named alone.
@@ -103,23 +98,11 @@ func isDB3(ctx context.Context, s store.Store, name string) (bool, error) {
 }
 
 // Dataset is an open set of rosbag2 recordings.
-type Dataset struct {
-	*bag.Dataset
-	st store.Store
-}
+type Dataset = bag.Dataset
 
 // Open opens a recording, or a folder of them: each is an episode.
-func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (_ *Dataset, err error) {
-	s, file, err := bag.Locate(uri, opt, endings...)
-	if err != nil {
-		return nil, err
-	}
-	d, err := OpenStore(ctx, s, file, opt)
-	if err != nil {
-		store.Close(s)
-		return nil, robocache.At(err, robocache.Where{"dataset": robocache.Redact(uri)})
-	}
-	return d, nil
+func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset, error) {
+	return bag.OpenAt(uri, opt, func(s store.Store, file string) (*Dataset, error) { return OpenStore(ctx, s, file, opt) }, endings...)
 }
 
 // OpenStore opens one file of a store, or with file "" the recordings below it. Close of the dataset closes the store.
@@ -129,7 +112,7 @@ func OpenStore(ctx context.Context, s store.Store, file string, opt robocache.Op
 	if err != nil {
 		return nil, err
 	}
-	o.URI, o.Format = s.URI(), Name
+	o.Store, o.URI, o.Format = s, s.URI(), Name
 	var all []recording
 	var links []store.Entry
 	if file != "" {
@@ -149,10 +132,7 @@ func OpenStore(ctx context.Context, s store.Store, file string, opt robocache.Op
 		o.Version = strconv.Itoa(m.version)
 	}
 	scan, _ := strconv.ParseBool(opt.Options["ignore_index"])
-	budget := opt.MemoryBudget
-	if budget <= 0 {
-		budget = 256 << 20
-	}
+	budget := reader.Budget(opt, 256<<20, 0)
 	oo := openOptions{strict: o.Strict, blocks: newLastBlocks(budget), mcap: mcap.StorageOptions{Chunks: mcap.NewChunks(budget), Strict: o.Strict, Scan: scan}}
 	recs := make([]bag.Recording, len(all))
 	for k := range all {
@@ -164,11 +144,5 @@ func OpenStore(ctx context.Context, s store.Store, file string, opt robocache.Op
 		return nil, err
 	}
 	d.Info().Findings = append(d.Info().Findings, store.Findings(links, "link-not-followed")...)
-	return &Dataset{Dataset: d, st: s}, nil
+	return d, nil
 }
-
-// Store gives the bytes below the dataset.
-func (d *Dataset) Store() store.Store { return d.st }
-
-// Close closes the files.
-func (d *Dataset) Close() error { return errors.Join(d.Dataset.Close(), store.Close(d.st)) }

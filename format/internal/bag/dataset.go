@@ -3,7 +3,6 @@ package bag
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -13,6 +12,7 @@ import (
 	"github.com/goatnote-inc/robocache/format/internal/lru"
 	"github.com/goatnote-inc/robocache/format/ros2"
 	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -95,11 +95,10 @@ func (d *Dataset) Len(ep int) int {
 }
 
 func (d *Dataset) episode(ep int) (*episode, error) {
-	if ep < 0 || ep >= len(d.eps) {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "read", Where: robocache.Where{"episode": ep}, Want: fmt.Sprintf("an episode below %d", len(d.eps)), Got: fmt.Sprint(ep)}
+	if err := op.Episode(len(d.eps), ep); err != nil {
+		return nil, err
 	}
-	e := &d.eps[ep]
-	return e, e.err
+	return &d.eps[ep], d.eps[ep].err
 }
 
 // Episode gives number, length and tasks.
@@ -173,9 +172,12 @@ func (d *Dataset) storageFindings(s Storage) {
 // CacheStats says what the caches of timestamps and columns did.
 func (d *Dataset) CacheStats() (tracks, columns lru.Stats) { return d.tracks.Stats(), d.blocks.Stats() }
 
-// Close closes the recordings.
+// Store gives the bytes below the dataset.
+func (d *Dataset) Store() store.Store { return d.opt.Store }
+
+// Close closes the recordings and the store.
 func (d *Dataset) Close() error {
-	err := errors.Join(d.lib.Close(), d.pool.close())
+	err := errors.Join(d.lib.Close(), d.pool.close(), store.Close(d.opt.Store))
 	d.reels.Clear()
 	d.tracks.Clear()
 	d.blocks.Clear()

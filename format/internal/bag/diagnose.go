@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
@@ -15,13 +16,7 @@ import (
 // themselves show (gaps, repeats) is package diagnose's.
 func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (_ []robocache.Finding, err error) {
 	defer guard.Malformed("diagnose", &err)
-	eps := opt.Episodes
-	if eps == nil {
-		eps = make([]int, len(d.eps))
-		for i := range eps {
-			eps[i] = i
-		}
-	}
+	eps := reader.Episodes(opt.Episodes, len(d.eps))
 	var out []robocache.Finding
 	verified := map[int]bool{}
 	for k, ep := range eps {

@@ -60,7 +60,22 @@ func (d *Dataset) cutEpisodes(ctx context.Context, errs []error) error {
 	return nil
 }
 
-// times merges the log times of the topics of a recording that go on through it.
+// each gives the messages of a topic in a recording; span says which by their log times, nil = all.
+func (d *Dataset) each(ctx context.Context, rec int, t *topic, span func(log []int64) (from, to int), fn func(i int, m *Message) error) error {
+	return d.pool.use(ctx, rec, func(s Storage) error {
+		ix, err := s.Index(ctx, t.place[rec])
+		if err != nil {
+			return err
+		}
+		from, to := 0, len(ix.Log)
+		if span != nil {
+			from, to = span(ix.Log)
+		}
+		return s.Messages(ctx, t.place[rec], from, to, fn)
+	})
+}
+
+// merged gives the log times of the topics of a recording that go on through it.
 func (d *Dataset) merged(ctx context.Context, rec int) (all []int64, err error) {
 	err = d.pool.use(ctx, rec, func(s Storage) error {
 		for _, t := range d.topics {
@@ -165,40 +180,34 @@ func (d *Dataset) cutEvents(ctx context.Context, rec int, name string) (out []ep
 		open = -1
 	}
 	was := false
-	err = d.pool.use(ctx, rec, func(s Storage) error {
-		ix, err := s.Index(ctx, t.place[rec])
+	err = d.each(ctx, rec, t, nil, func(_ int, m *Message) error {
+		if f.Kind == robocache.KindNumeric {
+			row := make([]byte, f.RowBytes())
+			if _, err := t.dec.Numeric(m.Data, field, 0, row); err != nil {
+				return err
+			}
+			on := slices.ContainsFunc(row[:f.DType.Size()], func(b byte) bool { return b != 0 })
+			if on && !was {
+				open = m.Log
+			} else if !on && was {
+				shut(m.Log)
+			}
+			was = on
+			return nil
+		}
+		text, err := t.dec.Text(m.Data, field, 0)
 		if err != nil {
 			return err
 		}
-		return s.Messages(ctx, t.place[rec], 0, len(ix.Log), func(_ int, m *Message) error {
-			if f.Kind == robocache.KindNumeric {
-				row := make([]byte, f.RowBytes())
-				if _, err := t.dec.Numeric(m.Data, field, 0, row); err != nil {
-					return err
-				}
-				on := slices.ContainsFunc(row[:f.DType.Size()], func(b byte) bool { return b != 0 })
-				if on && !was {
-					open = m.Log
-				} else if !on && was {
-					shut(m.Log)
-				}
-				was = on
-				return nil
-			}
-			text, err := t.dec.Text(m.Data, field, 0)
-			if err != nil {
-				return err
-			}
-			word := strings.ToLower(strings.TrimSpace(text))
-			has := func(list ...string) bool {
-				return slices.ContainsFunc(list, func(p string) bool { return strings.HasPrefix(word, p) })
-			}
-			shut(m.Log)
-			if !has("stop", "end", "done", "finish", "abort", "cancel") {
-				open = m.Log
-			}
-			return nil
-		})
+		word := strings.ToLower(strings.TrimSpace(text))
+		has := func(list ...string) bool {
+			return slices.ContainsFunc(list, func(p string) bool { return strings.HasPrefix(word, p) })
+		}
+		shut(m.Log)
+		if !has("stop", "end", "done", "finish", "abort", "cancel") {
+			open = m.Log
+		}
+		return nil
 	})
 	shut(all[len(all)-1] + 1)
 	return out, err
@@ -212,29 +221,23 @@ func (d *Dataset) cutSteps(ctx context.Context, rec int) ([]episode, error) {
 			continue
 		}
 		high := int64(math.MinInt64)
-		err := d.pool.use(ctx, rec, func(s Storage) error {
-			ix, err := s.Index(ctx, t.place[rec])
-			if err != nil {
-				return err
+		err := d.each(ctx, rec, t, nil, func(_ int, m *Message) error {
+			at, ok := m.Publish, true
+			if d.opt.Clock != Publish {
+				var err error
+				if at, ok, err = t.dec.Timestamp(m.Data); err != nil {
+					return nil // said where it is read
+				}
 			}
-			return s.Messages(ctx, t.place[rec], 0, len(ix.Log), func(_ int, m *Message) error {
-				at, ok := m.Publish, true
-				if d.opt.Clock != Publish {
-					var err error
-					if at, ok, err = t.dec.Timestamp(m.Data); err != nil {
-						return nil // said where it is read
-					}
-				}
-				if !ok || at == 0 {
-					return nil
-				}
-				if high != math.MinInt64 && at < high-d.opt.Tolerance.Nanoseconds() {
-					steps = append(steps, m.Log)
-					high = at
-				}
-				high = max(high, at)
+			if !ok || at == 0 {
 				return nil
-			})
+			}
+			if high != math.MinInt64 && at < high-d.opt.Tolerance.Nanoseconds() {
+				steps = append(steps, m.Log)
+				high = at
+			}
+			high = max(high, at)
+			return nil
 		})
 		if err != nil {
 			return nil, err

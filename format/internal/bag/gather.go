@@ -1,13 +1,17 @@
 package bag
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
+
+const op = reader.Op("recordings")
 
 // stream is one feature: a field of a topic.
 type stream struct {
@@ -19,7 +23,7 @@ type stream struct {
 func (d *Dataset) find(key string) (*stream, *robocache.Feature, error) {
 	i, ok := d.byKey[key]
 	if !ok {
-		return nil, nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "read", Where: robocache.Where{"stream": key}, Msg: "no such stream"}
+		return nil, nil, op.NoStream(key)
 	}
 	return &d.streams[i], &d.info.Features[i], nil
 }
@@ -44,8 +48,8 @@ func runs(rows []robocache.Row, fn func(ep, from, to int) error) error {
 }
 
 func (d *Dataset) checkRow(f *robocache.Feature, r *rows, row robocache.Row) error {
-	if row.Index < 0 || row.Index >= r.n {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "read", Where: robocache.Where{"episode": row.Episode, "stream": f.Key}, Msg: "no such row", Want: fmt.Sprintf("one of %d", r.n), Got: "row " + fmt.Sprint(row.Index)}
+	if err := op.Row(r.n, row); err != nil {
+		return robocache.At(err, robocache.Where{"stream": f.Key})
 	}
 	return nil
 }
@@ -61,8 +65,8 @@ func (d *Dataset) Gather(ctx context.Context, key string, want []robocache.Row, 
 	if s.column < 0 {
 		return wrongKind(f, "a numeric stream of fixed shape")
 	}
-	if len(dst) != len(want)*w {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "gather", Where: robocache.Where{"stream": key}, Want: fmt.Sprintf("room for %d bytes", len(want)*w), Got: fmt.Sprint(len(dst))}
+	if err := op.Room(key, "bytes", len(want)*w, len(dst)); err != nil {
+		return err
 	}
 	return d.cells(ctx, s, f, want, func(i, n int, b *block, r int) {
 		copy(dst[i*w:(i+n)*w], b.cols[s.column][r*w:(r+n)*w])
@@ -110,8 +114,8 @@ func (d *Dataset) Valid(ctx context.Context, key string, want []robocache.Row, v
 	if err != nil {
 		return err
 	}
-	if len(valid) != len(want) {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "valid", Want: fmt.Sprint(len(want)), Got: fmt.Sprint(len(valid))}
+	if err := op.Room(key, "rows", len(want), len(valid)); err != nil {
+		return err
 	}
 	if f.Kind == robocache.KindVideo {
 		return d.filmed(ctx, s, f, want, func(i int, _ string, image int) {
@@ -122,9 +126,7 @@ func (d *Dataset) Valid(ctx context.Context, key string, want []robocache.Row, v
 		})
 	}
 	if s.column < 0 {
-		for i := range valid {
-			valid[i] = 1
-		}
+		reader.AllValid(valid)
 		return nil
 	}
 	return d.cells(ctx, s, f, want, func(i, n int, b *block, r int) {
@@ -132,9 +134,7 @@ func (d *Dataset) Valid(ctx context.Context, key string, want []robocache.Row, v
 			copy(valid[i:i+n], b.valid[s.column][r:r+n])
 			return
 		}
-		for k := range valid[i : i+n] {
-			valid[i+k] = 1
-		}
+		reader.AllValid(valid[i : i+n])
 	})
 }
 
@@ -172,11 +172,8 @@ func (d *Dataset) Frames(ctx context.Context, key string, want []robocache.Row, 
 	if err != nil {
 		return err
 	}
-	if f.Kind != robocache.KindImage && f.Kind != robocache.KindVideo {
-		return wrongKind(f, "a stream of images")
-	}
-	if len(out) != len(want) {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "frames", Want: fmt.Sprint(len(want)), Got: fmt.Sprint(len(out))}
+	if err := cmp.Or(op.Kind(key, f.Kind, robocache.KindImage, robocache.KindVideo), op.Room(key, "frames", len(want), len(out))); err != nil {
+		return err
 	}
 	if f.Kind == robocache.KindVideo {
 		return d.filmed(ctx, s, f, want, func(i int, path string, image int) {
@@ -254,8 +251,8 @@ func (d *Dataset) Text(ctx context.Context, key string, want []robocache.Row) (o
 	if err != nil {
 		return nil, err
 	}
-	if f.Kind != robocache.KindText && f.Kind != robocache.KindEvent {
-		return nil, wrongKind(f, "a text stream")
+	if err := op.Kind(key, f.Kind, robocache.KindText, robocache.KindEvent); err != nil {
+		return nil, err
 	}
 	t := d.topics[s.topic]
 	out = make([]string, len(want))

@@ -10,6 +10,20 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
+// OpenAt opens the dataset at a URI: of a folder with file "", or of a file with one of some endings. The store is closed where that fails.
+func OpenAt(uri string, opt robocache.OpenOptions, open func(s store.Store, file string) (*Dataset, error), endings ...string) (*Dataset, error) {
+	s, file, err := Locate(uri, opt, endings...)
+	if err != nil {
+		return nil, err
+	}
+	d, err := open(s, file)
+	if err != nil {
+		store.Close(s)
+		return nil, robocache.At(err, robocache.Where{"dataset": robocache.Redact(uri)})
+	}
+	return d, nil
+}
+
 // Locate opens the store of a URI: of a folder with file "", or of a file with one of these endings by its folder and name.
 func Locate(uri string, opt robocache.OpenOptions, endings ...string) (s store.Store, file string, err error) {
 	remote := strings.Contains(uri, "://")

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/reader"
 )
 
 // counter reads one sender's count of its messages, in the order in which they were recorded.
@@ -165,10 +166,7 @@ func (d *Dataset) countedRows(ctx context.Context, ep int, t *topic, s *stream, 
 	if !strings.HasSuffix(f.Key, "header.seq") || f.RowBytes() != 4 || t.latched || rows == 0 {
 		return nil, nil
 	}
-	want := make([]robocache.Row, rows)
-	for i := range want {
-		want[i] = robocache.Row{Episode: ep, Index: i}
-	}
+	want := reader.Rows(ep, 0, rows)
 	dst := make([]byte, 4*rows)
 	if err := d.Gather(ctx, f.Key, want, dst); err != nil {
 		return nil, err

@@ -220,22 +220,16 @@ func (d *Dataset) sample(ctx context.Context) error {
 		if rec < 0 {
 			continue // never published: there is nothing to say of it
 		}
-		err := d.pool.use(ctx, rec, func(s Storage) error {
-			ix, err := s.Index(ctx, t.place[rec])
-			if err != nil {
-				return err
-			}
-			held := 0
-			return s.Messages(ctx, t.place[rec], 0, min(samples, len(ix.Log)), func(i int, m *Message) error {
-				if held += len(m.Data); i > 0 && held > sampleBytes {
-					return nil
-				}
-				if all += len(m.Data); all > sampledBytes { // a small file can hold it, packed
-					return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "open", Msg: "the first messages of the topics", Want: "at most 1 GiB", Got: "more"}
-				}
-				t.first, t.firstLog = append(t.first, slices.Clone(m.Data)), append(t.firstLog, m.Log)
+		held := 0
+		err := d.each(ctx, rec, t, func(log []int64) (int, int) { return 0, min(samples, len(log)) }, func(i int, m *Message) error {
+			if held += len(m.Data); i > 0 && held > sampleBytes {
 				return nil
-			})
+			}
+			if all += len(m.Data); all > sampledBytes { // a small file can hold it, packed
+				return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "open", Msg: "the first messages of the topics", Want: "at most 1 GiB", Got: "more"}
+			}
+			t.first, t.firstLog = append(t.first, slices.Clone(m.Data)), append(t.firstLog, m.Log)
+			return nil
 		})
 		if err != nil {
 			if fatal(err) || d.opt.Strict {
@@ -270,18 +264,13 @@ func (d *Dataset) sized(ctx context.Context, rec int, t *topic) (bool, error) {
 		if t.counts[rec] == 0 {
 			continue
 		}
-		err := d.pool.use(ctx, rec, func(s Storage) error {
-			ix, err := s.Index(ctx, t.place[rec])
-			if err != nil {
-				return err
+		span := func(log []int64) (int, int) { return min(from, len(log)), min(farthestKey, len(log)) }
+		err := d.each(ctx, rec, t, span, func(_ int, m *Message) error {
+			_ = t.dec.Scan(m.Data, nil) // what is wrong with a message is said by who reads it
+			if !t.dec.Undecided() {
+				return enough
 			}
-			return s.Messages(ctx, t.place[rec], min(from, len(ix.Log)), min(farthestKey, len(ix.Log)), func(_ int, m *Message) error {
-				_ = t.dec.Scan(m.Data, nil) // what is wrong with a message is said by who reads it
-				if !t.dec.Undecided() {
-					return enough
-				}
-				return nil
-			})
+			return nil
 		})
 		if err != nil && !errors.Is(err, enough) && fatal(err) {
 			return false, err

@@ -6,10 +6,12 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/store"
 )
 
 // Options are the choices of Open.
 type Options struct {
+	Store                store.Store // below the recordings: the dataset closes it
 	URI, Format, Version string
 	Budget               int64 // bytes of columns, timestamps and indexes; 0 = 256 MiB
 

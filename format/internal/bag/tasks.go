@@ -140,26 +140,22 @@ func (d *Dataset) taskTrack(ctx context.Context, ep int) (*taskTrack, error) {
 	tr = &taskTrack{}
 	if d.task.topic >= 0 && d.topics[d.task.topic].place[e.rec] >= 0 {
 		t := d.topics[d.task.topic]
-		err = d.pool.use(ctx, e.rec, func(s Storage) error {
-			ix, err := s.Index(ctx, t.place[e.rec])
-			if err != nil {
-				return err
+		held := 0
+		span := func(log []int64) (int, int) {
+			if e.whole {
+				return 0, len(log)
 			}
-			to := len(ix.Log)
-			if !e.whole {
-				to = search(ix.Log, e.to)
-			}
-			held := 0
-			return s.Messages(ctx, t.place[e.rec], 0, to, func(_ int, m *Message) error {
-				text, err := t.dec.Text(m.Data, d.task.field, 0)
-				if err == nil && (len(tr.text) == 0 || tr.text[len(tr.text)-1] != text) {
-					if held += len(text); held > mostText {
-						return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "tasks", Where: robocache.Where{"stream": t.key}, Want: "at most 16 MiB of texts in an episode", Got: "more"}
-					}
-					tr.at, tr.text = append(tr.at, m.Log), append(tr.text, text)
+			return 0, search(log, e.to)
+		}
+		err = d.each(ctx, e.rec, t, span, func(_ int, m *Message) error {
+			text, err := t.dec.Text(m.Data, d.task.field, 0)
+			if err == nil && (len(tr.text) == 0 || tr.text[len(tr.text)-1] != text) {
+				if held += len(text); held > mostText {
+					return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "tasks", Where: robocache.Where{"stream": t.key}, Want: "at most 16 MiB of texts in an episode", Got: "more"}
 				}
-				return err
-			})
+				tr.at, tr.text = append(tr.at, m.Log), append(tr.text, text)
+			}
+			return err
 		})
 		if err != nil {
 			return nil, err
