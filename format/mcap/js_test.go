@@ -70,7 +70,7 @@ func packages(t *testing.T) string {
 	return dir
 }
 
-// lines says of a file what judge.mjs says: of each message its topic, times, sequence, timestamp, and the hash of its value as we decode it.
+// lines says of a file what reference.mjs says: of each message its topic, times, sequence, timestamp, and the hash of its value as we decode it.
 func lines(t *testing.T, file string) []string {
 	t.Helper()
 	ctx := context.Background()
@@ -149,7 +149,7 @@ func TestFoxglove(t *testing.T) {
 		if _, err := Write(ctx, src, file, robocache.WriteOptions{Options: opt}); err != nil {
 			t.Fatal(err)
 		}
-		cmd := exec.CommandContext(t.Context(), "node", filepath.Join("testdata", "js", "judge.mjs"), dir, file)
+		cmd := exec.CommandContext(t.Context(), "node", filepath.Join("testdata", "js", "reference.mjs"), dir, file)
 		var said strings.Builder
 		cmd.Stderr = &said
 		out, err := cmd.Output()

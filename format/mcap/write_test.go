@@ -320,8 +320,8 @@ func TestLeRobot(t *testing.T) {
 	equal(t, src, got, keys)
 }
 
-// TestJudges: the mcap package with ROS 2 support, and rosbags, read what is written: schemas, counts, values.
-func TestJudges(t *testing.T) {
+// TestReferenceReaders: the mcap package with ROS 2 support, and rosbags, read what is written: schemas, counts, values.
+func TestReferenceReaders(t *testing.T) {
 	python := filepath.Join(realdata.Root(t), ".venv", "bin", "python")
 	if _, err := os.Stat(python); err != nil {
 		t.Skip("no Python environment:", err)
@@ -345,7 +345,7 @@ func TestJudges(t *testing.T) {
 		if _, err := mcap.Write(ctx, c.src, file, robocache.WriteOptions{Options: map[string]string{"compression": c.compression}}); err != nil {
 			t.Fatal(err)
 		}
-		out, err := exec.Command(python, filepath.Join("testdata", "judge.py"), file).CombinedOutput()
+		out, err := exec.Command(python, filepath.Join("testdata", "reference.py"), file).CombinedOutput()
 		if err != nil {
 			if strings.Contains(string(out), "ModuleNotFoundError") {
 				t.Skip(string(out))

@@ -100,7 +100,7 @@ func (w *writing) provePackets(ctx context.Context, t *target, ep int) error {
 			entry, kind = &file.Index.Entries()[s.Entry], s.Entry
 			switch {
 			case !s.Sync || file.Index.Governing(r.Ordinal) != d:
-				return no("the episode begins inside a group of images")
+				return no("the episode begins inside a group of pictures")
 			case entry.Rotation != 0:
 				return no("the file turns its frames by %d degrees", entry.Rotation)
 			case t.codec != "" && t.codec != entry.Codec:

@@ -25,8 +25,8 @@ func python(tb testing.TB) string {
 	return p
 }
 
-// judged is a message that rosbags wrote and read.
-type judged struct {
+// reference is a message that rosbags wrote and read.
+type reference struct {
 	Type   string
 	Schema string
 	Data   string
@@ -34,7 +34,7 @@ type judged struct {
 	raw    []byte
 }
 
-func judgedMessages(tb testing.TB, seed string) []judged {
+func referenceMessages(tb testing.TB, seed string) []reference {
 	tb.Helper()
 	cmd := exec.Command(python(tb), "testdata/messages.py", seed)
 	cmd.Stderr = os.Stderr
@@ -42,11 +42,11 @@ func judgedMessages(tb testing.TB, seed string) []judged {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	var all []judged
+	var all []reference
 	sc := bufio.NewScanner(bytes.NewReader(out))
 	sc.Buffer(nil, 64<<20)
 	for sc.Scan() {
-		var j judged
+		var j reference
 		if err := json.Unmarshal(sc.Bytes(), &j); err != nil {
 			tb.Fatal(err)
 		}
@@ -92,7 +92,7 @@ func leavesOf(g *generic, msg []byte) (map[string]any, error) {
 // R1: every type that rosbags knows, and types with every construct, in both byte orders.
 func TestEqualsRosbags(t *testing.T) {
 	kinds := map[string]int{}
-	for _, j := range judgedMessages(t, "1") {
+	for _, j := range referenceMessages(t, "1") {
 		s, err := ParseSchema("ros2msg", j.Type, j.Schema)
 		if err != nil {
 			t.Fatalf("%s: %v\n%s", j.Type, err, j.Schema)
@@ -119,7 +119,7 @@ func TestEqualsRosbags(t *testing.T) {
 }
 
 // alone reads each field of a message alone: it is what stands in the whole.
-func alone(t *testing.T, g *generic, j *judged) {
+func alone(t *testing.T, g *generic, j *reference) {
 	t.Helper()
 	for k, leaf := range g.fields {
 		l := &g.tree.leaves[leaf]
@@ -159,7 +159,7 @@ func alone(t *testing.T, g *generic, j *judged) {
 // R5: fast paths give what the schema-driven decoder gives, for the types that have one; and the fields of the others, too, are whole.
 func TestFastEqualsGeneric(t *testing.T) {
 	fasts := 0
-	for _, j := range judgedMessages(t, "2") {
+	for _, j := range referenceMessages(t, "2") {
 		s, err := ParseSchema("ros2msg", j.Type, j.Schema)
 		if err != nil {
 			t.Fatal(err)

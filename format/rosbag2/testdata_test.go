@@ -44,7 +44,7 @@ with Reader(path) as r:
 print(json.dumps(out))
 `
 
-type judged struct {
+type reference struct {
 	topic string
 	time  int64
 	data  string
@@ -60,7 +60,7 @@ func python(tb testing.TB) string {
 }
 
 // written makes a recording, and gives what rosbags reads.
-func written(tb testing.TB, plugin, mode, version string) (dir string, want []judged) {
+func written(tb testing.TB, plugin, mode, version string) (dir string, want []reference) {
 	tb.Helper()
 	dir = filepath.Join(tb.TempDir(), "bag")
 	cmd := exec.Command(python(tb), "-c", script, dir, plugin, mode, version)
@@ -75,7 +75,7 @@ func written(tb testing.TB, plugin, mode, version string) (dir string, want []ju
 	}
 	for _, r := range rows {
 		b, _ := hex.DecodeString(r[2].(string))
-		want = append(want, judged{r[0].(string), int64(r[1].(float64)), string(b)})
+		want = append(want, reference{r[0].(string), int64(r[1].(float64)), string(b)})
 	}
 	return dir, want
 }
@@ -110,7 +110,7 @@ func openAll(tb testing.TB, dir string, opt openOptions) ([]bag.Storage, error) 
 }
 
 // read gives all messages, by topic and in their order.
-func read(tb testing.TB, st bag.Storage) (out []judged) {
+func read(tb testing.TB, st bag.Storage) (out []reference) {
 	tb.Helper()
 	for k, info := range st.Topics() {
 		last := int64(-1)
@@ -119,7 +119,7 @@ func read(tb testing.TB, st bag.Storage) (out []judged) {
 				tb.Errorf("%s: %d after %d", info.Name, m.Log, last)
 			}
 			last = m.Log
-			out = append(out, judged{info.Name, m.Log, string(m.Data)})
+			out = append(out, reference{info.Name, m.Log, string(m.Data)})
 			return nil
 		})
 		if err != nil {
@@ -129,9 +129,9 @@ func read(tb testing.TB, st bag.Storage) (out []judged) {
 	return out
 }
 
-func same(tb testing.TB, what string, got, want []judged) {
+func same(tb testing.TB, what string, got, want []reference) {
 	tb.Helper()
-	order := func(a, b judged) int {
+	order := func(a, b reference) int {
 		if c := strings.Compare(a.topic, b.topic); c != 0 {
 			return c
 		}

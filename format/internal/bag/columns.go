@@ -164,9 +164,9 @@ func (d *Dataset) block(ctx context.Context, ep, topic, clock, number int, tr *t
 		from := number * p.rows
 		n := min(p.rows, r.n-from)
 		b := p.newBlock(n)
-		want := make([]wish, n)
+		want := make([]wantedMessage, n)
 		for i := range want {
-			want[i] = wish{msg: r.message(from + i), at: int32(i)}
+			want[i] = wantedMessage{msg: r.message(from + i), at: int32(i)}
 		}
 		err := d.visit(ctx, ep, topic, want, func(i int, m *Message) error {
 			entry := 0
@@ -184,11 +184,11 @@ func (d *Dataset) block(ctx context.Context, ep, topic, clock, number int, tr *t
 	})
 }
 
-// wish is a message that is wanted, and the place in the list of who wants it.
-type wish struct{ msg, at int32 }
+// wantedMessage is a message that is wanted, and the place in the list of who wants it.
+type wantedMessage struct{ msg, at int32 }
 
 // visit reads messages in the order in which they lie; fn gets the place in want of each. A message that damage took is an error.
-func (d *Dataset) visit(ctx context.Context, ep, topic int, want []wish, fn func(i int, m *Message) error) error {
+func (d *Dataset) visit(ctx context.Context, ep, topic int, want []wantedMessage, fn func(i int, m *Message) error) error {
 	if len(want) == 0 {
 		return nil
 	}
@@ -198,10 +198,10 @@ func (d *Dataset) visit(ctx context.Context, ep, topic int, want []wish, fn func
 	}
 	t := d.topics[topic]
 	place := t.place[e.rec]
-	sorted := slices.IsSortedFunc(want, func(a, b wish) int { return int(a.msg) - int(b.msg) })
+	sorted := slices.IsSortedFunc(want, func(a, b wantedMessage) int { return int(a.msg) - int(b.msg) })
 	if !sorted {
 		want = slices.Clone(want)
-		slices.SortFunc(want, func(a, b wish) int {
+		slices.SortFunc(want, func(a, b wantedMessage) int {
 			if a.msg != b.msg {
 				return int(a.msg) - int(b.msg)
 			}

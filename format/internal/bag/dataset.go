@@ -31,12 +31,12 @@ type Dataset struct {
 	layout  *Layout             // of recordings that were written by us
 	notes   []map[string]string // a recording's own
 
-	tracks *lru.Cache[trackKey, *track]
-	blocks *lru.Cache[blockKey, *block]
-	reels  *lru.Cache[reelKey, *reel]
-	films  map[string]reelKey // by path
-	kept   int64              // bytes of topic.header
-	lib    *video.Library
+	tracks    *lru.Cache[trackKey, *track]
+	blocks    *lru.Cache[blockKey, *block]
+	videos    *lru.Cache[videoKey, *topicVideo]
+	videoKeys map[string]videoKey // by path
+	kept      int64               // bytes of topic.header
+	lib       *video.Library
 
 	mu      sync.Mutex
 	noticed []robocache.Finding
@@ -178,7 +178,7 @@ func (d *Dataset) Store() store.Store { return d.opt.Store }
 // Close closes the recordings and the store.
 func (d *Dataset) Close() error {
 	err := errors.Join(d.lib.Close(), d.pool.close(), store.Close(d.opt.Store))
-	d.reels.Clear()
+	d.videos.Clear()
 	d.tracks.Clear()
 	d.blocks.Clear()
 	return err

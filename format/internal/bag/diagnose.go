@@ -30,7 +30,7 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 			return nil, err
 		}
 		out = append(out, found...)
-		if found, err = d.checkFilms(ctx, ep, opt.Decode); err != nil {
+		if found, err = d.checkVideos(ctx, ep, opt.Decode); err != nil {
 			return nil, err
 		}
 		out = append(out, found...)

@@ -15,7 +15,7 @@
 //	B6  With scan=all, and below 64 MiB, every message is read at opening: streams, lengths and clocks are then what the recordings hold.
 //	    Else the first messages of each topic decide, and a stream that would begin later is a finding.
 //	B7  Images, clouds and texts are given as copies: what a caller keeps holds no chunk.
-//	B8  Messages that are packets of video are a stream of kind video: the images of a topic of a recording are a film (video.VirtualMP4), a file of
+//	B8  Messages that are packets of video are a stream of kind video: the images of a topic of a recording are a topic video, a virtual MP4, a file of
 //	    Video() that nobody wrote. A row has the image of its own message; where that cannot be decoded (before the first key frame, behind a lost
-//	    message) it has none, with a finding. A film is laid out by reading its topic once.
+//	    message) it has none, with a finding. A topic video is laid out by reading its topic once.
 package bag

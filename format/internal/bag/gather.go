@@ -118,7 +118,7 @@ func (d *Dataset) Valid(ctx context.Context, key string, want []robocache.Row, v
 		return err
 	}
 	if f.Kind == robocache.KindVideo {
-		return d.filmed(ctx, s, f, want, func(i int, _ string, image int) {
+		return d.videoRows(ctx, s, f, want, func(i int, _ string, image int) {
 			valid[i] = 0
 			if image >= 0 {
 				valid[i] = 1
@@ -146,13 +146,13 @@ func (d *Dataset) messages(ctx context.Context, s *stream, f *robocache.Feature,
 			return err
 		}
 		r := &tr.clocks[s.clock]
-		list := make([]wish, to-from)
+		list := make([]wantedMessage, to-from)
 		for i := range list {
 			row := want[from+i]
 			if err := d.checkRow(f, r, row); err != nil {
 				return err
 			}
-			list[i] = wish{msg: r.message(row.Index), at: int32(i)}
+			list[i] = wantedMessage{msg: r.message(row.Index), at: int32(i)}
 		}
 		err = d.visit(ctx, ep, s.topic, list, func(i int, m *Message) error {
 			entry := 0
@@ -176,7 +176,7 @@ func (d *Dataset) Frames(ctx context.Context, key string, want []robocache.Row, 
 		return err
 	}
 	if f.Kind == robocache.KindVideo {
-		return d.filmed(ctx, s, f, want, func(i int, path string, image int) {
+		return d.videoRows(ctx, s, f, want, func(i int, path string, image int) {
 			if out[i] = (robocache.FrameRef{Path: path, Ordinal: image}); image < 0 {
 				out[i] = robocache.FrameRef{Missing: true}
 			}

@@ -43,8 +43,8 @@ func Open(ctx context.Context, recs []Recording, opt Options) (d *Dataset, err e
 	}
 	d = &Dataset{opt: opt, byKey: map[string]int{}, said: map[string]bool{}, notes: make([]map[string]string, len(recs)),
 		tracks: lru.New[trackKey, *track](opt.Budget / 4), blocks: lru.New[blockKey, *block](opt.Budget / 4),
-		reels: lru.New[reelKey, *reel](opt.Budget / 8), films: map[string]reelKey{}}
-	d.lib = video.NewLibrary(d.openFilm, opt.Budget/16)
+		videos: lru.New[videoKey, *topicVideo](opt.Budget / 8), videoKeys: map[string]videoKey{}}
+	d.lib = video.NewLibrary(d.openVideo, opt.Budget/16)
 	d.info = &robocache.Info{URI: opt.URI, Format: opt.Format, Version: opt.Version, Features: []robocache.Feature{}}
 	d.pool = newPool(recs, openAtOnce, opt.Budget/4, func(_ int, s Storage) { d.storageFindings(s) })
 	opened, p := false, d.pool
@@ -103,7 +103,7 @@ func Open(ctx context.Context, recs []Recording, opt Options) (d *Dataset, err e
 			}
 		}
 	}
-	if err := d.findFilms(ctx, all); err != nil {
+	if err := d.findVideos(ctx, all); err != nil {
 		return nil, err
 	}
 	d.describe(all)

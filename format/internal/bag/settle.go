@@ -9,8 +9,8 @@ import (
 	"github.com/goatnote-inc/robocache/format/ros2"
 )
 
-// judgement is what the messages that were read say of the headers of a topic.
-type judgement struct {
+// headerCheck is what the messages that were read say of the headers of a topic.
+type headerCheck struct {
 	stamped   bool
 	code, why string // against them
 }
@@ -56,8 +56,8 @@ func (w *watcher) take(i int, m *Message) {
 	}
 }
 
-// judge adds what was seen.
-func (j *judgement) judge(w *watcher, tolerance int64) {
+// add adds what was seen.
+func (j *headerCheck) add(w *watcher, tolerance int64) {
 	for _, c := range w.rows {
 		j.stamped = j.stamped || len(c.header) > 0
 		if j.why == "" {
@@ -73,7 +73,7 @@ func (j *judgement) judge(w *watcher, tolerance int64) {
 type settling struct {
 	t *topic
 	w *watcher
-	j judgement
+	j headerCheck
 	n int // messages of the recording that is read
 	// all is how many it has by its index
 	all int
@@ -153,7 +153,7 @@ func (d *Dataset) settleRecording(ctx context.Context, rec int, list []*settling
 		}
 		t.counts[rec] = int64(s.n)
 		d.keepTimestamps(rec, s)
-		s.j.judge(s.w, d.stepsAllowed())
+		s.j.add(s.w, d.stepsAllowed())
 	}
 	return nil
 }
@@ -172,7 +172,7 @@ func (d *Dataset) keepTimestamps(rec int, s *settling) {
 	s.t.header[rec] = slices.Clone(s.w.rows[0].header)
 }
 
-// probe judges a topic by its first messages alone.
+// probe checks a topic by its first messages alone.
 func (d *Dataset) probe(t *topic) error {
 	dec, err := ros2.NewTopic(t.name, t.schema, t.first)
 	if err != nil {
@@ -182,13 +182,13 @@ func (d *Dataset) probe(t *topic) error {
 	for i, b := range t.first {
 		w.take(i, &Message{Log: t.firstLog[i], Data: b})
 	}
-	var j judgement
-	j.judge(w, d.stepsAllowed())
+	var j headerCheck
+	j.add(w, d.stepsAllowed())
 	return d.chooseClock(t, &j)
 }
 
 // chooseClock settles the clock of a topic: as asked, else header where the type has one and it is plausible, else log.
-func (d *Dataset) chooseClock(t *topic, j *judgement) error {
+func (d *Dataset) chooseClock(t *topic, j *headerCheck) error {
 	asked, byName := d.opt.Clock, false
 	if d.opt.Map != nil {
 		for _, m := range d.opt.Map.Streams {

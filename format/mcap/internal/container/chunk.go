@@ -58,7 +58,7 @@ type Limits struct {
 	Free  int64 // bytes of a chunk that may grow as it likes: images of a camera that sees nothing compress ten thousandfold
 }
 
-// DefaultLimits are those of specs/bad-input.
+// DefaultLimits are what recorders stay far below.
 var DefaultLimits = Limits{Chunk: 256 << 20, Ratio: 1000, Free: 64 << 20}
 
 // check holds a chunk's sizes against the file and the limits, before anything is allocated for it.

@@ -1,13 +1,13 @@
 // Reads a written MCAP file with @mcap/core (by its index, check sums compared), parses every schema with @foxglove/rosmsg and decodes every
 // message with @foxglove/rosmsg2-serialization. A line a message: topic, log time, publish time, sequence, header stamp (or -), SHA-256 of its value.
-// usage: node judge.mjs PACKAGES FILE, where PACKAGES is a folder with node_modules
+// usage: node reference.mjs PACKAGES FILE, where PACKAGES is a folder with node_modules
 import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import path from "node:path";
 
 const [packages, file] = process.argv.slice(2);
-const require = createRequire(path.join(path.resolve(packages), "judge.js"));
+const require = createRequire(path.join(path.resolve(packages), "reference.js"));
 const { McapIndexedReader } = require("@mcap/core");
 const { parse } = require("@foxglove/rosmsg");
 const { MessageReader } = require("@foxglove/rosmsg2-serialization");

@@ -12,9 +12,9 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// reel is a topic of video packets in one recording: a film of what can be decoded, and which messages its images are.
-type reel struct {
-	film    *video.VirtualMP4 // nil where there is no image
+// topicVideo is a topic of video packets in one recording: an MP4 of what can be decoded, and which messages its images are.
+type topicVideo struct {
+	mp4     *video.VirtualMP4 // nil where there is no image
 	image   []int32           // of each message; -1 none
 	message []int32           // of each image
 	version string
@@ -22,48 +22,48 @@ type reel struct {
 	absent  int  // messages without an image
 }
 
-type reelKey struct{ rec, topic int }
+type videoKey struct{ rec, topic int }
 
-func (r *reel) bytes() int64 {
+func (r *topicVideo) bytes() int64 {
 	n := 4*int64(len(r.image)+len(r.message)) + 300
-	if r.film != nil {
-		n += r.film.MemoryBytes()
+	if r.mp4 != nil {
+		n += r.mp4.MemoryBytes()
 	}
 	return n
 }
 
-// nominal is the rate that films say of themselves; the images' times are the messages' timestamps.
+// nominal is the rate that topic videos say of themselves; the images' times are the messages' timestamps.
 var nominal = robocache.Rate{Num: 30, Den: 1}
 
-// Video holds the films of the topics whose messages are packets of video.
+// Video holds the topic videos of the topics whose messages are packets of video.
 func (d *Dataset) Video() *video.Library { return d.lib }
 
-// filmPath names a film as a file of the dataset.
-func (d *Dataset) filmPath(k reelKey) string {
+// videoPath names a topic video as a file of the dataset.
+func (d *Dataset) videoPath(k videoKey) string {
 	return d.pool.recs[k.rec].Name + "#" + d.topics[k.topic].name
 }
 
-// openFilm opens a film by its name.
-func (d *Dataset) openFilm(ctx context.Context, path string) (_ robocache.Ranged, err error) {
-	defer guard.Malformed("film", &err)
-	k, ok := d.films[path]
+// openVideo opens a topic video by its name.
+func (d *Dataset) openVideo(ctx context.Context, path string) (_ robocache.Ranged, err error) {
+	defer guard.Malformed("video", &err)
+	k, ok := d.videoKeys[path]
 	if !ok {
-		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "film", Where: robocache.Where{"file": path}, Msg: "no such film"}
+		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "video", Where: robocache.Where{"file": path}, Msg: "no such video"}
 	}
-	r, err := d.reel(ctx, k)
+	r, err := d.topicVideo(ctx, k)
 	if err != nil {
 		return nil, err
 	}
-	if r.film == nil {
-		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "film", Where: robocache.Where{"file": path}, Msg: "no message holds an image that can be decoded"}
+	if r.mp4 == nil {
+		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "video", Where: robocache.Where{"file": path}, Msg: "no message holds an image that can be decoded"}
 	}
-	return &filmFile{d: d, key: k, reel: r}, nil
+	return &videoFile{d: d, key: k, video: r}, nil
 }
 
-// reel lays a topic of a recording out. It is made once, of all its messages.
-func (d *Dataset) reel(ctx context.Context, k reelKey) (*reel, error) {
-	r, err := d.reels.Get(ctx, k, func() (*reel, int64, error) {
-		r, err := d.loadReel(ctx, k)
+// topicVideo lays a topic of a recording out. It is made once, of all its messages.
+func (d *Dataset) topicVideo(ctx context.Context, k videoKey) (*topicVideo, error) {
+	r, err := d.videos.Get(ctx, k, func() (*topicVideo, int64, error) {
+		r, err := d.loadTopicVideo(ctx, k)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -72,14 +72,14 @@ func (d *Dataset) reel(ctx context.Context, k reelKey) (*reel, error) {
 	return r, robocache.At(err, robocache.Where{"file": d.pool.recs[k.rec].Name, "stream": d.topics[k.topic].key})
 }
 
-func (d *Dataset) loadReel(ctx context.Context, k reelKey) (*reel, error) {
+func (d *Dataset) loadTopicVideo(ctx context.Context, k videoKey) (*topicVideo, error) {
 	t := d.topics[k.topic]
 	var coding video.Codec // of this recording: in others it may be another
 	stream, err := video.NewStream(t.dec.Codec(), video.Limits{})
 	if err != nil {
 		return nil, err
 	}
-	r := &reel{}
+	r := &topicVideo{}
 	var wrong int64
 	var first error
 	err = d.pool.use(ctx, k.rec, func(s Storage) error {
@@ -101,7 +101,7 @@ func (d *Dataset) loadReel(ctx context.Context, k reelKey) (*reel, error) {
 			packet, own, err := t.dec.Packet(m.Data)
 			if err == nil && len(packet) > 0 && own != "" && own != coding {
 				if coding != "" {
-					return robocache.At(&robocache.Error{Class: robocache.ErrUnsupported, Op: "film", Msg: fmt.Sprintf("the coding changes from %s to %s", coding, own), Hint: "cut the recording there"}, robocache.Where{"index": i})
+					return robocache.At(&robocache.Error{Class: robocache.ErrUnsupported, Op: "video", Msg: fmt.Sprintf("the coding changes from %s to %s", coding, own), Hint: "cut the recording there"}, robocache.Where{"index": i})
 				}
 				if coding = own; own != t.dec.Codec() {
 					if stream, err = video.NewStream(own, video.Limits{}); err != nil {
@@ -142,21 +142,21 @@ func (d *Dataset) loadReel(ctx context.Context, k reelKey) (*reel, error) {
 				Message: fmt.Sprintf("the images are %d×%d, those of the recordings before %d×%d", w, h, f.Width, f.Height), Hint: "read with one image_size for all", Count: int64(len(r.message))})
 		}
 	}
-	d.tellReel(k, r, stream, wrong, first)
+	d.tellTopicVideo(k, r, stream, wrong, first)
 	if len(r.message) == 0 {
 		return r, nil
 	}
 	stream.SetColour(d.colour(t))
-	if r.film, err = stream.MP4(nominal); err != nil {
+	if r.mp4, err = stream.MP4(nominal); err != nil {
 		return nil, err
 	}
-	sum := sha256.Sum256(r.film.Head()) // the size of each packet, the key images and the parameter sets
+	sum := sha256.Sum256(r.mp4.Head()) // the size of each packet, the key frames and the parameter sets
 	r.version = "film-" + hex.EncodeToString(sum[:12])
 	return r, nil
 }
 
-// tellReel notes what a reel lacks.
-func (d *Dataset) tellReel(k reelKey, r *reel, stream *video.Stream, wrong int64, first error) {
+// tellTopicVideo notes what a topic video lacks.
+func (d *Dataset) tellTopicVideo(k videoKey, r *topicVideo, stream *video.Stream, wrong int64, first error) {
 	where := robocache.Where{"file": d.pool.recs[k.rec].Name, "stream": d.topics[k.topic].key}
 	say := func(sev robocache.Severity, code string, n int, format, hint string) {
 		if n > 0 {
@@ -165,7 +165,7 @@ func (d *Dataset) tellReel(k reelKey, r *reel, stream *video.Stream, wrong int64
 	}
 	early, cut := stream.Absent()
 	say(robocache.SeverityWarning, "video-before-key", early, "%d images come before the first key frame, and cannot be decoded: their rows have none", "begin recording with a key frame")
-	say(robocache.SeverityError, "video-cut", cut, "%d images follow one that is missing, up to the next key frame: they cannot be decoded, their rows have none", "more key images; a queue that drops no messages")
+	say(robocache.SeverityError, "video-cut", cut, "%d images follow one that is missing, up to the next key frame: they cannot be decoded, their rows have none", "more key frames; a queue that drops no messages")
 	if len(r.message) == 0 && early == 0 && wrong == 0 {
 		say(robocache.SeverityWarning, "video-without-images", len(r.image), "none of the %d messages holds an image: the rows have none", "")
 	}
@@ -174,28 +174,28 @@ func (d *Dataset) tellReel(k reelKey, r *reel, stream *video.Stream, wrong int64
 	}
 }
 
-// filmFile is a film as a file: its samples are read from the messages.
-type filmFile struct {
-	d    *Dataset
-	key  reelKey
-	reel *reel
+// videoFile is a topic video as a file: its samples are read from the messages.
+type videoFile struct {
+	d     *Dataset
+	key   videoKey
+	video *topicVideo
 }
 
-func (f *filmFile) Size() int64     { return f.reel.film.Size() }
-func (f *filmFile) Version() string { return f.reel.version }
-func (f *filmFile) Close() error    { return nil }
+func (f *videoFile) Size() int64     { return f.video.mp4.Size() }
+func (f *videoFile) Version() string { return f.video.version }
+func (f *videoFile) Close() error    { return nil }
 
 // Remote says that packets are worth fetching before they are decoded.
-func (f *filmFile) Remote() bool { return f.reel.remote }
+func (f *videoFile) Remote() bool { return f.video.remote }
 
-func (f *filmFile) ReadAt(ctx context.Context, p []byte, off int64) (err error) {
-	defer guard.Malformed("film", &err)
+func (f *videoFile) ReadAt(ctx context.Context, p []byte, off int64) (err error) {
+	defer guard.Malformed("video", &err)
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	d, r := f.d, f.reel
+	d, r := f.d, f.video
 	t := d.topics[f.key.topic]
-	return r.film.ReadAt(p, off, func(first, last int, yield func(int, []byte) error) error {
+	return r.mp4.ReadAt(p, off, func(first, last int, yield func(int, []byte) error) error {
 		return d.pool.use(ctx, f.key.rec, func(s Storage) error {
 			return s.Messages(ctx, t.place[f.key.rec], int(r.message[first]), int(r.message[last])+1, func(i int, m *Message) error {
 				if r.image[i] < 0 {
@@ -211,8 +211,8 @@ func (f *filmFile) ReadAt(ctx context.Context, p []byte, off int64) (err error) 
 	})
 }
 
-// filmed gives the image of each row of a topic of packets: fn gets its number in the film at path; -1 where the row has none.
-func (d *Dataset) filmed(ctx context.Context, s *stream, f *robocache.Feature, want []robocache.Row, fn func(i int, path string, image int)) error {
+// videoRows gives the image of each row of a topic of packets: fn gets its number in the topic video at path; -1 where the row has none.
+func (d *Dataset) videoRows(ctx context.Context, s *stream, f *robocache.Feature, want []robocache.Row, fn func(i int, path string, image int)) error {
 	return runs(want, func(ep, from, to int) error {
 		e, err := d.episode(ep)
 		if err != nil {
@@ -228,12 +228,12 @@ func (d *Dataset) filmed(ctx context.Context, s *stream, f *robocache.Feature, w
 				return err
 			}
 		}
-		k := reelKey{e.rec, s.topic}
-		r, err := d.reel(ctx, k)
+		k := videoKey{e.rec, s.topic}
+		r, err := d.topicVideo(ctx, k)
 		if err != nil {
 			return robocache.At(err, robocache.Where{"episode": ep})
 		}
-		path := d.filmPath(k)
+		path := d.videoPath(k)
 		for i := from; i < to; i++ {
 			fn(i, path, int(r.image[rows.message(want[i].Index)]))
 		}
@@ -241,8 +241,8 @@ func (d *Dataset) filmed(ctx context.Context, s *stream, f *robocache.Feature, w
 	})
 }
 
-// findFilms names the films; where every message was read, it also finds whether each has an image.
-func (d *Dataset) findFilms(ctx context.Context, all bool) error {
+// findVideos names the topic videos; where every message was read, it also finds whether each has an image.
+func (d *Dataset) findVideos(ctx context.Context, all bool) error {
 	for i, t := range d.topics {
 		if t.dec.Codec() == "" {
 			continue
@@ -252,12 +252,12 @@ func (d *Dataset) findFilms(ctx context.Context, all bool) error {
 			if place < 0 {
 				continue
 			}
-			k := reelKey{rec, i}
-			d.films[d.filmPath(k)] = k
+			k := videoKey{rec, i}
+			d.videoKeys[d.videoPath(k)] = k
 			if !all || t.counts[rec] == 0 {
 				continue
 			}
-			r, err := d.reel(ctx, k)
+			r, err := d.topicVideo(ctx, k)
 			if err != nil {
 				if fatal(err) || d.opt.Strict {
 					return err
@@ -267,14 +267,14 @@ func (d *Dataset) findFilms(ctx context.Context, all bool) error {
 				continue
 			}
 			t.gaps = t.gaps || r.absent > 0
-			t.blank = t.blank && r.film == nil
+			t.blank = t.blank && r.mp4 == nil
 		}
 	}
 	return nil
 }
 
-// checkFilms looks at the films of an episode, and where asked decodes all of their images.
-func (d *Dataset) checkFilms(ctx context.Context, ep int, decode bool) (out []robocache.Finding, err error) {
+// checkVideos looks at the topic videos of an episode, and where asked decodes all of their images.
+func (d *Dataset) checkVideos(ctx context.Context, ep int, decode bool) (out []robocache.Finding, err error) {
 	e, err := d.episode(ep)
 	if err != nil {
 		return nil, err
@@ -283,13 +283,13 @@ func (d *Dataset) checkFilms(ctx context.Context, ep int, decode bool) (out []ro
 		if t.dec.Codec() == "" || t.place[e.rec] < 0 {
 			continue
 		}
-		k := reelKey{e.rec, i}
+		k := videoKey{e.rec, i}
 		err := func() error {
-			r, err := d.reel(ctx, k)
-			if err != nil || r.film == nil || !decode {
+			r, err := d.topicVideo(ctx, k)
+			if err != nil || r.mp4 == nil || !decode {
 				return err
 			}
-			f, err := d.lib.Acquire(ctx, d.filmPath(k))
+			f, err := d.lib.Acquire(ctx, d.videoPath(k))
 			if err != nil {
 				return err
 			}
