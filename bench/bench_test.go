@@ -26,7 +26,7 @@ func TestSpread(t *testing.T) {
 	}
 }
 
-// 16 episodes of equal length and batches of 32 give 0.43 when perfectly shuffled (specs/loader.md, section 5).
+// 16 episodes of equal length and batches of 32 give 0.43 when perfectly shuffled .
 func TestIdealDistinct(t *testing.T) {
 	lengths := make([]int, 16)
 	for i := range lengths {
@@ -108,21 +108,35 @@ func TestReportFiles(t *testing.T) {
 // Our own runners do the whole work: every sample of the epoch, every frame of the file.
 func TestOwnRunners(t *testing.T) {
 	path := realdata.Path(t, "g1_h264_v30")
-	o, err := LoadRun(t.Context(), Workload{URI: path, BatchSize: 32, Workers: 2, Epochs: 1, Video: "one"}, io.Discard)
+	w := Workload{URI: path, BatchSize: 32, Workers: 2, Epochs: 1, Video: "one", CheckFrames: 8, OrderOut: filepath.Join(t.TempDir(), "order"), FramesOut: filepath.Join(t.TempDir(), "frames")}
+	o, err := LoadRun(t.Context(), w, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o.Samples != 1305 || o.Delivered != 1305 || o.OrderSHA256 == "" || math.Abs(o.DistinctFrac/o.IdealFrac-1) > 0.05 {
+	ds, err := w.open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ds.Close()
+	ref, err := newReference(t.Context(), ds, path, &w)
+	if err == nil {
+		j := job{ref: ref, batch: 32, whole: true, order: w.OrderOut, frames: w.FramesOut}
+		err = j.check(t.Context(), &o)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.Samples != 1305 || o.StatsClose.Frames-o.StatsOpen.Frames != 1305 || o.CoverageMin != 1 || o.CoverageMax != 1 || o.WrongFrames != 0 || o.OrderSHA256 == "" || math.Abs(o.DistinctFrac/o.IdealFrac-1) > 0.05 {
 		t.Errorf("%+v", o)
 	}
 	file := filepath.Join(path, "videos/observation.images.cam_high/chunk-000/file-000.mp4")
-	if o, err = DecodeRun(t.Context(), []string{file}, "sequential", 0); err != nil || o.Samples != 1305 {
+	if o, err = DecodeRun(t.Context(), []string{file}, "sequential", 0, io.Discard); err != nil || o.Samples != 1305 {
 		t.Errorf("%+v %v", o, err)
 	}
-	if o, err = DecodeRun(t.Context(), []string{file}, "random", 20); err != nil || o.Samples != 20 || o.Decoded < 20 {
+	if o, err = DecodeRun(t.Context(), []string{file}, "random", 20, io.Discard); err != nil || o.Samples != 20 || o.Decoded < 20 {
 		t.Errorf("%+v %v", o, err)
 	}
-	if _, err = DecodeRun(t.Context(), []string{file}, "backwards", 1); err == nil {
+	if _, err = DecodeRun(t.Context(), []string{file}, "backwards", 1, io.Discard); err == nil {
 		t.Error("an unknown pattern passed")
 	}
 }

@@ -15,9 +15,8 @@ import (
 // builder knows the set, and turns what runners said and what was seen of them into results.
 type builder struct {
 	s       *Suite
-	ds      robocache.Dataset
+	ref     *reference
 	machine Machine
-	lengths []int
 	lib     *video.Library
 	st      store.Store
 	files   int
@@ -25,14 +24,14 @@ type builder struct {
 }
 
 func newBuilder(ctx context.Context, ds robocache.Dataset, s *Suite) (*builder, error) {
-	j := &builder{s: s, ds: ds, machine: ThisMachine(), needed: map[string]*float64{}}
+	j := &builder{s: s, machine: ThisMachine(), needed: map[string]*float64{}}
 	j.machine.Revision = s.Program
 	list, err := s.Base.episodes(ds.Info())
 	if err != nil {
 		return nil, err
 	}
-	for _, e := range list {
-		j.lengths = append(j.lengths, ds.Len(e))
+	if j.ref, err = newReference(ctx, ds, s.folder(), &s.Base); err != nil {
+		return nil, err
 	}
 	// Only video lies in files beside; a recording or an HDF5 file is no folder of such.
 	if slices.ContainsFunc(ds.Info().Features, func(f robocache.Feature) bool { return f.Kind == robocache.KindVideo }) {
@@ -80,7 +79,7 @@ func (j *builder) check(ctx context.Context, p *point, facts runFacts) (checked,
 	if len(all) == 0 {
 		return checked{}, nil
 	}
-	return checkFrames(ctx, j.ds, j.s.folder(), all)
+	return checkFrames(ctx, j.ref, all, false)
 }
 
 // rowBytes are the bytes of a sample's rows.
@@ -100,16 +99,16 @@ func (w *Workload) rowBytes(info *robocache.Info) float64 {
 // aloneBytes is the mean over samples of the bytes that a lone sample wants: packets from the governing key frames to the wanted
 // ones, and its rows. Samples of one batch share some of it, so a loader may read less.
 func (j *builder) aloneBytes(ctx context.Context, w *Workload) (alone *float64, rows float64, err error) {
-	rowBytes := w.rowBytes(j.ds.Info())
+	rowBytes := w.rowBytes(j.ref.ds.Info())
 	key := fmt.Sprint(w.Video, w.Window)
 	if v, ok := j.needed[key]; ok {
 		return v, rowBytes, nil
 	}
-	list, err := w.episodes(j.ds.Info())
+	list, err := w.episodes(j.ref.ds.Info())
 	if err != nil {
 		return nil, 0, err
 	}
-	info, rng, total := j.ds.Info(), rand.New(rand.NewPCG(1, 2)), 0.0
+	info, rng, total := j.ref.ds.Info(), rand.New(rand.NewPCG(1, 2)), 0.0
 	probes := 200
 	if j.s.folder() == "" {
 		probes = 40
@@ -117,18 +116,18 @@ func (j *builder) aloneBytes(ctx context.Context, w *Workload) (alone *float64, 
 	cameras, count := w.cameras(info), 0
 	for range probes {
 		e := list[rng.IntN(len(list))]
-		if j.ds.Len(e) == 0 {
+		if j.ref.ds.Len(e) == 0 {
 			continue
 		}
 		count++
-		row := rng.IntN(j.ds.Len(e))
+		row := rng.IntN(j.ref.ds.Len(e))
 		var rows []robocache.Row
 		for k := range max(w.Window, 1) {
-			rows = append(rows, robocache.Row{Episode: e, Index: min(row+k, j.ds.Len(e)-1)})
+			rows = append(rows, robocache.Row{Episode: e, Index: min(row+k, j.ref.ds.Len(e)-1)})
 		}
 		refs := make([]robocache.FrameRef, len(rows))
 		for _, c := range cameras {
-			if err := j.ds.Frames(ctx, c, rows, refs); err != nil {
+			if err := j.ref.ds.Frames(ctx, c, rows, refs); err != nil {
 				return nil, 0, err
 			}
 			n, err := j.packetBytes(ctx, refs)
@@ -264,7 +263,7 @@ func (j *builder) fill(p *point, k *Keys, facts runFacts) {
 	if k.CacheState == "cold" && k.EpochsFinished > 0 {
 		k.Notes = append(k.Notes, fmt.Sprintf("the set was gone through %d times: only the first time found a cold page cache (a larger set, or a shorter --duration)", k.EpochsFinished))
 	}
-	k.NeighbourIdeal = IdealNeighbours(j.lengths)
+	k.NeighbourIdeal = IdealNeighbours(j.ref.lengths)
 	if k.Loader == "streaming" {
 		k.NumShards = &j.files
 		root := j.s.URI
@@ -276,32 +275,24 @@ func (j *builder) fill(p *point, k *Keys, facts runFacts) {
 	} else {
 		k.Store = "local files"
 		if k.LoadedEpisodes == nil {
-			n := len(j.lengths)
+			n := len(j.ref.lengths)
 			k.LoadedEpisodes = &n
 		}
 	}
-}
-
-func (j *builder) samples() int64 {
-	var n int64
-	for _, l := range j.lengths {
-		n += int64(l)
-	}
-	return n
 }
 
 // cover joins the ranks' epochs.
 func (j *builder) cover(p *point, k *Keys, facts runFacts) {
 	var ranks [][][]int64
 	for _, f := range facts.orders {
-		e, err := readOrders(f)
-		if err != nil {
+		var e epochs
+		if err := replay(f, &e); err != nil {
 			k.Notes = append(k.Notes, "coverage: "+err.Error())
 			return
 		}
-		ranks = append(ranks, e)
+		ranks = append(ranks, e.done)
 	}
-	c := coverageOf(ranks, j.samples(), p.work.BatchSize)
+	c := coverageOf(ranks, j.ref.samples, p.work.BatchSize)
 	k.EpochsFinished = c.Epochs
 	if c.Epochs == 0 {
 		return
@@ -310,8 +301,8 @@ func (j *builder) cover(p *point, k *Keys, facts runFacts) {
 	n := int64(c.Epochs)
 	k.SamplesLost, k.SamplesDoubled = c.Lost, c.Doubled
 	if k.SkippedEpisodes == 0 {
-		k.SamplesLost -= n * dropsOfEpoch(j.samples(), p.work.BatchSize, p.work.World, p.work.DropLast)
-		k.SamplesDoubled -= n * wrapsOfEpoch(j.samples(), p.work.BatchSize, p.work.World, p.work.DropLast)
+		k.SamplesLost -= n * dropsOfEpoch(j.ref.samples, p.work.BatchSize, p.work.World, p.work.DropLast)
+		k.SamplesDoubled -= n * wrapsOfEpoch(j.ref.samples, p.work.BatchSize, p.work.World, p.work.DropLast)
 		return
 	}
 	k.SamplesLost, k.SamplesDoubled = 0, 0

@@ -2,6 +2,8 @@ package bench
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"math/rand/v2"
 	"path/filepath"
 	"time"
@@ -13,7 +15,7 @@ import (
 
 // DecodeRun decodes files to RGB on one thread, as the decode runners do, and says what it took.
 // pattern: "sequential" (every frame of every file) or "random" (count single frames, each a plan of its own).
-func DecodeRun(ctx context.Context, files []string, pattern string, count int) (Outcome, error) {
+func DecodeRun(ctx context.Context, files []string, pattern string, count int, marks io.Writer) (Outcome, error) {
 	lib := video.NewLibrary(func(ctx context.Context, path string) (robocache.Ranged, error) {
 		s, err := store.Open(filepath.Dir(path))
 		if err != nil {
@@ -47,6 +49,7 @@ func DecodeRun(ctx context.Context, files []string, pattern string, count int) (
 		defer f.Release()
 		held = append(held, f)
 	}
+	fmt.Fprintln(marks, lineOpen)
 	cpu, start := selfCPU(), time.Now()
 	switch pattern {
 	case "sequential":
@@ -75,7 +78,8 @@ func DecodeRun(ctx context.Context, files []string, pattern string, count int) (
 	default:
 		return Outcome{}, &robocache.Error{Class: robocache.ErrMisuse, Msg: "pattern " + pattern, Hint: "sequential or random"}
 	}
-	o := Outcome{Samples: delivered, Delivered: delivered, Seconds: time.Since(start).Seconds(), CPUSeconds: selfCPU() - cpu, PSSPeakMB: selfPSSMB()}
+	o := Outcome{Samples: delivered, Delivered: delivered, Seconds: time.Since(start).Seconds(), CPUSeconds: selfCPU() - cpu}
+	fmt.Fprintln(marks, lineClose)
 	o.Decoded = pool.Stats().Decoded
 	return o, nil
 }

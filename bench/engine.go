@@ -1,16 +1,14 @@
 package bench
 
 import (
+	"bufio"
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"hash"
 	"io"
-	"math"
+	"math/rand/v2"
+	"os"
+	"runtime"
 	"slices"
 	"time"
 
@@ -18,234 +16,248 @@ import (
 	"github.com/goatnote-inc/robocache/loader"
 )
 
-// LoadRun runs the workload through the Go loader in this process: the engine without Python. With a window of seconds it says on
-// marks when the window opens and closes.
-func LoadRun(ctx context.Context, w Workload, marks io.Writer) (Outcome, error) {
-	if w.Duration > 0 {
-		return loadWindow(ctx, w, marks)
+// engineSource is a loader as the window sees it.
+type engineSource struct {
+	ld       *loader.Loader
+	episodes []int32
+	keep     *loader.Batch // set: the last batch is not released, but stands here
+	keeping  bool
+}
+
+func (s *engineSource) Next(ctx context.Context) (taken, error) {
+	b, err := s.ld.Next(ctx)
+	if err != nil {
+		return taken{}, err
 	}
+	rows, err := s.ld.Rows(b.Indices)
+	if err != nil {
+		b.Release()
+		return taken{}, err
+	}
+	s.episodes = s.episodes[:0]
+	for _, r := range rows {
+		s.episodes = append(s.episodes, int32(r.Episode))
+	}
+	if s.keeping {
+		s.keep = b
+		return taken{b.Indices, s.episodes, func() {}}, nil
+	}
+	return taken{b.Indices, s.episodes, b.Release}, nil
+}
+
+// nowhere is a sink for what nobody counts.
+type nowhere struct{}
+
+func (nowhere) add([]int64, []int32) {}
+func (nowhere) endEpoch()            {}
+func (nowhere) window(bool)          {}
+
+// LoadRun runs the workload through the Go loader in this process: the engine without Python. It says on marks when the window opens and closes; with a
+// window of seconds a consumer of fixed step time comes after it, and frames to be checked, one thread, the loop without a loader.
+func LoadRun(ctx context.Context, w Workload, marks io.Writer) (Outcome, error) {
 	start := time.Now()
 	ds, err := w.open(ctx)
 	if err != nil {
 		return Outcome{}, err
 	}
 	defer ds.Close()
-	cfg, err := w.config(ds.Info())
+	info := ds.Info()
+	o := Outcome{OpenS: time.Since(start).Seconds(), FPS: info.FPS.Float(), Versions: map[string]string{"go": runtime.Version()}}
+	begin := time.Now()
+	cfg, err := w.config(info)
 	if err != nil {
-		return Outcome{}, err
+		return o, err
 	}
 	ld, err := loader.New(ctx, ds, cfg)
 	if err != nil {
-		return Outcome{}, err
-	}
-	defer ld.Close()
-	o := Outcome{OpenS: time.Since(start).Seconds()}
-
-	begin := time.Now()
-	if _, err := epoch(ctx, ld, func(b *loader.Batch) {
-		if o.FirstBatchS == 0 {
-			o.FirstBatchS = time.Since(begin).Seconds()
-		}
-	}); err != nil {
 		return o, err
 	}
-	o.PSSPeakMB = selfPSSMB()
+	defer ld.Close()
+	o.IndexBuildS = time.Since(begin).Seconds()
+	episodes, err := w.episodes(info)
+	if err != nil {
+		return o, err
+	}
+	cameras := w.cameras(info)
+	o.LoadedEpisodes, o.Cameras = len(episodes), len(cameras)
+	for _, f := range ld.Fields() {
+		if len(cameras) > 0 && f.Key == cameras[0] {
+			o.ImageShape = f.Shape[max(0, len(f.Shape)-3):]
+		}
+	}
+	var t sink = nowhere{}
+	if w.OrderOut != "" {
+		f, err := os.Create(w.OrderOut)
+		if err != nil {
+			return o, robocache.At(err, robocache.Where{"file": w.OrderOut})
+		}
+		defer f.Close()
+		orders := orderWriter{bufio.NewWriterSize(f, 1<<20)}
+		defer orders.out.Flush()
+		t = orders
+	}
+	src := &engineSource{ld: ld}
+	if err := meet(ctx, w); err != nil {
+		return o, err
+	}
 
-	order := sha256.New()
-	distinct, full := 0.0, 0
-	before := ld.Stats()
-	cpu, begin := selfCPU(), time.Now()
-	for range w.Epochs {
-		n, err := epoch(ctx, ld, func(b *loader.Batch) {
-			logOrder(order, b.Indices)
-			if b.Rows == w.BatchSize {
-				distinct += distinctEpisodes(b)
-				full++
-			}
-		})
+	began := time.Now()
+	duration := time.Duration(w.Duration * float64(time.Second))
+	opt := windowOptions{Warmup: w.Warmup, Duration: duration, Warm: w.Warm, Seconds: w.Seconds}
+	if w.Duration == 0 {
+		opt.Epochs = max(w.Epochs, 1)
+	}
+	var cpu float64
+	opt.Open = func() {
+		s := ld.Stats()
+		o.StatsOpen = &s
+		fmt.Fprintln(marks, lineOpen)
+		cpu = selfCPU()
+	}
+	opt.Close = func() {
+		o.CPUSeconds = selfCPU() - cpu
+		fmt.Fprintln(marks, lineClose)
+		s := ld.Stats()
+		o.StatsClose = &s
+	}
+	win, err := measureWindow(ctx, wallClock{}, src, t, opt)
+	if err != nil {
+		return o, err
+	}
+	o.FirstBatchS, o.Seconds, o.WaitS, o.Samples, o.Epochs = win.First.Seconds(), win.Length.Seconds(), win.Wait.Seconds(), win.Samples, win.Epochs
+	if w.Duration > 0 {
+		o.OpenUnixNS, o.ArrivalsUS, o.ArrivalRows = win.OpenedAt.UnixNano(), win.Arrivals, win.Rows
+		step := time.Duration(w.StepMS * float64(time.Millisecond))
+		if step <= 0 {
+			step = time.Duration(1.25 * float64(win.Length) / float64(len(win.Rows)))
+		}
+		wait, err := measureWait(ctx, wallClock{}, src, t, step, waitBatches(duration, len(win.Rows), step))
 		if err != nil {
 			return o, err
 		}
-		o.Samples += n
+		o.ConsumerStepS, o.WaitPct = step.Seconds(), &wait
 	}
-	o.Seconds, o.CPUSeconds = time.Since(begin).Seconds(), selfCPU()-cpu
-	after := ld.Stats()
-	o.Decoded, o.Delivered = after.FramesDecoded-before.FramesDecoded, after.Frames-before.Frames
-	o.OrderSHA256 = hex.EncodeToString(order.Sum(nil))
-	if full > 0 {
-		o.DistinctFrac = distinct / float64(full)
+	if w.CheckFrames > 0 && w.FramesOut != "" && len(cameras) > 0 {
+		if err := handOver(ctx, src, t, w, cameras); err != nil {
+			return o, err
+		}
 	}
-	lengths := make([]int, ds.Info().Episodes)
-	for i := range lengths {
-		lengths[i] = ds.Len(i)
+	if w.Duration > 0 {
+		if o.Headspace, err = headspace(ctx, src); err != nil {
+			return o, err
+		}
 	}
-	o.IdealFrac = IdealDistinct(lengths, w.BatchSize)
+	if err := ld.Close(); err != nil {
+		return o, err
+	}
+	if w.Duration > 0 && w.Probes > 0 {
+		v, err := oneThread(ctx, ds, cfg, w.Probes)
+		if err != nil {
+			return o, err
+		}
+		o.SingleProc = &v
+	}
+	o.TotalTimeS = time.Since(began).Seconds()
 	return o, nil
 }
 
-func epoch(ctx context.Context, ld *loader.Loader, each func(*loader.Batch)) (int64, error) {
-	var n int64
+// oneThread gives samples per second of one thread in the same order, after its first batch, which pays for opening.
+func oneThread(ctx context.Context, ds robocache.Dataset, cfg loader.Config, probes int) (float64, error) {
+	cfg.Threads, cfg.Prefetch, cfg.Cache = 1, 1, ""
+	ld, err := loader.New(ctx, ds, cfg)
+	if err != nil {
+		return 0, err
+	}
+	defer ld.Close()
+	src, n := &engineSource{ld: ld}, 0
+	var begin time.Time
 	for {
-		b, err := ld.Next(ctx)
-		if errors.Is(err, io.EOF) {
-			return n, nil
-		}
+		b, err := next(ctx, src, nowhere{})
 		if err != nil {
-			return n, err
+			return 0, err
 		}
-		each(b)
-		n += int64(b.Rows)
+		n += len(b.Samples)
+		b.Release()
+		if begin.IsZero() {
+			begin, n = time.Now(), 0
+			continue
+		}
+		if n >= probes || time.Since(begin) > 30*time.Second {
+			return float64(n) / time.Since(begin).Seconds(), nil
+		}
+	}
+}
+
+// headspace is the rate of the window's own loop when the batch is there already: what the loop itself takes.
+func headspace(ctx context.Context, src *engineSource) (float64, error) {
+	b, err := next(ctx, src, nowhere{})
+	if err != nil {
+		return 0, err
+	}
+	held := fixed{taken{slices.Clone(b.Samples), slices.Clone(b.Episodes), func() {}}}
+	b.Release()
+	win, err := measureWindow(ctx, wallClock{}, held, orderWriter{bufio.NewWriter(io.Discard)}, windowOptions{Duration: 50 * time.Millisecond})
+	if err != nil {
+		return 0, err
+	}
+	return float64(win.Samples) / win.Length.Seconds(), nil
+}
+
+type fixed struct{ b taken }
+
+func (f fixed) Next(context.Context) (taken, error) { return f.b, nil }
+
+// handedOver is the line before a frame's bytes.
+type handedOver struct {
+	Key     string `json:"key"` // "": the only camera
+	Episode int    `json:"episode"`
+	Row     int    `json:"row"`
+	Offset  int    `json:"offset"` // position in the window
+	Shape   []int  `json:"shape"`
+	DType   string `json:"dtype"`
+}
+
+// handOver writes frames as they were delivered: a seeded choice of the batches that come next.
+func handOver(ctx context.Context, src *engineSource, t sink, w Workload, cameras []string) error {
+	f, err := os.Create(w.FramesOut)
+	if err != nil {
+		return robocache.At(err, robocache.Where{"file": w.FramesOut})
+	}
+	defer f.Close()
+	out := bufio.NewWriterSize(f, 1<<20)
+	rng := rand.New(rand.NewPCG(uint64(w.Seed), 1))
+	src.keeping = true
+	defer func() { src.keeping = false }()
+	for left := w.CheckFrames; left > 0; {
+		taken, err := next(ctx, src, t)
+		if err != nil {
+			return err
+		}
+		t.add(taken.Samples, taken.Episodes)
+		b := src.keep
+		rows, err := src.ld.Rows(b.Indices)
+		if err != nil {
+			return err
+		}
+		for _, i := range rng.Perm(b.Rows)[:min(b.Rows, 4, left)] {
+			p := b.Tensor(cameras[rng.IntN(len(cameras))])
+			each := len(p.Data) / b.Rows
+			h := handedOver{Key: p.Key, Episode: rows[i].Episode, Row: rows[i].Index, Shape: p.Shape[1:], DType: p.DType.String()}
+			data := p.Data[i*each : (i+1)*each]
+			if len(h.Shape) == 4 {
+				h.Offset = rng.IntN(h.Shape[0])
+				one := each / h.Shape[0]
+				h.Shape, data = h.Shape[1:], data[h.Offset*one:(h.Offset+1)*one]
+			}
+			line, err := json.Marshal(h)
+			if err != nil {
+				return err
+			}
+			out.Write(append(line, '\n'))
+			out.Write(data)
+			left--
+		}
 		b.Release()
 	}
-}
-
-func logOrder(h hash.Hash, indices []int64) {
-	var b [8]byte
-	for _, i := range indices {
-		binary.LittleEndian.PutUint64(b[:], uint64(i))
-		h.Write(b[:])
-	}
-}
-
-func distinctEpisodes(b *loader.Batch) float64 {
-	t := b.Tensor("episode_index")
-	if t == nil {
-		return math.NaN()
-	}
-	seen := map[uint64]bool{}
-	for i := range b.Rows {
-		seen[binary.LittleEndian.Uint64(t.Data[8*i:])] = true
-	}
-	return float64(len(seen)) / float64(b.Rows)
-}
-
-// IdealDistinct is the share of distinct episodes in a batch drawn from a perfect shuffle: Σ_e [1 − C(N−n_e,B)/C(N,B)] / B.
-func IdealDistinct(lengths []int, batch int) float64 {
-	n := 0
-	for _, l := range lengths {
-		n += l
-	}
-	batch = min(batch, n)
-	if batch == 0 {
-		return 0
-	}
-	total := 0.0
-	for _, l := range lengths {
-		miss := 1.0
-		for i := range batch {
-			miss *= math.Max(0, float64(n-l-i)) / float64(n-i)
-		}
-		total += 1 - miss
-	}
-	return total / float64(batch)
-}
-
-// config turns the workload into the loader's configuration, with the dataset's own names. It goes through the JSON that Python
-// gives, so that an option that this loader does not know is refused by name.
-func (w *Workload) config(info *robocache.Info) (loader.Config, error) {
-	set, err := w.options(info)
-	if err != nil {
-		return loader.Config{}, err
-	}
-	text, err := json.Marshal(set)
-	if err != nil {
-		return loader.Config{}, err
-	}
-	return loader.ParseConfig(text)
-}
-
-func (w *Workload) options(info *robocache.Info) (map[string]any, error) {
-	c := map[string]any{"batch_size": w.BatchSize, "shuffle": loader.Global, "seed": w.Seed, "threads": w.Workers, "image_dtype": "uint8", "split": robocache.SplitAll}
-	if w.Float32 {
-		c["image_dtype"] = "float32"
-	}
-	switch w.Shuffle {
-	case "", "global":
-	case "file":
-		c["shuffle"] = false
-	default:
-		c["shuffle"] = w.Shuffle
-	}
-	put := func(name string, set bool, v any) {
-		if set {
-			c[name] = v
-		}
-	}
-	put("prefetch", w.Prefetch > 0, w.Prefetch)
-	put("cache", w.Cache != "", w.Cache)
-	put("cache_budget", w.CacheBudget != "", w.CacheBudget)
-	put("memory_budget", w.MemoryBudget != "", w.MemoryBudget)
-	put("cache_format", w.CacheFormat != "", w.CacheFormat)
-	put("pool_size", w.PoolSize != "", w.PoolSize)
-	put("pool_episodes", w.PoolEpisodes > 0, w.PoolEpisodes)
-	put("drop_last", w.DropLast, true)
-	put("rank", w.World > 1, w.Rank)
-	put("world_size", w.World > 1, w.World)
-	put("on_bad_episode", w.Duration > 0, "skip") // counted: skipped_episodes
-	if w.ImageSize != "" {
-		var h, wide int
-		if _, err := fmt.Sscanf(w.ImageSize, "%dx%d", &h, &wide); err != nil {
-			return nil, &robocache.Error{Class: robocache.ErrMisuse, Msg: "--image-size", Want: "HxW, as 224x224", Got: w.ImageSize}
-		}
-		c["image_size"] = []int{h, wide}
-	}
-	if w.Episodes != "" {
-		list, err := ParseEpisodes(w.Episodes)
-		if err != nil {
-			return nil, err
-		}
-		c["episodes"] = list
-	}
-	var offsets []float64
-	for i := range w.Window {
-		offsets = append(offsets, float64(i)/info.FPS.Float())
-	}
-	var keys []string
-	var deltas loader.Deltas
-	cameras := w.cameras(info)
-	for i := range info.Features {
-		f := &info.Features[i]
-		windowed := f.Key == "observation.state" || f.Key == "action"
-		if f.Kind == robocache.KindVideo {
-			if !slices.Contains(cameras, f.Key) {
-				continue
-			}
-			windowed = true
-		}
-		keys = append(keys, f.Key)
-		if windowed && offsets != nil {
-			deltas = append(deltas, loader.Delta{Key: f.Key, Offsets: offsets})
-		}
-	}
-	c["keys"] = keys
-	put("delta_timestamps", deltas != nil, deltas)
-	switch w.Video {
-	case "one", "all", "none":
-	default:
-		return c, &robocache.Error{Class: robocache.ErrMisuse, Msg: "--video", Want: "one, all or none", Got: w.Video}
-	}
-	return c, nil
-}
-
-// cameras are the video keys that the workload wants.
-func (w *Workload) cameras(info *robocache.Info) []string {
-	var keys []string
-	for i := range info.Features {
-		if f := &info.Features[i]; f.Kind == robocache.KindVideo && (w.Video == "all" || w.Video == "one" && len(keys) == 0) {
-			keys = append(keys, f.Key)
-		}
-	}
-	return keys
-}
-
-// episodes are the positions that the workload takes, ascending.
-func (w *Workload) episodes(info *robocache.Info) ([]int, error) {
-	if w.Episodes != "" {
-		return ParseEpisodes(w.Episodes)
-	}
-	all := make([]int, info.Episodes)
-	for i := range all {
-		all[i] = i
-	}
-	return all, nil
+	return robocache.At(out.Flush(), robocache.Where{"file": w.FramesOut})
 }

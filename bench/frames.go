@@ -32,6 +32,8 @@ const (
 	pixelTolerance = 2
 	// neighbourGap: a frame checks the order only where both its neighbours differ from it by more than both conversions may.
 	neighbourGap = 2 * pixelTolerance
+	// meanTolerance and meanGap are the same for peers, whose converters and scalers differ more: means over a frame.
+	meanTolerance, meanGap = 3.0, 0.5
 )
 
 // delivered is a frame as a runner handed it over.
@@ -100,15 +102,19 @@ type wantedFrame struct {
 	ordinal int
 }
 
-// checkFrames compares frames with a sequential decode by the ffmpeg program. root is the set's local folder.
-func checkFrames(ctx context.Context, ds robocache.Dataset, root string, images []delivered) (checked, error) {
+// checkFrames compares frames with a sequential decode by the ffmpeg program. near: by the mean difference, scaled frames too.
+func checkFrames(ctx context.Context, ref *reference, images []delivered, near bool) (checked, error) {
 	c := checked{done: true}
-	program, err := exec.LookPath("ffmpeg")
-	if err != nil {
+	if _, err := exec.LookPath("ffmpeg"); err != nil {
 		return checked{Note: "no ffmpeg program to compare frames with"}, nil
 	}
+	ds := ref.ds
 	byFile := map[string][]wantedFrame{}
+	var paths []string
 	for _, d := range images {
+		if d.Key == "" {
+			d.Key = (&Workload{Video: "one"}).cameras(ds.Info())[0]
+		}
 		f := ds.Info().Feature(d.Key)
 		if f == nil || d.Episode < 0 || d.Episode >= ds.Info().Episodes {
 			return c, fmt.Errorf("a frame of %s in episode %d: there is none", d.Key, d.Episode)
@@ -126,15 +132,12 @@ func checkFrames(ctx context.Context, ds robocache.Dataset, root string, images 
 			c.Note = "still images are not compared"
 			continue
 		}
+		find(&paths, refs[0].Path)
 		byFile[refs[0].Path] = append(byFile[refs[0].Path], wantedFrame{d, refs[0].Ordinal})
-	}
-	paths := make([]string, 0, len(byFile))
-	for p := range byFile {
-		paths = append(paths, p)
 	}
 	slices.Sort(paths)
 	for _, p := range paths {
-		if err := c.file(ctx, program, filepath.Join(root, p), p, byFile[p]); err != nil {
+		if err := c.file(ctx, filepath.Join(ref.root, p), p, byFile[p], near); err != nil {
 			return c, err
 		}
 	}
@@ -142,71 +145,74 @@ func checkFrames(ctx context.Context, ds robocache.Dataset, root string, images 
 }
 
 // file compares the frames of one file.
-func (c *checked) file(ctx context.Context, program, path, name string, wants []wantedFrame) error {
-	need := map[int][]byte{} // ordinal → RGB, channels first; nil until decoded
-	last := 0
-	for _, w := range wants {
-		for k := w.ordinal - 1; k <= w.ordinal+1; k++ {
-			need[k] = nil
-		}
-		last = max(last, w.ordinal+1)
-	}
+func (c *checked) file(ctx context.Context, path, name string, wants []wantedFrame, near bool) error {
 	width, height, err := sizeOf(ctx, path)
 	if err != nil {
 		return err
 	}
-	var errs bytes.Buffer
-	cmd := exec.CommandContext(ctx, program, "-nostdin", "-v", "error", "-threads", "1", "-i", path, "-map", "0:v:0", "-fps_mode", "passthrough",
-		"-frames:v", fmt.Sprint(last+1), "-sws_flags", "bilinear", "-pix_fmt", "rgb24", "-f", "rawvideo", "-")
-	cmd.Stderr = &errs
-	out, err := cmd.StdoutPipe()
+	scaled := wants[0].Shape[1] != height || wants[0].Shape[2] != width
+	if scaled && !near {
+		c.Note = "frames are resized: not compared"
+		return nil
+	}
+	need := map[int][]byte{} // ordinal → RGB, channels first
+	for _, w := range wants {
+		need[w.ordinal-1], need[w.ordinal], need[w.ordinal+1] = nil, nil, nil
+	}
+	size := [2]int{width, height}
+	if scaled {
+		size = [2]int{wants[0].Shape[2], wants[0].Shape[1]}
+	}
+	decoded, err := openFrames(ctx, path, name, size, scaled)
 	if err != nil {
 		return err
 	}
-	if err := cmd.Start(); err != nil {
-		return err
+	defer decoded.close()
+	var order []int
+	for k := range need {
+		order = append(order, k)
 	}
-	packed := make([]byte, 3*width*height)
-	for k := 0; ; k++ {
-		if _, err := io.ReadFull(out, packed); err != nil {
-			break // the end, or what ffmpeg says
+	slices.Sort(order)
+	for _, k := range order {
+		if k < 0 {
+			continue
 		}
-		if _, ok := need[k]; ok {
-			need[k] = planar(packed)
+		if need[k], err = decoded.at(k); err != nil {
+			break // the end, or what ffmpeg says of a frame that is wanted
 		}
-	}
-	if err := cmd.Wait(); err != nil {
-		return fmt.Errorf("ffmpeg on %s: %w: %s", name, err, lastLine(errs.String()))
 	}
 	for _, w := range wants {
 		truth := need[w.ordinal]
 		if truth == nil {
-			return fmt.Errorf("ffmpeg gives no frame %d of %s", w.ordinal, name)
+			return fmt.Errorf("ffmpeg gives no frame %d of %s: %w", w.ordinal, name, err)
 		}
 		got, err := w.pixels()
 		if err != nil {
 			c.Note = err.Error()
 			continue
 		}
-		if w.Shape[1] != height || w.Shape[2] != width {
-			c.Note = "frames are resized: not compared"
-			continue
+		most, mean := distance(got, truth)
+		wrong, telling := most > pixelTolerance, true
+		if near {
+			wrong = mean > meanTolerance
 		}
-		if furthest(got, truth) > pixelTolerance {
+		for _, k := range []int{w.ordinal - 1, w.ordinal + 1} {
+			if n := need[k]; n != nil {
+				most, apart := distance(n, truth)
+				telling = telling && (!near && most > neighbourGap || near && apart >= meanGap)
+				if near && apart >= meanGap {
+					_, other := distance(got, n)
+					wrong = wrong || other < mean
+				}
+			}
+		}
+		if wrong {
 			c.Wrong++
 			if len(c.Where) < 5 {
 				c.Where = append(c.Where, fmt.Sprintf("%s frame %d (%s, episode %d, row %d)", name, w.ordinal, w.Key, w.Episode, w.Row))
 			}
-			c.Checked++
-			continue
 		}
-		telling := true
-		for _, k := range []int{w.ordinal - 1, w.ordinal + 1} {
-			if n := need[k]; n != nil && furthest(n, truth) <= neighbourGap {
-				telling = false
-			}
-		}
-		if telling {
+		if wrong || telling {
 			c.Checked++
 		}
 	}
@@ -224,6 +230,59 @@ func sizeOf(ctx context.Context, path string) (width, height int, err error) {
 	return width, height, nil
 }
 
+// fileFrames is a sequential decode of one file by the ffmpeg program.
+type fileFrames struct {
+	name   string
+	next   int // ordinal of the frame that comes next
+	packed []byte
+	cmd    *exec.Cmd
+	out    io.Reader
+	errs   bytes.Buffer
+	stop   context.CancelFunc
+}
+
+// openFrames begins to decode a file, to its own size or scaled to another.
+func openFrames(ctx context.Context, path, name string, size [2]int, scaled bool) (*fileFrames, error) {
+	ctx, stop := context.WithCancel(ctx)
+	f := &fileFrames{name: name, packed: make([]byte, 3*size[0]*size[1]), stop: stop}
+	args := []string{"-nostdin", "-v", "error", "-threads", "1", "-i", path, "-map", "0:v:0", "-fps_mode", "passthrough"}
+	if scaled {
+		args = append(args, "-vf", fmt.Sprintf("scale=%d:%d:flags=area", size[0], size[1]))
+	}
+	f.cmd = exec.CommandContext(ctx, "ffmpeg", append(args, "-sws_flags", "bilinear", "-pix_fmt", "rgb24", "-f", "rawvideo", "-")...)
+	f.cmd.Stderr = &f.errs
+	out, err := f.cmd.StdoutPipe()
+	if err == nil {
+		err = f.cmd.Start()
+	}
+	if err != nil {
+		stop()
+		return nil, err
+	}
+	f.out = bufio.NewReaderSize(out, 1<<20)
+	return f, nil
+}
+
+// at gives the frame of an ordinal that is not behind, channels first.
+func (f *fileFrames) at(ordinal int) ([]byte, error) {
+	for {
+		if _, err := io.ReadFull(f.out, f.packed); err != nil {
+			return nil, fmt.Errorf("ffmpeg gives no frame %d of %s: %w", f.next, f.name, err)
+		}
+		f.next++
+		if f.next == ordinal+1 {
+			return planar(f.packed), nil
+		}
+	}
+}
+
+func (f *fileFrames) close() {
+	if f != nil {
+		f.stop()
+		_ = f.cmd.Wait() // killed
+	}
+}
+
 func planar(packed []byte) []byte {
 	n := len(packed) / 3
 	out := make([]byte, len(packed))
@@ -234,15 +293,16 @@ func planar(packed []byte) []byte {
 	return out
 }
 
-// furthest is the largest difference of two values at one place.
-func furthest(a, b []byte) int {
+// distance is the largest difference of two values at one position, and the mean.
+func distance(a, b []byte) (most int, mean float64) {
 	if len(a) != len(b) {
-		return 256
+		return 256, 256
 	}
-	most := 0
+	sum := 0
 	for i := range a {
 		d := int(a[i]) - int(b[i])
-		most = max(most, d, -d)
+		d = max(d, -d)
+		most, sum = max(most, d), sum+d
 	}
-	return most
+	return most, float64(sum) / float64(max(len(a), 1))
 }

@@ -34,7 +34,7 @@ func handFrames(t *testing.T, w Workload) []delivered {
 	}
 	defer ld.Close()
 	w.FramesOut = filepath.Join(t.TempDir(), "frames")
-	if err := handOver(t.Context(), &engineSource{ld: ld}, newTally(ld.Samples(), ds.Info().Episodes, w.BatchSize, nil), w, w.cameras(ds.Info())); err != nil {
+	if err := handOver(t.Context(), &engineSource{ld: ld}, nowhere{}, w, w.cameras(ds.Info())); err != nil {
 		t.Fatal(err)
 	}
 	got, err := readHandedOver(w.FramesOut)
@@ -58,7 +58,8 @@ func TestCheckFrames(t *testing.T) {
 	for name, w := range map[string]Workload{"bytes": {}, "floats": {Float32: true}, "windows": {Window: 4}} {
 		w.URI, w.BatchSize, w.Workers, w.Video, w.CheckFrames = path, 8, 2, "one", 12
 		images := handFrames(t, w)
-		c, err := checkFrames(t.Context(), ds, path, images)
+		const near = false
+		c, err := checkFrames(t.Context(), &reference{ds: ds, root: path}, images, near)
 		if err != nil || !c.done || c.Wrong != 0 || c.Checked < 6 || c.Note != "" {
 			t.Fatalf("%s: %+v %v", name, c, err)
 		}
@@ -68,7 +69,7 @@ func TestCheckFrames(t *testing.T) {
 				images[i].Row -= 2
 			}
 		}
-		if c, err = checkFrames(t.Context(), ds, path, images); err != nil || c.Wrong < sure || len(c.Where) == 0 {
+		if c, err = checkFrames(t.Context(), &reference{ds: ds, root: path}, images, near); err != nil || c.Wrong < sure || len(c.Where) == 0 {
 			t.Errorf("%s: frames of the next row: %+v %v", name, c, err)
 		}
 	}
@@ -101,8 +102,11 @@ func TestHandedOverIsRead(t *testing.T) {
 	if got, err := readHandedOver(p + "none"); err != nil || got != nil {
 		t.Error(got, err)
 	}
-	if furthest([]byte{1, 200}, []byte{4, 190}) != 10 || furthest([]byte{1}, []byte{1, 2}) != 256 {
-		t.Error("furthest")
+	if most, mean := distance([]byte{1, 200}, []byte{4, 190}); most != 10 || mean != 6.5 {
+		t.Error(most, mean)
+	}
+	if most, _ := distance([]byte{1}, []byte{1, 2}); most != 256 {
+		t.Error(most)
 	}
 }
 
@@ -150,10 +154,9 @@ func TestWatcher(t *testing.T) {
 	if err := cmd.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	rss, pss := w.peaks()
-	if again, _ := w.peaks(); again != rss {
-		t.Error("peaks of an ended watch changed")
-	}
+	w.end()
+	rss, pss := w.rss, w.pss
+	w.end() // a second time does nothing
 	if statm(os.Getpid()) == 0 {
 		t.Skip("no /proc")
 	}

@@ -5,11 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
-	"io"
-	"os"
 	"slices"
-
-	"github.com/goatnote-inc/robocache"
 )
 
 // common is the stretch in which every rank's window was open, and what came in it.
@@ -59,31 +55,6 @@ func commonWindow(ranks []Outcome) (common, error) {
 	}
 	slices.Sort(c.Gaps)
 	return c, nil
-}
-
-// readOrders reads the samples of finished epochs that a rank wrote.
-func readOrders(path string) ([][]int64, error) {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return nil, robocache.At(err, robocache.Where{"file": path})
-	}
-	var epochs [][]int64
-	for len(b) > 0 {
-		if len(b) < 8 {
-			return nil, robocache.At(io.ErrUnexpectedEOF, robocache.Where{"file": path})
-		}
-		n := binary.LittleEndian.Uint64(b)
-		b = b[8:]
-		if n > uint64(len(b)/8) {
-			break // the file ends where its bound is
-		}
-		e := make([]int64, n)
-		for i := range e {
-			e[i] = int64(binary.LittleEndian.Uint64(b[8*i:]))
-		}
-		epochs, b = append(epochs, e), b[8*n:]
-	}
-	return epochs, nil
 }
 
 // coverage is how often samples came in the epochs that every rank has finished.

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"bufio"
 	"bytes"
 	"math"
 	"os"
@@ -47,7 +48,7 @@ func TestCoverageOverRanks(t *testing.T) {
 		t.Error("the rules of an epoch's end")
 	}
 	// One rank alone has the same order hash as a tally's.
-	tl := newTally(3, 1, 2, nil)
+	tl := newTally(3, 1, 2)
 	tl.add([]int64{2, 0}, []int32{0, 0})
 	tl.add([]int64{1}, []int32{0})
 	if one := coverageOf([][][]int64{{{2, 0, 1}}}, 3, 2); one.Order != tl.sum() {
@@ -58,24 +59,40 @@ func TestCoverageOverRanks(t *testing.T) {
 	}
 }
 
+// What a runner writes comes back: epochs for the merge over ranks, and the whole window for the tally. A file that was cut off is an error.
 func TestOrderFile(t *testing.T) {
 	var b bytes.Buffer
-	tl := newTally(3, 1, 2, &b)
-	for range 2 {
-		tl.add([]int64{2, 0}, []int32{0, 0})
-		tl.add([]int64{1}, []int32{0})
-		tl.endEpoch()
+	w := orderWriter{bufio.NewWriter(&b)}
+	for i := range 3 {
+		if i == 1 {
+			w.window(true)
+		}
+		w.add([]int64{2, 0}, []int32{0, 0})
+		w.add([]int64{1}, []int32{0})
+		w.endEpoch()
 	}
-	if err := tl.flush(); err != nil {
+	w.window(false)
+	if err := w.out.Flush(); err != nil {
 		t.Fatal(err)
 	}
 	p := filepath.Join(t.TempDir(), "order")
-	if err := os.WriteFile(p, append(b.Bytes(), 3, 0, 0, 0, 0, 0, 0, 0, 1), 0o600); err != nil { // and a piece of a third
+	if err := os.WriteFile(p, b.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	got, err := readOrders(p)
-	if err != nil || len(got) != 2 || !slices.Equal(got[1], []int64{2, 0, 1}) {
-		t.Errorf("%v %v", got, err)
+	var e epochs
+	tl := newTally(3, 1, 2)
+	tl.whole = true
+	if err := replay(p, &e, tl); err != nil || len(e.done) != 3 || !slices.Equal(e.done[1], []int64{2, 0, 1}) {
+		t.Errorf("%v %v", e.done, err)
+	}
+	if tl.finished != 2 || tl.orderSamples != 6 || tl.low != 1 || tl.high != 1 || tl.full != 2 {
+		t.Errorf("%+v", tl)
+	}
+	if err := os.WriteFile(p, append(b.Bytes(), 3, 0, 0, 0, 0, 0, 0, 0, 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := replay(p, &e); err == nil {
+		t.Error("a file that was cut off passed")
 	}
 }
 

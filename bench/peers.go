@@ -1,5 +1,7 @@
 package bench
 
+import "slices"
+
 // PeerRow is one row of the table of bars: a workload, who runs it, and what is asked of ours.
 type PeerRow struct {
 	Name    string   `json:"name"` // as in --workload
@@ -16,6 +18,7 @@ type peerFamily struct {
 	size      int  // of the square frame; 0 = as stored
 	video     bool // false: state and action only
 	count     int  // frames of the random decode floor: about three seconds of it
+	formats   bool // a case of `bench formats`
 	slow      bool // the peers need minutes for an epoch: half the repeats
 }
 
@@ -26,6 +29,22 @@ var peerFamilies = []peerFamily{
 	{name: "h264-g30", set: "h264-g30", video: true, count: 300},
 	{name: "h264-g250", set: "h264-g250", video: true, count: 60, slow: true},
 	{name: "novideo-w16", set: "table", window: 16},
+}
+
+// familiesOf are the families of rows, in their order: those of `bench peers`, and a family a case of `bench formats`.
+func familiesOf(rows []PeerRow) []peerFamily {
+	var out []peerFamily
+	for _, f := range peerFamilies {
+		if slices.ContainsFunc(rows, func(r PeerRow) bool { return r.Family == f.name }) {
+			out = append(out, f)
+		}
+	}
+	for _, r := range rows {
+		if familyOf(r.Family) == nil {
+			out = append(out, peerFamily{name: r.Family, set: r.Family, formats: true})
+		}
+	}
+	return out
 }
 
 func familyOf(name string) *peerFamily {
@@ -147,8 +166,7 @@ func rightBar(runner string) Bar {
 }
 
 // PeerRowsNamed picks rows by name; nil picks all.
-func PeerRowsNamed(names []string) ([]PeerRow, error) {
-	all := PeerRows()
+func PeerRowsNamed(all []PeerRow, names []string) ([]PeerRow, error) {
 	if names == nil {
 		return all, nil
 	}

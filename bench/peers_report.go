@@ -9,14 +9,14 @@ import (
 // Markdown writes the report as docs/PERFORMANCE.md shows it.
 func (p *PeerReport) Markdown(w io.Writer) { p.document().Markdown(w) }
 
-// Write puts peers.json, peers.csv, peers.md and peers.html into dir, and the same of each family.
+// Write puts NAME.json, NAME.csv, NAME.md and NAME.html into dir (peers or formats), and the same of each family.
 func (p *PeerReport) Write(dir string) error {
-	if err := p.document().write(dir, "peers"); err != nil {
+	if err := p.document().write(dir, p.Name); err != nil {
 		return err
 	}
 	for name, r := range p.Families {
 		r.Command, r.Machine = p.Command, p.Machine
-		if err := r.Write(dir, "peers-"+name); err != nil {
+		if err := r.Write(dir, p.Name+"-"+name); err != nil {
 			return err
 		}
 	}
@@ -42,11 +42,11 @@ func (p *PeerReport) document() *document {
 			sheet.add(append(rec, decimal(v.Possible), strconv.FormatBool(v.Pass), v.Note)...)
 		}
 	}
-	d := &document{Title: "robocache bench peers", Command: p.Command, Sheet: sheet, Raw: p, Sections: []section{
+	d := &document{Title: "robocache bench " + p.Name, Command: p.Command, Sheet: sheet, Raw: p, Sections: []section{
 		{Text: append(about(p.Command, p.Machine, "", p.Versions), "Median (min–max) of the repeats, runners interleaved, a fresh process each. Ratios are taken repeat by repeat, CPU s against CPU s unless the bar says otherwise; CPU s = CPU seconds of the process tree per 1,000 samples.")},
 		{Table: bars},
 	}}
-	for _, f := range peerFamilies {
+	for _, f := range familiesOf(p.Rows) {
 		if r := p.Families[f.name]; r != nil {
 			title := "set " + f.set
 			if f.window > 0 {

@@ -7,6 +7,7 @@ import (
 
 // PeerReport is a finished `bench peers`.
 type PeerReport struct {
+	Name     string             `json:"-"` // peers, formats
 	Command  string             `json:"command"`
 	Machine  Machine            `json:"machine"`
 	Versions map[string]string  `json:"versions"`
@@ -27,10 +28,10 @@ type RowVerdict struct {
 
 // RunPeers runs the rows, a family at a time: all runners of its rows in one interleaved run. keep is given what there is after each family.
 func RunPeers(ctx context.Context, rows []PeerRow, w PeerWork, repeats int, timeout time.Duration, keep func(*PeerReport) error, log func(format string, a ...any)) (*PeerReport, error) {
-	defer w.closeServers()
-	p := &PeerReport{Command: w.Command, Rows: rows, Repeats: repeats, Versions: map[string]string{}, Families: map[string]*Report{}, Machine: ThisMachine()}
+	defer w.done()
+	p := &PeerReport{Name: w.Name, Command: w.Command, Rows: rows, Repeats: repeats, Versions: map[string]string{}, Families: map[string]*Report{}, Machine: ThisMachine()}
 	p.Machine.Revision = w.Revision
-	for _, f := range peerFamilies {
+	for _, f := range familiesOf(rows) {
 		names := runnersOf(rows, f.name)
 		if len(names) == 0 {
 			continue
@@ -45,7 +46,7 @@ func RunPeers(ctx context.Context, rows []PeerRow, w PeerWork, repeats int, time
 			n = (repeats + 1) / 2
 		}
 		results, err := Run(ctx, runners, n, timeout, log)
-		w.closeServers()
+		w.done()
 		if err != nil {
 			return p, err
 		}
@@ -56,7 +57,7 @@ func RunPeers(ctx context.Context, rows []PeerRow, w PeerWork, repeats int, time
 				}
 			}
 		}
-		p.Families[f.name] = &Report{Title: "bench peers: " + f.name, Unit: "samples", Machine: p.Machine, Results: results,
+		p.Families[f.name] = &Report{Title: "bench " + w.Name + ": " + f.name, Unit: "samples", Machine: p.Machine, Results: results,
 			Workload: map[string]any{"set": f.set, "window": f.window, "image_size": f.size, "batch_size": w.BatchSize, "workers": w.Workers, "seconds": w.Seconds, "seed": w.Seed, "repeats": n}}
 		for _, row := range rows {
 			if row.Family != f.name {

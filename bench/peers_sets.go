@@ -109,7 +109,10 @@ func (s *PeerSets) make(ctx context.Context, r setRecipe, dir string) error {
 		return err
 	}
 	// The size of the mp4s is known only now: made again in about equal files, so that more than one is open.
-	size := treeSize(filepath.Join(dir, "videos"))
+	_, size, err := filesBelow(filepath.Join(dir, "videos"))
+	if err != nil {
+		return err
+	}
 	if report.Episodes < r.files || size == 0 {
 		return nil
 	}
@@ -138,19 +141,6 @@ func chooseEpisodes(have, n int, seed uint64) []int {
 	return out
 }
 
-// Oracle makes the frames that the runners' are compared with.
-func (s *PeerSets) Oracle(ctx context.Context, set string) (string, error) {
-	root, err := s.Path(ctx, set)
-	if err != nil {
-		return "", err
-	}
-	dir := filepath.Join(s.folder(), "oracle-"+set)
-	if exists(filepath.Join(dir, "frames.json")) {
-		return dir, nil
-	}
-	return dir, s.python(ctx, "peer_oracle.py", root, dir)
-}
-
 // HDF5 makes robomimic's file of the table.
 func (s *PeerSets) HDF5(ctx context.Context) (string, error) {
 	root, err := s.Path(ctx, "table")
@@ -161,11 +151,12 @@ func (s *PeerSets) HDF5(ctx context.Context) (string, error) {
 	if exists(out) {
 		return out, nil
 	}
-	return out, s.python(ctx, "peer_robomimic.py", root, "--make", out)
+	return out, s.python(ctx, "load_robomimic.py", root, "--make", out)
 }
 
 func (s *PeerSets) python(ctx context.Context, script string, args ...string) error {
-	cmd := exec.CommandContext(ctx, s.Tools.Python, append([]string{filepath.Join(s.Tools.dir, script)}, args...)...)
+	argv := s.Tools.script(script, args...)
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Env = append(os.Environ(), s.Tools.env()...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -175,16 +166,3 @@ func (s *PeerSets) python(ctx context.Context, script string, args ...string) er
 }
 
 func exists(path string) bool { _, err := os.Stat(path); return !errors.Is(err, fs.ErrNotExist) }
-
-func treeSize(dir string) int64 {
-	total := int64(0)
-	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
-		if err == nil && d.Type().IsRegular() {
-			if i, err := d.Info(); err == nil {
-				total += i.Size()
-			}
-		}
-		return nil
-	})
-	return total
-}

@@ -63,10 +63,10 @@ func TestPeerRowsAreWhole(t *testing.T) {
 			}
 		}
 	}
-	if _, err := PeerRowsNamed([]string{"av1-golbal"}); err == nil || !strings.Contains(err.Error(), "av1-global") {
+	if _, err := PeerRowsNamed(PeerRows(), []string{"av1-golbal"}); err == nil || !strings.Contains(err.Error(), "av1-global") {
 		t.Errorf("an unknown workload: %v", err)
 	}
-	if rows, err := PeerRowsNamed([]string{"disk", "ram-640"}); err != nil || len(rows) != 2 || rows[0].Name != "disk" {
+	if rows, err := PeerRowsNamed(PeerRows(), []string{"disk", "ram-640"}); err != nil || len(rows) != 2 || rows[0].Name != "disk" {
 		t.Errorf("%v %v", rows, err)
 	}
 }
@@ -84,7 +84,7 @@ func TestRunnersOfAFamily(t *testing.T) {
 }
 
 func run(cpu, rate float64) Outcome {
-	return Outcome{Samples: 1000, Seconds: 1000 / rate, CPUSeconds: cpu, PSSPeakMB: 500, DistinctFrac: 0.3, IdealFrac: 0.4, Decoded: 1500, Delivered: 1000, Checks: Checks{CoverageMin: 1, CoverageMax: 1, FramesChecked: 16}}
+	return Outcome{Samples: 1000, Seconds: 1000 / rate, CPUSeconds: cpu, PSSPeakMB: 500, DistinctFrac: 0.3, IdealFrac: 0.4, Decoded: 1500, Delivered: 1000, CoverageMin: 1, CoverageMax: 1, FramesChecked: 16}
 }
 
 func runnerResult(name string, runs ...Outcome) Result {
@@ -150,7 +150,7 @@ func TestBars(t *testing.T) {
 func TestOutcomeOfAPeer(t *testing.T) {
 	var o Outcome
 	err := json.Unmarshal([]byte(`{"samples":5,"coverage_min":0,"coverage_max":2,"frames_checked":7,"wrong_frames":3,"epochs":4,"neighbour_share":0.5,"versions":{"torch":"2"}}`), &o)
-	if low, high := o.coverage(); err != nil || low != 0 || high != 2 || o.FramesChecked != 7 || o.WrongFrames != 3 || o.Checks.Epochs != 4 || o.NeighbourShare != 0.5 || o.Versions["torch"] != "2" {
+	if low, high := o.coverage(); err != nil || low != 0 || high != 2 || o.FramesChecked != 7 || o.WrongFrames != 3 || o.Epochs != 4 || o.NeighbourShare != 0.5 || o.Versions["torch"] != "2" {
 		t.Errorf("%v %+v", err, o)
 	}
 }
@@ -178,7 +178,7 @@ func TestCopyRun(t *testing.T) {
 func TestPeerMarkdownAndFiles(t *testing.T) {
 	results := []Result{runnerResult("robocache", run(2, 300), run(2.2, 310)), runnerResult("lerobot", run(4, 100), run(4.4, 110)), {Runner: Runner{Name: "lerobot-streaming", Setting: "a|b"}, Failed: "IndexError: <3>"}}
 	row := PeerRow{Name: "r", Title: "cold", Family: "av1", Bars: []Bar{{Text: "≥ 1.8× lerobot", Ours: "robocache", Than: "lerobot", Metric: CPU, AtLeast: 1.8}, {Text: "never", Ours: "robocache", Than: "lerobot-streaming", Metric: CPU, AtLeast: 9}}}
-	p := &PeerReport{Command: "robocache bench peers", Repeats: 2, Rows: []PeerRow{row}, Versions: map[string]string{"lerobot": "0.6.1"}, Machine: ThisMachine(),
+	p := &PeerReport{Name: "peers", Command: "robocache bench peers", Repeats: 2, Rows: []PeerRow{row}, Versions: map[string]string{"lerobot": "0.6.1"}, Machine: ThisMachine(),
 		Families: map[string]*Report{"av1": {Results: results, Unit: "samples", Workload: map[string]any{"batch_size": 32, "workers": 2, "repeats": 2}}}}
 	v := RowVerdict{Name: "r", Title: row.Title, Family: "av1"}
 	for _, b := range row.Bars {

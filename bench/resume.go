@@ -125,9 +125,9 @@ func (s *Suite) resumeExact(ctx context.Context, p *point) (*bool, error) {
 	var program []string
 	switch p.runner {
 	case "engine":
-		program = []string{s.Tools.Self, "bench", "runner-resume"}
+		program = s.Tools.own("resume")
 	case "robocache":
-		program = []string{s.Tools.Python, filepath.Join(s.Tools.dir, "load_robocache.py")}
+		program = s.Tools.script("load_robocache.py")
 	default:
 		return nil, nil
 	}

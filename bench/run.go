@@ -7,11 +7,15 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/loader"
+	"github.com/goatnote-inc/robocache/store/loopback"
 )
 
 // Runner is one timer: a command that runs the workload once and prints one JSON object, an Outcome, as its last line.
@@ -24,6 +28,8 @@ type Runner struct {
 	BudgetMB float64 `json:"budget_mb,omitempty"`
 	// Checked: its frames are to be compared with the oracle's; a run in which none was is no result.
 	Checked bool `json:"checked,omitempty"`
+
+	job job
 }
 
 // Outcome is what one run of a runner says of itself.
@@ -41,7 +47,15 @@ type Outcome struct {
 	Decoded      int64   `json:"frames_decoded,omitempty"`
 	Delivered    int64   `json:"frames_delivered,omitempty"`
 	Error        string  `json:"error,omitempty"`
-	Checks
+
+	Epochs         int               `json:"epochs,omitempty"` // of a window of whole epochs
+	FramesChecked  int64             `json:"frames_checked,omitempty"`
+	WrongFrames    int64             `json:"wrong_frames,omitempty"`
+	CoverageMin    int               `json:"coverage_min,omitempty"`
+	CoverageMax    int               `json:"coverage_max,omitempty"` // 0: the runner has no order
+	NeighbourShare float64           `json:"neighbour_share,omitempty"`
+	Versions       map[string]string `json:"versions,omitempty"`
+	Values         string            `json:"values_sha256,omitempty"` // of all that was read: runners of one case must agree
 
 	// Of a window of seconds (Workload.Duration).
 	IndexBuildS     float64       `json:"index_build_s,omitempty"`
@@ -111,50 +125,72 @@ func Run(ctx context.Context, runners []Runner, repeats int, timeout time.Durati
 				continue
 			}
 			r.Runs = append(r.Runs, o)
-			log("%d/%d %-24s %8.1f /s  %7.3f CPU s per 1,000", rep+1, repeats, r.Runner.Name, float64(o.Samples)/o.Seconds, 1000*o.CPUSeconds/float64(o.Samples))
+			log("%d/%d %-24s %8.1f /s  %7.3f CPU s per 1,000", rep+1, repeats, r.Runner.Name, o.rate(), o.cpuPer1000())
 		}
 	}
+	agree(results)
 	for i := range results {
 		results[i].summarise()
 	}
 	return results, nil
 }
 
+// coverage is how often the samples came an epoch: least and most; 0, 0 where the runner has no order.
+func (o *Outcome) coverage() (low, high int) { return o.CoverageMin, o.CoverageMax }
+
 func (o *Outcome) rate() float64       { return float64(o.Samples) / o.Seconds }
 func (o *Outcome) cpuPer1000() float64 { return 1000 * o.CPUSeconds / float64(o.Samples) }
 
+// agree fails runners that read other values than the first that says what it read.
+func agree(results []Result) {
+	want, who := "", ""
+	for i := range results {
+		r := &results[i]
+		for _, o := range r.Runs {
+			switch {
+			case o.Values == "" || o.Values == want:
+			case want == "":
+				want, who = o.Values, r.Runner.Name
+			case r.Failed == "":
+				r.Failed = "reads other values than " + who
+			}
+		}
+	}
+}
+
 func (r *Result) summarise() {
 	for _, o := range r.Runs {
-		r.SamplesPerS.add(float64(o.Samples) / o.Seconds)
-		r.CPUPer1000.add(1000 * o.CPUSeconds / float64(o.Samples))
+		r.SamplesPerS.add(o.rate())
+		r.CPUPer1000.add(o.cpuPer1000())
 		r.FirstBatchS.add(o.FirstBatchS)
 		r.PSSPeakMB.add(o.PSSPeakMB)
 	}
 }
 
-// observer sees a runner from outside; its functions may be nil.
-type observer struct {
-	start func(pid int)
-	line  func(string) // a line that the runner wrote
-}
-
-// runOnce starts the runner in its own process group, so that a peer's stray workers end with it.
-func runOnce(ctx context.Context, a Runner, timeout time.Duration) (Outcome, error) {
-	return runWatched(ctx, a, timeout, observer{})
-}
-
-func runWatched(ctx context.Context, a Runner, timeout time.Duration, see observer) (Outcome, error) {
+// runOnce runs a fresh process in its own process group, so that a peer's stray workers end with it. Memory, CPU and bytes are read from outside, the
+// order and the frames are counted and compared when it has ended.
+func runOnce(ctx context.Context, r Runner, timeout time.Duration) (Outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	cmd, errs := command(ctx, a)
-	out := &lines{each: see.line}
+	j := r.job
+	if j.ref != nil && j.order == "" {
+		dir, err := os.MkdirTemp("", "robocache-bench-run-")
+		if err != nil {
+			return Outcome{}, robocache.At(err, nil)
+		}
+		defer os.RemoveAll(dir)
+		j.order, j.frames = filepath.Join(dir, "order"), filepath.Join(dir, "frames")
+		r.Argv = append(slices.Clone(r.Argv), "--order-out", j.order, "--frames-out", j.frames)
+	}
+	cmd, errs := command(ctx, r)
+	w := &watcher{srv: j.srv}
+	out := &lines{each: w.line}
 	cmd.Stdout = out
 	runErr := cmd.Start()
 	if runErr == nil {
-		if see.start != nil {
-			see.start(cmd.Process.Pid)
-		}
+		w.start(cmd.Process.Pid)
 		runErr = cmd.Wait()
+		w.end()
 	}
 	var o Outcome
 	if err := json.Unmarshal(out.last(), &o); err != nil {
@@ -175,7 +211,74 @@ func runWatched(ctx context.Context, a Runner, timeout time.Duration, see observ
 	if o.Samples <= 0 || o.Seconds <= 0 {
 		return o, fmt.Errorf("no samples were delivered")
 	}
-	return o, nil
+	w.into(&o)
+	if a, b := o.StatsOpen, o.StatsClose; a != nil && b != nil {
+		o.Decoded, o.Delivered = b.FramesDecoded-a.FramesDecoded, b.Frames-a.Frames
+	}
+	if j.ref == nil {
+		return o, nil
+	}
+	return o, j.check(ctx, &o)
+}
+
+// job is what the harness does around a run.
+type job struct {
+	ref           *reference // the set that order and frames are held against; nil: neither is looked at
+	batch         int
+	whole         bool // the window is whole epochs
+	frames, order string
+	srv           *loopback.Server
+}
+
+// check counts the order and compares frames, and writes what came of it into the outcome.
+func (j *job) check(ctx context.Context, o *Outcome) error {
+	t := newTally(j.ref.samples, len(j.ref.all), j.batch)
+	t.limit, t.whole = j.ref.total, j.whole
+	if err := replay(j.order, t); err != nil {
+		return err
+	}
+	if t.err != nil {
+		return t.err
+	}
+	t.into(o)
+	o.IdealFrac = IdealDistinct(j.ref.lengths, j.batch)
+	if !j.whole { // scenarios compare frames of all ranks together
+		return nil
+	}
+	images, err := readHandedOver(j.frames)
+	if err != nil || len(images) == 0 {
+		return err
+	}
+	c, err := checkFrames(ctx, j.ref, images, true)
+	o.FramesChecked, o.WrongFrames = o.FramesChecked+int64(c.Checked), o.WrongFrames+int64(c.Wrong)
+	return err
+}
+
+// reference is a set as the harness knows it: what runners deliver is held against it.
+type reference struct {
+	ds      robocache.Dataset
+	root    string // its local folder; "": remote, and frames are not compared
+	lengths []int  // of the episodes that are taken
+	samples int64  // in them
+	all     []int  // lengths of all episodes
+	total   int64
+}
+
+func newReference(ctx context.Context, ds robocache.Dataset, root string, w *Workload) (*reference, error) {
+	r := &reference{ds: ds, root: root}
+	list, err := w.episodes(ds.Info())
+	if err != nil {
+		return nil, err
+	}
+	for e := range ds.Info().Episodes {
+		r.all = append(r.all, ds.Len(e))
+		r.total += int64(ds.Len(e))
+	}
+	for _, e := range list {
+		r.lengths = append(r.lengths, ds.Len(e))
+		r.samples += int64(ds.Len(e))
+	}
+	return r, nil
 }
 
 // command is the runner in a process group of its own, which ends with ctx; what it says on stderr is kept.

@@ -143,8 +143,8 @@ func (s *Soak) Run(ctx context.Context) (SoakResult, error) {
 	if err != nil {
 		return res, err
 	}
-	res.Compared, s.samples = tr.judged, int64(len(tr.natural))
-	s.Log("soak: %d frames are the truth, %d of them compared with ffmpeg", len(tr.natural), tr.judged)
+	res.Compared, s.samples = tr.compared, int64(len(tr.natural))
+	s.Log("soak: %d frames are the truth, %d of them compared with ffmpeg", len(tr.natural), tr.compared)
 	srv, err := loopback.Serve(s.URI, loopback.Options{Latency: time.Millisecond, Strike: func(n int64, w http.ResponseWriter, r *http.Request) bool {
 		if n%97 != 0 {
 			return false
@@ -271,7 +271,7 @@ func (s *Soak) kill(ctx context.Context, t soakTurn, dir string, round int) erro
 	state := filepath.Join(dir, "state-"+strconv.Itoa(round))
 	defer os.Remove(state)
 	defer os.Remove(state + ".log")
-	argv := append([]string{s.Self, "bench", "runner-resume"}, t.work.args()...)
+	argv := append([]string{s.Self, "bench", "run-resume"}, t.work.args()...)
 	argv = append(argv, "--resume-steps", "64", "--resume-kill", strconv.Itoa(3+round%13), "--resume-state", state, "--resume-log", state+".log")
 	cmd, errs := command(ctx, Runner{Argv: argv})
 	err := cmd.Run()

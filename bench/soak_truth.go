@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -18,13 +17,13 @@ import (
 // compared with a sequential decode by the ffmpeg program. From then on a frame must be those bits, whatever order, cache,
 // pool, store and number of threads it comes through.
 type truth struct {
-	seed    maphash.Seed
-	natural []uint64            // by sample, at the stored size
-	other   map[string][]uint64 // by kind of pixels: the first time counts, and all that follow must agree; 0: not seen
-	judged  int                 // frames compared with ffmpeg
+	seed     maphash.Seed
+	natural  []uint64            // by sample, at the stored size
+	other    map[string][]uint64 // by kind of pixels: the first time counts, and all that follow must agree; 0: not seen
+	compared int                 // frames compared with ffmpeg
 }
 
-// makeTruth reads the set once. Without ffmpeg nothing is judged, and the pass itself is the truth.
+// makeTruth reads the set once. Without ffmpeg nothing is compared, and the pass itself is the truth.
 func makeTruth(ctx context.Context, ds robocache.Dataset, root string, w Workload) (*truth, error) {
 	w.Shuffle, w.Cache, w.ImageSize, w.Window, w.Workers = "file", "", "", 0, 1
 	cfg, err := w.config(ds.Info())
@@ -41,9 +40,9 @@ func makeTruth(ctx context.Context, ds robocache.Dataset, root string, w Workloa
 		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "bench soak", Msg: "a set without video: there are no frames to check"}
 	}
 	t := &truth{seed: maphash.MakeSeed(), natural: make([]uint64, ld.Samples()), other: map[string][]uint64{}}
-	program, lookErr := exec.LookPath("ffmpeg")
-	var film *filmStrip
-	defer func() { film.close() }()
+	_, lookErr := exec.LookPath("ffmpeg")
+	var video *fileFrames
+	defer func() { video.close() }()
 	refs := make([]robocache.FrameRef, 0, w.BatchSize)
 	for {
 		b, err := ld.Next(ctx)
@@ -69,20 +68,20 @@ func makeTruth(ctx context.Context, ds robocache.Dataset, root string, w Workloa
 			if lookErr != nil || refs[i].Path == "" || root == "" || p.Shape[1] != 3 {
 				continue
 			}
-			if film == nil || film.name != refs[i].Path || film.next > refs[i].Ordinal {
-				film.close()
-				if film, err = openFilm(ctx, program, filepath.Join(root, refs[i].Path), refs[i].Path); err != nil {
+			if video == nil || video.name != refs[i].Path || video.next > refs[i].Ordinal {
+				video.close()
+				if video, err = openFrames(ctx, filepath.Join(root, refs[i].Path), refs[i].Path, [2]int{p.Shape[3], p.Shape[2]}, false); err != nil {
 					return nil, err
 				}
 			}
-			want, err := film.at(refs[i].Ordinal)
+			want, err := video.at(refs[i].Ordinal)
 			if err != nil {
 				return nil, err
 			}
-			if furthest(got, want) > pixelTolerance {
+			if most, _ := distance(got, want); most > pixelTolerance {
 				return nil, fmt.Errorf("%s frame %d is not what ffmpeg decodes (episode %d, row %d)", refs[i].Path, refs[i].Ordinal, rows[i].Episode, rows[i].Index)
 			}
-			t.judged++
+			t.compared++
 		}
 		b.Release()
 	}
@@ -114,55 +113,4 @@ func (t *truth) check(b *loader.Batch, camera, kind string) error {
 		}
 	}
 	return nil
-}
-
-// filmStrip is a sequential decode of one file by the ffmpeg program.
-type filmStrip struct {
-	name   string
-	next   int // ordinal of the frame that comes next
-	packed []byte
-	cmd    *exec.Cmd
-	out    io.Reader
-	stop   context.CancelFunc
-}
-
-func openFilm(ctx context.Context, program, path, name string) (*filmStrip, error) {
-	width, height, err := sizeOf(ctx, path)
-	if err != nil {
-		return nil, err
-	}
-	ctx, stop := context.WithCancel(ctx)
-	f := &filmStrip{name: name, packed: make([]byte, 3*width*height), stop: stop}
-	f.cmd = exec.CommandContext(ctx, program, "-nostdin", "-v", "error", "-threads", "1", "-i", path, "-map", "0:v:0", "-fps_mode", "passthrough", "-sws_flags", "bilinear", "-pix_fmt", "rgb24", "-f", "rawvideo", "-")
-	out, err := f.cmd.StdoutPipe()
-	if err == nil {
-		err = f.cmd.Start()
-	}
-	if err != nil {
-		stop()
-		return nil, err
-	}
-	f.out = bufio.NewReaderSize(out, 1<<20)
-	return f, nil
-}
-
-// at gives the frame of an ordinal that is not behind, channels first.
-func (f *filmStrip) at(ordinal int) ([]byte, error) {
-	for {
-		if _, err := io.ReadFull(f.out, f.packed); err != nil {
-			return nil, fmt.Errorf("ffmpeg gives no frame %d of %s: %w", f.next, f.name, err)
-		}
-		f.next++
-		if f.next == ordinal+1 {
-			return planar(f.packed), nil
-		}
-	}
-}
-
-func (f *filmStrip) close() {
-	if f == nil {
-		return
-	}
-	f.stop()
-	_ = f.cmd.Wait() // killed
 }

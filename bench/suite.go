@@ -7,11 +7,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/store/loopback"
 )
 
 // Suite is a run of scenarios on one set.
@@ -108,8 +106,8 @@ func RunSuite(ctx context.Context, s *Suite) ([]PointResult, error) {
 					if p.failed != "" {
 						continue
 					}
-					facts, outs, err := s.runRanks(ctx, p)
-					facts.samples = j.samples()
+					facts, outs, err := s.runRanks(ctx, p, j.ref)
+					facts.samples = j.ref.samples
 					if facts.dir != "" {
 						dirs = append(dirs, facts.dir)
 					}
@@ -206,7 +204,7 @@ func (s *Suite) folder() string {
 }
 
 // runRanks runs one point once: its server, its page cache, its ranks.
-func (s *Suite) runRanks(ctx context.Context, p *point) (runFacts, []Outcome, error) {
+func (s *Suite) runRanks(ctx context.Context, p *point, ref *reference) (runFacts, []Outcome, error) {
 	var facts runFacts
 	world := max(p.work.World, 1)
 	own := -1
@@ -234,38 +232,36 @@ func (s *Suite) runRanks(ctx context.Context, p *point) (runFacts, []Outcome, er
 		}
 	}
 	var runners []Runner
-	var seen []*rankWatch
 	for r := range world {
 		w := p.work
 		w.URI, w.Rank = s.URI, r
 		w.Barrier = dir
 		w.FramesOut = filepath.Join(dir, fmt.Sprintf("frames%d", r))
 		facts.frames = append(facts.frames, w.FramesOut)
-		if world > 1 {
-			w.OrderOut = filepath.Join(dir, fmt.Sprintf("order%d", r))
-			facts.orders = append(facts.orders, w.OrderOut)
-		}
+		w.OrderOut = filepath.Join(dir, fmt.Sprintf("order%d", r))
+		facts.orders = append(facts.orders, w.OrderOut)
 		if own >= 0 && r != own {
 			continue
 		}
-		see := &rankWatch{}
+		work := job{ref: ref, batch: w.BatchSize, order: w.OrderOut, frames: w.FramesOut}
 		if p.scenario.Store != "" && !remote {
 			srv, err := s.Links[p.scenario.Store].serve(s.folder())
 			if err != nil {
 				return facts, nil, err
 			}
 			defer srv.Close()
-			see.srv, w.URI = srv, srv.URL
+			work.srv, w.URI = srv, srv.URL
 		}
 		one, err := LoadRunners([]string{p.runner}, w, s.Tools)
 		if err != nil {
 			return facts, nil, err
 		}
-		runners, seen = append(runners, one[0]), append(seen, see)
+		one[0].job = work
+		runners = append(runners, one[0])
 	}
-	device := selfIO("read_bytes")
-	outs, err := s.together(ctx, runners, seen)
-	facts.deviceOwn = selfIO("read_bytes") - device
+	device := ownDeviceReads()
+	outs, err := s.together(ctx, runners)
+	facts.deviceOwn = ownDeviceReads() - device
 	if own >= 0 && ctx.Err() == nil {
 		outs, err = s.Node.exchange(ctx, dir, outs[0], err)
 	}
@@ -273,7 +269,7 @@ func (s *Suite) runRanks(ctx context.Context, p *point) (runFacts, []Outcome, er
 }
 
 // together runs the ranks at the same time; the first that fails ends the others.
-func (s *Suite) together(ctx context.Context, runners []Runner, seen []*rankWatch) ([]Outcome, error) {
+func (s *Suite) together(ctx context.Context, runners []Runner) ([]Outcome, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	type answer struct {
@@ -284,8 +280,7 @@ func (s *Suite) together(ctx context.Context, runners []Runner, seen []*rankWatc
 	answers := make(chan answer)
 	for r := range runners {
 		go func() {
-			o, err := runWatched(ctx, runners[r], s.Timeout, seen[r].observer())
-			seen[r].into(&o)
+			o, err := runOnce(ctx, runners[r], s.Timeout)
 			answers <- answer{r, o, err}
 		}()
 	}
@@ -329,52 +324,6 @@ func (s *Suite) preparePages(facts *runFacts) error {
 		facts.state = "warm"
 	}
 	return nil
-}
-
-// rankWatch is what is seen of one rank from outside.
-type rankWatch struct {
-	mu              sync.Mutex // the runner's lines come on a goroutine of their own
-	srv             *loopback.Server
-	mem             *watcher
-	bytes, requests int64 // when the window opened
-	sent, asked     int64 // in the window
-	rss, pss        int64
-}
-
-func (r *rankWatch) observer() observer {
-	return observer{
-		start: func(pid int) {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			r.mem = watch(pid)
-		},
-		line: func(l string) {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			switch {
-			case l == markOpen && r.srv != nil:
-				r.bytes, r.requests = r.srv.Bytes(), r.srv.Requests()
-			case l == markClose:
-				if r.srv != nil {
-					r.sent, r.asked = r.srv.Bytes()-r.bytes, r.srv.Requests()-r.requests
-				}
-				if r.mem != nil {
-					r.rss, r.pss = r.mem.peaks()
-				}
-			}
-		},
-	}
-}
-
-// into writes what was seen into the outcome.
-func (r *rankWatch) into(o *Outcome) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.mem != nil {
-		r.mem.peaks() // where the runner did not come to its mark
-	}
-	o.RSSPeakMB, o.PSSPeakMB = float64(r.rss)/(1<<20), float64(r.pss)/(1<<20)
-	o.Seen = Seen{ServerBytes: r.sent, ServerRequests: r.asked}
 }
 
 // median gives the run whose rate is the median of the repeats (the lower one of two).

@@ -5,24 +5,129 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
+	"fmt"
 	"hash"
 	"io"
+	"math"
+	"os"
+
+	"github.com/goatnote-inc/robocache"
 )
 
-// tally looks at what order the samples came in: its hash, its randomness, and how often each sample came in a finished epoch.
-// It takes a few nanoseconds a sample: it runs inside the window.
-type tally struct {
-	batch int
-	given []uint8 // of the running epoch, by sample; saturates
+// sink is told what comes out of a loader, in order.
+type sink interface {
+	add(samples []int64, episodes []int32)
+	endEpoch()
+	window(open bool)
+}
 
-	order        hash.Hash // of the first epoch, until closeOrder
+// Marks in an order file, which runners/common.py describes.
+const (
+	markEpoch = -1
+	markOpen  = -2
+	markClose = -3
+)
+
+// orderWriter writes an order file; an error stays in the writer until flush.
+type orderWriter struct{ out *bufio.Writer }
+
+func (w orderWriter) put(v int64) {
+	var b [8]byte
+	binary.LittleEndian.PutUint64(b[:], uint64(v))
+	w.out.Write(b[:])
+}
+
+func (w orderWriter) add(samples []int64, episodes []int32) {
+	w.put(int64(len(samples)))
+	for _, s := range samples {
+		w.put(s)
+	}
+	for _, e := range episodes {
+		w.put(int64(e))
+	}
+}
+
+func (w orderWriter) endEpoch() { w.put(markEpoch) }
+
+func (w orderWriter) window(open bool) {
+	if open {
+		w.put(markOpen)
+	} else {
+		w.put(markClose)
+	}
+}
+
+// replay tells sinks what an order file holds.
+func replay(path string, sinks ...sink) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return robocache.At(err, robocache.Where{"file": path})
+	}
+	defer f.Close()
+	r := bufio.NewReaderSize(f, 1<<20)
+	for {
+		var n int64
+		if err := binary.Read(r, binary.LittleEndian, &n); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil || n < markClose || n > 1<<24 {
+			return robocache.At(errors.Join(io.ErrUnexpectedEOF, err), robocache.Where{"file": path})
+		}
+		var samples []int64
+		var episodes []int32
+		if n >= 0 {
+			both := make([]int64, 2*n)
+			if err := binary.Read(r, binary.LittleEndian, both); err != nil {
+				return robocache.At(io.ErrUnexpectedEOF, robocache.Where{"file": path})
+			}
+			samples = both[:n]
+			for _, e := range both[n:] {
+				episodes = append(episodes, int32(e))
+			}
+		}
+		for _, s := range sinks {
+			switch n {
+			case markEpoch:
+				s.endEpoch()
+			case markOpen, markClose:
+				s.window(n == markOpen)
+			default:
+				s.add(samples, episodes)
+			}
+		}
+	}
+}
+
+// epochs are the samples of finished epochs, for the merge over ranks.
+type epochs struct{ done, running [][]int64 }
+
+func (e *epochs) add(samples []int64, _ []int32) { e.running = append(e.running, samples) }
+func (e *epochs) window(bool)                    {}
+func (e *epochs) endEpoch() {
+	var all []int64
+	for _, s := range e.running {
+		all = append(all, s...)
+	}
+	e.done, e.running = append(e.done, all), nil
+}
+
+// tally looks at what order the samples came in: its hash, its randomness, and how often each sample came in a finished epoch.
+type tally struct {
+	batch   int
+	samples int64 // of an epoch
+	limit   int64 // sample numbers are below it
+	whole   bool  // the window is whole epochs: it alone counts, and the hash is over all of it; else over the first epoch, until the window closes
+	given   []uint8
+	err     error // a sample that there is not
+
+	order        hash.Hash
 	orderSamples int64
-	first, hash  bool
+	first        bool // epoch
+	open, closed bool // the window
 	raw          []byte
 
-	randomness  bool     // the window is open: distinct and same are counted
-	timestamp   []uint32 // by episode: the batch that it was last seen in
-	timestamps  uint32
+	seen        []uint32 // by episode: the batch that it was last seen in
+	batches     uint32
 	distinct    float64
 	full        int
 	same, pairs int64
@@ -32,25 +137,15 @@ type tally struct {
 	low, high int // over finished epochs
 	extra     int64
 	missing   int64
-	out       *bufio.Writer // samples of finished epochs, for the merge over ranks
-	epoch     []int64
-	outBytes  int64
 }
 
-// maxOrderOut bounds the file of finished epochs: what comes after it is not merged.
-const maxOrderOut = 256 << 20
-
-func newTally(samples int64, episodes, batch int, out io.Writer) *tally {
-	t := &tally{batch: batch, given: make([]uint8, samples), timestamp: make([]uint32, episodes), order: sha256.New(), first: true, hash: true, last: -1}
-	if out != nil {
-		t.out = bufio.NewWriterSize(out, 1<<20)
-	}
-	return t
+func newTally(samples int64, episodes, batch int) *tally {
+	return &tally{batch: batch, samples: samples, limit: samples, seen: make([]uint32, episodes), order: sha256.New(), first: true, last: -1}
 }
 
 // add takes a batch: its samples' numbers, and their episodes' positions.
 func (t *tally) add(samples []int64, episodes []int32) {
-	if t.first && t.hash {
+	if t.open && t.whole || !t.whole && t.first && !t.closed {
 		t.raw = t.raw[:0]
 		for _, s := range samples {
 			t.raw = binary.LittleEndian.AppendUint64(t.raw, uint64(s))
@@ -59,21 +154,29 @@ func (t *tally) add(samples []int64, episodes []int32) {
 		t.orderSamples += int64(len(samples))
 	}
 	for _, s := range samples {
-		if t.given[s] < 255 {
+		if s < 0 || s >= t.limit {
+			t.err = &robocache.Error{Class: robocache.ErrMalformed, Op: "bench", Msg: fmt.Sprintf("sample %d is outside the dataset", s), Want: fmt.Sprintf("below %d", t.limit)}
+			return
+		}
+		if int64(len(t.given)) <= s {
+			t.given = append(t.given, make([]uint8, t.limit-int64(len(t.given)))...)
+		}
+		if t.given[s] < 255 { // saturates
 			t.given[s]++
 		}
 	}
-	if t.out != nil && t.outBytes < maxOrderOut {
-		t.epoch = append(t.epoch, samples...)
-	}
-	if !t.randomness {
+	if !t.open {
 		return
 	}
-	t.timestamps++
+	t.batches++
 	n := 0
 	for _, e := range episodes {
-		if t.timestamp[e] != t.timestamps {
-			t.timestamp[e] = t.timestamps
+		if e < 0 || int(e) >= len(t.seen) {
+			t.err = &robocache.Error{Class: robocache.ErrMalformed, Op: "bench", Msg: fmt.Sprintf("episode %d is not in the dataset", e)}
+			return
+		}
+		if t.seen[e] != t.batches {
+			t.seen[e] = t.batches
 			n++
 		}
 		if t.last >= 0 {
@@ -90,54 +193,70 @@ func (t *tally) add(samples []int64, episodes []int32) {
 	}
 }
 
-// closeOrder ends the hash: what comes after the window is not part of it.
-func (t *tally) closeOrder() { t.hash = false }
+func (t *tally) window(open bool) { t.open, t.closed = open, !open }
 
 // endEpoch counts what the epoch gave.
 func (t *tally) endEpoch() {
-	low, high := 255, 0
-	for i, n := range t.given {
-		low, high = min(low, int(n)), max(high, int(n))
-		if n == 0 {
-			t.missing++
-		} else {
+	defer clear(t.given)
+	if t.whole && !t.open {
+		return
+	}
+	low, high, distinct := 255, 0, int64(0)
+	for _, n := range t.given {
+		if n > 0 {
+			distinct++
+			low, high = min(low, int(n)), max(high, int(n))
 			t.extra += int64(n) - 1
 		}
-		t.given[i] = 0
 	}
-	if len(t.given) == 0 {
+	if distinct < t.samples || t.samples == 0 {
 		low = 0
 	}
+	t.missing += max(0, t.samples-distinct)
 	if t.finished == 0 {
 		t.low, t.high = low, high
 	}
 	t.low, t.high = min(t.low, low), max(t.high, high)
 	t.finished++
 	t.first = false
-	if t.out == nil || t.outBytes >= maxOrderOut {
-		return
-	}
-	var b [8]byte
-	put := func(v int64) {
-		binary.LittleEndian.PutUint64(b[:], uint64(v))
-		t.out.Write(b[:]) // an error stays in the writer until flush
-	}
-	put(int64(len(t.epoch)))
-	for _, s := range t.epoch {
-		put(s)
-	}
-	t.outBytes += 8 * int64(len(t.epoch)+1)
-	t.epoch = t.epoch[:0]
-}
-
-func (t *tally) flush() error {
-	if t.out == nil {
-		return nil
-	}
-	return t.out.Flush()
 }
 
 func (t *tally) sum() string { return hex.EncodeToString(t.order.Sum(nil)) }
+
+// into writes what was counted into an outcome.
+func (t *tally) into(o *Outcome) {
+	o.OrderSHA256, o.OrderSamples = t.sum(), t.orderSamples
+	if t.full > 0 {
+		o.DistinctFrac = t.distinct / float64(t.full)
+	}
+	if t.pairs > 0 {
+		o.NeighbourShare = float64(t.same) / float64(t.pairs)
+	}
+	if o.EpochsFinished = t.finished; t.finished > 0 {
+		o.CoverageMin, o.CoverageMax, o.SamplesLost, o.SamplesDoubled = t.low, t.high, t.missing, t.extra
+	}
+}
+
+// IdealDistinct is the share of distinct episodes in a batch drawn from a perfect shuffle: Σ_e [1 − C(N−n_e,B)/C(N,B)] / B.
+func IdealDistinct(lengths []int, batch int) float64 {
+	n := 0
+	for _, l := range lengths {
+		n += l
+	}
+	batch = min(batch, n)
+	if batch == 0 {
+		return 0
+	}
+	total := 0.0
+	for _, l := range lengths {
+		miss := 1.0
+		for i := range batch {
+			miss *= math.Max(0, float64(n-l-i)) / float64(n-i)
+		}
+		total += 1 - miss
+	}
+	return total / float64(batch)
+}
 
 // IdealNeighbours is the chance that two consecutive samples of a perfect shuffle are of one episode: Σ n(n−1) / N(N−1).
 func IdealNeighbours(lengths []int) float64 {

@@ -4,11 +4,23 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"slices"
 	"time"
 
 	"github.com/goatnote-inc/robocache"
 )
+
+// clock is the time that a measurement sees; tests give one that only they move.
+type clock interface {
+	Now() time.Time
+	Sleep(d time.Duration)
+}
+
+type wallClock struct{}
+
+func (wallClock) Now() time.Time        { return time.Now() }
+func (wallClock) Sleep(d time.Duration) { time.Sleep(d) }
 
 // taken is one batch as the window sees it. Its slices are valid until Release.
 type taken struct {
@@ -22,7 +34,7 @@ type source interface {
 	Next(ctx context.Context) (taken, error)
 }
 
-// stretch is what a window was: both its ends are arrivals of batches.
+// stretch is what a window was: both its ends are arrivals of batches, or ends of epochs.
 type stretch struct {
 	First    time.Duration // from the first call to the first batch
 	OpenedAt time.Time
@@ -31,35 +43,66 @@ type stretch struct {
 	Arrivals []int64       // µs after OpenedAt
 	Rows     []int
 	Samples  int64
+	Epochs   int // of a window of whole epochs
 }
 
-// windowOptions: the window opens when batch number Warmup (counted from 0) arrives, and closes at the first arrival that is at
-// least Duration later.
+// windowOptions: the window opens when batch number Warmup (counted from 0) arrives, and closes at the first arrival that is at least Duration later.
+// With Epochs it is so many whole epochs, after Warm ones, and more where those do not fill Seconds.
 type windowOptions struct {
 	Warmup      int
 	Duration    time.Duration
+	Warm        int
+	Epochs      int
+	Seconds     float64
 	Open, Close func() // called at the two ends; may be nil
 }
 
-// next gives the next batch, past the ends of epochs, which the tally is told of.
-func next(ctx context.Context, src source, t *tally) (taken, error) {
-	for empty := 0; ; empty++ {
-		b, err := src.Next(ctx)
-		if !errors.Is(err, io.EOF) {
+const mostEpochs = 5000
+
+// item gives the next batch, or the end of an epoch, which the sink is told of.
+func item(ctx context.Context, src source, t sink) (b taken, end bool, err error) {
+	b, err = src.Next(ctx)
+	if errors.Is(err, io.EOF) {
+		t.endEpoch()
+		return b, true, nil
+	}
+	return b, false, err
+}
+
+// next gives the next batch, past the ends of epochs.
+func next(ctx context.Context, src source, t sink) (taken, error) {
+	for range 2 {
+		if b, end, err := item(ctx, src, t); !end {
 			return b, err
 		}
-		if empty > 0 {
-			return b, &robocache.Error{Class: robocache.ErrMalformed, Op: "bench load", Msg: "an epoch without a batch"}
-		}
-		t.endEpoch()
 	}
+	return taken{}, &robocache.Error{Class: robocache.ErrMalformed, Op: "bench load", Msg: "an epoch without a batch"}
 }
 
 // measureWindow takes batches as fast as they come.
-func measureWindow(ctx context.Context, c clock, src source, t *tally, o windowOptions) (stretch, error) {
+func measureWindow(ctx context.Context, c clock, src source, t sink, o windowOptions) (stretch, error) {
 	var s stretch
 	begin := c.Now()
-	for i := range o.Warmup + 1 {
+	last, some := begin, false
+	for left := max(o.Warm, 1); o.Epochs > 0 && left > 0; {
+		b, end, err := item(ctx, src, t)
+		switch {
+		case err != nil:
+			return s, err
+		case end && !some:
+			return s, &robocache.Error{Class: robocache.ErrMalformed, Op: "bench load", Msg: "an epoch without a batch"}
+		case end:
+			if left--; left > 0 {
+				last = c.Now()
+			}
+			continue
+		case !some:
+			s.First, some = c.Now().Sub(begin), true
+		}
+		t.add(b.Samples, b.Episodes)
+		b.Release()
+	}
+	for i := 0; o.Epochs == 0 && i <= o.Warmup; i++ {
 		b, err := next(ctx, src, t)
 		if err != nil {
 			return s, err
@@ -70,28 +113,39 @@ func measureWindow(ctx context.Context, c clock, src source, t *tally, o windowO
 		t.add(b.Samples, b.Episodes)
 		b.Release()
 	}
+	if o.Epochs > 0 {
+		s.Epochs = min(max(o.Epochs, int(math.Ceil(o.Seconds/max(c.Now().Sub(last).Seconds(), 1e-6)))), mostEpochs)
+	}
 	if o.Open != nil {
 		o.Open()
 	}
 	s.OpenedAt = c.Now()
-	t.randomness = true
-	for s.Length < o.Duration {
+	t.window(true)
+	for done := 0; done < s.Epochs || o.Epochs == 0 && s.Length < o.Duration; {
 		asked := c.Now()
-		b, err := next(ctx, src, t)
+		b, end, err := item(ctx, src, t)
+		if end && o.Epochs == 0 {
+			b, err = next(ctx, src, t)
+		}
 		if err != nil {
 			return s, err
 		}
 		now := c.Now()
 		s.Wait += now.Sub(asked)
 		s.Length = now.Sub(s.OpenedAt)
-		s.Arrivals = append(s.Arrivals, s.Length.Microseconds())
+		if end && o.Epochs > 0 {
+			done++
+			continue
+		}
+		if o.Epochs == 0 {
+			s.Arrivals = append(s.Arrivals, s.Length.Microseconds())
+		}
 		s.Rows = append(s.Rows, len(b.Samples))
 		s.Samples += int64(len(b.Samples))
 		t.add(b.Samples, b.Episodes)
 		b.Release()
 	}
-	t.randomness = false
-	t.closeOrder()
+	t.window(false)
 	if o.Close != nil {
 		o.Close()
 	}
@@ -100,7 +154,7 @@ func measureWindow(ctx context.Context, c clock, src source, t *tally, o windowO
 
 // measureWait is a consumer that takes step for each batch: the share of its time that goes on waiting, in percent.
 // The first step comes before the first call, so that the queues stand as a training run would find them.
-func measureWait(ctx context.Context, c clock, src source, t *tally, step time.Duration, batches int) (float64, error) {
+func measureWait(ctx context.Context, c clock, src source, t sink, step time.Duration, batches int) (float64, error) {
 	begin, waited := c.Now(), time.Duration(0)
 	for range batches {
 		c.Sleep(step)

@@ -1,30 +1,42 @@
-"""lerobot at its best setting: return_uint8, torchcodec, persistent workers, one torch thread."""
+"""lerobot at its best setting: return_uint8, torchcodec, persistent workers, one torch thread.
+
+--streaming: its StreamingLeRobotDataset instead, from the local folder. --image-size: a torchvision v2 resize, as its users give."""
 import os, time
 
 os.environ["HF_HUB_OFFLINE"] = "1"
-from common import T0, args, deltas, measure
+import common
 
 import torch
-from lerobot.datasets.lerobot_dataset import LeRobotDataset
-from torch.utils.data import DataLoader
 
-a = args()
+a = common.args(lambda p: p.add_argument("--streaming", action="store_true"))
 torch.set_num_threads(1)
-imported = time.perf_counter() - T0
-t = time.perf_counter()
-probe = LeRobotDataset("bench/set", root=a.root)
-cameras, fps = list(probe.meta.video_keys), probe.fps
-keys = [k for k in ("observation.state", "action") if k in probe.meta.features]
-if a.video != "none":
-    keys += cameras[: 1 if a.video == "one" else None]
-if a.video == "one" and len(cameras) > 1 or a.video == "none" and cameras:
-    raise SystemExit("lerobot decodes every camera: give it a set with the wanted cameras only")
-t = time.perf_counter()
-ds = LeRobotDataset("bench/set", root=a.root, delta_timestamps=deltas(a, fps, keys), return_uint8=not a.float32)
-opened = time.perf_counter() - t
-g = torch.Generator()
-g.manual_seed(a.seed)
-kw = dict(persistent_workers=True, prefetch_factor=4) if a.workers else {}
-loader = DataLoader(ds, batch_size=a.batch_size, shuffle=True, num_workers=a.workers, generator=g, worker_init_fn=lambda _: torch.set_num_threads(1), **kw)
-lengths = [int(x) for x in ds.meta.episodes["length"]]
-measure(lambda: iter(loader), a, lengths, (imported, opened))
+if a.streaming:
+    from lerobot.datasets.streaming_dataset import StreamingLeRobotDataset as Dataset
+else:
+    from lerobot.datasets.lerobot_dataset import LeRobotDataset as Dataset
+from lerobot.datasets.dataset_metadata import LeRobotDatasetMetadata
+
+
+def main():
+    kw = {}
+    if a.image_hw:
+        from torchvision.transforms import v2
+
+        kw["image_transforms"] = v2.Resize(a.image_hw, antialias=True)
+    common.imported()
+    meta = LeRobotDatasetMetadata("bench/set", root=a.root)
+    cameras = list(meta.video_keys)
+    if a.video == "one" and len(cameras) > 1 or a.video == "none" and cameras:
+        raise RuntimeError("lerobot decodes every camera: give it a set with the wanted cameras only")
+    keys = [k for k in ("observation.state", "action") if k in meta.features] + cameras
+    if a.streaming:
+        kw.update(buffer_size=1000, seed=a.seed)
+    t = time.perf_counter()
+    ds = Dataset("bench/set", root=a.root, delta_timestamps=common.deltas(a, meta.fps, keys), return_uint8=not a.float32, **kw)
+    opened = time.perf_counter() - t
+    loader = common.torch_loader(ds, a, **({} if a.streaming else dict(shuffle=True, generator=torch.Generator().manual_seed(a.seed))))
+    epoch = lambda: ((b["index"].numpy(), b["episode_index"].numpy(), b) for b in loader)
+    common.measure(epoch, a, dict(open_s=opened, num_cameras=len(cameras), fps=float(meta.fps)), images=lambda b, key: b[key], cameras=cameras)
+
+
+common.run(main)

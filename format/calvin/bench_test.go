@@ -11,15 +11,7 @@ import (
 	"github.com/goatnote-inc/robocache/internal/realdata"
 )
 
-// frames is ROBOCACHE_CALVIN, a folder of frames that are stored, as CALVIN's own are; without it the deflated frames of the shared data are read.
-func frames(b *testing.B) string {
-	if dir := os.Getenv("ROBOCACHE_CALVIN"); dir != "" {
-		return dir
-	}
-	return realdata.Path(b, "calvin_like")
-}
-
-// BenchmarkFrame reads all arrays of frames, as bench/runners/formats_calvin.py does with numpy: one frame at a time, and batches of 32 on all cores.
+// BenchmarkFrame reads all arrays of frames: one frame at a time, and batches of 32 on all cores.
 func BenchmarkFrame(b *testing.B) {
 	for name, n := range map[string]int{"one": 1, "eight": 8, "batch": 32} {
 		b.Run(name, func(b *testing.B) { readFrames(b, n) })
@@ -27,7 +19,7 @@ func BenchmarkFrame(b *testing.B) {
 }
 
 func readFrames(b *testing.B, n int) {
-	d := open(b, frames(b), robocache.OpenOptions{})
+	d := open(b, realdata.Path(b, "calvin_like"), robocache.OpenOptions{})
 	var bytes int64
 	for _, m := range d.members {
 		bytes += m.bytes
@@ -70,7 +62,7 @@ func readFrames(b *testing.B, n int) {
 
 // BenchmarkFloor opens each frame, reads its bytes into one buffer and closes it: what any reader must do.
 func BenchmarkFloor(b *testing.B) {
-	names, err := filepath.Glob(frames(b) + "/training/episode_*.npz")
+	names, err := filepath.Glob(realdata.Path(b, "calvin_like") + "/training/episode_*.npz")
 	if err != nil || len(names) == 0 {
 		b.Skip("no frames")
 	}

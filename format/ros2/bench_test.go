@@ -2,11 +2,7 @@ package ros2
 
 import (
 	"bytes"
-	"encoding/binary"
-	"os"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/goatnote-inc/robocache"
 )
@@ -32,57 +28,6 @@ func room(top *Topic, n int) (fields []int, dst [][]byte, valid [][]uint8) {
 		}
 	}
 	return fields, dst, valid
-}
-
-func cpu() time.Duration {
-	var u syscall.Rusage
-	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
-// TestPayloads is our arm of bench/runners/formats_ros2.py: it decodes the payloads of a file, and says the CPU seconds.
-func TestPayloads(t *testing.T) {
-	file := os.Getenv("ROBOCACHE_PAYLOADS")
-	if file == "" {
-		t.Skip("only for bench/runners/formats_ros2.py")
-	}
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var msgs [][]byte
-	for len(data) > 4 {
-		n := binary.LittleEndian.Uint32(data)
-		msgs, data = append(msgs, data[4:4+n]), data[4+n:]
-	}
-	s, _ := KnownSchema(os.Getenv("ROBOCACHE_TYPE"))
-	top, err := NewTopic("/t", s, msgs[:1])
-	if err != nil {
-		t.Fatal(err)
-	}
-	timestamps := make([]int64, len(msgs))
-	best := time.Hour
-	for range 5 { // the clock of CPU time is coarse: rounds of 10
-		fields, dst, valid := room(top, len(msgs))
-		start := cpu()
-		for range 10 {
-			columnsOf(t, top, msgs, timestamps, fields, dst, valid)
-		}
-		best = min(best, (cpu()-start)/10)
-		if dump := os.Getenv("ROBOCACHE_DUMP"); dump != "" {
-			var b bytes.Buffer
-			_ = binary.Write(&b, binary.LittleEndian, timestamps)
-			for _, d := range dst {
-				b.Write(d)
-			}
-			if err := os.WriteFile(dump, b.Bytes(), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	t.Logf("payloads: %.9f s", best.Seconds())
 }
 
 func benchTopic(b *testing.B, name string, msg []byte) {

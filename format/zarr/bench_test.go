@@ -1,7 +1,6 @@
 package zarr
 
 import (
-	"os"
 	"runtime"
 	"syscall"
 	"testing"
@@ -9,21 +8,10 @@ import (
 	"github.com/goatnote-inc/robocache/internal/realdata"
 )
 
-// BenchmarkChunks decodes an array chunk by chunk on one core, as bench/runners/formats_zarr.py does with zarr-python. ROBOCACHE_ZARR names
-// another store, ROBOCACHE_ZARR_ARRAY another array.
+// BenchmarkChunks decodes an array chunk by chunk on one core.
 func BenchmarkChunks(b *testing.B) {
-	uri, name := os.Getenv("ROBOCACHE_ZARR"), os.Getenv("ROBOCACHE_ZARR_ARRAY")
-	if uri == "" {
-		uri = realdata.Path(b, "diffusion_policy_zarr/replay_buffer.zarr")
-	}
-	if name == "" {
-		name = "data/img"
-	}
-	d := openTree(b, uri)
-	a := d.arrays[name]
-	if a == nil {
-		b.Fatal("no array", name)
-	}
+	d := openTree(b, realdata.Path(b, "diffusion_policy_zarr/replay_buffer.zarr"))
+	a := d.arrays["data/img"]
 	raw, err := bytesOf(a.chunks, a.Type.Size)
 	if err != nil {
 		b.Fatal(err)

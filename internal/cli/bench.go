@@ -2,7 +2,9 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -29,7 +31,7 @@ func Bench() *cobra.Command {
 		// Without RunE an unknown measurement would print the help and exit with 0.
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return misuse("bench " + strconv.Quote(args[0]) + ": expected load, decode, ops or peers")
+				return misuse("bench " + strconv.Quote(args[0]) + ": expected load, decode, ops, peers, formats or soak")
 			}
 			return cmd.Help()
 		},
@@ -37,7 +39,7 @@ func Bench() *cobra.Command {
 	c.SetGlobalNormalizationFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		return pflag.NormalizedName(cmp.Or(renamedFlags[name], name))
 	})
-	c.AddCommand(newBenchLoad(), newBenchDecode(), newBenchOps(), newBenchPeers(), newBenchSoak(), newRunLoad(), newRunResume(), newRunDecode(), newRunMemcpy())
+	c.AddCommand(newBenchLoad(), newBenchDecode(), newBenchOps(), newBenchPeers(), newBenchFormats(), newBenchSoak(), newRunLoad(), newRunResume(), newRunDecode(), newRunMemcpy(), newRunRead(), newRunMessages())
 	return c
 }
 
@@ -87,12 +89,13 @@ func (f *benchFlags) tools() (bench.Tools, func(), error) {
 
 func fileExists(p string) bool { _, err := os.Stat(p); return err == nil }
 
-func (f *benchFlags) run(cmd *cobra.Command, name string, r *bench.Report, runners []bench.Runner) error {
+// run measures by what is given, and writes and prints the report.
+func (f *benchFlags) run(cmd *cobra.Command, name string, r *bench.Report, measure func(log func(string, ...any)) ([]bench.Result, error)) error {
 	r.Command = "robocache " + strings.Join(os.Args[1:], " ")
 	r.Machine = bench.ThisMachine()
 	r.Machine.Revision = version
 	errs := cmd.ErrOrStderr()
-	results, err := bench.Run(cmd.Context(), runners, f.repeats, f.timeout, func(format string, a ...any) { fmt.Fprintf(errs, format+"\n", a...) })
+	results, err := measure(func(format string, a ...any) { fmt.Fprintf(errs, format+"\n", a...) })
 	if err != nil {
 		return err
 	}
@@ -135,7 +138,9 @@ func newBenchDecode() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return f.run(cmd, "decode-"+pattern, &bench.Report{Title: "bench decode, " + pattern, Unit: "frames", Workload: map[string]any{"files": files, "pattern": pattern, "count": count}}, runners)
+			return f.run(cmd, "decode-"+pattern, &bench.Report{Title: "bench decode, " + pattern, Unit: "frames", Workload: map[string]any{"files": files, "pattern": pattern, "count": count}}, func(log func(string, ...any)) ([]bench.Result, error) {
+				return bench.Run(cmd.Context(), runners, f.repeats, f.timeout, log)
+			})
 		},
 	}
 	f.add(c, "robocache", "robocache, ffmpeg, torchcodec, pyav")
@@ -172,24 +177,67 @@ func videoFiles(args []string) ([]string, error) {
 	return files, nil
 }
 
-// newRunDecode is our runner of `bench decode`.
+// runner is a hidden verb that runs a workload once, in a process of its own, and prints its outcome: the harness starts it.
+func runner(use string, args cobra.PositionalArgs, run func(ctx context.Context, args []string, out io.Writer) (bench.Outcome, error)) *cobra.Command {
+	return &cobra.Command{Use: use, Hidden: true, Args: args, RunE: func(cmd *cobra.Command, args []string) error {
+		o, err := run(cmd.Context(), args, cmd.OutOrStdout())
+		if err != nil {
+			return err
+		}
+		return printOutcome(cmd.OutOrStdout(), o)
+	}}
+}
+
 func newRunDecode() *cobra.Command {
 	var pattern string
 	var count int
-	c := &cobra.Command{
-		Use: "runner-decode FILE...", Hidden: true, Args: cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if _, err := video.ActiveBackend(); err != nil {
-				return err
-			}
-			o, err := bench.DecodeRun(cmd.Context(), args, pattern, count)
-			if err != nil {
-				return err
-			}
-			return printOutcome(cmd.OutOrStdout(), o)
-		},
-	}
+	c := runner("run-decode FILE...", cobra.MinimumNArgs(1), func(ctx context.Context, args []string, out io.Writer) (bench.Outcome, error) {
+		if _, err := video.ActiveBackend(); err != nil {
+			return bench.Outcome{}, err
+		}
+		return bench.DecodeRun(ctx, args, pattern, count, out)
+	})
 	c.Flags().StringVar(&pattern, "pattern", "sequential", "")
 	c.Flags().IntVar(&count, "count", 500, "")
+	return c
+}
+
+// newRunMemcpy is the limit of a warm cache.
+func newRunMemcpy() *cobra.Command {
+	var size, batch, threads int
+	var seconds float64
+	c := runner("run-memcpy", cobra.NoArgs, func(context.Context, []string, io.Writer) (bench.Outcome, error) {
+		if size < 1 || batch < 1 || threads < 1 {
+			return bench.Outcome{}, misuse(fmt.Sprintf("run-memcpy: %d bytes, batch %d, %d threads: expected more than 0", size, batch, threads))
+		}
+		return bench.CopyRun(size, batch, threads, seconds), nil
+	})
+	c.Flags().IntVar(&size, "frame-bytes", 640*480*3, "")
+	c.Flags().IntVar(&batch, "batch-size", 32, "")
+	c.Flags().IntVar(&threads, "workers", 2, "")
+	c.Flags().Float64Var(&seconds, "seconds", 3, "")
+	return c
+}
+
+func newRunRead() *cobra.Command {
+	var j bench.ReadJob
+	c := runner("run-read URI", cobra.ExactArgs(1), func(ctx context.Context, args []string, out io.Writer) (bench.Outcome, error) {
+		j.URI = args[0]
+		return bench.ReadRun(ctx, j, out)
+	})
+	c.Flags().StringVar(&j.RowsHZ, "rows-hz", "", "")
+	c.Flags().StringVar(&j.Key, "key", "", "")
+	c.Flags().IntVar(&j.Batch, "batch", 1, "")
+	c.Flags().IntVar(&j.Windows, "windows", 0, "")
+	c.Flags().Float64Var(&j.Seconds, "seconds", 3, "")
+	return c
+}
+
+func newRunMessages() *cobra.Command {
+	var seconds float64
+	c := runner("run-messages FILE TYPE", cobra.ExactArgs(2), func(_ context.Context, args []string, out io.Writer) (bench.Outcome, error) {
+		return bench.MessagesRun(args[0], args[1], seconds, out)
+	})
+	c.Flags().Float64Var(&seconds, "seconds", 3, "")
 	return c
 }

@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -46,6 +48,8 @@ func runnerFlags(c *cobra.Command, w *bench.Workload) {
 	workloadFlags(c, w)
 	f := c.Flags()
 	f.Float64Var(&w.Duration, "duration", 0, "")
+	f.IntVar(&w.Warm, "warm", 1, "")
+	f.Float64Var(&w.Seconds, "seconds", 0, "")
 	f.IntVar(&w.Probes, "probes", 0, "")
 	f.IntVar(&w.CheckFrames, "check-frames", 0, "")
 	f.IntVar(&w.Rank, "rank", 0, "")
@@ -214,11 +218,9 @@ func loadEpochs(cmd *cobra.Command, f *benchFlags, w bench.Workload) error {
 	}
 	defer done()
 	w.Warmup, w.Probes, w.CheckFrames = 0, 0, 0
-	runners, err := bench.LoadRunners(f.runners, w, tools)
-	if err != nil {
-		return err
-	}
-	return f.run(cmd, "load", &bench.Report{Title: "bench load", Unit: "samples", Workload: map[string]any{"load": w}}, runners)
+	return f.run(cmd, "load", &bench.Report{Title: "bench load", Unit: "samples", Workload: map[string]any{"load": w}}, func(log func(string, ...any)) ([]bench.Result, error) {
+		return bench.RunLoad(cmd.Context(), f.runners, w, tools, f.repeats, f.timeout, log)
+	})
 }
 
 // scenarios runs a suite, writes its files and prints its table. A failed point is exit code 1, after all is written.
@@ -285,20 +287,13 @@ func printSuite(cmd *cobra.Command, r *bench.SuiteReport, explain bool) {
 	}
 }
 
-// newRunLoad is the Go runner of `bench load`, run in its own process by the harness.
+// newRunLoad is the engine without Python.
 func newRunLoad() *cobra.Command {
 	var w bench.Workload
-	c := &cobra.Command{
-		Use: "runner-load URI", Hidden: true, Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			w.URI = args[0]
-			o, err := bench.LoadRun(cmd.Context(), w, cmd.OutOrStdout())
-			if err != nil {
-				return err
-			}
-			return printOutcome(cmd.OutOrStdout(), o)
-		},
-	}
+	c := runner("run-load URI", cobra.ExactArgs(1), func(ctx context.Context, args []string, out io.Writer) (bench.Outcome, error) {
+		w.URI = args[0]
+		return bench.LoadRun(ctx, w, out)
+	})
 	runnerFlags(c, &w)
 	return c
 }
@@ -307,7 +302,7 @@ func newRunLoad() *cobra.Command {
 func newRunResume() *cobra.Command {
 	var j bench.ResumeJob
 	c := &cobra.Command{
-		Use: "runner-resume URI", Hidden: true, Args: cobra.ExactArgs(1),
+		Use: "run-resume URI", Hidden: true, Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			j.Work.URI = args[0]
 			return bench.ResumeRun(cmd.Context(), j)

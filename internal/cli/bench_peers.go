@@ -5,7 +5,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -16,22 +15,40 @@ import (
 )
 
 func newBenchPeers() *cobra.Command {
+	c := newCases("peers", bench.PeerRows(), []string{"av1-global", "av1-pool"}, "bench-out/sets")
+	c.Use = "peers [URI]"
+	c.Short = "the same workloads through the peers and ours, interleaved, with the bars beside them"
+	c.Long = `peers runs the same workload through lerobot, its streaming class, a plain PyTorch DataLoader with torchcodec, a plain PyAV
+episode pool, robomimic, and ours, each run in a fresh process, in turn; beside them the limits: decoding alone, and memcpy.
+It makes the sets that it wants (AV1, H.264 of GOP 30 and 250, a table) out of URI, in the work folder; without URI, out of
+g1_v30_exact in $ROBOCACHE_TESTDATA. It prints the table of docs/PERFORMANCE.md. All workloads take about an hour on two cores.`
+	c.Example = `  robocache bench peers ./my_dataset --workload av1-global,av1-pool
+  robocache bench peers --all --repeats 5 --out report
+  robocache bench peers --list`
+	return c
+}
+
+func newBenchFormats() *cobra.Command {
+	c := newCases("formats", bench.FormatRows(), []string{"calvin", "messages-joint"}, "bench-out/sets")
+	c.Use, c.Args = "formats", cobra.NoArgs
+	c.Short = "the formats beside the packages that their users read them with: HDF5, CALVIN, MCAP, ROS 2, Zarr, RLDS, several clocks"
+	c.Long = `formats reads the same data through the usual Python packages and through ours, each run in a fresh process, in turn. The data is made
+in the work folder, Zarr's and RLDS' out of $ROBOCACHE_TESTDATA. Runners of one case that read other values fail.`
+	c.Example = `  robocache bench formats --workload calvin,recordings --repeats 3
+  robocache bench formats --all --out report
+  robocache bench formats --list`
+	return c
+}
+
+// newCases is a verb that runs cases of a table.
+func newCases(name string, table []bench.PeerRow, usual []string, sets string) *cobra.Command {
 	var f benchFlags
-	var w bench.PeerWork
+	w := bench.PeerWork{Name: name}
 	var names []string
 	var all, list bool
 	var work string
 	var episodes int
 	c := &cobra.Command{
-		Use:   "peers [URI]",
-		Short: "the same workloads through the peers and ours, interleaved, with the bars beside them",
-		Long: `peers runs the same workload through lerobot, its streaming class, a plain PyTorch DataLoader with torchcodec, a plain PyAV
-episode pool, robomimic, and ours, each run in a fresh process, in turn; beside them the limits: decoding alone, and memcpy.
-It makes the sets that it wants (AV1, H.264 of GOP 30 and 250, a table) out of URI, in the work folder; without URI, out of
-g1_v30_exact in $ROBOCACHE_TESTDATA. It prints the table of docs/PERFORMANCE.md. All workloads take about an hour on two cores.`,
-		Example: `  robocache bench peers ./my_dataset --workload av1-global,av1-pool
-  robocache bench peers --all --repeats 5 --out report
-  robocache bench peers --list`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if all && cmd.Flags().Changed("workload") {
@@ -40,7 +57,7 @@ g1_v30_exact in $ROBOCACHE_TESTDATA. It prints the table of docs/PERFORMANCE.md.
 			if all || list {
 				names = nil
 			}
-			rows, err := bench.PeerRowsNamed(names)
+			rows, err := bench.PeerRowsNamed(table, names)
 			if err != nil {
 				return err
 			}
@@ -51,7 +68,7 @@ g1_v30_exact in $ROBOCACHE_TESTDATA. It prints the table of docs/PERFORMANCE.md.
 			if f.repeats < 1 {
 				return misuse("--repeats: at least 1")
 			}
-			uri, err := peerSource(args)
+			uri, err := peerSource(name, args)
 			if err != nil {
 				return err
 			}
@@ -80,7 +97,7 @@ g1_v30_exact in $ROBOCACHE_TESTDATA. It prints the table of docs/PERFORMANCE.md.
 				return err
 			}
 			if f.out != "" {
-				log("wrote %s", filepath.Join(f.out, "peers.{json,csv,md,html}"))
+				log("wrote %s", filepath.Join(f.out, name+".{json,csv,md,html}"))
 			}
 			if f.json {
 				return printJSON(cmd.OutOrStdout(), p)
@@ -90,9 +107,9 @@ g1_v30_exact in $ROBOCACHE_TESTDATA. It prints the table of docs/PERFORMANCE.md.
 		},
 	}
 	c.Flags().BoolVar(&all, "all", false, "every workload")
-	c.Flags().StringSliceVar(&names, "workload", []string{"av1-global", "av1-pool"}, "which, by name (--list)")
+	c.Flags().StringSliceVar(&names, "workload", usual, "which, by name (--list)")
 	c.Flags().BoolVar(&list, "list", false, "list the workloads, their runners and bars")
-	c.Flags().StringVar(&work, "work", "bench-out/sets", "folder for the sets that are made; they are used again")
+	c.Flags().StringVar(&work, "work", sets, "folder for the sets that are made; they are used again")
 	c.Flags().IntVar(&episodes, "episodes", 12, "episodes of each set: a seeded choice, or repeated where there are fewer (0: all)")
 	c.Flags().IntVar(&w.BatchSize, "batch-size", 32, "samples a batch")
 	c.Flags().IntVar(&w.Workers, "workers", 2, "our threads; the peers' worker processes or threads")
@@ -107,9 +124,12 @@ g1_v30_exact in $ROBOCACHE_TESTDATA. It prints the table of docs/PERFORMANCE.md.
 }
 
 // peerSource is the dataset given, or the real one of the test data.
-func peerSource(args []string) (string, error) {
+func peerSource(name string, args []string) (string, error) {
 	if len(args) == 1 {
 		return args[0], nil
+	}
+	if name == "formats" {
+		return "", nil
 	}
 	dir := os.Getenv("ROBOCACHE_TESTDATA")
 	if dir == "" {
@@ -129,24 +149,4 @@ func printPeerRows(w io.Writer, rows []bench.PeerRow) {
 			fmt.Fprintf(w, "  bar:  %s\n", b.Text)
 		}
 	}
-}
-
-// newRunMemcpy is the limit of a warm cache, run in its own process by the harness.
-func newRunMemcpy() *cobra.Command {
-	var image, batch, threads int
-	var seconds float64
-	c := &cobra.Command{
-		Use: "runner-memcpy", Hidden: true, Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if image < 1 || batch < 1 || threads < 1 {
-				return misuse("runner-memcpy: " + strconv.Itoa(image) + " bytes, batch " + strconv.Itoa(batch) + ", " + strconv.Itoa(threads) + " threads: expected more than 0")
-			}
-			return printOutcome(cmd.OutOrStdout(), bench.CopyRun(image, batch, threads, seconds))
-		},
-	}
-	c.Flags().IntVar(&image, "frame-bytes", 640*480*3, "")
-	c.Flags().IntVar(&batch, "batch-size", 32, "")
-	c.Flags().IntVar(&threads, "workers", 2, "")
-	c.Flags().Float64Var(&seconds, "seconds", 3, "")
-	return c
 }

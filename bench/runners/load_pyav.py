@@ -2,32 +2,22 @@
 
 Uniform over the frames that remain in the pool; an episode that is used up makes room for the next, in shuffled order; each epoch fills
 the pool anew. Frames are kept as the batch wants them (uint8, CHW), and a batch is a torch.stack.
---ram: all frames are decoded once into memory, and every later epoch is a permutation of them, stacked by as many threads.
---tuned: RGB is taken apart into planes by OpenCV instead of torch's permute, and batches are made in a thread of their own."""
+--ram: all frames are decoded once into memory, and every later epoch is a permutation of them, stacked by as many threads."""
 import collections, queue, random, threading, time
 
-import peer
-from peer_set import Set
+import common
+from lerobot_set import Set
 
 import av
 import numpy as np
 import torch
 
-a = peer.args(
-    lambda p: p.add_argument("--pool", type=int, default=6, help="resident episodes"),
-    lambda p: p.add_argument("--ram", action="store_true"),
-    lambda p: p.add_argument("--tuned", action="store_true"),
-)
+a = common.args(lambda p: p.add_argument("--pool", type=int, default=6, help="resident episodes"), lambda p: p.add_argument("--ram", action="store_true"))
 torch.set_num_threads(1)
 
 
 def planar(frame):
-    rgb = frame.to_ndarray(format="rgb24")
-    if a.tuned:
-        import cv2
-
-        return torch.from_numpy(np.stack(cv2.split(rgb)))
-    return torch.from_numpy(rgb).permute(2, 0, 1).contiguous()
+    return torch.from_numpy(frame.to_ndarray(format="rgb24")).permute(2, 0, 1).contiguous()
 
 
 class Reader:
@@ -162,52 +152,22 @@ def threaded(jobs, make, workers):
             yield ahead.popleft().result()
 
 
-def own_thread(it):
-    """The batches of it, made in a thread of their own, two ahead."""
-    q, stop = queue.Queue(maxsize=2), threading.Event()
-
-    def work():
-        try:
-            for b in it:
-                put(q, b, stop)
-            put(q, None, stop)
-        except Exception as x:
-            put(q, x, stop)
-
-    t = threading.Thread(target=work, daemon=True)
-    t.start()
-    while (b := q.get()) is not None:
-        if isinstance(b, Exception):
-            raise b
-        yield b
-    t.join()
-
-
 def main():
     global columns, readers
-    imported = peer.since_start()
+    common.imported()
     t = time.perf_counter()
     s = Set(a.root)
     columns = {k: torch.from_numpy(v) for k, v in s.columns(s.numeric).items()}
     readers = [Reader(s) for _ in range(max(a.workers, 1))]
     opened = time.perf_counter() - t
     rng = random.Random(a.seed)
+    epoch = lambda: pool_epoch(s, rng)
     if a.ram:
         frames, state = [None] * int(s.ends[-1]), np.random.default_rng(a.seed)
-
-        def fill():  # the first epoch: decoding, as the pool does it, and keeping what it decoded
-            yield from pool_epoch(s, rng, frames)
-
-        epochs = iter([fill])
+        # The first epoch decodes, as the pool does it, and keeps what it decoded.
+        epochs = iter([lambda: pool_epoch(s, rng, frames)])
         epoch = lambda: next(epochs, lambda: ram_epoch(frames, state))()
-    elif a.tuned:
-        epoch = lambda: own_thread(pool_epoch(s, rng))
-    else:
-        epoch = lambda: pool_epoch(s, rng)
-    peer.measure(epoch, a, s.lengths, (imported, opened), imgs=lambda b: b["image"])
+    common.measure(lambda: s.numbered(epoch()), a, dict(open_s=opened), row=s.row)
 
 
-try:
-    main()
-except Exception as e:
-    peer.failed(e)
+common.run(main)

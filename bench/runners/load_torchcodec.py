@@ -4,14 +4,14 @@ Decoders stay open in each worker, one thread each, exact seeking, uint8. --batc
 call a file (__getitems__), so that torchcodec decodes what they share once."""
 import time
 
-import peer
-from peer_set import Set
+import common
+from lerobot_set import Set
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, Dataset, default_collate
+from torch.utils.data import Dataset
 
-a = peer.args(lambda p: p.add_argument("--batched", action="store_true"))
+a = common.args(lambda p: p.add_argument("--batched", action="store_true"))
 torch.set_num_threads(1)
 from torchcodec.decoders import VideoDecoder
 
@@ -52,7 +52,6 @@ class Batched(Frames):
             item, w = self.rows(i)
             items.append(item)
             wanted.setdefault(int(self.set.file[i]), []).extend((int(o), b, k) for k, o in enumerate(self.set.ordinal[w]))
-        shape = None
         for f, parts in wanted.items():
             ordinals = sorted({o for o, _, _ in parts})
             got = self.decoder(f).get_frames_at(ordinals).data
@@ -68,19 +67,13 @@ class Batched(Frames):
 
 
 def main():
-    imported = peer.since_start()
+    common.imported()
     t = time.perf_counter()
     s = Set(a.root)
     ds = (Batched if a.batched else Frames)(s, a.window)
     opened = time.perf_counter() - t
-    g = torch.Generator()
-    g.manual_seed(a.seed)
-    kw = dict(persistent_workers=True, prefetch_factor=4, worker_init_fn=lambda _: torch.set_num_threads(1)) if a.workers else {}
-    loader = DataLoader(ds, batch_size=a.batch_size, shuffle=True, num_workers=a.workers, generator=g, collate_fn=default_collate, **kw)
-    peer.measure(lambda: ((b["index"].numpy(), b) for b in loader), a, s.lengths, (imported, opened), imgs=lambda b: b["image"])
+    loader = common.torch_loader(ds, a, shuffle=True, generator=torch.Generator().manual_seed(a.seed))
+    common.measure(lambda: s.numbered((b["index"].numpy(), b) for b in loader), a, dict(open_s=opened), row=s.row)
 
 
-try:
-    main()
-except Exception as e:
-    peer.failed(e)
+common.run(main)

@@ -57,3 +57,13 @@ class Set:
     def window(self, i, n):
         """Rows i … i+n−1, the episode's last row repeated beyond its end."""
         return np.minimum(np.arange(i, i + max(n, 1)), self.ends[self.episode(i)] - 1)
+
+    def numbered(self, batches):
+        """(sample numbers, batch) → (sample numbers, their episodes, batch)."""
+        for index, batch in batches:
+            yield index, np.searchsorted(self.ends, index, "right"), batch
+
+    def row(self, index, i):
+        """The row in its episode of sample i of a batch."""
+        e = self.episode(int(index[i]))
+        return int(index[i]) - int(self.ends[e]) + self.lengths[e]

@@ -1,0 +1,408 @@
+"""The formats beside the packages that their users read them with: formats.py CASE RUNNER DIR [--seconds S]. bench/formats.go has the table.
+
+RUNNER make writes the data of a case into DIR. Every other is a runner (common.py): whole passes over the data, the first of which is not measured and gives the
+hash of its values, until --seconds are full. CPU seconds are those of the process; a sample is a frame, chunk, message, window or step."""
+import argparse, glob, hashlib, json, os, shutil, struct, sys, time, warnings
+from types import SimpleNamespace
+
+import common
+import numpy as np
+
+warnings.simplefilter("ignore")
+p = argparse.ArgumentParser()
+p.add_argument("case")
+p.add_argument("runner")
+p.add_argument("dir")
+p.add_argument("--seconds", type=float, default=3)
+a = p.parse_args()
+RUNNERS, MAKERS = {}, {}
+
+
+def runner(case, *names):
+    """Registers make() → one pass, which gives (samples, hash of the values or "")."""
+
+    def register(f):
+        RUNNERS.update({(case, n): f for n in names})
+        return f
+
+    return register
+
+
+def maker(case):
+    return lambda f: MAKERS.setdefault(case, f)
+
+
+def measure(once):
+    common.imported()
+    _, values = once()
+    print("#open", flush=True)
+    cpu, start, samples, epochs = time.process_time(), time.perf_counter(), 0, 0
+    while not epochs or time.perf_counter() - start < a.seconds:
+        samples += once()[0]
+        epochs += 1
+    seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
+    print("#measured", flush=True)
+    print(json.dumps(dict(samples=samples, epochs=epochs, seconds=seconds, cpu_seconds=cpu, import_s=common.T_IMPORT[0], values_sha256=values, versions=common.versions())), flush=True)
+
+
+def digest(arrays):
+    h = hashlib.sha256()
+    for x in arrays:
+        h.update(np.ascontiguousarray(x).tobytes())
+    return h.hexdigest()
+
+
+# CALVIN: every array of a frame, and the floor: the files' bytes alone.
+
+SHAPES = {
+    "actions": ((7,), "f8"), "rel_actions": ((7,), "f8"), "robot_obs": ((15,), "f8"), "scene_obs": ((24,), "f8"), "rgb_static": ((200, 200, 3), "u1"), "rgb_gripper": ((84, 84, 3), "u1"),
+    "depth_static": ((200, 200), "f4"), "depth_gripper": ((84, 84), "f4"), "rgb_tactile": ((160, 120, 6), "u1"), "depth_tactile": ((160, 120, 2), "f4"),
+}  # fmt: skip
+
+
+@maker("calvin")
+def make_calvin():
+    os.makedirs(f"{a.dir}/training", exist_ok=True)
+    rng = np.random.default_rng(0)
+    for i in range(60):
+        np.savez(f"{a.dir}/training/episode_{i:07d}.npz", **{k: rng.integers(0, 256, s).astype(t) if t == "u1" else rng.standard_normal(s).astype(t) for k, (s, t) in SHAPES.items()})
+    np.save(f"{a.dir}/training/ep_start_end_ids.npy", np.array([[0, 29], [30, 59]]))
+
+
+@runner("calvin", "numpy", "bytes")
+def calvin():
+    files = sorted(glob.glob(f"{a.dir}/training/episode_*.npz"))
+
+    def once():
+        for name in files:
+            if a.runner == "bytes":
+                with open(name, "rb") as f:
+                    f.read()
+                continue
+            with np.load(name, allow_pickle=False) as z:
+                for k in z.files:
+                    z[k]
+        return len(files), ""
+
+    return once
+
+
+# Zarr, chunk by chunk: zarr-python as a training script calls it, and numcodecs alone, the floor of any reader in Python. The case is zarr-CODEC-SHUFFLE-ARRAY.
+
+
+@maker("zarr")
+def make_zarr():
+    """Stores of the sizes that policies train on: frames in chunks of 32, states in chunks of 4096 rows."""
+    import zarr
+    from numcodecs import Blosc
+
+    src = zarr.open_group(os.path.join(os.environ["ROBOCACHE_TESTDATA"], "diffusion_policy_zarr/replay_buffer.zarr"), mode="r")
+    img, state = np.concatenate([np.asarray(src["data/img"])] * 6), np.concatenate([np.asarray(src["data/state"]) + i for i in range(400)])
+    for codec in ("lz4", "zstd"):
+        for shuffle, word in ((Blosc.NOSHUFFLE, "none"), (Blosc.SHUFFLE, "byte"), (Blosc.BITSHUFFLE, "bit")):
+            for key, x, chunks in (("img", img, (32, 96, 96, 3)), ("state", state, (4096, 26)), ("state32", state.astype(np.float32), (4096, 26))):
+                g = zarr.open_group(f"{a.dir}/{codec}-{word}-{key}.zarr", mode="w", zarr_format=2)
+                z = g.create_array(f"data/{key}", shape=x.shape, dtype=x.dtype, chunks=chunks, compressors=Blosc(cname=codec, clevel=5, shuffle=shuffle))
+                z[:] = x
+                g.create_array("meta/episode_ends", data=np.array([len(x)]))
+
+
+@runner("zarr", "zarr-python", "numcodecs")
+def chunks():
+    import zarr
+    from numcodecs import blosc, get_codec
+
+    blosc.set_nthreads(1)
+    zarr.config.set({"async.concurrency": 1, "threading.max_workers": 1})
+    folder = glob.glob(f"{a.dir}/data/*/.zarray")[0][: -len("/.zarray")]
+    z = zarr.open_array(folder, mode="r")
+    step, count = z.chunks[0], z.shape[0] // z.chunks[0]
+    with open(f"{folder}/.zarray") as f:
+        codec = get_codec(json.load(f)["compressor"])
+    suffix = ".0" * (z.ndim - 1)
+
+    def alone(i):
+        with open(f"{folder}/{i}{suffix}", "rb") as f:
+            return codec.decode(f.read())
+
+    read = alone if a.runner == "numcodecs" else lambda i: np.asarray(z[i * step : (i + 1) * step])
+    values = digest(np.frombuffer(read(i), np.uint8) if a.runner == "numcodecs" else read(i) for i in range(count))
+
+    def once():
+        for i in range(count):
+            read(i)
+        return count, values
+
+    return once
+
+
+# ROS 2: messages in memory to columns, whole recordings to columns, and windows of time at random places of a recording.
+
+JOINT, IMU = "sensor_msgs/msg/JointState", "sensor_msgs/msg/Imu"
+BEGIN = 1_770_000_000_000_000_000
+FIELDS = {"/joint_states": ("position", "velocity", "effort"),
+          "/imu/data": ("orientation", "orientation_covariance", "angular_velocity", "angular_velocity_covariance", "linear_acceleration", "linear_acceleration_covariance")}
+
+
+def typestore():
+    from rosbags.typesys import Stores, get_typestore
+
+    return get_typestore(Stores.ROS2_HUMBLE)
+
+
+def message(ts, kind, at, rng):
+    head = ts.types["std_msgs/msg/Header"](ts.types["builtin_interfaces/msg/Time"](at // 10**9, at % 10**9), "base")
+    if kind == JOINT:
+        return ts.types[JOINT](head, [f"joint_{k}" for k in range(26)], rng.normal(size=26), rng.normal(size=26), rng.normal(size=26))
+    xyz = lambda: ts.types["geometry_msgs/msg/Vector3"](*map(float, rng.normal(size=3)))
+    return ts.types[IMU](head, ts.types["geometry_msgs/msg/Quaternion"](*map(float, rng.normal(size=4))), rng.normal(size=9), xyz(), rng.normal(size=9), xyz(), rng.normal(size=9))
+
+
+def values_of(kind, m):
+    if kind == JOINT:
+        return m.position, m.velocity, m.effort
+    q, w, x = m.orientation, m.angular_velocity, m.linear_acceleration
+    return (q.x, q.y, q.z, q.w), m.orientation_covariance, (w.x, w.y, w.z), m.angular_velocity_covariance, (x.x, x.y, x.z), m.linear_acceleration_covariance
+
+
+def columns(messages):
+    """(topic or kind, message) → of each the timestamps and one array a field."""
+    out = {}
+    for topic, m in messages:
+        kind = {"/joint_states": JOINT, "/imu/data": IMU}.get(topic, topic)
+        row = (m.header.stamp.sec * 10**9 + m.header.stamp.nanosec, *values_of(kind, m))
+        cols = out.setdefault(topic, [[] for _ in row])
+        for c, v in zip(cols, row):
+            c.append(v)
+    return {t: [np.array(c[0])] + [np.array(x, dtype=np.float64) for x in c[1:]] for t, c in out.items()}
+
+
+@maker("messages")
+def make_messages():
+    ts, rng = typestore(), np.random.default_rng(1)
+    os.makedirs(a.dir, exist_ok=True)
+    for name, kind in (("joint", JOINT), ("imu", IMU)):
+        with open(f"{a.dir}/{name}", "wb") as f:
+            for k in range(20000):
+                raw = bytes(ts.serialize_cdr(message(ts, kind, 1_700_000_000 * 10**9 + k * 10**7, rng), kind))
+                f.write(struct.pack("<I", len(raw)) + raw)
+
+
+@runner("messages", "mcap-ros2-support", "rosbags")
+def messages():
+    ts, payloads = typestore(), []
+    kind = IMU if a.dir.endswith("imu") else JOINT
+    with open(a.dir, "rb") as f:
+        while head := f.read(4):
+            payloads.append(f.read(struct.unpack("<I", head)[0]))
+    decode = lambda raw: ts.deserialize_cdr(raw, kind)
+    if a.runner == "mcap-ros2-support":
+        from mcap_ros2.decoder import DecoderFactory
+
+        decode = DecoderFactory().decoder_for("cdr", SimpleNamespace(id=1, name=kind, encoding="ros2msg", data=ts.generate_msgdef(kind, ros_version=2)[0].encode()))
+
+    def once():
+        return len(payloads), digest(columns((kind, decode(raw)) for raw in payloads)[kind])
+
+    return once
+
+
+@maker("recordings")
+def make_recordings():
+    from rosbags.rosbag2 import StoragePlugin, Writer
+    from rosbags.rosbag2.enums import CompressionFormat, CompressionMode
+
+    ts, rng = typestore(), np.random.default_rng(0)
+    bag = Writer(a.dir, version=9, storage_plugin=StoragePlugin.MCAP)
+    bag.set_compression(CompressionMode.STORAGE, CompressionFormat.ZSTD)
+    with bag as w:
+        conns = {t: w.add_connection(t, kind, typestore=ts) for t, kind in (("/joint_states", JOINT), ("/imu/data", IMU))}
+        for at, topic in sorted((BEGIN + int(k * 1e9 / hz), topic) for topic, hz in (("/joint_states", 100), ("/imu/data", 333)) for k in range(60 * hz)):
+            kind = conns[topic].msgtype
+            w.write(conns[topic], at, ts.serialize_cdr(message(ts, kind, at, rng), kind))
+
+
+@runner("recordings", "rosbags", "mcap-ros2-support", "robocache", "decompression")
+def recordings():
+    from pathlib import Path
+
+    file = glob.glob(f"{a.dir}/*.mcap")[0]
+
+    def ours():
+        import robocache
+
+        with robocache.open(file) as ds:
+            s = ds.episode(0).streams
+            return {t: [s[f"{t[1:].replace('/', '.')}.{f[0]}"].times] + [s[f"{t[1:].replace('/', '.')}.{k}"].values for k in f] for t, f in FIELDS.items()}
+
+    def rosbags():
+        from rosbags.highlevel import AnyReader
+
+        with AnyReader([Path(a.dir)]) as r:
+            return columns((c.topic, r.deserialize(raw, c.msgtype)) for c, _, raw in r.messages([c for c in r.connections if c.topic in FIELDS]))
+
+    def support():
+        from mcap_ros2.reader import read_ros2_messages
+
+        return columns((m.channel.topic, m.ros_msg) for m in read_ros2_messages(file, topics=list(FIELDS)))
+
+    def floor():
+        import zstandard
+        from mcap.records import Chunk
+        from mcap.stream_reader import StreamReader
+
+        with open(file, "rb") as f:
+            for c in StreamReader(f, emit_chunks=True).records:
+                if isinstance(c, Chunk) and c.compression == "zstd":
+                    zstandard.decompress(c.data, c.uncompressed_size)
+
+    read = {"rosbags": rosbags, "mcap-ros2-support": support, "robocache": ours, "decompression": floor}[a.runner]
+
+    def once():
+        got = read()
+        return 60 * 433, digest(np.asarray(x).astype(np.float64 if np.asarray(x).dtype.kind == "f" else np.int64) for t in FIELDS for x in got[t]) if got else ""
+
+    return once
+
+
+@runner("windows", "mcap")
+def windows():
+    """The joints' positions in half a second, at random."""
+    from mcap.reader import make_reader
+    from mcap_ros2.decoder import DecoderFactory
+
+    reader = make_reader(open(glob.glob(f"{a.dir}/*.mcap")[0], "rb"), decoder_factories=[DecoderFactory()])
+    starts = BEGIN + (np.random.default_rng(2).random(40) * 59.5e9).astype(np.int64)
+
+    def once():
+        for at in starts:
+            np.array([m.decoded_message.position for m in reader.iter_decoded_messages(topics=["/joint_states"], start_time=int(at), end_time=int(at) + 500_000_000)])
+        return len(starts), ""
+
+    return once
+
+
+# RLDS: whole steps, in order, batches of 64: every feature, frames decoded.
+
+CAMERAS = [f"observation.image_{i}" for i in range(4)]
+NUMBERS = ["action", "observation.state", "language_embedding", "reward", "discount", "is_first", "is_last", "is_terminal"]
+
+
+@maker("rlds")
+def make_rlds(copies=20):
+    """A set of so many shards, each the first shard of split train."""
+    path = os.path.join(os.environ["ROBOCACHE_TESTDATA"], "bridge_rlds/bridge_dataset/1.0.0")
+    with open(os.path.join(path, "dataset_info.json")) as f:
+        info = json.load(f)
+    split = next(s for s in info["splits"] if s["name"] == "train")
+    os.makedirs(a.dir)
+    shutil.copy(os.path.join(path, "features.json"), a.dir)
+    for i in range(copies):
+        shutil.copy(os.path.join(path, f"{info['name']}-train.tfrecord-00000-of-{len(split['shardLengths']):05d}"), os.path.join(a.dir, f"{info['name']}-train.tfrecord-{i:05d}-of-{copies:05d}"))
+    split = dict(split, shardLengths=split["shardLengths"][:1] * copies, numBytes=str(int(split["numBytes"]) * copies))
+    with open(os.path.join(a.dir, "dataset_info.json"), "w") as f:
+        json.dump(dict(info, splits=[split]), f)
+
+
+@runner("rlds", "tfds", "robocache")
+def rlds():
+    if a.runner == "tfds":
+        os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="")
+        import tensorflow as tf
+        import tensorflow_datasets as tfds
+
+        ds = tfds.builder_from_directory(a.dir).as_dataset(split="train", shuffle_files=False, read_config=tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False, add_tfds_id=False))
+        options = tf.data.Options()
+        options.threading.private_threadpool_size, options.deterministic = 2, True
+        ds = ds.flat_map(lambda e: e["steps"]).batch(64).prefetch(2).with_options(options)
+        flat = lambda s: {**{"observation." + k: v for k, v in s.pop("observation").items()}, **s}
+        epoch = lambda: map(flat, ds.as_numpy_iterator())
+    else:
+        import robocache
+
+        loader = robocache.Loader(a.dir, batch_size=64, shuffle=False, threads=2, options={"split": "train"}, keys=CAMERAS + NUMBERS + ["language_instruction"])
+        epoch = lambda: iter(loader)
+    array = lambda v: v.numpy() if hasattr(v, "numpy") else np.asarray(v)
+    first = [True]
+
+    def once():
+        h, n = hashlib.sha256(), 0
+        for b in epoch():
+            n += len(b["language_instruction"])
+            if first:
+                for k in NUMBERS:
+                    h.update(np.ascontiguousarray(array(b[k]).reshape(len(b[k]), -1)).astype("<f4").tobytes())
+                for text in b["language_instruction"]:
+                    h.update(text if isinstance(text, bytes) else text.encode())
+        first.clear()
+        return n, h.hexdigest()
+
+    return once
+
+
+# Streams of several clocks to 50 Hz, windows of a second, batches of 64.
+
+
+@runner("multirate", "pandas", "robocache")
+def multirate(hz=50):
+    import pandas as pd
+    import torch
+
+    import robocache
+
+    torch.set_num_threads(1)
+    dataset = robocache.open(a.dir)
+    keys = [k for k, f in dataset.features.items() if f.kind == "numeric" and not f.ragged and not f.default][:4]
+    how = dict(hz=hz, keys=keys, delta_timestamps={k: (np.arange(1 - hz, 1) / hz).tolist() for k in keys}, align={"modes": {keys[-1]: "previous"}})
+
+    class Peer(torch.utils.data.Dataset):
+        """What a user writes: for each sample the times of its window, for each stream np.interp, or merge_asof where values are held. Its streams are parsed before
+        the clock starts, and lie in memory: its best case."""
+
+        def __init__(self):
+            self.episodes, self.index, self.offsets = [], [], np.arange(1 - hz, 1) * int(1e9 / hz)
+            for ep in dataset:
+                streams = {k: (np.asarray(ep.streams[k].times), np.asarray(ep.streams[k].values)) for k in keys}
+                start, end = max(t[0] for t, _ in streams.values()), min(t[-1] for t, _ in streams.values())
+                held = {k: pd.DataFrame({"t": t, **{str(c): x for c, x in enumerate(v.reshape(len(v), -1).T)}}) for k, (t, v) in streams.items() if v.dtype.kind != "f" or k == keys[-1]}
+                self.index += [(len(self.episodes), start + round(i * 1e9 / hz)) for i in range(int((end - start) * hz // 10**9) + 1)]
+                self.episodes.append((streams, held))
+
+        def __len__(self):
+            return len(self.index)
+
+        def __getitem__(self, i):
+            e, now = self.index[i]
+            t, out = now + self.offsets, {}
+            for k, (at, v) in self.episodes[e][0].items():
+                if k in self.episodes[e][1]:
+                    got = pd.merge_asof(pd.DataFrame({"t": t}), self.episodes[e][1][k], on="t").drop(columns="t").bfill().to_numpy()
+                else:  # relative to the first: seconds since an epoch have no nanoseconds left in float64
+                    got = np.stack([np.interp((t - at[0]) * 1e-9, (at - at[0]) * 1e-9, x) for x in v.reshape(len(v), -1).T], 1)
+                out[k], out[k + "_is_pad"] = got.astype(v.dtype).reshape(len(t), *v.shape[1:]), (t < at[0]) | (t > at[-1])
+            return out
+
+    if a.runner == "robocache":
+        loader = robocache.Loader(dataset, 64, threads=2, **how)
+    else:
+        peer, ours = Peer(), robocache.MapDataset(dataset, **how)
+        for i in (0, len(ours) // 2, len(ours) - 1):
+            x, y = ours[i], peer[i]
+            for k in keys:
+                if not np.array_equal(x[k + "_is_pad"].numpy(), y[k + "_is_pad"]) or not np.allclose(x[k].numpy(), y[k], rtol=1e-4, atol=1e-5, equal_nan=True):
+                    raise RuntimeError(f"{k} of sample {i} differs")
+        loader = torch.utils.data.DataLoader(peer, 64, shuffle=True)
+    return lambda: (sum(len(b[keys[0]]) for b in loader), "")
+
+
+def main():
+    case = a.case.split("-")[0]
+    if a.runner == "make":
+        return MAKERS[case]()
+    measure(RUNNERS[case, a.runner]())
+
+
+if a.runner == "make":
+    main()
+else:
+    common.run(main)

@@ -1,0 +1,88 @@
+"""A file of robomimic's layout as h5py reads it: what a window of a sample must hold, and where there is none, files to measure on.
+
+    hdf5_set.py DIR            # writes raw.hdf5, gzip.hdf5 (two cameras of 84×84, a chunk a frame) and low.hdf5 into DIR"""
+import json, os, sys
+
+import h5py
+import numpy as np
+
+
+class Truth:
+    """Compares the first window of some batches of the first epoch, which is not measured."""
+
+    def __init__(self, path, window):
+        self.file = h5py.File(path, "r", swmr=True, libver="latest")  # as robomimic opens it: one process cannot have both ways
+        self.demos = sorted(self.file["data"], key=lambda n: int(n[5:]))
+        self.ends = np.cumsum([len(self.file[f"data/{n}/actions"]) for n in self.demos])
+        obs = self.file[f"data/{self.demos[0]}/obs"]
+        self.low, self.cameras = [k for k in obs if obs[k].ndim == 2], [k for k in obs if obs[k].ndim == 4]
+        self.window, self.count, self.wrong, self.first = window, 0, 0, True
+
+    def episodes(self, index):
+        return np.searchsorted(self.ends, index, "right")
+
+    def check(self, index, batch):
+        i = int(index[0])
+        d = int(self.episodes(i))
+        begin = int(self.ends[d - 1]) if d else 0
+        rows = np.minimum(np.arange(i - begin, i - begin + self.window), int(self.ends[d]) - begin - 1)
+        for k, v in batch.items():
+            k = {"action": "actions"}.get(k, k.removeprefix("observation."))
+            at = f"data/{self.demos[d]}/" + (k if k == "actions" else f"obs/{k}")
+            if at not in self.file:
+                continue
+            want, got = self.file[at][()][rows], np.asarray(v[0])
+            if k in self.cameras and got.shape != want.shape:
+                got = got.transpose(0, 2, 3, 1)
+            self.count += 1
+            self.wrong += not np.array_equal(got, want.astype(got.dtype))
+
+    def checked(self, epoch):
+        """epoch, of whose first pass up to 40 batches are looked at."""
+
+        def first():
+            for n, (index, episode, batch) in enumerate(epoch()):
+                if n < 40:
+                    self.check(index, batch)
+                yield index, episode, batch
+
+        passes = iter([first])
+        return lambda: next(passes, epoch)()
+
+    def found(self):
+        return dict(frames_checked=self.count, wrong_frames=int(self.wrong))
+
+
+def images(rng, n):
+    """n frames of 84 x 84: a gradient, a few moving boxes, a little noise: they deflate to about two thirds."""
+    y, x = np.mgrid[0:84, 0:84]
+    base = np.stack([x * 2, y * 2, x + y], -1).astype(np.int16)
+    out = np.empty((n, 84, 84, 3), np.uint8)
+    for k in range(n):
+        f = base + rng.integers(-2, 3, base.shape)
+        for b in range(4):
+            at = (10 + 15 * b + k) % 70, (7 * b + 2 * k) % 70
+            f[at[0] : at[0] + 12, at[1] : at[1] + 12] = 40 * b
+        out[k] = np.clip(f, 0, 255)
+    return out
+
+
+def make(folder, demos=20, rows=100):
+    os.makedirs(folder, exist_ok=True)
+    for name, kw in (("raw", {}), ("gzip", dict(chunks=(1, 84, 84, 3), compression="gzip", compression_opts=4)), ("low", None)):
+        rng = np.random.default_rng(0)
+        with h5py.File(f"{folder}/{name}.hdf5", "w") as f:
+            d = f.create_group("data")
+            d.attrs.update({"total": demos * rows, "env_args": json.dumps({"env_name": "Lift", "type": 1, "env_kwargs": {"control_freq": 20}})})
+            for i in range(demos):
+                g = d.create_group(f"demo_{i}")
+                g.attrs["num_samples"] = rows
+                g["actions"] = rng.standard_normal((rows, 7)).astype(np.float32)
+                for k, n in (("robot0_eef_pos", 3), ("robot0_eef_quat", 4), ("robot0_gripper_qpos", 2), ("object", 10)):
+                    g[f"obs/{k}"] = rng.standard_normal((rows, n))
+                for c in ("agentview_image", "robot0_eye_in_hand_image") if kw is not None else ():
+                    g.create_dataset(f"obs/{c}", data=images(rng, rows), **kw)
+
+
+if __name__ == "__main__":
+    make(sys.argv[1])

@@ -1,0 +1,77 @@
+"""robomimic's own SequenceDataset and DataLoader over the low-dimensional streams of an HDF5 file, and its cameras where it has some.
+
+--hdf5: the file, where the set is another (a LeRobot folder of the same rows). --make OUT.hdf5: writes it from that folder, in robomimic's layout, and ends."""
+import contextlib, io, os, time
+
+import common
+
+import h5py
+import numpy as np
+import torch
+
+a = common.args(lambda p: p.add_argument("--make", default=""), lambda p: p.add_argument("--hdf5", default=""), lambda p: p.add_argument("--cache-mode", default="all", choices=["all", "low_dim", "none"]))
+torch.set_num_threads(1)
+
+
+def make(out):
+    from lerobot_set import Set
+
+    s = Set(a.root)
+    rows = s.columns(s.numeric)
+    with h5py.File(out + ".part", "w", libver="latest") as f:
+        data = f.create_group("data")
+        data.attrs["total"] = int(s.ends[-1])
+        for e, n in enumerate(s.lengths):
+            lo = int(s.ends[e]) - n
+            g = data.create_group(f"demo_{e}")
+            g.attrs["num_samples"] = n
+            g.create_dataset("actions", data=rows["action"][lo : lo + n])
+            g.create_dataset("obs/state", data=rows["observation.state"][lo : lo + n])
+    os.replace(out + ".part", out)
+
+
+class Recorded(torch.utils.data.Sampler):
+    """A random permutation an epoch, kept: SequenceDataset's items do not say which sample they are."""
+
+    def __init__(self, n):
+        self.n, self.g = n, torch.Generator().manual_seed(a.seed)
+
+    def __len__(self):
+        return self.n
+
+    def __iter__(self):
+        self.order = torch.randperm(self.n, generator=self.g)
+        return iter(self.order.tolist())
+
+
+def main():
+    if a.make:
+        return make(a.make)
+    import robomimic.utils.obs_utils as obs_utils
+    from robomimic.utils.dataset import SequenceDataset
+
+    from hdf5_set import Truth
+
+    common.imported()
+    t = time.perf_counter()
+    path = a.hdf5 or a.root
+    truth = Truth(path, max(a.window, 1))
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):  # its progress bars
+        obs_utils.initialize_obs_utils_with_obs_specs([{"obs": {"low_dim": truth.low, "rgb": truth.cameras, "depth": [], "scan": []}}])
+        ds = SequenceDataset(path, obs_keys=tuple(truth.low + truth.cameras), dataset_keys=("actions",), seq_length=max(a.window, 1), pad_seq_length=True, load_next_obs=False,
+                             hdf5_cache_mode=None if a.cache_mode == "none" else a.cache_mode)
+    sampler = Recorded(len(ds))
+    loader = common.torch_loader(ds, a, sampler=sampler)
+    opened = time.perf_counter() - t
+
+    def batches():
+        at = 0
+        for b in loader:
+            index = sampler.order[at : at + len(b["actions"])].numpy()
+            at += len(index)
+            yield index, truth.episodes(index), {"actions": b["actions"], **b["obs"]}
+
+    common.measure(truth.checked(batches), a, dict(open_s=opened), cameras=(), extra=truth.found)
+
+
+common.run(main)
