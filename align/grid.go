@@ -77,19 +77,6 @@ func OnGrid(timestamps []int64, rate robocache.Rate) []int64 {
 	return out
 }
 
-// Seconds turns float seconds into timestamps, once, at the public edge: rint(t·1e9). The error names the stream and the first bad index.
-func Seconds(t []float64, stream string) ([]int64, error) {
-	out := make([]int64, len(t))
-	for i, x := range t {
-		ns := math.RoundToEven(x * 1e9)
-		if !(math.Abs(ns) < maxTime) {
-			return nil, Options{Stream: stream}.fail(robocache.ErrMalformed, robocache.Where{"index": i}, "timestamp not finite or outside ±2^62 ns", "", strconv.FormatFloat(x, 'g', -1, 64))
-		}
-		out[i] = int64(ns)
-	}
-	return out, nil
-}
-
 // Extent is the span of a timeline over several streams: "intersection", "union", or the name of one of them.
 // Streams without samples take no part in a union; they make an intersection empty (t1 < t0).
 func Extent(kind string, names []string, streams [][]int64) (t0, t1 int64, err error) {

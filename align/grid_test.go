@@ -118,15 +118,3 @@ func TestOnGrid(t *testing.T) {
 		}
 	}
 }
-
-func TestSeconds(t *testing.T) {
-	got, err := Seconds([]float64{0, 0.1, -1.5, 1.76e9, 2.5e-9, 3.5e-9}, "x")
-	if err != nil || got[1] != 100_000_000 || got[2] != -1_500_000_000 || got[3] != 1_760_000_000_000_000_000 || got[4] != 2 || got[5] != 4 {
-		t.Errorf("%v %v", got, err)
-	}
-	for _, bad := range []float64{math.NaN(), math.Inf(-1), 5e9} {
-		if _, err := Seconds([]float64{0, bad}, "x"); !errors.Is(err, robocache.ErrMalformed) || !contains(err, "index 1") {
-			t.Errorf("%v: %v", bad, err)
-		}
-	}
-}

@@ -26,12 +26,6 @@ const (
 	EdgeError       = kernel.ErrorEdge
 )
 
-// ParseMode finds a mode by its name.
-func ParseMode(name string) (Mode, error) { return kernel.ParseMode(name) }
-
-// ParseEdge finds an edge policy by its name.
-func ParseEdge(name string) (Edge, error) { return kernel.ParseEdge(name) }
-
 // maxTime bounds timestamps and targets, so that no difference of two overflows.
 const maxTime = kernel.MaxTime
 

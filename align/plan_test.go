@@ -246,10 +246,10 @@ func TestPlanErrors(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"lerp", "", "Linear"} {
-		if _, err := ParseMode(name); !errors.Is(err, robocache.ErrMisuse) {
+		if _, err := kernel.ParseMode(name); !errors.Is(err, robocache.ErrMisuse) {
 			t.Errorf("ParseMode(%q): %v", name, err)
 		}
-		if _, err := ParseEdge(name); !errors.Is(err, robocache.ErrMisuse) {
+		if _, err := kernel.ParseEdge(name); !errors.Is(err, robocache.ErrMisuse) {
 			t.Errorf("ParseEdge(%q): %v", name, err)
 		}
 	}

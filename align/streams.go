@@ -15,7 +15,7 @@ import (
 func DefaultMode(f *robocache.Feature) Mode {
 	numeric := f.Kind == robocache.KindNumeric && !f.Ragged()
 	if f.Interpolation != "" {
-		m, err := ParseMode(f.Interpolation)
+		m, err := kernel.ParseMode(f.Interpolation)
 		if err == nil && (!m.Computes() || numeric && f.DType.Float() && (m != Slerp || rotates(f))) {
 			return m
 		}

@@ -64,11 +64,6 @@ func (e *Event) Wait() error {
 	return e.g.do("wait for an event", e.g.f.EventSynchronize, e.handle)
 }
 
-// Hold makes a stream go on only when the event has come.
-func (e *Event) Hold(stream uintptr) error {
-	return e.g.do("make a stream wait", e.g.f.StreamWaitEvent, stream, e.handle, 0)
-}
-
 // Since is the time from another event to this one, in microseconds. Both have come.
 func (e *Event) Since(from *Event) (float64, error) {
 	ms := new(float32)

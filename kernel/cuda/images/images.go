@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -84,12 +86,7 @@ var sources = sync.OnceValue(func() map[string]string {
 
 // Manifests are all manifests, by source.
 func Manifests() []*Manifest {
-	var out []*Manifest
-	for _, m := range manifests() {
-		out = append(out, m)
-	}
-	sort.Slice(out, func(i, j int) bool { return out[i].Source < out[j].Source })
-	return out
+	return slices.SortedFunc(maps.Values(manifests()), func(a, b *Manifest) int { return strings.Compare(a.Source, b.Source) })
 }
 
 // Source is the source file that has a kernel; "" if none has.
@@ -146,10 +143,4 @@ func For(source string, major, minor int) ([]Image, error) {
 		return out[a].Arch > out[b].Arch
 	})
 	return out, nil
-}
-
-// Packed is how many bytes the images of a source take in the binary.
-func Packed(source string) int {
-	b, _ := data.ReadFile("data/" + source + ".zst")
-	return len(b)
 }
