@@ -77,7 +77,7 @@ func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, 
 	m := &d.members[s.member]
 	// What is kept is copied at once; files are opened for the rest alone.
 	var missing []robocache.Row
-	var places []int
+	var positions []int
 	for i, r := range rows {
 		if err := d.checkRow(r); err != nil {
 			return err
@@ -86,14 +86,14 @@ func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, 
 			copy(dst[i*size:(i+1)*size], f.numbers[m.offset:])
 			continue
 		}
-		missing, places = append(missing, r), append(places, i)
+		missing, positions = append(missing, r), append(positions, i)
 	}
 	return d.each(ctx, missing, func(ctx context.Context, k int) error {
 		f, _, err := d.open(ctx, d.eps[missing[k].Episode], missing[k].Index, false)
 		if err != nil {
 			return err
 		}
-		i := places[k]
+		i := positions[k]
 		copy(dst[i*size:(i+1)*size], f.numbers[m.offset:])
 		return nil
 	})

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
@@ -21,6 +22,9 @@ const (
 	entriesPeeked = 512 // of a folder that may be anything
 	foldersPeeked = 16  // and below it
 )
+
+// op names the formats in errors.
+const op = reader.Op("clouds")
 
 var options = map[string]string{
 	"columns":    "names of a point's columns, with commas, in the file's order (kitti: x,y,z,intensity; nuscenes: x,y,z,intensity,ring)",
@@ -47,13 +51,9 @@ func init() {
 			Detect: func(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, error) {
 				return detect(uri, opt, s), nil
 			},
-			Open: func(ctx context.Context, uri string, opt robocache.OpenOptions) (robocache.Dataset, error) {
-				d, err := Open(ctx, uri, s.name, opt)
-				if err != nil {
-					return nil, err
-				}
-				return d, nil
-			}})
+			Open: reader.Opener(func(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset, error) {
+				return Open(ctx, uri, s.name, opt)
+			})})
 	}
 }
 
@@ -173,16 +173,7 @@ var (
 
 // Open opens the folder at uri as "kitti", "nuscenes" or "clouds".
 func Open(ctx context.Context, uri, format string, opt robocache.OpenOptions) (*Dataset, error) {
-	s, err := store.OpenFor(uri, opt)
-	if err != nil {
-		return nil, err
-	}
-	d, err := openStore(ctx, s, format, opt, parentOf(s))
-	if err != nil {
-		store.Close(s)
-		return nil, robocache.At(err, robocache.Where{"dataset": robocache.Redact(uri)})
-	}
-	return d, nil
+	return reader.Open(uri, opt, func(s store.Store) (*Dataset, error) { return openStore(ctx, s, format, opt, parentOf(s)) })
 }
 
 // parentOf is the folder around a local one, where the timestamps of its scans may lie; "" where there is none, or the store is none of this machine.
@@ -205,7 +196,7 @@ func OpenStore(ctx context.Context, s store.Store, format string, opt robocache.
 
 func openStore(ctx context.Context, s store.Store, format string, opt robocache.OpenOptions, parent string) (d *Dataset, err error) {
 	defer guard.Malformed("clouds open", &err)
-	d = &Dataset{st: s, parent: parent, dtype: robocache.Float32, rate: opt.HZ, budget: opt.MemoryBudget, follow: opt.FollowLinks}
+	d = &Dataset{st: s, parent: parent, dtype: robocache.Float32, rate: opt.HZ, budget: reader.Budget(opt, defaultBudget, 0), follow: opt.FollowLinks}
 	for _, src := range sources {
 		if src.name == format {
 			d.src = src
@@ -214,16 +205,11 @@ func openStore(ctx context.Context, s store.Store, format string, opt robocache.
 	if d.src.name == "" {
 		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "clouds open", Msg: "no format " + format}
 	}
-	if d.budget <= 0 {
-		d.budget = defaultBudget
+	finite, err := op.Choice(opt.Options, "not_finite", "drop", "keep")
+	if err != nil {
+		return nil, err
 	}
-	switch v := opt.Options["not_finite"]; v {
-	case "", "drop":
-	case "keep":
-		d.keep = true
-	default:
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "clouds open", Msg: "option not_finite", Want: "drop or keep", Got: v}
-	}
+	d.keep = finite == "keep"
 	columns := d.src.columns
 	if c := opt.Options["columns"]; c != "" {
 		columns = strings.Split(c, ",")

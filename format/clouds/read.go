@@ -1,15 +1,18 @@
 package clouds
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
 	"runtime"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/npy"
+	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
@@ -21,20 +24,13 @@ func (d *Dataset) Len(episode int) int {
 	return len(d.eps[episode].scans)
 }
 
-func (d *Dataset) checkEpisode(episode int) error {
-	if episode < 0 || episode >= len(d.eps) {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "clouds", Where: robocache.Where{"episode": episode}, Want: fmt.Sprintf("an episode from 0 to %d", len(d.eps)-1), Got: fmt.Sprint(episode)}
-	}
-	return nil
-}
-
 func (d *Dataset) checkRows(rows []robocache.Row) error {
 	for _, r := range rows {
-		if err := d.checkEpisode(r.Episode); err != nil {
+		if err := op.Episode(len(d.eps), r.Episode); err != nil {
 			return err
 		}
-		if n := d.Len(r.Episode); r.Index < 0 || r.Index >= n {
-			return &robocache.Error{Class: robocache.ErrMisuse, Op: "clouds", Where: robocache.Where{"episode": r.Episode, "row": r.Index}, Want: fmt.Sprintf("a row from 0 to %d", n-1), Got: fmt.Sprint(r.Index)}
+		if err := op.Row(d.Len(r.Episode), r); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -42,7 +38,7 @@ func (d *Dataset) checkRows(rows []robocache.Row) error {
 
 // Episode gives the metadata of one episode.
 func (d *Dataset) Episode(ctx context.Context, episode int) (robocache.Episode, error) {
-	if err := d.checkEpisode(episode); err != nil {
+	if err := op.Episode(len(d.eps), episode); err != nil {
 		return robocache.Episode{}, err
 	}
 	return robocache.Episode{Position: episode, Index: int64(episode), Length: d.Len(episode)}, ctx.Err()
@@ -50,27 +46,20 @@ func (d *Dataset) Episode(ctx context.Context, episode int) (robocache.Episode, 
 
 // Times gives the timestamps of an episode's scans.
 func (d *Dataset) Times(ctx context.Context, episode int, key string) ([]int64, error) {
-	if err := d.checkEpisode(episode); err != nil {
+	if err := op.Episode(len(d.eps), episode); err != nil {
 		return nil, err
 	}
 	if key != "" && key != keyPoints {
-		return nil, noStream(key)
+		return nil, op.NoStream(key)
 	}
 	e := &d.eps[episode]
 	if e.timestamps == nil && d.rate.Zero() {
 		return nil, robocache.NoClock("clouds", robocache.Where{"episode": episode}, "no timestamps.txt or times.txt lies beside the scans")
 	}
-	out := make([]int64, len(e.scans))
-	if copy(out, e.timestamps); e.timestamps == nil {
-		for i := range out {
-			out[i] = d.rate.Nanos(int64(i))
-		}
+	if e.timestamps == nil {
+		return reader.Grid(d.rate, len(e.scans)), ctx.Err()
 	}
-	return out, ctx.Err()
-}
-
-func noStream(key string) error {
-	return &robocache.Error{Class: robocache.ErrNotFound, Op: "clouds", Where: robocache.Where{"stream": key}, Msg: "no such stream"}
+	return slices.Clone(e.timestamps), ctx.Err()
 }
 
 // Gather is refused: scans have varying numbers of points.
@@ -85,7 +74,7 @@ func (d *Dataset) Frames(_ context.Context, key string, _ []robocache.Row, _ []r
 
 func (d *Dataset) refuse(key, want, hint string) error {
 	if key != keyPoints {
-		return noStream(key)
+		return op.NoStream(key)
 	}
 	return &robocache.Error{Class: robocache.ErrMisuse, Op: "clouds", Where: robocache.Where{"stream": key}, Want: "a stream of kind " + want, Got: string(robocache.KindPointCloud), Hint: hint}
 }
@@ -95,21 +84,14 @@ func (d *Dataset) Text(ctx context.Context, key string, rows []robocache.Row) ([
 	if key != "task" {
 		return nil, d.refuse(key, "text", "")
 	}
-	return make([]string, len(rows)), cmpErr(d.checkRows(rows), ctx.Err())
-}
-
-func cmpErr(a, b error) error {
-	if a != nil {
-		return a
-	}
-	return b
+	return make([]string, len(rows)), cmp.Or(d.checkRows(rows), ctx.Err())
 }
 
 // GatherRagged gives the points of scans, one after the other (P2).
 func (d *Dataset) GatherRagged(ctx context.Context, key string, rows []robocache.Row) (data []byte, counts []int, err error) {
 	defer guard.Malformed("clouds gather", &err)
 	if key != keyPoints {
-		return nil, nil, noStream(key)
+		return nil, nil, op.NoStream(key)
 	}
 	if err := d.checkRows(rows); err != nil {
 		return nil, nil, err
@@ -129,27 +111,19 @@ func (d *Dataset) GatherRagged(ctx context.Context, key string, rows []robocache
 		}
 	}
 	data, counts = make([]byte, at[len(rows)]), make([]int, len(rows))
-	one := func(ctx context.Context, i int) error {
-		n, err := d.read(ctx, d.scan(rows[i]), data[at[i]:at[i+1]])
-		if err != nil {
-			return d.place(err, rows[i])
-		}
-		counts[i] = n
-		return nil
-	}
-	if len(rows) == 1 {
-		if err := one(ctx, 0); err != nil {
-			return nil, nil, err
-		}
-		return data[:int64(counts[0])*point], counts, nil
-	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(runtime.GOMAXPROCS(0))
 	for i := range rows {
-		g.Go(func() (err error) {
+		one := func() (err error) {
 			defer guard.Malformed("clouds read", &err)
-			return one(ctx, i)
-		})
+			counts[i], err = d.read(ctx, d.scan(rows[i]), data[at[i]:at[i+1]])
+			return d.place(err, rows[i])
+		}
+		if len(rows) > 1 {
+			g.Go(one)
+		} else if err := one(); err != nil {
+			return nil, nil, err
+		}
 	}
 	if err := g.Wait(); err != nil {
 		return nil, nil, err
@@ -243,17 +217,12 @@ func bad(b []byte, t robocache.DType) bool {
 func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (out []robocache.Finding, err error) {
 	defer guard.Malformed("clouds diagnose", &err)
 	out = append(out, d.info.Findings...)
-	eps := opt.Episodes
-	if eps == nil {
-		for i := range d.eps {
-			eps = append(eps, i)
-		}
-	}
+	eps := reader.Episodes(opt.Episodes, len(d.eps))
 	whole := *d
 	whole.keep = true
 	var dropped, empty int64
 	for i, e := range eps {
-		if err := d.checkEpisode(e); err != nil {
+		if err := op.Episode(len(d.eps), e); err != nil {
 			return nil, err
 		}
 		for k, s := range d.eps[e].scans {

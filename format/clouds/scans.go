@@ -124,7 +124,7 @@ func (d *Dataset) header(ctx context.Context, s scan) (npy.Header, error) {
 	return npy.ParseHeader(b)
 }
 
-// findStamps settles the clock (P4).
+// findTimestamps settles the clock (P4).
 func (d *Dataset) findTimestamps(ctx context.Context) error {
 	missing := 0
 	for i := range d.eps {
@@ -244,7 +244,7 @@ func timestampsOf(timestamps []int64, scans []scan, byNumber bool) ([]int64, err
 	return out, nil
 }
 
-// parseStamps reads a timestamp a line: seconds, or a date and time with nanoseconds, as KITTI's raw recordings have.
+// parseTimestamps reads a timestamp a line: seconds, or a date and time with nanoseconds, as KITTI's raw recordings have.
 func parseTimestamps(s string) ([]int64, error) {
 	var out []int64
 	line := 0

@@ -272,7 +272,7 @@ func (d *Dataset) open(ctx context.Context, name string) (*handles.Handle[string
 	return d.files.Get(name, func() (robocache.Ranged, error) { return d.st.Open(ctx, name) })
 }
 
-// number gives episodes their places and collects what the index found.
+// number gives episodes their positions and collects what the index found.
 func (d *Dataset) number(missing []error) error {
 	d.first = make([]int, len(d.shards)+1)
 	d.ids = make([]int64, len(d.shards))

@@ -46,7 +46,7 @@ type list struct {
 	n     int    // values
 	raw   []byte // the list's message
 	run   []byte // its values, where they are one packed run
-	spans []span // bytes_list: its values, as places in the record
+	spans []span // bytes_list: its values, as positions in the record
 }
 
 // uvarint reads a varint of at most 64 bits; n ≤ 0 where there is none.
@@ -108,7 +108,7 @@ func (e *errWire) Error() string {
 }
 
 // parseExample finds the features of a tf.train.Example. Names are looked up in want (name → number in lists); others are counted.
-// Nothing of b is copied. lists must be zero. arena takes the places of byte strings.
+// Nothing of b is copied. lists must be zero. arena takes the positions of byte strings.
 func parseExample(b []byte, want map[string]int, lists []list) (unknown int, err error) {
 	arena := make([]span, 0, 256)
 	for p := 0; p < len(b); {

@@ -17,7 +17,7 @@ type record struct {
 	unknown int
 	lists   []list
 	columns []column // by leaf
-	slim    bool     // without the bytes of its images: spans of those are places in the whole record
+	slim    bool     // without the bytes of its images: spans of those are positions in the whole record
 }
 
 // column is a leaf's values as rows, made when first asked for.

@@ -115,7 +115,7 @@ func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int
 	}
 	var v *view
 	if key != "" {
-		if v = d.views[key]; v == nil && d.films.cams[key] == nil {
+		if v = d.views[key]; v == nil && d.cameras.cams[key] == nil {
 			return nil, op.NoStream(key)
 		}
 	}

@@ -53,8 +53,8 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 			opt.Progress(int64(i+1), int64(len(eps)))
 		}
 	}
-	filmed, err := d.checkVideos(ctx, eps)
-	if out = append(out, filmed...); err != nil {
+	videoFrames, err := d.checkVideos(ctx, eps)
+	if out = append(out, videoFrames...); err != nil {
 		return out, err
 	}
 	for key, n := range notFinite {

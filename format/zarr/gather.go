@@ -13,7 +13,7 @@ import (
 func (d *Dataset) get(key string, kind robocache.Kind) (*view, error) {
 	v, ok := d.views[key]
 	switch {
-	case !ok && d.films.cams[key] != nil:
+	case !ok && d.cameras.cams[key] != nil:
 		return nil, op.Kind(key, robocache.KindVideo, kind)
 	case !ok:
 		return nil, op.NoStream(key)
@@ -45,7 +45,7 @@ func (d *Dataset) Rows(_ context.Context, episode int, key string) (int, error) 
 		return 0, err
 	}
 	v := d.views[key]
-	if v == nil && d.films.cams[key] == nil {
+	if v == nil && d.cameras.cams[key] == nil {
 		return 0, op.NoStream(key)
 	}
 	return d.length(v, episode), nil
@@ -145,7 +145,7 @@ func (d *Dataset) Text(ctx context.Context, key string, rows []robocache.Row) (o
 // Frames gives the pixels of images: pieces of decoded chunks where the chunk holds whole images.
 func (d *Dataset) Frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) (err error) {
 	defer guard.Malformed("zarr frames", &err)
-	c := d.films.cams[key]
+	c := d.cameras.cams[key]
 	var v *view
 	if c == nil {
 		if v, err = d.get(key, robocache.KindImage); err != nil {
@@ -156,15 +156,15 @@ func (d *Dataset) Frames(ctx context.Context, key string, rows []robocache.Row, 
 		return err
 	}
 	if c != nil {
-		return d.filmed(ctx, c, rows, out)
+		return d.videoFrames(ctx, c, rows, out)
 	}
 	at, err := d.rows(v, rows)
 	if err != nil {
 		return err
 	}
 	a, f := v.a, v.f
-	return robocache.At(d.each(ctx, a, at, func(ctx context.Context, c0 int, places []int) error {
-		pix := make([][]byte, len(places))
+	return robocache.At(d.each(ctx, a, at, func(ctx context.Context, c0 int, positions []int) error {
+		pix := make([][]byte, len(positions))
 		index := make([]int, len(a.grid))
 		index[0] = c0
 		for {
@@ -172,7 +172,7 @@ func (d *Dataset) Frames(ctx context.Context, key string, rows []robocache.Row, 
 			if err != nil {
 				return err
 			}
-			for i, p := range places {
+			for i, p := range positions {
 				r := at[p] - c0*a.chunks[0]
 				if c.data != nil && a.contiguous() {
 					pix[i] = c.data[r*a.row : (r+1)*a.row : (r+1)*a.row]
@@ -187,7 +187,7 @@ func (d *Dataset) Frames(ctx context.Context, key string, rows []robocache.Row, 
 				break
 			}
 		}
-		for i, p := range places {
+		for i, p := range positions {
 			if v.round {
 				if pix[i], err = rounded(pix[i], a.Type.DType()); err != nil {
 					return robocache.At(err, robocache.Where{"row": at[p]})
@@ -214,7 +214,7 @@ func rounded(b []byte, t robocache.DType) ([]byte, error) {
 // Valid says which rows have a value; all have where the store keeps no mask of the stream.
 func (d *Dataset) Valid(ctx context.Context, key string, rows []robocache.Row, valid []uint8) (err error) {
 	defer guard.Malformed("zarr valid", &err)
-	v, c := d.views[key], d.films.cams[key]
+	v, c := d.views[key], d.cameras.cams[key]
 	if v == nil && c == nil {
 		return op.NoStream(key)
 	}
@@ -226,7 +226,7 @@ func (d *Dataset) Valid(ctx context.Context, key string, rows []robocache.Row, v
 		return err
 	}
 	if c != nil {
-		return d.filmedValid(ctx, c, rows, valid)
+		return d.videoValid(ctx, c, rows, valid)
 	}
 	if v.valid == nil {
 		reader.AllValid(valid)

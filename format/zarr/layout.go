@@ -210,7 +210,7 @@ func (d *Dataset) link() {
 			v.f = f
 		}
 	}
-	d.films.link(d.info)
+	d.cameras.link(d.info)
 }
 
 // describe adds an array as a stream.

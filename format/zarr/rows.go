@@ -80,28 +80,28 @@ func (d *tree) packed(ctx context.Context, a *Array, index []int, raw int64) (b 
 
 var _ store.Store = (*zipdir.Store)(nil)
 
-// each calls fn once for every row of chunks that rows touch, with the places in rows that lie in it; several at the same time.
-func (d *tree) each(ctx context.Context, a *Array, rows []int, fn func(ctx context.Context, c0 int, places []int) error) error {
+// each calls fn once for every row of chunks that rows touch, with the positions in rows that lie in it; several at the same time.
+func (d *tree) each(ctx context.Context, a *Array, rows []int, fn func(ctx context.Context, c0 int, positions []int) error) error {
 	if len(rows) == 0 {
 		return ctx.Err()
 	}
 	c := a.chunks[0]
-	places := make([]int, len(rows))
+	positions := make([]int, len(rows))
 	for i, r := range rows {
 		if r < 0 || r >= a.Shape[0] {
 			return &robocache.Error{Class: robocache.ErrMalformed, Op: "zarr", Where: robocache.Where{"stream": a.Path}, Msg: "the array ends before its episodes", Want: fmt.Sprintf("row %d", r), Got: fmt.Sprintf("%d rows", a.Shape[0])}
 		}
-		places[i] = i
+		positions[i] = i
 	}
 	sorted := true
 	for i := 1; i < len(rows) && sorted; i++ {
 		sorted = rows[i-1]/c <= rows[i]/c
 	}
 	if !sorted {
-		slices.SortStableFunc(places, func(x, y int) int { return rows[x]/c - rows[y]/c })
+		slices.SortStableFunc(positions, func(x, y int) int { return rows[x]/c - rows[y]/c })
 	}
-	if first := rows[places[0]] / c; first == rows[places[len(places)-1]]/c {
-		return fn(ctx, first, places)
+	if first := rows[positions[0]] / c; first == rows[positions[len(positions)-1]]/c {
+		return fn(ctx, first, positions)
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	at := runtime.GOMAXPROCS(0)
@@ -109,12 +109,12 @@ func (d *tree) each(ctx context.Context, a *Array, rows []int, fn func(ctx conte
 		at = max(at, 16)
 	}
 	g.SetLimit(at)
-	for i := 0; i < len(places); {
-		k, c0 := i+1, rows[places[i]]/c
-		for k < len(places) && rows[places[k]]/c == c0 {
+	for i := 0; i < len(positions); {
+		k, c0 := i+1, rows[positions[i]]/c
+		for k < len(positions) && rows[positions[k]]/c == c0 {
 			k++
 		}
-		part := places[i:k]
+		part := positions[i:k]
 		g.Go(func() (err error) {
 			defer guard.Malformed("zarr chunk", &err)
 			return fn(ctx, c0, part)
@@ -126,7 +126,7 @@ func (d *tree) each(ctx context.Context, a *Array, rows []int, fn func(ctx conte
 
 // gather copies rows of an array into dst.
 func (d *tree) gather(ctx context.Context, a *Array, rows []int, dst []byte) error {
-	return d.each(ctx, a, rows, func(ctx context.Context, c0 int, places []int) error {
+	return d.each(ctx, a, rows, func(ctx context.Context, c0 int, positions []int) error {
 		index := make([]int, len(a.grid))
 		index[0] = c0
 		for {
@@ -134,7 +134,7 @@ func (d *tree) gather(ctx context.Context, a *Array, rows []int, dst []byte) err
 			if err != nil {
 				return err
 			}
-			for _, p := range places {
+			for _, p := range positions {
 				a.copyRow(dst[p*a.row:(p+1)*a.row], c, rows[p]-c0*a.chunks[0], index)
 			}
 			if !next(index, a.grid) {
@@ -230,7 +230,7 @@ func (a *Array) runs(index []int, fn func(to, from, n int)) {
 
 // texts gives rows of an array of texts, of one element each.
 func (d *tree) texts(ctx context.Context, a *Array, rows []int, out []string) error {
-	return d.each(ctx, a, rows, func(ctx context.Context, c0 int, places []int) error {
+	return d.each(ctx, a, rows, func(ctx context.Context, c0 int, positions []int) error {
 		index := make([]int, len(a.grid))
 		index[0] = c0
 		c, err := d.load(ctx, a, index)
@@ -247,13 +247,13 @@ func (d *tree) texts(ctx context.Context, a *Array, rows []int, out []string) er
 					fill.Data = nil
 				}
 				blank := stringsOf(&fill)
-				for _, p := range places {
+				for _, p := range positions {
 					out[p] = blank[0]
 				}
 				return nil
 			}
 		}
-		for _, p := range places {
+		for _, p := range positions {
 			if c.texts == nil {
 				out[p] = a.blank
 				continue

@@ -21,8 +21,8 @@ const (
 	videosFolder = "videos"
 )
 
-// films are the mp4 files that lie beside a replay buffer: videos/<episode>/<camera>.mp4.
-type films struct {
+// cameras are the mp4 files that lie beside a replay buffer: videos/<episode>/<camera>.mp4.
+type cameras struct {
 	st    store.Store
 	close bool // st is not the store of the buffer, and is closed apart
 	lib   *video.Library
@@ -34,28 +34,28 @@ type camera struct {
 	f     *robocache.Feature
 	files []string // by episode; "" where there is none
 
-	mu    sync.Mutex
-	reels map[int]*reel
+	mu   sync.Mutex
+	maps map[int]*frameMap
 }
 
-// reel says which images of an episode's file its rows show.
-type reel struct {
+// frameMap says which images of an episode's file its rows show.
+type frameMap struct {
 	images int
 	have   int     // rows from the first on that have an image
 	at     []int32 // the image of each; nil: its own number
 }
 
 // Video gives the mp4 files beside the buffer.
-func (d *Dataset) Video() *video.Library { return d.films.lib }
+func (d *Dataset) Video() *video.Library { return d.cameras.lib }
 
-func newFilms(st store.Store, budget int64) films {
+func newCameras(st store.Store, budget int64) cameras {
 	open := func(ctx context.Context, name string) (robocache.Ranged, error) { return st.Open(ctx, name) }
-	return films{st: st, lib: video.NewLibrary(open, max(budget/8, smallestBudget)), cams: map[string]*camera{}}
+	return cameras{st: st, lib: video.NewLibrary(open, max(budget/8, smallestBudget)), cams: map[string]*camera{}}
 }
 
 // findVideos adds the cameras of videos/. What keeps them from being read keeps the buffer's own streams from nothing.
 func (d *Dataset) findVideos(ctx context.Context) error {
-	list, links, err := store.Files(ctx, d.films.st, videosFolder, func(name string) bool { return path.Ext(name) == ".mp4" })
+	list, links, err := store.Files(ctx, d.cameras.st, videosFolder, func(name string) bool { return path.Ext(name) == ".mp4" })
 	if errors.Is(err, robocache.ErrUnsupported) {
 		return nil // http: nothing says which there are
 	}
@@ -79,13 +79,13 @@ func (d *Dataset) findVideos(ctx context.Context) error {
 			continue
 		}
 		key := cameraKey(strings.TrimSuffix(parts[2], ".mp4"))
-		c := d.films.cams[key]
+		c := d.cameras.cams[key]
 		if c == nil {
-			if len(d.films.cams) >= 256 {
+			if len(d.cameras.cams) >= 256 {
 				return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "zarr open", Msg: "more than 256 cameras in videos/"}
 			}
-			c = &camera{files: make([]string, n), reels: map[int]*reel{}}
-			d.films.cams[key] = c
+			c = &camera{files: make([]string, n), maps: map[int]*frameMap{}}
+			d.cameras.cams[key] = c
 		}
 		if other := c.files[episode]; other != "" {
 			return robocache.At(malformed("two videos of one camera: %s, %s", other, e.Name), robocache.Where{"stream": key, "episode": episode})
@@ -95,13 +95,13 @@ func (d *Dataset) findVideos(ctx context.Context) error {
 	if beyond > 0 {
 		d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "video-beyond", Where: robocache.Where{"file": videosFolder}, Message: fmt.Sprintf("%d videos are of episodes that the buffer does not have", beyond), Count: beyond, Hint: "an episode was dropped from the buffer without its videos"})
 	}
-	keys := make([]string, 0, len(d.films.cams))
-	for k := range d.films.cams {
+	keys := make([]string, 0, len(d.cameras.cams))
+	for k := range d.cameras.cams {
 		keys = append(keys, k)
 	}
 	sort.Strings(keys)
 	for _, k := range keys {
-		d.addCamera(ctx, k, d.films.cams[k])
+		d.addCamera(ctx, k, d.cameras.cams[k])
 	}
 	return ctx.Err()
 }
@@ -117,7 +117,7 @@ func cameraKey(stem string) string {
 // addCamera describes a camera by the first of its files that can be read.
 func (d *Dataset) addCamera(ctx context.Context, key string, c *camera) {
 	if d.views[key] != nil {
-		delete(d.films.cams, key)
+		delete(d.cameras.cams, key)
 		d.find(robocache.Finding{Severity: robocache.SeverityInfo, Code: "key-twice", Where: robocache.Where{"stream": key}, Message: "the buffer has images of this name; the videos beside it are left out"})
 		return
 	}
@@ -133,7 +133,7 @@ func (d *Dataset) addCamera(ctx context.Context, key string, c *camera) {
 			continue
 		}
 		tried++
-		file, err := d.films.lib.Acquire(ctx, name)
+		file, err := d.cameras.lib.Acquire(ctx, name)
 		if err != nil {
 			bad = err
 			continue
@@ -144,7 +144,7 @@ func (d *Dataset) addCamera(ctx context.Context, key string, c *camera) {
 		file.Release()
 	}
 	if f.Height == 0 {
-		delete(d.films.cams, key)
+		delete(d.cameras.cams, key)
 		d.find(robocache.Finding{Severity: robocache.SeverityError, Code: "bad-video", Where: robocache.Where{"stream": key}, Message: fmt.Sprintf("no video of this camera can be read: %v", bad), Hint: "fetch videos/ again", NotDelivered: key})
 		return
 	}
@@ -156,25 +156,25 @@ func (d *Dataset) addCamera(ctx context.Context, key string, c *camera) {
 }
 
 // link points the cameras at their features once the list stands.
-func (s *films) link(info *robocache.Info) {
+func (s *cameras) link(info *robocache.Info) {
 	for key, c := range s.cams {
 		c.f = info.Feature(key)
 	}
 }
 
-// reel lays an episode's file out. As many images as rows: image k is row k's. Else, where the file has another rate than the rows
+// frameMap lays an episode's file out. As many images as rows: image k is row k's. Else, where the file has another rate than the rows
 // (recorders run a camera at 30 Hz beside rows at 10), row k has the first image at or after its own time since the first row, as
 // diffusion_policy reads them. Else image k is row k's as far as there are any.
-func (d *Dataset) reel(ctx context.Context, c *camera, episode int) (*reel, error) {
+func (d *Dataset) frameMap(ctx context.Context, c *camera, episode int) (*frameMap, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if r := c.reels[episode]; r != nil {
+	if r := c.maps[episode]; r != nil {
 		return r, nil
 	}
-	r := &reel{}
+	r := &frameMap{}
 	rows := d.Len(episode)
 	if name := c.files[episode]; name != "" {
-		file, err := d.films.lib.Acquire(ctx, name)
+		file, err := d.cameras.lib.Acquire(ctx, name)
 		if err != nil {
 			return nil, robocache.At(err, robocache.Where{"stream": c.f.Key, "episode": episode})
 		}
@@ -190,12 +190,12 @@ func (d *Dataset) reel(ctx context.Context, c *camera, episode int) (*reel, erro
 			r.byTime(file.Index, t)
 		}
 	}
-	c.reels[episode] = r
+	c.maps[episode] = r
 	return r, nil
 }
 
 // byTime lays images out by their times, where the rates differ by more than a twentieth.
-func (r *reel) byTime(ix *video.Index, t []int64) {
+func (r *frameMap) byTime(ix *video.Index, t []int64) {
 	n := ix.NumFrames()
 	row := float64(t[len(t)-1]-t[0]) / float64(len(t)-1)
 	image := float64(ix.TimeNS(n-1)-ix.TimeNS(0)) / float64(n-1)
@@ -218,7 +218,7 @@ func (r *reel) byTime(ix *video.Index, t []int64) {
 }
 
 // image gives the number of a row's image.
-func (r *reel) image(row int) (int, bool) {
+func (r *frameMap) image(row int) (int, bool) {
 	switch {
 	case row >= r.have:
 		return 0, false
@@ -228,13 +228,13 @@ func (r *reel) image(row int) (int, bool) {
 	return row, true
 }
 
-// filmed says where images of a camera lie.
-func (d *Dataset) filmed(ctx context.Context, c *camera, rows []robocache.Row, out []robocache.FrameRef) error {
+// videoFrames says where images of a camera lie.
+func (d *Dataset) videoFrames(ctx context.Context, c *camera, rows []robocache.Row, out []robocache.FrameRef) error {
 	if _, err := d.rows(nil, rows); err != nil {
 		return err
 	}
 	for i, row := range rows {
-		r, err := d.reel(ctx, c, row.Episode)
+		r, err := d.frameMap(ctx, c, row.Episode)
 		if err != nil {
 			return err
 		}
@@ -246,10 +246,10 @@ func (d *Dataset) filmed(ctx context.Context, c *camera, rows []robocache.Row, o
 	return ctx.Err()
 }
 
-// filmedValid says which rows have an image.
-func (d *Dataset) filmedValid(ctx context.Context, c *camera, rows []robocache.Row, valid []uint8) error {
+// videoValid says which rows have an image.
+func (d *Dataset) videoValid(ctx context.Context, c *camera, rows []robocache.Row, valid []uint8) error {
 	for i, row := range rows {
-		r, err := d.reel(ctx, c, row.Episode)
+		r, err := d.frameMap(ctx, c, row.Episode)
 		if err != nil {
 			return err
 		}
@@ -263,20 +263,20 @@ func (d *Dataset) filmedValid(ctx context.Context, c *camera, rows []robocache.R
 
 // checkVideos compares the files of chosen episodes with their rows.
 func (d *Dataset) checkVideos(ctx context.Context, eps []int) (out []robocache.Finding, err error) {
-	keys := make([]string, 0, len(d.films.cams))
-	for k := range d.films.cams {
+	keys := make([]string, 0, len(d.cameras.cams))
+	for k := range d.cameras.cams {
 		keys = append(keys, k)
 	}
 	slices.Sort(keys)
 	for _, key := range keys {
-		c := d.films.cams[key]
+		c := d.cameras.cams[key]
 		var timed int64
 		for _, e := range eps {
 			if c.files[e] == "" || len(out) >= maxFindings {
 				continue // said when it was opened
 			}
 			where := robocache.Where{"stream": key, "episode": e, "file": c.files[e]}
-			r, err := d.reel(ctx, c, e)
+			r, err := d.frameMap(ctx, c, e)
 			if ctx.Err() != nil {
 				return out, ctx.Err()
 			}

@@ -47,7 +47,7 @@ type Dataset struct {
 	rate       robocache.Rate
 	tasks      []string // of each episode, where the store has them
 	taskKey    string   // the text stream that is the task
-	films      films
+	cameras    cameras
 }
 
 var (
@@ -110,9 +110,9 @@ func openStores(ctx context.Context, s, beside store.Store, opt robocache.OpenOp
 		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "zarr open", Msg: "no arrays here that could be read", Hint: "name the folder that has .zgroup, .zmetadata or zarr.json"}
 	}
 	d = &Dataset{tree: t, views: map[string]*view{}, rate: opt.HZ}
-	if d.films = newFilms(s, budget); beside != nil {
-		d.films = newFilms(beside, budget)
-		d.films.close = apart
+	if d.cameras = newCameras(s, budget); beside != nil {
+		d.cameras = newCameras(beside, budget)
+		d.cameras.close = apart
 	}
 	d.info = &robocache.Info{URI: uri, Format: "zarr", Version: t.version, Findings: t.findings}
 	d.info.Robot, _ = t.attrs["robot_type"].(string)
@@ -154,7 +154,7 @@ func (d *Dataset) MemoryBytes() int64 { return int64(len(d.ends))*8 + int64(len(
 func (d *Dataset) LimitMemory(bytes int64) {
 	bytes = max(bytes, smallestBudget)
 	d.cache.Limit(bytes)
-	d.films.lib.Limit(bytes / 8)
+	d.cameras.lib.Limit(bytes / 8)
 }
 
 // Stats gives nil: Zarr stores bring none.
@@ -163,9 +163,9 @@ func (d *Dataset) Stats(context.Context) (robocache.Stats, error) { return nil, 
 // Close releases the store and what is kept.
 func (d *Dataset) Close() error {
 	d.cache.Clear()
-	err := d.films.lib.Close()
-	if d.films.close {
-		err = errors.Join(err, store.Close(d.films.st))
+	err := d.cameras.lib.Close()
+	if d.cameras.close {
+		err = errors.Join(err, store.Close(d.cameras.st))
 	}
 	return errors.Join(err, store.Close(d.st))
 }
