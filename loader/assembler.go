@@ -10,8 +10,10 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/cache"
+	"github.com/goatnote-inc/robocache/loader/internal/buffers"
 	"github.com/goatnote-inc/robocache/loader/internal/frames"
 	"github.com/goatnote-inc/robocache/loader/internal/order"
+	"github.com/goatnote-inc/robocache/loader/internal/planning"
 )
 
 // assembler makes batches of given samples. It has no order of its own: Loader and Map share it.
@@ -19,7 +21,7 @@ type assembler struct {
 	cfg     Config
 	sources []*source
 	form    *form
-	buffers *buffers
+	buffers *buffers.Pool
 	store   *frames.Store
 	readers int        // workers beyond those of cfg.Threads, for reading
 	dir     *cache.Dir // nil: no cache directory
@@ -79,7 +81,7 @@ type worker struct {
 	rows  []robocache.Row
 	refs  []robocache.FrameRef
 	index []int32
-	plan  planRoom
+	plan  planning.Room
 }
 
 func newAssembler(ctx context.Context, mix []Mix, cfg Config) (*assembler, error) {
@@ -137,7 +139,7 @@ func newAssembler(ctx context.Context, mix []Mix, cfg Config) (*assembler, error
 		// And the one that the taker holds: what comes back from it is the next one's, and is not mapped anew.
 		limit = max(limit, int64(inFlight+1)*a.batchBytes(cfg.BatchSize))
 	}
-	a.buffers = newBuffers(limit, cfg.Memory)
+	a.buffers = buffers.New(limit, cfg.Memory)
 	return a, nil
 }
 
@@ -154,7 +156,7 @@ func (a *assembler) close() {
 		src.close()
 	}
 	if a.buffers != nil {
-		a.buffers.close()
+		a.buffers.Close()
 	}
 	if a.store != nil {
 		a.store.Close()
@@ -190,13 +192,13 @@ func (a *assembler) batchBytes(n int) int64 {
 			return tooLarge
 		}
 		if size := n * a.form.tensors[i].bytes; size >= ownBuffer {
-			total += int64(sizeClass(size))
+			total += int64(buffers.SizeClass(size))
 		} else {
 			small += int64(roundUp(size, 64))
 		}
 	}
 	if small > 0 {
-		total += int64(sizeClass(int(small)))
+		total += int64(buffers.SizeClass(int(small)))
 	}
 	return total
 }
@@ -217,7 +219,7 @@ func (a *assembler) allocate(n int) (*Batch, error) {
 	}
 	at, small := l.places(n)
 	shapes := make([]int, 0, dims)
-	var shared *buffer
+	var shared *buffers.Buffer
 	for i := range l.tensors {
 		p := &l.tensors[i]
 		t := &b.Tensors[i]
@@ -231,23 +233,23 @@ func (a *assembler) allocate(n int) (*Batch, error) {
 		size := n * p.bytes
 		switch {
 		case at[i].own:
-			own, err := a.buffers.get(size)
+			own, err := a.buffers.Get(size)
 			if err != nil {
 				b.Release()
 				return nil, err
 			}
-			t.buf, t.Data = own, own.mem[:size:size]
+			t.buf, t.Data = own, own.Mem[:size:size]
 		case size > 0:
 			if shared == nil {
-				s, err := a.buffers.get(small)
+				s, err := a.buffers.Get(small)
 				if err != nil {
 					b.Release()
 					return nil, err
 				}
-				shared, b.shared = s, s.mem[:small:small]
+				shared, b.shared = s, s.Mem[:small:small]
 				t.buf = s
 			} else {
-				t.buf = shared.ref()
+				t.buf = shared.Ref()
 			}
 			t.Data = b.shared[at[i].offset : at[i].offset+size : at[i].offset+size]
 		}

@@ -9,143 +9,9 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/kernel"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
 	"github.com/goatnote-inc/robocache/video"
 )
-
-// Augment says how samples are changed at random: a pure function of (seed, epoch, the sample's place in its dataset, camera), whatever the batch,
-// thread, rank, cache or device (kernel K22, K23). It comes after decoding and image_size, before image_dtype and normalize.
-type Augment struct {
-	Cameras []string     `json:"cameras,omitempty"` // nil: all colour cameras that are delivered
-	Crop    *RandomCrop  `json:"random_crop,omitempty"`
-	Jitter  *ColorJitter `json:"color_jitter,omitempty"`
-	Flip    *HFlip       `json:"hflip,omitempty"`
-	Noise   *Noise       `json:"noise,omitempty"`
-
-	shared bool // said for all sources of a mixture, of which one may have no camera
-}
-
-// RandomCrop takes a part of each image, one place for all images of a sample and camera.
-type RandomCrop struct {
-	Size []int `json:"size,omitempty"` // [height, width]; nil: the image's
-	Pad  int   `json:"pad,omitempty"`  // pixels by which the edges are repeated on each side before
-}
-
-// ColorJitter changes colours: factors of brightness, contrast about mid-grey and saturation, and turns of the hue, in this order.
-type ColorJitter struct {
-	Brightness Spread `json:"brightness,omitempty"` // [v]: between max(0, 1-v) and 1+v; [low, high]: a factor between them, at most 4
-	Contrast   Spread `json:"contrast,omitempty"`
-	Saturation Spread `json:"saturation,omitempty"`
-	Hue        Spread `json:"hue,omitempty"` // [v]: between -v and v; turns of the colour circle, -0.5 to 0.5
-}
-
-// HFlip mirrors all cameras of a sample, and what goes with them. What every other key does is said: numbers change sign or place, or stay.
-type HFlip struct {
-	P      float64             `json:"p"`
-	Negate map[string][]int    `json:"negate,omitempty"` // elements of a row that change sign, after the swaps
-	Swap   map[string][][2]int `json:"swap,omitempty"`   // elements that change places
-	Keep   []string            `json:"keep,omitempty"`   // keys that a flip leaves as they are
-}
-
-// Noise adds normal noise: to images as a part of full scale, to numbers in the unit in which they are delivered (after normalize).
-type Noise struct {
-	Std Amounts `json:"std"`
-}
-
-// Spread is one number or two; JSON may say a number alone.
-type Spread []float64
-
-// UnmarshalJSON reads v or [low, high].
-func (s *Spread) UnmarshalJSON(b []byte) error {
-	var v float64
-	if json.Unmarshal(b, &v) == nil {
-		*s = Spread{v}
-		return nil
-	}
-	return json.Unmarshal(b, (*[]float64)(s))
-}
-
-// Amounts is a number a key; "" stands for all colour cameras, and JSON may say its number alone.
-type Amounts map[string]float64
-
-// UnmarshalJSON reads v or {key: v}.
-func (a *Amounts) UnmarshalJSON(b []byte) error {
-	var v float64
-	if json.Unmarshal(b, &v) == nil {
-		*a = Amounts{"": v}
-		return nil
-	}
-	return json.Unmarshal(b, (*map[string]float64)(a))
-}
-
-// The names that each part of augment= knows.
-var augmentNames = map[string][]string{
-	"": {"cameras", "random_crop", "color_jitter", "hflip", "noise"}, "random_crop": {"size", "pad"}, "noise": {"std"},
-	"color_jitter": {"brightness", "contrast", "saturation", "hue"}, "hflip": {"p", "negate", "swap", "keep"},
-}
-
-// UnmarshalJSON reads augment=; an unknown name is Misuse with the nearest one.
-func (a *Augment) UnmarshalJSON(b []byte) error {
-	check := func(part string, b []byte) error {
-		at := strings.TrimSuffix("augment: "+part, ": ")
-		return orderedObject(b, at, func(name string, _ json.RawMessage) error {
-			if !slices.Contains(augmentNames[part], name) {
-				return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: at + ": unknown name " + name, Hint: nearest(name, augmentNames[part])}
-			}
-			return nil
-		})
-	}
-	if err := check("", b); err != nil {
-		return err
-	}
-	var parts map[string]json.RawMessage
-	if err := json.Unmarshal(b, &parts); err != nil {
-		return err
-	}
-	for _, part := range mapKeys(parts) {
-		if part != "cameras" && string(parts[part]) != "null" {
-			if err := check(part, parts[part]); err != nil {
-				return err
-			}
-		}
-	}
-	type plain Augment
-	if err := json.Unmarshal(b, (*plain)(a)); err != nil {
-		return misuse("augment", "numbers, lists and keys as the documentation says", err.Error())
-	}
-	return nil
-}
-
-// named lists the keys that it names.
-func (a *Augment) named() []string {
-	if a == nil {
-		return nil
-	}
-	list := slices.Clone(a.Cameras)
-	if f := a.Flip; f != nil {
-		list = slices.Concat(list, mapKeys(f.Negate), mapKeys(f.Swap), f.Keep)
-	}
-	if a.Noise != nil {
-		list = append(list, slices.DeleteFunc(mapKeys(a.Noise.Std), func(k string) bool { return k == "" })...)
-	}
-	return list
-}
-
-// of is what it says of a source of a mixture that gives some keys.
-func (a *Augment) of(gives func(k string) bool) *Augment {
-	x := *a
-	x.shared = true
-	lacks := func(k string) bool { return !gives(k) }
-	if x.Cameras != nil {
-		x.Cameras = slices.DeleteFunc(slices.Clone(x.Cameras), lacks)
-	}
-	if f := x.Flip; f != nil {
-		x.Flip = &HFlip{P: f.P, Negate: only(f.Negate, gives), Swap: only(f.Swap, gives), Keep: slices.DeleteFunc(slices.Clone(f.Keep), lacks)}
-	}
-	if n := x.Noise; n != nil {
-		x.Noise = &Noise{Std: only(n.Std, func(k string) bool { return k == "" || gives(k) })}
-	}
-	return &x
-}
 
 // augmentError is Misuse that names a key.
 func augmentError(key, msg, hint string) error {
@@ -156,23 +22,8 @@ func augmentError(key, msg, hint string) error {
 	return e
 }
 
-// around is a range of factors.
-func (s Spread) around(name string, middle float64) (*[2]float64, error) {
-	switch {
-	case len(s) == 0:
-		return nil, nil
-	case len(s) == 2:
-		return &[2]float64{s[0], s[1]}, nil
-	case len(s) > 2 || !(s[0] >= 0):
-		return nil, misuse("augment: color_jitter: "+name, "a number of at least 0, or [low, high]", fmt.Sprint([]float64(s)))
-	case middle == 0:
-		return &[2]float64{-s[0], s[0]}, nil
-	}
-	return &[2]float64{max(0, middle-s[0]), middle + s[0]}, nil
-}
-
 // images is what is drawn for a camera, but for its noise.
-func (a *Augment) images(seed int64, key string) (out kernel.ImageAugment, err error) {
+func images(a *Augment, seed int64, key string) (out kernel.ImageAugment, err error) {
 	out = kernel.ImageAugment{Seed: uint64(seed), Camera: keyNumber(key)}
 	if c := a.Crop; c != nil {
 		out.Pad = c.Pad
@@ -191,7 +42,7 @@ func (a *Augment) images(seed int64, key string) (out kernel.ImageAugment, err e
 			middle float64
 			to     **[2]float64
 		}{{"brightness", j.Brightness, 1, &out.Brightness}, {"contrast", j.Contrast, 1, &out.Contrast}, {"saturation", j.Saturation, 1, &out.Saturation}, {"hue", j.Hue, 0, &out.Hue}} {
-			if *x.to, err = x.s.around(x.name, x.middle); err != nil {
+			if *x.to, err = x.s.Around(x.name, x.middle); err != nil {
 				return out, err
 			}
 		}
@@ -250,8 +101,8 @@ func (src *source) augments() error {
 			return augmentError(k, "not a camera", "colour cameras only")
 		}
 	}
-	if len(cameras) == 0 && a.shared {
-		a = &Augment{Noise: a.Noise, shared: true}
+	if len(cameras) == 0 && a.Shared {
+		a = &Augment{Noise: a.Noise, Shared: true}
 	}
 	if len(cameras) == 0 && (a.Crop != nil || a.Jitter != nil || a.Flip != nil) {
 		return augmentError("", "no colour camera is delivered", "keys= with one, or noise of numbers alone")
@@ -271,7 +122,7 @@ func (c *column) imgs() bool { return c.source == fromVideo || c.source == fromS
 
 // augmentImages makes a column's frames bytes until they are augmented, and its tensor of the result's size.
 func (src *source) augmentImages(a *Augment, c *column) error {
-	own, err := a.images(src.cfg.Seed, src.ownKey(c.key))
+	own, err := images(a, src.cfg.Seed, src.ownKey(c.key))
 	if err != nil {
 		return err
 	}
@@ -322,7 +173,7 @@ func (src *source) mirrors(a *Augment, cameras []string) error {
 		return nil
 	}
 	l := src.layout
-	named := slices.Concat(mapKeys(f.Negate), mapKeys(f.Swap), f.Keep)
+	named := slices.Concat(options.Keys(f.Negate), options.Keys(f.Swap), f.Keep)
 	for _, k := range named {
 		switch {
 		case !slices.Contains(l.known, k):
@@ -403,10 +254,10 @@ func (src *source) noises(a *Augment, cameras []string) error {
 	if a.Noise.Std == nil {
 		return misuse("augment: noise", "std: a number for all cameras, or {key: number}", "none")
 	}
-	if _, all := a.Noise.Std[""]; all && len(cameras) == 0 && !a.shared {
+	if _, all := a.Noise.Std[""]; all && len(cameras) == 0 && !a.Shared {
 		return augmentError("", "noise: no colour camera is delivered", `"std": {key: number} for numbers`)
 	}
-	for _, k := range mapKeys(a.Noise.Std) {
+	for _, k := range options.Keys(a.Noise.Std) {
 		std, c := a.Noise.Std[k], src.layout.column(k)
 		switch {
 		case k == "" || slices.Contains(cameras, k):

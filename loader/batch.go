@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/loader/internal/buffers"
 )
 
 // Field describes one entry of a batch, in the batch's order. Shape is one sample's, without the batch axis.
@@ -34,7 +35,7 @@ type Tensor struct {
 	Shape []int // with the batch axis; of a ragged one all entries
 	Data  []byte
 
-	buf *buffer
+	buf *buffers.Buffer
 }
 
 // Texts is one text column of a batch.
@@ -113,6 +114,6 @@ func (b *Batch) Release() {
 // ReleaseTensor gives one tensor back, so that a small one that is kept does not keep the frames beside it.
 func (b *Batch) ReleaseTensor(i int) {
 	if b.released[i].CompareAndSwap(false, true) && b.Tensors[i].buf != nil {
-		b.Tensors[i].buf.unref()
+		b.Tensors[i].buf.Unref()
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
 )
 
 // L26: to 50 Hz every value is the float64 reference's; masks mark the gap and the late start; a known sine is off by less than the bound of
@@ -157,7 +158,7 @@ func TestSpans(t *testing.T) {
 	b := allOf(t, m)
 	for _, key := range []string{"imu", "joints"} {
 		f := r.info.Feature(key)
-		w := cfg.Windows.of(key)
+		w := cfg.Windows.Of(key)
 		lengths := view[int64](b.Tensor(key + "_lengths").Data)
 		x := b.Tensor(key)
 		at, total := 0, 0
@@ -171,7 +172,7 @@ func TestSpans(t *testing.T) {
 			when := view[int64](b.Tensor(key + "_times").Data)
 			for j, s := range r.times(row.Episode, key) {
 				from := robocache.Row{Episode: row.Episode, Index: j}
-				if s < now+seconds(w.Span[0]) || s > now+seconds(w.Span[1]) || r.blinded(key, from) {
+				if s < now+options.Seconds(w.Span[0]) || s > now+options.Seconds(w.Span[1]) || r.blinded(key, from) {
 					continue
 				}
 				for k := range f.Elements() {

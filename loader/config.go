@@ -3,14 +3,16 @@ package loader
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"math"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
 	"github.com/goatnote-inc/robocache/loader/internal/order"
 )
 
@@ -85,127 +87,6 @@ type Config struct {
 	Deadline float64 `json:"deadline_s,omitempty"`
 }
 
-// Delta is the window of one key: offsets from the anchor in seconds.
-type Delta struct {
-	Key     string
-	Offsets []float64
-}
-
-// Deltas is a JSON object whose order is kept: the masks of a batch come in it.
-type Deltas []Delta
-
-// UnmarshalJSON reads {key: [seconds, …], …}.
-func (d *Deltas) UnmarshalJSON(b []byte) error {
-	*d = nil
-	if string(b) == "null" {
-		return nil
-	}
-	return orderedObject(b, "delta_timestamps", func(key string, raw json.RawMessage) error {
-		var offsets []float64
-		if err := json.Unmarshal(raw, &offsets); err != nil {
-			return misuse("delta_timestamps", "a list of seconds for "+key, clip(string(raw)))
-		}
-		*d = append(*d, Delta{key, offsets})
-		return nil
-	})
-}
-
-// MarshalJSON writes the object in its order.
-func (d Deltas) MarshalJSON() ([]byte, error) {
-	var b bytes.Buffer
-	b.WriteByte('{')
-	for i, w := range d {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		k, err := json.Marshal(w.Key)
-		if err != nil {
-			return nil, err
-		}
-		v, err := json.Marshal(w.Offsets)
-		if err != nil {
-			return nil, err
-		}
-		b.Write(k)
-		b.WriteByte(':')
-		b.Write(v)
-	}
-	b.WriteByte('}')
-	return b.Bytes(), nil
-}
-
-func (d Deltas) of(key string) []float64 {
-	for _, w := range d {
-		if w.Key == key {
-			return w.Offsets
-		}
-	}
-	return nil
-}
-
-// Index is the window of one key in rows from the sample: of the stream that the samples lie on, or of their timeline (hz).
-type Index struct {
-	Key  string
-	Rows []int
-}
-
-// Indices is a JSON object whose order is kept.
-type Indices []Index
-
-// UnmarshalJSON reads {key: [rows, …], …}.
-func (x *Indices) UnmarshalJSON(b []byte) error {
-	*x = nil
-	if string(b) == "null" {
-		return nil
-	}
-	return orderedObject(b, "delta_indices", func(key string, raw json.RawMessage) error {
-		var rows []int
-		if err := json.Unmarshal(raw, &rows); err != nil {
-			return misuse("delta_indices", "a list of whole rows for "+key, clip(string(raw)))
-		}
-		*x = append(*x, Index{key, rows})
-		return nil
-	})
-}
-
-func (x Indices) of(key string) []int {
-	for _, w := range x {
-		if w.Key == key {
-			return w.Rows
-		}
-	}
-	return nil
-}
-
-// Bytes is a number of bytes; JSON may also say "4GiB".
-type Bytes int64
-
-// UnmarshalJSON reads a number, or a string with a unit.
-func (n *Bytes) UnmarshalJSON(b []byte) error {
-	s := strings.TrimSpace(strings.Trim(string(b), `"`))
-	if s == "null" || s == "" {
-		*n = 0
-		return nil
-	}
-	units := []struct {
-		suffix string
-		mul    float64
-	}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"kB", 1e3}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"B", 1}}
-	mul := 1.0
-	for _, u := range units {
-		if strings.HasSuffix(s, u.suffix) {
-			s, mul = strings.TrimSpace(strings.TrimSuffix(s, u.suffix)), u.mul
-			break
-		}
-	}
-	var v float64
-	if err := json.Unmarshal([]byte(s), &v); err != nil || v < 0 || v*mul > math.MaxInt64/2 {
-		return misuse("memory_budget", `bytes, or a string such as "4GiB"`, string(b))
-	}
-	*n = Bytes(v * mul)
-	return nil
-}
-
 // ParseConfig reads the JSON of a Config. An unknown key is Misuse and names the nearest known one.
 func ParseConfig(text []byte) (Config, error) {
 	var c Config
@@ -218,7 +99,7 @@ func ParseConfig(text []byte) (Config, error) {
 	}
 	known := configKeys()
 	for k := range raw {
-		if !contains(known, k) {
+		if !slices.Contains(known, k) {
 			return c, &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: "unknown option " + k, Hint: nearest(k, known)}
 		}
 	}
@@ -229,7 +110,7 @@ func ParseConfig(text []byte) (Config, error) {
 	}
 	if err := json.Unmarshal(text, &c); err != nil {
 		var e *robocache.Error
-		if asError(err, &e) {
+		if errors.As(err, &e) {
 			return c, e
 		}
 		return c, &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: err.Error()}
@@ -327,7 +208,7 @@ func (c *Config) check(batches bool) error {
 	if c.Deadline > 0 && (c.Deadline < 1e-3 || c.Deadline > 1e9) { // beyond, the timer's duration is zero or wraps
 		return misuse("deadline_s", "0.001 to 1e9 seconds, or below 0 for none", fmt.Sprint(c.Deadline))
 	}
-	if err := c.Normalize.check(); err != nil {
+	if err := c.Normalize.Check(); err != nil {
 		return err
 	}
 	if err := c.checkResize(); err != nil {
@@ -363,52 +244,9 @@ func outOfRange(option string, world, got int) error {
 	return misuse(option, fmt.Sprintf("0 to %d (world_size is %d)", world-1, world), fmt.Sprint(got))
 }
 
-func misuse(option, want, got string) error {
-	return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: option, Want: want, Got: got}
-}
-
-// orderedObject walks a JSON object in its order.
-func orderedObject(b []byte, name string, each func(key string, raw json.RawMessage) error) error {
-	dec := json.NewDecoder(bytes.NewReader(b))
-	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
-		return misuse(name, "an object", clip(string(b)))
-	}
-	seen := map[string]bool{}
-	for dec.More() {
-		t, err := dec.Token()
-		if err != nil {
-			return err
-		}
-		key, _ := t.(string)
-		var raw json.RawMessage
-		if err := dec.Decode(&raw); err != nil {
-			return err
-		}
-		if seen[key] {
-			return misuse(name, "each key once", key)
-		}
-		seen[key] = true
-		if err := each(key, raw); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func clip(s string) string {
-	if len(s) > 80 {
-		return s[:80] + "…"
-	}
-	return s
-}
-
-var nearest = robocache.Nearest
-
-func contains(list []string, s string) bool {
-	for _, v := range list {
-		if v == s {
-			return true
-		}
-	}
-	return false
-}
+// What options says of values that cannot be.
+var (
+	misuse  = options.Misuse
+	clip    = options.Clip
+	nearest = robocache.Nearest
+)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -185,7 +186,7 @@ func newLayout(ctx context.Context, ds robocache.Dataset, cfg *Config, on *line,
 		}
 	}
 	if hasTask && wanted("task") {
-		if cfg.Deltas.of("task") != nil || cfg.Indices.of("task") != nil || cfg.Windows.of("task") != nil {
+		if cfg.Deltas.Of("task") != nil || cfg.Indices.Of("task") != nil || cfg.Windows.Of("task") != nil {
 			return nil, textWindow("task")
 		}
 		timed, err := on.timed(nil, cfg)
@@ -195,7 +196,7 @@ func newLayout(ctx context.Context, ds robocache.Dataset, cfg *Config, on *line,
 		l.addText(column{key: "task", timed: timed, source: fromText})
 	}
 	if hasID {
-		if cfg.Deltas.of(EpisodeID) != nil || cfg.Indices.of(EpisodeID) != nil || cfg.Windows.of(EpisodeID) != nil {
+		if cfg.Deltas.Of(EpisodeID) != nil || cfg.Indices.Of(EpisodeID) != nil || cfg.Windows.Of(EpisodeID) != nil {
 			return nil, textWindow(EpisodeID)
 		}
 		l.addText(column{key: EpisodeID, source: fromSample})
@@ -239,7 +240,7 @@ func (l *layout) add(f *robocache.Feature, cfg *Config, info *robocache.Info, on
 	if err := c.nativeWindow(l, cfg); err != nil {
 		return robocache.At(err, robocache.Where{"stream": f.Key})
 	}
-	if cfg.Deltas.of(f.Key) != nil || cfg.Indices.of(f.Key) != nil {
+	if cfg.Deltas.Of(f.Key) != nil || cfg.Indices.Of(f.Key) != nil {
 		if f.Kind == robocache.KindText || f.Kind == robocache.KindEvent {
 			return textWindow(f.Key)
 		}
@@ -399,11 +400,11 @@ func referenceDType(d robocache.DType) robocache.DType {
 }
 
 func newWindow(cfg *Config, info *robocache.Info, f *robocache.Feature, timed bool) (window, error) {
-	if rows := cfg.Indices.of(f.Key); rows != nil {
+	if rows := cfg.Indices.Of(f.Key); rows != nil {
 		return rowWindow(rows, cfg, timed)
 	}
-	deltas := cfg.Deltas.of(f.Key)
-	nanos, err := nanosOf(deltas, "delta_timestamps")
+	deltas := cfg.Deltas.Of(f.Key)
+	nanos, err := options.Nanos(deltas, "delta_timestamps")
 	w := window{nanos: nanos}
 	if err != nil || timed {
 		return w, err // offsets in time need not be multiples of a frame

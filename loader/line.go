@@ -87,7 +87,7 @@ func (l *line) timed(f *robocache.Feature, cfg *Config) (bool, error) {
 		key, clock = f.Key, l.clockOf(f)
 	}
 	switch {
-	case l.grid || clock != l.clock || cfg.Windows.of(key) != nil || l.several && cfg.Deltas.of(key) != nil:
+	case l.grid || clock != l.clock || cfg.Windows.Of(key) != nil || l.several && cfg.Deltas.Of(key) != nil:
 		return true, nil
 	case cfg.Align == nil || key == "":
 		return false, nil

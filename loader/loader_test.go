@@ -56,7 +56,7 @@ func checkBatch(t testing.TB, f *fake, cfg Config, b *Batch) {
 	}
 	window := func(key string) []int {
 		out := []int{}
-		for _, s := range cfg.Deltas.of(key) {
+		for _, s := range cfg.Deltas.Of(key) {
 			out = append(out, int(s*10+1000.5)-1000)
 		}
 		if len(out) == 0 {
@@ -137,7 +137,7 @@ func fakeTable(t testing.TB, f *fake, cfg Config) *order.Table {
 
 func deltas(kv ...any) (d Deltas) {
 	for i := 0; i < len(kv); i += 2 {
-		d = append(d, Delta{kv[i].(string), kv[i+1].([]float64)})
+		d = append(d, Delta{Key: kv[i].(string), Offsets: kv[i+1].([]float64)})
 	}
 	return d
 }
@@ -250,7 +250,7 @@ func TestMapConcurrent(t *testing.T) {
 	if _, err := m.Items(bg, []int64{0}); !errors.Is(err, robocache.ErrMisuse) {
 		t.Errorf("after Close: %v", err)
 	}
-	if m.a.buffers.inUse.Load() != 0 || f.opened.Load() != 0 {
+	if m.a.buffers.InUse.Load() != 0 || f.opened.Load() != 0 {
 		t.Error("something was not given back")
 	}
 }

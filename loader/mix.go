@@ -7,6 +7,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
 )
 
 // Mix is one source of a mixture, and what is special about it. What is left out is as the Config says.
@@ -86,7 +87,7 @@ func (m *Mix) config(cfg Config, several bool) (Config, error) {
 		cfg.Split = m.Split
 	}
 	if m.Normalize != nil {
-		if err := m.Normalize.check(); err != nil {
+		if err := m.Normalize.Check(); err != nil {
 			return cfg, err
 		}
 		cfg.Normalize = *m.Normalize
@@ -249,7 +250,7 @@ func followed(stats robocache.Stats, names map[string]string, own, info *robocac
 	}
 	out := robocache.Stats{}
 	from := map[string]string{}
-	for _, k := range mapKeys(stats) {
+	for _, k := range options.Keys(stats) {
 		to, is := names[k]
 		switch {
 		case !is && info.Feature(k) == nil:

@@ -1,10 +1,10 @@
 package loader
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
 )
 
 // hasKey says whether a batch of a dataset could have a key.
@@ -31,26 +31,17 @@ func (c *Config) ofSource(m *Mix) {
 	if c.Anchor != "" && info.Feature(c.Anchor) == nil {
 		c.Anchor = "" // its own rows
 	}
-	c.Normalize.Keys = only(c.Normalize.Keys, gives)
+	c.Normalize.Keys = options.Only(c.Normalize.Keys, gives)
 	if c.Augment != nil {
-		c.Augment = c.Augment.of(gives)
+		c.Augment = c.Augment.Of(gives)
 	}
 	if c.Align != nil {
 		a := *c.Align
-		a.Modes, a.Edge.Keys, a.MaxGap.Keys, a.Offset = only(a.Modes, has), only(a.Edge.Keys, has), only(a.MaxGap.Keys, has), only(a.Offset, has)
-		a.Latency, a.Drift, a.Clock = only(a.Latency, has), only(a.Drift, has), only(a.Clock, has)
-		a.Period, a.Quats, a.DTypes = only(a.Period, has), only(a.Quats, has), only(a.DTypes, has)
+		a.Modes, a.Edge.Keys, a.MaxGap.Keys, a.Offset = options.Only(a.Modes, has), options.Only(a.Edge.Keys, has), options.Only(a.MaxGap.Keys, has), options.Only(a.Offset, has)
+		a.Latency, a.Drift, a.Clock = options.Only(a.Latency, has), options.Only(a.Drift, has), options.Only(a.Clock, has)
+		a.Period, a.Quats, a.DTypes = options.Only(a.Period, has), options.Only(a.Quats, has), options.Only(a.DTypes, has)
 		c.Align = &a
 	}
-}
-
-func only[T any](m map[string]T, has func(k string) bool) map[string]T {
-	if m == nil {
-		return nil
-	}
-	m = maps.Clone(m)
-	maps.DeleteFunc(m, func(k string, _ T) bool { return !has(k) })
-	return m
 }
 
 // checkNamed refuses options of a mixture that name keys that no source has.
@@ -93,7 +84,7 @@ func checkNamed(mix []Mix, cfg *Config) error {
 	for _, o := range []struct {
 		option string
 		keys   []string
-	}{{"keys", cfg.Keys}, {"delta_timestamps", windows}, {"delta_indices", indices}, {"windows", native}, {"anchor", anchor}, {"normalize", mapKeys(cfg.Normalize.Keys)}, {"augment", cfg.Augment.named()}} {
+	}{{"keys", cfg.Keys}, {"delta_timestamps", windows}, {"delta_indices", indices}, {"windows", native}, {"anchor", anchor}, {"normalize", options.Keys(cfg.Normalize.Keys)}, {"augment", cfg.Augment.Named()}} {
 		if err := check(o.option, o.keys); err != nil {
 			return err
 		}

@@ -1,72 +1,16 @@
 package loader
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"math"
 	"sort"
-	"strconv"
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/kernel"
 	"github.com/goatnote-inc/robocache/video"
 )
-
-// Normalize says which keys are normalised and how. One mode for all means: every float feature, without bookkeeping columns
-// (Feature.Default, and those named timestamp), images and rows of varying length; integers and booleans stay as they are. What is meant is normalised or refused: statistics
-// that the dataset lacks are computed at opening where the pass is small, or where Config.ComputeStats asks for it (statistics.go).
-type Normalize struct {
-	Mode string
-	Keys map[string]Norm
-}
-
-// Norm is how one key is normalised. Without vectors of its own the dataset's statistics are taken.
-type Norm struct {
-	Mode string    `json:"mode"`           // "mean_std" | "min_max" | "quantiles" (q01, q99) | "quantile10" (q10, q90)
-	Clip bool      `json:"clip,omitempty"` // to [-1, 1]; not for mean_std
-	Mean []float64 `json:"mean,omitempty"`
-	Std  []float64 `json:"std,omitempty"`
-	Low  []float64 `json:"low,omitempty"` // min, q01 or q10
-	High []float64 `json:"high,omitempty"`
-}
-
-// IsZero lets JSON leave it out.
-func (n Normalize) IsZero() bool { return n.Mode == "" && len(n.Keys) == 0 }
-
-// UnmarshalJSON reads a mode, or {key: mode or {mode, clip, mean, std, low, high}}.
-func (n *Normalize) UnmarshalJSON(b []byte) error {
-	*n = Normalize{}
-	if string(b) == "null" || string(b) == "false" {
-		return nil
-	}
-	if json.Unmarshal(b, &n.Mode) == nil {
-		return nil
-	}
-	n.Keys = map[string]Norm{}
-	return orderedObject(b, "normalize", func(key string, raw json.RawMessage) error {
-		var one Norm
-		if json.Unmarshal(raw, &one.Mode) != nil {
-			dec := json.NewDecoder(bytes.NewReader(raw))
-			dec.DisallowUnknownFields() // "means" passed over would be the dataset's own statistics, silently
-			if err := dec.Decode(&one); err != nil {
-				return misuse("normalize", "a mode, or {mode, clip, mean, std, low, high} for "+key, clip(string(raw)))
-			}
-		}
-		n.Keys[key] = one
-		return nil
-	})
-}
-
-// MarshalJSON writes what UnmarshalJSON reads.
-func (n Normalize) MarshalJSON() ([]byte, error) {
-	if n.Keys != nil {
-		return json.Marshal(n.Keys)
-	}
-	return json.Marshal(n.Mode)
-}
 
 // affine is a normalisation ready to run: kernel.Norm's arithmetic (K10) over repeating columns.
 type affine struct {
@@ -119,7 +63,7 @@ func (src *source) normalizers(ctx context.Context) error {
 	}
 	var constant []string
 	for _, c := range all {
-		low, high, err := c.norm.vectors(c.column, stats[c.key])
+		low, high, err := vectors(&c.norm, c.column, stats[c.key])
 		if err != nil {
 			return err
 		}
@@ -173,56 +117,22 @@ func normalizable(c *column) error {
 // numbers says that the column's rows are numbers, a point cloud's too, and no frames.
 func (c *column) numbers() bool { return c.source == fromTable || c.source == fromRagged }
 
-// own gives the vectors that the configuration brings.
-func (n *Norm) own() [][]float64 {
-	if n.Mode == "mean_std" {
-		if n.Mean != nil || n.Std != nil {
-			return [][]float64{n.Mean, n.Std}
-		}
-		return nil
-	}
-	if n.Low != nil || n.High != nil {
-		return [][]float64{n.Low, n.High}
-	}
-	return nil
-}
-
-// of finds the mode's vectors in statistics; nil where they are not there.
-func (n *Norm) of(s *robocache.FeatureStats) (low, high []float64) {
-	switch n.Mode {
-	case "mean_std":
-		return s.Mean, s.Std
-	case "min_max":
-		return s.Min, s.Max
-	case "quantiles":
-		return s.Quantiles["q01"], s.Quantiles["q99"]
-	case "quantile10":
-		return s.Quantiles["q10"], s.Quantiles["q90"]
-	}
-	return nil, nil
-}
-
-func (n *Norm) in(s *robocache.FeatureStats) bool {
-	low, high := n.of(s)
-	return len(low) > 0 && len(low) == len(high)
-}
-
 // isDepth says that the column is depth: its statistics would be of another unit.
 func (c *column) isDepth() bool { return c.spec.Pixel == video.DepthMM || c.spec.Pixel == video.DepthM }
 
 // vectors gives mean and std, or low and high, of a column.
-func (n *Norm) vectors(c *column, s *robocache.FeatureStats) (low, high []float64, err error) {
+func vectors(n *Norm, c *column, s *robocache.FeatureStats) (low, high []float64, err error) {
 	fail := func(msg string) ([]float64, []float64, error) {
 		return nil, nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Where: robocache.Where{"stream": c.key}, Msg: "normalize: " + msg, Hint: `stats="compute" computes them at opening; ` + otherWays}
 	}
-	if own := n.own(); own != nil {
+	if own := n.Own(); own != nil {
 		low, high = own[0], own[1]
 	} else if c.isDepth() {
 		return fail("depth needs vectors in its own unit")
 	} else if s == nil {
 		return fail("there are no statistics of " + c.key)
 	} else {
-		low, high = n.of(s)
+		low, high = n.Of(s)
 	}
 	if len(low) == 0 || len(low) != len(high) {
 		return fail("no " + n.Mode + " statistics of " + c.key)
@@ -242,25 +152,6 @@ func (n *Norm) vectors(c *column, s *robocache.FeatureStats) (low, high []float6
 		}
 	}
 	return low, high, nil
-}
-
-// check refuses modes that there are not, whether or not a column would come to use them.
-func (n *Normalize) check() error {
-	known := func(mode string) bool {
-		return mode == "mean_std" || mode == "min_max" || mode == "quantiles" || mode == "quantile10"
-	}
-	bad := func(mode string) error {
-		return misuse("normalize", "mean_std, min_max, quantiles or quantile10", mode)
-	}
-	if n.Mode != "" && !known(n.Mode) {
-		return bad(n.Mode)
-	}
-	for _, k := range mapKeys(n.Keys) {
-		if mode := n.Keys[k].Mode; !known(mode) {
-			return bad(k + ": " + strconv.Quote(mode))
-		}
-	}
-	return nil
 }
 
 // retype changes the dtype of a numeric column's tensor.

@@ -102,12 +102,12 @@ func (w *worker) ragged(u *unit, tensor int) {
 		u.fail(err)
 		return
 	}
-	b, err := w.a.buffers.get(int(max(size, 1))) // an address also where there is nothing: NumPy takes no null
+	b, err := w.a.buffers.Get(int(max(size, 1))) // an address also where there is nothing: NumPy takes no null
 	if err != nil {
 		u.fail(err)
 		return
 	}
-	t.buf, t.Data = b, b.mem[:size:size]
+	t.buf, t.Data = b, b.Mem[:size:size]
 	stack(list, t.Data)
 	var n int
 	for _, e := range list {

@@ -2,12 +2,14 @@ package loader
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
 )
 
 // Spans of frames, and of rows of varying length, without a count: the number of places is that of the fullest span, found in the timestamps
@@ -18,13 +20,13 @@ func (c *column) spreads(w *Window, cfg *Config) error {
 	if !free(cfg, c.key) {
 		return nil
 	}
-	c.spread, c.native, c.span = true, true, [2]int64{seconds(w.Span[0]), seconds(w.Span[1])}
+	c.spread, c.native, c.span = true, true, [2]int64{options.Seconds(w.Span[0]), options.Seconds(w.Span[1])}
 	c.steps, c.window, c.axis = max(cfg.widest[c.key], 1), true, true
 	return nil
 }
 
 // free says that keys do not leave a column out.
-func free(cfg *Config, key string) bool { return cfg.Keys == nil || contains(cfg.Keys, key) }
+func free(cfg *Config, key string) bool { return cfg.Keys == nil || slices.Contains(cfg.Keys, key) }
 
 // widest counts, for each such span, the samples of the fullest one of its length in the selected episodes.
 func (src *source) widest(ctx context.Context) (map[string]int, error) {
@@ -36,14 +38,14 @@ func (src *source) widest(ctx context.Context) (map[string]int, error) {
 		if f == nil || w.Span == nil || w.Count != 0 || f.Kind == robocache.KindText || f.Kind == robocache.KindEvent || f.Kind == robocache.KindNumeric && !f.Ragged() || !free(&src.cfg, w.Key) {
 			continue
 		}
-		if _, err := w.nanos(); err != nil {
+		if _, err := w.Nanos(); err != nil {
 			return nil, robocache.At(err, robocache.Where{"stream": w.Key})
 		}
-		n, err := src.fullest(ctx, w.Key, seconds(w.Span[1])-seconds(w.Span[0]))
+		n, err := src.fullest(ctx, w.Key, options.Seconds(w.Span[1])-options.Seconds(w.Span[0]))
 		if err != nil {
 			return nil, err
 		}
-		if n > maxSteps {
+		if n > options.MaxSteps {
 			return nil, misuse("windows", "a span of at most 2^20 samples of "+w.Key, strconv.Itoa(n))
 		}
 		if out == nil {

@@ -43,7 +43,7 @@ func (src *source) statistics(ctx context.Context, all []normalized) (robocache.
 	var own robocache.Stats
 	var missing []normalized
 	for _, c := range all {
-		if c.norm.own() != nil || c.isDepth() {
+		if c.norm.Own() != nil || c.isDepth() {
 			continue
 		}
 		if s := src.cfg.Stats[c.key]; s != nil {
@@ -57,7 +57,7 @@ func (src *source) statistics(ctx context.Context, all []normalized) (robocache.
 					return nil, err
 				}
 			}
-			if s := own[c.key]; s != nil && c.norm.in(s) {
+			if s := own[c.key]; s != nil && c.norm.In(s) {
 				out[c.key] = s
 				continue
 			}

@@ -132,7 +132,7 @@ func (a *assembler) stats() Stats {
 		Samples: n.samples.Load(), Batches: n.batches.Load(), FirstBatch: sec(&n.first),
 		Plan: sec(&f.Plan), Gather: sec(&n.gather), Decode: sec(&f.Decode), Convert: sec(&f.Convert), Copy: sec(&f.Copy), Fetch: sec(&f.Fetch), WaitData: sec(&n.waitData), WaitConsumer: sec(&n.waitConsumer),
 		Frames: f.Frames.Load(), FramesUnique: f.Unique.Load(), Stills: n.stills.Load(),
-		BufferBytes: a.buffers.inUse.Load(), BufferPeak: a.buffers.peak.Load(), Wrapped: n.wrap.Load(), Skipped: n.skip.Load(),
+		BufferBytes: a.buffers.InUse.Load(), BufferPeak: a.buffers.Peak.Load(), Wrapped: n.wrap.Load(), Skipped: n.skip.Load(),
 	}
 	s.NotDelivered = []NotDelivered{}
 	for i, src := range a.sources {

@@ -9,6 +9,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
 	"github.com/goatnote-inc/robocache/kernel"
+	"github.com/goatnote-inc/robocache/loader/internal/planning"
 )
 
 // streamAlign is how one column comes onto the timeline.
@@ -139,15 +140,6 @@ func (src *source) cast(i int, to robocache.DType) error {
 	return nil
 }
 
-func mapKeys[T any](m map[string]T) []string {
-	var out []string
-	for k := range m {
-		out = append(out, k)
-	}
-	slices.Sort(out)
-	return out
-}
-
 // timeline counts the rows of an episode's timeline and finds its start.
 func (src *source) timeline(ctx context.Context, episode int) (n int, start int64, err error) {
 	cfg := src.cfg.Align
@@ -226,15 +218,15 @@ func (w *worker) plans(p *part, c *column) (*kernel.Plan, []robocache.Row, error
 	own := p.src
 	deltas := own.layout.windows[c.rows].nanos
 	steps := c.steps
-	whole := w.plan.room(&w.plan.whole, p.size()*steps)
+	whole := w.plan.Of(&w.plan.Whole, p.size()*steps)
 	whole.Mode = c.aligns.opt.Mode
-	rows := w.plan.rows[:0]
+	rows := w.plan.Rows[:0]
 	err := w.byEpisode(p, func(episode int, group []int32) error {
 		timestamps, err := own.timestamps.of(w.Ctx(), episode, c.aligns.clock)
 		if err != nil {
 			return err
 		}
-		targets := w.plan.targets[:0]
+		targets := w.plan.Targets[:0]
 		for _, i := range group {
 			t, err := own.at(w.Ctx(), p.places[i], p.rows[0][i].Index)
 			if err != nil {
@@ -252,15 +244,15 @@ func (w *worker) plans(p *part, c *column) (*kernel.Plan, []robocache.Row, error
 				targets = append(targets, at)
 			}
 		}
-		w.plan.targets = targets
-		from, near := around(timestamps, targets, &c.aligns.opt)
-		one := w.plan.room(&w.plan.one, len(targets))
+		w.plan.Targets = targets
+		from, near := planning.Around(timestamps, targets, &c.aligns.opt)
+		one := w.plan.Of(&w.plan.One, len(targets))
 		if err := c.aligns.opt.Fill(one, near, targets); err != nil {
 			return robocache.At(err, robocache.Where{"episode": episode})
 		}
-		used := w.plan.used(one)
+		used := w.plan.Used(one)
 		base := int32(len(rows))
-		for _, r := range used.rows {
+		for _, r := range used.Rows {
 			rows = append(rows, robocache.Row{Episode: episode, Index: from + int(r)})
 		}
 		for k := range one.Kind {
@@ -268,15 +260,15 @@ func (w *worker) plans(p *part, c *column) (*kernel.Plan, []robocache.Row, error
 			whole.Kind[at], whole.Weight[at], whole.Valid[at] = one.Kind[k], one.Weight[k], one.Valid[k]
 			switch one.Kind[k] {
 			case kernel.Copy, kernel.Blend:
-				whole.Left[at], whole.Right[at] = base+used.place(one.Left[k]), base+used.place(one.Right[k])
+				whole.Left[at], whole.Right[at] = base+used.Place(one.Left[k]), base+used.Place(one.Right[k])
 			case kernel.Window:
-				whole.Left[at] = base + used.place(one.Left[k])
+				whole.Left[at] = base + used.Place(one.Left[k])
 				whole.Right[at] = whole.Left[at] + one.Right[k] - one.Left[k]
 			}
 		}
 		return nil
 	})
-	w.plan.rows = rows
+	w.plan.Rows = rows
 	if err != nil {
 		return nil, nil, err
 	}

@@ -1,11 +1,8 @@
 package loader
 
 import (
-	"errors"
 	"fmt"
 )
-
-func asError(err error, target any) bool { return errors.As(err, target) }
 
 // emptiedText names the episodes that drop_n_… left without a sample.
 func emptiedText(episodes []int) string {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
 )
 
 // dimsSuffix ends the key of the mask that says which numbers of a row are padding.
@@ -85,7 +86,7 @@ const maxWidth = 1 << 16
 
 func checkDims(sources []*source, mix []Mix, pad bool) error {
 	for i, src := range sources {
-		for _, key := range mapKeys(mix[i].Dims) {
+		for _, key := range options.Keys(mix[i].Dims) {
 			dims := mix[i].Dims[key]
 			bad := func(msg, want, got, hint string) error {
 				return &robocache.Error{Class: robocache.ErrMisuse, Op: "mixture", Where: robocache.Where{"stream": key, "dataset": mix[i].Name}, Msg: "dims: " + msg, Want: want, Got: got, Hint: hint}

@@ -1,169 +1,26 @@
 package loader
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
 )
-
-// Window is what a sample holds of one stream at the stream's own rate. One of Offsets and Span is given.
-type Window struct {
-	Key string
-	// Offsets in seconds from the sample: the stream's sample there, by its align rule. Without a mode of its own none is computed: frames
-	// and point clouds are the nearest, everything else the previous one.
-	Offsets []float64
-	// Span [from, to] in seconds: all the stream's samples timestamped t+from … t+to, both ends included. The batch holds them one after the
-	// other; `<key>_lengths` says how many are of each sample, and `<key>_times` when they were: int64 ns after t. Frames and rows of varying
-	// length (point clouds) come in as many places as the fullest such span of the dataset needs, the first ones filled, with `<key>_is_pad`
-	// and `<key>_times` for each place; `<key>_lengths` counts a sample's frames, or the entries in each place.
-	Span *[2]float64
-	// Count of a span: so many times, evenly from its first to its last, by the stream's align rule (linear for floats), with `<key>_is_pad`.
-	Count int
-}
-
-// Windows is a JSON object by key: a list of offsets, or {"span": [from, to], "count": n}.
-type Windows []Window
-
-// UnmarshalJSON reads the object, in its order.
-func (w *Windows) UnmarshalJSON(b []byte) error {
-	*w = nil
-	if string(b) == "null" {
-		return nil
-	}
-	return orderedObject(b, "windows", func(key string, raw json.RawMessage) error {
-		one := Window{Key: key}
-		if len(raw) > 0 && raw[0] == '[' {
-			if err := json.Unmarshal(raw, &one.Offsets); err != nil || len(one.Offsets) == 0 {
-				return misuse("windows", "a list of seconds for "+key, clip(string(raw)))
-			}
-			*w = append(*w, one)
-			return nil
-		}
-		var o struct {
-			Span  []float64 `json:"span"`
-			Count *int      `json:"count"`
-		}
-		dec := json.NewDecoder(bytes.NewReader(raw))
-		dec.DisallowUnknownFields()
-		if err := dec.Decode(&o); err != nil || len(o.Span) != 2 || o.Count != nil && *o.Count < 1 {
-			return misuse("windows", `a list of seconds, or {"span": [from, to], "count": n} for `+key, clip(string(raw)))
-		}
-		one.Span = &[2]float64{o.Span[0], o.Span[1]}
-		if o.Count != nil {
-			one.Count = *o.Count
-		}
-		*w = append(*w, one)
-		return nil
-	})
-}
-
-// MarshalJSON writes what UnmarshalJSON reads.
-func (w Windows) MarshalJSON() ([]byte, error) {
-	var b bytes.Buffer
-	b.WriteByte('{')
-	for i := range w {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		k, err := json.Marshal(w[i].Key)
-		if err != nil {
-			return nil, err
-		}
-		var of any = w[i].Offsets
-		if w[i].Span != nil {
-			o := map[string]any{"span": w[i].Span}
-			if w[i].Count > 0 {
-				o["count"] = w[i].Count
-			}
-			of = o
-		}
-		v, err := json.Marshal(of)
-		if err != nil {
-			return nil, err
-		}
-		b.Write(k)
-		b.WriteByte(':')
-		b.Write(v)
-	}
-	b.WriteByte('}')
-	return b.Bytes(), nil
-}
-
-func (w Windows) of(key string) *Window {
-	for i := range w {
-		if w[i].Key == key {
-			return &w[i]
-		}
-	}
-	return nil
-}
-
-// maxSteps bounds the places of one window.
-const maxSteps = 1 << 20
-
-// nanos gives the offsets of a window of a fixed number of places; nil of a span that holds what there is.
-func (w *Window) nanos() ([]int64, error) {
-	offsets := w.Offsets
-	if w.Span != nil {
-		from, to := w.Span[0], w.Span[1]
-		switch {
-		case !(from <= to) || math.Abs(from) > 4e9 || math.Abs(to) > 4e9:
-			return nil, misuse("windows", "a span (from, to) in seconds with from ≤ to for "+w.Key, fmt.Sprint(from, ", ", to))
-		case w.Offsets != nil:
-			return nil, misuse("windows", "offsets or a span for "+w.Key, "both")
-		case w.Count < 0 || w.Count > maxSteps:
-			return nil, misuse("windows", "a count of 1 to 2^20 for "+w.Key, fmt.Sprint(w.Count))
-		case w.Count == 0:
-			return nil, nil
-		}
-		// In integers of nanoseconds, so that the ends are hit exactly.
-		a, b := seconds(from), seconds(to)
-		out := make([]int64, w.Count)
-		for i := range out {
-			out[i] = b
-			if n := int64(w.Count - 1); n > 0 {
-				out[i] = a + int64(math.RoundToEven(float64(b-a)*float64(i)/float64(n)))
-			}
-		}
-		return out, nil
-	}
-	if len(offsets) == 0 || len(offsets) > maxSteps || w.Count != 0 {
-		return nil, misuse("windows", "1 to 2^20 offsets, or a span for "+w.Key, fmt.Sprint(len(offsets)))
-	}
-	return nanosOf(offsets, "windows")
-}
-
-// nanosOf turns seconds into nanoseconds.
-func nanosOf(offsets []float64, option string) ([]int64, error) {
-	out := make([]int64, len(offsets))
-	for i, d := range offsets {
-		if math.IsNaN(d) || math.Abs(d) > 4e9 {
-			return nil, misuse(option, "seconds", fmt.Sprint(d))
-		}
-		out[i] = seconds(d)
-	}
-	return out, nil
-}
-
-func seconds(s float64) int64 { return int64(math.RoundToEven(s * 1e9)) }
 
 // checkIndices refuses windows in rows of keys that are not there.
 func (c *Config) checkIndices(info *robocache.Info, known []string, wanted func(string) bool) error {
 	for _, x := range c.Indices {
 		switch {
-		case !contains(known, x.Key):
+		case !slices.Contains(known, x.Key):
 			return lacks(info, "delta_indices", x.Key, known)
 		case !wanted(x.Key):
 			return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: "delta_indices names " + x.Key + ", which keys leaves out"}
-		case len(x.Rows) == 0 || len(x.Rows) > maxSteps:
+		case len(x.Rows) == 0 || len(x.Rows) > options.MaxSteps:
 			return misuse("delta_indices", "1 to 2^20 offsets for "+x.Key, fmt.Sprint(len(x.Rows)))
-		case slices.ContainsFunc(x.Rows, func(n int) bool { return n < -maxSteps || n > maxSteps }):
-			return misuse("delta_indices", fmt.Sprintf("rows within ±%d for %s", maxSteps, x.Key), clip(fmt.Sprint(x.Rows)))
-		case c.Deltas.of(x.Key) != nil:
+		case slices.ContainsFunc(x.Rows, func(n int) bool { return n < -options.MaxSteps || n > options.MaxSteps }):
+			return misuse("delta_indices", fmt.Sprintf("rows within ±%d for %s", options.MaxSteps, x.Key), clip(fmt.Sprint(x.Rows)))
+		case c.Deltas.Of(x.Key) != nil:
 			return misuse("delta_indices", "delta_indices or delta_timestamps of "+x.Key, "both")
 		}
 	}
@@ -175,11 +32,11 @@ func (c *Config) checkWindows(info *robocache.Info, known []string, wanted func(
 	for i := range c.Windows {
 		w := &c.Windows[i]
 		switch {
-		case !contains(known, w.Key):
+		case !slices.Contains(known, w.Key):
 			return lacks(info, "windows", w.Key, known)
 		case !wanted(w.Key):
 			return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: "windows names " + w.Key + ", which keys leaves out"}
-		case c.Deltas.of(w.Key) != nil || c.Indices.of(w.Key) != nil:
+		case c.Deltas.Of(w.Key) != nil || c.Indices.Of(w.Key) != nil:
 			return misuse("windows", "windows or another window of "+w.Key, "both")
 		}
 	}
@@ -188,14 +45,14 @@ func (c *Config) checkWindows(info *robocache.Info, known []string, wanted func(
 
 // nativeWindow settles what windows= says of a column.
 func (c *column) nativeWindow(l *layout, cfg *Config) error {
-	w := cfg.Windows.of(c.key)
+	w := cfg.Windows.Of(c.key)
 	if w == nil {
 		return nil
 	}
 	if c.feature.Kind == robocache.KindText || c.feature.Kind == robocache.KindEvent {
 		return textWindow(c.key)
 	}
-	nanos, err := w.nanos()
+	nanos, err := w.Nanos()
 	if err != nil {
 		return err
 	}
@@ -203,7 +60,7 @@ func (c *column) nativeWindow(l *layout, cfg *Config) error {
 		if c.feature.Kind != robocache.KindNumeric || c.feature.Ragged() {
 			return c.spreads(w, cfg)
 		}
-		c.spans, c.span = true, [2]int64{seconds(w.Span[0]), seconds(w.Span[1])}
+		c.spans, c.span = true, [2]int64{options.Seconds(w.Span[0]), options.Seconds(w.Span[1])}
 		return nil
 	}
 	c.native = w.Span == nil

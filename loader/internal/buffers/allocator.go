@@ -1,4 +1,4 @@
-package loader
+package buffers
 
 import "github.com/goatnote-inc/robocache/loader/internal/frames"
 

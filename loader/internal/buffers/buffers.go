@@ -1,4 +1,5 @@
-package loader
+// Package buffers holds the memory of batches.
+package buffers
 
 import (
 	"fmt"
@@ -11,38 +12,38 @@ import (
 	"github.com/goatnote-inc/robocache/loader/internal/frames"
 )
 
-// buffers are anonymous mappings, or what an Allocator gives: page aligned, invisible to Go's collector, never moved, and zero where they are new.
+// A Pool's buffers are anonymous mappings, or what an Allocator gives: page aligned, invisible to Go's collector, never moved, and zero where they are new.
 // A mapping that came back is given out again. Idle ones make room: together with those in use they stay below limit, where those in use do.
-type buffers struct {
+type Pool struct {
 	mu     sync.Mutex
 	free   map[int][][]byte // by size
 	idle   int64
 	limit  int64
 	memory Allocator
 	closed bool
-	inUse  atomic.Int64
-	peak   atomic.Int64
-	spare  []*buffer
+	InUse  atomic.Int64
+	Peak   atomic.Int64
+	spare  []*Buffer
 	back   chan struct{} // holds a token when a large one came back
 }
 
-// buffer is one mapping, shared by the tensors that lie in it.
-type buffer struct {
-	pool *buffers
-	mem  []byte
+// Buffer is one mapping, shared by the tensors that lie in it.
+type Buffer struct {
+	pool *Pool
+	Mem  []byte
 	refs atomic.Int32
 }
 
-// newBuffers takes its memory from an allocator; nil: anonymous mappings.
-func newBuffers(limit int64, memory Allocator) *buffers {
+// New takes its memory from an allocator; nil: anonymous mappings.
+func New(limit int64, memory Allocator) *Pool {
 	if memory == nil {
 		memory = mappings{}
 	}
-	return &buffers{free: map[int][][]byte{}, limit: limit, memory: memory, back: make(chan struct{}, 1)}
+	return &Pool{free: map[int][][]byte{}, limit: limit, memory: memory, back: make(chan struct{}, 1)}
 }
 
-// sizeClass rounds up by at most an eighth, to whole pages (huge pages from 16 MiB on), so that near sizes share buffers.
-func sizeClass(n int) int {
+// SizeClass rounds up by at most an eighth, to whole pages (huge pages from 16 MiB on), so that near sizes share buffers.
+func SizeClass(n int) int {
 	if n <= frames.PageSize {
 		return frames.PageSize
 	}
@@ -53,13 +54,13 @@ func sizeClass(n int) int {
 	return (n + step - 1) / step * step
 }
 
-// get gives a buffer of at least n bytes, with one reference. Its bytes are whatever they were.
-func (p *buffers) get(n int) (*buffer, error) {
-	size := sizeClass(n)
+// Get gives a buffer of at least n bytes, with one reference. Its bytes are whatever they were.
+func (p *Pool) Get(n int) (*Buffer, error) {
+	size := SizeClass(n)
 	p.mu.Lock()
 	var mem []byte
 	var out [][]byte
-	if size >= waitFrom && len(p.free[size]) == 0 && p.inUse.Load() > 0 && p.inUse.Load()+int64(size) > p.limit {
+	if size >= waitFrom && len(p.free[size]) == 0 && p.InUse.Load() > 0 && p.InUse.Load()+int64(size) > p.limit {
 		p.awaitReturn(size)
 	}
 	if list := p.free[size]; len(list) > 0 {
@@ -69,14 +70,14 @@ func (p *buffers) get(n int) (*buffer, error) {
 	} else {
 		out = p.makeRoom(int64(size))
 	}
-	var b *buffer
+	var b *Buffer
 	if k := len(p.spare); k > 0 {
 		b, p.spare = p.spare[k-1], p.spare[:k-1]
 	} else {
-		b = &buffer{pool: p}
+		b = &Buffer{pool: p}
 	}
-	used := p.inUse.Add(int64(size))
-	p.peak.Store(max(p.peak.Load(), used))
+	used := p.InUse.Add(int64(size))
+	p.Peak.Store(max(p.Peak.Load(), used))
 	p.mu.Unlock()
 	for _, m := range out {
 		p.memory.Free(m)
@@ -84,12 +85,12 @@ func (p *buffers) get(n int) (*buffer, error) {
 	if mem == nil {
 		m, err := p.memory.Alloc(size)
 		if err != nil {
-			p.inUse.Add(-int64(size))
+			p.InUse.Add(-int64(size))
 			return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "loader", Msg: fmt.Sprintf("no memory for a batch buffer of %d bytes", size), Hint: "a smaller batch_size or prefetch; ulimit -v", Err: err}
 		}
 		mem = m
 	}
-	b.mem = mem
+	b.Mem = mem
 	b.refs.Store(1)
 	return b, nil
 }
@@ -101,7 +102,7 @@ const (
 
 // awaitReturn waits a moment for a large buffer to come back: a loop lets go of a batch just after it was given the next, and touching
 // new memory costs more than the moment. mu is held, but not meanwhile.
-func (p *buffers) awaitReturn(size int) {
+func (p *Pool) awaitReturn(size int) {
 	select {
 	case <-p.back: // of long ago
 	default:
@@ -124,9 +125,9 @@ func (p *buffers) awaitReturn(size int) {
 }
 
 // makeRoom takes idle buffers of other sizes out, until one of size more stays below the limit. mu is held.
-func (p *buffers) makeRoom(size int64) (out [][]byte) {
+func (p *Pool) makeRoom(size int64) (out [][]byte) {
 	for class, list := range p.free {
-		for len(list) > 0 && p.idle+p.inUse.Load()+size > p.limit {
+		for len(list) > 0 && p.idle+p.InUse.Load()+size > p.limit {
 			out = append(out, list[len(list)-1])
 			list = list[:len(list)-1]
 			p.idle -= int64(class)
@@ -136,23 +137,25 @@ func (p *buffers) makeRoom(size int64) (out [][]byte) {
 	return out
 }
 
-func (b *buffer) ref() *buffer {
+// Ref adds a reference.
+func (b *Buffer) Ref() *Buffer {
 	b.refs.Add(1)
 	return b
 }
 
-func (b *buffer) unref() {
+// Unref takes one back; with the last one the buffer is given out again.
+func (b *Buffer) Unref() {
 	if b.refs.Add(-1) != 0 {
 		return
 	}
-	p, mem := b.pool, b.mem
+	p, mem := b.pool, b.Mem
 	p.mu.Lock()
-	p.inUse.Add(-int64(len(mem)))
-	keep := !p.closed && p.idle+p.inUse.Load()+int64(len(mem)) <= p.limit
+	p.InUse.Add(-int64(len(mem)))
+	keep := !p.closed && p.idle+p.InUse.Load()+int64(len(mem)) <= p.limit
 	if keep {
 		p.free[len(mem)] = append(p.free[len(mem)], mem)
 		p.idle += int64(len(mem))
-		b.mem = nil
+		b.Mem = nil
 		p.spare = append(p.spare, b)
 	}
 	p.mu.Unlock()
@@ -165,8 +168,8 @@ func (b *buffer) unref() {
 	}
 }
 
-// close unmaps the idle buffers; those that users hold are unmapped when they come back.
-func (p *buffers) close() {
+// Close unmaps the idle buffers; those that users hold are unmapped when they come back.
+func (p *Pool) Close() {
 	p.mu.Lock()
 	p.closed = true
 	free := p.free

@@ -1,0 +1,271 @@
+package options
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strings"
+)
+
+// Delta is the window of one key: offsets from the anchor in seconds.
+type Delta struct {
+	Key     string
+	Offsets []float64
+}
+
+// Deltas is a JSON object whose order is kept: the masks of a batch come in it.
+type Deltas []Delta
+
+// UnmarshalJSON reads {key: [seconds, …], …}.
+func (d *Deltas) UnmarshalJSON(b []byte) error {
+	*d = nil
+	if string(b) == "null" {
+		return nil
+	}
+	return orderedObject(b, "delta_timestamps", func(key string, raw json.RawMessage) error {
+		var offsets []float64
+		if err := json.Unmarshal(raw, &offsets); err != nil {
+			return Misuse("delta_timestamps", "a list of seconds for "+key, Clip(string(raw)))
+		}
+		*d = append(*d, Delta{key, offsets})
+		return nil
+	})
+}
+
+// MarshalJSON writes the object in its order.
+func (d Deltas) MarshalJSON() ([]byte, error) {
+	var b bytes.Buffer
+	b.WriteByte('{')
+	for i, w := range d {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		k, err := json.Marshal(w.Key)
+		if err != nil {
+			return nil, err
+		}
+		v, err := json.Marshal(w.Offsets)
+		if err != nil {
+			return nil, err
+		}
+		b.Write(k)
+		b.WriteByte(':')
+		b.Write(v)
+	}
+	b.WriteByte('}')
+	return b.Bytes(), nil
+}
+
+func (d Deltas) Of(key string) []float64 {
+	for _, w := range d {
+		if w.Key == key {
+			return w.Offsets
+		}
+	}
+	return nil
+}
+
+// Index is the window of one key in rows from the sample: of the stream that the samples lie on, or of their timeline (hz).
+type Index struct {
+	Key  string
+	Rows []int
+}
+
+// Indices is a JSON object whose order is kept.
+type Indices []Index
+
+// UnmarshalJSON reads {key: [rows, …], …}.
+func (x *Indices) UnmarshalJSON(b []byte) error {
+	*x = nil
+	if string(b) == "null" {
+		return nil
+	}
+	return orderedObject(b, "delta_indices", func(key string, raw json.RawMessage) error {
+		var rows []int
+		if err := json.Unmarshal(raw, &rows); err != nil {
+			return Misuse("delta_indices", "a list of whole rows for "+key, Clip(string(raw)))
+		}
+		*x = append(*x, Index{key, rows})
+		return nil
+	})
+}
+
+func (x Indices) Of(key string) []int {
+	for _, w := range x {
+		if w.Key == key {
+			return w.Rows
+		}
+	}
+	return nil
+}
+
+// Bytes is a number of bytes; JSON may also say "4GiB".
+type Bytes int64
+
+// UnmarshalJSON reads a number, or a string with a unit.
+func (n *Bytes) UnmarshalJSON(b []byte) error {
+	s := strings.TrimSpace(strings.Trim(string(b), `"`))
+	if s == "null" || s == "" {
+		*n = 0
+		return nil
+	}
+	units := []struct {
+		suffix string
+		mul    float64
+	}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"kB", 1e3}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"B", 1}}
+	mul := 1.0
+	for _, u := range units {
+		if strings.HasSuffix(s, u.suffix) {
+			s, mul = strings.TrimSpace(strings.TrimSuffix(s, u.suffix)), u.mul
+			break
+		}
+	}
+	var v float64
+	if err := json.Unmarshal([]byte(s), &v); err != nil || v < 0 || v*mul > math.MaxInt64/2 {
+		return Misuse("memory_budget", `bytes, or a string such as "4GiB"`, string(b))
+	}
+	*n = Bytes(v * mul)
+	return nil
+}
+
+// Window is what a sample holds of one stream at the stream's own rate. One of Offsets and Span is given.
+type Window struct {
+	Key string
+	// Offsets in seconds from the sample: the stream's sample there, by its align rule. Without a mode of its own none is computed: frames
+	// and point clouds are the nearest, everything else the previous one.
+	Offsets []float64
+	// Span [from, to] in seconds: all the stream's samples timestamped t+from … t+to, both ends included. The batch holds them one after the
+	// other; `<key>_lengths` says how many are of each sample, and `<key>_times` when they were: int64 ns after t. Frames and rows of varying
+	// length (point clouds) come in as many places as the fullest such span of the dataset needs, the first ones filled, with `<key>_is_pad`
+	// and `<key>_times` for each place; `<key>_lengths` counts a sample's frames, or the entries in each place.
+	Span *[2]float64
+	// Count of a span: so many times, evenly from its first to its last, by the stream's align rule (linear for floats), with `<key>_is_pad`.
+	Count int
+}
+
+// Windows is a JSON object by key: a list of offsets, or {"span": [from, to], "count": n}.
+type Windows []Window
+
+// UnmarshalJSON reads the object, in its order.
+func (w *Windows) UnmarshalJSON(b []byte) error {
+	*w = nil
+	if string(b) == "null" {
+		return nil
+	}
+	return orderedObject(b, "windows", func(key string, raw json.RawMessage) error {
+		one := Window{Key: key}
+		if len(raw) > 0 && raw[0] == '[' {
+			if err := json.Unmarshal(raw, &one.Offsets); err != nil || len(one.Offsets) == 0 {
+				return Misuse("windows", "a list of seconds for "+key, Clip(string(raw)))
+			}
+			*w = append(*w, one)
+			return nil
+		}
+		var o struct {
+			Span  []float64 `json:"span"`
+			Count *int      `json:"count"`
+		}
+		dec := json.NewDecoder(bytes.NewReader(raw))
+		dec.DisallowUnknownFields()
+		if err := dec.Decode(&o); err != nil || len(o.Span) != 2 || o.Count != nil && *o.Count < 1 {
+			return Misuse("windows", `a list of seconds, or {"span": [from, to], "count": n} for `+key, Clip(string(raw)))
+		}
+		one.Span = &[2]float64{o.Span[0], o.Span[1]}
+		if o.Count != nil {
+			one.Count = *o.Count
+		}
+		*w = append(*w, one)
+		return nil
+	})
+}
+
+// MarshalJSON writes what UnmarshalJSON reads.
+func (w Windows) MarshalJSON() ([]byte, error) {
+	var b bytes.Buffer
+	b.WriteByte('{')
+	for i := range w {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		k, err := json.Marshal(w[i].Key)
+		if err != nil {
+			return nil, err
+		}
+		var of any = w[i].Offsets
+		if w[i].Span != nil {
+			o := map[string]any{"span": w[i].Span}
+			if w[i].Count > 0 {
+				o["count"] = w[i].Count
+			}
+			of = o
+		}
+		v, err := json.Marshal(of)
+		if err != nil {
+			return nil, err
+		}
+		b.Write(k)
+		b.WriteByte(':')
+		b.Write(v)
+	}
+	b.WriteByte('}')
+	return b.Bytes(), nil
+}
+
+func (w Windows) Of(key string) *Window {
+	for i := range w {
+		if w[i].Key == key {
+			return &w[i]
+		}
+	}
+	return nil
+}
+
+// MaxSteps bounds the places of one window.
+const MaxSteps = 1 << 20
+
+// Nanos gives the offsets of a window of a fixed number of places; nil of a span that holds what there is.
+func (w *Window) Nanos() ([]int64, error) {
+	offsets := w.Offsets
+	if w.Span != nil {
+		from, to := w.Span[0], w.Span[1]
+		switch {
+		case !(from <= to) || math.Abs(from) > 4e9 || math.Abs(to) > 4e9:
+			return nil, Misuse("windows", "a span (from, to) in seconds with from ≤ to for "+w.Key, fmt.Sprint(from, ", ", to))
+		case w.Offsets != nil:
+			return nil, Misuse("windows", "offsets or a span for "+w.Key, "both")
+		case w.Count < 0 || w.Count > MaxSteps:
+			return nil, Misuse("windows", "a count of 1 to 2^20 for "+w.Key, fmt.Sprint(w.Count))
+		case w.Count == 0:
+			return nil, nil
+		}
+		// In integers of nanoseconds, so that the ends are hit exactly.
+		a, b := Seconds(from), Seconds(to)
+		out := make([]int64, w.Count)
+		for i := range out {
+			out[i] = b
+			if n := int64(w.Count - 1); n > 0 {
+				out[i] = a + int64(math.RoundToEven(float64(b-a)*float64(i)/float64(n)))
+			}
+		}
+		return out, nil
+	}
+	if len(offsets) == 0 || len(offsets) > MaxSteps || w.Count != 0 {
+		return nil, Misuse("windows", "1 to 2^20 offsets, or a span for "+w.Key, fmt.Sprint(len(offsets)))
+	}
+	return Nanos(offsets, "windows")
+}
+
+// Nanos turns seconds into nanoseconds.
+func Nanos(offsets []float64, option string) ([]int64, error) {
+	out := make([]int64, len(offsets))
+	for i, d := range offsets {
+		if math.IsNaN(d) || math.Abs(d) > 4e9 {
+			return nil, Misuse(option, "seconds", fmt.Sprint(d))
+		}
+		out[i] = Seconds(d)
+	}
+	return out, nil
+}
+
+func Seconds(s float64) int64 { return int64(math.RoundToEven(s * 1e9)) }
