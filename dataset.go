@@ -130,41 +130,6 @@ type Dataset interface {
 	Close() error
 }
 
-// RaggedDataset is a Dataset with ragged features: point clouds, and numeric rows of varying length.
-type RaggedDataset interface {
-	// GatherRagged gives the rows of a ragged feature, one after the other in the order asked: counts[i] entries of row i, each of
-	// Elements() × DType.Size() bytes, in data. Both are the caller's.
-	GatherRagged(ctx context.Context, key string, rows []Row) (data []byte, counts []int, err error)
-}
-
-// Lender is a Dataset that can give images for a while, in memory that it uses again: what Frames gives is the caller's for good.
-type Lender interface {
-	// LendFrames is Frames; what out shows may be other bytes once done was called. done may be nil. An error lends nothing.
-	LendFrames(ctx context.Context, key string, rows []Row, out []FrameRef) (done func(), err error)
-}
-
-// Masker is a Dataset some of whose rows hold no value (Feature.Masked): what Gather gives for them is zeros.
-type Masker interface {
-	// Valid writes for each row 1 where it holds a value, else 0. len(valid) = len(rows).
-	Valid(ctx context.Context, key string, rows []Row, valid []uint8) error
-}
-
-// ValidSuffix ends the key of a mask that stands beside a stream: bool, one value a row.
-const ValidSuffix = ".valid"
-
-// Clocked is a Dataset whose streams were timestamped by several clocks: of a ROS 2 message its header's, its publisher's and its recorder's.
-type Clocked interface {
-	// Clocks lists the clocks of a stream, the one that Times gives first.
-	Clocks(key string) []string
-	// TimesBy gives the timestamps of a stream by one of them, in the order of its rows: they may go backwards.
-	TimesBy(ctx context.Context, episode int, key, clock string) ([]int64, error)
-}
-
-// Counted is a Dataset that says how many rows a stream on a clock of its own has in an episode, where nothing says their timestamps too.
-type Counted interface {
-	Rows(ctx context.Context, episode int, key string) (int, error)
-}
-
 // RowsIn is the number of rows of a stream in an episode, by its own clock where it has one.
 func RowsIn(ctx context.Context, ds Dataset, episode int, f *Feature) (int, error) {
 	if f.Clock == "" {
@@ -189,30 +154,6 @@ func KeepsTime(ctx context.Context, ds Dataset) bool {
 	return true
 }
 
-// Wrapper is a Dataset put over another one: a mapping, a view on one grid.
-type Wrapper interface{ Unwrap() Dataset }
-
-// As finds what a dataset offers beside Dataset, in it or in what it was put over: its video files, its store. It is for what does not
-// depend on rows or keys: those the wrapper may have changed.
-func As[T any](ds Dataset) (T, bool) {
-	for {
-		if t, ok := ds.(T); ok {
-			return t, true
-		}
-		w, ok := ds.(Wrapper)
-		if !ok {
-			var none T
-			return none, false
-		}
-		ds = w.Unwrap()
-	}
-}
-
-// Diagnoser is a Dataset with checks of its own format.
-type Diagnoser interface {
-	Diagnose(ctx context.Context, opt DiagnoseOptions) ([]Finding, error)
-}
-
 // Stats is feature → statistics. FeatureStats' vectors are flat, in the format's own reduction (LeRobot: over all but the last axis;
 // images: a channel each).
 type Stats map[string]*FeatureStats
@@ -224,9 +165,6 @@ type FeatureStats struct {
 	Quantiles           map[string][]float64 // "q01", "q10", "q50", "q90", "q99"
 	Shape               []int                // of each vector as stored, e.g. [26] or [3,1,1]
 }
-
-// Noticer is a Dataset that notices more while it is read. Noticed may repeat what Info.Findings says.
-type Noticer interface{ Noticed() []Finding }
 
 // Findings is what a dataset has found by now: when it was opened, and while it was read; these in an order of their own, whoever read first.
 func Findings(ds Dataset) []Finding {

@@ -178,15 +178,10 @@ func split(ds Dataset, name string) (Dataset, error) {
 			p.info.Splits[other] = spans(here)
 		}
 	}
-	if _, ok := ds.(videoStarts); ok {
+	if _, ok := ds.(VideoStarter); ok {
 		return startedPart{p}, nil
 	}
 	return p, nil
-}
-
-// videoStarts is a dataset that says where in a video file the frames of an episode begin.
-type videoStarts interface {
-	VideoStart(ctx context.Context, episode int, key string) (ns int64, ok bool, err error)
 }
 
 // startedPart is a part of one.
@@ -196,7 +191,7 @@ func (p startedPart) VideoStart(ctx context.Context, episode int, key string) (n
 	if episode, err = p.at(episode); err != nil {
 		return 0, false, err
 	}
-	return p.Dataset.(videoStarts).VideoStart(ctx, episode, key)
+	return p.Dataset.(VideoStarter).VideoStart(ctx, episode, key)
 }
 
 // spans writes ascending positions as ranges.

@@ -99,3 +99,21 @@ func Int64s(dst []int64, d DType, raw []byte) []int64 {
 	}
 	return dst
 }
+
+// HalfOf rounds to an IEEE 754 binary16: to nearest, ties to even, straight from float64, since rounding twice would differ. A NaN stays one.
+func HalfOf(f float64) uint16 {
+	bits := math.Float64bits(f)
+	sign := uint16(bits>>48) & 0x8000
+	a := math.Abs(f)
+	switch {
+	case f != f:
+		return sign | 0x7e00 | uint16(bits>>42)&0x1ff
+	case a >= 65520:
+		return sign | 0x7c00
+	case a < 0x1p-14:
+		return sign | uint16(math.RoundToEven(a*0x1p24))
+	}
+	frac, exp := math.Frexp(a) // a = frac·2^exp, 0.5 ≤ frac < 1
+	m := uint32(math.RoundToEven(frac * 2048))
+	return sign | uint16(uint32(exp+13)<<10+m)
+}

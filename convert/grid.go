@@ -45,8 +45,12 @@ func onGrid(ctx context.Context, src robocache.Dataset, opt *Options, w *robocac
 	if err != nil {
 		return nil, err
 	}
-	if err := shareSpan(ctx, src, v, &cfg, opt.Episodes); err != nil {
+	dropped, err := shareSpan(ctx, src, v, &cfg, opt.Episodes)
+	if err != nil {
 		return nil, err
+	}
+	if dropped != nil {
+		v.Info().Findings = append(v.Info().Findings, *dropped)
 	}
 	made, err := json.Marshal(struct {
 		Align       *align.Config `json:"align"`

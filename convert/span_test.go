@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
 	"github.com/goatnote-inc/robocache/convert"
+	"github.com/goatnote-inc/robocache/synth"
 )
 
 // apart is a dataset one of whose streams was recorded an hour later.
@@ -71,5 +74,23 @@ func TestWrites(t *testing.T) {
 		if class == nil && err != nil || class != nil && (!errors.Is(err, class) || !errors.As(err, &e) || !strings.Contains(e.Hint, "lerobot, mcap") || strings.Contains(e.Hint, "calvin")) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// A topic that ends early, or has few messages, cuts the grid of all: the finding counts what is left out, and names it.
+func TestSpanDropped(t *testing.T) {
+	src := synthetic(t, synth.Options{Episodes: 2, Seconds: 2, Cameras: -1, Seed: 3, Late: 1200 * time.Millisecond, Rates: map[string]float64{"camera": 30, "joints": 100}})
+	dst := filepath.Join(t.TempDir(), "out")
+	r, err := Write(t.Context(), src, "robomimic", dst, Options{FPS: robocache.Rate{Num: 20, Den: 1}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := slices.IndexFunc(r.Findings, func(f robocache.Finding) bool { return f.Code == "span-dropped" })
+	if at < 0 || r.Findings[at].Count == 0 || r.Findings[at].Hint == "" || !strings.Contains(r.Findings[at].Message, "observation.joints") {
+		t.Errorf("%+v", r.Findings)
+	}
+	same := synthetic(t, synth.Options{Episodes: 2, Seconds: 2, Cameras: -1, Rates: map[string]float64{"camera": 30, "joints": 100}})
+	if r, err = Write(t.Context(), same, "robomimic", dst+"2", Options{FPS: robocache.Rate{Num: 20, Den: 1}}, nil); err != nil || slices.ContainsFunc(r.Findings, func(f robocache.Finding) bool { return f.Code == "span-dropped" }) {
+		t.Errorf("%v %+v", err, r)
 	}
 }

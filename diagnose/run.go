@@ -7,12 +7,17 @@ import (
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/video"
 )
 
 // Run examines a dataset.
 func Run(ctx context.Context, ds robocache.Dataset, opt robocache.DiagnoseOptions) ([]robocache.Finding, error) {
 	info := ds.Info()
 	x := &examination{ctx: ctx, ds: ds, opt: opt}
+	lacking, err := noDecoder(info, opt.Decode)
+	if err != nil {
+		return nil, err
+	}
 	own, ok := robocache.As[robocache.Diagnoser](ds)
 	if ok {
 		found, err := own.Diagnose(ctx, opt)
@@ -32,7 +37,7 @@ func Run(ctx context.Context, ds robocache.Dataset, opt robocache.DiagnoseOption
 			opening = append(opening, f)
 		}
 	}
-	x.findings = append(opening, x.findings...)
+	x.findings = append(append(opening, lacking...), x.findings...)
 	if f, err := robocache.FormatNamed(info.Format); err == nil && f.WholeDoctor {
 		return x.findings, nil
 	}
@@ -153,4 +158,21 @@ func (x *examination) close() {
 	if x.dropped > 0 {
 		x.findings = append(x.findings, robocache.Finding{Severity: robocache.SeverityInfo, Code: "more-findings", Message: fmt.Sprintf("%d findings more are not listed", x.dropped), Count: x.dropped})
 	}
+}
+
+// noDecoder says that this build cannot decode the video of a dataset: a finding, or an error where it must.
+func noDecoder(info *robocache.Info, decode bool) ([]robocache.Finding, error) {
+	if !slices.ContainsFunc(info.Features, func(f robocache.Feature) bool { return f.Kind == robocache.KindVideo }) {
+		return nil, nil
+	}
+	_, err := video.ActiveBackend()
+	if err == nil || decode {
+		return nil, robocache.At(err, robocache.Where{"dataset": info.URI})
+	}
+	f := robocache.Finding{Severity: robocache.SeverityInfo, Code: "no-video-decoder", Message: "this build cannot decode video: the frames of the dataset were not looked at, and cannot be loaded"}
+	var e *robocache.Error
+	if errors.As(err, &e) {
+		f.Hint = e.Hint
+	}
+	return []robocache.Finding{f}, nil
 }

@@ -187,7 +187,7 @@ func sizes(ctx context.Context, ds robocache.Dataset) *Sizes {
 		}
 	}
 	var s store.Store
-	if own, ok := robocache.As[interface{ Store() store.Store }](ds); ok {
+	if own, ok := robocache.As[store.Source](ds); ok {
 		s = own.Store()
 	} else {
 		var err error

@@ -27,7 +27,7 @@ type source struct {
 	files      frames.Files
 	long       map[int]int // rows of the episodes, where an anchor has a clock of its own
 	timestamps *timestamps // of streams, for timelines and tolerance checks
-	starts     videoStarts
+	starts     robocache.VideoStarter
 	offset     int64 // number of its first sample among those of all sources
 
 	tensors []int // of the layout → of the batch
@@ -54,13 +54,13 @@ func newSource(ctx context.Context, a *assembler, index, sources int, name strin
 	if err := src.needsTime(ctx); err != nil {
 		return nil, err
 	}
-	if starts, ok := base(ds).(videoStarts); ok {
+	if starts, ok := base(ds).(robocache.VideoStarter); ok {
 		src.starts = starts
 	}
 	if !src.line.grid && src.line.key == "" && !src.layout.timed() {
 		src.timestamps.read = ds.Times
 	}
-	if b, ok := base(ds).(interface{ LimitMemory(bytes int64) }); ok {
+	if b, ok := base(ds).(robocache.MemoryLimiter); ok {
 		b.LimitMemory(total / 8)
 	}
 	if err := src.count(ctx); err != nil {

@@ -225,7 +225,7 @@ type dataFiles struct {
 var videoNames = []string{".mp4", ".mkv", ".avi", ".webm", ".mov"}
 
 func (src *source) filesOf(ctx context.Context) (f dataFiles) {
-	d, ok := robocache.As[interface{ Store() store.Store }](src.ds)
+	d, ok := robocache.As[store.Source](src.ds)
 	if !ok {
 		return f
 	}

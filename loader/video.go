@@ -8,12 +8,6 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// videoStarts is a dataset that says at which time of its video file an episode begins: what the reference's check of times adds
-// to a row's own. ok is false where nothing is declared.
-type videoStarts interface {
-	VideoStart(ctx context.Context, episode int, key string) (ns int64, ok bool, err error)
-}
-
 // openFiles finds the files and makes the decoder pool, which keeps at most budget bytes of idle ones, where a column needs them.
 func (src *source) openFiles(budget int64) error {
 	for i := range src.layout.columns {

@@ -160,7 +160,11 @@ func one(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, episod
 			defer p.Close()
 			all, looked := p.Episodes(ctx, f, episodes)
 			if looked == nil {
-				return all.Stats(), nil
+				fs := all.Stats()
+				if fs == nil {
+					find(robocache.Finding{Severity: robocache.SeverityInfo, Code: "no-image-statistics", Where: robocache.Where{"stream": f.Key}, Message: "no statistics of this camera: its rows have no images, or depth in floats, of which none are counted"})
+				}
+				return fs, nil
 			}
 			if err = looked; !errors.Is(err, robocache.ErrUnsupported) {
 				return nil, err

@@ -64,36 +64,18 @@ func numeric(ctx context.Context, dtype robocache.DType, shape []int, rows Block
 				clear(columns)
 			}
 			if !hold {
-				t.block = slices.Grow(t.block[:0], 2*n)
+				t.block = slices.Grow(t.block[:0], n)
 			}
-			// room is where column c goes on: beside those before it, or for this block alone.
-			room := func(c int) []float64 {
+			for c := range width {
+				v := t.block[:0] // of this block alone, or beside those before it
 				if hold {
-					return slices.Grow(columns[c], n)
+					v = slices.Grow(columns[c], n)
 				}
-				k := c % 2 * n
-				return t.block[k : k : k+n]
-			}
-			put := func(c int, v []float64) {
+				old := len(v)
+				v = el.finite(v, part, c, width)
 				if hold {
 					columns[c] = v
 				}
-			}
-			for c := 0; c < width; c++ {
-				v := room(c)
-				old := len(v)
-				if c%2 == 0 && c+1 < width {
-					u := room(c + 1)
-					a, b := v[old:old+n], u[len(u):len(u)+n]
-					if el.both(a, b, part, c, width) && m.pair(c, a, b) {
-						put(c, v[:old+n])
-						put(c+1, u[:len(u)+n])
-						c++
-						continue
-					}
-				}
-				v = el.finite(v, part, c, width)
-				put(c, v)
 				m.column(c, v[old:], 1)
 				m.NonFinite += int64(n - len(v) + old)
 			}

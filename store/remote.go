@@ -4,8 +4,7 @@ import "github.com/goatnote-inc/robocache"
 
 // Remote says whether reads of a file wait for a network, so that it pays to read ahead of need. Decorators answer for what they wrap.
 func Remote(f robocache.Ranged) bool {
-	r, ok := f.(interface{ Remote() bool })
-	return ok && r.Remote()
+	return robocache.IsRemote(f)
 }
 
 // Remote is true: each read is a request.

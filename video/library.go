@@ -76,8 +76,7 @@ func (l *Library) Wrap(wrap func(path string, r robocache.Ranged) robocache.Rang
 
 // Remote says that reads of the file wait for a store, so that Fetch ahead of decoding pays.
 func (f *File) Remote() bool {
-	r, ok := f.Ranged.(interface{ Remote() bool })
-	return ok && r.Remote()
+	return robocache.IsRemote(f.Ranged)
 }
 
 // Acquire gives the file at path, opened and indexed. Callers that ask for one path at once share one load.

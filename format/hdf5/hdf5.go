@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/h5"
 	"github.com/goatnote-inc/robocache/format/internal/h5set"
+	"github.com/goatnote-inc/robocache/format/internal/natural"
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
@@ -253,7 +255,7 @@ func (d *Dataset) groups(ctx context.Context, f *h5.File, root *h5.Object) ([]st
 		join := func(name string) string { return strings.TrimPrefix(path+"/"+name, "/") }
 		switch {
 		case len(names) > 0 && (how != "" || numbered && !sets):
-			h5set.SortNatural(names)
+			slices.SortFunc(names, natural.Compare)
 			for i := range names {
 				names[i] = join(names[i])
 			}

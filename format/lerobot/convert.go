@@ -171,29 +171,12 @@ func floatAt(b []byte, t robocache.DType) float64 {
 func putFloat(dst []byte, t robocache.DType, f float64) {
 	switch t {
 	case robocache.Float16:
-		binary.LittleEndian.PutUint16(dst, floatToHalf(f))
+		binary.LittleEndian.PutUint16(dst, robocache.HalfOf(f))
 	case robocache.Float32:
 		binary.LittleEndian.PutUint32(dst, math.Float32bits(float32(f)))
 	default:
 		binary.LittleEndian.PutUint64(dst, math.Float64bits(f))
 	}
-}
-
-// floatToHalf rounds to nearest, ties to even, straight from float64: twice rounding would differ.
-func floatToHalf(f float64) uint16 {
-	sign := uint16(math.Float64bits(f)>>48) & 0x8000
-	a := math.Abs(f)
-	switch {
-	case math.IsNaN(f):
-		return sign | 0x7e00
-	case a >= 65520:
-		return sign | 0x7c00
-	case a < 0x1p-14:
-		return sign | uint16(math.RoundToEven(a*0x1p24))
-	}
-	frac, exp := math.Frexp(a) // a = frac·2^exp, 0.5 ≤ frac < 1
-	m := uint32(math.RoundToEven(frac * 2048))
-	return sign | uint16(uint32(exp+13)<<10+m)
 }
 
 // toInt64 gives an integer column as int64.

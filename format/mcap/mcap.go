@@ -12,6 +12,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/bag"
+	"github.com/goatnote-inc/robocache/format/internal/natural"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/store"
 )
@@ -72,7 +73,7 @@ func list(ctx context.Context, s store.Store) (names []string, files []store.Ent
 		}
 		names = append(names, e.Name)
 	}
-	slices.SortFunc(names, bag.Natural)
+	slices.SortFunc(names, natural.Compare)
 	return names, entries, nil
 }
 

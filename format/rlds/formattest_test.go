@@ -6,8 +6,8 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	_ "github.com/goatnote-inc/robocache/format/all"
-	"github.com/goatnote-inc/robocache/format/formattest"
 	"github.com/goatnote-inc/robocache/format/rlds"
+	"github.com/goatnote-inc/robocache/format/tests/formattest"
 	"github.com/goatnote-inc/robocache/internal/realdata"
 	"github.com/goatnote-inc/robocache/store/loopback"
 )

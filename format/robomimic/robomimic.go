@@ -15,6 +15,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/h5"
 	"github.com/goatnote-inc/robocache/format/internal/h5set"
+	"github.com/goatnote-inc/robocache/format/internal/natural"
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
@@ -104,7 +105,7 @@ func list(ctx context.Context, data *h5.Object) ([]demo, error) {
 			out = append(out, demo{l.Name, o.Address()})
 		}
 	}
-	slices.SortFunc(out, func(a, b demo) int { return h5set.NaturalOrder(a.name, b.name) })
+	slices.SortFunc(out, func(a, b demo) int { return natural.Compare(a.name, b.name) })
 	return out, nil
 }
 

@@ -270,11 +270,14 @@ func (w *writer) write(ctx context.Context) error {
 	return nil
 }
 
+// environment is a source that knows env_args.
+type environment interface {
+	EnvArgs(file int) json.RawMessage
+}
+
 // env is env_args: the source's own, or what is known.
 func (w *writer) env() (string, error) {
-	if from, ok := robocache.As[interface {
-		EnvArgs(file int) json.RawMessage
-	}](w.src); ok {
+	if from, ok := robocache.As[environment](w.src); ok {
 		if raw := from.EnvArgs(0); raw != nil && w.sameRate(raw) {
 			return string(raw), nil
 		}

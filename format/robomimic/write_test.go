@@ -13,9 +13,9 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/format/formattest"
 	_ "github.com/goatnote-inc/robocache/format/lerobot"
 	"github.com/goatnote-inc/robocache/format/robomimic"
+	"github.com/goatnote-inc/robocache/format/tests/formattest"
 	"github.com/goatnote-inc/robocache/internal/realdata"
 	"github.com/goatnote-inc/robocache/synth"
 	"github.com/goatnote-inc/robocache/video"

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	_ "github.com/goatnote-inc/robocache/format/all"
-	"github.com/goatnote-inc/robocache/format/formattest"
+	"github.com/goatnote-inc/robocache/format/tests/formattest"
 	"github.com/goatnote-inc/robocache/internal/realdata"
 )
 

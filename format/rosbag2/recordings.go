@@ -12,6 +12,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/bag"
+	"github.com/goatnote-inc/robocache/format/internal/natural"
 	"github.com/goatnote-inc/robocache/format/internal/sqlite"
 	"github.com/goatnote-inc/robocache/format/mcap"
 	"github.com/goatnote-inc/robocache/store"
@@ -74,10 +75,10 @@ func find(ctx context.Context, s store.Store) (out []recording, links []store.En
 			dirs = append(dirs, d)
 		}
 	}
-	slices.SortFunc(dirs, bag.Natural)
+	slices.SortFunc(dirs, natural.Compare)
 	for _, dir := range dirs {
 		files := folders[dir]
-		slices.SortFunc(files, bag.Natural)
+		slices.SortFunc(files, natural.Compare)
 		if meta[dir] {
 			r, err := withMetadata(ctx, s, dir, files)
 			if err != nil {

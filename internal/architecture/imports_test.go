@@ -38,7 +38,7 @@ var allowed = map[string][]string{
 	"loader/internal/buffers":  {"", "loader/internal/frames"},
 	"mapping":                  {"", "kernel"},
 	"diagnose":                 {"", "video"},
-	"convert":                  {"", "store", "align"},
+	"convert":                  {"", "store", "align", "internal/guard"},
 	"synth":                    {""},
 	"selftest":                 {"", "video", "kernel", "align", "kernel/cpu", "kernel/cuda"},
 	"inspect":                  {"", "store", "video", "align", "format"},

@@ -15,6 +15,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/h5"
 	"github.com/goatnote-inc/robocache/format/internal/handles"
+	"github.com/goatnote-inc/robocache/format/internal/natural"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -76,7 +77,7 @@ func List(ctx context.Context, s store.Store) (names []string, links []store.Ent
 	for _, e := range all {
 		names = append(names, e.Name)
 	}
-	slices.SortFunc(names, NaturalOrder)
+	slices.SortFunc(names, natural.Compare)
 	return names, links, nil
 }
 
@@ -91,43 +92,6 @@ func guess(ctx context.Context, s store.Store) ([]string, error) {
 		}
 		out = append(out, name)
 	}
-}
-
-// NaturalOrder compares names, runs of digits as numbers: demo_10 comes after demo_9.
-func NaturalOrder(a, b string) int {
-	x, y := a, b
-	for x != "" && y != "" {
-		if digit(x[0]) && digit(y[0]) {
-			p, q := digits(x), digits(y)
-			m, n := strings.TrimLeft(x[:p], "0"), strings.TrimLeft(y[:q], "0")
-			if len(m) != len(n) {
-				return len(m) - len(n)
-			}
-			if c := strings.Compare(m, n); c != 0 {
-				return c
-			}
-			x, y = x[p:], y[q:]
-			continue
-		}
-		if x[0] != y[0] {
-			return int(x[0]) - int(y[0])
-		}
-		x, y = x[1:], y[1:]
-	}
-	if c := len(x) - len(y); c != 0 {
-		return c
-	}
-	return strings.Compare(a, b)
-}
-
-func digit(c byte) bool { return c >= '0' && c <= '9' }
-
-func digits(s string) int {
-	n := 0
-	for n < len(s) && digit(s[n]) {
-		n++
-	}
-	return n
 }
 
 // maxOpen bounds how many files are open at once.
@@ -218,6 +182,3 @@ func (s *Set) OpenFile(ctx context.Context, name string) (*h5.File, error) {
 
 // Stand gives a file that cannot be read but has a name: that of an episode that is left empty.
 func (s *Set) Stand(name string) *h5.File { return h5.Named(name) }
-
-// SortNatural sorts names, runs of digits as numbers.
-func SortNatural(names []string) { slices.SortFunc(names, NaturalOrder) }

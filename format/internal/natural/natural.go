@@ -1,9 +1,10 @@
-package bag
+// Package natural orders names as people do.
+package natural
 
 import "strings"
 
-// Natural compares names with runs of digits as numbers: run_2 comes before run_10.
-func Natural(a, b string) int {
+// Compare compares names with runs of digits as numbers: run_2 comes before run_10.
+func Compare(a, b string) int {
 	digits := func(s string) int {
 		n := 0
 		for n < len(s) && s[n] >= '0' && s[n] <= '9' {
