@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,22 +17,30 @@ func meet(ctx context.Context, w Workload) error {
 		return nil
 	}
 	name := func(rank int) string { return filepath.Join(w.Barrier, fmt.Sprintf("rank%d", rank)) }
-	if err := os.WriteFile(name(w.Rank), nil, 0o644); err != nil {
-		return robocache.At(err, robocache.Where{"file": w.Barrier})
+	if err := writeFile(name(w.Rank), nil); err != nil {
+		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
 	for r := range w.World {
-		for {
-			if _, err := os.Stat(name(r)); err == nil {
-				break
-			}
-			select {
-			case <-ctx.Done():
-				return &robocache.Error{Class: robocache.ErrTemporary, Op: "bench load", Msg: fmt.Sprintf("rank %d did not come to the barrier", r), Err: ctx.Err()}
-			case <-time.After(2 * time.Millisecond):
-			}
+		if _, err := await(ctx, name(r), 2*time.Millisecond, fmt.Sprintf("rank %d did not come to the barrier", r)); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// await reads a file as soon as it is there.
+func await(ctx context.Context, path string, each time.Duration, what string) ([]byte, error) {
+	for {
+		b, err := os.ReadFile(path)
+		if !errors.Is(err, os.ErrNotExist) {
+			return b, robocache.At(err, robocache.Where{"file": path})
+		}
+		select {
+		case <-ctx.Done():
+			return nil, &robocache.Error{Class: robocache.ErrTemporary, Op: "bench load", Msg: what, Err: ctx.Err()}
+		case <-time.After(each):
+		}
+	}
 }

@@ -3,7 +3,6 @@ package bench
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -42,30 +41,20 @@ func (n *Node) exchange(ctx context.Context, dir string, own Outcome, failed err
 	}
 	// Named last: who sees it, sees all of it.
 	part := name(n.Rank) + ".part"
-	if err := os.WriteFile(part, b, 0o644); err != nil {
-		return nil, robocache.At(err, robocache.Where{"file": part})
+	if err := writeFile(part, b); err != nil {
+		return nil, err
 	}
 	if err := os.Rename(part, name(n.Rank)); err != nil {
 		return nil, robocache.At(err, robocache.Where{"file": part})
 	}
 	outs := make([]Outcome, n.World)
 	for r := range n.World {
-		for {
-			b, err := os.ReadFile(name(r))
-			if err == nil {
-				if err := json.Unmarshal(b, &outs[r]); err != nil {
-					return nil, robocache.At(err, robocache.Where{"file": name(r)})
-				}
-				break
-			}
-			if !errors.Is(err, os.ErrNotExist) {
-				return nil, robocache.At(err, robocache.Where{"file": name(r)})
-			}
-			select {
-			case <-ctx.Done():
-				return nil, &robocache.Error{Class: robocache.ErrTemporary, Op: "bench load", Msg: fmt.Sprintf("rank %d left no outcome", r), Err: ctx.Err()}
-			case <-time.After(20 * time.Millisecond):
-			}
+		b, err := await(ctx, name(r), 20*time.Millisecond, fmt.Sprintf("rank %d left no outcome", r))
+		if err == nil {
+			err = robocache.At(json.Unmarshal(b, &outs[r]), robocache.Where{"file": name(r)})
+		}
+		if err != nil {
+			return nil, err
 		}
 		if outs[r].Error != "" {
 			return outs, fmt.Errorf("rank %d: %s", r, outs[r].Error)

@@ -51,22 +51,21 @@ func (c *opsCall) run(b opsBackend) error {
 	return b.Fuse(c.fuse)
 }
 
-// again is the same call on memory of its own.
-func (c *opsCall) again() *opsCall {
-	copyOf := func(t *kernel.Tensor) *kernel.Tensor {
+// mapped is the same call on other tensors.
+func (c *opsCall) mapped(change func(t *kernel.Tensor)) *opsCall {
+	other := func(t *kernel.Tensor) *kernel.Tensor {
 		if t == nil {
 			return nil
 		}
 		n := *t
-		n.Data = aligned(len(t.Data))
-		copy(n.Data, t.Data)
+		change(&n)
 		return &n
 	}
 	if c.voxel != nil {
 		v := *c.voxel
-		v.Points = *copyOf(&v.Points)
+		v.Points = *other(&v.Points)
 		for _, t := range []**kernel.Tensor{&v.Features, &v.Out, &v.Coords, &v.Rows, &v.Counts, &v.Found, &v.Scratch} {
-			*t = copyOf(*t)
+			*t = other(*t)
 		}
 		return &opsCall{voxel: &v}
 	}
@@ -74,10 +73,19 @@ func (c *opsCall) again() *opsCall {
 	f.Series = slices.Clone(f.Series)
 	for i := range f.Series {
 		s := &f.Series[i]
-		s.Values, s.Times, s.Offsets = *copyOf(&s.Values), *copyOf(&s.Times), copyOf(s.Offsets)
+		s.Values, s.Times, s.Offsets = *other(&s.Values), *other(&s.Times), other(s.Offsets)
 	}
-	f.Targets, f.Out = *copyOf(&f.Targets), *copyOf(&f.Out)
+	f.Targets, f.Out = *other(&f.Targets), *other(&f.Out)
 	return &opsCall{fuse: &f}
+}
+
+// again is the same call on memory of its own.
+func (c *opsCall) again() *opsCall {
+	return c.mapped(func(t *kernel.Tensor) {
+		data := aligned(len(t.Data))
+		copy(data, t.Data)
+		t.Data = data
+	})
 }
 
 func host(t robocache.DType, data []byte, shape ...int) kernel.Tensor {

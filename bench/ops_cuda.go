@@ -18,7 +18,7 @@ type opsGPU struct {
 }
 
 // bigCopy is what a copy reads, and writes: far beyond the caches, so that its rate is the memory's. A stream copy: as the node of a graph the
-// same copy runs at two thirds of it (specs/kernels.md section 7).
+// same copy runs at two thirds of it.
 const bigCopy = 1 << 30
 
 func openOpsGPU(ordinal int) (*opsGPU, error) {
@@ -172,30 +172,7 @@ func (a *gpuRunner) alloc(n int) (uintptr, error) {
 
 // onDevice is the call with tensors that have no host memory.
 func (c *opsCall) onDevice() *opsCall {
-	bare := func(t *kernel.Tensor) *kernel.Tensor {
-		if t == nil {
-			return nil
-		}
-		n := *t
-		n.Data = nil
-		return &n
-	}
-	if c.voxel != nil {
-		v := *c.voxel
-		v.Points = *bare(&v.Points)
-		for _, t := range []**kernel.Tensor{&v.Features, &v.Out, &v.Coords, &v.Rows, &v.Counts, &v.Found, &v.Scratch} {
-			*t = bare(*t)
-		}
-		return &opsCall{voxel: &v}
-	}
-	f := *c.fuse
-	f.Series = append([]kernel.Series(nil), f.Series...)
-	for i := range f.Series {
-		s := &f.Series[i]
-		s.Values, s.Times, s.Offsets = *bare(&s.Values), *bare(&s.Times), bare(s.Offsets)
-	}
-	f.Targets, f.Out = *bare(&f.Targets), *bare(&f.Out)
-	return &opsCall{fuse: &f}
+	return c.mapped(func(t *kernel.Tensor) { t.Data = nil })
 }
 
 // once runs the call and brings its results to the host, into the call's own tensors. Before, they hold ones: what is not written shows.

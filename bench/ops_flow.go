@@ -2,8 +2,9 @@ package bench
 
 import (
 	"fmt"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/kernel"
@@ -169,28 +170,31 @@ const shardCalls = 100
 func (a shardRunner) time(float64, bool) ([]float64, error) {
 	var out []float64
 	for range 3 {
-		errs := make([]error, len(a.shards))
-		var wg sync.WaitGroup
-		begin := time.Now()
-		for i, s := range a.shards {
-			wg.Go(func() {
-				for range shardCalls {
-					if errs[i] = s.runner.launch.Run(s.runner.sets[0], s.gpu.stream); errs[i] != nil {
-						return
-					}
+		us, err := atOnce(a.shards, func(s shard) error {
+			for range shardCalls {
+				if err := s.runner.launch.Run(s.runner.sets[0], s.gpu.stream); err != nil {
+					return err
 				}
-				errs[i] = s.gpu.dev.Wait(s.gpu.stream)
-			})
-		}
-		wg.Wait()
-		out = append(out, float64(time.Since(begin).Nanoseconds())/1e3/shardCalls)
-		for _, err := range errs {
-			if err != nil {
-				return nil, err
 			}
+			return s.gpu.dev.Wait(s.gpu.stream)
+		})
+		if err != nil {
+			return nil, err
 		}
+		out = append(out, us/shardCalls)
 	}
 	return out, nil
+}
+
+// atOnce does something with each from a goroutine of its own, and gives the µs until all are done.
+func atOnce[T any](each []T, do func(T) error) (float64, error) {
+	var g errgroup.Group
+	begin := time.Now()
+	for _, x := range each {
+		g.Go(func() error { return do(x) })
+	}
+	err := g.Wait()
+	return float64(time.Since(begin).Nanoseconds()) / 1e3, err
 }
 
 // slowest is what one device alone takes: the linear expectation of all at once is the slowest of them.
@@ -214,20 +218,8 @@ func (a slowest) time(seconds float64, cold bool) ([]float64, error) {
 type feeders []*feeder
 
 func (a feeders) time(float64, bool) ([]float64, error) {
-	errs := make([]error, len(a))
-	var wg sync.WaitGroup
-	begin := time.Now()
-	for i, f := range a {
-		wg.Go(func() { errs[i] = f.pass(f.launch.Run, false) })
-	}
-	wg.Wait()
-	took := float64(time.Since(begin).Nanoseconds()) / 1e3
-	for _, err := range errs {
-		if err != nil {
-			return nil, err
-		}
-	}
-	return []float64{took}, nil
+	us, err := atOnce(a, func(f *feeder) error { return f.pass(f.launch.Run, false) })
+	return []float64{us}, err
 }
 
 // shardRow measures two devices against one: each holds the row's work, or is fed with it from the host.

@@ -254,21 +254,15 @@ type opsInput struct {
 // write puts the inputs into files below dir, for the peers.
 func (in *opsInputs) write(w *OpsWork, dir, name string) (map[string]opsInput, error) {
 	out := map[string]opsInput{}
-	put := func(key, dtype string, shape []int, data []byte) error {
+	var err error
+	add := func(key, dtype string, shape []int, data []byte) {
 		d := opsInput{DType: dtype, Shape: shape, File: filepath.Join(dir, name+"-"+key)}
 		if size := elementSize(dtype); len(data) > block*size && (key[0] == 'v' || key == "features") {
 			d.Period, data = block, data[:block*size]
 		}
 		out[key] = d
-		if err := os.WriteFile(d.File, data, 0o644); err != nil {
-			return robocache.At(err, robocache.Where{"file": d.File})
-		}
-		return nil
-	}
-	var err error
-	add := func(key, dtype string, shape []int, data []byte) {
 		if err == nil {
-			err = put(key, dtype, shape, data)
+			err = writeFile(d.File, data)
 		}
 	}
 	if w.Kind == "voxelize" {

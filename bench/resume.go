@@ -12,6 +12,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -149,9 +150,11 @@ func (s *Suite) resumeExact(ctx context.Context, p *point) (*bool, error) {
 	kill := 1 + rand.New(rand.NewPCG(uint64(w.Seed), uint64(p.batch))).IntN(resumeSteps-1)
 	run := func(w Workload, kill int, name string) (string, error) {
 		log := filepath.Join(dir, name)
-		argv := append(program[1:len(program):len(program)], w.args()...)
+		ctx, cancel := context.WithTimeout(ctx, s.Timeout)
+		defer cancel()
+		argv := append(slices.Clone(program), w.args()...)
 		argv = append(argv, "--resume-steps", strconv.Itoa(resumeSteps), "--resume-kill", strconv.Itoa(kill), "--resume-state", filepath.Join(dir, name+".state"), "--resume-log", log)
-		return log, finish(ctx, s, program[0], argv, kill > 0)
+		return log, finish(ctx, argv, s.Tools.env(), kill > 0)
 	}
 	whole, err := run(w, 0, "unbroken")
 	if err != nil {
@@ -182,10 +185,8 @@ func (s *Suite) resumeExact(ctx context.Context, p *point) (*bool, error) {
 }
 
 // finish runs one process of the check; killed says that it must end by its own SIGKILL.
-func finish(ctx context.Context, s *Suite, program string, argv []string, killed bool) error {
-	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
-	defer cancel()
-	cmd, errs := command(ctx, Runner{Argv: append([]string{program}, argv...), Env: s.Tools.env()})
+func finish(ctx context.Context, argv, env []string, killed bool) error {
+	cmd, errs := command(ctx, Runner{Argv: argv, Env: env})
 	err := cmd.Run()
 	if killed && cmd.ProcessState != nil { // nil: it did not start
 		if st, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && st.Signaled() && st.Signal() == syscall.SIGKILL && ctx.Err() == nil {

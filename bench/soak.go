@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"syscall"
 	"time"
 
 	"github.com/goatnote-inc/robocache"
@@ -273,10 +272,5 @@ func (s *Soak) kill(ctx context.Context, t soakTurn, dir string, round int) erro
 	defer os.Remove(state + ".log")
 	argv := append([]string{s.Self, "bench", "run-resume"}, t.work.args()...)
 	argv = append(argv, "--resume-steps", "64", "--resume-kill", strconv.Itoa(3+round%13), "--resume-state", state, "--resume-log", state+".log")
-	cmd, errs := command(ctx, Runner{Argv: argv})
-	err := cmd.Run()
-	if st, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || !st.Signaled() || st.Signal() != syscall.SIGKILL || ctx.Err() != nil {
-		return fmt.Errorf("the process that was to be killed ended otherwise: %v: %s", err, lastLine(errs.String()))
-	}
-	return nil
+	return finish(ctx, argv, nil, true)
 }

@@ -1,16 +1,13 @@
-//go:build linux && (amd64 || arm64 || riscv64 || loong64 || ppc64le || s390x)
-
 package bench
 
 import (
 	"os"
-	"syscall"
 	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/goatnote-inc/robocache"
 )
-
-const adviseDontNeed = 4 // POSIX_FADV_DONTNEED
 
 // evict asks the kernel to drop the files' pages. Pages that another process maps stay: resident says what was achieved.
 func evict(files []string) error {
@@ -20,10 +17,10 @@ func evict(files []string) error {
 			return robocache.At(err, robocache.Where{"file": p})
 		}
 		_ = f.Sync() // dirty pages cannot be dropped; a read-only file system refuses
-		_, _, errno := syscall.Syscall6(syscall.SYS_FADVISE64, f.Fd(), 0, 0, adviseDontNeed, 0, 0)
+		err = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
 		f.Close()
-		if errno != 0 {
-			return robocache.At(errno, robocache.Where{"file": p})
+		if err != nil {
+			return robocache.At(err, robocache.Where{"file": p})
 		}
 	}
 	return nil
@@ -43,14 +40,14 @@ func resident(files []string) (float64, bool) {
 			f.Close()
 			continue
 		}
-		m, err := syscall.Mmap(int(f.Fd()), 0, int(st.Size()), syscall.PROT_READ, syscall.MAP_SHARED)
+		m, err := unix.Mmap(int(f.Fd()), 0, int(st.Size()), unix.PROT_READ, unix.MAP_SHARED)
 		f.Close()
 		if err != nil {
 			return 0, false
 		}
 		vec := make([]byte, (len(m)+page-1)/page)
-		_, _, errno := syscall.Syscall(syscall.SYS_MINCORE, uintptr(unsafe.Pointer(&m[0])), uintptr(len(m)), uintptr(unsafe.Pointer(&vec[0])))
-		_ = syscall.Munmap(m)
+		_, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&m[0])), uintptr(len(m)), uintptr(unsafe.Pointer(&vec[0])))
+		_ = unix.Munmap(m)
 		if errno != 0 {
 			return 0, false
 		}
