@@ -55,11 +55,6 @@ func cleanPrefix(prefix string) (string, error) {
 	return CleanName(prefix)
 }
 
-// below says whether name lies in the folder prefix; both are clean.
-func below(name, prefix string) bool {
-	return prefix == "" || len(name) > len(prefix) && name[len(prefix)] == '/' && name[:len(prefix)] == prefix
-}
-
 // show makes a name fit for a message: names come from files, and a line break in one must not forge a log line.
 func show(name string) string {
 	const most = 200

@@ -226,7 +226,7 @@ func TestVideoAsStills(t *testing.T) {
 		why     string
 	}{
 		"reordered":    {reordered, 0, nil, "decoding order"},
-		"inside a GOP": {plain, 5, nil, "inside a group of images"},
+		"inside a GOP": {plain, 5, nil, "inside a group of pictures"},
 		"asked":        {plain, 0, map[string]string{"video": "stills"}, ""},
 		"as before":    {plain, 0, map[string]string{"images": "png"}, ""},
 	} {

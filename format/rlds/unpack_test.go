@@ -80,14 +80,6 @@ func mixture(n int) []byte {
 
 var packings = []string{"gzip", "zlib", "members"}
 
-// levels are those of a compressor; the race detector's run takes one.
-func levels(all ...int) []int {
-	if testing.Short() {
-		return all[len(all)-1:]
-	}
-	return all
-}
-
 // TestPackedReads: opening decompresses a packed shard; after that no byte of it is read again, in any order.
 func TestPackedReads(t *testing.T) {
 	const episodes = 48
