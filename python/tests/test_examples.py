@@ -19,7 +19,7 @@ import robocache
 
 EXAMPLES = {
     "multirate.py": ["samples in 100 ms"],
-    "align.py": ["rows are padding", "rows lie in a gap", "a batch of 147 places"],
+    "align.py": ["rows are padding", "rows lie in a gap", "a batch of 147 positions"],
     "resume.py": ["killed after 48 samples", "resumed: 42 samples"],
     "lerobot_dropin.py": ["fork: 90 samples", "spawn: 90 samples"],
     # 90 samples: 64 by two ranks, 26 and the filling by three; then the next epoch.
