@@ -37,8 +37,9 @@ func (w *Worker) Want(col Column, to []Target, wants []Want, paths []string) {
 			own = w.checked(col, to, own, path)
 		}
 		p := &request{col: col, path: path, number: number, least: 1, later: math.MaxInt64}
-		if p.frames = w.lookup(&c, own, path); len(p.frames) > 0 {
-			p.push(w, seqOf(p.frames))
+		var first int64
+		if p.frames, first = w.lookup(&c, own, path); len(p.frames) > 0 {
+			p.push(w, first)
 		}
 	}
 	c.flush()
@@ -65,8 +66,8 @@ func (w *Worker) checked(col Column, to []Target, wants []Want, path string) []W
 }
 
 // lookup serves the wants of one file from what is kept, or on its way, and gives the frames that are to be decoded, with who waits for
-// them.
-func (w *Worker) lookup(c *copier, wants []Want, path string) (missing []*frame) {
+// them, and the first batch that waits.
+func (w *Worker) lookup(c *copier, wants []Want, path string) (missing []*frame, first int64) {
 	s := w.s
 	waits := make([]waiter, len(wants))
 	for i, x := range wants {
@@ -134,6 +135,7 @@ func (w *Worker) lookup(c *copier, wants []Want, path string) (missing []*frame)
 		}
 		s.n.hits += n
 	}
+	first = seqOf(missing) // frames that may stay are shared from here on
 	s.mu.Unlock()
 	for _, j := range raised {
 		w.q.Push(j)
@@ -141,7 +143,7 @@ func (w *Worker) lookup(c *copier, wants []Want, path string) (missing []*frame)
 	for i, x := range failed {
 		lose(hopeless[i], path, x)
 	}
-	return missing
+	return missing, first
 }
 
 // lose says that a frame cannot be had to all who wait for it.
