@@ -18,11 +18,11 @@ require (
 
 require (
 	github.com/foxglove/mcap/go/mcap v1.9.0
+	github.com/ncruces/go-sqlite3 v0.36.0
 	go.yaml.in/yaml/v3 v3.0.5
 )
 
 require (
-	github.com/ncruces/go-sqlite3 v0.36.0 // indirect
 	github.com/ncruces/go-sqlite3-wasm/v6 v6.4.35401 // indirect
 	github.com/ncruces/julianday v1.0.0 // indirect
 )

@@ -5,7 +5,10 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
@@ -18,9 +21,30 @@ func sum(b []byte) string {
 	return hex.EncodeToString(h[:])
 }
 
+// Data is for the tests from outside the package.
+var Data = data
+
+// data is the shared data, or what testdata/make.py makes of the same layout.
+func data(t *testing.T) string {
+	t.Helper()
+	dir, ok := realdata.Find(t, "aloha_like")
+	if ok {
+		return dir
+	}
+	py := filepath.Join(realdata.Root(t), ".venv", "bin", "python")
+	if _, err := os.Stat(py); err != nil {
+		t.Skip("no shared data, and no .venv with h5py to make some: ", err)
+	}
+	dir = filepath.Join(t.TempDir(), "aloha_like")
+	if out, err := exec.CommandContext(t.Context(), py, "testdata/make.py", dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return dir
+}
+
 func open(t *testing.T, opt robocache.OpenOptions) *Dataset {
 	t.Helper()
-	d, err := Open(t.Context(), realdata.Path(t, "aloha_like"), opt)
+	d, err := Open(t.Context(), data(t), opt)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +55,7 @@ func open(t *testing.T, opt robocache.OpenOptions) *Dataset {
 // TestReal: both episodes equal h5py's reading; images end where their JPEG ends (A1 to A3).
 func TestReal(t *testing.T) {
 	d := open(t, robocache.OpenOptions{})
-	info := d.Info()
+	info, dir := d.Info(), d.Info().URI
 	if info.Episodes != 2 || info.Frames != 160 || info.FPS.Float() != 50 || len(info.Features) != 5 {
 		t.Fatalf("%+v", info)
 	}
@@ -47,7 +71,7 @@ func TestReal(t *testing.T) {
 				RGB    string `json:"rgb_sha256"`
 			} `json:"jpeg_rgb"`
 		}
-		b, err := os.ReadFile(realdata.Path(t, "aloha_like/oracle/episode_"+string(rune('0'+e))+".json"))
+		b, err := os.ReadFile(filepath.Join(dir, "oracle", fmt.Sprintf("episode_%d.json", e)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -115,7 +139,7 @@ func TestChannelOrder(t *testing.T) {
 		t.Error("the other camera was swapped too")
 	}
 	for _, bad := range []string{"grb", "cam_left=bgr"} {
-		if _, err := Open(t.Context(), realdata.Path(t, "aloha_like"), robocache.OpenOptions{Options: map[string]string{"channel_order": bad}}); !errors.Is(err, robocache.ErrMisuse) {
+		if _, err := Open(t.Context(), data(t), robocache.OpenOptions{Options: map[string]string{"channel_order": bad}}); !errors.Is(err, robocache.ErrMisuse) {
 			t.Error(bad, err)
 		}
 	}
@@ -123,7 +147,7 @@ func TestChannelOrder(t *testing.T) {
 
 // TestOneFile: a file alone is a dataset of one episode; --rows-hz wins over the default rate (A4).
 func TestOneFile(t *testing.T) {
-	d, err := robocache.Open(t.Context(), realdata.Path(t, "aloha_like/episode_1.hdf5"), robocache.OpenOptions{HZ: robocache.Rate{Num: 30, Den: 1}})
+	d, err := robocache.Open(t.Context(), filepath.Join(data(t), "episode_1.hdf5"), robocache.OpenOptions{HZ: robocache.Rate{Num: 30, Den: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,12 +40,20 @@ func Dir(tb testing.TB) string {
 	return base
 }
 
-// Path gives the path of a file or folder of the data; where it is missing the test skips and says so.
+// Find gives the path of a file or folder of the data, and whether it is there.
+func Find(tb testing.TB, name string) (path string, ok bool) {
+	tb.Helper()
+	path = filepath.Join(Dir(tb), name)
+	_, err := os.Stat(path)
+	return path, err == nil
+}
+
+// Path is Find; where it is missing the test skips and says so.
 func Path(tb testing.TB, name string) string {
 	tb.Helper()
-	p := filepath.Join(Dir(tb), name)
-	if _, err := os.Stat(p); err != nil {
-		tb.Skipf("no shared data: %v (set ROBOCACHE_TESTDATA)", err)
+	path, ok := Find(tb, name)
+	if !ok {
+		tb.Skipf("no shared data: %s (set ROBOCACHE_TESTDATA)", path)
 	}
-	return p
+	return path
 }

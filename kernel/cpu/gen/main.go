@@ -14,8 +14,8 @@ import (
 func main() {
 	dir := flag.String("dir", "..", "where the package is")
 	flag.Parse()
-	s, stubs := *dir+"/kernels_amd64.s", *dir+"/kernels_amd64.go"
-	for name, value := range map[string]string{"out": s, "stubs": stubs, "pkg": "cpu"} {
+	assembly, declarations := *dir+"/kernels_amd64.s", *dir+"/kernels_amd64.go"
+	for name, value := range map[string]string{"out": assembly, "stubs": declarations, "pkg": "cpu"} {
 		if err := flag.Set(name, value); err != nil {
 			log.Fatal(err)
 		}
@@ -43,7 +43,7 @@ func main() {
 	settle(true)
 	Generate()
 	// avo knows the basic types alone: these stand for ours.
-	for _, file := range []string{s, stubs} {
+	for _, file := range []string{assembly, declarations} {
 		b, err := os.ReadFile(file)
 		if err != nil {
 			log.Fatal(err)
