@@ -93,7 +93,7 @@ type Row struct{ Episode, Index int }
 // FrameRef says where the image of a row lies.
 type FrameRef struct {
 	Path    string // video file, relative to the dataset's root; "" for a still image
-	Ordinal int    // k-th presented image of that file
+	Ordinal int    // k-th presented frame of that file
 	Encoded []byte // still image: PNG, JPEG or TIFF bytes
 	Raw     *Raw   // still image: its pixels
 	Missing bool   // the row has no image; the others are zero

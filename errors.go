@@ -36,7 +36,7 @@ type Error struct {
 type Where map[string]any
 
 // placeOrder puts the usual keys from the outside in; others follow by name.
-var placeOrder = []string{"dataset", "file", "pointer", "line", "box", "offset", "row_group", "column", "episode", "stream", "row", "index", "ordinal"}
+var placeOrder = []string{"dataset", "file", "pointer", "line", "box", "offset", "row_group", "column", "episode", "stream", "row", "index", "frame"}
 
 // String gives the place as "key value, key value", from the outside in.
 func (w Where) String() string {

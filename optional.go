@@ -13,11 +13,11 @@ type RaggedDataset interface {
 	GatherRagged(ctx context.Context, key string, rows []Row) (data []byte, counts []int, err error)
 }
 
-// Lender is a Dataset that can give images for a while, in memory that it uses again: what Frames gives is the caller's for good.
+// FrameLeaser is a Dataset that can give images for a while, in memory that it uses again: what Frames gives is the caller's for good.
 // Called by loader, for still images that are converted into a batch at once.
-type Lender interface {
-	// LendFrames is Frames; what out shows may be other bytes once done was called. done may be nil. An error lends nothing.
-	LendFrames(ctx context.Context, key string, rows []Row, out []FrameRef) (done func(), err error)
+type FrameLeaser interface {
+	// LeaseFrames is Frames; what out shows may be other bytes once done was called. done may be nil. An error leases nothing.
+	LeaseFrames(ctx context.Context, key string, rows []Row, out []FrameRef) (done func(), err error)
 }
 
 // Masker is a Dataset some of whose rows hold no value (Feature.Masked): what Gather gives for them is zeros.

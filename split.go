@@ -285,9 +285,9 @@ func (p *part) Frames(ctx context.Context, key string, rows []Row, out []FrameRe
 	return p.Dataset.Frames(ctx, key, rows, out)
 }
 
-// LendFrames is the whole's; of one that does not lend, Frames.
-func (p *part) LendFrames(ctx context.Context, key string, rows []Row, out []FrameRef) (func(), error) {
-	l, ok := p.Dataset.(Lender)
+// LeaseFrames is the whole's; of one that leases nothing, Frames.
+func (p *part) LeaseFrames(ctx context.Context, key string, rows []Row, out []FrameRef) (func(), error) {
+	l, ok := p.Dataset.(FrameLeaser)
 	if !ok {
 		return nil, p.Frames(ctx, key, rows, out)
 	}
@@ -295,7 +295,7 @@ func (p *part) LendFrames(ctx context.Context, key string, rows []Row, out []Fra
 	if err != nil {
 		return nil, err
 	}
-	return l.LendFrames(ctx, key, rows, out)
+	return l.LeaseFrames(ctx, key, rows, out)
 }
 
 // GatherRagged is the whole's.

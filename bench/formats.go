@@ -239,15 +239,15 @@ func readRows(ctx context.Context, ds robocache.Dataset, batch int) (int64, erro
 			rows = append(rows, robocache.Row{Episode: e, Index: i})
 		}
 	}
-	lender, _ := ds.(robocache.Lender)
+	leaser, _ := ds.(robocache.FrameLeaser)
 	refs, n := make([]robocache.FrameRef, batch), int64(0)
 	for lo := 0; lo+batch <= len(rows) || lo == 0; lo += batch {
 		part := rows[lo:min(lo+batch, len(rows))]
 		for i := range ds.Info().Features {
 			f := &ds.Info().Features[i]
 			switch {
-			case f.Kind == robocache.KindImage && lender != nil:
-				done, err := lender.LendFrames(ctx, f.Key, part, refs[:len(part)])
+			case f.Kind == robocache.KindImage && leaser != nil:
+				done, err := leaser.LeaseFrames(ctx, f.Key, part, refs[:len(part)])
 				if err != nil {
 					return n, err
 				}

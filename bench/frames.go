@@ -155,7 +155,7 @@ func (c *checked) file(ctx context.Context, path, name string, wants []wantedFra
 		c.Note = "frames are resized: not compared"
 		return nil
 	}
-	need := map[int][]byte{} // ordinal → RGB, channels first
+	need := map[int][]byte{} // frame number → RGB, channels first
 	for _, w := range wants {
 		need[w.ordinal-1], need[w.ordinal], need[w.ordinal+1] = nil, nil, nil
 	}
@@ -233,7 +233,7 @@ func sizeOf(ctx context.Context, path string) (width, height int, err error) {
 // fileFrames is a sequential decode of one file by the ffmpeg program.
 type fileFrames struct {
 	name   string
-	next   int // ordinal of the frame that comes next
+	next   int // number of the frame that comes next
 	packed []byte
 	cmd    *exec.Cmd
 	out    io.Reader
@@ -263,7 +263,7 @@ func openFrames(ctx context.Context, path, name string, size [2]int, scaled bool
 	return f, nil
 }
 
-// at gives the frame of an ordinal that is not behind, channels first.
+// at gives the frame of a number that is not behind, channels first.
 func (f *fileFrames) at(ordinal int) ([]byte, error) {
 	for {
 		if _, err := io.ReadFull(f.out, f.packed); err != nil {

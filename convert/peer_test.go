@@ -9,7 +9,7 @@ import (
 )
 
 // TestPeer opens what we write with LeRobot itself and compares its items with the source: values, timestamps, tasks, and images decoded from the
-// source by ordinal.
+// source by frame number.
 func TestPeer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts LeRobot: some 10 s a dataset")

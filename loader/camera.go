@@ -116,7 +116,7 @@ func (t *target) Lose(k int, path string, ordinal int, err error) {
 		r = p.rows[c.rows][k]
 	}
 	where := p.src.where(c, r)
-	where["file"], where["ordinal"] = path, ordinal
+	where["file"], where["frame"] = path, ordinal
 	p.blame(r.Episode, robocache.At(err, where))
 	p.u.finish(1)
 }

@@ -13,7 +13,7 @@
 //	L5   State counts samples handed out. Restore is exact at any batch size, world size and number of threads, and O(1); with pool the draws before it are simulated.
 //	L6   Windows stay in their episode: rows outside are the edge row, and `<key>_is_pad` says so.
 //	L7   In one horizon each frame of a video is decoded and converted once, however many windows and batches want it; a still once a batch.
-//	L8   Frames are found by ordinal; a missing one is an error that names episode, row and key, or a skipped and counted episode, never another frame.
+//	L8   Frames are found by frame number; a missing one is an error that names episode, row and key, or a skipped and counted episode, never another frame.
 //	L9   Tensors are contiguous, written once, outside the Go heap; nothing writes to a batch between Next and Release.
 //	L10  Batches in flight, and idle buffers beside them, stay inside memory_budget; the horizon shrinks before anything fails. What the taker holds counts no batch in flight.
 //	L11  Next returns soon after its context ends; Close ends every goroutine, at any moment.

@@ -79,7 +79,7 @@ func (w *worker) still(p *part, c *column, s *stillSet, lo, hi int32) {
 		}
 	}
 	refs := w.refsFor(len(rows))
-	done, all := lend(w.Ctx(), src.ds, c.key, asked, refs)
+	done, all := lease(w.Ctx(), src.ds, c.key, asked, refs)
 	defer done()
 	for i, r := range rows {
 		slots := s.slots(places[i])
@@ -127,10 +127,10 @@ func (w *worker) still(p *part, c *column, s *stillSet, lo, hi int32) {
 	}
 }
 
-// lend gets frames until done is called: without garbage, where the dataset can.
-func lend(ctx context.Context, ds robocache.Dataset, key string, rows []robocache.Row, refs []robocache.FrameRef) (done func(), err error) {
-	if l, ok := ds.(robocache.Lender); ok {
-		done, err = l.LendFrames(ctx, key, rows, refs)
+// lease gets frames until done is called: without garbage, where the dataset can.
+func lease(ctx context.Context, ds robocache.Dataset, key string, rows []robocache.Row, refs []robocache.FrameRef) (done func(), err error) {
+	if l, ok := ds.(robocache.FrameLeaser); ok {
+		done, err = l.LeaseFrames(ctx, key, rows, refs)
 	} else {
 		err = ds.Frames(ctx, key, rows, refs)
 	}

@@ -8,7 +8,7 @@
 //
 // # Contract
 //
-//	V1  Ordinal k is the k-th frame in presentation order among the samples that the edit list presents. A frame is never
+//	V1  Frame k (its ordinal) is the k-th in presentation order among the samples that the edit list presents. A frame is never
 //	    found by seconds times fps, nor by a count in a header.
 //	V2  ReadIndex reads the head, box headers, and the moov: never the media. Every declared count and size is checked against
 //	    the bytes that are there, and against Limits, before anything of that size is allocated.
@@ -16,10 +16,10 @@
 //	    reordered or the rate varies, 2 more where they are reordered.
 //	V4  The governing sample of a frame is the last sync sample in decode order that is neither decoded nor presented after
 //	    it. (The rule by decode order alone gives wrong frames on open GOPs.)
-//	V5  A plan covers every ordinal asked for, goes forward only, and sends no packet twice. It depends on the index and the
-//	    set of ordinals alone, not on their order.
+//	V5  A plan covers every frame asked for, goes forward only, and sends no packet twice. It depends on the index and the
+//	    set of frames alone, not on their order.
 //	V6  A file that cannot be read (LFS pointer, cut, fragmented, repeated edits, mirrored) is a typed error with box and offset, never
-//	    a shorter list. Limits.AllowTruncated serves what is whole of a cut file; ordinals keep their meaning.
+//	    a shorter list. Limits.AllowTruncated serves what is whole of a cut file; frame numbers keep their meaning.
 //	V7  A Library holds at most its budget in bytes of idle indexes and a bounded number of idle open files. One bad file leaves
 //	    the others serving.
 //	V8  Still frames are refused by size before a pixel is allocated.

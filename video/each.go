@@ -34,7 +34,7 @@ type Each struct {
 // EachFrame decodes the frames that refs name. fn gets the positions in refs that show a frame and the frame, which is valid during the
 // call. For a position that shows no video (a still image, or none) the frame is nil.
 //
-// The calls come in the order of refs, unless Each.Threads allows any. Positions that follow each other in one file, with ordinals that
+// The calls come in the order of refs, unless Each.Threads allows any. Positions that follow each other in one file, with frame numbers that
 // do not go back, are decoded in one run, a frame that is shown twice once. lib may be nil where refs name no video file.
 func EachFrame(ctx context.Context, lib *Library, refs []robocache.FrameRef, each Each, fn func(at []int, pic Frame) error) error {
 	if each.Pool == nil {
@@ -112,7 +112,7 @@ func (each *Each) run(ctx context.Context, lib *Library, refs []robocache.FrameR
 			}
 			if each.Threads <= 1 {
 				if k != next {
-					return &robocache.Error{Class: robocache.ErrMalformed, Op: opDecode, Where: robocache.Where{"ordinal": ordinal}, Msg: "a frame came out of order"}
+					return &robocache.Error{Class: robocache.ErrMalformed, Op: opDecode, Where: robocache.Where{"frame": ordinal}, Msg: "a frame came out of order"}
 				}
 				next = end
 			}

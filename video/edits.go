@@ -77,7 +77,7 @@ func rescale(v uint64, to, from int64) int64 {
 	return int64(min(q, 1<<61))
 }
 
-// present fixes the ordinals: which samples are shown, in what order, and when.
+// present numbers the frames: which samples are shown, in what order, and when.
 //
 // Lengths of edits are in the movie's units, which may be coarser: edits that overlap by no more than slack follow each other.
 func present(ix *Index, pts []int64, edits []edit, slack int64, elst box) error {

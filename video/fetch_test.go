@@ -254,7 +254,7 @@ func TestFetchIsolates(t *testing.T) {
 	p := NewPool(0)
 	for _, g := range groups {
 		err := p.Decode(t.Context(), f, fetched, []Group{g}, func(int, Frame) error { return nil })
-		if bad := g.Ordinals[0] == 10; bad != (err != nil) || bad && (!errors.Is(err, robocache.ErrTemporary) || !strings.Contains(err.Error(), "long.mp4") || !strings.Contains(err.Error(), "ordinal 10")) {
+		if bad := g.Ordinals[0] == 10; bad != (err != nil) || bad && (!errors.Is(err, robocache.ErrTemporary) || !strings.Contains(err.Error(), "long.mp4") || !strings.Contains(err.Error(), "frame 10")) {
 			t.Errorf("group %+v: %v", g, err)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 
 // Index is the sample table of one video track: immutable, safe for many goroutines.
 //
-// Two numberings: a decode index d counts stored samples in the order of the file's tables; an ordinal k counts presented frames in
+// Two numberings: a decode index d counts stored samples in the order of the file's tables; a frame number (ordinal) k counts presented frames in
 // presentation order.
 type Index struct {
 	timescale int64
@@ -23,7 +23,7 @@ type Index struct {
 	sameTimes bool     // pts and dts are one
 	order     order
 	shift     int64 // presentation time − media time, where one edit (or none) shows the track
-	shown     ticks // presentation time by ordinal, where several do
+	shown     ticks // presentation time by frame number, where several do
 	edits     int
 	sync      []uint32
 	allSync   bool
@@ -62,7 +62,7 @@ func ReadIndex(ctx context.Context, f robocache.Ranged, lim Limits) (*Index, err
 // NumFrames is the number of presented frames.
 func (ix *Index) NumFrames() int { return ix.order.n }
 
-// All lists the ordinals of all frames.
+// All lists the numbers of all frames.
 func (ix *Index) All() []int {
 	all := make([]int, ix.NumFrames())
 	for k := range all {
@@ -251,7 +251,7 @@ func runEnd(v []int64, begin int) int {
 	return end
 }
 
-// order maps ordinals to decode indexes as a start and small displacements.
+// order maps frame numbers to decode indexes as a start and small displacements.
 type order struct {
 	n, first int
 	near     []int16  // decode index = first + ordinal + near

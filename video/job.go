@@ -152,7 +152,7 @@ func (r *job) pass(ctx context.Context) (keep bool, err error) {
 		return true, errNotInside
 	}
 	return false, &robocache.Error{
-		Class: robocache.ErrMalformed, Op: opDecode, Where: robocache.Where{"file": r.f.Path, "ordinal": r.missing(), "codec": string(w.entry.Codec)},
+		Class: robocache.ErrMalformed, Op: opDecode, Where: robocache.Where{"file": r.f.Path, "frame": r.missing(), "codec": string(w.entry.Codec)},
 		Msg: "the decoder gave no frame for this packet", Hint: "the video is damaged here; run 'robocache doctor' on the dataset",
 	}
 }

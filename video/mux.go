@@ -11,7 +11,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Part is a run of frames of one file: the ordinals From ≤ k < To.
+// Part is a run of frames of one file: the frames From ≤ k < To.
 type Part struct {
 	File     *File
 	From, To int
@@ -85,7 +85,7 @@ func planJoin(ctx context.Context, parts []Part, rate robocache.Rate) (*join, er
 	total := 0
 	for i, p := range parts {
 		if p.File == nil || p.From < 0 || p.To <= p.From || p.To > p.File.Index.NumFrames() {
-			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: opConcat, Where: robocache.Where{"part": i}, Msg: fmt.Sprintf("ordinals %d to %d are no run of frames of the file", p.From, p.To)}
+			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: opConcat, Where: robocache.Where{"part": i}, Msg: fmt.Sprintf("frames %d to %d are no run of frames of the file", p.From, p.To)}
 		}
 		if p.To > p.File.Index.Whole() {
 			return nil, partError(robocache.ErrMalformed, i, p, "the file is cut: not all of the frames are there", "")
@@ -121,7 +121,7 @@ func planJoin(ctx context.Context, parts []Part, rate robocache.Rate) (*join, er
 			return nil, partError(robocache.ErrUnsupported, i, p, "the sample entry (codec configuration) differs from the first part's", encode)
 		}
 		if err := checkClosed(ctx, p.File, start, i > 0); err != nil {
-			return nil, robocache.At(err, robocache.Where{"part": i, "file": p.File.Path, "ordinal": p.From})
+			return nil, robocache.At(err, robocache.Where{"part": i, "file": p.File.Path, "frame": p.From})
 		}
 		base := len(m.sizes)
 		m.sizes = m.sizes[:base+p.To-p.From]
@@ -155,7 +155,7 @@ func planJoin(ctx context.Context, parts []Part, rate robocache.Rate) (*join, er
 }
 
 func partError(class error, i int, p Part, msg, hint string) error {
-	return &robocache.Error{Class: class, Op: opConcat, Where: robocache.Where{"part": i, "file": p.File.Path, "ordinal": p.From}, Msg: msg, Hint: hint}
+	return &robocache.Error{Class: class, Op: opConcat, Where: robocache.Where{"part": i, "file": p.File.Path, "frame": p.From}, Msg: msg, Hint: hint}
 }
 
 // checkClosed refuses a joint whose first frame does not reset the decoder: H.264 recovery points and HEVC CRA frames count their

@@ -154,7 +154,7 @@ func TestConcatTables(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 11))
 		var parts []Part
-		var want [][]byte // by ordinal
+		var want [][]byte // by frame number
 		for range 1 + r.IntN(4) {
 			fk := &fake{samples: randomTable(r), cttsV1: true, entries: [][]byte{entryBox("mp4v", 8, 8)}}
 			fk.samples[0].shift = 0

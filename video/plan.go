@@ -9,7 +9,7 @@ import (
 // The drain is needed: a frame may still be inside the decoder when its packet has been sent.
 type Group struct {
 	Start, End int   // decode indexes, both included
-	Ordinals   []int // ascending, each once
+	Ordinals   []int // frame numbers, ascending, each once
 }
 
 // Cost is the number of packets to be sent.
@@ -19,7 +19,7 @@ func (g Group) Cost() int { return g.End - g.Start + 1 }
 // Groups that would send a packet twice are one group; groups that only touch stay two, and a decoder may go on from one to the next
 // without a flush.
 //
-// An ordinal that the file does not have is neither dropped nor a panic: all such form a last group without packets (Cost 0),
+// A frame number that the file does not have is neither dropped nor a panic: all such form a last group without packets (Cost 0),
 // which no decoder can serve.
 func Plan(ix *Index, ordinals []int) []Group {
 	var p Planner

@@ -166,11 +166,11 @@ func checkGroup(f *File, g Group) error {
 	n := f.Index.NumFrames()
 	for _, k := range g.Ordinals {
 		if k < 0 || k >= n {
-			return &robocache.Error{Class: robocache.ErrNotFound, Op: opDecode, Where: robocache.Where{"file": f.Path, "ordinal": k},
+			return &robocache.Error{Class: robocache.ErrNotFound, Op: opDecode, Where: robocache.Where{"file": f.Path, "frame": k},
 				Msg: "no such frame: the file presents " + itoa(n)}
 		}
 		if d := f.Index.DecodeIndex(k); d < g.Start || d > g.End {
-			return &robocache.Error{Class: robocache.ErrMisuse, Op: opDecode, Where: robocache.Where{"file": f.Path, "ordinal": k},
+			return &robocache.Error{Class: robocache.ErrMisuse, Op: opDecode, Where: robocache.Where{"file": f.Path, "frame": k},
 				Msg: "the group does not send the frame's packet"}
 		}
 	}
@@ -356,7 +356,7 @@ func at(err error, f *File, entry *SampleEntry, ordinal int) error {
 	if err == context.Canceled || err == context.DeadlineExceeded {
 		return err
 	}
-	where := robocache.Where{"file": f.Path, "ordinal": ordinal}
+	where := robocache.Where{"file": f.Path, "frame": ordinal}
 	if entry != nil {
 		where["codec"] = string(entry.Codec)
 	}

@@ -182,7 +182,7 @@ func TestFailedDecoderIsClosed(t *testing.T) {
 	p := NewPool(0)
 	_, err := ordinals(t, p, f, 5)
 	var e *robocache.Error
-	if !errors.As(err, &e) || e.Where["file"] != "a.mp4" || e.Where["ordinal"] != 5 || e.Where["codec"] != "mpeg4" {
+	if !errors.As(err, &e) || e.Where["file"] != "a.mp4" || e.Where["frame"] != 5 || e.Where["codec"] != "mpeg4" {
 		t.Fatalf("%v", err)
 	}
 	if !b.opened[0].closed || p.Stats().Idle != 0 {
@@ -200,7 +200,7 @@ func TestMissingFrame(t *testing.T) {
 	f := withScripted(t, b)
 	p := NewPool(0)
 	got, err := ordinals(t, p, f, 3, 4, 5)
-	if !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), "ordinal 4") || !slices.Equal(got, []int{3, 5}) {
+	if !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), "frame 4") || !slices.Equal(got, []int{3, 5}) {
 		t.Errorf("%v, %v", got, err)
 	}
 }
@@ -237,7 +237,7 @@ func TestDamagedNeighbour(t *testing.T) {
 	if len(b.opened) != 2 || !b.opened[0].closed || !slices.Equal(b.opened[0].sent, []int64{0, 0, 1, 2}) || !slices.Equal(b.opened[1].sent, []int64{0, 1}) {
 		t.Errorf("%d opened, sent %v", len(b.opened), b.opened[0].sent)
 	}
-	if _, err := ordinals(t, p, f, 2); !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), "ordinal 2") {
+	if _, err := ordinals(t, p, f, 2); !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), "frame 2") {
 		t.Errorf("the damaged one itself: %v", err)
 	}
 
@@ -274,7 +274,7 @@ func TestTimeoutHasItsPlace(t *testing.T) {
 	f := withScripted(t, &scripted{})
 	f.Ranged = cutAt{f.Ranged, 0}
 	_, err := ordinals(t, NewPool(0), f, 4)
-	if !errors.Is(err, robocache.ErrTemporary) || !strings.Contains(err.Error(), "a.mp4") || !strings.Contains(err.Error(), "ordinal 4") {
+	if !errors.Is(err, robocache.ErrTemporary) || !strings.Contains(err.Error(), "a.mp4") || !strings.Contains(err.Error(), "frame 4") {
 		t.Errorf("%v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -28,7 +28,7 @@ class Set:
             self._place(rows)
 
     def _place(self, rows):
-        """file[i], ordinal[i] of frame i: an episode's frames follow those of the episodes before it in the file."""
+        """file[i] and ordinal[i] (its number in that file) of frame i: an episode's frames follow those of the episodes before it in the file."""
         v, known, parts = f"videos/{self.camera}/", {}, []
         for e, r in enumerate(rows):
             name = self.info["video_path"].format(video_key=self.camera, chunk_index=r[v + "chunk_index"], file_index=r[v + "file_index"])

@@ -44,7 +44,7 @@ func readFrames(b *testing.B, n int) {
 		for _, f := range d.info.Features {
 			switch f.Kind {
 			case robocache.KindImage:
-				done, err := d.LendFrames(b.Context(), f.Key, rows, out) // as the loader does
+				done, err := d.LeaseFrames(b.Context(), f.Key, rows, out) // as the loader does
 				if err != nil {
 					b.Fatal(err)
 				}

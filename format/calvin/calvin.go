@@ -111,10 +111,10 @@ type Dataset struct {
 }
 
 var (
-	_ robocache.Dataset   = (*Dataset)(nil)
-	_ robocache.Masker    = (*Dataset)(nil)
-	_ robocache.Diagnoser = (*Dataset)(nil)
-	_ robocache.Lender    = (*Dataset)(nil)
+	_ robocache.Dataset     = (*Dataset)(nil)
+	_ robocache.Masker      = (*Dataset)(nil)
+	_ robocache.Diagnoser   = (*Dataset)(nil)
+	_ robocache.FrameLeaser = (*Dataset)(nil)
 )
 
 // Open opens the dataset at uri: a folder with training/ and validation/, or one of them.

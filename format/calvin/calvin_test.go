@@ -244,8 +244,8 @@ np.save(f"{D}/training/lang_annotations/auto_lang_ann.npy", {"language": X()}, a
 	}
 }
 
-// TestLent: lent images are those of Frames, and what Frames gave stays when memory is lent again.
-func TestLent(t *testing.T) {
+// TestLease: leased images are those of Frames, and what Frames gave stays when memory is leased again.
+func TestLease(t *testing.T) {
 	d := open(t, made(t, `
 for n in range(6): frame(n, 7, save=np.savez if n % 2 else np.savez_compressed)
 ids((0, 5))
@@ -260,7 +260,7 @@ ids((0, 5))
 			t.Fatal(err)
 		}
 		for range 3 {
-			done, err := d.LendFrames(t.Context(), f.Key, rows, b)
+			done, err := d.LeaseFrames(t.Context(), f.Key, rows, b)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -276,7 +276,7 @@ ids((0, 5))
 	}
 }
 
-// TestSharedArrays: C8: the streams of one array, asked for by many goroutines while frames are closed and memory is lent again, are what
+// TestSharedArrays: C8: the streams of one array, asked for by many goroutines while frames are closed and memory is leased again, are what
 // they are alone; of a frame that stays open the array is read once.
 func TestSharedArrays(t *testing.T) {
 	dir := made(t, `
@@ -302,7 +302,7 @@ ids((0, 11))
 			out := make([]robocache.FrameRef, 1)
 			for i := range 60 {
 				key, row := keys[(g+i)%len(keys)], (g*7+i)%len(rows)
-				done, err := d.LendFrames(t.Context(), key, rows[row:row+1], out)
+				done, err := d.LeaseFrames(t.Context(), key, rows[row:row+1], out)
 				if err != nil {
 					t.Error(err)
 					return

@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/format/internal/loan"
+	"github.com/goatnote-inc/robocache/format/internal/lease"
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
@@ -14,9 +14,9 @@ func (d *Dataset) Frames(ctx context.Context, key string, rows []robocache.Row, 
 	return d.frames(ctx, key, rows, out, func(n int64) []byte { return make([]byte, n) })
 }
 
-// LendFrames is Frames without garbage: pixels lie in memory that is used again after done.
-func (d *Dataset) LendFrames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) (done func(), err error) {
-	l := loan.Get()
+// LeaseFrames is Frames without garbage: pixels lie in memory that is used again after done.
+func (d *Dataset) LeaseFrames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) (done func(), err error) {
+	l := lease.Get()
 	if err := d.frames(ctx, key, rows, out, l.Room); err != nil {
 		l.Done()
 		return nil, err

@@ -168,7 +168,7 @@ func (doc *doctor) decode(ctx context.Context, f *robocache.Feature, file *video
 			return ctx.Err()
 		}
 		if err != nil {
-			doc.found(robocache.SeverityError, "undecodable", robocache.Where{"file": file.Path, "stream": f.Key, "ordinal": g.Ordinals[0]}, "fetch the file again", "%v", err)
+			doc.found(robocache.SeverityError, "undecodable", robocache.Where{"file": file.Path, "stream": f.Key, "frame": g.Ordinals[0]}, "fetch the file again", "%v", err)
 		}
 	}
 	return nil

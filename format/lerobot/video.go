@@ -30,9 +30,9 @@ type camFile struct {
 	imgs     int
 	episodes []int32 // by start
 	rank     []int32 // places in episodes, sorted by episode; nil where episodes is sorted
-	first    []int32 // ordinal of each one's first frame
+	first    []int32 // number of each one's first frame
 	span     []int32 // frames of each; less than its length where rows have none
-	exact    bool    // frames = rows: ordinals were counted, no time was consulted
+	exact    bool    // frames = rows: frame numbers were counted, no time was consulted
 }
 
 // openCamera finds a camera's files; false where there are none at all.

@@ -196,7 +196,7 @@ func (s *source) packets(ctx context.Context, rows []robocache.Row) error {
 				err = &robocache.Error{Class: robocache.ErrUnsupported, Op: "mcap write", Msg: "the packet does not decode to one frame"}
 			}
 			if err != nil {
-				return robocache.At(unfit(err), robocache.Where{"file": file.Path, "ordinal": refs[i].Ordinal})
+				return robocache.At(unfit(err), robocache.Where{"file": file.Path, "frame": refs[i].Ordinal})
 			}
 		}
 		s.batch = append(s.batch, ros2.EncodeCompressedVideo(nil, h, ros2.VideoFormat(s.codec), packet))

@@ -150,8 +150,8 @@ func TestDetect(t *testing.T) {
 	d.Close()
 }
 
-// TestLend: what is lent is what Frames gives, until done, from many goroutines; memory that came back is used again.
-func TestLend(t *testing.T) {
+// TestLease: what is leased is what Frames gives, until done, from many goroutines; memory that came back is used again.
+func TestLease(t *testing.T) {
 	d := open(t, realdata.Path(t, "robomimic_like/earliest_contiguous.hdf5"), robocache.OpenOptions{MemoryBudget: 1 << 20})
 	want := map[robocache.Row][]byte{}
 	for e := range 3 {
@@ -171,7 +171,7 @@ func TestLend(t *testing.T) {
 				e := (k + i) % 3
 				rows := rowsOf(d, e)[i%20 : i%20+4]
 				refs := make([]robocache.FrameRef, len(rows))
-				done, err := d.LendFrames(t.Context(), "observation.image", rows, refs)
+				done, err := d.LeaseFrames(t.Context(), "observation.image", rows, refs)
 				if err != nil {
 					t.Error(err)
 					return
@@ -186,7 +186,7 @@ func TestLend(t *testing.T) {
 		})
 	}
 	g.Wait()
-	if _, err := d.LendFrames(t.Context(), "observation.image", []robocache.Row{{Index: 99}}, make([]robocache.FrameRef, 1)); !errors.Is(err, robocache.ErrMisuse) {
+	if _, err := d.LeaseFrames(t.Context(), "observation.image", []robocache.Row{{Index: 99}}, make([]robocache.FrameRef, 1)); !errors.Is(err, robocache.ErrMisuse) {
 		t.Error(err)
 	}
 }

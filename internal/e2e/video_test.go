@@ -132,7 +132,7 @@ func TestBadBoxes(t *testing.T) {
 				b[i] = byte(i*i>>3 + i)
 			}
 			return b
-		}, outcome{mal, "ordinal|episode", ""}},
+		}, outcome{mal, "frame [0-9]+|episode", ""}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := c.alter(t, bytes.Clone(base[mp4]))
@@ -172,7 +172,7 @@ func u32WithHead(path string, v uint32) func(t *testing.T, b []byte) []byte {
 	}
 }
 
-// E3: a video with more frames than rows, or with fewer: mapped by ordinal; rows without a frame are an error that names them,
+// E3: a video with more frames than rows, or with fewer: mapped by frame number; rows without a frame are an error that names them,
 // or a skipped and counted episode; never another frame.
 func TestVideoOfAnotherLength(t *testing.T) {
 	decoders(t)

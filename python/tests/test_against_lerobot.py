@@ -187,7 +187,7 @@ def decoded(path: str, key: str, limit: int | None = None):
 
 
 def test_where_it_raises_drift() -> None:
-    """Drifting timestamps: at its default tolerance lerobot raises; ours gives the frame of that ordinal."""
+    """Drifting timestamps: at its default tolerance lerobot raises; ours gives the frame of that number."""
     path = dataset_path("g1_v30_drift")
     a, b = robocache.LeRobotDataset(path, return_uint8=True), theirs(path, return_uint8=True)
     key = a.meta.video_keys[0]
@@ -198,7 +198,7 @@ def test_where_it_raises_drift() -> None:
     with pytest.raises(robocache.Malformed) as e:
         robocache.LeRobotDataset(path, return_uint8=True, check_timestamps=True)[bad]
     assert e.value.where
-    for i, frame in enumerate(decoded(path, key, 60)):  # one mp4 holds all: ordinal = row
+    for i, frame in enumerate(decoded(path, key, 60)):  # one mp4 holds all: frame number = row
         assert np.abs(a[i][key].permute(1, 2, 0).numpy().astype(int) - frame).max() <= 2, i
 
 

@@ -119,7 +119,7 @@ func readMD5(t testing.TB, r io.Reader) []string {
 	return sums
 }
 
-// frames decodes groups and gives the bytes of every frame by ordinal, as spec says.
+// frames decodes groups and gives the bytes of every frame by frame number, as spec says.
 func images(t testing.TB, p *video.Pool, f *video.File, ordinals []int, spec video.Spec) map[int][]byte {
 	t.Helper()
 	got := map[int][]byte{}

@@ -268,7 +268,7 @@ func TestMutatedPackets(t *testing.T) {
 					if err != nil {
 						failed++
 						var e *robocache.Error
-						if !errors.As(err, &e) || e.Where["file"] != "clip.mp4" || e.Where["ordinal"] == nil || e.Where["codec"] == nil {
+						if !errors.As(err, &e) || e.Where["file"] != "clip.mp4" || e.Where["frame"] == nil || e.Where["codec"] == nil {
 							t.Fatalf("untyped or without place: %v", err)
 						}
 					}
@@ -317,7 +317,7 @@ func TestErrorsKeepTheirPlace(t *testing.T) {
 	}
 	m.fail = func(int64) error { return &robocache.Error{Class: robocache.ErrTemporary, Msg: "the network"} }
 	err = p.Decode(ctx, f, nil, []video.Group{one}, none)
-	if !errors.Is(err, robocache.ErrTemporary) || !strings.Contains(err.Error(), "clip.mp4") || !strings.Contains(err.Error(), "ordinal 9") {
+	if !errors.Is(err, robocache.ErrTemporary) || !strings.Contains(err.Error(), "clip.mp4") || !strings.Contains(err.Error(), "frame 9") {
 		t.Errorf("read error: %v", err)
 	}
 	m.fail = nil

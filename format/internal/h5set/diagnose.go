@@ -132,7 +132,7 @@ func (s *Set) readThrough(ctx context.Context, e int, st *Stream, decode bool, b
 			}
 		case robocache.KindImage:
 			refs = append(refs[:0], make([]robocache.FrameRef, len(rows))...)
-			done, err := s.LendFrames(ctx, st.Key, rows, refs)
+			done, err := s.LeaseFrames(ctx, st.Key, rows, refs)
 			if err != nil {
 				return err
 			}

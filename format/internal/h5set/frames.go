@@ -7,7 +7,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/h5"
-	"github.com/goatnote-inc/robocache/format/internal/loan"
+	"github.com/goatnote-inc/robocache/format/internal/lease"
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/video"
 )
@@ -17,10 +17,10 @@ func (s *Set) Frames(ctx context.Context, key string, rows []robocache.Row, out 
 	return s.frames(ctx, key, rows, out, nil)
 }
 
-// LendFrames is Frames without copies and garbage: pixels lie in the cache, and nobody may change them, or are read past it into memory that
+// LeaseFrames is Frames without copies and garbage: pixels lie in the cache, and nobody may change them, or are read past it into memory that
 // is used again after done.
-func (s *Set) LendFrames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) (done func(), err error) {
-	l := loan.Get()
+func (s *Set) LeaseFrames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) (done func(), err error) {
+	l := lease.Get()
 	if err := s.frames(ctx, key, rows, out, l); err != nil {
 		l.Done()
 		return nil, err
@@ -28,11 +28,11 @@ func (s *Set) LendFrames(ctx context.Context, key string, rows []robocache.Row, 
 	return l.Done, nil
 }
 
-// keepBuffer is the size from which on rows are not read at once into lent memory.
+// keepBuffer is the size from which on rows are not read at once into leased memory.
 const keepBuffer = 4 << 20
 
 // view gives rows as Dataset.View does, in a buffer of l where they are to be read anew.
-func view(ctx context.Context, l *loan.Loan, d *h5.Dataset, row, n int64) ([]byte, int64, error) {
+func view(ctx context.Context, l *lease.Lease, d *h5.Dataset, row, n int64) ([]byte, int64, error) {
 	if l == nil || !d.Past() || n*d.RowBytes() > keepBuffer {
 		return d.View(ctx, row, n)
 	}
@@ -40,7 +40,7 @@ func view(ctx context.Context, l *loan.Loan, d *h5.Dataset, row, n int64) ([]byt
 	return b, n, d.ReadRows(ctx, row, n, b)
 }
 
-func (s *Set) frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef, l *loan.Loan) (err error) {
+func (s *Set) frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef, l *lease.Lease) (err error) {
 	defer guard.Malformed(s.Info_.Format+" frames", &err)
 	i, err := s.get(key, robocache.KindImage)
 	if err != nil {

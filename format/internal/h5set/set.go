@@ -58,7 +58,7 @@ type Set struct {
 
 var _ interface {
 	robocache.Dataset
-	robocache.Lender
+	robocache.FrameLeaser
 } = (*Set)(nil)
 
 // New makes a set over a store, which it closes.

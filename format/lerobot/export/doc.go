@@ -6,7 +6,7 @@
 //	C1  Rows keep their bits: every numeric feature has the source's type and values (float64 stays float64). Episodes are numbered 0…E−1
 //	    in the order asked for, index from 0, frame_index from 0; timestamp is frame_index/fps, and recorded timestamps that say otherwise
 //	    are kept as the float64 feature RecordedTimestamps.
-//	C2  Images are found by ordinal. Video is copied without re-encoding where an episode's images are one run that begins at an image
+//	C2  Images are found by frame number. Video is copied without re-encoding where an episode's images are one run that begins at an image
 //	    which nothing before it is needed for; else it is decoded and encoded, or refused, as the options say. Still images that stay images keep their bytes.
 //	C3  Tasks keep their numbers where those are 0…n−1 (annotation columns hold task numbers); else they are renumbered, and the report says how.
 //	C4  Statistics are counted from the rows written, never copied from the source.

@@ -256,7 +256,7 @@ func (w *Writer) place(ctx context.Context, c *outCamera, name string) error {
 	for i, p := range c.parts {
 		n := p.to - p.from
 		if pts := ix.PTS(at); ix.Timescale() != scale || pts != int64(at)*delta || ix.PTS(at+n-1) != int64(at+n-1)*delta {
-			return &robocache.Error{Class: robocache.ErrMalformed, Op: "write lerobot", Where: robocache.Where{"ordinal": at}, Msg: "the joined file is not on its grid",
+			return &robocache.Error{Class: robocache.ErrMalformed, Op: "write lerobot", Where: robocache.Where{"frame": at}, Msg: "the joined file is not on its grid",
 				Want: fmt.Sprintf("%d/%d s", int64(at)*delta, scale), Got: fmt.Sprintf("%d/%d s", pts, ix.Timescale())}
 		}
 		v := c.places[i]

@@ -87,7 +87,7 @@ type Standing struct {
 type VideoPart struct {
 	Library *video.Library
 	Path    string
-	From    int // ordinals [From, From+Length)
+	From    int // frames [From, From+Length)
 	// Frames gives the frames one by one: RGB, 8 bits, channels last; depth: 16 bits, little-endian. It is used where Library is nil.
 	Frames func(yield func(pic []byte) error) error
 }

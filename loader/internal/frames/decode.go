@@ -71,7 +71,7 @@ type request struct {
 // task is neighbouring frames of one file that are decoded in one go.
 type task struct {
 	*request
-	frames  []*frame // by ordinal
+	frames  []*frame // by frame number
 	prio    int64    // of its most urgent job; guarded by Store.mu
 	begun   atomic.Bool
 	fetched *fetched // nil: not yet

@@ -1,4 +1,4 @@
-package loan
+package lease
 
 import (
 	"sync"
@@ -48,7 +48,7 @@ func TestApart(t *testing.T) {
 	}
 }
 
-// TestNoGarbage: N3: after the first, loans of the same sizes take no memory.
+// TestNoGarbage: N3: after the first, leases of the same sizes take no memory.
 func TestNoGarbage(t *testing.T) {
 	n := testing.AllocsPerRun(200, func() {
 		l := Get()
@@ -58,6 +58,6 @@ func TestNoGarbage(t *testing.T) {
 		l.Done()
 	})
 	if n > 20 { // of 40 without pools; the race detector makes them forget at random
-		t.Fatalf("%v allocations a loan", n)
+		t.Fatalf("%v allocations a lease", n)
 	}
 }

@@ -1,11 +1,11 @@
-// Package loan is memory that images are lent in, and that is used again.
+// Package lease gives memory for frames, to be given back and used again.
 //
 // # Contract
 //
 //	N1  Room gives memory that nobody else has until Done; its content is anything.
 //	N2  Room may be called from many goroutines, Done once, after all of them.
-//	N3  A buffer is at most a quarter larger than what was asked for; one above 4 MiB is not kept for the next loan.
-package loan
+//	N3  A buffer is at most a quarter larger than what was asked for; one above 4 MiB is not kept for the next lease.
+package lease
 
 import (
 	"math/bits"
@@ -29,20 +29,20 @@ func class(n int) (at, size int) {
 	return 4*(e-smallest) + q - 1, 1<<e + q*quarter
 }
 
-// Loan is what one borrower has. Get makes one.
-type Loan struct {
+// Lease is the memory of one user. Get makes one.
+type Lease struct {
 	mu      sync.Mutex
 	buffers []*[]byte
 	bytes   int64
 }
 
-var loans = sync.Pool{New: func() any { return new(Loan) }}
+var leases = sync.Pool{New: func() any { return new(Lease) }}
 
-// Get gives an empty loan.
-func Get() *Loan { return loans.Get().(*Loan) }
+// Get gives an empty lease.
+func Get() *Lease { return leases.Get().(*Lease) }
 
 // Room gives memory of n bytes.
-func (l *Loan) Room(n int64) []byte {
+func (l *Lease) Room(n int64) []byte {
 	if n > 1<<largest {
 		l.mu.Lock()
 		l.bytes += n
@@ -62,20 +62,20 @@ func (l *Loan) Room(n int64) []byte {
 	return (*b)[:n]
 }
 
-// Bytes is how much memory the loan holds.
-func (l *Loan) Bytes() int64 {
+// Bytes is how much memory the lease holds.
+func (l *Lease) Bytes() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.bytes
 }
 
-// Done gives all of it back, and the loan itself.
-func (l *Loan) Done() {
+// Done gives all of it back, and the lease itself.
+func (l *Lease) Done() {
 	for i, b := range l.buffers {
 		at, _ := class(len(*b))
 		pools[at].Put(b)
 		l.buffers[i] = nil
 	}
 	l.buffers, l.bytes = l.buffers[:0], 0
-	loans.Put(l)
+	leases.Put(l)
 }
