@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/goatnote-inc/robocache/bench/report"
+
 	"github.com/goatnote-inc/robocache"
 )
 
@@ -17,7 +19,7 @@ func meet(ctx context.Context, w Workload) error {
 		return nil
 	}
 	name := func(rank int) string { return filepath.Join(w.Barrier, fmt.Sprintf("rank%d", rank)) }
-	if err := writeFile(name(w.Rank), nil); err != nil {
+	if err := report.WriteFile(name(w.Rank), nil); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)

@@ -11,20 +11,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goatnote-inc/robocache/bench/report"
+
 	_ "github.com/goatnote-inc/robocache/format/all"
 	"github.com/goatnote-inc/robocache/internal/realdata"
 	_ "github.com/goatnote-inc/robocache/video/ffmpeg"
 )
-
-func TestSpread(t *testing.T) {
-	var s Spread
-	for _, v := range []float64{5, 1, 3, 2} {
-		s.add(v)
-	}
-	if s.Min != 1 || s.Max != 5 || s.Median != 2.5 || len(s.Raw) != 4 {
-		t.Errorf("%+v", s)
-	}
-}
 
 // 16 episodes of equal length and batches of 32 give 0.43 when perfectly shuffled .
 func TestIdealDistinct(t *testing.T) {
@@ -80,7 +72,7 @@ func TestRunEndsWithItsContextAndTimeout(t *testing.T) {
 }
 
 func TestReportFiles(t *testing.T) {
-	r := &Report{Title: "t", Command: "<c>", Unit: "samples", Workload: map[string]any{"x": 1}, Machine: ThisMachine()}
+	r := &Report{Title: "t", Command: "<c>", Unit: "samples", Workload: map[string]any{"x": 1}, Machine: report.ThisMachine()}
 	results, err := Run(t.Context(), []Runner{shell("a", `echo '{"samples":10,"seconds":2,"cpu_seconds":1}'`), shell("b", "exit 1")}, 2, time.Minute, func(string, ...any) {})
 	if err != nil {
 		t.Fatal(err)

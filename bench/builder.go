@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/goatnote-inc/robocache/bench/report"
+
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/video"
@@ -16,7 +18,7 @@ import (
 type builder struct {
 	s       *Suite
 	ref     *reference
-	machine Machine
+	machine report.Machine
 	lib     *video.Library
 	st      store.Store
 	files   int
@@ -24,7 +26,7 @@ type builder struct {
 }
 
 func newBuilder(ctx context.Context, ds robocache.Dataset, s *Suite) (*builder, error) {
-	j := &builder{s: s, machine: ThisMachine(), needed: map[string]*float64{}}
+	j := &builder{s: s, machine: report.ThisMachine(), needed: map[string]*float64{}}
 	j.machine.Revision = s.Program
 	list, err := s.Base.episodes(ds.Info())
 	if err != nil {

@@ -2,22 +2,20 @@
 //
 // # Contract
 //
-//	B1  Runners run in turn, A B C A B C …, a fresh process each (bench ops: peers in processes that are kept, since to compile takes them half a minute); figures are min, median and max over the repeats.
+//	B1  Runners run in turn, A B C A B C …, a fresh process each; figures are min, median and max over the repeats.
 //	B2  A runner's CPU seconds are user + system of its whole process tree, read at the ends of the measured window.
 //	B3  The measured window is whole epochs after a first one (queues are empty at both ends, so nothing is paid outside it), or seconds from the arrival of a batch to that of another.
 //	B4  Every runner of a loader logs the order of its samples; the harness hashes it, and counts how often each sample came and how much of the ideal randomness it has.
-//	B5  A peer runs at its best known setting, named in the report; torch has one thread in every runner (bench ops: as many as ours).
+//	B5  A peer runs at its best known setting, named in the report; torch has one thread in every runner.
 //	B6  A runner that fails is reported as failed, with its own words; no figure is made up for it.
 //	B7  A bar is judged on runners of one interleaved run, repeat by repeat. One of ours that shows a wrong frame, or does not give each
 //	    sample once an epoch, passes none; what a limit leaves possible is shown beside a bar that is missed.
-//	B8  bench ops: ours equals the reference bit for bit, and 400 values of a peer are right, before either is timed; a wrong runner gives no figure.
-//	B9  bench ops: the limit is a copy of as many bytes as the work cannot do without, in the same run; runners take turns, ratios are of one round.
 //	B10 bench formats: runners of one case that say what they read must have read the same.
 //
 // # Where things are
 //
-// A case is data: a PeerRow (peers.go, formats.go), a Scenario (scenario.go) or an OpsRow (ops_rows.go) names its set, runners and bars. run.go starts a Runner and
-// checks what it delivered; process.go sees it from outside; window.go is the measuring window and tally.go the count of its order, for the engine; runners/common.py
-// has the same window for Python, and the protocol. frames.go compares frames, table.go and plots.go write every report. A new kind of case (training) is a table of
-// rows, a runner in runners that calls common.measure or prints an Outcome, and a verb in internal/cli.
+// A case is data: a PeerRow (peers.go, formats.go) or a Scenario (scenario.go) names its set, runners and bars; bench/ops has those of the kernels. run.go starts a
+// Runner and checks what it delivered; process.go sees it from outside; window.go is the measuring window and tally.go the count of its order, for the engine;
+// runners/common.py has the same window for Python, and the protocol. frames.go compares frames; bench/report writes every report. A new kind of case (training) is
+// a table of rows, a runner in runners that calls common.measure or prints an Outcome, and a verb in internal/cli.
 package bench

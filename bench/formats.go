@@ -15,6 +15,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/goatnote-inc/robocache/bench/report"
+
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/ros2"
 )
@@ -55,7 +57,7 @@ func FormatRows() []PeerRow {
 
 // formatRunner is a runner of a case of `bench formats`.
 func (w *PeerWork) formatRunner(ctx context.Context, name, runner string) (Runner, error) {
-	a := Runner{Name: runner, Env: w.Tools.env()}
+	a := Runner{Name: runner, Env: w.Tools.Env()}
 	kind, rest, _ := strings.Cut(name, "-")
 	dir, err := w.Sets.formatData(ctx, kind)
 	if err != nil {
@@ -79,7 +81,7 @@ func (w *PeerWork) formatRunner(ctx context.Context, name, runner string) (Runne
 		dir = filepath.Join(os.Getenv("ROBOCACHE_TESTDATA"), "mcap_robot", "recording_zstd.mcap")
 	}
 	a.Setting = "one process"
-	a.Argv = w.Tools.script("formats.py", append([]string{name, runner, dir}, seconds...)...)
+	a.Argv = w.Tools.Script("formats.py", append([]string{name, runner, dir}, seconds...)...)
 	if runner == "tfds" {
 		a.Argv[0], a.Setting = ".venv-tfds/bin/python", "two threads, scripts/venv-tfds.sh"
 	}
@@ -87,7 +89,7 @@ func (w *PeerWork) formatRunner(ctx context.Context, name, runner string) (Runne
 		return a, nil
 	}
 	read := func(more ...string) {
-		a.Argv = w.Tools.own("read", append(append([]string{dir}, seconds...), more...)...)
+		a.Argv = w.Tools.Own("read", append(append([]string{dir}, seconds...), more...)...)
 	}
 	switch kind {
 	case "calvin":
@@ -107,7 +109,7 @@ func (w *PeerWork) formatRunner(ctx context.Context, name, runner string) (Runne
 		read("--windows", "40", "--key", "joint_states.position")
 	case "messages":
 		a.Env = append(a.Env, "GOMAXPROCS=1")
-		a.Argv = w.Tools.own("messages", append([]string{dir, map[string]string{"joint": "sensor_msgs/msg/JointState", "imu": "sensor_msgs/msg/Imu"}[rest]}, seconds...)...)
+		a.Argv = w.Tools.Own("messages", append([]string{dir, map[string]string{"joint": "sensor_msgs/msg/JointState", "imu": "sensor_msgs/msg/Imu"}[rest]}, seconds...)...)
 	}
 	return a, nil
 }
@@ -134,14 +136,14 @@ func (w *PeerWork) hdf5(ctx context.Context, a Runner, which, dir string) (Runne
 			work.Workers = 0
 		}
 		a.Setting = fmt.Sprintf("SequenceDataset, hdf5_cache_mode=%s, %d workers", mode, work.Workers)
-		a.Argv = w.Tools.script("load_robomimic.py", append(work.args(), "--cache-mode", mode)...)
+		a.Argv = w.Tools.Script("load_robomimic.py", append(work.args(), "--cache-mode", mode)...)
 		return a, nil
 	}
 	if which == "cached" {
 		work.Cache = "ram"
 	}
 	a.Setting = "global shuffle, 2 threads"
-	a.Argv = w.Tools.script("load_robocache.py", append(work.args(), "--truth", work.URI, "--windowed", "all")...)
+	a.Argv = w.Tools.Script("load_robocache.py", append(work.args(), "--truth", work.URI, "--windowed", "all")...)
 	return a, nil
 }
 
@@ -168,7 +170,7 @@ func (s *PeerSets) formatData(ctx context.Context, kind string) (string, error) 
 		return "", err
 	}
 	s.Log("made %s", dir)
-	return dir, writeFile(dir+".made", nil)
+	return dir, report.WriteFile(dir+".made", nil)
 }
 
 // ReadJob is a pass over a dataset as a reader of it goes: rows in order, or windows at random.

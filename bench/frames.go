@@ -15,6 +15,8 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/goatnote-inc/robocache/bench/report"
+
 	"github.com/goatnote-inc/robocache"
 )
 
@@ -132,7 +134,7 @@ func checkFrames(ctx context.Context, ref *reference, images []delivered, near b
 			c.Note = "still images are not compared"
 			continue
 		}
-		find(&paths, refs[0].Path)
+		report.Find(&paths, refs[0].Path)
 		byFile[refs[0].Path] = append(byFile[refs[0].Path], wantedFrame{d, refs[0].Ordinal})
 	}
 	slices.Sort(paths)

@@ -3,6 +3,8 @@ package bench
 import (
 	"fmt"
 	"slices"
+
+	"github.com/goatnote-inc/robocache/bench/report"
 )
 
 // keysOf makes the row of one rank from what its runner said.
@@ -152,13 +154,13 @@ func mergedKeys(p *point, ranks []*Keys, outs []Outcome, facts runFacts) *Keys {
 }
 
 // spread is what the repeats gave.
-func (p *point) spread() map[string]Spread {
-	s := map[string]*Spread{}
+func (p *point) spread() map[string]report.Spread {
+	s := map[string]*report.Spread{}
 	add := func(name string, v float64) {
 		if s[name] == nil {
-			s[name] = &Spread{}
+			s[name] = &report.Spread{}
 		}
-		s[name].add(v)
+		s[name].Add(v)
 	}
 	for _, outs := range p.runs {
 		var samples, cpu, first, pss float64
@@ -172,7 +174,7 @@ func (p *point) spread() map[string]Spread {
 		add("first_batch_latency_s", first)
 		add("pss_peak_gb", pss)
 	}
-	out := map[string]Spread{}
+	out := map[string]report.Spread{}
 	for k, v := range s {
 		out[k] = *v
 	}

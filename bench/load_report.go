@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+
+	"github.com/goatnote-inc/robocache/bench/report"
 )
 
 // SuiteReport is what `bench load` writes.
@@ -37,26 +39,26 @@ func (r *SuiteReport) Write(dir string) error {
 				rank = "merged"
 			}
 			path := filepath.Join(to, stem(k.Scenario, k.BatchSize, k.NumWorkers, rank, k.WorldSize))
-			if err := writeJSON(path+".json", k); err != nil {
+			if err := report.WriteJSON(path+".json", k); err != nil {
 				return err
 			}
-			sheet, err := keysTable([]*Keys{k}).csv()
+			sheet, err := keysTable([]*Keys{k}).Csv()
 			if err != nil {
 				return err
 			}
-			if err := writeFile(path+".csv", sheet); err != nil {
+			if err := report.WriteFile(path+".csv", sheet); err != nil {
 				return err
 			}
 		}
 	}
-	return r.document().write(dir, "load")
+	return r.document().Write(dir, "load")
 }
 
-func (r *SuiteReport) document() *document {
-	d := &document{Title: "robocache bench load", Command: r.Command, Raw: r, Sections: []section{{Text: []string{
+func (r *SuiteReport) document() *report.Document {
+	d := &report.Document{Title: "robocache bench load", Command: r.Command, Raw: r, Sections: []report.Section{{Text: []string{
 		"Rates: median (min–max) over the repeats, a fresh process each; the other figures are of the run with the median rate. A dash: not measured."}, Table: r.table()}}}
 	for _, f := range r.figures() {
-		d.Sections = append(d.Sections, section{Figure: f})
+		d.Sections = append(d.Sections, report.Section{Figure: f})
 	}
 	var merged, all []*Keys
 	for _, x := range r.Results {
@@ -70,11 +72,11 @@ func (r *SuiteReport) document() *document {
 		if k.SlowestRank != nil {
 			text = append(text, fmt.Sprintf("Slowest rank: %d with %.1f samples/s.", *k.SlowestRank, *k.SlowestSamplesPerS))
 		}
-		d.Sections = append(d.Sections, section{Title: fmt.Sprintf("%s, batch %d, %s: what limits", k.Scenario, k.BatchSize, k.Runner), Text: append(append(text, k.Notes...), k.Errors...), Pre: strings.Join(x.Explain, "\n")})
+		d.Sections = append(d.Sections, report.Section{Title: fmt.Sprintf("%s, batch %d, %s: what limits", k.Scenario, k.BatchSize, k.Runner), Text: append(append(text, k.Notes...), k.Errors...), Pre: strings.Join(x.Explain, "\n")})
 	}
 	d.Sheet = keysTable(merged)
 	// The page has a row a key, since there are more of them than of results.
-	turned := &table{Head: []string{"key"}}
+	turned := &report.Table{Head: []string{"key"}}
 	for _, k := range all {
 		rank := fmt.Sprintf("rank %d of %d", k.Rank, k.WorldSize)
 		if k.Rank < 0 {
@@ -88,12 +90,12 @@ func (r *SuiteReport) document() *document {
 		for _, r := range t.Rows {
 			row = append(row, r[i])
 		}
-		turned.add(row...)
+		turned.Add(row...)
 	}
 	if len(all) > 0 {
-		d.Sections = append(d.Sections, section{Title: "Environment", Text: about(r.Command, all[0].Machine, "", nil), Web: true})
+		d.Sections = append(d.Sections, report.Section{Title: "Environment", Text: report.About(r.Command, all[0].Machine, "", nil), Web: true})
 	}
-	d.Sections = append(d.Sections, section{Title: "All keys", Table: turned, Web: true})
+	d.Sections = append(d.Sections, report.Section{Title: "All keys", Table: turned, Web: true})
 	return d
 }
 
@@ -103,11 +105,11 @@ func (r *SuiteReport) Table() [][]string {
 	return append([][]string{t.Head}, t.Rows...)
 }
 
-func (r *SuiteReport) table() *table {
-	t := &table{Head: []string{"scenario", "batch", "runner", "samples/s", "CPU s per 1,000", "first batch s", "p50/p95/p99 ms", "wait %", "peak PSS GB", "of ideal shuffle", "frames checked, wrong", "resume", "page cache", ""}}
+func (r *SuiteReport) table() *report.Table {
+	t := &report.Table{Head: []string{"scenario", "batch", "runner", "samples/s", "CPU s per 1,000", "first batch s", "p50/p95/p99 ms", "wait %", "peak PSS GB", "of ideal shuffle", "frames checked, wrong", "resume", "page cache", ""}}
 	for _, p := range r.Results {
 		k := p.Merged
-		t.addBar(k.Failed == "", k.Scenario, fmt.Sprint(k.BatchSize), k.Runner, k.Spread["samples_per_s"].String(), fmt.Sprintf("%.3f", 1e3*k.CPUPerSample), fmt.Sprintf("%.2f", k.FirstBatchLatencyS),
+		t.AddBar(k.Failed == "", k.Scenario, fmt.Sprint(k.BatchSize), k.Runner, k.Spread["samples_per_s"].String(), fmt.Sprintf("%.3f", 1e3*k.CPUPerSample), fmt.Sprintf("%.2f", k.FirstBatchLatencyS),
 			fmt.Sprintf("%.3g/%.3g/%.3g", k.P50SampleLatencyMS, k.P95SampleLatencyMS, k.P99SampleLatencyMS), show(k.WaitPct), fmt.Sprintf("%.2f", k.PSSPeakGB), show(k.RandomnessVsIdeal),
 			show(k.FramesChecked)+", "+show(k.WrongFrames), show(k.ResumeExact), k.CacheState, k.Failed)
 	}
@@ -127,58 +129,58 @@ func show(v any) string {
 }
 
 // figures are the plots of a report: rate, time between samples, and the ratio to a baseline.
-func (r *SuiteReport) figures() []*figure {
-	var rates, gaps, ratio columns
+func (r *SuiteReport) figures() []*report.Figure {
+	var rates, gaps, ratio report.Columns
 	var runners []string
 	base := map[string]float64{} // by group: the last runner's rate; where there is one runner, the first group's
 	group := func(k *Keys) string { return fmt.Sprintf("%s bs%d", k.Scenario, k.BatchSize) }
 	for _, p := range r.Results {
-		find(&runners, p.Merged.Runner)
+		report.Find(&runners, p.Merged.Runner)
 	}
 	for _, p := range r.Results {
 		k := p.Merged
 		if k.SamplesPerS <= 0 {
-			rates.set(k.Runner, group(k), Spread{})
+			rates.Set(k.Runner, group(k), report.Spread{})
 			continue
 		}
-		rates.set(k.Runner, group(k), k.Spread["samples_per_s"])
+		rates.Set(k.Runner, group(k), k.Spread["samples_per_s"])
 		name := group(k)
 		if len(runners) > 1 {
 			name += " " + k.Runner
 		}
 		for i, v := range []float64{k.P50SampleLatencyMS, k.P95SampleLatencyMS, k.P99SampleLatencyMS} {
-			gaps.set([]string{"p50", "p95", "p99"}[i], name, spreadOf([]float64{v}))
+			gaps.Set([]string{"p50", "p95", "p99"}[i], name, report.SpreadOf([]float64{v}))
 		}
 		if k.Runner == runners[len(runners)-1] {
 			base[group(k)] = k.Spread["samples_per_s"].Median
 		}
 	}
-	if gaps.groups == nil {
+	if gaps.Groups == nil {
 		return nil
 	}
 	title := "Samples per second, times those of " + runners[len(runners)-1]
 	if len(runners) == 1 {
-		title = "Samples per second, times those of " + rates.groups[0]
+		title = "Samples per second, times those of " + rates.Groups[0]
 	}
 	for _, p := range r.Results {
 		k := p.Merged
 		than := base[group(k)]
 		if len(runners) == 1 {
-			than = base[rates.groups[0]]
+			than = base[rates.Groups[0]]
 		}
-		var s Spread
+		var s report.Spread
 		if k.SamplesPerS > 0 && than > 0 {
-			s = spreadOf([]float64{k.Spread["samples_per_s"].Median / than})
+			s = report.SpreadOf([]float64{k.Spread["samples_per_s"].Median / than})
 		}
-		ratio.set(k.Runner, group(k), s)
+		ratio.Set(k.Runner, group(k), s)
 	}
-	return []*figure{rates.figure("throughput_comparison", "Samples per second (median, min to max of the repeats)", "samples/s"),
-		gaps.figure("latency_comparison", "Time between samples", "ms a sample"), ratio.figure("speedup_comparison", title, "times")}
+	return []*report.Figure{rates.Figure("throughput_comparison", "Samples per second (median, min to max of the repeats)", "samples/s"),
+		gaps.Figure("latency_comparison", "Time between samples", "ms a sample"), ratio.Figure("speedup_comparison", title, "times")}
 }
 
 // keysTable has a row a result and the columns of all: where a row lacks one, its cell is empty.
-func keysTable(rows []*Keys) *table {
-	t := &table{Rows: make([][]string, len(rows))}
+func keysTable(rows []*Keys) *report.Table {
+	t := &report.Table{Rows: make([][]string, len(rows))}
 	full := reflect.TypeFor[Keys]()
 	for i := range full.NumField() {
 		name, opt, _ := strings.Cut(full.Field(i).Tag.Get("json"), ",")

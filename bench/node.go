@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/goatnote-inc/robocache/bench/report"
+
 	"github.com/goatnote-inc/robocache"
 )
 
@@ -41,7 +43,7 @@ func (n *Node) exchange(ctx context.Context, dir string, own Outcome, failed err
 	}
 	// Named last: who sees it, sees all of it.
 	part := name(n.Rank) + ".part"
-	if err := writeFile(part, b); err != nil {
+	if err := report.WriteFile(part, b); err != nil {
 		return nil, err
 	}
 	if err := os.Rename(part, name(n.Rank)); err != nil {

@@ -1,6 +1,10 @@
 package bench
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/goatnote-inc/robocache/bench/report"
+)
 
 // PeerRow is one row of the table of bars: a workload, who runs it, and what is asked of ours.
 type PeerRow struct {
@@ -179,7 +183,7 @@ func PeerRowsNamed(all []PeerRow, names []string) ([]PeerRow, error) {
 			}
 		}
 		if !found {
-			return nil, unknownName("workload", n, rowNames(all))
+			return nil, report.UnknownName("workload", n, rowNames(all))
 		}
 	}
 	return out, nil

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/bench/report"
 )
 
 // Metric is what a bar looks at.
@@ -37,10 +37,10 @@ type Bar struct {
 
 // Verdict says how a bar came out.
 type Verdict struct {
-	Bar   Bar    `json:"bar"`
-	Ours  Spread `json:"ours"`
-	Than  Spread `json:"than,omitzero"`
-	Ratio Spread `json:"ratio"` // repeat by repeat, of runs that stood beside each other
+	Bar   Bar           `json:"bar"`
+	Ours  report.Spread `json:"ours"`
+	Than  report.Spread `json:"than,omitzero"`
+	Ratio report.Spread `json:"ratio"` // repeat by repeat, of runs that stood beside each other
 	// Possible is the greatest ratio that the floor leaves; 0 where no floor was measured.
 	Possible float64 `json:"possible,omitempty"`
 	Pass     bool    `json:"pass"`
@@ -83,7 +83,7 @@ func (b Bar) Judge(results []Result) Verdict {
 		return v
 	}
 	mine := b.Metric.values(ours)
-	v.Ours = spreadOf(mine)
+	v.Ours = report.SpreadOf(mine)
 	if b.Metric == Faults {
 		v.Note = ours.fault()
 		v.Pass = v.Note == ""
@@ -109,20 +109,20 @@ func (b Bar) Judge(results []Result) Verdict {
 		return v
 	}
 	theirs := b.Metric.values(than)
-	v.Than = spreadOf(theirs)
+	v.Than = report.SpreadOf(theirs)
 	n := min(len(mine), len(theirs))
 	var ratios []float64
 	for i := range n {
 		ratios = append(ratios, b.ratio(mine[i], theirs[i]))
 	}
-	v.Ratio = spreadOf(ratios)
+	v.Ratio = report.SpreadOf(ratios)
 	if len(v.Ratio.Raw) < n || n == 0 {
 		v.Note = "too short to be measured: a longer --seconds"
 		return v
 	}
 	v.Pass = within(v.Ratio.Median, b)
 	if floor := resultOf(results, b.Floor); b.Floor != "" && unusable(floor, b.Floor) == "" {
-		if cost := spreadOf(b.Metric.values(floor)).Median; cost > 0 {
+		if cost := report.SpreadOf(b.Metric.values(floor)).Median; cost > 0 {
 			v.Possible = v.Than.Median / cost
 		}
 	}
@@ -194,19 +194,4 @@ func (r *Result) fault() string {
 		return strconv.FormatInt(wrong, 10) + " of " + strconv.FormatInt(checked, 10) + " frames are wrong"
 	}
 	return ""
-}
-
-// spreadOf leaves out what is no number: a window of no CPU tick has no ratio, and JSON no word for it.
-func spreadOf(values []float64) Spread {
-	var s Spread
-	for _, v := range values {
-		if !math.IsNaN(v) && !math.IsInf(v, 0) {
-			s.add(v)
-		}
-	}
-	return s
-}
-
-func unknownName(what, got string, known []string) error {
-	return &robocache.Error{Class: robocache.ErrMisuse, Op: "bench peers", Msg: "no " + what + " named " + strconv.Quote(got), Hint: "one of " + strings.Join(known, ", ")}
 }

@@ -9,6 +9,9 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/goatnote-inc/robocache/bench/report"
+	"github.com/goatnote-inc/robocache/bench/runners"
+
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/store/loopback"
 )
@@ -22,7 +25,7 @@ type PeerWork struct {
 	Workers   int     // peers: worker processes or threads; ours: threads
 	Seconds   float64 // of a window, at least; whole epochs
 	Seed      int
-	Tools     Tools
+	Tools     runners.Tools
 	Sets      *PeerSets
 
 	open []io.Closer // servers and sets of the family that runs
@@ -76,7 +79,7 @@ func PeerRunners(ctx context.Context, family string, names []string, w *PeerWork
 	}
 	f := familyOf(family)
 	if f == nil {
-		return nil, unknownName("family", family, nil)
+		return nil, report.UnknownName("family", family, nil)
 	}
 	root, err := w.Sets.Path(ctx, f.set)
 	if err != nil {
@@ -108,7 +111,7 @@ func (w *PeerWork) reference(ctx context.Context, root string) (*reference, erro
 }
 
 func (w *PeerWork) runner(ctx context.Context, f *peerFamily, name, root string, ref *reference) (Runner, error) {
-	a := Runner{Name: name, Env: w.Tools.env()}
+	a := Runner{Name: name, Env: w.Tools.Env()}
 	work := Workload{URI: root, BatchSize: w.BatchSize, Workers: w.Workers, Epochs: 1, Seconds: w.Seconds, Seed: w.Seed, Window: f.window, Video: "none"}
 	if f.video {
 		work.Video, work.CheckFrames = "one", 64
@@ -118,7 +121,7 @@ func (w *PeerWork) runner(ctx context.Context, f *peerFamily, name, root string,
 	}
 	python := func(script string, more ...string) {
 		a.Checked, a.job = f.video, job{ref: ref, batch: w.BatchSize, whole: true}
-		a.Argv = w.Tools.script(script, append(work.args(), more...)...)
+		a.Argv = w.Tools.Script(script, append(work.args(), more...)...)
 	}
 	loader := strconv.Itoa(w.Workers) + " persistent workers, prefetch 4, one torch thread"
 	switch name {
@@ -176,11 +179,11 @@ func (w *PeerWork) runner(ctx context.Context, f *peerFamily, name, root string,
 			}
 		}
 		a.Setting = "limit: frames copied from random places of memory into rotating batches, " + strconv.Itoa(w.Workers) + " threads"
-		a.Argv = w.Tools.own("memcpy", "--frame-bytes", strconv.Itoa(bytes), "--batch-size", strconv.Itoa(w.BatchSize), "--workers", strconv.Itoa(w.Workers), "--seconds", fmt.Sprint(max(w.Seconds, 1)))
+		a.Argv = w.Tools.Own("memcpy", "--frame-bytes", strconv.Itoa(bytes), "--batch-size", strconv.Itoa(w.BatchSize), "--workers", strconv.Itoa(w.Workers), "--seconds", fmt.Sprint(max(w.Seconds, 1)))
 	default:
 		o, ok := ours[name]
 		if !ok {
-			return a, unknownName("runner", name, []string{"see --list"})
+			return a, report.UnknownName("runner", name, []string{"see --list"})
 		}
 		if s, ok := small[f.name]; ok && s[name] != nil {
 			s[name](&o)
@@ -207,7 +210,7 @@ func (w *PeerWork) runner(ctx context.Context, f *peerFamily, name, root string,
 
 func (w *PeerWork) decode(a Runner, root, pattern string, count int) (Runner, error) {
 	a.Setting = "limit: one thread, no loader; decoders kept open; " + pattern
-	a.Argv = w.Tools.own("decode", "--pattern", pattern)
+	a.Argv = w.Tools.Own("decode", "--pattern", pattern)
 	if count > 0 {
 		a.Argv = append(a.Argv, "--count", strconv.Itoa(count))
 	}

@@ -15,6 +15,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/goatnote-inc/robocache/bench/report"
+	"github.com/goatnote-inc/robocache/bench/runners"
+
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/convert"
 )
@@ -25,7 +28,7 @@ type PeerSets struct {
 	Work     string
 	Episodes int // of each set: a seeded choice of the dataset's; fewer are repeated. 0 = all, as they are
 	Seed     uint64
-	Tools    Tools
+	Tools    runners.Tools
 	Log      func(format string, a ...any)
 
 	made map[string]string
@@ -53,7 +56,7 @@ func (s *PeerSets) Path(ctx context.Context, name string) (string, error) {
 	}
 	r, ok := setRecipes[name]
 	if !ok {
-		return "", unknownName("set", name, nil)
+		return "", report.UnknownName("set", name, nil)
 	}
 	dir := filepath.Join(s.folder(), name)
 	if !exists(filepath.Join(dir, "meta", "info.json")) { // written last: a folder with it is complete
@@ -155,12 +158,12 @@ func (s *PeerSets) HDF5(ctx context.Context) (string, error) {
 }
 
 func (s *PeerSets) python(ctx context.Context, script string, args ...string) error {
-	argv := s.Tools.script(script, args...)
+	argv := s.Tools.Script(script, args...)
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.Env = append(os.Environ(), s.Tools.env()...)
+	cmd.Env = append(os.Environ(), s.Tools.Env()...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "bench peers", Msg: script + ": " + lastLine(string(out)), Hint: "make peers installs what the peers need", Err: err}
+		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "bench peers", Msg: script + ": " + runners.LastLine(string(out)), Hint: "make peers installs what the peers need", Err: err}
 	}
 	return nil
 }

@@ -12,6 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goatnote-inc/robocache/bench/report"
+	"github.com/goatnote-inc/robocache/bench/runners"
+
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/realdata"
 )
@@ -178,7 +181,7 @@ func TestCopyRun(t *testing.T) {
 func TestPeerMarkdownAndFiles(t *testing.T) {
 	results := []Result{runnerResult("robocache", run(2, 300), run(2.2, 310)), runnerResult("lerobot", run(4, 100), run(4.4, 110)), {Runner: Runner{Name: "lerobot-streaming", Setting: "a|b"}, Failed: "IndexError: <3>"}}
 	row := PeerRow{Name: "r", Title: "cold", Family: "av1", Bars: []Bar{{Text: "≥ 1.8× lerobot", Ours: "robocache", Than: "lerobot", Metric: CPU, AtLeast: 1.8}, {Text: "never", Ours: "robocache", Than: "lerobot-streaming", Metric: CPU, AtLeast: 9}}}
-	p := &PeerReport{Name: "peers", Command: "robocache bench peers", Repeats: 2, Rows: []PeerRow{row}, Versions: map[string]string{"lerobot": "0.6.1"}, Machine: ThisMachine(),
+	p := &PeerReport{Name: "peers", Command: "robocache bench peers", Repeats: 2, Rows: []PeerRow{row}, Versions: map[string]string{"lerobot": "0.6.1"}, Machine: report.ThisMachine(),
 		Families: map[string]*Report{"av1": {Results: results, Unit: "samples", Workload: map[string]any{"batch_size": 32, "workers": 2, "repeats": 2}}}}
 	v := RowVerdict{Name: "r", Title: row.Title, Family: "av1"}
 	for _, b := range row.Bars {
@@ -256,7 +259,7 @@ func interpreter(t *testing.T, modules string) string {
 	t.Helper()
 	py := filepath.Join(realdata.Root(t), ".venv", "bin", "python")
 	if out, err := exec.Command(py, "-c", "import "+modules).CombinedOutput(); err != nil {
-		t.Skipf("no %s in .venv (make peers): %v %s", modules, err, lastLine(string(out)))
+		t.Skipf("no %s in .venv (make peers): %v %s", modules, err, runners.LastLine(string(out)))
 	}
 	return py
 }
@@ -279,7 +282,7 @@ func TestRunPeers(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(realdata.Root(t), "python", "robocache", "_lib", "librobocache.so")); err != nil {
 		t.Skipf("make lib: %v", err)
 	}
-	tools := Tools{Python: py, PythonPath: filepath.Join(realdata.Root(t), "python"), Self: "/bin/false"}
+	tools := runners.Tools{Python: py, PythonPath: filepath.Join(realdata.Root(t), "python"), Self: "/bin/false"}
 	done, err := tools.Unpack()
 	if err != nil {
 		t.Fatal(err)
@@ -309,7 +312,7 @@ func TestPeerRunnersRun(t *testing.T) {
 	}
 	py := interpreter(t, "lerobot, torchcodec, av, h5py, robomimic, cv2")
 	ffmpeg(t)
-	tools := Tools{Python: py}
+	tools := runners.Tools{Python: py}
 	done, err := tools.Unpack()
 	if err != nil {
 		t.Fatal(err)

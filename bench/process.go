@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/goatnote-inc/robocache/bench/report"
+
 	"github.com/goatnote-inc/robocache/store/loopback"
 )
 
@@ -120,7 +122,7 @@ func (w *watcher) look(i int) {
 	if i%10 == 0 || rss > w.rss+w.rss/50 {
 		var pss int64
 		for _, p := range pids {
-			kb, _ := strconv.ParseInt(strings.TrimSuffix(field(proc(p, "smaps_rollup"), "Pss"), " kB"), 10, 64)
+			kb, _ := strconv.ParseInt(strings.TrimSuffix(report.Field(proc(p, "smaps_rollup"), "Pss"), " kB"), 10, 64)
 			pss += kb << 10
 		}
 		w.pss = max(w.pss, pss)
@@ -129,17 +131,7 @@ func (w *watcher) look(i int) {
 }
 
 func proc(pid int, name string) string {
-	return read(filepath.Join("/proc", strconv.Itoa(pid), name))
-}
-
-// field is the value of a line "name: value"; "" where there is none.
-func field(text, name string) string {
-	for _, line := range strings.Split(text, "\n") {
-		if k, v, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(k) == name {
-			return strings.TrimSpace(v)
-		}
-	}
-	return ""
+	return report.ReadText(filepath.Join("/proc", strconv.Itoa(pid), name))
 }
 
 // processTree is a process and its descendants.
@@ -148,7 +140,7 @@ func processTree(pid int) []int {
 	for i := 0; i < len(out); i++ {
 		tasks, _ := filepath.Glob("/proc/" + strconv.Itoa(out[i]) + "/task/*/children") // a thread has its own
 		for _, t := range tasks {
-			for _, f := range strings.Fields(read(t)) {
+			for _, f := range strings.Fields(report.ReadText(t)) {
 				if c, err := strconv.Atoi(f); err == nil {
 					out = append(out, c)
 				}
@@ -170,8 +162,8 @@ func treeUsage(pid int) usage {
 			}
 		}
 		io := proc(p, "io")
-		read, _ := strconv.ParseInt(field(io, "rchar"), 10, 64)
-		device, _ := strconv.ParseInt(field(io, "read_bytes"), 10, 64)
+		read, _ := strconv.ParseInt(report.Field(io, "rchar"), 10, 64)
+		device, _ := strconv.ParseInt(report.Field(io, "read_bytes"), 10, 64)
 		u.read, u.device = u.read+read, u.device+device
 	}
 	return u
@@ -189,7 +181,7 @@ func statm(pid int) int64 {
 
 // ownDeviceReads are the bytes that devices gave to this process.
 func ownDeviceReads() int64 {
-	n, _ := strconv.ParseInt(field(proc(os.Getpid(), "io"), "read_bytes"), 10, 64)
+	n, _ := strconv.ParseInt(report.Field(proc(os.Getpid(), "io"), "read_bytes"), 10, 64)
 	return n
 }
 

@@ -17,6 +17,8 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/goatnote-inc/robocache/bench/runners"
+
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/loader"
 )
@@ -126,9 +128,9 @@ func (s *Suite) resumeExact(ctx context.Context, p *point) (*bool, error) {
 	var program []string
 	switch p.runner {
 	case "engine":
-		program = s.Tools.own("resume")
+		program = s.Tools.Own("resume")
 	case "robocache":
-		program = s.Tools.script("load_robocache.py")
+		program = s.Tools.Script("load_robocache.py")
 	default:
 		return nil, nil
 	}
@@ -154,7 +156,7 @@ func (s *Suite) resumeExact(ctx context.Context, p *point) (*bool, error) {
 		defer cancel()
 		argv := append(slices.Clone(program), w.args()...)
 		argv = append(argv, "--resume-steps", strconv.Itoa(resumeSteps), "--resume-kill", strconv.Itoa(kill), "--resume-state", filepath.Join(dir, name+".state"), "--resume-log", log)
-		return log, finish(ctx, argv, s.Tools.env(), kill > 0)
+		return log, finish(ctx, argv, s.Tools.Env(), kill > 0)
 	}
 	whole, err := run(w, 0, "unbroken")
 	if err != nil {
@@ -186,16 +188,16 @@ func (s *Suite) resumeExact(ctx context.Context, p *point) (*bool, error) {
 
 // finish runs one process of the check; killed says that it must end by its own SIGKILL.
 func finish(ctx context.Context, argv, env []string, killed bool) error {
-	cmd, errs := command(ctx, Runner{Argv: argv, Env: env})
+	cmd, errs := runners.Command(ctx, argv, env)
 	err := cmd.Run()
 	if killed && cmd.ProcessState != nil { // nil: it did not start
 		if st, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && st.Signaled() && st.Signal() == syscall.SIGKILL && ctx.Err() == nil {
 			return nil
 		}
-		return fmt.Errorf("the process that was to be killed ended otherwise: %v: %s", err, lastLine(errs.String()))
+		return fmt.Errorf("the process that was to be killed ended otherwise: %v: %s", err, runners.LastLine(errs.String()))
 	}
 	if err != nil {
-		return fmt.Errorf("%w: %s", err, lastLine(errs.String()))
+		return fmt.Errorf("%w: %s", err, runners.LastLine(errs.String()))
 	}
 	return nil
 }

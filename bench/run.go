@@ -1,17 +1,16 @@
 package bench
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
-	"syscall"
 	"time"
+
+	"github.com/goatnote-inc/robocache/bench/report"
+	"github.com/goatnote-inc/robocache/bench/runners"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/loader"
@@ -94,13 +93,13 @@ type Seen struct {
 
 // Result is a runner with the outcomes of its repeats.
 type Result struct {
-	Runner      Runner    `json:"arm"`
-	Runs        []Outcome `json:"runs"`
-	SamplesPerS Spread    `json:"samples_per_s"`
-	CPUPer1000  Spread    `json:"cpu_s_per_1000_samples"`
-	FirstBatchS Spread    `json:"first_batch_latency_s"`
-	PSSPeakMB   Spread    `json:"pss_peak_mb"`
-	Failed      string    `json:"failed,omitempty"`
+	Runner      Runner        `json:"arm"`
+	Runs        []Outcome     `json:"runs"`
+	SamplesPerS report.Spread `json:"samples_per_s"`
+	CPUPer1000  report.Spread `json:"cpu_s_per_1000_samples"`
+	FirstBatchS report.Spread `json:"first_batch_latency_s"`
+	PSSPeakMB   report.Spread `json:"pss_peak_mb"`
+	Failed      string        `json:"failed,omitempty"`
 }
 
 // Run runs the runners in turn, repeats times, and gives a result a runner in the order given.
@@ -160,10 +159,10 @@ func agree(results []Result) {
 
 func (r *Result) summarise() {
 	for _, o := range r.Runs {
-		r.SamplesPerS.add(o.rate())
-		r.CPUPer1000.add(o.cpuPer1000())
-		r.FirstBatchS.add(o.FirstBatchS)
-		r.PSSPeakMB.add(o.PSSPeakMB)
+		r.SamplesPerS.Add(o.rate())
+		r.CPUPer1000.Add(o.cpuPer1000())
+		r.FirstBatchS.Add(o.FirstBatchS)
+		r.PSSPeakMB.Add(o.PSSPeakMB)
 	}
 }
 
@@ -182,9 +181,9 @@ func runOnce(ctx context.Context, r Runner, timeout time.Duration) (Outcome, err
 		j.order, j.frames = filepath.Join(dir, "order"), filepath.Join(dir, "frames")
 		r.Argv = append(slices.Clone(r.Argv), "--order-out", j.order, "--frames-out", j.frames)
 	}
-	cmd, errs := command(ctx, r)
+	cmd, errs := runners.Command(ctx, r.Argv, r.Env)
 	w := &watcher{srv: j.srv}
-	out := &lines{each: w.line}
+	out := &runners.Lines{Each: w.line}
 	cmd.Stdout = out
 	runErr := cmd.Start()
 	if runErr == nil {
@@ -193,20 +192,20 @@ func runOnce(ctx context.Context, r Runner, timeout time.Duration) (Outcome, err
 		w.end()
 	}
 	var o Outcome
-	if err := json.Unmarshal(out.last(), &o); err != nil {
+	if err := json.Unmarshal(out.Last(), &o); err != nil {
 		if runErr == nil {
 			runErr = err
 		}
 		if ctx.Err() != nil {
 			runErr = fmt.Errorf("%w after %v", ctx.Err(), timeout)
 		}
-		return o, fmt.Errorf("%w: %s", runErr, lastLine(errs.String()))
+		return o, fmt.Errorf("%w: %s", runErr, runners.LastLine(errs.String()))
 	}
 	if o.Error != "" {
 		return o, fmt.Errorf("%s", o.Error)
 	}
 	if runErr != nil {
-		return o, fmt.Errorf("%w: %s", runErr, lastLine(errs.String()))
+		return o, fmt.Errorf("%w: %s", runErr, runners.LastLine(errs.String()))
 	}
 	if o.Samples <= 0 || o.Seconds <= 0 {
 		return o, fmt.Errorf("no samples were delivered")
@@ -279,53 +278,4 @@ func newReference(ctx context.Context, ds robocache.Dataset, root string, w *Wor
 		r.samples += int64(ds.Len(e))
 	}
 	return r, nil
-}
-
-// command is the runner in a process group of its own, which ends with ctx; what it says on stderr is kept.
-func command(ctx context.Context, a Runner) (*exec.Cmd, *bytes.Buffer) {
-	cmd := exec.CommandContext(ctx, a.Argv[0], a.Argv[1:]...)
-	cmd.Env = append(os.Environ(), a.Env...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = 5 * time.Second
-	errs := &bytes.Buffer{}
-	cmd.Stderr = errs
-	return cmd, errs
-}
-
-// lines cuts what is written to it into lines, and keeps the last that is not empty.
-type lines struct {
-	each func(string)
-	part []byte
-	kept []byte
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.part = append(l.part, p...)
-	for {
-		i := bytes.IndexByte(l.part, '\n')
-		if i < 0 {
-			return len(p), nil
-		}
-		line := bytes.TrimSpace(l.part[:i])
-		if len(line) > 0 {
-			l.kept = append(l.kept[:0], line...)
-			if l.each != nil {
-				l.each(string(line))
-			}
-		}
-		l.part = l.part[i+1:]
-	}
-}
-
-func (l *lines) last() []byte {
-	if rest := bytes.TrimSpace(l.part); len(rest) > 0 {
-		return rest
-	}
-	return l.kept
-}
-
-func lastLine(s string) string {
-	lines := strings.Split(strings.TrimSpace(s), "\n")
-	return lines[len(lines)-1]
 }

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/goatnote-inc/robocache/bench/runners"
+
 	"github.com/goatnote-inc/robocache"
 )
 
@@ -90,7 +92,7 @@ func (s *Slurm) Submit(ctx context.Context) ([]string, error) {
 		cmd.Stderr = &errs
 		out, err := cmd.Output()
 		if err != nil {
-			return jobs, &robocache.Error{Class: robocache.ErrUnsupported, Op: "bench load --submit", Msg: "sbatch: " + lastLine(errs.String()), Err: err, Hint: "--dry-run prints what would be submitted"}
+			return jobs, &robocache.Error{Class: robocache.ErrUnsupported, Op: "bench load --submit", Msg: "sbatch: " + runners.LastLine(errs.String()), Err: err, Hint: "--dry-run prints what would be submitted"}
 		}
 		id, _, _ := strings.Cut(strings.TrimSpace(string(out)), ";") // "job;cluster"
 		if id == "" {

@@ -9,6 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/goatnote-inc/robocache/bench/report"
+	"github.com/goatnote-inc/robocache/bench/runners"
+
 	"github.com/goatnote-inc/robocache"
 )
 
@@ -29,7 +32,7 @@ type Suite struct {
 	Node                  *Node // one rank a process, where the scenario has several; nil: all ranks are ours
 	Resume                bool  // kill and resume once a runner and scenario
 	Program               string
-	Tools                 Tools
+	Tools                 runners.Tools
 	Log                   func(format string, a ...any)
 }
 
@@ -310,7 +313,7 @@ func (s *Suite) preparePages(facts *runFacts) error {
 		if err := evict(files); err != nil {
 			return err
 		}
-	} else if bytes < availableMemory()/2 {
+	} else if bytes < report.AvailableMemory()/2 {
 		if err := warm(files); err != nil {
 			return err
 		}

@@ -8,15 +8,17 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/goatnote-inc/robocache/bench/report"
 )
 
 func rowFor(scenario, runner string, batch int, rate float64) PointResult {
-	var s Spread
+	var s report.Spread
 	for _, f := range []float64{0.9, 1, 1.1} {
-		s.add(rate * f)
+		s.Add(rate * f)
 	}
 	k := &Keys{Scenario: scenario, Runner: runner, BatchSize: batch, WorldSize: 1, NumWorkers: 2, Loader: "map_style", SamplesPerS: rate, P50SampleLatencyMS: 1, P95SampleLatencyMS: 2, P99SampleLatencyMS: 3,
-		Spread: map[string]Spread{"samples_per_s": s}, Notes: []string{"<note>"}, Machine: Machine{CPU: "<cpu>"}}
+		Spread: map[string]report.Spread{"samples_per_s": s}, Notes: []string{"<note>"}, Machine: report.Machine{CPU: "<cpu>"}}
 	return PointResult{Keys: []*Keys{k}, Merged: k, Explain: []string{"limit: decode"}}
 }
 
@@ -81,7 +83,7 @@ func TestSuiteFiles(t *testing.T) {
 
 // The baseline of the ratio is the last runner; where there is one runner, the first combination.
 func TestSpeedup(t *testing.T) {
-	last := func(r ...PointResult) *figure {
+	last := func(r ...PointResult) *report.Figure {
 		f := (&SuiteReport{Results: r}).figures()
 		return f[len(f)-1]
 	}

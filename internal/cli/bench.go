@@ -16,6 +16,8 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/bench"
+	"github.com/goatnote-inc/robocache/bench/report"
+	"github.com/goatnote-inc/robocache/bench/runners"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -65,12 +67,12 @@ func (f *benchFlags) add(c *cobra.Command, runners, known string) {
 	c.Flags().DurationVar(&f.timeout, "timeout", 10*time.Minute, "longest time of one run")
 }
 
-func (f *benchFlags) tools() (bench.Tools, func(), error) {
+func (f *benchFlags) tools() (runners.Tools, func(), error) {
 	self, err := os.Executable()
 	if err != nil {
-		return bench.Tools{}, nil, err
+		return runners.Tools{}, nil, err
 	}
-	t := bench.Tools{Self: self, Python: f.python}
+	t := runners.Tools{Self: self, Python: f.python}
 	if t.Python == "" {
 		t.Python = "python3"
 		if p, err := filepath.Abs(".venv/bin/python"); err == nil {
@@ -92,7 +94,7 @@ func fileExists(p string) bool { _, err := os.Stat(p); return err == nil }
 // run measures by what is given, and writes and prints the report.
 func (f *benchFlags) run(cmd *cobra.Command, name string, r *bench.Report, measure func(log func(string, ...any)) ([]bench.Result, error)) error {
 	r.Command = "robocache " + strings.Join(os.Args[1:], " ")
-	r.Machine = bench.ThisMachine()
+	r.Machine = report.ThisMachine()
 	r.Machine.Revision = version
 	errs := cmd.ErrOrStderr()
 	results, err := measure(func(format string, a ...any) { fmt.Fprintf(errs, format+"\n", a...) })

@@ -10,12 +10,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/goatnote-inc/robocache/bench"
+	"github.com/goatnote-inc/robocache/bench/ops"
 )
 
 func newBenchOps() *cobra.Command {
 	var f benchFlags
-	var r bench.OpsRun
+	var r ops.Run
 	var names []string
 	var quick, sweep, list bool
 	var from string
@@ -33,7 +33,7 @@ hot (the same buffers again and again) and cold (buffers that together are four 
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if from != "" {
-				p, err := bench.ReadOps(from)
+				p, err := ops.Read(from)
 				if err != nil {
 					return err
 				}
@@ -62,7 +62,7 @@ hot (the same buffers again and again) and cold (buffers that together are four 
 			if r.Clock != "wall" && (r.Clock != "cpu" || r.Device != "cpu" || len(r.Threads) != 1 || r.Threads[0] != 1) {
 				return misuse("--clock: wall, or cpu with --device cpu --threads 1")
 			}
-			rows, err := bench.OpsRowsNamed(r.Device, names, quick, sweep || list)
+			rows, err := ops.RowsNamed(r.Device, names, quick, sweep || list)
 			if err != nil {
 				return err
 			}
@@ -90,9 +90,9 @@ hot (the same buffers again and again) and cold (buffers that together are four 
 			r.Command, r.Revision = "robocache "+strings.Join(os.Args[1:], " "), version
 			r.Log = func(format string, a ...any) { fmt.Fprintf(errs, format+"\n", a...) }
 			if f.out != "" {
-				r.Keep = func(p *bench.OpsReport) error { return p.Keep(f.out) }
+				r.Keep = func(p *ops.Report) error { return p.Keep(f.out) }
 			}
-			p, err := bench.RunOps(cmd.Context(), r)
+			p, err := ops.Measure(cmd.Context(), r)
 			if err != nil {
 				return err
 			}
@@ -131,7 +131,7 @@ hot (the same buffers again and again) and cold (buffers that together are four 
 }
 
 // quicker takes what was not asked for otherwise.
-func quicker(cmd *cobra.Command, r *bench.OpsRun) {
+func quicker(cmd *cobra.Command, r *ops.Run) {
 	changed := cmd.Flags().Changed
 	if !changed("rounds") {
 		r.Rounds = 3
@@ -147,7 +147,7 @@ func quicker(cmd *cobra.Command, r *bench.OpsRun) {
 	}
 }
 
-func printOpsRows(w io.Writer, rows []bench.OpsRow) {
+func printOpsRows(w io.Writer, rows []ops.Row) {
 	for _, r := range rows {
 		fmt.Fprintf(w, "%s: %s\n", r.Name, r.Title)
 		for _, b := range r.Bars {

@@ -1,4 +1,4 @@
-package bench
+package report
 
 import (
 	"bytes"
@@ -14,11 +14,11 @@ import (
 )
 
 // figure is one plot: groups of bars, or with Curves lines over logarithmic axes.
-type figure struct {
+type Figure struct {
 	Name, Title, Unit string
 	Groups            []string
 	Series            []series
-	Curves            []curve
+	Curves            []Curve
 	X                 string // label of the axis below curves
 }
 
@@ -28,7 +28,7 @@ type series struct {
 	Low, High []float64 // of the repeats; nil: no bars of error
 }
 
-type curve struct {
+type Curve struct {
 	Name   string
 	Points plotter.XYs
 	Limit  bool // dashed
@@ -43,7 +43,7 @@ type errBar struct {
 }
 
 // render gives the plot as PNG and as SVG.
-func (f *figure) render() (png, svg []byte, err error) {
+func (f *Figure) render() (png, svg []byte, err error) {
 	p := plot.New()
 	p.Title.Text, p.X.Label.Text, p.Y.Label.Text, p.Legend.Top = f.Title, f.X, f.Unit, true
 	p.Add(plotter.NewGrid())
@@ -70,7 +70,7 @@ func (f *figure) render() (png, svg []byte, err error) {
 	return a.Bytes(), b.Bytes(), err
 }
 
-func (f *figure) bars(p *plot.Plot) error {
+func (f *Figure) bars(p *plot.Plot) error {
 	p.Y.Min = 0
 	wide := vg.Points(max(4, 46/float64(max(len(f.Series), 1))))
 	for i, s := range f.Series {
@@ -125,7 +125,7 @@ func (s shifted) Plot(c draw.Canvas, p *plot.Plot) {
 	c.Pop()
 }
 
-func (f *figure) lines(p *plot.Plot) error {
+func (f *Figure) lines(p *plot.Plot) error {
 	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
 	p.X.Tick.Marker, p.Y.Tick.Marker = plot.LogTicks{Prec: -1}, plot.LogTicks{Prec: -1}
 	p.Legend.Left = true
@@ -148,14 +148,14 @@ func (f *figure) lines(p *plot.Plot) error {
 }
 
 // columns collects a series a name over groups, with no value where nothing was set.
-type columns struct {
-	groups []string
+type Columns struct {
+	Groups []string
 	series []series
 }
 
 // set puts the spread of a name in a group.
-func (c *columns) set(name, group string, s Spread) {
-	g := find(&c.groups, group)
+func (c *Columns) Set(name, group string, s Spread) {
+	g := Find(&c.Groups, group)
 	i := -1
 	for k := range c.series {
 		if c.series[k].Name == name {
@@ -174,7 +174,7 @@ func (c *columns) set(name, group string, s Spread) {
 }
 
 // find gives the place of a name, which is added where it is new.
-func find(names *[]string, name string) int {
+func Find(names *[]string, name string) int {
 	for i, n := range *names {
 		if n == name {
 			return i
@@ -193,11 +193,11 @@ func reach(v []float64, at int) []float64 {
 }
 
 // figure draws what was collected.
-func (c *columns) figure(name, title, unit string) *figure {
+func (c *Columns) Figure(name, title, unit string) *Figure {
 	for i := range c.series {
 		s := &c.series[i]
-		last := len(c.groups) - 1
+		last := len(c.Groups) - 1
 		s.Values, s.Low, s.High = reach(s.Values, last), reach(s.Low, last), reach(s.High, last)
 	}
-	return &figure{Name: name, Title: title, Unit: unit, Groups: c.groups, Series: c.series}
+	return &Figure{Name: name, Title: title, Unit: unit, Groups: c.Groups, Series: c.series}
 }

@@ -1,4 +1,4 @@
-package bench
+package ops
 
 import (
 	"context"
@@ -10,12 +10,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goatnote-inc/robocache/bench/runners"
+
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
 func TestOpsBars(t *testing.T) {
-	for text, want := range map[string]OpsBar{
+	for text, want := range map[string]Bar{
 		"≤ 2.6 µs":               {Value: 2.6, Unit: "µs"},
 		"≥ 97 % of copy":         {Least: true, Value: 0.97, Unit: "share", Than: "copy"},
 		"≥ 2.5× torch.compile":   {Least: true, Value: 2.5, Unit: "times", Than: "torch.compile"},
@@ -23,12 +25,12 @@ func TestOpsBars(t *testing.T) {
 		"≥ 90 % of memcpy, cold": {Least: true, Value: 0.9, Unit: "share", Than: "memcpy", Cold: true},
 	} {
 		want.Text = text
-		if got, err := ParseOpsBar(text); err != nil || got != want {
+		if got, err := ParseBar(text); err != nil || got != want {
 			t.Errorf("%q: %+v, %v", text, got, err)
 		}
 	}
 	for _, text := range []string{"", "2.6 µs", "≤ µs", "≥ 3 µs", "≥ 3×", "≥ 3× ", "≤ 3× torch", "≥ 90 % memcpy", "≤ 1.1× row ", "≥ 1..2× torch"} {
-		if _, err := ParseOpsBar(text); !errors.Is(err, robocache.ErrMisuse) {
+		if _, err := ParseBar(text); !errors.Is(err, robocache.ErrMisuse) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
@@ -38,7 +40,7 @@ func TestOpsBars(t *testing.T) {
 func TestOpsRows(t *testing.T) {
 	for _, device := range []string{"cpu", "cuda"} {
 		seen := map[string]bool{}
-		rows := OpsRows(device)
+		rows := Rows(device)
 		for _, r := range rows {
 			if seen[r.Name] || r.Title == "" || r.Device != device {
 				t.Errorf("%s %q: seen %v", r.Name, r.Title, seen[r.Name])
@@ -53,15 +55,15 @@ func TestOpsRows(t *testing.T) {
 			}
 		}
 	}
-	if _, err := OpsRowsNamed("cpu", []string{"nothing"}, false, false); !errors.Is(err, robocache.ErrMisuse) {
+	if _, err := RowsNamed("cpu", []string{"nothing"}, false, false); !errors.Is(err, robocache.ErrMisuse) {
 		t.Error(err)
 	}
-	some, err := OpsRowsNamed("cuda", []string{"fuse3-4"}, false, false)
+	some, err := RowsNamed("cuda", []string{"fuse3-4"}, false, false)
 	if err != nil || len(some) != 4 {
 		t.Errorf("%d rows: %v", len(some), err)
 	}
-	none, err := OpsRowsNamed("cuda", nil, false, false)
-	if err != nil || len(none) == 0 || len(none) >= len(OpsRows("cuda")) {
+	none, err := RowsNamed("cuda", nil, false, false)
+	if err != nil || len(none) == 0 || len(none) >= len(Rows("cuda")) {
 		t.Errorf("%d rows without sweeps: %v", len(none), err)
 	}
 }
@@ -71,7 +73,7 @@ func TestOpsFloors(t *testing.T) {
 	sparse := voxels(1000, "mean", 8)
 	sparse.Layout = "sparse"
 	for _, c := range []struct {
-		w    OpsWork
+		w    Work
 		want float64
 	}{
 		{resample(256, 100, 50, 32, "bfloat16"), 0.65},
@@ -94,7 +96,7 @@ func TestOpsFloors(t *testing.T) {
 	}
 	// By hand: two samples and one target between them, then a hit, then before the data.
 	w := resample(3, 2, 1, 1, "float32")
-	in := &opsInputs{times: [][]int64{{0, 10, 0, 10, 0, 10}}, targets: []int64{5, 10, -1}}
+	in := &inputs{times: [][]int64{{0, 10, 0, 10, 0, 10}}, targets: []int64{5, 10, -1}}
 	if n := in.rowsRead(&w, 0); n != 2+1+1 {
 		t.Errorf("%d rows are read, want 4", n)
 	}
@@ -111,10 +113,10 @@ func TestOpsFloors(t *testing.T) {
 }
 
 // wrongBackend changes one bit of a result.
-type wrongBackend struct{ opsBackend }
+type wrongBackend struct{ backend }
 
 func (b wrongBackend) Voxelize(op *kernel.VoxelOp) error {
-	err := b.opsBackend.Voxelize(op)
+	err := b.backend.Voxelize(op)
 	if op.Out != nil {
 		op.Out.Data[len(op.Out.Data)/2] ^= 1
 	} else {
@@ -124,12 +126,12 @@ func (b wrongBackend) Voxelize(op *kernel.VoxelOp) error {
 }
 
 func (b wrongBackend) Fuse(op *kernel.FuseOp) error {
-	err := b.opsBackend.Fuse(op)
+	err := b.backend.Fuse(op)
 	op.Out.Data[len(op.Out.Data)/2] ^= 1
 	return err
 }
 
-func smallVoxels(mode, layout string, f int) OpsWork {
+func smallVoxels(mode, layout string, f int) Work {
 	w := voxels(500, mode, f)
 	w.Layout, w.Grid, w.Size = layout, [3]int{8, 4, 16}, [3]float32{1.0 / 8, 1.0 / 4, 1.0 / 16}
 	return w
@@ -137,7 +139,7 @@ func smallVoxels(mode, layout string, f int) OpsWork {
 
 // TestOpsCompare: what is compared before a runner is timed sees one wrong bit.
 func TestOpsCompare(t *testing.T) {
-	ref := opsBackend(kernel.Reference{})
+	ref := backend(kernel.Reference{})
 	fused := resample(3, 20, 10, 5, "float32")
 	ragged := fuse3(2, "bfloat16")
 	ragged.Ragged = true
@@ -145,12 +147,12 @@ func TestOpsCompare(t *testing.T) {
 	norm.Norm, norm.Out = true, "float16"
 	slerp := resample(3, 20, 10, 4, "float32")
 	slerp.Mode = "slerp"
-	for _, w := range []OpsWork{fused, ragged, norm, slerp, smallVoxels("count", "dense", 0), smallVoxels("mean", "dense", 2), smallVoxels("mean", "sparse", 2), smallVoxels("occupancy", "dense", 0)} {
+	for _, w := range []Work{fused, ragged, norm, slerp, smallVoxels("count", "dense", 0), smallVoxels("mean", "dense", 2), smallVoxels("mean", "sparse", 2), smallVoxels("occupancy", "dense", 0)} {
 		in, err := newInputs(&w)
 		if err != nil {
 			t.Fatal(err)
 		}
-		truth, err := newOpsTruth(&w, in, ref)
+		truth, err := newTruth(&w, in, ref)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -158,7 +160,7 @@ func TestOpsCompare(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, copy := range []*opsCall{c, c.again()} {
+		for _, copy := range []*opCall{c, c.again()} {
 			if err := copy.run(ref); err != nil {
 				t.Fatal(err)
 			}
@@ -177,8 +179,8 @@ func TestOpsCompare(t *testing.T) {
 
 // TestOpsQuick runs the harness as it is on small rows, with the copies as Python peers where there is an interpreter with NumPy.
 func TestOpsQuick(t *testing.T) {
-	tools := Tools{Python: "python3"}
-	if p, err := filepath.Abs("../.venv/bin/python"); err == nil {
+	tools := runners.Tools{Python: "python3"}
+	if p, err := filepath.Abs("../../.venv/bin/python"); err == nil {
 		if _, err := os.Stat(p); err == nil {
 			tools.Python = p
 		}
@@ -188,10 +190,10 @@ func TestOpsQuick(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer done()
-	row := opsRow("cpu", "small", smallVoxels("count", "dense", 0), "≥ 0.0001 % of memcpy", "≥ 3× nobody", "≤ 1000000 µs", "≤ 100× row small")
+	row := newRow("cpu", "small", smallVoxels("count", "dense", 0), "≥ 0.0001 % of memcpy", "≥ 3× nobody", "≤ 1000000 µs", "≤ 100× row small")
 	curve := row
 	curve.Name, curve.Curve, curve.Bars = "point", "line", nil
-	rep, err := RunOps(context.Background(), OpsRun{Rows: []OpsRow{row, curve}, Device: "cpu", Threads: []int{1}, Rounds: 2, Seconds: 0.001, Cold: true, Runners: []string{"memcpy", "reference"}, Tools: tools,
+	rep, err := Measure(context.Background(), Run{Rows: []Row{row, curve}, Device: "cpu", Threads: []int{1}, Rounds: 2, Seconds: 0.001, Cold: true, Runners: []string{"memcpy", "reference"}, Tools: tools,
 		Timeout: time.Minute, Log: t.Logf, Command: "robocache bench ops"})
 	if err != nil {
 		t.Fatal(err)
@@ -205,7 +207,7 @@ func TestOpsQuick(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	back, err := ReadOps(filepath.Join(dir, "ops-cpu.json"))
+	back, err := Read(filepath.Join(dir, "ops-cpu.json"))
 	if err != nil || len(back.Rows) != 2 {
 		t.Fatalf("%v: %d rows", err, len(back.Rows))
 	}
@@ -215,7 +217,7 @@ func TestOpsQuick(t *testing.T) {
 	if one.String() != two.String() || !strings.Contains(one.String(), "| met |") {
 		t.Errorf("what was read back is another report:\n%s\n%s", one.String(), two.String())
 	}
-	if _, err := ReadOps(filepath.Join(dir, "ops-cpu.csv")); !errors.Is(err, robocache.ErrMalformed) {
+	if _, err := Read(filepath.Join(dir, "ops-cpu.csv")); !errors.Is(err, robocache.ErrMalformed) {
 		t.Error(err)
 	}
 	r := back.Rows[0]

@@ -1,4 +1,4 @@
-package bench
+package report
 
 import (
 	"os"
@@ -23,23 +23,33 @@ type Machine struct {
 // ThisMachine reads the record from the running system.
 func ThisMachine() Machine {
 	m := Machine{Time: time.Now().UTC().Truncate(time.Second), Cores: runtime.NumCPU(), Go: runtime.Version()}
-	m.CPU = field(read("/proc/cpuinfo"), "model name")
+	m.CPU = Field(ReadText("/proc/cpuinfo"), "model name")
 	m.MemoryGB = float64(kilobytes("MemTotal")/100_000) / 10
-	m.Kernel = strings.TrimSpace(read("/proc/sys/kernel/osrelease"))
-	m.Load1, _, _ = strings.Cut(read("/proc/loadavg"), " ")
+	m.Kernel = strings.TrimSpace(ReadText("/proc/sys/kernel/osrelease"))
+	m.Load1, _, _ = strings.Cut(ReadText("/proc/loadavg"), " ")
 	return m
 }
 
-func read(path string) string {
+func ReadText(path string) string {
 	b, _ := os.ReadFile(path)
 	return string(b)
 }
 
+// field is the value of a line "name: value"; "" where there is none.
+func Field(text, name string) string {
+	for _, line := range strings.Split(text, "\n") {
+		if k, v, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(k) == name {
+			return strings.TrimSpace(v)
+		}
+	}
+	return ""
+}
+
 // kilobytes is a figure of /proc/meminfo; 0 where the system does not say.
 func kilobytes(name string) int64 {
-	n, _ := strconv.ParseInt(strings.TrimSuffix(field(read("/proc/meminfo"), name), " kB"), 10, 64)
+	n, _ := strconv.ParseInt(strings.TrimSuffix(Field(ReadText("/proc/meminfo"), name), " kB"), 10, 64)
 	return n
 }
 
 // availableMemory is what could be used without swapping; 0 where the system does not say.
-func availableMemory() int64 { return kilobytes("MemAvailable") << 10 }
+func AvailableMemory() int64 { return kilobytes("MemAvailable") << 10 }

@@ -1,4 +1,4 @@
-package bench
+package ops
 
 import (
 	"fmt"
@@ -10,18 +10,18 @@ import (
 )
 
 // OpsWork is what the runners of a row of `bench ops` compute. runners/ops_common.py describes the same to the peers.
-type OpsWork struct {
+type Work struct {
 	Kind string `json:"kind"` // fuse (resample: one stream), voxelize; call: a fuse from Python; flow: over PCIe; shards, shards-host: on two devices
 
 	// fuse
-	Mode    string      `json:"mode,omitempty"` // linear, slerp …; voxelize: count, occupancy, mean, max …
-	DType   string      `json:"dtype,omitempty"`
-	Out     string      `json:"out,omitempty"`
-	B       int         `json:"B,omitempty"`
-	T       int         `json:"T,omitempty"`
-	Streams []OpsStream `json:"streams,omitempty"`
-	Norm    bool        `json:"norm,omitempty"`
-	Ragged  bool        `json:"ragged,omitempty"`
+	Mode    string   `json:"mode,omitempty"` // linear, slerp …; voxelize: count, occupancy, mean, max …
+	DType   string   `json:"dtype,omitempty"`
+	Out     string   `json:"out,omitempty"`
+	B       int      `json:"B,omitempty"`
+	T       int      `json:"T,omitempty"`
+	Streams []Stream `json:"streams,omitempty"`
+	Norm    bool     `json:"norm,omitempty"`
+	Ragged  bool     `json:"ragged,omitempty"`
 
 	// voxelize
 	Layout string     `json:"layout,omitempty"` // dense, sparse
@@ -34,31 +34,31 @@ type OpsWork struct {
 }
 
 // isOp says whether the row is an operation by itself: with a copy beside it, hot and cold.
-func (w *OpsWork) isOp() bool { return w.Kind == "fuse" || w.Kind == "voxelize" }
+func (w *Work) isOp() bool { return w.Kind == "fuse" || w.Kind == "voxelize" }
 
 // OpsStream is one stream of a fuse: S samples of D numbers a batch entry.
-type OpsStream struct {
+type Stream struct {
 	S int `json:"S"`
 	D int `json:"D"`
 }
 
 // resample is a fuse of one stream.
-func resample(b, s, t, d int, dtype string) OpsWork {
-	return OpsWork{Kind: "fuse", Mode: "linear", DType: dtype, Out: dtype, B: b, T: t, Streams: []OpsStream{{s, d}}}
+func resample(b, s, t, d int, dtype string) Work {
+	return Work{Kind: "fuse", Mode: "linear", DType: dtype, Out: dtype, B: b, T: t, Streams: []Stream{{s, d}}}
 }
 
 // fuse3 is the robot's three streams: frames' features at 30, joints at 100, force at 200 samples.
-func fuse3(b int, dtype string) OpsWork {
-	return OpsWork{Kind: "fuse", Mode: "linear", DType: dtype, Out: dtype, B: b, T: 50, Streams: []OpsStream{{30, 512}, {100, 64}, {200, 12}}}
+func fuse3(b int, dtype string) Work {
+	return Work{Kind: "fuse", Mode: "linear", DType: dtype, Out: dtype, B: b, T: 50, Streams: []Stream{{30, 512}, {100, 64}, {200, 12}}}
 }
 
 // voxels is a grid of 128³ over the unit cube.
-func voxels(n int, mode string, f int) OpsWork {
-	return OpsWork{Kind: "voxelize", Mode: mode, Layout: "dense", Cloud: "uniform", N: n, F: f, Grid: [3]int{128, 128, 128}, Size: [3]float32{1.0 / 128, 1.0 / 128, 1.0 / 128}}
+func voxels(n int, mode string, f int) Work {
+	return Work{Kind: "voxelize", Mode: mode, Layout: "dense", Cloud: "uniform", N: n, F: f, Grid: [3]int{128, 128, 128}, Size: [3]float32{1.0 / 128, 1.0 / 128, 1.0 / 128}}
 }
 
 // title says it as the tables do.
-func (w *OpsWork) title() string {
+func (w *Work) title() string {
 	if w.Kind == "voxelize" {
 		points := fmt.Sprintf("%d points", w.N)
 		switch {
@@ -107,7 +107,7 @@ func (w *OpsWork) title() string {
 }
 
 // shapes are the streams' samples and columns.
-func (w *OpsWork) shapes() string {
+func (w *Work) shapes() string {
 	var out []string
 	for _, s := range w.Streams {
 		out = append(out, fmt.Sprintf("%d×%d", s.S, s.D))
@@ -120,7 +120,7 @@ func shortType(t string) string {
 }
 
 // width is the sum of the streams' columns.
-func (w *OpsWork) width() int {
+func (w *Work) width() int {
 	n := 0
 	for _, s := range w.Streams {
 		n += s.D
@@ -128,7 +128,7 @@ func (w *OpsWork) width() int {
 	return n
 }
 
-func (w *OpsWork) cells() int { return w.Grid[0] * w.Grid[1] * w.Grid[2] }
+func (w *Work) cells() int { return w.Grid[0] * w.Grid[1] * w.Grid[2] }
 
 // elementSize is a type's bytes; 0 for a name that is none.
 func elementSize(name string) int {
@@ -141,7 +141,7 @@ func elementSize(name string) int {
 
 // bytes is the floor of the work: each byte that it cannot do without, once. Of the sources only the rows that some target reads; of the timestamps
 // all, int64; the whole result.
-func (w *OpsWork) bytes(in *opsInputs) int64 {
+func (w *Work) bytes(in *inputs) int64 {
 	if w.Kind == "voxelize" {
 		n := int64(w.N) * int64(12+4*w.F)
 		if w.Layout == "sparse" {
@@ -173,7 +173,7 @@ func (w *OpsWork) bytes(in *opsInputs) int64 {
 }
 
 // rowsRead counts the samples of stream i that at least one target reads: both neighbours inside, one on a hit or at an edge.
-func (in *opsInputs) rowsRead(w *OpsWork, i int) int64 {
+func (in *inputs) rowsRead(w *Work, i int) int64 {
 	var total int64
 	times, targets := in.times[i], in.targets
 	var seen []bool
@@ -211,7 +211,7 @@ func (in *opsInputs) rowsRead(w *OpsWork, i int) int64 {
 }
 
 // cell is the flat index of a point's voxel, -1 outside: the contract's own arithmetic, float32 division and floor.
-func (w *OpsWork) cell(p []float32) int {
+func (w *Work) cell(p []float32) int {
 	flat := 0
 	for a := range 3 {
 		f := floor32((p[a] - w.Min[a]) / w.Size[a])
@@ -235,7 +235,7 @@ func floor32(x float32) float32 {
 }
 
 // occupied counts the cells that some point lies in.
-func (in *opsInputs) occupied(w *OpsWork) int {
+func (in *inputs) occupied(w *Work) int {
 	seen := make([]bool, w.cells())
 	n := 0
 	for i := range w.N {

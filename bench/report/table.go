@@ -1,4 +1,4 @@
-package bench
+package report
 
 import (
 	"bytes"
@@ -19,24 +19,24 @@ import (
 )
 
 // table is a result as texts: the same for a terminal, Markdown, CSV and HTML.
-type table struct {
+type Table struct {
 	Head  []string
 	Rows  [][]string
 	Class map[int]string // pass or fail, by row: colours of HTML
 }
 
-func (t *table) add(cells ...string) { t.Rows = append(t.Rows, cells) }
+func (t *Table) Add(cells ...string) { t.Rows = append(t.Rows, cells) }
 
 // addBar adds a row that is coloured by how a bar came out.
-func (t *table) addBar(pass bool, cells ...string) {
+func (t *Table) AddBar(pass bool, cells ...string) {
 	if t.Class == nil {
 		t.Class = map[int]string{}
 	}
 	t.Class[len(t.Rows)] = map[bool]string{true: "pass", false: "fail"}[pass]
-	t.add(cells...)
+	t.Add(cells...)
 }
 
-func (t *table) markdown(w io.Writer) {
+func (t *Table) markdown(w io.Writer) {
 	line := func(cells []string) {
 		for i, c := range cells {
 			cells[i] = strings.NewReplacer("|", "\\|", "\n", " ", "<", "&lt;").Replace(c)
@@ -50,7 +50,7 @@ func (t *table) markdown(w io.Writer) {
 	}
 }
 
-func (t *table) csv() ([]byte, error) {
+func (t *Table) Csv() ([]byte, error) {
 	var b bytes.Buffer
 	c := csv.NewWriter(&b)
 	err := c.WriteAll(append([][]string{t.Head}, t.Rows...))
@@ -58,25 +58,25 @@ func (t *table) csv() ([]byte, error) {
 }
 
 // section is a part of a report.
-type section struct {
+type Section struct {
 	Title  string
 	Text   []string // paragraphs
-	Table  *table
-	Figure *figure
+	Table  *Table
+	Figure *Figure
 	Pre    string
 	Web    bool // of the HTML page alone
 }
 
 // document is a finished report: one description, written in every form.
-type document struct {
+type Document struct {
 	Title, Command string
-	Sections       []section
-	Sheet          *table // of the CSV
+	Sections       []Section
+	Sheet          *Table // of the CSV
 	Raw            any    // of the JSON
 }
 
 // Markdown writes the report as docs/PERFORMANCE.md shows it.
-func (d *document) Markdown(w io.Writer) {
+func (d *Document) Markdown(w io.Writer) {
 	for _, s := range d.Sections {
 		if s.Web {
 			continue
@@ -95,19 +95,19 @@ func (d *document) Markdown(w io.Writer) {
 }
 
 // write puts NAME.json, .csv, .md and .html into dir, and the plots as PNG and SVG. The page needs no other file.
-func (d *document) write(dir, name string) error {
+func (d *Document) Write(dir, name string) error {
 	js, err := json.MarshalIndent(d.Raw, "", "  ")
 	if err != nil {
 		return err
 	}
 	files := map[string][]byte{name + ".json": append(js, '\n')}
-	if files[name+".csv"], err = d.Sheet.csv(); err != nil {
+	if files[name+".csv"], err = d.Sheet.Csv(); err != nil {
 		return err
 	}
 	var md, html bytes.Buffer
 	d.Markdown(&md)
 	page := struct {
-		*document
+		*Document
 		SVG []template.HTML
 	}{d, make([]template.HTML, len(d.Sections))}
 	for i, s := range d.Sections {
@@ -128,7 +128,7 @@ func (d *document) write(dir, name string) error {
 	}
 	files[name+".md"], files[name+".html"] = md.Bytes(), html.Bytes()
 	for name, b := range files {
-		if err := writeFile(filepath.Join(dir, name), b); err != nil {
+		if err := WriteFile(filepath.Join(dir, name), b); err != nil {
 			return err
 		}
 	}
@@ -136,7 +136,7 @@ func (d *document) write(dir, name string) error {
 }
 
 // writeFile writes a file, and the folders above it.
-func writeFile(path string, b []byte) error {
+func WriteFile(path string, b []byte) error {
 	err := os.MkdirAll(filepath.Dir(path), 0o755)
 	if err == nil {
 		err = os.WriteFile(path, b, 0o644)
@@ -145,12 +145,12 @@ func writeFile(path string, b []byte) error {
 }
 
 // writeJSON writes a value, indented.
-func writeJSON(path string, v any) error {
+func WriteJSON(path string, v any) error {
 	js, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
 		return err
 	}
-	return writeFile(path, append(js, '\n'))
+	return WriteFile(path, append(js, '\n'))
 }
 
 var pageTemplate = template.Must(template.New("page").Parse(`<!doctype html><html lang="en"><meta charset="utf-8"><title>{{.Title}}</title>
@@ -165,7 +165,7 @@ pre{background:#f5f5f5;padding:1em;overflow:auto}.fail{background:#fbe3e0}.pass{
 `))
 
 // about says where and of what figures were taken.
-func about(command string, m Machine, device string, versions map[string]string) []string {
+func About(command string, m Machine, device string, versions map[string]string) []string {
 	v := []string{m.Go}
 	for _, k := range slices.Sorted(maps.Keys(versions)) {
 		v = append(v, k+" "+versions[k])
@@ -175,24 +175,24 @@ func about(command string, m Machine, device string, versions map[string]string)
 }
 
 // raw is the section of the page that has everything as it was measured.
-func raw(v any) section {
+func Raw(v any) Section {
 	js, _ := json.MarshalIndent(v, "", "  ")
-	return section{Title: "Raw", Pre: string(js), Web: true}
+	return Section{Title: "Raw", Pre: string(js), Web: true}
 }
 
 // short is a spread with three digits.
-func short(s Spread) string {
+func Short(s Spread) string {
 	if len(s.Raw) == 0 {
 		return "–"
 	}
 	if s.Min == s.Max {
-		return digits(s.Median)
+		return Digits(s.Median)
 	}
-	return fmt.Sprintf("%s (%s–%s)", digits(s.Median), digits(s.Min), digits(s.Max))
+	return fmt.Sprintf("%s (%s–%s)", Digits(s.Median), Digits(s.Min), Digits(s.Max))
 }
 
 // digits gives three digits, and no fewer before the point.
-func digits(v float64) string {
+func Digits(v float64) string {
 	if math.Abs(v) >= 100 {
 		return fmt.Sprintf("%.0f", v)
 	}
@@ -200,11 +200,16 @@ func digits(v float64) string {
 }
 
 // cells are a spread's median, minimum and maximum for a CSV; empty where there is none.
-func cells(s Spread) []string {
+func Cells(s Spread) []string {
 	if len(s.Raw) == 0 {
 		return []string{"", "", ""}
 	}
-	return []string{decimal(s.Median), decimal(s.Min), decimal(s.Max)}
+	return []string{Decimal(s.Median), Decimal(s.Min), Decimal(s.Max)}
 }
 
-func decimal(v float64) string { return strconv.FormatFloat(v, 'g', 8, 64) }
+func Decimal(v float64) string { return strconv.FormatFloat(v, 'g', 8, 64) }
+
+// unknownName is the error of a name that a table of cases does not have.
+func UnknownName(what, got string, known []string) error {
+	return &robocache.Error{Class: robocache.ErrMisuse, Op: "bench peers", Msg: "no " + what + " named " + strconv.Quote(got), Hint: "one of " + strings.Join(known, ", ")}
+}

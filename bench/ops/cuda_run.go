@@ -1,4 +1,4 @@
-package bench
+package ops
 
 import (
 	"context"
@@ -15,19 +15,19 @@ const peerProcesses = 6
 
 // gpuRow is a row that is ready for its rounds.
 type gpuRow struct {
-	res    *OpsResult
-	in     *opsInputs
-	call   *opsCall
-	truth  *opsTruth
+	res    *Result
+	in     *inputs
+	call   *opCall
+	truth  *truth
 	copies int
-	peers  []*opsPeer // that hold it
+	peers  []*peer // that hold it
 	theirs []*candidate
 	err    error
 }
 
 // cuda measures the rows on a device. First every peer sets its rows up, many at once; then rows are timed one by one, runners in turn.
-func (r *OpsRun) cuda(ctx context.Context, rep *OpsReport, dir string) error {
-	g, err := openOpsGPU(r.Ordinal)
+func (r *Run) cuda(ctx context.Context, rep *Report, dir string) error {
+	g, err := openGPU(r.Ordinal)
 	if err != nil {
 		return err
 	}
@@ -40,7 +40,7 @@ func (r *OpsRun) cuda(ctx context.Context, rep *OpsReport, dir string) error {
 	}
 	defer closePeers(peers)
 	// The same script in several processes: a row goes to one process of each script.
-	byScript := map[string][]*opsPeer{}
+	byScript := map[string][]*peer{}
 	var scripts []string
 	for _, p := range peers {
 		if byScript[p.script] == nil {
@@ -54,7 +54,7 @@ func (r *OpsRun) cuda(ctx context.Context, rep *OpsReport, dir string) error {
 	var wg sync.WaitGroup
 	room := make(chan struct{}, 2*peerProcesses)
 	for i := range r.Rows {
-		row := &gpuRow{res: &OpsResult{OpsRow: r.Rows[i]}}
+		row := &gpuRow{res: &Result{Row: r.Rows[i]}}
 		rows[i] = row
 		for _, s := range scripts {
 			row.peers = append(row.peers, byScript[s][i%len(byScript[s])])
@@ -86,7 +86,7 @@ func (r *OpsRun) cuda(ctx context.Context, rep *OpsReport, dir string) error {
 }
 
 // ready makes a row's inputs and truth, and has the peers set it up.
-func (r *OpsRun) ready(row *gpuRow, ref opsBackend, rep *OpsReport, dir string, mu *sync.Mutex) error {
+func (r *Run) ready(row *gpuRow, ref backend, rep *Report, dir string, mu *sync.Mutex) error {
 	w := &row.res.Work
 	if w.Kind == "shards" || w.Kind == "shards-host" {
 		if n, _ := cuda.Count(); n < 2 {
@@ -106,13 +106,13 @@ func (r *OpsRun) ready(row *gpuRow, ref opsBackend, rep *OpsReport, dir string, 
 	}
 	row.res.Bytes = w.bytes(row.in)
 	row.copies = copiesFor(row.res.Bytes, rep.Cache)
-	if row.truth, err = newOpsTruth(w, row.in, ref); err != nil {
+	if row.truth, err = newTruth(w, row.in, ref); err != nil {
 		return err
 	}
 	if row.call, err = row.in.call(w); err != nil {
 		return err
 	}
-	part := &OpsReport{Versions: map[string]string{}}
+	part := &Report{Versions: map[string]string{}}
 	row.theirs, err = r.setup(part, row.peers, row.res, row.in, row.truth, dir, 1, row.copies)
 	mu.Lock()
 	defer mu.Unlock()
@@ -123,7 +123,7 @@ func (r *OpsRun) ready(row *gpuRow, ref opsBackend, rep *OpsReport, dir string, 
 }
 
 // gpuRow checks ours and lets the runners take turns.
-func (r *OpsRun) gpuRow(ctx context.Context, g *opsGPU, row *gpuRow) error {
+func (r *Run) gpuRow(ctx context.Context, g *gpu, row *gpuRow) error {
 	if row.res.Skipped != "" {
 		return nil
 	}
@@ -142,14 +142,14 @@ func (r *OpsRun) gpuRow(ctx context.Context, g *opsGPU, row *gpuRow) error {
 	}
 	defer done()
 	if err != nil {
-		field = []*candidate{{runner: OpsRunner{Name: OpsOurs, Failed: err.Error()}}}
+		field = []*candidate{{runner: Runner{Name: Ours, Failed: err.Error()}}}
 	}
 	return r.rounds(ctx, row.res, append(field, row.theirs...), r.Cold && row.res.Work.isOp())
 }
 
 // opRow is ours, checked, and the copy.
-func (r *OpsRun) opRow(g *opsGPU, row *gpuRow) ([]*candidate, func()) {
-	ours := &candidate{runner: OpsRunner{Name: OpsOurs, Setting: "kernel/cuda, in a CUDA graph"}}
+func (r *Run) opRow(g *gpu, row *gpuRow) ([]*candidate, func()) {
+	ours := &candidate{runner: Runner{Name: Ours, Setting: "kernel/cuda, in a CUDA graph"}}
 	runner, err := g.newRunner(row.call, row.copies)
 	if err == nil {
 		err = runner.once(row.call)
@@ -163,5 +163,5 @@ func (r *OpsRun) opRow(g *opsGPU, row *gpuRow) ([]*candidate, func()) {
 		row.res.Checked = row.truth.words()
 	}
 	ours.c = runner
-	return []*candidate{ours, {OpsRunner{Name: "copy go", Setting: "stream copy of 2 GiB, scaled to the row's bytes"}, gpuCopyRunner{g, row.res.Bytes}}}, runner.close
+	return []*candidate{ours, {Runner{Name: "copy go", Setting: "stream copy of 2 GiB, scaled to the row's bytes"}, gpuCopyRunner{g, row.res.Bytes}}}, runner.close
 }

@@ -1,4 +1,4 @@
-package bench
+package ops
 
 import (
 	"fmt"
@@ -11,19 +11,19 @@ import (
 )
 
 // opsBackend is what a back end of host memory must do to be measured.
-type opsBackend interface {
+type backend interface {
 	Fuse(op *kernel.FuseOp) error
 	Voxelize(op *kernel.VoxelOp) error
 }
 
 // opsCall is one op with its tensors.
-type opsCall struct {
+type opCall struct {
 	fuse  *kernel.FuseOp
 	voxel *kernel.VoxelOp
 }
 
 // tensors are the op's, in its order.
-func (c *opsCall) tensors() []*kernel.Tensor {
+func (c *opCall) tensors() []*kernel.Tensor {
 	if c.voxel != nil {
 		return c.voxel.Tensors()
 	}
@@ -31,7 +31,7 @@ func (c *opsCall) tensors() []*kernel.Tensor {
 }
 
 // results are the tensors that the op writes.
-func (c *opsCall) results() []*kernel.Tensor {
+func (c *opCall) results() []*kernel.Tensor {
 	if c.fuse != nil {
 		return []*kernel.Tensor{&c.fuse.Out}
 	}
@@ -44,7 +44,7 @@ func (c *opsCall) results() []*kernel.Tensor {
 	return out
 }
 
-func (c *opsCall) run(b opsBackend) error {
+func (c *opCall) run(b backend) error {
 	if c.voxel != nil {
 		return b.Voxelize(c.voxel)
 	}
@@ -52,7 +52,7 @@ func (c *opsCall) run(b opsBackend) error {
 }
 
 // mapped is the same call on other tensors.
-func (c *opsCall) mapped(change func(t *kernel.Tensor)) *opsCall {
+func (c *opCall) mapped(change func(t *kernel.Tensor)) *opCall {
 	other := func(t *kernel.Tensor) *kernel.Tensor {
 		if t == nil {
 			return nil
@@ -67,7 +67,7 @@ func (c *opsCall) mapped(change func(t *kernel.Tensor)) *opsCall {
 		for _, t := range []**kernel.Tensor{&v.Features, &v.Out, &v.Coords, &v.Rows, &v.Counts, &v.Found, &v.Scratch} {
 			*t = other(*t)
 		}
-		return &opsCall{voxel: &v}
+		return &opCall{voxel: &v}
 	}
 	f := *c.fuse
 	f.Series = slices.Clone(f.Series)
@@ -76,11 +76,11 @@ func (c *opsCall) mapped(change func(t *kernel.Tensor)) *opsCall {
 		s.Values, s.Times, s.Offsets = *other(&s.Values), *other(&s.Times), other(s.Offsets)
 	}
 	f.Targets, f.Out = *other(&f.Targets), *other(&f.Out)
-	return &opsCall{fuse: &f}
+	return &opCall{fuse: &f}
 }
 
 // again is the same call on memory of its own.
-func (c *opsCall) again() *opsCall {
+func (c *opCall) again() *opCall {
 	return c.mapped(func(t *kernel.Tensor) {
 		data := aligned(len(t.Data))
 		copy(data, t.Data)
@@ -99,7 +99,7 @@ func blank(t robocache.DType, shape ...int) kernel.Tensor {
 }
 
 // call makes the op on the inputs, with results of its own.
-func (in *opsInputs) call(w *OpsWork) (*opsCall, error) {
+func (in *inputs) call(w *Work) (*opCall, error) {
 	if w.Kind == "voxelize" {
 		return in.voxelCall(w)
 	}
@@ -132,10 +132,10 @@ func (in *opsInputs) call(w *OpsWork) (*opsCall, error) {
 		col += s.D
 		op.Series = append(op.Series, one)
 	}
-	return &opsCall{fuse: op}, nil
+	return &opCall{fuse: op}, nil
 }
 
-func (in *opsInputs) voxelCall(w *OpsWork) (*opsCall, error) {
+func (in *inputs) voxelCall(w *Work) (*opCall, error) {
 	mode, ok := voxelMode(w.Mode)
 	if !ok {
 		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "bench ops", Msg: "no such mode of voxels", Got: w.Mode}
@@ -153,7 +153,7 @@ func (in *opsInputs) voxelCall(w *OpsWork) (*opsCall, error) {
 			rows := blank(robocache.Float32, room, w.F)
 			op.Rows = &rows
 		}
-		return &opsCall{voxel: op}, nil
+		return &opCall{voxel: op}, nil
 	}
 	shape, t := []int{w.Grid[0], w.Grid[1], w.Grid[2]}, robocache.Int32
 	if w.Mode == "occupancy" {
@@ -164,14 +164,14 @@ func (in *opsInputs) voxelCall(w *OpsWork) (*opsCall, error) {
 	}
 	out := blank(t, shape...)
 	op.Out = &out
-	return &opsCall{voxel: op}, nil
+	return &opCall{voxel: op}, nil
 }
 
 // part is the work on batch entries lo … hi-1 alone: what a check of a large row looks at.
-func (in *opsInputs) part(w *OpsWork, lo, hi int) (*OpsWork, *opsInputs) {
+func (in *inputs) part(w *Work, lo, hi int) (*Work, *inputs) {
 	pw := *w
 	pw.B = hi - lo
-	p := &opsInputs{targets: in.targets[lo*w.T : hi*w.T], mean: in.mean, std: in.std}
+	p := &inputs{targets: in.targets[lo*w.T : hi*w.T], mean: in.mean, std: in.std}
 	for i, s := range w.Streams {
 		first, _ := in.entry(w, i, lo)
 		_, last := in.entry(w, i, hi-1)
@@ -192,12 +192,12 @@ func (in *opsInputs) part(w *OpsWork, lo, hi int) (*OpsWork, *opsInputs) {
 }
 
 // opsTruth is the reference's result of a row, or of the parts of it that are looked at.
-type opsTruth struct {
-	parts []opsTruthPart
-	pw    *OpsWork
+type truth struct {
+	parts []truthPart
+	pw    *Work
 }
 
-type opsTruthPart struct {
+type truthPart struct {
 	at    int // first byte in the whole result
 	bytes []byte
 }
@@ -206,8 +206,8 @@ type opsTruthPart struct {
 const checkedElements = 8 << 20
 
 // newOpsTruth runs the reference: on the whole row, or on its first, middle and last batch entries where it is large.
-func newOpsTruth(w *OpsWork, in *opsInputs, ref opsBackend) (*opsTruth, error) {
-	t := &opsTruth{pw: w}
+func newTruth(w *Work, in *inputs, ref backend) (*truth, error) {
+	t := &truth{pw: w}
 	per := w.T * w.width()
 	if w.Kind == "voxelize" || w.B*per <= checkedElements {
 		c, err := in.call(w)
@@ -218,7 +218,7 @@ func newOpsTruth(w *OpsWork, in *opsInputs, ref opsBackend) (*opsTruth, error) {
 			return nil, err
 		}
 		for _, r := range c.results() {
-			t.parts = append(t.parts, opsTruthPart{0, r.Data})
+			t.parts = append(t.parts, truthPart{0, r.Data})
 		}
 		if w.Kind == "voxelize" && w.Layout == "sparse" {
 			t.trim(c)
@@ -235,13 +235,13 @@ func newOpsTruth(w *OpsWork, in *opsInputs, ref opsBackend) (*opsTruth, error) {
 		if err := c.run(ref); err != nil {
 			return nil, err
 		}
-		t.parts = append(t.parts, opsTruthPart{lo * per * elementSize(w.Out), c.fuse.Out.Data})
+		t.parts = append(t.parts, truthPart{lo * per * elementSize(w.Out), c.fuse.Out.Data})
 	}
 	return t, nil
 }
 
 // trim keeps of a sparse result what was found.
-func (t *opsTruth) trim(c *opsCall) {
+func (t *truth) trim(c *opCall) {
 	n := foundCells(c.voxel)
 	for i, r := range c.results() {
 		if r != c.voxel.Found && len(r.Shape) > 0 && r.Shape[0] > 0 {
@@ -259,7 +259,7 @@ func foundCells(op *kernel.VoxelOp) int {
 }
 
 // compare holds a result against the truth, bit for bit (any NaN is a NaN). results are the whole ones, in the op's order.
-func (t *opsTruth) compare(results []*kernel.Tensor) error {
+func (t *truth) compare(results []*kernel.Tensor) error {
 	for i, p := range t.parts {
 		r := results[0]
 		if t.pw.Kind == "voxelize" {
@@ -304,7 +304,7 @@ func number(t robocache.DType, b []byte) float64 {
 }
 
 // probes are flat indices into the (dense) result with the values that a peer must have there, within its own rounding.
-func (t *opsTruth) probes(w *OpsWork, count int) (index []int, want []float64) {
+func (t *truth) probes(w *Work, count int) (index []int, want []float64) {
 	rng := rand.New(rand.NewPCG(17, 19))
 	if w.Kind == "voxelize" && w.Layout == "sparse" {
 		coords := t.parts[0].bytes
@@ -356,7 +356,7 @@ func (t *opsTruth) probes(w *OpsWork, count int) (index []int, want []float64) {
 }
 
 // tolerance is what a peer may differ by: it computes in the data's own type, and takes times as float32 seconds.
-func (w *OpsWork) tolerance() float64 {
+func (w *Work) tolerance() float64 {
 	switch w.DType {
 	case "bfloat16":
 		return 0.06

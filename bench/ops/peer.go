@@ -1,4 +1,4 @@
-package bench
+package ops
 
 import (
 	"bufio"
@@ -17,11 +17,13 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/goatnote-inc/robocache/bench/runners"
+
 	"github.com/goatnote-inc/robocache"
 )
 
 // opsPeer is a Python process that holds runners and is asked in turn; runners/ops_common.py says how they talk.
-type opsPeer struct {
+type peer struct {
 	script string
 	cmd    *exec.Cmd
 	in     io.WriteCloser
@@ -33,13 +35,13 @@ type opsPeer struct {
 
 // peerRunner is one runner of a peer on one row.
 type peerRunner struct {
-	peer *opsPeer
+	peer *peer
 	row  string
 	name string
 }
 
 // opsScripts are the scripts with runners for a device.
-func opsScripts(dir, device string) ([]string, error) {
+func peerScripts(dir, device string) ([]string, error) {
 	all, err := filepath.Glob(filepath.Join(dir, "ops_*.py"))
 	if err != nil {
 		return nil, err
@@ -55,11 +57,11 @@ func opsScripts(dir, device string) ([]string, error) {
 }
 
 // startPeer starts a script with so many threads.
-func startPeer(ctx context.Context, t *Tools, script, device string, threads int) (*opsPeer, error) {
-	p := &opsPeer{script: filepath.Base(script), errs: &tail{}}
+func startPeer(ctx context.Context, t *runners.Tools, script, device string, threads int) (*peer, error) {
+	p := &peer{script: filepath.Base(script), errs: &tail{}}
 	p.cmd = exec.CommandContext(ctx, t.Python, script)
 	n := strconv.Itoa(max(threads, 1))
-	p.cmd.Env = append(append(os.Environ(), t.env()...), "OMP_NUM_THREADS="+n, "MKL_NUM_THREADS="+n, "OPENBLAS_NUM_THREADS="+n,
+	p.cmd.Env = append(append(os.Environ(), t.Env()...), "OMP_NUM_THREADS="+n, "MKL_NUM_THREADS="+n, "OPENBLAS_NUM_THREADS="+n,
 		// The peers' results are new memory each call. Kept by malloc, it costs them no page faults: their best setting.
 		"MALLOC_MMAP_THRESHOLD_=4294967296", "MALLOC_TRIM_THRESHOLD_=4294967296", "PYTHONUNBUFFERED=1")
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -100,38 +102,38 @@ func (t *tail) Write(p []byte) (int, error) {
 func (t *tail) last() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return lastLine(string(t.b))
+	return runners.LastLine(string(t.b))
 }
 
 // opsAsk and opsAnswer are the lines of the protocol.
-type opsAsk struct {
-	Cmd     string              `json:"cmd"`
-	Device  string              `json:"device,omitempty"`
-	Threads int                 `json:"threads,omitempty"`
-	Clock   string              `json:"clock,omitempty"`
-	Row     *opsPeerRow         `json:"row,omitempty"`
-	Runners []string            `json:"arms,omitempty"`
-	Without []string            `json:"without,omitempty"`
-	Inputs  map[string]opsInput `json:"inputs,omitempty"`
-	Name    string              `json:"name,omitempty"`
-	Runner  string              `json:"arm,omitempty"`
-	Index   []int               `json:"index,omitempty"`
-	Seconds float64             `json:"seconds,omitempty"`
-	Cold    bool                `json:"cold,omitempty"`
+type peerAsk struct {
+	Cmd     string               `json:"cmd"`
+	Device  string               `json:"device,omitempty"`
+	Threads int                  `json:"threads,omitempty"`
+	Clock   string               `json:"clock,omitempty"`
+	Row     *peerRow             `json:"row,omitempty"`
+	Runners []string             `json:"arms,omitempty"`
+	Without []string             `json:"without,omitempty"`
+	Inputs  map[string]inputFile `json:"inputs,omitempty"`
+	Name    string               `json:"name,omitempty"`
+	Runner  string               `json:"arm,omitempty"`
+	Index   []int                `json:"index,omitempty"`
+	Seconds float64              `json:"seconds,omitempty"`
+	Cold    bool                 `json:"cold,omitempty"`
 }
 
-type opsPeerRow struct {
+type peerRow struct {
 	Name string `json:"name"`
-	OpsWork
+	Work
 	Device  string `json:"device"`
 	Threads int    `json:"threads"`
 	Bytes   int64  `json:"bytes"`
 	Copies  int    `json:"copies"`
 }
 
-type opsAnswer struct {
+type peerAnswer struct {
 	Error    string                     `json:"error"`
-	Runners  map[string]opsAnswerRunner `json:"arms"`
+	Runners  map[string]answerRunner    `json:"arms"`
 	Shape    []int                      `json:"shape"`
 	Values   []any                      `json:"values"`
 	US       []float64                  `json:"us"`
@@ -139,7 +141,7 @@ type opsAnswer struct {
 	Extra    map[string]json.RawMessage `json:"extra"`
 }
 
-type opsAnswerRunner struct {
+type answerRunner struct {
 	Setting string  `json:"setting"`
 	SetupS  float64 `json:"setup_s"`
 	Other   bool    `json:"other"`
@@ -148,10 +150,10 @@ type opsAnswerRunner struct {
 }
 
 // ask sends a line and waits for the answer.
-func (p *opsPeer) ask(a opsAsk, timeout time.Duration) (opsAnswer, error) {
+func (p *peer) ask(a peerAsk, timeout time.Duration) (peerAnswer, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var ans opsAnswer
+	var ans peerAnswer
 	if p.gone != nil {
 		return ans, p.gone
 	}
@@ -183,7 +185,7 @@ func (p *opsPeer) ask(a opsAsk, timeout time.Duration) (opsAnswer, error) {
 }
 
 // close lets the process end by itself, and ends it where it does not.
-func (p *opsPeer) close() {
+func (p *peer) close() {
 	p.in.Close()
 	done := make(chan struct{})
 	go func() { _ = p.cmd.Wait(); close(done) }()
@@ -196,8 +198,8 @@ func (p *opsPeer) close() {
 }
 
 // check asks for some of the runner's values and holds them against the reference's.
-func (a *peerRunner) check(w *OpsWork, index []int, want []float64, timeout time.Duration) error {
-	ans, err := a.peer.ask(opsAsk{Cmd: "probe", Name: a.row, Runner: a.name, Index: index}, timeout)
+func (a *peerRunner) check(w *Work, index []int, want []float64, timeout time.Duration) error {
+	ans, err := a.peer.ask(peerAsk{Cmd: "probe", Name: a.row, Runner: a.name, Index: index}, timeout)
 	if err != nil {
 		return err
 	}
@@ -220,6 +222,6 @@ func (a *peerRunner) check(w *OpsWork, index []int, want []float64, timeout time
 }
 
 func (a *peerRunner) time(seconds float64, cold bool, timeout time.Duration) ([]float64, error) {
-	ans, err := a.peer.ask(opsAsk{Cmd: "time", Name: a.row, Runner: a.name, Seconds: seconds, Cold: cold}, timeout)
+	ans, err := a.peer.ask(peerAsk{Cmd: "time", Name: a.row, Runner: a.name, Seconds: seconds, Cold: cold}, timeout)
 	return ans.US, err
 }

@@ -1,4 +1,4 @@
-package bench
+package ops
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 )
 
 // opsGPU is the device that rows are measured on: one stream, and the buffers of the copy that is the limit.
-type opsGPU struct {
+type gpu struct {
 	dev      *cuda.Device
 	stream   uintptr
 	from, to *cuda.Event
@@ -21,12 +21,12 @@ type opsGPU struct {
 // same copy runs at two thirds of it.
 const bigCopy = 1 << 30
 
-func openOpsGPU(ordinal int) (*opsGPU, error) {
+func openGPU(ordinal int) (*gpu, error) {
 	dev, err := cuda.Open(ordinal)
 	if err != nil {
 		return nil, err
 	}
-	g := &opsGPU{dev: dev}
+	g := &gpu{dev: dev}
 	if g.stream, err = dev.NewStream(); err != nil {
 		return nil, err
 	}
@@ -49,7 +49,7 @@ func openOpsGPU(ordinal int) (*opsGPU, error) {
 	return g, nil
 }
 
-func (g *opsGPU) close() {
+func (g *gpu) close() {
 	for _, e := range []*cuda.Event{g.from, g.to} {
 		if e != nil {
 			e.Free()
@@ -64,7 +64,7 @@ func (g *opsGPU) close() {
 }
 
 // between is how long what f puts on the stream takes, µs.
-func (g *opsGPU) between(f func() error) (float64, error) {
+func (g *gpu) between(f func() error) (float64, error) {
 	if err := g.from.Record(g.stream); err != nil {
 		return 0, err
 	}
@@ -82,7 +82,7 @@ func (g *opsGPU) between(f func() error) (float64, error) {
 
 // gpuCopyRunner gives what copying the row's bytes takes at the rate of a copy of two gigabytes, measured each round.
 type gpuCopyRunner struct {
-	g     *opsGPU
+	g     *gpu
 	bytes int64
 }
 
@@ -108,7 +108,7 @@ func (a gpuCopyRunner) time(float64, bool) ([]float64, error) {
 
 // gpuRunner is ours on a row: graphs of calls on one set of buffers (hot) and on sets that go round (cold).
 type gpuRunner struct {
-	g      *opsGPU
+	g      *gpu
 	launch *cuda.Launch
 	sets   [][]uintptr
 	sizes  []int
@@ -124,7 +124,7 @@ type gpuGraph struct {
 }
 
 // newRunner puts the call's tensors on the device and prepares the launch.
-func (g *opsGPU) newRunner(c *opsCall, copies int) (*gpuRunner, error) {
+func (g *gpu) newRunner(c *opCall, copies int) (*gpuRunner, error) {
 	a := &gpuRunner{g: g, copies: copies}
 	if v := c.voxel; v != nil {
 		n, err := g.dev.VoxelScratch(v)
@@ -171,12 +171,12 @@ func (a *gpuRunner) alloc(n int) (uintptr, error) {
 }
 
 // onDevice is the call with tensors that have no host memory.
-func (c *opsCall) onDevice() *opsCall {
+func (c *opCall) onDevice() *opCall {
 	return c.mapped(func(t *kernel.Tensor) { t.Data = nil })
 }
 
 // once runs the call and brings its results to the host, into the call's own tensors. Before, they hold ones: what is not written shows.
-func (a *gpuRunner) once(c *opsCall) error {
+func (a *gpuRunner) once(c *opCall) error {
 	dev := a.g.dev
 	results := c.results()
 	at := func(t *kernel.Tensor) uintptr {
@@ -298,7 +298,7 @@ func (a *gpuRunner) close() {
 }
 
 // describe says what the figures are of.
-func (g *opsGPU) describe() *OpsDevice {
-	d := &OpsDevice{Name: g.dev.Name(), Driver: fmt.Sprintf("CUDA %d.%d", g.dev.Driver()/1000, g.dev.Driver()%1000/10), Image: g.dev.Image(), L2: 64 << 20}
+func (g *gpu) describe() *Device {
+	d := &Device{Name: g.dev.Name(), Driver: fmt.Sprintf("CUDA %d.%d", g.dev.Driver()/1000, g.dev.Driver()%1000/10), Image: g.dev.Image(), L2: 64 << 20}
 	return d
 }

@@ -1,4 +1,4 @@
-package bench
+package ops
 
 import (
 	"encoding/binary"
@@ -9,12 +9,14 @@ import (
 	"sync"
 	"unsafe"
 
+	"github.com/goatnote-inc/robocache/bench/report"
+
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
 // opsInputs are a row's inputs on the host: the same for ours and for the peers, who read them from files.
-type opsInputs struct {
+type inputs struct {
 	times   [][]int64 // a stream each: [B,S], ragged [sum of S]
 	offsets [][]int64 // ragged
 	targets []int64   // [B,T]
@@ -77,7 +79,7 @@ func aligned(n int) []byte {
 }
 
 // entry is where batch entry b of stream i lies among its samples.
-func (in *opsInputs) entry(w *OpsWork, i, b int) (lo, hi int) {
+func (in *inputs) entry(w *Work, i, b int) (lo, hi int) {
 	if w.Ragged {
 		return int(in.offsets[i][b]), int(in.offsets[i][b+1])
 	}
@@ -85,11 +87,11 @@ func (in *opsInputs) entry(w *OpsWork, i, b int) (lo, hi int) {
 	return b * s, (b + 1) * s
 }
 
-func (in *opsInputs) timestamps(i int) int { return len(in.times[i]) }
+func (in *inputs) timestamps(i int) int { return len(in.times[i]) }
 
 // newInputs makes a row's inputs. Each batch entry begins at an epoch timestamp of its own; streams cover the same span with jitter, targets the span evenly.
-func newInputs(w *OpsWork) (*opsInputs, error) {
-	in := &opsInputs{}
+func newInputs(w *Work) (*inputs, error) {
+	in := &inputs{}
 	if w.Kind == "voxelize" {
 		return in, in.cloud(w)
 	}
@@ -171,7 +173,7 @@ func unit(b []byte) {
 }
 
 // cloud makes points and features. One point in a hundred lies outside the grid.
-func (in *opsInputs) cloud(w *OpsWork) error {
+func (in *inputs) cloud(w *Work) error {
 	rng := rand.New(rand.NewPCG(13, uint64(w.N)))
 	if w.Cloud == "kitti" {
 		in.points = kittiFrame(rng)
@@ -244,7 +246,7 @@ func bytesOf[T int64 | int32 | float32 | uint8](v []T) []byte {
 }
 
 // opsInput describes one input to a peer.
-type opsInput struct {
+type inputFile struct {
 	DType  string `json:"dtype"`
 	Shape  []int  `json:"shape"`
 	File   string `json:"file"`
@@ -252,17 +254,17 @@ type opsInput struct {
 }
 
 // write puts the inputs into files below dir, for the peers.
-func (in *opsInputs) write(w *OpsWork, dir, name string) (map[string]opsInput, error) {
-	out := map[string]opsInput{}
+func (in *inputs) write(w *Work, dir, name string) (map[string]inputFile, error) {
+	out := map[string]inputFile{}
 	var err error
 	add := func(key, dtype string, shape []int, data []byte) {
-		d := opsInput{DType: dtype, Shape: shape, File: filepath.Join(dir, name+"-"+key)}
+		d := inputFile{DType: dtype, Shape: shape, File: filepath.Join(dir, name+"-"+key)}
 		if size := elementSize(dtype); len(data) > block*size && (key[0] == 'v' || key == "features") {
 			d.Period, data = block, data[:block*size]
 		}
 		out[key] = d
 		if err == nil {
-			err = writeFile(d.File, data)
+			err = report.WriteFile(d.File, data)
 		}
 	}
 	if w.Kind == "voxelize" {

@@ -1,4 +1,4 @@
-package bench
+package ops
 
 import (
 	"strconv"
@@ -9,14 +9,14 @@ import (
 
 type hostBackend struct {
 	name, setting string
-	backend       opsBackend
+	backend       backend
 }
 
 // hostBackends are ours, and the reference for who asks for it by name.
 func hostBackends(threads int) []hostBackend {
 	ours := cpu.New(threads)
 	return []hostBackend{
-		{OpsOurs, "kernel/cpu, " + ours.Instructions() + ", " + strconv.Itoa(threads) + " threads", ours},
+		{Ours, "kernel/cpu, " + ours.Instructions() + ", " + strconv.Itoa(threads) + " threads", ours},
 		{"reference", "pure Go, one thread", kernel.Reference{}},
 	}
 }

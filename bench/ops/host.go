@@ -1,4 +1,4 @@
-package bench
+package ops
 
 import (
 	"sync"
@@ -100,7 +100,7 @@ func copyRunner(bytes int64, threads, copies int, now func() time.Duration) *hos
 }
 
 // backendRunner is a back end of host memory on a row.
-func backendRunner(b opsBackend, c *opsCall, copies int, now func() time.Duration) *hostRunner {
+func backendRunner(b backend, c *opCall, copies int, now func() time.Duration) *hostRunner {
 	return &hostRunner{now: now, calls: []func() error{func() error { return c.run(b) }}, want: copies, more: func() (func() error, error) {
 		other := c.again()
 		return func() error { return other.run(b) }, nil

@@ -1,10 +1,12 @@
-package bench
+package ops
 
 import (
 	"fmt"
 	"math"
 	"strconv"
 	"strings"
+
+	"github.com/goatnote-inc/robocache/bench/report"
 
 	"github.com/goatnote-inc/robocache"
 )
@@ -17,7 +19,7 @@ import (
 //	≤ 1.1× row NAME     ours takes at most so many times what ours takes in another row of the run
 //
 // followed by ", cold" where buffers go round that the caches cannot hold.
-type OpsBar struct {
+type Bar struct {
 	Text  string  `json:"text"`
 	Least bool    `json:"at_least"` // ≥
 	Value float64 `json:"value"`    // µs, share (0.97), or times
@@ -28,10 +30,10 @@ type OpsBar struct {
 }
 
 // ParseOpsBar reads a bar's text.
-func ParseOpsBar(text string) (OpsBar, error) {
-	b := OpsBar{Text: text}
-	bad := func(want string) (OpsBar, error) {
-		return OpsBar{}, &robocache.Error{Class: robocache.ErrMisuse, Op: "bench ops", Msg: "not a bar: " + strconv.Quote(text), Want: want}
+func ParseBar(text string) (Bar, error) {
+	b := Bar{Text: text}
+	bad := func(want string) (Bar, error) {
+		return Bar{}, &robocache.Error{Class: robocache.ErrMisuse, Op: "bench ops", Msg: "not a bar: " + strconv.Quote(text), Want: want}
 	}
 	rest, cold := strings.CutSuffix(strings.TrimSpace(text), ", cold")
 	b.Cold = cold
@@ -70,10 +72,10 @@ func ParseOpsBar(text string) (OpsBar, error) {
 	return b, nil
 }
 
-func opsBars(texts ...string) []OpsBar {
-	var out []OpsBar
+func barsOf(texts ...string) []Bar {
+	var out []Bar
 	for _, t := range texts {
-		b, err := ParseOpsBar(t)
+		b, err := ParseBar(t)
 		if err != nil {
 			panic(err) // the table is in this file's neighbours, and a test reads all of it
 		}
@@ -83,15 +85,15 @@ func opsBars(texts ...string) []OpsBar {
 }
 
 // OpsVerdict says how a bar came out.
-type OpsVerdict struct {
-	Bar      OpsBar  `json:"bar"`
-	Figure   Spread  `json:"figure"`          // in the bar's unit; ratios and shares round by round
-	Other    string  `json:"other,omitempty"` // the runner that it was held against
-	OtherUS  Spread  `json:"other_us,omitzero"`
-	Judged   bool    `json:"judged"` // false: there is no figure, Note says why
-	Pass     bool    `json:"pass"`
-	Possible float64 `json:"possible,omitempty"` // in the bar's unit: what moving the bytes at the copy's rate would give
-	Note     string  `json:"note,omitempty"`
+type Verdict struct {
+	Bar      Bar           `json:"bar"`
+	Figure   report.Spread `json:"figure"`          // in the bar's unit; ratios and shares round by round
+	Other    string        `json:"other,omitempty"` // the runner that it was held against
+	OtherUS  report.Spread `json:"other_us,omitzero"`
+	Judged   bool          `json:"judged"` // false: there is no figure, Note says why
+	Pass     bool          `json:"pass"`
+	Possible float64       `json:"possible,omitempty"` // in the bar's unit: what moving the bytes at the copy's rate would give
+	Note     string        `json:"note,omitempty"`
 }
 
 // family says whether a runner is one of those that a bar names: "torch" is "torch eager" and "torch.compile".
@@ -100,9 +102,9 @@ func family(than, runner string) bool {
 }
 
 // Judge measures the bar on a row's result; rows finds those of the same threads.
-func (b OpsBar) Judge(r *OpsResult, rows func(name string) *OpsResult) OpsVerdict {
-	v := OpsVerdict{Bar: b}
-	ours := r.runner(OpsOurs)
+func (b Bar) Judge(r *Result, rows func(name string) *Result) Verdict {
+	v := Verdict{Bar: b}
+	ours := r.runner(Ours)
 	if r.Skipped != "" {
 		v.Note = r.Skipped
 		return v
@@ -126,9 +128,9 @@ func (b OpsBar) Judge(r *OpsResult, rows func(name string) *OpsResult) OpsVerdic
 			v.Possible = limit.us(b.Cold).Median
 		}
 	case b.Row != "":
-		var than *OpsRunner
+		var than *Runner
 		if other := rows(b.Row); other != nil {
-			than = other.runner(OpsOurs)
+			than = other.runner(Ours)
 		}
 		if than == nil || len(than.us(b.Cold).Raw) == 0 {
 			v.Note = b.Row + " was not run"
@@ -170,33 +172,33 @@ func (b OpsBar) Judge(r *OpsResult, rows func(name string) *OpsResult) OpsVerdic
 }
 
 // number gives a figure in the bar's unit.
-func (b OpsBar) number(x float64) string {
+func (b Bar) number(x float64) string {
 	switch b.Unit {
 	case "share":
-		return digits(100*x) + " %"
+		return report.Digits(100*x) + " %"
 	case "µs":
-		return digits(x) + " µs"
+		return report.Digits(x) + " µs"
 	}
-	return digits(x) + "×"
+	return report.Digits(x) + "×"
 }
 
-func (b OpsBar) text(s Spread) string {
+func (b Bar) text(s report.Spread) string {
 	switch {
 	case len(s.Raw) == 0 || math.IsNaN(s.Median):
 		return "–"
 	case s.Min == s.Max:
 		return b.number(s.Median)
 	case b.Unit == "share":
-		return fmt.Sprintf("%s (%s–%s) %%", digits(100*s.Median), digits(100*s.Min), digits(100*s.Max))
+		return fmt.Sprintf("%s (%s–%s) %%", report.Digits(100*s.Median), report.Digits(100*s.Min), report.Digits(100*s.Max))
 	}
-	return short(s) + map[string]string{"µs": " µs", "times": "×"}[b.Unit]
+	return report.Short(s) + map[string]string{"µs": " µs", "times": "×"}[b.Unit]
 }
 
 // ratios divides round by round: figures that stood beside each other.
-func ratios(a, b Spread) Spread {
+func ratios(a, b report.Spread) report.Spread {
 	var out []float64
 	for i := range min(len(a.Raw), len(b.Raw)) {
 		out = append(out, a.Raw[i]/b.Raw[i])
 	}
-	return spreadOf(out)
+	return report.SpreadOf(out)
 }

@@ -1,7 +1,8 @@
-package bench
+package report
 
 import (
 	"fmt"
+	"math"
 	"sort"
 )
 
@@ -13,7 +14,7 @@ type Spread struct {
 	Raw    []float64 `json:"raw"`
 }
 
-func (s *Spread) add(v float64) {
+func (s *Spread) Add(v float64) {
 	s.Raw = append(s.Raw, v)
 	sorted := append([]float64(nil), s.Raw...)
 	sort.Float64s(sorted)
@@ -31,4 +32,15 @@ func (s Spread) String() string {
 		return "–"
 	}
 	return fmt.Sprintf("%.4g (%.4g–%.4g)", s.Median, s.Min, s.Max)
+}
+
+// spreadOf leaves out what is no number: a window of no CPU tick has no ratio, and JSON no word for it.
+func SpreadOf(values []float64) Spread {
+	var s Spread
+	for _, v := range values {
+		if !math.IsNaN(v) && !math.IsInf(v, 0) {
+			s.Add(v)
+		}
+	}
+	return s
 }

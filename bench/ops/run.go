@@ -1,4 +1,4 @@
-package bench
+package ops
 
 import (
 	"context"
@@ -13,13 +13,16 @@ import (
 	"sync"
 	"time"
 
+	"github.com/goatnote-inc/robocache/bench/report"
+	"github.com/goatnote-inc/robocache/bench/runners"
+
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
 // OpsRun is what `bench ops` was asked for.
-type OpsRun struct {
-	Rows     []OpsRow
+type Run struct {
+	Rows     []Row
 	Device   string // cpu, cuda
 	Ordinal  int    // of the device
 	Threads  []int  // cpu: one result a row and number of threads
@@ -29,29 +32,29 @@ type OpsRun struct {
 	Clock    string   // wall, or cpu: the thread's own time, of one thread on a machine that is not quiet
 	Runners  []string // peers by name or family; nil: all
 	Without  []string
-	Tools    Tools
+	Tools    runners.Tools
 	Timeout  time.Duration // of one answer of a peer
 	Command  string
 	Revision string
-	Keep     func(*OpsReport) error // after each row
+	Keep     func(*Report) error // after each row
 	Log      func(format string, a ...any)
 }
 
 // OpsReport is a finished `bench ops`.
-type OpsReport struct {
+type Report struct {
 	Command  string            `json:"command"`
-	Machine  Machine           `json:"machine"`
-	Device   *OpsDevice        `json:"device,omitempty"`
+	Machine  report.Machine    `json:"machine"`
+	Device   *Device           `json:"device,omitempty"`
 	Versions map[string]string `json:"versions"`
 	Rounds   int               `json:"rounds"`
 	Seconds  float64           `json:"seconds"`         // a runner and round
 	Clock    string            `json:"clock,omitempty"` // cpu: figures are of the thread's own CPU time
 	Cache    int64             `json:"cache_bytes"`
-	Rows     []*OpsResult      `json:"rows"`
+	Rows     []*Result         `json:"rows"`
 }
 
 // OpsDevice is the GPU of a report.
-type OpsDevice struct {
+type Device struct {
 	Name   string `json:"name"`
 	Driver string `json:"driver"`
 	Image  string `json:"image"`
@@ -64,7 +67,7 @@ type timer interface {
 }
 
 type candidate struct {
-	runner OpsRunner
+	runner Runner
 	c      timer
 }
 
@@ -80,8 +83,8 @@ func (p timedPeer) time(seconds float64, cold bool) ([]float64, error) {
 
 // RunOps measures the rows: of each, ours is compared with the reference before it is timed, and the peers' values are looked at; then the runners
 // take turns. A wrong runner gives no figure.
-func RunOps(ctx context.Context, r OpsRun) (*OpsReport, error) {
-	rep := &OpsReport{Command: r.Command, Machine: ThisMachine(), Versions: map[string]string{}, Rounds: r.Rounds, Seconds: r.Seconds, Clock: r.Clock, Cache: lastCache()}
+func Measure(ctx context.Context, r Run) (*Report, error) {
+	rep := &Report{Command: r.Command, Machine: report.ThisMachine(), Versions: map[string]string{}, Rounds: r.Rounds, Seconds: r.Seconds, Clock: r.Clock, Cache: lastCache()}
 	rep.Machine.Revision = r.Revision
 	dir, err := os.MkdirTemp("", "robocache-ops-")
 	if err != nil {
@@ -99,7 +102,7 @@ func RunOps(ctx context.Context, r OpsRun) (*OpsReport, error) {
 	return rep, nil
 }
 
-func (r *OpsRun) cpu(ctx context.Context, rep *OpsReport, dir string, threads int) error {
+func (r *Run) cpu(ctx context.Context, rep *Report, dir string, threads int) error {
 	before := runtime.GOMAXPROCS(threads)
 	defer runtime.GOMAXPROCS(before)
 	now := wallTime
@@ -115,14 +118,14 @@ func (r *OpsRun) cpu(ctx context.Context, rep *OpsReport, dir string, threads in
 	defer closePeers(peers)
 	for i := range r.Rows {
 		row := &r.Rows[i]
-		res := &OpsResult{OpsRow: *row, Threads: threads}
+		res := &Result{Row: *row, Threads: threads}
 		in, err := newInputs(&res.Work)
 		if err != nil {
 			return err
 		}
 		res.Bytes = res.Work.bytes(in)
 		copies := copiesFor(res.Bytes, rep.Cache)
-		truth, err := newOpsTruth(&res.Work, in, kernel.Reference{})
+		truth, err := newTruth(&res.Work, in, kernel.Reference{})
 		if err != nil {
 			return robocache.At(err, robocache.Where{"row": row.Name})
 		}
@@ -135,21 +138,21 @@ func (r *OpsRun) cpu(ctx context.Context, rep *OpsReport, dir string, threads in
 			if res.Work.Kind == "call" {
 				break // ours is one of the peers' processes: Python
 			}
-			if b.name != OpsOurs && (r.Runners == nil || !wanted(b.name, r.Runners, r.Without)) {
+			if b.name != Ours && (r.Runners == nil || !wanted(b.name, r.Runners, r.Without)) {
 				continue
 			}
-			e := &candidate{runner: OpsRunner{Name: b.name, Setting: b.setting}, c: backendRunner(b.backend, own, copies, now)}
+			e := &candidate{runner: Runner{Name: b.name, Setting: b.setting}, c: backendRunner(b.backend, own, copies, now)}
 			if err := own.run(b.backend); err != nil {
 				e.runner.Failed = err.Error()
 			} else if err := truth.compare(own.results()); err != nil {
 				e.runner.Failed = err.Error()
-			} else if b.name == OpsOurs {
+			} else if b.name == Ours {
 				res.Checked = truth.words()
 			}
 			field = append(field, e)
 		}
 		if res.Work.isOp() && wanted("memcpy go", nil, r.Without) {
-			field = append(field, &candidate{OpsRunner{Name: "memcpy go", Setting: "copy of half the bytes, " + strconv.Itoa(threads) + " goroutines"}, copyRunner(res.Bytes, threads, copies, now)})
+			field = append(field, &candidate{Runner{Name: "memcpy go", Setting: "copy of half the bytes, " + strconv.Itoa(threads) + " goroutines"}, copyRunner(res.Bytes, threads, copies, now)})
 		}
 		theirs, err := r.setup(rep, peers, res, in, truth, dir, threads, copies)
 		if err != nil {
@@ -168,12 +171,12 @@ func (r *OpsRun) cpu(ctx context.Context, rep *OpsReport, dir string, threads in
 }
 
 // peers starts the device's scripts, so many processes of each.
-func (r *OpsRun) peers(ctx context.Context, device string, threads, each int) ([]*opsPeer, error) {
-	scripts, err := opsScripts(r.Tools.dir, device)
+func (r *Run) peers(ctx context.Context, device string, threads, each int) ([]*peer, error) {
+	scripts, err := peerScripts(r.Tools.Dir, device)
 	if err != nil {
 		return nil, err
 	}
-	var out []*opsPeer
+	var out []*peer
 	if slices.Equal(r.Runners, []string{"none"}) {
 		return nil, nil
 	}
@@ -192,7 +195,7 @@ func (r *OpsRun) peers(ctx context.Context, device string, threads, each int) ([
 	var wg sync.WaitGroup
 	for _, p := range out {
 		wg.Go(func() {
-			if _, err := p.ask(opsAsk{Cmd: "hello", Device: device, Threads: threads, Clock: r.Clock}, r.Timeout); err != nil {
+			if _, err := p.ask(peerAsk{Cmd: "hello", Device: device, Threads: threads, Clock: r.Clock}, r.Timeout); err != nil {
 				r.Log("%v", err)
 			}
 		})
@@ -201,14 +204,14 @@ func (r *OpsRun) peers(ctx context.Context, device string, threads, each int) ([
 	return out, nil
 }
 
-func closePeers(peers []*opsPeer) {
+func closePeers(peers []*peer) {
 	for _, p := range peers {
 		p.close()
 	}
 }
 
 // setup gives the row to the peers; each one's answer is a runner, and its values are looked at.
-func (r *OpsRun) setup(rep *OpsReport, peers []*opsPeer, res *OpsResult, in *opsInputs, truth *opsTruth, dir string, threads, copies int) ([]*candidate, error) {
+func (r *Run) setup(rep *Report, peers []*peer, res *Result, in *inputs, truth *truth, dir string, threads, copies int) ([]*candidate, error) {
 	if len(peers) == 0 || res.Curve != "" && r.Runners == nil {
 		return nil, nil // a curve is ours and the copy: peers only where they are named
 	}
@@ -219,8 +222,8 @@ func (r *OpsRun) setup(rep *OpsReport, peers []*opsPeer, res *OpsResult, in *ops
 	index, want := truth.probes(&res.Work, 400)
 	var out []*candidate
 	for _, p := range peers {
-		row := &opsPeerRow{Name: res.Name, OpsWork: res.Work, Device: res.Device, Threads: threads, Bytes: res.Bytes, Copies: copies}
-		ans, err := p.ask(opsAsk{Cmd: "setup", Row: row, Runners: r.Runners, Without: r.Without, Inputs: files}, r.Timeout)
+		row := &peerRow{Name: res.Name, Work: res.Work, Device: res.Device, Threads: threads, Bytes: res.Bytes, Copies: copies}
+		ans, err := p.ask(peerAsk{Cmd: "setup", Row: row, Runners: r.Runners, Without: r.Without, Inputs: files}, r.Timeout)
 		for k, v := range ans.Versions {
 			rep.Versions[k] = v
 		}
@@ -230,7 +233,7 @@ func (r *OpsRun) setup(rep *OpsReport, peers []*opsPeer, res *OpsResult, in *ops
 		}
 		for _, name := range slices.Sorted(maps.Keys(ans.Runners)) {
 			a := ans.Runners[name]
-			e := &candidate{runner: OpsRunner{Name: name, Setting: a.Setting, Failed: a.Error}}
+			e := &candidate{runner: Runner{Name: name, Setting: a.Setting, Failed: a.Error}}
 			if a.Error == "" {
 				runner := &peerRunner{p, res.Name, name}
 				e.c = timedPeer{runner, r.Timeout}
@@ -249,16 +252,16 @@ func (r *OpsRun) setup(rep *OpsReport, peers []*opsPeer, res *OpsResult, in *ops
 	return out, nil
 }
 
-func (r *OpsRun) drop(peers []*opsPeer, name string) {
+func (r *Run) drop(peers []*peer, name string) {
 	for _, p := range peers {
 		if p.gone == nil {
-			_, _ = p.ask(opsAsk{Cmd: "drop", Name: name}, r.Timeout)
+			_, _ = p.ask(peerAsk{Cmd: "drop", Name: name}, r.Timeout)
 		}
 	}
 }
 
 // rounds lets the runners take turns; a round's figure is the median of its chunks.
-func (r *OpsRun) rounds(ctx context.Context, res *OpsResult, field []*candidate, withCold bool) error {
+func (r *Run) rounds(ctx context.Context, res *Result, field []*candidate, withCold bool) error {
 	runtime.GC()
 	for round := range r.Rounds {
 		for _, cold := range []bool{false, true} {
@@ -278,9 +281,9 @@ func (r *OpsRun) rounds(ctx context.Context, res *OpsResult, field []*candidate,
 				case err != nil:
 					e.runner.Failed = err.Error()
 				case cold:
-					e.runner.Cold.add(median(us))
+					e.runner.Cold.Add(median(us))
 				default:
-					e.runner.Hot.add(median(us))
+					e.runner.Hot.Add(median(us))
 				}
 			}
 		}
@@ -305,24 +308,24 @@ func median(v []float64) float64 {
 }
 
 // finish adds a row to the report, judges all bars again (one may look at a later row), and says how it went.
-func (r *OpsRun) finish(rep *OpsReport, res *OpsResult) error {
+func (r *Run) finish(rep *Report, res *Result) error {
 	rep.Rows = append(rep.Rows, res)
 	rep.judge()
 	ours := "–"
-	if a := res.runner(OpsOurs); a != nil {
-		ours = short(a.Hot) + " µs"
+	if a := res.runner(Ours); a != nil {
+		ours = report.Short(a.Hot) + " µs"
 		if a.Failed != "" {
 			ours = "failed: " + a.Failed
 		}
 	}
-	line := fmt.Sprintf("%-36s %dt  ours %s, share of the copy %s", res.Name, res.Threads, ours, short(res.share(false)))
+	line := fmt.Sprintf("%-36s %dt  ours %s, share of the copy %s", res.Name, res.Threads, ours, report.Short(res.share(false)))
 	for _, a := range res.Runners {
 		switch {
 		case a.judgedCold():
 		case a.Failed != "":
 			line += "; " + a.Name + " failed: " + a.Failed
 		default:
-			line += "; " + a.Name + " " + digits(a.Hot.Median)
+			line += "; " + a.Name + " " + report.Digits(a.Hot.Median)
 		}
 	}
 	r.Log("%s", line)
@@ -332,11 +335,11 @@ func (r *OpsRun) finish(rep *OpsReport, res *OpsResult) error {
 	return nil
 }
 
-func (rep *OpsReport) judge() {
+func (rep *Report) judge() {
 	for _, res := range rep.Rows {
 		res.Verdicts = nil
 		for _, b := range res.Bars {
-			res.Verdicts = append(res.Verdicts, b.Judge(res, func(name string) *OpsResult {
+			res.Verdicts = append(res.Verdicts, b.Judge(res, func(name string) *Result {
 				for _, x := range rep.Rows {
 					if x.Name == name && x.Threads == res.Threads {
 						return x
@@ -357,7 +360,7 @@ func wanted(name string, runners, without []string) bool {
 }
 
 // words says what was compared.
-func (t *opsTruth) words() string {
+func (t *truth) words() string {
 	n := 0
 	for _, p := range t.parts {
 		n += len(p.bytes)

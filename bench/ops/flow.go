@@ -1,4 +1,4 @@
-package bench
+package ops
 
 import (
 	"fmt"
@@ -29,7 +29,7 @@ type feeder struct {
 	total  int
 }
 
-func newFeeder(dev *cuda.Device, w *OpsWork, total int) (*feeder, error) {
+func newFeeder(dev *cuda.Device, w *Work, total int) (*feeder, error) {
 	piece := *w
 	piece.B = flowPiece
 	ring := *w
@@ -113,7 +113,7 @@ func (a feedRunner) time(float64, bool) ([]float64, error) {
 func nothing([]uintptr, uintptr) error { return nil }
 
 // check looks at some trajectories that came back.
-func (f *feeder) check(w *OpsWork) error {
+func (f *feeder) check(w *Work) error {
 	clear(f.host[3])
 	if err := f.pass(f.launch.Run, false); err != nil {
 		return err
@@ -139,26 +139,26 @@ func (f *feeder) check(w *OpsWork) error {
 }
 
 // flowRow measures a million trajectories over PCIe.
-func (r *OpsRun) flowRow(res *OpsResult, g *opsGPU) ([]*candidate, func(), error) {
+func (r *Run) flowRow(res *Result, g *gpu) ([]*candidate, func(), error) {
 	f, err := newFeeder(g.dev, &res.Work, res.Work.B)
 	if err != nil {
 		return nil, func() {}, err
 	}
-	ours := &candidate{OpsRunner{Name: OpsOurs, Setting: fmt.Sprintf("pieces of %d from page-locked memory, %d at once; copies and kernels overlap", flowPiece, flowSlots)}, feedRunner{f, f.launch.Run, false}}
+	ours := &candidate{Runner{Name: Ours, Setting: fmt.Sprintf("pieces of %d from page-locked memory, %d at once; copies and kernels overlap", flowPiece, flowSlots)}, feedRunner{f, f.launch.Run, false}}
 	if err := f.check(&res.Work); err != nil {
 		ours.runner.Failed = err.Error()
 	} else {
 		res.Checked = "5 trajectories equal the reference's"
 	}
 	return []*candidate{ours,
-		{OpsRunner{Name: "pcie go", Setting: "the same copies without the kernel"}, feedRunner{f, nothing, false}},
-		{OpsRunner{Name: "pcie-in go", Setting: "the copies to the device alone"}, feedRunner{f, nothing, true}},
+		{Runner{Name: "pcie go", Setting: "the same copies without the kernel"}, feedRunner{f, nothing, false}},
+		{Runner{Name: "pcie-in go", Setting: "the copies to the device alone"}, feedRunner{f, nothing, true}},
 	}, f.close, nil
 }
 
 // shard is what one device holds of a sharded row.
 type shard struct {
-	gpu    *opsGPU
+	gpu    *gpu
 	runner *gpuRunner
 }
 
@@ -223,15 +223,15 @@ func (a feeders) time(float64, bool) ([]float64, error) {
 }
 
 // shardRow measures two devices against one: each holds the row's work, or is fed with it from the host.
-func (r *OpsRun) shardRow(res *OpsResult, in *opsInputs, truth *opsTruth) (field []*candidate, done func(), err error) {
+func (r *Run) shardRow(res *Result, in *inputs, truth *truth) (field []*candidate, done func(), err error) {
 	var undo []func()
 	done = func() {
 		for i := len(undo) - 1; i >= 0; i-- {
 			undo[i]()
 		}
 	}
-	ours := &candidate{runner: OpsRunner{Name: OpsOurs, Setting: "two devices at once, a goroutine and a stream each"}}
-	linear := &candidate{runner: OpsRunner{Name: "linear", Setting: "one device alone: the slower of the two"}}
+	ours := &candidate{runner: Runner{Name: Ours, Setting: "two devices at once, a goroutine and a stream each"}}
+	linear := &candidate{runner: Runner{Name: "linear", Setting: "one device alone: the slower of the two"}}
 	if res.Work.Kind == "shards-host" {
 		var all feeders
 		var alone []timer
@@ -258,7 +258,7 @@ func (r *OpsRun) shardRow(res *OpsResult, in *opsInputs, truth *opsTruth) (field
 	var all shardRunner
 	var alone slowest
 	for i := range 2 {
-		g, err := openOpsGPU(i)
+		g, err := openGPU(i)
 		if err != nil {
 			return nil, done, err
 		}

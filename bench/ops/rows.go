@@ -1,17 +1,17 @@
-package bench
+package ops
 
 import "fmt"
 
-func opsRow(device, name string, w OpsWork, bars ...string) OpsRow {
-	return OpsRow{Name: name, Title: w.title(), Device: device, Work: w, Bars: opsBars(bars...)}
+func newRow(device, name string, w Work, bars ...string) Row {
+	return Row{Name: name, Title: w.title(), Device: device, Work: w, Bars: barsOf(bars...)}
 }
 
-func quick(r OpsRow) OpsRow { r.Quick = true; return r }
+func quick(r Row) Row { r.Quick = true; return r }
 
 // opsRowsCPU is the second table of the issue; shapes of specs/peers.md section 3.
-func opsRowsCPU() []OpsRow {
+func rowsCPU() []Row {
 	const memory, coldMemory = "≥ 90 % of memcpy", "≥ 90 % of memcpy, cold"
-	row := func(name string, w OpsWork, bars ...string) OpsRow { return opsRow("cpu", name, w, bars...) }
+	row := func(name string, w Work, bars ...string) Row { return newRow("cpu", name, w, bars...) }
 	slerp := resample(256, 100, 50, 4, "float32")
 	slerp.Mode = "slerp"
 	ragged := resample(256, 100, 50, 32, "float32")
@@ -22,12 +22,12 @@ func opsRowsCPU() []OpsRow {
 	sparse.Layout = "sparse"
 	call := resample(4, 100, 50, 32, "float32")
 	call.Kind = "call"
-	kitti := OpsWork{Kind: "voxelize", Mode: "mean", Layout: "sparse", Cloud: "kitti", F: 4, Grid: [3]int{400, 400, 20}, Min: [3]float32{0, -40, -3}, Size: [3]float32{0.2, 0.2, 0.2}}
+	kitti := Work{Kind: "voxelize", Mode: "mean", Layout: "sparse", Cloud: "kitti", F: 4, Grid: [3]int{400, 400, 20}, Min: [3]float32{0, -40, -3}, Size: [3]float32{0.2, 0.2, 0.2}}
 	count := kitti
 	count.Mode, count.Layout, count.F = "count", "dense", 0
 	dense := kitti
 	dense.Layout = "dense"
-	return []OpsRow{
+	return []Row{
 		quick(row("resample-256x100-50x32-f32", resample(256, 100, 50, 32, "float32"), memory, coldMemory, "≥ 1× torch.compile", "≥ 80× np.interp")),
 		row("resample-32x500-256x256-f32", resample(32, 500, 256, 256, "float32"), memory, coldMemory, "≥ 1× torch.compile", "≥ 80× np.interp"),
 		row("resample-64x4096-1024x128-f32", resample(64, 4096, 1024, 128, "float32"), memory, coldMemory, "≥ 2.5× torch.compile", "≥ 80× np.interp"),
@@ -51,12 +51,12 @@ func opsRowsCPU() []OpsRow {
 }
 
 // opsRowsCUDA is the first table of the issue, and the second's rows of a GPU.
-func opsRowsCUDA() []OpsRow {
-	row := func(name string, w OpsWork, bars ...string) OpsRow { return opsRow("cuda", name, w, bars...) }
+func rowsCUDA() []Row {
+	row := func(name string, w Work, bars ...string) Row { return newRow("cuda", name, w, bars...) }
 	const bf, f32 = "bfloat16", "float32"
 	ragged := resample(256, 100, 50, 32, bf)
 	ragged.Ragged = true
-	out := []OpsRow{
+	out := []Row{
 		quick(row("resample-256x100-50x32-bf16", resample(256, 100, 50, 32, bf), "≤ 2.6 µs")),
 		quick(row("resample-32x500-256x256-bf16", resample(32, 500, 256, 256, bf), "≤ 4.0 µs")),
 		row("resample-64x4096-1024x128-bf16", resample(64, 4096, 1024, 128, bf), "≤ 14.5 µs"),
@@ -79,7 +79,7 @@ func opsRowsCUDA() []OpsRow {
 	}
 	sparse := voxels(500_000, "mean", 8)
 	sparse.Layout, sparse.Cloud = "sparse", "cells"
-	kind := func(k string, b int) OpsWork {
+	kind := func(k string, b int) Work {
 		w := resample(b, 100, 50, 32, bf)
 		w.Kind = k
 		return w
@@ -102,14 +102,14 @@ func opsRowsCUDA() []OpsRow {
 }
 
 // opsSweeps are the curves from launch-bound to memory-bound.
-func opsSweeps(device string) []OpsRow {
-	var out []OpsRow
+func sweepRows(device string) []Row {
+	var out []Row
 	sizes, dtype := []int{1, 4, 16, 64, 256, 1024, 4096}, "float32"
 	if device == "cuda" {
 		sizes, dtype = []int{1, 4, 16, 64, 256, 1024, 4096, 16384, 65536}, "bfloat16"
 	}
-	add := func(curve string, b int, w OpsWork) {
-		r := opsRow(device, fmt.Sprintf("sweep-%s-%d", curve, b), w)
+	add := func(curve string, b int, w Work) {
+		r := newRow(device, fmt.Sprintf("sweep-%s-%d", curve, b), w)
 		r.Curve = curve
 		out = append(out, r)
 	}
