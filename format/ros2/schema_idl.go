@@ -28,20 +28,22 @@ func parseIDL(text string) (map[string]*message, error) {
 	for k, t := range texts {
 		p := &idlParser{types: types, typedefs: map[string]member{}, constants: map[string]int{}}
 		p.read(t)
-		if err := p.file(); err != nil {
-			return nil, robocache.At(err, robocache.Where{"type": names[k], "line": p.lex.Pos().Line})
+		if p.file(); p.err != nil {
+			return nil, robocache.At(p.err, robocache.Where{"type": names[k], "line": p.lex.Pos().Line})
 		}
 		if members += p.members; members > maxMembers {
-			return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "schema", Msg: "more than " + strconv.Itoa(maxMembers) + " members"}
+			return nil, tooManyMembers()
 		}
 	}
 	return types, nil
 }
 
+// idlParser reads one text. Once err is set there are no more tokens.
 type idlParser struct {
 	lex       scanner.Scanner
 	ahead     string // the token that was looked at and not taken
 	looked    bool
+	err       error
 	types     map[string]*message
 	typedefs  map[string]member // by name, and by module-qualified name
 	constants map[string]int
@@ -67,6 +69,9 @@ func (p *idlParser) next() string {
 }
 
 func (p *idlParser) peek() string {
+	if p.err != nil {
+		return ""
+	}
 	if p.looked {
 		return p.ahead
 	}
@@ -85,75 +90,79 @@ func (p *idlParser) peek() string {
 
 // accept takes a token where it is this one.
 func (p *idlParser) accept(sign string) bool {
-	if p.peek() != sign {
+	if p.err != nil || p.peek() != sign {
 		return false
 	}
 	p.looked = false
 	return true
 }
 
-func (p *idlParser) expect(sign string) error {
+func (p *idlParser) expect(sign string) {
 	if t := p.next(); t != sign {
-		return p.bad(strconv.Quote(sign), t)
+		p.bad(strconv.Quote(sign), t)
 	}
-	return nil
 }
 
-func (p *idlParser) bad(want, got string) error {
-	return &robocache.Error{Class: robocache.ErrMalformed, Op: "schema", Want: want, Got: strconv.Quote(clip(got))}
+func (p *idlParser) fail(err *robocache.Error) {
+	if p.err == nil {
+		err.Op, p.err = "schema", err
+	}
+}
+
+func (p *idlParser) bad(want, got string) {
+	p.fail(&robocache.Error{Class: robocache.ErrMalformed, Want: want, Got: strconv.Quote(clip(got))})
+}
+
+func (p *idlParser) unread(what string) {
+	p.fail(&robocache.Error{Class: robocache.ErrUnsupported, Msg: what + " is not read"})
 }
 
 // file reads declarations to the end of the text.
-func (p *idlParser) file() error {
-	for {
-		t := p.next()
-		switch t {
+func (p *idlParser) file() {
+	for p.err == nil {
+		switch t := p.next(); t {
 		case "":
 			if len(p.modules) > 0 {
-				return p.bad("}", "the end of the text")
+				p.bad("}", "the end of the text")
 			}
-			return nil
+			return
 		case ";":
 		case "@":
-			if err := p.annotation(); err != nil {
-				return err
-			}
+			p.annotation()
 		case "module":
 			if len(p.modules) == 8 {
-				return p.bad("at most 8 modules inside each other", "more")
+				p.bad("at most 8 modules inside each other", "more")
 			}
 			p.modules = append(p.modules, p.next())
-			if err := p.expect("{"); err != nil {
-				return err
-			}
+			p.expect("{")
 		case "}":
 			if len(p.modules) == 0 {
-				return p.bad("a declaration", t)
+				p.bad("a declaration", t)
+				return
 			}
 			p.modules = p.modules[:len(p.modules)-1]
 		case "typedef":
-			if err := p.typedef(); err != nil {
-				return err
+			f := p.declarator(p.typ(p.next()))
+			if len(p.typedefs) == 4096 {
+				p.bad("at most 4096 typedefs", "more")
 			}
+			p.typedefs[f.name] = f
+			p.expect(";")
 		case "const":
-			if err := p.constant(); err != nil {
-				return err
-			}
+			p.constant()
 		case "struct":
-			if err := p.structure(); err != nil {
-				return err
-			}
+			p.structure()
 		default:
-			return &robocache.Error{Class: robocache.ErrUnsupported, Op: "schema", Msg: "IDL declaration " + strconv.Quote(clip(t)) + " is not read", Hint: "modules, structures, constants and typedefs are"}
+			p.fail(&robocache.Error{Class: robocache.ErrUnsupported, Msg: "IDL declaration " + strconv.Quote(clip(t)) + " is not read", Hint: "modules, structures, constants and typedefs are"})
 		}
 	}
 }
 
 // annotation passes "@name" and what stands in its parentheses.
-func (p *idlParser) annotation() error {
+func (p *idlParser) annotation() {
 	p.next()
 	if !p.accept("(") {
-		return nil
+		return
 	}
 	for depth := 1; depth > 0; {
 		switch p.next() {
@@ -162,22 +171,19 @@ func (p *idlParser) annotation() error {
 		case ")":
 			depth--
 		case "":
-			return p.bad(")", "the end of the text")
+			p.bad(")", "the end of the text")
+			return
 		}
 	}
-	return nil
 }
 
 // constant reads "const type NAME = value;": whole numbers can be sizes.
-func (p *idlParser) constant() error {
+func (p *idlParser) constant() {
 	var tokens []string
-	for {
-		t := p.next()
-		if t == ";" {
-			break
-		}
+	for t := p.next(); t != ";"; t = p.next() {
 		if t == "" || len(tokens) > 64 {
-			return p.bad(";", t)
+			p.bad(";", t)
+			return
 		}
 		tokens = append(tokens, t)
 	}
@@ -186,59 +192,54 @@ func (p *idlParser) constant() error {
 			p.constants[tokens[n-3]] = int(v)
 		}
 	}
-	return nil
 }
 
 // number reads a size: a literal or a constant's name.
-func (p *idlParser) number() (int, error) {
+func (p *idlParser) number() int {
 	t := p.next()
 	if v, err := strconv.ParseUint(t, 0, 31); err == nil {
-		return int(v), nil
+		return int(v)
 	}
-	if v, ok := p.constants[t[strings.LastIndexByte(t, ':')+1:]]; ok && t != "" {
-		return v, nil
+	v, ok := p.constants[lastWord(t)]
+	if !ok || t == "" {
+		p.bad("a size", t)
 	}
-	return 0, p.bad("a size", t)
+	return v
 }
 
+// lastWord is a name without its modules.
+func lastWord(t string) string { return t[strings.LastIndexByte(t, ':')+1:] }
+
 // typ reads a type from its first token.
-func (p *idlParser) typ(t string) (member, error) {
+func (p *idlParser) typ(t string) member {
 	f := member{array: single}
-	switch {
-	case t == "sequence":
-		if err := p.expect("<"); err != nil {
-			return f, err
-		}
+	switch t {
+	case "sequence":
+		p.expect("<")
 		elem := p.next()
 		if elem == "sequence" {
-			return f, &robocache.Error{Class: robocache.ErrUnsupported, Op: "schema", Msg: "a sequence of sequences is not read"}
+			p.unread("a sequence of sequences")
+			return f
 		}
-		in, err := p.typ(elem)
-		if err != nil {
-			return f, err
+		if f = p.typ(elem); f.array != single {
+			p.unread("a sequence of arrays")
 		}
-		if in.array != single {
-			return f, &robocache.Error{Class: robocache.ErrUnsupported, Op: "schema", Msg: "a sequence of arrays is not read"}
-		}
-		in.array = sequence
+		f.array = sequence
 		if p.accept(",") { // a bound
-			if _, err := p.number(); err != nil {
-				return in, err
-			}
+			p.number()
 		}
-		return in, p.expect(">")
-	case t == "string" || t == "wstring":
+		p.expect(">")
+		return f
+	case "string", "wstring":
 		f.base = isString
 		if t == "wstring" {
 			f.base = isWString
 		}
-		if !p.accept("<") {
-			return f, nil
+		if p.accept("<") {
+			p.number()
+			p.expect(">")
 		}
-		if _, err := p.number(); err != nil {
-			return f, err
-		}
-		return f, p.expect(">")
+		return f
 	}
 	words := t
 	for words == "unsigned" || words == "long" || words == "unsigned long" {
@@ -251,106 +252,76 @@ func (p *idlParser) typ(t string) (member, error) {
 	}
 	if d, ok := idlPrimitives[words]; ok {
 		f.dtype = d
-		return f, nil
+		return f
 	}
-	last := t[strings.LastIndexByte(t, ':')+1:]
-	if d, ok := p.typedefs[last]; ok {
-		return d, nil
+	if d, ok := p.typedefs[lastWord(t)]; ok {
+		return d
 	}
-	name := strings.ReplaceAll(strings.TrimPrefix(t, "::"), "::", "/")
-	if !typeName(name) {
-		return f, p.bad("a type", t)
+	f.base, f.ref = isMessage, strings.ReplaceAll(strings.TrimPrefix(t, "::"), "::", "/")
+	if !typeName(f.ref) {
+		p.bad("a type", t)
 	}
-	f.base, f.ref = isMessage, name
-	return f, nil
+	return f
 }
 
 // declarator reads a name, and the size of an array.
-func (p *idlParser) declarator(f member) (member, error) {
-	f.name = p.next()
-	if !typeName(f.name) {
-		return f, p.bad("a name", f.name)
+func (p *idlParser) declarator(f member) member {
+	if f.name = p.next(); !typeName(f.name) {
+		p.bad("a name", f.name)
 	}
 	if !p.accept("[") {
-		return f, nil
+		return f
 	}
-	n, err := p.number()
-	if err != nil {
-		return f, err
-	}
-	if err := p.expect("]"); err != nil {
-		return f, err
-	}
+	n := p.number()
+	p.expect("]")
 	if f.array != single || p.peek() == "[" {
-		return f, &robocache.Error{Class: robocache.ErrUnsupported, Op: "schema", Msg: "an array of arrays is not read", Where: robocache.Where{"field": f.name}}
+		p.fail(&robocache.Error{Class: robocache.ErrUnsupported, Msg: "an array of arrays is not read", Where: robocache.Where{"field": f.name}})
 	}
 	f.array = n
-	return f, nil
+	return f
 }
 
-func (p *idlParser) typedef() error {
-	f, err := p.typ(p.next())
-	if err != nil {
-		return err
-	}
-	if f, err = p.declarator(f); err != nil {
-		return err
-	}
-	if len(p.typedefs) == 4096 {
-		return p.bad("at most 4096 typedefs", "more")
-	}
-	p.typedefs[f.name] = f
-	return p.expect(";")
-}
-
-func (p *idlParser) structure() error {
+func (p *idlParser) structure() {
 	name := p.next()
 	full := strings.Join(append(p.modules[:len(p.modules):len(p.modules)], name), "/")
 	m := &message{name: full, pkg: packageOf(full)}
 	if len(p.modules) == 0 || !typeName(full) {
-		return p.bad("a structure inside the modules of its package", full)
+		p.bad("a structure inside the modules of its package", full)
 	}
-	if err := p.expect("{"); err != nil {
-		return err
-	}
-	for {
-		t := p.next()
-		switch t {
+	p.expect("{")
+	for p.err == nil {
+		switch t := p.next(); t {
 		case "}":
 			if _, twice := p.types[shortKey(full)]; !twice {
 				p.types[shortKey(full)] = m
 			}
-			return nil
+			return
 		case "@":
-			if err := p.annotation(); err != nil {
-				return err
-			}
-			continue
+			p.annotation()
 		case "":
-			return p.bad("}", "the end of the text")
+			p.bad("}", "the end of the text")
+		default:
+			p.fields(m, p.typ(t))
 		}
-		f, err := p.typ(t)
-		if err != nil {
-			return err
+	}
+}
+
+// fields reads the names that one type is given to.
+func (p *idlParser) fields(m *message, f member) {
+	for p.err == nil {
+		g := p.declarator(f)
+		if p.members++; p.members > maxMembers {
+			p.bad("at most "+strconv.Itoa(maxMembers)+" members", "more")
 		}
-		for {
-			g, err := p.declarator(f)
-			if err != nil {
-				return err
-			}
-			if p.members++; p.members > maxMembers {
-				return p.bad("at most "+strconv.Itoa(maxMembers)+" members", "more")
-			}
-			if g.name != filler {
-				m.members = append(m.members, g)
-			}
-			t := p.next()
-			if t == ";" {
-				break
-			}
-			if t != "," {
-				return p.bad(";", t)
-			}
+		if g.name != filler {
+			m.members = append(m.members, g)
+		}
+		switch t := p.next(); t {
+		case ";":
+			return
+		case ",":
+		default:
+			p.bad(";", t)
 		}
 	}
 }

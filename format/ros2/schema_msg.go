@@ -76,13 +76,17 @@ func parseMsg(name, text string) (map[string]*message, error) {
 			return nil, err
 		}
 		if members += len(m.members); members > maxMembers {
-			return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "schema", Msg: "more than " + strconv.Itoa(maxMembers) + " members"}
+			return nil, tooManyMembers()
 		}
 		if _, twice := types[shortKey(n)]; !twice {
 			types[shortKey(n)] = m
 		}
 	}
 	return types, nil
+}
+
+func tooManyMembers() error {
+	return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "schema", Msg: "more than " + strconv.Itoa(maxMembers) + " members"}
 }
 
 // serviceEvent: recorders store the .srv text as the schema of a service's events. Its two halves become types of their own, and what is
