@@ -1,12 +1,14 @@
 package mcap
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sort"
 	"sync"
-	"sync/atomic"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/bag"
@@ -45,8 +47,6 @@ type topic struct {
 	channels []uint16
 	index    bag.Index
 	place    []place
-	byChunk  map[int32][]int32 // chunk → numbers of the topic's messages in it
-	longest  atomic.Int64      // of messages that were found to be longer than minLast
 }
 
 // place is where a message lies.
@@ -172,24 +172,7 @@ func (s *Storage) settle(ctx context.Context) error {
 		if len(t.channels) > 1 {
 			sort.Stable(byLog{t})
 		}
-		t.byChunk = map[int32][]int32{}
-		numbers := make([]int32, n)
-		for j := range numbers {
-			numbers[j] = int32(j)
-		}
-		for from := 0; from < n; {
-			to, chunk := from+1, t.place[from].chunk
-			for to < n && t.place[to].chunk == chunk {
-				to++
-			}
-			if t.byChunk[chunk] == nil { // mostly a chunk's messages lie in one run
-				t.byChunk[chunk] = numbers[from:to:to]
-			} else {
-				t.byChunk[chunk] = append(t.byChunk[chunk], numbers[from:to]...)
-			}
-			from = to
-		}
-		s.held += int64(n) * 40
+		s.held += int64(n) * 24
 	}
 	s.ready = true
 	return nil
@@ -222,93 +205,109 @@ func (s *Storage) Index(ctx context.Context, topic int) (ix *bag.Index, err erro
 }
 
 // Messages gives messages of a topic by log time. Chunks ahead are decompressed beside fn.
-func (s *Storage) Messages(ctx context.Context, topic, from, to int, fn func(i int, m *bag.Message) error) (err error) {
-	defer guard.File("mcap read", s.name, &err)
-	if err := s.settle(ctx); err != nil {
-		return err
-	}
-	t := s.topics[topic]
-	if from < 0 || to > len(t.place) || from > to {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "mcap", Where: robocache.Where{"file": s.name, "stream": s.infos[topic].Name}, Want: fmt.Sprintf("messages of 0 to %d", len(t.place)), Got: fmt.Sprintf("%d to %d", from, to)}
-	}
-	defer s.file.ReadAhead()()
-	planned, stop := from, func() {}
-	defer func() { stop() }()
-	var m container.Message
-	var out bag.Message
-	var held *container.Records
-	defer func() { held.Release() }()
-	last := int32(-1)
-	for i := from; i < to; i++ {
-		p := t.place[i]
-		if p.chunk != last {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			held.Release()
-			held = nil
-			if i >= planned {
-				stop()
-				planned, stop = s.ahead(ctx, t.place[i:to])
-				planned += i
-			}
-			end := i
-			for end+1 < to && t.place[end+1].chunk == p.chunk {
-				end++
-			}
-			need := int64(t.place[end].at) + max(minLast, t.longest.Load()) // of the last, only where it begins is known
-			if held, err = s.file.Records(ctx, int(p.chunk), need); err != nil {
-				return robocache.At(err, robocache.Where{"file": s.name})
-			}
-			last = p.chunk
-		}
-		if held == nil {
-			continue // damaged, and said so
-		}
-		if n := held.Beyond(p.at); n > 0 {
-			// Longer than any before it: the rest of the chunk is wanted too.
-			t.longest.Store(max(t.longest.Load(), n))
-			again, err := s.file.Records(ctx, int(p.chunk), 0)
-			held.Release()
-			if held = again; err != nil {
-				return robocache.At(err, robocache.Where{"file": s.name})
-			}
-			if held == nil {
-				continue
-			}
-		}
-		if err := s.file.At(held.Bytes(), int(p.chunk), p.at, p.channel, t.index.Log[i], &m); err != nil {
-			return robocache.At(err, robocache.Where{"file": s.name, "stream": s.infos[topic].Name, "index": i})
-		}
-		out = bag.Message{Log: m.Log, Publish: m.Publish, Sequence: m.Sequence, Source: uint32(m.Channel), Data: m.Data}
-		if err := fn(i, &out); err != nil {
-			return err
-		}
-	}
-	return nil
+func (s *Storage) Messages(ctx context.Context, topic, from, to int, fn func(i int, m *bag.Message) error) error {
+	failed, err := s.read(ctx, []run{{topic, from, to}}, func(_, i int, m *bag.Message) error { return fn(i, m) })
+	return cmp.Or(err, failed[topic])
 }
 
-// minLast is what is taken for a message whose length is not known.
-const minLast = 16 << 10
+// Walk gives the messages of topics, each topic's by log time, in one pass over the chunks that hold them.
+func (s *Storage) Walk(ctx context.Context, topics []int, fn func(topic, i int, m *bag.Message) error) (failed map[int]error, err error) {
+	wants := make([]run, len(topics))
+	for n, k := range topics {
+		wants[n] = run{k, 0, -1}
+	}
+	return s.read(ctx, wants, fn)
+}
 
-// ahead decompresses the chunks of places beside who reads them, as far as the cache holds them: those of the first n places. stop waits
-// for it.
-func (s *Storage) ahead(ctx context.Context, places []place) (n int, stop func()) {
-	share := s.file.Share()
-	var chunks []int32
-	var size int64
-	for ; n < len(places); n++ {
-		if p := places[n]; n == 0 || p.chunk != places[n-1].chunk {
-			if size += s.file.Chunks[p.chunk].Size; len(chunks) > 0 && (size > share || len(chunks) >= 64) {
-				break
+// run is messages of a topic, one after the other; to -1: to the last.
+type run struct{ topic, from, to int }
+
+// read gives runs of messages in one pass; runs whose chunks overlap in time each alone, in as many passes as their chunks step back.
+func (s *Storage) read(ctx context.Context, wants []run, fn func(topic, i int, m *bag.Message) error) (failed map[int]error, err error) {
+	defer guard.File("mcap read", s.name, &err)
+	if err := s.settle(ctx); err != nil {
+		return nil, err
+	}
+	failed = map[int]error{}
+	var inStep []run
+	for _, w := range wants {
+		place := s.topics[w.topic].place
+		if w.to < 0 {
+			w.to = len(place)
+		}
+		if w.from < 0 || w.to > len(place) || w.from > w.to {
+			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "mcap", Where: robocache.Where{"file": s.name, "stream": s.infos[w.topic].Name}, Want: fmt.Sprintf("messages of 0 to %d", len(place)), Got: fmt.Sprintf("%d to %d", w.from, w.to)}
+		}
+		from := w.from
+		for i := from + 1; i < w.to; i++ {
+			if place[i].chunk >= place[i-1].chunk {
+				continue
 			}
-			chunks = append(chunks, p.chunk)
+			if err := s.pass(ctx, []run{{w.topic, from, i}}, failed, fn); err != nil {
+				return failed, err
+			}
+			from = i
+		}
+		if w.from != from {
+			err = s.pass(ctx, []run{{w.topic, from, w.to}}, failed, fn)
+		} else {
+			inStep = append(inStep, w)
+		}
+		if err != nil {
+			return failed, err
 		}
 	}
-	if len(chunks) < 2 {
-		return n, func() {}
+	return failed, s.pass(ctx, inStep, failed, fn)
+}
+
+// errNoMore ends a pass whose topics all failed.
+var errNoMore = errors.New("no topic is left")
+
+// pass reads runs whose chunks ascend. A topic that failed is read no further.
+func (s *Storage) pass(ctx context.Context, runs []run, failed map[int]error, fn func(topic, i int, m *bag.Message) error) error {
+	in := map[int32][]run{} // chunk → the runs' parts in it
+	last := map[int32]uint32{}
+	for _, w := range runs {
+		place := s.topics[w.topic].place
+		for from := w.from; from < w.to && failed[w.topic] == nil; {
+			to, chunk, at := from, place[from].chunk, uint32(0)
+			for ; to < w.to && place[to].chunk == chunk; to++ {
+				at = max(at, place[to].at)
+			}
+			in[chunk], last[chunk] = append(in[chunk], run{w.topic, from, to}), max(at, last[chunk])
+			from = to
+		}
 	}
-	return n, s.file.Prefetch(ctx, chunks)
+	var parts []container.Part
+	for _, chunk := range slices.Sorted(maps.Keys(in)) {
+		parts = append(parts, container.Part{Chunk: chunk, Last: last[chunk]})
+	}
+	var m container.Message
+	var out bag.Message
+	err := s.file.InOrder(ctx, parts, func(n int, records []byte) error {
+		for _, w := range in[parts[n].Chunk] {
+			t := s.topics[w.topic]
+			for i := w.from; i < w.to && failed[w.topic] == nil; i++ {
+				p := t.place[i]
+				err := s.file.At(records, int(p.chunk), p.at, p.channel, t.index.Log[i], &m)
+				if err == nil {
+					out = bag.Message{Log: m.Log, Publish: m.Publish, Sequence: m.Sequence, Source: uint32(m.Channel), Data: m.Data}
+					err = fn(w.topic, i, &out)
+				}
+				if err != nil {
+					failed[w.topic] = robocache.At(err, robocache.Where{"file": s.name, "stream": s.infos[w.topic].Name, "index": i})
+				}
+			}
+		}
+		if !slices.ContainsFunc(runs, func(w run) bool { return failed[w.topic] == nil }) {
+			return errNoMore
+		}
+		return nil
+	})
+	if errors.Is(err, errNoMore) {
+		return nil
+	}
+	return robocache.At(err, robocache.Where{"file": s.name})
 }
 
 // Notes gives the metadata records, "<record>.<key>" → value. Records above 64 MiB in all are left out.

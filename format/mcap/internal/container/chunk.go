@@ -47,7 +47,6 @@ type Chunk struct {
 	Compression      Compression
 	Bare             bool // Offset and Length are of plain records, without a chunk around them
 	Cut              bool // the file ends inside: what is whole is taken
-	channels         []uint16
 	unindexed        bool // its message index is not there, or does not fit: its records are walked
 }
 
@@ -93,15 +92,21 @@ var errCRC = errors.New("check sum differs")
 
 // bodyOf gives the compressed records of a chunk's own record, which must be what its index says, and their check sum.
 func bodyOf(raw []byte, k *Chunk, lim Limits) (body []byte, crc uint32, err error) {
-	head, body, crc, err := chunkHead(raw, k.Offset, k.Cut)
+	if len(raw) < headSize || Op(raw[0]) != OpChunk {
+		return nil, 0, malformed(k.Offset, "a chunk's record", "opcode 06", fmt.Sprintf("% .1x", raw))
+	}
+	head, n, crc, body, err := chunkHead(raw[headSize:], k.Offset)
 	if err != nil {
 		return nil, 0, err
 	}
+	if n > int64(len(body)) && !k.Cut {
+		return nil, 0, malformed(k.Offset, "records of a chunk", fmt.Sprintf("at most %d bytes", len(body)), fmt.Sprint(n))
+	}
+	body = body[:min(n, int64(len(body)))]
 	if head.Size != k.Size || head.Compression != k.Compression {
 		return nil, 0, malformed(k.Offset, "a chunk and its index differ", fmt.Sprintf("%d bytes, compression %q", k.Size, k.Compression), fmt.Sprintf("%d, %q", head.Size, head.Compression))
 	}
-	head.Offset, head.Length, head.Cut = k.Offset, int64(len(raw)), k.Cut
-	head.Compressed = int64(len(body))
+	head.Length, head.Compressed, head.Cut = int64(len(raw)), int64(len(body)), k.Cut
 	return body, crc, head.check(k.Offset+int64(len(raw)), lim)
 }
 
@@ -123,28 +128,17 @@ func openChunk(body []byte, crc uint32, k *Chunk, dst []byte) ([]byte, error) {
 	return out, nil
 }
 
-// chunkHead takes the head of a chunk record apart. Of a cut one the body is what is there.
-func chunkHead(raw []byte, off int64, cut bool) (k Chunk, body []byte, crc uint32, err error) {
-	if len(raw) < headSize || Op(raw[0]) != OpChunk {
-		return k, nil, 0, malformed(off, "a chunk's record", "opcode 06", fmt.Sprintf("% .1x", raw))
-	}
-	c := cursor{b: raw[headSize:]}
-	start, end, size := c.u64(), c.u64(), c.u64()
+// chunkHead takes the head of a chunk record apart: n is the length of its body, of which rest is what is there.
+func chunkHead(content []byte, off int64) (k Chunk, n int64, crc uint32, rest []byte, err error) {
+	c := cursor{b: content}
+	k = Chunk{Offset: off, Start: c.i64(), End: c.i64(), Size: c.i64()}
 	crc = c.u32()
 	comp := c.str()
-	n := c.u64()
-	if c.bad || size > maxTime || start > maxTime || end > maxTime {
-		return k, nil, 0, short(off, "chunk", len(raw)-headSize)
+	if n = c.i64(); c.bad {
+		return k, 0, 0, nil, short(off, "chunk", len(content))
 	}
-	if n > uint64(len(c.b)) {
-		if !cut {
-			return k, nil, 0, malformed(off, "records of a chunk", fmt.Sprintf("at most %d bytes", len(c.b)), fmt.Sprint(n))
-		}
-		n = uint64(len(c.b))
-	}
-	k.Start, k.End, k.Size = int64(start), int64(end), int64(size)
 	k.Compression, err = parseCompression(comp, off)
-	return k, c.b[:n], crc, err
+	return k, n, crc, c.b, err
 }
 
 var lz4s = sync.Pool{New: func() any { return lz4.NewReader(nil) }}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -439,4 +440,22 @@ func TestUndefinedChannel(t *testing.T) {
 			t.Errorf("scan=%v: %d messages are said to have no channel, there are 2", scan, n)
 		}
 	}
+}
+
+func appendString(b []byte, s string) []byte {
+	return append(binary.LittleEndian.AppendUint32(b, uint32(len(s))), s...)
+}
+
+func appendStrings(b []byte, m map[string]string) []byte {
+	var in []byte
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		in = appendString(appendString(in, k), m[k])
+	}
+	return append(binary.LittleEndian.AppendUint32(b, uint32(len(in))), in...)
+}
+
+func appendRecord(b []byte, op Op, content []byte) []byte {
+	b = append(b, byte(op))
+	b = binary.LittleEndian.AppendUint64(b, uint64(len(content)))
+	return append(b, content...)
 }

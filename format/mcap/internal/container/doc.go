@@ -1,7 +1,7 @@
 // Package container reads and writes the records of MCAP files.
 //
-// Reading is our own: index, recovery of cut files, joined requests of remote files, chunks under one budget, and limits before memory is taken;
-// github.com/foxglove/mcap/go has none of these, and is what the tests write their files with. Its writer (1.9) is not used either: where a
-// recording begins at time 0, as converted datasets do, its statistics give the start of a later chunk
-// (Writer.WriteChunkWithIndexes takes 0 for "not set yet"), and it keeps a zstd encoder of its own goroutines for each file.
+// Writing goes through github.com/foxglove/mcap/go. Chunks are built here and given to it whole: with its own chunks its statistics (1.9) give the
+// start of a later chunk where a recording begins at time 0, as converted datasets do, and each file would have a zstd encoder with goroutines.
+// Reading is our own: the library has no recovery of cut files, no joined requests of remote files, no chunks under one budget and no limits before
+// memory is taken, and its ParseChunk panics where a chunk's length lies.
 package container

@@ -8,6 +8,7 @@ import (
 	"hash/crc32"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/store"
@@ -33,12 +34,13 @@ type File struct {
 
 	mu       sync.Mutex
 	indexing sync.Mutex // held while the index is made
-	index    *Index
+	index    atomic.Pointer[Index]
 	findings []robocache.Finding
 	flying   map[int32]*flight
-	bad      map[int]bool // chunks that could not be read
-	whole    map[int]bool // chunks that were decompressed to their end and had the right sum
-	lost     int64
+	bad      sync.Map // numbers of chunks that could not be read
+	whole    sync.Map // numbers of chunks that were decompressed to their end and had the right sum
+	lost     atomic.Int64
+	longest  atomic.Int64 // of the records that were found to be longer than shortRecord
 }
 
 // Options are the choices of a reader.
@@ -71,7 +73,7 @@ func Open(ctx context.Context, r robocache.Ranged, opt Options) (*File, error) {
 	if opt.Index <= 0 {
 		opt.Index = 1 << 30
 	}
-	f := &File{r: r, lim: opt.Limits, opt: opt, flying: map[int32]*flight{}, bad: map[int]bool{}, whole: map[int]bool{}, cache: opt.Chunks}
+	f := &File{r: r, lim: opt.Limits, opt: opt, flying: map[int32]*flight{}, cache: opt.Chunks}
 	f.clear()
 	if err := f.head(ctx); err != nil {
 		return nil, err
@@ -310,21 +312,12 @@ func (f *File) Findings() []robocache.Finding {
 
 // Close gives the file back.
 func (f *File) Close() error {
-	f.cache.forget(f)
+	f.cache.kept.Forget(func(k chunkKey) bool { return k.file == f })
 	return f.r.Close()
 }
 
 // Remote says that reads of the file wait for a store.
 func (f *File) Remote() bool { return store.Remote(f.r) }
-
-// ReadAhead counts a reader that has chunks read ahead, until done.
-func (f *File) ReadAhead() (done func()) {
-	f.cache.ahead.Add(1)
-	return func() { f.cache.ahead.Add(-1) }
-}
-
-// Share is how much one such reader may have read ahead: what the others do must not push it out before it is taken.
-func (f *File) Share() int64 { return f.cache.budget / 2 / max(1, f.cache.ahead.Load()) }
 
 // Budget is what the cache of chunks may hold, of this file and of those that share it.
 func (f *File) Budget() int64 { return f.cache.budget }

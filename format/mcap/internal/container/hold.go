@@ -86,8 +86,9 @@ func (f *File) read(ctx context.Context, i int, need int64) (*Records, error) {
 	}
 	if k.Compression != None {
 		defer raws.Put(raw)
+		_, whole := f.whole.Load(i)
 		r.buf, r.from = opened.borrow(int(k.Size)), &opened
-		if need > 0 && need < k.Size && !k.Cut && f.wasWhole(i) {
+		if need > 0 && need < k.Size && !k.Cut && whole {
 			if out := decompressPart(k.Compression, body, *r.buf, int(k.Size), int(need)); out != nil {
 				r.b, r.all = out, int64(len(out)) == k.Size
 				return r, nil
@@ -98,15 +99,6 @@ func (f *File) read(ctx context.Context, i int, need int64) (*Records, error) {
 		r.from.Put(r.buf)
 		return nil, err
 	}
-	f.mu.Lock()
-	f.whole[i] = true
-	f.mu.Unlock()
+	f.whole.Store(i, true)
 	return r, nil
-}
-
-// wasWhole says that a chunk was decompressed to its end, and its sum was right.
-func (f *File) wasWhole(i int) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.whole[i]
 }

@@ -33,13 +33,6 @@ type ChannelIndex struct {
 // Len is the number of messages.
 func (c *ChannelIndex) Len() int { return len(c.Log) }
 
-// Range gives the messages of from ≤ log time < to.
-func (c *ChannelIndex) Range(from, to int64) (lo, hi int) {
-	lo = sort.Search(len(c.Log), func(i int) bool { return c.Log[i] >= from })
-	hi = lo + sort.Search(len(c.Log)-lo, func(i int) bool { return c.Log[lo+i] >= to })
-	return lo, hi
-}
-
 const entryBytes = 16
 
 // spot is one message of a chunk.
@@ -71,7 +64,7 @@ func damaged(err error) bool {
 func (f *File) Index(ctx context.Context) (*Index, error) {
 	f.indexing.Lock()
 	defer f.indexing.Unlock()
-	if ix := f.indexed(); ix != nil {
+	if ix := f.index.Load(); ix != nil {
 		return ix, nil
 	}
 	ix, err := f.buildIndex(ctx)
@@ -84,9 +77,7 @@ func (f *File) Index(ctx context.Context) (*Index, error) {
 		if err != nil {
 			return nil, err
 		}
-		again := len(more) > 0
-		f.Chunks = append(f.Chunks, more...)
-		if again {
+		if f.Chunks = append(f.Chunks, more...); len(more) > 0 {
 			if ix, err = f.buildIndex(ctx); err != nil {
 				return nil, err
 			}
@@ -108,7 +99,7 @@ func (f *File) Index(ctx context.Context) (*Index, error) {
 		}
 	}
 	f.strangers(ix)
-	f.setIndex(ix)
+	f.index.Store(ix)
 	return ix, nil
 }
 
@@ -119,18 +110,6 @@ func (f *File) strangers(ix *Index) {
 			f.found(robocache.SeverityError, "undefined-channel", -1, fmt.Sprintf("%d messages are of channel %d, which no record defines: they are left out", n, id), "record it anew", int64(n))
 		}
 	}
-}
-
-func (f *File) indexed() *Index {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.index
-}
-
-func (f *File) setIndex(ix *Index) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.index = ix
 }
 
 // gaps lists what the summary does not: runs of plain messages, and chunks without an index.
@@ -320,8 +299,9 @@ func (f *File) indexes(ctx context.Context, k *Chunk, raw []byte) ([]spot, error
 			return malformed(off+int64(at), "records behind a chunk", "message indexes (opcode 07)", fmt.Sprintf("opcode %02x", byte(op)))
 		}
 		c := cursor{b: b}
-		id, n := c.u16(), c.u32()
-		if c.bad || uint64(n) > uint64(len(c.b)) || n%16 != 0 {
+		id := c.u16()
+		entries := c.run(16)
+		if c.bad {
 			return short(off+int64(at), "message index", len(b))
 		}
 		if f.Channels[id] == nil {
@@ -329,7 +309,7 @@ func (f *File) indexes(ctx context.Context, k *Chunk, raw []byte) ([]spot, error
 		}
 		twice, seen[id] = twice || seen[id], true
 		first := len(out)
-		for b := c.b[:n]; len(b) > 0; b = b[16:] {
+		for b := entries; len(b) > 0; b = b[16:] {
 			log, pos := le64(b), le64(b[8:])
 			if log > maxTime || pos > uint64(k.Size) {
 				return malformed(off+int64(at), "an entry of a message index", fmt.Sprintf("a time of 63 bits and a place in %d bytes", k.Size), fmt.Sprintf("%d, %d", log, pos))

@@ -57,7 +57,7 @@ func (f *File) join(ctx context.Context, chunks []int32) *trip {
 	defer f.mu.Unlock()
 	for _, i := range chunks {
 		k := &f.Chunks[i]
-		if _, ok := f.cache.peek(f, int(i)); ok || f.bad[int(i)] || f.flying[i] != nil {
+		if _, ok := f.cache.kept.Peek(chunkKey{f, int(i)}); ok || f.isBad(int(i)) || f.flying[i] != nil {
 			run = nil
 			continue
 		}

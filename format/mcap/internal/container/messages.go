@@ -12,22 +12,17 @@ import (
 
 // markBad notes that a chunk cannot be read, and how many messages are lost with it.
 func (f *File) markBad(i int, messages int64) (first bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.bad[i] {
+	if _, was := f.bad.LoadOrStore(i, true); was {
 		return false
 	}
-	f.bad[i] = true
-	f.lost += messages
+	f.lost.Add(messages)
 	return true
 }
 
+func (f *File) isBad(i int) bool { _, bad := f.bad.Load(i); return bad }
+
 // Lost counts the messages of chunks that were skipped so far.
-func (f *File) Lost() int64 {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.lost
-}
+func (f *File) Lost() int64 { return f.lost.Load() }
 
 // Records gives the records of a chunk, held until Release: all of them, or where need > 0 at least the first need bytes. nil without an
 // error is a damaged chunk that is skipped.
@@ -37,7 +32,7 @@ func (f *File) Records(ctx context.Context, i int, need int64) (*Records, error)
 	}
 	for {
 		mine := false
-		r, err := f.cache.get(ctx, f, i, func() (*Records, int64, error) {
+		r, err := f.cache.kept.Get(ctx, chunkKey{f, i}, func() (*Records, int64, error) {
 			r, err := f.read(ctx, i, need)
 			if err != nil {
 				return nil, 0, err
@@ -56,23 +51,9 @@ func (f *File) Records(ctx context.Context, i int, need int64) (*Records, error)
 			return r, nil
 		}
 		r.Release() // a part, read for who needed less: it will be all
-		f.cache.drop(f, i)
+		f.cache.kept.Drop(chunkKey{f, i})
 		need = 0
 	}
-}
-
-// peek gives the records of a chunk that is in the cache.
-func (f *File) peek(i int) *Records {
-	if r, ok := f.cache.peek(f, i); ok && r.all && r.acquire() {
-		return r
-	}
-	return nil
-}
-
-func (f *File) isBad(i int) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.bad[i]
 }
 
 // pass notes a damaged chunk as skipped, or gives its error.
@@ -81,7 +62,7 @@ func (f *File) pass(err error, i int) error {
 		return err
 	}
 	var n int64
-	if ix := f.indexed(); ix != nil {
+	if ix := f.index.Load(); ix != nil {
 		for _, c := range ix.Channels {
 			for _, k := range c.Chunk {
 				if int(k) == i {
@@ -96,8 +77,8 @@ func (f *File) pass(err error, i int) error {
 	return nil
 }
 
-// Beyond says how long the record at a place claims to be, where r is a part that does not hold all of it; else 0.
-func (r *Records) Beyond(at uint32) int64 {
+// beyond says how long the record at a place claims to be, where r is a part that does not hold all of it; else 0.
+func (r *Records) beyond(at uint32) int64 {
 	if r.all {
 		return 0
 	}
@@ -126,103 +107,92 @@ func (f *File) At(records []byte, chunk int, at uint32, channel uint16, log int6
 	return nil
 }
 
-// Prefetch reads chunks into the cache beside who is about to read them, several at a time, until stop is called, which waits for it. It is a
-// hint: its errors are met again by Records.
-func (f *File) Prefetch(ctx context.Context, chunks []int32) (stop func()) {
-	trip := f.join(ctx, chunks) // before who calls asks for the first of them
-	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		var g errgroup.Group
-		g.SetLimit(workers())
-		for _, i := range chunks {
-			if ctx.Err() != nil {
-				break
-			}
-			g.Go(func() (err error) {
-				defer guard.Malformed("mcap", &err)
-				if _, ok := f.cache.peek(f, int(i)); !ok {
-					r, _ := f.Records(ctx, int(i), 0)
-					r.Release()
-				}
-				return nil
-			})
-		}
-		_ = g.Wait()
-	}()
-	return func() {
-		cancel()
-		<-done
-		trip.end()
-	}
+// Part is a chunk that is wanted, from its beginning to the end of the last record that is.
+type Part struct {
+	Chunk int32
+	Last  uint32 // where that record begins
 }
 
-// InOrder reads chunks, several at a time, past the cache where they are not in it, and calls fn for one after the other, in the order of
-// chunks. Who opened a chunk gives it to fn, so that its records are still near.
-func (f *File) InOrder(ctx context.Context, chunks []int32, fn func(chunk int32, records []byte) error) error {
+// InOrder reads chunks, several at a time, and calls fn for one after the other, in the order of parts, which have each chunk once. Who opened
+// a chunk gives it to fn, so that its records are still near. More of them than the cache may hold are read past it.
+func (f *File) InOrder(ctx context.Context, parts []Part, fn func(n int, records []byte) error) error {
 	var total int64
-	for _, i := range chunks {
-		total += f.Chunks[i].Size
+	chunks := make([]int32, len(parts))
+	for n, p := range parts {
+		chunks[n] = p.Chunk
+		total += f.Chunks[p.Chunk].Size
+	}
+	give := func(n int, r *Records, err error) error {
+		if r != nil && err == nil {
+			err = fn(n, r.b)
+		}
+		r.Release()
+		return err
+	}
+	if len(parts) == 1 {
+		r, err := f.once(ctx, parts[0], true)
+		return give(0, r, err)
 	}
 	keep := total <= f.Budget()/2 // else a pass would only push out what others want
 	trip := f.join(ctx, chunks)
 	defer trip.end()
 	g, ctx := errgroup.WithContext(ctx)
-	turns := make([]chan struct{}, len(chunks)+1) // closed when it is a chunk's turn
+	turns := make([]chan struct{}, len(parts)+1) // closed when it is a chunk's turn
 	for i := range turns {
 		turns[i] = make(chan struct{})
 	}
 	close(turns[0])
 	var next atomic.Int64
-	for range min(workers(), len(chunks)) {
+	for range min(workers(), len(parts)) {
 		g.Go(func() (err error) {
 			defer guard.Malformed("mcap", &err)
-			for {
-				n := int(next.Add(1)) - 1
-				if n >= len(chunks) {
-					return nil
-				}
-				r, err := f.once(ctx, int(chunks[n]), keep)
-				if err != nil {
-					return err
-				}
+			for n := int(next.Add(1)) - 1; n < len(parts) && err == nil; n = int(next.Add(1)) - 1 {
+				r, bad := f.once(ctx, parts[n], keep)
 				select {
 				case <-turns[n]:
+					err = give(n, r, bad)
 				case <-ctx.Done():
 					r.Release()
 					return ctx.Err()
 				}
-				if r != nil {
-					err = fn(chunks[n], r.b)
-					r.Release()
-				}
-				if err != nil {
-					return err
-				}
 				close(turns[n+1])
 			}
+			return err
 		})
 	}
 	return g.Wait()
 }
 
-// once gives the records of a chunk for one pass; nil where it is damaged and skipped.
-func (f *File) once(ctx context.Context, i int, keep bool) (*Records, error) {
+// shortRecord is what is taken for a record whose length is not known.
+const shortRecord = 16 << 10
+
+// once gives the records of a chunk for one pass, through the cache where they are kept there; nil where it is damaged and skipped.
+func (f *File) once(ctx context.Context, p Part, keep bool) (*Records, error) {
+	i := int(p.Chunk)
 	if f.isBad(i) {
 		return nil, nil
 	}
-	if r := f.peek(i); r != nil {
+	get := func(need int64) (*Records, error) {
+		if keep {
+			return f.Records(ctx, i, need)
+		}
+		if r, ok := f.cache.kept.Peek(chunkKey{f, i}); ok && r.all && r.acquire() {
+			return r, nil
+		}
+		r, err := f.read(ctx, i, need)
+		if err != nil {
+			return nil, f.pass(err, i)
+		}
 		return r, nil
 	}
-	if keep {
-		return f.Records(ctx, i, 0)
+	r, err := get(int64(p.Last) + max(shortRecord, f.longest.Load()))
+	if r == nil || r.beyond(p.Last) == 0 {
+		return r, err
 	}
-	r, err := f.read(ctx, i, 0)
-	if err != nil {
-		return nil, f.pass(err, i)
-	}
-	return r, nil
+	// Longer than any before it: the rest of the chunk is wanted too.
+	f.longest.Store(max(f.longest.Load(), r.beyond(p.Last)))
+	r.Release()
+	return get(0)
 }
 
 // Attachment is a file inside the file.
@@ -255,11 +225,9 @@ func (f *File) ReadAttachment(ctx context.Context, p Place) (*Attachment, error)
 	}
 	c := cursor{b: b}
 	a := &Attachment{Log: int64(c.u64()), Create: int64(c.u64()), Name: c.str(), MediaType: c.str()}
-	n := c.u64()
-	if c.bad || n > uint64(len(c.b)) {
+	if a.Data = c.take(int(c.i64())); c.bad {
 		return nil, short(p.Offset, "attachment", len(b))
 	}
-	a.Data = c.b[:n]
 	return a, nil
 }
 

@@ -118,23 +118,25 @@ func (c *cursor) u64() uint64 {
 	return 0
 }
 
-func (c *cursor) str() string {
-	n := c.u32()
-	if uint64(n) > uint64(len(c.b)) {
-		c.bad = true
-		return ""
-	}
-	return string(c.take(int(n)))
+// i64 takes a number that must fit int64.
+func (c *cursor) i64() int64 {
+	v := c.u64()
+	c.bad = c.bad || v > maxTime
+	return int64(v)
 }
+
+// run takes bytes behind their number, which is a multiple of so many.
+func (c *cursor) run(multiple uint32) []byte {
+	n := c.u32()
+	c.bad = c.bad || n%multiple != 0
+	return c.take(int(n))
+}
+
+func (c *cursor) str() string { return string(c.run(1)) }
 
 // strings takes a map of strings: its size in bytes, then the pairs.
 func (c *cursor) strings() map[string]string {
-	n := c.u32()
-	if uint64(n) > uint64(len(c.b)) {
-		c.bad = true
-		return nil
-	}
-	in := cursor{b: c.take(int(n))}
+	in := cursor{b: c.run(1)}
 	var out map[string]string
 	for len(in.b) > 0 && !in.bad {
 		k, v := in.str(), in.str()
@@ -160,7 +162,7 @@ func malformed(off int64, msg, want, got string) error {
 }
 
 func short(off int64, what string, have int) error {
-	return malformed(off, "a "+what+" record ends before its fields do", "", fmt.Sprintf("%d bytes of content", have))
+	return malformed(off, "a "+what+" record ends before its fields do, or has a number above 2^63-1", "", fmt.Sprintf("%d bytes of content", have))
 }
 
 func parseSchema(b []byte, off int64) (*Schema, error) {
@@ -207,12 +209,11 @@ func parseStatistics(b []byte, off int64) (*Statistics, error) {
 	s.Schemas = uint32(c.u16())
 	s.Channels, s.Attachments, s.Metadata, s.Chunks = c.u32(), c.u32(), c.u32(), c.u32()
 	s.Start, s.End = c.u64(), c.u64()
-	n := c.u32()
-	if c.bad || uint64(n) > uint64(len(c.b)) || n%10 != 0 {
+	in := cursor{b: c.run(10)}
+	if c.bad {
 		return nil, short(off, "statistics", len(b))
 	}
-	in := cursor{b: c.take(int(n))}
-	s.PerChannel = make(map[uint16]uint64, n/10)
+	s.PerChannel = make(map[uint16]uint64, len(in.b)/10)
 	for len(in.b) > 0 {
 		id := in.u16()
 		s.PerChannel[id] = in.u64()
@@ -223,29 +224,13 @@ func parseStatistics(b []byte, off int64) (*Statistics, error) {
 // parseChunkIndex reads what the summary says of a chunk. Sizes are checked by the caller.
 func parseChunkIndex(b []byte, off int64) (*Chunk, error) {
 	c := cursor{b: b}
-	k := &Chunk{}
-	start, end := c.u64(), c.u64()
-	at, length := c.u64(), c.u64()
-	n := c.u32()
-	if c.bad || uint64(n) > uint64(len(c.b)) || n%10 != 0 {
-		return nil, short(off, "chunk index", len(b))
-	}
-	in := cursor{b: c.take(int(n))}
-	for len(in.b) > 0 {
-		k.channels = append(k.channels, in.u16())
-		in.u64()
-	}
-	indexLength := c.u64()
+	k := &Chunk{Start: c.i64(), End: c.i64(), Offset: c.i64(), Length: c.i64()}
+	c.run(10) // where the message index of each channel begins: they lie one behind the other
+	k.IndexLength = c.i64()
 	comp := c.str()
-	csize, size := c.u64(), c.u64()
-	if c.bad {
+	if k.Compressed, k.Size = c.i64(), c.i64(); c.bad {
 		return nil, short(off, "chunk index", len(b))
 	}
-	if start > maxTime || end > maxTime || at > maxTime || length > maxTime || indexLength > maxTime || csize > maxTime || size > maxTime {
-		return nil, malformed(off, "a number in a chunk index", "at most 2^63-1", fmt.Sprint(max(start, end, at, length, indexLength, csize, size)))
-	}
-	k.Start, k.End, k.Offset, k.Length, k.IndexLength = int64(start), int64(end), int64(at), int64(length), int64(indexLength)
-	k.Compressed, k.Size = int64(csize), int64(size)
 	var err error
 	k.Compression, err = parseCompression(comp, off)
 	return k, err
@@ -254,12 +239,11 @@ func parseChunkIndex(b []byte, off int64) (*Chunk, error) {
 // parsePlace reads an attachment index (two times, a size, name, type) or a metadata index (name).
 func parsePlace(op Op, b []byte, off int64) (Place, error) {
 	c := cursor{b: b}
-	at, length := c.u64(), c.u64()
+	p := Place{Offset: c.i64(), Length: c.i64()}
 	if op == OpAttachmentIndex {
 		c.take(24)
 	}
-	p := Place{Offset: int64(at), Length: int64(length), Name: c.str()}
-	if c.bad || at > maxTime || length > maxTime {
+	if p.Name = c.str(); c.bad {
 		return p, short(off, "index", len(b))
 	}
 	return p, nil

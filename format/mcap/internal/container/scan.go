@@ -1,7 +1,9 @@
 package container
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/goatnote-inc/robocache"
@@ -71,13 +73,13 @@ func (f *File) collect(ctx context.Context, from, to int64) ([]Chunk, error) {
 		b := make([]byte, n)
 		return b, f.r.ReadAt(ctx, b, off+headSize)
 	}
-	done := errDone{}
 	err := f.heads(ctx, from, to, func(op Op, off int64, n uint64, content []byte) error {
 		room := uint64(max(0, to-off-headSize))
 		if op == 0 || n > room {
 			if op == OpChunk && room > 40 {
 				flush()
-				k, err := cutChunk(content, off, to-off)
+				k, err := scanned(content, off, to-off)
+				k.Cut = true
 				if err == nil && k.check(to, f.lim) == nil {
 					out = append(out, k)
 				}
@@ -88,7 +90,7 @@ func (f *File) collect(ctx context.Context, from, to int64) ([]Chunk, error) {
 				return malformed(off, "the file is cut inside a record", fmt.Sprintf("%d bytes of content", n), fmt.Sprint(room))
 			}
 			f.found(robocache.SeverityError, "cut-file", off, fmt.Sprintf("the file is cut inside a record (opcode %02x): expected %d bytes of content, found %d; everything before it is read", byte(op), n, room), "record it anew, or fetch it again", 0)
-			return done
+			return errDone
 		}
 		switch op {
 		case OpMessage:
@@ -110,12 +112,8 @@ func (f *File) collect(ctx context.Context, from, to int64) ([]Chunk, error) {
 			return f.define(op, b, off)
 		case OpChunk:
 			flush()
-			k, err := cutChunk(content, off, headSize+int64(n))
-			if err != nil {
-				return f.skip(err, off, 0)
-			}
-			k.Cut = false
-			if err := k.check(to, f.lim); err != nil {
+			k, err := scanned(content, off, headSize+int64(n))
+			if err = cmp.Or(err, k.check(to, f.lim)); err != nil {
 				return f.skip(err, off, 0)
 			}
 			out = append(out, k)
@@ -132,45 +130,26 @@ func (f *File) collect(ctx context.Context, from, to int64) ([]Chunk, error) {
 			}
 		case OpDataEnd, OpFooter:
 			f.end = off
-			return done
+			return errDone
 		}
 		return nil
 	})
 	flush()
-	if err == error(done) {
+	if errors.Is(err, errDone) {
 		err = nil
 	}
 	return out, err
 }
 
 // errDone ends a walk over heads.
-type errDone struct{}
+var errDone = errors.New("done")
 
-func (errDone) Error() string { return "done" }
-
-// cutChunk makes a chunk of the head of its record, of which length bytes are in the file.
-func cutChunk(content []byte, off, length int64) (Chunk, error) {
-	c := cursor{b: content}
-	start, end, size := c.u64(), c.u64(), c.u64()
-	c.u32()
-	comp := c.str()
-	n := c.u64()
-	if c.bad || start > maxTime || end > maxTime || size > maxTime || n > maxTime {
-		return Chunk{}, short(off, "chunk", len(content))
-	}
-	k := Chunk{Start: int64(start), End: int64(end), Size: int64(size), Offset: off, Length: length, Cut: true, unindexed: true}
-	k.Compressed = min(int64(n), length-headSize-40-int64(len(comp)))
-	var err error
-	if k.Compression, err = parseCompression(comp, off); err != nil {
-		return k, err
-	}
-	if int64(n) > length-headSize-40-int64(len(comp)) {
-		k.Cut = true
-	}
-	if k.Compression == None && k.Cut {
-		k.Compressed = max(0, k.Compressed)
-	}
-	return k, nil
+// scanned makes a chunk of the head of its record, of which length bytes are in the file.
+func scanned(content []byte, off, length int64) (Chunk, error) {
+	k, n, _, _, err := chunkHead(content, off)
+	k.Length, k.unindexed = length, true
+	k.Compressed = max(0, min(n, length-headSize-40-int64(len(k.Compression.String()))))
+	return k, err
 }
 
 // skip passes over a damaged chunk, or is its error: where the file is strict, and where it is no damage.
@@ -205,6 +184,6 @@ func (f *File) scan(ctx context.Context) error {
 		return err
 	}
 	f.strangers(ix)
-	f.setIndex(ix)
+	f.index.Store(ix)
 	return nil
 }
