@@ -11,7 +11,9 @@ import (
 
 var be = binary.BigEndian
 
-// box is one box whose payload is in memory. off is where its header stands in the file.
+const opIndex = "read mp4 index"
+
+// box is one box, with its payload where that is in memory. off is where its header stands in the file.
 type box struct {
 	kind string
 	data []byte
@@ -21,63 +23,98 @@ type box struct {
 // present says whether the box was found at all.
 func (b box) present() bool { return b.kind != "" }
 
-// children calls fn for each box inside data, which begins at file offset base.
-// Fewer than 8 bytes at the end are QuickTime's terminator, or padding.
-func children(parent string, data []byte, base int64, fn func(box) error) error {
-	for pos := 0; len(data)-pos >= 8; {
-		rest := data[pos:]
-		size, head := int64(be.Uint32(rest)), int64(8)
-		kind := string(rest[4:8])
-		switch {
-		case size == 0:
-			size = int64(len(rest))
-		case size == 1:
-			if len(rest) < 16 {
-				return malformed(kind, base+int64(pos), "a 64-bit size does not fit into %s", parent)
-			}
-			size, head = int64(be.Uint64(rest[8:])), 16
-		}
-		if size < head || size > int64(len(rest)) {
-			return malformed(kind, base+int64(pos), "size %d, but %d bytes are left in %s", uint64(size), len(rest), parent)
-		}
-		if err := fn(box{kind, rest[head:size], base + int64(pos)}); err != nil {
-			return err
-		}
-		pos += int(size)
-	}
-	return nil
+func (b box) malformed(format string, args ...any) *robocache.Error {
+	return b.failed(robocache.ErrMalformed, format, args...)
 }
 
-// printable keeps a four-character code fit for messages.
-func printable(kind string) string {
+func (b box) tooLarge(format string, args ...any) *robocache.Error {
+	return b.failed(robocache.ErrResourceLimit, format, args...)
+}
+
+func (b box) unsupported(hint, format string, args ...any) *robocache.Error {
+	e := b.failed(robocache.ErrUnsupported, format, args...)
+	e.Hint = hint
+	return e
+}
+
+func (b box) failed(class error, format string, args ...any) *robocache.Error {
+	kind := b.kind
 	for _, c := range []byte(kind) {
 		if c < 0x20 || c > 0x7e {
-			return fmt.Sprintf("0x%x", kind)
+			kind = fmt.Sprintf("0x%x", b.kind) // fit for messages
+			break
 		}
 	}
-	return kind
+	return &robocache.Error{Class: class, Op: opIndex, Where: robocache.Where{"box": kind, "offset": b.off}, Msg: fmt.Sprintf(format, args...)}
 }
 
-// full splits a full box into version, flags and the rest.
-func (b box) full(least int) (version byte, flags uint32, rest []byte, err error) {
-	if len(b.data) < 4+least {
-		return 0, 0, nil, malformed(b.kind, b.off, "%d bytes, at least %d expected", len(b.data), 4+least)
+// parser reads boxes. Its first error sticks; what is read after it is zeros.
+type parser struct {
+	lim      Limits
+	fileSize int64
+	err      error
+}
+
+func (p *parser) fail(err *robocache.Error) {
+	if p.err == nil {
+		p.err = err
 	}
-	v := be.Uint32(b.data)
-	return byte(v >> 24), v & 0xffffff, b.data[4:], nil
+}
+
+// header reads the header of the box at off, of which h is the beginning, at least 8 bytes; left is what there is from off on.
+func header(h []byte, off, left int64) (b box, head, size int64, err *robocache.Error) {
+	b, head, size = box{kind: string(h[4:8]), off: off}, 8, int64(be.Uint32(h))
+	switch {
+	case size == 0:
+		size = left
+	case size == 1 && len(h) < 16:
+		return b, 0, 0, b.malformed("a 64-bit size does not fit into the %d bytes that are left", left)
+	case size == 1:
+		head, size = 16, int64(be.Uint64(h[8:]))
+	}
+	if size < head {
+		return b, 0, 0, b.malformed("size %d is smaller than its header", uint64(size))
+	}
+	return b, head, size, nil
+}
+
+// children calls fn for each box inside data, which begins at file offset base.
+// Fewer than 8 bytes at the end are QuickTime's terminator, or padding.
+func (p *parser) children(parent string, data []byte, base int64, fn func(box)) {
+	for pos := int64(0); int64(len(data))-pos >= 8 && p.err == nil; {
+		rest := data[pos:]
+		b, head, size, err := header(rest, base+pos, int64(len(rest)))
+		if err == nil && size > int64(len(rest)) {
+			err = b.malformed("size %d, but %d bytes are left in %s", size, len(rest), parent)
+		}
+		if err != nil {
+			p.fail(err)
+			return
+		}
+		b.data = rest[head:size]
+		fn(b)
+		pos += size
+	}
+}
+
+// full splits a full box into its version and what follows the flags, at least so many bytes.
+func (p *parser) full(b box, least int) (version byte, rest []byte) {
+	if len(b.data) < 4+least {
+		p.fail(b.malformed("%d bytes, at least %d expected", len(b.data), 4+least))
+		return 0, make([]byte, least)
+	}
+	return b.data[0], b.data[4:]
 }
 
 // table gives the entries of a full box that holds a count and count entries of width bytes.
-func (b box) table(width int) (version byte, entries []byte, n int, err error) {
-	version, _, rest, err := b.full(4)
-	if err != nil {
-		return 0, nil, 0, err
-	}
+func (p *parser) table(b box, width int) (entries []byte, n int) {
+	_, rest := p.full(b, 4)
 	count := int64(be.Uint32(rest))
 	if count > int64(len(rest)-4)/int64(width) {
-		return 0, nil, 0, malformed(b.kind, b.off, "%d entries of %d bytes declared, %d bytes are there", count, width, len(rest)-4)
+		p.fail(b.malformed("%d entries of %d bytes declared, %d bytes are there", count, width, len(rest)-4))
+		return nil, 0
 	}
-	return version, rest[4 : 4+int(count)*width], int(count), nil
+	return rest[4 : 4+int(count)*width], int(count)
 }
 
 // window reads a file in pieces that a box walk wants: small reads come from the last piece where they can.
@@ -105,7 +142,7 @@ func (w *window) at(ctx context.Context, off int64, n int) ([]byte, error) {
 		size = left
 	}
 	if size < int64(n) {
-		return nil, malformed("file", off, "%d bytes expected, %d are left: the file is cut", n, max(size, 0))
+		return nil, box{"file", nil, off}.malformed("%d bytes expected, %d are left: the file is cut", n, max(size, 0))
 	}
 	if int64(cap(w.data)) < size {
 		w.data = make([]byte, size)
@@ -118,11 +155,19 @@ func (w *window) at(ctx context.Context, off int64, n int) ([]byte, error) {
 	return w.data[:n], nil
 }
 
+const (
+	remuxHint = "rewrite it without re-encoding: ffmpeg -i IN -c copy -movflags +faststart OUT.mp4"
+	maxBoxes  = 4096 // before the moov
+)
+
 // readMoov finds the moov box among the top-level boxes and reads it whole.
 func readMoov(ctx context.Context, f robocache.Ranged, lim Limits) (box, error) {
 	size := f.Size()
+	bad := func(msg, hint string) (box, error) {
+		return box{}, &robocache.Error{Class: robocache.ErrMalformed, Op: opIndex, Where: robocache.Where{"offset": size}, Msg: msg, Hint: hint}
+	}
 	if size == 0 {
-		return box{}, &robocache.Error{Class: robocache.ErrMalformed, Op: opIndex, Msg: "the file is empty"}
+		return bad("the file is empty", "")
 	}
 	w := &window{f: f}
 	head, err := w.at(ctx, 0, int(min(size, 64)))
@@ -130,62 +175,39 @@ func readMoov(ctx context.Context, f robocache.Ranged, lim Limits) (box, error) 
 		return box{}, err
 	}
 	if bytes.HasPrefix(head, []byte("version https://git-lfs.github.com/spec/")) {
-		return box{}, &robocache.Error{Class: robocache.ErrMalformed, Op: opIndex, Msg: "the file is a git-LFS pointer, not a video (LFS pointer)", Hint: "fetch the real bytes: git lfs pull"}
+		return bad("the file is a git-LFS pointer, not a video (LFS pointer)", "fetch the real bytes: git lfs pull")
 	}
 	boxes := 0
-	for pos := int64(0); pos < size; boxes++ {
-		if size-pos < 8 {
-			break
-		}
+	for pos := int64(0); size-pos >= 8; boxes++ {
 		h, err := w.at(ctx, pos, int(min(16, size-pos)))
 		if err != nil {
 			return box{}, err
 		}
-		n, headLen := int64(be.Uint32(h)), int64(8)
-		kind := string(h[4:8])
-		if pos == 0 && !topLevel[kind] {
-			return box{}, malformed(kind, 0, "this is no mp4: the first box is none that such a file begins with")
+		if kind := string(h[4:8]); pos == 0 && !topLevel[kind] {
+			return box{}, box{kind: kind}.malformed("this is no mp4: the first box is none that such a file begins with")
 		}
+		b, headLen, n, bad := header(h, pos, size-pos)
 		switch {
-		case n == 0:
-			n = size - pos
-		case n == 1:
-			if len(h) < 16 {
-				return box{}, malformed(kind, pos, "the file ends inside the header of this box")
-			}
-			n, headLen = int64(be.Uint64(h[8:])), 16
-		}
-		if n < headLen {
-			return box{}, malformed(kind, pos, "size %d is smaller than its header", n)
-		}
-		if kind == "moov" {
-			if n > size-pos {
-				return box{}, malformed(kind, pos, "size %d ends after the file (%d bytes): the file is cut", n, size)
-			}
-			if n > lim.MaxMoov {
-				return box{}, tooLarge(kind, pos, "%d bytes, limit %d", n, lim.MaxMoov)
-			}
-			body, err := w.at(ctx, pos+headLen, int(n-headLen))
-			if err != nil {
-				return box{}, err
-			}
-			return box{kind, body, pos}, nil
-		}
-		if kind == "moof" {
-			return box{}, unsupported(kind, pos, remuxHint, "a movie fragment stands before the moov")
-		}
-		if n > size-pos {
-			return box{}, malformed(kind, pos, "size %d ends after the file (%d bytes), and no moov came before: the file is cut or was never finished", n, size)
-		}
-		if boxes > 4096 {
-			return box{}, tooLarge(kind, pos, "more than 4096 boxes before the moov")
+		case bad != nil:
+			return box{}, bad
+		case b.kind == "moov" && n > size-pos:
+			return box{}, b.malformed("size %d ends after the file (%d bytes): the file is cut", n, size)
+		case b.kind == "moov" && n > lim.MaxMoov:
+			return box{}, b.tooLarge("%d bytes, limit %d", n, lim.MaxMoov)
+		case b.kind == "moov":
+			b.data, err = w.at(ctx, pos+headLen, int(n-headLen))
+			return b, err
+		case b.kind == "moof":
+			return box{}, b.unsupported(remuxHint, "a movie fragment stands before the moov")
+		case n > size-pos:
+			return box{}, b.malformed("size %d ends after the file (%d bytes), and no moov came before: the file is cut or was never finished", n, size)
+		case boxes > maxBoxes:
+			return box{}, b.tooLarge("more than %d boxes before the moov", maxBoxes)
 		}
 		pos += n
 	}
-	return box{}, &robocache.Error{Class: robocache.ErrMalformed, Op: opIndex, Where: robocache.Where{"offset": size}, Msg: "no moov box: the file is cut or was never finished", Hint: "write it again; a recording that was killed has no index"}
+	return bad("no moov box: the file is cut or was never finished", "write it again; a recording that was killed has no index")
 }
-
-const remuxHint = "rewrite it without re-encoding: ffmpeg -i IN -c copy -movflags +faststart OUT.mp4"
 
 // topLevel lists what an ISO or QuickTime file may begin with.
 var topLevel = map[string]bool{"ftyp": true, "styp": true, "moov": true, "mdat": true, "free": true, "skip": true, "wide": true, "pnot": true, "uuid": true, "moof": true, "sidx": true, "meta": true, "udta": true, "emsg": true, "pdin": true}

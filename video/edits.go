@@ -12,55 +12,49 @@ import (
 type edit struct{ from, to, start int64 }
 
 // readEdits gives the edits that show something; none means that everything is shown.
-func (t *track) readEdits(movieScale int64) ([]edit, error) {
-	if !t.elst.present() {
-		return nil, nil
+func (t *track) readEdits(p *parser, movieScale int64) []edit {
+	b := t.boxes["elst"]
+	if !b.present() {
+		return nil
 	}
-	b := t.elst
 	width := 12
 	if len(b.data) > 0 && b.data[0] == 1 {
 		width = 20
 	}
-	version, d, n, err := b.table(width)
-	if err != nil {
-		return nil, err
-	}
+	d, n := p.table(b, width)
 	var edits []edit
 	start := int64(0)
 	for i := range n {
 		e := d[width*i:]
-		var duration uint64
-		var media int64
-		if version == 1 {
+		duration, media, rate := uint64(be.Uint32(e)), int64(int32(be.Uint32(e[4:]))), be.Uint32(e[width-4:])
+		if width == 20 {
 			duration, media = be.Uint64(e), int64(be.Uint64(e[8:]))
-		} else {
-			duration, media = uint64(be.Uint32(e)), int64(int32(be.Uint32(e[4:])))
 		}
-		rate := be.Uint32(e[width-4:])
 		length := rescale(duration, t.timescale, movieScale)
+		switch {
+		case media < -1 || media > 1<<61:
+			p.fail(b.malformed("edit %d begins at media time %d", i, media))
+		case media >= 0 && rate != 1<<16:
+			p.fail(b.unsupported("re-encode it", "edit %d plays at rate %g, not 1", i, float64(int32(rate))/65536))
+		case start+length > 1<<61:
+			p.fail(b.malformed("edit %d ends beyond any time", i))
+		}
+		if p.err != nil {
+			return nil
+		}
 		if media >= 0 {
-			if media > 1<<61 {
-				return nil, malformed(b.kind, b.off, "edit %d begins at media time %d", i, media)
-			}
-			if rate != 1<<16 {
-				return nil, unsupported(b.kind, b.off, "re-encode it", "edit %d plays at rate %g, not 1", i, float64(int32(rate))/65536)
-			}
 			to := media + length
 			if duration == 0 && n == 1 || movieScale == 0 {
 				to = math.MaxInt64 // a movie that was written before its length was known
 			}
 			edits = append(edits, edit{media, to, start})
-		} else if media < -1 {
-			return nil, malformed(b.kind, b.off, "edit %d begins at media time %d", i, media)
 		}
-		if start += length; start > 1<<61 {
-			return nil, malformed(b.kind, b.off, "edit %d ends beyond any time", i)
-		}
+		start += length
 	}
 	if len(edits) == 0 && n > 0 { // nothing but a delay
 		edits = append(edits, edit{math.MinInt64, math.MaxInt64, start})
 	}
-	return edits, nil
+	return edits
 }
 
 // rescale is round(v·to/from), bounded by 2^61.
@@ -80,38 +74,33 @@ func rescale(v uint64, to, from int64) int64 {
 // present numbers the frames: which samples are shown, in what order, and when.
 //
 // Lengths of edits are in the movie's units, which may be coarser: edits that overlap by no more than slack follow each other.
-func present(ix *Index, pts []int64, edits []edit, slack int64, elst box) error {
+func (ix *Index) present(p *parser, pts []int64, edits []edit, slack int64, elst box) {
 	if len(edits) == 0 {
 		edits = []edit{{math.MinInt64, math.MaxInt64, 0}}
 	}
 	if len(edits) > 4096 {
-		return tooLarge(elst.kind, elst.off, "%d edits, limit 4096", len(edits))
+		p.fail(elst.tooLarge("%d edits, limit 4096", len(edits)))
+		return
 	}
-	if len(edits) > 1 {
-		byMedia := make([]*edit, len(edits))
-		for i := range edits {
-			byMedia[i] = &edits[i]
+	byMedia := make([]*edit, len(edits))
+	for i := range edits {
+		byMedia[i] = &edits[i]
+	}
+	slices.SortFunc(byMedia, func(a, b *edit) int { return cmp.Compare(a.from, b.from) })
+	for i, next := range byMedia[1:] {
+		e := byMedia[i]
+		if next.from < e.to-slack {
+			p.fail(elst.unsupported("re-encode it", "the edit list shows media time %d twice", next.from))
+			return
 		}
-		slices.SortFunc(byMedia, func(a, b *edit) int { return cmp.Compare(a.from, b.from) })
-		for i := 1; i < len(byMedia); i++ {
-			e, next := byMedia[i-1], byMedia[i]
-			if next.from < e.to-slack {
-				return unsupported(elst.kind, elst.off, "re-encode it", "the edit list shows media time %d twice", next.from)
-			}
-			e.to = min(e.to, next.from)
-		}
+		e.to = min(e.to, next.from)
 	}
 	byTime := make([]uint32, len(pts))
 	for d := range byTime {
 		byTime[d] = uint32(d)
 	}
 	if !slices.IsSorted(pts) {
-		slices.SortFunc(byTime, func(a, b uint32) int {
-			if c := cmp.Compare(pts[a], pts[b]); c != 0 {
-				return c
-			}
-			return cmp.Compare(a, b)
-		})
+		slices.SortStableFunc(byTime, func(a, b uint32) int { return cmp.Compare(pts[a], pts[b]) })
 	}
 	at := func(t int64) int {
 		return sort.Search(len(byTime), func(i int) bool { return pts[byTime[i]] >= t })
@@ -120,13 +109,9 @@ func present(ix *Index, pts []int64, edits []edit, slack int64, elst box) error 
 	shown := make([]int64, 0, len(pts))
 	gap := int64(-1)
 	for _, e := range edits { // in presentation order
-		from, to := 0, len(byTime)
+		from, to, origin := 0, len(byTime), int64(0)
 		if e.from != math.MinInt64 {
-			from, to = at(e.from), max(at(e.from), at(e.to))
-		}
-		origin := e.from
-		if e.from == math.MinInt64 {
-			origin = 0
+			from, to, origin = at(e.from), max(at(e.from), at(e.to)), e.from
 		}
 		if gap < 0 && from < to {
 			// An edit that begins between two frames shows its first one at once, as the decoders of the field have it: by the
@@ -147,5 +132,4 @@ func present(ix *Index, pts []int64, edits []edit, slack int64, elst box) error 
 	} else if len(perm) > 0 {
 		ix.shift = shown[0] - pts[perm[0]]
 	}
-	return nil
 }

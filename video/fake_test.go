@@ -266,3 +266,28 @@ func (f *fake) stbl(b []byte, media int64) []byte {
 		return b
 	})
 }
+
+// nest appends a box whose payload fn appends.
+func nest(b []byte, kind string, fn func([]byte) []byte) []byte {
+	at := len(b)
+	b = append(b, 0, 0, 0, 0)
+	b = append(b, kind...)
+	b = fn(b)
+	be.PutUint32(b[at:], uint32(len(b)-at))
+	return b
+}
+
+func u32s(b []byte, v ...uint32) []byte {
+	for _, x := range v {
+		b = be.AppendUint32(b, x)
+	}
+	return b
+}
+
+// timed appends a value that is 32 bits wide in version 0 of a box, and 64 in version 1.
+func timed(b []byte, version byte, v int64) []byte {
+	if version == 1 {
+		return be.AppendUint64(b, uint64(v))
+	}
+	return be.AppendUint32(b, uint32(v))
+}

@@ -1,12 +1,5 @@
 package video
 
-import (
-	"errors"
-	"fmt"
-
-	"github.com/goatnote-inc/robocache"
-)
-
 // Limits bound what an index may cost. A zero field means the default.
 type Limits struct {
 	MaxMoov      int64 // bytes of the moov box; default 256 MiB
@@ -31,26 +24,4 @@ func (l Limits) orDefaults() Limits {
 		l.MaxExtradata = 1 << 20
 	}
 	return l
-}
-
-const opIndex = "read mp4 index"
-
-func malformed(boxType string, off int64, format string, args ...any) error {
-	return &robocache.Error{Class: robocache.ErrMalformed, Op: opIndex, Where: robocache.Where{"box": printable(boxType), "offset": off}, Msg: fmt.Sprintf(format, args...)}
-}
-
-func unsupported(boxType string, off int64, hint, format string, args ...any) error {
-	return &robocache.Error{Class: robocache.ErrUnsupported, Op: opIndex, Where: robocache.Where{"box": printable(boxType), "offset": off}, Msg: fmt.Sprintf(format, args...), Hint: hint}
-}
-
-func tooLarge(boxType string, off int64, format string, args ...any) error {
-	return &robocache.Error{Class: robocache.ErrResourceLimit, Op: opIndex, Where: robocache.Where{"box": printable(boxType), "offset": off}, Msg: fmt.Sprintf(format, args...)}
-}
-
-func withHint(err error, hint string) error {
-	var e *robocache.Error
-	if errors.As(err, &e) {
-		e.Hint = hint
-	}
-	return err
 }

@@ -1,63 +1,54 @@
 package video
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
-// nest appends a box whose payload fn appends.
-func nest(b []byte, kind string, fn func([]byte) []byte) []byte {
-	at := len(b)
-	b = append(b, 0, 0, 0, 0)
-	b = append(b, kind...)
-	b = fn(b)
-	be.PutUint32(b[at:], uint32(len(b)-at))
+// boxOf makes a box of its parts.
+func boxOf(kind string, parts ...[]byte) []byte {
+	n := 8
+	for _, p := range parts {
+		n += len(p)
+	}
+	b := append(be.AppendUint32(make([]byte, 0, n), uint32(n)), kind...)
+	for _, p := range parts {
+		b = append(b, p...)
+	}
 	return b
 }
 
-func u32s(b []byte, v ...uint32) []byte {
+func words(v ...uint32) []byte {
+	b := make([]byte, 0, 4*len(v))
 	for _, x := range v {
 		b = be.AppendUint32(b, x)
 	}
 	return b
 }
 
-// timed appends a value that is 32 bits wide in version 0 of a box, and 64 in version 1.
-func timed(b []byte, version byte, v int64) []byte {
-	if version == 1 {
-		return be.AppendUint64(b, uint64(v))
-	}
-	return be.AppendUint32(b, uint32(v))
-}
-
 // header gives everything before the samples: ftyp, moov, and the header of mdat.
 func (m *join) header() ([]byte, error) {
-	ftyp := nest(nil, "ftyp", func(b []byte) []byte {
-		b = append(b, "isom\x00\x00\x02\x00isomiso2"...)
-		switch m.se.FourCC {
-		case "avc1", "av01":
-			b = append(b, m.se.FourCC...)
-		}
-		return append(b, "mp41"...)
-	})
-	mdat := int64(8)
+	brands := "isom\x00\x00\x02\x00isomiso2"
+	if c := m.se.FourCC; c == "avc1" || c == "av01" {
+		brands += c
+	}
+	ftyp := boxOf("ftyp", []byte(brands+"mp41"))
+	mdat := append(words(uint32(m.media+8)), "mdat"...)
 	if m.media+8 > math.MaxUint32 {
-		mdat = 16
+		mdat = be.AppendUint64(append(words(1), "mdat"...), uint64(m.media+16))
 	}
 	// The offsets' width decides the moov's size, not their values: two passes at most settle both.
-	wide := false
-	moov := m.moov(0, wide)
-	if int64(len(ftyp)+len(moov))+mdat+m.media > math.MaxUint32 {
-		wide = true
-		moov = m.moov(0, wide)
+	offsets := "stco"
+	moov := m.moov(0, offsets)
+	if int64(len(ftyp)+len(moov)+len(mdat))+m.media > math.MaxUint32 {
+		offsets = "co64"
+		moov = m.moov(0, offsets)
 	}
 	if int64(len(moov)) > math.MaxUint32 {
-		return nil, tooLarge("moov", int64(len(ftyp)), "%d bytes of tables", len(moov))
+		return nil, box{"moov", nil, int64(len(ftyp))}.tooLarge("%d bytes of tables", len(moov))
 	}
-	moov = m.moov(int64(len(ftyp)+len(moov))+mdat, wide)
-	out := append(ftyp, moov...)
-	if mdat == 16 {
-		out = append(u32s(out, 1), "mdat"...)
-		return be.AppendUint64(out, uint64(m.media+16)), nil
-	}
-	return append(u32s(out, uint32(m.media+8)), "mdat"...), nil
+	moov = m.moov(int64(len(ftyp)+len(moov)+len(mdat)), offsets)
+	return slices.Concat(ftyp, moov, mdat), nil
 }
 
 // chunkSamples is the number of samples in a chunk; chunks matter to nobody when there is one track.
@@ -65,117 +56,71 @@ const chunkSamples = 32
 
 var unityMatrix = []uint32{1 << 16, 0, 0, 0, 1 << 16, 0, 0, 0, 1 << 30}
 
-func (m *join) moov(media int64, wide bool) []byte {
-	n := len(m.sizes)
-	duration := int64(n) * m.delta
-	mediaDuration := duration + m.delay*m.delta
-	version := byte(0)
-	if mediaDuration > math.MaxUint32 {
-		version = 1
+// moov is the index of samples that begin at media.
+func (m *join) moov(media int64, offsets string) []byte {
+	duration, e := int64(len(m.sizes))*m.delta, m.se
+	version, time := uint32(0), func(v int64) []byte { return words(uint32(v)) }
+	if duration+m.delay*m.delta > math.MaxUint32 {
+		version, time = 1<<24, func(v int64) []byte { return be.AppendUint64(nil, uint64(v)) }
 	}
-	v := uint32(version) << 24
-	e := m.se
-	return nest(nil, "moov", func(b []byte) []byte {
-		b = nest(b, "mvhd", func(b []byte) []byte {
-			b = timed(timed(u32s(b, v), version, 0), version, 0)
-			b = timed(u32s(b, uint32(m.timescale)), version, duration)
-			b = u32s(b, 1<<16, 1<<24, 0, 0)
-			b = u32s(b, unityMatrix...)
-			return u32s(b, 0, 0, 0, 0, 0, 0, 2)
-		})
-		return nest(b, "trak", func(b []byte) []byte {
-			b = nest(b, "tkhd", func(b []byte) []byte {
-				b = timed(timed(u32s(b, v|3), version, 0), version, 0)
-				b = timed(u32s(b, 1, 0), version, duration)
-				b = u32s(b, 0, 0, 0, 0)
-				b = u32s(b, rotationMatrix(e)...)
-				return u32s(b, uint32(e.Width)<<16, uint32(e.Height)<<16)
-			})
-			if m.delay > 0 {
-				b = nest(b, "edts", func(b []byte) []byte {
-					return nest(b, "elst", func(b []byte) []byte {
-						b = timed(u32s(b, v, 1), version, duration)
-						return u32s(timed(b, version, m.delay*m.delta), 1<<16)
-					})
-				})
-			}
-			return nest(b, "mdia", func(b []byte) []byte {
-				b = nest(b, "mdhd", func(b []byte) []byte {
-					b = timed(timed(u32s(b, v), version, 0), version, 0)
-					b = timed(u32s(b, uint32(m.timescale)), version, duration)
-					return u32s(b, 0x55c40000) // language "und"
-				})
-				b = nest(b, "hdlr", func(b []byte) []byte {
-					return append(u32s(append(u32s(b, 0, 0), "vide"...), 0, 0, 0), "VideoHandler\x00"...)
-				})
-				return nest(b, "minf", func(b []byte) []byte {
-					b = nest(b, "vmhd", func(b []byte) []byte { return u32s(b, 1, 0, 0) })
-					b = nest(b, "dinf", func(b []byte) []byte {
-						return nest(b, "dref", func(b []byte) []byte {
-							return nest(u32s(b, 0, 1), "url ", func(b []byte) []byte { return u32s(b, 1) })
-						})
-					})
-					return nest(b, "stbl", func(b []byte) []byte { return m.tables(b, media, wide) })
-				})
-			})
-		})
-	})
+	made, scale, length := append(time(0), time(0)...), words(uint32(m.timescale)), time(duration)
+	var edts []byte
+	if m.delay > 0 {
+		edts = boxOf("edts", boxOf("elst", words(version, 1), length, time(m.delay*m.delta), words(1<<16)))
+	}
+	return boxOf("moov",
+		boxOf("mvhd", words(version), made, scale, length, words(1<<16, 1<<24, 0, 0), words(unityMatrix...), words(0, 0, 0, 0, 0, 0, 2)),
+		boxOf("trak",
+			boxOf("tkhd", words(version|3), made, words(1, 0), length, words(0, 0, 0, 0), words(rotationMatrix(e)...), words(uint32(e.Width)<<16, uint32(e.Height)<<16)),
+			edts,
+			boxOf("mdia",
+				boxOf("mdhd", words(version), made, scale, length, words(0x55c40000)), // language "und"
+				boxOf("hdlr", words(0, 0), []byte("vide"), words(0, 0, 0), []byte("VideoHandler\x00")),
+				boxOf("minf",
+					boxOf("vmhd", words(1, 0, 0)),
+					boxOf("dinf", boxOf("dref", words(0, 1), boxOf("url ", words(1)))),
+					m.tables(media, offsets)))))
 }
 
-func (m *join) tables(b []byte, media int64, wide bool) []byte {
+func (m *join) tables(media int64, offsets string) []byte {
 	n := len(m.sizes)
-	b = nest(b, "stsd", func(b []byte) []byte { return append(u32s(b, 0, 1), m.entry...) })
-	b = nest(b, "stts", func(b []byte) []byte { return u32s(b, 0, 1, uint32(n), uint32(m.delta)) })
+	var ctts, stss []byte
 	if m.ordinals != nil {
-		b = nest(b, "ctts", func(b []byte) []byte {
-			b = u32s(b, 0, 0)
-			count := len(b) - 4
-			runs, length := uint32(0), uint32(0)
-			shift := func(d int) uint32 { return uint32((int64(m.ordinals[d]) + m.delay - int64(d)) * m.delta) }
-			for d := range n {
-				if length++; d+1 == n || shift(d+1) != shift(d) {
-					b = u32s(b, length, shift(d))
-					runs, length = runs+1, 0
-				}
+		shift := func(d int) uint32 { return uint32((int64(m.ordinals[d]) + m.delay - int64(d)) * m.delta) }
+		runs, first := []uint32(nil), 0
+		for d := range n {
+			if d+1 == n || shift(d+1) != shift(d) {
+				runs, first = append(runs, uint32(d+1-first), shift(d)), d+1
 			}
-			be.PutUint32(b[count:], runs)
-			return b
-		})
+		}
+		ctts = boxOf("ctts", words(0, uint32(len(runs)/2)), words(runs...))
 	}
 	if len(m.sync) < n {
-		b = nest(b, "stss", func(b []byte) []byte { return u32s(u32s(b, 0, uint32(len(m.sync))), m.sync...) })
+		stss = boxOf("stss", words(0, uint32(len(m.sync))), words(m.sync...))
 	}
-	b = nest(b, "stsz", func(b []byte) []byte { return u32s(u32s(b, 0, 0, uint32(n)), m.sizes...) })
-	chunks := (n + chunkSamples - 1) / chunkSamples
-	b = nest(b, "stsc", func(b []byte) []byte {
-		rest := n % chunkSamples
-		switch {
-		case chunks == 1:
-			return u32s(b, 0, 1, 1, uint32(n), 1)
-		case rest == 0:
-			return u32s(b, 0, 1, 1, chunkSamples, 1)
-		}
-		return u32s(b, 0, 2, 1, chunkSamples, 1, uint32(chunks), uint32(rest), 1)
-	})
-	kind := "stco"
-	if wide {
-		kind = "co64"
+	chunks, rest := (n+chunkSamples-1)/chunkSamples, n%chunkSamples
+	runs := []uint32{1, chunkSamples, 1}
+	if chunks == 1 {
+		runs[1] = uint32(n)
+	} else if rest > 0 {
+		runs = append(runs, uint32(chunks), uint32(rest), 1)
 	}
-	return nest(b, kind, func(b []byte) []byte {
-		b = u32s(b, 0, uint32(chunks))
-		off := media
-		for d, size := range m.sizes {
-			if d%chunkSamples == 0 {
-				if wide {
-					b = be.AppendUint64(b, uint64(off))
-				} else {
-					b = be.AppendUint32(b, uint32(off))
-				}
-			}
-			off += int64(size)
+	var places []byte
+	for d, size := range m.sizes {
+		if d%chunkSamples == 0 && offsets == "co64" {
+			places = be.AppendUint64(places, uint64(media))
+		} else if d%chunkSamples == 0 {
+			places = be.AppendUint32(places, uint32(media))
 		}
-		return b
-	})
+		media += int64(size)
+	}
+	return boxOf("stbl",
+		boxOf("stsd", words(0, 1), m.entry),
+		boxOf("stts", words(0, 1, uint32(n), uint32(m.delta))),
+		ctts, stss,
+		boxOf("stsz", words(0, 0, uint32(n)), words(m.sizes...)),
+		boxOf("stsc", words(0, uint32(len(runs)/3)), words(runs...)),
+		boxOf(offsets, words(0, uint32(chunks)), places))
 }
 
 func rotationMatrix(e *SampleEntry) []uint32 {

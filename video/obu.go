@@ -281,12 +281,3 @@ func (s *Stream) size(w, h int) error {
 	}
 	return s.oneSize(p)
 }
-
-func (s *Stream) configAV1(b []byte) []byte {
-	return append(append(b, 0x81, s.av1.config[0], s.av1.config[1], 0), s.av1.obu...)
-}
-
-// configVP9 is vpcC: the level is the one that holds anything, the colours are not said.
-func (s *Stream) configVP9(b []byte) []byte {
-	return append(b, 1, 0, 0, 0, s.vp9[0], 62, s.vp9[1], 2, 2, 2, 0, 0)
-}

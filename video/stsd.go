@@ -1,60 +1,45 @@
 package video
 
-// parseStsd reads the sample entries, and gives each one's bytes without the bit-rate note (btrt), which differs between
+// stsd reads the sample entries, and gives each one's bytes without the bit-rate note (btrt), which differs between
 // two files of one encoder and tells a decoder nothing.
-func parseStsd(b box, lim Limits) (entries []SampleEntry, raw [][]byte, err error) {
-	_, _, rest, err := b.full(4)
-	if err != nil {
-		return nil, nil, err
-	}
-	count := be.Uint32(rest)
-	err = children("stsd", rest[4:], b.off+16, func(e box) error {
-		if len(entries) >= int(count) {
-			return nil
-		}
+func (p *parser) stsd(b box) (entries []SampleEntry, raw [][]byte) {
+	_, rest := p.full(b, 4)
+	count := int(be.Uint32(rest))
+	p.children("stsd", rest[4:], b.off+16, func(e box) {
 		if len(entries) >= 256 {
-			return tooLarge("stsd", b.off, "more than 256 sample entries")
+			p.fail(b.tooLarge("more than 256 sample entries"))
 		}
-		se, err := parseEntry(e, lim)
-		if err != nil {
-			return err
+		if len(entries) < count && p.err == nil {
+			entries = append(entries, p.entry(e))
+			raw = append(raw, p.canonicalEntry(e))
 		}
-		entries = append(entries, se)
-		raw = append(raw, canonicalEntry(e))
-		return nil
 	})
-	if err != nil {
-		return nil, nil, err
+	if len(entries) == 0 || len(entries) != count {
+		p.fail(b.malformed("%d sample entries declared, %d are there", count, len(entries)))
 	}
-	if len(entries) == 0 || len(entries) != int(count) {
-		return nil, nil, malformed("stsd", b.off, "%d sample entries declared, %d are there", count, len(entries))
-	}
-	return entries, raw, nil
+	return entries, raw
 }
 
 // entryHead is the fixed part of a visual sample entry, after the box header.
 const entryHead = 78
 
-func parseEntry(b box, lim Limits) (SampleEntry, error) {
-	e := SampleEntry{FourCC: b.kind, Primaries: 2, Transfer: 2, Matrix: 2}
+func (p *parser) entry(b box) SampleEntry {
+	e := SampleEntry{FourCC: b.kind, Codec: codecs[b.kind], Primaries: 2, Transfer: 2, Matrix: 2}
 	if len(b.data) < entryHead {
-		return e, malformed(b.kind, b.off, "%d bytes: too short for a visual sample entry", len(b.data))
+		p.fail(b.malformed("%d bytes: too short for a visual sample entry", len(b.data)))
+		return e
 	}
 	e.Width, e.Height = int(be.Uint16(b.data[24:])), int(be.Uint16(b.data[26:]))
-	if int64(e.Width)*int64(e.Height) > lim.MaxPixels {
-		return e, tooLarge(b.kind, b.off, "%d×%d pixels, limit %d", e.Width, e.Height, lim.MaxPixels)
+	if int64(e.Width)*int64(e.Height) > p.lim.MaxPixels {
+		p.fail(b.tooLarge("%d×%d pixels, limit %d", e.Width, e.Height, p.lim.MaxPixels))
 	}
-	e.Codec = codecs[b.kind]
-	err := children(b.kind, b.data[entryHead:], b.off+8+entryHead, func(c box) error {
+	p.children(b.kind, b.data[entryHead:], b.off+8+entryHead, func(c box) {
 		var config []byte
 		switch c.kind {
 		case "avcC", "hvcC", "av1C":
 			config = c.data
 		case "esds":
-			codec, specific, err := parseEsds(c)
-			if err != nil {
-				return err
-			}
+			codec, specific := p.esds(c)
 			if b.kind == "mp4v" {
 				e.Codec = codec
 			}
@@ -62,15 +47,13 @@ func parseEntry(b box, lim Limits) (SampleEntry, error) {
 		case "colr":
 			parseColr(c.data, &e)
 		}
-		if len(config) > lim.MaxExtradata {
-			return tooLarge(c.kind, c.off, "%d bytes of codec configuration, limit %d", len(config), lim.MaxExtradata)
-		}
-		if len(config) > 0 && e.Extradata == nil {
+		if len(config) > p.lim.MaxExtradata {
+			p.fail(c.tooLarge("%d bytes of codec configuration, limit %d", len(config), p.lim.MaxExtradata))
+		} else if len(config) > 0 && e.Extradata == nil {
 			e.Extradata = append([]byte(nil), config...)
 		}
-		return nil
 	})
-	return e, err
+	return e
 }
 
 var codecs = map[string]Codec{
@@ -81,89 +64,62 @@ var codecs = map[string]Codec{
 }
 
 func parseColr(d []byte, e *SampleEntry) {
-	if len(d) < 10 {
-		return
-	}
-	switch string(d[:4]) {
-	case "nclx":
-		if len(d) < 11 {
-			return
-		}
+	switch {
+	case len(d) >= 11 && string(d[:4]) == "nclx":
 		e.FullRange = d[10]&0x80 != 0
-	case "nclc":
+	case len(d) >= 10 && string(d[:4]) == "nclc":
 	default:
 		return
 	}
 	e.Primaries, e.Transfer, e.Matrix = int(be.Uint16(d[4:])), int(be.Uint16(d[6:])), int(be.Uint16(d[8:]))
 }
 
-// decoderConfig finds the decoder configuration of an esds, past the ES descriptor's optional fields.
-func decoderConfig(b box) (kind byte, config []byte, err error) {
-	cut := func(what string) (byte, []byte, error) {
-		return 0, nil, malformed(b.kind, b.off, "%s is cut short", what)
-	}
+// decoderConfig finds the decoder configuration of an esds, past the ES descriptor's optional fields. Where it is cut short, what says so.
+func decoderConfig(b box) (config []byte, what string) {
 	if len(b.data) < 4 {
-		return cut("the box")
+		return nil, "the box"
 	}
 	tag, body, _ := descriptor(b.data[4:])
 	if tag != 3 || len(body) < 3 {
-		return cut("the ES descriptor")
+		return nil, "the ES descriptor"
 	}
 	flags, body := body[2], body[3:]
 	skip := 0
 	if flags&0x80 != 0 {
 		skip += 2
 	}
-	if flags&0x40 != 0 {
-		if len(body) <= skip {
-			return cut("the ES descriptor's URL")
-		}
+	if flags&0x40 != 0 && len(body) > skip { // a URL
 		skip += 1 + int(body[skip])
 	}
 	if flags&0x20 != 0 {
 		skip += 2
 	}
 	if len(body) < skip {
-		return cut("the ES descriptor")
+		return nil, "the ES descriptor"
 	}
 	tag, body, _ = descriptor(body[skip:])
 	if tag != 4 || len(body) < 13 {
-		return cut("the decoder configuration")
+		return nil, "the decoder configuration"
 	}
-	return body[0], body, nil
+	return body, ""
 }
 
-// parseEsds finds the DecoderSpecificInfo, the only part of an esds that a decoder wants.
-func parseEsds(b box) (Codec, []byte, error) {
-	kind, config, err := decoderConfig(b)
-	if err != nil {
-		return "", nil, err
+// objectTypes are the codecs by the first byte of a decoder configuration.
+var objectTypes = map[byte]Codec{0x20: MPEG4, 0x21: H264, 0x23: HEVC, 0x6c: MJPEG, 0xb1: VP9}
+
+// esds finds the DecoderSpecificInfo, the only part of an esds that a decoder wants.
+func (p *parser) esds(b box) (Codec, []byte) {
+	config, what := decoderConfig(b)
+	if what != "" {
+		p.fail(b.malformed("%s is cut short", what))
+		return "", nil
 	}
-	var codec Codec
-	switch kind {
-	case 0x20:
-		codec = MPEG4
-	case 0x21:
-		codec = H264
-	case 0x23:
-		codec = HEVC
-	case 0x6c:
-		codec = MJPEG
-	case 0xb1:
-		codec = VP9
-	}
-	for rest := config[13:]; len(rest) > 0; {
-		var tag byte
-		var body []byte
-		tag, body, rest = descriptor(rest)
+	for tag, body, rest := descriptor(config[13:]); tag != 0; tag, body, rest = descriptor(rest) {
 		if tag == 5 {
-			return codec, body, nil
-		}
-		if tag == 0 {
-			break
+			return objectTypes[config[0]], body
 		}
 	}
-	return codec, nil, nil // some writers leave the headers in the stream
+	return objectTypes[config[0]], nil // some writers leave the headers in the stream
 }
 
 // descriptor splits off one MPEG-4 descriptor; tag 0 where there is none, or where it is longer than the bytes.
@@ -185,30 +141,21 @@ func descriptor(d []byte) (tag byte, body, rest []byte) {
 	return tag, d[i : i+n], d[i+n:]
 }
 
-// clearBitRates sets the buffer size and the bit rates of an esds to 0, "unknown": they are its btrt.
-func clearBitRates(esds []byte) {
-	_, config, err := decoderConfig(box{kind: "esds", data: esds})
-	if err == nil {
-		clear(config[2:13]) // in place: descriptors are views
-	}
-}
-
-// canonicalEntry is the entry as it is written again: without bit rates, with a plain 32-bit size.
-func canonicalEntry(b box) []byte {
-	out := append([]byte{0, 0, 0, 0}, []byte(b.kind)...)
-	out = append(out, b.data[:entryHead]...)
-	_ = children(b.kind, b.data[entryHead:], 0, func(c box) error {
-		if c.kind == "btrt" {
-			return nil
-		}
-		out = be.AppendUint32(out, uint32(8+len(c.data)))
-		out = append(out, c.kind...)
-		out = append(out, c.data...)
-		if c.kind == "esds" {
-			clearBitRates(out[len(out)-len(c.data):])
-		}
+// canonicalEntry is the entry as it is written again: without bit rates (those of an esds are set to 0, "unknown"), with a plain 32-bit size.
+func (p *parser) canonicalEntry(b box) []byte {
+	if p.err != nil {
 		return nil
+	}
+	parts := [][]byte{b.data[:entryHead]}
+	p.children(b.kind, b.data[entryHead:], 0, func(c box) {
+		if c.kind == "btrt" {
+			return
+		}
+		part := boxOf(c.kind, c.data)
+		if config, what := decoderConfig(box{data: part[8:]}); c.kind == "esds" && what == "" {
+			clear(config[2:13]) // in place: descriptors are views
+		}
+		parts = append(parts, part)
 	})
-	be.PutUint32(out, uint32(len(out)))
-	return out
+	return boxOf(b.kind, parts...)
 }

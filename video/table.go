@@ -5,45 +5,35 @@ import (
 	"slices"
 )
 
-func (t *track) build(movieScale, fileSize int64, lim Limits) (*Index, error) {
-	if t.timescale <= 0 {
-		return nil, malformed("mdhd", t.off, "the timescale is 0")
-	}
+// build makes the index of a track. It is good where p has no error then.
+func (t *track) build(p *parser, movieScale int64) *Index {
 	ix := &Index{timescale: t.timescale}
-	for _, m := range []struct {
-		name string
-		b    box
-	}{{"stsd", t.stsd}, {"stts", t.stts}} {
-		if !m.b.present() {
-			return nil, malformed("trak", t.off, "the video track has no %s box", m.name)
+	if t.timescale <= 0 {
+		p.fail(box{"mdhd", nil, t.off}.malformed("the timescale is 0"))
+	}
+	for _, kinds := range [][2]string{{"stsd"}, {"stts"}, {"stsz", "stz2"}, {"stsc"}, {"stco", "co64"}} {
+		if !t.boxes[kinds[0]].present() && !t.boxes[kinds[1]].present() {
+			p.fail(t.malformed("the video track has no %s box", kinds[0]))
 		}
 	}
-	var err error
-	if ix.entries, ix.rawStsd, err = parseStsd(t.stsd, lim); err != nil {
-		return nil, err
+	if p.err != nil {
+		return nil
 	}
-	if err = t.readSizes(ix, fileSize, lim); err != nil {
-		return nil, err
+	ix.entries, ix.rawStsd = p.stsd(t.boxes["stsd"])
+	if t.readSizes(p, ix); p.err != nil || ix.n == 0 {
+		return ix
 	}
-	if ix.n == 0 {
-		return ix, nil
+	if t.readOffsets(p, ix); p.err != nil {
+		return ix
 	}
-	if err = t.readOffsets(ix, fileSize, lim); err != nil {
-		return nil, err
+	dts, pts := t.readTimes(p, ix.n)
+	t.readSync(p, ix)
+	edits := t.readEdits(p, movieScale)
+	if p.err != nil {
+		return ix
 	}
-	dts, pts, err := t.readTimes(ix.n)
-	if err != nil {
-		return nil, err
-	}
-	if err = t.readSync(ix); err != nil {
-		return nil, err
-	}
-	edits, err := t.readEdits(movieScale)
-	if err != nil {
-		return nil, err
-	}
-	if err = present(ix, pts, edits, t.timescale/max(movieScale, 1)+1, t.elst); err != nil {
-		return nil, err
+	if ix.present(p, pts, edits, t.timescale/max(movieScale, 1)+1, t.boxes["elst"]); p.err != nil {
+		return ix
 	}
 	if slices.Equal(dts, pts) {
 		ix.dts = packTicks(dts)
@@ -58,89 +48,66 @@ func (t *track) build(movieScale, fileSize int64, lim Limits) (*Index, error) {
 			break
 		}
 	}
-	return ix, nil
+	return ix
 }
 
-func (t *track) readSizes(ix *Index, fileSize int64, lim Limits) error {
-	tooMany := func(b box, n int64) error {
-		return tooLarge(b.kind, b.off, "%d samples, limit %d", n, lim.MaxSamples)
+// readSizes reads stsz, or stz2, whose sizes have 4, 8 or 16 bits.
+func (t *track) readSizes(p *parser, ix *Index) {
+	b, compact := t.boxes["stsz"], false
+	if !b.present() {
+		b, compact = t.boxes["stz2"], true
+	}
+	_, d := p.full(b, 8)
+	width, fixed, count, list := int64(32), be.Uint32(d), int64(be.Uint32(d[4:])), d[8:]
+	if compact {
+		width, fixed = int64(d[3]), 0
 	}
 	switch {
-	case t.stsz.present():
-		_, _, d, err := t.stsz.full(8)
-		if err != nil {
-			return err
-		}
-		fixed, count := be.Uint32(d), int64(be.Uint32(d[4:]))
-		if fixed == 0 && count > int64(len(d)-8)/4 {
-			return malformed("stsz", t.stsz.off, "%d sizes declared, %d bytes are there", count, len(d)-8)
-		}
-		// Without a table the count costs the writer nothing: the samples themselves must be there.
-		if fixed > 0 && count > fileSize/int64(fixed) {
-			return malformed("stsz", t.stsz.off, "%d samples of %d bytes do not fit into a file of %d", count, fixed, fileSize)
-		}
-		if count > int64(lim.MaxSamples) {
-			return tooMany(t.stsz, count)
-		}
-		ix.n, ix.fixedSize = int(count), fixed
-		if fixed == 0 {
-			ix.sizes = make([]uint32, count)
-			for i := range ix.sizes {
-				ix.sizes[i] = be.Uint32(d[8+4*i:])
-			}
-		}
-	case t.stz2.present():
-		_, _, d, err := t.stz2.full(8)
-		if err != nil {
-			return err
-		}
-		width, count := int64(d[3]), int64(be.Uint32(d[4:]))
-		d = d[8:]
-		if width != 4 && width != 8 && width != 16 {
-			return malformed("stz2", t.stz2.off, "field size %d, expected 4, 8 or 16", width)
-		}
-		if (count*width+7)/8 > int64(len(d)) {
-			return malformed("stz2", t.stz2.off, "%d sizes of %d bits declared, %d bytes are there", count, width, len(d))
-		}
-		if count > int64(lim.MaxSamples) {
-			return tooMany(t.stz2, count)
-		}
-		ix.n, ix.sizes = int(count), make([]uint32, count)
-		for i := range ix.sizes {
-			switch width {
-			case 4:
-				ix.sizes[i] = uint32(d[i/2]>>(4*(1-i%2))) & 15
-			case 8:
-				ix.sizes[i] = uint32(d[i])
-			case 16:
-				ix.sizes[i] = uint32(be.Uint16(d[2*i:]))
-			}
-		}
-	default:
-		return malformed("trak", t.off, "the video track has no stsz box")
+	case width != 4 && width != 8 && width != 16 && width != 32 || compact && width == 32:
+		p.fail(b.malformed("field size %d, expected 4, 8 or 16", width))
+	case fixed == 0 && (count*width+7)/8 > int64(len(list)):
+		p.fail(b.malformed("%d sizes of %d bits declared, %d bytes are there", count, width, len(list)))
+	// Without a table the count costs the writer nothing: the samples themselves must be there.
+	case fixed > 0 && count > p.fileSize/int64(fixed):
+		p.fail(b.malformed("%d samples of %d bytes do not fit into a file of %d", count, fixed, p.fileSize))
+	case count > int64(p.lim.MaxSamples):
+		p.fail(b.tooLarge("%d samples, limit %d", count, p.lim.MaxSamples))
 	}
-	return nil
+	if p.err != nil {
+		return
+	}
+	if ix.n, ix.fixedSize = int(count), fixed; fixed > 0 {
+		return
+	}
+	ix.sizes = make([]uint32, count)
+	for i := range ix.sizes {
+		switch width {
+		case 4:
+			ix.sizes[i] = uint32(list[i/2]>>(4*(1-i%2))) & 15
+		case 8:
+			ix.sizes[i] = uint32(list[i])
+		case 16:
+			ix.sizes[i] = uint32(be.Uint16(list[2*i:]))
+		default:
+			ix.sizes[i] = be.Uint32(list[4*i:])
+		}
+	}
 }
 
 // readOffsets places every sample by the chunk tables.
-func (t *track) readOffsets(ix *Index, fileSize int64, lim Limits) error {
-	chunks, width := t.stco, 4
+func (t *track) readOffsets(p *parser, ix *Index) {
+	chunks, width := t.boxes["stco"], 4
 	if !chunks.present() {
-		chunks, width = t.co64, 8
+		chunks, width = t.boxes["co64"], 8
 	}
-	if !chunks.present() || !t.stsc.present() {
-		return malformed("trak", t.off, "the video track has no stsc, stco or co64 box")
+	starts, nChunks := p.table(chunks, width)
+	stsc := t.boxes["stsc"]
+	runs, nRuns := p.table(stsc, 12)
+	if p.err == nil && (nRuns == 0 || be.Uint32(runs) != 1) {
+		p.fail(stsc.malformed("the first run does not begin at chunk 1"))
 	}
-	_, starts, nChunks, err := chunks.table(width)
-	if err != nil {
-		return err
-	}
-	_, runs, nRuns, err := t.stsc.table(12)
-	if err != nil {
-		return err
-	}
-	if nRuns == 0 || be.Uint32(runs) != 1 {
-		return malformed("stsc", t.stsc.off, "the first run does not begin at chunk 1")
+	if p.err != nil {
+		return
 	}
 	ix.low = make([]uint32, ix.n)
 	ix.cutAt = ix.n
@@ -149,12 +116,14 @@ func (t *track) readOffsets(ix *Index, fileSize int64, lim Limits) error {
 		for run+1 < nRuns && be.Uint32(runs[12*(run+1):]) <= uint32(c+1) {
 			run++
 			if be.Uint32(runs[12*run:]) <= be.Uint32(runs[12*(run-1):]) {
-				return malformed("stsc", t.stsc.off, "run %d does not begin after run %d", run, run-1)
+				p.fail(stsc.malformed("run %d does not begin after run %d", run, run-1))
+				return
 			}
 		}
 		perChunk, entry := int64(be.Uint32(runs[12*run+4:])), int64(be.Uint32(runs[12*run+8:]))-1
 		if entry < 0 || entry >= int64(len(ix.entries)) {
-			return malformed("stsc", t.stsc.off, "run %d names sample entry %d of %d", run, entry+1, len(ix.entries))
+			p.fail(stsc.malformed("run %d names sample entry %d of %d", run, entry+1, len(ix.entries)))
+			return
 		}
 		if len(ix.entryRuns) == 0 || ix.entryRuns[len(ix.entryRuns)-1].entry != uint16(entry) {
 			ix.entryRuns = append(ix.entryRuns, entryRun{uint32(d), uint16(entry)})
@@ -171,12 +140,15 @@ func (t *track) readOffsets(ix *Index, fileSize int64, lim Limits) error {
 				size = uint64(ix.sizes[d])
 			}
 			if size == 0 {
-				return malformed("stsz", t.stsz.off, "sample %d has no bytes", d)
+				p.fail(box{"stsz", nil, t.boxes["stsz"].off}.malformed("sample %d has no bytes", d))
+				return
 			}
-			if off > uint64(fileSize) || size > uint64(fileSize)-off {
-				if !lim.AllowTruncated || off > 1<<48-1 {
-					err := malformed(chunks.kind, chunks.off, "entry %d, sample %d: offset %d + size %d ends after the file (%d bytes)", c, d, off, size, fileSize)
-					return withHint(err, "the file looks cut; fetch it again, or run 'robocache doctor'")
+			if off > uint64(p.fileSize) || size > uint64(p.fileSize)-off {
+				if !p.lim.AllowTruncated || off > 1<<48-1 {
+					err := chunks.malformed("entry %d, sample %d: offset %d + size %d ends after the file (%d bytes)", c, d, off, size, p.fileSize)
+					err.Hint = "the file looks cut; fetch it again, or run 'robocache doctor'"
+					p.fail(err)
+					return
 				}
 				ix.cutAt = min(ix.cutAt, d)
 			}
@@ -192,83 +164,75 @@ func (t *track) readOffsets(ix *Index, fileSize int64, lim Limits) error {
 		}
 	}
 	if d < ix.n {
-		return malformed("stsc", t.stsc.off, "the chunks hold %d samples, %d are declared", d, ix.n)
+		p.fail(stsc.malformed("the chunks hold %d samples, %d are declared", d, ix.n))
 	}
-	return nil
+}
+
+// eachRun calls fn with the runs of a table, each of count samples from d on, that has to have n samples in all.
+func (p *parser) eachRun(b box, what string, n int, fn func(d, count int, v uint32)) {
+	runs, nRuns := p.table(b, 8)
+	d := 0
+	for r := 0; r < nRuns && p.err == nil; r++ {
+		count := int64(be.Uint32(runs[8*r:]))
+		if count > int64(n-d) {
+			p.fail(b.malformed("run %d: more %s than the %d samples", r, what, n))
+			return
+		}
+		fn(d, int(count), be.Uint32(runs[8*r+4:]))
+		d += int(count)
+	}
+	if d != n {
+		p.fail(b.malformed("%s for %d samples, %d are declared", what, d, n))
+	}
 }
 
 // readTimes gives decode and composition times.
-func (t *track) readTimes(n int) (dts, pts []int64, err error) {
-	_, runs, nRuns, err := t.stts.table(8)
-	if err != nil {
-		return nil, nil, err
-	}
-	dts = make([]int64, 0, n)
+func (t *track) readTimes(p *parser, n int) (dts, pts []int64) {
+	dts = make([]int64, n)
 	now := int64(0)
-	for r := range nRuns {
-		count, delta := int64(be.Uint32(runs[8*r:])), int64(be.Uint32(runs[8*r+4:]))
-		if count > int64(n-len(dts)) {
-			return nil, nil, malformed("stts", t.stts.off, "run %d: more times than the %d samples", r, n)
-		}
+	stts := t.boxes["stts"]
+	p.eachRun(stts, "times", n, func(d, count int, delta uint32) {
 		if delta > math.MaxInt32 {
-			return nil, nil, malformed("stts", t.stts.off, "run %d: time goes back (delta %d)", r, int32(delta))
+			p.fail(stts.malformed("sample %d: time goes back (delta %d)", d, int32(delta)))
 		}
-		for range count {
-			dts = append(dts, now)
-			now += delta
+		for i := range dts[d : d+count] {
+			dts[d+i] = now
+			now += int64(delta)
 		}
-	}
-	if len(dts) != n {
-		return nil, nil, malformed("stts", t.stts.off, "times for %d samples, %d are declared", len(dts), n)
-	}
+	})
 	pts = slices.Clone(dts)
-	if !t.ctts.present() {
-		return dts, pts, nil
-	}
-	_, runs, nRuns, err = t.ctts.table(8)
-	if err != nil {
-		return nil, nil, err
-	}
-	d := 0
-	for r := range nRuns {
+	if ctts := t.boxes["ctts"]; ctts.present() {
 		// Version 0 is unsigned by the standard, but writers put negative offsets there too, and no honest offset is above 2^31.
-		count, shift := int64(be.Uint32(runs[8*r:])), int64(int32(be.Uint32(runs[8*r+4:])))
-		if count > int64(n-d) {
-			return nil, nil, malformed("ctts", t.ctts.off, "run %d: more offsets than the %d samples", r, n)
-		}
-		for range count {
-			pts[d] += shift
-			d++
-		}
+		p.eachRun(ctts, "offsets", n, func(d, count int, shift uint32) {
+			for i := range pts[d : d+count] {
+				pts[d+i] += int64(int32(shift))
+			}
+		})
 	}
-	if d != n {
-		return nil, nil, malformed("ctts", t.ctts.off, "offsets for %d samples, %d are declared", d, n)
-	}
-	return dts, pts, nil
+	return dts, pts
 }
 
-func (t *track) readSync(ix *Index) error {
-	if !t.stss.present() {
+func (t *track) readSync(p *parser, ix *Index) {
+	b := t.boxes["stss"]
+	if !b.present() {
 		ix.allSync = true
-		return nil
+		return
 	}
-	_, numbers, n, err := t.stss.table(4)
-	if err != nil {
-		return err
-	}
+	numbers, n := p.table(b, 4)
 	if n > ix.n {
-		return malformed("stss", t.stss.off, "%d sync samples of %d samples", n, ix.n)
+		p.fail(b.malformed("%d sync samples of %d samples", n, ix.n))
+		return
 	}
 	ix.sync = make([]uint32, n)
 	for i := range ix.sync {
 		s := be.Uint32(numbers[4*i:])
 		if s == 0 || s > uint32(ix.n) || i > 0 && s-1 <= ix.sync[i-1] {
-			return malformed("stss", t.stss.off, "entry %d: sample %d of %d, after sample %d", i, s, ix.n, ix.sync[max(i-1, 0)]+1)
+			p.fail(b.malformed("entry %d: sample %d of %d, after sample %d", i, s, ix.n, ix.sync[max(i-1, 0)]+1))
+			return
 		}
 		ix.sync[i] = s - 1
 	}
 	if n == ix.n {
 		ix.sync, ix.allSync = nil, true
 	}
-	return nil
 }

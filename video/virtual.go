@@ -24,7 +24,7 @@ func (s *Stream) MP4(rate robocache.Rate) (*VirtualMP4, error) {
 	if s.changed && s.bare {
 		return nil, noPacket("video in messages whose parameter sets change, and whose key frames do not repeat them", "record with the parameter sets at each key frame")
 	}
-	m := &join{sizes: s.sizes, sync: s.sync, media: s.media, entry: s.entry(), se: &SampleEntry{FourCC: s.fourCC(), Width: s.head.width, Height: s.head.height}}
+	m := &join{sizes: s.sizes, sync: s.sync, media: s.media, entry: s.entry(), se: &SampleEntry{FourCC: entryKinds[s.codec].fourCC, Width: s.head.width, Height: s.head.height}}
 	var err error
 	if m.timescale, m.delta, err = TrackTimescale(rate); err != nil {
 		return nil, err
