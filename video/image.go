@@ -76,7 +76,7 @@ func DecodeImage(ref *robocache.FrameRef, spec *Spec, dst []byte) error {
 		if r.BGR {
 			red, blue = blue, red
 		}
-		apart(red, green, blue, r.Pix)
+		split(red, green, blue, r.Pix)
 		return nil
 	}
 	return deliverRGB(func(rgb []byte) error { packRaw(r, rgb); return nil }, spec, info, dst)
@@ -84,27 +84,15 @@ func DecodeImage(ref *robocache.FrameRef, spec *Spec, dst []byte) error {
 
 // packRaw writes raw pixels as R, G, B, row by row.
 func packRaw(r *robocache.Raw, out []byte) {
-	size, stride := r.DType.Size(), strideOf(r)
-	step := r.Channels * size
-	top := size - 1 // little-endian: the high byte of an element
-	red, green, blue := top, size+top, 2*size+top
+	size := r.DType.Size()
+	red, green, blue := size-1, 2*size-1, 3*size-1 // little-endian: the high bytes of the elements
 	switch {
 	case r.Channels == 1:
 		green, blue = red, red
 	case r.BGR:
 		red, blue = blue, red
 	}
-	for y := range r.Height {
-		in, to := r.Pix[y*stride:][:r.Width*step], out[3*y*r.Width:][:3*r.Width]
-		if step == 3 && red == 0 {
-			copy(to, in)
-			continue
-		}
-		for len(in) >= step && len(to) >= 3 {
-			to[0], to[1], to[2] = in[red], in[green], in[blue]
-			in, to = in[step:], to[3:]
-		}
-	}
+	packPixels(out, r.Pix, strideOf(r), r.Width, r.Height, r.Channels*size, red, green, blue)
 }
 
 // EncodeImage gives the still image of a row as the bytes of a file, without loss: encoded bytes as they are, raw pixels as PNG, and

@@ -30,24 +30,41 @@ type PlaneConverter interface {
 	ConvertPlanes(info PlaneInfo, planes []byte, spec *Spec, dst []byte) error
 }
 
-// PixelCopier is a Backend that copies faster than the language does.
-type PixelCopier interface {
+// PixelMover is a Backend that moves pixels faster than the language does.
+type PixelMover interface {
 	CopyPixels(dst, src []byte)
+	SplitPixels(r, g, b, rgb []byte) // 3 × len(r) bytes of pixels → planes
+}
+
+func mover() PixelMover {
+	backendMu.RLock()
+	defer backendMu.RUnlock()
+	m, _ := backend.(PixelMover)
+	return m
 }
 
 // CopyPixels copies src into dst, which is as long, or its beginning. Large copies go past the processor's caches: right for a batch, which another
 // reads, or this program much later.
 func CopyPixels(dst, src []byte) {
-	if len(src) >= streamFrom && len(dst) >= len(src) {
-		backendMu.RLock()
-		c, ok := backend.(PixelCopier)
-		backendMu.RUnlock()
-		if ok {
-			c.CopyPixels(dst[:len(src)], src)
-			return
-		}
+	if m := mover(); m != nil && len(src) >= streamFrom && len(dst) >= len(src) {
+		m.CopyPixels(dst[:len(src)], src)
+		return
 	}
 	copy(dst, src)
+}
+
+// split takes packed pixels apart into planes.
+func split(r, g, b, rgb []byte) {
+	n := len(r)
+	g, b, rgb = g[:n], b[:n], rgb[:3*n]
+	if m := mover(); m != nil && n > 0 {
+		m.SplitPixels(r, g, b, rgb)
+		return
+	}
+	for i := range r {
+		p := rgb[3*i : 3*i+3 : 3*i+3]
+		r[i], g[i], b[i] = p[0], p[1], p[2]
+	}
 }
 
 // streamFrom is the size from which on a copy past the caches is faster.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"image"
+	"image/color"
 	"image/jpeg"
 	"image/png"
 	"io"
@@ -275,7 +276,7 @@ func deliverRGB(pack func(rgb []byte) error, spec *Spec, info StillInfo, dst []b
 	case spec.Pixel == RGB8 && !spec.ChannelsFirst:
 		copy(dst, rgb)
 	case spec.Pixel == RGB8:
-		apart(dst[:plane], dst[plane:2*plane], dst[2*plane:3*plane], rgb)
+		split(dst[:plane], dst[plane:2*plane], dst[2*plane:3*plane], rgb)
 	default:
 		for i := range plane {
 			for c := range 3 {
@@ -321,58 +322,43 @@ func packRGB(img image.Image, out []byte) {
 	case *image.YCbCr:
 		packYCbCr(m, out)
 	case *image.Gray:
-		for y := range h {
-			for x, v := range m.Pix[y*m.Stride:][:w] {
-				p := out[3*(y*w+x):]
-				p[0], p[1], p[2] = v, v, v
-			}
-		}
+		packPixels(out, m.Pix, m.Stride, w, h, 1, 0, 0, 0)
 	case *image.RGBA: // from PNG and TIFF opaque
-		packRGBA(m.Pix, m.Stride, w, h, out)
+		packPixels(out, m.Pix, m.Stride, w, h, 4, 0, 1, 2)
 	case *image.NRGBA:
-		packRGBA(m.Pix, m.Stride, w, h, out)
+		packPixels(out, m.Pix, m.Stride, w, h, 4, 0, 1, 2)
 	case *image.NRGBA64:
-		for y := range h {
-			for x := range w {
-				p, q := m.Pix[y*m.Stride+8*x:], out[3*(y*w+x):]
-				q[0], q[1], q[2] = p[0], p[2], p[4]
-			}
-		}
+		packPixels(out, m.Pix, m.Stride, w, h, 8, 0, 2, 4)
 	case *image.RGBA64:
-		for y := range h {
-			for x := range w {
-				p, q := m.Pix[y*m.Stride+8*x:], out[3*(y*w+x):]
-				q[0], q[1], q[2] = p[0], p[2], p[4]
-			}
-		}
-	case *image.Paletted:
-		table := make([][3]byte, 256)
-		for i, c := range m.Palette {
-			if n, ok := c.(interface{ RGBA() (r, g, b, a uint32) }); ok {
-				table[i] = opaque(n)
-			}
-		}
-		for y := range h {
-			for x, v := range m.Pix[y*m.Stride:][:w] {
-				copy(out[3*(y*w+x):], table[v][:])
-			}
-		}
+		packPixels(out, m.Pix, m.Stride, w, h, 8, 0, 2, 4)
 	default:
+		palette, _ := img.(*image.Paletted)
 		for y := range h {
 			for x := range w {
-				r, g, bl, _ := img.At(b.Min.X+x, b.Min.Y+y).RGBA()
 				p := out[3*(y*w+x):]
+				if palette != nil {
+					c := color.NRGBAModel.Convert(palette.At(b.Min.X+x, b.Min.Y+y)).(color.NRGBA) // its alpha dropped
+					p[0], p[1], p[2] = c.R, c.G, c.B
+					continue
+				}
+				r, g, bl, _ := img.At(b.Min.X+x, b.Min.Y+y).RGBA()
 				p[0], p[1], p[2] = byte(r>>8), byte(g>>8), byte(bl>>8)
 			}
 		}
 	}
 }
 
-func packRGBA(pix []byte, stride, w, h int, out []byte) {
+// packPixels writes the bytes r, g and b of each pixel of step bytes, row by row.
+func packPixels(out, pix []byte, stride, w, h, step, r, g, b int) {
 	for y := range h {
-		row, to := pix[y*stride:][:4*w], out[3*y*w:][:3*w]
-		for x := range w {
-			copy(to[3*x:3*x+3], row[4*x:])
+		in, to := pix[y*stride:][:w*step], out[3*w*y:][:3*w]
+		if step == 3 && r == 0 {
+			copy(to, in)
+			continue
+		}
+		for len(in) >= step && len(to) >= 3 {
+			to[0], to[1], to[2] = in[r], in[g], in[b]
+			in, to = in[step:], to[3:]
 		}
 	}
 }

@@ -1,18 +1,6 @@
 package video
 
-import (
-	"image"
-	"image/color"
-)
-
-// opaque gives a palette colour with its alpha dropped.
-func opaque(c color.Color) [3]byte {
-	if n, ok := c.(color.NRGBA); ok {
-		return [3]byte{n.R, n.G, n.B}
-	}
-	n := color.NRGBAModel.Convert(c).(color.NRGBA)
-	return [3]byte{n.R, n.G, n.B}
-}
+import "image"
 
 // packYCbCr converts as libjpeg does by default: chroma by a triangle filter, BT.601 full range in 16-bit fixed point.
 func packYCbCr(m *image.YCbCr, out []byte) {

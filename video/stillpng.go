@@ -104,15 +104,7 @@ func (p *pngFile) parse(b []byte) bool {
 			}
 			p.palette = data
 		case "tRNS": // alpha is dropped
-			ok := false
-			switch p.colour {
-			case 0:
-				ok = n == 2
-			case 2:
-				ok = n == 6
-			case 3:
-				ok = int(n) <= len(p.palette)/3
-			}
+			ok := p.colour == 0 && n == 2 || p.colour == 2 && n == 6 || p.colour == 3 && int(n) <= len(p.palette)/3
 			if !ok || parts > 0 {
 				return false
 			}
@@ -120,15 +112,14 @@ func (p *pngFile) parse(b []byte) bool {
 			if closed {
 				return false
 			}
-			switch parts {
-			case 0:
-				p.packed = data
+			switch parts++; parts {
 			case 1:
-				s.packed = append(append(s.packed, p.packed...), data...)
+				p.packed = data
+			case 2:
+				s.packed = append(s.packed, p.packed...)
+				fallthrough
 			default:
 				s.packed = append(s.packed, data...)
-			}
-			if parts++; parts > 1 {
 				p.packed = s.packed
 			}
 		case "IEND":
@@ -142,17 +133,12 @@ func (p *pngFile) parse(b []byte) bool {
 	}
 }
 
+// depths are the bits of a sample that go with a colour, each by its own bit.
+var depths = [7]uint32{0: 1<<1 | 1<<2 | 1<<4 | 1<<8 | 1<<16, 2: 1<<8 | 1<<16, 3: 1<<1 | 1<<2 | 1<<4 | 1<<8, 4: 1<<8 | 1<<16, 6: 1<<8 | 1<<16}
+
 // known says whether depth and colour go together.
 func (p *pngFile) known() bool {
-	switch p.colour {
-	case 0:
-		return p.depth == 1 || p.depth == 2 || p.depth == 4 || p.depth == 8 || p.depth == 16
-	case 3:
-		return p.palette != nil && (p.depth == 1 || p.depth == 2 || p.depth == 4 || p.depth == 8)
-	case 2, 4, 6:
-		return p.depth == 8 || p.depth == 16
-	}
-	return false
+	return p.colour < 7 && depths[p.colour]>>p.depth&1 == 1 && (p.colour != 3 || p.palette != nil)
 }
 
 func (p *pngFile) samples() int { return [7]int{0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[p.colour] }
@@ -186,50 +172,29 @@ func (p *pngFile) rows() ([]byte, bool) {
 // pack writes the rows as R, G, B.
 func (p *pngFile) pack(rows, rgb []byte) {
 	row := len(rows) / p.height
-	wide := int(p.depth+7) / 8
-	step := p.samples() * wide
+	if p.depth >= 8 && p.colour != 3 {
+		wide, green, blue := int(p.depth)/8, 0, 0
+		if p.samples() > 2 {
+			green, blue = wide, 2*wide
+		}
+		packPixels(rgb, rows[1:], row, p.width, p.height, p.samples()*wide, 0, green, blue)
+		return
+	}
 	var table [256][3]byte
-	if p.depth < 8 || p.colour == 3 {
-		for v := range table {
-			if p.colour == 3 {
-				// A number beyond the palette is black, as PIL has it.
-				if 3*v+3 <= len(p.palette) {
-					table[v] = [3]byte(p.palette[3*v:])
-				}
-				continue
-			}
+	for v := range table {
+		if at := 3 * v; p.colour == 0 {
 			g := byte(v * 255 / (1<<p.depth - 1))
 			table[v] = [3]byte{g, g, g}
+		} else if at+3 <= len(p.palette) { // a number beyond the palette is black, as PIL has it
+			table[v] = [3]byte(p.palette[at:])
 		}
 	}
 	for y := range p.height {
 		in, to := rows[y*row+1:(y+1)*row], rgb[3*p.width*y:][:3*p.width]
-		switch {
-		case p.depth < 8:
-			mask := byte(1)<<p.depth - 1
-			for x := range p.width {
-				bit := x * int(p.depth)
-				c := &table[in[bit/8]>>(8-int(p.depth)-bit%8)&mask]
-				to[3*x], to[3*x+1], to[3*x+2] = c[0], c[1], c[2]
-			}
-		case p.colour == 3:
-			for x, v := range in {
-				c := &table[v]
-				to[3*x], to[3*x+1], to[3*x+2] = c[0], c[1], c[2]
-			}
-		case step == 3:
-			copy(to, in)
-		case p.samples() < 3:
-			for len(in) >= step && len(to) >= 3 {
-				g := in[0]
-				to[0], to[1], to[2] = g, g, g
-				in, to = in[step:], to[3:]
-			}
-		default:
-			for len(in) >= step && len(to) >= 3 {
-				to[0], to[1], to[2] = in[0], in[wide], in[2*wide]
-				in, to = in[step:], to[3:]
-			}
+		for x := range to[:p.width] {
+			bit := x * int(p.depth)
+			c := &table[in[bit/8]>>(8-int(p.depth)-bit%8)&(1<<p.depth-1)]
+			to[3*x], to[3*x+1], to[3*x+2] = c[0], c[1], c[2]
 		}
 	}
 }
@@ -245,21 +210,15 @@ func unfilter(kind byte, line, above []byte, n int) bool {
 			addBytes(line, above)
 		}
 	case 3:
-		for i := range min(n, len(line)) {
+		for i := range line {
+			sum := 0
+			if i >= n {
+				sum = int(line[i-n])
+			}
 			if above != nil {
-				line[i] += above[i] / 2
+				sum += int(above[i])
 			}
-		}
-		if above == nil {
-			for i := n; i < len(line); i++ {
-				line[i] += line[i-n] / 2
-			}
-			break
-		}
-		left, above := line[:max(len(line)-n, 0)], above[min(n, len(line)):]
-		right := line[min(n, len(line)):]
-		for i := range right {
-			right[i] += byte((int(left[i]) + int(above[i])) / 2)
+			line[i] += byte(sum / 2)
 		}
 	case 4:
 		if above == nil { // the predictor is what is left of it

@@ -8,6 +8,7 @@ import (
 	"image"
 	"io"
 	"math"
+	"slices"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/video/turbojpeg"
@@ -50,12 +51,14 @@ func tiffHeader(b []byte) (*tiffFile, error) {
 	if at+2+12*n > int64(len(b)) {
 		return bad("the directory of %d entries is cut", n)
 	}
+	var tiles, kind int
+	first := map[uint16]*int{256: &t.width, 257: &t.height, 258: &t.bits, 259: &t.compression, 262: &t.photometric, 277: &t.samples, 278: &t.rows,
+		317: &t.predictor, 322: &tiles, 339: &kind}
+	lists := map[uint16]*[]uint32{273: &t.offsets, 279: &t.lengths}
 	for i := range n {
 		e := b[at+2+12*i:][:12]
 		tag := t.order.Uint16(e)
-		switch tag {
-		case 256, 257, 258, 259, 262, 273, 277, 278, 279, 317, 322, 339:
-		default:
+		if first[tag] == nil && lists[tag] == nil {
 			continue
 		}
 		v, err := t.values(e)
@@ -65,34 +68,14 @@ func tiffHeader(b []byte) (*tiffFile, error) {
 		if len(v) == 0 {
 			return bad("tag %d is empty", tag)
 		}
-		first := int(v[0])
-		switch tag {
-		case 256:
-			t.width = first
-		case 257:
-			t.height = first
-		case 258:
-			t.bits = first
-		case 259:
-			t.compression = first
-		case 262:
-			t.photometric = first
-		case 273:
-			t.offsets = v
-		case 277:
-			t.samples = first
-		case 278:
-			t.rows = first
-		case 279:
-			t.lengths = v
-		case 317:
-			t.predictor = first
-		case 322:
-			t.tiled = true
-		case 339:
-			t.float = first == 3
+		if lists[tag] != nil {
+			*lists[tag] = v
+		} else {
+			*first[tag] = int(v[0])
 		}
+		t.tiled = t.tiled || tag == 322
 	}
+	t.float = kind == 3
 	if t.width > math.MaxInt32 || t.height > math.MaxInt32 {
 		return bad("%d×%d pixels", t.width, t.height)
 	}
@@ -185,9 +168,7 @@ func (t *tiffFile) grey() ([]byte, error) {
 	}
 	if t.order == binary.BigEndian {
 		for i := 0; i < len(out); i += width {
-			for a, b := i, i+width-1; a < b; a, b = a+1, b-1 {
-				out[a], out[b] = out[b], out[a]
-			}
+			slices.Reverse(out[i : i+width])
 		}
 	}
 	if t.predictor == 2 {

@@ -17,6 +17,8 @@ package ffmpeg
 #cgo nocallback rc_planes
 #cgo noescape rc_copy
 #cgo nocallback rc_copy
+#cgo noescape rc_split
+#cgo nocallback rc_split
 #cgo noescape rc_keep
 #cgo nocallback rc_keep
 #cgo noescape rc_planes_rgb

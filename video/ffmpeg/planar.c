@@ -80,7 +80,7 @@ __attribute__((target("avx2"))) static void yuv420_avx2(const uint8_t *y, int ys
 	}
 }
 
-__attribute__((target("ssse3"))) static int deinterleave_ssse3(const uint8_t *p, int width, uint8_t *r, uint8_t *g, uint8_t *b)
+__attribute__((target("ssse3"))) static size_t deinterleave_ssse3(const uint8_t *p, size_t n, uint8_t *r, uint8_t *g, uint8_t *b)
 {
 	const char o = -128;
 	const __m128i r0 = _mm_setr_epi8(0, 3, 6, 9, 12, 15, o, o, o, o, o, o, o, o, o, o), r1 = _mm_setr_epi8(o, o, o, o, o, o, 2, 5, 8, 11, 14, o, o, o, o, o),
@@ -89,9 +89,9 @@ __attribute__((target("ssse3"))) static int deinterleave_ssse3(const uint8_t *p,
 		g2 = _mm_setr_epi8(o, o, o, o, o, o, o, o, o, o, o, 2, 5, 8, 11, 14);
 	const __m128i b0 = _mm_setr_epi8(2, 5, 8, 11, 14, o, o, o, o, o, o, o, o, o, o, o), b1 = _mm_setr_epi8(o, o, o, o, o, 1, 4, 7, 10, 13, o, o, o, o, o, o),
 		b2 = _mm_setr_epi8(o, o, o, o, o, o, o, o, o, o, 0, 3, 6, 9, 12, 15);
-	int x = 0;
+	size_t x = 0;
 
-	for (; x + 16 <= width; x += 16) {
+	for (; x + 16 <= n; x += 16) {
 		__m128i a = _mm_loadu_si128((const __m128i *)(p + 3 * x)), m = _mm_loadu_si128((const __m128i *)(p + 3 * x + 16)), z = _mm_loadu_si128((const __m128i *)(p + 3 * x + 32));
 		_mm_storeu_si128((__m128i *)(r + x), _mm_or_si128(_mm_or_si128(_mm_shuffle_epi8(a, r0), _mm_shuffle_epi8(m, r1)), _mm_shuffle_epi8(z, r2)));
 		_mm_storeu_si128((__m128i *)(g + x), _mm_or_si128(_mm_or_si128(_mm_shuffle_epi8(a, g0), _mm_shuffle_epi8(m, g1)), _mm_shuffle_epi8(z, g2)));
@@ -151,15 +151,15 @@ void rc_yuv420_rows(const uint8_t *y, int ys, const uint8_t *u, const uint8_t *v
 	yuv420_plain(y + ys, u, v, done, width, c, r + stride, g + stride, b + stride);
 }
 
-void rc_deinterleave(const uint8_t *rgb, int width, uint8_t *r, uint8_t *g, uint8_t *b)
+void rc_split(const uint8_t *rgb, size_t n, uint8_t *r, uint8_t *g, uint8_t *b)
 {
-	int x = 0;
+	size_t x = 0;
 
 #ifdef X86
 	if (__builtin_cpu_supports("ssse3"))
-		x = deinterleave_ssse3(rgb, width, r, g, b);
+		x = deinterleave_ssse3(rgb, n, r, g, b);
 #endif
-	for (; x < width; x++) {
+	for (; x < n; x++) {
 		r[x] = rgb[3 * x];
 		g[x] = rgb[3 * x + 1];
 		b[x] = rgb[3 * x + 2];

@@ -20,7 +20,7 @@ import (
 var (
 	_ video.PlanarFrame    = (*img)(nil)
 	_ video.PlaneConverter = backend{}
-	_ video.PixelCopier    = backend{}
+	_ video.PixelMover     = backend{}
 )
 
 // planeFormats gives libavutil's numbers of video's formats; -1 where this build has none.
@@ -153,6 +153,12 @@ func convertPlanes(info *video.PlaneInfo, planes []byte, spec *video.Spec, dst [
 // CopyPixels is called by video.CopyPixels with slices of one length.
 func (backend) CopyPixels(dst, src []byte) {
 	C.rc_copy((*C.uint8_t)(unsafe.SliceData(dst)), (*C.uint8_t)(unsafe.SliceData(src)), C.size_t(len(src)))
+}
+
+// SplitPixels is called by the video package, with slices that fit.
+func (backend) SplitPixels(r, g, b, rgb []byte) {
+	p := func(b []byte) *C.uint8_t { return (*C.uint8_t)(unsafe.SliceData(b)) }
+	C.rc_split(p(rgb), C.size_t(len(r)), p(r), p(g), p(b))
 }
 
 // pack gives the planes without what pads them.

@@ -95,6 +95,8 @@ int rc_planes_plain(const rc_layout *l, int width, int height);
 
 // rc_copy is memcpy; large copies go past the caches.
 void rc_copy(uint8_t *dst, const uint8_t *src, size_t n);
+// rc_split takes n packed pixels apart.
+void rc_split(const uint8_t *rgb, size_t n, uint8_t *r, uint8_t *g, uint8_t *b);
 
 // For tests: a frame of random bytes in the decoder's place.
 rc_decoder *rc_synthetic(int width, int height, const char *format, int matrix, int full_range, uint32_t seed);

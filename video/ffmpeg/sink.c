@@ -98,7 +98,7 @@ void rc_sink_packed(rc_sink *s, const uint8_t *rgb, size_t n)
 			uint8_t *to[3];
 
 			rc_sink_room(s, to);
-			rc_deinterleave(rgb + 3 * x, (int)m, to[0], to[1], to[2]);
+			rc_split(rgb + 3 * x, m, to[0], to[1], to[2]);
 			rc_sink_commit(s, m);
 		} else {
 			packed(s, rgb + 3 * x, s->at, m);

@@ -17,7 +17,7 @@ func TestPlanes(t *testing.T) {
 			rgb[i] = byte(rng.Uint32())
 		}
 		out := make([]byte, 3*n+3)
-		apart(out[:n], out[n+1:2*n+1], out[2*n+2:3*n+2], rgb)
+		split(out[:n], out[n+1:2*n+1], out[2*n+2:3*n+2], rgb)
 		for i := range n {
 			if out[i] != rgb[3*i] || out[n+1+i] != rgb[3*i+1] || out[2*n+2+i] != rgb[3*i+2] {
 				t.Fatal(n, i)

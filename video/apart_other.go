@@ -1,5 +1,0 @@
-//go:build !amd64 || purego
-
-package video
-
-func apartFast(_, _, _, _ []byte) int { return 0 }
