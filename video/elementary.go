@@ -13,67 +13,69 @@ type Elementary struct {
 // NewElementary reads a sample entry; ErrUnsupported where no such form of its codec is known.
 func NewElementary(e *SampleEntry) (*Elementary, error) {
 	x := &Elementary{codec: e.Codec}
-	c := e.Extradata
-	short := badPacket("the codec configuration of the file ends early", "", "")
+	c := cursor{b: e.Extradata}
 	switch e.Codec {
 	case VP9:
-		return x, nil
 	case AV1:
-		if len(c) < 4 {
-			return nil, short
-		}
-		return x, obus(c[4:], func(kind byte, whole, payload []byte) error {
+		c.bytes(4)
+		if err := obus(c.b, func(kind byte, whole, payload []byte) error {
 			if kind == obuSequence {
 				x.sets = sized(x.sets, whole, payload)
 			}
 			return nil
-		})
+		}); err != nil {
+			return nil, err
+		}
 	case H264:
-		if len(c) < 7 {
-			return nil, short
-		}
-		x.prefix = int(c[4]&3) + 1
-		rest, ok := x.take(c[6:], int(c[5]&31))
-		if !ok || len(rest) < 1 {
-			return nil, short
-		}
-		if _, ok = x.take(rest[1:], int(rest[0])); !ok {
-			return nil, short
-		}
-		return x, nil
+		c.bytes(4)
+		x.prefix = c.u(1)&3 + 1
+		x.take(&c, c.u(1)&31)
+		x.take(&c, c.u(1))
 	case HEVC:
-		if len(c) < 23 {
-			return nil, short
+		c.bytes(21)
+		x.prefix = c.u(1)&3 + 1
+		for range c.u(1) {
+			c.u(1)
+			x.take(&c, c.u(2))
 		}
-		x.prefix = int(c[21]&3) + 1
-		rest, ok := c[23:], true
-		for range c[22] {
-			if len(rest) < 3 {
-				return nil, short
-			}
-			if rest, ok = x.take(rest[3:], int(rest[1])<<8|int(rest[2])); !ok {
-				return nil, short
-			}
-		}
-		return x, nil
+	default:
+		return nil, noPacket(fmt.Sprintf("video of codec %q has no form for messages", string(e.Codec)), "h264, hevc, av1 and vp9 have")
 	}
-	return nil, noPacket(fmt.Sprintf("video of codec %q has no form for messages", string(e.Codec)), "h264, hevc, av1 and vp9 have")
+	if c.bad {
+		return nil, badPacket("the codec configuration of the file ends early", "", "")
+	}
+	return x, nil
+}
+
+// cursor takes bytes off a slice. Beyond its end bad is set, and zeros follow.
+type cursor struct {
+	b   []byte
+	bad bool
+}
+
+func (c *cursor) bytes(n int) []byte {
+	if n > len(c.b) {
+		c.b, c.bad = nil, true
+		return nil
+	}
+	p := c.b[:n]
+	c.b = c.b[n:]
+	return p
+}
+
+// u is a number of n bytes.
+func (c *cursor) u(n int) (v int) {
+	for _, x := range c.bytes(n) {
+		v = v<<8 | int(x)
+	}
+	return v
 }
 
 // take reads n parameter sets, each behind its length of two bytes.
-func (x *Elementary) take(b []byte, n int) (rest []byte, ok bool) {
+func (x *Elementary) take(c *cursor, n int) {
 	for range n {
-		if len(b) < 2 {
-			return nil, false
-		}
-		size := int(b[0])<<8 | int(b[1])
-		if size > len(b)-2 {
-			return nil, false
-		}
-		x.sets = append(append(x.sets, 0, 0, 0, 1), b[2:2+size]...)
-		b = b[2+size:]
+		x.sets = append(append(x.sets, 0, 0, 0, 1), c.bytes(c.u(2))...)
 	}
-	return b, true
 }
 
 // sized appends an OBU with its size, which the last one of a sample need not say.
@@ -148,20 +150,18 @@ func (x *Elementary) is(nal []byte, h264, hevc byte) bool {
 
 // units calls fn for each NAL unit of a sample.
 func (x *Elementary) units(sample []byte, fn func(nal []byte) error) error {
-	for len(sample) > 0 {
-		n := 0
-		for _, c := range sample[:min(x.prefix, len(sample))] {
-			n = n<<8 | int(c)
+	c := cursor{b: sample}
+	for len(c.b) > 0 {
+		size := c.u(x.prefix)
+		nal := c.bytes(size)
+		if c.bad {
+			return badPacket(fmt.Sprintf("a NAL unit of %d bytes", size), "one inside its sample", "")
 		}
-		if len(sample) < x.prefix || n > len(sample)-x.prefix {
-			return badPacket(fmt.Sprintf("a NAL unit of %d bytes in %d", n, len(sample)), "", "")
-		}
-		if n > 0 {
-			if err := fn(sample[x.prefix : x.prefix+n]); err != nil {
+		if size > 0 {
+			if err := fn(nal); err != nil {
 				return err
 			}
 		}
-		sample = sample[x.prefix+n:]
 	}
 	return nil
 }

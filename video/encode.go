@@ -2,8 +2,8 @@ package video
 
 import (
 	"bytes"
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/store"
 )
 
 // EncodeConfig says how frames are encoded. Zero values mean LeRobot's defaults.
@@ -33,25 +34,36 @@ const opEncode = "encode video"
 
 const encoderHint = "install an ffmpeg built with %s (Debian: apt-get install ffmpeg), or name one in EncodeConfig.FFmpeg"
 
+// encoders are ffmpeg's, with what they are asked for by default. Threads that change the bytes are fixed: a machine with more cores must not
+// write another file. The filter of H.264 takes out the note of x264's version and options.
+var encoders = map[Codec]struct {
+	name   string
+	crf    int
+	preset string
+	args   string
+}{
+	AV1:  {"libsvtav1", 30, "12", "-svtav1-params fast-decode=0"},
+	H264: {"libx264", 23, "", "-bf 0 -flags +cgop -sc_threshold 0 -threads 1 -bsf:v filter_units=remove_types=6"},
+	HEVC: {"libx265", 28, "", "-tag:v hvc1 -x265-params keyint=GOP:min-keyint=GOP:bframes=0:open-gop=0:scenecut=0:frame-threads=1:info=0:log-level=error"},
+}
+
+func encodeError(class error, where robocache.Where, msg, hint string, cause error) *robocache.Error {
+	return &robocache.Error{Class: class, Op: opEncode, Where: where, Msg: msg, Hint: hint, Err: cause}
+}
+
 func (c EncodeConfig) withDefaults() EncodeConfig {
 	if c.Gray12 {
 		c.Codec = HEVC
 	}
-	if c.Codec == "" {
-		c.Codec = AV1
-	}
+	c.Codec = cmp.Or(c.Codec, AV1)
 	if c.GOP <= 0 {
 		c.GOP = 2
 	}
 	if c.CRF <= 0 {
-		c.CRF = map[Codec]int{AV1: 30, H264: 23, HEVC: 28}[c.Codec]
+		c.CRF = encoders[c.Codec].crf
 	}
-	if c.Preset == "" && c.Codec == AV1 {
-		c.Preset = "12"
-	}
-	if c.FFmpeg == "" {
-		c.FFmpeg = "ffmpeg"
-	}
+	c.Preset = cmp.Or(c.Preset, encoders[c.Codec].preset)
+	c.FFmpeg = cmp.Or(c.FFmpeg, "ffmpeg")
 	return c
 }
 
@@ -83,11 +95,7 @@ type Encoder struct {
 // ErrUnsupported where no ffmpeg is found, or it lacks the encoder.
 func NewEncoder(ctx context.Context, path string, cfg EncodeConfig) (*Encoder, error) {
 	cfg = cfg.withDefaults()
-	name, err := cfg.check()
-	if err != nil {
-		return nil, err
-	}
-	program, err := findEncoder(ctx, cfg.FFmpeg, name)
+	program, err := cfg.findEncoder(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +103,7 @@ func NewEncoder(ctx context.Context, path string, cfg EncodeConfig) (*Encoder, e
 	if err != nil {
 		return nil, robocache.At(err, robocache.Where{"file": path})
 	}
-	args, err := cfg.arguments(name, abs)
+	args, err := cfg.arguments(abs)
 	if err != nil {
 		return nil, err
 	}
@@ -107,68 +115,55 @@ func NewEncoder(ctx context.Context, path string, cfg EncodeConfig) (*Encoder, e
 		return nil, robocache.At(err, robocache.Where{"file": path})
 	}
 	if err := e.cmd.Start(); err != nil {
-		return nil, &robocache.Error{Class: robocache.Classify(err), Op: opEncode, Where: robocache.Where{"program": program}, Err: err}
+		return nil, encodeError(robocache.Classify(err), robocache.Where{"program": program}, "", "", err)
 	}
 	return e, nil
 }
 
-// check gives the name of ffmpeg's encoder, and refuses what it cannot do.
-func (c EncodeConfig) check() (string, error) {
-	misuse := func(format string, args ...any) (string, error) {
-		return "", &robocache.Error{Class: robocache.ErrMisuse, Op: opEncode, Msg: fmt.Sprintf(format, args...)}
+// check refuses what ffmpeg's encoder cannot do.
+func (c EncodeConfig) check() error {
+	class, msg, hint := robocache.ErrMisuse, "", ""
+	switch {
+	case c.Width <= 0 || c.Height <= 0 || c.Width > 16384 || c.Height > 16384:
+		msg = fmt.Sprintf("a frame of %d×%d", c.Width, c.Height)
+	case c.Rate.Num <= 0 || c.Rate.Den <= 0:
+		msg = "no rate"
+	case encoders[c.Codec].name == "":
+		class, msg, hint = robocache.ErrUnsupported, "no encoder for "+strconv.Quote(string(c.Codec)), "av1, h264 or hevc"
+	case c.Codec == AV1 && (c.Width < 64 || c.Height < 64 || c.Width%2+c.Height%2 > 0):
+		class, msg, hint = robocache.ErrUnsupported, fmt.Sprintf("libsvtav1 takes even sizes from 64 on, not %d×%d", c.Width, c.Height), "use h264"
+	case c.Codec != AV1 && strings.Trim(c.Preset, "abcdefghijklmnopqrstuvwxyz") != "":
+		msg = fmt.Sprintf("preset %q", c.Preset)
+	default:
+		return nil
 	}
-	if c.Width <= 0 || c.Height <= 0 || c.Width > 16384 || c.Height > 16384 {
-		return misuse("a frame of %d×%d", c.Width, c.Height)
-	}
-	if c.Rate.Num <= 0 || c.Rate.Den <= 0 {
-		return misuse("no rate")
-	}
-	name := map[Codec]string{AV1: "libsvtav1", H264: "libx264", HEVC: "libx265"}[c.Codec]
-	if name == "" {
-		return "", &robocache.Error{Class: robocache.ErrUnsupported, Op: opEncode, Msg: "no encoder for " + strconv.Quote(string(c.Codec)), Hint: "av1, h264 or hevc"}
-	}
-	if c.Codec == AV1 && (c.Width < 64 || c.Height < 64 || c.Width%2+c.Height%2 > 0) {
-		return "", &robocache.Error{Class: robocache.ErrUnsupported, Op: opEncode, Msg: fmt.Sprintf("libsvtav1 takes even sizes from 64 on, not %d×%d", c.Width, c.Height), Hint: "use h264"}
-	}
-	if c.Codec != AV1 && c.Preset != "" && strings.Trim(c.Preset, "abcdefghijklmnopqrstuvwxyz") != "" {
-		return misuse("preset %q", c.Preset)
-	}
-	return name, nil
+	return encodeError(class, nil, msg, hint, nil)
 }
 
-func (c EncodeConfig) arguments(name, path string) ([]string, error) {
+func (c EncodeConfig) arguments(path string) ([]string, error) {
 	timescale, _, err := TrackTimescale(c.Rate)
 	if err != nil {
 		return nil, err
 	}
+	encoder, gop, scale := encoders[c.Codec], strconv.Itoa(c.GOP), strconv.FormatInt(timescale, 10)
 	input, output := "rgb24", "yuv420p"
+	own := "-crf " + strconv.Itoa(c.CRF) + " " + encoder.args
 	switch {
 	case c.Gray12:
 		input, output = "gray12le", "gray12le"
+		own = strings.Replace(encoder.args, "keyint=", "lossless=1:keyint=", 1)
 	case c.Width%2+c.Height%2 > 0:
 		output = "yuv444p"
 	}
-	scale := strconv.FormatInt(timescale, 10)
 	args := []string{
 		"-hide_banner", "-nostdin", "-loglevel", "error", "-y", "-protocol_whitelist", "file,pipe",
 		"-f", "rawvideo", "-pix_fmt", input, "-video_size", fmt.Sprintf("%dx%d", c.Width, c.Height), "-framerate", fmt.Sprintf("%d/%d", c.Rate.Num, c.Rate.Den), "-i", "pipe:0",
-		"-map", "0:v:0", "-map_metadata", "-1", "-c:v", name, "-pix_fmt", output, "-g", strconv.Itoa(c.GOP),
+		"-map", "0:v:0", "-map_metadata", "-1", "-c:v", encoder.name, "-pix_fmt", output, "-g", gop,
 	}
 	if c.Preset != "" {
 		args = append(args, "-preset", c.Preset)
 	}
-	// Threads that change the bytes are fixed: a machine with more cores must not write another file.
-	switch {
-	case c.Gray12:
-		args = append(args, "-x265-params", fmt.Sprintf("lossless=1:keyint=%d:min-keyint=%d:bframes=0:open-gop=0:scenecut=0:frame-threads=1:info=0:log-level=error", c.GOP, c.GOP), "-tag:v", "hvc1")
-	case c.Codec == HEVC:
-		args = append(args, "-crf", strconv.Itoa(c.CRF), "-x265-params", fmt.Sprintf("keyint=%d:min-keyint=%d:bframes=0:open-gop=0:scenecut=0:frame-threads=1:info=0:log-level=error", c.GOP, c.GOP), "-tag:v", "hvc1")
-	case c.Codec == H264:
-		// The filter takes out the note of x264's version and options.
-		args = append(args, "-crf", strconv.Itoa(c.CRF), "-bf", "0", "-flags", "+cgop", "-sc_threshold", "0", "-threads", "1", "-bsf:v", "filter_units=remove_types=6")
-	default:
-		args = append(args, "-crf", strconv.Itoa(c.CRF), "-svtav1-params", "fast-decode=0")
-	}
+	args = append(args, strings.Fields(strings.ReplaceAll(own, "GOP", gop))...)
 	return append(args, "-fflags", "+bitexact", "-flags:v", "+bitexact", "-movflags", "+faststart", "-use_editlist", "0",
 		"-video_track_timescale", scale, "-movie_timescale", scale, "-f", "mp4", "file:"+path), nil
 }
@@ -181,11 +176,17 @@ var listingTime = 2 * time.Minute
 var listed sync.Map // path of the program → string, the list
 
 // findEncoder finds the program, and sees whether it has the encoder.
-func findEncoder(ctx context.Context, program, encoder string) (string, error) {
-	path, err := exec.LookPath(program)
-	if err != nil {
-		return "", &robocache.Error{Class: robocache.ErrUnsupported, Op: opEncode, Msg: "no ffmpeg to encode with", Err: err, Hint: fmt.Sprintf(encoderHint, encoder)}
+func (c EncodeConfig) findEncoder(ctx context.Context) (string, error) {
+	if err := c.check(); err != nil {
+		return "", err
 	}
+	encoder := encoders[c.Codec].name
+	hint := fmt.Sprintf(encoderHint, encoder)
+	path, err := exec.LookPath(c.FFmpeg)
+	if err != nil {
+		return "", encodeError(robocache.ErrUnsupported, nil, "no ffmpeg to encode with", hint, err)
+	}
+	where := robocache.Where{"program": path}
 	list, ok := listed.Load(path)
 	if !ok {
 		limit, cancel := context.WithTimeout(ctx, listingTime)
@@ -196,26 +197,22 @@ func findEncoder(ctx context.Context, program, encoder string) (string, error) {
 		case ctx.Err() != nil:
 			return "", ctx.Err()
 		case limit.Err() != nil:
-			return "", &robocache.Error{Class: robocache.ErrTemporary, Op: opEncode, Where: robocache.Where{"program": path}, Msg: fmt.Sprintf("did not list its encoders within %v", listingTime), Hint: "try again when the machine is less busy"}
+			return "", encodeError(robocache.ErrTemporary, where, fmt.Sprintf("did not list its encoders within %v", listingTime), "try again when the machine is less busy", nil)
 		default:
-			return "", &robocache.Error{Class: robocache.ErrUnsupported, Op: opEncode, Where: robocache.Where{"program": path}, Msg: "does not list its encoders", Err: err, Hint: fmt.Sprintf(encoderHint, encoder)}
+			return "", encodeError(robocache.ErrUnsupported, where, "does not list its encoders", hint, err)
 		}
 		list = string(out)
 		listed.Store(path, list)
 	}
 	if !strings.Contains(list.(string), " "+encoder+" ") {
-		return "", &robocache.Error{Class: robocache.ErrUnsupported, Op: opEncode, Where: robocache.Where{"program": path}, Msg: "this ffmpeg has no " + encoder, Hint: fmt.Sprintf(encoderHint, encoder)}
+		return "", encodeError(robocache.ErrUnsupported, where, "this ffmpeg has no "+encoder, hint, nil)
 	}
 	return path, nil
 }
 
 // CanEncode says why cfg cannot be encoded on this machine; nil where it can.
 func CanEncode(ctx context.Context, cfg EncodeConfig) error {
-	cfg = cfg.withDefaults()
-	name, err := cfg.check()
-	if err == nil {
-		_, err = findEncoder(ctx, cfg.FFmpeg, name)
-	}
+	_, err := cfg.withDefaults().findEncoder(ctx)
 	return err
 }
 
@@ -225,7 +222,7 @@ func (e *Encoder) Write(pic []byte) error {
 		return e.err
 	}
 	if e.ended {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: opEncode, Msg: "the encoder is closed"}
+		return encodeError(robocache.ErrMisuse, nil, "the encoder is closed", "", nil)
 	}
 	if len(pic) != e.cfg.FrameBytes() {
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: opEncode, Where: robocache.Where{"index": e.frames}, Want: fmt.Sprintf("%d bytes for a frame of %d×%d", e.cfg.FrameBytes(), e.cfg.Width, e.cfg.Height), Got: fmt.Sprint(len(pic))}
@@ -245,7 +242,7 @@ func (e *Encoder) Close() error {
 	}
 	if e.frames == 0 {
 		e.Abort()
-		e.err = &robocache.Error{Class: robocache.ErrMisuse, Op: opEncode, Where: robocache.Where{"file": e.path}, Msg: "no frame was written"}
+		e.err = encodeError(robocache.ErrMisuse, robocache.Where{"file": e.path}, "no frame was written", "", nil)
 		return e.err
 	}
 	if err := e.stdin.Close(); err != nil {
@@ -311,33 +308,35 @@ func (e *Encoder) failed(cause error) error {
 			class = c
 		}
 	}
-	e.err = &robocache.Error{Class: class, Op: opEncode, Where: robocache.Where{"file": e.path, "index": e.frames}, Msg: "ffmpeg failed: " + said, Err: cause}
+	e.err = encodeError(class, robocache.Where{"file": e.path, "index": e.frames}, "ffmpeg failed: "+said, "", cause)
 	return e.err
 }
 
-func (e *Encoder) verify() error {
+func (e *Encoder) verify() (err error) {
+	defer func() { err = robocache.At(err, robocache.Where{"file": e.path}) }()
 	wrong := func(want, got string) error {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: opEncode, Where: robocache.Where{"file": e.path}, Want: want, Got: got, Hint: "the encoder lost or moved frames; use another ffmpeg"}
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: opEncode, Want: want, Got: got, Hint: "the encoder lost or moved frames; use another ffmpeg"}
 	}
-	f, err := os.Open(e.path)
+	dir, err := store.OpenLocal(filepath.Dir(e.path))
 	if err != nil {
-		return robocache.At(err, robocache.Where{"file": e.path})
+		return err
+	}
+	defer dir.Close()
+	f, err := dir.Open(e.ctx, filepath.Base(e.path))
+	if err != nil {
+		return err
 	}
 	defer f.Close()
-	st, err := f.Stat()
+	ix, err := ReadIndex(e.ctx, f, Limits{})
 	if err != nil {
-		return robocache.At(err, robocache.Where{"file": e.path})
-	}
-	ix, err := ReadIndex(e.ctx, &written{f, st.Size()}, Limits{})
-	if err != nil {
-		return robocache.At(err, robocache.Where{"file": e.path})
-	}
-	if ix.NumFrames() != e.frames || ix.NumSamples() != e.frames {
-		return wrong(fmt.Sprintf("%d frames", e.frames), fmt.Sprintf("%d frames in %d samples", ix.NumFrames(), ix.NumSamples()))
+		return err
 	}
 	timescale, delta, err := TrackTimescale(e.cfg.Rate)
 	if err != nil {
 		return err
+	}
+	if ix.NumFrames() != e.frames || ix.NumSamples() != e.frames {
+		return wrong(fmt.Sprintf("%d frames", e.frames), fmt.Sprintf("%d frames in %d samples", ix.NumFrames(), ix.NumSamples()))
 	}
 	if ix.Timescale() != timescale || !ix.Sample(0).Sync {
 		return wrong(fmt.Sprintf("timescale %d, beginning with a sync sample", timescale), fmt.Sprintf("%d, %v", ix.Timescale(), ix.Sample(0).Sync))
@@ -349,23 +348,6 @@ func (e *Encoder) verify() error {
 	}
 	return nil
 }
-
-// written reads back a file that was just written.
-type written struct {
-	f    *os.File
-	size int64
-}
-
-func (w *written) ReadAt(_ context.Context, p []byte, off int64) error {
-	_, err := w.f.ReadAt(p, off)
-	if errors.Is(err, io.EOF) {
-		err = io.ErrUnexpectedEOF
-	}
-	return err
-}
-func (w *written) Size() int64     { return w.size }
-func (w *written) Version() string { return "" }
-func (w *written) Close() error    { return nil }
 
 // tail keeps the last bytes of what a program says.
 type tail struct {

@@ -38,7 +38,10 @@ func Concat(ctx context.Context, dst io.Writer, parts []Part, rate robocache.Rat
 	return m.copyMedia(ctx, dst)
 }
 
-const opConcat = "join videos"
+const (
+	opConcat   = "join videos"
+	encodeHint = "encode the frames instead, or begin another file"
+)
 
 // join is what a Concat is going to write.
 type join struct {
@@ -105,20 +108,19 @@ func planJoin(ctx context.Context, parts []Part, rate robocache.Rate) (*join, er
 			d := ix.DecodeIndex(k)
 			first, last = min(first, d), max(last, d)
 		}
-		const encode = "encode the frames instead, or begin another file"
 		start := ix.Sample(first)
 		if last-first+1 != p.To-p.From {
-			return nil, partError(robocache.ErrUnsupported, i, p, "samples of other frames stand among those of the part (open GOP, or a cut by an edit list)", encode)
+			return nil, partError(robocache.ErrUnsupported, i, p, "samples of other frames stand among those of the part (open GOP, or a cut by an edit list)", encodeHint)
 		}
 		if !start.Sync || ix.DecodeIndex(p.From) != first {
-			return nil, partError(robocache.ErrUnsupported, i, p, "the part does not begin at a sync sample", encode)
+			return nil, partError(robocache.ErrUnsupported, i, p, "the part does not begin at a sync sample", encodeHint)
 		}
 		raw := ix.rawStsd[start.Entry]
 		if m.entry == nil {
 			m.entry, m.se = raw, &ix.entries[start.Entry]
 		}
 		if !bytes.Equal(raw, m.entry) || ix.entries[start.Entry].Rotation != m.se.Rotation || ix.entryOf(last) != start.Entry {
-			return nil, partError(robocache.ErrUnsupported, i, p, "the sample entry (codec configuration) differs from the first part's", encode)
+			return nil, partError(robocache.ErrUnsupported, i, p, "the sample entry (codec configuration) differs from the first part's", encodeHint)
 		}
 		if err := checkClosed(ctx, p.File, start, i > 0); err != nil {
 			return nil, robocache.At(err, robocache.Where{"part": i, "file": p.File.Path, "frame": p.From})
@@ -165,34 +167,27 @@ func checkClosed(ctx context.Context, f *File, s Sample, joint bool) error {
 	if !joint || e.Codec != H264 && e.Codec != HEVC {
 		return nil
 	}
-	prefix := 4
-	switch {
-	case e.Codec == H264 && len(e.Extradata) > 4:
-		prefix = int(e.Extradata[4]&3) + 1
-	case e.Codec == HEVC && len(e.Extradata) > 21:
-		prefix = int(e.Extradata[21]&3) + 1
+	x, err := NewElementary(e)
+	if err != nil {
+		x = &Elementary{codec: e.Codec, prefix: 4}
 	}
 	buf := make([]byte, s.Size)
 	if err := f.Ranged.ReadAt(ctx, buf, s.Offset); err != nil {
 		return err
 	}
-	for len(buf) > prefix {
-		n := 0
-		for _, c := range buf[:prefix] {
-			n = n<<8 | int(c)
-		}
-		buf = buf[prefix:]
-		if n <= 0 || n > len(buf) {
-			return &robocache.Error{Class: robocache.ErrMalformed, Op: opConcat, Msg: fmt.Sprintf("a NAL unit of %d bytes in %d", n, len(buf))}
-		}
-		if kind := buf[0]; e.Codec == H264 && kind&31 == 5 {
-			return nil
-		} else if t := kind >> 1 & 63; e.Codec == HEVC && t >= 16 && t <= 20 {
-			return nil
-		}
-		buf = buf[n:]
+	resets := false
+	err = x.units(buf, func(nal []byte) error {
+		kind := nal[0] >> 1 & 63 // of HEVC
+		resets = resets || e.Codec == H264 && nal[0]&31 == 5 || e.Codec == HEVC && kind >= 16 && kind <= 20
+		return nil
+	})
+	if resets {
+		return nil
 	}
-	return &robocache.Error{Class: robocache.ErrUnsupported, Op: opConcat, Msg: "the part begins at a frame that does not reset the decoder (no IDR)", Hint: "encode the frames instead, or begin another file"}
+	if err != nil {
+		return err
+	}
+	return &robocache.Error{Class: robocache.ErrUnsupported, Op: opConcat, Msg: "the part begins at a frame that does not reset the decoder (no IDR)", Hint: encodeHint}
 }
 
 // copyRead is the largest piece that is read at once while samples lie one behind the other.

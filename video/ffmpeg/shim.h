@@ -98,10 +98,4 @@ void rc_copy(uint8_t *dst, const uint8_t *src, size_t n);
 // rc_split takes n packed pixels apart.
 void rc_split(const uint8_t *rgb, size_t n, uint8_t *r, uint8_t *g, uint8_t *b);
 
-// For tests: a frame of random bytes in the decoder's place.
-rc_decoder *rc_synthetic(int width, int height, const char *format, int matrix, int full_range, uint32_t seed);
-void rc_set_rotation(rc_decoder *d, int degrees);
-void rc_stretch(rc_decoder *d);
-int rc_has_scaler(rc_decoder *d);
-
 #endif
