@@ -3,7 +3,6 @@ package robocache
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"slices"
 	"strings"
 )
@@ -140,18 +139,6 @@ func RowsIn(ctx context.Context, ds Dataset, episode int, f *Feature) (int, erro
 	}
 	times, err := ds.Times(ctx, episode, f.Key)
 	return len(times), err
-}
-
-// KeepsTime says whether anything says when the rows of a dataset were: timestamps, or a rate.
-func KeepsTime(ctx context.Context, ds Dataset) bool {
-	info := ds.Info()
-	for e := range info.Episodes {
-		if info.FPS.Zero() && info.Clock == "" && ds.Len(e) > 0 {
-			_, err := ds.Times(ctx, e, "")
-			return !errors.Is(err, ErrNoClock)
-		}
-	}
-	return true
 }
 
 // Stats is feature → statistics. FeatureStats' vectors are flat, in the format's own reduction (LeRobot: over all but the last axis;

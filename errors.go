@@ -20,6 +20,32 @@ var (
 	ErrMisuse        = errors.New("misuse")
 )
 
+// classes are the names of the classes in JSON and Python, and the exit codes of the command line.
+var classes = []struct {
+	err  error
+	name string
+	code int
+}{
+	{ErrNotFound, "not_found", 10},
+	{ErrMalformed, "malformed", 11},
+	{ErrUnsupported, "unsupported", 12},
+	{ErrResourceLimit, "resource_limit", 13},
+	{ErrTemporary, "temporary", 75},
+	{ErrMisuse, "misuse", 2},
+	{context.DeadlineExceeded, "temporary", 75},
+	{context.Canceled, "interrupted", 130},
+}
+
+// ClassOf names an error's class, and gives the exit code that stands for it: "internal" and 1 where it has none.
+func ClassOf(err error) (name string, code int) {
+	for _, c := range classes {
+		if errors.Is(err, c.err) {
+			return c.name, c.code
+		}
+	}
+	return "internal", 1
+}
+
 // Error is the one error type: what went wrong, where, and what a person can do about it.
 type Error struct {
 	Class error // one of the Err… classes above
@@ -126,14 +152,16 @@ func At(err error, where Where) error {
 // Classify finds the class of an error of the standard library or of the operating system.
 // A context's end has none: it is returned as it is, because it is the caller's own doing.
 func Classify(err error) error {
-	for _, c := range []error{ErrNotFound, ErrMalformed, ErrUnsupported, ErrResourceLimit, ErrTemporary, ErrMisuse} {
-		if errors.Is(err, c) {
-			return c
+	for _, c := range classes {
+		switch {
+		case !errors.Is(err, c.err):
+		case c.err == context.Canceled || c.err == context.DeadlineExceeded:
+			return err
+		default:
+			return c.err
 		}
 	}
 	switch {
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return err
 	case errors.Is(err, fs.ErrNotExist):
 		return ErrNotFound
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.ENOMEM), errors.Is(err, syscall.EDQUOT):

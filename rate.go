@@ -1,6 +1,7 @@
 package robocache
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -103,6 +104,40 @@ var ErrNoClock = errors.New("the rows keep no clock, and nothing says their rate
 // NoClock is that error. why says what was looked for, or what needs time.
 func NoClock(op string, where Where, why string) *Error {
 	return &Error{Class: ErrMisuse, Op: op, Where: where, Msg: why, Err: ErrNoClock, Hint: "say the rate of the rows: --rows-hz 10, in Python rows_hz=10"}
+}
+
+// KeepsTime says whether anything says when the rows of a dataset were: timestamps, or a rate.
+func KeepsTime(ctx context.Context, ds Dataset) bool {
+	info := ds.Info()
+	for e := range info.Episodes {
+		if info.FPS.Zero() && info.Clock == "" && ds.Len(e) > 0 {
+			_, err := ds.Times(ctx, e, "")
+			return !errors.Is(err, ErrNoClock)
+		}
+	}
+	return true
+}
+
+// KnowsTime is KeepsTime of a rate that is not only assumed: a format that assumes one says so in a finding.
+func KnowsTime(ctx context.Context, ds Dataset) bool {
+	for _, f := range ds.Info().Findings {
+		if f.Code == "rate-assumed" || f.Code == "no-timestamps" {
+			return false
+		}
+	}
+	return KeepsTime(ctx, ds)
+}
+
+// CheckGrid refuses to resample rows of which nobody knows when they were onto a grid of hz: their rate would be taken for one that was recorded.
+func CheckGrid(ctx context.Context, ds Dataset, hz Rate) error {
+	if hz.Zero() || KnowsTime(ctx, ds) {
+		return ctx.Err()
+	}
+	msg := "--hz resamples, but the rows keep no clock, and nothing says their rate"
+	if fps := ds.Info().FPS; !fps.Zero() {
+		msg = fmt.Sprintf("--hz resamples, but the rows keep no clock: %s Hz is only assumed", fps)
+	}
+	return &Error{Class: ErrMisuse, Msg: msg, Hint: fmt.Sprintf("--rows-hz %s (in Python rows_hz=) says that the rows are at %s Hz; with the rate that they were recorded at in --rows-hz, --hz %s resamples them", hz, hz, hz)}
 }
 
 func (r Rate) String() string {

@@ -220,18 +220,5 @@ func writePNG(ctx context.Context, path string, img image.Image) error {
 	if err := png.Encode(&b, img); err != nil {
 		return robocache.At(err, robocache.Where{"file": path})
 	}
-	dir, err := store.OpenWritable(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	defer store.Close(dir)
-	w, err := dir.Create(ctx, filepath.Base(path))
-	if err != nil {
-		return err
-	}
-	defer w.Abort()
-	if _, err := w.Write(b.Bytes()); err != nil {
-		return robocache.At(err, robocache.Where{"file": path})
-	}
-	return w.Commit()
+	return store.WriteFile(ctx, filepath.Dir(path), filepath.Base(path), b.Bytes())
 }

@@ -61,9 +61,17 @@ func checkNamed(mix []Mix, cfg *Config) error {
 	}
 	check := func(option string, keys []string) error {
 		for _, k := range keys {
-			if !known[k] {
-				return unknownKey(option, k, names)
+			if known[k] {
+				continue
 			}
+			for i := range mix {
+				if mix[i].Dataset != nil {
+					if err := mix[i].Dataset.Info().Withheld(k); err != nil {
+						return err
+					}
+				}
+			}
+			return unknownKey(option, k, names)
 		}
 		return nil
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/goatnote-inc/robocache/internal/cudahost"
 	"github.com/goatnote-inc/robocache/kernel"
 	"github.com/goatnote-inc/robocache/kernel/conform"
 	"github.com/goatnote-inc/robocache/kernel/cpu"
@@ -59,7 +60,7 @@ func gpu(part string, ordinal int) Result {
 	if err != nil {
 		return Result{Part: part, Detail: err.Error()}
 	}
-	info := map[string]string{"device": dev.Name(), "driver": fmt.Sprintf("CUDA %d.%d", dev.Driver()/1000, dev.Driver()%1000/10)}
+	info := map[string]string{"device": dev.Name(), "driver": "CUDA " + cudahost.VersionText(dev.Driver())}
 	detail := info["device"] + ", driver of " + info["driver"]
 	if info["image"] = dev.Image(); info["image"] != "" {
 		detail += ", image " + info["image"]

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"net/url"
 	"strings"
 	"sync"
@@ -127,4 +128,22 @@ func filePath(rest string) (string, error) {
 		return "", &robocache.Error{Class: robocache.ErrMalformed, Op: "open", Where: robocache.Where{"dataset": show("file://" + rest)}, Msg: "bad escape in the URI"}
 	}
 	return p, nil
+}
+
+// WriteFile writes a file of a store so that it appears whole or not at all.
+func WriteFile(ctx context.Context, folder, name string, text []byte) error {
+	s, err := OpenWritable(folder)
+	if err != nil {
+		return err
+	}
+	defer Close(s)
+	w, err := s.Create(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer w.Abort()
+	if _, err := w.Write(text); err != nil {
+		return robocache.At(err, robocache.Where{"file": name})
+	}
+	return w.Commit()
 }

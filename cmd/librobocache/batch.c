@@ -1,5 +1,12 @@
 //go:build cgo
 
+/* The calls of robocache.h differ by their names alone: Go has them in a table. */
+#include <stdint.h>
+extern int32_t robocacheServe(char *name, int64_t handle, char *json_in, int32_t timeout_ms, int64_t *ticket, char **json_out);
+#define ROBOCACHE_CALL(name) \
+	int32_t name(int64_t handle, char *json_in, int32_t timeout_ms, int64_t *ticket, char **json_out) { return robocacheServe(#name, handle, json_in, timeout_ms, ticket, json_out); } \
+	_Static_assert(1, "")
+
 #include "batch.h"
 
 #include <stddef.h>

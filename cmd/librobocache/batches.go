@@ -1,9 +1,6 @@
-package main
+//go:build cgo
 
-/*
-#include <stdint.h>
-*/
-import "C"
+package main
 
 import (
 	"slices"
@@ -11,14 +8,15 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/cudahost"
+	"github.com/goatnote-inc/robocache/kernel"
 	"github.com/goatnote-inc/robocache/loader"
 )
 
-// loading is a loader.Loader behind a handle. Taking is for one caller at a time; what only looks needs no turn.
+// loaderHandle is a loader.Loader behind a handle. Taking is for one caller at a time; what only looks needs no turn.
 //
 // A client that is interrupted may never see a batch that it was given. So the last one is remembered until the client says that it
 // arrived (C9): before that it is given again, and State stands before it. Nothing is lost or counted that the user has not had.
-type loading struct {
+type loaderHandle struct {
 	next   sync.Mutex // held while a batch is taken
 	mu     sync.Mutex // guards what follows
 	l      *loader.Loader
@@ -36,7 +34,7 @@ type loading struct {
 }
 
 // close ends the loader first, which makes a waiting Next return, and so gives the turn.
-func (l *loading) close() error {
+func (l *loaderHandle) close() error {
 	l.mu.Lock()
 	if l.closed {
 		l.mu.Unlock()
@@ -59,29 +57,14 @@ func (l *loading) close() error {
 	return err
 }
 
-func loaderOf(handle C.int64_t) (*loading, error) {
-	l, err := lookup[*loading](int64(handle), "loader")
-	if err != nil {
-		return nil, err
-	}
+// hold says whether it may be used; closing it does not wait for who does.
+func (l *loaderHandle) hold() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed {
-		return nil, misuse("loader", "the loader is closed")
-	}
-	return l, nil
+	return !l.closed
 }
 
-// with runs f on the loader of a handle.
-func with(handle C.int64_t, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char, f func(ctx context, l *loading) (result, error)) C.int32_t {
-	return invoke(timeoutMS, ticket, out, func(ctx context) (result, error) {
-		l, err := loaderOf(handle)
-		if err != nil {
-			return result{}, err
-		}
-		return f(ctx, l)
-	})
-}
+func (l *loaderHandle) release() error { return nil }
 
 type loaderReply struct {
 	Loader  int64          `json:"loader"`
@@ -98,117 +81,84 @@ type norms struct {
 	Settled     []loader.Normalize  `json:"settled"`
 }
 
-// robocache_loader_new makes a loader of the dataset of the handle, or with "sources" in the configuration of several.
-//
-//export robocache_loader_new
-func robocache_loader_new(dataset C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
-	w, err := parseWish(in)
-	if err != nil {
-		return fail(out, err)
-	}
-	return invoke(timeoutMS, ticket, out, func(ctx context) (result, error) {
-		l, err := w.open(ctx, int64(dataset))
+// newLoader makes a loader of the dataset of the handle, or with "sources" in the configuration of several.
+func newLoader(dataset int64, in []byte) (work, error) {
+	r, err := parseRequest(in)
+	return func(ctx context) (any, error) {
+		l, err := r.open(ctx, dataset)
 		if err != nil {
-			return result{}, err
+			return nil, err
 		}
-		return made(l, func(h int64) any {
+		return keep(l, func(h int64) any {
 			return loaderReply{h, l.l.Len(), l.l.Samples(), l.l.Fields(), l.l.Notes(), norms{l.l.Normalizers(), l.l.Settled()}}
 		}), nil
-	})
+	}, err
 }
 
-// robocache_loader_state says where the loader stands; with {"before": seq}, where it stood before a batch.
-//
-//export robocache_loader_state
-func robocache_loader_state(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
-	var a struct {
-		Before int64 `json:"before"`
+type stateArgs struct {
+	Before int64 `json:"before"`
+}
+
+// state says where the loader stands; with {"before": seq}, where it stood before a batch.
+func (l *loaderHandle) state(_ context, a *stateArgs) (any, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := a.Before
+	if n == 0 && l.last.awaited() {
+		n = l.seq
 	}
-	if err := arguments(in, &a); err != nil {
-		return fail(out, err)
+	switch {
+	case n == 0:
+		return l.l.State(), nil
+	case n < 0 || n > l.seq || n <= l.seq-int64(len(l.before)):
+		return nil, misuse("state", "the state before so early a batch is not kept")
 	}
-	return with(handle, timeoutMS, ticket, out, func(_ context, l *loading) (result, error) {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		n := a.Before
-		if n == 0 && l.last.awaited() {
-			n = l.seq
-		}
-		switch {
-		case n == 0:
-			return result{value: l.l.State()}, nil
-		case n < 0 || n > l.seq || n <= l.seq-int64(len(l.before)):
-			return result{}, misuse("state", "the state before so early a batch is not kept")
-		}
-		s := l.before[n%int64(len(l.before))]
-		s.Sources = slices.Clone(s.Sources)
-		l.l.Identify(&s)
-		return result{value: s}, nil
-	})
+	s := l.before[n%int64(len(l.before))]
+	s.Sources = slices.Clone(s.Sources)
+	l.l.Identify(&s)
+	return s, nil
 }
 
 // move sends the loader elsewhere. A batch that was told and did not arrive is taken back.
-func (l *loading) move(f func() error) error {
+func (l *loaderHandle) move(f func() error) (any, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.last.takeBack()
 	l.ended = nil
-	return f()
+	return nil, f()
 }
 
-//export robocache_loader_restore
-func robocache_loader_restore(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
-	var a struct {
-		State loader.State `json:"state"`
-		Force bool         `json:"force"`
-	}
-	if err := arguments(in, &a); err != nil {
-		return fail(out, err)
-	}
-	return with(handle, timeoutMS, ticket, out, func(_ context, l *loading) (result, error) {
-		return result{}, l.move(func() error { return l.l.Restore(a.State, a.Force) })
-	})
+type restoreArgs struct {
+	State loader.State `json:"state"`
+	Force bool         `json:"force"`
 }
 
-//export robocache_loader_set_epoch
-func robocache_loader_set_epoch(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
-	var a struct {
-		Epoch int64 `json:"epoch"`
-	}
-	if err := arguments(in, &a); err != nil {
-		return fail(out, err)
-	}
-	return with(handle, timeoutMS, ticket, out, func(_ context, l *loading) (result, error) {
-		return result{}, l.move(func() error { return l.l.SetEpoch(a.Epoch) })
-	})
+func (l *loaderHandle) restore(_ context, a *restoreArgs) (any, error) {
+	return l.move(func() error { return l.l.Restore(a.State, a.Force) })
 }
 
-// robocache_loader_order gives the order of an epoch as int64, or a part of it.
-//
-//export robocache_loader_order
-func robocache_loader_order(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
-	var a struct {
-		Epoch int64 `json:"epoch"`
-		From  int64 `json:"from"`
-		Count int64 `json:"count"` // 0 = to the end
-		Rank  *int  `json:"rank"`  // what one rank gives; nil: all
-	}
-	if err := arguments(in, &a); err != nil {
-		return fail(out, err)
-	}
-	return with(handle, timeoutMS, ticket, out, func(_ context, l *loading) (result, error) {
+type epochArgs struct {
+	Epoch int64 `json:"epoch"`
+}
+
+func (l *loaderHandle) setEpoch(_ context, a *epochArgs) (any, error) {
+	return l.move(func() error { return l.l.SetEpoch(a.Epoch) })
+}
+
+type orderArgs struct {
+	epochArgs
+	From  int64 `json:"from"`
+	Count int64 `json:"count"` // 0 = to the end
+	Rank  *int  `json:"rank"`  // what one rank gives; nil: all
+}
+
+// order gives the order of an epoch as int64, or a part of it.
+func (l *loaderHandle) order(_ context, a *orderArgs) (any, error) {
+	return answered(func(ans *answer) error {
 		if a.Rank != nil {
 			own, err := l.l.RankOrder(a.Epoch, *a.Rank)
-			if err != nil {
-				return result{}, err
-			}
-			var ans answer
-			b, err := ans.add("order", robocache.Int64, []int{len(own)})
-			if err != nil {
-				return result{}, err
-			}
-			copy(int64s(b), own)
-			return ans.result(), nil
+			copy(ans.ints("order", len(own)), own)
+			return err
 		}
 		o := l.l.Order(a.Epoch)
 		from := min(max(a.From, 0), o.Len())
@@ -216,22 +166,117 @@ func robocache_loader_order(handle C.int64_t, in *C.char, timeoutMS C.int32_t, t
 		if a.Count > 0 {
 			n = min(n, a.Count)
 		}
-		var ans answer
-		b, err := ans.add("order", robocache.Int64, []int{int(n)})
-		if err != nil {
-			return result{}, err
-		}
-		o.Fill(int64s(b)[:n], from)
-		return ans.result(), nil
+		o.Fill(ans.ints("order", int(n)), from)
+		return nil
 	})
 }
 
-//export robocache_loader_stats
-func robocache_loader_stats(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
-	return with(handle, timeoutMS, ticket, out, func(_ context, l *loading) (result, error) {
-		return result{value: struct {
-			loader.Stats
-			Epoch int64 `json:"epoch"`
-		}{l.l.Stats(), l.l.Epoch()}}, nil
+type locateArgs struct {
+	Samples []int64 `json:"samples"`
+}
+
+// locate says where samples lie: int64 arrays dataset_index, episode (a position), row.
+func (l *loaderHandle) locate(_ context, a *locateArgs) (any, error) {
+	return answered(func(ans *answer) error {
+		n := len(a.Samples)
+		index, episode, row := ans.ints("dataset_index", n), ans.ints("episode", n), ans.ints("row", n)
+		return l.l.Locate(a.Samples, func(i, source int, r robocache.Row) {
+			index[i], episode[i], row[i] = int64(source), int64(r.Episode), int64(r.Index)
+		})
 	})
+}
+
+func (l *loaderHandle) stats(context, *none) (any, error) {
+	return struct {
+		loader.Stats
+		Epoch int64 `json:"epoch"`
+	}{l.l.Stats(), l.l.Epoch()}, nil
+}
+
+type finishArgs struct {
+	Rows    int    `json:"rows"`
+	Backend string `json:"backend"`
+	Device  int    `json:"device"`
+}
+
+type finishReply struct {
+	Op      int64           `json:"op"` // 0: nothing is left to do
+	Buffers []int           `json:"buffers"`
+	Places  []loader.Place  `json:"places"` // of the op's tensors, in the order of their addresses
+	Images  int64           `json:"images"` // another op, of augmented cameras; 0: none
+	Drawn   []loader.Place  `json:"drawn"`  // of its tensors
+	Fields  []finishField   `json:"fields"` // those that are not texts
+	Outputs []loader.Output `json:"outputs"`
+}
+
+type finishField struct {
+	loader.Place
+	Key   string          `json:"key"`
+	DType robocache.DType `json:"dtype"`
+	Shape []int           `json:"shape"` // with the batch axis
+	Bytes int             `json:"bytes"`
+}
+
+// finish prepares what is left to do of raw batches of so many rows, as ops whose handles the caller closes.
+func (l *loaderHandle) finish(_ context, a *finishArgs) (any, error) {
+	if a.Rows < 0 {
+		return nil, misuse("finish", "rows below 0")
+	}
+	f, err := l.l.Finish(a.Rows)
+	if err != nil {
+		return nil, err
+	}
+	r := finishReply{Buffers: f.Buffers, Places: f.Places, Drawn: f.Drawn, Outputs: f.Outputs}
+	at := f.Fields
+	for _, x := range l.l.Fields() {
+		if x.Text() {
+			continue
+		}
+		n := a.Rows * x.DType.Size()
+		for _, d := range x.Shape {
+			n *= d
+		}
+		r.Fields = append(r.Fields, finishField{at[0], x.Key, x.DType, append([]int{a.Rows}, x.Shape...), n})
+		at = at[1:]
+	}
+	undo := func() {
+		handles.remove(r.Op)
+		handles.remove(r.Images)
+	}
+	for _, one := range []struct {
+		to *int64
+		of func(f *loader.Finish) kernel.Op // nil: there is none
+	}{
+		{&r.Op, func(f *loader.Finish) kernel.Op { return opOf(f.Op) }}, {&r.Images, func(f *loader.Finish) kernel.Op { return opOf(f.Images) }},
+	} {
+		if one.of(f) == nil {
+			continue
+		}
+		build := func() (*operation, error) { // each has tensors of its own
+			f, err := l.l.Finish(a.Rows)
+			if err != nil {
+				return nil, err
+			}
+			o := one.of(f)
+			return &operation{op: o, tensors: o.Tensors()}, nil
+		}
+		op, err := prepare(build, a.Backend, a.Device)
+		if err != nil {
+			undo()
+			return nil, err
+		}
+		*one.to = op.Op
+	}
+	return made{r, undo}, nil
+}
+
+// opOf is an operation that may not be there.
+func opOf[T any, P interface {
+	*T
+	kernel.Op
+}](op P) kernel.Op {
+	if op == nil {
+		return nil
+	}
+	return op
 }

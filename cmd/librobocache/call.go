@@ -21,19 +21,61 @@ const (
 	statusEnd     = -2
 )
 
-// result is what a call made. undo takes it back where nobody waits for it any more; nil where there is nothing to take back.
-type result struct {
+// handler reads what a call is asked, and gives the work.
+type handler func(handle int64, in []byte) (work, error)
+
+// work makes the answer of a call: what JSON is made of, or made.
+type work func(ctx context) (any, error)
+
+// none are the arguments of a call that has none.
+type none struct{}
+
+// made is an answer that can be taken back where nobody waits for it any more.
+type made struct {
 	value any
-	end   bool // the epoch is over
 	undo  func()
+}
+
+// serve makes a call that needs no object.
+func serve[A any](f func(ctx context, a *A) (any, error)) handler {
+	return func(_ int64, in []byte) (work, error) {
+		a := new(A)
+		if err := decodeArguments(in, a); err != nil {
+			return nil, err
+		}
+		return func(ctx context) (any, error) { return f(ctx, a) }, nil
+	}
+}
+
+// on makes a call on an object, which stays open until the call is over.
+func on[T usable, A any](f func(obj T, ctx context, a *A) (any, error)) handler {
+	return func(handle int64, in []byte) (work, error) {
+		a := new(A)
+		if err := decodeArguments(in, a); err != nil {
+			return nil, err
+		}
+		return func(ctx context) (any, error) {
+			return using(handle, func(obj T) (any, error) { return f(obj, ctx, a) })
+		}, nil
+	}
+}
+
+// using gives the object of a handle, kept open until f is over.
+func using[T usable](handle int64, f func(T) (any, error)) (any, error) {
+	obj, err := held[T](handle)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = obj.release() }()
+	return f(obj)
 }
 
 // call is work that runs on its own goroutine, so that the caller can wait in small steps and look after its signals (C2).
 type call struct {
 	cancel stdcontext.CancelFunc
-	notes  *notes
+	notes  notes
 	done   chan struct{}
-	res    result
+	value  any
 	err    error
 }
 
@@ -63,27 +105,23 @@ func (n *notes) take() []string {
 	return lines
 }
 
-type callTable struct{ table[*call] }
+// calls are those that nobody waits for at the moment, by their tickets.
+var calls table[*call]
 
-func (t *callTable) take(ticket int64) *call { return t.remove(ticket) }
-
-var calls callTable
-
-// invoke starts f and waits for at most timeoutMS.
-func invoke(timeoutMS C.int32_t, ticket *C.int64_t, out **C.char, f func(context) (result, error)) C.int32_t {
+func start(f work) *call {
 	ctx, cancel := stdcontext.WithCancel(stdcontext.Background())
-	c := &call{cancel: cancel, notes: &notes{}, done: make(chan struct{})}
-	ctx = stdcontext.WithValue(ctx, notesKey{}, c.notes)
+	c := &call{cancel: cancel, done: make(chan struct{})}
+	ctx = stdcontext.WithValue(ctx, notesKey{}, &c.notes)
 	go func() {
 		defer close(c.done)
 		defer func() {
 			if r := recover(); r != nil {
-				c.res, c.err = result{}, panicked(r)
+				c.value, c.err = nil, panicked(r)
 			}
 		}()
-		c.res, c.err = f(ctx)
+		c.value, c.err = f(ctx)
 	}()
-	return finish(c, timeoutMS, ticket, out)
+	return c
 }
 
 // finish waits for c; where it is not done in time, or has lines to tell first, c gets a ticket.
@@ -113,12 +151,13 @@ func finish(c *call, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int
 	if c.err != nil {
 		return fail(out, c.err)
 	}
-	if c.res.end {
-		return statusEnd
+	m, ok := c.value.(made)
+	if !ok {
+		return reply(out, c.value)
 	}
-	s := reply(out, c.res.value)
-	if s != statusDone && c.res.undo != nil {
-		c.res.undo()
+	s := reply(out, m.value)
+	if s != statusDone {
+		m.undo()
 	}
 	return s
 }
@@ -128,24 +167,10 @@ func (c *call) abandon() {
 	c.cancel()
 	go func() {
 		<-c.done
-		if c.err == nil && c.res.undo != nil {
-			c.res.undo()
+		if m, ok := c.value.(made); ok && c.err == nil {
+			m.undo()
 		}
 	}()
-}
-
-// direct is for calls that never block.
-func direct(out **C.char, f func() (any, error)) (status C.int32_t) {
-	defer func() {
-		if r := recover(); r != nil {
-			status = fail(out, panicked(r))
-		}
-	}()
-	v, err := f()
-	if err != nil {
-		return fail(out, err)
-	}
-	return reply(out, v)
 }
 
 func reply(out **C.char, v any) C.int32_t {
@@ -159,12 +184,4 @@ func reply(out **C.char, v any) C.int32_t {
 	}
 	*out = C.CString(string(b))
 	return statusDone
-}
-
-// arguments reads the JSON of a call. An unknown field is misuse: it is a wish that would be ignored silently.
-func arguments(in *C.char, v any) error {
-	if in == nil {
-		return nil
-	}
-	return decodeArguments([]byte(C.GoString(in)), v)
 }

@@ -1,28 +1,32 @@
-package main
+//go:build cgo
 
-/*
-#include <stdint.h>
-*/
-import "C"
+package main
 
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"slices"
-	"sync"
-	"sync/atomic"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/align"
 	"github.com/goatnote-inc/robocache/format/lerobot"
 	"github.com/goatnote-inc/robocache/mapping"
 	"github.com/goatnote-inc/robocache/stats"
 )
 
-// shared is an open dataset, used by its own handle and by the maps and loaders over it. The last one closes it.
+// shared is an open dataset, used by its handle and by the maps and loaders over it. The last one closes it.
 type shared struct {
+	users
 	robocache.Dataset
 	depth string // the unit of depth that opening asked for, "m" or "mm"; "" = as it is kept
-	users atomic.Int64
+}
+
+func newShared(ds robocache.Dataset, depth string) *shared {
+	s := &shared{Dataset: ds, depth: depth}
+	s.end = ds.Close
+	s.n.Store(1)
+	return s
 }
 
 // depthOf is the unit in which a stream's depth is given; "" of everything else.
@@ -34,6 +38,20 @@ func (s *shared) depthOf(f *robocache.Feature) string {
 	return cmp.Or(s.depth, kept)
 }
 
+// checkGrid refuses to resample rows of which nobody knows when they were. hz, and that of an alignment, may be none.
+func (s *shared) checkGrid(ctx context, hz *robocache.Rate, a *align.Config) error {
+	rate := robocache.Rate{}
+	if hz != nil {
+		rate = *hz
+	} else if a != nil {
+		rate = a.HZ
+	}
+	if err := robocache.CheckGrid(ctx, s.Dataset, rate); err != nil {
+		return robocache.At(err, robocache.Where{"dataset": s.Info().URI})
+	}
+	return nil
+}
+
 // told is what the dataset says of itself, with depth in the unit in which it is given.
 func (s *shared) told() *robocache.Info {
 	info := *s.Info()
@@ -43,65 +61,6 @@ func (s *shared) told() *robocache.Info {
 		f.Unit = cmp.Or(s.depthOf(f), f.Unit)
 	}
 	return &info
-}
-
-func (s *shared) retain() *shared { s.users.Add(1); return s }
-
-func (s *shared) release() error {
-	if s.users.Add(-1) == 0 {
-		return s.Dataset.Close()
-	}
-	return nil
-}
-
-// dataset is the object behind a dataset's handle. Calls hold it open while they run.
-type dataset struct {
-	mu     sync.Mutex
-	closed bool
-	shared *shared
-}
-
-func (d *dataset) hold(op string) (*shared, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.closed {
-		return nil, misuse(op, "the dataset is closed")
-	}
-	return d.shared.retain(), nil
-}
-
-func (d *dataset) close() error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.closed {
-		return nil
-	}
-	d.closed = true
-	return d.shared.release()
-}
-
-// holding gives the dataset of a handle, kept open until the call is over.
-func holding(handle C.int64_t, op string, f func(*shared) (result, error)) (result, error) {
-	d, err := lookup[*dataset](int64(handle), op)
-	if err != nil {
-		return result{}, err
-	}
-	s, err := d.hold(op)
-	if err != nil {
-		return result{}, err
-	}
-	defer func() { _ = s.release() }()
-	return f(s)
-}
-
-// made puts a new object into the table of handles and says how it is taken back.
-func made(o object, value func(handle int64) any) result {
-	h := handles.put(o)
-	return result{value: value(h), undo: func() {
-		if o := handles.remove(h); o != nil {
-			_ = o.close()
-		}
-	}}
 }
 
 type openArgs struct {
@@ -138,32 +97,24 @@ type openReply struct {
 	Info    openInfo `json:"info"`
 }
 
-//export robocache_open
-func robocache_open(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
-	var a openArgs
-	if err := arguments(in, &a); err != nil {
-		return fail(out, err)
+func open(ctx context, a *openArgs) (any, error) {
+	if a.DepthUnit != "" && a.DepthUnit != "m" && a.DepthUnit != "mm" {
+		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "open", Msg: "depth_unit", Want: `"mm" or "m"`, Got: a.DepthUnit}
 	}
-	return invoke(timeoutMS, ticket, out, func(ctx context) (result, error) {
-		if a.DepthUnit != "" && a.DepthUnit != "m" && a.DepthUnit != "mm" {
-			return result{}, &robocache.Error{Class: robocache.ErrMisuse, Op: "open", Msg: "depth_unit", Want: `"mm" or "m"`, Got: a.DepthUnit}
-		}
-		m, err := readMap(a.Map)
-		if err != nil {
-			return result{}, err
-		}
-		ds, err := mapping.Open(ctx, a.URI, robocache.OpenOptions{Format: a.Format, MemoryBudget: a.MemoryBudget, HZ: a.RowsHz, Map: m, Options: a.Options, Split: a.Split, FollowLinks: a.FollowLinks})
-		if err != nil {
-			return result{}, err
-		}
-		s := (&shared{Dataset: ds, depth: a.DepthUnit}).retain()
-		return made(&dataset{shared: s}, func(h int64) any { return openReply{h, openInfo{s.told(), ds.Info().SplitCounts()}} }), nil
-	})
+	m, err := readMap(a.Map)
+	if err != nil {
+		return nil, err
+	}
+	ds, err := mapping.Open(ctx, a.URI, robocache.OpenOptions{Format: a.Format, MemoryBudget: a.MemoryBudget, HZ: a.RowsHz, Map: m, Options: a.Options, Split: a.Split, FollowLinks: a.FollowLinks})
+	if err != nil {
+		return nil, err
+	}
+	s := newShared(ds, a.DepthUnit)
+	return keep(s, func(h int64) any { return openReply{h, openInfo{s.told(), ds.Info().SplitCounts()}} }), nil
 }
 
 type episodeArgs struct {
-	Episode int    `json:"episode"`
-	Key     string `json:"key"`
+	Episode int `json:"episode"`
 }
 
 // at finds an episode by position; negative positions count from the end.
@@ -174,27 +125,25 @@ func (s *shared) at(episode int) (int, error) {
 		e += n
 	}
 	if e < 0 || e >= n {
-		return 0, &robocache.Error{Class: robocache.ErrMisuse, Op: "episode", Where: robocache.Where{"dataset": s.Info().URI, "episode": episode}, Msg: "there is no such episode", Hint: "the dataset has " + plural(n, "episode")}
+		plural := "s"
+		if n == 1 {
+			plural = ""
+		}
+		return 0, &robocache.Error{Class: robocache.ErrMisuse, Op: "episode", Where: robocache.Where{"dataset": s.Info().URI, "episode": episode}, Msg: "there is no such episode", Hint: fmt.Sprintf("the dataset has %d episode%s", n, plural)}
 	}
 	return e, nil
 }
 
-//export robocache_episode
-func robocache_episode(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
-	var a episodeArgs
-	if err := arguments(in, &a); err != nil {
-		return fail(out, err)
+func (s *shared) episode(ctx context, a *episodeArgs) (any, error) {
+	e, err := s.at(a.Episode)
+	if err != nil {
+		return nil, err
 	}
-	return invoke(timeoutMS, ticket, out, func(ctx context) (result, error) {
-		return holding(handle, "episode", func(s *shared) (result, error) {
-			e, err := s.at(a.Episode)
-			if err != nil {
-				return result{}, err
-			}
-			ep, err := s.Episode(ctx, e)
-			return result{value: ep}, err
-		})
-	})
+	return s.Episode(ctx, e)
+}
+
+type episodesArgs struct {
+	Of string `json:"of"`
 }
 
 type episodesReply struct {
@@ -203,147 +152,68 @@ type episodesReply struct {
 	Tasks   [][]string `json:"tasks"`
 }
 
-// robocache_episodes gives the metadata of all episodes at once, column by column; of a LeRobot dataset also info.json as it is
+// episodes gives the metadata of all episodes at once, column by column; of a LeRobot dataset also info.json as it is
 // ("of": "info"), or every column that its own table of episodes has ("of": "table").
-//
-//export robocache_episodes
-func robocache_episodes(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
-	var a struct {
-		Of string `json:"of"`
-	}
-	if err := arguments(in, &a); err != nil {
-		return fail(out, err)
-	}
-	return invoke(timeoutMS, ticket, out, func(ctx context) (result, error) {
-		return holding(handle, "episodes", func(s *shared) (result, error) {
-			if a.Of != "" {
-				d, ok := s.Dataset.(*lerobot.Dataset)
-				if !ok {
-					return result{}, &robocache.Error{Class: robocache.ErrUnsupported, Op: "episodes", Msg: "this is no LeRobot dataset"}
-				}
-				if a.Of == "info" {
-					v, err := d.InfoJSON(ctx)
-					return result{value: v}, err
-				}
-				v, err := d.EpisodeTable(ctx)
-				return result{value: v}, err
-			}
-			n := s.Info().Episodes
-			r := episodesReply{make([]int64, n), make([]int, n), make([][]string, n)}
-			for i := range n {
-				ep, err := s.Episode(ctx, i)
-				if err != nil {
-					return result{}, err
-				}
-				r.Index[i], r.Lengths[i], r.Tasks[i] = ep.Index, ep.Length, ep.Tasks
-			}
-			return result{value: r}, nil
-		})
-	})
-}
-
-type featureStats struct {
-	Min       []number            `json:"min,omitempty"`
-	Max       []number            `json:"max,omitempty"`
-	Mean      []number            `json:"mean,omitempty"`
-	Std       []number            `json:"std,omitempty"`
-	Count     int64               `json:"count"`
-	Quantiles map[string][]number `json:"quantiles,omitempty"`
-	Shape     []int               `json:"shape,omitempty"`
-}
-
-//export robocache_stats
-func robocache_stats(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
-	var a struct {
-		Count    bool              `json:"count"`
-		Keys     []string          `json:"keys"`
-		Episodes []int             `json:"episodes"`
-		Frames   stats.FramePolicy `json:"frames"`
-		SkipBad  bool              `json:"skip_bad"`
-	}
-	if err := arguments(in, &a); err != nil {
-		return fail(out, err)
-	}
-	return invoke(timeoutMS, ticket, out, func(ctx context) (result, error) {
-		return holding(handle, "stats", func(s *shared) (result, error) {
-			var st robocache.Stats
-			var err error
-			if a.Count {
-				st, err = stats.Compute(ctx, s.Dataset, stats.Options{Keys: a.Keys, Episodes: a.Episodes, Frames: a.Frames, SkipBad: a.SkipBad})
-			} else {
-				st, err = s.Stats(ctx)
-			}
-			if err != nil {
-				return result{}, err
-			}
-			r := make(map[string]featureStats, len(st))
-			for k, v := range st {
-				if v != nil {
-					v = s.inUnit(k, v)
-					r[k] = featureStats{numbers(v.Min), numbers(v.Max), numbers(v.Mean), numbers(v.Std), v.Count, quantiles(v.Quantiles), v.Shape}
-				}
-			}
-			return result{value: r}, nil
-		})
-	})
-}
-
-// inUnit brings a camera's statistics to the unit in which its depth is given.
-func (s *shared) inUnit(key string, v *robocache.FeatureStats) *robocache.FeatureStats {
-	f := s.Info().Feature(key)
-	if f == nil || s.depthOf(f) == f.DepthUnit() {
-		return v
-	}
-	scaled := func(list []float64) []float64 {
-		out := slices.Clone(list)
-		for i := range out {
-			if s.depth == "m" {
-				out[i] /= 1000
-			} else {
-				out[i] *= 1000
-			}
+func (s *shared) episodes(ctx context, a *episodesArgs) (any, error) {
+	if a.Of != "" {
+		d, ok := s.Dataset.(*lerobot.Dataset)
+		switch {
+		case !ok:
+			return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "episodes", Msg: "this is no LeRobot dataset"}
+		case a.Of == "info":
+			return d.InfoJSON(ctx)
 		}
-		return out
+		return d.EpisodeTable(ctx)
 	}
-	out := *v
-	out.Min, out.Max, out.Mean, out.Std = scaled(v.Min), scaled(v.Max), scaled(v.Mean), scaled(v.Std)
-	out.Quantiles = make(map[string][]float64, len(v.Quantiles))
-	for q, list := range v.Quantiles {
-		out.Quantiles[q] = scaled(list)
+	n := s.Info().Episodes
+	r := episodesReply{make([]int64, n), make([]int, n), make([][]string, n)}
+	for i := range n {
+		ep, err := s.Episode(ctx, i)
+		if err != nil {
+			return nil, err
+		}
+		r.Index[i], r.Lengths[i], r.Tasks[i] = ep.Index, ep.Length, ep.Tasks
 	}
-	return &out
+	return r, nil
 }
 
-// robocache_stream gives times and, for numeric and text features, the values of one stream of an episode.
-//
-//export robocache_stream
-func robocache_stream(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
-	var a struct {
-		episodeArgs
-		Times   bool `json:"times"`
-		Values  bool `json:"values"`
-		Encoded bool `json:"encoded"`
+type statsArgs struct {
+	Count    bool              `json:"count"`
+	Keys     []string          `json:"keys"`
+	Episodes []int             `json:"episodes"`
+	Frames   stats.FramePolicy `json:"frames"`
+	SkipBad  bool              `json:"skip_bad"`
+}
+
+// stats gives the statistics that the dataset brings, or counts them.
+func (s *shared) stats(ctx context, a *statsArgs) (any, error) {
+	var st robocache.Stats
+	var err error
+	if a.Count {
+		st, err = stats.Compute(ctx, s.Dataset, stats.Options{Keys: a.Keys, Episodes: a.Episodes, Frames: a.Frames, SkipBad: a.SkipBad})
+	} else {
+		st, err = s.Stats(ctx)
 	}
-	if err := arguments(in, &a); err != nil {
-		return fail(out, err)
+	if err != nil {
+		return nil, err
 	}
-	return invoke(timeoutMS, ticket, out, func(ctx context) (result, error) {
-		return holding(handle, "stream", func(s *shared) (result, error) {
-			e, err := s.at(a.Episode)
-			if err != nil {
-				return result{}, err
-			}
-			arr := &answer{}
-			if a.Encoded {
-				err = s.encoded(ctx, arr, e, a.Key)
-			} else {
-				err = s.stream(ctx, arr, e, a.Key, a.Times, a.Values)
-			}
-			if err != nil {
-				arr.drop()
-				return result{}, err
-			}
-			return arr.result(), nil
-		})
-	})
+	r := make(map[string]featureStats, len(st))
+	for k, v := range st {
+		if v != nil {
+			r[k] = tellStats(v, s.scaleOf(k))
+		}
+	}
+	return r, nil
+}
+
+// scaleOf brings a camera's statistics to the unit in which its depth is given.
+func (s *shared) scaleOf(key string) func(float64) float64 {
+	f := s.Info().Feature(key)
+	switch {
+	case f == nil || s.depthOf(f) == f.DepthUnit():
+		return func(x float64) float64 { return x }
+	case s.depth == "m":
+		return func(x float64) float64 { return x / 1000 }
+	}
+	return func(x float64) float64 { return x * 1000 }
 }

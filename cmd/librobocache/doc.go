@@ -8,8 +8,8 @@
 //	C2  A call that can block takes a timeout in ms. Where that passes, it returns -1 and a ticket; robocache_wait goes on
 //	    waiting, robocache_cancel gives up: the work is cancelled, and what it would have made is closed.
 //	C3  Objects are int64 handles, never reused. A closed or unknown handle, or one of another kind, is misuse, not a crash.
-//	C4  Tensors cross as {key, dtype, shape, ptr, nbytes}, or as DLPack from a loader. The memory belongs to a batch and stays as it
-//	    is until it is given back, tensor by tensor, whatever else is closed before. Small tensors go back together.
+//	C4  Tensors cross as DLPack. The memory belongs to a batch and stays as it is until it is given back, tensor by tensor, whatever else is
+//	    closed before. Small tensors of a loader's batch go back together.
 //	C5  No panic crosses the border: it becomes an error of class "internal" with its stack in where.
 //	C6  There are no callbacks and no signal handlers but those of the Go runtime (synchronous signals only).
 //	C7  robocache_abi_version changes when a call changes its meaning; calls are only added within one version.

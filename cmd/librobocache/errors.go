@@ -8,7 +8,6 @@ import "C"
 
 import (
 	"bytes"
-	stdcontext "context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,22 +24,6 @@ type failure struct {
 	Hint    string         `json:"hint,omitempty"`
 }
 
-// The statuses are the exit codes of the CLI, so that one table is to be known.
-var classes = []struct {
-	err    error
-	name   string
-	status C.int32_t
-}{
-	{robocache.ErrNotFound, "not_found", 10},
-	{robocache.ErrMalformed, "malformed", 11},
-	{robocache.ErrUnsupported, "unsupported", 12},
-	{robocache.ErrResourceLimit, "resource_limit", 13},
-	{robocache.ErrTemporary, "temporary", 75},
-	{robocache.ErrMisuse, "misuse", 2},
-	{stdcontext.Canceled, "interrupted", 130},
-	{stdcontext.DeadlineExceeded, "temporary", 75},
-}
-
 // panicError is a bug of ours that was caught at the border (C5).
 type panicError struct {
 	value any
@@ -51,15 +34,10 @@ func (p *panicError) Error() string { return fmt.Sprintf("internal error: %v", p
 
 func panicked(r any) error { return &panicError{r, string(debug.Stack())} }
 
+// describe gives an error and its status: the exit code of the command line, so that one table is to be known.
 func describe(err error) (failure, C.int32_t) {
-	f := failure{Class: "internal", Message: err.Error()}
-	status := C.int32_t(1)
-	for _, c := range classes {
-		if errors.Is(err, c.err) {
-			f.Class, status = c.name, c.status
-			break
-		}
-	}
+	class, status := robocache.ClassOf(err)
+	f := failure{Class: class, Message: err.Error()}
 	var e *robocache.Error
 	var p *panicError
 	switch {
@@ -76,7 +54,7 @@ func describe(err error) (failure, C.int32_t) {
 		f.Where = map[string]any{"stack": p.stack}
 		f.Hint = "this is a bug in RoboCache: please report it with the stack in .where"
 	}
-	return f, status
+	return f, C.int32_t(status)
 }
 
 func fail(out **C.char, err error) C.int32_t {
@@ -89,15 +67,23 @@ func fail(out **C.char, err error) C.int32_t {
 	return status
 }
 
+// decodeArguments reads the JSON of a call. An unknown field is misuse: it would be ignored silently.
 func decodeArguments(b []byte, v any) error {
+	if len(b) == 0 {
+		return nil
+	}
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
-	if err := d.Decode(v); err != nil {
-		var e *robocache.Error
-		if errors.As(err, &e) {
-			return &robocache.Error{Class: robocache.ErrMisuse, Op: "arguments", Msg: e.Error()}
-		}
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "arguments", Err: err}
+	err := d.Decode(v)
+	if err == nil {
+		return nil
 	}
-	return nil
+	var e *robocache.Error
+	switch {
+	case !errors.As(err, &e):
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "arguments", Err: err}
+	case e.Class != robocache.ErrMisuse:
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "arguments", Msg: e.Error()}
+	}
+	return e
 }

@@ -1,6 +1,9 @@
+//go:build cgo
+
 package main
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -28,10 +31,11 @@ func TestHeader(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range regexp.MustCompile(`(?m)^//export (\w+)$`).FindAllSubmatch(text, -1) {
+		for _, m := range regexp.MustCompile(`(?m)^//export (robocache_\w+)$`).FindAllSubmatch(text, -1) {
 			exported = append(exported, string(m[1]))
 		}
 	}
+	exported = slices.AppendSeq(append(exported, "robocache_wait"), maps.Keys(served))
 	text, err := os.ReadFile("batch.c")
 	if err != nil {
 		t.Fatal(err)

@@ -3,32 +3,119 @@ package main
 /*
 #include <stdint.h>
 #include <stdlib.h>
+#include "batch.h"
 */
 import "C"
 
 import (
+	"encoding/json"
 	"runtime"
 	"unsafe"
 
 	"github.com/goatnote-inc/robocache"
 	_ "github.com/goatnote-inc/robocache/format/all"
+	"github.com/goatnote-inc/robocache/internal/cli"
+	"github.com/goatnote-inc/robocache/internal/cudahost"
+	"github.com/goatnote-inc/robocache/kernel/cuda"
+	"github.com/goatnote-inc/robocache/selftest"
 	"github.com/goatnote-inc/robocache/video"
 	_ "github.com/goatnote-inc/robocache/video/ffmpeg"
 )
 
 // abiVersion is compared by the client when it loads the library (C7).
-const abiVersion = 3
+const abiVersion = 4
 
 // version is set by the linker: -X main.version=….
 var version = "unknown"
 
 func main() {}
 
+// served are the calls that robocache.h declares by ROBOCACHE_CALL, but for robocache_wait.
+var served = map[string]handler{
+	"robocache_versions":         serve(func(context, *none) (any, error) { return versions(), nil }),
+	"robocache_backends":         serve(func(context, *none) (any, error) { return backends(), nil }),
+	"robocache_self_test":        serve(func(ctx context, _ *none) (any, error) { return selftest.Run(ctx), nil }),
+	"robocache_verb":             serve(verb),
+	"robocache_close":            closeHandle,
+	"robocache_open":             serve(open),
+	"robocache_episode":          on((*shared).episode),
+	"robocache_episodes":         on((*shared).episodes),
+	"robocache_stats":            on((*shared).stats),
+	"robocache_stream":           on((*shared).stream),
+	"robocache_align":            on((*shared).align),
+	"robocache_map_new":          newMap,
+	"robocache_map_items":        on((*mapHandle).items),
+	"robocache_map_stats":        on(func(m *mapHandle, _ context, _ *none) (any, error) { return m.m.Stats(), nil }),
+	"robocache_loader_new":       newLoader,
+	"robocache_loader_state":     on((*loaderHandle).state),
+	"robocache_loader_restore":   on((*loaderHandle).restore),
+	"robocache_loader_set_epoch": on((*loaderHandle).setEpoch),
+	"robocache_loader_order":     on((*loaderHandle).order),
+	"robocache_loader_locate":    on((*loaderHandle).locate),
+	"robocache_loader_finish":    on((*loaderHandle).finish),
+	"robocache_loader_stats":     on((*loaderHandle).stats),
+	"robocache_op_new":           serve(newOp),
+}
+
+// robocacheServe is what batch.c calls for each of them: their bodies differ by their names alone.
+//
+//export robocacheServe
+func robocacheServe(name *C.char, handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) (status C.int32_t) {
+	defer func() {
+		if r := recover(); r != nil {
+			status = fail(out, panicked(r))
+		}
+	}()
+	called := C.GoString(name)
+	if called == "robocache_wait" {
+		if c := calls.remove(int64(*ticket)); c != nil {
+			return finish(c, timeoutMS, ticket, out)
+		}
+		return fail(out, misuse("wait", "no call with this ticket is running"))
+	}
+	var text []byte
+	if in != nil {
+		text = []byte(C.GoString(in))
+	}
+	f, err := served[called](int64(handle), text)
+	if err != nil {
+		return fail(out, err)
+	}
+	return finish(start(f), timeoutMS, ticket, out)
+}
+
 //export robocache_abi_version
 func robocache_abi_version() C.int32_t { return abiVersion }
 
 //export robocache_free
 func robocache_free(p *C.char) { C.free(unsafe.Pointer(p)) }
+
+// robocache_cancel gives up a call that robocache_wait would have waited for. It does not wait for its end.
+//
+//export robocache_cancel
+func robocache_cancel(ticket C.int64_t) {
+	if c := calls.remove(int64(ticket)); c != nil {
+		c.abandon()
+	}
+}
+
+// robocache_interrupt cancels a call whose end robocache_wait tells: work that leaves a place clean needs the time for it.
+//
+//export robocache_interrupt
+func robocache_interrupt(ticket C.int64_t) {
+	if c, ok := calls.get(int64(ticket)); ok {
+		c.cancel()
+	}
+}
+
+// closeHandle closes a dataset, map, loader or op. It waits until the goroutines of a loader are gone.
+func closeHandle(handle int64, _ []byte) (work, error) {
+	obj := handles.remove(handle)
+	if obj == nil {
+		return nil, misuse("close", "the handle is closed or was never given")
+	}
+	return func(context) (any, error) { return nil, obj.close() }, nil
+}
 
 type versionsReply struct {
 	Version string   `json:"robocache"`
@@ -41,50 +128,71 @@ type versionsReply struct {
 	Threads int      `json:"threads"`
 }
 
-//export robocache_versions
-func robocache_versions(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
-	return direct(out, func() (any, error) {
-		v := versionsReply{Version: version, ABI: abiVersion, Go: runtime.Version(), Formats: robocache.Formats(), Codecs: []string{}, Threads: runtime.GOMAXPROCS(0)}
-		b, err := video.ActiveBackend()
-		if err != nil {
-			v.Missing = err.Error()
-			return v, nil
+func versions() versionsReply {
+	v := versionsReply{Version: version, ABI: abiVersion, Go: runtime.Version(), Formats: robocache.Formats(), Codecs: []string{}, Threads: runtime.GOMAXPROCS(0)}
+	b, err := video.ActiveBackend()
+	if err != nil {
+		v.Missing = err.Error()
+		return v
+	}
+	v.Decoder = b.Name() + " " + b.Version()
+	for _, c := range []video.Codec{video.AV1, video.H264, video.HEVC, video.MPEG4, video.VP9, video.MJPEG} {
+		if b.Supports(c) == nil {
+			v.Codecs = append(v.Codecs, string(c))
 		}
-		v.Decoder = b.Name() + " " + b.Version()
-		for _, c := range []video.Codec{video.AV1, video.H264, video.HEVC, video.MPEG4, video.VP9, video.MJPEG} {
-			if b.Supports(c) == nil {
-				v.Codecs = append(v.Codecs, string(c))
-			}
+	}
+	return v
+}
+
+type backendsReply struct {
+	CPU struct {
+		Instructions string `json:"instructions"`
+		Threads      int    `json:"threads"`
+	} `json:"cpu"`
+	CUDA struct {
+		Driver  string   `json:"driver,omitempty"` // the CUDA version that it speaks
+		Devices []string `json:"devices"`          // names of those that the kernels load on
+		Reason  string   `json:"reason,omitempty"` // why there is none, or not all
+	} `json:"cuda"`
+}
+
+// backends says which back ends the kernels have here. It opens every CUDA device.
+func backends() (r backendsReply) {
+	r.CPU.Instructions, r.CPU.Threads = cores().Instructions(), cores().Threads()
+	r.CUDA.Devices = []string{}
+	n, err := cuda.Count()
+	for i := 0; i < n && err == nil; i++ {
+		var d *cuda.Device
+		if d, err = cuda.Open(i); err == nil {
+			r.CUDA.Driver = cudahost.VersionText(d.Driver())
+			r.CUDA.Devices = append(r.CUDA.Devices, d.Name())
 		}
-		return v, nil
-	})
-}
-
-//export robocache_wait
-func robocache_wait(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
-	c := calls.take(int64(*ticket))
-	if c == nil {
-		return fail(out, misuse("wait", "no call with this ticket is running"))
 	}
-	return finish(c, timeoutMS, ticket, out)
+	if err != nil {
+		r.CUDA.Reason = err.Error()
+	}
+	return r
 }
 
-// robocache_cancel gives up a call that robocache_wait would have waited for. It does not wait for its end.
+// robocache_main runs the command line on the process's own streams, with handlers of its signals, and gives the exit code. The process ends with it.
 //
-//export robocache_cancel
-func robocache_cancel(ticket C.int64_t) {
-	if c := calls.take(int64(ticket)); c != nil {
-		c.abandon()
+//export robocache_main
+func robocache_main(argc C.int32_t, argv **C.char) C.int32_t {
+	args := make([]string, argc)
+	for i, a := range unsafe.Slice(argv, argc) {
+		args[i] = C.GoString(a)
 	}
+	return C.int32_t(cli.Main(args, version, cli.NoBench))
 }
 
-// robocache_close closes a dataset, map, loader or batch. It waits until the goroutines of a loader are gone.
-//
-//export robocache_close
-func robocache_close(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
-	obj := handles.remove(int64(handle))
-	if obj == nil {
-		return fail(out, misuse("close", "the handle is closed or was never given"))
-	}
-	return invoke(timeoutMS, ticket, out, func(context) (result, error) { return result{}, obj.close() })
+type verbArgs struct {
+	Verb     string                     `json:"verb"`
+	Args     []string                   `json:"args"`
+	Options  map[string]json.RawMessage `json:"options"`
+	Terminal bool                       `json:"terminal"`
+}
+
+// verb runs one verb of the command line inside of the process.
+func verb(ctx context, a *verbArgs) (any, error) {
+	return cli.Verb(ctx, a.Verb, a.Args, a.Options, a.Terminal)
 }

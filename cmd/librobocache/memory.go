@@ -3,6 +3,7 @@ package main
 /*
 #include <stdint.h>
 #include <stdlib.h>
+#include "batch.h"
 */
 import "C"
 
@@ -14,94 +15,195 @@ import (
 	"github.com/goatnote-inc/robocache/loader"
 )
 
-// entry is one tensor or one text column of a batch. Tensors say where they lie, and by which number they are given back (C4).
+// lease is memory with the client. It goes back in groups of tensors, in any order.
+type lease struct {
+	free []func() // what gives a group back
+	left atomic.Int32
+}
+
+// leases are those that did not end yet.
+var leases table[*lease]
+
+// giveBack gives a group back; true for the last one.
+func (l *lease) giveBack(group int) bool {
+	l.free[group]()
+	return l.left.Add(-1) == 0
+}
+
+// robocache_release_group is called by the deleters of tensors, from any thread of the client.
+//
+//export robocache_release_group
+func robocache_release_group(handle C.int64_t, group C.int32_t) {
+	if l, ok := leases.get(int64(handle)); ok && l.giveBack(int(group)) {
+		leases.remove(int64(handle))
+	}
+}
+
+// lend makes the C side of tensors, with a text beside them; group says of each which of free it goes back with. What fails is given back.
+func lend(tensors []loader.Tensor, group []int32, free []func(), text []byte) (*C.robocache_batch, error) {
+	dims := 0
+	for i := range tensors {
+		dims += len(tensors[i].Shape)
+	}
+	l := &lease{free: free}
+	l.left.Store(int32(len(free)))
+	h := int64(0)
+	if len(free) > 0 {
+		h = leases.put(l)
+	}
+	var shapes *C.int64_t
+	c := C.robocache_batch_new(C.int64_t(h), C.int32_t(len(tensors)), C.int32_t(len(free)), C.int64_t(dims), C.int64_t(len(text)), &shapes)
+	if c == nil {
+		leases.remove(h)
+		for _, f := range free {
+			f()
+		}
+		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "batch", Msg: "no memory for the description of a batch"}
+	}
+	all, at := unsafe.Slice((*int64)(unsafe.Pointer(shapes)), dims), 0
+	list := unsafe.Slice(c.list, len(tensors))
+	for i := range tensors {
+		t := &tensors[i]
+		d := &list[i]
+		*d = C.struct_robocache_tensor{batch: c, group: C.int32_t(group[i])}
+		d.dl.dl_tensor.data = unsafe.Pointer(unsafe.SliceData(t.Data))
+		d.dl.dl_tensor.device.device_type = 1 // kDLCPU; page-locked memory too: torch asks the driver about it
+		d.dl.dl_tensor.ndim = C.int32_t(len(t.Shape))
+		d.dl.dl_tensor.dtype = C.DLDataType{code: dlCode(t.DType), bits: C.uint8_t(t.DType.Size() * 8), lanes: 1}
+		if len(t.Shape) > 0 {
+			d.dl.dl_tensor.shape = (*C.int64_t)(unsafe.Pointer(&all[at]))
+		}
+		d.dl.deleter = C.robocache_deleter
+		for _, v := range t.Shape {
+			all[at] = int64(v)
+			at++
+		}
+	}
+	copy(unsafe.Slice((*byte)(unsafe.Pointer(c.text)), len(text)), text)
+	return c, nil
+}
+
+// dlCode is DLPack's code of a type.
+func dlCode(d robocache.DType) C.uint8_t {
+	switch {
+	case d == robocache.Bool:
+		return 6
+	case d == robocache.BFloat16:
+		return 4
+	case d.Float():
+		return 2
+	case d >= robocache.Uint8 && d <= robocache.Uint64:
+		return 1
+	}
+	return 0
+}
+
+// entry is one tensor or one text column of an answer.
 type entry struct {
 	Key    string          `json:"key"`
 	DType  robocache.DType `json:"dtype"`
-	Tensor int             `json:"tensor"`
-	Shape  []int           `json:"shape,omitempty"`
-	Ptr    uint64          `json:"ptr,omitempty"`
-	NBytes int             `json:"nbytes,omitempty"`
+	Shape  []int           `json:"shape"`
 	Values []string        `json:"values,omitempty"`
 	Text   bool            `json:"text,omitempty"`
 }
 
+// batchReply is an answer with tensors: those of Batch, in the order of the entries that are no texts (C4).
 type batchReply struct {
-	Batch    int64   `json:"batch"` // 0: there are no tensors, nothing is to be given back
+	Batch    uint64  `json:"batch"` // the address of a robocache_batch; 0: there are no tensors
 	Rows     int     `json:"rows"`
 	Epoch    int64   `json:"epoch"`
 	Position int64   `json:"position"`
 	Entries  []entry `json:"entries"`
 }
 
-// batch is memory on loan to the client: tensor by tensor it comes back.
-type batch struct {
-	left    atomic.Int64
-	tensors []loan
-}
-
-// loan is one tensor; given back once.
-type loan struct {
-	done atomic.Bool
-	free func()
-}
-
-func (b *batch) giveBack(i int) (last bool) {
-	if i < 0 || i >= len(b.tensors) || !b.tensors[i].done.CompareAndSwap(false, true) {
-		return false
-	}
-	b.tensors[i].free()
-	return b.left.Add(-1) == 0
-}
-
-func (b *batch) close() error {
-	for i := range b.tensors {
-		b.giveBack(i)
-	}
-	return nil
-}
-
-//export robocache_release
-func robocache_release(handle C.int64_t, tensor C.int32_t) {
-	b, err := lookup[*batch](int64(handle), "release")
-	if err == nil && b.giveBack(int(tensor)) {
-		handles.remove(int64(handle))
-	}
-}
-
 // answer collects entries and the memory behind them.
 type answer struct {
-	reply batchReply
-	free  []func()
+	reply   batchReply
+	tensors []loader.Tensor
+	free    []func()
+}
+
+// noMemory is what answered recovers.
+type noMemory struct{ err error }
+
+// answered gives what f puts into an answer. Where it fails, the memory goes back.
+func answered(f func(a *answer) error) (v any, err error) {
+	a := &answer{reply: batchReply{Entries: []entry{}}}
+	defer func() {
+		if r := recover(); r != nil {
+			full, ok := r.(noMemory)
+			if !ok {
+				panic(r)
+			}
+			err = full.err
+		}
+		if err != nil {
+			v = nil
+			for _, f := range a.free {
+				f()
+			}
+		}
+	}()
+	if err := f(a); err != nil {
+		return nil, err
+	}
+	return a.result()
+}
+
+// result hands the answer over.
+func (a *answer) result() (any, error) {
+	free := a.free
+	a.free = nil
+	if len(free) == 0 {
+		return a.reply, nil
+	}
+	group := make([]int32, len(free))
+	for i := range group {
+		group[i] = int32(i)
+	}
+	b, err := lend(a.tensors, group, free, nil)
+	if err != nil {
+		return nil, err
+	}
+	a.reply.Batch = uint64(uintptr(unsafe.Pointer(b)))
+	C.robocache_batch_forget(b)
+	return made{a.reply, func() { C.robocache_batch_settle(b, 2) }}, nil
 }
 
 // add allocates one tensor on the C heap, zeroed, and gives its bytes.
-func (a *answer) add(key string, dtype robocache.DType, shape []int) ([]byte, error) {
+func (a *answer) add(key string, dtype robocache.DType, shape ...int) []byte {
 	n := dtype.Size()
 	for _, d := range shape {
 		n *= d
 	}
 	p := C.calloc(1, C.size_t(max(n, 1)))
 	if p == nil {
-		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "allocate", Where: robocache.Where{"stream": key, "bytes": n}, Msg: "no memory for the values", Hint: "ask for fewer rows"}
+		panic(noMemory{&robocache.Error{Class: robocache.ErrResourceLimit, Op: "allocate", Where: robocache.Where{"stream": key, "bytes": n}, Msg: "no memory for the values", Hint: "ask for fewer rows"}})
 	}
-	a.tensor(key, dtype, shape, p, n, func() { C.free(p) })
-	return unsafe.Slice((*byte)(p), n), nil
+	data := unsafe.Slice((*byte)(p), n)
+	a.tensor(loader.Tensor{Key: key, DType: dtype, Shape: shape, Data: data}, func() { C.free(p) })
+	return data
 }
 
-func (a *answer) tensor(key string, dtype robocache.DType, shape []int, p unsafe.Pointer, n int, free func()) {
-	if shape == nil {
-		shape = []int{}
+// ints is add of int64 numbers.
+func (a *answer) ints(key string, n int) []int64 {
+	b := a.add(key, robocache.Int64, n)
+	return unsafe.Slice((*int64)(unsafe.Pointer(unsafe.SliceData(b))), n)
+}
+
+func (a *answer) tensor(t loader.Tensor, free func()) {
+	if t.Shape == nil {
+		t.Shape = []int{}
 	}
-	a.reply.Entries = append(a.reply.Entries, entry{Key: key, DType: dtype, Tensor: len(a.free), Shape: shape, Ptr: uint64(uintptr(p)), NBytes: n})
-	a.free = append(a.free, free)
+	a.reply.Entries = append(a.reply.Entries, entry{Key: t.Key, DType: t.DType, Shape: t.Shape})
+	a.tensors, a.free = append(a.tensors, t), append(a.free, free)
 }
 
 func (a *answer) text(key string, dtype robocache.DType, values []string) {
-	a.reply.Entries = append(a.reply.Entries, entry{Key: key, DType: dtype, Tensor: -1, Values: values, Text: true})
+	a.reply.Entries = append(a.reply.Entries, entry{Key: key, DType: dtype, Values: values, Text: true})
 }
 
-// batch adds what a loader made, under the given names where there are any.
+// batch adds what a loader made.
 func (a *answer) batch(b *loader.Batch) {
 	a.reply.Rows, a.reply.Epoch, a.reply.Position = b.Rows, b.Epoch, b.Position
 	t, s := 0, 0
@@ -111,42 +213,8 @@ func (a *answer) batch(b *loader.Batch) {
 			s++
 			continue
 		}
-		n, v := t, &b.Tensors[t]
-		a.tensor(v.Key, v.DType, v.Shape, unsafe.Pointer(unsafe.SliceData(v.Data)), len(v.Data), func() { b.ReleaseTensor(n) })
+		n := t
+		a.tensor(b.Tensors[n], func() { b.ReleaseTensor(n) })
 		t++
 	}
-}
-
-// drop gives everything back where the answer is not handed over.
-func (a *answer) drop() {
-	for _, f := range a.free {
-		f()
-	}
-	a.free = nil
-}
-
-// result hands the answer over.
-func (a *answer) result() result {
-	if a.reply.Entries == nil {
-		a.reply.Entries = []entry{}
-	}
-	if len(a.free) == 0 {
-		return result{value: a.reply}
-	}
-	b := &batch{tensors: make([]loan, len(a.free))}
-	for i, f := range a.free {
-		b.tensors[i].free = f
-	}
-	b.left.Store(int64(len(a.free)))
-	h := handles.put(b)
-	a.reply.Batch = h
-	return result{value: a.reply, undo: func() {
-		if o := handles.remove(h); o != nil {
-			_ = o.close()
-		}
-	}}
-}
-
-func int64s(b []byte) []int64 {
-	return unsafe.Slice((*int64)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/8)
 }

@@ -45,22 +45,10 @@ type opReply struct {
 	Scratch int   `json:"scratch"` // bytes on the device, after the last tensor
 }
 
-// robocache_op_new prepares an operation.
-//
-//export robocache_op_new
-func robocache_op_new(handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
-	a := &opArgs{}
-	if err := arguments(in, a); err != nil {
-		return fail(out, err)
-	}
-	// Not on a goroutine of its own where it is short: a device's may have to compile.
-	if a.Backend != "cuda" {
-		return direct(out, func() (any, error) { return prepare(a.build, a.Backend, a.Device) })
-	}
-	return invoke(timeoutMS, ticket, out, func(context) (result, error) {
-		r, err := prepare(a.build, a.Backend, a.Device)
-		return result{value: r, undo: func() { handles.remove(r.Op) }}, err
-	})
+// newOp prepares an operation. A device's may have to compile.
+func newOp(_ context, a *opArgs) (any, error) {
+	r, err := prepare(a.build, a.Backend, a.Device)
+	return made{r, func() { handles.remove(r.Op) }}, err
 }
 
 func prepare(build func() (*operation, error), backend string, device int) (r opReply, err error) {
@@ -135,7 +123,7 @@ func robocache_op_run(op C.int64_t, addrs *C.int64_t, n C.int64_t, stream C.int6
 			}
 		}
 	}()
-	p, err := lookup[*prepared](int64(op), "op")
+	p, err := lookup[*prepared](int64(op))
 	if err == nil {
 		err = p.run(unsafe.Slice((*uintptr)(unsafe.Pointer(addrs)), int(n)), uintptr(stream))
 	}

@@ -80,18 +80,6 @@ type augmentArg struct {
 	Scale   [2]number32 `json:"scale"`
 }
 
-// number32 is a float32 in JSON that may be infinite or NaN, as number is for float64.
-type number32 float32
-
-func (n *number32) UnmarshalJSON(b []byte) error {
-	var f number
-	if err := f.UnmarshalJSON(b); err != nil {
-		return err
-	}
-	*n = number32(f)
-	return nil
-}
-
 // feed gives out the tensors of the call in the order in which they came.
 type feed struct {
 	args []tensorArg
@@ -230,9 +218,9 @@ func (s *seriesArg) series(f *feed, values bool) (kernel.Series, error) {
 	if n := s.Norm; n != nil {
 		switch n.Kind {
 		case "mean_std":
-			out.Epilogue.Norm = kernel.NewMeanStd(floats(n.A), floats(n.B))
+			out.Epilogue.Norm = kernel.NewMeanStd(cast[float64](n.A), cast[float64](n.B))
 		case "min_max":
-			out.Epilogue.Norm = kernel.NewMinMax(floats(n.A), floats(n.B))
+			out.Epilogue.Norm = kernel.NewMinMax(cast[float64](n.A), cast[float64](n.B))
 		default:
 			return out, misuse("op", fmt.Sprintf("there is no normalisation %q", n.Kind))
 		}

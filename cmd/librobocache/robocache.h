@@ -1,4 +1,4 @@
-/* librobocache: the C interface of RoboCache, ABI 3. The contract (C1 to C9) is in doc.go beside this file.
+/* librobocache: the C interface of RoboCache, ABI 4. The contract (C1 to C10) is in doc.go beside this file.
  *
  * Calls that are declared by ROBOCACHE_CALL have one shape:
  *
@@ -23,12 +23,13 @@ int32_t robocache_abi_version(void);
 void robocache_free(char *json_out);
 void robocache_cancel(int64_t ticket);                  /* gives up a call that is still running */
 void robocache_interrupt(int64_t ticket);               /* cancels it too, but robocache_wait still tells its end: of work that cleans up behind itself */
-void robocache_release(int64_t batch, int32_t tensor);  /* gives one tensor of a batch back; the last one ends the batch */
 
+#ifndef ROBOCACHE_CALL
 #define ROBOCACHE_CALL(name) int32_t name(int64_t handle, char *json_in, int32_t timeout_ms, int64_t *ticket, char **json_out)
+#endif
 
 ROBOCACHE_CALL(robocache_wait);      /* goes on waiting for *ticket */
-ROBOCACHE_CALL(robocache_close);     /* handle: dataset, map, loader or batch */
+ROBOCACHE_CALL(robocache_close);     /* handle: dataset, map, loader or op */
 ROBOCACHE_CALL(robocache_versions);  /* → {robocache, abi, go, formats, decoder, codecs, threads} */
 
 /* Datasets */
@@ -77,10 +78,11 @@ ROBOCACHE_CALL(robocache_verb);
 /* All of it, on the process's streams and with handlers of its signals: gives the exit code, and the process ends with it. argv is without the program's name. */
 int32_t robocache_main(int32_t argc, char **argv);
 
-/* A batch is {batch, rows, epoch, position, entries[]}. An entry is a tensor {key, dtype, shape[], ptr, nbytes, tensor} in C order, or a
- * text column {key, dtype: "string" | "json", text: true, values[]}. ptr is an address in this process, good until the tensor is released. */
+/* A batch of an answer is {batch, rows, epoch, position, entries[]}. An entry is a tensor {key, dtype, shape[]} in C order, or a text column
+ * {key, dtype: "string" | "json", text: true, values[]}. batch is the address of a robocache_batch with the tensors, in the order of their
+ * entries (0: there are none): take those that are wanted by robocache_tensor or robocache_capsules, then tell robocache_arrived. */
 
-/* Batches of a loader, without text between: tensors as DLPack (version 0.8's structures). */
+/* Batches: tensors as DLPack (version 0.8's structures). */
 #ifndef DLPACK_VERSION
 typedef struct { int32_t device_type, device_id; } DLDevice;
 typedef struct { uint8_t code, bits; uint16_t lanes; } DLDataType;

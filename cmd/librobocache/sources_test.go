@@ -13,8 +13,8 @@ import (
 )
 
 // A mixture is what "sources" says; the rest is loader.Config, and nothing that is not understood passes.
-func TestWishes(t *testing.T) {
-	w, err := parseWishText([]byte(`{"batch_size": 4, "sources": [{"dataset": 7, "weight": 2, "rename": {"a": "b"}, "hz": "30000/1001", "stats": {"b": {"mean": [1, null], "quantiles": {"q01": [2]}}}}, {"dataset": 8}]}`))
+func TestRequests(t *testing.T) {
+	w, err := parseRequest([]byte(`{"batch_size": 4, "sources": [{"dataset": 7, "weight": 2, "rename": {"a": "b"}, "hz": "30000/1001", "stats": {"b": {"mean": [1, null], "quantiles": {"q01": [2]}}}}, {"dataset": 8}]}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,11 +25,11 @@ func TestWishes(t *testing.T) {
 	if st := one.stats(); st.Mean[0] != 1 || !math.IsNaN(st.Mean[1]) || st.Quantiles["q01"][0] != 2 || st.Std != nil {
 		t.Errorf("%+v", st)
 	}
-	if w, err := parseWishText([]byte(`{"batch_size": 4}`)); err != nil || w.sources != nil || w.cfg.BatchSize != 4 {
+	if w, err := parseRequest([]byte(`{"batch_size": 4}`)); err != nil || w.sources != nil || w.cfg.BatchSize != 4 {
 		t.Error(w, err)
 	}
 	for _, bad := range []string{`{"sources": []}`, `{"sources": [{"colour": 1}]}`, `{"sources": {}}`, `{"sources": [{"dataset": 1}], "colour": 1}`, `{"colour": 1}`} {
-		if _, err := parseWishText([]byte(bad)); !errors.Is(err, robocache.ErrMisuse) {
+		if _, err := parseRequest([]byte(bad)); !errors.Is(err, robocache.ErrMisuse) {
 			t.Errorf("%s: %v", bad, err)
 		}
 	}
@@ -41,21 +41,21 @@ func TestWishes(t *testing.T) {
 // Datasets that are held for a loader which fails to open are given back.
 func TestDatasetsOfAFailedLoader(t *testing.T) {
 	c := &closing{}
-	d := &dataset{shared: (&shared{Dataset: c}).retain()}
+	d := newShared(c, "")
 	h := handles.put(d)
 	defer handles.remove(h)
-	w := wish{sources: []source{{Dataset: h}, {Dataset: 1 << 50}}}
+	w := request{sources: []source{{Dataset: h}, {Dataset: 1 << 50}}}
 	if _, err := w.open(t.Context(), 0); !errors.Is(err, robocache.ErrMisuse) {
 		t.Fatal(err)
 	}
-	if n := d.shared.users.Load(); n != 1 || c.n != 0 {
+	if n := d.n.Load(); n != 1 || c.n != 0 {
 		t.Errorf("%d users", n)
 	}
 }
 
 func TestNumbersFromJSON(t *testing.T) {
 	var v []number
-	if err := json.Unmarshal([]byte("[1.5,null,1e999,-1e999]"), &v); err != nil || fmt.Sprint(floats(v)) != "[1.5 NaN +Inf -Inf]" {
+	if err := json.Unmarshal([]byte("[1.5,null,1e999,-1e999]"), &v); err != nil || fmt.Sprint(cast[float64](v)) != "[1.5 NaN +Inf -Inf]" {
 		t.Fatal(v, err)
 	}
 }

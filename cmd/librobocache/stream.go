@@ -4,139 +4,133 @@ package main
 
 import (
 	"encoding/json"
-	"math"
-	"slices"
-	"strconv"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/align"
+	"github.com/goatnote-inc/robocache/loader"
 )
 
-// stream fills arr with the times and the values of one stream of an episode.
-func (s *shared) stream(ctx context, arr *answer, episode int, key string, times, values bool) error {
-	where := robocache.Where{"dataset": s.Info().URI, "episode": episode, "stream": key}
-	f := s.Info().Feature(key)
-	rows := s.Len(episode)
-	if f != nil && f.Clock != "" && !times { // its own clock: its own number of rows
-		n, err := robocache.RowsIn(ctx, s.Dataset, episode, f)
-		if err != nil {
-			return robocache.At(err, where)
-		}
-		rows = n
+type streamArgs struct {
+	episodeArgs
+	Key     string `json:"key"`
+	Times   bool   `json:"times"`
+	Values  bool   `json:"values"`
+	Encoded bool   `json:"encoded"`
+}
+
+// stream gives times and, for numeric and text features, the values of one stream of an episode; or its images as they are stored.
+func (s *shared) stream(ctx context, a *streamArgs) (any, error) {
+	e, err := s.at(a.Episode)
+	if err != nil {
+		return nil, err
 	}
-	if times {
-		t, err := s.Times(ctx, episode, key)
-		if err != nil {
-			return robocache.At(err, where)
+	return answered(func(ans *answer) error {
+		read := s.plainStream
+		if a.Encoded {
+			read = s.encoded
 		}
-		if f != nil && f.Clock != "" {
-			rows = len(t)
-		}
-		b, err := arr.add("times", robocache.Int64, []int{len(t)})
+		return robocache.At(read(ctx, ans, e, a), robocache.Where{"dataset": s.Info().URI, "episode": e, "stream": a.Key})
+	})
+}
+
+var errNoStream = &robocache.Error{Class: robocache.ErrMisuse, Op: "stream", Msg: "there is no such stream"}
+
+func (s *shared) plainStream(ctx context, ans *answer, episode int, a *streamArgs) (err error) {
+	f := s.Info().Feature(a.Key)
+	own := f != nil && f.Clock != "" // its own clock: its own number of rows
+	rows := s.Len(episode)
+	switch {
+	case a.Times:
+		t, err := s.Times(ctx, episode, a.Key)
 		if err != nil {
 			return err
 		}
-		copy(int64s(b), t)
-	}
-	if !values && !times {
-		if f == nil && key != "task" {
-			return &robocache.Error{Class: robocache.ErrMisuse, Op: "stream", Where: where, Msg: "there is no such stream"}
+		if own {
+			rows = len(t)
 		}
-		b, err := arr.add("rows", robocache.Int64, []int{1})
-		if err == nil {
-			int64s(b)[0] = int64(rows)
+		copy(ans.ints("times", len(t)), t)
+	case own:
+		if rows, err = robocache.RowsIn(ctx, s.Dataset, episode, f); err != nil {
+			return err
 		}
-		return err
 	}
-	if !values {
-		return nil
-	}
+	isTask := a.Key == "task" && f == nil
 	switch {
-	case key == "task" && f == nil || f != nil && (f.Kind == robocache.KindText || f.Kind == robocache.KindEvent):
-		v, err := s.Text(ctx, key, rowsOf(episode, rows))
-		if err != nil {
-			return robocache.At(err, where)
-		}
-		arr.text("values", textType(f), v)
+	case !a.Values && a.Times:
 		return nil
-	case f == nil:
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "stream", Where: where, Msg: "there is no such stream"}
-	case f.Ragged():
-		return robocache.At(s.ragged(ctx, arr, f, rowsOf(episode, rows)), where)
-	case f.Kind != robocache.KindNumeric:
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "stream", Where: where, Msg: "a stream of kind " + string(f.Kind) + " is read through a map", Hint: "use MapDataset(…, keys=[…])"}
-	}
-	b, err := arr.add("values", f.DType, append([]int{rows}, rowShape(f)...))
-	if err != nil {
+	case f == nil && !isTask:
+		return errNoStream
+	case !a.Values:
+		ans.ints("rows", 1)[0] = int64(rows)
+		return nil
+	case isTask || f.Kind == robocache.KindText || f.Kind == robocache.KindEvent:
+		v, err := s.Text(ctx, a.Key, rowsOf(episode, rows))
+		dtype := robocache.String
+		if f != nil { // JSON values or plain text
+			dtype = f.DType
+		}
+		ans.text("values", dtype, v)
 		return err
+	case f.Ragged():
+		counts, err := s.ragged(ctx, ans, "values", f, rowsOf(episode, rows))
+		if err != nil {
+			return err
+		}
+		lengths := ans.ints("lengths", len(counts))
+		for i, n := range counts {
+			lengths[i] = int64(n)
+		}
+		return nil
+	case f.Kind != robocache.KindNumeric:
+		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "stream", Msg: "a stream of kind " + string(f.Kind) + " is read through a map", Hint: "use MapDataset(…, keys=[…])"}
 	}
-	if err := s.Gather(ctx, key, rowsOf(episode, rows), b); err != nil {
-		return robocache.At(err, where)
-	}
-	return nil
+	return s.Gather(ctx, a.Key, rowsOf(episode, rows), ans.add("values", f.DType, rowShape(rows, f.Shape, f)...))
 }
 
 // encoded gives the images of an episode as they are stored, one after the other, and the bytes of each; −1 where a row has none.
-func (s *shared) encoded(ctx context, arr *answer, episode int, key string) error {
-	where := robocache.Where{"dataset": s.Info().URI, "episode": episode, "stream": key}
-	f := s.Info().Feature(key)
+func (s *shared) encoded(ctx context, ans *answer, episode int, a *streamArgs) error {
+	f := s.Info().Feature(a.Key)
 	if f == nil || f.Kind != robocache.KindImage {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "stream", Where: where, Msg: "there is no such stream of images"}
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "stream", Msg: "there is no such stream of images"}
 	}
 	rows := rowsOf(episode, s.Len(episode))
 	refs := make([]robocache.FrameRef, len(rows))
-	if err := s.Frames(ctx, key, rows, refs); err != nil {
-		return robocache.At(err, where)
+	if err := s.Frames(ctx, a.Key, rows, refs); err != nil {
+		return err
 	}
 	total := 0
 	for i := range refs {
 		if !refs[i].Missing && refs[i].Encoded == nil {
-			return &robocache.Error{Class: robocache.ErrUnsupported, Op: "stream", Where: where, Msg: "the images are not stored as files are"}
+			return &robocache.Error{Class: robocache.ErrUnsupported, Op: "stream", Msg: "the images are not stored as files are"}
 		}
 		total += len(refs[i].Encoded)
 	}
-	b, err := arr.add("values", robocache.Uint8, []int{total})
-	if err != nil {
-		return err
-	}
-	lengths, err := arr.add("lengths", robocache.Int64, []int{len(refs)})
-	if err != nil {
-		return err
-	}
+	b, lengths := ans.add("values", robocache.Uint8, total), ans.ints("lengths", len(refs))
 	for i := range refs {
-		int64s(lengths)[i] = int64(copy(b, refs[i].Encoded))
+		lengths[i] = int64(copy(b, refs[i].Encoded))
 		if b = b[len(refs[i].Encoded):]; refs[i].Missing {
-			int64s(lengths)[i] = -1
+			lengths[i] = -1
 		}
 	}
 	return nil
 }
 
-// ragged gives rows of varying length: all entries, and how many each row has.
-func (s *shared) ragged(ctx context, arr *answer, f *robocache.Feature, rows []robocache.Row) error {
+// ragged adds the entries of rows of varying length, and gives how many each row has.
+func (s *shared) ragged(ctx context, ans *answer, key string, f *robocache.Feature, rows []robocache.Row) ([]int, error) {
 	ds, ok := s.Dataset.(robocache.RaggedDataset)
 	if !ok {
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "stream", Msg: "this format gives no rows of varying length"}
+		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "stream", Msg: "this format gives no rows of varying length"}
 	}
 	data, counts, err := ds.GatherRagged(ctx, f.Key, rows)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	size := f.Elements() * f.DType.Size()
 	if len(counts) != len(rows) || size == 0 || len(data)%size != 0 {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "stream", Msg: "the dataset gave another number of entries than it says"}
+		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "stream", Msg: "the dataset gave another number of entries than it says"}
 	}
-	b, err := arr.add("values", f.DType, append([]int{len(data) / size}, f.Shape[1:]...))
-	if err != nil {
-		return err
-	}
-	copy(b, data)
-	if b, err = arr.add("lengths", robocache.Int64, []int{len(counts)}); err != nil {
-		return err
-	}
-	for i, n := range counts {
-		int64s(b)[i] = int64(n)
-	}
-	return nil
+	copy(ans.add(key, f.DType, append([]int{len(data) / size}, f.Shape[1:]...)...), data)
+	return counts, nil
 }
 
 // rowsOf lists the first n rows of a stream of an episode.
@@ -148,85 +142,134 @@ func rowsOf(episode, n int) []robocache.Row {
 	return rows
 }
 
-// rowShape is the shape of one row as it is delivered: a scalar column has none.
-func rowShape(f *robocache.Feature) []int {
-	if f.Scalar() {
-		return nil
+// rowShape is the shape of rows as they are delivered: of a scalar column one axis.
+func rowShape(rows int, shape []int, f *robocache.Feature) []int {
+	if f != nil && f.Scalar() {
+		return []int{rows}
 	}
-	return slices.Clone(f.Shape)
+	return append([]int{rows}, shape...)
 }
 
-// number is a float64 in JSON: NaN is null, and an infinity a number that every parser reads as one.
-type number float64
+type alignArgs struct {
+	episodeArgs
+	Align     alignConfig `json:"align"`
+	ImageSize []int       `json:"image_size"`
+}
 
-func (n number) MarshalJSON() ([]byte, error) {
-	switch f := float64(n); {
-	case math.IsNaN(f):
-		return []byte("null"), nil
-	case math.IsInf(f, 0):
-		if f < 0 {
-			return []byte("-1e999"), nil
+// alignConfig reads an align.Config by its own rules; Config is nil where none was given.
+type alignConfig struct{ *align.Config }
+
+func (c *alignConfig) UnmarshalJSON(b []byte) error {
+	if string(b) == "null" {
+		return nil
+	}
+	cfg, err := align.ParseConfig(json.RawMessage(b))
+	c.Config = &cfg
+	return err
+}
+
+// align brings streams of an episode onto one timeline: "times", the streams, and `<key>_is_pad` of each.
+func (s *shared) align(ctx context, a *alignArgs) (any, error) {
+	e, err := s.at(a.Episode)
+	if err != nil {
+		return nil, err
+	}
+	var cfg align.Config
+	if a.Align.Config != nil {
+		cfg = *a.Align.Config
+	}
+	if err := s.checkGrid(ctx, nil, &cfg); err != nil {
+		return nil, err
+	}
+	got, err := align.Episode(ctx, s.Dataset, e, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return answered(func(ans *answer) error {
+		return robocache.At(s.aligned(ctx, ans, e, got, a.ImageSize), robocache.Where{"dataset": s.Info().URI, "episode": e})
+	})
+}
+
+// aligned copies what was aligned into memory for the client, and decodes the frames that it names.
+func (s *shared) aligned(ctx context, ans *answer, episode int, got *align.Aligned, imageSize []int) error {
+	rows := len(got.Times)
+	copy(ans.ints("times", rows), got.Times)
+	for i := range got.Streams {
+		st := &got.Streams[i]
+		f := s.Info().Feature(st.Key)
+		var err error
+		switch {
+		case st.Text != nil || st.Kind == robocache.KindText || st.Kind == robocache.KindEvent:
+			ans.text(st.Key, st.DType, st.Text)
+		case len(st.Shape) > 0 && st.Shape[0] < 0:
+			err = s.alignedRagged(ctx, ans, episode, f, st)
+		case st.Kind == robocache.KindNumeric:
+			copy(ans.add(st.Key, st.DType, rowShape(rows, st.Shape, f)...), st.Data)
+		default:
+			err = s.frames(ctx, ans, episode, f, st, imageSize)
 		}
-		return []byte("1e999"), nil
-	default:
-		return json.Marshal(f)
+		if err != nil {
+			return robocache.At(err, robocache.Where{"stream": st.Key})
+		}
 	}
+	for i := range got.Streams {
+		pad := ans.add(got.Streams[i].Key+"_is_pad", robocache.Bool, rows)
+		for k, valid := range got.Streams[i].Valid {
+			pad[k] = 1 - valid
+		}
+	}
+	return nil
 }
 
-// UnmarshalJSON reads what MarshalJSON writes.
-func (n *number) UnmarshalJSON(b []byte) error {
-	switch string(b) {
-	case "null":
-		*n = number(math.NaN())
-		return nil
-	case "1e999":
-		*n = number(math.Inf(1))
-		return nil
-	case "-1e999":
-		*n = number(math.Inf(-1))
-		return nil
+// alignedRagged reads rows of varying length: their entries one after the other, and `<key>_lengths`. A row of none has no entries.
+func (s *shared) alignedRagged(ctx context, ans *answer, episode int, f *robocache.Feature, st *align.Stream) error {
+	var rows []robocache.Row
+	for _, r := range st.Rows {
+		if r >= 0 {
+			rows = append(rows, robocache.Row{Episode: episode, Index: int(r)})
+		}
 	}
-	return json.Unmarshal(b, (*float64)(n))
+	counts, err := s.ragged(ctx, ans, st.Key, f, rows)
+	if err != nil {
+		return err
+	}
+	lengths := ans.ints(st.Key+"_lengths", len(st.Rows))
+	for i, r := range st.Rows {
+		if r >= 0 {
+			lengths[i], counts = int64(counts[0]), counts[1:]
+		}
+	}
+	return nil
 }
 
-func floats(v []number) []float64 {
-	if v == nil {
-		return nil
+// frames decodes the rows of a frame stream; a row without one (policy mask) is black.
+func (s *shared) frames(ctx context, ans *answer, episode int, f *robocache.Feature, st *align.Stream, imageSize []int) error {
+	cfg := loader.Config{Keys: []string{st.Key}, Episodes: []int{episode}, ImageSize: imageSize}
+	if f != nil {
+		cfg.DepthUnit = s.depthOf(f)
+		if f.Clock != "" {
+			cfg.Anchor = st.Key // its rows are counted on its own clock
+		}
 	}
-	out := make([]float64, len(v))
-	for i, x := range v {
-		out[i] = float64(x)
+	m, err := loader.NewMap(ctx, s.Dataset, cfg)
+	if err != nil {
+		return err
 	}
-	return out
-}
-
-func numbers(v []float64) []number {
-	out := make([]number, len(v))
-	for i, x := range v {
-		out[i] = number(x)
+	defer func() { _ = m.Close() }()
+	rows := make([]int64, len(st.Rows))
+	for i, r := range st.Rows {
+		rows[i] = int64(max(r, 0))
 	}
-	return out
-}
-
-func quantiles(m map[string][]float64) map[string][]number {
-	out := make(map[string][]number, len(m))
-	for k, v := range m {
-		out[k] = numbers(v)
+	b, err := m.Items(ctx, rows)
+	if err != nil {
+		return err
 	}
-	return out
-}
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
+	t := b.Tensor(st.Key)
+	for i, r := range st.Rows {
+		if size := len(t.Data) / len(st.Rows); r < 0 {
+			clear(t.Data[i*size : (i+1)*size])
+		}
 	}
-	return strconv.Itoa(n) + " " + what + "s"
-}
-
-// textType tells JSON values from plain text; f is nil for the pseudo-feature "task".
-func textType(f *robocache.Feature) robocache.DType {
-	if f == nil {
-		return robocache.String
-	}
-	return f.DType
+	ans.batch(b)
+	return nil
 }

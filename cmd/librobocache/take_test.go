@@ -19,9 +19,8 @@ func TestGroups(t *testing.T) {
 	for i, n := range []int{100, ownBuffer, 0, ownBuffer + 5, ownBuffer - 1} {
 		b.Tensors[i].Data = make([]byte, n)
 	}
-	n := newLent(b)
-	if fmt.Sprint(n.groups) != "[0 1 0 2 0]" || n.left.Load() != 3 {
-		t.Fatal(n.groups, n.left.Load())
+	if group, n := groupsOf(b.Tensors); fmt.Sprint(group) != "[0 1 0 2 0]" || n != 3 {
+		t.Fatal(group, n)
 	}
 }
 
@@ -52,8 +51,8 @@ func TestTextColumns(t *testing.T) {
 }
 
 // A wait ends by its own error, so that it is never taken for one of the data.
-func TestPatience(t *testing.T) {
-	p := newPatience(10)
+func TestDeadline(t *testing.T) {
+	p := newDeadline(10)
 	defer p.stop()
 	if p.Err() != nil {
 		t.Error("over before it began")
@@ -66,7 +65,7 @@ func TestPatience(t *testing.T) {
 	if !errors.Is(p.Err(), errLate) || strings.Contains(fmt.Sprint(p.Err()), "context") {
 		t.Error(p.Err())
 	}
-	if w := newPatience(-1); w.Err() != nil {
+	if w := newDeadline(-1); w.Err() != nil {
 		t.Error(w.Err())
 	}
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"io"
 	"strconv"
 	"time"
 
@@ -35,42 +36,27 @@ Everything in it can be made again: removing it costs time, never data. RoboCach
 }
 
 func newCacheList() *cobra.Command {
-	var asJSON bool
-	c := &cobra.Command{
-		Use:     "ls DIR",
-		Short:   "shards, entries and bytes; the most recently used first",
-		Example: "  robocache cache ls /scratch/robocache",
-		Args:    cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			l, err := cache.List(args[0])
-			if err != nil {
-				return err
-			}
-			w := cmd.OutOrStdout()
-			if asJSON {
-				return printJSON(w, l)
-			}
-			fmt.Fprintf(w, "%s\n  %s on disk in %d files, %d entries of %s", l.Dir, bytesText(l.Bytes), len(l.Shards), l.Entries, bytesText(l.DataBytes))
-			if l.Foreign > 0 {
-				fmt.Fprintf(w, "; %d other files, which are not ours", l.Foreign)
-			}
-			fmt.Fprintln(w)
-			rows := [][]string{{"shard", "state", "on disk", "entries", "data", "last used"}}
-			for _, s := range l.Shards {
-				rows = append(rows, []string{s.File, s.State, bytesText(s.Bytes), strconv.Itoa(s.Entries), bytesText(s.DataBytes), s.LastUsed.Format(time.DateTime)})
-			}
-			if len(rows) > 1 {
-				table(w, rows)
-			}
-			return nil
-		},
-	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return c
+	c := &cobra.Command{Use: "ls DIR", Short: "shards, entries and bytes; the most recently used first", Example: "  robocache cache ls /scratch/robocache", Args: cobra.ExactArgs(1)}
+	return answers(c, func(_ *cobra.Command, args []string) (*cache.Listing, error, error) {
+		l, err := cache.List(args[0])
+		return l, nil, err
+	}, func(w io.Writer, l *cache.Listing) {
+		fmt.Fprintf(w, "%s\n  %s on disk in %d files, %d entries of %s", l.Dir, bytesText(l.Bytes), len(l.Shards), l.Entries, bytesText(l.DataBytes))
+		if l.Foreign > 0 {
+			fmt.Fprintf(w, "; %d other files, which are not ours", l.Foreign)
+		}
+		fmt.Fprintln(w)
+		rows := [][]string{{"shard", "state", "on disk", "entries", "data", "last used"}}
+		for _, s := range l.Shards {
+			rows = append(rows, []string{s.File, s.State, bytesText(s.Bytes), strconv.Itoa(s.Entries), bytesText(s.DataBytes), s.LastUsed.Format(time.DateTime)})
+		}
+		if len(rows) > 1 {
+			table(w, rows)
+		}
+	})
 }
 
 func newCachePrune() *cobra.Command {
-	var asJSON bool
 	var budget string
 	c := &cobra.Command{
 		Use:   "prune DIR --budget BYTES",
@@ -80,34 +66,25 @@ Shards that a living process is writing stay. Processes that read a removed shar
 		Example: `  robocache cache prune /scratch/robocache --budget 10GiB
   robocache cache prune /scratch/robocache --budget 0`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			n, err := parseBytes(budget)
-			if err != nil {
-				return err
-			}
-			p, err := cache.Prune(args[0], n)
-			if err != nil {
-				return err
-			}
-			w := cmd.OutOrStdout()
-			if asJSON {
-				return printJSON(w, p)
-			}
-			fmt.Fprintf(w, "%s\n  removed %d shards (%s), %s left\n", p.Dir, p.Removed, bytesText(p.RemovedBytes), bytesText(p.Bytes))
-			if p.Recovered+p.Leftovers > 0 {
-				fmt.Fprintf(w, "  of writers that died: %d shards sealed, %d empty ones removed\n", p.Recovered, p.Leftovers)
-			}
-			return nil
-		},
 	}
 	c.Flags().StringVar(&budget, "budget", "", "bytes that may stay, such as 10GiB")
 	_ = c.MarkFlagRequired("budget")
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return c
+	return answers(c, func(_ *cobra.Command, args []string) (*cache.Pruned, error, error) {
+		n, err := parseBytes(budget)
+		if err != nil {
+			return nil, nil, err
+		}
+		p, err := cache.Prune(args[0], n)
+		return p, nil, err
+	}, func(w io.Writer, p *cache.Pruned) {
+		fmt.Fprintf(w, "%s\n  removed %d shards (%s), %s left\n", p.Dir, p.Removed, bytesText(p.RemovedBytes), bytesText(p.Bytes))
+		if p.Recovered+p.Leftovers > 0 {
+			fmt.Fprintf(w, "  of writers that died: %d shards sealed, %d empty ones removed\n", p.Recovered, p.Leftovers)
+		}
+	})
 }
 
 func newCacheVerify() *cobra.Command {
-	var asJSON bool
 	var opt cache.VerifyOptions
 	c := &cobra.Command{
 		Use:   "verify DIR",
@@ -117,33 +94,22 @@ something about the disk. The exit code is 3 where there is any; --drop removes 
 		Example: `  robocache cache verify /scratch/robocache
   robocache cache verify /scratch/robocache --drop`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			opt.Progress = progress(cmd, "verify")
-			v, err := cache.Verify(cmd.Context(), args[0], opt)
-			if err != nil {
-				return err
-			}
-			w := cmd.OutOrStdout()
-			if asJSON {
-				if err := printJSON(w, v); err != nil {
-					return err
-				}
-			} else {
-				fmt.Fprintf(w, "%s\n  %d shards, %d entries, %s read: %d damaged\n", v.Dir, v.Shards, v.Entries, bytesText(v.Bytes), len(v.Damaged))
-				for _, d := range v.Damaged {
-					fmt.Fprintf(w, "  %s: offset %d, %d bytes, key %s: %s\n", d.File, d.Offset, d.Bytes, d.Key, d.What)
-				}
-				if v.Dropped > 0 {
-					fmt.Fprintf(w, "  removed %d shards\n", v.Dropped)
-				}
-			}
-			if len(v.Damaged) > 0 {
-				return errFindings
-			}
-			return nil
-		},
 	}
 	c.Flags().BoolVar(&opt.Drop, "drop", false, "remove shards that are damaged")
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return c
+	return answers(c, func(cmd *cobra.Command, args []string) (*cache.Verification, error, error) {
+		opt.Progress = progress(cmd, "verify")
+		v, err := cache.Verify(cmd.Context(), args[0], opt)
+		if err == nil && len(v.Damaged) > 0 {
+			return v, errFindings, nil
+		}
+		return v, nil, err
+	}, func(w io.Writer, v *cache.Verification) {
+		fmt.Fprintf(w, "%s\n  %d shards, %d entries, %s read: %d damaged\n", v.Dir, v.Shards, v.Entries, bytesText(v.Bytes), len(v.Damaged))
+		for _, d := range v.Damaged {
+			fmt.Fprintf(w, "  %s: offset %d, %d bytes, key %s: %s\n", d.File, d.Offset, d.Bytes, d.Key, d.What)
+		}
+		if v.Dropped > 0 {
+			fmt.Fprintf(w, "  removed %d shards\n", v.Dropped)
+		}
+	})
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -57,35 +58,32 @@ To another format a killed conversion begins again, in an empty DST.`,
   robocache convert ./set ./set.mcap --to mcap
   robocache convert ./set ./out --dry-run --json`,
 		Args: cobra.ExactArgs(2),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			if err := f.settle(cmd.Flags()); err != nil {
-				return err
-			}
-			ds, err := f.source(ctx, &open, args[0], func(text string) { fmt.Fprintln(cmd.ErrOrStderr(), text) })
-			if err != nil {
-				return err
-			}
-			defer ds.Close()
-			bar := progress(cmd, "convert")
-			f.opt.Progress = func(done, total int) { bar(int64(done), int64(total)) }
-			r, err := convert.Write(ctx, ds, f.to, args[1], f.opt)
-			if err != nil {
-				return err
-			}
-			if err := printWritten(cmd.OutOrStdout(), args[1], f.to, open.json, r); err != nil {
-				return err
-			}
-			if r.LeftOut > 0 {
-				return errFindings
-			}
-			return converted(ds, r.Findings)
-		},
 	}
 	open.add(c)
 	open.addGrid(c)
 	f.add(c)
-	return c
+	return answers(c, func(cmd *cobra.Command, args []string) (*written, error, error) {
+		ctx := cmd.Context()
+		if err := f.settle(cmd.Flags()); err != nil {
+			return nil, nil, err
+		}
+		ds, err := f.source(ctx, &open, args[0], func(text string) { fmt.Fprintln(cmd.ErrOrStderr(), text) })
+		if err != nil {
+			return nil, nil, err
+		}
+		defer ds.Close()
+		bar := progress(cmd, "convert")
+		f.opt.Progress = func(done, total int) { bar(int64(done), int64(total)) }
+		r, err := convert.Write(ctx, ds, f.to, args[1], f.opt)
+		if err != nil {
+			return nil, nil, err
+		}
+		found := converted(ds, r.Findings)
+		if r.LeftOut > 0 {
+			found = errFindings
+		}
+		return &written{r, args[1], f.to}, found, nil
+	}, printWritten)
 }
 
 // converted is errFindings where doctor would have it for what the source's reader found, or the conversion met an error (an episode that was left out).
@@ -214,17 +212,25 @@ func episodeList(text string) (out []int, err error) {
 	return out, nil
 }
 
-// printWritten tells what a writer did.
-func printWritten(w io.Writer, dst, format string, asJSON bool, r *robocache.WriteReport) error {
-	switch {
-	case asJSON && r.Own != nil:
-		return printJSON(w, r.Own)
-	case asJSON:
-		return printJSON(w, r)
-	case r.Own != nil:
-		fmt.Fprint(w, r.Own.Summary(dst))
-	default:
-		fmt.Fprintf(w, "wrote %s: %s, %d episodes, %d frames", dst, format, r.Episodes, r.Frames)
+// written is the answer of convert.
+type written struct {
+	*robocache.WriteReport
+	dst, format string
+}
+
+// MarshalJSON gives the format's own report, where it has one.
+func (r *written) MarshalJSON() ([]byte, error) {
+	if r.Own != nil {
+		return json.Marshal(r.Own)
+	}
+	return json.Marshal(r.WriteReport)
+}
+
+func printWritten(w io.Writer, r *written) {
+	if r.Own != nil {
+		fmt.Fprint(w, r.Own.Summary(r.dst))
+	} else {
+		fmt.Fprintf(w, "wrote %s: %s, %d episodes, %d frames", r.dst, r.format, r.Episodes, r.Frames)
 		if r.Bytes > 0 {
 			fmt.Fprintf(w, ", %s", bytesText(r.Bytes))
 		}
@@ -234,5 +240,4 @@ func printWritten(w io.Writer, dst, format string, asJSON bool, r *robocache.Wri
 		}
 	}
 	printFindings(w, r.Findings)
-	return nil
 }

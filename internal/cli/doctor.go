@@ -2,6 +2,8 @@ package cli
 
 import (
 	"fmt"
+	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -34,47 +36,36 @@ It changes nothing. Exit code 3 where an error or a warning was found.`,
 		Example: `  robocache doctor ./my_dataset
   robocache doctor ./my_dataset --decode --json`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			ds, err := open.open(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			defer ds.Close()
-			opt.Progress = progress(cmd, "doctor")
-			findings, err := diagnose.Run(ctx, ds, opt)
-			if err != nil {
-				return err
-			}
-			info := ds.Info()
-			d := Diagnosis{URI: info.URI, Format: info.Format, Version: info.Version, Episodes: info.Episodes, Frames: info.Frames, Findings: findings}
-			if d.Findings == nil {
-				d.Findings = []robocache.Finding{}
-			}
-			for _, f := range findings {
-				switch f.Severity {
-				case robocache.SeverityError:
-					d.Errors++
-				case robocache.SeverityWarning:
-					d.Warnings++
-				}
-			}
-			w := cmd.OutOrStdout()
-			if open.json {
-				err = printJSON(w, d)
-			} else {
-				printFindings(w, findings)
-				fmt.Fprintf(w, "%s, %d episodes, %d frames: %d errors, %d warnings\n", formatText(info), d.Episodes, d.Frames, d.Errors, d.Warnings)
-			}
-			if err != nil {
-				return err
-			}
-			return verdict(findings)
-		},
 	}
 	open.add(c)
 	c.Flags().BoolVar(&opt.Decode, "decode", false, "also decode every image (slow)")
 	c.Flags().BoolVar(&opt.Deep, "deep", false, "also read every column of every data file to its last page (LeRobot; other formats are read to their end without it)")
 	c.Flags().IntSliceVar(&opt.Episodes, "episodes", nil, "only these episodes")
-	return c
+	return answers(c, func(cmd *cobra.Command, args []string) (*Diagnosis, error, error) {
+		ctx := cmd.Context()
+		ds, err := open.open(ctx, args[0])
+		if err != nil {
+			return nil, nil, err
+		}
+		defer ds.Close()
+		opt.Progress = progress(cmd, "doctor")
+		findings, err := diagnose.Run(ctx, ds, opt)
+		if err != nil {
+			return nil, nil, err
+		}
+		info := ds.Info()
+		d := &Diagnosis{URI: info.URI, Format: info.Format, Version: info.Version, Episodes: info.Episodes, Frames: info.Frames, Findings: append([]robocache.Finding{}, findings...)}
+		for _, f := range findings {
+			switch f.Severity {
+			case robocache.SeverityError:
+				d.Errors++
+			case robocache.SeverityWarning:
+				d.Warnings++
+			}
+		}
+		return d, verdict(findings), nil
+	}, func(w io.Writer, d *Diagnosis) {
+		printFindings(w, d.Findings)
+		fmt.Fprintf(w, "%s, %d episodes, %d frames: %d errors, %d warnings\n", strings.TrimSpace(d.Format+" "+d.Version), d.Episodes, d.Frames, d.Errors, d.Warnings)
+	})
 }

@@ -10,18 +10,12 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Exit codes, the same in every verb.
+// Exit codes beside those of the error classes (robocache.ClassOf), the same in every verb.
 const (
-	exitDone          = 0
-	exitFailed        = 1
-	exitMisuse        = 2
-	exitFindings      = 3
-	exitNotFound      = 10
-	exitMalformed     = 11
-	exitUnsupported   = 12
-	exitResourceLimit = 13
-	exitTemporary     = 75
-	exitInterrupted   = 130
+	exitDone        = 0
+	exitMisuse      = 2
+	exitFindings    = 3
+	exitInterrupted = 130
 )
 
 const exitHelp = `
@@ -52,22 +46,11 @@ func exitCode(ctx context.Context, err error) int {
 		return exitFindings
 	case ctx.Err() != nil || errors.Is(err, context.Canceled):
 		return exitInterrupted
-	case errors.Is(err, robocache.ErrMisuse):
-		return exitMisuse
-	case errors.Is(err, robocache.ErrNotFound):
-		return exitNotFound
-	case errors.Is(err, robocache.ErrMalformed):
-		return exitMalformed
-	case errors.Is(err, robocache.ErrUnsupported):
-		return exitUnsupported
-	case errors.Is(err, robocache.ErrResourceLimit):
-		return exitResourceLimit
-	case errors.Is(err, robocache.ErrTemporary):
-		return exitTemporary
-	case strings.HasPrefix(err.Error(), "unknown command"), strings.Contains(err.Error(), "arg(s)"), strings.HasPrefix(err.Error(), "required flag"):
-		return exitMisuse // cobra's own words: it has no error type for these
+	case errors.Is(err, robocache.ErrMisuse), strings.HasPrefix(err.Error(), "unknown command"), strings.Contains(err.Error(), "arg(s)"), strings.HasPrefix(err.Error(), "required flag"):
+		return exitMisuse // of cobra's own words: it has no error type for these
 	}
-	return exitFailed
+	_, code := robocache.ClassOf(err)
+	return code
 }
 
 func withExitCodes(c *cobra.Command) {

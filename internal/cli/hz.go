@@ -35,7 +35,7 @@ func (f *conversionFlags) source(ctx context.Context, open *openFlags, uri strin
 	if err != nil && (f.opt.FPS.Zero() || !opt.HZ.Zero() || !errors.Is(err, robocache.ErrNoClock)) {
 		return nil, err
 	}
-	if err != nil || hz.Zero() && !f.opt.FPS.Zero() && opt.HZ.Zero() && !knowsTime(ctx, ds) {
+	if err != nil || hz.Zero() && !f.opt.FPS.Zero() && opt.HZ.Zero() && !robocache.KnowsTime(ctx, ds) {
 		// --fps of rows that have no rate. A format may refuse to be opened without one.
 		if err == nil {
 			_ = ds.Close()
@@ -59,11 +59,11 @@ func (f *conversionFlags) rated(ctx context.Context, ds robocache.Dataset, hz ro
 		return misuse("--fps gives rows another rate as they are; the streams of this source have clocks of their own, and no rows: --hz says the rate of a grid for them")
 	case hz.Zero():
 		return f.measured(ctx, ds, told)
-	case f.opt.Align == nil && hz == info.FPS && info.Clock == "" && knowsTime(ctx, ds):
+	case f.opt.Align == nil && hz == info.FPS && info.Clock == "" && robocache.KnowsTime(ctx, ds):
 		f.opt.FPS = hz // as they are
 		return nil
 	}
-	if err := resampled(ctx, ds, hz); err != nil {
+	if err := robocache.CheckGrid(ctx, ds, hz); err != nil {
 		return err
 	}
 	if f.opt.Align == nil {

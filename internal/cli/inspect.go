@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/inspect"
 	"github.com/goatnote-inc/robocache/mapping"
 )
@@ -27,62 +26,55 @@ func newInspect() *cobra.Command {
   robocache inspect https://host/my_dataset --json
   robocache inspect ./recording.mcap --suggest-map > map.yaml`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			if err := inspect.CheckSheet(sheet); err != nil {
-				return err
-			}
-			ds, err := open.open(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			defer ds.Close()
-			if suggest {
-				return mapping.Suggest(cmd.OutOrStdout(), ds)
-			}
-			one := cmd.Flags().Changed("episode")
-			if sheet != "" {
-				if err := inspect.ContactSheet(ctx, ds, episode, sheet); err != nil {
-					return err
-				}
-				fmt.Fprintln(cmd.ErrOrStderr(), "wrote", sheet)
-				if !one && !open.json {
-					return nil
-				}
-			}
-			if one {
-				r, err := inspect.Episode(ctx, ds, episode)
-				if err != nil {
-					return err
-				}
-				if open.json {
-					return printJSON(cmd.OutOrStdout(), r)
-				}
-				printEpisode(cmd.OutOrStdout(), r)
-				return nil
-			}
-			r, err := inspect.Dataset(ctx, ds)
-			if err != nil {
-				return err
-			}
-			if open.json {
-				return printJSON(cmd.OutOrStdout(), r)
-			}
-			printReport(cmd.OutOrStdout(), r)
-			return nil
-		},
 	}
 	open.add(c)
 	open.addGrid(c)
 	c.Flags().IntVar(&episode, "episode", 0, "show this episode's streams: timestamps, gaps, jitter")
 	c.Flags().StringVar(&sheet, "contact-sheet", "", "write a PNG of an episode to this file: frames of its cameras, and all other streams over its whole time")
 	c.Flags().BoolVar(&suggest, "suggest-map", false, "write a mapping of the dataset as it is, to begin with (--map)")
-	return c
+	return answers(c, func(cmd *cobra.Command, args []string) (answer *any, found, err error) {
+		ctx := cmd.Context()
+		if err := inspect.CheckSheet(sheet); err != nil {
+			return nil, nil, err
+		}
+		ds, err := open.open(ctx, args[0])
+		if err != nil {
+			return nil, nil, err
+		}
+		defer ds.Close()
+		if suggest {
+			return nil, nil, mapping.Suggest(cmd.OutOrStdout(), ds)
+		}
+		one := cmd.Flags().Changed("episode")
+		if sheet != "" {
+			if err := inspect.ContactSheet(ctx, ds, episode, sheet); err != nil {
+				return nil, nil, err
+			}
+			fmt.Fprintln(cmd.ErrOrStderr(), "wrote", sheet)
+			if !one && !cmd.Flags().Changed("json") {
+				return nil, nil, nil
+			}
+		}
+		var r any
+		if one {
+			r, err = inspect.Episode(ctx, ds, episode)
+		} else {
+			r, err = inspect.Dataset(ctx, ds)
+		}
+		return &r, nil, err
+	}, func(w io.Writer, r *any) {
+		switch r := (*r).(type) {
+		case *inspect.EpisodeReport:
+			printEpisode(w, r)
+		case *inspect.Report:
+			printReport(w, r)
+		}
+	})
 }
 
 func printReport(w io.Writer, r *inspect.Report) {
 	fmt.Fprintf(w, "%s\n", r.URI)
-	fmt.Fprintf(w, "  %s, %d episodes, %d frames", formatText(&r.Info), r.Episodes, r.Frames)
+	fmt.Fprintf(w, "  %s, %d episodes, %d frames", strings.TrimSpace(r.Format+" "+r.Version), r.Episodes, r.Frames)
 	switch {
 	case !r.FPS.Zero():
 		fmt.Fprintf(w, " at %s fps (%.1f s)", r.FPS, r.DurationS)
@@ -115,7 +107,7 @@ func printReport(w io.Writer, r *inspect.Report) {
 		if s.GOP > 0 {
 			gop = strconv.FormatFloat(s.GOP, 'f', 1, 64)
 		}
-		rows = append(rows, []string{s.Key, string(s.Kind), s.DType.String(), shapeText(s.Shape), rateText(&s), s.Codec, gop})
+		rows = append(rows, []string{s.Key, string(s.Kind), s.DType.String(), strings.ReplaceAll(fmt.Sprint(s.Shape), " ", ","), rateText(&s), s.Codec, gop})
 	}
 	table(w, rows)
 	for _, s := range r.Streams {
@@ -142,11 +134,6 @@ func printReport(w io.Writer, r *inspect.Report) {
 	}
 }
 
-// formatText names the format, and its version where there is one.
-func formatText(info *robocache.Info) string {
-	return strings.TrimSpace(info.Format + " " + info.Version)
-}
-
 // rateText is a declared rate as it is, a measured one with a tilde, and a dash where nothing is known.
 func rateText(s *inspect.Stream) string {
 	switch {
@@ -158,14 +145,6 @@ func rateText(s *inspect.Stream) string {
 	return strconv.FormatFloat(s.RateHz, 'g', 6, 64) + " Hz"
 }
 
-func shapeText(shape []int) string {
-	parts := make([]string, len(shape))
-	for i, d := range shape {
-		parts[i] = strconv.Itoa(d)
-	}
-	return "[" + strings.Join(parts, ",") + "]"
-}
-
 func printEpisode(w io.Writer, r *inspect.EpisodeReport) {
 	line := fmt.Sprintf("episode %d (index %d): %d rows", r.Position, r.Index, r.Length)
 	if len(r.Tasks) > 0 {
@@ -174,15 +153,14 @@ func printEpisode(w io.Writer, r *inspect.EpisodeReport) {
 	fmt.Fprintln(w, line)
 	rows := [][]string{{"key", "kind", "rows", "first s", "last s", "rate", "jitter ms", "max gap ms", "gaps", "repeated"}}
 	for _, s := range r.Streams {
-		first, last, rate, jitter, gap, gaps, repeated := "–", "–", "–", "–", "–", "–", "–" // of time nothing is known
+		row := []string{s.Key, string(s.Kind), strconv.Itoa(s.Rows), "–", "–", "–", "–", "–", "–", "–"} // of time nothing is known
 		if s.FirstNS != nil && s.LastNS != nil {
-			first, last = fmt.Sprintf("%.6f", float64(*s.FirstNS)/1e9), fmt.Sprintf("%.6f", float64(*s.LastNS)/1e9)
+			row[3], row[4] = fmt.Sprintf("%.6f", float64(*s.FirstNS)/1e9), fmt.Sprintf("%.6f", float64(*s.LastNS)/1e9)
 		}
 		if s.JitterMS != nil && s.MaxGapMS != nil {
-			rate, jitter, gap = fmt.Sprintf("%.3f Hz", s.RateHz), fmt.Sprintf("%.3f", *s.JitterMS), fmt.Sprintf("%.1f", *s.MaxGapMS)
-			gaps, repeated = strconv.Itoa(s.Gaps), strconv.Itoa(s.Repeated)
+			copy(row[5:], []string{fmt.Sprintf("%.3f Hz", s.RateHz), fmt.Sprintf("%.3f", *s.JitterMS), fmt.Sprintf("%.1f", *s.MaxGapMS), strconv.Itoa(s.Gaps), strconv.Itoa(s.Repeated)})
 		}
-		rows = append(rows, []string{s.Key, string(s.Kind), strconv.Itoa(s.Rows), first, last, rate, jitter, gap, gaps, repeated})
+		rows = append(rows, row)
 	}
 	table(w, rows)
 	streams := map[string][]string{} // by what is wrong with them

@@ -14,6 +14,16 @@ import (
 	"github.com/goatnote-inc/robocache/internal/realdata"
 )
 
+// The exit codes of the error classes, as docs/cli.md has them.
+const (
+	exitFailed        = 1
+	exitNotFound      = 10
+	exitMalformed     = 11
+	exitUnsupported   = 12
+	exitResourceLimit = 13
+	exitTemporary     = 75
+)
+
 // call runs the CLI in this process.
 func call(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -22,7 +21,6 @@ type openFlags struct {
 	mapping string
 	options []string
 	follow  bool
-	json    bool
 }
 
 func (f *openFlags) add(c *cobra.Command) {
@@ -33,7 +31,6 @@ func (f *openFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.mapping, "map", "", "a file, or JSON, that names streams, clocks and units where the format leaves them open")
 	c.Flags().StringArrayVar(&f.options, "option", nil, "a choice of the format as key=value; may be given several times")
 	c.Flags().BoolVar(&f.follow, "follow-links", false, "let links lead out of the dataset's folder (git-annex, DVC), if you trust it; Hugging Face's cache needs it not")
-	c.Flags().BoolVar(&f.json, "json", false, "print JSON")
 }
 
 // addGrid adds --hz, of the verbs that resample.
@@ -77,7 +74,7 @@ func (f *openFlags) open(ctx context.Context, uri string) (robocache.Dataset, er
 	if err != nil || hz.Zero() {
 		return ds, err
 	}
-	if err = resampled(ctx, ds, hz); err == nil {
+	if err = robocache.CheckGrid(ctx, ds, hz); err == nil {
 		var v *align.Viewed
 		if v, err = align.View(ctx, ds, align.Config{HZ: hz}, align.ViewOptions{}); err == nil {
 			return owned{v}, nil
@@ -100,29 +97,6 @@ func (f *openFlags) grid() (hz robocache.Rate, err error) {
 		}
 	}
 	return hz, err
-}
-
-// resampled refuses a grid over rows of which nobody knows when they were: their rate would be taken for one that was recorded.
-func resampled(ctx context.Context, ds robocache.Dataset, hz robocache.Rate) error {
-	if knowsTime(ctx, ds) {
-		return ctx.Err()
-	}
-	msg := "--hz resamples, but the rows keep no clock, and nothing says their rate"
-	if fps := ds.Info().FPS; !fps.Zero() {
-		msg = fmt.Sprintf("--hz resamples, but the rows keep no clock: %s Hz is only assumed", fps)
-	}
-	return &robocache.Error{Class: robocache.ErrMisuse, Msg: msg, Hint: fmt.Sprintf("--rows-hz %s says that the rows are at %s Hz; with the rate that they were recorded at in --rows-hz, --hz %s resamples them", hz, hz, hz)}
-}
-
-// knowsTime says whether a dataset has a rate, or timestamps. A rate that the format only assumes, with a finding, is none.
-func knowsTime(ctx context.Context, ds robocache.Dataset) bool {
-	info := ds.Info()
-	for i := range info.Findings {
-		if c := info.Findings[i].Code; c == "rate-assumed" || c == "no-timestamps" {
-			return false
-		}
-	}
-	return robocache.KeepsTime(ctx, ds)
 }
 
 // pairs reads key=value texts.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -15,12 +16,40 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// printJSON writes v for machines.
+// printJSON writes v for machines, laid out as it lays itself out where it does.
 func printJSON(w io.Writer, v any) error {
+	if own, ok := v.(interface{ JSON() ([]byte, error) }); ok {
+		text, err := own.JSON()
+		if err == nil {
+			_, err = fmt.Fprintf(w, "%s\n", text)
+		}
+		return err
+	}
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
 	enc.SetEscapeHTML(false)
 	return enc.Encode(v)
+}
+
+// answers gives a verb --json: what run answers is printed as JSON, or by text; nil is not printed. found is told after that: what the verb found
+// (errFindings) and what is wrong with its answer.
+func answers[T any](c *cobra.Command, run func(cmd *cobra.Command, args []string) (answer *T, found, err error), text func(w io.Writer, answer *T)) *cobra.Command {
+	var asJSON bool
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		answer, found, err := run(cmd, args)
+		switch {
+		case err != nil:
+			return err
+		case answer == nil:
+		case asJSON:
+			err = printJSON(cmd.OutOrStdout(), answer)
+		default:
+			text(cmd.OutOrStdout(), answer)
+		}
+		return cmp.Or(err, found)
+	}
+	return c
 }
 
 // table writes rows in columns.

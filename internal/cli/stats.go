@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"io"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -27,85 +28,6 @@ func newStats() *cobra.Command {
   robocache stats ./my_dataset --frames none --out stats.json
   robocache stats ./my_dataset --write`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			opt.Frames = stats.FramePolicy(frames)
-			switch opt.Frames {
-			case stats.SampledFrames, stats.AllFrames, stats.NoFrames:
-			default:
-				return misuse("--frames: expected sampled, all or none, found " + strconv.Quote(frames))
-			}
-			if write && (open.hz != "" || open.split != "") {
-				return misuse("--write puts statistics of all rows as they are into the dataset; those of --hz or --split are for --out")
-			}
-			if opt.Keys != nil && len(opt.Keys) == 0 {
-				return misuse("--keys names no feature")
-			}
-			ds, err := open.open(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			defer ds.Close()
-			var findings []robocache.Finding
-			opt.OnFinding = func(f robocache.Finding) { findings = append(findings, f) }
-			bar := progress(cmd, "stats")
-			opt.Progress = func(done, total int) { bar(int64(done), int64(total)) }
-			s, err := stats.Compute(ctx, ds, opt)
-			if err != nil {
-				return err
-			}
-			if opt.SkipBad {
-				findings = append(lost(ds), findings...)
-			}
-			text, err := stats.Marshal(s)
-			if err != nil {
-				return err
-			}
-			folder, name := filepath.Dir(out), filepath.Base(out)
-			if write {
-				f, err := robocache.FormatNamed(ds.Info().Format)
-				if err != nil || f.StatsFile == "" {
-					return &robocache.Error{Class: robocache.ErrUnsupported, Op: "stats --write", Msg: "format " + ds.Info().Format + " has no place for statistics", Hint: "use --out FILE"}
-				}
-				folder, name = args[0], f.StatsFile
-			}
-			if write || out != "" {
-				if err := writeWhole(cmd, folder, name, append(text, '\n')); err != nil {
-					return err
-				}
-				fmt.Fprintf(cmd.ErrOrStderr(), "wrote %s in %s\n", name, folder)
-			}
-			w := cmd.OutOrStdout()
-			switch {
-			case open.json:
-				fmt.Fprintf(w, "%s\n", text)
-			case out == "" && !write:
-				rows := [][]string{{"feature", "count", "index", "min", "q01", "mean", "q99", "max", "std"}}
-				num := func(v []float64, i int) string {
-					if i >= len(v) {
-						return "–"
-					}
-					return strconv.FormatFloat(v[i], 'g', 6, 64)
-				}
-				for _, f := range ds.Info().Features {
-					fs := s[f.Key]
-					if fs == nil {
-						continue
-					}
-					for i := range fs.Mean {
-						rows = append(rows, []string{f.Key, strconv.FormatInt(fs.Count, 10), strconv.Itoa(i), num(fs.Min, i), num(fs.Quantiles["q01"], i), num(fs.Mean, i), num(fs.Quantiles["q99"], i), num(fs.Max, i), num(fs.Std, i)})
-					}
-				}
-				table(w, rows)
-			}
-			if len(findings) > 0 {
-				printFindings(cmd.ErrOrStderr(), findings)
-			}
-			if slices.ContainsFunc(findings, func(f robocache.Finding) bool { return f.Severity != robocache.SeverityInfo }) {
-				return errFindings
-			}
-			return nil
-		},
 	}
 	open.add(c)
 	open.addGrid(c)
@@ -115,33 +37,88 @@ func newStats() *cobra.Command {
 	c.Flags().StringSliceVar(&opt.Keys, "keys", nil, "only these features")
 	c.Flags().BoolVar(&opt.SkipBad, "skip-bad", false, "leave out episodes that cannot be read (exit code 3) instead of failing")
 	c.Flags().IntSliceVar(&opt.Episodes, "episodes", nil, "only these episodes")
-	return c
+	return answers(c, func(cmd *cobra.Command, args []string) (*counted, error, error) {
+		ctx := cmd.Context()
+		opt.Frames = stats.FramePolicy(frames)
+		switch {
+		case opt.Frames != stats.SampledFrames && opt.Frames != stats.AllFrames && opt.Frames != stats.NoFrames:
+			return nil, nil, misuse("--frames: expected sampled, all or none, found " + strconv.Quote(frames))
+		case write && (open.hz != "" || open.split != ""):
+			return nil, nil, misuse("--write puts statistics of all rows as they are into the dataset; those of --hz or --split are for --out")
+		case opt.Keys != nil && len(opt.Keys) == 0:
+			return nil, nil, misuse("--keys names no feature")
+		}
+		ds, err := open.open(ctx, args[0])
+		if err != nil {
+			return nil, nil, err
+		}
+		defer ds.Close()
+		var findings []robocache.Finding
+		opt.OnFinding = func(f robocache.Finding) { findings = append(findings, f) }
+		bar := progress(cmd, "stats")
+		opt.Progress = func(done, total int) { bar(int64(done), int64(total)) }
+		r := &counted{features: ds.Info().Features, quiet: out != "" || write}
+		if r.stats, err = stats.Compute(ctx, ds, opt); err != nil {
+			return nil, nil, err
+		}
+		if opt.SkipBad { // the findings of opening about files that cannot be read
+			lost := slices.DeleteFunc(slices.Clone(ds.Info().Findings), func(f robocache.Finding) bool { return !f.Lost })
+			findings = append(lost, findings...)
+		}
+		folder, name := filepath.Dir(out), filepath.Base(out)
+		if write {
+			f, err := robocache.FormatNamed(ds.Info().Format)
+			if err != nil || f.StatsFile == "" {
+				return nil, nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "stats --write", Msg: "format " + ds.Info().Format + " has no place for statistics", Hint: "use --out FILE"}
+			}
+			folder, name = args[0], f.StatsFile
+		}
+		if r.quiet {
+			text, err := stats.Marshal(r.stats)
+			if err == nil {
+				err = store.WriteFile(ctx, folder, name, append(text, '\n'))
+			}
+			if err != nil {
+				return nil, nil, err
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "wrote %s in %s\n", name, folder)
+		}
+		printFindings(cmd.ErrOrStderr(), findings)
+		return r, verdict(findings), nil
+	}, printStats)
 }
 
-// lost are the findings of opening about files that cannot be read.
-func lost(ds robocache.Dataset) (out []robocache.Finding) {
-	for _, f := range ds.Info().Findings {
-		if f.Lost {
-			out = append(out, f)
+// counted is the answer of stats.
+type counted struct {
+	stats    robocache.Stats
+	features []robocache.Feature
+	quiet    bool // it was written to a file
+}
+
+// JSON is the text of stats.json.
+func (r *counted) JSON() ([]byte, error) { return stats.Marshal(r.stats) }
+
+func printStats(w io.Writer, r *counted) {
+	if r.quiet {
+		return
+	}
+	rows := [][]string{{"feature", "count", "index", "min", "q01", "mean", "q99", "max", "std"}}
+	for _, f := range r.features {
+		fs := r.stats[f.Key]
+		if fs == nil {
+			continue
+		}
+		for i := range fs.Mean {
+			row := []string{f.Key, strconv.FormatInt(fs.Count, 10), strconv.Itoa(i)}
+			for _, v := range [][]float64{fs.Min, fs.Quantiles["q01"], fs.Mean, fs.Quantiles["q99"], fs.Max, fs.Std} {
+				cell := "–"
+				if i < len(v) {
+					cell = strconv.FormatFloat(v[i], 'g', 6, 64)
+				}
+				row = append(row, cell)
+			}
+			rows = append(rows, row)
 		}
 	}
-	return out
-}
-
-// writeWhole writes a file of a store so that it appears whole or not at all.
-func writeWhole(cmd *cobra.Command, folder, name string, text []byte) error {
-	s, err := store.OpenWritable(folder)
-	if err != nil {
-		return err
-	}
-	defer store.Close(s)
-	w, err := s.Create(cmd.Context(), name)
-	if err != nil {
-		return err
-	}
-	defer w.Abort()
-	if _, err := w.Write(text); err != nil {
-		return robocache.At(err, robocache.Where{"file": name})
-	}
-	return w.Commit()
+	table(w, rows)
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strconv"
@@ -19,7 +20,6 @@ func newSynth() *cobra.Command {
 	var opt synth.Options
 	var format, rates, size, hz string
 	var writing []string
-	var asJSON bool
 	c := &cobra.Command{
 		Use:   "synth DST",
 		Short: "make a synthetic dataset: seeded, with video, several cameras, jitter and gaps",
@@ -36,59 +36,6 @@ several rates: rows at 30 Hz, joints at 100, force at 333.`,
   robocache synth ./demo.mcap --format mcap --rates camera=30,joints=100,force=333,cloud=10,text=2 --late 300ms --skew 50
   robocache synth ./many --format robomimic --episodes 5000 --seconds 1 --spread 0.8 --cameras 0 --rates 30..333`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			var err error
-			if opt.Rates, err = synth.ParseRates(rates); err != nil {
-				return err
-			}
-			w, h, ok := strings.Cut(size, "x")
-			var err1, err2 error
-			opt.Width, err1 = strconv.Atoi(w)
-			opt.Height, err2 = strconv.Atoi(h)
-			if !ok || err1 != nil || err2 != nil {
-				return misuse("--size: expected WIDTHxHEIGHT such as 640x480, found " + strconv.Quote(size))
-			}
-			if opt.Cameras == 0 {
-				opt.Cameras = -1
-			}
-			bar := progress(cmd, "synth")
-			f, err := convert.Writer(format)
-			if err != nil {
-				return err
-			}
-			var out convert.Options
-			if hz != "" {
-				rate, err := robocache.RateOf(hz)
-				if err != nil {
-					return misuse("--hz: " + err.Error())
-				}
-				out.Align = &align.Config{HZ: rate}
-			}
-			ds, options, err := synth.For(opt, f, hz != "")
-			if err != nil {
-				return err
-			}
-			chosen, err := pairs("--write-option", writing)
-			if err != nil {
-				return err
-			}
-			maps.Copy(options, chosen)
-			out.Options, out.Progress = options, func(done, total int) { bar(int64(done), int64(total)) }
-			written, err := convert.Write(cmd.Context(), ds, format, args[0], out)
-			if err != nil {
-				return err
-			}
-			r := ds.Report(args[0], written)
-			if ds.Info().Clock != "" && (hz != "" || !f.Clocks) {
-				r.Findings = append(r.Findings, robocache.Finding{Severity: robocache.SeverityInfo, Code: "resampled", Message: "the streams are on a grid: its values are made of the samples that were recorded, and are not they", Hint: "a format that keeps clocks: --format " + strings.Join(keepClocks(), ", ")})
-			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), r)
-			}
-			fmt.Fprintf(cmd.OutOrStdout(), "wrote %s: %s, %d episodes, %d frames at %g fps, seed %d\n  %s\n", args[0], format, r.Episodes, r.Frames, r.FPS, r.Seed, strings.Join(r.Keys, ", "))
-			printFindings(cmd.OutOrStdout(), r.Findings)
-			return nil
-		},
 	}
 	c.Flags().StringVar(&format, "format", robocache.DefaultFormat(), "the format to write")
 	c.Flags().IntVar(&opt.Episodes, "episodes", 4, "episodes")
@@ -111,8 +58,56 @@ several rates: rows at 30 Hz, joints at 100, force at 333.`,
 	c.Flags().StringVar(&opt.Codec, "codec", "", "LeRobot: av1 (default), h264, hevc, or png for images in the table; other formats: png (default), jpeg or raw")
 	c.Flags().IntVar(&opt.GOP, "gop", 0, "images between key images (0: 2, LeRobot's)")
 	c.Flags().StringSliceVar(&opt.Tasks, "task", nil, "task text, may be given several times")
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return c
+	return answers(c, func(cmd *cobra.Command, args []string) (r *synth.Report, found, err error) {
+		if opt.Rates, err = synth.ParseRates(rates); err != nil {
+			return nil, nil, err
+		}
+		w, h, ok := strings.Cut(size, "x")
+		var err1, err2 error
+		opt.Width, err1 = strconv.Atoi(w)
+		opt.Height, err2 = strconv.Atoi(h)
+		if !ok || err1 != nil || err2 != nil {
+			return nil, nil, misuse("--size: expected WIDTHxHEIGHT such as 640x480, found " + strconv.Quote(size))
+		}
+		if opt.Cameras == 0 {
+			opt.Cameras = -1
+		}
+		bar := progress(cmd, "synth")
+		f, err := convert.Writer(format)
+		if err != nil {
+			return nil, nil, err
+		}
+		var out convert.Options
+		if hz != "" {
+			rate, err := robocache.RateOf(hz)
+			if err != nil {
+				return nil, nil, misuse("--hz: " + err.Error())
+			}
+			out.Align = &align.Config{HZ: rate}
+		}
+		ds, options, err := synth.For(opt, f, hz != "")
+		if err != nil {
+			return nil, nil, err
+		}
+		chosen, err := pairs("--write-option", writing)
+		if err != nil {
+			return nil, nil, err
+		}
+		maps.Copy(options, chosen)
+		out.Options, out.Progress = options, func(done, total int) { bar(int64(done), int64(total)) }
+		written, err := convert.Write(cmd.Context(), ds, format, args[0], out)
+		if err != nil {
+			return nil, nil, err
+		}
+		r = ds.Report(args[0], written)
+		if ds.Info().Clock != "" && (hz != "" || !f.Clocks) {
+			r.Findings = append(r.Findings, robocache.Finding{Severity: robocache.SeverityInfo, Code: "resampled", Message: "the streams are on a grid: its values are made of the samples that were recorded, and are not they", Hint: "a format that keeps clocks: --format " + strings.Join(keepClocks(), ", ")})
+		}
+		return r, nil, nil
+	}, func(w io.Writer, r *synth.Report) {
+		fmt.Fprintf(w, "wrote %s: %s, %d episodes, %d frames at %g fps, seed %d\n  %s\n", r.URI, format, r.Episodes, r.Frames, r.FPS, r.Seed, strings.Join(r.Keys, ", "))
+		printFindings(w, r.Findings)
+	})
 }
 
 // keepsClocks says that streams of a format may have clocks of their own. One that does not exist has none, and is refused where it is written.

@@ -1,13 +1,16 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"runtime"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/selftest"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -21,26 +24,42 @@ type Versions struct {
 }
 
 func newVersion() *cobra.Command {
-	var asJSON bool
+	c := &cobra.Command{Use: "version", Short: "the version, and what this build can do", Example: "  robocache version --json", Args: cobra.NoArgs}
+	return answers(c, func(*cobra.Command, []string) (*Versions, error, error) {
+		v := &Versions{Version: version, Go: runtime.Version(), OS: runtime.GOOS + "/" + runtime.GOARCH, Formats: robocache.Formats()}
+		if b, err := video.ActiveBackend(); err != nil {
+			v.Decoder = "none: " + err.Error()
+		} else {
+			v.Decoder = b.Name() + " " + b.Version()
+		}
+		return v, nil, nil
+	}, func(w io.Writer, v *Versions) {
+		fmt.Fprintf(w, "robocache %s (%s, %s)\nformats: %s\ndecoder: %s\n", v.Version, v.Go, v.OS, strings.Join(v.Formats, ", "), v.Decoder)
+	})
+}
+
+func newSelfTest() *cobra.Command {
 	c := &cobra.Command{
-		Use:     "version",
-		Short:   "the version, and what this build can do",
-		Example: "  robocache version --json",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			v := Versions{Version: version, Go: runtime.Version(), OS: runtime.GOOS + "/" + runtime.GOARCH, Formats: robocache.Formats()}
-			if b, err := video.ActiveBackend(); err != nil {
-				v.Decoder = "none: " + err.Error()
-			} else {
-				v.Decoder = b.Name() + " " + b.Version()
-			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), v)
-			}
-			fmt.Fprintf(cmd.OutOrStdout(), "robocache %s (%s, %s)\nformats: %s\ndecoder: %s\n", v.Version, v.Go, v.OS, strings.Join(v.Formats, ", "), v.Decoder)
-			return nil
-		},
+		Use:   "self-test",
+		Short: "run the conformance vectors on every back end, and say which are there and why others are not", Example: "  robocache self-test --json", Args: cobra.NoArgs,
 	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return c
+	return answers(c, func(cmd *cobra.Command, _ []string) (*[]selftest.Result, error, error) {
+		results := selftest.Run(cmd.Context())
+		found := cmd.Context().Err()
+		if !selftest.OK(results) {
+			found = errors.New("self-test: a back end that is present gives wrong answers")
+		}
+		return &results, found, nil
+	}, func(w io.Writer, results *[]selftest.Result) {
+		for _, r := range *results {
+			verdict := "absent"
+			if r.Present {
+				verdict = "FAILED"
+			}
+			if r.OK {
+				verdict = "ok"
+			}
+			fmt.Fprintf(w, "%-8s %-24s %s\n", verdict, r.Part, r.Detail)
+		}
+	})
 }

@@ -76,8 +76,11 @@ func (d *Driver) Version() string {
 	if d.version == 0 {
 		return "one that does not say its version"
 	}
-	return fmt.Sprintf("one for CUDA %d.%d", d.version/1000, d.version%1000/10)
+	return "one for CUDA " + VersionText(d.CUDA())
 }
+
+// VersionText writes a CUDA version as people do: 12080 is 12.8.
+func VersionText(v int) string { return fmt.Sprintf("%d.%d", v/1000, v%1000/10) }
 
 // CUDA is the CUDA version that the driver serves: 12080 is 12.8, 0 unknown.
 func (d *Driver) CUDA() int { return int(d.version) }

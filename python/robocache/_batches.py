@@ -1,7 +1,6 @@
 """Batches of a loader of the engine: tensors over its memory, without a copy, a call or a finalizer of Python per tensor.
 
-The engine describes a batch as DLPack. Capsules of all its tensors are made in one call that no signal handler interrupts; each tensor gives
-its memory back by a C function when it dies. A batch counts once `arrived` is told, as the last step: interrupted before, it is given again.
+A batch counts once `arrived` is told, as the last step: interrupted before, it is given again.
 """
 
 from __future__ import annotations
@@ -13,35 +12,11 @@ import threading
 from collections import deque
 from typing import Any
 
-import numpy as np
-
 from . import _engine, _memory
 from ._errors import Misuse, from_engine
 from ._finish import Raw
 
 _TAKEN = 8  # words of robocache_taken: rows, epoch, position, tensors, seq, batch, text, text_bytes
-
-_pointer = ctypes.pythonapi.PyCapsule_GetPointer
-_pointer.restype = ctypes.c_void_p
-_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
-
-
-class _Span:
-    """What NumPy asks of a tensor's memory. As the array's base it keeps the capsule, which gives the memory back."""
-
-    __slots__ = ("__array_interface__", "capsule")
-
-    def __init__(self, capsule: Any, typestr: str, shape: tuple[int, ...]) -> None:
-        self.capsule = capsule
-        data = ctypes.c_void_p.from_address(_pointer(capsule, b"dltensor")).value or 0  # DLManagedTensor begins with it
-        self.__array_interface__ = {"data": (data, False), "typestr": typestr, "shape": shape, "version": 3}
-
-
-def _entries(capsule: Any) -> int:
-    """The first extent of a tensor, as its DLTensor says: data, device, ndim and dtype take 24 bytes, then comes the shape's address."""
-    shape = ctypes.c_void_p.from_address(_pointer(capsule, b"dltensor") + 24).value
-    return ctypes.c_int64.from_address(shape).value  # type: ignore[arg-type]
-
 
 class Taken:
     """A batch that the engine gave."""
@@ -71,7 +46,7 @@ class Batches:
         self._taken = (ctypes.c_int64 * _TAKEN)()
         self._at = ctypes.addressof(self._taken)
         self._torch = _memory.torch_module()
-        self._convert = None if self._torch is None else getattr(self._torch._C, "_from_dlpack", None) or self._torch.utils.dlpack.from_dlpack
+        self._convert = None if self._torch is None else _memory.converter(self._torch)
         self._turn = threading.Lock()  # one taker at a time: what was taken must be told before the next
 
     def next(self, epoch: int = -1, wait: bool = True, into: deque[Taken] | None = None) -> Taken | None | bool:
@@ -116,7 +91,8 @@ class Batches:
         return taken
 
     def _arrays(self, capsules: list[Any], rows: int) -> list[Any]:
-        return [np.asarray(_Span(c, _memory.TYPESTR[f["dtype"]], (_entries(c) if f.get("ragged") else rows, *f["shape"][bool(f.get("ragged")) :]))) for c, f in zip(capsules, self._tensors)]
+        first = [_memory.entries(c) if f.get("ragged") else rows for c, f in zip(capsules, self._tensors)]
+        return [_memory.array(c, f["dtype"], (n, *f["shape"][bool(f.get("ragged")) :])) for c, f, n in zip(capsules, self._tensors, first)]
 
     def _read_texts(self, rows: int, blob: bytes) -> list[tuple[int, list[Any]]]:
         """The text columns, each beside its position among the fields; robocache.h says how they are written."""

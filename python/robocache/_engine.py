@@ -21,7 +21,7 @@ from typing import Any
 
 from ._errors import Error, Misuse, NotFound, Unsupported, from_engine
 
-ABI = 3
+ABI = 4
 STEP_MS = 50  # how long one wait may keep Ctrl-C waiting
 DONE, PENDING, END = 0, -1, -2
 
@@ -35,12 +35,30 @@ _CALLS = (
 # What the library makes capsules with, in the order that robocache.h says.
 _PYTHON = "PyCapsule_New PyCapsule_IsValid PyCapsule_GetPointer PyList_New PyList_SetItem Py_DecRef".split()
 
-# op, addresses as packed int64, how many, stream, where the text of an error goes
-_OP_RUN: list[Any] = [ctypes.c_int64, ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p]
+_STATUS, _NUMBER, _PLACE = ctypes.c_int32, ctypes.c_int64, ctypes.c_void_p
+_CALL: list[Any] = [_NUMBER, ctypes.c_char_p, _STATUS, ctypes.POINTER(_NUMBER), ctypes.POINTER(_PLACE)]
+_RUN: list[Any] = [_NUMBER, ctypes.c_char_p, _NUMBER, _NUMBER, _PLACE]  # op, addresses as packed int64, how many, stream, where the text of an error goes
+
+# The functions of robocache.h that are no calls: attribute of Engine, name, result, arguments. Those with an attribute keep the GIL.
+_FUNCTIONS: list[tuple[str, str, Any, list[Any]]] = [
+    ("", "robocache_free", None, [_PLACE]),
+    ("", "robocache_cancel", None, [_NUMBER]),
+    ("", "robocache_interrupt", None, [_NUMBER]),
+    ("", "robocache_main", _STATUS, [_STATUS, ctypes.POINTER(ctypes.c_char_p)]),
+    ("", "robocache_loader_take", _STATUS, [_NUMBER, _NUMBER, _STATUS, _PLACE, ctypes.POINTER(_PLACE)]),
+    ("", "robocache_op_run", _STATUS, _RUN),
+    ("launch", "robocache_op_run", _STATUS, _RUN),  # a launch waits for nothing: with other threads about it can cost milliseconds to have the GIL again
+    ("capsules", "robocache_capsules", ctypes.py_object, [_PLACE]),  # these two enter no Go and wait for nothing: no signal handler runs within them
+    ("arrived", "robocache_arrived", None, [_PLACE]),
+]
 
 
 class Engine:
     """One loaded copy of the library, and the process that may call it."""
+
+    launch: Any
+    capsules: Any
+    arrived: Any
 
     def __init__(self, path: str) -> None:
         self.pid = os.getpid()
@@ -56,36 +74,13 @@ class Engine:
             raise Unsupported(
                 f"the engine speaks ABI {found}, this package {ABI}", {"file": path}, "build both from one version: 'make lib', or pip install again"
             )
-        for name in _CALLS:
-            fn = getattr(self.lib, name)
-            fn.restype = ctypes.c_int32
-            fn.argtypes = [ctypes.c_int64, ctypes.c_char_p, ctypes.c_int32, ctypes.POINTER(ctypes.c_int64), ctypes.POINTER(ctypes.c_void_p)]
-        self.lib.robocache_free.restype = None
-        self.lib.robocache_free.argtypes = [ctypes.c_void_p]
-        self.lib.robocache_release.restype = None
-        self.lib.robocache_release.argtypes = [ctypes.c_int64, ctypes.c_int32]
-        self.lib.robocache_cancel.restype = None
-        self.lib.robocache_cancel.argtypes = [ctypes.c_int64]
-        self.lib.robocache_interrupt.restype = None
-        self.lib.robocache_interrupt.argtypes = [ctypes.c_int64]
-        self.lib.robocache_main.restype = ctypes.c_int32
-        self.lib.robocache_main.argtypes = [ctypes.c_int32, ctypes.POINTER(ctypes.c_char_p)]
-        self.lib.robocache_loader_take.restype = ctypes.c_int32
-        self.lib.robocache_loader_take.argtypes = [ctypes.c_int64, ctypes.c_int64, ctypes.c_int32, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p)]
-        self.lib.robocache_op_run.restype = ctypes.c_int32
-        self.lib.robocache_op_run.argtypes = _OP_RUN
-        held = ctypes.PyDLL(path)
-        # A launch waits for nothing: the GIL is kept, because with other threads about it can cost milliseconds to have it again.
-        self.launch = held.robocache_op_run
-        self.launch.restype = ctypes.c_int32
-        self.launch.argtypes = _OP_RUN
-        # These two enter no Go and wait for nothing, so they keep the GIL: no signal handler runs within them.
-        self.capsules = held.robocache_capsules
-        self.capsules.restype = ctypes.py_object
-        self.capsules.argtypes = [ctypes.c_void_p]
-        self.arrived = held.robocache_arrived
-        self.arrived.restype = None
-        self.arrived.argtypes = [ctypes.c_void_p]
+        held = ctypes.PyDLL(path)  # keeps the GIL
+        calls = [("", name, _STATUS, _CALL) for name in _CALLS]
+        for attribute, name, result, arguments in (*_FUNCTIONS, *calls):
+            fn = getattr(held if attribute else self.lib, name)
+            fn.restype, fn.argtypes = result, arguments
+            if attribute:
+                setattr(self, attribute, fn)
         functions = (ctypes.c_void_p * len(_PYTHON))(*(ctypes.cast(getattr(ctypes.pythonapi, n), ctypes.c_void_p).value for n in _PYTHON))
         held.robocache_python(functions)
 

@@ -10,7 +10,6 @@ import numpy as np
 
 from . import _engine, _memory, _options
 from ._errors import Misuse, ResourceLimit
-from .mapdataset import values
 
 if TYPE_CHECKING:
     from .dataset import Dataset
@@ -179,7 +178,7 @@ def rows(dataset: Dataset, features: Mapping[str, Mapping[str, Any]], positions:
         widest = max([int(np.prod(features[k]["shape"])) for k in columns], default=1)
         step = max(1, min(_ROWS, _NUMBERS // max(widest, 1)))
         for at in range(0, n, step):
-            v = values(handle.call("robocache_map_items", {"indices": list(range(at, min(at + step, n)))}), None)
+            v = _memory.values(handle.call("robocache_map_items", {"indices": list(range(at, min(at + step, n)))}), None, True)
             for k in columns:
                 pieces[k].append(_column(datasets, k, told[k], v[k]))
     finally:
@@ -187,7 +186,7 @@ def rows(dataset: Dataset, features: Mapping[str, Mapping[str, Any]], positions:
     used = 0
     for p in (range(dataset.num_episodes) if positions is None else sorted(set(positions))) if images else ():
         for k in images:
-            v = values(dataset._handle.call("robocache_stream", {"episode": p, "key": k, "encoded": True}), None)
+            v = _memory.values(dataset._handle.call("robocache_stream", {"episode": p, "key": k, "encoded": True}), None)
             pieces[k].append(_encoded(told[k], v["values"], v["lengths"]))
             used += v["values"].nbytes
         if used > budget:

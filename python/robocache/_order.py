@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from . import _loading
+from . import _loading, _memory
 from ._device import Device
 from ._errors import Misuse
-from .dataset import arrays
 
 if TYPE_CHECKING:
     from . import _engine
@@ -79,12 +78,12 @@ class Ordered:
         Samples are numbered as MapDataset counts; those of a mixture one source after the other. locate() says where they lie.
         """
         which = {} if rank is None else {"rank": operator.index(rank)}
-        return arrays(self._open().call("robocache_loader_order", {"epoch": operator.index(epoch), **which}))["order"]
+        return _memory.values(self._open().call("robocache_loader_order", {"epoch": operator.index(epoch), **which}))["order"]
 
     def locate(self, samples: Any) -> Located:
         """Where samples lie that order() named: dataset_index, episode (a position) and row, int64 arrays."""
         a = np.asarray(samples)
         if a.dtype.kind not in "iu" and a.size:
             raise Misuse(f"samples of {a.dtype}: expected integers")
-        got = arrays(self._open().call("robocache_loader_locate", {"samples": a.ravel().tolist()}))
+        got = _memory.values(self._open().call("robocache_loader_locate", {"samples": a.ravel().tolist()}))
         return Located(*(got[k].reshape(a.shape) for k in Located._fields))

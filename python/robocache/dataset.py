@@ -380,16 +380,7 @@ class Episode:
         call: dict[str, Any] = {"episode": self.position, "align": args}
         if image_size is not None:
             call["image_size"] = _options.frame_size(image_size)
-        return arrays(self.dataset._handle.call("robocache_align", call))
-
-
-def arrays(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """An answer with a batch as NumPy arrays and lists of text, in its order."""
-    e = _engine.engine()
-    out: dict[str, Any] = {}
-    for d in answer["entries"]:
-        out[d["key"]] = d.get("values") or [] if d.get("text") else _memory.array(_memory.Memory(e, answer["batch"], d["tensor"]), d)
-    return out
+        return _memory.values(self.dataset._handle.call("robocache_align", call))
 
 
 class Stream:
@@ -417,7 +408,7 @@ class Stream:
         return self.feature.shape
 
     def _read(self, times: bool, values: bool) -> dict[str, Any]:
-        return arrays(self.episode.dataset._handle.call("robocache_stream", {"episode": self.episode.position, "key": self.key, "times": times, "values": values}))
+        return _memory.values(self.episode.dataset._handle.call("robocache_stream", {"episode": self.episode.position, "key": self.key, "times": times, "values": values}))
 
     @property
     def times(self) -> np.ndarray:
@@ -462,7 +453,7 @@ class Stream:
         h = _engine.engine()
         try:
             answer = h.call("robocache_map_items", m["map"], {"indices": [r % n for r in chosen]})[1]
-            return arrays(answer)[self.key]
+            return _memory.values(answer)[self.key]
         finally:
             h.call("robocache_close", m["map"])
 

@@ -12,7 +12,7 @@ from . import _engine, _hftable, _memory, _options
 from ._errors import Misuse, Unsupported
 from ._lerobotmeta import UNITS, LeRobotDatasetMetadata, locate, read_only
 from .dataset import Dataset
-from .mapdataset import MapDataset, sample_config, values
+from .mapdataset import MapDataset, sample_config
 
 __all__ = ["LeRobotDataset", "LeRobotDatasetMetadata"]
 
@@ -49,7 +49,7 @@ class _Table:
         return self._map.open().info["len"]
 
     def _rows(self, indices: list[int]) -> dict[str, Any]:
-        v = values(self._map.call("robocache_map_items", {"indices": indices}), _memory.torch_module())
+        v = _memory.values(self._map.call("robocache_map_items", {"indices": indices}), _memory.torch_module(), True)
         return {k: v[k] for k in self.column_names}
 
     def __getitem__(self, i: Any) -> Any:

@@ -13,7 +13,8 @@ from ._device import Device, PageLocked
 from ._errors import ForkError, Misuse, Unsupported
 from ._finish import Finisher
 from ._order import Located, Ordered
-from .dataset import Dataset, Feature, opened
+from ._feature import Feature, Features
+from .dataset import Dataset, opened
 from .mapdataset import MapDataset, delivered, sample_config
 from .mix import Mix
 from .normalizer import Normalizer, again
@@ -203,9 +204,10 @@ class Loader(Ordered, _Base):
             weighted = sum(m.weight is not None for m in self._mix)
             if weighted not in (0, len(self._mix)):
                 raise Misuse(f"{weighted} of {len(self._mix)} sources have a weight", hint="give every Mix a weight=, or none: then shares go by size")
-            self._features: dict[str, Feature] = {}
+            self._features = Features()
             for m in self._mix:
                 self._features.update((k, f) for k, f in m.features.items() if k not in self._features)
+            self._features.withheld = {k: why for m in self._mix for k, why in m.features.withheld.items() if k not in self._features}
             return inherited
         if isinstance(source, MapDataset):
             if getattr(source, "image_transforms", None) is not None:

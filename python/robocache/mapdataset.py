@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -156,20 +155,6 @@ def delivered(features: Mapping[str, Feature], fields: Iterable[Mapping[str, Any
     """The features with the units in which items or batches have them."""
     units = {f["key"]: f.get("unit", "") for f in fields}
     return {k: replace(f, unit=units.get(k, f.unit)) for k, f in features.items()}
-
-
-def values(answer: Mapping[str, Any], torch: Any) -> dict[str, Any]:
-    """A batch as tensors (arrays without torch) and lists, in its order."""
-    e = _engine.engine()
-    out: dict[str, Any] = {}
-    batch = answer["batch"]
-    for d in answer["entries"]:
-        if d.get("text"):
-            v = d.get("values") or []
-            out[d["key"]] = [json.loads(s) for s in v] if d["dtype"] == "json" else v
-        else:
-            out[d["key"]] = _memory.tensor(_memory.Memory(e, batch, d["tensor"]), d, torch)
-    return out
 
 
 def _rows(v: Any, torch: Any) -> Sequence[Any]:
@@ -338,11 +323,11 @@ class MapDataset(_Base):
 
     def batch(self, indices: Sequence[Any]) -> dict[str, Any]:
         """Several items stacked: one tensor a key, as a Loader's batch."""
-        return values(self._map.call("robocache_map_items", {"indices": [self._index(i) for i in indices]}), _memory.torch_module())
+        return _memory.values(self._map.call("robocache_map_items", {"indices": [self._index(i) for i in indices]}), _memory.torch_module(), True)
 
     def _items(self, indices: list[int]) -> list[dict[str, Any]]:
         torch = _memory.torch_module()
-        columns = values(self._map.call("robocache_map_items", {"indices": indices}), torch)
+        columns = _memory.values(self._map.call("robocache_map_items", {"indices": indices}), torch, True)
         ragged = [f["key"] for f in self._map.open().info["fields"] if f.get("ragged")]
         lengths = {k: columns[(k if k + "_lengths" in columns else k.removesuffix("_times")) + "_lengths"] for k in ragged}
         rows = {k: v if isinstance(v, list) else _entries(v, lengths[k]) if k in ragged else _rows(v, torch) for k, v in columns.items()}

@@ -108,6 +108,9 @@ def test_withheld_streams(tmp_path: Path) -> None:
             robocache.Loader(ds, batch_size=2, **({"keys": ["x"]} | asked))
     with pytest.raises(robocache.Unsupported, match=r"action.*cannot be delivered"):
         robocache.Loader([robocache.Mix(ds, keys=["action"])], batch_size=2)
+    for asked in ({"windows": {"action": [0.0]}}, {"delta_indices": {"action": [0]}}, {"keys": ["action"]}):
+        with pytest.raises(robocache.Unsupported, match=r"action.*cannot be delivered"):
+            robocache.Loader([robocache.Mix(ds), robocache.Mix(ds, name="again")], batch_size=2, **({"keys": ["x"]} | asked))
     with pytest.raises(robocache.Unsupported, match=r"action.*keys="):
         robocache.Loader(ds, batch_size=2)
     loader = robocache.Loader(ds, batch_size=2, keys=["x"])

@@ -134,3 +134,18 @@ def test_length_of_a_recording() -> None:
         for stream in ds.episode(0).streams.values():
             n = len(stream)
             assert n == len(stream.times)
+
+
+def test_an_assumed_rate_is_not_resampled() -> None:
+    """As --hz of the command line: a grid over rows whose rate nobody said would take an assumption for what was recorded."""
+    uri = dataset_path("aloha_like")
+    ds = robocache.open(uri)
+    for call in (
+        lambda: robocache.Loader(uri, hz=25), lambda: robocache.Loader([robocache.Mix(uri, hz=25)]), lambda: robocache.Loader([uri], align={"hz": 25}),
+        lambda: robocache.MapDataset(uri, hz=25), lambda: ds.episode(0).align(hz=25),
+    ):  # fmt: skip
+        with pytest.raises(robocache.Misuse, match="50 Hz is only assumed") as e:
+            call()
+        assert "rows_hz=" in e.value.hint and e.value.where["dataset"] == uri
+    assert len(robocache.Loader(uri, hz=25, rows_hz=50, keys=["action"])) > 0
+    assert len(robocache.Loader(uri, keys=["action"])) > 0
