@@ -1,21 +1,21 @@
 package robomimic
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"runtime"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/h5"
 	"github.com/goatnote-inc/robocache/format/internal/h5set"
 	"github.com/goatnote-inc/robocache/format/internal/natural"
+	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
@@ -26,24 +26,13 @@ var options = map[string]string{
 }
 
 func init() {
-	robocache.Register(robocache.Format{Name: "robomimic", Write: Write, WriteOptions: writeOptions, Detect: Detect, Options: options, Open: func(ctx context.Context, uri string, opt robocache.OpenOptions) (robocache.Dataset, error) {
-		d, err := Open(ctx, uri, opt)
-		if err != nil {
-			return nil, err
-		}
-		return d, nil
-	}})
+	robocache.Register(robocache.Format{Name: "robomimic", Write: Write, WriteOptions: writeOptions, Detect: Detect, Options: options, Open: reader.Opener(Open)})
 }
 
 // Detect says whether uri is an HDF5 file with a group data of demos, or a folder whose first HDF5 file is.
 func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, error) {
-	return h5set.Detect(ctx, uri, opt, func(ctx context.Context, f *h5.File) (bool, error) {
-		data, err := f.Lookup(ctx, "data")
-		if err != nil {
-			return false, err
-		}
-		demos, err := list(ctx, data)
-		return len(demos) > 0, err
+	return h5set.Detect(ctx, uri, opt, func(f *h5.File) bool {
+		return len(list(ctx, guard.Must(f.Lookup(ctx, "data")))) > 0
 	})
 }
 
@@ -53,20 +42,15 @@ type Dataset struct {
 	meta []json.RawMessage // env_args, by file
 }
 
-var _ robocache.Dataset = (*Dataset)(nil)
-
 // Open opens the dataset at uri.
-func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (d *Dataset, err error) {
-	defer guard.Malformed("robomimic open", &err)
-	s, names, found, err := h5set.Find(ctx, uri, opt)
+func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset, error) {
+	d := &Dataset{}
+	_, err := h5set.Open(ctx, "robomimic", uri, opt, func(s *h5set.Set, names []string) {
+		d.Set = s
+		d.read(ctx, names, opt)
+	})
 	if err != nil {
 		return nil, err
-	}
-	d = &Dataset{Set: h5set.New(s, "robomimic", robocache.Redact(uri), opt)}
-	d.Info_.Findings = found
-	if err := d.read(ctx, names, opt); err != nil {
-		d.Close()
-		return nil, robocache.At(err, robocache.Where{"dataset": robocache.Redact(uri)})
 	}
 	return d, nil
 }
@@ -86,47 +70,30 @@ type demo struct {
 }
 
 // list gives the demos of the group data, by the numbers in their names.
-func list(ctx context.Context, data *h5.Object) ([]demo, error) {
-	links, err := data.Links(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var out []demo
+func list(ctx context.Context, data *h5.Object) (out []demo) {
+	links := guard.Must(data.Links(ctx))
 	for i := range links {
 		l := &links[i]
 		if !strings.HasPrefix(l.Name, "demo") {
 			continue
 		}
-		o, err := data.Follow(ctx, l)
-		if err != nil {
-			return nil, err
-		}
-		if o.IsGroup() {
+		if o := guard.Must(data.Follow(ctx, l)); o.IsGroup() {
 			out = append(out, demo{l.Name, o.Address()})
 		}
 	}
 	slices.SortFunc(out, func(a, b demo) int { return natural.Compare(a.name, b.name) })
-	return out, nil
+	return out
 }
 
-// number is that in a demo's name.
-func number(name string) (int64, bool) {
-	i := strings.LastIndexByte(name, '_')
-	n, err := strconv.ParseInt(name[i+1:], 10, 64)
-	return n, err == nil && n >= 0
-}
-
-func (d *Dataset) read(ctx context.Context, names []string, opt robocache.OpenOptions) error {
+func (d *Dataset) read(ctx context.Context, names []string, opt robocache.OpenOptions) {
 	splits := map[string][]string{} // mask → path of demo
 	for _, name := range names {
-		if err := d.readFile(ctx, name, len(names) > 1, splits, opt); err != nil {
-			return robocache.At(err, robocache.Where{"file": name})
-		}
+		d.readFile(ctx, name, len(names) > 1, splits, opt)
 	}
 	if want, ok := opt.Options["split"]; ok {
 		paths, ok := splits[want]
 		if !ok {
-			return &robocache.Error{Class: robocache.ErrMisuse, Op: "robomimic", Msg: fmt.Sprintf("no mask %q", want), Hint: "masks of this dataset: " + strings.Join(keys(splits), ", ")}
+			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "robomimic", Msg: fmt.Sprintf("no mask %q", want), Hint: "masks of this dataset: " + strings.Join(slices.Sorted(maps.Keys(splits)), ", ")})
 		}
 		in := map[string]bool{}
 		for _, p := range paths {
@@ -135,22 +102,33 @@ func (d *Dataset) read(ctx context.Context, names []string, opt robocache.OpenOp
 		d.Episodes = slices.DeleteFunc(d.Episodes, func(e h5set.Episode) bool { return !in[id(&e)] })
 	}
 	d.Info_.Splits = spans(d.Episodes, splits)
-	if err := d.schema(ctx, opt.Options["next_obs"]); err != nil {
-		return err
+	next := guard.Must(reader.Op("robomimic").Choice(opt.Options, "next_obs", "", "true", "false"))
+	d.Schema(ctx, func(path string) string { return keyOf(path, next == "true") })
+	// Observations and action first: what a policy sees and does.
+	rank := func(s h5set.Stream) int {
+		if strings.HasPrefix(s.Key, "observation.") || s.Key == "action" {
+			return 0
+		}
+		return 1
 	}
-	if err := d.Swap(opt.Options["channel_order"], opt.Map); err != nil {
-		return err
-	}
-	return d.Ready()
+	slices.SortStableFunc(d.Streams, func(a, b h5set.Stream) int { return rank(a) - rank(b) })
 }
 
-func keys(m map[string][]string) []string {
-	var out []string
-	for k := range m {
-		out = append(out, k)
+// keyOf names the stream of a data set of a demo; "" where it is none.
+func keyOf(path string, next bool) string {
+	dots := strings.ReplaceAll(path, "/", ".")
+	switch {
+	case path == "actions":
+		return "action"
+	case strings.HasPrefix(path, "obs/"):
+		return "observation" + dots[len("obs"):]
+	case strings.HasPrefix(path, "next_obs/"):
+		if !next {
+			return ""
+		}
+		return "next.observation" + dots[len("next_obs"):]
 	}
-	slices.Sort(out)
-	return out
+	return dots
 }
 
 // id names an episode over files.
@@ -162,77 +140,55 @@ func spans(episodes []h5set.Episode, masks map[string][]string) map[string]strin
 	for i := range episodes {
 		at[id(&episodes[i])] = i
 	}
-	out := map[string]string{}
+	var out map[string]string
 	for name, paths := range masks {
-		var places []int
+		if out == nil {
+			out = map[string]string{}
+		}
+		var positions []int
 		for _, p := range paths {
 			if i, ok := at[p]; ok {
-				places = append(places, i)
+				positions = append(positions, i)
 			}
 		}
-		slices.Sort(places)
-		places = slices.Compact(places)
+		slices.Sort(positions)
+		positions = slices.Compact(positions)
 		var b strings.Builder
-		for i := 0; i < len(places); {
+		for i := 0; i < len(positions); {
 			k := i + 1
-			for k < len(places) && places[k] == places[k-1]+1 {
+			for k < len(positions) && positions[k] == positions[k-1]+1 {
 				k++
 			}
 			if b.Len() > 0 {
 				b.WriteByte(',')
 			}
-			fmt.Fprintf(&b, "%d:%d", places[i], places[k-1]+1)
+			fmt.Fprintf(&b, "%d:%d", positions[i], positions[k-1]+1)
 			i = k
 		}
 		out[name] = b.String()
 	}
-	if len(out) == 0 {
-		return nil
-	}
 	return out
 }
 
-func (d *Dataset) readFile(ctx context.Context, name string, many bool, splits map[string][]string, opt robocache.OpenOptions) error {
-	f, err := d.OpenFile(ctx, name)
-	if err != nil {
-		return err
-	}
+func (d *Dataset) readFile(ctx context.Context, name string, many bool, splits map[string][]string, opt robocache.OpenOptions) {
+	defer guard.At(robocache.Where{"file": name})
+	f := d.OpenFile(ctx, name)
 	data, err := f.Lookup(ctx, "data")
-	if err != nil {
-		return robocache.At(err, robocache.Where{"pointer": "data"})
-	}
-	demos, err := list(ctx, data)
-	if err != nil {
-		return err
-	}
-	task, aliases, err := d.attributes(ctx, f, data, opt)
-	if err != nil {
-		return err
-	}
+	guard.Check(robocache.At(err, robocache.Where{"pointer": "data"}))
+	demos := list(ctx, data)
+	task, aliases := d.attributes(ctx, f, data, opt)
 	first := len(d.Episodes)
 	d.Episodes = append(d.Episodes, make([]h5set.Episode, len(demos))...)
 	found := make([][]robocache.Finding, len(demos))
-	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(runtime.GOMAXPROCS(0) * 4)
-	for i := range demos {
-		g.Go(func() (err error) {
-			defer guard.Malformed("robomimic open", &err)
-			e := &d.Episodes[first+i]
-			*e = h5set.Episode{File: f, Group: demos[i].addr, Path: "data/" + demos[i].name, Index: int64(first + i)}
-			if n, ok := number(demos[i].name); ok && !many {
-				e.Index = n
-			}
-			e.Aliases = aliases
-			found[i], err = readDemo(gctx, e, task)
-			return err
-		})
-	}
-	if err := g.Wait(); err != nil {
-		return err
-	}
-	for _, more := range found {
-		d.Info_.Findings = append(d.Info_.Findings, more...)
-	}
+	h5set.Each(ctx, "robomimic open", len(demos), func(ctx context.Context, i int) {
+		e := &d.Episodes[first+i]
+		*e = h5set.Episode{File: f, Group: demos[i].addr, Path: "data/" + demos[i].name, Index: int64(first + i), Aliases: aliases}
+		if n, err := strconv.ParseInt(demos[i].name[strings.LastIndexByte(demos[i].name, '_')+1:], 10, 64); err == nil && n >= 0 && !many {
+			e.Index = n
+		}
+		found[i] = readDemo(ctx, e, task)
+	})
+	d.Info_.Findings = append(d.Info_.Findings, slices.Concat(found...)...)
 	for i := first + 1; i < len(d.Episodes); i++ {
 		if a, b := &d.Episodes[i-1], &d.Episodes[i]; a.Index == b.Index {
 			d.Find(robocache.SeverityWarning, "duplicate-demo", robocache.Where{"file": name, "pointer": b.Path}, fmt.Sprintf("%s and %s have the same number", a.Path, b.Path), "")
@@ -241,103 +197,68 @@ func (d *Dataset) readFile(ctx context.Context, name string, many bool, splits m
 	if f.Open {
 		d.Find(robocache.SeverityWarning, "not-closed", robocache.Where{"file": name}, "the file says that its writer has not closed it", "h5clear -s FILE, once no program writes it")
 	}
-	return readMasks(ctx, f, splits)
+	readMasks(ctx, f, splits)
 }
 
 // readMasks collects the demos of each mask.
-func readMasks(ctx context.Context, f *h5.File, splits map[string][]string) error {
+func readMasks(ctx context.Context, f *h5.File, splits map[string][]string) {
 	mask, err := f.Lookup(ctx, "mask")
 	if errors.Is(err, robocache.ErrNotFound) {
-		return nil
+		return
 	}
-	if err != nil {
-		return err
-	}
-	w, err := h5set.NewWalker(ctx, f, mask, "mask")
-	if err != nil {
-		return err
-	}
-	return w.Walk(ctx, "", func(path string, o *h5.Object) error {
-		ds, err := o.Dataset(ctx, "mask/"+path)
-		if err != nil {
-			return err
-		}
-		if err := ds.Claim(); err != nil {
-			return err
-		}
-		names, err := ds.Bytes(ctx, 0, ds.Rows())
-		if err != nil {
-			return err
-		}
+	guard.Check(err)
+	h5set.NewWalker(ctx, f, mask, "mask").Walk(func(path string, o *h5.Object) {
+		ds := guard.Must(o.Dataset(ctx, "mask/"+path))
+		guard.Check(ds.Claim())
 		if splits[path] == nil {
 			splits[path] = []string{}
 		}
-		for _, n := range names {
+		for _, n := range guard.Must(ds.Bytes(ctx, 0, ds.Rows())) {
 			splits[path] = append(splits[path], f.Name()+"\x00data/"+string(n))
 		}
-		return nil
-	}, func(string, string) {})
+	}, nil)
 }
 
-// readDemo finds the length and the task of a demo.
-func readDemo(ctx context.Context, e *h5set.Episode, task string) (found []robocache.Finding, err error) {
+// readDemo finds the length and the task of a demo. One that cannot be read is empty, with a finding: the others serve.
+func readDemo(ctx context.Context, e *h5set.Episode, task string) (found []robocache.Finding) {
 	where := robocache.Where{"episode": e.Index, "file": e.File.Name(), "pointer": e.Path}
-	bad := func(sev robocache.Severity, code, msg, hint string) {
+	bad := func(sev robocache.Severity, code, msg, hint string) *robocache.Finding {
 		found = append(found, robocache.Finding{Severity: sev, Code: code, Where: where, Message: msg, Hint: hint})
+		return &found[len(found)-1]
 	}
-	o, err := e.File.At(ctx, e.Group)
-	if err != nil {
-		return unreadable(found, where, err)
-	}
-	attrs, err := o.Attributes(ctx)
-	if err != nil {
-		return unreadable(found, where, err)
-	}
-	said := int64(-1)
-	for i := range attrs {
-		switch a := &attrs[i]; a.Name {
-		case "num_samples":
-			if n, ok := a.Int(); ok && n >= 0 && n <= 1<<40 {
-				said = n
-			}
-		case "ep_meta":
-			if t := language(ctx, a, "lang"); t != "" {
-				task = t
+	err := h5set.Tolerate(func() {
+		o := guard.Must(e.File.At(ctx, e.Group))
+		said := int64(-1)
+		for _, a := range guard.Must(o.Attributes(ctx)) {
+			switch a.Name {
+			case "num_samples":
+				if n, ok := a.Int(); ok && n >= 0 && n <= 1<<40 {
+					said = n
+				}
+			case "ep_meta":
+				task = cmp.Or(language(ctx, &a, "lang"), task)
 			}
 		}
-	}
-	if task != "" {
-		e.Tasks = []string{task}
-	}
-	w, err := h5set.NewWalker(ctx, e.File, o, e.Path)
+		e.SetTask(task)
+		var actions *h5.Dataset
+		w := h5set.NewWalker(ctx, e.File, o, e.Path)
+		if err := guard.Try(func() { actions = w.Dataset("actions") }); errors.Is(err, robocache.ErrNotFound) && said >= 0 {
+			e.Length = int(said)
+			bad(robocache.SeverityWarning, "no-actions", "the demo has no actions; its length is num_samples", "")
+			return
+		} else {
+			guard.Check(err)
+		}
+		guard.Check(actions.Claim())
+		e.Length, e.Acts = int(actions.Rows()), true
+		if said >= 0 && said != actions.Rows() {
+			bad(robocache.SeverityWarning, "num-samples-differs", fmt.Sprintf("num_samples says %d, actions have %d rows", said, actions.Rows()), "the rows of actions are served; write the right number")
+		}
+	})
 	if err != nil {
-		return unreadable(found, where, err)
+		bad(robocache.SeverityError, "unreadable-episode", err.Error(), "fetch the file again, or write the demo again").Lost = true
 	}
-	actions, err := w.Dataset(ctx, "actions")
-	switch {
-	case errors.Is(err, robocache.ErrNotFound) && said >= 0:
-		e.Length = int(said)
-		bad(robocache.SeverityWarning, "no-actions", "the demo has no actions; its length is num_samples", "")
-		return found, nil
-	case err != nil:
-		return unreadable(found, where, err)
-	}
-	if err := actions.Claim(); err != nil {
-		return unreadable(found, where, err)
-	}
-	e.Length, e.Acts = int(actions.Rows()), true
-	if said >= 0 && said != actions.Rows() {
-		bad(robocache.SeverityWarning, "num-samples-differs", fmt.Sprintf("num_samples says %d, actions have %d rows", said, actions.Rows()), "the rows of actions are served; write the right number")
-	}
-	return found, nil
-}
-
-// unreadable makes a demo empty and says why: the others serve.
-func unreadable(found []robocache.Finding, where robocache.Where, err error) ([]robocache.Finding, error) {
-	if !h5set.Data(err) {
-		return nil, err
-	}
-	return append(found, robocache.Finding{Severity: robocache.SeverityError, Code: "unreadable-episode", Where: where, Message: err.Error(), Hint: "fetch the file again, or write the demo again", Lost: true}), nil
+	return found
 }
 
 // language finds a text in an attribute of JSON.
@@ -350,33 +271,18 @@ func language(ctx context.Context, a *h5.Attribute, key string) string {
 	if json.Unmarshal([]byte(text), &m) != nil {
 		return ""
 	}
-	var one string
-	if json.Unmarshal(m[key], &one) == nil {
-		return one
-	}
-	var many []string // LIBERO wrote lists of one
-	if json.Unmarshal(m[key], &many) == nil {
-		return strings.Join(many, " ")
-	}
-	return ""
+	return words(m[key], " ") // LIBERO wrote lists of one
 }
 
 // attributes reads what the group data says: env_args, and the task of all its demos.
-func (d *Dataset) attributes(ctx context.Context, f *h5.File, data *h5.Object, opt robocache.OpenOptions) (task string, aliases []string, err error) {
-	attrs, err := data.Attributes(ctx)
-	if err != nil {
-		return "", nil, err
-	}
+func (d *Dataset) attributes(ctx context.Context, f *h5.File, data *h5.Object, opt robocache.OpenOptions) (task string, aliases []string) {
 	var name, kind string
 	var meta json.RawMessage
-	for i := range attrs {
-		switch a := &attrs[i]; a.Name {
+	for _, a := range guard.Must(data.Attributes(ctx)) {
+		switch a.Name {
 		case "env_args":
 			text, ok, err := a.Text(ctx)
-			if err != nil {
-				return "", nil, err
-			}
-			if !ok {
+			if guard.Check(err); !ok {
 				continue
 			}
 			var env struct {
@@ -392,22 +298,22 @@ func (d *Dataset) attributes(ctx context.Context, f *h5.File, data *h5.Object, o
 				d.Find(robocache.SeverityWarning, "env-args-malformed", robocache.Where{"file": f.Name(), "pointer": "data"}, "the attribute env_args is no JSON: "+err.Error(), "")
 				continue
 			}
-			meta = json.RawMessage(text)
-			name = env.Name
+			meta, name = json.RawMessage(text), env.Name
 			if t, ok := env.Kw.Task.(string); ok {
 				task, kind = t, t
 			}
-			if env.Lang != "" {
-				task = env.Lang
+			task = cmp.Or(env.Lang, task)
+			d.Info_.Robot = cmp.Or(d.Info_.Robot, words(env.Kw.Robots, ","))
+			if !opt.HZ.Zero() || env.Kw.Freq == "" {
+				continue
 			}
-			d.robots(env.Kw.Robots)
-			if opt.HZ.Zero() && env.Kw.Freq != "" {
-				if err := d.rate(f, string(env.Kw.Freq)); err != nil {
-					return "", nil, err
-				}
+			if r, err := robocache.RateOf(string(env.Kw.Freq)); err == nil {
+				d.Rate(f.Name(), r)
+			} else {
+				d.Find(robocache.SeverityWarning, "control-freq-malformed", robocache.Where{"file": f.Name(), "pointer": "data"}, "control_freq of env_args is "+string(env.Kw.Freq), "name the rate of the rows: --rows-hz 20, in Python rows_hz=20")
 			}
 		case "problem_info": // LIBERO
-			if t := language(ctx, a, "language_instruction"); t != "" {
+			if t := language(ctx, &a, "language_instruction"); t != "" {
 				task = strings.Trim(t, `"`)
 			}
 		case "env_name", "env":
@@ -417,40 +323,23 @@ func (d *Dataset) attributes(ctx context.Context, f *h5.File, data *h5.Object, o
 		}
 	}
 	d.meta = append(d.meta, meta)
-	if task == "" {
-		task = name
-	}
 	for _, n := range []string{name, kind} {
 		if n != "" && !slices.Contains(aliases, n) {
 			aliases = append(aliases, n)
 		}
 	}
-	return task, aliases, nil
+	return cmp.Or(task, name), aliases
 }
 
-// rate takes control_freq; files that differ in it are no one dataset.
-func (d *Dataset) rate(f *h5.File, text string) error {
-	r, err := robocache.RateOf(text)
-	if err != nil {
-		d.Find(robocache.SeverityWarning, "control-freq-malformed", robocache.Where{"file": f.Name(), "pointer": "data"}, "control_freq of env_args is "+text, "name the rate of the rows: --rows-hz 20, in Python rows_hz=20")
-		return nil
-	}
-	if have := d.Info_.FPS; !have.Zero() && have != r {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "robomimic", Msg: "files of one folder have different rates", Want: "control_freq " + have.String(), Got: r.String(), Hint: "open them one by one, or name the rate of the rows: --rows-hz, in Python rows_hz="}
-	}
-	d.Info_.FPS = r
-	return nil
-}
-
-func (d *Dataset) robots(raw json.RawMessage) {
+// words is a text of JSON, or a list of texts as one.
+func words(raw json.RawMessage, sep string) string {
 	var one string
-	var many []string
 	if json.Unmarshal(raw, &one) == nil {
-		many = []string{one}
-	} else if json.Unmarshal(raw, &many) != nil {
-		return
+		return one
 	}
-	if d.Info_.Robot == "" {
-		d.Info_.Robot = strings.Join(many, ",")
+	var many []string
+	if json.Unmarshal(raw, &many) != nil {
+		return ""
 	}
+	return strings.Join(many, sep)
 }

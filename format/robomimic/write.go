@@ -1,10 +1,12 @@
 package robomimic
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"path/filepath"
 	"slices"
@@ -14,6 +16,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/h5"
 	"github.com/goatnote-inc/robocache/format/internal/h5set"
+	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
@@ -32,21 +35,13 @@ var writeOptions = map[string]string{
 // control_freq; tasks are in ep_meta ("lang"); splits become masks.
 func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache.WriteOptions) (report *robocache.WriteReport, err error) {
 	defer guard.Malformed("robomimic write", &err)
-	w := &writer{src: src, opt: opt, info: src.Info(), report: &robocache.WriteReport{}}
-	if err := w.settle(); err != nil {
-		return nil, err
-	}
+	w := &writer{ctx: ctx, src: src, opt: opt, info: src.Info(), report: &robocache.WriteReport{}}
+	w.settle()
 	dir, name := filepath.Split(dst)
-	if !hdf5Name(name) {
+	if !h5set.IsFile(name) {
 		dir, name = dst, "demos.hdf5"
 	}
-	if dir == "" {
-		dir = "."
-	}
-	s, err := store.OpenWritable(dir)
-	if err != nil {
-		return nil, err
-	}
+	s := guard.Must(store.OpenWritable(cmp.Or(dir, ".")))
 	defer store.Close(s)
 	taken := &robocache.Error{Class: robocache.ErrMisuse, Op: "write robomimic", Where: robocache.Where{"dataset": robocache.Redact(dst)}, Msg: "there is a file here already", Hint: "choose another name"}
 	if _, err := s.Stat(ctx, name); err == nil {
@@ -54,38 +49,23 @@ func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache
 	} else if !errors.Is(err, robocache.ErrNotFound) {
 		return nil, err
 	}
-	out, err := store.CreateNew(ctx, s, name)
-	if err != nil {
-		return nil, err
-	}
+	out := guard.Must(store.CreateNew(ctx, s, name))
 	defer out.Abort()
 	w.file = h5.NewWriter(out)
-	if err := w.write(ctx); err != nil {
-		return nil, err
-	}
-	if err := w.file.Close(); err != nil {
-		return nil, err
-	}
+	w.write()
+	guard.Check(w.file.Close())
 	w.report.Bytes = w.file.Size()
-	if err := out.Commit(); err != nil {
-		if errors.Is(err, store.ErrExists) {
-			return nil, taken
-		}
+	if err := out.Commit(); errors.Is(err, store.ErrExists) {
+		return nil, taken
+	} else if err != nil {
 		return nil, err
 	}
 	return w.report, nil
 }
 
-func hdf5Name(name string) bool {
-	switch strings.ToLower(filepath.Ext(name)) {
-	case ".hdf5", ".h5", ".hdf":
-		return true
-	}
-	return false
-}
-
 // writer is one call of Write.
 type writer struct {
+	ctx      context.Context
 	src      robocache.Dataset
 	opt      robocache.WriteOptions
 	info     *robocache.Info
@@ -108,47 +88,47 @@ type outStream struct {
 	group, name string // "obs" or ""
 }
 
+func misuse(key, want, got string) {
+	guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "write robomimic", Msg: "option " + key, Want: want, Got: got})
+}
+
 func (w *writer) find(sev robocache.Severity, code string, where robocache.Where, count int64, msg, hint string) {
 	w.report.Findings = append(w.report.Findings, robocache.Finding{Severity: sev, Code: code, Where: where, Count: count, Message: msg, Hint: hint})
 }
 
 // settle reads the options and chooses the streams.
-func (w *writer) settle() error {
+func (w *writer) settle() {
 	for k := range w.opt.Options {
 		if _, ok := writeOptions[k]; !ok {
-			return &robocache.Error{Class: robocache.ErrMisuse, Op: "write robomimic", Msg: "no option " + k, Want: "compression, next_obs or scale_actions", Got: k}
+			misuse(k, "compression, next_obs or scale_actions", k)
 		}
 	}
-	misuse := func(key, want string) error {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "write robomimic", Msg: "option " + key, Want: want, Got: w.opt.Options[key]}
-	}
-	switch name, level, leveled := strings.Cut(w.opt.Options["compression"], ":"); {
-	case name == "gzip" && leveled:
-		n, err := strconv.Atoi(level)
-		if err != nil || n < 1 || n > 9 {
-			return misuse("compression", "none, gzip, or gzip:1 to gzip:9")
-		}
-		w.deflate = n
-	case name == "gzip":
+	compression := w.opt.Options["compression"]
+	name, level, leveled := strings.Cut(compression, ":")
+	n, err := strconv.Atoi(level)
+	switch {
+	case name == "gzip" && !leveled:
 		w.deflate = 4
+	case name == "gzip" && err == nil && n >= 1 && n <= 9:
+		w.deflate = n
 	case name != "" && name != "none" || leveled:
-		return misuse("compression", "none, gzip, or gzip:1 to gzip:9")
+		misuse("compression", "none, gzip, or gzip:1 to gzip:9", compression)
 	}
 	for key, on := range map[string]*bool{"next_obs": &w.next, "scale_actions": &w.scales} {
-		switch w.opt.Options[key] {
+		switch v := w.opt.Options[key]; v {
 		case "true":
 			*on = true
 		case "", "false":
 		default:
-			return misuse(key, "true or false")
+			misuse(key, "true or false", v)
 		}
 	}
 	for _, k := range w.opt.Keys {
 		if w.info.Feature(k) == nil {
-			return &robocache.Error{Class: robocache.ErrMisuse, Op: "write robomimic", Msg: "no feature " + k + " to keep"}
+			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "write robomimic", Msg: "no feature " + k + " to keep"})
 		}
 	}
-	places := map[string]string{}
+	taken := map[string]string{} // where in a demo → the stream
 	for i := range w.info.Features {
 		f := &w.info.Features[i]
 		if w.opt.Keys == nil && f.Default || w.opt.Keys != nil && !slices.Contains(w.opt.Keys, f.Key) {
@@ -164,8 +144,8 @@ func (w *writer) settle() error {
 			why = "its rows vary in length"
 		case f.Kind == robocache.KindNumeric && (f.RowBytes() == 0 || slices.Contains(f.Shape, 0)):
 			why = "its rows are empty"
-		case places[s.group+"/"+s.name] != "":
-			why = "its place is that of " + places[s.group+"/"+s.name]
+		case taken[s.group+"/"+s.name] != "":
+			why = "its place is that of " + taken[s.group+"/"+s.name]
 		case s.group == "" && (s.name == "obs" || s.name == "next_obs"):
 			why = "that is the name of a group of robomimic's"
 		case s.group == "next_obs" && w.next:
@@ -179,19 +159,18 @@ func (w *writer) settle() error {
 		if f.Masked {
 			w.find(robocache.SeverityWarning, "mask-lost", robocache.Where{"stream": f.Key}, 0, "rows without a value are written as zeros", "")
 		}
-		places[s.group+"/"+s.name] = f.Key
+		taken[s.group+"/"+s.name] = f.Key
 		if s.group == "" && s.name == "actions" && f.Kind == robocache.KindNumeric && f.DType != robocache.Bool {
 			w.acts.f = f
 		}
 		w.streams = append(w.streams, s)
 	}
 	if len(w.streams) == 0 && len(w.report.Dropped) > 0 {
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "write robomimic", Where: robocache.Where{"dataset": w.src.Info().URI}, Msg: fmt.Sprintf("no stream of the dataset can be written: %v is left out", w.report.Dropped), Hint: "formats that keep point clouds and clocks: convert --to mcap"}
+		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "write robomimic", Where: robocache.Where{"dataset": w.src.Info().URI}, Msg: fmt.Sprintf("no stream of the dataset can be written: %v is left out", w.report.Dropped), Hint: "formats that keep point clouds and clocks: convert --to mcap"})
 	}
-	if places["/actions"] == "" {
+	if taken["/actions"] == "" {
 		w.find(robocache.SeverityWarning, "no-actions", nil, 0, "no stream is named action: robomimic wants actions", "name it by a mapping (--map)")
 	}
-	return nil
 }
 
 // place is where a stream lies in a demo: the twin of keyOf.
@@ -212,62 +191,45 @@ func place(key string) (group, name string) {
 	return "", strings.ReplaceAll(key, "/", ".")
 }
 
-func (w *writer) write(ctx context.Context) error {
-	episodes := w.opt.Episodes
-	if episodes == nil {
-		for e := range w.info.Episodes {
-			episodes = append(episodes, e)
-		}
-	}
+func (w *writer) write() {
+	episodes := reader.Episodes(w.opt.Episodes, w.info.Episodes)
 	if w.scales && w.acts.f == nil {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "write robomimic", Msg: "there are no actions to scale", Want: "a numeric stream named action", Hint: "leave scale_actions out, or name the stream by a mapping (--map)"}
+		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "write robomimic", Msg: "there are no actions to scale", Want: "a numeric stream named action", Hint: "leave scale_actions out, or name the stream by a mapping (--map)"})
 	}
 	if w.scales {
-		if err := w.measure(ctx, w.acts.f, episodes); err != nil {
-			return err
-		}
+		w.measure(w.acts.f, episodes)
 	}
-	data, err := w.file.Root().Group("data")
-	if err != nil {
-		return err
-	}
+	data := guard.Must(w.file.Root().Group("data"))
 	w.demos = map[int]string{}
 	for i, e := range episodes {
 		if e < 0 || e >= w.info.Episodes {
-			return &robocache.Error{Class: robocache.ErrMisuse, Op: "write robomimic", Where: robocache.Where{"episode": e}, Msg: "no such episode"}
+			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "write robomimic", Where: robocache.Where{"episode": e}, Msg: "no such episode"})
 		}
-		err := w.demo(ctx, data, e)
-		switch {
-		case err == nil:
-		case ctx.Err() != nil || !w.opt.SkipBad || !h5set.Data(err):
-			return robocache.At(err, robocache.Where{"episode": e})
-		default:
+		if err := w.bearable(robocache.Where{"episode": e}, func() { w.demo(data, e) }); err != nil {
 			w.find(robocache.SeverityError, "episode-skipped", robocache.Where{"episode": e}, 0, err.Error(), "")
 		}
 		if w.opt.Progress != nil {
 			w.opt.Progress(i+1, len(episodes))
 		}
 	}
-	if err := w.closeActions(data); err != nil {
-		return err
-	}
-	env, err := w.env()
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(data.Attribute("total", w.report.Frames), data.Attribute("env_args", env), data.Close()); err != nil {
-		return err
-	}
-	if err := w.masks(); err != nil {
-		return err
-	}
+	w.closeActions(data)
+	guard.Check(errors.Join(data.Attribute("total", w.report.Frames), data.Attribute("env_args", w.env()), data.Close()))
+	w.masks()
 	if w.offGrid > 0 {
 		w.find(robocache.SeverityWarning, "timestamps-not-kept", nil, w.offGrid, fmt.Sprintf("recorded timestamps are up to %.3g ms off the grid of %s Hz that the file stands for", float64(w.worst)/1e6, w.info.FPS), "bring the streams onto a grid first (--hz)")
 	}
 	if w.manyTask > 0 {
 		w.find(robocache.SeverityWarning, "tasks-lost", nil, w.manyTask, "episodes have several tasks: robomimic knows one a demo, the first is its lang", "")
 	}
-	return nil
+}
+
+// bearable gives the error of an episode's data where such episodes are skipped. Any other ends the writing.
+func (w *writer) bearable(where robocache.Where, fn func()) error {
+	err := guard.Try(fn)
+	if err != nil && (w.ctx.Err() != nil || !w.opt.SkipBad || !h5set.Data(err)) {
+		guard.Fail(robocache.At(err, where))
+	}
+	return err
 }
 
 // environment is a source that knows env_args.
@@ -276,10 +238,10 @@ type environment interface {
 }
 
 // env is env_args: the source's own, or what is known.
-func (w *writer) env() (string, error) {
+func (w *writer) env() string {
 	if from, ok := robocache.As[environment](w.src); ok {
 		if raw := from.EnvArgs(0); raw != nil && w.sameRate(raw) {
-			return string(raw), nil
+			return string(raw)
 		}
 	}
 	kwargs := map[string]any{}
@@ -291,8 +253,7 @@ func (w *writer) env() (string, error) {
 	if w.info.Robot != "" {
 		kwargs["robots"] = []string{w.info.Robot}
 	}
-	b, err := json.Marshal(map[string]any{"env_name": "", "env_type": 2, "type": 2, "env_kwargs": kwargs}) // 2: a gym, which needs no simulator to be read
-	return string(b), err
+	return string(guard.Must(json.Marshal(map[string]any{"env_name": "", "env_type": 2, "type": 2, "env_kwargs": kwargs}))) // 2: a gym, which needs no simulator to be read
 }
 
 func (w *writer) sameRate(raw json.RawMessage) bool {
@@ -309,20 +270,12 @@ func (w *writer) sameRate(raw json.RawMessage) bool {
 }
 
 // masks writes the splits: "0:3,5:6" is demos of the positions 0, 1, 2 and 5.
-func (w *writer) masks() error {
-	var names []string
-	for name := range w.info.Splits {
-		names = append(names, name)
+func (w *writer) masks() {
+	if len(w.info.Splits) == 0 {
+		return
 	}
-	if len(names) == 0 {
-		return nil
-	}
-	slices.Sort(names)
-	mask, err := w.file.Root().Group("mask")
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
+	mask := guard.Must(w.file.Root().Group("mask"))
+	for _, name := range slices.Sorted(maps.Keys(w.info.Splits)) {
 		var demos []string
 		width := 1
 		episodes, err := w.info.SplitEpisodes(name)
@@ -336,26 +289,24 @@ func (w *writer) masks() error {
 				width = max(width, len(demo))
 			}
 		}
-		d, err := mask.Dataset(strings.ReplaceAll(name, "/", "."), h5.Spec{Fixed: width, Shape: []int64{int64(len(demos))}})
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(d.WriteTexts(demos), d.Close()); err != nil {
-			return err
-		}
+		texts(mask, strings.ReplaceAll(name, "/", "."), h5.Spec{Fixed: width}, demos)
 	}
-	return mask.Close()
+	guard.Check(mask.Close())
+}
+
+// texts writes a data set of texts.
+func texts(g *h5.GroupWriter, name string, spec h5.Spec, list []string) {
+	spec.Shape = []int64{int64(len(list))}
+	d := guard.Must(g.Dataset(name, spec))
+	guard.Check(errors.Join(d.WriteTexts(list), d.Close()))
 }
 
 // timestamps counts those that are off the grid.
-func (w *writer) timestamps(ctx context.Context, e, rows int) error {
+func (w *writer) timestamps(e, rows int) {
 	if w.info.FPS.Zero() || rows == 0 {
-		return nil
+		return
 	}
-	at, err := w.src.Times(ctx, e, "")
-	if err != nil {
-		return err
-	}
+	at := guard.Must(w.src.Times(w.ctx, e, ""))
 	for k, t := range at {
 		off := t - at[0] - w.info.FPS.Nanos(int64(k))
 		if off = max(off, -off); off > int64(math.Round(1e6/w.info.FPS.Float())) { // a thousandth of a step
@@ -363,5 +314,4 @@ func (w *writer) timestamps(ctx context.Context, e, rows int) error {
 			w.worst = max(w.worst, off)
 		}
 	}
-	return nil
 }

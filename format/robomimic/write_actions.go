@@ -1,16 +1,17 @@
 package robomimic
 
 import (
-	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/h5"
-	"github.com/goatnote-inc/robocache/format/internal/h5set"
+	"github.com/goatnote-inc/robocache/format/internal/reader"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Attributes of data that take a scaling back: action = actions·scale + offset, a number a dimension.
@@ -30,34 +31,25 @@ type actions struct {
 }
 
 // measure finds the range of each dimension in the episodes, and with it what brings it onto [−1, 1].
-func (w *writer) measure(ctx context.Context, f *robocache.Feature, episodes []int) error {
+func (w *writer) measure(f *robocache.Feature, episodes []int) {
 	d := f.Elements()
-	least, most := make([]float64, d), make([]float64, d)
-	for i := range d {
-		least[i], most[i] = math.Inf(1), math.Inf(-1)
-	}
+	least, most := slices.Repeat([]float64{math.Inf(1)}, d), slices.Repeat([]float64{math.Inf(-1)}, d)
+	block := max(blockBytes/f.RowBytes(), 1)
 	for _, e := range episodes {
 		if e < 0 || e >= w.info.Episodes {
 			continue // the writing says so
 		}
-		all := allRows(e, w.src.Len(e))
-		block := max(blockBytes/f.RowBytes(), 1)
-		var err error
-		for at := 0; at < len(all) && err == nil; at += block {
-			part := all[at:min(at+block, len(all))]
-			raw := make([]byte, len(part)*f.RowBytes())
-			if err = w.src.Gather(ctx, f.Key, part, raw); err != nil {
-				break
-			}
-			for i, v := range robocache.Float64s(nil, f.DType, raw) {
-				if c := i % d; v-v == 0 { // finite
-					least[c], most[c] = min(least[c], v), max(most[c], v)
+		_ = w.bearable(robocache.Where{"episode": e, "stream": f.Key}, func() {
+			for part := range slices.Chunk(reader.Rows(e, 0, w.src.Len(e)), block) {
+				raw := make([]byte, len(part)*f.RowBytes())
+				guard.Check(w.src.Gather(w.ctx, f.Key, part, raw))
+				for i, v := range robocache.Float64s(nil, f.DType, raw) {
+					if c := i % d; v-v == 0 { // finite
+						least[c], most[c] = min(least[c], v), max(most[c], v)
+					}
 				}
 			}
-		}
-		if err != nil && (ctx.Err() != nil || !w.opt.SkipBad || !h5set.Data(err)) {
-			return robocache.At(err, robocache.Where{"episode": e, "stream": f.Key})
-		}
+		})
 	}
 	w.acts.scale, w.acts.offset = make([]float64, d), make([]float64, d)
 	for c := range d {
@@ -69,7 +61,6 @@ func (w *writer) measure(ctx context.Context, f *robocache.Feature, episodes []i
 			w.acts.scale[c] = half
 		}
 	}
-	return nil
 }
 
 // dtype is that of the actions in the file: scaled ones are no integers, and HDF5 readers want no halves.
@@ -114,18 +105,16 @@ func (a *actions) take(raw []byte) []byte {
 }
 
 // closeActions says what was found, and keeps the scaling beside the demos.
-func (w *writer) closeActions(data *h5.GroupWriter) error {
+func (w *writer) closeActions(data *h5.GroupWriter) {
 	a := &w.acts
 	if a.scale != nil {
 		w.find(robocache.SeverityInfo, "actions-scaled", robocache.Where{"stream": a.f.Key, "scale": a.scale, "offset": a.offset}, 0,
 			"each dimension of the actions is scaled onto [-1, 1]: action = actions·scale + offset, the attributes "+scaleName+" and "+offsetName+" of data", "")
-		return errors.Join(data.Attribute(scaleName, a.scale), data.Attribute(offsetName, a.offset))
-	}
-	if a.beyond > 0 {
+		guard.Check(errors.Join(data.Attribute(scaleName, a.scale), data.Attribute(offsetName, a.offset)))
+	} else if a.beyond > 0 {
 		w.find(robocache.SeverityWarning, "actions-beyond-one", robocache.Where{"stream": a.f.Key, "channel": a.channel}, a.beyond,
 			fmt.Sprintf("%d values of the actions lie beyond [-1, 1], which robomimic's checker refuses; the largest is %.6g, in channel %s", a.beyond, a.worst, a.name()), "--scale-actions scales each dimension onto [-1, 1]")
 	}
-	return nil
 }
 
 // name is the channel of the worst value, by its name where it has one.

@@ -1,124 +1,81 @@
 package robomimic
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/h5"
 	"github.com/goatnote-inc/robocache/format/internal/raster"
+	"github.com/goatnote-inc/robocache/format/internal/reader"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // blockBytes is about how much of a stream is held at once.
 const blockBytes = 32 << 20
 
 // demo writes an episode. One that fails is taken out again: its room in the file stays unused.
-func (w *writer) demo(ctx context.Context, data *h5.GroupWriter, e int) error {
+func (w *writer) demo(data *h5.GroupWriter, e int) {
 	rows := w.src.Len(e)
 	if rows == 0 {
 		w.find(robocache.SeverityWarning, "episode-skipped", robocache.Where{"episode": e}, 0, "the episode has no rows: robomimic wants one at least", "")
-		return nil
+		return
 	}
-	meta, err := w.src.Episode(ctx, e)
-	if err != nil {
-		return err
-	}
-	if err := w.timestamps(ctx, e, rows); err != nil {
-		return err
-	}
+	meta := guard.Must(w.src.Episode(w.ctx, e))
+	w.timestamps(e, rows)
 	name := fmt.Sprintf("demo_%d", w.report.Episodes)
-	demo, err := data.Group(name)
-	if err != nil {
-		return err
-	}
+	demo := guard.Must(data.Group(name))
 	before := w.acts
-	if err := w.fill(ctx, demo, e, rows, meta); err != nil {
+	if err := guard.Try(func() { w.fill(demo, e, rows, meta) }); err != nil {
 		w.acts = before
 		demo.Drop()
-		return err
+		guard.Fail(err)
 	}
-	if err := demo.Close(); err != nil {
-		return err
-	}
+	guard.Check(demo.Close())
 	w.demos[e] = name
 	w.report.Episodes++
 	w.report.Frames += int64(rows)
-	return nil
 }
 
-func (w *writer) fill(ctx context.Context, demo *h5.GroupWriter, e, rows int, meta robocache.Episode) error {
-	if err := demo.Attribute("num_samples", rows); err != nil {
-		return err
-	}
+func (w *writer) fill(demo *h5.GroupWriter, e, rows int, meta robocache.Episode) {
+	guard.Check(demo.Attribute("num_samples", rows))
 	if len(meta.Tasks) > 0 && meta.Tasks[0] != "" {
-		b, err := json.Marshal(map[string]string{"lang": meta.Tasks[0]})
-		if err != nil {
-			return err
-		}
-		if err := demo.Attribute("ep_meta", string(b)); err != nil {
-			return err
-		}
+		guard.Check(demo.Attribute("ep_meta", string(guard.Must(json.Marshal(map[string]string{"lang": meta.Tasks[0]})))))
 		if len(meta.Tasks) > 1 {
 			w.manyTask++
 		}
 	}
 	groups := map[string]*h5.GroupWriter{"": demo}
 	var order []*h5.GroupWriter
-	group := func(name string) (*h5.GroupWriter, error) {
+	group := func(name string) *h5.GroupWriter {
 		if groups[name] == nil {
-			g, err := demo.Group(name)
-			if err != nil {
-				return nil, err
-			}
-			groups[name] = g
-			order = append(order, g)
+			groups[name] = guard.Must(demo.Group(name))
+			order = append(order, groups[name])
 		}
-		return groups[name], nil
+		return groups[name]
 	}
 	for i := range w.streams {
 		s := &w.streams[i]
-		g, err := group(s.group)
-		if err != nil {
-			return err
-		}
+		g := group(s.group)
 		var next *h5.GroupWriter
 		if w.next && s.group == "obs" {
-			if next, err = group("next_obs"); err != nil {
-				return err
-			}
+			next = group("next_obs")
 		}
-		if err := w.stream(ctx, s, g, next, e, rows); err != nil {
-			return robocache.At(err, robocache.Where{"stream": s.Key})
-		}
+		guard.Check(robocache.At(guard.Try(func() { w.stream(s, g, next, reader.Rows(e, 0, rows)) }), robocache.Where{"stream": s.Key}))
 	}
 	for _, g := range order {
-		if err := g.Close(); err != nil {
-			return err
-		}
+		guard.Check(g.Close())
 	}
-	return nil
-}
-
-// allRows names the rows of an episode.
-func allRows(e, n int) []robocache.Row {
-	rows := make([]robocache.Row, n)
-	for k := range rows {
-		rows[k] = robocache.Row{Episode: e, Index: k}
-	}
-	return rows
 }
 
 // stream writes one stream of an episode, and where next is given the same a step later.
-func (w *writer) stream(ctx context.Context, s *outStream, g, next *h5.GroupWriter, e, rows int) error {
-	all := allRows(e, rows)
-	var spec h5.Spec
+func (w *writer) stream(s *outStream, g, next *h5.GroupWriter, all []robocache.Row) {
+	rows := len(all)
+	spec := h5.Spec{DType: s.DType, Shape: []int64{int64(rows)}}
 	var size int
-	read := func(rows []robocache.Row, dst []byte) error { return w.src.Gather(ctx, s.Key, rows, dst) }
+	read := func(rows []robocache.Row, dst []byte) error { return w.src.Gather(w.ctx, s.Key, rows, dst) }
 	switch s.Kind {
 	case robocache.KindNumeric:
-		spec = h5.Spec{DType: s.DType, Shape: []int64{int64(rows)}}
 		if s.group != "" || s.name == "actions" || !s.Scalar() {
 			for _, n := range s.Shape {
 				spec.Shape = append(spec.Shape, int64(n))
@@ -131,81 +88,51 @@ func (w *writer) stream(ctx context.Context, s *outStream, g, next *h5.GroupWrit
 			spec.DType = w.acts.dtype()
 		}
 	case robocache.KindImage, robocache.KindVideo:
-		pics, err := raster.Open(ctx, w.src, s.Feature, all, w.opt.Threads)
-		if err != nil {
-			return err
-		}
-		defer pics.Close()
-		spec = h5.Spec{DType: pics.DType, Shape: []int64{int64(rows), int64(pics.Height), int64(pics.Width), int64(pics.Channels)}}
+		images := guard.Must(raster.Open(w.ctx, w.src, s.Feature, all, w.opt.Threads))
+		defer images.Close()
+		spec.DType, spec.Shape = images.DType, append(spec.Shape, int64(images.Height), int64(images.Width), int64(images.Channels))
 		if w.deflate > 0 {
 			spec.ChunkRows, spec.Deflate = 1, w.deflate
 		}
-		size = pics.RowBytes()
-		read = func(rows []robocache.Row, dst []byte) error { return pics.Read(ctx, rows, dst) }
-	default:
-		return w.words(ctx, s, g, next, all)
+		size = images.RowBytes()
+		read = func(rows []robocache.Row, dst []byte) error { return images.Read(w.ctx, rows, dst) }
+	default: // text; events are their JSON
+		list := guard.Must(w.src.Text(w.ctx, s.Key, all))
+		texts(g, s.name, h5.Spec{DType: robocache.String}, list)
+		if next != nil {
+			texts(next, s.name, h5.Spec{DType: robocache.String}, append(list[1:rows:rows], list[rows-1]))
+		}
+		return
 	}
-	d, err := g.Dataset(s.name, spec)
-	if err != nil {
-		return err
-	}
+	d := guard.Must(g.Dataset(s.name, spec))
 	var after *h5.DatasetWriter
 	if next != nil {
-		if after, err = next.Dataset(s.name, spec); err != nil {
-			return err
-		}
+		after = guard.Must(next.Dataset(s.name, spec))
 	}
 	block := min(max(blockBytes/size, 1), rows)
 	buf := make([]byte, block*size)
 	for at := 0; at < rows; at += block {
 		n := min(block, rows-at)
 		part := buf[:n*size]
-		if err := read(all[at:at+n], part); err != nil {
-			return err
-		}
+		guard.Check(read(all[at:at+n], part))
 		if s.Feature == w.acts.f {
 			part = w.acts.take(part)
 		}
-		if err := d.Write(part); err != nil {
-			return err
-		}
+		guard.Check(d.Write(part))
 		if after == nil {
 			continue
 		}
-		later := part
+		last := part[(n-1)*size:]
 		if at == 0 {
-			later = part[size:]
+			part = part[size:]
 		}
-		if err := after.Write(later); err != nil {
-			return err
-		}
+		guard.Check(after.Write(part))
 		if at+n == rows { // the last step has none after it
-			if err := after.Write(part[(n-1)*size:]); err != nil {
-				return err
-			}
+			guard.Check(after.Write(last))
 		}
 	}
 	if after != nil {
-		err = after.Close()
+		guard.Check(after.Close())
 	}
-	return errors.Join(err, d.Close())
-}
-
-// words writes a stream of text; events are their JSON.
-func (w *writer) words(ctx context.Context, s *outStream, g, next *h5.GroupWriter, all []robocache.Row) error {
-	texts, err := w.src.Text(ctx, s.Key, all)
-	if err != nil {
-		return err
-	}
-	put := func(g *h5.GroupWriter, texts []string) error {
-		d, err := g.Dataset(s.name, h5.Spec{DType: robocache.String, Shape: []int64{int64(len(texts))}})
-		if err != nil {
-			return err
-		}
-		return errors.Join(d.WriteTexts(texts), d.Close())
-	}
-	if err := put(g, texts); err != nil || next == nil {
-		return err
-	}
-	return put(next, append(texts[1:len(texts):len(texts)], texts[len(texts)-1]))
+	guard.Check(d.Close())
 }

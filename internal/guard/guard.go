@@ -11,17 +11,65 @@ import (
 // Malformed turns a panic into *err, an error of class Malformed that holds the stack; without a panic it leaves *err as it is.
 func Malformed(op string, err *error) {
 	if r := recover(); r != nil {
-		*err = malformed(op, nil, r)
+		*err = caught(op, nil, r)
 	}
 }
 
 // File is Malformed for one file of a dataset.
 func File(op, name string, err *error) {
 	if r := recover(); r != nil {
-		*err = malformed(op, robocache.Where{"file": name}, r)
+		*err = caught(op, robocache.Where{"file": name}, r)
 	}
 }
 
-func malformed(op string, where robocache.Where, panicked any) error {
+func caught(op string, where robocache.Where, panicked any) error {
+	if f, ok := panicked.(failure); ok {
+		return f.error
+	}
 	return &robocache.Error{Class: robocache.ErrMalformed, Op: op, Where: where, Msg: fmt.Sprintf("input that the reader did not expect: %v", panicked), Err: errors.New(string(debug.Stack()))}
+}
+
+// failure is an error on its way to a guard.
+type failure struct{ error }
+
+// Fail ends the work with an error.
+func Fail(err error) { panic(failure{err}) }
+
+// Check ends the work where there is an error.
+func Check(err error) {
+	if err != nil {
+		Fail(err)
+	}
+}
+
+// Must gives a value, or ends the work with its error.
+func Must[T any](v T, err error) T {
+	Check(err)
+	return v
+}
+
+// Try gives the error that fn ends with. A panic passes.
+func Try(fn func()) (err error) {
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case failure:
+			err = r.error
+		default:
+			panic(r)
+		}
+	}()
+	fn()
+	return nil
+}
+
+// At adds a place to the error that passes: defer guard.At(where).
+func At(where robocache.Where) {
+	switch r := recover().(type) {
+	case nil:
+	case failure:
+		Fail(robocache.At(r.error, where))
+	default:
+		panic(r)
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Attribute is a named value of an object.
@@ -21,59 +22,20 @@ type Attribute struct {
 }
 
 // Attributes lists an object's attributes by name.
-func (o *Object) Attributes(ctx context.Context) ([]Attribute, error) {
-	var out []Attribute
+func (o *Object) Attributes(ctx context.Context) (out []Attribute, err error) {
+	defer guard.Malformed("hdf5", &err)
 	f := o.f
 	for i := range o.msgs {
-		m := &o.msgs[i]
-		switch m.kind {
+		switch m := &o.msgs[i]; m.kind {
 		case msgAttribute:
-			b, err := o.body(ctx, m)
-			if err != nil {
-				return nil, err
-			}
-			a, err := f.attribute(ctx, o.addr, b)
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, *a)
+			out = append(out, f.attribute(ctx, o.addr, o.body(ctx, m)))
 		case msgAttrInfo:
-			c := f.cursor(m.data)
-			version, flags := c.u8(), c.u8()
-			if flags&1 != 0 {
-				c.skip(2)
-			}
-			heap, tree := c.addr(), c.addr()
-			if version != 0 || c.short {
-				return nil, f.bad(o.addr, "an attribute info message is cut off, or of another version")
-			}
-			if heap == undefined {
-				continue
-			}
-			h, err := f.fractalHeap(ctx, heap)
-			if err != nil {
-				return nil, err
-			}
-			err = f.tree2(ctx, tree, []uint8{recAttrName}, func(_ uint8, rec []byte) error {
-				if len(rec) < h.idLength+1 {
-					return f.bad(tree, "a record of the attributes' index is too short")
+			o.dense(ctx, m, 2, recAttrName, func(heap uint64, b []byte, rec *cursor) {
+				if rec.u8()&2 != 0 {
+					f.unsupported(heap, "an attribute in the file's table of shared messages", "write the file again with h5repack")
 				}
-				b, err := h.object(ctx, rec)
-				if err != nil {
-					return err
-				}
-				if rec[h.idLength]&2 != 0 {
-					return f.unsupported(tree, "an attribute in the file's table of shared messages", "write the file again with h5repack")
-				}
-				a, err := f.attribute(ctx, heap, b)
-				if err == nil {
-					out = append(out, *a)
-				}
-				return err
+				out = append(out, f.attribute(ctx, heap, b))
 			})
-			if err != nil {
-				return nil, err
-			}
 		}
 	}
 	slices.SortStableFunc(out, func(a, b Attribute) int { return strings.Compare(a.Name, b.Name) })
@@ -83,70 +45,49 @@ func (o *Object) Attributes(ctx context.Context) ([]Attribute, error) {
 // Attribute finds one by name; nil where there is none.
 func (o *Object) Attribute(ctx context.Context, name string) (*Attribute, error) {
 	all, err := o.Attributes(ctx)
-	if err != nil {
-		return nil, err
+	if i := slices.IndexFunc(all, func(a Attribute) bool { return a.Name == name }); i >= 0 && err == nil {
+		return &all[i], nil
 	}
-	for i := range all {
-		if all[i].Name == name {
-			return &all[i], nil
-		}
-	}
-	return nil, nil
+	return nil, err
 }
 
-func (f *File) attribute(ctx context.Context, addr uint64, b []byte) (*Attribute, error) {
-	c := f.cursor(b)
+func (f *File) attribute(ctx context.Context, addr uint64, b []byte) Attribute {
+	c := f.cursor(addr, "an attribute", b)
 	version, flags := c.u8(), c.u8()
 	nameSize, typeSize, spaceSize := int(c.u16()), int(c.u16()), int(c.u16())
+	pad := 0
 	switch version {
-	case 1, 2:
+	case 1:
+		pad, flags = 7, 0
+	case 2:
 	case 3:
 		c.skip(1)
 	default:
-		return nil, f.unsupported(addr, fmt.Sprintf("attribute version %d", version), "")
+		f.unsupported(addr, fmt.Sprintf("attribute version %d", version), "")
 	}
 	part := func(n int) []byte {
 		p := c.take(n)
-		if version == 1 {
-			c.take(-n & 7)
-		}
+		c.skip(-n & pad)
 		return p
 	}
 	name, _, _ := bytes.Cut(part(nameSize), []byte{0})
+	a := Attribute{Name: string(name), f: f}
+	defer guard.At(robocache.Where{"attribute": a.Name})
 	tb, sb := part(typeSize), part(spaceSize)
-	if c.short {
-		return nil, f.bad(addr, "an attribute is cut off")
-	}
-	a := &Attribute{Name: string(name), f: f}
-	if version == 1 {
-		flags = 0
-	}
-	var err error
 	if flags&1 != 0 {
-		if tb, err = f.shared(ctx, addr, f.cursor(tb), msgType, 0); err != nil {
-			return nil, err
-		}
+		tb = f.shared(ctx, addr, tb, msgType, 0)
 	}
 	if flags&2 != 0 {
-		if sb, err = f.shared(ctx, addr, f.cursor(sb), msgSpace, 0); err != nil {
-			return nil, err
-		}
+		sb = f.shared(ctx, addr, sb, msgSpace, 0)
 	}
-	at := func(err error) error { return robocache.At(err, robocache.Where{"attribute": a.Name}) }
-	s, err := f.space(addr, sb)
-	if err != nil {
-		return nil, at(err)
-	}
-	a.Shape, a.Null = s.shape, s.null
-	if a.Type, err = f.typeOf(ctx, addr, tb); err != nil {
-		return nil, at(err)
-	}
+	s := f.space(addr, sb)
+	a.Shape, a.Null, a.Type = s.shape, s.null, f.typeOf(addr, tb)
 	n, ok := s.elements()
 	if !ok || n > int64(c.left())/int64(a.Type.Size) {
-		return nil, at(f.bad(addr, fmt.Sprintf("an attribute of shape %v of %s in %d bytes", s.shape, a.Type, c.left())))
+		f.bad(addr, "an attribute of shape %v of %s in %d bytes", s.shape, a.Type, c.left())
 	}
 	a.raw = c.take(int(n) * a.Type.Size)
-	return a, nil
+	return a
 }
 
 // Raw gives the elements of a numeric attribute, little-endian.
@@ -178,21 +119,18 @@ func (a *Attribute) Float() (float64, bool) {
 }
 
 // Strings gives the texts of an attribute; ErrUnsupported where it holds none.
-func (a *Attribute) Strings(ctx context.Context) ([]string, error) {
+func (a *Attribute) Strings(ctx context.Context) (out []string, err error) {
+	defer guard.Malformed("hdf5", &err)
+	defer guard.At(robocache.Where{"attribute": a.Name})
 	t := a.Type
-	if t.Class != Text && !(t.Class == Varying && t.IsText) {
-		return nil, a.f.unsupported(0, fmt.Sprintf("attribute %q of %s as text", a.Name, t), "")
+	if !t.text() {
+		a.f.unsupported(0, fmt.Sprintf("attribute %q of %s as text", a.Name, t), "")
 	}
-	var out []string
-	held := 0 // elements may share one text of a heap
+	held := uint64(0) // elements may share one text of a heap
 	for raw := a.raw; len(raw) >= t.Size; raw = raw[t.Size:] {
-		b, err := a.f.element(ctx, t, raw[:t.Size])
-		if held += len(b); err == nil && held > maxMetadata {
-			err = a.f.limit(0, "the texts of an attribute", uint64(held), maxMetadata)
-		}
-		if err != nil {
-			return nil, robocache.At(err, robocache.Where{"attribute": a.Name})
-		}
+		b := a.f.element(ctx, t, raw[:t.Size])
+		held += uint64(len(b))
+		a.f.limit(0, "the texts of an attribute", held, maxMetadata)
 		out = append(out, string(b))
 	}
 	return out, nil
@@ -200,12 +138,9 @@ func (a *Attribute) Strings(ctx context.Context) ([]string, error) {
 
 // Text gives the text of a scalar attribute; "" and false where it is none.
 func (a *Attribute) Text(ctx context.Context) (string, bool, error) {
-	if t := a.Type; t.Class != Text && !(t.Class == Varying && t.IsText) || len(a.raw) != t.Size {
+	if !a.Type.text() || len(a.raw) != a.Type.Size {
 		return "", false, nil
 	}
 	s, err := a.Strings(ctx)
-	if err != nil {
-		return "", false, err
-	}
-	return s[0], true, nil
+	return strings.Join(s, ""), err == nil, err
 }

@@ -2,15 +2,11 @@ package h5
 
 import (
 	"context"
-	"encoding/binary"
-	"errors"
 	"fmt"
-	"runtime"
 	"sync/atomic"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/elements"
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
@@ -24,25 +20,16 @@ func (d *Dataset) span(i int64) (first, n int64) {
 }
 
 // band gives the rows of band i, little-endian. They must not be changed.
-func (d *Dataset) band(ctx context.Context, i int64) ([]byte, error) {
+func (d *Dataset) band(ctx context.Context, i int64) (_ []byte, err error) {
 	if b, ok := d.held(i); ok {
 		return b, nil
 	}
-	k := key{d.f.id, kindBand, d.addr, i}
-	v, err := d.f.cache.get(ctx, k, func() (any, int64, error) {
-		b, err := d.load(ctx, i)
-		return b, int64(len(b)), err
-	})
-	if err != nil {
-		return nil, robocache.At(err, robocache.Where{"file": d.f.name, "pointer": d.name})
-	}
-	return v.([]byte), nil
-}
-
-// kept says that a band is in the cache.
-func (d *Dataset) kept(i int64) bool {
-	_, ok := d.held(i)
-	return ok
+	defer guard.Malformed("hdf5", &err)
+	defer guard.At(robocache.Where{"file": d.f.name, "pointer": d.name})
+	return cached(ctx, d.f, key{d.f.id, kindBand, d.addr, i}, func() ([]byte, int64) {
+		b := d.load(ctx, i)
+		return b, int64(len(b))
+	}), nil
 }
 
 // maxHot bounds how many bands of a data set are found without asking the cache.
@@ -66,7 +53,7 @@ func (d *Dataset) held(i int64) ([]byte, bool) {
 			return *b, true
 		}
 	}
-	v, ok := d.f.cache.peek(key{d.f.id, kindBand, d.addr, i})
+	v, ok := d.f.cache.things.Peek(key{d.f.id, kindBand, d.addr, i})
 	if !ok {
 		return nil, false
 	}
@@ -77,56 +64,51 @@ func (d *Dataset) held(i int64) ([]byte, bool) {
 	return b, true
 }
 
-func (d *Dataset) load(ctx context.Context, i int64) ([]byte, error) {
+func (d *Dataset) load(ctx context.Context, i int64) []byte {
 	first, n := d.span(i)
-	if err := d.Readable(); err != nil {
-		return nil, err
-	}
+	guard.Check(d.Readable())
 	// What the cache could not keep would be decoded again for each of its rows.
 	most := max(min(maxChunk, d.f.cache.Budget()-entry), 0)
 	if d.rowBytes > 0 && n > most/d.rowBytes {
-		return nil, d.tooLarge(fmt.Sprintf("%d rows of %d bytes that are stored as one", n, d.rowBytes), uint64(n*d.rowBytes), most)
+		d.tooLarge(fmt.Sprintf("%d rows of %d bytes that are stored as one", n, d.rowBytes), uint64(n*d.rowBytes), most)
 	}
 	if d.layout.class == layoutChunked && d.chunkBytes > most {
-		return nil, d.tooLarge(fmt.Sprintf("a chunk of %v elements", d.layout.chunk), uint64(d.chunkBytes), most)
+		d.tooLarge(fmt.Sprintf("a chunk of %v elements", d.layout.chunk), uint64(d.chunkBytes), most)
 	}
 	out := make([]byte, n*d.rowBytes)
-	var err error
 	switch d.layout.class {
 	case layoutCompact:
 		copy(out, d.layout.data[first*d.rowBytes:])
 	case layoutContiguous:
-		err = d.plain(ctx, first, out)
+		d.plain(ctx, first, out)
 	case layoutChunked:
-		err = d.assemble(ctx, i, first, n, out)
-	}
-	if err != nil {
-		return nil, err
+		d.assemble(ctx, i, first, n, out)
 	}
 	d.native(out)
-	return out, nil
+	return out
 }
 
 // tooLarge refuses rows that can only be decoded together.
-func (d *Dataset) tooLarge(what string, got uint64, most int64) error {
-	e := d.f.limit(d.addr, what, got, uint64(most))
+func (d *Dataset) tooLarge(what string, got uint64, most int64) {
+	e := d.f.above(d.addr, what, got, uint64(most))
 	if e.Hint = "write the file with smaller chunks: h5repack -l CHUNK=…"; most < maxChunk && got <= maxChunk {
 		e.Hint = "raise the memory budget, or write the file with smaller chunks: h5repack -l CHUNK=…"
 	}
-	return e
+	guard.Fail(e)
 }
 
 // plain reads rows of a contiguous data set.
-func (d *Dataset) plain(ctx context.Context, first int64, out []byte) error {
+func (d *Dataset) plain(ctx context.Context, first int64, out []byte) {
 	if d.layout.addr == undefined {
 		d.blank(out)
-		return nil
+		return
 	}
-	at, ok := d.f.place(d.layout.addr+uint64(first*d.rowBytes), uint64(len(out)))
-	if !ok {
-		return d.f.outside(d.layout.addr, uint64(len(out)), "the data")
-	}
-	return d.f.r.ReadAt(ctx, out, at)
+	d.stored(ctx, d.layout.addr+uint64(first*d.rowBytes), out)
+}
+
+// stored reads bytes that lie as they are: of a data set without chunks, or the first ones of a chunk without filters.
+func (d *Dataset) stored(ctx context.Context, addr uint64, out []byte) {
+	guard.Check(d.f.r.ReadAt(ctx, out, d.f.place(addr, uint64(len(out)), "the data")))
 }
 
 // blank writes the fill value.
@@ -142,32 +124,11 @@ func (d *Dataset) blank(out []byte) {
 }
 
 // native turns big-endian elements round.
-func (d *Dataset) native(b []byte) { swap(b, d.swap) }
-
-// swap reverses the bytes of each element of size bytes.
-func swap(b []byte, size int) {
-	switch size {
-	case 2:
-		for ; len(b) >= 2; b = b[2:] {
-			b[0], b[1] = b[1], b[0]
-		}
-	case 4:
-		for ; len(b) >= 4; b = b[4:] {
-			binary.LittleEndian.PutUint32(b, binary.BigEndian.Uint32(b))
-		}
-	case 8:
-		for ; len(b) >= 8; b = b[8:] {
-			binary.LittleEndian.PutUint64(b, binary.BigEndian.Uint64(b))
-		}
-	}
-}
+func (d *Dataset) native(b []byte) { elements.Swap(b, b, d.swap) }
 
 // assemble decodes the chunks of a band into its rows, as many at once as there are cores.
-func (d *Dataset) assemble(ctx context.Context, i, first, n int64, out []byte) error {
-	index, err := d.chunkIndex(ctx)
-	if err != nil {
-		return err
-	}
+func (d *Dataset) assemble(ctx context.Context, i, first, n int64, out []byte) {
+	index := d.chunkIndex(ctx)
 	across := int64(1)
 	for _, g := range d.grid[1:] {
 		across *= g
@@ -177,53 +138,33 @@ func (d *Dataset) assemble(ctx context.Context, i, first, n int64, out []byte) e
 		switch {
 		case !ok:
 			d.blank(out)
-			return nil
+			return
 		case int64(len(out)) == d.chunkBytes:
-			return d.chunk(ctx, i, ref, out)
+			d.chunk(ctx, ref, out)
+			return
 		case len(d.filters) == 0 || d.layout.rawEdges:
-			return d.stored(ctx, ref, out)
+			d.stored(ctx, ref.addr, out)
+			return
 		}
 	}
-	one := func(ctx context.Context, k int64) error {
-		number := i*across + k
-		ref, ok := index.find(number)
-		s := scratches.Get().(*scratch)
-		defer s.free()
-		var buf []byte
-		if ok {
-			// Not of the pool: the scratch of the filters comes from there too.
-			buf = make([]byte, d.chunkBytes)
-			if err := d.chunk(ctx, number, ref, buf); err != nil {
-				return err
-			}
-		}
-		d.place(k, n, out, buf)
-		return nil
-	}
-	if across == 1 {
-		return one(ctx, 0)
-	}
-	stopped := ctx
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(runtime.GOMAXPROCS(0))
+	var stored []chunkRef
 	for k := range across {
 		// Where nothing was written, fill values: a data set of a few bytes may have millions of such chunks.
-		if _, ok := index.find(i*across + k); !ok {
-			if k&0xfff == 0 && ctx.Err() != nil {
-				break
-			}
-			d.place(k, n, out, nil)
+		if ref, ok := index.find(i*across + k); ok {
+			stored = append(stored, ref)
 			continue
 		}
-		g.Go(func() (err error) {
-			defer guard.Malformed("hdf5", &err)
-			return one(ctx, k)
-		})
+		if k&0xfff == 0 {
+			guard.Check(ctx.Err())
+		}
+		d.place(k, n, out, nil)
 	}
-	if err := g.Wait(); err != nil {
-		return err
-	}
-	return stopped.Err()
+	guard.Check(each(ctx, len(stored), func(ctx context.Context, k int) error {
+		buf := make([]byte, d.chunkBytes)
+		d.chunk(ctx, stored[k], buf)
+		d.place(stored[k].number-i*across, n, out, buf)
+		return nil
+	}))
 }
 
 // place copies the k-th chunk of a band's row of chunks to where it belongs; nil is the fill value.
@@ -264,43 +205,25 @@ func (d *Dataset) place(k, n int64, out, chunk []byte) {
 	}
 }
 
-// stored reads the first bytes of a chunk without filters.
-func (d *Dataset) stored(ctx context.Context, ref chunkRef, out []byte) error {
-	at, ok := d.f.place(ref.addr, uint64(len(out)))
-	if !ok {
-		return d.f.outside(ref.addr, uint64(len(out)), "a chunk")
-	}
-	return d.f.r.ReadAt(ctx, out, at)
-}
-
 // chunk reads and decodes a chunk into out, which is as large as one.
-func (d *Dataset) chunk(ctx context.Context, number int64, ref chunkRef, out []byte) error {
-	if len(d.filters) == 0 || d.layout.rawEdges && d.edge(number) {
-		return d.stored(ctx, ref, out)
+func (d *Dataset) chunk(ctx context.Context, ref chunkRef, out []byte) {
+	if len(d.filters) == 0 || d.layout.rawEdges && d.edge(ref.number) {
+		d.stored(ctx, ref.addr, out)
+		return
 	}
-	at, ok := d.f.place(ref.addr, uint64(ref.size))
-	if !ok {
-		return d.f.outside(ref.addr, uint64(ref.size), fmt.Sprintf("chunk %d", number))
-	}
-	if int64(ref.size)*maxRatio+maxRatio < d.chunkBytes {
-		return d.f.bad(ref.addr, fmt.Sprintf("chunk %d has %d bytes and claims to hold %d", number, ref.size, d.chunkBytes))
-	}
-	if int64(ref.size) > d.chunkBytes+d.chunkBytes/8+4096 {
-		return d.f.bad(ref.addr, fmt.Sprintf("chunk %d has %d bytes for %d of data", number, ref.size, d.chunkBytes))
+	at := d.f.place(ref.addr, uint64(ref.size), "a chunk")
+	if size := int64(ref.size); size*maxRatio+maxRatio < d.chunkBytes || size > d.chunkBytes+d.chunkBytes/8+4096 {
+		d.f.bad(ref.addr, "chunk %d has %d bytes and claims to hold %d", ref.number, size, d.chunkBytes)
 	}
 	s := scratches.Get().(*scratch)
 	defer s.free()
 	stored := room(&s.stored, int(ref.size))
-	if err := d.f.r.ReadAt(ctx, stored, at); err != nil {
-		return err
-	}
+	guard.Check(d.f.r.ReadAt(ctx, stored, at))
 	if err := undo(d.filters, ref.mask, stored, out, s); err != nil {
-		if errors.Is(err, context.Canceled) {
-			return err
-		}
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "hdf5", Where: robocache.Where{"file": d.f.name, "offset": ref.addr, "chunk": number}, Msg: "a chunk cannot be decoded", Err: err}
+		e := d.f.error(robocache.ErrMalformed, ref.addr, "a chunk cannot be decoded")
+		e.Where["chunk"], e.Err = ref.number, err
+		guard.Fail(e)
 	}
-	return nil
 }
 
 // edge says that a chunk reaches over the data set's extent.

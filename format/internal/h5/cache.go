@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/goatnote-inc/robocache/format/internal/lru"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Cache keeps what was read and decoded (rows, chunk indexes, pieces of metadata) of any number of files below a budget in bytes.
@@ -48,16 +49,15 @@ func (c *Cache) Limit(budget int64) { c.things.Limit(budget) }
 // Budget is how many bytes it keeps.
 func (c *Cache) Budget() int64 { return c.things.Stats().Budget }
 
-// peek gives what is there.
-func (c *Cache) peek(k key) (any, bool) { return c.things.Peek(k) }
-
-// get gives the thing, loading it where it is not there.
-func (c *Cache) get(ctx context.Context, k key, load func() (any, int64, error)) (any, error) {
-	return c.things.Get(ctx, k, func() (any, int64, error) {
-		v, n, err := load()
-		return v, n + entry, err
-	})
+// cached gives a thing of a file, loading it where it is not there. What fails in the load ends the reading, for all who wait for it.
+func cached[T any](ctx context.Context, f *File, k key, load func() (T, int64)) T {
+	v, ok := f.cache.things.Peek(k)
+	if !ok {
+		v = guard.Must(f.cache.things.Get(ctx, k, func() (v any, n int64, err error) {
+			defer guard.Malformed("hdf5", &err)
+			t, n := load()
+			return t, n + entry, nil
+		}))
+	}
+	return v.(T)
 }
-
-// forget drops all that is kept of a file.
-func (c *Cache) forget(file uint32) { c.things.Forget(func(k key) bool { return k.file == file }) }

@@ -1,34 +1,37 @@
 package h5
 
-import "encoding/binary"
+import (
+	"bytes"
+	"encoding/binary"
+)
 
 // undefined is the address that stands for "nowhere".
 const undefined = ^uint64(0)
 
-// cursor walks over bytes that were read. What lies past their end reads as zero and sets short: one check at the end replaces one a field.
+// cursor walks over a piece of metadata that was read. What would lie past its end is ErrMalformed (guard.Fail): no field needs a check.
 type cursor struct {
-	b        []byte
-	off      int
-	osz, lsz int // bytes of an address and of a length
-	short    bool
+	f    *File
+	from uint64 // of the piece, and what it is: for errors
+	what string
+	b    []byte
+	off  int
 }
 
-func (c *cursor) left() int {
-	if c.short {
-		return 0
-	}
-	return len(c.b) - c.off
+func (f *File) cursor(addr uint64, what string, b []byte) *cursor {
+	return &cursor{f: f, from: addr, what: what, b: b}
 }
 
-// take gives the next n bytes, nil past the end.
+func (c *cursor) cut() { c.f.bad(c.from, "%s is cut off", c.what) }
+
+func (c *cursor) left() int { return len(c.b) - c.off }
+
+// take gives the next n bytes.
 func (c *cursor) take(n int) []byte {
-	if n < 0 || c.short || n > len(c.b)-c.off {
-		c.short = true
-		return nil
+	if n < 0 || n > c.left() {
+		c.cut()
 	}
-	p := c.b[c.off : c.off+n : c.off+n]
 	c.off += n
-	return p
+	return c.b[c.off-n : c.off : c.off]
 }
 
 func (c *cursor) skip(n int) { c.take(n) }
@@ -36,17 +39,11 @@ func (c *cursor) skip(n int) { c.take(n) }
 // align moves to the next multiple of n, counted from start.
 func (c *cursor) align(start, n int) {
 	if r := (c.off - start) % n; r != 0 {
-		c.take(n - r)
+		c.skip(n - r)
 	}
 }
 
-func (c *cursor) u8() uint8 {
-	if p := c.take(1); p != nil {
-		return p[0]
-	}
-	return 0
-}
-
+func (c *cursor) u8() uint8   { return c.take(1)[0] }
 func (c *cursor) u16() uint16 { return uint16(c.uint(2)) }
 func (c *cursor) u32() uint32 { return uint32(c.uint(4)) }
 func (c *cursor) u64() uint64 { return c.uint(8) }
@@ -54,14 +51,9 @@ func (c *cursor) u64() uint64 { return c.uint(8) }
 // uint reads n bytes, 0 to 8, little-endian.
 func (c *cursor) uint(n int) uint64 {
 	if n > 8 {
-		c.short = true
-		return 0
+		c.cut()
 	}
-	p := c.take(n)
-	if p == nil {
-		return 0
-	}
-	return leUint(p)
+	return leUint(c.take(n))
 }
 
 func leUint(p []byte) uint64 {
@@ -77,26 +69,20 @@ func leUint(p []byte) uint64 {
 
 // addr reads an address; all ones, of whatever width, is undefined.
 func (c *cursor) addr() uint64 {
-	v := c.uint(c.osz)
-	if c.osz < 8 && v == 1<<(8*c.osz)-1 {
+	v := c.uint(c.f.osz)
+	if c.f.osz < 8 && v == 1<<(8*c.f.osz)-1 {
 		return undefined
 	}
 	return v
 }
 
-func (c *cursor) length() uint64 { return c.uint(c.lsz) }
+func (c *cursor) length() uint64 { return c.uint(c.f.lsz) }
 
 // name reads up to the next NUL.
 func (c *cursor) name() string {
-	if !c.short {
-		for i := c.off; i < len(c.b); i++ {
-			if c.b[i] == 0 {
-				s := string(c.b[c.off:i])
-				c.off = i + 1
-				return s
-			}
-		}
+	n := bytes.IndexByte(c.b[c.off:], 0)
+	if n < 0 {
+		c.cut()
 	}
-	c.short = true
-	return ""
+	return string(c.take(n + 1)[:n])
 }

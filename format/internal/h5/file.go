@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -50,15 +51,9 @@ func Detect(ctx context.Context, r robocache.Ranged) (bool, error) {
 
 func find(ctx context.Context, r robocache.Ranged) (at int64, ok bool, err error) {
 	var b [8]byte
-	for at = 0; at <= r.Size()-8 && at < 1<<40; {
-		if err := r.ReadAt(ctx, b[:], at); err != nil {
-			return 0, false, err
-		}
-		if bytes.Equal(b[:], signature) {
-			return at, true, nil
-		}
-		if at = 2 * at; at == 0 {
-			at = 512
+	for at = 0; at <= r.Size()-8 && at < 1<<40; at = max(2*at, 512) {
+		if err := r.ReadAt(ctx, b[:], at); err != nil || bytes.Equal(b[:], signature) {
+			return at, err == nil, err
 		}
 	}
 	return 0, false, nil
@@ -69,13 +64,12 @@ func Open(ctx context.Context, r robocache.Ranged, name string, cache *Cache) (*
 	return open(ctx, &File{r: r, name: name, size: uint64(r.Size()), cache: cache, id: cache.files.Add(1), block: 4 << 10})
 }
 
-func open(ctx context.Context, f *File) (*File, error) {
+func open(ctx context.Context, f *File) (_ *File, err error) {
+	defer guard.Malformed("hdf5", &err)
 	if store.Remote(f.r) {
 		f.block = 64 << 10
 	}
-	if err := f.superblock(ctx); err != nil {
-		return nil, err
-	}
+	f.superblock(ctx)
 	return f, nil
 }
 
@@ -83,7 +77,7 @@ func open(ctx context.Context, f *File) (*File, error) {
 func Named(name string) *File { return &File{name: name} }
 
 // Close lets go of what is cached of the file.
-func (f *File) Close() { f.cache.forget(f.id) }
+func (f *File) Close() { f.cache.things.Forget(func(k key) bool { return k.file == f.id }) }
 
 // Name is the file's name.
 func (f *File) Name() string { return f.name }
@@ -91,176 +85,147 @@ func (f *File) Name() string { return f.name }
 // Size is the file's length in bytes.
 func (f *File) Size() int64 { return int64(f.size) }
 
-func (f *File) superblock(ctx context.Context) error {
+func (f *File) superblock(ctx context.Context) {
 	at, ok, err := find(ctx, f.r)
-	if err != nil {
-		return err
-	}
+	guard.Check(err)
 	if !ok {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "hdf5", Where: robocache.Where{"file": f.name}, Want: "an HDF5 signature at 0, 512, 1024, …", Got: "none"}
+		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "hdf5", Where: robocache.Where{"file": f.name}, Want: "an HDF5 signature at 0, 512, 1024, …", Got: "none"})
 	}
 	b := make([]byte, min(256, int64(f.size)-at))
-	if err := f.r.ReadAt(ctx, b, at); err != nil {
-		return err
-	}
-	c := &cursor{b: b, off: 8}
+	guard.Check(f.r.ReadAt(ctx, b, at))
+	c := f.cursor(uint64(at), "the superblock", b)
+	c.skip(8)
 	f.Superblock = int(c.u8())
+	sizes := func() {
+		f.osz, f.lsz = int(c.u8()), int(c.u8())
+		for _, n := range []int{f.osz, f.lsz} {
+			if n != 2 && n != 4 && n != 8 {
+				f.unsupported(0, fmt.Sprintf("addresses of %d and lengths of %d bytes", f.osz, f.lsz), "")
+			}
+		}
+	}
 	var eof, driver uint64 = 0, undefined
 	switch f.Superblock {
 	case 0, 1:
 		c.skip(4)
-		f.osz, f.lsz = int(c.u8()), int(c.u8())
-		c.skip(1 + 4 + 4)
-		if f.Superblock == 1 {
-			c.skip(4)
-		}
-		if err := f.sizes(c); err != nil {
-			return err
-		}
+		sizes()
+		c.skip(9 + 4*f.Superblock)
 		f.base = c.addr()
 		c.addr()
 		eof, driver = c.addr(), c.addr()
 		c.addr()
 		f.root = c.addr()
 	case 2, 3:
-		f.osz, f.lsz = int(c.u8()), int(c.u8())
-		flags := c.u8()
-		if err := f.sizes(c); err != nil {
-			return err
-		}
-		f.Open = f.Superblock == 3 && flags&5 != 0
+		sizes()
+		f.Open = c.u8()&5 != 0 && f.Superblock == 3
 		f.base = c.addr()
 		c.addr()
-		eof = c.addr()
-		f.root = c.addr()
-		if sum := lookup3(b[:min(c.off, len(b))]); !c.short && c.u32() != sum && !f.lax {
-			return f.bad(uint64(at), "the superblock's checksum does not match its bytes")
+		eof, f.root = c.addr(), c.addr()
+		if sum := lookup3(b[:c.off]); c.u32() != sum && !f.lax {
+			f.bad(uint64(at), "the superblock's checksum does not match its bytes")
 		}
 	default:
-		return f.unsupported(uint64(at), fmt.Sprintf("superblock version %d", f.Superblock), "versions 0 to 3 are read")
-	}
-	if c.short {
-		return f.bad(uint64(at), "the superblock is cut off")
+		f.unsupported(uint64(at), fmt.Sprintf("superblock version %d", f.Superblock), "versions 0 to 3 are read")
 	}
 	if driver != undefined {
-		return f.unsupported(uint64(at), "a file of several parts (driver information block)", "")
+		f.unsupported(uint64(at), "a file of several parts (driver information block)", "")
 	}
 	if f.base > uint64(at) || f.base >= f.size {
-		return f.bad(uint64(at), fmt.Sprintf("base address %d after the superblock", f.base))
+		f.bad(uint64(at), "base address %d after the superblock", f.base)
 	}
 	if eof != undefined && eof > f.size {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "hdf5", Where: robocache.Where{"file": f.name}, Want: fmt.Sprintf("%d bytes, as the superblock says", eof), Got: fmt.Sprintf("%d", f.size),
-			Hint: "the file looks truncated, or its writer was stopped; fetch it again, or repair it with h5clear"}
+		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "hdf5", Where: robocache.Where{"file": f.name}, Want: fmt.Sprintf("%d bytes, as the superblock says", eof), Got: fmt.Sprintf("%d", f.size),
+			Hint: "the file looks truncated, or its writer was stopped; fetch it again, or repair it with h5clear"})
 	}
-	return nil
 }
 
-func (f *File) sizes(c *cursor) error {
-	for _, n := range []int{f.osz, f.lsz} {
-		if n != 2 && n != 4 && n != 8 {
-			return f.unsupported(0, fmt.Sprintf("addresses of %d and lengths of %d bytes", f.osz, f.lsz), "")
-		}
-	}
-	c.osz, c.lsz = f.osz, f.lsz
-	return nil
-}
-
-func (f *File) cursor(b []byte) *cursor { return &cursor{b: b, osz: f.osz, lsz: f.lsz} }
-
-// place is where an address lies in the file; false where n bytes from there are not inside.
-func (f *File) place(addr, n uint64) (int64, bool) {
+// place is where n bytes at an address lie in the file. Such as are not inside end the reading.
+func (f *File) place(addr, n uint64, what string) int64 {
 	at := addr + f.base
 	if addr == undefined || at < addr || at > f.size || n > f.size-at || at > math.MaxInt64 {
-		return 0, false
+		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "hdf5", Where: robocache.Where{"file": f.name, "offset": addr}, Msg: what, Want: "a place inside the file", Got: fmt.Sprintf("%d bytes at %d of %d", n, addr, f.size),
+			Hint: "the file may be cut off: fetch it again"})
 	}
-	return int64(at), true
+	return int64(at)
 }
 
 // metadata gives n bytes at an address. They must not be changed.
-func (f *File) metadata(ctx context.Context, addr uint64, n uint64, what string) ([]byte, error) {
-	at, ok := f.place(addr, n)
-	if !ok {
-		return nil, f.outside(addr, n, what)
-	}
-	if n > maxMetadata {
-		return nil, f.limit(addr, what, n, maxMetadata)
-	}
+func (f *File) metadata(ctx context.Context, addr uint64, n uint64, what string) []byte {
+	at := f.place(addr, n, what)
+	f.limit(addr, what, n, maxMetadata)
 	first, last := at/f.block, (at+int64(n)-1)/f.block
 	if n > 0 && first == last {
-		b, err := f.blockAt(ctx, first)
-		if err != nil {
-			return nil, err
-		}
 		at -= first * f.block
-		return b[at : at+int64(n) : at+int64(n)], nil
+		return f.blockAt(ctx, first)[at : at+int64(n) : at+int64(n)]
 	}
 	out := make([]byte, n)
 	if last-first > 2 {
-		return out, f.r.ReadAt(ctx, out, at)
+		guard.Check(f.r.ReadAt(ctx, out, at))
+		return out
 	}
 	for done := int64(0); done < int64(n); {
 		i := (at + done) / f.block
-		b, err := f.blockAt(ctx, i)
-		if err != nil {
-			return nil, err
-		}
-		done += int64(copy(out[done:], b[at+done-i*f.block:]))
+		done += int64(copy(out[done:], f.blockAt(ctx, i)[at+done-i*f.block:]))
 	}
-	return out, nil
+	return out
 }
 
 // blockAt gives the i-th block of the file.
-func (f *File) blockAt(ctx context.Context, i int64) ([]byte, error) {
-	v, err := f.cache.get(ctx, key{f.id, kindBlock, 0, i}, func() (any, int64, error) {
+func (f *File) blockAt(ctx context.Context, i int64) []byte {
+	return cached(ctx, f, key{f.id, kindBlock, 0, i}, func() ([]byte, int64) {
 		b := make([]byte, min(f.block, int64(f.size)-i*f.block))
-		if err := f.r.ReadAt(ctx, b, i*f.block); err != nil {
-			return nil, 0, err
-		}
-		return b, int64(len(b)), nil
+		guard.Check(f.r.ReadAt(ctx, b, i*f.block))
+		return b, int64(len(b))
 	})
-	if err != nil {
-		return nil, err
-	}
-	return v.([]byte), nil
 }
 
 // structure reads a piece of metadata that begins with a signature and, where sum is set, ends with a checksum of what is before.
-func (f *File) structure(ctx context.Context, addr, n uint64, sig string, sum bool) (*cursor, error) {
-	b, err := f.metadata(ctx, addr, n, sig)
-	if err != nil {
-		return nil, err
-	}
+func (f *File) structure(ctx context.Context, addr, n uint64, sig string, sum bool) *cursor {
+	b := f.metadata(ctx, addr, n, sig)
 	if len(b) < len(sig) || string(b[:len(sig)]) != sig {
-		return nil, f.bad(addr, fmt.Sprintf("expected %q, found %q", sig, b[:min(len(sig), len(b))]))
+		f.bad(addr, "expected %q, found %q", sig, b[:min(len(sig), len(b))])
 	}
 	if sum {
-		if len(b) < 4+len(sig) {
-			return nil, f.bad(addr, sig+" is too small")
-		}
 		end := len(b) - 4
+		if end < len(sig) {
+			f.bad(addr, "%s is too small", sig)
+		}
 		if !f.lax && uint64(lookup3(b[:end])) != leUint(b[end:]) {
-			return nil, f.bad(addr, "the checksum of "+sig+" does not match its bytes")
+			f.bad(addr, "the checksum of %s does not match its bytes", sig)
 		}
 		b = b[:end:end]
 	}
-	c := f.cursor(b)
+	c := f.cursor(addr, sig, b)
 	c.off = len(sig)
-	return c, nil
+	return c
 }
 
-func (f *File) bad(addr uint64, msg string) error {
-	return &robocache.Error{Class: robocache.ErrMalformed, Op: "hdf5", Where: robocache.Where{"file": f.name, "offset": addr}, Msg: msg}
+// error is one that names the file and the place in it.
+func (f *File) error(class error, addr uint64, format string, args ...any) *robocache.Error {
+	return &robocache.Error{Class: class, Op: "hdf5", Where: robocache.Where{"file": f.name, "offset": addr}, Msg: fmt.Sprintf(format, args...)}
 }
 
-func (f *File) outside(addr, n uint64, what string) error {
-	return &robocache.Error{Class: robocache.ErrMalformed, Op: "hdf5", Where: robocache.Where{"file": f.name, "offset": addr}, Msg: what, Want: "a place inside the file", Got: fmt.Sprintf("%d bytes at %d of %d", n, addr, f.size),
-		Hint: "the file may be cut off: fetch it again"}
+// bad ends the reading: the file is malformed.
+func (f *File) bad(addr uint64, format string, args ...any) {
+	guard.Fail(f.error(robocache.ErrMalformed, addr, format, args...))
 }
 
-func (f *File) unsupported(addr uint64, what, hint string) error {
-	return &robocache.Error{Class: robocache.ErrUnsupported, Op: "hdf5", Where: robocache.Where{"file": f.name, "offset": addr}, Msg: what, Hint: hint}
+// unsupported ends the reading: the file has something that is not read.
+func (f *File) unsupported(addr uint64, what, hint string) {
+	e := f.error(robocache.ErrUnsupported, addr, "%s", what)
+	e.Hint = hint
+	guard.Fail(e)
 }
 
-func (f *File) limit(addr uint64, what string, got, limit uint64) *robocache.Error {
-	return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "hdf5", Where: robocache.Where{"file": f.name, "offset": addr}, Msg: what, Want: fmt.Sprintf("at most %d bytes", limit), Got: fmt.Sprint(got)}
+// limit ends the reading where something is larger than it may be.
+func (f *File) limit(addr uint64, what string, got, limit uint64) {
+	if got > limit {
+		guard.Fail(f.above(addr, what, got, limit))
+	}
+}
+
+func (f *File) above(addr uint64, what string, got, limit uint64) *robocache.Error {
+	e := f.error(robocache.ErrResourceLimit, addr, "%s", what)
+	e.Want, e.Got = fmt.Sprintf("at most %d bytes", limit), fmt.Sprint(got)
+	return e
 }

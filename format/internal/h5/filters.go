@@ -2,6 +2,7 @@ package h5
 
 import (
 	"bytes"
+	"cmp"
 	"compress/zlib"
 	"encoding/binary"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"io"
 	"sync"
 
+	"github.com/goatnote-inc/robocache/format/internal/elements"
 	"github.com/goatnote-inc/robocache/internal/inflate"
 )
 
@@ -20,7 +22,8 @@ const (
 	filterLZF      = 32000
 )
 
-var filterNames = map[uint16]string{4: "szip", 5: "nbit", 6: "scaleoffset", 307: "bzip2", 32001: "blosc", 32004: "lz4", 32008: "bitshuffle", 32013: "zfp", 32015: "zstd", 32017: "sz", 32026: "blosc2"}
+var filterNames = map[uint16]string{filterDeflate: "deflate", filterShuffle: "shuffle", filterFletcher: "fletcher32", 4: "szip", 5: "nbit", 6: "scaleoffset", 307: "bzip2", filterLZF: "lzf", 32001: "blosc", 32004: "lz4", 32008: "bitshuffle",
+	32013: "zfp", 32015: "zstd", 32017: "sz", 32026: "blosc2"}
 
 // filter is one step of a pipeline, in the order of writing.
 type filter struct {
@@ -31,21 +34,7 @@ type filter struct {
 
 // String names a filter, as users know it, with its number.
 func (p *filter) String() string {
-	name := filterNames[p.id]
-	switch p.id {
-	case filterDeflate:
-		name = "deflate"
-	case filterShuffle:
-		name = "shuffle"
-	case filterFletcher:
-		name = "fletcher32"
-	case filterLZF:
-		name = "lzf"
-	}
-	if name == "" {
-		name = p.name
-	}
-	return fmt.Sprintf("%s (filter %d)", name, p.id)
+	return fmt.Sprintf("%s (filter %d)", cmp.Or(filterNames[p.id], p.name), p.id)
 }
 
 // known says whether the filter can be undone.
@@ -53,21 +42,22 @@ func (p *filter) known() bool {
 	return p.id >= filterDeflate && p.id <= filterFletcher || p.id == filterLZF
 }
 
-func (f *File) filters(addr uint64, b []byte) ([]filter, error) {
-	c := f.cursor(b)
+func (f *File) filters(addr uint64, b []byte) []filter {
+	c := f.cursor(addr, "the filter pipeline", b)
 	version, n := c.u8(), int(c.u8())
 	if version != 1 && version != 2 {
-		return nil, f.unsupported(addr, fmt.Sprintf("filter pipeline version %d", version), "")
+		f.unsupported(addr, fmt.Sprintf("filter pipeline version %d", version), "")
 	}
 	if version == 1 {
 		c.skip(6)
 	}
 	if n > 32 {
-		return nil, f.bad(addr, fmt.Sprintf("%d filters", n))
+		f.bad(addr, "%d filters", n)
 	}
-	var out []filter
-	for range n {
-		p := filter{id: c.u16()}
+	out := make([]filter, n)
+	for i := range out {
+		p := &out[i]
+		p.id = c.u16()
 		length := 0
 		if version == 1 || p.id >= 256 {
 			length = int(c.u16())
@@ -79,21 +69,14 @@ func (f *File) filters(addr uint64, b []byte) ([]filter, error) {
 		}
 		name, _, _ := bytes.Cut(c.take(length), []byte{0})
 		p.name = string(name)
-		if c.short || 4*values > c.left() {
-			break
-		}
 		for range values {
 			p.values = append(p.values, c.u32())
 		}
 		if version == 1 && values%2 == 1 {
 			c.skip(4)
 		}
-		out = append(out, p)
 	}
-	if c.short || len(out) < n {
-		return nil, f.bad(addr, "the filter pipeline is cut off")
-	}
-	return out, nil
+	return out
 }
 
 // scratch holds the buffers of decoding: two for the steps between filters, one for what was stored.
@@ -182,7 +165,7 @@ func undo(filters []filter, mask uint32, stored, dst []byte, s *scratch) error {
 			if known[i] < 0 {
 				out = make([]byte, len(data))
 			}
-			unshuffle(out, data, n)
+			elements.Unshuffle(out[:len(data)], data, max(n, 1))
 		case filterFletcher:
 			if data, err = checkFletcher(data); err != nil {
 				return err
@@ -217,44 +200,6 @@ func checkFletcher(b []byte) ([]byte, error) {
 		return nil, fmt.Errorf("the chunk's fletcher32 checksum is %08x, its bytes give %08x", want, got)
 	}
 	return b[:n], nil
-}
-
-// unshuffle puts the bytes of elements of n bytes together again. A rest that is no whole element was not shuffled.
-func unshuffle(dst, src []byte, n int) {
-	if n <= 1 || len(src) < n {
-		copy(dst, src)
-		return
-	}
-	count := len(src) / n
-	dst = dst[:len(src)]
-	switch n {
-	case 2:
-		a, b := src[:count], src[count:2*count]
-		for i := range a {
-			dst[2*i], dst[2*i+1] = a[i], b[i]
-		}
-	case 4:
-		a, b, c, d := src[:count], src[count:2*count], src[2*count:3*count], src[3*count:4*count]
-		for i := range a {
-			binary.LittleEndian.PutUint32(dst[4*i:], uint32(a[i])|uint32(b[i])<<8|uint32(c[i])<<16|uint32(d[i])<<24)
-		}
-	case 8:
-		var p [8][]byte
-		for k := range p {
-			p[k] = src[k*count : (k+1)*count]
-		}
-		for i := range count {
-			binary.LittleEndian.PutUint64(dst[8*i:], uint64(p[0][i])|uint64(p[1][i])<<8|uint64(p[2][i])<<16|uint64(p[3][i])<<24|uint64(p[4][i])<<32|uint64(p[5][i])<<40|uint64(p[6][i])<<48|uint64(p[7][i])<<56)
-		}
-	default:
-		for k := range n {
-			from := src[k*count : (k+1)*count]
-			for i, v := range from {
-				dst[i*n+k] = v
-			}
-		}
-	}
-	copy(dst[count*n:], src[count*n:])
 }
 
 var errLZF = errors.New("bad lzf data")

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/internal/hostile"
 )
 
@@ -75,7 +76,7 @@ func TestOverlappingHeaders(t *testing.T) {
 	}
 	b = append(b, make([]byte, size+8*blocks)...)
 	before := hostile.Allocated()
-	_, err := raw(b).object(t.Context(), 0)
+	_, err := raw(b).At(t.Context(), 0)
 	if got := hostile.Allocated() - before; !errors.Is(err, robocache.ErrResourceLimit) || got > 2*maxMetadata {
 		t.Errorf("%d bytes taken for %d: %v", got, len(b), err)
 	}
@@ -118,7 +119,7 @@ func TestEmptyChunks(t *testing.T) {
 	const n = 4 << 20
 	d := &Dataset{f: raw(make([]byte, 8)), Shape: []int64{1, n}, Type: &Type{Class: Integer, Size: 1, DType: robocache.Uint8}, fill: []byte{7}, max: []int64{1, n},
 		layout: &layout{class: layoutChunked, addr: undefined, chunk: []int64{1, 1}, element: 1, index: indexTree1}}
-	if err := d.measure(); err != nil {
+	if err := guard.Try(d.measure); err != nil {
 		t.Fatal(err)
 	}
 	got := make([]byte, n)
@@ -134,7 +135,7 @@ func TestEmptyChunks(t *testing.T) {
 // TestHugeRow: a row that the file only claims is refused before memory is taken for it.
 func TestHugeRow(t *testing.T) {
 	d := &Dataset{f: raw(make([]byte, 8)), Shape: []int64{1, 1 << 40}, Type: &Type{Class: Integer, Size: 1, DType: robocache.Uint8}, max: []int64{1, 1 << 40}, layout: &layout{class: layoutContiguous, addr: undefined}}
-	if err := d.measure(); err != nil {
+	if err := guard.Try(d.measure); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := d.View(t.Context(), 0, 1); !errors.Is(err, robocache.ErrResourceLimit) {
@@ -160,7 +161,7 @@ func TestLongMessage(t *testing.T) {
 		"longer":             {header(0, append(whole, 0xff, 9, 0, 0, 'a')...), false},
 		"longer, with order": {header(4, 0xff, 9, 0, 0, 0, 0, 'a'), false},
 	} {
-		_, err := raw(c.b).object(t.Context(), 0)
+		_, err := raw(c.b).At(t.Context(), 0)
 		if c.ok && err != nil || !c.ok && !errors.Is(err, robocache.ErrMalformed) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -1,194 +1,189 @@
 package h5
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
-	"sort"
+	"slices"
+
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // chunkRef says where a chunk is stored.
 type chunkRef struct {
-	addr uint64
-	size uint32
-	mask uint32
+	number int64 // in the grid of the data set's extent
+	addr   uint64
+	size   uint32
+	mask   uint32
 }
 
-// chunkIndex is where all chunks of a data set are stored, by their number in the grid of the data set's extent.
-type chunkIndex struct {
-	numbers []int64 // sorted; nil where refs is the whole grid
-	refs    []chunkRef
-}
+// chunkIndex is where the chunks of a data set that were written are stored, by their numbers.
+type chunkIndex []chunkRef
 
-func (x *chunkIndex) bytes() int64 { return int64(cap(x.numbers))*8 + int64(cap(x.refs))*16 }
+func (x chunkIndex) bytes() int64 { return int64(cap(x)) * 24 }
 
 // find gives a chunk; false where it was never written.
-func (x *chunkIndex) find(n int64) (chunkRef, bool) {
-	if x.numbers == nil {
-		if n < int64(len(x.refs)) {
-			return x.refs[n], x.refs[n].addr != undefined
-		}
+func (x chunkIndex) find(n int64) (chunkRef, bool) {
+	if n < int64(len(x)) && x[n].number == n {
+		return x[n], true // all before it are there
+	}
+	i, ok := slices.BinarySearchFunc(x, n, func(r chunkRef, n int64) int { return cmp.Compare(r.number, n) })
+	if !ok {
 		return chunkRef{}, false
 	}
-	i := sort.Search(len(x.numbers), func(i int) bool { return x.numbers[i] >= n })
-	if i < len(x.numbers) && x.numbers[i] == n {
-		return x.refs[i], true
-	}
-	return chunkRef{}, false
+	return x[i], true
 }
 
 // indexer collects chunks.
 type indexer struct {
-	f     *File
-	d     *Dataset
-	out   *chunkIndex
-	limit int64
-	order bool // numbers came in ascending order so far
-	max   []int64
+	*File
+	d         *Dataset
+	out       chunkIndex
+	limit     int64
+	max       []int64 // the largest grid that the data set may have
+	unlimited int     // the dimension that counts as the first in numbers of that grid; -1: none
+	filtered  bool    // of fixed and extensible arrays: elements say the size and the mask
+	size      int     // of their elements
 }
 
 // add notes a chunk by its coordinates in the grid. Chunks outside of the extent are what a data set that shrank left behind.
-func (x *indexer) add(at []int64, r chunkRef) error {
+func (x *indexer) add(at []int64, r chunkRef) {
 	if r.addr == undefined {
-		return nil
+		return
 	}
-	n := int64(0)
+	r.number = 0
 	for i, v := range at {
 		if v < 0 || v >= x.d.grid[i] {
-			return nil
+			return
 		}
-		n = n*x.d.grid[i] + v
+		r.number = r.number*x.d.grid[i] + v
 	}
-	return x.put(n, r)
-}
-
-func (x *indexer) put(n int64, r chunkRef) error {
-	if k := len(x.out.numbers); k > 0 && x.out.numbers[k-1] >= n {
-		x.order = false
-	}
-	x.out.numbers = append(x.out.numbers, n)
-	x.out.refs = append(x.out.refs, r)
+	x.out = append(x.out, r)
 	if x.out.bytes() > x.limit {
-		return x.f.limit(x.d.addr, fmt.Sprintf("the index of %d and more chunks", len(x.out.refs)), uint64(x.out.bytes()), uint64(x.limit))
+		guard.Fail(x.above(x.d.addr, fmt.Sprintf("the index of %d and more chunks", len(x.out)), uint64(x.out.bytes()), uint64(x.limit)))
 	}
-	return nil
 }
 
-// addLinear notes a chunk by its number in a grid of the largest extent that the data set may have.
-func (x *indexer) addLinear(n int64, r chunkRef, unlimited int) error {
+// addLinear notes a chunk by its number in the largest grid.
+func (x *indexer) addLinear(n int64, r chunkRef) {
 	if r.addr == undefined {
-		return nil
+		return
 	}
-	d := x.d
 	var buf [maxRank]int64
-	at := buf[:len(d.grid)]
-	// The one dimension without limit counts as the first.
+	at := buf[:len(x.d.grid)]
 	for i := len(at) - 1; i >= 0; i-- {
-		if i == unlimited {
-			continue
+		if i != x.unlimited {
+			at[i] = n % x.max[i]
+			n /= x.max[i]
 		}
-		at[i] = n % x.max[i]
-		n /= x.max[i]
 	}
-	if unlimited >= 0 {
-		at[unlimited] = n
+	if x.unlimited >= 0 {
+		at[x.unlimited] = n
 	} else if n != 0 {
-		return nil
+		return
 	}
-	return x.add(at, r)
+	x.add(at, r)
 }
 
-func (x *indexer) finish() (*chunkIndex, error) {
-	out := x.out
-	if !x.order {
-		sort.Sort((*byNumber)(out))
-	}
-	for i := 1; i < len(out.numbers); i++ {
-		if out.numbers[i] == out.numbers[i-1] {
-			return nil, x.f.bad(x.d.addr, fmt.Sprintf("chunk %d is stored twice", out.numbers[i]))
+// ref reads the place of a chunk, and of a filtered one its size, of so many bytes, and mask.
+func (x *indexer) ref(c *cursor, filtered bool, width int) chunkRef {
+	r := chunkRef{addr: c.addr(), size: uint32(x.d.chunkBytes)}
+	if filtered {
+		size := c.uint(width)
+		r.mask = c.u32()
+		if r.addr != undefined && size > math.MaxUint32 {
+			x.bad(x.d.layout.addr, "a chunk of %d bytes", size)
 		}
+		r.size = uint32(size)
 	}
-	if len(out.numbers) == 0 {
-		out.numbers = []int64{}
-	} else if int64(len(out.numbers)) == x.d.chunks {
-		out.numbers = nil // all are there
-	}
-	return out, nil
-}
-
-type byNumber chunkIndex
-
-func (x *byNumber) Len() int           { return len(x.numbers) }
-func (x *byNumber) Less(i, j int) bool { return x.numbers[i] < x.numbers[j] }
-func (x *byNumber) Swap(i, j int) {
-	x.numbers[i], x.numbers[j] = x.numbers[j], x.numbers[i]
-	x.refs[i], x.refs[j] = x.refs[j], x.refs[i]
+	return r
 }
 
 // chunkIndex reads the index of a data set's chunks once; the cache keeps it.
-func (d *Dataset) chunkIndex(ctx context.Context) (*chunkIndex, error) {
-	k := key{d.f.id, kindIndex, d.addr, 0}
-	if v, ok := d.f.cache.peek(k); ok {
-		return v.(*chunkIndex), nil
-	}
-	v, err := d.f.cache.get(ctx, k, func() (any, int64, error) {
-		x, err := d.readIndex(ctx)
-		if err != nil {
-			return nil, 0, err
+func (d *Dataset) chunkIndex(ctx context.Context) chunkIndex {
+	return cached(ctx, d.f, key{d.f.id, kindIndex, d.addr, 0}, func() (chunkIndex, int64) {
+		x := &indexer{File: d.f, d: d, limit: max(d.f.cache.Budget(), 1<<20), unlimited: -1}
+		if d.layout.addr != undefined {
+			x.read(ctx)
 		}
-		return x, x.bytes(), nil
+		byNumber := func(a, b chunkRef) int { return cmp.Compare(a.number, b.number) }
+		if !slices.IsSortedFunc(x.out, byNumber) {
+			slices.SortFunc(x.out, byNumber)
+		}
+		for i := 1; i < len(x.out); i++ {
+			if x.out[i].number == x.out[i-1].number {
+				d.f.bad(d.addr, "chunk %d is stored twice", x.out[i].number)
+			}
+		}
+		return x.out, x.out.bytes()
 	})
-	if err != nil {
-		return nil, err
-	}
-	return v.(*chunkIndex), nil
 }
 
-func (d *Dataset) readIndex(ctx context.Context) (*chunkIndex, error) {
-	f, l := d.f, d.layout
-	x := &indexer{f: f, d: d, out: &chunkIndex{}, order: true, limit: max(d.f.cache.Budget(), 1<<20)}
-	if l.addr == undefined {
-		return x.finish()
-	}
-	plain := uint32(d.chunkBytes)
-	unlimited := -1
+// read visits the chunks by whichever index there is.
+func (x *indexer) read(ctx context.Context) {
+	d, l := x.d, x.d.layout
+	rank := len(d.grid)
+	at := make([]int64, rank)
+	open := -1
 	for i, m := range d.max {
 		n := d.grid[i]
 		if m < 0 {
-			unlimited = i
+			open = i
 		} else {
 			n = ceil(m, l.chunk[i])
 		}
 		x.max = append(x.max, max(n, 1))
 	}
-	var err error
 	switch l.index {
 	case indexTree1:
-		err = x.tree1(ctx)
+		x.tree1(ctx, l.addr, 1, 8+8*(rank+1), func(key []byte, child uint64) {
+			c := x.cursor(l.addr, "a key of a B-tree", key)
+			r := chunkRef{size: c.u32(), mask: c.u32(), addr: child}
+			for i := range at {
+				off := c.u64()
+				if off > math.MaxInt64 || int64(off)%l.chunk[i] != 0 {
+					x.bad(l.addr, "a chunk that begins at %d of dimension %d", off, i)
+				}
+				at[i] = int64(off) / l.chunk[i]
+			}
+			x.add(at, r)
+		})
+	case indexTree2:
+		x.tree2(ctx, l.addr, func(kind uint8, rec *cursor) {
+			r := x.ref(rec, kind == recFiltered, rec.left()-x.osz-4-8*rank)
+			for i := range at {
+				v := rec.u64()
+				if v > math.MaxInt64 {
+					x.bad(l.addr, "the place of a chunk")
+				}
+				at[i] = int64(v)
+			}
+			x.add(at, r)
+		}, recChunk, recFiltered)
 	case indexSingle:
-		r := chunkRef{l.addr, plain, l.mask}
+		r := chunkRef{addr: l.addr, size: uint32(d.chunkBytes), mask: l.mask}
 		if len(d.filters) > 0 {
 			if l.size > math.MaxUint32 {
-				return nil, f.bad(d.addr, fmt.Sprintf("a chunk of %d bytes", l.size))
+				x.bad(d.addr, "a chunk of %d bytes", l.size)
 			}
 			r.size = uint32(l.size)
 		}
-		if d.chunks > 0 {
-			err = x.put(0, r)
+		x.add(at, r)
+	case indexImplicit: // chunks lie one after the other
+		total, ok := product(x.max)
+		if !ok || uint64(total) > x.File.size/uint64(max(d.chunkBytes, 1)) {
+			x.bad(l.addr, "%d chunks of %d bytes in a file of %d", total, d.chunkBytes, x.File.size)
 		}
-	case indexImplicit:
-		err = x.implicit()
+		for n := range total {
+			x.addLinear(n, chunkRef{addr: l.addr + uint64(n*d.chunkBytes), size: uint32(d.chunkBytes)})
+		}
 	case indexFixed:
-		err = x.fixed(ctx)
+		x.fixed(ctx)
 	case indexExtensible:
-		err = x.extensible(ctx, unlimited)
-	case indexTree2:
-		err = x.tree2(ctx)
+		x.unlimited = open
+		x.extensible(ctx)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return x.finish()
 }
 
 func ceil(a, b int64) int64 {
@@ -197,65 +192,4 @@ func ceil(a, b int64) int64 {
 		n++
 	}
 	return n
-}
-
-func (x *indexer) tree1(ctx context.Context) error {
-	d := x.d
-	rank := len(d.grid)
-	at := make([]int64, rank)
-	return x.f.tree1(ctx, d.layout.addr, 1, 8+8*(rank+1), func(key []byte, child uint64) error {
-		c := x.f.cursor(key)
-		r := chunkRef{size: c.u32(), mask: c.u32(), addr: child}
-		for i := range at {
-			off := c.u64()
-			if off > math.MaxInt64 || int64(off)%d.layout.chunk[i] != 0 {
-				return x.f.bad(d.layout.addr, fmt.Sprintf("a chunk that begins at %d of dimension %d", off, i))
-			}
-			at[i] = int64(off) / d.layout.chunk[i]
-		}
-		return x.add(at, r)
-	})
-}
-
-func (x *indexer) tree2(ctx context.Context) error {
-	d, f := x.d, x.f
-	rank := len(d.grid)
-	at := make([]int64, rank)
-	return f.tree2(ctx, d.layout.addr, []uint8{recChunk, recFiltered}, func(kind uint8, rec []byte) error {
-		c := f.cursor(rec)
-		r := chunkRef{addr: c.addr(), size: uint32(d.chunkBytes)}
-		if kind == recFiltered {
-			size := c.uint(len(rec) - f.osz - 4 - 8*rank)
-			if size > math.MaxUint32 {
-				return f.bad(d.layout.addr, fmt.Sprintf("a chunk of %d bytes", size))
-			}
-			r.size, r.mask = uint32(size), c.u32()
-		}
-		for i := range at {
-			v := c.u64()
-			if v > math.MaxInt64 {
-				return f.bad(d.layout.addr, "the place of a chunk")
-			}
-			at[i] = int64(v)
-		}
-		if c.short {
-			return f.bad(d.layout.addr, "a record of a chunk is cut off")
-		}
-		return x.add(at, r)
-	})
-}
-
-// implicit chunks lie one after the other.
-func (x *indexer) implicit() error {
-	d := x.d
-	total, ok := product(x.max)
-	if !ok || uint64(total) > x.f.size/uint64(max(d.chunkBytes, 1)) {
-		return x.f.bad(d.layout.addr, fmt.Sprintf("%d chunks of %d bytes in a file of %d", total, d.chunkBytes, x.f.size))
-	}
-	for n := range total {
-		if err := x.addLinear(n, chunkRef{d.layout.addr + uint64(n*d.chunkBytes), uint32(d.chunkBytes), 0}, -1); err != nil {
-			return err
-		}
-	}
-	return nil
 }

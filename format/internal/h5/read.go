@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"runtime"
-	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
@@ -24,59 +23,70 @@ const direct = 64 << 10
 
 // Read fills all pieces. Bands that must be decoded are, as many at once as there are cores; none is decoded twice.
 func Read(ctx context.Context, pieces []Piece) error {
-	// The common case, all there: copies.
-	rest := pieces
-	for len(rest) > 0 {
-		done, err := rest[0].Quick(ctx)
+	for len(pieces) > 0 { // the common case, all there: copies
+		done, err := pieces[0].Quick(ctx)
 		if err != nil {
 			return err
 		}
 		if !done {
-			break
+			return decode(ctx, pieces)
 		}
-		rest = rest[1:]
+		pieces = pieces[1:]
 	}
-	if len(rest) == 0 {
-		return nil
-	}
-	return decode(ctx, rest)
+	return nil
 }
 
-func (p *Piece) check() error {
-	if p.Row < 0 || p.N < 0 || p.N > p.D.rows-p.Row || int64(len(p.Dst)) != p.N*p.D.rowBytes {
+// inside says that the rows are those of the data set.
+func (p *Piece) inside() error {
+	if p.Row < 0 || p.N < 0 || p.N > p.D.rows-p.Row {
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: "hdf5", Where: robocache.Where{"pointer": p.D.name}, Msg: fmt.Sprintf("rows %d to %d of %d into %d bytes", p.Row, p.Row+p.N, p.D.rows, len(p.Dst))}
 	}
 	return nil
 }
 
+func (p *Piece) check() error {
+	if err := p.inside(); err != nil || int64(len(p.Dst)) == p.N*p.D.rowBytes {
+		return err
+	}
+	return &robocache.Error{Class: robocache.ErrMisuse, Op: "hdf5", Where: robocache.Where{"pointer": p.D.name}, Want: fmt.Sprintf("%d bytes for %d rows", p.N*p.D.rowBytes, p.N), Got: fmt.Sprint(len(p.Dst))}
+}
+
+// parts calls each with the rows of the piece by band, as far as it says: rows at to at+n of band i go to dst.
+func (p *Piece) parts(each func(i, at, n int64, dst []byte) bool) bool {
+	d := p.D
+	for row, end := p.Row, p.Row+p.N; row < end; {
+		i := row / d.bandRows
+		first, have := d.span(i)
+		n := min(end, first+have) - row
+		if !each(i, row-first, n, p.Dst[(row-p.Row)*d.rowBytes:(row-p.Row+n)*d.rowBytes]) {
+			return false
+		}
+		row += n
+	}
+	return true
+}
+
 // Quick serves a piece without decoding, where that is possible.
-func (p *Piece) Quick(ctx context.Context) (bool, error) {
+func (p *Piece) Quick(ctx context.Context) (_ bool, err error) {
 	d := p.D
 	if err := p.check(); err != nil || p.N == 0 || d.rowBytes == 0 {
 		return true, err
 	}
 	if d.Past() || d.layout.class == layoutContiguous && len(p.Dst) >= direct {
-		if err := d.Readable(); err != nil {
-			return true, err
-		}
-		if err := d.plain(ctx, p.Row, p.Dst); err != nil {
-			return true, d.at(err)
-		}
+		defer guard.Malformed("hdf5", &err)
+		defer guard.At(robocache.Where{"pointer": d.name})
+		guard.Check(d.Readable())
+		d.plain(ctx, p.Row, p.Dst)
 		d.native(p.Dst)
 		return true, nil
 	}
-	for row, end := p.Row, p.Row+p.N; row < end; {
-		i := row / d.bandRows
-		first, n := d.span(i)
-		k := min(end, first+n) - row
+	return p.parts(func(i, at, n int64, dst []byte) bool {
 		b, ok := d.held(i)
-		if !ok {
-			return false, nil
+		if ok {
+			copy(dst, b[at*d.rowBytes:])
 		}
-		copy(p.Dst[(row-p.Row)*d.rowBytes:], b[(row-first)*d.rowBytes:(row-first+k)*d.rowBytes])
-		row += k
-	}
-	return true, nil
+		return ok
+	}), nil
 }
 
 // task is a band and what is wanted of it.
@@ -87,8 +97,8 @@ type task struct {
 }
 
 type part struct {
-	at, n int64 // rows of the band
-	dst   []byte
+	at  int64 // first row of the band
+	dst []byte
 }
 
 // decode serves pieces by the band.
@@ -101,26 +111,22 @@ func decode(ctx context.Context, pieces []Piece) error {
 	known := map[id]int{}
 	for i := range pieces {
 		p := &pieces[i]
-		d := p.D
 		if err := p.check(); err != nil {
 			return err
 		}
-		if p.N == 0 || d.rowBytes == 0 {
+		if p.D.rowBytes == 0 {
 			continue
 		}
-		for row, end := p.Row, p.Row+p.N; row < end; {
-			b := row / d.bandRows
-			first, n := d.span(b)
-			k := min(end, first+n) - row
-			t, ok := known[id{d, b}]
+		p.parts(func(band, at, _ int64, dst []byte) bool {
+			t, ok := known[id{p.D, band}]
 			if !ok {
 				t = len(tasks)
-				known[id{d, b}] = t
-				tasks = append(tasks, task{d: d, band: b})
+				known[id{p.D, band}] = t
+				tasks = append(tasks, task{d: p.D, band: band})
 			}
-			tasks[t].parts = append(tasks[t].parts, part{row - first, k, p.Dst[(row-p.Row)*d.rowBytes : (row-p.Row+k)*d.rowBytes]})
-			row += k
-		}
+			tasks[t].parts = append(tasks[t].parts, part{at, dst})
+			return true
+		})
 	}
 	return each(ctx, len(tasks), func(ctx context.Context, i int) error {
 		t := &tasks[i]
@@ -129,7 +135,7 @@ func decode(ctx context.Context, pieces []Piece) error {
 			return err
 		}
 		for _, p := range t.parts {
-			copy(p.dst, b[p.at*t.d.rowBytes:(p.at+p.n)*t.d.rowBytes])
+			copy(p.dst, b[p.at*t.d.rowBytes:])
 		}
 		return nil
 	})
@@ -137,8 +143,7 @@ func decode(ctx context.Context, pieces []Piece) error {
 
 // each calls do for 0 to n-1 on the cores that there are. It returns when all are over.
 func each(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
-	workers := min(n, runtime.GOMAXPROCS(0))
-	if workers <= 1 {
+	if n == 1 || runtime.GOMAXPROCS(0) == 1 {
 		for i := range n {
 			if err := do(ctx, i); err != nil {
 				return err
@@ -146,20 +151,15 @@ func each(ctx context.Context, n int, do func(ctx context.Context, i int) error)
 		}
 		return nil
 	}
-	var next atomic.Int64
 	g, ctx := errgroup.WithContext(ctx)
-	for range workers {
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	for i := range n {
 		g.Go(func() (err error) {
 			defer guard.Malformed("hdf5", &err)
-			for i := int(next.Add(1) - 1); i < n; i = int(next.Add(1) - 1) {
-				if err := ctx.Err(); err != nil {
-					return err
-				}
-				if err := do(ctx, i); err != nil {
-					return err
-				}
+			if err := ctx.Err(); err != nil {
+				return err
 			}
-			return nil
+			return do(ctx, i)
 		})
 	}
 	return g.Wait()
@@ -175,17 +175,17 @@ func (d *Dataset) Past() bool { return d.layout.class == layoutContiguous && !d.
 
 // View gives rows that lie one after the other in memory: row and up to n-1 that follow it. They are shared: nobody may change them.
 func (d *Dataset) View(ctx context.Context, row, n int64) ([]byte, int64, error) {
-	if row < 0 || n <= 0 || row >= d.rows {
-		return nil, 0, (&Piece{D: d, Row: row, N: n}).check()
+	if err := (&Piece{D: d, Row: row, N: min(n, 1)}).inside(); err != nil {
+		return nil, 0, err
 	}
-	if d.rowBytes == 0 {
-		return nil, min(n, d.rows-row), nil
+	if n = min(n, d.rows-row); n == 0 || d.rowBytes == 0 {
+		return nil, n, nil
 	}
 	if d.Past() {
 		if d.rowBytes > maxRow {
-			return nil, 0, d.at(d.f.limit(d.addr, "a row", uint64(d.rowBytes), maxRow))
+			return nil, 0, robocache.At(d.f.above(d.addr, "a row", uint64(d.rowBytes), maxRow), robocache.Where{"pointer": d.name})
 		}
-		n = min(n, d.rows-row, max(1, maxChunk/d.rowBytes))
+		n = min(n, max(1, maxChunk/d.rowBytes))
 		b := make([]byte, n*d.rowBytes)
 		return b, n, d.ReadRows(ctx, row, n, b)
 	}
@@ -208,8 +208,12 @@ func (d *Dataset) Warm(ctx context.Context, rows []int64) error {
 	var bands []int64
 	seen := map[int64]bool{}
 	for _, r := range rows {
-		if i := r / d.bandRows; r >= 0 && r < d.rows && !seen[i] && int64(len(bands)) < room && !d.kept(i) {
-			seen[i] = true
+		i := r / d.bandRows
+		if r < 0 || r >= d.rows || seen[i] || int64(len(bands)) >= room {
+			continue
+		}
+		seen[i] = true
+		if _, ok := d.held(i); !ok {
 			bands = append(bands, i)
 		}
 	}

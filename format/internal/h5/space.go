@@ -38,8 +38,8 @@ func product(dims []int64) (int64, bool) {
 
 const maxRank = 32
 
-func (f *File) space(addr uint64, b []byte) (*space, error) {
-	c := f.cursor(b)
+func (f *File) space(addr uint64, b []byte) *space {
+	c := f.cursor(addr, "the dataspace", b)
 	version, rank, flags := c.u8(), int(c.u8()), c.u8()
 	s := &space{}
 	switch version {
@@ -48,12 +48,12 @@ func (f *File) space(addr uint64, b []byte) (*space, error) {
 	case 2:
 		s.null = c.u8() == 2
 	default:
-		return nil, f.unsupported(addr, fmt.Sprintf("dataspace version %d", version), "")
+		f.unsupported(addr, fmt.Sprintf("dataspace version %d", version), "")
 	}
 	if rank > maxRank {
-		return nil, f.bad(addr, fmt.Sprintf("%d dimensions", rank))
+		f.bad(addr, "%d dimensions", rank)
 	}
-	read := func() ([]int64, error) {
+	read := func() []int64 {
 		out := make([]int64, rank)
 		for i := range out {
 			v := c.length()
@@ -61,35 +61,21 @@ func (f *File) space(addr uint64, b []byte) (*space, error) {
 			case f.lsz < 8 && v == 1<<(8*f.lsz)-1 || v == math.MaxUint64:
 				out[i] = -1
 			case v > math.MaxInt64:
-				return nil, f.bad(addr, fmt.Sprintf("a dimension of %d", v))
+				f.bad(addr, "a dimension of %d", v)
 			default:
 				out[i] = int64(v)
 			}
 		}
-		if c.short {
-			return nil, f.bad(addr, "the dataspace is cut off")
-		}
-		return out, nil
+		return out
 	}
-	var err error
-	if s.shape, err = read(); err != nil {
-		return nil, err
+	s.shape = read()
+	if s.max = s.shape; flags&1 != 0 {
+		s.max = read()
 	}
-	for _, d := range s.shape {
-		if d < 0 {
-			return nil, f.bad(addr, "a dimension without end")
+	for i, n := range s.shape {
+		if n < 0 || s.max[i] >= 0 && s.max[i] < n {
+			f.bad(addr, "dimension %d is %d, at most %d allowed", i, n, s.max[i])
 		}
 	}
-	s.max = s.shape
-	if flags&1 != 0 {
-		if s.max, err = read(); err != nil {
-			return nil, err
-		}
-		for i, m := range s.max {
-			if m >= 0 && m < s.shape[i] {
-				return nil, f.bad(addr, fmt.Sprintf("dimension %d is %d, at most %d allowed", i, s.shape[i], m))
-			}
-		}
-	}
-	return s, nil
+	return s
 }

@@ -1,11 +1,11 @@
 package h5
 
 import (
-	"context"
 	"fmt"
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/elements"
 )
 
 // Class is HDF5's class of a type.
@@ -71,37 +71,26 @@ func (t *Type) String() string {
 	return fmt.Sprintf("%s of %d bytes", t.Class, t.Size)
 }
 
-func (f *File) typeOf(ctx context.Context, addr uint64, b []byte) (*Type, error) {
-	c := f.cursor(b)
-	t, err := f.parseType(addr, c, 0)
-	if err != nil {
-		return nil, err
-	}
-	if c.short {
-		return nil, f.bad(addr, "the datatype is cut off")
-	}
-	return t, nil
+// typeOf reads a datatype message.
+func (f *File) typeOf(addr uint64, b []byte) *Type {
+	return f.parseType(addr, f.cursor(addr, "the datatype", b), 0)
 }
 
-func (f *File) parseType(addr uint64, c *cursor, depth int) (*Type, error) {
+func (f *File) parseType(addr uint64, c *cursor, depth int) *Type {
 	head := c.u8()
 	version := head >> 4
-	flags := uint32(c.uint(3))
+	flags := int(c.uint(3))
 	size := c.u32()
-	if c.short {
-		return nil, f.bad(addr, "the datatype is cut off")
-	}
 	if depth > maxDepth {
-		return nil, f.bad(addr, "types are nested too deep")
+		f.bad(addr, "types are nested too deep")
 	}
 	if version < 1 || version > 5 {
-		return nil, f.unsupported(addr, fmt.Sprintf("datatype version %d", version), "")
+		f.unsupported(addr, fmt.Sprintf("datatype version %d", version), "")
 	}
 	if size == 0 || size > maxChunk {
-		return nil, f.bad(addr, fmt.Sprintf("a type of %d bytes", size))
+		f.bad(addr, "a type of %d bytes", size)
 	}
 	t := &Type{Class: Class(head & 15), Size: int(size)}
-	var err error
 	switch t.Class {
 	case Integer, Bits:
 		t.Big = flags&1 != 0
@@ -115,28 +104,27 @@ func (f *File) parseType(addr uint64, c *cursor, depth int) (*Type, error) {
 		c.skip(1)
 		exponent := c.u8()
 		c.skip(1)
-		mantissa := c.u8()
-		bias := c.u32()
+		form := floatForm{t.Size, exponent, c.u8(), c.u32()}
 		if flags&0x40 == 0 && offset == 0 && int(precision) == 8*t.Size {
-			t.DType = float(t.Size, exponent, mantissa, bias)
+			t.DType = robocache.DType(max(slices.Index(floatForms[:], form), 0))
 		}
 	case Text:
 		t.Pad = uint8(flags & 15)
 	case Time:
 		c.skip(2)
 	case Opaque:
-		c.skip(int(flags & 0xff))
+		c.skip(flags & 0xff)
 	case Reference:
 	case Compound:
-		err = f.parseCompound(addr, c, t, version, int(flags&0xffff), depth)
+		f.parseCompound(addr, c, t, version, flags&0xffff, depth)
 	case Enum:
-		err = f.parseEnum(addr, c, t, version, int(flags&0xffff), depth)
+		f.parseEnum(addr, c, t, version, flags&0xffff, depth)
 	case Varying:
 		t.IsText = flags&15 == 1
 		t.Pad = uint8(flags >> 4 & 15)
-		t.Base, err = f.parseType(addr, c, depth+1)
-		if err == nil && t.Size != 8+f.osz {
-			err = f.bad(addr, fmt.Sprintf("variable-length elements of %d bytes", t.Size))
+		t.Base = f.parseType(addr, c, depth+1)
+		if t.Size != 8+f.osz {
+			f.bad(addr, "variable-length elements of %d bytes", t.Size)
 		}
 	case Array:
 		rank := int(c.u8())
@@ -144,29 +132,35 @@ func (f *File) parseType(addr uint64, c *cursor, depth int) (*Type, error) {
 			c.skip(3)
 		}
 		if rank > maxRank {
-			return nil, f.bad(addr, fmt.Sprintf("an array type of %d dimensions", rank))
+			f.bad(addr, "an array type of %d dimensions", rank)
 		}
-		total := int64(1)
 		for range rank {
-			n := int64(c.u32())
-			if n == 0 || total > maxChunk/n {
-				return nil, f.bad(addr, "the dimensions of an array type")
-			}
-			total *= n
-			t.Dims = append(t.Dims, int(n))
+			t.Dims = append(t.Dims, int(c.u32()))
 		}
 		if version < 3 {
 			c.skip(4 * rank)
 		}
-		if t.Base, err = f.parseType(addr, c, depth+1); err == nil && total*int64(t.Base.Size) != int64(t.Size) {
-			err = f.bad(addr, fmt.Sprintf("an array type of %d × %d bytes in %d", total, t.Base.Size, t.Size))
+		t.Base = f.parseType(addr, c, depth+1)
+		if f.times(addr, t.Base.Size, t.Dims) != t.Size {
+			f.bad(addr, "an array type of %v × %d bytes in %d", t.Dims, t.Base.Size, t.Size)
 		}
 	case Complex:
-		t.Base, err = f.parseType(addr, c, depth+1)
+		t.Base = f.parseType(addr, c, depth+1)
 	default:
-		return nil, f.unsupported(addr, fmt.Sprintf("datatype class %d", head&15), "")
+		f.unsupported(addr, fmt.Sprintf("datatype class %d", head&15), "")
 	}
-	return t, err
+	return t
+}
+
+// times is the size of an array of elements of a size.
+func (f *File) times(addr uint64, size int, dims []int) int {
+	for _, d := range dims {
+		if d <= 0 || size > maxChunk/d {
+			f.bad(addr, "the dimensions %v of an array type", dims)
+		}
+		size *= d
+	}
+	return size
 }
 
 func integer(size int, signed bool) robocache.DType {
@@ -177,21 +171,16 @@ func integer(size int, signed bool) robocache.DType {
 	return d
 }
 
-func float(size int, exponent, mantissa uint8, bias uint32) robocache.DType {
-	switch {
-	case size == 2 && exponent == 5 && mantissa == 10 && bias == 15:
-		return robocache.Float16
-	case size == 2 && exponent == 8 && mantissa == 7 && bias == 127:
-		return robocache.BFloat16
-	case size == 4 && exponent == 8 && mantissa == 23 && bias == 127:
-		return robocache.Float32
-	case size == 8 && exponent == 11 && mantissa == 52 && bias == 1023:
-		return robocache.Float64
-	}
-	return robocache.InvalidDType
+// floatForm is how a float is stored: its bytes, the bits of exponent and mantissa, the bias.
+type floatForm struct {
+	size               int
+	exponent, mantissa uint8
+	bias               uint32
 }
 
-func (f *File) parseCompound(addr uint64, c *cursor, t *Type, version uint8, n, depth int) error {
+var floatForms = [...]floatForm{robocache.Float16: {2, 5, 10, 15}, robocache.BFloat16: {2, 8, 7, 127}, robocache.Float32: {4, 8, 23, 127}, robocache.Float64: {8, 11, 52, 1023}}
+
+func (f *File) parseCompound(addr uint64, c *cursor, t *Type, version uint8, n, depth int) {
 	width := 1
 	for v := t.Size; v > 255; v >>= 8 {
 		width++
@@ -200,51 +189,35 @@ func (f *File) parseCompound(addr uint64, c *cursor, t *Type, version uint8, n, 
 		at := c.off
 		m := Member{Name: c.name()}
 		var dims []int
-		switch {
-		case version >= 3:
+		if version >= 3 {
 			m.Offset = int(c.uint(width))
-		default:
+		} else {
 			c.align(at, 8)
 			m.Offset = int(c.u32())
-			if version == 1 {
-				rank := int(c.u8())
-				c.skip(3 + 4 + 4)
-				for i := range 4 {
-					if d := c.u32(); i < rank {
-						dims = append(dims, int(d))
-					}
+		}
+		if version == 1 {
+			rank := int(c.u8())
+			c.skip(3 + 4 + 4)
+			for i := range 4 {
+				if d := c.u32(); i < rank {
+					dims = append(dims, int(d))
 				}
 			}
 		}
-		var err error
-		if m.Type, err = f.parseType(addr, c, depth+1); err != nil {
-			return err
+		if m.Type = f.parseType(addr, c, depth+1); dims != nil {
+			m.Type = &Type{Class: Array, Size: f.times(addr, m.Type.Size, dims), Base: m.Type, Dims: dims}
 		}
-		if dims != nil {
-			size := int64(m.Type.Size)
-			for _, d := range dims {
-				if d <= 0 || size > maxChunk/int64(d) {
-					return f.bad(addr, "the dimensions of a field")
-				}
-				size *= int64(d)
-			}
-			m.Type = &Type{Class: Array, Size: int(size), Base: m.Type, Dims: dims}
-		}
-		if c.short || m.Offset < 0 || m.Offset > t.Size-m.Type.Size {
-			return f.bad(addr, fmt.Sprintf("field %q of a compound lies outside of it", m.Name))
+		if m.Offset < 0 || m.Offset > t.Size-m.Type.Size {
+			f.bad(addr, "field %q of a compound lies outside of it", m.Name)
 		}
 		t.Fields = append(t.Fields, m)
 	}
-	return nil
 }
 
-func (f *File) parseEnum(addr uint64, c *cursor, t *Type, version uint8, n, depth int) error {
-	base, err := f.parseType(addr, c, depth+1)
-	if err != nil {
-		return err
-	}
+func (f *File) parseEnum(addr uint64, c *cursor, t *Type, version uint8, n, depth int) {
+	base := f.parseType(addr, c, depth+1)
 	if base.Class != Integer || base.Size != t.Size {
-		return f.bad(addr, "an enum that is not made of integers")
+		f.bad(addr, "an enum that is not made of integers")
 	}
 	t.Base, t.Big, t.DType = base, base.Big, base.DType
 	for range n {
@@ -253,23 +226,18 @@ func (f *File) parseEnum(addr uint64, c *cursor, t *Type, version uint8, n, dept
 		if version < 3 {
 			c.align(at, 8)
 		}
-		if c.short {
-			return f.bad(addr, "the names of an enum are cut off")
-		}
 	}
 	for range n {
-		raw := slices.Clone(c.take(base.Size))
-		if c.short {
-			return f.bad(addr, "the values of an enum are cut off")
-		}
-		t.Values = append(t.Values, base.int(raw))
+		t.Values = append(t.Values, base.int(slices.Clone(c.take(base.Size))))
 	}
 	// h5py's bool.
-	if t.Size == 1 && n == 2 && slices.Equal(t.Names, []string{"FALSE", "TRUE"}) && t.Values[0] == 0 && t.Values[1] == 1 {
+	if t.Size == 1 && slices.Equal(t.Names, []string{"FALSE", "TRUE"}) && t.Values[0] == 0 && t.Values[1] == 1 {
 		t.DType = robocache.Bool
 	}
-	return nil
 }
+
+// text says that elements are texts, of whatever length.
+func (t *Type) text() bool { return t.Class == Text || t.Class == Varying && t.IsText }
 
 // int reads one element of an integer type.
 func (t *Type) int(raw []byte) int64 {
@@ -300,7 +268,7 @@ func (t *Type) Numeric() (robocache.DType, []int, bool) {
 // Native turns elements that are stored big-endian round, in place. Elements of a compound come as they are stored.
 func (t *Type) Native(b []byte) {
 	if t = t.scalar(); t.Big {
-		swap(b, t.DType.Size())
+		elements.Swap(b, b, t.DType.Size())
 	}
 }
 

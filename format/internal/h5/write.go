@@ -49,18 +49,8 @@ func (w *Writer) Close() error {
 	if err != nil {
 		return err
 	}
-	var b buffer
-	b.text("\x89HDF\r\n\x1a\n")
-	b.u8(2)
-	b.u8(8) // bytes of an address
-	b.u8(8) // bytes of a length
-	b.u8(0)
-	b.u64(0)
-	b.u64(undefined)
-	b.u64(uint64(w.pos))
-	b.u64(addr)
-	b.u32(lookup3(b))
-	w.writeAt(b, 0)
+	b := pack("\x89HDF\r\n\x1a\n", u8(2), u8(8), u8(8), u8(0), uint64(0), undefined, w.pos, addr) // addresses and lengths of 8 bytes
+	w.writeAt(append(b, pack(lookup3(b))...), 0)
 	if w.err == nil {
 		w.err = writeMisuse("the file is closed")
 		return nil
@@ -72,29 +62,33 @@ func writeMisuse(format string, args ...any) error {
 	return &robocache.Error{Class: robocache.ErrMisuse, Op: "write hdf5", Msg: fmt.Sprintf(format, args...)}
 }
 
+func (w *Writer) fail(class error, msg string) {
+	w.keep(&robocache.Error{Class: class, Op: "write hdf5", Msg: msg})
+}
+
+// keep keeps the first error: nothing is written after it.
+func (w *Writer) keep(err error) {
+	if w.err == nil {
+		w.err = err
+	}
+}
+
 // take gives away n bytes of the file, on a boundary of eight.
 func (w *Writer) take(n int64) int64 {
 	at := (w.pos + 7) &^ 7
 	if n < 0 || n > math.MaxInt64/2-at {
-		w.fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: "write hdf5", Msg: "the file is too large"})
+		w.fail(robocache.ErrResourceLimit, "the file is too large")
 		return at
 	}
 	w.pos = at + n
 	return at
 }
 
-func (w *Writer) fail(err error) {
-	if w.err == nil {
-		w.err = err
-	}
-}
-
 func (w *Writer) writeAt(b []byte, off int64) {
-	if w.err != nil || len(b) == 0 {
-		return
+	if w.err == nil && len(b) > 0 {
+		_, err := w.out.WriteAt(b, off)
+		w.keep(err)
 	}
-	_, err := w.out.WriteAt(b, off)
-	w.fail(err)
 }
 
 // add writes a block behind all others.
@@ -104,42 +98,44 @@ func (w *Writer) add(b []byte) uint64 {
 	return uint64(at)
 }
 
-// buffer is a piece of metadata in the making.
-type buffer []byte
+type (
+	u8  = uint8
+	u16 = uint16
+	u32 = uint32
+)
 
-func (b *buffer) u8(v uint8)    { *b = append(*b, v) }
-func (b *buffer) u16(v uint16)  { *b = binary.LittleEndian.AppendUint16(*b, v) }
-func (b *buffer) u32(v uint32)  { *b = binary.LittleEndian.AppendUint32(*b, v) }
-func (b *buffer) u64(v uint64)  { *b = binary.LittleEndian.AppendUint64(*b, v) }
-func (b *buffer) text(s string) { *b = append(*b, s...) }
-func (b *buffer) bytes(p []byte) {
-	*b = append(*b, p...)
+// pack makes a piece of metadata: numbers in their own width, little-endian; texts and bytes as they are.
+func pack(parts ...any) []byte {
+	var b []byte
+	for _, p := range parts {
+		switch p := p.(type) {
+		case string:
+			b = append(b, p...)
+		case []byte:
+			b = append(b, p...)
+		default:
+			b, _ = binary.Append(b, binary.LittleEndian, p)
+		}
+	}
+	return b
 }
 
 const msgGroupInfo = 0x0a
 
-// headerWriter collects the messages of an object header.
-type headerWriter struct{ messages buffer }
+// messages are those of an object header.
+type messages []byte
 
-func (h *headerWriter) message(kind uint8, body []byte) {
-	h.messages.u8(kind)
-	h.messages.u16(uint16(len(body)))
-	h.messages.u8(0)
-	h.messages.bytes(body)
+func (m *messages) add(kind uint8, parts ...any) {
+	body := pack(parts...)
+	*m = append(append(*m, pack(kind, u16(len(body)), u8(0))...), body...)
 }
 
 // header writes an object header and gives its address.
-func (w *Writer) header(h *headerWriter) uint64 {
-	var b buffer
-	b.text("OHDR")
-	b.u8(2)
-	b.u8(2) // no times, a size of four bytes
-	if uint64(len(h.messages)) > math.MaxUint32 {
-		w.fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "write hdf5", Msg: "a group of more than 4 GB of names and attributes"})
+func (w *Writer) header(m messages) uint64 {
+	if uint64(len(m)) > math.MaxUint32 {
+		w.fail(robocache.ErrUnsupported, "a group of more than 4 GB of names and attributes")
 		return undefined
 	}
-	b.u32(uint32(len(h.messages)))
-	b.bytes(h.messages)
-	b.u32(lookup3(b))
-	return w.add(b)
+	b := pack("OHDR", u8(2), u8(2), u32(len(m)), []byte(m)) // no times, a size of four bytes
+	return w.add(append(b, pack(lookup3(b))...))
 }

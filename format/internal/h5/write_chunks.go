@@ -2,6 +2,7 @@ package h5
 
 import (
 	"bytes"
+	"errors"
 	"math"
 	"math/bits"
 	"runtime"
@@ -11,6 +12,7 @@ import (
 	"github.com/klauspost/compress/zlib"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/goatnote-inc/robocache/format/internal/elements"
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
@@ -61,12 +63,12 @@ func (c *chunkWriter) flush() {
 		})
 	}
 	if err := g.Wait(); err != nil {
-		c.d.w.fail(err)
+		c.d.w.keep(err)
 		return
 	}
 	for _, p := range packed {
 		if uint64(len(p)) > math.MaxUint32 {
-			c.d.w.fail(writeMisuse("a chunk of %d bytes", len(p)))
+			c.d.w.keep(writeMisuse("a chunk of %d bytes", len(p)))
 			return
 		}
 		c.entries = append(c.entries, chunkEntry{c.d.w.add(p), uint32(len(p))})
@@ -78,15 +80,9 @@ var deflaters [10]sync.Pool
 
 func (c *chunkWriter) pack(raw []byte) ([]byte, error) {
 	spec := &c.d.spec
-	if size := int(c.d.size); spec.Shuffle && size > 1 {
-		n := len(raw) / size
+	if spec.Shuffle {
 		out := make([]byte, len(raw))
-		for k := range size {
-			to := out[k*n : (k+1)*n]
-			for i := range to {
-				to[i] = raw[i*size+k]
-			}
-		}
+		elements.Shuffle(out, raw, int(c.d.size))
 		raw = out
 	}
 	if spec.Deflate == 0 {
@@ -95,21 +91,13 @@ func (c *chunkWriter) pack(raw []byte) ([]byte, error) {
 	var out bytes.Buffer
 	z, _ := deflaters[spec.Deflate].Get().(*zlib.Writer)
 	if z == nil {
-		var err error
-		if z, err = zlib.NewWriterLevel(&out, spec.Deflate); err != nil {
-			return nil, err
-		}
-	} else {
-		z.Reset(&out)
+		z, _ = zlib.NewWriterLevel(nil, spec.Deflate) // the level was checked
 	}
-	if _, err := z.Write(raw); err != nil {
-		return nil, err
-	}
-	if err := z.Close(); err != nil {
-		return nil, err
-	}
-	deflaters[spec.Deflate].Put(z)
-	return out.Bytes(), nil
+	defer deflaters[spec.Deflate].Put(z)
+	z.Reset(&out)
+	_, err := z.Write(raw)
+	err = errors.Join(err, z.Close())
+	return out.Bytes(), err
 }
 
 // end packs what is left and writes the index: none for one chunk, else a B-tree of version 1. It gives the layout message.
@@ -120,45 +108,24 @@ func (c *chunkWriter) end() []byte {
 	c.flush()
 	d := c.d
 	rank := len(d.spec.Shape)
-	dims := make([]uint64, rank+1)
-	for i, n := range d.spec.Shape {
-		dims[i] = uint64(n)
+	dims := append(append([]int64{d.spec.ChunkRows}, d.spec.Shape[1:]...), d.size)
+	if len(c.entries) != 1 {
+		small := make([]uint32, len(dims))
+		for i, n := range dims {
+			small[i] = uint32(n)
+		}
+		return pack(u8(3), u8(2), u8(rank+1), c.tree(rank), small)
 	}
-	dims[0], dims[rank] = uint64(d.spec.ChunkRows), uint64(d.size)
-	var b buffer
-	if len(c.entries) == 1 {
-		packs := d.filters() != nil
-		b.u8(4)
-		b.u8(2)
-		if packs {
-			b.u8(2)
-		} else {
-			b.u8(0)
-		}
-		b.u8(uint8(rank + 1))
-		width := (bits.Len64(slices.Max(dims)) + 7) / 8 // HDF5 2.0 takes no more than are needed
-		b.u8(uint8(width))
-		for _, n := range dims {
-			for k := range width {
-				b.u8(uint8(n >> (8 * k)))
-			}
-		}
-		b.u8(1) // one chunk
-		if packs {
-			b.u64(uint64(c.entries[0].size))
-			b.u32(0)
-		}
-		b.u64(c.entries[0].addr)
-		return b
-	}
-	b.u8(3)
-	b.u8(2)
-	b.u8(uint8(rank + 1))
-	b.u64(c.tree(rank))
+	e := c.entries[0]
+	width := (bits.Len64(uint64(slices.Max(dims))) + 7) / 8 // HDF5 2.0 takes no more than are needed
+	var sizes []byte
 	for _, n := range dims {
-		b.u32(uint32(n))
+		sizes = append(sizes, pack(n)[:width]...)
 	}
-	return b
+	if d.filters() == nil {
+		return pack(u8(4), u8(2), u8(0), u8(rank+1), u8(width), sizes, u8(1), e.addr)
+	}
+	return pack(u8(4), u8(2), u8(2), u8(rank+1), u8(width), sizes, u8(1), uint64(e.size), u32(0), e.addr)
 }
 
 // treeWidth is the most children of a node: twice libhdf5's default of 32, which a file of superblock 2 stands for.
@@ -190,37 +157,24 @@ func (c *chunkWriter) tree(rank int) uint64 {
 		var up []node
 		for i := range count {
 			part := level[i*treeWidth : min((i+1)*treeWidth, len(level))]
-			var b buffer
-			b.text("TREE")
-			b.u8(1)
-			b.u8(depth)
-			b.u16(uint16(len(part)))
 			sibling := func(k int) uint64 {
 				if k < 0 || k >= count {
 					return undefined
 				}
 				return uint64(first + stride*int64(k))
 			}
-			b.u64(sibling(i - 1))
-			b.u64(sibling(i + 1))
-			key := func(row uint64, size uint32) {
-				b.u32(size)
-				b.u32(0) // no filter is left out
-				b.u64(row)
-				for range rank {
-					b.u64(0)
-				}
-			}
+			b := pack("TREE", u8(1), depth, u16(len(part)), sibling(i-1), sibling(i+1))
+			key := func(row uint64, size uint32) { b = append(b, pack(size, u32(0), row, make([]byte, 8*rank))...) } // no filter is left out
 			for _, n := range part {
 				key(n.row, n.size)
-				b.u64(n.addr)
+				b = append(b, pack(n.addr)...)
 			}
 			if next := (i + 1) * treeWidth; next < len(level) {
 				key(level[next].row, 0)
 			} else {
 				key(end, 0)
 			}
-			b.bytes(make([]byte, size-len(b)))
+			b = append(b, make([]byte, size-len(b))...)
 			at := sibling(i)
 			c.d.w.writeAt(b, int64(at))
 			up = append(up, node{at, part[0].row, part[0].size})

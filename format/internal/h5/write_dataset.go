@@ -3,6 +3,7 @@ package h5
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/goatnote-inc/robocache"
 )
@@ -30,7 +31,7 @@ type DatasetWriter struct {
 	rows   int64
 	done   int64 // bytes that came
 	at     int64 // where the rows begin, of a data set without chunks
-	attrs  headerWriter
+	attrs  messages
 	chunks *chunkWriter
 	closed bool
 }
@@ -50,20 +51,19 @@ func (g *GroupWriter) Dataset(name string, spec Spec) (*DatasetWriter, error) {
 		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "write hdf5", Where: robocache.Where{"pointer": name}, Msg: "elements of " + spec.DType.String()}
 	}
 	d.row = d.size
+	room := math.MaxInt64 / 4 / d.size
 	for i, n := range spec.Shape {
-		switch {
-		case n < 0 || i > 0 && n == 0 || len(spec.Shape) > maxRank:
+		if n < 0 || i > 0 && n == 0 || len(spec.Shape) > maxRank {
 			return nil, writeMisuse("the shape %v", spec.Shape)
-		case i == 0:
-			d.rows = n
-		case d.row > math.MaxInt64/4/n:
+		}
+		if room /= max(n, 1); room == 0 {
 			return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "write hdf5", Msg: fmt.Sprintf("the shape %v", spec.Shape)}
-		default:
+		}
+		if i == 0 {
+			d.rows = n
+		} else {
 			d.row *= n
 		}
-	}
-	if d.rows > math.MaxInt64/4/d.row {
-		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "write hdf5", Msg: fmt.Sprintf("the shape %v", spec.Shape)}
 	}
 	if spec.Deflate < 0 || spec.Deflate > 9 || spec.ChunkRows < 0 || spec.ChunkRows == 0 && (spec.Deflate > 0 || spec.Shuffle) || spec.ChunkRows > 0 && len(spec.Shape) == 0 {
 		return nil, writeMisuse("%d rows a chunk, deflate %d, shuffle %v, shape %v", spec.ChunkRows, spec.Deflate, spec.Shuffle, spec.Shape)
@@ -111,16 +111,15 @@ func (d *DatasetWriter) Write(p []byte) error {
 
 // WriteTexts takes the next elements of a data set of text. Of fixed length they may not be longer than that.
 func (d *DatasetWriter) WriteTexts(texts []string) error {
-	var b buffer
+	var b []byte
 	for _, s := range texts {
 		switch {
 		case d.spec.Fixed > 0 && len(s) > d.spec.Fixed:
 			return writeMisuse("%q does not fit into %d bytes", s, d.spec.Fixed)
 		case d.spec.Fixed > 0:
-			b.text(s)
-			b.bytes(make([]byte, d.spec.Fixed-len(s)))
+			b = append(append(b, s...), make([]byte, d.spec.Fixed-len(s))...)
 		case d.size == referenceSize && d.spec.DType.Size() == 0:
-			b.bytes(d.w.reference(s))
+			b = append(b, d.w.reference(s)...)
 		default:
 			return writeMisuse("the data set %q holds no text", d.name)
 		}
@@ -139,70 +138,41 @@ func (d *DatasetWriter) Close() error {
 		return writeMisuse("%d of %d bytes of the data set %q came", d.done, d.rows*d.row, d.name)
 	}
 	d.closed = true
-	var h headerWriter
-	var space, fill buffer
-	space.u8(2)
-	space.u8(uint8(len(d.spec.Shape)))
-	space.u8(0)
-	space.u8(min(uint8(len(d.spec.Shape)), 1)) // scalar or simple
-	for _, n := range d.spec.Shape {
-		space.u64(uint64(n))
-	}
-	h.message(msgSpace, space)
-	h.message(msgType, d.kind)
-	fill.u8(3)
+	var m messages
+	rank := len(d.spec.Shape)
+	m.add(msgSpace, u8(2), u8(rank), u8(0), u8(min(rank, 1)), d.spec.Shape) // scalar or simple
+	m.add(msgType, d.kind)
 	if d.chunks != nil {
-		fill.u8(0x0b) // space by the chunk; filled where a value is set
-	} else {
-		fill.u8(0x0a) // late
-	}
-	h.message(msgFill, fill)
-	if d.chunks != nil {
+		m.add(msgFill, u8(3), u8(0x0b)) // space by the chunk; filled where a value is set
 		layout := d.chunks.end()
 		if f := d.filters(); f != nil {
-			h.message(msgFilters, f)
+			m.add(msgFilters, f)
 		}
-		h.message(msgLayout, layout)
+		m.add(msgLayout, layout)
 	} else {
-		var layout buffer
-		layout.u8(3)
-		layout.u8(1)
+		at := uint64(d.at)
 		if d.rows == 0 {
-			layout.u64(undefined)
-		} else {
-			layout.u64(uint64(d.at))
+			at = undefined
 		}
-		layout.u64(uint64(d.rows * d.row))
-		h.message(msgLayout, layout)
+		m.add(msgFill, u8(3), u8(0x0a)) // late
+		m.add(msgLayout, u8(3), u8(1), at, d.rows*d.row)
 	}
-	h.messages = append(h.messages, d.attrs.messages...)
-	d.parent.link(d.name, d.w.header(&h))
+	d.parent.link(d.name, d.w.header(slices.Concat(m, d.attrs)))
 	return d.w.err
 }
 
 // filters is the message of the filters; nil where there are none.
 func (d *DatasetWriter) filters() []byte {
-	var list buffer
-	n := uint8(0)
-	one := func(id uint16, value uint32) {
-		n++
-		list.u16(id)
-		list.u16(1) // may be left out of a chunk
-		list.u16(1)
-		list.u32(value)
-	}
+	var list []byte
+	one := func(id uint16, value uint32) { list = append(list, pack(id, u16(1), u16(1), value)...) } // may be left out of a chunk; one value
 	if d.spec.Shuffle {
-		one(2, uint32(d.size))
+		one(filterShuffle, u32(d.size))
 	}
 	if d.spec.Deflate > 0 {
-		one(1, uint32(d.spec.Deflate))
+		one(filterDeflate, u32(d.spec.Deflate))
 	}
-	if n == 0 {
+	if list == nil {
 		return nil
 	}
-	var b buffer
-	b.u8(2)
-	b.u8(n)
-	b.bytes(list)
-	return b
+	return pack(u8(2), u8(len(list)/10), list)
 }

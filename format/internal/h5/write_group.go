@@ -3,6 +3,9 @@ package h5
 import (
 	"encoding/json"
 	"math"
+	"slices"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/goatnote-inc/robocache"
 )
@@ -12,8 +15,8 @@ type GroupWriter struct {
 	w      *Writer
 	parent *GroupWriter
 	name   string
-	attrs  headerWriter
-	links  headerWriter
+	attrs  messages
+	links  messages
 	names  map[string]bool
 	open   int // children that are not closed
 	closed bool
@@ -48,49 +51,24 @@ func (g *GroupWriter) claim(name string) error {
 }
 
 func validName(name string) bool {
-	if name == "" || name == "." {
-		return false
-	}
-	for i := range len(name) {
-		if name[i] == '/' || name[i] == 0 {
-			return false
-		}
-	}
-	return len(name) < 1<<15
+	return name != "" && name != "." && len(name) < 1<<15 && !strings.ContainsAny(name, "/\x00")
 }
 
 // link enters a child that was closed.
 func (g *GroupWriter) link(name string, addr uint64) {
-	var b buffer
-	b.u8(1)
-	width := uint8(0)
+	flags, charset, length := u8(0), []byte(nil), any(u8(len(name)))
 	if len(name) > math.MaxUint8 {
-		width = 1
+		flags, length = 1, u16(len(name))
 	}
-	if plainASCII(name) {
-		b.u8(width)
-	} else {
-		b.u8(width | 0x10)
-		b.u8(1) // UTF-8
+	if !plainASCII(name) {
+		flags, charset = flags|0x10, []byte{1} // UTF-8
 	}
-	if width == 0 {
-		b.u8(uint8(len(name)))
-	} else {
-		b.u16(uint16(len(name)))
-	}
-	b.text(name)
-	b.u64(addr)
-	g.links.message(msgLink, b)
+	g.links.add(msgLink, u8(1), flags, charset, length, name, addr)
 	g.open--
 }
 
 func plainASCII(s string) bool {
-	for i := range len(s) {
-		if s[i] >= 0x80 {
-			return false
-		}
-	}
-	return true
+	return strings.IndexFunc(s, func(r rune) bool { return r >= utf8.RuneSelf }) < 0
 }
 
 // Drop gives the group up, with all that was begun in it: nothing refers to it. Its room stays in the file.
@@ -125,16 +103,10 @@ func (g *GroupWriter) end() (uint64, error) {
 		return 0, writeMisuse("%d children of the group are not closed", g.open)
 	}
 	g.closed = true
-	var h headerWriter
-	var info buffer
-	info.u8(0)
-	info.u8(0)
-	h.message(msgGroupInfo, info)
-	info.u64(undefined) // no fractal heap: links are messages
-	info.u64(undefined)
-	h.message(msgLinkInfo, info)
-	h.messages = append(append(h.messages, g.links.messages...), g.attrs.messages...)
-	return g.w.header(&h), g.w.err
+	var m messages
+	m.add(msgGroupInfo, u16(0))
+	m.add(msgLinkInfo, u16(0), undefined, undefined) // no fractal heap: links are messages
+	return g.w.header(slices.Concat(m, g.links, g.attrs)), g.w.err
 }
 
 // Attribute gives the group an attribute: text, an integer, a float, a bool, a slice of these, or JSON as text.
@@ -145,98 +117,52 @@ func (g *GroupWriter) Attribute(name string, value any) error {
 	return g.w.attribute(&g.attrs, name, value)
 }
 
-func (w *Writer) attribute(h *headerWriter, name string, value any) error {
+func (w *Writer) attribute(m *messages, name string, value any) error {
 	if w.err != nil {
 		return w.err
 	}
 	if name == "" || len(name) >= 1<<15 {
 		return writeMisuse("%q is no name of an attribute", name)
 	}
-	var space, data buffer
-	space.u8(2)
-	scalar := func() {
-		space.u8(0)
-		space.u8(0)
-		space.u8(0)
-	}
-	list := func(n int) {
-		space.u8(1)
-		space.u8(0)
-		space.u8(1)
-		space.u64(uint64(n))
-	}
-	var kind []byte
-	number := func(d robocache.DType, v uint64) {
-		kind = numericType(d)
-		switch d.Size() {
-		case 1:
-			data.u8(uint8(v))
-		default:
-			data.u64(v)
-		}
-	}
+	space := pack(u8(2), u8(0), u8(0), u8(0)) // one element
+	list := func(n int) { space = pack(u8(2), u8(1), u8(0), u8(1), uint64(n)) }
+	kind, data := textType(), []byte(nil)
+	number := func(d robocache.DType) { kind, data = numericType(d), pack(value) }
 	switch v := value.(type) {
-	case string:
-		scalar()
-		kind, data = textType(), w.reference(v)
 	case json.RawMessage:
-		return w.attribute(h, name, string(v))
+		return w.attribute(m, name, string(v))
+	case int:
+		return w.attribute(m, name, int64(v))
+	case string:
+		data = w.reference(v)
 	case []string:
 		list(len(v))
-		kind = textType()
 		for _, s := range v {
-			data.bytes(w.reference(s))
+			data = append(data, w.reference(s)...)
 		}
 	case bool:
-		scalar()
-		n := uint64(0)
-		if v {
-			n = 1
-		}
-		number(robocache.Bool, n)
-	case int:
-		scalar()
-		number(robocache.Int64, uint64(v))
+		number(robocache.Bool)
 	case int64:
-		scalar()
-		number(robocache.Int64, uint64(v))
+		number(robocache.Int64)
 	case float64:
-		scalar()
-		number(robocache.Float64, math.Float64bits(v))
+		number(robocache.Float64)
 	case []int64:
 		list(len(v))
-		kind = numericType(robocache.Int64)
-		for _, x := range v {
-			number(robocache.Int64, uint64(x))
-		}
+		number(robocache.Int64)
 	case []float64:
 		list(len(v))
-		kind = numericType(robocache.Float64)
-		for _, x := range v {
-			number(robocache.Float64, math.Float64bits(x))
-		}
+		number(robocache.Float64)
 	default:
 		return writeMisuse("an attribute of %T", value)
 	}
-	var b buffer
-	b.u8(3)
-	b.u8(0)
-	b.u16(uint16(len(name) + 1))
-	b.u16(uint16(len(kind)))
-	b.u16(uint16(len(space)))
-	charset := uint8(0)
+	charset := u8(0)
 	if !plainASCII(name) {
 		charset = 1
 	}
-	b.u8(charset)
-	b.text(name)
-	b.u8(0)
-	b.bytes(kind)
-	b.bytes(space)
-	b.bytes(data)
+	b := pack(u8(3), u8(0), u16(len(name)+1), u16(len(kind)), u16(len(space)), charset, name, u8(0), kind, space, data)
 	if len(b) > math.MaxUint16-16 {
 		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "write hdf5", Where: robocache.Where{"pointer": name}, Msg: "an attribute of more than 64 KB", Hint: "make it a data set, or text"}
 	}
-	h.message(msgAttribute, b)
+	m.add(msgAttribute, b)
 	return w.err
 }

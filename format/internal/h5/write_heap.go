@@ -1,7 +1,6 @@
 package h5
 
 import (
-	"encoding/binary"
 	"math"
 
 	"github.com/goatnote-inc/robocache"
@@ -13,7 +12,7 @@ const referenceSize = 16
 // heapWriter collects texts in global heap collections.
 type heapWriter struct {
 	at    int64
-	body  buffer // of the open collection, with its head
+	body  []byte // of the open collection, with its head
 	count int
 	size  int // of the collection
 }
@@ -21,44 +20,28 @@ type heapWriter struct {
 const heapHead, heapObject = 16, 16
 
 // reference puts a text into the file and gives the element that refers to it.
-func (w *Writer) reference(s string) buffer {
-	var b buffer
+func (w *Writer) reference(s string) []byte {
 	if s == "" {
-		b.u32(0)
-		b.u64(0)
-		b.u32(0)
-		return b
+		return make([]byte, referenceSize)
 	}
 	if uint64(len(s)) > math.MaxUint32 {
-		w.fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "write hdf5", Msg: "a text of more than 4 GB"})
-		return b
+		w.fail(robocache.ErrUnsupported, "a text of more than 4 GB")
+		return nil
 	}
 	h := &w.heap
-	need := heapObject + (len(s)+7)&^7
+	pad := -len(s) & 7
+	need := heapObject + len(s) + pad
 	if len(h.body) == 0 || len(h.body)+need > h.size || h.count == math.MaxUint16 {
 		// Collections grow, so that small files stay small.
 		next := min(max(2*h.size, 4096), 1<<16)
 		w.flushHeap()
 		h.size = max(next, (heapHead+need+7)&^7)
 		h.at = w.take(int64(h.size))
-		h.body, h.count = h.body[:0], 0
-		h.body.text("GCOL")
-		h.body.u32(1) // version and three zeros
-		h.body.u64(uint64(h.size))
+		h.body, h.count = append(h.body[:0], pack("GCOL", u32(1), uint64(h.size))...), 0
 	}
 	h.count++
-	h.body.u16(uint16(h.count))
-	h.body.u16(1) // referred to once
-	h.body.u32(0)
-	h.body.u64(uint64(len(s)))
-	h.body.text(s)
-	for len(h.body)%8 != 0 {
-		h.body.u8(0)
-	}
-	b.u32(uint32(len(s)))
-	b.u64(uint64(h.at))
-	b.u32(uint32(h.count))
-	return b
+	h.body = append(h.body, pack(u16(h.count), u16(1), u32(0), uint64(len(s)), s, make([]byte, pad))...) // referred to once
+	return pack(u32(len(s)), h.at, u32(h.count))
 }
 
 // flushHeap writes the open collection; what is free in it is object 0.
@@ -68,8 +51,7 @@ func (w *Writer) flushHeap() {
 		return
 	}
 	if free := h.size - len(h.body); free >= heapObject {
-		h.body.u64(0)
-		h.body = binary.LittleEndian.AppendUint64(h.body, uint64(free))
+		h.body = append(h.body, pack(uint64(0), uint64(free))...)
 	}
 	w.writeAt(append(h.body, make([]byte, h.size-len(h.body))...), h.at)
 	h.body = h.body[:0]

@@ -2,75 +2,34 @@ package h5
 
 import "github.com/goatnote-inc/robocache"
 
+// typeMessage is a datatype: its class and version, three bytes of flags, its size, and what the class has.
+func typeMessage(class Class, version, flags uint8, more uint16, size int, parts ...any) []byte {
+	return pack(version<<4|uint8(class), flags, more, u32(size), pack(parts...))
+}
+
 // numericType is the datatype message of a dtype, little-endian; nil where there is none.
 func numericType(d robocache.DType) []byte {
-	var b buffer
 	size := d.Size()
 	switch {
 	case d == robocache.Bool: // h5py's: an enum of int8
-		b.u8(3<<4 | uint8(Enum))
-		b.u8(2)
-		b.u16(0)
-		b.u32(1)
-		b.bytes(numericType(robocache.Int8))
-		b.text("FALSE\x00TRUE\x00")
-		b.u8(0)
-		b.u8(1)
-	case d >= robocache.Int8 && d <= robocache.Uint64:
-		b.u8(1<<4 | uint8(Integer))
-		signed := uint8(0)
+		return typeMessage(Enum, 3, 2, 0, 1, numericType(robocache.Int8), "FALSE\x00TRUE\x00", u8(0), u8(1))
+	case d.Integer():
+		signed := u8(0)
 		if d <= robocache.Int64 {
 			signed = 8
 		}
-		b.u8(signed)
-		b.u16(0)
-		b.u32(uint32(size))
-		b.u16(0)
-		b.u16(uint16(8 * size))
+		return typeMessage(Integer, 1, signed, 0, size, u16(0), u16(8*size))
 	case d.Float():
-		exponent, mantissa, bias := uint8(8), uint8(23), uint32(127)
-		switch d {
-		case robocache.Float16:
-			exponent, mantissa, bias = 5, 10, 15
-		case robocache.BFloat16:
-			mantissa = 7
-		case robocache.Float64:
-			exponent, mantissa, bias = 11, 52, 1023
-		}
-		b.u8(1<<4 | uint8(Float))
-		b.u8(0x20) // the mantissa's first bit is implied
-		b.u8(uint8(8*size - 1))
-		b.u8(0)
-		b.u32(uint32(size))
-		b.u16(0)
-		b.u16(uint16(8 * size))
-		b.u8(mantissa) // where the exponent begins
-		b.u8(exponent)
-		b.u8(0)
-		b.u8(mantissa)
-		b.u32(bias)
+		f := floatForms[d] // the mantissa's first bit is implied; the exponent begins behind it, the sign is the last bit
+		return typeMessage(Float, 1, 0x20, u16(8*size-1), size, u16(0), u16(8*size), f.mantissa, f.exponent, u8(0), f.mantissa, f.bias)
 	}
-	return b
+	return nil
 }
 
-// textType is UTF-8 of varying length, as h5py's str.
+// textType is UTF-8 of varying length, as h5py's str: text that is ended by NUL in memory.
 func textType() []byte {
-	var b buffer
-	b.u8(1<<4 | uint8(Varying))
-	b.u8(1) // text, ended by NUL in memory
-	b.u8(1) // UTF-8
-	b.u8(0)
-	b.u32(referenceSize)
-	b.bytes(numericType(robocache.Uint8))
-	return b
+	return typeMessage(Varying, 1, 1, 1, referenceSize, numericType(robocache.Uint8))
 }
 
 // fixedTextType is text of n bytes, filled with NUL.
-func fixedTextType(n int) []byte {
-	var b buffer
-	b.u8(1<<4 | uint8(Text))
-	b.u8(1)
-	b.u16(0)
-	b.u32(uint32(n))
-	return b
-}
+func fixedTextType(n int) []byte { return typeMessage(Text, 1, 1, 0, n) }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/h5"
+	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/video"
 )
@@ -17,12 +18,7 @@ const maxFindings = 100
 // can be read to its end (checksums, chunks); timestamps; numbers that are none. With Decode encoded images are decoded too.
 func (s *Set) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (out []robocache.Finding, err error) {
 	defer guard.Malformed(s.Info_.Format+" diagnose", &err)
-	episodes := opt.Episodes
-	if episodes == nil {
-		for e := range s.Episodes {
-			episodes = append(episodes, e)
-		}
-	}
+	episodes := reader.Episodes(opt.Episodes, len(s.Episodes))
 	count := map[string]int64{}
 	crowded := false // one episode says it for all
 	add := func(f robocache.Finding) {
@@ -31,16 +27,12 @@ func (s *Set) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (out 
 		}
 	}
 	for done, e := range episodes {
-		if err := s.check(e); err != nil {
-			return nil, err
-		}
+		guard.Check(s.op.Episode(len(s.Episodes), e))
 		if f := s.crowded(ctx, e); f != nil && !crowded {
 			crowded = true
 			add(*f)
 		}
-		if err := s.diagnose(ctx, e, opt.Decode, add); err != nil {
-			return nil, err
-		}
+		s.diagnose(ctx, e, opt.Decode, add)
 		if opt.Progress != nil {
 			opt.Progress(int64(done+1), int64(len(episodes)))
 		}
@@ -58,10 +50,12 @@ func (s *Set) crowded(ctx context.Context, e int) *robocache.Finding {
 	var sum, most int64
 	seen := map[*h5.Dataset]bool{}
 	for i := range s.Streams {
-		if d, err := s.dataset(ctx, e, i); err == nil && !seen[d] {
-			seen[d] = true
-			sum, most = sum+d.Together(), max(most, d.Together())
-		}
+		_ = guard.Try(func() {
+			if d := s.dataset(ctx, e, i); !seen[d] {
+				seen[d] = true
+				sum, most = sum+d.Together(), max(most, d.Together())
+			}
+		})
 	}
 	room := s.cache.Budget()
 	if sum <= room || most > room {
@@ -73,102 +67,64 @@ func (s *Set) crowded(ctx context.Context, e int) *robocache.Finding {
 		Hint:    fmt.Sprintf("a memory budget of %d MiB, fewer streams at a time, or smaller chunks (h5repack -l CHUNK=…)", need)}
 }
 
-func (s *Set) diagnose(ctx context.Context, e int, decode bool, add func(robocache.Finding)) error {
+func (s *Set) diagnose(ctx context.Context, e int, decode bool, add func(robocache.Finding)) {
 	bad := func(sev robocache.Severity, code, key, msg string) {
 		add(robocache.Finding{Severity: sev, Code: code, Where: s.where(e, key), Message: msg})
 	}
+	try := func(code, key string, fn func()) bool {
+		err := Tolerate(fn)
+		if err != nil {
+			bad(robocache.SeverityError, code, key, err.Error())
+		}
+		return err == nil
+	}
 	if s.Episodes[e].Length == 0 {
 		bad(robocache.SeverityWarning, "empty-episode", "", "the episode has no rows")
-		return nil
+		return
 	}
 	if s.Episodes[e].Times != "" {
-		if _, err := s.Times(ctx, e, ""); err != nil {
-			if !Data(err) {
-				return err
-			}
-			bad(robocache.SeverityError, "bad-timestamps", "", err.Error())
-		}
+		try("bad-timestamps", "", func() { guard.Must(s.Times(ctx, e, "")) })
 	}
 	for i := range s.Streams {
 		st := &s.Streams[i]
-		if _, err := s.dataset(ctx, e, i); err != nil {
-			if !Data(err) {
-				return err
-			}
-			bad(robocache.SeverityError, "bad-stream", st.Key, err.Error())
-			continue
-		}
-		if err := s.readThrough(ctx, e, st, decode, bad); err != nil {
-			if !Data(err) {
-				return err
-			}
-			bad(robocache.SeverityError, "unreadable-rows", st.Key, err.Error())
+		if try("bad-stream", st.Key, func() { s.dataset(ctx, e, i) }) {
+			try("unreadable-rows", st.Key, func() { s.readThrough(ctx, e, i, decode, bad) })
 		}
 	}
-	return nil
 }
 
 // readThrough reads a stream of an episode to its end, some rows at a time.
-func (s *Set) readThrough(ctx context.Context, e int, st *Stream, decode bool, bad func(sev robocache.Severity, code, key, msg string)) error {
+func (s *Set) readThrough(ctx context.Context, e, stream int, decode bool, bad func(sev robocache.Severity, code, key, msg string)) {
+	st := &s.Streams[stream]
 	size := max(st.Elements()*st.DType.Size(), 1)
 	step := max(1, min(4<<20/size, 4096))
-	missing := 0
-	var refs []robocache.FrameRef
-	var buf []byte
-	notNumbers := int64(0)
-	length, err := s.length(ctx, e, s.byKey[st.Key])
-	if err != nil {
-		return err
-	}
+	missing, notNumbers := 0, 0
+	length := s.length(ctx, e, stream)
 	for at := 0; at < length; at += step {
-		rows := make([]robocache.Row, min(step, length-at))
-		for k := range rows {
-			rows[k] = robocache.Row{Episode: e, Index: at + k}
-		}
+		rows := reader.Rows(e, at, min(at+step, length))
 		switch st.Kind {
 		case robocache.KindText:
-			if _, err := s.Text(ctx, st.Key, rows); err != nil {
-				return err
-			}
+			guard.Must(s.Text(ctx, st.Key, rows))
 		case robocache.KindImage:
-			refs = append(refs[:0], make([]robocache.FrameRef, len(rows))...)
-			done, err := s.LeaseFrames(ctx, st.Key, rows, refs)
-			if err != nil {
-				return err
-			}
+			refs := make([]robocache.FrameRef, len(rows))
+			done := guard.Must(s.LeaseFrames(ctx, st.Key, rows, refs))
 			for k := range refs {
 				if refs[k].Missing {
 					missing++
-					continue
-				}
-				info, err := video.ImageSize(&refs[k])
-				if err == nil && (info.Width != st.Width || info.Height != st.Height) {
-					err = fmt.Errorf("an image of %d×%d, the first is %d×%d", info.Height, info.Width, st.Height, st.Width)
-				}
-				if err == nil && decode && refs[k].Raw == nil {
-					var n int
-					if n, err = video.StillBytes(info, info.Own()); err == nil {
-						err = video.DecodeImage(&refs[k], info.Own(), make([]byte, n))
-					}
-				}
-				if err != nil {
+				} else if err := st.checkImage(&refs[k], decode); err != nil {
 					bad(robocache.SeverityError, "bad-image", st.Key, fmt.Sprintf("row %d: %v", at+k, err))
 				}
 			}
 			done()
 		default:
-			n := len(rows) * st.RowBytes()
-			if cap(buf) < n {
-				buf = make([]byte, n)
+			b := make([]byte, len(rows)*st.RowBytes())
+			guard.Check(s.Gather(ctx, st.Key, rows, b))
+			if !st.DType.Float() {
+				continue
 			}
-			if err := s.Gather(ctx, st.Key, rows, buf[:n]); err != nil {
-				return err
-			}
-			if st.DType.Float() {
-				for _, v := range robocache.Float64s(nil, st.DType, buf[:n]) {
-					if v-v != 0 {
-						notNumbers++
-					}
+			for _, v := range robocache.Float64s(nil, st.DType, b) {
+				if v-v != 0 {
+					notNumbers++
 				}
 			}
 		}
@@ -179,5 +135,20 @@ func (s *Set) readThrough(ctx context.Context, e int, st *Stream, decode bool, b
 	if notNumbers > 0 {
 		bad(robocache.SeverityWarning, "not-finite", st.Key, fmt.Sprintf("%d values are NaN or infinite", notNumbers))
 	}
-	return nil
+}
+
+// checkImage says what is wrong with an image.
+func (st *Stream) checkImage(ref *robocache.FrameRef, decode bool) error {
+	info, err := video.ImageSize(ref)
+	if err == nil && (info.Width != st.Width || info.Height != st.Height) {
+		err = fmt.Errorf("an image of %d×%d, the first is %d×%d", info.Height, info.Width, st.Height, st.Width)
+	}
+	if err != nil || !decode || ref.Raw != nil {
+		return err
+	}
+	n, err := video.StillBytes(info, info.Own())
+	if err != nil {
+		return err
+	}
+	return video.DecodeImage(ref, info.Own(), make([]byte, n))
 }

@@ -8,14 +8,19 @@ import (
 	"net/url"
 	"path"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/h5"
 	"github.com/goatnote-inc/robocache/format/internal/handles"
 	"github.com/goatnote-inc/robocache/format/internal/natural"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -27,8 +32,8 @@ func IsFile(name string) bool {
 	return slices.Contains(Extensions, strings.ToLower(path.Ext(name)))
 }
 
-// Locate opens the store that a URI lies in: of a file the folder around it, and then file is the file's name.
-func Locate(uri string, opt robocache.OpenOptions) (s store.Store, file string, err error) {
+// locate opens the store that a URI lies in: of a file the folder around it, and then file is the file's name.
+func locate(uri string, opt robocache.OpenOptions) (s store.Store, file string, err error) {
 	bare := uri
 	if strings.Contains(uri, "://") {
 		if i := strings.IndexAny(uri, "?#"); i >= 0 {
@@ -63,22 +68,19 @@ func Locate(uri string, opt robocache.OpenOptions) (s store.Store, file string, 
 	return s, file, err
 }
 
-// List gives the HDF5 files of a store, in the order of the numbers in their names, also those that are none and cannot be opened; and
+// list gives the HDF5 files of a store, in the order of the numbers in their names, also those that are none and cannot be opened; and
 // the links that may hide others. A store that cannot list (http) is asked for episode_0.hdf5 and on.
-func List(ctx context.Context, s store.Store) (names []string, links []store.Entry, err error) {
+func list(ctx context.Context, s store.Store) (names []string, links []store.Entry, err error) {
 	all, links, err := store.Files(ctx, s, "", IsFile)
 	if errors.Is(err, robocache.ErrUnsupported) {
 		names, err = guess(ctx, s)
 		return names, nil, err
 	}
-	if err != nil {
-		return nil, nil, err
-	}
 	for _, e := range all {
 		names = append(names, e.Name)
 	}
 	slices.SortFunc(names, natural.Compare)
-	return names, links, nil
+	return names, links, err
 }
 
 func guess(ctx context.Context, s store.Store) ([]string, error) {
@@ -168,17 +170,81 @@ func (f *lazyFile) Remote() bool { return f.remote }
 func (f *lazyFile) Close() error { return nil }
 
 // OpenFile opens a file of the set's store as HDF5.
-func (s *Set) OpenFile(ctx context.Context, name string) (*h5.File, error) {
-	r, err := s.pool.file(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	f, err := h5.Open(ctx, r, name, s.cache)
-	if err != nil {
-		return nil, err
-	}
-	return f, nil
+func (s *Set) OpenFile(ctx context.Context, name string) *h5.File {
+	return guard.Must(h5.Open(ctx, guard.Must(s.pool.file(ctx, name)), name, s.cache))
 }
 
-// Stand gives a file that cannot be read but has a name: that of an episode that is left empty.
-func (s *Set) Stand(name string) *h5.File { return h5.Named(name) }
+// ReadFiles finds the episodes of each file, several files at the same time, and the one rate that their attributes say. A file that cannot be
+// read, of several, is a finding; where stand says so an empty episode stands for it.
+func (s *Set) ReadFiles(ctx context.Context, names []string, stand bool, find func(ctx context.Context, f *h5.File, root *h5.Object) []Episode) {
+	given := !s.Info_.FPS.Zero()
+	per := make([][]Episode, len(names))
+	bad := make([]error, len(names))
+	rates := make([]robocache.Rate, len(names))
+	Each(ctx, s.Info_.Format+" open", len(names), func(ctx context.Context, i int) {
+		defer guard.At(robocache.Where{"file": names[i]})
+		read := func() {
+			f := s.OpenFile(ctx, names[i])
+			root := guard.Must(f.Root(ctx))
+			rates[i] = rateOf(ctx, root)
+			per[i] = find(ctx, f, root)
+		}
+		if len(names) == 1 {
+			read()
+		} else {
+			bad[i] = Tolerate(read)
+		}
+	})
+	for i, name := range names {
+		switch r := rates[i]; {
+		case bad[i] != nil && stand:
+			s.Lose("unreadable-episode", robocache.Where{"episode": int64(i), "file": name}, bad[i], "fetch the file again, or leave it out")
+			per[i] = []Episode{{File: h5.Named(name)}}
+		case bad[i] != nil:
+			s.Lose("unreadable-file", robocache.Where{"file": name}, bad[i], "fetch the file again, or leave it out")
+		case !r.Zero() && !given:
+			s.Rate(name, r)
+		}
+		s.Episodes = append(s.Episodes, per[i]...)
+	}
+	for i := range s.Episodes {
+		s.Episodes[i].Index = int64(i)
+	}
+}
+
+// Each calls do for 0 to n-1, several at the same time.
+func Each(ctx context.Context, op string, n int, do func(ctx context.Context, i int)) {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(4 * runtime.GOMAXPROCS(0))
+	for i := range n {
+		g.Go(func() (err error) {
+			defer guard.Malformed(op, &err)
+			do(ctx, i)
+			return nil
+		})
+	}
+	guard.Check(g.Wait())
+}
+
+// Rate takes the rate that a file says: files that differ in it are no one dataset.
+func (s *Set) Rate(file string, r robocache.Rate) {
+	if have := s.Info_.FPS; !have.Zero() && have != r {
+		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: s.Info_.Format, Where: robocache.Where{"file": file}, Msg: "files of one folder have different rates", Want: have.String(), Got: r.String(), Hint: "open them one by one, or name the rate of the rows: --rows-hz, in Python rows_hz="})
+	}
+	s.Info_.FPS = r
+}
+
+// rateOf is the rate that the attributes of a file's root say.
+func rateOf(ctx context.Context, root *h5.Object) (rate robocache.Rate) {
+	for _, a := range guard.Must(root.Attributes(ctx)) {
+		switch a.Name {
+		case "fps", "hz", "frequency", "control_freq":
+			if v, ok := a.Float(); ok {
+				if r, err := robocache.RateOf(strconv.FormatFloat(v, 'f', -1, 64)); err == nil {
+					rate = r
+				}
+			}
+		}
+	}
+	return rate
+}

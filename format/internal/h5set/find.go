@@ -16,14 +16,14 @@ import (
 // Find opens the store of a URI and lists its HDF5 files: the one that the URI names, or those of the folder. found are its links that may
 // hide others.
 func Find(ctx context.Context, uri string, opt robocache.OpenOptions) (_ store.Store, names []string, found []robocache.Finding, err error) {
-	s, file, err := Locate(uri, opt)
+	s, file, err := locate(uri, opt)
 	if err != nil {
 		return nil, nil, nil, err
 	}
 	names = []string{file}
 	var links []store.Entry
 	if file == "" {
-		names, links, err = List(ctx, s)
+		names, links, err = list(ctx, s)
 	}
 	if err == nil && len(names) == 0 && len(links) > 0 {
 		err = links[0].Err
@@ -39,7 +39,7 @@ func Find(ctx context.Context, uri string, opt robocache.OpenOptions) (_ store.S
 }
 
 // Detect says whether the first HDF5 file at a URI that can be opened is as is says. What is no HDF5 file is none, without an error.
-func Detect(ctx context.Context, uri string, opt robocache.OpenOptions, is func(ctx context.Context, f *h5.File) (bool, error)) (ok bool, err error) {
+func Detect(ctx context.Context, uri string, opt robocache.OpenOptions, is func(f *h5.File) bool) (ok bool, err error) {
 	defer guard.Malformed("hdf5 detect", &err)
 	if !strings.Contains(uri, "://") && !likely(uri) {
 		return false, nil
@@ -48,34 +48,25 @@ func Detect(ctx context.Context, uri string, opt robocache.OpenOptions, is func(
 	if errors.Is(err, robocache.ErrNotFound) || errors.Is(err, robocache.ErrMisuse) {
 		return false, nil
 	}
-	if err != nil {
-		return false, err
-	}
+	guard.Check(err)
 	defer store.Close(s)
 	name := names[0]
 	r, err := s.Open(ctx, name)
 	for i := 1; err != nil && i < len(names) && errors.Is(err, robocache.ErrMalformed); i++ { // a link that leads nowhere, a FIFO: another file tells
-		name = names[i]
-		var other error
-		if r, other = s.Open(ctx, name); other == nil {
-			err = nil
+		if other, e := s.Open(ctx, names[i]); e == nil {
+			r, name, err = other, names[i], nil
 		}
 	}
 	if errors.Is(err, robocache.ErrNotFound) {
 		return false, nil
 	}
-	if err != nil {
-		return false, err
-	}
+	guard.Check(err)
 	defer r.Close()
-	if ok, err := h5.Detect(ctx, r); err != nil || !ok {
-		return false, err
+	if !guard.Must(h5.Detect(ctx, r)) {
+		return false, nil
 	}
-	f, err := h5.Open(ctx, r, name, h5.NewCache(4<<20))
-	if err != nil {
-		return false, err
-	}
-	ok, err = is(ctx, f)
+	f := guard.Must(h5.Open(ctx, r, name, h5.NewCache(4<<20)))
+	err = guard.Try(func() { ok = is(f) })
 	if errors.Is(err, robocache.ErrNotFound) || errors.Is(err, robocache.ErrUnsupported) {
 		return false, nil
 	}

@@ -3,7 +3,6 @@ package h5set
 import (
 	"bytes"
 	"context"
-	"fmt"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/h5"
@@ -42,74 +41,55 @@ func view(ctx context.Context, l *lease.Lease, d *h5.Dataset, row, n int64) ([]b
 
 func (s *Set) frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef, l *lease.Lease) (err error) {
 	defer guard.Malformed(s.Info_.Format+" frames", &err)
-	i, err := s.get(key, robocache.KindImage)
-	if err != nil {
-		return err
-	}
-	if len(out) != len(rows) {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: s.Info_.Format + " frames", Where: robocache.Where{"stream": key}, Want: fmt.Sprintf("room for %d rows", len(rows)), Got: fmt.Sprint(len(out))}
-	}
+	i := s.get(key, robocache.KindImage)
+	guard.Check(s.op.Room(key, "frames", len(rows), len(out)))
 	st := &s.Streams[i]
 	var raws []robocache.Raw
 	if st.How == Pixels {
 		raws = make([]robocache.Raw, len(rows))
 	}
-	for at := 0; at < len(rows); {
-		n, err := s.run(ctx, i, rows[at:])
-		if err != nil {
-			return err
-		}
-		e := rows[at].Episode
-		d, err := s.dataset(ctx, e, i)
-		if err != nil {
-			return err
-		}
+	s.runs(ctx, i, rows, func(at, n int, d *h5.Dataset) (err error) {
 		first := int64(rows[at].Index)
+		if st.How == Encoded {
+			b, err := d.Bytes(ctx, first, int64(n))
+			for k := 0; k < len(b) && err == nil; k++ {
+				out[at+k], err = st.encoded(b[k])
+			}
+			return err
+		}
 		if d.Filtered() && n > 1 {
 			want := make([]int64, n)
 			for k := range want {
 				want[k] = first + int64(k)
 			}
 			if err := d.Warm(ctx, want); err != nil {
-				return s.placed(err, e, key)
+				return err
 			}
 		}
 		for k := 0; k < n; {
-			if st.How == Encoded {
-				b, err := d.Bytes(ctx, first+int64(k), 1)
-				if err != nil {
-					return s.placed(err, e, key)
-				}
-				if out[at+k], err = st.encoded(b[0]); err != nil {
-					return s.placed(err, e, key)
-				}
-				k++
-				continue
-			}
 			b, m, err := view(ctx, l, d, first+int64(k), int64(n-k))
 			if err != nil {
-				return s.placed(err, e, key)
+				return err
 			}
 			size := int(d.RowBytes())
 			for j := range int(m) {
 				row := b[j*size : (j+1)*size : (j+1)*size]
 				if st.How == Padded {
-					if out[at+k+j], err = st.encoded(row); err != nil {
-						return s.placed(err, e, key)
+					if out[at+k], err = st.encoded(row); err != nil {
+						return err
 					}
-					continue
+				} else {
+					if l == nil && !d.Past() {
+						row = bytes.Clone(row)
+					}
+					raws[at+k] = robocache.Raw{Pix: row, Height: st.Height, Width: st.Width, Channels: st.Channels, DType: st.DType, BGR: st.BGR}
+					out[at+k] = robocache.FrameRef{Raw: &raws[at+k]}
 				}
-				if l == nil && !d.Past() {
-					row = bytes.Clone(row)
-				}
-				r := &raws[at+k+j]
-				*r = robocache.Raw{Pix: row, Height: st.Height, Width: st.Width, Channels: st.Channels, DType: st.DType, BGR: st.BGR}
-				out[at+k+j] = robocache.FrameRef{Raw: r}
+				k++
 			}
-			k += int(m)
 		}
-		at += n
-	}
+		return nil
+	})
 	return nil
 }
 

@@ -3,12 +3,13 @@ package h5set
 import (
 	"context"
 	"errors"
-	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/h5"
+	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
@@ -36,14 +37,22 @@ type Episode struct {
 	Times string
 }
 
-// Set is a dataset made of groups of HDF5 files. A format makes one, fills in Info, Streams and Episodes, and calls Ready.
+// SetTask gives the episode its task, where there is one.
+func (e *Episode) SetTask(task string) {
+	if task != "" {
+		e.Tasks = []string{task}
+	}
+}
+
+// Set is a dataset made of groups of HDF5 files. A format fills in Info_, Streams and Episodes while Open makes one.
 type Set struct {
 	Info_    *robocache.Info
 	Streams  []Stream
 	Episodes []Episode
-	// StampUnit is what a number of Episode.Times stands for, in seconds.
+	// TimestampUnit is what a number of Episode.Times stands for, in seconds.
 	TimestampUnit float64
 
+	op    reader.Op
 	st    store.Store
 	pool  *pool
 	cache *h5.Cache
@@ -61,30 +70,41 @@ var _ interface {
 	robocache.FrameLeaser
 } = (*Set)(nil)
 
-// New makes a set over a store, which it closes.
-func New(s store.Store, format, uri string, opt robocache.OpenOptions) *Set {
-	budget := opt.MemoryBudget
-	if budget <= 0 {
-		budget = defaultBudget
+// Open opens the dataset at uri. read finds the episodes and streams of its files; it ends by a guard's Fail where it cannot.
+func Open(ctx context.Context, format, uri string, opt robocache.OpenOptions, read func(s *Set, names []string)) (s *Set, err error) {
+	defer guard.Malformed(format+" open", &err)
+	st, names, found, err := Find(ctx, uri, opt)
+	if err != nil {
+		return nil, err
 	}
-	budget = max(budget, smallestBudget)
-	return &Set{Info_: &robocache.Info{URI: uri, Format: format, FPS: opt.HZ}, st: s, cache: h5.NewCache(budget - budget/8), limit: budget, pool: newPool(s), TimestampUnit: 1}
+	limit := reader.Budget(opt, defaultBudget, smallestBudget)
+	s = &Set{Info_: &robocache.Info{URI: robocache.Redact(uri), Format: format, FPS: opt.HZ, Findings: found}, TimestampUnit: 1,
+		op: reader.Op(format), st: st, cache: h5.NewCache(limit - limit/8), limit: limit, pool: newPool(st)}
+	err = guard.Try(func() {
+		read(s, names)
+		s.swap(opt.Options["channel_order"], opt.Map)
+		s.ready()
+	})
+	if err != nil {
+		s.Close()
+		return nil, robocache.At(err, robocache.Where{"dataset": robocache.Redact(uri)})
+	}
+	return s, nil
 }
 
-// Ready ends the making of a set.
-func (s *Set) Ready() error {
+// ready ends the making of a set.
+func (s *Set) ready() {
 	s.byKey = map[string]int{}
 	for i := range s.Streams {
 		f := &s.Streams[i].Feature
 		f.FPS = s.Info_.FPS
 		if _, twice := s.byKey[f.Key]; twice {
-			return &robocache.Error{Class: robocache.ErrMalformed, Op: s.Info_.Format, Where: robocache.Where{"stream": f.Key}, Msg: "two data sets would have this name"}
+			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: s.Info_.Format, Where: robocache.Where{"stream": f.Key}, Msg: "two data sets would have this name"})
 		}
 		s.byKey[f.Key] = i
 		s.Info_.Features = append(s.Info_.Features, *f)
 	}
 	s.Info_.Episodes = len(s.Episodes)
-	s.Info_.Frames = 0
 	tasks := map[string]bool{}
 	for i := range s.Episodes {
 		e := &s.Episodes[i]
@@ -98,7 +118,6 @@ func (s *Set) Ready() error {
 	}
 	s.opened = make([]atomic.Pointer[opened], len(s.Episodes))
 	s.plan()
-	return nil
 }
 
 // plan decides what of the data that is stored plainly is worth keeping: what fits.
@@ -129,18 +148,11 @@ func (s *Set) Len(episode int) int {
 
 // Episode gives the metadata of an episode.
 func (s *Set) Episode(_ context.Context, episode int) (robocache.Episode, error) {
-	if err := s.check(episode); err != nil {
+	if err := s.op.Episode(len(s.Episodes), episode); err != nil {
 		return robocache.Episode{}, err
 	}
 	e := &s.Episodes[episode]
 	return robocache.Episode{Position: episode, Index: e.Index, Length: e.Length, Tasks: e.Tasks, Aliases: e.Aliases}, nil
-}
-
-func (s *Set) check(episode int) error {
-	if episode < 0 || episode >= len(s.Episodes) {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: s.Info_.Format, Where: robocache.Where{"episode": episode}, Want: fmt.Sprintf("an episode from 0 to %d", len(s.Episodes)-1), Got: fmt.Sprint(episode)}
-	}
-	return nil
 }
 
 // Stats is nil: such files bring none.
@@ -176,24 +188,6 @@ type opened struct {
 	bytes int64
 }
 
-// of opens the data sets of an episode: all at once, because they share the groups on the way.
-func (s *Set) of(ctx context.Context, episode int) (*opened, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	if o := s.opened[episode].Load(); o != nil {
-		return o, nil
-	}
-	o, err := s.open(ctx, episode)
-	if err != nil {
-		return nil, robocache.At(err, s.where(episode, ""))
-	}
-	if s.opened[episode].CompareAndSwap(nil, o) && s.held.Add(o.bytes) > max(s.limit/8, 256<<10) {
-		s.forget()
-	}
-	return o, nil
-}
-
 // forget lets go of all open data sets: they are read again when they are wanted.
 func (s *Set) forget() {
 	for i := range s.opened {
@@ -212,47 +206,54 @@ func (s *Set) where(episode int, key string) robocache.Where {
 	return w
 }
 
-func (s *Set) open(ctx context.Context, episode int) (*opened, error) {
-	e := &s.Episodes[episode]
-	w, err := e.Walker(ctx)
-	if err != nil {
-		return nil, err
+// dataset gives the data set of a stream in an episode. Those of all streams are opened at once, because they share the groups on the way.
+func (s *Set) dataset(ctx context.Context, episode, stream int) *h5.Dataset {
+	guard.Check(ctx.Err())
+	o := s.opened[episode].Load()
+	if o == nil {
+		err := guard.Try(func() { o = s.open(ctx, episode) })
+		guard.Check(robocache.At(err, s.where(episode, "")))
+		if s.opened[episode].CompareAndSwap(nil, o) && s.held.Add(o.bytes) > max(s.limit/8, 256<<10) {
+			s.forget()
+		}
 	}
+	if err := o.errs[stream]; err != nil {
+		guard.Fail(robocache.At(err, s.where(episode, s.Streams[stream].Key)))
+	}
+	return o.sets[stream]
+}
+
+func (s *Set) open(ctx context.Context, episode int) *opened {
+	e := &s.Episodes[episode]
+	w := e.Walker(ctx)
 	o := &opened{sets: make([]*h5.Dataset, len(s.Streams)), errs: make([]error, len(s.Streams)), bytes: int64(len(s.Streams)) * 24}
 	same := map[string]*h5.Dataset{}
 	clocks := map[string]int64{}
 	for i := range s.Streams {
 		st := &s.Streams[i]
-		d := same[st.Path]
-		if d == nil {
-			if d, err = w.Dataset(ctx, st.Path); err != nil {
-				if !Data(err) {
-					return nil, err
+		o.errs[i] = Tolerate(func() {
+			d := same[st.Path]
+			if d == nil {
+				d = w.Dataset(st.Path)
+				same[st.Path] = d
+				o.bytes += 600
+			}
+			length := int64(e.Length)
+			if st.Clock != "" {
+				if _, ok := clocks[st.Clock]; !ok {
+					clocks[st.Clock] = d.Rows()
 				}
-				o.errs[i] = err
-				continue
+				length = clocks[st.Clock]
 			}
-			same[st.Path] = d
-			o.bytes += 600
-		}
-		length := int64(e.Length)
-		if st.Clock != "" {
-			if _, ok := clocks[st.Clock]; !ok {
-				clocks[st.Clock] = d.Rows()
+			st.fits(d, length)
+			d.Keep = s.keepAll || st.How == Numbers && s.keepLow
+			if s.keepAll && st.How == Numbers {
+				o.bytes += d.Hold()
 			}
-			length = clocks[st.Clock]
-		}
-		if err := fits(st, d, length); err != nil {
-			o.errs[i] = err
-			continue
-		}
-		d.Keep = s.keepAll || st.How == Numbers && s.keepLow
-		if s.keepAll && st.How == Numbers {
-			o.bytes += d.Hold()
-		}
-		o.sets[i] = d
+			o.sets[i] = d
+		})
 	}
-	return o, nil
+	return o
 }
 
 // Data says that an error is of the data, and not of the way to it.
@@ -260,75 +261,47 @@ func Data(err error) bool {
 	return errors.Is(err, robocache.ErrMalformed) || errors.Is(err, robocache.ErrUnsupported) || errors.Is(err, robocache.ErrNotFound) || errors.Is(err, robocache.ErrResourceLimit)
 }
 
-// fits says whether a data set is a stream's, as the first episode had it, and has as many rows as the episode.
-func fits(st *Stream, d *h5.Dataset, length int64) error {
-	bad := func(want, got string) error {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "hdf5", Where: robocache.Where{"pointer": d.Name()}, Want: want, Got: got}
+// Tolerate gives the error of the data that fn ends with. Another ends the work.
+func Tolerate(fn func()) error {
+	err := guard.Try(fn)
+	if err != nil && !Data(err) {
+		guard.Fail(err)
 	}
-	if err := d.Readable(); err != nil {
-		return err
-	}
-	if err := st.matches(d); err != nil {
-		return bad("rows as in the first episode", err.Error())
-	}
-	if st.After {
-		length++
-	}
-	if d.Rows() != length {
-		return bad(fmt.Sprintf("%d rows, as the episode has", length), fmt.Sprint(d.Rows()))
-	}
-	return nil
+	return err
 }
 
-// dataset gives the data set of a stream in an episode.
-func (s *Set) dataset(ctx context.Context, episode, stream int) (*h5.Dataset, error) {
-	if err := s.check(episode); err != nil {
-		return nil, err
-	}
-	o, err := s.of(ctx, episode)
-	if err != nil {
-		return nil, err
-	}
-	if err := o.errs[stream]; err != nil {
-		return nil, robocache.At(err, s.where(episode, s.Streams[stream].Key))
-	}
-	return o.sets[stream], nil
-}
-
-func (s *Set) get(key string, kinds ...robocache.Kind) (int, error) {
+// get gives the number of a stream of one of some kinds; of any where none is named.
+func (s *Set) get(key string, kinds ...robocache.Kind) int {
 	i, ok := s.byKey[key]
 	if !ok {
-		return 0, &robocache.Error{Class: robocache.ErrMisuse, Op: s.Info_.Format, Where: robocache.Where{"stream": key}, Msg: "no such stream"}
+		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: s.Info_.Format, Where: robocache.Where{"stream": key}, Msg: "no such stream"})
 	}
-	for _, k := range kinds {
-		if s.Streams[i].Kind == k {
-			return i, nil
-		}
+	if len(kinds) > 0 {
+		guard.Check(s.op.Kind(key, s.Streams[i].Kind, kinds...))
 	}
-	if len(kinds) == 0 {
-		return i, nil
-	}
-	return 0, &robocache.Error{Class: robocache.ErrMisuse, Op: s.Info_.Format, Where: robocache.Where{"stream": key}, Want: fmt.Sprintf("a stream of kind %s", kinds[0]), Got: string(s.Streams[i].Kind)}
+	return i
 }
 
-// run says how many rows of a stream (-1: the episode's) from the first on follow each other in one episode, and checks that they are there.
-func (s *Set) run(ctx context.Context, stream int, rows []robocache.Row) (int, error) {
-	r := rows[0]
-	if err := s.check(r.Episode); err != nil {
-		return 0, err
+// runs calls each for the rows of a stream (-1: of the episode) that follow each other in one episode, n from rows[at] on, with its data set.
+func (s *Set) runs(ctx context.Context, stream int, rows []robocache.Row, each func(at, n int, d *h5.Dataset) error) {
+	for at := 0; at < len(rows); {
+		r := rows[at]
+		guard.Check(s.op.Episode(len(s.Episodes), r.Episode))
+		length := s.length(ctx, r.Episode, stream)
+		guard.Check(s.op.Row(length, r))
+		n := 1
+		for at+n < len(rows) && rows[at+n].Episode == r.Episode && rows[at+n].Index == r.Index+n && r.Index+n < length {
+			n++
+		}
+		var d *h5.Dataset
+		if stream >= 0 {
+			d = s.dataset(ctx, r.Episode, stream)
+		}
+		if err := each(at, n, d); err != nil {
+			guard.Fail(robocache.At(err, s.where(r.Episode, s.Streams[stream].Key)))
+		}
+		at += n
 	}
-	length, err := s.length(ctx, r.Episode, stream)
-	if err != nil {
-		return 0, err
-	}
-	if r.Index < 0 || r.Index >= length {
-		return 0, &robocache.Error{Class: robocache.ErrMisuse, Op: s.Info_.Format, Where: robocache.Where{"episode": s.Episodes[r.Episode].Index, "row": r.Index}, Want: fmt.Sprintf("a row from 0 to %d", length-1), Got: fmt.Sprint(r.Index)}
-	}
-	n := 1
-	for n < len(rows) && rows[n].Episode == r.Episode && rows[n].Index == r.Index+n && rows[n].Index < length {
-		n++
-	}
-	return n, nil
 }
 
 var pieces = sync.Pool{New: func() any { return new([]h5.Piece) }}
@@ -336,66 +309,33 @@ var pieces = sync.Pool{New: func() any { return new([]h5.Piece) }}
 // Gather copies rows of a stream of numbers into dst.
 func (s *Set) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) (err error) {
 	defer guard.Malformed(s.Info_.Format+" gather", &err)
-	i, err := s.get(key, robocache.KindNumeric)
-	if err != nil {
-		return err
-	}
+	i := s.get(key, robocache.KindNumeric)
 	st := &s.Streams[i]
 	size := st.RowBytes()
-	if len(dst) != len(rows)*size {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: s.Info_.Format + " gather", Where: robocache.Where{"stream": key}, Want: fmt.Sprintf("%d bytes for %d rows", len(rows)*size, len(rows)), Got: fmt.Sprint(len(dst))}
-	}
-	var piece h5.Piece
+	guard.Check(s.op.Room(key, "bytes", len(rows)*size, len(dst)))
 	list := pieces.Get().(*[]h5.Piece)
 	defer func() {
 		clear(*list)
 		*list = (*list)[:0]
 		pieces.Put(list)
 	}()
-	for at := 0; at < len(rows); {
-		n, err := s.run(ctx, i, rows[at:])
-		if err != nil {
-			return err
-		}
-		d, err := s.dataset(ctx, rows[at].Episode, i)
-		if err != nil {
-			return err
-		}
+	s.runs(ctx, i, rows, func(at, n int, d *h5.Dataset) error {
+		to := dst[at*size : (at+n)*size]
 		if st.field != "" {
-			if err := st.extract(ctx, d, int64(rows[at].Index), dst[at*size:(at+n)*size]); err != nil {
-				return s.placed(err, rows[at].Episode, key)
-			}
-		} else {
-			piece = h5.Piece{D: d, Row: int64(rows[at].Index), N: int64(n), Dst: dst[at*size : (at+n)*size]}
-			// The common case, all there: a copy.
-			done, err := piece.Quick(ctx)
-			if err != nil {
-				return s.placed(err, rows[at].Episode, key)
-			}
-			if !done {
-				*list = append(*list, piece)
-			}
+			return st.extract(ctx, d, int64(rows[at].Index), to)
 		}
-		at += n
-	}
-	if err := h5.Read(ctx, *list); err != nil {
-		return robocache.At(err, robocache.Where{"stream": key})
-	}
-	return nil
-}
-
-func (s *Set) placed(err error, episode int, key string) error {
-	return robocache.At(err, s.where(episode, key))
+		piece := h5.Piece{D: d, Row: int64(rows[at].Index), N: int64(n), Dst: to}
+		done, err := piece.Quick(ctx) // the common case, all there: a copy
+		if !done {
+			*list = append(*list, piece)
+		}
+		return err
+	})
+	return robocache.At(h5.Read(ctx, *list), robocache.Where{"stream": key})
 }
 
 // extract copies a field out of the elements of a compound.
 func (st *Stream) extract(ctx context.Context, d *h5.Dataset, row int64, dst []byte) error {
-	var field *h5.Type
-	for _, m := range d.Type.Fields {
-		if m.Name == st.field {
-			field = m.Type
-		}
-	}
 	for all := dst; len(all) > 0; {
 		b, n, err := d.View(ctx, row, int64(len(all)/st.len))
 		if err != nil {
@@ -407,7 +347,8 @@ func (st *Stream) extract(ctx context.Context, d *h5.Dataset, row int64, dst []b
 		}
 		all, row = all[int(n)*st.len:], row+n
 	}
-	field.Native(dst)
+	field := slices.IndexFunc(d.Type.Fields, func(m h5.Member) bool { return m.Name == st.field })
+	d.Type.Fields[field].Type.Native(dst)
 	return nil
 }
 
@@ -417,37 +358,22 @@ func (s *Set) Text(ctx context.Context, key string, rows []robocache.Row) (out [
 	out = make([]string, len(rows))
 	stream := -1
 	if _, own := s.byKey[key]; own || key != "task" {
-		if stream, err = s.get(key, robocache.KindText); err != nil {
-			return nil, err
-		}
+		stream = s.get(key, robocache.KindText)
 	}
-	for at := 0; at < len(rows); {
-		n, err := s.run(ctx, stream, rows[at:])
-		if err != nil {
-			return nil, err
-		}
-		e := rows[at].Episode
+	s.runs(ctx, stream, rows, func(at, n int, d *h5.Dataset) error {
 		if stream < 0 {
-			for k := range n {
-				if t := s.Episodes[e].Tasks; len(t) > 0 {
+			if t := s.Episodes[rows[at].Episode].Tasks; len(t) > 0 {
+				for k := range n {
 					out[at+k] = t[0]
 				}
 			}
-			at += n
-			continue
-		}
-		d, err := s.dataset(ctx, e, stream)
-		if err != nil {
-			return nil, err
+			return nil
 		}
 		b, err := d.Bytes(ctx, int64(rows[at].Index), int64(n))
-		if err != nil {
-			return nil, s.placed(err, e, key)
-		}
 		for k := range b {
 			out[at+k] = string(b[k])
 		}
-		at += n
-	}
+		return err
+	})
 	return out, nil
 }

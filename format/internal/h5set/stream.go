@@ -9,6 +9,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/h5"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -45,11 +46,7 @@ func (s *Stream) matches(d *h5.Dataset) error {
 			if m.Name != s.field || m.Offset != s.offset || m.Type.Size != s.len || len(d.Shape) != 1 {
 				continue
 			}
-			t, more, _ := m.Type.Numeric()
-			if len(more) == 0 {
-				more = []int{1}
-			}
-			if t == s.DType && slices.Equal(more, s.Shape) {
+			if t, more, _ := m.Type.Numeric(); t == s.DType && slices.Equal(orOne(more), s.Shape) {
 				return nil
 			}
 		}
@@ -70,17 +67,30 @@ func (s *Stream) matches(d *h5.Dataset) error {
 		}
 		return nil
 	}
-	shape := slices.Clone(s.Shape)
-	if len(dims) == 0 {
-		dims = []int{1}
-	}
-	if s.How == Pixels && len(dims) == 2 {
+	if dims = orOne(dims); s.How == Pixels && len(dims) == 2 {
 		dims = append(dims, 1)
 	}
-	if t != s.DType || !slices.Equal(dims, shape) {
-		return fmt.Errorf("%s of shape %v, in the first episode %s of shape %v", t, dims, s.DType, shape)
+	if t != s.DType || !slices.Equal(dims, s.Shape) {
+		return fmt.Errorf("%s of shape %v, in the first episode %s of shape %v", t, dims, s.DType, s.Shape)
 	}
 	return nil
+}
+
+// fits checks that a data set is the stream's, as the first episode had it, and has as many rows as the episode.
+func (s *Stream) fits(d *h5.Dataset, length int64) {
+	bad := func(want, got string) {
+		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "hdf5", Where: robocache.Where{"pointer": d.Name()}, Want: want, Got: got})
+	}
+	guard.Check(d.Readable())
+	if err := s.matches(d); err != nil {
+		bad("rows as in the first episode", err.Error())
+	}
+	if s.After {
+		length++
+	}
+	if d.Rows() != length {
+		bad(fmt.Sprintf("%d rows, as the episode has", length), fmt.Sprint(d.Rows()))
+	}
 }
 
 // elementOf gives the type of a data set's numbers and the dimensions of a row.
@@ -96,53 +106,51 @@ func elementOf(d *h5.Dataset) (robocache.DType, []int) {
 // maxRow bounds the bytes of one row.
 const maxRow = 1 << 30
 
-// Describe makes the streams of a data set whose first dimension is time: one, or one a field of a compound. None where it holds nothing that
+// describe makes the streams of a data set whose first dimension is time: one, or one a field of a compound. None where it holds nothing that
 // is a stream; why says it.
-func Describe(ctx context.Context, d *h5.Dataset, key, path string) (out []Stream, why string, err error) {
+func describe(ctx context.Context, d *h5.Dataset, key, path string) (out []Stream, why string) {
 	s := Stream{Path: path}
 	s.Key = key
 	if len(d.Shape) == 0 || d.Null {
-		return nil, "it has no rows", nil
+		return nil, "it has no rows"
 	}
-	if err := d.Readable(); err != nil {
-		return nil, "", err
-	}
-	if err := d.Claim(); err != nil {
-		return nil, "", err
-	}
+	guard.Check(d.Readable())
+	guard.Check(d.Claim())
 	if d.RowBytes() > maxRow {
-		return nil, fmt.Sprintf("a row has %d bytes", d.RowBytes()), nil
+		return nil, fmt.Sprintf("a row has %d bytes", d.RowBytes())
 	}
 	t, dims := elementOf(d)
 	switch {
 	case t == robocache.InvalidDType && d.Type.Class == h5.Compound:
 		return fields(d, key, path, dims)
 	case d.Type.Class == h5.Varying && !d.Type.IsText && d.Type.Base.DType == robocache.Uint8 && len(dims) == 0:
-		if ok, err := s.sniff(ctx, d); err != nil || ok {
-			return []Stream{s}, "", err
+		if s.How = Encoded; s.sniff(ctx, d) {
+			return []Stream{s}, ""
 		}
-		return nil, "sequences of varying length that are no images", nil
+		return nil, "sequences of varying length that are no images"
 	case (d.Type.Class == h5.Text || d.Type.IsText) && len(dims) == 0:
 		s.Kind, s.DType, s.Shape, s.How = robocache.KindText, robocache.String, []int{1}, Words
-		return []Stream{s}, "", nil
+		return []Stream{s}, ""
 	case t == robocache.InvalidDType:
-		return nil, "its elements are " + d.Type.String(), nil
+		return nil, "its elements are " + d.Type.String()
+	case slices.Contains(dims, 0):
+		return nil, "its rows are empty"
 	}
-	if slices.Contains(dims, 0) {
-		return nil, "its rows are empty", nil
+	if s.How = Padded; t == robocache.Uint8 && len(dims) == 1 && dims[0] >= 64 && s.sniff(ctx, d) {
+		return []Stream{s}, ""
 	}
-	s.DType, s.Shape = t, dims
-	if len(dims) == 0 {
-		s.Shape = []int{1}
-	}
+	s.DType, s.Shape = t, orOne(dims)
 	s.Kind, s.How = robocache.KindNumeric, Numbers
-	if t == robocache.Uint8 && len(dims) == 1 && dims[0] >= 64 {
-		if ok, err := s.sniff(ctx, d); err != nil || ok {
-			return []Stream{s}, "", err
-		}
-	}
 	s.pixels(path)
-	return []Stream{s}, "", nil
+	return []Stream{s}, ""
+}
+
+// orOne is the shape of a row of numbers: a single number is one of one.
+func orOne(dims []int) []int {
+	if len(dims) == 0 {
+		return []int{1}
+	}
+	return dims
 }
 
 // least is the side from which on an array counts as an image.
@@ -159,52 +167,43 @@ func (s *Stream) pixels(path string) {
 	default:
 		return
 	}
-	s.Kind, s.How = robocache.KindImage, Pixels
-	s.Height, s.Width, s.Channels = s.Shape[0], s.Shape[1], s.Shape[2]
-	s.Names = json.RawMessage(`["height","width","channels"]`)
+	s.How = Pixels
+	s.image(s.Shape[0], s.Shape[1], s.Shape[2])
 	s.StateDepth()
 }
 
+func (s *Stream) image(height, width, channels int) {
+	s.Kind, s.Shape = robocache.KindImage, []int{height, width, channels}
+	s.Height, s.Width, s.Channels = height, width, channels
+	s.Names = json.RawMessage(`["height","width","channels"]`)
+}
+
 // sniff finds images in rows of bytes by those of the first row.
-func (s *Stream) sniff(ctx context.Context, d *h5.Dataset) (bool, error) {
-	s.How = Padded
-	if d.Type.Class == h5.Varying {
-		s.How = Encoded
-	}
+func (s *Stream) sniff(ctx context.Context, d *h5.Dataset) bool {
 	if d.Rows() == 0 {
-		return false, nil
+		return false
 	}
-	b, err := encodedRow(ctx, d, s.How, 0)
-	if err != nil {
-		return false, err
+	var b []byte
+	if s.How == Encoded {
+		b = guard.Must(d.Bytes(ctx, 0, 1))[0]
+	} else {
+		row, _, err := d.View(ctx, 0, 1)
+		guard.Check(err)
+		b = Trim(row)
 	}
 	info, err := video.StillSize(b)
 	if err != nil {
-		s.How = Numbers
-		return false, nil
+		return false
 	}
-	s.Kind, s.DType, s.Shape = robocache.KindImage, robocache.Uint8, []int{info.Height, info.Width, 3}
-	s.Height, s.Width, s.Channels = info.Height, info.Width, 3
-	s.Names = json.RawMessage(`["height","width","channels"]`)
-	return true, nil
-}
-
-func encodedRow(ctx context.Context, d *h5.Dataset, how How, row int64) ([]byte, error) {
-	if how == Encoded {
-		b, err := d.Bytes(ctx, row, 1)
-		if err != nil {
-			return nil, err
-		}
-		return b[0], nil
-	}
-	b, _, err := d.View(ctx, row, 1)
-	return Trim(b), err
+	s.DType = robocache.Uint8
+	s.image(info.Height, info.Width, 3)
+	return true
 }
 
 // fields makes a stream of each numeric field of a compound.
-func fields(d *h5.Dataset, key, path string, dims []int) (out []Stream, why string, err error) {
+func fields(d *h5.Dataset, key, path string, dims []int) (out []Stream, why string) {
 	if len(dims) > 0 {
-		return nil, "rows of several compound elements", nil
+		return nil, "rows of several compound elements"
 	}
 	for _, m := range d.Type.Fields {
 		t, more, ok := m.Type.Numeric()
@@ -212,14 +211,11 @@ func fields(d *h5.Dataset, key, path string, dims []int) (out []Stream, why stri
 			continue
 		}
 		s := Stream{Path: path, field: m.Name, offset: m.Offset, len: m.Type.Size}
-		s.Key, s.Kind, s.DType, s.Shape = key+"."+m.Name, robocache.KindNumeric, t, more
-		if len(more) == 0 {
-			s.Shape = []int{1}
-		}
+		s.Key, s.Kind, s.DType, s.Shape = key+"."+m.Name, robocache.KindNumeric, t, orOne(more)
 		out = append(out, s)
 	}
 	if len(out) == 0 {
-		return nil, "a compound without numeric fields", nil
+		return nil, "a compound without numeric fields"
 	}
-	return out, "", nil
+	return out, ""
 }

@@ -6,105 +6,69 @@ import (
 	"math"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Rows is the number of a stream's rows in an episode.
 func (s *Set) Rows(ctx context.Context, episode int, key string) (n int, err error) {
 	defer guard.Malformed(s.Info_.Format+" rows", &err)
-	stream, err := s.get(key)
-	if err != nil {
-		return 0, err
-	}
-	if err := s.check(episode); err != nil {
-		return 0, err
-	}
-	return s.length(ctx, episode, stream)
+	stream := s.get(key)
+	guard.Check(s.op.Episode(len(s.Episodes), episode))
+	return s.length(ctx, episode, stream), nil
 }
 
 // length is the number of rows of a stream in an episode; of the episode where it is -1.
-func (s *Set) length(ctx context.Context, episode, stream int) (int, error) {
+func (s *Set) length(ctx context.Context, episode, stream int) int {
 	if stream < 0 || s.Streams[stream].Clock == "" {
-		return s.Episodes[episode].Length, nil
+		return s.Episodes[episode].Length
 	}
-	d, err := s.dataset(ctx, episode, stream)
-	if err != nil {
-		return 0, err
-	}
-	return int(d.Rows()), nil
+	return int(s.dataset(ctx, episode, stream).Rows())
 }
 
 // Times gives the timestamps of an episode's rows: those of the file where it holds some, else the rate's.
 func (s *Set) Times(ctx context.Context, episode int, key string) (out []int64, err error) {
 	defer guard.Malformed(s.Info_.Format+" times", &err)
-	if err := s.check(episode); err != nil {
-		return nil, err
-	}
+	guard.Check(s.op.Episode(len(s.Episodes), episode))
 	stream := -1
 	if key != "" {
-		if stream, err = s.get(key); err != nil {
-			return nil, err
-		}
+		stream = s.get(key)
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
+	guard.Check(ctx.Err())
 	e := &s.Episodes[episode]
-	length, err := s.length(ctx, episode, stream)
-	if err != nil {
-		return nil, err
-	}
+	length := s.length(ctx, episode, stream)
 	if e.Times != "" && (stream < 0 || s.Streams[stream].Clock == "") {
-		return s.timestamps(ctx, episode)
+		return s.timestamps(ctx, e), nil
 	}
-	rate := s.Info_.FPS
-	if rate.Zero() {
+	if s.Info_.FPS.Zero() {
 		return nil, robocache.NoClock(s.Info_.Format, robocache.Where{"file": e.File.Name()}, "the file holds neither timestamps nor a rate")
 	}
-	out = make([]int64, length)
-	for k := range out {
-		out[k] = rate.Nanos(int64(k))
-	}
-	return out, nil
+	return reader.Grid(s.Info_.FPS, length), nil
 }
 
 // timestamps reads the timestamps that the file holds.
-func (s *Set) timestamps(ctx context.Context, episode int) ([]int64, error) {
-	e := &s.Episodes[episode]
-	w, err := e.Walker(ctx)
-	if err != nil {
-		return nil, err
-	}
-	d, err := w.Dataset(ctx, e.Times)
-	if err != nil {
-		return nil, robocache.At(err, s.where(episode, ""))
-	}
-	bad := func(row int, want, got string) error {
-		wh := s.where(episode, "")
-		wh["pointer"] = d.Name()
-		if row >= 0 {
-			wh["index"] = row
-		}
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: s.Info_.Format, Where: wh, Want: want, Got: got}
+func (s *Set) timestamps(ctx context.Context, e *Episode) []int64 {
+	defer guard.At(robocache.Where{"episode": e.Index, "file": e.File.Name()})
+	d := e.Walker(ctx).Dataset(e.Times)
+	bad := func(where robocache.Where, want, got string) {
+		guard.Fail(robocache.At(&robocache.Error{Class: robocache.ErrMalformed, Op: s.Info_.Format, Where: robocache.Where{"pointer": d.Name()}, Want: want, Got: got}, where))
 	}
 	t, dims := elementOf(d)
 	if t.Size() == 0 || d.Rows() != int64(e.Length) || len(dims) > 1 || len(dims) == 1 && dims[0] != 1 {
-		return nil, bad(-1, fmt.Sprintf("%d timestamps", e.Length), fmt.Sprintf("shape %v of %s", d.Shape, d.Type))
+		bad(nil, fmt.Sprintf("%d timestamps", e.Length), fmt.Sprintf("shape %v of %s", d.Shape, d.Type))
 	}
 	raw := make([]byte, d.Rows()*d.RowBytes())
-	if err := d.ReadRows(ctx, 0, d.Rows(), raw); err != nil {
-		return nil, robocache.At(err, s.where(episode, ""))
-	}
+	guard.Check(d.ReadRows(ctx, 0, d.Rows(), raw))
 	out := make([]int64, e.Length)
 	for k := range out {
 		if out[k] = timestamp(t, raw[k*t.Size():(k+1)*t.Size()], s.TimestampUnit, s.Info_.FPS); out[k] == noTime {
-			return nil, bad(k, "a time", "NaN, infinity or a number beyond int64 nanoseconds")
+			bad(robocache.Where{"index": k}, "a time", "NaN, infinity or a number beyond int64 nanoseconds")
 		}
 		if k > 0 && out[k] < out[k-1] {
-			return nil, bad(k, fmt.Sprintf("at least %d ns, the time of the row before", out[k-1]), fmt.Sprintf("%d ns", out[k]))
+			bad(robocache.Where{"index": k}, fmt.Sprintf("at least %d ns, the time of the row before", out[k-1]), fmt.Sprintf("%d ns", out[k]))
 		}
 	}
-	return out, nil
+	return out
 }
 
 const noTime = math.MinInt64
@@ -112,15 +76,8 @@ const noTime = math.MinInt64
 // timestamp turns a stored number into nanoseconds. Integers never pass through a float. A float32 that is row/rate rounded is that time.
 func timestamp(t robocache.DType, raw []byte, unit float64, rate robocache.Rate) int64 {
 	if t.Integer() {
-		var v uint64
-		for i := len(raw) - 1; i >= 0; i-- {
-			v = v<<8 | uint64(raw[i])
-		}
-		n := int64(v)
-		if t <= robocache.Int64 {
-			shift := 64 - 8*len(raw)
-			n = n << shift >> shift
-		} else if n < 0 {
+		n := robocache.Int64s(nil, t, raw)[0]
+		if t == robocache.Uint64 && n < 0 {
 			return noTime
 		}
 		scale := int64(math.Round(unit * 1e9))

@@ -8,103 +8,83 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/h5"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
-// Tree describes the streams of an episode by a rule: every data set whose first dimension is the episode's length, or one more where that is
+// tree describes the streams of an episode by a rule: every data set whose first dimension is the episode's length, or one more where that is
 // the actions' (ManiSkill); where Others says so those of another length of more than one row too. key names them; "" leaves one out. found says what is none.
-func (e *Episode) Tree(ctx context.Context, key func(path string) string) (out []Stream, found []robocache.Finding, err error) {
-	w, err := e.Walker(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
+func (e *Episode) tree(ctx context.Context, key func(path string) string) (out []Stream, found []robocache.Finding) {
+	w := e.Walker(ctx)
 	var longer []string
-	note := func(path, why string) {
+	report := func(f robocache.Finding) {
 		if len(found) < 1000 {
-			found = append(found, robocache.Finding{Severity: robocache.SeverityInfo, Code: "no-stream", Where: robocache.Where{"file": e.File.Name(), "pointer": strings.TrimPrefix(e.Path+"/"+path, "/")}, Message: "this is no stream: " + why})
+			found = append(found, f)
 		}
+	}
+	note := func(path, why string) {
+		report(robocache.Finding{Severity: robocache.SeverityInfo, Code: "no-stream", Where: robocache.Where{"file": e.File.Name(), "pointer": w.at(path)}, Message: "this is no stream: " + why})
 	}
 	refuse := func(path, key, why string) { // it has rows, or would have
-		if note(path, why); len(found) < 1000 {
-			f := &found[len(found)-1]
-			f.Severity, f.Code, f.NotDelivered = robocache.SeverityWarning, "unsupported-stream", key
-			if robocache.Vital("", key) {
-				f.Severity = robocache.SeverityError
-			}
+		f := robocache.Finding{Severity: robocache.SeverityWarning, Code: "unsupported-stream", Where: robocache.Where{"file": e.File.Name(), "pointer": w.at(path)}, Message: "this is no stream: " + why, NotDelivered: key}
+		if robocache.Vital("", key) {
+			f.Severity = robocache.SeverityError
 		}
+		report(f)
 	}
-	err = w.Walk(ctx, "", func(path string, o *h5.Object) error {
+	w.Walk(func(path string, o *h5.Object) {
 		k := key(path)
 		if k == "" {
-			return nil
+			return
 		}
-		d, err := o.Dataset(ctx, strings.TrimPrefix(e.Path+"/"+path, "/"))
-		if err != nil {
-			if !Data(err) {
-				return err
+		var streams []Stream
+		err := Tolerate(func() {
+			d := guard.Must(o.Dataset(ctx, w.at(path)))
+			after := e.Acts && len(d.Shape) > 0 && d.Rows() == int64(e.Length)+1
+			other := e.Others && len(d.Shape) > 0 && d.Rows() > 1 && d.Rows() != int64(e.Length)
+			if len(d.Shape) == 0 || d.Rows() != int64(e.Length) && !after && !other {
+				note(path, fmt.Sprintf("its shape is %v, the episode has %d rows", d.Shape, e.Length))
+				return
 			}
+			var why string
+			if streams, why = describe(ctx, d, k, path); len(streams) == 0 {
+				refuse(path, k, why)
+			}
+			for i := range streams {
+				streams[i].After = after
+				if other { // nothing says when its rows were: it bounds no timeline
+					streams[i].Clock, streams[i].Latched = fmt.Sprintf("rows%d", d.Rows()), true
+				}
+			}
+			if after && len(streams) > 0 {
+				longer = append(longer, k)
+			}
+		})
+		if err != nil {
 			refuse(path, k, err.Error())
-			return nil
-		}
-		after := e.Acts && len(d.Shape) > 0 && d.Rows() == int64(e.Length)+1
-		other := e.Others && len(d.Shape) > 0 && d.Rows() > 1 && d.Rows() != int64(e.Length)
-		if len(d.Shape) == 0 || d.Rows() != int64(e.Length) && !after && !other {
-			note(path, fmt.Sprintf("its shape is %v, the episode has %d rows", d.Shape, e.Length))
-			return nil
-		}
-		streams, why, err := Describe(ctx, d, k, path)
-		if err != nil && !Data(err) {
-			return err
-		}
-		if err != nil {
-			why = err.Error()
-		}
-		if len(streams) == 0 {
-			refuse(path, k, why)
-		}
-		for i := range streams {
-			streams[i].After = after
-			if other { // nothing says when its rows were: it bounds no timeline
-				streams[i].Clock, streams[i].Latched = fmt.Sprintf("rows%d", d.Rows()), true
-			}
-		}
-		if after && len(streams) > 0 {
-			longer = append(longer, k)
 		}
 		out = append(out, streams...)
-		return nil
 	}, note)
 	if len(longer) > 0 {
 		found = append(found, robocache.Finding{Severity: robocache.SeverityInfo, Code: "last-observation", Where: robocache.Where{"file": e.File.Name(), "pointer": e.Path},
 			Message: fmt.Sprintf("%d streams have one row more than the actions, what the last action led to: it is no row of the episode (%s)", len(longer), strings.Join(longer[:min(len(longer), 8)], ", ")), Count: int64(len(longer))})
 	}
-	return out, found, err
+	return out, found
 }
 
 // Schema takes the streams of the first episode that can be read, and notes which cannot.
-func (s *Set) Schema(ctx context.Context, key func(path string) string) error {
+func (s *Set) Schema(ctx context.Context, key func(path string) string) {
 	for i := range s.Episodes {
 		e := &s.Episodes[i]
 		if e.Length == 0 {
 			continue
 		}
-		streams, found, err := e.Tree(ctx, key)
-		if err != nil {
-			if !Data(err) {
-				return err
-			}
-			s.Unreadable(e, err)
-			continue
+		var found []robocache.Finding
+		err := Tolerate(func() { s.Streams, found = e.tree(ctx, key) })
+		if s.Info_.Findings = append(s.Info_.Findings, found...); err == nil {
+			return
 		}
-		s.Streams = streams
-		s.Info_.Findings = append(s.Info_.Findings, found...)
-		return nil
+		s.Lose("unreadable-episode", robocache.Where{"episode": e.Index, "file": e.File.Name(), "pointer": e.Path}, err, "fetch the file again, or write the episode again")
 	}
-	return nil
-}
-
-// Unreadable notes that an episode cannot be read.
-func (s *Set) Unreadable(e *Episode, err error) {
-	s.Lose("unreadable-episode", robocache.Where{"episode": e.Index, "file": e.File.Name(), "pointer": e.Path}, err, "fetch the file again, or write the episode again")
 }
 
 // Lose adds a finding of opening: an episode or a file that cannot be read.
@@ -121,54 +101,42 @@ func (s *Set) Find(sev robocache.Severity, code string, where robocache.Where, m
 var taskNames = []string{"task", "language_instruction", "instruction", "language_raw", "language", "task_description", "prompt"}
 
 // Task finds the task of an episode: a text that is an attribute or a scalar data set of its group.
-func (w *Walker) Task(ctx context.Context) (string, error) {
+func (w *Walker) Task() string {
 	g := w.groups[""]
-	attrs, err := g.o.Attributes(ctx)
-	if err != nil {
-		return "", err
-	}
+	attrs := guard.Must(g.o.Attributes(w.ctx))
 	for _, name := range taskNames {
 		for i := range attrs {
-			if attrs[i].Name != name {
-				continue
-			}
-			if t, ok, err := attrs[i].Text(ctx); err != nil {
-				return "", err
-			} else if ok && t != "" {
-				return t, nil
+			if attrs[i].Name == name {
+				t, _, err := attrs[i].Text(w.ctx)
+				if guard.Check(err); t != "" {
+					return t
+				}
 			}
 		}
 		if !slices.ContainsFunc(g.links, func(l h5.Link) bool { return l.Name == name && l.Hard() }) {
 			continue
 		}
-		o, err := w.Object(ctx, name)
-		if err != nil {
-			return "", err
-		}
+		o := w.Object(name)
 		if !o.IsDataset() {
 			continue
 		}
-		d, err := o.Dataset(ctx, name)
+		d, err := o.Dataset(w.ctx, name)
 		if err != nil || d.Null || len(d.Shape) > 1 || d.Rows() != 1 || d.Type.Class != h5.Text && !d.Type.IsText {
 			continue
 		}
-		b, err := d.Bytes(ctx, 0, 1)
-		if err != nil {
-			return "", err
-		}
-		if len(b) == 1 && len(b[0]) > 0 {
-			return string(b[0]), nil
+		if b := guard.Must(d.Bytes(w.ctx, 0, 1)); len(b) == 1 && len(b[0]) > 0 {
+			return string(b[0])
 		}
 	}
-	return "", nil
+	return ""
 }
 
-// Swap marks the images whose channels are blue, green, red: order is "rgb", "bgr", or "bgr" for some streams as "key=bgr,key2=rgb";
+// swap marks the images whose channels are blue, green, red: order is "rgb", "bgr", or "bgr" for some streams as "key=bgr,key2=rgb";
 // a mapping names them by stream.
-func (s *Set) Swap(order string, m *robocache.Mapping) error {
-	set := func(key, value string) error {
+func (s *Set) swap(order string, m *robocache.Mapping) {
+	set := func(key, value string) {
 		if value != "rgb" && value != "bgr" {
-			return &robocache.Error{Class: robocache.ErrMisuse, Op: s.Info_.Format, Msg: "channel order", Want: "rgb or bgr", Got: value}
+			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: s.Info_.Format, Msg: "channel order", Want: "rgb or bgr", Got: value})
 		}
 		known := key == ""
 		for i := range s.Streams {
@@ -177,32 +145,24 @@ func (s *Set) Swap(order string, m *robocache.Mapping) error {
 			}
 		}
 		if !known {
-			return &robocache.Error{Class: robocache.ErrMisuse, Op: s.Info_.Format, Where: robocache.Where{"stream": key}, Msg: "channel order of a camera that is not there"}
-		}
-		return nil
-	}
-	if order != "" {
-		for part := range strings.SplitSeq(order, ",") {
-			key, value, named := strings.Cut(part, "=")
-			if !named {
-				key, value = "", part
-			}
-			if err := set(key, value); err != nil {
-				return err
-			}
+			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: s.Info_.Format, Where: robocache.Where{"stream": key}, Msg: "channel order of a camera that is not there"})
 		}
 	}
-	if m != nil {
-		for _, sm := range m.Streams {
-			if sm.ChannelOrder == "" {
-				continue
-			}
-			for _, from := range sm.From {
-				if err := set(from, sm.ChannelOrder); err != nil {
-					return err
-				}
+	for part := range strings.SplitSeq(order, ",") {
+		if key, value, named := strings.Cut(part, "="); named {
+			set(key, value)
+		} else if order != "" {
+			set("", part)
+		}
+	}
+	if m == nil {
+		return
+	}
+	for _, sm := range m.Streams {
+		for _, from := range sm.From {
+			if sm.ChannelOrder != "" {
+				set(from, sm.ChannelOrder)
 			}
 		}
 	}
-	return nil
 }

@@ -1,0 +1,119 @@
+// Package elements moves the bytes of arrays' elements: byte orders, shuffled planes, orders of dimensions.
+package elements
+
+import (
+	"encoding/binary"
+	"slices"
+)
+
+// Swap turns the byte order of words of n bytes. dst may be src.
+func Swap(dst, src []byte, n int) {
+	be, le := binary.BigEndian, binary.LittleEndian
+	switch n {
+	case 2:
+		for i := 0; i+2 <= len(src); i += 2 {
+			le.PutUint16(dst[i:], be.Uint16(src[i:]))
+		}
+	case 4:
+		for i := 0; i+4 <= len(src); i += 4 {
+			le.PutUint32(dst[i:], be.Uint32(src[i:]))
+		}
+	case 8:
+		for i := 0; i+8 <= len(src); i += 8 {
+			le.PutUint64(dst[i:], be.Uint64(src[i:]))
+		}
+	default:
+		copy(dst, src)
+	}
+}
+
+// Shuffle puts the bytes of elements apart: all first bytes, then all second ones. What is left over behind the last whole element is copied.
+func Shuffle(dst, src []byte, size int) {
+	n := len(src) / size
+	for b := range size {
+		plane := dst[b*n:][:n]
+		for i := range plane {
+			plane[i] = src[i*size+b]
+		}
+	}
+	copy(dst[n*size:], src[n*size:])
+}
+
+// Unshuffle puts them together again. It is HDF5's and numcodecs' filter, and blosc's of a block.
+func Unshuffle(dst, src []byte, size int) {
+	n := len(src) / size
+	copy(dst[n*size:], src[n*size:])
+	if n == 0 {
+		return
+	}
+	plane := func(b int) []byte { return src[b*n:][:n:n] }
+	dst = dst[:n*size]
+	le := binary.LittleEndian
+	switch size {
+	case 1:
+		copy(dst, src)
+	case 2:
+		p0, p1 := plane(0), plane(1)
+		for i := range n {
+			le.PutUint16(dst[2*i:], uint16(p0[i])|uint16(p1[i])<<8)
+		}
+	case 4:
+		p0, p1, p2, p3 := plane(0), plane(1), plane(2), plane(3)
+		for i := range n {
+			le.PutUint32(dst[4*i:], uint32(p0[i])|uint32(p1[i])<<8|uint32(p2[i])<<16|uint32(p3[i])<<24)
+		}
+	case 8:
+		p0, p1, p2, p3, p4, p5, p6, p7 := plane(0), plane(1), plane(2), plane(3), plane(4), plane(5), plane(6), plane(7)
+		for i := range n {
+			low := uint64(p0[i]) | uint64(p1[i])<<8 | uint64(p2[i])<<16 | uint64(p3[i])<<24
+			le.PutUint64(dst[8*i:], low|uint64(p4[i])<<32|uint64(p5[i])<<40|uint64(p6[i])<<48|uint64(p7[i])<<56)
+		}
+	default:
+		for b := range size {
+			at := b
+			for _, v := range plane(b) {
+				dst[at] = v
+				at += size
+			}
+		}
+	}
+}
+
+// Transposed gives C order of an array of shape whose dimension i lies in src at the position of i in the permutation perm.
+func Transposed(src []byte, shape, perm []int, size int) []byte {
+	n := len(shape)
+	stride := make([]int, n) // in src, of each dimension of shape
+	step := size
+	for i := n - 1; i >= 0; i-- {
+		stride[perm[i]] = step
+		step *= shape[perm[i]]
+	}
+	dst := make([]byte, len(src))
+	index := make([]int, n)
+	inner, by := shape[n-1], stride[n-1]
+	for at, from := 0, 0; at < len(dst); {
+		for k, f := 0, from; k < inner; k, f = k+1, f+by {
+			copy(dst[at:at+size], src[f:f+size])
+			at += size
+		}
+		for d := n - 2; d >= 0; d-- {
+			if index[d]++; index[d] < shape[d] {
+				from += stride[d]
+				break
+			}
+			from -= stride[d] * (shape[d] - 1)
+			index[d] = 0
+		}
+	}
+	return dst
+}
+
+// Reversed is the permutation that Fortran order is: the first dimension fastest.
+func Reversed(n int) []int {
+	out := make([]int, n)
+	for i := range out {
+		out[i] = i
+	}
+	slices.Reverse(out)
+	return out
+}
