@@ -18,6 +18,9 @@ func (t *Tensor) at(index ...int) int {
 // int64At reads an int64 tensor of one axis.
 func (t *Tensor) int64At(i int) int64 { return int64(le.Uint64(t.Data[t.at(i):])) }
 
+// Float reads a floating-point element, or an unsigned integer of 16 bits.
+func (t *Tensor) Float(index ...int) float64 { return t.float64At(t.at(index...)) }
+
 // float64At reads a floating-point element, or an unsigned integer of 16 bits, at a byte offset; it is exact.
 func (t *Tensor) float64At(o int) float64 {
 	switch d := t.Data[o:]; t.DType {

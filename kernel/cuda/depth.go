@@ -3,7 +3,6 @@ package cuda
 import (
 	"fmt"
 	"math"
-	"unsafe"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/kernel"
@@ -42,19 +41,19 @@ func (d *Device) prepareUnproject(op *kernel.DepthOp) (*Launch, error) {
 	if op.Pose != nil {
 		p.pose, p.posed = *op.Pose, 1
 	}
-	l := &Launch{op: "depth_to_points", on: d.on, tensors: 2, places: []place{
-		{at: int(unsafe.Offsetof(p.depth)), tensor: 0}, {at: int(unsafe.Offsetof(p.out)), tensor: 1}}}
 	if op.Valid != nil {
 		p.validEntry, p.validRow, p.validColumn = planeStrides(op.Valid, rank)
-		l.tensors++
-		l.places = append(l.places, place{at: int(unsafe.Offsetof(p.valid)), tensor: 2})
 	}
 	const block, each = 256, 4
 	blocks := ceilDiv(p.pixels, block*each)
 	if blocks > math.MaxInt32 {
 		return nil, extentTooLarge("depth_to_points", int(p.pixels))
 	}
-	l.calls = []call{{kernel: "depth_points", grid: uint32(blocks), block: block, params: paramsOf(p), args: func() string { return fmt.Sprintf("depth %s %v", op.Depth.DType, op.Depth.Shape) }}}
+	l := newLaunch(d.on, "depth_to_points", op)
+	n := l.add(call{kernel: "depth_points", grid: uint32(blocks), block: block, params: paramsOf(p), args: func() string { return fmt.Sprintf("depth %s %v", op.Depth.DType, op.Depth.Shape) }})
+	l.bind(n, &p.depth, &op.Depth)
+	l.bind(n, &p.out, &op.Out)
+	l.bind(n, &p.valid, op.Valid)
 	return l.prepared()
 }
 

@@ -14,7 +14,7 @@ import (
 
 // directStream is DirectStream.
 type directStream struct {
-	values, times, rows                        uintptr
+	streamHead
 	entry, row, timesEntry, timesRow           int64
 	maxGap, out, rowsStep                      int64
 	n, vector, a, b, entries, plane            int32
@@ -25,18 +25,18 @@ type directStream struct {
 // divisor is Divisor.
 type divisor struct{ m, shift uint32 }
 
-// directParams is Direct. It begins as fuseParams does, up to status, which the check of values fills in (fuse_check.go).
+// directParams is Direct.
 type directParams struct {
-	targets, out, valid, counts, table, status uintptr
-	total, vectors, rows                       uint32
-	streams                                    int32
-	byVectors, byRows                          divisor
-	targetsEntry, targetsRow                   int64
-	outEntry, outRow                           int64
-	validEntry, validRow, validStream          int64
-	first                                      int32
-	outType, _, _, _                           uint8
-	s                                          [directStreams]directStream
+	fuseHead
+	total, vectors, rows              uint32
+	streams                           int32
+	byVectors, byRows                 divisor
+	targetsEntry, targetsRow          int64
+	outEntry, outRow                  int64
+	validEntry, validRow, validStream int64
+	first                             int32
+	outType, _, _, _                  uint8
+	s                                 [directStreams]directStream
 }
 
 const directStreams = 4 // DIRECT_STREAMS
@@ -99,7 +99,7 @@ func (g *fuseGroup) launchDirect(p fuseParams) {
 // addDirect adds the call of vectors of so many columns; it gives its number.
 func (g *fuseGroup) addDirect(params fuseParams, vector int) int {
 	f := g.f
-	p := &directParams{table: params.table, vectors: uint32(g.cols / vector), rows: uint32(params.rows), streams: params.streams,
+	p := &directParams{fuseHead: params.fuseHead, vectors: uint32(g.cols / vector), rows: uint32(params.rows), streams: params.streams,
 		targetsEntry: params.targetsEntry, targetsRow: params.targetsRow, outEntry: params.outEntry, outRow: params.outRow,
 		validEntry: params.validEntry, validRow: params.validRow, validStream: params.validStream, first: params.first, outType: params.outType}
 	p.total = uint32(params.batch) * p.rows * p.vectors
@@ -120,9 +120,8 @@ func (g *fuseGroup) addDirect(params fuseParams, vector int) int {
 	k.args = func() string {
 		return fmt.Sprintf("B %d, T %d, streams %d, columns %d", params.batch, p.rows, p.streams, g.cols)
 	}
-	f.l.calls = append(f.l.calls, k)
-	n := len(f.l.calls) - 1
-	g.placeDirect(n)
+	n := f.l.add(k)
+	g.bind(n, &p.fuseHead, func(i int) *streamHead { return &p.s[i].streamHead })
 	return n
 }
 
@@ -148,24 +147,4 @@ func (g *fuseGroup) directKernel(vector int) string {
 		name += "_scaled"
 	}
 	return name
-}
-
-// placeDirect is place for directParams.
-func (g *fuseGroup) placeDirect(n int) {
-	f := g.f
-	var p directParams
-	set := func(at uintptr, tensor int) {
-		if tensor >= 0 {
-			f.l.places = append(f.l.places, place{call: n, at: int(at), tensor: tensor})
-		}
-	}
-	set(unsafe.Offsetof(p.targets), f.targets)
-	set(unsafe.Offsetof(p.out), f.out)
-	set(unsafe.Offsetof(p.valid), f.valid)
-	for i := g.from; i < g.to; i++ {
-		at := unsafe.Offsetof(p.s) + uintptr(i-g.from)*unsafe.Sizeof(p.s[0])
-		set(at+unsafe.Offsetof(p.s[0].values), f.series[i].values)
-		set(at+unsafe.Offsetof(p.s[0].times), f.series[i].times)
-		set(at+unsafe.Offsetof(p.s[0].rows), f.series[i].rows)
-	}
 }

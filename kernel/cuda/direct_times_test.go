@@ -146,14 +146,13 @@ func directInputs(t *testing.T, d *Device, op *kernel.FuseOp, jitter bool) []uin
 func graphTime(t *testing.T, d *Device, s uintptr, l *Launch, addrs []uintptr, block uint32, early bool) float64 {
 	was := l.adjust
 	defer func() { l.adjust = was }()
-	l.adjust = join(was, func(calls []call, _ []uintptr) error {
-		for i := range calls {
-			if k := &calls[i]; k.grid != 0 && block != 0 && strings.HasPrefix(k.kernel, "direct_") {
+	l.adjust = append(was[:len(was):len(was)], func([]uintptr) {
+		for i := range l.calls {
+			if k := &l.calls[i]; k.grid != 0 && block != 0 && strings.HasPrefix(k.kernel, "direct_") {
 				p := (*directParams)(unsafe.Pointer(unsafe.SliceData(k.params)))
 				k.block, k.grid, k.early = block, uint32(ceilDiv(int64(p.total), int64(block))), early
 			}
 		}
-		return nil
 	})
 	g, err := d.Capture(s, func() error {
 		for range 50 {

@@ -3,7 +3,6 @@ package cuda
 import (
 	"fmt"
 	"math"
-	"unsafe"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/kernel"
@@ -12,11 +11,11 @@ import (
 // prepareFuse resamples any number of streams into neighbouring columns, in one launch. With Validate, or the policy error, it waits for a check of
 // times before anything is written.
 func (d *Device) prepareFuse(op *kernel.FuseOp) (*Launch, error) {
-	f := fuser{on: d.on, op: op, l: &Launch{op: "fuse", on: d.on}}
+	name := "fuse"
 	if len(op.Series) == 1 {
-		f.l.op = "resample"
+		name = "resample"
 	}
-	f.number()
+	f := fuser{on: d.on, op: op, l: newLaunch(d.on, name, op), batch: op.Out.Shape[0], rows: op.Out.Shape[1], cols: op.Out.Shape[2]}
 	if err := f.calls(); err != nil {
 		return nil, err
 	}
@@ -25,41 +24,11 @@ func (d *Device) prepareFuse(op *kernel.FuseOp) (*Launch, error) {
 
 // fuser makes the calls of a FuseOp.
 type fuser struct {
-	on launcher
-	op *kernel.FuseOp
-	l  *Launch
-
-	series                      []seriesTensors // where addresses stand
-	targets, out, valid, counts int             // -1: none
-	batch, rows, cols           int
-	table                       table
-}
-
-// seriesTensors are the numbers of a stream's tensors among the op's; -1: none.
-type seriesTensors struct{ values, times, rows, samples int }
-
-// number counts the op's tensors in the order of op.Tensors.
-func (f *fuser) number() {
-	n := 0
-	take := func(there bool) int {
-		if !there {
-			return -1
-		}
-		n++
-		return n - 1
-	}
-	for i := range f.op.Series {
-		s := &f.op.Series[i]
-		t := seriesTensors{values: take(true), times: take(true)}
-		lengths, offsets := take(s.Lengths != nil), take(s.Offsets != nil)
-		t.rows = max(lengths, offsets)
-		t.samples = take(s.Epilogue.Augment != nil && s.Epilogue.Augment.Samples != nil)
-		f.series = append(f.series, t)
-		f.cols += columns(s)
-	}
-	f.targets, f.out, f.valid, f.counts = take(true), take(true), take(f.op.Valid != nil), take(f.op.Counts != nil)
-	f.l.tensors = n
-	f.batch, f.rows = f.op.Out.Shape[0], f.op.Out.Shape[1]
+	on                launcher
+	op                *kernel.FuseOp
+	l                 *Launch
+	batch, rows, cols int
+	table             table
 }
 
 // columns is a stream's D.
@@ -92,18 +61,16 @@ func (f *fuser) calls() error {
 		return err
 	}
 	if checks {
-		f.check(groups, addr)
+		f.l.before = f.check
 	}
-	f.l.adjust = join(f.l.adjust, alignment(f.l.op, f.op.Tensors())) // also where only checks look
 	if f.rows == 0 {
+		f.l.calls = []call{}
 		return nil
 	}
 	for _, g := range groups {
 		g.launch(addr)
-	}
-	for _, g := range groups {
 		if g.vector > 1 {
-			f.l.adjust = join(f.l.adjust, g.choose)
+			f.l.adjust = append(f.l.adjust, g.choose)
 		}
 	}
 	return nil
@@ -111,36 +78,6 @@ func (f *fuser) calls() error {
 
 func tooLarge(op, what string, n int) error {
 	return &robocache.Error{Class: robocache.ErrResourceLimit, Op: op, Msg: "too many " + what, Want: "at most 2^30", Got: fmt.Sprint(n)}
-}
-
-type adjuster = func(calls []call, addrs []uintptr) error
-
-func join(a, b adjuster) adjuster {
-	if a == nil {
-		return b
-	}
-	return func(calls []call, addrs []uintptr) error {
-		if err := a(calls, addrs); err != nil {
-			return err
-		}
-		return b(calls, addrs)
-	}
-}
-
-// alignment refuses addresses that are no multiple of the element: a device faults there, and the fault would end the context.
-func alignment(op string, tensors []*kernel.Tensor) adjuster {
-	sizes := make([]uintptr, len(tensors))
-	for i, t := range tensors {
-		sizes[i] = uintptr(t.DType.Size())
-	}
-	return func(_ []call, addrs []uintptr) error {
-		for i, a := range addrs {
-			if a%sizes[i] != 0 {
-				return &robocache.Error{Class: robocache.ErrUnsupported, Op: op, Where: robocache.Where{"tensor": i}, Msg: "address is no multiple of the element", Want: fmt.Sprint("a multiple of ", sizes[i]), Got: fmt.Sprintf("%#x", a)}
-			}
-		}
-		return nil
-	}
 }
 
 // fuseGroup is up to 32 neighbouring streams, which one launch makes.
@@ -161,6 +98,8 @@ type need struct {
 	tensor int
 	bytes  uintptr
 }
+
+func (n need) met(addrs []uintptr) bool { return addrs[n.tensor]%n.bytes == 0 }
 
 type fuseKind uint8
 
@@ -331,11 +270,14 @@ func (g *fuseGroup) ask() {
 	if g.vector == 1 {
 		return
 	}
-	f := g.f
-	g.grids = [2]uint32{f.l.calls[g.wide].grid, f.l.calls[g.narrow].grid}
-	g.needs = append(g.needs, need{f.out, uintptr(g.vector * f.op.Out.DType.Size())})
+	l := g.f.l
+	g.grids = [2]uint32{l.calls[g.wide].grid, l.calls[g.narrow].grid}
+	ask := func(t *kernel.Tensor) {
+		g.needs = append(g.needs, need{l.number[t], uintptr(g.vector * t.DType.Size())})
+	}
+	ask(&g.f.op.Out)
 	for i := g.from; i < g.to; i++ {
-		g.needs = append(g.needs, need{f.series[i].values, uintptr(g.vector * f.op.Series[i].Values.DType.Size())})
+		ask(&g.f.op.Series[i].Values)
 	}
 }
 
@@ -359,45 +301,40 @@ func (g *fuseGroup) add(params fuseParams, vector int, name string, how fuseWay)
 	k.args = func() string {
 		return fmt.Sprintf("B %d, T %d, streams %d, columns %d, tile %d", p.batch, p.rows, p.streams, g.cols, p.tile)
 	}
-	f.l.calls = append(f.l.calls, k)
-	n := len(f.l.calls) - 1
-	g.place(n)
+	n := f.l.add(k)
+	g.bind(n, &p.fuseHead, func(i int) *streamHead { return &p.s[i].streamHead })
+	for i := range int(p.streams) {
+		f.l.bind(n, &p.s[i].samples, samplesOf(&f.op.Series[g.from+i].Epilogue))
+	}
 	return n
 }
 
-// place says where the addresses of the group go in a call.
-func (g *fuseGroup) place(n int) {
-	f := g.f
-	var p fuseParams
-	set := func(at uintptr, tensor int) {
-		if tensor >= 0 {
-			f.l.places = append(f.l.places, place{call: n, at: int(at), tensor: tensor})
-		}
-	}
-	set(unsafe.Offsetof(p.targets), f.targets)
-	set(unsafe.Offsetof(p.out), f.out)
-	set(unsafe.Offsetof(p.valid), f.valid)
-	set(unsafe.Offsetof(p.counts), f.counts)
+// bind has the addresses of the group go into a call.
+func (g *fuseGroup) bind(n int, h *fuseHead, stream func(i int) *streamHead) {
+	l, op := g.f.l, g.f.op
+	l.bind(n, &h.targets, &op.Targets)
+	l.bind(n, &h.out, &op.Out)
+	l.bind(n, &h.valid, op.Valid)
+	l.bind(n, &h.counts, op.Counts)
 	for i := g.from; i < g.to; i++ {
-		at := unsafe.Offsetof(p.s) + uintptr(i-g.from)*unsafe.Sizeof(p.s[0])
-		set(at+unsafe.Offsetof(p.s[0].values), f.series[i].values)
-		set(at+unsafe.Offsetof(p.s[0].times), f.series[i].times)
-		set(at+unsafe.Offsetof(p.s[0].rows), f.series[i].rows)
-		set(at+unsafe.Offsetof(p.s[0].samples), f.series[i].samples)
+		s, x := &op.Series[i], stream(i-g.from)
+		l.bind(n, &x.values, &s.Values)
+		l.bind(n, &x.times, &s.Times)
+		l.bind(n, &x.rows, s.Lengths)
+		l.bind(n, &x.rows, s.Offsets)
 	}
 }
 
 // choose takes the call of vectors where all addresses allow, else that of single columns.
-func (g *fuseGroup) choose(calls []call, addrs []uintptr) error {
-	wide := true
+func (g *fuseGroup) choose(addrs []uintptr) {
+	calls, grids := g.f.l.calls, g.grids
 	for _, n := range g.needs {
-		wide = wide && addrs[n.tensor]%n.bytes == 0
+		if !n.met(addrs) {
+			calls[g.wide].grid, calls[g.narrow].grid = 0, grids[1]
+			return
+		}
 	}
-	calls[g.wide].grid, calls[g.narrow].grid = g.grids[0], 0
-	if !wide {
-		calls[g.wide].grid, calls[g.narrow].grid = 0, g.grids[1]
-	}
-	return nil
+	calls[g.wide].grid, calls[g.narrow].grid = grids[0], 0
 }
 
 // hostForms refuses rotations that no kernel of the device writes.

@@ -1,129 +1,72 @@
 package cuda
 
 import (
-	"errors"
-	"math"
-	"unsafe"
+	"slices"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// checker proves times, lengths and offsets before a FuseOp, and under the policy error that every target has a place. The device only says
-// which entry of which stream is at fault; the error is the reference's.
-type checker struct {
-	f     *fuser
-	line  *line
-	addrs []uintptr // of this run
+// check proves times, lengths and offsets before a FuseOp, and under the policy error that every target has a place: it brings them to the host, where
+// the reference looks at the op without its values.
+func (f *fuser) check(addrs []uintptr, stream uintptr) error {
+	from := &fetcher{l: f.l, addrs: addrs, stream: stream}
+	host := kernel.FuseOp{Series: slices.Clone(f.op.Series), Clock: f.op.Clock, Epsilon: f.op.Epsilon, Targets: *from.tensor(&f.op.Targets),
+		Out: kernel.Tensor{DType: f.op.Out.DType, Shape: []int{f.batch, f.rows, 0}}}
+	for i := range host.Series {
+		s := &host.Series[i]
+		shape := slices.Clone(s.Values.Shape)
+		shape[len(shape)-1] = 0
+		s.Values = kernel.Tensor{DType: s.Values.DType, Shape: shape}
+		s.Times, s.Lengths, s.Offsets = *from.tensor(&f.op.Series[i].Times), from.tensor(s.Lengths), from.tensor(s.Offsets)
+		s.Rule.Quats, s.Epilogue = nil, kernel.Epilogue{}
+	}
+	if from.err != nil {
+		return from.err
+	}
+	return kernel.Reference{}.Fuse(&host)
 }
 
-// check adds the calls that look, and makes those that follow write nothing if they find fault. Run holds its lock from adjust to after.
-func (f *fuser) check(groups []*fuseGroup, table uintptr) {
-	c := &checker{f: f, addrs: make([]uintptr, f.l.tensors)}
-	for _, g := range groups {
-		p := g.p
-		p.table = table
-		p.tile, p.tiles = p.rows, 1
-		p.work = p.batch * int64(p.streams)
-		p.pivots = spanBytes
-		n := g.pivots(&p, true, 1)
-		k := call{kernel: "fuse_check", block: 256, grid: uint32(min(p.work, 1<<30)), shared: uint32(spanBytes + 8*n), params: paramsOf(&p), early: true}
-		f.l.calls = append(f.l.calls, k)
-		g.place(len(f.l.calls) - 1)
-	}
-	f.l.adjust = c.begin
-	f.l.after = c.end
+// fetcher copies what a run is given to the host, once the stream has come so far.
+type fetcher struct {
+	l      *Launch
+	addrs  []uintptr
+	stream uintptr
+	waited bool
+	err    error
 }
 
-func (c *checker) begin(calls []call, addrs []uintptr) error {
-	all, err := c.f.on.flags()
-	if err != nil {
-		return err
-	}
-	if c.line == nil { // else a launch failed, and the line is left from it
-		c.line = all.take(math.MaxInt64)
-	}
-	copy(c.addrs, addrs)
-	for i := range calls {
-		p := (*fuseParams)(unsafe.Pointer(unsafe.SliceData(calls[i].params)))
-		p.status = c.line.addr
-	}
-	return nil
-}
-
-func (c *checker) end(stream uintptr) error {
-	if err := c.f.on.wait(stream); err != nil {
-		return err
-	}
-	at := c.line.words[0]
-	c.line.put()
-	c.line = nil
-	if at == math.MaxInt64 {
+// tensor is a copy of one of the op's tensors, with its strides; nil of nil.
+func (f *fetcher) tensor(t *kernel.Tensor) *kernel.Tensor {
+	if t == nil {
 		return nil
 	}
-	return c.fault(int(at>>16), int(at&0xffff), stream)
+	stride := make([]int, len(t.Shape))
+	for i := range stride {
+		stride[i] = t.Step(i)
+	}
+	return f.strided(t.DType, t.Shape, stride, f.addrs[f.l.number[t]])
 }
 
-// fault makes the error of an entry of a stream.
-func (c *checker) fault(entry, stream int, on uintptr) error {
-	op := c.f.op
-	err := c.reference(entry, stream, on)
-	if err == nil {
-		err = &robocache.Error{Class: robocache.ErrMalformed, Op: c.f.l.op, Msg: "timestamps must not decrease", Hint: "they changed while they were looked at"}
+func (f *fetcher) strided(d robocache.DType, shape, stride []int, addr uintptr) *kernel.Tensor {
+	t := &kernel.Tensor{DType: d, Shape: shape, Stride: stride}
+	lo, hi := 0, 1
+	for i, n := range shape {
+		if n == 0 {
+			return t
+		}
+		lo, hi = lo+min(0, (n-1)*stride[i]), hi+max(0, (n-1)*stride[i])
 	}
-	var e *robocache.Error
-	if !errors.As(err, &e) {
-		return err
-	}
-	e.Op = c.f.l.op
-	e = robocache.At(e, robocache.Where{"batch": entry}).(*robocache.Error)
-	e.Where["batch"] = entry
-	if len(op.Series) > 1 && op.Series[stream].Name == "" {
-		e.Where["stream"] = stream
-	}
-	return e
+	t.Base, t.Data = -lo, make([]byte, (hi-lo)*d.Size())
+	f.read(t.Data, addr-uintptr(t.Base*d.Size()))
+	return t
 }
 
-// reference gives one entry of one stream, without values, to the reference.
-func (c *checker) reference(entry, stream int, on uintptr) (err error) {
-	op := c.f.op
-	s, n := op.Series[stream], c.f.series[stream]
-	// fetch copies elements from … from+count-1 of the last axis of a tensor; of [B, n] those of the entry.
-	fetch := func(t *kernel.Tensor, tensor, from, count int) kernel.Tensor {
-		axis := len(t.Shape) - 1
-		size, step := t.DType.Size(), t.Step(axis)
-		at := from * step
-		if axis == 1 {
-			at += entry * t.Step(0)
-		}
-		low := min(0, (count-1)*step)
-		out := kernel.Tensor{DType: t.DType, Shape: []int{count}, Stride: []int{step}, Base: -low}
-		if count > 0 {
-			out.Data = make([]byte, (max(0, (count-1)*step)-low+1)*size)
-			if e := c.f.on.copyOut(out.Data, uintptr(int64(c.addrs[tensor])+int64((at+low)*size)), on); err == nil {
-				err = e
-			}
-		}
-		return out
+func (f *fetcher) read(b []byte, from uintptr) {
+	if f.err == nil && !f.waited {
+		f.err, f.waited = f.l.on.wait(f.stream), true
 	}
-	rows := s.Values.Shape[len(s.Values.Shape)-2]
-	s.Values = kernel.Tensor{DType: s.Values.DType, Shape: []int{1, rows, 0}}
-	s.Times = fetch(&s.Times, n.times, 0, s.Times.Shape[len(s.Times.Shape)-1])
-	if s.Lengths != nil {
-		t := fetch(s.Lengths, n.rows, entry, 1)
-		s.Lengths = &t
+	if f.err == nil {
+		f.err = f.l.on.copyOut(b, from, f.stream)
 	}
-	if s.Offsets != nil {
-		t := fetch(s.Offsets, n.rows, entry, 2)
-		s.Offsets = &t
-		s.Values.Shape = []int{rows, 0}
-	}
-	s.Rule.Quats, s.Epilogue = nil, kernel.Epilogue{}
-	targets := fetch(&op.Targets, c.f.targets, 0, c.f.rows)
-	if err != nil {
-		return err
-	}
-	one := kernel.FuseOp{Series: []kernel.Series{s}, Targets: targets, Clock: op.Clock, Epsilon: op.Epsilon,
-		Out: kernel.Tensor{DType: op.Out.DType, Shape: []int{1, c.f.rows, 0}}}
-	return kernel.Reference{}.Fuse(&one)
 }

@@ -36,9 +36,16 @@ const (
 	streamBrief
 )
 
+// fuseHead and streamHead are what Fuse and Direct, Stream and DirectStream begin with: addresses.
+type (
+	fuseHead   struct{ targets, out, valid, counts, table uintptr }
+	streamHead struct{ values, times, rows uintptr }
+)
+
 // fuseStream is Stream.
 type fuseStream struct {
-	values, times, rows, samples            uintptr
+	streamHead
+	samples                                 uintptr
 	entry, row, timesEntry, timesRow        int64
 	maxGap, out, rowsStep                   int64
 	n, columns, vector, pivots, most, extra int32
@@ -51,20 +58,20 @@ const maxStreams = 32
 
 // fuseParams is Fuse.
 type fuseParams struct {
-	targets, out, valid, counts, table, status uintptr
-	batch, targetsEntry, targetsRow            int64
-	outEntry, outRow, outColumn                int64
-	validEntry, validRow, validStream          int64
-	epsilon                                    float64
-	work                                       int64
-	rows, streams, tile, tiles                 int32
-	vectors, chunk, chunks                     int32
-	plan, pivots, result                       int32
-	buffer, bufferBytes, buffers               int32
-	zeros, zeroBytes, _                        int32
-	timeType, clock, outType, ragged           uint8
-	first                                      int32
-	s                                          [maxStreams]fuseStream
+	fuseHead
+	batch, targetsEntry, targetsRow   int64
+	outEntry, outRow, outColumn       int64
+	validEntry, validRow, validStream int64
+	epsilon                           float64
+	work                              int64
+	rows, streams, tile, tiles        int32
+	vectors, chunk, chunks            int32
+	plan, pivots, result              int32
+	buffer, bufferBytes, buffers      int32
+	zeros, zeroBytes, _               int32
+	timeType, clock, outType, ragged  uint8
+	first                             int32
+	s                                 [maxStreams]fuseStream
 }
 
 // table is what of an operation is too large or too rare for parameters: Extras, statistics, channels of quaternions.

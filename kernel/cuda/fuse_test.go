@@ -18,7 +18,7 @@ func TestFuseLayout(t *testing.T) {
 	for what, is := range map[string][2]uintptr{
 		"Extra": {unsafe.Sizeof(x), 168}, "Extra.key0": {unsafe.Offsetof(x.key0), 44}, "Extra.column": {unsafe.Offsetof(x.column), 72}, "Extra.samples": {unsafe.Offsetof(x.samples), 120},
 		"Stream": {unsafe.Sizeof(s), 120}, "Stream.n": {unsafe.Offsetof(s.n), 88}, "Stream.staged": {unsafe.Offsetof(s.staged), 116},
-		"Fuse": {unsafe.Sizeof(p), 4048}, "Fuse.work": {unsafe.Offsetof(p.work), 128}, "Fuse.timeType": {unsafe.Offsetof(p.timeType), 200}, "Fuse.s": {unsafe.Offsetof(p.s), 208},
+		"Fuse": {unsafe.Sizeof(p), 4040}, "Fuse.work": {unsafe.Offsetof(p.work), 120}, "Fuse.timeType": {unsafe.Offsetof(p.timeType), 192}, "Fuse.s": {unsafe.Offsetof(p.s), 200},
 		"Part": {unsafe.Sizeof(applyPart{}), 128}, "Apply": {unsafe.Sizeof(applyParams{}), 3872}, "Apply.s": {unsafe.Offsetof(applyParams{}.s), 32}, "Grad": {unsafe.Sizeof(gradParams{}), 208},
 	} {
 		if is[0] != is[1] {

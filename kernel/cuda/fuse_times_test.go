@@ -97,11 +97,10 @@ func TestFuseTimes(t *testing.T) {
 			}
 			for _, early := range []bool{true, false} {
 				early := early
-				l.adjust = join(l.adjust, func(calls []call, _ []uintptr) error {
-					for i := range calls {
-						calls[i].early = early
+				l.adjust = append(l.adjust, func([]uintptr) {
+					for i := range l.calls {
+						l.calls[i].early = early
 					}
-					return nil
 				})
 				if strings.HasPrefix(k.kernel, "fuse_4_staged") && int(k.block) < cols/4 { // it needs a thread a vector
 					continue

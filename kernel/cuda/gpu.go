@@ -20,9 +20,8 @@ type gpu struct {
 	name    string
 	chip    chip
 
-	mu      sync.Mutex // of what follows
+	mu      sync.Mutex // of modules
 	modules map[string]*module
-	words   *flags
 }
 
 // Attributes of devices (CUdevice_attribute).
@@ -219,25 +218,4 @@ func (g *gpu) capturing(stream uintptr) bool {
 	scratch.Put(s)
 	g.leave(pushed)
 	return is
-}
-
-// flags are 4 KB of page-locked memory that is mapped into the device, made when they are first wanted.
-func (g *gpu) flags() (*flags, error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.words != nil {
-		return g.words, nil
-	}
-	host, device := new(unsafe.Pointer), new(uintptr)
-	code := g.within(func() int32 {
-		if code := cudahost.Call(g.f.MemHostAlloc, ptr(host), flagLines*64, hostPortable|hostMapped); code != 0 {
-			return code
-		}
-		return cudahost.Call(g.f.MemHostGetDevicePointer_v2, ptr(device), uintptr(*host), 0)
-	})
-	if code != 0 {
-		return nil, g.fail("map memory for results of checks", code)
-	}
-	g.words = newFlags(*host, *device)
-	return g.words, nil
 }

@@ -3,7 +3,6 @@ package cuda
 import (
 	"fmt"
 	"math"
-	"unsafe"
 
 	"github.com/goatnote-inc/robocache/kernel"
 )
@@ -32,7 +31,7 @@ const (
 // prepareFuseGrad is the backward of one stream; each sample's gradient is summed in target order, so that the bits are the same in each run.
 func (d *Device) prepareFuseGrad(op *kernel.FuseGradOp) (*Launch, error) {
 	s := &op.Series
-	l := &Launch{op: "fuse_grad", on: d.on, tensors: len(op.Tensors())}
+	l := newLaunch(d.on, "fuse_grad", op)
 	if op.Grad.Len() == 0 {
 		return l.prepared()
 	}
@@ -59,12 +58,9 @@ func (d *Device) prepareFuseGrad(op *kernel.FuseGradOp) (*Launch, error) {
 	p.samples = gradOwned / p.chunk
 	p.groups = int32(ceilDiv(int64(p.n), int64(p.samples)))
 	p.work = p.batch * int64(p.groups) * int64(p.chunks)
-	rowsAt := -1
-	tensor := 1
 	for _, t := range []*kernel.Tensor{s.Lengths, s.Offsets} {
 		if t != nil {
-			p.rowsStep, rowsAt = bytesStep(t, 0), tensor
-			tensor++
+			p.rowsStep = bytesStep(t, 0)
 		}
 	}
 	if s.Lengths != nil {
@@ -74,19 +70,14 @@ func (d *Device) prepareFuseGrad(op *kernel.FuseGradOp) (*Launch, error) {
 		p.flags |= streamOffsets
 		p.work = int64(p.groups) * int64(p.chunks)
 	}
-	l.calls = []call{{kernel: "fuse_grad", grid: uint32(min(p.work, 1<<30)), block: gradThreads, params: paramsOf(p), early: true, args: func() string {
+	n := l.add(call{kernel: "fuse_grad", grid: uint32(min(p.work, 1<<30)), block: gradThreads, params: paramsOf(p), early: true, args: func() string {
 		return fmt.Sprintf("B %d, S %d, T %d, D %d", p.batch, p.n, p.targetsN, p.columns)
-	}}}
-	put := func(at uintptr, tensor int) {
-		if tensor >= 0 {
-			l.places = append(l.places, place{at: int(at), tensor: tensor})
-		}
-	}
-	put(unsafe.Offsetof(p.times), 0)
-	put(unsafe.Offsetof(p.rows), rowsAt)
-	put(unsafe.Offsetof(p.targets), tensor)
-	put(unsafe.Offsetof(p.out), tensor+1)
-	put(unsafe.Offsetof(p.grad), tensor+2)
-	l.adjust = alignment("fuse_grad", op.Tensors())
+	}})
+	l.bind(n, &p.times, &s.Times)
+	l.bind(n, &p.rows, s.Lengths)
+	l.bind(n, &p.rows, s.Offsets)
+	l.bind(n, &p.targets, &op.Targets)
+	l.bind(n, &p.out, &op.Out)
+	l.bind(n, &p.grad, &op.Grad)
 	return l.prepared()
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"unsafe"
 
 	"github.com/goatnote-inc/robocache/kernel"
 )
@@ -32,7 +31,7 @@ const imageQuads = 1024
 
 // prepareImages augments images by what was drawn for them, all cameras in one launch.
 func (d *Device) prepareImages(op *kernel.ImageOp) (*Launch, error) {
-	l := &Launch{op: "augment", on: d.on, tensors: len(op.Tensors())}
+	l := newLaunch(d.on, "augment", op)
 	var tables []byte
 	for i := range op.Parts {
 		for _, v := range op.Parts[i].Table {
@@ -44,6 +43,7 @@ func (d *Device) prepareImages(op *kernel.ImageOp) (*Launch, error) {
 		return nil, err
 	}
 	var p *imageParams
+	n := 0
 	for i := range op.Parts {
 		part := &op.Parts[i]
 		s, o := part.Src.Shape, part.Out.Shape
@@ -63,18 +63,17 @@ func (d *Device) prepareImages(op *kernel.ImageOp) (*Launch, error) {
 			p = &imageParams{}
 			k := call{kernel: "augment_images", block: 256, shared: 3072, early: true, params: paramsOf(p)}
 			k.args = func() string { return fmt.Sprintf("parts %d, blocks %d", p.parts, p.work) }
-			l.calls = append(l.calls, k)
+			n = l.add(k)
 		}
 		x := &p.s[p.parts]
 		*x = imagePart{table: at, work: p.work, bytes: int64(part.Src.Len()), fromHeight: int32(s[2]), fromWidth: int32(s[3]), height: int32(o[2]), width: int32(o[3]), quads: int32((o[3] + 3) / 4)}
 		x.tiles = int32(ceilDiv(int64(x.quads)*int64(x.height), imageQuads))
 		p.work += int64(s[0]) * int64(x.tiles)
-		base := unsafe.Offsetof(p.s) + uintptr(p.parts)*unsafe.Sizeof(p.s[0])
-		for j, at := range []uintptr{unsafe.Offsetof(x.src), unsafe.Offsetof(x.draws), unsafe.Offsetof(x.out)} {
-			l.places = append(l.places, place{call: len(l.calls) - 1, at: int(base + at), tensor: 3*i + j})
-		}
+		l.bind(n, &x.src, &part.Src)
+		l.bind(n, &x.draws, &part.Draws)
+		l.bind(n, &x.out, &part.Out)
 		p.parts++
-		l.calls[len(l.calls)-1].grid = uint32(min(p.work, 1<<30))
+		l.calls[n].grid = uint32(min(p.work, 1<<30))
 	}
 	return l.prepared()
 }

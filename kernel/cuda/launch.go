@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/kernel"
 )
 
 // launcher is what runs kernels: a device, or the simulator of kernel/cuda/tests/sim. All host code above it is the same for both.
@@ -15,7 +16,6 @@ type launcher interface {
 	launch(k *call, stream uintptr) error
 	wait(stream uintptr) error     // until what was launched on the stream is done; an error of it, if there was one
 	capturing(stream uintptr) bool // a graph is being captured: nothing may be waited for
-	flags() (*flags, error)        // words that kernels write and the host reads after wait
 	prepare(k *call) error         // loads the kernel, so that launch does not
 	sm() chip
 	owns(addr uintptr) error // an error if the device cannot reach the address
@@ -69,29 +69,50 @@ func paramsOf[T any](p *T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(p)), int(unsafe.Sizeof(*p)))
 }
 
-// place says that an address goes into the parameters of a call: addrs[tensor]+offset at params[at:at+8].
-type place struct {
-	call, at, tensor int
-	offset           int64 // bytes
-}
+// binding says that an address goes into the parameters of a call: addrs[tensor] at params[at:at+8].
+type binding struct{ call, at, tensor int }
 
 // Launch is a prepared operation: kernels, their parameters, and where the addresses of tensors go in these. It holds no memory
 // of a device but its tables, and no stream. Runs may come from many goroutines; each is a launch, not a wait. Who prepares once and runs often
 // keeps it. Tables that a graph captured are kept for the life of the process: nobody says when a graph goes.
 type Launch struct {
-	op      string // for errors
-	on      launcher
-	calls   []call
-	places  []place
-	tensors int // addresses that Run takes
+	op       string // for errors
+	on       launcher
+	calls    []call
+	bindings []binding
+	sizes    []uintptr              // bytes of an element of each tensor whose address Run takes
+	number   map[*kernel.Tensor]int // which of the addresses a tensor has
 
-	// adjust, if set, changes parameters and calls by the addresses, after they are in place: the width of vectors, say. It does not allocate.
-	adjust func(calls []call, addrs []uintptr) error
-	// after, if set, comes after the launches: a check that waits, and reads what kernels left in flags. It cannot be captured.
-	after func(stream uintptr) error
+	// adjust changes parameters and calls by the addresses, after they are bound: the width of vectors, say. It does not allocate.
+	adjust []func(addrs []uintptr)
+	// before and after, if set, come before and after the launches: checks of values, which wait. They cannot be captured.
+	before, after func(addrs []uintptr, stream uintptr) error
 
 	tables *tables
 	mu     sync.Mutex
+}
+
+// newLaunch begins the Launch of an op: addresses stand in the order of its Tensors.
+func newLaunch(on launcher, name string, op kernel.Op) *Launch {
+	l := &Launch{op: name, on: on, number: map[*kernel.Tensor]int{}}
+	for i, t := range op.Tensors() {
+		l.number[t], l.sizes = i, append(l.sizes, uintptr(t.DType.Size()))
+	}
+	return l
+}
+
+// add adds a call; it gives its number.
+func (l *Launch) add(k call) int {
+	l.calls = append(l.calls, k)
+	return len(l.calls) - 1
+}
+
+// bind has a tensor's address go into a field of a call's parameters; nil has none.
+func (l *Launch) bind(n int, field *uintptr, t *kernel.Tensor) {
+	if t != nil {
+		at := uintptr(unsafe.Pointer(field)) - uintptr(unsafe.Pointer(unsafe.SliceData(l.calls[n].params)))
+		l.bindings = append(l.bindings, binding{n, int(at), l.number[t]})
+	}
 }
 
 // tables is device memory of a Launch: what is too large for parameters. It goes with the Launch.
@@ -142,36 +163,43 @@ func (l *Launch) Close() {
 // the op's Tensors. It allocates nothing and waits for nothing, so that a graph can capture it, unless the op asks for a check of values.
 // A launch that fails is reported here, by kernel and arguments, and leaves nothing pending.
 func (l *Launch) Run(addrs []uintptr, stream uintptr) error {
-	if len(addrs) != l.tensors {
+	if len(addrs) != len(l.sizes) {
 		return l.misuse(addrs)
 	}
-	if l.after != nil && l.on.capturing(stream) {
+	for i, a := range addrs {
+		if a%l.sizes[i] != 0 { // a device faults there, and the fault would end the context
+			return l.misaligned(i, a)
+		}
+	}
+	if (l.before != nil || l.after != nil) && l.on.capturing(stream) {
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: l.op, Msg: "a check of values waits for the device, which a graph cannot capture", Hint: "validate=False, and an edge policy other than error"}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.calls == nil {
+		return l.closed()
+	}
+	if l.before != nil {
+		if err := l.before(addrs, stream); err != nil {
+			return err
+		}
+	}
 	err := l.run(addrs, stream)
 	if err == nil && l.after != nil {
-		err = l.after(stream) // still locked: what adjust noted of this run is this run's
+		err = l.after(addrs, stream)
 	}
 	return err
 }
 
 func (l *Launch) run(addrs []uintptr, stream uintptr) error {
-	if l.calls == nil {
-		return l.closed()
-	}
 	if l.tables != nil && !l.tables.captured && l.on.capturing(stream) {
 		l.tables.captured = true
 	}
-	for i := range l.places {
-		p := &l.places[i]
-		binary.LittleEndian.PutUint64(l.calls[p.call].params[p.at:], uint64(int64(addrs[p.tensor])+p.offset))
+	for _, b := range l.bindings {
+		binary.LittleEndian.PutUint64(l.calls[b.call].params[b.at:], uint64(addrs[b.tensor]))
 	}
-	if l.adjust != nil {
-		if err := l.adjust(l.calls, addrs); err != nil {
-			return err
-		}
+	for _, f := range l.adjust {
+		f(addrs)
 	}
 	for i := range l.calls {
 		k := &l.calls[i]
@@ -190,10 +218,14 @@ func (l *Launch) closed() error {
 }
 
 func (l *Launch) misuse(addrs []uintptr) error {
-	return &robocache.Error{Class: robocache.ErrMisuse, Op: l.op, Msg: "addresses", Want: fmt.Sprint(l.tensors), Got: fmt.Sprint(len(addrs))}
+	return &robocache.Error{Class: robocache.ErrMisuse, Op: l.op, Msg: "addresses", Want: fmt.Sprint(len(l.sizes)), Got: fmt.Sprint(len(addrs))}
 }
 
-// prepared finishes a Launch: kernels are loaded, and parameters and places are looked at once, so that Run need not.
+func (l *Launch) misaligned(i int, addr uintptr) error {
+	return &robocache.Error{Class: robocache.ErrUnsupported, Op: l.op, Where: robocache.Where{"tensor": i}, Msg: "address is no multiple of the element", Want: fmt.Sprint("a multiple of ", l.sizes[i]), Got: fmt.Sprintf("%#x", addr)}
+}
+
+// prepared finishes a Launch: kernels are loaded, and parameters are looked at once, so that Run need not.
 func (l *Launch) prepared() (*Launch, error) {
 	if l.calls == nil {
 		l.calls = []call{} // nothing to launch, but not closed
@@ -205,11 +237,6 @@ func (l *Launch) prepared() (*Launch, error) {
 		}
 		if err := l.on.prepare(k); err != nil {
 			return nil, robocache.At(err, robocache.Where{"op": l.op})
-		}
-	}
-	for _, p := range l.places {
-		if p.call >= len(l.calls) || p.at+8 > len(l.calls[p.call].params) || p.tensor >= l.tensors {
-			panic(fmt.Sprintf("%s: a place outside its parameters: %+v", l.op, p))
 		}
 	}
 	return l, nil

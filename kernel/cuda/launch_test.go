@@ -28,21 +28,20 @@ func TestLaunch(t *testing.T) {
 		}
 		addrs[i] = a
 	}
-	p, q := probeParams{n: n, add: 3}, probeParams{n: n - 10, add: 4}
-	l := &Launch{op: "test", on: d.on, tensors: 2, places: []place{{call: 0, at: 0, tensor: 0}, {call: 1, at: 0, tensor: 1, offset: 40}, {call: 2, at: 0, tensor: 1, offset: 40}}}
+	p, q := probeParams{n: n, add: 3}, probeParams{n: n, add: 4}
+	l := &Launch{op: "test", on: d.on, sizes: []uintptr{4, 4}, bindings: []binding{{call: 0, tensor: 0}, {call: 1, tensor: 1}, {call: 2, tensor: 1}}}
 	l.calls = []call{
 		{kernel: "probe_add", grid: 4, block: 256, params: paramsOf(&p)}, {kernel: "probe_early", grid: 8, block: 128, params: paramsOf(&q), early: true},
 		{kernel: "probe_early", grid: 0, block: 128, params: paramsOf(&q)},
 	}
 	adjusted := 0
-	l.adjust = func(calls []call, got []uintptr) error {
-		if calls[0].kernel != "probe_add" || got[0] == 0 {
-			t.Error("adjust is given", calls[0].kernel, got)
+	l.adjust = append(l.adjust, func(got []uintptr) {
+		if got[0] == 0 {
+			t.Error("adjust is given", got)
 		}
 		adjusted++
 		q.add = uint32(adjusted)
-		return nil
-	}
+	})
 	l, err := l.prepared()
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +52,7 @@ func TestLaunch(t *testing.T) {
 	if err := l.Run([]uintptr{addrs[1], addrs[0]}, 0); err != nil {
 		t.Fatal(err)
 	}
-	for i, want := range [2][2]uint32{{3, 5}, {3, 4}} {
+	for i, want := range [2][2]uint32{{5, 5}, {4, 4}} {
 		b := make([]byte, n*4)
 		if err := d.CopyOut(b, addrs[i]); err != nil {
 			t.Fatal(err)
@@ -84,7 +83,7 @@ func TestLaunchErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	checks := 0
-	l.after = func(uintptr) error { checks++; return nil }
+	l.after = func([]uintptr, uintptr) error { checks++; return nil }
 	s.capture = true
 	if err := l.Run([]uintptr{a}, 0); !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "capture") {
 		t.Error(err)
@@ -113,7 +112,7 @@ func TestLaunchErrors(t *testing.T) {
 // Tables live as long as the Launch.
 func TestTables(t *testing.T) {
 	d := simulator(t, sim.Options{Checked: true}, "probe")
-	l := &Launch{op: "test", on: d.on, tensors: 0}
+	l := &Launch{op: "test", on: d.on}
 	p := probeParams{n: 2, add: 5}
 	l.calls = []call{{kernel: "probe_add", grid: 1, block: 32, params: paramsOf(&p)}}
 	var err error
@@ -145,7 +144,7 @@ func TestTables(t *testing.T) {
 
 // G5, above the driver.
 func TestRunDoesNotAllocate(t *testing.T) {
-	l := &Launch{op: "test", on: nowhere{}, tensors: 1, places: []place{{at: 0}}, calls: []call{{kernel: "k", grid: 1, block: 32, params: paramsOf(&probeParams{})}}}
+	l := &Launch{op: "test", on: nowhere{}, sizes: []uintptr{4}, bindings: []binding{{at: 0}}, calls: []call{{kernel: "k", grid: 1, block: 32, params: paramsOf(&probeParams{})}}}
 	addrs := []uintptr{4096}
 	if n := testing.AllocsPerRun(100, func() {
 		if err := l.Run(addrs, 7); err != nil {
@@ -159,31 +158,5 @@ func TestRunDoesNotAllocate(t *testing.T) {
 type nowhere struct{ launcher }
 
 func (nowhere) launch(*call, uintptr) error { return nil }
-
-// Lines of flags are exclusive while they are held, and set to a value when they are taken.
-func TestFlags(t *testing.T) {
-	d := simulator(t, sim.Options{}, "probe")
-	f, err := d.on.flags()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var held []*line
-	seen := map[uintptr]bool{}
-	for range flagLines {
-		l := f.take(-1)
-		if l.words[7] != -1 || seen[l.addr] || l.addr%64 != 0 && l.addr%8 != 0 {
-			t.Fatal("a line that is not one's own")
-		}
-		seen[l.addr] = true
-		l.words[7] = 5
-		held = append(held, l)
-	}
-	got := make(chan *line)
-	go func() { got <- f.take(2) }()
-	held[3].put()
-	if l := <-got; l.words[7] != 2 || l.addr != held[3].addr {
-		t.Error("the line that came free")
-	}
-}
 
 func TestFlow(t *testing.T) { flow(t, simulator(t, sim.Options{Seed: 4, Checked: true}, "probe")) }

@@ -10,11 +10,8 @@ import (
 	"github.com/goatnote-inc/robocache/kernel/cuda/images"
 )
 
-// Flags of page-locked memory.
-const (
-	hostPortable = 1
-	hostMapped   = 2
-)
+// hostPortable makes page-locked memory every device's (CU_MEMHOSTALLOC_PORTABLE).
+const hostPortable = 1
 
 // Alloc gives n bytes of the device's memory, at least 256-byte aligned, with whatever was there before. More than is free is a ResourceLimit
 // that says how much there is, before the driver is asked.

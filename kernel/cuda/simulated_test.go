@@ -5,7 +5,6 @@ package cuda
 import (
 	"errors"
 	"testing"
-	"unsafe"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/kernel/cuda/tests/sim"
@@ -14,7 +13,6 @@ import (
 // simulated is the launcher of tests: kernels run on the host.
 type simulated struct {
 	m       *sim.Machine
-	f       *flags
 	chip    chip
 	capture bool // what capturing answers
 	before  bool // memory starts at the page that cannot be touched, instead of ending there
@@ -31,10 +29,8 @@ func simulator(t testing.TB, o sim.Options, sources ...string) *Device {
 	if err != nil {
 		t.Fatal(err)
 	}
-	words := make([]int64, flagLines*8)
-	p := unsafe.Pointer(unsafe.SliceData(words))
 	// An H200, with fewer multiprocessors: a grid that fills it is small.
-	return &Device{on: &simulated{m: m, f: newFlags(p, uintptr(p)), chip: chip{processors: 4, major: 9, minor: 0, shared: 227 << 10, l2: 50 << 20, threads: 2048}, align: 16}}
+	return &Device{on: &simulated{m: m, chip: chip{processors: 4, major: 9, minor: 0, shared: 227 << 10, l2: 50 << 20, threads: 2048}, align: 16}}
 }
 
 func (s *simulated) launch(k *call, _ uintptr) error {
@@ -50,7 +46,6 @@ func (s *simulated) prepare(k *call) error {
 
 func (s *simulated) wait(uintptr) error     { return nil }
 func (s *simulated) capturing(uintptr) bool { return s.capture }
-func (s *simulated) flags() (*flags, error) { return s.f, nil }
 func (s *simulated) sm() chip               { return s.chip }
 func (s *simulated) free(addr uintptr)      { s.m.Free(addr) }
 func (s *simulated) alloc(n int) (uintptr, error) {

@@ -3,7 +3,6 @@ package cuda
 import (
 	"fmt"
 	"math"
-	"unsafe"
 
 	"github.com/goatnote-inc/robocache/kernel"
 )
@@ -44,10 +43,12 @@ func (d *Device) prepareIntegrate(op *kernel.TSDFOp) (*Launch, error) {
 	if h == 0 || w == 0 {
 		blocks = 0 // no voxel is seen
 	}
-	l := &Launch{op: "tsdf_integrate", on: d.on, tensors: 3, places: []place{
-		{at: int(unsafe.Offsetof(p.depth)), tensor: 0}, {at: int(unsafe.Offsetof(p.value)), tensor: 1}, {at: int(unsafe.Offsetof(p.weight)), tensor: 2}}}
-	l.calls = []call{{kernel: "tsdf_integrate", grid: uint32(blocks), block: block, params: paramsOf(p), args: func() string {
+	l := newLaunch(d.on, "tsdf_integrate", op)
+	n := l.add(call{kernel: "tsdf_integrate", grid: uint32(blocks), block: block, params: paramsOf(p), args: func() string {
 		return fmt.Sprintf("depth %s %v, voxels %v", op.Depth.DType, op.Depth.Shape, op.Value.Shape)
-	}}}
+	}})
+	l.bind(n, &p.depth, &op.Depth)
+	l.bind(n, &p.value, &op.Value)
+	l.bind(n, &p.weight, &op.Weight)
 	return l.prepared()
 }

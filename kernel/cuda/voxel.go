@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"encoding/binary"
 	"fmt"
 	"strconv"
 
@@ -35,59 +36,84 @@ func (d *Device) prepareVoxelize(op *kernel.VoxelOp) (*Launch, error) {
 		}
 		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "voxelize", Where: robocache.Where{"tensor": "scratch"}, Msg: "scratch has wrong shape", Want: fmt.Sprintf("at least %d bytes", plan.bytes), Got: got, Hint: "VoxelScratch says how many"}
 	}
-	tensors := op.Tensors()
-	l := &Launch{op: "voxelize", on: d.on, tensors: len(tensors)}
-	index := map[*kernel.Tensor]int{}
-	for i, t := range tensors {
-		index[t] = i
-	}
-	scratch := index[op.Scratch]
+	l := newLaunch(d.on, "voxelize", op)
 	var all []*voxelParams
-	for i, step := range plan.steps {
+	for _, step := range plan.steps {
 		p := new(voxelParams)
 		*p = plan.params
 		all = append(all, p)
-		put := func(field *uintptr, t *kernel.Tensor) {
-			if t != nil {
-				l.places = append(l.places, place{call: i, at: p.address(field), tensor: index[t]})
-			}
-		}
-		put(&p.scratch, op.Scratch)
-		if !step.blank {
-			put(&p.points, &op.Points)
-			put(&p.index, op.Lengths)
-			put(&p.index, op.Offsets)
-			put(&p.out, op.Out)
-			put(&p.coords, op.Coords)
-			put(&p.rows, op.Rows)
-			put(&p.counts, op.Counts)
-			put(&p.found, op.Found)
-			put(&p.stats, op.Stats)
-			if op.Mode.Featured() {
-				put(&p.features, op.Features)
-			}
-		}
-		l.calls = append(l.calls, call{kernel: step.kernel, grid: step.grid, block: step.block, shared: step.shared, early: step.early, params: paramsOf(p), args: func() string {
+		n := l.add(call{kernel: step.kernel, grid: step.grid, block: step.block, shared: step.shared, early: step.early, params: paramsOf(p), args: func() string {
 			return fmt.Sprintf("%s of points %s %v, grid %v, batch %d", op.Mode, op.Points.DType, op.Points.Shape, op.Grid, p.batch)
 		}})
-	}
-	var look *voxelLook
-	if plan.params.batch > 0 && (op.Outside == kernel.FailOutside || op.Validate && plan.params.entries != equalEntries) {
-		look = &voxelLook{op: op, on: d.on, points: index[&op.Points]}
-		if op.Offsets != nil {
-			look.index = index[op.Offsets]
-		} else if op.Lengths != nil {
-			look.index = index[op.Lengths]
+		if step.blank {
+			continue
 		}
-		l.after = look.look
+		l.bind(n, &p.points, &op.Points)
+		l.bind(n, &p.index, op.Lengths)
+		l.bind(n, &p.index, op.Offsets)
+		l.bind(n, &p.out, op.Out)
+		l.bind(n, &p.coords, op.Coords)
+		l.bind(n, &p.rows, op.Rows)
+		l.bind(n, &p.counts, op.Counts)
+		l.bind(n, &p.found, op.Found)
+		l.bind(n, &p.stats, op.Stats)
+		if op.Mode.Featured() {
+			l.bind(n, &p.features, op.Features)
+		}
 	}
-	l.adjust = func(_ []call, addrs []uintptr) error {
-		at := (addrs[scratch] + voxelAlign - 1) &^ (voxelAlign - 1)
+	scratch := l.number[op.Scratch]
+	aligned := func(addrs []uintptr) uintptr { return (addrs[scratch] + voxelAlign - 1) &^ (voxelAlign - 1) }
+	l.adjust = append(l.adjust, func(addrs []uintptr) {
 		for _, p := range all {
-			p.scratch = at
+			p.scratch = aligned(addrs)
 		}
-		look.note(at, addrs)
-		return nil
+	})
+	if plan.params.batch > 0 && (op.Outside == kernel.FailOutside || op.Validate && plan.params.entries != equalEntries) {
+		l.after = func(addrs []uintptr, stream uintptr) error {
+			return lookAtVoxels(op, aligned(addrs), &fetcher{l: l, addrs: addrs, stream: stream})
+		}
 	}
 	return l.prepared()
+}
+
+// lookAtVoxels looks at values after a run: lengths and offsets (Validate), and the first point outside (FailOutside).
+func lookAtVoxels(op *kernel.VoxelOp, scratch uintptr, f *fetcher) error {
+	host := *op
+	host.Lengths, host.Offsets = f.tensor(op.Lengths), f.tensor(op.Offsets)
+	if f.err != nil {
+		return f.err
+	}
+	l, err := host.Layout()
+	for b := 0; err == nil && b < l.Batch; b++ {
+		_, _, err = host.Entry(b)
+	}
+	if err != nil || op.Outside != kernel.FailOutside {
+		return err
+	}
+	var first [8]byte // of Head
+	f.read(first[:], scratch)
+	row, b := int(int64(binary.LittleEndian.Uint64(first[:]))), 0
+	if f.err != nil || row == -1 {
+		return f.err
+	}
+	switch {
+	case host.Offsets != nil:
+		for b = range l.Batch { // the entry that the row lies in
+			if _, to, _ := host.Entry(b); row < to {
+				break
+			}
+		}
+	case l.Batched:
+		b, row = row/l.Rows, row%l.Rows
+	}
+	// The point alone, as if it were all that there is.
+	at, rank := row*op.Points.Step(len(op.Points.Shape)-2), len(op.Points.Shape)
+	if rank == 3 {
+		at += b * op.Points.Step(0)
+	}
+	t := f.strided(op.Points.DType, []int{3}, []int{op.Points.Step(rank - 1)}, f.addrs[f.l.number[&op.Points]]+uintptr(at*op.Points.DType.Size()))
+	if f.err != nil {
+		return f.err
+	}
+	return op.OutsideError(b, row, [3]float32{float32(t.Float(0)), float32(t.Float(1)), float32(t.Float(2))})
 }

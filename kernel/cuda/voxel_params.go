@@ -2,7 +2,6 @@ package cuda
 
 import (
 	"math"
-	"unsafe"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/kernel"
@@ -163,9 +162,4 @@ func (p *voxelParams) denseOf(op *kernel.VoxelOp, l *kernel.VoxelLayout) {
 	if regular {
 		p.outZ = run // where an axis has one element, its step means nothing
 	}
-}
-
-// address is where a tensor's address goes, by its field.
-func (p *voxelParams) address(field *uintptr) int {
-	return int(uintptr(unsafe.Pointer(field)) - uintptr(unsafe.Pointer(p)))
 }

@@ -215,16 +215,3 @@ func (v *voxelPlan) limits(points int64) error {
 	}
 	return nil
 }
-
-// floatOf is a floating-point element as float32, from its bits.
-func floatOf(t robocache.DType, raw uint64) float32 {
-	switch t {
-	case robocache.Float64:
-		return float32(math.Float64frombits(raw))
-	case robocache.Float16:
-		return kernel.Float16to32(uint16(raw))
-	case robocache.BFloat16:
-		return kernel.BFloat16to32(uint16(raw))
-	}
-	return math.Float32frombits(uint32(raw))
-}

@@ -176,43 +176,28 @@ struct Out {
 // valid (kernel K6).
 DEVICE bool make_unit(const char *table, const Extra &e, const Values &v, const WideRow &row, const Out &out, Cell cell, i32 u, Casts &casts) {
   i32 size = size_of(out.type);
-  bool quats = v.mode == kSlerp && row.kind == kBlend && row.w != 0;
+  bool quats = v.mode == kSlerp && row.kind == kBlend && row.w != 0, whole = v.mode == kSlerp && e.quat_count < 0; // whole: every four columns
   i32 count = v.mode == kSlerp ? max(e.quat_count, 0) : 0;
   const i32 *list = (const i32 *)(table + e.quats);
-  if (v.mode == kSlerp && e.quat_count < 0) { // every four columns
-    if (quats) {
-      if (u & 3) return true; // made by the thread of the first
-      double p0[4], p1[4], q[4];
-      for (i32 i = 0; i < 4; i++) {
-        p0[i] = value_at<double>(v, row.left, u + i);
-        p1[i] = value_at<double>(v, row.right, u + i);
-      }
-      bool ok = slerp(p0, p1, row.w, q);
-      for (i32 i = 0; i < 4; i++) {
-        cell.column = u + i;
-        cell.to = out.row + (u + i) * out.column;
-        finish_value<double>(table, e, cell, q[i], casts);
-      }
-      return ok;
-    }
-  } else if (u < count) {
-    if (!quats) return true; // their columns are copied one by one
+  if (whole ? quats && (u & 3) != 0 : u < count && !quats) return true; // made by the thread of the first; copied one by one
+  if (quats && (whole || u < count)) {
     double p0[4], p1[4], q[4];
+    i32 column[4];
     for (i32 i = 0; i < 4; i++) {
-      p0[i] = value_at<double>(v, row.left, list[4 * u + i]);
-      p1[i] = value_at<double>(v, row.right, list[4 * u + i]);
+      column[i] = whole ? u + i : list[4 * u + i];
+      p0[i] = value_at<double>(v, row.left, column[i]);
+      p1[i] = value_at<double>(v, row.right, column[i]);
     }
     bool ok = slerp(p0, p1, row.w, q);
     for (i32 i = 0; i < 4; i++) {
-      cell.column = list[4 * u + i];
+      cell.column = column[i];
       cell.to = out.row + cell.column * out.column;
       finish_value<double>(table, e, cell, q[i], casts);
     }
     return ok;
-  } else {
-    u -= count;
-    if (quats && in_quat(list, count, u)) return true;
   }
+  u -= count;
+  if (quats && in_quat(list, count, u)) return true;
   cell.column = u;
   cell.to = out.row + u * out.column;
   if (row.kind == kZero) {
@@ -237,8 +222,30 @@ DEVICE bool make_unit(const char *table, const Extra &e, const Values &v, const 
   return true;
 }
 
-// units is how many of them a row has.
-DEVICE i32 units_of(const Extra &e, u8 mode, i32 columns) { return columns + (mode == kSlerp ? max(e.quat_count, 0) : 0); }
+// Made is where a row goes, and what its augmentation is keyed by.
+struct Made {
+  Out out;
+  u8 *valid; // or null
+  i32 row;   // of the sample
+  u64 sample;
+  float scale;
+};
+
+// make_rows makes the rows of a plan; at says where row r goes. With quaternions a row has a unit for each before those of its columns.
+template <class At> DEVICE void make_rows(const char *table, const Extra &e, const Values &v, const WideRow *plan, i32 n, i32 columns, Casts &casts, At at) {
+  i32 units = columns + (v.mode == kSlerp ? max(e.quat_count, 0) : 0), threads = blockDim.x, lanes = max(1, threads / max(units, 1));
+  if ((i32)threadIdx.x >= lanes * units && units < threads) return;
+  i32 lane = units >= threads ? 0 : (i32)threadIdx.x / units;
+#pragma unroll 1
+  for (i32 r = lane; r < n; r += lanes) {
+    WideRow row = plan[r];
+    Made m = at(r);
+    Cell cell = {nullptr, m.out.type, 0, m.row, m.sample, m.scale, row.kind != kZero && drops(e, m.row, m.sample)};
+#pragma unroll 1
+    for (i32 u = (i32)threadIdx.x - lane * units; u < units; u += threads)
+      if (!make_unit(table, e, v, row, m.out, cell, u, casts) && m.valid != nullptr) *m.valid = 0;
+  }
+}
 
 DEVICE bool computes_wide(u8 from, u8 to) { return from == kF64 || (from < kF16 && to == kF64); }
 

@@ -48,7 +48,7 @@ template <int E> DEVICE void apply_rows(const Apply &p, const Part &x, const Lan
   Finish<E> f;
   set_finish<E>(f, p.table, x.extra, column, x.out_type);
   bool counts = p.counts != nullptr;
-  if (x.kind != nullptr) map_lane<E, false>(l, x.type, f, counts, overflow);
+  if (x.kind != nullptr) map_lane<E>(l, x.type, f, counts, overflow);
   else if (x.type == kU8) cast_rows<kU8, E>(l, from, f, counts, overflow);
   else if (x.type == kF32) cast_rows<kF32, E>(l, from, f, counts, overflow);
   else if (x.type == kBF16) cast_rows<kBF16, E>(l, from, f, counts, overflow);

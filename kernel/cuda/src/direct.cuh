@@ -28,12 +28,11 @@ struct Divisor {
 };
 
 struct Direct {
-  const char *targets; // as Fuse, up to status
+  const char *targets; // as Fuse, up to table
   char *out;
   u8 *valid;
   u64 *counts;
   const char *table;
-  i64 *status;
   u32 total, vectors, rows; // threads; vectors in a row; target rows of an entry
   i32 streams;
   Divisor by_vectors, by_rows;
@@ -229,10 +228,6 @@ struct Cell {
   i32 s, vector; // stream; vector of its columns
 };
 
-DEVICE void set_valid_of(const Direct &p, const Cell &c, u8 valid) {
-  if (p.valid != nullptr && c.vector == 0) p.valid[c.entry * p.valid_entry + c.row * p.valid_row + (p.first + c.s) * p.valid_stream] = valid;
-}
-
 // direct_cell says where a thread works; it reads parameters only.
 template <bool MANY> DEVICE Cell direct_cell(const Direct &p, u32 id) {
   u32 line = divided(id, p.by_vectors), entry = divided(line, p.by_rows);
@@ -245,42 +240,24 @@ template <bool MANY> DEVICE Cell direct_cell(const Direct &p, u32 id) {
   return c;
 }
 
-DEVICE bool stopped(const Direct &p) { return p.status != nullptr && *(const volatile i64 *)p.status != kNoFault; }
-
-// direct_rows moves or blends streams of the result's type.
-template <u8 T, int E, bool MANY> DEVICE void direct_rows(const Direct &p) {
-  const int size = E * Of<T>::size;
-  let_next_grid_start();
-  u32 id = blockIdx.x * blockDim.x + threadIdx.x;
-  Cell c = direct_cell<MANY>(p, id);
-  wait_for_previous_grid();
-  if (id >= p.total || stopped(p)) return;
-  const DirectStream &x = p.s[MANY ? c.s : 0];
-  Spot o;
-  i64 t = load_timestamp(p.targets + c.entry * p.targets_entry + c.row * p.targets_row);
-  set_spot(o, x, c.entry);
-  o.values += c.vector * size;
-  Pair<size> pair = pair_of<size>(x, o, t);
-  store_blended<T, E>(p.out + c.entry * p.out_entry + c.row * p.out_row + x.out + c.vector * size, pair);
-  set_valid_of(p, c, pair.valid);
-}
-
-// direct_scaled also normalises and casts.
-template <u8 T, int E, bool MANY> DEVICE void direct_scaled(const Direct &p) {
+// direct moves or blends; SCALED also normalises and casts.
+template <u8 T, int E, bool MANY, bool SCALED> DEVICE void direct(const Direct &p) {
   const int size = E * Of<T>::size;
   let_next_grid_start();
   u32 id = blockIdx.x * blockDim.x + threadIdx.x;
   Cell c = direct_cell<MANY>(p, id);
   const DirectStream &x = p.s[MANY ? c.s : 0];
   Scale<E> scale;
-  if (id < p.total) set_scale<E>(scale, p.table, x, c.vector * E); // the table is older than any grid
+  if (SCALED && id < p.total) set_scale<E>(scale, p.table, x, c.vector * E); // the table is older than any grid
   wait_for_previous_grid();
-  if (id >= p.total || stopped(p)) return;
+  if (id >= p.total) return;
   Spot o;
   i64 t = load_timestamp(p.targets + c.entry * p.targets_entry + c.row * p.targets_row);
   set_spot(o, x, c.entry);
   o.values += c.vector * size;
   Pair<size> pair = pair_of<size>(x, o, t);
-  store_scaled<T, E>(p.out + c.entry * p.out_entry + c.row * p.out_row + x.out + c.vector * (E * (p.out_type == kF32 ? 4 : 2)), p.out_type, pair, scale);
-  set_valid_of(p, c, pair.valid);
+  char *to = p.out + c.entry * p.out_entry + c.row * p.out_row + x.out;
+  if (SCALED) store_scaled<T, E>(to + c.vector * (E * (p.out_type == kF32 ? 4 : 2)), p.out_type, pair, scale);
+  else store_blended<T, E>(to + c.vector * size, pair);
+  if (p.valid != nullptr && c.vector == 0) p.valid[c.entry * p.valid_entry + c.row * p.valid_row + (p.first + c.s) * p.valid_stream] = pair.valid;
 }

@@ -41,7 +41,6 @@ template <int E, bool MAP> DEVICE void fuse_tiles(const Fuse &p) {
   known(w.ahead.timestamp);
   known(p.s[w.s].values);
   wait_for_previous_grid();
-  if (at_fault(p)) return;
 #pragma unroll 1
   for (i64 work = blockIdx.x;;) {
     plan_tile<false>(p, shared, 0, p.streams, w.entry, w.from, w.n, p.valid != nullptr && w.chunk == 0, w.ahead);
@@ -55,9 +54,9 @@ template <int E, bool MAP> DEVICE void fuse_tiles(const Fuse &p) {
       } else if constexpr (MAP) {
         Finish<E> f;
         set_finish<E>(f, p.table, x.extra, w.column, p.out_type);
-        map_lane<E, false>(l, x.type, f, p.counts != nullptr, overflow);
+        map_lane<E>(l, x.type, f, p.counts != nullptr, overflow);
       } else {
-        lerp_lane<E, false>(l, x.type);
+        lerp_lane<E>(l, x.type);
       }
     }
     work += gridDim.x;

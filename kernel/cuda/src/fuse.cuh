@@ -53,7 +53,6 @@ struct Fuse {
   u8 *valid;
   u64 *counts;
   const char *table;
-  i64 *status; // with a check before: below kNoFault, nothing is written
   i64 batch;
   i64 targets_entry, targets_row;             // bytes
   i64 out_entry, out_row, out_column;         // bytes
@@ -66,7 +65,7 @@ struct Fuse {
   i32 buffer, buffer_bytes, buffers;          // staged kernels: one or two, each with targets, timestamps and values of one entry
   i32 zeros, zero_bytes, pad;                 // a row of zeros
   u8 time_type, clock, out_type, ragged;      // ragged: some stream has lengths or offsets
-  i32 first;                                  // the number of the first stream, in valid and for errors
+  i32 first;                                  // the number of the first stream, in valid
   Stream s[STREAMS];
 };
 
@@ -102,10 +101,6 @@ struct __align__(16) Span {
   i64 first; // row of values and times
   i32 n, step;
 };
-
-const i64 kNoFault = 0x7fffffffffffffffll;
-
-DEVICE bool at_fault(const Fuse &p) { return p.status != nullptr && *(const volatile i64 *)p.status != kNoFault; }
 
 DEVICE u8 time_type(const Stream &s) { return (s.flags & kTimesF64) ? kF64 : (s.flags & kTimesF32) ? kF32 : kI64; }
 

@@ -84,26 +84,26 @@ template <int BYTES> struct Pairs {
   u32 keep[UNROLL];
 };
 
-template <int BYTES, bool STAGE> DEVICE void load_pairs(const Lane &l, i32 r, Pairs<BYTES> &p) {
+template <int BYTES> DEVICE void load_pairs(const Lane &l, i32 r, Pairs<BYTES> &p) {
   Row row[UNROLL];
 #pragma unroll
   for (int u = 0; u < UNROLL; u++) row[u] = l.plan[min(r + u * l.step, l.n - 1) * l.plan_step];
 #pragma unroll
   for (int u = 0; u < UNROLL; u++) {
     const char *a = l.from + (i64)row[u].left * l.row, *b = l.from + (i64)row[u].right * l.row;
-    p.a[u] = STAGE ? load_shared<BYTES>(a) : load_once<BYTES>(a);
-    p.b[u] = STAGE ? load_shared<BYTES>(b) : load_once<BYTES>(b);
+    p.a[u] = load_once<BYTES>(a);
+    p.b[u] = load_once<BYTES>(b);
     p.w[u] = row[u].w;
     p.keep[u] = row[u].keep;
   }
 }
 
-template <u8 T, int E, bool STAGE> DEVICE void lerp_rows(const Lane &l) {
+template <u8 T, int E> DEVICE void lerp_rows(const Lane &l) {
   const int size = E * Of<T>::size;
 #pragma unroll 1
   for (i32 r = l.first; r < l.n; r += l.step * UNROLL) {
     Pairs<size> p;
-    load_pairs<size, STAGE>(l, r, p);
+    load_pairs<size>(l, r, p);
 #pragma unroll
     for (int u = 0; u < UNROLL; u++) {
       i32 at = r + u * l.step;
@@ -242,12 +242,12 @@ template <int E> DEVICE u32 count_row(u8 type, const float *x) {
   return n;
 }
 
-template <u8 T, int E, bool STAGE, bool PLAIN, u8 OUT> DEVICE void map_rows(const Lane &l, const Finish<E> &f, bool counts, u32 &overflow) {
+template <u8 T, int E, bool PLAIN, u8 OUT> DEVICE void map_rows(const Lane &l, const Finish<E> &f, bool counts, u32 &overflow) {
   const int size = E * Of<T>::size;
 #pragma unroll 1
   for (i32 r = l.first; r < l.n; r += l.step * UNROLL) {
     Pairs<size> p;
-    load_pairs<size, STAGE>(l, r, p);
+    load_pairs<size>(l, r, p);
 #pragma unroll
     for (int u = 0; u < UNROLL; u++) {
       i32 at = r + u * l.step;
@@ -264,22 +264,22 @@ template <u8 T, int E, bool STAGE, bool PLAIN, u8 OUT> DEVICE void map_rows(cons
   }
 }
 
-template <u8 T, int E, bool STAGE> DEVICE void map_type(const Lane &l, const Finish<E> &f, bool counts, u32 &overflow) {
+template <u8 T, int E> DEVICE void map_type(const Lane &l, const Finish<E> &f, bool counts, u32 &overflow) {
   bool plain = T != kU8 && f.norm == 1 && f.tame && !f.unit && !f.clip && !counts;
-  if (plain && f.type == kBF16) map_rows<T, E, STAGE, true, kBF16>(l, f, counts, overflow);
-  else if (plain) map_rows<T, E, STAGE, true, kF32>(l, f, counts, overflow);
-  else map_rows<T, E, STAGE, false, kF32>(l, f, counts, overflow);
+  if (plain && f.type == kBF16) map_rows<T, E, true, kBF16>(l, f, counts, overflow);
+  else if (plain) map_rows<T, E, true, kF32>(l, f, counts, overflow);
+  else map_rows<T, E, false, kF32>(l, f, counts, overflow);
 }
 
-template <int E, bool STAGE> DEVICE void map_lane(const Lane &l, u8 type, const Finish<E> &f, bool counts, u32 &overflow) {
-  if (type == kF32) map_type<kF32, E, STAGE>(l, f, counts, overflow);
-  else if (type == kBF16) map_type<kBF16, E, STAGE>(l, f, counts, overflow);
-  else if (type == kF16) map_type<kF16, E, STAGE>(l, f, counts, overflow);
-  else map_type<kU8, E, STAGE>(l, f, counts, overflow);
+template <int E> DEVICE void map_lane(const Lane &l, u8 type, const Finish<E> &f, bool counts, u32 &overflow) {
+  if (type == kF32) map_type<kF32, E>(l, f, counts, overflow);
+  else if (type == kBF16) map_type<kBF16, E>(l, f, counts, overflow);
+  else if (type == kF16) map_type<kF16, E>(l, f, counts, overflow);
+  else map_type<kU8, E>(l, f, counts, overflow);
 }
 
-template <int E, bool STAGE> DEVICE void lerp_lane(const Lane &l, u8 type) {
-  if (type == kBF16) lerp_rows<kBF16, E, STAGE>(l);
-  else if (type == kF16) lerp_rows<kF16, E, STAGE>(l);
-  else if constexpr (E <= 4) lerp_rows<kF32, E, STAGE>(l);
+template <int E> DEVICE void lerp_lane(const Lane &l, u8 type) {
+  if (type == kBF16) lerp_rows<kBF16, E>(l);
+  else if (type == kF16) lerp_rows<kF16, E>(l);
+  else if constexpr (E <= 4) lerp_rows<kF32, E>(l);
 }

@@ -79,7 +79,6 @@ struct Found {
   i32 left, right;
   double w;
   u8 kind, valid;
-  u8 fault; // under the policy error: 1 outside the source range, 2 a gap, 3 an empty window
 };
 
 // Way is what of a stream's rule the planner needs.
@@ -117,7 +116,6 @@ DEVICE bool too_long(const Timestamps &s, const Way &way, i64 from, i64 to) {
 DEVICE void found_gap(Found &f, const Timestamps &s, const Way &way, i64 from, i64 to) {
   if (!too_long(s, way, from, to)) f.valid = 1;
   else if (way.edge == kMask) found_zero(f);
-  else if (way.edge == kErrorEdge) f.fault = 2;
 }
 
 // nearer says whether b is strictly nearer to t than a is.
@@ -127,7 +125,6 @@ DEVICE bool nearer(const Timestamps &s, i64 a, i64 t, i64 b) {
 }
 
 COLD void found_outside(Found &f, const Timestamps &s, const Way &way, i64 t, bool first) {
-  if (way.edge == kErrorEdge) f.fault = 1;
   if (way.edge == kMask || s.n == 0) {
     found_zero(f);
     return;
@@ -159,7 +156,6 @@ COLD void found_mean(Found &f, const Timestamps &s, const Way &way, i64 t, i32 k
   }
   found_copy(f, t != at && nearer(s, at, t, timestamp(s, k + 1)) ? k + 1 : k);
   if (way.edge == kMask) found_zero(f);
-  else if (way.edge == kErrorEdge) f.fault = 3;
 }
 
 // find_row decides the row at time t. ALL: also what the fast kernels have no use for.

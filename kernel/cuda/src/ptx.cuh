@@ -27,37 +27,28 @@ DEVICE u32 pack_f16(float low, float high) {
   return p;
 }
 
-// LOAD and STORE make functions that move words by one instruction, in a space of memory whose addresses are such registers.
-#define LOAD(name, address, space, reg)                                                                                                               \
-  template <int BYTES> DEVICE Words<BYTES> name(address p) {                                                                                          \
-    Words<BYTES> r;                                                                                                                                   \
-    if constexpr (BYTES == 16) asm volatile("ld." space ".v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(r.w[0]), "=r"(r.w[1]), "=r"(r.w[2]), "=r"(r.w[3]) : reg(p)); \
-    else if constexpr (BYTES == 8) asm volatile("ld." space ".v2.u32 {%0,%1}, [%2];" : "=r"(r.w[0]), "=r"(r.w[1]) : reg(p));                          \
-    else if constexpr (BYTES == 4) asm volatile("ld." space ".u32 %0, [%1];" : "=r"(r.w[0]) : reg(p));                                                \
-    else if constexpr (BYTES == 2) {                                                                                                                  \
-      u16 h;                                                                                                                                          \
-      asm volatile("ld." space ".u16 %0, [%1];" : "=h"(h) : reg(p));                                                                                  \
-      r.w[0] = h;                                                                                                                                     \
-    } else asm volatile("ld." space ".u8 %0, [%1];" : "=r"(r.w[0]) : reg(p));                                                                         \
-    return r;                                                                                                                                         \
-  }
-#define STORE(name, address, space, reg)                                                                                                              \
-  template <int BYTES> DEVICE void name(address p, const Words<BYTES> &r) {                                                                           \
-    if constexpr (BYTES == 16)                                                                                                                        \
-      asm volatile("st." space ".v4.u32 [%0], {%1,%2,%3,%4};" ::reg(p), "r"(r.w[0]), "r"(r.w[1]), "r"(r.w[2]), "r"(r.w[3]) : "memory");               \
-    else if constexpr (BYTES == 8) asm volatile("st." space ".v2.u32 [%0], {%1,%2};" ::reg(p), "r"(r.w[0]), "r"(r.w[1]) : "memory");                  \
-    else if constexpr (BYTES == 4) asm volatile("st." space ".u32 [%0], %1;" ::reg(p), "r"(r.w[0]) : "memory");                                       \
-    else if constexpr (BYTES == 2) asm volatile("st." space ".u16 [%0], %1;" ::reg(p), "h"((u16)r.w[0]) : "memory");                                  \
-    else asm volatile("st." space ".u8 [%0], %1;" ::reg(p), "r"(r.w[0]) : "memory");                                                                  \
-  }
+// load_once reads memory that no one writes while the kernel runs.
+template <int BYTES> DEVICE Words<BYTES> load_once(const char *p) {
+  Words<BYTES> r;
+  if constexpr (BYTES == 16) asm volatile("ld.global.nc.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(r.w[0]), "=r"(r.w[1]), "=r"(r.w[2]), "=r"(r.w[3]) : "l"(p));
+  else if constexpr (BYTES == 8) asm volatile("ld.global.nc.v2.u32 {%0,%1}, [%2];" : "=r"(r.w[0]), "=r"(r.w[1]) : "l"(p));
+  else if constexpr (BYTES == 4) asm volatile("ld.global.nc.u32 %0, [%1];" : "=r"(r.w[0]) : "l"(p));
+  else if constexpr (BYTES == 2) {
+    u16 h;
+    asm volatile("ld.global.nc.u16 %0, [%1];" : "=h"(h) : "l"(p));
+    r.w[0] = h;
+  } else asm volatile("ld.global.nc.u8 %0, [%1];" : "=r"(r.w[0]) : "l"(p));
+  return r;
+}
 
-// load_once reads memory that no one writes while the kernel runs; what store_once writes this kernel does not read again: it is the first to leave
-// the caches. Near is an address in shared memory.
-typedef u32 Near;
-LOAD(load_once, const char *, "global.nc", "l")
-LOAD(load_near, Near, "shared", "r")
-STORE(store_once, char *, "global.cs", "l")
-STORE(store_near, Near, "shared", "r")
+// What store_once writes this kernel does not read again: it is the first to leave the caches.
+template <int BYTES> DEVICE void store_once(char *p, const Words<BYTES> &r) {
+  if constexpr (BYTES == 16) asm volatile("st.global.cs.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(p), "r"(r.w[0]), "r"(r.w[1]), "r"(r.w[2]), "r"(r.w[3]) : "memory");
+  else if constexpr (BYTES == 8) asm volatile("st.global.cs.v2.u32 [%0], {%1,%2};" ::"l"(p), "r"(r.w[0]), "r"(r.w[1]) : "memory");
+  else if constexpr (BYTES == 4) asm volatile("st.global.cs.u32 [%0], %1;" ::"l"(p), "r"(r.w[0]) : "memory");
+  else if constexpr (BYTES == 2) asm volatile("st.global.cs.u16 [%0], %1;" ::"l"(p), "h"((u16)r.w[0]) : "memory");
+  else asm volatile("st.global.cs.u8 [%0], %1;" ::"l"(p), "r"(r.w[0]) : "memory");
+}
 
 // load_shared reads through a plain pointer; where that is known to be shared memory the compiler says so.
 template <int BYTES> DEVICE Words<BYTES> load_shared(const char *p) {
@@ -103,8 +94,6 @@ DEVICE void let_next_grid_start() {
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
-
-DEVICE Near near_of(char *p) { return shared_address(p); }
 
 // ---- the copy engine (sm_90) ----
 

@@ -108,7 +108,6 @@ template <bool SEND, class Make> DEVICE void for_entries(const Fuse &p, char *sh
     bulk_init(word_of(shared, 1));
   }
   wait_for_previous_grid();
-  if (at_fault(p)) return;
   __syncthreads();
   if (!kBulk || first_warp) bring(p, shared, 0, entry);
   __syncthreads();
@@ -178,7 +177,7 @@ struct __align__(16) NearRow {
 
 // NearLane is a thread's place: E columns of one stream, every step-th row from first on.
 struct NearLane {
-  Near from;
+  const char *from;
   char *to; // of the first row's result
   const NearRow *plan;
   i32 plan_step, out_step, n;
@@ -191,8 +190,8 @@ template <u8 T, int E> struct NearPair {
 
 template <u8 T, int E> DEVICE NearPair<T, E> load_near_pair(const NearLane &l, const NearRow &row) {
   NearPair<T, E> p;
-  p.a = load_near<E * Of<T>::size>(l.from + row.a);
-  p.b = load_near<E * Of<T>::size>(l.from + row.b);
+  p.a = load_shared<E * Of<T>::size>(l.from + row.a);
+  p.b = load_shared<E * Of<T>::size>(l.from + row.b);
   p.w = row.w;
   return p;
 }
@@ -253,7 +252,7 @@ template <int E> DEVICE void fuse_staged(const Fuse &p) {
     __syncthreads();
     if (lane >= lanes) return;
     NearLane l;
-    l.from = near_of(shared) + column * size_of(x.type);
+    l.from = shared + column * size_of(x.type);
     l.to = p.out + e.number * p.out_entry + x.out + column * size_of(x.type) + (i64)lane * p.out_row;
     l.plan = plan + lane * streams + s;
     l.plan_step = lanes * streams;

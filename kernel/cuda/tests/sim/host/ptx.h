@@ -44,11 +44,6 @@ DEVICE void copy_async_wait() { sim_copy_wait(); }
 DEVICE void wait_for_previous_grid() {}
 DEVICE void let_next_grid_start() {}
 
-typedef char *Near;
-DEVICE Near near_of(char *p) { return p; }
-template <int BYTES> DEVICE Words<BYTES> load_near(Near p) { return load_shared<BYTES>(p); }
-template <int BYTES> DEVICE void store_near(Near p, const Words<BYTES> &r) { store_shared<BYTES>(p, r); }
-
 // There is no copy engine.
 const bool kBulk = false;
 DEVICE void bulk_written() {}
