@@ -24,8 +24,6 @@ var lerps = map[[2]robocache.DType][forms]func(*rowArgs){
 	{robocache.Float16, robocache.BFloat16}:  {lerpF16B16, lerpF16B16Norm},
 	{robocache.BFloat16, robocache.BFloat16}: {lerpB16B16, lerpB16B16Norm},
 	{robocache.Uint8, robocache.BFloat16}:    {lerpU8B16, lerpU8B16Norm, lerpU8B16UnitNorm},
-	{robocache.Float64, robocache.Float64}:   {lerpF64F64},
-	{robocache.Float64, robocache.Float32}:   {lerpF64F32},
 }
 
 func lerpKernel(src, dst robocache.DType, f form) func(*rowArgs) {
@@ -33,13 +31,6 @@ func lerpKernel(src, dst robocache.DType, f form) func(*rowArgs) {
 		return nil
 	}
 	return lerps[[2]robocache.DType{src, dst}][f]
-}
-
-func moveKernel() func(*rowArgs) {
-	if !fast {
-		return nil
-	}
-	return moveRows
 }
 
 // isSorted says whether the timestamps do not decrease.
@@ -71,8 +62,6 @@ func streamKernel(src, dst robocache.DType) func(*rowArgs) {
 	}
 	return nil
 }
-
-func scatter(a *rowArgs) { scatterF32(a) }
 
 func slerpKernel(a *rowArgs) { slerpF32(a) }
 

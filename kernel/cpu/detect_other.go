@@ -10,13 +10,9 @@ func lerpKernel(src, dst robocache.DType, f form) func(*rowArgs) { return nil }
 
 func streamKernel(src, dst robocache.DType) func(*rowArgs) { return nil }
 
-func moveKernel() func(*rowArgs) { return nil }
-
 func isSorted(s []int64) bool { return sortedGo(s) }
 
 func find(a *searchArgs) int { return bracketGo(a) }
-
-func scatter(a *rowArgs) { panic("no kernel") }
 
 func slerpKernel(a *rowArgs) { panic("no kernel") }
 

@@ -154,26 +154,6 @@ func lerpU8B16UnitNorm(a *rowArgs)
 //go:noescape
 func lerpB16B16Stream(a *rowArgs)
 
-// lerpF64F64 blends rows of float64.
-//
-//go:noescape
-func lerpF64F64(a *rowArgs)
-
-// lerpF64F32 blends rows of float64.
-//
-//go:noescape
-func lerpF64F32(a *rowArgs)
-
-// moveRows copies rows; cols counts bytes.
-//
-//go:noescape
-func moveRows(a *rowArgs)
-
-// scatterF32 adds rows, weighted, to the rows that they were made of.
-//
-//go:noescape
-func scatterF32(a *rowArgs)
-
 // slerpF32 blends rows of quaternions, four rows or more. Weight 0 copies. In valid it writes 0 for a norm that is zero or not finite, whose row is NaN,
 // and 2 for a row that is left to the reference; limits is not 0 where it wrote any.
 //

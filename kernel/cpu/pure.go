@@ -5,6 +5,13 @@ import (
 	"unsafe"
 )
 
+// moveRows copies rows; cols counts bytes.
+func moveRows(a *rowArgs) {
+	for i, k := range unsafe.Slice(a.left, a.rows) {
+		copy(unsafe.Slice((*byte)(unsafe.Add(a.dst, i*a.dstStep)), a.cols), unsafe.Slice((*byte)(unsafe.Add(a.src, int(k)*a.srcStep)), a.cols))
+	}
+}
+
 // sortedGo is isSorted in plain Go.
 func sortedGo(s []int64) bool {
 	for i := 1; i < len(s); i++ {

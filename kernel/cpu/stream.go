@@ -71,8 +71,8 @@ func (s *stream) start(rule *kernel.Rule, e *kernel.Epilogue, dst, src view, col
 	f := formOf(e, from)
 	switch {
 	case f == plain && from == to && rule.Mode != kernel.Linear:
-		s.kernel, s.moves = moveKernel(), true
-	case f < 0 || counted && from == robocache.Float64 && to != from:
+		s.kernel, s.moves = moveRows, true
+	case f < 0:
 		return
 	default:
 		s.kernel = lerpKernel(from, to, f)

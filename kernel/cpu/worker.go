@@ -23,10 +23,6 @@ type worker struct {
 	// Of continuous signs: an entry's rows, and the stream that reads them.
 	turned       []byte
 	turnedStream stream
-	// Of FuseGrad: sums of 16-bit gradients, rows as float32, and the plan that takes each row as it is.
-	total, wide []float32
-	same        []int32
-	none        []float64
 }
 
 // prepared is what is known of a clock's entry.

@@ -29,10 +29,6 @@ func main() {
 		lerp(u8, dst, unitNorm, false)
 		lerp(dst, dst, plain, true)
 	}
-	lerp64(false)
-	lerp64(true)
-	move()
-	grad()
 	slerp()
 	plan()
 	sorted()
